@@ -1,0 +1,78 @@
+package sample
+
+import "slices"
+
+// Better says which direction of a metric is the better one.
+type Better int
+
+// Directions.
+const (
+	Higher Better = 1
+	Lower  Better = -1
+)
+
+// Aspect groups metrics for ranking, after Atici and Boluk (2020): what a
+// network achieves, and how robust it is while it does.
+type Aspect string
+
+// Aspects.
+const (
+	Performance Aspect = "performance"
+	Robustness  Aspect = "robustness"
+	// Cost is shown beside the ranking, and not summed into it.
+	Cost Aspect = "cost"
+)
+
+// Metric describes a figure that trials carry under its Name.
+type Metric struct {
+	Name   string `json:"name"`
+	Unit   string `json:"unit"`
+	Better Better `json:"better"`
+	Aspect Aspect `json:"aspect"`
+	Doc    string `json:"doc"`
+}
+
+// Names of the metrics.
+const (
+	Throughput     = "throughput"
+	Rate           = "rate"
+	LatencyP50     = "latency_p50"
+	LatencyP99     = "latency_p99"
+	LatencyP999    = "latency_p999"
+	LatencyMean    = "latency_mean"
+	Retransmits    = "retransmits"
+	Jitter         = "jitter"
+	Loss           = "loss"
+	Startup        = "startup"
+	StartupNetwork = "startup_network"
+	CPUPerGB       = "cpu_per_gb"
+	CPUPerKop      = "cpu_per_kop"
+)
+
+// Metrics lists every metric, in the order in which they are shown.
+func Metrics() []Metric {
+	return []Metric{
+		{Throughput, "bit/s", Higher, Performance, "payload that the receiving application got (goodput), all pairs together"},
+		{Rate, "1/s", Higher, Performance, "finished operations (round trips, connections), all pairs together"},
+		{LatencyP50, "s", Lower, Performance, "median service time of a round trip, from merged histograms"},
+		{LatencyP99, "s", Lower, Performance, "99th percentile of the service time"},
+		{LatencyP999, "s", Lower, Performance, "99.9th percentile of the service time"},
+		{LatencyMean, "s", Lower, Performance, "mean service time"},
+		{Startup, "s", Lower, Performance, "from the request for a pod to its first answered ping"},
+		{StartupNetwork, "s", Lower, Performance, "the part of the start-up spent in CNI ADD"},
+		{Retransmits, "1/GB", Lower, Robustness, "TCP segments sent again, per 10^9 bytes of payload"},
+		{Jitter, "s", Lower, Robustness, "RFC 1889 interarrival jitter that the UDP receiver saw"},
+		{Loss, "ratio", Lower, Robustness, "UDP datagrams lost, of those sent, as the receiver counted"},
+		{CPUPerGB, "CPU-s/GB", Lower, Cost, "CPU time of the whole machine per 10^9 bytes of payload, idle baseline subtracted"},
+		{CPUPerKop, "CPU-s/1000", Lower, Cost, "CPU time of the whole machine per 1000 operations, idle baseline subtracted"},
+	}
+}
+
+// MetricByName returns the metric called name.
+func MetricByName(name string) (Metric, bool) {
+	all := Metrics()
+	if i := slices.IndexFunc(all, func(m Metric) bool { return m.Name == name }); i >= 0 {
+		return all[i], true
+	}
+	return Metric{}, false
+}
