@@ -1,0 +1,236 @@
+// Package netns makes, enters and removes named network namespaces. It is the
+// only package that calls setns or unshare; everything else names a namespace
+// and says what is to happen in it.
+//
+// It knows nothing of labs, hosts or pods.
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Dir is where iproute2 keeps named namespaces, so that "ip netns" sees ours.
+const Dir = "/run/netns"
+
+// Path is the file that holds the namespace called name.
+func Path(name string) string { return filepath.Join(Dir, name) }
+
+// Exists reports whether a namespace of that name is there.
+func Exists(name string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(Path(name), &st) == nil && st.Type == unix.NSFS_MAGIC
+}
+
+// Inode identifies the namespace called name, as /proc/PID/ns/net shows it.
+func Inode(name string) (uint64, error) { return inode(Path(name)) }
+
+// InodeOf identifies the namespace of process pid; "self" is this one.
+func InodeOf(pid string) (uint64, error) { return inode("/proc/" + pid + "/ns/net") }
+
+func inode(path string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, fmt.Errorf("stat namespace %s: %w", path, err)
+	}
+	return st.Ino, nil
+}
+
+// Mounted reports whether Dir is a mount point of its own, as it is once
+// iproute2 or Prepare has made it one.
+func Mounted() (bool, error) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, Dir, unix.AT_SYMLINK_NOFOLLOW, 0, &st)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("stat %s: %w", Dir, err)
+	}
+	// STATX_ATTR_MOUNT_ROOT needs Linux 5.8.
+	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+}
+
+// Prepare makes Dir a shared mount on itself, as iproute2 does on first use:
+// otherwise a later "ip netns add" would hide our namespaces under such a mount.
+func Prepare() error {
+	if err := os.MkdirAll(Dir, 0o755); err != nil {
+		return fmt.Errorf("create %s: %w", Dir, err)
+	}
+	if ok, err := Mounted(); err != nil || ok {
+		return err
+	}
+	if err := unix.Mount(Dir, Dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", Dir, err)
+	}
+	if err := unix.Mount("", Dir, "", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("share %s: %w", Dir, err)
+	}
+	return nil
+}
+
+// Release undoes Prepare when no namespace is left; it does nothing otherwise.
+func Release() error {
+	left, err := os.ReadDir(Dir)
+	if errors.Is(err, os.ErrNotExist) || len(left) > 0 {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("list %s: %w", Dir, err)
+	}
+	if err := unix.Unmount(Dir, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("unmount %s: %w", Dir, err)
+	}
+	if err := os.Remove(Dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", Dir, err)
+	}
+	return nil
+}
+
+// Create makes an empty namespace called name with its loopback up.
+func Create(name string) (err error) {
+	path := Path(name)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
+	if err != nil {
+		return fmt.Errorf("create namespace %s: %w", name, err)
+	}
+	f.Close()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, Delete(name))
+		}
+	}()
+	done := make(chan error, 1)
+	go func() {
+		// The thread is left locked, so it dies with this goroutine: it must
+		// not carry another goroutine into the new namespace.
+		runtime.LockOSThread()
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("unshare network namespace: %w", err)
+			}
+			self := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
+			if err := unix.Mount(self, path, "", unix.MS_BIND, ""); err != nil {
+				return fmt.Errorf("mount namespace %s: %w", name, err)
+			}
+			return loopbackUp()
+		}()
+	}()
+	return <-done
+}
+
+func loopbackUp() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find lo: %w", err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("set lo up: %w", err)
+	}
+	return nil
+}
+
+// Delete removes the namespace called name; one that is not there is no error.
+// The kernel frees it when no process, socket or mount holds it any more.
+func Delete(name string) error {
+	path := Path(name)
+	err := unix.Unmount(path, unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmount namespace %s: %w", name, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// Do runs fn on a thread inside the namespace called name. fn must not start
+// goroutines that rely on the namespace.
+func Do(name string, fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		done <- do(name, fn)
+	}()
+	return <-done
+}
+
+// do enters the namespace; it runs on a locked thread of its own, which it
+// gives back only when it is home again.
+func do(name string, fn func() error) error {
+	home, err := netns.Get()
+	if err != nil {
+		return fmt.Errorf("open own namespace: %w", err)
+	}
+	defer home.Close()
+	target, err := netns.GetFromPath(Path(name))
+	if err != nil {
+		return fmt.Errorf("open namespace %s: %w", name, err)
+	}
+	defer target.Close()
+	if err := netns.Set(target); err != nil {
+		return fmt.Errorf("enter namespace %s: %w", name, err)
+	}
+	err = fn()
+	if back := netns.Set(home); back != nil {
+		// The thread stays locked and dies with the goroutine.
+		return errors.Join(err, fmt.Errorf("leave namespace %s: %w", name, back))
+	}
+	runtime.UnlockOSThread()
+	return err
+}
+
+// Throwaway runs fn on a thread in a new namespace that goes with it.
+func Throwaway(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread dies with the namespace
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("unshare network namespace: %w", err)
+			return
+		}
+		done <- fn()
+	}()
+	return <-done
+}
+
+// Start starts cmd inside the namespace called name; "" is the caller's own.
+// Mounts stay the caller's: /sys shows the caller's devices, /proc/sys/net the
+// namespace's.
+func Start(name string, cmd *exec.Cmd) error {
+	if name == "" {
+		return cmd.Start()
+	}
+	// fork and exec happen on the calling thread, so the child inherits its namespace.
+	return Do(name, cmd.Start)
+}
+
+// Netlink returns a netlink handle that works inside the namespace called
+// name from any thread. The caller closes it.
+func Netlink(name string) (*netlink.Handle, error) {
+	ns, err := netns.GetFromPath(Path(name))
+	if err != nil {
+		return nil, fmt.Errorf("open namespace %s: %w", name, err)
+	}
+	defer ns.Close()
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink in %s: %w", name, err)
+	}
+	return h, nil
+}
+
+// LinkFd opens the namespace for use as the target of a link; the caller closes it.
+func LinkFd(name string) (*os.File, error) {
+	f, err := os.Open(Path(name))
+	if err != nil {
+		return nil, fmt.Errorf("open namespace %s: %w", name, err)
+	}
+	return f, nil
+}
