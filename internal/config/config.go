@@ -1,0 +1,284 @@
+// Package config reads YAML files strictly: every error names the file, line
+// and key, and says what was expected. It knows no file's meaning; packages
+// experiment and lab say which keys there are.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Error is a mistake in a file.
+type Error struct {
+	File string
+	Line int
+	// Key is the path of the key, such as "workloads[1].load.connections"; "" for the whole file.
+	Key string
+	Err error
+}
+
+func (e *Error) Error() string {
+	where := fmt.Sprintf("%s:%d: ", e.File, e.Line)
+	if e.Key != "" {
+		where += e.Key + ": "
+	}
+	return where + e.Err.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Value is one node of a file.
+type Value struct {
+	file, key string
+	node      *yaml.Node
+}
+
+// maxSize bounds a file: a configuration is a page or two.
+const maxSize = 1 << 20
+
+// Parse reads the single document in r.
+func Parse(file string, r io.Reader) (Value, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	if err != nil {
+		return Value{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	if len(raw) > maxSize {
+		return Value{}, &Error{file, 1, "", fmt.Errorf("file is larger than %d bytes", maxSize)}
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(raw, &doc); err != nil {
+		return Value{}, syntax(file, err)
+	}
+	if len(doc.Content) == 0 {
+		return Value{}, &Error{file, 1, "", errors.New("empty file: expected keys and values")}
+	}
+	return Value{file: file, node: doc.Content[0]}, nil
+}
+
+// syntax moves the line that the YAML library put into its message to the front.
+func syntax(file string, err error) error {
+	msg := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 1
+	if m := regexp.MustCompile(`^(?:unmarshal errors:\s*)?line (\d+): `).FindStringSubmatch(msg); m != nil {
+		line, _ = strconv.Atoi(m[1]) // digits, by the expression
+		msg = msg[len(m[0]):]
+	}
+	return &Error{file, line, "", fmt.Errorf("not YAML: %s", msg)}
+}
+
+// Errorf is an error at this value.
+func (v Value) Errorf(format string, args ...any) error {
+	return &Error{v.file, v.node.Line, v.key, fmt.Errorf(format, args...)}
+}
+
+// Wrap is err at this value; errors that have a place keep it.
+func (v Value) Wrap(err error) error {
+	var placed *Error
+	if err == nil || errors.As(err, &placed) {
+		return err
+	}
+	return &Error{v.file, v.node.Line, v.key, err}
+}
+
+// Field reads one key of a mapping.
+type Field func(Value) error
+
+// Fields reads a mapping. Each key must be in known and stand once; those in
+// required must stand.
+func (v Value) Fields(known map[string]Field, required ...string) error {
+	if v.node.Kind != yaml.MappingNode {
+		return v.Errorf("expected keys and values, found %s", v.describe())
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(v.node.Content); i += 2 {
+		name := v.node.Content[i]
+		child := Value{v.file, join(v.key, name.Value), v.node.Content[i+1]}
+		read, ok := known[name.Value]
+		if !ok {
+			return (Value{v.file, child.key, name}).Errorf("unknown key%s", suggest(name.Value, known))
+		}
+		if seen[name.Value] {
+			return (Value{v.file, child.key, name}).Errorf("key stands twice")
+		}
+		seen[name.Value] = true
+		if err := child.Wrap(read(child)); err != nil {
+			return err
+		}
+	}
+	for _, name := range required {
+		if !seen[name] {
+			return (Value{v.file, join(v.key, name), v.node}).Errorf("missing key")
+		}
+	}
+	return nil
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// suggest names the keys that there are, and the one that was probably meant.
+func suggest(got string, known map[string]Field) string {
+	var names []string
+	for name := range known {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	best, least := "", 3
+	for _, name := range names {
+		if d := distance(got, name); d < least {
+			best, least = name, d
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf(": did you mean %q?", best)
+	}
+	return ": expected one of " + strings.Join(names, ", ")
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
+
+// Items returns the elements of a list; a single value is a list of one.
+func (v Value) Items() ([]Value, error) {
+	switch v.node.Kind {
+	case yaml.SequenceNode:
+		var out []Value
+		for i, n := range v.node.Content {
+			out = append(out, Value{v.file, fmt.Sprintf("%s[%d]", v.key, i), n})
+		}
+		if len(out) == 0 {
+			return nil, v.Errorf("empty list: expected at least one value")
+		}
+		return out, nil
+	case yaml.ScalarNode, yaml.MappingNode:
+		return []Value{v}, nil
+	default:
+		return nil, v.Errorf("expected a value or a list, found %s", v.describe())
+	}
+}
+
+// IsMapping reports whether the value holds keys and values.
+func (v Value) IsMapping() bool { return v.node.Kind == yaml.MappingNode }
+
+// Text reads a string.
+func (v Value) Text() (string, error) {
+	if v.node.Kind != yaml.ScalarNode || v.node.Tag == "!!null" {
+		return "", v.Errorf("expected a text, found %s", v.describe())
+	}
+	return v.node.Value, nil
+}
+
+// Int reads a whole number in [low, high].
+func (v Value) Int(low, high int) (int, error) {
+	n, err := strconv.Atoi(v.scalar())
+	if err != nil || n < low || n > high {
+		return 0, v.Errorf("%s: expected a whole number from %d to %d", v.describe(), low, high)
+	}
+	return n, nil
+}
+
+// Size reads a count with an optional binary suffix k or m, as iperf3's -l takes it.
+func (v Value) Size(low, high int) (int, error) {
+	n, err := scaled(v.scalar(), map[string]float64{"k": 1 << 10, "m": 1 << 20})
+	if err != nil || n != float64(int(n)) || int(n) < low || int(n) > high {
+		return 0, v.Errorf("%s: expected a size in bytes from %d to %d, such as 64 or 16k", v.describe(), low, high)
+	}
+	return int(n), nil
+}
+
+// Rate reads a number above 0 with an optional decimal suffix k, M or G, as iperf3's -b takes it.
+func (v Value) Rate(high float64) (float64, error) {
+	n, err := scaled(v.scalar(), map[string]float64{"k": 1e3, "m": 1e6, "g": 1e9})
+	if err != nil || !(n > 0) || n > high {
+		return 0, v.Errorf("%s: expected a rate above 0 and at most %g, such as 200M", v.describe(), high)
+	}
+	return n, nil
+}
+
+func scaled(text string, suffixes map[string]float64) (float64, error) {
+	lower := strings.ToLower(strings.TrimSpace(text))
+	factor := 1.0
+	for suffix, f := range suffixes {
+		if cut, ok := strings.CutSuffix(lower, suffix); ok {
+			lower, factor = cut, f
+		}
+	}
+	n, err := strconv.ParseFloat(lower, 64)
+	return n * factor, err
+}
+
+// Duration reads a time such as 500ms, 2s or 5m, in [low, high].
+func (v Value) Duration(low, high time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(v.scalar())
+	if err != nil || d < low || d > high {
+		return 0, v.Errorf("%s: expected a duration from %v to %v", v.describe(), low, high)
+	}
+	return d, nil
+}
+
+// Percent reads "5%" as 0.05, in (0, 1].
+func (v Value) Percent() (float64, error) {
+	text, ok := strings.CutSuffix(v.scalar(), "%")
+	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if !ok || err != nil || !(n > 0) || n > 100 {
+		return 0, v.Errorf("%s: expected a share above 0%% and at most 100%%, such as 5%%", v.describe())
+	}
+	return n / 100, nil
+}
+
+func (v Value) scalar() string {
+	if v.node.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return strings.TrimSpace(v.node.Value)
+}
+
+func (v Value) describe() string {
+	switch v.node.Kind {
+	case yaml.MappingNode:
+		return "keys and values"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias, which is not supported"
+	default:
+		if v.node.Tag == "!!null" {
+			return "nothing"
+		}
+		const most = 60
+		text := v.node.Value
+		if len(text) > most {
+			text = text[:most] + "..."
+		}
+		return strconv.Quote(text)
+	}
+}

@@ -1,0 +1,98 @@
+package experiment
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// file is an experiment as it is written.
+type file struct {
+	Name        string      `yaml:"name"`
+	Description string      `yaml:"description,omitempty"`
+	Networks    []any       `yaml:"networks"`
+	Repetitions repetitions `yaml:"repetitions"`
+	Budget      string      `yaml:"budget,omitempty"`
+	Workloads   []entry     `yaml:"workloads"`
+}
+
+type repetitions struct {
+	Min   int    `yaml:"min"`
+	Max   int    `yaml:"max"`
+	Width string `yaml:"width"`
+}
+
+type custom struct {
+	Name string `yaml:"name"`
+	CNI  string `yaml:"cni"`
+}
+
+type entry struct {
+	Name       string           `yaml:"name"`
+	Topologies []topo.Placement `yaml:"topologies,flow"`
+	Pairs      []int            `yaml:"pairs,flow"`
+	MTU        []int            `yaml:"mtu,flow"`
+	Warmup     string           `yaml:"warmup"`
+	Duration   string           `yaml:"duration"`
+	Load       []load           `yaml:"load,omitempty"`
+}
+
+type load struct {
+	Connections int     `yaml:"connections,omitempty"`
+	Size        int     `yaml:"size,omitempty"`
+	Rate        float64 `yaml:"rate,omitempty"`
+}
+
+// Encode writes the experiment with every default filled in. conflist gives the
+// path under which a network's CNI configuration list is kept; Parse reads back
+// what Encode wrote.
+func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
+	out := file{Name: e.Name, Description: e.Description,
+		Repetitions: repetitions{e.Repeat.Min, e.Repeat.Max, fmt.Sprintf("%g%%", e.Repeat.Width*100)}}
+	if e.Budget > 0 {
+		out.Budget = e.Budget.String()
+	}
+	for _, n := range e.Networks {
+		if n.Find == n.Name {
+			out.Networks = append(out.Networks, n.Name)
+		} else {
+			out.Networks = append(out.Networks, custom{n.Name, conflist(n)})
+		}
+	}
+	for _, in := range e.Entries {
+		out.Workloads = append(out.Workloads, encodeEntry(in))
+	}
+	enc := yaml.NewEncoder(w)
+	enc.SetIndent(2)
+	if err := enc.Encode(out); err != nil {
+		return fmt.Errorf("encode experiment: %w", err)
+	}
+	return enc.Close()
+}
+
+func encodeEntry(in Entry) entry {
+	out := entry{Name: in.Workload, Warmup: in.Window.Warmup.String(), Duration: in.Window.Duration.String()}
+	for _, s := range in.Scenarios {
+		out.Topologies = appendNew(out.Topologies, s.Placement)
+		out.Pairs = appendNew(out.Pairs, s.Pairs)
+		out.MTU = appendNew(out.MTU, s.MTU)
+	}
+	for _, l := range in.Loads {
+		if l != (sample.Load{}) {
+			out.Load = append(out.Load, load(l))
+		}
+	}
+	return out
+}
+
+func appendNew[T comparable](list []T, x T) []T {
+	if slices.Contains(list, x) {
+		return list
+	}
+	return append(list, x)
+}

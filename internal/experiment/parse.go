@@ -1,0 +1,348 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/config"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// Catalogue answers what there is to measure.
+type Catalogue struct {
+	// Network returns an error for a name that is no network.
+	Network func(name string) error
+	// Workload describes the workload called name, or returns an error.
+	Workload func(name string) (workload.Info, error)
+}
+
+// Bounds of what an experiment may ask for.
+const (
+	maxRepetitions = 1000
+	maxDuration    = time.Hour
+	minDuration    = 100 * time.Millisecond
+)
+
+// defaults of an experiment file.
+func defaults() (Repeat, workload.Window) {
+	return Repeat{Min: 3, Max: 10, Width: 0.05}, workload.Window{Warmup: time.Second, Duration: 5 * time.Second}
+}
+
+// draft collects a file's keys until all are read: a workload's own keys
+// override the experiment's, whichever comes first in the file.
+type draft struct {
+	exp        Experiment
+	file       string
+	catalogue  Catalogue
+	placements []topo.Placement
+	pairs      []int
+	mtus       []int
+	window     workload.Window
+	entries    []config.Value
+	seen       map[string]bool
+}
+
+// Parse reads an experiment; file stands in errors, and paths in the file are
+// relative to its directory.
+func Parse(file string, r io.Reader, c Catalogue) (Experiment, error) {
+	root, err := config.Parse(file, r)
+	if err != nil {
+		return Experiment{}, err
+	}
+	d := &draft{file: file, catalogue: c, placements: []topo.Placement{topo.TwoHosts}, pairs: []int{1}, mtus: []int{topo.DefaultMTU}, seen: map[string]bool{}}
+	d.exp.Repeat, d.window = defaults()
+	err = root.Fields(map[string]config.Field{
+		"name":        d.name,
+		"description": text(&d.exp.Description),
+		"networks":    d.networks,
+		"workloads":   d.workloads,
+		"topologies":  placements(&d.placements),
+		"pairs":       ints(&d.pairs, 1, topo.MaxPairs),
+		"mtu":         ints(&d.mtus, topo.MinMTU, topo.MaxMTU),
+		"warmup":      duration(&d.window.Warmup, 0),
+		"duration":    duration(&d.window.Duration, minDuration),
+		"repetitions": d.repetitions,
+		"budget":      duration(&d.exp.Budget, time.Second),
+	}, "name", "networks", "workloads")
+	if err != nil {
+		return Experiment{}, err
+	}
+	for _, v := range d.entries {
+		if err := d.entry(v); err != nil {
+			return Experiment{}, err
+		}
+	}
+	return d.exp, nil
+}
+
+func (d *draft) name(v config.Value) (err error) {
+	if d.exp.Name, err = v.Text(); err != nil {
+		return err
+	}
+	if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString(d.exp.Name) {
+		return v.Errorf("%q: expected a name of letters, digits, dots, hyphens and underscores", d.exp.Name)
+	}
+	return nil
+}
+
+func (d *draft) networks(v config.Value) error {
+	items, err := v.Items()
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		n, err := d.network(item)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(d.exp.Networks, func(o Network) bool { return o.Name == n.Name }) {
+			return item.Errorf("network %q stands twice", n.Name)
+		}
+		if err := d.catalogue.Network(n.Find); err != nil {
+			return item.Wrap(err)
+		}
+		d.exp.Networks = append(d.exp.Networks, n)
+	}
+	return nil
+}
+
+// network reads a name, or {name: NAME, cni: FILE}.
+func (d *draft) network(v config.Value) (Network, error) {
+	if !v.IsMapping() {
+		name, err := v.Text()
+		return named(name), err
+	}
+	var n Network
+	var path string
+	if err := v.Fields(map[string]config.Field{"name": text(&n.Name), "cni": text(&path)}, "name", "cni"); err != nil {
+		return n, err
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(d.file), path)
+	}
+	n.Find = "cni:" + path
+	return n, nil
+}
+
+// workloads keeps the entries for later: they need the other keys.
+func (d *draft) workloads(v config.Value) (err error) {
+	d.entries, err = v.Items()
+	return err
+}
+
+func (d *draft) repetitions(v config.Value) error {
+	if !v.IsMapping() {
+		n, err := v.Int(1, maxRepetitions)
+		d.exp.Repeat.Min, d.exp.Repeat.Max = n, n
+		return err
+	}
+	r := &d.exp.Repeat
+	err := v.Fields(map[string]config.Field{
+		"min":   integer(&r.Min, 1, maxRepetitions),
+		"max":   integer(&r.Max, 1, maxRepetitions),
+		"width": func(v config.Value) (err error) { r.Width, err = v.Percent(); return err },
+	})
+	if err == nil && r.Min > r.Max {
+		return v.Errorf("min %d is above max %d", r.Min, r.Max)
+	}
+	return err
+}
+
+// entry reads one workload: its name alone, or its keys.
+func (d *draft) entry(v config.Value) error {
+	e := Entry{Window: d.window}
+	places, pairs, mtus := d.placements, d.pairs, d.mtus
+	var load config.Value
+	hasLoad := false
+	var err error
+	if v.IsMapping() {
+		err = v.Fields(map[string]config.Field{
+			"name":       text(&e.Workload),
+			"topologies": placements(&places),
+			"pairs":      ints(&pairs, 1, topo.MaxPairs),
+			"mtu":        ints(&mtus, topo.MinMTU, topo.MaxMTU),
+			"warmup":     duration(&e.Window.Warmup, 0),
+			"duration":   duration(&e.Window.Duration, minDuration),
+			"load":       func(v config.Value) error { load, hasLoad = v, true; return nil },
+		}, "name")
+	} else {
+		e.Workload, err = v.Text()
+	}
+	if err != nil {
+		return err
+	}
+	info, err := d.catalogue.Workload(e.Workload)
+	if err != nil {
+		return v.Wrap(err)
+	}
+	if e.Window.Duration < info.MinDuration {
+		return v.Errorf("duration %v: workload %s needs %v at least", e.Window.Duration, e.Workload, info.MinDuration)
+	}
+	if !info.Pairs && !slices.Equal(pairs, []int{1}) {
+		return v.Errorf("pairs: workload %s runs on one pair of pods", e.Workload)
+	}
+	e.Loads = []sample.Load{info.Fill(sample.Load{})}
+	if hasLoad {
+		if e.Loads, err = loads(load, info); err != nil {
+			return err
+		}
+	}
+	e.Scenarios = scenarios(places, pairs, mtus)
+	return d.add(v, e)
+}
+
+// add appends an entry; the same question must not stand twice.
+func (d *draft) add(v config.Value, e Entry) error {
+	for _, s := range e.Scenarios {
+		for _, l := range e.Loads {
+			key := sample.Question{Scenario: s, Workload: e.Workload, Load: l}.String()
+			if d.seen[key] {
+				return v.Errorf("%s stands twice", key)
+			}
+			d.seen[key] = true
+		}
+	}
+	d.exp.Entries = append(d.exp.Entries, e)
+	return nil
+}
+
+func scenarios(places []topo.Placement, pairs, mtus []int) []topo.Scenario {
+	var out []topo.Scenario
+	for _, p := range places {
+		for _, m := range mtus {
+			for _, n := range pairs {
+				out = append(out, topo.Scenario{Placement: p, Pairs: n, MTU: m})
+			}
+		}
+	}
+	return out
+}
+
+// loads reads {connections: [1, 8], size: 64}, which is every combination of the
+// knobs, or a list of such.
+func loads(v config.Value, info workload.Info) ([]sample.Load, error) {
+	items, err := v.Items()
+	if err != nil {
+		return nil, err
+	}
+	var out []sample.Load
+	for _, item := range items {
+		combos, err := combinations(item)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range combos {
+			if err := info.Check(l); err != nil {
+				return nil, item.Wrap(err)
+			}
+			if l = info.Fill(l); slices.Contains(out, l) {
+				return nil, item.Errorf("load %v stands twice", l)
+			}
+			out = append(out, l)
+		}
+	}
+	return out, nil
+}
+
+func combinations(v config.Value) ([]sample.Load, error) {
+	var conns, sizes []int
+	var rates []float64
+	const unbounded = 1 << 30
+	err := v.Fields(map[string]config.Field{
+		"connections": ints(&conns, 1, unbounded),
+		"size":        list(&sizes, func(v config.Value) (int, error) { return v.Size(1, unbounded) }),
+		"rate":        list(&rates, func(v config.Value) (float64, error) { return v.Rate(1e12) }),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var out []sample.Load
+	for _, c := range orZero(conns) {
+		for _, s := range orZero(sizes) {
+			for _, r := range orZero(rates) {
+				out = append(out, sample.Load{Connections: c, Size: s, Rate: r})
+			}
+		}
+	}
+	return out, nil
+}
+
+// orZero gives a knob that is not set its zero value once.
+func orZero[T any](values []T) []T {
+	if len(values) == 0 {
+		return make([]T, 1)
+	}
+	return values
+}
+
+func text(dst *string) config.Field {
+	return func(v config.Value) (err error) { *dst, err = v.Text(); return err }
+}
+
+func integer(dst *int, low, high int) config.Field {
+	return func(v config.Value) (err error) { *dst, err = v.Int(low, high); return err }
+}
+
+func duration(dst *time.Duration, low time.Duration) config.Field {
+	return func(v config.Value) (err error) { *dst, err = v.Duration(low, maxDuration); return err }
+}
+
+func ints(dst *[]int, low, high int) config.Field {
+	return list(dst, func(v config.Value) (int, error) { return v.Int(low, high) })
+}
+
+func placements(dst *[]topo.Placement) config.Field {
+	return list(dst, func(v config.Value) (topo.Placement, error) {
+		s, err := v.Text()
+		if err != nil {
+			return "", err
+		}
+		return topo.ParsePlacement(s)
+	})
+}
+
+// list reads a value or a list of values without repeats.
+func list[T comparable](dst *[]T, read func(config.Value) (T, error)) config.Field {
+	return func(v config.Value) error {
+		items, err := v.Items()
+		if err != nil {
+			return err
+		}
+		var out []T
+		for _, item := range items {
+			x, err := read(item)
+			if err != nil {
+				return item.Wrap(err)
+			}
+			if slices.Contains(out, x) {
+				return item.Errorf("%v stands twice", x)
+			}
+			out = append(out, x)
+		}
+		*dst = out
+		return nil
+	}
+}
+
+// ErrNone: an experiment has nothing left to run.
+var ErrNone = errors.New("nothing to measure")
+
+// Check returns an error for an experiment in which no cell can run.
+func Check(cells []Planned) error {
+	for _, c := range cells {
+		if c.Unsupported == "" {
+			return nil
+		}
+	}
+	if len(cells) == 0 {
+		return ErrNone
+	}
+	return fmt.Errorf("%w: network %s: %s", ErrNone, cells[0].Network, cells[0].Unsupported)
+}
