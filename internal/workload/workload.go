@@ -1,0 +1,177 @@
+// Package workload is the catalogue of load generators: what load is offered
+// between pods, and which figures come back.
+//
+// A workload knows pods only by their addresses and runs its generators inside
+// them; which network carries the traffic, how often it is measured and what
+// the figures mean are other packages' business.
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// Workload offers one kind of load.
+type Workload interface {
+	Info() Info
+	// Run offers the load for the window's warm-up and duration and returns
+	// what was measured in its duration only. It calls meter.Begin and
+	// meter.End at the ends of exactly that part. It leaves no process
+	// behind, also when ctx ends.
+	Run(ctx context.Context, bed Bed, load sample.Load, window Window, meter Meter) (Outcome, error)
+}
+
+// Info describes a workload of the catalogue.
+type Info struct {
+	Name    string `json:"name"`
+	Summary string `json:"summary"`
+	// Tool is the generator and what is counted.
+	Tool  string         `json:"tool"`
+	Needs []network.Need `json:"-"`
+	// Metrics names the figures that an outcome carries; the first is the main one.
+	Metrics []string `json:"metrics"`
+	// Knobs are the load keys that the workload understands: "connections", "size", "rate".
+	Knobs []string `json:"knobs"`
+	// Default is the load where the experiment names none.
+	Default sample.Load `json:"default"`
+	// Min is the least value of each knob that makes sense; 0 means anything above 0.
+	Min sample.Load `json:"min,omitzero"`
+	// Max is the largest value of each knob that makes sense; 0 means no such knob.
+	Max sample.Load `json:"max"`
+	// Pairs says whether several pod pairs at once make sense.
+	Pairs bool `json:"pairs"`
+	// Duration is the window's least sensible length.
+	MinDuration time.Duration `json:"-"`
+}
+
+// Check returns an error that names the load key that the workload cannot take.
+func (i Info) Check(l sample.Load) error {
+	for _, k := range []struct {
+		name            string
+		value, min, max float64
+	}{
+		{"connections", float64(l.Connections), float64(i.Min.Connections), float64(i.Max.Connections)},
+		{"size", float64(l.Size), float64(i.Min.Size), float64(i.Max.Size)},
+		{"rate", l.Rate, i.Min.Rate, i.Max.Rate},
+	} {
+		switch {
+		case k.value == 0:
+		case k.max == 0:
+			return fmt.Errorf("%s: workload %s has no such load; it takes %v", k.name, i.Name, i.Knobs)
+		case !(k.value > 0) || k.value > k.max:
+			return fmt.Errorf("%s: %g is out of range: expected more than 0 and at most %g", k.name, k.value, k.max)
+		case k.value < k.min:
+			return fmt.Errorf("%s: %g is out of range: expected at least %g and at most %g", k.name, k.value, k.min, k.max)
+		}
+	}
+	return nil
+}
+
+// Fill returns l with the workload's defaults where l says nothing.
+func (i Info) Fill(l sample.Load) sample.Load {
+	if l.Connections == 0 {
+		l.Connections = i.Default.Connections
+	}
+	if l.Size == 0 {
+		l.Size = i.Default.Size
+	}
+	if l.Rate == 0 {
+		l.Rate = i.Default.Rate
+	}
+	return l
+}
+
+// Window is how long load is offered.
+type Window struct {
+	// Warmup is offered and not measured.
+	Warmup time.Duration
+	// Duration is measured.
+	Duration time.Duration
+}
+
+// Meter is told the ends of the measured window.
+type Meter interface {
+	Begin()
+	End()
+}
+
+// Bed is where the load runs.
+type Bed struct {
+	// Pairs of pods; all of them carry load at once.
+	Pairs []Pair
+	Ground
+}
+
+// Pair is a client pod and the server pod that it talks to, at Server.Service.
+type Pair struct {
+	Client, Server topo.Pod
+}
+
+// Ground acts in pods.
+type Ground interface {
+	// Exec runs a program in the pod's network namespace until it ends or ctx
+	// does, and then kills it and its children. A non-zero exit is an
+	// *ExecError; the Result holds what the program wrote and used even then,
+	// as some tools explain themselves on standard output.
+	Exec(ctx context.Context, pod topo.Pod, argv ...string) (Result, error)
+	// Do runs fn on a thread in the pod's network namespace.
+	Do(pod topo.Pod, fn func() error) error
+	// Launch starts one more pod on the host by a real container runtime and
+	// returns when the runtime says that it runs.
+	Launch(ctx context.Context, host int) (Launch, error)
+}
+
+// Result is what a finished program left.
+type Result struct {
+	Stdout []byte
+	// User and System are the CPU time of the program and its children.
+	User, System time.Duration
+	Wall         time.Duration
+}
+
+// ExecError is a program that did not end well.
+type ExecError struct {
+	Argv []string
+	// Stderr is the end of what it wrote there.
+	Stderr string
+	Err    error
+}
+
+func (e *ExecError) Error() string {
+	if e.Stderr == "" {
+		return fmt.Sprintf("run %s: %v", e.Argv[0], e.Err)
+	}
+	return fmt.Sprintf("run %s: %v: %s", e.Argv[0], e.Err, e.Stderr)
+}
+
+func (e *ExecError) Unwrap() error { return e.Err }
+
+// Launch is one start of a pod.
+type Launch struct {
+	Pod topo.Pod
+	// Requested is when the pod was asked for.
+	Requested time.Time
+	// Network is how long the namespace and CNI ADD took, Runtime how long the
+	// container runtime took to create and start the container.
+	Network, Runtime time.Duration
+}
+
+// Outcome is what a workload measured.
+type Outcome struct {
+	Metrics map[string]float64
+	Latency *sample.Histogram
+	Series  []sample.Point
+	// Bytes of payload received and Operations finished in the window: the
+	// work that CPU cost is divided by. Zero where the workload has no such notion.
+	Bytes, Operations float64
+	// GeneratorUser is the user-mode CPU time of the busiest single-threaded
+	// generator process, as a share of its wall time: near 1 it bounds the figure.
+	GeneratorUser float64
+	Warnings      []sample.Warning
+	Details       map[string]string
+}
