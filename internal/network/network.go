@@ -1,0 +1,194 @@
+// Package network is the catalogue of container networking solutions: what must
+// run on each host, and the CNI configuration by which a pod is attached.
+//
+// A network only describes and builds; making namespaces, running plugins and
+// removing everything afterwards is the lab's, and judging is bench's and rank's.
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// Network is one container networking solution as configured.
+type Network interface {
+	// Info says what the network is, without building anything.
+	Info() Info
+	// Build makes on each host of the site what the network needs there. It
+	// returns as soon as daemons are started; Plug.Ready waits for them.
+	// Whatever it makes lies in the site's namespaces and directory, so the
+	// lab can remove it without asking the network.
+	Build(ctx context.Context, site Site) (Plug, error)
+}
+
+// Info describes a network of the catalogue.
+type Info struct {
+	Name string `json:"name"`
+	// Family groups networks that are built the same way.
+	Family  string `json:"family"`
+	Summary string `json:"summary"`
+	// Overhead is what encapsulation takes from the underlay's MTU, in bytes.
+	Overhead int `json:"overhead"`
+	// Cannot says, for each placement in which pods do not reach each other, why.
+	Cannot map[topo.Placement]string `json:"cannot,omitempty"`
+	// Needs is what the machine must have.
+	Needs []Need  `json:"-"`
+	Row   Quality `json:"quality"`
+	// Baseline marks the network that the others are compared with.
+	Baseline bool `json:"baseline,omitempty"`
+}
+
+// Supports says whether pods so placed reach each other; if not, why.
+func (i Info) Supports(p topo.Placement) (bool, string) {
+	why, no := i.Cannot[p]
+	return !no, why
+}
+
+// Quality is the network's row in the qualitative comparison of Suo et al.
+// (2018). The booleans are claims that a test tries for real.
+type Quality struct {
+	Namespace  string `json:"namespace"`
+	IntraHost  string `json:"intra_host"`
+	InterHost  string `json:"inter_host"`
+	Outside    string `json:"outside"`
+	KeyValue   string `json:"key_value_store"`
+	Encryption string `json:"encryption"`
+	Isolation  string `json:"isolation"`
+
+	// ReachIntra: a pod reaches a pod on its own host.
+	ReachIntra bool `json:"reach_intra"`
+	// ReachInter: a pod reaches the service port of a pod on another host.
+	ReachInter bool `json:"reach_inter"`
+	// ReachOwnHost: a pod reaches its own host's underlay address.
+	ReachOwnHost bool `json:"reach_own_host"`
+	// ReachOutside: a pod reaches an address on the underlay that is no host of the lab.
+	ReachOutside bool `json:"reach_outside"`
+	// OwnNamespace: the pod's network namespace is its own.
+	OwnNamespace bool `json:"own_namespace"`
+}
+
+// Site is the ground that a network is built on.
+type Site struct {
+	Hosts []topo.Host
+	// Underlay is the namespace of the switch between the hosts; services that
+	// the network needs once (a key-value store) run there, at Gateway.
+	Underlay string
+	Gateway  netip.Prefix
+	// MTU of the underlay in bytes.
+	MTU int
+	// Pods is the range of all pods; each host's part is Host.Pods.
+	Pods netip.Prefix
+	// Dir takes the network's files; it goes with the lab.
+	Dir string
+	Operator
+}
+
+// Operator does in the site's namespaces what a network asks for.
+type Operator interface {
+	// Netlink returns a handle in the namespace; the lab closes it.
+	Netlink(netns string) (*netlink.Handle, error)
+	// Run runs a command to its end in the namespace and returns its standard output.
+	Run(ctx context.Context, netns string, argv ...string) ([]byte, error)
+	// Start starts a daemon that runs until the lab goes down.
+	Start(ctx context.Context, d Daemon) error
+}
+
+// Daemon is a long-running program of a network.
+type Daemon struct {
+	// Name is unique in the lab; the daemon's output goes to Name.log.
+	Name  string
+	Netns string
+	Argv  []string
+	Env   []string
+}
+
+// Mode says how a pod gets onto the network.
+type Mode int
+
+// Modes.
+const (
+	// ByCNI: the pod has its own namespace, attached by a CNI configuration list.
+	ByCNI Mode = iota
+	// ShareHost: the pod is in its host's namespace.
+	ShareHost
+	// SharePod: all pods of a host are in one namespace, that of the first.
+	SharePod
+	// Closed: the pod has its own namespace and nothing but its loopback.
+	Closed
+)
+
+// Plug is how pods are attached to a network that Build made.
+type Plug struct {
+	Mode Mode
+	// Conflists holds each host's CNI configuration list by host index (modes ByCNI and SharePod).
+	Conflists map[int]json.RawMessage
+	// Ready waits until the network's daemons have converged; nil if it has none.
+	Ready func(ctx context.Context) error
+	// Publish: a pod's service port is reached at its host's address (CNI portMappings).
+	Publish bool
+	// Crossing lists the devices over which traffic between hosts must pass.
+	Crossing []Device
+	// Delete: CNI DEL must run when the lab goes down, as the plugins may keep
+	// state outside the lab (configurations that a user brings).
+	Delete bool
+}
+
+// Device is one network device of the site.
+type Device struct {
+	Netns string `json:"netns"`
+	Name  string `json:"name"`
+}
+
+// Poll calls ready every few milliseconds until it returns nil, and its last
+// error when ctx ends.
+func Poll(ctx context.Context, every time.Duration, ready func() error) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// Uplinks returns the hosts' interfaces on the underlay.
+func Uplinks(site Site) []Device {
+	var out []Device
+	for _, h := range site.Hosts {
+		out = append(out, Device{h.Netns, h.Dev})
+	}
+	return out
+}
+
+// Named returns n under another name: a configuration list of the user is
+// called as the experiment calls it.
+func Named(n Network, name string) Network {
+	if n.Info().Name == name {
+		return n
+	}
+	return named{n, name}
+}
+
+type named struct {
+	Network
+	name string
+}
+
+// Info implements Network.
+func (n named) Info() Info {
+	i := n.Network.Info()
+	i.Name = n.name
+	return i
+}

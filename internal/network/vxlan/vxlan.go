@@ -1,0 +1,107 @@
+// Package vxlan holds the kernel's VXLAN with a bridge on each host, as
+// libnetwork's overlay driver builds it (Atici and Boluk 2020; Suo et al. 2018),
+// without its control plane: the list of peers is static.
+package vxlan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/network/conflist"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+const (
+	// overhead is outer Ethernet, IPv4, UDP and VXLAN header (RFC 7348 section 5).
+	overhead = 14 + 20 + 8 + 8
+	vni      = 42
+	port     = 4789 // IANA's, RFC 7348 section 8
+	bridge   = "br0"
+	device   = "vxlan0"
+)
+
+// New returns the network.
+func New() network.Network { return vxlan{} }
+
+type vxlan struct{}
+
+// Info implements network.Network.
+func (vxlan) Info() network.Info {
+	return network.Info{
+		Name: "vxlan", Family: "vxlan", Summary: "kernel VXLAN and a bridge on each host, as Docker's overlay; static peers",
+		Overhead: overhead,
+		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin("bridge"), network.NeedPlugin("host-local"),
+			network.NeedLink("vxlan", "CONFIG_VXLAN"), network.NeedLink("bridge", "CONFIG_BRIDGE")},
+		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "VXLAN overlay",
+			Outside: "- (Docker adds a second interface)", KeyValue: "no (static peers)", Encryption: "no", Isolation: "moderate",
+			ReachIntra: true, ReachInter: true, OwnNamespace: true},
+	}
+}
+
+// Build implements network.Network.
+func (v vxlan) Build(_ context.Context, site network.Site) (network.Plug, error) {
+	plug := network.Plug{Mode: network.ByCNI, Conflists: map[int]json.RawMessage{}}
+	mtu := site.MTU - overhead
+	for _, h := range site.Hosts {
+		if err := buildHost(site, h, mtu); err != nil {
+			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
+		}
+		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Within(site.Pods, h.Pods), false)
+		list, err := conflist.List(v.Info().Name, conflist.Plugin{"type": "bridge", "bridge": bridge, "mtu": mtu, "ipam": ipam})
+		if err != nil {
+			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
+		}
+		plug.Conflists[h.Index] = list
+		plug.Crossing = append(plug.Crossing, network.Device{Netns: h.Netns, Name: device})
+	}
+	return plug, nil
+}
+
+// buildHost makes the host's bridge and tunnel. Frames for unknown and
+// multicast addresses go to every peer; the rest is learnt.
+func buildHost(site network.Site, h topo.Host, mtu int) error {
+	nl, err := site.Netlink(h.Netns)
+	if err != nil {
+		return err
+	}
+	uplink, err := nl.LinkByName(h.Dev)
+	if err != nil {
+		return fmt.Errorf("find uplink: %w", err)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = bridge, mtu
+	br := &netlink.Bridge{LinkAttrs: attrs}
+	if err := nl.LinkAdd(br); err != nil {
+		return fmt.Errorf("create bridge: %w", err)
+	}
+	attrs = netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.MasterIndex = device, mtu, br.Attrs().Index
+	tun := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: vni, Port: port, Learning: true,
+		SrcAddr: h.Addr.Addr().AsSlice(), VtepDevIndex: uplink.Attrs().Index}
+	if err := nl.LinkAdd(tun); err != nil {
+		return fmt.Errorf("create VXLAN device: %w", err)
+	}
+	for _, link := range []netlink.Link{br, tun} {
+		if err := nl.LinkSetUp(link); err != nil {
+			return fmt.Errorf("set %s up: %w", link.Attrs().Name, err)
+		}
+	}
+	for _, peer := range site.Hosts {
+		if peer.Index == h.Index {
+			continue
+		}
+		entry := &netlink.Neigh{LinkIndex: tun.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT,
+			Flags: netlink.NTF_SELF, IP: peer.Addr.Addr().AsSlice(), HardwareAddr: make(net.HardwareAddr, 6)}
+		if err := nl.NeighAppend(entry); err != nil {
+			return fmt.Errorf("add peer %s: %w", peer.Name, err)
+		}
+	}
+	return nil
+}
