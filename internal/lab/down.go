@@ -1,0 +1,168 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/oci"
+)
+
+// ErrOwned: a living process holds the lab.
+var ErrOwned = errors.New("in use")
+
+// Down removes the lab called name, whoever made it. A lab that a living
+// process owns is left alone, with ErrOwned, unless force is set.
+func (s Store) Down(ctx context.Context, name string, force bool) error {
+	dir := s.dir(name)
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("lab %q: %w", name, ErrNoLab)
+	}
+	if !force && owned(dir) {
+		st, _ := s.Load(name) // only for the number in the message
+		return fmt.Errorf("lab %q is %w by pathwise process %d: stop that, or use --force", name, ErrOwned, st.Owner)
+	}
+	return s.remove(ctx, name)
+}
+
+// remove takes everything down in the order in which nothing new can appear:
+// CNI DEL while plugins still find their namespaces, then processes, then what
+// they lived in. Each step does nothing where there is nothing left to do.
+func (s Store) remove(ctx context.Context, name string) error {
+	dir := s.dir(name)
+	var errs []error
+	if st, err := s.Load(name); err == nil {
+		errs = append(errs, runDeletes(ctx, dir, st))
+	}
+	made := resources(dir)
+	errs = append(errs, killAll(dir, made))
+	for _, r := range made {
+		switch r.Kind {
+		case kindNetns:
+			errs = append(errs, netns.Delete(r.Name))
+		case kindCgroup:
+			errs = append(errs, oci.RemoveCgroups(ctx, r.Name))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		// The record stays, so that the next try knows what is left.
+		return fmt.Errorf("remove lab %s: %w", name, err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove lab %s: %w", name, err)
+	}
+	return s.Tidy()
+}
+
+// Tidy removes the store itself, and the mount it made, once no lab is left and
+// no bench runs.
+func (s Store) Tidy() error {
+	if left, err := os.ReadDir(s.labs()); err == nil && len(left) > 0 {
+		return nil
+	}
+	if locked(s.benchLock()) {
+		return nil
+	}
+	if _, err := os.Stat(s.marker()); err == nil {
+		if err := netns.Release(); err != nil {
+			return err
+		}
+		if err := os.Remove(s.marker()); err != nil {
+			return fmt.Errorf("remove mount record: %w", err)
+		}
+	}
+	// Not RemoveAll: another process may be making a lab just now.
+	for _, path := range []string{s.benchLock(), s.labs(), s.Root} {
+		_ = os.Remove(path)
+	}
+	return nil
+}
+
+// killAll ends every process that carries the lab's mark or lives in one of
+// its namespaces, and waits until none is left: a process may have started
+// another while it was being looked at.
+func killAll(dir string, made []resource) error {
+	own, err := netns.InodeOf("self")
+	if err != nil {
+		return err
+	}
+	inodes := map[uint64]bool{}
+	for _, r := range made {
+		if r.Kind != kindNetns || !netns.Exists(r.Name) {
+			continue
+		}
+		if ino, err := netns.Inode(r.Name); err == nil && ino != own {
+			inodes[ino] = true
+		}
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		found := processes(dir, inodes)
+		if len(found) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("processes %v do not end", found)
+		}
+		for _, pid := range found {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// processes lists the lab's processes, zombies and this one excepted.
+func processes(dir string, inodes map[uint64]bool) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	mark := []byte(labEnv + "=" + dir)
+	var out []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() || pid == 1 {
+			continue
+		}
+		if (marked(pid, mark) || lives(e.Name(), inodes)) && !zombie(pid) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+func marked(pid int, mark []byte) bool {
+	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	if err != nil {
+		return false
+	}
+	for v := range bytes.SplitSeq(env, []byte{0}) {
+		if bytes.Equal(v, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+func lives(pid string, inodes map[uint64]bool) bool {
+	ino, err := netns.InodeOf(pid)
+	return err == nil && inodes[ino]
+}
+
+// zombie reports whether the process has ended and waits for its parent.
+func zombie(pid int) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return true
+	}
+	// The state follows the command, which stands in parentheses and may hold some.
+	_, rest, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte{' '})
+	return bytes.HasPrefix(rest, []byte("Z")) || bytes.HasPrefix(rest, []byte("X"))
+}

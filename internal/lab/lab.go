@@ -1,0 +1,249 @@
+// Package lab turns a topology into namespaces: an underlay, hosts, one network
+// on them, and pods attached through real CNI plugins.
+//
+// Everything that a lab makes lies in network namespaces named pw-LAB-*, in
+// processes that carry the lab's mark, and in one directory under the store;
+// it is recorded before it is made, and Down removes it also when the process
+// that made it was killed. A lab offers no load and measures nothing.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// Options are the lab's means.
+type Options struct {
+	// CNIPath lists the directories of CNI plugins.
+	CNIPath []string
+	// Timeout bounds each CNI call and the wait for daemons; 0 means 20 s.
+	Timeout time.Duration
+	// Owned ties the lab to this process: another one does not remove it
+	// while this one lives.
+	Owned bool
+	// Self is the pathwise executable, which pods started by Launch run.
+	Self string
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Lab is a test bed that is up, or was as far as Up came.
+type Lab struct {
+	store Store
+	rec   *record
+	spec  Spec
+	opts  Options
+
+	network  network.Network
+	plug     network.Plug
+	hosts    []topo.Host
+	pods     []topo.Pod
+	underlay string
+	gateway  netip.Prefix
+
+	daemons []*daemon
+	handles map[string]*netlink.Handle
+	deletes []deletion
+	// launched counts the pods that Launch made.
+	launched int
+	created  time.Time
+	mu       sync.Mutex // serialises saves while hosts attach side by side
+
+	// Built is how long hosts, network and pods took to make, Waited how long
+	// the network's daemons took to converge.
+	Built, Waited time.Duration
+}
+
+// Up builds the lab. On an error, also of a cancelled ctx, what was made is
+// removed again.
+func (s Store) Up(ctx context.Context, spec Spec, net network.Network, opts Options) (*Lab, error) {
+	spec = spec.Fill()
+	if err := spec.Check(); err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("building a lab needs root: run as root, for example with sudo")
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = 20 * time.Second
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	rec, err := s.create(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{store: s, rec: rec, spec: spec, opts: opts, network: net, created: opts.Now(),
+		underlay: spec.netns("u"), handles: map[string]*netlink.Handle{}}
+	if err := l.up(ctx); err != nil {
+		return nil, errors.Join(err, l.Down(context.WithoutCancel(ctx)))
+	}
+	if !opts.Owned {
+		l.release()
+	}
+	return l, nil
+}
+
+// prepare readies /run/netns, noting first whether that is ours to undo.
+func (s Store) prepare() error {
+	if err := os.MkdirAll(s.Root, 0o755); err != nil {
+		return fmt.Errorf("create %s: %w", s.Root, err)
+	}
+	mounted, err := netns.Mounted()
+	if err != nil {
+		return err
+	}
+	if !mounted {
+		if err := os.WriteFile(s.marker(), nil, 0o644); err != nil {
+			return fmt.Errorf("record mount: %w", err)
+		}
+	}
+	return netns.Prepare()
+}
+
+func (l *Lab) up(ctx context.Context) error {
+	begin := l.opts.Now()
+	var err error
+	if l.gateway, err = topo.GatewayAddr(l.spec.Underlay); err != nil {
+		return err
+	}
+	if l.hosts, err = l.spec.hosts(); err != nil {
+		return err
+	}
+	if err := l.save(false); err != nil {
+		return err
+	}
+	if err := l.buildUnderlay(); err != nil {
+		return err
+	}
+	for _, h := range l.hosts {
+		if err := errors.Join(ctx.Err(), l.buildHost(h)); err != nil {
+			return fmt.Errorf("build host %s: %w", h.Name, err)
+		}
+	}
+	if err := l.buildNetwork(ctx); err != nil {
+		return fmt.Errorf("build network %s: %w", l.network.Info().Name, err)
+	}
+	if err := l.attachAll(ctx); err != nil {
+		return err
+	}
+	l.Built = l.opts.Now().Sub(begin) - l.Waited
+	return l.save(true)
+}
+
+// buildNetwork builds the network and waits for its daemons.
+func (l *Lab) buildNetwork(ctx context.Context) error {
+	dir := filepath.Join(l.rec.dir, "network")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("create directory: %w", err)
+	}
+	site := network.Site{Hosts: l.hosts, Underlay: l.underlay, Gateway: l.gateway,
+		MTU: l.spec.MTU, Pods: l.spec.PodRange, Dir: dir, Operator: l}
+	var err error
+	if l.plug, err = l.network.Build(ctx, site); err != nil {
+		return err
+	}
+	if l.plug.Ready == nil {
+		return nil
+	}
+	begin := l.opts.Now()
+	defer func() { l.Waited = l.opts.Now().Sub(begin) }()
+	wait, cancel := context.WithTimeoutCause(ctx, l.opts.Timeout, fmt.Errorf("not ready after %v", l.opts.Timeout))
+	defer cancel()
+	ready := make(chan error, 1)
+	go func() { ready <- l.plug.Ready(wait) }()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ready:
+			if err != nil {
+				return errors.Join(fmt.Errorf("wait for daemons: %w", err), context.Cause(wait))
+			}
+			return nil
+		case <-tick.C:
+			if err := l.Failed(); err != nil {
+				cancel()
+				<-ready
+				return err
+			}
+		}
+	}
+}
+
+// save records the lab's state.
+func (l *Lab) save(up bool) error {
+	st := State{Spec: l.spec, Network: l.network.Info().Name, Created: l.created, Up: up,
+		Hosts: l.hosts, Pods: l.pods, Delete: l.deletes}
+	if l.opts.Owned {
+		st.Owner = os.Getpid()
+	}
+	return l.rec.save(st)
+}
+
+// Netlink implements network.Operator; the handle lives as long as the lab.
+func (l *Lab) Netlink(ns string) (*netlink.Handle, error) {
+	if h, ok := l.handles[ns]; ok {
+		return h, nil
+	}
+	h, err := netns.Netlink(ns)
+	if err != nil {
+		return nil, err
+	}
+	l.handles[ns] = h
+	return h, nil
+}
+
+// Pods returns the pods in the order of the spec.
+func (l *Lab) Pods() []topo.Pod { return l.pods }
+
+// Hosts returns the hosts.
+func (l *Lab) Hosts() []topo.Host { return l.hosts }
+
+// Gateway is the underlay's own address: the world outside the hosts.
+func (l *Lab) Gateway() netip.Prefix { return l.gateway }
+
+// Underlay is the name of the underlay's namespace.
+func (l *Lab) Underlay() string { return l.underlay }
+
+// Plug says how the network attached the pods.
+func (l *Lab) Plug() network.Plug { return l.plug }
+
+// Dir is the lab's directory, for files that go with it.
+func (l *Lab) Dir() string { return l.rec.dir }
+
+// release closes what this process holds of the lab.
+func (l *Lab) release() {
+	for _, h := range l.handles {
+		h.Close()
+	}
+	l.handles = nil
+	l.rec.close()
+}
+
+// Down removes the lab and everything in it.
+func (l *Lab) Down(ctx context.Context) error {
+	for _, h := range l.handles {
+		h.Close()
+	}
+	l.handles = nil
+	err := l.store.remove(ctx, l.spec.Name)
+	l.rec.close()
+	return err
+}

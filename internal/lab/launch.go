@@ -1,0 +1,44 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/oci"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// Launch implements workload.Ground: it makes one more pod on the host, attaches
+// it as the network's other pods, and starts a container in it by runc.
+func (l *Lab) Launch(ctx context.Context, host int) (workload.Launch, error) {
+	if host < 1 || host > len(l.hosts) {
+		return workload.Launch{}, fmt.Errorf("launch pod: no host %d", host)
+	}
+	n := len(l.spec.Pods) + l.launched
+	l.launched++
+	name := fmt.Sprintf("l%d", l.launched)
+	dir := filepath.Join(l.rec.dir, "containers", name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return workload.Launch{}, fmt.Errorf("launch pod: %w", err)
+	}
+	c := oci.Container{ID: "pw-" + l.spec.Name + "-" + name, Dir: dir, Cgroup: "/pathwise-" + l.spec.Name,
+		Self: l.opts.Self, Env: []string{labEnv + "=" + l.rec.dir}}
+	if err := l.rec.intend(kindCgroup, c.Cgroup); err != nil {
+		return workload.Launch{}, err
+	}
+	out := workload.Launch{Requested: l.opts.Now()}
+	pod, err := l.makePod(ctx, l.hosts[host-1], name, n)
+	if err != nil {
+		return out, fmt.Errorf("launch pod: %w", err)
+	}
+	out.Pod, out.Network = pod, l.opts.Now().Sub(out.Requested)
+	c.Netns = netns.Path(pod.Netns)
+	if _, err := oci.Start(ctx, c); err != nil {
+		return out, fmt.Errorf("launch pod: %w", err)
+	}
+	out.Runtime = l.opts.Now().Sub(out.Requested) - out.Network
+	return out, nil
+}

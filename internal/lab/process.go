@@ -1,0 +1,170 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// labEnv marks every process of a lab with the lab's directory, so that it is
+// found after its parent was killed.
+const labEnv = "PATHWISE_LAB"
+
+// command prepares a program that carries the lab's mark and, unless it is
+// attached to the terminal, a process group of its own, so that Ctrl-C reaches
+// Pathwise alone and it decides the order in which things stop.
+func (l *Lab) command(ctx context.Context, argv []string) (*exec.Cmd, error) {
+	path, err := network.FindProgram(argv[0])
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, path, argv[1:]...)
+	cmd.Env = append(os.Environ(), labEnv+"="+l.rec.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	return cmd, nil
+}
+
+// Exec implements workload.Ground.
+func (l *Lab) Exec(ctx context.Context, pod topo.Pod, argv ...string) (workload.Result, error) {
+	return l.exec(ctx, pod.Netns, argv)
+}
+
+// Do implements workload.Ground.
+func (l *Lab) Do(pod topo.Pod, fn func() error) error { return netns.Do(pod.Netns, fn) }
+
+// Run implements network.Operator.
+func (l *Lab) Run(ctx context.Context, ns string, argv ...string) ([]byte, error) {
+	res, err := l.exec(ctx, ns, argv)
+	return res.Stdout, err
+}
+
+func (l *Lab) exec(ctx context.Context, ns string, argv []string) (workload.Result, error) {
+	cmd, err := l.command(ctx, argv)
+	if err != nil {
+		return workload.Result{}, &workload.ExecError{Argv: argv, Err: err}
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	begin := time.Now()
+	if err := netns.Start(ns, cmd); err != nil {
+		return workload.Result{}, &workload.ExecError{Argv: argv, Err: err}
+	}
+	err = cmd.Wait()
+	res := workload.Result{
+		Stdout: stdout.Bytes(),
+		User:   cmd.ProcessState.UserTime(),
+		System: cmd.ProcessState.SystemTime(),
+		Wall:   time.Since(begin),
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return res, &workload.ExecError{Argv: argv, Stderr: tail(stderr.Bytes()), Err: err}
+	}
+	return res, nil
+}
+
+// tail is the end of a program's output, short enough for an error line.
+func tail(out []byte) string {
+	const most = 400
+	text := strings.Join(strings.Fields(string(out)), " ")
+	if len(text) > most {
+		text = "..." + text[len(text)-most:]
+	}
+	return text
+}
+
+// daemon is a started Daemon.
+type daemon struct {
+	name string
+	log  string
+	done chan struct{}
+	err  error
+}
+
+// Start implements network.Operator.
+func (l *Lab) Start(_ context.Context, d network.Daemon) error {
+	// Not the caller's context: a daemon lives until the lab goes down.
+	cmd, err := l.command(context.Background(), d.Argv)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", d.Name, err)
+	}
+	log := filepath.Join(l.rec.dir, d.Name+".log")
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", d.Name, err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(cmd.Env, d.Env...)
+	if err := netns.Start(d.Netns, cmd); err != nil {
+		return fmt.Errorf("start %s: %w", d.Name, err)
+	}
+	run := &daemon{name: d.Name, log: log, done: make(chan struct{})}
+	go func() {
+		run.err = cmd.Wait()
+		close(run.done)
+	}()
+	l.daemons = append(l.daemons, run)
+	return nil
+}
+
+// Failed returns why a daemon of the lab has ended; nil while all of them run.
+func (l *Lab) Failed() error {
+	for _, d := range l.daemons {
+		select {
+		case <-d.done:
+			raw, err := os.ReadFile(d.log)
+			if err != nil {
+				raw = []byte(err.Error())
+			}
+			return fmt.Errorf("daemon %s ended: %w: %s", d.name, errors.Join(d.err, errEnded), tail(raw))
+		default:
+		}
+	}
+	return nil
+}
+
+// errEnded stands in for the error of a daemon that ended well, but too soon.
+var errEnded = errors.New("not running")
+
+// Attached prepares a program in a pod or host of a lab that is up, joined to
+// the caller's terminal. Start it with netns.Start in the namespace returned.
+func (s Store) Attached(ctx context.Context, st State, where string, argv []string) (*exec.Cmd, string, error) {
+	ns := ""
+	for _, h := range st.Hosts {
+		if h.Name == where {
+			ns = h.Netns
+		}
+	}
+	for _, p := range st.Pods {
+		if p.Name == where {
+			ns = p.Netns
+		}
+	}
+	if ns == "" {
+		return nil, "", fmt.Errorf("lab %q has no pod or host %q: see \"pathwise lab status\"", st.Spec.Name, where)
+	}
+	path, err := network.FindProgram(argv[0])
+	if err != nil {
+		return nil, "", err
+	}
+	cmd := exec.CommandContext(ctx, path, argv[1:]...)
+	cmd.Env = append(os.Environ(), labEnv+"="+s.dir(st.Spec.Name))
+	return cmd, ns, nil
+}

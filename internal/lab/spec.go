@@ -1,0 +1,143 @@
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// Spec says what lab to build.
+type Spec struct {
+	// Name is part of every namespace's name: pw-NAME-h1.
+	Name string `json:"name"`
+	// Hosts is the number of hosts, 1 to MaxHosts.
+	Hosts int `json:"hosts"`
+	// MTU of the underlay in bytes.
+	MTU int `json:"mtu"`
+	// Underlay and PodRange are the address ranges of hosts and pods.
+	Underlay netip.Prefix `json:"underlay"`
+	PodRange netip.Prefix `json:"pod_range"`
+	// Pods in the order in which they are attached.
+	Pods []PodSpec `json:"pods"`
+}
+
+// PodSpec is one pod to be made.
+type PodSpec struct {
+	Name string `json:"name"`
+	// Host index, from 1.
+	Host int `json:"host"`
+}
+
+// Limits of a lab.
+const (
+	MaxHosts = 64
+	// MaxPodsPerHost is what a /24 holds beside its gateway.
+	MaxPodsPerHost = 253
+)
+
+// Fill returns the spec with defaults where it says nothing.
+func (s Spec) Fill() Spec {
+	if s.Hosts == 0 {
+		s.Hosts = 2
+	}
+	if s.MTU == 0 {
+		s.MTU = topo.DefaultMTU
+	}
+	if !s.Underlay.IsValid() {
+		s.Underlay = topo.DefaultUnderlay()
+	}
+	if !s.PodRange.IsValid() {
+		s.PodRange = topo.DefaultPods()
+	}
+	return s
+}
+
+// FieldError is a bad value in a Spec, by the key of the lab file.
+type FieldError struct {
+	Key string
+	Err error
+}
+
+func (e *FieldError) Error() string { return e.Key + ": " + e.Err.Error() }
+func (e *FieldError) Unwrap() error { return e.Err }
+
+func badField(key, format string, args ...any) error {
+	return &FieldError{key, fmt.Errorf(format, args...)}
+}
+
+// Check returns a *FieldError for the first value out of range.
+func (s Spec) Check() error {
+	name := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?$`)
+	if !name.MatchString(s.Name) {
+		return badField("name", "%q: expected 1 to 24 lower-case letters, digits and inner hyphens", s.Name)
+	}
+	if s.Hosts < 1 || s.Hosts > MaxHosts {
+		return badField("hosts", "%d is out of range: expected 1 to %d", s.Hosts, MaxHosts)
+	}
+	if s.MTU < topo.MinMTU || s.MTU > topo.MaxMTU {
+		return badField("mtu", "%d is out of range: expected %d to %d bytes", s.MTU, topo.MinMTU, topo.MaxMTU)
+	}
+	if err := s.checkRanges(); err != nil {
+		return err
+	}
+	return s.checkPods(name)
+}
+
+func (s Spec) checkRanges() error {
+	if s.Underlay.Overlaps(s.PodRange) {
+		return badField("pod_range", "%v overlaps the underlay %v: expected ranges that do not", s.PodRange, s.Underlay)
+	}
+	if !s.Underlay.Addr().Is4() || s.Underlay.Bits() > 16 || s.Underlay.Bits() < 8 {
+		return badField("underlay", "%v: expected an IPv4 range of /8 to /16", s.Underlay)
+	}
+	if _, err := topo.HostPods(s.PodRange, s.Hosts); err != nil {
+		return &FieldError{"pod_range", err}
+	}
+	return nil
+}
+
+func (s Spec) checkPods(name *regexp.Regexp) error {
+	seen := map[string]bool{}
+	perHost := map[int]int{}
+	for i, p := range s.Pods {
+		key := fmt.Sprintf("pods[%d]", i)
+		if !name.MatchString(p.Name) {
+			return badField(key+".name", "%q: expected 1 to 24 lower-case letters, digits and inner hyphens", p.Name)
+		}
+		if seen[p.Name] {
+			return badField(key+".name", "%q stands twice: expected a name of its own for each pod", p.Name)
+		}
+		seen[p.Name] = true
+		if p.Host < 1 || p.Host > s.Hosts {
+			return badField(key+".host", "%d is out of range: expected 1 to %d", p.Host, s.Hosts)
+		}
+		if perHost[p.Host]++; perHost[p.Host] > MaxPodsPerHost {
+			return badField(key+".host", "host %d has more than %d pods: its address range is exhausted", p.Host, MaxPodsPerHost)
+		}
+	}
+	return nil
+}
+
+// hosts returns the hosts that the spec asks for.
+func (s Spec) hosts() ([]topo.Host, error) {
+	out := make([]topo.Host, s.Hosts)
+	for i := range out {
+		index := i + 1
+		addr, err := topo.UnderlayAddr(s.Underlay, index)
+		if err != nil {
+			return nil, err
+		}
+		pods, err := topo.HostPods(s.PodRange, index)
+		if err != nil {
+			return nil, err
+		}
+		name := fmt.Sprintf("h%d", index)
+		out[i] = topo.Host{Index: index, Name: name, Netns: s.netns(name), Dev: "eth0", Addr: addr, Pods: pods}
+	}
+	return out, nil
+}
+
+// netns is the name of the lab's namespace for a host, a pod or the underlay.
+func (s Spec) netns(part string) string { return "pw-" + s.Name + "-" + part }

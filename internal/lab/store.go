@@ -1,0 +1,221 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// DefaultRoot is where labs record themselves. It is under /run, which does
+// not outlive the kernel, as the namespaces do not either.
+const DefaultRoot = "/run/pathwise"
+
+// Store is the directory of all labs of a machine.
+type Store struct{ Root string }
+
+// State is what a lab records of itself in lab.json.
+type State struct {
+	Spec    Spec      `json:"spec"`
+	Network string    `json:"network"`
+	Created time.Time `json:"created"`
+	// Owner is the process that made the lab and removes it; 0 when it stays up.
+	Owner int `json:"owner,omitempty"`
+	// Up is set when the lab is complete.
+	Up    bool        `json:"up"`
+	Hosts []topo.Host `json:"hosts"`
+	Pods  []topo.Pod  `json:"pods"`
+	// Delete holds the CNI attachments that want a CNI DEL when the lab goes down.
+	Delete []deletion `json:"delete,omitempty"`
+}
+
+// deletion is what CNI DEL of one attachment needs.
+type deletion struct {
+	Pod      string          `json:"pod"`
+	Host     string          `json:"host_netns"`
+	Netns    string          `json:"netns"`
+	Conflist json.RawMessage `json:"conflist"`
+	CNIPath  []string        `json:"cni_path"`
+}
+
+// resource is one line of journal.jsonl: something that is about to be made.
+type resource struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+}
+
+// Kinds of resources.
+const (
+	kindNetns  = "netns"
+	kindCgroup = "cgroup"
+)
+
+func (s Store) labs() string           { return filepath.Join(s.Root, "labs") }
+func (s Store) dir(name string) string { return filepath.Join(s.labs(), name) }
+func (s Store) marker() string         { return filepath.Join(s.Root, "made-netns-mount") }
+func (s Store) benchLock() string      { return filepath.Join(s.Root, "bench.lock") }
+
+// ErrNoLab: no lab of that name is recorded.
+var ErrNoLab = errors.New("no such lab")
+
+// List returns the states of all recorded labs, by name. A lab whose record
+// cannot be read is returned with its name alone.
+func (s Store) List() ([]State, error) {
+	entries, err := os.ReadDir(s.labs())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("list labs: %w", err)
+	}
+	var out []State
+	for _, e := range entries {
+		st, err := s.Load(e.Name())
+		if err != nil {
+			st = State{Spec: Spec{Name: e.Name()}}
+		}
+		out = append(out, st)
+	}
+	slices.SortFunc(out, func(a, b State) int { return strings.Compare(a.Spec.Name, b.Spec.Name) })
+	return out, nil
+}
+
+// Load reads the record of the lab called name.
+func (s Store) Load(name string) (State, error) {
+	var st State
+	raw, err := os.ReadFile(filepath.Join(s.dir(name), "lab.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return st, fmt.Errorf("lab %q: %w", name, ErrNoLab)
+	} else if err != nil {
+		return st, fmt.Errorf("read lab: %w", err)
+	}
+	if err := json.Unmarshal(raw, &st); err != nil {
+		return st, fmt.Errorf("decode lab %q: %w", name, err)
+	}
+	return st, nil
+}
+
+// record is a lab's directory while this process builds or removes it.
+type record struct {
+	dir     string
+	journal *os.File
+	// owner is held locked as long as the process that owns the lab lives.
+	owner *os.File
+}
+
+// create makes the directory of a new lab and locks it.
+func (s Store) create(name string) (*record, error) {
+	if err := os.MkdirAll(s.labs(), 0o755); err != nil {
+		return nil, fmt.Errorf("create lab record: %w", err)
+	}
+	dir := s.dir(name)
+	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("lab %q exists already: remove it with \"pathwise lab down %s\"", name, name)
+	} else if err != nil {
+		return nil, fmt.Errorf("create lab record: %w", err)
+	}
+	owner, err := os.OpenFile(filepath.Join(dir, "owner.lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("create lab record: %w", err)
+	}
+	if err := unix.Flock(int(owner.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		owner.Close()
+		return nil, fmt.Errorf("lock lab record: %w", err)
+	}
+	journal, err := os.OpenFile(filepath.Join(dir, "journal.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		owner.Close()
+		return nil, fmt.Errorf("create lab record: %w", err)
+	}
+	return &record{dir, journal, owner}, nil
+}
+
+// intend records a resource before it is made.
+func (r *record) intend(kind, name string) error {
+	raw, err := json.Marshal(resource{kind, name})
+	if err != nil {
+		return fmt.Errorf("record %s %s: %w", kind, name, err)
+	}
+	if _, err := r.journal.Write(append(raw, '\n')); err != nil {
+		return fmt.Errorf("record %s %s: %w", kind, name, err)
+	}
+	return nil
+}
+
+// save replaces lab.json in one step.
+func (r *record) save(st State) error {
+	raw, err := json.MarshalIndent(st, "", "  ")
+	if err != nil {
+		return fmt.Errorf("save lab: %w", err)
+	}
+	tmp := filepath.Join(r.dir, "lab.json.tmp")
+	if err := os.WriteFile(tmp, raw, 0o644); err != nil {
+		return fmt.Errorf("save lab: %w", err)
+	}
+	if err := os.Rename(tmp, filepath.Join(r.dir, "lab.json")); err != nil {
+		return fmt.Errorf("save lab: %w", err)
+	}
+	return nil
+}
+
+func (r *record) close() {
+	r.journal.Close()
+	r.owner.Close()
+}
+
+// resources reads the journal; a half-written last line was not acted upon.
+func resources(dir string) []resource {
+	raw, err := os.ReadFile(filepath.Join(dir, "journal.jsonl"))
+	if err != nil {
+		return nil
+	}
+	var out []resource
+	for _, l := range strings.Split(string(raw), "\n") {
+		var r resource
+		if json.Unmarshal([]byte(l), &r) == nil && r.Name != "" {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// owned reports whether a living process holds the lab.
+func owned(dir string) bool { return locked(filepath.Join(dir, "owner.lock")) }
+
+// locked reports whether a living process holds the lock file.
+func locked(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
+}
+
+// ErrBusy: another bench runs on this machine.
+var ErrBusy = errors.New("another pathwise bench is running: two would disturb each other's figures; wait for it or stop it")
+
+// LockBench keeps a second bench from disturbing the first one's figures. The
+// lock goes with the process; unlock also removes what the store left.
+func (s Store) LockBench() (unlock func() error, err error) {
+	if err := os.MkdirAll(s.Root, 0o755); err != nil {
+		return nil, fmt.Errorf("create %s: %w", s.Root, err)
+	}
+	f, err := os.OpenFile(s.benchLock(), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock bench: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, ErrBusy
+	}
+	return func() error { return errors.Join(f.Close(), s.Tidy()) }, nil
+}
