@@ -1,0 +1,332 @@
+// Package bench runs an experiment: trial after trial in random order, each on a
+// network built fresh, and writes what they measured as samples.
+//
+// It must not know what the figures mean: it never imports rank, so that no
+// ranking can steer what is measured.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pathwise.dev/pathwise/internal/cost"
+	"pathwise.dev/pathwise/internal/experiment"
+	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/stat"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// Level is the confidence of the intervals that the stopping rule looks at.
+const Level = 0.95
+
+// idleWindow is how long the idle machine is watched before each repetition.
+const idleWindow = 500 * time.Millisecond
+
+// Config is one run.
+type Config struct {
+	Experiment experiment.Experiment
+	// Networks and Workloads by name, as many as the experiment names.
+	Networks  map[string]network.Network
+	Workloads map[string]workload.Workload
+	Seed      uint64
+	Store     lab.Store
+	Lab       lab.Options
+	// Log takes the samples; trials in Done are not run again.
+	Log  *sample.Writer
+	Done []sample.Trial
+	// Observe is told of each step; nil means nobody watches.
+	Observe func(Event)
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Event is a step of a run, for progress.
+type Event struct {
+	// Trial is about to run, or has just ended when Ended is set.
+	Trial sample.Trial
+	Ended bool
+	// Done and Total count trials; Total grows when cells need more
+	// repetitions than the least.
+	Done, Total int
+	// Left is the estimated time until the end.
+	Left time.Duration
+}
+
+// runner is a run in progress.
+type runner struct {
+	Config
+	cells   []experiment.Planned
+	values  map[sample.Cell][]float64
+	ran     map[trialKey]bool
+	began   time.Time
+	spent   time.Duration // measuring in this session
+	session int           // trials run in this session
+	order   int
+	idle    sample.CPU
+	idleFor time.Duration
+	names   int
+}
+
+type trialKey struct {
+	cell sample.Cell
+	rep  int
+}
+
+// Run measures until every cell has enough repetitions, the budget is spent or
+// ctx ends. It returns what is to be said about the run as a whole.
+func Run(ctx context.Context, c Config) (sample.Footer, error) {
+	infos := map[string]network.Info{}
+	for name, n := range c.Networks {
+		infos[name] = n.Info()
+	}
+	r := &runner{Config: c, cells: c.Experiment.Cells(infos), values: map[sample.Cell][]float64{}, ran: map[trialKey]bool{}, began: c.Now()}
+	for _, t := range c.Done {
+		r.note(t)
+	}
+	for rep := 1; rep <= c.Experiment.Repeat.Max; rep++ {
+		more, err := r.repetition(ctx, rep)
+		if err != nil {
+			return sample.Footer{}, err
+		}
+		if !more {
+			break
+		}
+	}
+	return sample.Footer{Trials: len(r.ran), Wall: r.wall(), Warnings: r.wide()}, nil
+}
+
+// wall is the time of all sessions of the run, as far as trials tell it.
+func (r *runner) wall() float64 {
+	total := r.Now().Sub(r.began).Seconds()
+	for _, t := range r.Done {
+		total += t.Phases.Total
+	}
+	return total
+}
+
+// note takes a trial into account, one just run or one of an earlier session.
+func (r *runner) note(t sample.Trial) {
+	r.ran[trialKey{t.Cell, t.Repetition}] = true
+	r.order = max(r.order, t.Order)
+	if t.Status == sample.OK {
+		if v, ok := t.Metrics[r.mainMetric(t.Workload)]; ok {
+			r.values[t.Cell] = append(r.values[t.Cell], v)
+		}
+	}
+}
+
+func (r *runner) mainMetric(name string) string {
+	if w, ok := r.Workloads[name]; ok {
+		return w.Info().Metrics[0]
+	}
+	return ""
+}
+
+// repetition runs what is due of repetition rep, in its random order. It reports
+// whether another repetition may be due.
+func (r *runner) repetition(ctx context.Context, rep int) (bool, error) {
+	due := r.due(rep)
+	if len(due) == 0 {
+		return rep < r.Experiment.Repeat.Min, nil
+	}
+	if err := r.watchIdle(ctx); err != nil {
+		return false, err
+	}
+	for _, cell := range due {
+		if rep > r.Experiment.Repeat.Min && r.overBudget(cell) {
+			return false, nil
+		}
+		if err := r.trial(ctx, cell, rep); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// due lists the cells that repetition rep has to run, in random order.
+func (r *runner) due(rep int) []experiment.Planned {
+	var out []experiment.Planned
+	for _, i := range experiment.Order(r.Seed, rep, len(r.cells)) {
+		cell := r.cells[i]
+		switch {
+		case r.ran[trialKey{cell.Cell, rep}]:
+		case cell.Unsupported != "" && rep > 1:
+		case rep > r.Experiment.Repeat.Min && r.enough(cell.Cell):
+		default:
+			out = append(out, cell)
+		}
+	}
+	return out
+}
+
+// enough applies the stopping rule to a cell. One without a single figure is
+// not tried again beyond the least number of repetitions.
+func (r *runner) enough(c sample.Cell) bool {
+	values := r.values[c]
+	return len(values) == 0 || stat.Narrow(values, Level, r.Experiment.Repeat.Width, r.Experiment.Repeat.Min)
+}
+
+func (r *runner) overBudget(next experiment.Planned) bool {
+	budget := r.Experiment.Budget
+	return budget > 0 && r.Now().Sub(r.began)+r.estimate(next) > budget
+}
+
+// watchIdle measures what the idle machine spends, to be subtracted later.
+func (r *runner) watchIdle(ctx context.Context) error {
+	a, err := cost.Read()
+	if err != nil {
+		return err
+	}
+	if err := sleep(ctx, idleWindow); err != nil {
+		return err
+	}
+	b, err := cost.Read()
+	if err != nil {
+		return err
+	}
+	r.idle, r.idleFor = cost.Between(a, b), b.At.Sub(a.At)
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// trial runs one trial and writes its sample. An error means that the run
+// cannot go on; a trial that failed is a sample with a reason.
+func (r *runner) trial(ctx context.Context, cell experiment.Planned, rep int) error {
+	r.order++
+	t := sample.Trial{Cell: cell.Cell, Repetition: rep, Order: r.order, Started: r.Now().UTC(), Kernel: "host"}
+	r.observe(t, false)
+	begin := r.Now()
+	r.measure(ctx, cell, &t)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	t.Phases.Total = r.Now().Sub(begin).Seconds()
+	if err := r.Log.Trial(t); err != nil {
+		return err
+	}
+	r.note(t)
+	if cell.Unsupported == "" {
+		r.session++
+		r.spent += r.Now().Sub(begin)
+	}
+	r.observe(t, true)
+	return nil
+}
+
+func (r *runner) observe(t sample.Trial, ended bool) {
+	if r.Observe == nil {
+		return
+	}
+	total, left := r.outlook()
+	r.Observe(Event{Trial: t, Ended: ended, Done: len(r.ran), Total: total, Left: left})
+}
+
+// outlook estimates how many trials the run will have and the time still to go:
+// the least number of repetitions, and beyond it what the budget holds.
+func (r *runner) outlook() (total int, left time.Duration) {
+	for _, c := range r.cells {
+		reps := r.Experiment.Repeat.Min
+		if c.Unsupported != "" {
+			reps = 1
+		}
+		for rep := 1; rep <= reps; rep++ {
+			if !r.ran[trialKey{c.Cell, rep}] {
+				total++
+				left += r.estimate(c)
+			}
+		}
+	}
+	total += len(r.ran)
+	if rest := r.Experiment.Budget - r.Now().Sub(r.began); rest > left && r.Experiment.Repeat.Max > r.Experiment.Repeat.Min {
+		left = rest
+	}
+	return total, left
+}
+
+// estimate is the time that a trial of the cell will take: its window, and the
+// overhead that trials had so far.
+func (r *runner) estimate(c experiment.Planned) time.Duration {
+	if c.Unsupported != "" {
+		return 0
+	}
+	return Estimate(c) + r.drift()
+}
+
+// drift is how much longer than estimated the trials of this session took.
+func (r *runner) drift() time.Duration {
+	if r.session == 0 {
+		return 0
+	}
+	var planned time.Duration
+	var n int
+	for _, c := range r.cells {
+		if c.Unsupported == "" {
+			planned += Estimate(c)
+			n++
+		}
+	}
+	return r.spent/time.Duration(r.session) - planned/time.Duration(max(n, 1))
+}
+
+// Estimate is the time that one trial of the cell is expected to take.
+func Estimate(c experiment.Planned) time.Duration {
+	if c.Unsupported != "" {
+		return 0
+	}
+	const build, perPair = 600 * time.Millisecond, 60 * time.Millisecond
+	return c.Window.Warmup + c.Window.Duration + build + time.Duration(c.Scenario.Pairs-1)*perPair
+}
+
+// wide lists the cells whose interval is wider than asked for.
+func (r *runner) wide() []sample.Warning {
+	var out []sample.Warning
+	for _, c := range r.cells {
+		values := r.values[c.Cell]
+		if len(values) == 0 || stat.Narrow(values, Level, r.Experiment.Repeat.Width, r.Experiment.Repeat.Min) {
+			continue
+		}
+		iv := stat.MeanT(values, Level)
+		out = append(out, sample.Warning{Gate: "wide", Text: fmt.Sprintf("%s: interval ±%.0f %% after %d repetitions (wanted ±%g %%)",
+			c.Cell, 100*iv.RelHalfWidth(), len(values), 100*r.Experiment.Repeat.Width)})
+	}
+	return out
+}
+
+// reason is the text of an error for a sample, on one line.
+func reason(err error) string {
+	var all []string
+	for _, e := range flatten(err) {
+		all = append(all, e.Error())
+	}
+	return join(all)
+}
+
+// flatten undoes errors.Join, whose text has line breaks.
+func flatten(err error) []error {
+	var many interface{ Unwrap() []error }
+	if err == nil {
+		return nil
+	}
+	if errors.As(err, &many) && err.Error() != "" {
+		if j, ok := err.(interface{ Unwrap() []error }); ok {
+			var out []error
+			for _, e := range j.Unwrap() {
+				out = append(out, flatten(e)...)
+			}
+			return out
+		}
+	}
+	return []error{err}
+}

@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"pathwise.dev/pathwise/internal/cost"
+	"pathwise.dev/pathwise/internal/experiment"
+	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// grace is how much longer than its window a workload may take before the trial
+// is given up: searches run several windows, servers need a moment.
+const grace = 60 * time.Second
+
+// measure runs one trial and fills in t; every failure becomes t's status.
+func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample.Trial) {
+	net := r.Networks[cell.Network]
+	if cell.Unsupported != "" && !carriesNothing(net.Info()) {
+		t.Status, t.Reason = sample.Unsupported, cell.Unsupported
+		return
+	}
+	l, err := r.Store.Up(ctx, r.spec(cell.Scenario), net, r.Lab)
+	if err != nil {
+		t.Status, t.Reason = sample.Failed, reason(err)
+		return
+	}
+	t.Phases.Build, t.Phases.Ready = l.Built.Seconds(), l.Waited.Seconds()
+	if carriesNothing(net.Info()) {
+		checkIsolation(l, t)
+	} else {
+		r.load(ctx, l, cell, t)
+	}
+	begin := r.Now()
+	if err := l.Down(context.WithoutCancel(ctx)); err != nil {
+		t.Status, t.Reason = sample.Failed, reason(fmt.Errorf("after the trial: %w", err))
+	}
+	t.Phases.Teardown = r.Now().Sub(begin).Seconds()
+}
+
+// carriesNothing reports whether the network is the isolation check.
+func carriesNothing(i network.Info) bool {
+	return !i.Row.ReachIntra && !i.Row.ReachInter && !i.Row.ReachOutside
+}
+
+// spec is the lab of a trial: the clients on the first host, the servers on the
+// last. Lab names are never used twice, so that nothing can be left from the
+// trial before.
+func (r *runner) spec(s topo.Scenario) lab.Spec {
+	r.names++
+	spec := lab.Spec{Name: fmt.Sprintf("b%d-%d", os.Getpid(), r.names), Hosts: 1, MTU: s.MTU}
+	if s.Placement == topo.TwoHosts {
+		spec.Hosts = 2
+	}
+	for i := 1; i <= s.Pairs; i++ {
+		spec.Pods = append(spec.Pods, lab.PodSpec{Name: fmt.Sprintf("c%d", i), Host: 1}, lab.PodSpec{Name: fmt.Sprintf("s%d", i), Host: spec.Hosts})
+	}
+	return spec
+}
+
+// bed pairs the pods of a lab that spec describes.
+func bed(l *lab.Lab) workload.Bed {
+	b := workload.Bed{Ground: l}
+	pods := l.Pods()
+	for i := 0; i+1 < len(pods); i += 2 {
+		b.Pairs = append(b.Pairs, workload.Pair{Client: pods[i], Server: pods[i+1]})
+	}
+	return b
+}
+
+// load offers the cell's load and takes the figures.
+func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
+	b := bed(l)
+	w := r.Workloads[cell.Workload]
+	t.Warnings = append(t.Warnings, podGates(l, b, r.Networks[cell.Network].Info(), cell.Scenario.MTU)...)
+	m := &meter{devices: watch(l, b, cell.Scenario)}
+	limit := cell.Window.Warmup + cell.Window.Duration + grace
+	run, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("workload took longer than %v", limit))
+	defer cancel()
+	out, err := w.Run(run, b, cell.Load, cell.Window, m)
+	t.Warnings = append(t.Warnings, out.Warnings...)
+	t.Details, t.Series = out.Details, out.Series
+	if err = errors.Join(err, m.err); err == nil && m.end.At.IsZero() {
+		err = errors.New("workload ended without a measured window")
+	}
+	if daemon := l.Failed(); err != nil && daemon != nil {
+		err = errors.Join(err, daemon)
+	}
+	if err != nil {
+		if cause := context.Cause(run); cause != nil && ctx.Err() == nil {
+			err = errors.Join(cause, err)
+		}
+		t.Status, t.Reason = sample.Failed, reason(err)
+		return
+	}
+	r.figures(cell, m, out, t)
+}
+
+// figures turns a finished workload into the sample's figures and applies the
+// gates that need them.
+func (r *runner) figures(cell experiment.Planned, m *meter, out workload.Outcome, t *sample.Trial) {
+	window := m.end.At.Sub(m.begin.At)
+	t.Phases.Window, t.Phases.Warmup = window.Seconds(), cell.Window.Warmup.Seconds()
+	raw := cost.Between(m.begin, m.end)
+	cpu := cost.Net(raw, window, r.idle, r.idleFor)
+	t.Status, t.Metrics, t.Latency, t.CPU = sample.OK, out.Metrics, out.Latency, &cpu
+	if t.Metrics == nil {
+		t.Metrics = map[string]float64{}
+	}
+	if out.Bytes > 0 {
+		t.Metrics[sample.CPUPerGB] = cpu.Busy() / (out.Bytes / 1e9)
+	}
+	if out.Operations > 0 {
+		t.Metrics[sample.CPUPerKop] = cpu.Busy() / (out.Operations / 1e3)
+	}
+	t.Warnings = append(t.Warnings, cpuGates(raw, window, out)...)
+	if why := m.crossed(out); why != "" {
+		t.Status, t.Reason = sample.Invalid, why
+	}
+	if why := missing(r.Workloads[cell.Workload].Info(), t.Metrics); why != "" {
+		t.Status, t.Reason = sample.Failed, why
+	}
+}
+
+// missing names a metric that the workload promises and did not measure.
+func missing(info workload.Info, metrics map[string]float64) string {
+	for _, name := range info.Metrics {
+		if _, ok := metrics[name]; !ok {
+			return fmt.Sprintf("workload %s measured no %s", info.Name, name)
+		}
+	}
+	return ""
+}
+
+func join(parts []string) string { return strings.Join(parts, "; ") }
