@@ -27,6 +27,7 @@ type Catalogue struct {
 const (
 	maxRepetitions = 1000
 	maxDuration    = time.Hour
+	maxBudget      = 30 * 24 * time.Hour
 	minDuration    = 100 * time.Millisecond
 )
 
@@ -66,10 +67,10 @@ func Parse(file string, r io.Reader, c Catalogue) (Experiment, error) {
 		"topologies":  placements(&d.placements),
 		"pairs":       ints(&d.pairs, 1, topo.MaxPairs),
 		"mtu":         ints(&d.mtus, topo.MinMTU, topo.MaxMTU),
-		"warmup":      duration(&d.window.Warmup, 0),
-		"duration":    duration(&d.window.Duration, minDuration),
+		"warmup":      duration(&d.window.Warmup, 0, maxDuration),
+		"duration":    duration(&d.window.Duration, minDuration, maxDuration),
 		"repetitions": d.repetitions,
-		"budget":      duration(&d.exp.Budget, time.Second),
+		"budget":      duration(&d.exp.Budget, time.Second, maxBudget),
 	}, "name", "networks", "workloads")
 	if err != nil {
 		return Experiment{}, err
@@ -168,8 +169,8 @@ func (d *draft) entry(v config.Value) error {
 			"topologies": placements(&places),
 			"pairs":      ints(&pairs, 1, topo.MaxPairs),
 			"mtu":        ints(&mtus, topo.MinMTU, topo.MaxMTU),
-			"warmup":     duration(&e.Window.Warmup, 0),
-			"duration":   duration(&e.Window.Duration, minDuration),
+			"warmup":     duration(&e.Window.Warmup, 0, maxDuration),
+			"duration":   duration(&e.Window.Duration, minDuration, maxDuration),
 			"load":       func(v config.Value) error { load, hasLoad = v, true; return nil },
 		}, "name")
 	} else {
@@ -290,8 +291,8 @@ func integer(dst *int, low, high int) config.Field {
 	return func(v config.Value) (err error) { *dst, err = v.Int(low, high); return err }
 }
 
-func duration(dst *time.Duration, low time.Duration) config.Field {
-	return func(v config.Value) (err error) { *dst, err = v.Duration(low, maxDuration); return err }
+func duration(dst *time.Duration, low, high time.Duration) config.Field {
+	return func(v config.Value) (err error) { *dst, err = v.Duration(low, high); return err }
 }
 
 func ints(dst *[]int, low, high int) config.Field {

@@ -224,27 +224,39 @@ func (p *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 
 var _ invoke.Exec = (*pluginExec)(nil)
 
-// runDeletes calls CNI DEL for recorded attachments, as the lab goes down.
-// Errors are returned together; one does not keep the others from running.
+// deleteTimeout bounds a CNI DEL: a plugin that hangs must not keep a lab up.
+const deleteTimeout = 5 * time.Second
+
+// runDeletes calls CNI DEL for recorded attachments, side by side, as the lab
+// goes down. Errors are returned together; one does not keep the others from
+// running.
 func runDeletes(ctx context.Context, dir string, st State) error {
-	var errs []error
-	for _, d := range st.Delete {
-		if !netns.Exists(d.Host) {
-			continue
+	errs := make([]error, len(st.Delete))
+	var wg sync.WaitGroup
+	for i, d := range st.Delete {
+		if netns.Exists(d.Host) {
+			wg.Go(func() { errs[i] = runDelete(ctx, dir, st.Spec.Name, d) })
 		}
-		list, err := libcni.ConfListFromBytes(d.Conflist)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("read CNI configuration list: %w", err))
-			continue
-		}
-		rt := &libcni.RuntimeConf{ContainerID: "pw-" + st.Spec.Name + "-" + d.Pod, NetNS: netns.Path(d.Netns), IfName: podDev}
-		call, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("CNI DEL took longer than 10s"))
-		if err := cniClient(dir, d.Host, d.CNIPath).DelNetworkList(call, list, rt); err != nil {
-			errs = append(errs, fmt.Errorf("CNI DEL of pod %s: %w", d.Pod, err))
-		}
-		cancel()
 	}
-	return errors.Join(errs...)
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w (the plugin may have left state of its own)", err)
+	}
+	return nil
+}
+
+func runDelete(ctx context.Context, dir, lab string, d deletion) error {
+	list, err := libcni.ConfListFromBytes(d.Conflist)
+	if err != nil {
+		return fmt.Errorf("read CNI configuration list: %w", err)
+	}
+	rt := &libcni.RuntimeConf{ContainerID: "pw-" + lab + "-" + d.Pod, NetNS: netns.Path(d.Netns), IfName: podDev}
+	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("CNI DEL took longer than %v", deleteTimeout))
+	defer cancel()
+	if err := cniClient(dir, d.Host, d.CNIPath).DelNetworkList(ctx, list, rt); err != nil {
+		return fmt.Errorf("CNI DEL of pod %s: %w", d.Pod, err)
+	}
+	return nil
 }
 
 // DefaultCNIPath returns where CNI plugins are looked for: CNI_PATH, then beside

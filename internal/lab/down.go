@@ -37,12 +37,12 @@ func (s Store) Down(ctx context.Context, name string, force bool) error {
 // they lived in. Each step does nothing where there is nothing left to do.
 func (s Store) remove(ctx context.Context, name string) error {
 	dir := s.dir(name)
-	var errs []error
+	var deletes error
 	if st, err := s.Load(name); err == nil {
-		errs = append(errs, runDeletes(ctx, dir, st))
+		deletes = runDeletes(ctx, dir, st)
 	}
 	made := resources(dir)
-	errs = append(errs, killAll(dir, made))
+	errs := []error{killAll(dir, made)}
 	for _, r := range made {
 		switch r.Kind {
 		case kindNetns:
@@ -58,7 +58,8 @@ func (s Store) remove(ctx context.Context, name string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}
-	return s.Tidy()
+	// A failed DEL is told, but not tried again: what it could undo is gone.
+	return errors.Join(deletes, s.Tidy())
 }
 
 // Tidy removes the store itself, and the mount it made, once no lab is left and

@@ -1,0 +1,157 @@
+// Command pathwise finds the best container network for a workload: it builds
+// networks on a lab of namespaces, puts real load on them, and ranks them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"pathwise.dev/pathwise/internal/lab"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// After the first signal the next one kills: what is left then is removed
+	// by "pathwise lab down --all".
+	context.AfterFunc(ctx, stop)
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	e := env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, self: self, now: time.Now}
+	os.Exit(exitCode(e.stderr, run(ctx, e, os.Args[1:])))
+}
+
+// env is what a command may use of the outside world.
+type env struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+	// self is the pathwise executable.
+	self string
+	now  func() time.Time
+}
+
+// run executes the command line. It is the whole program but for the exit code.
+func run(ctx context.Context, e env, args []string) error {
+	root := rootCommand(e)
+	root.SetArgs(args)
+	root.SetIn(e.stdin)
+	root.SetOut(e.stdout)
+	root.SetErr(e.stderr)
+	err := root.ExecuteContext(ctx)
+	if ctx.Err() != nil && err != nil {
+		return errors.Join(errInterrupted, err)
+	}
+	return err
+}
+
+// errInterrupted: the user or the system asked the program to stop.
+var errInterrupted = errors.New("interrupted")
+
+// errUsage wraps mistakes in the command line.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+// silentError ends the program with an error code after it has said all there is to say.
+type silentError struct{ error }
+
+// exitCode prints an error once and turns it into the program's exit code: 2
+// for a mistake in the command line, 130 when interrupted, that of the program
+// run by "lab exec", 1 for everything else.
+func exitCode(stderr io.Writer, err error) int {
+	var exit *exec.ExitError
+	var usage usageError
+	var silent silentError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit) && exit.ExitCode() > 0:
+		return exit.ExitCode()
+	case errors.Is(err, errInterrupted):
+		fmt.Fprintln(stderr, "pathwise: interrupted")
+		return 130
+	case errors.As(err, &silent):
+		return 1
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "pathwise: %s\n", oneLine(err))
+		return 2
+	default:
+		fmt.Fprintf(stderr, "pathwise: %s\n", oneLine(err))
+		return 1
+	}
+}
+
+// oneLine is the error's text without the line breaks of errors.Join.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+func rootCommand(e env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "pathwise",
+		Short: "Find the best container network for a workload",
+		Long: `Pathwise builds container networks on a lab of network namespaces, puts real
+load on them, and ranks them with honest uncertainty.
+
+Nouns show (networks, workloads, report, compare, recommend), verbs act
+(bench, lab up). Everything Pathwise makes is named pw-* and is removed by
+"pathwise lab down --all", also after a kill.`,
+		Example: `  pathwise networks                  what works on this machine
+  pathwise bench                     the experiment "quick", in five minutes
+  pathwise report results/quick      show a result again
+  pathwise lab up --network vxlan    a test bed to try things on`,
+		SilenceUsage: true, SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q: see \"pathwise --help\"", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w: see \"%s --help\"", err, cmd.CommandPath())}
+	})
+	root.AddCommand(networksCommand(e), workloadsCommand(e), benchCommand(e), reportCommand(e), compareCommand(e),
+		recommendCommand(e), labCommand(e), versionCommand(e), generateCommand())
+	return root
+}
+
+// store is where labs record themselves; PATHWISE_STATE moves it.
+func (e env) store() lab.Store {
+	if root := e.getenv("PATHWISE_STATE"); root != "" {
+		return lab.Store{Root: root}
+	}
+	return lab.Store{Root: lab.DefaultRoot}
+}
+
+// width is that of the terminal on standard output, 0 when it is none.
+func (e env) width() int {
+	if f, ok := e.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return w
+		}
+	}
+	return 0
+}
+
+// interactive reports whether standard error is a terminal, which progress needs.
+func (e env) interactive() bool {
+	f, ok := e.stderr.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) && e.getenv("TERM") != "dumb"
+}
+
+// color reports whether standard output takes colours (no-color.org).
+func (e env) color() bool { return e.width() > 0 && e.getenv("NO_COLOR") == "" }

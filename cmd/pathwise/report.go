@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"pathwise.dev/pathwise/internal/rank"
+	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/result"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// openResult reads a result directory for a report.
+func openResult(dir string) (report.Input, error) {
+	r, err := result.Open(dir)
+	if err != nil {
+		return report.Input{}, err
+	}
+	return report.Input{Name: r.Samples.Header.Experiment, Dir: dir, Results: r.Samples, Machine: r.Machine, Experiment: r.Experiment}, nil
+}
+
+func (e env) reportOptions() report.Options {
+	return report.Options{Width: e.width(), Color: e.color()}
+}
+
+func reportCommand(e env) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use: "report DIR", Short: "Show a result: rankings, figures with intervals, every trial",
+		Example: `  pathwise report results/quick
+  pathwise report results/quick -o html > quick.html
+  pathwise report results/quick -o benchfmt | benchstat -`,
+		Args: exactArgs("DIR"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(format, report.Formats()...); err != nil {
+				return err
+			}
+			in, err := openResult(args[0])
+			if err != nil {
+				return err
+			}
+			return report.Render(e.stdout, format, in, e.reportOptions())
+		},
+	}
+	formatFlag(cmd, &format, report.Formats()...)
+	return cmd
+}
+
+func compareCommand(e env) *cobra.Command {
+	var format string
+	var check bool
+	cmd := &cobra.Command{
+		Use: "compare OLD NEW", Short: "Say what changed between two results, with a significance test",
+		Example: `  pathwise compare results/before results/after
+  pathwise compare --check results/before results/after && echo unchanged`,
+		Args: exactArgs("OLD", "NEW"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(format, report.TableFormats()...); err != nil {
+				return err
+			}
+			a, err := openResult(args[0])
+			if err != nil {
+				return err
+			}
+			b, err := openResult(args[1])
+			if err != nil {
+				return err
+			}
+			c := rank.Compare(a.Results.Trials, b.Results.Trials, rank.Options{})
+			if err := report.Compare(e.stdout, format, c, e.reportOptions()); err != nil {
+				return err
+			}
+			if check && changed(c) {
+				return silentError{errors.New("results differ")}
+			}
+			return nil
+		},
+	}
+	formatFlag(cmd, &format, report.TableFormats()...)
+	cmd.Flags().BoolVar(&check, "check", false, "exit with 1 when a difference is significant")
+	return cmd
+}
+
+func changed(c rank.Comparison) bool {
+	for _, ch := range c.Changes {
+		if ch.Significant {
+			return true
+		}
+	}
+	return len(c.Statuses) > 0
+}
+
+func recommendCommand(e env) *cobra.Command {
+	var format, app, load, topology string
+	var robust bool
+	cmd := &cobra.Command{
+		Use: "recommend DIR", Short: "Name the best network for an application, from a result",
+		Long: `Name the best network, or the networks that the data cannot tell apart, for an
+application at its optimum or at high load, after Atici and Boluk (2020):
+z-scores of every figure, summed with equal weight; with --robust jitter,
+retransmissions and loss are added. Without --app, the whole table.`,
+		Example: `  pathwise recommend results/quick
+  pathwise recommend results/quick --app bulk --load high --robust`,
+		Args: exactArgs("DIR"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(format, report.TableFormats()...); err != nil {
+				return err
+			}
+			in, err := openResult(args[0])
+			if err != nil {
+				return err
+			}
+			if app == "" {
+				return report.Table(e.stdout, format, rank.Table(in.Results.Trials, rank.Options{}), e.reportOptions())
+			}
+			need, err := readNeed(app, load, topology, robust, in.Results.Trials)
+			if err != nil {
+				return err
+			}
+			r, err := rank.Recommend(in.Results.Trials, need, rank.Options{})
+			if err != nil {
+				return fmt.Errorf("recommend: %w", err)
+			}
+			return report.Recommend(e.stdout, format, r, e.reportOptions())
+		},
+	}
+	formatFlag(cmd, &format, report.TableFormats()...)
+	cmd.Flags().StringVar(&app, "app", "", "application: "+strings.Join(applications(), ", "))
+	cmd.Flags().StringVar(&load, "load", "optimum", "optimum or high")
+	cmd.Flags().StringVar(&topology, "topology", "", "one-host or two-hosts (default two-hosts where it was measured)")
+	cmd.Flags().BoolVar(&robust, "robust", false, "the application needs a robust network")
+	_ = cmd.RegisterFlagCompletionFunc("app", cobra.FixedCompletions(applications(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("load", cobra.FixedCompletions([]string{"optimum", "high"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func applications() []string {
+	var out []string
+	for _, a := range rank.Applications() {
+		out = append(out, a.Name)
+	}
+	return out
+}
+
+// readNeed turns flags into a need, in the simplest scenario of the result that
+// has the topology.
+func readNeed(app, load, topology string, robust bool, trials []sample.Trial) (rank.Need, error) {
+	need := rank.Need{App: app, Load: rank.LoadPoint(load), Robust: robust}
+	if need.Load != rank.Optimum && need.Load != rank.High {
+		return need, usageError{fmt.Errorf("--load %q: expected optimum or high", load)}
+	}
+	places := []topo.Placement{topo.TwoHosts, topo.OneHost}
+	if topology != "" {
+		p, err := topo.ParsePlacement(topology)
+		if err != nil {
+			return need, usageError{fmt.Errorf("--topology: %w", err)}
+		}
+		places = []topo.Placement{p}
+	}
+	workloads := map[string]bool{}
+	for _, a := range rank.Applications() {
+		if a.Name == app {
+			for _, part := range a.Parts {
+				workloads[part.Workload] = true
+			}
+		}
+	}
+	for _, p := range places {
+		var found *topo.Scenario
+		for _, t := range trials {
+			s := t.Scenario
+			fits := t.Status == sample.OK && s.Placement == p && (workloads[t.Workload] || len(workloads) == 0)
+			if fits && (found == nil || s.Pairs < found.Pairs || (s.Pairs == found.Pairs && s.MTU < found.MTU)) {
+				found = &s
+			}
+		}
+		if found != nil {
+			need.Scenario = *found
+			return need, nil
+		}
+	}
+	need.Scenario = topo.Scenario{Placement: places[0], Pairs: 1, MTU: topo.DefaultMTU}
+	return need, nil
+}

@@ -1,0 +1,91 @@
+package lab
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"pathwise.dev/pathwise/internal/network"
+)
+
+func TestParseFileSaysWhatIsWrong(t *testing.T) {
+	for _, tc := range []struct{ name, text, want string }{
+		{"unknown key", "network: vxlan\nhots: 2\npods: []", `lab.yaml:2: hots: unknown key: did you mean "hosts"?`},
+		{"unknown network", "network: vxlam\npods: [{name: a, host: 1}]", `lab.yaml:1: network: no network "vxlam"`},
+		{"no pods", "network: vxlan", "lab.yaml:1: pods: missing key"},
+		{"twice", "network: vxlan\nnetwork: host\npods: [{name: a, host: 1}]", "lab.yaml:2: network: key stands twice"},
+		{"negative hosts", "network: vxlan\nhosts: -1\npods: [{name: a, host: 1}]", `lab.yaml:2: hosts: "-1": expected a whole number from 1 to 64`},
+		{"absurd MTU", "network: vxlan\nmtu: 100000\npods: [{name: a, host: 1}]", `lab.yaml:2: mtu: "100000": expected a whole number from 1280 to 9000`},
+		{"overlap", "network: vxlan\nunderlay: 10.77.0.0/16\npods: [{name: a, host: 1}]", "lab.yaml:1: pod_range: 10.77.0.0/16 overlaps the underlay 10.77.0.0/16"},
+		{"overlap named", "network: vxlan\npod_range: 198.18.4.0/20\npods: [{name: a, host: 1}]", "lab.yaml:2: pod_range: 198.18.0.0/20 overlaps"},
+		{"exhausted", "network: vxlan\nhosts: 8\npod_range: 10.1.0.0/22\npods: [{name: a, host: 1}]", "lab.yaml:3: pod_range: pod range 10.1.0.0/22 is exhausted: no /24 left for host 8"},
+		{"no range", "network: vxlan\npod_range: ten\npods: [{name: a, host: 1}]", `lab.yaml:2: pod_range: "ten": expected an address range`},
+		{"host of pod", "network: vxlan\npods:\n  - {name: a, host: 1}\n  - {name: b, host: 3}", "lab.yaml:4: pods[1]: 3 is out of range"},
+		{"same pods", "network: vxlan\npods:\n  - {name: a, host: 1}\n  - {name: a, host: 1}", `"a" stands twice`},
+		{"bad name", "name: ../x\nnetwork: vxlan\npods: [{name: a, host: 1}]", `lab.yaml:1: name: "../x": expected`},
+		{"not YAML", "network: [", "lab.yaml:1: not YAML"},
+		{"empty", "", "lab.yaml:1: empty file"},
+		{"a list", "- a", "lab.yaml:1: expected keys and values"},
+		{"alias", "network: &n vxlan\nname: *n\npods: [{name: a, host: 1}]", "lab.yaml:2: name: expected a text, found an alias"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := ParseFile("lab.yaml", strings.NewReader(tc.text), find)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got  %v\nwant %s", err, tc.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+		})
+	}
+}
+
+func find(name string) (network.Network, error) {
+	if name != "vxlan" {
+		return nil, errors.New(`no network "` + name + `"`)
+	}
+	return nil, nil
+}
+
+func TestCheckCountsAddresses(t *testing.T) {
+	s := Spec{Name: "x"}.Fill()
+	for i := range MaxPodsPerHost + 1 {
+		s.Pods = append(s.Pods, PodSpec{Name: "p" + strings.Repeat("x", i%5) + string(rune('a'+i/26%26)) + string(rune('a'+i%26)), Host: 1})
+	}
+	seen := map[string]bool{}
+	for i := range s.Pods {
+		for seen[s.Pods[i].Name] {
+			s.Pods[i].Name += "q"
+		}
+		seen[s.Pods[i].Name] = true
+	}
+	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "exhausted") {
+		t.Errorf("got %v, want an exhausted range", err)
+	}
+	s.Pods = s.Pods[:MaxPodsPerHost]
+	if err := s.Check(); err != nil {
+		t.Errorf("%d pods: %v", MaxPodsPerHost, err)
+	}
+}
+
+func FuzzParseFile(f *testing.F) {
+	f.Add("name: a\nnetwork: vxlan\nunderlay: 198.18.0.0/16\npods:\n  - {name: a, host: 1}\n")
+	f.Add("network: &a [*a]")
+	f.Fuzz(func(t *testing.T, text string) {
+		file, err := ParseFile("f", strings.NewReader(text), find)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "f:") {
+				t.Errorf("error without a place: %v", err)
+			}
+			return
+		}
+		// What is accepted can be laid out.
+		if _, err := file.Spec.hosts(); err != nil {
+			t.Errorf("accepted, but %v", err)
+		}
+		if file.Spec.Underlay.Overlaps(file.Spec.PodRange) || file.Spec.Underlay == (netip.Prefix{}) {
+			t.Errorf("accepted ranges %v and %v", file.Spec.Underlay, file.Spec.PodRange)
+		}
+	})
+}

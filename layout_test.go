@@ -1,0 +1,242 @@
+// Package pathwise_test holds the rules of the house: it reads the imports and
+// declarations of every package and fails where one breaks a rule.
+package pathwise_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "pathwise.dev/pathwise/"
+
+// pkg is one package of the module, without its tests.
+type pkg struct {
+	dir     string
+	name    string
+	imports map[string]bool
+	files   []*ast.File
+	docs    int
+}
+
+// packages parses every package of the module by its directory. Directories
+// with a go.mod of their own are other modules.
+func packages(t *testing.T) (map[string]*pkg, *token.FileSet) {
+	t.Helper()
+	fset := token.NewFileSet()
+	out := map[string]*pkg{}
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && p != "." || p == "tools" || p == "bin" || p == "results" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, p, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir := filepath.ToSlash(filepath.Dir(p))
+		if out[dir] == nil {
+			out[dir] = &pkg{dir: dir, name: f.Name.Name, imports: map[string]bool{}}
+		}
+		q := out[dir]
+		q.files = append(q.files, f)
+		if f.Doc != nil {
+			q.docs++
+		}
+		for _, i := range f.Imports {
+			name, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			q.imports[name] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, fset
+}
+
+// reaches reports whether a package of the module imports target, directly or
+// through others of the module.
+func reaches(all map[string]*pkg, dir, target string, seen map[string]bool) bool {
+	p := all[dir]
+	if p == nil || seen[dir] {
+		return false
+	}
+	seen[dir] = true
+	for i := range p.imports {
+		if i == target || strings.HasPrefix(i, target+"/") {
+			return true
+		}
+		if rest, ok := strings.CutPrefix(i, module); ok && reaches(all, rest, target, seen) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestPurePackagesDoNoIO(t *testing.T) {
+	all, _ := packages(t)
+	forbidden := []string{"os", "net", "syscall", "os/exec", "net/http", "golang.org/x/sys/unix", "github.com/vishvananda/netlink"}
+	for _, dir := range []string{"internal/topo", "internal/sample", "internal/stat", "internal/rank"} {
+		for _, f := range forbidden {
+			for i := range all[dir].imports {
+				if i == f {
+					t.Errorf("%s imports %s: it is pure", dir, f)
+				}
+			}
+			if f != "net" && reaches(all, dir, f, map[string]bool{}) { // net/netip is a value type
+				t.Errorf("%s reaches %s: it is pure", dir, f)
+			}
+		}
+	}
+	for _, dir := range []string{"internal/experiment", "internal/config", "internal/report"} {
+		for _, f := range forbidden {
+			if all[dir].imports[f] {
+				t.Errorf("%s imports %s: it works on values, readers and writers", dir, f)
+			}
+		}
+	}
+}
+
+func TestMeasuringDoesNotKnowTheRanking(t *testing.T) {
+	all, _ := packages(t)
+	for dir := range all {
+		if (dir == "internal/bench" || strings.HasPrefix(dir, "internal/workload") || strings.HasPrefix(dir, "internal/network")) &&
+			reaches(all, dir, module+"internal/rank", map[string]bool{}) {
+			t.Errorf("%s reaches internal/rank", dir)
+		}
+	}
+}
+
+func TestOnlyTheirOwnersImport(t *testing.T) {
+	all, _ := packages(t)
+	owners := map[string]string{
+		"github.com/vishvananda/netns":     "internal/netns",
+		"k8s.io":                           "internal/kube",
+		"sigs.k8s.io":                      "internal/kube",
+		"github.com/spf13/cobra":           "cmd/pathwise",
+		"go.yaml.in/yaml/v3":               "internal/config internal/experiment",
+		"gonum.org/v1/gonum":               "internal/stat",
+		"github.com/opencontainers":        "internal/oci",
+		"github.com/HdrHistogram":          "internal/sample",
+		"github.com/containernetworking":   "internal/lab internal/network/custom internal/cni cmd/pathwise-cni",
+		module + "internal/network/bridge": "internal/network/plain internal/network/catalogue",
+	}
+	for target, list := range owners {
+		for dir, p := range all {
+			for i := range p.imports {
+				if (i == target || strings.HasPrefix(i, target+"/")) && !slices.Contains(strings.Fields(list), dir) {
+					t.Errorf("%s imports %s: only %s does", dir, i, list)
+				}
+			}
+		}
+	}
+	if reaches(all, "cmd/pathwise-cni", module+"internal/kube", map[string]bool{}) {
+		t.Error("pathwise-cni reaches the Kubernetes client")
+	}
+}
+
+// TestDeclarations: no init, no mutable globals, exits only in main, and only
+// netns changes a thread's namespace.
+func TestDeclarations(t *testing.T) {
+	all, fset := packages(t)
+	for dir, p := range all {
+		for _, f := range p.files {
+			for _, d := range f.Decls {
+				switch d := d.(type) {
+				case *ast.FuncDecl:
+					if d.Name.Name == "init" && d.Recv == nil {
+						t.Errorf("%s: init function", fset.Position(d.Pos()))
+					}
+				case *ast.GenDecl:
+					if d.Tok == token.VAR {
+						checkGlobals(t, fset, d)
+					}
+				}
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				s, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				x, _ := s.X.(*ast.Ident)
+				if x == nil {
+					return true
+				}
+				call := x.Name + "." + s.Sel.Name
+				if slices.Contains([]string{"unix.Setns", "unix.Unshare", "syscall.Unshare", "syscall.CLONE_NEWNET", "unix.CLONE_NEWNET"}, call) && dir != "internal/netns" {
+					t.Errorf("%s: %s: only internal/netns enters or makes namespaces", fset.Position(n.Pos()), call)
+				}
+				if (call == "os.Exit" || strings.HasPrefix(call, "log.Fatal")) && path.Base(fset.Position(n.Pos()).Filename) != "main.go" {
+					t.Errorf("%s: %s outside main", fset.Position(n.Pos()), call)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// checkGlobals allows what cannot change in use: errors, embedded files, and
+// checks that a type implements an interface.
+func checkGlobals(t *testing.T, fset *token.FileSet, d *ast.GenDecl) {
+	embedded := d.Doc != nil && strings.Contains(d.Doc.Text()+commentText(d.Doc), "go:embed")
+	for _, spec := range d.Specs {
+		v := spec.(*ast.ValueSpec)
+		for _, name := range v.Names {
+			fine := name.Name == "_" || embedded || strings.HasPrefix(name.Name, "Err") || strings.HasPrefix(name.Name, "err")
+			if v.Doc != nil && strings.Contains(commentText(v.Doc), "go:embed") {
+				fine = true
+			}
+			if !fine {
+				t.Errorf("%s: global variable %s", fset.Position(v.Pos()), name.Name)
+			}
+		}
+	}
+}
+
+// commentText keeps directives, which ast.CommentGroup.Text drops.
+func commentText(g *ast.CommentGroup) string {
+	var b strings.Builder
+	for _, c := range g.List {
+		b.WriteString(c.Text)
+	}
+	return b.String()
+}
+
+func TestPackagesAreDocumentedNouns(t *testing.T) {
+	all, fset := packages(t)
+	for dir, p := range all {
+		if p.docs != 1 {
+			t.Errorf("%s: %d package comments, expected one", dir, p.docs)
+		}
+		for _, bad := range []string{"util", "utils", "common", "helpers", "misc", "types", "base", "core"} {
+			if path.Base(dir) == bad {
+				t.Errorf("%s: a room without a name", dir)
+			}
+		}
+		for _, f := range p.files {
+			const most = 400
+			if n := fset.File(f.Pos()).LineCount(); n > most {
+				t.Errorf("%s: %d lines: split it by meaning", fset.Position(f.Pos()).Filename, n)
+			}
+		}
+	}
+}
