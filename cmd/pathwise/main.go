@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +30,11 @@ func main() {
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0]
+	}
+	// "make plugins" puts flanneld beside the executable.
+	if err := os.Setenv("PATH", os.Getenv("PATH")+string(os.PathListSeparator)+filepath.Dir(self)); err != nil {
+		fmt.Fprintf(os.Stderr, "pathwise: %v\n", err)
+		os.Exit(1)
 	}
 	e := env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, self: self, now: time.Now}
 	os.Exit(exitCode(e.stderr, run(ctx, e, os.Args[1:])))

@@ -54,7 +54,7 @@ func (p *progress) outcome(t sample.Trial) string {
 	}
 	for _, m := range sample.Metrics() {
 		if v, ok := t.Metrics[m.Name]; ok {
-			return report.Format(m, v)
+			return report.Figure(m, v)
 		}
 	}
 	return string(t.Status)

@@ -71,7 +71,7 @@ func compareCommand(e env) *cobra.Command {
 				return err
 			}
 			c := rank.Compare(a.Results.Trials, b.Results.Trials, rank.Options{})
-			if err := report.Compare(e.stdout, format, c, e.reportOptions()); err != nil {
+			if err := report.Compare(e.stdout, format, args[0], args[1], c, e.reportOptions()); err != nil {
 				return err
 			}
 			if check && changed(c) {
@@ -115,7 +115,7 @@ retransmissions and loss are added. Without --app, the whole table.`,
 				return err
 			}
 			if app == "" {
-				return report.Table(e.stdout, format, rank.Table(in.Results.Trials, rank.Options{}), e.reportOptions())
+				return report.RecommendTable(e.stdout, format, rank.Table(in.Results.Trials, rank.Options{}), e.reportOptions())
 			}
 			need, err := readNeed(app, load, topology, robust, in.Results.Trials)
 			if err != nil {
@@ -125,7 +125,7 @@ retransmissions and loss are added. Without --app, the whole table.`,
 			if err != nil {
 				return fmt.Errorf("recommend: %w", err)
 			}
-			return report.Recommend(e.stdout, format, r, e.reportOptions())
+			return report.Recommend(e.stdout, format, []rank.Recommendation{r}, e.reportOptions())
 		},
 	}
 	formatFlag(cmd, &format, report.TableFormats()...)

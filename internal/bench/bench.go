@@ -7,8 +7,8 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/cost"
@@ -289,44 +289,32 @@ func Estimate(c experiment.Planned) time.Duration {
 	return c.Window.Warmup + c.Window.Duration + build + time.Duration(c.Scenario.Pairs-1)*perPair
 }
 
-// wide lists the cells whose interval is wider than asked for.
+// wide says how many cells have an interval wider than asked for, and which is
+// the widest.
 func (r *runner) wide() []sample.Warning {
-	var out []sample.Warning
+	var wide, measured int
+	var worst float64
+	var where string
 	for _, c := range r.cells {
 		values := r.values[c.Cell]
-		if len(values) == 0 || stat.Narrow(values, Level, r.Experiment.Repeat.Width, r.Experiment.Repeat.Min) {
+		if len(values) == 0 {
 			continue
 		}
-		iv := stat.MeanT(values, Level)
-		out = append(out, sample.Warning{Gate: "wide", Text: fmt.Sprintf("%s: interval ±%.0f %% after %d repetitions (wanted ±%g %%)",
-			c.Cell, 100*iv.RelHalfWidth(), len(values), 100*r.Experiment.Repeat.Width)})
-	}
-	return out
-}
-
-// reason is the text of an error for a sample, on one line.
-func reason(err error) string {
-	var all []string
-	for _, e := range flatten(err) {
-		all = append(all, e.Error())
-	}
-	return join(all)
-}
-
-// flatten undoes errors.Join, whose text has line breaks.
-func flatten(err error) []error {
-	var many interface{ Unwrap() []error }
-	if err == nil {
-		return nil
-	}
-	if errors.As(err, &many) && err.Error() != "" {
-		if j, ok := err.(interface{ Unwrap() []error }); ok {
-			var out []error
-			for _, e := range j.Unwrap() {
-				out = append(out, flatten(e)...)
-			}
-			return out
+		measured++
+		if stat.Narrow(values, Level, r.Experiment.Repeat.Width, r.Experiment.Repeat.Min) {
+			continue
+		}
+		wide++
+		if half := stat.MeanT(values, Level).RelHalfWidth(); !(half <= worst) {
+			worst, where = half, fmt.Sprintf("%v after %d repetitions", c.Cell, len(values))
 		}
 	}
-	return []error{err}
+	if wide == 0 {
+		return nil
+	}
+	return []sample.Warning{{Gate: "wide", Text: fmt.Sprintf("%d of %d cells have an interval wider than the ±%g %% asked for, the widest ±%.0f %%: %s",
+		wide, measured, 100*r.Experiment.Repeat.Width, 100*worst, where)}}
 }
+
+// reason is the text of an error for a sample: errors.Join breaks lines.
+func reason(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

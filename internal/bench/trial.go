@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/cost"
@@ -139,5 +138,3 @@ func missing(info workload.Info, metrics map[string]float64) string {
 	}
 	return ""
 }
-
-func join(parts []string) string { return strings.Join(parts, "; ") }

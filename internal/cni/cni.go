@@ -80,6 +80,9 @@ func parse(args *skel.CmdArgs) (*plan, error) {
 		if err != nil {
 			return nil, invalid(fmt.Sprintf("attachments[%d].conflist: %v", i, err))
 		}
+		if len(list.Plugins) == 0 {
+			return nil, invalid(fmt.Sprintf("attachments[%d].conflist: no plugins", i))
+		}
 		p.lists, p.names = append(p.lists, list), append(p.names, name)
 	}
 	cache := p.conf.CacheDir
@@ -110,15 +113,26 @@ func add(args *skel.CmdArgs) (err error) {
 	for i, list := range p.lists {
 		res, err := p.cni.AddNetworkList(ctx, list, p.runtime(i))
 		if err != nil {
-			return errors.Join(fmt.Errorf("attach %s to %s: %w", p.names[i], list.Name, err), p.undo(ctx, i))
+			return p.abandon(ctx, i, fmt.Errorf("attach %s to %s: %w", p.names[i], list.Name, err))
 		}
 		r, err := types100.NewResultFromResult(res)
 		if err != nil {
-			return errors.Join(fmt.Errorf("read result of %s: %w", list.Name, err), p.undo(ctx, i))
+			return p.abandon(ctx, i, fmt.Errorf("read result of %s: %w", list.Name, err))
 		}
 		out = merge(out, r)
 	}
 	return types.PrintResult(out, p.conf.CNIVersion)
+}
+
+// abandon undoes attachments 0 to i because of err. skel prints only the
+// innermost error object of a chain, so the whole text goes into one.
+func (p *plan) abandon(ctx context.Context, i int, err error) error {
+	code := types.ErrInternal
+	var told *types.Error
+	if errors.As(err, &told) {
+		code = told.Code
+	}
+	return types.NewError(code, "pathwise-cni: "+errors.Join(err, p.undo(ctx, i)).Error(), "")
 }
 
 // undo detaches attachments 0 to i, the last of which may be half made.

@@ -4,6 +4,8 @@
 package config
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -72,6 +74,21 @@ func syntax(file string, err error) error {
 		msg = msg[len(m[0]):]
 	}
 	return &Error{file, line, "", fmt.Errorf("not YAML: %s", msg)}
+}
+
+// JSONError places an error of encoding/json in the file that raw was read from.
+func JSONError(file string, raw []byte, err error) error {
+	offset := int64(0)
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		offset = syntax.Offset
+	case errors.As(err, &kind):
+		offset = kind.Offset
+	}
+	line := 1 + bytes.Count(raw[:min(offset, int64(len(raw)))], []byte("\n"))
+	return &Error{file, line, "", err}
 }
 
 // Errorf is an error at this value.

@@ -11,7 +11,6 @@
 package result
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/machine"
 	"pathwise.dev/pathwise/internal/sample"
 )
@@ -86,18 +86,9 @@ func (r *Result) readBeside() error {
 		return fmt.Errorf("read machine record: %w", err)
 	}
 	if err := json.Unmarshal(raw, &r.Machine); err != nil {
-		line := 1 + bytes.Count(raw[:min(offset(err), int64(len(raw)))], []byte("\n"))
-		return fmt.Errorf("%s:%d: expected the JSON that pathwise bench wrote: %w", path, line, err)
+		return config.JSONError(path, raw, fmt.Errorf("expected the JSON that pathwise bench wrote: %w", err))
 	}
 	return nil
-}
-
-func offset(err error) int64 {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return syntax.Offset
-	}
-	return 0
 }
 
 // Run is a result directory that trials are being added to.

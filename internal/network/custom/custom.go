@@ -13,6 +13,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -39,10 +40,13 @@ func Load(name, path string) (*Network, error) {
 	probe := topo.Host{Index: 1, Dev: "eth0", Pods: topo.DefaultPods(), Addr: topo.DefaultUnderlay()}
 	filled, err := fill(raw, network.Site{MTU: topo.DefaultMTU, Dir: "/tmp", Pods: topo.DefaultPods()}, probe)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, config.JSONError(path, raw, err)
 	}
 	if n.list, err = libcni.ConfListFromBytes(filled); err != nil {
 		return nil, fmt.Errorf("%s: not a CNI configuration list: %w", path, err)
+	}
+	if len(n.list.Plugins) == 0 {
+		return nil, fmt.Errorf("%s: key plugins: expected at least one plugin", path)
 	}
 	return n, nil
 }

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// fences returns the text of a Markdown file's fenced blocks of one language.
+func fences(t *testing.T, path, language string) []string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```").FindAllStringSubmatch(string(raw), -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// TestDocs runs what the documentation shows: "console" blocks as they stand,
+// the pathwise lines of "sh" blocks up to their flags, and "yaml" blocks as
+// experiments.
+func TestDocs(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, page := range append(pages, "../../README.md") {
+		var script strings.Builder
+		for _, block := range fences(t, page, "console") {
+			for line := range strings.Lines(block) {
+				if cmd, ok := strings.CutPrefix(line, "$ "); ok {
+					fmt.Fprintf(&script, "exec %s", cmd)
+				}
+			}
+		}
+		for _, block := range fences(t, page, "sh") {
+			for line := range strings.Lines(block) {
+				if strings.HasPrefix(line, "pathwise ") {
+					cmd, _, _ := strings.Cut(strings.TrimSpace(line), " #")
+					fmt.Fprintf(&script, "exec %s --help\n", strings.TrimSpace(cmd))
+				}
+			}
+		}
+		files := ""
+		for i, block := range fences(t, page, "yaml") {
+			fmt.Fprintf(&script, "exec pathwise bench -f %d.yaml --dry-run\n", i)
+			files += fmt.Sprintf("-- %d.yaml --\n%s", i, block)
+		}
+		if script.Len() == 0 {
+			continue
+		}
+		files += "-- ours.conflist --\n" + `{"cniVersion":"1.0.0","name":"ours","plugins":[{"type":"bridge"}]}` + "\n"
+		name := strings.TrimSuffix(filepath.Base(page), ".md") + ".txtar"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script.String()+files), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testscript.Run(t, testscript.Params{Dir: dir, Setup: setup(binDir(t))})
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/netns"
+)
+
+// TestKill kills a bench at random moments with SIGKILL, cleans up with "lab down
+// --all", and compares the machine with what it was before. PATHWISE_KILLS sets
+// how often; "make soak" sets 100.
+func TestKill(t *testing.T) {
+	kills := 4
+	if v := os.Getenv("PATHWISE_KILLS"); v != "" {
+		var err error
+		if kills, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d, %d kills", seed, kills)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	bin := filepath.Join(binDir(t), "pathwise")
+	exp := filepath.Join(t.TempDir(), "kill.yaml")
+	// Networks with plugins, rules, daemons and containers, in quick succession.
+	text := `{name: kill, networks: [nat, vxlan, routed-bgp, flannel-vxlan], topologies: [one-host, two-hosts], warmup: 0s, duration: 1s,
+		repetitions: {min: 5, max: 5}, workloads: [{name: startup, topologies: one-host}, tcp-latency, tcp-stream]}`
+	if err := os.WriteFile(exp, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("PATHWISE_KILLS") == "" {
+		// Tests of other packages run beside this one and share /run/netns,
+		// whose mount comes and goes with the last namespace.
+		if err := errors.Join(netns.Prepare(), netns.Create("pw-t-hold")); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := errors.Join(netns.Delete("pw-t-hold"), netns.Release()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	before := machineState(t)
+	for i := range kills {
+		after := time.Duration(rnd.Int64N(int64(8 * time.Second)))
+		killOnce(t, bin, exp, filepath.Join(t.TempDir(), "out"), after)
+		if diff := difference(before, machineState(t)); diff != "" {
+			t.Fatalf("kill %d, after %v, left:\n%s", i+1, after, diff)
+		}
+	}
+}
+
+func killOnce(t *testing.T, bin, exp, out string, after time.Duration) {
+	t.Helper()
+	var said bytes.Buffer
+	cmd := exec.Command(bin, "bench", "-f", exp, "--out", out)
+	cmd.Stderr = &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(after)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != -1 {
+		t.Fatalf("bench ended by itself: %v: %s", err, said.String())
+	}
+	down, err := exec.Command(bin, "lab", "down", "--all").CombinedOutput()
+	if err != nil {
+		t.Fatalf("lab down --all: %v: %s", err, down)
+	}
+	t.Logf("killed after %v: %s", after.Round(time.Millisecond), strings.ReplaceAll(strings.TrimSpace(string(down)), "\n", "; "))
+}
+
+// machineState lists what a lab could leave on the machine.
+func machineState(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, argv := range [][]string{{"ip", "-br", "link"}, {"ip", "-br", "addr"}, {"ip", "route", "show", "table", "all"}, {"ip", "rule"},
+		{"nft", "list", "ruleset"}, {"iptables-save"}, {"ip", "netns"}} {
+		raw, err := exec.Command(argv[0], argv[1:]...).Output()
+		if err != nil {
+			t.Fatalf("%v: %v", argv, err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			// iptables-save prints the time.
+			if !strings.HasPrefix(line, "#") {
+				out = append(out, argv[0]+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	raw, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		out = append(out, "mount: "+strings.TrimSpace(line))
+	}
+	for _, dir := range []string{"/run", "/tmp", "/var/lib/cni", "/var/run", "/var/lib/etcd", "/etc/cni", "/sys/fs/cgroup"} {
+		out = append(out, files(dir)...)
+	}
+	out = append(out, programs(t)...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// files lists paths a few levels deep, but those of this test and of Go's tools.
+func files(dir string) []string {
+	var out []string
+	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // gone meanwhile, or not there at all
+		}
+		name := d.Name()
+		if strings.HasPrefix(name, "go-build") || strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "testscript") || strings.HasPrefix(name, "bash_jobs") {
+			return filepath.SkipDir
+		}
+		if dir == "/sys/fs/cgroup" && !d.IsDir() {
+			return nil
+		}
+		// Other tests' namespaces and labs come and go.
+		if !strings.HasPrefix(name, "pw-t-") && dir != "/tmp" || strings.Contains(name, "pathwise") {
+			out = append(out, "file: "+p)
+		}
+		return nil
+	})
+	return out
+}
+
+// programs lists the processes that a lab of the default store could have
+// started: by its mark, or by name where they carry no other lab's.
+func programs(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		cmdline, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if err != nil || len(cmdline) == 0 {
+			continue
+		}
+		env, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // it may have ended
+		ours := bytes.Contains(env, []byte("PATHWISE_LAB="+lab.DefaultRoot))
+		args := strings.ReplaceAll(string(cmdline), "\x00", " ")
+		for _, name := range []string{"iperf3", "sockperf", "bird", "etcd", "flanneld", "runc", "pathwise bench", "pathwise generate", "/cni/"} {
+			ours = ours || strings.Contains(args, name) && !bytes.Contains(env, []byte("PATHWISE_LAB="))
+		}
+		if ours {
+			out = append(out, "process: "+e.Name()+" "+args)
+		}
+	}
+	return out
+}
+
+func difference(a, b []string) string {
+	var out strings.Builder
+	for _, line := range b {
+		if !slices.Contains(a, line) && !strings.Contains(line, "pw-t-") {
+			fmt.Fprintln(&out, "+", line)
+		}
+	}
+	for _, line := range a {
+		if !slices.Contains(b, line) && !strings.Contains(line, "pw-t-") {
+			fmt.Fprintln(&out, "-", line)
+		}
+	}
+	return out.String()
+}

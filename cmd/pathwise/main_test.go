@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets the test binary stand in for pathwise, so that scripts and
+// generators run the code under test.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"pathwise": main})
+}
+
+// binDir is where "make build plugins" puts programs and CNI plugins.
+func binDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// setup gives a script the built plugins and a store of its own, so that scripts
+// do not meet the user's labs.
+func setup(bin string) func(*testscript.Env) error {
+	return func(e *testscript.Env) error {
+		e.Setenv("CNI_PATH", filepath.Join(bin, "cni"))
+		e.Setenv("PATH", e.Getenv("PATH")+":"+bin)
+		e.Setenv("PATHWISE_STATE", filepath.Join(e.WorkDir, "state"))
+		return nil
+	}
+}
+
+// TestScripts runs the command line as a user does; golden output is in the scripts.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE") != "", Setup: setup(binDir(t))})
+}

@@ -1,0 +1,81 @@
+package custom
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+func load(t testing.TB, text string) (*Network, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.conflist")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return Load("x", path)
+}
+
+const good = `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"macvlan","master":"${DEV}",
+	"ipam":{"type":"host-local","ranges":[[{"subnet":"${SUBNET}"}]]}},{"type":"tuning"}]}`
+
+func TestLoadRefusesWhatIsNoList(t *testing.T) {
+	for _, tc := range []struct{ text, want string }{
+		{"{\n\n  \"name\": x}", "x.conflist:3: not a CNI configuration list: invalid character"},
+		{"", "not a CNI configuration list"},
+		{"[]", "not a CNI configuration list"},
+		{`{"cniVersion":"1.0.0","name":"x"}`, "expected at least one plugin"},
+		{`{"cniVersion":"1.0.0","name":"x","plugins":[]}`, "no plugins in list"},
+		{`{"cniVersion":"1.0.0","name":"x","plugins":[{}]}`, "not a CNI configuration list"},
+		{`{"cniVersion":"1.0.0","plugins":[{"type":"a"}]}`, "not a CNI configuration list"},
+	} {
+		if _, err := load(t, tc.text); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%q: got %v, want %s", tc.text, err, tc.want)
+		}
+	}
+}
+
+func TestBuildFillsInTheHost(t *testing.T) {
+	n, err := load(t, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, need := range n.Info().Needs[1:] {
+		names = append(names, need.Name)
+	}
+	if got := strings.Join(names, " "); got != "macvlan host-local tuning" {
+		t.Errorf("needs %s", got)
+	}
+	host := topo.Host{Index: 2, Dev: "eth0", Pods: topo.DefaultPods()}
+	plug, err := n.Build(t.Context(), network.Site{Hosts: []topo.Host{host}, Dir: "/lab"})
+	if err != nil || !plug.Delete {
+		t.Fatalf("plug %+v, %v", plug, err)
+	}
+	text := string(plug.Conflists[2])
+	for _, want := range []string{`"master":"eth0"`, `"subnet":"10.77.0.0/16"`, `"dataDir":"/lab/ipam"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s lacks %s", text, want)
+		}
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add(good)
+	f.Add(`{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"a","ipam":[]}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := load(t, text)
+		if err != nil {
+			return
+		}
+		n.Info()
+		plug, err := n.Build(t.Context(), network.Site{Hosts: []topo.Host{{Index: 1}}, Dir: "/lab"})
+		if err == nil && !json.Valid(plug.Conflists[1]) {
+			t.Errorf("built %q", plug.Conflists[1])
+		}
+	})
+}
