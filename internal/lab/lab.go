@@ -143,6 +143,9 @@ func (l *Lab) up(ctx context.Context) error {
 	if err := l.attachAll(ctx); err != nil {
 		return err
 	}
+	if err := l.awaitLinks(ctx); err != nil {
+		return err
+	}
 	l.Built = l.opts.Now().Sub(begin) - l.Waited
 	return l.save(true)
 }
