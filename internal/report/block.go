@@ -1,0 +1,163 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// block is a piece of a page that text and Markdown both can show.
+type block interface {
+	text(p *printer)
+	markdown(p *printer)
+}
+
+// printer is where blocks go; its writer keeps the first error.
+type printer struct {
+	*bufio.Writer
+	opts Options
+}
+
+func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p, format, args...) }
+
+// styled writes a line in an ANSI style where colour is wanted.
+func (p *printer) styled(style, s string) {
+	if p.opts.Color && s != "" {
+		s = "\x1b[" + style + "m" + s + "\x1b[0m"
+	}
+	p.printf("%s\n", s)
+}
+
+// ANSI styles.
+const (
+	bold   = "1"
+	dim    = "2"
+	yellow = "33"
+)
+
+func writeText(w io.Writer, blocks []block, o Options) error {
+	p := &printer{bufio.NewWriter(w), o}
+	for i, b := range blocks {
+		if i > 0 {
+			p.printf("\n")
+		}
+		b.text(p)
+	}
+	return p.Flush()
+}
+
+func writeMarkdown(w io.Writer, blocks []block) error {
+	p := &printer{Writer: bufio.NewWriter(w)}
+	for i, b := range blocks {
+		if i > 0 {
+			p.printf("\n")
+		}
+		b.markdown(p)
+	}
+	return p.Flush()
+}
+
+// heading is a title; level counts from 1.
+type heading struct {
+	level int
+	title string
+}
+
+func (h heading) text(p *printer) {
+	for _, l := range wrap(h.title, p.opts.Width, 2) {
+		p.styled(bold, l)
+	}
+}
+
+func (h heading) markdown(p *printer) {
+	p.printf("%s %s\n", strings.Repeat("#", h.level), escapeMarkdown(h.title))
+}
+
+// para is a paragraph.
+type para string
+
+func (t para) text(p *printer) {
+	for _, l := range wrap(string(t), p.opts.Width, 0) {
+		p.printf("%s\n", l)
+	}
+}
+
+func (t para) markdown(p *printer) { p.printf("%s\n", escapeMarkdown(string(t))) }
+
+// alert is a paragraph that must not be overlooked.
+type alert string
+
+func (t alert) text(p *printer) {
+	for _, l := range wrap(string(t), p.opts.Width, 2) {
+		p.styled(yellow, l)
+	}
+}
+
+func (t alert) markdown(p *printer) { p.printf("> **%s**\n", escapeMarkdown(string(t))) }
+
+// grid is a titled table with its footnotes.
+type grid struct {
+	title string
+	table table
+	notes footnotes
+	// legend explains the table; it stands below it.
+	legend string
+}
+
+func (g grid) text(p *printer) {
+	if g.title != "" {
+		heading{title: g.title}.text(p)
+	}
+	for i, l := range g.table.fit(p.opts.Width).lines() {
+		if i == 0 {
+			p.styled(dim, l)
+			continue
+		}
+		p.printf("%s\n", l)
+	}
+	for i, n := range g.notes.texts {
+		for _, l := range wrap(fmt.Sprintf("[%d] %s", i+1, n), p.opts.Width, 4) {
+			p.styled(dim, l)
+		}
+	}
+	for _, l := range wrap(g.legend, p.opts.Width, 0) {
+		if l != "" {
+			p.styled(dim, l)
+		}
+	}
+}
+
+func (g grid) markdown(p *printer) {
+	if g.title != "" {
+		heading{level: 3, title: g.title}.markdown(p)
+		p.printf("\n")
+	}
+	t := g.table.fit(0)
+	for _, c := range t.cols {
+		p.printf("| %s ", escapeMarkdown(c.head))
+	}
+	p.printf("|\n")
+	for _, c := range t.cols {
+		p.printf("|%s", map[bool]string{true: "---:", false: ":---"}[c.right])
+	}
+	p.printf("|\n")
+	for _, r := range t.rows {
+		for _, cell := range r {
+			p.printf("| %s ", escapeMarkdown(cell))
+		}
+		p.printf("|\n")
+	}
+	for i, n := range g.notes.texts {
+		p.printf("\n[%d] %s\n", i+1, escapeMarkdown(n))
+	}
+	if g.legend != "" {
+		p.printf("\n%s\n", escapeMarkdown(g.legend))
+	}
+}
+
+// escapeMarkdown keeps text from becoming markup or breaking a table.
+func escapeMarkdown(s string) string {
+	s = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "`", "\\`", "\n", " ", "~", `\~`).Replace(s)
+	return s
+}

@@ -1,0 +1,211 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"pathwise.dev/pathwise/internal/rank"
+	"pathwise.dev/pathwise/internal/sample"
+)
+
+// page is what the HTML template shows.
+type page struct {
+	Title    string
+	Subtitle string
+	// Incomplete is set for an unfinished run.
+	Incomplete string
+	Alerts     []gateWarnings
+	// Verdict is the answer in sentences.
+	Verdict  []string
+	Grids    []gridView
+	Overall  *rankView
+	Matrix   *matrix
+	Networks []chartNetwork
+	Sections []sectionView
+	Phases   *dataTable
+	Wall     string
+	Trials   []trialView
+	Counts   string
+	Run      runView
+	Machine  []machineGroup
+	YAML     string
+	Baseline string
+	// HasBaseline: the baseline network was among those measured.
+	HasBaseline bool
+
+	Style   template.CSS
+	Library template.JS
+	Script  template.JS
+	Data    chartData
+}
+
+// runView is what the method section says in figures.
+type runView struct {
+	Seed    uint64
+	Draws   int
+	Level   string
+	Planned int
+	Trials  int
+	Wall    string
+	Kernels string
+	Gates   []string
+}
+
+func newPage(a *analysis) (*page, error) {
+	p := &page{
+		Title: a.title(), Subtitle: subtitle(a), Incomplete: a.incomplete(), Alerts: a.byGate(), Baseline: a.baseline(),
+		Verdict: verdict(a), Matrix: appMatrix(a), Networks: chartNetworks(a), Phases: phaseTable(a),
+		Counts: counts(a.Results.Trials), Run: newRunView(a), Machine: machineGroups(a.Machine), YAML: a.Experiment,
+		Data: newChartData(a),
+	}
+	p.HasBaseline = slices.Contains(a.networks, a.baseline())
+	for _, g := range a.grids {
+		p.Grids = append(p.Grids, newGridView(g))
+	}
+	if r, ok := a.overall(); ok {
+		p.Overall = newRankView(r)
+	}
+	for i, s := range a.sections {
+		p.Sections = append(p.Sections, newSectionView(i, s, a))
+	}
+	for _, t := range a.Results.Trials {
+		p.Trials = append(p.Trials, newTrialView(t))
+	}
+	style, err := readAssets("assets/page.css")
+	if err != nil {
+		return nil, err
+	}
+	library, err := readAssets("echarts/echarts.min.js")
+	if err != nil {
+		return nil, err
+	}
+	script, err := readAssets(scripts()...)
+	if err != nil {
+		return nil, err
+	}
+	// All three are files of this package, not data.
+	p.Style, p.Library, p.Script = template.CSS(style), template.JS(library), template.JS(script)
+	return p, nil
+}
+
+// subtitle says when and how much.
+func subtitle(a *analysis) string {
+	parts := []string{counts(a.Results.Trials), plural(len(a.networks), "network")}
+	if first, last := span(a.Results.Trials); !first.IsZero() {
+		when := first.UTC().Format("2006-01-02 15:04")
+		if d := last.Sub(first); d >= time.Minute {
+			when += " to " + last.UTC().Format(map[bool]string{true: "15:04", false: "2006-01-02 15:04"}[last.UTC().Format(time.DateOnly) == first.UTC().Format(time.DateOnly)])
+		}
+		parts = append(parts, when+" UTC")
+	}
+	return strings.Join(parts, " · ")
+}
+
+// span is when the first trial began and the last one ended.
+func span(trials []sample.Trial) (first, last time.Time) {
+	for _, t := range trials {
+		if t.Started.IsZero() {
+			continue
+		}
+		if first.IsZero() || t.Started.Before(first) {
+			first = t.Started
+		}
+		if end := t.Started.Add(time.Duration(t.Phases.Total * float64(time.Second))); end.After(last) {
+			last = end
+		}
+	}
+	return first, last
+}
+
+// verdict is the answer in a few sentences.
+func verdict(a *analysis) []string {
+	r, ok := a.overall()
+	if !ok || len(r.Rows) == 0 {
+		return []string{"No network has been measured yet, so there is nothing to recommend."}
+	}
+	var ranked []rank.Row
+	for _, row := range r.Rows {
+		if row.Rank > 0 {
+			ranked = append(ranked, row)
+		}
+	}
+	if !anyOK(a.Results.Trials) {
+		return []string{"No trial ended ok, so no network is ranked or recommended. The reasons stand below."}
+	}
+	if len(ranked) == 0 {
+		return []string{"No network has an OK trial for every question, so none is ranked overall. What each one lacks stands below."}
+	}
+	best := ranked[0]
+	var tied []string
+	for _, row := range ranked[1:] {
+		if row.Tie == best.Tie {
+			tied = append(tied, row.Network)
+		}
+	}
+	var out string
+	switch {
+	case len(ranked) == 1:
+		out = fmt.Sprintf("%s is the only network that could be ranked over all questions", best.Network)
+	case len(tied) == 0:
+		out = fmt.Sprintf("Over all questions, %s is the best of %d ranked networks", best.Network, len(ranked))
+	default:
+		out = fmt.Sprintf("Over all questions, %s scores best of %d ranked networks, but the data cannot tell it from %s",
+			best.Network, len(ranked), andMore(tied, 4))
+	}
+	if s := ratioRange(best); s != "" {
+		out += fmt.Sprintf("; it reaches %s of %s's throughput and rates", s, a.baseline())
+	}
+	return []string{out + ". What an application should use depends on its load and on its need for robustness:"}
+}
+
+// andMore is "a, b and 3 more".
+func andMore(names []string, limit int) string {
+	if len(names) <= limit {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
+}
+
+func newRunView(a *analysis) runView {
+	out := runView{
+		Seed: a.Results.Header.Seed, Planned: a.Results.Header.Planned, Trials: len(a.Results.Trials), Level: a.opts.level(),
+		Draws: a.opts.Rank.Draws,
+	}
+	if r, ok := a.overall(); ok {
+		out.Draws = r.Draws
+	}
+	if f := a.Results.Footer; f != nil {
+		out.Wall = duration(f.Wall)
+	}
+	kernels, gates := map[string]bool{}, map[string]bool{}
+	var names []string
+	for _, t := range a.Results.Trials {
+		if t.Kernel != "" && !kernels[t.Kernel] {
+			kernels[t.Kernel] = true
+			names = append(names, t.Kernel)
+		}
+		for _, w := range t.Warnings {
+			if !gates[w.Gate] {
+				gates[w.Gate] = true
+				out.Gates = append(out.Gates, w.Gate)
+			}
+		}
+	}
+	out.Kernels = strings.Join(names, ", ")
+	return out
+}
+
+// duration shows seconds as "2 h 37 min", "3 min 10 s" or "4.2 s".
+func duration(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	switch {
+	case d >= time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	case d >= time.Minute:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%.1f s", s)
+}

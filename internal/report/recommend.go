@@ -1,0 +1,133 @@
+package report
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"pathwise.dev/pathwise/internal/rank"
+)
+
+// Recommend writes recommendations with their reasons as format, one of TableFormats.
+func Recommend(w io.Writer, format string, recs []rank.Recommendation, o Options) error {
+	switch format {
+	case Text:
+		return writeText(w, recommendBlocks(recs, o), o)
+	case Markdown:
+		return writeMarkdown(w, recommendBlocks(recs, o))
+	case CSV:
+		return writeRecommendCSV(w, recs)
+	case JSON:
+		return writeJSON(w, RecommendDocument{"pathwise/recommendation", 1, recs})
+	}
+	return unknownFormat(format, TableFormats())
+}
+
+// RecommendTable writes the recommendation table, a grid per scenario, as
+// format, one of TableFormats.
+func RecommendTable(w io.Writer, format string, grids []rank.Grid, o Options) error {
+	switch format {
+	case Text, Markdown:
+		var blocks []block
+		for _, g := range grids {
+			blocks = append(blocks, recommendationGrid(g, true))
+		}
+		if len(blocks) == 0 {
+			blocks = []block{alert("no application was measured: nothing can be recommended")}
+		}
+		if format == Text {
+			return writeText(w, blocks, o)
+		}
+		return writeMarkdown(w, blocks)
+	case CSV, JSON:
+		var recs []rank.Recommendation
+		for _, g := range grids {
+			for _, r := range g.Rows {
+				recs = append(recs, r.OptimumRobust, r.OptimumUnrobust, r.HighRobust, r.HighUnrobust)
+			}
+		}
+		return Recommend(w, format, recs, o)
+	}
+	return unknownFormat(format, TableFormats())
+}
+
+// RecommendDocument is the JSON form of recommendations.
+type RecommendDocument struct {
+	Format          string                `json:"format"`
+	Version         int                   `json:"version"`
+	Recommendations []rank.Recommendation `json:"recommendations"`
+}
+
+// needText is a need in words: "bulk, optimum load, robust, two-hosts".
+func needText(n rank.Need) string {
+	robust := "not robust"
+	if n.Robust {
+		robust = "robust"
+	}
+	return fmt.Sprintf("%s, %s load, %s, %s", n.App, n.Load, robust, n.Scenario)
+}
+
+func recommendBlocks(recs []rank.Recommendation, o Options) []block {
+	a := analysis{opts: o}
+	var out []block
+	for _, r := range recs {
+		out = append(out, heading{2, needText(r.Need)})
+		if len(r.Chosen) > 0 {
+			out = append(out, para("Recommended: "+chosenText(r.Chosen)+"."))
+		}
+		out = append(out, para(strings.TrimSuffix(r.Why, ".")+"."))
+		if m := r.Margin; m != nil {
+			out = append(out, para(marginText(r.Chosen, *m)))
+		}
+		out = append(out, rankingGrid("", r.Ranking, a.baseline()))
+		for _, w := range r.Warnings {
+			out = append(out, alert(w.Gate+": "+w.Text))
+		}
+	}
+	return out
+}
+
+// chosenText is "macvlan, tied with bridge and vxlan".
+func chosenText(chosen []string) string {
+	if len(chosen) == 1 {
+		return chosen[0]
+	}
+	return chosen[0] + ", tied with " + strings.Join(chosen[1:], ", ")
+}
+
+// marginText says how far the chosen network leads.
+func marginText(chosen []string, m rank.Margin) string {
+	out := fmt.Sprintf("Margin of %s over %s: z %s", chosen[0], m.Over, score(m.Score.Center))
+	if m.Score.Bounded() {
+		out += fmt.Sprintf(" [%s, %s]", score(m.Score.Low), score(m.Score.High))
+	}
+	if m.Ratio != nil {
+		out += fmt.Sprintf("; ratio %s", ratio(m.Ratio.Center))
+		if m.Ratio.Bounded() {
+			out += fmt.Sprintf(" [%s, %s]", ratio(m.Ratio.Low), ratio(m.Ratio.High))
+		}
+	}
+	return out + "."
+}
+
+func writeRecommendCSV(w io.Writer, recs []rank.Recommendation) error {
+	cw := csv.NewWriter(w)
+	// Errors stay in the csv.Writer until it is flushed.
+	_ = cw.Write([]string{"application", "load", "robust", "placement", "pairs", "mtu", "network", "chosen",
+		"rank", "rank_low", "rank_high", "tie", "score"})
+	for _, r := range recs {
+		chosen := map[string]bool{}
+		for _, n := range r.Chosen {
+			chosen[n] = true
+		}
+		for _, row := range r.Ranking.Rows {
+			_ = cw.Write([]string{r.App, string(r.Load), strconv.FormatBool(r.Robust), string(r.Scenario.Placement),
+				strconv.Itoa(r.Scenario.Pairs), strconv.Itoa(r.Scenario.MTU), row.Network, strconv.FormatBool(chosen[row.Network]),
+				strconv.Itoa(row.Rank), strconv.Itoa(row.RankLow), strconv.Itoa(row.RankHigh), strconv.Itoa(row.Tie), exact(row.Score)})
+		}
+	}
+	cw.Flush()
+	return cw.Error()
+}

@@ -1,0 +1,96 @@
+// Package report turns a result into something to read or to feed to another
+// program: text for a terminal, Markdown, CSV, JSON, the Go benchmark format,
+// and one self-contained HTML file.
+//
+// It shows; it does not judge. Every figure, interval, rank and recommendation
+// comes from rank, and a trial that failed is shown with its reason, never left
+// out. It knows no file, terminal or network: callers hand in values and an
+// io.Writer. It is neither the live dashboard nor a plotting library.
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"pathwise.dev/pathwise/internal/rank"
+	"pathwise.dev/pathwise/internal/sample"
+)
+
+// The formats of a report.
+const (
+	Text     = "text"
+	Markdown = "markdown"
+	CSV      = "csv"
+	JSON     = "json"
+	Bench    = "benchfmt"
+	HTML     = "html"
+)
+
+// Formats lists what Render writes, the default first.
+func Formats() []string { return []string{Text, Markdown, CSV, JSON, Bench, HTML} }
+
+// TableFormats lists what Compare and Recommend write, the default first.
+func TableFormats() []string { return []string{Text, Markdown, CSV, JSON} }
+
+// Input is a result and what was recorded beside it.
+type Input struct {
+	// Name is the title; the experiment's name where it is empty.
+	Name string
+	// Dir is where the result lies, as the user would type it; it stands in hints.
+	Dir     string
+	Results sample.Results
+	// Machine is the record of the machine, as decoded from JSON; may be nil.
+	Machine map[string]any
+	// Experiment is the experiment's YAML text; may be empty.
+	Experiment string
+}
+
+// Options are the knobs of a rendering. The zero value is good.
+type Options struct {
+	// Width of the terminal in columns: tables leave out their least needed
+	// columns to fit. 0 means that nothing is left out.
+	Width int
+	// Color permits ANSI escapes in text.
+	Color bool
+	// Rank are the options of the ranking that is shown.
+	Rank rank.Options
+}
+
+// Render writes in as format, one of Formats.
+func Render(w io.Writer, format string, in Input, o Options) error {
+	switch format {
+	case Text:
+		return writeText(w, resultBlocks(analyse(in, o)), o)
+	case Markdown:
+		return writeMarkdown(w, resultBlocks(analyse(in, o)))
+	case CSV:
+		return writeTrialsCSV(w, in)
+	case JSON:
+		return writeJSON(w, newDocument(analyse(in, o)))
+	case Bench:
+		return writeBench(w, in)
+	case HTML:
+		return writeHTML(w, analyse(in, o))
+	}
+	return unknownFormat(format, Formats())
+}
+
+// Brief writes what a terminal shows at the end of a run: how the trials ended,
+// the overall ranking and the recommendation table, in 80 columns unless o.Width
+// says otherwise.
+func Brief(w io.Writer, in Input, o Options) error {
+	if o.Width == 0 {
+		o.Width = 80
+	}
+	return writeText(w, briefBlocks(analyse(in, o)), o)
+}
+
+func unknownFormat(format string, known []string) error {
+	i := slices.IndexFunc(known, func(f string) bool { return format != "" && strings.HasPrefix(f, format) })
+	if i >= 0 {
+		return fmt.Errorf("unknown format %q: did you mean %q?", format, known[i])
+	}
+	return fmt.Errorf("unknown format %q: expected one of %s", format, strings.Join(known, ", "))
+}
