@@ -68,7 +68,10 @@ type runner struct {
 	order   int
 	idle    sample.CPU
 	idleFor time.Duration
-	names   int
+	// disturbed is the share of the machine that was busy with other work
+	// before the repetition.
+	disturbed float64
+	names     int
 }
 
 type trialKey struct {
@@ -175,7 +178,9 @@ func (r *runner) overBudget(next experiment.Planned) bool {
 	return budget > 0 && r.Now().Sub(r.began)+r.estimate(next) > budget
 }
 
-// watchIdle measures what the idle machine spends, to be subtracted later.
+// watchIdle measures what the idle machine spends, to be subtracted later. The
+// least busy of all such windows counts: other work on the machine comes and
+// goes, and subtracting what is there now and gone later would hide real cost.
 func (r *runner) watchIdle(ctx context.Context) error {
 	a, err := cost.Read()
 	if err != nil {
@@ -188,8 +193,17 @@ func (r *runner) watchIdle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.idle, r.idleFor = cost.Between(a, b), b.At.Sub(a.At)
+	idle, idleFor := cost.Between(a, b), b.At.Sub(a.At)
+	r.disturbed = share(idle, idleFor)
+	if r.idleFor == 0 || r.disturbed < share(r.idle, r.idleFor) {
+		r.idle, r.idleFor = idle, idleFor
+	}
 	return nil
+}
+
+// share is how much of the machine's time was used.
+func share(c sample.CPU, window time.Duration) float64 {
+	return c.Busy() / (float64(c.Cores) * window.Seconds())
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -26,6 +26,8 @@ const (
 	saturatedIdle = 0.05
 	// noisySteal: with more of the time given to other guests, figures are noise.
 	noisySteal = 0.05
+	// otherWork: with more of the idle machine busy, somebody else is at work.
+	otherWork = 0.10
 	// generatorBound: a generator that spends more of its wall time in user
 	// mode, where no networking is done, bounds the figure itself.
 	generatorBound = 0.85

@@ -121,6 +121,10 @@ func (r *runner) figures(cell experiment.Planned, m *meter, out workload.Outcome
 		t.Metrics[sample.CPUPerKop] = cpu.Busy() / (out.Operations / 1e3)
 	}
 	t.Warnings = append(t.Warnings, cpuGates(raw, window, out)...)
+	if r.disturbed > otherWork {
+		t.Warnings = append(t.Warnings, sample.Warning{Gate: "busy",
+			Text: fmt.Sprintf("other work kept %.0f %% of the machine busy before the repetition: figures are noisy and the cost includes it", 100*r.disturbed)})
+	}
 	if why := m.crossed(out); why != "" {
 		t.Status, t.Reason = sample.Invalid, why
 	}

@@ -24,7 +24,7 @@ func Applications() []Application {
 	roundTrip := []string{sample.Rate, sample.LatencyP50, sample.LatencyP99}
 	return []Application{
 		{"bulk", []Part{{"tcp-stream", []string{sample.Throughput}}}},
-		{"request-response", []Part{{"tcp-latency", roundTrip}, {"udp-latency", roundTrip}}},
+		{"request-response", []Part{{"tcp-rr", roundTrip}, {"tcp-latency", roundTrip}, {"udp-latency", roundTrip}}},
 		{"connections", []Part{{"connect", []string{sample.Rate}}}},
 		{"datagram", []Part{{"udp-stream", []string{sample.Throughput}}, {"udp-max", []string{sample.Throughput}}}},
 		{"startup", []Part{{"startup", []string{sample.Startup}}}},

@@ -44,12 +44,18 @@ func (b *book) scenarios() (out []topo.Scenario) {
 	return out
 }
 
-// tried lists, sorted, the networks that any of the questions was put to.
+// tried lists, sorted, the networks that any of the questions was put to in
+// earnest: one that carries no traffic by design, or cannot stand in the
+// scenario, has not failed.
 func (b *book) tried(questions []sample.Question) []string {
 	names := map[string]bool{}
 	for _, q := range questions {
-		for n := range b.cells[q] {
-			names[n] = true
+		for n, s := range b.cells[q] {
+			for _, e := range s.Ends {
+				if e.Status != sample.Refused && e.Status != sample.Unsupported {
+					names[n] = true
+				}
+			}
 		}
 	}
 	return slices.Sorted(maps.Keys(names))

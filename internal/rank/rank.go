@@ -62,7 +62,7 @@ type Scope string
 
 // Scopes.
 const (
-	// Overall: every question.
+	// Overall: every question of a scenario.
 	Overall Scope = "overall"
 	// OfApplication: all loads of an application's workloads in one scenario,
 	// or in a Recommendation, those at the chosen load.
@@ -74,7 +74,7 @@ const (
 // Ranking orders networks by one sum of z-scores.
 type Ranking struct {
 	Scope Scope `json:"scope"`
-	// Name is unique among the rankings of a result: "overall",
+	// Name is unique among the rankings of a result: "overall/scenario",
 	// "application/scenario" or the question's key.
 	Name string `json:"name"`
 	// Question is set for scope question.
@@ -128,7 +128,7 @@ type Feature struct {
 	ToBaseline *stat.Interval `json:"to_baseline,omitempty"`
 }
 
-// Rank orders the networks of trials: first overall, then by application and
+// Rank orders the networks of trials: first overall in each scenario, then by application and
 // scenario, then by question. Sub-features are the performance metrics that
 // Applications names for a workload, or all of them for a workload that it
 // does not name; each counts the same, and the score is their sum, as in Atici
@@ -165,12 +165,16 @@ func Rank(trials []sample.Trial, o Options) []Ranking {
 	return out
 }
 
-// wide scores the rankings of more than one question: overall, and every
+// wide scores the rankings of more than one question: overall by scenario, as
+// networks that cannot span hosts would else be ranked nowhere, and every
 // application in every scenario where it was asked.
-func (b *book) wide() []*scored {
-	overall := b.score(b.columns(b.asked), b.asked)
-	overall.Scope, overall.Name = Overall, string(Overall)
-	out := []*scored{overall}
+func (b *book) wide() (out []*scored) {
+	for _, s := range b.scenarios() {
+		asked := slices.DeleteFunc(slices.Clone(b.asked), func(q sample.Question) bool { return q.Scenario != s })
+		overall := b.score(b.columns(asked), asked)
+		overall.Scope, overall.Name, overall.Scenario = Overall, string(Overall)+"/"+s.String(), &s
+		out = append(out, overall)
+	}
 	for _, s := range b.scenarios() {
 		for _, a := range Applications() {
 			asked := b.askedOf(a, s)

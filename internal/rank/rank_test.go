@@ -247,7 +247,7 @@ func TestRankingsCoverQuestionsApplicationsAndAll(t *testing.T) {
 	for _, r := range Rank(trials, Options{}) {
 		got = append(got, r.Name)
 	}
-	want := []string{"overall", "bulk/two-hosts", "two-hosts/new-workload/c=1", "two-hosts/new-workload/c=8", "two-hosts/tcp-stream/c=1", "two-hosts/tcp-stream/c=8"}
+	want := []string{"overall/two-hosts", "bulk/two-hosts", "two-hosts/new-workload/c=1", "two-hosts/new-workload/c=8", "two-hosts/tcp-stream/c=1", "two-hosts/tcp-stream/c=8"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

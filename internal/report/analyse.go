@@ -75,13 +75,14 @@ func (o Options) level() string {
 // title is the result's name for people.
 func (a *analysis) title() string { return cmp.Or(a.Name, a.Results.Header.Experiment, "result") }
 
-// overall is the ranking over every question; false where nothing was asked.
-func (a *analysis) overall() (rank.Ranking, bool) {
-	i := slices.IndexFunc(a.rankings, func(r rank.Ranking) bool { return r.Scope == rank.Overall })
-	if i < 0 {
-		return rank.Ranking{}, false
+// overall lists the rankings over every question of a scenario.
+func (a *analysis) overall() (out []rank.Ranking) {
+	for _, r := range a.rankings {
+		if r.Scope == rank.Overall {
+			out = append(out, r)
+		}
 	}
-	return a.rankings[i], true
+	return out
 }
 
 func networksOf(sums []rank.Summary, baseline string) []string {

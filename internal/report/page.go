@@ -9,6 +9,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // page is what the HTML template shows.
@@ -21,7 +22,7 @@ type page struct {
 	// Verdict is the answer in sentences.
 	Verdict  []string
 	Grids    []gridView
-	Overall  *rankView
+	Overall  []*rankView
 	Matrix   *matrix
 	Networks []chartNetwork
 	Sections []sectionView
@@ -65,8 +66,8 @@ func newPage(a *analysis) (*page, error) {
 	for _, g := range a.grids {
 		p.Grids = append(p.Grids, newGridView(g))
 	}
-	if r, ok := a.overall(); ok {
-		p.Overall = newRankView(r)
+	for _, r := range a.overall() {
+		p.Overall = append(p.Overall, newRankView(r))
 	}
 	for i, s := range a.sections {
 		p.Sections = append(p.Sections, newSectionView(i, s, a))
@@ -122,21 +123,31 @@ func span(trials []sample.Trial) (first, last time.Time) {
 
 // verdict is the answer in a few sentences.
 func verdict(a *analysis) []string {
-	r, ok := a.overall()
-	if !ok || len(r.Rows) == 0 {
+	all := a.overall()
+	if len(all) == 0 {
 		return []string{"No network has been measured yet, so there is nothing to recommend."}
 	}
+	if !anyOK(a.Results.Trials) {
+		return []string{"No trial ended ok, so no network is ranked or recommended. The reasons stand below."}
+	}
+	var out []string
+	for _, r := range all {
+		out = append(out, sentence(r, a.baseline()))
+	}
+	return append(out, "What an application should use depends on its load and on its need for robustness:")
+}
+
+// sentence names the best network of a scenario.
+func sentence(r rank.Ranking, baseline string) string {
 	var ranked []rank.Row
 	for _, row := range r.Rows {
 		if row.Rank > 0 {
 			ranked = append(ranked, row)
 		}
 	}
-	if !anyOK(a.Results.Trials) {
-		return []string{"No trial ended ok, so no network is ranked or recommended. The reasons stand below."}
-	}
+	where := scenarioText(*r.Scenario)
 	if len(ranked) == 0 {
-		return []string{"No network has an OK trial for every question, so none is ranked overall. What each one lacks stands below."}
+		return where + ": no network has an OK trial for every question, so none is ranked. What each one lacks stands below."
 	}
 	best := ranked[0]
 	var tied []string
@@ -148,17 +159,23 @@ func verdict(a *analysis) []string {
 	var out string
 	switch {
 	case len(ranked) == 1:
-		out = fmt.Sprintf("%s is the only network that could be ranked over all questions", best.Network)
+		out = fmt.Sprintf("%s: %s is the only network that could be ranked over all questions", where, best.Network)
 	case len(tied) == 0:
-		out = fmt.Sprintf("Over all questions, %s is the best of %d ranked networks", best.Network, len(ranked))
+		out = fmt.Sprintf("%s: %s is the best of %d networks over all questions", where, best.Network, len(ranked))
 	default:
-		out = fmt.Sprintf("Over all questions, %s scores best of %d ranked networks, but the data cannot tell it from %s",
-			best.Network, len(ranked), andMore(tied, 4))
+		out = fmt.Sprintf("%s: %s scores best of %d networks over all questions, but the data cannot tell it from %s",
+			where, best.Network, len(ranked), andMore(tied, 4))
 	}
 	if s := ratioRange(best); s != "" {
-		out += fmt.Sprintf("; it reaches %s of %s's throughput and rates", s, a.baseline())
+		out += fmt.Sprintf("; it reaches %s of %s's throughput and rates", s, baseline)
 	}
-	return []string{out + ". What an application should use depends on its load and on its need for robustness:"}
+	return out + "."
+}
+
+// scenarioText begins a sentence about a scenario.
+func scenarioText(s topo.Scenario) string {
+	text := s.String()
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // andMore is "a, b and 3 more".
@@ -174,7 +191,7 @@ func newRunView(a *analysis) runView {
 		Seed: a.Results.Header.Seed, Planned: a.Results.Header.Planned, Trials: len(a.Results.Trials), Level: a.opts.level(),
 		Draws: a.opts.Rank.Draws,
 	}
-	if r, ok := a.overall(); ok {
+	for _, r := range a.overall() {
 		out.Draws = r.Draws
 	}
 	if f := a.Results.Footer; f != nil {

@@ -14,8 +14,8 @@ func resultBlocks(a *analysis) []block {
 	for _, g := range a.grids {
 		out = append(out, recommendationGrid(g, true))
 	}
-	if r, ok := a.overall(); ok {
-		out = append(out, rankingGrid("Overall ranking", r, a.baseline()))
+	for _, r := range a.overall() {
+		out = append(out, rankingGrid("Ranking, "+r.Scenario.String(), r, a.baseline()))
 	}
 	for _, s := range a.sections {
 		for _, q := range s.Questions {
@@ -40,8 +40,8 @@ func legend(a *analysis) para {
 // briefBlocks is what fits at the end of a run.
 func briefBlocks(a *analysis) []block {
 	out := headBlocks(a)
-	if r, ok := a.overall(); ok {
-		out = append(out, rankingGrid("Overall ranking", r, a.baseline()))
+	for _, r := range a.overall() {
+		out = append(out, rankingGrid("Ranking, "+r.Scenario.String(), r, a.baseline()))
 	}
 	for _, g := range a.grids {
 		out = append(out, recommendationGrid(g, false))

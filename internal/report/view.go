@@ -55,6 +55,8 @@ func newGridView(g rank.Grid) gridView {
 
 // rankView is a ranking over several questions.
 type rankView struct {
+	// Title is the scenario.
+	Title string
 	Rows  []rankRowView
 	Notes []string
 }
@@ -71,7 +73,7 @@ type rankRowView struct {
 }
 
 func newRankView(r rank.Ranking) *rankView {
-	out := &rankView{}
+	out := &rankView{Title: scenarioText(*r.Scenario)}
 	for _, row := range r.Rows {
 		v := rankRowView{Network: row.Network, Rank: rankText(row), Tie: tieLetter(r, row), Ratio: ratioRange(row), Baseline: row.Baseline}
 		if len(row.Features) > 0 {
