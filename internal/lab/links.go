@@ -2,8 +2,8 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -11,42 +11,66 @@ import (
 	"pathwise.dev/pathwise/internal/network"
 )
 
-// awaitLinks returns when the kernel has noticed the carrier of every uplink and
-// pod interface, which it may do up to a second late (the rate limit of
-// net/core/link_watch.c): until then it drops what is sent, and a first TCP
-// segment that is lost costs its connection a second of the window.
+// carrierLimit bounds the wait for links that need not come up: a bridge of a
+// user's own that has no pod yet has no carrier either.
+const carrierLimit = 1500 * time.Millisecond
+
+// awaitLinks returns when the kernel has noticed the carrier of every device in
+// the lab's namespaces, which it may do up to a second late (the rate limit of
+// net/core/link_watch.c): until then it drops what is sent, and a first segment
+// that is lost costs a TCP connection a second of the window.
 func (l *Lab) awaitLinks(ctx context.Context) error {
-	devs := []network.Device{}
+	seen := map[string]bool{}
+	must := map[network.Device]bool{}
+	names := []string{l.underlay}
 	for _, h := range l.hosts {
-		devs = append(devs, network.Device{Netns: h.Netns, Name: h.Dev}, network.Device{Netns: l.underlay, Name: h.Name})
+		names = append(names, h.Netns)
+		must[network.Device{Netns: h.Netns, Name: h.Dev}] = true
 	}
 	for _, p := range l.pods {
+		names = append(names, p.Netns)
 		for _, a := range p.Attachments {
-			devs = append(devs, network.Device{Netns: p.Netns, Name: a.Dev})
+			must[network.Device{Netns: p.Netns, Name: a.Dev}] = true
 		}
 	}
-	const limit = 5 * time.Second
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("gave up after %v", limit))
+	ctx, cancel := context.WithTimeout(ctx, carrierLimit)
 	defer cancel()
-	for _, d := range devs {
-		nl, err := l.Netlink(d.Netns)
-		if err != nil {
-			return err
+	for _, name := range names {
+		if seen[name] {
+			continue
 		}
-		err = network.Poll(ctx, time.Millisecond, func() error {
-			link, err := nl.LinkByName(d.Name)
-			if err != nil {
-				return fmt.Errorf("find %s: %w", d.Name, err)
+		seen[name] = true
+		down := ""
+		err := network.Poll(ctx, time.Millisecond, func() (err error) {
+			if down, err = l.firstDown(name); err == nil && down != "" {
+				err = fmt.Errorf("%s in %s has no carrier", down, name)
 			}
-			// Devices without a carrier of their own (tun) stay "unknown".
-			if s := link.Attrs().OperState; s != netlink.OperUp && s != netlink.OperUnknown {
-				return fmt.Errorf("%s in %s is %v", d.Name, d.Netns, s)
-			}
-			return nil
+			return err
 		})
-		if err != nil {
-			return errors.Join(fmt.Errorf("wait for link: %w", err), context.Cause(ctx))
+		if err != nil && (down == "" || must[network.Device{Netns: name, Name: down}]) {
+			return fmt.Errorf("wait for links: %w", err)
 		}
 	}
 	return nil
+}
+
+// firstDown names a device of the namespace that is up but not running, "" when
+// there is none.
+func (l *Lab) firstDown(ns string) (string, error) {
+	nl, err := l.Netlink(ns)
+	if err != nil {
+		return "", err
+	}
+	links, err := nl.LinkList()
+	if err != nil {
+		return "", fmt.Errorf("list devices of %s: %w", ns, err)
+	}
+	for _, link := range links {
+		a := link.Attrs()
+		// Devices without a carrier of their own (lo, tun, vxlan) stay "unknown".
+		if a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperUp && a.OperState != netlink.OperUnknown {
+			return a.Name, nil
+		}
+	}
+	return "", nil
 }

@@ -1,0 +1,52 @@
+// Package catalogue is the one table of all workloads. A workload is added by
+// its package and a line here.
+package catalogue
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/workload/iperf3"
+	"pathwise.dev/pathwise/internal/workload/request"
+	"pathwise.dev/pathwise/internal/workload/sockperf"
+	"pathwise.dev/pathwise/internal/workload/startup"
+)
+
+// Options are what workloads need of the program that runs them.
+type Options struct {
+	// Self is the pathwise executable: workloads with a generator of their own
+	// run it in pods.
+	Self string
+	// Dir takes files while a trial runs; "" means the system's directory for
+	// temporary files.
+	Dir string
+}
+
+// All returns every workload, in the order in which they are listed.
+func All(o Options) []workload.Workload {
+	return []workload.Workload{
+		iperf3.TCPStream{},
+		iperf3.UDPStream{},
+		iperf3.UDPMax{},
+		sockperf.Latency{Proto: workload.TCP, Dir: o.Dir},
+		sockperf.Latency{Proto: workload.UDP, Dir: o.Dir},
+		request.Requests{Self: o.Self},
+		request.Requests{Self: o.Self, Once: true},
+		startup.Startup{},
+	}
+}
+
+// ByName returns the workload called name.
+func ByName(name string, o Options) (workload.Workload, error) {
+	all := All(o)
+	if i := slices.IndexFunc(all, func(w workload.Workload) bool { return w.Info().Name == name }); i >= 0 {
+		return all[i], nil
+	}
+	var names []string
+	for _, w := range all {
+		names = append(names, w.Info().Name)
+	}
+	return nil, fmt.Errorf("unknown workload %q: expected one of %s", name, strings.Join(names, ", "))
+}

@@ -1,0 +1,198 @@
+// Package request offers requests over TCP: tcp-rr, many on each connection, as
+// netperf's TCP_RR, and connect, a connection for each, as its TCP_CRR. No
+// generator in Debian's main archive does either for several connections, so
+// this is one of our own: the pathwise executable, run in the pods.
+//
+// The loops are closed: latencies are service times.
+package request
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"time"
+
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// Requests is the workload tcp-rr or connect.
+type Requests struct {
+	// Self is the pathwise executable.
+	Self string
+	// Once opens a connection for each request: the workload connect.
+	Once bool
+}
+
+// Start of the generators, before the warm-up.
+const (
+	startTimeout = 5 * time.Second
+	// lead is what clients may take to start and connect, beside what a pair
+	// and a connection add.
+	lead           = 60 * time.Millisecond
+	leadPerPair    = 20 * time.Millisecond
+	leadPerHundred = 20 * time.Millisecond
+)
+
+// Info implements workload.Workload.
+func (r Requests) Info() workload.Info {
+	info := workload.Info{
+		Name:    "tcp-rr",
+		Summary: "requests and answers on lasting TCP connections, one under way on each",
+		Tool:    "pathwise generate: answered requests (service time, closed loop)",
+		Needs:   []network.Need{network.NeedRoot()},
+		Metrics: []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean},
+		Knobs:   []string{"connections", "size"},
+		Default: sample.Load{Connections: 1, Size: 1},
+		Max:     sample.Load{Connections: 1000, Size: 1 << 20},
+		Pairs:   true,
+	}
+	if r.Once {
+		info.Name = "connect"
+		info.Summary = "TCP connect, a byte each way, close"
+		info.Knobs = []string{"connections"}
+		info.Max.Size = 0
+	}
+	info.MinDuration = 200 * time.Millisecond
+	return info
+}
+
+// Run implements workload.Workload.
+func (r Requests) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+	t := &trial{Requests: r, bed: bed, load: load, window: w, clients: make([]workload.Result, len(bed.Pairs)), counts: make([]Count, len(bed.Pairs))}
+	if err := t.run(ctx, m); err != nil {
+		return workload.Outcome{}, fmt.Errorf("run %s: %w", r.Info().Name, err)
+	}
+	return t.outcome(), nil
+}
+
+// trial is one run.
+type trial struct {
+	Requests
+	bed     workload.Bed
+	load    sample.Load
+	window  workload.Window
+	clients []workload.Result
+	counts  []Count
+}
+
+func (t *trial) run(ctx context.Context, m workload.Meter) error {
+	return workload.Together(ctx, func(ctx context.Context, crew *workload.Crew) error {
+		for _, pair := range t.bed.Pairs {
+			crew.Serve("server in pod "+pair.Server.Name, func(ctx context.Context) error {
+				_, err := t.bed.Exec(ctx, pair.Server, t.serverArgs(pair.Server)...)
+				return err
+			})
+		}
+		if err := t.awaitServers(ctx); err != nil {
+			return err
+		}
+		start := lead + time.Duration(len(t.bed.Pairs))*leadPerPair + time.Duration(t.load.Connections)*leadPerHundred/100
+		begin := time.Now().Add(start + t.window.Warmup)
+		now, err := Monotonic()
+		if err != nil {
+			return err
+		}
+		var clients []*workload.Task
+		for i, pair := range t.bed.Pairs {
+			args := t.clientArgs(pair.Server, now+time.Until(begin))
+			clients = append(clients, crew.Go(func(ctx context.Context) (err error) {
+				t.counts[i], t.clients[i], err = t.client(ctx, pair.Client, args)
+				return err
+			}))
+		}
+		if _, err := workload.Measure(ctx, begin, t.window.Duration, m); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, patience+startTimeout, errors.New("the clients did not end in time"))
+		defer cancel()
+		for _, c := range clients {
+			if err := c.Wait(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (t *trial) awaitServers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %v", startTimeout))
+	defer cancel()
+	for _, pair := range t.bed.Pairs {
+		if err := workload.AwaitListening(ctx, t.bed, pair.Server, workload.TCP); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// client runs one pair's client to its end.
+func (t *trial) client(ctx context.Context, pod topo.Pod, args []string) (c Count, res workload.Result, err error) {
+	res, err = t.bed.Exec(ctx, pod, args...)
+	if ctx.Err() != nil {
+		return c, res, context.Cause(ctx)
+	}
+	if err != nil {
+		return c, res, fmt.Errorf("client in pod %s: %w", pod.Name, err)
+	}
+	if c, err = parse(res.Stdout); err != nil {
+		return c, res, fmt.Errorf("client in pod %s: %w", pod.Name, err)
+	}
+	return c, res, nil
+}
+
+// parse reads what the client printed.
+func parse(out []byte) (Count, error) {
+	var c Count
+	if err := json.Unmarshal(out, &c); err != nil {
+		return c, fmt.Errorf("read result: %w", err)
+	}
+	if c.Operations < 1 || c.Failed < 0 || c.Latency == nil || c.Latency.Count() != c.Operations {
+		return c, fmt.Errorf("read result: figures that cannot be: %d operations, %d failed", c.Operations, c.Failed)
+	}
+	return c, nil
+}
+
+func (t *trial) serverArgs(pod topo.Pod) []string {
+	args := []string{t.Self, "generate", "serve", "--addr", ":" + strconv.Itoa(int(pod.Listen)), "--size", strconv.Itoa(t.load.Size)}
+	if t.Once {
+		args = append(args, "--once")
+	}
+	return args
+}
+
+func (t *trial) clientArgs(server topo.Pod, begin time.Duration) []string {
+	args := []string{t.Self, "generate", "requests", "--target", server.Service.String(), "--connections", strconv.Itoa(t.load.Connections),
+		"--size", strconv.Itoa(t.load.Size), "--begin", begin.String(), "--duration", t.window.Duration.String()}
+	if t.Once {
+		args = append(args, "--once")
+	}
+	return args
+}
+
+// outcome merges the pairs' counts.
+func (t *trial) outcome() workload.Outcome {
+	out := workload.Outcome{Metrics: map[string]float64{}, Latency: sample.NewHistogram(), Details: map[string]string{
+		"client": fmt.Sprint(t.clientArgs(t.bed.Pairs[0].Server, 0)[1:])}}
+	threads := float64(min(t.load.Connections, runtime.NumCPU()))
+	for i, c := range t.counts {
+		out.Operations += float64(c.Operations)
+		out.Latency.Merge(c.Latency)
+		if c.Failed > 0 {
+			out.Warnings = append(out.Warnings, sample.Warning{Gate: "errors", Text: fmt.Sprintf("client in pod %s: %d of %d requests failed, the first: %s",
+				t.bed.Pairs[i].Client.Name, c.Failed, c.Failed+c.Operations, c.Failure)})
+		}
+		out.GeneratorUser = max(out.GeneratorUser, t.clients[i].User.Seconds()/threads/max(t.clients[i].Wall.Seconds(), 1e-3))
+	}
+	out.Metrics[sample.Rate] = out.Operations / t.window.Duration.Seconds()
+	out.Metrics[sample.LatencyP50] = out.Latency.Percentile(50)
+	out.Metrics[sample.LatencyP99] = out.Latency.Percentile(99)
+	out.Metrics[sample.LatencyP999] = out.Latency.Percentile(99.9)
+	out.Metrics[sample.LatencyMean] = out.Latency.Mean()
+	return out
+}

@@ -1,0 +1,128 @@
+package request
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// listen serves on a loopback port of this test's own.
+func listen(t *testing.T, size int, once bool) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, addr, size, once) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	for {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+			return addr
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func offer(t *testing.T, target string) Offer {
+	t.Helper()
+	now, err := Monotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Offer{Target: target, Connections: 4, Size: 1, Begin: now + 50*time.Millisecond, Duration: 300 * time.Millisecond}
+}
+
+func TestGenerateCountsAnsweredRequests(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		o := offer(t, listen(t, 100, once))
+		o.Once, o.Size = once, 100
+		var b bytes.Buffer
+		if err := Generate(t.Context(), &b, o); err != nil {
+			t.Fatal(err)
+		}
+		c, err := parse(b.Bytes())
+		if err != nil || c.Failed != 0 || c.Operations < 100 {
+			t.Errorf("once %v: %+v, %v", once, c, err)
+		}
+		// A closed loop spends all of its time waiting for answers.
+		busy := c.Latency.Mean() * float64(c.Operations)
+		if whole := 4 * o.Duration.Seconds(); busy > 1.2*whole {
+			t.Errorf("once %v: %v s of latency in %v s", once, busy, whole)
+		}
+	}
+}
+
+func TestGenerateSaysWhyNothingCame(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := l.Addr().String()
+	l.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	wrong := listen(t, 1, true)
+	for _, tc := range []struct {
+		name, target, want string
+		once               bool
+	}{
+		{"refused", closed, "connection refused", false},
+		{"silent", silent.Addr().String(), "i/o timeout", false},
+		{"cut off", wrong, "", false},
+	} {
+		o := offer(t, tc.target)
+		o.Once = tc.once
+		if tc.name == "cut off" {
+			o.Size = 10 // the server answers one byte and closes
+		}
+		var b bytes.Buffer
+		begin := time.Now()
+		err := Generate(t.Context(), &b, o)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || b.Len() > 0 {
+			t.Errorf("%s: %v, printed %q", tc.name, err, b.String())
+		}
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("%s: took %v", tc.name, took)
+		}
+	}
+}
+
+func TestGenerateStartsInTimeOrNotAtAll(t *testing.T) {
+	o := offer(t, "127.0.0.1:1")
+	o.Begin -= time.Second
+	if err := Generate(t.Context(), &bytes.Buffer{}, o); err == nil || !strings.Contains(err.Error(), "too busy") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"operations":1,"latency":""}`))
+	f.Add([]byte(`{"operations":-1}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c, err := parse(raw)
+		if err == nil && (c.Operations < 1 || c.Latency.Count() != c.Operations) {
+			t.Errorf("accepted %+v", c)
+		}
+		if err == nil && !json.Valid(raw) {
+			t.Error("accepted what is no JSON")
+		}
+	})
+}
