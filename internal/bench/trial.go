@@ -23,6 +23,8 @@ const grace = 60 * time.Second
 // measure runs one trial and fills in t; every failure becomes t's status.
 func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample.Trial) {
 	net := r.Networks[cell.Network]
+	full := overflows()
+	defer func() { t.Warnings = append(t.Warnings, neighbourGate(full)...) }()
 	if cell.Unsupported != "" && !carriesNothing(net.Info()) {
 		t.Status, t.Reason = sample.Unsupported, cell.Unsupported
 		return
@@ -67,7 +69,7 @@ func (r *runner) spec(s topo.Scenario) lab.Spec {
 
 // bed pairs the pods of a lab that spec describes.
 func bed(l *lab.Lab) workload.Bed {
-	b := workload.Bed{Ground: l}
+	b := workload.Bed{Ground: l, Dir: l.Dir()}
 	pods := l.Pods()
 	for i := 0; i+1 < len(pods); i += 2 {
 		b.Pairs = append(b.Pairs, workload.Pair{Client: pods[i], Server: pods[i+1]})

@@ -13,7 +13,7 @@ import (
 
 // carrierLimit bounds the wait for links that need not come up: a bridge of a
 // user's own that has no pod yet has no carrier either.
-const carrierLimit = 1500 * time.Millisecond
+const carrierLimit = 5 * time.Second
 
 // awaitLinks returns when the kernel has noticed the carrier of every device in
 // the lab's namespaces, which it may do up to a second late (the rate limit of

@@ -104,6 +104,9 @@ type Meter interface {
 type Bed struct {
 	// Pairs of pods; all of them carry load at once.
 	Pairs []Pair
+	// Dir takes files of the run; it goes with the bed, also after a kill. ""
+	// means the system's directory for temporary files.
+	Dir string
 	Ground
 }
 

@@ -24,8 +24,6 @@ type startup struct {
 	site network.Site
 	// etcd is the URL of etcd.
 	etcd string
-	// reached holds the pairs of hosts, by index, that are known to reach each other.
-	reached map[[2]int]bool
 }
 
 // etcdPrefix is flannel's default.
@@ -38,14 +36,17 @@ func (s *startup) ready(ctx context.Context) error {
 	if err := network.Poll(ctx, every, s.listening); err != nil {
 		return err
 	}
-	// etcdctl, and not a client of etcd's: a version of it comes with each server.
-	_, err := s.site.Run(ctx, s.site.Underlay, "env", "ETCDCTL_API=3", "etcdctl", "--endpoints", s.etcd,
-		"put", path.Join(etcdPrefix, "config"), s.config(s.site))
-	if err != nil {
+	if _, err := s.etcdctl(ctx, "put", path.Join(etcdPrefix, "config"), s.config(s.site)); err != nil {
 		return fmt.Errorf("configure flannel: %w", err)
 	}
-	s.reached = map[[2]int]bool{}
-	return network.Poll(ctx, every, func() error { return s.converged(ctx) })
+	subnets := map[int]netip.Prefix{}
+	if err := network.Poll(ctx, every, func() error { return s.assigned(subnets) }); err != nil {
+		return err
+	}
+	if s.backend == UDP {
+		return s.carried(ctx, subnets)
+	}
+	return network.Poll(ctx, every, func() error { return s.routed(subnets) })
 }
 
 // listening tries whether etcd takes connections: etcdctl, refused once, waits
@@ -60,9 +61,15 @@ func (s *startup) listening() error {
 	})
 }
 
-// converged returns what is still missing, nil if nothing is.
-func (s *startup) converged(ctx context.Context) error {
-	subnets := map[int]netip.Prefix{}
+// etcdctl speaks to etcd: not a client of ours, as etcdctl comes with the server
+// and speaks its version.
+func (s *startup) etcdctl(ctx context.Context, argv ...string) ([]byte, error) {
+	argv = append([]string{"env", "ETCDCTL_API=3", "etcdctl", "--endpoints", s.etcd}, argv...)
+	return s.site.Run(ctx, s.site.Underlay, argv...)
+}
+
+// assigned fills in each host's subnet by its index.
+func (s *startup) assigned(subnets map[int]netip.Prefix) error {
 	for _, h := range s.site.Hosts {
 		subnet, err := readSubnet(subnetFile(s.site, h))
 		if err != nil {
@@ -70,23 +77,23 @@ func (s *startup) converged(ctx context.Context) error {
 		}
 		subnets[h.Index] = subnet
 	}
+	return nil
+}
+
+// routed looks for every host's routes to all other subnets.
+func (s *startup) routed(subnets map[int]netip.Prefix) error {
 	for _, h := range s.site.Hosts {
-		var err error
-		if s.backend == UDP {
-			err = s.reach(ctx, h, subnets)
-		} else {
-			err = s.routed(h, subnets)
-		}
-		if err != nil {
+		if err := s.hostRouted(h, subnets); err != nil {
 			return fmt.Errorf("host %s: %w", h.Name, err)
 		}
 	}
 	return nil
 }
 
-// routed looks for the host's routes to all other subnets. With VXLAN the route
-// is what flannel adds last for a peer, after neighbour and forwarding entry.
-func (s *startup) routed(h topo.Host, subnets map[int]netip.Prefix) error {
+// hostRouted looks for the host's routes to all other subnets. With VXLAN the
+// route is what flannel adds last for a peer, after neighbour and forwarding
+// entry.
+func (s *startup) hostRouted(h topo.Host, subnets map[int]netip.Prefix) error {
 	nl, err := s.site.Netlink(h.Netns)
 	if err != nil {
 		return err
@@ -109,25 +116,6 @@ func (s *startup) routed(h topo.Host, subnets map[int]netip.Prefix) error {
 		if subnet := subnets[peer.Index]; peer.Index != h.Index && !have[subnet.String()] {
 			return fmt.Errorf("no route to %v of host %s yet", subnet, peer.Name)
 		}
-	}
-	return nil
-}
-
-// reach has a packet go from the host to each host after it, and back: with the
-// UDP backend, which subnet lies where is known to the daemons alone.
-func (s *startup) reach(ctx context.Context, h topo.Host, subnets map[int]netip.Prefix) error {
-	for _, peer := range s.site.Hosts {
-		pair := [2]int{h.Index, peer.Index}
-		if peer.Index <= h.Index || s.reached[pair] {
-			continue
-		}
-		// The first address of a subnet is that of its host's flannel0. One
-		// answer ends it, as does the daemon's "network unreachable".
-		addr := subnets[peer.Index].Masked().Addr().String()
-		if _, err := s.site.Run(ctx, h.Netns, "ping", "-n", "-q", "-i", "0.01", "-c", "1", "-w", "1", addr); err != nil {
-			return fmt.Errorf("host %s does not answer yet: %w", peer.Name, err)
-		}
-		s.reached[pair] = true
 	}
 	return nil
 }

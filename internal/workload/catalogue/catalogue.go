@@ -19,9 +19,6 @@ type Options struct {
 	// Self is the pathwise executable: workloads with a generator of their own
 	// run it in pods.
 	Self string
-	// Dir takes files while a trial runs; "" means the system's directory for
-	// temporary files.
-	Dir string
 }
 
 // All returns every workload, in the order in which they are listed.
@@ -30,8 +27,8 @@ func All(o Options) []workload.Workload {
 		iperf3.TCPStream{},
 		iperf3.UDPStream{},
 		iperf3.UDPMax{},
-		sockperf.Latency{Proto: workload.TCP, Dir: o.Dir},
-		sockperf.Latency{Proto: workload.UDP, Dir: o.Dir},
+		sockperf.Latency{Proto: workload.TCP},
+		sockperf.Latency{Proto: workload.UDP},
 		request.Requests{Self: o.Self},
 		request.Requests{Self: o.Self, Once: true},
 		startup.Startup{},

@@ -65,7 +65,7 @@ func alone(t *testing.T, g *testbed.Ground) {
 
 func TestMeasuresWhatItPromises(t *testing.T) {
 	self := build(t)
-	for _, w := range catalogue.All(catalogue.Options{Self: self, Dir: t.TempDir()}) {
+	for _, w := range catalogue.All(catalogue.Options{Self: self}) {
 		info := w.Info()
 		t.Run(info.Name, func(t *testing.T) {
 			pairs := 1
@@ -110,8 +110,7 @@ func TestMeasuresWhatItPromises(t *testing.T) {
 // TestEndsWithItsContext cuts each workload off before, in and after its warm-up.
 func TestEndsWithItsContext(t *testing.T) {
 	self := build(t)
-	dir := t.TempDir()
-	for _, w := range catalogue.All(catalogue.Options{Self: self, Dir: dir}) {
+	for _, w := range catalogue.All(catalogue.Options{Self: self}) {
 		t.Run(w.Info().Name, func(t *testing.T) {
 			g := bed(t, 1, self)
 			for _, after := range []time.Duration{5, 150, 900, 2500} {
@@ -130,11 +129,11 @@ func TestEndsWithItsContext(t *testing.T) {
 					t.Errorf("cancelled after %d ms: returned after %v", after, took)
 				}
 				alone(t, g)
+				if left, err := os.ReadDir(g.Dir); err != nil || len(left) > 0 {
+					t.Errorf("files left: %v, %v", left, err)
+				}
 			}
 		})
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("files left: %v, %v", left, err)
 	}
 }
 
@@ -143,7 +142,7 @@ func TestServerThatDies(t *testing.T) {
 	self := build(t)
 	server := map[string]string{"tcp-stream": "iperf3 -s", "udp-stream": "iperf3 -s", "udp-max": "iperf3 -s",
 		"tcp-latency": "sockperf server", "udp-latency": "sockperf server", "tcp-rr": "generate serve", "connect": "generate serve"}
-	for _, w := range catalogue.All(catalogue.Options{Self: self, Dir: t.TempDir()}) {
+	for _, w := range catalogue.All(catalogue.Options{Self: self}) {
 		name := w.Info().Name
 		if server[name] == "" {
 			continue // startup has none
@@ -176,7 +175,7 @@ func TestServerThatDies(t *testing.T) {
 // where the client goes.
 func TestServerThatIsNotReached(t *testing.T) {
 	self := build(t)
-	for _, w := range catalogue.All(catalogue.Options{Self: self, Dir: t.TempDir()}) {
+	for _, w := range catalogue.All(catalogue.Options{Self: self}) {
 		if w.Info().Name == "startup" {
 			continue // goes to pods that it launches
 		}

@@ -47,7 +47,7 @@ func (TCPStream) Info() workload.Info {
 		Default:     sample.Load{Connections: 1, Size: defaultSize},
 		Max:         sample.Load{Connections: maxStreams, Size: maxTCPSize},
 		Pairs:       true,
-		MinDuration: time.Second,
+		MinDuration: 500 * time.Millisecond,
 	}
 }
 

@@ -36,7 +36,7 @@ func (UDPStream) Info() workload.Info {
 		Min:         sample.Load{Size: minUDPSize},
 		Max:         sample.Load{Connections: maxStreams, Size: maxUDPSize, Rate: maxRate},
 		Pairs:       true,
-		MinDuration: time.Second,
+		MinDuration: 500 * time.Millisecond,
 	}
 }
 

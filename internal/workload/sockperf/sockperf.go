@@ -29,9 +29,6 @@ import (
 // Latency is the workload tcp-latency or udp-latency.
 type Latency struct {
 	Proto workload.Proto
-	// Dir takes the logs while a trial runs; "" means the system's directory
-	// for temporary files. A log has 40 bytes for each round trip.
-	Dir string
 }
 
 // What sockperf 3.7 does besides measuring (client.cpp, sockperf.cpp).
@@ -76,7 +73,7 @@ func (l Latency) Info() workload.Info {
 // Run implements workload.Workload. The window's ends are exact: the log's
 // times and this process's are of the same monotonic clock.
 func (l Latency) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (out workload.Outcome, err error) {
-	dir, err := os.MkdirTemp(l.Dir, "pathwise-sockperf-")
+	dir, err := os.MkdirTemp(bed.Dir, "pathwise-sockperf-")
 	if err != nil {
 		return out, fmt.Errorf("run %s: %w", l.Info().Name, err)
 	}

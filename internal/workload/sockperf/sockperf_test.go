@@ -68,12 +68,12 @@ func TestRateCap(t *testing.T) {
 // that none was dropped. That must not pass for a measurement of the window.
 func TestLostDatagram(t *testing.T) {
 	g := testbed.New(t, 1)
-	l := Latency{Proto: workload.UDP, Dir: t.TempDir()}
+	l := Latency{Proto: workload.UDP}
 	lose := func(after time.Duration) (workload.Outcome, error) {
 		m := &testbed.Meter{}
 		m.OnBegin = func() {
 			time.AfterFunc(after, func() {
-				if err := g.Lose(0, func() { time.Sleep(5 * time.Millisecond) }); err != nil {
+				if err := g.Lose(0, func() { time.Sleep(50 * time.Millisecond) }); err != nil {
 					t.Error(err)
 				}
 			})
@@ -90,7 +90,7 @@ func TestLostDatagram(t *testing.T) {
 	if len(out.Warnings) != 1 || out.Warnings[0].Gate != "loss" {
 		t.Errorf("lost late: got warnings %+v, want one of the loss", out.Warnings)
 	}
-	if left, err := os.ReadDir(l.Dir); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(g.Dir); err != nil || len(left) > 0 {
 		t.Errorf("logs left: %v, %v", left, err)
 	}
 }

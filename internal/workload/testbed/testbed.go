@@ -49,6 +49,8 @@ type Ground struct {
 	Pairs []workload.Pair
 	// Self is the pathwise executable, for Launch.
 	Self string
+	// Dir is for the files of runs.
+	Dir string
 
 	t        testing.TB
 	dir      string
@@ -67,7 +69,7 @@ func New(t testing.TB, pairs int) *Ground {
 		t.Fatal(err)
 	}
 	// The directory first: cleanups run last to first, and close needs it.
-	g := &Ground{t: t, dir: t.TempDir(), prefix: freePrefix()}
+	g := &Ground{t: t, dir: t.TempDir(), Dir: t.TempDir(), prefix: freePrefix()}
 	t.Cleanup(g.close)
 	for i := range pairs {
 		client, server := g.pod(fmt.Sprintf("c%d", i+1)), g.pod(fmt.Sprintf("s%d", i+1))
@@ -95,7 +97,9 @@ func freePrefix() string {
 }
 
 // Bed is the bed for Run.
-func (g *Ground) Bed() workload.Bed { return workload.Bed{Pairs: g.Pairs, Ground: g} }
+func (g *Ground) Bed() workload.Bed {
+	return workload.Bed{Pairs: g.Pairs, Ground: g, Dir: g.Dir}
+}
 
 func (g *Ground) close() {
 	for _, c := range g.launched {
