@@ -215,7 +215,7 @@ func TestPublishedGrid(t *testing.T) {
 		if r.Chosen[0] != "weave" {
 			t.Errorf("%+v: chose %v", r.Need, r.Chosen)
 		}
-		if missing := warned(r.Warnings, "robustness", "robustness data missing"); missing != r.Robust {
+		if missing := warned(r.Warnings, "robustness", "not considered"); missing != r.Robust {
 			t.Errorf("%+v: missing robustness data told: %v", r.Need, missing)
 		}
 	}

@@ -186,7 +186,7 @@ func (r *Recommendation) robustness(b *book) (out []column) {
 		for _, metric := range p.Metrics {
 			questions := b.loads(Part{p.Workload, []string{metric}}, r.Scenario)
 			if len(questions) == 0 {
-				r.warn("robustness", "robustness data missing: no %s of %s in %s: not considered", metric, p.Workload, r.Scenario)
+				r.warn("robustness", "no %s of %s was measured in %s: not considered", metric, p.Workload, r.Scenario)
 				continue
 			}
 			q := nearest(questions, load)
