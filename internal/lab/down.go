@@ -71,13 +71,8 @@ func (s Store) Tidy() error {
 	if locked(s.benchLock()) {
 		return nil
 	}
-	if _, err := os.Stat(s.marker()); err == nil {
-		if err := netns.Release(); err != nil {
-			return err
-		}
-		if err := os.Remove(s.marker()); err != nil {
-			return fmt.Errorf("remove mount record: %w", err)
-		}
+	if err := netns.Release(); err != nil {
+		return err
 	}
 	// Not RemoveAll: another process may be making a lab just now.
 	for _, path := range []string{s.benchLock(), s.labs(), s.Root} {

@@ -100,19 +100,10 @@ func (s Store) Up(ctx context.Context, spec Spec, net network.Network, opts Opti
 	return l, nil
 }
 
-// prepare readies /run/netns, noting first whether that is ours to undo.
+// prepare readies the store and /run/netns.
 func (s Store) prepare() error {
 	if err := os.MkdirAll(s.Root, 0o755); err != nil {
 		return fmt.Errorf("create %s: %w", s.Root, err)
-	}
-	mounted, err := netns.Mounted()
-	if err != nil {
-		return err
-	}
-	if !mounted {
-		if err := os.WriteFile(s.marker(), nil, 0o644); err != nil {
-			return fmt.Errorf("record mount: %w", err)
-		}
 	}
 	return netns.Prepare()
 }

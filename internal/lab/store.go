@@ -61,7 +61,6 @@ const (
 
 func (s Store) labs() string           { return filepath.Join(s.Root, "labs") }
 func (s Store) dir(name string) string { return filepath.Join(s.labs(), name) }
-func (s Store) marker() string         { return filepath.Join(s.Root, "made-netns-mount") }
 func (s Store) benchLock() string      { return filepath.Join(s.Root, "bench.lock") }
 
 // ErrNoLab: no lab of that name is recorded.

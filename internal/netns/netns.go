@@ -58,14 +58,22 @@ func Mounted() (bool, error) {
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
+// marker says that Dir's mount was made by Prepare. It is one for the machine,
+// as the mount is: whoever removes the last namespace undoes it.
+const marker = "/run/pathwise-made-netns-mount"
+
 // Prepare makes Dir a shared mount on itself, as iproute2 does on first use:
 // otherwise a later "ip netns add" would hide our namespaces under such a mount.
+// It notes first that the mount is ours to undo.
 func Prepare() error {
-	if err := os.MkdirAll(Dir, 0o755); err != nil {
-		return fmt.Errorf("create %s: %w", Dir, err)
-	}
 	if ok, err := Mounted(); err != nil || ok {
 		return err
+	}
+	if err := os.WriteFile(marker, nil, 0o644); err != nil {
+		return fmt.Errorf("record mount of %s: %w", Dir, err)
+	}
+	if err := os.MkdirAll(Dir, 0o755); err != nil {
+		return fmt.Errorf("create %s: %w", Dir, err)
 	}
 	if err := unix.Mount(Dir, Dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind %s: %w", Dir, err)
@@ -76,19 +84,25 @@ func Prepare() error {
 	return nil
 }
 
-// Release undoes Prepare when no namespace is left; it does nothing otherwise.
+// Release undoes Prepare when no namespace is left. It does nothing otherwise,
+// nor where the mount is somebody else's.
 func Release() error {
-	left, err := os.ReadDir(Dir)
-	if errors.Is(err, os.ErrNotExist) || len(left) > 0 {
+	if _, err := os.Stat(marker); errors.Is(err, os.ErrNotExist) {
 		return nil
-	} else if err != nil {
+	}
+	left, err := os.ReadDir(Dir)
+	if len(left) > 0 {
+		return nil
+	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("list %s: %w", Dir, err)
 	}
-	if err := unix.Unmount(Dir, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+	if err := unix.Unmount(Dir, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmount %s: %w", Dir, err)
 	}
-	if err := os.Remove(Dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove %s: %w", Dir, err)
+	for _, path := range []string{Dir, marker} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove %s: %w", path, err)
+		}
 	}
 	return nil
 }
@@ -106,23 +120,13 @@ func Create(name string) (err error) {
 			err = errors.Join(err, Delete(name))
 		}
 	}()
-	done := make(chan error, 1)
-	go func() {
-		// The thread is left locked, so it dies with this goroutine: it must
-		// not carry another goroutine into the new namespace.
-		runtime.LockOSThread()
-		done <- func() error {
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				return fmt.Errorf("unshare network namespace: %w", err)
-			}
-			self := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
-			if err := unix.Mount(self, path, "", unix.MS_BIND, ""); err != nil {
-				return fmt.Errorf("mount namespace %s: %w", name, err)
-			}
-			return loopbackUp()
-		}()
-	}()
-	return <-done
+	return inNew(func() error {
+		self := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
+		if err := unix.Mount(self, path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount namespace %s: %w", name, err)
+		}
+		return loopbackUp()
+	})
 }
 
 func loopbackUp() error {
@@ -161,44 +165,64 @@ func Do(name string, fn func() error) error {
 	return <-done
 }
 
-// do enters the namespace; it runs on a locked thread of its own, which it
-// gives back only when it is home again.
+// do enters the namespace on a locked thread of its own.
 func do(name string, fn func() error) error {
-	home, err := netns.Get()
-	if err != nil {
-		return fmt.Errorf("open own namespace: %w", err)
-	}
-	defer home.Close()
 	target, err := netns.GetFromPath(Path(name))
 	if err != nil {
+		runtime.UnlockOSThread()
 		return fmt.Errorf("open namespace %s: %w", name, err)
 	}
 	defer target.Close()
-	if err := netns.Set(target); err != nil {
-		return fmt.Errorf("enter namespace %s: %w", name, err)
+	return away(func() error {
+		if err := netns.Set(target); err != nil {
+			return fmt.Errorf("enter namespace %s: %w", name, err)
+		}
+		return nil
+	}, fn)
+}
+
+// inNew runs fn on a thread in a new namespace.
+func inNew(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		done <- away(func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("unshare network namespace: %w", err)
+			}
+			return nil
+		}, fn)
+	}()
+	return <-done
+}
+
+// away takes the locked thread elsewhere, runs fn there and brings it home, and
+// only then gives it back. A thread that cannot come home stays locked and dies
+// with its goroutine; but the main thread is parked by the Go runtime instead,
+// and would hold the namespace for as long as the process lives, so letting
+// threads die is the last resort and no rule.
+func away(leave, fn func() error) error {
+	home, err := netns.Get()
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("open own namespace: %w", err)
+	}
+	defer home.Close()
+	if err := leave(); err != nil {
+		runtime.UnlockOSThread()
+		return err
 	}
 	err = fn()
 	if back := netns.Set(home); back != nil {
-		// The thread stays locked and dies with the goroutine.
-		return errors.Join(err, fmt.Errorf("leave namespace %s: %w", name, back))
+		return errors.Join(err, fmt.Errorf("return to own namespace: %w", back))
 	}
 	runtime.UnlockOSThread()
 	return err
 }
 
-// Throwaway runs fn on a thread in a new namespace that goes with it.
-func Throwaway(fn func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread dies with the namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("unshare network namespace: %w", err)
-			return
-		}
-		done <- fn()
-	}()
-	return <-done
-}
+// Throwaway runs fn on a thread in a new namespace, which goes when fn returns
+// and holds nothing open.
+func Throwaway(fn func() error) error { return inNew(fn) }
 
 // Start starts cmd inside the namespace called name; "" is the caller's own.
 // Mounts stay the caller's: /sys shows the caller's devices, /proc/sys/net the

@@ -1,0 +1,97 @@
+# make help lists the targets. Labs need root: as another user, make asks for
+# it through sudo where it must and builds without it.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS   += --no-print-directory
+
+export PATH := $(PATH):/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
+
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo -E env PATH=$$PATH)
+
+# The Go tool records the commit as the version, but fails where git cannot tell it.
+VCS := $(if $(shell git rev-parse HEAD 2>/dev/null),true,false)
+
+# flannel's UDP backend is partly C; without a compiler flanneld has none.
+CGO := $(shell echo 'int main(void){return 0;}' | gcc -include stdio.h -x c -o /dev/null - 2>/dev/null && echo 1 || echo 0)
+
+GOINSTALL := go install -trimpath -ldflags '-s -w'
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/pathwise and bin/pathwise-cni
+	CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS) -o bin/ ./cmd/pathwise ./cmd/pathwise-cni
+
+.PHONY: plugins
+plugins: bin/.stamp/cni bin/.stamp/flannel-cni bin/.stamp/flanneld-cgo$(CGO) ## build bin/cni/* (CNI plugins) and bin/flanneld
+	@true
+
+# A stamp per module of tools: their programs are built again when it changes.
+bin/.stamp/cni: tools/cni/go.mod tools/cni/go.sum
+	cd tools/cni && CGO_ENABLED=0 GOBIN=$(CURDIR)/bin/cni $(GOINSTALL) tool
+	@mkdir -p $(@D) && touch $@
+
+bin/.stamp/flannel-cni: tools/flannel-cni/go.mod tools/flannel-cni/go.sum
+	cd tools/flannel-cni && CGO_ENABLED=0 GOBIN=$(CURDIR)/bin/cni $(GOINSTALL) tool
+	@mkdir -p $(@D) && touch $@
+
+bin/.stamp/flanneld-cgo$(CGO): $(wildcard tools/flannel/*.go) tools/flannel/go.mod tools/flannel/go.sum
+	@[ $(CGO) = 1 ] || echo 'flanneld is built without its UDP backend: that needs gcc and libc6-dev (make setup)' >&2
+	cd tools/flannel && CGO_ENABLED=$(CGO) go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../bin/flanneld .
+	@mkdir -p $(@D) && rm -f bin/.stamp/flanneld-* && touch $@
+
+bin/.stamp/lint: tools/lint/go.mod tools/lint/go.sum
+	cd tools/lint && CGO_ENABLED=0 GOBIN=$(CURDIR)/bin/lint $(GOINSTALL) tool
+	@mkdir -p $(@D) && touch $@
+
+.PHONY: setup
+setup: ## install the programs that labs use (Debian, Ubuntu)
+	@scripts/setup.sh run
+
+# After make setup there may be a C compiler that was not there when this file
+# was read, so the rest of demo and test is a make of its own.
+.PHONY: demo
+demo: setup ## rank the networks of the experiment "quick" into results/demo-TIME
+	@$(MAKE) build plugins
+	$(SUDO) bin/pathwise bench --file quick --out results/demo-$$(date +%Y%m%d-%H%M%S)
+
+.PHONY: test
+test: ## run all tests, as root; a skipped test fails unless PATHWISE_ALLOW_SKIP=1
+	@scripts/setup.sh test
+	@$(MAKE) build plugins run-tests
+
+TESTFLAGS := -json -count=1 -timeout 15m $(if $(SUDO),-exec '$(SUDO)')
+
+.PHONY: run-tests
+run-tests:
+	@go build -o bin/testrun ./tools/testrun
+	@( failed=0; go test $(TESTFLAGS) ./... || failed=1; \
+		cd tools/flannel && CGO_ENABLED=$(CGO) go test $(TESTFLAGS) ./... || failed=1; exit $$failed ) | bin/testrun
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for 20 s
+	@scripts/fuzz.sh 20s
+
+.PHONY: lint
+lint: bin/.stamp/lint ## gofmt, go vet, staticcheck, shellcheck, go mod tidy
+	@scripts/lint.sh bin/lint/staticcheck
+
+.PHONY: bench
+bench: build plugins ## run the experiment EXPERIMENT (default quick) into results/
+	$(SUDO) bin/pathwise bench --file $(or $(EXPERIMENT),quick)
+
+.PHONY: soak
+soak: build plugins ## kill a bench 100 times at random moments and look for anything left
+	PATHWISE_KILLS=$(or $(KILLS),100) go test -count=1 -timeout 60m -run '^TestKill$$' -v $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
+
+.PHONY: agree
+agree: build plugins ## compare bench with iperf3 and sockperf run by hand, on every network
+	PATHWISE_ROUNDS=$(or $(ROUNDS),6) go test -count=1 -timeout 90m -tags agree -run '^TestAgree$$' $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
+
+.PHONY: clean
+clean: ## remove what make built; results stay
+	rm -rf bin

@@ -1,0 +1,109 @@
+package netns_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"pathwise.dev/pathwise/internal/netns"
+)
+
+// create makes a namespace that goes with the test.
+func create(t *testing.T, name string) {
+	t.Helper()
+	if err := errors.Join(netns.Prepare(), netns.Create(name)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(netns.Delete(name), netns.Release()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCreateMakesAnEmptyNamespace(t *testing.T) {
+	create(t, "pw-t-netns")
+	if !netns.Exists("pw-t-netns") || netns.Exists("pw-t-other") {
+		t.Error("Exists is wrong")
+	}
+	err := netns.Do("pw-t-netns", func() error {
+		devs, err := net.Interfaces()
+		if err == nil && (len(devs) != 1 || devs[0].Flags&net.FlagUp == 0) {
+			t.Errorf("devices %v", devs)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := netns.Create("pw-t-netns"); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a second of that name: %v", err)
+	}
+	if !netns.Exists("pw-t-netns") {
+		t.Error("the failed second Create has removed the first")
+	}
+}
+
+// TestThreadsComeHome: whatever ran elsewhere, no thread of the process stays
+// there, not even the main one, which the runtime never lets die.
+func TestThreadsComeHome(t *testing.T) {
+	create(t, "pw-t-home")
+	home, err := netns.InodeOf("self")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if err := netns.Do("pw-t-home", func() error { return nil }); err != nil {
+				t.Error(err)
+			}
+			if err := netns.Throwaway(func() error { return errors.New("broken") }); err == nil {
+				t.Error("the error of fn is lost")
+			}
+			if err := netns.Do("pw-t-nowhere", func() error { return nil }); err == nil {
+				t.Error("entered a namespace that is not there")
+			}
+		})
+	}
+	wg.Wait()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		ino, err := netns.InodeOf("self/task/" + task.Name())
+		if err == nil && ino != home {
+			t.Errorf("thread %s is in namespace %d, not %d", task.Name(), ino, home)
+		}
+	}
+}
+
+func TestStartRunsInside(t *testing.T) {
+	create(t, "pw-t-start")
+	cmd := exec.Command("cat", "/proc/net/dev")
+	var out strings.Builder
+	cmd.Stdout = &out
+	if err := netns.Start("pw-t-start", cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), ":"); n != 1 {
+		t.Errorf("the program sees %d devices:\n%s", n, out.String())
+	}
+}
+
+func TestDeleteTwiceIsNoError(t *testing.T) {
+	create(t, "pw-t-twice")
+	for range 2 {
+		if err := netns.Delete("pw-t-twice"); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+#!/bin/bash
+# Checks formatting, go vet, staticcheck, shellcheck and go.mod of every module
+# here, prints everything that is wrong, and fails if anything is.
+#
+#   scripts/lint.sh STATICCHECK     the linter's executable, as make lint builds it
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+staticcheck=$(realpath "$1")
+failed=0
+
+# check runs a command and remembers whether it failed.
+check() {
+	"$@" || failed=1
+}
+
+unformatted=$(gofmt -l .)
+if [ -n "$unformatted" ]; then
+	printf 'not formatted (gofmt -w):\n%s\n' "$unformatted"
+	failed=1
+fi
+for module in . tools/flannel; do
+	check go -C "$module" vet ./...
+	(cd "$module" && "$staticcheck" ./...) || failed=1
+done
+for module in . tools/*/; do
+	if [ -e "$module/go.mod" ]; then
+		check go -C "$module" mod tidy -diff
+	fi
+done
+check shellcheck scripts/*.sh .ci/run
+exit $failed

@@ -1,0 +1,183 @@
+#!/bin/sh
+# Installs what Pathwise needs on Debian 12 and 13 and on Ubuntu, and only what
+# is missing: a machine that has everything is left alone, and nothing is said.
+#
+#   scripts/setup.sh run     what the lab's networks and workloads use
+#   scripts/setup.sh test    that, a browser and shellcheck
+#
+# No service is started or enabled: Pathwise runs its own daemons, in its lab.
+set -eu
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() {
+	say "$*"
+	exit 1
+}
+
+# wanted lists, for a profile, what must be there and the package that brings
+# it. A word with a slash is a file, any other a program; "a|b" is either.
+wanted() {
+	cat <<-'LIST'
+		ip                                  iproute2
+		nft                                 nftables
+		iptables                            iptables
+		ethtool                             ethtool
+		ping                                iputils-ping
+		iperf3                              iperf3
+		sockperf                            sockperf
+		bird                                bird2
+		etcd                                etcd-server
+		etcdctl                             etcd-client
+		runc                                runc
+		make                                make
+		gcc                                 gcc
+		/usr/include/stdio.h                libc6-dev
+		/etc/ssl/certs/ca-certificates.crt  ca-certificates
+	LIST
+	[ "$1" = run ] || cat <<-'LIST'
+		shellcheck                          shellcheck
+		chromium|chromium-browser|google-chrome|google-chrome-stable|headless-shell  chromium
+	LIST
+}
+
+# has reports whether one of the alternatives is there.
+has() {
+	for one in $(printf '%s' "$1" | tr '|' ' '); do
+		case $one in
+		/*) if [ -e "$one" ]; then return 0; fi ;;
+		*) if command -v "$one" >/dev/null 2>&1; then return 0; fi ;;
+		esac
+	done
+	return 1
+}
+
+# missing prints the packages that a profile lacks.
+missing() {
+	wanted "$1" | while read -r what package; do
+		has "$what" || printf '%s ' "$package"
+	done
+}
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		sudo "$@"
+	fi
+}
+
+policy=/usr/sbin/policy-rc.d
+mark='# made by pathwise setup'
+
+# hold_services keeps packages from starting their daemons, as Debian provides
+# for. A policy of the machine's own is set aside until release_services.
+hold_services() {
+	release_services # after a run that was killed
+	if [ -e "$policy" ]; then
+		as_root mv "$policy" "$policy.pathwise-saved"
+	fi
+	printf '#!/bin/sh\n%s\nexit 101\n' "$mark" | as_root tee "$policy" >/dev/null
+	as_root chmod 755 "$policy"
+}
+
+release_services() {
+	if grep -qs "^$mark" "$policy"; then
+		as_root rm -f "$policy"
+	fi
+	if [ -e "$policy.pathwise-saved" ]; then
+		as_root mv "$policy.pathwise-saved" "$policy"
+	fi
+}
+
+# disable_services keeps the daemons of packages just installed from starting
+# at the next boot.
+disable_services() {
+	has systemctl || return 0
+	for package in "$@"; do
+		case $package in
+		bird2) unit=bird.service ;;
+		etcd-server) unit=etcd.service ;;
+		*) continue ;;
+		esac
+		as_root systemctl disable "$unit" >>"$log" 2>&1 || say "could not disable $unit: see to it that it does not start by itself"
+	done
+}
+
+# apt_install installs the packages. Package lists are only fetched when they
+# do not hold what is wanted, or are too old to.
+apt_install() {
+	set -- env DEBIAN_FRONTEND=noninteractive apt-get -y -q -o DPkg::Lock::Timeout=120 install --no-install-recommends "$@"
+	if as_root "$@" >"$log" 2>&1; then
+		return 0
+	fi
+	as_root apt-get -q -o DPkg::Lock::Timeout=120 update >"$log" 2>&1 && as_root "$@" >>"$log" 2>&1
+}
+
+# install_packages installs the packages with their services held back.
+install_packages() {
+	command -v apt-get >/dev/null || die "this is neither Debian nor Ubuntu: install what these packages bring by other means: $*"
+	if [ "$(id -u)" != 0 ] && ! has sudo; then
+		die "installing $* needs root: run as root, or install sudo"
+	fi
+	say "installing $*"
+	log=$(mktemp)
+	trap 'release_services; rm -f "$log"' EXIT
+	trap 'exit 130' INT TERM HUP
+	hold_services
+	if ! apt_install "$@"; then
+		tail -n 15 "$log" >&2
+		die "apt-get could not install $*: its last words are above"
+	fi
+	disable_services "$@"
+	release_services
+}
+
+# installable leaves out what apt-get cannot bring: on Ubuntu, the package
+# chromium only fetches a snap, which is for the user to choose.
+installable() {
+	for package in "$@"; do
+		if [ "$package" != chromium ] || ! is_ubuntu; then
+			printf '%s ' "$package"
+		fi
+	done
+}
+
+is_ubuntu() { grep -qsE '^ID(_LIKE)?=.*ubuntu' /etc/os-release; }
+
+# check_go wants a Go tool that builds this module, fetching a newer toolchain
+# if it may and must.
+check_go() {
+	need=$(sed -n 's/^go //p' go.mod)
+	how="install Go $need or newer from https://go.dev/dl/ and put its bin directory on PATH"
+	has go || die "the go command is missing: $how"
+	have=$(go env GOVERSION 2>/dev/null) || die "$(go env GOVERSION 2>&1 | tail -n 1): $how"
+	# Go 1.20 and older do not look at the version that go.mod asks for.
+	oldest=$(printf '%s\n' "${have#go}" "$need" | sort -V | head -n 1)
+	if [ "$oldest" != "$need" ] && [ "${have#go}" != "$need" ]; then
+		die "$have is too old: $how"
+	fi
+}
+
+main() {
+	profile=${1-}
+	case $profile in
+	run | test) ;;
+	*) die "expected one argument, run or test" ;;
+	esac
+	cd "$(dirname "$0")/.."
+	PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin
+	# shellcheck disable=SC2046 # words on purpose
+	set -- $(installable $(missing "$profile"))
+	if [ $# -gt 0 ]; then
+		install_packages "$@"
+	fi
+	left=$(missing "$profile")
+	case $left in
+	'') ;;
+	'chromium ') die 'the tests need a browser, which Ubuntu has as a snap only: install Google Chrome (https://www.google.com/chrome), or run "snap install chromium"' ;;
+	*) die "still missing: what the packages $left should bring" ;;
+	esac
+	check_go
+}
+
+main "$@"
