@@ -333,7 +333,7 @@ func (b *benchRun) open(ctx context.Context, f benchFlags) (*result.Run, error) 
 
 // busy warns about a machine that does other work when the run starts.
 func busy(load float64, online string) []sample.Warning {
-	const much = 0.5
+	const much = 1.0
 	if load < much {
 		return nil
 	}
