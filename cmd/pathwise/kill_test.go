@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,16 +56,19 @@ func TestKill(t *testing.T) {
 		})
 	}
 	before := machineState(t)
+	var killed []string
 	for i := range kills {
 		after := time.Duration(rnd.Int64N(int64(8 * time.Second)))
-		killOnce(t, bin, exp, filepath.Join(t.TempDir(), "out"), after)
-		if diff := difference(before, machineState(t)); diff != "" {
+		killed = append(killed, killOnce(t, bin, exp, filepath.Join(t.TempDir(), "out"), after))
+		if diff := difference(before, machineState(t), killed); diff != "" {
 			t.Fatalf("kill %d, after %v, left:\n%s", i+1, after, diff)
 		}
 	}
 }
 
-func killOnce(t *testing.T, bin, exp, out string, after time.Duration) {
+// killOnce returns the process id of the bench that it killed, of which the
+// names of its labs are made.
+func killOnce(t *testing.T, bin, exp, out string, after time.Duration) string {
 	t.Helper()
 	var said bytes.Buffer
 	cmd := exec.Command(bin, "bench", "-f", exp, "--out", out)
@@ -87,6 +91,7 @@ func killOnce(t *testing.T, bin, exp, out string, after time.Duration) {
 		t.Fatalf("lab down --all: %v: %s", err, down)
 	}
 	t.Logf("killed after %v: %s", after.Round(time.Millisecond), strings.ReplaceAll(strings.TrimSpace(string(down)), "\n", "; "))
+	return strconv.Itoa(cmd.Process.Pid)
 }
 
 // machineState lists what a lab could leave on the machine.
@@ -135,8 +140,14 @@ func files(dir string) []string {
 		if dir == "/sys/fs/cgroup" && !d.IsDir() {
 			return nil
 		}
-		// Other tests' namespaces and labs come and go.
-		if !strings.HasPrefix(name, "pw-t-") && dir != "/tmp" || strings.Contains(name, "pathwise") {
+		// Of /tmp, which everybody uses, only what lies there by our name.
+		if dir == "/tmp" && d.IsDir() && p != dir {
+			if strings.Contains(name, "pathwise") {
+				out = append(out, "file: "+p)
+			}
+			return filepath.SkipDir
+		}
+		if dir != "/tmp" || strings.Contains(name, "pathwise") {
 			out = append(out, "file: "+p)
 		}
 		return nil
@@ -171,17 +182,27 @@ func programs(t *testing.T) []string {
 	return out
 }
 
-func difference(a, b []string) string {
+// difference lists what came (+) and what went (-), but for what belongs to the
+// labs of tests in other packages, which come and go meanwhile.
+func difference(a, b, killed []string) string {
 	var out strings.Builder
-	for _, line := range b {
-		if !slices.Contains(a, line) && !strings.Contains(line, "pw-t-") {
-			fmt.Fprintln(&out, "+", line)
-		}
-	}
-	for _, line := range a {
-		if !slices.Contains(b, line) && !strings.Contains(line, "pw-t-") {
-			fmt.Fprintln(&out, "-", line)
+	for _, side := range []struct {
+		sign      string
+		one, half []string
+	}{{"+", b, a}, {"-", a, b}} {
+		for _, line := range side.one {
+			if !slices.Contains(side.half, line) && !foreign(line, killed) {
+				fmt.Fprintln(&out, side.sign, line)
+			}
 		}
 	}
 	return out.String()
+}
+
+func foreign(line string, killed []string) bool {
+	if strings.Contains(line, "pw-t-") {
+		return true
+	}
+	m := regexp.MustCompile(`(?:pw|pathwise)-b([0-9]+)-`).FindStringSubmatch(line)
+	return m != nil && !slices.Contains(killed, m[1])
 }

@@ -94,9 +94,9 @@ func TestMeasuresWhatItPromises(t *testing.T) {
 			if !slices.Equal(m.Told, []string{"begin", "end"}) {
 				t.Errorf("meter was told %v", m.Told)
 			}
-			// startup's window ends with the end of a start.
-			if got := m.Ended.Sub(m.Begun); got < window().Duration-50*time.Millisecond || got > window().Duration+time.Second {
-				t.Errorf("window lasted %v, want about %v", got, window().Duration)
+			// A busy machine ends it late, but nothing may end it early.
+			if got := m.Ended.Sub(m.Begun); got < window().Duration-50*time.Millisecond {
+				t.Errorf("window lasted %v, want %v", got, window().Duration)
 			}
 			if out.Bytes == 0 && out.Operations == 0 {
 				t.Error("neither bytes nor operations: CPU time cannot be put in relation")

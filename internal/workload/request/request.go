@@ -56,7 +56,7 @@ func (r Requests) Info() workload.Info {
 		info.Name = "connect"
 		info.Summary = "TCP connect, a byte each way, close"
 		info.Knobs = []string{"connections"}
-		info.Max.Size = 0
+		info.Default.Size, info.Max.Size = 0, 0
 	}
 	info.MinDuration = 200 * time.Millisecond
 	return info
@@ -158,8 +158,11 @@ func parse(out []byte) (Count, error) {
 	return c, nil
 }
 
+// size of a request in bytes; connect has no such knob and sends one.
+func (t *trial) size() int { return max(t.load.Size, 1) }
+
 func (t *trial) serverArgs(pod topo.Pod) []string {
-	args := []string{t.Self, "generate", "serve", "--addr", ":" + strconv.Itoa(int(pod.Listen)), "--size", strconv.Itoa(t.load.Size)}
+	args := []string{t.Self, "generate", "serve", "--addr", ":" + strconv.Itoa(int(pod.Listen)), "--size", strconv.Itoa(t.size())}
 	if t.Once {
 		args = append(args, "--once")
 	}
@@ -168,7 +171,7 @@ func (t *trial) serverArgs(pod topo.Pod) []string {
 
 func (t *trial) clientArgs(server topo.Pod, begin time.Duration) []string {
 	args := []string{t.Self, "generate", "requests", "--target", server.Service.String(), "--connections", strconv.Itoa(t.load.Connections),
-		"--size", strconv.Itoa(t.load.Size), "--begin", begin.String(), "--duration", t.window.Duration.String()}
+		"--size", strconv.Itoa(t.size()), "--begin", begin.String(), "--duration", t.window.Duration.String()}
 	if t.Once {
 		args = append(args, "--once")
 	}
