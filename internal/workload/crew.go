@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Crew is the programs and watchers of one run, side by side: the first that
@@ -113,4 +115,14 @@ func Measure(ctx context.Context, begin time.Time, duration time.Duration, m Met
 	m.End()
 	s.End = time.Now()
 	return s, nil
+}
+
+// Monotonic is the kernel's monotonic clock: a time that processes share, so
+// that a generator and the one who accounts for CPU time mean the same window.
+func Monotonic() (time.Duration, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0, fmt.Errorf("read monotonic clock: %w", err)
+	}
+	return time.Duration(ts.Nano()), nil
 }

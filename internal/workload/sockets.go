@@ -171,3 +171,17 @@ func await(ctx context.Context, g Ground, pod topo.Pod, proto Proto, check func(
 	}
 	return nil
 }
+
+// AwaitServers returns when the servers of all pairs listen, or after five seconds
+// with an error that names one that does not.
+func AwaitServers(ctx context.Context, bed Bed, proto Proto) error {
+	const limit = 5 * time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("gave up after %v", limit))
+	defer cancel()
+	for _, pair := range bed.Pairs {
+		if err := AwaitListening(ctx, bed, pair.Server, proto); err != nil {
+			return err
+		}
+	}
+	return nil
+}

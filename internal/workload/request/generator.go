@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/workload"
 )
 
 // Offer is what the generator's client does, in the pod.
@@ -55,19 +54,10 @@ func (c *Count) add(o Count) {
 // patience is how long after the window an answer may come.
 const patience = 2 * time.Second
 
-// Monotonic is the kernel's monotonic clock.
-func Monotonic() (time.Duration, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0, fmt.Errorf("read monotonic clock: %w", err)
-	}
-	return time.Duration(ts.Nano()), nil
-}
-
 // Generate offers the load and writes what was measured to w. Requests that
 // fail are counted; when none succeeds in the window, that is an error.
 func Generate(ctx context.Context, w io.Writer, o Offer) error {
-	now, err := Monotonic()
+	now, err := workload.Monotonic()
 	if err != nil {
 		return err
 	}

@@ -29,9 +29,10 @@ type Requests struct {
 	Once bool
 }
 
-// Start of the generators, before the warm-up.
+// Time that generators get.
 const (
-	startTimeout = 5 * time.Second
+	// endTimeout is how long after its last answer a client may take to end.
+	endTimeout = 5 * time.Second
 	// lead is what clients may take to start and connect, beside what a pair
 	// and a connection add.
 	lead           = 60 * time.Millisecond
@@ -89,12 +90,12 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 				return err
 			})
 		}
-		if err := t.awaitServers(ctx); err != nil {
+		if err := workload.AwaitServers(ctx, t.bed, workload.TCP); err != nil {
 			return err
 		}
 		start := lead + time.Duration(len(t.bed.Pairs))*leadPerPair + time.Duration(t.load.Connections)*leadPerHundred/100
 		begin := time.Now().Add(start + t.window.Warmup)
-		now, err := Monotonic()
+		now, err := workload.Monotonic()
 		if err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 		if _, err := workload.Measure(ctx, begin, t.window.Duration, m); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, patience+startTimeout, errors.New("the clients did not end in time"))
+		ctx, cancel := context.WithTimeoutCause(ctx, patience+endTimeout, errors.New("the clients did not end in time"))
 		defer cancel()
 		for _, c := range clients {
 			if err := c.Wait(ctx); err != nil {
@@ -118,17 +119,6 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 		}
 		return nil
 	})
-}
-
-func (t *trial) awaitServers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %v", startTimeout))
-	defer cancel()
-	for _, pair := range t.bed.Pairs {
-		if err := workload.AwaitListening(ctx, t.bed, pair.Server, workload.TCP); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // client runs one pair's client to its end.

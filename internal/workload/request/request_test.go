@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pathwise.dev/pathwise/internal/workload"
 )
 
 // listen serves on a loopback port of this test's own.
@@ -40,7 +42,7 @@ func listen(t *testing.T, size int, once bool) string {
 
 func offer(t *testing.T, target string) Offer {
 	t.Helper()
-	now, err := Monotonic()
+	now, err := workload.Monotonic()
 	if err != nil {
 		t.Fatal(err)
 	}

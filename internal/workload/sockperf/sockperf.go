@@ -18,8 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
@@ -166,7 +164,7 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 				return err
 			})
 		}
-		if err := t.awaitServers(ctx); err != nil {
+		if err := workload.AwaitServers(ctx, t.bed, t.Proto); err != nil {
 			return err
 		}
 		var clients []*workload.Task
@@ -201,17 +199,6 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 	})
 }
 
-func (t *trial) awaitServers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %v", startTimeout))
-	defer cancel()
-	for _, pair := range t.bed.Pairs {
-		if err := workload.AwaitListening(ctx, t.bed, pair.Server, t.Proto); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // awaitClients returns by when all clients have connected, which they do before
 // the pause. A UDP client does not show itself; it gets the time that it may take.
 func (t *trial) awaitClients(ctx context.Context) (time.Time, error) {
@@ -235,11 +222,8 @@ func (t *trial) awaitClients(ctx context.Context) (time.Time, error) {
 // monotonic is the moment on the kernel's monotonic clock, which sockperf's
 // log uses with --no-rdtsc.
 func monotonic(at time.Time) (time.Duration, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0, fmt.Errorf("read monotonic clock: %w", err)
-	}
-	return time.Duration(ts.Nano()) - time.Since(at), nil
+	now, err := workload.Monotonic()
+	return now - time.Since(at), err
 }
 
 // execute runs one sockperf process to its end.
