@@ -118,6 +118,9 @@ func printPlan(w io.Writer, f lab.File) error {
 }
 
 func labUp(ctx context.Context, e env, f lab.File) error {
+	if os.Geteuid() != 0 {
+		return errors.New("lab up needs root to make namespaces: run as root, for example with sudo")
+	}
 	path := lab.DefaultCNIPath(e.self)
 	if miss := network.NewMachine(path).Missing(f.Network.Info().Needs); len(miss) > 0 {
 		return missingError("network "+f.Network.Info().Name, miss)

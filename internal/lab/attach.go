@@ -115,7 +115,7 @@ func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, n int, sha
 	defer cancel()
 	res, err := l.cni(h.Netns, l.opts.CNIPath).AddNetworkList(ctx, list, rt)
 	if err != nil {
-		return errors.Join(fmt.Errorf("CNI ADD: %w", err), context.Cause(ctx))
+		return fmt.Errorf("CNI ADD: %w", err)
 	}
 	if _, err := types100.NewResultFromResult(res); err != nil {
 		return fmt.Errorf("read CNI result: %w", err)

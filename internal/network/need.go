@@ -59,7 +59,12 @@ type Missing struct {
 	Fix  string `json:"fix"`
 }
 
-func (m Missing) String() string { return fmt.Sprintf("%s %s (%s)", m.Kind, m.Name, m.Fix) }
+func (m Missing) String() string {
+	if m.Kind == Root {
+		return fmt.Sprintf("%s (%s)", m.Name, m.Fix)
+	}
+	return fmt.Sprintf("%s %s (%s)", m.Kind, m.Name, m.Fix)
+}
 
 // Machine answers whether needs are met on this machine.
 type Machine struct {

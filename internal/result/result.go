@@ -115,6 +115,9 @@ const least = 64 << 20
 
 // Create makes a new result directory; one that is not empty is refused.
 func Create(dir string, p Plan) (*Run, error) {
+	if err := CheckSpace(existing(dir)); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create result: %w", err)
 	}
@@ -122,9 +125,6 @@ func Create(dir string, p Plan) (*Run, error) {
 		return nil, fmt.Errorf("create result: %w", err)
 	} else if len(left) > 0 {
 		return nil, fmt.Errorf("%s is not empty: name another with --out, or continue the run in it with --resume", dir)
-	}
-	if err := CheckSpace(dir); err != nil {
-		return nil, err
 	}
 	record, err := json.MarshalIndent(p.Machine, "", "  ")
 	if err != nil {
@@ -197,6 +197,16 @@ func (s synced) Write(p []byte) (int, error) {
 		return n, err
 	}
 	return n, s.f.Sync()
+}
+
+// existing is dir, or the nearest directory above it that is there.
+func existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // CheckSpace returns an error when the file system of dir is all but full: a
