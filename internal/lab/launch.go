@@ -24,10 +24,13 @@ func (l *Lab) Launch(ctx context.Context, host int) (workload.Launch, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return workload.Launch{}, fmt.Errorf("launch pod: %w", err)
 	}
-	c := oci.Container{ID: "pw-" + l.spec.Name + "-" + name, Dir: dir, Cgroup: "/pathwise-" + l.spec.Name,
+	cgroup := "/pathwise-" + l.spec.Name
+	c := oci.Container{ID: "pw-" + l.spec.Name + "-" + name, Dir: dir, Cgroup: cgroup + "/" + name,
 		Self: l.opts.Self, Env: []string{labEnv + "=" + l.rec.dir}}
-	if err := l.rec.intend(kindCgroup, c.Cgroup); err != nil {
-		return workload.Launch{}, err
+	if l.launched == 1 { // one parent for all of the lab's
+		if err := l.rec.intend(kindCgroup, cgroup); err != nil {
+			return workload.Launch{}, err
+		}
 	}
 	out := workload.Launch{Requested: l.opts.Now()}
 	pod, err := l.makePod(ctx, l.hosts[host-1], name, n)
