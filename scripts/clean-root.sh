@@ -102,6 +102,8 @@ done
 unshare --mount --propagation private -- bash -euc '
 	root=$1 goroot=$2
 	shift 2
+	# A mount point of its own, as runc wants the root directory to be.
+	mount --bind "$root" "$root"
 	mount --bind "$goroot" "$root/usr/local/go"
 	for dir in /proc /sys /dev; do
 		mount --rbind "$dir" "$root$dir"
