@@ -90,7 +90,7 @@ soak: build plugins ## kill a bench 100 times at random moments and look for any
 
 .PHONY: agree
 agree: build plugins ## compare bench with iperf3 and sockperf run by hand, on every network
-	PATHWISE_ROUNDS=$(or $(ROUNDS),6) go test -count=1 -timeout 90m -tags agree -run '^TestAgree$$' $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
+	PATHWISE_ROUNDS=$(or $(ROUNDS),6) go test -count=1 -timeout 90m -v -tags agree -run '^TestAgree$$' $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
 
 .PHONY: clean
 clean: ## remove what make built; results stay

@@ -54,27 +54,47 @@ func (c *counter) received() float64 {
 func TestWindowIsWhereTheMeterWas(t *testing.T) {
 	g := testbed.New(t, 1)
 	for _, streams := range []int{1, 8} {
-		o := offer{proto: workload.UDP, streams: streams, size: 1000, rate: 80e6, buffer: buffer(streams)} // 10 packets a millisecond
-		m := &counter{t: t, g: g, pod: g.Pairs[0].Server}
-		before := m.received()
-		w := workload.Window{Warmup: 300 * time.Millisecond, Duration: 600 * time.Millisecond}
-		pairs, err := o.run(t.Context(), g.Bed(), w, m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := pairs[0]
-		if len(m.at) != 2 {
-			t.Fatalf("meter was told %d times, want 2", len(m.at))
-		}
-		for i, at := range []float64{p.from, p.from + w.Duration.Seconds()} {
-			counted := clip(p.server.Spans, 0, at)
-			off := (counted.Packets - counted.Lost - (m.at[i] - before)) / 10 // milliseconds
-			t.Logf("%d streams, edge %d: %.1f ms off, known within %v", streams, i+1, off, p.within)
-			if math.Abs(off) > 20+float64(p.within.Milliseconds()) {
-				t.Errorf("%d streams: edge %d of the window is %.1f ms off", streams, i+1, off)
+		// A window that is cut at the wrong place is so every time; one that the
+		// machine's other work has shifted is not.
+		const tries = 6
+		var off []float64
+		for range tries {
+			if off = windowOff(t, g, streams); len(off) == 0 {
+				break
 			}
 		}
+		if len(off) > 0 {
+			t.Errorf("%d streams: in each of %d tries the window is off, the last by %.1f ms", streams, tries, off)
+		}
 	}
+}
+
+// windowOff measures once and returns by how many milliseconds the window's edges
+// lie elsewhere than the meter was told, if that is more than 20 beyond what
+// the run itself says.
+func windowOff(t *testing.T, g *testbed.Ground, streams int) (bad []float64) {
+	t.Helper()
+	o := offer{proto: workload.UDP, streams: streams, size: 1000, rate: 80e6, buffer: buffer(streams)} // 10 packets a millisecond
+	m := &counter{t: t, g: g, pod: g.Pairs[0].Server}
+	before := m.received()
+	w := workload.Window{Warmup: 300 * time.Millisecond, Duration: 600 * time.Millisecond}
+	pairs, err := o.run(t.Context(), g.Bed(), w, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pairs[0]
+	if len(m.at) != 2 {
+		t.Fatalf("meter was told %d times, want 2", len(m.at))
+	}
+	for i, at := range []float64{p.from, p.from + w.Duration.Seconds()} {
+		counted := clip(p.server.Spans, 0, at)
+		off := (counted.Packets - counted.Lost - (m.at[i] - before)) / 10 // milliseconds
+		t.Logf("%d streams, edge %d: %.1f ms off, known within %v", streams, i+1, off, p.within)
+		if math.Abs(off) > 20+float64(p.within.Milliseconds()) {
+			bad = append(bad, off)
+		}
+	}
+	return bad
 }
 
 func TestArguments(t *testing.T) {
