@@ -79,12 +79,5 @@ func (e env) workloads() []workload.Workload { return catalogue.All(catalogue.Op
 
 // workload returns the workload called name.
 func (e env) workload(name string) (workload.Workload, error) {
-	var names []string
-	for _, w := range e.workloads() {
-		if w.Info().Name == name {
-			return w, nil
-		}
-		names = append(names, w.Info().Name)
-	}
-	return nil, fmt.Errorf("unknown workload %q: expected one of %s", name, strings.Join(names, ", "))
+	return catalogue.ByName(name, catalogue.Options{Self: e.self})
 }
