@@ -1,0 +1,546 @@
+//go:build ignore
+
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What the kernel sees of the TCP flows of watched namespaces towards watched
+ * peers: round trips, retransmissions and timeouts, per bucket of the data plane.
+ *
+ * observe runs for every TCP socket of the cgroup and asks for callbacks only
+ * on sockets that are watched when they are established, so an unwatched one
+ * costs a few short runs while it connects and nothing afterwards. A watched
+ * one costs a run per round trip (not per packet), per retransmission, per
+ * timeout and per change of state: 0.3-0.4 us each on a busy virtual machine
+ * (BenchmarkRoundTrip). adopt does the same for connections that
+ * were there before.
+ *
+ * Needs Linux 5.16: netns cookies in sock_ops (5.15), bpf_setsockopt in a TCP
+ * iterator (5.16), and BTF of the kernel. The RTT itself (not only the smoothed one) comes with the
+ * RTT callback since 6.10; adopt needs TCP_BPF_SOCK_OPS_CB_FLAGS (6.12).
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+
+#define AF_INET 2
+#define AF_INET6 10
+#define IPPROTO_TCP 6
+#define SOL_TCP 6
+#ifndef TCP_BPF_SOCK_OPS_CB_FLAGS
+#define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
+#endif
+#define TCP_CA_RECOVERY 3 /* enum tcp_ca_state: open, disorder, CWR, recovery, loss */
+
+#define CALLBACKS (BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_RETRANS_CB_FLAG | \
+		   BPF_SOCK_OPS_RTO_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG)
+
+/* A retransmission wakes the agent at most once a millisecond and flow. */
+#define EVENT_GAP_NS 1000000
+
+#define MAX_FLOWS 16384
+#define MAX_WATCHED 1024
+#define MAX_PEERS 16384
+#define MAX_EVENT_BYTES (256 * 1024)
+
+/* The kernel's own structures, as far as they are read; offsets are relocated. */
+struct tcp_sock {
+	__u32 dsack_dups;
+	__u32 reord_seen;
+	__u8 bpf_sock_ops_cb_flags;
+	__u8 rate_app_limited : 1;
+} __attribute__((preserve_access_index));
+
+struct inet_connection_sock {
+	__u8 icsk_ca_state : 5;
+} __attribute__((preserve_access_index));
+
+struct net {
+	__u64 net_cookie;
+} __attribute__((preserve_access_index));
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct in6_addr {
+	__u32 word[4];
+};
+
+struct sock_common {
+	__u32 skc_daddr;
+	__u16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+} __attribute__((preserve_access_index));
+
+/* The keys and values that Go reads too. */
+struct flow_key {
+	__u64 netns;	 /* cookie */
+	__u8 remote[16]; /* IPv4 as ::ffff:a.b.c.d */
+	__u32 bucket;
+	__u32 zero;
+};
+
+struct flow_value {
+	__u64 born; /* CLOCK_MONOTONIC ns; tells an entry from its evicted predecessor */
+	__u64 last_active;
+	__u64 last_timeout;
+	__u64 last_event;
+	__u64 rtt_sum; /* us */
+	__u64 retransmits;
+	__u64 tail_probes;
+	__u64 timeouts;
+	__u64 bytes_acked;
+	__u64 bytes_received;
+	__u64 segments_out;
+	__u64 spurious;
+	__u64 reordered;
+	__u32 window; /* the reading that rtt_min and rtt_max belong to */
+	__u32 rtt_min;
+	__u32 rtt_max;
+	__u32 srtt;
+	__u32 cwnd;
+	__u32 mss;
+	__u32 rate_delivered;
+	__u32 rate_interval;
+	__u32 app_limited;
+	__u32 lost;
+	__u32 hist[32]; /* of RTT in us, by log2 */
+};
+
+/* What of a socket has been counted already. */
+struct socket_value {
+	struct flow_key key;
+	__u64 bytes_acked;
+	__u64 bytes_received;
+	__u32 segments_out;
+	__u32 dsacks;
+	__u32 reorderings;
+	__u32 started;
+	__u16 local_port;
+	__u16 remote_port;
+	__u32 zero;
+};
+
+struct settings {
+	__u32 window;
+	__u32 only_peers;
+};
+
+enum kind {
+	KIND_RETRANSMIT = 1,
+	KIND_TAIL_PROBE = 2,
+	KIND_TIMEOUT = 3,
+};
+
+/* decodeEvent in event.go reads it by these offsets. */
+struct event {
+	__u64 at;
+	__u64 netns;
+	__u8 remote[16];
+	__u32 count;
+	__u32 snd_una;
+	__u16 local_port;
+	__u16 remote_port;
+	__u8 bucket;
+	__u8 kind;
+	__u16 zero;
+};
+
+enum fault {
+	FAULT_EVENT,	/* ring full */
+	FAULT_SOCKET,	/* no memory for a socket's state */
+	FAULT_FLOW,	/* no room for a flow */
+	FAULT_ADOPT,	/* kernel refused to watch an old connection */
+	FAULTS,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_WATCHED);
+	__type(key, __u64);
+	__type(value, __u32);
+} watched SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_PEERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u8[16]);
+	__type(value, __u32);
+} peers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct flow_key);
+	__type(value, struct flow_value);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct socket_value);
+} sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, MAX_EVENT_BYTES);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FAULTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} faults SEC(".maps");
+
+static __always_inline void fault(__u32 which)
+{
+	__u64 *n = bpf_map_lookup_elem(&faults, &which);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+/* The same lines as steer/flow.h and flow.Bucket in Go; ports in host order. */
+static __always_inline __u32 flow_bucket(__u16 sport, __u16 dport, __u8 proto)
+{
+	__u32 h = ((__u32)(sport ^ dport) * 0x9E3779B1u + (__u32)proto * 0x85EBCA6Bu);
+
+	h ^= h >> 16;
+	return h & 63;
+}
+
+static __always_inline __u32 log2_of(__u32 v)
+{
+	__u32 r = (v > 0xffff) << 4, s;
+
+	v >>= r;
+	s = (v > 0xff) << 3;
+	v >>= s;
+	r |= s;
+	s = (v > 0xf) << 2;
+	v >>= s;
+	r |= s;
+	s = (v > 0x3) << 1;
+	v >>= s;
+	r |= s;
+	return r | (v >> 1);
+}
+
+static __always_inline void mapped(struct flow_key *key, __u32 addr)
+{
+	__u32 *word = (__u32 *)key->remote;
+
+	word[2] = bpf_htonl(0xffff);
+	word[3] = addr;
+}
+
+static __always_inline int wanted(const struct flow_key *key)
+{
+	__u32 zero = 0;
+	struct settings *s;
+
+	if (!bpf_map_lookup_elem(&watched, &key->netns))
+		return 0;
+	s = bpf_map_lookup_elem(&settings, &zero);
+	if (!s || !s->only_peers)
+		return 1;
+	return bpf_map_lookup_elem(&peers, key->remote) != NULL;
+}
+
+static __always_inline void established(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
+{
+	struct flow_key key = {};
+	struct socket_value *st;
+	__u16 lport, rport;
+
+	key.netns = bpf_get_netns_cookie(ctx);
+	if (!bpf_map_lookup_elem(&watched, &key.netns))
+		return;
+	if (ctx->family == AF_INET) {
+		mapped(&key, ctx->remote_ip4);
+	} else if (ctx->family == AF_INET6) {
+		__u32 *word = (__u32 *)key.remote;
+
+		word[0] = ctx->remote_ip6[0];
+		word[1] = ctx->remote_ip6[1];
+		word[2] = ctx->remote_ip6[2];
+		word[3] = ctx->remote_ip6[3];
+	} else {
+		return;
+	}
+	if (!wanted(&key))
+		return;
+	lport = ctx->local_port;
+	rport = bpf_ntohl(ctx->remote_port);
+	key.bucket = flow_bucket(lport, rport, IPPROTO_TCP);
+	st = bpf_sk_storage_get(&sockets, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!st) {
+		fault(FAULT_SOCKET);
+		return;
+	}
+	st->key = key;
+	st->local_port = lport;
+	st->remote_port = rport;
+	/* The handshake is not part of the flow's evidence: it uses path 0. */
+	st->bytes_acked = ctx->bytes_acked;
+	st->bytes_received = ctx->bytes_received;
+	st->segments_out = ctx->segs_out;
+	st->started = 1;
+	/* Flags are shared by all sock_ops programs: add, never take away. */
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | CALLBACKS);
+}
+
+static __always_inline struct flow_value *flow_of(const struct flow_key *key, __u64 now)
+{
+	struct flow_value *f = bpf_map_lookup_elem(&flows, key);
+
+	if (f)
+		return f;
+	struct flow_value fresh = { .born = now };
+
+	bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&flows, key);
+}
+
+/* Adds what the socket has done since its last callback. */
+static __always_inline void fold(struct bpf_sock_ops *ctx, struct bpf_sock *sk,
+				 struct socket_value *st, struct flow_value *f, __u64 now)
+{
+	__u64 acked = ctx->bytes_acked, received = ctx->bytes_received;
+	__u32 out = ctx->segs_out, dsacks = 0, reorderings = 0;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (tp) {
+		dsacks = tp->dsack_dups;
+		reorderings = tp->reord_seen;
+		f->app_limited = BPF_CORE_READ_BITFIELD(tp, rate_app_limited);
+	}
+	if (st->started) {
+		__sync_fetch_and_add(&f->bytes_acked, acked - st->bytes_acked);
+		__sync_fetch_and_add(&f->bytes_received, received - st->bytes_received);
+		__sync_fetch_and_add(&f->segments_out, (__u32)(out - st->segments_out));
+		if (dsacks != st->dsacks)
+			__sync_fetch_and_add(&f->spurious, (__u32)(dsacks - st->dsacks));
+		if (reorderings != st->reorderings)
+			__sync_fetch_and_add(&f->reordered, (__u32)(reorderings - st->reorderings));
+	}
+	st->started = 1;
+	st->bytes_acked = acked;
+	st->bytes_received = received;
+	st->segments_out = out;
+	st->dsacks = dsacks;
+	st->reorderings = reorderings;
+	f->cwnd = ctx->snd_cwnd;
+	f->mss = ctx->mss_cache;
+	f->rate_delivered = ctx->rate_delivered;
+	f->rate_interval = ctx->rate_interval_us;
+	f->lost = ctx->lost_out;
+	f->last_active = now;
+}
+
+/*
+ * Called once per round trip. args[0] is the RTT just measured and args[1] the
+ * new smoothed one (6.10); before, only the previous smoothed one is to be had.
+ */
+static __always_inline void on_rtt(struct bpf_sock_ops *ctx, struct flow_value *f)
+{
+	__u32 rtt = ctx->args[0], srtt = ctx->args[1] >> 3, zero = 0;
+	struct settings *s = bpf_map_lookup_elem(&settings, &zero);
+
+	if (!rtt) {
+		srtt = ctx->srtt_us >> 3;
+		rtt = srtt;
+	}
+	f->srtt = srtt;
+	__sync_fetch_and_add(&f->rtt_sum, rtt);
+	__sync_fetch_and_add(&f->hist[log2_of(rtt) & 31], 1);
+	/* Two CPUs may race for the least and the greatest; the histogram is exact. */
+	if (s && f->window != s->window) {
+		f->window = s->window;
+		f->rtt_min = rtt;
+		f->rtt_max = rtt;
+	} else if (rtt < f->rtt_min) {
+		f->rtt_min = rtt;
+	} else if (rtt > f->rtt_max) {
+		f->rtt_max = rtt;
+	}
+}
+
+static __always_inline void tell(struct bpf_sock_ops *ctx, const struct socket_value *st,
+				 __u64 now, __u8 kind, __u32 count)
+{
+	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+	if (!e) {
+		fault(FAULT_EVENT);
+		return;
+	}
+	e->at = now;
+	e->netns = st->key.netns;
+	__builtin_memcpy(e->remote, st->key.remote, sizeof(e->remote));
+	e->count = count;
+	e->snd_una = ctx->snd_una;
+	e->local_port = st->local_port;
+	e->remote_port = st->remote_port;
+	e->bucket = st->key.bucket;
+	e->kind = kind;
+	e->zero = 0;
+	bpf_ringbuf_submit(e, 0);
+}
+
+/*
+ * args[1] is how many segments. One retransmitted outside recovery and loss is
+ * a tail loss probe (RFC 8985 section 7): the first sign of a silent path.
+ */
+static __always_inline void on_retransmit(struct bpf_sock_ops *ctx, struct bpf_sock *sk,
+					  struct socket_value *st, struct flow_value *f, __u64 now)
+{
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)bpf_skc_to_tcp_sock(sk);
+	__u32 segments = ctx->args[1];
+	__u8 kind = KIND_RETRANSMIT;
+
+	__sync_fetch_and_add(&f->retransmits, segments);
+	if (icsk && BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) < TCP_CA_RECOVERY) {
+		kind = KIND_TAIL_PROBE;
+		__sync_fetch_and_add(&f->tail_probes, 1);
+	} else if (now - f->last_event < EVENT_GAP_NS) {
+		return;
+	}
+	f->last_event = now;
+	tell(ctx, st, now, kind, segments);
+}
+
+/* args[0] is how many timeouts there were in a row before this one. */
+static __always_inline void on_timeout(struct bpf_sock_ops *ctx, struct socket_value *st,
+				       struct flow_value *f, __u64 now)
+{
+	__sync_fetch_and_add(&f->timeouts, 1);
+	f->last_timeout = now;
+	tell(ctx, st, now, KIND_TIMEOUT, ctx->args[0] + 1);
+}
+
+static __always_inline void happened(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
+{
+	struct socket_value *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+	struct flow_value *f;
+	__u64 now;
+
+	if (!st) /* the callback was asked for by another program */
+		return;
+	if (!wanted(&st->key)) {
+		bpf_sk_storage_delete(&sockets, sk);
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	f = flow_of(&st->key, now);
+	if (!f) {
+		fault(FAULT_FLOW);
+		return;
+	}
+	fold(ctx, sk, st, f, now);
+	if (ctx->op == BPF_SOCK_OPS_RTT_CB)
+		on_rtt(ctx, f);
+	else if (ctx->op == BPF_SOCK_OPS_RETRANS_CB)
+		on_retransmit(ctx, sk, st, f, now);
+	else if (ctx->op == BPF_SOCK_OPS_RTO_CB)
+		on_timeout(ctx, st, f, now);
+}
+
+/* Always 1 and the reply untouched: it observes and changes nothing. */
+SEC("sockops")
+int observe(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk;
+
+	switch (ctx->op) {
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		sk = ctx->sk;
+		if (sk && ctx->is_fullsock)
+			established(ctx, sk);
+		break;
+	case BPF_SOCK_OPS_RTT_CB:
+	case BPF_SOCK_OPS_RETRANS_CB:
+	case BPF_SOCK_OPS_RTO_CB:
+	case BPF_SOCK_OPS_STATE_CB:
+		sk = ctx->sk;
+		if (sk && ctx->is_fullsock)
+			happened(ctx, sk);
+		break;
+	}
+	return 1;
+}
+
+/*
+ * Walks the sockets of the namespace in which the iterator is opened and asks
+ * for callbacks on those that are watched; writes an int for each: 0 or an error.
+ */
+SEC("iter/tcp")
+int adopt(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct flow_key key = {};
+	struct socket_value *st;
+	struct tcp_sock *tp;
+	int flags, err;
+
+	if (!skc)
+		return 0;
+	if (skc->skc_state != BPF_TCP_ESTABLISHED && skc->skc_state != BPF_TCP_FIN_WAIT1 &&
+	    skc->skc_state != BPF_TCP_CLOSE_WAIT)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp)
+		return 0;
+	key.netns = skc->skc_net.net->net_cookie;
+	if (skc->skc_family == AF_INET)
+		mapped(&key, skc->skc_daddr);
+	else if (skc->skc_family == AF_INET6)
+		bpf_probe_read_kernel(key.remote, sizeof(key.remote), &skc->skc_v6_daddr);
+	else
+		return 0;
+	if (!wanted(&key))
+		return 0;
+	st = bpf_sk_storage_get(&sockets, tp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!st) {
+		fault(FAULT_SOCKET);
+		return 0;
+	}
+	if (!st->key.netns) { /* not ours yet: counting starts with its next callback */
+		st->local_port = skc->skc_num;
+		st->remote_port = bpf_ntohs(skc->skc_dport);
+		key.bucket = flow_bucket(st->local_port, st->remote_port, IPPROTO_TCP);
+		st->key = key;
+	}
+	flags = tp->bpf_sock_ops_cb_flags | CALLBACKS;
+	err = bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
+	if (err)
+		fault(FAULT_ADOPT);
+	bpf_seq_write(ctx->meta->seq, &err, sizeof(err));
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

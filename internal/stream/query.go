@@ -1,0 +1,105 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Stall is the longest gap on any one connection that lies between the two
+// times, wholly or in part; it is returned whole, since a gap that a fault
+// opened began with the last arrival before the fault. Not found means that
+// none was longer than r.Gaps.Floor.
+func Stall(r Report, from, to time.Duration) (longest Gap, found bool) {
+	for _, g := range r.Gaps.List {
+		if g.From < to && g.To > from && (!found || g.Length() > longest.Length()) {
+			longest, found = g, true
+		}
+	}
+	return longest, found
+}
+
+// Throughput is how many of the report's units came per second between the two
+// times. Time before the start and after the end counts as time without any.
+func Throughput(r Report, from, to time.Duration) float64 {
+	if to <= from {
+		return 0
+	}
+	return r.Bins.Sum(from, to) / (to - from).Seconds()
+}
+
+// Point of a series: the rate per second in the step that begins At.
+type Point struct {
+	At   time.Duration `json:"at_ns"`
+	Rate float64       `json:"rate"`
+}
+
+// Series is the rate over time in steps, from the report's start to its end. No
+// step is shorter than a bin; the last may lie over the end in part and is then
+// of the time until the end.
+func Series(r Report, step time.Duration) []Point {
+	step = max(step, r.Bins.Width)
+	if step <= 0 {
+		return nil
+	}
+	var points []Point
+	for at := r.Started.Monotonic; at < r.Ended; at += step {
+		points = append(points, Point{at, Throughput(r, at, min(at+step, r.Ended))})
+	}
+	return points
+}
+
+// Merge joins reports of the same end of the same kind of traffic, for example
+// of several clients that ran side by side, into one.
+func Merge(reports ...Report) (Report, error) {
+	if len(reports) == 0 {
+		return Report{}, errors.New("merge reports: none given")
+	}
+	sum := reports[0].clone()
+	for _, r := range reports[1:] {
+		if r.Kind != sum.Kind || r.Role != sum.Role || r.Unit != sum.Unit {
+			return Report{}, fmt.Errorf("merge reports: %s %s in %s and %s %s in %s", sum.Kind, sum.Role, sum.Unit, r.Kind, r.Role, r.Unit)
+		}
+		if r.Started.Monotonic < sum.Started.Monotonic {
+			sum.Started = r.Started
+		}
+		if err := sum.absorb(r); err != nil {
+			return Report{}, fmt.Errorf("merge reports: %w", err)
+		}
+	}
+	return sum, nil
+}
+
+// absorb adds what another report, or one connection of this one, counted.
+func (r *Report) absorb(o Report) error {
+	if err := r.Bins.merge(o.Bins); err != nil {
+		return err
+	}
+	r.Ended = max(r.Ended, o.Ended)
+	r.Gaps.merge(o.Gaps)
+	r.Counts.add(o.Counts)
+	r.Errors.merge(o.Errors)
+	if o.Latency != nil && r.Latency == nil {
+		r.Latency = cloneHistogram(o.Latency)
+	} else if o.Latency != nil {
+		r.Latency.Merge(o.Latency)
+	}
+	if o.Lag != nil && r.Lag == nil {
+		r.Lag = cloneHistogram(o.Lag)
+	} else if o.Lag != nil {
+		r.Lag.Merge(o.Lag)
+	}
+	if o.Spacing != nil {
+		if r.Spacing == nil {
+			r.Spacing = newSpacing()
+		}
+		r.Spacing.merge(o.Spacing)
+	}
+	for k, v := range o.Details {
+		if r.Details == nil {
+			r.Details = map[string]string{}
+		}
+		r.Details[k] = v
+	}
+	return nil
+}
