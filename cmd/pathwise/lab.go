@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -14,7 +13,6 @@ import (
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/network/catalogue"
 )
 
 func labCommand(e env) *cobra.Command {
@@ -22,7 +20,7 @@ func labCommand(e env) *cobra.Command {
 		Use:   "lab",
 		Short: "Build a test bed of hosts, a network and pods, to try programs on",
 		Long: `Build, enter and remove labs: hosts and pods as network namespaces on an
-underlay, attached to one network of the catalogue.
+underlay, attached to one network of the catalogue, or to several at once.
 
 A lab file names the network and its pods:
 
@@ -32,110 +30,21 @@ A lab file names the network and its pods:
   mtu: 1500           # optional, of the underlay
   pods:
     - {name: a, host: 1}
-    - {name: b, host: 2}`,
+    - {name: b, host: 2}
+
+With networks: [routed-bgp, vxlan] instead, the first is the pods' default
+network, which gives the stable address (eth0); the others are net1, net2 ...
+A pod may be on some of them only: {name: c, host: 1, networks: [routed-bgp]}.
+Each host then has a pod agent-HOST too, for probes; agents: false leaves it out.`,
 		Example: `  pathwise lab up --network vxlan
+  pathwise lab up --network routed-bgp,vxlan,macvlan
   pathwise lab exec p1 -- ping -c3 p2-address
   pathwise lab down`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(labUpCommand(e), labStatusCommand(e), labExecCommand(e), labDownCommand(e))
+	cmd.AddCommand(labUpCommand(e), labStatusCommand(e), labExecCommand(e), labImpairCommand(e), labDownCommand(e))
 	return cmd
-}
-
-func labUpCommand(e env) *cobra.Command {
-	var netName, name string
-	var hosts, pods, mtu int
-	var dry bool
-	cmd := &cobra.Command{
-		Use:   "up [FILE]",
-		Short: "Build a lab from a file (- is standard input), or from flags",
-		Example: `  pathwise lab up lab.yaml
-  pathwise lab up --network macvlan --hosts 3 --pods 6
-  pathwise lab up --network cni:my.conflist --dry-run`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f := lab.File{Spec: lab.Spec{Name: name, Hosts: hosts, MTU: mtu}.Fill()}
-			var err error
-			switch {
-			case len(args) == 1 && netName != "":
-				return usageError{errors.New("lab up: expected a file or --network, not both")}
-			case len(args) == 1:
-				f, err = readLab(e, args[0])
-			case netName == "":
-				return usageError{errors.New("lab up: expected a file or --network NAME: see \"pathwise lab up --help\"")}
-			default:
-				f.Network, err = catalogue.Find(netName)
-				f.Spec.Pods = spread(pods, f.Spec.Hosts)
-			}
-			if err != nil {
-				return err
-			}
-			if err := f.Spec.Check(); err != nil {
-				return usageError{err}
-			}
-			if dry {
-				return printPlan(e.stdout, f)
-			}
-			return labUp(cmd.Context(), e, f)
-		},
-	}
-	cmd.Flags().StringVar(&netName, "network", "", "network of the catalogue, or cni:FILE, instead of a lab file")
-	cmd.Flags().StringVar(&name, "name", "lab", "name of the lab (without a file)")
-	cmd.Flags().IntVar(&hosts, "hosts", 2, "number of hosts (without a file)")
-	cmd.Flags().IntVar(&pods, "pods", 2, "number of pods, spread over the hosts (without a file)")
-	cmd.Flags().IntVar(&mtu, "mtu", 1500, "MTU of the underlay in bytes (without a file)")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be made, and make nothing")
-	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions(catalogue.Names(), cobra.ShellCompDirectiveNoFileComp))
-	return cmd
-}
-
-// spread puts pods p1, p2 ... on the hosts in turn.
-func spread(pods, hosts int) []lab.PodSpec {
-	var out []lab.PodSpec
-	for i := range pods {
-		out = append(out, lab.PodSpec{Name: fmt.Sprintf("p%d", i+1), Host: i%max(hosts, 1) + 1})
-	}
-	return out
-}
-
-func readLab(e env, path string) (lab.File, error) {
-	if path == "-" {
-		return lab.ParseFile("<stdin>", e.stdin, catalogue.Find)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return lab.File{}, fmt.Errorf("open lab file: %w", err)
-	}
-	defer f.Close()
-	return lab.ParseFile(path, f, catalogue.Find)
-}
-
-func printPlan(w io.Writer, f lab.File) error {
-	_, err := fmt.Fprintf(w, "lab %s: %d hosts (underlay %v, MTU %d), network %s, %d pods; nothing made (--dry-run)\n",
-		f.Spec.Name, f.Spec.Hosts, f.Spec.Underlay, f.Spec.MTU, f.Network.Info().Name, len(f.Spec.Pods))
-	return err
-}
-
-func labUp(ctx context.Context, e env, f lab.File) error {
-	if os.Geteuid() != 0 {
-		return errors.New("lab up needs root to make namespaces: run as root, for example with sudo")
-	}
-	path := lab.DefaultCNIPath(e.self)
-	if miss := network.NewMachine(path).Missing(f.Network.Info().Needs); len(miss) > 0 {
-		return missingError("network "+f.Network.Info().Name, miss)
-	}
-	l, err := e.store().Up(ctx, f.Spec, f.Network, lab.Options{CNIPath: path, Self: e.self})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(e.stderr, "lab %s is up after %.2fs (%.2fs of it waiting for daemons)\n",
-		f.Spec.Name, (l.Built + l.Waited).Seconds(), l.Waited.Seconds())
-	st, err := e.store().Load(f.Spec.Name)
-	if err != nil {
-		return err
-	}
-	return printLab(e.stdout, st)
 }
 
 // missingError says on one line what a network or workload lacks.
@@ -156,7 +65,11 @@ func printLab(w io.Writer, st lab.State) error {
 	case !st.Up:
 		state = "incomplete: remove it with lab down"
 	}
-	fmt.Fprintf(tw, "lab %s\tnetwork %s\t%s\t\t\n", st.Spec.Name, st.Network, state)
+	networks := "network " + st.Network
+	if len(st.Spec.Networks) > 1 {
+		networks = "networks " + strings.Join(st.Spec.Networks, ", ")
+	}
+	fmt.Fprintf(tw, "lab %s\t%s\t%s\t\t\n", st.Spec.Name, networks, state)
 	for _, h := range st.Hosts {
 		fmt.Fprintf(tw, "  host %s\t%v\tnetns %s\t\t\n", h.Name, h.Addr.Addr(), h.Netns)
 		for _, p := range st.Pods {
@@ -168,6 +81,11 @@ func printLab(w io.Writer, st lab.State) error {
 				addr, service = p.Addr().String(), p.Service.String()
 			}
 			fmt.Fprintf(tw, "    pod %s\t%s\tnetns %s\tservice %s\t\n", p.Name, addr, p.Netns, service)
+			for _, a := range p.Attachments {
+				if len(st.Spec.Networks) > 1 {
+					fmt.Fprintf(tw, "      %s\t%v\t%s\tMTU %d\t\n", a.Dev, a.Addr, a.Network, a.MTU)
+				}
+			}
 		}
 	}
 	return flush(tw)

@@ -20,6 +20,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"pathwise.dev/pathwise/internal/netns"
 )
 
 // Config is the plugin's configuration.
@@ -121,7 +123,43 @@ func add(args *skel.CmdArgs) (err error) {
 		}
 		out = merge(out, r)
 	}
+	if err := p.separate(); err != nil {
+		return p.abandon(ctx, len(p.lists)-1, err)
+	}
 	return types.PrintResult(out, p.conf.CNIVersion)
+}
+
+// separate keeps the routes of the further networks apart from the first's.
+func (p *plan) separate() error {
+	if len(p.names) == 1 {
+		return nil
+	}
+	nl, err := netns.NetlinkAt(p.args.Netns)
+	if err != nil {
+		return err
+	}
+	defer nl.Close()
+	for i, name := range p.names[1:] {
+		if err := Separate(nl, name, i+1); err != nil {
+			return fmt.Errorf("attach %s to %s: %w", name, p.lists[i+1].Name, err)
+		}
+	}
+	return nil
+}
+
+// rejoin undoes separate. A namespace that has gone has taken all of it along,
+// which DEL must not mind (CNI specification 1.1, section 2).
+func (p *plan) rejoin() error {
+	nl, err := netns.NetlinkAt(p.args.Netns)
+	if err != nil {
+		return nil
+	}
+	defer nl.Close()
+	var errs []error
+	for i := range p.names[1:] {
+		errs = append(errs, Rejoin(nl, i+1))
+	}
+	return errors.Join(errs...)
 }
 
 // abandon undoes attachments 0 to i because of err. skel prints only the
@@ -143,7 +181,7 @@ func (p *plan) undo(ctx context.Context, i int) error {
 			errs = append(errs, fmt.Errorf("detach %s from %s: %w", p.names[i], p.lists[i].Name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.rejoin())...)
 }
 
 // merge appends b's interfaces and addresses to a. Routes and DNS stay the

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -100,8 +101,15 @@ func TestAttachesToEveryNetwork(t *testing.T) {
 	if got := devices(t, "pw-t-cni-p"); got != "lo eth0 net1" {
 		t.Errorf("the pod has %s", got)
 	}
+	want := "7701: from 10.91.2.2 lookup 7701|unreachable default|10.91.2.0/24 dev net1 scope link src 10.91.2.2"
+	if got := routing(t, "pw-t-cni-p"); got != want {
+		t.Errorf("net1's own routing:\ngot  %s\nwant %s", got, want)
+	}
 	host(func() error { return cni.DelNetworkList(context.Background(), list, rt) })
 	host(func() error { return cni.DelNetworkList(context.Background(), list, rt) }) // twice is no error
+	if got := routing(t, "pw-t-cni-p"); got != "" {
+		t.Errorf("after DEL the pod's routing has %s", got)
+	}
 	if got := devices(t, "pw-t-cni-p"); got != "lo" {
 		t.Errorf("after DEL the pod has %s", got)
 	}
@@ -130,6 +138,52 @@ func TestAttachesToAllOrNone(t *testing.T) {
 	if got := devices(t, "pw-t-cnx-p"); got != "lo" {
 		t.Errorf("the pod has %s", got)
 	}
+}
+
+// TestRefusesTwoDefaultRoutes: the kernel would take them as one route of two
+// ways, and send half of what leaves the pod by the second network.
+func TestRefusesTwoDefaultRoutes(t *testing.T) {
+	namespaces(t, "pw-t-cnd-h", "pw-t-cnd-p")
+	dir := t.TempDir()
+	client := libcni.NewCNIConfigWithCacheDir(bin(t), filepath.Join(dir, "outer"), nil)
+	a, b := bridged(dir, "pwa", "10.91.1.0/24"), bridged(dir, "pwb", "10.91.2.0/24")
+	for _, x := range []map[string]any{a, b} {
+		x["conflist"].(map[string]any)["plugins"].([]any)[0].(map[string]any)["isDefaultGateway"] = true
+	}
+	rt := &libcni.RuntimeConf{ContainerID: "t", NetNS: netns.Path("pw-t-cnd-p"), IfName: "eth0"}
+	err := netns.Do("pw-t-cnd-h", func() error {
+		_, err := client.AddNetworkList(context.Background(), config(t, dir, a, b), rt)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "attach net1 to pwb") {
+		t.Errorf("got %v", err)
+	}
+	if got := devices(t, "pw-t-cnd-p"); got != "lo" {
+		t.Errorf("the pod has %s", got)
+	}
+}
+
+// routing is what a namespace has in rules and tables of ours.
+func routing(t *testing.T, ns string) string {
+	t.Helper()
+	var out []string
+	err := netns.Do(ns, func() error {
+		for _, argv := range [][]string{{"rule", "show", "pref", "7701"}, {"route", "show", "table", "7701"}} {
+			raw, err := exec.Command("ip", argv...).Output()
+			var exit *exec.ExitError
+			if err != nil && !errors.As(err, &exit) { // no such table is none
+				return err
+			}
+			for line := range strings.Lines(string(raw)) {
+				out = append(out, strings.Join(strings.Fields(line), " "))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(out, "|")
 }
 
 func TestRefusesBadConfigurations(t *testing.T) {

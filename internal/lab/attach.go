@@ -1,34 +1,31 @@
 package lab
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
-	"github.com/containernetworking/cni/pkg/invoke"
-	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/cni/pkg/version"
 
+	"pathwise.dev/pathwise/internal/cni"
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
-// podDev is the pod's interface on its default network.
-const podDev = "eth0"
+// podDev is the pod's interface on its network number i: as with Multus, eth0
+// on the default one, then net1, net2 ...
+func podDev(i int) string {
+	if i == 0 {
+		return "eth0"
+	}
+	return fmt.Sprintf("net%d", i)
+}
 
 // publishedPort is the first host port at which pods are published.
 const publishedPort = 20000
@@ -36,14 +33,15 @@ const publishedPort = 20000
 // attachAll makes and attaches the spec's pods, hosts side by side: plugins of
 // one host may hold a lock there, those of different hosts do not meet.
 func (l *Lab) attachAll(ctx context.Context) error {
-	l.pods = make([]topo.Pod, len(l.spec.Pods))
+	specs := l.spec.pods()
+	l.pods = make([]topo.Pod, len(specs))
 	errs := make([]error, len(l.hosts))
 	var wg sync.WaitGroup
 	for i, h := range l.hosts {
 		wg.Go(func() {
-			for n, p := range l.spec.Pods {
+			for n, p := range specs {
 				if p.Host == h.Index && errs[i] == nil {
-					l.pods[n], errs[i] = l.makePod(ctx, h, p.Name, n)
+					l.pods[n], errs[i] = l.makePod(ctx, h, p, n)
 				}
 			}
 		})
@@ -53,74 +51,113 @@ func (l *Lab) attachAll(ctx context.Context) error {
 }
 
 // makePod makes pod number n (from 0) on the host and attaches it.
-func (l *Lab) makePod(ctx context.Context, h topo.Host, name string, n int) (topo.Pod, error) {
-	pod := topo.Pod{Name: name, Host: h.Index, Listen: topo.ServicePort}
+func (l *Lab) makePod(ctx context.Context, h topo.Host, p PodSpec, n int) (topo.Pod, error) {
+	pod := topo.Pod{Name: p.Name, Host: h.Index, Listen: topo.ServicePort, Agent: p.agent}
+	var err error
+	if pod.UID, err = l.newUID(); err != nil {
+		return pod, fmt.Errorf("make pod %s: %w", p.Name, err)
+	}
 	shared := false
-	switch l.plug.Mode {
+	plug := l.nets[0].plug
+	switch plug.Mode {
 	case network.ShareHost:
 		pod.Netns, shared = h.Netns, true
-		pod.Attachments = []topo.Attachment{{Dev: h.Dev, Addr: h.Addr.Addr(), MTU: l.spec.MTU}}
+		pod.Attachments = []topo.Attachment{{Network: l.nets[0].name, Dev: h.Dev, Addr: h.Addr.Addr(), MTU: l.spec.MTU}}
 	case network.SharePod:
 		pod.Netns = l.spec.netns("p-" + h.Name)
 		shared = netns.Exists(pod.Netns)
 	default:
-		pod.Netns = l.spec.netns(name)
+		pod.Netns = l.spec.netns(p.Name)
 	}
 	if !shared {
 		if err := errors.Join(ctx.Err(), l.makeNetns(pod.Netns)); err != nil {
-			return pod, fmt.Errorf("make pod %s: %w", name, err)
+			return pod, fmt.Errorf("make pod %s: %w", p.Name, err)
 		}
 	}
-	if l.plug.Mode == network.ShareHost || l.plug.Mode == network.SharePod {
+	if plug.Mode == network.ShareHost || plug.Mode == network.SharePod {
 		pod.Listen += uint16(n)
 	}
-	if l.plug.Mode == network.ByCNI || l.plug.Mode == network.SharePod {
-		if err := l.attach(ctx, h, &pod, n, shared); err != nil {
-			return pod, fmt.Errorf("attach pod %s to %s: %w", name, l.network.Info().Name, err)
+	if plug.Mode == network.ByCNI || plug.Mode == network.SharePod {
+		if err := l.attachTo(ctx, h, &pod, l.netsOf(p), n, shared); err != nil {
+			return pod, err
 		}
-	}
-	for i := range pod.Attachments {
-		pod.Attachments[i].Network = l.network.Info().Name
 	}
 	if a := pod.Addr(); a.IsValid() {
 		pod.Service = netip.AddrPortFrom(a, pod.Listen)
 	}
-	if l.plug.Publish {
+	if plug.Publish {
 		pod.Service = netip.AddrPortFrom(h.Addr.Addr(), uint16(publishedPort+n))
 	}
 	return pod, nil
 }
 
+// newUID returns a random UUID (RFC 9562 section 5.4).
+func (l *Lab) newUID() (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var b [16]byte
+	if _, err := io.ReadFull(l.opts.Random, b[:]); err != nil {
+		return "", fmt.Errorf("make UID: %w", err)
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), nil
+}
+
+// attachTo attaches the pod to the networks in order.
+func (l *Lab) attachTo(ctx context.Context, h topo.Host, pod *topo.Pod, nets []built, n int, shared bool) error {
+	for i, b := range nets {
+		if err := l.attach(ctx, h, pod, b, podDev(i), n, shared); err != nil {
+			return fmt.Errorf("attach pod %s to %s: %w", pod.Name, b.name, err)
+		}
+	}
+	if len(nets) == 1 {
+		return nil
+	}
+	nl, err := netns.Netlink(pod.Netns)
+	if err != nil {
+		return err
+	}
+	defer nl.Close()
+	for i, b := range nets[1:] {
+		if err := cni.Separate(nl, podDev(i+1), i+1); err != nil {
+			return fmt.Errorf("attach pod %s to %s: %w", pod.Name, b.name, err)
+		}
+	}
+	// Two networks may share a layer 2 (two kinds of macvlan do): each interface
+	// answers for, and asks with, its own address alone.
+	return l.sysctl(pod.Netns, map[string]string{"net/ipv4/conf/all/arp_ignore": "1", "net/ipv4/conf/all/arp_announce": "2"})
+}
+
 // attach runs CNI ADD for the pod, or finds the address of the pod whose
 // namespace it shares.
-func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, n int, shared bool) error {
+func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, dev string, n int, shared bool) error {
 	if shared {
-		return l.readAttachment(pod)
+		return l.readAttachment(pod, b.name, dev)
 	}
-	raw := l.plug.Conflists[h.Index]
+	raw := b.plug.Conflists[h.Index]
 	list, err := libcni.ConfListFromBytes(raw)
 	if err != nil {
 		return fmt.Errorf("read CNI configuration list: %w", err)
 	}
-	if l.plug.Delete {
-		if err := l.willDelete(deletion{pod.Name, h.Netns, pod.Netns, raw, l.opts.CNIPath}); err != nil {
+	if b.plug.Delete {
+		if err := l.willDelete(deletion{pod.Name, h.Netns, pod.Netns, dev, raw, l.opts.CNIPath}); err != nil {
 			return err
 		}
 	}
-	rt := l.runtimeConf(pod.Name, pod.Netns)
-	if l.plug.Publish {
+	rt := runtimeConf(l.spec.Name, pod.Name, pod.Netns, dev)
+	if b.plug.Publish {
 		rt.CapabilityArgs = map[string]any{"portMappings": portMappings(pod.Listen, uint16(publishedPort+n))}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.Timeout, fmt.Errorf("CNI ADD took longer than %v", l.opts.Timeout))
 	defer cancel()
-	res, err := l.cni(h.Netns, l.opts.CNIPath).AddNetworkList(ctx, list, rt)
+	res, err := cniClient(l.rec.dir, h.Netns, l.opts.CNIPath).AddNetworkList(ctx, list, rt)
 	if err != nil {
 		return fmt.Errorf("CNI ADD: %w", err)
 	}
 	if _, err := types100.NewResultFromResult(res); err != nil {
 		return fmt.Errorf("read CNI result: %w", err)
 	}
-	return l.readAttachment(pod)
+	return l.readAttachment(pod, b.name, dev)
 }
 
 // willDelete records an attachment that wants a CNI DEL, before it is made.
@@ -133,9 +170,9 @@ func (l *Lab) willDelete(d deletion) error {
 
 // readAttachment takes the pod's address and MTU from the interface itself: what
 // a plugin says and what it did may differ.
-func (l *Lab) readAttachment(pod *topo.Pod) error {
+func (l *Lab) readAttachment(pod *topo.Pod, network, name string) error {
 	return netns.Do(pod.Netns, func() error {
-		dev, err := net.InterfaceByName(podDev)
+		dev, err := net.InterfaceByName(name)
 		if err != nil {
 			return fmt.Errorf("find the pod's interface: %w", err)
 		}
@@ -146,16 +183,17 @@ func (l *Lab) readAttachment(pod *topo.Pod) error {
 		for _, a := range addrs {
 			p, err := netip.ParsePrefix(a.String())
 			if err == nil && p.Addr().Is4() {
-				pod.Attachments = []topo.Attachment{{Dev: podDev, Addr: p.Addr(), MTU: dev.MTU}}
+				pod.Attachments = append(pod.Attachments, topo.Attachment{Network: network, Dev: name,
+					Addr: p.Addr(), MAC: dev.HardwareAddr.String(), MTU: dev.MTU})
 				return nil
 			}
 		}
-		return fmt.Errorf("the pod's interface %s got no IPv4 address", podDev)
+		return fmt.Errorf("the pod's interface %s got no IPv4 address", name)
 	})
 }
 
-func (l *Lab) runtimeConf(pod, ns string) *libcni.RuntimeConf {
-	return &libcni.RuntimeConf{ContainerID: "pw-" + l.spec.Name + "-" + pod, NetNS: netns.Path(ns), IfName: podDev}
+func runtimeConf(lab, pod, ns, dev string) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: "pw-" + lab + "-" + pod, NetNS: netns.Path(ns), IfName: dev}
 }
 
 func portMappings(listen, host uint16) []map[string]any {
@@ -164,107 +202,4 @@ func portMappings(listen, host uint16) []map[string]any {
 		out = append(out, map[string]any{"hostPort": host, "containerPort": listen, "protocol": proto})
 	}
 	return out
-}
-
-// cni returns a libcni client that runs plugins in the host's namespace and
-// keeps its cache in the lab.
-func (l *Lab) cni(hostNetns string, path []string) *libcni.CNIConfig {
-	return cniClient(l.rec.dir, hostNetns, path)
-}
-
-func cniClient(dir, hostNetns string, path []string) *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(path, filepath.Join(dir, "cni-cache"), &pluginExec{netns: hostNetns, dir: dir})
-}
-
-// pluginExec runs CNI plugins inside a host. It stands in for libcni's own
-// executor, which would run them in the caller's namespace.
-type pluginExec struct {
-	netns, dir string
-	version.PluginDecoder
-}
-
-// FindInPath implements invoke.Exec.
-func (p *pluginExec) FindInPath(plugin string, paths []string) (string, error) {
-	if found := network.FindPlugin(plugin, paths); found != "" {
-		return found, nil
-	}
-	return "", fmt.Errorf("CNI plugin %q is in none of %s", plugin, strings.Join(paths, ", "))
-}
-
-// ExecPlugin implements invoke.Exec. A plugin that prints no JSON, or fails
-// without the specification's error object, is reported with what it wrote.
-func (p *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, path)
-	cmd.Env = append(environ, labEnv+"="+p.dir, "XTABLES_LOCKFILE="+filepath.Join(p.dir, "xtables.lock"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
-	name := filepath.Base(path)
-	if err := netns.Start(p.netns, cmd); err != nil {
-		return nil, fmt.Errorf("start plugin %s: %w", name, err)
-	}
-	err := cmd.Wait()
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("plugin %s was killed: %w", name, context.Cause(ctx))
-	}
-	if err != nil {
-		var told types.Error
-		if json.Unmarshal(stdout.Bytes(), &told) == nil && told.Msg != "" {
-			return nil, fmt.Errorf("plugin %s: %w", name, &told)
-		}
-		return nil, fmt.Errorf("plugin %s: %w: it printed %q", name, err, tail(append(stdout.Bytes(), stderr.Bytes()...)))
-	}
-	if out := stdout.Bytes(); len(out) > 0 && !json.Valid(out) {
-		return nil, fmt.Errorf("plugin %s: its result is no JSON: %q", name, tail(out))
-	}
-	return stdout.Bytes(), nil
-}
-
-var _ invoke.Exec = (*pluginExec)(nil)
-
-// deleteTimeout bounds a CNI DEL: a plugin that hangs must not keep a lab up.
-const deleteTimeout = 5 * time.Second
-
-// runDeletes calls CNI DEL for recorded attachments, side by side, as the lab
-// goes down. Errors are returned together; one does not keep the others from
-// running.
-func runDeletes(ctx context.Context, dir string, st State) error {
-	errs := make([]error, len(st.Delete))
-	var wg sync.WaitGroup
-	for i, d := range st.Delete {
-		if netns.Exists(d.Host) {
-			wg.Go(func() { errs[i] = runDelete(ctx, dir, st.Spec.Name, d) })
-		}
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w (the plugin may have left state of its own)", err)
-	}
-	return nil
-}
-
-func runDelete(ctx context.Context, dir, lab string, d deletion) error {
-	list, err := libcni.ConfListFromBytes(d.Conflist)
-	if err != nil {
-		return fmt.Errorf("read CNI configuration list: %w", err)
-	}
-	rt := &libcni.RuntimeConf{ContainerID: "pw-" + lab + "-" + d.Pod, NetNS: netns.Path(d.Netns), IfName: podDev}
-	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("CNI DEL took longer than %v", deleteTimeout))
-	defer cancel()
-	if err := cniClient(dir, d.Host, d.CNIPath).DelNetworkList(ctx, list, rt); err != nil {
-		return fmt.Errorf("CNI DEL of pod %s: %w", d.Pod, err)
-	}
-	return nil
-}
-
-// DefaultCNIPath returns where CNI plugins are looked for: CNI_PATH, then beside
-// the pathwise executable, then where distributions put them.
-func DefaultCNIPath(self string) []string {
-	var out []string
-	if env := os.Getenv("CNI_PATH"); env != "" {
-		out = filepath.SplitList(env)
-	}
-	return append(out, filepath.Join(filepath.Dir(self), "cni"), "/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni")
 }

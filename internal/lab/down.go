@@ -49,6 +49,8 @@ func (s Store) remove(ctx context.Context, name string) error {
 			errs = append(errs, netns.Delete(r.Name))
 		case kindCgroup:
 			errs = append(errs, oci.RemoveCgroups(ctx, r.Name))
+		case kindMount:
+			errs = append(errs, unmount(r.Name))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -12,10 +12,20 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
-// File is a lab file: a Spec and the network on it.
+// File is a lab file: a Spec and the networks on it, the default one first.
 type File struct {
-	Spec    Spec
-	Network network.Network
+	Spec     Spec
+	Networks []network.Network
+}
+
+// reader reads a lab file.
+type reader struct {
+	File
+	find func(string) (network.Network, error)
+	// places holds the values that Check may find fault with, by key.
+	places map[string]config.Value
+	// agents is the value of that key, the zero value where there is none.
+	agents string
 }
 
 // ParseFile reads a lab file; name stands in errors, find is the catalogue.
@@ -24,28 +34,30 @@ func ParseFile(name string, r io.Reader, find func(string) (network.Network, err
 	if err != nil {
 		return File{}, err
 	}
-	f := File{Spec: Spec{Name: "lab"}}
-	places := map[string]config.Value{}
+	f := reader{File: File{Spec: Spec{Name: "lab"}}, find: find, places: map[string]config.Value{}}
 	err = root.Fields(map[string]config.Field{
-		"name":  func(v config.Value) (err error) { f.Spec.Name, err = v.Text(); places["name"] = v; return err },
-		"hosts": func(v config.Value) (err error) { f.Spec.Hosts, err = v.Int(1, MaxHosts); return err },
-		"mtu":   func(v config.Value) (err error) { f.Spec.MTU, err = v.Int(topo.MinMTU, topo.MaxMTU); return err },
-		"network": func(v config.Value) error {
-			text, err := v.Text()
-			if err == nil {
-				f.Network, err = find(text)
-			}
-			return err
-		},
-		"underlay":  prefix(&f.Spec.Underlay, places, "underlay"),
-		"pod_range": prefix(&f.Spec.PodRange, places, "pod_range"),
-		"pods":      func(v config.Value) error { return f.Spec.readPods(v, places) },
-	}, "network", "pods")
+		"name":      func(v config.Value) (err error) { f.Spec.Name, err = v.Text(); f.places["name"] = v; return err },
+		"hosts":     func(v config.Value) (err error) { f.Spec.Hosts, err = v.Int(1, MaxHosts); return err },
+		"mtu":       func(v config.Value) (err error) { f.Spec.MTU, err = v.Int(topo.MinMTU, topo.MaxMTU); return err },
+		"network":   f.readNetwork,
+		"networks":  f.readNetworks,
+		"agents":    f.readAgents,
+		"underlay":  prefix(&f.Spec.Underlay, f.places, "underlay"),
+		"pod_range": prefix(&f.Spec.PodRange, f.places, "pod_range"),
+		"pods":      f.readPods,
+	}, "pods")
 	if err != nil {
 		return File{}, err
 	}
+	if len(f.Networks) == 0 {
+		return File{}, root.Errorf("network: missing key: expected network: NAME or networks: [NAME, ...]")
+	}
+	f.Spec.Agents = f.agents == "true" || f.agents == "" && len(f.Networks) > 1
 	f.Spec = f.Spec.Fill()
-	return f, place(f.Spec.Check(), root, places)
+	if err := place(f.Spec.Check(), root, f.places); err != nil {
+		return File{}, err
+	}
+	return f.File, place(Combinable(f.Networks, f.Spec.Agents), root, f.places)
 }
 
 // place gives an error of Check the line of the key that it is about.
@@ -82,22 +94,79 @@ func prefix(dst *netip.Prefix, places map[string]config.Value, key string) confi
 	}
 }
 
-func (s *Spec) readPods(v config.Value, places map[string]config.Value) error {
+// readNetwork reads the key network, which names one.
+func (f *reader) readNetwork(v config.Value) error {
+	if _, err := v.Text(); err != nil {
+		return err
+	}
+	return f.readNetworks(v)
+}
+
+func (f *reader) readNetworks(v config.Value) error {
+	if len(f.Networks) > 0 {
+		return v.Errorf("expected network or networks, not both")
+	}
+	names, err := f.names(v, "networks")
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		n, err := f.find(name)
+		if err != nil {
+			return f.places[fmt.Sprintf("networks[%d]", i)].Wrap(err)
+		}
+		f.Networks = append(f.Networks, n)
+	}
+	f.Spec.Networks = names
+	return nil
+}
+
+// names reads the list of networks' names at key and notes the place of each.
+func (f *reader) names(v config.Value, key string) ([]string, error) {
+	items, err := v.Items()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for i, item := range items {
+		f.places[fmt.Sprintf("%s[%d]", key, i)] = item
+		text, err := item.Text()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, text)
+	}
+	return out, nil
+}
+
+func (f *reader) readAgents(v config.Value) error {
+	f.places["agents"] = v
+	text, err := v.Text()
+	if err == nil && text != "true" && text != "false" {
+		err = v.Errorf("%q: expected true or false", text)
+	}
+	f.agents = text
+	return err
+}
+
+func (f *reader) readPods(v config.Value) error {
 	items, err := v.Items()
 	if err != nil {
 		return err
 	}
 	for i, item := range items {
 		var p PodSpec
+		key := fmt.Sprintf("pods[%d]", i)
 		err := item.Fields(map[string]config.Field{
-			"name": func(v config.Value) (err error) { p.Name, err = v.Text(); return err },
-			"host": func(v config.Value) (err error) { p.Host, err = v.Int(1, MaxHosts); return err },
+			"name":     func(v config.Value) (err error) { p.Name, err = v.Text(); return err },
+			"host":     func(v config.Value) (err error) { p.Host, err = v.Int(1, MaxHosts); return err },
+			"networks": func(v config.Value) (err error) { p.Networks, err = f.names(v, key+".networks"); return err },
 		}, "name", "host")
 		if err != nil {
 			return err
 		}
-		places[fmt.Sprintf("pods[%d]", i)] = item
-		s.Pods = append(s.Pods, p)
+		f.places[key] = item
+		f.Spec.Pods = append(f.Spec.Pods, p)
 	}
 	return nil
 }

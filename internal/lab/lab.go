@@ -1,5 +1,5 @@
-// Package lab turns a topology into namespaces: an underlay, hosts, one network
-// on them, and pods attached through real CNI plugins.
+// Package lab turns a topology into namespaces: an underlay, hosts, one or
+// several networks on them, and pods attached to these through real CNI plugins.
 //
 // Everything that a lab makes lies in network namespaces named pw-LAB-*, in
 // processes that carry the lab's mark, and in one directory under the store;
@@ -9,11 +9,12 @@ package lab
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -37,6 +38,8 @@ type Options struct {
 	Self string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// Random is where pods' UIDs come from; nil means crypto/rand.
+	Random io.Reader
 }
 
 // Lab is a test bed that is up, or was as far as Up came.
@@ -46,8 +49,8 @@ type Lab struct {
 	spec  Spec
 	opts  Options
 
-	network  network.Network
-	plug     network.Plug
+	// nets are the networks; the first is the default one.
+	nets     []built
 	hosts    []topo.Host
 	pods     []topo.Pod
 	underlay string
@@ -59,18 +62,32 @@ type Lab struct {
 	// launched counts the pods that Launch made.
 	launched int
 	created  time.Time
-	mu       sync.Mutex // serialises saves while hosts attach side by side
+	mu       sync.Mutex // serialises saves and UIDs while hosts attach side by side
 
-	// Built is how long hosts, network and pods took to make, Waited how long
-	// the network's daemons took to converge.
+	// Built is how long hosts, networks and pods took to make, Waited how long
+	// the networks' daemons took to converge.
 	Built, Waited time.Duration
 }
 
-// Up builds the lab. On an error, also of a cancelled ctx, what was made is
-// removed again.
+// Up builds the lab with one network, as UpAll does.
 func (s Store) Up(ctx context.Context, spec Spec, net network.Network, opts Options) (*Lab, error) {
+	return s.UpAll(ctx, spec, []network.Network{net}, opts)
+}
+
+// UpAll builds the lab with all the networks, the default one first. On an
+// error, also of a cancelled ctx, what was made is removed again.
+func (s Store) UpAll(ctx context.Context, spec Spec, nets []network.Network, opts Options) (*Lab, error) {
 	spec = spec.Fill()
-	if err := spec.Check(); err != nil {
+	var all []built
+	spec.Networks = nil
+	for _, n := range nets {
+		all = append(all, built{Network: n, name: n.Info().Name})
+		spec.Networks = append(spec.Networks, n.Info().Name)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("build lab: expected at least one network")
+	}
+	if err := errors.Join(spec.Check(), Combinable(nets, spec.Agents)); err != nil {
 		return nil, err
 	}
 	if os.Geteuid() != 0 {
@@ -82,6 +99,9 @@ func (s Store) Up(ctx context.Context, spec Spec, net network.Network, opts Opti
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.Random == nil {
+		opts.Random = rand.Reader
+	}
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
@@ -89,7 +109,7 @@ func (s Store) Up(ctx context.Context, spec Spec, net network.Network, opts Opti
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{store: s, rec: rec, spec: spec, opts: opts, network: net, created: opts.Now(),
+	l := &Lab{store: s, rec: rec, spec: spec, opts: opts, nets: all, created: opts.Now(),
 		underlay: spec.netns("u"), handles: map[string]*netlink.Handle{}}
 	if err := l.up(ctx); err != nil {
 		return nil, errors.Join(err, l.Down(context.WithoutCancel(ctx)))
@@ -128,8 +148,8 @@ func (l *Lab) up(ctx context.Context) error {
 			return fmt.Errorf("build host %s: %w", h.Name, err)
 		}
 	}
-	if err := l.buildNetwork(ctx); err != nil {
-		return fmt.Errorf("build network %s: %w", l.network.Info().Name, err)
+	if err := l.buildNetworks(ctx); err != nil {
+		return err
 	}
 	if err := l.attachAll(ctx); err != nil {
 		return err
@@ -141,49 +161,9 @@ func (l *Lab) up(ctx context.Context) error {
 	return l.save(true)
 }
 
-// buildNetwork builds the network and waits for its daemons.
-func (l *Lab) buildNetwork(ctx context.Context) error {
-	dir := filepath.Join(l.rec.dir, "network")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("create directory: %w", err)
-	}
-	site := network.Site{Hosts: l.hosts, Underlay: l.underlay, Gateway: l.gateway,
-		MTU: l.spec.MTU, Pods: l.spec.PodRange, Dir: dir, Operator: l}
-	var err error
-	if l.plug, err = l.network.Build(ctx, site); err != nil {
-		return err
-	}
-	if l.plug.Ready == nil {
-		return nil
-	}
-	begin := l.opts.Now()
-	defer func() { l.Waited = l.opts.Now().Sub(begin) }()
-	wait, cancel := context.WithTimeoutCause(ctx, l.opts.Timeout, fmt.Errorf("not ready after %v", l.opts.Timeout))
-	defer cancel()
-	ready := make(chan error, 1)
-	go func() { ready <- l.plug.Ready(wait) }()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-ready:
-			if err != nil {
-				return errors.Join(fmt.Errorf("wait for daemons: %w", err), context.Cause(wait))
-			}
-			return nil
-		case <-tick.C:
-			if err := l.Failed(); err != nil {
-				cancel()
-				<-ready
-				return err
-			}
-		}
-	}
-}
-
 // save records the lab's state.
 func (l *Lab) save(up bool) error {
-	st := State{Spec: l.spec, Network: l.network.Info().Name, Created: l.created, Up: up,
+	st := State{Spec: l.spec, Network: l.nets[0].name, Created: l.created, Up: up,
 		Hosts: l.hosts, Pods: l.pods, Delete: l.deletes}
 	if l.opts.Owned {
 		st.Owner = os.Getpid()
@@ -204,7 +184,7 @@ func (l *Lab) Netlink(ns string) (*netlink.Handle, error) {
 	return h, nil
 }
 
-// Pods returns the pods in the order of the spec.
+// Pods returns the pods in the order of the spec, the agents' last.
 func (l *Lab) Pods() []topo.Pod { return l.pods }
 
 // Hosts returns the hosts.
@@ -216,8 +196,8 @@ func (l *Lab) Gateway() netip.Prefix { return l.gateway }
 // Underlay is the name of the underlay's namespace.
 func (l *Lab) Underlay() string { return l.underlay }
 
-// Plug says how the network attached the pods.
-func (l *Lab) Plug() network.Plug { return l.plug }
+// Plug says how the default network attached the pods.
+func (l *Lab) Plug() network.Plug { return l.nets[0].plug }
 
 // Dir is the lab's directory, for files that go with it.
 func (l *Lab) Dir() string { return l.rec.dir }

@@ -17,7 +17,7 @@ func (l *Lab) Launch(ctx context.Context, host int) (workload.Launch, error) {
 	if host < 1 || host > len(l.hosts) {
 		return workload.Launch{}, fmt.Errorf("launch pod: no host %d", host)
 	}
-	n := len(l.spec.Pods) + l.launched
+	n := len(l.pods) + l.launched
 	l.launched++
 	name := fmt.Sprintf("l%d", l.launched)
 	dir := filepath.Join(l.rec.dir, "containers", name)
@@ -33,7 +33,7 @@ func (l *Lab) Launch(ctx context.Context, host int) (workload.Launch, error) {
 		}
 	}
 	out := workload.Launch{Requested: l.opts.Now()}
-	pod, err := l.makePod(ctx, l.hosts[host-1], name, n)
+	pod, err := l.makePod(ctx, l.hosts[host-1], PodSpec{Name: name, Host: host}, n)
 	if err != nil {
 		return out, fmt.Errorf("launch pod: %w", err)
 	}

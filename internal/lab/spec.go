@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
+	"strings"
 
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -19,6 +21,12 @@ type Spec struct {
 	// Underlay and PodRange are the address ranges of hosts and pods.
 	Underlay netip.Prefix `json:"underlay"`
 	PodRange netip.Prefix `json:"pod_range"`
+	// Networks names the pods' networks; the first is the default one, which
+	// gives the stable address. Up fills it in.
+	Networks []string `json:"networks,omitempty"`
+	// Agents asks for one more pod on each host, attached to every network, for
+	// the steering agent's own probes.
+	Agents bool `json:"agents,omitempty"`
 	// Pods in the order in which they are attached.
 	Pods []PodSpec `json:"pods"`
 }
@@ -28,6 +36,9 @@ type PodSpec struct {
 	Name string `json:"name"`
 	// Host index, from 1.
 	Host int `json:"host"`
+	// Networks of this pod, the lab's first one first; none means all of the lab's.
+	Networks []string `json:"networks,omitempty"`
+	agent    bool
 }
 
 // Limits of a lab.
@@ -79,10 +90,23 @@ func (s Spec) Check() error {
 	if s.MTU < topo.MinMTU || s.MTU > topo.MaxMTU {
 		return badField("mtu", "%d is out of range: expected %d to %d bytes", s.MTU, topo.MinMTU, topo.MaxMTU)
 	}
+	if err := checkNames("networks", s.Networks); err != nil {
+		return err
+	}
 	if err := s.checkRanges(); err != nil {
 		return err
 	}
 	return s.checkPods(name)
+}
+
+// checkNames wants each name of a list to stand once.
+func checkNames(key string, names []string) error {
+	for i, n := range names {
+		if slices.Contains(names[:i], n) {
+			return badField(fmt.Sprintf("%s[%d]", key, i), "network %s stands twice", n)
+		}
+	}
+	return nil
 }
 
 func (s Spec) checkRanges() error {
@@ -95,14 +119,26 @@ func (s Spec) checkRanges() error {
 	if _, err := topo.HostPods(s.PodRange, s.Hosts); err != nil {
 		return &FieldError{"pod_range", err}
 	}
+	for i := 1; i < len(s.Networks); i++ {
+		r, err := topo.PodRange(s.PodRange, i)
+		if err != nil {
+			return &FieldError{"pod_range", err}
+		}
+		if r.Overlaps(s.Underlay) {
+			return badField("pod_range", "%v, the range behind it for network %s, overlaps the underlay %v", r, s.Networks[i], s.Underlay)
+		}
+	}
 	return nil
 }
 
 func (s Spec) checkPods(name *regexp.Regexp) error {
 	seen := map[string]bool{}
 	perHost := map[int]int{}
-	for i, p := range s.Pods {
+	for i, p := range s.pods() {
 		key := fmt.Sprintf("pods[%d]", i)
+		if p.agent {
+			key = "agents"
+		}
 		if !name.MatchString(p.Name) {
 			return badField(key+".name", "%q: expected 1 to 24 lower-case letters, digits and inner hyphens", p.Name)
 		}
@@ -116,8 +152,48 @@ func (s Spec) checkPods(name *regexp.Regexp) error {
 		if perHost[p.Host]++; perHost[p.Host] > MaxPodsPerHost {
 			return badField(key+".host", "host %d has more than %d pods: its address range is exhausted", p.Host, MaxPodsPerHost)
 		}
+		if err := s.checkPodNetworks(key+".networks", p); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// checkPodNetworks wants a pod's networks to be of the lab's, the first the same.
+func (s Spec) checkPodNetworks(key string, p PodSpec) error {
+	for i, n := range p.Networks {
+		if !slices.Contains(s.Networks, n) {
+			return badField(fmt.Sprintf("%s[%d]", key, i), "%s is none of the lab's networks: expected some of %s", n, strings.Join(s.Networks, ", "))
+		}
+	}
+	if len(p.Networks) > 0 && p.Networks[0] != s.Networks[0] {
+		return badField(key+"[0]", "%s: expected the lab's default network %s first", p.Networks[0], s.Networks[0])
+	}
+	return checkNames(key, p.Networks)
+}
+
+// pods returns the pods that the spec asks for, the agents' last.
+func (s Spec) pods() []PodSpec {
+	out := slices.Clone(s.Pods)
+	for h := 1; s.Agents && h <= s.Hosts; h++ {
+		out = append(out, PodSpec{Name: fmt.Sprintf("agent-h%d", h), Host: h, agent: true})
+	}
+	return out
+}
+
+// on returns the hosts with their parts of the pod range of network number i.
+func (s Spec) on(i int, hosts []topo.Host) ([]topo.Host, netip.Prefix, error) {
+	r, err := topo.PodRange(s.PodRange, i)
+	if err != nil {
+		return nil, r, err
+	}
+	out := slices.Clone(hosts)
+	for n := range out {
+		if out[n].Pods, err = topo.HostPods(r, out[n].Index); err != nil {
+			return nil, r, err
+		}
+	}
+	return out, r, nil
 }
 
 // hosts returns the hosts that the spec asks for.

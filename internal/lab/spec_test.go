@@ -2,11 +2,15 @@ package lab
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/network/bgp"
+	"pathwise.dev/pathwise/internal/network/plain"
+	"pathwise.dev/pathwise/internal/network/vxlan"
 )
 
 func TestParseFileSaysWhatIsWrong(t *testing.T) {
@@ -27,6 +31,20 @@ func TestParseFileSaysWhatIsWrong(t *testing.T) {
 		{"not YAML", "network: [", "lab.yaml:1: not YAML"},
 		{"empty", "", "lab.yaml:1: empty file"},
 		{"a list", "- a", "lab.yaml:1: expected keys and values"},
+		{"no network", "pods: [{name: a, host: 1}]", "lab.yaml:1: network: missing key"},
+		{"one key for one", "network: [vxlan, bgp]\npods: [{name: a, host: 1}]", "lab.yaml:1: network: expected a text, found a list"},
+		{"both keys", "network: vxlan\nnetworks: [bgp]\npods: [{name: a, host: 1}]", "lab.yaml:2: networks: expected network or networks, not both"},
+		{"unknown of several", "networks:\n  - vxlan\n  - vxlam\npods: [{name: a, host: 1}]", `lab.yaml:3: networks[1]: no network "vxlam"`},
+		{"twice the same", "networks:\n  - vxlan\n  - vxlan\npods: [{name: a, host: 1}]", "lab.yaml:3: networks[1]: network vxlan stands twice"},
+		{"not with others", "networks:\n  - vxlan\n  - host\npods: [{name: a, host: 1}]", "lab.yaml:3: networks[1]: host cannot be combined with other networks: its pods have no namespace"},
+		{"no agents there", "network: host\nagents: true\npods: [{name: a, host: 1}]", "lab.yaml:2: agents: network host takes no agents"},
+		{"agents", "network: vxlan\nagents: 2\npods: [{name: a, host: 1}]", `lab.yaml:2: agents: "2": expected true or false`},
+		{"agent's name", "networks: [vxlan, bgp]\npods: [{name: agent-h2, host: 1}]", `"agent-h2" stands twice`},
+		{"foreign network", "networks: [vxlan, bgp]\npods:\n  - {name: a, host: 1, networks: [vxlan, host]}", "lab.yaml:3: pods[0].networks[1]: host is none of the lab's networks: expected some of vxlan, bgp"},
+		{"other default", "networks: [vxlan, bgp]\npods:\n  - {name: a, host: 1, networks: [bgp, vxlan]}", "lab.yaml:3: pods[0].networks[0]: bgp: expected the lab's default network vxlan first"},
+		{"no networks", "networks: [vxlan, bgp]\npods:\n  - {name: a, host: 1, networks: []}", "lab.yaml:3: pods[0].networks: empty list"},
+		{"range behind", "networks: [vxlan, bgp]\npod_range: 198.17.0.0/16\npods: [{name: a, host: 1}]", "lab.yaml:2: pod_range: 198.18.0.0/16, the range behind it for network bgp, overlaps the underlay"},
+		{"no range behind", "networks: [vxlan, bgp]\npod_range: 10.255.0.0/16\npods: [{name: a, host: 1}]", "lab.yaml:2: pod_range: pod range 10.255.0.0/16 is exhausted: no range of its size is left behind it for network 2"},
 		{"alias", "network: &n vxlan\nname: *n\npods: [{name: a, host: 1}]", "lab.yaml:2: name: expected a text, found an alias"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -42,10 +60,42 @@ func TestParseFileSaysWhatIsWrong(t *testing.T) {
 }
 
 func find(name string) (network.Network, error) {
-	if name != "vxlan" {
-		return nil, errors.New(`no network "` + name + `"`)
+	switch name {
+	case "vxlan":
+		return vxlan.New(), nil
+	case "bgp":
+		return network.Named(bgp.New(), "bgp"), nil
+	case "host":
+		return plain.Host{}, nil
 	}
-	return nil, nil
+	return nil, errors.New(`no network "` + name + `"`)
+}
+
+func TestParseFileReadsSeveralNetworks(t *testing.T) {
+	for _, tc := range []struct {
+		text     string
+		networks string
+		pods     string
+	}{
+		{"network: vxlan", "[vxlan]", "[a b]"},
+		{"networks: vxlan", "[vxlan]", "[a b]"},
+		{"networks: [bgp, vxlan]", "[bgp vxlan]", "[a b agent-h1 agent-h2]"},
+		{"networks: [bgp, vxlan]\nagents: false", "[bgp vxlan]", "[a b]"},
+		{"network: vxlan\nagents: true", "[vxlan]", "[a b agent-h1 agent-h2]"},
+	} {
+		f, err := ParseFile("f", strings.NewReader(tc.text+"\npods: [{name: a, host: 1}, {name: b, host: 2}]"), find)
+		if err != nil {
+			t.Errorf("%s: %v", tc.text, err)
+			continue
+		}
+		var pods []string
+		for _, p := range f.Spec.pods() {
+			pods = append(pods, p.Name)
+		}
+		if fmt.Sprint(f.Spec.Networks) != tc.networks || fmt.Sprint(pods) != tc.pods || len(f.Networks) != len(f.Spec.Networks) {
+			t.Errorf("%s: got networks %v and pods %v", tc.text, f.Spec.Networks, pods)
+		}
+	}
 }
 
 func TestCheckCountsAddresses(t *testing.T) {
@@ -72,6 +122,7 @@ func TestCheckCountsAddresses(t *testing.T) {
 func FuzzParseFile(f *testing.F) {
 	f.Add("name: a\nnetwork: vxlan\nunderlay: 198.18.0.0/16\npods:\n  - {name: a, host: 1}\n")
 	f.Add("network: &a [*a]")
+	f.Add("networks: [vxlan, bgp]\nagents: false\npods:\n  - {name: a, host: 1, networks: [vxlan]}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		file, err := ParseFile("f", strings.NewReader(text), find)
 		if err != nil {
@@ -83,6 +134,11 @@ func FuzzParseFile(f *testing.F) {
 		// What is accepted can be laid out.
 		if _, err := file.Spec.hosts(); err != nil {
 			t.Errorf("accepted, but %v", err)
+		}
+		for i := range file.Networks {
+			if _, r, err := file.Spec.on(i, nil); err != nil || r.Overlaps(file.Spec.Underlay) {
+				t.Errorf("accepted, but network %d has %v, %v", i, r, err)
+			}
 		}
 		if file.Spec.Underlay.Overlaps(file.Spec.PodRange) || file.Spec.Underlay == (netip.Prefix{}) {
 			t.Errorf("accepted ranges %v and %v", file.Spec.Underlay, file.Spec.PodRange)

@@ -25,7 +25,8 @@ type Store struct{ Root string }
 
 // State is what a lab records of itself in lab.json.
 type State struct {
-	Spec    Spec      `json:"spec"`
+	Spec Spec `json:"spec"`
+	// Network is the pods' default network; all of them are in Spec.Networks.
 	Network string    `json:"network"`
 	Created time.Time `json:"created"`
 	// Owner is the process that made the lab and removes it; 0 when it stays up.
@@ -43,6 +44,7 @@ type deletion struct {
 	Pod      string          `json:"pod"`
 	Host     string          `json:"host_netns"`
 	Netns    string          `json:"netns"`
+	IfName   string          `json:"if_name"`
 	Conflist json.RawMessage `json:"conflist"`
 	CNIPath  []string        `json:"cni_path"`
 }
@@ -57,6 +59,7 @@ type resource struct {
 const (
 	kindNetns  = "netns"
 	kindCgroup = "cgroup"
+	kindMount  = "mount"
 )
 
 func (s Store) labs() string           { return filepath.Join(s.Root, "labs") }

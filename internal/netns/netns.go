@@ -237,15 +237,18 @@ func Start(name string, cmd *exec.Cmd) error {
 
 // Netlink returns a netlink handle that works inside the namespace called
 // name from any thread. The caller closes it.
-func Netlink(name string) (*netlink.Handle, error) {
-	ns, err := netns.GetFromPath(Path(name))
+func Netlink(name string) (*netlink.Handle, error) { return NetlinkAt(Path(name)) }
+
+// NetlinkAt is Netlink for the namespace in a file, as a container runtime names it.
+func NetlinkAt(path string) (*netlink.Handle, error) {
+	ns, err := netns.GetFromPath(path)
 	if err != nil {
-		return nil, fmt.Errorf("open namespace %s: %w", name, err)
+		return nil, fmt.Errorf("open namespace %s: %w", path, err)
 	}
 	defer ns.Close()
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("open netlink in %s: %w", name, err)
+		return nil, fmt.Errorf("open netlink in %s: %w", path, err)
 	}
 	return h, nil
 }

@@ -8,6 +8,7 @@ package network
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -40,6 +41,9 @@ type Info struct {
 	// Needs is what the machine must have.
 	Needs []Need  `json:"-"`
 	Row   Quality `json:"quality"`
+	// Alone says why pods cannot be attached to this network and to others at
+	// once; "" where they can.
+	Alone string `json:"alone,omitempty"`
 	// Baseline marks the network that the others are compared with.
 	Baseline bool `json:"baseline,omitempty"`
 }
@@ -75,6 +79,11 @@ type Quality struct {
 
 // Site is the ground that a network is built on.
 type Site struct {
+	// Index counts the networks of the lab, from 0, which is the pods' default
+	// network. Names of devices and daemons that two networks of the catalogue
+	// would both use are made of it.
+	Index int
+	// Hosts with their part of this network's pod range.
 	Hosts []topo.Host
 	// Underlay is the namespace of the switch between the hosts; services that
 	// the network needs once (a key-value store) run there, at Gateway.
@@ -98,6 +107,22 @@ type Operator interface {
 	// Start starts a daemon that runs until the lab goes down.
 	Start(ctx context.Context, d Daemon) error
 }
+
+// Default reports whether the network is the pods' default one, to which
+// everything goes that is on none of the others.
+func (s Site) Default() bool { return s.Index == 0 }
+
+// Beyond is what a pod reaches through the network's router: everything on the
+// default network, otherwise own, which may be the zero value for nothing.
+func (s Site) Beyond(own netip.Prefix) netip.Prefix {
+	if s.Default() {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return own
+}
+
+// Bridge is the name of the bridge that a CNI plugin makes on each host.
+func (s Site) Bridge() string { return fmt.Sprintf("cni%d", s.Index) }
 
 // Daemon is a long-running program of a network.
 type Daemon struct {

@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/big"
 	"net/netip"
@@ -32,6 +33,25 @@ func GatewayAddr(underlay netip.Prefix) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, underlay.Bits()), nil
 }
 
+// PodRange returns the range of all pods on network number i (from 0): the
+// first network has pods itself, the others the ranges of the same size behind
+// it. Where pods is private (RFC 1918), so are they all.
+func PodRange(pods netip.Prefix, i int) (netip.Prefix, error) {
+	if !pods.Addr().Is4() {
+		return netip.Prefix{}, fmt.Errorf("pod range %v: expected an IPv4 range", pods)
+	}
+	a, err := offset(netip.PrefixFrom(netip.IPv4Unspecified(), 0), int64(be(pods.Masked().Addr()))+int64(i)<<(32-pods.Bits()))
+	if err != nil || pods.Addr().IsPrivate() && !a.IsPrivate() {
+		return netip.Prefix{}, fmt.Errorf("pod range %v is exhausted: no range of its size is left behind it for network %d", pods, i+1)
+	}
+	return netip.PrefixFrom(a, pods.Bits()), nil
+}
+
+func be(a netip.Addr) uint32 {
+	raw := a.As4()
+	return binary.BigEndian.Uint32(raw[:])
+}
+
 // HostPods cuts the /24 for host index (1-based) out of the range of all pods.
 func HostPods(pods netip.Prefix, index int) (netip.Prefix, error) {
 	const bits = 24
@@ -49,10 +69,11 @@ func HostPods(pods netip.Prefix, index int) (netip.Prefix, error) {
 func offset(p netip.Prefix, n int64) (netip.Addr, error) {
 	p = p.Masked()
 	sum := new(big.Int).Add(new(big.Int).SetBytes(p.Addr().AsSlice()), big.NewInt(n))
-	raw := sum.FillBytes(make([]byte, p.Addr().BitLen()/8))
-	a, ok := netip.AddrFromSlice(raw)
-	if !ok || n < 0 || !p.Contains(a) {
-		return netip.Addr{}, fmt.Errorf("offset %d lies outside %v", n, p)
+	if n >= 0 && sum.BitLen() <= p.Addr().BitLen() {
+		a, ok := netip.AddrFromSlice(sum.FillBytes(make([]byte, p.Addr().BitLen()/8)))
+		if ok && p.Contains(a) {
+			return a, nil
+		}
 	}
-	return a, nil
+	return netip.Addr{}, fmt.Errorf("offset %d lies outside %v", n, p)
 }

@@ -72,7 +72,7 @@ type Host struct {
 	Dev string `json:"dev"`
 	// Addr is the host's address on the underlay.
 	Addr netip.Prefix `json:"addr"`
-	// Pods is the range from which pods on this host get addresses.
+	// Pods is the range from which pods on this host get their stable addresses.
 	Pods netip.Prefix `json:"pods"`
 }
 
@@ -81,6 +81,8 @@ type Attachment struct {
 	Network string     `json:"network"`
 	Dev     string     `json:"dev"`
 	Addr    netip.Addr `json:"addr"`
+	// MAC is the interface's hardware address, such as 0a:58:0a:4d:01:02.
+	MAC string `json:"mac,omitempty"`
 	// MTU of the interface in bytes, as the network set it.
 	MTU int `json:"mtu"`
 }
@@ -88,6 +90,12 @@ type Attachment struct {
 // Pod is one network namespace with one stable address, on one host.
 type Pod struct {
 	Name string `json:"name"`
+	// UID is this instance's own: a pod made again under the same name, or
+	// with the same address, has another one.
+	UID string `json:"uid,omitempty"`
+	// Agent: the pod is the steering agent's own, for its probes, and runs no
+	// application.
+	Agent bool `json:"agent,omitempty"`
 	// Host is the index of the host that the pod stands on.
 	Host int `json:"host"`
 	// Netns is the name of the pod's network namespace. Pods of the networks
@@ -109,6 +117,15 @@ func (p Pod) Addr() netip.Addr {
 		return netip.Addr{}
 	}
 	return p.Attachments[0].Addr
+}
+
+// On returns the pod's attachment on the network.
+func (p Pod) On(network string) (Attachment, bool) {
+	i := slices.IndexFunc(p.Attachments, func(a Attachment) bool { return a.Network == network })
+	if i < 0 {
+		return Attachment{}, false
+	}
+	return p.Attachments[i], true
 }
 
 // ServicePort is the port on which a pod's server listens where the pod has a

@@ -63,7 +63,7 @@ func (b bgp) Build(ctx context.Context, site network.Site) (network.Plug, error)
 	plug := network.Plug{Mode: network.ByCNI, Conflists: map[int]json.RawMessage{}, Crossing: network.Uplinks(site)}
 	for _, h := range site.Hosts {
 		list, err := conflist.List(b.Info().Name, conflist.Plugin{"type": "ptp", "mtu": site.MTU,
-			"ipam": conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods}, true)})
+			"ipam": conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods}, site.Beyond(site.Pods))})
 		if err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}

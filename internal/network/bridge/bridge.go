@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 
 	"pathwise.dev/pathwise/internal/network"
@@ -53,6 +54,7 @@ func (b bridge) Info() network.Info {
 		info.Name, info.Summary = "nat", "CNI bridge and portmap: pods reached at their host's address and a published port"
 		info.Needs = append(append(info.Needs, bridged...), network.NeedPlugin("portmap"))
 		info.Cannot = nil
+		info.Alone = "its pods are reached at a published port of their host, not at an address on each network"
 		info.Row.InterHost, info.Row.ReachInter = "published port (DNAT)", true
 	case PointToPoint:
 		info.Name, info.Summary = "ptp", "CNI ptp plugin: a veth pair and a host route for each pod, no bridge"
@@ -81,8 +83,8 @@ func (b bridge) Build(_ context.Context, site network.Site) (network.Plug, error
 // plugins returns the host's plugin chain. Rules are nftables': the iptables
 // backend runs a dozen programs for each pod, which would be most of its start-up.
 func (b bridge) plugins(site network.Site, h topo.Host) []conflist.Plugin {
-	ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods}, true)
-	main := conflist.Plugin{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
+	ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods}, site.Beyond(netip.Prefix{}))
+	main := conflist.Plugin{"type": "bridge", "bridge": site.Bridge(), "isGateway": true, "hairpinMode": true,
 		"ipMasq": true, "ipMasqBackend": "nftables", "mtu": site.MTU, "ipam": ipam}
 	switch b.kind {
 	case PointToPoint:

@@ -33,8 +33,14 @@ func cniPath(t *testing.T) []string {
 // up builds a lab that goes with the test.
 func up(t *testing.T, n network.Network, spec lab.Spec) *lab.Lab {
 	t.Helper()
+	return upAll(t, []network.Network{n}, spec)
+}
+
+// upAll is up for several networks.
+func upAll(t *testing.T, nets []network.Network, spec lab.Spec) *lab.Lab {
+	t.Helper()
 	store := lab.Store{Root: filepath.Join(t.TempDir(), "store")}
-	l, err := store.Up(context.Background(), spec, n, lab.Options{CNIPath: cniPath(t), Owned: true})
+	l, err := store.UpAll(context.Background(), spec, nets, lab.Options{CNIPath: cniPath(t), Owned: true})
 	if err != nil {
 		t.Fatalf("lab up: %v", err)
 	}

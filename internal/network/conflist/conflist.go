@@ -42,8 +42,8 @@ func Within(subnet, part netip.Prefix) Range {
 }
 
 // HostLocal returns the IPAM part for host-local, which keeps its leases under
-// dir; with route, the pod gets a default route.
-func HostLocal(dir string, r Range, route bool) Plugin {
+// dir; the pod gets a route to beyond, by the gateway, unless it is the zero value.
+func HostLocal(dir string, r Range, beyond netip.Prefix) Plugin {
 	one := map[string]any{"subnet": r.Subnet.Masked().String()}
 	if r.First.IsValid() {
 		one["rangeStart"], one["rangeEnd"] = r.First.String(), r.Last.String()
@@ -52,8 +52,8 @@ func HostLocal(dir string, r Range, route bool) Plugin {
 		one["gateway"] = r.Gateway.String()
 	}
 	ipam := Plugin{"type": "host-local", "dataDir": filepath.Join(dir, "ipam"), "ranges": []any{[]any{one}}}
-	if route {
-		ipam["routes"] = []any{map[string]any{"dst": "0.0.0.0/0"}}
+	if beyond.IsValid() {
+		ipam["routes"] = []any{map[string]any{"dst": beyond.String()}}
 	}
 	return ipam
 }

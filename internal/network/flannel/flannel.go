@@ -99,7 +99,7 @@ func (f flannel) Build(ctx context.Context, site network.Site) (network.Plug, er
 	if site.Pods.Bits() > subnetBits-2 {
 		return plug, fmt.Errorf("pod range %v is too small for flannel: expected /%d or larger", site.Pods, subnetBits-2)
 	}
-	start := startup{flannel: f, site: site, etcd: "http://" + netip.AddrPortFrom(site.Gateway.Addr(), etcdPort).String()}
+	start := startup{flannel: f, site: site, etcd: "http://" + netip.AddrPortFrom(site.Gateway.Addr(), ports(site)).String()}
 	if err := start.startEtcd(ctx); err != nil {
 		return plug, err
 	}
@@ -118,7 +118,17 @@ func (f flannel) Build(ctx context.Context, site network.Site) (network.Plug, er
 	return plug, nil
 }
 
-const etcdPort = 2379
+// ports is the first of the two ports of the network's etcd, of which each
+// flannel of a lab has one of its own.
+func ports(site network.Site) uint16 { return 2379 + uint16(2*site.Index) }
+
+// daemonName is base, told apart from that of another flannel in the lab.
+func daemonName(site network.Site, base string) string {
+	if site.Default() {
+		return base
+	}
+	return fmt.Sprintf("%s-%d", base, site.Index)
+}
 
 // startEtcd starts a cluster of one. It elects itself only after a timer has run
 // out, so timers are shorter than the default (100 and 1000 ms), which would be
@@ -126,8 +136,8 @@ const etcdPort = 2379
 // etcd takes 1.8 % of a processor, as against 1.0 % here and 0.6 % by default,
 // and it runs while other things are measured.
 func (s *startup) startEtcd(ctx context.Context) error {
-	const peers = "http://127.0.0.1:2380" // etcd insists on one; there are none
-	return s.site.Start(ctx, network.Daemon{Name: "etcd", Netns: s.site.Underlay, Argv: []string{"etcd",
+	peers := fmt.Sprintf("http://127.0.0.1:%d", ports(s.site)+1) // etcd insists on one; there are none
+	return s.site.Start(ctx, network.Daemon{Name: daemonName(s.site, "etcd"), Netns: s.site.Underlay, Argv: []string{"etcd",
 		"--name", "lab", "--data-dir", filepath.Join(s.site.Dir, "etcd"),
 		"--listen-client-urls", s.etcd, "--advertise-client-urls", s.etcd,
 		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "lab=" + peers,
@@ -147,9 +157,15 @@ func (s *startup) startDaemon(ctx context.Context, h topo.Host) error {
 	if err := os.WriteFile(file, fmt.Appendf(nil, "FLANNEL_SUBNET=%v\n", first), 0o644); err != nil {
 		return fmt.Errorf("write subnet file: %w", err)
 	}
-	return s.site.Start(ctx, network.Daemon{Name: "flanneld-" + h.Name, Netns: h.Netns, Argv: []string{"flanneld",
-		"--etcd-endpoints", s.etcd, "--etcd-prefix", etcdPrefix, "--iface", h.Dev, "--public-ip", h.Addr.Addr().String(),
-		"--subnet-file", file, "--ip-masq"}})
+	argv := []string{"flanneld", "--etcd-endpoints", s.etcd, "--etcd-prefix", etcdPrefix, "--iface", h.Dev,
+		"--public-ip", h.Addr.Addr().String(), "--subnet-file", file}
+	if s.site.Default() {
+		// Nothing leaves the range of another network than the default one. And
+		// all of a host's daemons share one nftables table, whose rules for
+		// masquerading each of them would replace by its own.
+		argv = append(argv, "--ip-masq")
+	}
+	return s.site.Start(ctx, network.Daemon{Name: daemonName(s.site, "flanneld-"+h.Name), Netns: h.Netns, Argv: argv})
 }
 
 func subnetFile(site network.Site, h topo.Host) string {
@@ -161,10 +177,14 @@ func subnetFile(site network.Site, h topo.Host) string {
 func (f flannel) conflist(site network.Site, h topo.Host) (json.RawMessage, error) {
 	type object = map[string]any
 	dir := filepath.Join(site.Dir, h.Name)
+	delegate := object{"bridge": site.Bridge(), "isDefaultGateway": true, "hairpinMode": true}
+	if !site.Default() { // the plugin itself adds a route to the whole range
+		delegate = object{"bridge": site.Bridge(), "isGateway": true, "ipMasq": false, "hairpinMode": true}
+	}
 	raw, err := json.Marshal(object{"cniVersion": "0.4.0", "name": f.Info().Name, "plugins": []object{{
 		"type": "flannel", "subnetFile": subnetFile(site, h), "dataDir": filepath.Join(dir, "cni"),
 		"ipam":     object{"dataDir": filepath.Join(dir, "ipam")},
-		"delegate": object{"bridge": "cni0", "isDefaultGateway": true, "hairpinMode": true},
+		"delegate": delegate,
 	}}})
 	if err != nil {
 		return nil, fmt.Errorf("encode CNI configuration list: %w", err)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 
 	"pathwise.dev/pathwise/internal/network"
@@ -60,15 +61,16 @@ func (m macvlan) Info() network.Info {
 func (m macvlan) Build(_ context.Context, site network.Site) (network.Plug, error) {
 	plug := network.Plug{Mode: network.ByCNI, Conflists: map[int]json.RawMessage{}, Crossing: network.Uplinks(site)}
 	for _, h := range site.Hosts {
-		// The hosts' own addresses are in the underlay's first /24.
-		part, err := topo.HostPods(h.Addr.Masked(), h.Index)
+		// The hosts' own addresses are in the underlay's first /24, then come
+		// the pods' of each network in the lab, as several may be macvlan.
+		part, err := topo.HostPods(h.Addr.Masked(), site.Index*len(site.Hosts)+h.Index)
 		if err != nil {
 			return plug, fmt.Errorf("cut pod range of host %s: %w", h.Name, err)
 		}
 		r := conflist.Within(h.Addr.Masked(), part)
 		r.Gateway = site.Gateway.Addr()
 		list, err := conflist.List(m.Info().Name, conflist.Plugin{"type": "macvlan", "master": h.Dev, "mode": string(m.mode),
-			"mtu": site.MTU, "ipam": conflist.HostLocal(filepath.Join(site.Dir, h.Name), r, true)})
+			"mtu": site.MTU, "ipam": conflist.HostLocal(filepath.Join(site.Dir, h.Name), r, site.Beyond(netip.Prefix{}))})
 		if err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}

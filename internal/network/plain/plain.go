@@ -21,6 +21,7 @@ func (None) Info() network.Info {
 	return network.Info{
 		Name: "none", Family: "plain", Summary: "a namespace with nothing but its loopback: the isolation check",
 		Cannot: map[topo.Placement]string{topo.OneHost: why, topo.TwoHosts: why},
+		Alone:  "it keeps pods without any network",
 		Needs:  []network.Need{network.NeedRoot()},
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "-", InterHost: "-", Outside: "-",
 			KeyValue: "no", Encryption: "no", Isolation: "high", OwnNamespace: true},
@@ -39,8 +40,8 @@ type Host struct{}
 func (Host) Info() network.Info {
 	return network.Info{
 		Name: "host", Family: "plain", Summary: "pods share their host's network namespace: the baseline",
-		Baseline: true,
-		Needs:    []network.Need{network.NeedRoot(), network.NeedLink("veth", "CONFIG_VETH"), network.NeedLink("bridge", "CONFIG_BRIDGE")},
+		Baseline: true, Alone: "its pods have no namespace of their own, but their host's",
+		Needs: []network.Need{network.NeedRoot(), network.NeedLink("veth", "CONFIG_VETH"), network.NeedLink("bridge", "CONFIG_BRIDGE")},
 		Row: network.Quality{Namespace: "shared with the host", IntraHost: "host network stack", InterHost: "host network stack",
 			Outside: "host network stack", KeyValue: "no", Encryption: "no", Isolation: "low",
 			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true},
@@ -62,6 +63,7 @@ func (Container) Info() network.Info {
 	return network.Info{
 		Name: "container", Family: "plain", Summary: "pods share one namespace, its leader attached as on bridge",
 		Cannot: map[topo.Placement]string{topo.TwoHosts: "pods that share a namespace are on one host"},
+		Alone:  "its pods share one namespace",
 		Needs:  leader.Needs,
 		Row: network.Quality{Namespace: "shared with the group leader", IntraHost: "loopback of the shared namespace", InterHost: "-",
 			Outside: leader.Row.Outside, KeyValue: "no", Encryption: "no", Isolation: "medium",

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/vishvananda/netlink"
@@ -53,7 +54,7 @@ func (v vxlan) Build(_ context.Context, site network.Site) (network.Plug, error)
 		if err := buildHost(site, h, mtu); err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}
-		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Within(site.Pods, h.Pods), false)
+		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Within(site.Pods, h.Pods), netip.Prefix{})
 		list, err := conflist.List(v.Info().Name, conflist.Plugin{"type": "bridge", "bridge": bridge, "mtu": mtu, "ipam": ipam})
 		if err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/network/catalogue"
+)
+
+func labUpCommand(e env) *cobra.Command {
+	var names []string
+	var name string
+	var hosts, pods, mtu int
+	var agents, dry bool
+	cmd := &cobra.Command{
+		Use:   "up [FILE]",
+		Short: "Build a lab from a file (- is standard input), or from flags",
+		Example: `  pathwise lab up lab.yaml
+  pathwise lab up --network macvlan --hosts 3 --pods 6
+  pathwise lab up --network routed-bgp,vxlan,macvlan
+  pathwise lab up --network cni:my.conflist --dry-run`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f := lab.File{Spec: lab.Spec{Name: name, Hosts: hosts, MTU: mtu}.Fill()}
+			var err error
+			switch {
+			case len(args) == 1 && len(names) > 0:
+				return usageError{errors.New("lab up: expected a file or --network, not both")}
+			case len(args) == 1:
+				f, err = readLab(e, args[0])
+			case len(names) == 0:
+				return usageError{errors.New("lab up: expected a file or --network NAME: see \"pathwise lab up --help\"")}
+			default:
+				f.Networks, err = findAll(names)
+				f.Spec.Networks, f.Spec.Agents = names, agents && len(names) > 1
+				f.Spec.Pods = spread(pods, f.Spec.Hosts)
+			}
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(f.Spec.Check(), lab.Combinable(f.Networks, f.Spec.Agents)); err != nil {
+				return usageError{err}
+			}
+			if dry {
+				return printPlan(e.stdout, f)
+			}
+			return labUp(cmd.Context(), e, f)
+		},
+	}
+	cmd.Flags().StringSliceVar(&names, "network", nil, "networks of the catalogue, or cni:FILE, instead of a lab file; the first is the default one")
+	cmd.Flags().StringVar(&name, "name", "lab", "name of the lab (without a file)")
+	cmd.Flags().IntVar(&hosts, "hosts", 2, "number of hosts (without a file)")
+	cmd.Flags().IntVar(&pods, "pods", 2, "number of pods, spread over the hosts (without a file)")
+	cmd.Flags().IntVar(&mtu, "mtu", 1500, "MTU of the underlay in bytes (without a file)")
+	cmd.Flags().BoolVar(&agents, "agents", true, "with several networks, a pod for the steering agent on each host (without a file)")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be made, and make nothing")
+	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions(catalogue.Names(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// findAll returns the networks called so.
+func findAll(names []string) ([]network.Network, error) {
+	var out []network.Network
+	for _, name := range names {
+		n, err := catalogue.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// spread puts pods p1, p2 ... on the hosts in turn.
+func spread(pods, hosts int) []lab.PodSpec {
+	var out []lab.PodSpec
+	for i := range pods {
+		out = append(out, lab.PodSpec{Name: fmt.Sprintf("p%d", i+1), Host: i%max(hosts, 1) + 1})
+	}
+	return out
+}
+
+func readLab(e env, path string) (lab.File, error) {
+	if path == "-" {
+		return lab.ParseFile("<stdin>", e.stdin, catalogue.Find)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return lab.File{}, fmt.Errorf("open lab file: %w", err)
+	}
+	defer f.Close()
+	return lab.ParseFile(path, f, catalogue.Find)
+}
+
+func printPlan(w io.Writer, f lab.File) error {
+	networks, agents := "network "+f.Spec.Networks[0], ""
+	if len(f.Spec.Networks) > 1 {
+		networks = "networks " + strings.Join(f.Spec.Networks, ", ")
+	}
+	if f.Spec.Agents {
+		agents = fmt.Sprintf(" and %d for agents", f.Spec.Hosts)
+	}
+	_, err := fmt.Fprintf(w, "lab %s: %d hosts (underlay %v, MTU %d), %s, %d pods%s; nothing made (--dry-run)\n",
+		f.Spec.Name, f.Spec.Hosts, f.Spec.Underlay, f.Spec.MTU, networks, len(f.Spec.Pods), agents)
+	return err
+}
+
+func labUp(ctx context.Context, e env, f lab.File) error {
+	if os.Geteuid() != 0 {
+		return errors.New("lab up needs root to make namespaces: run as root, for example with sudo")
+	}
+	path := lab.DefaultCNIPath(e.self)
+	machine := network.NewMachine(path)
+	for _, n := range f.Networks {
+		if miss := machine.Missing(n.Info().Needs); len(miss) > 0 {
+			return missingError("network "+n.Info().Name, miss)
+		}
+	}
+	l, err := e.store().UpAll(ctx, f.Spec, f.Networks, lab.Options{CNIPath: path, Self: e.self})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stderr, "lab %s is up after %.2fs (%.2fs of it waiting for daemons)\n",
+		f.Spec.Name, (l.Built + l.Waited).Seconds(), l.Waited.Seconds())
+	st, err := e.store().Load(f.Spec.Name)
+	if err != nil {
+		return err
+	}
+	return printLab(e.stdout, st)
+}

@@ -1,0 +1,119 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/network"
+)
+
+// built is a network on the lab's hosts.
+type built struct {
+	network.Network
+	name string
+	plug network.Plug
+}
+
+// Combinable returns a *FieldError when pods cannot be on all the networks at
+// once, or when there is none on which agents could be.
+func Combinable(nets []network.Network, agents bool) error {
+	for i, n := range nets {
+		if n == nil {
+			continue
+		}
+		info := n.Info()
+		if info.Alone != "" && len(nets) > 1 {
+			return badField(fmt.Sprintf("networks[%d]", i), "%s cannot be combined with other networks: %s", info.Name, info.Alone)
+		}
+		if info.Alone != "" && agents {
+			return badField("agents", "network %s takes no agents: %s", info.Name, info.Alone)
+		}
+	}
+	return nil
+}
+
+// buildNetworks builds the networks one after the other and then waits for
+// the daemons of all.
+func (l *Lab) buildNetworks(ctx context.Context) error {
+	for i := range l.nets {
+		if err := l.buildNetwork(ctx, i); err != nil {
+			return fmt.Errorf("build network %s: %w", l.nets[i].name, err)
+		}
+	}
+	begin := l.opts.Now()
+	defer func() { l.Waited = l.opts.Now().Sub(begin) }()
+	for _, n := range l.nets {
+		if n.plug.Ready == nil {
+			continue
+		}
+		if err := l.await(ctx, n.plug.Ready); err != nil {
+			return fmt.Errorf("build network %s: %w", n.name, err)
+		}
+	}
+	return nil
+}
+
+// buildNetwork builds network number i on its own part of the hosts' addresses.
+func (l *Lab) buildNetwork(ctx context.Context, i int) error {
+	dir := filepath.Join(l.rec.dir, "network")
+	if i > 0 {
+		dir = fmt.Sprintf("%s-%d", dir, i)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("create directory: %w", err)
+	}
+	hosts, pods, err := l.spec.on(i, l.hosts)
+	if err != nil {
+		return err
+	}
+	n := &l.nets[i]
+	n.plug, err = n.Build(ctx, network.Site{Index: i, Hosts: hosts, Underlay: l.underlay, Gateway: l.gateway,
+		MTU: l.spec.MTU, Pods: pods, Dir: dir, Operator: l})
+	if err == nil && len(l.nets) > 1 && (n.plug.Mode != network.ByCNI || n.plug.Publish) {
+		err = errors.New("it cannot be combined with other networks")
+	}
+	return err
+}
+
+// await waits for a network's daemons, and no longer than one of them lives.
+func (l *Lab) await(ctx context.Context, converged func(context.Context) error) error {
+	wait, cancel := context.WithTimeoutCause(ctx, l.opts.Timeout, fmt.Errorf("not ready after %v", l.opts.Timeout))
+	defer cancel()
+	ready := make(chan error, 1)
+	go func() { ready <- converged(wait) }()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ready:
+			if err != nil {
+				return errors.Join(fmt.Errorf("wait for daemons: %w", err), context.Cause(wait))
+			}
+			return nil
+		case <-tick.C:
+			if err := l.Failed(); err != nil {
+				cancel()
+				<-ready
+				return err
+			}
+		}
+	}
+}
+
+// netsOf returns the networks that the pod is on, the default one first.
+func (l *Lab) netsOf(p PodSpec) []built {
+	if len(p.Networks) == 0 {
+		return l.nets
+	}
+	var out []built
+	for _, name := range p.Networks {
+		i := slices.IndexFunc(l.nets, func(b built) bool { return b.name == name })
+		out = append(out, l.nets[i]) // Check has found it in the spec
+	}
+	return out
+}
