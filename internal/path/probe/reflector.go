@@ -1,0 +1,205 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ReflectorConfig is how a Reflector works. Only what has no default must be set.
+type ReflectorConfig struct {
+	// Keys make it authenticated; without, it answers anyone.
+	Keys Keys
+	// Format is that of its timestamps, NTP by default. Probes say their own.
+	Format Format
+	// Synchronized says that this machine's clock is, to within ClockError.
+	Synchronized bool
+	ClockError   time.Duration
+	// MaxSessions bounds memory; 4096 by default, less than 400 octets each.
+	MaxSessions int
+	// MaxSize is the longest packet answered; 9216 by default.
+	MaxSize int
+	// Freshness is how far a new session's timestamp may be from this machine's
+	// clock in authenticated mode; 2 s by default.
+	Freshness time.Duration
+	// AllowDSCP is the policy for a CoS TLV's wish; nil allows all.
+	AllowDSCP func(from netip.AddrPort, dscp uint8) bool
+	// OnTLV is given each TLV of an experimental type that is authentic, fresh,
+	// and bound to its packet (see the package comment), once for each packet of
+	// a session. What it returns is the reflected value, cut or filled with zeros
+	// to the length of the received one, since replies are as long as probes; nil
+	// reflects what was received. It runs on the reflector's only goroutine. The
+	// value is only valid until it returns. That from is who sent it is not
+	// authenticated, as no MAC covers addresses: an order says itself whose it is.
+	OnTLV func(from netip.AddrPort, ssid uint16, t TLV) []byte
+	// Now is the clock, time.Now by default.
+	Now func() time.Time
+}
+
+// Counters is what became of the packets that came, by the reason.
+type Counters struct {
+	Received   uint64 // all
+	Reflected  uint64 // answered, if the socket took it
+	Short      uint64 // refused: shorter than a base packet
+	Oversized  uint64 // refused: longer than MaxSize
+	Forged     uint64 // refused: authenticates by no key
+	BadTime    uint64 // refused: a timestamp that is none
+	Replayed   uint64 // refused: seen before
+	Stale      uint64 // refused: a session not known, and a timestamp too old or too new
+	Loop       uint64 // refused: sent from the reflector's own port, so perhaps by another reflector
+	BadTLV     uint64 // answered with the M flag: a TLV was malformed
+	ForgedTLV  uint64 // answered with the I flag: the TLVs do not authenticate
+	Unbound    uint64 // answered, but an experimental TLV was not bound, or not fresh, and ignored
+	Delivered  uint64 // TLVs given to OnTLV
+	SendErrors uint64 // of these, answers that the socket did not take
+	Sessions   uint64 // that are remembered now
+}
+
+// Reflector answers the probes that come to one socket.
+type Reflector struct {
+	cfg  ReflectorConfig
+	conn *net.UDPConn
+	port uint16
+	self ErrorEstimate
+	out  []byte // the answer in the making
+
+	mu       sync.Mutex // of the following
+	keys     ring
+	sessions *sessions
+	recent   *recent
+
+	count [reasons]atomic.Uint64
+}
+
+// What is counted, in the order of Counters.
+const (
+	cReceived = iota
+	cReflected
+	cShort
+	cOversized
+	cForged
+	cBadTime
+	cReplayed
+	cStale
+	cLoop
+	cBadTLV
+	cForgedTLV
+	cUnbound
+	cDelivered
+	cSendErrors
+	reasons
+)
+
+// NewReflector prepares conn for reflecting. Serve does the work.
+func NewReflector(conn *net.UDPConn, cfg ReflectorConfig) (*Reflector, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.MaxSessions <= 0 {
+		cfg.MaxSessions = 4096
+	}
+	if cfg.MaxSize <= 0 {
+		cfg.MaxSize = 9216
+	}
+	cfg.MaxSize = min(cfg.MaxSize, largest)
+	if cfg.Freshness <= 0 {
+		cfg.Freshness = 2 * time.Second
+	}
+	r := &Reflector{
+		cfg: cfg, conn: conn, out: make([]byte, cfg.MaxSize),
+		self:     EstimateError(cfg.Synchronized, cfg.Format, cfg.ClockError),
+		sessions: newSessions(cfg.MaxSessions, cfg.Now()), recent: newRecent(2 * cfg.Freshness),
+	}
+	var err error
+	if r.keys, err = newRing(cfg.Keys); err != nil {
+		return nil, err
+	}
+	if conn != nil {
+		r.port = conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+		if _, err := prepare(conn); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// SetKeys changes the keys. It cannot change the mode: there must be a key now
+// exactly if there was one before.
+func (r *Reflector) SetKeys(k Keys) error {
+	keys, err := newRing(k)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if (len(keys) == 0) != (len(r.keys) == 0) {
+		return fmt.Errorf("change mode by keys: %w", ErrKey)
+	}
+	r.keys = keys
+	return nil
+}
+
+// Counters reads all counters; it may be called at any time.
+func (r *Reflector) Counters() Counters {
+	n := func(i int) uint64 { return r.count[i].Load() }
+	r.mu.Lock()
+	sessions := uint64(len(r.sessions.byKey))
+	r.mu.Unlock()
+	return Counters{
+		Received: n(cReceived), Reflected: n(cReflected), Short: n(cShort), Oversized: n(cOversized),
+		Forged: n(cForged), BadTime: n(cBadTime), Replayed: n(cReplayed), Stale: n(cStale), Loop: n(cLoop),
+		BadTLV: n(cBadTLV), ForgedTLV: n(cForgedTLV), Unbound: n(cUnbound), Delivered: n(cDelivered),
+		SendErrors: n(cSendErrors), Sessions: sessions,
+	}
+}
+
+// Heard says when the last probe from a came that was answered: that the
+// direction from a to here works. It is zero if none is remembered.
+func (r *Reflector) Heard(a netip.Addr) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var last time.Time
+	for k, s := range r.sessions.byKey {
+		if k.from.Addr() == a.Unmap().WithZone("") && s.seen.After(last) {
+			last = s.seen
+		}
+	}
+	return last
+}
+
+// Serve answers probes until ctx ends, which is no error. The socket stays open.
+func (r *Reflector) Serve(ctx context.Context) error {
+	_ = r.conn.SetReadDeadline(time.Time{}) // that of a Serve before
+	stop := context.AfterFunc(ctx, func() { _ = r.conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	in := make([]byte, r.cfg.MaxSize+1) // one more, to see what is too long
+	oob, answer := make([]byte, oobSize), make([]byte, 0, oobSize)
+	for {
+		n, oobn, _, from, err := r.conn.ReadMsgUDPAddrPort(in, oob)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && passing(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("receive probe: %w", err)
+		}
+		a := readAncillary(oob[:oobn])
+		p, tos := r.reflect(in[:n], a, from)
+		if p == nil {
+			continue
+		}
+		answer = appendTOS(answer[:0], from.Addr(), tos)
+		if a.dest.IsValid() && !a.dest.IsMulticast() {
+			answer = appendSource(answer, a.dest)
+		}
+		r.count[cReflected].Add(1) // before its sender can know
+		if _, _, err := r.conn.WriteMsgUDPAddrPort(p, answer, from); err != nil {
+			r.count[cSendErrors].Add(1)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package probe
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// SenderConfig is how a Sender works. Only what has no default must be set.
+type SenderConfig struct {
+	// Keys make it authenticated, as the reflectors must be then.
+	Keys Keys
+	// Format is that of its timestamps, NTP by default.
+	Format Format
+	// Synchronized says that this machine's clock is, to within ClockError.
+	Synchronized bool
+	ClockError   time.Duration
+	// SameClock says that reflectors read the very clock of this machine.
+	SameClock bool
+	// Deadline is how long a probe may be on its way, 1 s by default.
+	Deadline time.Duration
+	// MaxOutstanding bounds the probes that are remembered, 4096 by default.
+	MaxOutstanding int
+	// OnReply and OnLost are told what became of each probe, one at a time, from
+	// Run's or Drain's goroutine. They may call Send, but neither Drain nor Run.
+	OnReply func(Reply)
+	OnLost  func(Lost)
+	// Now is the clock, time.Now by default; Seed, read once, is what must not be
+	// guessed, from crypto/rand by default.
+	Now  func() time.Time
+	Seed io.Reader
+}
+
+// SendOptions is one probe.
+type SendOptions struct {
+	// Size of the UDP payload; zero is the least that holds the rest. Between the
+	// least and four octets more no packet can be.
+	Size int
+	// SSID of the session, 0 for the Sender's own, which is random.
+	SSID uint16
+	// DSCP and ECN of the packet.
+	DSCP, ECN uint8
+	// ClassOfService adds that TLV: the reply tells the DSCP that arrived, and
+	// is to carry ReplyDSCP itself. Without it a reply carries what arrived.
+	ClassOfService bool
+	ReplyDSCP      uint8
+	// DirectMeasurement adds that TLV.
+	DirectMeasurement bool
+	// TLVs of experimental types; the binding and the HMAC are added.
+	TLVs []TLV
+	// Deadline for the reply, the Sender's by default.
+	Deadline time.Duration
+}
+
+// Sent is a probe on its way.
+type Sent struct {
+	To   netip.AddrPort
+	SSID uint16
+	Seq  uint32
+	Size int
+	At   time.Time // when the socket had taken it
+}
+
+// Lost is a probe that was not answered by its deadline. Its reply may yet come.
+type Lost struct {
+	To     netip.AddrPort
+	SSID   uint16
+	Seq    uint32
+	Size   int
+	SentAt time.Time
+	At     time.Time
+}
+
+// Sender probes any number of peers from one socket.
+type Sender struct {
+	cfg   SenderConfig
+	conn  *net.UDPConn
+	raw   syscall.RawConn
+	self  ErrorEstimate
+	mode  Mode
+	ssid  uint16
+	wake  chan struct{}
+	count [sentReasons]atomic.Uint64
+
+	sending sync.Mutex // of the following
+	signs   ring
+	noise   *mathrand.ChaCha8
+	padding []byte
+	out     []byte
+	oob     []byte
+	next    map[sessionKey]*sending
+
+	mu      sync.Mutex // of the following; taken last
+	flights *flights
+
+	receiving sync.Mutex // of the following; taken first
+	checks    ring
+	in        []byte
+	inOOB     []byte
+	tlvs      []TLV
+}
+
+// sending is a session as its sender keeps it.
+type sending struct{ seq, sent uint32 }
+
+// NewSender prepares conn for probing. Run receives.
+func NewSender(conn *net.UDPConn, cfg SenderConfig) (*Sender, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Seed == nil {
+		cfg.Seed = rand.Reader
+	}
+	if cfg.Deadline <= 0 {
+		cfg.Deadline = time.Second
+	}
+	if cfg.MaxOutstanding <= 0 {
+		cfg.MaxOutstanding = 4096
+	}
+	s := &Sender{
+		cfg: cfg, conn: conn, mode: cfg.Keys.mode(), wake: make(chan struct{}, 1),
+		self: EstimateError(cfg.Synchronized, cfg.Format, cfg.ClockError),
+		next: map[sessionKey]*sending{}, flights: newFlights(cfg.MaxOutstanding),
+		in: make([]byte, largest+1), inOOB: make([]byte, oobSize), padding: make([]byte, 2048),
+	}
+	var seed [32]byte
+	if _, err := io.ReadFull(cfg.Seed, seed[:]); err != nil {
+		return nil, fmt.Errorf("seed sender: %w", err)
+	}
+	s.noise = mathrand.NewChaCha8(seed)
+	_, _ = s.noise.Read(s.padding)
+	for s.ssid == 0 {
+		s.ssid = uint16(s.noise.Uint64())
+	}
+	if err := s.setKeys(cfg.Keys); err != nil {
+		return nil, err
+	}
+	if conn == nil {
+		return s, nil
+	}
+	var err error
+	if s.raw, err = conn.SyscallConn(); err != nil {
+		return nil, fmt.Errorf("reach socket: %w", err)
+	}
+	_, err = prepare(conn)
+	return s, err
+}
+
+// SSID is the Sender's own session identifier.
+func (s *Sender) SSID() uint16 { return s.ssid }
+
+func (s *Sender) setKeys(k Keys) (err error) {
+	if s.signs, err = newRing(k); err != nil {
+		return err
+	}
+	s.checks, err = newRing(k) // a signer is for one goroutine
+	return err
+}
+
+// SetKeys changes the keys, as Reflector.SetKeys does.
+func (s *Sender) SetKeys(k Keys) error {
+	s.receiving.Lock()
+	defer s.receiving.Unlock()
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	if k.mode() != s.mode {
+		return fmt.Errorf("change mode by keys: %w", ErrKey)
+	}
+	return s.setKeys(k)
+}
+
+// Forget drops what is kept of the sessions with a peer that went.
+func (s *Sender) Forget(to netip.AddrPort) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	for k := range s.next {
+		if k.from == plain(to) {
+			delete(s.next, k)
+		}
+	}
+}
+
+// Send sends one probe. Its reply, or its loss, is told by Run.
+func (s *Sender) Send(to netip.AddrPort, o SendOptions) (Sent, error) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	if o.SSID == 0 {
+		o.SSID = s.ssid
+	}
+	if o.Deadline <= 0 {
+		o.Deadline = s.cfg.Deadline
+	}
+	k := sessionKey{plain(to), o.SSID}
+	ses := s.next[k]
+	if ses == nil {
+		ses = &sending{}
+		s.next[k] = ses
+	}
+	now := s.cfg.Now()
+	test := TestPacket{Seq: ses.seq, Time: s.stamp(now), Error: s.self, SSID: o.SSID}
+	if err := s.build(test, o, ses.sent+1); err != nil {
+		return Sent{}, fmt.Errorf("build probe: %w", err)
+	}
+	s.mu.Lock()
+	fl := s.flights.add(flight{
+		key: flightKey{k.from, o.SSID, test.Seq}, wire: test.Time, sent: now,
+		deadline: now.Add(o.Deadline), size: len(s.out),
+	})
+	s.mu.Unlock()
+	if fl == nil {
+		return Sent{}, fmt.Errorf("send probe to %s: %w", to, ErrBusy)
+	}
+	s.oob = appendTOS(s.oob[:0], to.Addr(), o.DSCP<<2|o.ECN&3)
+	if _, _, err := s.conn.WriteMsgUDPAddrPort(s.out, s.oob, to); err != nil {
+		s.mu.Lock()
+		s.flights.forget(fl)
+		s.mu.Unlock()
+		return Sent{}, fmt.Errorf("send probe to %s: %w", to, err)
+	}
+	ses.seq, ses.sent = ses.seq+1, ses.sent+1
+	at := s.cfg.Now()
+	s.settleDeadline(fl, test.Time, at.Add(o.Deadline))
+	return Sent{To: k.from, SSID: o.SSID, Seq: test.Seq, Size: len(s.out), At: at}, nil
+}
+
+// settleDeadline counts the deadline from when the socket had the packet: before
+// that, this machine may have stalled.
+func (s *Sender) settleDeadline(fl *flight, wire Timestamp, deadline time.Time) {
+	s.mu.Lock()
+	if fl.fate == pending && fl.wire == wire {
+		s.flights.postpone(fl, deadline)
+	}
+	first := len(s.flights.due) > 0 && s.flights.due[0] == fl
+	s.mu.Unlock()
+	if first {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// stamp writes the time of sending. NTP's bits below this clock's nanoseconds,
+// and some above, are made unguessable (as RFC 5905, section 6, does), which
+// costs one-way delays a quarter of a microsecond and round trips nothing: in
+// unauthenticated mode they are what a forger of replies lacks, with the SSID.
+func (s *Sender) stamp(now time.Time) Timestamp {
+	t := s.cfg.Format.Encode(now)
+	if s.cfg.Format == NTP {
+		t ^= Timestamp(s.noise.Uint64() & (1<<10 - 1))
+	}
+	return t
+}
+
+// build writes a probe to s.out.
+func (s *Sender) build(t TestPacket, o SendOptions, nth uint32) error {
+	b := append(s.out[:0], make([]byte, s.mode.Base())...)
+	t.Put(s.mode, b)
+	if o.ClassOfService {
+		var v [4]byte
+		ClassOfService{Reply: o.ReplyDSCP}.put(v[:])
+		b = TLV{FlagUnrecognized, TypeClassOfService, v[:]}.Append(b)
+	}
+	if o.DirectMeasurement {
+		var v [12]byte
+		DirectMeasurement{SenderSent: nth}.put(v[:])
+		b = TLV{FlagUnrecognized, TypeDirectMeasurement, v[:]}.Append(b)
+	}
+	for _, x := range o.TLVs {
+		if !experimental(x.Type) {
+			return fmt.Errorf("TLV type %d: %w", x.Type, ErrType)
+		}
+		if len(b)+tlvHead+len(x.Value) > largest {
+			return fmt.Errorf("TLV of %d octets: %w", len(x.Value), ErrSize)
+		}
+		b = TLV{FlagUnrecognized, x.Type, x.Value}.Append(b)
+	}
+	var mac [macSize]byte
+	binding, tag := 0, 0
+	if s.mode == Authenticated && len(o.TLVs) > 0 {
+		binding = len(b)
+		b = TLV{FlagUnrecognized, TypeBinding, mac[:]}.Append(b)
+	}
+	if s.mode == Authenticated && len(b) > s.mode.Base() {
+		tag = len(b)
+		b = TLV{FlagUnrecognized, TypeHMAC, mac[:]}.Append(b)
+	}
+	b, err := s.pad(b, o.Size)
+	s.out = b
+	if err != nil {
+		return err
+	}
+	if s.mode == Open {
+		return nil
+	}
+	key := s.signs[0]
+	if binding > 0 {
+		copy(b[binding+tlvHead:], key.ofBinding(toReflector, b, binding))
+	}
+	if tag > 0 {
+		copy(b[tag+tlvHead:], key.ofTLVs(b, s.mode.Base(), tag))
+	}
+	key.signBase(b)
+	return nil
+}
+
+// pad lengthens b to size by an Extra Padding TLV of noise (RFC 8972, section
+// 4.1), which no link compresses.
+func (s *Sender) pad(b []byte, size int) ([]byte, error) {
+	n := size - len(b) - tlvHead
+	switch {
+	case size == 0 && len(b) <= largest, size == len(b):
+		return b, nil
+	case size > largest || n < 0:
+		return b, fmt.Errorf("%d octets, with %d needed: %w", size, len(b), ErrSize)
+	}
+	b = append(b, FlagUnrecognized, TypePadding, byte(n>>8), byte(n))
+	for n > 0 {
+		k := min(n, len(s.padding))
+		b, n = append(b, s.padding[:k]...), n-k
+	}
+	return b, nil
+}
