@@ -38,6 +38,14 @@ func checkFormat(format string, formats ...string) error {
 	return nil
 }
 
+// writeLine writes v as one line of JSON.
+func writeLine(w io.Writer, v any) error {
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
+
 func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")

@@ -1,0 +1,345 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/agent"
+	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/path/telemetry"
+)
+
+// agentFlags are those of "agent".
+type agentFlags struct {
+	lab, host, cluster, dir, keyFile     string
+	policy, need, table, record, metrics string
+	logFormat                            string
+	dryRun                               bool
+	rtoMin                               time.Duration
+	seed                                 uint64
+}
+
+func agentCommand(e env) *cobra.Command {
+	var f agentFlags
+	cmd := &cobra.Command{
+		Use: "agent", Short: "Keep the pods of a host on their best paths",
+		Long: `Watch the pods of a host that are on several networks, probe the paths to the
+other hosts, and move live traffic to the best one. In a lab, without --host, it
+runs one agent for each host. It ends at Ctrl-C; traffic then falls back to the
+default network within three seconds, unless a new agent takes over.
+
+Its events go to DIR/agent-HOST.events.jsonl; see also "pathwise paths" and
+"pathwise events". Policies: cost-aware moves for gain only where the gain over
+ten seconds exceeds the measured loss by a switch, and always on failure; table
+looks the load up in a recommendation; static:NETWORK never moves for gain.`,
+		Example: `  pathwise lab up --network routed-bgp,vxlan && pathwise agent
+  pathwise agent --host h1 --dry-run
+  pathwise agent --policy static:vxlan --need latency
+  pathwise agent --host n1 --cluster cluster.json --dir /run/pathwise-n1 --key-file key`,
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return runAgent(cmd.Context(), e, f) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.lab, "lab", "", "name of the lab, where there are several")
+	fl.StringVar(&f.host, "host", "", "host whose pods to steer (in a lab: each host)")
+	fl.StringVar(&f.cluster, "cluster", "", "file with hosts and pods as JSON, instead of a lab")
+	fl.StringVar(&f.dir, "dir", "", "with --cluster: directory for socket, events and pinned maps")
+	fl.StringVar(&f.keyFile, "key-file", "", "with --cluster: key that the cluster's agents share, 16 bytes or more")
+	fl.StringVar(&f.policy, "policy", "cost-aware", "cost-aware, table, hysteresis or static:NETWORK")
+	fl.StringVar(&f.need, "need", "auto", "what pairs need: throughput, latency, robust, or auto to learn it")
+	fl.StringVar(&f.table, "table", "", "result directory of a bench, as prior and for the policy table")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "decide and log, but move nothing")
+	fl.DurationVar(&f.rtoMin, "rto-min", 20*time.Millisecond, "least TCP retransmission timeout towards steered peers (0: the kernel's 200ms)")
+	fl.StringVar(&f.metrics, "metrics", "", "ADDRESS:PORT for Prometheus (with --host)")
+	fl.StringVar(&f.record, "record", "", "write evidence to FILE (with --host; else FILE-HOST) for \"pathwise replay\"")
+	fl.StringVar(&f.logFormat, "log", "text", "log format: text or json")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of random delays (0: random, and logged)")
+	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs(e))
+	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions([]string{"cost-aware", "table", "hysteresis", "static:"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("need", cobra.FixedCompletions([]string{"auto", "throughput", "latency", "robust"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (f agentFlags) check() error {
+	if f.cluster != "" && (f.host == "" || f.dir == "" || f.keyFile == "") {
+		return usageError{errors.New("agent: --cluster needs --host, --dir and --key-file")}
+	}
+	if f.cluster != "" && f.lab != "" {
+		return usageError{errors.New("agent: expected --lab or --cluster, not both")}
+	}
+	if f.host == "" && f.metrics != "" {
+		return usageError{errors.New("agent: --metrics needs --host: each agent has an address of its own")}
+	}
+	if !slices.Contains(decide.Needs(), decide.Need(f.need)) {
+		return usageError{fmt.Errorf("agent: --need %q: expected one of %v", f.need, decide.Needs())}
+	}
+	if f.logFormat != "text" && f.logFormat != "json" {
+		return usageError{fmt.Errorf("agent: --log %q: expected text or json", f.logFormat)}
+	}
+	if f.rtoMin != 0 && (f.rtoMin < time.Millisecond || f.rtoMin > 10*time.Second) {
+		return usageError{fmt.Errorf("agent: --rto-min %v: expected 0, or 1ms to 10s", f.rtoMin)}
+	}
+	return nil
+}
+
+func runAgent(ctx context.Context, e env, f agentFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	prior, err := readPrior(f)
+	if err != nil {
+		return err
+	}
+	if f.seed == 0 {
+		if f.seed, err = randomSeed(); err != nil {
+			return err
+		}
+	}
+	policy, err := decide.ParsePolicy(f.policy, prior.table, f.seed)
+	if err != nil {
+		return usageError{fmt.Errorf("agent: %w", err)}
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("agent needs root to attach eBPF programs: run as root, for example with sudo")
+	}
+	cfg := agent.Config{Policy: policy, Need: decide.Need(f.need), DryRun: f.dryRun, RTOMin: f.rtoMin, Prior: prior.rates, CPU: prior.cpu, Now: e.now}
+	if f.cluster != "" {
+		return clusterAgent(ctx, e, f, cfg)
+	}
+	st, err := chooseLab(e, f.lab)
+	if err != nil {
+		return err
+	}
+	if f.host == "" {
+		return labAgents(ctx, e, f, st)
+	}
+	return labAgent(ctx, e, f, st, cfg)
+}
+
+// labAgents runs one agent for each host of the lab, in its namespace, until
+// the first ends or the user stops them.
+func labAgents(ctx context.Context, e env, f agentFlags, st lab.State) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for _, h := range st.Hosts {
+		args := []string{"agent", "--lab", st.Spec.Name, "--host", h.Name, "--policy", f.policy, "--need", f.need, "--log", f.logFormat,
+			"--rto-min", f.rtoMin.String(), "--seed", fmt.Sprint(f.seed)}
+		if f.dryRun {
+			args = append(args, "--dry-run")
+		}
+		if f.table != "" {
+			args = append(args, "--table", f.table)
+		}
+		if f.record != "" {
+			args = append(args, "--record", f.record+"-"+h.Name)
+		}
+		cmd := exec.CommandContext(ctx, e.self, args...)
+		cmd.Env = append(os.Environ(), e.store().Mark(st.Spec.Name))
+		cmd.Stdout, cmd.Stderr = e.stdout, e.stderr
+		// A group of its own: a Ctrl-C at the terminal reaches it through us, once.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.WaitDelay = 5 * time.Second
+		if err := netns.Start(h.Netns, cmd); err != nil {
+			cancel(err)
+			break
+		}
+		wg.Go(func() {
+			if err := cmd.Wait(); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("agent of %s: %w", h.Name, silentError{err}))
+			}
+		})
+	}
+	wg.Wait()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// labAgent runs the agent of one host of a lab.
+func labAgent(ctx context.Context, e env, f agentFlags, st lab.State, cfg agent.Config) error {
+	if !slices.ContainsFunc(st.Hosts, func(h topoHost) bool { return h.Name == f.host }) {
+		return usageError{fmt.Errorf("agent: lab %s has no host %q", st.Spec.Name, f.host)}
+	}
+	if !st.Spec.Agents {
+		return fmt.Errorf("lab %s has no pods for agents: give its file several networks, or \"agents: true\"", st.Spec.Name)
+	}
+	pins, err := e.store().MountBPF(st.Spec.Name)
+	if err != nil {
+		return err
+	}
+	dir := labDir(e, st.Spec.Name)
+	if cfg.Key, err = labKey(filepath.Join(dir, "agent.key")); err != nil {
+		return err
+	}
+	cfg.Host, cfg.PinDir = f.host, filepath.Join(pins, f.host)
+	cfg.Source = func() (agent.Cluster, error) {
+		st, err := e.store().Load(st.Spec.Name)
+		// A lab enforces no policy on its pods: no network refuses what another lets through.
+		return agent.Cluster{Hosts: st.Hosts, Pods: st.Pods, Equal: st.Spec.Networks}, err
+	}
+	return oneAgent(ctx, e, f, dir, cfg)
+}
+
+// clusterAgent runs the agent of one host by a file.
+func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error {
+	key, err := os.ReadFile(f.keyFile)
+	if err != nil {
+		return fmt.Errorf("read key: %w", err)
+	}
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return fmt.Errorf("create directory: %w", err)
+	}
+	var fs unix.Statfs_t
+	pins := filepath.Join("/sys/fs/bpf", "pathwise-"+f.host)
+	if err := unix.Statfs("/sys/fs/bpf", &fs); err != nil || fs.Type != unix.BPF_FS_MAGIC {
+		return errors.New("/sys/fs/bpf is no BPF file system: mount one with \"mount -t bpf bpf /sys/fs/bpf\"")
+	}
+	cfg.Key, cfg.Host, cfg.PinDir = key, f.host, pins
+	cfg.Source = func() (c agent.Cluster, err error) {
+		raw, err := os.ReadFile(f.cluster)
+		if err != nil {
+			return c, fmt.Errorf("read cluster: %w", err)
+		}
+		if err := json.Unmarshal(raw, &c); err != nil {
+			return c, fmt.Errorf("%s: %w", f.cluster, err)
+		}
+		return c, nil
+	}
+	return oneAgent(ctx, e, f, f.dir, cfg)
+}
+
+// oneAgent runs an agent with its socket and files in dir.
+func oneAgent(ctx context.Context, e env, f agentFlags, dir string, cfg agent.Config) error {
+	base := filepath.Join(dir, "agent-"+f.host)
+	unlock, err := lockFile(base + ".lock")
+	if err != nil {
+		return fmt.Errorf("agent of %s: %w", f.host, err)
+	}
+	defer unlock()
+	events, err := os.OpenFile(base+".events.jsonl", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open events: %w", err)
+	}
+	defer events.Close()
+	cfg.Events = events
+	if f.record != "" {
+		rec, err := os.Create(f.record)
+		if err != nil {
+			return fmt.Errorf("record evidence: %w", err)
+		}
+		defer rec.Close()
+		cfg.Evidence = rec
+	}
+	if root, err := telemetry.CgroupRoot(); err == nil {
+		cfg.Cgroup = root
+	} else {
+		fmt.Fprintf(e.stderr, "pathwise: no telemetry of connections: %v\n", err)
+	}
+	cfg.Log = slog.New(logHandler(f.logFormat, e.stderr)).With("host", f.host)
+	cfg.Log.Info("start", "policy", f.policy, "seed", f.seed)
+	a, err := agent.New(cfg)
+	if err != nil {
+		return fmt.Errorf("agent: %w", err)
+	}
+	if err := os.Remove(base + ".sock"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove old socket: %w", err)
+	}
+	l, err := net.Listen("unix", base+".sock")
+	if err != nil {
+		return fmt.Errorf("open control socket: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	wg.Go(func() { cancel(a.Serve(ctx, l)) })
+	if f.metrics != "" {
+		if err := serveMetrics(ctx, &wg, f.metrics, a); err != nil {
+			return err
+		}
+	}
+	err = a.Run(ctx)
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	return err
+}
+
+func serveMetrics(ctx context.Context, wg *sync.WaitGroup, addr string, a *agent.Agent) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	srv := &http.Server{Handler: a.Metrics(), ReadHeaderTimeout: 5 * time.Second}
+	wg.Go(func() { _ = srv.Serve(l) }) // ends by Close below
+	wg.Go(func() { <-ctx.Done(); srv.Close() })
+	return nil
+}
+
+func logHandler(format string, w io.Writer) slog.Handler {
+	if format == "json" {
+		return slog.NewJSONHandler(w, nil)
+	}
+	return slog.NewTextHandler(w, nil)
+}
+
+// labDir is the lab's directory.
+func labDir(e env, name string) string { return filepath.Dir(e.store().BPFDir(name)) }
+
+// labKey reads the lab's key, or makes it: of several agents that begin at once
+// the first one's stands.
+func labKey(path string) ([]byte, error) {
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return nil, fmt.Errorf("make key: %w", err)
+	}
+	own := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if err := os.WriteFile(own, key, 0o600); err != nil {
+		return nil, fmt.Errorf("make key: %w", err)
+	}
+	defer os.Remove(own)
+	if err := os.Link(own, path); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("make key: %w", err)
+	}
+	key, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	return key, nil
+}
+
+func lockFile(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s is locked: an agent is running there already", strings.TrimSuffix(path, ".lock"))
+	}
+	return func() { f.Close() }, nil
+}

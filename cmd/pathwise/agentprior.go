@@ -1,0 +1,82 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/rank"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+type topoHost = topo.Host
+
+// prior is what a bench on this machine promises.
+type prior struct {
+	table decide.Table
+	// rates in bit/s and cpu in CPU-seconds per GB, by network.
+	rates, cpu map[string]float64
+}
+
+func readPrior(f agentFlags) (p prior, err error) {
+	if f.table == "" {
+		if f.policy == "table" {
+			return p, usageError{errors.New("agent: --policy table needs --table DIR, the result of a bench")}
+		}
+		return p, nil
+	}
+	return tableOf(f.table)
+}
+
+func randomSeed() (uint64, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0, fmt.Errorf("draw seed: %w", err)
+	}
+	return binary.NativeEndian.Uint64(b[:])>>1 | 1, nil
+}
+
+// tableOf reads the result of a bench: what it recommends between two hosts, and
+// the networks' median TCP throughput and its cost there.
+func tableOf(dir string) (p prior, err error) {
+	in, err := openResult(dir)
+	if err != nil {
+		return p, err
+	}
+	trials := in.Results.Trials
+	for _, g := range rank.Table(trials, rank.Options{}) {
+		if g.Scenario.Placement == topo.TwoHosts {
+			p.table.Name = g.Scenario.String()
+			p.table.Rows = append(p.table.Rows, decide.TableOf(g).Rows...)
+		}
+	}
+	rates, cpu := map[string][]float64{}, map[string][]float64{}
+	for _, t := range trials {
+		if t.Status != sample.OK || t.Scenario.Placement != topo.TwoHosts || t.Workload != "tcp-stream" {
+			continue
+		}
+		if v, ok := t.Metrics[sample.Throughput]; ok {
+			rates[t.Network] = append(rates[t.Network], v)
+		}
+		if v, ok := t.Metrics[sample.CPUPerGB]; ok {
+			cpu[t.Network] = append(cpu[t.Network], v)
+		}
+	}
+	if p.rates, p.cpu = medians(rates), medians(cpu); len(p.rates) == 0 {
+		return p, fmt.Errorf("%s holds no TCP throughput between two hosts: run \"pathwise bench\" with the topology two-hosts and the workload tcp-stream", dir)
+	}
+	return p, nil
+}
+
+func medians(by map[string][]float64) map[string]float64 {
+	out := map[string]float64{}
+	for k, v := range by {
+		slices.Sort(v)
+		out[k] = (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+	}
+	return out
+}

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pathwise.dev/pathwise/internal/agent"
+)
+
+// agents finds the control sockets of running agents: those of a lab, or of dir.
+func agents(e env, labName, dir string) (map[string]*agent.Client, error) {
+	if dir == "" {
+		st, err := chooseLab(e, labName)
+		if err != nil {
+			return nil, err
+		}
+		dir = labDir(e, st.Spec.Name)
+	}
+	socks, err := filepath.Glob(filepath.Join(dir, "agent-*.sock"))
+	if err != nil {
+		return nil, fmt.Errorf("look for agents: %w", err)
+	}
+	out := map[string]*agent.Client{}
+	for _, s := range socks {
+		out[strings.TrimSuffix(strings.TrimPrefix(filepath.Base(s), "agent-"), ".sock")] = agent.Dial(s)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no agent is running: start them with \"pathwise agent\"")
+	}
+	return out, nil
+}
+
+// everywhere asks all agents and joins the answers. Agents that do not answer
+// are told on standard error, unless none does.
+func everywhere[T any](ctx context.Context, e env, all map[string]*agent.Client, ask func(context.Context, *agent.Client) ([]T, error)) ([]T, error) {
+	out := []T{}
+	answered := 0
+	var errs []error
+	for host, c := range all {
+		got, err := ask(ctx, c)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("agent of %s: %w", host, err))
+			continue
+		}
+		answered++
+		out = append(out, got...)
+	}
+	if answered == 0 {
+		return nil, errors.Join(errs...)
+	}
+	for _, err := range errs {
+		fmt.Fprintf(e.stderr, "pathwise: %s\n", oneLine(err))
+	}
+	return out, nil
+}
+
+func whereFlags(e env, cmd *cobra.Command, labName, dir *string) {
+	cmd.Flags().StringVar(labName, "lab", "", "name of the lab, where there are several")
+	cmd.Flags().StringVar(dir, "dir", "", "directory of agents that were started with --cluster")
+	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs(e))
+}
+
+func pathsCommand(e env) *cobra.Command {
+	var labName, dir, format string
+	cmd := &cobra.Command{
+		Use: "paths", Short: "Show every path between pods with traffic, and why it is used or not",
+		Long: `Show the paths of every pair of pods that has traffic, as the running agents see
+them: the state, round trip and loss by probes, what the pair's own traffic
+achieves, the score, and how many of the pair's 64 buckets of flows are on it.
+A pair A>B stands for the flows that A has opened.`,
+		Example: "  pathwise paths\n  pathwise paths -o json",
+		Args:    exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			all, err := agents(e, labName, dir)
+			if err != nil {
+				return err
+			}
+			ps, err := everywhere(cmd.Context(), e, all, func(ctx context.Context, c *agent.Client) ([]agent.PathStatus, error) { return c.Paths(ctx) })
+			if err != nil {
+				return err
+			}
+			slices.SortStableFunc(ps, func(a, b agent.PathStatus) int { return cmp.Compare(a.Pair, b.Pair) })
+			if format == "json" {
+				return writeJSON(e.stdout, ps)
+			}
+			return printPaths(e.stdout, ps)
+		},
+	}
+	whereFlags(e, cmd, &labName, &dir)
+	formatFlag(cmd, &format, "text", "json")
+	return cmd
+}
+
+func printPaths(w io.Writer, ps []agent.PathStatus) error {
+	if len(ps) == 0 {
+		_, err := fmt.Fprintln(w, "no pair of pods has traffic now")
+		return err
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	last, why := "", ""
+	for _, p := range ps {
+		if p.Pair != last {
+			fmt.Fprintf(tw, "%s%s\n  network\tstate\trtt\tjitter\tloss\tgoodput\tretr\tscore\ton\t\n", why, p.Pair)
+			last, why = p.Pair, ""
+		}
+		mark := " "
+		if p.Active {
+			mark = "*"
+		}
+		fmt.Fprintf(tw, "%s %s\t%s\t%s\t%s\t%.1f%%\t%s\t%.1f%%\t%+.1f\t%d/64\t\n", mark, p.Network, p.State, seconds(p.RTT), seconds(p.Jitter),
+			p.Loss*100, bitrate(p.Goodput), p.Retrans*100, p.Score, p.Buckets)
+		if p.Why != "" {
+			why += fmt.Sprintf("  %s: %s\n", p.Network, p.Why)
+		}
+	}
+	fmt.Fprint(tw, why)
+	return flush(tw)
+}
+
+func seconds(s float64) string {
+	if s == 0 {
+		return "-"
+	}
+	if s < 1e-3 {
+		return fmt.Sprintf("%.0fus", s*1e6)
+	}
+	return fmt.Sprintf("%.1fms", s*1e3)
+}
+
+func bitrate(b float64) string {
+	switch {
+	case b == 0:
+		return "-"
+	case b >= 1e9:
+		return fmt.Sprintf("%.2fGbit/s", b/1e9)
+	case b >= 1e6:
+		return fmt.Sprintf("%.0fMbit/s", b/1e6)
+	}
+	return fmt.Sprintf("%.0fkbit/s", b/1e3)
+}
+
+func eventsCommand(e env) *cobra.Command {
+	var labName, dir, format string
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "events", Short: "Tell what the agents decided, on what evidence, and what it brought",
+		Long: `Tell each decision of the running agents with its reason and predicted gain, and
+a second later what it really brought. JSON has the whole evidence.`,
+		Example: "  pathwise events\n  pathwise events --follow\n  pathwise events -o json | jq 'select(.kind==\"failover\")'",
+		Args:    exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			clients, err := agents(e, labName, dir)
+			if err != nil {
+				return err
+			}
+			evs, err := everywhere(cmd.Context(), e, clients, func(ctx context.Context, c *agent.Client) ([]agent.Event, error) { return c.Events(ctx, 0, false) })
+			if err != nil {
+				return err
+			}
+			slices.SortStableFunc(evs, func(a, b agent.Event) int { return a.At.Compare(b.At) })
+			if err := printEvents(e.stdout, format, evs); err != nil || !follow {
+				return err
+			}
+			return followEvents(cmd.Context(), e, clients, evs, format)
+		},
+	}
+	whereFlags(e, cmd, &labName, &dir)
+	formatFlag(cmd, &format, "text", "json")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on")
+	return cmd
+}
+
+func printEvents(w io.Writer, format string, evs []agent.Event) error {
+	for _, ev := range evs {
+		if format == "json" {
+			if err := writeLine(w, ev); err != nil {
+				return err
+			}
+			continue
+		}
+		what := ev.Kind
+		if ev.From != "" && ev.To != "" && ev.From != ev.To {
+			what += " " + ev.From + " -> " + ev.To
+		}
+		extra := ""
+		if ev.Detected > 0 {
+			extra += fmt.Sprintf(", detected in %v", ev.Detected.Round(100*time.Microsecond))
+		}
+		if ev.Took > 0 {
+			extra += fmt.Sprintf(", done in %v", ev.Took.Round(time.Microsecond))
+		}
+		if ev.PredictedGain != 0 {
+			extra += fmt.Sprintf(", predicted %+.0f %%", ev.PredictedGain*100)
+		}
+		if ev.DryRun {
+			extra += ", not done (--dry-run)"
+		}
+		if _, err := fmt.Fprintf(w, "%s %s %s %s: %s%s\n", ev.At.Local().Format("15:04:05.000"), ev.Host, cmp.Or(ev.Pair, "-"), what, ev.Reason, extra); err != nil {
+			return fmt.Errorf("write events: %w", err)
+		}
+	}
+	return nil
+}
+
+func followEvents(ctx context.Context, e env, clients map[string]*agent.Client, seen []agent.Event, format string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type news struct {
+		evs []agent.Event
+		err error
+	}
+	ch := make(chan news)
+	for host, c := range clients {
+		since := 0
+		for _, ev := range seen {
+			if ev.Host == host {
+				since = max(since, ev.ID)
+			}
+		}
+		go func() {
+			for {
+				evs, err := c.Events(ctx, since, true)
+				for _, ev := range evs {
+					since = max(since, ev.ID)
+				}
+				select {
+				case ch <- news{evs, err}:
+				case <-ctx.Done():
+					return
+				}
+				if err != nil {
+					return
+				}
+			}
+		}()
+	}
+	for left := len(clients); left > 0; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case n := <-ch:
+			if n.err != nil {
+				if left--; left == 0 && ctx.Err() == nil {
+					return fmt.Errorf("all agents have ended: %w", n.err)
+				}
+				continue
+			}
+			if err := printEvents(e.stdout, format, n.evs); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func switchCommand(e env) *cobra.Command {
+	cmd := orderCommand(e, "switch POD POD NETWORK", "Move the flows that a pod has opened to another onto a network", false)
+	cmd.Long = `Move the flows that the first pod has opened to the second onto a network, once.
+The policy goes on deciding afterwards; "pathwise pin" keeps it from that.`
+	cmd.Example = "  pathwise switch a b vxlan"
+	return cmd
+}
+
+func pinCommand(e env) *cobra.Command {
+	cmd := orderCommand(e, "pin POD POD NETWORK", "Move a pair's flows onto a network and keep them there", true)
+	cmd.Example = "  pathwise pin a b vxlan\n  pathwise unpin a b"
+	return cmd
+}
+
+func orderCommand(e env, use, short string, pin bool) *cobra.Command {
+	var labName, dir string
+	var force bool
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: exactArgs("POD", "POD", "NETWORK"), ValidArgsFunction: completePairs(e, &labName),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return order(cmd.Context(), e, labName, dir, agent.Order{Local: args[0], Remote: args[1], Network: args[2], Pin: pin, Force: force})
+		},
+	}
+	whereFlags(e, cmd, &labName, &dir)
+	cmd.Flags().BoolVar(&force, "force", false, "also to a path that the agent holds for unfit")
+	return cmd
+}
+
+func unpinCommand(e env) *cobra.Command {
+	var labName, dir string
+	cmd := &cobra.Command{
+		Use: "unpin POD POD", Short: "Let the policy decide about a pair again",
+		Example: "  pathwise unpin a b", Args: exactArgs("POD", "POD"), ValidArgsFunction: completePairs(e, &labName),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return order(cmd.Context(), e, labName, dir, agent.Order{Local: args[0], Remote: args[1]})
+		},
+	}
+	whereFlags(e, cmd, &labName, &dir)
+	return cmd
+}
+
+// order gives the order to the agent that has the pair.
+func order(ctx context.Context, e env, labName, dir string, o agent.Order) error {
+	all, err := agents(e, labName, dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range all {
+		ev, err := c.Order(ctx, o)
+		if err == nil {
+			return printEvents(e.stdout, "text", []agent.Event{ev})
+		}
+		if !strings.Contains(err.Error(), "no such pair") {
+			return err
+		}
+		errs = append(errs, err)
+	}
+	return errs[len(errs)-1]
+}
+
+func completePairs(e env, labName *string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		st, err := chooseLab(e, *labName)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var out []cobra.Completion
+		if len(args) >= 2 {
+			return st.Spec.Networks, cobra.ShellCompDirectiveNoFileComp
+		}
+		for _, p := range st.Pods {
+			if !p.Agent {
+				out = append(out, p.Name)
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,288 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/path/probe"
+	"pathwise.dev/pathwise/internal/path/telemetry"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// Config is what an agent works with.
+type Config struct {
+	// Host is the name of the agent's host in the cluster.
+	Host string
+	// Source tells the cluster; it is asked again every second.
+	Source func() (Cluster, error)
+	// Key authenticates probes and notices; all agents of a cluster share it.
+	Key []byte
+	// PinDir is a directory on a bpf file system, this host's own.
+	PinDir string
+	// Cgroup is the root of the cgroup v2 hierarchy that holds the pods; "" does
+	// without what connections tell.
+	Cgroup string
+	Policy decide.Policy
+	// Need of all pairs; "" learns it.
+	Need decide.Need
+	// Prior is what a bench promises: bit/s by network.
+	Prior map[string]float64
+	// CPU is the cost by network, in CPU-seconds per GB, as a bench measured it.
+	CPU map[string]float64
+	// DryRun decides and logs, but moves nothing.
+	DryRun bool
+	// RTOMin is the least retransmission timeout of TCP towards pods that can be
+	// reached by other paths; 0 leaves the kernel's 200 ms.
+	RTOMin time.Duration
+	// Events takes every event as a line of JSON; Evidence the records that
+	// decisions were made on, for replay. Both may be nil.
+	Events, Evidence io.Writer
+	Log              *slog.Logger
+	Now              func() time.Time
+}
+
+// Pace of the loop.
+const (
+	// fastTick is how often counters are looked at while a pair has traffic.
+	fastTick = 3 * time.Millisecond
+	// idleTick is the same while none has.
+	idleTick = 50 * time.Millisecond
+	// epoch is the period of evidence.
+	epoch = 100 * time.Millisecond
+	// refresh is the period of heartbeats and of looking at the cluster.
+	refresh = 500 * time.Millisecond
+	// quiet is how long a pair without packets still counts as having traffic.
+	quiet = 2 * time.Second
+)
+
+// Agent is the loop on one host.
+type Agent struct {
+	cfg     Config
+	journal *journal
+	start   time.Time
+
+	mu      sync.Mutex // of all below
+	cluster Cluster
+	host    topo.Host
+	names   []string
+	self    podID                  // the agent's own pod
+	links   map[string]*wire       // by network
+	remote  map[string]*remoteHost // by host name
+	pods    map[string]*pod        // local ones, by UID
+	passive *telemetry.Collector
+	ledger  telemetry.Ledger
+	record  io.Writer
+	running func(func(context.Context) error)
+	stats   counters
+}
+
+// counters are the agent's own, for metrics.
+type counters struct {
+	switches, failovers, suspicions, noticesSent, noticesTaken, kicks uint64
+	// stalls are ticks that came more than 10 ms late.
+	stalls uint64
+}
+
+// New prepares an agent. Run does the work.
+func New(cfg Config) (*Agent, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Policy == nil {
+		cfg.Policy = decide.CostAware{}
+	}
+	if len(cfg.Key) < 16 {
+		return nil, fmt.Errorf("key of %d octets: expected at least 16", len(cfg.Key))
+	}
+	a := &Agent{cfg: cfg, journal: newJournal(cfg.Events), start: cfg.Now(),
+		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}}
+	if a.record != nil {
+		if err := decide.WriteHeader(a.record, decide.Header{Name: cfg.Host, Unit: "bit/s"}); err != nil {
+			return nil, fmt.Errorf("record evidence: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// Run works until ctx ends. The data plane stays as it is then, until its lease
+// ends, so that a new agent can take over without a packet lost.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	// What runs beside the loop: a fault there ends the agent, as probes that are
+	// not received look like paths that fail.
+	a.running = func(f func(context.Context) error) {
+		wg.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				cancel(err)
+			}
+		})
+	}
+	if err := a.setUp(); err != nil {
+		return errors.Join(err, a.close())
+	}
+	if a.passive != nil {
+		a.running(a.listen)
+	}
+	a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s", a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
+	err := a.loop(ctx)
+	return errors.Join(err, a.close())
+}
+
+func (a *Agent) setUp() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cfg.Cgroup != "" {
+		c, err := telemetry.Attach(a.cfg.Cgroup, filepath.Join(a.cfg.PinDir, "telemetry"))
+		if err != nil {
+			return fmt.Errorf("attach telemetry: %w", err)
+		}
+		a.passive = c
+	}
+	return a.sync()
+}
+
+// loop is the agent's only clock.
+func (a *Agent) loop(ctx context.Context) error {
+	var lastEpoch, lastRefresh, last time.Time
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+				return cause
+			}
+			return nil
+		case <-timer.C:
+		}
+		now := a.cfg.Now()
+		a.mu.Lock()
+		if !last.IsZero() && now.Sub(last) > idleTick+10*time.Millisecond {
+			a.stats.stalls++
+		}
+		last = now
+		a.receive()
+		busy := a.watch(now)
+		if now.Sub(lastRefresh) >= refresh {
+			lastRefresh = now
+			a.beat()
+			if err := a.sync(); err != nil {
+				a.warn("%v", err)
+			}
+		}
+		if now.Sub(lastEpoch) >= epoch {
+			lastEpoch = now
+			a.probeAll(now)
+			a.weigh(now)
+		}
+		a.mu.Unlock()
+		next := idleTick
+		if busy {
+			next = fastTick
+		}
+		timer.Reset(next)
+	}
+}
+
+// listen hears of timeouts as they happen.
+func (a *Agent) listen(ctx context.Context) error {
+	events, err := a.passive.Events(ctx)
+	if err != nil {
+		return fmt.Errorf("listen to connections: %w", err)
+	}
+	for e := range events {
+		a.hearTrouble(e)
+	}
+	return nil
+}
+
+// beat renews the data planes' leases.
+func (a *Agent) beat() {
+	for _, p := range a.pods {
+		if p.plane != nil && !a.cfg.DryRun {
+			p.plane.Beat()
+		}
+	}
+}
+
+func (a *Agent) close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var errs []error
+	for _, w := range a.links {
+		errs = append(errs, w.close())
+	}
+	for _, p := range a.pods {
+		if p.plane != nil {
+			errs = append(errs, p.plane.Close())
+		}
+	}
+	if a.passive != nil {
+		errs = append(errs, a.passive.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// note writes an event to the journal and the log.
+func (a *Agent) note(e Event) int {
+	e.At, e.Host = a.cfg.Now(), a.cfg.Host
+	level := slog.LevelInfo
+	if e.Kind == EventWarning {
+		level = slog.LevelWarn
+	}
+	a.cfg.Log.Log(context.Background(), level, e.Reason, "event", e.Kind, "pair", e.Pair, "from", e.From, "to", e.To)
+	return a.journal.add(e)
+}
+
+// warn tells a fault that does not stop the agent, once in a while.
+func (a *Agent) warn(format string, args ...any) {
+	a.note(Event{Kind: EventWarning, Reason: fmt.Sprintf(format, args...)})
+}
+
+// mark is the DSCP that probes carry: steered packets' own, as an owner sends it.
+const mark = 0b001011
+
+// Health is how an agent itself fares.
+type Health struct {
+	Host    string    `json:"host"`
+	Started time.Time `json:"started"`
+	Policy  string    `json:"policy"`
+	DryRun  bool      `json:"dry_run"`
+	Pods    int       `json:"pods"`
+	Pairs   int       `json:"pairs"`
+	Stalls  uint64    `json:"stalls"`
+	// Senders and Reflectors count probes by network, refused ones by reason.
+	Senders    map[string]probe.SenderCounters `json:"senders"`
+	Reflectors map[string]probe.Counters       `json:"reflectors"`
+}
+
+// Health returns it.
+func (a *Agent) Health() Health {
+	a.mu.Lock()
+	h := Health{Host: a.cfg.Host, Started: a.start, Policy: a.cfg.Policy.Name(), DryRun: a.cfg.DryRun, Pods: len(a.pods),
+		Stalls: a.stats.stalls, Senders: map[string]probe.SenderCounters{}, Reflectors: map[string]probe.Counters{}}
+	for _, p := range a.pods {
+		h.Pairs += len(p.pairs)
+	}
+	links := maps.Clone(a.links)
+	a.mu.Unlock()
+	for name, w := range links {
+		h.Senders[name], h.Reflectors[name] = w.sender.Counters(), w.reflector.Counters()
+	}
+	return h
+}

@@ -1,0 +1,372 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/path/probe"
+	"pathwise.dev/pathwise/internal/path/steer"
+	"pathwise.dev/pathwise/internal/path/telemetry"
+)
+
+// outcome is a move whose effect is still to be told.
+type outcome struct {
+	at     time.Time
+	event  int
+	kind   decide.Kind
+	before []decide.Interval
+	from   int // p.nBytes at the move
+}
+
+// carryOut applies a decision: what is on its path already stays, so doing it
+// twice changes nothing.
+func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Duration) {
+	begin := a.cfg.Now()
+	if _, ok := p.byNetwork(d.To); !ok {
+		a.warn("%s: decided about unknown path %s", p.name, d.To)
+		return
+	}
+	e := Event{Kind: string(d.Kind), Pair: p.name, From: d.From, To: d.To, Reason: d.Reason, By: by, Detected: detected,
+		PredictedGain: d.PredictedGain, ExpectedLoss: d.ExpectedLoss, DryRun: a.cfg.DryRun}
+	if d.Moves() {
+		e.Evidence = &d.Evidence
+	}
+	if a.cfg.DryRun {
+		a.note(e)
+		return
+	}
+	p.assigned = p.assigned.Apply(d)
+	moved, took, err := a.place(p, d.Kind == decide.Failover)
+	e.Took = took
+	if err != nil {
+		a.warn("%s: move to %s: %v", p.name, d.To, err)
+	}
+	if moved == 0 {
+		return
+	}
+	a.stats.switches++
+	id := a.note(e)
+	p.unsettled, p.noticed = true, time.Time{}
+	a.announce(p)
+	if d.Moves() {
+		p.outcome = &outcome{at: begin, event: id, kind: d.Kind, before: p.window(p.nBytes-10, p.nBytes), from: p.nBytes}
+	}
+}
+
+// place writes the maps as assigned. A path of smaller packets is prepared for
+// before the move, unless it is urgent. took is the time of the map writes.
+func (a *Agent) place(p *pair, urgent bool) (moved steer.Set, took time.Duration, err error) {
+	to := p.on()
+	other, canary := p.byNetwork(p.assigned.Canary)
+	share := steer.Set(0)
+	if canary {
+		share = steer.Share(p.assigned.Share(other.network))
+	}
+	mtu, steered := 0, false
+	for _, r := range []route{to, other} {
+		if m := min(r.local.MTU, r.remote.MTU); r.index != 0 {
+			steered = true
+			if m < p.routes[0].local.MTU && (mtu == 0 || m < mtu) {
+				mtu = m
+			}
+		}
+	}
+	var errs []error
+	if !urgent {
+		errs = append(errs, a.prepare(p, mtu, steered))
+	}
+	at, err := telemetry.Now()
+	errs = append(errs, err)
+	begin := a.cfg.Now()
+	moved, err = p.local.plane.Switch(p.remote.UID, ^share, to.index)
+	errs = append(errs, err)
+	if canary {
+		more, err := p.local.plane.Switch(p.remote.UID, share, other.index)
+		errs = append(errs, err)
+		moved |= more
+	}
+	took = a.cfg.Now().Sub(begin)
+	for b := uint8(0); b < steer.Buckets; b++ {
+		if moved.Has(b) {
+			index := to.index
+			if share.Has(b) {
+				index = other.index
+			}
+			a.ledger.Moved(p.telemetryPair(), b, uint8(index), at)
+		}
+	}
+	if urgent {
+		errs = append(errs, a.prepare(p, mtu, steered))
+	}
+	return moved, took, errors.Join(errs...)
+}
+
+// prepare makes the pod's stack fit for the path: packet size, and the peer's
+// hardware address on the default network.
+func (a *Agent) prepare(p *pair, mtu int, steered bool) error {
+	var errs []error
+	peer := p.routes[0].remote.Addr
+	if mtu != p.clamped || a.cfg.RTOMin > 0 && !p.held {
+		errs = append(errs, shape(p.local.Netns, peer, mtu, a.cfg.RTOMin))
+		p.clamped = mtu
+	}
+	if steered != p.held {
+		errs = append(errs, holdNeighbour(p.local.Netns, peer, p.routes[0].remote.MAC, steered))
+		p.held = steered
+	}
+	return errors.Join(errs...)
+}
+
+// restore undoes prepare, as the peer goes.
+func (a *Agent) restore(p *pair) error {
+	if p.clamped == 0 && !p.held {
+		return nil
+	}
+	return a.prepare(p, 0, false)
+}
+
+// window returns intervals i (from) to j (before) of the pair's traffic, as far
+// as they are kept.
+func (p *pair) window(i, j int) []decide.Interval {
+	var out []decide.Interval
+	for n := max(i, p.nBytes-ringLength, 0); n < min(j, p.nBytes); n++ {
+		out = append(out, p.bytes[n%ringLength])
+	}
+	return out
+}
+
+// judgeOutcome tells, a second later, what a move brought, and learns from it
+// what moves cost.
+func (a *Agent) judgeOutcome(p *pair, now time.Time) {
+	o := p.outcome
+	if o == nil || p.nBytes < o.from+15 {
+		return
+	}
+	p.outcome = nil
+	after := p.window(o.from+5, o.from+15)
+	if loss, ok := decide.LossOf(o.before, p.window(o.from, o.from+5), after); ok {
+		p.loss = p.loss.Add(o.kind, loss)
+	}
+	rate := func(in []decide.Interval) (sum float64) {
+		for _, i := range in {
+			sum += i.Bytes
+		}
+		return sum / max(float64(len(in)), 1)
+	}
+	was, is := rate(o.before), rate(after)
+	if was <= 0 {
+		return
+	}
+	gain := is/was - 1
+	a.note(Event{Kind: EventOutcome, Pair: p.name, Of: o.event, Gain: &gain, To: p.on().network,
+		Reason: fmt.Sprintf("goodput %+.0f %% in the second after against the second before", gain*100)})
+}
+
+// tell sends a notice to the other host's agent, on every path but one: those
+// that do not arrive cost nothing, and the first acknowledgment counts.
+func (a *Agent) tell(h *remoteHost, n notice, but string) {
+	for name, hp := range h.paths {
+		w := a.links[name]
+		if w == nil || name == but && len(h.paths) > 1 {
+			continue
+		}
+		if !hp.failed.IsZero() && len(h.paths) > 1 {
+			continue
+		}
+		a.stats.noticesSent++
+		a.send(w, hp, false, probe.TLV{Type: noticeType, Value: n.encode()})
+	}
+}
+
+// open asks the other agent to take the pair's packets on every path.
+func (a *Agent) open(p *pair, now time.Time) {
+	const renew = 5 * time.Second
+	if now.Sub(p.opened) < renew || now.Sub(p.asked) < 200*time.Millisecond {
+		return
+	}
+	if !p.opened.IsZero() && now.Sub(p.opened) > 4*renew {
+		p.opened = time.Time{} // asked in vain for long
+	}
+	p.asked = now
+	a.tell(p.host, notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: namesHash(a.names)}, "")
+}
+
+// announce tells where the pair's own flows are.
+func (a *Agent) announce(p *pair) {
+	choices, err := p.local.plane.Choices(p.remote.UID)
+	if err != nil {
+		return
+	}
+	n := notice{kind: noticeMoved, from: idOf(p.local.Pod), to: idOf(p.remote), names: namesHash(a.names)}
+	for b, c := range choices {
+		n.choices[b] = noChoice
+		for _, r := range p.routes {
+			if r.index == c.Path {
+				n.choices[b] = choiceByte(indexOf(a.names, r.network), c.Epoch)
+			}
+		}
+	}
+	p.noticed = a.cfg.Now()
+	a.tell(p.host, n, "")
+}
+
+// settle repeats an announcement until it is confirmed.
+func (a *Agent) settle(p *pair, now time.Time) {
+	if p.unsettled && now.Sub(p.noticed) >= epoch {
+		a.announce(p)
+	}
+}
+
+// hear takes a notice from another agent, on a reflector's goroutine, and
+// returns the answer.
+func (a *Agent) hear(t probe.TLV) []byte {
+	if t.Type != noticeType {
+		return nil
+	}
+	n, err := decodeNotice(t.Value)
+	if err != nil {
+		return nil // another version: it sees its notice come back unanswered
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stats.noticesTaken++
+	n.status = statusUnknown
+	switch {
+	case n.names != namesHash(a.names): // one of us has not read the cluster lately
+	case n.kind == noticeFailed:
+		n.status = a.heardFailure(n)
+	default:
+		if p := a.pairOf(n.to, n.from); p != nil {
+			n.status = a.heardPair(p, n)
+		}
+	}
+	return n.encode()
+}
+
+// pairOf finds the pair by its ends' identities.
+func (a *Agent) pairOf(local, remote podID) *pair {
+	for _, l := range a.pods {
+		if idOf(l.Pod) != local {
+			continue
+		}
+		for _, p := range l.pairs {
+			if idOf(p.remote) == remote {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+func (a *Agent) heardPair(p *pair, n notice) status {
+	if a.cfg.DryRun {
+		return statusUnknown // this data plane is not to be steered
+	}
+	if n.kind == noticeOpen {
+		if err := a.setPeer(p, true); err != nil {
+			return statusUnknown
+		}
+	}
+	if n.kind != noticeMoved {
+		return statusDone
+	}
+	said := map[uint8]steer.Choice{}
+	for b, c := range n.choices {
+		if c == noChoice || int(c>>2) >= len(a.names) {
+			continue
+		}
+		if r, ok := p.byNetwork(a.names[c>>2]); ok {
+			said[uint8(b)] = steer.Choice{Path: r.index, Epoch: c & 3}
+		}
+	}
+	if err := p.local.plane.Follow(p.remote.UID, said); err != nil {
+		return statusUnknown
+	}
+	return statusDone
+}
+
+// heardFailure: what the other end does not hear, this end need not send. Its
+// sender is known by what it says, which is authentic, not by its address, which
+// is not. Probes will tell when the path is well again.
+func (a *Agent) heardFailure(n notice) status {
+	if n.to != a.self || int(n.network) >= len(a.names) {
+		return statusUnknown
+	}
+	now, network := a.cfg.Now(), a.names[n.network]
+	for _, h := range a.remote {
+		bad := h.paths[network]
+		if h.pod != n.from || bad == nil || len(h.paths) < 2 {
+			continue
+		}
+		if bad.failed.IsZero() {
+			bad.failed, bad.suspected, bad.well = now, time.Time{}, 0
+			a.evacuate(h, bad, now, fmt.Sprintf("%s to %s has failed: its agent says so", bad.network, h.name), 0, "peer")
+		}
+		return statusDone
+	}
+	return statusUnknown
+}
+
+// acknowledged takes the answer to a notice of ours.
+func (a *Agent) acknowledged(h *remoteHost, value []byte) {
+	n, err := decodeNotice(value)
+	if err != nil || n.status == statusNone {
+		return
+	}
+	p := a.pairOf(n.from, n.to)
+	if p == nil || p.host != h {
+		return
+	}
+	switch {
+	case n.status == statusUnknown && n.kind == noticeOpen && !p.opened.IsZero():
+		// The pod is another now, or its agent has lost it: native at once.
+		p.opened = time.Time{}
+		a.carryOut(p, decide.Decision{Kind: decide.Fallback, From: p.on().network, To: p.routes[0].network, Buckets: decide.Buckets,
+			Confidence: 1, Reason: "the other agent does not know the pair any more"}, "peer", 0)
+	case n.status == statusDone && n.kind == noticeOpen:
+		a.openPair(p)
+		p.opened = a.cfg.Now()
+	case n.status == statusDone && n.kind == noticeMoved && a.current(p, n):
+		p.unsettled = false
+		if err := p.local.plane.Settle(p.remote.UID); err != nil {
+			a.warn("%s: %v", p.name, err)
+		}
+	}
+}
+
+// openPair enters the paths: both ends take packets now.
+func (a *Agent) openPair(p *pair) {
+	if a.cfg.DryRun {
+		return
+	}
+	// Again with each confirmation: the next hops may have changed.
+	if err := a.setPeer(p, true); err != nil {
+		a.warn("%s: %v", p.name, err)
+		return
+	}
+	if !p.opened.IsZero() {
+		return
+	}
+	if a.cfg.RTOMin > 0 {
+		if err := shape(p.local.Netns, p.routes[0].remote.Addr, p.clamped, a.cfg.RTOMin); err != nil {
+			a.warn("%s: %v", p.name, err)
+		}
+	}
+	a.note(Event{Kind: EventPeer, Pair: p.name, Reason: fmt.Sprintf("%s can use %d paths: the agent of %s has confirmed", p.name, len(p.routes), p.host.name)})
+}
+
+// current reports whether the notice tells what still is.
+func (a *Agent) current(p *pair, n notice) bool {
+	choices, err := p.local.plane.Choices(p.remote.UID)
+	if err != nil {
+		return false
+	}
+	for b, c := range choices {
+		if n.choices[b] != noChoice && n.choices[b]&3 != c.Epoch {
+			return false
+		}
+	}
+	return true
+}

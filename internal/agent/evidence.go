@@ -1,0 +1,221 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/path/telemetry"
+)
+
+// weigh gathers evidence about every pair with traffic and asks the policy.
+func (a *Agent) weigh(now time.Time) {
+	a.hearConnections()
+	for _, h := range a.remote {
+		for _, hp := range h.paths {
+			hp.summary = hp.track.Summary()
+		}
+	}
+	for _, l := range a.pods {
+		for _, p := range l.pairs {
+			a.look(p, now)
+			a.account(p, now)
+			if now.Sub(p.active) >= quiet {
+				continue
+			}
+			a.open(p, now)
+			if now.Sub(p.own) < quiet {
+				a.ask(p, now)
+			}
+			a.settle(p, now)
+			a.judgeOutcome(p, now)
+		}
+	}
+}
+
+// ask lets the policy decide about a pair.
+func (a *Agent) ask(p *pair, now time.Time) {
+	ev := a.evidence(p, now)
+	if a.record != nil {
+		if err := decide.WriteRecord(a.record, decide.Record{For: epoch, Evidence: ev}); err != nil {
+			a.warn("record evidence: %v", err)
+			a.record = nil
+		}
+	}
+	var d decide.Decision
+	p.state, d = a.cfg.Policy.Step(p.state, ev)
+	p.decision = d
+	if p.pinned != "" {
+		d = p.keepPinned(ev, d)
+	}
+	if p.assigned.Apply(d) != p.assigned {
+		a.carryOut(p, d, "policy", 0)
+	}
+}
+
+// keepPinned lets only failure move a pinned pair, and brings it back.
+func (p *pair) keepPinned(ev decide.PairEvidence, d decide.Decision) decide.Decision {
+	if d.Kind == decide.Failover || d.Kind == decide.Fallback {
+		return d
+	}
+	back := decide.Decision{Kind: decide.Switch, From: ev.Active, To: p.pinned, Buckets: decide.Buckets, Confidence: 1,
+		Reason: "pinned here, and well again", Evidence: ev}
+	for _, e := range ev.Paths {
+		if e.Network == p.pinned && e.State == decide.Up && ev.Active != p.pinned {
+			return back
+		}
+	}
+	return decide.Decision{Kind: decide.Stay, From: ev.Active, To: ev.Active, Buckets: decide.Buckets, Reason: "pinned"}
+}
+
+// hearConnections reads what the kernel counted about TCP connections.
+func (a *Agent) hearConnections() {
+	for _, l := range a.pods {
+		for _, p := range l.pairs {
+			for i := range p.lines {
+				p.lines[i].heard, p.lines[i].rtos = false, 0
+			}
+		}
+	}
+	if a.passive == nil {
+		return
+	}
+	r, err := a.passive.Read()
+	if err != nil {
+		a.warn("read telemetry: %v", err)
+		return
+	}
+	by := map[telemetry.Pair]*pair{}
+	for _, l := range a.pods {
+		for _, p := range l.pairs {
+			by[p.telemetryPair()] = p
+		}
+	}
+	for _, acc := range a.ledger.Fold(r) {
+		p := by[acc.Pair]
+		if p == nil {
+			continue
+		}
+		for i, r := range p.routes {
+			if uint8(r.index) == acc.Path && acc.SegmentsOut+acc.RTT.Count > 0 {
+				p.lines[i].figures, p.lines[i].heard = acc.Figures, true
+				p.lines[i].rtos = int(acc.Timeouts)
+			}
+		}
+	}
+}
+
+// account folds the last epoch's bytes.
+func (a *Agent) account(p *pair, now time.Time) {
+	var bytes uint64
+	for i := range p.lines {
+		ln := &p.lines[i]
+		tx, rx := ln.sent.Bytes-ln.epochTx, ln.received.Bytes-ln.epochRx
+		ln.epochTx, ln.epochRx = ln.sent.Bytes, ln.received.Bytes
+		ln.tx, ln.rx = float64(tx)/epoch.Seconds(), float64(rx)/epoch.Seconds()
+		bytes += tx + rx
+	}
+	p.bytes[p.nBytes%ringLength] = decide.Interval{For: epoch, Bytes: float64(bytes)}
+	p.nBytes++
+	if own, err := p.local.plane.Opened(p.remote.UID); err == nil && own != p.ownBefore {
+		p.ownBefore, p.own = own, now
+	}
+}
+
+// evidence is all that is known of a pair.
+func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
+	ev := decide.PairEvidence{At: now.Sub(a.start), Pair: p.name, Need: a.cfg.Need, Default: p.routes[0].network,
+		Active: p.on().network, SwitchLoss: p.loss.Estimate()}
+	var buckets [8]int
+	if choices, err := p.local.plane.Choices(p.remote.UID); err == nil {
+		for _, c := range choices {
+			buckets[c.Path%len(buckets)]++
+		}
+	}
+	total := 0.0
+	for i, r := range p.routes {
+		ln := &p.lines[i]
+		total += ln.tx + ln.rx
+		e := decide.PathEvidence{Network: r.network, State: decide.Up, Buckets: buckets[r.index],
+			Prior: a.cfg.Prior[r.network], CPU: a.cfg.CPU[r.network], OtherPairs: a.others(p, r.network)}
+		e.Data = p.data(i, now)
+		if hp := p.host.paths[r.network]; hp != nil {
+			hp.fill(&e, now)
+		} else {
+			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
+		}
+		if now.Before(ln.until) {
+			e.State, e.Reason = decide.Failed, fmt.Sprintf("this pair's packets do not pass: tried again in %v", ln.until.Sub(now).Round(time.Second))
+		}
+		if r.index != 0 && p.opened.IsZero() {
+			e.State, e.Reason = decide.Ineligible, "the other agent has not confirmed the pair"
+		}
+		ev.Paths = append(ev.Paths, e)
+	}
+	ev.Pause = total == 0
+	ev.Load.Connections = p.connections()
+	return ev
+}
+
+// data is what the pair's own traffic tells of path i.
+func (p *pair) data(i int, now time.Time) decide.Data {
+	ln := &p.lines[i]
+	d := decide.Data{Goodput: 8 * (ln.tx + ln.rx), Tx: ln.tx, Rx: ln.rx, RTOs: ln.rtos}
+	if !ln.heard {
+		return d
+	}
+	f := ln.figures
+	d.SRTT, d.AppLimited = f.SRTT.Seconds(), f.AppLimited
+	if f.SegmentsOut > 0 {
+		d.Retrans = min(float64(f.Retransmits)/float64(f.SegmentsOut), 1)
+	}
+	if o := p.outcome; o != nil {
+		d.Blank = now.Sub(o.at) < max(2*f.SRTT, 10*time.Millisecond)
+	}
+	return d
+}
+
+// connections is 1 where something was heard: the kernel's figures are by
+// bucket, and how many connections share one is not known.
+func (p *pair) connections() int {
+	for i := range p.lines {
+		if p.lines[i].heard {
+			return 1
+		}
+	}
+	return 0
+}
+
+// others counts the pairs of the same hosts that are on the network.
+func (a *Agent) others(p *pair, network string) int {
+	n := 0
+	for _, l := range a.pods {
+		for _, q := range l.pairs {
+			if q != p && q.host == p.host && a.cfg.Now().Sub(q.active) < quiet && q.on().network == network {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// fill adds what probes tell.
+func (hp *hostPath) fill(e *decide.PathEvidence, now time.Time) {
+	s := hp.summary
+	e.Probe = decide.Probe{RTT: s.SmoothRTT.Seconds(), Jitter: s.Jitter.Seconds(), Loss: s.Loss.Value(), Samples: min(s.Answered, 256)}
+	if !s.Last.IsZero() {
+		e.Probe.Age = max(now.Sub(s.Last).Seconds(), 0)
+	}
+	switch {
+	case !hp.failed.IsZero():
+		e.State, e.Reason = decide.Failed, fmt.Sprintf("failed %v ago (%s)", now.Sub(hp.failed).Round(10*time.Millisecond), hp.direction)
+	case hp.unfit != "":
+		e.State, e.Reason = decide.Ineligible, hp.unfit
+	case s.MTUBlackHole:
+		e.State, e.Reason = decide.Ineligible, "full-size packets do not pass"
+	case s.Answered == 0:
+		e.State, e.Reason = decide.Ineligible, "no probe has been answered yet"
+	case !hp.suspected.IsZero():
+		e.State, e.Reason = decide.Suspect, fmt.Sprintf("silent for %v", now.Sub(hp.suspected).Round(time.Millisecond))
+	}
+}

@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/netns"
+)
+
+// protocol marks routes that an agent made, so that it finds them again. It is
+// in the range that rtnetlink.h leaves to users.
+const protocol = 0x50
+
+// shape gives the pod a route of its own to a peer, like the one it uses now, but
+// with packets of at most mtu bytes (0: the interface's) and a least
+// retransmission timeout (0: the kernel's, 200 ms). TCP looks at its route again
+// with each segment (tcp_current_mss), so connections follow.
+func shape(ns string, peer netip.Addr, mtu int, rto time.Duration) error {
+	h, err := netns.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	dst := hostNet(peer)
+	if mtu == 0 && rto == 0 {
+		err := h.RouteDel(&netlink.Route{Dst: dst, Protocol: protocol})
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("remove route to %s: %w", peer, err)
+		}
+		return nil
+	}
+	now, err := h.RouteGet(peer.AsSlice())
+	if err != nil || len(now) == 0 {
+		return fmt.Errorf("look up route to %s: %w", peer, errors.Join(err, errNoRoute))
+	}
+	r := &netlink.Route{Dst: dst, LinkIndex: now[0].LinkIndex, Gw: now[0].Gw, Src: now[0].Src, MTU: mtu, Protocol: protocol}
+	if rto > 0 {
+		// A route's minimum is heeded only if it is locked (tcp_rto_min).
+		r.RtoMin, r.RtoMinLock = int(rto.Milliseconds()), true
+	}
+	if r.Gw == nil {
+		r.Scope = netlink.SCOPE_LINK
+	}
+	if err := h.RouteReplace(r); err != nil {
+		return fmt.Errorf("set MTU %d and least timeout %v towards %s: %w", mtu, rto, peer, err)
+	}
+	return nil
+}
+
+var errNoRoute = errors.New("the kernel names none")
+
+// holdNeighbour keeps the peer's hardware address on the default network known
+// while flows are on another path: packets are resolved before the data plane
+// sees them, and a default network that has failed would answer no ARP. It is for
+// peers on the pod's own link; a gateway answers by itself.
+func holdNeighbour(ns string, peer netip.Addr, hardware string, hold bool) error {
+	mac, err := net.ParseMAC(hardware)
+	if err != nil {
+		return nil // the cluster does not tell it: the kernel asks
+	}
+	h, err := netns.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	now, err := h.RouteGet(peer.AsSlice())
+	if err != nil || len(now) == 0 {
+		return fmt.Errorf("look up route to %s: %w", peer, errors.Join(err, errNoRoute))
+	}
+	if now[0].Gw != nil || len(mac) != 6 {
+		return nil
+	}
+	n := &netlink.Neigh{LinkIndex: now[0].LinkIndex, IP: peer.AsSlice(), HardwareAddr: mac, State: netlink.NUD_PERMANENT}
+	if !hold {
+		n.State = netlink.NUD_STALE // the kernel asks again when it needs it
+	}
+	if err := h.NeighSet(n); err != nil {
+		return fmt.Errorf("hold neighbour %s: %w", peer, err)
+	}
+	return nil
+}
+
+func hostNet(a netip.Addr) *net.IPNet {
+	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
+}
+
+// nextHops finds, for each path of a pair, the hardware address that its frames
+// go to: the peer's own on the same link, or the gateway's as the kernel knows
+// it. A path that is missing is left to the kernel, packet by packet, which costs
+// a little more.
+func nextHops(ns string, rs []route) (map[int]net.HardwareAddr, error) {
+	h, err := netns.Netlink(ns)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	out := map[int]net.HardwareAddr{}
+	for _, r := range rs[1:] {
+		found, err := h.RouteGetWithOptions(r.remote.Addr.AsSlice(), &netlink.RouteGetOptions{Oif: r.local.Dev, SrcAddr: r.local.Addr.AsSlice()})
+		if err != nil || len(found) == 0 {
+			continue // no route now: the kernel would say so of each packet
+		}
+		if found[0].Gw == nil {
+			if mac, err := net.ParseMAC(r.remote.MAC); err == nil {
+				out[r.index] = mac
+			}
+			continue
+		}
+		neighbours, err := h.NeighList(found[0].LinkIndex, netlink.FAMILY_V4)
+		if err != nil {
+			return nil, fmt.Errorf("list neighbours on %s: %w", r.local.Dev, err)
+		}
+		const usable = netlink.NUD_PERMANENT | netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE
+		for _, n := range neighbours {
+			if n.IP.Equal(found[0].Gw) && n.State&usable != 0 && len(n.HardwareAddr) == 6 {
+				out[r.index] = n.HardwareAddr
+			}
+		}
+	}
+	return out, nil
+}

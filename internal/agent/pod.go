@@ -1,0 +1,336 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/path/probe"
+	"pathwise.dev/pathwise/internal/path/steer"
+	"pathwise.dev/pathwise/internal/path/telemetry"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// pod is a local pod on several networks.
+type pod struct {
+	topo.Pod
+	plane  *steer.Plane
+	cookie uint64
+	pairs  map[string]*pair // by the remote pod's UID
+}
+
+// pair is a local pod and a remote one. The local agent decides about the flows
+// that the local pod has opened.
+type pair struct {
+	name   string
+	local  *pod
+	remote topo.Pod
+	host   *remoteHost
+	routes []route
+	// opened: the remote data plane takes this pair's packets on every path,
+	// confirmed at that time.
+	opened, asked time.Time
+	// unsettled: the remote agent has not confirmed the latest choice.
+	unsettled bool
+	noticed   time.Time
+
+	lines  []line // by index in routes
+	active time.Time
+	// own is when the local pod last sent packets of flows that it opened.
+	own       time.Time
+	ownBefore uint64
+
+	state decide.State
+	// assigned is where the pair's own flows are to be.
+	assigned decide.Assignment
+	loss     decide.SwitchLoss
+	decision decide.Decision
+	pinned   string
+	clamped  int
+	held     bool
+	outcome  *outcome
+	// stuck connections, by local and remote port.
+	stuck  map[[2]uint16]stuck
+	bytes  [ringLength]decide.Interval
+	nBytes int
+}
+
+// ringLength of intervals kept about a pair's traffic: three seconds.
+const ringLength = 30
+
+// line is a pair's traffic on one path.
+type line struct {
+	sent, received   steer.Tally // as last read
+	epochTx, epochRx uint64      // bytes, at the last evidence
+	silent           time.Time   // packets went out since, and none came in; zero if not
+	tx, rx           float64     // bytes per second, over the last evidence
+	figures          telemetry.Figures
+	heard            bool
+	rtos             int
+	// failed: this pair's packets do not pass, though the hosts' probes do. Only
+	// trying tells when they do again: not before until, later each time.
+	failed, until time.Time
+	backoff       time.Duration
+}
+
+// telemetryPair is how package telemetry names it.
+func (p *pair) telemetryPair() telemetry.Pair {
+	return telemetry.Pair{Netns: p.local.cookie, Remote: p.routes[0].remote.Addr}
+}
+
+// sync brings sockets, data planes and pairs in step with the cluster. What it
+// cannot do now it tries again the next time.
+func (a *Agent) sync() error {
+	c, err := a.cfg.Source()
+	if err != nil {
+		return fmt.Errorf("read cluster: %w", err)
+	}
+	host, ok := c.host(a.cfg.Host)
+	if !ok {
+		return fmt.Errorf("host %q is not in the cluster", a.cfg.Host)
+	}
+	self, ok := c.agentPod(host.Index)
+	if !ok {
+		return fmt.Errorf("host %s has no agent pod: a lab file needs \"agents: true\"", host.Name)
+	}
+	a.cluster, a.host, a.names, a.self = c, host, c.names(), idOf(self)
+	var errs []error
+	for _, at := range self.Attachments {
+		if a.links[at.Network] != nil {
+			continue
+		}
+		w, err := a.openWire(self, at, indexOf(a.names, at.Network))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		a.links[at.Network] = w
+	}
+	a.syncHosts(c)
+	errs = append(errs, a.syncPods(c))
+	return errors.Join(errs...)
+}
+
+func indexOf(names []string, name string) int {
+	for i, n := range names {
+		if n == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (a *Agent) syncHosts(c Cluster) {
+	for _, h := range c.Hosts {
+		other, ok := c.agentPod(h.Index)
+		if h.Name == a.cfg.Host || !ok {
+			continue
+		}
+		r := a.remote[h.Name]
+		if r == nil {
+			r = &remoteHost{name: h.Name, paths: map[string]*hostPath{}}
+			a.remote[h.Name] = r
+		}
+		r.pod = idOf(other)
+		for _, at := range other.Attachments {
+			to := netip.AddrPortFrom(at.Addr, stampPort)
+			if hp := r.paths[at.Network]; (hp == nil || hp.to != to) && a.links[at.Network] != nil {
+				full := min(at.MTU, a.links[at.Network].mtu) - 28
+				r.paths[at.Network] = &hostPath{network: at.Network, to: to, mtu: at.MTU, track: probe.NewTrack(full, false)}
+			}
+		}
+	}
+}
+
+func (a *Agent) syncPods(c Cluster) error {
+	var errs []error
+	here := map[string]bool{}
+	for _, p := range c.steerable(a.host.Index) {
+		here[p.UID] = true
+		if a.pods[p.UID] == nil {
+			if !netns.Exists(p.Netns) {
+				continue // on its way, or just gone
+			}
+			l, err := a.adopt(p)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("pod %s: %w", p.Name, err))
+				continue
+			}
+			a.pods[p.UID] = l
+		}
+		errs = append(errs, a.syncPairs(a.pods[p.UID], c))
+	}
+	for uid, p := range a.pods {
+		if !here[uid] {
+			// Its namespace is gone or about to go; so are its programs.
+			errs = append(errs, p.plane.Remove())
+			if a.passive != nil {
+				_ = a.passive.Unwatch(p.cookie) // it may be gone already
+			}
+			delete(a.pods, uid)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// adopt attaches the data plane to a pod, or takes over the one that is there.
+func (a *Agent) adopt(p topo.Pod) (*pod, error) {
+	l := &pod{Pod: p, pairs: map[string]*pair{}}
+	cfg := steer.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: filepath.Join(a.cfg.PinDir, "pod-"+p.UID)}
+	for _, at := range p.Attachments[1:] {
+		cfg.PathDevs = append(cfg.PathDevs, at.Dev)
+	}
+	var err error
+	if l.plane, err = steer.Open(cfg); err != nil {
+		return nil, err
+	}
+	if a.passive != nil {
+		if l.cookie, err = a.passive.Watch(p.Netns); err != nil {
+			return nil, errors.Join(fmt.Errorf("watch connections: %w", err), l.plane.Close())
+		}
+	}
+	return l, nil
+}
+
+// syncPairs makes the pod's data plane know the pods on other hosts. Pods of
+// the same host stay on their default network, on which they are one hop apart.
+func (a *Agent) syncPairs(l *pod, c Cluster) error {
+	var errs []error
+	here := map[string]bool{}
+	for _, r := range c.Pods {
+		if r.Host == l.Host || r.Agent || r.UID == "" {
+			continue
+		}
+		rs := a.eligible(routes(l.Pod, r), c)
+		h := a.remote[hostName(c, r.Host)]
+		if len(rs) < 2 || h == nil {
+			continue
+		}
+		here[r.UID] = true
+		if l.pairs[r.UID] != nil {
+			continue
+		}
+		p := &pair{name: l.Name + ">" + r.Name, local: l, remote: r, host: h, routes: rs, lines: make([]line, len(rs))}
+		if err := a.enter(p); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		l.pairs[r.UID] = p
+	}
+	for uid, p := range l.pairs {
+		if !here[uid] {
+			errs = append(errs, a.restore(p), l.plane.RemovePeer(uid))
+			a.ledger.Forget(p.telemetryPair())
+			delete(l.pairs, uid)
+		}
+	}
+	errs = append(errs, l.plane.Forget())
+	return errors.Join(errs...)
+}
+
+// enter makes the data plane know the peer. Where a predecessor had opened the
+// pair, it stays so.
+func (a *Agent) enter(p *pair) error {
+	known, err := p.local.plane.Known(peerOf(p.remote, p.routes, true, nil))
+	if err != nil {
+		return err
+	}
+	if err := a.setPeer(p, known); err != nil {
+		return err
+	}
+	if p.assigned, err = p.found(); err != nil {
+		return err
+	}
+	if known {
+		p.opened = a.cfg.Now()
+		if at := p.on(); at.index != 0 {
+			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.network, Reason: fmt.Sprintf("%s is on %s, as a predecessor left it", p.name, at.network)})
+		}
+	}
+	for i := range p.lines {
+		p.lines[i].sent, p.lines[i].received, err = p.local.plane.Tallies(p.remote.UID, p.routes[i].index)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setPeer enters the peer in the data plane, with its paths once it is open.
+func (a *Agent) setPeer(p *pair, open bool) error {
+	var hops map[int]net.HardwareAddr
+	if open {
+		var err error
+		if hops, err = nextHops(p.local.Netns, p.routes); err != nil {
+			return err
+		}
+	}
+	return p.local.plane.SetPeer(peerOf(p.remote, p.routes, open, hops))
+}
+
+// eligible drops the paths whose policy is not known to equal the default's.
+func (a *Agent) eligible(rs []route, c Cluster) []route {
+	if len(rs) == 0 {
+		return nil
+	}
+	out := rs[:1:1]
+	for _, r := range rs[1:] {
+		if indexOf(c.Equal, r.network) >= 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func hostName(c Cluster, index int) string {
+	for _, h := range c.Hosts {
+		if h.Index == index {
+			return h.Name
+		}
+	}
+	return ""
+}
+
+// on is the path that the pair's own flows are on, but for a canary.
+func (p *pair) on() route {
+	r, ok := p.byNetwork(p.assigned.Active)
+	if !ok {
+		return p.routes[0]
+	}
+	return r
+}
+
+// found is where the maps have most of the pair's own flows: what a predecessor
+// left.
+func (p *pair) found() (decide.Assignment, error) {
+	var votes [steer.MaxPaths]int
+	choices, err := p.local.plane.Choices(p.remote.UID)
+	if err != nil {
+		return decide.Assignment{}, err
+	}
+	for _, c := range choices {
+		votes[c.Path%steer.MaxPaths]++
+	}
+	best := p.routes[0]
+	for _, r := range p.routes {
+		if votes[r.index] > votes[best.index] {
+			best = r
+		}
+	}
+	return decide.Assignment{Active: best.network}, nil
+}
+
+// byNetwork finds a path of the pair.
+func (p *pair) byNetwork(network string) (route, bool) {
+	for _, r := range p.routes {
+		if r.network == network {
+			return r, true
+		}
+	}
+	return route{}, false
+}

@@ -1,0 +1,177 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+)
+
+// PathStatus is one path of a pair that has traffic, as an agent sees it.
+type PathStatus struct {
+	Host string `json:"host"`
+	// Pair is LOCAL>REMOTE: the flows that the local pod has opened.
+	Pair    string `json:"pair"`
+	Network string `json:"network"`
+	State   string `json:"state"`
+	// RTT and Jitter by probes, in seconds; Loss as a ratio.
+	RTT    float64 `json:"rtt_s"`
+	Jitter float64 `json:"jitter_s"`
+	Loss   float64 `json:"loss"`
+	// Goodput both ways in bit/s; Retrans as a ratio; SRTT in seconds.
+	Goodput float64 `json:"goodput"`
+	Retrans float64 `json:"retrans"`
+	SRTT    float64 `json:"srtt_s"`
+	// CPU in CPU-seconds per GB; 0 unknown.
+	CPU   float64 `json:"cpu,omitempty"`
+	Score float64 `json:"score"`
+	// Buckets of the pair's 64 that are on the path.
+	Buckets int    `json:"buckets"`
+	Active  bool   `json:"active"`
+	Pinned  bool   `json:"pinned,omitempty"`
+	Why     string `json:"why"`
+}
+
+// Order is a manual override.
+type Order struct {
+	// Local and Remote are names of pods; Network that of a path.
+	Local  string `json:"local"`
+	Remote string `json:"remote"`
+	// Network to switch or pin to; "" unpins.
+	Network string `json:"network"`
+	// Pin keeps the policy from moving the pair away; failures excepted.
+	Pin bool `json:"pin"`
+	// Force also moves to a path that the agent holds for unfit.
+	Force bool `json:"force"`
+}
+
+// Serve answers on a Unix socket until ctx ends: GET /paths, /events?since=N&wait=1,
+// /health; POST /order. The socket is the caller's, as are its permissions.
+func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /paths", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Paths()) })
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Health()) })
+	mux.HandleFunc("GET /events", a.serveEvents)
+	mux.HandleFunc("POST /order", func(w http.ResponseWriter, r *http.Request) {
+		var o Order
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&o); err != nil {
+			http.Error(w, fmt.Sprintf("decode order: %v", err), http.StatusBadRequest)
+			return
+		}
+		e, err := a.Order(o)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
+		reply(w, e)
+	})
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve control socket: %w", err)
+	}
+	return nil
+}
+
+func reply(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // the client may have gone
+}
+
+// serveEvents sends the events after a number; with wait, once there are some.
+func (a *Agent) serveEvents(w http.ResponseWriter, r *http.Request) {
+	since := 0
+	if s := r.URL.Query().Get("since"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			http.Error(w, fmt.Sprintf("since=%q: expected a number", s), http.StatusBadRequest)
+			return
+		}
+		since = n
+	}
+	events, more := a.journal.since(since)
+	if len(events) == 0 && r.URL.Query().Get("wait") != "" {
+		select {
+		case <-more:
+			events, _ = a.journal.since(since)
+		case <-r.Context().Done():
+		case <-time.After(20 * time.Second):
+		}
+	}
+	reply(w, append([]Event{}, events...))
+}
+
+// Client talks to an agent's socket.
+type Client struct {
+	http http.Client
+}
+
+// Dial returns a client of the agent that serves on the Unix socket at path.
+func Dial(path string) *Client {
+	return &Client{http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}}}}
+}
+
+// Paths asks for the paths of all pairs with traffic.
+func (c *Client) Paths(ctx context.Context) (out []PathStatus, err error) {
+	return out, c.get(ctx, "/paths", &out)
+}
+
+// Health asks how the agent itself fares.
+func (c *Client) Health(ctx context.Context) (out Health, err error) {
+	return out, c.get(ctx, "/health", &out)
+}
+
+// Events asks for the events after number since; with wait it waits for some.
+func (c *Client) Events(ctx context.Context, since int, wait bool) (out []Event, err error) {
+	q := fmt.Sprintf("/events?since=%d", since)
+	if wait {
+		q += "&wait=1"
+	}
+	return out, c.get(ctx, q, &out)
+}
+
+// Order gives a manual order and returns the event that came of it.
+func (c *Client) Order(ctx context.Context, o Order) (e Event, err error) {
+	return e, c.call(ctx, http.MethodPost, "/order", o, &e)
+}
+
+func (c *Client) get(ctx context.Context, path string, out any) error {
+	return c.call(ctx, http.MethodGet, path, nil, out)
+}
+
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return fmt.Errorf("encode order: %w", err)
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, newBody(body))
+	if err != nil {
+		return fmt.Errorf("ask agent: %w", err)
+	}
+	resp, err := c.http.Do(req)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("ask agent: %w", errNotRunning)
+	} else if err != nil {
+		return fmt.Errorf("ask agent: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return refusal(resp)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("read agent's answer: %w", err)
+	}
+	return nil
+}

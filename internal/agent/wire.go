@@ -1,0 +1,250 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/path/probe"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// stampPort is STAMP's (RFC 8762 section 4.1).
+const stampPort = 862
+
+// wire is the agent's own attachment to one network: probes go out and are
+// answered there, from the agent's pod.
+type wire struct {
+	network   string
+	number    int
+	addr      netip.Addr
+	mtu       int
+	sender    *probe.Sender
+	reflector *probe.Reflector
+	out, in   *net.UDPConn
+	inbox     inbox
+}
+
+// inbox holds what became of probes until the loop takes it: the sender tells
+// it from any goroutine, the loop's own among them.
+type inbox struct {
+	mu      sync.Mutex
+	replies []probe.Reply
+	losses  []probe.Lost
+}
+
+func (i *inbox) reply(r probe.Reply) {
+	r.TLVs = slices.Clone(r.TLVs)
+	for n := range r.TLVs {
+		r.TLVs[n].Value = slices.Clone(r.TLVs[n].Value)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.replies = append(i.replies, r)
+}
+
+func (i *inbox) loss(l probe.Lost) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.losses = append(i.losses, l)
+}
+
+func (i *inbox) take() ([]probe.Reply, []probe.Lost) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	r, l := i.replies, i.losses
+	i.replies, i.losses = nil, nil
+	return r, l
+}
+
+// openWire opens the sockets in the agent's pod and begins to answer.
+func (a *Agent) openWire(self topo.Pod, at topo.Attachment, number int) (*wire, error) {
+	w := &wire{network: at.Network, number: number, addr: at.Addr, mtu: at.MTU}
+	err := netns.Do(self.Netns, func() (err error) {
+		if w.out, err = net.ListenUDP("udp", &net.UDPAddr{IP: at.Addr.AsSlice()}); err != nil {
+			return err
+		}
+		w.in, err = net.ListenUDP("udp", &net.UDPAddr{IP: at.Addr.AsSlice(), Port: stampPort})
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open probe sockets on %s: %w", at.Network, err), w.close())
+	}
+	keys := probe.Keys{Current: a.cfg.Key}
+	w.sender, err = probe.NewSender(w.out, probe.SenderConfig{Keys: keys, Deadline: time.Second, Now: a.cfg.Now,
+		OnReply: w.inbox.reply, OnLost: w.inbox.loss})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), w.close())
+	}
+	w.reflector, err = probe.NewReflector(w.in, probe.ReflectorConfig{Keys: keys, Now: a.cfg.Now,
+		OnTLV: func(_ netip.AddrPort, _ uint16, t probe.TLV) []byte { return a.hear(t) }})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())
+	}
+	a.running(w.sender.Run)
+	a.running(w.reflector.Serve)
+	return w, nil
+}
+
+func (w *wire) close() error {
+	var errs []error
+	for _, c := range []*net.UDPConn{w.out, w.in} {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remoteHost is another host, and the paths to it.
+type remoteHost struct {
+	name string
+	// pod is its agent's.
+	pod   podID
+	paths map[string]*hostPath // by network
+	// used is when a pair with that host last had traffic.
+	used time.Time
+}
+
+// hostPath is one network to another host.
+type hostPath struct {
+	network string
+	to      netip.AddrPort
+	mtu     int
+	track   *probe.Track
+	summary probe.Summary
+	// shots are the latest small probes, for judging.
+	shots []probe.Shot
+	seqs  []uint32
+	// next is when the next regular probe is due, and sent counts them.
+	next time.Time
+	sent int
+	// state: failed since, or suspected since; zero if not.
+	failed, suspected time.Time
+	direction         probe.Direction
+	// alive is when a suspicion was last cleared, well counts answers since failure.
+	alive time.Time
+	well  int
+	burst time.Time
+	// unfit says why the path must not be used whatever it measures.
+	unfit string
+	// heard is when the other host's probe last came this way.
+	busy time.Time
+}
+
+// shotsKept bounds what a judgement looks back over.
+const shotsKept = 16
+
+// send probes the path. Small probes are kept for judging.
+func (a *Agent) send(w *wire, hp *hostPath, full bool, tlvs ...probe.TLV) {
+	o := probe.SendOptions{DSCP: mark, ClassOfService: true, ReplyDSCP: mark, TLVs: tlvs}
+	if full {
+		o.Size = min(hp.mtu, w.mtu) - 28 // IPv4 and UDP header
+	}
+	sent, err := w.sender.Send(hp.to, o)
+	if err != nil {
+		// The path may be down: that is what a probe without answer says.
+		a.cfg.Log.Debug("probe not sent", "network", w.network, "to", hp.to, "error", err)
+		sent.At = a.cfg.Now()
+	}
+	if full {
+		return
+	}
+	if len(hp.shots) >= shotsKept {
+		hp.shots, hp.seqs = hp.shots[1:], hp.seqs[1:]
+	}
+	hp.shots, hp.seqs = append(hp.shots, probe.Shot{Sent: sent.At}), append(hp.seqs, sent.Seq)
+}
+
+// path finds the host and its path by the address that probes go to.
+func (a *Agent) path(network string, to netip.Addr) (*remoteHost, *hostPath) {
+	for _, h := range a.remote {
+		if hp := h.paths[network]; hp != nil && hp.to.Addr() == to {
+			return h, hp
+		}
+	}
+	return nil, nil
+}
+
+// receive takes what became of probes since it was last called.
+func (a *Agent) receive() {
+	for name, w := range a.links {
+		replies, losses := w.inbox.take()
+		for _, r := range replies {
+			a.answered(name, r)
+		}
+		for _, l := range losses {
+			if _, hp := a.path(name, l.To.Addr()); hp != nil {
+				hp.track.Lost(l)
+				hp.well = 0
+			}
+		}
+	}
+}
+
+func (a *Agent) answered(network string, r probe.Reply) {
+	h, hp := a.path(network, r.From.Addr())
+	if hp == nil {
+		return
+	}
+	hp.track.Reply(r)
+	for i, seq := range hp.seqs {
+		if seq == r.Seq && hp.shots[i].Answered.IsZero() {
+			hp.shots[i].Answered = r.At
+		}
+	}
+	switch {
+	case r.DSCPSeen >= 0 && r.DSCPSeen != mark || r.ReplyDSCP >= 0 && r.ReplyDSCP != mark:
+		hp.unfit = fmt.Sprintf("it does not carry the mark: DSCP %d arrived as %d", mark, r.DSCPSeen)
+	default:
+		hp.unfit = ""
+	}
+	if !r.Late {
+		a.recovered(h, hp)
+	}
+	for _, t := range r.TLVs {
+		if t.Type == noticeType {
+			a.acknowledged(h, t.Value)
+		}
+	}
+}
+
+// Pace of regular probes. On a path that carries traffic they measure; that
+// it fails is found by suspicion, within milliseconds.
+const (
+	probeActive  = 100 * time.Millisecond
+	probeStandby = 200 * time.Millisecond
+	probeIdle    = 10 * time.Second
+	// fullEvery is how many small probes go with one of the path's full size.
+	fullEvery = 8
+)
+
+// probeAll sends the regular probes that are due.
+func (a *Agent) probeAll(now time.Time) {
+	for _, h := range a.remote {
+		busy := now.Sub(h.used) < 5*time.Second
+		for name, hp := range h.paths {
+			w := a.links[name]
+			if w == nil || now.Before(hp.next) {
+				continue
+			}
+			every := probeIdle
+			switch {
+			case busy && now.Sub(hp.busy) < quiet || !hp.failed.IsZero() && busy:
+				every = probeActive
+			case busy:
+				every = probeStandby
+			case hp.sent < 4:
+				every = probeStandby // a new path: know it before it is needed
+			}
+			hp.next = now.Add(every)
+			hp.sent++
+			a.send(w, hp, hp.sent%fullEvery == 0)
+		}
+	}
+}
