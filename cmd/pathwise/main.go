@@ -130,6 +130,8 @@ Nouns show (networks, workloads, report, compare, recommend), verbs act
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see \"%s --help\"", err, cmd.CommandPath())}
 	})
+	root.AddCommand(replayCommand(e))
+	root.AddCommand(agentCommand(e), pathsCommand(e), eventsCommand(e), switchCommand(e), pinCommand(e), unpinCommand(e))
 	root.AddCommand(networksCommand(e), workloadsCommand(e), benchCommand(e), reportCommand(e), compareCommand(e),
 		recommendCommand(e), labCommand(e), versionCommand(e), generateCommand())
 	return root

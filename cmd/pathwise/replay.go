@@ -1,0 +1,256 @@
+package main
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/rank"
+)
+
+// replayFlags are those of "pathwise replay".
+type replayFlags struct {
+	policy, format, table string
+	paper, trace          bool
+	random                int
+	need                  string
+	seed                  uint64
+}
+
+func replayCommand(e env) *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use: "replay [FILE]", Short: "Run recorded evidence through a policy and print its regret",
+		Long: `Run recorded evidence (JSON lines, see docs/decision.md) through steering
+policies, and set what each would have achieved against the best choice in
+hindsight and the best single network. FILE "-" is standard input.
+
+--paper replays Table 5 of Atici and Boluk (2020) instead, whose manager's
+column the policy "table" must yield, with their Table 7 and Figure 14.
+--random plays random schedules of loads and faults through a simulation.
+
+Policies: static:NETWORK, table (the network that a table names at the load:
+--table DIR takes a result of "pathwise bench", else the priors in FILE),
+hysteresis (the usual rule, to compare with) and cost-aware (the default of the
+agent); "all" is all of them, with every network as a static one.`,
+		Example: `  pathwise replay --paper
+  pathwise replay evidence.jsonl
+  pathwise replay evidence.jsonl --policy static:vxlan -o csv
+  pathwise replay evidence.jsonl --policy cost-aware --trace
+  pathwise replay evidence.jsonl --policy table --table results/quick
+  pathwise replay --random 200 --seed 7 --policy cost-aware`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 || (len(args) == 1) == (f.paper || f.random > 0) || f.paper && f.random > 0 {
+				return usageError{errors.New(`replay: expected one of FILE, --paper and --random N: see "pathwise replay --help"`)}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return e.replay(f, args) },
+	}
+	formatFlag(cmd, &f.format, "text", "json", "csv")
+	cmd.Flags().StringVar(&f.policy, "policy", "all", "static:NETWORK, table, hysteresis, cost-aware or all")
+	cmd.Flags().StringVar(&f.table, "table", "", "result directory whose recommendations the policy table follows")
+	cmd.Flags().BoolVar(&f.paper, "paper", false, "replay Table 5 of Atici and Boluk (2020)")
+	cmd.Flags().BoolVar(&f.trace, "trace", false, "print each decision other than to stay")
+	cmd.Flags().IntVar(&f.random, "random", 0, "simulate this many random schedules")
+	cmd.Flags().StringVar(&f.need, "need", "throughput", "need of random schedules: throughput or latency")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of delays and random schedules")
+	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions([]string{"all", "static:", "table", "hysteresis", "cost-aware"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("need", cobra.FixedCompletions([]string{"throughput", "latency"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (e env) replay(f replayFlags, args []string) error {
+	if err := checkFormat(f.format, "text", "json", "csv"); err != nil {
+		return err
+	}
+	if f.trace && f.format != "text" {
+		return usageError{errors.New("--trace: expected with -o text")}
+	}
+	// A wrong name is a mistake in the command line, whatever the file holds.
+	if _, err := decide.ParsePolicy(f.policy, decide.Table{}, f.seed); err != nil && f.policy != "all" {
+		return usageError{fmt.Errorf("--policy: %w, or all", err)}
+	}
+	switch {
+	case f.random > 0:
+		return e.replayRandom(f)
+	case f.paper:
+		return e.replayPaper(f)
+	}
+	rec, err := e.readRecording(args[0])
+	if err != nil {
+		return err
+	}
+	table := decide.TableOfPriors(rec)
+	if f.table != "" {
+		if table, err = readTable(f.table); err != nil {
+			return err
+		}
+	}
+	results, err := replayAll(f, rec, table)
+	if err != nil {
+		return err
+	}
+	if f.trace {
+		writeTrace(e.stdout, results)
+	}
+	return writeReplay(e.stdout, f.format, rec.Header, results)
+}
+
+func (e env) readRecording(path string) (decide.Recording, error) {
+	in, name := e.stdin, "standard input"
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return decide.Recording{}, fmt.Errorf("replay: %w", err)
+		}
+		defer file.Close()
+		in, name = file, path
+	}
+	rec, err := decide.ReadRecording(name, in)
+	if err != nil {
+		return rec, fmt.Errorf("replay: %w", err)
+	}
+	if rec.Truncated {
+		fmt.Fprintf(e.stderr, "%s: the last line does not end and is left out\n", name)
+	}
+	if len(rec.Records) == 0 {
+		return rec, fmt.Errorf("replay: %s: no records", name)
+	}
+	return rec, nil
+}
+
+// readTable takes the first scenario of a result.
+func readTable(dir string) (decide.Table, error) {
+	in, err := openResult(dir)
+	if err != nil {
+		return decide.Table{}, err
+	}
+	grids := rank.Table(in.Results.Trials, rank.Options{})
+	if len(grids) == 0 {
+		return decide.Table{}, fmt.Errorf("replay: %s recommends nothing", dir)
+	}
+	return decide.TableOf(grids[0]), nil
+}
+
+// replayAll replays the policies that the flag names.
+func replayAll(f replayFlags, rec decide.Recording, table decide.Table) ([]decide.Result, error) {
+	names := []string{f.policy}
+	networks := recordedNetworks(rec)
+	if f.policy == "all" {
+		names = nil
+		for _, n := range networks {
+			names = append(names, "static:"+n)
+		}
+		names = append(names, "table", "hysteresis", "cost-aware")
+	}
+	var out []decide.Result
+	for _, name := range names {
+		policy, err := decide.ParsePolicy(name, table, f.seed)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--policy: %w, or all", err)}
+		}
+		if network, ok := strings.CutPrefix(name, "static:"); ok && !slices.Contains(networks, network) {
+			return nil, usageError{fmt.Errorf("--policy %s: the record has %s", name, strings.Join(networks, ", "))}
+		}
+		out = append(out, decide.Replay(policy, rec))
+	}
+	return out, nil
+}
+
+func recordedNetworks(rec decide.Recording) (out []string) {
+	for _, r := range rec.Records {
+		for _, p := range r.Evidence.Paths {
+			if !slices.Contains(out, p.Network) {
+				out = append(out, p.Network)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// replayed is a result with its ratios, for JSON.
+type replayed struct {
+	decide.Result
+	OfHindsight float64 `json:"of_hindsight"`
+	OfStatic    float64 `json:"of_static"`
+}
+
+func writeReplay(w io.Writer, format string, h decide.Header, results []decide.Result) error {
+	switch format {
+	case "json":
+		out := []replayed{}
+		for _, r := range results {
+			out = append(out, replayed{r, r.OfHindsight(), r.OfStatic()})
+		}
+		return writeJSON(w, out)
+	case "csv":
+		rows := [][]string{{"policy", "achieved", "hindsight", "static", "of_hindsight", "of_static", "switches", "failovers", "canaries", "false_switches", "epochs", "unknown"}}
+		for _, r := range results {
+			rows = append(rows, []string{r.Policy, number(r.Achieved), number(r.Hindsight), number(r.Static), number(r.OfHindsight()), number(r.OfStatic()),
+				strconv.Itoa(r.Switches), strconv.Itoa(r.Failovers), strconv.Itoa(r.Canaries), strconv.Itoa(r.False), strconv.Itoa(r.Epochs), strconv.Itoa(r.Unknown)})
+		}
+		if err := csv.NewWriter(w).WriteAll(rows); err != nil {
+			return fmt.Errorf("write CSV: %w", err)
+		}
+		return nil
+	}
+	return writeReplayText(w, h, results)
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
+
+func writeReplayText(w io.Writer, h decide.Header, results []decide.Result) error {
+	first := results[0]
+	fmt.Fprintf(w, "%s: %d pairs, %d epochs; amounts in %s x s\n", h.Name, first.Pairs, first.Epochs, h.Unit)
+	fmt.Fprintf(w, "best in hindsight %.6g (switching for free %.6g), best static %s %.6g\n\n",
+		first.Hindsight, first.HindsightFree, strings.Join(first.StaticNetworks, ", "), first.Static)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "policy\tachieved\tregret\tof hindsight\tof best static\tswitches\tfailovers\tcanaries\tfalse\t")
+	unknown := 0
+	for _, r := range results {
+		fmt.Fprintf(t, "%s\t%.6g\t%s\t%.2f %%\t%.2f %%\t%d\t%d\t%d\t%d\t\n", r.Policy, r.Achieved, regret(r),
+			100*r.OfHindsight(), 100*r.OfStatic(), r.Switches, r.Failovers, r.Canaries, r.False)
+		unknown = max(unknown, r.Unknown)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	if unknown > 0 {
+		fmt.Fprintf(w, "\nup to %d epochs are left out: what the policy's path would have given there is not known\n", unknown)
+	}
+	return nil
+}
+
+// regret is what hindsight would have added, 0 where it is rounding alone.
+func regret(r decide.Result) string {
+	v := r.Hindsight - r.Achieved
+	if v < 1e-9*r.Hindsight {
+		v = 0
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
+
+func writeTrace(w io.Writer, results []decide.Result) {
+	for _, r := range results {
+		last := ""
+		for _, t := range r.Trace {
+			line := fmt.Sprintf("%s %s %d/%d: %s", t.Decision.Kind, t.Decision.To, t.Decision.Buckets, decide.Buckets, t.Decision.Reason)
+			if t.Decision.Kind != decide.Stay && line != last {
+				fmt.Fprintf(w, "%9.1f s  %s  %s  %s\n", t.At.Round(time.Millisecond).Seconds(), r.Policy, t.Pair, line)
+			}
+			last = line
+		}
+	}
+}

@@ -1,0 +1,382 @@
+package decide
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFailureMovesAtOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		bend  func(*feed)
+		kind  Kind
+		to    string
+		steps int
+	}{
+		"failed":     {func(f *feed) { f.path("a").State = Failed }, Failover, "b", 1},
+		"ineligible": {func(f *feed) { f.path("a").State = Ineligible }, Failover, "b", 1},
+		"timeouts and silence": {func(f *feed) {
+			f.path("a").Data = Data{Tx: 1000, RTOs: 1}
+		}, Failover, "b", silence},
+		"suspect and silence": {func(f *feed) {
+			f.path("a").State = Suspect
+			f.path("a").Data = Data{Tx: 1000}
+		}, Failover, "b", silence},
+		"a moment after a move": {func(f *feed) {
+			f.state.Moves = []time.Duration{f.ev.At, f.ev.At, f.ev.At}
+			f.path("a").State = Failed
+		}, Failover, "b", 1},
+		"in a crowd": {func(f *feed) {
+			f.path("a").OtherPairs = 50
+			f.path("a").State = Failed
+		}, Failover, "b", 1},
+		"all failed": {func(f *feed) {
+			f.path("a").State, f.path("b").State = Failed, Failed
+		}, "", "", 0},
+		"others ineligible": {func(f *feed) {
+			f.path("a").State, f.path("b").State = Failed, Ineligible
+		}, "", "", 0},
+		"one answer": {func(f *feed) { f.path("a").Data = Data{Tx: 1000, Rx: 60, RTOs: 1} }, "", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFeed(Throughput)
+			f.path("b").Prior = 0.8e9
+			f.calm(t, CostAware{})
+			tt.bend(f)
+			d, n := f.run(CostAware{}, 3, Switch, Failover, Fallback)
+			if d.Kind != tt.kind || d.To != tt.to || n != tt.steps {
+				t.Errorf("got %q to %q after %d samples (%s), want %q to %q after %d", d.Kind, d.To, n, d.Reason, tt.kind, tt.to, tt.steps)
+			}
+		})
+	}
+}
+
+func TestFailoverPrefersWhatAnswers(t *testing.T) {
+	f := newFeed(Throughput)
+	c := *f.path("b")
+	c.Network, c.Prior, c.Probe.Samples = "c", 5e9, 0
+	f.ev.Paths = append(f.ev.Paths, c)
+	f.path("b").Prior = 0.5e9
+	f.step(CostAware{})
+	f.path("a").State = Failed
+	if d := f.step(CostAware{}); d.To != "b" {
+		t.Errorf("moved to %q, want b, which answers probes: %s", d.To, d.Reason)
+	}
+}
+
+func TestFallbackToTheDefault(t *testing.T) {
+	f := newFeed(Throughput)
+	f.at = Assignment{Active: "b"}
+	f.carry("b", 1e9)
+	f.step(CostAware{})
+	f.path("b").State, f.path("a").State = Failed, Suspect
+	if d := f.step(CostAware{}); d.Kind != Fallback || d.To != "a" {
+		t.Errorf("got %q to %q: %s", d.Kind, d.To, d.Reason)
+	}
+}
+
+// A rate limit to a tenth must move traffic within a second of evidence, and
+// for every seed of noise.
+func TestRateLimitToATenth(t *testing.T) {
+	worst := 0
+	for seed := range uint64(200) {
+		f := newFeed(Throughput)
+		f.r = rand.New(rand.NewPCG(seed, 3))
+		f.path("b").Prior = 0.5e9 + 0.5e9*f.r.Float64()
+		f.carry("b", f.path("b").Prior)
+		f.calm(t, CostAware{})
+		if f.at.Active != "a" {
+			continue
+		}
+		f.limit("a", 0.1e9)
+		d, n := f.run(CostAware{}, 30, Switch)
+		if n == 0 || d.To != "b" {
+			t.Fatalf("seed %d: stayed: %s", seed, f.last.Reason)
+		}
+		worst = max(worst, n)
+	}
+	t.Logf("slowest: %d samples", worst)
+	within(t, "rate limit", time.Duration(worst)*Period, time.Second)
+}
+
+func TestWhatIsNoReasonToMove(t *testing.T) {
+	for name, bend := range map[string]func(*feed, int){
+		"the application sends less": func(f *feed, _ int) {
+			f.carry("a", 0.1e9)
+			f.path("a").Data.AppLimited = true
+		},
+		"one spike of a second's third": func(f *feed, i int) {
+			f.carry("a", 1e9)
+			if i%30 < 2 {
+				f.limit("a", 0.3e9)
+			}
+		},
+		"blank evidence": func(f *feed, _ int) {
+			f.limit("a", 0.1e9)
+			f.path("a").Data.Blank = true
+		},
+		"the other path is no better": func(f *feed, _ int) {
+			f.limit("a", 0.4e9)
+			f.path("b").Prior = 0.3e9
+		},
+		"probes of the other path are old": func(f *feed, _ int) {
+			f.limit("a", 0.1e9)
+			f.path("b").Probe.Age = 2 * staleProbe
+		},
+		"a pause": func(f *feed, _ int) {
+			f.ev.Pause = true
+			f.path("a").Data = Data{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFeed(Throughput)
+			f.path("b").Prior = 0.8e9
+			f.carry("b", 0.8e9)
+			f.calm(t, CostAware{})
+			for i := range 100 {
+				bend(f, i)
+				if d := f.step(CostAware{}); d.Moves() {
+					t.Fatalf("sample %d: %s to %s: %s", i, d.Kind, d.To, d.Reason)
+				}
+			}
+		})
+	}
+}
+
+// A stall of the machine spoils every path at once.
+func TestStallOfTheMachine(t *testing.T) {
+	f := newFeed(Throughput)
+	f.path("b").Prior = 0.9e9
+	f.calm(t, CostAware{})
+	f.limit("a", 0.1e9)
+	f.path("b").Probe.RTT = 20e-3
+	if d, n := f.run(CostAware{}, window, Switch, Failover, Fallback); n > 0 {
+		t.Errorf("moved after %d samples: %s", n, d.Reason)
+	}
+}
+
+func TestLossOutweighsGain(t *testing.T) {
+	for _, tt := range []struct {
+		upper float64
+		moves bool
+	}{{0.002, true}, {1, true}, {60, false}} {
+		f := newFeed(Throughput)
+		f.ev.SwitchLoss = LossEstimate{Mean: tt.upper / 2, Upper: tt.upper, N: 5}
+		f.path("b").Prior = 1.5e9
+		f.carry("b", 1.5e9)
+		_, n := f.run(CostAware{}, 300, Switch)
+		if (n > 0) != tt.moves {
+			t.Errorf("half as much again for 10 s, a switch costs %v s: moved %v, want %v", tt.upper, n > 0, tt.moves)
+		}
+	}
+}
+
+func TestReturnAfterFailure(t *testing.T) {
+	f := newFeed(Throughput)
+	f.path("b").Prior = 0.5e9
+	f.carry("b", 0.5e9)
+	f.calm(t, CostAware{})
+	f.path("a").State = Failed
+	f.run(CostAware{}, 20, Failover)
+	f.run(CostAware{}, 30)
+	f.path("a").State = Up
+	back := f.ev.At
+	var first Decision
+	for range 100 {
+		d := f.step(CostAware{})
+		if d.Kind == Canary && first.Kind == "" {
+			first = d
+		}
+		if d.Kind == Switch {
+			break
+		}
+	}
+	if first.Kind != Canary || first.Evidence.At-back < hold {
+		t.Errorf("first %s after %v up, want a canary after the hold-down of %v", first.Kind, first.Evidence.At-back, hold)
+	}
+	if f.at.Active != "a" {
+		t.Errorf("still on %s: %s", f.at.Active, f.last.Reason)
+	}
+}
+
+func TestHoldDownDoubles(t *testing.T) {
+	for failures, want := range map[int]time.Duration{1: hold, 2: 2 * hold, 4: 8 * hold, 30: maxHold} {
+		if got := holdOf(failures); got != want {
+			t.Errorf("%d failures: %v, want %v", failures, got, want)
+		}
+	}
+}
+
+func TestDwellDoubles(t *testing.T) {
+	at := 100 * time.Second
+	for _, tt := range []struct {
+		moves []time.Duration
+		want  time.Duration
+	}{
+		{nil, 0},
+		{[]time.Duration{at}, dwell},
+		{[]time.Duration{at - 10*time.Second, at}, 2 * dwell},
+		{[]time.Duration{at - 90*time.Second, at}, dwell},
+		{[]time.Duration{at - 30*time.Second, at - 20*time.Second, at - 10*time.Second, at}, 8 * dwell},
+	} {
+		s := State{Moves: tt.moves, Since: at}
+		if got := s.dwellLeft(at); got != tt.want {
+			t.Errorf("moves %v: %v left, want %v", tt.moves, got, tt.want)
+		}
+	}
+}
+
+// Two networks that fail one after the other, again and again, are not
+// followed for gain at their pace.
+func TestFlappingIsDamped(t *testing.T) {
+	f := newFeed(Throughput)
+	for i := range 6000 {
+		better, worse := "a", "b"
+		if i/15%2 == 0 {
+			better, worse = worse, better
+		}
+		f.carry(better, 1e9)
+		f.limit(worse, 0.3e9)
+		f.step(CostAware{})
+	}
+	if n := len(f.state.Moves); n > 8 {
+		t.Errorf("%d moves are remembered", n)
+	}
+	if left := f.state.dwellLeft(f.state.Since); len(f.state.Moves) > 4 && left < 4*dwell {
+		t.Errorf("dwell is %v after %d moves", left, len(f.state.Moves))
+	}
+}
+
+func TestWaitsForAPause(t *testing.T) {
+	f := newFeed(Throughput)
+	f.path("b").Prior, f.path("b").Data = 1.5e9, Data{}
+	f.carry("b", 1.5e9)
+	f.calmWithoutTrial()
+	// It pauses now and then, so a move waits for one, but not for ever.
+	m := f.state.memory("b")
+	m.Proven, m.Measured, m.Health, m.HealthAt, m.Lead.Fast = true, true, 1, f.ev.At, threshold
+	m.NextTrial = time.Hour
+	f.state.Paused, f.state.PausedAt = true, f.ev.At
+	start := f.ev.At
+	d, _ := f.run(CostAware{}, 20, Switch)
+	if d.Kind != Switch || d.Evidence.At-start < patience || d.Evidence.At-start > patience+2*Period {
+		t.Errorf("%s after %v, want a switch after %v: %s", d.Kind, d.Evidence.At-start, patience, d.Reason)
+	}
+}
+
+// calmWithoutTrial runs a few samples without any canary.
+func (f *feed) calmWithoutTrial() {
+	for range 10 {
+		f.step(Static{Network: "a"})
+	}
+}
+
+// Many pairs that see the same move at different times, in steps.
+func TestNoHerd(t *testing.T) {
+	starts := map[time.Duration]int{}
+	for pair := range 40 {
+		f := newFeed(Throughput)
+		f.ev.Pair = strings.Repeat("x", pair+1)
+		f.path("a").OtherPairs = 39
+		f.path("b").Prior = 1.5e9
+		f.carry("b", 1.5e9)
+		f.calmWithoutTrial()
+		m := f.state.memory("b")
+		m.Proven, m.Measured, m.Health, m.HealthAt, m.Lead.Fast = true, true, 1, f.ev.At, threshold
+		m.NextTrial = time.Hour
+		start := f.ev.At
+		d, n := f.run(CostAware{Seed: 9}, 30, Canary, Switch)
+		if n == 0 || d.Kind != Canary || d.Buckets != crowdStep {
+			t.Fatalf("pair %d: %s of %d buckets, want a step of %d: %s", pair, d.Kind, d.Buckets, crowdStep, d.Reason)
+		}
+		starts[d.Evidence.At-start]++
+		if d, n = f.run(CostAware{Seed: 9}, 40, Switch); n == 0 {
+			t.Fatalf("pair %d: never finished: %s", pair, f.last.Reason)
+		}
+	}
+	most := 0
+	for _, n := range starts {
+		most = max(most, n)
+	}
+	if len(starts) < 5 || most > 20 {
+		t.Errorf("40 pairs began at %v", starts)
+	}
+}
+
+func TestLatencyFollowsTheRoundTrip(t *testing.T) {
+	f := newFeed(Latency)
+	f.path("b").Probe.RTT = 60e-6
+	f.carry("b", 1e6)
+	f.carry("a", 1e6)
+	f.path("a").Data.AppLimited, f.path("b").Data.AppLimited = true, true
+	d, n := f.run(CostAware{}, 50, Switch)
+	if n == 0 || d.To != "b" || math.Abs(d.PredictedGain-2.0/3) > 0.05 {
+		t.Errorf("got %s to %q, gain %.2f; want b, 0.67: %s", d.Kind, d.To, d.PredictedGain, f.last.Reason)
+	}
+}
+
+// A robust pair leaves a path that loses and jitters for an equally fast one
+// that does not; one that needs throughput alone has no reason to.
+func TestRobustLeavesLoss(t *testing.T) {
+	for need, want := range map[Need]string{Robust: "b", Throughput: "a"} {
+		f := newFeed(need)
+		f.path("a").Probe.Loss, f.path("a").Probe.Jitter = 0.01, 100e-6
+		f.carry("b", 1e9)
+		f.run(CostAware{}, 200, Switch)
+		if f.at.Active != want {
+			t.Errorf("%s: on %s, want %s: %s", need, f.at.Active, want, f.last.Reason)
+		}
+	}
+}
+
+// What a pair needs is learned where it is not declared.
+func TestAutoNeed(t *testing.T) {
+	for _, limited := range []bool{false, true} {
+		f := newFeed(Auto)
+		f.path("a").Data.AppLimited = limited
+		f.run(CostAware{}, 50)
+		want := Throughput
+		if limited {
+			want = Latency
+		}
+		if got := f.state.need(f.ev); got != want {
+			t.Errorf("app-limited %v: need %s, want %s", limited, got, want)
+		}
+	}
+}
+
+// An hour on a quiet path whose figures have heavy tails, with an equal, a
+// slightly worse and a slightly overstated other path: nothing moves.
+func TestQuietHour(t *testing.T) {
+	hours := 20
+	if testing.Short() {
+		hours = 2
+	}
+	for seed := range uint64(hours) {
+		s := Schedule{Name: "quiet", Need: Throughput, Loss: 0.005, Networks: []SimNetwork{
+			{Name: "a", Capacity: 5e9, Many: 1, RTT: 60e-6, Noise: 0.05},
+			{Name: "b", Capacity: 5e9, Many: 1, RTT: 60e-6, Noise: 0.05},
+			{Name: "c", Capacity: 4.8e9, Many: 1, RTT: 60e-6, Noise: 0.05, Bias: 0.03},
+		}, Phases: []Phase{{For: time.Hour, Load: Load{Connections: 16}}}}
+		if seed%2 == 1 {
+			s.Need = Latency
+		}
+		if seed%4 >= 2 {
+			s.Phases[0].Load.Offered = 3e9
+		}
+		r, _ := Simulate(s, CostAware{}, seed)
+		if r.Switches+r.Failovers > 0 {
+			t.Errorf("seed %d, need %s, offered %v: %d switches, %d failovers", seed, s.Need, s.Phases[0].Load.Offered, r.Switches, r.Failovers)
+			for _, x := range r.Trace {
+				if x.Decision.Moves() {
+					t.Logf("%v %s: %s", x.At, x.Decision.Kind, x.Decision.Reason)
+				}
+			}
+		}
+		if r.OfStatic() < 0.995 {
+			t.Errorf("seed %d: exploring cost %.2f %%", seed, 100*(1-r.OfStatic()))
+		}
+	}
+}

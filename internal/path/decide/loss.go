@@ -1,0 +1,139 @@
+package decide
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/stat"
+)
+
+// LossEstimate is what a switch costs, in seconds of the pair's traffic.
+type LossEstimate struct {
+	Mean float64 `json:"mean_s"`
+	// Upper is the bound that a gain must beat.
+	Upper float64 `json:"upper_s"`
+	// N is the number of switches behind it; 0 makes it an assumption.
+	N int `json:"n"`
+}
+
+// assumedLoss stands in until switches have been measured: that of Atici and
+// Boluk (2020), Table 7, whose manager reconnected at each switch. A packet
+// switch costs far less, so the assumption errs towards staying.
+const assumedLoss = 0.01342
+
+func (l LossEstimate) upper() float64 {
+	if l.N == 0 && l.Upper == 0 {
+		return assumedLoss
+	}
+	return max(l.Upper, 0)
+}
+
+// Interval is what a pair's application got in a span of time.
+type Interval struct {
+	For        time.Duration `json:"for_ns"`
+	Bytes      float64       `json:"bytes"`
+	Operations float64       `json:"operations,omitempty"`
+}
+
+// Loss is what one switch cost.
+type Loss struct {
+	Bytes      float64 `json:"bytes"`
+	Operations float64 `json:"operations"`
+	// Seconds of traffic at the lesser of the rates before and after; negative
+	// when more than that was carried.
+	Seconds float64 `json:"seconds"`
+}
+
+// LossOf compares what was carried around a switch with what surely would have
+// been: the lesser of the median rates before and after. A gain after the
+// switch is therefore not counted against its loss. ok is false where there
+// is nothing to compare with.
+func LossOf(before, around, after []Interval) (l Loss, ok bool) {
+	bytes := func(i Interval) float64 { return i.Bytes }
+	ops := func(i Interval) float64 { return i.Operations }
+	rate := min(medianRate(before, bytes), medianRate(after, bytes))
+	if !(rate > 0) || len(around) == 0 {
+		return Loss{}, false
+	}
+	opRate := min(medianRate(before, ops), medianRate(after, ops))
+	for _, i := range around {
+		l.Bytes += rate*seconds(i.For) - i.Bytes
+		if opRate > 0 {
+			l.Operations += opRate*seconds(i.For) - i.Operations
+		}
+	}
+	l.Seconds = l.Bytes / rate
+	return l, true
+}
+
+// medianRate is the median of the intervals' rates; NaN without any.
+func medianRate(in []Interval, of func(Interval) float64) float64 {
+	var rates []float64
+	for _, i := range in {
+		if i.For > 0 {
+			rates = append(rates, of(i)/seconds(i.For))
+		}
+	}
+	if len(rates) == 0 {
+		return math.NaN()
+	}
+	return median(rates)
+}
+
+// median of values; it sorts a copy.
+func median(values []float64) float64 {
+	v := slices.Clone(values)
+	slices.Sort(v)
+	n := len(v)
+	if n == 0 {
+		return math.NaN()
+	}
+	return (v[(n-1)/2] + v[n/2]) / 2
+}
+
+// SwitchLoss is the running estimate of what a switch costs. The zero value
+// knows nothing. It is a value: Add returns the next.
+type SwitchLoss struct {
+	Count  int     `json:"count"`
+	MeanS  float64 `json:"mean_s"`
+	Spread float64 `json:"spread"`
+}
+
+// memoryOf is the number of switches that the estimate remembers: older ones
+// fade, since the cost changes with load and network.
+const memoryOf = 50
+
+// Add counts the loss of a switch. Failovers are left out: what was lost there
+// was lost to the fault and not to the move.
+func (s SwitchLoss) Add(kind Kind, l Loss) SwitchLoss {
+	if kind != Switch || math.IsNaN(l.Seconds) || math.IsInf(l.Seconds, 0) {
+		return s
+	}
+	s.Count++
+	n := float64(min(s.Count, memoryOf))
+	// Welford's update, with the weight of the newest bounded from below.
+	d := l.Seconds - s.MeanS
+	s.MeanS += d / n
+	s.Spread += (d*(l.Seconds-s.MeanS) - s.Spread) / n
+	return s
+}
+
+// Estimate is the mean and its upper bound: one-sided 95 % of the mean, by
+// Student's t. Below three switches it is what was assumed, or what was seen
+// where that is more.
+func (s SwitchLoss) Estimate() LossEstimate {
+	out := LossEstimate{Mean: max(s.MeanS, 0), N: s.Count}
+	n := min(s.Count, memoryOf)
+	if n < 3 {
+		out.Upper = max(assumedLoss, out.Mean)
+		if s.Count == 0 {
+			out.Mean = assumedLoss
+		}
+		return out
+	}
+	// Spread is the population's variance; Bessel's correction makes it the sample's.
+	deviation := math.Sqrt(max(s.Spread, 0) / float64(n-1))
+	out.Upper = max(s.MeanS+stat.TQuantile(0.95, float64(n-1))*deviation, 0)
+	return out
+}

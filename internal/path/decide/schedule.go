@@ -1,0 +1,166 @@
+package decide
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Schedule is a course of loads and impairments, for live drills and for
+// Simulate.
+type Schedule struct {
+	Name string `json:"name"`
+	Seed uint64 `json:"seed"`
+	Need Need   `json:"need"`
+	// Networks of the pair; the first is the default.
+	Networks []SimNetwork `json:"networks"`
+	Phases   []Phase      `json:"phases"`
+	// Loss of a switch, in seconds of traffic.
+	Loss float64 `json:"loss_s"`
+}
+
+// SimNetwork is a network as Simulate models it; live drills use its name alone.
+type SimNetwork struct {
+	Name string `json:"name"`
+	// Capacity in bit/s for one connection, and Many times that for 100, in
+	// between by the logarithm.
+	Capacity float64 `json:"capacity"`
+	Many     float64 `json:"many"`
+	// RTT of the idle network in seconds.
+	RTT float64 `json:"rtt_s"`
+	// Noise is the standard deviation of the logarithm of what is measured.
+	Noise float64 `json:"noise"`
+	// Bias is by how much a bench overstates the capacity: 0.03 for 3 %.
+	Bias float64 `json:"bias"`
+}
+
+// at is the network's capacity at a load.
+func (n SimNetwork) at(connections int) float64 {
+	return n.Capacity * (1 + (n.Many-1)*math.Log(float64(max(connections, 1)))/math.Log(100))
+}
+
+// Phase is a span with one load and some impairments.
+type Phase struct {
+	For         time.Duration `json:"for_ns"`
+	Load        Load          `json:"load"`
+	Impairments []Impairment  `json:"impairments,omitempty"`
+}
+
+// Fault is a way in which a network is impaired.
+type Fault string
+
+// Faults.
+const (
+	// RateLimit leaves Factor of the capacity.
+	RateLimit Fault = "rate"
+	// BlackHole drops all, in both directions or in one.
+	BlackHole        Fault = "blackhole"
+	BlackHoleForward Fault = "blackhole-forward"
+	BlackHoleReverse Fault = "blackhole-reverse"
+	// Competing load takes Factor of the capacity.
+	Competing Fault = "competing"
+)
+
+// Impairment is one fault of one network.
+type Impairment struct {
+	Network string  `json:"network"`
+	Fault   Fault   `json:"fault"`
+	Factor  float64 `json:"factor,omitempty"`
+}
+
+// dead: nothing comes through both ways, so no operation completes.
+func (i Impairment) dead() bool {
+	return i.Fault == BlackHole || i.Fault == BlackHoleForward || i.Fault == BlackHoleReverse
+}
+
+// Shape says what random schedules look like. The zero value is good.
+type Shape struct {
+	Need     Need
+	Networks []string
+	Phases   int
+	// Least and Most bound a phase.
+	Least, Most time.Duration
+}
+
+func (s Shape) withDefaults() Shape {
+	if s.Need == "" {
+		s.Need = Throughput
+	}
+	if len(s.Networks) == 0 {
+		s.Networks = []string{"bgp", "vxlan", "macvlan"}
+	}
+	if s.Phases <= 0 {
+		s.Phases = 8
+	}
+	if s.Least <= 0 {
+		s.Least = 10 * time.Second
+	}
+	if s.Most < s.Least {
+		s.Most = max(3*s.Least, s.Least)
+	}
+	return s
+}
+
+// RandomSchedule draws a schedule; the same seed and shape give the same one.
+// Three phases of five impair one network, and of those the best network of the
+// load half the time, so that there is something to decide.
+func RandomSchedule(seed uint64, shape Shape) Schedule {
+	shape = shape.withDefaults()
+	r := rand.New(rand.NewPCG(seed, 0x5eed))
+	s := Schedule{Name: fmt.Sprintf("random-%d", seed), Seed: seed, Need: shape.Need, Loss: 0.002 + 0.018*r.Float64()}
+	base := 1e9 * math.Pow(10, r.Float64())
+	for _, name := range shape.Networks {
+		s.Networks = append(s.Networks, SimNetwork{
+			Name: name, Capacity: base * (0.6 + 0.4*r.Float64()), Many: 0.75 + 0.5*r.Float64(),
+			RTT: 30e-6 + 170e-6*r.Float64(), Noise: 0.02 + 0.03*r.Float64(), Bias: 0.03 * r.NormFloat64(),
+		})
+	}
+	for range shape.Phases {
+		p := Phase{For: shape.Least + time.Duration(r.Float64()*float64(shape.Most-shape.Least)).Round(100*time.Millisecond)}
+		p.Load.Connections = []int{1, 4, 8, 16, 32, 64, 128}[r.IntN(7)]
+		if r.IntN(2) == 0 {
+			p.Load.Offered = base * (0.2 + r.Float64())
+		}
+		if r.IntN(5) < 3 && len(s.Networks) > 1 {
+			p.Impairments = []Impairment{s.impair(r, p.Load)}
+		}
+		s.Phases = append(s.Phases, p)
+	}
+	return s
+}
+
+// impair draws a fault.
+func (s Schedule) impair(r *rand.Rand, load Load) Impairment {
+	target := s.Networks[0]
+	for _, n := range s.Networks {
+		if s.Need == Latency && n.RTT < target.RTT || s.Need != Latency && n.at(load.Connections) > target.at(load.Connections) {
+			target = n
+		}
+	}
+	if r.IntN(2) == 0 {
+		target = s.Networks[r.IntN(len(s.Networks))]
+	}
+	i := Impairment{Network: target.Name}
+	switch k := r.IntN(10); {
+	case k < 4:
+		i.Fault, i.Factor = RateLimit, 0.1+0.4*r.Float64()
+	case k < 7:
+		i.Fault, i.Factor = Competing, 0.3+0.4*r.Float64()
+	case k < 8:
+		i.Fault = BlackHoleForward
+	case k < 9:
+		i.Fault = BlackHoleReverse
+	default:
+		i.Fault = BlackHole
+	}
+	return i
+}
+
+// Length is how long the schedule takes.
+func (s Schedule) Length() (d time.Duration) {
+	for _, p := range s.Phases {
+		d += p.For
+	}
+	return d
+}

@@ -1,0 +1,223 @@
+package decide
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Period is the time between two pieces of evidence, in simulations and as the
+// policies' constants suppose.
+const Period = 100 * time.Millisecond
+
+// Simulate plays a schedule against a simple model of networks and has a policy
+// steer one pair through it. The model: a network carries what is asked up to
+// its capacity at that load; a rate limit and competing load lower it; a black
+// hole stops it and is known to the agent in the next piece of evidence. What
+// the policy sees has noise with heavy tails: one sample in 200 falls into a
+// stall of the machine of 50 ms, which spoils all paths, and as many into one of
+// a single path. Probes of a path see competing load but no rate limit.
+// Decisions take effect in the period after the evidence; a switch costs the
+// schedule's loss, and flows that are moved get four fifths in their first period.
+//
+// It also returns the records of the run, which Replay reads.
+func Simulate(s Schedule, policy Policy, seed uint64) (Result, Recording) {
+	w := newWorld(s, seed)
+	out := Result{Policy: policy.Name(), Pairs: 1}
+	rec := Recording{Header: Header{Format: Format, Version: Version, Name: s.Name, Unit: "bit/s", Loss: s.Loss}}
+	if s.Need == Latency {
+		rec.Header.Unit = "ops/s"
+	}
+	var state State
+	var book ledger
+	at := Assignment{Active: s.Networks[0].Name}
+	for _, phase := range s.Phases {
+		for range int(phase.For / Period) {
+			ev := w.evidence(phase, at)
+			var d Decision
+			state, d = policy.Step(state, ev)
+			next := at.Apply(d)
+			truth := w.truth(phase)
+			rate := book.add(epoch{truth: truth, seconds: seconds(Period), loss: s.Loss}, at, next, d.Kind)
+			out.Trace = append(out.Trace, Traced{At: ev.At, Pair: ev.Pair, Load: ev.Load, Decision: d, After: next, Rate: rate})
+			rec.Records = append(rec.Records, Record{For: Period, Truth: truth, Evidence: ev})
+			w.play(phase, at, next)
+			at = next
+		}
+	}
+	book.close(&out)
+	return out, rec
+}
+
+// world is the model's state.
+type world struct {
+	s   Schedule
+	r   *rand.Rand
+	now time.Duration
+	// last is what each network carried and showed in the period before.
+	last map[string]seen
+	// since is the periods since a network was impaired or not.
+	limited map[string]int
+}
+
+// seen is what a period showed on a network.
+type seen struct {
+	data    Data
+	dead    bool
+	buckets int
+}
+
+func newWorld(s Schedule, seed uint64) *world {
+	return &world{s: s, r: rand.New(rand.NewPCG(seed, s.Seed)), last: map[string]seen{}, limited: map[string]int{}}
+}
+
+// capacity is what a network carries now, and the part that others take.
+func (w *world) capacity(n SimNetwork, p Phase) (c, others float64, dead bool) {
+	c = n.at(p.Load.Connections)
+	for _, i := range p.Impairments {
+		switch {
+		case i.Network != n.Name:
+		case i.dead():
+			dead = true
+		case i.Fault == RateLimit:
+			c *= i.Factor
+		case i.Fault == Competing:
+			c *= 1 - i.Factor
+			others = i.Factor
+		}
+	}
+	if dead {
+		c = 0
+	}
+	return c, others, dead
+}
+
+// rtt is a network's round trip without the pair's own load: competing load
+// queues as in an M/M/1 system.
+func (n SimNetwork) rtt(others float64) float64 { return n.RTT * (1 + 3*others/(1-others)) }
+
+// truth is what each network would give the whole pair, without noise: rate, or
+// operations a second of one connection.
+func (w *world) truth(p Phase) map[string]float64 {
+	out := map[string]float64{}
+	for _, n := range w.s.Networks {
+		c, others, dead := w.capacity(n, p)
+		switch {
+		case dead:
+			out[n.Name] = 0
+		case w.s.Need == Latency:
+			out[n.Name] = 1 / n.rtt(others)
+		case p.Load.Offered > 0:
+			out[n.Name] = min(c, p.Load.Offered)
+		default:
+			out[n.Name] = c
+		}
+	}
+	return out
+}
+
+// play runs a period and keeps what it showed.
+func (w *world) play(p Phase, before, after Assignment) {
+	stall := w.r.IntN(200) == 0
+	for _, n := range w.s.Networks {
+		share := after.Share(n.Name)
+		c, others, dead := w.capacity(n, p)
+		v := seen{dead: dead, buckets: int(share*Buckets + 0.5)}
+		if share > 0 {
+			v.data = w.traffic(n, p, share, c, others, dead)
+			if before.Share(n.Name) != share {
+				v.data.Blank = true
+				v.data.Goodput *= 0.8
+			}
+			if stall || w.r.IntN(200) == 0 {
+				v.data.Goodput /= 2
+				v.data.SRTT += 0.05 * w.r.Float64()
+			}
+		}
+		w.last[n.Name] = v
+		if c < 0.6*n.at(p.Load.Connections) && !dead {
+			w.limited[n.Name]++
+		} else {
+			w.limited[n.Name] = 0
+		}
+	}
+	w.now += Period
+}
+
+// traffic is what the pair's own data shows on a network.
+func (w *world) traffic(n SimNetwork, p Phase, share, c, others float64, dead bool) Data {
+	if dead {
+		return Data{Tx: 1e4, RTOs: 1}
+	}
+	asked := math.Inf(1)
+	if p.Load.Offered > 0 {
+		asked = p.Load.Offered * share
+	}
+	// A share too small for a flow carries none.
+	if float64(p.Load.Connections)*share < 0.5 {
+		return Data{}
+	}
+	if w.s.Need == Latency {
+		asked = c / 100
+	}
+	d := Data{Goodput: min(asked, c), AppLimited: asked < c, SRTT: n.rtt(others) * (1 + 0.1*w.r.Float64())}
+	if !d.AppLimited {
+		// The queue of a full network, in bytes: the slower, the longer.
+		d.SRTT += min(1e-3*n.at(p.Load.Connections)/c, 0.05) * (0.8 + 0.4*w.r.Float64())
+		d.Retrans = 0.001 * w.r.ExpFloat64()
+		if k := w.limited[n.Name]; k > 0 && k < 10 {
+			d.Retrans += 0.03
+		}
+	}
+	d.Goodput *= math.Exp(n.Noise * w.r.NormFloat64())
+	d.Tx, d.Rx = d.Goodput/8, d.Goodput/8/20
+	return d
+}
+
+// evidence is what the agent knows at this time.
+func (w *world) evidence(p Phase, at Assignment) PairEvidence {
+	ev := PairEvidence{
+		At: w.now, Pair: "a>b", Need: w.s.Need, App: "bulk", Default: w.s.Networks[0].Name, Active: at.Active,
+		Load:       Load{Connections: p.Load.Connections},
+		SwitchLoss: LossEstimate{Mean: w.s.Loss, Upper: 1.5 * w.s.Loss, N: 10},
+	}
+	stall := w.r.IntN(200) == 0
+	for _, n := range w.s.Networks {
+		_, others, _ := w.capacity(n, p)
+		v := w.last[n.Name]
+		e := PathEvidence{Network: n.Name, State: Up, Buckets: int(at.Share(n.Name)*Buckets + 0.5), Data: v.data, Prior: n.at(p.Load.Connections) * (1 + n.Bias)}
+		if v.dead {
+			e.State, e.Reason = Failed, "probes went unanswered while others' were"
+			e.Probe = Probe{Samples: 10, Loss: 1, Age: 1}
+		} else {
+			noise := math.Exp(0.1 * w.r.NormFloat64())
+			e.Probe = Probe{RTT: n.rtt(others) * noise, Jitter: n.RTT / 10, Samples: 10, Age: 0.01}
+			if stall || w.r.IntN(200) == 0 {
+				e.Probe.RTT += 0.05 * w.r.Float64()
+			}
+		}
+		ev.Paths = append(ev.Paths, e)
+	}
+	return ev
+}
+
+// Table is what a bench of the schedule's networks would recommend, unimpaired.
+func (s Schedule) Table() Table {
+	t := Table{Name: s.Name}
+	for _, c := range []int{1, 4, 8, 16, 32, 64, 128} {
+		row := TableRow{Level: c, Rates: map[string]float64{}}
+		top := 0.0
+		for _, n := range s.Networks {
+			rate := n.at(c) * (1 + n.Bias)
+			if s.Need == Latency {
+				rate = 1 / n.RTT
+			}
+			row.Rates[n.Name] = rate
+			if rate > top {
+				top, row.Choice = rate, []string{n.Name}
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}

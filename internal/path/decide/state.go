@@ -1,0 +1,338 @@
+package decide
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// window is the number of samples in a median: at an evidence period of 100 ms
+// half a second, so that a stall of one or two samples does not move it.
+const window = 5
+
+// ring holds the last few samples.
+type ring struct {
+	V [window]float64 `json:"v"`
+	N int             `json:"n"`
+}
+
+func (r *ring) add(v float64) { r.V[r.N%window] = v; r.N++ }
+
+// median of what the ring holds; ok is false with fewer than least.
+func (r ring) median(least int) (float64, bool) {
+	n := min(r.N, window)
+	if n == 0 || n < least {
+		return 0, false
+	}
+	v := r.V
+	slices.Sort(v[:n])
+	return (v[(n-1)/2] + v[n/2]) / 2, true
+}
+
+// State is what a policy remembers of a pair. The zero value is the beginning.
+// It is a value: policies copy it before they change it.
+type State struct {
+	Started bool `json:"started"`
+	// Active path and since when; Asked is the kind of the last decision to move.
+	Active string        `json:"active"`
+	Since  time.Duration `json:"since_ns"`
+	Asked  Kind          `json:"asked,omitempty"`
+	Load   Load          `json:"load"`
+	Paths  []Memory      `json:"paths,omitempty"`
+	Track  Track         `json:"track"`
+	Trial  Trial         `json:"trial"`
+	// Pending is a move that waits for a pause or for its turn.
+	Pending Pending `json:"pending"`
+	// Moves are the times of the latest moves for gain.
+	Moves []time.Duration `json:"moves,omitempty"`
+	// PausedAt is when the pair last paused; Silent counts samples without answer.
+	PausedAt time.Duration `json:"paused_at_ns"`
+	Paused   bool          `json:"paused"`
+	Silent   int           `json:"silent"`
+	Stalled  int           `json:"stalled"`
+	// Draws counts random numbers taken.
+	Draws uint64  `json:"draws"`
+	Bulk  float64 `json:"bulk"`
+}
+
+// Memory is what is remembered of one path.
+type Memory struct {
+	Network string `json:"network"`
+	// Health is the rate measured on the path over its prior at that load.
+	Health   float64       `json:"health"`
+	Measured bool          `json:"measured"`
+	HealthAt time.Duration `json:"health_at_ns"`
+	// Best is the highest rate seen, the prior of a path that has none.
+	Best float64 `json:"best"`
+	// Proven: data has passed since the path last failed.
+	Proven bool `json:"proven"`
+	// Base is the probes' round trip when the path is calm; Ops the latest
+	// times of an operation.
+	Base float64 `json:"base"`
+	Ops  ring    `json:"ops"`
+	// Down, since when it is up, and how often it failed.
+	Down     bool          `json:"down"`
+	UpSince  time.Duration `json:"up_since_ns"`
+	FailedAt time.Duration `json:"failed_at_ns"`
+	Failures int           `json:"failures"`
+	// Lead is the evidence that the path is better than the active one.
+	Lead Lead `json:"lead"`
+	// OpNoise is the scatter of the logarithm of Ops.
+	OpNoise float64 `json:"op_noise"`
+	// Fruitless canaries in a row, and when the next may begin.
+	Fruitless int           `json:"fruitless"`
+	NextTrial time.Duration `json:"next_trial_ns"`
+	// Against is what the active path gave when the last canary began.
+	Against float64 `json:"against"`
+}
+
+// Track follows the active path's own figures.
+type Track struct {
+	Base   float64 `json:"base"`
+	SRTT   float64 `json:"srtt"`
+	Rate   ring    `json:"rate"`
+	Mean   float64 `json:"mean"`
+	Noise  float64 `json:"noise"`
+	Retran float64 `json:"retrans"`
+	Strain int     `json:"strain"`
+}
+
+// Pending is a move decided but not yet made.
+type Pending struct {
+	To string        `json:"to,omitempty"`
+	At time.Duration `json:"at_ns"`
+	By time.Duration `json:"by_ns"`
+}
+
+// clone copies what State shares.
+func (s State) clone() State {
+	s.Paths = slices.Clone(s.Paths)
+	s.Moves = slices.Clone(s.Moves)
+	return s
+}
+
+// memory returns the memory of a network, made where it is new.
+func (s *State) memory(network string) *Memory {
+	for i := range s.Paths {
+		if s.Paths[i].Network == network {
+			return &s.Paths[i]
+		}
+	}
+	s.Paths = append(s.Paths, Memory{Network: network, Health: 1})
+	return &s.Paths[len(s.Paths)-1]
+}
+
+// observe takes in the evidence.
+func (s *State) observe(ev PairEvidence) {
+	s.observeActive(ev)
+	if ev.Pause {
+		s.PausedAt, s.Paused = ev.At, true
+	}
+	// Memories of paths that are gone go too, so that State stays small.
+	s.Paths = slices.DeleteFunc(s.Paths, func(m Memory) bool { _, ok := ev.path(m.Network); return !ok })
+	for _, p := range ev.Paths {
+		m := s.memory(p.Network)
+		m.observeCondition(p, ev.At)
+		m.observeProbe(p)
+		if p.Data.Rx > 0 && p.Buckets > 0 && !p.Data.Blank && p.Data.RTOs == 0 {
+			m.Proven = true
+		}
+	}
+	s.observeTraffic(ev)
+}
+
+// observeActive notices that the active path or the load is another.
+func (s *State) observeActive(ev PairEvidence) {
+	if !s.Started || ev.Active != s.Active {
+		if s.Started && s.Asked == Switch {
+			s.Moves = append(s.Moves, ev.At)
+			s.Moves = s.Moves[max(len(s.Moves)-8, 0):]
+		}
+		s.Started, s.Active, s.Since, s.Asked, s.Silent = true, ev.Active, ev.At, "", 0
+		s.forget(ev.At, true)
+	}
+	// A load that is another by a fifth makes figures of before no baseline.
+	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > 0.2*max(was, is) {
+		s.forget(ev.At, s.need(ev) != Latency)
+	} else if was, is := s.Load.Offered, ev.Load.Offered; math.Abs(was-is) > 0.2*max(was, is) {
+		s.forget(ev.At, s.need(ev) != Latency)
+	}
+	s.Load = ev.Load
+}
+
+// forget drops what was only true of the active path as it was. The lead of
+// others in latency is seen by probes, and another load does not change it.
+func (s *State) forget(at time.Duration, lead bool) {
+	s.Track, s.Trial, s.Pending, s.Stalled = Track{}, Trial{}, Pending{}, 0
+	for i := range s.Paths {
+		if lead {
+			s.Paths[i].Lead = Lead{}
+		}
+		s.Paths[i].NextTrial = min(s.Paths[i].NextTrial, after(at, leastWait))
+	}
+}
+
+// forgiven is how long a failure is remembered.
+const forgiven = 10 * time.Minute
+
+func (m *Memory) observeCondition(p PathEvidence, at time.Duration) {
+	down := p.State == Failed || p.State == Ineligible
+	switch {
+	case down && !m.Down:
+		if p.State == Failed {
+			if at-m.FailedAt > forgiven {
+				m.Failures = 0
+			}
+			m.Failures++
+			m.FailedAt = at
+		}
+		m.Down, m.Proven, m.Lead = true, false, Lead{}
+	case !down && m.Down:
+		// Nothing that was measured before the failure counts now; canaries
+		// may begin afresh.
+		m.Down, m.UpSince, m.Measured, m.Fruitless, m.NextTrial = false, at, false, 0, 0
+		m.Health = 1
+	}
+}
+
+// observeProbe keeps the calm round trip: quick to fall, slow to rise, and
+// blind to how far an outlier lies out.
+func (m *Memory) observeProbe(p PathEvidence) {
+	if p.Probe.Samples == 0 || p.Probe.RTT <= 0 {
+		return
+	}
+	rtt := p.Probe.RTT
+	switch {
+	case m.Base == 0:
+		m.Base = rtt
+	case rtt < m.Base:
+		m.Base += 0.2 * (rtt - m.Base)
+	default:
+		m.Base += 0.005 * (min(rtt, 2*m.Base) - m.Base)
+	}
+}
+
+// inflation is the probes' round trip over its calm value; 1 where unknown.
+func (m *Memory) inflation(p PathEvidence) float64 {
+	if p.Probe.Samples == 0 || p.Probe.RTT <= 0 || m.Base <= 0 {
+		return 1
+	}
+	return p.Probe.RTT / m.Base
+}
+
+// prior is the rate a path promises at this load, or the best it ever gave.
+func (m *Memory) prior(p PathEvidence) float64 {
+	if p.Prior > 0 {
+		return p.Prior
+	}
+	return m.Best
+}
+
+// measure records the rate of a path whose senders were not short of data.
+func (m *Memory) measure(p PathEvidence, rate float64, at time.Duration) {
+	m.Best = max(m.Best, rate)
+	if prior := m.prior(p); prior > 0 {
+		m.Health, m.Measured, m.HealthAt = min(rate/prior, 2), true, at
+	}
+}
+
+// observeTraffic follows the active path's data.
+func (s *State) observeTraffic(ev PairEvidence) {
+	p, ok := ev.path(ev.Active)
+	d := p.Data
+	if !ok || d.idle() {
+		return
+	}
+	switch {
+	case d.Rx > 0:
+		s.Silent = 0
+	case d.Tx > 0 && (d.RTOs > 0 || p.State == Suspect || s.Silent > 0):
+		s.Silent++
+	}
+	if d.Blank || s.Trial.To != "" || ev.Pause {
+		return
+	}
+	t := &s.Track
+	t.observe(d)
+	s.Bulk += 0.05 * (bulkiness(d) - s.Bulk)
+	if rate, ok := t.rate(); ok && !d.AppLimited {
+		s.memory(p.Network).measure(p, rate, ev.At)
+	}
+}
+
+// idle: no traffic, or none that was watched.
+func (d Data) idle() bool { return d.Goodput == 0 && d.Tx == 0 && d.Rx == 0 && d.RTOs == 0 }
+
+// bulkiness is 1 for traffic that wants more than it gets.
+func bulkiness(d Data) float64 {
+	if d.AppLimited {
+		return 0
+	}
+	return 1
+}
+
+// observe keeps a recent window, a slow baseline and the scatter between samples.
+func (t *Track) observe(d Data) {
+	rate := d.Goodput
+	if t.Base == 0 {
+		t.Base, t.Mean, t.SRTT, t.Noise, t.Retran = rate, rate, d.SRTT, 0.1, d.Retrans
+		t.Rate.add(rate)
+		return
+	}
+	if rate > 0 && t.Base > 0 {
+		// Scatter around the recent median, bounded so that a spike does not
+		// hide the next ones.
+		if m, ok := t.Rate.median(1); ok && m > 0 {
+			off := min(math.Abs(math.Log(rate/m)), 0.3)
+			t.Noise += 0.05 * (1.25*off - t.Noise)
+		}
+	}
+	t.Rate.add(rate)
+	t.Mean += 0.1 * (rate - t.Mean)
+	switch {
+	case d.AppLimited, rate > t.Base:
+		t.Base += 0.2 * (rate - t.Base)
+	default:
+		t.Base += 0.01 * (rate - t.Base)
+	}
+	if d.SRTT > 0 {
+		t.SRTT += 0.01 * (min(d.SRTT, 2*t.SRTT) - t.SRTT)
+		if t.SRTT == 0 || d.SRTT < t.SRTT {
+			t.SRTT = d.SRTT
+		}
+	}
+	if t.strained(d) {
+		t.Strain = min(t.Strain+1, window)
+	} else {
+		t.Strain = max(t.Strain-1, 0)
+	}
+	t.Retran += 0.01 * (min(d.Retrans, 0.05) - t.Retran)
+}
+
+// rate is what the path carries: the mean of some two seconds, or where the
+// recent median is elsewhere, so that it has changed, that.
+func (t *Track) rate() (float64, bool) {
+	now, ok := t.Rate.median(3)
+	if ok && now > 0 && t.Rate.N > window && math.Abs(math.Log(t.Mean/now)) < 2*t.noise() {
+		return t.Mean, true
+	}
+	return now, ok
+}
+
+// strained tells whether the path itself shows why it carries less: a longer
+// round trip, or more retransmissions, than its own baseline. Senders that
+// merely send less show neither.
+func (t *Track) strained(d Data) bool {
+	return d.RTOs > 0 || (t.SRTT > 0 && d.SRTT > 1.5*t.SRTT) || d.Retrans > 2*t.Retran+0.01
+}
+
+// noise is the scatter by which evidence is scaled: bounded from below, since
+// a calm minute must not make the next ripple a signal.
+func (t *Track) noise() float64 { return min(max(t.Noise, 0.04), 0.3) }
+
+// collapsed tells whether the active path carries less than half of what it
+// did, with the cause seen on the path.
+func (t *Track) collapsed() bool {
+	now, ok := t.Rate.median(3)
+	return ok && t.Base > 0 && now < t.Base/2 && t.Strain >= 3
+}

@@ -1,0 +1,107 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Static keeps a pair on one network.
+type Static struct {
+	Network string
+	// Failover leaves it while it has failed, and returns when it has been up
+	// for the hold-down.
+	Failover bool
+}
+
+// Name of the policy.
+func (p Static) Name() string { return "static:" + p.Network }
+
+// Step decides.
+func (p Static) Step(s State, ev PairEvidence) (State, Decision) {
+	s = s.clone()
+	s.observe(ev)
+	if p.Failover {
+		if d, ok := s.flee(ev); ok {
+			return s, d
+		}
+	}
+	if ev.Active == p.Network {
+		return s, stay(ev, "%s is the only choice", p.Network)
+	}
+	home, ok := ev.path(p.Network)
+	switch {
+	case !ok:
+		return s, stay(ev, "%s is not among the pair's paths", p.Network)
+	case home.State != Up:
+		return s, stay(ev, "%s is %s", p.Network, home.State)
+	case p.Failover && s.held(s.memory(p.Network), ev.At):
+		return s, stay(ev, "%s failed a moment ago: not yet", p.Network)
+	}
+	return s, move(Switch, ev, p.Network, "%s is the only choice", p.Network)
+}
+
+// Hysteresis is the usual rule, to compare with: it moves when another path is
+// thought better by a fifth for three seconds. What it thinks of a path is what
+// was last measured on it, or its prior.
+type Hysteresis struct{}
+
+const (
+	hysteresisGain    = 0.2
+	hysteresisSamples = 30
+)
+
+// Name of the policy.
+func (Hysteresis) Name() string { return "hysteresis" }
+
+// Step decides.
+func (Hysteresis) Step(s State, ev PairEvidence) (State, Decision) {
+	s = s.clone()
+	s.observe(ev)
+	need := s.need(ev)
+	s.observeOps(ev, need)
+	if d, ok := s.flee(ev); ok {
+		return s, d
+	}
+	active, _ := ev.path(ev.Active)
+	if s.demandMet(ev, active, need) || active.Data.Blank {
+		return s, stay(ev, "%s carries all that is asked", ev.Active)
+	}
+	mine := s.unit(ev, active, figure{mid: s.activeRate(active)}, need)
+	for _, p := range ev.Paths {
+		if p.Network == ev.Active || p.State != Up {
+			continue
+		}
+		m := s.memory(p.Network)
+		f := figure{mid: m.prior(p)}
+		if m.Measured && seconds(ev.At-m.HealthAt) < trusted {
+			f.mid *= m.Health
+		}
+		f = s.unit(ev, p, f, need)
+		if gain(f.mid, mine.mid) <= hysteresisGain {
+			m.Lead = Lead{}
+			continue
+		}
+		m.Lead.N++
+		if m.Lead.N >= hysteresisSamples {
+			return s, move(Switch, ev, p.Network, "%s was better by over %s for %d samples", p.Network, percent(hysteresisGain), hysteresisSamples)
+		}
+	}
+	return s, stay(ev, "no path is better by over %s", percent(hysteresisGain))
+}
+
+// ParsePolicy finds a policy by its name: "static:NAME", "table", "hysteresis"
+// or "cost-aware".
+func ParsePolicy(name string, table Table, seed uint64) (Policy, error) {
+	network, static := strings.CutPrefix(name, "static:")
+	switch {
+	case static && network != "":
+		return Static{Network: network}, nil
+	case name == "table":
+		return TablePolicy{Table: table}, nil
+	case name == "hysteresis":
+		return Hysteresis{}, nil
+	case name == "cost-aware":
+		return CostAware{Seed: seed}, nil
+	}
+	return nil, fmt.Errorf("unknown policy %q: expected static:NETWORK, table, hysteresis or cost-aware", name)
+}
