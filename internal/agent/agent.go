@@ -53,6 +53,8 @@ type Config struct {
 const (
 	// fastTick is how often counters are looked at while a pair has traffic.
 	fastTick = 3 * time.Millisecond
+	// suspectTick is the same while a path is suspected.
+	suspectTick = time.Millisecond
 	// idleTick is the same while none has.
 	idleTick = 50 * time.Millisecond
 	// epoch is the period of evidence.
@@ -177,7 +179,7 @@ func (a *Agent) loop(ctx context.Context) error {
 		}
 		last = now
 		a.receive()
-		busy := a.watch(now)
+		next := a.watch(now)
 		if now.Sub(lastRefresh) >= refresh {
 			lastRefresh = now
 			a.beat()
@@ -191,10 +193,6 @@ func (a *Agent) loop(ctx context.Context) error {
 			a.weigh(now)
 		}
 		a.mu.Unlock()
-		next := idleTick
-		if busy {
-			next = fastTick
-		}
 		timer.Reset(next)
 	}
 }

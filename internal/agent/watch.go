@@ -20,15 +20,26 @@ const (
 	// again is the least time between suspicions of a path that were unfounded.
 	again = 10 * time.Millisecond
 	// shotEvery is the distance of the probes of a burst.
-	shotEvery = 3 * time.Millisecond
+	shotEvery = 2 * time.Millisecond
+	// patience bounds what a path's usual round trip may add to the time in which
+	// a probe of a burst is to be answered. A path that has queues, and carries
+	// data, is not silent, so it is not judged here.
+	patience = 2 * time.Millisecond
 	// wellAfter is how many answers in a row make a failed path usable again.
 	wellAfter = 10
 )
 
+// rules of judgement: a verdict some 8 ms after suspicion.
+func rules() probe.Rules {
+	r := probe.DefaultRules()
+	r.Floor, r.Times = 2*time.Millisecond, 2
+	return r
+}
+
 // watch looks at the counters of pairs with traffic, and follows up suspicions.
-// It reports whether some pair has traffic.
-func (a *Agent) watch(now time.Time) bool {
-	busy := false
+// It returns when to look again.
+func (a *Agent) watch(now time.Time) time.Duration {
+	next := idleTick
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
 			recent := now.Sub(p.active) < quiet
@@ -36,18 +47,20 @@ func (a *Agent) watch(now time.Time) bool {
 			if recent {
 				a.look(p, now)
 			}
-			busy = busy || recent
+			if recent {
+				next = min(next, fastTick)
+			}
 		}
 	}
 	for _, h := range a.remote {
 		for _, hp := range h.paths {
 			if !hp.suspected.IsZero() {
-				busy = true
+				next = min(next, suspectTick)
 				a.pursue(h, hp, now)
 			}
 		}
 	}
-	return busy
+	return next
 }
 
 // look reads a pair's counters and suspects the path that went silent.
@@ -104,7 +117,7 @@ func (a *Agent) pursue(h *remoteHost, hp *hostPath, now time.Time) {
 			}
 		}
 	}
-	v := probe.DefaultRules().Judge(a.suspicion(h, hp, now))
+	v := rules().Judge(a.suspicion(h, hp, now))
 	switch v.State {
 	case probe.Alive:
 		hp.suspected, hp.alive = time.Time{}, now
@@ -130,10 +143,10 @@ func (a *Agent) suspicion(h *remoteHost, hp *hostPath, now time.Time) probe.Susp
 		}
 	}
 	a.receive()
-	s.P99, s.Shots = hp.summary.P99, hp.shots
+	s.P99, s.Shots = min(hp.summary.P99, patience), hp.shots
 	for name, other := range h.paths {
 		if other != hp && other.failed.IsZero() {
-			s.Witnesses = append(s.Witnesses, probe.Witness{Name: name, P99: other.summary.P99, Shots: other.shots})
+			s.Witnesses = append(s.Witnesses, probe.Witness{Name: name, P99: min(other.summary.P99, patience), Shots: other.shots})
 		}
 	}
 	if w := a.links[hp.network]; w != nil {
@@ -155,7 +168,8 @@ func (a *Agent) fail(h *remoteHost, hp *hostPath, v probe.Verdict, now time.Time
 
 // evacuate applies the policy to the pairs on the path, at once.
 func (a *Agent) evacuate(h *remoteHost, hp *hostPath, now time.Time, reason string, detected time.Duration, by string) {
-	a.note(Event{Kind: EventPeer, To: hp.network, Reason: reason, Detected: detected, By: by})
+	// Told afterwards: every millisecond counts here.
+	defer a.note(Event{Kind: EventPeer, To: hp.network, Reason: reason, Detected: detected, By: by})
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
 			if p.host != h {
@@ -286,7 +300,7 @@ func (a *Agent) timedOut(p *pair, e telemetry.Event, now time.Time) {
 			continue
 		}
 		since := now.Sub(ln.silent)
-		a.note(Event{Kind: EventSuspect, Pair: p.name, To: r.network, Detected: since,
+		defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: r.network, Detected: since,
 			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass", e.Count, r.network, since.Round(time.Millisecond))})
 		to := a.flee(p, now, since)
 		if to.index == r.index || a.cfg.DryRun {

@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/path/probe"
+	"pathwise.dev/pathwise/internal/path/telemetry"
+)
+
+func twoPaths(active string, z, m decide.Condition) decide.PairEvidence {
+	return decide.PairEvidence{Default: "z", Active: active, Paths: []decide.PathEvidence{{Network: "z", State: z}, {Network: "m", State: m}}}
+}
+
+// TestKeepPinned: only failure moves a pinned pair, and it comes back.
+func TestKeepPinned(t *testing.T) {
+	p := &pair{pinned: "m"}
+	for _, tc := range []struct {
+		name     string
+		ev       decide.PairEvidence
+		policy   decide.Decision
+		want     decide.Kind
+		from, to string
+	}{
+		{"a gain elsewhere", twoPaths("m", decide.Up, decide.Up), decide.Decision{Kind: decide.Switch, From: "m", To: "z"}, decide.Stay, "m", "m"},
+		{"a canary elsewhere", twoPaths("m", decide.Up, decide.Up), decide.Decision{Kind: decide.Canary, From: "m", To: "z", Buckets: 4}, decide.Stay, "m", "m"},
+		{"it fails", twoPaths("m", decide.Up, decide.Failed), decide.Decision{Kind: decide.Failover, From: "m", To: "z"}, decide.Failover, "m", "z"},
+		{"all fails", twoPaths("m", decide.Failed, decide.Failed), decide.Decision{Kind: decide.Fallback, From: "m", To: "z"}, decide.Fallback, "m", "z"},
+		{"it has failed", twoPaths("z", decide.Up, decide.Failed), decide.Decision{Kind: decide.Stay, From: "z", To: "z"}, decide.Stay, "z", "z"},
+		{"it is not eligible", twoPaths("z", decide.Up, decide.Ineligible), decide.Decision{Kind: decide.Stay, From: "z", To: "z"}, decide.Stay, "z", "z"},
+		{"it is suspected", twoPaths("z", decide.Up, decide.Suspect), decide.Decision{Kind: decide.Stay, From: "z", To: "z"}, decide.Stay, "z", "z"},
+		{"it is well again", twoPaths("z", decide.Up, decide.Up), decide.Decision{Kind: decide.Stay, From: "z", To: "z"}, decide.Switch, "z", "m"},
+	} {
+		d := p.keepPinned(tc.ev, tc.policy)
+		if d.Kind != tc.want || d.From != tc.from || d.To != tc.to {
+			t.Errorf("%s: got %s %s -> %s, want %s %s -> %s", tc.name, d.Kind, d.From, d.To, tc.want, tc.from, tc.to)
+		}
+	}
+}
+
+// TestKeepPinnedEndsACanary: what the decision says is carried out in full.
+func TestKeepPinnedEndsACanary(t *testing.T) {
+	p := &pair{pinned: "m", assigned: decide.Assignment{Active: "m", Canary: "z", Buckets: 4}}
+	d := p.keepPinned(twoPaths("m", decide.Up, decide.Up), decide.Decision{Kind: decide.Canary, From: "m", To: "z", Buckets: 8})
+	if got := p.assigned.Apply(d); got != (decide.Assignment{Active: "m"}) {
+		t.Errorf("got %+v, want all flows on m", got)
+	}
+}
+
+func TestOnAndByNetwork(t *testing.T) {
+	p := &pair{routes: routes(testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b"))}
+	for _, tc := range []struct {
+		active string
+		want   int
+	}{{"", 0}, {"z", 0}, {"b", 1}, {"m", 2}, {"gone", 0}} {
+		p.assigned.Active = tc.active
+		if got := p.on().index; got != tc.want {
+			t.Errorf("assigned to %q: on path %d, want %d", tc.active, got, tc.want)
+		}
+	}
+	if r, ok := p.byNetwork("m"); !ok || r.local.Dev != "net1" {
+		t.Errorf("byNetwork m: %+v, %v", r, ok)
+	}
+	if _, ok := p.byNetwork("gone"); ok {
+		t.Error("found a network that the pair has not")
+	}
+}
+
+func TestWindow(t *testing.T) {
+	p := &pair{}
+	for i := range ringLength + 5 {
+		p.bytes[p.nBytes%ringLength] = decide.Interval{Bytes: float64(i)}
+		p.nBytes++
+	}
+	for _, tc := range []struct{ i, j, first, n int }{
+		{ringLength, ringLength + 5, ringLength, 5},
+		{0, 10, 5, 5},                           // what is older than the ring is gone
+		{ringLength + 3, 99, ringLength + 3, 2}, // what is to come is not there
+		{-5, 3, 0, 0},
+		{10, 10, 0, 0},
+	} {
+		got := p.window(tc.i, tc.j)
+		if len(got) != tc.n || tc.n > 0 && got[0].Bytes != float64(tc.first) {
+			t.Errorf("window(%d, %d): %v, want %d from %d", tc.i, tc.j, got, tc.n, tc.first)
+		}
+	}
+	young := &pair{nBytes: 3}
+	if got := young.window(young.nBytes-10, young.nBytes); len(got) != 3 {
+		t.Errorf("a young pair's window has %d intervals, want 3", len(got))
+	}
+}
+
+// answeredPath is a path of which probes know.
+func answeredPath(now time.Time) *hostPath {
+	return &hostPath{network: "m", summary: probe.Summary{Answered: 12, Last: now.Add(-30 * time.Millisecond), SmoothRTT: 200 * time.Microsecond,
+		Jitter: 10 * time.Microsecond, Loss: probe.Ratio{Lost: 1, Of: 4}}}
+}
+
+// TestFill: what is known of a path decides whether it may be used, the gravest
+// reason first.
+func TestFill(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, tc := range []struct {
+		name   string
+		change func(*hostPath)
+		want   decide.Condition
+		reason string
+	}{
+		{"well", func(*hostPath) {}, decide.Up, ""},
+		{"never answered", func(hp *hostPath) { hp.summary = probe.Summary{} }, decide.Ineligible, "no probe has been answered yet"},
+		{"suspected", func(hp *hostPath) { hp.suspected = now.Add(-7 * time.Millisecond) }, decide.Suspect, "silent for 7ms"},
+		{"full-size packets are lost", func(hp *hostPath) { hp.summary.MTUBlackHole = true }, decide.Ineligible, "full-size packets do not pass"},
+		{"the mark is lost", func(hp *hostPath) { hp.unfit = "it does not carry the mark" }, decide.Ineligible, "it does not carry the mark"},
+		{"failed", func(hp *hostPath) { hp.failed = now.Add(-2 * time.Second) }, decide.Failed, "failed 2s ago"},
+		{"failed and unfit", func(hp *hostPath) { hp.failed, hp.unfit = now.Add(-time.Second), "other" }, decide.Failed, "failed 1s ago"},
+		{"suspected and unfit", func(hp *hostPath) { hp.suspected, hp.unfit = now, "other" }, decide.Ineligible, "other"},
+	} {
+		hp := answeredPath(now)
+		tc.change(hp)
+		e := decide.PathEvidence{Network: "m", State: decide.Up}
+		hp.fill(&e, now)
+		if e.State != tc.want || !strings.HasPrefix(e.Reason, tc.reason) || tc.want == decide.Up && e.Reason != "" {
+			t.Errorf("%s: got %s (%s), want %s (%s)", tc.name, e.State, e.Reason, tc.want, tc.reason)
+		}
+	}
+	e := decide.PathEvidence{State: decide.Up}
+	answeredPath(now).fill(&e, now)
+	if e.Probe != (decide.Probe{RTT: 200e-6, Jitter: 10e-6, Loss: 0.25, Samples: 12, Age: 0.03}) {
+		t.Errorf("probe: got %+v", e.Probe)
+	}
+	// An answer from later than now, as clocks of events and of the loop may have it.
+	early := answeredPath(now.Add(time.Second))
+	early.fill(&e, now)
+	if e.Probe.Age != 0 {
+		t.Errorf("age %v", e.Probe.Age)
+	}
+}
+
+// TestData: what the kernel tells of connections goes with what was counted.
+func TestData(t *testing.T) {
+	now := time.Unix(1000, 0)
+	p := &pair{lines: make([]line, 2)}
+	p.lines[1] = line{tx: 1000, rx: 250, rtos: 2}
+	if d := p.data(1, now); d.Goodput != 10000 || d.Tx != 1000 || d.Rx != 250 || d.RTOs != 2 || d.SRTT != 0 || d.AppLimited || p.connections() != 0 {
+		t.Errorf("counters alone: %+v", d)
+	}
+	p.lines[1].heard = true
+	p.lines[1].figures = telemetry.Figures{SRTT: 4 * time.Millisecond, AppLimited: true, SegmentsOut: 10, Retransmits: 4}
+	d := p.data(1, now)
+	if d.SRTT != 4e-3 || !d.AppLimited || d.Retrans != 0.4 || d.Blank || p.connections() != 1 {
+		t.Errorf("with what was heard: %+v", d)
+	}
+	// More was sent again than was sent, as the interval cuts: still a ratio.
+	p.lines[1].figures.Retransmits = 25
+	if d := p.data(1, now); d.Retrans != 1 {
+		t.Errorf("retransmitted share: %v", d.Retrans)
+	}
+	p.outcome = &outcome{at: now.Add(-9 * time.Millisecond)}
+	if !p.data(1, now).Blank {
+		t.Error("9 ms after a switch is not blanked")
+	}
+	p.outcome.at = now.Add(-time.Second)
+	if p.data(1, now).Blank {
+		t.Error("a second after a switch is blanked")
+	}
+	if ev := (decide.PairEvidence{Pair: "p>q", Active: "m", Paths: []decide.PathEvidence{{Network: "m", State: decide.Up, Data: d}}}); ev.Check() != nil {
+		t.Errorf("evidence: %v", ev.Check())
+	}
+}
