@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,10 +58,13 @@ so pods of one host that meet in the macvlan driver do not notice.`,
 			if err != nil {
 				return err
 			}
-			var errs []error
-			for _, p := range ports {
-				errs = append(errs, impair.Impairer{Pins: pins}.Apply(p, bad))
+			// At once, as a path fails for all who use it.
+			errs := make([]error, len(ports))
+			var wg sync.WaitGroup
+			for i, p := range ports {
+				wg.Go(func() { errs[i] = impair.Impairer{Pins: pins}.Apply(p, bad) })
 			}
+			wg.Wait()
 			return errors.Join(errs...)
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -19,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"net/netip"
+	"github.com/vishvananda/netlink"
 
 	"pathwise.dev/pathwise/internal/impair"
 	"pathwise.dev/pathwise/internal/lab"
@@ -233,15 +234,15 @@ func (b *bed) stop(host string) {
 	}
 }
 
-// patience bounds waiting: this machine may be busy with other tests.
-const patience = 30 * time.Second
+// longest bounds waiting: this machine may be busy with other tests.
+const longest = 30 * time.Second
 
 // await waits until what is awaited holds.
 func (b *bed) await(what string, holds func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(longest); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			b.t.Fatalf("waited %v in vain for %s", patience, what)
+			b.t.Fatalf("waited %v in vain for %s", longest, what)
 		}
 	}
 }
@@ -403,7 +404,7 @@ func (b *bed) traffic(from, to string, c stream.Client) *load {
 	}
 	select {
 	case <-out.done:
-	case <-time.After(patience):
+	case <-time.After(longest):
 		b.t.Fatalf("the server says nothing: %s", l.heard)
 	}
 	c.Target, c.Bind = out.at, client.Addr()
@@ -492,4 +493,54 @@ func moved(choices [steer.Buckets]steer.Choice) (n int) {
 		}
 	}
 	return n
+}
+
+// transmitted counts what a pod's interface has sent.
+func (b *bed) transmitted(p topo.Pod, dev string) uint64 {
+	b.t.Helper()
+	h, err := netns.Netlink(p.Netns)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer h.Close()
+	l, err := h.LinkByName(dev)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return l.Attrs().Statistics.TxPackets
+}
+
+// neighbour is the state of a pod's neighbour entry; 0 where there is none.
+func (b *bed) neighbour(p topo.Pod, addr netip.Addr) int {
+	b.t.Helper()
+	h, err := netns.Netlink(p.Netns)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer h.Close()
+	all, err := h.NeighList(0, netlink.FAMILY_V4)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, n := range all {
+		if got, ok := netip.AddrFromSlice(n.IP); ok && got.Unmap() == addr {
+			return n.State
+		}
+	}
+	return 0
+}
+
+// run runs a program in a pod and returns what it prints.
+func (b *bed) run(p topo.Pod, argv ...string) string {
+	b.t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := netns.Start(p.Netns, cmd); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		b.t.Fatalf("%v: %v: %s", argv, err, out.String())
+	}
+	return out.String()
 }

@@ -94,7 +94,7 @@ func (a *Agent) look(p *pair, now time.Time) {
 			continue
 		}
 		if now.Sub(hp.alive) >= again {
-			hp.suspected, hp.burst = ln.silent, time.Time{}
+			hp.suspected, hp.since, hp.burst = now, ln.silent, time.Time{}
 			a.stats.suspicions++
 			a.pursue(p.host, hp, now)
 		}
@@ -158,7 +158,7 @@ func (a *Agent) suspicion(h *remoteHost, hp *hostPath, now time.Time) probe.Susp
 // fail moves every pair away from a path that has failed, and tells the other
 // agent: it may have nothing to send, and so would not notice.
 func (a *Agent) fail(h *remoteHost, hp *hostPath, v probe.Verdict, now time.Time) {
-	since := hp.suspected
+	since := hp.since
 	hp.failed, hp.direction, hp.suspected, hp.well = now, v.Direction, time.Time{}, 0
 	a.stats.failovers++
 	reason := fmt.Sprintf("%s to %s has failed (%s): %s; silent for %v", hp.network, h.name, v.Direction, v.Why, now.Sub(since).Round(time.Millisecond))
@@ -274,7 +274,7 @@ func (a *Agent) heard(p *pair, e telemetry.Event, now time.Time) {
 		if ln.silent.IsZero() || now.Sub(ln.silent) > quiet || hp == nil || !hp.failed.IsZero() || !hp.suspected.IsZero() || now.Sub(hp.alive) < again {
 			continue
 		}
-		hp.suspected, hp.burst = ln.silent, time.Time{}
+		hp.suspected, hp.since, hp.burst = now, ln.silent, time.Time{}
 		a.stats.suspicions++
 		a.pursue(p.host, hp, now)
 	}

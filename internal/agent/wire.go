@@ -126,7 +126,9 @@ type hostPath struct {
 	sent int
 	// state: failed since, or suspected since; zero if not.
 	failed, suspected time.Time
-	direction         probe.Direction
+	// since is when packets first went unanswered.
+	since     time.Time
+	direction probe.Direction
 	// alive is when a suspicion was last cleared, well counts answers since failure.
 	alive time.Time
 	well  int
