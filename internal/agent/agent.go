@@ -84,6 +84,7 @@ type Agent struct {
 	record  io.Writer
 	running func(func(context.Context) error)
 	stats   counters
+	warned  map[string]time.Time // when a fault was last told
 }
 
 // counters are the agent's own, for metrics.
@@ -108,7 +109,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("key of %d octets: expected at least 16", len(cfg.Key))
 	}
 	a := &Agent{cfg: cfg, journal: newJournal(cfg.Events), start: cfg.Now(),
-		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}}
+		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}, warned: map[string]time.Time{}}
 	if a.record != nil {
 		if err := decide.WriteHeader(a.record, decide.Header{Name: cfg.Host, Unit: "bit/s"}); err != nil {
 			return nil, fmt.Errorf("record evidence: %w", err)
@@ -155,7 +156,10 @@ func (a *Agent) setUp() error {
 		}
 		a.passive = c
 	}
-	return a.sync()
+	if err := a.sync(); err != nil {
+		return err
+	}
+	return a.sweep()
 }
 
 // loop is the agent's only clock.
@@ -247,9 +251,16 @@ func (a *Agent) note(e Event) int {
 	return a.journal.add(e)
 }
 
-// warn tells a fault that does not stop the agent, once in a while.
+// warn tells a fault that does not stop the agent, once a minute: what is tried
+// twice a second must not drive other events out of the journal.
 func (a *Agent) warn(format string, args ...any) {
-	a.note(Event{Kind: EventWarning, Reason: fmt.Sprintf(format, args...)})
+	text, now := fmt.Sprintf(format, args...), a.cfg.Now()
+	maps.DeleteFunc(a.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
+	if _, told := a.warned[text]; told {
+		return
+	}
+	a.warned[text] = now
+	a.note(Event{Kind: EventWarning, Reason: text})
 }
 
 // mark is the DSCP that probes carry: steered packets' own, as an owner sends it.

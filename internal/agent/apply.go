@@ -121,10 +121,16 @@ func (a *Agent) prepare(p *pair, mtu int, steered bool) error {
 
 // restore undoes prepare, as the peer goes.
 func (a *Agent) restore(p *pair) error {
-	if p.clamped == 0 && !p.held {
+	if a.cfg.DryRun {
 		return nil
 	}
-	return a.prepare(p, 0, false)
+	peer := p.routes[0].remote.Addr
+	errs := []error{shape(p.local.Netns, peer, 0, 0)}
+	if p.held {
+		errs = append(errs, holdNeighbour(p.local.Netns, peer, p.routes[0].remote.MAC, false))
+	}
+	p.clamped, p.held = 0, false
+	return errors.Join(errs...)
 }
 
 // window returns intervals i (from) to j (before) of the pair's traffic, as far

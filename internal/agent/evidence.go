@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"pathwise.dev/pathwise/internal/path/decide"
@@ -10,7 +11,8 @@ import (
 
 // weigh gathers evidence about every pair with traffic and asks the policy.
 func (a *Agent) weigh(now time.Time) {
-	a.hearConnections()
+	a.hearConnections(now)
+	a.countConnections(now)
 	for _, h := range a.remote {
 		for _, hp := range h.paths {
 			hp.summary = hp.track.Summary()
@@ -69,11 +71,11 @@ func (p *pair) keepPinned(ev decide.PairEvidence, d decide.Decision) decide.Deci
 }
 
 // hearConnections reads what the kernel counted about TCP connections.
-func (a *Agent) hearConnections() {
+func (a *Agent) hearConnections(now time.Time) {
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
 			for i := range p.lines {
-				p.lines[i].heard, p.lines[i].rtos = false, 0
+				p.lines[i].retrans, p.lines[i].rtos = 0, 0
 			}
 		}
 	}
@@ -98,8 +100,11 @@ func (a *Agent) hearConnections() {
 		}
 		for i, r := range p.routes {
 			if uint8(r.index) == acc.Path && acc.SegmentsOut+acc.RTT.Count > 0 {
-				p.lines[i].figures, p.lines[i].heard = acc.Figures, true
-				p.lines[i].rtos = int(acc.Timeouts)
+				ln := &p.lines[i]
+				ln.figures, ln.heard, ln.rtos = acc.Figures, now, int(acc.Timeouts)
+				if acc.SegmentsOut > 0 {
+					ln.retrans = min(float64(acc.Retransmits)/float64(acc.SegmentsOut), 1)
+				}
 			}
 		}
 	}
@@ -153,37 +158,55 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 		ev.Paths = append(ev.Paths, e)
 	}
 	ev.Pause = total == 0
-	ev.Load.Connections = p.connections()
+	ev.Load.Connections = p.conns
 	return ev
 }
 
 // data is what the pair's own traffic tells of path i.
 func (p *pair) data(i int, now time.Time) decide.Data {
 	ln := &p.lines[i]
-	d := decide.Data{Goodput: 8 * (ln.tx + ln.rx), Tx: ln.tx, Rx: ln.rx, RTOs: ln.rtos}
-	if !ln.heard {
-		return d
-	}
-	f := ln.figures
-	d.SRTT, d.AppLimited = f.SRTT.Seconds(), f.AppLimited
-	if f.SegmentsOut > 0 {
-		d.Retrans = min(float64(f.Retransmits)/float64(f.SegmentsOut), 1)
-	}
+	d := decide.Data{Goodput: 8 * (ln.tx + ln.rx), Tx: ln.tx, Rx: ln.rx, RTOs: ln.rtos, Retrans: ln.retrans}
 	if o := p.outcome; o != nil {
-		d.Blank = now.Sub(o.at) < max(2*f.SRTT, 10*time.Millisecond)
+		d.Blank = now.Sub(o.at) < max(2*ln.figures.SRTT, 10*time.Millisecond)
+	}
+	const lately = time.Second
+	switch {
+	case now.Sub(ln.heard) < lately: // not every period brings news of each connection
+		d.SRTT, d.AppLimited = ln.figures.SRTT.Seconds(), ln.figures.AppLimited
+	case p.conns == 0:
+		// Not TCP: what is sent is what the application wants to send.
+		d.AppLimited = true
 	}
 	return d
 }
 
-// connections is 1 where something was heard: the kernel's figures are by
-// bucket, and how many connections share one is not known.
-func (p *pair) connections() int {
-	for i := range p.lines {
-		if p.lines[i].heard {
-			return 1
+// countConnections counts the TCP connections of pairs with traffic, once a
+// second: they are the load that a policy looks a table up by.
+func (a *Agent) countConnections(now time.Time) {
+	for _, l := range a.pods {
+		recent := false
+		for _, p := range l.pairs {
+			recent = recent || now.Sub(p.active) < quiet
+		}
+		if !recent || now.Sub(l.counted) < time.Second {
+			continue
+		}
+		l.counted = now
+		socks, err := telemetry.Snapshot(l.Netns)
+		if err != nil {
+			a.cfg.Log.Debug("connections not counted", "pod", l.Name, "error", err)
+			continue
+		}
+		by := map[netip.Addr]int{}
+		for _, s := range socks {
+			if min(s.SentAgo, s.ReceivedAgo) < quiet {
+				by[s.Remote.Addr().Unmap()]++
+			}
+		}
+		for _, p := range l.pairs {
+			p.conns = by[p.routes[0].remote.Addr]
 		}
 	}
-	return 0
 }
 
 // others counts the pairs of the same hosts that are on the network.

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/netns"
@@ -21,7 +24,9 @@ type pod struct {
 	topo.Pod
 	plane  *steer.Plane
 	cookie uint64
-	pairs  map[string]*pair // by the remote pod's UID
+	// counted is when its connections were last counted.
+	counted time.Time
+	pairs   map[string]*pair // by the remote pod's UID
 }
 
 // pair is a local pod and a remote one. The local agent decides about the flows
@@ -54,6 +59,8 @@ type pair struct {
 	clamped  int
 	held     bool
 	outcome  *outcome
+	// conns is the number of TCP connections with traffic, as last counted.
+	conns int
 	// stuck connections, by local and remote port.
 	stuck  map[[2]uint16]stuck
 	bytes  [ringLength]decide.Interval
@@ -70,7 +77,8 @@ type line struct {
 	silent           time.Time   // packets went out since, and none came in; zero if not
 	tx, rx           float64     // bytes per second, over the last evidence
 	figures          telemetry.Figures
-	heard            bool
+	heard            time.Time
+	retrans          float64
 	rtos             int
 	// failed: this pair's packets do not pass, though the hosts' probes do. Only
 	// trying tells when they do again: not before until, later each time.
@@ -172,7 +180,27 @@ func (a *Agent) syncPods(c Cluster) error {
 			if a.passive != nil {
 				_ = a.passive.Unwatch(p.cookie) // it may be gone already
 			}
+			for _, q := range p.pairs {
+				a.ledger.Forget(q.telemetryPair())
+			}
 			delete(a.pods, uid)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sweep removes the data planes of pods that went while no agent ran.
+func (a *Agent) sweep() error {
+	const prefix = "pod-"
+	pins, err := os.ReadDir(a.cfg.PinDir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("list pins: %w", err)
+	}
+	var errs []error
+	for _, pin := range pins {
+		uid, ok := strings.CutPrefix(pin.Name(), prefix)
+		if ok && !slices.ContainsFunc(a.cluster.Pods, func(p topo.Pod) bool { return p.UID == uid }) {
+			errs = append(errs, steer.Remove(filepath.Join(a.cfg.PinDir, pin.Name())))
 		}
 	}
 	return errors.Join(errs...)
@@ -211,10 +239,13 @@ func (a *Agent) syncPairs(l *pod, c Cluster) error {
 		if len(rs) < 2 || h == nil {
 			continue
 		}
-		here[r.UID] = true
-		if l.pairs[r.UID] != nil {
+		if p := l.pairs[r.UID]; p != nil {
+			// Where a path has come or gone, the pair is left now and entered anew
+			// with the next look: what it must not use it does not use until then.
+			here[r.UID] = slices.Equal(p.routes, rs)
 			continue
 		}
+		here[r.UID] = true
 		p := &pair{name: l.Name + ">" + r.Name, local: l, remote: r, host: h, routes: rs, lines: make([]line, len(rs))}
 		if err := a.enter(p); err != nil {
 			errs = append(errs, err)
@@ -253,10 +284,12 @@ func (a *Agent) enter(p *pair) error {
 		}
 	}
 	for i := range p.lines {
-		p.lines[i].sent, p.lines[i].received, err = p.local.plane.Tallies(p.remote.UID, p.routes[i].index)
-		if err != nil {
+		ln := &p.lines[i]
+		if ln.sent, ln.received, err = p.local.plane.Tallies(p.remote.UID, p.routes[i].index); err != nil {
 			return err
 		}
+		// What passed before is no evidence of now.
+		ln.epochTx, ln.epochRx = ln.sent.Bytes, ln.received.Bytes
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -161,7 +162,8 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		return fmt.Errorf("ask agent: %w", err)
 	}
 	resp, err := c.http.Do(req)
-	if errors.Is(err, os.ErrNotExist) {
+	// A socket that nobody listens on is left of an agent that was killed.
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("ask agent: %w", errNotRunning)
 	} else if err != nil {
 		return fmt.Errorf("ask agent: %w", err)
