@@ -93,6 +93,7 @@ func (a *Agent) hearConnections(now time.Time) {
 			by[p.telemetryPair()] = p
 		}
 	}
+	a.weighLimits(r, by)
 	for _, acc := range a.ledger.Fold(r) {
 		p := by[acc.Pair]
 		if p == nil {
@@ -162,6 +163,26 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 	return ev
 }
 
+// weighLimits follows, per pair, the share of what was acknowledged that came
+// from connections whose application had no more to send: a single sample says
+// little, as one that paces itself fills its window now and then.
+func (a *Agent) weighLimits(r telemetry.Reading, by map[telemetry.Pair]*pair) {
+	total, limited := map[*pair]float64{}, map[*pair]float64{}
+	for _, f := range r.Flows {
+		if p := by[f.Pair()]; p != nil {
+			total[p] += float64(f.BytesAcked)
+			if f.AppLimited {
+				limited[p] += float64(f.BytesAcked)
+			}
+		}
+	}
+	for p, bytes := range total {
+		if bytes > 0 {
+			p.limited += 0.2 * (limited[p]/bytes - p.limited)
+		}
+	}
+}
+
 // data is what the pair's own traffic tells of path i.
 func (p *pair) data(i int, now time.Time) decide.Data {
 	ln := &p.lines[i]
@@ -172,7 +193,7 @@ func (p *pair) data(i int, now time.Time) decide.Data {
 	const lately = time.Second
 	switch {
 	case now.Sub(ln.heard) < lately: // not every period brings news of each connection
-		d.SRTT, d.AppLimited = ln.figures.SRTT.Seconds(), ln.figures.AppLimited
+		d.SRTT, d.AppLimited = ln.figures.SRTT.Seconds(), p.limited > 0.5
 	case p.conns == 0:
 		// Not TCP: what is sent is what the application wants to send.
 		d.AppLimited = true
@@ -225,7 +246,7 @@ func (a *Agent) others(p *pair, network string) int {
 // fill adds what probes tell.
 func (hp *hostPath) fill(e *decide.PathEvidence, now time.Time) {
 	s := hp.summary
-	e.Probe = decide.Probe{RTT: s.SmoothRTT.Seconds(), Jitter: s.Jitter.Seconds(), Loss: s.Loss.Value(), Samples: min(s.Answered, 256)}
+	e.Probe = decide.Probe{RTT: hp.rtt().Seconds(), Jitter: s.Jitter.Seconds(), Loss: s.Loss.Value(), Samples: min(s.Answered, 256)}
 	if !s.Last.IsZero() {
 		e.Probe.Age = max(now.Sub(s.Last).Seconds(), 0)
 	}

@@ -94,8 +94,9 @@ func TestWindow(t *testing.T) {
 
 // answeredPath is a path of which probes know.
 func answeredPath(now time.Time) *hostPath {
-	return &hostPath{network: "m", summary: probe.Summary{Answered: 12, Last: now.Add(-30 * time.Millisecond), SmoothRTT: 200 * time.Microsecond,
-		Jitter: 10 * time.Microsecond, Loss: probe.Ratio{Lost: 1, Of: 4}}}
+	return &hostPath{network: "m", summary: probe.Summary{Answered: 12, Last: now.Add(-30 * time.Millisecond), Jitter: 10 * time.Microsecond, Loss: probe.Ratio{Lost: 1, Of: 4}},
+		// One busy moment of three does not make the path slow.
+		rtts: [9]time.Duration{190 * time.Microsecond, 30 * time.Millisecond, 200 * time.Microsecond}, nRTT: 3}
 }
 
 // TestFill: what is known of a path decides whether it may be used, the gravest
@@ -149,7 +150,7 @@ func TestData(t *testing.T) {
 	if p.conns = 1; p.data(1, now).AppLimited {
 		t.Error("TCP that was not heard of counts as limited by its application")
 	}
-	p.lines[1].heard, p.lines[1].retrans = now, 0.4
+	p.lines[1].heard, p.lines[1].retrans, p.limited = now, 0.4, 0.9
 	p.lines[1].figures = telemetry.Figures{SRTT: 4 * time.Millisecond, AppLimited: true}
 	d := p.data(1, now)
 	if d.SRTT != 4e-3 || !d.AppLimited || d.Retrans != 0.4 || d.Blank {

@@ -59,6 +59,8 @@ type pair struct {
 	clamped  int
 	held     bool
 	outcome  *outcome
+	// limited is the share of traffic that its applications limit, followed.
+	limited float64
 	// conns is the number of TCP connections with traffic, as last counted.
 	conns int
 	// stuck connections, by local and remote port.

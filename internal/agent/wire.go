@@ -121,6 +121,10 @@ type hostPath struct {
 	// shots are the latest small probes, for judging.
 	shots []probe.Shot
 	seqs  []uint32
+	// rtts are those of the latest small probes: their median tells a path's delay,
+	// where a mean would tell the last time a CPU was busy.
+	rtts [9]time.Duration
+	nRTT int
 	// next is when the next regular probe is due, and sent counts them.
 	next time.Time
 	sent int
@@ -195,6 +199,10 @@ func (a *Agent) answered(network string, r probe.Reply) {
 		return
 	}
 	hp.track.Reply(r)
+	if r.Size < hp.mtu/2 {
+		hp.rtts[hp.nRTT%len(hp.rtts)] = r.RTT
+		hp.nRTT++
+	}
 	for i, seq := range hp.seqs {
 		if seq == r.Seq && hp.shots[i].Answered.IsZero() {
 			hp.shots[i].Answered = r.At
@@ -214,6 +222,17 @@ func (a *Agent) answered(network string, r probe.Reply) {
 			a.acknowledged(h, t.Value)
 		}
 	}
+}
+
+// rtt is the median of the latest round trips; 0 where there is none.
+func (hp *hostPath) rtt() time.Duration {
+	n := min(hp.nRTT, len(hp.rtts))
+	if n == 0 {
+		return 0
+	}
+	v := hp.rtts
+	slices.Sort(v[:n])
+	return v[n/2]
 }
 
 // Pace of regular probes. On a path that carries traffic they measure; that
