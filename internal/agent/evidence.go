@@ -93,7 +93,6 @@ func (a *Agent) hearConnections(now time.Time) {
 			by[p.telemetryPair()] = p
 		}
 	}
-	a.weighLimits(r, by)
 	for _, acc := range a.ledger.Fold(r) {
 		p := by[acc.Pair]
 		if p == nil {
@@ -163,26 +162,6 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 	return ev
 }
 
-// weighLimits follows, per pair, the share of what was acknowledged that came
-// from connections whose application had no more to send: a single sample says
-// little, as one that paces itself fills its window now and then.
-func (a *Agent) weighLimits(r telemetry.Reading, by map[telemetry.Pair]*pair) {
-	total, limited := map[*pair]float64{}, map[*pair]float64{}
-	for _, f := range r.Flows {
-		if p := by[f.Pair()]; p != nil {
-			total[p] += float64(f.BytesAcked)
-			if f.AppLimited {
-				limited[p] += float64(f.BytesAcked)
-			}
-		}
-	}
-	for p, bytes := range total {
-		if bytes > 0 {
-			p.limited += 0.2 * (limited[p]/bytes - p.limited)
-		}
-	}
-}
-
 // data is what the pair's own traffic tells of path i.
 func (p *pair) data(i int, now time.Time) decide.Data {
 	ln := &p.lines[i]
@@ -201,15 +180,19 @@ func (p *pair) data(i int, now time.Time) decide.Data {
 	return d
 }
 
-// countConnections counts the TCP connections of pairs with traffic, once a
-// second: they are the load that a policy looks a table up by.
+// countEvery is how often connections are looked at.
+const countEvery = 250 * time.Millisecond
+
+// countConnections looks at the TCP connections of pairs with traffic: how many
+// there are is the load that a policy looks a table up by, and whether they
+// have more to send than they may is whether a path could give them more.
 func (a *Agent) countConnections(now time.Time) {
 	for _, l := range a.pods {
 		recent := false
 		for _, p := range l.pairs {
 			recent = recent || now.Sub(p.active) < quiet
 		}
-		if !recent || now.Sub(l.counted) < time.Second {
+		if !recent || now.Sub(l.counted) < countEvery {
 			continue
 		}
 		l.counted = now
@@ -218,15 +201,39 @@ func (a *Agent) countConnections(now time.Time) {
 			a.cfg.Log.Debug("connections not counted", "pod", l.Name, "error", err)
 			continue
 		}
-		by := map[netip.Addr]int{}
+		by := map[netip.Addr][]telemetry.Socket{}
 		for _, s := range socks {
-			if min(s.SentAgo, s.ReceivedAgo) < quiet {
-				by[s.Remote.Addr().Unmap()]++
-			}
+			remote := s.Remote.Addr().Unmap()
+			by[remote] = append(by[remote], s)
 		}
 		for _, p := range l.pairs {
-			p.conns = by[p.routes[0].remote.Addr]
+			p.count(by[p.routes[0].remote.Addr])
 		}
+	}
+}
+
+// count follows the pair's connections: how many carry traffic, and what share
+// of it comes from those whose application has nothing more to send. The
+// kernel's own flag tells of the best sample ever (tcp_rate_gen), so it is the
+// queue that is looked at: unsent data, or a window that is full.
+func (p *pair) count(socks []telemetry.Socket) {
+	acked := map[uint64]uint64{}
+	var total, limited float64
+	p.conns = 0
+	for _, s := range socks {
+		acked[s.ID] = s.BytesAcked
+		if min(s.SentAgo, s.ReceivedAgo) < quiet {
+			p.conns++
+		}
+		moved := float64(s.BytesAcked - min(p.acked[s.ID], s.BytesAcked))
+		total += moved
+		if s.Unsent == 0 && s.Unacked < s.Window {
+			limited += moved
+		}
+	}
+	p.acked = acked
+	if total > 0 {
+		p.limited += 0.3 * (limited/total - p.limited)
 	}
 }
 

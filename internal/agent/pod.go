@@ -61,6 +61,8 @@ type pair struct {
 	outcome  *outcome
 	// limited is the share of traffic that its applications limit, followed.
 	limited float64
+	// acked is what each connection had delivered, by the kernel's number for it.
+	acked map[uint64]uint64
 	// conns is the number of TCP connections with traffic, as last counted.
 	conns int
 	// stuck connections, by local and remote port.
@@ -248,7 +250,7 @@ func (a *Agent) syncPairs(l *pod, c Cluster) error {
 			continue
 		}
 		here[r.UID] = true
-		p := &pair{name: l.Name + ">" + r.Name, local: l, remote: r, host: h, routes: rs, lines: make([]line, len(rs))}
+		p := &pair{name: l.Name + ">" + r.Name, local: l, remote: r, host: h, routes: rs, lines: make([]line, len(rs)), limited: 1}
 		if err := a.enter(p); err != nil {
 			errs = append(errs, err)
 			continue

@@ -24,6 +24,9 @@ const (
 	// again after mostWait at the latest, one that may gain little after idleWait.
 	leastWait, mostWait, idleWait = time.Second, 20 * time.Second, 5 * time.Minute
 	much                          = 0.1
+	// few connections are tried all at once: they may be as unlike as a bulk
+	// transfer and a heartbeat, so that a part of them says nothing of the rest.
+	few = 16
 	// step of the buckets moved at once, and time between, where many pairs move.
 	crowdStep = Buckets / 4
 	crowdWait = 500 * time.Millisecond
@@ -61,6 +64,9 @@ func (s *State) beginTrial(ev PairEvidence, b, a figure, up float64, gradual boo
 		n = max(ev.Load.Threads, 1)
 	}
 	n = min(n, Buckets)
+	if n < few {
+		n = 1
+	}
 	k := (Buckets + n - 1) / n
 	if gradual {
 		k = crowdStep
