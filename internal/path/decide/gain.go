@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 )
 
 const (
@@ -60,6 +61,44 @@ func (s *State) observeOps(ev PairEvidence, need Need) {
 			s.memory(p.Network).observeOp(opTime(p.Probe, need))
 		}
 	}
+	s.observeOwn(ev)
+}
+
+// Own load: an idle path answers faster than it will once the traffic is on it,
+// so that without a memory of this the grass is greener on every other path.
+const (
+	// settles is when a path shows how it fares with the pair's traffic.
+	settles = 2 * time.Second
+	// ownMost bounds what is held for the traffic's own doing, ownFor is the time
+	// constant with which it is forgotten.
+	ownMost, ownFor = 3.0, 5 * time.Minute
+)
+
+// observeOwn learns what the pair's traffic did to the path that it came to.
+func (s *State) observeOwn(ev PairEvidence) {
+	active, _ := ev.path(ev.Active)
+	if s.Before <= 0 || ev.At-s.Since < settles || s.Trial.To != "" || active.State != Up {
+		return
+	}
+	m := s.memory(ev.Active)
+	if t, ok := m.Ops.median(window); ok && !active.Data.idle() {
+		m.Own, m.OwnAt = min(max(t/s.Before, 1), ownMost), ev.At
+	}
+	s.Before = 0
+}
+
+// own is by how much the pair's traffic would lengthen an operation on a path
+// that it is not on: as seen there, or else as seen on the active one.
+func (s *State) own(ev PairEvidence, network string) float64 {
+	if network == ev.Active {
+		return 1
+	}
+	for _, name := range []string{network, ev.Active} {
+		if m := s.memory(name); m.Own > 0 {
+			return 1 + (m.Own-1)*math.Exp(-seconds(ev.At-m.OwnAt)/ownFor.Seconds())
+		}
+	}
+	return 1
 }
 
 func (m *Memory) observeOp(t float64) {
@@ -135,11 +174,11 @@ func (s *State) unit(ev PairEvidence, p PathEvidence, f figure, need Need) figur
 	}
 	ops := 0.0
 	if t, ok := s.memory(p.Network).Ops.median(1); ok && t > 0 {
-		ops = 1 / t
+		ops = 1 / (t * s.own(ev, p.Network))
 	}
 	now := 0.0
 	if t := opTime(p.Probe, need); p.Probe.Samples > 0 && t > 0 {
-		now = 1 / t
+		now = 1 / (t * s.own(ev, p.Network))
 	}
 	if need == Latency {
 		return figure{path: p, low: 0.97 * ops, mid: ops, high: 1.03 * ops, now: now}

@@ -38,9 +38,11 @@ type State struct {
 	Since  time.Duration `json:"since_ns"`
 	Asked  Kind          `json:"asked,omitempty"`
 	Load   Load          `json:"load"`
-	Paths  []Memory      `json:"paths,omitempty"`
-	Track  Track         `json:"track"`
-	Trial  Trial         `json:"trial"`
+	// Before is the time of an operation on the active path before it was that.
+	Before float64  `json:"before"`
+	Paths  []Memory `json:"paths,omitempty"`
+	Track  Track    `json:"track"`
+	Trial  Trial    `json:"trial"`
 	// Pending is a move that waits for a pause or for its turn.
 	Pending Pending `json:"pending"`
 	// Moves are the times of the latest moves for gain.
@@ -70,6 +72,10 @@ type Memory struct {
 	// times of an operation.
 	Base float64 `json:"base"`
 	Ops  ring    `json:"ops"`
+	// Own is how many times longer an operation takes once the pair's own traffic
+	// is on the path, as seen when it came; 0 unknown.
+	Own   float64       `json:"own"`
+	OwnAt time.Duration `json:"own_at_ns"`
 	// Down, since when it is up, and how often it failed.
 	Down     bool          `json:"down"`
 	UpSince  time.Duration `json:"up_since_ns"`
@@ -149,6 +155,7 @@ func (s *State) observeActive(ev PairEvidence) {
 			s.Moves = s.Moves[max(len(s.Moves)-8, 0):]
 		}
 		s.Started, s.Active, s.Since, s.Asked, s.Silent = true, ev.Active, ev.At, "", 0
+		s.Before, _ = s.memory(ev.Active).Ops.median(window)
 		s.forget(ev.At, true)
 	}
 	// A load that is another by a fifth makes figures of before no baseline.
