@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The encapsulated mode: IPv4 in UDP in IPv4, for networks that track connections
+ * or do not carry the mark. Both ports are the same, so that a network that lets
+ * only answers in takes the two directions for one flow. */
+#ifndef ENCAP_H
+#define ENCAP_H
+
+#define ENCAP_PORT 52170 /* of the dynamic ports (RFC 6335) */
+#define ENCAP_MAGIC 0x5057
+
+struct shim {
+	__be16 magic;
+	__u8 mark; /* as the DSCP has it elsewhere */
+	__u8 zero;
+};
+
+struct outer {
+	struct iphdr ip;
+	struct udphdr udp;
+	struct shim shim;
+};
+
+/* fits: the packet, or each of its segments, and the whole in an IPv4 header's length. */
+static __always_inline int fits(struct __sk_buff *skb, const struct packet *p, const struct path *pa)
+{
+	if (!(pa->flags & PATH_ENCAP))
+		return p->seglen <= pa->mtu;
+	/* Linux 6.18 cannot take the tunnel's mark off a GSO packet again, which TCP
+	 * does not mind, but UDP would segment by it (udp_rcv_segment). */
+	if (skb->gso_size && p->proto == IPPROTO_UDP)
+		return 0;
+	return p->seglen + sizeof(struct outer) <= pa->mtu && skb->len - ETH_HLEN + sizeof(struct outer) <= 65535;
+}
+
+/* wrap puts the packet into another. Returns 1, and it is as it was, where the
+ * kernel cannot: a packet of the pod's own tunnel. */
+static __always_inline int wrap(struct __sk_buff *skb, const struct path *pa, __u8 mark)
+{
+	struct outer o = {};
+	__u32 len = skb->len - ETH_HLEN + sizeof(o);
+	void *data = head(skb, ETH_HLEN + sizeof(struct iphdr));
+
+	if (!data)
+		return 1;
+	o.ip.version = 4;
+	o.ip.ihl = 5;
+	o.ip.tos = ((struct iphdr *)(data + ETH_HLEN))->tos & 3; /* RFC 6040 */
+	o.ip.tot_len = bpf_htons(len);
+	o.ip.frag_off = bpf_htons(0x4000); /* never to be fragmented: no identifier needed (RFC 6864) */
+	o.ip.ttl = 64;
+	o.ip.protocol = IPPROTO_UDP;
+	o.ip.saddr = pa->local.w[0];
+	o.ip.daddr = pa->remote.w[0];
+	o.ip.check = ~fold((__u32)bpf_csum_diff(NULL, 0, (__be32 *)&o.ip, sizeof(o.ip), 0));
+	o.udp.source = bpf_htons(ENCAP_PORT);
+	o.udp.dest = bpf_htons(ENCAP_PORT);
+	o.udp.len = bpf_htons(len - sizeof(o.ip));
+	o.shim.magic = bpf_htons(ENCAP_MAGIC);
+	o.shim.mark = mark;
+	/* The shim is told as a link header, so that GSO puts it before each segment.
+	 * Segments keep their size: fits has made room. */
+	if (bpf_skb_adjust_room(skb, sizeof(o), BPF_ADJ_ROOM_MAC,
+				BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 |
+				BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_ENCAP_L2(sizeof(struct shim))))
+		return 1;
+	return bpf_skb_store_bytes(skb, ETH_HLEN, &o, sizeof(o), 0);
+}
+
+/* wrapped reports whether a packet may be one that wrap has made, and its mark. */
+static __always_inline int wrapped(struct __sk_buff *skb, const struct packet *p, __u8 *mark)
+{
+	struct shim s;
+
+	if (p->v6 || p->proto != IPPROTO_UDP || !p->steerable || p->sport != ENCAP_PORT || p->dport != ENCAP_PORT ||
+	    bpf_skb_load_bytes(skb, p->l4 + sizeof(struct udphdr), &s, sizeof(s)) ||
+	    s.magic != bpf_htons(ENCAP_MAGIC) || p->l4 != ETH_HLEN + sizeof(struct iphdr))
+		return 0;
+	*mark = s.mark;
+	return 1;
+}
+
+/* unwrap takes the outer headers off and reads what was in them. */
+static __always_inline int unwrap(struct __sk_buff *skb, struct packet *p, const struct rev *r, __u8 mark)
+{
+	void *data = head(skb, ETH_HLEN + sizeof(struct iphdr));
+
+	if (!data)
+		return -1;
+	int congested = (((struct iphdr *)(data + ETH_HLEN))->tos & 3) == 3;
+	if (bpf_skb_adjust_room(skb, -(__s32)sizeof(struct outer), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
+		return -1;
+	__builtin_memset(p, 0, sizeof(*p));
+	if (parse(skb, p) < 0 || p->v6 || !same(&p->src, &r->stable_remote, 0) || !same(&p->dst, &r->stable_local, 0))
+		return -1;
+	if (congested)
+		bpf_skb_ecn_set_ce(skb); /* where the inner packet can say so */
+	p->dscp = mark;
+	return 0;
+}
+
+/* An ICMP error with as much of the packet in question as IP requires. */
+struct error {
+	struct {
+		__u8 type, code;
+		__be16 checksum, unused, mtu;
+	} icmp;
+	struct iphdr ip;
+	__u8 l4[8];
+};
+
+/* unquote makes an error about a wrapped packet one about the packet in it, where
+ * the router quotes that far (RFC 1812 section 4.3.2.3 asks for 576 bytes). */
+static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p)
+{
+	struct outer o;
+	struct error e;
+	__be16 tot = bpf_htons(p->l4 - ETH_HLEN + sizeof(e)), was = bpf_htons(skb->len - ETH_HLEN);
+	__u32 at = p->l4 + sizeof(e.icmp), ip = ETH_HLEN;
+
+	if (p->v6 || bpf_skb_load_bytes(skb, at, &o, sizeof(o)) || o.ip.ihl != 5 || o.ip.protocol != IPPROTO_UDP ||
+	    o.udp.dest != bpf_htons(ENCAP_PORT) || o.shim.magic != bpf_htons(ENCAP_MAGIC))
+		return TCX_NEXT;
+	struct rev *r = bpf_map_lookup_elem(&rev4, &o.ip.daddr);
+	if (!r || !(r->flags & PATH_ENCAP) || o.ip.saddr != r->local.w[0] || p->dst.w[0] != r->local.w[0] ||
+	    bpf_skb_load_bytes(skb, p->l4, &e.icmp, sizeof(e.icmp)) ||
+	    bpf_skb_load_bytes(skb, at + sizeof(o), &e.ip, sizeof(e) - sizeof(e.icmp)) || e.ip.ihl != 5 ||
+	    e.ip.saddr != r->stable_local.w[0] || e.ip.daddr != r->stable_remote.w[0])
+		return TCX_NEXT;
+	if (e.icmp.type == 3 && e.icmp.code == 4) /* too big */
+		e.icmp.mtu = bpf_htons(bpf_ntohs(e.icmp.mtu) - sizeof(o));
+	e.icmp.checksum = 0;
+	e.icmp.checksum = ~fold((__u32)bpf_csum_diff(NULL, 0, (__be32 *)&e, sizeof(e), 0));
+	if (bpf_skb_change_tail(skb, p->l4 + sizeof(e), 0) ||
+	    bpf_skb_store_bytes(skb, p->l4, &e, sizeof(e), BPF_F_RECOMPUTE_CSUM) ||
+	    bpf_l3_csum_replace(skb, ip + offsetof(struct iphdr, check), was, tot, 2) ||
+	    bpf_skb_store_bytes(skb, ip + offsetof(struct iphdr, tot_len), &tot, 2, 0) ||
+	    bpf_l3_csum_replace(skb, ip + offsetof(struct iphdr, check), r->local.w[0], r->stable_local.w[0], 4) ||
+	    bpf_skb_store_bytes(skb, ip + offsetof(struct iphdr, daddr), &r->stable_local, 4, 0)) {
+		count_event(EV_ERROR);
+		return TCX_DROP;
+	}
+	count_event(EV_ICMP);
+	return TCX_NEXT;
+}
+
+#endif

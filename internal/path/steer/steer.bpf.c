@@ -1,0 +1,258 @@
+//go:build ignore
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The data plane: tcx programs in a pod's namespace (Linux 6.6 and later).
+ *
+ *   out      eth0 egress   stable pair -> the path's own pair, redirect
+ *   in       eth0 ingress  what the default path tells: marks, confirmations
+ *   path_in  netN ingress  the path's own pair -> stable pair
+ *
+ * A path that translation cannot cross carries whole packets in UDP (encap.h).
+ * They look up, rewrite and count; which path is right is decided in Go.
+ * Whatever they do not know goes on as it came.
+ */
+#include <stddef.h>
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+#include "steer.h"
+
+/* Set by the loader. */
+const volatile __u32 stable_ifindex = 0;  /* eth0 */
+const volatile __u8 stable_mac[6] = {};
+const volatile __u8 to_stable_dev = 0;    /* hand arrivals to eth0: rp_filter is strict on a path */
+const volatile __u64 lease_ns = 0;
+
+#include "packet.h"
+#include "encap.h"
+
+/* choose returns what the pair's maps say for a flow: path, epoch and whether
+ * the peer is to be told on the default path too. */
+static __always_inline __u32 choose(const struct peer *pe, __u32 bucket, __u32 role)
+{
+	__u32 i = pe->id * BUCKETS + bucket;
+	/* Of a followed choice, its lower half. */
+	__u32 *c = role == FLOW_OWNER ? bpf_map_lookup_elem(&own, &i) : bpf_map_lookup_elem(&follow, &i);
+
+	if (!c)
+		return 0;
+	__u32 choice = *(volatile __u32 *)c;
+	if (CHOICE_PATH(choice) == 0)
+		return choice;
+	/* A dead agent cannot see its path fail: back to the default, and say so. */
+	__u32 zero = 0;
+	__u64 *beat = bpf_map_lookup_elem(&heartbeat, &zero);
+	/* Signed: the beat may be newer than the clock was when we read it. */
+	if (beat && (__s64)(bpf_ktime_get_coarse_ns() - *(volatile __u64 *)beat) < (__s64)lease_ns)
+		return choice;
+	count_event(EV_LEASE);
+	return CHOICE(0, CHOICE_EPOCH(choice) + 1) | CHOICE_TELL;
+}
+
+/* role_out finds or makes the part that this end has in the flow. A flow that
+ * was not seen to begin is left alone. */
+static __always_inline __u32 role_out(const struct peer *pe, struct flow *f, const struct packet *p)
+{
+	__u32 *known = bpf_map_lookup_elem(&flows, f), role = known ? *known : FLOW_NONE;
+
+	if (!p->opens || role == FLOW_OWNER_NEW)
+		return role;
+	if (f->proto == IPPROTO_UDP ? role != FLOW_NONE : f->proto != IPPROTO_TCP && role == FLOW_OWNER)
+		return role;
+	role = FLOW_OWNER_NEW; /* a SYN begins anew what had these ports before */
+	bpf_map_update_elem(&flows, f, &role, BPF_ANY);
+	return role;
+}
+
+/* stay leaves a packet on the default network. Until the peer has confirmed the
+ * choice, it is told: also where a packet cannot take the path that was chosen, as
+ * the peer must leave the old one, which may be dead. */
+static __always_inline int stay(struct __sk_buff *skb, const struct peer *pe, const struct packet *p, __u32 role, __u32 choice)
+{
+	count(&sent, pe->id, 0, skb);
+	if (role == FLOW_OWNER && (choice & CHOICE_TELL))
+		remark(skb, p, MARK(CHOICE_EPOCH(choice), 1));
+	return TCX_NEXT;
+}
+
+SEC("tc") int out(struct __sk_buff *skb)
+{
+	struct packet p = {};
+
+	if (parse(skb, &p) < 0)
+		return TCX_NEXT;
+	struct peer *pe = p.v6 ? bpf_map_lookup_elem(&peers6, &p.dst) : bpf_map_lookup_elem(&peers4, &p.dst.w[0]);
+	if (!pe)
+		return TCX_NEXT;
+	if (!p.steerable || p.dscp || !same(&p.src, &pe->self, p.v6)) {
+		count(&sent, pe->id, 0, skb);
+		return TCX_NEXT;
+	}
+	struct flow f = { pe->id, pe->generation, p.sport, p.dport, p.proto };
+	__u32 role = role_out(pe, &f, &p), choice = 0;
+	if (role == FLOW_OWNER_NEW || role == FLOW_OWNER) {
+		__u64 *n = bpf_map_lookup_elem(&opened, &pe->id);
+		if (n)
+			*n += 1; /* only that it moves matters */
+	}
+	if (role == FLOW_OWNER_NEW) {
+		/* The handshake goes over the default network, whose policy is the pod's;
+		 * the mark tells the peer's data plane that its replies may be steered. */
+		__u32 i = pe->id * BUCKETS + p.bucket, *c = bpf_map_lookup_elem(&own, &i);
+		count(&sent, pe->id, 0, skb);
+		if (c && p.opens)
+			remark(skb, &p, MARK(CHOICE_EPOCH(*c), 1));
+		return TCX_NEXT;
+	}
+	if (role == FLOW_OWNER || role == FLOW_FOLLOW)
+		choice = choose(pe, p.bucket, role);
+	__u32 n = CHOICE_PATH(choice) & (PATHS - 1);
+	if (n == 0)
+		return stay(skb, pe, &p, role, choice);
+	struct path *pa = &pe->path[n];
+	if (!pa->ifindex || !fits(skb, &p, pa)) {
+		count_event(pa->ifindex ? EV_TOO_BIG : EV_NO_PATH);
+		return stay(skb, pe, &p, role, choice);
+	}
+	__u32 mark = MARK(CHOICE_EPOCH(choice), role == FLOW_OWNER);
+	__u32 packets = skb->gso_segs, bytes = skb->len - ETH_HLEN; /* wrap changes them */
+	int err = pa->flags & PATH_ENCAP ? wrap(skb, pa, mark)
+					 : rewrite(skb, &p, &pa->local, &pa->remote, pa->diff, mark);
+	if (err == 1) {
+		count_event(EV_NO_PATH);
+		return stay(skb, pe, &p, role, choice);
+	} else if (err) {
+		count_event(EV_ERROR);
+		return TCX_DROP;
+	}
+	tally(&sent, pe->id, n, packets, bytes);
+	if (!(pa->flags & PATH_MAC))
+		return bpf_redirect_neigh(pa->ifindex, NULL, 0, 0);
+	if (bpf_skb_store_bytes(skb, 0, pa->mac, 12, 0))
+		return TCX_DROP;
+	return bpf_redirect(pa->ifindex, 0);
+}
+
+/* follows says what a marked packet makes of the flow: the part of this end. */
+static __always_inline __u32 follows(__u32 role, const struct packet *p, __u32 lower, __u32 n)
+{
+	int syn = p->proto == IPPROTO_TCP && p->opens;
+
+	/* Both ends sent first: the lower address owns. */
+	if ((role == FLOW_OWNER || role == FLOW_OWNER_NEW) && lower && !syn)
+		return role;
+	if (n)
+		return FLOW_FOLLOW;
+	/* Over the default path: replies stay there until the owner has moved. */
+	return role == FLOW_FOLLOW && !syn ? FLOW_FOLLOW : FLOW_FOLLOW_NEW;
+}
+
+/* told folds a mark into the flow's role and the follow table. The initiator
+ * owns the choice: only its marks move anything, and only newer ones, so that
+ * packets still under way on the old path move nothing back. */
+static __always_inline void told(__u32 id, __u32 lower, struct flow *f, const struct packet *p, __u32 n)
+{
+	if (!MARK_OWNER(p->dscp))
+		return;
+	__u32 *known = bpf_map_lookup_elem(&flows, f), role = known ? *known : FLOW_NONE;
+	__u32 next = follows(role, p, lower, n);
+	if (next != role)
+		bpf_map_update_elem(&flows, f, &next, BPF_ANY);
+	if (next != FLOW_FOLLOW)
+		return; /* a handshake is on the default path whatever was chosen */
+	__u32 i = id * BUCKETS + p->bucket;
+	__u64 *c = bpf_map_lookup_elem(&follow, &i);
+	if (!c)
+		return;
+	__u64 word = *(volatile __u64 *)c;
+	__u32 had = word, ahead = (MARK_EPOCH(p->dscp) - CHOICE_EPOCH(had)) & 3;
+	__u32 now = bpf_ktime_get_coarse_ns() >> CHOICE_SHIFT;
+	__u64 said = (__u64)now << 32 | CHOICE(n, MARK_EPOCH(p->dscp)) | CHOICE_VALID;
+	if (!ahead && (had & CHOICE_VALID) && (CHOICE_PATH(had) == n || (had & CHOICE_DIVERTED)))
+		said = (__u64)now << 32 | had; /* as before */
+	else if ((had & CHOICE_VALID) && ahead != 1 && ahead != 2 &&
+		 (__s32)(now - (__u32)(word >> 32)) < CHOICE_LASTS)
+		return;
+	if (said != word)
+		*(volatile __u64 *)c = said;
+}
+
+SEC("tc") int in(struct __sk_buff *skb)
+{
+	struct packet p = {};
+
+	if (skb->mark == FROM_PATH) { /* path_in has seen it */
+		skb->mark = 0;
+		return TCX_NEXT;
+	}
+	if (parse(skb, &p) < 0)
+		return TCX_NEXT;
+	struct peer *pe = p.v6 ? bpf_map_lookup_elem(&peers6, &p.src) : bpf_map_lookup_elem(&peers4, &p.src.w[0]);
+	if (!pe)
+		return TCX_NEXT;
+	count(&received, pe->id, 0, skb);
+	if (!p.steerable)
+		return TCX_NEXT;
+	struct flow f = { pe->id, pe->generation, p.dport, p.sport, p.proto };
+	if (IS_MARK(p.dscp)) {
+		told(pe->id, pe->lower, &f, &p, 0);
+		remark(skb, &p, 0);
+		return TCX_NEXT;
+	}
+	if (f.proto == IPPROTO_TCP && !p.opens && !p.accepts)
+		return TCX_NEXT;
+	__u32 *role = bpf_map_lookup_elem(&flows, &f), native = FLOW_NATIVE;
+	if (role && *role == FLOW_OWNER_NEW && !(f.proto == IPPROTO_TCP && p.opens))
+		*role = FLOW_OWNER; /* the peer answered over the default network */
+	else if (!role ? !p.accepts : f.proto == IPPROTO_TCP && p.opens)
+		/* Not opened here, and its opener does not steer it: a client behind a
+		 * Service address, or one without agent. Replies stay native. */
+		bpf_map_update_elem(&flows, &f, &native, BPF_ANY);
+	return TCX_NEXT;
+}
+
+SEC("tc") int path_in(struct __sk_buff *skb)
+{
+	struct packet p = {};
+
+	if (parse(skb, &p) < 0)
+		return TCX_NEXT;
+	/* Linux routers answer a marked packet with an error that looks marked: they
+	 * keep some of its bits (icmp_send). Peers send theirs by the default network. */
+	if (p.error)
+		return quoted(skb, &p);
+	__u8 mark = p.dscp;
+	int encap = wrapped(skb, &p, &mark);
+	if (!encap && !IS_MARK(mark))
+		return TCX_NEXT;
+	struct rev *r = p.v6 ? bpf_map_lookup_elem(&rev6, &p.src) : bpf_map_lookup_elem(&rev4, &p.src.w[0]);
+	if (!r || !same(&p.dst, &r->local, p.v6) || r->ifindex != skb->ifindex ||
+	    encap != ((r->flags & PATH_ENCAP) != 0) || (encap && unwrap(skb, &p, r, mark)) ||
+	    (p.proto == IPPROTO_TCP && p.opens)) {
+		/* Meant for a pod that had this address before, or from one that we do
+		 * not know: never deliver it to a stranger. Nor a SYN, which no data plane
+		 * steers: it would go past the policy of the default network. */
+		count_event(EV_STRANGER);
+		return TCX_DROP;
+	}
+	__u32 n = r->path & (PATHS - 1);
+	count(&received, r->id, n, skb);
+	if (p.steerable) {
+		struct flow f = { r->id, r->generation, p.dport, p.sport, p.proto };
+		told(r->id, r->lower, &f, &p, n);
+	}
+	if (!encap && rewrite(skb, &p, &r->stable_remote, &r->stable_local, r->diff, 0)) {
+		count_event(EV_ERROR);
+		return TCX_DROP;
+	}
+	return deliver(skb);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

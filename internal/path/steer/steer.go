@@ -1,0 +1,344 @@
+// Package steer is the data plane: it attaches the tcx programs of steer.bpf.c in
+// a pod's namespace, keeps their maps, and moves flows between paths by writing
+// one word per bucket.
+//
+// Programs and maps are pinned, so that traffic goes on while no agent runs;
+// Open adopts what a predecessor left. It decides nothing: which path is right
+// is said by package decide, and when to ask by package agent.
+package steer
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/netns"
+)
+
+//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type flow -type tally bpf steer.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+
+// Limits of the data plane; steer.h has the same.
+const (
+	// MaxPaths is the number of paths of a pair, the default network among them.
+	MaxPaths = 8
+	// Buckets is the number of shares in which a pair's flows can be moved.
+	Buckets = 64
+	// DefaultPeers is how many peers a pod can have unless Config says otherwise.
+	DefaultPeers = 1024
+	// DefaultLease is how long steering outlives its agent.
+	DefaultLease = 3 * time.Second
+)
+
+// Config says where the data plane goes.
+type Config struct {
+	// Netns is the name of the pod's network namespace.
+	Netns string
+	// Dev is the pod's interface on its default network; PathDevs are the others.
+	Dev      string
+	PathDevs []string
+	// PinDir is a directory on a bpf file system, this pod's own. It is created.
+	PinDir string
+	// Peers bounds the number of peers; 0 means DefaultPeers.
+	Peers int
+	// Lease is how long flows stay on other paths without a Beat; 0 means DefaultLease.
+	Lease time.Duration
+}
+
+func (c Config) fill() Config {
+	if c.Peers == 0 {
+		c.Peers = DefaultPeers
+	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	return c
+}
+
+// Plane is the data plane of one pod.
+type Plane struct {
+	cfg  Config
+	objs bpfObjects
+	mem  memory
+	devs map[string]*net.Interface
+	// ids by the peer's UID; what the maps hold, kept to allocate.
+	ids  map[string]uint32
+	used []bool
+	// InPlace: arrivals are delivered on the path's interface. It is false where
+	// reverse path filtering is strict there, as they then must come by eth0.
+	InPlace bool
+}
+
+// memory is the arrays, mapped: a switch is then no system call.
+type memory struct {
+	own, follow, opened, sent, received, heartbeat, events *ebpf.Memory
+}
+
+// Open attaches the data plane to a pod, or adopts the one that is pinned
+// there; flows keep their paths. It needs Linux 6.6 (tcx links) and root.
+func Open(cfg Config) (*Plane, error) {
+	p := &Plane{cfg: cfg.fill(), ids: map[string]uint32{}}
+	p.used = make([]bool, p.cfg.Peers)
+	if err := os.MkdirAll(p.cfg.PinDir, 0o700); err != nil {
+		return nil, fmt.Errorf("create pin directory: %w", err)
+	}
+	if err := netns.Do(p.cfg.Netns, p.look); err != nil {
+		return nil, fmt.Errorf("look at the pod's interfaces: %w", err)
+	}
+	err := p.load()
+	if errors.Is(err, ebpf.ErrMapIncompatible) {
+		// Another version's maps: begin anew, on the default network.
+		err = errors.Join(unpin(p.cfg.PinDir), p.load())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load data plane: %w", err)
+	}
+	if err := p.mapMemory(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	p.adopt()
+	p.Beat()
+	if err := netns.Do(p.cfg.Netns, p.attach); err != nil {
+		return nil, errors.Join(fmt.Errorf("attach data plane: %w", err), p.Close())
+	}
+	return p, nil
+}
+
+// look finds the interfaces and whether a path filters strictly (RFC 3704).
+func (p *Plane) look() error {
+	p.devs = map[string]*net.Interface{}
+	p.InPlace = true
+	for _, name := range append([]string{p.cfg.Dev}, p.cfg.PathDevs...) {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", name, err)
+		}
+		p.devs[name] = dev
+		if name == p.cfg.Dev {
+			continue
+		}
+		// The kernel takes the larger of the two (ip-sysctl.rst, rp_filter).
+		mode := 0
+		for _, conf := range []string{"all", name} {
+			raw, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv4/conf", conf, "rp_filter"))
+			if err != nil {
+				return fmt.Errorf("read rp_filter: %w", err)
+			}
+			n, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+			if err != nil {
+				return fmt.Errorf("read rp_filter: %w", err)
+			}
+			mode = max(mode, n)
+		}
+		p.InPlace = p.InPlace && mode != 1
+	}
+	return nil
+}
+
+func (p *Plane) load() error {
+	spec, err := loadBpf()
+	if err != nil {
+		return fmt.Errorf("read object: %w", err)
+	}
+	peers := uint32(p.cfg.Peers)
+	sizes := map[string]uint32{"peers4": peers, "peers6": peers, "rev4": peers * MaxPaths, "rev6": peers * MaxPaths,
+		"own": peers * Buckets, "follow": peers * Buckets, "opened": peers, "sent": peers * MaxPaths, "received": peers * MaxPaths}
+	for name, m := range spec.Maps {
+		if strings.HasPrefix(name, ".") {
+			continue // the programs' constants
+		}
+		m.Pinning = ebpf.PinByName
+		if n, ok := sizes[name]; ok {
+			m.MaxEntries = n
+		}
+	}
+	stable := p.devs[p.cfg.Dev]
+	var mac [6]byte
+	copy(mac[:], stable.HardwareAddr)
+	var redirect uint8
+	if !p.InPlace {
+		redirect = 1
+	}
+	for name, v := range map[string]any{"stable_ifindex": uint32(stable.Index), "stable_mac": mac,
+		"to_stable_dev": redirect, "lease_ns": uint64(p.cfg.Lease)} {
+		if err := spec.Variables[name].Set(v); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return spec.LoadAndAssign(&p.objs, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: p.cfg.PinDir}})
+}
+
+func (p *Plane) mapMemory() error {
+	for _, m := range []struct {
+		from *ebpf.Map
+		to   **ebpf.Memory
+	}{{p.objs.Own, &p.mem.own}, {p.objs.Follow, &p.mem.follow}, {p.objs.Opened, &p.mem.opened}, {p.objs.Sent, &p.mem.sent},
+		{p.objs.Received, &p.mem.received}, {p.objs.Heartbeat, &p.mem.heartbeat}, {p.objs.Events, &p.mem.events}} {
+		mem, err := m.from.Memory()
+		if err != nil {
+			return fmt.Errorf("map memory: %w", err)
+		}
+		*m.to = mem
+	}
+	return nil
+}
+
+// attach puts the programs on their hooks, or new ones into links that are
+// pinned, which leaves no moment without.
+func (p *Plane) attach() error {
+	// Out comes last, so that programs which watch or refuse see what the pod
+	// sent; arrivals are translated first, so that they see stable addresses.
+	if err := p.hook(p.cfg.Dev, "in", p.objs.In, ebpf.AttachTCXIngress, link.Head()); err != nil {
+		return err
+	}
+	for _, dev := range p.cfg.PathDevs {
+		if err := p.hook(dev, "path_in", p.objs.PathIn, ebpf.AttachTCXIngress, link.Head()); err != nil {
+			return err
+		}
+	}
+	return p.hook(p.cfg.Dev, "out", p.objs.Out, ebpf.AttachTCXEgress, link.Tail())
+}
+
+func (p *Plane) hook(dev, what string, prog *ebpf.Program, at ebpf.AttachType, where link.Anchor) error {
+	pin := filepath.Join(p.cfg.PinDir, "link-"+dev+"-"+what)
+	old, err := link.LoadPinnedLink(pin, nil)
+	if err == nil {
+		defer old.Close()
+		if on, err := attached(old, p.devs[dev].Index, at); err != nil {
+			return fmt.Errorf("query %s: %w", dev, err)
+		} else if on {
+			if err := old.Update(prog); err != nil {
+				return fmt.Errorf("update %s on %s: %w", what, dev, err)
+			}
+			return nil
+		}
+		// The interface was made anew: the old link hangs on nothing.
+		if err := old.Unpin(); err != nil {
+			return fmt.Errorf("unpin %s: %w", pin, err)
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("load pinned link %s: %w", pin, err)
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: p.devs[dev].Index, Program: prog, Attach: at, Anchor: where})
+	if err != nil {
+		return fmt.Errorf("attach %s to %s: %w", what, dev, err)
+	}
+	defer l.Close()
+	if err := l.Pin(pin); err != nil {
+		return fmt.Errorf("pin %s: %w", pin, err)
+	}
+	return nil
+}
+
+// attached reports whether the link is on this very interface. The number in the
+// link's information will not do: the interface may be one of another namespace,
+// as when a pod's sandbox was made anew and the old one lingers.
+func attached(l link.Link, ifindex int, at ebpf.AttachType) (bool, error) {
+	info, err := l.Info()
+	if err != nil {
+		return false, fmt.Errorf("read link: %w", err)
+	}
+	on, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
+	if err != nil {
+		return false, fmt.Errorf("list programs: %w", err)
+	}
+	return slices.ContainsFunc(on.Programs, func(a link.AttachedProgram) bool {
+		id, ok := a.LinkID()
+		return ok && id == info.ID
+	}), nil
+}
+
+// Close lets go of the data plane, which goes on as it is.
+func (p *Plane) Close() error { return p.objs.Close() }
+
+// Remove takes the data plane out of the pod: traffic is native at once.
+func (p *Plane) Remove() error { return errors.Join(p.Close(), Remove(p.cfg.PinDir)) }
+
+// Remove takes away the data plane that is pinned in dir, also when the pod is gone.
+func Remove(dir string) error {
+	if err := unpin(dir); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove pin directory: %w", err)
+	}
+	return nil
+}
+
+// unpin removes links before maps: a program never sees maps go.
+func unpin(dir string) error {
+	pins, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("list pins: %w", err)
+	}
+	for _, links := range []bool{true, false} {
+		for _, pin := range pins {
+			if strings.HasPrefix(pin.Name(), "link-") != links {
+				continue
+			}
+			if err := os.Remove(filepath.Join(dir, pin.Name())); err != nil {
+				return fmt.Errorf("remove pin: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Beat tells the data plane that its agent lives, for another lease. If it comes
+// late, the flows go back to the paths on which the lease ended.
+func (p *Plane) Beat() {
+	now := coarse()
+	expired := now-get64(p.mem.heartbeat, 0) >= uint64(p.cfg.Lease)
+	put64(p.mem.heartbeat, 0, now)
+	if !expired {
+		return
+	}
+	// While the lease was out, the data plane said "default network" under the
+	// next epoch; what it says now must be newer than that. After the beat, as
+	// without one it would now say so under the epoch after this.
+	for id, used := range p.used {
+		if used {
+			p.renew(uint32(id))
+		}
+	}
+}
+
+// coarse is what bpf_ktime_get_coarse_ns reads.
+func coarse() uint64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts) // cannot fail for this clock
+	return uint64(ts.Nano())
+}
+
+// generation is what binds entries to a pod: another pod with the same address
+// has another.
+func generation(uid string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(uid)) // never fails
+	return h.Sum32()
+}
+
+// word is an address as the maps hold it.
+func word(a netip.Addr) (out bpfAddr) {
+	b := a.As16()
+	if a.Is4() {
+		v := a.As4()
+		b = [16]byte{}
+		copy(b[:], v[:])
+	}
+	for i := range out.W {
+		out.W[i] = native32(b[i*4:])
+	}
+	return out
+}
