@@ -52,7 +52,8 @@ default network within three seconds, unless a new agent takes over.
 Its events go to DIR/agent-HOST.events.jsonl; see also "pathwise paths" and
 "pathwise events". Policies: cost-aware moves for gain only where the gain over
 ten seconds exceeds the measured loss by a switch, and always on failure; table
-looks the load up in a recommendation; static:NETWORK never moves for gain.`,
+looks the load up in a recommendation; static:NETWORK goes there and stays, also
+where it fails.`,
 		Example: `  pathwise lab up --network routed-bgp,vxlan && pathwise agent
   pathwise agent --host h1 --dry-run
   pathwise agent --policy static:vxlan --need latency
@@ -64,7 +65,7 @@ looks the load up in a recommendation; static:NETWORK never moves for gain.`,
 	fl.StringVar(&f.lab, "lab", "", "name of the lab, where there are several")
 	fl.StringVar(&f.host, "host", "", "host whose pods to steer (in a lab: each host)")
 	fl.StringVar(&f.cluster, "cluster", "", "file with hosts and pods as JSON, instead of a lab")
-	fl.StringVar(&f.dir, "dir", "", "with --cluster: directory for socket, events and pinned maps")
+	fl.StringVar(&f.dir, "dir", "", "with --cluster: directory for socket, lock and events")
 	fl.StringVar(&f.keyFile, "key-file", "", "with --cluster: key that the cluster's agents share, 16 bytes or more")
 	fl.StringVar(&f.policy, "policy", "cost-aware", "cost-aware, table, hysteresis or static:NETWORK")
 	fl.StringVar(&f.need, "need", "auto", "what pairs need: throughput, latency, robust, or auto to learn it")
@@ -131,6 +132,9 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 	if err != nil {
 		return err
 	}
+	if !st.Spec.Agents {
+		return fmt.Errorf("lab %s has no pods for agents: give its file several networks, or \"agents: true\"", st.Spec.Name)
+	}
 	if f.host == "" {
 		return labAgents(ctx, e, f, st)
 	}
@@ -184,9 +188,6 @@ func labAgent(ctx context.Context, e env, f agentFlags, st lab.State, cfg agent.
 	if !slices.ContainsFunc(st.Hosts, func(h topoHost) bool { return h.Name == f.host }) {
 		return usageError{fmt.Errorf("agent: lab %s has no host %q", st.Spec.Name, f.host)}
 	}
-	if !st.Spec.Agents {
-		return fmt.Errorf("lab %s has no pods for agents: give its file several networks, or \"agents: true\"", st.Spec.Name)
-	}
 	pins, err := e.store().MountBPF(st.Spec.Name)
 	if err != nil {
 		return err
@@ -210,15 +211,9 @@ func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) er
 	if err != nil {
 		return fmt.Errorf("read key: %w", err)
 	}
-	if err := os.MkdirAll(f.dir, 0o700); err != nil {
-		return fmt.Errorf("create directory: %w", err)
+	if len(key) < 16 {
+		return fmt.Errorf("%s holds %d bytes: expected a key of 16 or more", f.keyFile, len(key))
 	}
-	var fs unix.Statfs_t
-	pins := filepath.Join("/sys/fs/bpf", "pathwise-"+f.host)
-	if err := unix.Statfs("/sys/fs/bpf", &fs); err != nil || fs.Type != unix.BPF_FS_MAGIC {
-		return errors.New("/sys/fs/bpf is no BPF file system: mount one with \"mount -t bpf bpf /sys/fs/bpf\"")
-	}
-	cfg.Key, cfg.Host, cfg.PinDir = key, f.host, pins
 	cfg.Source = func() (c agent.Cluster, err error) {
 		raw, err := os.ReadFile(f.cluster)
 		if err != nil {
@@ -229,6 +224,19 @@ func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) er
 		}
 		return c, nil
 	}
+	// A mistake is told before anything is made.
+	if _, err := cfg.Source(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return fmt.Errorf("create directory: %w", err)
+	}
+	var fs unix.Statfs_t
+	pins := filepath.Join("/sys/fs/bpf", "pathwise-"+f.host)
+	if err := unix.Statfs("/sys/fs/bpf", &fs); err != nil || fs.Type != unix.BPF_FS_MAGIC {
+		return errors.New("/sys/fs/bpf is no BPF file system: mount one with \"mount -t bpf bpf /sys/fs/bpf\"")
+	}
+	cfg.Key, cfg.Host, cfg.PinDir = key, f.host, pins
 	return oneAgent(ctx, e, f, f.dir, cfg)
 }
 

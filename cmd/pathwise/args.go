@@ -40,7 +40,9 @@ func checkFormat(format string, formats ...string) error {
 
 // writeLine writes v as one line of JSON.
 func writeLine(w io.Writer, v any) error {
-	if err := json.NewEncoder(w).Encode(v); err != nil {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false) // pairs are called p1>p2
+	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
 	return nil
@@ -49,6 +51,7 @@ func writeLine(w io.Writer, v any) error {
 func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,21 @@ func fences(t *testing.T, path, language string) []string {
 	return out
 }
 
+// asksAgents tells whether a command needs an agent that a block has started in
+// the background: a reader waits for it, and this test tries again.
+func asksAgents(cmd string) bool {
+	word, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(cmd, "pathwise ")), " ")
+	return slices.Contains([]string{"paths", "events", "switch", "pin", "unpin"}, word)
+}
+
+const again = `i=0
+until "$@"; do
+	i=$((i + 1))
+	[ $i -lt 300 ] || exit 1
+	sleep 0.1
+done
+`
+
 // TestDocs runs what the documentation shows: "console" blocks as they stand,
 // the pathwise lines of "sh" blocks up to their flags, and "yaml" blocks as
 // experiments.
@@ -39,7 +55,11 @@ func TestDocs(t *testing.T) {
 		for _, block := range fences(t, page, "console") {
 			for line := range strings.Lines(block) {
 				if cmd, ok := strings.CutPrefix(line, "$ "); ok {
-					fmt.Fprintf(&script, "exec %s", cmd)
+					again := ""
+					if strings.Contains(block, "&\n") && asksAgents(cmd) {
+						again = "sh again.sh "
+					}
+					fmt.Fprintf(&script, "exec %s%s", again, cmd)
 				}
 			}
 		}
@@ -59,7 +79,7 @@ func TestDocs(t *testing.T) {
 		if script.Len() == 0 {
 			continue
 		}
-		files += "-- ours.conflist --\n" + `{"cniVersion":"1.0.0","name":"ours","plugins":[{"type":"bridge"}]}` + "\n"
+		files += "-- again.sh --\n" + again + "-- ours.conflist --\n" + `{"cniVersion":"1.0.0","name":"ours","plugins":[{"type":"bridge"}]}` + "\n"
 		name := strings.TrimSuffix(filepath.Base(page), ".md") + ".txtar"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script.String()+files), 0o644); err != nil {
 			t.Fatal(err)

@@ -316,18 +316,19 @@ func order(ctx context.Context, e env, labName, dir string, o agent.Order) error
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, c := range all {
+	var refused error
+	for host, c := range all {
 		ev, err := c.Order(ctx, o)
 		if err == nil {
 			return printEvents(e.stdout, "text", []agent.Event{ev})
 		}
-		if !strings.Contains(err.Error(), "no such pair") {
-			return err
+		// One that does not answer does not keep another from having the pair; but
+		// it may have it itself, so that this is told rather than that others have not.
+		if refused == nil || !strings.Contains(err.Error(), "no such pair") {
+			refused = fmt.Errorf("agent of %s: %w", host, err)
 		}
-		errs = append(errs, err)
 	}
-	return errs[len(errs)-1]
+	return refused
 }
 
 func completePairs(e env, labName *string) cobra.CompletionFunc {

@@ -352,6 +352,16 @@ func (b *bed) flows(network string) {
 	})
 }
 
+// carried waits until some traffic goes both ways over the network.
+func (b *bed) carried(network string) {
+	b.t.Helper()
+	sent, received := b.agents["h1"].tallies("a", "b", network)
+	b.await("traffic over "+network, func() bool {
+		s, r := b.agents["h1"].tallies("a", "b", network)
+		return s >= sent+3 && r >= received+3
+	})
+}
+
 // move lets the policy of h1 go to the network, and waits until traffic is there.
 func (b *bed) move(network string) {
 	b.t.Helper()

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -79,14 +78,19 @@ func (j *journal) add(e Event) int {
 	}
 	j.events = append(j.events, e)
 	if j.out != nil {
-		if raw, err := json.Marshal(e); err == nil {
-			// A full disk must not stop the agent; the event stays in memory.
-			_, _ = fmt.Fprintf(j.out, "%s\n", raw)
-		}
+		// A full disk must not stop the agent; the event stays in memory.
+		_ = encoder(j.out).Encode(e)
 	}
 	close(j.wake)
 	j.wake = make(chan struct{})
 	return e.ID
+}
+
+// encoder writes names of pairs as they are, p1>p2, so that grep finds them.
+func encoder(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
 }
 
 // since returns the events after number id, and a channel that closes when

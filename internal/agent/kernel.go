@@ -29,7 +29,8 @@ func shape(ns string, peer netip.Addr, mtu int, rto time.Duration) error {
 	defer h.Close()
 	dst := hostNet(peer)
 	if mtu == 0 && rto == 0 {
-		err := h.RouteDel(&netlink.Route{Dst: dst, Protocol: protocol})
+		// Of any scope: that of the route depends on whether there is a gateway.
+		err := h.RouteDel(&netlink.Route{Dst: dst, Protocol: protocol, Scope: netlink.SCOPE_NOWHERE})
 		if err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("remove route to %s: %w", peer, err)
 		}

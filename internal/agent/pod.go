@@ -284,6 +284,11 @@ func (a *Agent) enter(p *pair) error {
 	if known {
 		p.opened = a.cfg.Now()
 		if at := p.on(); at.index != 0 {
+			// It has prepared the pod for that, which is to be undone one day.
+			p.held = true
+			if mtu := min(at.local.MTU, at.remote.MTU); mtu < p.routes[0].local.MTU {
+				p.clamped = mtu
+			}
 			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.network, Reason: fmt.Sprintf("%s is on %s, as a predecessor left it", p.name, at.network)})
 		}
 	}

@@ -89,7 +89,7 @@ func (a *Agent) Order(o Order) (Event, error) {
 	if e := a.journal.last(); e.ID != before.ID {
 		return e, nil
 	}
-	return Event{Host: a.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: to.network, To: to.network, By: "user", Reason: "it is there already"}, nil
+	return Event{At: a.cfg.Now(), Host: a.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: to.network, To: to.network, By: "user", Reason: "it is there already"}, nil
 }
 
 func (a *Agent) noted(e Event) Event {

@@ -202,12 +202,29 @@ func (a *Agent) flee(p *pair, now time.Time, detected time.Duration) route {
 	ev := a.evidence(p, now)
 	var d decide.Decision
 	p.state, d = a.cfg.Policy.Step(p.state, ev)
+	if !d.Moves() && p.forgive(now) {
+		p.state, d = a.cfg.Policy.Step(p.state, a.evidence(p, now))
+	}
 	if !d.Moves() {
 		return p.on()
 	}
 	a.carryOut(p, d, "policy", detected)
 	to, _ := p.byNetwork(d.To)
 	return to
+}
+
+// forgive makes paths usable at once that are barred because a connection timed
+// out on them, though probes pass: where the active path has failed, one that may
+// not carry data is better than one that does not.
+func (p *pair) forgive(now time.Time) bool {
+	found := false
+	for i, r := range p.routes {
+		hp := p.host.paths[r.network]
+		if ln := &p.lines[i]; r.index != p.on().index && now.Before(ln.until) && hp != nil && hp.failed.IsZero() {
+			ln.until, found = now, true
+		}
+	}
+	return found
 }
 
 // gone: no path answers, so that the other agent is dead and not the paths. The

@@ -210,7 +210,11 @@ func (a *Agent) answered(network string, r probe.Reply) {
 	}
 	switch {
 	case r.DSCPSeen >= 0 && r.DSCPSeen != mark || r.ReplyDSCP >= 0 && r.ReplyDSCP != mark:
-		hp.unfit = fmt.Sprintf("it does not carry the mark: DSCP %d arrived as %d", mark, r.DSCPSeen)
+		seen := r.DSCPSeen
+		if seen < 0 || seen == mark {
+			seen = r.ReplyDSCP // it was lost on the way back
+		}
+		hp.unfit = fmt.Sprintf("it does not carry the mark: DSCP %d arrived as %d", mark, seen)
 	default:
 		hp.unfit = ""
 	}
@@ -251,7 +255,7 @@ func (a *Agent) probeAll(now time.Time) {
 		busy := now.Sub(h.used) < 5*time.Second
 		for name, hp := range h.paths {
 			w := a.links[name]
-			if w == nil || now.Before(hp.next) {
+			if w == nil {
 				continue
 			}
 			every := probeIdle
@@ -262,6 +266,10 @@ func (a *Agent) probeAll(now time.Time) {
 				every = probeStandby
 			case hp.sent < 4:
 				every = probeStandby // a new path: know it before it is needed
+			}
+			// Due by the pace of now: a path that was idle until now waits no ten seconds.
+			if now.Before(hp.next) && !hp.next.After(now.Add(every)) {
+				continue
 			}
 			hp.next = now.Add(every)
 			hp.sent++

@@ -124,9 +124,12 @@ type gateWarnings struct {
 	Texts []string
 }
 
-// byGate groups the run's warnings in the order in which the gates first warned.
-func (in Input) byGate() (out []gateWarnings) {
-	for _, w := range in.warnings() {
+// byGate groups the run's warnings.
+func (in Input) byGate() []gateWarnings { return groupWarnings(in.warnings()) }
+
+// groupWarnings groups by gate, in the order in which the gates first warned.
+func groupWarnings(warnings []sample.Warning) (out []gateWarnings) {
+	for _, w := range warnings {
 		i := slices.IndexFunc(out, func(g gateWarnings) bool { return g.Gate == w.Gate })
 		if i < 0 {
 			i = len(out)

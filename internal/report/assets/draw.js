@@ -30,6 +30,7 @@
       plot.textContent = "";
       chart = echarts.init(plot, null, { renderer: "svg", width, height: out.height });
       drawn.set(figure, chart);
+      if (out.ready) out.ready(chart, figure);
     }
     chart.resize({ width, height: out.height });
     chart.setOption(out.option, true);
@@ -51,7 +52,7 @@
   let timer = 0;
   addEventListener("resize", () => { clearTimeout(timer); timer = setTimeout(() => pathwise.redraw(), 100); });
   // Paper is light, whatever the screen is, and cannot be unfolded.
-  const folded = [...document.querySelectorAll("details.why, #machine details")];
+  const folded = [...document.querySelectorAll("details.why, details.events, #machine details")];
   let closed = [];
   matchMedia("print").addEventListener("change", e => { if (e.matches) pathwise.drawAll(); pathwise.redraw(); });
   addEventListener("beforeprint", () => {
