@@ -104,9 +104,18 @@ func (s *State) accumulate(ev PairEvidence, f []figure, need Need) {
 		case f[0].now <= 0:
 			m.Lead.add(2*clip*noise, noise)
 		default:
-			m.Lead.add(math.Log(theirs/f[0].now), noise)
+			if need == Throughput || m.Lead.due(s.thinning(ev.At)) {
+				m.Lead.add(math.Log(theirs/f[0].now), noise)
+			}
 		}
 	}
+}
+
+// thinning is of how many samples of delay one counts. What disturbs a probe,
+// a busy CPU most of all, disturbs its neighbours too: once that has misled,
+// they are no more taken for independent evidence.
+func (s *State) thinning(at time.Duration) int {
+	return int(1 + 4*s.regrets(at))
 }
 
 // stalled tells that the other paths' probes are late too, so that what the

@@ -71,7 +71,7 @@ const (
 	settles = 2 * time.Second
 	// ownMost bounds what is held for the traffic's own doing, ownFor is the time
 	// constant with which it is forgotten.
-	ownMost, ownFor = 3.0, 5 * time.Minute
+	ownMost, ownFor = 3.0, time.Hour
 )
 
 // observeOwn learns what the pair's traffic did to the path that it came to.

@@ -25,6 +25,17 @@ type Lead struct {
 	// Sum and N of the block that is being filled.
 	Sum float64 `json:"sum"`
 	N   int     `json:"n"`
+	// Skipped samples since the last that counted.
+	Skipped int `json:"skipped"`
+}
+
+// due reports whether a sample counts, of which one in n does.
+func (l *Lead) due(n int) bool {
+	if l.Skipped++; l.Skipped < n {
+		return false
+	}
+	l.Skipped = 0
+	return true
 }
 
 // add counts one sample. The sums test for a shift of twice the drift: the

@@ -47,6 +47,12 @@ type State struct {
 	Pending Pending `json:"pending"`
 	// Moves are the times of the latest moves for gain.
 	Moves []time.Duration `json:"moves,omitempty"`
+	// Left is the path that the last of them left, and when; Regrets counts moves
+	// that were soon taken back, fading.
+	Left     string        `json:"left,omitempty"`
+	LeftAt   time.Duration `json:"left_at_ns"`
+	Regrets  float64       `json:"regrets"`
+	RegretAt time.Duration `json:"regret_at_ns"`
 	// PausedAt is when the pair last paused; Silent counts samples without answer.
 	PausedAt time.Duration `json:"paused_at_ns"`
 	Paused   bool          `json:"paused"`
@@ -153,6 +159,10 @@ func (s *State) observeActive(ev PairEvidence) {
 		if s.Started && s.Asked == Switch {
 			s.Moves = append(s.Moves, ev.At)
 			s.Moves = s.Moves[max(len(s.Moves)-8, 0):]
+			if ev.Active == s.Left && ev.At-s.LeftAt < regretFor {
+				s.Regrets, s.RegretAt = s.regrets(ev.At)+1, ev.At
+			}
+			s.Left, s.LeftAt = s.Active, ev.At
 		}
 		s.Started, s.Active, s.Since, s.Asked, s.Silent = true, ev.Active, ev.At, "", 0
 		s.Before, _ = s.memory(ev.Active).Ops.median(window)
@@ -165,6 +175,17 @@ func (s *State) observeActive(ev PairEvidence) {
 		s.forget(ev.At, s.need(ev) != Latency)
 	}
 	s.Load = ev.Load
+}
+
+const (
+	// regretFor is within what time a move that is taken back was a mistake;
+	// rueFor the time constant with which mistakes are forgotten.
+	regretFor, rueFor = 30 * time.Second, 20 * time.Minute
+)
+
+// regrets is their count as it has faded.
+func (s *State) regrets(at time.Duration) float64 {
+	return s.Regrets * math.Exp(-seconds(at-s.RegretAt)/rueFor.Seconds())
 }
 
 // forget drops what was only true of the active path as it was. The lead of
