@@ -82,6 +82,8 @@ type Agent struct {
 	passive *telemetry.Collector
 	ledger  telemetry.Ledger
 	record  io.Writer
+	// busy is how many pairs had traffic at the last evidence.
+	busy    int
 	running func(func(context.Context) error)
 	stats   counters
 	warned  map[string]time.Time // when a fault was last told

@@ -88,6 +88,11 @@ func (a *Agent) place(p *pair, urgent bool) (moved steer.Set, took time.Duration
 		moved |= more
 	}
 	took = a.cfg.Now().Sub(begin)
+	for i, r := range p.routes {
+		if r.index == to.index || canary && r.index == other.index {
+			p.lines[i].used = begin // look there from now on
+		}
+	}
 	for b := uint8(0); b < steer.Buckets; b++ {
 		if moved.Has(b) {
 			index := to.index

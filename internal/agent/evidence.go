@@ -13,11 +13,8 @@ import (
 func (a *Agent) weigh(now time.Time) {
 	a.hearConnections(now)
 	a.countConnections(now)
-	for _, h := range a.remote {
-		for _, hp := range h.paths {
-			hp.summary = hp.track.Summary()
-		}
-	}
+	a.summarise(now)
+	busy := 0
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
 			a.look(p, now)
@@ -25,12 +22,31 @@ func (a *Agent) weigh(now time.Time) {
 			if now.Sub(p.active) >= quiet {
 				continue
 			}
+			busy++
 			a.open(p, now)
-			if now.Sub(p.own) < quiet {
+			// With many busy pairs each has its turn, so that the work stays bounded.
+			if now.Sub(p.own) < quiet && now.Sub(p.weighed) >= time.Duration(a.busy/atOnce)*epoch {
+				p.weighed = now
 				a.ask(p, now)
 			}
 			a.settle(p, now)
 			a.judgeOutcome(p, now)
+		}
+	}
+	a.busy = busy
+}
+
+// atOnce is how many pairs are decided about in every epoch.
+const atOnce = 16
+
+// summarise folds what probes told. A summary sorts a few hundred figures: once
+// a second is often enough, as failures are not found by it.
+func (a *Agent) summarise(now time.Time) {
+	for _, h := range a.remote {
+		for _, hp := range h.paths {
+			if now.Sub(hp.summed) >= time.Second || hp.summary.Answered == 0 {
+				hp.summary, hp.summed = hp.track.Summary(), now
+			}
 		}
 	}
 }
@@ -142,7 +158,7 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 		ln := &p.lines[i]
 		total += ln.tx + ln.rx
 		e := decide.PathEvidence{Network: r.network, State: decide.Up, Buckets: buckets[r.index],
-			Prior: a.cfg.Prior[r.network], CPU: a.cfg.CPU[r.network], OtherPairs: a.others(p, r.network)}
+			Prior: a.cfg.Prior[r.network], CPU: a.cfg.CPU[r.network], OtherPairs: a.others(p, r.network, now)}
 		e.Data = p.data(i, now)
 		if hp := p.host.paths[r.network]; hp != nil {
 			hp.fill(&e, now)
@@ -238,11 +254,11 @@ func (p *pair) count(socks []telemetry.Socket) {
 }
 
 // others counts the pairs of the same hosts that are on the network.
-func (a *Agent) others(p *pair, network string) int {
+func (a *Agent) others(p *pair, network string, now time.Time) int {
 	n := 0
 	for _, l := range a.pods {
 		for _, q := range l.pairs {
-			if q != p && q.host == p.host && a.cfg.Now().Sub(q.active) < quiet && q.on().network == network {
+			if q != p && q.host == p.host && q.assigned.Active == network && now.Sub(q.active) < quiet {
 				n++
 			}
 		}
@@ -254,8 +270,11 @@ func (a *Agent) others(p *pair, network string) int {
 func (hp *hostPath) fill(e *decide.PathEvidence, now time.Time) {
 	s := hp.summary
 	e.Probe = decide.Probe{RTT: hp.rtt().Seconds(), Jitter: s.Jitter.Seconds(), Loss: s.Loss.Value(), Samples: min(s.Answered, 256)}
-	if !s.Last.IsZero() {
-		e.Probe.Age = max(now.Sub(s.Last).Seconds(), 0)
+	if last := s.Last; !last.IsZero() {
+		if hp.last.After(last) {
+			last = hp.last
+		}
+		e.Probe.Age = max(now.Sub(last).Seconds(), 0)
 	}
 	switch {
 	case !hp.failed.IsZero():

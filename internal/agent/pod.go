@@ -45,12 +45,14 @@ type pair struct {
 	noticed   time.Time
 
 	lines  []line // by index in routes
+	looked time.Time
 	active time.Time
 	// own is when the local pod last sent packets of flows that it opened.
 	own       time.Time
 	ownBefore uint64
 
-	state decide.State
+	weighed time.Time
+	state   decide.State
 	// assigned is where the pair's own flows are to be.
 	assigned decide.Assignment
 	loss     decide.SwitchLoss
@@ -78,6 +80,7 @@ const ringLength = 30
 type line struct {
 	sent, received   steer.Tally // as last read
 	epochTx, epochRx uint64      // bytes, at the last evidence
+	used             time.Time   // packets went or came
 	silent           time.Time   // packets went out since, and none came in; zero if not
 	tx, rx           float64     // bytes per second, over the last evidence
 	figures          telemetry.Figures

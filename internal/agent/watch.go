@@ -65,17 +65,24 @@ func (a *Agent) watch(now time.Time) time.Duration {
 
 // look reads a pair's counters and suspects the path that went silent.
 func (a *Agent) look(p *pair, now time.Time) {
+	all := now.Sub(p.looked) >= epoch
+	if all {
+		p.looked = now
+	}
 	for i, r := range p.routes {
+		ln := &p.lines[i]
+		if !all && now.Sub(ln.used) >= time.Second {
+			continue // nothing there lately: with each evidence is often enough
+		}
 		sent, received, err := p.local.plane.Tallies(p.remote.UID, r.index)
 		if err != nil {
 			return // the peer was just removed
 		}
-		ln := &p.lines[i]
 		tx, rx := sent.Packets != ln.sent.Packets, received.Packets != ln.received.Packets
 		ln.sent, ln.received = sent, received
 		hp := p.host.paths[r.network]
 		if tx || rx {
-			p.active, p.host.used = now, now
+			p.active, p.host.used, ln.used = now, now, now
 			if hp != nil {
 				hp.busy = now
 			}

@@ -118,6 +118,9 @@ type hostPath struct {
 	mtu     int
 	track   *probe.Track
 	summary probe.Summary
+	summed  time.Time
+	// last is when the latest answer came.
+	last time.Time
 	// shots are the latest small probes, for judging.
 	shots []probe.Shot
 	seqs  []uint32
@@ -199,6 +202,7 @@ func (a *Agent) answered(network string, r probe.Reply) {
 		return
 	}
 	hp.track.Reply(r)
+	hp.last = r.At
 	if r.Size < hp.mtu/2 {
 		hp.rtts[hp.nRTT%len(hp.rtts)] = r.RTT
 		hp.nRTT++
@@ -245,12 +249,21 @@ const (
 	probeActive  = 100 * time.Millisecond
 	probeStandby = 200 * time.Millisecond
 	probeIdle    = 10 * time.Second
+	// probeShare is each path's part of the time: with many busy paths regular
+	// probes come to 125 a second for each end, and no more.
+	probeShare = 8 * time.Millisecond
 	// fullEvery is how many small probes go with one of the path's full size.
 	fullEvery = 8
 )
 
 // probeAll sends the regular probes that are due.
 func (a *Agent) probeAll(now time.Time) {
+	paths := 0
+	for _, h := range a.remote {
+		if now.Sub(h.used) < 5*time.Second {
+			paths += len(h.paths)
+		}
+	}
 	for _, h := range a.remote {
 		busy := now.Sub(h.used) < 5*time.Second
 		for name, hp := range h.paths {
@@ -271,7 +284,7 @@ func (a *Agent) probeAll(now time.Time) {
 			if now.Before(hp.next) && !hp.next.After(now.Add(every)) {
 				continue
 			}
-			hp.next = now.Add(every)
+			hp.next = now.Add(max(every, time.Duration(paths)*probeShare))
 			hp.sent++
 			a.send(w, hp, hp.sent%fullEvery == 0)
 		}

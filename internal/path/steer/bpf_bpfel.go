@@ -63,6 +63,11 @@ type bpfRev struct {
 	StableRemote bpfAddr
 }
 
+type bpfRow struct {
+	_      structs.HostLayout
+	Choice [64]uint8
+}
+
 type bpfTally struct {
 	_       structs.HostLayout
 	Packets uint64

@@ -44,7 +44,6 @@ type Choice struct {
 
 // Bits of a choice, as in steer.h.
 const (
-	choiceTell     = 1 << 16
 	choiceValid    = 1 << 17
 	choiceDiverted = 1 << 18
 	choiceShift    = 20
@@ -70,19 +69,17 @@ func (p *Plane) Switch(uid string, set Set, path int) (Set, error) {
 	if path < 0 || path >= MaxPaths {
 		return 0, fmt.Errorf("switch to %s: path %d: expected 0 to %d", uid, path, MaxPaths-1)
 	}
-	var row [Buckets * stride]byte
-	read(p.mem.own, id*Buckets*stride, row[:])
+	row := p.row64(id)
 	var moved Set
-	for b := range Buckets {
-		old := binary.NativeEndian.Uint32(row[b*stride:])
-		if set>>b&1 == 0 || int(old&0xff) == path {
+	for b, old := range row {
+		if set>>b&1 == 0 || int(old&rowPath) == path {
 			continue
 		}
 		moved |= 1 << b
-		binary.NativeEndian.PutUint32(row[b*stride:], uint32(path)|(old>>8+1)&3<<8|choiceTell)
+		row[b] = uint8(path) | (old+rowNext)&rowEpoch | rowTell
 	}
 	if moved != 0 {
-		write(p.mem.own, id*Buckets*stride, row[:])
+		write(p.mem.own, id*Buckets, row[:])
 	}
 	return moved, nil
 }
@@ -94,37 +91,60 @@ func (p *Plane) Settle(uid string) error {
 	if !ok {
 		return fmt.Errorf("settle %s: %w", uid, errUnknown)
 	}
-	for b := uint32(0); b < Buckets; b++ {
-		off := (id*Buckets + b) * stride
-		put32(p.mem.own, off, get32(p.mem.own, off)&^choiceTell)
+	row := p.row64(id)
+	for b := range row {
+		row[b] &^= rowTell
 	}
+	write(p.mem.own, id*Buckets, row[:])
 	return nil
 }
 
 // renew counts the epoch on by two where flows are not on the default network:
 // there the peer heard nothing while the lease was out, and hears nothing now.
 func (p *Plane) renew(id uint32) {
-	for b := uint32(0); b < Buckets; b++ {
-		off := (id*Buckets + b) * stride
-		if old := get32(p.mem.own, off); old&0xff != 0 {
-			put32(p.mem.own, off, old&^0x300|(old>>8+2)&3<<8)
+	row := p.row64(id)
+	for b, old := range row {
+		if old&rowPath != 0 {
+			row[b] = old&^rowEpoch | (old+2*rowNext)&rowEpoch
 		}
 	}
+	write(p.mem.own, id*Buckets, row[:])
+}
+
+// Parts of a byte of own: struct row of steer.h.
+const (
+	rowPath  = 7
+	rowNext  = 1 << 3 // one epoch
+	rowEpoch = 3 << 3
+	rowTell  = 1 << 5
+)
+
+// row64 is the peer's row of own.
+func (p *Plane) row64(id uint32) (row [Buckets]uint8) {
+	read(p.mem.own, id*Buckets, row[:])
+	return row
 }
 
 // Choices returns where the flows are that this pod has opened, by bucket.
-func (p *Plane) Choices(uid string) ([Buckets]Choice, error) { return p.choices(p.mem.own, uid) }
+func (p *Plane) Choices(uid string) (out [Buckets]Choice, err error) {
+	id, ok := p.ids[uid]
+	if !ok {
+		return out, fmt.Errorf("read choices for %s: %w", uid, errUnknown)
+	}
+	for b, c := range p.row64(id) {
+		out[b] = Choice{Path: int(c & rowPath), Epoch: c & rowEpoch >> 3}
+	}
+	return out, nil
+}
 
 // Followed returns where the flows are that the peer has opened, by bucket.
-func (p *Plane) Followed(uid string) ([Buckets]Choice, error) { return p.choices(p.mem.follow, uid) }
-
-func (p *Plane) choices(m *ebpf.Memory, uid string) (out [Buckets]Choice, err error) {
+func (p *Plane) Followed(uid string) (out [Buckets]Choice, err error) {
 	id, ok := p.ids[uid]
 	if !ok {
 		return out, fmt.Errorf("read choices for %s: %w", uid, errUnknown)
 	}
 	for b := range out {
-		out[b] = decode(get32(m, (id*Buckets+uint32(b))*stride))
+		out[b] = decode(get32(p.mem.follow, (id*Buckets+uint32(b))*stride))
 	}
 	return out, nil
 }
@@ -231,7 +251,7 @@ func (p *Plane) Peers() []string { return slices.Sorted(maps.Keys(p.ids)) }
 
 // clear zeroes a peer's rows.
 func (p *Plane) clear(id uint32) {
-	write(p.mem.own, id*Buckets*stride, make([]byte, Buckets*stride))
+	write(p.mem.own, id*Buckets, make([]byte, Buckets))
 	write(p.mem.follow, id*Buckets*stride, make([]byte, Buckets*stride))
 	write(p.mem.sent, id*MaxPaths*16, make([]byte, MaxPaths*16))
 	write(p.mem.received, id*MaxPaths*16, make([]byte, MaxPaths*16))

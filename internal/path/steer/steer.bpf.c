@@ -33,17 +33,32 @@ const volatile __u64 lease_ns = 0;
 #include "packet.h"
 #include "encap.h"
 
+/* owned is the agent's choice for flows opened here. */
+static __always_inline __u32 owned(const struct peer *pe, __u32 bucket)
+{
+	__u32 id = pe->id;
+	struct row *r = bpf_map_lookup_elem(&own, &id);
+
+	if (!r)
+		return 0;
+	__u8 c = *(volatile __u8 *)&r->choice[bucket & (BUCKETS - 1)];
+	return ROW_CHOICE(c);
+}
+
 /* choose returns what the pair's maps say for a flow: path, epoch and whether
  * the peer is to be told on the default path too. */
 static __always_inline __u32 choose(const struct peer *pe, __u32 bucket, __u32 role)
 {
-	__u32 i = pe->id * BUCKETS + bucket;
-	/* Of a followed choice, its lower half. */
-	__u32 *c = role == FLOW_OWNER ? bpf_map_lookup_elem(&own, &i) : bpf_map_lookup_elem(&follow, &i);
+	__u32 choice = 0;
 
-	if (!c)
-		return 0;
-	__u32 choice = *(volatile __u32 *)c;
+	if (role == FLOW_OWNER) {
+		choice = owned(pe, bucket);
+	} else {
+		__u32 i = pe->id * BUCKETS + bucket;
+		__u32 *c = bpf_map_lookup_elem(&follow, &i); /* its lower half */
+		if (c)
+			choice = *(volatile __u32 *)c;
+	}
 	if (CHOICE_PATH(choice) == 0)
 		return choice;
 	/* A dead agent cannot see its path fail: back to the default, and say so. */
@@ -105,10 +120,9 @@ SEC("tc") int out(struct __sk_buff *skb)
 	if (role == FLOW_OWNER_NEW) {
 		/* The handshake goes over the default network, whose policy is the pod's;
 		 * the mark tells the peer's data plane that its replies may be steered. */
-		__u32 i = pe->id * BUCKETS + p.bucket, *c = bpf_map_lookup_elem(&own, &i);
 		count(&sent, pe->id, 0, skb);
-		if (c && p.opens)
-			remark(skb, &p, MARK(CHOICE_EPOCH(*c), 1));
+		if (p.opens)
+			remark(skb, &p, MARK(CHOICE_EPOCH(owned(pe, p.bucket)), 1));
 		return TCX_NEXT;
 	}
 	if (role == FLOW_OWNER || role == FLOW_FOLLOW)

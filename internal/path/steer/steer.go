@@ -153,7 +153,7 @@ func (p *Plane) load() error {
 	}
 	peers := uint32(p.cfg.Peers)
 	sizes := map[string]uint32{"peers4": peers, "peers6": peers, "rev4": peers * MaxPaths, "rev6": peers * MaxPaths,
-		"own": peers * Buckets, "follow": peers * Buckets, "opened": peers, "sent": peers * MaxPaths, "received": peers * MaxPaths}
+		"own": peers, "follow": peers * Buckets, "opened": peers, "sent": peers * MaxPaths, "received": peers * MaxPaths}
 	for name, m := range spec.Maps {
 		if strings.HasPrefix(name, ".") {
 			continue // the programs' constants

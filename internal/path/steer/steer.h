@@ -10,7 +10,7 @@
 #define PATHS 8    /* per pair of pods; path 0 is the default network */
 #define BUCKETS 64 /* per pair of pods */
 
-/* A choice, as the maps own and follow hold it. */
+/* A choice, as the map follow holds it. */
 #define CHOICE(path, epoch) ((path) | (((epoch) & 3) << 8))
 #define CHOICE_PATH(c) ((c) & 0xff)
 #define CHOICE_EPOCH(c) (((c) >> 8) & 3)
@@ -22,6 +22,13 @@
  * owner that has moved on by three epochs or more while nothing came. */
 #define CHOICE_SHIFT 20
 #define CHOICE_LASTS 1000
+
+/* own holds a peer's choices in 64 bytes, so that a switch of all of them is one
+ * cache line for the processors to hand over. */
+struct row {
+	__u8 choice[BUCKETS]; /* path | epoch << 3 | tell << 5 */
+};
+#define ROW_CHOICE(c) ((__u32)((c) & 7) | (__u32)((c) >> 3 & 3) << 8 | ((c) & 32 ? CHOICE_TELL : 0))
 
 /* The mark: a code point of DSCP pool 2, xxxx11, which RFC 2474 section 6 leaves
  * to local use. It tells steered packets from an application's own traffic on a
@@ -104,7 +111,7 @@ MAP(peers4, BPF_MAP_TYPE_HASH, __u32, struct peer, 1024, BPF_F_NO_PREALLOC);
 MAP(peers6, BPF_MAP_TYPE_HASH, struct addr, struct peer, 1024, BPF_F_NO_PREALLOC);
 MAP(rev4, BPF_MAP_TYPE_HASH, __u32, struct rev, 8192, BPF_F_NO_PREALLOC);
 MAP(rev6, BPF_MAP_TYPE_HASH, struct addr, struct rev, 8192, BPF_F_NO_PREALLOC);
-MAP(own, BPF_MAP_TYPE_ARRAY, __u32, __u32, 1024 * BUCKETS, BPF_F_MMAPABLE);
+MAP(own, BPF_MAP_TYPE_ARRAY, __u32, struct row, 1024, BPF_F_MMAPABLE);
 MAP(follow, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1024 * BUCKETS, BPF_F_MMAPABLE);
 MAP(sent, BPF_MAP_TYPE_ARRAY, __u32, struct tally, 1024 * PATHS, BPF_F_MMAPABLE);
 MAP(received, BPF_MAP_TYPE_ARRAY, __u32, struct tally, 1024 * PATHS, BPF_F_MMAPABLE);
