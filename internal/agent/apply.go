@@ -295,6 +295,7 @@ func (a *Agent) heardPair(p *pair, n notice) status {
 	if err := p.local.plane.Follow(p.remote.UID, said); err != nil {
 		return statusUnknown
 	}
+	a.wake(p, a.cfg.Now())
 	return statusDone
 }
 

@@ -320,13 +320,15 @@ func (a *Agent) timedOut(p *pair, e telemetry.Event, now time.Time) {
 		}
 		ln.backoff = min(max(2*ln.backoff, 5*time.Second), 2*time.Minute)
 		ln.failed, ln.until = now, now.Add(ln.backoff)
-		if p.on().index != r.index {
-			continue
-		}
 		since := now.Sub(ln.silent)
 		defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: r.network, Detected: since,
 			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass", e.Count, r.network, since.Round(time.Millisecond))})
-		to := a.flee(p, now, since)
+		// Flows of our own flee; those that the peer has opened go where ours are,
+		// until it says otherwise.
+		to := p.on()
+		if to.index == r.index {
+			to = a.flee(p, now, since)
+		}
 		if to.index == r.index || a.cfg.DryRun {
 			continue
 		}
