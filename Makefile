@@ -20,7 +20,7 @@ GOINSTALL := go install -trimpath -ldflags '-s -w'
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/pathwise and bin/pathwise-cni
@@ -55,9 +55,14 @@ setup: ## install the programs that labs use (Debian, Ubuntu)
 # After make setup there may be a C compiler that was not there when this file
 # was read, so the rest of demo and test is a make of its own.
 .PHONY: demo
-demo: setup ## rank the networks of the experiment "quick" into results/demo-TIME
+demo: setup ## rank the networks of the experiment "quick" into results/demo-TIME, then steer live traffic
 	@$(MAKE) build plugins
 	$(SUDO) bin/pathwise bench --file quick --out results/demo-$$(date +%Y%m%d-%H%M%S)
+	@$(MAKE) demo-steering
+
+.PHONY: demo-steering
+demo-steering: build plugins ## the demo's second act alone, in about a minute
+	$(SUDO) bin/pathwise bench --file demo-steering --out results/demo-steering-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: test
 test: ## run all tests, as root; a skipped test fails unless PATHWISE_ALLOW_SKIP=1
@@ -85,8 +90,9 @@ bench: build plugins ## run the experiment EXPERIMENT (default quick) into resul
 	$(SUDO) bin/pathwise bench --file $(or $(EXPERIMENT),quick)
 
 .PHONY: soak
-soak: build plugins ## kill a bench 100 times at random moments and look for anything left
+soak: build plugins ## kill a bench and agents 100 times each, look for anything left; an hour of quiet steering
 	PATHWISE_KILLS=$(or $(KILLS),100) go test -count=1 -timeout 60m -run '^TestKill$$' -v $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
+	$(SUDO) bin/pathwise bench --file soak-steering --out results/soak-steering-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: agree
 agree: build plugins ## compare bench with iperf3 and sockperf run by hand, on every network

@@ -33,6 +33,7 @@ import (
 type benchFlags struct {
 	experiment          string
 	networks, workloads []string
+	drills              []string
 	out                 string
 	seed                uint64
 	seeded              bool
@@ -66,6 +67,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 	fl.StringVarP(&f.experiment, "file", "f", "quick", "experiment: a file, or the name of a shipped one")
 	fl.StringSliceVar(&f.networks, "networks", nil, "only these networks (cni:FILE for your own)")
 	fl.StringSliceVar(&f.workloads, "workloads", nil, "only these workloads of the experiment")
+	fl.StringSliceVar(&f.drills, "drills", nil, "only these drills, of a file of drills such as steering")
 	fl.StringVar(&f.out, "out", "", "result directory (default results/NAME-TIME)")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random order (default: drawn, and recorded)")
 	fl.BoolVar(&f.dry, "dry-run", false, "print the plan and the time it will take, and run nothing")
@@ -82,6 +84,12 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 }
 
 func runBench(ctx context.Context, e env, f benchFlags) error {
+	if text, ok := isDrills(f); ok {
+		return runDrills(ctx, e, f, text)
+	}
+	if len(f.drills) > 0 {
+		return usageError{fmt.Errorf("--drills: %s is no file of drills: expected one such as steering", f.experiment)}
+	}
 	if f.resume {
 		if f.out == "" || len(f.networks) > 0 || len(f.workloads) > 0 || f.seeded {
 			return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}

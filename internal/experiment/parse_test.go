@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -140,7 +141,14 @@ func TestShippedExperimentsParse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := experiment.Parse(name+".yaml", f, known)
+		text, err := io.ReadAll(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte("\ndrills:")) {
+			continue // package drill reads those
+		}
+		e, err := experiment.Parse(name+".yaml", bytes.NewReader(text), known)
 		if err != nil {
 			t.Error(err)
 		}

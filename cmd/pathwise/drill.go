@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"pathwise.dev/pathwise/internal/drill"
+	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/machine"
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/network/catalogue"
+)
+
+// isDrills reports whether the experiment that the flags name is one of drills,
+// and returns its text.
+func isDrills(f benchFlags) ([]byte, bool) {
+	name := f.experiment
+	if f.resume && f.out != "" {
+		name = filepath.Join(f.out, drill.ExperimentFile)
+	}
+	file, err := openExperiment(name)
+	if err != nil {
+		return nil, false // bench tells it
+	}
+	defer file.Close()
+	text, err := io.ReadAll(file)
+	return text, err == nil && drill.IsFile(text)
+}
+
+// runDrills is bench for a file of drills.
+func runDrills(ctx context.Context, e env, f benchFlags, text []byte) error {
+	if len(f.networks) > 0 || len(f.workloads) > 0 {
+		return usageError{errors.New("bench: --networks and --workloads are for trials: a file of drills has --drills")}
+	}
+	if f.resume && f.out == "" {
+		return usageError{errors.New("bench --resume: expected --out DIR: the result says what to run")}
+	}
+	if f.resume {
+		f.experiment = filepath.Join(f.out, drill.ExperimentFile)
+	}
+	file, err := drill.Parse(f.experiment, strings.NewReader(string(text)), func(name string) error { _, err := catalogue.Find(name); return err })
+	if err != nil {
+		return err
+	}
+	if file, err = file.Only(f.drills); err != nil {
+		return usageError{fmt.Errorf("--drills: %w", err)}
+	}
+	if f.dry {
+		return printDrills(e.stdout, file)
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("drills need root to make namespaces and attach eBPF programs: run as root, for example with sudo")
+	}
+	m := network.NewMachine(lab.DefaultCNIPath(e.self))
+	for _, name := range file.Networks {
+		n, err := catalogue.Find(name)
+		if err != nil {
+			return err
+		}
+		if miss := m.Missing(n.Info().Needs); len(miss) > 0 {
+			return missingError("network "+name, miss)
+		}
+	}
+	unlock, err := e.store().LockBench()
+	if err != nil {
+		return err
+	}
+	return errors.Join(drills(ctx, e, f, file, text), unlock())
+}
+
+func printDrills(w io.Writer, file drill.File) error {
+	fmt.Fprintf(w, "drills %s: %s\nnetworks: %s\n\n", file.Name, file.Description, strings.Join(file.Networks, " "))
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "DRILL\tREPETITIONS\tTIME\tWHAT\t")
+	var sum time.Duration
+	for _, e := range file.Drills {
+		took := time.Duration(e.Repetitions) * drill.Estimate(file, e)
+		sum += took
+		fmt.Fprintf(tw, "%s\t%d\t%v\t%s\t\n", e.Name, e.Repetitions, took.Round(time.Second), drill.About(e.Drill))
+	}
+	if err := flush(tw); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nabout %v; nothing run (--dry-run)\n", sum.Round(time.Second))
+	return err
+}
+
+// drills runs them into a result directory and prints their figures.
+func drills(ctx context.Context, e env, f benchFlags, file drill.File, text []byte) (err error) {
+	if f.out == "" {
+		f.out = filepath.Join("results", file.Name+"-"+e.now().Format("20060102-150405"))
+	}
+	var log *drill.Log
+	if f.resume {
+		log, err = drill.Resume(f.out)
+	} else {
+		if !f.seeded {
+			f.seed = rand.Uint64N(1e6)
+		}
+		m := machine.Read(ctx, lab.DefaultCNIPath(e.self))
+		log, err = drill.Create(f.out, drill.Header{Name: file.Name, Seed: f.seed, Started: e.now(), Load: m.Load}, text, m)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	fmt.Fprintf(e.stderr, "drills %s, seed %d, result in %s\n", file.Name, log.Seed, f.out)
+	for _, w := range busy(log.Load, "all") {
+		fmt.Fprintf(e.stderr, "pathwise: %s\n", w.Text)
+	}
+	p := newProgress(e.stderr, e.interactive(), e.now)
+	all := log.Done
+	runErr := drill.Run(ctx, drill.Config{
+		File: file, Seed: log.Seed, Out: f.out, Store: e.store(), Self: e.self, Find: catalogue.Find, Now: e.now, Done: log.Done,
+		Lab: lab.Options{CNIPath: lab.DefaultCNIPath(e.self)},
+		Write: func(s []drill.Sample) error {
+			all = append(all, s...)
+			return log.Write(s)
+		},
+		Observe: p.observeDrill,
+		Say:     func(line string) { p.clear(); fmt.Fprintln(e.stdout, line) },
+	})
+	p.clear()
+	if runErr != nil {
+		fmt.Fprintf(e.stderr, "every finished repetition is kept: go on with \"pathwise bench --resume --out %s\"\n", f.out)
+	}
+	return errors.Join(runErr, concludeDrills(e, f.out, file, all))
+}
+
+func concludeDrills(e env, dir string, file drill.File, all []drill.Sample) error {
+	figures, err := drill.Figures(file, all)
+	if err != nil || len(figures) == 0 {
+		return err
+	}
+	raw, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode figures: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, drill.FiguresFile), append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	if err := drill.Table(e.stdout, figures); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(e.stdout, "result: %s\n", dir)
+	return err
+}
+
+// observeDrill shows a run of drills.
+func (p *progress) observeDrill(d drill.Progress) {
+	switch {
+	case !d.Ended && p.interactive:
+		fmt.Fprintf(p.w, "%s[%d/%d, %s left] %s #%d", clearLine, d.Done+1, d.Total, left(d.Left), d.Drill, d.Repetition)
+	case d.Ended:
+		failed := 0
+		for _, s := range d.Samples {
+			if s.Error != "" {
+				failed++
+				p.clear()
+				fmt.Fprintf(p.w, "%s #%d, %s: %s\n", d.Drill, d.Repetition, s.Variant, s.Error)
+			}
+		}
+		if !p.interactive {
+			fmt.Fprintf(p.w, "[%d/%d, %s left] %s #%d: %d variants, %d failed\n", d.Done, d.Total, left(d.Left), d.Drill, d.Repetition, len(d.Samples), failed)
+		}
+	}
+}

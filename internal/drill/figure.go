@@ -1,0 +1,177 @@
+package drill
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// Figure is one answer of a drill, with its spread and its bar.
+type Figure struct {
+	Drill string `json:"drill"`
+	// Name says what was measured, Unit is "s", "ratio", "count", "bit/s", "B" or "share".
+	Name string `json:"name"`
+	Unit string `json:"unit"`
+	// Value is what is held against the bar; Low and High its interval of 95 %
+	// by bootstrap, where it has one.
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+	// N values entered; Least, Median, P99 and Most are their spread.
+	N      int     `json:"n"`
+	Least  float64 `json:"least"`
+	Median float64 `json:"median"`
+	P99    float64 `json:"p99"`
+	Most   float64 `json:"most"`
+	Bar    *Bar    `json:"bar,omitempty"`
+	// Note is what a reader must know.
+	Note string `json:"note,omitempty"`
+}
+
+// Bar is what a figure is held to.
+type Bar struct {
+	// AtLeast or else at most Limit.
+	AtLeast bool    `json:"at_least,omitempty"`
+	Limit   float64 `json:"limit"`
+}
+
+func atMost(limit float64) *Bar  { return &Bar{Limit: limit} }
+func atLeast(limit float64) *Bar { return &Bar{AtLeast: true, Limit: limit} }
+
+// Met tells whether the figure meets its bar. One without values does not.
+func (f Figure) Met() bool {
+	switch {
+	case f.Bar == nil:
+		return true
+	case f.N == 0 || math.IsNaN(f.Value):
+		return false
+	case f.Bar.AtLeast:
+		return f.Value >= f.Bar.Limit
+	}
+	return f.Value <= f.Bar.Limit
+}
+
+// figure summarises values by a statistic, whose interval is bootstrapped.
+func figure(name, unit string, values []float64, statistic func(sorted []float64) float64, bar *Bar) Figure {
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	f := Figure{Name: name, Unit: unit, N: len(sorted), Bar: bar}
+	if f.N == 0 {
+		f.Note = "nothing was measured"
+		return f
+	}
+	f.Least, f.Most = sorted[0], sorted[f.N-1]
+	f.Median, f.P99 = quantile(sorted, 0.5), quantile(sorted, 0.99)
+	f.Value = statistic(sorted)
+	f.Low, f.High = bootstrap(sorted, statistic)
+	return f
+}
+
+// total is a figure that is a plain sum or count, without an interval.
+func total(name, unit string, values []float64, bar *Bar) Figure {
+	f := figure(name, unit, values, sum, bar)
+	f.Low, f.High = f.Value, f.Value
+	return f
+}
+
+func sum(values []float64) (s float64) {
+	for _, v := range values {
+		s += v
+	}
+	return s
+}
+
+func median(sorted []float64) float64 { return quantile(sorted, 0.5) }
+func p99(sorted []float64) float64    { return quantile(sorted, 0.99) }
+func worst(sorted []float64) float64  { return sorted[len(sorted)-1] }
+
+// quantile of sorted values, interpolated (Hyndman and Fan 1996, type 7).
+func quantile(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+// bootstrap returns the 2.5 and 97.5 percentiles of the statistic over resamples
+// (Efron 1979). Package stat has means alone, as trials are few; drills have
+// tens of values or more, and medians are what their bars are about. The seed is
+// fixed, so that a result always reads the same.
+func bootstrap(values []float64, statistic func([]float64) float64) (low, high float64) {
+	const resamples = 2000
+	if len(values) < 2 {
+		return values[0], values[0]
+	}
+	r := rand.New(rand.NewPCG(1979, uint64(len(values))))
+	out := make([]float64, resamples)
+	draw := make([]float64, len(values))
+	for i := range out {
+		for j := range draw {
+			draw[j] = values[r.IntN(len(values))]
+		}
+		slices.Sort(draw)
+		out[i] = statistic(draw)
+	}
+	slices.Sort(out)
+	return quantile(out, 0.025), quantile(out, 0.975)
+}
+
+// values collects a value of the samples of a variant, those with errors left out.
+func values(samples []Sample, variant, key string) []float64 {
+	var out []float64
+	for _, s := range samples {
+		if v, ok := s.Values[key]; ok && s.Error == "" && (variant == "" || s.Variant == variant) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// ratios divides a value of one variant by the other's, repetition by
+// repetition: what disturbed both falls out.
+func ratios(samples []Sample, variant, by, key string) []float64 {
+	return paired(samples, variant, by, key, func(a, b float64) float64 { return a / b })
+}
+
+// differences subtracts likewise.
+func differences(samples []Sample, variant, by, key string) []float64 {
+	return paired(samples, variant, by, key, func(a, b float64) float64 { return a - b })
+}
+
+func paired(samples []Sample, variant, by, key string, f func(a, b float64) float64) []float64 {
+	of := func(v string) map[int]float64 {
+		m := map[int]float64{}
+		for _, s := range samples {
+			if x, ok := s.Values[key]; ok && s.Error == "" && s.Variant == v {
+				m[s.Repetition] = x
+			}
+		}
+		return m
+	}
+	var out []float64
+	a, b := of(variant), of(by)
+	for rep, x := range a {
+		if y, ok := b[rep]; ok && y != 0 {
+			out = append(out, f(x, y))
+		}
+	}
+	slices.Sort(out) // not by the map's order
+	return out
+}
+
+// failures counts samples with errors.
+func failures(samples []Sample) (n int, first string) {
+	for _, s := range samples {
+		if s.Error != "" {
+			if n++; n == 1 {
+				first = s.Variant + ": " + s.Error
+			}
+		}
+	}
+	return n, first
+}

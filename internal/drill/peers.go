@@ -1,0 +1,268 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/path/steer"
+	"pathwise.dev/pathwise/internal/stream"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+func peersKind() kind {
+	return kind{
+		name: "peers", about: "what a packet costs with 1 to 1,000 peers entered, and what an agent costs with many peer hosts active",
+		defaults: Options{Repetitions: 10, Peers: []int{1, 10, 100, 1000}, For: time.Second, Hosts: 51}, keys: []string{"peers", "for", "hosts"},
+		length: func(o Options, _ File) time.Duration {
+			return time.Duration(len(o.Peers)) * (o.For + time.Second) * 3 / 2
+		},
+		run: runPeers, figures: peersFigures,
+	}
+}
+
+// runPeers measures the data plane in each repetition, and the agent of a large
+// lab in the first.
+func runPeers(ctx context.Context, s *session) ([]Sample, error) {
+	var out []Sample
+	if s.repetition == 1 && s.options().Hosts > 1 {
+		one, err := s.try(ctx, "agent", func(out *Sample) error { return s.crowd(ctx, out) })
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	g, err := s.ground(ctx, s.pair("peers"))
+	if err != nil {
+		return nil, err
+	}
+	if g.planes == nil {
+		p, err := g.steerer(g.pod("a"), g.pod("b"))
+		if err == nil {
+			err = errors.Join(p.fit(), p.move(1))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, i := range s.order(len(s.options().Peers)) {
+		n := s.options().Peers[i]
+		one, err := s.try(ctx, strconv.Itoa(n), func(out *Sample) error { return g.acquainted(ctx, out, n) })
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// acquainted measures round trips with n peers entered, the one that talks and
+// others that nobody is.
+func (g *ground) acquainted(ctx context.Context, out *Sample, n int) error {
+	p := g.planes.from
+	begin := time.Now()
+	for i := 1; i < n; i++ {
+		if err := p.SetPeer(nobody(g.planes.a, i)); err != nil {
+			return fmt.Errorf("enter peer %d: %w", i, err)
+		}
+	}
+	if n > 1 {
+		out.Values["enter_s"] = time.Since(begin).Seconds() / float64(n-1)
+	}
+	defer func() {
+		for i := 1; i < n; i++ {
+			_ = p.RemovePeer(fmt.Sprintf("nobody-%d", i)) // what is left goes with the lab
+		}
+	}()
+	if have := len(p.Peers()); have != n {
+		return fmt.Errorf("%d peers entered: %w: %d", n, errNotYet, have)
+	}
+	f, err := g.begin(ctx, traffic{kind: stream.RR, from: g.planes.a, to: g.planes.b, pin: lastCPU(), args: []string{"--duration", "0"}})
+	if err != nil {
+		return err
+	}
+	err = pause(ctx, g.s.options().For+200*time.Millisecond)
+	client, server, err2 := f.end()
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	out.Values["median_s"], out.Values["p99_s"] = client.Latency.Percentile(50), client.Latency.Percentile(99)
+	judge(out, client, server)
+	return nil
+}
+
+// nobody is a peer that is no pod, on all of the pod's networks.
+func nobody(a topo.Pod, i int) steer.Peer {
+	at := func(net int) netip.Addr { return netip.AddrFrom4([4]byte{100, byte(64 + net), byte(i >> 8), byte(i)}) }
+	out := steer.Peer{UID: fmt.Sprintf("nobody-%d", i), Pairs: []steer.Pair{{Local: a.Addr(), Remote: at(0)}}}
+	for n, x := range a.Attachments[1:] {
+		out.Paths = append(out.Paths, steer.Path{Index: n + 1, Dev: x.Dev, MTU: x.MTU, Pairs: []steer.Pair{{Local: x.Addr, Remote: at(n + 1)}}})
+	}
+	return out
+}
+
+// crowd builds a lab of many hosts with a real agent on each, lets the pod on
+// the first one talk to those on all the others, and measures its agent.
+func (s *session) crowd(ctx context.Context, out *Sample) error {
+	o := s.options()
+	p := plan{name: "crowd", networks: s.File.Networks, hosts: o.Hosts, agents: true}
+	for h := 1; h <= o.Hosts; h++ {
+		p.pods = append(p.pods, lab.PodSpec{Name: fmt.Sprintf("p%d", h), Host: h})
+	}
+	begin := time.Now()
+	g, err := s.ground(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = g.close(context.WithoutCancel(ctx)) // the run's end finds what is left
+		delete(s.grounds, p.name)
+	}()
+	out.Values["built_s"] = time.Since(begin).Seconds()
+	for _, h := range g.lab.Hosts() {
+		if _, err := g.startAgent(ctx, h.Name); err != nil {
+			return err
+		}
+	}
+	stop, err := g.chat(ctx, 100*time.Millisecond)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := pause(ctx, 10*time.Second); err != nil { // pairs are opened, first probes are through
+		return err
+	}
+	return g.hubCosts(ctx, out, 20*time.Second)
+}
+
+// hubCosts measures the first host's agent, and the others beside it.
+func (g *ground) hubCosts(ctx context.Context, out *Sample, d time.Duration) error {
+	read := func() (all []usage, err error) {
+		for _, h := range g.lab.Hosts() {
+			u, e := usageOf(g.agents[h.Name].cmd.Process.Pid)
+			all, err = append(all, u), errors.Join(err, e)
+		}
+		return all, err
+	}
+	before, err := read()
+	err = errors.Join(err, pause(ctx, d))
+	after, err2 := read()
+	health, err3 := g.agents["h1"].client.Health(ctx)
+	paths, err4 := g.agents["h1"].client.Paths(ctx)
+	if err := errors.Join(err, err2, err3, err4); err != nil {
+		return err
+	}
+	share := func(i int) float64 {
+		return (after[i].cpu - before[i].cpu).Seconds() / after[i].at.Sub(before[i].at).Seconds()
+	}
+	out.Values["cpu"], out.Values["rss"] = share(0), after[0].rss
+	var others []float64
+	for i := 1; i < len(before); i++ {
+		others = append(others, share(i))
+	}
+	slices.Sort(others)
+	out.Values["other_cpu"] = median(others)
+	active := map[string]bool{}
+	for _, p := range paths {
+		active[p.Pair] = true
+	}
+	out.Values["pairs"], out.Values["active"], out.Values["hosts"] = float64(health.Pairs), float64(len(active)), float64(len(before))
+	out.Values["stalls"] = float64(health.Stalls)
+	return nil
+}
+
+// chat lets the first pod and each of the others exchange a datagram at an
+// interval, by sockets of this process: a generator for each would cost more
+// than what is measured.
+func (g *ground) chat(ctx context.Context, every time.Duration) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var open []*net.UDPConn
+	stop = func() {
+		cancel()
+		for _, c := range open {
+			c.Close()
+		}
+		wg.Wait()
+	}
+	socket := func(pod topo.Pod, addr *net.UDPAddr) (c *net.UDPConn) {
+		err = errors.Join(err, netns.Do(pod.Netns, func() (e error) { c, e = net.ListenUDP("udp", addr); return e }))
+		if c != nil {
+			open = append(open, c)
+		}
+		return c
+	}
+	hub := socket(g.pod("p1"), &net.UDPAddr{})
+	var spokes []netip.AddrPort
+	for _, pod := range g.lab.Pods() {
+		if pod.Agent || pod.Name == "p1" {
+			continue
+		}
+		c := socket(pod, &net.UDPAddr{Port: 7})
+		if err != nil {
+			break
+		}
+		spokes = append(spokes, netip.AddrPortFrom(pod.Addr(), 7))
+		wg.Go(func() {
+			b := make([]byte, 100)
+			for {
+				n, from, err := c.ReadFromUDPAddrPort(b)
+				if err != nil {
+					return // closed
+				}
+				_, _ = c.WriteToUDPAddrPort(b[:n], from) // lost ones do not matter
+			}
+		})
+	}
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("open sockets: %w", err)
+	}
+	wg.Go(func() {
+		b := make([]byte, 100)
+		for {
+			if _, _, err := hub.ReadFromUDPAddrPort(b); err != nil {
+				return
+			}
+		}
+	})
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			for _, to := range spokes {
+				_, _ = hub.WriteToUDPAddrPort(make([]byte, 64), to) // likewise
+				if pause(ctx, every/time.Duration(len(spokes))) != nil {
+					return
+				}
+			}
+		}
+	})
+	return stop, nil
+}
+
+func peersFigures(o Options, all []Sample) []Figure {
+	var out []Figure
+	for _, n := range o.Peers[min(1, len(o.Peers)):] {
+		f := figure(fmt.Sprintf("rr round trip, %d peers / %d", n, o.Peers[0]), "ratio", ratios(all, strconv.Itoa(n), strconv.Itoa(o.Peers[0]), "median_s"), median, nil)
+		if n == slices.Max(o.Peers) {
+			f.Bar = atMost(1.01)
+			f.Note = fmt.Sprintf("with one: %s; to enter a peer takes %s; both ends on one core", seconds(figure("", "", values(all, strconv.Itoa(o.Peers[0]), "median_s"), median, nil).Value),
+				seconds(figure("", "", values(all, strconv.Itoa(n), "enter_s"), median, nil).Value))
+		}
+		out = append(out, f)
+	}
+	if o.Hosts > 1 {
+		f := figure("agent's CPU, many peer hosts active", "share", values(all, "agent", "cpu"), median, atMost(0.02))
+		f.Note = fmt.Sprintf("of one core; %.0f pairs active over %.0f hosts, a datagram and its echo every 100 ms each; the other hosts' agents: %s (median)",
+			sum(values(all, "agent", "active")), sum(values(all, "agent", "hosts")), Quantity(sum(values(all, "agent", "other_cpu")), "share"))
+		out = append(out, f, figure("... its memory", "B", values(all, "agent", "rss"), median, atMost(64<<20)))
+	}
+	return out
+}
