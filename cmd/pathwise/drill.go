@@ -133,10 +133,10 @@ func drills(ctx context.Context, e env, f benchFlags, file drill.File, text []by
 	if runErr != nil {
 		fmt.Fprintf(e.stderr, "every finished repetition is kept: go on with \"pathwise bench --resume --out %s\"\n", f.out)
 	}
-	return errors.Join(runErr, concludeDrills(e, f.out, file, all))
+	return errors.Join(runErr, concludeDrills(e, f.out, file, all, log.Header, text))
 }
 
-func concludeDrills(e env, dir string, file drill.File, all []drill.Sample) error {
+func concludeDrills(e env, dir string, file drill.File, all []drill.Sample, head drill.Header, text []byte) error {
 	figures, err := drill.Figures(file, all)
 	if err != nil || len(figures) == 0 {
 		return err
@@ -151,8 +151,10 @@ func concludeDrills(e env, dir string, file drill.File, all []drill.Sample) erro
 	if err := drill.Table(e.stdout, figures); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(e.stdout, "result: %s\n", dir)
-	return err
+	if _, err = fmt.Fprintf(e.stdout, "result: %s\n", dir); err != nil {
+		return err
+	}
+	return reportDrills(e, dir, head, text, figures)
 }
 
 // observeDrill shows a run of drills.

@@ -24,7 +24,7 @@ const (
 	// patience bounds what a path's usual round trip may add to the time in which
 	// a probe of a burst is to be answered. A path that has queues, and carries
 	// data, is not silent, so it is not judged here.
-	patience = 2 * time.Millisecond
+	patience = 5 * time.Millisecond
 	// wellAfter is how many answers in a row make a failed path usable again.
 	wellAfter = 10
 )

@@ -39,6 +39,20 @@ func script(networks []string, span time.Duration, capacity float64) []leg {
 	}
 }
 
+// sort tells what a leg does, against the first: "fault" takes a network away,
+// "limit" makes one worse, "load" changes what is asked.
+func (l leg) sort(first leg) string {
+	if len(l.holes) > 0 {
+		return "fault"
+	}
+	for network, rate := range l.rates {
+		if rate < first.rates[network] {
+			return "limit"
+		}
+	}
+	return "load"
+}
+
 // Second is a point of the demonstration's time series.
 type Second struct {
 	Run string `json:"run"`
@@ -61,10 +75,14 @@ type Mark struct {
 // Act is the demonstration's time series: what a report plots.
 type Act struct {
 	Networks []string `json:"networks"`
+	// Started is when the steered run's first leg began.
+	Started time.Time `json:"started"`
 	// Legs are when what happened, Marks what the agents did.
 	Legs    []Mark   `json:"legs"`
 	Marks   []Mark   `json:"marks"`
 	Seconds []Second `json:"seconds"`
+	// Events are all that the agents noted in the steered run.
+	Events []agent.Event `json:"events"`
 }
 
 // runDemo plays the script steered, then with each network kept.
@@ -142,8 +160,9 @@ func (a *Act) take(r ride, all []leg, events []agent.Event) {
 	if len(r.wall) == 0 {
 		return
 	}
+	a.Started, a.Events = r.wall[0], events
 	for i := range r.wall {
-		a.Legs = append(a.Legs, Mark{At: r.wall[i].Sub(r.wall[0]).Seconds(), Kind: "leg", Text: all[i].what})
+		a.Legs = append(a.Legs, Mark{At: r.wall[i].Sub(r.wall[0]).Seconds(), Kind: all[i].sort(all[0]), Text: all[i].what})
 	}
 	for _, e := range events {
 		if e.Pair == "a>b" {

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"pathwise.dev/pathwise/internal/drill"
+	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/result"
+)
+
+// reportDrills writes the page about a result of drills and says where it is.
+func reportDrills(e env, dir string, head drill.Header, text []byte, figures []drill.Figure) error {
+	in := report.SteeringInput{Name: head.Name, Dir: dir, Started: head.Started, Took: e.now().Sub(head.Started), Seed: head.Seed, Experiment: string(text)}
+	raw, err := os.ReadFile(filepath.Join(dir, drill.MachineFile))
+	if err == nil {
+		err = json.Unmarshal(raw, &in.Machine)
+	}
+	if err != nil {
+		return fmt.Errorf("read machine: %w", err)
+	}
+	for _, f := range figures {
+		g := report.SteeringFigure{Drill: f.Drill, Name: f.Name, Unit: f.Unit, Value: f.Value, Low: f.Low, High: f.High, N: f.N,
+			Least: f.Least, Median: f.Median, P99: f.P99, Most: f.Most, Note: f.Note}
+		if f.Bar != nil {
+			g.Bar = &report.SteeringBar{AtLeast: f.Bar.AtLeast, Limit: f.Bar.Limit}
+		}
+		in.Figures = append(in.Figures, g)
+	}
+	act, err := readAct(dir)
+	if err != nil {
+		return err
+	}
+	if act != nil {
+		in.Scripts = []report.SteeringScript{scriptOf(*act)}
+	}
+	path := filepath.Join(dir, result.ReportFile)
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("create report: %w", err)
+	}
+	if err := errors.Join(report.Steering(f, in, report.Options{}), f.Close()); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	_, err = fmt.Fprintf(e.stdout, "report: %s\n", path)
+	return err
+}
+
+// readAct reads the demonstration's time series; nil where there is none.
+func readAct(dir string) (*drill.Act, error) {
+	found, err := filepath.Glob(filepath.Join(dir, "*act.json"))
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	raw, err := os.ReadFile(found[len(found)-1])
+	if err != nil {
+		return nil, fmt.Errorf("read time series: %w", err)
+	}
+	var act drill.Act
+	if err := json.Unmarshal(raw, &act); err != nil {
+		return nil, fmt.Errorf("%s: %w", found[len(found)-1], err)
+	}
+	return &act, nil
+}
+
+// scriptOf makes the time series what the report plots. Each run's legs began
+// when they could: its points are moved to where the steered run's legs are.
+func scriptOf(act drill.Act) report.SteeringScript {
+	at := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	s := report.SteeringScript{Name: "demo", Quantity: "goodput", Unit: "bit/s", SharesOf: "traffic",
+		About: "The same script of load and faults, played once with agents that steer and once with all traffic kept on each network."}
+	for i, l := range act.Legs {
+		p := report.SteeringPhase{Name: l.Text, Kind: l.Kind, From: at(l.At)}
+		if i+1 < len(act.Legs) {
+			p.To = at(act.Legs[i+1].At)
+		}
+		s.Phases = append(s.Phases, p)
+	}
+	began := map[string]map[int]float64{}
+	var names []string
+	for _, p := range act.Seconds {
+		if began[p.Run] == nil {
+			began[p.Run] = map[int]float64{}
+			names = append(names, p.Run)
+		}
+		if first, ok := began[p.Run][p.Leg]; !ok || p.At < first {
+			began[p.Run][p.Leg] = p.At
+		}
+	}
+	for _, name := range names {
+		run := report.SteeringRun{Name: name, Steered: name == "steered", Step: 100 * time.Millisecond}
+		for _, p := range act.Seconds {
+			if p.Run != name {
+				continue
+			}
+			shift := 0.0
+			if p.Leg < len(act.Legs) {
+				shift = act.Legs[p.Leg].At - began[name][p.Leg]
+			}
+			run.Points = append(run.Points, report.SteeringPoint{At: at(p.At + shift), Value: p.Rate})
+		}
+		s.Runs = append(s.Runs, run)
+	}
+	for _, v := range act.Events {
+		s.Events = append(s.Events, report.SteeringEvent{ID: v.ID, At: v.At.Sub(act.Started), Host: v.Host, Kind: v.Kind, Pair: v.Pair,
+			From: v.From, To: v.To, Reason: v.Reason, By: v.By, DryRun: v.DryRun, Took: v.Took, Detected: v.Detected,
+			PredictedGain: v.PredictedGain, ExpectedLoss: v.ExpectedLoss, Of: v.Of, Gain: v.Gain})
+	}
+	return s
+}
