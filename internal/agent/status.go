@@ -81,6 +81,7 @@ func (a *Agent) Order(o Order) (Event, error) {
 		return Event{}, fmt.Errorf("%w: this agent runs with --dry-run", errRefused)
 	}
 	before := a.journal.last()
+	p.state.Trial = decide.Trial{} // a canary under way would take the flows back
 	a.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().network, To: to.network, Buckets: decide.Buckets, Confidence: 1,
 		Reason: "the user said so", Evidence: ev}, "user", 0)
 	if o.Pin {

@@ -277,6 +277,8 @@ func (a *Agent) probeAll(now time.Time) {
 				every = probeActive
 			case busy:
 				every = probeStandby
+			case !hp.failed.IsZero() && now.Sub(hp.failed) < time.Minute:
+				every = probeStandby // it may be well again in a moment
 			case hp.sent < 4:
 				every = probeStandby // a new path: know it before it is needed
 			}
