@@ -81,12 +81,19 @@ if [ -e "$authorities" ]; then
 	cp -L "$authorities" "$root/etc/clean-root.crt"
 fi
 
+cargo=${CARGO_HOME-$HOME/.cargo}/config.toml
+if [ -e "$cargo" ]; then
+	mkdir -p "$root/root/.cargo"
+	cp -L "$cargo" "$root/root/.cargo/"
+fi
+
 mkdir -p "$root/src" "$root/usr/local/go"
 git -C "$tree" ls-files -co --exclude-standard -z |
 	(cd "$tree" && while IFS= read -r -d '' f; do if [ -e "$f" ]; then printf '%s\0' "$f"; fi; done) |
 	tar -C "$tree" --null -T - -cf - | tar -C "$root/src" --no-same-owner -xf -
 
 variables=(HOME=/root "TERM=${TERM-dumb}" LANG=C.UTF-8 SSL_CERT_FILE=/etc/clean-root.crt
+	CARGO_HTTP_CAINFO=/etc/clean-root.crt
 	PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
 for name in GOPROXY GONOPROXY GOPRIVATE GOSUMDB GONOSUMDB GOINSECURE GOTOOLCHAIN GOFLAGS; do
 	variables+=("$name=$(go env "$name")")
