@@ -93,8 +93,10 @@ git -C "$tree" ls-files -co --exclude-standard -z |
 	tar -C "$tree" --null -T - -cf - | tar -C "$root/src" --no-same-owner -xf -
 
 variables=(HOME=/root "TERM=${TERM-dumb}" LANG=C.UTF-8 SSL_CERT_FILE=/etc/clean-root.crt
-	CARGO_HTTP_CAINFO=/etc/clean-root.crt
 	PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
+if [ -e "$root/etc/clean-root.crt" ]; then
+	variables+=(CARGO_HTTP_CAINFO=/etc/clean-root.crt) # cargo heeds no SSL_CERT_FILE
+fi
 for name in GOPROXY GONOPROXY GOPRIVATE GOSUMDB GONOSUMDB GOINSECURE GOTOOLCHAIN GOFLAGS; do
 	variables+=("$name=$(go env "$name")")
 done
