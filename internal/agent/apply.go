@@ -7,6 +7,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/path/probe"
+	"pathwise.dev/pathwise/internal/path/route"
 	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/path/telemetry"
 )
@@ -62,13 +63,13 @@ func (a *Agent) place(p *pair, urgent bool) (moved steer.Set, took time.Duration
 	other, canary := p.byNetwork(p.assigned.Canary)
 	share := steer.Set(0)
 	if canary {
-		share = steer.Share(p.assigned.Share(other.network))
+		share = steer.Share(p.assigned.Share(other.Network))
 	}
 	mtu, steered := 0, false
-	for _, r := range []route{to, other} {
-		if m := min(r.local.MTU, r.remote.MTU); r.index != 0 {
+	for _, r := range []route.Route{to, other} {
+		if m := r.MTU(); r.Index != 0 {
 			steered = true
-			if m < p.routes[0].local.MTU && (mtu == 0 || m < mtu) {
+			if m < p.routes[0].Local.MTU && (mtu == 0 || m < mtu) {
 				mtu = m
 			}
 		}
@@ -80,24 +81,24 @@ func (a *Agent) place(p *pair, urgent bool) (moved steer.Set, took time.Duration
 	at, err := telemetry.Now()
 	errs = append(errs, err)
 	begin := a.cfg.Now()
-	moved, err = p.local.plane.Switch(p.remote.UID, ^share, to.index)
+	moved, err = p.local.plane.Switch(p.remote.UID, ^share, to.Index)
 	errs = append(errs, err)
 	if canary {
-		more, err := p.local.plane.Switch(p.remote.UID, share, other.index)
+		more, err := p.local.plane.Switch(p.remote.UID, share, other.Index)
 		errs = append(errs, err)
 		moved |= more
 	}
 	took = a.cfg.Now().Sub(begin)
 	for i, r := range p.routes {
-		if r.index == to.index || canary && r.index == other.index {
+		if r.Index == to.Index || canary && r.Index == other.Index {
 			p.lines[i].used = begin // look there from now on
 		}
 	}
 	for b := uint8(0); b < steer.Buckets; b++ {
 		if moved.Has(b) {
-			index := to.index
+			index := to.Index
 			if share.Has(b) {
-				index = other.index
+				index = other.Index
 			}
 			a.ledger.Moved(p.telemetryPair(), b, uint8(index), at)
 		}
@@ -112,13 +113,13 @@ func (a *Agent) place(p *pair, urgent bool) (moved steer.Set, took time.Duration
 // hardware address on the default network.
 func (a *Agent) prepare(p *pair, mtu int, steered bool) error {
 	var errs []error
-	peer := p.routes[0].remote.Addr
+	peer := p.routes[0].Remote.Addr
 	if mtu != p.clamped || a.cfg.RTOMin > 0 && !p.held {
-		errs = append(errs, shape(p.local.Netns, peer, mtu, a.cfg.RTOMin))
+		errs = append(errs, route.Shape(p.local.Netns, peer, mtu, a.cfg.RTOMin))
 		p.clamped = mtu
 	}
 	if steered != p.held {
-		errs = append(errs, holdNeighbour(p.local.Netns, peer, p.routes[0].remote.MAC, steered))
+		errs = append(errs, route.HoldNeighbour(p.local.Netns, peer, p.routes[0].Remote.MAC, steered))
 		p.held = steered
 	}
 	return errors.Join(errs...)
@@ -129,10 +130,10 @@ func (a *Agent) restore(p *pair) error {
 	if a.cfg.DryRun {
 		return nil
 	}
-	peer := p.routes[0].remote.Addr
-	errs := []error{shape(p.local.Netns, peer, 0, 0)}
+	peer := p.routes[0].Remote.Addr
+	errs := []error{route.Shape(p.local.Netns, peer, 0, 0)}
 	if p.held {
-		errs = append(errs, holdNeighbour(p.local.Netns, peer, p.routes[0].remote.MAC, false))
+		errs = append(errs, route.HoldNeighbour(p.local.Netns, peer, p.routes[0].Remote.MAC, false))
 	}
 	p.clamped, p.held = 0, false
 	return errors.Join(errs...)
@@ -171,7 +172,7 @@ func (a *Agent) judgeOutcome(p *pair, now time.Time) {
 		return
 	}
 	gain := is/was - 1
-	a.note(Event{Kind: EventOutcome, Pair: p.name, Of: o.event, Gain: &gain, To: p.on().network,
+	a.note(Event{Kind: EventOutcome, Pair: p.name, Of: o.event, Gain: &gain, To: p.on().Network,
 		Reason: fmt.Sprintf("goodput %+.0f %% in the second after against the second before", gain*100)})
 }
 
@@ -214,8 +215,8 @@ func (a *Agent) announce(p *pair) {
 	for b, c := range choices {
 		n.choices[b] = noChoice
 		for _, r := range p.routes {
-			if r.index == c.Path {
-				n.choices[b] = choiceByte(indexOf(a.names, r.network), c.Epoch)
+			if r.Index == c.Path {
+				n.choices[b] = choiceByte(indexOf(a.names, r.Network), c.Epoch)
 			}
 		}
 	}
@@ -289,7 +290,7 @@ func (a *Agent) heardPair(p *pair, n notice) status {
 			continue
 		}
 		if r, ok := p.byNetwork(a.names[c>>2]); ok {
-			said[uint8(b)] = steer.Choice{Path: r.index, Epoch: c & 3}
+			said[uint8(b)] = steer.Choice{Path: r.Index, Epoch: c & 3}
 		}
 	}
 	if err := p.local.plane.Follow(p.remote.UID, said); err != nil {
@@ -335,7 +336,7 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 	case n.status == statusUnknown && n.kind == noticeOpen && !p.opened.IsZero():
 		// The pod is another now, or its agent has lost it: native at once.
 		p.opened = time.Time{}
-		a.carryOut(p, decide.Decision{Kind: decide.Fallback, From: p.on().network, To: p.routes[0].network, Buckets: decide.Buckets,
+		a.carryOut(p, decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network, Buckets: decide.Buckets,
 			Confidence: 1, Reason: "the other agent does not know the pair any more"}, "peer", 0)
 	case n.status == statusDone && n.kind == noticeOpen:
 		a.openPair(p)
@@ -362,7 +363,7 @@ func (a *Agent) openPair(p *pair) {
 		return
 	}
 	if a.cfg.RTOMin > 0 {
-		if err := shape(p.local.Netns, p.routes[0].remote.Addr, p.clamped, a.cfg.RTOMin); err != nil {
+		if err := route.Shape(p.local.Netns, p.routes[0].Remote.Addr, p.clamped, a.cfg.RTOMin); err != nil {
 			a.warn("%s: %v", p.name, err)
 		}
 	}

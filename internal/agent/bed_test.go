@@ -295,8 +295,8 @@ func (r *running) on(local, remote string) string {
 		}
 	}
 	for _, way := range p.routes {
-		if way.index == choices[0].Path {
-			return way.network
+		if way.Index == choices[0].Path {
+			return way.Network
 		}
 	}
 	return ""
@@ -314,7 +314,7 @@ func (r *running) tallies(local, remote, network string) (sent, received uint64)
 	if !ok {
 		return 0, 0
 	}
-	out, in, err := p.local.plane.Tallies(p.remote.UID, way.index)
+	out, in, err := p.local.plane.Tallies(p.remote.UID, way.Index)
 	if err != nil {
 		return 0, 0
 	}

@@ -1,13 +1,11 @@
 package agent
 
 import (
-	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
-	"pathwise.dev/pathwise/internal/path/steer"
+	"pathwise.dev/pathwise/internal/path/route"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -23,39 +21,10 @@ func testPod(name string, host, last int, networks ...string) topo.Pod {
 	return p
 }
 
-func TestRoutes(t *testing.T) {
-	many := []string{"z", "a", "b", "c", "d", "e", "f", "g", "h", "i"}
-	for _, tc := range []struct {
-		name          string
-		local, remote topo.Pod
-		want          string // network/index/device, in order
-	}{
-		{"the default first, then by name", testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b"), "z/0/eth0 b/1/net2 m/2/net1"},
-		{"the order of the remote pod does not matter", testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "b", "m"), "z/0/eth0 b/1/net2 m/2/net1"},
-		{"a network has one number for all peers", testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m"), "z/0/eth0 m/2/net1"},
-		{"nothing in common but the default", testPod("p", 1, 1, "z", "m"), testPod("q", 2, 1, "z", "b"), "z/0/eth0"},
-		{"other default networks", testPod("p", 1, 1, "z", "m"), testPod("q", 2, 1, "m", "z"), ""},
-		{"no network", testPod("p", 1, 1), testPod("q", 2, 1, "z"), ""},
-		{"more than the data plane has room for", testPod("p", 1, 1, many...), testPod("q", 2, 1, many...),
-			"z/0/eth0 a/1/net1 b/2/net2 c/3/net3 d/4/net4 e/5/net5 f/6/net6 g/7/net7"},
-	} {
-		var got []string
-		for _, r := range routes(tc.local, tc.remote) {
-			got = append(got, r.network+"/"+string('0'+rune(r.index))+"/"+r.local.Dev)
-			if r.local.Network != r.network || r.remote.Network != r.network {
-				t.Errorf("%s: route %s joins %s and %s", tc.name, r.network, r.local.Network, r.remote.Network)
-			}
-		}
-		if strings.Join(got, " ") != tc.want {
-			t.Errorf("%s: got %q, want %q", tc.name, strings.Join(got, " "), tc.want)
-		}
-	}
-}
-
 // TestEligible: a network whose policy is not known to equal the default's is
 // no path, whatever else is said of it.
 func TestEligible(t *testing.T) {
-	rs := routes(testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b"))
+	rs := route.Between(testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b"))
 	for _, tc := range []struct {
 		equal []string
 		want  []string
@@ -70,13 +39,13 @@ func TestEligible(t *testing.T) {
 	} {
 		var got []string
 		for _, r := range (&Agent{}).eligible(rs, Cluster{Equal: tc.equal}) {
-			got = append(got, r.network)
+			got = append(got, r.Network)
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("equal %v: got %v, want %v", tc.equal, got, tc.want)
 		}
 	}
-	if len(rs) != 3 || rs[1].network != "b" {
+	if len(rs) != 3 || rs[1].Network != "b" {
 		t.Errorf("eligible changed what it was given: %v", rs)
 	}
 	if got := (&Agent{}).eligible(nil, Cluster{}); len(got) != 0 {
@@ -146,30 +115,5 @@ func TestIdentity(t *testing.T) {
 	}
 	if idOf(p) != idOf(testPod("p", 2, 7, "m")) {
 		t.Error("identity depends on more than the UID")
-	}
-}
-
-func TestPeerOf(t *testing.T) {
-	p, q := testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b")
-	rs := routes(p, q)
-	closed := peerOf(q, rs, false, nil)
-	if closed.UID != q.UID || len(closed.Paths) != 0 || len(closed.Pairs) != 1 || closed.Pairs[0] != (steer.Pair{Local: p.Addr(), Remote: q.Addr()}) {
-		t.Errorf("a peer that has not confirmed: %+v", closed)
-	}
-	open := peerOf(q, rs, true, map[int]net.HardwareAddr{2: {2, 0, 0, 0, 0, 1}})
-	if len(open.Paths) != 2 {
-		t.Fatalf("an open peer has %d paths, want 2", len(open.Paths))
-	}
-	// m is the second attachment of both, with an MTU of 1450.
-	m := open.Paths[1]
-	if m.Index != 2 || m.Dev != "net1" || m.MTU != 1450 || m.Pairs[0].Local != p.Attachments[1].Addr || m.Pairs[0].Remote != q.Attachments[1].Addr {
-		t.Errorf("path m: %+v", m)
-	}
-	if m.NextHop.String() != "02:00:00:00:00:01" || open.Paths[0].NextHop != nil {
-		t.Errorf("next hops: %v, %v; only that of path 2 is known", open.Paths[0].NextHop, m.NextHop)
-	}
-	q.Attachments[1].MTU = 1280
-	if got := peerOf(q, routes(p, q), true, nil).Paths[1].MTU; got != 1280 {
-		t.Errorf("MTU of a path is %d, want the lesser of both ends, 1280", got)
 	}
 }

@@ -115,7 +115,7 @@ func (a *Agent) hearConnections(now time.Time) {
 			continue
 		}
 		for i, r := range p.routes {
-			if uint8(r.index) == acc.Path && acc.SegmentsOut+acc.RTT.Count > 0 {
+			if uint8(r.Index) == acc.Path && acc.SegmentsOut+acc.RTT.Count > 0 {
 				ln := &p.lines[i]
 				ln.figures, ln.heard, ln.rtos = acc.Figures, now, int(acc.Timeouts)
 				if acc.SegmentsOut > 0 {
@@ -145,8 +145,8 @@ func (a *Agent) account(p *pair, now time.Time) {
 
 // evidence is all that is known of a pair.
 func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
-	ev := decide.PairEvidence{At: now.Sub(a.start), Pair: p.name, Need: a.cfg.Need, Default: p.routes[0].network,
-		Active: p.on().network, SwitchLoss: p.loss.Estimate()}
+	ev := decide.PairEvidence{At: now.Sub(a.start), Pair: p.name, Need: a.cfg.Need, Default: p.routes[0].Network,
+		Active: p.on().Network, SwitchLoss: p.loss.Estimate()}
 	var buckets [8]int
 	if choices, err := p.local.plane.Choices(p.remote.UID); err == nil {
 		for _, c := range choices {
@@ -157,10 +157,10 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 	for i, r := range p.routes {
 		ln := &p.lines[i]
 		total += ln.tx + ln.rx
-		e := decide.PathEvidence{Network: r.network, State: decide.Up, Buckets: buckets[r.index],
-			Prior: a.cfg.Prior[r.network], CPU: a.cfg.CPU[r.network], OtherPairs: a.others(p, r.network, now)}
+		e := decide.PathEvidence{Network: r.Network, State: decide.Up, Buckets: buckets[r.Index],
+			Prior: a.cfg.Prior[r.Network], CPU: a.cfg.CPU[r.Network], OtherPairs: a.others(p, r.Network, now)}
 		e.Data = p.data(i, now)
-		if hp := p.host.paths[r.network]; hp != nil {
+		if hp := p.host.paths[r.Network]; hp != nil {
 			hp.fill(&e, now)
 		} else {
 			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
@@ -168,7 +168,7 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 		if now.Before(ln.until) {
 			e.State, e.Reason = decide.Failed, fmt.Sprintf("this pair's packets do not pass: tried again in %v", ln.until.Sub(now).Round(time.Second))
 		}
-		if r.index != 0 && p.opened.IsZero() {
+		if r.Index != 0 && p.opened.IsZero() {
 			e.State, e.Reason = decide.Ineligible, "the other agent has not confirmed the pair"
 		}
 		ev.Paths = append(ev.Paths, e)
@@ -223,7 +223,7 @@ func (a *Agent) countConnections(now time.Time) {
 			by[remote] = append(by[remote], s)
 		}
 		for _, p := range l.pairs {
-			p.count(by[p.routes[0].remote.Addr])
+			p.count(by[p.routes[0].Remote.Addr])
 		}
 	}
 }

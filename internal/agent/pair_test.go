@@ -7,6 +7,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/path/probe"
+	"pathwise.dev/pathwise/internal/path/route"
 	"pathwise.dev/pathwise/internal/path/telemetry"
 )
 
@@ -50,17 +51,17 @@ func TestKeepPinnedEndsACanary(t *testing.T) {
 }
 
 func TestOnAndByNetwork(t *testing.T) {
-	p := &pair{routes: routes(testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b"))}
+	p := &pair{routes: route.Between(testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b"))}
 	for _, tc := range []struct {
 		active string
 		want   int
 	}{{"", 0}, {"z", 0}, {"b", 1}, {"m", 2}, {"gone", 0}} {
 		p.assigned.Active = tc.active
-		if got := p.on().index; got != tc.want {
+		if got := p.on().Index; got != tc.want {
 			t.Errorf("assigned to %q: on path %d, want %d", tc.active, got, tc.want)
 		}
 	}
-	if r, ok := p.byNetwork("m"); !ok || r.local.Dev != "net1" {
+	if r, ok := p.byNetwork("m"); !ok || r.Local.Dev != "net1" {
 		t.Errorf("byNetwork m: %+v, %v", r, ok)
 	}
 	if _, ok := p.byNetwork("gone"); ok {

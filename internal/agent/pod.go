@@ -14,6 +14,7 @@ import (
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/path/probe"
+	"pathwise.dev/pathwise/internal/path/route"
 	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/path/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
@@ -36,7 +37,7 @@ type pair struct {
 	local  *pod
 	remote topo.Pod
 	host   *remoteHost
-	routes []route
+	routes []route.Route
 	// opened: the remote data plane takes this pair's packets on every path,
 	// confirmed at that time.
 	opened, asked time.Time
@@ -95,7 +96,7 @@ type line struct {
 
 // telemetryPair is how package telemetry names it.
 func (p *pair) telemetryPair() telemetry.Pair {
-	return telemetry.Pair{Netns: p.local.cookie, Remote: p.routes[0].remote.Addr}
+	return telemetry.Pair{Netns: p.local.cookie, Remote: p.routes[0].Remote.Addr}
 }
 
 // sync brings sockets, data planes and pairs in step with the cluster. What it
@@ -241,7 +242,7 @@ func (a *Agent) syncPairs(l *pod, c Cluster) error {
 		if r.Host == l.Host || r.Agent || r.UID == "" {
 			continue
 		}
-		rs := a.eligible(routes(l.Pod, r), c)
+		rs := a.eligible(route.Between(l.Pod, r), c)
 		h := a.remote[hostName(c, r.Host)]
 		if len(rs) < 2 || h == nil {
 			continue
@@ -274,7 +275,7 @@ func (a *Agent) syncPairs(l *pod, c Cluster) error {
 // enter makes the data plane know the peer. Where a predecessor had opened the
 // pair, it stays so.
 func (a *Agent) enter(p *pair) error {
-	known, err := p.local.plane.Known(peerOf(p.remote, p.routes, true, nil))
+	known, err := p.local.plane.Known(route.Peer(p.remote, p.routes, true, nil))
 	if err != nil {
 		return err
 	}
@@ -286,18 +287,18 @@ func (a *Agent) enter(p *pair) error {
 	}
 	if known {
 		p.opened = a.cfg.Now()
-		if at := p.on(); at.index != 0 {
+		if at := p.on(); at.Index != 0 {
 			// It has prepared the pod for that, which is to be undone one day.
 			p.held = true
-			if mtu := min(at.local.MTU, at.remote.MTU); mtu < p.routes[0].local.MTU {
+			if mtu := at.MTU(); mtu < p.routes[0].Local.MTU {
 				p.clamped = mtu
 			}
-			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.network, Reason: fmt.Sprintf("%s is on %s, as a predecessor left it", p.name, at.network)})
+			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.Network, Reason: fmt.Sprintf("%s is on %s, as a predecessor left it", p.name, at.Network)})
 		}
 	}
 	for i := range p.lines {
 		ln := &p.lines[i]
-		if ln.sent, ln.received, err = p.local.plane.Tallies(p.remote.UID, p.routes[i].index); err != nil {
+		if ln.sent, ln.received, err = p.local.plane.Tallies(p.remote.UID, p.routes[i].Index); err != nil {
 			return err
 		}
 		// What passed before is no evidence of now.
@@ -311,21 +312,21 @@ func (a *Agent) setPeer(p *pair, open bool) error {
 	var hops map[int]net.HardwareAddr
 	if open {
 		var err error
-		if hops, err = nextHops(p.local.Netns, p.routes); err != nil {
+		if hops, err = route.NextHops(p.local.Netns, p.routes); err != nil {
 			return err
 		}
 	}
-	return p.local.plane.SetPeer(peerOf(p.remote, p.routes, open, hops))
+	return p.local.plane.SetPeer(route.Peer(p.remote, p.routes, open, hops))
 }
 
 // eligible drops the paths whose policy is not known to equal the default's.
-func (a *Agent) eligible(rs []route, c Cluster) []route {
+func (a *Agent) eligible(rs []route.Route, c Cluster) []route.Route {
 	if len(rs) == 0 {
 		return nil
 	}
 	out := rs[:1:1]
 	for _, r := range rs[1:] {
-		if indexOf(c.Equal, r.network) >= 0 {
+		if indexOf(c.Equal, r.Network) >= 0 {
 			out = append(out, r)
 		}
 	}
@@ -342,7 +343,7 @@ func hostName(c Cluster, index int) string {
 }
 
 // on is the path that the pair's own flows are on, but for a canary.
-func (p *pair) on() route {
+func (p *pair) on() route.Route {
 	r, ok := p.byNetwork(p.assigned.Active)
 	if !ok {
 		return p.routes[0]
@@ -363,19 +364,19 @@ func (p *pair) found() (decide.Assignment, error) {
 	}
 	best := p.routes[0]
 	for _, r := range p.routes {
-		if votes[r.index] > votes[best.index] {
+		if votes[r.Index] > votes[best.Index] {
 			best = r
 		}
 	}
-	return decide.Assignment{Active: best.network}, nil
+	return decide.Assignment{Active: best.Network}, nil
 }
 
 // byNetwork finds a path of the pair.
-func (p *pair) byNetwork(network string) (route, bool) {
+func (p *pair) byNetwork(network string) (route.Route, bool) {
 	for _, r := range p.routes {
-		if r.network == network {
+		if r.Network == network {
 			return r, true
 		}
 	}
-	return route{}, false
+	return route.Route{}, false
 }

@@ -66,7 +66,7 @@ func (a *Agent) Order(o Order) (Event, error) {
 	if !ok {
 		var have []string
 		for _, r := range p.routes {
-			have = append(have, r.network)
+			have = append(have, r.Network)
 		}
 		return Event{}, fmt.Errorf("%s has no path on %q: expected one of %v", p.name, o.Network, have)
 	}
@@ -82,7 +82,7 @@ func (a *Agent) Order(o Order) (Event, error) {
 	}
 	before := a.journal.last()
 	p.state.Trial = decide.Trial{} // a canary under way would take the flows back
-	a.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().network, To: to.network, Buckets: decide.Buckets, Confidence: 1,
+	a.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network, Buckets: decide.Buckets, Confidence: 1,
 		Reason: "the user said so", Evidence: ev}, "user", 0)
 	if o.Pin {
 		return a.noted(Event{Kind: EventPinned, Pair: p.name, To: o.Network, By: "user", Reason: "pinned: only failure moves it"}), nil
@@ -90,7 +90,7 @@ func (a *Agent) Order(o Order) (Event, error) {
 	if e := a.journal.last(); e.ID != before.ID {
 		return e, nil
 	}
-	return Event{At: a.cfg.Now(), Host: a.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: to.network, To: to.network, By: "user", Reason: "it is there already"}, nil
+	return Event{At: a.cfg.Now(), Host: a.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: to.Network, To: to.Network, By: "user", Reason: "it is there already"}, nil
 }
 
 func (a *Agent) noted(e Event) Event {

@@ -6,6 +6,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/path/probe"
+	"pathwise.dev/pathwise/internal/path/route"
 	"pathwise.dev/pathwise/internal/path/telemetry"
 )
 
@@ -74,13 +75,13 @@ func (a *Agent) look(p *pair, now time.Time) {
 		if !all && now.Sub(ln.used) >= time.Second {
 			continue // nothing there lately: with each evidence is often enough
 		}
-		sent, received, err := p.local.plane.Tallies(p.remote.UID, r.index)
+		sent, received, err := p.local.plane.Tallies(p.remote.UID, r.Index)
 		if err != nil {
 			return // the peer was just removed
 		}
 		tx, rx := sent.Packets != ln.sent.Packets, received.Packets != ln.received.Packets
 		ln.sent, ln.received = sent, received
-		hp := p.host.paths[r.network]
+		hp := p.host.paths[r.Network]
 		if tx || rx {
 			p.active, p.host.used, ln.used = now, now, now
 			if hp != nil {
@@ -187,16 +188,16 @@ func (a *Agent) evacuate(h *remoteHost, hp *hostPath, now time.Time, reason stri
 				continue
 			}
 			to := p.routes[0]
-			if p.on().index == r.index {
+			if p.on().Index == r.Index {
 				to = a.flee(p, now, detected)
 			} else {
 				to = p.on()
 			}
-			if a.cfg.DryRun || to.index == r.index {
+			if a.cfg.DryRun || to.Index == r.Index {
 				continue
 			}
 			// Flows that the peer has opened: until it says where they go.
-			if err := l.plane.Divert(p.remote.UID, r.index, to.index); err != nil {
+			if err := l.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
 				a.warn("%s: %v", p.name, err)
 			}
 			a.wake(p, now)
@@ -205,7 +206,7 @@ func (a *Agent) evacuate(h *remoteHost, hp *hostPath, now time.Time, reason stri
 }
 
 // flee asks the policy where to go and goes there.
-func (a *Agent) flee(p *pair, now time.Time, detected time.Duration) route {
+func (a *Agent) flee(p *pair, now time.Time, detected time.Duration) route.Route {
 	ev := a.evidence(p, now)
 	var d decide.Decision
 	p.state, d = a.cfg.Policy.Step(p.state, ev)
@@ -226,8 +227,8 @@ func (a *Agent) flee(p *pair, now time.Time, detected time.Duration) route {
 func (p *pair) forgive(now time.Time) bool {
 	found := false
 	for i, r := range p.routes {
-		hp := p.host.paths[r.network]
-		if ln := &p.lines[i]; r.index != p.on().index && now.Before(ln.until) && hp != nil && hp.failed.IsZero() {
+		hp := p.host.paths[r.Network]
+		if ln := &p.lines[i]; r.Index != p.on().Index && now.Before(ln.until) && hp != nil && hp.failed.IsZero() {
 			ln.until, found = now, true
 		}
 	}
@@ -240,10 +241,10 @@ func (a *Agent) gone(h *remoteHost, hp *hostPath, v probe.Verdict, now time.Time
 	hp.suspected, hp.alive = time.Time{}, now
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
-			if p.host != h || p.on().index == 0 {
+			if p.host != h || p.on().Index == 0 {
 				continue
 			}
-			d := decide.Decision{Kind: decide.Fallback, From: p.on().network, To: p.routes[0].network, Buckets: decide.Buckets, Confidence: 1,
+			d := decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network, Buckets: decide.Buckets, Confidence: 1,
 				Reason: fmt.Sprintf("no agent answers on %s: %s", h.name, v.Why)}
 			a.carryOut(p, d, "policy", 0)
 			p.opened = time.Time{}
@@ -276,7 +277,7 @@ func (a *Agent) hearTrouble(e telemetry.Event) {
 			continue
 		}
 		for _, p := range l.pairs {
-			if p.routes[0].remote.Addr == e.Remote {
+			if p.routes[0].Remote.Addr == e.Remote {
 				a.look(p, now)
 				a.heard(p, e, now)
 			}
@@ -294,7 +295,7 @@ func (a *Agent) heard(p *pair, e telemetry.Event, now time.Time) {
 		return
 	}
 	for i, r := range p.routes {
-		ln, hp := &p.lines[i], p.host.paths[r.network]
+		ln, hp := &p.lines[i], p.host.paths[r.Network]
 		if ln.silent.IsZero() || now.Sub(ln.silent) > quiet || hp == nil || !hp.failed.IsZero() || !hp.suspected.IsZero() || now.Sub(hp.alive) < again {
 			continue
 		}
@@ -311,7 +312,7 @@ func (a *Agent) timedOut(p *pair, e telemetry.Event, now time.Time) {
 	const deaf = 15 * time.Millisecond
 	for i, r := range p.routes {
 		ln := &p.lines[i]
-		hp := p.host.paths[r.network]
+		hp := p.host.paths[r.Network]
 		if ln.silent.IsZero() || now.Sub(ln.silent) < deaf || hp == nil || !hp.failed.IsZero() || now.Before(ln.until) {
 			continue
 		}
@@ -321,18 +322,18 @@ func (a *Agent) timedOut(p *pair, e telemetry.Event, now time.Time) {
 		ln.backoff = min(max(2*ln.backoff, 5*time.Second), 2*time.Minute)
 		ln.failed, ln.until = now, now.Add(ln.backoff)
 		since := now.Sub(ln.silent)
-		defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: r.network, Detected: since,
-			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass", e.Count, r.network, since.Round(time.Millisecond))})
+		defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: r.Network, Detected: since,
+			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass", e.Count, r.Network, since.Round(time.Millisecond))})
 		// Flows of our own flee; those that the peer has opened go where ours are,
 		// until it says otherwise.
 		to := p.on()
-		if to.index == r.index {
+		if to.Index == r.Index {
 			to = a.flee(p, now, since)
 		}
-		if to.index == r.index || a.cfg.DryRun {
+		if to.Index == r.Index || a.cfg.DryRun {
 			continue
 		}
-		if err := p.local.plane.Divert(p.remote.UID, r.index, to.index); err != nil {
+		if err := p.local.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
 			a.warn("%s: %v", p.name, err)
 		}
 		a.wake(p, now)

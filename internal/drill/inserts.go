@@ -59,7 +59,7 @@ func runInserts(ctx context.Context, s *session) ([]Sample, error) {
 	for _, i := range s.order(len(variants)) {
 		n, path := s.options().Switches, 0
 		if i >= 2 {
-			n, path = 0, i-2
+			n, path = 0, g.planes.index(g.nets[i-2])
 		}
 		one, err := s.try(ctx, variants[i], func(out *Sample) error { return g.inserts(ctx, out, n, path, i == 1) })
 		if err != nil {

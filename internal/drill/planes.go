@@ -2,17 +2,16 @@ package drill
 
 import (
 	"fmt"
+	"math"
 	"net"
-	"net/netip"
 
 	"errors"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/path/route"
 	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -56,34 +55,57 @@ func (g *ground) steerer(a, b topo.Pod) (*planes, error) {
 }
 
 func (g *ground) plane(a, b topo.Pod) (*steer.Plane, error) {
+	rs := route.Between(a, b)
 	cfg := steer.Config{Netns: a.Netns, Dev: a.Attachments[0].Dev, PinDir: filepath.Join(g.pins, "drill-"+a.UID)}
-	for _, at := range a.Attachments[1:] {
-		cfg.PathDevs = append(cfg.PathDevs, at.Dev)
+	for _, r := range rs[1:] {
+		cfg.PathDevs = append(cfg.PathDevs, r.Local.Dev)
+	}
+	hops, err := nextHops(a, rs)
+	if err != nil {
+		return nil, err
 	}
 	p, err := steer.Open(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return p, p.SetPeer(peer(a, b))
+	return p, p.SetPeer(route.Peer(b, rs, true, hops))
 }
 
-// peer is b as a's data plane is told of it: paths by the order of a's networks.
-func peer(a, b topo.Pod) steer.Peer {
-	out := steer.Peer{UID: b.UID, Pairs: []steer.Pair{{Local: a.Addr(), Remote: b.Addr()}}}
-	for i, at := range a.Attachments[1:] {
-		if other, ok := b.On(at.Network); ok {
-			out.Paths = append(out.Paths, steer.Path{Index: i + 1, Dev: at.Dev, MTU: min(at.MTU, other.MTU),
-				Pairs: []steer.Pair{{Local: at.Addr, Remote: other.Addr}}})
+// nextHops has the kernel find the neighbours of every path first, as the probes
+// of an agent do.
+func nextHops(pod topo.Pod, rs []route.Route) (hops map[int]net.HardwareAddr, err error) {
+	for range 20 {
+		if hops, err = route.NextHops(pod.Netns, rs); err != nil || len(hops) == len(rs)-1 {
+			return hops, err
+		}
+		if err := netns.Do(pod.Netns, func() error { return greet(rs[1:]) }); err != nil {
+			return nil, err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return hops, nil // the kernel looks them up for each packet: slower, not wrong
+}
+
+// greet sends a datagram to the discard port (RFC 863) over each path.
+func greet(rs []route.Route) error {
+	for _, r := range rs {
+		c, err := net.DialUDP("udp", &net.UDPAddr{IP: r.Local.Addr.AsSlice()}, &net.UDPAddr{IP: r.Remote.Addr.AsSlice(), Port: 9})
+		if err != nil {
+			return fmt.Errorf("greet over %s: %w", r.Network, err)
+		}
+		_, err = c.Write([]byte{0})
+		if err := errors.Join(err, c.Close()); err != nil {
+			return fmt.Errorf("greet over %s: %w", r.Network, err)
 		}
 	}
-	return out
+	return nil
 }
 
 // index of a network in the data plane of a.
 func (p *planes) index(network string) int {
-	for i, at := range p.a.Attachments {
-		if at.Network == network {
-			return i
+	for _, r := range route.Between(p.a, p.b) {
+		if r.Network == network {
+			return r.Index
 		}
 	}
 	return 0
@@ -116,33 +138,9 @@ func (g *ground) drop() error {
 // fit bounds the packets between the pods to what every path carries, as agents
 // do before a planned move: larger ones would stay on the default network.
 func (p *planes) fit() error {
-	mtu := 0
-	for _, at := range p.a.Attachments {
-		if other, ok := p.b.On(at.Network); ok && (mtu == 0 || min(at.MTU, other.MTU) < mtu) {
-			mtu = min(at.MTU, other.MTU)
-		}
+	mtu := math.MaxInt
+	for _, r := range route.Between(p.a, p.b) {
+		mtu = min(mtu, r.MTU())
 	}
-	return errors.Join(clamp(p.a, p.b.Addr(), mtu), clamp(p.b, p.a.Addr(), mtu))
-}
-
-// clamp gives the pod a route to a peer like the one it has, with an MTU.
-func clamp(pod topo.Pod, to netip.Addr, mtu int) error {
-	nl, err := netns.Netlink(pod.Netns)
-	if err != nil {
-		return err
-	}
-	defer nl.Close()
-	now, err := nl.RouteGet(to.AsSlice())
-	if err != nil || len(now) == 0 {
-		return fmt.Errorf("look up route to %s: %w", to, err)
-	}
-	r := &netlink.Route{Dst: &net.IPNet{IP: to.AsSlice(), Mask: net.CIDRMask(to.BitLen(), to.BitLen())},
-		LinkIndex: now[0].LinkIndex, Gw: now[0].Gw, Src: now[0].Src, MTU: mtu}
-	if r.Gw == nil {
-		r.Scope = netlink.SCOPE_LINK
-	}
-	if err := nl.RouteReplace(r); err != nil {
-		return fmt.Errorf("set MTU %d towards %s: %w", mtu, to, err)
-	}
-	return nil
+	return errors.Join(route.Shape(p.a.Netns, p.b.Addr(), mtu, 0), route.Shape(p.b.Netns, p.a.Addr(), mtu, 0))
 }

@@ -41,9 +41,10 @@ func runSwitch(ctx context.Context, s *session) ([]Sample, error) {
 		}
 	}
 	var out []Sample
-	delays := make([]time.Duration, len(g.nets))
+	delays := make([]time.Duration, len(g.nets)) // by path
 	for _, i := range s.order(len(g.nets)) {
-		one, err := s.try(ctx, "still "+g.nets[i], func(out *Sample) error { return g.still(ctx, out, i, &delays[i]) })
+		path := g.planes.index(g.nets[i])
+		one, err := s.try(ctx, "still "+g.nets[i], func(out *Sample) error { return g.still(ctx, out, path, &delays[path]) })
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package agent
+package route
 
 import (
 	"errors"
@@ -13,15 +13,15 @@ import (
 	"pathwise.dev/pathwise/internal/netns"
 )
 
-// protocol marks routes that an agent made, so that it finds them again. It is
+// protocol marks routes that this package made, so that it finds them again. It is
 // in the range that rtnetlink.h leaves to users.
 const protocol = 0x50
 
-// shape gives the pod a route of its own to a peer, like the one it uses now, but
+// Shape gives the pod a route of its own to a peer, like the one it uses now, but
 // with packets of at most mtu bytes (0: the interface's) and a least
 // retransmission timeout (0: the kernel's, 200 ms). TCP looks at its route again
 // with each segment (tcp_current_mss), so connections follow.
-func shape(ns string, peer netip.Addr, mtu int, rto time.Duration) error {
+func Shape(ns string, peer netip.Addr, mtu int, rto time.Duration) error {
 	h, err := netns.Netlink(ns)
 	if err != nil {
 		return err
@@ -56,11 +56,11 @@ func shape(ns string, peer netip.Addr, mtu int, rto time.Duration) error {
 
 var errNoRoute = errors.New("the kernel names none")
 
-// holdNeighbour keeps the peer's hardware address on the default network known
+// HoldNeighbour keeps the peer's hardware address on the default network known
 // while flows are on another path: packets are resolved before the data plane
 // sees them, and a default network that has failed would answer no ARP. It is for
 // peers on the pod's own link; a gateway answers by itself.
-func holdNeighbour(ns string, peer netip.Addr, hardware string, hold bool) error {
+func HoldNeighbour(ns string, peer netip.Addr, hardware string, hold bool) error {
 	mac, err := net.ParseMAC(hardware)
 	if err != nil {
 		return nil // the cluster does not tell it: the kernel asks
@@ -91,11 +91,11 @@ func hostNet(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// nextHops finds, for each path of a pair, the hardware address that its frames
+// NextHops finds, for each path of a pair, the hardware address that its frames
 // go to: the peer's own on the same link, or the gateway's as the kernel knows
 // it. A path that is missing is left to the kernel, packet by packet, which costs
 // a little more.
-func nextHops(ns string, rs []route) (map[int]net.HardwareAddr, error) {
+func NextHops(ns string, rs []Route) (map[int]net.HardwareAddr, error) {
 	h, err := netns.Netlink(ns)
 	if err != nil {
 		return nil, err
@@ -103,24 +103,24 @@ func nextHops(ns string, rs []route) (map[int]net.HardwareAddr, error) {
 	defer h.Close()
 	out := map[int]net.HardwareAddr{}
 	for _, r := range rs[1:] {
-		found, err := h.RouteGetWithOptions(r.remote.Addr.AsSlice(), &netlink.RouteGetOptions{Oif: r.local.Dev, SrcAddr: r.local.Addr.AsSlice()})
+		found, err := h.RouteGetWithOptions(r.Remote.Addr.AsSlice(), &netlink.RouteGetOptions{Oif: r.Local.Dev, SrcAddr: r.Local.Addr.AsSlice()})
 		if err != nil || len(found) == 0 {
 			continue // no route now: the kernel would say so of each packet
 		}
 		if found[0].Gw == nil {
-			if mac, err := net.ParseMAC(r.remote.MAC); err == nil {
-				out[r.index] = mac
+			if mac, err := net.ParseMAC(r.Remote.MAC); err == nil {
+				out[r.Index] = mac
 			}
 			continue
 		}
 		neighbours, err := h.NeighList(found[0].LinkIndex, netlink.FAMILY_V4)
 		if err != nil {
-			return nil, fmt.Errorf("list neighbours on %s: %w", r.local.Dev, err)
+			return nil, fmt.Errorf("list neighbours on %s: %w", r.Local.Dev, err)
 		}
 		const usable = netlink.NUD_PERMANENT | netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE
 		for _, n := range neighbours {
 			if n.IP.Equal(found[0].Gw) && n.State&usable != 0 && len(n.HardwareAddr) == 6 {
-				out[r.index] = n.HardwareAddr
+				out[r.Index] = n.HardwareAddr
 			}
 		}
 	}
