@@ -63,6 +63,7 @@ func streamRRCommand() *cobra.Command {
 	cmd.Flags().IntVar(&c.Size, "size", 0, "bytes of an answer; 0: 64")
 	cmd.Flags().Int64Var(&c.Count, "count", 0, "operations of all connections together, then end; without --duration there is no other end")
 	cmd.Flags().DurationVar(&c.Think, "think", 0, "time between an answer and the next request")
+	cmd.Flags().DurationVar(&c.Work, "work", 0, "CPU time that the client computes between an answer and the next request")
 	return cmd
 }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -37,5 +39,15 @@ func setup(bin string) func(*testscript.Env) error {
 
 // TestScripts runs the command line as a user does; golden output is in the scripts.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE") != "", Setup: setup(binDir(t))})
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE") != "", Setup: setup(binDir(t)), Condition: condition})
+}
+
+// condition is the scripts' own: userns where an unprivileged user can be played,
+// which Linux allows nobody whose root directory is not the namespace's
+// (user_namespaces(7)).
+func condition(name string) (bool, error) {
+	if name != "userns" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	return exec.Command("unshare", "--user", "true").Run() == nil, nil
 }

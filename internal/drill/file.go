@@ -34,8 +34,9 @@ type Options struct {
 	// Switches of one repetition, at this interval.
 	Switches int           `json:"switches,omitempty"`
 	Interval time.Duration `json:"interval_ns,omitempty"`
-	// Inserts are request-response operations.
-	Inserts int `json:"inserts,omitempty"`
+	// Inserts are request-response operations, with Work of CPU time between them.
+	Inserts int           `json:"inserts,omitempty"`
+	Work    time.Duration `json:"work_ns,omitempty"`
 	// For is how long traffic of one variant runs; Hold how long a fault stands.
 	For  time.Duration `json:"for_ns,omitempty"`
 	Hold time.Duration `json:"hold_ns,omitempty"`
@@ -190,6 +191,7 @@ func (o *Options) fields() map[string]config.Field {
 		"switches":    count(&o.Switches, 1, 1e6),
 		"interval":    span(&o.Interval, 100*time.Microsecond, time.Minute),
 		"inserts":     count(&o.Inserts, 10, 1e7),
+		"work":        span(&o.Work, 0, time.Second),
 		"for":         span(&o.For, 100*time.Millisecond, 24*time.Hour),
 		"hold":        span(&o.Hold, 100*time.Millisecond, time.Minute),
 		"traffic":     words(&o.Traffic, "tcp", "rr", "mix", "udp"),

@@ -20,9 +20,9 @@ const paperInserts = 0.097
 func insertsKind() kind {
 	return kind{
 		name: "inserts", about: "request-response operations alone and with switches spread over them, in pairs",
-		defaults: Options{Repetitions: 30, Inserts: 5000, Switches: 3000}, keys: []string{"inserts", "switches"},
+		defaults: Options{Repetitions: 30, Inserts: 5000, Switches: 3000}, keys: []string{"inserts", "switches", "work"},
 		length: func(o Options, _ File) time.Duration {
-			return 3*time.Second + time.Duration(o.Inserts)*300*time.Microsecond
+			return 3*time.Second + time.Duration(o.Inserts)*(300*time.Microsecond+5*o.Work)
 		},
 		run: runInserts, figures: insertsFigures,
 	}
@@ -83,7 +83,7 @@ func (g *ground) inserts(ctx context.Context, out *Sample, switches, path int, i
 		return err
 	}
 	f, err := g.begin(ctx, traffic{kind: stream.RR, from: p.a, to: p.b, pin: lastCPU(),
-		args: []string{"--count", strconv.Itoa(g.s.options().Inserts), "--request", "200-1000"}})
+		args: []string{"--count", strconv.Itoa(g.s.options().Inserts), "--request", "200-1000", "--work", g.s.options().Work.String()}})
 	if err != nil {
 		return err
 	}

@@ -123,6 +123,9 @@ type Client struct {
 	Count int64
 	// Think is the time between an answer and the connection's next request.
 	Think time.Duration
+	// Work is what the client computes between an answer and the connection's next
+	// request: time of its CPU, so that what disturbs the CPU prolongs it.
+	Work time.Duration
 
 	// Interval between datagrams or echoes.
 	Interval time.Duration
@@ -152,8 +155,8 @@ func (c Client) Check() error {
 		return errors.New("target: expected ADDRESS:PORT")
 	case c.Bind.IsValid() && c.Bind.Unmap().Is4() != c.Target.Addr().Unmap().Is4():
 		return fmt.Errorf("bind %v: not of the target's family", c.Bind)
-	case c.Duration < 0 || c.Patience < 0 || c.Think < 0 || c.Count < 0:
-		return errors.New("duration, patience, think, count: expected 0 or more")
+	case c.Duration < 0 || c.Patience < 0 || c.Think < 0 || c.Work < 0 || c.Count < 0:
+		return errors.New("duration, patience, think, work, count: expected 0 or more")
 	}
 	if err := c.Record.check(); err != nil {
 		return err

@@ -6,8 +6,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ask does operations on one connection until run ends, or all connections
@@ -38,6 +41,9 @@ func (c Client) ask(run context.Context, conn *net.TCPConn, l *line, issued *ato
 		}
 		l.operation(start, end)
 		think.pause(run)
+		if c.Work > 0 {
+			compute(c.Work)
+		}
 	}
 	l.Ended = l.last
 	c.goodbye(conn, l)
@@ -123,5 +129,18 @@ func (t *thinker) pause(ctx context.Context) {
 func (t *thinker) stop() {
 	if t.timer != nil {
 		t.timer.Stop()
+	}
+}
+
+// compute keeps its thread's CPU busy for d of the thread's own time.
+func compute(d time.Duration) {
+	runtime.LockOSThread() // the clock is the thread's
+	defer runtime.UnlockOSThread()
+	spent := func() time.Duration {
+		var ts unix.Timespec
+		_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) // it is always there
+		return time.Duration(ts.Nano())
+	}
+	for end := spent() + d; spent() < end; {
 	}
 }

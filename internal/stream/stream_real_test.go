@@ -33,7 +33,7 @@ func TestKinds(t *testing.T) {
 			testRR(t, addr, Client{Kind: RR, Connections: 2, Duration: short, Requests: Sizes{100, 100}, MPTCP: true})
 		})
 		t.Run(family+" inserts", func(t *testing.T) {
-			testRR(t, addr, Client{Kind: RR, Connections: 2, Count: 500, Requests: Sizes{200, 1000}, Think: 10 * time.Microsecond})
+			testRR(t, addr, Client{Kind: RR, Connections: 2, Count: 500, Requests: Sizes{200, 1000}, Think: 10 * time.Microsecond, Work: 5 * time.Microsecond})
 		})
 		t.Run(family+" udp", func(t *testing.T) {
 			testUDP(t, addr, Client{Kind: UDP, Duration: short, Interval: 50 * time.Microsecond})
