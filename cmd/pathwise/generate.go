@@ -12,7 +12,7 @@ import (
 // and the process of a pod that only waits. They are not for users.
 func generateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "generate", Hidden: true, Short: "Load generators that run in pods", Args: exactArgs()}
-	cmd.AddCommand(generateRequestsCommand(), generateServeCommand(), generatePauseCommand(), generateStreamCommand())
+	cmd.AddCommand(generateRequestsCommand(), generateServeCommand(), generatePauseCommand(), generateStreamCommand(), generateInsertsCommand())
 	return cmd
 }
 

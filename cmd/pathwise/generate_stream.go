@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/drill"
 	"pathwise.dev/pathwise/internal/stream"
 )
 
@@ -147,4 +150,23 @@ func whileOpen(ctx context.Context, in io.Reader) (context.Context, context.Canc
 		}()
 	}
 	return ctx, func() { cancel(context.Canceled) }
+}
+
+// generateInsertsCommand is the client of the drill "inserts".
+func generateInsertsCommand() *cobra.Command {
+	var plan string
+	cmd := &cobra.Command{
+		Use: "inserts", Short: "Do operations and move them among paths, and print the times as JSON", Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var i drill.Inserter
+			if err := json.Unmarshal([]byte(plan), &i); err != nil {
+				return usageError{fmt.Errorf("--plan: %w", err)}
+			}
+			ctx, stop := whileOpen(cmd.Context(), cmd.InOrStdin())
+			defer stop()
+			return i.Run(ctx, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&plan, "plan", "", "the plan, in JSON")
+	return cmd
 }

@@ -78,58 +78,34 @@ type ride struct {
 	report   []stream.Report
 }
 
+// player is the traffic of a ride while it is under way.
+type player struct {
+	g *ground
+	// now is the application's flow of this leg, crowd what others send.
+	now   *flow
+	crowd []*flow
+	// past are the flows of the legs before, which tell in their own time.
+	past []chan ended
+}
+
+// ended is what a flow's server saw.
+type ended struct {
+	report stream.Report
+	err    error
+}
+
 // run plays the legs. Each has connections of its own, made before its faults
 // come: a handshake goes over the default network, whoever steers.
 func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r ride, err error) {
-	type ended struct {
-		report stream.Report
-		err    error
-	}
-	reports := make([]chan ended, 0, len(all))
-	finish := func(f *flow) {
-		ch := make(chan ended, 1)
-		reports = append(reports, ch)
-		go func() {
-			_, server, err := f.end()
-			ch <- ended{server, err}
-		}()
-	}
-	var now *flow
-	var crowd []*flow
-	defer func() {
-		for _, f := range append(crowd, now) {
-			if f != nil {
-				_ = f.abandon()
-			}
-		}
-	}()
+	p := &player{g: g}
+	defer p.leave()
 	for i, l := range all {
-		for _, f := range crowd {
-			_ = f.abandon()
-		}
-		crowd = nil
-		if err := errors.Join(g.heal(), g.uplink(ctx, l.rates)); err != nil {
-			return r, err
-		}
-		f, err := g.begin(ctx, traffic{kind: stream.TCP, from: g.pod("a"), to: g.pod("b"), args: l.args()})
+		changed, err := p.change(ctx, l)
 		if err != nil {
 			return r, err
 		}
-		if now != nil {
-			finish(now)
-			r.to = append(r.to, monotonic())
-		}
-		now = f
-		if err := g.connected(ctx, l.connections); err != nil {
-			return r, err
-		}
-		if crowd, err = g.gather(ctx, l); err != nil {
-			return r, err
-		}
-		for network, how := range l.holes {
-			if err := g.impair("h1", network, fault(how)); err != nil {
-				return r, err
-			}
+		if i > 0 {
+			r.to = append(r.to, changed)
 		}
 		r.from, r.wall = append(r.from, monotonic()), append(r.wall, g.s.Now())
 		if begun != nil {
@@ -140,9 +116,53 @@ func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r ri
 		}
 	}
 	r.to = append(r.to, monotonic())
-	finish(now)
-	now = nil
-	for i, ch := range reports {
+	p.finish()
+	return r, errors.Join(p.tell(&r), g.heal())
+}
+
+// change begins a leg: its networks, its connections, those of others, its
+// faults. It returns when the leg before was over.
+func (p *player) change(ctx context.Context, l leg) (over time.Duration, err error) {
+	p.disperse()
+	if err := errors.Join(p.g.heal(), p.g.uplink(ctx, l.rates)); err != nil {
+		return 0, err
+	}
+	f, err := p.g.begin(ctx, traffic{kind: stream.TCP, from: p.g.pod("a"), to: p.g.pod("b"), args: l.args()})
+	if err != nil {
+		return 0, err
+	}
+	p.finish()
+	p.now, over = f, monotonic()
+	if err := p.g.connected(ctx, l.connections); err != nil {
+		return over, err
+	}
+	if p.crowd, err = p.g.gather(ctx, l); err != nil {
+		return over, err
+	}
+	for network, how := range l.holes {
+		if err := p.g.impair("h1", network, fault(how)); err != nil {
+			return over, err
+		}
+	}
+	return over, nil
+}
+
+// finish lets the leg's flow end by itself.
+func (p *player) finish() {
+	if p.now == nil {
+		return
+	}
+	f, ch := p.now, make(chan ended, 1)
+	p.now, p.past = nil, append(p.past, ch)
+	go func() {
+		_, server, err := f.end()
+		ch <- ended{server, err}
+	}()
+}
+
+// tell waits for the flows of all legs and adds up what they carried.
+func (p *player) tell(r *ride) (err error) {
+	for i, ch := range p.past {
 		e := <-ch
 		if e.err != nil {
 			err = errors.Join(err, e.err)
@@ -153,7 +173,21 @@ func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r ri
 		r.rates = append(r.rates, rate)
 		r.total += rate * (r.to[i] - r.from[i]).Seconds()
 	}
-	return r, errors.Join(err, g.heal())
+	return err
+}
+
+func (p *player) disperse() {
+	for _, f := range p.crowd {
+		_ = f.abandon()
+	}
+	p.crowd = nil
+}
+
+func (p *player) leave() {
+	p.disperse()
+	if p.now != nil {
+		_ = p.now.abandon()
+	}
 }
 
 func (l leg) args() []string {

@@ -155,14 +155,45 @@ func TestPairsAreByRepetition(t *testing.T) {
 	}
 }
 
-func TestMixOfPaths(t *testing.T) {
-	s := func(rep int, variant string, took float64) Sample {
-		return Sample{Repetition: rep, Variant: variant, Values: map[string]float64{"took_s": took}}
+func TestInsertsFigures(t *testing.T) {
+	s := func(rep int, switching, still float64) Sample {
+		return Sample{Repetition: rep, Variant: "inserts", Values: map[string]float64{"switching_s": switching, "still_s": still, "switches": 30}}
 	}
-	all := withMix([]Sample{s(1, "alone x", 1), s(1, "alone y", 3), s(1, "switching", 1.5), s(2, "alone x", 1), s(2, "switching", 9)})
-	// Half the time at rate 1, half at 1/3: 1.5 for what takes 1 and 3 alone.
-	if got := ratios(all, "switching", mix, "took_s"); !reflect.DeepEqual(got, []float64{1}) {
-		t.Errorf("got %v", got)
+	got := insertsFigures(Options{Inserts: 50, Switches: 30}, []Sample{s(1, 1.25, 1), s(2, 1.5, 1), s(3, 2, 1), {Variant: "inserts", Error: "broken"}})
+	// 0.5 s longer, 50 times, for 30 switches.
+	if got[0].Value != 0.5 || got[0].N != 3 || got[0].Met() || math.Abs(got[1].Value-0.5*50/30) > 1e-9 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestInserterPlan: as many blocks with switches as without, each path in turn,
+// and of the operations as many followed by a switch as asked.
+func TestInserterPlan(t *testing.T) {
+	s := &inserting{paths: 3, rand: rand.New(rand.NewPCG(1, 2))}
+	s.plan(6, 60)
+	still := map[int]int{}
+	switching := 0
+	for i, b := range s.blocks {
+		if b.switching {
+			switching++
+		} else {
+			still[b.path]++
+		}
+		if i%2 == 1 && b.switching == s.blocks[i-1].switching {
+			t.Errorf("blocks %d and %d are of one kind", i-1, i)
+		}
+	}
+	if switching != 6 || !reflect.DeepEqual(still, map[int]int{0: 2, 1: 2, 2: 2}) {
+		t.Errorf("%d with switches, without by path %v", switching, still)
+	}
+	n := 0
+	for _, m := range s.moves {
+		if m {
+			n++
+		}
+	}
+	if n != 60 || len(s.moves) != blockLength {
+		t.Errorf("%d of %d operations are followed by a switch", n, len(s.moves))
 	}
 }
 

@@ -2,14 +2,11 @@ package drill
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/stream"
 )
 
@@ -19,18 +16,16 @@ const paperInserts = 0.097
 
 func insertsKind() kind {
 	return kind{
-		name: "inserts", about: "request-response operations alone and with switches spread over them, in pairs",
+		name: "inserts", about: "request-response operations with switches between them, and without, by turns",
 		defaults: Options{Repetitions: 30, Inserts: 5000, Switches: 3000}, keys: []string{"inserts", "switches", "work"},
 		length: func(o Options, _ File) time.Duration {
-			return 3*time.Second + time.Duration(o.Inserts)*(300*time.Microsecond+5*o.Work)
+			return time.Second + time.Duration(2*o.Inserts)*(50*time.Microsecond+o.Work)
 		},
 		run: runInserts, figures: insertsFigures,
 	}
 }
 
-// runInserts runs the inserts on each path alone, with the switches among all of
-// them, and on the default path with something that waits as the switches do and
-// moves nothing: a machine of two cores feels that.
+// runInserts lets a client insert, which moves its own flow.
 func runInserts(ctx context.Context, s *session) ([]Sample, error) {
 	g, err := s.ground(ctx, s.pair("inserts"))
 	if err != nil {
@@ -45,125 +40,59 @@ func runInserts(ctx context.Context, s *session) ([]Sample, error) {
 			return nil, err
 		}
 	}
-	if s.memory["alone"] == nil {
-		warm := s.sample("warm-up") // how long the inserts take, and warm caches
-		if err := g.inserts(ctx, &warm, 0, 0, false); err != nil {
-			return nil, err
-		}
-	}
-	var out []Sample
-	variants := []string{"switching", "waiting"}
-	for _, n := range g.nets {
-		variants = append(variants, alone+n)
-	}
-	for _, i := range s.order(len(variants)) {
-		n, path := s.options().Switches, 0
-		if i >= 2 {
-			n, path = 0, g.planes.index(g.nets[i-2])
-		}
-		one, err := s.try(ctx, variants[i], func(out *Sample) error { return g.inserts(ctx, out, n, path, i == 1) })
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, one)
-	}
-	return out, nil
+	one, err := s.try(ctx, "inserts", func(out *Sample) error { return g.inserts(ctx, out) })
+	return []Sample{one}, err
 }
 
-// alone begins the variants without switches; the network follows.
-const alone = "alone "
-
-func (g *ground) inserts(ctx context.Context, out *Sample, switches, path int, idle bool) error {
-	p := g.planes
-	if _, err := p.from.Switch(p.b.UID, steer.All, path); err != nil {
-		return err
-	}
-	before, err := p.from.Opened(p.b.UID)
+func (g *ground) inserts(ctx context.Context, out *Sample) error {
+	a, b, o := g.pod("a"), g.pod("b"), g.s.options()
+	f, err := g.serve(ctx, traffic{kind: stream.RR, from: a, to: b, pin: lastCPU()})
 	if err != nil {
 		return err
 	}
-	f, err := g.begin(ctx, traffic{kind: stream.RR, from: p.a, to: p.b, pin: lastCPU(),
-		args: []string{"--count", strconv.Itoa(g.s.options().Inserts), "--request", "200-1000", "--work", g.s.options().Work.String()}})
+	plan, err := json.Marshal(Inserter{Local: a, Remote: b, Pins: g.pinsOf(a), Target: f.target, Inserts: o.Inserts, Switches: o.Switches,
+		Work: o.Work, Seed: g.s.rand.Uint64()})
 	if err != nil {
-		return err
+		return errors.Join(fmt.Errorf("write plan: %w", err), f.abandon())
 	}
-	if switches > 0 {
-		if err := until(ctx, 5*time.Second, 100*time.Microsecond, "inserts begin", func() (bool, error) {
-			now, err := p.from.Opened(p.b.UID)
-			return now > before+4, err
-		}); err != nil {
-			return errors.Join(err, f.abandon())
-		}
-		took, _ := g.s.memory["alone"].(time.Duration)
-		w, err := p.blow(ctx, switches, len(g.nets), took/time.Duration(switches), g.s.rand, f.client.done, idle)
-		if err != nil {
-			return errors.Join(err, f.abandon())
-		}
-		w.note(out)
+	if f.client, err = g.generate(a, onCPU(lastCPU()), "inserts", "--plan", string(plan)); err != nil {
+		return errors.Join(err, f.abandon())
 	}
 	if err := f.wait(ctx); err != nil {
 		return errors.Join(err, f.abandon())
 	}
-	client, server, err := f.end()
-	if err != nil {
-		return err
+	var got Inserted
+	raw, err := f.client.finish()
+	if err == nil {
+		err = json.Unmarshal(raw, &got)
 	}
-	took := client.Ended - client.Started.Monotonic
-	if switches == 0 && path == 0 {
-		g.s.memory["alone"] = took
+	server, err2 := f.server.report()
+	if err := errors.Join(err, err2); err != nil {
+		return fmt.Errorf("inserts: %w", err)
 	}
-	out.Text["path"] = strconv.Itoa(path)
-	out.Values["took_s"], out.Values["operations"] = took.Seconds(), float64(client.Counts.Operations)
-	judge(out, client, server)
-	return g.s.keep(out, "client", client)
+	out.Values["switching_s"], out.Values["switches"], out.Values["write_median_s"] = got.Switching, float64(got.Switches), got.Write
+	var still []float64
+	for path, each := range got.Still {
+		out.Values[fmt.Sprintf("still_%d_s", path)] = each
+		still = append(still, each)
+	}
+	out.Values["still_s"] = mean(still)
+	judge(out, got.Stream, server)
+	return g.s.keep(out, "client", got.Stream)
 }
 
 func insertsFigures(o Options, all []Sample) []Figure {
-	all = withMix(all)
-	change := func(variant, by string) []float64 {
-		out := ratios(all, variant, by, "took_s")
-		for i := range out {
-			out[i]--
-		}
-		return out
-	}
-	f := figure("longer by switches, median of pairs", "change", change("switching", mix), median, atMost(0.005))
-	f.Note = fmt.Sprintf("against the paths alone, by equal shares of time; both ends on one core, the switches from another; median of %.0f switches during %d operations of %s; the paper's manager: %+.1f %% (Atici and Boluk 2020, Table 7)",
-		figure("", "", values(all, "switching", "switches"), median, nil).Value, o.Inserts,
-		seconds(figure("", "", values(all, mix, "took_s"), median, nil).Value), paperInserts*100)
-	w := figure("... by a timer of the same pace that moves nothing", "change", change("waiting", home(all)), median, nil)
-	w.Note = "what the drill's own waiting costs on the same cores"
-	return []Figure{f, w, total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
-}
-
-// mix stands for the paths alone, as many operations at their mean rate: who is
-// switched among them at even intervals has each for an equal share of the time.
-const mix = "mix of paths"
-
-func withMix(all []Sample) []Sample {
-	rates := map[int][]float64{}
-	networks := map[string]bool{}
+	var longer, cost []float64
 	for _, s := range all {
-		if strings.HasPrefix(s.Variant, alone) && s.Error == "" && s.Values["took_s"] > 0 {
-			networks[s.Variant] = true
-			rates[s.Repetition] = append(rates[s.Repetition], 1/s.Values["took_s"])
+		if still := s.Values["still_s"]; s.Error == "" && still > 0 {
+			longer = append(longer, s.Values["switching_s"]/still-1)
+			cost = append(cost, (s.Values["switching_s"]-still)*float64(o.Inserts)/s.Values["switches"])
 		}
 	}
-	out := slices.Clone(all)
-	for rep, r := range rates {
-		if len(r) == len(networks) {
-			out = append(out, Sample{Repetition: rep, Variant: mix, Values: map[string]float64{"took_s": float64(len(r)) / sum(r)}})
-		}
-	}
-	return out
-}
-
-// home is the variant on the default network alone: the one that notes so.
-func home(all []Sample) string {
-	for _, s := range all {
-		if strings.HasPrefix(s.Variant, alone) && s.Text["path"] == "0" {
-			return s.Variant
-		}
-	}
-	return ""
+	f := figure("longer by switches", "change", longer, median, atMost(0.005))
+	f.Note = fmt.Sprintf("%d switches among %d operations of %s, against as many on each path alone, by turns of %d; both ends on one core; the paper's manager: %+.1f %% (Atici and Boluk 2020, Table 7)",
+		o.Switches, o.Inserts, seconds(figure("", "", values(all, "", "still_s"), median, nil).Value), blockLength, paperInserts*100)
+	c := figure("... for each switch", "s", cost, median, nil)
+	c.Note = "the map write is " + seconds(figure("", "", values(all, "", "write_median_s"), median, nil).Value) + " of it"
+	return []Figure{f, c, total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
 }

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/stream"
 	"pathwise.dev/pathwise/internal/topo"
@@ -132,11 +129,11 @@ func (s *session) crowd(ctx context.Context, out *Sample) error {
 			return err
 		}
 	}
-	stop, err := g.chat(ctx, 100*time.Millisecond)
+	talk, err := g.chat(ctx, 100*time.Millisecond)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer func() { _ = talk.stop() }()                 // its sockets go with the process
 	if err := pause(ctx, 10*time.Second); err != nil { // pairs are opened, first probes are through
 		return err
 	}
@@ -177,74 +174,6 @@ func (g *ground) hubCosts(ctx context.Context, out *Sample, d time.Duration) err
 	out.Values["pairs"], out.Values["active"], out.Values["hosts"] = float64(health.Pairs), float64(len(active)), float64(len(before))
 	out.Values["stalls"] = float64(health.Stalls)
 	return nil
-}
-
-// chat lets the first pod and each of the others exchange a datagram at an
-// interval, by sockets of this process: a generator for each would cost more
-// than what is measured.
-func (g *ground) chat(ctx context.Context, every time.Duration) (stop func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	var open []*net.UDPConn
-	stop = func() {
-		cancel()
-		for _, c := range open {
-			c.Close()
-		}
-		wg.Wait()
-	}
-	socket := func(pod topo.Pod, addr *net.UDPAddr) (c *net.UDPConn) {
-		err = errors.Join(err, netns.Do(pod.Netns, func() (e error) { c, e = net.ListenUDP("udp", addr); return e }))
-		if c != nil {
-			open = append(open, c)
-		}
-		return c
-	}
-	hub := socket(g.pod("p1"), &net.UDPAddr{})
-	var spokes []netip.AddrPort
-	for _, pod := range g.lab.Pods() {
-		if pod.Agent || pod.Name == "p1" {
-			continue
-		}
-		c := socket(pod, &net.UDPAddr{Port: 7})
-		if err != nil {
-			break
-		}
-		spokes = append(spokes, netip.AddrPortFrom(pod.Addr(), 7))
-		wg.Go(func() {
-			b := make([]byte, 100)
-			for {
-				n, from, err := c.ReadFromUDPAddrPort(b)
-				if err != nil {
-					return // closed
-				}
-				_, _ = c.WriteToUDPAddrPort(b[:n], from) // lost ones do not matter
-			}
-		})
-	}
-	if err != nil {
-		stop()
-		return nil, fmt.Errorf("open sockets: %w", err)
-	}
-	wg.Go(func() {
-		b := make([]byte, 100)
-		for {
-			if _, _, err := hub.ReadFromUDPAddrPort(b); err != nil {
-				return
-			}
-		}
-	})
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			for _, to := range spokes {
-				_, _ = hub.WriteToUDPAddrPort(make([]byte, 64), to) // likewise
-				if pause(ctx, every/time.Duration(len(spokes))) != nil {
-					return
-				}
-			}
-		}
-	})
-	return stop, nil
 }
 
 func peersFigures(o Options, all []Sample) []Figure {

@@ -55,8 +55,16 @@ func (g *ground) steerer(a, b topo.Pod) (*planes, error) {
 }
 
 func (g *ground) plane(a, b topo.Pod) (*steer.Plane, error) {
+	return openPlane(a, b, g.pinsOf(a))
+}
+
+// pinsOf is the directory of the pod's data plane.
+func (g *ground) pinsOf(pod topo.Pod) string { return filepath.Join(g.pins, "drill-"+pod.UID) }
+
+// openPlane opens a's data plane, or adopts it, and has it know b.
+func openPlane(a, b topo.Pod, pins string) (*steer.Plane, error) {
 	rs := route.Between(a, b)
-	cfg := steer.Config{Netns: a.Netns, Dev: a.Attachments[0].Dev, PinDir: filepath.Join(g.pins, "drill-"+a.UID)}
+	cfg := steer.Config{Netns: a.Netns, Dev: a.Attachments[0].Dev, PinDir: pins}
 	for _, r := range rs[1:] {
 		cfg.PathDevs = append(cfg.PathDevs, r.Local.Dev)
 	}

@@ -22,9 +22,8 @@ type storm struct {
 }
 
 // blow moves the flows of pod a among the paths 0 to paths-1 at about an
-// interval, n times or until stop. With idle it waits likewise and moves
-// nothing: what the waiting alone costs.
-func (p *planes) blow(ctx context.Context, n, paths int, interval time.Duration, r *rand.Rand, stop <-chan struct{}, idle bool) (storm, error) {
+// interval, n times.
+func (p *planes) blow(ctx context.Context, n, paths int, interval time.Duration, r *rand.Rand) (storm, error) {
 	out := storm{turns: map[[2]int]int{}}
 	errs := make(chan error)
 	go func() {
@@ -35,12 +34,12 @@ func (p *planes) blow(ctx context.Context, n, paths int, interval time.Duration,
 		first.Set(0)
 		_ = unix.SchedSetaffinity(0, &first)               // off the cores of pinned traffic, where there are several
 		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // else sleeps are up to 50 us longer
-		errs <- p.gust(ctx, &out, n, paths, interval, r, stop, idle)
+		errs <- p.gust(ctx, &out, n, paths, interval, r)
 	}()
 	return out, <-errs
 }
 
-func (p *planes) gust(ctx context.Context, out *storm, n, paths int, interval time.Duration, r *rand.Rand, stop <-chan struct{}, idle bool) error {
+func (p *planes) gust(ctx context.Context, out *storm, n, paths int, interval time.Duration, r *rand.Rand) error {
 	at, next := 0, monotonic()
 	for out.done < n {
 		next += time.Duration((0.5 + r.Float64()) * float64(interval))
@@ -48,18 +47,11 @@ func (p *planes) gust(ctx context.Context, out *storm, n, paths int, interval ti
 			ts := unix.NsecToTimespec(int64(wait))
 			_ = unix.Nanosleep(&ts, nil) // a signal only shortens it
 		}
-		select {
-		case <-stop:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		default:
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		to := (at + 1 + r.IntN(paths-1)) % paths
 		out.done++
-		if idle {
-			continue
-		}
 		_ = time.Now()      // the clock's own code and page, cold after the sleep, are no part of the write
 		begin := time.Now() // by the vDSO: a system call would take longer than the write
 		_, err := p.from.Switch(p.b.UID, steer.All, to)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/stream"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // spacing of the datagrams in the drill switch, as in the bar.
@@ -95,73 +97,69 @@ func datagrams(out *Sample, r stream.Report) {
 	out.Values["max_extent"] = max(out.Values["max_extent"], float64(d.MaxExtent))
 }
 
-// swarm switches under traffic: UDP alone, or everything at once.
+// swarm switches under traffic.
 func (g *ground) swarm(ctx context.Context, out *Sample, what string, delays []time.Duration) error {
 	a, b, o := g.pod("a"), g.pod("b"), g.s.options()
 	if _, err := g.planes.from.Switch(g.planes.b.UID, steer.All, 0); err != nil {
 		return err
 	}
-	wanted := []traffic{{kind: stream.UDP, from: a, to: b, args: udp()}}
-	if what == "mix" {
-		long := []string{"--duration", "0"}
-		wanted = []traffic{
-			{kind: stream.TCP, from: a, to: b, args: long}, {kind: stream.RR, from: a, to: b, args: long},
-			{kind: stream.ICMP, from: a, to: b, args: append(long, "--interval", "1ms")},
-			{kind: stream.UDP, from: a, to: b, args: append(long, "--interval", "1ms")},
-		}
-	}
-	var flows []*flow
-	leave := func() {
+	flows, err := g.beginAll(ctx, swarmOf(what, a, b))
+	leave := func(err error) error {
 		for _, f := range flows {
 			_ = f.abandon()
 		}
-	}
-	for _, t := range wanted {
-		f, err := g.begin(ctx, t)
-		if err != nil {
-			leave()
-			return err
-		}
-		flows = append(flows, f)
-	}
-	if err := pause(ctx, 500*time.Millisecond); err != nil {
-		leave()
 		return err
 	}
-	w, err := g.planes.blow(ctx, o.Switches, len(g.nets), o.Interval, g.s.rand, nil, false)
-	if err != nil {
-		leave()
-		return err
+	if err := errors.Join(err, pause(ctx, 500*time.Millisecond)); err != nil {
+		return leave(err)
+	}
+	w, err := g.planes.blow(ctx, o.Switches, len(g.nets), o.Interval, g.s.rand)
+	if err := errors.Join(err, pause(ctx, 300*time.Millisecond)); err != nil {
+		return leave(err)
 	}
 	w.note(out)
-	if err := pause(ctx, 300*time.Millisecond); err != nil {
-		leave()
-		return err
-	}
 	if what == "udp" {
 		out.Values["explained"] = float64(explained(w.turns, delays, spacing))
 	}
 	for _, f := range flows {
-		client, server, err := f.end()
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.kind, err)
-		}
-		judge(out, client, server)
-		switch f.kind {
-		case stream.UDP:
-			datagrams(out, server)
-		case stream.ICMP:
-			out.Values["icmp_lost"], out.Values["icmp_sent"] = float64(client.Counts.Datagrams.Lost), float64(client.Counts.Datagrams.Sent)
-		case stream.RR:
-			out.Values["operations"] = float64(client.Counts.Operations)
-		case stream.TCP:
-			out.Values["bytes"] = float64(server.Counts.BytesReceived)
-		}
-		if err := errors.Join(g.s.keep(out, string(f.kind)+"-client", client), keepIf(g.s, out, f, server)); err != nil {
+		if err := g.tellOf(f, out); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// swarmOf is the traffic that is switched: UDP alone, or everything at once.
+func swarmOf(what string, a, b topo.Pod) []traffic {
+	if what != "mix" {
+		return []traffic{{kind: stream.UDP, from: a, to: b, args: udp()}}
+	}
+	long := []string{"--duration", "0"}
+	spaced := append(slices.Clone(long), "--interval", "1ms")
+	return []traffic{
+		{kind: stream.TCP, from: a, to: b, args: long}, {kind: stream.RR, from: a, to: b, args: long},
+		{kind: stream.ICMP, from: a, to: b, args: spaced}, {kind: stream.UDP, from: a, to: b, args: spaced},
+	}
+}
+
+// tellOf ends a flow of the swarm and notes what it felt.
+func (g *ground) tellOf(f *flow, out *Sample) error {
+	client, server, err := f.end()
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.kind, err)
+	}
+	judge(out, client, server)
+	switch f.kind {
+	case stream.UDP:
+		datagrams(out, server)
+	case stream.ICMP:
+		out.Values["icmp_lost"], out.Values["icmp_sent"] = float64(client.Counts.Datagrams.Lost), float64(client.Counts.Datagrams.Sent)
+	case stream.RR:
+		out.Values["operations"] = float64(client.Counts.Operations)
+	case stream.TCP:
+		out.Values["bytes"] = float64(server.Counts.BytesReceived)
+	}
+	return errors.Join(g.s.keep(out, string(f.kind)+"-client", client), keepIf(g.s, out, f, server))
 }
 
 func keepIf(s *session, out *Sample, f *flow, server stream.Report) error {

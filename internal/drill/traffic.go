@@ -58,10 +58,10 @@ func (o *output) bytes() []byte {
 	return bytes.Clone(o.buf.Bytes())
 }
 
-// generate starts "pathwise generate stream" in a pod; before is put in front,
+// generate starts "pathwise generate ARGS" in a pod; before is put in front,
 // such as taskset and its arguments.
 func (g *ground) generate(pod topo.Pod, before []string, args ...string) (*process, error) {
-	argv := append(append([]string{}, before...), g.s.Self, "generate", "stream")
+	argv := append(append([]string{}, before...), g.s.Self, "generate")
 	argv = append(argv, args...)
 	p := &process{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{}), out: output{listen: make(chan struct{})}}
 	p.cmd.Env = append(os.Environ(), g.s.Store.Mark(g.name))
@@ -82,20 +82,29 @@ func (g *ground) generate(pod topo.Pod, before []string, args ...string) (*proce
 	return p, nil
 }
 
-// report tells the generator to end and reads what it saw.
+// report tells a generator of streams to end and reads what it saw.
 func (p *process) report() (stream.Report, error) {
+	out, err := p.finish()
+	if err != nil {
+		return stream.Report{}, err
+	}
+	return stream.Parse(out)
+}
+
+// finish tells the generator to end and returns what it printed.
+func (p *process) finish() ([]byte, error) {
 	p.stdin.Close()
 	select {
 	case <-p.done:
 	case <-time.After(20 * time.Second):
 		_ = p.cmd.Process.Kill() // it may just have ended
 		<-p.done
-		return stream.Report{}, fmt.Errorf("generator %s: %w", strings.Join(p.cmd.Args[2:], " "), errHangs)
+		return nil, fmt.Errorf("generator %s: %w", strings.Join(p.cmd.Args[2:], " "), errHangs)
 	}
 	if p.err != nil {
-		return stream.Report{}, fmt.Errorf("generator %s: %w: %s", strings.Join(p.cmd.Args[2:], " "), p.err, bytes.TrimSpace(p.stderr.bytes()))
+		return nil, fmt.Errorf("generator %s: %w: %s", strings.Join(p.cmd.Args[2:], " "), p.err, bytes.TrimSpace(p.stderr.bytes()))
 	}
-	return stream.Parse(p.out.bytes())
+	return p.out.bytes(), nil
 }
 
 var errHangs = errors.New("it did not end when told to")
@@ -104,6 +113,8 @@ var errHangs = errors.New("it did not end when told to")
 type flow struct {
 	kind           stream.Kind
 	server, client *process
+	// target is where the server listens; the port is 0 where there is none.
+	target netip.AddrPort
 }
 
 // traffic says what a flow is.
@@ -120,48 +131,82 @@ type traffic struct {
 
 // begin starts the server, then the client.
 func (g *ground) begin(ctx context.Context, t traffic) (*flow, error) {
-	if !t.at.IsValid() {
-		t.at = t.to.Addr()
+	f, err := g.serve(ctx, t)
+	if err != nil {
+		return nil, err
 	}
-	var before, mptcp []string
-	if t.pin != "" {
-		before = []string{"taskset", "-c", t.pin}
+	target := f.target.String()
+	if t.kind == stream.ICMP {
+		target = f.target.Addr().String()
 	}
-	if t.mptcp {
-		mptcp = []string{"--mptcp"}
-	}
-	f := &flow{kind: t.kind}
-	target := t.at.String()
-	if t.kind != stream.ICMP {
-		// Another port each time: none waits for a connection's TIME_WAIT.
-		g.port = 6000 + (g.port-6000+1)%20000
-		target = netip.AddrPortFrom(t.at, g.port).String()
-		// Any address: MPTCP's second subflow comes to another one.
-		listen := target
-		if t.mptcp {
-			listen = netip.AddrPortFrom(netip.IPv4Unspecified(), g.port).String()
-		}
-		var err error
-		if f.server, err = g.generate(t.to, before, append([]string{"serve", string(t.kind), "--listen", listen}, mptcp...)...); err != nil {
-			return nil, err
-		}
-		select {
-		case <-f.server.out.listen:
-		case <-f.server.done:
-			_, err := f.server.report()
-			return nil, errors.Join(errNoServer, err)
-		case <-time.After(10 * time.Second):
-			return nil, errors.Join(errNoServer, f.abandon())
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), f.abandon())
-		}
-	}
-	var err error
-	args := append([]string{string(t.kind), "--target", target}, mptcp...)
-	if f.client, err = g.generate(t.from, before, append(args, t.args...)...); err != nil {
+	args := append([]string{"stream", string(t.kind), "--target", target}, t.mode()...)
+	if f.client, err = g.generate(t.from, onCPU(t.pin), append(args, t.args...)...); err != nil {
 		return nil, errors.Join(err, f.abandon())
 	}
 	return f, nil
+}
+
+// serve starts the server, where the kind has one, and waits until it listens.
+func (g *ground) serve(ctx context.Context, t traffic) (*flow, error) {
+	if !t.at.IsValid() {
+		t.at = t.to.Addr()
+	}
+	f := &flow{kind: t.kind, target: netip.AddrPortFrom(t.at, 0)}
+	if t.kind == stream.ICMP {
+		return f, nil
+	}
+	// Another port each time: none waits for a connection's TIME_WAIT.
+	g.port = 6000 + (g.port-6000+1)%20000
+	f.target = netip.AddrPortFrom(t.at, g.port)
+	// Any address: MPTCP's second subflow comes to another one.
+	listen := f.target
+	if t.mptcp {
+		listen = netip.AddrPortFrom(netip.IPv4Unspecified(), g.port)
+	}
+	var err error
+	args := append([]string{"stream", "serve", string(t.kind), "--listen", listen.String()}, t.mode()...)
+	if f.server, err = g.generate(t.to, onCPU(t.pin), args...); err != nil {
+		return nil, err
+	}
+	select {
+	case <-f.server.out.listen:
+		return f, nil
+	case <-f.server.done:
+		_, err := f.server.report()
+		return nil, errors.Join(errNoServer, err)
+	case <-time.After(10 * time.Second):
+		return nil, errors.Join(errNoServer, f.abandon())
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), f.abandon())
+	}
+}
+
+// mode is what both ends are told.
+func (t traffic) mode() []string {
+	if t.mptcp {
+		return []string{"--mptcp"}
+	}
+	return nil
+}
+
+// onCPU is what keeps a command on a CPU; "" leaves it to the kernel.
+func onCPU(cpu string) []string {
+	if cpu == "" {
+		return nil
+	}
+	return []string{"taskset", "-c", cpu}
+}
+
+// beginAll begins several flows. Those that did begin are returned with an error.
+func (g *ground) beginAll(ctx context.Context, all []traffic) (flows []*flow, err error) {
+	for _, t := range all {
+		f, err := g.begin(ctx, t)
+		if err != nil {
+			return flows, err
+		}
+		flows = append(flows, f)
+	}
+	return flows, nil
 }
 
 var errNoServer = errors.New("the server does not listen")

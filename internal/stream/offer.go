@@ -126,6 +126,9 @@ type Client struct {
 	// Work is what the client computes between an answer and the connection's next
 	// request: time of its CPU, so that what disturbs the CPU prolongs it.
 	Work time.Duration
+	// Between, if set, is called between an answer and the connection's next
+	// request, after the work.
+	Between func() `json:"-"`
 
 	// Interval between datagrams or echoes.
 	Interval time.Duration

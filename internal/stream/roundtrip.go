@@ -44,6 +44,9 @@ func (c Client) ask(run context.Context, conn *net.TCPConn, l *line, issued *ato
 		if c.Work > 0 {
 			compute(c.Work)
 		}
+		if c.Between != nil {
+			c.Between()
+		}
 	}
 	l.Ended = l.last
 	c.goodbye(conn, l)

@@ -1,0 +1,182 @@
+package drill
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/path/route"
+	"pathwise.dev/pathwise/internal/path/steer"
+	"pathwise.dev/pathwise/internal/stream"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// Inserter is a client that moves its own flow between its operations, as the
+// manager of Atici and Boluk (2020, section 5) was a part of its client. Blocks
+// of operations with switches among them and blocks on one path, without, take
+// turns, so that what else the machine does falls on both alike.
+type Inserter struct {
+	Local, Remote topo.Pod
+	// Pins is the directory of the local pod's data plane.
+	Pins   string
+	Target netip.AddrPort
+	// Inserts with Switches among them; as many again are done without.
+	Inserts, Switches int
+	// Work is CPU time between operations.
+	Work time.Duration
+	Seed uint64
+}
+
+// Inserted is what an Inserter measured, in seconds.
+type Inserted struct {
+	// Switching and Still[path] are the times of an operation, as a mean.
+	Switching float64
+	Still     map[int]float64
+	Switches  int
+	// Write is the median time of a map write.
+	Write  float64
+	Stream stream.Report
+}
+
+const (
+	// blockLength is how many operations of a block count.
+	blockLength = 100
+	// settling is how many do not, as a block begins: a move may lie before them.
+	settling = 4
+)
+
+// block is a run of operations: on one path, or with switches among them.
+type block struct {
+	path      int
+	switching bool
+	spent     time.Duration
+}
+
+// inserting is an Inserter at work.
+type inserting struct {
+	plane    *steer.Plane
+	uid      string
+	paths    int
+	at       int
+	blocks   []block
+	moves    []bool // of the block's operations, which one a switch follows
+	rand     *rand.Rand
+	op       int
+	began    time.Time
+	switches int
+	writes   []float64
+	err      error
+}
+
+// Run does the operations and writes what it measured.
+func (i Inserter) Run(ctx context.Context, w io.Writer) error {
+	rs := route.Between(i.Local, i.Remote)
+	if len(rs) < 2 {
+		return fmt.Errorf("%s to %s: %w", i.Local.Name, i.Remote.Name, errNoPaths)
+	}
+	plane, err := openPlane(i.Local, i.Remote, i.Pins)
+	if err != nil {
+		return err
+	}
+	defer plane.Close()
+	s := &inserting{plane: plane, uid: i.Remote.UID, paths: len(rs), rand: rand.New(rand.NewPCG(i.Seed, 7))}
+	s.plan(i.Inserts/blockLength, i.Switches*blockLength/i.Inserts)
+	var report bytes.Buffer
+	c := stream.Client{Kind: stream.RR, Target: i.Target, Connections: 1, Requests: stream.Sizes{Min: 200, Max: 1000}, Patience: 2 * time.Second,
+		Count: int64(len(s.blocks)*(settling+blockLength) + 1), Work: i.Work, Between: s.between}
+	c.Record.Bin, c.Record.Gap = stream.DefaultBin, stream.DefaultGap
+	if err := stream.Run(ctx, &report, c); err != nil {
+		return err
+	}
+	out := s.measured()
+	out.Stream, err = stream.Parse(report.Bytes())
+	if err := errors.Join(err, s.err); err != nil {
+		return err
+	}
+	if err := json.NewEncoder(w).Encode(out); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+var errNoPaths = errors.New("there is nothing to move between")
+
+// plan lays out the blocks: pairs in random order, the still ones on one path
+// after the other.
+func (s *inserting) plan(pairs, switches int) {
+	for n := range pairs {
+		pair := []block{{switching: true}, {path: n % s.paths}}
+		if s.rand.IntN(2) == 0 {
+			slices.Reverse(pair)
+		}
+		s.blocks = append(s.blocks, pair...)
+	}
+	s.moves = make([]bool, blockLength)
+	for n := range min(switches, blockLength) {
+		s.moves[n] = true
+	}
+}
+
+// between is called after each operation.
+func (s *inserting) between() {
+	n, k := s.op/(settling+blockLength), s.op%(settling+blockLength)
+	s.op++
+	now := time.Now()
+	if k == 0 && n > 0 {
+		s.blocks[n-1].spent = now.Sub(s.began)
+	}
+	if n >= len(s.blocks) {
+		return
+	}
+	b := s.blocks[n]
+	switch {
+	case k == 0 && b.switching:
+		s.rand.Shuffle(len(s.moves), func(i, j int) { s.moves[i], s.moves[j] = s.moves[j], s.moves[i] })
+	case k == 0 && !b.switching:
+		s.move(b.path)
+	case k == settling:
+		s.began = now
+	}
+	if k >= settling && b.switching && s.moves[k-settling] {
+		begin := time.Now()
+		s.move((s.at + 1 + s.rand.IntN(s.paths-1)) % s.paths)
+		s.writes = append(s.writes, time.Since(begin).Seconds())
+		s.switches++
+	}
+}
+
+func (s *inserting) move(path int) {
+	if _, err := s.plane.Switch(s.uid, steer.All, path); err != nil {
+		s.err = err
+	}
+	s.at = path
+}
+
+func (s *inserting) measured() Inserted {
+	out := Inserted{Still: map[int]float64{}, Switches: s.switches}
+	var switching []float64
+	still := map[int][]float64{}
+	for _, b := range s.blocks {
+		if each := b.spent.Seconds() / blockLength; b.switching {
+			switching = append(switching, each)
+		} else {
+			still[b.path] = append(still[b.path], each)
+		}
+	}
+	out.Switching = mean(switching)
+	for path, v := range still {
+		out.Still[path] = mean(v)
+	}
+	slices.Sort(s.writes)
+	out.Write = median(s.writes)
+	return out
+}
+
+func mean(values []float64) float64 { return sum(values) / float64(max(len(values), 1)) }
