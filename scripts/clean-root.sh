@@ -71,6 +71,15 @@ if ! debootstrap --variant=minbase --include=make "$suite" "$root" "$mirror" >"$
 fi
 rm -f "$log"
 
+# An installed Debian has the updates and what its security team brings too; its
+# lists are not fetched yet.
+if [ -z "${MIRROR-}" ]; then
+	# shellcheck disable=SC2016 # as above
+	apt-get indextargets --format 'deb $(SITE) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
+		grep -E " $suite(-updates|-security)? " | sort -u >"$root/etc/apt/sources.list"
+	rm -rf "$root"/var/lib/apt/lists/*
+fi
+
 # The ways of this machine into the network: apt's proxies and checks, name
 # servers, certificate authorities. The latter not where Debian has them, as
 # the package ca-certificates is one of those that may be missing.
