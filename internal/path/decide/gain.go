@@ -118,7 +118,7 @@ func (m *Memory) observeOp(t float64) {
 // can: a path whose round trip has grown is shared, one that loses carries less.
 func (s *State) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 	m := s.memory(p.Network)
-	prior := m.prior(p)
+	prior := m.prior(p, ev.Load)
 	f := figure{path: p}
 	if prior <= 0 {
 		// Nothing is known: it may be twice as good, it may be nothing.
@@ -143,7 +143,7 @@ func (s *State) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 // figures estimates every path in the unit of the need, the active one first.
 func (s *State) figures(ev PairEvidence, need Need) []figure {
 	active, _ := ev.path(ev.Active)
-	rate := s.activeRate(active)
+	rate := s.activeRate(active, ev.Load)
 	out := []figure{s.unit(ev, active, figure{path: active, low: rate, mid: rate, high: rate, now: active.Data.Goodput}, need)}
 	for _, p := range ev.Paths {
 		if p.Network != ev.Active && (p.State == Up || p.State == Suspect) {
@@ -155,12 +155,12 @@ func (s *State) figures(ev PairEvidence, need Need) []figure {
 }
 
 // activeRate is the recent median, or before there is one what is promised.
-func (s *State) activeRate(p PathEvidence) float64 {
+func (s *State) activeRate(p PathEvidence, l Load) float64 {
 	if r, ok := s.Track.rate(); ok {
 		return r
 	}
 	m := s.memory(p.Network)
-	return m.prior(p) * m.Health
+	return m.prior(p, l) * m.Health
 }
 
 // unit turns an estimated rate into the need's figure.

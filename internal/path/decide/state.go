@@ -70,8 +70,11 @@ type Memory struct {
 	Health   float64       `json:"health"`
 	Measured bool          `json:"measured"`
 	HealthAt time.Duration `json:"health_at_ns"`
-	// Best is the highest rate seen, the prior of a path that has none.
-	Best float64 `json:"best"`
+	// Best is the highest rate seen by class of load, the prior of a path that has
+	// none: what a path gives to one connection says little of what it gives to
+	// thirty, which is why the best network changes with the load (Atici and Boluk
+	// 2020, Table 6).
+	Best [loadClasses]float64 `json:"best"`
 	// Proven: data has passed since the path last failed.
 	Proven bool `json:"proven"`
 	// Base is the probes' round trip when the path is calm; Ops the latest
@@ -168,6 +171,9 @@ func (s *State) observeActive(ev PairEvidence) {
 		s.Before, _ = s.memory(ev.Active).Ops.median(window)
 		s.forget(ev.At, true)
 	}
+	if s.Load.class() != ev.Load.class() && s.need(ev) != Latency {
+		s.unmeasure(ev)
+	}
 	// A load that is another by a fifth makes figures of before no baseline.
 	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > 0.2*max(was, is) {
 		s.forget(ev.At, s.need(ev) != Latency)
@@ -197,6 +203,18 @@ func (s *State) forget(at time.Duration, lead bool) {
 			s.Paths[i].Lead = Lead{}
 		}
 		s.Paths[i].NextTrial = min(s.Paths[i].NextTrial, after(at, leastWait))
+	}
+}
+
+// unmeasure: what was measured under a load of another class is no measurement
+// of this one, and how canaries fared then does not matter now.
+func (s *State) unmeasure(ev PairEvidence) {
+	for i := range s.Paths {
+		m := &s.Paths[i]
+		m.Fruitless = 0
+		if p, ok := ev.path(m.Network); ok && p.Prior <= 0 {
+			m.Measured, m.Health = false, 1
+		}
 	}
 }
 
@@ -248,18 +266,29 @@ func (m *Memory) inflation(p PathEvidence) float64 {
 	return p.Probe.RTT / m.Base
 }
 
+// loadClasses of a pair's load, each four times the one before.
+const loadClasses = 6
+
+// class is that of the load: 1 to 3 connections, 4 to 15, 16 to 63 and so on.
+func (l Load) class() (c int) {
+	for n := l.level(); n >= 4 && c < loadClasses-1; n /= 4 {
+		c++
+	}
+	return c
+}
+
 // prior is the rate a path promises at this load, or the best it ever gave.
-func (m *Memory) prior(p PathEvidence) float64 {
+func (m *Memory) prior(p PathEvidence, l Load) float64 {
 	if p.Prior > 0 {
 		return p.Prior
 	}
-	return m.Best
+	return m.Best[l.class()]
 }
 
 // measure records the rate of a path whose senders were not short of data.
-func (m *Memory) measure(p PathEvidence, rate float64, at time.Duration) {
-	m.Best = max(m.Best, rate)
-	if prior := m.prior(p); prior > 0 {
+func (m *Memory) measure(p PathEvidence, l Load, rate float64, at time.Duration) {
+	m.Best[l.class()] = max(m.Best[l.class()], rate)
+	if prior := m.prior(p, l); prior > 0 {
 		m.Health, m.Measured, m.HealthAt = min(rate/prior, 2), true, at
 	}
 }
@@ -282,14 +311,18 @@ func (s *State) observeTraffic(ev PairEvidence) {
 	}
 	t := &s.Track
 	t.observe(d)
-	s.Bulk += 0.05 * (bulkiness(d) - s.Bulk)
+	s.Bulk += learning * (bulkiness(d) - s.Bulk)
 	if rate, ok := t.rate(); ok && !d.AppLimited {
-		s.memory(p.Network).measure(p, rate, ev.At)
+		s.memory(p.Network).measure(p, ev.Load, rate, ev.At)
 	}
 }
 
 // idle: no traffic, or none that was watched.
 func (d Data) idle() bool { return d.Goodput == 0 && d.Tx == 0 && d.Rx == 0 && d.RTOs == 0 }
+
+// learning is how fast the need is: what Data says is smoothed already, and a bulk
+// transfer that is taken for a dialogue is moved by its delay.
+const learning = 0.15
 
 // bulkiness is 1 for traffic that wants more than it gets.
 func bulkiness(d Data) float64 {

@@ -66,13 +66,13 @@ func (Hysteresis) Step(s State, ev PairEvidence) (State, Decision) {
 	if s.demandMet(ev, active, need) || active.Data.Blank {
 		return s, stay(ev, "%s carries all that is asked", ev.Active)
 	}
-	mine := s.unit(ev, active, figure{mid: s.activeRate(active)}, need)
+	mine := s.unit(ev, active, figure{mid: s.activeRate(active, ev.Load)}, need)
 	for _, p := range ev.Paths {
 		if p.Network == ev.Active || p.State != Up {
 			continue
 		}
 		m := s.memory(p.Network)
-		f := figure{mid: m.prior(p)}
+		f := figure{mid: m.prior(p, ev.Load)}
 		if m.Measured && seconds(ev.At-m.HealthAt) < trusted {
 			f.mid *= m.Health
 		}

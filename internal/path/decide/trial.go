@@ -224,7 +224,7 @@ func (s *State) nextStep(ev PairEvidence, b figure, spent time.Duration) Decisio
 // judge ends a canary that has seen enough: a rate, and a gain with a doubt.
 func (s *State) judge(ev PairEvidence, b figure, rate, g, doubt float64, need Need) Decision {
 	t := s.Trial
-	s.memory(t.To).measure(b.path, rate, ev.At)
+	s.memory(t.To).measure(b.path, ev.Load, rate, ev.At)
 	ours, ok := t.Ours.median(1)
 	if !ok {
 		ours = t.Before
