@@ -94,6 +94,8 @@ type Memory struct {
 	Lead Lead `json:"lead"`
 	// OpNoise is the scatter of the logarithm of Ops.
 	OpNoise float64 `json:"op_noise"`
+	// Empty counts canaries in a row that held no flow.
+	Empty int `json:"empty"`
 	// Fruitless canaries in a row, and when the next may begin.
 	Fruitless int           `json:"fruitless"`
 	NextTrial time.Duration `json:"next_trial_ns"`

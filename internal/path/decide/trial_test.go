@@ -23,8 +23,8 @@ func TestCanaryBeforeGain(t *testing.T) {
 				f.path("b").Data = Data{Tx: 1000, RTOs: 1}
 			}
 			d, n := f.run(CostAware{}, 100, Switch, Canary)
-			if d.Kind != Canary || d.Buckets != 2 || n == 0 {
-				t.Fatalf("got %s of %d buckets, want a canary of 2, which hold one of 32 connections: %s", d.Kind, d.Buckets, d.Reason)
+			if d.Kind != Canary || d.Buckets != 16 || n == 0 {
+				t.Fatalf("got %s of %d buckets, want a canary of 16, a quarter of many bulk flows: %s", d.Kind, d.Buckets, d.Reason)
 			}
 			if d, _ = f.run(CostAware{}, 20, Switch, Stay); d.Kind != tt.want {
 				t.Errorf("got %s, want %s: %s", d.Kind, tt.want, d.Reason)
@@ -52,8 +52,23 @@ func TestCanaryGrows(t *testing.T) {
 			break
 		}
 	}
-	if !slices.Equal(shares, []int{2, 8, 32}) || f.at.Active != "b" {
-		t.Errorf("shares %v, active %s; want 2, 8, 32 and then b", shares, f.at.Active)
+	if !slices.Equal(shares, []int{16, 64}) || f.at.Active != "b" {
+		t.Errorf("shares %v, active %s; want 16, 64 and then b", shares, f.at.Active)
+	}
+}
+
+// A canary that held no flow is made larger.
+func TestEmptyCanaryGrows(t *testing.T) {
+	f := newFeed(Robust)
+	f.path("b").Prior = 1.5e9
+	var shares []int
+	for range 100 {
+		if d := f.step(CostAware{}); d.Kind == Canary && !slices.Contains(shares, d.Buckets) {
+			shares = append(shares, d.Buckets)
+		}
+	}
+	if !slices.Equal(shares, []int{2, 8, 32}) {
+		t.Errorf("shares %v, want 2, 8, 32", shares)
 	}
 }
 
