@@ -108,25 +108,37 @@ func Release() error {
 }
 
 // Create makes an empty namespace called name with its loopback up.
-func Create(name string) (err error) {
+func Create(name string) error {
+	return inNew(func() error {
+		self := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
+		if err := attach(name, self); err != nil {
+			return err
+		}
+		if err := loopbackUp(); err != nil {
+			return errors.Join(err, Delete(name))
+		}
+		return nil
+	})
+}
+
+// Attach gives the namespace that process pid lives in a name, as "ip netns
+// attach" does. It then stays until Delete, whatever becomes of the process.
+func Attach(name string, pid int) error {
+	return attach(name, fmt.Sprintf("/proc/%d/ns/net", pid))
+}
+
+// attach makes the namespace in the file known as name.
+func attach(name, file string) error {
 	path := Path(name)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
 	if err != nil {
 		return fmt.Errorf("create namespace %s: %w", name, err)
 	}
 	f.Close()
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, Delete(name))
-		}
-	}()
-	return inNew(func() error {
-		self := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
-		if err := unix.Mount(self, path, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("mount namespace %s: %w", name, err)
-		}
-		return loopbackUp()
-	})
+	if err := unix.Mount(file, path, "", unix.MS_BIND, ""); err != nil {
+		return errors.Join(fmt.Errorf("mount namespace %s: %w", name, err), Delete(name))
+	}
+	return nil
 }
 
 func loopbackUp() error {

@@ -107,3 +107,32 @@ func TestDeleteTwiceIsNoError(t *testing.T) {
 		}
 	}
 }
+
+// TestAttachOutlivesTheProcess: a namespace that somebody else made has a name
+// and stays, also when its process has gone.
+func TestAttachOutlivesTheProcess(t *testing.T) {
+	create(t, "pw-t-theirs")
+	cmd := exec.Command("sleep", "100")
+	if err := netns.Start("pw-t-theirs", cmd); err != nil {
+		t.Fatal(err)
+	}
+	err := netns.Attach("pw-t-ours", cmd.Process.Pid)
+	t.Cleanup(func() {
+		if err := netns.Delete("pw-t-ours"); err != nil {
+			t.Error(err)
+		}
+	})
+	again := netns.Attach("pw-t-ours", cmd.Process.Pid)
+	if kill := cmd.Process.Kill(); err != nil || kill != nil {
+		t.Fatal(err, kill)
+	}
+	_ = cmd.Wait() // killed
+	if !errors.Is(again, os.ErrExist) || !netns.Exists("pw-t-ours") {
+		t.Errorf("a second of that name: %v", again)
+	}
+	theirs, err1 := netns.Inode("pw-t-theirs")
+	ours, err2 := netns.Inode("pw-t-ours")
+	if theirs != ours || err1 != nil || err2 != nil {
+		t.Errorf("got namespace %d (%v), want %d (%v)", ours, err2, theirs, err1)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,6 +60,24 @@ func RemoveCgroups(ctx context.Context, path string) error {
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// Processes lists the processes in the cgroup called path and in those below
+// it, those that this process cannot see in its own PID namespace excepted.
+func Processes(path string) []int {
+	var out []int
+	for _, dir := range Cgroups(path) {
+		raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			continue // gone meanwhile; or the controllers are threads' (cgroup-v2.rst), whose processes stand above
+		}
+		for line := range strings.Lines(string(raw)) {
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 && !slices.Contains(out, pid) {
+				out = append(out, pid)
+			}
+		}
+	}
+	return out
 }
 
 // safe reports whether path names one cgroup below the root: everything under
