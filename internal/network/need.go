@@ -7,10 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/vishvananda/netlink"
-
-	"pathwise.dev/pathwise/internal/netns"
 )
 
 // Kind of a Need.
@@ -24,6 +20,14 @@ const (
 	Plugin Kind = "plugin"
 	// Link: a kernel device type.
 	Link Kind = "link"
+	// Family: a generic netlink family of the kernel.
+	Family Kind = "netlink family"
+	// Encap: a kind of encapsulation that the kernel gives to routes.
+	Encap Kind = "route encapsulation"
+	// Socket: an address family of sockets.
+	Socket Kind = "socket family"
+	// Hardware: a device that no kernel or package brings.
+	Hardware Kind = "hardware"
 	// File: a file or directory that must exist.
 	File Kind = "file"
 	// Root: the effective user must be root.
@@ -49,6 +53,22 @@ func NeedPlugin(name string) Need { return Need{Plugin, name, "make plugins"} }
 // NeedLink needs a kernel device type; option is the kernel's name of it.
 func NeedLink(kind, option string) Need { return Need{Link, kind, "a kernel with " + option} }
 
+// NeedFamily needs a generic netlink family; option is the kernel's name of what brings it.
+func NeedFamily(name, option string) Need { return Need{Family, name, "a kernel with " + option} }
+
+// NeedEncap needs a kind of route encapsulation; option is the kernel's name of it.
+func NeedEncap(name, option string) Need { return Need{Encap, name, "a kernel with " + option} }
+
+// NeedSocket needs an address family of sockets; option is the kernel's name of it.
+func NeedSocket(name, option string) Need { return Need{Socket, name, "a kernel with " + option} }
+
+// SRIOV names the hardware that PhysicalFunctions looks for.
+const SRIOV = "SR-IOV"
+
+// NeedHardware needs hardware of that name; text says precisely which one to
+// get. Of what Pathwise cannot look for there is none.
+func NeedHardware(name, text string) Need { return Need{Hardware, name, text} }
+
 // NeedRoot needs the effective user to be root.
 func NeedRoot() Need { return Need{Root, "root", "run as root"} }
 
@@ -70,12 +90,15 @@ func (m Missing) String() string {
 type Machine struct {
 	// CNIPath lists the directories of CNI plugins.
 	CNIPath []string
-	links   map[string]error
+	// sys is where sysfs is; for tests.
+	sys string
+	// asked holds the kernel's answers.
+	asked map[Need]error
 }
 
 // NewMachine returns a Machine that looks for CNI plugins in cniPath.
 func NewMachine(cniPath []string) *Machine {
-	return &Machine{CNIPath: cniPath, links: map[string]error{}}
+	return &Machine{CNIPath: cniPath, sys: "/sys", asked: map[Need]error{}}
 }
 
 // Missing returns the needs that this machine does not meet.
@@ -100,12 +123,16 @@ func (m *Machine) check(n Need) string {
 		if FindPlugin(n.Name, m.CNIPath) == "" {
 			return n.From + ", or set CNI_PATH"
 		}
-	case Link:
+	case Link, Family, Encap, Socket:
 		if os.Geteuid() != 0 {
 			return "run as root to find out"
 		}
-		if err := m.link(n.Name); err != nil {
+		if err := m.ask(n); err != nil {
 			return fmt.Sprintf("%s: %v", n.From, err)
+		}
+	case Hardware:
+		if n.Name != SRIOV || len(PhysicalFunctions(m.sys)) == 0 {
+			return n.From
 		}
 	case File:
 		if _, err := os.Stat(n.Name); err != nil {
@@ -117,67 +144,6 @@ func (m *Machine) check(n Need) string {
 		}
 	}
 	return ""
-}
-
-// link tries to create a device of the type in a namespace that goes with the
-// try: the kernel's own answer, where a list of modules would be a guess.
-func (m *Machine) link(kind string) error {
-	if err, ok := m.links[kind]; ok {
-		return err
-	}
-	err := netns.Throwaway(func() error { return tryLink(kind) })
-	m.links[kind] = err
-	return err
-}
-
-func tryLink(kind string) error {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = "pw-try"
-	var link netlink.Link
-	switch kind {
-	case "veth":
-		link = &netlink.Veth{LinkAttrs: attrs, PeerName: "pw-try2"}
-	case "vxlan":
-		link = &netlink.Vxlan{LinkAttrs: attrs, VxlanId: 1, Port: 4789}
-	case "macvlan", "ipvlan", "vlan":
-		return tryChild(kind, attrs)
-	case "tun":
-		_, err := os.Stat("/dev/net/tun")
-		return err
-	default:
-		link = &netlink.GenericLink{LinkAttrs: attrs, LinkType: kind}
-	}
-	if err := netlink.LinkAdd(link); err != nil {
-		return fmt.Errorf("ip link add type %s: %w", kind, err)
-	}
-	return nil
-}
-
-// tryChild creates a device that stands on another one.
-func tryChild(kind string, attrs netlink.LinkAttrs) error {
-	parent := netlink.NewLinkAttrs()
-	parent.Name = "pw-parent"
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: parent, PeerName: "pw-peer"}); err != nil {
-		return fmt.Errorf("ip link add type veth: %w", err)
-	}
-	p, err := netlink.LinkByName(parent.Name)
-	if err != nil {
-		return fmt.Errorf("find %s: %w", parent.Name, err)
-	}
-	attrs.ParentIndex = p.Attrs().Index
-	var link netlink.Link
-	switch kind {
-	case "macvlan":
-		link = &netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_BRIDGE}
-	case "ipvlan":
-		link = &netlink.IPVlan{LinkAttrs: attrs, Mode: netlink.IPVLAN_MODE_L2}
-	default:
-		link = &netlink.Vlan{LinkAttrs: attrs, VlanId: 7}
-	}
-	if err := netlink.LinkAdd(link); err != nil {
-		return fmt.Errorf("ip link add type %s: %w", kind, err)
-	}
-	return nil
 }
 
 // FindPlugin returns the path of a CNI plugin, "" if it is in none of dirs.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/netip"
 	"time"
 
@@ -44,12 +45,26 @@ type Info struct {
 	// Alone says why pods cannot be attached to this network and to others at
 	// once; "" where they can.
 	Alone string `json:"alone,omitempty"`
+	// First says why the network cannot be added to pods of another one, but
+	// only be their default; "" where it can.
+	First string `json:"first,omitempty"`
+	// Uplink names what receives the frames that reach a host's uplink before the
+	// host does; "" where nothing does. A device has one such receiver
+	// (net/core/dev.c, netdev_rx_handler_register), so networks with different
+	// ones are not combined.
+	Uplink string `json:"uplink,omitempty"`
 	// Baseline marks the network that the others are compared with.
 	Baseline bool `json:"baseline,omitempty"`
+	// Absent says what this machine, or the kernel that it was looked for on,
+	// lacks to build it at all; "" for the networks of the catalogue.
+	Absent string `json:"-"`
 }
 
 // Supports says whether pods so placed reach each other; if not, why.
 func (i Info) Supports(p topo.Placement) (bool, string) {
+	if i.Absent != "" {
+		return false, i.Absent
+	}
 	why, no := i.Cannot[p]
 	return !no, why
 }
@@ -95,6 +110,11 @@ type Site struct {
 	Pods netip.Prefix
 	// Dir takes the network's files; it goes with the lab.
 	Dir string
+	// Lab is the lab's own directory, for what several of its networks have in
+	// common: a host has one Open vSwitch, whichever of them use it.
+	Lab string
+	// Self is the pathwise executable, which containers run; it links nothing.
+	Self string
 	Operator
 }
 
@@ -106,6 +126,9 @@ type Operator interface {
 	Run(ctx context.Context, netns string, argv ...string) ([]byte, error)
 	// Start starts a daemon that runs until the lab goes down.
 	Start(ctx context.Context, d Daemon) error
+	// Cgroup names the lab's cgroup, in which a container engine makes those of
+	// its containers. It goes with the lab, and so do the processes in it.
+	Cgroup() (string, error)
 }
 
 // Default reports whether the network is the pods' default one, to which
@@ -123,6 +146,21 @@ func (s Site) Beyond(own netip.Prefix) netip.Prefix {
 
 // Bridge is the name of the bridge that a CNI plugin makes on each host.
 func (s Site) Bridge() string { return fmt.Sprintf("cni%d", s.Index) }
+
+// UnderlayBridge is the switch between the hosts, in the namespace Site.Underlay.
+const UnderlayBridge = "br0"
+
+// OnUnderlay is the part of the underlay's own range from which pods of the host
+// take addresses when the network puts them there: the hosts' addresses are in
+// the first /24, then come the parts of each network in the lab, as there may be
+// several such.
+func (s Site) OnUnderlay(h topo.Host) (netip.Prefix, error) {
+	part, err := topo.HostPods(h.Addr.Masked(), s.Index*len(s.Hosts)+h.Index)
+	if err != nil {
+		return part, fmt.Errorf("cut pod range of host %s: %w", h.Name, err)
+	}
+	return part, nil
+}
 
 // Daemon is a long-running program of a network.
 type Daemon struct {
@@ -146,6 +184,9 @@ const (
 	SharePod
 	// Closed: the pod has its own namespace and nothing but its loopback.
 	Closed
+	// ByEngine: the pod has its own namespace, attached by the container engine
+	// that runs it (Plug.Run).
+	ByEngine
 )
 
 // Plug is how pods are attached to a network that Build made.
@@ -153,8 +194,35 @@ type Plug struct {
 	Mode Mode
 	// Conflists holds each host's CNI configuration list by host index (modes ByCNI and SharePod).
 	Conflists map[int]json.RawMessage
+	// Conflist returns the list for one pod, where it is that pod's own, as it names
+	// a device that was made for it; nil: Conflists holds everybody's. Calls for
+	// pods of different hosts run side by side.
+	Conflist func(ctx context.Context, pod topo.Pod) (json.RawMessage, error)
+	// OnMachine: CNI plugins run in the machine's own namespace, where its cards
+	// are, and not in the host's.
+	OnMachine bool
 	// Ready waits until the network's daemons have converged; nil if it has none.
 	Ready func(ctx context.Context) error
+	// Settled waits until pods that are attached reach each other, where the
+	// network learns of them only then, and late; nil otherwise.
+	Settled func(ctx context.Context, pods []topo.Pod) error
+	// Patience bounds Ready, Settled and each Run where it is more than what the
+	// lab gives; for large programs on a slow guest kernel.
+	Patience time.Duration
+	// Run runs a pod as a container of the network's own engine and returns a
+	// process that lives in the pod's namespace; nil: the lab makes pods'
+	// namespaces itself. Calls for pods of one host come one after the other.
+	Run func(ctx context.Context, c Container) (pid int, err error)
+	// PodArg names the argument (CNI_ARGS) in which the plugins are told the pod's
+	// name; "" if they need none.
+	PodArg string
+	// Attached is what the network's controller does when it learns of a pod that
+	// the plugins have just attached; nil if there is nothing to do. Calls for
+	// pods of different hosts run side by side.
+	Attached func(ctx context.Context, pod topo.Pod, a topo.Attachment) error
+	// Notes are facts of how the network was built here that its name leaves
+	// open, such as the version of a daemon: they stand in the result.
+	Notes []string
 	// Publish: a pod's service port is reached at its host's address (CNI portMappings).
 	Publish bool
 	// Crossing lists the devices over which traffic between hosts must pass.
@@ -162,6 +230,22 @@ type Plug struct {
 	// Delete: CNI DEL must run when the lab goes down, as the plugins may keep
 	// state outside the lab (configurations that a user brings).
 	Delete bool
+}
+
+// Container is a pod that a network's own engine is to run.
+type Container struct {
+	// Name is unique on the machine.
+	Name string
+	// Host is the index of the host.
+	Host int
+	// Leader is the container on the same host whose namespace this one shares
+	// (mode SharePod); "" for one of its own.
+	Leader string
+	// Env is the environment of its processes, by which the lab knows them.
+	Env []string
+	// Listen is the pod's service port, TCP and UDP, and Published where it is
+	// reached at the host's address; 0 where it is not.
+	Listen, Published uint16
 }
 
 // Device is one network device of the site.
@@ -188,6 +272,11 @@ func Poll(ctx context.Context, every time.Duration, ready func() error) error {
 	}
 }
 
+// IPNet returns the prefix as package netlink wants it.
+func IPNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
 // Uplinks returns the hosts' interfaces on the underlay.
 func Uplinks(site Site) []Device {
 	var out []Device
@@ -195,6 +284,21 @@ func Uplinks(site Site) []Device {
 		out = append(out, Device{h.Netns, h.Dev})
 	}
 	return out
+}
+
+// Absent returns n as one that cannot be built here, for why.
+func Absent(n Network, why string) Network { return absent{n, why} }
+
+type absent struct {
+	Network
+	why string
+}
+
+// Info implements Network.
+func (a absent) Info() Info {
+	i := a.Network.Info()
+	i.Absent = a.why
+	return i
 }
 
 // Named returns n under another name: a configuration list of the user is
