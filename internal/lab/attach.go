@@ -69,26 +69,41 @@ func (l *Lab) makePod(ctx context.Context, h topo.Host, p PodSpec, n int) (topo.
 	default:
 		pod.Netns = l.spec.netns(p.Name)
 	}
-	if !shared {
-		if err := errors.Join(ctx.Err(), l.makeNetns(pod.Netns)); err != nil {
-			return pod, fmt.Errorf("make pod %s: %w", p.Name, err)
-		}
-	}
 	if plug.Mode == network.ShareHost || plug.Mode == network.SharePod {
 		pod.Listen += uint16(n)
 	}
-	if plug.Mode == network.ByCNI || plug.Mode == network.SharePod {
-		if err := l.attachTo(ctx, h, &pod, l.netsOf(p), n, shared); err != nil {
+	published := uint16(0)
+	if plug.Publish {
+		published = uint16(publishedPort + n)
+	}
+	if err := errors.Join(ctx.Err(), l.enclose(ctx, pod, published, shared)); err != nil {
+		return pod, fmt.Errorf("make pod %s: %w", p.Name, err)
+	}
+	if plug.Mode != network.ShareHost && plug.Mode != network.Closed {
+		if err := l.attachTo(ctx, h, &pod, l.netsOf(p), published, shared); err != nil {
 			return pod, err
 		}
 	}
 	if a := pod.Addr(); a.IsValid() {
 		pod.Service = netip.AddrPortFrom(a, pod.Listen)
 	}
-	if plug.Publish {
-		pod.Service = netip.AddrPortFrom(h.Addr.Addr(), uint16(publishedPort+n))
+	if published > 0 {
+		pod.Service = netip.AddrPortFrom(h.Addr.Addr(), published)
 	}
 	return pod, nil
+}
+
+// enclose makes the pod's namespace, unless it is shared and there already; or
+// has the network's engine do so.
+func (l *Lab) enclose(ctx context.Context, pod topo.Pod, published uint16, shared bool) error {
+	switch {
+	case l.nets[0].plug.Run != nil:
+		return l.runPod(ctx, pod, published, shared)
+	case !shared:
+		return l.makeNetns(pod.Netns)
+	default:
+		return nil
+	}
 }
 
 // newUID returns a random UUID (RFC 9562 section 5.4).
@@ -104,9 +119,9 @@ func (l *Lab) newUID() (string, error) {
 }
 
 // attachTo attaches the pod to the networks in order.
-func (l *Lab) attachTo(ctx context.Context, h topo.Host, pod *topo.Pod, nets []built, n int, shared bool) error {
+func (l *Lab) attachTo(ctx context.Context, h topo.Host, pod *topo.Pod, nets []built, published uint16, shared bool) error {
 	for i, b := range nets {
-		if err := l.attach(ctx, h, pod, b, podDev(i), n, shared); err != nil {
+		if err := l.attach(ctx, h, pod, b, podDev(i), published, shared); err != nil {
 			return fmt.Errorf("attach pod %s to %s: %w", pod.Name, b.name, err)
 		}
 	}
@@ -128,36 +143,49 @@ func (l *Lab) attachTo(ctx context.Context, h topo.Host, pod *topo.Pod, nets []b
 	return l.sysctl(pod.Netns, map[string]string{"net/ipv4/conf/all/arp_ignore": "1", "net/ipv4/conf/all/arp_announce": "2"})
 }
 
-// attach runs CNI ADD for the pod, or finds the address of the pod whose
-// namespace it shares.
-func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, dev string, n int, shared bool) error {
-	if shared {
+// attach runs CNI ADD for the pod, or finds the address that it has from the
+// pod whose namespace it shares, or from the engine that runs it.
+func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, dev string, published uint16, shared bool) error {
+	if shared || b.plug.Run != nil {
 		return l.readAttachment(pod, b.name, dev)
 	}
-	raw := b.plug.Conflists[h.Index]
+	raw, err := b.conflist(ctx, *pod)
+	if err != nil {
+		return err
+	}
 	list, err := libcni.ConfListFromBytes(raw)
 	if err != nil {
 		return fmt.Errorf("read CNI configuration list: %w", err)
 	}
+	where := h.Netns
+	if b.plug.OnMachine {
+		where = ""
+	}
 	if b.plug.Delete {
-		if err := l.willDelete(deletion{pod.Name, h.Netns, pod.Netns, dev, raw, l.opts.CNIPath}); err != nil {
+		if err := l.willDelete(deletion{pod.Name, where, pod.Netns, dev, raw, l.opts.CNIPath}); err != nil {
 			return err
 		}
 	}
 	rt := runtimeConf(l.spec.Name, pod.Name, pod.Netns, dev)
-	if b.plug.Publish {
-		rt.CapabilityArgs = map[string]any{"portMappings": portMappings(pod.Listen, uint16(publishedPort+n))}
+	if b.plug.PodArg != "" {
+		rt.Args = [][2]string{{"IgnoreUnknown", "1"}, {b.plug.PodArg, pod.Name}}
+	}
+	if published > 0 {
+		rt.CapabilityArgs = map[string]any{"portMappings": portMappings(pod.Listen, published)}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.Timeout, fmt.Errorf("CNI ADD took longer than %v", l.opts.Timeout))
 	defer cancel()
-	res, err := cniClient(l.rec.dir, h.Netns, l.opts.CNIPath).AddNetworkList(ctx, list, rt)
+	res, err := cniClient(l.rec.dir, where, l.opts.CNIPath).AddNetworkList(ctx, list, rt)
 	if err != nil {
 		return fmt.Errorf("CNI ADD: %w", err)
 	}
 	if _, err := types100.NewResultFromResult(res); err != nil {
 		return fmt.Errorf("read CNI result: %w", err)
 	}
-	return l.readAttachment(pod, b.name, dev)
+	if err := l.readAttachment(pod, b.name, dev); err != nil || b.plug.Attached == nil {
+		return err
+	}
+	return b.plug.Attached(ctx, *pod, pod.Attachments[len(pod.Attachments)-1])
 }
 
 // willDelete records an attachment that wants a CNI DEL, before it is made.

@@ -13,6 +13,9 @@ import (
 // lab's, and ends with it.
 func (s Store) Mark(lab string) string { return labEnv + "=" + s.dir(lab) }
 
+// Dir is the lab's directory: its record, its networks' files, its agents' sockets.
+func (s Store) Dir(lab string) string { return s.dir(lab) }
+
 // BPFDir is where programs that work on the lab pin their BPF maps and links,
 // once MountBPF has made it a BPF file system.
 func (s Store) BPFDir(lab string) string { return filepath.Join(s.dir(lab), "bpf") }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -84,15 +85,20 @@ func (s Store) Tidy() error {
 }
 
 // killAll ends every process that carries the lab's mark or lives in one of
-// its namespaces, and waits until none is left: a process may have started
-// another while it was being looked at.
+// its namespaces or in its cgroup, and waits until none is left: a process may
+// have started another while it was being looked at. In the cgroup alone is a
+// container that its runtime has made and not started yet.
 func killAll(dir string, made []resource) error {
 	own, err := netns.InodeOf("self")
 	if err != nil {
 		return err
 	}
 	inodes := map[uint64]bool{}
+	var cgroups []string
 	for _, r := range made {
+		if r.Kind == kindCgroup {
+			cgroups = append(cgroups, r.Name)
+		}
 		if r.Kind != kindNetns || !netns.Exists(r.Name) {
 			continue
 		}
@@ -102,7 +108,7 @@ func killAll(dir string, made []resource) error {
 	}
 	deadline := time.Now().Add(5 * time.Second)
 	for {
-		found := processes(dir, inodes)
+		found := processes(dir, inodes, cgroups)
 		if len(found) == 0 {
 			return nil
 		}
@@ -117,19 +123,22 @@ func killAll(dir string, made []resource) error {
 }
 
 // processes lists the lab's processes, zombies and this one excepted.
-func processes(dir string, inodes map[uint64]bool) []int {
+func processes(dir string, inodes map[uint64]bool, cgroups []string) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
 	mark := []byte(labEnv + "=" + dir)
-	var out []int
+	var inside, out []int
+	for _, path := range cgroups {
+		inside = append(inside, oci.Processes(path)...)
+	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || pid == os.Getpid() || pid == 1 {
 			continue
 		}
-		if (marked(pid, mark) || lives(e.Name(), inodes)) && !zombie(pid) {
+		if (marked(pid, mark) || lives(e.Name(), inodes) || slices.Contains(inside, pid)) && !zombie(pid) {
 			out = append(out, pid)
 		}
 	}

@@ -61,8 +61,10 @@ type Lab struct {
 	deletes []deletion
 	// launched counts the pods that Launch made.
 	launched int
-	created  time.Time
-	mu       sync.Mutex // serialises saves and UIDs while hosts attach side by side
+	// cgroup is set once the lab's cgroup is recorded.
+	cgroup  bool
+	created time.Time
+	mu      sync.Mutex // serialises records and UIDs while hosts attach side by side
 
 	// Built is how long hosts, networks and pods took to make, Waited how long
 	// the networks' daemons took to converge.
@@ -155,6 +157,9 @@ func (l *Lab) up(ctx context.Context) error {
 		return err
 	}
 	if err := l.awaitLinks(ctx); err != nil {
+		return err
+	}
+	if err := l.settle(ctx); err != nil {
 		return err
 	}
 	l.Built = l.opts.Now().Sub(begin) - l.Waited

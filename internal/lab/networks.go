@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // built is a network on the lab's hosts.
@@ -17,6 +19,14 @@ type built struct {
 	network.Network
 	name string
 	plug network.Plug
+}
+
+// conflist is the CNI configuration list by which the pod is attached.
+func (b built) conflist(ctx context.Context, pod topo.Pod) (json.RawMessage, error) {
+	if b.plug.Conflist != nil {
+		return b.plug.Conflist(ctx, pod)
+	}
+	return b.plug.Conflists[pod.Host], nil
 }
 
 // Combinable returns a *FieldError when pods cannot be on all the networks at
@@ -30,8 +40,29 @@ func Combinable(nets []network.Network, agents bool) error {
 		if info.Alone != "" && len(nets) > 1 {
 			return badField(fmt.Sprintf("networks[%d]", i), "%s cannot be combined with other networks: %s", info.Name, info.Alone)
 		}
+		if info.First != "" && i > 0 {
+			return badField(fmt.Sprintf("networks[%d]", i), "%s can only be the first network: %s", info.Name, info.First)
+		}
 		if info.Alone != "" && agents {
 			return badField("agents", "network %s takes no agents: %s", info.Name, info.Alone)
+		}
+		if err := uplinkFree(nets[:i], info); err != nil {
+			return badField(fmt.Sprintf("networks[%d]", i), "%w", err)
+		}
+	}
+	return nil
+}
+
+// uplinkFree wants no network before this one to receive the frames of the uplink
+// in another way.
+func uplinkFree(before []network.Network, info network.Info) error {
+	for _, n := range before {
+		if n == nil || info.Uplink == "" {
+			continue
+		}
+		if other := n.Info(); other.Uplink != "" && other.Uplink != info.Uplink {
+			return fmt.Errorf("%s cannot be combined with %s: frames that reach a host's uplink go to %s or to %s, not to both",
+				info.Name, other.Name, info.Uplink, other.Uplink)
 		}
 	}
 	return nil
@@ -46,13 +77,34 @@ func (l *Lab) buildNetworks(ctx context.Context) error {
 		}
 	}
 	begin := l.opts.Now()
-	defer func() { l.Waited = l.opts.Now().Sub(begin) }()
+	defer func() { l.Waited += l.opts.Now().Sub(begin) }()
 	for _, n := range l.nets {
 		if n.plug.Ready == nil {
 			continue
 		}
-		if err := l.await(ctx, n.plug.Ready); err != nil {
+		if err := l.await(ctx, n, n.plug.Ready); err != nil {
 			return fmt.Errorf("build network %s: %w", n.name, err)
+		}
+	}
+	return nil
+}
+
+// settle waits until the networks know the pods that have been attached.
+func (l *Lab) settle(ctx context.Context) error {
+	begin := l.opts.Now()
+	defer func() { l.Waited += l.opts.Now().Sub(begin) }()
+	for _, n := range l.nets {
+		if n.plug.Settled == nil {
+			continue
+		}
+		var on []topo.Pod
+		for _, p := range l.pods {
+			if _, ok := p.On(n.name); ok {
+				on = append(on, p)
+			}
+		}
+		if err := l.await(ctx, n, func(ctx context.Context) error { return n.plug.Settled(ctx, on) }); err != nil {
+			return fmt.Errorf("attach pods to %s: %w", n.name, err)
 		}
 	}
 	return nil
@@ -73,16 +125,18 @@ func (l *Lab) buildNetwork(ctx context.Context, i int) error {
 	}
 	n := &l.nets[i]
 	n.plug, err = n.Build(ctx, network.Site{Index: i, Hosts: hosts, Underlay: l.underlay, Gateway: l.gateway,
-		MTU: l.spec.MTU, Pods: pods, Dir: dir, Operator: l})
-	if err == nil && len(l.nets) > 1 && (n.plug.Mode != network.ByCNI || n.plug.Publish) {
+		MTU: l.spec.MTU, Pods: pods, Dir: dir, Lab: l.rec.dir, Self: l.opts.Self, Operator: l})
+	mode := n.plug.Mode
+	if several := mode == network.ByCNI || mode == network.ByEngine && i == 0; err == nil && len(l.nets) > 1 && (!several || n.plug.Publish) {
 		err = errors.New("it cannot be combined with other networks")
 	}
 	return err
 }
 
 // await waits for a network's daemons, and no longer than one of them lives.
-func (l *Lab) await(ctx context.Context, converged func(context.Context) error) error {
-	wait, cancel := context.WithTimeoutCause(ctx, l.opts.Timeout, fmt.Errorf("not ready after %v", l.opts.Timeout))
+func (l *Lab) await(ctx context.Context, n built, converged func(context.Context) error) error {
+	most := max(l.opts.Timeout, n.plug.Patience)
+	wait, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("not ready after %v", most))
 	defer cancel()
 	ready := make(chan error, 1)
 	go func() { ready <- converged(wait) }()

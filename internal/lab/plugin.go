@@ -29,7 +29,7 @@ func cniClient(dir, hostNetns string, path []string) *libcni.CNIConfig {
 	return libcni.NewCNIConfigWithCacheDir(path, filepath.Join(dir, "cni-cache"), &pluginExec{netns: hostNetns, dir: dir})
 }
 
-// pluginExec runs CNI plugins inside a host. It stands in for libcni's own
+// pluginExec runs CNI plugins inside a host, "" being this machine. It stands in for libcni's own
 // executor, which would run them in the caller's namespace.
 type pluginExec struct {
 	netns, dir string
@@ -87,7 +87,7 @@ func runDeletes(ctx context.Context, dir string, st State) error {
 	errs := make([]error, len(st.Delete))
 	var wg sync.WaitGroup
 	for i, d := range st.Delete {
-		if netns.Exists(d.Host) {
+		if d.Host == "" || netns.Exists(d.Host) { // "" is the machine's own
 			wg.Go(func() { errs[i] = runDelete(ctx, dir, st.Spec.Name, d) })
 		}
 	}

@@ -27,7 +27,9 @@ type Store struct{ Root string }
 type State struct {
 	Spec Spec `json:"spec"`
 	// Network is the pods' default network; all of them are in Spec.Networks.
-	Network string    `json:"network"`
+	Network string `json:"network"`
+	// Guest names the kernel where the record is of a guest and of no lab.
+	Guest   string    `json:"guest,omitempty"`
 	Created time.Time `json:"created"`
 	// Owner is the process that made the lab and removes it; 0 when it stays up.
 	Owner int `json:"owner,omitempty"`

@@ -10,11 +10,12 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
 // underlayBridge is the switch between the hosts.
-const underlayBridge = "br0"
+const underlayBridge = network.UnderlayBridge
 
 // buildUnderlay makes the switch's namespace with its bridge and gateway address.
 func (l *Lab) buildUnderlay() error {

@@ -162,6 +162,8 @@ type Launch struct {
 	// Network is how long the namespace and CNI ADD took, Runtime how long the
 	// container runtime took to create and start the container.
 	Network, Runtime time.Duration
+	// Engine: the runtime attached the pod itself, so Runtime is all of it.
+	Engine bool
 }
 
 // Outcome is what a workload measured.

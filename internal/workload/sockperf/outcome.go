@@ -3,7 +3,6 @@ package sockperf
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
@@ -76,7 +75,7 @@ func (t *trial) outcome() (workload.Outcome, error) {
 		}
 		out.Warnings = append(out.Warnings, got.warnings(pair, t.end-t.begin, reach)...)
 		rate := float64(got.hist.Count()) / reach.Seconds()
-		if limit := rateCap(len(t.bed.Pairs), runtime.NumCPU()); limit > 0 && stretch*rate > 0.9*float64(limit) {
+		if limit := t.cap(); limit > 0 && stretch*rate > 0.9*float64(limit) {
 			out.Warnings = append(out.Warnings, sample.Warning{Gate: "generator-bound",
 				Text: fmt.Sprintf("client in pod %s: %.0f round trips/s may be all that sockperf was allowed", pair.Client.Name, rate)})
 		}

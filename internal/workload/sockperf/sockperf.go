@@ -13,7 +13,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -97,6 +96,10 @@ type trial struct {
 	begin, end time.Duration
 	// servers is what the servers used.
 	servers []workload.Result
+	// speed is how fast the machine clears memory, and extra what a client may
+	// take to start on a slow one.
+	speed clearing
+	extra time.Duration
 }
 
 // lead is what passes from the start of the round trips to the window.
@@ -104,7 +107,7 @@ func (t *trial) lead() time.Duration { return max(t.window.Warmup, dropFirst) }
 
 // slack is what clients may start apart.
 func (t *trial) slack() time.Duration {
-	return settle + time.Duration(len(t.bed.Pairs))*settlePerPair
+	return settle + t.extra + time.Duration(len(t.bed.Pairs))*settlePerPair
 }
 
 // seconds is how long sockperf must measure; it knows whole seconds only.
@@ -124,7 +127,7 @@ func (t *trial) serverArgs(pod topo.Pod) []string {
 func (t *trial) clientArgs(server topo.Pod, log string) []string {
 	args := []string{"sockperf", "ping-pong", "-i", server.Service.Addr().String(), "-p", strconv.Itoa(int(server.Service.Port())),
 		"-m", strconv.Itoa(t.size), "-t", strconv.Itoa(t.seconds()), "--full-rtt", "--no-rdtsc", "--full-log", log}
-	if limit := rateCap(len(t.bed.Pairs), runtime.NumCPU()); limit > 0 {
+	if limit := t.cap(); limit > 0 {
 		args = append(args, "--mps", strconv.Itoa(limit))
 	}
 	return append(args, t.transport()...)
@@ -137,27 +140,16 @@ func (t *trial) transport() []string {
 	return nil
 }
 
-// mostPerCPU is more round trips a second than a CPU has been seen to do (some
-// 130,000 between two network namespaces).
-const mostPerCPU = 300_000
-
-// rateCap is the --mps option, 0 for none. sockperf clears 16 bytes for every
-// message that it could send in its time, by default 600,000 a second: for many
-// pairs that would be more memory than the machine has. The cap lies well above
-// a pair's share of what the CPUs can do, also when it is stretched.
-func rateCap(pairs, cpus int) int {
-	const byDefault = 600_000
-	if limit := stretch * mostPerCPU * cpus / pairs; limit < byDefault {
-		return limit
-	}
-	return 0
-}
-
 func (t *trial) log(pair int) string { return filepath.Join(t.dir, fmt.Sprintf("%d.csv", pair)) }
 
 // run offers the load and leaves the logs in the trial's directory.
 func (t *trial) run(ctx context.Context, m workload.Meter) error {
+	var err error
+	if t.speed, err = clearingSpeed(); err != nil {
+		return err
+	}
 	return workload.Together(ctx, func(ctx context.Context, crew *workload.Crew) error {
+		begun := time.Now()
 		for i, pair := range t.bed.Pairs {
 			crew.Serve("sockperf server in pod "+pair.Server.Name, func(ctx context.Context) (err error) {
 				t.servers[i], err = execute(ctx, t.bed, pair.Server, t.serverArgs(pair.Server))
@@ -167,6 +159,7 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 		if err := workload.AwaitServers(ctx, t.bed, t.Proto); err != nil {
 			return err
 		}
+		t.extra = patience(time.Since(begun))
 		var clients []*workload.Task
 		for i, pair := range t.bed.Pairs {
 			clients = append(clients, crew.Go(func(ctx context.Context) error {

@@ -41,7 +41,7 @@ func TestReach(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	server := topo.Pod{Listen: 5202, Service: testbed.AddrPort("198.18.0.2:20003")}
-	tr := trial{Latency: Latency{Proto: workload.TCP}, size: 64, bed: workload.Bed{Pairs: make([]workload.Pair, 1)},
+	tr := trial{Latency: Latency{Proto: workload.TCP}, size: 64, speed: 4e9, bed: workload.Bed{Pairs: make([]workload.Pair, 1)},
 		window: workload.Window{Warmup: time.Second, Duration: 5 * time.Second}}
 	const client = "sockperf ping-pong -i 198.18.0.2 -p 20003 -m 64 -t 8 --full-rtt --no-rdtsc --full-log LOG"
 	if got := strings.Join(tr.clientArgs(server, "LOG"), " "); got != client+" --tcp" {
@@ -57,9 +57,18 @@ func TestArguments(t *testing.T) {
 }
 
 func TestRateCap(t *testing.T) {
-	for _, tc := range []struct{ pairs, cpus, want int }{{1, 2, 0}, {4, 2, 0}, {8, 2, 300000}, {128, 2, 18750}, {128, 64, 0}} {
-		if got := rateCap(tc.pairs, tc.cpus); got != tc.want {
-			t.Errorf("%d pairs on %d CPUs: got %d, want %d", tc.pairs, tc.cpus, got, tc.want)
+	const fast, slow = 4e9, 5e7 // the latter as on User-mode Linux 6.1
+	for _, tc := range []struct {
+		pairs, cpus int
+		speed       clearing
+		want        int
+	}{
+		{1, 2, fast, 0}, {4, 2, fast, 0}, {8, 2, fast, 300000}, {128, 2, fast, 18750}, {128, 64, fast, 0},
+		{1, 1, slow, 125000}, {4, 1, slow, 50000}, {128, 1, slow, 9375},
+	} {
+		const seconds = 5
+		if got := rateCap(tc.pairs, tc.cpus, tc.speed, seconds); got != tc.want {
+			t.Errorf("%d pairs on %d CPUs at %v B/s: got %d, want %d", tc.pairs, tc.cpus, tc.speed, got, tc.want)
 		}
 	}
 }

@@ -132,6 +132,13 @@ func TestOutcome(t *testing.T) {
 	if out := outcome([]start{behind}); !strings.Contains(out.Details["answer"], "published") {
 		t.Errorf("published: got %v", out.Details)
 	}
+	engine := made("10.0.0.2", 90*ms, 0, 80*ms)
+	engine.Engine = true
+	if out := outcome([]start{engine}); !strings.Contains(out.Details["network part of starts"], "not told apart") {
+		t.Errorf("an engine's: got %v", out.Details)
+	} else if v, ok := out.Metrics[sample.StartupNetwork]; ok {
+		t.Errorf("an engine's network part: got %g, want none", v)
+	}
 }
 
 func TestMedian(t *testing.T) {
