@@ -33,7 +33,7 @@ type macvlan struct{ mode Mode }
 // Info implements network.Network.
 func (m macvlan) Info() network.Info {
 	info := network.Info{
-		Name: "macvlan-" + string(m.mode), Family: "macvlan",
+		Name: "macvlan-" + string(m.mode), Family: "macvlan", Uplink: "macvlan",
 		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin("macvlan"), network.NeedPlugin("host-local"),
 			network.NeedLink("macvlan", "CONFIG_MACVLAN")},
 		Row: network.Quality{Namespace: "independent, isolated", InterHost: "the underlay's layer 2", Outside: "the underlay's layer 2",
@@ -61,11 +61,9 @@ func (m macvlan) Info() network.Info {
 func (m macvlan) Build(_ context.Context, site network.Site) (network.Plug, error) {
 	plug := network.Plug{Mode: network.ByCNI, Conflists: map[int]json.RawMessage{}, Crossing: network.Uplinks(site)}
 	for _, h := range site.Hosts {
-		// The hosts' own addresses are in the underlay's first /24, then come
-		// the pods' of each network in the lab, as several may be macvlan.
-		part, err := topo.HostPods(h.Addr.Masked(), site.Index*len(site.Hosts)+h.Index)
+		part, err := site.OnUnderlay(h)
 		if err != nil {
-			return plug, fmt.Errorf("cut pod range of host %s: %w", h.Name, err)
+			return plug, err
 		}
 		r := conflist.Within(h.Addr.Masked(), part)
 		r.Gateway = site.Gateway.Addr()

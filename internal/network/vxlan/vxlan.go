@@ -5,17 +5,14 @@ package vxlan
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
-	"net/netip"
-	"path/filepath"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/network/conflist"
+	"pathwise.dev/pathwise/internal/network/segment"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -24,7 +21,6 @@ const (
 	overhead = 14 + 20 + 8 + 8
 	vni      = 42
 	port     = 4789 // IANA's, RFC 7348 section 8
-	bridge   = "br0"
 	device   = "vxlan0"
 )
 
@@ -38,8 +34,7 @@ func (vxlan) Info() network.Info {
 	return network.Info{
 		Name: "vxlan", Family: "vxlan", Summary: "kernel VXLAN and a bridge on each host, as Docker's overlay; static peers",
 		Overhead: overhead,
-		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin("bridge"), network.NeedPlugin("host-local"),
-			network.NeedLink("vxlan", "CONFIG_VXLAN"), network.NeedLink("bridge", "CONFIG_BRIDGE")},
+		Needs:    append(segment.Needs(), network.NeedLink("vxlan", "CONFIG_VXLAN")),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "VXLAN overlay",
 			Outside: "- (Docker adds a second interface)", KeyValue: "no (static peers)", Encryption: "no", Isolation: "moderate",
 			ReachIntra: true, ReachInter: true, OwnNamespace: true},
@@ -48,18 +43,16 @@ func (vxlan) Info() network.Info {
 
 // Build implements network.Network.
 func (v vxlan) Build(_ context.Context, site network.Site) (network.Plug, error) {
-	plug := network.Plug{Mode: network.ByCNI, Conflists: map[int]json.RawMessage{}}
+	plug := network.Plug{Mode: network.ByCNI}
 	mtu := site.MTU - overhead
+	var err error
+	if plug.Conflists, err = segment.Conflists(v.Info().Name, site, mtu); err != nil {
+		return plug, err
+	}
 	for _, h := range site.Hosts {
 		if err := buildHost(site, h, mtu); err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}
-		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Within(site.Pods, h.Pods), netip.Prefix{})
-		list, err := conflist.List(v.Info().Name, conflist.Plugin{"type": "bridge", "bridge": bridge, "mtu": mtu, "ipam": ipam})
-		if err != nil {
-			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
-		}
-		plug.Conflists[h.Index] = list
 		plug.Crossing = append(plug.Crossing, network.Device{Netns: h.Netns, Name: device})
 	}
 	return plug, nil
@@ -76,23 +69,14 @@ func buildHost(site network.Site, h topo.Host, mtu int) error {
 	if err != nil {
 		return fmt.Errorf("find uplink: %w", err)
 	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = bridge, mtu
-	br := &netlink.Bridge{LinkAttrs: attrs}
-	if err := nl.LinkAdd(br); err != nil {
-		return fmt.Errorf("create bridge: %w", err)
+	br, err := segment.Make(site, h, mtu)
+	if err != nil {
+		return err
 	}
-	attrs = netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.MasterIndex = device, mtu, br.Attrs().Index
-	tun := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: vni, Port: port, Learning: true,
+	tun := &netlink.Vxlan{LinkAttrs: br.Attrs(device), VxlanId: vni, Port: port, Learning: true,
 		SrcAddr: h.Addr.Addr().AsSlice(), VtepDevIndex: uplink.Attrs().Index}
-	if err := nl.LinkAdd(tun); err != nil {
-		return fmt.Errorf("create VXLAN device: %w", err)
-	}
-	for _, link := range []netlink.Link{br, tun} {
-		if err := nl.LinkSetUp(link); err != nil {
-			return fmt.Errorf("set %s up: %w", link.Attrs().Name, err)
-		}
+	if err := br.Join(tun); err != nil {
+		return err
 	}
 	for _, peer := range site.Hosts {
 		if peer.Index == h.Index {
