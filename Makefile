@@ -27,7 +27,7 @@ build: ## build bin/pathwise and bin/pathwise-cni
 	CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS) -o bin/ ./cmd/pathwise ./cmd/pathwise-cni
 
 .PHONY: plugins
-plugins: bin/.stamp/cni bin/.stamp/flannel-cni bin/.stamp/flanneld-cgo$(CGO) ## build bin/cni/* (CNI plugins) and bin/flanneld
+plugins: bin/.stamp/cni bin/.stamp/flannel-cni bin/.stamp/flanneld-cgo$(CGO) bin/.stamp/wireguard-go ## build bin/cni/* (CNI plugins), flanneld and wireguard-go
 	@true
 
 # A stamp per module of tools: their programs are built again when it changes.
@@ -44,9 +44,17 @@ bin/.stamp/flanneld-cgo$(CGO): $(wildcard tools/flannel/*.go) tools/flannel/go.m
 	cd tools/flannel && CGO_ENABLED=$(CGO) go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../bin/flanneld .
 	@mkdir -p $(@D) && rm -f bin/.stamp/flanneld-* && touch $@
 
+bin/.stamp/wireguard-go: $(wildcard tools/wireguard-go/*.go) tools/wireguard-go/go.mod tools/wireguard-go/go.sum
+	cd tools/wireguard-go && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../bin/pathwise-wireguard-go .
+	@mkdir -p $(@D) && touch $@
+
 bin/.stamp/lint: tools/lint/go.mod tools/lint/go.sum
 	cd tools/lint && CGO_ENABLED=0 GOBIN=$(CURDIR)/bin/lint $(GOINSTALL) tool
 	@mkdir -p $(@D) && touch $@
+
+.PHONY: guest-kernel
+guest-kernel: ## fetch a kernel for guests that QEMU runs into bin/guest
+	@scripts/guest-kernel.sh bin/guest
 
 .PHONY: setup
 setup: ## install the programs that labs use (Debian, Ubuntu)
@@ -67,7 +75,9 @@ demo-steering: build plugins ## the demo's second act alone, in about a minute
 .PHONY: test
 test: ## run all tests, as root; a skipped test fails unless PATHWISE_ALLOW_SKIP=1
 	@scripts/setup.sh test
-	@$(MAKE) build plugins run-tests
+	@$(MAKE) build plugins
+	-@$(MAKE) guest-kernel
+	@$(MAKE) run-tests
 
 TESTFLAGS := -json -count=1 -timeout 15m $(if $(SUDO),-exec '$(SUDO)')
 
@@ -75,6 +85,7 @@ TESTFLAGS := -json -count=1 -timeout 15m $(if $(SUDO),-exec '$(SUDO)')
 run-tests:
 	@go build -o bin/testrun ./tools/testrun
 	@( failed=0; go test $(TESTFLAGS) ./... || failed=1; \
+		go -C tools/wireguard-go test $(TESTFLAGS) ./... || failed=1; \
 		cd tools/flannel && CGO_ENABLED=$(CGO) go test $(TESTFLAGS) ./... || failed=1; exit $$failed ) | bin/testrun
 
 .PHONY: fuzz

@@ -31,6 +31,18 @@ wanted() {
 		etcd                                etcd-server
 		etcdctl                             etcd-client
 		runc                                runc
+		wg                                  wireguard-tools
+		/usr/lib/frr/bgpd                   frr
+		linux.uml                           user-mode-linux
+		modprobe                            kmod
+		qemu-system-x86_64                  qemu-system-x86
+		/usr/lib/qemu/virtiofsd|/usr/libexec/virtiofsd  virtiofsd
+		dockerd                             docker.io
+		containerd                          containerd
+		tincd                               tinc
+		ovs-vswitchd                        openvswitch-switch
+		ovn-northd                          ovn-central
+		ovn-controller                      ovn-host
 		make                                make
 		gcc                                 gcc
 		/usr/include/stdio.h                libc6-dev
@@ -103,11 +115,20 @@ disable_services() {
 	has systemctl || return 0
 	for package in "$@"; do
 		case $package in
-		bird2) unit=bird.service ;;
-		etcd-server) unit=etcd.service ;;
+		bird2) units=bird.service ;;
+		etcd-server) units=etcd.service ;;
+		docker.io) units='docker.socket docker.service' ;;
+		containerd) units=containerd.service ;;
+		tinc) units=tinc.service ;;
+		frr) units=frr.service ;;
+		openvswitch-switch) units=openvswitch-switch.service ;;
+		ovn-central) units=ovn-central.service ;;
+		ovn-host) units=ovn-host.service ;;
 		*) continue ;;
 		esac
-		as_root systemctl disable "$unit" >>"$log" 2>&1 || say "could not disable $unit: see to it that it does not start by itself"
+		for unit in $units; do
+			as_root systemctl disable "$unit" >>"$log" 2>&1 || say "could not disable $unit: see to it that it does not start by itself"
+		done
 	done
 }
 
@@ -140,14 +161,15 @@ install_packages() {
 	release_services
 }
 
-# installable leaves out what apt-get cannot bring: on Ubuntu, the package
+# installable leaves out what apt-get cannot bring: guest kernels are not for
+# every system and processor; on Ubuntu, the package
 # chromium only fetches a snap, which is for the user to choose; a Rust that is
 # new enough is where Debian has one for building browsers.
 installable() {
 	for package in "$@"; do
 		case $package in
 		chromium) if is_ubuntu; then continue; fi ;;
-		cargo-web) if ! known cargo-web; then continue; fi ;;
+		cargo-web | user-mode-linux | qemu-system-x86 | virtiofsd) if ! known "$package"; then continue; fi ;;
 		esac
 		printf '%s ' "$package"
 	done
@@ -156,7 +178,7 @@ installable() {
 # known reports whether the package lists have a package. They are fetched
 # where there are none.
 known() {
-	if [ -z "$(apt-cache pkgnames bash 2>/dev/null)" ]; then
+	if ! ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1; then
 		as_root apt-get -q -o DPkg::Lock::Timeout=120 update >/dev/null 2>&1 || return 1
 	fi
 	apt-cache show "$1" >/dev/null 2>&1
@@ -197,6 +219,13 @@ main() {
 		left=${left%cargo-web *}${left#*cargo-web }
 		;;
 	esac
+	for package in user-mode-linux qemu-system-x86 virtiofsd; do
+		case $left in *"$package "*)
+			say "there is no package $package here: networks that need it to boot a guest kernel say so (see \"pathwise guest\")"
+			left=${left%"$package "*}${left#*"$package "}
+			;;
+		esac
+	done
 	case $left in
 	'') ;;
 	'chromium ') die 'the tests need a browser, which Ubuntu has as a snap only: install Google Chrome (https://www.google.com/chrome), or run "snap install chromium"' ;;

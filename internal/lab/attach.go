@@ -167,9 +167,6 @@ func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, d
 		}
 	}
 	rt := runtimeConf(l.spec.Name, pod.Name, pod.Netns, dev)
-	if b.plug.PodArg != "" {
-		rt.Args = [][2]string{{"IgnoreUnknown", "1"}, {b.plug.PodArg, pod.Name}}
-	}
 	if published > 0 {
 		rt.CapabilityArgs = map[string]any{"portMappings": portMappings(pod.Listen, published)}
 	}

@@ -213,9 +213,6 @@ type Plug struct {
 	// process that lives in the pod's namespace; nil: the lab makes pods'
 	// namespaces itself. Calls for pods of one host come one after the other.
 	Run func(ctx context.Context, c Container) (pid int, err error)
-	// PodArg names the argument (CNI_ARGS) in which the plugins are told the pod's
-	// name; "" if they need none.
-	PodArg string
 	// Attached is what the network's controller does when it learns of a pod that
 	// the plugins have just attached; nil if there is nothing to do. Calls for
 	// pods of different hosts run side by side.

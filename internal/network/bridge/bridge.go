@@ -65,13 +65,13 @@ func (b bridge) Info() network.Info {
 }
 
 // Build implements network.Network.
-func (b bridge) Build(_ context.Context, site network.Site) (network.Plug, error) {
+func (b bridge) Build(ctx context.Context, site network.Site) (network.Plug, error) {
 	plug := network.Plug{Mode: network.ByCNI, Conflists: map[int]json.RawMessage{}}
 	if b.kind == Published {
 		plug.Publish, plug.Crossing = true, network.Uplinks(site)
 	}
 	for _, h := range site.Hosts {
-		list, err := conflist.List(b.Info().Name, b.plugins(site, h)...)
+		list, err := conflist.List(b.Info().Name, b.plugins(site, h, network.Firewall(ctx, site, h.Netns))...)
 		if err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}
@@ -80,17 +80,17 @@ func (b bridge) Build(_ context.Context, site network.Site) (network.Plug, error
 	return plug, nil
 }
 
-// plugins returns the host's plugin chain. Rules are nftables': the iptables
-// backend runs a dozen programs for each pod, which would be most of its start-up.
-func (b bridge) plugins(site network.Site, h topo.Host) []conflist.Plugin {
+// plugins returns the host's plugin chain. Rules are nftables' where the kernel
+// has it: the iptables backend runs a dozen programs for each pod, which would be most of its start-up.
+func (b bridge) plugins(site network.Site, h topo.Host, rules string) []conflist.Plugin {
 	ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods}, site.Beyond(netip.Prefix{}))
 	main := conflist.Plugin{"type": "bridge", "bridge": site.Bridge(), "isGateway": true, "hairpinMode": true,
-		"ipMasq": true, "ipMasqBackend": "nftables", "mtu": site.MTU, "ipam": ipam}
+		"ipMasq": true, "ipMasqBackend": rules, "mtu": site.MTU, "ipam": ipam}
 	switch b.kind {
 	case PointToPoint:
-		return []conflist.Plugin{{"type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables", "mtu": site.MTU, "ipam": ipam}}
+		return []conflist.Plugin{{"type": "ptp", "ipMasq": true, "ipMasqBackend": rules, "mtu": site.MTU, "ipam": ipam}}
 	case Published:
-		return []conflist.Plugin{main, {"type": "portmap", "backend": "nftables", "snat": true,
+		return []conflist.Plugin{main, {"type": "portmap", "backend": rules, "snat": true,
 			"capabilities": map[string]bool{"portMappings": true}}}
 	default:
 		return []conflist.Plugin{main}

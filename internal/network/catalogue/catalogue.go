@@ -11,10 +11,24 @@ import (
 	"pathwise.dev/pathwise/internal/network/bgp"
 	"pathwise.dev/pathwise/internal/network/bridge"
 	"pathwise.dev/pathwise/internal/network/custom"
+	"pathwise.dev/pathwise/internal/network/docker"
+	"pathwise.dev/pathwise/internal/network/evpn"
 	"pathwise.dev/pathwise/internal/network/flannel"
+	"pathwise.dev/pathwise/internal/network/hostdevice"
+	"pathwise.dev/pathwise/internal/network/ipvlan"
 	"pathwise.dev/pathwise/internal/network/macvlan"
+	"pathwise.dev/pathwise/internal/network/openshift"
+	"pathwise.dev/pathwise/internal/network/ovn"
+	"pathwise.dev/pathwise/internal/network/ovs"
 	"pathwise.dev/pathwise/internal/network/plain"
+	"pathwise.dev/pathwise/internal/network/sriov"
+	"pathwise.dev/pathwise/internal/network/srv6"
+	"pathwise.dev/pathwise/internal/network/tinc"
+	"pathwise.dev/pathwise/internal/network/tunnel"
+	"pathwise.dev/pathwise/internal/network/vlan"
 	"pathwise.dev/pathwise/internal/network/vxlan"
+	"pathwise.dev/pathwise/internal/network/weave"
+	"pathwise.dev/pathwise/internal/network/wireguard"
 )
 
 // All returns every network that needs no file of the user, in the order in
@@ -30,11 +44,42 @@ func All() []network.Network {
 		macvlan.New(macvlan.Bridge),
 		macvlan.New(macvlan.Private),
 		macvlan.New(macvlan.VEPA),
+		vlan.New(vlan.Macvlan),
+		ipvlan.New(ipvlan.L2),
+		ipvlan.New(ipvlan.L3),
+		ipvlan.New(ipvlan.L3S),
+		vlan.New(vlan.IPvlan),
+		hostdevice.New(),
+		sriov.New(),
 		vxlan.New(),
+		evpn.New(),
+		tunnel.New(tunnel.GRE),
+		tunnel.New(tunnel.Geneve),
 		bgp.New(),
+		bgp.NewIPIP(),
+		srv6.New(),
+		wireguard.New(wireguard.Kernel),
+		wireguard.New(wireguard.UserSpace),
 		flannel.New("vxlan"),
 		flannel.New("host-gw"),
 		flannel.New("udp"),
+		docker.New(docker.None),
+		docker.New(docker.Host),
+		docker.New(docker.Container),
+		docker.New(docker.Bridge),
+		docker.New(docker.NAT),
+		docker.New(docker.Macvlan),
+		docker.New(docker.IPvlan),
+		docker.New(docker.Overlay),
+		tinc.New(),
+		ovs.New(ovs.Flat),
+		ovs.New(ovs.VLAN),
+		ovs.New(ovs.VXLAN),
+		ovs.New(ovs.Geneve),
+		ovs.New(ovs.AFXDP),
+		openshift.New(openshift.OneTenant),
+		ovn.New(),
+		weave.New(),
 	}
 }
 

@@ -192,10 +192,11 @@ func (f flannel) conflist(site network.Site, h topo.Host) (json.RawMessage, erro
 	return raw, nil
 }
 
-// config is flannel's configuration as it stands in etcd. Rules are nftables':
-// with iptables, flannel reads all of them back every five seconds, which
-// would be load on the machine while something else is measured.
-func (f flannel) config(site network.Site) string {
-	return fmt.Sprintf(`{"Network":%q,"SubnetLen":%d,"EnableNFTables":true,"Backend":{"Type":%q}}`,
-		site.Pods.Masked(), subnetBits, f.backend)
+// config is flannel's configuration as it stands in etcd. Rules are nftables'
+// where the kernel has it: with iptables, flannel reads all of them back every
+// five seconds, which is load on the machine while something else is measured.
+func (s *startup) config(ctx context.Context) string {
+	rules := network.Firewall(ctx, s.site, s.site.Underlay)
+	return fmt.Sprintf(`{"Network":%q,"SubnetLen":%d,"EnableNFTables":%t,"Backend":{"Type":%q}}`,
+		s.site.Pods.Masked(), subnetBits, rules == network.NFTables, s.backend)
 }

@@ -36,7 +36,7 @@ func (s *startup) ready(ctx context.Context) error {
 	if err := network.Poll(ctx, every, s.listening); err != nil {
 		return err
 	}
-	if _, err := s.etcdctl(ctx, "put", path.Join(etcdPrefix, "config"), s.config(s.site)); err != nil {
+	if _, err := s.etcdctl(ctx, "put", path.Join(etcdPrefix, "config"), s.config(ctx)); err != nil {
 		return fmt.Errorf("configure flannel: %w", err)
 	}
 	subnets := map[int]netip.Prefix{}
