@@ -1,0 +1,59 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// follower copies what is appended to a file. The guest writes files and no
+// terminal or pipe, because what is in a file outlives it.
+type follower struct {
+	stop chan struct{}
+	err  chan error
+}
+
+// follow starts to copy the file to w, which may be nil.
+func follow(path string, w io.Writer) *follower {
+	f := &follower{stop: make(chan struct{}), err: make(chan error, 1)}
+	if w == nil {
+		w = io.Discard
+	}
+	go func() { f.err <- f.copy(path, w) }()
+	return f
+}
+
+func (f *follower) copy(path string, w io.Writer) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read guest's output: %w", err)
+	}
+	defer in.Close()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ended := false; ; {
+		if _, err := io.Copy(w, in); err != nil {
+			return fmt.Errorf("copy guest's output: %w", err)
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-f.stop:
+			ended = true
+		}
+	}
+}
+
+// finish copies the rest of a file that grows no more.
+func (f *follower) finish() error {
+	close(f.stop)
+	err := <-f.err
+	if errors.Is(err, os.ErrClosed) { // the reader has gone away
+		return nil
+	}
+	return err
+}
