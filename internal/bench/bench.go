@@ -6,6 +6,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -38,6 +39,8 @@ type Config struct {
 	// Log takes the samples; trials in Done are not run again.
 	Log  *sample.Writer
 	Done []sample.Trial
+	// After is the order of the last trial before, also of one that is not in Done.
+	After int
 	// Observe is told of each step; nil means nobody watches.
 	Observe func(Event)
 	// Now is the clock.
@@ -86,7 +89,7 @@ func Run(ctx context.Context, c Config) (sample.Footer, error) {
 	for name, n := range c.Networks {
 		infos[name] = n.Info()
 	}
-	r := &runner{Config: c, cells: c.Experiment.Cells(infos), values: map[sample.Cell][]float64{}, ran: map[trialKey]bool{}, began: c.Now()}
+	r := &runner{Config: c, cells: c.Experiment.Cells(infos), values: map[sample.Cell][]float64{}, ran: map[trialKey]bool{}, began: c.Now(), order: c.After}
 	for _, t := range c.Done {
 		r.note(t)
 	}
@@ -219,7 +222,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // cannot go on; a trial that failed is a sample with a reason.
 func (r *runner) trial(ctx context.Context, cell experiment.Planned, rep int) error {
 	r.order++
-	t := sample.Trial{Cell: cell.Cell, Repetition: rep, Order: r.order, Started: r.Now().UTC(), Kernel: "host"}
+	t := sample.Trial{Cell: cell.Cell, Repetition: rep, Order: r.order, Started: r.Now().UTC(), Kernel: cmp.Or(cell.Scenario.Kernel, "host")}
 	r.observe(t, false)
 	begin := r.Now()
 	r.measure(ctx, cell, &t)
@@ -299,7 +302,11 @@ func Estimate(c experiment.Planned) time.Duration {
 	if c.Unsupported != "" {
 		return 0
 	}
-	const build, perPair = 600 * time.Millisecond, 60 * time.Millisecond
+	const perPair = 60 * time.Millisecond
+	build := 600 * time.Millisecond
+	if c.Scenario.Kernel != "" {
+		build = 2 * time.Second // a guest starts programs slowly
+	}
 	return c.Window.Warmup + c.Window.Duration + build + time.Duration(c.Scenario.Pairs-1)*perPair
 }
 

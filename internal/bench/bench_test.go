@@ -158,6 +158,24 @@ func TestRunMeasuresEveryCellInEveryRepetition(t *testing.T) {
 	}
 }
 
+// noted is a network that tells how it was built.
+type noted struct{ network.Network }
+
+func (n noted) Build(ctx context.Context, site network.Site) (network.Plug, error) {
+	plug, err := n.Network.Build(ctx, site)
+	plug.Notes = []string{"built by hand"}
+	return plug, err
+}
+
+func TestNotesStandInTheSample(t *testing.T) {
+	var r run
+	for _, tr := range r.do(t, config(t, &r, datagrams{claim: 1000}, plain.Host{}, noted{vxlan.New()})).Trials {
+		if want := tr.Network == "vxlan"; slices.Equal(tr.Notes, []string{"built by hand"}) != want {
+			t.Errorf("%s: notes %v", tr.Network, tr.Notes)
+		}
+	}
+}
+
 func TestTheSeedDecidesTheOrder(t *testing.T) {
 	order := func(seed uint64) []string {
 		var r run

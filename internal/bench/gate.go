@@ -98,7 +98,7 @@ func watch(l *lab.Lab, b workload.Bed, s topo.Scenario) []device {
 			out = append(out, reader(l, d))
 		}
 	}
-	if l.Plug().Mode == network.ByCNI && s.Pairs == 1 {
+	if m := l.Plug().Mode; (m == network.ByCNI || m == network.ByEngine) && s.Pairs == 1 {
 		c := b.Pairs[0].Client
 		out = append(out, reader(l, network.Device{Netns: c.Netns, Name: c.Attachments[0].Dev}))
 	}

@@ -25,7 +25,7 @@ func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample
 	net := r.Networks[cell.Network]
 	full := overflows()
 	defer func() { t.Warnings = append(t.Warnings, neighbourGate(full)...) }()
-	if cell.Unsupported != "" && !carriesNothing(net.Info()) {
+	if info := net.Info(); cell.Unsupported != "" && (!carriesNothing(info) || info.Absent != "") {
 		t.Status, t.Reason = sample.Unsupported, cell.Unsupported
 		return
 	}
@@ -35,6 +35,7 @@ func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample
 		return
 	}
 	t.Phases.Build, t.Phases.Ready = l.Built.Seconds(), l.Waited.Seconds()
+	t.Notes = l.Plug().Notes
 	if carriesNothing(net.Info()) {
 		checkIsolation(l, t)
 	} else {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -270,6 +271,24 @@ func (v Value) Percent() (float64, error) {
 		return 0, v.Errorf("%s: expected a share above 0%% and at most 100%%, such as 5%%", v.describe())
 	}
 	return n / 100, nil
+}
+
+// Number reads a finite number.
+func (v Value) Number() (float64, error) {
+	n, err := strconv.ParseFloat(v.scalar(), 64)
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+		return 0, v.Errorf("%s: expected a number", v.describe())
+	}
+	return n, nil
+}
+
+// Bool reads true or false.
+func (v Value) Bool() (bool, error) {
+	s := v.scalar()
+	if s != "true" && s != "false" {
+		return false, v.Errorf("%s: expected true or false", v.describe())
+	}
+	return s == "true", nil
 }
 
 func (v Value) scalar() string {

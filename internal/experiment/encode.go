@@ -18,7 +18,9 @@ type file struct {
 	Networks    []any       `yaml:"networks"`
 	Repetitions repetitions `yaml:"repetitions"`
 	Budget      string      `yaml:"budget,omitempty"`
+	Missing     string      `yaml:"missing,omitempty"`
 	Workloads   []entry     `yaml:"workloads"`
+	Claims      []statement `yaml:"claims,omitempty"`
 }
 
 type repetitions struct {
@@ -28,8 +30,9 @@ type repetitions struct {
 }
 
 type custom struct {
-	Name string `yaml:"name"`
-	CNI  string `yaml:"cni"`
+	Name   string `yaml:"name"`
+	CNI    string `yaml:"cni,omitempty"`
+	Kernel string `yaml:"kernel,omitempty"`
 }
 
 type entry struct {
@@ -57,15 +60,25 @@ func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 	if e.Budget > 0 {
 		out.Budget = e.Budget.String()
 	}
+	if e.SkipMissing {
+		out.Missing = skip
+	}
 	for _, n := range e.Networks {
-		if n.Find == n.Name {
+		switch entry := (custom{Name: n.Name, Kernel: n.Kernel}); {
+		case n.Find != n.Name:
+			entry.CNI = conflist(n)
+			out.Networks = append(out.Networks, entry)
+		case n.Kernel != "":
+			out.Networks = append(out.Networks, entry)
+		default:
 			out.Networks = append(out.Networks, n.Name)
-		} else {
-			out.Networks = append(out.Networks, custom{n.Name, conflist(n)})
 		}
 	}
 	for _, in := range e.Entries {
 		out.Workloads = append(out.Workloads, encodeEntry(in))
+	}
+	for _, c := range e.Claims {
+		out.Claims = append(out.Claims, encodeClaim(c))
 	}
 	enc := yaml.NewEncoder(w)
 	enc.SetIndent(2)

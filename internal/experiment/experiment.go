@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
@@ -30,6 +31,11 @@ type Experiment struct {
 	// Budget bounds the wall time of the run; 0 means none. The least number
 	// of repetitions is run all the same.
 	Budget time.Duration
+	// SkipMissing: a network that the machine lacks something for is recorded as
+	// unsupported, with the reason, in place of ending the run before it begins.
+	SkipMissing bool
+	// Claims are tested on the result; what is measured does not depend on them.
+	Claims []claim.Claim
 }
 
 // Network is one network of the experiment.
@@ -37,6 +43,9 @@ type Network struct {
 	Name string
 	// Find is what the catalogue is asked for: the name, or cni:FILE.
 	Find string
+	// Kernel on which it runs: host, or a kind of guest; "" leaves it to the
+	// run, and once that has begun is the host's.
+	Kernel string
 }
 
 // Entry is one workload with the loads and scenarios in which it runs.
@@ -82,6 +91,49 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 	return out
 }
 
+// On returns the part of the experiment that runs on a kernel: the networks of
+// that kind, and the scenarios marked with the kernel's name in results. The
+// host's own kernel has kind and name "".
+func (e Experiment) On(kind, name string) Experiment {
+	e.Networks = slices.DeleteFunc(slices.Clone(e.Networks), func(n Network) bool { return n.guest() != kind })
+	e.Entries = slices.Clone(e.Entries)
+	for i := range e.Entries {
+		scenarios := slices.Clone(e.Entries[i].Scenarios)
+		for j := range scenarios {
+			scenarios[j].Kernel = name
+		}
+		e.Entries[i].Scenarios = scenarios
+	}
+	return e
+}
+
+// guest is the kind of guest that the network runs on; "" for the host.
+func (n Network) guest() string {
+	if n.Kernel == HostKernel {
+		return ""
+	}
+	return n.Kernel
+}
+
+// HostKernel asks for the machine's own kernel.
+const HostKernel = "host"
+
+// Kernels lists the kinds of kernels that the networks run on, the host's, "",
+// first, then in the order of the file.
+func (e Experiment) Kernels() []string {
+	var out []string
+	for _, n := range e.Networks {
+		switch kind := n.guest(); {
+		case slices.Contains(out, kind):
+		case kind == "":
+			out = slices.Insert(out, 0, kind)
+		default:
+			out = append(out, kind)
+		}
+	}
+	return out
+}
+
 // Order returns the order of n cells in repetition rep, a random one that
 // depends on the seed and the repetition alone, so that a resumed run goes on
 // as the first would have.
@@ -96,10 +148,13 @@ func (e Experiment) Only(networks, workloads []string) (Experiment, error) {
 		e.Networks = slices.Clone(e.Networks)
 		var keep []Network
 		for _, name := range networks {
-			i := slices.IndexFunc(e.Networks, func(n Network) bool { return n.Name == name })
-			if i >= 0 {
-				keep = append(keep, e.Networks[i])
-			} else {
+			n := len(keep)
+			for _, has := range e.Networks { // one may stand there for each kernel
+				if has.Name == name {
+					keep = append(keep, has)
+				}
+			}
+			if len(keep) == n {
 				keep = append(keep, named(name))
 			}
 		}
@@ -129,7 +184,7 @@ func (e Experiment) Only(networks, workloads []string) (Experiment, error) {
 func named(find string) Network {
 	if path, ok := strings.CutPrefix(find, "cni:"); ok {
 		base := filepath.Base(path)
-		return Network{"cni-" + strings.TrimSuffix(base, filepath.Ext(base)), find}
+		return Network{Name: "cni-" + strings.TrimSuffix(base, filepath.Ext(base)), Find: find}
 	}
-	return Network{find, find}
+	return Network{Name: find, Find: find}
 }

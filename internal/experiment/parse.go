@@ -19,6 +19,8 @@ import (
 type Catalogue struct {
 	// Network returns an error for a name that is no network.
 	Network func(name string) error
+	// Kernel returns an error for a name that is no kind of kernel.
+	Kernel func(name string) error
 	// Workload describes the workload called name, or returns an error.
 	Workload func(name string) (workload.Info, error)
 }
@@ -46,7 +48,9 @@ type draft struct {
 	pairs      []int
 	mtus       []int
 	window     workload.Window
+	kernel     string
 	entries    []config.Value
+	claimed    []config.Value
 	seen       map[string]bool
 }
 
@@ -63,7 +67,10 @@ func Parse(file string, r io.Reader, c Catalogue) (Experiment, error) {
 		"name":        d.name,
 		"description": text(&d.exp.Description),
 		"networks":    d.networks,
+		"kernel":      func(v config.Value) (err error) { d.kernel, err = d.kernelKind(v); return err },
 		"workloads":   d.workloads,
+		"claims":      d.claims,
+		"missing":     d.missing,
 		"topologies":  placements(&d.placements),
 		"pairs":       ints(&d.pairs, 1, topo.MaxPairs),
 		"mtu":         ints(&d.mtus, topo.MinMTU, topo.MaxMTU),
@@ -75,8 +82,22 @@ func Parse(file string, r io.Reader, c Catalogue) (Experiment, error) {
 	if err != nil {
 		return Experiment{}, err
 	}
+	for i := range d.exp.Networks {
+		n := &d.exp.Networks[i]
+		if n.Kernel == "" {
+			n.Kernel = d.kernel
+		}
+		if slices.Contains(d.exp.Networks[:i], *n) {
+			return Experiment{}, root.Errorf("network %q stands twice on the kernel %s", n.Name, n.Kernel)
+		}
+	}
 	for _, v := range d.entries {
 		if err := d.entry(v); err != nil {
+			return Experiment{}, err
+		}
+	}
+	for _, v := range d.claimed {
+		if err := d.claim(v); err != nil {
 			return Experiment{}, err
 		}
 	}
@@ -87,10 +108,14 @@ func (d *draft) name(v config.Value) (err error) {
 	if d.exp.Name, err = v.Text(); err != nil {
 		return err
 	}
-	if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString(d.exp.Name) {
+	if !isName(d.exp.Name) {
 		return v.Errorf("%q: expected a name of letters, digits, dots, hyphens and underscores", d.exp.Name)
 	}
 	return nil
+}
+
+func isName(s string) bool {
+	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString(s)
 }
 
 func (d *draft) networks(v config.Value) error {
@@ -103,7 +128,7 @@ func (d *draft) networks(v config.Value) error {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(d.exp.Networks, func(o Network) bool { return o.Name == n.Name }) {
+		if slices.ContainsFunc(d.exp.Networks, func(o Network) bool { return o.Name == n.Name && o.Kernel == n.Kernel }) {
 			return item.Errorf("network %q stands twice", n.Name)
 		}
 		if err := d.catalogue.Network(n.Find); err != nil {
@@ -114,7 +139,7 @@ func (d *draft) networks(v config.Value) error {
 	return nil
 }
 
-// network reads a name, or {name: NAME, cni: FILE}.
+// network reads a name, or {name: NAME, cni: FILE, kernel: KIND}.
 func (d *draft) network(v config.Value) (Network, error) {
 	if !v.IsMapping() {
 		name, err := v.Text()
@@ -122,14 +147,37 @@ func (d *draft) network(v config.Value) (Network, error) {
 	}
 	var n Network
 	var path string
-	if err := v.Fields(map[string]config.Field{"name": text(&n.Name), "cni": text(&path)}, "name", "cni"); err != nil {
+	err := v.Fields(map[string]config.Field{
+		"name":   text(&n.Name),
+		"cni":    text(&path),
+		"kernel": func(v config.Value) (err error) { n.Kernel, err = d.kernelKind(v); return err },
+	}, "name")
+	if err != nil {
 		return n, err
+	}
+	if path == "" {
+		kernel := n.Kernel
+		n = named(n.Name)
+		n.Kernel = kernel
+		return n, nil
 	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(d.file), path)
 	}
 	n.Find = "cni:" + path
 	return n, nil
+}
+
+// kernelKind reads where a network runs.
+func (d *draft) kernelKind(v config.Value) (string, error) {
+	kind, err := v.Text()
+	if err == nil && d.catalogue.Kernel != nil {
+		err = d.catalogue.Kernel(kind)
+	}
+	if err != nil {
+		return "", v.Wrap(err)
+	}
+	return kind, nil
 }
 
 // workloads keeps the entries for later: they need the other keys.

@@ -49,7 +49,7 @@ const head = "name: x\nnetworks: [vxlan]\n"
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"misspelt key", head + "worklods: [tcp]", `e.yaml:3: worklods: unknown key: did you mean "workloads"?`},
-		{"unknown key", head + "zzz: 1\nworkloads: [tcp]", "e.yaml:3: zzz: unknown key: expected one of budget, description"},
+		{"unknown key", head + "zzz: 1\nworkloads: [tcp]", "e.yaml:3: zzz: unknown key: expected one of budget, claims, description, duration, kernel, missing"},
 		{"misspelt load", head + "workloads:\n  - name: tcp\n    load: {conections: 1}", `e.yaml:5: workloads[0].load.conections: unknown key: did you mean "connections"?`},
 		{"unknown network", "name: x\nnetworks:\n  - vxlan\n  - nope\nworkloads: [tcp]", `e.yaml:4: networks[1]: unknown network "nope"`},
 		{"unknown workload", head + "workloads:\n  - tcp\n  - nope", `e.yaml:5: workloads[1]: unknown workload "nope"`},
@@ -64,6 +64,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"pairs", head + "pairs: 2\nworkloads: [lonely]", "e.yaml:4: workloads[0]: pairs: workload lonely runs on one pair"},
 		{"topology", head + "topologies: three\nworkloads: [tcp]", `e.yaml:3: topologies: unknown topology "three"`},
 		{"MTU", head + "mtu: 9\nworkloads: [tcp]", `e.yaml:3: mtu: "9": expected a whole number from 1280 to 9000`},
+		{"missing", head + "missing: hide\nworkloads: [tcp]", `e.yaml:3: missing: "hide": expected skip or fail`},
 		{"min above max", head + "repetitions: {min: 5, max: 2}\nworkloads: [tcp]", "e.yaml:3: repetitions: min 5 is above max 2"},
 		{"width", head + "repetitions: {width: 5}\nworkloads: [tcp]", `e.yaml:3: repetitions.width: "5": expected a share`},
 		{"twice", head + "workloads: [tcp, tcp]", "e.yaml:3: workloads[1]: two-hosts/tcp/c=1 stands twice"},
@@ -217,6 +218,7 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(b.String())
 	}
+	f.Add(allClaims)
 	f.Fuzz(func(t *testing.T, text string) {
 		e, err := experiment.Parse("e", strings.NewReader(text), catalogue())
 		if err != nil {
@@ -230,5 +232,6 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("accepted %+v", c)
 			}
 		}
+		checkClaims(t, e)
 	})
 }

@@ -21,6 +21,8 @@ type Summary struct {
 	Ends []End `json:"ends"`
 	// Kernels on which OK trials ran, sorted.
 	Kernels []string `json:"kernels,omitempty"`
+	// Notes of the OK trials on how the network was built, sorted.
+	Notes []string `json:"notes,omitempty"`
 	// Figures, one per metric, in the order of sample.Metrics.
 	Figures []Figure `json:"figures,omitempty"`
 	// Latency is the merged histogram of all repetitions; nil without any.
@@ -125,9 +127,12 @@ func gather(c sample.Cell, trials []sample.Trial, level float64) (Summary, []sam
 	s.OK = len(counted)
 	for _, t := range counted {
 		s.Kernels = append(s.Kernels, t.Kernel)
+		s.Notes = append(s.Notes, t.Notes...)
 	}
 	slices.Sort(s.Kernels)
 	s.Kernels = slices.Compact(s.Kernels)
+	slices.Sort(s.Notes)
+	s.Notes = slices.Compact(s.Notes)
 	s.Figures = figuresOf(counted, level)
 	s.CPU = cpuOf(counted, level)
 	s.Warnings = countWarnings(counted)

@@ -84,6 +84,20 @@ func TestSummarizeRepeatedRepetition(t *testing.T) {
 	}
 }
 
+func TestSummarizeNotes(t *testing.T) {
+	var trials []sample.Trial
+	for rep, notes := range [][]string{{"switch 2.0", "by hand"}, {"switch 2.0"}, nil} {
+		one := trial("a", "connect", 1, rep+1, map[string]float64{sample.Rate: 10})
+		one.Notes = notes
+		trials = append(trials, one)
+	}
+	lost := failed("a", "connect", 1, 4)
+	lost.Notes = []string{"switch 3.0"}
+	if s := Summarize(append(trials, lost), Options{})[0]; !slices.Equal(s.Notes, []string{"by hand", "switch 2.0"}) {
+		t.Errorf("got notes %v", s.Notes)
+	}
+}
+
 func TestSummarizeWithoutSomeHistograms(t *testing.T) {
 	with := trial("a", "tcp-latency", 1, 1, map[string]float64{sample.LatencyP99: 1})
 	with.Latency = sample.NewHistogram()

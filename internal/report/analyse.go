@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
-	"pathwise.dev/pathwise/internal/stat"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -23,14 +23,17 @@ type analysis struct {
 	// networks in the order that gives them their colours: the baseline, then by name.
 	networks []string
 	sections []section
+	claims   []claim.Judged
 }
 
-// section is a workload on one placement and MTU: what is drawn together.
+// section is a workload on one kernel, placement and MTU: what is drawn together.
 // Its questions differ in pairs and load.
 type section struct {
 	Workload  string
 	Placement topo.Placement
 	MTU       int
+	// Kernel of the guest; "" for the machine's own.
+	Kernel string
 	// Metrics that some trial told, the main one first and costs last.
 	Metrics   []sample.Metric
 	Questions []question
@@ -62,6 +65,7 @@ func analyse(in Input, o Options) *analysis {
 	a.grids = rank.Table(trials, o.Rank)
 	a.networks = networksOf(a.summaries, a.baseline())
 	a.sections = a.sectionsOf()
+	a.claims = Judge(in, o)
 	return a
 }
 
@@ -69,7 +73,7 @@ func (a *analysis) baseline() string { return cmp.Or(a.opts.Rank.Baseline, rank.
 
 // level is the confidence level for people: "95 %".
 func (o Options) level() string {
-	return strconv.FormatFloat(cmp.Or(o.Rank.Level, stat.Level)*100, 'g', 4, 64) + " %"
+	return strconv.FormatFloat(o.confidence()*100, 'g', 4, 64) + " %"
 }
 
 // title is the result's name for people.
@@ -113,8 +117,8 @@ func (a *analysis) sectionsOf() []section {
 	var out []section
 	for _, q := range order {
 		n := len(out) - 1
-		if n < 0 || out[n].Workload != q.Workload || out[n].Placement != q.Scenario.Placement || out[n].MTU != q.Scenario.MTU {
-			out = append(out, section{Workload: q.Workload, Placement: q.Scenario.Placement, MTU: q.Scenario.MTU})
+		if n < 0 || !out[n].holds(q) {
+			out = append(out, section{Workload: q.Workload, Placement: q.Scenario.Placement, MTU: q.Scenario.MTU, Kernel: q.Scenario.Kernel})
 			n++
 		}
 		out[n].Questions = append(out[n].Questions, a.question(q, byQuestion[q]))
@@ -127,6 +131,11 @@ func (a *analysis) sectionsOf() []section {
 		out[i].Metrics = metricsOf(out[i].Workload, all)
 	}
 	return out
+}
+
+// holds reports whether the question belongs into the section.
+func (s section) holds(q sample.Question) bool {
+	return s.Workload == q.Workload && s.Placement == q.Scenario.Placement && s.MTU == q.Scenario.MTU && s.Kernel == q.Scenario.Kernel
 }
 
 func (a *analysis) question(q sample.Question, sums []*rank.Summary) question {

@@ -16,6 +16,9 @@ func (s section) title() string {
 	if q := s.Questions[0].Scenario; q.MTU != topo.DefaultMTU {
 		out += fmt.Sprintf(", MTU %d", q.MTU)
 	}
+	if s.Kernel != "" {
+		out += ", guest kernel " + s.Kernel
+	}
 	return out
 }
 

@@ -58,6 +58,9 @@ func benchName(c sample.Cell) string {
 	if n := c.Scenario.MTU; n != topo.DefaultMTU {
 		out += fmt.Sprintf("/mtu=%d", n)
 	}
+	if k := c.Scenario.Kernel; k != "" {
+		out += "/kernel=" + benchWord(k)
+	}
 	for _, knob := range strings.Split(c.Load.String(), ",") {
 		if strings.Contains(knob, "=") {
 			out += "/" + knob

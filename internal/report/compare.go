@@ -152,14 +152,14 @@ func writeCompareCSV(w io.Writer, c rank.Comparison) error {
 		head = append(head, name, name+"_low", name+"_high", name+"_n")
 	}
 	// Errors stay in the csv.Writer until it is flushed.
-	_ = cw.Write(append(head, "p", "adjusted", "significant", "verdict"))
+	_ = cw.Write(append(head, "p", "adjusted", "significant", "verdict", "kernel"))
 	for _, ch := range c.Changes {
 		row := append(cellCells(ch.Cell), ch.Metric.Name, ch.Metric.Unit)
 		row = append(row, intervalCells(&ch.A)...)
 		row = append(row, intervalCells(&ch.B)...)
 		row = append(row, intervalCells(&ch.Ratio)...)
 		row = append(row, intervalCells(ch.Relative)...)
-		_ = cw.Write(append(row, exact(ch.P), exact(ch.Adjusted), fmt.Sprint(ch.Significant), string(ch.Verdict)))
+		_ = cw.Write(append(row, exact(ch.P), exact(ch.Adjusted), fmt.Sprint(ch.Significant), string(ch.Verdict), kernelCell(ch.Scenario)))
 	}
 	cw.Flush()
 	return cw.Error()

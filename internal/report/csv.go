@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // trialColumns are the columns of the CSV report: tidy data, one row for each
@@ -55,6 +57,9 @@ func cellCells(c sample.Cell) []string {
 	return []string{c.Network, c.Workload, string(c.Scenario.Placement), strconv.Itoa(c.Scenario.Pairs),
 		strconv.Itoa(c.Scenario.MTU), knob(c.Load.Connections), knob(c.Load.Size), rateCell(c.Load.Rate)}
 }
+
+// kernelCell names the kernel of a scenario as trials do.
+func kernelCell(s topo.Scenario) string { return cmp.Or(s.Kernel, "host") }
 
 // knob shows a load's knob; empty where the workload has none.
 func knob(n int) string {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
 )
@@ -31,6 +32,8 @@ type Document struct {
 	Rankings []rank.Ranking `json:"rankings"`
 	// Table is the recommendation table, a grid per scenario.
 	Table []rank.Grid `json:"table"`
+	// Claims of documents and what the trials make of them.
+	Claims []claim.Judged `json:"claims,omitempty"`
 	// Trials in the order of the result, without histograms and time series,
 	// which are in the result's samples.jsonl.
 	Trials []Trial `json:"trials"`
@@ -77,7 +80,7 @@ func newDocument(a *analysis) Document {
 			Experiment: h.Experiment, Seed: h.Seed, Planned: h.Planned, Trials: len(a.Results.Trials),
 			Finished: a.Results.Footer != nil, Warnings: a.Input.warnings(),
 		},
-		Metrics: sample.Metrics(), Summaries: a.summaries, Rankings: a.rankings, Table: a.grids,
+		Metrics: sample.Metrics(), Summaries: a.summaries, Rankings: a.rankings, Table: a.grids, Claims: a.claims,
 		Trials:  make([]Trial, len(a.Results.Trials)),
 		Machine: a.Machine, Experiment: a.Experiment,
 	}

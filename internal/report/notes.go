@@ -44,9 +44,10 @@ func (q question) notes(l line) []string {
 	}
 	for _, k := range l.Sum.Kernels {
 		if k != "host" {
-			out = append(out, "ran on the kernel "+k+", not on the machine's own: compare with care")
+			out = append(out, "ran on the guest kernel "+k+": its figures compare with one another, not with the machine's own")
 		}
 	}
+	out = append(out, l.Sum.Notes...)
 	if len(q.Metrics) == 0 {
 		return out
 	}

@@ -23,6 +23,7 @@ type page struct {
 	Verdict  []string
 	Grids    []gridView
 	Overall  []*rankView
+	Claims   *claimsView
 	Matrix   *matrix
 	Networks []chartNetwork
 	Sections []sectionView
@@ -75,7 +76,8 @@ func newPage(a *analysis) (*page, error) {
 	for _, t := range a.Results.Trials {
 		p.Trials = append(p.Trials, newTrialView(t))
 	}
-	style, err := readAssets("assets/page.css")
+	p.Claims = newClaimsView(a)
+	style, err := readAssets("assets/page.css", "assets/claims.css")
 	if err != nil {
 		return nil, err
 	}

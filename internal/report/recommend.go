@@ -116,7 +116,7 @@ func writeRecommendCSV(w io.Writer, recs []rank.Recommendation) error {
 	cw := csv.NewWriter(w)
 	// Errors stay in the csv.Writer until it is flushed.
 	_ = cw.Write([]string{"application", "load", "robust", "placement", "pairs", "mtu", "network", "chosen",
-		"rank", "rank_low", "rank_high", "tie", "score"})
+		"rank", "rank_low", "rank_high", "tie", "score", "kernel"})
 	for _, r := range recs {
 		chosen := map[string]bool{}
 		for _, n := range r.Chosen {
@@ -125,7 +125,7 @@ func writeRecommendCSV(w io.Writer, recs []rank.Recommendation) error {
 		for _, row := range r.Ranking.Rows {
 			_ = cw.Write([]string{r.App, string(r.Load), strconv.FormatBool(r.Robust), string(r.Scenario.Placement),
 				strconv.Itoa(r.Scenario.Pairs), strconv.Itoa(r.Scenario.MTU), row.Network, strconv.FormatBool(chosen[row.Network]),
-				strconv.Itoa(row.Rank), strconv.Itoa(row.RankLow), strconv.Itoa(row.RankHigh), strconv.Itoa(row.Tie), exact(row.Score)})
+				strconv.Itoa(row.Rank), strconv.Itoa(row.RankLow), strconv.Itoa(row.RankHigh), strconv.Itoa(row.Tie), exact(row.Score), kernelCell(r.Scenario)})
 		}
 	}
 	cw.Flush()

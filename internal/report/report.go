@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
 )
@@ -45,6 +46,8 @@ type Input struct {
 	Machine map[string]any
 	// Experiment is the experiment's YAML text; may be empty.
 	Experiment string
+	// Claims of documents, to be held against the trials.
+	Claims []claim.Claim
 }
 
 // Options are the knobs of a rendering. The zero value is good.
@@ -78,8 +81,8 @@ func Render(w io.Writer, format string, in Input, o Options) error {
 }
 
 // Brief writes what a terminal shows at the end of a run: how the trials ended,
-// the overall ranking and the recommendation table, in 80 columns unless o.Width
-// says otherwise.
+// the overall ranking, the recommendation table and the verdicts on claims, in
+// 80 columns unless o.Width says otherwise.
 func Brief(w io.Writer, in Input, o Options) error {
 	if o.Width == 0 {
 		o.Width = 80

@@ -53,6 +53,29 @@ func TestEveryFormatOfEveryFixture(t *testing.T) {
 	}
 }
 
+// TestNotesAreShown: how a network was built is said with its figures, of trials
+// that count alone.
+func TestNotesAreShown(t *testing.T) {
+	in := Input{Results: smallPlan().results()}
+	for i := range in.Results.Trials {
+		switch in.Results.Trials[i].Network {
+		case "macvlan":
+			in.Results.Trials[i].Notes = []string{"switch 2.0, in user space"}
+		case "vxlan": // all of them failed
+			in.Results.Trials[i].Notes = []string{"switch 3.0"}
+		}
+	}
+	for _, format := range []string{Text, Markdown, HTML, JSON} {
+		out := render(t, format, in, quick())
+		if !strings.Contains(out, "switch 2.0, in user space") {
+			t.Errorf("%s does not say how the network was built", format)
+		}
+		if format == Text && strings.Contains(out, "switch 3.0") {
+			t.Error("a note of a trial that failed")
+		}
+	}
+}
+
 func TestUnknownFormat(t *testing.T) {
 	for format, want := range map[string]string{"": "expected one of text, markdown", "xml": "expected one of", "mark": `did you mean "markdown"?`} {
 		if err := Render(&bytes.Buffer{}, format, Input{}, Options{}); err == nil || !strings.Contains(err.Error(), want) {

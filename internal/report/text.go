@@ -17,6 +17,9 @@ func resultBlocks(a *analysis) []block {
 	for _, r := range a.overall() {
 		out = append(out, rankingGrid("Ranking, "+r.Scenario.String(), r, a.baseline()))
 	}
+	if len(a.claims) > 0 {
+		out = append(out, claimBlocks(a.claims, a.opts)...)
+	}
 	for _, s := range a.sections {
 		for _, q := range s.Questions {
 			out = append(out, questionGrid(q, a.baseline()))
@@ -45,6 +48,9 @@ func briefBlocks(a *analysis) []block {
 	}
 	for _, g := range a.grids {
 		out = append(out, recommendationGrid(g, false))
+	}
+	if len(a.claims) > 0 {
+		out = append(out, claimsGrid(a.claims))
 	}
 	if a.Dir != "" {
 		out = append(out, para("Details: pathwise report "+a.Dir))

@@ -4,6 +4,7 @@
 //	experiment.yaml   the experiment with every default filled in
 //	networks/         CNI configuration lists that the user brought
 //	machine.json      what it was measured on
+//	machine-*.json    the same of guests on which parts of it ran
 //	samples.jsonl     the trials, one checked line each
 //	report.html       the report, once the run is over
 //
@@ -17,6 +18,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -88,6 +90,25 @@ func (r *Result) readBeside() error {
 	if err := json.Unmarshal(raw, &r.Machine); err != nil {
 		return config.JSONError(path, raw, fmt.Errorf("expected the JSON that pathwise bench wrote: %w", err))
 	}
+	return r.readGuests()
+}
+
+// readGuests adds the records of guests to the machine's, as "guest NAME".
+func (r *Result) readGuests() error {
+	const before, after = "machine-", ".json"
+	paths, _ := filepath.Glob(filepath.Join(r.Dir, before+"*"+after)) // the pattern is well formed
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read machine record: %w", err)
+		}
+		var record map[string]any
+		if err := json.Unmarshal(raw, &record); err != nil {
+			return config.JSONError(path, raw, fmt.Errorf("expected the JSON that pathwise bench wrote: %w", err))
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), before), after)
+		r.Machine["guest "+name] = record
+	}
 	return nil
 }
 
@@ -99,6 +120,18 @@ type Run struct {
 	Done []sample.Trial
 	Seed uint64
 	file *os.File
+}
+
+// Guest records the machine that a guest's part of the run was measured on.
+func (r *Run) Guest(name string, record machine.Record) error {
+	raw, err := json.MarshalIndent(record, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode machine record: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(r.Dir, "machine-"+name+".json"), append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write machine record: %w", err)
+	}
+	return nil
 }
 
 // Plan is what a new result is made of.

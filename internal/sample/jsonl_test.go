@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ func trial(rep int) sample.Trial {
 			Workload: "tcp-latency", Load: sample.Load{Size: 64}},
 		Repetition: rep, Order: rep, Status: sample.OK, Kernel: "host", Latency: h,
 		Metrics: map[string]float64{sample.Rate: 1e4, sample.LatencyP50: 5e-5}, CPU: &sample.CPU{User: 1, Cores: 2},
+		Notes: []string{"switch 2.0, in the kernel"},
 	}
 }
 
@@ -55,6 +57,9 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 	got := res.Trials[1]
 	if got.Cell != trial(2).Cell || got.Latency.Count() != 100 || got.Metrics[sample.Rate] != 1e4 {
 		t.Errorf("got %+v", got)
+	}
+	if !slices.Equal(got.Notes, trial(2).Notes) {
+		t.Errorf("notes %v", got.Notes)
 	}
 	if p := got.Latency.Percentile(50); p < 49e-6 || p > 51e-6 {
 		t.Errorf("median %v", p)

@@ -80,11 +80,12 @@ func (q Question) String() string {
 	return strings.Join([]string{q.Scenario.String(), q.Workload, q.Load.String()}, "/")
 }
 
-// Compare orders questions by workload, placement, MTU, pairs and load.
+// Compare orders questions by workload, kernel, placement, MTU, pairs and load.
 func (q Question) Compare(o Question) int {
 	place := func(p topo.Placement) int { return slices.Index(topo.Placements(), p) }
 	return cmp.Or(
 		cmp.Compare(q.Workload, o.Workload),
+		cmp.Compare(q.Scenario.Kernel, o.Scenario.Kernel),
 		cmp.Compare(place(q.Scenario.Placement), place(o.Scenario.Placement)),
 		cmp.Compare(q.Scenario.MTU, o.Scenario.MTU),
 		cmp.Compare(q.Scenario.Pairs, o.Scenario.Pairs),
@@ -162,13 +163,16 @@ type Trial struct {
 	Status  Status    `json:"status"`
 	// Reason says why the status is not OK.
 	Reason string `json:"reason,omitempty"`
-	// Kernel on which it ran: "host", or the kind of guest.
+	// Kernel on which it ran: "host", or the guest's as in Scenario.
 	Kernel   string             `json:"kernel"`
 	Metrics  map[string]float64 `json:"metrics,omitempty"`
 	Latency  *Histogram         `json:"latency,omitempty"`
 	CPU      *CPU               `json:"cpu,omitempty"`
 	Phases   Phases             `json:"phases"`
 	Warnings []Warning          `json:"warnings,omitempty"`
+	// Notes are facts of how the network was built that its name leaves open,
+	// such as "Open vSwitch 3.1.0, user-space datapath".
+	Notes []string `json:"notes,omitempty"`
 	// Series is the throughput by tenth of a second or so, in bit/s, where the generator tells it.
 	Series []Point `json:"series,omitempty"`
 	// Details is free text for readers: per-pair figures, commands run.

@@ -39,6 +39,10 @@ type Scenario struct {
 	Pairs int `json:"pairs"`
 	// MTU of the underlay between the hosts, in bytes, 1280 to 9000.
 	MTU int `json:"mtu"`
+	// Kernel is that of the guest in which hosts and pods stood, such as
+	// uml-6.1.176; "" for the machine's own. Figures of two kernels answer
+	// different questions.
+	Kernel string `json:"kernel,omitempty"`
 }
 
 // String is the scenario in one word, as it stands in keys and tables.
@@ -49,6 +53,9 @@ func (s Scenario) String() string {
 	}
 	if s.MTU != DefaultMTU {
 		out += fmt.Sprintf(",mtu=%d", s.MTU)
+	}
+	if s.Kernel != "" {
+		out += ",kernel=" + s.Kernel
 	}
 	return out
 }

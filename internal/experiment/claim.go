@@ -1,0 +1,342 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"pathwise.dev/pathwise/internal/claim"
+	"pathwise.dev/pathwise/internal/config"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// claims keeps the entries for later: they speak of networks and workloads.
+func (d *draft) claims(v config.Value) (err error) {
+	d.claimed, err = v.Items()
+	return err
+}
+
+// claim reads one statement of a document.
+func (d *draft) claim(v config.Value) error {
+	var c claim.Claim
+	fields := d.where(&c.Where)
+	for key, field := range map[string]config.Field{
+		"id":        d.claimID(&c),
+		"source":    text(&c.Source),
+		"claim":     prose(&c.Text),
+		"published": prose(&c.Published),
+		"because":   prose(&c.Because),
+		"metric":    metric(&c.Metric),
+		"networks":  d.networkNames(&c.Networks),
+		"overall":   boolean(&c.Overall),
+		"except":    text(&c.Except),
+		"ratio":     d.ratio(&c.Test),
+		"order":     d.order(&c.Test),
+		"value":     value(&c.Test),
+		"optimum":   optimum(&c.Test),
+		"trend":     trend(&c.Test),
+	} {
+		fields[key] = field
+	}
+	if err := v.Fields(fields, "id", "source", "claim", "workload"); err != nil {
+		return err
+	}
+	if c.Metric == "" {
+		info, err := d.catalogue.Workload(c.Where.Workload)
+		if err != nil {
+			return v.Wrap(err)
+		}
+		if len(info.Metrics) == 0 {
+			return v.Errorf("metric: missing key")
+		}
+		c.Metric = info.Metrics[0]
+	}
+	if err := c.Check(); err != nil {
+		return v.Wrap(err)
+	}
+	if err := d.exp.asks(c); err != nil {
+		return v.Wrap(err)
+	}
+	d.exp.Claims = append(d.exp.Claims, c)
+	return nil
+}
+
+// Recorded is the catalogue of an experiment that has been run: all that it
+// names was there, also where this program or machine has it no more.
+func Recorded() Catalogue {
+	return Catalogue{
+		Network: func(string) error { return nil },
+		Workload: func(name string) (workload.Info, error) {
+			return workload.Info{Name: name, Pairs: true, Max: sample.Load{Connections: math.MaxInt, Size: math.MaxInt, Rate: math.MaxFloat64}}, nil
+		},
+	}
+}
+
+func (d *draft) claimID(c *claim.Claim) config.Field {
+	return func(v config.Value) (err error) {
+		if c.ID, err = v.Text(); err != nil {
+			return err
+		}
+		if !isName(c.ID) {
+			return v.Errorf("%q: expected a name of letters, digits, dots, hyphens and underscores", c.ID)
+		}
+		if slices.ContainsFunc(d.exp.Claims, func(o claim.Claim) bool { return o.ID == c.ID }) {
+			return v.Errorf("claim %q stands twice", c.ID)
+		}
+		return nil
+	}
+}
+
+// where lists the keys that pick questions.
+func (d *draft) where(w *claim.Where) map[string]config.Field {
+	const anything = 1 << 30
+	return map[string]config.Field{
+		"workload":   d.workloadName(&w.Workload),
+		"topologies": placements(&w.Placements),
+		"pairs":      ints(&w.Pairs, 1, anything),
+		"mtu":        ints(&w.MTUs, 1, anything),
+		"kernels":    list(&w.Kernels, d.kernelKind),
+		"load": func(v config.Value) error {
+			items, err := v.Items()
+			for _, item := range items {
+				var more []sample.Load
+				if more, err = combinations(item); err != nil {
+					return err
+				}
+				w.Loads = append(w.Loads, more...)
+			}
+			return err
+		},
+	}
+}
+
+func (d *draft) workloadName(dst *string) config.Field {
+	return func(v config.Value) (err error) {
+		if *dst, err = v.Text(); err != nil {
+			return err
+		}
+		var names []string
+		for _, e := range d.exp.Entries {
+			names = append(names, e.Workload)
+		}
+		if !slices.Contains(names, *dst) {
+			return v.Errorf("the experiment has no workload %q: it has %s", *dst, strings.Join(distinct(names), ", "))
+		}
+		return nil
+	}
+}
+
+// networkName reads the name of a network of the experiment.
+func (d *draft) networkName(v config.Value) (string, error) {
+	name, err := v.Text()
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, n := range d.exp.Networks {
+		names = append(names, n.Name)
+	}
+	if !slices.Contains(names, name) {
+		return "", v.Errorf("the experiment has no network %q: it has %s", name, strings.Join(distinct(names), ", "))
+	}
+	return name, nil
+}
+
+func (d *draft) networkNames(dst *[]string) config.Field { return list(dst, d.networkName) }
+
+// distinct keeps the first of equal names.
+func distinct(names []string) (out []string) {
+	for _, n := range names {
+		out = appendNew(out, n)
+	}
+	return out
+}
+
+// ratio reads {of: SIDE, to: SIDE, least: NUMBER, most: NUMBER}; a side that is
+// not there means each of the claim's networks.
+func (d *draft) ratio(t *claim.Test) config.Field {
+	return func(v config.Value) error {
+		t.Ratio = &claim.Ratio{}
+		return v.Fields(map[string]config.Field{
+			"of": d.side(&t.Ratio.Of), "to": d.side(&t.Ratio.To), "least": number(&t.Ratio.Least), "most": number(&t.Ratio.Most),
+		})
+	}
+}
+
+// side reads a network's name, or where the side differs from the claim.
+func (d *draft) side(s *claim.Side) config.Field {
+	return func(v config.Value) (err error) {
+		if !v.IsMapping() {
+			s.Network, err = d.networkName(v)
+			return err
+		}
+		fields := d.where(&s.Where)
+		delete(fields, "kernels") // two kernels' figures are never compared
+		fields["network"] = func(v config.Value) (err error) { s.Network, err = d.networkName(v); return err }
+		return v.Fields(fields)
+	}
+}
+
+// order reads networks, the best first; a list in the list has no order in itself.
+func (d *draft) order(t *claim.Test) config.Field {
+	return func(v config.Value) error {
+		items, err := v.Items()
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			var group []string
+			if err := d.networkNames(&group)(item); err != nil {
+				return err
+			}
+			t.Order = append(t.Order, group)
+		}
+		return nil
+	}
+}
+
+// value reads {least: NUMBER, most: NUMBER}, in the metric's unit.
+func value(t *claim.Test) config.Field {
+	return func(v config.Value) error {
+		t.Value = &claim.Range{}
+		return v.Fields(map[string]config.Field{"least": number(&t.Value.Least), "most": number(&t.Value.Most)})
+	}
+}
+
+// optimum reads {over: KNOB, at: NUMBER}, or {over: KNOB, least: NUMBER, most: NUMBER}.
+func optimum(t *claim.Test) config.Field {
+	return func(v config.Value) error {
+		t.Optimum = &claim.Optimum{}
+		r := &t.Optimum.Range
+		var at *float64
+		err := v.Fields(map[string]config.Field{
+			"over": knob(&t.Optimum.Over), "at": number(&at), "least": number(&r.Least), "most": number(&r.Most),
+		}, "over")
+		switch {
+		case err != nil || at == nil:
+			return err
+		case r.Least != nil || r.Most != nil:
+			return v.Errorf("at stands beside least or most: expected one or the other")
+		}
+		r.Least, r.Most = at, at
+		return nil
+	}
+}
+
+// trend reads {over: KNOB, goes: up or down}.
+func trend(t *claim.Test) config.Field {
+	return func(v config.Value) error {
+		t.Trend = &claim.Trend{}
+		return v.Fields(map[string]config.Field{"over": knob(&t.Trend.Over), "goes": func(v config.Value) error {
+			way, err := v.Text()
+			if err == nil && way != "up" && way != "down" {
+				return v.Errorf("%q: expected up or down", way)
+			}
+			t.Trend.Falling = way == "down"
+			return err
+		}}, "over", "goes")
+	}
+}
+
+func knob(dst *claim.Knob) config.Field {
+	return func(v config.Value) error {
+		name, err := v.Text()
+		if err == nil {
+			*dst, err = claim.ParseKnob(name)
+		}
+		return err
+	}
+}
+
+func metric(dst *string) config.Field {
+	return func(v config.Value) (err error) {
+		if *dst, err = v.Text(); err != nil {
+			return err
+		}
+		if _, ok := sample.MetricByName(*dst); !ok {
+			var names []string
+			for _, m := range sample.Metrics() {
+				names = append(names, m.Name)
+			}
+			return v.Errorf("unknown metric %q: expected one of %s", *dst, strings.Join(names, ", "))
+		}
+		return nil
+	}
+}
+
+// prose reads a text of sentences, which may go over several lines.
+func prose(dst *string) config.Field {
+	return func(v config.Value) error {
+		s, err := v.Text()
+		*dst = strings.Join(strings.Fields(s), " ")
+		return err
+	}
+}
+
+func number(dst **float64) config.Field {
+	return func(v config.Value) error {
+		x, err := v.Number()
+		*dst = &x
+		return err
+	}
+}
+
+func boolean(dst *bool) config.Field {
+	return func(v config.Value) (err error) { *dst, err = v.Bool(); return err }
+}
+
+// asks returns an error for a claim that no question of the experiment answers.
+func (e Experiment) asks(c claim.Claim) error {
+	var knobs []float64
+	for _, w := range c.Places() {
+		w.Kernels = nil // chosen when the run begins
+		n := 0
+		for _, q := range e.questions() {
+			if !w.Picks(q) {
+				continue
+			}
+			n++
+			if o := c.Test.Optimum; o != nil {
+				knobs = appendNew(knobs, o.Over.Of(q))
+			} else if t := c.Test.Trend; t != nil {
+				knobs = appendNew(knobs, t.Over.Of(q))
+			}
+		}
+		if n == 0 {
+			return fmt.Errorf("no question of the experiment is the claim's: workload %s has no such topology, pairs, MTU or load", w.Workload)
+		}
+	}
+	if (c.Test.Optimum != nil || c.Test.Trend != nil) && len(knobs) < 2 {
+		return fmt.Errorf("the experiment has one value of what the claim varies: expected two or more")
+	}
+	return nil
+}
+
+// questions lists what the experiment asks.
+func (e Experiment) questions() (out []sample.Question) {
+	for _, entry := range e.Entries {
+		for _, s := range entry.Scenarios {
+			for _, l := range entry.Loads {
+				out = append(out, sample.Question{Scenario: s, Workload: entry.Workload, Load: l})
+			}
+		}
+	}
+	return out
+}
+
+// Answerable returns the claims that can be put to what is left of an experiment
+// once its networks and workloads are settled (see Only).
+func (e Experiment) Answerable() (out []claim.Claim) {
+	var names []string
+	for _, n := range e.Networks {
+		names = append(names, n.Name)
+	}
+	for _, c := range e.Claims {
+		if left, ok := c.Among(names); ok && e.asks(left) == nil {
+			out = append(out, left)
+		}
+	}
+	return out
+}
