@@ -28,6 +28,7 @@ import (
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/path/telemetry"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // agentFlags are those of "agent".
@@ -185,14 +186,14 @@ func labAgents(ctx context.Context, e env, f agentFlags, st lab.State) error {
 
 // labAgent runs the agent of one host of a lab.
 func labAgent(ctx context.Context, e env, f agentFlags, st lab.State, cfg agent.Config) error {
-	if !slices.ContainsFunc(st.Hosts, func(h topoHost) bool { return h.Name == f.host }) {
+	if !slices.ContainsFunc(st.Hosts, func(h topo.Host) bool { return h.Name == f.host }) {
 		return usageError{fmt.Errorf("agent: lab %s has no host %q", st.Spec.Name, f.host)}
 	}
 	pins, err := e.store().MountBPF(st.Spec.Name)
 	if err != nil {
 		return err
 	}
-	dir := labDir(e, st.Spec.Name)
+	dir := e.store().Dir(st.Spec.Name)
 	if cfg.Key, err = labKey(filepath.Join(dir, "agent.key")); err != nil {
 		return err
 	}
@@ -338,9 +339,6 @@ func logHandler(format string, w io.Writer) slog.Handler {
 	}
 	return slog.NewTextHandler(w, nil)
 }
-
-// labDir is the lab's directory.
-func labDir(e env, name string) string { return filepath.Dir(e.store().BPFDir(name)) }
 
 // labKey reads the lab's key, or makes it: of several agents that begin at once
 // the first one's stands.

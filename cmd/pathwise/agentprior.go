@@ -13,8 +13,6 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
-type topoHost = topo.Host
-
 // prior is what a bench on this machine promises.
 type prior struct {
 	table decide.Table
@@ -49,14 +47,14 @@ func tableOf(dir string) (p prior, err error) {
 	}
 	trials := in.Results.Trials
 	for _, g := range rank.Table(trials, rank.Options{}) {
-		if g.Scenario.Placement == topo.TwoHosts {
+		if here(g.Scenario) {
 			p.table.Name = g.Scenario.String()
 			p.table.Rows = append(p.table.Rows, decide.TableOf(g).Rows...)
 		}
 	}
 	rates, cpu := map[string][]float64{}, map[string][]float64{}
 	for _, t := range trials {
-		if t.Status != sample.OK || t.Scenario.Placement != topo.TwoHosts || t.Workload != "tcp-stream" {
+		if t.Status != sample.OK || !here(t.Scenario) || t.Workload != "tcp-stream" {
 			continue
 		}
 		if v, ok := t.Metrics[sample.Throughput]; ok {
@@ -71,6 +69,9 @@ func tableOf(dir string) (p prior, err error) {
 	}
 	return p, nil
 }
+
+// here: the agent steers between hosts, on the machine's own kernel.
+func here(s topo.Scenario) bool { return s.Placement == topo.TwoHosts && s.Kernel == "" }
 
 func medians(by map[string][]float64) map[string]float64 {
 	out := map[string]float64{}

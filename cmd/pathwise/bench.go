@@ -5,20 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/experiments"
-	"pathwise.dev/pathwise/internal/bench"
 	"pathwise.dev/pathwise/internal/experiment"
+	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/machine"
 	"pathwise.dev/pathwise/internal/network"
@@ -38,6 +35,11 @@ type benchFlags struct {
 	seed                uint64
 	seeded              bool
 	dry, resume         bool
+	// kernel is where networks run that do not say.
+	kernel string
+	// inside is the guest's name in results, where this is the part of a run
+	// that a guest does.
+	inside string
 }
 
 func benchCommand(e env) *cobra.Command {
@@ -49,6 +51,9 @@ func benchCommand(e env) *cobra.Command {
 every figure comes with an interval. The host network runs in each repetition
 as the baseline.
 
+Networks that the host's kernel cannot build run on a guest kernel, with a
+baseline of their own there, and the result says so (see "pathwise guest").
+
 Ctrl-C stops after cleaning up; the result keeps every finished trial and
 --resume goes on from there. After a kill, "pathwise lab down --all" cleans up.
 
@@ -56,6 +61,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 		Example: `  pathwise bench
   pathwise bench --networks bridge,macvlan --workloads tcp-stream
   pathwise bench -f my.yaml --out results/mine --dry-run
+  pathwise bench --networks ipvlan-l2,macvlan --kernel uml
   pathwise bench --resume --out results/mine`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,6 +78,10 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random order (default: drawn, and recorded)")
 	fl.BoolVar(&f.dry, "dry-run", false, "print the plan and the time it will take, and run nothing")
 	fl.BoolVar(&f.resume, "resume", false, "go on with the unfinished run in --out")
+	fl.StringVar(&f.kernel, "kernel", kernelAuto, "kernel for all networks: "+strings.Join(kernelNames(), ", ")+" (a guest for what the host's lacks)")
+	fl.StringVar(&f.inside, "inside", "", "do a guest's part of the run in --out, and tell it on standard output")
+	_ = fl.MarkHidden("inside") // the flag has just been defined
+	_ = cmd.RegisterFlagCompletionFunc("kernel", cobra.FixedCompletions(kernelNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("networks", cobra.FixedCompletions(catalogue.Names(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("workloads", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
@@ -84,14 +94,25 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 }
 
 func runBench(ctx context.Context, e env, f benchFlags) error {
+	if f.inside != "" {
+		return runInside(ctx, e, f)
+	}
+	if f.kernel != kernelAuto {
+		if err := checkKernel(f.kernel); err != nil {
+			return usageError{fmt.Errorf("--kernel: %w", err)}
+		}
+	}
 	if text, ok := isDrills(f); ok {
+		if f.kernel != kernelAuto && f.kernel != guest.Host {
+			return usageError{errors.New("--kernel: drills run on the host's kernel")}
+		}
 		return runDrills(ctx, e, f, text)
 	}
 	if len(f.drills) > 0 {
 		return usageError{fmt.Errorf("--drills: %s is no file of drills: expected one such as steering", f.experiment)}
 	}
 	if f.resume {
-		if f.out == "" || len(f.networks) > 0 || len(f.workloads) > 0 || f.seeded {
+		if f.out == "" || len(f.networks) > 0 || len(f.workloads) > 0 || f.seeded || f.kernel != kernelAuto {
 			return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}
 		}
 		f.experiment = filepath.Join(f.out, result.ExperimentFile)
@@ -100,14 +121,14 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 	if err != nil {
 		return err
 	}
-	b := &benchRun{env: e, exp: exp, networks: map[string]network.Network{}, workloads: map[string]workload.Workload{}}
-	if err := b.find(); err != nil {
+	b := newBenchRun(e, exp)
+	if err := b.plan(ctx, f); err != nil {
 		return err
 	}
 	if f.dry {
 		return b.printPlan(e.stdout)
 	}
-	if err := b.ready(); err != nil {
+	if err := b.ready(ctx); err != nil {
 		return err
 	}
 	unlock, err := b.store().LockBench()
@@ -126,6 +147,7 @@ func readExperiment(e env, f benchFlags) (experiment.Experiment, error) {
 	defer file.Close()
 	exp, err := experiment.Parse(f.experiment, file, experiment.Catalogue{
 		Network: func(name string) error { _, err := catalogue.Find(name); return err },
+		Kernel:  checkKernel,
 		Workload: func(name string) (workload.Info, error) {
 			w, err := e.workload(name)
 			if err != nil {
@@ -171,19 +193,45 @@ type benchRun struct {
 	exp       experiment.Experiment
 	networks  map[string]network.Network
 	workloads map[string]workload.Workload
+	// places knows the kernels, groups are the parts of the experiment by kernel,
+	// and moved the networks for which a guest was chosen.
+	places *kernels
+	groups []group
+	moved  []moved
+	// order is that of the last trial.
+	order int
+	// inside: this is the part of a run that a guest does.
+	inside bool
 }
 
-// find takes the experiment's networks and workloads from the catalogues, and
-// adds the baseline, which every repetition needs.
+func newBenchRun(e env, exp experiment.Experiment) *benchRun {
+	return &benchRun{env: e, exp: exp, networks: map[string]network.Network{}, workloads: map[string]workload.Workload{}, places: e.kernels()}
+}
+
+// plan finds what the experiment names, and the kernels that it runs on. That a
+// run goes on with is decided already.
+func (b *benchRun) plan(ctx context.Context, f benchFlags) error {
+	if err := b.find(); err != nil {
+		return err
+	}
+	if !f.resume {
+		if err := b.choose(ctx, f.kernel); err != nil {
+			return err
+		}
+		b.baselines()
+		b.exp.Claims = b.exp.Answerable()
+	}
+	if err := b.find(); err != nil { // the baseline too
+		return err
+	}
+	if err := b.group(ctx); err != nil {
+		return err
+	}
+	return experiment.Check(b.cells())
+}
+
+// find takes the experiment's networks and workloads from the catalogues.
 func (b *benchRun) find() error {
-	base := catalogue.Baseline()
-	has := false
-	for _, n := range b.exp.Networks {
-		has = has || n.Name == base
-	}
-	if !has {
-		b.exp.Networks = append([]experiment.Network{{Name: base, Find: base}}, b.exp.Networks...)
-	}
 	for _, n := range b.exp.Networks {
 		net, err := catalogue.Find(n.Find)
 		if err != nil {
@@ -198,78 +246,25 @@ func (b *benchRun) find() error {
 		}
 		b.workloads[entry.Workload] = w
 	}
-	return experiment.Check(b.cells())
-}
-
-func (b *benchRun) cells() []experiment.Planned {
-	infos := map[string]network.Info{}
-	for name, n := range b.networks {
-		infos[name] = n.Info()
-	}
-	return b.exp.Cells(infos)
+	return nil
 }
 
 // ready checks that everything the run needs is there, before anything is made.
-func (b *benchRun) ready() error {
+func (b *benchRun) ready(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("bench needs root to build networks: run as root, for example with sudo")
 	}
-	m := network.NewMachine(lab.DefaultCNIPath(b.self))
-	for _, n := range b.exp.Networks {
-		if miss := m.Missing(b.networks[n.Name].Info().Needs); len(miss) > 0 {
-			return missingError("network "+n.Name, miss)
+	for _, g := range b.groups {
+		if err := b.readyOn(ctx, g); err != nil {
+			return err
 		}
 	}
 	for name, w := range b.workloads {
-		if miss := m.Missing(w.Info().Needs); len(miss) > 0 {
+		if miss := b.places.host.Missing(w.Info().Needs); len(miss) > 0 {
 			return missingError("workload "+name, miss)
 		}
 	}
 	return nil
-}
-
-func (b *benchRun) printPlan(w io.Writer) error {
-	cells := b.cells()
-	fmt.Fprintf(w, "experiment %s: %s\n\n", b.exp.Name, b.exp.Description)
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "WORKLOAD\tSCENARIO\tLOAD\tNETWORKS\t")
-	var order []sample.Question
-	nets := map[sample.Question][]string{}
-	left := map[sample.Question][]string{}
-	var total time.Duration
-	runnable := 0
-	for _, c := range cells {
-		q := c.Question()
-		if _, ok := nets[q]; !ok {
-			order = append(order, q)
-			nets[q] = nil
-		}
-		if c.Unsupported != "" {
-			left[q] = append(left[q], c.Network)
-			continue
-		}
-		nets[q] = append(nets[q], c.Network)
-		runnable++
-		total += bench.Estimate(c)
-	}
-	for _, q := range order {
-		fmt.Fprintf(tw, "%s\t%v\t%v\t%s\t\n", q.Workload, q.Scenario, q.Load, strings.Join(nets[q], " "))
-		if len(left[q]) > 0 {
-			fmt.Fprintf(tw, "\t\t\t(not: %s)\t\n", strings.Join(left[q], " "))
-		}
-	}
-	if err := flush(tw); err != nil {
-		return err
-	}
-	r := b.exp.Repeat
-	fmt.Fprintf(w, "\n%d cells, %d to %d repetitions of each (until the 95 %% interval is within ±%g %%)\n", runnable, r.Min, r.Max, r.Width*100)
-	least := (total * time.Duration(r.Min)).Round(time.Second)
-	most := (total * time.Duration(r.Max)).Round(time.Second)
-	if b.exp.Budget > 0 {
-		most = max(least, min(most, b.exp.Budget))
-	}
-	_, err := fmt.Fprintf(w, "%d trials and about %v at least, about %v at most; nothing run (--dry-run)\n", runnable*r.Min, least, most)
-	return err
 }
 
 // run measures, then reports.
@@ -280,12 +275,11 @@ func (b *benchRun) run(ctx context.Context, f benchFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	fmt.Fprintf(b.stderr, "experiment %s, seed %d, result in %s\n", b.exp.Name, out.Seed, out.Dir)
+	for _, w := range b.kernelWarnings() {
+		fmt.Fprintln(b.stderr, w.Text)
+	}
 	p := newProgress(b.stderr, b.interactive(), b.now)
-	footer, err := bench.Run(ctx, bench.Config{
-		Experiment: b.exp, Networks: b.networks, Workloads: b.workloads, Seed: out.Seed, Store: b.store(),
-		Lab: lab.Options{CNIPath: lab.DefaultCNIPath(b.self), Owned: true, Self: b.self},
-		Log: out.Log, Done: out.Done, Observe: p.observe, Now: b.now,
-	})
+	footer, err := b.measure(ctx, out, p)
 	p.clear()
 	if err != nil {
 		hint := fmt.Sprintf("every finished trial is kept: go on with \"pathwise bench --resume --out %s\"", out.Dir)
@@ -329,12 +323,9 @@ func (b *benchRun) open(ctx context.Context, f benchFlags) (*result.Run, error) 
 	}
 	plan.Experiment = text.Bytes()
 	plan.Header = sample.Header{Experiment: b.exp.Name, Seed: f.seed, Warnings: busy(plan.Machine.Load, plan.Machine.CPU.Online)}
-	for _, c := range b.cells() {
-		if c.Unsupported == "" {
-			plan.Header.Planned += b.exp.Repeat.Min
-		} else {
-			plan.Header.Planned++
-		}
+	plan.Header.Warnings = append(plan.Header.Warnings, b.kernelWarnings()...)
+	for _, g := range b.groups {
+		plan.Header.Planned += g.least()
 	}
 	return result.Create(f.out, plan)
 }

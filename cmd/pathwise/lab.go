@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -53,10 +54,18 @@ func missingError(what string, miss []network.Missing) error {
 	for _, m := range miss {
 		parts = append(parts, m.String())
 	}
-	return fmt.Errorf("%s cannot run here: missing %s", what, strings.Join(parts, "; "))
+	hint := ""
+	if network.OnlyKernel(miss) {
+		hint = "; another kernel may have it: see \"pathwise guest\""
+	}
+	return fmt.Errorf("%s cannot run here: missing %s%s", what, strings.Join(parts, "; "), hint)
 }
 
 func printLab(w io.Writer, st lab.State) error {
+	if st.Guest != "" {
+		_, err := fmt.Fprintf(w, "guest %s  kernel %s  booted by process %d\n", st.Spec.Name, st.Guest, st.Owner)
+		return err
+	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	state := "up"
 	switch {
@@ -191,6 +200,7 @@ func chooseLab(e env, name string) (lab.State, error) {
 	if err != nil {
 		return lab.State{}, err
 	}
+	labs = slices.DeleteFunc(labs, func(st lab.State) bool { return st.Guest != "" })
 	switch len(labs) {
 	case 0:
 		return lab.State{}, errors.New("no lab is up: build one with \"pathwise lab up\"")

@@ -77,16 +77,19 @@ type silentError struct{ error }
 
 // exitCode prints an error once and turns it into the program's exit code: 2
 // for a mistake in the command line, 130 when interrupted, that of the program
-// run by "lab exec", 1 for everything else.
+// run by "lab exec" or "guest exec", 1 for everything else.
 func exitCode(stderr io.Writer, err error) int {
 	var exit *exec.ExitError
 	var usage usageError
 	var silent silentError
+	var code codeError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit) && exit.ExitCode() > 0:
 		return exit.ExitCode()
+	case errors.As(err, &code):
+		return int(code)
 	case errors.Is(err, errInterrupted):
 		fmt.Fprintln(stderr, "pathwise: interrupted")
 		return 130
@@ -111,7 +114,7 @@ func rootCommand(e env) *cobra.Command {
 		Long: `Pathwise builds container networks on a lab of network namespaces, puts real
 load on them, and ranks them with honest uncertainty.
 
-Nouns show (networks, workloads, report, compare, recommend), verbs act
+Nouns show (networks, workloads, report, claims, compare, recommend), verbs act
 (bench, lab up). Everything Pathwise makes is named pw-* and is removed by
 "pathwise lab down --all", also after a kill.`,
 		Example: `  pathwise networks                  what works on this machine
@@ -132,7 +135,8 @@ Nouns show (networks, workloads, report, compare, recommend), verbs act
 	})
 	root.AddCommand(replayCommand(e))
 	root.AddCommand(agentCommand(e), pathsCommand(e), eventsCommand(e), switchCommand(e), pinCommand(e), unpinCommand(e))
-	root.AddCommand(networksCommand(e), workloadsCommand(e), benchCommand(e), reportCommand(e), compareCommand(e),
+	root.AddCommand(guestCommand(e), guestInitCommand(), guestNeedsCommand())
+	root.AddCommand(networksCommand(e), workloadsCommand(e), benchCommand(e), reportCommand(e), claimsCommand(e), compareCommand(e),
 		recommendCommand(e), labCommand(e), versionCommand(e), generateCommand())
 	return root
 }

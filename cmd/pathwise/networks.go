@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -8,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/machine"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
@@ -18,9 +20,10 @@ import (
 type networkRow struct {
 	network.Info
 	Works bool `json:"works"`
-	// Kernel on which it works: "host"; "" where it does not.
-	Kernel string            `json:"kernel"`
-	Needs  []network.Missing `json:"needs"`
+	// Kernel on which it works: "host", or the kind of guest; "" where it does not.
+	Kernel string `json:"kernel"`
+	// Needs is what the machine lacks, or where Kernel is a guest's, the host's kernel.
+	Needs []network.Missing `json:"needs"`
 }
 
 func networksCommand(e env) *cobra.Command {
@@ -30,7 +33,9 @@ func networksCommand(e env) *cobra.Command {
 		Use:   "networks",
 		Short: "List the networks, and what works on this machine",
 		Long: `List the catalogue of networks: which work on this machine and, for the others,
-exactly what is missing and what to do about it.
+exactly what is missing and what to do about it. The column KERNEL tells on which
+kernel a network works: the host's, or that of a guest (see "pathwise guest"),
+which is booted once to find out.
 
 A CNI configuration list of your own is a network too: name it cni:FILE.`,
 		Example: `  pathwise networks
@@ -41,7 +46,10 @@ A CNI configuration list of your own is a network too: name it cni:FILE.`,
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err
 			}
-			rows := networkRows(e)
+			rows, err := networkRows(cmd.Context(), e)
+			if err != nil {
+				return err
+			}
 			switch {
 			case format == "json":
 				return writeJSON(e.stdout, rows)
@@ -57,34 +65,85 @@ A CNI configuration list of your own is a network too: name it cni:FILE.`,
 	return cmd
 }
 
-func networkRows(e env) []networkRow {
-	m := network.NewMachine(lab.DefaultCNIPath(e.self))
+func networkRows(ctx context.Context, e env) ([]networkRow, error) {
+	all := e.kernels()
 	rows := []networkRow{}
+	var unknown error
 	for _, n := range catalogue.All() {
 		row := networkRow{Info: n.Info(), Needs: []network.Missing{}}
-		row.Needs = append(row.Needs, m.Missing(row.Info.Needs)...)
-		if row.Works = len(row.Needs) == 0; row.Works {
-			row.Kernel = "host"
+		p, err := all.find(ctx, row.Info)
+		if errors.Is(err, errNoRoot) {
+			unknown = err
+		} else if err != nil {
+			return nil, err
 		}
+		row.Needs, row.Kernel = append(row.Needs, p.Missing...), p.Kernel
+		row.Works = p.Kernel != ""
 		rows = append(rows, row)
 	}
-	return rows
+	if unknown != nil {
+		fmt.Fprintln(e.stderr, unknown)
+	}
+	return rows, nil
 }
 
 func printNetworks(w io.Writer, rows []networkRow) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "NETWORK\tWORKS\tHOSTS\tMTU\t")
+	t := newNotedTable("NETWORK\tWORKS\tKERNEL\tHOSTS\tMTU\t")
 	for _, r := range rows {
-		works := "yes"
+		works, notes := "yes", []string{}
 		if !r.Works {
-			works = "no"
+			works, notes = "no", lacking(r.Needs)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t\n", r.Name, works, reach(r.Info), mtu(r.Overhead))
-		for _, miss := range r.Needs {
-			fmt.Fprintf(tw, "  missing: %s\t\t\t\t\n", miss)
+		t.row(fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t", r.Name, works, orDash(r.Kernel), reach(r.Info), mtu(r.Overhead)), notes)
+	}
+	return t.print(w)
+}
+
+// lacking says what is missing, a line each.
+func lacking(missing []network.Missing) []string {
+	var out []string
+	for _, m := range missing {
+		out = append(out, "  missing: "+m.String())
+	}
+	return out
+}
+
+// notedTable is a table with lines of any length between its rows.
+type notedTable struct {
+	text bytes.Buffer
+	tw   *tabwriter.Writer
+	// notes stand below each row, the first of which is the head.
+	notes [][]string
+}
+
+func newNotedTable(head string) *notedTable {
+	t := &notedTable{}
+	t.tw = tabwriter.NewWriter(&t.text, 0, 0, 2, ' ', 0)
+	t.row(head, nil)
+	return t
+}
+
+func (t *notedTable) row(cells string, notes []string) {
+	fmt.Fprintln(t.tw, cells)
+	t.notes = append(t.notes, notes)
+}
+
+func (t *notedTable) print(w io.Writer) error {
+	if err := flush(t.tw); err != nil {
+		return err
+	}
+	for i, notes := range t.notes {
+		line, err := t.text.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("write table: row %d: %w", i, err)
+		}
+		for _, text := range append([]string{strings.TrimRight(line, " \n")}, notes...) {
+			if _, err := fmt.Fprintln(w, text); err != nil {
+				return fmt.Errorf("write table: %w", err)
+			}
 		}
 	}
-	return flush(tw)
+	return nil
 }
 
 // reach says between which hosts the network carries traffic.

@@ -24,7 +24,7 @@ func agents(e env, labName, dir string) (map[string]*agent.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		dir = labDir(e, st.Spec.Name)
+		dir = e.store().Dir(st.Spec.Name)
 	}
 	socks, err := filepath.Glob(filepath.Join(dir, "agent-*.sock"))
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,7 +21,8 @@ func openResult(dir string) (report.Input, error) {
 	if err != nil {
 		return report.Input{}, err
 	}
-	return report.Input{Name: r.Samples.Header.Experiment, Dir: dir, Results: r.Samples, Machine: r.Machine, Experiment: r.Experiment}, nil
+	in := report.Input{Name: r.Samples.Header.Experiment, Dir: dir, Results: r.Samples, Machine: r.Machine, Experiment: r.Experiment}
+	return withClaims(in, r), nil
 }
 
 func (e env) reportOptions() report.Options {
@@ -174,7 +176,7 @@ func readNeed(app, load, topology string, robust bool, trials []sample.Trial) (r
 		for _, t := range trials {
 			s := t.Scenario
 			fits := t.Status == sample.OK && s.Placement == p && (workloads[t.Workload] || len(workloads) == 0)
-			if fits && (found == nil || s.Pairs < found.Pairs || (s.Pairs == found.Pairs && s.MTU < found.MTU)) {
+			if fits && (found == nil || simpler(s, *found)) {
 				found = &s
 			}
 		}
@@ -185,4 +187,9 @@ func readNeed(app, load, topology string, robust bool, trials []sample.Trial) (r
 	}
 	need.Scenario = topo.Scenario{Placement: places[0], Pairs: 1, MTU: topo.DefaultMTU}
 	return need, nil
+}
+
+// simpler orders scenarios: the machine's own kernel first, few pairs, a small MTU.
+func simpler(a, b topo.Scenario) bool {
+	return cmp.Or(cmp.Compare(a.Kernel, b.Kernel), cmp.Compare(a.Pairs, b.Pairs), cmp.Compare(a.MTU, b.MTU)) < 0
 }

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pathwise.dev/pathwise/internal/bench"
+	"pathwise.dev/pathwise/internal/experiment"
+	"pathwise.dev/pathwise/internal/guest"
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/network/catalogue"
+	"pathwise.dev/pathwise/internal/sample"
+)
+
+// group is the part of an experiment that runs on one kernel.
+type group struct {
+	// kernel is the guest's; the zero value is the host.
+	kernel guest.Kernel
+	// label marks the group's trials; "" for the host.
+	label string
+	// nowhere says why the kernel cannot be booted, where the experiment goes on
+	// without what is missing.
+	nowhere string
+	exp     experiment.Experiment
+	// networks by name, as they are on this kernel.
+	networks map[string]network.Network
+	cells    []experiment.Planned
+}
+
+// choose decides on which kernel each network runs, as --kernel and the
+// experiment ask, and says so where it was not asked.
+func (b *benchRun) choose(ctx context.Context, choice string) error {
+	for i := range b.exp.Networks {
+		n := &b.exp.Networks[i]
+		switch {
+		case choice == guest.Host:
+			n.Kernel = ""
+		case choice != kernelAuto:
+			n.Kernel = choice
+		case n.Kernel == "":
+			p, err := b.places.find(ctx, b.networks[n.Name].Info())
+			if err != nil && !errors.Is(err, errNoRoot) {
+				return err
+			}
+			if p.Kernel != guest.Host {
+				n.Kernel = p.Kernel // "" is the host's, where ready tells what is missing
+			}
+			if n.Kernel != "" {
+				b.moved = append(b.moved, moved{n.Name, n.Kernel, kinds(p.Missing)})
+			}
+		}
+	}
+	// A network may have stood there once for each of several kernels.
+	var once []experiment.Network
+	for _, n := range b.exp.Networks {
+		if !slices.Contains(once, n) {
+			once = append(once, n)
+		}
+	}
+	b.exp.Networks = once
+	return nil
+}
+
+// moved is a network for which a guest was chosen without being asked for.
+type moved struct{ network, kernel, lacks string }
+
+// baselines adds to each kernel its own host network, the only one that the
+// others on it can be compared with.
+func (b *benchRun) baselines() {
+	base := catalogue.Baseline()
+	for _, kind := range b.exp.Kernels() {
+		if slices.ContainsFunc(b.exp.On(kind, "").Networks, func(n experiment.Network) bool { return n.Name == base }) {
+			continue
+		}
+		b.exp.Networks = append([]experiment.Network{{Name: base, Find: base, Kernel: kind}}, b.exp.Networks...)
+	}
+}
+
+// group splits the experiment by kernels, the host's first.
+func (b *benchRun) group(ctx context.Context) error {
+	b.groups = nil
+	for _, kind := range b.exp.Kernels() {
+		var g group
+		if kind != "" {
+			var err error
+			g.kernel, err = b.places.guest(kind)
+			switch {
+			case err == nil:
+				g.label = g.kernel.Label()
+			case b.exp.SkipMissing:
+				g.label, g.nowhere = kind, oneLine(err)
+			default:
+				return err
+			}
+		}
+		g.exp = b.exp.On(kind, g.label)
+		if err := b.furnish(ctx, &g); err != nil {
+			return err
+		}
+		b.groups = append(b.groups, g)
+	}
+	share(b.groups, b.exp.Budget)
+	return nil
+}
+
+// share divides the budget by the time that the groups' cells are expected to take.
+func share(groups []group, budget time.Duration) {
+	var all time.Duration
+	for _, g := range groups {
+		all += g.length()
+	}
+	for i := range groups {
+		if all > 0 {
+			groups[i].exp.Budget = time.Duration(float64(budget) * float64(groups[i].length()) / float64(all))
+		}
+	}
+}
+
+// length is the time that each of the group's cells takes once.
+func (g group) length() (d time.Duration) {
+	for _, c := range g.cells {
+		d += bench.Estimate(c)
+	}
+	return d
+}
+
+// least is the number of trials that the group has at least.
+func (g group) least() (n int) {
+	for _, c := range g.cells {
+		if c.Unsupported == "" {
+			n += g.exp.Repeat.Min
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+// cells are those of all groups.
+func (b *benchRun) cells() (out []experiment.Planned) {
+	for _, g := range b.groups {
+		out = append(out, g.cells...)
+	}
+	return out
+}
+
+// readyOn checks that a kernel and the machine have what the group's networks need.
+func (b *benchRun) readyOn(ctx context.Context, g group) error {
+	for _, n := range g.exp.Networks {
+		info := g.networks[n.Name].Info()
+		if info.Absent != "" {
+			continue
+		}
+		miss, err := b.missingOn(ctx, g, info.Needs)
+		if err != nil {
+			return err
+		}
+		if len(miss) > 0 {
+			where := ""
+			if g.label != "" {
+				where = " on the guest kernel " + g.label
+			}
+			return missingError("network "+n.Name+where, miss)
+		}
+	}
+	return nil
+}
+
+// kernelWarnings tell a reader of the report what ran where, and why.
+func (b *benchRun) kernelWarnings() []sample.Warning {
+	var out []sample.Warning
+	for _, g := range b.groups {
+		if g.label == "" || g.nowhere != "" {
+			continue
+		}
+		var asked, chosen []string
+		for _, n := range g.exp.Networks {
+			i := slices.IndexFunc(b.moved, func(m moved) bool { return m.network == n.Name && m.kernel == g.kernel.Name })
+			switch {
+			case i >= 0:
+				chosen = append(chosen, fmt.Sprintf("%s (the host's kernel lacks %s)", n.Name, b.moved[i].lacks))
+			default:
+				asked = append(asked, n.Name)
+			}
+		}
+		text := "ran on the guest kernel " + g.label + ": " + strings.Join(append(chosen, asked...), ", ") +
+			"; figures of different kernels are not ranked against each other"
+		out = append(out, sample.Warning{Gate: "kernel", Text: text})
+		if g.kernel.Emulated() {
+			out = append(out, sample.Warning{Gate: "emulated", Text: g.label + " has emulated processors: that its networks work is shown, and their cost " +
+				"relative to one another, but no figure says anything about a real machine's speed"})
+		}
+	}
+	return out
+}
