@@ -198,8 +198,9 @@ type benchRun struct {
 	places *kernels
 	groups []group
 	moved  []moved
-	// order is that of the last trial.
+	// order is that of the last trial, and clear takes the progress line away.
 	order int
+	clear func()
 	// inside: this is the part of a run that a guest does.
 	inside bool
 }

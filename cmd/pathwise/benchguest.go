@@ -23,6 +23,7 @@ import (
 // measure runs the groups one after the other: nothing is compared across
 // kernels, so that their trials need not be mixed.
 func (b *benchRun) measure(ctx context.Context, out *result.Run, p *progress) (sample.Footer, error) {
+	b.clear = p.clear
 	var total sample.Footer
 	for _, t := range out.Done {
 		b.order = max(b.order, t.Order)
@@ -176,6 +177,7 @@ func (b *benchRun) onGuest(ctx context.Context, out *result.Run, g group, watch 
 		if died++; ctx.Err() != nil || !errors.Is(err, guest.ErrDied) || died >= deaths {
 			return sample.Footer{}, fmt.Errorf("guest kernel %s: %w", g.label, err)
 		}
+		b.clear()
 		fmt.Fprintf(b.stderr, "guest kernel %s: %v; booting it again\n", g.label, oneLine(err))
 		if err := m.lost(err); err != nil {
 			return sample.Footer{}, err
@@ -196,7 +198,10 @@ func (b *benchRun) guestSession(ctx context.Context, dir string, g group, m *mer
 	c := b.guestConfig(g.kernel)
 	c.Argv = []string{b.self, "bench", "--inside", g.label, "--out", dir}
 	c.Stdout, c.Stderr = m, &said
-	c.Ready = b.guestReady(g.kernel)
+	c.Ready = func(after time.Duration) {
+		b.clear()
+		b.guestReady(g.kernel)(after)
+	}
 	code, err := guest.Run(ctx, c)
 	if err == nil && code != 0 {
 		err = fmt.Errorf("the run inside ended with exit status %d: %s", code, strings.TrimPrefix(strings.TrimSpace(said.String()), "pathwise: "))

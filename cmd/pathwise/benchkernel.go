@@ -187,7 +187,7 @@ func (b *benchRun) kernelWarnings() []sample.Warning {
 				asked = append(asked, n.Name)
 			}
 		}
-		text := "ran on the guest kernel " + g.label + ": " + strings.Join(append(chosen, asked...), ", ") +
+		text := "on the guest kernel " + g.label + ": " + strings.Join(append(chosen, asked...), ", ") +
 			"; figures of different kernels are not ranked against each other"
 		out = append(out, sample.Warning{Gate: "kernel", Text: text})
 		if g.kernel.Emulated() {

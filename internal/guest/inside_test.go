@@ -24,6 +24,16 @@ func TestUMLArguments(t *testing.T) {
 	}
 }
 
+func TestMemoryDir(t *testing.T) {
+	dir := t.TempDir()
+	if got, err := memoryDir(1<<20, "/nowhere", "/proc", dir); err != nil || got != dir {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := memoryDir(1<<60, dir); err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestCheckRefuses(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")

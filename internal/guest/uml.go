@@ -59,6 +59,10 @@ func findUML(p Place) Kernel {
 
 // bootUML starts User-mode Linux.
 func bootUML(ctx context.Context, c Config, claim *lab.Claim) (*process, error) {
+	room, err := memoryDir(c.Memory, "/dev/shm", "/tmp", "/var/tmp")
+	if err != nil {
+		return nil, err
+	}
 	preload, err := memoryFile("pathwise-ptrace", tracer)
 	if err != nil {
 		return nil, err
@@ -66,7 +70,7 @@ func bootUML(ctx context.Context, c Config, claim *lab.Claim) (*process, error) 
 	defer preload.Close()
 	return start(ctx, claim, program{
 		argv:  append([]string{c.Kernel.Image}, umlArguments(c, claim.Dir())...),
-		env:   []string{"LD_PRELOAD=/proc/self/fd/3"},
+		env:   []string{"LD_PRELOAD=/proc/self/fd/3", "TMPDIR=" + room},
 		files: []*os.File{preload},
 		log:   consoleFile,
 	})
@@ -83,6 +87,19 @@ func umlArguments(c Config, dir string) []string {
 		"uml_dir=uml/", "umid=guest",
 		orderVariable + "=hostfs," + dir, InitArgument,
 	}
+}
+
+// memoryDir is the first directory with room for the guest's memory, which is a
+// file there without a name that the guest executes from. A container's /dev/shm
+// has 64 MB, beyond which the guest would die at some later moment.
+func memoryDir(size int64, dirs ...string) (string, error) {
+	for _, dir := range dirs {
+		var st unix.Statfs_t
+		if unix.Statfs(dir, &st) == nil && st.Flags&unix.MS_NOEXEC == 0 && int64(st.Bavail)*st.Bsize >= size {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("no room for the guest's memory: expected %d MB in %s, not mounted noexec", size>>20, strings.Join(dirs, " or "))
 }
 
 // memoryFile makes a file that lies in no file system: a directory of Pathwise's
