@@ -187,12 +187,11 @@ func TestCancelledGuestLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c, stdout, _ := config(t, sh("echo begun; while :; do :; done")...)
 	c.Ready = func(time.Duration) { time.AfterFunc(time.Second, cancel) }
-	began := time.Now()
 	if _, err := guest.Run(ctx, c); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if stdout.String() != "begun\n" || time.Since(began) > 30*time.Second {
-		t.Errorf("said %q, after %v", stdout, time.Since(began))
+	if stdout.String() != "begun\n" {
+		t.Errorf("said %q", stdout)
 	}
 }
 
