@@ -43,6 +43,7 @@ const (
 	Retransmits    = "retransmits"
 	Jitter         = "jitter"
 	Loss           = "loss"
+	Errors         = "errors"
 	Startup        = "startup"
 	StartupNetwork = "startup_network"
 	CPUPerGB       = "cpu_per_gb"
@@ -63,6 +64,7 @@ func Metrics() []Metric {
 		{Retransmits, "1/GB", Lower, Robustness, "TCP segments sent again, per 10^9 bytes of payload"},
 		{Jitter, "s", Lower, Robustness, "RFC 1889 interarrival jitter that the UDP receiver saw"},
 		{Loss, "ratio", Lower, Robustness, "UDP datagrams lost, of those sent, as the receiver counted"},
+		{Errors, "1", Lower, Robustness, "operations that began in the window and failed: refused, reset, timed out or answered wrongly, all pairs together"},
 		{CPUPerGB, "CPU-s/GB", Lower, Cost, "CPU time of the whole machine per 10^9 bytes of payload, idle baseline subtracted"},
 		{CPUPerKop, "CPU-s/1000", Lower, Cost, "CPU time of the whole machine per 1000 operations, idle baseline subtracted"},
 	}

@@ -1,7 +1,10 @@
 package request
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,11 +46,11 @@ type Count struct {
 
 // add adds what another connection counted.
 func (c *Count) add(o Count) {
-	c.Operations += o.Operations
-	c.Failed += o.Failed
-	if c.Failure == "" {
+	if c.Failure == "" || (c.Failed == 0 && o.Failed > 0) {
 		c.Failure = o.Failure
 	}
+	c.Operations += o.Operations
+	c.Failed += o.Failed
 	c.Latency.Merge(o.Latency)
 }
 
@@ -97,29 +100,31 @@ type client struct {
 // loop sends requests one after the other until the window is over.
 func (c *client) loop(ctx context.Context) Count {
 	n := Count{Latency: sample.NewHistogram()}
+	var late string
 	var conn net.Conn
 	defer func() {
 		if conn != nil {
 			conn.Close()
 		}
 	}()
-	buf := make([]byte, c.Size)
+	q := newQuestion(c.Size)
 	for ctx.Err() == nil {
 		start := time.Now()
 		if !start.Before(c.end) {
+			n.Failure = cmp.Or(n.Failure, late) // nothing worse
 			return n
 		}
 		var err error
 		if conn == nil {
 			if conn, err = c.dial(ctx); err == nil && !c.Once {
 				if took := time.Since(start); start.Add(took).After(c.begin) {
-					n.Failure = fmt.Sprintf("connecting took %v, into the window", took.Round(time.Millisecond))
+					late = fmt.Sprintf("connecting took %v, into the window", took.Round(time.Millisecond))
 				}
 				continue // what connecting took is no request's
 			}
 		}
 		if err == nil {
-			err = c.ask(conn, buf)
+			err = c.ask(conn, q)
 		}
 		if conn != nil && (c.Once || err != nil) {
 			conn.Close()
@@ -164,17 +169,21 @@ func (c *client) dial(ctx context.Context) (net.Conn, error) {
 // ask sends one request and reads its answer and, where the connection is for
 // it alone, the server's close: the server closes first, so that TIME_WAIT is
 // on its side and the client's ports do not run out.
-func (c *client) ask(conn net.Conn, buf []byte) error {
-	if _, err := conn.Write(buf); err != nil {
+func (c *client) ask(conn net.Conn, q *question) error {
+	q.next()
+	if _, err := conn.Write(q.sent); err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
-	if _, err := io.ReadFull(conn, buf); err != nil {
+	if _, err := io.ReadFull(conn, q.got); err != nil {
 		return fmt.Errorf("receive: %w", err)
+	}
+	if !bytes.Equal(q.sent, q.got) {
+		return errors.New("receive: the answer is not what was sent")
 	}
 	if !c.Once {
 		return nil
 	}
-	switch n, err := conn.Read(buf); {
+	switch n, err := conn.Read(q.got); {
 	case n > 0:
 		return errors.New("receive end: the server sent more than it was asked for")
 	case !errors.Is(err, io.EOF):
@@ -182,6 +191,25 @@ func (c *client) ask(conn net.Conn, buf []byte) error {
 	default:
 		return nil
 	}
+}
+
+// question is one connection's request and what came back for it.
+type question struct {
+	sent, got []byte
+	number    uint64
+}
+
+func newQuestion(size int) *question {
+	return &question{sent: make([]byte, size), got: make([]byte, size)}
+}
+
+// next makes a request that differs from the one before, so that no old answer
+// passes for a new one.
+func (q *question) next() {
+	q.number++
+	var n [8]byte
+	binary.LittleEndian.PutUint64(n[:], q.number)
+	copy(q.sent, n[:])
 }
 
 // Serve answers requests of size bytes on addr until ctx ends.

@@ -47,7 +47,7 @@ func (r Requests) Info() workload.Info {
 		Summary: "requests and answers on lasting TCP connections, one under way on each",
 		Tool:    "pathwise generate: answered requests (service time, closed loop)",
 		Needs:   []network.Need{network.NeedRoot()},
-		Metrics: []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean},
+		Metrics: []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean, sample.Errors},
 		Knobs:   []string{"connections", "size"},
 		Default: sample.Load{Connections: 1, Size: 1},
 		Max:     sample.Load{Connections: 1000, Size: 1 << 20},
@@ -180,16 +180,10 @@ func (t *trial) outcome() workload.Outcome {
 	for i, c := range t.counts {
 		out.Operations += float64(c.Operations)
 		out.Latency.Merge(c.Latency)
-		if c.Failed > 0 {
-			out.Warnings = append(out.Warnings, sample.Warning{Gate: "errors", Text: fmt.Sprintf("client in pod %s: %d of %d requests failed, the first: %s",
-				t.bed.Pairs[i].Client.Name, c.Failed, c.Failed+c.Operations, c.Failure)})
-		}
+		out.AddErrors(t.bed.Pairs[i].Client.Name, c.Failed, c.Operations, c.Failure)
 		out.GeneratorUser = max(out.GeneratorUser, t.clients[i].User.Seconds()/threads/max(t.clients[i].Wall.Seconds(), 1e-3))
 	}
 	out.Metrics[sample.Rate] = out.Operations / t.window.Duration.Seconds()
-	out.Metrics[sample.LatencyP50] = out.Latency.Percentile(50)
-	out.Metrics[sample.LatencyP99] = out.Latency.Percentile(99)
-	out.Metrics[sample.LatencyP999] = out.Latency.Percentile(99.9)
-	out.Metrics[sample.LatencyMean] = out.Latency.Mean()
+	out.SetLatency()
 	return out
 }
