@@ -137,40 +137,6 @@ func TestEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestServerThatDies kills the server while it is measured.
-func TestServerThatDies(t *testing.T) {
-	self := build(t)
-	server := map[string]string{"tcp-stream": "iperf3 -s", "udp-stream": "iperf3 -s", "udp-max": "iperf3 -s",
-		"tcp-latency": "sockperf server", "udp-latency": "sockperf server", "tcp-rr": "generate serve", "connect": "generate serve"}
-	for _, w := range catalogue.All(catalogue.Options{Self: self}) {
-		name := w.Info().Name
-		if server[name] == "" {
-			continue // startup has none
-		}
-		t.Run(name, func(t *testing.T) {
-			g := bed(t, 1, self)
-			m := &testbed.Meter{OnBegin: func() {
-				time.AfterFunc(200*time.Millisecond, func() {
-					if err := g.Kill(server[name]); err != nil {
-						t.Error(err)
-					}
-				})
-			}}
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-			defer cancel()
-			_, err := w.Run(ctx, g.Bed(), load(w), workload.Window{Warmup: 300 * time.Millisecond, Duration: 5 * time.Second}, m)
-			if err == nil || ctx.Err() != nil {
-				t.Errorf("got %v, want an error with a reason", err)
-			}
-			if took := time.Since(m.Begun); took > 10*time.Second {
-				t.Errorf("returned %v after the window began", took)
-			}
-			t.Log(err)
-			alone(t, g)
-		})
-	}
-}
-
 // TestServerThatIsNotReached: the server's own side is fine, but nothing answers
 // where the client goes.
 func TestServerThatIsNotReached(t *testing.T) {

@@ -263,9 +263,12 @@ func (g *Ground) Launch(ctx context.Context, _ int) (workload.Launch, error) {
 }
 
 // Processes lists the programs that run in the bed's pods, as "pid command".
-func (g *Ground) Processes() []string {
+func (g *Ground) Processes() []string { return g.processes(g.names...) }
+
+// processes lists those in some of the namespaces.
+func (g *Ground) processes(namespaces ...string) []string {
 	var out []string
-	for _, name := range g.names {
+	for _, name := range namespaces {
 		want, err := netns.Inode(name)
 		if err != nil {
 			continue
