@@ -85,6 +85,8 @@ static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 	__u8 b[16] = {};
 	__u32 h, hlen = 8;
 
+	if (p->fragment)
+		return;
 	if (p->proto == IPPROTO_TCP) {
 		if (bpf_skb_load_bytes(skb, p->l4, b, 16))
 			return;
@@ -122,8 +124,9 @@ static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 	p->steerable = 1;
 }
 
-/* parse reads an Ethernet frame with IPv4 or IPv6. Returns -1 for anything else. */
-static __always_inline int parse(struct __sk_buff *skb, struct packet *p)
+/* internet reads the addresses of an Ethernet frame with IPv4 or IPv6. Returns -1 for
+ * anything else. Most packets of a pod are of no peer, and end with them. */
+static __always_inline int internet(struct __sk_buff *skb, struct packet *p)
 {
 	p->seglen = skb->len - ETH_HLEN;
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
@@ -152,8 +155,14 @@ static __always_inline int parse(struct __sk_buff *skb, struct packet *p)
 	} else {
 		return -1;
 	}
-	if (!p->fragment)
-		transport(skb, p);
+	return 0;
+}
+
+static __always_inline int parse(struct __sk_buff *skb, struct packet *p)
+{
+	if (internet(skb, p) < 0)
+		return -1;
+	transport(skb, p);
 	return 0;
 }
 

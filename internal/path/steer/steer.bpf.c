@@ -101,11 +101,12 @@ SEC("tc") int out(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
-	if (parse(skb, &p) < 0)
+	if (internet(skb, &p) < 0)
 		return TCX_NEXT;
 	struct peer *pe = p.v6 ? bpf_map_lookup_elem(&peers6, &p.dst) : bpf_map_lookup_elem(&peers4, &p.dst.w[0]);
 	if (!pe)
 		return TCX_NEXT;
+	transport(skb, &p);
 	if (!p.steerable || p.dscp || !same(&p.src, &pe->self, p.v6)) {
 		count(&sent, pe->id, 0, skb);
 		return TCX_NEXT;
@@ -206,11 +207,12 @@ SEC("tc") int in(struct __sk_buff *skb)
 		skb->mark = 0;
 		return TCX_NEXT;
 	}
-	if (parse(skb, &p) < 0)
+	if (internet(skb, &p) < 0)
 		return TCX_NEXT;
 	struct peer *pe = p.v6 ? bpf_map_lookup_elem(&peers6, &p.src) : bpf_map_lookup_elem(&peers4, &p.src.w[0]);
 	if (!pe)
 		return TCX_NEXT;
+	transport(skb, &p);
 	count(&received, pe->id, 0, skb);
 	if (!p.steerable)
 		return TCX_NEXT;
