@@ -27,6 +27,7 @@ wanted() {
 		ping                                iputils-ping
 		iperf3                              iperf3
 		sockperf                            sockperf
+		nginx                               nginx-light
 		bird                                bird2
 		etcd                                etcd-server
 		etcdctl                             etcd-client
@@ -50,6 +51,7 @@ wanted() {
 	LIST
 	[ "$1" = run ] || cat <<-'LIST'
 		shellcheck                          shellcheck
+		wrk                                 wrk
 		clang                               clang
 		llvm-strip                          llvm
 		/usr/include/bpf/bpf_helpers.h      libbpf-dev
@@ -120,6 +122,7 @@ disable_services() {
 		docker.io) units='docker.socket docker.service' ;;
 		containerd) units=containerd.service ;;
 		tinc) units=tinc.service ;;
+		nginx-light) units=nginx.service ;;
 		frr) units=frr.service ;;
 		openvswitch-switch) units=openvswitch-switch.service ;;
 		ovn-central) units=ovn-central.service ;;

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/workload/http"
 	"pathwise.dev/pathwise/internal/workload/iperf3"
 	"pathwise.dev/pathwise/internal/workload/request"
 	"pathwise.dev/pathwise/internal/workload/sockperf"
@@ -31,6 +32,8 @@ func All(o Options) []workload.Workload {
 		sockperf.Latency{Proto: workload.UDP},
 		request.Requests{Self: o.Self},
 		request.Requests{Self: o.Self, Once: true},
+		http.Access{Self: o.Self},
+		http.Access{Self: o.Self, Close: true},
 		startup.Startup{},
 	}
 }

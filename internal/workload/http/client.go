@@ -1,0 +1,118 @@
+package http
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"runtime"
+	"sync"
+	"time"
+
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// Offer is what the generator's client does, in the pod.
+type Offer struct {
+	// Target is the server's address and port.
+	Target netip.AddrPort
+	// Connections side by side, each with one request under way.
+	Connections int
+	// Size of the object, in bytes.
+	Size int
+	// Close asks for a connection for each request.
+	Close bool
+	// Rate of requests per second, of all connections together; 0 is a closed
+	// loop, in which the next request waits for the last answer.
+	Rate float64
+	// Begin and Duration of the window; Begin is a time of the monotonic clock.
+	Begin, Duration time.Duration
+}
+
+// Count is what the client measured; it prints it as JSON. It counts requests
+// that began, or at a constant rate were due, in the window.
+type Count struct {
+	// Operations were answered.
+	Operations int64 `json:"operations"`
+	// Failed were not, and Unsent of them never began, as the connection was
+	// still busy with those before.
+	Failed int64 `json:"failed"`
+	Unsent int64 `json:"unsent,omitempty"`
+	// Failure is the first one's reason, also of one before the window.
+	Failure string `json:"failure,omitempty"`
+	// Bytes of bodies received.
+	Bytes int64 `json:"bytes"`
+	// Server is what it says that it is.
+	Server  string            `json:"server,omitempty"`
+	Latency *sample.Histogram `json:"latency"`
+}
+
+// add adds what another worker counted.
+func (c *Count) add(o Count) {
+	if c.Failure == "" || (c.Failed == 0 && o.Failed > 0) {
+		c.Failure = o.Failure
+	}
+	c.Operations += o.Operations
+	c.Failed += o.Failed
+	c.Unsent += o.Unsent
+	c.Bytes += o.Bytes
+	c.Server = cmp.Or(c.Server, o.Server)
+	c.Latency.Merge(o.Latency)
+}
+
+// patience is how long after the window an answer may come.
+const patience = 2 * time.Second
+
+// Generate offers the load and writes what was measured to w. Requests that
+// fail are counted; when none succeeds in the window, that is an error.
+func Generate(ctx context.Context, w io.Writer, o Offer) error {
+	now, err := workload.Monotonic()
+	if err != nil {
+		return err
+	}
+	if late := now - o.Begin; late > 0 {
+		return fmt.Errorf("start generator: %v after the window began: the machine is too busy", late.Round(time.Millisecond))
+	}
+	p := newPlan(o, time.Now(), o.Begin-now)
+	counts := make([]Count, min(o.Connections, runtime.NumCPU()))
+	errs := make([]error, len(counts))
+	var wg sync.WaitGroup
+	for i := range counts {
+		wg.Go(func() { counts[i], errs[i] = p.work(ctx, i, len(counts)) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	sum := Count{Latency: sample.NewHistogram()}
+	for _, n := range counts {
+		sum.add(n)
+	}
+	if sum.Operations == 0 {
+		return fmt.Errorf("no request to %s was answered in the window, %d were due that could not begin: %s", o.Target, sum.Unsent, sum.Failure)
+	}
+	if err := json.NewEncoder(w).Encode(sum); err != nil {
+		return fmt.Errorf("write result: %w", err)
+	}
+	return nil
+}
+
+// parse reads what the client printed.
+func parse(out []byte) (Count, error) {
+	var c Count
+	if err := json.Unmarshal(out, &c); err != nil {
+		return c, fmt.Errorf("read result: %w", err)
+	}
+	if c.Operations < 1 || c.Failed < c.Unsent || c.Unsent < 0 || c.Bytes < 0 || c.Latency == nil || c.Latency.Count() != c.Operations {
+		return c, fmt.Errorf("read result: figures that cannot be: %d operations, %d failed, %d bytes", c.Operations, c.Failed, c.Bytes)
+	}
+	return c, nil
+}

@@ -1,0 +1,86 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// object is the path of the one object that servers have.
+const object = "object"
+
+// filler is what objects consist of.
+const filler = 'x'
+
+// nginxConf keeps every connection open for as long as the client wants it, logs
+// nothing per request, and sends header and body in as few segments as fit, as
+// nginx is set up for static files.
+const nginxConf = `daemon off;
+user root;
+worker_processes auto;
+pid %[1]s/nginx.pid;
+error_log stderr crit;
+events { worker_connections 4096; }
+http {
+	access_log off;
+	sendfile on;
+	tcp_nopush on;
+	keepalive_requests 2000000000;
+	keepalive_timeout 1h;
+	open_file_cache max=16;
+	default_type application/octet-stream;
+	client_body_temp_path %[1]s/body;
+	server {
+		listen %[2]s;
+		root %[1]s;
+	}
+}
+`
+
+// nginx prepares a directory for a pod's nginx and returns its command.
+func nginx(dir string, pod topo.Pod, size int) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("prepare nginx: %w", err)
+	}
+	listen := strconv.Itoa(int(pod.Listen))
+	if pod.Addr().Is6() {
+		listen = "[::]:" + listen
+	}
+	conf := filepath.Join(dir, "nginx.conf")
+	err := errors.Join(
+		os.WriteFile(filepath.Join(dir, object), bytes.Repeat([]byte{filler}, size), 0o644),
+		os.WriteFile(conf, fmt.Appendf(nil, nginxConf, dir, listen), 0o644))
+	if err != nil {
+		return nil, fmt.Errorf("prepare nginx: %w", err)
+	}
+	// Without -e it tries the machine's own log before it reads the configuration.
+	return []string{"nginx", "-e", "stderr", "-p", dir, "-c", conf}, nil
+}
+
+// Serve is the server where there is no nginx: Go's own, with one object of
+// size bytes, until ctx ends.
+func Serve(ctx context.Context, addr string, size int) error {
+	body := bytes.Repeat([]byte{filler}, size)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /"+object, func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Server", "pathwise (Go net/http)")
+		h.Set("Content-Type", "application/octet-stream")
+		h.Set("Content-Length", strconv.Itoa(size))
+		_, _ = w.Write(body) // what goes wrong, the client tells
+	})
+	s := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { s.Close() })()
+	if err := s.ListenAndServe(); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve HTTP: %w", err)
+	}
+	return nil
+}
