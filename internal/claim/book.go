@@ -83,7 +83,7 @@ func (s series) figure(level float64) Figure {
 func (j judge) series(network string, questions []sample.Question) series {
 	s := series{name: network, values: stat.Blocks{}}
 	for i, q := range questions {
-		one, lack := j.values(network, q)
+		one, lack := j.relative(network, q)
 		if lack != nil {
 			if len(questions) > 1 {
 				lack.Why = fmt.Sprintf("at load %s: %s", q.Load, lack.Why)
@@ -124,6 +124,36 @@ func cell(network string, q sample.Question) sample.Cell {
 	return sample.Cell{Network: network, Scenario: q.Scenario, Workload: q.Workload, Load: q.Load}
 }
 
+// relative takes the values of one question, as a share of those in the claim's
+// other place where it has one.
+func (j judge) relative(network string, q sample.Question) (stat.Blocks, *Lack) {
+	of, lack := j.values(network, q)
+	r := j.claim.Relative
+	if r == nil || lack != nil {
+		return of, lack
+	}
+	place := j.claim.Where.with(*r)
+	others := slices.DeleteFunc(j.questions(place), func(o sample.Question) bool { return r.common(o) != r.common(q) })
+	if len(others) != 1 {
+		return nil, &Lack{Network: network, Kernel: q.Scenario.Kernel, Why: fmt.Sprintf("%d questions fit what it is relative to: expected one", len(others))}
+	}
+	to, lack := j.values(network, others[0])
+	if lack != nil {
+		lack.Why = "at load " + others[0].Load.String() + ": " + lack.Why
+		return nil, lack
+	}
+	out := stat.Blocks{}
+	for rep, v := range of {
+		if w, ok := to[rep]; ok && w != 0 {
+			out[rep] = v / w
+		}
+	}
+	if len(out) == 0 {
+		return nil, &Lack{Network: network, Kernel: q.Scenario.Kernel, Why: "no repetition has both figures", tried: true}
+	}
+	return out, nil
+}
+
 // values are those of one question. A trial whose value is no number counts as
 // one that told none.
 func (j judge) values(network string, q sample.Question) (stat.Blocks, *Lack) {
@@ -139,7 +169,7 @@ func (j judge) values(network string, q sample.Question) (stat.Blocks, *Lack) {
 			lack.Why = "does not count: " + note
 			return nil, lack
 		}
-		if v, ok := t.Metrics[j.metric.Name]; ok && !math.IsNaN(v) && !math.IsInf(v, 0) {
+		if v, ok := t.Figure(j.metric.Name); ok && !math.IsNaN(v) && !math.IsInf(v, 0) {
 			out[rep] = v
 		}
 	}

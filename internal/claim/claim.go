@@ -11,8 +11,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"pathwise.dev/pathwise/internal/sample"
 )
@@ -39,7 +37,15 @@ type Claim struct {
 	Except string `json:"except,omitempty"`
 	// Overall takes the mean over all loads that Where picks as one figure.
 	Overall bool `json:"overall,omitempty"`
-	Test    Test `json:"test"`
+	// Relative, where it is not nil, divides every figure by the same network's
+	// in this other place, repetition by repetition: at one connection, say,
+	// which makes the figure a growth.
+	Relative *Where `json:"relative,omitempty"`
+	// Exhibits are the figures and tables of the document that show it.
+	Exhibits []string `json:"exhibits,omitempty"`
+	// Untested is why no trial can test the claim; it has no test then.
+	Untested string `json:"untested,omitempty"`
+	Test     Test   `json:"test,omitzero"`
 	// Because explains what was found on machines that this was looked into on;
 	// it does not change the verdict.
 	Because string `json:"because,omitempty"`
@@ -52,6 +58,17 @@ type Test struct {
 	Value   *Range   `json:"value,omitempty"`
 	Optimum *Optimum `json:"optimum,omitempty"`
 	Trend   *Trend   `json:"trend,omitempty"`
+	Choice  *Choice  `json:"choice,omitempty"`
+}
+
+// tests counts the fields that are set.
+func (t Test) tests() (n int) {
+	for _, set := range []bool{t.Ratio != nil, t.Order != nil, t.Value != nil, t.Optimum != nil, t.Trend != nil, t.Choice != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
 }
 
 // Ratio holds the figure of one side over that of the other to a range.
@@ -122,6 +139,9 @@ func (c Claim) Subjects() []string {
 	for _, group := range c.Test.Order {
 		add(group...)
 	}
+	if t := c.Test.Choice; t != nil {
+		add(t.Network)
+	}
 	add(c.Networks...)
 	return out
 }
@@ -158,22 +178,28 @@ func (c Claim) Places() []Where {
 	if r := c.Test.Ratio; r != nil {
 		return []Where{c.Where.with(r.Of.Where), c.Where.with(r.To.Where)}
 	}
+	if c.Relative != nil {
+		return []Where{c.Where, c.Where.with(*c.Relative)}
+	}
 	return []Where{c.Where}
 }
 
 // Check returns an error for a claim that cannot be tested whatever is measured.
 func (c Claim) Check() error {
+	if c.Untested != "" {
+		if c.Test.tests() > 0 {
+			return errors.New("untested: stands beside a test: expected one or the other")
+		}
+		return nil
+	}
+	if n := c.Test.tests(); n != 1 {
+		return fmt.Errorf("%d tests: expected one of ratio, order, value, optimum, trend, choice, or untested with the reason", n)
+	}
+	if c.Test.Choice != nil {
+		return c.Test.Choice.check()
+	}
 	if _, ok := sample.MetricByName(c.Metric); !ok {
 		return fmt.Errorf("metric: unknown metric %q", c.Metric)
-	}
-	n := 0
-	for _, set := range []bool{c.Test.Ratio != nil, c.Test.Order != nil, c.Test.Value != nil, c.Test.Optimum != nil, c.Test.Trend != nil} {
-		if set {
-			n++
-		}
-	}
-	if n != 1 {
-		return fmt.Errorf("%d tests: expected one of ratio, order, value, optimum, trend", n)
 	}
 	if c.Overall && (c.Test.Optimum != nil || c.Test.Trend != nil) {
 		return errors.New("overall: an optimum or a trend is one over loads: it has no figure over all of them")
@@ -246,78 +272,4 @@ func (o Order) check() error {
 		}
 	}
 	return nil
-}
-
-// Knob is a part of a question that a claim may vary.
-type Knob string
-
-// Knobs.
-const (
-	Connections Knob = "connections"
-	Size        Knob = "size"
-	Rate        Knob = "rate"
-	Pairs       Knob = "pairs"
-	MTU         Knob = "mtu"
-)
-
-// Knobs lists them all.
-func Knobs() []Knob { return []Knob{Connections, Size, Rate, Pairs, MTU} }
-
-// ParseKnob returns the knob called s.
-func ParseKnob(s string) (Knob, error) {
-	if k := Knob(s); slices.Contains(Knobs(), k) {
-		return k, nil
-	}
-	return "", fmt.Errorf("unknown knob %q: expected one of %v", s, Knobs())
-}
-
-// Say is a value of the knob in words, such as "50 connections".
-func (k Knob) Say(v float64) string {
-	text := strconv.FormatFloat(v, 'f', -1, 64)
-	switch k {
-	case Connections, Pairs:
-		if v == 1 {
-			return "1 " + strings.TrimSuffix(string(k), "s")
-		}
-		return text + " " + string(k)
-	case MTU:
-		return "MTU " + text
-	case Size:
-		return text + " B"
-	default:
-		return "rate " + text
-	}
-}
-
-// Of is the knob's value in a question.
-func (k Knob) Of(q sample.Question) float64 {
-	switch k {
-	case Connections:
-		return float64(q.Load.Connections)
-	case Size:
-		return float64(q.Load.Size)
-	case Rate:
-		return q.Load.Rate
-	case Pairs:
-		return float64(q.Scenario.Pairs)
-	default:
-		return float64(q.Scenario.MTU)
-	}
-}
-
-// without returns the question with the knob at 0, which none has by itself.
-func (k Knob) without(q sample.Question) sample.Question {
-	switch k {
-	case Connections:
-		q.Load.Connections = 0
-	case Size:
-		q.Load.Size = 0
-	case Rate:
-		q.Load.Rate = 0
-	case Pairs:
-		q.Scenario.Pairs = 0
-	case MTU:
-		q.Scenario.MTU = 0
-	}
-	return q
 }

@@ -32,6 +32,9 @@ type Finding struct {
 	// At is the knob's value at which the figure is best, where the test is of
 	// an optimum.
 	At *float64 `json:"at,omitempty"`
+	// Chosen are the networks that are recommended, the best first and then
+	// those tied with it, where the test is of a choice.
+	Chosen []string `json:"chosen,omitempty"`
 	// Lacks lists what could not be compared. Where the verdict is another one
 	// than NotTested it rests on the rest alone.
 	Lacks []Lack `json:"lacks,omitempty"`
@@ -67,13 +70,18 @@ type Lack struct {
 
 // Judge holds claims against trials, in the claims' order. Each verdict stands
 // by itself at the level of confidence: of many claims that sit just at the end
-// of their range some will be judged wrongly by chance.
-func Judge(claims []Claim, trials []sample.Trial, level float64) []Judged {
+// of their range some will be judged wrongly by chance. Recommend answers claims
+// of a choice.
+func Judge(claims []Claim, trials []sample.Trial, level float64, recommend Recommend) []Judged {
 	b := newBook(trials)
 	out := make([]Judged, 0, len(claims))
 	for _, c := range claims {
+		if c.Untested != "" {
+			out = append(out, Judged{c, []Finding{{Verdict: NotTested, Lacks: []Lack{{Why: c.Untested}}}}})
+			continue
+		}
 		metric, _ := sample.MetricByName(c.Metric)
-		j := judge{b, c, metric, level}
+		j := judge{b, c, metric, level, recommend}
 		var all []Finding
 		for _, network := range c.each() {
 			all = append(all, j.settle(network, j.findings(network))...)
@@ -89,6 +97,8 @@ type judge struct {
 	claim  Claim
 	metric sample.Metric
 	level  float64
+	// recommend answers claims of a choice.
+	recommend Recommend
 }
 
 // findings puts the test to every question, for a network of those of the claim.
@@ -98,6 +108,8 @@ func (j judge) findings(network string) []Finding {
 		return j.ratio(*t.Ratio, network)
 	case t.Order != nil:
 		return j.order(t.Order)
+	case t.Choice != nil:
+		return j.choice(*t.Choice)
 	case t.Value != nil:
 		return j.value(*t.Value, network)
 	case t.Optimum != nil:

@@ -63,7 +63,7 @@ func judge(t *testing.T, c claim.Claim, trials ...[]sample.Trial) []claim.Findin
 	if err := c.Check(); err != nil {
 		t.Fatal(err)
 	}
-	out := claim.Judge([]claim.Claim{c}, join(trials...), 0.95)
+	out := claim.Judge([]claim.Claim{c}, join(trials...), 0.95, nil)
 	if len(out) != 1 || len(out[0].Findings) == 0 {
 		t.Fatalf("got %+v", out)
 	}
@@ -497,7 +497,7 @@ func FuzzJudge(f *testing.F) {
 			tr.Status = []sample.Status{sample.OK, sample.OK, sample.OK, sample.Failed, sample.Unsupported}[raw[1]/12%5]
 			trials = append(trials, tr)
 		}
-		for _, j := range claim.Judge(claims, trials, 0.95) {
+		for _, j := range claim.Judge(claims, trials, 0.95, nil) {
 			if len(j.Findings) == 0 {
 				t.Errorf("%s: no finding", j.ID)
 			}

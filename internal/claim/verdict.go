@@ -24,6 +24,31 @@ const (
 	NotTested Verdict = "not tested"
 )
 
+// InPart is the verdict on a claim of several findings of which some hold and
+// some do not.
+const InPart Verdict = "holds in part"
+
+// Verdict is that on the claim as a whole: of the findings that were tested all
+// hold, or none does, or some do; it cannot be told where one that could decide
+// is open.
+func (j Judged) Verdict() Verdict {
+	n := map[Verdict]int{}
+	for _, f := range j.Findings {
+		n[f.Verdict]++
+	}
+	switch {
+	case n[Holds] > 0 && n[Fails] > 0:
+		return InPart
+	case n[Open] > 0:
+		return Open
+	case n[Holds] > 0:
+		return Holds
+	case n[Fails] > 0:
+		return Fails
+	}
+	return NotTested
+}
+
 // Verdicts lists them in the order in which they are counted.
 func Verdicts() []Verdict { return []Verdict{Holds, Fails, Open, NotTested} }
 

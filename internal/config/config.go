@@ -207,6 +207,16 @@ func (v Value) Items() ([]Value, error) {
 // IsMapping reports whether the value holds keys and values.
 func (v Value) IsMapping() bool { return v.node.Kind == yaml.MappingNode }
 
+// Has reports whether the value is a mapping with the key.
+func (v Value) Has(key string) bool {
+	for i := 0; v.IsMapping() && i+1 < len(v.node.Content); i += 2 {
+		if v.node.Content[i].Value == key {
+			return true
+		}
+	}
+	return false
+}
+
 // Text reads a string.
 func (v Value) Text() (string, error) {
 	if v.node.Kind != yaml.ScalarNode || v.node.Tag == "!!null" {

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -28,22 +29,47 @@ func (d *draft) claim(v config.Value) error {
 		"claim":     prose(&c.Text),
 		"published": prose(&c.Published),
 		"because":   prose(&c.Because),
+		"exhibit":   list(&c.Exhibits, config.Value.Text),
+		"untested":  prose(&c.Untested),
 		"metric":    metric(&c.Metric),
 		"networks":  d.networkNames(&c.Networks),
 		"overall":   boolean(&c.Overall),
 		"except":    text(&c.Except),
+		"relative":  d.relative(&c),
 		"ratio":     d.ratio(&c.Test),
 		"order":     d.order(&c.Test),
 		"value":     value(&c.Test),
 		"optimum":   optimum(&c.Test),
 		"trend":     trend(&c.Test),
+		"choice":    d.choice(&c.Test),
 	} {
 		fields[key] = field
 	}
-	if err := v.Fields(fields, "id", "source", "claim", "workload"); err != nil {
+	required := []string{"id", "claim"}
+	if d.exp.Paper == nil {
+		required = append(required, "source")
+	}
+	measured := !v.Has("untested") && !v.Has("choice")
+	if measured {
+		required = append(required, "workload")
+	}
+	if err := v.Fields(fields, required...); err != nil {
 		return err
 	}
-	if c.Metric == "" {
+	if err := d.settle(v, &c, measured); err != nil {
+		return err
+	}
+	d.exp.Claims = append(d.exp.Claims, c)
+	return nil
+}
+
+// settle fills in what a claim leaves to its paper and its workload, and checks
+// it. One that is measured asks questions of its own.
+func (d *draft) settle(v config.Value, c *claim.Claim, measured bool) error {
+	if d.exp.Paper != nil {
+		c.Source = cmp.Or(c.Source, d.exp.Paper.Authors)
+	}
+	if measured && c.Metric == "" {
 		info, err := d.catalogue.Workload(c.Where.Workload)
 		if err != nil {
 			return v.Wrap(err)
@@ -56,11 +82,32 @@ func (d *draft) claim(v config.Value) error {
 	if err := c.Check(); err != nil {
 		return v.Wrap(err)
 	}
-	if err := d.exp.asks(c); err != nil {
-		return v.Wrap(err)
+	// The claims of a paper are all kept: of what is not asked the verdict says so.
+	if !measured || d.exp.Paper != nil {
+		return nil
 	}
-	d.exp.Claims = append(d.exp.Claims, c)
-	return nil
+	return v.Wrap(d.exp.Asks(*c))
+}
+
+// relative reads where the figures are that a claim's are divided by.
+func (d *draft) relative(c *claim.Claim) config.Field {
+	return func(v config.Value) error {
+		c.Relative = &claim.Where{}
+		fields := d.where(c.Relative)
+		delete(fields, "kernels") // two kernels' figures are never compared
+		return v.Fields(fields)
+	}
+}
+
+// choice reads {app: NAME, load: optimum or high, robust: BOOL, network: NAME}.
+func (d *draft) choice(t *claim.Test) config.Field {
+	return func(v config.Value) error {
+		t.Choice = &claim.Choice{}
+		return v.Fields(map[string]config.Field{
+			"app": text(&t.Choice.App), "robust": boolean(&t.Choice.Robust), "load": text(&t.Choice.Load),
+			"network": func(v config.Value) (err error) { t.Choice.Network, err = d.networkName(v); return err },
+		}, "app", "load", "network")
+	}
 }
 
 // Recorded is the catalogue of an experiment that has been run: all that it
@@ -120,6 +167,12 @@ func (d *draft) workloadName(dst *string) config.Field {
 		var names []string
 		for _, e := range d.exp.Entries {
 			names = append(names, e.Workload)
+		}
+		if d.exp.Paper != nil { // what its quick variant leaves out is not asked
+			if _, err := d.catalogue.Workload(*dst); err != nil {
+				return v.Wrap(err)
+			}
+			return nil
 		}
 		if !slices.Contains(names, *dst) {
 			return v.Errorf("the experiment has no workload %q: it has %s", *dst, strings.Join(distinct(names), ", "))
@@ -257,7 +310,7 @@ func metric(dst *string) config.Field {
 		}
 		if _, ok := sample.MetricByName(*dst); !ok {
 			var names []string
-			for _, m := range sample.Metrics() {
+			for _, m := range append(sample.Metrics(), sample.Derived()...) {
 				names = append(names, m.Name)
 			}
 			return v.Errorf("unknown metric %q: expected one of %s", *dst, strings.Join(names, ", "))
@@ -287,8 +340,8 @@ func boolean(dst *bool) config.Field {
 	return func(v config.Value) (err error) { *dst, err = v.Bool(); return err }
 }
 
-// asks returns an error for a claim that no question of the experiment answers.
-func (e Experiment) asks(c claim.Claim) error {
+// Asks returns an error for a claim that no question of the experiment answers.
+func (e Experiment) Asks(c claim.Claim) error {
 	var knobs []float64
 	for _, w := range c.Places() {
 		w.Kernels = nil // chosen when the run begins
@@ -334,7 +387,7 @@ func (e Experiment) Answerable() (out []claim.Claim) {
 		names = append(names, n.Name)
 	}
 	for _, c := range e.Claims {
-		if left, ok := c.Among(names); ok && e.asks(left) == nil {
+		if left, ok := c.Among(names); ok && (e.Paper != nil || e.Asks(left) == nil) {
 			out = append(out, left)
 		}
 	}

@@ -20,6 +20,7 @@ type file struct {
 	Budget      string      `yaml:"budget,omitempty"`
 	Missing     string      `yaml:"missing,omitempty"`
 	Workloads   []entry     `yaml:"workloads"`
+	Paper       *study      `yaml:"paper,omitempty"`
 	Claims      []statement `yaml:"claims,omitempty"`
 }
 
@@ -42,6 +43,8 @@ type entry struct {
 	MTU        []int            `yaml:"mtu,flow"`
 	Warmup     string           `yaml:"warmup"`
 	Duration   string           `yaml:"duration"`
+	Networks   []string         `yaml:"networks,omitempty,flow"`
+	Kernels    []string         `yaml:"kernels,omitempty,flow"`
 	Load       []load           `yaml:"load,omitempty"`
 }
 
@@ -51,7 +54,8 @@ type load struct {
 	Rate        float64 `yaml:"rate,omitempty"`
 }
 
-// Encode writes the experiment with every default filled in. conflist gives the
+// Encode writes the experiment with every default filled in, without its quick
+// variant, which is an experiment of its own. conflist gives the
 // path under which a network's CNI configuration list is kept; Parse reads back
 // what Encode wrote.
 func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
@@ -77,6 +81,7 @@ func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 	for _, in := range e.Entries {
 		out.Workloads = append(out.Workloads, encodeEntry(in))
 	}
+	out.Paper = encodePaper(e.Paper)
 	for _, c := range e.Claims {
 		out.Claims = append(out.Claims, encodeClaim(c))
 	}
@@ -89,7 +94,8 @@ func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 }
 
 func encodeEntry(in Entry) entry {
-	out := entry{Name: in.Workload, Warmup: in.Window.Warmup.String(), Duration: in.Window.Duration.String()}
+	out := entry{Name: in.Workload, Warmup: in.Window.Warmup.String(), Duration: in.Window.Duration.String(),
+		Networks: in.Networks, Kernels: in.Kernels}
 	for _, s := range in.Scenarios {
 		out.Topologies = appendNew(out.Topologies, s.Placement)
 		out.Pairs = appendNew(out.Pairs, s.Pairs)

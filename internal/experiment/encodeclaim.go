@@ -11,16 +11,20 @@ type statement struct {
 	Source    string   `yaml:"source"`
 	Claim     string   `yaml:"claim"`
 	Published string   `yaml:"published,omitempty"`
-	Metric    string   `yaml:"metric"`
+	Exhibits  []string `yaml:"exhibit,omitempty,flow"`
+	Metric    string   `yaml:"metric,omitempty"`
 	Where     place    `yaml:",inline"`
 	Networks  []string `yaml:"networks,omitempty,flow"`
 	Overall   bool     `yaml:"overall,omitempty"`
 	Except    string   `yaml:"except,omitempty"`
+	Relative  *place   `yaml:"relative,omitempty,flow"`
 	Ratio     *ratio   `yaml:"ratio,omitempty,flow"`
 	Order     []any    `yaml:"order,omitempty,flow"`
 	Value     *bounds  `yaml:"value,omitempty,flow"`
 	Optimum   *along   `yaml:"optimum,omitempty,flow"`
 	Trend     *along   `yaml:"trend,omitempty,flow"`
+	Choice    *choice  `yaml:"choice,omitempty,flow"`
+	Untested  string   `yaml:"untested,omitempty"`
 	Because   string   `yaml:"because,omitempty"`
 }
 
@@ -51,9 +55,24 @@ type along struct {
 	Bounds bounds     `yaml:",inline"`
 }
 
+type choice struct {
+	App     string `yaml:"app"`
+	Load    string `yaml:"load"`
+	Robust  bool   `yaml:"robust"`
+	Network string `yaml:"network"`
+}
+
 func encodeClaim(c claim.Claim) statement {
 	out := statement{ID: c.ID, Source: c.Source, Claim: c.Text, Published: c.Published, Metric: c.Metric, Where: encodeWhere(c.Where),
-		Networks: c.Networks, Overall: c.Overall, Except: c.Except, Because: c.Because}
+		Networks: c.Networks, Overall: c.Overall, Except: c.Except, Because: c.Because,
+		Exhibits: c.Exhibits, Untested: c.Untested}
+	if c.Relative != nil {
+		p := encodeWhere(*c.Relative)
+		out.Relative = &p
+	}
+	if t := c.Test.Choice; t != nil {
+		out.Choice = &choice{t.App, t.Load, t.Robust, t.Network}
+	}
 	for _, group := range c.Test.Order {
 		if len(group) == 1 {
 			out.Order = append(out.Order, group[0])

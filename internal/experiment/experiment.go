@@ -6,6 +6,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/paper"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/internal/workload"
@@ -36,7 +38,32 @@ type Experiment struct {
 	SkipMissing bool
 	// Claims are tested on the result; what is measured does not depend on them.
 	Claims []claim.Claim
+	// Paper is the document whose study the experiment repeats; nil for others.
+	Paper *paper.Paper
+	// Quick is what a run of minutes has in place of the rest; nil where the
+	// file has none.
+	Quick *Variant
 }
+
+// Variant is what replaces an experiment's own.
+type Variant struct {
+	Entries []Entry
+	Repeat  Repeat
+	Budget  time.Duration
+}
+
+// AsQuick returns the variant of minutes; ok is false where there is none.
+func (e Experiment) AsQuick() (Experiment, bool) {
+	if e.Quick == nil {
+		return e, false
+	}
+	e.Name += QuickSuffix
+	e.Entries, e.Repeat, e.Budget, e.Quick = e.Quick.Entries, e.Quick.Repeat, e.Quick.Budget, nil
+	return e, true
+}
+
+// QuickSuffix ends the name of an experiment's quick variant.
+const QuickSuffix = "-quick"
 
 // Network is one network of the experiment.
 type Network struct {
@@ -54,6 +81,9 @@ type Entry struct {
 	Loads     []sample.Load
 	Scenarios []topo.Scenario
 	Window    workload.Window
+	// Networks and Kernels limit the workload to some of the experiment's
+	// networks, and to those on some kinds of kernels; none means all.
+	Networks, Kernels []string
 }
 
 // Repeat is the stopping rule of each cell.
@@ -81,6 +111,9 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 		for _, scenario := range entry.Scenarios {
 			for _, load := range entry.Loads {
 				for _, n := range e.Networks {
+					if len(entry.Networks) > 0 && !slices.Contains(entry.Networks, n.Name) {
+						continue
+					}
 					cell := sample.Cell{Network: n.Name, Scenario: scenario, Workload: entry.Workload, Load: load}
 					_, why := networks[n.Name].Supports(scenario.Placement)
 					out = append(out, Planned{cell, entry.Window, why})
@@ -96,7 +129,9 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 // host's own kernel has kind and name "".
 func (e Experiment) On(kind, name string) Experiment {
 	e.Networks = slices.DeleteFunc(slices.Clone(e.Networks), func(n Network) bool { return n.guest() != kind })
-	e.Entries = slices.Clone(e.Entries)
+	e.Entries = slices.DeleteFunc(slices.Clone(e.Entries), func(entry Entry) bool {
+		return len(entry.Kernels) > 0 && !slices.Contains(entry.Kernels, cmp.Or(kind, HostKernel))
+	})
 	for i := range e.Entries {
 		scenarios := slices.Clone(e.Entries[i].Scenarios)
 		for j := range scenarios {

@@ -51,7 +51,9 @@ type draft struct {
 	kernel     string
 	entries    []config.Value
 	claimed    []config.Value
-	seen       map[string]bool
+	paper      *config.Value
+	quick      *config.Value
+	seen       map[sample.Cell]bool
 }
 
 // Parse reads an experiment; file stands in errors, and paths in the file are
@@ -61,7 +63,7 @@ func Parse(file string, r io.Reader, c Catalogue) (Experiment, error) {
 	if err != nil {
 		return Experiment{}, err
 	}
-	d := &draft{file: file, catalogue: c, placements: []topo.Placement{topo.TwoHosts}, pairs: []int{1}, mtus: []int{topo.DefaultMTU}, seen: map[string]bool{}}
+	d := &draft{file: file, catalogue: c, placements: []topo.Placement{topo.TwoHosts}, pairs: []int{1}, mtus: []int{topo.DefaultMTU}, seen: map[sample.Cell]bool{}}
 	d.exp.Repeat, d.window = defaults()
 	err = root.Fields(map[string]config.Field{
 		"name":        d.name,
@@ -71,6 +73,8 @@ func Parse(file string, r io.Reader, c Catalogue) (Experiment, error) {
 		"workloads":   d.workloads,
 		"claims":      d.claims,
 		"missing":     d.missing,
+		"paper":       func(v config.Value) error { d.paper = &v; return nil },
+		"quick":       func(v config.Value) error { d.quick = &v; return nil },
 		"topologies":  placements(&d.placements),
 		"pairs":       ints(&d.pairs, 1, topo.MaxPairs),
 		"mtu":         ints(&d.mtus, topo.MinMTU, topo.MaxMTU),
@@ -96,12 +100,7 @@ func Parse(file string, r io.Reader, c Catalogue) (Experiment, error) {
 			return Experiment{}, err
 		}
 	}
-	for _, v := range d.claimed {
-		if err := d.claim(v); err != nil {
-			return Experiment{}, err
-		}
-	}
-	return d.exp, nil
+	return d.exp, d.document()
 }
 
 func (d *draft) name(v config.Value) (err error) {
@@ -202,133 +201,6 @@ func (d *draft) repetitions(v config.Value) error {
 		return v.Errorf("min %d is above max %d", r.Min, r.Max)
 	}
 	return err
-}
-
-// entry reads one workload: its name alone, or its keys.
-func (d *draft) entry(v config.Value) error {
-	e := Entry{Window: d.window}
-	places, pairs, mtus := d.placements, d.pairs, d.mtus
-	var load config.Value
-	hasLoad := false
-	var err error
-	if v.IsMapping() {
-		err = v.Fields(map[string]config.Field{
-			"name":       text(&e.Workload),
-			"topologies": placements(&places),
-			"pairs":      ints(&pairs, 1, topo.MaxPairs),
-			"mtu":        ints(&mtus, topo.MinMTU, topo.MaxMTU),
-			"warmup":     duration(&e.Window.Warmup, 0, maxDuration),
-			"duration":   duration(&e.Window.Duration, minDuration, maxDuration),
-			"load":       func(v config.Value) error { load, hasLoad = v, true; return nil },
-		}, "name")
-	} else {
-		e.Workload, err = v.Text()
-	}
-	if err != nil {
-		return err
-	}
-	info, err := d.catalogue.Workload(e.Workload)
-	if err != nil {
-		return v.Wrap(err)
-	}
-	if e.Window.Duration < info.MinDuration {
-		return v.Errorf("duration %v: workload %s needs %v at least", e.Window.Duration, e.Workload, info.MinDuration)
-	}
-	if !info.Pairs && !slices.Equal(pairs, []int{1}) {
-		return v.Errorf("pairs: workload %s runs on one pair of pods", e.Workload)
-	}
-	e.Loads = []sample.Load{info.Fill(sample.Load{})}
-	if hasLoad {
-		if e.Loads, err = loads(load, info); err != nil {
-			return err
-		}
-	}
-	e.Scenarios = scenarios(places, pairs, mtus)
-	return d.add(v, e)
-}
-
-// add appends an entry; the same question must not stand twice.
-func (d *draft) add(v config.Value, e Entry) error {
-	for _, s := range e.Scenarios {
-		for _, l := range e.Loads {
-			key := sample.Question{Scenario: s, Workload: e.Workload, Load: l}.String()
-			if d.seen[key] {
-				return v.Errorf("%s stands twice", key)
-			}
-			d.seen[key] = true
-		}
-	}
-	d.exp.Entries = append(d.exp.Entries, e)
-	return nil
-}
-
-func scenarios(places []topo.Placement, pairs, mtus []int) []topo.Scenario {
-	var out []topo.Scenario
-	for _, p := range places {
-		for _, m := range mtus {
-			for _, n := range pairs {
-				out = append(out, topo.Scenario{Placement: p, Pairs: n, MTU: m})
-			}
-		}
-	}
-	return out
-}
-
-// loads reads {connections: [1, 8], size: 64}, which is every combination of the
-// knobs, or a list of such.
-func loads(v config.Value, info workload.Info) ([]sample.Load, error) {
-	items, err := v.Items()
-	if err != nil {
-		return nil, err
-	}
-	var out []sample.Load
-	for _, item := range items {
-		combos, err := combinations(item)
-		if err != nil {
-			return nil, err
-		}
-		for _, l := range combos {
-			if err := info.Check(l); err != nil {
-				return nil, item.Wrap(err)
-			}
-			if l = info.Fill(l); slices.Contains(out, l) {
-				return nil, item.Errorf("load %v stands twice", l)
-			}
-			out = append(out, l)
-		}
-	}
-	return out, nil
-}
-
-func combinations(v config.Value) ([]sample.Load, error) {
-	var conns, sizes []int
-	var rates []float64
-	const unbounded = 1 << 30
-	err := v.Fields(map[string]config.Field{
-		"connections": ints(&conns, 1, unbounded),
-		"size":        list(&sizes, func(v config.Value) (int, error) { return v.Size(1, unbounded) }),
-		"rate":        list(&rates, func(v config.Value) (float64, error) { return v.Rate(1e12) }),
-	})
-	if err != nil {
-		return nil, err
-	}
-	var out []sample.Load
-	for _, c := range orZero(conns) {
-		for _, s := range orZero(sizes) {
-			for _, r := range orZero(rates) {
-				out = append(out, sample.Load{Connections: c, Size: s, Rate: r})
-			}
-		}
-	}
-	return out, nil
-}
-
-// orZero gives a knob that is not set its zero value once.
-func orZero[T any](values []T) []T {
-	if len(values) == 0 {
-		return make([]T, 1)
-	}
-	return values
 }
 
 func text(dst *string) config.Field {

@@ -39,11 +39,6 @@ func Claims(w io.Writer, format string, in Input, o Options) error {
 	return unknownFormat(format, TableFormats())
 }
 
-// Judge holds the input's claims against its trials.
-func Judge(in Input, o Options) []claim.Judged {
-	return claim.Judge(in.Claims, in.Results.Trials, o.confidence())
-}
-
 // confidence is the level of the intervals.
 func (o Options) confidence() float64 { return cmp.Or(o.Rank.Level, stat.Level) }
 
@@ -123,8 +118,14 @@ func claimGrid(j claim.Judged) grid {
 // claimTerms says what was published and how that is tested.
 func claimTerms(c claim.Claim) string {
 	out := ""
+	if len(c.Exhibits) > 0 {
+		out = "Shown in " + strings.Join(c.Exhibits, ", ") + ". "
+	}
 	if c.Published != "" {
-		out = "Published: " + strings.TrimSuffix(c.Published, ".") + ". "
+		out += "Published: " + strings.TrimSuffix(c.Published, ".") + ". "
+	}
+	if c.Untested != "" {
+		return strings.TrimSpace(out)
 	}
 	return out + "Tested: " + tested(c) + "."
 }
@@ -158,6 +159,9 @@ func inPart(f claim.Finding) bool { return f.Verdict != claim.NotTested && len(f
 func tested(c claim.Claim) string {
 	m, _ := sample.MetricByName(c.Metric)
 	what := metricText(m) + " of " + c.Where.Workload
+	if r := c.Relative; r != nil {
+		what += " over that at " + whereText(*r)
+	}
 	if c.Overall {
 		what += ", mean over all loads"
 	}
@@ -171,6 +175,8 @@ func tested(c claim.Claim) string {
 		return what + ", " + orderText(t.Order) + " (the best first)"
 	case t.Value != nil:
 		return what + " " + rangeText(*t.Value, func(v float64) string { return human(v, m.Unit) })
+	case t.Choice != nil:
+		return choiceText(*t.Choice)
 	case t.Optimum != nil:
 		return fmt.Sprintf("%s is best at %s", what, strings.TrimPrefix(rangeText(t.Optimum.Range, t.Optimum.Over.Say), "at "))
 	case t.Trend != nil && t.Trend.Falling:
@@ -305,6 +311,8 @@ func measured(c claim.Claim, f claim.Finding) []string {
 		m, _ := sample.MetricByName(c.Metric)
 		s := scaleFor(m.Unit, f.Value.Center)
 		return []string{f.Network + " " + s.pm(*f.Value) + " " + s.unit}
+	case len(f.Chosen) > 0:
+		return []string{chosenText(f.Chosen)}
 	case len(f.Steps) == 0:
 		return []string{""}
 	case f.At != nil:

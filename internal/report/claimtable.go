@@ -59,6 +59,8 @@ func shortly(c claim.Claim, f claim.Finding) string {
 	case f.Value != nil:
 		m, _ := sample.MetricByName(c.Metric)
 		return human(f.Value.Center, m.Unit)
+	case len(f.Chosen) > 0:
+		return chosenText(f.Chosen)
 	case f.At != nil:
 		return "at " + plainNumber(*f.At)
 	case len(f.Steps) == 1:
@@ -85,6 +87,10 @@ func limits(c claim.Claim) string {
 	case t.Value != nil:
 		m, _ := sample.MetricByName(c.Metric)
 		return rangeText(*t.Value, func(v float64) string { return human(v, m.Unit) })
+	case t.Choice != nil:
+		return t.Choice.Network
+	case c.Untested != "":
+		return ""
 	case t.Optimum != nil:
 		return "at " + strings.TrimPrefix(rangeText(t.Optimum.Range, plainNumber), "from ")
 	case t.Trend != nil && t.Trend.Falling:

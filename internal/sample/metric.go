@@ -48,6 +48,10 @@ const (
 	StartupNetwork = "startup_network"
 	CPUPerGB       = "cpu_per_gb"
 	CPUPerKop      = "cpu_per_kop"
+	// CPUCores and SoftIRQShare are of the CPU time that every trial carries;
+	// see Trial.Figure.
+	CPUCores     = "cpu_cores"
+	SoftIRQShare = "softirq_share"
 )
 
 // Metrics lists every metric, in the order in which they are shown.
@@ -70,9 +74,18 @@ func Metrics() []Metric {
 	}
 }
 
-// MetricByName returns the metric called name.
+// Derived lists the metrics that trials do not carry but tell, see Trial.Figure.
+// Claims can be about them; no ranking or table shows them.
+func Derived() []Metric {
+	return []Metric{
+		{CPUCores, "cores", Lower, Cost, "processors of the whole machine kept busy, idle baseline subtracted"},
+		{SoftIRQShare, "ratio", Lower, Cost, "part of the busy time spent in interrupts and softirqs"},
+	}
+}
+
+// MetricByName returns the metric called name, a derived one too.
 func MetricByName(name string) (Metric, bool) {
-	all := Metrics()
+	all := append(Metrics(), Derived()...)
 	if i := slices.IndexFunc(all, func(m Metric) bool { return m.Name == name }); i >= 0 {
 		return all[i], true
 	}

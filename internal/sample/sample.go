@@ -179,6 +179,21 @@ type Trial struct {
 	Details map[string]string `json:"details,omitempty"`
 }
 
+// Figure returns the trial's value of a metric; ok is false where it has none.
+// CPUCores and SoftIRQShare follow from its CPU time.
+func (t Trial) Figure(name string) (v float64, ok bool) {
+	if v, ok = t.Metrics[name]; ok || t.CPU == nil {
+		return v, ok
+	}
+	switch busy := t.CPU.Busy(); {
+	case name == CPUCores && t.Phases.Window > 0:
+		return busy / t.Phases.Window, true
+	case name == SoftIRQShare && busy > 0:
+		return (t.CPU.SoftIRQ + t.CPU.IRQ) / busy, true
+	}
+	return 0, false
+}
+
 // Point is one value in a time series; At is in seconds from the window's start.
 type Point struct {
 	At    float64 `json:"at"`
