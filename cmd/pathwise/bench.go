@@ -135,7 +135,12 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.run(ctx, f), unlock())
+	b.hint = "every finished trial is kept: go on with \"pathwise bench --resume --out %s\""
+	dir, err := b.run(ctx, f)
+	if err == nil {
+		err = b.conclude(dir)
+	}
+	return errors.Join(err, unlock())
 }
 
 // readExperiment reads the experiment that the flags name.
@@ -145,17 +150,7 @@ func readExperiment(e env, f benchFlags) (experiment.Experiment, error) {
 		return experiment.Experiment{}, err
 	}
 	defer file.Close()
-	exp, err := experiment.Parse(f.experiment, file, experiment.Catalogue{
-		Network: func(name string) error { _, err := catalogue.Find(name); return err },
-		Kernel:  checkKernel,
-		Workload: func(name string) (workload.Info, error) {
-			w, err := e.workload(name)
-			if err != nil {
-				return workload.Info{}, err
-			}
-			return w.Info(), nil
-		},
-	})
+	exp, err := experiment.Parse(f.experiment, file, e.catalogue())
 	if err != nil {
 		return exp, err
 	}
@@ -173,6 +168,21 @@ func readExperiment(e env, f benchFlags) (experiment.Experiment, error) {
 		return exp, usageError{fmt.Errorf("--workloads: %w", err)}
 	}
 	return exp, nil
+}
+
+// catalogue answers an experiment's file what there is to measure.
+func (e env) catalogue() experiment.Catalogue {
+	return experiment.Catalogue{
+		Network: func(name string) error { _, err := catalogue.Find(name); return err },
+		Kernel:  checkKernel,
+		Workload: func(name string) (workload.Info, error) {
+			w, err := e.workload(name)
+			if err != nil {
+				return workload.Info{}, err
+			}
+			return w.Info(), nil
+		},
+	}
 }
 
 // openExperiment opens a file, or a shipped experiment of that name.
@@ -203,6 +213,10 @@ type benchRun struct {
 	clear func()
 	// inside: this is the part of a run that a guest does.
 	inside bool
+	// hint tells, with the result's directory, how to go on with a run that ended early.
+	hint string
+	// lacks says which workloads are left out for want of what they need.
+	lacks []sample.Warning
 }
 
 func newBenchRun(e env, exp experiment.Experiment) *benchRun {
@@ -220,6 +234,7 @@ func (b *benchRun) plan(ctx context.Context, f benchFlags) error {
 			return err
 		}
 		b.baselines()
+		b.leaveOut()
 		b.exp.Claims = b.exp.Answerable()
 	}
 	if err := b.find(); err != nil { // the baseline too
@@ -268,29 +283,25 @@ func (b *benchRun) ready(ctx context.Context) error {
 	return nil
 }
 
-// run measures, then reports.
-func (b *benchRun) run(ctx context.Context, f benchFlags) (err error) {
+// run measures into the result directory that it returns.
+func (b *benchRun) run(ctx context.Context, f benchFlags) (dir string, err error) {
 	out, err := b.open(ctx, f)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	fmt.Fprintf(b.stderr, "experiment %s, seed %d, result in %s\n", b.exp.Name, out.Seed, out.Dir)
-	for _, w := range b.kernelWarnings() {
+	for _, w := range append(b.kernelWarnings(), b.lacks...) {
 		fmt.Fprintln(b.stderr, w.Text)
 	}
 	p := newProgress(b.stderr, b.interactive(), b.now)
 	footer, err := b.measure(ctx, out, p)
 	p.clear()
 	if err != nil {
-		hint := fmt.Sprintf("every finished trial is kept: go on with \"pathwise bench --resume --out %s\"", out.Dir)
-		fmt.Fprintln(b.stderr, hint)
-		return err
+		fmt.Fprintf(b.stderr, b.hint+"\n", out.Dir)
+		return out.Dir, err
 	}
-	if err := out.Log.Footer(footer); err != nil {
-		return err
-	}
-	return b.conclude(out.Dir)
+	return out.Dir, out.Log.Footer(footer)
 }
 
 // open makes the result directory, or opens that of an unfinished run.
@@ -324,7 +335,7 @@ func (b *benchRun) open(ctx context.Context, f benchFlags) (*result.Run, error) 
 	}
 	plan.Experiment = text.Bytes()
 	plan.Header = sample.Header{Experiment: b.exp.Name, Seed: f.seed, Warnings: busy(plan.Machine.Load, plan.Machine.CPU.Online)}
-	plan.Header.Warnings = append(plan.Header.Warnings, b.kernelWarnings()...)
+	plan.Header.Warnings = append(append(plan.Header.Warnings, b.kernelWarnings()...), b.lacks...)
 	for _, g := range b.groups {
 		plan.Header.Planned += g.least()
 	}
@@ -342,21 +353,29 @@ func busy(load float64, online string) []sample.Warning {
 
 // conclude writes the report and prints the ranking.
 func (b *benchRun) conclude(dir string) error {
-	in, err := openResult(dir)
+	in, path, err := writeReport(dir)
 	if err != nil {
 		return err
-	}
-	path := filepath.Join(dir, result.ReportFile)
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("create report: %w", err)
-	}
-	if err := errors.Join(report.Render(f, report.HTML, in, report.Options{}), f.Close()); err != nil {
-		return fmt.Errorf("write report: %w", err)
 	}
 	if err := report.Brief(b.stdout, in, report.Options{Width: b.width(), Color: b.color()}); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(b.stdout, "\nreport: %s\n", path)
 	return err
+}
+
+// writeReport writes the HTML report of a result into its directory.
+func writeReport(dir string) (in report.Input, path string, err error) {
+	if in, err = openResult(dir); err != nil {
+		return in, "", err
+	}
+	path = filepath.Join(dir, result.ReportFile)
+	f, err := os.Create(path)
+	if err != nil {
+		return in, "", fmt.Errorf("create report: %w", err)
+	}
+	if err := errors.Join(report.Render(f, report.HTML, in, report.Options{}), f.Close()); err != nil {
+		return in, "", fmt.Errorf("write report: %w", err)
+	}
+	return in, path, nil
 }

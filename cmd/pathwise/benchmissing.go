@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/sample"
 )
 
 // furnish gives the group its networks. Where the experiment skips what the
@@ -29,6 +31,23 @@ func (b *benchRun) furnish(ctx context.Context, g *group) error {
 	}
 	g.cells = g.exp.Cells(infos(g.networks))
 	return nil
+}
+
+// leaveOut drops the workloads that the machine lacks something for, where the
+// experiment goes on without what is missing, and says so.
+func (b *benchRun) leaveOut() {
+	if !b.exp.SkipMissing {
+		return
+	}
+	lacking := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(b.workloads)) {
+		if miss := b.places.host.Missing(b.workloads[name].Info().Needs); len(miss) > 0 {
+			lacking[name] = true
+			b.lacks = append(b.lacks, sample.Warning{Gate: "missing", Text: "left out: " + oneLine(missingError("workload "+name, miss))})
+			delete(b.workloads, name)
+		}
+	}
+	b.exp.Entries = slices.DeleteFunc(slices.Clone(b.exp.Entries), func(e experiment.Entry) bool { return lacking[e.Workload] })
 }
 
 // infos describes networks by name.

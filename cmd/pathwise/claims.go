@@ -90,20 +90,25 @@ func (e env) readClaims(r result.Result, file string) ([]claim.Claim, error) {
 
 // storedClaims are those that the result was made with.
 func storedClaims(r result.Result) ([]claim.Claim, error) {
-	if r.Experiment == "" {
-		return nil, nil
-	}
-	exp, err := experiment.Parse(filepath.Join(r.Dir, result.ExperimentFile), strings.NewReader(r.Experiment), experiment.Recorded())
+	exp, err := stored(r)
 	return exp.Claims, err
 }
 
-// withClaims adds the claims of the result to a report's input. A report of
-// what was measured does not fail for want of them.
+// stored is the experiment that the result was made with.
+func stored(r result.Result) (experiment.Experiment, error) {
+	if r.Experiment == "" {
+		return experiment.Experiment{}, nil
+	}
+	return experiment.Parse(filepath.Join(r.Dir, result.ExperimentFile), strings.NewReader(r.Experiment), experiment.Recorded())
+}
+
+// withClaims adds the claims and the paper of the result to a report's input. A
+// report of what was measured does not fail for want of them.
 func withClaims(in report.Input, r result.Result) report.Input {
-	claims, err := storedClaims(r)
+	exp, err := stored(r)
 	if err != nil {
 		in.Results.Header.Warnings = append(in.Results.Header.Warnings, sample.Warning{Gate: "claims", Text: "the claims cannot be read: " + oneLine(err)})
 	}
-	in.Claims = claims
+	in.Claims, in.Paper = exp.Claims, exp.Paper
 	return in
 }

@@ -266,7 +266,7 @@ type point struct {
 
 // overKnob puts a test to the figures of a network along a knob.
 func (j judge) overKnob(over Knob, network string, test func(*Finding, []point)) []Finding {
-	keys, by := grouped(j.questions(j.claim.Where), over.without)
+	keys, by := grouped(j.questions(j.claim.Where), over.Without)
 	var out []Finding
 	for _, key := range keys {
 		f := Finding{Question: key, Network: network}

@@ -66,8 +66,8 @@ func (k Knob) Of(q sample.Question) float64 {
 	}
 }
 
-// without returns the question with the knob at 0, which none has by itself.
-func (k Knob) without(q sample.Question) sample.Question {
+// Without returns the question with the knob at 0, which none has by itself.
+func (k Knob) Without(q sample.Question) sample.Question {
 	switch k {
 	case Connections:
 		q.Load.Connections = 0

@@ -157,6 +157,9 @@ func inPart(f claim.Finding) bool { return f.Verdict != claim.NotTested && len(f
 
 // tested says in words what the figures are held to.
 func tested(c claim.Claim) string {
+	if c.Untested != "" {
+		return "by no trial"
+	}
 	m, _ := sample.MetricByName(c.Metric)
 	what := metricText(m) + " of " + c.Where.Workload
 	if r := c.Relative; r != nil {

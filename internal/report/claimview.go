@@ -85,6 +85,9 @@ func newFindingView(j claim.Judged, f claim.Finding) findingView {
 		s := scaleFor(m.Unit, f.Value.Center)
 		out.Steps = []stepView{{Name: f.Network, Figures: s.pm(*f.Value) + " " + s.unit, Class: out.Class}}
 	}
+	if len(f.Chosen) > 0 {
+		out.Best = chosenText(f.Chosen)
+	}
 	if f.At != nil {
 		out.Best = measured(c, f)[0]
 	}

@@ -14,7 +14,7 @@ var files embed.FS
 // writeHTML writes one file that needs nothing else: styles, scripts, the chart
 // library and the data are inside, and its policy forbids loading anything.
 func writeHTML(w io.Writer, a *analysis) error {
-	t, err := template.New("page.html").Funcs(template.FuncMap{"swatch": swatches(a), "moveShape": moveShape}).ParseFS(files, "assets/*.html")
+	t, err := template.New("page.html").Funcs(template.FuncMap{"swatch": swatches(a), "plotClass": plotClasses(a), "moveShape": moveShape}).ParseFS(files, "assets/*.html")
 	if err != nil {
 		return fmt.Errorf("parse report template: %w", err)
 	}
@@ -38,6 +38,16 @@ func swatches(a *analysis) func(string) template.HTML {
 		// The class is made of numbers alone.
 		return template.HTML(`<i class="` + classes[network] + `" aria-hidden="true"></i>`)
 	}
+}
+
+// plotClasses returns the template function that names a network's colour and
+// dash in a drawing.
+func plotClasses(a *analysis) func(string) string {
+	classes := map[string]string{}
+	for _, n := range chartNetworks(a) {
+		classes[n.Name] = fmt.Sprintf("c%d k%d", n.Color, n.Cycle%4)
+	}
+	return func(network string) string { return classes[network] }
 }
 
 // scripts are the parts of the page's program, in the order in which they run.

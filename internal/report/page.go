@@ -24,6 +24,7 @@ type page struct {
 	Grids    []gridView
 	Overall  []*rankView
 	Claims   *claimsView
+	Paper    *paperView
 	Matrix   *matrix
 	Networks []chartNetwork
 	Sections []sectionView
@@ -76,8 +77,8 @@ func newPage(a *analysis) (*page, error) {
 	for _, t := range a.Results.Trials {
 		p.Trials = append(p.Trials, newTrialView(t))
 	}
-	p.Claims = newClaimsView(a)
-	style, err := readAssets("assets/page.css", "assets/claims.css")
+	p.Claims, p.Paper = newClaimsView(a), newPaperView(a)
+	style, err := readAssets("assets/page.css", "assets/claims.css", "assets/paper.css")
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"pathwise.dev/pathwise/internal/claim"
+	"pathwise.dev/pathwise/internal/paper"
 	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
 )
@@ -48,6 +49,8 @@ type Input struct {
 	Experiment string
 	// Claims of documents, to be held against the trials.
 	Claims []claim.Claim
+	// Paper is the document whose study was repeated; nil for others.
+	Paper *paper.Paper
 }
 
 // Options are the knobs of a rendering. The zero value is good.

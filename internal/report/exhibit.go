@@ -1,0 +1,223 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"pathwise.dev/pathwise/internal/claim"
+	"pathwise.dev/pathwise/internal/paper"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/stat"
+)
+
+// paperView is the section about the figures and tables of a document.
+type paperView struct {
+	Title, Authors, Reference, Setup, Differs string
+	Counts                                    string
+	Networks                                  []paper.Alias
+	Exhibits                                  []exhibitView
+}
+
+// exhibitView is one figure or table of the document and its counterpart.
+type exhibitView struct {
+	ID, Title, Why string
+	Claims         []exhibitClaim
+	// Grids is the recommendation table where that is the counterpart.
+	Grids  []gridView
+	Charts []exhibitChart
+	// Nothing: the run has no figures for it.
+	Nothing bool
+}
+
+type exhibitClaim struct{ ID, Verdict, Class, Text, Measured string }
+
+// exhibitChart is a metric by network along a knob, as a drawing and a table.
+type exhibitChart struct {
+	Caption string
+	Plot    *plot
+	Table   *dataTable
+}
+
+// newPaperView is nil for a result that repeats no document's study.
+func newPaperView(a *analysis) *paperView {
+	if a.Paper == nil {
+		return nil
+	}
+	p := a.Paper
+	out := &paperView{Title: p.Title, Authors: p.Authors, Reference: p.Reference, Setup: p.Setup, Differs: p.Differs,
+		Networks: p.Networks, Counts: plural(len(a.claims), "claim") + ": " + verdictCounts(a.claims)}
+	for _, e := range p.Exhibits {
+		out.Exhibits = append(out.Exhibits, newExhibitView(e, a))
+	}
+	return out
+}
+
+func newExhibitView(e paper.Exhibit, a *analysis) exhibitView {
+	out := exhibitView{ID: e.ID, Title: e.Title, Why: e.Why}
+	for _, j := range claimsOf(e, a.claims) {
+		v := j.Verdict()
+		out.Claims = append(out.Claims, exhibitClaim{j.ID, string(v), verdictClass(v), j.Text, studyMeasured(j)})
+	}
+	if e.Choice {
+		for _, g := range a.grids {
+			out.Grids = append(out.Grids, newGridView(g))
+		}
+	}
+	for _, v := range e.Shows {
+		out.Charts = append(out.Charts, a.charts(v)...)
+	}
+	out.Nothing = len(e.Shows) > 0 && len(out.Charts) == 0
+	return out
+}
+
+// series is one network's figures along a knob; N is 0 where there is none.
+type exhibitSeries struct {
+	Network string
+	Points  []stat.Interval
+}
+
+// charts draws what a view shows: one chart for each set of questions that
+// differ in the knob alone.
+func (a *analysis) charts(v paper.View) (out []exhibitChart) {
+	m, ok := sample.MetricByName(v.Metric)
+	if !ok {
+		return nil
+	}
+	figures := a.figures(v)
+	over := v.Over
+	if over == "" {
+		over = varies(figures.questions)
+	}
+	var keys []sample.Question
+	groups := map[sample.Question][]sample.Question{}
+	for _, q := range figures.questions {
+		key := over.Without(q)
+		if groups[key] == nil {
+			keys = append(keys, key)
+		}
+		groups[key] = append(groups[key], q)
+	}
+	for _, key := range keys {
+		if c, ok := figures.chart(v, m, over, groups[key]); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// varies is the first knob that takes several values, or connections.
+func varies(questions []sample.Question) claim.Knob {
+	for _, k := range claim.Knobs() {
+		if slices.ContainsFunc(questions, func(q sample.Question) bool { return k.Of(q) != k.Of(questions[0]) }) {
+			return k
+		}
+	}
+	return claim.Connections
+}
+
+// viewFigures are a view's values by question, network and repetition.
+type viewFigures struct {
+	values    map[sample.Cell]map[int]sample.Trial
+	questions []sample.Question
+	networks  []string
+	level     float64
+	metric    string
+}
+
+func (a *analysis) figures(v paper.View) viewFigures {
+	out := viewFigures{values: map[sample.Cell]map[int]sample.Trial{}, level: a.opts.confidence(), metric: v.Metric}
+	for _, t := range a.Results.Trials {
+		if _, ok := t.Figure(v.Metric); !ok || t.Status != sample.OK || !v.Where.Picks(t.Question()) {
+			continue
+		}
+		if len(v.Networks) > 0 && !slices.Contains(v.Networks, t.Network) {
+			continue
+		}
+		if out.values[t.Cell] == nil {
+			out.values[t.Cell] = map[int]sample.Trial{}
+		}
+		// Of a repetition that was measured again the later trial counts.
+		if old, ok := out.values[t.Cell][t.Repetition]; !ok || t.Order >= old.Order {
+			out.values[t.Cell][t.Repetition] = t
+		}
+		if q := t.Question(); !slices.Contains(out.questions, q) {
+			out.questions = append(out.questions, q)
+		}
+		if !slices.Contains(out.networks, t.Network) {
+			out.networks = append(out.networks, t.Network)
+		}
+	}
+	slices.SortFunc(out.questions, sample.Question.Compare)
+	order := v.Networks
+	if len(order) == 0 {
+		order = a.networks
+	}
+	slices.SortFunc(out.networks, func(x, y string) int { return cmp.Compare(slices.Index(order, x), slices.Index(order, y)) })
+	return out
+}
+
+// at is a network's mean under a question.
+func (f viewFigures) at(network string, q sample.Question) (stat.Interval, bool) {
+	var values []float64
+	for _, t := range f.values[sample.Cell{Network: network, Scenario: q.Scenario, Workload: q.Workload, Load: q.Load}] {
+		v, _ := t.Figure(f.metric)
+		values = append(values, v)
+	}
+	slices.Sort(values) // a map has no order, and sums depend on it
+	return stat.MeanT(values, f.level), len(values) > 0
+}
+
+func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, questions []sample.Question) (exhibitChart, bool) {
+	slices.SortFunc(questions, func(a, b sample.Question) int { return cmp.Compare(over.Of(a), over.Of(b)) })
+	var all []exhibitSeries
+	var centers []float64
+	for _, n := range f.networks {
+		s := exhibitSeries{Network: n}
+		any := false
+		for _, q := range questions {
+			i, ok := f.at(n, q)
+			if !ok {
+				i = stat.Interval{}
+			} else {
+				any = true
+				centers = append(centers, i.Center)
+			}
+			s.Points = append(s.Points, i)
+		}
+		if any {
+			all = append(all, s)
+		}
+	}
+	if len(all) == 0 {
+		return exhibitChart{}, false
+	}
+	sc := scaleFor(m.Unit, slices.Max(centers))
+	unit := cmp.Or(sc.unit, m.Unit)
+	key := over.Without(questions[0])
+	where := []string{metricText(m), v.Where.Workload, key.Scenario.String()}
+	key.Scenario.Pairs = max(key.Scenario.Pairs, 1)
+	if rest := key.Load.String(); rest != "default" {
+		where = append(where, rest)
+	}
+	out := exhibitChart{Caption: strings.Join(where, ", ") + " [" + unit + "]; " + better(m)}
+	out.Table = &dataTable{Head: []string{"network"}}
+	var xs []float64
+	for _, q := range questions {
+		xs = append(xs, over.Of(q))
+		out.Table.Head = append(out.Table.Head, over.Say(over.Of(q)))
+	}
+	for _, s := range all {
+		row := []string{s.Network}
+		for _, p := range s.Points {
+			cell := "-"
+			if p.N > 0 {
+				cell = sc.pm(p)
+			}
+			row = append(row, cell)
+		}
+		out.Table.Rows = append(out.Table.Rows, row)
+	}
+	out.Plot = newPlot(xs, all, sc.by, string(over), unit)
+	return out, true
+}
