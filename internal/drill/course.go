@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/agent"
+	"pathwise.dev/pathwise/internal/impair"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/stream"
@@ -31,6 +32,22 @@ type leg struct {
 	crowd map[string]float64
 	// holes are black holes by network: both, in, out.
 	holes map[string]string
+	// delays are what each way takes longer, by network.
+	delays map[string]time.Duration
+}
+
+// faults are what impairs networks, at their pods on one host.
+func (l leg) faults() map[string]impair.Impairment {
+	out := map[string]impair.Impairment{}
+	for network, how := range l.holes {
+		out[network] = fault(how)
+	}
+	for network, d := range l.delays {
+		bad := out[network]
+		bad.Delay, bad.Direction = d, impair.Both
+		out[network] = bad
+	}
+	return out
 }
 
 // legs are a schedule's phases with the capacity of the fastest network scaled.
@@ -44,7 +61,7 @@ func legs(s decide.Schedule, capacity float64) []leg {
 	for i, p := range s.Phases {
 		const most = 64 // connections: more would measure the generator
 		l := leg{what: fmt.Sprintf("phase %d", i+1), span: p.For, connections: min(max(p.Load.Connections, 1), most), offered: p.Load.Offered * scale,
-			rates: map[string]float64{}, crowd: map[string]float64{}, holes: map[string]string{}}
+			rates: map[string]float64{}, crowd: map[string]float64{}, holes: map[string]string{}, delays: map[string]time.Duration{}}
 		for _, n := range s.Networks {
 			// As decide's model: the capacity changes with the load, by its logarithm.
 			l.rates[n.Name] = scale * n.Capacity * (1 + (n.Many-1)*math.Log(float64(l.connections))/math.Log(100))
@@ -61,6 +78,8 @@ func legs(s decide.Schedule, capacity float64) []leg {
 				l.holes[bad.Network] = "out"
 			case decide.BlackHoleReverse:
 				l.holes[bad.Network] = "in"
+			case decide.Delay:
+				l.delays[bad.Network] = time.Duration(bad.Factor * float64(time.Second))
 			}
 			l.what += fmt.Sprintf(", %s %s", bad.Network, bad.Fault)
 		}
@@ -139,8 +158,8 @@ func (p *player) change(ctx context.Context, l leg) (over time.Duration, err err
 	if p.crowd, err = p.g.gather(ctx, l); err != nil {
 		return over, err
 	}
-	for network, how := range l.holes {
-		if err := p.g.impair("h1", network, fault(how)); err != nil {
+	for network, bad := range l.faults() {
+		if err := p.g.impair("h1", network, bad); err != nil {
 			return over, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"pathwise.dev/pathwise/experiments"
 	"pathwise.dev/pathwise/internal/agent"
+	"pathwise.dev/pathwise/internal/impair"
 	"pathwise.dev/pathwise/internal/path/decide"
 )
 
@@ -262,6 +263,15 @@ func TestLegs(t *testing.T) {
 	}
 	if all := legs(s[0], 4e8); fast(all[0]) == fast(all[1]) {
 		t.Errorf("the schedule load has the best network %s at every load", fast(all[0]))
+	}
+}
+
+func TestLegFaultsActTogether(t *testing.T) {
+	s := decide.Schedule{Networks: []decide.SimNetwork{{Name: "x", Capacity: 1, Many: 1}}, Phases: []decide.Phase{{Impairments: []decide.Impairment{
+		{Network: "x", Fault: decide.Delay, Factor: 0.01}, {Network: "x", Fault: decide.BlackHoleReverse}}}}}
+	got := legs(s, 4e8)[0].faults()["x"]
+	if got.Delay != 10*time.Millisecond || got.Direction != impair.Both || got.LossIngress != 1 || got.LossEgress > 0.01 {
+		t.Errorf("got %v", got)
 	}
 }
 

@@ -125,6 +125,10 @@ func (g *ground) ports(where, network string) (map[string]impair.Port, error) {
 	return out, nil
 }
 
+func (g *ground) impairer() impair.Impairer {
+	return impair.Impairer{Pins: g.pins, Line: []string{g.s.Self, impair.LineArgument}, Mark: g.s.Store.Mark(g.name)}
+}
+
 // impair makes attachments worse, all of them at once: as one fault, not as one
 // pod's after the other's.
 func (g *ground) impair(where, network string, bad impair.Impairment) error {
@@ -138,7 +142,7 @@ func (g *ground) impair(where, network string, bad impair.Impairment) error {
 	for key, port := range ports {
 		g.bad[key] = port
 		wg.Go(func() {
-			err := impair.Impairer{Pins: g.pins}.Apply(port, bad)
+			err := g.impairer().Apply(port, bad)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -164,7 +168,7 @@ var errNoPort = errors.New("no such attachment")
 func (g *ground) heal() error {
 	var errs []error
 	for key, port := range g.bad {
-		errs = append(errs, impair.Impairer{Pins: g.pins}.Clear(port))
+		errs = append(errs, g.impairer().Clear(port))
 		delete(g.bad, key)
 	}
 	return errors.Join(errs...)

@@ -33,7 +33,7 @@ const (
 
 // newBed makes pods attached by veth, where the host itself is the far end, or
 // by macvlan on the host's uplink.
-func newBed(t *testing.T, kind string) *bed {
+func newBed(t testing.TB, kind string) *bed {
 	t.Helper()
 	if err := netns.Prepare(); err != nil {
 		t.Fatal(err)
@@ -44,6 +44,9 @@ func newBed(t *testing.T, kind string) *bed {
 		for _, n := range names {
 			errs = append(errs, netns.Delete(n))
 		}
+		for limit := time.Now().Add(20 * time.Second); len(lines(t)) > 0 && time.Now().Before(limit); { // they end by themselves
+			time.Sleep(10 * time.Millisecond)
+		}
 		if err := errors.Join(append(errs, netns.Release())...); err != nil {
 			t.Error(err)
 		}
@@ -53,7 +56,7 @@ func newBed(t *testing.T, kind string) *bed {
 			t.Fatal(err)
 		}
 	}
-	b := &bed{m: Impairer{Pins: mountPins(t)}, eth0: Port{podNS, "eth0", hostNS},
+	b := &bed{m: Impairer{Pins: mountPins(t), Line: []string{self(t), LineArgument}}, eth0: Port{podNS, "eth0", hostNS},
 		pod: end{podNS, "10.92.0.1"}, beside: end{besideNS, "10.92.0.2"}, far: end{hostNS, "10.92.0.100"}}
 	if kind == "macvlan" {
 		b.far.ns = farNS
@@ -74,7 +77,7 @@ func newBed(t *testing.T, kind string) *bed {
 // plug gives the pod an interface dev, whose end in the host is peer. All ends
 // in the host have one MAC address and one address, so that it takes a packet
 // whichever way it comes.
-func (b *bed) plug(t *testing.T, dev, peer string) {
+func (b *bed) plug(t testing.TB, dev, peer string) {
 	t.Helper()
 	pair(t, podNS, dev, hostNS, peer)
 	if dev == "eth0" {
@@ -84,7 +87,7 @@ func (b *bed) plug(t *testing.T, dev, peer string) {
 }
 
 // ends makes the host's end of a wire the pod's neighbour, and the other way round.
-func ends(t *testing.T, ns, dev, hostns, peer, addr, far string) {
+func ends(t testing.TB, ns, dev, hostns, peer, addr, far string) {
 	t.Helper()
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 0x64}
 	var own net.HardwareAddr
@@ -105,7 +108,7 @@ func ends(t *testing.T, ns, dev, hostns, peer, addr, far string) {
 
 // pair joins two namespaces by a veth pair; the second end has the host's MAC
 // address, and takes packets that belong to another of its interfaces.
-func pair(t *testing.T, ns, dev, peerns, peer string) {
+func pair(t testing.TB, ns, dev, peerns, peer string) {
 	t.Helper()
 	fd, err := netns.LinkFd(peerns)
 	if err != nil {
@@ -128,7 +131,7 @@ func pair(t *testing.T, ns, dev, peerns, peer string) {
 }
 
 // child makes a pod's macvlan on the host's uplink.
-func child(t *testing.T, e end) {
+func child(t testing.TB, e end) {
 	t.Helper()
 	fd, err := netns.LinkFd(e.ns)
 	if err != nil {
@@ -143,7 +146,7 @@ func child(t *testing.T, e end) {
 	address(t, e.ns, "eth0", e.addr)
 }
 
-func address(t *testing.T, ns, dev, addr string) {
+func address(t testing.TB, ns, dev, addr string) {
 	t.Helper()
 	in(t, ns, func(nl *netlink.Handle) error {
 		l := find(t, nl, dev)
@@ -152,7 +155,7 @@ func address(t *testing.T, ns, dev, addr string) {
 }
 
 // in runs fn with a netlink handle of the namespace.
-func in(t *testing.T, ns string, fn func(*netlink.Handle) error) {
+func in(t testing.TB, ns string, fn func(*netlink.Handle) error) {
 	t.Helper()
 	nl, err := netns.Netlink(ns)
 	if err != nil {
@@ -164,7 +167,7 @@ func in(t *testing.T, ns string, fn func(*netlink.Handle) error) {
 	}
 }
 
-func find(t *testing.T, nl *netlink.Handle, dev string) netlink.Link {
+func find(t testing.TB, nl *netlink.Handle, dev string) netlink.Link {
 	t.Helper()
 	l, err := nl.LinkByName(dev)
 	if err != nil {
@@ -178,7 +181,7 @@ func looseReversePath() error {
 	return os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("0"), 0o644)
 }
 
-func mountPins(t *testing.T) string {
+func mountPins(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bpf")
 	if err := errors.Join(unix.Mkdir(dir, 0o700), unix.Mount("bpf", dir, "bpf", 0, "")); err != nil {
@@ -236,7 +239,7 @@ func (b *bed) count(t *testing.T, from, to end) int {
 }
 
 // drain reads until all have come, or nothing for that long.
-func drain(t *testing.T, rx *net.UDPConn, buf []byte, all int, quiet time.Duration) int {
+func drain(t testing.TB, rx *net.UDPConn, buf []byte, all int, quiet time.Duration) int {
 	t.Helper()
 	for n := 0; ; n++ {
 		if n == all {

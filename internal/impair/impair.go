@@ -1,5 +1,6 @@
 // Package impair makes a pod's attachment worse on purpose: a lower rate, loss,
-// delay, or a silent black hole, one way or both.
+// delay, jitter, reordering, or a silent black hole, one way or both. It uses
+// netem where the kernel has it, and eBPF and a delay line of its own elsewhere.
 //
 // It acts at the far end of the wire, where the pod cannot see it: what the pod
 // sends looks sent, also what a program in the pod has redirected to the
@@ -10,8 +11,6 @@ package impair
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -19,20 +18,41 @@ import (
 	"pathwise.dev/pathwise/internal/netns"
 )
 
-// Impairment is what is wrong with an attachment; the zero value is nothing.
-// Directions are the pod's.
+// Impairment is what is wrong with an attachment; the zero value is nothing, and
+// all that is set acts together. A packet is what the kernel hands over at once:
+// a whole burst of segments where the sender leaves segmentation to the device
+// (GSO). Directions are the pod's.
 type Impairment struct {
-	// Rate bounds what the pod sends, in bits per second; 0 means no bound.
-	Rate uint64
 	// DropIngress and DropEgress lose all that comes in or goes out.
-	DropIngress, DropEgress bool
-	// LossIngress and LossEgress are the shares lost at random, 0 to 1. What is
-	// lost is what the kernel hands over at once: a whole burst of segments
-	// where the sender leaves segmentation to the device (GSO).
-	LossIngress, LossEgress float64
-	// Delay and Jitter hold up what the pod sends.
-	Delay, Jitter time.Duration
+	DropIngress bool `json:"drop_in,omitempty"`
+	DropEgress  bool `json:"drop_out,omitempty"`
+	// LossIngress and LossEgress are the shares lost at random, 0 to 1.
+	LossIngress float64 `json:"loss_in,omitempty"`
+	LossEgress  float64 `json:"loss_out,omitempty"`
+	// Direction is which way Rate, Delay, Jitter and Reorder act.
+	Direction Direction `json:"direction,omitempty"`
+	// Rate bounds what passes, in bits per second; 0 means no bound.
+	Rate uint64 `json:"rate,omitempty"`
+	// Delay holds up every packet, and Jitter varies the delay of each by up to
+	// so much, evenly: packets that are closer together may overtake each other.
+	Delay  time.Duration `json:"delay_ns,omitempty"`
+	Jitter time.Duration `json:"jitter_ns,omitempty"`
+	// Reorder is the share of packets, 0 to 1, that are not held up and so
+	// overtake those that are.
+	Reorder float64 `json:"reorder,omitempty"`
 }
+
+// Direction is a way, or both, of a pod's traffic; the zero value is Out.
+type Direction string
+
+// Directions.
+const (
+	Out  Direction = "out"
+	In   Direction = "in"
+	Both Direction = "both"
+)
+
+func (d Direction) has(w way) bool { return d == Both || (d == In) == (w == intoPod) }
 
 // MinRate is the lowest rate: below it a single burst would take seconds.
 const MinRate = 64_000
@@ -50,6 +70,12 @@ func (i Impairment) Check() error {
 	const most = time.Minute
 	if i.Delay < 0 || i.Delay > most || i.Jitter < 0 || i.Jitter > i.Delay {
 		return fmt.Errorf("delay %v, jitter %v: expected a delay of 0 to %v and a jitter that is no longer", i.Delay, i.Jitter, most)
+	}
+	if !(i.Reorder >= 0 && i.Reorder <= 1) || i.Reorder > 0 && i.Delay == 0 {
+		return fmt.Errorf("reorder %v: expected a share from 0 to 1, and a delay for the others to be overtaken by", i.Reorder)
+	}
+	if d := i.Direction; d != "" && d != Out && d != In && d != Both {
+		return fmt.Errorf("direction %q: expected in, out or both", d)
 	}
 	return nil
 }
@@ -75,19 +101,28 @@ type Port struct {
 }
 
 // Impairer impairs ports. What it has done stays when the process ends: it goes
-// with Clear, or with the namespaces and the file system of Pins.
+// with Clear, or with the namespaces, the file system of Pins and the processes
+// of delay lines.
 type Impairer struct {
-	// Pins is a directory on a BPF file system.
+	// Pins is a directory on a BPF file system. What is in force is recorded
+	// beside it.
 	Pins string
+	// Line is the command that runs a delay line, where the kernel has no netem:
+	// it gets the port's three names and the directory of its socket as
+	// arguments. Without, there are no delays on such a kernel.
+	Line []string
+	// Mark is a variable, NAME=VALUE, of the line's environment.
+	Mark string
 }
 
 // Apply puts the impairment in place of any earlier one; doing it twice changes
 // nothing. After an error the earlier one may be there in part: Clear it.
 func (m Impairer) Apply(p Port, i Impairment) error {
-	if err := i.Check(); err != nil {
-		return fmt.Errorf("impair %s in %s: %w", p.Dev, p.Netns, err)
+	err := i.Check()
+	if err == nil {
+		err = m.apply(p, i)
 	}
-	if err := m.apply(p, i); err != nil {
+	if err != nil {
 		return fmt.Errorf("impair %s in %s: %w", p.Dev, p.Netns, err)
 	}
 	return nil
@@ -101,17 +136,29 @@ func (m Impairer) apply(p Port, i Impairment) error {
 	if err != nil {
 		return err
 	}
-	if err := shape(p, i); err != nil {
+	plan, err := m.plan(w, i)
+	if err != nil {
 		return err
 	}
-	in, out := i.losses()
-	return errors.Join(m.lose(p, w, intoPod, in), m.lose(p, w, outOfPod, out))
+	if plan, err = m.queue(p, w, plan); err != nil {
+		return err
+	}
+	if err := m.line(p, plan); err != nil {
+		return err
+	}
+	in, out := plan[intoPod].loss, plan[outOfPod].loss
+	if err := errors.Join(m.lose(p, w, intoPod, in), m.lose(p, w, outOfPod, out)); err != nil {
+		return err
+	}
+	return m.record(p, Force{Impairment: i, By: plan.means(), Index: w.near})
 }
 
 // wire is where the far end of a pod's interface is.
 type wire struct {
 	netns string
 	index int
+	// near is the index of the pod's interface in its own namespace.
+	near, mtu int
 	// mac is the pod's address where the device carries other pods' frames too;
 	// nil where it carries this pod's alone.
 	mac []byte
@@ -137,7 +184,7 @@ func (p Port) wire() (wire, error) {
 	if err != nil {
 		return wire{}, fmt.Errorf("find the other end of %s in %s: %w", p.Dev, p.Host, err)
 	}
-	w := wire{netns: p.Host, index: far.Attrs().Index}
+	w := wire{netns: p.Host, index: far.Attrs().Index, near: near.Attrs().Index, mtu: near.Attrs().MTU}
 	switch near.(type) {
 	case *netlink.Veth:
 		if far.Type() != "veth" || far.Attrs().ParentIndex != near.Attrs().Index {
@@ -151,22 +198,5 @@ func (p Port) wire() (wire, error) {
 	return w, nil
 }
 
-// ParseRate reads bits per second as tc(8) writes them: 500mbit, 1.5gbit, 64kbit.
-func ParseRate(text string) (uint64, error) {
-	lower := strings.ToLower(text)
-	for _, unit := range []struct {
-		suffix string
-		factor float64
-	}{{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"bit", 1}} {
-		cut, ok := strings.CutSuffix(lower, unit.suffix)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseFloat(cut, 64)
-		if err == nil && n*unit.factor >= MinRate && n*unit.factor <= 1e12 {
-			return uint64(n * unit.factor), nil
-		}
-		break
-	}
-	return 0, fmt.Errorf("rate %q: expected 64kbit to 1000gbit, such as 500mbit", text)
-}
+// own reports whether the far end carries this pod's frames alone.
+func (w wire) own() bool { return w.mac == nil }

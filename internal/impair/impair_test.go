@@ -109,6 +109,7 @@ func TestRateBoundsTCP(t *testing.T) {
 
 func TestDelayNeedsNetem(t *testing.T) {
 	b := newBed(t, "veth")
+	b.m.Line = nil
 	err := b.m.Apply(b.eth0, Impairment{Delay: 2 * time.Millisecond, DropEgress: true})
 	if errors.Is(err, ErrNoNetem) {
 		if q := b.disciplines(t); len(q) > 0 {
@@ -217,7 +218,7 @@ func between(t *testing.T, what string, want [2]int, got int) {
 
 // transfer sends size bytes from the pod over TCP and returns how long the far
 // end read.
-func (b *bed) transfer(t *testing.T, size int64) time.Duration {
+func (b *bed) transfer(t testing.TB, size int64) time.Duration {
 	t.Helper()
 	var ln net.Listener
 	var c net.Conn
@@ -237,7 +238,10 @@ func (b *bed) transfer(t *testing.T, size int64) time.Duration {
 		t.Fatal(err)
 	}
 	go func() {
-		_, _ = c.Write(make([]byte, size)) // what is missing shows at the other end
+		part := make([]byte, 1<<20)
+		for left := size; left > 0; left -= int64(len(part)) {
+			_, _ = c.Write(part[:min(left, int64(len(part)))]) // what is missing shows at the other end
+		}
 		c.Close()
 	}()
 	far, err := ln.Accept()

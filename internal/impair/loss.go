@@ -100,22 +100,42 @@ const (
 	tcxDrop = 2
 )
 
+// delayed marks a frame on its way to or from a delay line, which then passes the
+// hook of the wire for the second time; markAt is where programs find it in their
+// context. A pod cannot forge it: a mark does not leave its namespace.
+const (
+	delayed = 0x70770001
+	markAt  = 8
+)
+
+// onlyPods lets the program go on with the pod's frames alone, where the device
+// carries others' too. It needs the context in R6, and spoils R0 to R5.
+func (w wire) onlyPods(dir way) (out asm.Instructions) {
+	if w.mac == nil {
+		return nil
+	}
+	at := int32(0) // the frame's destination
+	if dir == outOfPod {
+		at = 6
+	}
+	for i := range int32(3) {
+		out = append(out, asm.LoadAbs(at+2*i, asm.Half),
+			asm.JNE.Imm(asm.R0, int32(binary.BigEndian.Uint16(w.mac[2*i:])), "next"))
+	}
+	return out
+}
+
 // program drops the share of the frames, or of those from or to w.mac if it is
-// not nil, and leaves the others to the next program.
+// not nil, and leaves the others to the next program. A frame that comes from a
+// delay line has had its turn before, or has it after the mark is taken off.
 func program(share float64, w wire, dir way) asm.Instructions {
 	const bits = 24 // of the random number: an operand holds no more than 31
-	var out asm.Instructions
-	if w.mac != nil {
-		at := int32(0) // the frame's destination
-		if dir == outOfPod {
-			at = 6
-		}
-		out = append(out, asm.Mov.Reg(asm.R6, asm.R1))
-		for i := range int32(3) {
-			out = append(out, asm.LoadAbs(at+2*i, asm.Half),
-				asm.JNE.Imm(asm.R0, int32(binary.BigEndian.Uint16(w.mac[2*i:])), "next"))
-		}
+	out := asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadMem(asm.R0, asm.R6, markAt, asm.Word),
+		asm.JEq.Imm(asm.R0, delayed, "next"),
 	}
+	out = append(out, w.onlyPods(dir)...)
 	out = append(out,
 		asm.FnGetPrandomU32.Call(),
 		asm.And.Imm(asm.R0, 1<<bits-1),

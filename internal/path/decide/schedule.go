@@ -60,6 +60,8 @@ const (
 	BlackHoleReverse Fault = "blackhole-reverse"
 	// Competing load takes Factor of the capacity.
 	Competing Fault = "competing"
+	// Delay holds packets up by Factor seconds, each way.
+	Delay Fault = "delay"
 )
 
 // Impairment is one fault of one network.

@@ -92,6 +92,16 @@ func (w *world) capacity(n SimNetwork, p Phase) (c, others float64, dead bool) {
 	return c, others, dead
 }
 
+// held is the network as packets that are held up find it.
+func (p Phase) held(n SimNetwork) SimNetwork {
+	for _, i := range p.Impairments {
+		if i.Network == n.Name && i.Fault == Delay {
+			n.RTT += 2 * i.Factor
+		}
+	}
+	return n
+}
+
 // rtt is a network's round trip without the pair's own load: competing load
 // queues as in an M/M/1 system.
 func (n SimNetwork) rtt(others float64) float64 { return n.RTT * (1 + 3*others/(1-others)) }
@@ -101,6 +111,7 @@ func (n SimNetwork) rtt(others float64) float64 { return n.RTT * (1 + 3*others/(
 func (w *world) truth(p Phase) map[string]float64 {
 	out := map[string]float64{}
 	for _, n := range w.s.Networks {
+		n = p.held(n)
 		c, others, dead := w.capacity(n, p)
 		switch {
 		case dead:
@@ -121,6 +132,7 @@ func (w *world) play(p Phase, before, after Assignment) {
 	stall := w.r.IntN(200) == 0
 	for _, n := range w.s.Networks {
 		share := after.Share(n.Name)
+		n = p.held(n)
 		c, others, dead := w.capacity(n, p)
 		v := seen{dead: dead, buckets: int(share*Buckets + 0.5)}
 		if share > 0 {
@@ -183,6 +195,7 @@ func (w *world) evidence(p Phase, at Assignment) PairEvidence {
 	}
 	stall := w.r.IntN(200) == 0
 	for _, n := range w.s.Networks {
+		n = p.held(n)
 		_, others, _ := w.capacity(n, p)
 		v := w.last[n.Name]
 		e := PathEvidence{Network: n.Name, State: Up, Buckets: int(at.Share(n.Name)*Buckets + 0.5), Data: v.data, Prior: n.at(p.Load.Connections) * (1 + n.Bias)}

@@ -87,3 +87,11 @@ func BenchmarkStep(b *testing.B) {
 		i++
 	}
 }
+
+func TestDelayLengthensRoundTrips(t *testing.T) {
+	s := Schedule{Need: Latency, Networks: []SimNetwork{{Name: "x", Capacity: 1e9, Many: 1, RTT: 1e-3}, {Name: "y", Capacity: 1e9, Many: 1, RTT: 1e-3}}}
+	got := newWorld(s, 1).truth(Phase{Impairments: []Impairment{{Network: "x", Fault: Delay, Factor: 2e-3}}})
+	if x, y := 1/got["x"], 1/got["y"]; x < 4.99e-3 || x > 5.01e-3 || y < 0.99e-3 || y > 1.01e-3 {
+		t.Errorf("round trips of %v and %v s", x, y)
+	}
+}
