@@ -140,6 +140,7 @@ func TestOnlyTheirOwnersImport(t *testing.T) {
 		"github.com/containernetworking":   "internal/lab internal/network/custom internal/cni cmd/pathwise-cni",
 		"github.com/cilium/ebpf":           "internal/path/steer internal/path/telemetry internal/impair",
 		"github.com/prometheus":            "internal/agent",
+		"go.mongodb.org/mongo-driver":      "internal/mongowire internal/workload/mongo",
 		module + "internal/network/bridge": "internal/network/plain internal/network/catalogue",
 	}
 	for target, list := range owners {

@@ -30,6 +30,7 @@ import (
 type benchFlags struct {
 	experiment          string
 	networks, workloads []string
+	server              string
 	drills              []string
 	out                 string
 	seed                uint64
@@ -73,6 +74,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 	fl.StringVarP(&f.experiment, "file", "f", "quick", "experiment: a file, or the name of a shipped one")
 	fl.StringSliceVar(&f.networks, "networks", nil, "only these networks (cni:FILE for your own)")
 	fl.StringSliceVar(&f.workloads, "workloads", nil, "only these workloads of the experiment")
+	fl.StringVar(&f.server, "server", "", "server that workloads with a choice of one ask, such as mongod or mongodb://HOST:PORT")
 	fl.StringSliceVar(&f.drills, "drills", nil, "only these drills, of a file of drills such as steering")
 	fl.StringVar(&f.out, "out", "", "result directory (default results/NAME-TIME)")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random order (default: drawn, and recorded)")
@@ -112,7 +114,7 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		return usageError{fmt.Errorf("--drills: %s is no file of drills: expected one such as steering", f.experiment)}
 	}
 	if f.resume {
-		if f.out == "" || len(f.networks) > 0 || len(f.workloads) > 0 || f.seeded || f.kernel != kernelAuto {
+		if f.out == "" || len(f.networks) > 0 || len(f.workloads) > 0 || f.server != "" || f.seeded || f.kernel != kernelAuto {
 			return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}
 		}
 		f.experiment = filepath.Join(f.out, result.ExperimentFile)
@@ -167,7 +169,10 @@ func readExperiment(e env, f benchFlags) (experiment.Experiment, error) {
 	if exp, err = exp.Only(f.networks, f.workloads); err != nil {
 		return exp, usageError{fmt.Errorf("--workloads: %w", err)}
 	}
-	return exp, nil
+	if f.server != "" {
+		err = chooseServer(e, &exp, f.server)
+	}
+	return exp, err
 }
 
 // catalogue answers an experiment's file what there is to measure.
@@ -256,7 +261,7 @@ func (b *benchRun) find() error {
 		b.networks[n.Name] = network.Named(net, n.Name)
 	}
 	for _, entry := range b.exp.Entries {
-		w, err := b.workload(entry.Workload)
+		w, err := b.served(entry)
 		if err != nil {
 			return err
 		}

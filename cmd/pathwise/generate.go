@@ -14,6 +14,7 @@ func generateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "generate", Hidden: true, Short: "Load generators that run in pods", Args: exactArgs()}
 	cmd.AddCommand(generateRequestsCommand(), generateServeCommand(), generatePauseCommand(), generateStreamCommand(), generateInsertsCommand())
 	cmd.AddCommand(generateHTTPCommands()...)
+	cmd.AddCommand(generateMongoCommands()...)
 	return cmd
 }
 

@@ -89,6 +89,7 @@ func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, 
 	defer cancel()
 	out, err := w.Run(run, b, cell.Load, cell.Window, m)
 	t.Warnings = append(t.Warnings, out.Warnings...)
+	t.Notes = append(t.Notes, out.Notes...)
 	t.Details, t.Series = out.Details, out.Series
 	if err = errors.Join(err, m.err); err == nil && m.end.At.IsZero() {
 		err = errors.New("workload ended without a measured window")

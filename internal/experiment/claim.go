@@ -116,7 +116,7 @@ func Recorded() Catalogue {
 	return Catalogue{
 		Network: func(string) error { return nil },
 		Workload: func(name string) (workload.Info, error) {
-			return workload.Info{Name: name, Pairs: true, Max: sample.Load{Connections: math.MaxInt, Size: math.MaxInt, Rate: math.MaxFloat64}}, nil
+			return workload.Info{Name: name, Pairs: true, Server: "any", Max: sample.Load{Connections: math.MaxInt, Size: math.MaxInt, Rate: math.MaxFloat64}}, nil
 		},
 	}
 }

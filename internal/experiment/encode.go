@@ -45,6 +45,7 @@ type entry struct {
 	Duration   string           `yaml:"duration"`
 	Networks   []string         `yaml:"networks,omitempty,flow"`
 	Kernels    []string         `yaml:"kernels,omitempty,flow"`
+	Server     string           `yaml:"server,omitempty"`
 	Load       []load           `yaml:"load,omitempty"`
 }
 
@@ -94,7 +95,7 @@ func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 }
 
 func encodeEntry(in Entry) entry {
-	out := entry{Name: in.Workload, Warmup: in.Window.Warmup.String(), Duration: in.Window.Duration.String(),
+	out := entry{Name: in.Workload, Server: in.Server, Warmup: in.Window.Warmup.String(), Duration: in.Window.Duration.String(),
 		Networks: in.Networks, Kernels: in.Kernels}
 	for _, s := range in.Scenarios {
 		out.Topologies = appendNew(out.Topologies, s.Placement)

@@ -27,6 +27,7 @@ func (d *draft) entry(v config.Value) error {
 			"networks":   d.networkNames(&e.Networks),
 			"kernels":    list(&e.Kernels, d.kernelKind),
 			"load":       func(v config.Value) error { load, hasLoad = v, true; return nil },
+			"server":     text(&e.Server),
 		}, "name")
 	} else {
 		e.Workload, err = v.Text()
@@ -37,6 +38,9 @@ func (d *draft) entry(v config.Value) error {
 	info, err := d.catalogue.Workload(e.Workload)
 	if err != nil {
 		return v.Wrap(err)
+	}
+	if e.Server != "" && info.Server == "" {
+		return v.Errorf("server: workload %s has no choice of one", e.Workload)
 	}
 	if e.Window.Duration < info.MinDuration {
 		return v.Errorf("duration %v: workload %s needs %v at least", e.Window.Duration, e.Workload, info.MinDuration)

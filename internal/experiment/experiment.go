@@ -77,7 +77,10 @@ type Network struct {
 
 // Entry is one workload with the loads and scenarios in which it runs.
 type Entry struct {
-	Workload  string
+	Workload string
+	// Server is which one the workload asks, where it has a choice; "" is its
+	// default.
+	Server    string
 	Loads     []sample.Load
 	Scenarios []topo.Scenario
 	Window    workload.Window

@@ -34,6 +34,8 @@ func catalogue() experiment.Catalogue {
 			switch name {
 			case "lonely":
 				info.Pairs = false
+			case "served":
+				info.Server = "a program"
 			case "slow":
 				info.MinDuration = 10 * time.Second
 			case "nope":
@@ -57,6 +59,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"absurd load", head + "workloads:\n  - name: tcp\n    load: {connections: 1000}", "e.yaml:5: workloads[0].load: connections: 1000 is out of range: expected more than 0 and at most 128"},
 		{"no such knob", head + "workloads:\n  - name: tcp\n    load: {rate: 5M}", "e.yaml:5: workloads[0].load: rate: workload tcp has no such load"},
 		{"bad rate", head + "workloads:\n  - name: tcp\n    load: {rate: NaN}", `e.yaml:5: workloads[0].load.rate: "NaN": expected a rate above 0`},
+		{"no choice of a server", head + "workloads:\n  - {name: tcp, server: mongod}", "e.yaml:4: workloads[0]: server: workload tcp has no choice of one"},
 		{"negative duration", head + "duration: -2s\nworkloads: [tcp]", `e.yaml:3: duration: "-2s": expected a duration`},
 		{"duration without unit", head + "duration: 5\nworkloads: [tcp]", `e.yaml:3: duration: "5": expected a duration`},
 		{"too short", head + "workloads: [slow]", "e.yaml:3: workloads[0]: duration 5s: workload slow needs 10s"},
@@ -112,6 +115,7 @@ workloads:
     pairs: 1
     duration: 3s
     load: [{connections: 2}, {size: 1m}]
+  - {name: served, server: "mongod --port ${PORT}"}
 `)
 	if len(e.Entries[0].Scenarios) != 8 || len(e.Entries[0].Loads) != 4 {
 		t.Errorf("got %d scenarios and %d loads", len(e.Entries[0].Scenarios), len(e.Entries[0].Loads))

@@ -170,8 +170,8 @@ type Trial struct {
 	CPU      *CPU               `json:"cpu,omitempty"`
 	Phases   Phases             `json:"phases"`
 	Warnings []Warning          `json:"warnings,omitempty"`
-	// Notes are facts of how the network was built that its name leaves open,
-	// such as "Open vSwitch 3.1.0, user-space datapath".
+	// Notes are facts that the names of network and workload leave open, such as
+	// "Open vSwitch 3.1.0, user-space datapath" or which server answered.
 	Notes []string `json:"notes,omitempty"`
 	// Series is the throughput by tenth of a second or so, in bit/s, where the generator tells it.
 	Series []Point `json:"series,omitempty"`

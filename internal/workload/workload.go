@@ -26,6 +26,12 @@ type Workload interface {
 	Run(ctx context.Context, bed Bed, load sample.Load, window Window, meter Meter) (Outcome, error)
 }
 
+// Served is a workload whose server the user may choose.
+type Served interface {
+	// With returns the workload with that server in place of its default.
+	With(server string) (Workload, error)
+}
+
 // Info describes a workload of the catalogue.
 type Info struct {
 	Name    string `json:"name"`
@@ -45,6 +51,9 @@ type Info struct {
 	Max sample.Load `json:"max"`
 	// Pairs says whether several pod pairs at once make sense.
 	Pairs bool `json:"pairs"`
+	// Server says which servers there can be, where the user may choose; such a
+	// workload is Served.
+	Server string `json:"server,omitempty"`
 	// Duration is the window's least sensible length.
 	MinDuration time.Duration `json:"-"`
 }
@@ -178,5 +187,8 @@ type Outcome struct {
 	// generator process, as a share of its wall time: near 1 it bounds the figure.
 	GeneratorUser float64
 	Warnings      []sample.Warning
-	Details       map[string]string
+	// Notes are facts that the workload's name leaves open, such as which
+	// server it was.
+	Notes   []string
+	Details map[string]string
 }

@@ -10,6 +10,7 @@ import (
 	"pathwise.dev/pathwise/internal/workload"
 	"pathwise.dev/pathwise/internal/workload/http"
 	"pathwise.dev/pathwise/internal/workload/iperf3"
+	"pathwise.dev/pathwise/internal/workload/mongo"
 	"pathwise.dev/pathwise/internal/workload/request"
 	"pathwise.dev/pathwise/internal/workload/sockperf"
 	"pathwise.dev/pathwise/internal/workload/startup"
@@ -24,7 +25,7 @@ type Options struct {
 
 // All returns every workload, in the order in which they are listed.
 func All(o Options) []workload.Workload {
-	return []workload.Workload{
+	all := []workload.Workload{
 		iperf3.TCPStream{},
 		iperf3.UDPStream{},
 		iperf3.UDPMax{},
@@ -36,6 +37,7 @@ func All(o Options) []workload.Workload {
 		http.Access{Self: o.Self, Close: true},
 		startup.Startup{},
 	}
+	return append(all, mongo.All(o.Self)...)
 }
 
 // ByName returns the workload called name.

@@ -10,7 +10,6 @@ import (
 
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/workload"
-	"pathwise.dev/pathwise/internal/workload/catalogue"
 	"pathwise.dev/pathwise/internal/workload/testbed"
 )
 
@@ -27,7 +26,7 @@ const faultTimeout = 45 * time.Second
 func TestFaults(t *testing.T) {
 	self := build(t)
 	var making sync.Mutex // beds take names that are free
-	for _, w := range catalogue.All(catalogue.Options{Self: self}) {
+	for _, w := range kinds(self) {
 		if slices.Contains(serverless(), w.Info().Name) {
 			continue
 		}
