@@ -1,10 +1,13 @@
 package main
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/workload/bulk"
 	"pathwise.dev/pathwise/internal/workload/request"
 )
 
@@ -12,7 +15,8 @@ import (
 // and the process of a pod that only waits. They are not for users.
 func generateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "generate", Hidden: true, Short: "Load generators that run in pods", Args: exactArgs()}
-	cmd.AddCommand(generateRequestsCommand(), generateServeCommand(), generatePauseCommand(), generateStreamCommand(), generateInsertsCommand())
+	cmd.AddCommand(generateRequestsCommand(), generateServeCommand(), generateBulkCommand(), generateBulkServeCommand(),
+		generatePauseCommand(), generateStreamCommand(), generateInsertsCommand())
 	cmd.AddCommand(generateHTTPCommands()...)
 	cmd.AddCommand(generateMongoCommands()...)
 	return cmd
@@ -26,26 +30,61 @@ func generateRequestsCommand() *cobra.Command {
 			return request.Generate(cmd.Context(), cmd.OutOrStdout(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.Target, "target", "", "address:port of the server")
+	protoFlag(cmd, &o.Proto)
+	cmd.Flags().TextVar(&o.Target, "target", netip.AddrPort{}, "ADDRESS:PORT of the server")
 	cmd.Flags().IntVar(&o.Connections, "connections", 1, "connections side by side")
 	cmd.Flags().IntVar(&o.Size, "size", 1, "bytes of a request and of its answer")
 	cmd.Flags().BoolVar(&o.Once, "once", false, "a connection for each request")
+	cmd.Flags().StringVar(&o.Hello, "hello", "", "sent first on each connection")
 	cmd.Flags().DurationVar(&o.Begin, "begin", 0, "beginning of the window, on the monotonic clock")
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "length of the window")
 	return cmd
 }
 
 func generateServeCommand() *cobra.Command {
-	var addr string
-	var size int
-	var once bool
+	var s request.Service
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Answer requests", Args: exactArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return request.Serve(cmd.Context(), addr, size, once) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.Serve(cmd.Context()) },
 	}
-	cmd.Flags().StringVar(&addr, "addr", "", "address:port to listen on")
-	cmd.Flags().IntVar(&size, "size", 1, "bytes of a request and of its answer")
-	cmd.Flags().BoolVar(&once, "once", false, "close after the first answer")
+	protoFlag(cmd, &s.Proto)
+	cmd.Flags().TextVar(&s.Addr, "addr", netip.AddrPort{}, "ADDRESS:PORT to listen on")
+	cmd.Flags().IntVar(&s.Connections, "connections", 1, "connections to expect")
+	cmd.Flags().IntVar(&s.Size, "size", 1, "bytes of a request and of its answer")
+	cmd.Flags().BoolVar(&s.Once, "once", false, "close after the first answer")
+	return cmd
+}
+
+// protoFlag adds --proto.
+func protoFlag(cmd *cobra.Command, p *workload.Proto) {
+	cmd.Flags().StringVar((*string)(p), "proto", string(workload.TCP), "tcp or udp")
+}
+
+func generateBulkCommand() *cobra.Command {
+	var o bulk.Offer
+	cmd := &cobra.Command{
+		Use: "bulk", Short: "Send and receive as fast as it goes and print what arrived as JSON", Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return bulk.Generate(cmd.Context(), cmd.OutOrStdout(), o) },
+	}
+	cmd.Flags().TextVar(&o.Target, "target", netip.AddrPort{}, "ADDRESS:PORT of the server")
+	cmd.Flags().IntVar(&o.Up, "up", 1, "connections by which to send")
+	cmd.Flags().IntVar(&o.Down, "down", 0, "connections by which to receive")
+	cmd.Flags().BoolVar(&o.Datagrams, "datagrams", false, "send UDP from one socket instead")
+	cmd.Flags().IntVar(&o.Size, "size", 1400, "bytes of a message")
+	cmd.Flags().DurationVar(&o.Begin, "begin", 0, "beginning of the window, on the monotonic clock")
+	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "length of the window")
+	return cmd
+}
+
+func generateBulkServeCommand() *cobra.Command {
+	var s bulk.Service
+	cmd := &cobra.Command{
+		Use: "bulk-serve", Short: "Take, send or echo what clients ask for", Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.Serve(cmd.Context()) },
+	}
+	cmd.Flags().TextVar(&s.Addr, "addr", netip.AddrPort{}, "ADDRESS:PORT to listen on")
+	cmd.Flags().IntVar(&s.Connections, "connections", 1, "connections to expect")
+	cmd.Flags().BoolVar(&s.Datagrams, "datagrams", false, "take UDP as well")
 	return cmd
 }
 

@@ -40,6 +40,11 @@ const (
 	LatencyP99     = "latency_p99"
 	LatencyP999    = "latency_p999"
 	LatencyMean    = "latency_mean"
+	LatencyIdle    = "latency_idle"
+	LatencyLoaded  = "latency_loaded"
+	LatencyGrowth  = "latency_growth"
+	ThroughputDown = "throughput_down"
+	ThroughputUp   = "throughput_up"
 	Retransmits    = "retransmits"
 	Jitter         = "jitter"
 	Loss           = "loss"
@@ -63,6 +68,11 @@ func Metrics() []Metric {
 		{LatencyP99, "s", Lower, Performance, "99th percentile of the service time"},
 		{LatencyP999, "s", Lower, Performance, "99.9th percentile of the service time"},
 		{LatencyMean, "s", Lower, Performance, "mean service time"},
+		{LatencyIdle, "s", Lower, Performance, "median round trip on the path before it is loaded"},
+		{LatencyLoaded, "s", Lower, Performance, "median round trip beside streams that fill the path both ways"},
+		{LatencyGrowth, "ratio", Lower, Performance, "latency_loaded over latency_idle"},
+		{ThroughputDown, "bit/s", Higher, Performance, "payload that clients got from servers while both sent, all pairs together"},
+		{ThroughputUp, "bit/s", Higher, Performance, "payload that servers got from clients while both sent, all pairs together"},
 		{Startup, "s", Lower, Performance, "from the request for a pod to its first answered ping"},
 		{StartupNetwork, "s", Lower, Performance, "the part of the start-up spent in CNI ADD"},
 		{Retransmits, "1/GB", Lower, Robustness, "TCP segments sent again, per 10^9 bytes of payload"},

@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/workload/bulk"
 	"pathwise.dev/pathwise/internal/workload/http"
 	"pathwise.dev/pathwise/internal/workload/iperf3"
+	"pathwise.dev/pathwise/internal/workload/loaded"
 	"pathwise.dev/pathwise/internal/workload/mongo"
 	"pathwise.dev/pathwise/internal/workload/request"
 	"pathwise.dev/pathwise/internal/workload/sockperf"
@@ -33,8 +35,12 @@ func All(o Options) []workload.Workload {
 		sockperf.Latency{Proto: workload.UDP},
 		request.Requests{Self: o.Self},
 		request.Requests{Self: o.Self, Once: true},
+		request.Requests{Self: o.Self, Proto: workload.UDP},
+		bulk.Stream{Self: o.Self, Proto: workload.TCP},
+		bulk.Stream{Self: o.Self, Proto: workload.UDP},
 		http.Access{Self: o.Self},
 		http.Access{Self: o.Self, Close: true},
+		loaded.Latency{Self: o.Self},
 		startup.Startup{},
 	}
 	return append(all, mongo.All(o.Self)...)

@@ -9,24 +9,31 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"net/netip"
+	"os"
 	"sync"
 	"time"
 
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/workload/socket"
 )
 
 // Offer is what the generator's client does, in the pod.
 type Offer struct {
+	// Proto is TCP unless it says UDP.
+	Proto workload.Proto
 	// Target is the server's address and port.
-	Target string
+	Target netip.AddrPort
 	// Connections side by side, each with one request under way.
 	Connections int
 	// Size of a request, and of its answer, in bytes.
 	Size int
 	// Once opens a connection for each request.
 	Once bool
+	// Hello is sent first on each connection, to a server that wants to be told
+	// what it is for.
+	Hello string
 	// Begin and Duration of the window; Begin is a time of the monotonic clock,
 	// which processes share, so that the client and the one who accounts for
 	// CPU time mean the same window.
@@ -54,8 +61,13 @@ func (c *Count) add(o Count) {
 	c.Latency.Merge(o.Latency)
 }
 
-// patience is how long after the window an answer may come.
-const patience = 2 * time.Second
+// Patience of the client.
+const (
+	// patience is how long after the window an answer may come.
+	patience = 2 * time.Second
+	// lost is how long a datagram's answer may take. Nobody sends it again.
+	lost = 250 * time.Millisecond
+)
 
 // Generate offers the load and writes what was measured to w. Requests that
 // fail are counted; when none succeeds in the window, that is an error.
@@ -68,10 +80,11 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	if late := time.Since(begin); late > 0 {
 		return fmt.Errorf("start generator: %v after the window began: the machine is too busy", late.Round(time.Millisecond))
 	}
-	c := &client{Offer: o, begin: begin, end: begin.Add(o.Duration)}
+	socket.Threads(o.Connections)
 	counts := make([]Count, o.Connections)
 	var wg sync.WaitGroup
 	for i := range counts {
+		c := &client{Offer: o, begin: begin, end: begin.Add(o.Duration), request: make([]byte, o.Size), answer: make([]byte, o.Size)}
 		wg.Go(func() { counts[i] = c.loop(ctx) })
 	}
 	wg.Wait()
@@ -91,23 +104,28 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	return nil
 }
 
-// client is a running Offer.
+// client is one connection of a running Offer.
 type client struct {
 	Offer
-	begin, end time.Time
+	begin, end      time.Time
+	request, answer []byte
+	sequence        uint64
 }
 
 // loop sends requests one after the other until the window is over.
 func (c *client) loop(ctx context.Context) Count {
 	n := Count{Latency: sample.NewHistogram()}
 	var late string
-	var conn net.Conn
-	defer func() {
+	var conn *socket.Socket
+	hangup := func() {}
+	leave := func() {
+		hangup()
 		if conn != nil {
 			conn.Close()
 		}
-	}()
-	q := newQuestion(c.Size)
+		conn, hangup = nil, func() {}
+	}
+	defer func() { leave() }()
 	for ctx.Err() == nil {
 		start := time.Now()
 		if !start.Before(c.end) {
@@ -116,23 +134,40 @@ func (c *client) loop(ctx context.Context) Count {
 		}
 		var err error
 		if conn == nil {
-			if conn, err = c.dial(ctx); err == nil && !c.Once {
-				if took := time.Since(start); start.Add(took).After(c.begin) {
+			if conn, err = c.dial(); err == nil {
+				hangup = c.bound(ctx, conn)
+			}
+			if err == nil && !c.Once {
+				if took := time.Since(start); took > time.Millisecond && start.Add(took).After(c.begin) {
 					late = fmt.Sprintf("connecting took %v, into the window", took.Round(time.Millisecond))
 				}
 				continue // what connecting took is no request's
 			}
 		}
 		if err == nil {
-			err = c.ask(conn, q)
+			err = c.ask(conn)
 		}
-		if conn != nil && (c.Once || err != nil) {
-			conn.Close()
-			conn = nil
+		if err != nil && time.Since(c.end) >= patience { // hung up by bound
+			err = fmt.Errorf("receive: %w", os.ErrDeadlineExceeded)
 		}
 		c.count(&n, start, err)
+		// A datagram that was lost says nothing against the socket.
+		if c.Once || err != nil && !(c.Proto == workload.UDP && errors.Is(err, os.ErrDeadlineExceeded)) {
+			leave()
+		}
 	}
 	return n
+}
+
+// bound ends what the connection waits for when its time is up. The function
+// that it returns must be called before the connection is closed.
+func (c *client) bound(ctx context.Context, conn *socket.Socket) func() {
+	if c.Once { // a timer and a watcher would cost as much as the connection
+		return func() {}
+	}
+	timer := time.AfterFunc(time.Until(c.end.Add(patience)), conn.Hangup)
+	watcher := context.AfterFunc(ctx, conn.Hangup)
+	return func() { timer.Stop(); watcher() }
 }
 
 // count adds a request that began at start, if that was in the window.
@@ -154,36 +189,48 @@ func (c *client) count(n *Count, start time.Time, err error) {
 	}
 }
 
-func (c *client) dial(ctx context.Context) (net.Conn, error) {
-	d := net.Dialer{Deadline: c.end.Add(patience), KeepAlive: -1}
-	conn, err := d.DialContext(ctx, "tcp", c.Target)
-	if err != nil {
+func (c *client) dial() (conn *socket.Socket, err error) {
+	left := time.Until(c.end.Add(patience))
+	if conn, err = socket.Dial(c.Proto, c.Target, left); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	if err := conn.SetDeadline(c.end.Add(patience)); err != nil {
-		return conn, fmt.Errorf("set deadline: %w", err)
+	limit := left
+	if c.Proto == workload.UDP {
+		limit = lost
+	} else {
+		err = conn.Undelayed()
+	}
+	if err = errors.Join(err, conn.Patience(limit)); err == nil && c.Hello != "" {
+		_, err = io.WriteString(conn, c.Hello)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return conn, nil
 }
 
-// ask sends one request and reads its answer and, where the connection is for
-// it alone, the server's close: the server closes first, so that TIME_WAIT is
-// on its side and the client's ports do not run out.
-func (c *client) ask(conn net.Conn, q *question) error {
-	q.next()
-	if _, err := conn.Write(q.sent); err != nil {
+// ask sends one request and reads its answer, which must be the same bytes.
+func (c *client) ask(conn *socket.Socket) error {
+	c.number()
+	if _, err := conn.Write(c.request); err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
-	if _, err := io.ReadFull(conn, q.got); err != nil {
+	if c.Proto == workload.UDP {
+		return c.await(conn)
+	}
+	if _, err := io.ReadFull(conn, c.answer); err != nil {
 		return fmt.Errorf("receive: %w", err)
 	}
-	if !bytes.Equal(q.sent, q.got) {
+	if !bytes.Equal(c.request, c.answer) {
 		return errors.New("receive: the answer is not what was sent")
 	}
 	if !c.Once {
 		return nil
 	}
-	switch n, err := conn.Read(q.got); {
+	// The server closes first, so that TIME_WAIT is on its side and the
+	// client's ports do not run out.
+	switch n, err := conn.Read(c.answer); {
 	case n > 0:
 		return errors.New("receive end: the server sent more than it was asked for")
 	case !errors.Is(err, io.EOF):
@@ -193,55 +240,24 @@ func (c *client) ask(conn net.Conn, q *question) error {
 	}
 }
 
-// question is one connection's request and what came back for it.
-type question struct {
-	sent, got []byte
-	number    uint64
+// number makes the request differ from those before it, as far as its size allows.
+func (c *client) number() {
+	c.sequence++
+	var seq [8]byte
+	binary.LittleEndian.PutUint64(seq[:], c.sequence)
+	copy(c.request, seq[:])
 }
 
-func newQuestion(size int) *question {
-	return &question{sent: make([]byte, size), got: make([]byte, size)}
-}
-
-// next makes a request that differs from the one before, so that no old answer
-// passes for a new one.
-func (q *question) next() {
-	q.number++
-	var n [8]byte
-	binary.LittleEndian.PutUint64(n[:], q.number)
-	copy(q.sent, n[:])
-}
-
-// Serve answers requests of size bytes on addr until ctx ends.
-func Serve(ctx context.Context, addr string, size int, once bool) error {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	defer context.AfterFunc(ctx, func() { l.Close() })()
+// await reads datagrams until the answer comes. Late answers to requests that
+// were given up are none.
+func (c *client) await(conn *socket.Socket) error {
 	for {
-		conn, err := l.Accept()
-		if ctx.Err() != nil {
+		n, err := conn.Read(c.answer)
+		switch {
+		case err != nil:
+			return fmt.Errorf("receive: %w", err)
+		case n == len(c.request) && bytes.Equal(c.request, c.answer):
 			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("accept: %w", err)
-		}
-		go answer(conn, size, once)
-	}
-}
-
-// answer serves one connection. What goes wrong on it, the client tells.
-func answer(conn net.Conn, size int, once bool) {
-	defer conn.Close()
-	buf := make([]byte, size)
-	for {
-		if _, err := io.ReadFull(conn, buf); err != nil {
-			return
-		}
-		if _, err := conn.Write(buf); err != nil || once {
-			return
 		}
 	}
 }

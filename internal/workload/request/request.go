@@ -1,16 +1,19 @@
-// Package request offers requests over TCP: tcp-rr, many on each connection, as
-// netperf's TCP_RR, and connect, a connection for each, as its TCP_CRR. No
-// generator in Debian's main archive does either for several connections, so
-// this is one of our own: the pathwise executable, run in the pods.
+// Package request offers requests: tcp-rr, many on each connection, as netperf's
+// TCP_RR, connect, a connection for each, as its TCP_CRR, and udp-rr, a datagram
+// each way, as its UDP_RR. No generator in Debian's main archive does these for
+// several connections, so this is one of our own: the pathwise executable, run
+// in the pods.
 //
 // The loops are closed: latencies are service times.
 package request
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"strconv"
 	"time"
@@ -21,13 +24,18 @@ import (
 	"pathwise.dev/pathwise/internal/workload"
 )
 
-// Requests is the workload tcp-rr or connect.
+// Requests is the workload tcp-rr, udp-rr or connect.
 type Requests struct {
 	// Self is the pathwise executable.
 	Self string
+	// Proto is TCP unless it says UDP: the workload udp-rr.
+	Proto workload.Proto
 	// Once opens a connection for each request: the workload connect.
 	Once bool
 }
+
+// proto of what it sends.
+func (r Requests) proto() workload.Proto { return cmp.Or(r.Proto, workload.TCP) }
 
 // Time that generators get.
 const (
@@ -39,6 +47,9 @@ const (
 	leadPerPair    = 20 * time.Millisecond
 	leadPerHundred = 20 * time.Millisecond
 )
+
+// maxDatagram is what UDP over IPv4 carries.
+const maxDatagram = 65507
 
 // Info implements workload.Workload.
 func (r Requests) Info() workload.Info {
@@ -52,6 +63,12 @@ func (r Requests) Info() workload.Info {
 		Default: sample.Load{Connections: 1, Size: 1},
 		Max:     sample.Load{Connections: 1000, Size: 1 << 20},
 		Pairs:   true,
+	}
+	if r.Proto == workload.UDP {
+		info.Name = "udp-rr"
+		info.Summary = "requests and answers in UDP datagrams, one under way from each socket"
+		info.Metrics = append(info.Metrics, sample.Loss)
+		info.Max.Size = maxDatagram
 	}
 	if r.Once {
 		info.Name = "connect"
@@ -91,7 +108,7 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 				return err
 			})
 		}
-		if err := workload.AwaitServers(ctx, t.bed, workload.TCP); err != nil {
+		if err := workload.AwaitServers(ctx, t.bed, t.proto()); err != nil {
 			return err
 		}
 		start := lead + time.Duration(len(t.bed.Pairs))*leadPerPair + time.Duration(t.load.Connections)*leadPerHundred/100
@@ -156,7 +173,8 @@ func parse(out []byte) (Count, error) {
 func (t *trial) size() int { return max(t.load.Size, 1) }
 
 func (t *trial) serverArgs(pod topo.Pod) []string {
-	args := []string{t.Self, "generate", "serve", "--addr", ":" + strconv.Itoa(int(pod.Listen)), "--size", strconv.Itoa(t.size())}
+	args := []string{t.Self, "generate", "serve", "--proto", string(t.proto()), "--addr", netip.AddrPortFrom(netip.IPv6Unspecified(), pod.Listen).String(),
+		"--connections", strconv.Itoa(t.load.Connections), "--size", strconv.Itoa(t.size())}
 	if t.Once {
 		args = append(args, "--once")
 	}
@@ -164,7 +182,7 @@ func (t *trial) serverArgs(pod topo.Pod) []string {
 }
 
 func (t *trial) clientArgs(server topo.Pod, begin time.Duration) []string {
-	args := []string{t.Self, "generate", "requests", "--target", server.Service.String(), "--connections", strconv.Itoa(t.load.Connections),
+	args := []string{t.Self, "generate", "requests", "--proto", string(t.proto()), "--target", server.Service.String(), "--connections", strconv.Itoa(t.load.Connections),
 		"--size", strconv.Itoa(t.size()), "--begin", begin.String(), "--duration", t.window.Duration.String()}
 	if t.Once {
 		args = append(args, "--once")
@@ -177,11 +195,16 @@ func (t *trial) outcome() workload.Outcome {
 	out := workload.Outcome{Metrics: map[string]float64{}, Latency: sample.NewHistogram(), Details: map[string]string{
 		"client": fmt.Sprint(t.clientArgs(t.bed.Pairs[0].Server, 0)[1:])}}
 	threads := float64(min(t.load.Connections, runtime.NumCPU()))
+	var failed float64
 	for i, c := range t.counts {
+		failed += float64(c.Failed)
 		out.Operations += float64(c.Operations)
 		out.Latency.Merge(c.Latency)
 		out.AddErrors(t.bed.Pairs[i].Client.Name, c.Failed, c.Operations, c.Failure)
 		out.GeneratorUser = max(out.GeneratorUser, t.clients[i].User.Seconds()/threads/max(t.clients[i].Wall.Seconds(), 1e-3))
+	}
+	if t.proto() == workload.UDP {
+		out.Metrics[sample.Loss] = failed / (failed + out.Operations)
 	}
 	out.Metrics[sample.Rate] = out.Operations / t.window.Duration.Seconds()
 	out.SetLatency()

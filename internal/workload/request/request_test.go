@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -13,34 +14,43 @@ import (
 )
 
 // listen serves on a loopback port of this test's own.
-func listen(t *testing.T, size int, once bool) string {
+func listen(t *testing.T, s Service) netip.AddrPort {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
+	addr := netip.MustParseAddrPort(l.Addr().String())
 	l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, addr, size, once) }()
+	s.Addr, s.Connections = addr, 4
+	limit := time.Now().Add(5 * time.Second)
+	go func() { done <- s.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
+	if s.Proto == workload.UDP {
+		time.Sleep(20 * time.Millisecond) // a datagram to a closed port is an error that is counted
+		return addr
+	}
 	for {
-		c, err := net.Dial("tcp", addr)
+		c, err := net.Dial("tcp", addr.String())
 		if err == nil {
 			c.Close()
 			return addr
+		}
+		if time.Now().After(limit) {
+			t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-func offer(t *testing.T, target string) Offer {
+func offer(t *testing.T, target netip.AddrPort) Offer {
 	t.Helper()
 	now, err := workload.Monotonic()
 	if err != nil {
@@ -50,23 +60,58 @@ func offer(t *testing.T, target string) Offer {
 }
 
 func TestGenerateCountsAnsweredRequests(t *testing.T) {
-	for _, once := range []bool{false, true} {
-		o := offer(t, listen(t, 100, once))
-		o.Once, o.Size = once, 100
+	for _, tc := range []struct {
+		proto workload.Proto
+		once  bool
+	}{{workload.TCP, false}, {workload.TCP, true}, {workload.UDP, false}} {
+		o := offer(t, listen(t, Service{Proto: tc.proto, Size: 100, Once: tc.once}))
+		o.Proto, o.Once, o.Size = tc.proto, tc.once, 100
 		var b bytes.Buffer
 		if err := Generate(t.Context(), &b, o); err != nil {
 			t.Fatal(err)
 		}
 		c, err := parse(b.Bytes())
 		if err != nil || c.Failed != 0 || c.Operations < 100 {
-			t.Errorf("once %v: %+v, %v", once, c, err)
+			t.Errorf("%+v: %+v, %v", tc, c, err)
 		}
 		// A closed loop spends all of its time waiting for answers, on each
 		// connection until the last request that began in the window has its.
 		busy := c.Latency.Mean() * float64(c.Operations)
 		if whole := 4 * (o.Duration.Seconds() + c.Latency.Max()); busy > 1.01*whole {
-			t.Errorf("once %v: %v s of latency in %v s", once, busy, whole)
+			t.Errorf("%+v: %v s of latency in %v s", tc, busy, whole)
 		}
+	}
+}
+
+// TestAnswersThatAreWrong: datagrams that are late or damaged are no answers, and
+// a request without one is counted.
+func TestAnswersThatAreWrong(t *testing.T) {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() {
+		buf := make([]byte, 100)
+		for n := 1; ; n++ {
+			size, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			if n%2 == 0 {
+				buf[0]++
+			}
+			_, _ = conn.WriteTo(buf[:size], from)
+		}
+	}()
+	o := offer(t, netip.MustParseAddrPort(conn.LocalAddr().String()))
+	o.Proto, o.Size, o.Duration = workload.UDP, 8, time.Second
+	var b bytes.Buffer
+	if err := Generate(t.Context(), &b, o); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := parse(b.Bytes()); err != nil || c.Failed == 0 || !strings.Contains(c.Failure, "timeout") {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 
@@ -75,20 +120,22 @@ func TestGenerateSaysWhyNothingCame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed := l.Addr().String()
+	closed := netip.MustParseAddrPort(l.Addr().String())
 	l.Close()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	wrong := listen(t, 1, true)
+	wrong := listen(t, Service{Size: 1, Once: true})
 	for _, tc := range []struct {
-		name, target, want string
-		once               bool
+		name   string
+		target netip.AddrPort
+		want   string
+		once   bool
 	}{
 		{"refused", closed, "connection refused", false},
-		{"silent", silent.Addr().String(), "i/o timeout", false},
+		{"silent", netip.MustParseAddrPort(silent.Addr().String()), "i/o timeout", false},
 		{"cut off", wrong, "", false},
 	} {
 		o := offer(t, tc.target)
@@ -109,7 +156,7 @@ func TestGenerateSaysWhyNothingCame(t *testing.T) {
 }
 
 func TestGenerateStartsInTimeOrNotAtAll(t *testing.T) {
-	o := offer(t, "127.0.0.1:1")
+	o := offer(t, netip.MustParseAddrPort("127.0.0.1:1"))
 	o.Begin -= time.Second
 	if err := Generate(t.Context(), &bytes.Buffer{}, o); err == nil || !strings.Contains(err.Error(), "too busy") {
 		t.Errorf("got %v", err)
@@ -154,7 +201,7 @@ func TestGenerateCountsWrongAnswers(t *testing.T) {
 			}()
 		}
 	}()
-	o := offer(t, l.Addr().String())
+	o := offer(t, netip.MustParseAddrPort(l.Addr().String()))
 	o.Size = 100
 	var b bytes.Buffer
 	if err := Generate(t.Context(), &b, o); err == nil || !strings.Contains(err.Error(), "not what was sent") {

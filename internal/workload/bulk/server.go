@@ -1,0 +1,177 @@
+package bulk
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync"
+	"time"
+
+	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/workload/request"
+	"pathwise.dev/pathwise/internal/workload/socket"
+)
+
+// Service is what the generator's server does, in the pod: it does with each
+// connection what its hello asks for.
+type Service struct {
+	Addr netip.AddrPort
+	// Connections to expect.
+	Connections int
+	// Datagrams are taken as well, at the same port.
+	Datagrams bool
+}
+
+// Serve serves until ctx ends.
+func (s Service) Serve(ctx context.Context) error {
+	l, err := socket.Listen(workload.TCP, s.Addr)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	defer context.AfterFunc(ctx, l.Hangup)()
+	socket.Threads(s.Connections + 1)
+	var d *datagrams
+	if s.Datagrams {
+		u, err := socket.Listen(workload.UDP, s.Addr)
+		if err != nil {
+			return err
+		}
+		defer context.AfterFunc(ctx, u.Hangup)()
+		d = &datagrams{}
+		go d.receive(ctx, u)
+	}
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accept: %w", err)
+		}
+		go serve(ctx, conn, d)
+	}
+}
+
+// serve serves one connection. What goes wrong on it, the client tells.
+func serve(ctx context.Context, conn *socket.Socket, d *datagrams) {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, conn.Hangup)()
+	var h Hello
+	if readLine(conn, &h) != nil || h.Size < 1 || h.Size > maxSize || h.Duration <= 0 || h.Duration > longestWindow {
+		return
+	}
+	w, err := newWindow(h)
+	if err != nil {
+		return
+	}
+	switch h.Direction {
+	case Up:
+		if receive(conn, h.Size, w) {
+			_ = json.NewEncoder(conn).Encode(w.tally)
+			_, _ = io.Copy(io.Discard, conn) // what is on its way, or the close resets the connection
+		}
+	case Down:
+		// Until the client has had its window and closes: its clock is its own.
+		w.end = w.end.Add(time.Second)
+		_, _ = send(conn, h.Size, w, nil)
+	case Echo:
+		_ = conn.Undelayed()
+		request.Echo(conn, h.Size, false)
+	case Datagrams:
+		if d == nil {
+			return
+		}
+		d.expect(w)
+		if _, err := io.WriteString(conn, "{}\n"); err == nil && readLine(conn, &struct{}{}) == nil {
+			_ = json.NewEncoder(conn).Encode(d.told())
+		}
+	}
+}
+
+// receive counts messages of up to size bytes until the window is over; false
+// if the connection was before.
+func receive(conn io.Reader, size int, w *window) bool {
+	// As iperf3 and netperf do, the receiver asks for as much as a message holds,
+	// but not for less than what small ones are gathered to.
+	const least = 16 << 10
+	buf := make([]byte, max(size, least))
+	for {
+		n, err := conn.Read(buf)
+		if !w.count(n) {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+	}
+}
+
+// send sends messages of size bytes until the window is over, and calls begun
+// when it begins. It returns how many it sent in the window.
+func send(conn io.Writer, size int, w *window, begun func()) (sent int64, err error) {
+	buf := make([]byte, size)
+	for inside := false; ; {
+		now := time.Now()
+		if !now.Before(w.end) {
+			return sent, nil
+		}
+		if !inside && !now.Before(w.begin) {
+			if inside = true; begun != nil {
+				begun()
+			}
+		}
+		if _, err := conn.Write(buf); err != nil {
+			return sent, err
+		}
+		if inside {
+			sent++
+		}
+	}
+}
+
+// datagrams counts what comes at the server's UDP port.
+type datagrams struct {
+	mu sync.Mutex
+	w  *window
+}
+
+// Marks in a datagram's first byte.
+const (
+	markWarmup byte = iota
+	markWindow
+)
+
+func (d *datagrams) expect(w *window) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.w = w
+}
+
+func (d *datagrams) told() Tally {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.w.tally
+}
+
+// receive counts until the socket ends.
+func (d *datagrams) receive(ctx context.Context, u *socket.Socket) {
+	defer u.Close()
+	buf := make([]byte, maxDatagram)
+	for ctx.Err() == nil {
+		n, err := u.Read(buf)
+		if err != nil {
+			return
+		}
+		d.mu.Lock()
+		if d.w != nil {
+			d.w.count(n)
+			if buf[0] == markWindow {
+				d.w.tally.Datagrams++
+			}
+		}
+		d.mu.Unlock()
+	}
+}
