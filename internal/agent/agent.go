@@ -85,13 +85,17 @@ type Agent struct {
 	// busy is how many pairs had traffic at the last evidence.
 	busy    int
 	running func(func(context.Context) error)
-	stats   counters
-	warned  map[string]time.Time // when a fault was last told
+	clock   clock
+	// lag of the loop, and when its next turn is due.
+	lag    lag
+	due    time.Time
+	stats  counters
+	warned map[string]time.Time // when a fault was last told
 }
 
 // counters are the agent's own, for metrics.
 type counters struct {
-	switches, failovers, suspicions, noticesSent, noticesTaken, kicks uint64
+	switches, failovers, mutes, suspicions, noticesSent, noticesTaken, kicks uint64
 	// stalls are ticks that came more than 10 ms late.
 	stalls uint64
 }
@@ -112,6 +116,10 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{cfg: cfg, journal: newJournal(cfg.Events), start: cfg.Now(),
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}, warned: map[string]time.Time{}}
+	var err error
+	if a.clock, err = newClock(a.start); err != nil {
+		return nil, err
+	}
 	if a.record != nil {
 		if err := decide.WriteHeader(a.record, decide.Header{Name: cfg.Host, Unit: "bit/s"}); err != nil {
 			return nil, fmt.Errorf("record evidence: %w", err)
@@ -178,8 +186,8 @@ func (a *Agent) loop(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		now := a.cfg.Now()
 		a.mu.Lock()
+		now := a.cfg.Now() // who waits for the lock is late
 		if !last.IsZero() && now.Sub(last) > idleTick+10*time.Millisecond {
 			a.stats.stalls++
 		}
@@ -198,9 +206,23 @@ func (a *Agent) loop(ctx context.Context) error {
 			a.probeAll(now)
 			a.weigh(now)
 		}
+		end := a.cfg.Now()
+		if !a.due.IsZero() {
+			a.lag.add(a.due, end)
+		}
+		a.due = end.Add(next)
 		a.mu.Unlock()
 		timer.Reset(next)
 	}
+}
+
+// late is how late the loop has been since t.
+func (a *Agent) late(t, now time.Time) time.Duration {
+	due := a.due
+	if due.IsZero() {
+		due = now
+	}
+	return a.lag.since(t, due, now)
 }
 
 // listen hears of timeouts as they happen.
@@ -235,6 +257,7 @@ func (a *Agent) close() error {
 		if p.plane != nil {
 			errs = append(errs, p.plane.Close())
 		}
+		errs = append(errs, p.closeEchoer())
 	}
 	if a.passive != nil {
 		errs = append(errs, a.passive.Close())

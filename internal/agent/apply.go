@@ -281,6 +281,9 @@ func (a *Agent) heardPair(p *pair, n notice) status {
 			return statusUnknown
 		}
 	}
+	if n.kind == noticeMute {
+		return a.heardMute(p, n)
+	}
 	if n.kind != noticeMoved {
 		return statusDone
 	}
@@ -298,28 +301,6 @@ func (a *Agent) heardPair(p *pair, n notice) status {
 	}
 	a.wake(p, a.cfg.Now())
 	return statusDone
-}
-
-// heardFailure: what the other end does not hear, this end need not send. Its
-// sender is known by what it says, which is authentic, not by its address, which
-// is not. Probes will tell when the path is well again.
-func (a *Agent) heardFailure(n notice) status {
-	if n.to != a.self || int(n.network) >= len(a.names) {
-		return statusUnknown
-	}
-	now, network := a.cfg.Now(), a.names[n.network]
-	for _, h := range a.remote {
-		bad := h.paths[network]
-		if h.pod != n.from || bad == nil || len(h.paths) < 2 {
-			continue
-		}
-		if bad.failed.IsZero() {
-			bad.failed, bad.suspected, bad.well = now, time.Time{}, 0
-			a.evacuate(h, bad, now, fmt.Sprintf("%s to %s has failed: its agent says so", bad.network, h.name), 0, "peer")
-		}
-		return statusDone
-	}
-	return statusUnknown
 }
 
 // acknowledged takes the answer to a notice of ours.

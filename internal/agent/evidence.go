@@ -16,7 +16,9 @@ func (a *Agent) weigh(now time.Time) {
 	a.summarise(now)
 	busy := 0
 	for _, l := range a.pods {
+		l.hearEchoes(now)
 		for _, p := range l.pairs {
+			a.probePair(p, now)
 			a.look(p, now)
 			a.account(p, now)
 			if now.Sub(p.active) >= quiet {
@@ -167,6 +169,9 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 		}
 		if now.Before(ln.until) {
 			e.State, e.Reason = decide.Failed, fmt.Sprintf("this pair's packets do not pass: tried again in %v", ln.until.Sub(now).Round(time.Second))
+		}
+		if !ln.mute.IsZero() {
+			e.State, e.Reason = decide.Failed, fmt.Sprintf("this pair's packets do not pass, since %v", now.Sub(ln.mute).Round(10*time.Millisecond))
 		}
 		if r.Index != 0 && p.opened.IsZero() {
 			e.State, e.Reason = decide.Ineligible, "the other agent has not confirmed the pair"

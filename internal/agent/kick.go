@@ -37,6 +37,7 @@ func (p *pair) remember(e telemetry.Event, now time.Time) {
 // (RFC 6069; tcp_ld_RTO_revert), and retransmits if the shorter wait is over.
 // Those that do not wait ignore it.
 func (a *Agent) wake(p *pair, now time.Time) {
+	p.left = now
 	local, remote := p.routes[0].Local.Addr, p.routes[0].Remote.Addr
 	if len(p.stuck) == 0 || !local.Is4() {
 		return

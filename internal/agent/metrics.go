@@ -50,6 +50,7 @@ func agentMetrics() map[string]*prometheus.Desc {
 	return map[string]*prometheus.Desc{
 		"switches":   d("switches_total", "Moves of flows."),
 		"failovers":  d("failovers_total", "Paths found failed."),
+		"mutes":      d("mutes_total", "Paths found mute for one pair of pods."),
 		"suspicions": d("suspicions_total", "Suspicions of a path, founded or not."),
 		"kicks":      d("kicks_total", "Messages that woke connections after a failure (RFC 6069)."),
 		"stalls":     d("stalls_total", "Ticks of the agent's loop that came late."),
@@ -96,6 +97,7 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	count(e.own["switches"], stats.switches)
 	count(e.own["failovers"], stats.failovers)
 	count(e.own["suspicions"], stats.suspicions)
+	count(e.own["mutes"], stats.mutes)
 	for name, v := range map[string]uint64{"error": events.Errors, "too_big": events.TooBig, "no_path": events.NoPath,
 		"lease": events.Lease, "stranger": events.Strangers, "icmp": events.ICMP} {
 		count(e.own["dataplane"], v, name)

@@ -25,6 +25,8 @@ const (
 	noticeMoved
 	// noticeFailed says that nothing arrives over a network.
 	noticeFailed
+	// noticeMute says that of a pair of pods alone.
+	noticeMute
 )
 
 // status is the answer.
@@ -43,7 +45,7 @@ const noChoice = 0xff
 type notice struct {
 	kind   kind
 	status status
-	// network is the number of the network that failed.
+	// network is the number of the network that failed, or is mute.
 	network uint8
 	// from is the pod on the sender's host, to the one on the receiver's.
 	from, to podID
@@ -71,7 +73,7 @@ func (n notice) encode() []byte {
 }
 
 func decodeNotice(b []byte) (n notice, err error) {
-	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeFailed || status(b[2]) > statusUnknown {
+	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeMute || status(b[2]) > statusUnknown {
 		return n, fmt.Errorf("decode notice of %d octets: %w", len(b), errNotice)
 	}
 	n = notice{kind: kind(b[1]), status: status(b[2]), network: b[3],

@@ -28,6 +28,10 @@ type pod struct {
 	// counted is when its connections were last counted.
 	counted time.Time
 	pairs   map[string]*pair // by the remote pod's UID
+	// echoer asks peers from the pod's own addresses; nil where there can be none.
+	// echoes are by sequence number whose they are.
+	echoer *probe.Echoer
+	echoes [probe.EchoesKept]*inquiry
 }
 
 // pair is a local pod and a remote one. The local agent decides about the flows
@@ -68,8 +72,10 @@ type pair struct {
 	acked map[uint64]uint64
 	// conns is the number of TCP connections with traffic, as last counted.
 	conns int
-	// stuck connections, by local and remote port.
+	// stuck connections, by local and remote port, and when flows last left a path
+	// that has failed.
 	stuck  map[[2]uint16]stuck
+	left   time.Time
 	bytes  [ringLength]decide.Interval
 	nBytes int
 }
@@ -79,10 +85,12 @@ const ringLength = 30
 
 // line is a pair's traffic on one path.
 type line struct {
+	inquiry
 	sent, received   steer.Tally // as last read
 	epochTx, epochRx uint64      // bytes, at the last evidence
 	used             time.Time   // packets went or came
 	silent           time.Time   // packets went out since, and none came in; zero if not
+	came             time.Time   // when the latest packet did
 	tx, rx           float64     // bytes per second, over the last evidence
 	figures          telemetry.Figures
 	heard            time.Time
@@ -92,6 +100,10 @@ type line struct {
 	// trying tells when they do again: not before until, later each time.
 	failed, until time.Time
 	backoff       time.Duration
+	// mute: the pair's own echoes do not pass, since then; well counts the answers
+	// in a row after that.
+	mute time.Time
+	well int
 }
 
 // telemetryPair is how package telemetry names it.
@@ -184,7 +196,7 @@ func (a *Agent) syncPods(c Cluster) error {
 	for uid, p := range a.pods {
 		if !here[uid] {
 			// Its namespace is gone or about to go; so are its programs.
-			errs = append(errs, p.plane.Remove())
+			errs = append(errs, p.plane.Remove(), p.closeEchoer())
 			if a.passive != nil {
 				_ = a.passive.Unwatch(p.cookie) // it may be gone already
 			}
@@ -225,9 +237,13 @@ func (a *Agent) adopt(p topo.Pod) (*pod, error) {
 	if l.plane, err = steer.Open(cfg); err != nil {
 		return nil, err
 	}
+	if l.echoer, err = openEchoer(l, a.cfg.Now); err != nil {
+		// Without it failures are still found, by the hosts' probes and by timeouts.
+		a.warn("pod %s: its own paths cannot be asked: %v", p.Name, err)
+	}
 	if a.passive != nil {
 		if l.cookie, err = a.passive.Watch(p.Netns); err != nil {
-			return nil, errors.Join(fmt.Errorf("watch connections: %w", err), l.plane.Close())
+			return nil, errors.Join(fmt.Errorf("watch connections: %w", err), l.plane.Close(), l.closeEchoer())
 		}
 	}
 	return l, nil

@@ -7,7 +7,6 @@ import (
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/path/probe"
 	"pathwise.dev/pathwise/internal/path/route"
-	"pathwise.dev/pathwise/internal/path/telemetry"
 )
 
 // Constants of failure detection, which follows REAP's forced bidirectional
@@ -22,9 +21,9 @@ const (
 	again = 10 * time.Millisecond
 	// shotEvery is the distance of the probes of a burst.
 	shotEvery = 2 * time.Millisecond
-	// patience bounds what a path's usual round trip may add to the time in which
-	// a probe of a burst is to be answered. A path that has queues, and carries
-	// data, is not silent, so it is not judged here.
+	// patience bounds what the worst of a path's round trips may add to the time in
+	// which a probe of a burst is to be answered. What it usually takes now, as in
+	// a queue that others fill, is not bounded.
 	patience = 5 * time.Millisecond
 	// wellAfter is how many answers in a row make a failed path usable again.
 	wellAfter = 10
@@ -53,6 +52,9 @@ func (a *Agent) watch(now time.Time) time.Duration {
 			}
 		}
 	}
+	if a.judgeAll(now) {
+		next = min(next, suspectTick)
+	}
 	for _, h := range a.remote {
 		for _, hp := range h.paths {
 			if !hp.suspected.IsZero() {
@@ -61,6 +63,7 @@ func (a *Agent) watch(now time.Time) time.Duration {
 			}
 		}
 	}
+	a.conclude(now)
 	return next
 }
 
@@ -80,7 +83,7 @@ func (a *Agent) look(p *pair, now time.Time) {
 			return // the peer was just removed
 		}
 		tx, rx := sent.Packets != ln.sent.Packets, received.Packets != ln.received.Packets
-		ln.sent, ln.received = sent, received
+		ln.sent, ln.received, ln.came = sent, received, a.clock.at(received.Last)
 		hp := p.host.paths[r.Network]
 		if tx || rx {
 			p.active, p.host.used, ln.used = now, now, now
@@ -89,23 +92,41 @@ func (a *Agent) look(p *pair, now time.Time) {
 			}
 		}
 		switch {
+		case sent.Last > received.Last:
+			// Whoever asks in turns falls silent with its last question.
+			if ln.silent.IsZero() || rx {
+				ln.silent = a.clock.at(sent.Last)
+			}
 		case rx:
 			ln.silent = time.Time{}
 		case tx && ln.silent.IsZero():
 			ln.silent = now
 		}
-		if ln.silent.IsZero() || now.Sub(ln.silent) < silence || hp == nil || !hp.failed.IsZero() || !hp.suspected.IsZero() {
-			continue
+		// While this loop was late it did not listen.
+		if !ln.silent.IsZero() && now.Sub(ln.silent) >= silence+a.late(ln.silent, now) {
+			a.suspect(p, i, now)
 		}
-		if now.Sub(ln.silent) > quiet { // nothing was sent for long: no evidence
-			ln.silent = time.Time{}
-			continue
-		}
-		if now.Sub(hp.alive) >= again {
-			hp.suspected, hp.since, hp.burst = now, ln.silent, time.Time{}
-			a.stats.suspicions++
-			a.pursue(p.host, hp, now)
-		}
+	}
+}
+
+// suspect takes up that packets go out over path i of the pair and none come in:
+// both the hosts' path and the pair's own are asked.
+func (a *Agent) suspect(p *pair, i int, now time.Time) {
+	ln, hp := &p.lines[i], p.host.paths[p.routes[i].Network]
+	if hp == nil || !hp.failed.IsZero() {
+		return
+	}
+	if now.Sub(ln.silent) > quiet { // nothing was sent for long: no evidence
+		ln.silent = time.Time{}
+		return
+	}
+	if ln.inquire(now) {
+		a.judge(p, i, now)
+	}
+	if hp.suspected.IsZero() && now.Sub(hp.alive) >= again {
+		hp.suspected, hp.since, hp.burst = now, ln.silent, time.Time{}
+		a.stats.suspicions++
+		a.pursue(p.host, hp, now)
 	}
 }
 
@@ -130,7 +151,12 @@ func (a *Agent) pursue(h *remoteHost, hp *hostPath, now time.Time) {
 	case probe.Alive:
 		hp.suspected, hp.alive = time.Time{}, now
 	case probe.Failed:
-		a.fail(h, hp, v, now)
+		switch no, wait := a.contradicted(h, hp, now); {
+		case no:
+			hp.suspected, hp.alive = time.Time{}, now
+		case !wait:
+			a.fail(h, hp, v, now)
+		}
 	case probe.PeerGone:
 		a.gone(h, hp, v, now)
 	}
@@ -151,10 +177,10 @@ func (a *Agent) suspicion(h *remoteHost, hp *hostPath, now time.Time) probe.Susp
 		}
 	}
 	a.receive()
-	s.P99, s.Shots = min(hp.summary.P99, patience), hp.shots
+	s.P99, s.Shots, s.Late = hp.usual(), hp.shots, a.late(hp.since, now)
 	for name, other := range h.paths {
 		if other != hp && other.failed.IsZero() {
-			s.Witnesses = append(s.Witnesses, probe.Witness{Name: name, P99: min(other.summary.P99, patience), Shots: other.shots})
+			s.Witnesses = append(s.Witnesses, probe.Witness{Name: name, P99: other.usual(), Shots: other.shots})
 		}
 	}
 	if w := a.links[hp.network]; w != nil {
@@ -169,6 +195,13 @@ func (a *Agent) fail(h *remoteHost, hp *hostPath, v probe.Verdict, now time.Time
 	since := hp.since
 	hp.failed, hp.direction, hp.suspected, hp.well = now, v.Direction, time.Time{}, 0
 	a.stats.failovers++
+	for _, l := range a.pods {
+		for _, p := range l.pairs {
+			if i := p.line(hp.network); p.host == h && i >= 0 {
+				p.lines[i].supersede(since, now)
+			}
+		}
+	}
 	reason := fmt.Sprintf("%s to %s has failed (%s): %s; silent for %v", hp.network, h.name, v.Direction, v.Why, now.Sub(since).Round(time.Millisecond))
 	a.evacuate(h, hp, now, reason, now.Sub(since), "policy")
 	a.tell(h, notice{kind: noticeFailed, from: a.self, to: h.pod, network: uint8(indexOf(a.names, hp.network)), names: namesHash(a.names)}, hp.network)
@@ -180,27 +213,9 @@ func (a *Agent) evacuate(h *remoteHost, hp *hostPath, now time.Time, reason stri
 	defer a.note(Event{Kind: EventPeer, To: hp.network, Reason: reason, Detected: detected, By: by})
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
-			if p.host != h {
-				continue
+			if i := p.line(hp.network); p.host == h && i >= 0 {
+				a.leave(p, i, now, detected)
 			}
-			r, ok := p.byNetwork(hp.network)
-			if !ok {
-				continue
-			}
-			to := p.routes[0]
-			if p.on().Index == r.Index {
-				to = a.flee(p, now, detected)
-			} else {
-				to = p.on()
-			}
-			if a.cfg.DryRun || to.Index == r.Index {
-				continue
-			}
-			// Flows that the peer has opened: until it says where they go.
-			if err := l.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
-				a.warn("%s: %v", p.name, err)
-			}
-			a.wake(p, now)
 		}
 	}
 }
@@ -262,80 +277,4 @@ func (a *Agent) recovered(h *remoteHost, hp *hostPath) {
 	}
 	a.note(Event{Kind: EventCleared, To: hp.network, Reason: fmt.Sprintf("%s to %s answers again, after %v", hp.network, h.name, a.cfg.Now().Sub(hp.failed).Round(time.Millisecond))})
 	hp.failed, hp.suspected, hp.well = time.Time{}, time.Time{}, 0
-}
-
-// hearTrouble takes what the kernel tells of connections as it happens.
-func (a *Agent) hearTrouble(e telemetry.Event) {
-	if e.Kind == telemetry.Retransmit {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := a.cfg.Now()
-	for _, l := range a.pods {
-		if l.cookie != e.Netns {
-			continue
-		}
-		for _, p := range l.pairs {
-			if p.routes[0].Remote.Addr == e.Remote {
-				a.look(p, now)
-				a.heard(p, e, now)
-			}
-		}
-	}
-}
-
-// heard takes an event of one of the pair's connections. A tail loss probe (RFC
-// 8985 section 7) says that no acknowledgment came for two round trips: the
-// earliest sign of silence there is.
-func (a *Agent) heard(p *pair, e telemetry.Event, now time.Time) {
-	if e.Kind == telemetry.Timeout {
-		p.remember(e, now)
-		a.timedOut(p, e, now)
-		return
-	}
-	for i, r := range p.routes {
-		ln, hp := &p.lines[i], p.host.paths[r.Network]
-		if ln.silent.IsZero() || now.Sub(ln.silent) > quiet || hp == nil || !hp.failed.IsZero() || !hp.suspected.IsZero() || now.Sub(hp.alive) < again {
-			continue
-		}
-		hp.suspected, hp.since, hp.burst = now, ln.silent, time.Time{}
-		a.stats.suspicions++
-		a.pursue(p.host, hp, now)
-	}
-}
-
-// timedOut judges by data: a timeout of a connection, on a path over which
-// nothing has come in since packets went out, says that data does not pass,
-// whatever probes say. The reverse is no proof either way.
-func (a *Agent) timedOut(p *pair, e telemetry.Event, now time.Time) {
-	const deaf = 15 * time.Millisecond
-	for i, r := range p.routes {
-		ln := &p.lines[i]
-		hp := p.host.paths[r.Network]
-		if ln.silent.IsZero() || now.Sub(ln.silent) < deaf || hp == nil || !hp.failed.IsZero() || now.Before(ln.until) {
-			continue
-		}
-		if now.Sub(ln.failed) > time.Minute {
-			ln.backoff = 0
-		}
-		ln.backoff = min(max(2*ln.backoff, 5*time.Second), 2*time.Minute)
-		ln.failed, ln.until = now, now.Add(ln.backoff)
-		since := now.Sub(ln.silent)
-		defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: r.Network, Detected: since,
-			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass", e.Count, r.Network, since.Round(time.Millisecond))})
-		// Flows of our own flee; those that the peer has opened go where ours are,
-		// until it says otherwise.
-		to := p.on()
-		if to.Index == r.Index {
-			to = a.flee(p, now, since)
-		}
-		if to.Index == r.Index || a.cfg.DryRun {
-			continue
-		}
-		if err := p.local.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
-			a.warn("%s: %v", p.name, err)
-		}
-		a.wake(p, now)
-	}
 }

@@ -232,6 +232,16 @@ func (a *Agent) answered(network string, r probe.Reply) {
 	}
 }
 
+// usual is the round trip that a judgement may expect of the path: the worst of
+// the last minutes within patience, and what it takes now in any case. Nothing is
+// known of a path to a host without agent.
+func (hp *hostPath) usual() time.Duration {
+	if hp == nil {
+		return patience
+	}
+	return max(min(hp.summary.P99, patience), hp.rtt())
+}
+
 // rtt is the median of the latest round trips; 0 where there is none.
 func (hp *hostPath) rtt() time.Duration {
 	n := min(hp.nRTT, len(hp.rtts))

@@ -25,9 +25,12 @@ type Suspicion struct {
 	Start time.Time // when it arose
 	// Now is up to when replies are known to have been read on all paths: what
 	// Sender.Drain returned, the earliest of them.
-	Now       time.Time
-	P99       time.Duration // of the suspect path, before
-	Shots     []Shot        // on the suspect path, in any order
+	Now time.Time
+	P99 time.Duration // of the suspect path, before
+	// Late is how late who judges has come to its own work since the suspicion
+	// arose: the other end may be as busy, so that answers are given as much longer.
+	Late      time.Duration
+	Shots     []Shot // on the suspect path, in any order
 	Witnesses []Witness
 	// Heard is when the peer's packets last came over the suspect path, and
 	// PeerHeard the latest probe's sending of which the peer told, by another
@@ -109,12 +112,15 @@ func (r Rules) Deadline(p99 time.Duration) time.Duration {
 //     answers that are late are no witness, and one that was sent just before its
 //     end, and is prompt, still leaves the suspect path's answers, which the peer
 //     gives in the same breath, a whole deadline to come;
+//   - processors that are busy fail no path: by as much as this process came late
+//     to its own work, which is what it can know of them, the suspect's deadlines
+//     are longer. The witness's is not: who is prompt shows that there was time;
 //   - if only one direction is lost the path has failed: a reply needs both.
 //
 // One or two probes lost, by noise or a queue that overflowed, fail nothing.
 func (r Rules) Judge(s Suspicion) Verdict {
 	shots := slices.SortedFunc(slices.Values(s.Shots), bySent)
-	deadline := r.Deadline(s.P99)
+	deadline := r.Deadline(s.P99) + max(s.Late, 0)
 	due, row, alive := r.row(shots, s, deadline)
 	v := Verdict{Overdue: row, Again: nextDue(shots, s.Now, deadline)}
 	if row < r.K {

@@ -101,6 +101,33 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestJudgeLate: who came late to its own work gives answers as much more time,
+// and asks of the witness what it always asks.
+func TestJudgeLate(t *testing.T) {
+	const p99 = 300 * time.Microsecond
+	for _, tt := range []struct {
+		name    string
+		late    time.Duration
+		now     float64
+		suspect []Shot
+		witness []Shot
+		want    State
+	}{
+		{"in time", 0, 9.3, shots(0, -1, 3, -1, 6, -1), shots(6, .2), Failed},
+		{"10 ms late: too early", 10 * time.Millisecond, 18.9, shots(0, -1, 3, -1, 6, -1), shots(6, .2), Undecided},
+		{"10 ms late: the witness's word is younger than that", 10 * time.Millisecond, 19.1, shots(0, -1, 3, -1, 6, -1), shots(6, .2), Undecided},
+		{"10 ms late: long enough", 10 * time.Millisecond, 19.3, shots(0, -1, 3, -1, 6, -1), shots(6, .2), Failed},
+		{"10 ms late, and so are answers", 10 * time.Millisecond, 14, shots(0, 13, 3, -1, 6, -1), shots(6, .2), Alive},
+		{"a witness as late as we are", 10 * time.Millisecond, 40, shots(0, -1, 3, -1, 6, -1), shots(6, 9), Undecided},
+		{"a clock that was set back", -time.Second, 9.3, shots(0, -1, 3, -1, 6, -1), shots(6, .2), Failed},
+	} {
+		v := DefaultRules().Judge(Suspicion{Start: at(0), Now: at(tt.now), P99: p99, Late: tt.late, Shots: tt.suspect, Witnesses: []Witness{{"vxlan", p99, tt.witness}}})
+		if v.State != tt.want {
+			t.Errorf("%s: %s (%s), expected %s", tt.name, v.State, v.Why, tt.want)
+		}
+	}
+}
+
 // TestJudgeTellsWhenToAsk: who follows Again and sends nothing more than a burst
 // learns of a failure.
 func TestJudgeTellsWhenToAsk(t *testing.T) {

@@ -72,6 +72,7 @@ type bpfTally struct {
 	_       structs.HostLayout
 	Packets uint64
 	Bytes   uint64
+	Last    uint64
 }
 
 // Names of all BPF objects in the ELF.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 )
@@ -204,6 +205,10 @@ func (p *Plane) Opened(uid string) (uint64, error) {
 // Tally counts packets (segments, where the kernel sends several as one) and bytes.
 type Tally struct {
 	Packets, Bytes uint64
+	// Last is, by CLOCK_MONOTONIC, when the latest came, or when the latest went
+	// that wants an answer: of a flow that this pod has opened, and no mere
+	// acknowledgment.
+	Last time.Duration
 }
 
 // Tallies returns what went to the peer over the path and what came from it,
@@ -213,14 +218,17 @@ func (p *Plane) Tallies(uid string, path int) (sent, received Tally, err error) 
 	if !ok || path < 0 || path >= MaxPaths {
 		return Tally{}, Tally{}, fmt.Errorf("read tallies of %s, path %d: %w", uid, path, errUnknown)
 	}
-	off := (id*MaxPaths + uint32(path)) * 16
+	off := (id*MaxPaths + uint32(path)) * tallySize
 	return tally(p.mem.sent, off), tally(p.mem.received, off), nil
 }
 
+// tallySize is that of struct tally.
+const tallySize = 24
+
 func tally(m *ebpf.Memory, off uint32) Tally {
-	var b [16]byte
+	var b [tallySize]byte
 	read(m, off, b[:])
-	return Tally{binary.NativeEndian.Uint64(b[:8]), binary.NativeEndian.Uint64(b[8:])}
+	return Tally{binary.NativeEndian.Uint64(b[:8]), binary.NativeEndian.Uint64(b[8:]), time.Duration(binary.NativeEndian.Uint64(b[16:]))}
 }
 
 // Events are the data plane's counts of what is out of the ordinary.
@@ -253,8 +261,8 @@ func (p *Plane) Peers() []string { return slices.Sorted(maps.Keys(p.ids)) }
 func (p *Plane) clear(id uint32) {
 	write(p.mem.own, id*Buckets, make([]byte, Buckets))
 	write(p.mem.follow, id*Buckets*stride, make([]byte, Buckets*stride))
-	write(p.mem.sent, id*MaxPaths*16, make([]byte, MaxPaths*16))
-	write(p.mem.received, id*MaxPaths*16, make([]byte, MaxPaths*16))
+	write(p.mem.sent, id*MaxPaths*tallySize, make([]byte, MaxPaths*tallySize))
+	write(p.mem.received, id*MaxPaths*tallySize, make([]byte, MaxPaths*tallySize))
 }
 
 // stride is the distance of two choices: the kernel rounds an array's values up

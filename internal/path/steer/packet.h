@@ -19,6 +19,7 @@ struct packet {
 	__u8 fragment;
 	__u8 later;     /* a fragment without the transport header */
 	__u8 error;     /* an ICMP error that quotes a packet */
+	__u8 asks;      /* it wants an answer, if its sender opened the flow: not a mere acknowledgment */
 };
 
 /* The packet's bounds. By assembly, as the compiler may shorten what it takes for
@@ -56,6 +57,17 @@ static __always_inline void tally(void *map, __u32 id, __u32 n, __u32 packets, _
 		__sync_fetch_and_add(&t->packets, packets ? packets : 1);
 		__sync_fetch_and_add(&t->bytes, bytes);
 	}
+}
+
+/* stamp notes that a packet came, or that one went that wants an answer. The
+ * coarse clock would not do: it may tick every 4 ms only. */
+static __always_inline void stamp(void *map, __u32 id, __u32 n)
+{
+	__u32 i = id * PATHS + n;
+	struct tally *t = bpf_map_lookup_elem(map, &i);
+
+	if (t)
+		*(volatile __u64 *)&t->last = bpf_ktime_get_ns();
 }
 
 static __always_inline void count(void *map, __u32 id, __u32 n, struct __sk_buff *skb)
@@ -116,6 +128,7 @@ static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 	}
 	if (p->proto == IPPROTO_ICMP || p->proto == IPPROTO_ICMPV6)
 		p->dport = p->sport;
+	p->asks = p->proto == IPPROTO_TCP ? skb->gso_size || skb->len > p->l4 + hlen : p->opens;
 	if (skb->gso_size)
 		p->seglen = p->l4 - ETH_HLEN + hlen + skb->gso_size;
 	h = (__u32)(__u16)(p->sport ^ p->dport) * 0x9E3779B1u + p->proto * 0x85EBCA6Bu;

@@ -92,6 +92,8 @@ static __always_inline __u32 role_out(const struct peer *pe, struct flow *f, con
 static __always_inline int stay(struct __sk_buff *skb, const struct peer *pe, const struct packet *p, __u32 role, __u32 choice)
 {
 	count(&sent, pe->id, 0, skb);
+	if (role == FLOW_OWNER && p->asks)
+		stamp(&sent, pe->id, 0);
 	if (role == FLOW_OWNER && (choice & CHOICE_TELL))
 		remark(skb, p, MARK(CHOICE_EPOCH(choice), 1));
 	return TCX_NEXT;
@@ -148,6 +150,8 @@ SEC("tc") int out(struct __sk_buff *skb)
 		return TCX_DROP;
 	}
 	tally(&sent, pe->id, n, packets, bytes);
+	if (role == FLOW_OWNER && p.asks)
+		stamp(&sent, pe->id, n);
 	if (!(pa->flags & PATH_MAC))
 		return bpf_redirect_neigh(pa->ifindex, NULL, 0, 0);
 	if (bpf_skb_store_bytes(skb, 0, pa->mac, 12, 0))
@@ -214,6 +218,7 @@ SEC("tc") int in(struct __sk_buff *skb)
 		return TCX_NEXT;
 	transport(skb, &p);
 	count(&received, pe->id, 0, skb);
+	stamp(&received, pe->id, 0);
 	if (!p.steerable)
 		return TCX_NEXT;
 	struct flow f = { pe->id, pe->generation, p.dport, p.sport, p.proto };
@@ -260,6 +265,7 @@ SEC("tc") int path_in(struct __sk_buff *skb)
 	}
 	__u32 n = r->path & (PATHS - 1);
 	count(&received, r->id, n, skb);
+	stamp(&received, r->id, n);
 	if (p.steerable) {
 		struct flow f = { r->id, r->generation, p.dport, p.sport, p.proto };
 		told(r->id, r->lower, &f, &p, n);

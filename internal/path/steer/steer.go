@@ -115,6 +115,14 @@ func Open(cfg Config) (*Plane, error) {
 	return p, nil
 }
 
+// Index is the kernel's number of one of the pod's interfaces, 0 for others.
+func (p *Plane) Index(dev string) int {
+	if i := p.devs[dev]; i != nil {
+		return i.Index
+	}
+	return 0
+}
+
 // look finds the interfaces and whether a path filters strictly (RFC 3704).
 func (p *Plane) look() error {
 	p.devs = map[string]*net.Interface{}

@@ -95,6 +95,9 @@ struct flow {
 
 struct tally {
 	__u64 packets, bytes;
+	/* CLOCK_MONOTONIC ns: received, when the latest came; sent, when the latest went
+	 * that wants an answer. Which is later tells whether one is waited for. */
+	__u64 last;
 };
 
 #define MAP(name, t, k, v, n, f)                                                                     \

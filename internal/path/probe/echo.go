@@ -1,0 +1,170 @@
+package probe
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Echoer asks peers by ICMP echo (RFC 792), IPv4 only. It needs no agent at the
+// other end: the kernel answers, at once, however busy its processors are. What
+// it hears says that packets pass both ways, and no more; it is not
+// authenticated, but who has not seen the question cannot answer it.
+//
+// It is for one goroutine.
+type Echoer struct {
+	fd      int
+	now     func() time.Time
+	noise   *mathrand.ChaCha8
+	id, seq uint16
+	flights [EchoesKept]echo
+	in, oob []byte
+}
+
+// EchoesKept is how many echoes are remembered: a later one takes the place of
+// one so many before.
+const EchoesKept = 1024
+
+// echo is one sent; zero where none is outstanding.
+type echo struct {
+	seq   uint16
+	to    netip.Addr
+	nonce [16]byte
+	sent  time.Time
+}
+
+// Echo is one answered.
+type Echo struct {
+	Seq        uint16
+	From       netip.Addr
+	SentAt, At time.Time // At is when the kernel received it
+}
+
+// echoDSCP is class selector 6, network control (RFC 2474, section 4.2.2.2). Being
+// of the sender's choice it also keeps the data plane from steering the echo.
+const echoDSCP = 48
+
+const icmpEchoReply, icmpEcho = 0, 8
+
+// NewEchoer prepares a raw ICMP socket of the namespace that it is to ask from,
+// and owns it from now on. Seed is what must not be guessed.
+func NewEchoer(fd int, seed io.Reader, now func() time.Time) (*Echoer, error) {
+	var raw [34]byte
+	if _, err := io.ReadFull(seed, raw[:]); err != nil {
+		return nil, fmt.Errorf("seed echoes: %w", err)
+	}
+	e := &Echoer{fd: fd, now: now, noise: mathrand.NewChaCha8([32]byte(raw[:32])), id: binary.BigEndian.Uint16(raw[32:]),
+		in: make([]byte, 256), oob: make([]byte, oobSize)}
+	// Other answers, such as those to a ping in the pod, must not fill the socket.
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH}, // the IP header's length
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND},  // ICMP type
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: icmpEchoReply},
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_IND, K: 4}, // identifier
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(e.id)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff},
+		{Code: unix.BPF_RET | unix.BPF_K},
+	}
+	err := errors.Join(
+		unix.SetNonblock(fd, true),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
+		unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TOS, echoDSCP<<2),
+		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}))
+	if err != nil {
+		return nil, fmt.Errorf("set options of ICMP socket: %w", err)
+	}
+	return e, nil
+}
+
+// Close ends it.
+func (e *Echoer) Close() error {
+	if err := unix.Close(e.fd); err != nil {
+		return fmt.Errorf("close ICMP socket: %w", err)
+	}
+	return nil
+}
+
+// Send asks to, from an address of the namespace and by the interface with the
+// index. The sequence number tells the answer.
+func (e *Echoer) Send(from, to netip.Addr, ifindex int) (seq uint16, at time.Time, err error) {
+	e.seq++
+	f := &e.flights[e.seq%EchoesKept]
+	*f = echo{seq: e.seq, to: to}
+	_, _ = e.noise.Read(f.nonce[:]) // it never fails
+	b := make([]byte, 8, 8+len(f.nonce))
+	b[0] = icmpEcho
+	binary.BigEndian.PutUint16(b[4:], e.id)
+	binary.BigEndian.PutUint16(b[6:], e.seq)
+	b = append(b, f.nonce[:]...)
+	binary.BigEndian.PutUint16(b[2:], internetChecksum(b))
+	var info [12]byte // ifindex, spec_dst, addr
+	binary.NativeEndian.PutUint32(info[:], uint32(ifindex))
+	source := from.As4()
+	copy(info[4:], source[:])
+	oob := appendControl(e.oob[:0], unix.SOL_IP, unix.IP_PKTINFO, info[:])
+	f.sent = e.now()
+	if err := unix.Sendmsg(e.fd, b, oob, &unix.SockaddrInet4{Addr: to.As4()}, unix.MSG_DONTWAIT); err != nil {
+		*f = echo{}
+		return e.seq, e.now(), fmt.Errorf("send echo to %s: %w", to, err)
+	}
+	return e.seq, f.sent, nil
+}
+
+// Drain gives heard all answers that have come, and returns a time up to which
+// that is known, as Sender.Drain does.
+func (e *Echoer) Drain(heard func(Echo)) (time.Time, error) {
+	for {
+		now := e.now()
+		n, oobn, _, sa, err := unix.Recvmsg(e.fd, e.in, e.oob, unix.MSG_DONTWAIT)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return now, nil
+		case err != nil && passing(err):
+			continue
+		case err != nil:
+			return now, os.NewSyscallError("recvmsg", err)
+		}
+		if a, ok := e.accept(e.in[:n], portOf(sa).Addr()); ok {
+			a.At = received(readAncillary(e.oob[:oobn]), e.now())
+			heard(a)
+		}
+	}
+}
+
+// accept takes an IPv4 packet that may be an answer; each is taken once.
+func (e *Echoer) accept(b []byte, from netip.Addr) (Echo, bool) {
+	if len(b) < 20 || len(b) < int(b[0]&15)*4 {
+		return Echo{}, false
+	}
+	b = b[int(b[0]&15)*4:]
+	if len(b) != 8+16 || b[0] != icmpEchoReply || binary.BigEndian.Uint16(b[4:]) != e.id {
+		return Echo{}, false
+	}
+	seq := binary.BigEndian.Uint16(b[6:])
+	f := &e.flights[seq%EchoesKept]
+	if f.sent.IsZero() || f.seq != seq || f.to != from || [16]byte(b[8:]) != f.nonce {
+		return Echo{}, false
+	}
+	a := Echo{Seq: seq, From: from, SentAt: f.sent}
+	*f = echo{}
+	return a, true
+}
+
+// internetChecksum is that of RFC 1071, of an even number of octets.
+func internetChecksum(b []byte) uint16 {
+	sum := uint32(0)
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}
