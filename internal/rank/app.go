@@ -28,7 +28,20 @@ func Applications() []Application {
 		{"connections", []Part{{"connect", []string{sample.Rate}}}},
 		{"datagram", []Part{{"udp-stream", []string{sample.Throughput}}, {"udp-max", []string{sample.Throughput}}}},
 		{"startup", []Part{{"startup", []string{sample.Startup}}}},
+		// The rows of Table 6 of Atici and Boluk (2020), by throughput alone as there.
+		{"web", throughput("http")},
+		{"mongodb-insert", throughput("mongo-insert-empty", "mongo-insert-int-vector", "mongo-insert-large-doc-vector")},
+		{"mongodb-update", throughput("mongo-update-field-at-offset")},
+		{"mongodb-query", throughput("mongo-query-empty", "mongo-query-find-projection", "mongo-query-int-id-range", "mongo-query-no-match")},
 	}
+}
+
+// throughput are workloads that count by their finished operations alone.
+func throughput(workloads ...string) (out []Part) {
+	for _, w := range workloads {
+		out = append(out, Part{w, []string{sample.Rate}})
+	}
+	return out
 }
 
 // robustness lists the sub-features that a robust need adds, those of Atici
