@@ -260,7 +260,7 @@ func claimsOf(e paper.Exhibit, judged []claim.Judged) (out []claim.Judged) {
 
 // Index writes the page that leads to the reports of documents.
 func Index(w io.Writer, studies []Study) error {
-	t, err := template.New("papers.html").Funcs(template.FuncMap{"counts": verdictCounts}).ParseFS(files, "assets/papers.html")
+	t, err := template.New("papers.tmpl").Funcs(template.FuncMap{"counts": verdictCounts}).ParseFS(files, "assets/papers.tmpl")
 	if err != nil {
 		return fmt.Errorf("parse index template: %w", err)
 	}
