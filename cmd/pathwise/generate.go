@@ -19,6 +19,7 @@ func generateCommand() *cobra.Command {
 		generatePauseCommand(), generateStreamCommand(), generateInsertsCommand())
 	cmd.AddCommand(generateHTTPCommands()...)
 	cmd.AddCommand(generateMongoCommands()...)
+	cmd.AddCommand(generateUperfCommands()...)
 	return cmd
 }
 

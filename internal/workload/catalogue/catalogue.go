@@ -16,6 +16,7 @@ import (
 	"pathwise.dev/pathwise/internal/workload/request"
 	"pathwise.dev/pathwise/internal/workload/sockperf"
 	"pathwise.dev/pathwise/internal/workload/startup"
+	"pathwise.dev/pathwise/internal/workload/uperf"
 )
 
 // Options are what workloads need of the program that runs them.
@@ -23,6 +24,8 @@ type Options struct {
 	// Self is the pathwise executable: workloads with a generator of their own
 	// run it in pods.
 	Self string
+	// Getenv looks up the $variables of uperf's profiles; nil has none.
+	Getenv func(string) string
 }
 
 // All returns every workload, in the order in which they are listed.
@@ -43,11 +46,19 @@ func All(o Options) []workload.Workload {
 		loaded.Latency{Self: o.Self},
 		startup.Startup{},
 	}
-	return append(all, mongo.All(o.Self)...)
+	return slices.Concat(all, uperf.All(o.Self), mongo.All(o.Self))
 }
 
-// ByName returns the workload called name.
+// ByName returns the workload called name. "uperf:FILE" runs the profile of an XML
+// file of uperf's.
 func ByName(name string, o Options) (workload.Workload, error) {
+	if path, ok := strings.CutPrefix(name, uperf.Prefix); ok {
+		getenv := o.Getenv
+		if getenv == nil {
+			getenv = func(string) string { return "" }
+		}
+		return uperf.FromFile(o.Self, path, getenv)
+	}
 	all := All(o)
 	if i := slices.IndexFunc(all, func(w workload.Workload) bool { return w.Info().Name == name }); i >= 0 {
 		return all[i], nil
@@ -56,5 +67,5 @@ func ByName(name string, o Options) (workload.Workload, error) {
 	for _, w := range all {
 		names = append(names, w.Info().Name)
 	}
-	return nil, fmt.Errorf("unknown workload %q: expected one of %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("unknown workload %q: expected one of %s, or %sFILE", name, strings.Join(names, ", "), uperf.Prefix)
 }

@@ -76,7 +76,7 @@ func (g *Ground) swallow(pod topo.Pod) error { return g.filter(pod, "drop") }
 // their other end; new ones are fine. A connection for each request may not be
 // there at any one moment, so it is looked for.
 func (g *Ground) cut(pod topo.Pod) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	for {
 		res, err := g.Exec(ctx, pod, "ss", "-HKntu", "state", "established", "state", "unconnected")

@@ -1,0 +1,206 @@
+package uperf
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync"
+	"time"
+
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/workload/socket"
+)
+
+// Offer is what the client, uperf's master, does in the pod.
+type Offer struct {
+	// Target is the server's address and port.
+	Target  netip.AddrPort `json:"target"`
+	Profile Profile        `json:"profile"`
+	// Begin and Duration of the window; Begin is a time of the monotonic clock.
+	Begin    time.Duration `json:"begin"`
+	Duration time.Duration `json:"duration"`
+}
+
+// Count is what the client measured; it prints it as JSON.
+type Count struct {
+	// Operations are measured transactions that began in the window and ended
+	// well. Failed are those of any kind that were under way in it and did not.
+	// Cut began in it, and were left at its end.
+	Operations int64 `json:"operations"`
+	Failed     int64 `json:"failed"`
+	Cut        int64 `json:"cut,omitempty"`
+	// Failure is the first one's reason, also of one before the window.
+	Failure string `json:"failure,omitempty"`
+	// Flowops that ended in the window and the bytes that they moved, as uperf
+	// counts them: each flowop with its count when all of it is done, reads and
+	// writes alike.
+	Flowops     int64 `json:"flowops"`
+	FlowopBytes int64 `json:"flowop_bytes"`
+	// Received is the payload read in the window, by the client and by the server.
+	Received       int64 `json:"received"`
+	ServerReceived int64 `json:"server_received"`
+	// Latency of the measured transactions, and of single writes in flowops with
+	// a count above 1.
+	Latency *sample.Histogram `json:"latency"`
+	Writes  *sample.Histogram `json:"writes"`
+}
+
+func newCount() Count { return Count{Latency: sample.NewHistogram(), Writes: sample.NewHistogram()} }
+
+// add adds what another strand counted.
+func (c *Count) add(o Count) {
+	if c.Failure == "" || (c.Failed == 0 && o.Failed > 0) {
+		c.Failure = o.Failure
+	}
+	c.Operations += o.Operations
+	c.Failed += o.Failed
+	c.Cut += o.Cut
+	c.Flowops += o.Flowops
+	c.FlowopBytes += o.FlowopBytes
+	c.Received += o.Received
+	c.Latency.Merge(o.Latency)
+	c.Writes.Merge(o.Writes)
+}
+
+// patience is how long after the window an answer may come.
+const patience = 2 * time.Second
+
+// Generate runs the profile and writes what was measured to w. Transactions
+// that fail are counted; when nothing was moved in the window, or no transaction
+// ended and some failed, that is an error.
+func Generate(ctx context.Context, w io.Writer, o Offer) error {
+	now, err := workload.Monotonic()
+	if err != nil {
+		return err
+	}
+	if late := now - o.Begin; late > 0 {
+		return fmt.Errorf("start generator: %v after the window began: the machine is too busy", late.Round(time.Millisecond))
+	}
+	if err := o.Profile.Check(); err != nil {
+		return fmt.Errorf("start generator: %w", err)
+	}
+	socket.Threads(o.Profile.Strands())
+	begin := time.Now().Add(o.Begin - now)
+	r := &run{Offer: o, begin: begin, end: begin.Add(o.Duration), open: map[*socket.Socket]bool{}}
+	sum := r.strands(ctx)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if sum.ServerReceived, err = r.ask(); err != nil && sum.Failure != "" {
+		return fmt.Errorf("%s; and the server does not tell what it received: %w", sum.Failure, err)
+	} else if err != nil {
+		return fmt.Errorf("ask the server what it received: %w", err)
+	}
+	if sum.Operations == 0 && (sum.Failed > 0 || sum.Received+sum.ServerReceived == 0) {
+		return fmt.Errorf("no transaction with %s ended in the window: %s", o.Target, sum.Failure)
+	}
+	if err := json.NewEncoder(w).Encode(sum); err != nil {
+		return fmt.Errorf("write result: %w", err)
+	}
+	return nil
+}
+
+// run is an Offer under way.
+type run struct {
+	Offer
+	begin, end time.Time
+	mu         sync.Mutex
+	// open sockets; nil once all are hung up.
+	open map[*socket.Socket]bool
+}
+
+// strands runs all strands to their ends.
+func (r *run) strands(ctx context.Context) Count {
+	defer context.AfterFunc(ctx, r.hangup)()
+	defer time.AfterFunc(time.Until(r.end.Add(patience)), r.hangup).Stop()
+	var wg sync.WaitGroup
+	counts := make([]Count, r.Profile.Strands())
+	at := 0
+	for k := range r.Profile.Groups {
+		g := &r.Profile.Groups[k]
+		gate := newBarrier(g.Strands)
+		for range g.Strands {
+			s := &strand{run: r, group: g, gate: gate, number: at, Count: newCount(), conns: map[int]*pipe{}}
+			wg.Go(func() {
+				s.live(ctx)
+				counts[s.number] = s.Count
+			})
+			at++
+		}
+	}
+	wg.Wait()
+	sum := newCount()
+	for _, c := range counts {
+		sum.add(c)
+	}
+	return sum
+}
+
+// hangup ends what all strands wait for.
+func (r *run) hangup() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.open {
+		s.Hangup()
+	}
+	r.open = nil
+}
+
+// keep registers a socket for hangup; it reports whether there was one already.
+func (r *run) keep(s *socket.Socket) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open == nil {
+		return false
+	}
+	r.open[s] = true
+	return true
+}
+
+// close closes a socket.
+func (r *run) close(s *socket.Socket) {
+	r.mu.Lock()
+	delete(r.open, s)
+	r.mu.Unlock()
+	s.Close()
+}
+
+// ask asks the server for its report.
+func (r *run) ask() (int64, error) {
+	conn, err := socket.Dial(workload.TCP, r.Target, patience)
+	if err != nil {
+		return 0, fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close()
+	if err := conn.Patience(patience); err != nil {
+		return 0, err
+	}
+	if err := writeLine(conn, hello{Report: true, Begin: r.Begin}); err != nil {
+		return 0, err
+	}
+	line, err := readLine(conn, maxLine)
+	if err != nil {
+		return 0, err
+	}
+	var rep report
+	if err := json.Unmarshal(line, &rep); err != nil || rep.Received < 0 {
+		return 0, fmt.Errorf("the server answered %.40q", line)
+	}
+	return rep.Received, nil
+}
+
+// parse reads what the client printed.
+func parse(out []byte) (Count, error) {
+	var c Count
+	if err := json.Unmarshal(out, &c); err != nil {
+		return c, fmt.Errorf("read result: %w", err)
+	}
+	if c.Operations < 0 || c.Failed < 0 || c.Cut < 0 || c.Received < 0 || c.ServerReceived < 0 || c.Flowops < 0 || c.FlowopBytes < 0 ||
+		c.Latency == nil || c.Writes == nil || c.Latency.Count() != c.Operations {
+		return c, fmt.Errorf("read result: figures that cannot be: %d operations, %d failed", c.Operations, c.Failed)
+	}
+	return c, nil
+}

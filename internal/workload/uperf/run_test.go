@@ -1,0 +1,142 @@
+package uperf
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// slave serves on a loopback port of this test's own.
+func slave(t *testing.T) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().(*net.TCPAddr).AddrPort()
+	l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, addr, 4) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	for {
+		if c, err := net.Dial("tcp", addr.String()); err == nil {
+			c.Close()
+			return addr
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// master runs a profile against target.
+func master(t *testing.T, target netip.AddrPort, p Profile) (Count, error) {
+	t.Helper()
+	now, err := workload.Monotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := Generate(t.Context(), &b, Offer{Target: target, Profile: p, Begin: now + 100*time.Millisecond, Duration: 300 * time.Millisecond}); err != nil {
+		if b.Len() > 0 {
+			t.Errorf("failed and printed %q", b.String())
+		}
+		return Count{}, err
+	}
+	return parse(b.Bytes())
+}
+
+func profile(t *testing.T, transactions string) Profile {
+	t.Helper()
+	p, err := Parse("test.xml", strings.NewReader(body(transactions)), unset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestCountsAsUperf: a request and its answer are two flowops and the bytes of
+// both directions; a transaction of writes is as many flowops as it has.
+func TestCountsAsUperf(t *testing.T) {
+	target := slave(t)
+	c, err := master(t, target, RequestResponse(4, response))
+	// A transaction that crosses an edge of the window has a part outside.
+	if err != nil || c.Operations == 0 || c.Failed != 0 || abs(c.Flowops-2*c.Operations) > 2*4 || abs(c.FlowopBytes-1200*c.Operations) > 1200*4 {
+		t.Errorf("request and response: %+v, %v", c, err)
+	}
+	if abs(c.Received-1000*c.Operations) > 1000*4 || abs(c.ServerReceived-200*c.Operations) > 200*4 {
+		t.Errorf("request and response: received %d and %d bytes in %d transactions", c.Received, c.ServerReceived, c.Operations)
+	}
+	c, err = master(t, target, Streaming(2, 1024))
+	if err != nil || c.Flowops == 0 || c.Flowops%640 != 0 || c.FlowopBytes != 1024*c.Flowops || c.Received != 0 || c.ServerReceived == 0 || c.Writes.Count() == 0 {
+		t.Errorf("streaming: %+v, %v", c, err)
+	}
+}
+
+func abs(n int64) int64 { return max(n, -n) }
+
+func TestRunsProfiles(t *testing.T) {
+	target := slave(t)
+	for name, transactions := range map[string]string{
+		"accept":       `<transaction><flowop type="accept" options="tcp_nodelay wndsz=50k"/></transaction><transaction duration="9"><flowop type="write" options="size=90"/><flowop type="read" options="size=90"/></transaction><transaction><flowop type="disconnect"/></transaction>`,
+		"random":       link + `<transaction duration="9"><flowop type="write" options="count=3 size=rand(1,20k)"/><flowop type="read" options="size=rand(1,100)"/><flowop type="think" options="duration=1ms"/><flowop type="nop"/></transaction>`,
+		"each anew":    `<transaction duration="9"><flowop type="connect"/><flowop type="write" options="size=1"/><flowop type="read" options="size=1"/><flowop type="disconnect"/></transaction>`,
+		"connect only": `<transaction iterations="10"><flowop type="connect"/><flowop type="disconnect"/></transaction>`,
+		"untimed":      link + `<transaction iterations="35"><flowop type="write" options="size=300"/><flowop type="read" options="size=2k"/></transaction><transaction iterations="2"><flowop type="write" options="size=1"/></transaction><transaction><flowop type="read" options="size=1"/><flowop type="disconnect"/></transaction>`,
+		"two":          `<transaction><flowop type="connect" options="conn=1"/><flowop type="accept" options="conn=2"/></transaction><transaction duration="9"><flowop type="write" options="conn=1 size=300"/><flowop type="read" options="conn=2 size=30k"/></transaction><transaction><flowop type="disconnect" options="conn=1"/><flowop type="disconnect" options="conn=2"/></transaction>`,
+		"reading":      link + `<transaction duration="9"><flowop type="read" options="size=8k count=10"/></transaction>`,
+	} {
+		p := profile(t, transactions)
+		p.Groups[0].Strands = 3
+		p.Groups = append(p.Groups, p.Groups[0])
+		c, err := master(t, target, p)
+		if err != nil || c.Operations == 0 || c.Failed != 0 || c.Failure != "" || (c.Received+c.ServerReceived == 0) != (name == "connect only") {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+}
+
+// TestServerThatSendsSomethingElse: payload that is not uperf's zeros is an error.
+func TestServerThatSendsSomethingElse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				if _, err := readLine(conn, maxLine); err == nil {
+					_, _ = conn.Write([]byte(ready + strings.Repeat("x", 1000)))
+					_, _ = readLine(conn, maxLine)
+				}
+			}()
+		}
+	}()
+	_, err = master(t, l.Addr().(*net.TCPAddr).AddrPort(), RequestResponse(1, 1000))
+	if err == nil || !strings.Contains(err.Error(), errNotZero.Error()) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStartsInTimeOrNotAtAll(t *testing.T) {
+	err := Generate(t.Context(), &bytes.Buffer{}, Offer{Profile: RequestResponse(1, 1), Begin: 1, Duration: 1})
+	if err == nil || !strings.Contains(err.Error(), "too busy") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,175 @@
+// Package uperf runs uperf's workload profiles: the two of Busch and Kammerer
+// (2021), request and response (uperf-rr) and streaming (uperf-stream), and any
+// other from its XML file (uperf:FILE), as far as Parse supports it.
+//
+// It is not uperf, which Debian does not have, but our own generator with uperf's
+// semantics: strands that go through transactions of flowops in order, a barrier
+// before each, blocking sockets, payload of zeros, and a slave that does the
+// mirror. What differs: both ends draw the same random sizes, so that no read
+// takes two messages for one, and there are percentiles of latency, where uperf
+// has mean and extremes.
+package uperf
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// Runs is a workload that runs a profile.
+type Runs struct {
+	// Self is the pathwise executable.
+	Self string
+	info workload.Info
+	// profile for a load.
+	profile func(sample.Load) Profile
+}
+
+// Prefix marks names of workloads that are profiles in files.
+const Prefix = "uperf:"
+
+// All returns the workloads uperf-rr and uperf-stream.
+func All(self string) []workload.Workload {
+	rr := describe("uperf-rr", "uperf: requests of 200 bytes, answers of the size, on lasting connections (Busch and Kammerer 2021)", false)
+	rr.Default.Size = response
+	stream := describe("uperf-stream", "uperf: transactions of 640 writes on lasting connections (Busch and Kammerer 2021)", true)
+	stream.Default.Size = bulkWrite
+	for _, i := range []*workload.Info{&rr, &stream} {
+		i.Knobs = []string{"connections", "size"}
+		i.Default.Connections = 50
+		i.Max = sample.Load{Connections: maxStrands, Size: maxSize}
+	}
+	return []workload.Workload{
+		Runs{self, rr, func(l sample.Load) Profile { return RequestResponse(l.Connections, l.Size) }},
+		Runs{self, stream, func(l sample.Load) Profile { return Streaming(l.Connections, l.Size) }},
+	}
+}
+
+// FromFile returns the workload that runs the profile of an XML file. Its name is
+// that of the file without directory and ending, after Prefix.
+func FromFile(self, path string, getenv func(string) string) (Runs, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Runs{}, fmt.Errorf("open profile: %w", err)
+	}
+	defer f.Close()
+	p, err := Parse(path, f, getenv)
+	if err != nil {
+		return Runs{}, err
+	}
+	name := Prefix + strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	info := describe(name, fmt.Sprintf("uperf: the profile %q, %d strands", p.Name, p.Strands()), p.bulk())
+	info.Knobs = []string{}
+	return Runs{self, info, func(sample.Load) Profile { return p }}, nil
+}
+
+// bulk reports whether a measured transaction has a flowop with a count, so that
+// few or none may end in a short window.
+func (p Profile) bulk() bool {
+	for _, g := range p.Groups {
+		for i, t := range g.Transactions {
+			for _, f := range t.Flowops {
+				if g.measured(i) && f.moves() && f.Count > 1 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// describe is what the workloads have in common. The main figure of bulk transfer
+// is the payload that arrives, that of others the transactions.
+func describe(name, summary string, bulk bool) workload.Info {
+	info := workload.Info{
+		Name:        name,
+		Summary:     summary,
+		Tool:        "pathwise generate: uperf's transactions (service time, closed loop) and payload that was read",
+		Needs:       []network.Need{network.NeedRoot()},
+		Metrics:     []string{sample.Throughput, sample.Errors},
+		Pairs:       true,
+		MinDuration: 200 * time.Millisecond,
+	}
+	if !bulk {
+		info.Metrics = []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean, sample.Throughput, sample.Errors}
+	}
+	return info
+}
+
+// Info implements workload.Workload.
+func (r Runs) Info() workload.Info { return r.info }
+
+// Run implements workload.Workload.
+func (r Runs) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+	p := r.profile(load)
+	g := workload.Generators{Connections: p.Strands(), Patience: 3 * patience, // the client asks the server for its report at last
+		Server: func(i int) []string {
+			return []string{r.Self, "generate", "uperf-serve", "--addr", fmt.Sprintf("[::]:%d", bed.Pairs[i].Server.Listen), "--connections", strconv.Itoa(p.Strands())}
+		},
+		Client: func(i int, begin time.Duration) []string {
+			o := Offer{Target: bed.Pairs[i].Server.Service, Profile: p, Begin: begin, Duration: w.Duration}
+			plan, err := json.Marshal(o)
+			if err != nil {
+				panic(err) // it holds numbers and strings alone
+			}
+			return []string{r.Self, "generate", "uperf", "--plan", string(plan)}
+		}}
+	results, err := g.Run(ctx, bed, w, m)
+	if err != nil {
+		return workload.Outcome{}, fmt.Errorf("run %s: %w", r.info.Name, err)
+	}
+	out, err := r.outcome(bed, p, w, results)
+	if err != nil {
+		return out, fmt.Errorf("run %s: %w", r.info.Name, err)
+	}
+	return out, nil
+}
+
+// outcome merges what the pairs' clients counted.
+func (r Runs) outcome(bed workload.Bed, p Profile, w workload.Window, results []workload.Result) (workload.Outcome, error) {
+	out := workload.Outcome{Metrics: map[string]float64{}, Details: map[string]string{}}
+	sum := newCount()
+	seconds := w.Duration.Seconds()
+	for i, res := range results {
+		pod := bed.Pairs[i].Client.Name
+		c, err := parse(res.Stdout)
+		if err != nil {
+			return out, fmt.Errorf("client in pod %s: %w", pod, err)
+		}
+		sum.add(c)
+		sum.ServerReceived += c.ServerReceived
+		out.AddErrors(pod, c.Failed, c.Operations, c.Failure)
+		threads := float64(min(p.Strands(), runtime.NumCPU()))
+		out.GeneratorUser = max(out.GeneratorUser, res.User.Seconds()/threads/max(res.Wall.Seconds(), 1e-3))
+	}
+	out.Bytes = float64(sum.Received + sum.ServerReceived)
+	out.Operations = float64(sum.Operations)
+	if out.Bytes > 0 {
+		out.Metrics[sample.Throughput] = 8 * out.Bytes / seconds
+	}
+	if sum.Operations > 0 {
+		out.Latency = sum.Latency
+		out.Metrics[sample.Rate] = out.Operations / seconds
+		out.SetLatency()
+	}
+	out.Details["uperf counts"] = fmt.Sprintf("%.6g op/s, %.6g bit/s: each flowop with its count once all of it is done, reads and writes alike",
+		float64(sum.Flowops)/seconds, 8*float64(sum.FlowopBytes)/seconds)
+	out.Details["received"] = fmt.Sprintf("%d bytes by servers, %d by clients", sum.ServerReceived, sum.Received)
+	if sum.Writes.Count() > 0 {
+		out.Details["single writes"] = fmt.Sprintf("p50 %.4g s, p99 %.4g s, max %.4g s", sum.Writes.Percentile(50), sum.Writes.Percentile(99), sum.Writes.Max())
+	}
+	if sum.Cut > 0 {
+		out.Details["cut"] = fmt.Sprintf("%d transactions were under way at the end and are not counted", sum.Cut)
+	}
+	return out, nil
+}
