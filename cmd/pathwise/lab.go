@@ -80,7 +80,11 @@ func printLab(w io.Writer, st lab.State) error {
 	}
 	fmt.Fprintf(tw, "lab %s\t%s\t%s\t\t\n", st.Spec.Name, networks, state)
 	for _, h := range st.Hosts {
-		fmt.Fprintf(tw, "  host %s\t%v\tnetns %s\t\t\n", h.Name, h.Addr.Addr(), h.Netns)
+		where := "netns " + h.Netns
+		if h.VM != "" {
+			where = fmt.Sprintf("virtual machine %s on machine m%d", h.VM, h.Machine)
+		}
+		fmt.Fprintf(tw, "  host %s\t%v\t%s\t\t\n", h.Name, h.Addr.Addr(), where)
 		for _, p := range st.Pods {
 			if p.Host != h.Index {
 				continue
@@ -172,6 +176,9 @@ func labExecCommand(e env) *cobra.Command {
 			st, err := chooseLab(e, name)
 			if err != nil {
 				return err
+			}
+			if h, ns := st.InVM(args[0]); h.VM != "" {
+				return e.execInVM(cmd.Context(), h, ns, args[1:])
 			}
 			c, ns, err := e.store().Attached(cmd.Context(), st, args[0], args[1:])
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
+	"pathwise.dev/pathwise/internal/vm"
 )
 
 func labUpCommand(e env) *cobra.Command {
@@ -20,12 +21,15 @@ func labUpCommand(e env) *cobra.Command {
 	var name string
 	var hosts, pods, mtu int
 	var agents, dry bool
+	var vms vmFlags
 	cmd := &cobra.Command{
 		Use:   "up [FILE]",
 		Short: "Build a lab from a file (- is standard input), or from flags",
 		Example: `  pathwise lab up lab.yaml
   pathwise lab up --network macvlan --hosts 3 --pods 6
   pathwise lab up --network routed-bgp,vxlan,macvlan
+  pathwise lab up --network vxlan --vms 2:1
+  pathwise lab up --network flannel-vxlan --vms 1,2 --outside vxlan
   pathwise lab up --network cni:my.conflist --dry-run`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,6 +46,7 @@ func labUpCommand(e env) *cobra.Command {
 				f.Networks, err = findAll(names)
 				f.Spec.Networks, f.Spec.Agents = names, agents && len(names) > 1
 				f.Spec.Pods = spread(pods, f.Spec.Hosts)
+				err = errors.Join(err, vms.into(&f.Spec))
 			}
 			if err != nil {
 				return err
@@ -52,7 +57,7 @@ func labUpCommand(e env) *cobra.Command {
 			if dry {
 				return printPlan(e.stdout, f)
 			}
-			return labUp(cmd.Context(), e, f)
+			return labUp(cmd.Context(), e, f, vms.kind)
 		},
 	}
 	cmd.Flags().StringSliceVar(&names, "network", nil, "networks of the catalogue, or cni:FILE, instead of a lab file; the first is the default one")
@@ -62,6 +67,7 @@ func labUpCommand(e env) *cobra.Command {
 	cmd.Flags().IntVar(&mtu, "mtu", 1500, "MTU of the underlay in bytes (without a file)")
 	cmd.Flags().BoolVar(&agents, "agents", true, "with several networks, a pod for the steering agent on each host (without a file)")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be made, and make nothing")
+	vms.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions(catalogue.Names(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -108,12 +114,16 @@ func printPlan(w io.Writer, f lab.File) error {
 	if f.Spec.Agents {
 		agents = fmt.Sprintf(" and %d for agents", f.Spec.Hosts)
 	}
-	_, err := fmt.Fprintf(w, "lab %s: %d hosts (underlay %v, MTU %d), %s, %d pods%s; nothing made (--dry-run)\n",
-		f.Spec.Name, f.Spec.Hosts, f.Spec.Underlay, f.Spec.MTU, networks, len(f.Spec.Pods), agents)
+	hosts := fmt.Sprintf("%d hosts", f.Spec.Hosts)
+	if n := len(f.Spec.VMs); n > 0 {
+		hosts += fmt.Sprintf(", %d of them virtual machines,", n)
+	}
+	_, err := fmt.Fprintf(w, "lab %s: %s (underlay %v, MTU %d), %s, %d pods%s; nothing made (--dry-run)\n",
+		f.Spec.Name, hosts, f.Spec.Underlay, f.Spec.MTU, networks, len(f.Spec.Pods), agents)
 	return err
 }
 
-func labUp(ctx context.Context, e env, f lab.File) error {
+func labUp(ctx context.Context, e env, f lab.File, kind string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("lab up needs root to make namespaces: run as root, for example with sudo")
 	}
@@ -124,7 +134,17 @@ func labUp(ctx context.Context, e env, f lab.File) error {
 			return missingError("network "+n.Info().Name, miss)
 		}
 	}
-	l, err := e.store().UpAll(ctx, f.Spec, f.Networks, lab.Options{CNIPath: path, Self: e.self})
+	opts := lab.Options{CNIPath: path, Self: e.self}
+	if len(f.Spec.VMs) > 0 {
+		c, err := e.vmConfig(kind)
+		if err != nil {
+			return err
+		}
+		if opts.Hypervisor = (vm.Hypervisor{Config: c}); c.Warning() != "" {
+			fmt.Fprintf(e.stderr, "warning: %s\n", c.Warning())
+		}
+	}
+	l, err := e.store().UpAll(ctx, f.Spec, f.Networks, opts)
 	if err != nil {
 		return err
 	}

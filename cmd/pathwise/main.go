@@ -135,7 +135,7 @@ Nouns show (networks, workloads, report, claims, compare, recommend), verbs act
 	})
 	root.AddCommand(replayCommand(e))
 	root.AddCommand(agentCommand(e), pathsCommand(e), eventsCommand(e), switchCommand(e), pinCommand(e), unpinCommand(e))
-	root.AddCommand(guestCommand(e), guestInitCommand(), guestNeedsCommand(), delayLineCommand(e))
+	root.AddCommand(guestCommand(e), guestInitCommand(), guestNeedsCommand(), delayLineCommand(e), vmAgentCommand(e))
 	root.AddCommand(networksCommand(e), workloadsCommand(e), benchCommand(e), paperCommand(e), reportCommand(e), claimsCommand(e), compareCommand(e),
 		recommendCommand(e), labCommand(e), versionCommand(e), generateCommand())
 	return root

@@ -9,11 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/safchain/ethtool"
-
 	"pathwise.dev/pathwise/internal/cost"
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
@@ -93,7 +90,7 @@ func (m *meter) crossed(out workload.Outcome) string {
 // the first client's own interface where it has one, which must carry its share.
 func watch(l *lab.Lab, b workload.Bed, s topo.Scenario) []device {
 	var out []device
-	if s.Placement == topo.TwoHosts {
+	if s.Placement.Hosts() > 1 {
 		for _, d := range l.Plug().Crossing {
 			out = append(out, reader(l, d))
 		}
@@ -107,16 +104,8 @@ func watch(l *lab.Lab, b workload.Bed, s topo.Scenario) []device {
 
 func reader(l *lab.Lab, d network.Device) device {
 	return device{d, func() (counters, error) {
-		nl, err := l.Netlink(d.Netns)
-		if err != nil {
-			return counters{}, err
-		}
-		link, err := nl.LinkByName(d.Name)
-		if err != nil {
-			return counters{}, fmt.Errorf("read counters of %s: %w", d.Name, err)
-		}
-		s := link.Attrs().Statistics
-		return counters{s.RxBytes + s.TxBytes, s.RxPackets + s.TxPackets}, nil
+		c, err := l.Counters(d)
+		return counters{c.Bytes, c.Packets}, err
 	}}
 }
 
@@ -140,18 +129,18 @@ func cpuGates(raw sample.CPU, window time.Duration, out workload.Outcome) []samp
 }
 
 // podGates looks at MTU and offloads of the first pair's interfaces.
-func podGates(l *lab.Lab, b workload.Bed, info network.Info, underlay int) []sample.Warning {
+func podGates(l *lab.Lab, b workload.Bed, info network.Info, wire int) []sample.Warning {
 	c, s := b.Pairs[0].Client, b.Pairs[0].Server
 	if len(c.Attachments) == 0 || len(s.Attachments) == 0 {
 		return nil
 	}
 	var w []sample.Warning
-	want, a, z := underlay-info.Overhead, c.Attachments[0], s.Attachments[0]
+	want, a, z := wire-info.Overhead, c.Attachments[0], s.Attachments[0]
 	if a.MTU != z.MTU || (a.MTU != want && info.Family != "cni") {
 		w = append(w, sample.Warning{Gate: "mtu", Text: fmt.Sprintf("pods have MTU %d and %d, expected %d", a.MTU, z.MTU, want)})
 	}
-	fa, errA := features(c.Netns, a.Dev)
-	fz, errZ := features(s.Netns, z.Dev)
+	fa, errA := l.Features(network.Device{Netns: c.Netns, Name: a.Dev})
+	fz, errZ := l.Features(network.Device{Netns: s.Netns, Name: z.Dev})
 	if err := errors.Join(errA, errZ); err != nil {
 		return append(w, sample.Warning{Gate: "offload", Text: "offloads could not be read: " + reason(err)})
 	}
@@ -166,21 +155,6 @@ func podGates(l *lab.Lab, b workload.Bed, info network.Info, underlay int) []sam
 // offloads are the features that move throughput most.
 func offloads() []string {
 	return []string{"tx-tcp-segmentation", "tx-generic-segmentation", "rx-gro", "tx-checksum-ip-generic", "tx-udp-segmentation"}
-}
-
-func features(ns, dev string) (on map[string]bool, err error) {
-	err = netns.Do(ns, func() error {
-		e, err := ethtool.NewEthtool()
-		if err != nil {
-			return fmt.Errorf("open ethtool: %w", err)
-		}
-		defer e.Close()
-		if on, err = e.Features(dev); err != nil {
-			return fmt.Errorf("read offloads of %s: %w", dev, err)
-		}
-		return nil
-	})
-	return on, err
 }
 
 // checkIsolation tries to get out of a pod that must not: it has no device

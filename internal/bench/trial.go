@@ -58,10 +58,8 @@ func carriesNothing(i network.Info) bool {
 // trial before.
 func (r *runner) spec(s topo.Scenario) lab.Spec {
 	r.names++
-	spec := lab.Spec{Name: fmt.Sprintf("b%d-%d", os.Getpid(), r.names), Hosts: 1, MTU: s.MTU}
-	if s.Placement == topo.TwoHosts {
-		spec.Hosts = 2
-	}
+	spec := lab.Spec{Name: fmt.Sprintf("b%d-%d", os.Getpid(), r.names), Hosts: s.Placement.Hosts(), MTU: s.MTU,
+		VMs: s.Placement.VMs(), Outside: s.Outside}
 	for i := 1; i <= s.Pairs; i++ {
 		spec.Pods = append(spec.Pods, lab.PodSpec{Name: fmt.Sprintf("c%d", i), Host: 1}, lab.PodSpec{Name: fmt.Sprintf("s%d", i), Host: spec.Hosts})
 	}
@@ -82,7 +80,7 @@ func bed(l *lab.Lab) workload.Bed {
 func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
 	b := bed(l)
 	w := r.Workloads[cell.Workload]
-	t.Warnings = append(t.Warnings, podGates(l, b, r.Networks[cell.Network].Info(), cell.Scenario.MTU)...)
+	t.Warnings = append(t.Warnings, podGates(l, b, r.Networks[cell.Network].Info(), cell.Scenario.Wire())...)
 	m := &meter{devices: watch(l, b, cell.Scenario)}
 	limit := cell.Window.Warmup + cell.Window.Duration + grace
 	run, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("workload took longer than %v", limit))

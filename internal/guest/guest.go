@@ -47,6 +47,12 @@ type Config struct {
 	// Ready is told when the guest is about to start its command, and how long
 	// the boot took; nil means nobody waits.
 	Ready func(after time.Duration)
+	// NICs are the guest's network interfaces; Netns is the namespace where their tap
+	// devices are, and in which the guest's kernel runs.
+	NICs  []NIC
+	Netns string
+	// Alone: the guest goes on when this process ends. See Start.
+	Alone bool
 	// BootLimit is how long the boot may take; 0 means DefaultBootLimit.
 	BootLimit time.Duration
 }

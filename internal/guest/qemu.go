@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/network"
 )
 
@@ -101,39 +100,39 @@ func fileServer() string {
 }
 
 // bootQEMU starts a virtual machine and what serves it files.
-func bootQEMU(ctx context.Context, c Config, claim *lab.Claim) (*process, error) {
+func bootQEMU(ctx context.Context, c Config, in place) (*process, error) {
 	path, err := network.FindProgram(qemuProgram)
 	if err != nil {
 		return nil, err
 	}
-	image, err := os.OpenFile(filepath.Join(claim.Dir(), initramfsFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	image, err := os.OpenFile(filepath.Join(in.Dir(), initramfsFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("create initramfs: %w", err)
 	}
 	if err := errors.Join(initramfs(image, c.Self, c.Kernel.Modules), image.Close()); err != nil {
 		return nil, err
 	}
-	shares := map[string]string{rootTag: "/", controlTag: claim.Dir()}
+	shares := map[string]string{rootTag: "/", controlTag: in.Dir()}
 	if c.Share != "" {
 		shares[shareTag] = c.Share
 	}
 	tags := []string{}
 	for tag, dir := range shares {
 		tags = append(tags, tag)
-		if err := serve(ctx, claim, tag, dir); err != nil {
+		if err := serve(ctx, c, in, tag, dir); err != nil {
 			return nil, err
 		}
 	}
 	slices.Sort(tags)
-	return start(ctx, claim, program{argv: append([]string{path}, qemuArguments(c, tags)...), log: consoleFile})
+	return start(ctx, in, program{argv: append([]string{path}, qemuArguments(c, tags)...), log: consoleFile, netns: c.Netns, alone: c.Alone})
 }
 
 // initramfsFile lies in the guest's directory.
 const initramfsFile = "initramfs"
 
 // serve starts what serves a directory, and waits until it listens.
-func serve(ctx context.Context, claim *lab.Claim, tag, dir string) error {
-	p, err := start(ctx, claim, program{log: "virtiofsd-" + tag + ".log", argv: []string{fileServer(),
+func serve(ctx context.Context, c Config, in place, tag, dir string) error {
+	p, err := start(ctx, in, program{log: "virtiofsd-" + tag + ".log", alone: c.Alone, argv: []string{fileServer(),
 		"--socket-path=" + tag + ".sock", "-o", "source=" + dir, "-o", "cache=always", "-o", "sandbox=chroot"}})
 	if err != nil {
 		return err
@@ -147,12 +146,24 @@ func serve(ctx context.Context, claim *lab.Claim, tag, dir string) error {
 			return fmt.Errorf("serve %s to the guest: %s", dir, ended(p.err))
 		default:
 		}
-		if _, err := os.Stat(filepath.Join(claim.Dir(), tag+".sock")); err != nil {
+		if _, err := os.Stat(filepath.Join(in.Dir(), tag+".sock")); err != nil {
 			return fmt.Errorf("serve %s to the guest: %w", dir, err)
 		}
 		return nil
 	})
 }
+
+// vhost says whether the kernel carries packets between a tap device and the
+// guest itself, or QEMU does.
+func vhost() string {
+	if HasVhost() {
+		return "on"
+	}
+	return "off"
+}
+
+// HasVhost reports whether the kernel has vhost-net.
+func HasVhost() bool { return exists("/dev/vhost-net") }
 
 // qemuArguments is the command line of the virtual machine.
 func qemuArguments(c Config, tags []string) []string {
@@ -167,6 +178,10 @@ func qemuArguments(c Config, tags []string) []string {
 		"-display", "none", "-nodefaults", "-no-reboot", "-serial", "stdio"}
 	for _, tag := range tags {
 		args = append(args, "-chardev", "socket,id="+tag+",path="+tag+".sock", "-device", "vhost-user-fs-pci,chardev="+tag+",tag="+tag)
+	}
+	for i, n := range c.NICs {
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=nic%d,ifname=%s,script=no,downscript=no,vhost=%s", i, n.Tap, vhost()),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=nic%d,mac=%v,host_mtu=%d", i, n.MAC, n.MTU))
 	}
 	return append(args, "-kernel", c.Kernel.Image, "-initrd", initramfsFile, "-append",
 		"console=ttyS0 quiet panic=-1 mitigations=off selinux=0 apparmor=0 "+orderVariable+"=virtiofs,"+controlTag+" "+InitArgument)

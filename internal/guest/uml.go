@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/network"
 )
 
@@ -58,7 +57,7 @@ func findUML(p Place) Kernel {
 }
 
 // bootUML starts User-mode Linux.
-func bootUML(ctx context.Context, c Config, claim *lab.Claim) (*process, error) {
+func bootUML(ctx context.Context, c Config, in place) (*process, error) {
 	room, err := memoryDir(c.Memory, "/dev/shm", "/tmp", "/var/tmp")
 	if err != nil {
 		return nil, err
@@ -68,25 +67,30 @@ func bootUML(ctx context.Context, c Config, claim *lab.Claim) (*process, error) 
 		return nil, err
 	}
 	defer preload.Close()
-	return start(ctx, claim, program{
-		argv:  append([]string{c.Kernel.Image}, umlArguments(c, claim.Dir())...),
+	return start(ctx, in, program{
+		argv:  append([]string{c.Kernel.Image}, umlArguments(c, in.Dir())...),
 		env:   []string{"LD_PRELOAD=/proc/self/fd/3", "TMPDIR=" + room},
 		files: []*os.File{preload},
 		log:   consoleFile,
+		netns: c.Netns, alone: c.Alone,
 	})
 }
 
 // umlArguments is the command line of the kernel. Words that it does not know go
 // to init: those with "=" into its environment, the others as its arguments.
 func umlArguments(c Config, dir string) []string {
-	return []string{
+	args := []string{
 		"rootfstype=hostfs", "rootflags=/", "ro", "init=" + c.Self,
 		fmt.Sprintf("mem=%dM", c.Memory>>20),
 		"con=null", "con0=null,fd:1", "con1=null", "quiet",
 		// Beside the guest's other files, and short: a socket's path has 108 bytes.
 		"uml_dir=uml/", "umid=guest",
-		orderVariable + "=hostfs," + dir, InitArgument,
 	}
+	for i, n := range c.NICs {
+		// depth and gro: without them each packet would be a system call of its own.
+		args = append(args, fmt.Sprintf("vec%d:transport=tap,ifname=%s,mac=%v,mtu=%d,depth=128,gro=1", i, n.Tap, n.MAC, n.MTU))
+	}
+	return append(args, orderVariable+"=hostfs,"+dir, InitArgument)
 }
 
 // memoryDir is the first directory with room for the guest's memory, which is a

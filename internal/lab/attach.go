@@ -35,9 +35,10 @@ const publishedPort = 20000
 func (l *Lab) attachAll(ctx context.Context) error {
 	specs := l.spec.pods()
 	l.pods = make([]topo.Pod, len(specs))
-	errs := make([]error, len(l.hosts))
+	hosts := l.here()
+	errs := make([]error, len(hosts))
 	var wg sync.WaitGroup
-	for i, h := range l.hosts {
+	for i, h := range hosts {
 		wg.Go(func() {
 			for n, p := range specs {
 				if p.Host == h.Index && errs[i] == nil {
@@ -62,7 +63,7 @@ func (l *Lab) makePod(ctx context.Context, h topo.Host, p PodSpec, n int) (topo.
 	switch plug.Mode {
 	case network.ShareHost:
 		pod.Netns, shared = h.Netns, true
-		pod.Attachments = []topo.Attachment{{Network: l.nets[0].name, Dev: h.Dev, Addr: h.Addr.Addr(), MTU: l.spec.MTU}}
+		pod.Attachments = []topo.Attachment{{Network: l.nets[0].name, Dev: h.Dev, Addr: h.Addr.Addr(), MTU: l.spec.wireMTU()}}
 	case network.SharePod:
 		pod.Netns = l.spec.netns("p-" + h.Name)
 		shared = netns.Exists(pod.Netns)

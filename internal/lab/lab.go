@@ -15,6 +15,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -40,6 +41,22 @@ type Options struct {
 	Now func() time.Time
 	// Random is where pods' UIDs come from; nil means crypto/rand.
 	Random io.Reader
+	// Hypervisor boots the virtual machines, where the spec has any.
+	Hypervisor Hypervisor
+}
+
+// fill returns the options with defaults where they say nothing.
+func (o Options) fill() Options {
+	if o.Timeout == 0 {
+		o.Timeout = 20 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	return o
 }
 
 // Lab is a test bed that is up, or was as far as Up came.
@@ -56,6 +73,12 @@ type Lab struct {
 	underlay string
 	gateway  netip.Prefix
 
+	// guests are the hosts in virtual machines; share is set within one of them.
+	guests []*guestHost
+	share  *Order
+	seed   []byte
+	mixed  bool
+
 	daemons []*daemon
 	handles map[string]*netlink.Handle
 	deletes []deletion
@@ -66,6 +89,8 @@ type Lab struct {
 	created time.Time
 	mu      sync.Mutex // serialises records and UIDs while hosts attach side by side
 
+	// Booted is how long virtual machines took to boot, as part of Built.
+	Booted time.Duration
 	// Built is how long hosts, networks and pods took to make, Waited how long
 	// the networks' daemons took to converge.
 	Built, Waited time.Duration
@@ -95,15 +120,7 @@ func (s Store) UpAll(ctx context.Context, spec Spec, nets []network.Network, opt
 	if os.Geteuid() != 0 {
 		return nil, errors.New("building a lab needs root: run as root, for example with sudo")
 	}
-	if opts.Timeout == 0 {
-		opts.Timeout = 20 * time.Second
-	}
-	if opts.Now == nil {
-		opts.Now = time.Now
-	}
-	if opts.Random == nil {
-		opts.Random = rand.Reader
-	}
+	opts = opts.fill()
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
@@ -139,31 +156,75 @@ func (l *Lab) up(ctx context.Context) error {
 	if l.hosts, err = l.spec.hosts(); err != nil {
 		return err
 	}
+	if err := l.markVMs(); err != nil {
+		return err
+	}
 	if err := l.save(false); err != nil {
 		return err
 	}
 	if err := l.buildUnderlay(); err != nil {
 		return err
 	}
-	for _, h := range l.hosts {
+	if err := l.buildMachines(); err != nil {
+		return err
+	}
+	if err := l.bootVMs(ctx); err != nil {
+		return err
+	}
+	l.Booted = l.opts.Now().Sub(begin)
+	for _, h := range l.here() {
 		if err := errors.Join(ctx.Err(), l.buildHost(h)); err != nil {
 			return fmt.Errorf("build host %s: %w", h.Name, err)
 		}
 	}
-	if err := l.buildNetworks(ctx); err != nil {
+	if err := l.join(ctx); err != nil {
+		return err
+	}
+	l.Built = l.opts.Now().Sub(begin) - l.Waited
+	return l.save(true)
+}
+
+// join builds the networks and attaches pods to them, here and in the virtual
+// machines: what is here first, as what a network needs once is here.
+func (l *Lab) join(ctx context.Context) error {
+	if err := errors.Join(l.raise(ctx), l.raiseInVMs(ctx)); err != nil {
+		return err
+	}
+	if err := l.both(func() error { return l.converge(ctx) }, func(g *guestHost) error { return g.Call(ctx, opReady, nil, nil) }); err != nil {
 		return err
 	}
 	if err := l.attachAll(ctx); err != nil {
 		return err
 	}
+	if err := l.attachInVMs(ctx); err != nil {
+		return err
+	}
+	return l.both(func() error { return l.finish(ctx) }, func(g *guestHost) error { return g.Call(ctx, opSettle, l.pods, nil) })
+}
+
+// both does something here and in the virtual machines, side by side.
+func (l *Lab) both(here func() error, there func(g *guestHost) error) error {
+	done := make(chan error, 1)
+	go func() { done <- l.inVMs(there) }()
+	err := here()
+	return errors.Join(err, <-done)
+}
+
+// finish waits until what has been made carries packets.
+func (l *Lab) finish(ctx context.Context) error {
 	if err := l.awaitLinks(ctx); err != nil {
 		return err
 	}
-	if err := l.settle(ctx); err != nil {
-		return err
+	return l.settle(ctx)
+}
+
+// makeDir makes a directory that goes with the lab.
+func (l *Lab) makeDir(name string) (string, error) {
+	dir := filepath.Join(l.rec.dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", fmt.Errorf("create directory: %w", err)
 	}
-	l.Built = l.opts.Now().Sub(begin) - l.Waited
-	return l.save(true)
+	return dir, nil
 }
 
 // save records the lab's state.

@@ -22,12 +22,29 @@ const carrierLimit = 5 * time.Second
 func (l *Lab) awaitLinks(ctx context.Context) error {
 	seen := map[string]bool{}
 	must := map[network.Device]bool{}
-	names := []string{l.underlay}
+	var names []string
+	if l.share == nil {
+		names = append(names, l.underlay)
+	}
+	for _, m := range l.machines() {
+		if l.share != nil {
+			break
+		}
+		names = append(names, l.spec.machineNetns(m))
+	}
 	for _, h := range l.hosts {
+		if h.VM != "" && l.share == nil {
+			must[network.Device{Netns: l.spec.machineNetns(h.Machine), Name: h.Name}] = true
+		}
+	}
+	for _, h := range l.here() {
 		names = append(names, h.Netns)
 		must[network.Device{Netns: h.Netns, Name: h.Dev}] = true
 	}
 	for _, p := range l.pods {
+		if p.Host < 1 || p.Host > len(l.hosts) || !l.isHere(l.hosts[p.Host-1]) {
+			continue
+		}
 		names = append(names, p.Netns)
 		for _, a := range p.Attachments {
 			must[network.Device{Netns: p.Netns, Name: a.Dev}] = true

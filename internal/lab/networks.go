@@ -68,14 +68,18 @@ func uplinkFree(before []network.Network, info network.Info) error {
 	return nil
 }
 
-// buildNetworks builds the networks one after the other and then waits for
-// the daemons of all.
-func (l *Lab) buildNetworks(ctx context.Context) error {
+// raise builds the networks one after the other.
+func (l *Lab) raise(ctx context.Context) error {
 	for i := range l.nets {
 		if err := l.buildNetwork(ctx, i); err != nil {
 			return fmt.Errorf("build network %s: %w", l.nets[i].name, err)
 		}
 	}
+	return nil
+}
+
+// converge waits for the daemons of all networks.
+func (l *Lab) converge(ctx context.Context) error {
 	begin := l.opts.Now()
 	defer func() { l.Waited += l.opts.Now().Sub(begin) }()
 	for _, n := range l.nets {
@@ -124,8 +128,8 @@ func (l *Lab) buildNetwork(ctx context.Context, i int) error {
 		return err
 	}
 	n := &l.nets[i]
-	n.plug, err = n.Build(ctx, network.Site{Index: i, Hosts: hosts, Underlay: l.underlay, Gateway: l.gateway,
-		MTU: l.spec.MTU, Pods: pods, Dir: dir, Lab: l.rec.dir, Self: l.opts.Self, Operator: l})
+	n.plug, err = n.Build(ctx, l.part(network.Site{Index: i, Underlay: l.underlay, Gateway: l.gateway,
+		MTU: l.spec.wireMTU(), Pods: pods, Dir: dir, Lab: l.rec.dir, Self: l.opts.Self, Operator: l}, hosts))
 	mode := n.plug.Mode
 	if several := mode == network.ByCNI || mode == network.ByEngine && i == 0; err == nil && len(l.nets) > 1 && (!several || n.plug.Publish) {
 		err = errors.New("it cannot be combined with other networks")

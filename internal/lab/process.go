@@ -44,7 +44,12 @@ func (l *Lab) Exec(ctx context.Context, pod topo.Pod, argv ...string) (workload.
 }
 
 // Do implements workload.Ground.
-func (l *Lab) Do(pod topo.Pod, fn func() error) error { return netns.Do(pod.Netns, fn) }
+func (l *Lab) Do(pod topo.Pod, fn func() error) error {
+	if l.guestOf(pod.Netns) != nil {
+		return fmt.Errorf("enter pod %s: %w", pod.Name, workload.ErrElsewhere)
+	}
+	return netns.Do(pod.Netns, fn)
+}
 
 // Run implements network.Operator.
 func (l *Lab) Run(ctx context.Context, ns string, argv ...string) ([]byte, error) {
@@ -53,10 +58,19 @@ func (l *Lab) Run(ctx context.Context, ns string, argv ...string) ([]byte, error
 }
 
 func (l *Lab) exec(ctx context.Context, ns string, argv []string) (workload.Result, error) {
+	if g := l.guestOf(ns); g != nil {
+		return g.exec(ctx, ns, argv)
+	}
+	return l.run(ctx, ns, argv)
+}
+
+// run runs the program on this kernel, with env beside the environment.
+func (l *Lab) run(ctx context.Context, ns string, argv []string, env ...string) (workload.Result, error) {
 	cmd, err := l.command(ctx, argv)
 	if err != nil {
 		return workload.Result{}, &workload.ExecError{Argv: argv, Err: err}
 	}
+	cmd.Env = append(cmd.Env, env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	begin := time.Now()
@@ -126,6 +140,11 @@ func (l *Lab) Start(_ context.Context, d network.Daemon) error {
 
 // Failed returns why a daemon of the lab has ended; nil while all of them run.
 func (l *Lab) Failed() error {
+	for _, g := range l.guests {
+		if err := g.Failed(); err != nil {
+			return fmt.Errorf("host %s: %w", g.Name, err)
+		}
+	}
 	for _, d := range l.daemons {
 		select {
 		case <-d.done:
@@ -142,6 +161,25 @@ func (l *Lab) Failed() error {
 
 // errEnded stands in for the error of a daemon that ended well, but too soon.
 var errEnded = errors.New("not running")
+
+// InVM returns the host, one that is a virtual machine, and there the namespace of
+// the pod or host called where; a zero host where that is not in one.
+func (st State) InVM(where string) (topo.Host, string) {
+	for _, h := range st.Hosts {
+		if h.VM == "" {
+			continue
+		}
+		if h.Name == where {
+			return h, h.Netns
+		}
+		for _, p := range st.Pods {
+			if p.Name == where && p.Host == h.Index {
+				return h, p.Netns
+			}
+		}
+	}
+	return topo.Host{}, ""
+}
 
 // Attached prepares a program in a pod or host of a lab that is up, joined to
 // the caller's terminal. Start it with netns.Start in the namespace returned.

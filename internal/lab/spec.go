@@ -27,6 +27,12 @@ type Spec struct {
 	// Agents asks for one more pod on each host, attached to every network, for
 	// the steering agent's own probes.
 	Agents bool `json:"agents,omitempty"`
+	// VMs lists the hosts that are virtual machines, and on which physical machine
+	// each of them runs.
+	VMs []topo.VM `json:"vms,omitempty"`
+	// Outside is what joins hosts to the wire on each physical machine; with VMs a
+	// bridge where it says nothing.
+	Outside topo.Outside `json:"outside,omitempty"`
 	// Pods in the order in which they are attached.
 	Pods []PodSpec `json:"pods"`
 }
@@ -62,6 +68,9 @@ func (s Spec) Fill() Spec {
 	if !s.PodRange.IsValid() {
 		s.PodRange = topo.DefaultPods()
 	}
+	if s.Outside == "" && len(s.VMs) > 0 {
+		s.Outside = topo.OutsideBridge
+	}
 	return s
 }
 
@@ -94,6 +103,9 @@ func (s Spec) Check() error {
 		return err
 	}
 	if err := s.checkRanges(); err != nil {
+		return err
+	}
+	if err := s.checkVMs(); err != nil {
 		return err
 	}
 	return s.checkPods(name)
@@ -211,6 +223,12 @@ func (s Spec) hosts() ([]topo.Host, error) {
 		}
 		name := fmt.Sprintf("h%d", index)
 		out[i] = topo.Host{Index: index, Name: name, Netns: s.netns(name), Dev: "eth0", Addr: addr, Pods: pods}
+		if s.Outside != "" {
+			out[i].Machine = index
+		}
+	}
+	for _, v := range s.VMs {
+		out[v.Host-1].Machine = v.On
 	}
 	return out, nil
 }

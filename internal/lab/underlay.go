@@ -26,21 +26,37 @@ func (l *Lab) buildUnderlay() error {
 	if err := l.sysctl(l.underlay, map[string]string{"net/bridge/bridge-nf-call-iptables": "0", "net/ipv4/ip_forward": "1"}); err != nil {
 		return err
 	}
+	if err := l.makeBridge(l.underlay, underlayBridge, l.spec.wireMTU()); err != nil {
+		return err
+	}
 	h, err := l.Netlink(l.underlay)
 	if err != nil {
 		return err
 	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = underlayBridge, l.spec.MTU
-	br := &netlink.Bridge{LinkAttrs: attrs}
-	if err := h.LinkAdd(br); err != nil {
-		return fmt.Errorf("create underlay bridge: %w", err)
+	br, err := h.LinkByName(underlayBridge)
+	if err != nil {
+		return fmt.Errorf("find underlay bridge: %w", err)
 	}
 	if err := h.AddrAdd(br, &netlink.Addr{IPNet: ipNet(l.gateway)}); err != nil {
 		return fmt.Errorf("set underlay address: %w", err)
 	}
+	return nil
+}
+
+// makeBridge makes a bridge and sets it up.
+func (l *Lab) makeBridge(ns, name string, mtu int) error {
+	h, err := l.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = name, mtu
+	br := &netlink.Bridge{LinkAttrs: attrs}
+	if err := h.LinkAdd(br); err != nil {
+		return fmt.Errorf("create bridge %s: %w", name, err)
+	}
 	if err := h.LinkSetUp(br); err != nil {
-		return fmt.Errorf("set underlay bridge up: %w", err)
+		return fmt.Errorf("set bridge %s up: %w", name, err)
 	}
 	return nil
 }
@@ -56,6 +72,11 @@ func (l *Lab) buildHost(host topo.Host) error {
 	if err := l.plugUplink(host); err != nil {
 		return err
 	}
+	return l.configureUplink(host)
+}
+
+// configureUplink gives the host its address and its default route.
+func (l *Lab) configureUplink(host topo.Host) error {
 	h, err := l.Netlink(host.Netns)
 	if err != nil {
 		return err
@@ -78,29 +99,52 @@ func (l *Lab) buildHost(host topo.Host) error {
 	return nil
 }
 
-// plugUplink makes the veth pair between a host and the underlay's bridge.
+// plugUplink plugs a host into the underlay, or into its machine's bridge. In a
+// virtual machine the uplink is the machine's own interface.
 func (l *Lab) plugUplink(host topo.Host) error {
-	h, err := l.Netlink(l.underlay)
+	c := cable{l.underlay, underlayBridge, host.Name, host.Netns, host.Dev, l.spec.wireMTU()}
+	switch {
+	case l.share != nil:
+		return l.takeNIC(host)
+	case host.Machine != 0:
+		c.ns, c.bridge = l.spec.machineNetns(host.Machine), machineBridge
+	}
+	if err := l.plug(c); err != nil {
+		return fmt.Errorf("uplink of %s: %w", host.Name, err)
+	}
+	return nil
+}
+
+// cable is a veth pair: its near end is a port of a bridge.
+type cable struct {
+	ns, bridge, name string
+	peer, dev        string
+	mtu              int
+}
+
+// plug makes the cable and sets its near end up.
+func (l *Lab) plug(c cable) error {
+	h, err := l.Netlink(c.ns)
 	if err != nil {
 		return err
 	}
-	ns, err := netns.LinkFd(host.Netns)
+	ns, err := netns.LinkFd(c.peer)
 	if err != nil {
 		return err
 	}
 	defer ns.Close()
-	br, err := h.LinkByName(underlayBridge)
+	br, err := h.LinkByName(c.bridge)
 	if err != nil {
-		return fmt.Errorf("find underlay bridge: %w", err)
+		return fmt.Errorf("find bridge %s: %w", c.bridge, err)
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.MasterIndex = host.Name, l.spec.MTU, br.Attrs().Index
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: host.Dev, PeerMTU: uint32(l.spec.MTU), PeerNamespace: netlink.NsFd(ns.Fd())}
+	attrs.Name, attrs.MTU, attrs.MasterIndex = c.name, c.mtu, br.Attrs().Index
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: c.dev, PeerMTU: uint32(c.mtu), PeerNamespace: netlink.NsFd(ns.Fd())}
 	if err := h.LinkAdd(veth); err != nil {
-		return fmt.Errorf("create uplink of %s: %w", host.Name, err)
+		return fmt.Errorf("create %s: %w", c.dev, err)
 	}
 	if err := h.LinkSetUp(veth); err != nil {
-		return fmt.Errorf("set uplink of %s up: %w", host.Name, err)
+		return fmt.Errorf("set %s up: %w", c.name, err)
 	}
 	return nil
 }

@@ -53,6 +53,9 @@ type Info struct {
 	// (net/core/dev.c, netdev_rx_handler_register), so networks with different
 	// ones are not combined.
 	Uplink string `json:"uplink,omitempty"`
+	// OneKernel says why all hosts of the network must be on one kernel, so that
+	// none of them can be a virtual machine; "" where that is not so.
+	OneKernel string `json:"one_kernel,omitempty"`
 	// Baseline marks the network that the others are compared with.
 	Baseline bool `json:"baseline,omitempty"`
 	// Absent says what this machine, or the kernel that it was looked for on,
@@ -66,6 +69,12 @@ func (i Info) Supports(p topo.Placement) (bool, string) {
 		return false, i.Absent
 	}
 	why, no := i.Cannot[p]
+	if p.Virtual() && !no {
+		// Pods stand on two hosts there, of which at least one is a virtual machine.
+		if why, no = i.Cannot[topo.TwoHosts]; !no && i.OneKernel != "" {
+			why, no = i.OneKernel, true
+		}
+	}
 	return !no, why
 }
 
@@ -98,8 +107,20 @@ type Site struct {
 	// network. Names of devices and daemons that two networks of the catalogue
 	// would both use are made of it.
 	Index int
-	// Hosts with their part of this network's pod range.
+	// Hosts to build on, with their part of this network's pod range.
 	Hosts []topo.Host
+	// Everywhere lists all hosts of the network where some of them are on other
+	// kernels, in virtual machines, each of which builds its own part of the site;
+	// nil where Hosts is all of them. See All.
+	Everywhere []topo.Host
+	// Within: this part of the site is a virtual machine's. The namespace Underlay is
+	// not here, and what a network needs once is another part's to start.
+	Within bool
+	// Mixed: the hosts are on kernels of different kinds.
+	Mixed bool
+	// Seed is the same in all parts of the site, and random: keys that the parts
+	// must agree on are derived from it. Empty where there is one part.
+	Seed []byte
 	// Underlay is the namespace of the switch between the hosts; services that
 	// the network needs once (a key-value store) run there, at Gateway.
 	Underlay string
@@ -131,6 +152,14 @@ type Operator interface {
 	Cgroup() (string, error)
 }
 
+// All returns every host of the network, also those of other parts of the site.
+func (s Site) All() []topo.Host {
+	if s.Everywhere != nil {
+		return s.Everywhere
+	}
+	return s.Hosts
+}
+
 // Default reports whether the network is the pods' default one, to which
 // everything goes that is on none of the others.
 func (s Site) Default() bool { return s.Index == 0 }
@@ -155,7 +184,7 @@ const UnderlayBridge = "br0"
 // the first /24, then come the parts of each network in the lab, as there may be
 // several such.
 func (s Site) OnUnderlay(h topo.Host) (netip.Prefix, error) {
-	part, err := topo.HostPods(h.Addr.Masked(), s.Index*len(s.Hosts)+h.Index)
+	part, err := topo.HostPods(h.Addr.Masked(), s.Index*len(s.All())+h.Index)
 	if err != nil {
 		return part, fmt.Errorf("cut pod range of host %s: %w", h.Name, err)
 	}

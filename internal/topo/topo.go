@@ -21,15 +21,105 @@ const (
 	TwoHosts Placement = "two-hosts"
 )
 
-// Placements lists every placement in the order in which results are shown.
-func Placements() []Placement { return []Placement{OneHost, TwoHosts} }
+// The placements of Sun et al. with pods in virtual machines: a bare-metal pod to
+// one in a virtual machine, and two in virtual machines, on one physical machine
+// (local) or on two (remote). Their BMP2BMP, local and remote, are OneHost and
+// TwoHosts.
+const (
+	BMP2VMPLocal  Placement = "bmp2vmp-local"
+	BMP2VMPRemote Placement = "bmp2vmp-remote"
+	VMP2VMPLocal  Placement = "vmp2vmp-local"
+	VMP2VMPRemote Placement = "vmp2vmp-remote"
+)
 
-// ParsePlacement returns the placement called s.
+// Placements lists every placement in the order in which results are shown.
+func Placements() []Placement {
+	return []Placement{OneHost, TwoHosts, BMP2VMPLocal, BMP2VMPRemote, VMP2VMPLocal, VMP2VMPRemote}
+}
+
+// Hosts is the number of hosts that pods so placed stand on: a virtual machine is
+// a host of its own.
+func (p Placement) Hosts() int {
+	if p == OneHost {
+		return 1
+	}
+	return 2
+}
+
+// VMs lists the hosts that are virtual machines.
+func (p Placement) VMs() []VM {
+	switch p {
+	case BMP2VMPLocal:
+		return []VM{{Host: 2, On: 1}}
+	case BMP2VMPRemote:
+		return []VM{{Host: 2, On: 2}}
+	case VMP2VMPLocal:
+		return []VM{{Host: 1, On: 1}, {Host: 2, On: 1}}
+	case VMP2VMPRemote:
+		return []VM{{Host: 1, On: 1}, {Host: 2, On: 2}}
+	default:
+		return nil
+	}
+}
+
+// Virtual reports whether a host is a virtual machine.
+func (p Placement) Virtual() bool { return len(p.VMs()) > 0 }
+
+// VM is a host that is a virtual machine on a physical one.
+type VM struct {
+	// Host is the host's index.
+	Host int `json:"host"`
+	// On is the number of the physical machine that runs it. Machine n is the one
+	// of host n; where that is a virtual machine, it runs nothing else.
+	On int `json:"on"`
+}
+
+// Outside is what joins hosts to the wire on a physical machine that runs virtual
+// ones; "" where hosts are joined to the underlay directly.
+type Outside string
+
+// Kinds of outside.
+const (
+	// OutsideBridge: a Linux bridge, with the wire as one of its ports.
+	OutsideBridge Outside = "bridge"
+	// OutsideVXLAN: a Linux bridge and VXLAN between the physical machines. An
+	// overlay on top of it is encapsulated twice.
+	OutsideVXLAN Outside = "vxlan"
+)
+
+// Outsides lists every kind of outside.
+func Outsides() []Outside { return []Outside{OutsideBridge, OutsideVXLAN} }
+
+// Overhead is what the outside's encapsulation takes from the wire's MTU, in
+// bytes: outer Ethernet, IPv4, UDP and VXLAN header (RFC 7348 section 5).
+func (o Outside) Overhead() int {
+	if o == OutsideVXLAN {
+		return 14 + 20 + 8 + 8
+	}
+	return 0
+}
+
+// ParseOutside returns the outside called s.
+func ParseOutside(s string) (Outside, error) {
+	if o := Outside(s); slices.Contains(Outsides(), o) {
+		return o, nil
+	}
+	return "", fmt.Errorf("unknown outside %q: expected bridge or vxlan", s)
+}
+
+// ParsePlacement returns the placement called s, which may also be named as Sun et
+// al. do.
 func ParsePlacement(s string) (Placement, error) {
+	switch s {
+	case "bmp2bmp-local":
+		return OneHost, nil
+	case "bmp2bmp-remote":
+		return TwoHosts, nil
+	}
 	if p := Placement(s); slices.Contains(Placements(), p) {
 		return p, nil
 	}
-	return "", fmt.Errorf("unknown topology %q: expected one-host or two-hosts", s)
+	return "", fmt.Errorf("unknown topology %q: expected one-host, two-hosts, bmp2vmp-local, bmp2vmp-remote, vmp2vmp-local or vmp2vmp-remote", s)
 }
 
 // Scenario says where the pods of a trial stand and over what.
@@ -39,6 +129,13 @@ type Scenario struct {
 	Pairs int `json:"pairs"`
 	// MTU of the underlay between the hosts, in bytes, 1280 to 9000.
 	MTU int `json:"mtu"`
+	// Outside is what joins hosts to the wire where there are virtual machines, or
+	// where it was asked for.
+	Outside Outside `json:"outside,omitempty"`
+	// VM is the kernel of the hosts that are virtual machines, such as
+	// uml-6.1.176; "" where none is. In an experiment it is the kind, uml or qemu,
+	// or "" to leave it to the run.
+	VM string `json:"vm,omitempty"`
 	// Kernel is that of the guest in which hosts and pods stood, such as
 	// uml-6.1.176; "" for the machine's own. Figures of two kernels answer
 	// different questions.
@@ -54,11 +151,40 @@ func (s Scenario) String() string {
 	if s.MTU != DefaultMTU {
 		out += fmt.Sprintf(",mtu=%d", s.MTU)
 	}
+	if s.Outside != "" && s.Outside != s.Placement.outside() {
+		out += ",outside=" + string(s.Outside)
+	}
+	if s.VM != "" {
+		out += ",vm=" + s.VM
+	}
 	if s.Kernel != "" {
 		out += ",kernel=" + s.Kernel
 	}
 	return out
 }
+
+// outside is what the placement has where nothing else is asked for.
+func (p Placement) outside() Outside {
+	if p.Virtual() {
+		return OutsideBridge
+	}
+	return ""
+}
+
+// On returns the scenario with the outside, "" being the one that its placement
+// has by itself, and with virtual machines of the kind where it has any.
+func (s Scenario) On(outside Outside, vm string) Scenario {
+	if s.Outside = outside; outside == "" {
+		s.Outside = s.Placement.outside()
+	}
+	if s.VM = ""; s.Placement.Virtual() {
+		s.VM = vm
+	}
+	return s
+}
+
+// Wire is the MTU that hosts have left of the underlay's.
+func (s Scenario) Wire() int { return s.MTU - s.Outside.Overhead() }
 
 // Limits of a scenario.
 const (
@@ -68,7 +194,8 @@ const (
 	MaxPairs   = 128 // the largest count of Claassen (2015)
 )
 
-// Host is a machine that runs pods; in the lab, a network namespace.
+// Host is a machine that runs pods; in the lab, a network namespace or a virtual
+// machine.
 type Host struct {
 	// Index counts hosts from 1.
 	Index int    `json:"index"`
@@ -81,6 +208,16 @@ type Host struct {
 	Addr netip.Prefix `json:"addr"`
 	// Pods is the range from which pods on this host get their stable addresses.
 	Pods netip.Prefix `json:"pods"`
+	// VM is the kernel of the virtual machine that the host is, such as
+	// uml-6.1.176; "" where it is a namespace of this kernel. A virtual machine's
+	// namespaces are its own kernel's.
+	VM string `json:"vm,omitempty"`
+	// Control is the namespace from which the virtual machine is spoken to, over a
+	// device that is on none of the lab's networks.
+	Control string `json:"control,omitempty"`
+	// Machine is the number of the physical machine that the host is or stands on;
+	// 0 where the lab makes no difference.
+	Machine int `json:"machine,omitempty"`
 }
 
 // Attachment is one interface of a pod on one network.

@@ -30,6 +30,8 @@ const (
 type Sockets struct {
 	proto Proto
 	files []*os.File
+	// read reads the tables where the pod is on another kernel; nil otherwise.
+	read func() ([][]byte, error)
 }
 
 // OpenSockets opens the pod's tables for the protocol. The caller closes them.
@@ -49,6 +51,10 @@ func OpenSockets(g Ground, pod topo.Pod, proto Proto) (*Sockets, error) {
 		}
 		return nil
 	})
+	if errors.Is(err, ErrElsewhere) {
+		s.read = func() ([][]byte, error) { return tables(g, pod, proto) }
+		return s, nil
+	}
 	if err != nil {
 		s.Close()
 		return nil, fmt.Errorf("open socket tables of pod %s: %w", pod.Name, err)
@@ -66,14 +72,11 @@ func (s *Sockets) Close() {
 // Count returns how many sockets on the local port wait for peers, and how
 // many have one.
 func (s *Sockets) Count(port uint16) (listening, connected int, err error) {
-	for _, f := range s.files {
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return 0, 0, fmt.Errorf("read socket table: %w", err)
-		}
-		raw, err := io.ReadAll(f)
-		if err != nil {
-			return 0, 0, fmt.Errorf("read socket table: %w", err)
-		}
+	texts, err := s.texts()
+	if err != nil {
+		return 0, 0, fmt.Errorf("read socket table: %w", err)
+	}
+	for _, raw := range texts {
 		socks, err := parseSockets(raw)
 		if err != nil {
 			return 0, 0, fmt.Errorf("read socket table: %w", err)
@@ -89,6 +92,47 @@ func (s *Sockets) Count(port uint16) (listening, connected int, err error) {
 		}
 	}
 	return listening, connected, nil
+}
+
+// texts reads the tables.
+func (s *Sockets) texts() ([][]byte, error) {
+	if s.read != nil {
+		return s.read()
+	}
+	var out [][]byte
+	for _, f := range s.files {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+		raw, err := io.ReadAll(f)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, raw)
+	}
+	return out, nil
+}
+
+// tables has a program in the pod read the tables, each of which begins with a
+// line of titles.
+func tables(g Ground, pod topo.Pod, proto Proto) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	const title = "local_address"
+	res, err := g.Exec(ctx, pod, "cat", "/proc/net/"+string(proto), "/proc/net/"+string(proto)+"6")
+	if n := bytes.Count(res.Stdout, []byte(title)); n == 0 { // a kernel without IPv6 has one
+		return nil, errors.Join(err, errors.New("no socket table"))
+	}
+	var out [][]byte
+	for line := range bytes.Lines(res.Stdout) {
+		if bytes.Contains(line, []byte(title)) {
+			out = append(out, nil)
+		}
+		if len(out) > 0 {
+			out[len(out)-1] = append(out[len(out)-1], line...)
+		}
+	}
+	return out, nil
 }
 
 // States of include/net/tcp_states.h; UDP sockets borrow two of them.

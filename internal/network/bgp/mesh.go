@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // asn is private (RFC 6996): one autonomous system, iBGP in a full mesh.
@@ -39,7 +41,7 @@ type speaker struct {
 // hosts returns the mesh of the site's hosts.
 func hosts(site network.Site, tunnel string) mesh {
 	m := mesh{site: site}
-	for _, h := range site.Hosts {
+	for _, h := range site.All() {
 		m.speakers = append(m.speakers, speaker{h.Name, h.Netns, h.Dev, h.Addr.Addr(), h.Pods, tunnel})
 	}
 	return m
@@ -63,9 +65,20 @@ func (m mesh) table() int {
 	return 7600 + m.site.Index
 }
 
-// start starts the speakers.
+// here reports whether the speaker is in this part of the site.
+func (m mesh) here(s speaker) bool {
+	if s.netns == m.site.Underlay {
+		return !m.site.Within
+	}
+	return slices.ContainsFunc(m.site.Hosts, func(h topo.Host) bool { return h.Netns == s.netns })
+}
+
+// start starts the speakers of this part of the site.
 func (m mesh) start(ctx context.Context) error {
 	for i, s := range m.speakers {
+		if !m.here(s) {
+			continue
+		}
 		if err := m.startOne(ctx, i); err != nil {
 			return fmt.Errorf("configure %s: %w", s.name, err)
 		}
@@ -149,6 +162,9 @@ func (m mesh) config(index int) string {
 func (m mesh) converged(ctx context.Context) error {
 	return network.Poll(ctx, 5*time.Millisecond, func() error {
 		for _, s := range m.speakers {
+			if !m.here(s) {
+				continue
+			}
 			have, err := m.learnt(s)
 			if err != nil {
 				return err

@@ -6,6 +6,7 @@ package device
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -86,7 +87,8 @@ type Device struct {
 
 // Next returns the pod's device, which is still to be made.
 func (s Supply) Next(pod topo.Pod) Device {
-	h := s.site.Hosts[pod.Host-1]
+	i := slices.IndexFunc(s.site.Hosts, func(h topo.Host) bool { return h.Index == pod.Host })
+	h := s.site.Hosts[i] // a pod stands on a host of the site
 	*s.made[h.Index]++
 	n := *s.made[h.Index]
 	return Device{h, n, fmt.Sprintf("nic%d-%d", s.site.Index, n)}

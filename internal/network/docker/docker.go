@@ -66,7 +66,8 @@ func needs(more ...network.Need) []network.Need {
 func (d docker) Info() network.Info {
 	veth, bridge := network.NeedLink("veth", "CONFIG_VETH"), network.NeedLink("bridge", "CONFIG_BRIDGE")
 	info := network.Info{Name: "docker-" + string(d.kind), Family: "docker", Needs: needs(veth, bridge),
-		First: "its pods are containers that the engine makes"}
+		First:     "its pods are containers that the engine makes",
+		OneKernel: "its engine has not been tried in the lab's virtual machines"}
 	switch d.kind {
 	case None:
 		return d.none(info)

@@ -100,7 +100,7 @@ func converged(ctx context.Context, site network.Site) error {
 			if err != nil {
 				return fmt.Errorf("host %s: %w", h.Name, err)
 			}
-			for _, peer := range site.Hosts {
+			for _, peer := range site.All() {
 				if peer.Index != h.Index && !have[peer.Addr.Addr()] {
 					return fmt.Errorf("host %s has no EVPN route to %s", h.Name, peer.Name)
 				}

@@ -82,7 +82,7 @@ func bgpPort(site network.Site) int {
 func config(site network.Site, h topo.Host) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "frr defaults datacenter\nrouter bgp %d\n bgp router-id %v\n no bgp default ipv4-unicast\n", asn, h.Addr.Addr())
-	for _, p := range site.Hosts {
+	for _, p := range site.All() {
 		if p.Index == h.Index {
 			continue
 		}
@@ -94,7 +94,7 @@ func config(site network.Site, h topo.Host) string {
 		}
 	}
 	b.WriteString(" address-family l2vpn evpn\n")
-	for _, p := range site.Hosts {
+	for _, p := range site.All() {
 		if p.Index != h.Index {
 			fmt.Fprintf(&b, "  neighbor %v activate\n", p.Addr.Addr())
 		}

@@ -55,6 +55,9 @@ func (f flannel) Info() network.Info {
 			KeyValue: "etcd", Encryption: "no", Isolation: "moderate",
 			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},
 	}
+	if f.backend == UDP {
+		info.OneKernel = "whether its daemons have found one another is only known by sending from every host"
+	}
 	switch f.backend {
 	case VXLAN:
 		info.Summary = "flannel, VXLAN backend: the kernel's VXLAN between hosts, peers from etcd"
@@ -100,8 +103,10 @@ func (f flannel) Build(ctx context.Context, site network.Site) (network.Plug, er
 		return plug, fmt.Errorf("pod range %v is too small for flannel: expected /%d or larger", site.Pods, subnetBits-2)
 	}
 	start := startup{flannel: f, site: site, etcd: "http://" + netip.AddrPortFrom(site.Gateway.Addr(), ports(site)).String()}
-	if err := start.startEtcd(ctx); err != nil {
-		return plug, err
+	if !site.Within {
+		if err := start.startEtcd(ctx); err != nil {
+			return plug, err
+		}
 	}
 	for _, h := range site.Hosts {
 		if err := start.startDaemon(ctx, h); err != nil {
@@ -195,8 +200,12 @@ func (f flannel) conflist(site network.Site, h topo.Host) (json.RawMessage, erro
 // config is flannel's configuration as it stands in etcd. Rules are nftables'
 // where the kernel has it: with iptables, flannel reads all of them back every
 // five seconds, which is load on the machine while something else is measured.
+// There is one configuration for all hosts, and what each kernel takes is iptables'.
 func (s *startup) config(ctx context.Context) string {
-	rules := network.Firewall(ctx, s.site, s.site.Underlay)
+	rules := network.IPTables
+	if s.site.Everywhere == nil {
+		rules = network.Firewall(ctx, s.site, s.site.Underlay)
+	}
 	return fmt.Sprintf(`{"Network":%q,"SubnetLen":%d,"EnableNFTables":%t,"Backend":{"Type":%q}}`,
 		s.site.Pods.Masked(), subnetBits, rules == network.NFTables, s.backend)
 }

@@ -33,13 +33,16 @@ const etcdPrefix = "/coreos.com/network"
 // send to the subnet of every other one.
 func (s *startup) ready(ctx context.Context) error {
 	const every = 2 * time.Millisecond
-	if err := network.Poll(ctx, every, s.listening); err != nil {
-		return err
+	if !s.site.Within {
+		if err := s.configure(ctx); err != nil {
+			return err
+		}
 	}
-	if _, err := s.etcdctl(ctx, "put", path.Join(etcdPrefix, "config"), s.config(ctx)); err != nil {
-		return fmt.Errorf("configure flannel: %w", err)
-	}
+	// Hosts elsewhere are given what their daemons ask for.
 	subnets := map[int]netip.Prefix{}
+	for _, h := range s.site.All() {
+		subnets[h.Index] = h.Pods.Masked()
+	}
 	if err := network.Poll(ctx, every, func() error { return s.assigned(subnets) }); err != nil {
 		return err
 	}
@@ -47,6 +50,17 @@ func (s *startup) ready(ctx context.Context) error {
 		return s.carried(ctx, subnets)
 	}
 	return network.Poll(ctx, every, func() error { return s.routed(subnets) })
+}
+
+// configure gives etcd flannel's configuration once it takes connections.
+func (s *startup) configure(ctx context.Context) error {
+	if err := network.Poll(ctx, 2*time.Millisecond, s.listening); err != nil {
+		return err
+	}
+	if _, err := s.etcdctl(ctx, "put", path.Join(etcdPrefix, "config"), s.config(ctx)); err != nil {
+		return fmt.Errorf("configure flannel: %w", err)
+	}
+	return nil
 }
 
 // listening tries whether etcd takes connections: etcdctl, refused once, waits
@@ -112,7 +126,7 @@ func (s *startup) hostRouted(h topo.Host, subnets map[int]netip.Prefix) error {
 			have[r.Dst.String()] = true
 		}
 	}
-	for _, peer := range s.site.Hosts {
+	for _, peer := range s.site.All() {
 		if subnet := subnets[peer.Index]; peer.Index != h.Index && !have[subnet.String()] {
 			return fmt.Errorf("no route to %v of host %s yet", subnet, peer.Name)
 		}

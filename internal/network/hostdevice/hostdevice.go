@@ -26,7 +26,8 @@ type hostDevice struct{}
 func (hostDevice) Info() network.Info {
 	return network.Info{
 		Name: "host-device", Family: "host-device", Summary: "a device of the host's for each pod; in the lab, one more uplink",
-		Needs: device.Needs(),
+		Needs:     device.Needs(),
+		OneKernel: "its pods have interfaces of their own on the underlay, and a virtual machine has one",
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "the underlay's layer 2", InterHost: "the underlay's layer 2",
 			Outside: "the underlay's layer 2", KeyValue: "no", Encryption: "no", Isolation: "moderate",
 			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},

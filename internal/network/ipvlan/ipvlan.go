@@ -108,8 +108,10 @@ func (v ipvlan) ipam(site network.Site, h topo.Host) (conflist.Plugin, error) {
 // routes tells the underlay's router, and each host, where the pods are: l3 pods
 // answer no ARP, nor does their host for them.
 func routes(site network.Site) error {
-	if err := routesOf(site, site.Underlay, network.UnderlayBridge, 0); err != nil {
-		return fmt.Errorf("configure underlay: %w", err)
+	if !site.Within {
+		if err := routesOf(site, site.Underlay, network.UnderlayBridge, 0); err != nil {
+			return fmt.Errorf("configure underlay: %w", err)
+		}
 	}
 	for _, h := range site.Hosts {
 		if err := routesOf(site, h.Netns, h.Dev, h.Index); err != nil {
@@ -129,7 +131,7 @@ func routesOf(site network.Site, netns, dev string, self int) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", dev, err)
 	}
-	for _, h := range site.Hosts {
+	for _, h := range site.All() {
 		if h.Index == self {
 			continue
 		}

@@ -50,8 +50,9 @@ type sdn struct{ tenants Tenants }
 func (sdn) Info() network.Info {
 	return network.Info{
 		Name: "openshift-sdn", Family: "openshift", Overhead: overhead,
-		Summary: "OpenShift SDN's pipeline on Open vSwitch: OpenFlow tables, connection tracking, tenants, VXLAN between nodes",
-		Needs:   append(append(ovs.Needs(), ovs.TunnelNeeds()...), network.NeedPlugin("host-device"), routed.NeedsOutside()),
+		OneKernel: "the lab writes the rules that OpenShift's controller would, and does so on one kernel",
+		Summary:   "OpenShift SDN's pipeline on Open vSwitch: OpenFlow tables, connection tracking, tenants, VXLAN between nodes",
+		Needs:     append(append(ovs.Needs(), ovs.TunnelNeeds()...), network.NeedPlugin("host-device"), routed.NeedsOutside()),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Open vSwitch, OpenFlow pipeline", InterHost: "VXLAN overlay",
 			Outside: "masquerade", KeyValue: "no (OpenShift: the Kubernetes API)", Encryption: "no", Isolation: "high (tenants)",
 			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},

@@ -48,7 +48,8 @@ type ovn struct{}
 func (ovn) Info() network.Info {
 	return network.Info{
 		Name: "ovn-geneve", Family: "ovn", Overhead: overhead,
-		Summary: "OVN: a logical switch for each host's pods, a distributed logical router, Geneve between hosts",
+		OneKernel: "the lab binds each pod in OVN's databases as it attaches it, which virtual machines do not reach",
+		Summary:   "OVN: a logical switch for each host's pods, a distributed logical router, Geneve between hosts",
 		Needs: append(append(ovs.Needs(), ovs.TunnelNeeds()...), network.NeedPlugin("host-device"),
 			network.NeedProgram("ovn-northd", "ovn-central"), network.NeedProgram("ovn-nbctl", "ovn-common"),
 			network.NeedProgram("ovn-controller", "ovn-host")),

@@ -55,6 +55,9 @@ func Open(ctx context.Context, site network.Site, d Datapath) (*Fabric, error) {
 		}
 		f.links[h.Index], f.plugged[h.Index] = nl, map[string]string{}
 	}
+	if len(site.Hosts) == 0 {
+		return f, nil // all are in other parts of the site
+	}
 	raw, err := site.Run(ctx, site.Hosts[0].Netns, "ovs-vswitchd", "--version")
 	if err != nil {
 		return nil, fmt.Errorf("ask for the version of Open vSwitch: %w", err)
@@ -164,7 +167,7 @@ func awaitClock(ctx context.Context) error {
 
 // CreateDB makes an empty database of the schema.
 func CreateDB(ctx context.Context, site network.Site, path, schema string) error {
-	if _, err := site.Run(ctx, site.Underlay, "ovsdb-tool", "create", path, schema); err != nil {
+	if _, err := site.Run(ctx, site.Hosts[0].Netns, "ovsdb-tool", "create", path, schema); err != nil {
 		return fmt.Errorf("create database: %w", err)
 	}
 	return nil

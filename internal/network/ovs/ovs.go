@@ -69,6 +69,9 @@ func (o ovs) Info() network.Info {
 		info.Overhead, info.Needs = overhead, append(info.Needs, TunnelNeeds()...)
 		info.Row.InterHost, info.Row.Outside, info.Row.KeyValue = name+" overlay", "-", "no (static peers)"
 	}
+	if !o.tunnels() {
+		info.OneKernel = "its hosts have a second interface on the underlay, and a virtual machine has one"
+	}
 	switch o.kind {
 	case Flat:
 		info.Name, info.Summary = "ovs-flat", "Open vSwitch: pods and a port on the underlay on one bridge, pods with addresses of the underlay"
@@ -96,11 +99,15 @@ func (o ovs) bridge() string { return o.Info().Name }
 // tunnels reports whether the bridges are joined by tunnels, not by the wire.
 func (o ovs) tunnels() bool { return o.kind == VXLAN || o.kind == Geneve }
 
-func (o ovs) datapath() Datapath {
-	if o.kind == AFXDP {
+func (o ovs) datapath(site network.Site) Datapath {
+	switch {
+	case o.kind == AFXDP:
 		return Netdev // AF_XDP gives packets to user space
+	case site.Mixed:
+		return Netdev // all ends of the tunnels must be of one kind, and every kernel has this one
+	default:
+		return Best()
 	}
-	return Best()
 }
 
 // Build implements network.Network.
@@ -109,7 +116,7 @@ func (o ovs) Build(ctx context.Context, site network.Site) (network.Plug, error)
 	if o.kind == AFXDP && site.MTU > maxXDP {
 		return plug, fmt.Errorf("MTU %d is too large for AF_XDP: expected %d or less", site.MTU, maxXDP)
 	}
-	f, err := Open(ctx, site, o.datapath())
+	f, err := Open(ctx, site, o.datapath(site))
 	if err != nil {
 		return plug, err
 	}
@@ -125,8 +132,11 @@ func (o ovs) Build(ctx context.Context, site network.Site) (network.Plug, error)
 		return plug, err
 	}
 	plug.Conflist = func(ctx context.Context, pod topo.Pod) (json.RawMessage, error) { return o.conflist(ctx, f, pod) }
-	plug.Notes, plug.Attached = []string{f.Note()}, f.Attached
-	if o.kind == AFXDP {
+	if len(site.Hosts) > 0 {
+		plug.Notes = []string{f.Note()}
+	}
+	plug.Attached = f.Attached
+	if o.kind == AFXDP && len(site.Hosts) > 0 {
 		plug.Notes = append(plug.Notes, "ports of type "+xdpPort)
 	}
 	plug.Ready = func(ctx context.Context) error { return o.ready(ctx, f) }

@@ -154,10 +154,10 @@ const acquainted = 24
 // ask for one (RFC 826) it drops the packet that made it ask, which would cost a
 // trial's first connection a second. After a quarter of an hour it asks itself.
 func (f *Fabric) introduce(ctx context.Context, h topo.Host) error {
-	if len(f.site.Hosts) > acquainted {
+	if len(f.site.All()) > acquainted {
 		return nil
 	}
-	for _, peer := range f.site.Hosts {
+	for _, peer := range f.site.All() {
 		if peer.Index == h.Index {
 			continue
 		}
@@ -175,7 +175,7 @@ func (f *Fabric) introduce(ctx context.Context, h topo.Host) error {
 // would circle for ever.
 func (f *Fabric) Tunnel(h topo.Host, bridge, kind string, options ...string) []string {
 	var out []string
-	for _, peer := range f.site.Hosts {
+	for _, peer := range f.site.All() {
 		if peer.Index == h.Index {
 			continue
 		}

@@ -65,7 +65,7 @@ func Through(nl *netlink.Handle, tunnel netlink.Link, site network.Site, h topo.
 	if err := Up(nl, tunnel, h); err != nil {
 		return err
 	}
-	for _, peer := range site.Hosts {
+	for _, peer := range site.All() {
 		if peer.Index == h.Index {
 			continue
 		}

@@ -38,6 +38,7 @@ type sriov struct{}
 func (sriov) Info() network.Info {
 	return network.Info{
 		Name: "sriov", Family: "sriov", Summary: "a virtual function of a network card for each pod",
+		OneKernel: "virtual functions are not handed through to the lab's virtual machines",
 		Needs: []network.Need{network.NeedRoot(),
 			network.NeedHardware(network.SRIOV, "a network card with SR-IOV virtual functions, such as a Mellanox ConnectX-5 or an Intel X710, "+
 				"switched on in the firmware: /sys/class/net/DEV/device/sriov_totalvfs above 0"),

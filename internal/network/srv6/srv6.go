@@ -93,7 +93,7 @@ func routes(site network.Site, h topo.Host) []netlink.Route {
 	end := &netlink.SEG6LocalEncap{Action: nl.SEG6_LOCAL_ACTION_END_DX4, InAddr: net.IPv4zero.To4()} // by the inner destination
 	end.Flags[nl.SEG6_LOCAL_ACTION], end.Flags[nl.SEG6_LOCAL_NH4] = true, true
 	out := []netlink.Route{{Dst: single(segment(site, h)), Encap: end}}
-	for _, peer := range site.Hosts {
+	for _, peer := range site.All() {
 		if peer.Index == h.Index {
 			continue
 		}

@@ -46,8 +46,9 @@ type sleeve struct{}
 func (sleeve) Info() network.Info {
 	return network.Info{
 		Name: "weave-sleeve-like", Family: "tinc",
-		Summary:  "Ethernet over UDP in user space and a bridge on each host, as Weave's slow path; the program is tinc 1.0",
-		Overhead: overhead,
+		OneKernel: "its hosts learn one another's keys from files that virtual machines do not share",
+		Summary:   "Ethernet over UDP in user space and a bridge on each host, as Weave's slow path; the program is tinc 1.0",
+		Overhead:  overhead,
 		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin("bridge"), network.NeedPlugin("host-local"),
 			network.NeedProgram("tincd", "tinc"), network.NeedLink("tun", "CONFIG_TUN"), network.NeedLink("bridge", "CONFIG_BRIDGE")},
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "UDP overlay in user space",

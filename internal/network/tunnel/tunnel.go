@@ -78,7 +78,7 @@ func (t tunnel) Build(_ context.Context, site network.Site) (network.Plug, error
 		if err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}
-		for _, peer := range site.Hosts {
+		for _, peer := range site.All() {
 			if peer.Index == h.Index {
 				continue
 			}

@@ -64,8 +64,10 @@ func (v vlan) Build(_ context.Context, site network.Site) (network.Plug, error) 
 	plug := network.Plug{Mode: network.ByCNI, Conflists: map[int]json.RawMessage{}}
 	// The first /24 of the pods' range is no host's.
 	router := netip.PrefixFrom(site.Pods.Masked().Addr().Next(), site.Pods.Bits())
-	if _, err := tag(site, site.Underlay, network.UnderlayBridge, router); err != nil {
-		return plug, fmt.Errorf("configure underlay: %w", err)
+	if !site.Within {
+		if _, err := tag(site, site.Underlay, network.UnderlayBridge, router); err != nil {
+			return plug, fmt.Errorf("configure underlay: %w", err)
+		}
 	}
 	mode := map[Driver]string{Macvlan: "bridge", IPvlan: "l2"}[v.driver]
 	for _, h := range site.Hosts {

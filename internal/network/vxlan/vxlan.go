@@ -78,7 +78,7 @@ func buildHost(site network.Site, h topo.Host, mtu int) error {
 	if err := br.Join(tun); err != nil {
 		return err
 	}
-	for _, peer := range site.Hosts {
+	for _, peer := range site.All() {
 		if peer.Index == h.Index {
 			continue
 		}

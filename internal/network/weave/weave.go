@@ -48,7 +48,8 @@ type fastdp struct{}
 func (fastdp) Info() network.Info {
 	return network.Info{
 		Name: "weave-fastdp-like", Family: "weave", Overhead: overhead,
-		Summary: "the shape of Weave's fast datapath: a Linux bridge, kernel Open vSwitch and VXLAN on each host; static peers",
+		OneKernel: "it has not been tried in the lab's virtual machines",
+		Summary:   "the shape of Weave's fast datapath: a Linux bridge, kernel Open vSwitch and VXLAN on each host; static peers",
 		Needs: append(ovs.Needs(), ovs.KernelDatapath(), network.NeedPlugin("bridge"), routed.NeedsOutside(),
 			network.NeedLink("bridge", "CONFIG_BRIDGE"), network.NeedLink("vxlan", "CONFIG_VXLAN")),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "VXLAN overlay",

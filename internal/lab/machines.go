@@ -1,0 +1,215 @@
+package lab
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// A lab with virtual machines has physical ones too: each is a namespace with a
+// bridge, to which the hosts on it are joined, by a veth pair or a tap device, and
+// from which one wire leads to the underlay. So hosts on one machine meet there,
+// and hosts on different ones on the underlay. Where the outside is an overlay, the
+// wire has addresses of its own, and the underlay's bridge is one more end of it.
+
+const (
+	// machineBridge joins the hosts of a machine, wire is its way out.
+	machineBridge = "vmbr0"
+	wire          = "up0"
+	// fabricBridge is the switch between the machines where the outside is an
+	// overlay; tunnel is an end of that.
+	fabricBridge = "fab0"
+	tunnel       = "seg0"
+	outsideVNI   = 4242
+	outsidePort  = 8472 // not IANA's 4789, which networks inside use
+)
+
+// checkVMs wants each virtual machine to be a host of the lab, once.
+func (s Spec) checkVMs() error {
+	seen := map[int]bool{}
+	for i, v := range s.VMs {
+		key := fmt.Sprintf("vms[%d]", i)
+		switch {
+		case v.Host < 1 || v.Host > s.Hosts:
+			return badField(key+".host", "%d is out of range: expected 1 to %d", v.Host, s.Hosts)
+		case v.On < 1 || v.On > s.Hosts:
+			return badField(key+".on", "%d is out of range: expected the number of a machine, 1 to %d", v.On, s.Hosts)
+		case seen[v.Host]:
+			return badField(key+".host", "host %d stands twice", v.Host)
+		}
+		seen[v.Host] = true
+	}
+	if len(s.VMs) > 0 && s.Agents {
+		return badField("agents", "agents do not run in virtual machines: expected agents: false")
+	}
+	if s.Outside == "" {
+		return nil
+	}
+	if _, err := topo.ParseOutside(string(s.Outside)); err != nil {
+		return &FieldError{"outside", err}
+	}
+	if left := s.wireMTU(); left < topo.MinMTU {
+		return badField("mtu", "%d leaves %d bytes inside the outside %s: expected %d or more", s.MTU, left, s.Outside, topo.MinMTU)
+	}
+	return nil
+}
+
+// wireMTU is what hosts have of the underlay's MTU.
+func (s Spec) wireMTU() int { return s.MTU - s.Outside.Overhead() }
+
+// machines lists the numbers of the lab's physical machines.
+func (l *Lab) machines() []int {
+	var out []int
+	for _, h := range l.hosts {
+		if h.Machine != 0 && !slices.Contains(out, h.Machine) {
+			out = append(out, h.Machine)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// machineNetns is the namespace of a physical machine.
+func (s Spec) machineNetns(machine int) string { return s.netns(fmt.Sprintf("m%d", machine)) }
+
+// fabricAddr is a machine's address on the wire where the outside is an overlay:
+// of the half of RFC 2544's range that hosts do not have.
+func (s Spec) fabricAddr(machine int) (netip.Prefix, error) {
+	fabric := netip.MustParsePrefix("198.19.0.0/16")
+	if s.Underlay.Overlaps(fabric) {
+		fabric = netip.MustParsePrefix("198.18.0.0/16")
+	}
+	return topo.UnderlayAddr(fabric, machine)
+}
+
+// buildMachines makes the physical machines, and the outside between them.
+func (l *Lab) buildMachines() error {
+	if l.spec.Outside == "" {
+		return nil
+	}
+	near := underlayBridge
+	if l.spec.Outside == topo.OutsideVXLAN {
+		near = fabricBridge
+		if err := l.makeBridge(l.underlay, fabricBridge, l.spec.MTU); err != nil {
+			return err
+		}
+		// The underlay is one more machine, the last.
+		if err := l.openTunnel(l.underlay, fabricBridge, underlayBridge, l.underlayMachine()); err != nil {
+			return fmt.Errorf("build outside of the underlay: %w", err)
+		}
+	}
+	for _, m := range l.machines() {
+		if err := l.buildMachine(m, near); err != nil {
+			return fmt.Errorf("build machine m%d: %w", m, err)
+		}
+	}
+	return nil
+}
+
+// underlayMachine is the number by which the underlay has an address on the wire.
+func (l *Lab) underlayMachine() int { return l.spec.Hosts + 1 }
+
+// buildMachine makes a machine's namespace with its bridge and its wire to the
+// underlay's bridge near.
+func (l *Lab) buildMachine(m int, near string) error {
+	ns := l.spec.machineNetns(m)
+	if err := l.makeNetns(ns); err != nil {
+		return err
+	}
+	if err := l.sysctl(ns, map[string]string{"net/bridge/bridge-nf-call-iptables": "0"}); err != nil {
+		return err
+	}
+	if err := l.makeBridge(ns, machineBridge, l.spec.wireMTU()); err != nil {
+		return err
+	}
+	if err := l.plug(cable{l.underlay, near, fmt.Sprintf("m%d", m), ns, wire, l.spec.MTU}); err != nil {
+		return err
+	}
+	nl, err := l.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	link, err := nl.LinkByName(wire)
+	if err != nil {
+		return fmt.Errorf("find wire: %w", err)
+	}
+	if err := nl.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set wire up: %w", err)
+	}
+	if l.spec.Outside == topo.OutsideVXLAN {
+		return l.openTunnel(ns, wire, machineBridge, m)
+	}
+	return l.enslave(ns, wire, machineBridge)
+}
+
+// openTunnel gives dev the machine's address on the wire and joins the bridge to
+// those of all other machines by VXLAN over it. What a bridge does not know the
+// place of goes to all of them; the rest is learnt.
+func (l *Lab) openTunnel(ns, dev, bridge string, m int) error {
+	nl, err := l.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	under, err := nl.LinkByName(dev)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", dev, err)
+	}
+	local, err := l.spec.fabricAddr(m)
+	if err != nil {
+		return err
+	}
+	if err := nl.AddrAdd(under, &netlink.Addr{IPNet: ipNet(local)}); err != nil {
+		return fmt.Errorf("set address of %s: %w", dev, err)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = tunnel, l.spec.wireMTU()
+	tun := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: outsideVNI, Port: outsidePort, Learning: true,
+		SrcAddr: local.Addr().AsSlice(), VtepDevIndex: under.Attrs().Index}
+	if err := nl.LinkAdd(tun); err != nil {
+		return fmt.Errorf("create outside's VXLAN device: %w", err)
+	}
+	for _, peer := range append(l.machines(), l.underlayMachine()) {
+		if peer == m {
+			continue
+		}
+		remote, err := l.spec.fabricAddr(peer)
+		if err != nil {
+			return err
+		}
+		entry := &netlink.Neigh{LinkIndex: tun.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT,
+			Flags: netlink.NTF_SELF, IP: remote.Addr().AsSlice(), HardwareAddr: make(net.HardwareAddr, 6)}
+		if err := nl.NeighAppend(entry); err != nil {
+			return fmt.Errorf("add machine %d to the outside: %w", peer, err)
+		}
+	}
+	return l.enslave(ns, tunnel, bridge)
+}
+
+// enslave makes dev a port of the bridge and sets it up.
+func (l *Lab) enslave(ns, dev, bridge string) error {
+	nl, err := l.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	link, err := nl.LinkByName(dev)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", dev, err)
+	}
+	br, err := nl.LinkByName(bridge)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", bridge, err)
+	}
+	if err := nl.LinkSetMasterByIndex(link, br.Attrs().Index); err != nil {
+		return fmt.Errorf("join %s to %s: %w", dev, bridge, err)
+	}
+	if err := nl.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set %s up: %w", dev, err)
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// Order is what a virtual machine is told of the lab that it holds a host of.
+type Order struct {
+	Spec    Spec         `json:"spec"`
+	Hosts   []topo.Host  `json:"hosts"`
+	Gateway netip.Prefix `json:"gateway"`
+	Mixed   bool         `json:"mixed,omitempty"`
+	Seed    []byte       `json:"seed"`
+	// Host is the index of the machine's own host, MAC that of its interface.
+	Host int    `json:"host"`
+	MAC  string `json:"mac"`
+}
+
+// Built is what a virtual machine says of the networks that it has built.
+type Built struct {
+	// Notes and Crossing are those of the plugs, by network.
+	Notes    [][]string         `json:"notes"`
+	Crossing [][]network.Device `json:"crossing"`
+}
+
+// Program is a program to be run in a virtual machine.
+type Program struct {
+	Netns string   `json:"netns"`
+	Argv  []string `json:"argv"`
+	// Ahead is how far the caller's monotonic clock is ahead of the machine's.
+	Ahead time.Duration `json:"ahead"`
+}
+
+// Ran is how a program ended.
+type Ran struct {
+	workload.Result
+	Stderr string `json:"stderr,omitempty"`
+	// Failure is empty where it ended well.
+	Failure string `json:"failure,omitempty"`
+}
+
+// Operations that a Share serves.
+const (
+	opBuild    = "build"
+	opReady    = "ready"
+	opAttach   = "attach"
+	opSettle   = "settle"
+	opExec     = "exec"
+	opCount    = "count"
+	opFeatures = "features"
+	opClock    = "clock"
+)
+
+// Share is the part of a lab that stands in a virtual machine, as seen from within:
+// one host with its pods. The lab outside asks for one operation after the other;
+// what it asks for is done by the same code as on its own kernel.
+type Share struct {
+	store Store
+	find  func(string) (network.Network, error)
+	opts  Options
+	lab   *Lab
+}
+
+// NewShare returns the share of no lab yet; find is the catalogue.
+func NewShare(s Store, find func(string) (network.Network, error), opts Options) *Share {
+	return &Share{store: s, find: find, opts: opts.fill()}
+}
+
+// Serve does an operation; in and the result are JSON.
+func (s *Share) Serve(ctx context.Context, op string, in []byte) (any, error) {
+	switch op {
+	case opClock:
+		return workload.Kernel()
+	case opBuild:
+		return request(in, func(o Order) (Built, error) { return s.build(ctx, o) })
+	}
+	if s.lab == nil {
+		return nil, errors.New("there is no lab in this virtual machine")
+	}
+	switch op {
+	case opReady:
+		return nil, s.lab.converge(ctx)
+	case opAttach:
+		err := s.lab.attachAll(ctx)
+		return s.lab.pods, err
+	case opSettle:
+		return request(in, func(pods []topo.Pod) (any, error) { s.lab.pods = pods; return nil, s.lab.finish(ctx) })
+	case opExec:
+		return request(in, func(p Program) (Ran, error) { return s.exec(ctx, p), nil })
+	case opCount:
+		return request(in, s.lab.Counters)
+	case opFeatures:
+		return request(in, s.lab.Features)
+	default:
+		return nil, fmt.Errorf("unknown operation %q", op)
+	}
+}
+
+// request decodes what fn takes.
+func request[In, Out any](raw []byte, fn func(In) (Out, error)) (any, error) {
+	var in In
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return nil, fmt.Errorf("decode request: %w", err)
+	}
+	return fn(in)
+}
+
+// build makes the machine's host and starts the networks on it.
+func (s *Share) build(ctx context.Context, o Order) (Built, error) {
+	var out Built
+	if s.lab != nil {
+		return out, fmt.Errorf("this virtual machine holds a host of lab %s already", s.lab.spec.Name)
+	}
+	var all []built
+	for _, name := range o.Spec.Networks {
+		n, err := s.find(name)
+		if err != nil {
+			return out, err
+		}
+		all = append(all, built{Network: n, name: name})
+	}
+	if err := s.store.prepare(); err != nil {
+		return out, err
+	}
+	rec, err := s.store.create(o.Spec.Name)
+	if err != nil {
+		return out, err
+	}
+	s.lab = &Lab{store: s.store, rec: rec, spec: o.Spec, opts: s.opts, nets: all, created: s.opts.Now(), underlay: o.Spec.netns("u"),
+		handles: map[string]*netlink.Handle{}, hosts: o.Hosts, gateway: o.Gateway, share: &o, seed: o.Seed, mixed: o.Mixed}
+	l := s.lab
+	if err := l.save(false); err != nil {
+		return out, err
+	}
+	for _, h := range l.here() {
+		if err := l.buildHost(h); err != nil {
+			return out, fmt.Errorf("build host %s: %w", h.Name, err)
+		}
+	}
+	if err := l.raise(ctx); err != nil {
+		return out, err
+	}
+	for _, n := range l.nets {
+		out.Notes, out.Crossing = append(out.Notes, n.plug.Notes), append(out.Crossing, n.plug.Crossing)
+	}
+	return out, nil
+}
+
+func (s *Share) exec(ctx context.Context, p Program) Ran {
+	res, err := s.lab.run(ctx, p.Netns, p.Argv, workload.Ahead(p.Ahead))
+	out := Ran{Result: res}
+	var failed *workload.ExecError
+	switch {
+	case errors.As(err, &failed):
+		out.Failure, out.Stderr = failed.Err.Error(), failed.Stderr
+	case err != nil:
+		out.Failure = err.Error()
+	}
+	return out
+}
+
+// takeNIC makes the machine's interface the host's uplink.
+func (l *Lab) takeNIC(host topo.Host) error {
+	link, nl, err := findNIC(l.share.MAC)
+	if err != nil {
+		return err
+	}
+	defer nl.Close()
+	ns, err := netns.LinkFd(host.Netns)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	if err := nl.LinkSetNsFd(link, int(ns.Fd())); err != nil {
+		return fmt.Errorf("move interface to %s: %w", host.Name, err)
+	}
+	there, err := l.Netlink(host.Netns)
+	if err != nil {
+		return err
+	}
+	if link, err = there.LinkByName(link.Attrs().Name); err != nil {
+		return fmt.Errorf("find interface of %s: %w", host.Name, err)
+	}
+	if err := there.LinkSetName(link, host.Dev); err != nil {
+		return fmt.Errorf("name interface of %s: %w", host.Name, err)
+	}
+	if err := there.LinkSetMTU(link, l.spec.wireMTU()); err != nil {
+		return fmt.Errorf("set MTU of %s: %w", host.Name, err)
+	}
+	return nil
+}
+
+// findNIC looks for the interface in the machine's first namespace. The caller
+// closes the handle.
+func findNIC(mac string) (netlink.Link, *netlink.Handle, error) {
+	want, err := net.ParseMAC(mac)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find interface: %w", err)
+	}
+	nl, err := netlink.NewHandle()
+	if err != nil {
+		return nil, nil, fmt.Errorf("open netlink: %w", err)
+	}
+	links, err := nl.LinkList()
+	if err != nil {
+		nl.Close()
+		return nil, nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	for _, l := range links {
+		if l.Attrs().HardwareAddr.String() == want.String() {
+			return l, nl, nil
+		}
+	}
+	nl.Close()
+	return nil, nil, fmt.Errorf("the virtual machine has no interface %s", mac)
+}
