@@ -71,7 +71,9 @@ func tableOf(dir string) (p prior, err error) {
 }
 
 // here: the agent steers between hosts, on the machine's own kernel.
-func here(s topo.Scenario) bool { return s.Placement == topo.TwoHosts && s.Kernel == "" }
+func here(s topo.Scenario) bool {
+	return s.Placement == topo.TwoHosts && s.Kernel == "" && s.Outside == ""
+}
 
 func medians(by map[string][]float64) map[string]float64 {
 	out := map[string]float64{}

@@ -60,6 +60,7 @@ func (b *benchRun) onHost(ctx context.Context, out *result.Run, g group, watch f
 
 func (b *benchRun) config(g group, seed uint64, done []sample.Trial, log *sample.Writer, watch func(bench.Event)) bench.Config {
 	return bench.Config{
+		VMs:        hypervisors(g.vms),
 		Experiment: g.exp, Networks: g.networks, Workloads: b.workloads, Seed: seed, Store: b.store(),
 		Lab: lab.Options{CNIPath: lab.DefaultCNIPath(b.self), Owned: true, Self: b.self},
 		Log: log, Done: done, Observe: watch, Now: b.now,

@@ -14,6 +14,7 @@ import (
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
 	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/vm"
 )
 
 // group is the part of an experiment that runs on one kernel.
@@ -29,6 +30,8 @@ type group struct {
 	// networks by name, as they are on this kernel.
 	networks map[string]network.Network
 	cells    []experiment.Planned
+	// vms are the virtual machines of its scenarios, by their name in results.
+	vms map[string]vm.Config
 }
 
 // choose decides on which kernel each network runs, as --kernel and the
@@ -97,7 +100,9 @@ func (b *benchRun) group(ctx context.Context) error {
 				return err
 			}
 		}
-		g.exp = b.exp.On(kind, g.label)
+		if err := b.virtual(&g, b.exp.On(kind, g.label)); err != nil {
+			return err
+		}
 		if err := b.furnish(ctx, &g); err != nil {
 			return err
 		}
@@ -197,5 +202,5 @@ func (b *benchRun) kernelWarnings() []sample.Warning {
 				"relative to one another, but no figure says anything about a real machine's speed"})
 		}
 	}
-	return out
+	return append(out, b.vmWarnings()...)
 }

@@ -36,6 +36,8 @@ type Config struct {
 	Seed      uint64
 	Store     lab.Store
 	Lab       lab.Options
+	// VMs boot the scenarios' virtual machines, by Scenario.VM.
+	VMs map[string]Hypervisor
 	// Log takes the samples; trials in Done are not run again.
 	Log  *sample.Writer
 	Done []sample.Trial
@@ -45,6 +47,14 @@ type Config struct {
 	Observe func(Event)
 	// Now is the clock.
 	Now func() time.Time
+}
+
+// Hypervisor boots virtual machines of one kind.
+type Hypervisor struct {
+	lab.Hypervisor
+	// Note says what they are, and Warnings what is to be said of figures from them.
+	Note     string
+	Warnings []sample.Warning
 }
 
 // Event is a step of a run, for progress.
@@ -304,7 +314,10 @@ func Estimate(c experiment.Planned) time.Duration {
 	}
 	const perPair = 60 * time.Millisecond
 	build := 600 * time.Millisecond
-	if c.Scenario.Kernel != "" {
+	switch {
+	case c.Scenario.VM != "":
+		build = 8 * time.Second // a boot
+	case c.Scenario.Kernel != "":
 		build = 2 * time.Second // a guest starts programs slowly
 	}
 	return c.Window.Warmup + c.Window.Duration + build + time.Duration(c.Scenario.Pairs-1)*perPair

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/cost"
@@ -29,13 +30,22 @@ func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample
 		t.Status, t.Reason = sample.Unsupported, cell.Unsupported
 		return
 	}
-	l, err := r.Store.Up(ctx, r.spec(cell.Scenario), net, r.Lab)
+	opts := r.Lab
+	if kind := cell.Scenario.VM; kind != "" {
+		h := r.VMs[kind]
+		opts.Hypervisor = h.Hypervisor // nil where there is none, which the lab says
+		t.Warnings = append(t.Warnings, h.Warnings...)
+	}
+	l, err := r.Store.Up(ctx, r.spec(cell.Scenario), net, opts)
 	if err != nil {
 		t.Status, t.Reason = sample.Failed, reason(err)
 		return
 	}
 	t.Phases.Build, t.Phases.Ready = l.Built.Seconds(), l.Waited.Seconds()
 	t.Notes = l.Plug().Notes
+	if note := r.VMs[cell.Scenario.VM].Note; note != "" {
+		t.Notes = append(slices.Clone(t.Notes), note)
+	}
 	if carriesNothing(net.Info()) {
 		checkIsolation(l, t)
 	} else {

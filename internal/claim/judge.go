@@ -146,7 +146,7 @@ func (j judge) ratio(r Ratio, network string) []Finding {
 	keys = append(keys, more...)
 	slices.SortFunc(keys, sample.Question.Compare)
 	var out []Finding
-	for _, key := range slices.Compact(keys) {
+	for _, key := range lend(slices.Compact(keys), of, to) {
 		f := Finding{Question: key, Network: network}
 		a, b := j.side(r.Of, network, of[key]), j.side(r.To, network, to[key])
 		if a.name == b.name {
@@ -163,6 +163,24 @@ func (j judge) ratio(r Ratio, network string) []Finding {
 		out = append(out, f)
 	}
 	return out
+}
+
+// lend gives each kind of virtual machine on one side of a ratio what the other side
+// has without any, and returns the keys that are left.
+func lend(keys []sample.Question, of, to map[sample.Question][]sample.Question) []sample.Question {
+	lent := map[sample.Question]bool{}
+	for _, key := range keys {
+		bare := key
+		if bare.Scenario.VM = ""; bare == key {
+			continue
+		}
+		for _, side := range []map[sample.Question][]sample.Question{of, to} {
+			if side[key] == nil && side[bare] != nil {
+				side[key], lent[bare] = side[bare], true
+			}
+		}
+	}
+	return slices.DeleteFunc(keys, func(k sample.Question) bool { return lent[k] && (of[k] == nil || to[k] == nil) })
 }
 
 // side takes the figures of one side of a ratio.

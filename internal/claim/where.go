@@ -14,6 +14,7 @@ type Where struct {
 	Placements []topo.Placement `json:"topologies,omitempty"`
 	Pairs      []int            `json:"pairs,omitempty"`
 	MTUs       []int            `json:"mtu,omitempty"`
+	Outsides   []topo.Outside   `json:"outside,omitempty"`
 	// Kernels names kinds, as host or uml, or one kernel, as uml-6.1.176.
 	Kernels []string `json:"kernels,omitempty"`
 	// Loads: a question's load must agree with one of them in all that is not 0.
@@ -28,6 +29,7 @@ const HostKernel = "host"
 func (w Where) Picks(q sample.Question) bool {
 	return (w.Workload == "" || w.Workload == q.Workload) &&
 		has(w.Placements, q.Scenario.Placement) && has(w.Pairs, q.Scenario.Pairs) && has(w.MTUs, q.Scenario.MTU) &&
+		has(w.Outsides, q.Scenario.Outside) &&
 		w.onKernel(q.Scenario.Kernel) && w.loaded(q.Load)
 }
 
@@ -64,6 +66,9 @@ func (w Where) with(o Where) Where {
 	if len(o.MTUs) > 0 {
 		w.MTUs = o.MTUs
 	}
+	if len(o.Outsides) > 0 {
+		w.Outsides = o.Outsides
+	}
 	if len(o.Loads) > 0 {
 		w.Loads = o.Loads
 	}
@@ -77,7 +82,13 @@ func (w Where) common(q sample.Question) sample.Question {
 		q.Workload = ""
 	}
 	if len(w.Placements) > 0 {
+		if q.Scenario.Outside == q.Scenario.Placement.Outside() {
+			q.Scenario.Outside = "" // nothing but what the topology brings
+		}
 		q.Scenario.Placement = ""
+	}
+	if len(w.Outsides) > 0 {
+		q.Scenario.Outside = ""
 	}
 	if len(w.Pairs) > 0 {
 		q.Scenario.Pairs = 0
@@ -93,7 +104,7 @@ func (w Where) common(q sample.Question) sample.Question {
 
 func (w Where) equal(o Where) bool {
 	return w.Workload == o.Workload && slices.Equal(w.Placements, o.Placements) && slices.Equal(w.Pairs, o.Pairs) &&
-		slices.Equal(w.MTUs, o.MTUs) && slices.Equal(w.Loads, o.Loads)
+		slices.Equal(w.MTUs, o.MTUs) && slices.Equal(w.Outsides, o.Outsides) && slices.Equal(w.Loads, o.Loads)
 }
 
 // same tells whether two sides mean the same figures.

@@ -144,6 +144,7 @@ func (d *draft) where(w *claim.Where) map[string]config.Field {
 		"topologies": placements(&w.Placements),
 		"pairs":      ints(&w.Pairs, 1, anything),
 		"mtu":        ints(&w.MTUs, 1, anything),
+		"outside":    outsides(&w.Outsides),
 		"kernels":    list(&w.Kernels, d.kernelKind),
 		"load": func(v config.Value) error {
 			items, err := v.Items()

@@ -41,6 +41,8 @@ type entry struct {
 	Topologies []topo.Placement `yaml:"topologies,flow"`
 	Pairs      []int            `yaml:"pairs,flow"`
 	MTU        []int            `yaml:"mtu,flow"`
+	Outside    []topo.Outside   `yaml:"outside,omitempty,flow"`
+	VM         []string         `yaml:"vm,omitempty,flow"`
 	Warmup     string           `yaml:"warmup"`
 	Duration   string           `yaml:"duration"`
 	Networks   []string         `yaml:"networks,omitempty,flow"`
@@ -101,6 +103,14 @@ func encodeEntry(in Entry) entry {
 		out.Topologies = appendNew(out.Topologies, s.Placement)
 		out.Pairs = appendNew(out.Pairs, s.Pairs)
 		out.MTU = appendNew(out.MTU, s.MTU)
+		if s.VM != "" {
+			out.VM = appendNew(out.VM, s.VM)
+		}
+	}
+	if slices.ContainsFunc(in.Scenarios, func(s topo.Scenario) bool { return s != s.On("", s.VM) }) {
+		for _, s := range in.Scenarios {
+			out.Outside = appendNew(out.Outside, s.Outside)
+		}
 	}
 	for _, l := range in.Loads {
 		if l != (sample.Load{}) {

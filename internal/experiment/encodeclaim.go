@@ -34,6 +34,7 @@ type place struct {
 	Topologies []topo.Placement `yaml:"topologies,omitempty,flow"`
 	Pairs      []int            `yaml:"pairs,omitempty,flow"`
 	MTU        []int            `yaml:"mtu,omitempty,flow"`
+	Outside    []topo.Outside   `yaml:"outside,omitempty,flow"`
 	Kernels    []string         `yaml:"kernels,omitempty,flow"`
 	Load       []load           `yaml:"load,omitempty,flow"`
 }
@@ -111,11 +112,11 @@ func encodeSide(s claim.Side) any {
 }
 
 func (p place) empty() bool {
-	return p.Workload == "" && len(p.Topologies)+len(p.Pairs)+len(p.MTU)+len(p.Kernels)+len(p.Load) == 0
+	return p.Workload == "" && len(p.Topologies)+len(p.Pairs)+len(p.MTU)+len(p.Outside)+len(p.Kernels)+len(p.Load) == 0
 }
 
 func encodeWhere(w claim.Where) place {
-	out := place{Workload: w.Workload, Topologies: w.Placements, Pairs: w.Pairs, MTU: w.MTUs, Kernels: w.Kernels}
+	out := place{Workload: w.Workload, Topologies: w.Placements, Pairs: w.Pairs, MTU: w.MTUs, Outside: w.Outsides, Kernels: w.Kernels}
 	for _, l := range w.Loads {
 		out.Load = append(out.Load, load(l))
 	}

@@ -5,30 +5,26 @@ import (
 
 	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/sample"
-	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/internal/workload"
 )
 
 // entry reads one workload: its name alone, or its keys.
 func (d *draft) entry(v config.Value) error {
 	e := Entry{Window: d.window}
-	places, pairs, mtus := d.placements, d.pairs, d.mtus
+	at := d.places
 	var load config.Value
 	hasLoad := false
 	var err error
 	if v.IsMapping() {
-		err = v.Fields(map[string]config.Field{
-			"name":       text(&e.Workload),
-			"topologies": placements(&places),
-			"pairs":      ints(&pairs, 1, topo.MaxPairs),
-			"mtu":        ints(&mtus, topo.MinMTU, topo.MaxMTU),
-			"warmup":     duration(&e.Window.Warmup, 0, maxDuration),
-			"duration":   duration(&e.Window.Duration, minDuration, maxDuration),
-			"networks":   d.networkNames(&e.Networks),
-			"kernels":    list(&e.Kernels, d.kernelKind),
-			"load":       func(v config.Value) error { load, hasLoad = v, true; return nil },
-			"server":     text(&e.Server),
-		}, "name")
+		err = v.Fields(at.fields(map[string]config.Field{
+			"name":     text(&e.Workload),
+			"warmup":   duration(&e.Window.Warmup, 0, maxDuration),
+			"duration": duration(&e.Window.Duration, minDuration, maxDuration),
+			"networks": d.networkNames(&e.Networks),
+			"kernels":  list(&e.Kernels, d.kernelKind),
+			"load":     func(v config.Value) error { load, hasLoad = v, true; return nil },
+			"server":   text(&e.Server),
+		}, d.catalogue), "name")
 	} else {
 		e.Workload, err = v.Text()
 	}
@@ -45,7 +41,7 @@ func (d *draft) entry(v config.Value) error {
 	if e.Window.Duration < info.MinDuration {
 		return v.Errorf("duration %v: workload %s needs %v at least", e.Window.Duration, e.Workload, info.MinDuration)
 	}
-	if !info.Pairs && !slices.Equal(pairs, []int{1}) {
+	if !info.Pairs && !slices.Equal(at.pairs, []int{1}) {
 		return v.Errorf("pairs: workload %s runs on one pair of pods", e.Workload)
 	}
 	e.Loads = []sample.Load{info.Fill(sample.Load{})}
@@ -54,7 +50,9 @@ func (d *draft) entry(v config.Value) error {
 			return err
 		}
 	}
-	e.Scenarios = scenarios(places, pairs, mtus)
+	if e.Scenarios, err = at.scenarios(); err != nil {
+		return v.Wrap(err)
+	}
 	return d.add(v, e)
 }
 
@@ -82,18 +80,6 @@ func (d *draft) askedOf(e Entry) (out []string) {
 		if len(e.Networks) == 0 || slices.Contains(e.Networks, n.Name) {
 			for _, k := range orZero(e.Kernels) {
 				out = append(out, n.Name+" "+n.Kernel+" "+k)
-			}
-		}
-	}
-	return out
-}
-
-func scenarios(places []topo.Placement, pairs, mtus []int) []topo.Scenario {
-	var out []topo.Scenario
-	for _, p := range places {
-		for _, m := range mtus {
-			for _, n := range pairs {
-				out = append(out, topo.Scenario{Placement: p, Pairs: n, MTU: m})
 			}
 		}
 	}

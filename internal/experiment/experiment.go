@@ -119,6 +119,9 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 					}
 					cell := sample.Cell{Network: n.Name, Scenario: scenario, Workload: entry.Workload, Load: load}
 					_, why := networks[n.Name].Supports(scenario.Placement)
+					if why == "" && scenario.Kernel != "" && scenario.Outside != "" {
+						why = "virtual machines and what is outside of them stand beside the machine's own kernel, not in a guest"
+					}
 					out = append(out, Planned{cell, entry.Window, why})
 				}
 			}
@@ -143,6 +146,36 @@ func (e Experiment) On(kind, name string) Experiment {
 		e.Entries[i].Scenarios = scenarios
 	}
 	return e
+}
+
+// Virtual returns the experiment with the kernels of virtual machines as they are
+// called in results; label is told the kind, "" where that is left to the run.
+func (e Experiment) Virtual(label func(kind string) string) Experiment {
+	e.Entries = slices.Clone(e.Entries)
+	for i := range e.Entries {
+		scenarios := slices.Clone(e.Entries[i].Scenarios)
+		for j := range scenarios {
+			if s := &scenarios[j]; s.Placement.Virtual() {
+				s.VM = label(s.VM)
+			}
+		}
+		e.Entries[i].Scenarios = scenarios
+	}
+	return e
+}
+
+// VMs lists the kinds of virtual machines that the experiment asks for, "" being
+// one that is left to the run.
+func (e Experiment) VMs() []string {
+	var out []string
+	for _, entry := range e.Entries {
+		for _, s := range entry.Scenarios {
+			if s.Placement.Virtual() {
+				out = appendNew(out, s.VM)
+			}
+		}
+	}
+	return out
 }
 
 // guest is the kind of guest that the network runs on; "" for the host.

@@ -36,11 +36,11 @@ func (d *draft) document() error {
 // variant reads the quick variant: the file's own keys of the same names, where
 // it has them, replaced.
 func (d *draft) variant(v config.Value) error {
-	q := &draft{exp: d.exp, file: d.file, catalogue: d.catalogue, placements: d.placements, pairs: d.pairs, mtus: d.mtus, window: d.window, seen: map[sample.Cell]bool{}}
+	q := &draft{exp: d.exp, file: d.file, catalogue: d.catalogue, places: d.places, window: d.window, seen: map[sample.Cell]bool{}}
 	q.exp.Entries = nil
 	err := v.Fields(map[string]config.Field{
 		"workloads":   q.workloads,
-		"topologies":  placements(&q.placements),
+		"topologies":  placements(&q.places.placements),
 		"warmup":      duration(&q.window.Warmup, 0, maxDuration),
 		"duration":    duration(&q.window.Duration, minDuration, maxDuration),
 		"repetitions": q.repetitions,

@@ -11,7 +11,6 @@ import (
 
 	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/sample"
-	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/internal/workload"
 )
 
@@ -41,19 +40,17 @@ func defaults() (Repeat, workload.Window) {
 // draft collects a file's keys until all are read: a workload's own keys
 // override the experiment's, whichever comes first in the file.
 type draft struct {
-	exp        Experiment
-	file       string
-	catalogue  Catalogue
-	placements []topo.Placement
-	pairs      []int
-	mtus       []int
-	window     workload.Window
-	kernel     string
-	entries    []config.Value
-	claimed    []config.Value
-	paper      *config.Value
-	quick      *config.Value
-	seen       map[sample.Cell]bool
+	exp       Experiment
+	file      string
+	catalogue Catalogue
+	places    places
+	window    workload.Window
+	kernel    string
+	entries   []config.Value
+	claimed   []config.Value
+	paper     *config.Value
+	quick     *config.Value
+	seen      map[sample.Cell]bool
 }
 
 // Parse reads an experiment; file stands in errors, and paths in the file are
@@ -63,9 +60,9 @@ func Parse(file string, r io.Reader, c Catalogue) (Experiment, error) {
 	if err != nil {
 		return Experiment{}, err
 	}
-	d := &draft{file: file, catalogue: c, placements: []topo.Placement{topo.TwoHosts}, pairs: []int{1}, mtus: []int{topo.DefaultMTU}, seen: map[sample.Cell]bool{}}
+	d := &draft{file: file, catalogue: c, places: everywhere(), seen: map[sample.Cell]bool{}}
 	d.exp.Repeat, d.window = defaults()
-	err = root.Fields(map[string]config.Field{
+	err = root.Fields(d.places.fields(map[string]config.Field{
 		"name":        d.name,
 		"description": text(&d.exp.Description),
 		"networks":    d.networks,
@@ -75,14 +72,11 @@ func Parse(file string, r io.Reader, c Catalogue) (Experiment, error) {
 		"missing":     d.missing,
 		"paper":       func(v config.Value) error { d.paper = &v; return nil },
 		"quick":       func(v config.Value) error { d.quick = &v; return nil },
-		"topologies":  placements(&d.placements),
-		"pairs":       ints(&d.pairs, 1, topo.MaxPairs),
-		"mtu":         ints(&d.mtus, topo.MinMTU, topo.MaxMTU),
 		"warmup":      duration(&d.window.Warmup, 0, maxDuration),
 		"duration":    duration(&d.window.Duration, minDuration, maxDuration),
 		"repetitions": d.repetitions,
 		"budget":      duration(&d.exp.Budget, time.Second, maxBudget),
-	}, "name", "networks", "workloads")
+	}, d.catalogue), "name", "networks", "workloads")
 	if err != nil {
 		return Experiment{}, err
 	}
@@ -217,16 +211,6 @@ func duration(dst *time.Duration, low, high time.Duration) config.Field {
 
 func ints(dst *[]int, low, high int) config.Field {
 	return list(dst, func(v config.Value) (int, error) { return v.Int(low, high) })
-}
-
-func placements(dst *[]topo.Placement) config.Field {
-	return list(dst, func(v config.Value) (topo.Placement, error) {
-		s, err := v.Text()
-		if err != nil {
-			return "", err
-		}
-		return topo.ParsePlacement(s)
-	})
 }
 
 // list reads a value or a list of values without repeats.

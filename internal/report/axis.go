@@ -16,6 +16,12 @@ func (s section) title() string {
 	if q := s.Questions[0].Scenario; q.MTU != topo.DefaultMTU {
 		out += fmt.Sprintf(", MTU %d", q.MTU)
 	}
+	if q := s.Questions[0].Scenario; q.Outside != q.Placement.Outside() {
+		out += ", outside " + string(q.Outside)
+	}
+	if vm := s.Questions[0].Scenario.VM; vm != "" {
+		out += ", virtual machines " + vm
+	}
 	if s.Kernel != "" {
 		out += ", guest kernel " + s.Kernel
 	}

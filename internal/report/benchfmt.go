@@ -58,6 +58,12 @@ func benchName(c sample.Cell) string {
 	if n := c.Scenario.MTU; n != topo.DefaultMTU {
 		out += fmt.Sprintf("/mtu=%d", n)
 	}
+	if o := c.Scenario.Outside; o != c.Scenario.Placement.Outside() {
+		out += "/outside=" + string(o)
+	}
+	if vm := c.Scenario.VM; vm != "" {
+		out += "/vm=" + benchWord(vm)
+	}
 	if k := c.Scenario.Kernel; k != "" {
 		out += "/kernel=" + benchWord(k)
 	}

@@ -237,6 +237,7 @@ func whereText(w claim.Where) string {
 	add("", texts(w.Placements, func(p topo.Placement) string { return string(p) })...)
 	add("pairs ", texts(w.Pairs, strconv.Itoa)...)
 	add("MTU ", texts(w.MTUs, strconv.Itoa)...)
+	add("outside ", texts(w.Outsides, func(o topo.Outside) string { return string(o) })...)
 	add("", texts(w.Loads, sample.Load.String)...)
 	return strings.Join(parts, ", ")
 }
@@ -287,6 +288,12 @@ func findingWhere(j claim.Judged, f claim.Finding) string {
 	}
 	if n := q.Scenario.MTU; n != 0 && n != topo.DefaultMTU {
 		parts = append(parts, fmt.Sprintf("MTU %d", n))
+	}
+	if q.Scenario.Outside != q.Scenario.Placement.Outside() {
+		parts = append(parts, "outside "+string(q.Scenario.Outside))
+	}
+	if q.Scenario.VM != "" {
+		parts = append(parts, "virtual machines "+q.Scenario.VM)
 	}
 	if q.Load != (sample.Load{}) || q.Scenario.Pairs > 1 {
 		parts = append(parts, load(q))

@@ -151,7 +151,7 @@ func (s Scenario) String() string {
 	if s.MTU != DefaultMTU {
 		out += fmt.Sprintf(",mtu=%d", s.MTU)
 	}
-	if s.Outside != "" && s.Outside != s.Placement.outside() {
+	if s.Outside != s.Placement.Outside() {
 		out += ",outside=" + string(s.Outside)
 	}
 	if s.VM != "" {
@@ -163,8 +163,8 @@ func (s Scenario) String() string {
 	return out
 }
 
-// outside is what the placement has where nothing else is asked for.
-func (p Placement) outside() Outside {
+// Outside is what the placement has where nothing else is asked for.
+func (p Placement) Outside() Outside {
 	if p.Virtual() {
 		return OutsideBridge
 	}
@@ -175,7 +175,7 @@ func (p Placement) outside() Outside {
 // has by itself, and with virtual machines of the kind where it has any.
 func (s Scenario) On(outside Outside, vm string) Scenario {
 	if s.Outside = outside; outside == "" {
-		s.Outside = s.Placement.outside()
+		s.Outside = s.Placement.Outside()
 	}
 	if s.VM = ""; s.Placement.Virtual() {
 		s.VM = vm

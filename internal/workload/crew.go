@@ -4,14 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"pathwise.dev/pathwise/internal/topo"
 )
 
 // Crew is the programs and watchers of one run, side by side: the first that
@@ -119,55 +113,4 @@ func Measure(ctx context.Context, begin time.Time, duration time.Duration, m Met
 	m.End()
 	s.End = time.Now()
 	return s, nil
-}
-
-// aheadVariable tells a program on another kernel than the one who started it how
-// many nanoseconds that one's monotonic clock is ahead of its own.
-const aheadVariable = "PATHWISE_CLOCK_AHEAD"
-
-// Ahead is the variable, as NAME=VALUE, by which a program's Monotonic becomes that
-// of a kernel whose clock is so far ahead of its own.
-func Ahead(d time.Duration) string { return aheadVariable + "=" + strconv.FormatInt(int64(d), 10) }
-
-// Monotonic is a time that processes share, also on different kernels: the monotonic
-// clock of the kernel on which the run is conducted. So a generator and the one who
-// accounts for CPU time mean the same window.
-func Monotonic() (time.Duration, error) {
-	now, err := Kernel()
-	if text := os.Getenv(aheadVariable); err == nil && text != "" {
-		ahead, bad := strconv.ParseInt(text, 10, 64)
-		if bad != nil {
-			return 0, fmt.Errorf("read %s: %w", aheadVariable, bad)
-		}
-		now += time.Duration(ahead)
-	}
-	return now, err
-}
-
-// ErrElsewhere: a pod is on another kernel, in a virtual machine, where programs
-// run and functions of this process do not.
-var ErrElsewhere = errors.New("the pod is in a virtual machine, on a kernel of its own")
-
-// Clocked is a Ground some of whose pods are on another kernel.
-type Clocked interface {
-	// Clock is how far this kernel's monotonic clock is ahead of the pod's.
-	Clock(pod topo.Pod) time.Duration
-}
-
-// ClockOf is how far this kernel's monotonic clock is ahead of the pod's, which a
-// program that knows nothing of Pathwise shows.
-func ClockOf(g Ground, pod topo.Pod) time.Duration {
-	if c, ok := g.(Clocked); ok {
-		return c.Clock(pod)
-	}
-	return 0
-}
-
-// Kernel is the monotonic clock of this process's kernel.
-func Kernel() (time.Duration, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0, fmt.Errorf("read monotonic clock: %w", err)
-	}
-	return time.Duration(ts.Nano()), nil
 }

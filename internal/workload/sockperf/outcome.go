@@ -65,11 +65,14 @@ func (t *trial) outcome() (workload.Outcome, error) {
 	out := workload.Outcome{Metrics: map[string]float64{}, Latency: sample.NewHistogram(), Details: map[string]string{}}
 	var each []string
 	for i, pair := range t.bed.Pairs {
-		got, err := read(t.log(i), t.begin, t.end)
+		// The log's times are of the client's own clock.
+		ahead := workload.ClockOf(t.bed.Ground, pair.Client)
+		begin, end := t.begin-ahead, t.end-ahead
+		got, err := read(t.log(i), begin, end)
 		if err != nil {
 			return out, fmt.Errorf("client in pod %s: %w", pair.Client.Name, err)
 		}
-		reach, err := got.reach(t.begin, t.end)
+		reach, err := got.reach(begin, end)
 		if err != nil {
 			return out, fmt.Errorf("client in pod %s: %w", pair.Client.Name, err)
 		}

@@ -162,9 +162,14 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 		t.extra = patience(time.Since(begun))
 		var clients []*workload.Task
 		for i, pair := range t.bed.Pairs {
-			clients = append(clients, crew.Go(func(ctx context.Context) error {
-				_, err := execute(ctx, t.bed, pair.Client, t.clientArgs(pair.Server, t.log(i)))
+			if err := workload.ShareDir(ctx, t.bed, pair.Client, t.dir); err != nil {
 				return err
+			}
+			clients = append(clients, crew.Go(func(ctx context.Context) error {
+				if _, err := execute(ctx, t.bed, pair.Client, t.clientArgs(pair.Server, t.log(i))); err != nil {
+					return err
+				}
+				return workload.Fetch(ctx, t.bed, pair.Client, t.log(i))
 			}))
 		}
 		connected, err := t.awaitClients(ctx)
