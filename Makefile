@@ -48,6 +48,10 @@ bin/.stamp/wireguard-go: $(wildcard tools/wireguard-go/*.go) tools/wireguard-go/
 	cd tools/wireguard-go && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../bin/pathwise-wireguard-go .
 	@mkdir -p $(@D) && touch $@
 
+.PHONY: ferretdb
+ferretdb: ## build bin/ferretdb, a server for the mongo workloads to be compared with
+	cd tools/ferretdb && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../bin/ferretdb .
+
 bin/.stamp/lint: tools/lint/go.mod tools/lint/go.sum
 	cd tools/lint && CGO_ENABLED=0 GOBIN=$(CURDIR)/bin/lint $(GOINSTALL) tool
 	@mkdir -p $(@D) && touch $@
@@ -86,6 +90,7 @@ run-tests:
 	@go build -o bin/testrun ./tools/testrun
 	@( failed=0; go test $(TESTFLAGS) ./... || failed=1; \
 		go -C tools/wireguard-go test $(TESTFLAGS) ./... || failed=1; \
+		go -C tools/ferretdb test $(TESTFLAGS) ./... || failed=1; \
 		cd tools/flannel && CGO_ENABLED=$(CGO) go test $(TESTFLAGS) ./... || failed=1; exit $$failed ) | bin/testrun
 
 .PHONY: fuzz

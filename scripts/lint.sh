@@ -18,7 +18,7 @@ if [ -n "$unformatted" ]; then
 	printf 'not formatted (gofmt -w):\n%s\n' "$unformatted"
 	failed=1
 fi
-for module in . tools/flannel tools/wireguard-go; do
+for module in . tools/flannel tools/wireguard-go tools/ferretdb; do
 	check go -C "$module" vet ./...
 	(cd "$module" && "$staticcheck" ./...) || failed=1
 done

@@ -99,6 +99,10 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	if o.Drop {
 		err = drop(ctx, pool.Database(database), o.Collection)
 	}
+	if sum.Operations == 0 && sum.Failure == "" {
+		// Those of the warm-up were still under way when the window ended.
+		sum.Failure = fmt.Sprintf("one takes longer than the window of %v", o.Duration)
+	}
 	if sum.Operations == 0 {
 		return errors.Join(fmt.Errorf("no operation was answered in the window: %s", sum.Failure), err)
 	}
