@@ -95,7 +95,7 @@ func reaches(all map[string]*pkg, dir, target string, seen map[string]bool) bool
 func TestPurePackagesDoNoIO(t *testing.T) {
 	all, _ := packages(t)
 	forbidden := []string{"os", "net", "syscall", "os/exec", "net/http", "golang.org/x/sys/unix", "github.com/vishvananda/netlink"}
-	for _, dir := range []string{"internal/topo", "internal/sample", "internal/stat", "internal/rank", "internal/claim", "internal/paper", "internal/path/decide", "internal/path/flow"} {
+	for _, dir := range []string{"internal/topo", "internal/sample", "internal/stat", "internal/rank", "internal/claim", "internal/paper", "internal/path/decide", "internal/path/flow", "internal/explain"} {
 		for _, f := range forbidden {
 			for i := range all[dir].imports {
 				if i == f {
@@ -138,7 +138,7 @@ func TestOnlyTheirOwnersImport(t *testing.T) {
 		"github.com/opencontainers":        "internal/oci",
 		"github.com/HdrHistogram":          "internal/sample",
 		"github.com/containernetworking":   "internal/lab internal/network/custom internal/cni cmd/pathwise-cni",
-		"github.com/cilium/ebpf":           "internal/path/steer internal/path/telemetry internal/impair",
+		"github.com/cilium/ebpf":           "internal/path/steer internal/path/telemetry internal/impair internal/cost/profile",
 		"github.com/prometheus":            "internal/agent",
 		"go.mongodb.org/mongo-driver":      "internal/mongowire internal/workload/mongo",
 		module + "internal/network/bridge": "internal/network/plain internal/network/catalogue",

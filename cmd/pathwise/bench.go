@@ -36,6 +36,8 @@ type benchFlags struct {
 	seed                uint64
 	seeded              bool
 	dry, resume         bool
+	// explain: look inside each trial's window.
+	explain bool
 	// kernel is where networks run that do not say.
 	kernel string
 	// inside is the guest's name in results, where this is the part of a run
@@ -63,6 +65,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
   pathwise bench --networks bridge,macvlan --workloads tcp-stream
   pathwise bench -f my.yaml --out results/mine --dry-run
   pathwise bench --networks ipvlan-l2,macvlan --kernel uml
+  pathwise bench --explain --networks bridge,vxlan --workloads tcp-stream
   pathwise bench --resume --out results/mine`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,6 +84,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 	fl.BoolVar(&f.dry, "dry-run", false, "print the plan and the time it will take, and run nothing")
 	fl.BoolVar(&f.resume, "resume", false, "go on with the unfinished run in --out")
 	fl.StringVar(&f.kernel, "kernel", kernelAuto, "kernel for all networks: "+strings.Join(kernelNames(), ", ")+" (a guest for what the host's lacks)")
+	fl.BoolVar(&f.explain, "explain", false, "sample where the CPU time goes, for \"pathwise explain\" and the report")
 	fl.StringVar(&f.inside, "inside", "", "do a guest's part of the run in --out, and tell it on standard output")
 	_ = fl.MarkHidden("inside") // the flag has just been defined
 	_ = cmd.RegisterFlagCompletionFunc("kernel", cobra.FixedCompletions(kernelNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -124,6 +128,7 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		return err
 	}
 	b := newBenchRun(e, exp)
+	b.explain = f.explain
 	if err := b.plan(ctx, f); err != nil {
 		return err
 	}
@@ -222,6 +227,8 @@ type benchRun struct {
 	hint string
 	// lacks says which workloads are left out for want of what they need.
 	lacks []sample.Warning
+	// explain: look inside each trial's window.
+	explain bool
 }
 
 func newBenchRun(e env, exp experiment.Experiment) *benchRun {

@@ -55,6 +55,9 @@ func doneOn(trials []sample.Trial, label string) []sample.Trial {
 func (b *benchRun) onHost(ctx context.Context, out *result.Run, g group, watch func(bench.Event)) (sample.Footer, error) {
 	c := b.config(g, out.Seed, doneOn(out.Done, g.label), out.Log, watch)
 	c.After = b.order
+	if b.explain {
+		c.Explain = out.Profile
+	}
 	return bench.Run(ctx, c)
 }
 

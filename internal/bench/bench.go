@@ -14,6 +14,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/cost"
 	"pathwise.dev/pathwise/internal/experiment"
+	"pathwise.dev/pathwise/internal/explain"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/sample"
@@ -43,6 +44,9 @@ type Config struct {
 	Done []sample.Trial
 	// After is the order of the last trial before, also of one that is not in Done.
 	After int
+	// Explain takes what was seen inside the window of each trial that ended
+	// well; nil means that nobody looks. Looking costs some per cent of CPU.
+	Explain func(explain.Profile) error
 	// Observe is told of each step; nil means nobody watches.
 	Observe func(Event)
 	// Now is the clock.

@@ -39,7 +39,9 @@ type meter struct {
 	devices      []device
 	begin, end   cost.Snapshot
 	before, then []counters
-	err          error
+	// lens looks inside the window; nil: nobody does.
+	lens *lens
+	err  error
 }
 
 // device is one whose counters are read.
@@ -51,10 +53,22 @@ type device struct {
 type counters struct{ bytes, packets uint64 }
 
 // Begin implements workload.Meter.
-func (m *meter) Begin() { m.before = m.count(); m.begin = m.cpu() }
+func (m *meter) Begin() {
+	m.before = m.count()
+	if m.lens != nil {
+		m.lens.begin()
+	}
+	m.begin = m.cpu()
+}
 
 // End implements workload.Meter.
-func (m *meter) End() { m.end = m.cpu(); m.then = m.count() }
+func (m *meter) End() {
+	m.end = m.cpu()
+	if m.lens != nil {
+		m.lens.end()
+	}
+	m.then = m.count()
+}
 
 func (m *meter) cpu() cost.Snapshot {
 	s, err := cost.Read()

@@ -92,6 +92,15 @@ func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, 
 	w := r.Workloads[cell.Workload]
 	t.Warnings = append(t.Warnings, podGates(l, b, r.Networks[cell.Network].Info(), cell.Scenario.Wire())...)
 	m := &meter{devices: watch(l, b, cell.Scenario)}
+	if r.Explain != nil {
+		v, err := newLens(l, b)
+		if err != nil {
+			t.Status, t.Reason = sample.Failed, reason(err)
+			return
+		}
+		defer v.close() // nothing of it is pinned: it ends with this process at the latest
+		m.lens = v
+	}
 	limit := cell.Window.Warmup + cell.Window.Duration + grace
 	run, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("workload took longer than %v", limit))
 	defer cancel()
@@ -113,6 +122,20 @@ func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, 
 		return
 	}
 	r.figures(cell, m, out, t)
+	if m.lens != nil && t.Status == sample.OK {
+		r.keep(m, out, t)
+	}
+}
+
+// keep hands on what was seen inside the window.
+func (r *runner) keep(m *meter, out workload.Outcome, t *sample.Trial) {
+	p, err := m.lens.profile(t, m, out)
+	if err == nil {
+		err = r.Explain(p)
+	}
+	if err != nil {
+		t.Warnings = append(t.Warnings, sample.Warning{Gate: "explain", Text: "the trial cannot be explained: " + reason(err)})
+	}
 }
 
 // figures turns a finished workload into the sample's figures and applies the

@@ -27,6 +27,8 @@ type Snapshot struct {
 	// CPU-seconds by mode.
 	User, System, SoftIRQ, IRQ, Steal, Idle float64
 	Cores                                   int
+	// PerCore is the same by core, each with one core and no time.
+	PerCore []Snapshot
 }
 
 // Read takes a snapshot of this machine.
@@ -51,22 +53,20 @@ func parse(raw []byte) (Snapshot, error) {
 		if len(fields) < 9 || !strings.HasPrefix(fields[0], "cpu") {
 			continue
 		}
+		line, err := parseModes(fields[1:])
+		if err != nil {
+			return s, err
+		}
 		if fields[0] != "cpu" {
-			s.Cores++
+			line.Cores = 1
+			s.PerCore = append(s.PerCore, line)
 			continue
 		}
-		var v [8]float64
-		for i := range v {
-			n, err := strconv.ParseUint(fields[i+1], 10, 64)
-			if err != nil {
-				return s, fmt.Errorf("read /proc/stat: field %d: %w", i+1, err)
-			}
-			v[i] = (time.Duration(n) * tick).Seconds()
-		}
 		seen = true
-		// user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user already.
-		s.User, s.System, s.Idle, s.IRQ, s.SoftIRQ, s.Steal = v[0]+v[1], v[2], v[3]+v[4], v[5], v[6], v[7]
+		line.PerCore = s.PerCore
+		s = line
 	}
+	s.Cores = len(s.PerCore)
 	if err := scan.Err(); err != nil {
 		return s, fmt.Errorf("read /proc/stat: %w", err)
 	}
@@ -74,6 +74,33 @@ func parse(raw []byte) (Snapshot, error) {
 		return s, fmt.Errorf("read /proc/stat: no cpu lines")
 	}
 	return s, nil
+}
+
+// parseModes reads the figures of one line.
+func parseModes(fields []string) (Snapshot, error) {
+	var v [8]float64
+	for i := range v {
+		n, err := strconv.ParseUint(fields[i], 10, 64)
+		if err != nil {
+			return Snapshot{}, fmt.Errorf("read /proc/stat: field %d: %w", i+1, err)
+		}
+		v[i] = (time.Duration(n) * tick).Seconds()
+	}
+	// user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user already.
+	return Snapshot{User: v[0] + v[1], System: v[2], Idle: v[3] + v[4], IRQ: v[5], SoftIRQ: v[6], Steal: v[7]}, nil
+}
+
+// PerCore returns the CPU time spent from a to b by core. A core that was
+// switched on or off in between is an error.
+func PerCore(a, b Snapshot) ([]sample.CPU, error) {
+	if len(a.PerCore) != len(b.PerCore) {
+		return nil, fmt.Errorf("compare CPU time: %d cores before, %d after", len(a.PerCore), len(b.PerCore))
+	}
+	out := make([]sample.CPU, len(a.PerCore))
+	for i := range out {
+		out[i] = Between(a.PerCore[i], b.PerCore[i])
+	}
+	return out, nil
 }
 
 // Between returns the CPU time spent from a to b.

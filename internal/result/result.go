@@ -34,6 +34,7 @@ const (
 	SamplesFile    = "samples.jsonl"
 	ReportFile     = "report.html"
 	NetworksDir    = "networks"
+	ProfilesDir    = "profiles"
 )
 
 // Result is what a result directory holds.

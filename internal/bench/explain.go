@@ -1,0 +1,251 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"pathwise.dev/pathwise/internal/cost"
+	"pathwise.dev/pathwise/internal/cost/profile"
+	"pathwise.dev/pathwise/internal/explain"
+	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// lens looks inside the measured window of one trial. That a kernel cannot be
+// sampled fails no trial: its record says so, and counters stand in.
+type lens struct {
+	table   *explain.Table
+	sampler *profile.Sampler
+	missing string
+	places  map[uint64]explain.Place
+	devices []observed
+	// before and then are the counters of the devices at the window's ends.
+	before, then []netlink.LinkStatistics
+	err          error
+}
+
+// observed is a device whose packets are counted.
+type observed struct {
+	profile.Device
+	role  string
+	place explain.Place
+	netns string
+	links *netlink.Handle
+}
+
+// newLens prepares to look at a trial in the lab.
+func newLens(l *lab.Lab, b workload.Bed) (*lens, error) {
+	table, err := explain.DefaultTable()
+	if err != nil {
+		return nil, err
+	}
+	v := &lens{table: table, places: map[uint64]explain.Place{}}
+	if err := v.place(l, b); err != nil {
+		return nil, fmt.Errorf("look at the lab's namespaces: %w", err)
+	}
+	if err := v.watch(l, b); err != nil {
+		return nil, fmt.Errorf("look at the lab's devices: %w", err)
+	}
+	if v.sampler, err = profile.Open(); err != nil {
+		v.missing = reason(err)
+	}
+	return v, nil
+}
+
+// place says whose each namespace is. Pods come after hosts, as they may share
+// the host's.
+func (v *lens) place(l *lab.Lab, b workload.Bed) error {
+	set := map[string]explain.Place{l.Underlay(): explain.Underlay}
+	hosts := l.Hosts()
+	for _, h := range hosts {
+		set[h.Netns] = hostPlace(len(hosts), h.Index, b)
+	}
+	for _, p := range b.Pairs {
+		set[p.Client.Netns], set[p.Server.Netns] = explain.Client, explain.Server
+	}
+	for _, p := range b.Pairs {
+		if p.Client.Netns == p.Server.Netns {
+			set[p.Client.Netns] = explain.Shared
+		}
+	}
+	for name, place := range set {
+		inode, err := netns.Inode(name)
+		if err != nil {
+			return err
+		}
+		v.places[inode] = place
+	}
+	return nil
+}
+
+func hostPlace(hosts, index int, b workload.Bed) explain.Place {
+	switch {
+	case hosts == 1:
+		return explain.Shared
+	case index == b.Pairs[0].Client.Host:
+		return explain.ClientHost
+	}
+	return explain.ServerHost
+}
+
+// watch finds the pods' own interfaces and, between hosts, the hosts' on the
+// underlay. Pods without an interface of their own use one of those, or loopback.
+func (v *lens) watch(l *lab.Lab, b workload.Bed) error {
+	hosts := l.Hosts()
+	if len(hosts) > 1 {
+		for _, h := range hosts {
+			if err := v.add(l, explain.Uplink, h.Netns, h.Dev); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range b.Pairs {
+		for _, pod := range []topo.Pod{p.Client, p.Server} {
+			dev := "lo"
+			if len(pod.Attachments) > 0 {
+				dev = pod.Attachments[0].Dev
+			} else if len(hosts) > 1 {
+				continue
+			}
+			if err := v.add(l, explain.PodDevice, pod.Netns, dev); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (v *lens) add(l *lab.Lab, role, ns, dev string) error {
+	if slices.ContainsFunc(v.devices, func(o observed) bool { return o.netns == ns && o.Name == dev }) {
+		return nil
+	}
+	inode, err := netns.Inode(ns)
+	if err != nil {
+		return err
+	}
+	links, err := l.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	link, err := links.LinkByName(dev)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", dev, err)
+	}
+	d := profile.Device{Netns: inode, Index: link.Attrs().Index, Name: dev}
+	v.devices = append(v.devices, observed{Device: d, role: role, place: v.places[inode], netns: ns, links: links})
+	return nil
+}
+
+// begin and end stand at the ends of the window.
+func (v *lens) begin() {
+	v.before = v.count()
+	if v.sampler != nil {
+		v.err = errors.Join(v.err, v.sampler.Start())
+	}
+}
+
+func (v *lens) end() {
+	if v.sampler != nil {
+		v.err = errors.Join(v.err, v.sampler.Stop())
+	}
+	v.then = v.count()
+}
+
+// count reads the devices' own counters.
+func (v *lens) count() []netlink.LinkStatistics {
+	out := make([]netlink.LinkStatistics, len(v.devices))
+	for i, d := range v.devices {
+		link, err := d.links.LinkByName(d.Name)
+		if err != nil {
+			v.err = errors.Join(v.err, fmt.Errorf("read counters of %s: %w", d.Name, err))
+			continue
+		}
+		out[i] = *link.Attrs().Statistics
+	}
+	return out
+}
+
+// profile is what was seen, for a trial that has ended well. The lab must still stand.
+func (v *lens) profile(t *sample.Trial, m *meter, out workload.Outcome) (explain.Profile, error) {
+	p := explain.Profile{Record: explain.Record{
+		Cell: t.Cell, Repetition: t.Repetition, Order: t.Order, Window: m.end.At.Sub(m.begin.At).Seconds(),
+		Bytes: out.Bytes, Operations: out.Operations, GeneratorUser: out.GeneratorUser, Missing: v.missing,
+	}}
+	err := v.err
+	if err == nil {
+		p.Cores, err = cost.PerCore(m.begin, m.end)
+	}
+	if err != nil {
+		return p, err
+	}
+	if v.sampler == nil {
+		p.Devices = sum(v.counted(nil))
+		return p, nil
+	}
+	p.Frequency = profile.Frequency
+	wanted := make([]profile.Device, len(v.devices))
+	for i, d := range v.devices {
+		wanted[i] = d.Device
+	}
+	var looked [][2]explain.Device
+	p.Stacks, looked, p.Lost, err = v.sampler.Read(v.table, v.places, wanted)
+	if err != nil {
+		p.Missing, p.Frequency, p.Stacks = reason(err), 0, nil
+	}
+	p.Devices = sum(v.counted(looked))
+	return p, nil
+}
+
+// counted is how many packets passed, by the devices' own counters. What is known
+// of the packets that were looked at, as sent and received by device, is scaled
+// up to all.
+func (v *lens) counted(looked [][2]explain.Device) (out []explain.Device) {
+	for i, d := range v.devices {
+		a, z := v.before[i], v.then[i]
+		for received, e := range []explain.Device{
+			{Direction: explain.Sent, Packets: z.TxPackets - a.TxPackets, Bytes: z.TxBytes - a.TxBytes},
+			{Direction: explain.Received, Packets: z.RxPackets - a.RxPackets, Bytes: z.RxBytes - a.RxBytes},
+		} {
+			e.Role, e.Place, e.Name = d.role, d.place, d.Name
+			if looked != nil {
+				e = e.Scaled(looked[i][received])
+			}
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// sum adds up the devices of many pods.
+func sum(in []explain.Device) (out []explain.Device) {
+	for _, d := range in {
+		i := slices.IndexFunc(out, func(o explain.Device) bool {
+			return o.Role == d.Role && o.Place == d.Place && o.Name == d.Name && o.Direction == d.Direction
+		})
+		if i < 0 {
+			d.Sizes = slices.Clone(d.Sizes)
+			out = append(out, d)
+			continue
+		}
+		o := &out[i]
+		o.Packets += d.Packets
+		o.Bytes += d.Bytes
+		o.Segments += d.Segments
+		for j, n := range d.Sizes {
+			o.Sizes[j] += n
+		}
+	}
+	return out
+}
+
+func (v *lens) close() {
+	if v.sampler != nil {
+		_ = v.sampler.Close() // descriptors alone
+	}
+}

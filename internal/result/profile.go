@@ -1,0 +1,100 @@
+package result
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"pathwise.dev/pathwise/internal/config"
+	"pathwise.dev/pathwise/internal/explain"
+)
+
+// Endings of a profile's two files.
+const (
+	recordEnd = ".json"
+	stacksEnd = ".folded.gz"
+)
+
+// Profile keeps what was seen inside a trial's window: its record, and its stacks
+// as folded lines. The record comes last, so that one that is there is whole.
+func (r *Run) Profile(p explain.Profile) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("keep profile: %w", err)
+		}
+	}()
+	dir := filepath.Join(r.Dir, ProfilesDir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, fmt.Sprintf("%04d", p.Order))
+	if len(p.Stacks) > 0 {
+		if err := writeStacks(path+stacksEnd, p.Stacks); err != nil {
+			return err
+		}
+	}
+	raw, err := json.MarshalIndent(p.Record, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path+recordEnd, append(raw, '\n'), 0o644)
+}
+
+func writeStacks(path string, stacks []explain.Stack) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	z := gzip.NewWriter(f)
+	if err := explain.WriteFolded(z, stacks); err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+// Profiles reads the profiles that a result directory holds; none is no error.
+func Profiles(dir string) ([]explain.Profile, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, ProfilesDir, "*"+recordEnd))
+	if err != nil {
+		return nil, fmt.Errorf("list profiles: %w", err)
+	}
+	var out []explain.Profile
+	for _, path := range paths {
+		p, err := readProfile(path)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func readProfile(path string) (p explain.Profile, err error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return p, fmt.Errorf("read profile: %w", err)
+	}
+	if err := json.Unmarshal(raw, &p.Record); err != nil {
+		return p, config.JSONError(path, raw, fmt.Errorf("expected the JSON that pathwise bench --explain wrote: %w", err))
+	}
+	stacks := strings.TrimSuffix(path, recordEnd) + stacksEnd
+	f, err := os.Open(stacks)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	} else if err != nil {
+		return p, fmt.Errorf("read stacks: %w", err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return p, fmt.Errorf("%s: expected folded stacks, compressed by gzip: %w", stacks, err)
+	}
+	p.Stacks, err = explain.ReadFolded(stacks, z)
+	return p, err
+}
