@@ -115,7 +115,7 @@ func rootCommand(e env) *cobra.Command {
 load on them, and ranks them with honest uncertainty.
 
 Nouns show (networks, workloads, report, claims, compare, recommend), verbs act
-(bench, lab up). Everything Pathwise makes is named pw-* and is removed by
+(bench, lab up, explain). Everything Pathwise makes is named pw-* and is removed by
 "pathwise lab down --all", also after a kill.`,
 		Example: `  pathwise networks                  what works on this machine
   pathwise bench                     the experiment "quick", in five minutes
@@ -136,7 +136,7 @@ Nouns show (networks, workloads, report, claims, compare, recommend), verbs act
 	root.AddCommand(replayCommand(e))
 	root.AddCommand(agentCommand(e), pathsCommand(e), eventsCommand(e), switchCommand(e), pinCommand(e), unpinCommand(e))
 	root.AddCommand(guestCommand(e), guestInitCommand(), guestNeedsCommand(), delayLineCommand(e), vmAgentCommand(e))
-	root.AddCommand(networksCommand(e), workloadsCommand(e), benchCommand(e), paperCommand(e), reportCommand(e), claimsCommand(e), compareCommand(e),
+	root.AddCommand(networksCommand(e), workloadsCommand(e), benchCommand(e), paperCommand(e), reportCommand(e), explainCommand(e), claimsCommand(e), compareCommand(e),
 		recommendCommand(e), labCommand(e), versionCommand(e), generateCommand())
 	return root
 }

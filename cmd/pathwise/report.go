@@ -22,7 +22,7 @@ func openResult(dir string) (report.Input, error) {
 		return report.Input{}, err
 	}
 	in := report.Input{Name: r.Samples.Header.Experiment, Dir: dir, Results: r.Samples, Machine: r.Machine, Experiment: r.Experiment}
-	return withClaims(in, r), nil
+	return withFindings(withClaims(in, r))
 }
 
 func (e env) reportOptions() report.Options {

@@ -95,7 +95,7 @@ func hostPlace(hosts, index int, b workload.Bed) explain.Place {
 }
 
 // watch finds the pods' own interfaces and, between hosts, the hosts' on the
-// underlay. Pods without an interface of their own use one of those, or loopback.
+// underlay. Pods that share a namespace talk over its loopback.
 func (v *lens) watch(l *lab.Lab, b workload.Bed) error {
 	hosts := l.Hosts()
 	if len(hosts) > 1 {
@@ -107,11 +107,12 @@ func (v *lens) watch(l *lab.Lab, b workload.Bed) error {
 	}
 	for _, p := range b.Pairs {
 		for _, pod := range []topo.Pod{p.Client, p.Server} {
-			dev := "lo"
-			if len(pod.Attachments) > 0 {
+			dev := "lo" // where both pods share a namespace
+			if p.Client.Netns != p.Server.Netns {
+				if len(pod.Attachments) == 0 {
+					continue // the host's, which is watched already
+				}
 				dev = pod.Attachments[0].Dev
-			} else if len(hosts) > 1 {
-				continue
 			}
 			if err := v.add(l, explain.PodDevice, pod.Netns, dev); err != nil {
 				return err

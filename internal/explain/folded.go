@@ -18,10 +18,22 @@ const heads = 4
 //
 // The first four elements are the core, the context, the place and the process;
 // frames follow, the root first; the number of samples stands at the end.
-func WriteFolded(w io.Writer, stacks []Stack) error {
+func WriteFolded(w io.Writer, stacks []Stack) error { return writeFolded(w, "", stacks) }
+
+// WriteFoldedUnder writes stacks without their cores, under a common root such
+// as a network's name: for programs, not for ReadFolded.
+func WriteFoldedUnder(w io.Writer, root string, stacks []Stack) error {
+	return writeFolded(w, root, stacks)
+}
+
+func writeFolded(w io.Writer, root string, stacks []Stack) error {
 	b := bufio.NewWriter(w)
 	for _, s := range stacks {
-		fmt.Fprintf(b, "cpu%d;%s;%s;%s", s.CPU, s.Context, s.Place, clean(s.Process))
+		top := root
+		if root == "" {
+			top = fmt.Sprintf("cpu%d", s.CPU)
+		}
+		fmt.Fprintf(b, "%s;%s;%s;%s", top, s.Context, s.Place, clean(s.Process))
 		for _, f := range s.Frames {
 			b.WriteByte(';')
 			b.WriteString(clean(f))

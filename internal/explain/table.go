@@ -24,6 +24,7 @@ const (
 	Idle          Stage = "idle"
 	Sampling      Stage = "sampler"
 	Bridging      Stage = "bridge"
+	Crypto        Stage = "crypto"
 	Encapsulation Stage = "encapsulation"
 	Decapsulation Stage = "decapsulation"
 )

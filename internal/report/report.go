@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"pathwise.dev/pathwise/internal/claim"
+	"pathwise.dev/pathwise/internal/explain"
 	"pathwise.dev/pathwise/internal/paper"
 	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
@@ -51,6 +52,10 @@ type Input struct {
 	Claims []claim.Claim
 	// Paper is the document whose study was repeated; nil for others.
 	Paper *paper.Paper
+	// Findings say where the CPU time went; without any that was sampled the
+	// HTML report has no such section. Stages are those that they know.
+	Findings []explain.Finding
+	Stages   []StageDoc
 }
 
 // Options are the knobs of a rendering. The zero value is good.
