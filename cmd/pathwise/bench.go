@@ -128,7 +128,7 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		return err
 	}
 	b := newBenchRun(e, exp)
-	b.explain = f.explain
+	b.explain = f.explain || f.resume && result.Explained(f.out)
 	if err := b.plan(ctx, f); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/bench"
+	"pathwise.dev/pathwise/internal/explain"
 	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/machine"
@@ -91,11 +92,14 @@ func (b *benchRun) shifted(p *progress, before int, rest []group, done []sample.
 }
 
 // message is one line that the part of a run inside a guest tells the outside.
-// Exactly one field is set.
+// One field is set, and Stacks beside Profile.
 type message struct {
 	Machine *machine.Record `json:"machine,omitempty"`
 	Event   *bench.Event    `json:"event,omitempty"`
 	Footer  *sample.Footer  `json:"footer,omitempty"`
+	// Profile and its packed Stacks come before the end of their trial.
+	Profile *explain.Record `json:"profile,omitempty"`
+	Stacks  []byte          `json:"stacks,omitempty"`
 }
 
 // runInside does the guest's part of a run: what it measures it tells on standard
@@ -136,7 +140,17 @@ func runInside(ctx context.Context, e env, f benchFlags) error {
 			cancel(err)
 		}
 	}
-	footer, err := bench.Run(ctx, b.config(g, res.Samples.Header.Seed, doneOn(res.Samples.Trials, f.inside), log, watch))
+	c := b.config(g, res.Samples.Header.Seed, doneOn(res.Samples.Trials, f.inside), log, watch)
+	if f.explain {
+		c.Explain = func(p explain.Profile) error {
+			stacks, err := explain.Pack(p.Stacks)
+			if err != nil {
+				return err
+			}
+			return tell(message{Profile: &p.Record, Stacks: stacks})
+		}
+	}
+	footer, err := bench.Run(ctx, c)
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
@@ -201,6 +215,9 @@ func (b *benchRun) guestSession(ctx context.Context, dir string, g group, m *mer
 	var said bytes.Buffer
 	c := b.guestConfig(g.kernel)
 	c.Argv = []string{b.self, "bench", "--inside", g.label, "--out", dir}
+	if b.explain {
+		c.Argv = append(c.Argv, "--explain")
+	}
 	c.Stdout, c.Stderr = m, &said
 	c.Ready = func(after time.Duration) {
 		b.clear()
@@ -255,6 +272,8 @@ func (m *merger) line(line []byte) error {
 		return m.out.Guest(m.label, *msg.Machine)
 	case msg.Footer != nil:
 		m.footer = msg.Footer
+	case msg.Profile != nil:
+		return m.profile(msg)
 	case msg.Event != nil && msg.Event.Ended:
 		m.running = nil
 		m.merged++
@@ -274,6 +293,18 @@ func (m *merger) log(t *sample.Trial) error {
 	*m.order++
 	t.Order = *m.order
 	return m.out.Log.Trial(*t)
+}
+
+// profile keeps what was seen inside the trial that is about to end, under the
+// number that it will have.
+func (m *merger) profile(msg message) error {
+	p := explain.Profile{Record: *msg.Profile}
+	p.Order = *m.order + 1
+	var err error
+	if p.Stacks, err = explain.Unpack("stacks of guest "+m.label, msg.Stacks); err != nil {
+		return err
+	}
+	return m.out.Profile(p)
 }
 
 // lost records the trial that a guest took with it when it died.

@@ -75,7 +75,7 @@ func withFindings(in report.Input) (report.Input, error) {
 	if err != nil {
 		return in, err
 	}
-	in.Stages = report.StageDocs(table)
+	in.Table, in.Stages = table, report.StageDocs(table)
 	in.Findings = explain.Find(table, in.Results.Trials, profiles, rank.Baseline)
 	return in, nil
 }

@@ -2,6 +2,9 @@ package explain
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -114,3 +117,25 @@ func cutLast(s string, sep byte) (before, after string, found bool) {
 	}
 	return s, "", false
 }
+
+// Pack returns stacks as folded lines, compressed by gzip.
+func Pack(stacks []Stack) ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	if err := errors.Join(WriteFolded(z, stacks), z.Close()); err != nil {
+		return nil, fmt.Errorf("pack stacks: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// Unpack reads what Pack returned; name stands in errors.
+func Unpack(name string, packed []byte) ([]Stack, error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("%s: expected folded stacks, compressed by gzip: %w", name, err)
+	}
+	return ReadFolded(name, io.LimitReader(z, maxFolded))
+}
+
+// maxFolded bounds what a small file may unpack to.
+const maxFolded = 256 << 20

@@ -23,6 +23,7 @@ const (
 	Unattributed  Stage = "unattributed"
 	Idle          Stage = "idle"
 	Sampling      Stage = "sampler"
+	Copy          Stage = "copy"
 	Bridging      Stage = "bridge"
 	Crypto        Stage = "crypto"
 	Encapsulation Stage = "encapsulation"

@@ -182,7 +182,7 @@ func fixtures() map[string]Input {
 		"full": full, "half": {Results: half, Dir: "results/half"},
 		"one": {Results: one.results()}, "failed": {Results: failed.results()}, "zero": {Results: zero},
 		"many": {Results: manyPlan().results()}, "small": {Results: smallPlan().results()}, "tiny": {Results: tiny.results()},
-		"claims": {Results: smallPlan().results(), Claims: madeClaims()},
+		"claims": {Results: smallPlan().results(), Claims: madeClaims()}, "explained": explained(),
 	}
 }
 

@@ -52,7 +52,7 @@ func plotClasses(a *analysis) func(string) string {
 
 // scripts are the parts of the page's program, in the order in which they run.
 func scripts() []string {
-	return []string{"assets/page.js", "assets/shapes.js", "assets/charts.js", "assets/draw.js"}
+	return []string{"assets/page.js", "assets/shapes.js", "assets/charts.js", "assets/draw.js", "assets/flame.js"}
 }
 
 // readAssets joins embedded files.

@@ -25,6 +25,7 @@ type page struct {
 	Overall  []*rankView
 	Claims   *claimsView
 	Paper    *paperView
+	Explain  *explainView
 	Matrix   *matrix
 	Networks []chartNetwork
 	Sections []sectionView
@@ -78,7 +79,8 @@ func newPage(a *analysis) (*page, error) {
 		p.Trials = append(p.Trials, newTrialView(t))
 	}
 	p.Claims, p.Paper = newClaimsView(a), newPaperView(a)
-	style, err := readAssets("assets/page.css", "assets/claims.css", "assets/paper.css")
+	p.Explain = newExplainView(a)
+	style, err := readAssets("assets/page.css", "assets/claims.css", "assets/paper.css", "assets/explain.css")
 	if err != nil {
 		return nil, err
 	}

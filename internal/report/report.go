@@ -56,6 +56,8 @@ type Input struct {
 	// HTML report has no such section. Stages are those that they know.
 	Findings []explain.Finding
 	Stages   []StageDoc
+	// Table is theirs, for flame graphs.
+	Table *explain.Table
 }
 
 // Options are the knobs of a rendering. The zero value is good.

@@ -1,7 +1,6 @@
 package result
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,7 +33,11 @@ func (r *Run) Profile(p explain.Profile) (err error) {
 	}
 	path := filepath.Join(dir, fmt.Sprintf("%04d", p.Order))
 	if len(p.Stacks) > 0 {
-		if err := writeStacks(path+stacksEnd, p.Stacks); err != nil {
+		packed, err := explain.Pack(p.Stacks)
+		if err == nil {
+			err = os.WriteFile(path+stacksEnd, packed, 0o644)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -43,19 +46,6 @@ func (r *Run) Profile(p explain.Profile) (err error) {
 		return err
 	}
 	return os.WriteFile(path+recordEnd, append(raw, '\n'), 0o644)
-}
-
-func writeStacks(path string, stacks []explain.Stack) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	z := gzip.NewWriter(f)
-	if err := explain.WriteFolded(z, stacks); err != nil {
-		return err
-	}
-	return z.Close()
 }
 
 // Profiles reads the profiles that a result directory holds; none is no error.
@@ -84,17 +74,18 @@ func readProfile(path string) (p explain.Profile, err error) {
 		return p, config.JSONError(path, raw, fmt.Errorf("expected the JSON that pathwise bench --explain wrote: %w", err))
 	}
 	stacks := strings.TrimSuffix(path, recordEnd) + stacksEnd
-	f, err := os.Open(stacks)
+	packed, err := os.ReadFile(stacks)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, nil
 	} else if err != nil {
 		return p, fmt.Errorf("read stacks: %w", err)
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return p, fmt.Errorf("%s: expected folded stacks, compressed by gzip: %w", stacks, err)
-	}
-	p.Stacks, err = explain.ReadFolded(stacks, z)
+	p.Stacks, err = explain.Unpack(stacks, packed)
 	return p, err
+}
+
+// Explained reports whether trials of the result in dir were looked into.
+func Explained(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, ProfilesDir))
+	return err == nil
 }

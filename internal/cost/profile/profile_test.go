@@ -1,0 +1,200 @@
+package profile
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/explain"
+)
+
+const kallsyms = `ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81001000 t tcp_ack
+ffffffff81000800 W weak
+ffffffff81002000 D data
+ffffffffc0000000 t bpf_prog_6deef7357e7b4530_steer	[bpf]
+`
+
+func TestSymbols(t *testing.T) {
+	s, err := parseSymbols(strings.NewReader(kallsyms))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ip, want := range map[uint64]string{
+		0xffffffff81000000: "_stext", 0xffffffff81000fff: "weak", 0xffffffff81001234: "tcp_ack",
+		0xffffffffc0000010: "bpf_prog_6deef7357e7b4530_steer", 0x1000: "0x1000",
+	} {
+		if got := s.name(ip); got != want {
+			t.Errorf("%x: got %s, want %s", ip, got, want)
+		}
+	}
+	if _, err := parseSymbols(strings.NewReader("0000000000000000 T _text\n")); !errors.Is(err, errHidden) {
+		t.Errorf("hidden symbols: %v", err)
+	}
+	if _, err := parseSymbols(strings.NewReader("xyz T _text\n")); err == nil {
+		t.Error("accepted an address that is none")
+	}
+}
+
+func FuzzSymbols(f *testing.F) {
+	f.Add([]byte(kallsyms))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		s, err := parseSymbols(bytes.NewReader(raw))
+		if err == nil && (len(s.addrs) == 0 || !slices.IsSorted(s.addrs) || s.name(s.addrs[0]) != s.names[0]) {
+			t.Errorf("accepted %+v", s)
+		}
+	})
+}
+
+func TestParseList(t *testing.T) {
+	for text, want := range map[string][]int{"0": {0}, "0-2,5": {0, 1, 2, 5}, "": nil, "3-1": nil, "a": nil, "0-": nil} {
+		if got, err := parseList(text); !reflect.DeepEqual(got, want) || (err == nil) != (want != nil) {
+			t.Errorf("%q: got %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	got := merge([]explain.Stack{
+		{CPU: 1, Process: "a", Frames: []string{"f"}, Count: 1},
+		{CPU: 0, Process: "a", Frames: []string{"f"}, Count: 2},
+		{CPU: 1, Process: "a", Frames: []string{"f"}, Count: 4},
+	})
+	if len(got) != 2 || got[0].CPU != 1 || got[0].Count != 5 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestSampler looks at this process while it works in the kernel, and at
+// datagrams on its loopback.
+func TestSampler(t *testing.T) {
+	s, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.NoPackets != nil {
+		t.Fatal(s.NoPackets)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	busy(t, 500*time.Millisecond)
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	busy(t, 100*time.Millisecond) // not in the window
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &st); err != nil {
+		t.Fatal(err)
+	}
+	table, err := explain.DefaultTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stacks, looked, lost, err := s.Read(table, map[uint64]explain.Place{st.Ino: explain.Client}, []Device{{Netns: st.Ino, Index: 1, Name: "lo"}})
+	if err != nil || lost != 0 {
+		t.Fatalf("%v, %d lost", err, lost)
+	}
+	var mine, copies int
+	for _, k := range stacks {
+		if k.Place == explain.Client && strings.HasPrefix(k.Process, "profile.test") {
+			mine += int(k.Count)
+			if slices.ContainsFunc(k.Frames, func(f string) bool { return strings.HasPrefix(f, "udp") }) {
+				copies += int(k.Count)
+			}
+		}
+	}
+	if mine == 0 || copies == 0 {
+		t.Errorf("%d samples of this process, %d of them in UDP, of %d stacks", mine, copies, len(stacks))
+	}
+	for received, d := range looked[0] {
+		if d.Packets == 0 || d.Bytes/d.Packets < 1000 || d.Segments != d.Packets {
+			t.Errorf("received %d: %+v", received, d)
+		}
+	}
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// busy sends datagrams to itself.
+func busy(t *testing.T, d time.Duration) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	self, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 1400)
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if err := unix.Sendto(fd, buf, 0, self); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := unix.Recvfrom(fd, buf, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestGeneratedIsCurrent regenerates beside a copy of the C file and compares
+// with what is committed. Other versions of clang make other bytes, so it needs
+// the one of Debian 12.
+func TestGeneratedIsCurrent(t *testing.T) {
+	version, err := exec.Command("clang", "--version").Output()
+	if err != nil || !strings.Contains(string(version), "version 14.") {
+		t.Skip("clang 14 (Debian: clang llvm libbpf-dev linux-libc-dev) is not installed")
+	}
+	tool, err := exec.Command("go", "tool", "-n", "bpf2go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	source, err := os.ReadFile("profile.bpf.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "profile.bpf.c"), source, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("sampler.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "//go:generate go tool bpf2go ")
+	if !ok {
+		t.Fatal("no go:generate line")
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	cmd := exec.Command(strings.TrimSpace(string(tool)), strings.Fields(line)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{"profile_bpfel.go", "profile_bpfel.o"} {
+		want, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what its source makes: run go generate (%v)", name, err)
+		}
+	}
+}
