@@ -121,7 +121,7 @@ func newExplainBar(f explain.Finding, most float64) explainBar {
 		if c.PerWork > 0 {
 			title += fmt.Sprintf(", %s CPU-s per %s", digits(c.PerWork), f.Unit)
 		}
-		bar.Parts = append(bar.Parts, barPart{round1(x), round1(w), stageClass(c.Stage), title})
+		bar.Parts = append(bar.Parts, barPart{tenths(x), tenths(w), stageClass(c.Stage), title})
 		x += w
 	}
 	return bar
@@ -142,7 +142,7 @@ func newFlameView(f explain.Finding, a *analysis) flameView {
 			class = stageClass(fr.Stage)
 		}
 		out.Boxes = append(out.Boxes, flameBox{
-			X: round1(fr.From * flameWidth), Width: round1(w), Y: float64((deepest - fr.Depth) * flameRow), Class: class,
+			X: tenths(fr.From * flameWidth), Width: tenths(w), Y: float64((deepest - fr.Depth) * flameRow), Class: class,
 			Name: fr.Name, Label: fitting(fr.Name, w), Title: fmt.Sprintf("%s: %s of the lab's time", fr.Name, shareText(fr.Share)),
 		})
 	}
@@ -164,5 +164,5 @@ func fitting(name string, width float64) string {
 // stageClass is a stage's class in the style sheet.
 func stageClass(s explain.Stage) string { return "st st-" + string(s) }
 
-// round1 keeps files small.
-func round1(v float64) float64 { return float64(int(v*10+0.5)) / 10 }
+// tenths keeps files small.
+func tenths(v float64) float64 { return float64(int(v*10+0.5)) / 10 }
