@@ -44,7 +44,7 @@ func labUpCommand(e env) *cobra.Command {
 				return usageError{errors.New("lab up: expected a file or --network NAME: see \"pathwise lab up --help\"")}
 			default:
 				f.Networks, err = findAll(names)
-				f.Spec.Networks, f.Spec.Agents = names, agents && len(names) > 1
+				f.Spec.Networks, f.Spec.Agents = names, agents && len(names) > 1 && len(vms.hosts) == 0
 				f.Spec.Pods = spread(pods, f.Spec.Hosts)
 				err = errors.Join(err, vms.into(&f.Spec))
 			}

@@ -67,6 +67,10 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"pairs", head + "pairs: 2\nworkloads: [lonely]", "e.yaml:4: workloads[0]: pairs: workload lonely runs on one pair"},
 		{"topology", head + "topologies: three\nworkloads: [tcp]", `e.yaml:3: topologies: unknown topology "three"`},
 		{"MTU", head + "mtu: 9\nworkloads: [tcp]", `e.yaml:3: mtu: "9": expected a whole number from 1280 to 9000`},
+		{"outside", head + "outside: ovn\nworkloads: [tcp]", `e.yaml:3: outside: unknown outside "ovn": expected bridge or vxlan`},
+		{"no room outside", head + "outside: vxlan\nmtu: 1300\nworkloads: [tcp]", "e.yaml:5: workloads[0]: mtu: 1300 leaves 1250 bytes inside the outside vxlan"},
+		{"virtual machine", head + "vm: host\nworkloads: [tcp]", `e.yaml:3: vm: "host" is no kernel of a virtual machine`},
+		{"named twice", head + "topologies: [two-hosts, bmp2bmp-remote]\nworkloads: [tcp]", "e.yaml:3: topologies[1]: two-hosts stands twice"},
 		{"missing", head + "missing: hide\nworkloads: [tcp]", `e.yaml:3: missing: "hide": expected skip or fail`},
 		{"min above max", head + "repetitions: {min: 5, max: 2}\nworkloads: [tcp]", "e.yaml:3: repetitions: min 5 is above max 2"},
 		{"width", head + "repetitions: {width: 5}\nworkloads: [tcp]", `e.yaml:3: repetitions.width: "5": expected a share`},
@@ -116,7 +120,15 @@ workloads:
     duration: 3s
     load: [{connections: 2}, {size: 1m}]
   - {name: served, server: "mongod --port ${PORT}"}
+  - {name: nested, topologies: [one-host, bmp2vmp-local, vmp2vmp-remote], pairs: 1, mtu: 1500, outside: [bridge, vxlan], vm: [uml, qemu]}
+  - {name: virtual, topologies: [bmp2bmp-local, bmp2vmp-local], pairs: 1, mtu: 1500}
 `)
+	if n := len(e.Entries[3].Scenarios); n != 2+4+4 {
+		t.Errorf("%d scenarios of topologies with virtual machines: %v", n, e.Entries[3].Scenarios)
+	}
+	if kinds := e.VMs(); !slices.Equal(kinds, []string{"uml", "qemu", ""}) {
+		t.Errorf("virtual machines %q", kinds)
+	}
 	if len(e.Entries[0].Scenarios) != 8 || len(e.Entries[0].Loads) != 4 {
 		t.Errorf("got %d scenarios and %d loads", len(e.Entries[0].Scenarios), len(e.Entries[0].Loads))
 	}

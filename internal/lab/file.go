@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,8 @@ func ParseFile(name string, r io.Reader, find func(string) (network.Network, err
 		"underlay":  prefix(&f.Spec.Underlay, f.places, "underlay"),
 		"pod_range": prefix(&f.Spec.PodRange, f.places, "pod_range"),
 		"pods":      f.readPods,
+		"vms":       f.readVMs,
+		"outside":   f.readOutside,
 	}, "pods")
 	if err != nil {
 		return File{}, err
@@ -52,7 +55,7 @@ func ParseFile(name string, r io.Reader, find func(string) (network.Network, err
 	if len(f.Networks) == 0 {
 		return File{}, root.Errorf("network: missing key: expected network: NAME or networks: [NAME, ...]")
 	}
-	f.Spec.Agents = f.agents == "true" || f.agents == "" && len(f.Networks) > 1
+	f.Spec.Agents = f.agents == "true" || f.agents == "" && len(f.Networks) > 1 && len(f.Spec.VMs) == 0
 	f.Spec = f.Spec.Fill()
 	if err := place(f.Spec.Check(), root, f.places); err != nil {
 		return File{}, err
@@ -147,6 +150,39 @@ func (f *reader) readAgents(v config.Value) error {
 	}
 	f.agents = text
 	return err
+}
+
+// readVMs reads which hosts are virtual machines: [{host: 2, on: 1}]. A machine that
+// is not named is one of the host's own.
+func (f *reader) readVMs(v config.Value) error {
+	items, err := v.Items()
+	if err != nil {
+		return err
+	}
+	for i, item := range items {
+		var vm topo.VM
+		err := item.Fields(map[string]config.Field{
+			"host": func(v config.Value) (err error) { vm.Host, err = v.Int(1, MaxHosts); return err },
+			"on":   func(v config.Value) (err error) { vm.On, err = v.Int(1, MaxHosts); return err },
+		}, "host")
+		if err != nil {
+			return err
+		}
+		vm.On = cmp.Or(vm.On, vm.Host)
+		f.places[fmt.Sprintf("vms[%d]", i)] = item
+		f.Spec.VMs = append(f.Spec.VMs, vm)
+	}
+	return nil
+}
+
+func (f *reader) readOutside(v config.Value) error {
+	f.places["outside"] = v
+	text, err := v.Text()
+	if err != nil {
+		return err
+	}
+	f.Spec.Outside, err = topo.ParseOutside(text)
+	return v.Wrap(err)
 }
 
 func (f *reader) readPods(v config.Value) error {

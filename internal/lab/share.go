@@ -76,6 +76,9 @@ type Share struct {
 
 // NewShare returns the share of no lab yet; find is the catalogue.
 func NewShare(s Store, find func(string) (network.Network, error), opts Options) *Share {
+	if opts.Timeout == 0 {
+		opts.Timeout = vmTimeout
+	}
 	return &Share{store: s, find: find, opts: opts.fill()}
 }
 

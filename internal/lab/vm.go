@@ -14,6 +14,10 @@ import (
 	"pathwise.dev/pathwise/internal/workload"
 )
 
+// vmTimeout is an Options.Timeout for virtual machines: their processors may be
+// programs, on which a daemon of 75 MB takes its time.
+const vmTimeout = time.Minute
+
 // Hypervisor gives a lab virtual machines.
 type Hypervisor interface {
 	// Label is the machines' kernel, such as uml-6.1.176.
