@@ -9,6 +9,7 @@ import (
 	"pathwise.dev/pathwise/internal/paper"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/stat"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // paperView is the section about the figures and tables of a document.
@@ -195,8 +196,8 @@ func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, quest
 	sc := scaleFor(m.Unit, slices.Max(centers))
 	unit := cmp.Or(sc.unit, m.Unit)
 	key := over.Without(questions[0])
+	key.Scenario.Pairs, key.Scenario.MTU = max(key.Scenario.Pairs, 1), cmp.Or(key.Scenario.MTU, topo.DefaultMTU)
 	where := []string{metricText(m), v.Where.Workload, key.Scenario.String()}
-	key.Scenario.Pairs = max(key.Scenario.Pairs, 1)
 	if rest := key.Load.String(); rest != "default" {
 		where = append(where, rest)
 	}
