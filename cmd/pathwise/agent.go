@@ -198,11 +198,11 @@ func labAgent(ctx context.Context, e env, f agentFlags, st lab.State, cfg agent.
 		return err
 	}
 	cfg.Host, cfg.PinDir = f.host, filepath.Join(pins, f.host)
-	cfg.Source = func() (agent.Cluster, error) {
+	cfg.Source = whenChanged(e.store().StateFile(st.Spec.Name), func() (agent.Cluster, error) {
 		st, err := e.store().Load(st.Spec.Name)
 		// A lab enforces no policy on its pods: no network refuses what another lets through.
 		return agent.Cluster{Hosts: st.Hosts, Pods: st.Pods, Equal: st.Spec.Networks}, err
-	}
+	})
 	return oneAgent(ctx, e, f, dir, cfg)
 }
 
@@ -215,7 +215,7 @@ func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) er
 	if len(key) < 16 {
 		return fmt.Errorf("%s holds %d bytes: expected a key of 16 or more", f.keyFile, len(key))
 	}
-	cfg.Source = func() (c agent.Cluster, err error) {
+	cfg.Source = whenChanged(f.cluster, func() (c agent.Cluster, err error) {
 		raw, err := os.ReadFile(f.cluster)
 		if err != nil {
 			return c, fmt.Errorf("read cluster: %w", err)
@@ -224,7 +224,7 @@ func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) er
 			return c, fmt.Errorf("%s: %w", f.cluster, err)
 		}
 		return c, nil
-	}
+	})
 	// A mistake is told before anything is made.
 	if _, err := cfg.Source(); err != nil {
 		return err
@@ -239,6 +239,25 @@ func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) er
 	}
 	cfg.Key, cfg.Host, cfg.PinDir = key, f.host, pins
 	return oneAgent(ctx, e, f, f.dir, cfg)
+}
+
+// whenChanged reads a description again only when its file is another than before:
+// an agent asks twice a second, and that of a large cluster takes milliseconds.
+func whenChanged(path string, read func() (agent.Cluster, error)) func() (agent.Cluster, error) {
+	var had os.FileInfo
+	var kept agent.Cluster
+	return func() (agent.Cluster, error) {
+		now, err := os.Stat(path)
+		if err == nil && had != nil && os.SameFile(had, now) && now.Size() == had.Size() && now.ModTime().Equal(had.ModTime()) {
+			return kept, nil
+		}
+		had = nil
+		c, rerr := read()
+		if err == nil && rerr == nil {
+			had, kept = now, c
+		}
+		return c, rerr
+	}
 }
 
 // oneAgent runs an agent with its socket and files in dir.

@@ -141,7 +141,7 @@ func (a *Agent) account(p *pair, now time.Time) {
 	p.bytes[p.nBytes%ringLength] = decide.Interval{For: epoch, Bytes: float64(bytes)}
 	p.nBytes++
 	if own, err := p.local.plane.Opened(p.remote.UID); err == nil && own != p.ownBefore {
-		p.ownBefore, p.own = own, now
+		p.ownBefore, p.own, p.host.owned = own, now, now
 	}
 }
 
@@ -206,12 +206,14 @@ const countEvery = 250 * time.Millisecond
 
 // countConnections looks at the TCP connections of pairs with traffic: how many
 // there are is the load that a policy looks a table up by, and whether they
-// have more to send than they may is whether a path could give them more.
+// have more to send than they may is whether a path could give them more. The
+// kernel looks at every connection of the machine to list those of a pod, so it is
+// only asked about pods of which it tells, by other means, that they use TCP.
 func (a *Agent) countConnections(now time.Time) {
 	for _, l := range a.pods {
 		recent := false
 		for _, p := range l.pairs {
-			recent = recent || now.Sub(p.active) < quiet
+			recent = recent || now.Sub(p.active) < quiet && (a.passive == nil || p.conns > 0 || p.usesTCP(now))
 		}
 		if !recent || now.Sub(l.counted) < countEvery {
 			continue
@@ -231,6 +233,16 @@ func (a *Agent) countConnections(now time.Time) {
 			p.count(by[p.routes[0].Remote.Addr])
 		}
 	}
+}
+
+// usesTCP reports whether the kernel told of a connection of the pair lately.
+func (p *pair) usesTCP(now time.Time) bool {
+	for i := range p.lines {
+		if now.Sub(p.lines[i].heard) < quiet {
+			return true
+		}
+	}
+	return false
 }
 
 // count follows the pair's connections: how many carry traffic, and what share

@@ -23,7 +23,9 @@ type inquiry struct {
 	// begun is when it began, zero if none is under way; since when packets first
 	// went unanswered.
 	begun, since time.Time
-	verdict      probe.Verdict
+	// asks counts the inquiry's own echoes.
+	asks    int
+	verdict probe.Verdict
 	// ripe is when the verdict became that the path has failed.
 	ripe time.Time
 	// cleared is when the latest was found to be unfounded.
@@ -157,7 +159,7 @@ func (ln *line) inquire(now time.Time) bool {
 	if !ln.begun.IsZero() || !ln.mute.IsZero() || now.Sub(ln.cleared) < again || !ln.telling(now) {
 		return false
 	}
-	ln.begun, ln.since, ln.ripe, ln.verdict = now, ln.silent, time.Time{}, probe.Verdict{}
+	ln.begun, ln.since, ln.ripe, ln.verdict, ln.asks = now, ln.silent, time.Time{}, probe.Verdict{}, 0
 	return true
 }
 
@@ -195,13 +197,21 @@ func (a *Agent) judgeAll(now time.Time) (asking bool) {
 // is well ends it here.
 func (a *Agent) judge(p *pair, i int, now time.Time) {
 	ln := &p.lines[i]
-	for n := range p.lines {
-		q := &p.lines[n].inquiry
-		if now.Sub(q.asked) >= shotEvery && (n == i || p.lines[n].mute.IsZero()) {
-			p.echo(n)
-		}
-	}
 	at := p.local.hearEchoes(now)
+	if now.Sub(ln.asked) >= shotEvery && !ln.passed(ln.begun) {
+		p.echo(i)
+		ln.asks++
+		// The witness need not know before the last of those that it takes.
+		for n := range p.lines {
+			if n != i && p.lines[n].mute.IsZero() && ln.asks >= rules().K {
+				p.echo(n)
+			}
+		}
+		if ln.asks > 1 {
+			a.suspectHost(p, i, now)
+		}
+		at = p.local.hearEchoes(now)
+	}
 	s := probe.Suspicion{Start: ln.begun, Now: at, P99: ln.usual(), Late: a.late(ln.since, now), Shots: ln.shots}
 	for n := range p.lines {
 		if n != i && p.lines[n].mute.IsZero() {

@@ -109,8 +109,10 @@ func (a *Agent) look(p *pair, now time.Time) {
 	}
 }
 
-// suspect takes up that packets go out over path i of the pair and none come in:
-// both the hosts' path and the pair's own are asked.
+// suspect takes up that packets go out over path i of the pair and none come in.
+// Where echoes can tell, one comes first: an application that is slow to answer
+// looks no different, and is far more common. The hosts are asked if that is not
+// answered either.
 func (a *Agent) suspect(p *pair, i int, now time.Time) {
 	ln, hp := &p.lines[i], p.host.paths[p.routes[i].Network]
 	if hp == nil || !hp.failed.IsZero() {
@@ -121,10 +123,19 @@ func (a *Agent) suspect(p *pair, i int, now time.Time) {
 		return
 	}
 	if ln.inquire(now) {
+		a.stats.suspicions++
 		a.judge(p, i, now)
 	}
-	if hp.suspected.IsZero() && now.Sub(hp.alive) >= again {
-		hp.suspected, hp.since, hp.burst = now, ln.silent, time.Time{}
+	if !ln.telling(now) {
+		a.suspectHost(p, i, now)
+	}
+}
+
+// suspectHost takes it up between the hosts.
+func (a *Agent) suspectHost(p *pair, i int, now time.Time) {
+	hp := p.host.paths[p.routes[i].Network]
+	if hp != nil && hp.failed.IsZero() && hp.suspected.IsZero() && now.Sub(hp.alive) >= again {
+		hp.suspected, hp.since, hp.burst = now, p.lines[i].silent, time.Time{}
 		a.stats.suspicions++
 		a.pursue(p.host, hp, now)
 	}

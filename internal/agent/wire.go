@@ -107,8 +107,9 @@ type remoteHost struct {
 	// pod is its agent's.
 	pod   podID
 	paths map[string]*hostPath // by network
-	// used is when a pair with that host last had traffic.
-	used time.Time
+	// used is when a pair with that host last had traffic, and owned when it last
+	// had some of flows that a pod of this host has opened: those are decided here.
+	used, owned time.Time
 }
 
 // hostPath is one network to another host.
@@ -259,9 +260,12 @@ const (
 	probeActive  = 100 * time.Millisecond
 	probeStandby = 200 * time.Millisecond
 	probeIdle    = 10 * time.Second
+	// probeFollower is that of paths whose flows the other host's agent decides
+	// about: it measures them, by probes that both directions show in.
+	probeFollower = time.Second
 	// probeShare is each path's part of the time: with many busy paths regular
-	// probes come to 125 a second for each end, and no more.
-	probeShare = 8 * time.Millisecond
+	// probes come to 50 a second for each end, and no more.
+	probeShare = 20 * time.Millisecond
 	// fullEvery is how many small probes go with one of the path's full size.
 	fullEvery = 8
 )
@@ -283,7 +287,11 @@ func (a *Agent) probeAll(now time.Time) {
 			}
 			every := probeIdle
 			switch {
-			case busy && now.Sub(hp.busy) < quiet || !hp.failed.IsZero() && busy:
+			case !hp.failed.IsZero() && busy:
+				every = probeActive
+			case busy && now.Sub(h.owned) >= 5*time.Second && hp.sent >= 4:
+				every = probeFollower
+			case busy && now.Sub(hp.busy) < quiet:
 				every = probeActive
 			case busy:
 				every = probeStandby

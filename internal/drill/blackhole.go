@@ -22,7 +22,7 @@ const (
 func blackholeKind() kind {
 	return kind{
 		name: "blackhole", about: "the active path goes silent, both ways or one, on a whole host or one pod: the longest gap that the application feels; MPTCP beside it",
-		defaults: Options{Repetitions: 30, Hold: 2 * time.Second, Traffic: []string{"tcp", "rr"}, Faults: []string{"both", "in", "out", "pod", "mptcp"}},
+		defaults: Options{Repetitions: 30, Hold: 2 * time.Second, Traffic: []string{"tcp", "rr"}, Faults: []string{"both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"}},
 		keys:     []string{"hold", "traffic", "faults"},
 		length: func(o Options, _ File) time.Duration {
 			return time.Duration(len(o.Traffic)*len(o.Faults)) * (o.Hold + 3500*time.Millisecond)
@@ -58,7 +58,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 	}
 	// Each network in turn; pinned, so that it is the one.
 	network, where := g.nets[s.repetition%len(g.nets)], "h1"
-	if how == "pod" {
+	if ofPod(how) {
 		where = "a"
 	}
 	if err := errors.Join(g.healthy(ctx), g.prime(where, network)); err != nil {
@@ -85,7 +85,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 			break
 		}
 	}
-	if how == "pod" || err != nil {
+	if ofPod(how) || err != nil {
 		// What a pair has found out about its path it believes for a while: begin anew.
 		for _, a := range g.agents {
 			a.stop()
@@ -94,6 +94,9 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 	}
 	return err
 }
+
+// ofPod reports whether a fault is of one pod's port, not of its whole host.
+func ofPod(how string) bool { return strings.HasPrefix(how, "pod") }
 
 // strike breaks a network for the time of the drill, and says how long the
 // application waited.
@@ -118,7 +121,7 @@ func (g *ground) strike(ctx context.Context, out *Sample, f *flow, where, networ
 	err = errors.Join(err, pause(ctx, g.s.options().Hold))
 	to := monotonic()
 	err = errors.Join(err, g.heal())
-	if err == nil && len(g.agents) > 0 && how != "pod" {
+	if err == nil && len(g.agents) > 0 && !ofPod(how) {
 		// Traffic goes on until all is well: without it the agents look less often.
 		err = g.healthy(ctx)
 	}
@@ -274,11 +277,11 @@ func blackholeFigures(o Options, all []Sample) []Figure {
 				out = append(out, f, figure("... 99th percentile", "s", stalls, p99, nil))
 				continue
 			}
-			name := map[string]string{"both": "both ways", "in": "inwards only", "out": "outwards only", "pod": "one pod's port"}[how]
+			name := map[string]string{"both": "both ways", "in": "inwards only", "out": "outwards only", "pod": "one pod's port", "pod-in": "one pod's port, inwards only", "pod-out": "one pod's port, outwards only"}[how]
 			f := figure(kind+", "+name+": stall, median", "s", stalls, median, atMost(stallMedian))
 			f.Note = "detected after " + seconds(figure("", "s", values(all, v, "detected_s"), median, nil).Value) + " (median)"
-			if how == "pod" {
-				f.Note += "; the hosts' probes pass, so the connection's own timeout tells"
+			if ofPod(how) {
+				f.Note += "; the hosts' probes pass, so the pair's own echoes tell"
 			}
 			out = append(out, f, figure("... 99th percentile", "s", stalls, p99, atMost(stallP99)))
 		}

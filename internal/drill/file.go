@@ -195,7 +195,7 @@ func (o *Options) fields() map[string]config.Field {
 		"for":         span(&o.For, 100*time.Millisecond, 24*time.Hour),
 		"hold":        span(&o.Hold, 100*time.Millisecond, time.Minute),
 		"traffic":     words(&o.Traffic, "tcp", "rr", "mix", "udp"),
-		"faults":      words(&o.Faults, "both", "in", "out", "pod", "mptcp"),
+		"faults":      words(&o.Faults, "both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"),
 		"capacity":    func(v config.Value) (err error) { o.Capacity, err = v.Rate(1e12); return err },
 		"phases":      count(&o.Phases, 1, 1000),
 		"peers": func(v config.Value) error {

@@ -180,9 +180,9 @@ func fault(name string) impair.Impairment {
 	const nothing = 1e-9
 	out := impair.Impairment{LossIngress: 1, LossEgress: 1}
 	switch name {
-	case "out":
+	case "out", "pod-out":
 		out.LossIngress = nothing
-	case "in":
+	case "in", "pod-in":
 		out.LossEgress = nothing
 	}
 	return out

@@ -16,6 +16,9 @@ func (s Store) Mark(lab string) string { return labEnv + "=" + s.dir(lab) }
 // Dir is the lab's directory: its record, its networks' files, its agents' sockets.
 func (s Store) Dir(lab string) string { return s.dir(lab) }
 
+// StateFile is the file that Load reads: it is replaced when the lab changes.
+func (s Store) StateFile(lab string) string { return filepath.Join(s.dir(lab), stateFile) }
+
 // BPFDir is where programs that work on the lab pin their BPF maps and links,
 // once MountBPF has made it a BPF file system.
 func (s Store) BPFDir(lab string) string { return filepath.Join(s.dir(lab), "bpf") }

@@ -95,7 +95,7 @@ func (s Store) List() ([]State, error) {
 // Load reads the record of the lab called name.
 func (s Store) Load(name string) (State, error) {
 	var st State
-	raw, err := os.ReadFile(filepath.Join(s.dir(name), "lab.json"))
+	raw, err := os.ReadFile(filepath.Join(s.dir(name), stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, fmt.Errorf("lab %q: %w", name, ErrNoLab)
 	} else if err != nil {
@@ -106,6 +106,9 @@ func (s Store) Load(name string) (State, error) {
 	}
 	return st, nil
 }
+
+// stateFile is in the lab's directory.
+const stateFile = "lab.json"
 
 // record is a lab's directory while this process builds or removes it.
 type record struct {
@@ -164,7 +167,7 @@ func (r *record) save(st State) error {
 	if err := os.WriteFile(tmp, raw, 0o644); err != nil {
 		return fmt.Errorf("save lab: %w", err)
 	}
-	if err := os.Rename(tmp, filepath.Join(r.dir, "lab.json")); err != nil {
+	if err := os.Rename(tmp, filepath.Join(r.dir, stateFile)); err != nil {
 		return fmt.Errorf("save lab: %w", err)
 	}
 	return nil

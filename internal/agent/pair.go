@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"time"
+
+	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/path/route"
+	"pathwise.dev/pathwise/internal/path/steer"
+	"pathwise.dev/pathwise/internal/path/telemetry"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// pair is a local pod and a remote one. The local agent decides about the flows
+// that the local pod has opened.
+type pair struct {
+	name   string
+	local  *pod
+	remote topo.Pod
+	host   *remoteHost
+	routes []route.Route
+	// opened: the remote data plane takes this pair's packets on every path,
+	// confirmed at that time.
+	opened, asked time.Time
+	// entered is when the data plane was last told of its paths.
+	entered time.Time
+	// unsettled: the remote agent has not confirmed the latest choice.
+	unsettled bool
+	noticed   time.Time
+
+	lines  []line // by index in routes
+	looked time.Time
+	active time.Time
+	// own is when the local pod last sent packets of flows that it opened.
+	own       time.Time
+	ownBefore uint64
+
+	weighed time.Time
+	state   decide.State
+	// assigned is where the pair's own flows are to be.
+	assigned decide.Assignment
+	loss     decide.SwitchLoss
+	decision decide.Decision
+	pinned   string
+	clamped  int
+	held     bool
+	outcome  *outcome
+	// limited is the share of traffic that its applications limit, followed.
+	limited float64
+	// acked is what each connection had delivered, by the kernel's number for it.
+	acked map[uint64]uint64
+	// conns is the number of TCP connections with traffic, as last counted.
+	conns int
+	// stuck connections, by local and remote port, and when flows last left a path
+	// that has failed.
+	stuck  map[[2]uint16]stuck
+	left   time.Time
+	bytes  [ringLength]decide.Interval
+	nBytes int
+}
+
+// ringLength of intervals kept about a pair's traffic: three seconds.
+const ringLength = 30
+
+// line is a pair's traffic on one path.
+type line struct {
+	inquiry
+	sent, received   steer.Tally // as last read
+	epochTx, epochRx uint64      // bytes, at the last evidence
+	used             time.Time   // packets went or came
+	silent           time.Time   // packets went out since, and none came in; zero if not
+	came             time.Time   // when the latest packet did
+	tx, rx           float64     // bytes per second, over the last evidence
+	figures          telemetry.Figures
+	heard            time.Time
+	retrans          float64
+	rtos             int
+	// failed: this pair's packets do not pass, though the hosts' probes do. Only
+	// trying tells when they do again: not before until, later each time.
+	failed, until time.Time
+	backoff       time.Duration
+	// mute: the pair's own echoes do not pass, since then; well counts the answers
+	// in a row after that.
+	mute time.Time
+	well int
+}
+
+// telemetryPair is how package telemetry names it.
+func (p *pair) telemetryPair() telemetry.Pair {
+	return telemetry.Pair{Netns: p.local.cookie, Remote: p.routes[0].Remote.Addr}
+}
+
+// on is the path that the pair's own flows are on, but for a canary.
+func (p *pair) on() route.Route {
+	r, ok := p.byNetwork(p.assigned.Active)
+	if !ok {
+		return p.routes[0]
+	}
+	return r
+}
+
+// found is where the maps have most of the pair's own flows: what a predecessor
+// left.
+func (p *pair) found() (decide.Assignment, error) {
+	var votes [steer.MaxPaths]int
+	choices, err := p.local.plane.Choices(p.remote.UID)
+	if err != nil {
+		return decide.Assignment{}, err
+	}
+	for _, c := range choices {
+		votes[c.Path%steer.MaxPaths]++
+	}
+	best := p.routes[0]
+	for _, r := range p.routes {
+		if votes[r.Index] > votes[best.Index] {
+			best = r
+		}
+	}
+	return decide.Assignment{Active: best.Network}, nil
+}
+
+// byNetwork finds a path of the pair.
+func (p *pair) byNetwork(network string) (route.Route, bool) {
+	for _, r := range p.routes {
+		if r.Network == network {
+			return r, true
+		}
+	}
+	return route.Route{}, false
+}
