@@ -339,8 +339,13 @@ func (b *benchRun) open(ctx context.Context, f benchFlags) (*result.Run, error) 
 		}
 		plan.Networks[n.Name+".conflist"] = raw
 	}
+	exp, profiles, err := takeProfiles(b.exp)
+	if err != nil {
+		return nil, err
+	}
+	plan.Profiles = profiles
 	var text bytes.Buffer
-	if err := b.exp.Encode(&text, func(n experiment.Network) string {
+	if err := exp.Encode(&text, func(n experiment.Network) string {
 		return filepath.Join(result.NetworksDir, n.Name+".conflist")
 	}); err != nil {
 		return nil, err

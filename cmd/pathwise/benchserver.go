@@ -11,7 +11,7 @@ import (
 func chooseServer(e env, exp *experiment.Experiment, server string) error {
 	chosen := false
 	for i := range exp.Entries {
-		w, err := e.workload(exp.Entries[i].Workload)
+		w, err := e.workload(exp.Entries[i].Find())
 		if err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func (b *benchRun) served(entry experiment.Entry) (workload.Workload, error) {
 			return nil, fmt.Errorf("workload %s stands with the servers %q and %q: results could not tell them apart", entry.Workload, entry.Server, other.Server)
 		}
 	}
-	w, err := b.workload(entry.Workload)
+	w, err := b.workload(entry.Find())
 	if err != nil || entry.Server == "" {
 		return w, err
 	}

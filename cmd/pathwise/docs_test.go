@@ -76,6 +76,9 @@ func TestDocs(t *testing.T) {
 			fmt.Fprintf(&script, "exec pathwise bench -f %d.yaml --dry-run\n", i)
 			files += fmt.Sprintf("-- %d.yaml --\n%s", i, block)
 		}
+		for _, block := range fences(t, page, "xml") {
+			files += "-- web.xml --\n" + block
+		}
 		if script.Len() == 0 {
 			continue
 		}

@@ -79,5 +79,5 @@ func (e env) workloads() []workload.Workload { return catalogue.All(catalogue.Op
 
 // workload returns the workload called name.
 func (e env) workload(name string) (workload.Workload, error) {
-	return catalogue.ByName(name, catalogue.Options{Self: e.self})
+	return catalogue.ByName(name, catalogue.Options{Self: e.self, Getenv: e.getenv})
 }

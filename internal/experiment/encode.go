@@ -48,6 +48,7 @@ type entry struct {
 	Networks   []string         `yaml:"networks,omitempty,flow"`
 	Kernels    []string         `yaml:"kernels,omitempty,flow"`
 	Server     string           `yaml:"server,omitempty"`
+	Profile    string           `yaml:"profile,omitempty"`
 	Load       []load           `yaml:"load,omitempty"`
 }
 
@@ -99,6 +100,9 @@ func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 func encodeEntry(in Entry) entry {
 	out := entry{Name: in.Workload, Server: in.Server, Warmup: in.Window.Warmup.String(), Duration: in.Window.Duration.String(),
 		Networks: in.Networks, Kernels: in.Kernels}
+	if in.Profile != "" {
+		out.Name, out.Profile = Profiled, in.Profile
+	}
 	for _, s := range in.Scenarios {
 		out.Topologies = appendNew(out.Topologies, s.Placement)
 		out.Pairs = appendNew(out.Pairs, s.Pairs)

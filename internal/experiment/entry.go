@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"path/filepath"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/config"
@@ -24,6 +25,7 @@ func (d *draft) entry(v config.Value) error {
 			"kernels":  list(&e.Kernels, d.kernelKind),
 			"load":     func(v config.Value) error { load, hasLoad = v, true; return nil },
 			"server":   text(&e.Server),
+			"profile":  text(&e.Profile),
 		}, d.catalogue), "name")
 	} else {
 		e.Workload, err = v.Text()
@@ -31,9 +33,9 @@ func (d *draft) entry(v config.Value) error {
 	if err != nil {
 		return err
 	}
-	info, err := d.catalogue.Workload(e.Workload)
+	info, err := d.find(v, &e)
 	if err != nil {
-		return v.Wrap(err)
+		return err
 	}
 	if e.Server != "" && info.Server == "" {
 		return v.Errorf("server: workload %s has no choice of one", e.Workload)
@@ -54,6 +56,26 @@ func (d *draft) entry(v config.Value) error {
 		return v.Wrap(err)
 	}
 	return d.add(v, e)
+}
+
+// find looks the entry's workload up. Its profile is a file, and gives it a name.
+func (d *draft) find(v config.Value, e *Entry) (workload.Info, error) {
+	switch {
+	case e.Profile == "" && e.Workload == Profiled:
+		return workload.Info{}, v.Errorf("workload %s: expected a profile, the XML file that it is to run", Profiled)
+	case e.Profile != "" && e.Workload != Profiled:
+		return workload.Info{}, v.Errorf("profile: workload %s takes none; %s does", e.Workload, Profiled)
+	case e.Profile != "" && !filepath.IsAbs(e.Profile):
+		e.Profile = filepath.Join(filepath.Dir(d.file), e.Profile)
+	}
+	info, err := d.catalogue.Workload(e.Find())
+	if err != nil {
+		return info, v.Wrap(err)
+	}
+	if e.Profile != "" {
+		e.Workload = info.Name
+	}
+	return info, nil
 }
 
 // add appends an entry; the same question must not stand twice.

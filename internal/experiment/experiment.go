@@ -80,13 +80,26 @@ type Entry struct {
 	Workload string
 	// Server is which one the workload asks, where it has a choice; "" is its
 	// default.
-	Server    string
+	Server string
+	// Profile is the XML file that the workload runs: that of one of uperf's profiles.
+	Profile   string
 	Loads     []sample.Load
 	Scenarios []topo.Scenario
 	Window    workload.Window
 	// Networks and Kernels limit the workload to some of the experiment's
 	// networks, and to those on some kinds of kernels; none means all.
 	Networks, Kernels []string
+}
+
+// Profiled is the workload that runs a profile from a file.
+const Profiled = "uperf"
+
+// Find is what the catalogue is asked for: the workload's name, or uperf:FILE.
+func (e Entry) Find() string {
+	if e.Profile != "" {
+		return Profiled + ":" + e.Profile
+	}
+	return e.Workload
 }
 
 // Repeat is the stopping rule of each cell.

@@ -32,6 +32,8 @@ func catalogue() experiment.Catalogue {
 			info := workload.Info{Name: name, Metrics: []string{"throughput"}, Pairs: true, MinDuration: 100 * time.Millisecond,
 				Knobs: []string{"connections", "size"}, Default: sample.Load{Connections: 1}, Max: sample.Load{Connections: 128, Size: 1 << 20}}
 			switch name {
+			case "uperf:dir/web.xml", "uperf:dir/dir/web.xml": // and where the test's encoding puts it
+				info.Name = "uperf:web"
 			case "lonely":
 				info.Pairs = false
 			case "served":
@@ -59,6 +61,8 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"absurd load", head + "workloads:\n  - name: tcp\n    load: {connections: 1000}", "e.yaml:5: workloads[0].load: connections: 1000 is out of range: expected more than 0 and at most 128"},
 		{"no such knob", head + "workloads:\n  - name: tcp\n    load: {rate: 5M}", "e.yaml:5: workloads[0].load: rate: workload tcp has no such load"},
 		{"bad rate", head + "workloads:\n  - name: tcp\n    load: {rate: NaN}", `e.yaml:5: workloads[0].load.rate: "NaN": expected a rate above 0`},
+		{"uperf without a profile", head + "workloads: [uperf]", "e.yaml:3: workloads[0]: workload uperf: expected a profile"},
+		{"a profile for another", head + "workloads:\n  - {name: tcp, profile: web.xml}", "e.yaml:4: workloads[0]: profile: workload tcp takes none; uperf does"},
 		{"no choice of a server", head + "workloads:\n  - {name: tcp, server: mongod}", "e.yaml:4: workloads[0]: server: workload tcp has no choice of one"},
 		{"negative duration", head + "duration: -2s\nworkloads: [tcp]", `e.yaml:3: duration: "-2s": expected a duration`},
 		{"duration without unit", head + "duration: 5\nworkloads: [tcp]", `e.yaml:3: duration: "5": expected a duration`},
@@ -122,12 +126,16 @@ workloads:
   - {name: served, server: "mongod --port ${PORT}"}
   - {name: nested, topologies: [one-host, bmp2vmp-local, vmp2vmp-remote], pairs: 1, mtu: 1500, outside: [bridge, vxlan], vm: [uml, qemu]}
   - {name: virtual, topologies: [bmp2bmp-local, bmp2vmp-local], pairs: 1, mtu: 1500}
+  - {name: uperf, profile: web.xml, pairs: 1, mtu: 1500}
 `)
 	if n := len(e.Entries[3].Scenarios); n != 2+4+4 {
 		t.Errorf("%d scenarios of topologies with virtual machines: %v", n, e.Entries[3].Scenarios)
 	}
 	if kinds := e.VMs(); !slices.Equal(kinds, []string{"uml", "qemu", ""}) {
 		t.Errorf("virtual machines %q", kinds)
+	}
+	if last := e.Entries[5]; last.Workload != "uperf:web" || last.Find() != "uperf:dir/web.xml" {
+		t.Errorf("profile: %+v", last)
 	}
 	if len(e.Entries[0].Scenarios) != 8 || len(e.Entries[0].Loads) != 4 {
 		t.Errorf("got %d scenarios and %d loads", len(e.Entries[0].Scenarios), len(e.Entries[0].Loads))
@@ -140,6 +148,7 @@ workloads:
 	if err := e.Encode(&b, func(n experiment.Network) string { return strings.TrimPrefix(n.Find, "cni:dir/") }); err != nil {
 		t.Fatal(err)
 	}
+	e.Entries[5].Profile = "dir/dir/web.xml"
 	e.Networks[2].Find = "cni:dir/cni:other.conf" // what the test's own naming makes of it
 	again := parse(t, b.String())
 	if !reflect.DeepEqual(e, again) {

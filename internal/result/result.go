@@ -141,6 +141,8 @@ type Plan struct {
 	Experiment []byte
 	// Networks are the user's configuration lists by file name.
 	Networks map[string][]byte
+	// Profiles are the files of uperf's profiles, by file name.
+	Profiles map[string][]byte
 	Machine  machine.Record
 }
 
@@ -167,6 +169,9 @@ func Create(dir string, p Plan) (*Run, error) {
 	files := map[string][]byte{ExperimentFile: p.Experiment, MachineFile: append(record, '\n')}
 	for name, raw := range p.Networks {
 		files[filepath.Join(NetworksDir, name)] = raw
+	}
+	for name, raw := range p.Profiles {
+		files[filepath.Join(ProfilesDir, name)] = raw
 	}
 	for name, raw := range files {
 		path := filepath.Join(dir, name)
