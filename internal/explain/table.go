@@ -38,6 +38,7 @@ const (
 	asLeaf   how = '=' // only as the leaf itself
 	above    how = '^' // before what is nearer the leaf
 	boundary how = '|' // as asLeaf, and ends the search
+	helper   how = '~' // as if it were not there
 )
 
 type entry struct {
@@ -82,7 +83,7 @@ func ParseTable(name, text string) (*Table, error) {
 			t.stages = append(t.stages, stage)
 			t.docs[stage] = doc
 			continue
-		case stage == "":
+		case stage == "" && line[0] != byte(helper):
 			return nil, fmt.Errorf("%s:%d: expected a [stage] before the first function", name, n)
 		}
 		if err := t.add(stage, line, n); err != nil {
@@ -94,7 +95,7 @@ func ParseTable(name, text string) (*Table, error) {
 
 func (t *Table) add(stage Stage, line string, n int) error {
 	e := entry{stage: stage, order: n}
-	if strings.ContainsRune("=^|", rune(line[0])) {
+	if strings.ContainsRune("=^|~", rune(line[0])) {
 		e.how, line = how(line[0]), line[1:]
 	}
 	begin, end, glob := strings.Cut(line, "*")
@@ -141,7 +142,7 @@ func plain(name string) string {
 func (t *Table) find(name string) (entry, bool) {
 	name = plain(name)
 	if e, ok := t.known[name]; ok {
-		return e, e.stage != ""
+		return e, e.order > 0
 	}
 	best, ok := t.exact[name]
 	if !ok {
@@ -154,19 +155,21 @@ func (t *Table) find(name string) (entry, bool) {
 		}
 	}
 	t.known[name] = best
-	return best, best.stage != ""
+	return best, best.order > 0
 }
 
 // Kernel attributes a stack of kernel functions, root first, to a stage.
 func (t *Table) Kernel(frames []string) Stage {
 	found := Unattributed
+	leaf := true // nothing but helpers is nearer the leaf
 	for i := len(frames) - 1; i >= 0; i-- {
 		e, ok := t.find(frames[i])
-		if !ok {
-			continue
-		}
-		leaf := i == len(frames)-1
 		switch {
+		case !ok:
+			leaf = false
+			continue
+		case e.how == helper:
+			continue
 		case e.how == above:
 			return e.stage
 		case found == Unattributed && (e.how == anywhere || leaf):
@@ -175,6 +178,7 @@ func (t *Table) Kernel(frames []string) Stage {
 		if e.how == boundary {
 			break
 		}
+		leaf = false
 	}
 	return found
 }

@@ -46,6 +46,10 @@ func TestKernel(t *testing.T) {
 		"entry itself":                         {"entry_SYSCALL_64_after_hwframe do_syscall_64", "syscall"},
 		"a softirq is not who runs it":         {xmit + "__local_bh_enable_ip do_softirq handle_softirqs mystery", Unattributed},
 		"the softirq's entry":                  {xmit + "__local_bh_enable_ip do_softirq handle_softirqs", "device"},
+		"a lock of the softirq's own":          {xmit + "__local_bh_enable_ip do_softirq handle_softirqs _raw_spin_unlock_irqrestore", "device"},
+		"a lock of an unknown action":          {xmit + "do_softirq handle_softirqs mystery _raw_spin_unlock_irqrestore", Unattributed},
+		"nothing but helpers":                  {"__x86_indirect_thunk_rax", Unattributed},
+		"a lock at the entry":                  {"entry_SYSCALL_64_after_hwframe do_syscall_64 __rcu_read_lock", "syscall"},
 		"an interrupt is not whom it stops":    {write + "asm_sysvec_apic_timer_interrupt sysvec_apic_timer_interrupt mystery", Unattributed},
 		"packets in an interrupt":              {"cpu_startup_entry do_idle asm_common_interrupt common_interrupt handle_softirqs net_rx_action veth_poll", "device"},
 		"a program of the network":             {receive + "sch_handle_ingress tcx_run bpf_prog_6deef7357e7b4530_steer", "ebpf"},
@@ -102,6 +106,7 @@ func TestParseTable(t *testing.T) {
 		"[a] b\nx*y*z\n":                 "x:2: expected the name",
 		"[a] b\nx\n[c] d\nx\n":           "x:4: x stands in line 2 already",
 		"[a] b\n=\n":                     "x:2: expected the name",
+		"~x\n[a] b\ny\n":                 "",
 		"# nothing but a comment\n[a] b": "",
 	} {
 		_, err := ParseTable("x", text)
