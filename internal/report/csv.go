@@ -54,7 +54,7 @@ func trialCells(experiment string, t sample.Trial) []string {
 
 // cellCells are the columns network to rate.
 func cellCells(c sample.Cell) []string {
-	return []string{c.Network, c.Workload, string(c.Scenario.Placement), strconv.Itoa(c.Scenario.Pairs),
+	return []string{c.Network, c.Workload, c.Scenario.Place(), strconv.Itoa(c.Scenario.Pairs),
 		strconv.Itoa(c.Scenario.MTU), knob(c.Load.Connections), knob(c.Load.Size), rateCell(c.Load.Rate)}
 }
 

@@ -123,7 +123,7 @@ func writeRecommendCSV(w io.Writer, recs []rank.Recommendation) error {
 			chosen[n] = true
 		}
 		for _, row := range r.Ranking.Rows {
-			_ = cw.Write([]string{r.App, string(r.Load), strconv.FormatBool(r.Robust), string(r.Scenario.Placement),
+			_ = cw.Write([]string{r.App, string(r.Load), strconv.FormatBool(r.Robust), r.Scenario.Place(),
 				strconv.Itoa(r.Scenario.Pairs), strconv.Itoa(r.Scenario.MTU), row.Network, strconv.FormatBool(chosen[row.Network]),
 				strconv.Itoa(row.Rank), strconv.Itoa(row.RankLow), strconv.Itoa(row.RankHigh), strconv.Itoa(row.Tie), exact(row.Score), kernelCell(r.Scenario)})
 		}

@@ -183,6 +183,19 @@ func (s Scenario) On(outside Outside, vm string) Scenario {
 	return s
 }
 
+// Place is where pods stand, in one word: the placement, and what is outside and
+// which virtual machines there are where it does not tell.
+func (s Scenario) Place() string {
+	out := string(s.Placement)
+	if s.Outside != s.Placement.Outside() {
+		out += ",outside=" + string(s.Outside)
+	}
+	if s.VM != "" {
+		out += ",vm=" + s.VM
+	}
+	return out
+}
+
 // Wire is the MTU that hosts have left of the underlay's.
 func (s Scenario) Wire() int { return s.MTU - s.Outside.Overhead() }
 
