@@ -65,7 +65,28 @@ const marker = "/run/pathwise-made-netns-mount"
 // Prepare makes Dir a shared mount on itself, as iproute2 does on first use:
 // otherwise a later "ip netns add" would hide our namespaces under such a mount.
 // It notes first that the mount is ours to undo.
-func Prepare() error {
+func Prepare() error { return alone(prepare) }
+
+// alone keeps other processes of ours from making or removing Dir while fn looks
+// at it and acts: another lab may be removing its last namespace just now. The
+// lock is on the directory that is there anyway, so it leaves no file.
+func alone(fn func() error) error {
+	parent := filepath.Dir(Dir)
+	f, err := os.Open(parent)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", parent, err)
+	}
+	defer f.Close() // and unlocks
+	for {
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err == nil {
+			return fn()
+		} else if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("lock %s: %w", parent, err)
+		}
+	}
+}
+
+func prepare() error {
 	if ok, err := Mounted(); err != nil || ok {
 		return err
 	}
@@ -86,7 +107,9 @@ func Prepare() error {
 
 // Release undoes Prepare when no namespace is left. It does nothing otherwise,
 // nor where the mount is somebody else's.
-func Release() error {
+func Release() error { return alone(release) }
+
+func release() error {
 	if _, err := os.Stat(marker); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -127,8 +150,18 @@ func Attach(name string, pid int) error {
 	return attach(name, fmt.Sprintf("/proc/%d/ns/net", pid))
 }
 
-// attach makes the namespace in the file known as name.
+// attach makes the namespace in the file known as name, in Dir as Prepare makes
+// it: whoever released it since then found no namespace in it.
 func attach(name, file string) error {
+	return alone(func() error {
+		if err := prepare(); err != nil {
+			return err
+		}
+		return bind(name, file)
+	})
+}
+
+func bind(name, file string) error {
 	path := Path(name)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
 	if err != nil {

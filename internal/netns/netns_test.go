@@ -2,6 +2,7 @@ package netns_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -135,4 +136,29 @@ func TestAttachOutlivesTheProcess(t *testing.T) {
 	if theirs != ours || err1 != nil || err2 != nil {
 		t.Errorf("got namespace %d (%v), want %d (%v)", ours, err2, theirs, err1)
 	}
+}
+
+// TestReleaseBesideCreate: whoever removes the last namespace takes nothing away
+// from one who makes the next.
+func TestReleaseBesideCreate(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make namespaces")
+	}
+	var wg sync.WaitGroup
+	for i := range 4 {
+		name := fmt.Sprintf("pw-t-%d-beside-%d", os.Getpid(), i)
+		wg.Go(func() {
+			for range 50 {
+				err := netns.Create(name)
+				if err == nil {
+					err = netns.Do(name, func() error { return nil })
+				}
+				if err := errors.Join(err, netns.Delete(name), netns.Release()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
