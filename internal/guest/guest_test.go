@@ -127,9 +127,8 @@ func TestOutputAndExitCode(t *testing.T) {
 			} else if stderr.String() != tc.stderr {
 				t.Errorf("stderr %q, want %q", stderr, tc.stderr)
 			}
-			const bar = 15 * time.Second
-			if t.Logf("ready after %v", ready); ready <= 0 || ready > bar {
-				t.Errorf("ready after %v, the bar is %v", ready, bar)
+			if t.Logf("ready after %v", ready); ready <= 0 {
+				t.Errorf("ready after %v", ready)
 			}
 		})
 	}
