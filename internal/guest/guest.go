@@ -147,6 +147,9 @@ func run(ctx context.Context, c Config, claim *lab.Claim) (int, error) {
 	out := follow(filepath.Join(dir, stdoutFile), c.Stdout)
 	errs := follow(filepath.Join(dir, stderrFile), c.Stderr)
 	ready := watchBoot(c, filepath.Join(dir, readyFile), began, p.done, cancel)
+	if c.Kernel.Name == QEMU {
+		go endWith(filepath.Join(dir, outcomeFile), p)
+	}
 	<-p.done
 	booted := <-ready
 	err = errors.Join(out.finish(), errs.finish())
@@ -205,6 +208,24 @@ func watchBoot(c Config, file string, began time.Time, done <-chan struct{}, can
 		}
 	}()
 	return out
+}
+
+// endWith ends a virtual machine once it has told its command's outcome, which is
+// the last thing that it writes: to shut down takes an emulated one seconds.
+func endWith(file string, p *process) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.done:
+			return
+		case <-tick.C:
+		}
+		if exists(file) {
+			_ = p.kill() // it may have ended meanwhile
+			return
+		}
+	}
 }
 
 // conclude reads how the command ended.

@@ -181,6 +181,9 @@ func (o order) serve() error {
 	if err := oldFirewall(); err != nil {
 		return err
 	}
+	if err := allProcessors(); err != nil {
+		return err
+	}
 	if err := unix.Sethostname([]byte("guest")); err != nil {
 		return fmt.Errorf("name guest: %w", err)
 	}
@@ -195,6 +198,25 @@ func (o order) serve() error {
 		return fmt.Errorf("tell that the guest is ready: %w", err)
 	}
 	return o.command()
+}
+
+// allProcessors starts the processors that the kernel was told to leave; see
+// quickBoot.
+func allProcessors() error {
+	files, err := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/online")
+	if err != nil {
+		return fmt.Errorf("list processors: %w", err)
+	}
+	for _, path := range files {
+		on, err := os.ReadFile(path)
+		if err == nil && strings.TrimSpace(string(on)) == "0" {
+			err = os.WriteFile(path, []byte("1"), 0)
+		}
+		if err != nil {
+			return fmt.Errorf("start processor: %w", err)
+		}
+	}
+	return nil
 }
 
 // oldFirewall makes iptables the one that speaks to the kernel's older packet
@@ -260,6 +282,7 @@ func (o order) command() error {
 		case err != nil:
 			return fmt.Errorf("wait for %s: %w", o.Argv[0], err)
 		case ended == pid:
+			unix.Sync() // the outcome ends a virtual machine
 			return writeOutcome(outcome{Code: exitCode(status)})
 		}
 	}

@@ -40,6 +40,8 @@ type process struct {
 	done chan struct{}
 	// err is why it ended, once done is closed.
 	err error
+	// kill ends it.
+	kill func() error
 }
 
 // start runs a program in a process namespace of its own, so that whatever it has
@@ -80,6 +82,7 @@ func start(ctx context.Context, in place, p program) (*process, error) {
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.argv[0], err)
 	}
+	out.kill = cmd.Process.Kill
 	return out, nil
 }
 

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"pathwise.dev/pathwise/internal/network"
 )
@@ -130,28 +130,41 @@ func bootQEMU(ctx context.Context, c Config, in place) (*process, error) {
 // initramfsFile lies in the guest's directory.
 const initramfsFile = "initramfs"
 
-// serve starts what serves a directory, and waits until it listens.
+// serve starts what serves a directory. It is given the socket that listens: of
+// one that it made itself, virtiofsd would keep a lock under a name that the
+// sockets of all guests share, and leave it behind.
 func serve(ctx context.Context, c Config, in place, tag, dir string) error {
-	p, err := start(ctx, in, program{log: "virtiofsd-" + tag + ".log", alone: c.Alone, argv: []string{fileServer(),
-		"--socket-path=" + tag + ".sock", "-o", "source=" + dir, "-o", "cache=always", "-o", "sandbox=chroot"}})
+	ear, err := listenIn(in.Dir(), tag+".sock")
 	if err != nil {
-		return err
+		return fmt.Errorf("serve %s to the guest: %w", dir, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	return network.Poll(ctx, 10*time.Millisecond, func() error {
-		select {
-		case <-p.done:
-			cancel()
-			return fmt.Errorf("serve %s to the guest: %s", dir, ended(p.err))
-		default:
-		}
-		if _, err := os.Stat(filepath.Join(in.Dir(), tag+".sock")); err != nil {
-			return fmt.Errorf("serve %s to the guest: %w", dir, err)
-		}
-		return nil
-	})
+	defer ear.Close()
+	_, err = start(ctx, in, program{alone: c.Alone, log: "virtiofsd-" + tag + ".log", files: []*os.File{ear}, argv: []string{fileServer(),
+		"--fd=3", "-o", "source=" + dir, "-o", "cache=always", "-o", "sandbox=chroot"}})
+	return err
 }
+
+// listenIn makes a socket that listens in a directory, whose path may be longer
+// than a socket's may be (108 bytes, unix(7)).
+func listenIn(dir, name string) (*os.File, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	ear, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	ear.SetUnlinkOnClose(false)
+	defer ear.Close()
+	return ear.File()
+}
+
+// quickBoot spares an emulated processor work: the kernel's tests of its own
+// ciphers, waits for grace periods, and, until init calls for them, further
+// processors, which would contend for the host's while the kernel starts on one.
+const quickBoot = "cryptomgr.notests rcupdate.rcu_expedited=1 maxcpus=1"
 
 // vhost says whether the kernel carries packets between a tap device and the
 // guest itself, or QEMU does.
@@ -184,5 +197,5 @@ func qemuArguments(c Config, tags []string) []string {
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=nic%d,mac=%v,host_mtu=%d", i, n.MAC, n.MTU))
 	}
 	return append(args, "-kernel", c.Kernel.Image, "-initrd", initramfsFile, "-append",
-		"console=ttyS0 quiet panic=-1 mitigations=off selinux=0 apparmor=0 "+orderVariable+"=virtiofs,"+controlTag+" "+InitArgument)
+		"console=ttyS0 quiet panic=-1 mitigations=off selinux=0 apparmor=0 "+quickBoot+" "+orderVariable+"=virtiofs,"+controlTag+" "+InitArgument)
 }

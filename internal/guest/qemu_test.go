@@ -25,6 +25,23 @@ func TestQEMUArguments(t *testing.T) {
 	}
 }
 
+// TestListenInAnyDirectory: the path of a guest's directory may be too long for a
+// socket's.
+func TestListenInAnyDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 120))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := listenIn(dir, "root.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if st, err := os.Stat(filepath.Join(dir, "root.sock")); err != nil || st.Mode()&os.ModeSocket == 0 {
+		t.Errorf("got %v %v", st, err)
+	}
+}
+
 func TestLabel(t *testing.T) {
 	for want, k := range map[string]Kernel{
 		"uml-6.1.176":         {Name: UML, Release: "6.1.176", How: "a process"},
