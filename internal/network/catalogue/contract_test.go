@@ -39,7 +39,17 @@ func up(t *testing.T, n network.Network, spec lab.Spec) *lab.Lab {
 // upAll is up for several networks.
 func upAll(t *testing.T, nets []network.Network, spec lab.Spec) *lab.Lab {
 	t.Helper()
-	store := lab.Store{Root: filepath.Join(t.TempDir(), "store")}
+	// Not t.TempDir: it has the test's name in it, and a socket's path has 108 bytes.
+	dir, err := os.MkdirTemp("", "Test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	store := lab.Store{Root: filepath.Join(dir, "store")}
 	l, err := store.UpAll(context.Background(), spec, nets, lab.Options{CNIPath: cniPath(t), Owned: true})
 	if err != nil {
 		t.Fatalf("lab up: %v", err)

@@ -47,9 +47,9 @@ func elsewhere(t *testing.T, missing []network.Missing) bool {
 	return true
 }
 
-// TestGuest runs the contract of every network that the host's kernel cannot
-// build on the first guest kernel that can. PATHWISE_GUEST names others, of which
-// it runs the contract there, and no more: "all", or some with commas.
+// TestGuest runs TestContract and TestPairs, for every network that the host's
+// kernel cannot build, on the first guest kernel that can. PATHWISE_GUEST names
+// others to run there: "all", or some with commas.
 func TestGuest(t *testing.T) {
 	if os.Getenv(insideVariable) != "" {
 		return
@@ -127,14 +127,15 @@ func split(t *testing.T, k guest.Kernel, infos []network.Info) (can, cannot []ne
 	return can, cannot
 }
 
-// runInside runs TestContract in a guest, and tells how it ended for each network.
+// runInside runs the tests of the networks in a guest, and tells how they ended
+// for each.
 func runInside(t *testing.T, k guest.Kernel, infos []network.Info) {
 	var names []string
 	for _, info := range infos {
 		names = append(names, regexp.QuoteMeta(info.Name))
 	}
 	c := inGuest(t, k)
-	c.Argv = []string{c.Self, "-test.v", "-test.count=1", "-test.run=^TestContract$/^(" + strings.Join(names, "|") + ")$"}
+	c.Argv = []string{c.Self, "-test.v", "-test.count=1", "-test.run=^(TestContract|TestPairs)$/^(" + strings.Join(names, "|") + ")$"}
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
 	c.Ready = func(after time.Duration) {
@@ -153,27 +154,35 @@ func runInside(t *testing.T, k guest.Kernel, infos []network.Info) {
 	verdicts := readVerdicts(said.String())
 	for _, info := range infos {
 		t.Run(info.Name, func(t *testing.T) {
-			v, ok := verdicts[info.Name]
-			switch {
-			case !ok:
-				t.Errorf("on %s: no verdict: %s", k.Label(), said.String())
-			case v.word != "PASS":
-				t.Errorf("on %s: %s after %s:\n%s", k.Label(), v.word, v.took, v.said)
-			default:
-				t.Logf("on %s: passed in %s", k.Label(), v.took)
+			tests := []string{"TestContract"}
+			if n, err := catalogue.Find(info.Name); err != nil {
+				t.Error(err)
+			} else if len(pairsOf(t, n)) > 0 {
+				tests = append(tests, "TestPairs")
+			}
+			for _, test := range tests {
+				v, ok := verdicts[test+"/"+info.Name]
+				switch {
+				case !ok:
+					t.Errorf("%s on %s: no verdict: %s", test, k.Label(), said.String())
+				case v.word != "PASS":
+					t.Errorf("%s on %s: %s after %s:\n%s", test, k.Label(), v.word, v.took, v.said)
+				default:
+					t.Logf("%s on %s: passed in %s", test, k.Label(), v.took)
+				}
 			}
 		})
 	}
 }
 
-// verdict is how the contract of one network ended.
+// verdict is how a test of one network ended.
 type verdict struct{ word, took, said string }
 
-// readVerdicts reads what "-test.v" prints of TestContract's parts, which run one
-// after the other.
+// readVerdicts reads what "-test.v" prints of tests' parts, which run one after
+// the other, by test and network.
 func readVerdicts(out string) map[string]verdict {
-	begin := regexp.MustCompile(`^=== \w+\s+TestContract/(\S+)`)
-	end := regexp.MustCompile(`^\s+--- (\w+): TestContract/(\S+) \((\S+)\)`)
+	begin := regexp.MustCompile(`^=== \w+\s+(\w+/[^/\s]+)`)
+	end := regexp.MustCompile(`^    --- (\w+): (\w+/[^/\s]+) \((\S+)\)`)
 	verdicts := map[string]verdict{}
 	said := map[string]string{}
 	at := ""
@@ -191,8 +200,11 @@ func readVerdicts(out string) map[string]verdict {
 
 func TestReadVerdicts(t *testing.T) {
 	got := readVerdicts("=== RUN   TestContract\n=== RUN   TestContract/a\n    x.go:1: bad\n=== RUN   TestContract/b-c\n" +
-		"--- FAIL: TestContract (3.00s)\n    --- FAIL: TestContract/a (1.00s)\n    --- PASS: TestContract/b-c (2.00s)\nFAIL\n")
-	if got["a"].word != "FAIL" || !strings.Contains(got["a"].said, "bad") || got["b-c"] != (verdict{"PASS", "2.00s", ""}) {
+		"--- FAIL: TestContract (3.00s)\n    --- FAIL: TestContract/a (1.00s)\n    --- PASS: TestContract/b-c (2.00s)\n" +
+		"=== RUN   TestPairs\n=== RUN   TestPairs/a\n=== RUN   TestPairs/a/a,x\n--- PASS: TestPairs (4.00s)\n    --- PASS: TestPairs/a (4.00s)\n" +
+		"        --- PASS: TestPairs/a/a,x (3.00s)\nFAIL\n")
+	if len(got) != 3 || got["TestContract/a"].word != "FAIL" || !strings.Contains(got["TestContract/a"].said, "bad") ||
+		got["TestContract/b-c"] != (verdict{"PASS", "2.00s", ""}) || got["TestPairs/a"].took != "4.00s" {
 		t.Errorf("got %+v", got)
 	}
 }

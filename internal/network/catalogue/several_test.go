@@ -349,6 +349,14 @@ func tryPair(t *testing.T, number int, nets []network.Network) {
 	}
 }
 
+// TestTunnelsTogether: networks whose tunnels are of one kind, the kernel's and
+// Open vSwitch's, do not take each other's packets.
+func TestTunnelsTogether(t *testing.T) {
+	for i, pair := range [][]string{{"vxlan", "ovs-vxlan"}, {"ovs-vxlan", "evpn-vxlan"}, {"vxlan", "evpn-vxlan"}, {"flannel-vxlan", "vxlan"}} {
+		t.Run(strings.Join(pair, ","), func(t *testing.T) { tryPair(t, 900+i, found(t, pair...)) })
+	}
+}
+
 // TestTogetherWithACNIFile combines a user's own list with a network of the
 // catalogue, and refuses one that wants all of the pod's traffic.
 func TestTogetherWithACNIFile(t *testing.T) {

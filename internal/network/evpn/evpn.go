@@ -24,7 +24,9 @@ const (
 	overhead = 14 + 20 + 8 + 8
 	// firstVNI is the identifier of a lab's network number 0; network vxlan's is another.
 	firstVNI = 100
-	port     = 4789 // IANA's, RFC 7348 section 8
+	// port is Linux's own and not IANA's 4789 (RFC 7348 section 8): that is Open
+	// vSwitch's, which may be on the same host and shares with no other receiver.
+	port = 8472
 )
 
 // New returns the network.

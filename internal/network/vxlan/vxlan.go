@@ -20,8 +20,10 @@ const (
 	// overhead is outer Ethernet, IPv4, UDP and VXLAN header (RFC 7348 section 5).
 	overhead = 14 + 20 + 8 + 8
 	vni      = 42
-	port     = 4789 // IANA's, RFC 7348 section 8
-	device   = "vxlan0"
+	// port is Linux's own and not IANA's 4789 (RFC 7348 section 8): that is Open
+	// vSwitch's, which may be on the same host and shares with no other receiver.
+	port   = 8472
+	device = "vxlan0"
 )
 
 // New returns the network.
