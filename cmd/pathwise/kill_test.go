@@ -38,7 +38,7 @@ func TestKill(t *testing.T) {
 	bin := filepath.Join(binDir(t), "pathwise")
 	exp := filepath.Join(t.TempDir(), "kill.yaml")
 	// Networks with plugins, rules, daemons and containers, in quick succession.
-	text := `{name: kill, networks: [nat, vxlan, routed-bgp, flannel-vxlan], topologies: [one-host, two-hosts], warmup: 0s, duration: 1s,
+	text := `{name: kill, networks: [nat, vxlan, routed-bgp, flannel-vxlan, docker-nat], topologies: [one-host, two-hosts], warmup: 0s, duration: 1s,
 		repetitions: {min: 5, max: 5}, workloads: [{name: startup, topologies: one-host}, tcp-latency, tcp-stream]}`
 	if err := os.WriteFile(exp, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -181,7 +181,8 @@ func programs(t *testing.T) []string {
 		env, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // it may have ended
 		ours := bytes.Contains(env, []byte("PATHWISE_LAB="+lab.DefaultRoot+"/"))
 		args := strings.ReplaceAll(string(cmdline), "\x00", " ")
-		for _, name := range []string{"iperf3", "sockperf", "bird", "etcd", "flanneld", "runc", "pathwise bench", "pathwise generate", "/cni/"} {
+		for _, name := range []string{"iperf3", "sockperf", "bird", "etcd", "flanneld", "runc", "dockerd", "containerd", "docker-proxy", "tincd",
+			"pathwise bench", "pathwise generate", "pathwise delay-line", "/cni/"} {
 			ours = ours || strings.Contains(args, name) && !bytes.Contains(env, []byte("PATHWISE_LAB="))
 		}
 		if ours {

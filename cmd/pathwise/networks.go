@@ -184,8 +184,19 @@ func printQualities(w io.Writer, rows []networkRow) error {
 			return err
 		}
 	}
+	if _, err := fmt.Fprint(w, azureModes); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
 	return nil
 }
+
+// azureModes says where the rest of Suo et al.'s table is.
+const azureModes = `
+The modes of containers in Microsoft Azure that Suo et al. (2018) list beside these (NAT,
+transparent, overlay, L2Bridge, L2Tunnel) are drivers of Docker on Windows and of a cloud's
+switch: documentation only, nothing here runs them. Nearest in kind are docker-nat,
+docker-macvlan (transparent) and docker-overlay.
+`
 
 func flush(tw *tabwriter.Writer) error {
 	if err := tw.Flush(); err != nil {
