@@ -90,9 +90,12 @@ func (p *pair) echo(i int) {
 	}
 	seq, at, err := l.echoer.Send(r.Local.Addr, r.Remote.Addr, l.plane.Index(r.Local.Dev))
 	q.asked = at
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		q.answered = time.Time{} // refused here: nothing to be learnt by it
 		return
+	case errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EAGAIN):
+		return // this machine's own trouble, such as a full table of neighbours
 	}
 	// Any other fault says what an echo without answer says.
 	if len(q.shots) >= shotsKept {

@@ -36,7 +36,7 @@ type Socket struct {
 	SegmentsOut, SegmentsIn   uint32
 	Unsent                    uint32        // bytes waiting to be sent
 	DeliveryRate              uint64        // bytes a second
-	AppLimited                bool          // that rate was limited by the sender
+	AppLimited                bool          // of that rate, the best sample kept (tcp_rate_gen): not of now; Unsent is
 	SentAgo, ReceivedAgo      time.Duration // since data was last sent, received
 	AckedAgo                  time.Duration // since an acknowledgment last came
 }

@@ -113,7 +113,7 @@ type Figures struct {
 	Window        uint32        // congestion window, segments
 	Lost          uint32        // segments held for lost
 	DeliveryRate  uint64        // bytes a second, by the last rate sample; 0: none
-	AppLimited    bool          // the last rate sample was limited by the sender
+	AppLimited    bool          // of the kept rate sample (tcp_rate_gen), not of now: what is unsent tells that
 }
 
 // add merges o, of the same or a later interval, into f.
