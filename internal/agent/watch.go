@@ -169,7 +169,13 @@ func (a *Agent) pursue(h *remoteHost, hp *hostPath, now time.Time) {
 			a.fail(h, hp, v, now)
 		}
 	case probe.PeerGone:
-		a.gone(h, hp, v, now)
+		// Its agent may only wait for a processor: while packets pass, the lease of
+		// the other data plane is soon enough.
+		if no, _ := a.contradicted(h, hp, now); no {
+			hp.suspected, hp.alive = time.Time{}, now
+		} else {
+			a.gone(h, hp, v, now)
+		}
 	}
 	if !hp.suspected.IsZero() && now.Sub(hp.suspected) > 5*time.Second {
 		hp.suspected, hp.alive = time.Time{}, now // no verdict: begin anew

@@ -209,7 +209,7 @@ func testimony(w Witness, since time.Time, deadline time.Duration) (time.Time, b
 // gone reports whether probes were sent and went unanswered on every path for
 // long enough that neither end's stalling explains it.
 func (r Rules) gone(s Suspicion, first, last time.Time) bool {
-	if last.Sub(first) < r.GoneAfter {
+	if last.Sub(first) < r.GoneAfter+max(s.Late, 0) {
 		return false
 	}
 	for _, w := range s.Witnesses {
