@@ -32,6 +32,8 @@ wanted() {
 		etcd                                etcd-server
 		etcdctl                             etcd-client
 		runc                                runc
+		mpirun                              openmpi-bin
+		mpicc                               libopenmpi-dev
 		wg                                  wireguard-tools
 		/usr/lib/frr/bgpd                   frr
 		linux.uml                           user-mode-linux

@@ -13,6 +13,8 @@ import (
 	"pathwise.dev/pathwise/internal/workload/iperf3"
 	"pathwise.dev/pathwise/internal/workload/loaded"
 	"pathwise.dev/pathwise/internal/workload/mongo"
+	"pathwise.dev/pathwise/internal/workload/mpi"
+	"pathwise.dev/pathwise/internal/workload/netperf"
 	"pathwise.dev/pathwise/internal/workload/request"
 	"pathwise.dev/pathwise/internal/workload/sockperf"
 	"pathwise.dev/pathwise/internal/workload/startup"
@@ -44,6 +46,14 @@ func All(o Options) []workload.Workload {
 		http.Access{Self: o.Self},
 		http.Access{Self: o.Self, Close: true},
 		loaded.Latency{Self: o.Self},
+		mpi.Exchange{Kind: mpi.AllToAll},
+		mpi.Exchange{Kind: mpi.PingPong},
+		mpi.Exchange{Kind: mpi.Stream},
+		netperf.Run{Test: netperf.TCPStream},
+		netperf.Run{Test: netperf.TCPRR},
+		netperf.Run{Test: netperf.TCPCRR},
+		netperf.Run{Test: netperf.UDPStream},
+		netperf.Run{Test: netperf.UDPRR},
 		startup.Startup{},
 	}
 	return slices.Concat(all, uperf.All(o.Self), mongo.All(o.Self))

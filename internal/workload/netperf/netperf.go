@@ -1,0 +1,254 @@
+// Package netperf runs netperf's own tests, those of Suo et al. (2018): to
+// repeat them with the tool that they used, and to hold our generators against
+// it. Debian has netperf in its section non-free, so the workloads of packages
+// request and bulk offer the same load where it is not installed.
+//
+// netperf knows whole seconds and has no warm-up: a first run is thrown away.
+package netperf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/internal/workload"
+)
+
+// Test is one of netperf's, as it calls them.
+type Test string
+
+// Tests.
+const (
+	TCPStream Test = "TCP_STREAM"
+	TCPRR     Test = "TCP_RR"
+	TCPCRR    Test = "TCP_CRR"
+	UDPStream Test = "UDP_STREAM"
+	UDPRR     Test = "UDP_RR"
+)
+
+// Run is the workload of one test.
+type Run struct{ Test Test }
+
+// What the workload gives netperf.
+const (
+	// dataPort is how far behind the service port the port of the data is: the
+	// service port is taken by the control connection.
+	dataPort = 10000
+	maxSize  = 1 << 20
+	// maxDatagram is netperf's own limit of a UDP message.
+	maxDatagram = 65507
+	endTimeout  = 10 * time.Second
+)
+
+// Info implements workload.Workload.
+func (r Run) Info() workload.Info {
+	info := workload.Info{
+		Name:    "netperf-" + strings.ReplaceAll(strings.ToLower(string(r.Test)), "_", "-"),
+		Summary: "netperf's " + string(r.Test),
+		Tool:    "netperf: what it counts in a run of its own after the warm-up",
+		Needs: []network.Need{network.NeedRoot(), {Kind: network.Program, Name: "netperf", From: "apt-get install netperf, in Debian's section non-free"},
+			{Kind: network.Program, Name: "netserver", From: "apt-get install netperf, in Debian's section non-free"}},
+		Metrics:     []string{sample.Rate, sample.LatencyMean},
+		Knobs:       []string{"size"},
+		Default:     sample.Load{Size: 1},
+		Max:         sample.Load{Size: maxSize},
+		Pairs:       true,
+		MinDuration: time.Second,
+	}
+	switch r.Test {
+	case TCPStream:
+		info.Metrics, info.Default.Size = []string{sample.Throughput, sample.Retransmits}, 16<<10
+	case UDPStream:
+		info.Metrics, info.Default.Size, info.Max.Size = []string{sample.Throughput, sample.Loss}, 1400, maxDatagram
+	case UDPRR:
+		info.Max.Size = maxDatagram
+	}
+	return info
+}
+
+// trial is one run.
+type trial struct {
+	Run
+	bed     workload.Bed
+	size    int
+	window  workload.Window
+	clients []workload.Result
+	figures []map[string]float64
+}
+
+// Run implements workload.Workload. The window begins when the clients are
+// started and ends with the last of them, so it is longer than asked for by
+// what netperf needs to begin and up to a second.
+func (r Run) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+	n := len(bed.Pairs)
+	t := &trial{Run: r, bed: bed, size: load.Size, window: w, clients: make([]workload.Result, n), figures: make([]map[string]float64, n)}
+	err := workload.Together(ctx, func(ctx context.Context, crew *workload.Crew) error {
+		for _, pair := range bed.Pairs {
+			if pair.Server.Service.Addr() != pair.Server.Addr() {
+				return fmt.Errorf("reach pod %s: netperf needs a second port for its data, and only one is published at %v", pair.Server.Name, pair.Server.Service)
+			}
+			crew.Serve("netserver in pod "+pair.Server.Name, func(ctx context.Context) error {
+				_, err := bed.Exec(ctx, pair.Server, "netserver", "-D", "-p", strconv.Itoa(int(pair.Server.Listen)))
+				return err
+			})
+		}
+		if err := workload.AwaitServers(ctx, bed, workload.TCP); err != nil {
+			return err
+		}
+		if w.Warmup > 0 {
+			if err := t.all(ctx, crew, w.Warmup); err != nil {
+				return fmt.Errorf("warm up: %w", err)
+			}
+		}
+		m.Begin()
+		if err := t.all(ctx, crew, w.Duration); err != nil {
+			return err
+		}
+		m.End()
+		return nil
+	})
+	if err != nil {
+		return workload.Outcome{}, fmt.Errorf("run %s: %w", r.Info().Name, err)
+	}
+	return t.outcome()
+}
+
+// seconds is the length of a run, in those that netperf knows.
+func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
+
+// all runs every pair's client once, to its end.
+func (t *trial) all(ctx context.Context, crew *workload.Crew, d time.Duration) error {
+	limit := time.Duration(seconds(d))*time.Second + endTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("netperf did not end within its time"))
+	defer cancel()
+	var tasks []*workload.Task
+	for i, pair := range t.bed.Pairs {
+		tasks = append(tasks, crew.Go(func(ctx context.Context) (err error) {
+			t.clients[i], t.figures[i], err = t.client(ctx, pair, d)
+			return err
+		}))
+	}
+	for _, task := range tasks {
+		if err := task.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *trial) client(ctx context.Context, pair workload.Pair, d time.Duration) (workload.Result, map[string]float64, error) {
+	res, err := t.bed.Exec(ctx, pair.Client, t.args(pair.Server, d)...)
+	if ctx.Err() != nil {
+		return res, nil, context.Cause(ctx)
+	}
+	var got map[string]float64
+	if err == nil {
+		got, err = parse(res.Stdout)
+	} else if said := strings.TrimSpace(string(res.Stdout)); said != "" {
+		err = fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(said), " ")) // it explains itself there
+	}
+	if err != nil {
+		return res, nil, fmt.Errorf("netperf in pod %s: %w", pair.Client.Name, err)
+	}
+	return res, got, nil
+}
+
+func (t *trial) args(server topo.Pod, d time.Duration) []string {
+	args := []string{"netperf", "-H", server.Service.Addr().String(), "-p", strconv.Itoa(int(server.Service.Port())),
+		"-t", string(t.Test), "-l", strconv.Itoa(seconds(d)), "--", "-P", fmt.Sprintf(",%d", int(server.Listen)+dataPort), "-k", strings.Join(keys(), ",")}
+	size := strconv.Itoa(t.size)
+	switch t.Test {
+	case TCPStream:
+		return append(args, "-m", size)
+	case UDPStream:
+		return append(args, "-m", size, "-R", "1") // without it datagrams are not routed
+	default:
+		return append(args, "-r", size+","+size)
+	}
+}
+
+// Figures of netperf's omni tests, in microseconds, bytes, calls and seconds.
+const (
+	elapsed     = "ELAPSED_TIME"
+	calls       = "LOCAL_SEND_CALLS"
+	arrived     = "REMOTE_RECV_CALLS"
+	received    = "REMOTE_BYTES_RECVD"
+	retransmits = "LOCAL_TRANSPORT_RETRANS"
+	meanLatency = "MEAN_LATENCY"
+	p50Latency  = "P50_LATENCY"
+	p99Latency  = "P99_LATENCY"
+)
+
+func keys() []string {
+	return []string{elapsed, calls, arrived, received, retransmits, meanLatency, p50Latency, p99Latency}
+}
+
+// parse reads what netperf printed: a line for people, then KEY=VALUE.
+func parse(out []byte) (map[string]float64, error) {
+	got := map[string]float64{}
+	for line := range strings.Lines(string(out)) {
+		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("read result: %s: expected a number, got %q", key, value)
+		}
+		got[key] = v
+	}
+	for _, key := range keys() {
+		if _, ok := got[key]; !ok {
+			return nil, fmt.Errorf("read result: no %s", key)
+		}
+	}
+	if got[elapsed] <= 0 {
+		return nil, fmt.Errorf("read result: %s: %g", elapsed, got[elapsed])
+	}
+	return got, nil
+}
+
+// outcome adds up the pairs' figures.
+func (t *trial) outcome() (workload.Outcome, error) {
+	out := workload.Outcome{Metrics: map[string]float64{}, Details: map[string]string{
+		"client": strings.Join(t.args(t.bed.Pairs[0].Server, t.window.Duration), " ")}}
+	var sent, came, again, rate, latency float64
+	for i, f := range t.figures {
+		work := f[calls]
+		if t.Test == TCPStream || t.Test == UDPStream {
+			work = f[received]
+		}
+		if work <= 0 {
+			return out, fmt.Errorf("run %s: netperf in pod %s: nothing arrived in the window", t.Info().Name, t.bed.Pairs[i].Client.Name)
+		}
+		rate += work / f[elapsed]
+		latency += work / f[elapsed] * f[meanLatency] * 1e-6
+		sent, came, again = sent+f[calls], came+f[arrived], again+max(f[retransmits], 0)
+		out.Bytes += f[received]
+		out.GeneratorUser = max(out.GeneratorUser, t.clients[i].User.Seconds()/max(t.clients[i].Wall.Seconds(), 1e-3))
+		out.Details["latency in pod "+t.bed.Pairs[i].Client.Name] = fmt.Sprintf("median %g us, p99 %g us", f[p50Latency], f[p99Latency])
+	}
+	switch t.Test {
+	case TCPStream:
+		out.Metrics[sample.Throughput] = 8 * rate
+		out.Metrics[sample.Retransmits] = again / (out.Bytes / 1e9)
+	case UDPStream:
+		out.Metrics[sample.Throughput] = 8 * rate
+		out.Metrics[sample.Loss] = max(0, 1-came/max(sent, 1))
+		if came < sent {
+			out.Warnings = append(out.Warnings, sample.Warning{Gate: "loss", Text: fmt.Sprintf("%.0f of %.0f datagrams arrived: the sender knows no rate", came, sent)})
+		}
+	default:
+		out.Bytes, out.Operations = 0, sent
+		out.Metrics[sample.Rate] = rate
+		out.Metrics[sample.LatencyMean] = latency / rate
+	}
+	return out, nil
+}
