@@ -53,8 +53,10 @@ const (
 	// rank adds.
 	startTimeout = 20 * time.Second
 	startPerRank = 250 * time.Millisecond
-	// endTimeout is how long after the window Open MPI may take to end.
-	endTimeout = 15 * time.Second
+	// endTimeout is how long after the window Open MPI may take to end, beside
+	// what a rank adds.
+	endTimeout = 8 * time.Second
+	endPerRank = 200 * time.Millisecond
 )
 
 // Info implements workload.Workload.
@@ -136,7 +138,8 @@ func (t *trial) run(ctx context.Context, m workload.Meter) (said []byte, err err
 		if _, err := workload.Measure(ctx, begin, t.window.Duration, m); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, endTimeout, fmt.Errorf("MPI did not end within %v after the window", endTimeout))
+		limit := endTimeout + time.Duration(t.ranks)*endPerRank
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("MPI did not end within %v after the window", limit))
 		defer cancel()
 		return all.Wait(ctx)
 	})
@@ -224,12 +227,20 @@ func (t *trial) awaitGone() error {
 		}
 		for _, link := range links {
 			// One that has ended meanwhile cannot be read.
-			if got, err := os.Readlink(link); err == nil && got == strings.TrimSpace(string(space)) {
-				return fmt.Errorf("end Open MPI: process %s is still there", strings.Split(link, "/")[2])
+			pid := strings.Split(link, "/")[2]
+			if got, err := os.Readlink(link); err == nil && got == strings.TrimSpace(string(space)) && !zombie(pid) {
+				return fmt.Errorf("end Open MPI: process %s is still there", pid)
 			}
 		}
 		return nil
 	})
+}
+
+// zombie reports whether the process has ended and only its parent has not
+// noticed. The state follows the name in /proc/PID/stat (proc(5)).
+func zombie(pid string) bool {
+	raw, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err != nil || strings.Contains(string(raw), ") Z ")
 }
 
 // devices names the pods' interfaces on the network, "" where pods have none of

@@ -94,8 +94,9 @@ func (r Run) Run(ctx context.Context, bed workload.Bed, load sample.Load, w work
 			if pair.Server.Service.Addr() != pair.Server.Addr() {
 				return fmt.Errorf("reach pod %s: netperf needs a second port for its data, and only one is published at %v", pair.Server.Name, pair.Server.Service)
 			}
+			// -f: its children would leave its process group, and so outlive it.
 			crew.Serve("netserver in pod "+pair.Server.Name, func(ctx context.Context) error {
-				_, err := bed.Exec(ctx, pair.Server, "netserver", "-D", "-p", strconv.Itoa(int(pair.Server.Listen)))
+				_, err := bed.Exec(ctx, pair.Server, "netserver", "-D", "-f", "-p", strconv.Itoa(int(pair.Server.Listen)))
 				return err
 			})
 		}
