@@ -52,6 +52,8 @@ func (s Store) remove(ctx context.Context, name string) error {
 			errs = append(errs, oci.RemoveCgroups(ctx, r.Name))
 		case kindMount:
 			errs = append(errs, unmount(r.Name))
+		case kindDir:
+			_ = os.Remove(r.Name) // somebody may have put something there
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -23,6 +23,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/oci"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -85,6 +86,8 @@ type Lab struct {
 	deletes []deletion
 	// launched counts the pods that Launch made.
 	launched int
+	// runtime is the lab's containerd, once it runs.
+	runtime oci.Daemon
 	// cgroup is set once the lab's cgroup is recorded.
 	cgroup  bool
 	created time.Time

@@ -2,21 +2,32 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/oci"
 	"pathwise.dev/pathwise/internal/workload"
 )
 
 // Launch implements workload.Ground: it makes one more pod on the host, attaches
-// it as the network's other pods, and starts a container in it by runc, where the
-// network's own engine has not done so.
-func (l *Lab) Launch(ctx context.Context, host int) (workload.Launch, error) {
+// it as the network's other pods, and starts a container in it by the runtime, where
+// the network's own engine has not done so.
+func (l *Lab) Launch(ctx context.Context, host int, r workload.Runtime) (workload.Launch, error) {
 	if host < 1 || host > len(l.hosts) {
 		return workload.Launch{}, fmt.Errorf("launch pod: no host %d", host)
+	}
+	if r == workload.Containerd {
+		if l.nets[0].plug.Run != nil {
+			return workload.Launch{}, fmt.Errorf("launch pod: network %s has an engine of its own that runs its pods: use the workload startup", l.nets[0].name)
+		}
+		if err := l.containerd(ctx); err != nil {
+			return workload.Launch{}, fmt.Errorf("launch pod: %w", err)
+		}
 	}
 	n := len(l.pods) + l.launched
 	l.launched++
@@ -42,9 +53,42 @@ func (l *Lab) Launch(ctx context.Context, host int) (workload.Launch, error) {
 		return out, nil
 	}
 	c.Netns = netns.Path(pod.Netns)
-	if _, err := oci.Start(ctx, c); err != nil {
+	if r == workload.Containerd {
+		err = l.runtime.Start(ctx, c)
+	} else {
+		_, err = oci.Start(ctx, c)
+	}
+	if err != nil {
 		return out, fmt.Errorf("launch pod: %w", err)
 	}
 	out.Runtime = l.opts.Now().Sub(out.Requested) - out.Network
 	return out, nil
+}
+
+// containerd starts the lab's containerd, where it does not run yet.
+func (l *Lab) containerd(ctx context.Context) error {
+	if l.runtime.Dir != "" {
+		return nil
+	}
+	d := oci.Daemon{Dir: filepath.Join(l.rec.dir, "containerd")}
+	if _, err := os.Stat(oci.ShimDir); errors.Is(err, os.ErrNotExist) {
+		if err := l.rec.intend(kindDir, oci.ShimDir); err != nil {
+			return err
+		}
+	}
+	argv, err := d.Command()
+	if err != nil {
+		return err
+	}
+	if err := l.Start(ctx, network.Daemon{Name: "containerd", Argv: argv}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.Timeout, fmt.Errorf("containerd did not answer within %v", l.opts.Timeout))
+	defer cancel()
+	err = network.Poll(ctx, 20*time.Millisecond, func() error { return errors.Join(l.Failed(), d.Ready(ctx)) })
+	if err != nil {
+		return fmt.Errorf("start containerd: %w", errors.Join(context.Cause(ctx), err))
+	}
+	l.runtime = d
+	return nil
 }

@@ -62,6 +62,8 @@ const (
 	kindNetns  = "netns"
 	kindCgroup = "cgroup"
 	kindMount  = "mount"
+	// kindDir is an empty directory outside the lab's own.
+	kindDir = "directory"
 )
 
 func (s Store) labs() string           { return filepath.Join(s.Root, "labs") }

@@ -40,7 +40,7 @@ func config(c Container) specs.Spec {
 	return specs.Spec{
 		Version:  ociVersion,
 		Hostname: c.ID,
-		Root:     &specs.Root{Path: "rootfs", Readonly: true},
+		Root:     &specs.Root{Path: filepath.Join(c.Dir, "rootfs"), Readonly: true},
 		Process: &specs.Process{
 			Args: []string{inside, "generate", "pause"},
 			Cwd:  "/",

@@ -135,7 +135,7 @@ type Ground interface {
 	Do(pod topo.Pod, fn func() error) error
 	// Launch starts one more pod on the host by a real container runtime and
 	// returns when the runtime says that it runs.
-	Launch(ctx context.Context, host int) (Launch, error)
+	Launch(ctx context.Context, host int, r Runtime) (Launch, error)
 }
 
 // Result is what a finished program left.
@@ -162,6 +162,15 @@ func (e *ExecError) Error() string {
 }
 
 func (e *ExecError) Unwrap() error { return e.Err }
+
+// Runtime starts containers.
+type Runtime string
+
+// Runtimes. Networks whose engine runs the pods have none of these.
+const (
+	Runc       Runtime = "runc"
+	Containerd Runtime = "containerd"
+)
 
 // Launch is one start of a pod.
 type Launch struct {

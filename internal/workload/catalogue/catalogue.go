@@ -55,6 +55,7 @@ func All(o Options) []workload.Workload {
 		netperf.Run{Test: netperf.UDPStream},
 		netperf.Run{Test: netperf.UDPRR},
 		startup.Startup{},
+		startup.Startup{Runtime: workload.Containerd},
 	}
 	return slices.Concat(all, uperf.All(o.Self), mongo.All(o.Self))
 }

@@ -6,6 +6,7 @@
 package startup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,8 +20,11 @@ import (
 	"pathwise.dev/pathwise/internal/workload"
 )
 
-// Startup is the workload startup.
-type Startup struct{}
+// Startup is the workload startup, or startup-containerd.
+type Startup struct {
+	// Runtime is runc unless it says otherwise.
+	Runtime workload.Runtime
+}
 
 // Limits of a trial.
 const (
@@ -36,14 +40,21 @@ const (
 )
 
 // Info implements workload.Workload.
-func (Startup) Info() workload.Info {
-	return workload.Info{
+func (k Startup) Info() workload.Info {
+	info := workload.Info{
 		Name:    "startup",
 		Summary: "start of a pod, from the request to its first answered ping",
 		Tool:    "runc and CNI, pinged every millisecond by pathwise; the median of the starts that fit the window, at least " + fmt.Sprint(least),
 		Needs:   []network.Need{network.NeedRoot(), oci.Need()},
 		Metrics: []string{sample.Startup}, // and StartupNetwork, where an engine does not attach its pods itself
 	}
+	if k.Runtime == workload.Containerd {
+		info.Name = "startup-containerd"
+		info.Summary += ", by containerd"
+		info.Tool = strings.Replace(info.Tool, "runc", "containerd with runc", 1)
+		info.Needs = append(info.Needs, oci.ContainerdNeeds()...)
+	}
+	return info
 }
 
 // start is one pod's.
@@ -57,22 +68,22 @@ type start struct {
 // Run implements workload.Workload. The window begins with a start and ends
 // with the end of one, so it is longer than asked by up to one start; the
 // starts of the warm-up, at least one if there is any, fill the page cache.
-func (Startup) Run(ctx context.Context, bed workload.Bed, _ sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+func (k Startup) Run(ctx context.Context, bed workload.Bed, _ sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
 	pair := bed.Pairs[0]
 	begun := time.Now()
 	warm := 0
 	for ; w.Warmup > 0 && warm < most/2 && (warm == 0 || time.Since(begun) < w.Warmup); warm++ {
-		if _, err := one(ctx, bed, pair); err != nil {
-			return workload.Outcome{}, fmt.Errorf("run startup: %w", err)
+		if _, err := k.one(ctx, bed, pair); err != nil {
+			return workload.Outcome{}, fmt.Errorf("run %s: %w", k.Info().Name, err)
 		}
 	}
 	var starts []start
 	begun = time.Now()
 	m.Begin()
 	for len(starts) < least || (time.Since(begun) < w.Duration && warm+len(starts) < most) {
-		s, err := one(ctx, bed, pair)
+		s, err := k.one(ctx, bed, pair)
 		if err != nil {
-			return workload.Outcome{}, fmt.Errorf("run startup: %w", err)
+			return workload.Outcome{}, fmt.Errorf("run %s: %w", k.Info().Name, err)
 		}
 		starts = append(starts, s)
 	}
@@ -87,13 +98,13 @@ func (Startup) Run(ctx context.Context, bed workload.Bed, _ sample.Load, w workl
 // and a ping to an address that is not there yet makes the client's kernel
 // repeat its ARP request once a second, which would round every figure up to
 // whole seconds. Answered at once, it adds one round trip.
-func one(ctx context.Context, bed workload.Bed, pair workload.Pair) (start, error) {
+func (k Startup) one(ctx context.Context, bed workload.Bed, pair workload.Pair) (start, error) {
 	echo, err := newEcho(bed, pair.Client)
 	if err != nil {
 		return start{}, err
 	}
 	defer echo.Close()
-	launch, err := bed.Launch(ctx, pair.Server.Host)
+	launch, err := bed.Launch(ctx, pair.Server.Host, cmp.Or(k.Runtime, workload.Runc))
 	if err != nil {
 		return start{}, err
 	}

@@ -240,7 +240,10 @@ func (g *Ground) Exec(ctx context.Context, pod topo.Pod, argv ...string) (worklo
 func (g *Ground) Do(pod topo.Pod, fn func() error) error { return netns.Do(pod.Netns, fn) }
 
 // Launch implements workload.Ground: the new pod is joined to the first client.
-func (g *Ground) Launch(ctx context.Context, _ int) (workload.Launch, error) {
+func (g *Ground) Launch(ctx context.Context, _ int, r workload.Runtime) (workload.Launch, error) {
+	if r != workload.Runc {
+		return workload.Launch{}, fmt.Errorf("launch pod: a testbed has no %s: use a lab", r)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	out := workload.Launch{Requested: time.Now()}
