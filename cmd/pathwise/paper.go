@@ -223,7 +223,9 @@ was not run has its claims listed without.`,
 }
 
 // paperDir is where the result of a document's study lies.
-func paperDir(out string, quick bool, name string) string { return filepath.Join(papersDir(out, quick), name) }
+func paperDir(out string, quick bool, name string) string {
+	return filepath.Join(papersDir(out, quick), name)
+}
 
 // papersDir is where those of all lie.
 func papersDir(out string, quick bool) string {

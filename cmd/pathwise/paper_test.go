@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"io"
+	"reflect"
 	"slices"
 	"testing"
 
 	"pathwise.dev/pathwise/experiments"
 	"pathwise.dev/pathwise/internal/claim"
+	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/rank"
 )
 
@@ -94,5 +97,29 @@ func TestQuickPapersFitTheHour(t *testing.T) {
 	}
 	if minutes > 58 {
 		t.Errorf("the budgets of the quick variants are %.0f minutes together", minutes)
+	}
+}
+
+// TestPapersSurviveTheirResult: a result keeps the experiment in full, so that
+// what is read back has the same questions, claims and exhibits.
+func TestPapersSurviveTheirResult(t *testing.T) {
+	for _, name := range experiments.Papers() {
+		exp, err := testEnv().readPaper(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exp, _ = exp.AsQuick()
+		var text bytes.Buffer
+		if err := exp.Encode(&text, func(experiment.Network) string { return "" }); err != nil {
+			t.Fatal(err)
+		}
+		back, err := experiment.Parse("experiment.yaml", &text, testEnv().catalogue())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !reflect.DeepEqual(back.Paper, exp.Paper) || !reflect.DeepEqual(back.Claims, exp.Claims) || !reflect.DeepEqual(back.Entries, exp.Entries) {
+			t.Errorf("%s: what is read back differs", name)
+		}
 	}
 }

@@ -46,6 +46,9 @@ func (t Choice) check() error {
 // it is one of several that are tied.
 func (j judge) choice(t Choice) []Finding {
 	var out []Finding
+	if j.recommend == nil {
+		return nil
+	}
 	for _, s := range j.scenarios() {
 		f := Finding{Question: sample.Question{Scenario: s}}
 		r, err := j.recommend(t, s)
