@@ -13,6 +13,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/workload/socket"
 )
 
 // Offer is what the generator's client does, in the pod.
@@ -78,6 +79,7 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	}
 	p := newPlan(o, time.Now(), o.Begin-now)
 	counts := make([]Count, min(o.Connections, runtime.NumCPU()))
+	socket.Threads(len(counts)) // workers wait in the kernel
 	errs := make([]error, len(counts))
 	var wg sync.WaitGroup
 	for i := range counts {
