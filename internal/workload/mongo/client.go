@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,25 +23,26 @@ import (
 // database is where the collections are.
 const database = "pathwise"
 
-// findServer is how long a server may take to answer for the first time.
-const findServer = 5 * time.Second
+// findServer is how long a server may take to answer for the first time: on a
+// busy machine the kernel notices a new link seconds late, and drops until then.
+const findServer = 10 * time.Second
 
-// pool is a client and what is known of its connections.
+// pool is a client of the driver and what is known of its connections.
 type pool struct {
 	*mongo.Client
-	ready atomic.Int64
+	ready *atomic.Int64
 }
 
-// connect makes a client that keeps that many connections open. Nothing is
-// tried again: an operation that fails is counted.
-func connect(uri string, connections int) (*pool, error) {
-	p := &pool{}
+// connect makes a client that keeps that many connections open, and at most one
+// more for questions about the server. Nothing is tried again: an operation that
+// fails is counted.
+func connect(uri string, connections int, ready *atomic.Int64) (*pool, error) {
+	p := &pool{ready: ready}
 	o := options.Client().ApplyURI(uri).SetRetryReads(false).SetRetryWrites(false).SetServerSelectionTimeout(findServer).
-		SetMinPoolSize(uint64(connections)).SetMaxConnecting(uint64(connections)).
-		SetMaxPoolSize(uint64(connections) + 1). // one for questions about the server
+		SetMinPoolSize(uint64(connections)).SetMaxConnecting(uint64(connections)).SetMaxPoolSize(uint64(connections) + 1).
 		SetPoolMonitor(&event.PoolMonitor{Event: func(e *event.PoolEvent) {
 			if e.Type == event.ConnectionReady {
-				p.ready.Add(1)
+				ready.Add(1)
 			}
 		}})
 	if err := o.Validate(); err != nil {
@@ -60,9 +62,44 @@ func (p *pool) close() {
 	_ = p.Disconnect(ctx)
 }
 
+// fleet is as many clients as it takes to have all connections open before the
+// window: a client opens ten at once, and then no more for ten seconds unless
+// they are asked for (the driver's pool.maintain, v2.9).
+type fleet struct {
+	pools []*pool
+	ready atomic.Int64
+}
+
+const perPool = 10
+
+// connectAll makes clients that keep that many connections open together.
+func connectAll(uri string, connections int) (*fleet, error) {
+	f := &fleet{}
+	for left := connections; left > 0; left -= perPool {
+		p, err := connect(uri, min(left, perPool), &f.ready)
+		if err != nil {
+			f.close()
+			return nil, err
+		}
+		f.pools = append(f.pools, p)
+	}
+	return f, nil
+}
+
+// of is the client that the i-th connection belongs to.
+func (f *fleet) of(i int) *pool { return f.pools[i/perPool] }
+
+func (f *fleet) close() {
+	var wg sync.WaitGroup
+	for _, p := range f.pools {
+		wg.Go(p.close)
+	}
+	wg.Wait()
+}
+
 // awaitReady returns when n connections are there, or false at the deadline.
-func (p *pool) awaitReady(ctx context.Context, n int, deadline time.Time) bool {
-	for p.ready.Load() < int64(n) {
+func (f *fleet) awaitReady(ctx context.Context, n int, deadline time.Time) bool {
+	for f.ready.Load() < int64(n) {
 		if ctx.Err() != nil || time.Now().After(deadline) {
 			return false
 		}

@@ -83,13 +83,13 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	if late := time.Since(begin); late > 0 {
 		return fmt.Errorf("start generator: %v after the window began: the machine is too busy", late.Round(time.Millisecond))
 	}
-	pool, err := connect(o.URI, o.Connections)
+	fleet, err := connectAll(o.URI, o.Connections)
 	if err != nil {
 		return err
 	}
-	defer pool.close()
-	l := &load{operation: op, pool: pool, begin: begin, end: begin.Add(o.Duration)}
-	if !pool.awaitReady(ctx, o.Connections, begin) && ctx.Err() == nil {
+	defer fleet.close()
+	l := &load{operation: op, fleet: fleet, begin: begin, end: begin.Add(o.Duration)}
+	if !fleet.awaitReady(ctx, o.Connections, begin) && ctx.Err() == nil {
 		return l.late(ctx, o.Connections)
 	}
 	sum, err := l.run(ctx, o)
@@ -97,7 +97,7 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 		return err
 	}
 	if o.Drop {
-		err = drop(ctx, pool.Database(database), o.Collection)
+		err = drop(ctx, fleet.of(0).Database(database), o.Collection)
 	}
 	if sum.Operations == 0 && sum.Failure == "" {
 		// Those of the warm-up were still under way when the window ended.
@@ -115,7 +115,7 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 // load is a running Offer.
 type load struct {
 	operation
-	pool       *pool
+	fleet      *fleet
 	begin, end time.Time
 }
 
@@ -123,8 +123,8 @@ type load struct {
 func (l *load) late(ctx context.Context, connections int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	had := l.pool.ready.Load()
-	if err := l.pool.Ping(ctx, nil); err != nil {
+	had := l.fleet.ready.Load()
+	if err := l.fleet.of(0).Ping(ctx, nil); err != nil {
 		return fmt.Errorf("%d of %d connections were there when the window began: %w", had, connections, err)
 	}
 	return fmt.Errorf("%d of %d connections were there when the window began", had, connections)
@@ -141,7 +141,7 @@ func (l *load) run(ctx context.Context, o Offer) (Count, error) {
 	var wg sync.WaitGroup
 	wg.Go(func() { l.account(work, &sum) })
 	for i := range counts {
-		wg.Go(func() { counts[i] = l.loop(work, l.steps(l.pool.Database(database).Collection(o.Collection))) })
+		wg.Go(func() { counts[i] = l.loop(work, l.steps(l.fleet.of(i).Database(database).Collection(o.Collection))) })
 	}
 	wg.Wait()
 	if err := ctx.Err(); err != nil {
@@ -158,13 +158,13 @@ func (l *load) account(ctx context.Context, sum *Count) {
 	if workload.SleepUntil(ctx, l.begin) != nil {
 		return
 	}
-	server, ok := l.pool.cpuTime(ctx)
+	server, ok := l.fleet.of(0).cpuTime(ctx)
 	client := userTime()
 	if workload.SleepUntil(ctx, l.end) != nil {
 		return
 	}
 	sum.ClientUser = (userTime() - client).Seconds()
-	then, still := l.pool.cpuTime(ctx)
+	then, still := l.fleet.of(0).cpuTime(ctx)
 	if used := (then - server).Seconds(); ok && still {
 		sum.ServerUser = &used
 	}

@@ -2,11 +2,11 @@ package mongo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-
-	"encoding/json"
+	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -47,7 +47,7 @@ func Prepare(ctx context.Context, w io.Writer, p Place, capped bool) error {
 	if err != nil {
 		return err
 	}
-	client, err := connect(p.URI, 1)
+	client, err := connect(p.URI, 1, new(atomic.Int64))
 	if err != nil {
 		return err
 	}

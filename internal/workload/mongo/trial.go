@@ -32,7 +32,7 @@ const (
 	// and a connection add.
 	lead           = 100 * time.Millisecond
 	leadPerPair    = 40 * time.Millisecond
-	leadPerHundred = 200 * time.Millisecond
+	leadPerHundred = 500 * time.Millisecond
 )
 
 // Run implements workload.Workload.
