@@ -158,7 +158,7 @@ func (s section) figures(a *analysis) (out []figureView) {
 		out = append(out, figureView{Kind: "bars", Caption: "with " + a.opts.level() + " intervals"})
 	}
 	if axes := s.axes(); len(axes) > 0 {
-		f := figureView{Kind: "load", Caption: "against load", Table: s.matrixOf(main, a)}
+		f := figureView{Kind: "load", Caption: "against load" + s.peaks(main, a), Table: s.matrixOf(main, a)}
 		for _, x := range axes {
 			f.Axes = append(f.Axes, x.Title)
 		}

@@ -24,6 +24,9 @@ func resultBlocks(a *analysis) []block {
 		for _, q := range s.Questions {
 			out = append(out, questionGrid(q, a.baseline()))
 		}
+		for _, g := range s.curveGrids(a) {
+			out = append(out, g)
+		}
 	}
 	if len(a.sections) > 0 {
 		out = append(out, legend(a))
