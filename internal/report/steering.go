@@ -182,7 +182,7 @@ func Steering(w io.Writer, in SteeringInput, o Options) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New("steering.html").Funcs(template.FuncMap{"swatch": s.swatch, "moveShape": moveShape}).ParseFS(files, "assets/*.html")
+	t, err := template.New("steering.html").Funcs(template.FuncMap{"swatch": s.swatch, "moveShape": moveShape}).ParseFS(files, steeringTemplates()...)
 	if err != nil {
 		return fmt.Errorf("parse report template: %w", err)
 	}
@@ -194,6 +194,11 @@ func Steering(w io.Writer, in SteeringInput, o Options) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
+}
+
+// steeringTemplates are the parts that the page of drills is made of.
+func steeringTemplates() []string {
+	return []string{"assets/steering.html", "assets/head.html", "assets/banners.html", "assets/machine.html", "assets/table.html", "assets/script.html", "assets/foot.html"}
 }
 
 // SteeringText writes figures, time lines and events for a terminal, in 80
