@@ -96,7 +96,7 @@ func parseFolded(line string) (Stack, error) {
 	}
 	cpu, err := strconv.ParseUint(strings.TrimPrefix(parts[0], "cpu"), 10, 15)
 	if err != nil || !strings.HasPrefix(parts[0], "cpu") {
-		return Stack{}, fmt.Errorf("core %.20q: expected cpu0, cpu1 ...", parts[0])
+		return Stack{}, fmt.Errorf("core %.20q: expected cpu0, cpu1 and so on", parts[0])
 	}
 	s := Stack{CPU: int(cpu), Context: Context(parts[1]), Place: Place(parts[2]), Process: parts[3], Count: count}
 	if !slices.Contains(Contexts(), s.Context) {

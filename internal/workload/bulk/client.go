@@ -138,7 +138,7 @@ func (o Offer) connection(ctx context.Context, d Direction, run func(*socket.Soc
 func (o Offer) up(conn *socket.Socket, w *window) (c Count, err error) {
 	var before, after uint32
 	var bad error
-	if _, err = send(conn, o.Size, w, func() { before, bad = conn.Retransmitted() }); err != nil {
+	if _, err = send(conn.Write, o.Size, w, func() { before, bad = conn.Retransmitted() }); err != nil {
 		return c, fmt.Errorf("send: %w", err)
 	}
 	after, err = conn.Retransmitted()
@@ -176,7 +176,7 @@ func (o Offer) datagrams(ctx context.Context) (Count, error) {
 		}
 		defer u.Close()
 		m := &marked{conn: u, mark: markWarmup}
-		if c.Sent, err = send(m, o.Size, w, func() { m.mark = markWindow }); err != nil {
+		if c.Sent, err = send(m.send, o.Size, w, func() { m.mark = markWindow }); err != nil {
 			return c, fmt.Errorf("send: %w", err)
 		}
 		c.Sent -= m.refused
@@ -200,7 +200,8 @@ type marked struct {
 	refused int64
 }
 
-func (m *marked) Write(p []byte) (int, error) {
+// send writes the mark into p.
+func (m *marked) send(p []byte) (int, error) {
 	p[0] = m.mark
 	n, err := m.conn.Write(p)
 	if errors.Is(err, unix.ENOBUFS) {

@@ -76,7 +76,7 @@ func serve(ctx context.Context, conn *socket.Socket, d *datagrams) {
 	case Down:
 		// Until the client has had its window and closes: its clock is its own.
 		w.end = w.end.Add(time.Second)
-		_, _ = send(conn, h.Size, w, nil)
+		_, _ = send(conn.Write, h.Size, w, nil)
 	case Echo:
 		_ = conn.Undelayed()
 		request.Echo(conn, h.Size, false)
@@ -111,7 +111,7 @@ func receive(conn io.Reader, size int, w *window) bool {
 
 // send sends messages of size bytes until the window is over, and calls begun
 // when it begins. It returns how many it sent in the window.
-func send(conn io.Writer, size int, w *window, begun func()) (sent int64, err error) {
+func send(write func([]byte) (int, error), size int, w *window, begun func()) (sent int64, err error) {
 	buf := make([]byte, size)
 	for inside := false; ; {
 		now := time.Now()
@@ -123,7 +123,7 @@ func send(conn io.Writer, size int, w *window, begun func()) (sent int64, err er
 				begun()
 			}
 		}
-		if _, err := conn.Write(buf); err != nil {
+		if _, err := write(buf); err != nil {
 			return sent, err
 		}
 		if inside {
