@@ -385,3 +385,14 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestBounded: a ride on a network whose packets escape its class is no yardstick.
+func TestBounded(t *testing.T) {
+	all := []leg{{what: "phase 1", rates: map[string]float64{"vxlan": 100e6}}, {what: "phase 2", rates: map[string]float64{"macvlan": 100e6}}}
+	if err := bounded(all, ride{rates: []float64{105e6, 9e9}}, "vxlan"); err != nil {
+		t.Error(err)
+	}
+	if err := bounded(all, ride{rates: []float64{150e6, 1}}, "vxlan"); !errors.Is(err, errUnbounded) {
+		t.Errorf("got %v, want that nothing bounded it", err)
+	}
+}

@@ -78,6 +78,7 @@ func runSchedules(ctx context.Context, s *session) ([]Sample, error) {
 			} else {
 				r, err = s.kept(ctx, s.File.Networks, all, v, nil)
 				kept[v] = r
+				err = errors.Join(err, bounded(all, r, v))
 			}
 			if err != nil {
 				return err
@@ -111,7 +112,22 @@ func runSchedules(ctx context.Context, s *session) ([]Sample, error) {
 	return append(out, verdict), err
 }
 
-var errIncomplete = errors.New("a ride is missing")
+var (
+	errIncomplete = errors.New("a ride is missing")
+	errUnbounded  = errors.New("its capacity did not bound it: the uplink does not tell its packets from others")
+)
+
+// bounded wants a ride that kept one network to have got no more than that had:
+// else every comparison with it would be with something that no schedule offers.
+func bounded(all []leg, r ride, network string) error {
+	const slack = 1.1 // the burst, and what a queue held from the leg before
+	for i, rate := range r.rates {
+		if most := all[i].rates[network]; most > 0 && rate > slack*most {
+			return fmt.Errorf("%s, %s: %.4g of %.4g bit/s: %w", network, all[i].what, rate, most, errUnbounded)
+		}
+	}
+	return nil
+}
 
 // steeredWith rides under a policy and tells the events in words.
 func (s *session) steeredWith(ctx context.Context, all []leg, policy, evidence string) (ride, []string, error) {

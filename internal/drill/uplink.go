@@ -56,9 +56,9 @@ func (g *ground) uplink(ctx context.Context, rates map[string]float64) error {
 // its port, others by the pods' addresses.
 func (g *ground) match(network string) []string {
 	if strings.Contains(network, "vxlan") {
-		port := "4789" // IANA's; flannel keeps the kernel's old default
-		if strings.Contains(network, "flannel") {
-			port = "8472"
+		port := "8472" // Linux's own
+		if strings.HasPrefix(network, "ovs-") {
+			port = "4789" // IANA's
 		}
 		return []string{"match", "ip", "protocol", "17", "0xff", "match", "ip", "dport", port, "0xffff"}
 	}

@@ -27,7 +27,7 @@ const (
 	fabricBridge = "fab0"
 	tunnel       = "seg0"
 	outsideVNI   = 4242
-	outsidePort  = 8472 // not IANA's 4789, which networks inside use
+	outsidePort  = 8472 // Linux's own; networks inside have kernels or namespaces of their own
 )
 
 // checkVMs wants each virtual machine to be a host of the lab, once.
