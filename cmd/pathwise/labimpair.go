@@ -82,6 +82,15 @@ Pathwise's; packets go past it when it dies.`,
 			return printForces(e, st, ports, format)
 		},
 	}
+	f.flags(cmd)
+	cmd.Flags().StringVar(&name, "lab", "", "name of the lab, where there are several")
+	formatFlag(cmd, &format, "text", "json")
+	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs(e))
+	return cmd
+}
+
+// flags are what an attachment is to suffer from.
+func (f *faults) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.rate, "rate", "", "bound what goes out: 500mbit, 64kbit, 1.5gbit")
 	cmd.Flags().StringVar(&f.drop, "drop", "", "lose everything: in, out or both")
 	cmd.Flags().StringVar(&f.loss, "loss", "", "lose a share of what goes in and of what goes out: 1%")
@@ -90,13 +99,9 @@ Pathwise's; packets go past it when it dies.`,
 	cmd.Flags().StringVar(&f.reorder, "reorder", "", "share of packets that --delay does not hold up: 1%")
 	cmd.Flags().StringVar(&f.direction, "direction", "", "what --rate, --loss, --delay, --jitter and --reorder act on: in, out or both")
 	cmd.Flags().BoolVar(&f.clear, "clear", false, "end every impairment")
-	cmd.Flags().StringVar(&name, "lab", "", "name of the lab, where there are several")
-	formatFlag(cmd, &format, "text", "json")
-	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs(e))
 	for _, flag := range []string{"drop", "direction"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions([]string{"in", "out", "both"}, cobra.ShellCompDirectiveNoFileComp))
 	}
-	return cmd
 }
 
 func (f faults) given() bool { return f != (faults{}) }
