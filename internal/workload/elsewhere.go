@@ -58,6 +58,20 @@ const aheadVariable = "PATHWISE_CLOCK_AHEAD"
 // of a kernel whose clock is so far ahead of its own.
 func Ahead(d time.Duration) string { return aheadVariable + "=" + strconv.FormatInt(int64(d), 10) }
 
+// Until tells when a window begins, at being a time of Monotonic, by the process's
+// own clock. It fails once the window has begun: what a generator missed of it would
+// be taken for what the network did not carry.
+func Until(at time.Duration) (time.Time, error) {
+	now, err := Monotonic()
+	if err != nil {
+		return time.Time{}, err
+	}
+	if late := now - at; late > 0 {
+		return time.Time{}, fmt.Errorf("start generator: %v after the window began: the machine is too busy", late.Round(time.Millisecond))
+	}
+	return time.Now().Add(at - now), nil
+}
+
 // Monotonic is a time that processes share, also on different kernels: the monotonic
 // clock of the kernel on which the run is conducted. So a generator and the one who
 // accounts for CPU time mean the same window.

@@ -54,12 +54,9 @@ const (
 // Generate offers the load and writes what was measured to w. A connection that
 // fails is an error of the whole.
 func Generate(ctx context.Context, w io.Writer, o Offer) error {
-	now, err := workload.Monotonic()
+	_, err := workload.Until(o.Begin)
 	if err != nil {
 		return err
-	}
-	if now > o.Begin {
-		return fmt.Errorf("start generator: %v after the window began: the machine is too busy", (now - o.Begin).Round(time.Millisecond))
 	}
 	socket.Threads(o.Up + o.Down + 1)
 	var sum Count

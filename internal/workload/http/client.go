@@ -70,14 +70,12 @@ const patience = 2 * time.Second
 // Generate offers the load and writes what was measured to w. Requests that
 // fail are counted; when none succeeds in the window, that is an error.
 func Generate(ctx context.Context, w io.Writer, o Offer) error {
-	now, err := workload.Monotonic()
+	begin, err := workload.Until(o.Begin)
 	if err != nil {
 		return err
 	}
-	if late := now - o.Begin; late > 0 {
-		return fmt.Errorf("start generator: %v after the window began: the machine is too busy", late.Round(time.Millisecond))
-	}
-	p := newPlan(o, time.Now(), o.Begin-now)
+	base := time.Now()
+	p := newPlan(o, base, begin.Sub(base))
 	counts := make([]Count, min(o.Connections, runtime.NumCPU()))
 	socket.Threads(len(counts)) // workers wait in the kernel
 	errs := make([]error, len(counts))

@@ -75,13 +75,9 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	if err != nil {
 		return err
 	}
-	now, err := workload.Monotonic()
+	begin, err := workload.Until(o.Begin)
 	if err != nil {
 		return err
-	}
-	begin := time.Now().Add(o.Begin - now)
-	if late := time.Since(begin); late > 0 {
-		return fmt.Errorf("start generator: %v after the window began: the machine is too busy", late.Round(time.Millisecond))
 	}
 	fleet, err := connectAll(o.URI, o.Connections)
 	if err != nil {

@@ -72,13 +72,9 @@ const (
 // Generate offers the load and writes what was measured to w. Requests that
 // fail are counted; when none succeeds in the window, that is an error.
 func Generate(ctx context.Context, w io.Writer, o Offer) error {
-	now, err := workload.Monotonic()
+	begin, err := workload.Until(o.Begin)
 	if err != nil {
 		return err
-	}
-	begin := time.Now().Add(o.Begin - now)
-	if late := time.Since(begin); late > 0 {
-		return fmt.Errorf("start generator: %v after the window began: the machine is too busy", late.Round(time.Millisecond))
 	}
 	socket.Threads(o.Connections)
 	counts := make([]Count, o.Connections)

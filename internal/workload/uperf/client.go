@@ -72,18 +72,14 @@ const patience = 2 * time.Second
 // that fail are counted; when nothing was moved in the window, or no transaction
 // ended and some failed, that is an error.
 func Generate(ctx context.Context, w io.Writer, o Offer) error {
-	now, err := workload.Monotonic()
+	begin, err := workload.Until(o.Begin)
 	if err != nil {
 		return err
-	}
-	if late := now - o.Begin; late > 0 {
-		return fmt.Errorf("start generator: %v after the window began: the machine is too busy", late.Round(time.Millisecond))
 	}
 	if err := o.Profile.Check(); err != nil {
 		return fmt.Errorf("start generator: %w", err)
 	}
 	socket.Threads(o.Profile.Strands())
-	begin := time.Now().Add(o.Begin - now)
 	r := &run{Offer: o, begin: begin, end: begin.Add(o.Duration), open: map[*socket.Socket]bool{}}
 	sum := r.strands(ctx)
 	if err := ctx.Err(); err != nil {
