@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -70,7 +71,7 @@ func (d *draft) settle(v config.Value, c *claim.Claim, measured bool) error {
 		c.Source = cmp.Or(c.Source, d.exp.Paper.Authors)
 	}
 	if measured && c.Metric == "" {
-		info, err := d.catalogue.Workload(c.Where.Workload)
+		info, err := d.workload(c.Where.Workload)
 		if err != nil {
 			return v.Wrap(err)
 		}
@@ -116,6 +117,9 @@ func Recorded() Catalogue {
 	return Catalogue{
 		Network: func(string) error { return nil },
 		Workload: func(name string) (workload.Info, error) {
+			if file, ok := strings.CutPrefix(name, Profiled+":"); ok {
+				name = Profiled + ":" + strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+			}
 			return workload.Info{Name: name, Pairs: true, Server: "any", Max: sample.Load{Connections: math.MaxInt, Size: math.MaxInt, Rate: math.MaxFloat64}}, nil
 		},
 	}
@@ -170,7 +174,7 @@ func (d *draft) workloadName(dst *string) config.Field {
 			names = append(names, e.Workload)
 		}
 		if d.exp.Paper != nil { // what its quick variant leaves out is not asked
-			if _, err := d.catalogue.Workload(*dst); err != nil {
+			if _, err := d.workload(*dst); err != nil {
 				return v.Wrap(err)
 			}
 			return nil

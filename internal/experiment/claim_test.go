@@ -115,6 +115,28 @@ func TestClaimsParseAndEncodeAgree(t *testing.T) {
 	}
 }
 
+// TestClaimsOfProfiles: a workload that runs a profile is called by the file's name.
+func TestClaimsOfProfiles(t *testing.T) {
+	e := parse(t, `name: x
+networks: [macvlan, bridge]
+workloads:
+  - {name: uperf, profile: web.xml}
+claims:
+  - {id: c, source: s, claim: x, workload: "uperf:web", order: [macvlan, bridge]}
+`)
+	if len(e.Claims) != 1 || e.Claims[0].Metric != "throughput" {
+		t.Fatalf("%+v", e.Claims)
+	}
+	var b bytes.Buffer
+	if err := e.Encode(&b, func(experiment.Network) string { return "" }); err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := experiment.Parse("e.yaml", &b, experiment.Recorded())
+	if err != nil || !reflect.DeepEqual(recorded.Claims, e.Claims) || recorded.Entries[0].Workload != "uperf:web" {
+		t.Errorf("as recorded: %v, %+v", err, recorded)
+	}
+}
+
 func TestAnswerableClaims(t *testing.T) {
 	for want, only := range map[string][2][]string{
 		"ratio each growth other best overall value at trend": {{"host", "macvlan", "bridge", "ipvlan-l3"}, nil},

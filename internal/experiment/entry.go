@@ -78,6 +78,17 @@ func (d *draft) find(v config.Value, e *Entry) (workload.Info, error) {
 	return info, nil
 }
 
+// workload returns what is known of the workload that an entry has the name of, or of
+// one that only the catalogue knows.
+func (d *draft) workload(name string) (workload.Info, error) {
+	for _, e := range d.exp.Entries {
+		if e.Workload == name {
+			return d.catalogue.Workload(e.Find())
+		}
+	}
+	return d.catalogue.Workload(name)
+}
+
 // add appends an entry; the same question must not stand twice.
 func (d *draft) add(v config.Value, e Entry) error {
 	for _, s := range e.Scenarios {

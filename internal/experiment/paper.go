@@ -117,7 +117,7 @@ func (d *draft) view(v config.Value, w *paper.View) error {
 		return err
 	}
 	if w.Metric == "" {
-		info, err := d.catalogue.Workload(w.Where.Workload)
+		info, err := d.workload(w.Where.Workload)
 		if err != nil {
 			return v.Wrap(err)
 		}

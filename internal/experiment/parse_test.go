@@ -34,6 +34,8 @@ func catalogue() experiment.Catalogue {
 			switch name {
 			case "uperf:dir/web.xml", "uperf:dir/dir/web.xml": // and where the test's encoding puts it
 				info.Name = "uperf:web"
+			case "uperf:web":
+				return info, errors.New("open profile: web: no such file or directory")
 			case "lonely":
 				info.Pairs = false
 			case "served":
