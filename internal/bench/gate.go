@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -32,7 +33,21 @@ const (
 	// that takes another way leaves next to nothing there; the rest allows for
 	// a busy machine, on which counters are read late.
 	crossedShare = 0.5
+	// leastSeen is the share of the window that the meter must have seen. On a busy
+	// machine its reading takes long; the generators count meanwhile, in the window
+	// that was planned.
+	leastSeen = 0.8
 )
+
+// cut says that CPU time and counters are not of the figures' window; "" if they are.
+func cut(seen time.Duration, planned workload.Window, out workload.Outcome) string {
+	want := cmp.Or(out.Window, planned.Duration)
+	if seen.Seconds() >= leastSeen*want.Seconds() {
+		return ""
+	}
+	return fmt.Sprintf("gate window: CPU time and counters are of %v of a window of %v: the machine was too busy",
+		seen.Round(time.Millisecond), want.Round(time.Millisecond))
+}
 
 // meter takes CPU time and device counters at the ends of the window.
 type meter struct {

@@ -160,8 +160,10 @@ func (r *runner) figures(cell experiment.Planned, m *meter, out workload.Outcome
 		t.Warnings = append(t.Warnings, sample.Warning{Gate: "busy",
 			Text: fmt.Sprintf("other work kept %.0f %% of the machine busy before the repetition: figures are noisy and the cost includes it", 100*r.disturbed)})
 	}
-	if why := m.crossed(out); why != "" {
-		t.Status, t.Reason = sample.Invalid, why
+	for _, why := range []string{m.crossed(out), cut(window, cell.Window, out)} {
+		if why != "" {
+			t.Status, t.Reason = sample.Invalid, why
+		}
 	}
 	if why := missing(r.Workloads[cell.Workload].Info(), t.Metrics); why != "" {
 		t.Status, t.Reason = sample.Failed, why

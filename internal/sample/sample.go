@@ -115,7 +115,7 @@ const (
 
 // Warning is a validity gate that did not refuse the figure, but that a reader must know.
 type Warning struct {
-	// Gate names the check: "cpu-saturated", "generator-bound", "mtu", "offload", "device", "loss", "errors".
+	// Gate names the check: "cpu-saturated", "generator-bound", "mtu", "offload", "device", "window", "loss", "errors".
 	Gate string `json:"gate"`
 	Text string `json:"text"`
 }

@@ -26,6 +26,11 @@ type Workload interface {
 	Run(ctx context.Context, bed Bed, load sample.Load, window Window, meter Meter) (Outcome, error)
 }
 
+// Congestion is the congestion control that workloads of TCP streams ask for,
+// whatever the machine's default: it is Linux's own default, and BBR, which some
+// machines set, paces its sending and so measures something else.
+const Congestion = "cubic"
+
 // Served is a workload whose server the user may choose.
 type Served interface {
 	// With returns the workload with that server in place of its default.
@@ -192,6 +197,8 @@ type Outcome struct {
 	// Bytes of payload received and Operations finished in the window: the
 	// work that CPU cost is divided by. Zero where the workload has no such notion.
 	Bytes, Operations float64
+	// Window is how long it was measured, where that is not as asked for.
+	Window time.Duration
 	// GeneratorUser is the user-mode CPU time of the busiest single-threaded
 	// generator process, as a share of its wall time: near 1 it bounds the figure.
 	GeneratorUser float64

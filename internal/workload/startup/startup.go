@@ -88,7 +88,9 @@ func (k Startup) Run(ctx context.Context, bed workload.Bed, _ sample.Load, w wor
 		starts = append(starts, s)
 	}
 	m.End()
-	return outcome(starts), nil
+	out := outcome(starts)
+	out.Window = time.Since(begun)
+	return out, nil
 }
 
 // one starts a pod on the server's host and pings it from the client.
