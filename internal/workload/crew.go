@@ -97,15 +97,24 @@ func SleepUntil(ctx context.Context, t time.Time) error {
 // Span is the measured window as it was.
 type Span struct{ Begin, End time.Time }
 
+// latest is how late a window may begin, or half of its length if that is more.
+// Generators count in the window that was planned, so the load may be over by the
+// end of one that begins later.
+const latest = 500 * time.Millisecond
+
 // Measure tells the meter the window's ends: at begin, and duration later. It
-// returns when they were told, which is what the figures must be cut to. After
-// an error there may have been a beginning without an end.
+// returns when they were told, which is what the figures must be cut to. A window
+// that cannot begin before it is half over is an error. After an error there may
+// have been a beginning without an end.
 func Measure(ctx context.Context, begin time.Time, duration time.Duration, m Meter) (Span, error) {
 	var s Span
 	if err := SleepUntil(ctx, begin); err != nil {
 		return s, err
 	}
 	s.Begin = time.Now()
+	if late := s.Begin.Sub(begin); late > max(duration/2, latest) {
+		return s, fmt.Errorf("begin window: %v late: the machine is too busy", late.Round(time.Millisecond))
+	}
 	m.Begin()
 	if err := SleepUntil(ctx, s.Begin.Add(duration)); err != nil {
 		return s, err

@@ -138,6 +138,14 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// TestMeasureRefuses a window that is over.
+func TestMeasureRefuses(t *testing.T) {
+	var m told
+	if _, err := Measure(t.Context(), time.Now().Add(-time.Second), 200*time.Millisecond, &m); err == nil || len(m) > 0 {
+		t.Errorf("%v, told %v", err, m)
+	}
+}
+
 func TestExecErrorSaysWhatRan(t *testing.T) {
 	err := &ExecError{Argv: []string{"iperf3", "-s"}, Stderr: "no such port", Err: errBroken}
 	if got := err.Error(); !strings.Contains(got, "iperf3") || !strings.Contains(got, "no such port") || !errors.Is(err, errBroken) {

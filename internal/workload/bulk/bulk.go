@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -39,16 +38,13 @@ const (
 	defaultSize     = 16 << 10
 	defaultDatagram = 1400
 	longestWindow   = 24 * time.Hour
-
-	// endTimeout is how long after its patience a client may take to end.
-	endTimeout = 5 * time.Second
 )
 
 // Info implements workload.Workload.
 func (s Stream) Info() workload.Info {
 	info := workload.Info{
 		Name:        "tcp-bulk",
-		Summary:     "messages of a size as fast as TCP takes them, Nagle's algorithm on",
+		Summary:     "messages of a size as fast as TCP takes them, Nagle's algorithm on, congestion control " + workload.Congestion,
 		Tool:        "pathwise generate: payload that the receiver read in the window",
 		Needs:       []network.Need{network.NeedRoot()},
 		Metrics:     []string{sample.Throughput, sample.Retransmits},
@@ -74,20 +70,10 @@ func (s Stream) Info() workload.Info {
 func (s Stream) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
 	o := Offer{Up: max(load.Connections, 1), Size: load.Size, Duration: w.Duration, Datagrams: s.Proto == workload.UDP}
 	f := NewFleet(s.Self, bed, o)
-	err := workload.Together(ctx, func(ctx context.Context, crew *workload.Crew) error {
-		lead, err := f.Serve(ctx, crew)
-		if err != nil {
-			return err
-		}
-		begin := time.Now().Add(lead + w.Warmup)
-		if err := f.Start(crew, begin); err != nil {
-			return err
-		}
-		if _, err := workload.Measure(ctx, begin, w.Duration, m); err != nil {
-			return err
-		}
-		return f.Wait(ctx)
-	})
+	err := f.Run(ctx, bed, w, m)
+	if err == nil {
+		err = f.Read()
+	}
 	if err == nil {
 		err = f.silent()
 	}
@@ -107,9 +93,10 @@ func (s Stream) outcome(f *Fleet, w workload.Window) workload.Outcome {
 		sent, again = sent+c.Sent, again+c.Retransmits
 		each = append(each, fmt.Sprintf("%.4g", 8*float64(c.Up.Bytes())/w.Duration.Seconds()))
 	}
-	out := workload.Outcome{Metrics: map[string]float64{}, Bytes: float64(up.Bytes()), GeneratorUser: f.User(),
+	out := workload.Outcome{Metrics: map[string]float64{}, Bytes: float64(up.Bytes()),
 		Series: up.series(w.Duration), Details: map[string]string{
-			"throughput per pair": strings.Join(each, " ") + " bit/s", "client": fmt.Sprint(f.clientArgs(f.bed.Pairs[0].Server, 0)[1:])}}
+			"throughput per pair": strings.Join(each, " ") + " bit/s", "client": fmt.Sprint(f.clientArgs(0, 0)[1:])}}
+	f.User(&out)
 	out.Metrics[sample.Throughput] = 8 * out.Bytes / w.Duration.Seconds()
 	if s.Proto == workload.UDP {
 		// One that came twice is not two.
@@ -132,87 +119,38 @@ func (t Tally) series(d time.Duration) (out []sample.Point) {
 
 // Fleet is the servers and clients of all pairs in one run.
 type Fleet struct {
-	// Counts of the clients, by pair, once they have ended.
+	// Counts of the clients, by pair; see Read.
 	Counts []Count
 
-	self    string
-	bed     workload.Bed
-	offer   Offer
-	results []workload.Result
-	clients []*workload.Task
+	self  string
+	bed   workload.Bed
+	offer Offer
+	*workload.Generators
 }
 
 // NewFleet returns one that offers o, but for its target and begin, on every
 // pair of the bed.
 func NewFleet(self string, bed workload.Bed, o Offer) *Fleet {
-	n := len(bed.Pairs)
-	return &Fleet{self: self, bed: bed, offer: o, Counts: make([]Count, n), results: make([]workload.Result, 2*n)}
+	f := &Fleet{self: self, bed: bed, offer: o}
+	f.Generators = &workload.Generators{Connections: o.Up + o.Down, Patience: patience, Client: f.clientArgs,
+		Server: func(pair int) []string { return f.serverArgs(bed.Pairs[pair].Server) }}
+	if o.Datagrams {
+		f.Protos = []workload.Proto{workload.TCP, workload.UDP}
+	}
+	return f
 }
 
-// Serve starts the servers. The lead that it returns is what clients may take
-// to start and connect: they are the same executable as the servers.
-func (f *Fleet) Serve(ctx context.Context, crew *workload.Crew) (lead time.Duration, err error) {
-	started := time.Now()
-	for i, pair := range f.bed.Pairs {
-		crew.Serve("server in pod "+pair.Server.Name, func(ctx context.Context) (err error) {
-			f.results[2*i], err = f.bed.Exec(ctx, pair.Server, f.serverArgs(pair.Server)...)
-			return err
-		})
-	}
-	protos := []workload.Proto{workload.TCP}
-	if f.offer.Datagrams {
-		protos = append(protos, workload.UDP)
-	}
-	for _, p := range protos {
-		if err := workload.AwaitServers(ctx, f.bed, p); err != nil {
-			return 0, err
+// Read reads what the clients printed, once they have ended.
+func (f *Fleet) Read() error {
+	f.Counts = nil
+	for i, res := range f.Clients {
+		c, err := parse(res.Stdout)
+		if err != nil {
+			return fmt.Errorf("client in pod %s: %w", f.bed.Pairs[i].Client.Name, err)
 		}
-	}
-	lead = 60*time.Millisecond + time.Duration(len(f.bed.Pairs))*20*time.Millisecond + time.Duration(f.offer.Up+f.offer.Down)*200*time.Microsecond
-	return max(lead, 2*time.Since(started)), nil
-}
-
-// Start starts the clients, whose window begins then.
-func (f *Fleet) Start(crew *workload.Crew, begin time.Time) error {
-	now, err := workload.Monotonic()
-	if err != nil {
-		return err
-	}
-	at := now + time.Until(begin)
-	for i, pair := range f.bed.Pairs {
-		f.clients = append(f.clients, crew.Go(func(ctx context.Context) (err error) {
-			f.Counts[i], f.results[2*i+1], err = f.client(ctx, pair.Client, f.clientArgs(pair.Server, at))
-			return err
-		}))
+		f.Counts = append(f.Counts, c)
 	}
 	return nil
-}
-
-// Wait returns when all clients have ended, which is soon after the window.
-func (f *Fleet) Wait(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience+endTimeout, errors.New("the clients did not end in time"))
-	defer cancel()
-	for _, c := range f.clients {
-		if err := c.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// client runs one pair's client to its end.
-func (f *Fleet) client(ctx context.Context, pod topo.Pod, args []string) (c Count, res workload.Result, err error) {
-	res, err = f.bed.Exec(ctx, pod, args...)
-	if ctx.Err() != nil {
-		return c, res, context.Cause(ctx)
-	}
-	if err == nil {
-		c, err = parse(res.Stdout)
-	}
-	if err != nil {
-		return c, res, fmt.Errorf("client in pod %s: %w", pod.Name, err)
-	}
-	return c, res, nil
 }
 
 // parse reads what the client printed.
@@ -236,14 +174,12 @@ func (f *Fleet) silent() error {
 	return nil
 }
 
-// User is the user-mode share of the busiest process's threads, of which there
-// is one for each connection and no more than processors.
-func (f *Fleet) User() (most float64) {
-	threads := float64(min(f.offer.Up+f.offer.Down, runtime.NumCPU()))
-	for _, r := range f.results {
-		most = max(most, r.User.Seconds()/threads/max(r.Wall.Seconds(), 1e-3))
+// User adds the user-mode share of the busiest process to the outcome. There is a
+// thread for each connection.
+func (f *Fleet) User(out *workload.Outcome) {
+	for _, r := range append(f.Servers, f.Clients...) {
+		out.AddUser(r, f.offer.Up+f.offer.Down)
 	}
-	return most
 }
 
 func (f *Fleet) serverArgs(pod topo.Pod) []string {
@@ -255,8 +191,8 @@ func (f *Fleet) serverArgs(pod topo.Pod) []string {
 	return args
 }
 
-func (f *Fleet) clientArgs(server topo.Pod, begin time.Duration) []string {
-	args := []string{f.self, "generate", "bulk", "--target", server.Service.String(), "--size", strconv.Itoa(f.offer.Size),
+func (f *Fleet) clientArgs(pair int, begin time.Duration) []string {
+	args := []string{f.self, "generate", "bulk", "--target", f.bed.Pairs[pair].Server.Service.String(), "--size", strconv.Itoa(f.offer.Size),
 		"--begin", begin.String(), "--duration", f.offer.Duration.String()}
 	if f.offer.Datagrams {
 		return append(args, "--datagrams")

@@ -113,7 +113,7 @@ func (o Offer) connection(ctx context.Context, d Direction, run func(*socket.Soc
 	if err != nil {
 		return Count{}, err
 	}
-	conn, err := socket.Dial(workload.TCP, o.Target, connectTimeout)
+	conn, err := socket.Dial(workload.TCP, o.Target, connectTimeout, socket.Congestion(workload.Congestion))
 	if err != nil {
 		return Count{}, fmt.Errorf("connect: %w", err)
 	}

@@ -26,7 +26,7 @@ type Service struct {
 
 // Serve serves until ctx ends.
 func (s Service) Serve(ctx context.Context) error {
-	l, err := socket.Listen(workload.TCP, s.Addr)
+	l, err := socket.Listen(workload.TCP, s.Addr, socket.Congestion(workload.Congestion))
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func serve(ctx context.Context, conn *socket.Socket, d *datagrams) {
 		_, _ = send(conn.Write, h.Size, w, nil)
 	case Echo:
 		_ = conn.Undelayed()
-		request.Echo(conn, h.Size, false)
+		request.Echo(conn, h.Size)
 	case Datagrams:
 		if d == nil {
 			return
@@ -94,9 +94,9 @@ func serve(ctx context.Context, conn *socket.Socket, d *datagrams) {
 // receive counts messages of up to size bytes until the window is over; false
 // if the connection was before.
 func receive(conn io.Reader, size int, w *window) bool {
-	// As iperf3 and netperf do, the receiver asks for as much as a message holds,
-	// but not for less than what small ones are gathered to.
-	const least = 16 << 10
+	// As iperf3 does, the receiver asks for as much as a message holds, and as netperf
+	// for no less than a socket's buffer, to which small ones are gathered.
+	const least = 128 << 10
 	buf := make([]byte, max(size, least))
 	for {
 		n, err := conn.Read(buf)

@@ -104,7 +104,7 @@ func ours(t *testing.T, g *testbed.Ground, from topo.Pod, connections int, shut 
 		t.Fatal(err)
 	}
 	args := []string{g.Self, "generate", "http", "--target", g.Pairs[0].Server.Service.String(), "--connections", strconv.Itoa(connections),
-		"--size", strconv.Itoa(10 << 10), "--begin", (now + time.Second).String(), "--duration", fmt.Sprintf("%ds", seconds)}
+		"--size", strconv.Itoa(10 << 10), "--begin", (now + 400*time.Millisecond).String(), "--duration", fmt.Sprintf("%ds", seconds)}
 	if shut {
 		args = append(args, "--close")
 	}

@@ -36,32 +36,24 @@ type Offer struct {
 // Count is what the client measured; it prints it as JSON. It counts requests
 // that began, or at a constant rate were due, in the window.
 type Count struct {
-	// Operations were answered.
-	Operations int64 `json:"operations"`
-	// Failed were not, and Unsent of them never began, as the connection was
-	// still busy with those before.
-	Failed int64 `json:"failed"`
+	workload.Count
+	// Unsent are those of the failed that never began, as the connection was still
+	// busy with those before.
 	Unsent int64 `json:"unsent,omitempty"`
-	// Failure is the first one's reason, also of one before the window.
-	Failure string `json:"failure,omitempty"`
 	// Bytes of bodies received.
 	Bytes int64 `json:"bytes"`
 	// Server is what it says that it is.
-	Server  string            `json:"server,omitempty"`
-	Latency *sample.Histogram `json:"latency"`
+	Server string `json:"server,omitempty"`
 }
+
+func newCount() Count { return Count{Count: workload.Count{Latency: sample.NewHistogram()}} }
 
 // add adds what another worker counted.
 func (c *Count) add(o Count) {
-	if c.Failure == "" || (c.Failed == 0 && o.Failed > 0) {
-		c.Failure = o.Failure
-	}
-	c.Operations += o.Operations
-	c.Failed += o.Failed
+	c.Add(o.Count)
 	c.Unsent += o.Unsent
 	c.Bytes += o.Bytes
 	c.Server = cmp.Or(c.Server, o.Server)
-	c.Latency.Merge(o.Latency)
 }
 
 // patience is how long after the window an answer may come.
@@ -92,7 +84,7 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	sum := Count{Latency: sample.NewHistogram()}
+	sum := newCount()
 	for _, n := range counts {
 		sum.add(n)
 	}
@@ -111,8 +103,8 @@ func parse(out []byte) (Count, error) {
 	if err := json.Unmarshal(out, &c); err != nil {
 		return c, fmt.Errorf("read result: %w", err)
 	}
-	if c.Operations < 1 || c.Failed < c.Unsent || c.Unsent < 0 || c.Bytes < 0 || c.Latency == nil || c.Latency.Count() != c.Operations {
+	if c.Operations < 1 || c.Failed < c.Unsent || c.Unsent < 0 || c.Bytes < 0 {
 		return c, fmt.Errorf("read result: figures that cannot be: %d operations, %d failed, %d bytes", c.Operations, c.Failed, c.Bytes)
 	}
-	return c, nil
+	return c, c.Check()
 }

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -73,11 +72,10 @@ func (a Access) Run(ctx context.Context, bed workload.Bed, load sample.Load, w w
 	}
 	g := workload.Generators{Connections: load.Connections, Patience: patience,
 		Server: func(i int) []string { return t.servers[i] }, Client: t.clientArgs}
-	results, err := g.Run(ctx, bed, w, m)
-	if err != nil {
+	if err := g.Run(ctx, bed, w, m); err != nil {
 		return out, fmt.Errorf("run %s: %w", name, err)
 	}
-	if out, err = t.outcome(results); err != nil {
+	if out, err = t.outcome(g.Clients); err != nil {
 		return out, fmt.Errorf("run %s: %w", name, err)
 	}
 	return out, nil
@@ -130,23 +128,21 @@ func (t *trial) outcome(results []workload.Result) (workload.Outcome, error) {
 	if t.load.Rate > 0 {
 		out.Details["latency"] = "from when each request was due"
 	}
-	threads := float64(min(t.load.Connections, runtime.NumCPU()))
 	for i, res := range results {
 		pod := t.bed.Pairs[i].Client.Name
 		c, err := parse(res.Stdout)
 		if err != nil {
 			return out, fmt.Errorf("client in pod %s: %w", pod, err)
 		}
-		out.Operations += float64(c.Operations)
+		out.AddCount(pod, c.Count)
 		out.Bytes += float64(c.Bytes)
 		out.Latency.Merge(c.Latency)
-		out.AddErrors(pod, c.Failed, c.Operations, c.Failure)
 		if c.Unsent > 0 {
 			out.Warnings = append(out.Warnings, sample.Warning{Gate: "overload", Text: fmt.Sprintf(
 				"client in pod %s: %d requests were due that could not begin, as earlier ones were not answered: the rate is more than is carried", pod, c.Unsent)})
 		}
 		out.Details["server"] = c.Server
-		out.GeneratorUser = max(out.GeneratorUser, res.User.Seconds()/threads/max(res.Wall.Seconds(), 1e-3))
+		out.AddUser(res, t.load.Connections)
 	}
 	out.Metrics[sample.Rate] = out.Operations / t.window.Duration.Seconds()
 	out.Metrics[sample.Throughput] = 8 * out.Bytes / t.window.Duration.Seconds()

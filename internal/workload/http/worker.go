@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pathwise.dev/pathwise/internal/sample"
 )
 
 // plan is an Offer under way. Its times count from base.
@@ -69,7 +68,7 @@ type worker struct {
 func (p *plan) work(ctx context.Context, index, of int) (Count, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	w := &worker{plan: p, buf: make([]byte, 256<<10), n: Count{Latency: sample.NewHistogram()}}
+	w := &worker{plan: p, buf: make([]byte, 256<<10), n: newCount()}
 	if err := w.open(); err != nil {
 		return w.n, fmt.Errorf("start generator: %w", err)
 	}

@@ -39,7 +39,7 @@ type TCPStream struct{}
 func (TCPStream) Info() workload.Info {
 	return workload.Info{
 		Name:        "tcp-stream",
-		Summary:     "TCP streams as fast as they go, with congestion control " + congestion,
+		Summary:     "TCP streams as fast as they go, with congestion control " + workload.Congestion,
 		Tool:        "iperf3: payload that the receiver read, per-interval records without the warm-up",
 		Needs:       needs(),
 		Metrics:     []string{sample.Throughput, sample.Retransmits},

@@ -166,7 +166,7 @@ func TestCongestionIsExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := explain(rep.Failure, g.Bed(), g.Pairs[0].Client)
-	for _, want := range []string{"not supported", congestion, "reno"} {
+	for _, want := range []string{"not supported", workload.Congestion, "reno"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q does not mention %q", got, want)
 		}

@@ -25,11 +25,6 @@ type offer struct {
 	buffer int
 }
 
-// congestion is the congestion control that TCP workloads ask for, whatever the
-// machine's default: it is Linux's own default, and BBR, which some machines
-// set, paces its sending and so measures something else.
-const congestion = "cubic"
-
 // Patience with iperf3.
 const (
 	// startTimeout bounds each step until all streams are connected, beside
@@ -81,7 +76,7 @@ func (o offer) clientArgs(server topo.Pod, seconds int) []string {
 		"-J", "-i", o.interval(), "-t", strconv.Itoa(seconds), "-P", strconv.Itoa(o.streams),
 		"-l", strconv.Itoa(o.size), "--connect-timeout", strconv.FormatInt(startTimeout.Milliseconds(), 10)}
 	if o.proto == workload.TCP {
-		return append(args, "-C", congestion)
+		return append(args, "-C", workload.Congestion)
 	}
 	if o.buffer > 0 {
 		args = append(args, "-w", strconv.Itoa(o.buffer))
@@ -274,5 +269,5 @@ func explain(failure string, bed workload.Bed, pod topo.Pod) string {
 	if err != nil {
 		offered = err.Error()
 	}
-	return fmt.Sprintf("%s: the workload needs congestion control %s, this kernel has: %s", failure, congestion, offered)
+	return fmt.Sprintf("%s: the workload needs congestion control %s, this kernel has: %s", failure, workload.Congestion, offered)
 }

@@ -8,7 +8,6 @@ package loaded
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -19,7 +18,6 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/internal/workload"
 	"pathwise.dev/pathwise/internal/workload/bulk"
-	"pathwise.dev/pathwise/internal/workload/request"
 )
 
 // Latency is the workload loaded-latency.
@@ -37,8 +35,8 @@ const (
 	streams = 4
 	// least is the shortest look at the idle path.
 	least = 200 * time.Millisecond
-	// endTimeout is how long after its last answer a client may take to end.
-	endTimeout = 7 * time.Second
+	// patience is how long after the window an answer may come.
+	patience = 2 * time.Second
 )
 
 // Info implements workload.Workload.
@@ -64,83 +62,64 @@ type trial struct {
 	streams      int
 	bed          workload.Bed
 	fleet        *bulk.Fleet
-	idle, loaded []request.Count
+	idle, loaded *workload.Generators
 }
 
 // Run implements workload.Workload. The idle path is looked at for half of the
 // window's length before the streams begin; the window is under load.
 func (l Latency) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
-	n := len(bed.Pairs)
-	t := &trial{self: l.Self, streams: load.Connections, bed: bed, idle: make([]request.Count, n), loaded: make([]request.Count, n),
+	t := &trial{self: l.Self, streams: load.Connections, bed: bed,
 		fleet: bulk.NewFleet(l.Self, bed, bulk.Offer{Up: load.Connections, Down: load.Connections, Size: chunk, Duration: w.Duration})}
-	if err := t.run(ctx, w, m); err != nil {
-		return workload.Outcome{}, fmt.Errorf("run loaded-latency: %w", err)
+	err := t.run(ctx, w, m)
+	var out workload.Outcome
+	if err == nil {
+		out, err = t.outcome(w)
 	}
-	return t.outcome(w), nil
-}
-
-func (t *trial) run(ctx context.Context, w workload.Window, m workload.Meter) error {
-	return workload.Together(ctx, func(ctx context.Context, crew *workload.Crew) error {
-		lead, err := t.fleet.Serve(ctx, crew)
-		if err != nil {
-			return err
-		}
-		begin := time.Now().Add(lead)
-		alone, err := t.ask(crew, t.idle, begin, max(w.Duration/2, least))
-		if err != nil {
-			return err
-		}
-		if err := wait(ctx, alone, begin.Add(max(w.Duration/2, least))); err != nil {
-			return fmt.Errorf("idle path: %w", err)
-		}
-		begin = time.Now().Add(lead + w.Warmup)
-		if err := t.fleet.Start(crew, begin); err != nil {
-			return err
-		}
-		beside, err := t.ask(crew, t.loaded, begin, w.Duration)
-		if err != nil {
-			return err
-		}
-		span, err := workload.Measure(ctx, begin, w.Duration, m)
-		if err != nil {
-			return err
-		}
-		return errors.Join(wait(ctx, beside, span.End), t.fleet.Wait(ctx))
-	})
-}
-
-// ask starts a client for requests on each pair.
-func (t *trial) ask(crew *workload.Crew, counts []request.Count, begin time.Time, d time.Duration) ([]*workload.Task, error) {
-	now, err := workload.Monotonic()
 	if err != nil {
-		return nil, err
-	}
-	at := now + time.Until(begin)
-	var out []*workload.Task
-	for i, pair := range t.bed.Pairs {
-		out = append(out, crew.Go(func(ctx context.Context) (err error) {
-			counts[i], err = t.client(ctx, pair.Client, t.args(pair.Server, at, d))
-			return err
-		}))
+		return out, fmt.Errorf("run loaded-latency: %w", err)
 	}
 	return out, nil
 }
 
-func (t *trial) client(ctx context.Context, pod topo.Pod, args []string) (c request.Count, err error) {
-	res, err := t.bed.Exec(ctx, pod, args...)
-	if ctx.Err() != nil {
-		return c, context.Cause(ctx)
-	}
-	if err == nil {
-		err = json.Unmarshal(res.Stdout, &c)
-	}
-	if err == nil && (c.Operations < 1 || c.Latency == nil || c.Latency.Count() != c.Operations) {
-		err = fmt.Errorf("read result: figures that cannot be: %d operations", c.Operations)
-	}
-	if err != nil {
-		return c, fmt.Errorf("client in pod %s: %w", pod.Name, err)
-	}
-	return c, nil
+func (t *trial) run(ctx context.Context, w workload.Window, m workload.Meter) error {
+	return workload.Together(ctx, func(ctx context.Context, crew *workload.Crew) error {
+		lead, err := t.fleet.Serve(ctx, t.bed, crew)
+		if err != nil {
+			return err
+		}
+		begin, idle := time.Now().Add(lead), max(w.Duration/2, least)
+		if t.idle, err = t.ask(crew, begin, idle); err != nil {
+			return err
+		}
+		if err := workload.SleepUntil(ctx, begin.Add(idle)); err != nil {
+			return err
+		}
+		if err := t.idle.Wait(ctx); err != nil {
+			return fmt.Errorf("idle path: %w", err)
+		}
+		begin = time.Now().Add(lead + w.Warmup)
+		if err := t.fleet.Start(t.bed, crew, begin); err != nil {
+			return err
+		}
+		if t.loaded, err = t.ask(crew, begin, w.Duration); err != nil {
+			return err
+		}
+		if _, err := workload.Measure(ctx, begin, w.Duration, m); err != nil {
+			return err
+		}
+		if err := errors.Join(t.loaded.Wait(ctx), t.fleet.Wait(ctx)); err != nil {
+			return err
+		}
+		return t.fleet.Read()
+	})
+}
+
+// ask starts a client for requests on each pair.
+func (t *trial) ask(crew *workload.Crew, begin time.Time, d time.Duration) (*workload.Generators, error) {
+	g := &workload.Generators{Patience: patience, Client: func(pair int, at time.Duration) []string {
+		return t.args(t.bed.Pairs[pair].Server, at, d)
+	}}
+	return g, g.Start(t.bed, crew, begin)
 }
 
 func (t *trial) args(server topo.Pod, begin, d time.Duration) []string {
@@ -149,31 +128,27 @@ func (t *trial) args(server topo.Pod, begin, d time.Duration) []string {
 		"--hello", hello.Line(), "--begin", begin.String(), "--duration", d.String()}
 }
 
-// wait returns when all clients have ended, which is soon after end.
-func wait(ctx context.Context, clients []*workload.Task, end time.Time) error {
-	ctx, cancel := context.WithDeadlineCause(ctx, end.Add(endTimeout), errors.New("the clients did not end in time"))
-	defer cancel()
-	for _, c := range clients {
-		if err := c.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // outcome merges the pairs' figures. Growth is of medians: the mean of a few
 // round trips that met a full queue would say little.
-func (t *trial) outcome(w workload.Window) workload.Outcome {
+func (t *trial) outcome(w workload.Window) (workload.Outcome, error) {
 	idle, loaded := sample.NewHistogram(), sample.NewHistogram()
-	out := workload.Outcome{Metrics: map[string]float64{}, Latency: loaded, GeneratorUser: t.fleet.User()}
+	out := workload.Outcome{Metrics: map[string]float64{}, Latency: loaded}
+	t.fleet.User(&out)
 	var up, down, again float64
 	for i, c := range t.fleet.Counts {
-		idle.Merge(t.idle[i].Latency)
-		loaded.Merge(t.loaded[i].Latency)
 		up, down = up+float64(c.Up.Bytes()), down+float64(c.Down.Bytes())
 		again += float64(c.Retransmits)
-		for _, n := range []request.Count{t.idle[i], t.loaded[i]} {
-			out.AddErrors(t.bed.Pairs[i].Client.Name, n.Failed, n.Operations, n.Failure)
+		for _, of := range []struct {
+			*workload.Generators
+			*sample.Histogram
+		}{{t.idle, idle}, {t.loaded, loaded}} {
+			pod := t.bed.Pairs[i].Client.Name
+			n, err := workload.ParseCount(of.Clients[i].Stdout)
+			if err != nil {
+				return out, fmt.Errorf("client in pod %s: %w", pod, err)
+			}
+			of.Merge(n.Latency)
+			out.AddErrors(pod, n.Failed, n.Operations, n.Failure)
 		}
 	}
 	seconds := w.Duration.Seconds()
@@ -188,5 +163,5 @@ func (t *trial) outcome(w workload.Window) workload.Outcome {
 		"under load": fmt.Sprintf("%d round trips: median %.4g s, p99 %.4g s, p99.9 %.4g s", loaded.Count(), loaded.Percentile(50), loaded.Percentile(99), loaded.Percentile(99.9)),
 		"streams":    fmt.Sprintf("%d each way per pair, writes of %d bytes", t.streams, chunk),
 	}
-	return out
+	return out, nil
 }

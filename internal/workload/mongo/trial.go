@@ -24,10 +24,9 @@ import (
 const (
 	minDuration = 200 * time.Millisecond
 	// serverTimeout is for a server to listen, prepareTimeout for the documents
-	// to be there, endTimeout for a client to end after its last answer.
+	// to be there.
 	serverTimeout  = 20 * time.Second
 	prepareTimeout = 20 * time.Second
-	endTimeout     = 5 * time.Second
 	// lead is what clients may take to start and connect, beside what a pair
 	// and a connection add.
 	lead           = 100 * time.Millisecond
@@ -37,7 +36,7 @@ const (
 
 // Run implements workload.Workload.
 func (m Mongo) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, meter workload.Meter) (workload.Outcome, error) {
-	t := &trial{Mongo: m, bed: bed, load: load, window: w, counts: make([]Count, len(bed.Pairs)), found: make([]Prepared, len(bed.Pairs))}
+	t := &trial{Mongo: m, bed: bed, load: load, window: w, found: make([]Prepared, len(bed.Pairs))}
 	err := t.run(ctx, meter)
 	if t.dir != "" {
 		err = errors.Join(err, os.RemoveAll(t.dir))
@@ -74,22 +73,17 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 		// took long, as on a guest's kernel, so will they.
 		start = max(start, 2*took)
 		begin := time.Now().Add(start + t.window.Warmup)
-		now, err := workload.Monotonic()
-		if err != nil {
+		clients := workload.Generators{Patience: patience, Client: t.clientArgs}
+		if err := clients.Start(t.bed, crew, begin); err != nil {
 			return err
-		}
-		var clients []*workload.Task
-		for i, pair := range t.bed.Pairs {
-			args := t.clientArgs(pair, now+time.Until(begin))
-			clients = append(clients, crew.Go(func(ctx context.Context) (err error) {
-				t.counts[i], err = t.client(ctx, pair.Client, args)
-				return err
-			}))
 		}
 		if _, err := workload.Measure(ctx, begin, t.window.Duration, m); err != nil {
 			return err
 		}
-		return await(ctx, clients, patience+endTimeout, "the clients did not end in time")
+		if err := clients.Wait(ctx); err != nil {
+			return err
+		}
+		return t.read(clients.Clients)
 	})
 }
 
@@ -192,8 +186,8 @@ func (t *trial) placeArgs(pair workload.Pair) []string {
 	return []string{"--uri", uri, "--operation", t.Operation, "--collection", strings.ReplaceAll(t.Operation, "-", "_") + "_" + pair.Client.Name}
 }
 
-func (t *trial) clientArgs(pair workload.Pair, begin time.Duration) []string {
-	args := append([]string{t.Self, "generate", "mongo"}, t.placeArgs(pair)...)
+func (t *trial) clientArgs(pair int, begin time.Duration) []string {
+	args := append([]string{t.Self, "generate", "mongo"}, t.placeArgs(t.bed.Pairs[pair])...)
 	args = append(args, "--connections", strconv.Itoa(t.load.Connections), "--begin", begin.String(), "--duration", t.window.Duration.String())
 	if isURI(t.Server) {
 		args = append(args, "--drop")
@@ -201,19 +195,16 @@ func (t *trial) clientArgs(pair workload.Pair, begin time.Duration) []string {
 	return args
 }
 
-// client runs one pair's client to its end.
-func (t *trial) client(ctx context.Context, pod topo.Pod, args []string) (c Count, err error) {
-	res, err := t.bed.Exec(ctx, pod, args...)
-	if ctx.Err() != nil {
-		return c, context.Cause(ctx)
+// read reads what the clients printed.
+func (t *trial) read(clients []workload.Result) error {
+	for i, res := range clients {
+		c, err := parse(res.Stdout)
+		if err != nil {
+			return fmt.Errorf("client in pod %s: %w", t.bed.Pairs[i].Client.Name, err)
+		}
+		t.counts = append(t.counts, c)
 	}
-	if err == nil {
-		c, err = parse(res.Stdout)
-	}
-	if err != nil {
-		return c, fmt.Errorf("client in pod %s: %w", pod.Name, err)
-	}
-	return c, nil
+	return nil
 }
 
 // parse reads what the client printed.
@@ -237,7 +228,7 @@ func parse(out []byte) (Count, error) {
 // outcome merges the pairs' counts.
 func (t *trial) outcome() workload.Outcome {
 	out := workload.Outcome{Metrics: map[string]float64{}, Latency: sample.NewHistogram(), Details: map[string]string{
-		"client": redactedArgs(t.clientArgs(t.bed.Pairs[0], 0)[1:]), "server": t.server()}}
+		"client": redactedArgs(t.clientArgs(0, 0)[1:]), "server": t.server()}}
 	out.Notes = []string{"MongoDB server: " + t.server()}
 	kinds := map[string]int64{}
 	var user float64

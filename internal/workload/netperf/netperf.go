@@ -45,6 +45,12 @@ const (
 	// maxDatagram is netperf's own limit of a UDP message.
 	maxDatagram = 65507
 	endTimeout  = 10 * time.Second
+	// pad is how long netserver waits for more after a test's time, where it
+	// cannot tell the last connection from a pause (PAD_TIME in netlib.h).
+	pad = 4 * time.Second
+	// warmConnections of TCP_CRR are its warm-up: a test that ends with their
+	// number needs no pad.
+	warmConnections = 1000
 )
 
 // Info implements workload.Workload.
@@ -85,7 +91,8 @@ type trial struct {
 
 // Run implements workload.Workload. The window begins when the clients are
 // started and ends with the last of them, so it is longer than asked for by
-// what netperf needs to begin and up to a second.
+// what netperf needs to begin and up to a second. That of TCP_CRR ends when the
+// clients' time is up: they tell their figures only after pad.
 func (r Run) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
 	n := len(bed.Pairs)
 	t := &trial{Run: r, bed: bed, size: load.Size, window: w, clients: make([]workload.Result, n), figures: make([]map[string]float64, n)}
@@ -104,12 +111,21 @@ func (r Run) Run(ctx context.Context, bed workload.Bed, load sample.Load, w work
 			return err
 		}
 		if w.Warmup > 0 {
-			if err := t.all(ctx, crew, w.Warmup); err != nil {
+			if err := t.warm(ctx, crew); err != nil {
 				return fmt.Errorf("warm up: %w", err)
 			}
 		}
+		begun := time.Now()
 		m.Begin()
-		if err := t.all(ctx, crew, w.Duration); err != nil {
+		tasks := t.start(crew, length(w.Duration))
+		if r.Test == TCPCRR {
+			if err := workload.SleepUntil(ctx, begun.Add(seconds(w.Duration))); err != nil {
+				return err
+			}
+			m.End()
+			return await(ctx, tasks, pad+endTimeout)
+		}
+		if err := await(ctx, tasks, seconds(w.Duration)+endTimeout); err != nil {
 			return err
 		}
 		m.End()
@@ -122,20 +138,37 @@ func (r Run) Run(ctx context.Context, bed workload.Bed, load sample.Load, w work
 }
 
 // seconds is the length of a run, in those that netperf knows.
-func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
+func seconds(d time.Duration) time.Duration {
+	return time.Duration(math.Ceil(d.Seconds())) * time.Second
+}
 
-// all runs every pair's client once, to its end.
-func (t *trial) all(ctx context.Context, crew *workload.Crew, d time.Duration) error {
-	limit := time.Duration(seconds(d))*time.Second + endTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("netperf did not end within its time"))
-	defer cancel()
-	var tasks []*workload.Task
+// length of a run as netperf is told it; below 0 it would be a number of transactions.
+func length(d time.Duration) int { return int(seconds(d) / time.Second) }
+
+// warm runs the clients once, and forgets what they say.
+func (t *trial) warm(ctx context.Context, crew *workload.Crew) error {
+	run := length(t.window.Warmup)
+	if t.Test == TCPCRR {
+		run = -warmConnections
+	}
+	return await(ctx, t.start(crew, run), seconds(t.window.Warmup)+endTimeout)
+}
+
+// start starts every pair's client.
+func (t *trial) start(crew *workload.Crew, length int) (tasks []*workload.Task) {
 	for i, pair := range t.bed.Pairs {
 		tasks = append(tasks, crew.Go(func(ctx context.Context) (err error) {
-			t.clients[i], t.figures[i], err = t.client(ctx, pair, d)
+			t.clients[i], t.figures[i], err = t.client(ctx, pair, length)
 			return err
 		}))
 	}
+	return tasks
+}
+
+// await waits for the clients' ends, but not for ever.
+func await(ctx context.Context, tasks []*workload.Task, limit time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("netperf did not end within its time"))
+	defer cancel()
 	for _, task := range tasks {
 		if err := task.Wait(ctx); err != nil {
 			return err
@@ -144,14 +177,14 @@ func (t *trial) all(ctx context.Context, crew *workload.Crew, d time.Duration) e
 	return nil
 }
 
-func (t *trial) client(ctx context.Context, pair workload.Pair, d time.Duration) (workload.Result, map[string]float64, error) {
-	res, err := t.bed.Exec(ctx, pair.Client, t.args(pair.Server, d)...)
+func (t *trial) client(ctx context.Context, pair workload.Pair, length int) (workload.Result, map[string]float64, error) {
+	res, err := t.bed.Exec(ctx, pair.Client, t.args(pair.Server, length)...)
 	if ctx.Err() != nil {
 		return res, nil, context.Cause(ctx)
 	}
 	var got map[string]float64
 	if err == nil {
-		got, err = parse(res.Stdout)
+		got, err = parse(res.Stdout, t.keys())
 	} else if said := strings.TrimSpace(string(res.Stdout)); said != "" {
 		err = fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(said), " ")) // it explains itself there
 	}
@@ -161,13 +194,13 @@ func (t *trial) client(ctx context.Context, pair workload.Pair, d time.Duration)
 	return res, got, nil
 }
 
-func (t *trial) args(server topo.Pod, d time.Duration) []string {
+func (t *trial) args(server topo.Pod, length int) []string {
 	args := []string{"netperf", "-H", server.Service.Addr().String(), "-p", strconv.Itoa(int(server.Service.Port())),
-		"-t", string(t.Test), "-l", strconv.Itoa(seconds(d)), "--", "-P", fmt.Sprintf(",%d", int(server.Listen)+dataPort), "-k", strings.Join(keys(), ",")}
+		"-t", string(t.Test), "-l", strconv.Itoa(length), "--", "-P", fmt.Sprintf(",%d", int(server.Listen)+dataPort), "-k", strings.Join(t.keys(), ",")}
 	size := strconv.Itoa(t.size)
 	switch t.Test {
 	case TCPStream:
-		return append(args, "-m", size)
+		return append(args, "-m", size, "-K", workload.Congestion)
 	case UDPStream:
 		return append(args, "-m", size, "-R", "1") // without it datagrams are not routed
 	default:
@@ -187,12 +220,20 @@ const (
 	p99Latency  = "P99_LATENCY"
 )
 
-func keys() []string {
-	return []string{elapsed, calls, arrived, received, retransmits, meanLatency, p50Latency, p99Latency}
+// keys are the figures to ask for. Those of latency make netperf take the time of
+// each call, which slows a stream.
+func (r Run) keys() []string {
+	out := []string{elapsed, calls, arrived, received, retransmits}
+	if !r.stream() {
+		out = append(out, meanLatency, p50Latency, p99Latency)
+	}
+	return out
 }
 
+func (r Run) stream() bool { return r.Test == TCPStream || r.Test == UDPStream }
+
 // parse reads what netperf printed: a line for people, then KEY=VALUE.
-func parse(out []byte) (map[string]float64, error) {
+func parse(out []byte, keys []string) (map[string]float64, error) {
 	got := map[string]float64{}
 	for line := range strings.Lines(string(out)) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
@@ -205,7 +246,7 @@ func parse(out []byte) (map[string]float64, error) {
 		}
 		got[key] = v
 	}
-	for _, key := range keys() {
+	for _, key := range keys {
 		if _, ok := got[key]; !ok {
 			return nil, fmt.Errorf("read result: no %s", key)
 		}
@@ -219,21 +260,24 @@ func parse(out []byte) (map[string]float64, error) {
 // outcome adds up the pairs' figures.
 func (t *trial) outcome() (workload.Outcome, error) {
 	out := workload.Outcome{Metrics: map[string]float64{}, Details: map[string]string{
-		"client": strings.Join(t.args(t.bed.Pairs[0].Server, t.window.Duration), " ")}}
+		"client": strings.Join(t.args(t.bed.Pairs[0].Server, length(t.window.Duration)), " ")}}
 	var sent, came, again, rate, latency float64
 	for i, f := range t.figures {
 		work := f[calls]
-		if t.Test == TCPStream || t.Test == UDPStream {
+		if t.stream() {
 			work = f[received]
 		}
 		if work <= 0 {
 			return out, fmt.Errorf("run %s: netperf in pod %s: nothing arrived in the window", t.Info().Name, t.bed.Pairs[i].Client.Name)
 		}
 		rate += work / f[elapsed]
-		latency += work / f[elapsed] * f[meanLatency] * 1e-6
 		sent, came, again = sent+f[calls], came+f[arrived], again+max(f[retransmits], 0)
 		out.Bytes += f[received]
 		out.GeneratorUser = max(out.GeneratorUser, t.clients[i].User.Seconds()/max(t.clients[i].Wall.Seconds(), 1e-3))
+		if t.stream() {
+			continue
+		}
+		latency += work / f[elapsed] * f[meanLatency] * 1e-6
 		out.Details["latency in pod "+t.bed.Pairs[i].Client.Name] = fmt.Sprintf("median %g us, p99 %g us", f[p50Latency], f[p99Latency])
 	}
 	switch t.Test {

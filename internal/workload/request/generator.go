@@ -40,27 +40,6 @@ type Offer struct {
 	Begin, Duration time.Duration
 }
 
-// Count is what the client measured; it prints it as JSON.
-type Count struct {
-	// Operations that began in the window and were answered.
-	Operations int64 `json:"operations"`
-	// Failed are those that began in the window and were not.
-	Failed int64 `json:"failed"`
-	// Failure is the first one's reason, also of one before the window.
-	Failure string            `json:"failure,omitempty"`
-	Latency *sample.Histogram `json:"latency"`
-}
-
-// add adds what another connection counted.
-func (c *Count) add(o Count) {
-	if c.Failure == "" || (c.Failed == 0 && o.Failed > 0) {
-		c.Failure = o.Failure
-	}
-	c.Operations += o.Operations
-	c.Failed += o.Failed
-	c.Latency.Merge(o.Latency)
-}
-
 // Patience of the client.
 const (
 	// patience is how long after the window an answer may come.
@@ -77,7 +56,7 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 		return err
 	}
 	socket.Threads(o.Connections)
-	counts := make([]Count, o.Connections)
+	counts := make([]workload.Count, o.Connections)
 	var wg sync.WaitGroup
 	for i := range counts {
 		c := &client{Offer: o, begin: begin, end: begin.Add(o.Duration), request: make([]byte, o.Size), answer: make([]byte, o.Size)}
@@ -87,9 +66,9 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	sum := Count{Latency: sample.NewHistogram()}
+	sum := workload.Count{Latency: sample.NewHistogram()}
 	for _, n := range counts {
-		sum.add(n)
+		sum.Add(n)
 	}
 	if sum.Operations == 0 {
 		return fmt.Errorf("no request to %s was answered in the window: %s", o.Target, sum.Failure)
@@ -109,8 +88,8 @@ type client struct {
 }
 
 // loop sends requests one after the other until the window is over.
-func (c *client) loop(ctx context.Context) Count {
-	n := Count{Latency: sample.NewHistogram()}
+func (c *client) loop(ctx context.Context) workload.Count {
+	n := workload.Count{Latency: sample.NewHistogram()}
 	var late string
 	var conn *socket.Socket
 	hangup := func() {}
@@ -167,7 +146,7 @@ func (c *client) bound(ctx context.Context, conn *socket.Socket) func() {
 }
 
 // count adds a request that began at start, if that was in the window.
-func (c *client) count(n *Count, start time.Time, err error) {
+func (c *client) count(n *workload.Count, start time.Time, err error) {
 	took := time.Since(start)
 	if err != nil {
 		time.Sleep(time.Millisecond) // do not spin on a server that refuses
@@ -191,9 +170,10 @@ func (c *client) dial() (conn *socket.Socket, err error) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	limit := left
-	if c.Proto == workload.UDP {
+	switch {
+	case c.Proto == workload.UDP:
 		limit = lost
-	} else {
+	case !c.Once: // or else there is nothing that Nagle's algorithm could delay
 		err = conn.Undelayed()
 	}
 	if err = errors.Join(err, conn.Patience(limit)); err == nil && c.Hello != "" {

@@ -3,7 +3,6 @@ package request
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"net"
 	"net/netip"
 	"strings"
@@ -70,7 +69,7 @@ func TestGenerateCountsAnsweredRequests(t *testing.T) {
 		if err := Generate(t.Context(), &b, o); err != nil {
 			t.Fatal(err)
 		}
-		c, err := parse(b.Bytes())
+		c, err := workload.ParseCount(b.Bytes())
 		if err != nil || c.Failed != 0 || c.Operations < 100 {
 			t.Errorf("%+v: %+v, %v", tc, c, err)
 		}
@@ -110,7 +109,7 @@ func TestAnswersThatAreWrong(t *testing.T) {
 	if err := Generate(t.Context(), &b, o); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := parse(b.Bytes()); err != nil || c.Failed == 0 || !strings.Contains(c.Failure, "timeout") {
+	if c, err := workload.ParseCount(b.Bytes()); err != nil || c.Failed == 0 || !strings.Contains(c.Failure, "timeout") {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
@@ -161,20 +160,6 @@ func TestGenerateStartsInTimeOrNotAtAll(t *testing.T) {
 	if err := Generate(t.Context(), &bytes.Buffer{}, o); err == nil || !strings.Contains(err.Error(), "too busy") {
 		t.Errorf("got %v", err)
 	}
-}
-
-func FuzzParse(f *testing.F) {
-	f.Add([]byte(`{"operations":1,"latency":""}`))
-	f.Add([]byte(`{"operations":-1}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		c, err := parse(raw)
-		if err == nil && (c.Operations < 1 || c.Latency.Count() != c.Operations) {
-			t.Errorf("accepted %+v", c)
-		}
-		if err == nil && !json.Valid(raw) {
-			t.Error("accepted what is no JSON")
-		}
-	})
 }
 
 // TestGenerateCountsWrongAnswers: a server that says something else, of the

@@ -2,9 +2,11 @@ package request
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"sync"
 
 	"pathwise.dev/pathwise/internal/workload"
@@ -33,8 +35,11 @@ func (s Service) Serve(ctx context.Context) error {
 	defer l.Close()
 	defer context.AfterFunc(ctx, l.Hangup)()
 	socket.Threads(s.Connections)
-	if s.Proto == workload.UDP {
+	switch {
+	case s.Proto == workload.UDP:
 		return s.datagrams(ctx, l)
+	case s.Once:
+		return s.brief(ctx, l)
 	}
 	for {
 		conn, err := l.Accept()
@@ -52,20 +57,44 @@ func (s Service) Serve(ctx context.Context) error {
 func (s Service) answer(ctx context.Context, conn *socket.Socket) {
 	defer conn.Close()
 	_ = conn.Undelayed()
-	if !s.Once {
-		defer context.AfterFunc(ctx, conn.Hangup)()
-	}
-	Echo(conn, s.Size, s.Once)
+	defer context.AfterFunc(ctx, conn.Hangup)()
+	Echo(conn, s.Size)
 }
 
-// Echo sends messages of size bytes back until the connection ends, or one.
-func Echo(conn io.ReadWriter, size int, once bool) {
+// brief answers connections of one request each. The thread that accepts one answers
+// and closes it, as netperf's server does: to wake another for that takes as long as
+// the connection lives. Patience keeps a client that says nothing from keeping it.
+func (s Service) brief(ctx context.Context, l *socket.Socket) error {
+	if err := l.Patience(patience); err != nil {
+		return err
+	}
+	return crew(ctx, l, s.Connections, func() error {
+		buf := make([]byte, s.Size)
+		for ctx.Err() == nil {
+			conn, err := l.Accept()
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("accept: %w", err)
+			}
+			if _, err = io.ReadFull(conn, buf); err == nil {
+				_, _ = conn.Write(buf) // what goes wrong, the client tells
+			}
+			conn.Close()
+		}
+		return nil
+	})
+}
+
+// Echo sends messages of size bytes back until the connection ends.
+func Echo(conn io.ReadWriter, size int) {
 	buf := make([]byte, size)
 	for {
 		if _, err := io.ReadFull(conn, buf); err != nil {
 			return
 		}
-		if _, err := conn.Write(buf); err != nil || once {
+		if _, err := conn.Write(buf); err != nil {
 			return
 		}
 	}
@@ -74,22 +103,30 @@ func Echo(conn io.ReadWriter, size int, once bool) {
 // datagrams answers on one socket, by several threads where there are several peers.
 func (s Service) datagrams(ctx context.Context, l *socket.Socket) error {
 	const most = 16
-	failed := make(chan error, most)
+	return crew(ctx, l, min(s.Connections, most), func() error {
+		buf := make([]byte, s.Size+1)
+		for ctx.Err() == nil {
+			n, from, err := l.ReadFrom(buf)
+			if err != nil {
+				return fmt.Errorf("receive: %w", err)
+			}
+			// One that cannot be sent, as its sender is gone, is lost as others are.
+			_ = l.WriteTo(buf[:n], from)
+		}
+		return nil
+	})
+}
+
+// crew runs n threads that wait on the socket until ctx ends, which is no error, or
+// one of them fails.
+func crew(ctx context.Context, l *socket.Socket, n int, run func() error) error {
+	failed := make(chan error, n)
 	var wg sync.WaitGroup
-	for range min(s.Connections, most) {
+	for range n {
 		wg.Go(func() {
-			buf := make([]byte, s.Size+1)
-			for {
-				n, from, err := l.ReadFrom(buf)
-				if ctx.Err() != nil {
-					return
-				}
-				if err != nil {
-					failed <- fmt.Errorf("receive: %w", err)
-					return
-				}
-				// One that cannot be sent, as its sender is gone, is lost as others are.
-				_ = l.WriteTo(buf[:n], from)
+			if err := run(); err != nil && ctx.Err() == nil {
+				failed <- err
+				l.Hangup()
 			}
 		})
 	}

@@ -40,10 +40,14 @@ func Threads(n int) {
 }
 
 // Dial connects to target within the given time, which also bounds each Write.
-func Dial(proto workload.Proto, target netip.AddrPort, within time.Duration) (*Socket, error) {
+func Dial(proto workload.Proto, target netip.AddrPort, within time.Duration, options ...Option) (*Socket, error) {
 	family, to := address(target)
 	s, err := open(proto, family)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.set(options); err != nil {
+		s.Close()
 		return nil, err
 	}
 	// Bounds connect as well (socket(7)).
@@ -68,8 +72,9 @@ func Dial(proto workload.Proto, target netip.AddrPort, within time.Duration) (*S
 }
 
 // Listen opens a socket on the address. It takes both IPv4 and IPv6 where the
-// address is unspecified.
-func Listen(proto workload.Proto, addr netip.AddrPort) (*Socket, error) {
+// address is unspecified. What its options and methods set, those that it
+// accepts inherit.
+func Listen(proto workload.Proto, addr netip.AddrPort, options ...Option) (*Socket, error) {
 	family, at := address(addr)
 	s, err := open(proto, family)
 	if err == unix.EAFNOSUPPORT && addr.Addr().IsUnspecified() { // a kernel without IPv6
@@ -84,6 +89,9 @@ func Listen(proto workload.Proto, addr netip.AddrPort) (*Socket, error) {
 	}
 	if err == nil && family == unix.AF_INET6 {
 		err = unix.SetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0)
+	}
+	if err == nil {
+		err = s.set(options)
 	}
 	if err == nil {
 		err = unix.Bind(s.fd, at)
@@ -117,13 +125,15 @@ func address(a netip.AddrPort) (family int, to unix.Sockaddr) {
 	return unix.AF_INET6, &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// Accept waits for a connection.
+// Accept waits for a connection; Patience bounds it.
 func (s *Socket) Accept() (*Socket, error) {
 	for {
 		fd, _, err := unix.Accept4(s.fd, unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
 			return &Socket{fd: fd}, nil
+		case unix.EAGAIN:
+			return nil, os.ErrDeadlineExceeded
 		case unix.EINTR, unix.ECONNABORTED:
 		default:
 			return nil, err

@@ -26,14 +26,11 @@ type Offer struct {
 
 // Count is what the client measured; it prints it as JSON.
 type Count struct {
-	// Operations are measured transactions that began in the window and ended
-	// well. Failed are those of any kind that were under way in it and did not.
-	// Cut began in it, and were left at its end.
-	Operations int64 `json:"operations"`
-	Failed     int64 `json:"failed"`
-	Cut        int64 `json:"cut,omitempty"`
-	// Failure is the first one's reason, also of one before the window.
-	Failure string `json:"failure,omitempty"`
+	// Count is of measured transactions, but that those that failed are of any kind,
+	// under way in the window.
+	workload.Count
+	// Cut began in the window, and were left at its end.
+	Cut int64 `json:"cut,omitempty"`
 	// Flowops that ended in the window and the bytes that they moved, as uperf
 	// counts them: each flowop with its count when all of it is done, reads and
 	// writes alike.
@@ -42,26 +39,21 @@ type Count struct {
 	// Received is the payload read in the window, by the client and by the server.
 	Received       int64 `json:"received"`
 	ServerReceived int64 `json:"server_received"`
-	// Latency of the measured transactions, and of single writes in flowops with
-	// a count above 1.
-	Latency *sample.Histogram `json:"latency"`
-	Writes  *sample.Histogram `json:"writes"`
+	// Writes is the latency of single writes in flowops with a count above 1.
+	Writes *sample.Histogram `json:"writes"`
 }
 
-func newCount() Count { return Count{Latency: sample.NewHistogram(), Writes: sample.NewHistogram()} }
+func newCount() Count {
+	return Count{Count: workload.Count{Latency: sample.NewHistogram()}, Writes: sample.NewHistogram()}
+}
 
 // add adds what another strand counted.
 func (c *Count) add(o Count) {
-	if c.Failure == "" || (c.Failed == 0 && o.Failed > 0) {
-		c.Failure = o.Failure
-	}
-	c.Operations += o.Operations
-	c.Failed += o.Failed
+	c.Add(o.Count)
 	c.Cut += o.Cut
 	c.Flowops += o.Flowops
 	c.FlowopBytes += o.FlowopBytes
 	c.Received += o.Received
-	c.Latency.Merge(o.Latency)
 	c.Writes.Merge(o.Writes)
 }
 
@@ -194,9 +186,8 @@ func parse(out []byte) (Count, error) {
 	if err := json.Unmarshal(out, &c); err != nil {
 		return c, fmt.Errorf("read result: %w", err)
 	}
-	if c.Operations < 0 || c.Failed < 0 || c.Cut < 0 || c.Received < 0 || c.ServerReceived < 0 || c.Flowops < 0 || c.FlowopBytes < 0 ||
-		c.Latency == nil || c.Writes == nil || c.Latency.Count() != c.Operations {
+	if c.Cut < 0 || c.Received < 0 || c.ServerReceived < 0 || c.Flowops < 0 || c.FlowopBytes < 0 || c.Writes == nil {
 		return c, fmt.Errorf("read result: figures that cannot be: %d operations, %d failed", c.Operations, c.Failed)
 	}
-	return c, nil
+	return c, c.Check()
 }

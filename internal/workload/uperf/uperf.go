@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -124,11 +123,10 @@ func (r Runs) Run(ctx context.Context, bed workload.Bed, load sample.Load, w wor
 			}
 			return []string{r.Self, "generate", "uperf", "--plan", string(plan)}
 		}}
-	results, err := g.Run(ctx, bed, w, m)
-	if err != nil {
+	if err := g.Run(ctx, bed, w, m); err != nil {
 		return workload.Outcome{}, fmt.Errorf("run %s: %w", r.info.Name, err)
 	}
-	out, err := r.outcome(bed, p, w, results)
+	out, err := r.outcome(bed, p, w, g.Clients)
 	if err != nil {
 		return out, fmt.Errorf("run %s: %w", r.info.Name, err)
 	}
@@ -148,12 +146,10 @@ func (r Runs) outcome(bed workload.Bed, p Profile, w workload.Window, results []
 		}
 		sum.add(c)
 		sum.ServerReceived += c.ServerReceived
-		out.AddErrors(pod, c.Failed, c.Operations, c.Failure)
-		threads := float64(min(p.Strands(), runtime.NumCPU()))
-		out.GeneratorUser = max(out.GeneratorUser, res.User.Seconds()/threads/max(res.Wall.Seconds(), 1e-3))
+		out.AddCount(pod, c.Count)
+		out.AddUser(res, p.Strands())
 	}
 	out.Bytes = float64(sum.Received + sum.ServerReceived)
-	out.Operations = float64(sum.Operations)
 	if out.Bytes > 0 {
 		out.Metrics[sample.Throughput] = 8 * out.Bytes / seconds
 	}
