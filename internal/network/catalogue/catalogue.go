@@ -77,7 +77,12 @@ func All() []network.Network {
 		ovs.New(ovs.VXLAN),
 		ovs.New(ovs.Geneve),
 		ovs.New(ovs.AFXDP),
-		openshift.New(openshift.OneTenant),
+		openshift.New(openshift.Whole, openshift.OneTenant),
+		openshift.New(openshift.Shortcut1, openshift.OneTenant),
+		openshift.New(openshift.Shortcut2, openshift.OneTenant),
+		openshift.New(openshift.Shortcut3, openshift.OneTenant),
+		openshift.New(openshift.Untracked, openshift.OneTenant),
+		openshift.New(openshift.Shortcut3Untracked, openshift.OneTenant),
 		ovn.New(),
 		weave.New(),
 	}

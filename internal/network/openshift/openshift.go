@@ -5,6 +5,8 @@
 // It is not OpenShift's controller, which runs on Kubernetes alone: the rules
 // that it would write are written here, the node's when the network is built
 // and the pod's when a pod is attached. Services and egress policy are left out.
+//
+// The document's shortened pipelines are networks of their own: see Pipeline.
 package openshift
 
 import (
@@ -41,14 +43,17 @@ type Tenants func(pod string) uint32
 // OneTenant puts all pods into one.
 func OneTenant(string) uint32 { return 1 }
 
-// New returns the network with these tenants.
-func New(t Tenants) network.Network { return sdn{t} }
+// New returns the network with this pipeline and these tenants.
+func New(p Pipeline, t Tenants) network.Network { return sdn{p, t} }
 
-type sdn struct{ tenants Tenants }
+type sdn struct {
+	pipeline Pipeline
+	tenants  Tenants
+}
 
 // Info implements network.Network.
-func (sdn) Info() network.Info {
-	return network.Info{
+func (s sdn) Info() network.Info {
+	info := network.Info{
 		Name: "openshift-sdn", Family: "openshift", Overhead: overhead,
 		OneKernel: "the lab writes the rules that OpenShift's controller would, and does so on one kernel",
 		Summary:   "OpenShift SDN's pipeline on Open vSwitch: OpenFlow tables, connection tracking, tenants, VXLAN between nodes",
@@ -57,6 +62,14 @@ func (sdn) Info() network.Info {
 			Outside: "masquerade", KeyValue: "no (OpenShift: the Kubernetes API)", Encryption: "no", Isolation: "high (tenants)",
 			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},
 	}
+	if s.pipeline != Whole {
+		info.Name, info.Summary = s.pipeline.name(), s.pipeline.summary()
+		info.Alone = "it takes openshift-sdn's pipeline apart, and has the names of its bridge and ports"
+	}
+	if !s.pipeline.Isolates() {
+		info.Row.Isolation = "moderate (tenants are not told apart)"
+	}
+	return info
 }
 
 // services is OpenShift's default range of service addresses; there are none here.
@@ -73,7 +86,7 @@ func (s sdn) Build(ctx context.Context, site network.Site) (network.Plug, error)
 		return plug, err
 	}
 	plug.Crossing, plug.Notes = f.Crossed("vxlan", udpPort), []string{f.Note()}
-	plug.Ready = func(ctx context.Context) error { return ready(ctx, site, f) }
+	plug.Ready = func(ctx context.Context) error { return s.ready(ctx, site, f) }
 	plug.Conflist = func(ctx context.Context, pod topo.Pod) (json.RawMessage, error) { return s.conflist(ctx, site, f, pod) }
 	plug.Attached = func(ctx context.Context, pod topo.Pod, a topo.Attachment) error { return s.attached(ctx, f, pod, a) }
 	return plug, nil
@@ -96,7 +109,7 @@ func (s sdn) conflist(ctx context.Context, site network.Site, f *ovs.Fabric, pod
 // gateway is the node's own address among its pods'.
 func gateway(h topo.Host) netip.Addr { return h.Pods.Masked().Addr().Next() }
 
-func ready(ctx context.Context, site network.Site, f *ovs.Fabric) error {
+func (s sdn) ready(ctx context.Context, site network.Site, f *ovs.Fabric) error {
 	if err := f.RaiseTunnels(ctx); err != nil {
 		return err
 	}
@@ -122,7 +135,7 @@ func ready(ctx context.Context, site network.Site, f *ovs.Fabric) error {
 				peers = append(peers, n)
 			}
 		}
-		return f.AddFlows(ctx, h, bridge, "node", nodeRules(site.Pods, services(), self, peers))
+		return f.AddFlows(ctx, h, bridge, "node", s.pipeline.nodeRules(site.Pods, services(), self, peers))
 	})
 }
 

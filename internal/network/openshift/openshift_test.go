@@ -29,13 +29,13 @@ func tenants(pod string) uint32 {
 }
 
 // up builds a lab of two tenants, red and blue, and an administrator.
-func up(t *testing.T, name string) *lab.Lab {
+func up(t *testing.T, name string, p openshift.Pipeline) *lab.Lab {
 	t.Helper()
 	bin, err := filepath.Abs("../../../bin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := openshift.New(tenants)
+	n := openshift.New(p, tenants)
 	cniPath := []string{filepath.Join(bin, "cni")}
 	if missing := network.NewMachine(cniPath).Missing(n.Info().Needs); len(missing) > 0 {
 		t.Skipf("this machine lacks %v", missing)
@@ -67,7 +67,7 @@ func pod(t *testing.T, l *lab.Lab, name string) topo.Pod {
 // TestTenants: pods reach those of their own tenant on any node, none of another,
 // and tenant 0 reaches and is reached by all.
 func TestTenants(t *testing.T) {
-	l := up(t, "t-sdn-tenants")
+	l := up(t, "t-sdn-tenants", openshift.Whole)
 	for _, c := range []struct {
 		from, to string
 		reaches  bool
@@ -90,7 +90,7 @@ func TestTenants(t *testing.T) {
 
 // TestAnswersOfAnotherTenant: that a packet was refused does not open the way back.
 func TestAnswersOfAnotherTenant(t *testing.T) {
-	l := up(t, "t-sdn-answers")
+	l := up(t, "t-sdn-answers", openshift.Whole)
 	red, blue := pod(t, l, "red1"), pod(t, l, "blue3")
 	for _, c := range [][2]topo.Pod{{red, blue}, {blue, red}, {red, blue}} {
 		if _, err := l.Exec(t.Context(), c[0], "ping", "-c2", "-i0.2", "-W0.4", c[1].Addr().String()); err == nil {
@@ -101,7 +101,7 @@ func TestAnswersOfAnotherTenant(t *testing.T) {
 
 // TestSpoofing: a pod that takes another's address gets no packet out (table 20).
 func TestSpoofing(t *testing.T) {
-	l := up(t, "t-sdn-spoof")
+	l := up(t, "t-sdn-spoof", openshift.Whole)
 	red, blue, victim := pod(t, l, "red1"), pod(t, l, "blue1"), pod(t, l, "red2")
 	for _, argv := range [][]string{{"ip", "addr", "add", red.Addr().String() + "/32", "dev", "eth0"},
 		{"ip", "neigh", "replace", victim.Addr().String(), "lladdr", victim.Attachments[0].MAC, "dev", "eth0"}} {
@@ -147,12 +147,27 @@ func ask(t *testing.T, l *lab.Lab, argv ...string) string {
 	return string(res)
 }
 
+// rules lists those of the first host.
+func rules(t *testing.T, l *lab.Lab) string {
+	t.Helper()
+	return ask(t, l, "ovs-ofctl", "-OOpenFlow14", "--no-stats", "--no-names", "dump-flows",
+		"unix:"+filepath.Join(l.Dir(), "ovs-h1", "sdn-br0.mgmt"))
+}
+
+// traced follows a connection's first packet from a pod of the first host.
+func traced(t *testing.T, l *lab.Lab, port string, from, to topo.Pod) string {
+	t.Helper()
+	return ask(t, l, "ovs-appctl", "-t", filepath.Join(l.Dir(), "ovs-h1", "vswitchd.ctl"), "ofproto/trace", "sdn-br0",
+		fmt.Sprintf("in_port=%s,tcp,dl_src=%s,dl_dst=%s,nw_src=%v,nw_dst=%v,nw_ttl=64,tcp_dst=80", port,
+			from.Attachments[0].MAC, to.Attachments[0].MAC, from.Addr(), to.Addr()),
+		"--ct-next", "trk,new", "--ct-next", "trk,new")
+}
+
 // TestPipeline wants the tables and rules that Busch and Kammerer (2021) list,
 // and packets to go through them in their order.
 func TestPipeline(t *testing.T) {
-	l := up(t, "t-sdn-pipe")
-	dir := filepath.Join(l.Dir(), "ovs-h1")
-	flows := ask(t, l, "ovs-ofctl", "-OOpenFlow14", "--no-stats", "--no-names", "dump-flows", "unix:"+filepath.Join(dir, "sdn-br0.mgmt"))
+	l := up(t, "t-sdn-pipe", openshift.Whole)
+	flows := rules(t, l)
 	for _, table := range []int{10, 20, 21, 25, 30, 40, 50, 60, 70, 80, 90, 100} { // table 0 goes without saying
 		if !strings.Contains(flows, fmt.Sprintf(" table=%d,", table)) && !strings.Contains(flows, fmt.Sprintf("table=%d, ", table)) {
 			t.Errorf("no rule in table %d", table)
@@ -170,10 +185,7 @@ func TestPipeline(t *testing.T) {
 		{"other node", far, []string{"0", "0", "20", "21", "30", "90"}, "set_field:"},
 		{"other tenant", blue, []string{"0", "0", "20", "21", "30", "70", "80"}, "drop"},
 	} {
-		trace := ask(t, l, "ovs-appctl", "-t", filepath.Join(dir, "vswitchd.ctl"), "ofproto/trace", "sdn-br0",
-			fmt.Sprintf("in_port=%s,tcp,dl_src=%s,dl_dst=%s,nw_src=%v,nw_dst=%v,nw_ttl=64,tcp_dst=80", portOf(t, flows, red),
-				red.Attachments[0].MAC, c.to.Attachments[0].MAC, red.Addr(), c.to.Addr()),
-			"--ct-next", "trk,new", "--ct-next", "trk,new")
+		trace := traced(t, l, portOf(t, flows, red), red, c.to)
 		if got := tables(trace, "sdn-br0"); !slices.Equal(got, c.tables) {
 			t.Errorf("%s: a packet passes tables %v, want %v:\n%s", c.name, got, c.tables, trace)
 		}

@@ -38,26 +38,11 @@ type node struct {
 
 // nodeRules are those that do not depend on pods. Cluster holds the pods of all
 // nodes.
-func nodeRules(cluster, services netip.Prefix, self node, peers []node) []string {
+func (p Pipeline) nodeRules(cluster, services netip.Prefix, self node, peers []node) []string {
 	c, local, gw := cluster.Masked(), self.pods.Masked(), self.gateway
-	out := []string{
-		// Rule 1 comes before all others of its table, so that each packet is tracked.
-		"table=0,priority=300,ct_state=-trk,ip,actions=ct(table=0)",
-		fmt.Sprintf("table=0,priority=280,in_port=%d,ip,nw_src=%v,actions=goto_table:30", nodePort, gw),
-		fmt.Sprintf("table=0,priority=270,in_port=%d,ip,nw_src=%v,nw_dst=%v,actions=goto_table:25", nodePort, local, c),
-		fmt.Sprintf("table=0,priority=200,in_port=%d,ip,actions=goto_table:30", nodePort),
-		fmt.Sprintf("table=0,priority=200,in_port=%d,arp,nw_src=%v,nw_dst=%v,actions=goto_table:30", nodePort, gw, c),
-		fmt.Sprintf("table=0,priority=150,in_port=%d,actions=drop", nodePort),
-		fmt.Sprintf("table=0,priority=200,in_port=%d,arp,nw_src=%v,nw_dst=%v,actions=%s,goto_table:10", vxlanPort, c, local, fromTunnel),
-		fmt.Sprintf("table=0,priority=200,in_port=%d,ip,nw_src=%v,actions=%s,goto_table:10", vxlanPort, c, fromTunnel),
-		fmt.Sprintf("table=0,priority=150,in_port=%d,actions=drop", vxlanPort),
-		"table=0,priority=100,arp,actions=goto_table:20",
-		"table=0,priority=100,ip,actions=goto_table:20", // rule 2
-		"table=0,priority=0,actions=drop",
-
+	out := append(p.entryRules(c, local, gw),
 		"table=10,priority=0,actions=drop",
 		"table=20,priority=0,actions=drop",
-		fmt.Sprintf("table=21,priority=200,ip,nw_dst=%v,actions=ct(commit,table=30)", c), // rule 5
 		"table=21,priority=0,actions=goto_table:30",
 		"table=25,priority=0,actions=drop",
 
@@ -66,8 +51,7 @@ func nodeRules(cluster, services netip.Prefix, self node, peers []node) []string
 		fmt.Sprintf("table=30,priority=100,arp,nw_dst=%v,actions=goto_table:50", c),
 		"table=30,priority=0,arp,actions=drop",
 		fmt.Sprintf("table=30,priority=400,ip,nw_dst=%v,actions=output:%d", gw, nodePort),
-		fmt.Sprintf("table=30,priority=300,ct_state=+rpl,ip,nw_dst=%v,actions=ct(table=70,nat)", local), // rule 6
-		fmt.Sprintf("table=30,priority=200,ip,nw_dst=%v,actions=goto_table:70", local),                  // rule 7
+		fmt.Sprintf("table=30,priority=200,ip,nw_dst=%v,actions=goto_table:70", local), // rule 7
 		fmt.Sprintf("table=30,priority=100,ip,nw_dst=%v,actions=goto_table:60", services),
 		fmt.Sprintf("table=30,priority=100,ip,nw_dst=%v,actions=goto_table:90", c),
 		"table=30,priority=50,ip,nw_dst=224.0.0.0/4,actions=drop", // multicast is off by default
@@ -81,16 +65,21 @@ func nodeRules(cluster, services netip.Prefix, self node, peers []node) []string
 		// Rule 10 is for the listing's client what this one is for the node:
 		// a source that may speak to any pod here.
 		fmt.Sprintf("table=80,priority=300,ip,nw_src=%v,actions=output:NXM_NX_REG2[]", gw),
-		"table=80,priority=200,ct_state=+rpl,ip,actions=output:NXM_NX_REG2[]", // rule 9
 		// Number 0 is the tenant that speaks to all and that all speak to; the nodes are of it.
 		"table=80,priority=150,ip,reg0=0,actions=output:NXM_NX_REG2[]",
 		"table=80,priority=150,ip,reg1=0,actions=output:NXM_NX_REG2[]",
 		"table=80,priority=0,actions=drop",
 		"table=90,priority=0,actions=drop",
 		fmt.Sprintf("table=100,priority=0,actions=output:%d", nodePort),
+	)
+	if p.tracks() {
+		out = append(out,
+			fmt.Sprintf("table=21,priority=200,ip,nw_dst=%v,actions=ct(commit,table=30)", c),                // rule 5
+			fmt.Sprintf("table=30,priority=300,ct_state=+rpl,ip,nw_dst=%v,actions=ct(table=70,nat)", local), // rule 6
+			"table=80,priority=200,ct_state=+rpl,ip,actions=output:NXM_NX_REG2[]")                           // rule 9
 	}
-	for _, p := range peers {
-		out = append(out, peerRules(p)...)
+	for _, peer := range peers {
+		out = append(out, peerRules(peer)...)
 	}
 	return out
 }

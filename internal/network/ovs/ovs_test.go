@@ -150,7 +150,7 @@ func TestXDPNeedsRoom(t *testing.T) {
 
 // TestTogether puts pods on four networks of one host's Open vSwitch at once.
 func TestTogether(t *testing.T) {
-	nets := []network.Network{ovs.New(ovs.VXLAN), openshift.New(openshift.OneTenant), ovn.New(), ovs.New(ovs.Flat)}
+	nets := []network.Network{ovs.New(ovs.VXLAN), openshift.New(openshift.Whole, openshift.OneTenant), ovn.New(), ovs.New(ovs.Flat)}
 	l := up(t, lab.Spec{Name: "t-ovs-all", Hosts: 2, Agents: true}, nets...)
 	pods := l.Pods()
 	for i, n := range nets {
