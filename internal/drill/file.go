@@ -37,6 +37,8 @@ type Options struct {
 	// Inserts are request-response operations, with Work of CPU time between them.
 	Inserts int           `json:"inserts,omitempty"`
 	Work    time.Duration `json:"work_ns,omitempty"`
+	// Workload is what an operation is: one of MongoDB's; "" for a bare round trip.
+	Workload string `json:"workload,omitempty"`
 	// For is how long traffic of one variant runs; Hold how long a fault stands.
 	For  time.Duration `json:"for_ns,omitempty"`
 	Hold time.Duration `json:"hold_ns,omitempty"`
@@ -165,7 +167,13 @@ func entry(v config.Value) (Entry, error) {
 			return v.Errorf("drill %s has no option %q: expected repetitions%s", k.name, key, list(k.keys))
 		}
 	}
-	return e, v.Fields(fields)
+	if err := v.Fields(fields); err != nil {
+		return e, err
+	}
+	if e.Workload != "" && e.Work > 0 {
+		return e, v.Errorf("work: stands beside workload %s, which has its own: expected one or the other", e.Workload)
+	}
+	return e, nil
 }
 
 func list(keys []string) string {
@@ -192,12 +200,18 @@ func (o *Options) fields() map[string]config.Field {
 		"interval":    span(&o.Interval, 100*time.Microsecond, time.Minute),
 		"inserts":     count(&o.Inserts, 10, 1e7),
 		"work":        span(&o.Work, 0, time.Second),
-		"for":         span(&o.For, 100*time.Millisecond, 24*time.Hour),
-		"hold":        span(&o.Hold, 100*time.Millisecond, time.Minute),
-		"traffic":     words(&o.Traffic, "tcp", "rr", "mix", "udp"),
-		"faults":      words(&o.Faults, "both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"),
-		"capacity":    func(v config.Value) (err error) { o.Capacity, err = v.Rate(1e12); return err },
-		"phases":      count(&o.Phases, 1, 1000),
+		"workload": func(v config.Value) (err error) {
+			if o.Workload, err = v.Text(); err == nil && !slices.Contains(documentWorkloads(), o.Workload) {
+				err = v.Errorf("workload %q: expected one of %s", o.Workload, strings.Join(documentWorkloads(), ", "))
+			}
+			return err
+		},
+		"for":      span(&o.For, 100*time.Millisecond, 24*time.Hour),
+		"hold":     span(&o.Hold, 100*time.Millisecond, time.Minute),
+		"traffic":  words(&o.Traffic, "tcp", "rr", "mix", "udp"),
+		"faults":   words(&o.Faults, "both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"),
+		"capacity": func(v config.Value) (err error) { o.Capacity, err = v.Rate(1e12); return err },
+		"phases":   count(&o.Phases, 1, 1000),
 		"peers": func(v config.Value) error {
 			items, err := v.Items()
 			o.Peers = nil

@@ -32,6 +32,8 @@ type Inserter struct {
 	// Work is CPU time between operations.
 	Work time.Duration
 	Seed uint64
+	// Workload is one of MongoDB's, in place of bare round trips; "" for those.
+	Workload string
 }
 
 // Inserted is what an Inserter measured, in seconds.
@@ -88,15 +90,9 @@ func (i Inserter) Run(ctx context.Context, w io.Writer) error {
 	defer plane.Close()
 	s := &inserting{plane: plane, uid: i.Remote.UID, paths: len(rs), rand: rand.New(rand.NewPCG(i.Seed, 7))}
 	s.plan(i.Inserts/blockLength, i.Switches*blockLength/i.Inserts)
-	var report bytes.Buffer
-	c := stream.Client{Kind: stream.RR, Target: i.Target, Connections: 1, Requests: stream.Sizes{Min: 200, Max: 1000}, Patience: 2 * time.Second,
-		Count: int64(len(s.blocks)*(settling+blockLength) + 1), Work: i.Work, Between: s.between}
-	c.Record.Bin, c.Record.Gap = stream.DefaultBin, stream.DefaultGap
-	if err := stream.Run(ctx, &report, c); err != nil {
-		return err
-	}
+	got, err := i.operate(ctx, s)
 	out := s.measured()
-	out.Stream, err = stream.Parse(report.Bytes())
+	out.Stream = got
 	if err := errors.Join(err, s.err); err != nil {
 		return err
 	}
@@ -104,6 +100,22 @@ func (i Inserter) Run(ctx context.Context, w io.Writer) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
+}
+
+// operate does the operations of all blocks.
+func (i Inserter) operate(ctx context.Context, s *inserting) (stream.Report, error) {
+	count := int64(len(s.blocks)*(settling+blockLength) + 1)
+	if i.Workload != "" {
+		return i.documents(ctx, count, s.between)
+	}
+	var report bytes.Buffer
+	c := stream.Client{Kind: stream.RR, Target: i.Target, Connections: 1, Requests: stream.Sizes{Min: 200, Max: 1000}, Patience: 2 * time.Second,
+		Count: count, Work: i.Work, Between: s.between}
+	c.Record.Bin, c.Record.Gap = stream.DefaultBin, stream.DefaultGap
+	if err := stream.Run(ctx, &report, c); err != nil {
+		return stream.Report{}, err
+	}
+	return stream.Parse(report.Bytes())
 }
 
 var errNoPaths = errors.New("there is nothing to move between")

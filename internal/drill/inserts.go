@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/stream"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // paperInserts is by how much 3,000 switches lengthened 5,000 inserts in Table 7
@@ -17,9 +18,13 @@ const paperInserts = 0.097
 func insertsKind() kind {
 	return kind{
 		name: "inserts", about: "request-response operations with switches between them, and without, by turns",
-		defaults: Options{Repetitions: 30, Inserts: 5000, Switches: 3000}, keys: []string{"inserts", "switches", "work"},
+		defaults: Options{Repetitions: 30, Inserts: 5000, Switches: 3000}, keys: []string{"inserts", "switches", "work", "workload"},
 		length: func(o Options, _ File) time.Duration {
-			return time.Second + time.Duration(2*o.Inserts)*(50*time.Microsecond+o.Work)
+			each := 50 * time.Microsecond
+			if o.Workload != "" {
+				each = 300 * time.Microsecond
+			}
+			return time.Second + time.Duration(2*o.Inserts)*(each+o.Work)
 		},
 		run: runInserts, figures: insertsFigures,
 	}
@@ -46,12 +51,12 @@ func runInserts(ctx context.Context, s *session) ([]Sample, error) {
 
 func (g *ground) inserts(ctx context.Context, out *Sample) error {
 	a, b, o := g.pod("a"), g.pod("b"), g.s.options()
-	f, err := g.serve(ctx, traffic{kind: stream.RR, from: a, to: b, pin: lastCPU()})
+	f, err := g.serveInserts(ctx, a, b)
 	if err != nil {
 		return err
 	}
 	plan, err := json.Marshal(Inserter{Local: a, Remote: b, Pins: g.pinsOf(a), Target: f.target, Inserts: o.Inserts, Switches: o.Switches,
-		Work: o.Work, Seed: g.s.rand.Uint64()})
+		Work: o.Work, Workload: o.Workload, Seed: g.s.rand.Uint64()})
 	if err != nil {
 		return errors.Join(fmt.Errorf("write plan: %w", err), f.abandon())
 	}
@@ -66,8 +71,15 @@ func (g *ground) inserts(ctx context.Context, out *Sample) error {
 	if err == nil {
 		err = json.Unmarshal(raw, &got)
 	}
-	server, err2 := f.server.report()
-	if err := errors.Join(err, err2); err != nil {
+	var server stream.Report
+	if o.Workload != "" {
+		err = errors.Join(err, f.abandon()) // a server of documents reports nothing
+	} else {
+		var e error
+		server, e = f.server.report()
+		err = errors.Join(err, e)
+	}
+	if err != nil {
 		return fmt.Errorf("inserts: %w", err)
 	}
 	out.Values["switching_s"], out.Values["switches"], out.Values["write_median_s"] = got.Switching, float64(got.Switches), got.Write
@@ -78,7 +90,19 @@ func (g *ground) inserts(ctx context.Context, out *Sample) error {
 	}
 	out.Values["still_s"] = mean(still)
 	judge(out, got.Stream, server)
+	if o.Workload != "" {
+		out.Text["workload"] = o.Workload
+		return nil
+	}
 	return g.s.keep(out, "client", got.Stream)
+}
+
+// serveInserts starts what answers the operations.
+func (g *ground) serveInserts(ctx context.Context, from, to topo.Pod) (*flow, error) {
+	if g.s.options().Workload != "" {
+		return g.serveDocuments(to)
+	}
+	return g.serve(ctx, traffic{kind: stream.RR, from: from, to: to, pin: lastCPU()})
 }
 
 func insertsFigures(o Options, all []Sample) []Figure {
@@ -90,8 +114,12 @@ func insertsFigures(o Options, all []Sample) []Figure {
 		}
 	}
 	f := figure("longer by switches", "change", longer, median, atMost(0.005))
-	f.Note = fmt.Sprintf("%d switches among %d operations of %s, against as many on each path alone, by turns of %d; both ends on one core; the paper's manager: %+.1f %% (Atici and Boluk 2020, Table 7)",
-		o.Switches, o.Inserts, seconds(figure("", "", values(all, "", "still_s"), median, nil).Value), blockLength, paperInserts*100)
+	what := "operations"
+	if o.Workload != "" {
+		what = "operations of " + o.Workload
+	}
+	f.Note = fmt.Sprintf("%d switches among %d %s of %s, against as many on each path alone, by turns of %d; both ends on one core; the paper's manager: %+.1f %% (Atici and Boluk 2020, Table 7)",
+		o.Switches, o.Inserts, what, seconds(figure("", "", values(all, "", "still_s"), median, nil).Value), blockLength, paperInserts*100)
 	c := figure("... for each switch", "s", cost, median, nil)
 	c.Note = "the map write is " + seconds(figure("", "", values(all, "", "write_median_s"), median, nil).Value) + " of it"
 	return []Figure{f, c, total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}

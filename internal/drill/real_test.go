@@ -36,6 +36,7 @@ name: little
 networks: [vxlan, macvlan]
 drills:
   - {drill: switch, switches: 50, interval: 2ms, for: 200ms}
+  - {drill: inserts, repetitions: 1, inserts: 200, switches: 120, workload: mongo-insert-int-vector}
   - {drill: blackhole, repetitions: 1, hold: 500ms, traffic: tcp, faults: [both, mptcp]}
   - {drill: kills, repetitions: 1, kills: 1}
   - {drill: forged, probes: 50}
