@@ -7,6 +7,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/paper"
+	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/stat"
 	"pathwise.dev/pathwise/internal/topo"
@@ -124,10 +125,11 @@ type viewFigures struct {
 	networks  []string
 	level     float64
 	metric    string
+	rank      rank.Options
 }
 
 func (a *analysis) figures(v paper.View) viewFigures {
-	out := viewFigures{values: map[sample.Cell]map[int]sample.Trial{}, level: a.opts.confidence(), metric: v.Metric}
+	out := viewFigures{values: map[sample.Cell]map[int]sample.Trial{}, level: a.opts.confidence(), metric: v.Metric, rank: a.opts.Rank}
 	for _, t := range a.Results.Trials {
 		if _, ok := t.Figure(v.Metric); !ok || t.Status != sample.OK || !v.Where.Picks(t.Question()) {
 			continue
@@ -160,13 +162,35 @@ func (a *analysis) figures(v paper.View) viewFigures {
 
 // at is a network's mean under a question.
 func (f viewFigures) at(network string, q sample.Question) (stat.Interval, bool) {
-	var values []float64
+	values := f.of(network, q)
+	return stat.MeanT(values, f.level), len(values) > 0
+}
+
+// of are a network's values under a question.
+func (f viewFigures) of(network string, q sample.Question) (values []float64) {
 	for _, t := range f.values[sample.Cell{Network: network, Scenario: q.Scenario, Workload: q.Workload, Load: q.Load}] {
 		v, _ := t.Figure(f.metric)
 		values = append(values, v)
 	}
 	slices.Sort(values) // a map has no order, and sums depend on it
-	return stat.MeanT(values, f.level), len(values) > 0
+	return values
+}
+
+// peak is where along the knob a network does best, "50 or 100"; "" where there
+// are too few values for a curve.
+func (f viewFigures) peak(network string, m sample.Metric, over claim.Knob, questions []sample.Question) string {
+	if len(questions) < minCurve {
+		return ""
+	}
+	figures, xs := make([]rank.Figure, len(questions)), make([]float64, len(questions))
+	for i, q := range questions {
+		figures[i].Values, xs[i] = f.of(network, q), over.Of(q)
+	}
+	p, ok := rank.PeakOf(m, figures, f.rank)
+	if !ok {
+		return ""
+	}
+	return peakText(p, xs)
 }
 
 func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, questions []sample.Question) (exhibitChart, bool) {
@@ -208,6 +232,10 @@ func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, quest
 		xs = append(xs, over.Of(q))
 		out.Table.Head = append(out.Table.Head, over.Say(over.Of(q)))
 	}
+	curve := len(questions) >= minCurve
+	if curve {
+		out.Table.Head = append(out.Table.Head, "best at")
+	}
 	for _, s := range all {
 		row := []string{s.Network}
 		for _, p := range s.Points {
@@ -216,6 +244,9 @@ func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, quest
 				cell = sc.pm(p)
 			}
 			row = append(row, cell)
+		}
+		if curve {
+			row = append(row, f.peak(s.Network, m, over, questions))
 		}
 		out.Table.Rows = append(out.Table.Rows, row)
 	}

@@ -2,8 +2,10 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
 )
@@ -60,11 +62,62 @@ func (s section) peak(m sample.Metric, x loadAxis, network string, a *analysis) 
 	if !ok {
 		return ""
 	}
-	out := fmt.Sprint(x.X[p.Best])
+	return peakText(p, x.X)
+}
+
+// peakText is "50 or 100".
+func peakText(p rank.Peak, xs []float64) string {
+	out := fmt.Sprint(xs[p.Best])
 	for _, i := range p.Ties {
-		out += fmt.Sprintf(" or %v", x.X[i])
+		out += fmt.Sprintf(" or %v", xs[i])
 	}
 	return out
+}
+
+// optima are the sections in which a claim speaks of an optimum, each with the load
+// at which every network does best there and how well, for the end of a run.
+func (a *analysis) optima() (out []block) {
+	for _, s := range a.sections {
+		spoken := slices.ContainsFunc(a.claims, func(j claim.Judged) bool { return j.Test.Optimum != nil && j.Where.Workload == s.Workload })
+		if !spoken || len(s.Metrics) == 0 {
+			continue
+		}
+		m := s.Metrics[0]
+		sc := s.scaleOf(m)
+		for _, x := range s.axes() {
+			if len(x.X) < minCurve {
+				continue
+			}
+			g := grid{title: fmt.Sprintf("%s: optimum of %s", s.title(), x.Title)}
+			g.table.cols = []column{{head: "network"}, {head: "best at"}, {head: strings.TrimSpace(title(m) + " " + sc.unit), right: true}}
+			for _, n := range a.networks {
+				if at := s.peak(m, x, n, a); at != "" {
+					g.table.add(n, at, s.best(m, x, n))
+				}
+			}
+			if len(g.table.rows) > 0 {
+				out = append(out, g)
+			}
+		}
+	}
+	return out
+}
+
+// best is the figure at the load at which the network does best, with its interval.
+func (s section) best(m sample.Metric, x loadAxis, network string) string {
+	var best rank.Figure
+	found := false
+	for _, load := range x.Loads {
+		l, _ := s.Questions[load].line(network)
+		f, ok := l.figure(m.Name)
+		if ok && (!found || float64(m.Better)*(f.Interval.Center-best.Interval.Center) > 0) {
+			best, found = f, true
+		}
+	}
+	if !found {
+		return ""
+	}
+	return s.scaleOf(m).pm(best.Interval)
 }
 
 // peaks says for each network at which load it does best, for a chart's caption.

@@ -52,6 +52,7 @@ func briefBlocks(a *analysis) []block {
 	for _, g := range a.grids {
 		out = append(out, recommendationGrid(g, false))
 	}
+	out = append(out, a.optima()...)
 	if len(a.claims) > 0 {
 		out = append(out, claimsGrid(a.claims))
 	}
