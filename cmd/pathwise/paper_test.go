@@ -81,7 +81,7 @@ func checkChoice(t *testing.T, name string, c claim.Claim) {
 }
 
 // TestQuickPapersFitTheHour: what the quick variants promise, and what they run
-// at the least, is less than an hour.
+// at the least, is less than an hour: the overrun of a budget and the reports fit in too.
 func TestQuickPapersFitTheHour(t *testing.T) {
 	var minutes float64
 	for _, name := range experiments.Papers() {
@@ -95,7 +95,7 @@ func TestQuickPapersFitTheHour(t *testing.T) {
 		}
 		minutes += quick.Budget.Minutes()
 	}
-	if minutes > 58 {
+	if minutes > 50 {
 		t.Errorf("the budgets of the quick variants are %.0f minutes together", minutes)
 	}
 }
