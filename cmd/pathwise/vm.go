@@ -76,9 +76,18 @@ func (f *vmFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.hosts, "vms", nil, "hosts that are virtual machines, as HOST or HOST:MACHINE: 2 on a machine of its own, 2:1 on that of host 1 (without a file)")
 	fl.StringVar(&f.kind, "vm", "", "kernel of the virtual machines: "+strings.Join(guest.Names(), ", ")+" (default: KVM where there is one, else uml)")
-	fl.StringVar(&f.outside, "outside", "", "what joins hosts on a physical machine to the wire: bridge, or vxlan for an overlay (without a file; default with --vms: bridge)")
+	fl.StringVar(&f.outside, "outside", "", "what joins hosts on a physical machine to the wire: bridge, ovs for Open vSwitch, vxlan or ovs-vxlan for an overlay (without a file; default with --vms: bridge)")
 	_ = cmd.RegisterFlagCompletionFunc("vm", cobra.FixedCompletions(guest.Names(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("outside", cobra.FixedCompletions([]cobra.Completion{string(topo.OutsideBridge), string(topo.OutsideVXLAN)}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("outside", cobra.FixedCompletions(outsides(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// outsides completes a kind of outside.
+func outsides() []cobra.Completion {
+	var out []cobra.Completion
+	for _, o := range topo.Outsides() {
+		out = append(out, string(o))
+	}
+	return out
 }
 
 // into sets what the flags ask for.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/cost"
@@ -42,9 +41,9 @@ func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample
 		return
 	}
 	t.Phases.Build, t.Phases.Ready = l.Built.Seconds(), l.Waited.Seconds()
-	t.Notes = l.Plug().Notes
+	t.Notes = l.Notes()
 	if note := r.VMs[cell.Scenario.VM].Note; note != "" {
-		t.Notes = append(slices.Clone(t.Notes), note)
+		t.Notes = append(t.Notes, note)
 	}
 	if carriesNothing(net.Info()) {
 		checkIsolation(l, t)

@@ -73,7 +73,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"pairs", head + "pairs: 2\nworkloads: [lonely]", "e.yaml:4: workloads[0]: pairs: workload lonely runs on one pair"},
 		{"topology", head + "topologies: three\nworkloads: [tcp]", `e.yaml:3: topologies: unknown topology "three"`},
 		{"MTU", head + "mtu: 9\nworkloads: [tcp]", `e.yaml:3: mtu: "9": expected a whole number from 1280 to 9000`},
-		{"outside", head + "outside: ovn\nworkloads: [tcp]", `e.yaml:3: outside: unknown outside "ovn": expected bridge or vxlan`},
+		{"outside", head + "outside: ovn\nworkloads: [tcp]", `e.yaml:3: outside: unknown outside "ovn": expected bridge, vxlan, ovs or ovs-vxlan`},
 		{"no room outside", head + "outside: vxlan\nmtu: 1300\nworkloads: [tcp]", "e.yaml:5: workloads[0]: mtu: 1300 leaves 1250 bytes inside the outside vxlan"},
 		{"virtual machine", head + "vm: host\nworkloads: [tcp]", `e.yaml:3: vm: "host" is no kernel of a virtual machine`},
 		{"named twice", head + "topologies: [two-hosts, bmp2bmp-remote]\nworkloads: [tcp]", "e.yaml:3: topologies[1]: two-hosts stands twice"},

@@ -166,17 +166,10 @@ func listenIn(dir, name string) (*os.File, error) {
 // processors, which would contend for the host's while the kernel starts on one.
 const quickBoot = "cryptomgr.notests rcupdate.rcu_expedited=1 maxcpus=1"
 
-// vhost says whether the kernel carries packets between a tap device and the
-// guest itself, or QEMU does.
-func vhost() string {
-	if HasVhost() {
-		return "on"
-	}
-	return "off"
-}
-
-// HasVhost reports whether the kernel has vhost-net.
-func HasVhost() bool { return exists("/dev/vhost-net") }
+// Vhost reports whether the kernel carries packets between a tap device and the
+// guest itself, by vhost-net, and not QEMU. It is for guests that the processor runs:
+// with an emulated one the guest's own work hides what it saves.
+func (k Kernel) Vhost() bool { return k.Name == QEMU && !k.Emulated() && exists("/dev/vhost-net") }
 
 // qemuArguments is the command line of the virtual machine.
 func qemuArguments(c Config, tags []string) []string {
@@ -192,9 +185,14 @@ func qemuArguments(c Config, tags []string) []string {
 	for _, tag := range tags {
 		args = append(args, "-chardev", "socket,id="+tag+",path="+tag+".sock", "-device", "vhost-user-fs-pci,chardev="+tag+",tag="+tag)
 	}
+	vhost := "off"
+	if c.Kernel.Vhost() {
+		vhost = "on"
+	}
 	for i, n := range c.NICs {
-		args = append(args, "-netdev", fmt.Sprintf("tap,id=nic%d,ifname=%s,script=no,downscript=no,vhost=%s", i, n.Tap, vhost()),
-			"-device", fmt.Sprintf("virtio-net-pci,netdev=nic%d,mac=%v,host_mtu=%d", i, n.MAC, n.MTU))
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=nic%d,ifname=%s,script=no,downscript=no,vhost=%s", i, n.Tap, vhost),
+			// Without a ROM: nothing boots from it, and its package need not be there.
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=nic%d,mac=%v,host_mtu=%d,romfile=", i, n.MAC, n.MTU))
 	}
 	return append(args, "-kernel", c.Kernel.Image, "-initrd", initramfsFile, "-append",
 		"console=ttyS0 quiet panic=-1 mitigations=off selinux=0 apparmor=0 "+quickBoot+" "+orderVariable+"=virtiofs,"+controlTag+" "+InitArgument)

@@ -23,6 +23,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/network/ovs"
 	"pathwise.dev/pathwise/internal/oci"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -75,6 +76,8 @@ type Lab struct {
 	underlay string
 	gateway  netip.Prefix
 
+	// outside is Open vSwitch on the physical machines, where that joins their hosts.
+	outside *ovs.Fabric
 	// guests are the hosts in virtual machines; share is set within one of them.
 	guests []*guestHost
 	share  *Order
@@ -172,7 +175,7 @@ func (l *Lab) up(ctx context.Context) error {
 	if err := l.buildUnderlay(); err != nil {
 		return err
 	}
-	if err := l.buildMachines(); err != nil {
+	if err := l.buildMachines(ctx); err != nil {
 		return err
 	}
 	if err := l.bootVMs(ctx); err != nil {
@@ -180,7 +183,7 @@ func (l *Lab) up(ctx context.Context) error {
 	}
 	l.Booted = l.opts.Now().Sub(begin)
 	for _, h := range l.here() {
-		if err := errors.Join(ctx.Err(), l.buildHost(h)); err != nil {
+		if err := errors.Join(ctx.Err(), l.buildHost(ctx, h)); err != nil {
 			return fmt.Errorf("build host %s: %w", h.Name, err)
 		}
 	}

@@ -26,7 +26,7 @@ func (l *Lab) awaitLinks(ctx context.Context) error {
 	if l.share == nil {
 		names = append(names, l.underlay)
 	}
-	for _, m := range l.machines() {
+	for _, m := range l.made() {
 		if l.share != nil {
 			break
 		}

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,10 +14,11 @@ import (
 )
 
 // A lab with virtual machines has physical ones too: each is a namespace with a
-// bridge, to which the hosts on it are joined, by a veth pair or a tap device, and
-// from which one wire leads to the underlay. So hosts on one machine meet there,
-// and hosts on different ones on the underlay. Where the outside is an overlay, the
-// wire has addresses of its own, and the underlay's bridge is one more end of it.
+// bridge, Linux's or Open vSwitch's (switch.go), to which the hosts on it are joined,
+// by a veth pair or a tap device, and from which one wire leads to the underlay. So
+// hosts on one machine meet there, and hosts on different ones on the underlay. Where
+// the outside is an overlay, the wire has addresses of its own, and the underlay's
+// bridge is one more end of it.
 
 const (
 	// machineBridge joins the hosts of a machine, wire is its way out.
@@ -75,8 +77,11 @@ func (l *Lab) machines() []int {
 	return out
 }
 
+// machineName is the name of a physical machine, and of its port on the underlay.
+func machineName(machine int) string { return fmt.Sprintf("m%d", machine) }
+
 // machineNetns is the namespace of a physical machine.
-func (s Spec) machineNetns(machine int) string { return s.netns(fmt.Sprintf("m%d", machine)) }
+func (s Spec) machineNetns(machine int) string { return s.netns(machineName(machine)) }
 
 // fabricAddr is a machine's address on the wire where the outside is an overlay:
 // of the half of RFC 2544's range that hosts do not have.
@@ -89,25 +94,30 @@ func (s Spec) fabricAddr(machine int) (netip.Prefix, error) {
 }
 
 // buildMachines makes the physical machines, and the outside between them.
-func (l *Lab) buildMachines() error {
+func (l *Lab) buildMachines(ctx context.Context) error {
 	if l.spec.Outside == "" {
 		return nil
 	}
 	near := underlayBridge
-	if l.spec.Outside == topo.OutsideVXLAN {
+	if l.spec.Outside.Overlay() {
 		near = fabricBridge
 		if err := l.makeBridge(l.underlay, fabricBridge, l.spec.MTU); err != nil {
 			return err
 		}
+	}
+	if l.spec.Outside == topo.OutsideVXLAN {
 		// The underlay is one more machine, the last.
 		if err := l.openTunnel(l.underlay, fabricBridge, underlayBridge, l.underlayMachine()); err != nil {
 			return fmt.Errorf("build outside of the underlay: %w", err)
 		}
 	}
-	for _, m := range l.machines() {
+	for _, m := range l.made() {
 		if err := l.buildMachine(m, near); err != nil {
 			return fmt.Errorf("build machine m%d: %w", m, err)
 		}
+	}
+	if l.spec.Outside.OpenVSwitch() {
+		return l.openSwitches(ctx)
 	}
 	return nil
 }
@@ -115,8 +125,17 @@ func (l *Lab) buildMachines() error {
 // underlayMachine is the number by which the underlay has an address on the wire.
 func (l *Lab) underlayMachine() int { return l.spec.Hosts + 1 }
 
-// buildMachine makes a machine's namespace with its bridge and its wire to the
-// underlay's bridge near.
+// made lists the machines that have a namespace. Open vSwitch's VXLAN has one for
+// the underlay, too, whose own bridge is Linux's as networks expect it.
+func (l *Lab) made() []int {
+	if l.spec.Outside == topo.OutsideOVSVXLAN {
+		return append(l.machines(), l.underlayMachine())
+	}
+	return l.machines()
+}
+
+// buildMachine makes a machine's namespace with its wire to the underlay's bridge
+// near, and its own bridge where that is Linux's.
 func (l *Lab) buildMachine(m int, near string) error {
 	ns := l.spec.machineNetns(m)
 	if err := l.makeNetns(ns); err != nil {
@@ -125,27 +144,58 @@ func (l *Lab) buildMachine(m int, near string) error {
 	if err := l.sysctl(ns, map[string]string{"net/bridge/bridge-nf-call-iptables": "0"}); err != nil {
 		return err
 	}
+	if err := l.plug(cable{l.underlay, near, machineName(m), ns, wire, l.spec.MTU}); err != nil {
+		return err
+	}
+	if err := l.setUp(ns, wire); err != nil {
+		return err
+	}
+	if l.spec.Outside.OpenVSwitch() {
+		return nil
+	}
 	if err := l.makeBridge(ns, machineBridge, l.spec.wireMTU()); err != nil {
 		return err
-	}
-	if err := l.plug(cable{l.underlay, near, fmt.Sprintf("m%d", m), ns, wire, l.spec.MTU}); err != nil {
-		return err
-	}
-	nl, err := l.Netlink(ns)
-	if err != nil {
-		return err
-	}
-	link, err := nl.LinkByName(wire)
-	if err != nil {
-		return fmt.Errorf("find wire: %w", err)
-	}
-	if err := nl.LinkSetUp(link); err != nil {
-		return fmt.Errorf("set wire up: %w", err)
 	}
 	if l.spec.Outside == topo.OutsideVXLAN {
 		return l.openTunnel(ns, wire, machineBridge, m)
 	}
 	return l.enslave(ns, wire, machineBridge)
+}
+
+// setUp sets a device up.
+func (l *Lab) setUp(ns, dev string) error {
+	nl, err := l.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	link, err := nl.LinkByName(dev)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", dev, err)
+	}
+	if err := nl.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set %s up: %w", dev, err)
+	}
+	return nil
+}
+
+// address gives dev the machine's address on the wire.
+func (l *Lab) address(ns, dev string, m int) (netip.Prefix, error) {
+	local, err := l.spec.fabricAddr(m)
+	if err != nil {
+		return local, err
+	}
+	nl, err := l.Netlink(ns)
+	if err != nil {
+		return local, err
+	}
+	link, err := nl.LinkByName(dev)
+	if err != nil {
+		return local, fmt.Errorf("find %s: %w", dev, err)
+	}
+	if err := nl.AddrAdd(link, &netlink.Addr{IPNet: ipNet(local)}); err != nil {
+		return local, fmt.Errorf("set address of %s: %w", dev, err)
+	}
+	return local, nil
 }
 
 // openTunnel gives dev the machine's address on the wire and joins the bridge to
@@ -160,12 +210,9 @@ func (l *Lab) openTunnel(ns, dev, bridge string, m int) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", dev, err)
 	}
-	local, err := l.spec.fabricAddr(m)
+	local, err := l.address(ns, dev, m)
 	if err != nil {
 		return err
-	}
-	if err := nl.AddrAdd(under, &netlink.Addr{IPNet: ipNet(local)}); err != nil {
-		return fmt.Errorf("set address of %s: %w", dev, err)
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = tunnel, l.spec.wireMTU()

@@ -24,6 +24,8 @@ type Order struct {
 	Gateway netip.Prefix `json:"gateway"`
 	Mixed   bool         `json:"mixed,omitempty"`
 	Seed    []byte       `json:"seed"`
+	// Find says for each network what the catalogue finds it by.
+	Find []string `json:"find"`
 	// Host is the index of the machine's own host, MAC that of its interface.
 	Host int    `json:"host"`
 	MAC  string `json:"mac"`
@@ -127,13 +129,16 @@ func (s *Share) build(ctx context.Context, o Order) (Built, error) {
 	if s.lab != nil {
 		return out, fmt.Errorf("this virtual machine holds a host of lab %s already", s.lab.spec.Name)
 	}
+	if len(o.Find) != len(o.Spec.Networks) {
+		return out, fmt.Errorf("build host: %d networks to find: expected %d", len(o.Find), len(o.Spec.Networks))
+	}
 	var all []built
-	for _, name := range o.Spec.Networks {
-		n, err := s.find(name)
+	for i, name := range o.Spec.Networks {
+		n, err := s.find(o.Find[i])
 		if err != nil {
 			return out, err
 		}
-		all = append(all, built{Network: n, name: name})
+		all = append(all, built{Network: network.Named(n, name), name: name})
 	}
 	if err := s.store.prepare(); err != nil {
 		return out, err
@@ -149,7 +154,7 @@ func (s *Share) build(ctx context.Context, o Order) (Built, error) {
 		return out, err
 	}
 	for _, h := range l.here() {
-		if err := l.buildHost(h); err != nil {
+		if err := l.buildHost(ctx, h); err != nil {
 			return out, fmt.Errorf("build host %s: %w", h.Name, err)
 		}
 	}

@@ -48,7 +48,7 @@ func TestParseFileSaysWhatIsWrong(t *testing.T) {
 		{"no such host", "network: vxlan\nvms:\n  - {host: 3}\npods: [{name: a, host: 1}]", "lab.yaml:3: vms[0]: 3 is out of range: expected 1 to 2"},
 		{"two of one", "network: vxlan\nvms:\n  - {host: 2}\n  - {host: 2, on: 1}\npods: [{name: a, host: 1}]", "lab.yaml:4: vms[1]: host 2 stands twice"},
 		{"no such machine", "network: vxlan\nvms: [{host: 2, on: 5}]\npods: [{name: a, host: 1}]", "5 is out of range: expected the number of a machine, 1 to 2"},
-		{"outside", "network: vxlan\noutside: ovn\npods: [{name: a, host: 1}]", `lab.yaml:2: outside: unknown outside "ovn": expected bridge or vxlan`},
+		{"outside", "network: vxlan\noutside: ovn\npods: [{name: a, host: 1}]", `lab.yaml:2: outside: unknown outside "ovn": expected bridge, vxlan, ovs or ovs-vxlan`},
 		{"no room outside", "network: vxlan\nmtu: 1280\noutside: vxlan\npods: [{name: a, host: 1}]", "1280 leaves 1230 bytes inside the outside vxlan"},
 		{"agents within", "networks: [vxlan, bgp]\nagents: true\nvms: [{host: 2}]\npods: [{name: a, host: 1}]", "lab.yaml:2: agents: agents do not run in virtual machines"},
 		{"alias", "network: &n vxlan\nname: *n\npods: [{name: a, host: 1}]", "lab.yaml:2: name: expected a text, found an alias"},

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -62,14 +63,14 @@ func (l *Lab) makeBridge(ns, name string, mtu int) error {
 }
 
 // buildHost makes a host's namespace and plugs its uplink into the underlay.
-func (l *Lab) buildHost(host topo.Host) error {
+func (l *Lab) buildHost(ctx context.Context, host topo.Host) error {
 	if err := l.makeNetns(host.Netns); err != nil {
 		return err
 	}
 	if err := l.sysctl(host.Netns, map[string]string{"net/ipv4/ip_forward": "1"}); err != nil {
 		return err
 	}
-	if err := l.plugUplink(host); err != nil {
+	if err := l.plugUplink(ctx, host); err != nil {
 		return err
 	}
 	return l.configureUplink(host)
@@ -101,21 +102,28 @@ func (l *Lab) configureUplink(host topo.Host) error {
 
 // plugUplink plugs a host into the underlay, or into its machine's bridge. In a
 // virtual machine the uplink is the machine's own interface.
-func (l *Lab) plugUplink(host topo.Host) error {
-	c := cable{l.underlay, underlayBridge, host.Name, host.Netns, host.Dev, l.spec.wireMTU()}
-	switch {
-	case l.share != nil:
+func (l *Lab) plugUplink(ctx context.Context, host topo.Host) error {
+	if l.share != nil {
 		return l.takeNIC(host)
-	case host.Machine != 0:
-		c.ns, c.bridge = l.spec.machineNetns(host.Machine), machineBridge
 	}
-	if err := l.plug(c); err != nil {
+	c := cable{l.underlay, underlayBridge, host.Name, host.Netns, host.Dev, l.spec.wireMTU()}
+	if host.Machine != 0 {
+		c.ns, c.bridge = l.spec.machineNetns(host.Machine), ""
+	}
+	err := l.plug(c)
+	if err == nil && host.Machine != 0 {
+		err = l.joinMachine(ctx, host.Machine, host.Name)
+	}
+	if err == nil && l.outside != nil {
+		err = l.outside.Whole(ctx, host.Netns, host.Dev)
+	}
+	if err != nil {
 		return fmt.Errorf("uplink of %s: %w", host.Name, err)
 	}
 	return nil
 }
 
-// cable is a veth pair: its near end is a port of a bridge.
+// cable is a veth pair: its near end is a port of a bridge, or of nothing yet.
 type cable struct {
 	ns, bridge, name string
 	peer, dev        string
@@ -133,12 +141,15 @@ func (l *Lab) plug(c cable) error {
 		return err
 	}
 	defer ns.Close()
-	br, err := h.LinkByName(c.bridge)
-	if err != nil {
-		return fmt.Errorf("find bridge %s: %w", c.bridge, err)
-	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.MasterIndex = c.name, c.mtu, br.Attrs().Index
+	attrs.Name, attrs.MTU = c.name, c.mtu
+	if c.bridge != "" {
+		br, err := h.LinkByName(c.bridge)
+		if err != nil {
+			return fmt.Errorf("find bridge %s: %w", c.bridge, err)
+		}
+		attrs.MasterIndex = br.Attrs().Index
+	}
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: c.dev, PeerMTU: uint32(c.mtu), PeerNamespace: netlink.NsFd(ns.Fd())}
 	if err := h.LinkAdd(veth); err != nil {
 		return fmt.Errorf("create %s: %w", c.dev, err)

@@ -156,7 +156,7 @@ func (l *Lab) bootVMs(ctx context.Context) error {
 		return err
 	}
 	for _, g := range l.guests {
-		if err := l.enslave(l.spec.machineNetns(g.Host.Machine), g.Name, machineBridge); err != nil {
+		if err := l.joinTap(ctx, g.Host.Machine, g.Name); err != nil {
 			return err
 		}
 	}
@@ -181,8 +181,12 @@ func (l *Lab) inVMs(fn func(g *guestHost) error) error {
 // raiseInVMs starts the networks in the virtual machines.
 func (l *Lab) raiseInVMs(ctx context.Context) error {
 	said := make([]Built, len(l.hosts)+1)
+	var find []string
+	for _, n := range l.nets {
+		find = append(find, cmp.Or(n.Info().Find, n.name))
+	}
 	err := l.inVMs(func(g *guestHost) error {
-		o := Order{Spec: l.spec, Hosts: l.hosts, Gateway: l.gateway, Mixed: l.mixed, Seed: l.seed, Host: g.Index, MAC: g.MAC()}
+		o := Order{Spec: l.spec, Find: find, Hosts: l.hosts, Gateway: l.gateway, Mixed: l.mixed, Seed: l.seed, Host: g.Index, MAC: g.MAC()}
 		return g.Call(ctx, opBuild, o, &said[g.Index])
 	})
 	if err != nil {

@@ -56,6 +56,9 @@ type Info struct {
 	// OneKernel says why all hosts of the network must be on one kernel, so that
 	// none of them can be a virtual machine; "" where that is not so.
 	OneKernel string `json:"one_kernel,omitempty"`
+	// Find is what the catalogue finds the network by in a virtual machine, whose
+	// files are this machine's; "" where that is its name.
+	Find string `json:"-"`
 	// Baseline marks the network that the others are compared with.
 	Baseline bool `json:"baseline,omitempty"`
 	// Absent says what this machine, or the kernel that it was looked for on,

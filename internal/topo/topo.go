@@ -85,15 +85,28 @@ const (
 	// OutsideVXLAN: a Linux bridge and VXLAN between the physical machines. An
 	// overlay on top of it is encapsulated twice.
 	OutsideVXLAN Outside = "vxlan"
+	// OutsideOVS and OutsideOVSVXLAN are the same with Open vSwitch in place of the
+	// Linux bridge, which in the second has the VXLAN ports too.
+	OutsideOVS      Outside = "ovs"
+	OutsideOVSVXLAN Outside = "ovs-vxlan"
 )
 
 // Outsides lists every kind of outside.
-func Outsides() []Outside { return []Outside{OutsideBridge, OutsideVXLAN} }
+func Outsides() []Outside {
+	return []Outside{OutsideBridge, OutsideVXLAN, OutsideOVS, OutsideOVSVXLAN}
+}
+
+// Overlay reports whether physical machines are joined by VXLAN, and not by the
+// wire itself.
+func (o Outside) Overlay() bool { return o == OutsideVXLAN || o == OutsideOVSVXLAN }
+
+// OpenVSwitch reports whether machines have Open vSwitch and no Linux bridge.
+func (o Outside) OpenVSwitch() bool { return o == OutsideOVS || o == OutsideOVSVXLAN }
 
 // Overhead is what the outside's encapsulation takes from the wire's MTU, in
 // bytes: outer Ethernet, IPv4, UDP and VXLAN header (RFC 7348 section 5).
 func (o Outside) Overhead() int {
-	if o == OutsideVXLAN {
+	if o.Overlay() {
 		return 14 + 20 + 8 + 8
 	}
 	return 0
@@ -104,7 +117,7 @@ func ParseOutside(s string) (Outside, error) {
 	if o := Outside(s); slices.Contains(Outsides(), o) {
 		return o, nil
 	}
-	return "", fmt.Errorf("unknown outside %q: expected bridge or vxlan", s)
+	return "", fmt.Errorf("unknown outside %q: expected bridge, vxlan, ovs or ovs-vxlan", s)
 }
 
 // ParsePlacement returns the placement called s, which may also be named as Sun et

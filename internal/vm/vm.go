@@ -89,11 +89,11 @@ func (c Config) Warning() string {
 // Note says how machines are joined to the wire, for the result.
 func (c Config) Note() string {
 	device := "virtio-net without vhost-net"
-	if guest.HasVhost() {
-		device = "virtio-net with vhost-net"
-	}
-	if c.Kernel.Name == guest.UML {
+	switch {
+	case c.Kernel.Name == guest.UML:
 		device = "User-mode Linux's vector device"
+	case c.Kernel.Vhost():
+		device = "virtio-net with vhost-net"
 	}
 	return fmt.Sprintf("virtual machines: %s, %s on a tap device", c.Label(), device)
 }

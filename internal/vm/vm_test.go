@@ -12,6 +12,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
 	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/internal/vm"
@@ -34,53 +35,90 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// hypervisor boots machines of the quicker kind.
-func hypervisor(t *testing.T, root string, path []string) vm.Hypervisor {
+// hypervisor boots machines of the kind of kernel.
+func hypervisor(t *testing.T, kind, root string, path []string) vm.Hypervisor {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := guest.Find(guest.Place{Self: self, Getenv: os.Getenv}, guest.UML)
-	if err != nil || !k.Works() {
-		t.Fatalf("User-mode Linux: %v %v", err, k.Missing)
+	k, err := guest.Find(guest.Place{Self: filepath.Join(bin(t), "pathwise"), Getenv: os.Getenv}, kind)
+	if err != nil || kind == guest.UML && !k.Works() {
+		t.Fatalf("%s: %v %v", kind, err, k.Missing)
+	}
+	if !k.Works() {
+		t.Skipf("no kernel for QEMU: %v", k.Missing)
 	}
 	return vm.Hypervisor{Config: vm.Config{Kernel: k, Self: self, Root: root, CNIPath: path, Env: os.Environ(), Memory: 384 << 20}}
 }
 
-// TestScenarios is the contract of virtual machines: on each topology pods reach
-// one another, both ways and at the exact MTU, whichever kernel they are on; and
-// nothing is left when the lab is removed by somebody else, as after a kill.
-func TestScenarios(t *testing.T) {
-	bin, err := filepath.Abs("../../bin")
+// bin is where "make build plugins guest-kernel" puts what it makes.
+func bin(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../bin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := lab.DefaultCNIPath(filepath.Join(bin, "pathwise"))
+	return dir
+}
+
+// userList is the network of a user's own CNI configuration list, whose hosts have
+// each their part of one range.
+const userList = `{"cniVersion":"1.0.0","name":"mine","plugins":[{"type":"macvlan","master":"${DEV}","mtu":${MTU},
+	"ipam":{"type":"host-local","ranges":[[{"subnet":"${PODS}","rangeStart":"10.77.${HOST}.1","rangeEnd":"10.77.${HOST}.9"}]]}}]}`
+
+// find looks the network up, "mine" being that of userList.
+func find(t *testing.T, name string) network.Network {
+	t.Helper()
+	if name == "mine" {
+		name = "cni:" + filepath.Join(t.TempDir(), "mine.conflist")
+		if err := os.WriteFile(strings.TrimPrefix(name, "cni:"), []byte(userList), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := catalogue.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasPrefix(name, "cni:") {
+		return network.Named(n, "mine") // as an experiment would call it
+	}
+	return n
+}
+
+// TestScenarios is the contract of virtual machines: on each topology, with each
+// kind of outside and on each kind of kernel, pods reach one another, both ways and
+// at the exact MTU, whichever kernel they are on; and nothing is left when the lab is
+// removed by somebody else, as after a kill.
+func TestScenarios(t *testing.T) {
+	path := lab.DefaultCNIPath(filepath.Join(bin(t), "pathwise"))
 	for _, tc := range []struct {
 		place   topo.Placement
 		outside topo.Outside
+		kind    string
 		network string
 		mtu     int
 	}{
-		{topo.BMP2VMPLocal, topo.OutsideBridge, "vxlan", 1450},
-		{topo.BMP2VMPRemote, topo.OutsideBridge, "macvlan", 1500},
-		{topo.VMP2VMPLocal, topo.OutsideBridge, "routed-bgp", 1500},
-		{topo.VMP2VMPRemote, topo.OutsideVXLAN, "vxlan", 1400}, // encapsulated twice
+		{topo.BMP2VMPLocal, topo.OutsideBridge, guest.UML, "vxlan", 1450},
+		{topo.VMP2VMPLocal, topo.OutsideOVS, guest.UML, "routed-bgp", 1500},
+		// Encapsulated twice.
+		{topo.VMP2VMPRemote, topo.OutsideVXLAN, guest.UML, "vxlan", 1400},
+		{topo.BMP2VMPRemote, topo.OutsideOVSVXLAN, guest.UML, "vxlan", 1400},
+		{topo.BMP2VMPRemote, topo.OutsideOVS, guest.QEMU, "mine", 1500},
 	} {
-		t.Run(string(tc.place), func(t *testing.T) {
-			n, err := catalogue.Find(tc.network)
-			if err != nil {
-				t.Fatal(err)
-			}
+		t.Run(fmt.Sprintf("%s,%s,%s", tc.place, tc.outside, tc.kind), func(t *testing.T) {
 			s := lab.Store{Root: lab.DefaultRoot}
 			spec := lab.Spec{Name: "t-vm", Hosts: 2, VMs: tc.place.VMs(), Outside: tc.outside,
 				Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2}}}
-			l, err := s.Up(t.Context(), spec, n, lab.Options{CNIPath: path, Hypervisor: hypervisor(t, s.Root, path)})
+			l, err := s.Up(t.Context(), spec, find(t, tc.network), lab.Options{CNIPath: path, Hypervisor: hypervisor(t, tc.kind, s.Root, path)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { removed(t, s, spec.Name) })
+			t.Logf("notes: %q; booted after %v", l.Notes(), l.Booted)
+			if noted := strings.Contains(strings.Join(l.Notes(), " "), "outside: Open vSwitch"); noted != tc.outside.OpenVSwitch() {
+				t.Errorf("notes %q", l.Notes())
+			}
 			for i, pod := range l.Pods() {
 				if got := pod.Attachments[0].MTU; got != tc.mtu {
 					t.Errorf("pod %s: MTU %d, want %d", pod.Name, got, tc.mtu)

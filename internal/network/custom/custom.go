@@ -24,6 +24,8 @@ type Network struct {
 	path string
 	raw  []byte
 	list *libcni.NetworkConfigList
+	// oneKernel is Info.OneKernel.
+	oneKernel string
 }
 
 // Load reads the configuration list in file path; name is what results call it.
@@ -37,18 +39,40 @@ func Load(name, path string) (*Network, error) {
 		return nil, fmt.Errorf("read CNI configuration list: %w", err)
 	}
 	n := &Network{name: name, path: path, raw: raw}
-	probe := topo.Host{Index: 1, Dev: "eth0", Pods: topo.DefaultPods(), Addr: topo.DefaultUnderlay()}
-	filled, err := fill(raw, network.Site{MTU: topo.DefaultMTU, Dir: "/tmp", Pods: topo.DefaultPods()}, probe)
-	if err != nil {
-		return nil, config.JSONError(path, raw, err)
-	}
-	if n.list, err = libcni.ConfListFromBytes(filled); err != nil {
-		return nil, fmt.Errorf("%s: not a CNI configuration list: %w", path, err)
+	if n.list, err = n.probe(1); err != nil {
+		return nil, err
 	}
 	if len(n.list.Plugins) == 0 {
 		return nil, fmt.Errorf("%s: key plugins: expected at least one plugin", path)
 	}
+	second, err := n.probe(2)
+	if err != nil {
+		return nil, err
+	}
+	n.oneKernel = oneKernel(n.list, second)
 	return n, nil
+}
+
+// probe reads the list as it would be for a host of that index.
+func (n *Network) probe(index int) (*libcni.NetworkConfigList, error) {
+	pods, err := topo.HostPods(topo.DefaultPods(), index)
+	if err != nil {
+		return nil, err
+	}
+	addr, err := topo.UnderlayAddr(topo.DefaultUnderlay(), index)
+	if err != nil {
+		return nil, err
+	}
+	site := network.Site{MTU: topo.DefaultMTU, Dir: "/tmp", Pods: topo.DefaultPods()}
+	filled, err := fill(n.raw, site, topo.Host{Index: index, Dev: "eth0", Pods: pods, Addr: addr})
+	if err != nil {
+		return nil, config.JSONError(n.path, n.raw, err)
+	}
+	list, err := libcni.ConfListFromBytes(filled)
+	if err != nil {
+		return nil, fmt.Errorf("%s: not a CNI configuration list: %w", n.path, err)
+	}
+	return list, nil
 }
 
 // Info implements network.Network.
@@ -64,10 +88,19 @@ func (n *Network) Info() network.Info {
 	}
 	return network.Info{
 		Name: n.name, Family: "cni", Summary: "CNI configuration list " + n.path + ": " + strings.Join(types, ", "),
-		Needs: needs,
+		Needs: needs, OneKernel: n.oneKernel, Find: n.found(),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "as configured", InterHost: "as configured",
 			Outside: "as configured", KeyValue: "as configured", Encryption: "as configured", Isolation: "as configured", OwnNamespace: true},
 	}
+}
+
+// found names the file from wherever the catalogue is asked.
+func (n *Network) found() string {
+	path, err := filepath.Abs(n.path)
+	if err != nil {
+		path = n.path // of a process without a working directory
+	}
+	return "cni:" + path
 }
 
 // Build implements network.Network. Plugins of a user may keep state anywhere,

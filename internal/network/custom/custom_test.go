@@ -64,6 +64,37 @@ func TestBuildFillsInTheHost(t *testing.T) {
 	}
 }
 
+// TestSpanningVirtualMachines: a list whose hosts need nothing of one another can
+// have hosts in virtual machines; of others it is said why not.
+func TestSpanningVirtualMachines(t *testing.T) {
+	list := func(plugin, ipam string) string {
+		return `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"` + plugin + `","ipam":` + ipam + `},{"type":"tuning"}]}`
+	}
+	for name, tc := range map[string]struct{ text, want string }{
+		"own range":      {good, ""},
+		"own part":       {list("macvlan", `{"type":"host-local","ranges":[[{"subnet":"${PODS}","rangeStart":"10.77.${HOST}.1"}]]}`), ""},
+		"own address":    {list("bridge", `{"type":"static","addresses":[{"address":"10.77.0.${HOST}/16"}]}`), ""},
+		"none":           {list("bridge", `{}`), ""},
+		"shared range":   {list("macvlan", `{"type":"host-local","ranges":[[{"subnet":"${PODS}"}]]}`), "its host-local gives the same addresses on every host"},
+		"a daemon":       {list("macvlan", `{"type":"dhcp"}`), "IPAM plugin dhcp"},
+		"other hardware": {list("host-device", `{"type":"host-local","ranges":[[{"subnet":"${SUBNET}"}]]}`), "its plugin host-device"},
+		"unknown":        {list("calico", `{"type":"host-local","ranges":[[{"subnet":"${SUBNET}"}]]}`), "its plugin calico"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, err := load(t, tc.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := n.Info().OneKernel; got != tc.want && (tc.want == "" || !strings.Contains(got, tc.want)) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			if got := n.Info().Find; !strings.HasPrefix(got, "cni:/") {
+				t.Errorf("found by %q", got)
+			}
+		})
+	}
+}
+
 func FuzzLoad(f *testing.F) {
 	f.Add(good)
 	f.Add(`{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"a","ipam":[]}]}`)

@@ -22,7 +22,12 @@ import (
 
 // Needs are those of every network on Open vSwitch, whichever datapath it uses.
 func Needs() []network.Need {
-	return []network.Need{network.NeedRoot(), network.NeedPlugin("host-local"),
+	return append(SwitchNeeds(), network.NeedPlugin("host-local"))
+}
+
+// SwitchNeeds are those of Open vSwitch itself, without a network on it.
+func SwitchNeeds() []network.Need {
+	return []network.Need{network.NeedRoot(),
 		network.NeedProgram("ovs-vswitchd", "openvswitch-switch"), network.NeedProgram("ovsdb-server", "openvswitch-switch"),
 		network.NeedProgram("ethtool", "ethtool"),
 		{Kind: network.File, Name: schema, From: "apt-get install openvswitch-switch"},

@@ -48,19 +48,20 @@ func (f *Fabric) Conflist(ctx context.Context, pod topo.Pod, p Port) (json.RawMe
 }
 
 // Attached makes a pod's interface do without the help of a card that nobody is:
-// the user-space datapath of Open vSwitch 3 reads frames from a socket and never
-// learns that the kernel has left a checksum to be filled in, so the receiver
+// see Whole.
+func (f *Fabric) Attached(ctx context.Context, pod topo.Pod, a topo.Attachment) error {
+	return f.Whole(ctx, pod.Netns, a.Dev)
+}
+
+// Whole has frames be whole before dev sends them, which are to reach a port of a
+// bridge: the user-space datapath of Open vSwitch 3 reads them from a socket and
+// never learns that the kernel has left a checksum to be filled in, so the receiver
 // would drop every segment (Documentation/topics/userspace-checksum-offloading).
 // The kernel's datapath knows, and keeps offloads.
-func (f *Fabric) Attached(ctx context.Context, pod topo.Pod, a topo.Attachment) error {
+func (f *Fabric) Whole(ctx context.Context, ns, dev string) error {
 	if f.Datapath == System {
 		return nil
 	}
-	return f.sumsInSoftware(ctx, pod.Netns, a.Dev)
-}
-
-// sumsInSoftware has the kernel fill in checksums before the device sees a packet.
-func (f *Fabric) sumsInSoftware(ctx context.Context, ns, dev string) error {
 	if _, err := f.site.Run(ctx, ns, "ethtool", "-K", dev, "tx", "off"); err != nil {
 		return fmt.Errorf("switch checksum offload of %s off: %w", dev, err)
 	}

@@ -30,10 +30,8 @@ func (f *Fabric) plugPort(ctx context.Context, h topo.Host) error {
 		return fmt.Errorf("create second uplink: %w", err)
 	}
 	// What leaves the underlay's switch for this port must be whole, whoever sent it.
-	if f.Datapath == Netdev {
-		if err := f.sumsInSoftware(ctx, f.site.Underlay, end.Name); err != nil {
-			return err
-		}
+	if err := f.Whole(ctx, f.site.Underlay, end.Name); err != nil {
+		return err
 	}
 	if err := silence(h.Netns, f.port()); err != nil {
 		return err
