@@ -23,6 +23,7 @@ type replayFlags struct {
 	policy, format, table string
 	paper, trace          bool
 	random                int
+	bare                  bool
 	need                  string
 	seed                  uint64
 }
@@ -48,7 +49,8 @@ agent); "all" is all of them, with every network as a static one.`,
   pathwise replay evidence.jsonl --policy static:vxlan -o csv
   pathwise replay evidence.jsonl --policy cost-aware --trace
   pathwise replay evidence.jsonl --policy table --table results/quick
-  pathwise replay --random 200 --seed 7 --policy cost-aware`,
+  pathwise replay --random 200 --seed 7 --policy cost-aware
+  pathwise replay --random 200 --bare`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 || (len(args) == 1) == (f.paper || f.random > 0) || f.paper && f.random > 0 {
 				return usageError{errors.New(`replay: expected one of FILE, --paper and --random N: see "pathwise replay --help"`)}
@@ -63,6 +65,7 @@ agent); "all" is all of them, with every network as a static one.`,
 	cmd.Flags().BoolVar(&f.paper, "paper", false, "replay Table 5 of Atici and Boluk (2020)")
 	cmd.Flags().BoolVar(&f.trace, "trace", false, "print each decision other than to stay")
 	cmd.Flags().IntVar(&f.random, "random", 0, "simulate this many random schedules")
+	cmd.Flags().BoolVar(&f.bare, "bare", false, "with --random: no table of rates, and probes as agents make them")
 	cmd.Flags().StringVar(&f.need, "need", "throughput", "need of random schedules: throughput or latency")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of delays and random schedules")
 	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions([]string{"all", "static:", "table", "hysteresis", "cost-aware"}, cobra.ShellCompDirectiveNoFileComp))
@@ -76,6 +79,9 @@ func (e env) replay(f replayFlags, args []string) error {
 	}
 	if f.trace && f.format != "text" {
 		return usageError{errors.New("--trace: expected with -o text")}
+	}
+	if f.bare && f.random <= 0 {
+		return usageError{errors.New("--bare: expected with --random")}
 	}
 	// A wrong name is a mistake in the command line, whatever the file holds.
 	if _, err := decide.ParsePolicy(f.policy, decide.Table{}, f.seed); err != nil && f.policy != "all" {

@@ -148,7 +148,7 @@ func (e env) replayRandom(f replayFlags) error {
 		s := simulated{Policy: name, Schedules: f.random}
 		var hindsight, static []float64
 		for i := range uint64(f.random) {
-			schedule := decide.RandomSchedule(f.seed+i, decide.Shape{Need: need})
+			schedule := decide.RandomSchedule(f.seed+i, decide.Shape{Need: need, Bare: f.bare})
 			policy, err := decide.ParsePolicy(name, schedule.Table(), f.seed)
 			if err != nil {
 				return usageError{fmt.Errorf("--policy: %w, or all", err)}

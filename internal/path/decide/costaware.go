@@ -13,8 +13,9 @@ const (
 	// epochs are shorter cannot be followed with profit anyway.
 	horizon = 10 * time.Second
 	// dwell is the least time on a path before it is left for gain; it doubles
-	// with every such move within memoryFor.
-	dwell, memoryFor = time.Second, time.Minute
+	// with every such move within memoryFor, up to dwellMost: a course that changes
+	// every ten seconds is still worth following (see horizon).
+	dwell, dwellMost, memoryFor = time.Second, 4 * time.Second, time.Minute
 	// recent is how old a measurement may be and still speak of now.
 	recent = time.Second
 	// patience is how long a move for gain waits for a pause, on pairs that pause.
@@ -41,14 +42,20 @@ func (CostAware) Name() string { return "cost-aware" }
 // Step decides.
 func (c CostAware) Step(s State, ev PairEvidence) (State, Decision) {
 	s = s.clone()
+	given := ev
 	s.observe(ev)
+	ev = s.excuse(ev)
 	need := s.need(ev)
 	s.observeOps(ev, need)
 	d := c.decide(&s, ev, need)
-	if d.Moves() {
+	switch {
+	case d.Moves():
 		s.Asked = d.Kind
 		s.Trial, s.Pending = Trial{}, Pending{}
+	case d.Kind == Stay:
+		s.Trial = Trial{} // also where there was nowhere to flee to
 	}
+	d.Evidence = given
 	return s, d
 }
 
@@ -201,7 +208,7 @@ func (s *State) dwellLeft(at time.Duration) time.Duration {
 			d *= 2
 		}
 	}
-	return s.Since + min(d, 16*time.Second) - at
+	return s.Since + min(d, dwellMost) - at
 }
 
 // urgent: another path promises so much that only the shortest damping is

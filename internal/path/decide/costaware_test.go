@@ -219,7 +219,7 @@ func TestDwellDoubles(t *testing.T) {
 		{[]time.Duration{at}, dwell},
 		{[]time.Duration{at - 10*time.Second, at}, 2 * dwell},
 		{[]time.Duration{at - 90*time.Second, at}, dwell},
-		{[]time.Duration{at - 30*time.Second, at - 20*time.Second, at - 10*time.Second, at}, 8 * dwell},
+		{[]time.Duration{at - 30*time.Second, at - 20*time.Second, at - 10*time.Second, at}, dwellMost},
 	} {
 		s := State{Moves: tt.moves, Since: at}
 		if got := s.dwellLeft(at); got != tt.want {

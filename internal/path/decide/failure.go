@@ -1,6 +1,9 @@
 package decide
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// hold is how long a path must have been up after a failure before it is
@@ -21,6 +24,31 @@ func holdOf(failures int) time.Duration {
 		d *= 2
 	}
 	return min(d, maxHold)
+}
+
+// lateNews is by when what was lost in an outage has been told: a probe is given
+// up after its deadline, and agents sum their probes up once a second.
+const lateNews = 2 * time.Second
+
+// excuse takes out of the probes' loss what an outage that is over has left in
+// it. Probes look back over a minute (256 of them, package probe), through which a
+// path that is well again would seem to lose every third packet. What is lost
+// anew counts.
+func (s *State) excuse(ev PairEvidence) PairEvidence {
+	ev.Paths = slices.Clone(ev.Paths)
+	for i := range ev.Paths {
+		p := &ev.Paths[i]
+		m := s.memory(p.Network)
+		if m.Down || m.UpSince > 0 && ev.At-m.UpSince < lateNews {
+			m.Excused = max(m.Excused, p.Probe.Loss)
+		} else {
+			m.Excused = min(m.Excused, p.Probe.Loss)
+		}
+		if !m.Down {
+			p.Probe.Loss -= m.Excused
+		}
+	}
+	return ev
 }
 
 // flee leaves an active path that has failed or may not be used: without

@@ -18,6 +18,11 @@ type Schedule struct {
 	Phases   []Phase      `json:"phases"`
 	// Loss of a switch, in seconds of traffic.
 	Loss float64 `json:"loss_s"`
+	// Bare: no bench has told what the networks give, and what the pair needs is
+	// learned. Probes are as agents make them: they remember what was lost a minute
+	// ago, a path that failed is up after two seconds of answers, and flows that come
+	// to a network that is too slow for them drown its probes.
+	Bare bool `json:"bare,omitempty"`
 }
 
 // SimNetwork is a network as Simulate models it; live drills use its name alone.
@@ -83,6 +88,7 @@ type Shape struct {
 	Phases   int
 	// Least and Most bound a phase.
 	Least, Most time.Duration
+	Bare        bool
 }
 
 func (s Shape) withDefaults() Shape {
@@ -110,7 +116,7 @@ func (s Shape) withDefaults() Shape {
 func RandomSchedule(seed uint64, shape Shape) Schedule {
 	shape = shape.withDefaults()
 	r := rand.New(rand.NewPCG(seed, 0x5eed))
-	s := Schedule{Name: fmt.Sprintf("random-%d", seed), Seed: seed, Need: shape.Need, Loss: 0.002 + 0.018*r.Float64()}
+	s := Schedule{Name: fmt.Sprintf("random-%d", seed), Seed: seed, Need: shape.Need, Bare: shape.Bare, Loss: 0.002 + 0.018*r.Float64()}
 	base := 1e9 * math.Pow(10, r.Float64())
 	for _, name := range shape.Networks {
 		s.Networks = append(s.Networks, SimNetwork{

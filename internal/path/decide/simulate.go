@@ -58,6 +58,7 @@ type world struct {
 	last map[string]seen
 	// since is the periods since a network was impaired or not.
 	limited map[string]int
+	links   map[string]*link
 }
 
 // seen is what a period showed on a network.
@@ -68,7 +69,11 @@ type seen struct {
 }
 
 func newWorld(s Schedule, seed uint64) *world {
-	return &world{s: s, r: rand.New(rand.NewPCG(seed, s.Seed)), last: map[string]seen{}, limited: map[string]int{}}
+	w := &world{s: s, r: rand.New(rand.NewPCG(seed, s.Seed)), last: map[string]seen{}, limited: map[string]int{}, links: map[string]*link{}}
+	for _, n := range s.Networks {
+		w.links[n.Name] = &link{}
+	}
+	return w
 }
 
 // capacity is what a network carries now, and the part that others take.
@@ -152,6 +157,11 @@ func (w *world) play(p Phase, before, after Assignment) {
 		} else {
 			w.limited[n.Name] = 0
 		}
+		if w.s.Bare {
+			pressed := share > before.Share(n.Name) || share > 0 && w.limited[n.Name] == 1
+			slow := c < flooded*n.at(p.Load.Connections) && !v.data.AppLimited
+			w.links[n.Name].play(w.r, dead, share > 0, pressed && slow)
+		}
 	}
 	w.now += Period
 }
@@ -193,6 +203,9 @@ func (w *world) evidence(p Phase, at Assignment) PairEvidence {
 		Load:       Load{Connections: p.Load.Connections},
 		SwitchLoss: LossEstimate{Mean: w.s.Loss, Upper: 1.5 * w.s.Loss, N: 10},
 	}
+	if w.s.Bare {
+		ev.Need = Auto
+	}
 	stall := w.r.IntN(200) == 0
 	for _, n := range w.s.Networks {
 		n = p.held(n)
@@ -207,6 +220,12 @@ func (w *world) evidence(p Phase, at Assignment) PairEvidence {
 			e.Probe = Probe{RTT: n.rtt(others) * noise, Jitter: n.RTT / 10, Samples: 10, Age: 0.01}
 			if stall || w.r.IntN(200) == 0 {
 				e.Probe.RTT += 0.05 * w.r.Float64()
+			}
+		}
+		if l := w.links[n.Name]; w.s.Bare {
+			e.Prior, e.Probe.Loss = 0, l.shown
+			if l.failed > 0 {
+				e.State, e.Reason = Failed, "not enough probes were answered since they were not"
 			}
 		}
 		ev.Paths = append(ev.Paths, e)

@@ -85,20 +85,25 @@ type Memory struct {
 	// is on the path, as seen when it came; 0 unknown.
 	Own   float64       `json:"own"`
 	OwnAt time.Duration `json:"own_at_ns"`
-	// Down, since when it is up, and how often it failed.
+	// Down, since when it is up, and how often it failed; Flooded says that the
+	// latest failure came while a canary was on it.
 	Down     bool          `json:"down"`
 	UpSince  time.Duration `json:"up_since_ns"`
 	FailedAt time.Duration `json:"failed_at_ns"`
 	Failures int           `json:"failures"`
+	Flooded  bool          `json:"flooded,omitempty"`
+	// Excused is the loss of probes that past outages account for.
+	Excused float64 `json:"excused,omitempty"`
 	// Lead is the evidence that the path is better than the active one.
 	Lead Lead `json:"lead"`
 	// OpNoise is the scatter of the logarithm of Ops.
 	OpNoise float64 `json:"op_noise"`
 	// Empty counts canaries in a row that held no flow.
 	Empty int `json:"empty"`
-	// Fruitless canaries in a row, and when the next may begin.
-	Fruitless int           `json:"fruitless"`
+	// NextTrial is when the next canary may begin, ChangedAt when what is known of
+	// the path beside the active one last changed.
 	NextTrial time.Duration `json:"next_trial_ns"`
+	ChangedAt time.Duration `json:"changed_at_ns"`
 	// Against is what the active path gave when the last canary began.
 	Against float64 `json:"against"`
 }
@@ -138,7 +143,7 @@ func (s *State) observe(ev PairEvidence) {
 	s.Paths = slices.DeleteFunc(s.Paths, func(m Memory) bool { _, ok := ev.path(m.Network); return !ok })
 	for _, p := range ev.Paths {
 		m := s.memory(p.Network)
-		m.observeCondition(p, ev.At)
+		m.observeCondition(p, ev.At, s.Trial.To == p.Network)
 		m.observeProbe(p)
 		if p.Data.Rx > 0 && p.Buckets > 0 && !p.Data.Blank && p.Data.RTOs == 0 {
 			m.Proven = true
@@ -193,16 +198,16 @@ func (s *State) forget(at time.Duration, lead bool) {
 		if lead {
 			s.Paths[i].Lead = Lead{}
 		}
-		s.Paths[i].NextTrial = min(s.Paths[i].NextTrial, after(at, leastWait))
+		s.Paths[i].NextTrial, s.Paths[i].ChangedAt = min(s.Paths[i].NextTrial, after(at, leastWait)), at
 	}
 }
 
 // unmeasure: what was measured under a load of another class is no measurement
-// of this one, and how canaries fared then does not matter now.
+// of this one.
 func (s *State) unmeasure(ev PairEvidence) {
 	for i := range s.Paths {
 		m := &s.Paths[i]
-		m.Fruitless = 0
+		m.ChangedAt = ev.At
 		if p, ok := ev.path(m.Network); ok && p.Prior <= 0 {
 			m.Measured, m.Health = false, 1
 		}
@@ -212,11 +217,16 @@ func (s *State) unmeasure(ev PairEvidence) {
 // forgiven is how long a failure is remembered.
 const forgiven = 10 * time.Minute
 
-func (m *Memory) observeCondition(p PathEvidence, at time.Duration) {
+// observeCondition counts failures. One under a canary is left out: flows that
+// come to a path that carries less than they bring fill its queue, and probes are
+// lost in it. That tells of the path's rate, and is answered as any canary that
+// brought nothing is.
+func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool) {
 	down := p.State == Failed || p.State == Ineligible
 	switch {
 	case down && !m.Down:
-		if p.State == Failed {
+		m.Flooded = tried && p.State == Failed
+		if p.State == Failed && !tried {
 			if at-m.FailedAt > forgiven {
 				m.Failures = 0
 			}
@@ -227,8 +237,10 @@ func (m *Memory) observeCondition(p PathEvidence, at time.Duration) {
 	case !down && m.Down:
 		// Nothing that was measured before the failure counts now; canaries
 		// may begin afresh.
-		m.Down, m.UpSince, m.Measured, m.Fruitless, m.NextTrial = false, at, false, 0, 0
-		m.Health = 1
+		m.Down, m.UpSince, m.Measured, m.Health = false, at, false, 1
+		if !m.Flooded {
+			m.NextTrial, m.ChangedAt = 0, at
+		}
 	}
 }
 
@@ -276,11 +288,18 @@ func (m *Memory) prior(p PathEvidence, l Load) float64 {
 	return m.Best[l.class()]
 }
 
+// changed is by how much the health of a path that has changed is another.
+const changed = 0.3
+
 // measure records the rate of a path whose senders were not short of data.
 func (m *Memory) measure(p PathEvidence, l Load, rate float64, at time.Duration) {
 	m.Best[l.class()] = max(m.Best[l.class()], rate)
 	if prior := m.prior(p, l); prior > 0 {
-		m.Health, m.Measured, m.HealthAt = min(rate/prior, 2), true, at
+		health := min(rate/prior, 2)
+		if !m.Measured || math.Abs(health-m.Health) > changed {
+			m.ChangedAt = at
+		}
+		m.Health, m.Measured, m.HealthAt = health, true, at
 	}
 }
 

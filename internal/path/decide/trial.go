@@ -11,19 +11,18 @@ const (
 	trialFor, trialMost = 250 * time.Millisecond, 900 * time.Millisecond
 	trialSamples        = 3
 	// Where the figures are near, a canary goes on for up to so many samples,
-	// fewer where it holds more than a quarter of the flows.
+	// fewer where it holds more than a quarter of the flows and seems to lose by it.
 	trialAtMost, trialAtMostLarge = 60, 25
+	// trialLongest is within what time of traffic any trial is decided, all its
+	// stages together and whatever its samples lack.
+	trialLongest = 10 * time.Second
 	// doubts is the number of standard errors that a canary's gain must exceed:
 	// it is looked at after each sample, which makes accidents likelier.
 	doubts = 3.5
 	// plenty is a promise so large that passing data is proof enough.
 	plenty = 0.5
-	// exploring may cost a tenth of what it may gain.
-	exploring = 0.1
-	// A canary is not repeated before leastWait. One that may gain much comes
-	// again after mostWait at the latest, one that may gain little after idleWait.
-	leastWait, mostWait, idleWait = time.Second, 20 * time.Second, 5 * time.Minute
-	much                          = 0.1
+	// A canary is not repeated before leastWait, and comes again after mostWait.
+	leastWait, mostWait = time.Second, 5 * time.Minute
 	// few connections are tried all at once: they may be as unlike as a bulk
 	// transfer and a heartbeat, so that a part of them says nothing of the rest.
 	few = 16
@@ -38,6 +37,8 @@ type Trial struct {
 	To      string        `json:"to,omitempty"`
 	Buckets int           `json:"buckets,omitempty"`
 	Since   time.Duration `json:"since_ns"`
+	// Began is when its first stage did.
+	Began time.Duration `json:"began_ns"`
 	// Before is the active path's figure when it began.
 	Before float64 `json:"before"`
 	// Rates of the canary, figures of it and of the active path in the same
@@ -57,9 +58,7 @@ type Trial struct {
 	Gain    float64 `json:"gain"`
 }
 
-// beginTrial moves as many buckets as hold a flow or so. The next canary on
-// this path waits until exploring has cost no more than its part of what it
-// may gain, longer the more of them brought nothing.
+// beginTrial moves as many buckets as hold a flow or so.
 func (s *State) beginTrial(ev PairEvidence, b, a figure, up float64, gradual bool) Decision {
 	n := max(ev.Load.Connections, 1)
 	if ev.Load.Connections == 0 {
@@ -83,15 +82,21 @@ func (s *State) beginTrial(ev PairEvidence, b, a figure, up float64, gradual boo
 		k = min(k<<(2*m.Empty), Buckets/2) // flows are not spread evenly
 	}
 	cost := float64(k) / Buckets * (seconds(trialFor) + 2*ev.SwitchLoss.upper())
-	wait := time.Duration(cost / (exploring * max(min(up, 1), margin)) * float64(time.Second))
-	if up >= much {
-		wait = min(max(wait<<min(m.Fruitless, 1), leastWait), mostWait)
-	} else {
-		wait = min(max(wait<<min(m.Fruitless, 8), leastWait), idleWait)
-	}
-	m.NextTrial, m.Against = after(ev.At, wait), a.mid
-	s.Trial = Trial{To: b.path.Network, Buckets: k, Since: ev.At, Before: a.mid, Gradual: gradual, Gain: up}
+	m.NextTrial, m.Against = after(ev.At, trialWait(cost, up, ev.At-m.ChangedAt)), a.mid
+	s.Trial = Trial{To: b.path.Network, Buckets: k, Since: ev.At, Began: ev.At, Before: a.mid, Gradual: gradual, Gain: up}
 	return s.canary(ev)
+}
+
+// trialWait is the time from one canary to the next, where each costs so many
+// seconds of traffic and a path may have become better, unseen, by the share up.
+// Canaries w apart cost cost/w of the time, and come w/2 late on average when the
+// path does become better, once in a time T: together least at
+// w = sqrt(2 T cost / up). T is not known; what has stood for long is likely to
+// stand for as long again (Gott 1993), so that it is for how long nothing is known
+// to have changed, and the horizon at least.
+func trialWait(cost, up float64, stood time.Duration) time.Duration {
+	wait := math.Sqrt(2 * seconds(max(stood, horizon)) * cost / max(min(up, 1), margin))
+	return min(max(time.Duration(wait*float64(time.Second)), leastWait), mostWait)
 }
 
 func (s *State) canary(ev PairEvidence) Decision {
@@ -110,64 +115,99 @@ func (s *State) canary(ev PairEvidence) Decision {
 // runTrial goes on with a canary, ends it, or makes it a switch.
 func (c CostAware) runTrial(s *State, ev PairEvidence, f []figure, need Need) Decision {
 	t := &s.Trial
-	i := slices.IndexFunc(f, func(f figure) bool { return f.path.Network == t.To })
-	if i <= 0 || f[i].path.State != Up || f[i].path.Data.RTOs > 0 && f[i].path.Data.Rx == 0 {
+	b, ok := t.carried(f)
+	if !ok {
 		return s.endTrial(ev, "%s did not carry its canary", t.To)
 	}
-	p := f[i].path
-	if p.Buckets > 0 && !p.Data.Blank && (p.Data.Rx > 0 || p.Data.Goodput > 0) {
-		t.Rates.add(p.Data.Goodput)
-		t.Total += p.Data.Goodput
-		s.compare(ev, f[0], f[i], need)
-		t.Quiet = 0
-		if p.Data.AppLimited {
-			t.Limited++
-		}
-	} else if t.Quiet++; t.Rates.N > 0 && t.Quiet > window {
-		return s.endTrial(ev, "%s showed no more data of its canary", t.To)
-	}
-	spent := ev.At - t.Since
-	if t.Gradual {
-		return s.nextStep(ev, f[i], spent)
-	}
-	rate, ok := t.Rates.median(trialSamples)
+	s.sample(ev, f[0], b, need)
+	rate, seen := t.Rates.median(trialSamples)
 	switch {
-	case !ok && spent < trialMost:
+	case t.Rates.N > 0 && t.Quiet > window:
+		return s.endTrial(ev, "%s showed no more data of its canary", t.To)
+	case t.Gradual:
+		return s.nextStep(ev, b)
+	case !seen && ev.At-t.Since < trialMost && !t.late(ev.At):
 		return s.canary(ev)
-	case !ok:
+	case !seen:
 		s.memory(t.To).Empty = min(s.memory(t.To).Empty+1, 3)
-		return s.endTrial(ev, "%s showed no data of its canary within %v", t.To, spent.Round(time.Millisecond))
+		return s.endTrial(ev, "%s showed no data of its canary within %v", t.To, (ev.At - t.Since).Round(time.Millisecond))
 	}
 	s.memory(t.To).Empty = 0
-	if need == Latency {
+	switch {
+	case need == Latency:
 		// Probes have shown the gain; data passes, which was the question.
-		return s.accept(ev, f[i], figure{mid: t.Before}, t.Gain)
+		return s.accept(ev, b, figure{mid: t.Before}, t.Gain)
+	case 2*t.Limited > t.Rates.N:
+		return s.judgeLimited(ev, b, rate, need)
 	}
-	promised := gain(f[i].mid, t.Before)
-	limited := 2*t.Limited > t.Rates.N
-	if limited && promised < plenty && t.Buckets < Buckets {
-		// The canary's flows get all they ask for: only more of them can tell.
-		s.Trial = Trial{To: t.To, Buckets: min(4*t.Buckets, Buckets), Since: ev.At, Before: t.Before, Gain: t.Gain}
-		return s.canary(ev)
+	return s.judgeFull(ev, b, rate, need)
+}
+
+// late: whatever has been seen must do.
+func (t *Trial) late(at time.Duration) bool { return at-t.Began >= trialLongest }
+
+// carried finds the canary's path; ok is false where it does not carry data.
+func (t *Trial) carried(f []figure) (b figure, ok bool) {
+	i := slices.IndexFunc(f, func(f figure) bool { return f.path.Network == t.To })
+	if i <= 0 {
+		return figure{}, false
 	}
-	if limited {
-		// That the path carries the other flows too is left to be seen: what is
-		// promised is believed, and without a promise, the same for each flow.
-		if p.Prior > 0 {
-			rate = max(rate, p.Prior)
-		} else {
-			rate *= Buckets / float64(t.Buckets)
-		}
-		mid := s.unit(ev, p, figure{path: p, mid: rate}, need).mid
-		return s.judge(ev, f[i], rate, gain(mid, t.Before), 0, need)
+	p := f[i].path
+	return f[i], p.State == Up && (p.Data.RTOs == 0 || p.Data.Rx > 0)
+}
+
+// sample takes in what the canary showed since the evidence before.
+func (s *State) sample(ev PairEvidence, a, b figure, need Need) {
+	t, d := &s.Trial, b.path.Data
+	if b.path.Buckets == 0 || d.Blank || d.Rx == 0 && d.Goodput == 0 {
+		t.Quiet++
+		return
 	}
+	t.Rates.add(d.Goodput)
+	t.Total += d.Goodput
+	s.compare(ev, a, b, need)
+	t.Quiet = 0
+	if d.AppLimited {
+		t.Limited++
+	}
+}
+
+// grow moves four times the buckets.
+func (s *State) grow(ev PairEvidence) Decision {
+	t := &s.Trial
+	s.Trial = Trial{To: t.To, Buckets: min(4*t.Buckets, Buckets), Since: ev.At, Began: t.Began, Before: t.Before, Gain: t.Gain}
+	return s.canary(ev)
+}
+
+// judgeLimited is about a canary whose flows get all they ask for: only more of
+// them can tell what the path carries.
+func (s *State) judgeLimited(ev PairEvidence, b figure, rate float64, need Need) Decision {
+	t := &s.Trial
+	if gain(b.mid, t.Before) < plenty && t.Buckets < Buckets && !t.late(ev.At) {
+		return s.grow(ev)
+	}
+	// That the path carries the other flows too is left to be seen: what is
+	// promised is believed, and without a promise, the same for each flow.
+	if p := b.path; p.Prior > 0 {
+		rate = max(rate, p.Prior)
+	} else {
+		rate *= Buckets / float64(t.Buckets)
+	}
+	mid := s.unit(ev, b.path, figure{path: b.path, mid: rate}, need).mid
+	return s.judge(ev, b, rate, gain(mid, t.Before), 0, need)
+}
+
+// judgeFull is about a canary that fills its path: it goes on until its gain is
+// clear of doubt, or it has had its time.
+func (s *State) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Decision {
+	t := &s.Trial
 	n := float64(t.Rates.N)
 	logMean, doubt := t.Sum/n, doubts*s.trialNoise(ev, need)/math.Sqrt(n)
 	most := trialAtMost
 	if 4*t.Buckets > Buckets {
 		most = trialAtMostLarge
 	}
-	if math.Abs(logMean-margin) < doubt && t.Rates.N < most {
+	if math.Abs(logMean-margin) < doubt && t.Rates.N < most && !t.late(ev.At) {
 		return s.canary(ev)
 	}
 	theirs, _ := t.Theirs.median(1)
@@ -180,7 +220,7 @@ func (c CostAware) runTrial(s *State, ev PairEvidence, f []figure, need Need) De
 	if mean := t.Total / n; rate > 0 && math.Abs(math.Log(mean/rate)) < 0.2 {
 		rate = mean
 	}
-	return s.judge(ev, f[i], rate, g, doubt, need)
+	return s.judge(ev, b, rate, g, doubt, need)
 }
 
 // compare takes the figures of canary and active path in the same sample:
@@ -220,9 +260,9 @@ func (s *State) trialNoise(ev PairEvidence, need Need) float64 {
 }
 
 // nextStep moves the next buckets of a gradual move.
-func (s *State) nextStep(ev PairEvidence, b figure, spent time.Duration) Decision {
+func (s *State) nextStep(ev PairEvidence, b figure) Decision {
 	t := &s.Trial
-	if spent < crowdWait {
+	if ev.At-t.Since < crowdWait {
 		return s.canary(ev)
 	}
 	if t.Rates.N == 0 {
@@ -255,7 +295,7 @@ func (s *State) judge(ev PairEvidence, b figure, rate, g, doubt float64, need Ne
 // accept turns a canary into a switch.
 func (s *State) accept(ev PairEvidence, b, a figure, g float64) Decision {
 	m := s.memory(s.Trial.To)
-	m.Fruitless, m.Lead.Fast = 0, threshold
+	m.Lead.Fast = threshold
 	d := s.gainMove(ev, b, a, g)
 	s.Trial = Trial{}
 	return d
@@ -263,9 +303,7 @@ func (s *State) accept(ev PairEvidence, b, a figure, g float64) Decision {
 
 // endTrial takes the canary back.
 func (s *State) endTrial(ev PairEvidence, format string, args ...any) Decision {
-	m := s.memory(s.Trial.To)
-	m.Fruitless++
-	m.Lead = Lead{}
+	s.memory(s.Trial.To).Lead = Lead{}
 	s.Trial = Trial{}
 	return stay(ev, format, args...)
 }

@@ -3,6 +3,7 @@ package decide
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 // A path that only probes have seen gets a few flows first.
@@ -28,9 +29,6 @@ func TestCanaryBeforeGain(t *testing.T) {
 			}
 			if d, _ = f.run(CostAware{}, 20, Switch, Stay); d.Kind != tt.want {
 				t.Errorf("got %s, want %s: %s", d.Kind, tt.want, d.Reason)
-			}
-			if got := f.state.memory("b").Fruitless; (got > 0) != (tt.want == Stay) {
-				t.Errorf("%d fruitless canaries", got)
 			}
 		})
 	}
@@ -85,8 +83,79 @@ func TestCanariesAreRationed(t *testing.T) {
 			f.step(CostAware{})
 			tried += f.at.Share("b")
 		}
-		if part := tried / steps; part > exploring*0.3*1.2 || part == 0 {
+		if part := tried / steps; part > 0.1*0.3*1.2 || part == 0 {
 			t.Errorf("%d connections: %.2f %% of the traffic was on canaries", connections, 100*part)
+		}
+	}
+}
+
+// Any trial is decided in a stated time, whatever its samples lack.
+func TestEveryTrialEnds(t *testing.T) {
+	for name, bend := range map[string]func(*feed, int){
+		"data in one sample of five": func(f *feed, i int) {
+			if f.carry("b", 0.99e9); i%5 != 0 {
+				f.path("b").Data = Data{}
+			}
+		},
+		"most samples are blank": func(f *feed, i int) {
+			f.carry("b", 1.01e9)
+			f.path("b").Data.Blank = i%5 != 0
+		},
+		"as good as the active path": func(f *feed, i int) { f.carry("b", 1e9*(1+0.1*float64(i%2))) },
+		"nothing but what is asked for": func(f *feed, _ int) {
+			f.carry("b", 1e6)
+			f.path("b").Data.AppLimited = true
+		},
+		"nowhere to flee to": func(f *feed, i int) {
+			f.carry("b", 1e9)
+			f.path("a").State, f.path("b").State = Up, Up
+			if f.at.Canary != "" && i%3 == 0 {
+				f.path("a").State, f.path("b").State = Failed, Failed
+			}
+		},
+	} {
+		for _, need := range []Need{Throughput, Latency, Robust} {
+			for _, connections := range []int{1, 8, 64} {
+				f := newFeed(need)
+				f.ev.Load.Connections = connections
+				f.path("b").Prior = 1.2e9
+				trials, began := 0, time.Duration(-1)
+				for i := range 2000 {
+					bend(f, i)
+					switch d := f.step(CostAware{}); {
+					case d.Kind != Canary:
+						began = -1
+					case began < 0:
+						began = f.ev.At
+						trials++
+					case f.ev.At-began > trialLongest:
+						t.Fatalf("%s, %s, %d connections: a trial has gone on for %v: %s", name, need, connections, f.ev.At-began, d.Reason)
+					}
+				}
+				if trials == 0 && need != Latency {
+					t.Errorf("%s, %s, %d connections: nothing was tried", name, need, connections)
+				}
+			}
+		}
+	}
+}
+
+func TestTrialWait(t *testing.T) {
+	for _, tt := range []struct {
+		cost, up    float64
+		stood, want time.Duration
+	}{
+		// sqrt(2 * 10 s * 0.25 s / 0.2), and with all the longer past.
+		{0.25, 0.2, 0, 5 * time.Second},
+		{0.25, 0.2, 10 * time.Second, 5 * time.Second},
+		{0.25, 0.2, 160 * time.Second, 20 * time.Second},
+		{0.25, 100, 0, 2236 * time.Millisecond},     // no more than all can be gained
+		{0.001, 1, 0, leastWait},                    // a sliver
+		{0.25, 0, 10 * time.Hour, mostWait},         // the margin at least is hoped for
+		{0.25, 0.03, time.Minute, 32 * time.Second}, // 31.6 s
+	} {
+		if got := trialWait(tt.cost, tt.up, tt.stood); (got - tt.want).Abs() > 500*time.Millisecond {
+			t.Errorf("cost %v, up %v, stood %v: %v, want %v", tt.cost, tt.up, tt.stood, got, tt.want)
 		}
 	}
 }
