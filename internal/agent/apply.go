@@ -38,6 +38,9 @@ func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		a.note(e)
 		return
 	}
+	if p.assigned.Canary == "" {
+		p.before = p.window(p.nBytes-10, p.nBytes)
+	}
 	p.assigned = p.assigned.Apply(d)
 	moved, took, err := a.place(p, d.Kind == decide.Failover)
 	e.Took = took
@@ -45,6 +48,12 @@ func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		a.warn("%s: move to %s: %v", p.name, d.To, err)
 	}
 	if moved == 0 {
+		// A canary of all flows becomes a move by staying where it is.
+		if d.Moves() && d.From != d.To && err == nil {
+			// What moving cost was lost when the canary began: kind says that nothing
+			// is to be learnt of it now.
+			p.outcome = &outcome{at: begin, event: a.note(e), kind: decide.Canary, before: p.before, from: p.nBytes}
+		}
 		return
 	}
 	a.stats.switches++
@@ -162,10 +171,11 @@ func (a *Agent) judgeOutcome(p *pair, now time.Time) {
 		p.loss = p.loss.Add(o.kind, loss)
 	}
 	rate := func(in []decide.Interval) (sum float64) {
+		var span time.Duration
 		for _, i := range in {
-			sum += i.Bytes
+			sum, span = sum+i.Bytes, span+i.For
 		}
-		return sum / max(float64(len(in)), 1)
+		return sum / max(span, epoch).Seconds()
 	}
 	was, is := rate(o.before), rate(after)
 	if was <= 0 {

@@ -73,12 +73,16 @@ func obey(text string) error {
 type wish struct {
 	mu sync.Mutex
 	to string
+	// try is where a canary of all flows is to be.
+	try string
 }
 
-func (w *wish) set(to string) {
+func (w *wish) set(to string) { w.attempt(to, "") }
+
+func (w *wish) attempt(to, try string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.to = to
+	w.to, w.try = to, try
 }
 
 func (w *wish) Name() string { return "wish" }
@@ -99,6 +103,8 @@ func (w *wish) Step(s decide.State, ev decide.PairEvidence) (decide.State, decid
 		d.Kind, d.To, d.Reason = decide.Failover, up, "the active path has failed"
 	case w.to != ev.Active && state[w.to] == decide.Up:
 		d.Kind, d.To, d.Reason = decide.Switch, w.to, "the test wants it"
+	case w.try != "" && w.try != ev.Active && state[w.try] == decide.Up:
+		d.Kind, d.To, d.Reason = decide.Canary, w.try, "the test tries it"
 	}
 	return s, d
 }

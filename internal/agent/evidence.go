@@ -128,17 +128,24 @@ func (a *Agent) hearConnections(now time.Time) {
 	}
 }
 
-// account folds the last epoch's bytes.
+// account folds the bytes since it last did: over the time that has passed, since
+// an agent that has to wait for a CPU comes late, and a rate by the nominal epoch
+// would be too high then and too low the next time.
 func (a *Agent) account(p *pair, now time.Time) {
+	span := epoch
+	if !p.accounted.IsZero() {
+		span = min(max(now.Sub(p.accounted), epoch/2), 10*epoch)
+	}
+	p.accounted = now
 	var bytes uint64
 	for i := range p.lines {
 		ln := &p.lines[i]
 		tx, rx := ln.sent.Bytes-ln.epochTx, ln.received.Bytes-ln.epochRx
 		ln.epochTx, ln.epochRx = ln.sent.Bytes, ln.received.Bytes
-		ln.tx, ln.rx = float64(tx)/epoch.Seconds(), float64(rx)/epoch.Seconds()
+		ln.tx, ln.rx = float64(tx)/span.Seconds(), float64(rx)/span.Seconds()
 		bytes += tx + rx
 	}
-	p.bytes[p.nBytes%ringLength] = decide.Interval{For: epoch, Bytes: float64(bytes)}
+	p.bytes[p.nBytes%ringLength] = decide.Interval{For: span, Bytes: float64(bytes)}
 	p.nBytes++
 	if own, err := p.local.plane.Opened(p.remote.UID); err == nil && own != p.ownBefore {
 		p.ownBefore, p.own, p.host.owned = own, now, now

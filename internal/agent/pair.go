@@ -44,6 +44,8 @@ type pair struct {
 	clamped  int
 	held     bool
 	outcome  *outcome
+	// before is the traffic before the latest canary began, or flows were moved.
+	before []decide.Interval
 	// limited is the share of traffic that its applications limit, followed.
 	limited float64
 	// acked is what each connection had delivered, by the kernel's number for it.
@@ -56,6 +58,8 @@ type pair struct {
 	left   time.Time
 	bytes  [ringLength]decide.Interval
 	nBytes int
+	// accounted is when the latest interval ended.
+	accounted time.Time
 }
 
 // ringLength of intervals kept about a pair's traffic: three seconds.

@@ -45,6 +45,7 @@ func TestSteering(t *testing.T) {
 		{"the agent answers on its socket", answersOnSocket},
 		{"a switch by hand", switchByHand},
 		{"a pin holds", pinHolds},
+		{"a canary of all flows becomes a move", canaryStays},
 		{"a black hole of hosts", blackHole},
 		{"a black hole outwards", oneWay(impair.Impairment{DropEgress: true})},
 		{"a black hole inwards", oneWay(impair.Impairment{DropIngress: true})},
@@ -191,6 +192,30 @@ func switchByHand(b *bed) {
 		b.t.Errorf("once more: %+v, %v", again, err)
 	}
 	a.event(b, 0, "the outcome of the switch", func(o Event) bool { return o.Kind == EventOutcome && o.Gain != nil && o.To == "vxlan" })
+}
+
+// canaryStays: no more flows move then, but who reads the events must learn of it.
+func canaryStays(b *bed) {
+	a := b.agents["h1"]
+	b.flows("vxlan")
+	since := a.journal.last().ID
+	a.wish.attempt("vxlan", "macvlan")
+	b.flows("macvlan")
+	a.wish.set("macvlan")
+	e := a.event(b, since, "the move", func(e Event) bool { return e.Kind == string(decide.Switch) })
+	if e.From != "vxlan" || e.To != "macvlan" || e.Evidence == nil {
+		b.t.Errorf("event: %+v", e)
+	}
+	a.event(b, e.ID, "its outcome", func(o Event) bool { return o.Kind == EventOutcome && o.Of == e.ID && o.Gain != nil })
+	time.Sleep(5 * epoch)
+	events, _ := a.journal.since(e.ID)
+	for _, again := range events {
+		if again.Kind == string(decide.Switch) {
+			b.t.Errorf("it is told again: %+v", again)
+		}
+	}
+	a.wish.set("vxlan")
+	b.flows("vxlan")
 }
 
 func pinHolds(b *bed) {
