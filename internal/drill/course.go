@@ -220,7 +220,9 @@ func (l leg) args() []string {
 // connected waits until the last flow begun has made its connections.
 func (g *ground) connected(ctx context.Context, connections int) error {
 	port := strconv.Itoa(int(g.port))
-	return until(ctx, 5*time.Second, 20*time.Millisecond, "connections are made", func() (bool, error) {
+	// Many handshakes meet a queue that the leg before has filled: TCP repeats a SYN
+	// after 1, 3 and 7 s.
+	return until(ctx, 15*time.Second, 20*time.Millisecond, "connections are made", func() (bool, error) {
 		out, err := g.lab.Run(ctx, g.pod("a").Netns, "ss", "-Htn", "state", "established", "dport", "=", ":"+port)
 		return strings.Count(string(out), "\n") >= connections, err
 	})
@@ -330,14 +332,11 @@ func (s *session) kept(ctx context.Context, networks []string, all []leg, networ
 	return g.run(ctx, all, tell)
 }
 
-// hindsight is what the best network of each leg gave, in bits, and best what
-// the best single network gave; which names it.
-func hindsight(all []leg, kept map[string]ride) (sum, best float64, which string) {
+// hindsight is what the best network of each leg gave, in bits, and single
+// what the best single network gave; which names it.
+func hindsight(all []leg, kept map[string]ride) (sum, single float64, which string) {
 	for i, l := range all {
-		top := 0.0
-		for _, r := range kept {
-			top = max(top, r.rates[i])
-		}
+		top, _ := best(i, kept)
 		sum += top * l.span.Seconds()
 	}
 	for _, network := range sortedNames(kept) {
@@ -345,11 +344,21 @@ func hindsight(all []leg, kept map[string]ride) (sum, best float64, which string
 		for i, l := range all {
 			total += kept[network].rates[i] * l.span.Seconds()
 		}
-		if total > best {
-			best, which = total, network
+		if total > single {
+			single, which = total, network
 		}
 	}
-	return sum, best, which
+	return sum, single, which
+}
+
+// best is the network that gave most in leg i, and how much.
+func best(i int, kept map[string]ride) (top float64, which string) {
+	for _, network := range sortedNames(kept) {
+		if r := kept[network].rates[i]; r > top {
+			top, which = r, network
+		}
+	}
+	return top, which
 }
 
 // achieved is a ride's bits over the legs' nominal times, as hindsight counts.

@@ -1,18 +1,21 @@
 package drill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/agent"
+	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/stream"
 )
 
 func quietKind() kind {
 	return kind{
-		name: "quiet", about: "nothing happens, under sparse requests and under a steady stream at once: no flow may move",
+		name: "quiet", about: "nothing happens, under sparse requests and under a steady stream at once: no flow may move but to a network that answers sooner",
 		defaults: Options{Repetitions: 1, For: time.Minute}, keys: []string{"for"},
 		length: func(o Options, _ File) time.Duration { return o.For + 8*time.Second },
 		run:    runQuiet, figures: quietFigures,
@@ -49,22 +52,74 @@ func runQuiet(ctx context.Context, s *session) ([]Sample, error) {
 			}
 			since[host] = n
 		}
-		begin := s.Now()
+		begin, from := s.Now(), monotonic()
 		err = pause(ctx, s.options().For)
-		out.Values["quiet_s"] = s.Now().Sub(begin).Seconds()
+		to := monotonic()
+		out.Values["quiet_s"] = (to - from).Seconds()
+		var all []moved
 		for host, a := range g.agents {
 			events, e := a.events(ctx, since[host])
 			err = errors.Join(err, e)
 			count(out, events)
+			for _, e := range moves(events) {
+				all = append(all, moved{at: from + e.At.Sub(begin), pair: e.Pair, kind: e.Kind, from: e.From, to: e.To})
+			}
 		}
+		var asked stream.Report
 		for _, f := range flows {
 			client, server, e := f.end()
 			err = errors.Join(err, e)
 			judge(out, client, server)
+			asked = client // the last one's
 		}
+		out.Values["false_moves"] = float64(falseMoves(all, asked, from, to))
 		return err
 	})
 	return []Sample{one}, err
+}
+
+// asker is the pair whose requests tell which network answers sooner.
+const asker = "c>d"
+
+// moved is a move of a pair's flows.
+type moved struct {
+	at                   time.Duration
+	pair, kind, from, to string
+}
+
+// falseMoves counts the moves between from and to that were not right: all but
+// those for gain after which requests were answered sooner than before. A pair
+// other than the one that asks is judged by that one's move between the same networks.
+func falseMoves(all []moved, asked stream.Report, from, to time.Duration) (n int) {
+	slices.SortFunc(all, func(a, b moved) int { return cmp.Compare(a.at, b.at) })
+	const most = time.Minute // about as much of before and after is compared
+	right := map[[2]string]bool{}
+	for i, m := range all {
+		if m.pair != asker {
+			continue
+		}
+		before, after := max(from, m.at-most), min(to, m.at+most)
+		for j, other := range all {
+			switch {
+			case other.pair != asker || j == i:
+			case j < i:
+				before = max(before, other.at)
+			default:
+				after = min(after, other.at)
+			}
+		}
+		sooner := stream.Throughput(asked, m.at, after) > stream.Throughput(asked, before, m.at) && m.at > before
+		if was, judged := right[[2]string{m.from, m.to}]; judged {
+			sooner = sooner && was
+		}
+		right[[2]string{m.from, m.to}] = sooner
+	}
+	for _, m := range all {
+		if m.kind != string(decide.Switch) || !right[[2]string{m.from, m.to}] {
+			n++
+		}
+	}
+	return n
 }
 
 // count adds what the agents did.
@@ -80,7 +135,7 @@ func count(out *Sample, events []agent.Event) {
 }
 
 func quietFigures(_ Options, all []Sample) []Figure {
-	f := total("moves of flows while nothing happens", "count", values(all, "", "moves"), atMost(0))
+	f := total("false moves of flows while nothing happens", "count", values(all, "", "false_moves"), atMost(0))
 	f.Note = fmt.Sprintf("in %s, of a stream of 200 Mbit/s and of a request every 10 ms; canaries: %.0f",
 		seconds(sum(values(all, "", "quiet_s"))), sum(values(all, "", "events canary")))
 	for _, s := range all {
@@ -88,5 +143,6 @@ func quietFigures(_ Options, all []Sample) []Figure {
 			f.Note += "; " + s.Text["move"]
 		}
 	}
-	return []Figure{f, total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
+	return []Figure{f, total("... moves, with those after which requests were answered sooner", "count", values(all, "", "moves"), nil),
+		total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
 }

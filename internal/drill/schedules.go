@@ -103,13 +103,26 @@ func runSchedules(ctx context.Context, s *session) ([]Sample, error) {
 		if len(kept) != len(s.File.Networks) || len(mine.rates) != len(all) {
 			return errIncomplete
 		}
-		best, single, which := hindsight(all, kept)
+		most, single, which := hindsight(all, kept)
 		got := achieved(all, mine)
 		out.Text["schedule"], out.Text["best network"] = plan.Name, which
-		out.Values["of_hindsight"], out.Values["of_static"] = got/best, got/single
+		out.Values["of_hindsight"], out.Values["of_static"] = got/most, got/single
+		phases(out, all, mine, kept)
 		return truthful(evidence, plan, all, mine, kept)
 	})
 	return append(out, verdict), err
+}
+
+// phases tells of each phase what was achieved of what the best network gave in it.
+func phases(out *Sample, all []leg, mine ride, kept map[string]ride) {
+	for i, l := range all {
+		top, which := best(i, kept)
+		if top <= 0 {
+			continue
+		}
+		out.Values[fmt.Sprintf("of_best %d", i+1)] = mine.rates[i] / top
+		out.Text[fmt.Sprintf("phase %d", i+1)] = fmt.Sprintf("%s: %s of %s on %s", l.what, Quantity(mine.rates[i], "bit/s"), Quantity(top, "bit/s"), which)
+	}
 }
 
 var (
@@ -198,5 +211,29 @@ func schedulesFigures(_ Options, all []Sample) []Figure {
 	f.Note = "schedule of hindsight/of best network: " + strings.Join(names, ", ")
 	least := func(sorted []float64) float64 { return sorted[0] }
 	return []Figure{f, figure("... worst schedule", "ratio", of, least, atLeast(0.97)),
-		figure("achieved of the best single network, worst schedule", "ratio", values(all, "", "of_static"), least, atLeast(0.98))}
+		figure("achieved of the best single network, worst schedule", "ratio", values(all, "", "of_static"), least, atLeast(0.98)),
+		phasesFigure(all)}
+}
+
+// phasesFigure shows where schedules lose: in a phase of so many seconds, a move
+// that comes a second late costs their share of what it gains.
+func phasesFigure(all []Sample) Figure {
+	var of []float64
+	var notes []string
+	for _, s := range all {
+		if s.Variant != "verdict" || s.Error != "" {
+			continue
+		}
+		var own []string
+		for i := range len(s.Text) { // each phase has a text
+			if v, ok := s.Values[fmt.Sprintf("of_best %d", i+1)]; ok {
+				of = append(of, v)
+				own = append(own, fmt.Sprintf("%.3f", v))
+			}
+		}
+		notes = append(notes, s.Text["schedule"]+" "+strings.Join(own, " "))
+	}
+	f := figure("... of the best network of each phase, median phase", "ratio", of, median, nil)
+	f.Note = "by phase: " + strings.Join(notes, ", ")
+	return f
 }

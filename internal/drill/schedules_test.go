@@ -1,0 +1,21 @@
+package drill
+
+import (
+	"testing"
+	"time"
+)
+
+// Each phase tells what was achieved of its best network.
+func TestPhases(t *testing.T) {
+	all := []leg{{what: "phase 1", span: time.Second}, {what: "phase 2, x blackhole", span: time.Second}, {what: "phase 3", span: time.Second}}
+	kept := map[string]ride{"x": {rates: []float64{4e8, 0, 0}}, "y": {rates: []float64{3e8, 3e8, 0}}}
+	v := Sample{Variant: "verdict", Values: map[string]float64{}, Text: map[string]string{"schedule": "s"}}
+	phases(&v, all, ride{rates: []float64{4e8, 2.7e8, 0}}, kept)
+	if got := v.Text["phase 2"]; got != "phase 2, x blackhole: 270 Mbit/s of 300 Mbit/s on y" {
+		t.Error(got)
+	}
+	f := phasesFigure([]Sample{{Variant: "x"}, v})
+	if f.N != 2 || f.Least != 0.9 || f.Most != 1 || f.Note != "by phase: s 1.000 0.900" {
+		t.Errorf("%+v", f)
+	}
+}
