@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -80,8 +81,10 @@ type Agent struct {
 	remote  map[string]*remoteHost // by host name
 	pods    map[string]*pod        // local ones, by UID
 	passive *telemetry.Collector
-	ledger  telemetry.Ledger
-	record  io.Writer
+	// observed are the peers that passive is limited to.
+	observed []netip.Addr
+	ledger   telemetry.Ledger
+	record   io.Writer
 	// busy is how many pairs had traffic at the last evidence.
 	busy    int
 	running func(func(context.Context) error)

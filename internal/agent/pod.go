@@ -127,7 +127,28 @@ func (a *Agent) syncPods(c Cluster) error {
 			delete(a.pods, uid)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, a.observe())...)
+}
+
+// observe limits telemetry to connections with peers: others would pay for what
+// nobody asks.
+func (a *Agent) observe() error {
+	var peers []netip.Addr
+	for _, l := range a.pods {
+		for _, p := range l.pairs {
+			peers = append(peers, p.telemetryPair().Remote)
+		}
+	}
+	slices.SortFunc(peers, netip.Addr.Compare)
+	peers = slices.Compact(peers)
+	if a.passive == nil || len(peers) == 0 || slices.Equal(peers, a.observed) {
+		return nil
+	}
+	if err := a.passive.SetPeers(peers); err != nil {
+		return err
+	}
+	a.observed = peers
+	return nil
 }
 
 // sweep removes the data planes of pods that went while no agent ran.

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/cost"
+	"pathwise.dev/pathwise/internal/path/telemetry"
 	"pathwise.dev/pathwise/internal/stream"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 func overheadKind() kind {
@@ -87,6 +91,11 @@ func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) err
 			return err
 		}
 		defer func() { _ = g.drop() }() // what is left goes with the lab
+		heard, err := g.hear(a, g.pod("b"))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = heard.Remove() }()
 	} else if at, ok := other.On(w.network); ok {
 		t.at = at.Addr
 	}
@@ -126,6 +135,27 @@ func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) err
 	out.Values["rate"] = bits / (to - from).Seconds()
 	out.Values["per_cpu"] = bits / cost.Between(before, after).Busy()
 	return nil
+}
+
+// hear attaches telemetry to the connections between two pods, as an agent does.
+func (g *ground) hear(a, b topo.Pod) (*telemetry.Collector, error) {
+	cgroup, err := telemetry.CgroupRoot()
+	if err != nil {
+		return nil, err
+	}
+	c, err := telemetry.Attach(cgroup, filepath.Join(g.pins, "telemetry"))
+	if err != nil {
+		return nil, err
+	}
+	err = c.SetPeers([]netip.Addr{a.Addr(), b.Addr()})
+	for _, pod := range []topo.Pod{a, b} {
+		_, err2 := c.Watch(pod.Netns)
+		err = errors.Join(err, err2)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Remove())
+	}
+	return c, nil
 }
 
 var errAstray = errors.New("it went another way")

@@ -100,7 +100,7 @@ func BenchmarkPeers(b *testing.B) {
 		n, any := []int{1, 10, 100, 1000}[i/2], i%2 == 1
 		b.Run(fmt.Sprint(n, map[bool]string{false: "same", true: "any"}[any]), func(b *testing.B) {
 			p := benchPlane(b, n)
-			me, role := netip.MustParseAddr("10.90.1.2"), uint32(2) // FLOW_OWNER
+			me, role := netip.MustParseAddr("10.90.1.2"), bpfPart{Role: 2} // FLOW_OWNER
 			for i := range n {
 				uid := benchPeer(i).UID
 				if _, err := p.Switch(uid, All, 1); err != nil {

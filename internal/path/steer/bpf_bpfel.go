@@ -18,6 +18,17 @@ type bpfAddr struct {
 	W [4]uint32
 }
 
+type bpfBeat struct {
+	_    structs.HostLayout
+	At   uint64
+	Tick uint64
+}
+
+type bpfFilter struct {
+	_    structs.HostLayout
+	Bits [128]uint64
+}
+
 type bpfFlow struct {
 	_          structs.HostLayout
 	Peer       uint32
@@ -26,6 +37,12 @@ type bpfFlow struct {
 	Remote     uint16
 	Proto      uint8
 	Pad        [3]uint8
+}
+
+type bpfPart struct {
+	_    structs.HostLayout
+	Role uint32
+	Tick uint32
 }
 
 type bpfPath struct {
@@ -73,6 +90,7 @@ type bpfTally struct {
 	Packets uint64
 	Bytes   uint64
 	Last    uint64
+	Opened  uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -80,10 +98,10 @@ type bpfTally struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapEvents        = "events"
+	bpfMapFilter        = "filter"
 	bpfMapFlows         = "flows"
 	bpfMapFollow        = "follow"
 	bpfMapHeartbeat     = "heartbeat"
-	bpfMapOpened        = "opened"
 	bpfMapOwn           = "own"
 	bpfMapPeers4        = "peers4"
 	bpfMapPeers6        = "peers6"
@@ -152,10 +170,10 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Events    *ebpf.MapSpec `ebpf:"events"`
+	Filter    *ebpf.MapSpec `ebpf:"filter"`
 	Flows     *ebpf.MapSpec `ebpf:"flows"`
 	Follow    *ebpf.MapSpec `ebpf:"follow"`
 	Heartbeat *ebpf.MapSpec `ebpf:"heartbeat"`
-	Opened    *ebpf.MapSpec `ebpf:"opened"`
 	Own       *ebpf.MapSpec `ebpf:"own"`
 	Peers4    *ebpf.MapSpec `ebpf:"peers4"`
 	Peers6    *ebpf.MapSpec `ebpf:"peers6"`
@@ -196,10 +214,10 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Events    *ebpf.Map `ebpf:"events"`
+	Filter    *ebpf.Map `ebpf:"filter"`
 	Flows     *ebpf.Map `ebpf:"flows"`
 	Follow    *ebpf.Map `ebpf:"follow"`
 	Heartbeat *ebpf.Map `ebpf:"heartbeat"`
-	Opened    *ebpf.Map `ebpf:"opened"`
 	Own       *ebpf.Map `ebpf:"own"`
 	Peers4    *ebpf.Map `ebpf:"peers4"`
 	Peers6    *ebpf.Map `ebpf:"peers6"`
@@ -212,10 +230,10 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Events,
+		m.Filter,
 		m.Flows,
 		m.Follow,
 		m.Heartbeat,
-		m.Opened,
 		m.Own,
 		m.Peers4,
 		m.Peers6,

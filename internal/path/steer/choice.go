@@ -199,7 +199,11 @@ func (p *Plane) Opened(uid string) (uint64, error) {
 	if !ok {
 		return 0, fmt.Errorf("read tallies of %s: %w", uid, errUnknown)
 	}
-	return get64(p.mem.opened, id*8), nil
+	var n uint64
+	for path := range uint32(MaxPaths) {
+		n += get64(p.mem.sent, (id*MaxPaths+path)*tallySize+tallyOpened)
+	}
+	return n, nil
 }
 
 // Tally counts packets (segments, where the kernel sends several as one) and bytes.
@@ -222,11 +226,14 @@ func (p *Plane) Tallies(uid string, path int) (sent, received Tally, err error) 
 	return tally(p.mem.sent, off), tally(p.mem.received, off), nil
 }
 
-// tallySize is that of struct tally.
-const tallySize = 24
+// Of struct tally: its size, and where packets of flows that were opened here are.
+const (
+	tallySize   = 32
+	tallyOpened = 24
+)
 
 func tally(m *ebpf.Memory, off uint32) Tally {
-	var b [tallySize]byte
+	var b [tallyOpened]byte
 	read(m, off, b[:])
 	return Tally{binary.NativeEndian.Uint64(b[:8]), binary.NativeEndian.Uint64(b[8:]), time.Duration(binary.NativeEndian.Uint64(b[16:]))}
 }

@@ -38,13 +38,13 @@ static __always_inline int wrap(struct __sk_buff *skb, const struct path *pa, __
 {
 	struct outer o = {};
 	__u32 len = skb->len - ETH_HLEN + sizeof(o);
-	void *data = head(skb, ETH_HLEN + sizeof(struct iphdr));
+	struct iphdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
 
-	if (!data)
+	if (!ip)
 		return 1;
 	o.ip.version = 4;
 	o.ip.ihl = 5;
-	o.ip.tos = ((struct iphdr *)(data + ETH_HLEN))->tos & 3; /* RFC 6040 */
+	o.ip.tos = ip->tos & 3; /* RFC 6040 */
 	o.ip.tot_len = bpf_htons(len);
 	o.ip.frag_off = bpf_htons(0x4000); /* never to be fragmented: no identifier needed (RFC 6864) */
 	o.ip.ttl = 64;
@@ -82,11 +82,11 @@ static __always_inline int wrapped(struct __sk_buff *skb, const struct packet *p
 /* unwrap takes the outer headers off and reads what was in them. */
 static __always_inline int unwrap(struct __sk_buff *skb, struct packet *p, const struct rev *r, __u8 mark)
 {
-	void *data = head(skb, ETH_HLEN + sizeof(struct iphdr));
+	struct iphdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
 
-	if (!data)
+	if (!ip)
 		return -1;
-	int congested = (((struct iphdr *)(data + ETH_HLEN))->tos & 3) == 3;
+	int congested = (ip->tos & 3) == 3;
 	if (bpf_skb_adjust_room(skb, -(__s32)sizeof(struct outer), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return -1;
 	__builtin_memset(p, 0, sizeof(*p));

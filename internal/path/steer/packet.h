@@ -48,7 +48,8 @@ static __always_inline void count_event(__u32 what)
 		__sync_fetch_and_add(n, 1);
 }
 
-static __always_inline void tally(void *map, __u32 id, __u32 n, __u32 packets, __u32 bytes)
+/* tally counts a packet, and returns its line to note more there. */
+static __always_inline struct tally *tally(void *map, __u32 id, __u32 n, __u32 packets, __u32 bytes)
 {
 	__u32 i = id * PATHS + n;
 	struct tally *t = bpf_map_lookup_elem(map, &i);
@@ -57,22 +58,44 @@ static __always_inline void tally(void *map, __u32 id, __u32 n, __u32 packets, _
 		__sync_fetch_and_add(&t->packets, packets ? packets : 1);
 		__sync_fetch_and_add(&t->bytes, bytes);
 	}
+	return t;
 }
 
-/* stamp notes that a packet came, or that one went that wants an answer. The
- * coarse clock would not do: it may tick every 4 ms only. */
-static __always_inline void stamp(void *map, __u32 id, __u32 n)
+/* came counts a packet that arrived, and when. The coarse clock would not do: it
+ * may tick every 10 ms only. */
+static __always_inline void came(__u32 id, __u32 n, struct __sk_buff *skb)
 {
-	__u32 i = id * PATHS + n;
-	struct tally *t = bpf_map_lookup_elem(map, &i);
+	struct tally *t = tally(&received, id, n, skb->gso_segs, skb->len - ETH_HLEN);
 
 	if (t)
 		*(volatile __u64 *)&t->last = bpf_ktime_get_ns();
 }
 
-static __always_inline void count(void *map, __u32 id, __u32 n, struct __sk_buff *skb)
+/* went counts a packet that leaves over path n: mine is the part that this end has
+ * in its flow. */
+static __always_inline void went(struct __sk_buff *skb, const struct packet *p, __u32 id, __u32 n, __u32 mine, __u32 packets,
+				 __u32 bytes)
 {
-	tally(map, id, n, skb->gso_segs, skb->len - ETH_HLEN);
+	struct tally *t = tally(&sent, id, n, packets, bytes);
+
+	if (!t || (mine != FLOW_OWNER && mine != FLOW_OWNER_NEW))
+		return;
+	t->opened += 1;
+	if (mine != FLOW_OWNER || !p->asks)
+		return;
+	/* TCP has read the clock for each of its packets (tcp_wstamp_ns). */
+	__u64 now = p->proto == IPPROTO_TCP ? skb->tstamp : 0;
+	*(volatile __u64 *)&t->last = now ? now : bpf_ktime_get_ns();
+}
+
+/* maybe is whether an address may be a peer's. Most packets of a pod are of none, and
+ * are let go by this one bit. */
+static __always_inline int maybe(const struct addr *a)
+{
+	__u32 zero = 0, h = ((a->w[0] ^ a->w[1] ^ a->w[2] ^ a->w[3]) * 0x9E3779B1u) >> FILTER_SHIFT;
+	struct filter *f = bpf_map_lookup_elem(&filter, &zero);
+
+	return f && f->bits[h / 64] >> (h & 63) & 1;
 }
 
 static __always_inline int same(const struct addr *a, const struct addr *b, int v6)
@@ -82,25 +105,50 @@ static __always_inline int same(const struct addr *a, const struct addr *b, int 
 	return !v6 || (a->w[1] == b->w[1] && a->w[2] == b->w[2] && a->w[3] == b->w[3]);
 }
 
-/* head makes the first n bytes readable and returns them, or NULL. */
-static __always_inline void *head(struct __sk_buff *skb, __u32 n)
+/* peer_of and rev_of look an address up by a copy of it: what a helper is given a
+ * pointer into stays in memory as a whole, here all that is known of the packet. */
+static __always_inline struct peer *peer_of(const struct addr *a, int v6)
 {
-	if (data_of(skb) + n > end_of(skb) && bpf_skb_pull_data(skb, n))
+	struct addr key = *a;
+
+	return v6 ? bpf_map_lookup_elem(&peers6, &key) : bpf_map_lookup_elem(&peers4, &key.w[0]);
+}
+
+static __always_inline struct rev *rev_of(const struct addr *a, int v6)
+{
+	struct addr key = *a;
+
+	return v6 ? bpf_map_lookup_elem(&rev6, &key) : bpf_map_lookup_elem(&rev4, &key.w[0]);
+}
+
+/* peek makes n bytes of the packet readable and returns them, or NULL. */
+static __always_inline void *peek(struct __sk_buff *skb, __u32 off, __u32 n)
+{
+	void *p;
+
+	asm volatile("%0 &= 127" : "+r"(off)); /* more than two headers; so that the verifier knows */
+	p = data_of(skb) + off;
+	asm volatile("" : "+r"(p)); /* the pointer that is used must be the one that was checked */
+	if (__builtin_expect(p + n <= end_of(skb), 1))
+		return p;
+	if (bpf_skb_pull_data(skb, off + n))
 		return NULL;
-	void *data = data_of(skb);
-	return data + n > end_of(skb) ? NULL : data;
+	p = data_of(skb) + off;
+	asm volatile("" : "+r"(p));
+	return p + n <= end_of(skb) ? p : NULL;
 }
 
 /* transport reads ports and flags. Packets of other protocols are not steerable. */
 static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 {
-	__u8 b[16] = {};
 	__u32 h, hlen = 8;
+	__u8 *b;
 
 	if (p->fragment)
 		return;
 	if (p->proto == IPPROTO_TCP) {
-		if (bpf_skb_load_bytes(skb, p->l4, b, 16))
+		b = peek(skb, p->l4, sizeof(struct tcphdr));
+		if (!b)
 			return;
 		p->sport = b[0] << 8 | b[1];
 		p->dport = b[2] << 8 | b[3];
@@ -108,13 +156,15 @@ static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 		p->accepts = (b[13] & 0x12) == 0x12;
 		hlen = (b[12] >> 4) * 4;
 	} else if (p->proto == IPPROTO_UDP) {
-		if (bpf_skb_load_bytes(skb, p->l4, b, 8))
+		b = peek(skb, p->l4, 8);
+		if (!b)
 			return;
 		p->sport = b[0] << 8 | b[1];
 		p->dport = b[2] << 8 | b[3];
 		p->opens = 1;
 	} else if (p->proto == (p->v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP)) {
-		if (bpf_skb_load_bytes(skb, p->l4, b, 8))
+		b = peek(skb, p->l4, 8);
+		if (!b)
 			return;
 		__u8 request = p->v6 ? 128 : 8, reply = p->v6 ? 129 : 0;
 		p->error = p->v6 ? b[0] >= 1 && b[0] <= 4 : b[0] == 3 || b[0] == 11 || b[0] == 12;
@@ -142,11 +192,10 @@ static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 static __always_inline int internet(struct __sk_buff *skb, struct packet *p)
 {
 	p->seglen = skb->len - ETH_HLEN;
-	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		void *data = head(skb, ETH_HLEN + sizeof(struct iphdr));
-		if (!data)
+	if (__builtin_expect(skb->protocol == bpf_htons(ETH_P_IP), 1)) {
+		struct iphdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
+		if (!ip)
 			return -1;
-		struct iphdr *ip = data + ETH_HLEN;
 		p->src.w[0] = ip->saddr;
 		p->dst.w[0] = ip->daddr;
 		p->proto = ip->protocol;
@@ -155,10 +204,9 @@ static __always_inline int internet(struct __sk_buff *skb, struct packet *p)
 		p->later = (ip->frag_off & bpf_htons(0x1fff)) != 0;
 		p->fragment = (ip->frag_off & bpf_htons(0x3fff)) != 0; /* an offset, or more to come */
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		void *data = head(skb, ETH_HLEN + sizeof(struct ipv6hdr));
-		if (!data)
+		struct ipv6hdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
+		if (!ip)
 			return -1;
-		struct ipv6hdr *ip = data + ETH_HLEN;
 		__builtin_memcpy(&p->src, &ip->saddr, 16);
 		__builtin_memcpy(&p->dst, &ip->daddr, 16);
 		p->v6 = 1;
@@ -188,37 +236,45 @@ static __always_inline __u16 fold(__u64 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* header writes addresses (NULL: keep) and DSCP into the IP header; diff is the
- * addresses' checksum difference (RFC 1624). */
-static __always_inline int header(struct __sk_buff *skb, const struct packet *p, const struct addr *src,
-				  const struct addr *dst, __u32 diff, __u8 dscp)
+/* readdress is what a header is with other addresses (NULL: the same) and DSCP; diff
+ * is the addresses' checksum difference (RFC 1624). */
+static __always_inline void readdress(struct iphdr *ip, const struct addr *src, const struct addr *dst, __u32 diff, __u8 dscp)
 {
-	void *data = data_of(skb), *end = end_of(skb);
-
-	if (p->v6) {
-		struct ipv6hdr *ip = data + ETH_HLEN;
-		if ((void *)(ip + 1) > end)
-			return -1;
-		__be16 *first = (__be16 *)ip;
-		*first = bpf_htons((bpf_ntohs(*first) & ~(0x3f << 6)) | dscp << 6);
-		if (src) {
-			__builtin_memcpy(&ip->saddr, src, 16);
-			__builtin_memcpy(&ip->daddr, dst, 16);
-		}
-		return 0;
-	}
-	struct iphdr *ip = data + ETH_HLEN;
-	if ((void *)(ip + 1) > end)
-		return -1;
 	__u8 tos = (ip->tos & 3) | dscp << 2;
-	__u64 sum = (__u64)(__u16)~ip->check + diff + (__u16)~bpf_htons(ip->tos) + bpf_htons(tos);
-	ip->check = ~fold(sum);
+
+	ip->check = ~fold((__u64)(__u16)~ip->check + diff + (__u16)~bpf_htons(ip->tos) + bpf_htons(tos));
 	ip->tos = tos;
 	if (src) {
 		ip->saddr = src->w[0];
 		ip->daddr = dst->w[0];
 	}
-	return 0;
+}
+
+/* header changes the IP header. All writing is by bpf_skb_store_bytes: for a program
+ * that writes by itself the kernel makes each packet writable that its sender still
+ * holds, also those that it then leaves alone (tc_cls_act_prologue). */
+static __always_inline int header(struct __sk_buff *skb, const struct packet *p, const struct addr *src,
+				  const struct addr *dst, __u32 diff, __u8 dscp)
+{
+	if (p->v6) {
+		struct ipv6hdr *was = peek(skb, ETH_HLEN, sizeof(*was)), ip;
+		if (!was)
+			return -1;
+		ip = *was;
+		__be16 *first = (__be16 *)&ip;
+		*first = bpf_htons((bpf_ntohs(*first) & ~(0x3f << 6)) | dscp << 6);
+		if (src) {
+			__builtin_memcpy(&ip.saddr, src, 16);
+			__builtin_memcpy(&ip.daddr, dst, 16);
+		}
+		return bpf_skb_store_bytes(skb, ETH_HLEN, &ip, sizeof(ip), 0);
+	}
+	struct iphdr *was = peek(skb, ETH_HLEN, sizeof(*was)), ip;
+	if (!was)
+		return -1;
+	ip = *was;
+	readdress(&ip, src, dst, diff, dscp);
+	return bpf_skb_store_bytes(skb, ETH_HLEN, &ip, sizeof(ip), 0);
 }
 
 /* remark sets the DSCP alone. */
@@ -228,14 +284,64 @@ static __always_inline void remark(struct __sk_buff *skb, const struct packet *p
 		count_event(EV_ERROR);
 }
 
-/* rewrite replaces the address pair; with GSO and checksum offload as they are:
- * the kernel's helper knows what the checksum field holds. */
+/* The kernel's own packet, as far as it is read; offsets are relocated. */
+struct sk_buff {
+	__u8 ip_summed : 2;
+} __attribute__((preserve_access_index));
+
+enum { CHECKSUM_NONE, CHECKSUM_UNNECESSARY, CHECKSUM_COMPLETE, CHECKSUM_PARTIAL };
+
+/* Of Linux 6.2; the verifier makes it a mere assignment. */
+extern void *bpf_cast_to_kern_ctx(void *) __ksym;
+
+/* A TCP packet; it is needed as far as the checksum. */
+struct start {
+	__u16 pad; /* aligns what follows the frame's header */
+	struct ethhdr eth;
+	struct iphdr ip;
+	struct tcphdr tcp;
+} __attribute__((aligned(8)));
+#define START (sizeof(struct iphdr) + offsetof(struct tcphdr, check) + 2)
+
+/* swap is rewrite, and the frame's addresses if mac is given, in one go, for what is
+ * most common: TCP over IPv4 without options. Returns 1, and nothing has changed,
+ * for what is not. */
+static __always_inline int swap(struct __sk_buff *skb, const struct packet *p, const struct addr *src, const struct addr *dst,
+				__u32 diff, __u8 dscp, const __u8 *mac)
+{
+	struct start s;
+
+	if (p->v6 || p->proto != IPPROTO_TCP || p->fragment || p->l4 != ETH_HLEN + sizeof(struct iphdr))
+		return 1;
+	__u8 sum = BPF_CORE_READ_BITFIELD((struct sk_buff *)bpf_cast_to_kern_ctx(skb), ip_summed);
+	void *data = peek(skb, ETH_HLEN, START);
+	if (!data || sum == CHECKSUM_COMPLETE)
+		return 1;
+	__builtin_memcpy(&s.ip, __builtin_assume_aligned(data, 8), START);
+	readdress(&s.ip, src, dst, diff, dscp);
+	/* Where it is left to the device, the field holds the sum of the addresses only,
+	 * as it is (inet_proto_csum_replace_by_diff). */
+	__u16 invert = sum == CHECKSUM_PARTIAL ? 0 : 0xffff;
+	s.tcp.check = fold((__u64)(__u16)(s.tcp.check ^ invert) + diff) ^ invert;
+	if (!mac)
+		return bpf_skb_store_bytes(skb, ETH_HLEN, &s.ip, START, 0);
+	__builtin_memcpy(&s.eth, mac, 12);
+	s.eth.h_proto = bpf_htons(ETH_P_IP);
+	return bpf_skb_store_bytes(skb, 0, &s.eth, ETH_HLEN + START, 0);
+}
+
+/* rewrite replaces the address pair, and the frame's if mac is given; with GSO and
+ * checksum offload as they are: the kernel's helper knows what the checksum field
+ * holds. */
 static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p, const struct addr *src,
-				   const struct addr *dst, __u32 diff, __u8 dscp)
+				   const struct addr *dst, __u32 diff, __u8 dscp, const __u8 *mac)
 {
 	__u64 flags = BPF_F_PSEUDO_HDR;
 	__u32 off = 0;
 
+	int done = swap(skb, p, src, dst, diff, dscp, mac);
+	if (done <= 0)
+		return done;
 	if (p->later) {
 		off = 0;
 	} else if (p->proto == IPPROTO_TCP) {
@@ -255,6 +361,8 @@ static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p
 	} else if (off && bpf_l4_csum_replace(skb, p->l4 + off, 0, diff, flags)) {
 		return -1;
 	}
+	if (mac && bpf_skb_store_bytes(skb, 0, mac, 12, 0))
+		return -1;
 	return header(skb, p, src, dst, diff, dscp);
 }
 
@@ -264,124 +372,14 @@ static __always_inline int deliver(struct __sk_buff *skb)
 	if (!to_stable_dev)
 		return TCX_NEXT;
 	/* The redirect runs eth_type_trans again: the frame must carry eth0's MAC. */
-	void *data = head(skb, ETH_HLEN);
-	if (!data)
-		return TCX_DROP;
+	__u8 mac[6];
 #pragma unroll
 	for (int i = 0; i < 6; i++)
-		((__u8 *)data)[i] = stable_mac[i];
+		mac[i] = stable_mac[i];
+	if (bpf_skb_store_bytes(skb, 0, mac, sizeof(mac), 0))
+		return TCX_DROP;
 	skb->mark = FROM_PATH;
 	return bpf_redirect(stable_ifindex, BPF_F_INGRESS);
-}
-
-/* A quoted packet, as much of it as we need. */
-struct quote {
-	struct addr src, dst;
-	__u32 l4;
-	__be16 first; /* of its header: the DSCP is in there */
-	__u8 proto, marked, later;
-};
-
-static __always_inline int quote(struct __sk_buff *skb, const struct packet *p, __u32 at, struct quote *q)
-{
-	if (p->v6) {
-		struct ipv6hdr ip;
-		if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)))
-			return -1;
-		__builtin_memcpy(&q->src, &ip.saddr, 16);
-		__builtin_memcpy(&q->dst, &ip.daddr, 16);
-		q->first = *(__be16 *)&ip;
-		q->marked = IS_MARK((bpf_ntohs(q->first) >> 6) & 0x3f);
-		q->proto = ip.nexthdr;
-		q->l4 = at + sizeof(ip);
-		return 0;
-	}
-	struct iphdr ip;
-	if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)))
-		return -1;
-	q->src.w[0] = ip.saddr;
-	q->dst.w[0] = ip.daddr;
-	q->first = *(__be16 *)&ip;
-	q->marked = IS_MARK(ip.tos >> 2);
-	q->proto = ip.protocol;
-	q->later = (ip.frag_off & bpf_htons(0x1fff)) != 0;
-	q->l4 = at + ip.ihl * 4;
-	return 0;
-}
-
-/* requote changes 16 bits of the quote; the ICMP checksum keeps up. */
-static __always_inline int requote(struct __sk_buff *skb, const struct packet *p, __u32 at, __be16 old, __be16 now)
-{
-	return bpf_skb_store_bytes(skb, at, &now, 2, 0) || bpf_l4_csum_replace(skb, p->l4 + 2, old, now, 2);
-}
-
-/* restore makes the quoted packet the one that the pod sent: addresses, DSCP, and
- * the transport's checksum as far as the quote reaches (RFC 5508 section 4.2). */
-static __always_inline int restore(struct __sk_buff *skb, const struct packet *p, __u32 at, const struct quote *q,
-				   const struct rev *r)
-{
-	struct addr from[2] = { r->local, q->dst }, to[2] = { r->stable_local, r->stable_remote };
-	__be16 sum, first = q->first & (p->v6 ? bpf_htons((__u16)~(0x3f << 6)) : bpf_htons(0xff03));
-	__u32 check = q->l4 + 2;
-
-	if (p->v6) {
-		__s64 diff = bpf_csum_diff((__be32 *)from, sizeof(from), (__be32 *)to, sizeof(to), 0);
-		if (bpf_l4_csum_replace(skb, p->l4 + 2, 0, diff, 0) ||
-		    bpf_skb_store_bytes(skb, at + offsetof(struct ipv6hdr, saddr), to, 32, 0) ||
-		    requote(skb, p, at, q->first, first))
-			return -1;
-	} else {
-		__be32 pair[2] = { to[0].w[0], to[1].w[0] };
-		/* The header's checksum keeps its sum, so the ICMP checksum stays right. */
-		if (bpf_l3_csum_replace(skb, at + offsetof(struct iphdr, check), 0, r->diff, 0) ||
-		    bpf_l3_csum_replace(skb, at + offsetof(struct iphdr, check), q->first, first, 2) ||
-		    bpf_skb_store_bytes(skb, at, &first, 2, 0) ||
-		    bpf_skb_store_bytes(skb, at + offsetof(struct iphdr, saddr), pair, 8, 0))
-			return -1;
-	}
-	if (q->proto == IPPROTO_TCP)
-		check = q->l4 + offsetof(struct tcphdr, check);
-	else if (q->proto == IPPROTO_UDP)
-		check = q->l4 + offsetof(struct udphdr, check);
-	else if (!p->v6 || q->proto != IPPROTO_ICMPV6)
-		return 0;
-	if (q->later || bpf_skb_load_bytes(skb, check, &sum, 2) || (q->proto == IPPROTO_UDP && !sum))
-		return 0;
-	return requote(skb, p, check, sum, ~fold((__u64)(__u16)~sum + r->diff));
-}
-
-/* In encap.h. */
-static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p);
-
-/* quoted translates an ICMP error from a router on the path: the packet that it
- * quotes, and its destination. Its source stays: routers have no stable address. */
-static __always_inline int quoted(struct __sk_buff *skb, struct packet *p)
-{
-	struct quote q = {};
-	__u32 at = p->l4 + 8;
-
-	if (quote(skb, p, at, &q))
-		return TCX_NEXT;
-	if (!q.marked)
-		return unquote(skb, p);
-	struct rev *r = p->v6 ? bpf_map_lookup_elem(&rev6, &q.dst) : bpf_map_lookup_elem(&rev4, &q.dst.w[0]);
-	if (!r || !same(&q.src, &r->local, p->v6) || !same(&p->dst, &r->local, p->v6))
-		return TCX_NEXT;
-	/* In the quote our address is the source, so the pair stands the other way
-	 * round than in what arrives; the sum does not mind. */
-	struct addr src = same(&p->src, &q.dst, p->v6) ? r->stable_remote : p->src;
-	struct addr old[2] = { p->src, p->dst }, now[2] = { src, r->stable_local };
-	__s64 outer = bpf_csum_diff((__be32 *)old, sizeof(old), (__be32 *)now, sizeof(now), 0);
-	if (restore(skb, p, at, &q, r) ||
-	    !head(skb, ETH_HLEN + (p->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr))) ||
-	    rewrite(skb, p, &src, &r->stable_local, outer, IS_MARK(p->dscp) ? 0 : p->dscp)) {
-		count_event(EV_ERROR);
-		return TCX_DROP;
-	}
-	count_event(EV_ICMP);
-	/* A router's address is reached by this interface, and strict reverse path
-	 * filtering would drop it on eth0. */
-	return same(&src, &r->stable_remote, p->v6) ? deliver(skb) : TCX_NEXT;
 }
 
 #endif

@@ -88,6 +88,7 @@ func (p *Plane) SetPeer(peer Peer) error {
 			}
 			row.Path[path.Index] = p.path(path, pair, stable)
 		}
+		p.admit(stable.Remote)
 		if err := p.put(p.objs.Peers4, p.objs.Peers6, stable.Remote, row); err != nil {
 			return fmt.Errorf("enter peer %s: %w", peer.UID, err)
 		}
@@ -264,6 +265,7 @@ func (p *Plane) remove(id uint32) error {
 		drop[uint32, bpfRev](p.objs.Rev4, func(v *bpfRev) bool { return v.Id == id }),
 		drop[bpfAddr, bpfRev](p.objs.Rev6, func(v *bpfRev) bool { return v.Id == id }))
 	p.clear(id)
+	p.sift()
 	p.used[id] = false
 	if err != nil {
 		return fmt.Errorf("remove peer: %w", err)
@@ -301,6 +303,7 @@ func (p *Plane) adopt() {
 	for it := p.objs.Peers6.Iterate(); it.Next(&k6, &v); {
 		p.used[v.Id] = true
 	}
+	p.sift()
 }
 
 // Forget removes the peers that SetPeer has not named since Open.

@@ -20,6 +20,7 @@
 #include <linux/tcp.h>
 #include <linux/udp.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 
 #include "steer.h"
@@ -31,6 +32,7 @@ const volatile __u8 to_stable_dev = 0;    /* hand arrivals to eth0: rp_filter is
 const volatile __u64 lease_ns = 0;
 
 #include "packet.h"
+#include "icmp.h"
 #include "encap.h"
 
 /* owned is the agent's choice for flows opened here. */
@@ -43,6 +45,25 @@ static __always_inline __u32 owned(const struct peer *pe, __u32 bucket)
 		return 0;
 	__u8 c = *(volatile __u8 *)&r->choice[bucket & (BUCKETS - 1)];
 	return ROW_CHOICE(c);
+}
+
+/* alive is whether the agent's lease runs. It runs for whole ticks, as the coarse
+ * clock does not move within one, so it is looked at once for each. */
+static __always_inline int alive(void)
+{
+	__u32 zero = 0;
+	__u64 tick = bpf_jiffies64();
+	struct beat *b = bpf_map_lookup_elem(&heartbeat, &zero);
+
+	if (!b)
+		return 0;
+	if (*(volatile __u64 *)&b->tick == tick)
+		return 1;
+	/* Signed: the beat may be newer than the clock was when we read it. */
+	if ((__s64)(bpf_ktime_get_coarse_ns() - *(volatile __u64 *)&b->at) >= (__s64)lease_ns)
+		return 0;
+	*(volatile __u64 *)&b->tick = tick;
+	return 1;
 }
 
 /* choose returns what the pair's maps say for a flow: path, epoch and whether
@@ -62,10 +83,7 @@ static __always_inline __u32 choose(const struct peer *pe, __u32 bucket, __u32 r
 	if (CHOICE_PATH(choice) == 0)
 		return choice;
 	/* A dead agent cannot see its path fail: back to the default, and say so. */
-	__u32 zero = 0;
-	__u64 *beat = bpf_map_lookup_elem(&heartbeat, &zero);
-	/* Signed: the beat may be newer than the clock was when we read it. */
-	if (beat && (__s64)(bpf_ktime_get_coarse_ns() - *(volatile __u64 *)beat) < (__s64)lease_ns)
+	if (alive())
 		return choice;
 	count_event(EV_LEASE);
 	return CHOICE(0, CHOICE_EPOCH(choice) + 1) | CHOICE_TELL;
@@ -75,15 +93,16 @@ static __always_inline __u32 choose(const struct peer *pe, __u32 bucket, __u32 r
  * was not seen to begin is left alone. */
 static __always_inline __u32 role_out(const struct peer *pe, struct flow *f, const struct packet *p)
 {
-	__u32 *known = bpf_map_lookup_elem(&flows, f), role = known ? *known : FLOW_NONE;
+	struct part *known = bpf_map_lookup_elem(&flows, f), now = { FLOW_OWNER_NEW };
+	__u32 role = known ? known->role : FLOW_NONE;
 
 	if (!p->opens || role == FLOW_OWNER_NEW)
 		return role;
 	if (f->proto == IPPROTO_UDP ? role != FLOW_NONE : f->proto != IPPROTO_TCP && role == FLOW_OWNER)
 		return role;
-	role = FLOW_OWNER_NEW; /* a SYN begins anew what had these ports before */
-	bpf_map_update_elem(&flows, f, &role, BPF_ANY);
-	return role;
+	/* A SYN begins anew what had these ports before. */
+	bpf_map_update_elem(&flows, f, &now, BPF_ANY);
+	return FLOW_OWNER_NEW;
 }
 
 /* stay leaves a packet on the default network. Until the peer has confirmed the
@@ -91,9 +110,7 @@ static __always_inline __u32 role_out(const struct peer *pe, struct flow *f, con
  * the peer must leave the old one, which may be dead. */
 static __always_inline int stay(struct __sk_buff *skb, const struct peer *pe, const struct packet *p, __u32 role, __u32 choice)
 {
-	count(&sent, pe->id, 0, skb);
-	if (role == FLOW_OWNER && p->asks)
-		stamp(&sent, pe->id, 0);
+	went(skb, p, pe->id, 0, role, skb->gso_segs, skb->len - ETH_HLEN);
 	if (role == FLOW_OWNER && (choice & CHOICE_TELL))
 		remark(skb, p, MARK(CHOICE_EPOCH(choice), 1));
 	return TCX_NEXT;
@@ -103,27 +120,20 @@ SEC("tc") int out(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
-	if (internet(skb, &p) < 0)
+	if (internet(skb, &p) < 0 || !maybe(&p.dst))
 		return TCX_NEXT;
-	struct peer *pe = p.v6 ? bpf_map_lookup_elem(&peers6, &p.dst) : bpf_map_lookup_elem(&peers4, &p.dst.w[0]);
+	struct peer *pe = peer_of(&p.dst, p.v6);
 	if (!pe)
 		return TCX_NEXT;
 	transport(skb, &p);
-	if (!p.steerable || p.dscp || !same(&p.src, &pe->self, p.v6)) {
-		count(&sent, pe->id, 0, skb);
-		return TCX_NEXT;
-	}
+	if (!p.steerable || p.dscp || !same(&p.src, &pe->self, p.v6))
+		return stay(skb, pe, &p, FLOW_NONE, 0);
 	struct flow f = { pe->id, pe->generation, p.sport, p.dport, p.proto };
 	__u32 role = role_out(pe, &f, &p), choice = 0;
-	if (role == FLOW_OWNER_NEW || role == FLOW_OWNER) {
-		__u64 *n = bpf_map_lookup_elem(&opened, &pe->id);
-		if (n)
-			*n += 1; /* only that it moves matters */
-	}
 	if (role == FLOW_OWNER_NEW) {
 		/* The handshake goes over the default network, whose policy is the pod's;
 		 * the mark tells the peer's data plane that its replies may be steered. */
-		count(&sent, pe->id, 0, skb);
+		stay(skb, pe, &p, role, 0);
 		if (p.opens)
 			remark(skb, &p, MARK(CHOICE_EPOCH(owned(pe, p.bucket)), 1));
 		return TCX_NEXT;
@@ -140,23 +150,18 @@ SEC("tc") int out(struct __sk_buff *skb)
 	}
 	__u32 mark = MARK(CHOICE_EPOCH(choice), role == FLOW_OWNER);
 	__u32 packets = skb->gso_segs, bytes = skb->len - ETH_HLEN; /* wrap changes them */
+	const __u8 *mac = pa->flags & PATH_MAC ? pa->mac : NULL;
 	int err = pa->flags & PATH_ENCAP ? wrap(skb, pa, mark)
-					 : rewrite(skb, &p, &pa->local, &pa->remote, pa->diff, mark);
+					 : rewrite(skb, &p, &pa->local, &pa->remote, pa->diff, mark, mac);
 	if (err == 1) {
 		count_event(EV_NO_PATH);
 		return stay(skb, pe, &p, role, choice);
-	} else if (err) {
+	} else if (err || (mac && pa->flags & PATH_ENCAP && bpf_skb_store_bytes(skb, 0, mac, 12, 0))) {
 		count_event(EV_ERROR);
 		return TCX_DROP;
 	}
-	tally(&sent, pe->id, n, packets, bytes);
-	if (role == FLOW_OWNER && p.asks)
-		stamp(&sent, pe->id, n);
-	if (!(pa->flags & PATH_MAC))
-		return bpf_redirect_neigh(pa->ifindex, NULL, 0, 0);
-	if (bpf_skb_store_bytes(skb, 0, pa->mac, 12, 0))
-		return TCX_DROP;
-	return bpf_redirect(pa->ifindex, 0);
+	went(skb, &p, pe->id, n, role, packets, bytes);
+	return mac ? bpf_redirect(pa->ifindex, 0) : bpf_redirect_neigh(pa->ifindex, NULL, 0, 0);
 }
 
 /* follows says what a marked packet makes of the flow: the part of this end. */
@@ -180,11 +185,12 @@ static __always_inline void told(__u32 id, __u32 lower, struct flow *f, const st
 {
 	if (!MARK_OWNER(p->dscp))
 		return;
-	__u32 *known = bpf_map_lookup_elem(&flows, f), role = known ? *known : FLOW_NONE;
-	__u32 next = follows(role, p, lower, n);
-	if (next != role)
+	struct part *known = bpf_map_lookup_elem(&flows, f);
+	__u32 role = known ? known->role : FLOW_NONE, tick = bpf_jiffies64();
+	struct part next = { follows(role, p, lower, n) };
+	if (next.role != role)
 		bpf_map_update_elem(&flows, f, &next, BPF_ANY);
-	if (next != FLOW_FOLLOW)
+	if (next.role != FLOW_FOLLOW)
 		return; /* a handshake is on the default path whatever was chosen */
 	__u32 i = id * BUCKETS + p->bucket;
 	__u64 *c = bpf_map_lookup_elem(&follow, &i);
@@ -192,15 +198,21 @@ static __always_inline void told(__u32 id, __u32 lower, struct flow *f, const st
 		return;
 	__u64 word = *(volatile __u64 *)c;
 	__u32 had = word, ahead = (MARK_EPOCH(p->dscp) - CHOICE_EPOCH(had)) & 3;
+	int again = !ahead && (had & CHOICE_VALID) && (CHOICE_PATH(had) == n || (had & CHOICE_DIVERTED));
+	/* The same as before, of which one packet for each tick is enough. */
+	if (again && known && known->tick == tick)
+		return;
 	__u32 now = bpf_ktime_get_coarse_ns() >> CHOICE_SHIFT;
 	__u64 said = (__u64)now << 32 | CHOICE(n, MARK_EPOCH(p->dscp)) | CHOICE_VALID;
-	if (!ahead && (had & CHOICE_VALID) && (CHOICE_PATH(had) == n || (had & CHOICE_DIVERTED)))
-		said = (__u64)now << 32 | had; /* as before */
+	if (again)
+		said = (__u64)now << 32 | had;
 	else if ((had & CHOICE_VALID) && ahead != 1 && ahead != 2 &&
 		 (__s32)(now - (__u32)(word >> 32)) < CHOICE_LASTS)
 		return;
 	if (said != word)
 		*(volatile __u64 *)c = said;
+	if (known && next.role == role)
+		known->tick = tick;
 }
 
 SEC("tc") int in(struct __sk_buff *skb)
@@ -211,14 +223,13 @@ SEC("tc") int in(struct __sk_buff *skb)
 		skb->mark = 0;
 		return TCX_NEXT;
 	}
-	if (internet(skb, &p) < 0)
+	if (internet(skb, &p) < 0 || !maybe(&p.src))
 		return TCX_NEXT;
-	struct peer *pe = p.v6 ? bpf_map_lookup_elem(&peers6, &p.src) : bpf_map_lookup_elem(&peers4, &p.src.w[0]);
+	struct peer *pe = peer_of(&p.src, p.v6);
 	if (!pe)
 		return TCX_NEXT;
 	transport(skb, &p);
-	count(&received, pe->id, 0, skb);
-	stamp(&received, pe->id, 0);
+	came(pe->id, 0, skb);
 	if (!p.steerable)
 		return TCX_NEXT;
 	struct flow f = { pe->id, pe->generation, p.dport, p.sport, p.proto };
@@ -229,10 +240,10 @@ SEC("tc") int in(struct __sk_buff *skb)
 	}
 	if (f.proto == IPPROTO_TCP && !p.opens && !p.accepts)
 		return TCX_NEXT;
-	__u32 *role = bpf_map_lookup_elem(&flows, &f), native = FLOW_NATIVE;
-	if (role && *role == FLOW_OWNER_NEW && !(f.proto == IPPROTO_TCP && p.opens))
-		*role = FLOW_OWNER; /* the peer answered over the default network */
-	else if (!role ? !p.accepts : f.proto == IPPROTO_TCP && p.opens)
+	struct part *known = bpf_map_lookup_elem(&flows, &f), native = { FLOW_NATIVE };
+	if (known && known->role == FLOW_OWNER_NEW && !(f.proto == IPPROTO_TCP && p.opens))
+		known->role = FLOW_OWNER; /* the peer answered over the default network */
+	else if (!known ? !p.accepts : f.proto == IPPROTO_TCP && p.opens)
 		/* Not opened here, and its opener does not steer it: a client behind a
 		 * Service address, or one without agent. Replies stay native. */
 		bpf_map_update_elem(&flows, &f, &native, BPF_ANY);
@@ -243,8 +254,9 @@ SEC("tc") int path_in(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
-	if (parse(skb, &p) < 0)
-		return TCX_NEXT;
+	if (internet(skb, &p) < 0 || (p.proto == IPPROTO_TCP && !IS_MARK(p.dscp)))
+		return TCX_NEXT; /* TCP of the application's own on this path */
+	transport(skb, &p);
 	/* Linux routers answer a marked packet with an error that looks marked: they
 	 * keep some of its bits (icmp_send). Peers send theirs by the default network. */
 	if (p.error)
@@ -253,7 +265,7 @@ SEC("tc") int path_in(struct __sk_buff *skb)
 	int encap = wrapped(skb, &p, &mark);
 	if (!encap && !IS_MARK(mark))
 		return TCX_NEXT;
-	struct rev *r = p.v6 ? bpf_map_lookup_elem(&rev6, &p.src) : bpf_map_lookup_elem(&rev4, &p.src.w[0]);
+	struct rev *r = rev_of(&p.src, p.v6);
 	if (!r || !same(&p.dst, &r->local, p.v6) || r->ifindex != skb->ifindex ||
 	    encap != ((r->flags & PATH_ENCAP) != 0) || (encap && unwrap(skb, &p, r, mark)) ||
 	    (p.proto == IPPROTO_TCP && p.opens)) {
@@ -264,13 +276,12 @@ SEC("tc") int path_in(struct __sk_buff *skb)
 		return TCX_DROP;
 	}
 	__u32 n = r->path & (PATHS - 1);
-	count(&received, r->id, n, skb);
-	stamp(&received, r->id, n);
+	came(r->id, n, skb);
 	if (p.steerable) {
 		struct flow f = { r->id, r->generation, p.dport, p.sport, p.proto };
 		told(r->id, r->lower, &f, &p, n);
 	}
-	if (!encap && rewrite(skb, &p, &r->stable_remote, &r->stable_local, r->diff, 0)) {
+	if (!encap && rewrite(skb, &p, &r->stable_remote, &r->stable_local, r->diff, 0, NULL)) {
 		count_event(EV_ERROR);
 		return TCX_DROP;
 	}

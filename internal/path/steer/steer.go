@@ -27,7 +27,7 @@ import (
 	"pathwise.dev/pathwise/internal/netns"
 )
 
-//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type flow -type tally bpf steer.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type flow -type part -type tally bpf steer.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Limits of the data plane; steer.h has the same.
 const (
@@ -82,7 +82,7 @@ type Plane struct {
 
 // memory is the arrays, mapped: a switch is then no system call.
 type memory struct {
-	own, follow, opened, sent, received, heartbeat, events *ebpf.Memory
+	own, follow, sent, received, filter, heartbeat, events *ebpf.Memory
 }
 
 // Open attaches the data plane to a pod, or adopts the one that is pinned
@@ -161,7 +161,7 @@ func (p *Plane) load() error {
 	}
 	peers := uint32(p.cfg.Peers)
 	sizes := map[string]uint32{"peers4": peers, "peers6": peers, "rev4": peers * MaxPaths, "rev6": peers * MaxPaths,
-		"own": peers, "follow": peers * Buckets, "opened": peers, "sent": peers * MaxPaths, "received": peers * MaxPaths}
+		"own": peers, "follow": peers * Buckets, "sent": peers * MaxPaths, "received": peers * MaxPaths}
 	for name, m := range spec.Maps {
 		if strings.HasPrefix(name, ".") {
 			continue // the programs' constants
@@ -191,8 +191,8 @@ func (p *Plane) mapMemory() error {
 	for _, m := range []struct {
 		from *ebpf.Map
 		to   **ebpf.Memory
-	}{{p.objs.Own, &p.mem.own}, {p.objs.Follow, &p.mem.follow}, {p.objs.Opened, &p.mem.opened}, {p.objs.Sent, &p.mem.sent},
-		{p.objs.Received, &p.mem.received}, {p.objs.Heartbeat, &p.mem.heartbeat}, {p.objs.Events, &p.mem.events}} {
+	}{{p.objs.Own, &p.mem.own}, {p.objs.Follow, &p.mem.follow}, {p.objs.Sent, &p.mem.sent},
+		{p.objs.Received, &p.mem.received}, {p.objs.Filter, &p.mem.filter}, {p.objs.Heartbeat, &p.mem.heartbeat}, {p.objs.Events, &p.mem.events}} {
 		mem, err := m.from.Memory()
 		if err != nil {
 			return fmt.Errorf("map memory: %w", err)
@@ -295,12 +295,25 @@ func unpin(dir string) error {
 			if strings.HasPrefix(pin.Name(), "link-") != links {
 				continue
 			}
+			if links {
+				detach(filepath.Join(dir, pin.Name()))
+			}
 			if err := os.Remove(filepath.Join(dir, pin.Name())); err != nil {
 				return fmt.Errorf("remove pin: %w", err)
 			}
 		}
 	}
 	return nil
+}
+
+// detach ends a pinned link now: with its pin alone, the program would stay until
+// the kernel gets round to freeing the inode. Where the interface is gone it fails,
+// as there is nothing to detach from.
+func detach(pin string) {
+	if l, err := link.LoadPinnedLink(pin, nil); err == nil {
+		_ = l.Detach()
+		_ = l.Close()
+	}
 }
 
 // Beat tells the data plane that its agent lives, for another lease. If it comes

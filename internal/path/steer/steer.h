@@ -93,11 +93,30 @@ struct flow {
 	__u8 pad[3];
 };
 
+/* part is what this end has in a flow. */
+struct part {
+	__u32 role;
+	__u32 tick; /* jiffies when its owner's mark was last taken to heart */
+};
+
 struct tally {
 	__u64 packets, bytes;
 	/* CLOCK_MONOTONIC ns: received, when the latest came; sent, when the latest went
 	 * that wants an answer. Which is later tells whether one is waited for. */
 	__u64 last;
+	__u64 opened; /* sent: packets of flows opened here; only that it moves matters */
+};
+
+struct beat {
+	__u64 at;   /* CLOCK_MONOTONIC_COARSE ns: the agent's last sign of life */
+	__u64 tick; /* jiffies in which the data plane has found the lease to run */
+};
+
+/* filter has the bit of each peer's address set, by a hash of FILTER_SHIFT bits less
+ * than 32; filter.go knows the same one. */
+#define FILTER_SHIFT 19
+struct filter {
+	__u64 bits[(1 << (32 - FILTER_SHIFT)) / 64];
 };
 
 #define MAP(name, t, k, v, n, f)                                                                     \
@@ -118,9 +137,9 @@ MAP(own, BPF_MAP_TYPE_ARRAY, __u32, struct row, 1024, BPF_F_MMAPABLE);
 MAP(follow, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1024 * BUCKETS, BPF_F_MMAPABLE);
 MAP(sent, BPF_MAP_TYPE_ARRAY, __u32, struct tally, 1024 * PATHS, BPF_F_MMAPABLE);
 MAP(received, BPF_MAP_TYPE_ARRAY, __u32, struct tally, 1024 * PATHS, BPF_F_MMAPABLE);
-MAP(opened, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1024, BPF_F_MMAPABLE); /* packets of flows opened here */
-MAP(heartbeat, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1, BPF_F_MMAPABLE);
+MAP(filter, BPF_MAP_TYPE_ARRAY, __u32, struct filter, 1, BPF_F_MMAPABLE);
+MAP(heartbeat, BPF_MAP_TYPE_ARRAY, __u32, struct beat, 1, BPF_F_MMAPABLE);
 MAP(events, BPF_MAP_TYPE_ARRAY, __u32, __u64, 16, BPF_F_MMAPABLE);
-MAP(flows, BPF_MAP_TYPE_LRU_HASH, struct flow, __u32, 65536, 0);
+MAP(flows, BPF_MAP_TYPE_LRU_HASH, struct flow, struct part, 65536, 0);
 
 #endif

@@ -103,6 +103,7 @@ func TestKilledAgentIsTakenOver(t *testing.T) {
 		t.Fatalf("%d programs were there, %d are", before, len(alone))
 	}
 	k.send(t, 3*megabyte) // nobody listens
+	k.settle(t)
 	c := attach(t, dir)
 	if !c.Adopted() || !slices.Equal(attached(t), alone) {
 		t.Errorf("adopted %v, program %v, was %v", c.Adopted(), attached(t), alone)
@@ -122,6 +123,7 @@ func TestKilledAgentIsTakenOver(t *testing.T) {
 		t.Errorf("cookie %d, was %d, %v", again, cookie, err)
 	}
 	must(t, c.SetPeers([]netip.Addr{netip.MustParseAddr(server4)}))
+	nextTick()
 	k.send(t, megabyte)
 	if got, _ := read(t, c, nil); got.RTT.Count == 0 {
 		t.Errorf("%+v", got)

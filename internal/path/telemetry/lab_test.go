@@ -186,7 +186,32 @@ func (k connection) send(t testing.TB, n int) {
 	must(t, <-done)
 }
 
-// info is the kernel's account of a socket.
+// exchange sends a byte there and back.
+func (k connection) exchange(t testing.TB) {
+	t.Helper()
+	b := make([]byte, 1)
+	for _, end := range []struct{ from, to net.Conn }{{k.c, k.s}, {k.s, k.c}} {
+		_, err := end.from.Write(b)
+		must(t, err)
+		_, err = io.ReadFull(end.to, b)
+		must(t, err)
+	}
+}
+
+// nextTick waits until round trips are taken again: at most one is for each
+// connection and tick, which is 10 ms where CONFIG_HZ is 100.
+func nextTick() { time.Sleep(20 * time.Millisecond) }
+
+// settle has the program count all that the connection has sent so far.
+func (k connection) settle(t testing.TB) {
+	t.Helper()
+	nextTick()
+	k.send(t, 1000)
+	eventually(t, "all is acknowledged", func() bool { return tcpInfo(t, k.c).Unacked == 0 })
+	nextTick()
+}
+
+// tcpInfo is the kernel's account of a socket.
 func tcpInfo(t testing.TB, conn net.Conn) *unix.TCPInfo {
 	t.Helper()
 	raw, err := conn.(*net.TCPConn).SyscallConn()

@@ -66,7 +66,7 @@ type telemetrySocketValue struct {
 	Started       uint32
 	LocalPort     uint16
 	RemotePort    uint16
-	Zero          uint32
+	Tick          uint32
 }
 
 // Names of all BPF objects in the ELF.

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Errors from routers on a path, about a packet that they quote. */
+#ifndef ICMP_H
+#define ICMP_H
+
+/* A quoted packet, as much of it as we need. */
+struct quote {
+	struct addr src, dst;
+	__u32 l4;
+	__be16 first; /* of its header: the DSCP is in there */
+	__u8 proto, marked, later;
+};
+
+static __always_inline int quote(struct __sk_buff *skb, const struct packet *p, __u32 at, struct quote *q)
+{
+	if (p->v6) {
+		struct ipv6hdr ip;
+		if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)))
+			return -1;
+		__builtin_memcpy(&q->src, &ip.saddr, 16);
+		__builtin_memcpy(&q->dst, &ip.daddr, 16);
+		q->first = *(__be16 *)&ip;
+		q->marked = IS_MARK((bpf_ntohs(q->first) >> 6) & 0x3f);
+		q->proto = ip.nexthdr;
+		q->l4 = at + sizeof(ip);
+		return 0;
+	}
+	struct iphdr ip;
+	if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)))
+		return -1;
+	q->src.w[0] = ip.saddr;
+	q->dst.w[0] = ip.daddr;
+	q->first = *(__be16 *)&ip;
+	q->marked = IS_MARK(ip.tos >> 2);
+	q->proto = ip.protocol;
+	q->later = (ip.frag_off & bpf_htons(0x1fff)) != 0;
+	q->l4 = at + ip.ihl * 4;
+	return 0;
+}
+
+/* requote changes 16 bits of the quote; the ICMP checksum keeps up. */
+static __always_inline int requote(struct __sk_buff *skb, const struct packet *p, __u32 at, __be16 old, __be16 now)
+{
+	return bpf_skb_store_bytes(skb, at, &now, 2, 0) || bpf_l4_csum_replace(skb, p->l4 + 2, old, now, 2);
+}
+
+/* restore makes the quoted packet the one that the pod sent: addresses, DSCP, and
+ * the transport's checksum as far as the quote reaches (RFC 5508 section 4.2). */
+static __always_inline int restore(struct __sk_buff *skb, const struct packet *p, __u32 at, const struct quote *q,
+				   const struct rev *r)
+{
+	struct addr from[2] = { r->local, q->dst }, to[2] = { r->stable_local, r->stable_remote };
+	__be16 sum, first = q->first & (p->v6 ? bpf_htons((__u16)~(0x3f << 6)) : bpf_htons(0xff03));
+	__u32 check = q->l4 + 2;
+
+	if (p->v6) {
+		__s64 diff = bpf_csum_diff((__be32 *)from, sizeof(from), (__be32 *)to, sizeof(to), 0);
+		if (bpf_l4_csum_replace(skb, p->l4 + 2, 0, diff, 0) ||
+		    bpf_skb_store_bytes(skb, at + offsetof(struct ipv6hdr, saddr), to, 32, 0) ||
+		    requote(skb, p, at, q->first, first))
+			return -1;
+	} else {
+		__be32 pair[2] = { to[0].w[0], to[1].w[0] };
+		/* The header's checksum keeps its sum, so the ICMP checksum stays right. */
+		if (bpf_l3_csum_replace(skb, at + offsetof(struct iphdr, check), 0, r->diff, 0) ||
+		    bpf_l3_csum_replace(skb, at + offsetof(struct iphdr, check), q->first, first, 2) ||
+		    bpf_skb_store_bytes(skb, at, &first, 2, 0) ||
+		    bpf_skb_store_bytes(skb, at + offsetof(struct iphdr, saddr), pair, 8, 0))
+			return -1;
+	}
+	if (q->proto == IPPROTO_TCP)
+		check = q->l4 + offsetof(struct tcphdr, check);
+	else if (q->proto == IPPROTO_UDP)
+		check = q->l4 + offsetof(struct udphdr, check);
+	else if (!p->v6 || q->proto != IPPROTO_ICMPV6)
+		return 0;
+	if (q->later || bpf_skb_load_bytes(skb, check, &sum, 2) || (q->proto == IPPROTO_UDP && !sum))
+		return 0;
+	return requote(skb, p, check, sum, ~fold((__u64)(__u16)~sum + r->diff));
+}
+
+/* In encap.h. */
+static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p);
+
+/* quoted translates an ICMP error from a router on the path: the packet that it
+ * quotes, and its destination. Its source stays: routers have no stable address. */
+static __always_inline int quoted(struct __sk_buff *skb, struct packet *p)
+{
+	struct quote q = {};
+	__u32 at = p->l4 + 8;
+
+	if (quote(skb, p, at, &q))
+		return TCX_NEXT;
+	if (!q.marked)
+		return unquote(skb, p);
+	struct rev *r = rev_of(&q.dst, p->v6);
+	if (!r || !same(&q.src, &r->local, p->v6) || !same(&p->dst, &r->local, p->v6))
+		return TCX_NEXT;
+	/* In the quote our address is the source, so the pair stands the other way
+	 * round than in what arrives; the sum does not mind. */
+	struct addr src = same(&p->src, &q.dst, p->v6) ? r->stable_remote : p->src;
+	struct addr old[2] = { p->src, p->dst }, now[2] = { src, r->stable_local };
+	__s64 outer = bpf_csum_diff((__be32 *)old, sizeof(old), (__be32 *)now, sizeof(now), 0);
+	if (restore(skb, p, at, &q, r) ||
+	    rewrite(skb, p, &src, &r->stable_local, outer, IS_MARK(p->dscp) ? 0 : p->dscp, NULL)) {
+		count_event(EV_ERROR);
+		return TCX_DROP;
+	}
+	count_event(EV_ICMP);
+	/* A router's address is reached by this interface, and strict reverse path
+	 * filtering would drop it on eth0. */
+	return same(&src, &r->stable_remote, p->v6) ? deliver(skb) : TCX_NEXT;
+}
+
+#endif
