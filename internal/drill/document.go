@@ -38,7 +38,9 @@ func (i Inserter) documents(ctx context.Context, count int64, between func()) (s
 	op := strings.TrimPrefix(i.Workload, mongoPrefix)
 	place := mongo.Place{URI: "mongodb://" + i.Target.String() + "/?directConnection=true", Operation: op, Collection: "drill"}
 	lost, err := mongo.Repeat(ctx, place, count, between)
-	out := stream.Report{Kind: stream.RR, Role: stream.ClientRole}
+	out := stream.Report{Format: stream.Format, Kind: stream.RR, Role: stream.ClientRole, Unit: stream.Operations,
+		Bins: stream.Bins{Width: stream.DefaultBin}, Gaps: stream.Gaps{Floor: stream.DefaultGap}}
+	out.Counts.Operations = count
 	out.Counts.Connections.Lost = lost
 	return out, err
 }

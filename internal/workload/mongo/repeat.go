@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync/atomic"
+	"time"
 )
 
 // Repeat fills the collection and does its operation count times on one
@@ -19,20 +19,24 @@ func Repeat(ctx context.Context, p Place, count int64, between func()) (lost int
 	if err != nil {
 		return 0, err
 	}
-	var opened atomic.Int64
-	client, err := connect(p.URI, 1, &opened)
+	fleet, err := connectAll(p.URI, 1)
 	if err != nil {
 		return 0, err
 	}
-	defer client.close()
-	steps := op.steps(client.Database(database).Collection(p.Collection))
+	defer fleet.close()
+	// Or the first operation would open a second connection beside it.
+	if !fleet.awaitReady(ctx, 1, time.Now().Add(findServer)) {
+		return 0, fmt.Errorf("connect: the server's connection was not there within %v", findServer)
+	}
+	gone := func() int64 { return fleet.ready.Load() - 1 }
+	steps := op.steps(fleet.of(0).Database(database).Collection(p.Collection))
 	for n := range count {
 		if err := steps[n%int64(len(steps))](ctx); err != nil {
-			return max(0, opened.Load()-1), fmt.Errorf("%s %d of %d: %w", p.Operation, n+1, count, err)
+			return gone(), fmt.Errorf("%s %d of %d: %w", p.Operation, n+1, count, err)
 		}
 		between()
 	}
-	return max(0, opened.Load()-1), nil
+	return gone(), nil
 }
 
 // Operations lists the names of all, such as insert-int-vector.
