@@ -98,7 +98,7 @@ func receive(conn io.Reader, size int, w *window) bool {
 	// for no less than a socket's buffer, to which small ones are gathered.
 	const least = 128 << 10
 	buf := make([]byte, max(size, least))
-	for {
+	for turn := (socket.Loop{}); ; turn.Turn() {
 		n, err := conn.Read(buf)
 		if !w.count(n) {
 			return true
@@ -113,8 +113,10 @@ func receive(conn io.Reader, size int, w *window) bool {
 // when it begins. It returns how many it sent in the window.
 func send(write func([]byte) (int, error), size int, w *window, begun func()) (sent int64, err error) {
 	buf := make([]byte, size)
+	var turn socket.Loop
 	for inside := false; ; {
 		now := time.Now()
+		turn.TurnAt(now)
 		if !now.Before(w.end) {
 			return sent, nil
 		}
@@ -160,7 +162,7 @@ func (d *datagrams) told() Tally {
 func (d *datagrams) receive(ctx context.Context, u *socket.Socket) {
 	defer u.Close()
 	buf := make([]byte, maxDatagram)
-	for ctx.Err() == nil {
+	for turn := (socket.Loop{}); ctx.Err() == nil; turn.Turn() {
 		n, err := u.Read(buf)
 		if err != nil {
 			return

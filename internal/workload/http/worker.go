@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pathwise.dev/pathwise/internal/workload/socket"
 )
 
 // plan is an Offer under way. Its times count from base.
@@ -104,7 +105,7 @@ func (w *worker) close() {
 
 func (w *worker) loop(ctx context.Context) error {
 	events := make([]unix.EpollEvent, 128)
-	for ctx.Err() == nil {
+	for turn := (socket.Loop{}); ctx.Err() == nil; turn.Turn() {
 		now := w.now()
 		if now < w.last {
 			now = w.startDue(now)

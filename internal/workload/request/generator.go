@@ -101,7 +101,8 @@ func (c *client) loop(ctx context.Context) workload.Count {
 		conn, hangup = nil, func() {}
 	}
 	defer func() { leave() }()
-	for ctx.Err() == nil {
+	for turn := (socket.Loop{}); ctx.Err() == nil; {
+		turn.Turn()
 		start := time.Now()
 		if !start.Before(c.end) {
 			n.Failure = cmp.Or(n.Failure, late) // nothing worse

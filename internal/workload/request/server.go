@@ -70,7 +70,7 @@ func (s Service) brief(ctx context.Context, l *socket.Socket) error {
 	}
 	return crew(ctx, l, s.Connections, func() error {
 		buf := make([]byte, s.Size)
-		for ctx.Err() == nil {
+		for turn := (socket.Loop{}); ctx.Err() == nil; turn.Turn() {
 			conn, err := l.Accept()
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				continue
@@ -90,7 +90,7 @@ func (s Service) brief(ctx context.Context, l *socket.Socket) error {
 // Echo sends messages of size bytes back until the connection ends.
 func Echo(conn io.ReadWriter, size int) {
 	buf := make([]byte, size)
-	for {
+	for turn := (socket.Loop{}); ; turn.Turn() {
 		if _, err := io.ReadFull(conn, buf); err != nil {
 			return
 		}
@@ -105,7 +105,7 @@ func (s Service) datagrams(ctx context.Context, l *socket.Socket) error {
 	const most = 16
 	return crew(ctx, l, min(s.Connections, most), func() error {
 		buf := make([]byte, s.Size+1)
-		for ctx.Err() == nil {
+		for turn := (socket.Loop{}); ctx.Err() == nil; turn.Turn() {
 			n, from, err := l.ReadFrom(buf)
 			if err != nil {
 				return fmt.Errorf("receive: %w", err)

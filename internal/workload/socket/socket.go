@@ -15,6 +15,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -128,7 +129,9 @@ func address(a netip.AddrPort) (family int, to unix.Sockaddr) {
 // Accept waits for a connection; Patience bounds it.
 func (s *Socket) Accept() (*Socket, error) {
 	for {
-		fd, _, err := unix.Accept4(s.fd, unix.SOCK_CLOEXEC)
+		// Not that of package unix, which asks for the protocol of every address
+		// (SO_PROTOCOL), one more system call.
+		fd, _, err := syscall.Accept4(s.fd, unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
 			return &Socket{fd: fd}, nil
@@ -192,9 +195,9 @@ func (s *Socket) Write(p []byte) (int, error) {
 }
 
 // ReadFrom takes one datagram and its sender.
-func (s *Socket) ReadFrom(p []byte) (int, unix.Sockaddr, error) {
+func (s *Socket) ReadFrom(p []byte) (int, syscall.Sockaddr, error) {
 	for {
-		n, from, err := unix.Recvfrom(s.fd, p, 0)
+		n, from, err := syscall.Recvfrom(s.fd, p, 0) // as in Accept
 		if err != unix.EINTR {
 			return n, from, err
 		}
@@ -202,7 +205,7 @@ func (s *Socket) ReadFrom(p []byte) (int, unix.Sockaddr, error) {
 }
 
 // WriteTo sends one datagram.
-func (s *Socket) WriteTo(p []byte, to unix.Sockaddr) error { return unix.Sendto(s.fd, p, 0, to) }
+func (s *Socket) WriteTo(p []byte, to syscall.Sockaddr) error { return syscall.Sendto(s.fd, p, 0, to) }
 
 // Hangup makes what another goroutine waits for on the socket return, with an
 // error or the end of the stream.

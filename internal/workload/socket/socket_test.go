@@ -76,3 +76,21 @@ func TestPatience(t *testing.T) {
 		t.Errorf("read: %v", err)
 	}
 }
+
+// TestLoop: a turn is taken at once, and then no more often than it needs to be.
+func TestLoop(t *testing.T) {
+	var l Loop
+	now := time.Now()
+	for _, tc := range []struct{ after, turned time.Duration }{{0, 0}, {breath - 1, 0}, {breath, breath}, {breath + 1, breath}} {
+		l.TurnAt(now.Add(tc.after))
+		if got := l.turned.Sub(now); got != tc.turned {
+			t.Errorf("after %v: turned at %v, want %v", tc.after, got, tc.turned)
+		}
+	}
+	if allocs := testing.AllocsPerRun(10, func() {
+		for turn := (Loop{}); turn.turned.IsZero(); turn.Turn() {
+		}
+	}); allocs > 0 {
+		t.Errorf("%g allocations", allocs)
+	}
+}

@@ -128,6 +128,7 @@ func (s *server) mirror(data, control *socket.Socket, h hello) error {
 func (p *pipe) steps(steps []step) error {
 	for _, t := range steps {
 		for range t.Count {
+			p.turn.Turn()
 			do := p.read
 			if t.Write {
 				do = p.write

@@ -25,6 +25,7 @@ type strand struct {
 	last time.Time
 	// began is when the transaction under way did; zero between transactions.
 	began time.Time
+	turn  socket.Loop
 }
 
 // errCut: the window is over, and what is under way is left.
@@ -116,6 +117,7 @@ func (s *strand) flowop(i, k int) error {
 		if f.Count > 1 && !time.Now().Before(s.end) {
 			return errCut
 		}
+		s.turn.Turn()
 		n, err := s.once(i, k, f)
 		if err != nil {
 			return err

@@ -78,6 +78,7 @@ type pipe struct {
 	sizes     *rand.Rand
 	// moved is told of every read: how much and when it was done.
 	moved func(n int, at time.Time)
+	turn  socket.Loop
 }
 
 func newPipe(s *socket.Socket, seed uint64, most int, moved func(int, time.Time)) *pipe {
