@@ -141,6 +141,7 @@ func runInside(ctx context.Context, e env, f benchFlags) error {
 		}
 	}
 	c := b.config(g, res.Samples.Header.Seed, doneOn(res.Samples.Trials, f.inside), log, watch)
+	c.Lab.Timeout = lab.GuestTimeout
 	if f.explain {
 		c.Explain = func(p explain.Profile) error {
 			stacks, err := explain.Pack(p.Stacks)

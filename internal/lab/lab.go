@@ -32,8 +32,8 @@ import (
 type Options struct {
 	// CNIPath lists the directories of CNI plugins.
 	CNIPath []string
-	// Timeout bounds each CNI call and the wait for daemons; 0 means 20 s, and a
-	// minute where a host is a virtual machine.
+	// Timeout bounds each CNI call and the wait for daemons; 0 means 20 s, and
+	// GuestTimeout where a host is a virtual machine.
 	Timeout time.Duration
 	// Owned ties the lab to this process: another one does not remove it
 	// while this one lives.
@@ -128,7 +128,7 @@ func (s Store) UpAll(ctx context.Context, spec Spec, nets []network.Network, opt
 		return nil, errors.New("building a lab needs root: run as root, for example with sudo")
 	}
 	if opts.Timeout == 0 && len(spec.VMs) > 0 {
-		opts.Timeout = vmTimeout
+		opts.Timeout = GuestTimeout
 	}
 	opts = opts.fill()
 	if err := s.prepare(); err != nil {

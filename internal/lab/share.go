@@ -79,7 +79,7 @@ type Share struct {
 // NewShare returns the share of no lab yet; find is the catalogue.
 func NewShare(s Store, find func(string) (network.Network, error), opts Options) *Share {
 	if opts.Timeout == 0 {
-		opts.Timeout = vmTimeout
+		opts.Timeout = GuestTimeout
 	}
 	return &Share{store: s, find: find, opts: opts.fill()}
 }

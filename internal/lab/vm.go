@@ -14,9 +14,9 @@ import (
 	"pathwise.dev/pathwise/internal/workload"
 )
 
-// vmTimeout is an Options.Timeout for virtual machines: their processors may be
-// programs, on which a daemon of 75 MB takes its time.
-const vmTimeout = time.Minute
+// GuestTimeout is an Options.Timeout for virtual machines and for labs in a guest:
+// their processors may be programs, on which a daemon of 75 MB takes its time.
+const GuestTimeout = 2 * time.Minute
 
 // Hypervisor gives a lab virtual machines.
 type Hypervisor interface {

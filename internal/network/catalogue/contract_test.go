@@ -50,7 +50,11 @@ func upAll(t *testing.T, nets []network.Network, spec lab.Spec) *lab.Lab {
 		}
 	})
 	store := lab.Store{Root: filepath.Join(dir, "store")}
-	l, err := store.UpAll(context.Background(), spec, nets, lab.Options{CNIPath: cniPath(t), Owned: true})
+	opts := lab.Options{CNIPath: cniPath(t), Owned: true}
+	if os.Getenv(insideVariable) != "" {
+		opts.Timeout = lab.GuestTimeout
+	}
+	l, err := store.UpAll(context.Background(), spec, nets, opts)
 	if err != nil {
 		t.Fatalf("lab up: %v", err)
 	}

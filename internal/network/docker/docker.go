@@ -44,9 +44,9 @@ const (
 // overhead of Overlay is outer Ethernet, IPv4, UDP and VXLAN header (RFC 7348 section 5).
 const overhead = 14 + 20 + 8 + 8
 
-// patience is ten times what two engines took to begin on User-mode Linux, and
-// a hundred times what they took on the machine's own kernel.
-const patience = time.Minute
+// patience is twenty times what two engines took to begin on User-mode Linux, and
+// two hundred times what they took on the machine's own kernel.
+const patience = 2 * time.Minute
 
 // New returns the network of that kind.
 func New(kind Kind) network.Network { return docker{kind} }

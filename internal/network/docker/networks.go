@@ -94,7 +94,8 @@ func makeOverlay(ctx context.Context, site network.Site, engines map[int]*engine
 	if err != nil {
 		return fmt.Errorf("make network: %w", err)
 	}
-	return network.Poll(ctx, 10*time.Millisecond, func() error { return joined(ctx, first, len(site.Hosts)) })
+	// Not more often: on a guest's only processor the asking would keep the engines from joining.
+	return network.Poll(ctx, 50*time.Millisecond, func() error { return joined(ctx, first, len(site.Hosts)) })
 }
 
 // joined asks whether all engines take part in the swarm.

@@ -236,7 +236,7 @@ func (f *Fabric) Each(fn func(h topo.Host) error) error {
 
 // patience bounds a program that waits for a daemon; the lab's own limit on the
 // network's start-up is shorter, this one keeps programs from staying behind.
-const patience = "--timeout=30"
+const patience = "--timeout=150"
 
 // database runs ovs-vsctl on the host.
 func (f *Fabric) database(ctx context.Context, h topo.Host, args ...string) (string, error) {
