@@ -1,11 +1,10 @@
 // Package probe measures the paths between hosts actively, by STAMP (RFC 8762)
-// with the extensions of RFC 8972: a Sender, a Reflector, and three pure parts
+// with the extensions of RFC 8972: a Sender, a Reflector, and two pure parts
 // that make sense of them. A Track folds replies and losses into what is known
-// of a path, a Pacer says which probe is due when, and Judge says whether a path
-// has failed.
+// of a path, and Judge says whether a path has failed.
 //
 // It opens no sockets (the caller does, in whatever namespace), moves no
-// traffic, and decides nothing about where traffic should go.
+// traffic, and decides neither when to probe nor where traffic should go.
 //
 // # What authenticated mode protects
 //

@@ -155,10 +155,11 @@ func (s *Sender) expire(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		s.mu.Lock()
-		wait := idle
+		wait, now := idle, s.cfg.Now()
 		if len(s.flights.due) > 0 {
-			wait = s.flights.due[0].deadline.Sub(s.cfg.Now())
+			wait = s.flights.due[0].deadline.Sub(now)
 		}
+		s.looks = now.Add(wait)
 		s.mu.Unlock()
 		timer.Reset(max(wait, 0))
 		select {

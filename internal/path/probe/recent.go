@@ -6,7 +6,7 @@ import (
 )
 
 // recentMost bounds each half of recent: some 16,000 probes a second for the
-// default freshness, far more than a Pacer lets go.
+// default freshness, far more than agents send.
 const recentMost = 1 << 16
 
 // recent remembers the MACs of the authentic packets of the last while. A

@@ -99,6 +99,7 @@ type Sender struct {
 
 	mu      sync.Mutex // of the following; taken last
 	flights *flights
+	looks   time.Time // when deadlines are looked at next
 
 	receiving sync.Mutex // of the following; taken first
 	checks    ring
@@ -237,9 +238,10 @@ func (s *Sender) settleDeadline(fl *flight, wire Timestamp, deadline time.Time) 
 	if fl.fate == pending && fl.wire == wire {
 		s.flights.postpone(fl, deadline)
 	}
-	first := len(s.flights.due) > 0 && s.flights.due[0] == fl
+	// Of many probes that are answered soon, the deadlines of few are waited for.
+	sooner := len(s.flights.due) > 0 && s.flights.due[0].deadline.Before(s.looks)
 	s.mu.Unlock()
-	if first {
+	if sooner {
 		select {
 		case s.wake <- struct{}{}:
 		default:
