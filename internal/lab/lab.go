@@ -187,6 +187,9 @@ func (l *Lab) up(ctx context.Context) error {
 			return fmt.Errorf("build host %s: %w", h.Name, err)
 		}
 	}
+	if err := l.acquaint(); err != nil {
+		return err
+	}
 	if err := l.join(ctx); err != nil {
 		return err
 	}
