@@ -133,9 +133,10 @@ func moves(events []agent.Event) (out []agent.Event) {
 
 // usage is what a process has used.
 type usage struct {
-	cpu time.Duration
-	rss float64 // bytes, now
-	at  time.Time
+	cpu    time.Duration
+	system time.Duration // of it, in the kernel
+	rss    float64       // bytes, now
+	at     time.Time
 }
 
 // usageOf reads /proc/PID/stat (proc(5)) and /proc/PID/status.
@@ -156,7 +157,8 @@ func usageOf(pid int) (u usage, err error) {
 		if err != nil {
 			return u, fmt.Errorf("read usage of %d: %w", pid, errFormat)
 		}
-		u.cpu += time.Duration(n) * time.Second / hertz
+		u.system = time.Duration(n) * time.Second / hertz // the latter
+		u.cpu += u.system
 	}
 	pages, err := strconv.ParseInt(fields[21], 10, 64)
 	if err != nil {
