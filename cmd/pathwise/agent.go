@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -288,6 +289,11 @@ func oneAgent(ctx context.Context, e env, f agentFlags, dir string, cfg agent.Co
 		fmt.Fprintf(e.stderr, "pathwise: no telemetry of connections: %v\n", err)
 	}
 	cfg.Log = slog.New(logHandler(f.logFormat, e.stderr)).With("host", f.host)
+	// The loop is all that has to be done in time. With more processors the runtime
+	// wakes another thread with every packet, to look for work that there is not.
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
 	if err := hurry(); err != nil {
 		cfg.Log.Warn("cannot raise own priority: failures are seen later while the CPUs are busy", "error", err)
 	}

@@ -52,7 +52,8 @@ type Config struct {
 
 // Pace of the loop.
 const (
-	// fastTick is how often counters are looked at while a pair has traffic.
+	// fastTick is how often counters are looked at while a pair has much traffic;
+	// where it has little, when silence could be found (line.lookAgain).
 	fastTick = 3 * time.Millisecond
 	// suspectTick is the same while a path is suspected.
 	suspectTick = time.Millisecond
@@ -80,13 +81,21 @@ type Agent struct {
 	links   map[string]*wire       // by network
 	remote  map[string]*remoteHost // by host name
 	pods    map[string]*pod        // local ones, by UID
-	passive *telemetry.Collector
+	// watched are the pairs that are looked at all the time, and suspects the paths
+	// that are suspected between hosts.
+	watched  []*pair
+	suspects map[*hostPath]*remoteHost
+	passive  *telemetry.Collector
 	// observed are the peers that passive is limited to.
 	observed []netip.Addr
 	ledger   telemetry.Ledger
 	record   io.Writer
+	// read is when connections were last read of, and connected when there were some.
+	read, connected time.Time
 	// busy is how many pairs had traffic at the last evidence.
-	busy    int
+	busy int
+	// asked counts the questions of this period that could have waited.
+	asked   int
 	running func(func(context.Context) error)
 	clock   clock
 	// lag of the loop, and when its next turn is due.
@@ -118,7 +127,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("key of %d octets: expected at least 16", len(cfg.Key))
 	}
 	a := &Agent{cfg: cfg, journal: newJournal(cfg.Events), start: cfg.Now(),
-		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}, warned: map[string]time.Time{}}
+		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{}, warned: map[string]time.Time{}}
 	var err error
 	if a.clock, err = newClock(a.start); err != nil {
 		return nil, err

@@ -190,29 +190,44 @@ func (a *Agent) judgeOutcome(p *pair, now time.Time) {
 // that do not arrive cost nothing, and the first acknowledgment counts.
 func (a *Agent) tell(h *remoteHost, n notice, but string) {
 	for name, hp := range h.paths {
-		w := a.links[name]
-		if w == nil || name == but && len(h.paths) > 1 {
+		if name == but && len(h.paths) > 1 || !hp.failed.IsZero() && len(h.paths) > 1 {
 			continue
 		}
-		if !hp.failed.IsZero() && len(h.paths) > 1 {
-			continue
-		}
+		a.tellOver(hp, n)
+	}
+}
+
+// tellOver sends a notice on one path.
+func (a *Agent) tellOver(hp *hostPath, n notice) {
+	if w := a.links[hp.network]; w != nil {
 		a.stats.noticesSent++
 		a.send(w, hp, false, probe.TLV{Type: noticeType, Value: n.encode()})
 	}
 }
 
-// open asks the other agent to take the pair's packets on every path.
+// renew is how often the other agent is to confirm a pair with traffic.
+const renew = 5 * time.Second
+
+// open asks the other agent to take the pair's packets on every path. What it has
+// confirmed before it is asked on one path first, as that will do nearly always.
 func (a *Agent) open(p *pair, now time.Time) {
-	const renew = 5 * time.Second
 	if now.Sub(p.opened) < renew || now.Sub(p.asked) < 200*time.Millisecond {
 		return
 	}
 	if !p.opened.IsZero() && now.Sub(p.opened) > 4*renew {
 		p.opened = time.Time{} // asked in vain for long
 	}
+	hp, first := p.host.paths[p.on().Network], !p.opened.IsZero() && !p.asked.After(p.opened)
+	if first && !a.leisure() {
+		return
+	}
 	p.asked = now
-	a.tell(p.host, notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: namesHash(a.names)}, "")
+	n := notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: namesHash(a.names)}
+	if first && hp != nil && hp.failed.IsZero() {
+		a.tellOver(hp, n)
+		return
+	}
+	a.tell(p.host, n, "")
 }
 
 // announce tells where the pair's own flows are.

@@ -14,6 +14,7 @@ func (a *Agent) weigh(now time.Time) {
 	a.hearConnections(now)
 	a.countConnections(now)
 	a.summarise(now)
+	a.asked = 0
 	busy := 0
 	for _, l := range a.pods {
 		l.hearEchoes(now)
@@ -36,18 +37,19 @@ func (a *Agent) weigh(now time.Time) {
 		}
 	}
 	a.busy = busy
+	a.rewatch(now)
 }
 
 // atOnce is how many pairs are decided about in every epoch.
-const atOnce = 16
+const atOnce = 8
 
-// summarise folds what probes told. A summary sorts a few hundred figures: once
-// a second is often enough, as failures are not found by it.
+// summarise folds what probes told, where they told something. A summary sorts a
+// few hundred figures: once a second is often enough, as failures are not found by it.
 func (a *Agent) summarise(now time.Time) {
 	for _, h := range a.remote {
 		for _, hp := range h.paths {
-			if now.Sub(hp.summed) >= time.Second || hp.summary.Answered == 0 {
-				hp.summary, hp.summed = hp.track.Summary(), now
+			if hp.told && (now.Sub(hp.summed) >= time.Second || hp.summary.Answered == 0) {
+				hp.summary, hp.summed, hp.told = hp.track.Summary(), now, false
 			}
 		}
 	}
@@ -97,13 +99,19 @@ func (a *Agent) hearConnections(now time.Time) {
 			}
 		}
 	}
-	if a.passive == nil {
+	// A reading walks the kernel's whole table: where nothing was in it for a while,
+	// it is looked into less often.
+	if a.passive == nil || now.Sub(a.connected) >= quiet && now.Sub(a.read) < 5*epoch {
 		return
 	}
 	r, err := a.passive.Read()
 	if err != nil {
 		a.warn("read telemetry: %v", err)
 		return
+	}
+	a.read = now
+	if len(r.Flows) > 0 {
+		a.connected = now
 	}
 	by := map[telemetry.Pair]*pair{}
 	for _, l := range a.pods {

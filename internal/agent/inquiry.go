@@ -183,17 +183,20 @@ func (ln *line) supersede(since, now time.Time) {
 
 // judgeAll follows up the inquiries. It reports whether any is under way.
 func (a *Agent) judgeAll(now time.Time) (asking bool) {
-	for _, l := range a.pods {
-		for _, p := range l.pairs {
-			for i := range p.lines {
-				if !p.lines[i].begun.IsZero() {
-					asking = true
-					a.judge(p, i, now)
-				}
+	for _, p := range a.watched {
+		for i := range p.lines {
+			if !p.lines[i].begun.IsZero() {
+				asking = true
+				a.judge(p, i, now)
 			}
 		}
 	}
 	return asking
+}
+
+// asking reports whether an inquiry about one of the pair's paths is under way.
+func (p *pair) asking() bool {
+	return slices.ContainsFunc(p.lines, func(ln line) bool { return !ln.begun.IsZero() })
 }
 
 // judge sends the echoes of an inquiry and judges. Only a verdict that the path
@@ -235,25 +238,23 @@ func (a *Agent) judge(p *pair, i int, now time.Time) {
 // conclude acts on the verdicts, once it is clear that it is not the whole path
 // between the hosts that has failed.
 func (a *Agent) conclude(now time.Time) {
-	for _, l := range a.pods {
-		for _, p := range l.pairs {
-			for i := range p.lines {
-				ln := &p.lines[i]
-				if ln.begun.IsZero() || ln.ripe.IsZero() {
-					continue
-				}
-				hp := p.host.paths[p.routes[i].Network]
-				switch {
-				case hp != nil && !hp.failed.IsZero():
-					ln.end(now) // every pair has left it
-				case hp == nil || hp.suspected.IsZero() || now.Sub(ln.ripe) >= deference:
-					reason := fmt.Sprintf("this pair's packets do not pass over %s, though the hosts' probes do: %d echoes in a row overdue, while %s answered a later one; silent for %v",
-						p.routes[i].Network, ln.verdict.Overdue, ln.verdict.Witness, now.Sub(ln.since).Round(time.Millisecond))
-					ln.end(now)
-					a.mute(p, i, reason, ln.since, now, "policy")
-					a.tell(p.host, notice{kind: noticeMute, from: idOf(p.local.Pod), to: idOf(p.remote),
-						network: uint8(indexOf(a.names, p.routes[i].Network)), names: namesHash(a.names)}, "")
-				}
+	for _, p := range a.watched {
+		for i := range p.lines {
+			ln := &p.lines[i]
+			if ln.begun.IsZero() || ln.ripe.IsZero() {
+				continue
+			}
+			hp := p.host.paths[p.routes[i].Network]
+			switch {
+			case hp != nil && !hp.failed.IsZero():
+				ln.end(now) // every pair has left it
+			case hp == nil || hp.suspected.IsZero() || now.Sub(ln.ripe) >= deference:
+				reason := fmt.Sprintf("this pair's packets do not pass over %s, though the hosts' probes do: %d echoes in a row overdue, while %s answered a later one; silent for %v",
+					p.routes[i].Network, ln.verdict.Overdue, ln.verdict.Witness, now.Sub(ln.since).Round(time.Millisecond))
+				ln.end(now)
+				a.mute(p, i, reason, ln.since, now, "policy")
+				a.tell(p.host, notice{kind: noticeMute, from: idOf(p.local.Pod), to: idOf(p.remote),
+					network: uint8(indexOf(a.names, p.routes[i].Network)), names: namesHash(a.names)}, "")
 			}
 		}
 	}
@@ -308,7 +309,7 @@ func (a *Agent) probePair(p *pair, now time.Time) {
 			a.followMute(p, i, now)
 			continue
 		}
-		if !ln.begun.IsZero() || now.Sub(ln.asked) < calmly || now.Sub(p.active) >= quiet {
+		if !ln.begun.IsZero() || now.Sub(ln.asked) < calmly || now.Sub(p.active) >= quiet || !a.leisure() {
 			continue
 		}
 		if last >= 0 && ln.shots[last].Answered.IsZero() && ln.received.Packets != ln.calm {

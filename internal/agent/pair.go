@@ -21,15 +21,18 @@ type pair struct {
 	// opened: the remote data plane takes this pair's packets on every path,
 	// confirmed at that time.
 	opened, asked time.Time
-	// entered is when the data plane was last told of its paths.
-	entered time.Time
+	// stale is when the data plane is to be told of its paths again.
+	stale time.Time
 	// unsettled: the remote agent has not confirmed the latest choice.
 	unsettled bool
 	noticed   time.Time
 
-	lines  []line // by index in routes
-	looked time.Time
-	active time.Time
+	lines []line // by index in routes
+	// looked is when all paths were looked at, again when those in use are to be
+	// looked at, active when packets last went or came.
+	looked, again, active time.Time
+	// watched: it is in the agent's list.
+	watched bool
 	// own is when the local pod last sent packets of flows that it opened.
 	own       time.Time
 	ownBefore uint64

@@ -62,6 +62,7 @@ func (a *Agent) sync() error {
 	}
 	a.syncHosts(c)
 	errs = append(errs, a.syncPods(c))
+	a.rewatch(a.cfg.Now()) // pairs may have gone
 	return errors.Join(errs...)
 }
 
@@ -266,11 +267,12 @@ func (a *Agent) enter(p *pair) error {
 }
 
 // setPeer enters the peer in the data plane, with its paths once it is open. Both
-// agents ask every few seconds: what is as fresh as that stays.
+// agents ask every few seconds, and next hops change rarely: what is fresh stays,
+// unless the pair's packets were found not to pass.
 func (a *Agent) setPeer(p *pair, open bool) error {
-	const fresh = 4 * time.Second
+	const fresh, incomplete = 30 * time.Second, 4 * time.Second
 	now := a.cfg.Now()
-	if open && now.Sub(p.entered) < fresh {
+	if open && now.Before(p.stale) {
 		return nil
 	}
 	var hops map[int]net.HardwareAddr
@@ -283,8 +285,11 @@ func (a *Agent) setPeer(p *pair, open bool) error {
 	if err := p.local.plane.SetPeer(route.Peer(p.remote, p.routes, open, hops)); err != nil {
 		return err
 	}
-	if open {
-		p.entered = now
+	switch {
+	case open && len(hops) < len(p.routes)-1: // the kernel did not know them all
+		p.stale = now.Add(incomplete)
+	case open:
+		p.stale = now.Add(fresh)
 	}
 	return nil
 }

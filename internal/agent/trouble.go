@@ -88,6 +88,7 @@ func (ln *line) outweigh(inARow uint32, now time.Time) bool {
 // peer has opened go where ours are, until it says otherwise.
 func (a *Agent) leave(p *pair, i int, now time.Time, detected time.Duration) {
 	r, to := p.routes[i], p.on()
+	p.stale = now // it may be the next hop that has changed
 	if to.Index == r.Index {
 		to = a.flee(p, now, detected)
 	}

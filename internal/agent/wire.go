@@ -118,8 +118,10 @@ type hostPath struct {
 	to      netip.AddrPort
 	mtu     int
 	track   *probe.Track
+	// summary is of summed; told says that more has become of probes since.
 	summary probe.Summary
 	summed  time.Time
+	told    bool
 	// last is when the latest answer came.
 	last time.Time
 	// shots are the latest small probes, for judging.
@@ -143,7 +145,7 @@ type hostPath struct {
 	burst time.Time
 	// unfit says why the path must not be used whatever it measures.
 	unfit string
-	// heard is when the other host's probe last came this way.
+	// busy is when a pair's packets last took it.
 	busy time.Time
 }
 
@@ -191,7 +193,7 @@ func (a *Agent) receive() {
 		for _, l := range losses {
 			if _, hp := a.path(name, l.To.Addr()); hp != nil {
 				hp.track.Lost(l)
-				hp.well = 0
+				hp.well, hp.told = 0, true
 			}
 		}
 	}
@@ -203,7 +205,7 @@ func (a *Agent) answered(network string, r probe.Reply) {
 		return
 	}
 	hp.track.Reply(r)
-	hp.last = r.At
+	hp.last, hp.told = r.At, true
 	if r.Size < hp.mtu/2 {
 		hp.rtts[hp.nRTT%len(hp.rtts)] = r.RTT
 		hp.nRTT++
@@ -252,61 +254,4 @@ func (hp *hostPath) rtt() time.Duration {
 	v := hp.rtts
 	slices.Sort(v[:n])
 	return v[n/2]
-}
-
-// Pace of regular probes. On a path that carries traffic they measure; that
-// it fails is found by suspicion, within milliseconds.
-const (
-	probeActive  = 100 * time.Millisecond
-	probeStandby = 200 * time.Millisecond
-	probeIdle    = 10 * time.Second
-	// probeFollower is that of paths whose flows the other host's agent decides
-	// about: it measures them, by probes that both directions show in.
-	probeFollower = time.Second
-	// probeShare is each path's part of the time: with many busy paths regular
-	// probes come to 50 a second for each end, and no more.
-	probeShare = 20 * time.Millisecond
-	// fullEvery is how many small probes go with one of the path's full size.
-	fullEvery = 8
-)
-
-// probeAll sends the regular probes that are due.
-func (a *Agent) probeAll(now time.Time) {
-	paths := 0
-	for _, h := range a.remote {
-		if now.Sub(h.used) < 5*time.Second {
-			paths += len(h.paths)
-		}
-	}
-	for _, h := range a.remote {
-		busy := now.Sub(h.used) < 5*time.Second
-		for name, hp := range h.paths {
-			w := a.links[name]
-			if w == nil {
-				continue
-			}
-			every := probeIdle
-			switch {
-			case !hp.failed.IsZero() && busy:
-				every = probeActive
-			case busy && now.Sub(h.owned) >= 5*time.Second && hp.sent >= 4:
-				every = probeFollower
-			case busy && now.Sub(hp.busy) < quiet:
-				every = probeActive
-			case busy:
-				every = probeStandby
-			case !hp.failed.IsZero() && now.Sub(hp.failed) < time.Minute:
-				every = probeStandby // it may be well again in a moment
-			case hp.sent < 4:
-				every = probeStandby // a new path: know it before it is needed
-			}
-			// Due by the pace of now: a path that was idle until now waits no ten seconds.
-			if now.Before(hp.next) && !hp.next.After(now.Add(every)) {
-				continue
-			}
-			hp.next = now.Add(max(every, time.Duration(paths)*probeShare))
-			hp.sent++
-			a.send(w, hp, hp.sent%fullEvery == 0)
-		}
-	}
 }
