@@ -90,7 +90,7 @@ type bpfTally struct {
 	Packets uint64
 	Bytes   uint64
 	Last    uint64
-	Opened  uint64
+	More    uint64
 }
 
 // Names of all BPF objects in the ELF.

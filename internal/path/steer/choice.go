@@ -209,9 +209,10 @@ func (p *Plane) Opened(uid string) (uint64, error) {
 // Tally counts packets (segments, where the kernel sends several as one) and bytes.
 type Tally struct {
 	Packets, Bytes uint64
-	// Last is, by CLOCK_MONOTONIC, when the latest came, or when the latest went
-	// that wants an answer: of a flow that this pod has opened, and no mere
-	// acknowledgment.
+	// Last is, by CLOCK_MONOTONIC, when the latest went that wants an answer: of a
+	// flow that this pod has opened, and no mere acknowledgment. Of what was
+	// received, it is when the latest came: up to a tick of the kernel's clock (1 to
+	// 10 ms) too early, but never earlier than what was sent before it.
 	Last time.Duration
 }
 
@@ -226,7 +227,8 @@ func (p *Plane) Tallies(uid string, path int) (sent, received Tally, err error) 
 	return tally(p.mem.sent, off), tally(p.mem.received, off), nil
 }
 
-// Of struct tally: its size, and where packets of flows that were opened here are.
+// Of struct tally: its size, and where of what was sent the packets of flows are
+// that were opened here.
 const (
 	tallySize   = 32
 	tallyOpened = 24

@@ -61,14 +61,25 @@ static __always_inline struct tally *tally(void *map, __u32 id, __u32 n, __u32 p
 	return t;
 }
 
-/* came counts a packet that arrived, and when. The coarse clock would not do: it
- * may tick every 10 ms only. */
+/* came counts a packet that arrived, and when. To read the clock takes long: it is
+ * done once a tick. Within one, it is enough to tell that something has come since
+ * the last question. */
 static __always_inline void came(__u32 id, __u32 n, struct __sk_buff *skb)
 {
 	struct tally *t = tally(&received, id, n, skb->gso_segs, skb->len - ETH_HLEN);
+	__u32 i = id * PATHS + n;
+	struct tally *asked = bpf_map_lookup_elem(&sent, &i);
+	__u64 tick = bpf_jiffies64();
 
-	if (t)
+	if (!t || !asked)
+		return;
+	__u64 last = *(volatile __u64 *)&asked->last;
+	if (t->more != tick) {
+		t->more = tick;
 		*(volatile __u64 *)&t->last = bpf_ktime_get_ns();
+	} else if (last > t->last) {
+		*(volatile __u64 *)&t->last = last;
+	}
 }
 
 /* went counts a packet that leaves over path n: mine is the part that this end has
@@ -80,7 +91,7 @@ static __always_inline void went(struct __sk_buff *skb, const struct packet *p, 
 
 	if (!t || (mine != FLOW_OWNER && mine != FLOW_OWNER_NEW))
 		return;
-	t->opened += 1;
+	t->more += 1;
 	if (mine != FLOW_OWNER || !p->asks)
 		return;
 	/* TCP has read the clock for each of its packets (tcp_wstamp_ns). */

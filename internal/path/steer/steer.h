@@ -101,10 +101,13 @@ struct part {
 
 struct tally {
 	__u64 packets, bytes;
-	/* CLOCK_MONOTONIC ns: received, when the latest came; sent, when the latest went
-	 * that wants an answer. Which is later tells whether one is waited for. */
+	/* CLOCK_MONOTONIC ns: sent, when the latest went that wants an answer; received,
+	 * when the latest came, up to a tick too early but not earlier than what was sent
+	 * before it. Which is later tells whether an answer is waited for. */
 	__u64 last;
-	__u64 opened; /* sent: packets of flows opened here; only that it moves matters */
+	/* Sent: packets of flows opened here, of which only matters that it moves.
+	 * Received: jiffies when the clock was last read. */
+	__u64 more;
 };
 
 struct beat {
