@@ -102,7 +102,6 @@ func (c *client) loop(ctx context.Context) workload.Count {
 	}
 	defer func() { leave() }()
 	for turn := (socket.Loop{}); ctx.Err() == nil; {
-		turn.Turn()
 		start := time.Now()
 		if !start.Before(c.end) {
 			n.Failure = cmp.Or(n.Failure, late) // nothing worse
@@ -127,6 +126,7 @@ func (c *client) loop(ctx context.Context) workload.Count {
 			err = fmt.Errorf("receive: %w", os.ErrDeadlineExceeded)
 		}
 		c.count(&n, start, err)
+		turn.TurnAt(start)
 		// A datagram that was lost says nothing against the socket.
 		if c.Once || err != nil && !(c.Proto == workload.UDP && errors.Is(err, os.ErrDeadlineExceeded)) {
 			leave()
@@ -170,14 +170,15 @@ func (c *client) dial() (conn *socket.Socket, err error) {
 	if conn, err = socket.Dial(c.Proto, c.Target, left); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	limit := left
 	switch {
 	case c.Proto == workload.UDP:
-		limit = lost
-	case !c.Once: // or else there is nothing that Nagle's algorithm could delay
+		err = conn.Patience(lost)
+	case c.Once: // there is nothing that Nagle's algorithm could delay
+		err = conn.Patience(left)
+	default: // bound sees to its end: patience would set a timer for each answer
 		err = conn.Undelayed()
 	}
-	if err = errors.Join(err, conn.Patience(limit)); err == nil && c.Hello != "" {
+	if err == nil && c.Hello != "" {
 		_, err = io.WriteString(conn, c.Hello)
 	}
 	if err != nil {
