@@ -45,7 +45,7 @@ func (s *State) excuse(ev PairEvidence) PairEvidence {
 			m.Excused = min(m.Excused, p.Probe.Loss)
 		}
 		if !m.Down {
-			p.Probe.Loss -= m.Excused
+			p.Probe.Loss = max(p.Probe.Loss-m.Excused, 0)
 		}
 	}
 	return ev

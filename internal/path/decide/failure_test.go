@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -21,6 +22,15 @@ func TestOutageIsExcused(t *testing.T) {
 		}
 		b.State = Up
 		back := f.ev.At
+		// Where probes forget at once, there is nothing to excuse.
+		none := f.ev
+		none.Paths = slices.Clone(f.ev.Paths)
+		none.Paths[1].Probe.Loss = 0
+		s := f.state.clone()
+		s.observe(none)
+		if got := s.excuse(none).Paths[1].Probe.Loss; got != 0 {
+			t.Errorf("%s: loss %v of none", need, got)
+		}
 		if _, n := f.run(CostAware{}, 100, Switch); n == 0 || f.at.Active != "b" {
 			t.Errorf("%s: still on %s %v after b was well again: %s", need, f.at.Active, f.ev.At-back, f.last.Reason)
 		}

@@ -131,6 +131,7 @@ func (s *State) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 		f.mid = m.Health
 		f.low = m.Health * (1 - 0.1*(1-math.Exp(-age/trusted)))
 		f.high = m.Health + max(1-m.Health, 0)*(1-math.Exp(-age/healing))
+		f.high += max(s.ceiling(p, ev.Load)/prior-max(f.high, 1), 0) * (1 - math.Exp(-age/trusted))
 	}
 	discount := 1 / (1 + 10*p.Probe.Loss)
 	if m.inflation(p) > 2 && (!m.Measured || ev.At-m.HealthAt > recent) {
@@ -138,6 +139,19 @@ func (s *State) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 	}
 	f.low, f.mid, f.high = f.low*discount*prior, f.mid*discount*prior, f.high*max(discount, 0.5)*prior
 	return f
+}
+
+// ceiling is what a path may give at best: what is promised, or as what it gave
+// itself may have been when it was impaired, the most that any path gave.
+func (s *State) ceiling(p PathEvidence, l Load) float64 {
+	if p.Prior > 0 {
+		return p.Prior
+	}
+	top := 0.0
+	for _, m := range s.Paths {
+		top = max(top, m.Best[l.class()])
+	}
+	return top
 }
 
 // figures estimates every path in the unit of the need, the active one first.

@@ -8,10 +8,10 @@ import (
 
 const (
 	// trialFor and trialMost bound a stage of a canary; trialSamples is what it needs.
-	trialFor, trialMost = 250 * time.Millisecond, 900 * time.Millisecond
+	trialFor, trialMost = 400 * time.Millisecond, 900 * time.Millisecond
 	trialSamples        = 3
 	// Where the figures are near, a canary goes on for up to so many samples,
-	// fewer where it holds more than a quarter of the flows and seems to lose by it.
+	// fewer where it holds more than a quarter of the flows.
 	trialAtMost, trialAtMostLarge = 60, 25
 	// trialLongest is within what time of traffic any trial is decided, all its
 	// stages together and whatever its samples lack.
