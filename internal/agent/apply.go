@@ -61,7 +61,7 @@ func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	p.unsettled, p.noticed = true, time.Time{}
 	a.announce(p)
 	if d.Moves() {
-		p.outcome = &outcome{at: begin, event: id, kind: d.Kind, before: p.window(p.nBytes-10, p.nBytes), from: p.nBytes}
+		p.outcome = &outcome{at: begin, event: id, kind: d.Kind, before: p.before, from: p.nBytes}
 	}
 }
 
