@@ -190,13 +190,26 @@ func truthful(path string, plan decide.Schedule, all []leg, mine ride, kept map[
 			}
 		}
 	}
-	w, err := os.Create(path)
+	h := rec.Header
+	h.Name, h.Note = plan.Name, "recorded live by the drill schedules; the truth is what rides on each network alone gave in the phase"
+	return replaceRecording(path, decide.Recording{Header: h, Records: out})
+}
+
+// replaceRecording puts another file in the place of one to which an agent may
+// still be writing, and goes on to where nobody reads.
+func replaceRecording(path string, rec decide.Recording) error {
+	next := path + ".new"
+	w, err := os.Create(next)
 	if err != nil {
 		return fmt.Errorf("write evidence: %w", err)
 	}
-	h := rec.Header
-	h.Name, h.Note = plan.Name, "recorded live by the drill schedules; the truth is what rides on each network alone gave in the phase"
-	return errors.Join(decide.WriteRecording(w, decide.Recording{Header: h, Records: out}), w.Close())
+	if err := errors.Join(decide.WriteRecording(w, rec), w.Close()); err != nil {
+		return errors.Join(err, os.Remove(next))
+	}
+	if err := os.Rename(next, path); err != nil {
+		return fmt.Errorf("write evidence: %w", err)
+	}
+	return nil
 }
 
 func schedulesFigures(_ Options, all []Sample) []Figure {

@@ -1,8 +1,12 @@
 package drill
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"pathwise.dev/pathwise/internal/path/decide"
 )
 
 // Each phase tells what was achieved of its best network.
@@ -17,5 +21,37 @@ func TestPhases(t *testing.T) {
 	f := phasesFigure([]Sample{{Variant: "x"}, v})
 	if f.N != 2 || f.Least != 0.9 || f.Most != 1 || f.Note != "by phase: s 1.000 0.900" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// Whoever still has the file open does not spoil what replaced it.
+func TestReplaceRecording(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "e.jsonl")
+	agent, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.Close()
+	line := []byte("a line that was recorded before, as long as any\n")
+	for range 100 {
+		if _, err := agent.Write(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rec := decide.Recording{Records: []decide.Record{{For: time.Second, Evidence: decide.PairEvidence{
+		Pair: "a>b", Active: "x", Paths: []decide.PathEvidence{{Network: "x", State: decide.Up}}}}}}
+	if err := replaceRecording(path, rec); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agent.Write(line); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got, err := decide.ReadRecording(path, f); err != nil || len(got.Records) != 1 {
+		t.Errorf("%d records, %v", len(got.Records), err)
 	}
 }
