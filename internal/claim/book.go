@@ -133,6 +133,9 @@ func (j judge) relative(network string, q sample.Question) (stat.Blocks, *Lack) 
 		return of, lack
 	}
 	place := j.claim.Where.with(*r)
+	if r.Workload == "" {
+		place.Workload = q.Workload // a ratio's side may have another one than the claim
+	}
 	others := slices.DeleteFunc(j.questions(place), func(o sample.Question) bool { return r.common(o) != r.common(q) })
 	if len(others) != 1 {
 		return nil, &Lack{Network: network, Kernel: q.Scenario.Kernel, Why: fmt.Sprintf("%d questions fit what it is relative to: expected one", len(others))}

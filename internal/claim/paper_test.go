@@ -30,6 +30,22 @@ func TestRelative(t *testing.T) {
 	}
 }
 
+// TestGrowthsOfTwoWorkloads: a's datagrams grow fourfold and its stream twofold.
+func TestGrowthsOfTwoWorkloads(t *testing.T) {
+	datagrams := join(lot("a", "", conns(1), sample.Throughput, 10, 11, 12), lot("a", "", conns(50), sample.Throughput, 40, 44.1, 47.9))
+	for i := range datagrams {
+		datagrams[i].Workload = "udp-max"
+	}
+	trials := join(datagrams, lot("a", "", conns(1), sample.Throughput, 30, 33, 36), lot("a", "", conns(50), sample.Throughput, 60, 66.1, 71.9))
+	c := claim.Claim{ID: "x", Metric: sample.Throughput, Where: claim.Where{Workload: "tcp-stream"}, Networks: []string{"a"},
+		Relative: &claim.Where{Loads: []sample.Load{conns(1)}},
+		Test: claim.Test{Ratio: &claim.Ratio{Of: claim.Side{Where: claim.Where{Workload: "udp-max", Loads: []sample.Load{conns(50)}}},
+			To: claim.Side{Where: claim.Where{Loads: []sample.Load{conns(50)}}}, Range: claim.Range{Least: at(1.8), Most: at(2.2)}}}}
+	if f := judge(t, c, trials); len(f) != 1 || f[0].Verdict != claim.Holds {
+		t.Errorf("got %+v", f)
+	}
+}
+
 // TestDerived: the share of softirqs follows from a trial's CPU time.
 func TestDerived(t *testing.T) {
 	trials := speed("vxlan", 1, 1, 1)
