@@ -81,11 +81,11 @@ type Agent struct {
 	links   map[string]*wire       // by network
 	remote  map[string]*remoteHost // by host name
 	pods    map[string]*pod        // local ones, by UID
-	// watched are the pairs that are looked at all the time, and suspects the paths
-	// that are suspected between hosts.
-	watched  []*pair
-	suspects map[*hostPath]*remoteHost
-	passive  *telemetry.Collector
+	// watched are the pairs that are looked at all the time, inquiring those that ask
+	// about a path of theirs, and suspects the paths that are suspected between hosts.
+	watched, inquiring []*pair
+	suspects           map[*hostPath]*remoteHost
+	passive            *telemetry.Collector
 	// observed are the peers that passive is limited to.
 	observed []netip.Addr
 	ledger   telemetry.Ledger

@@ -183,18 +183,19 @@ func (ln *line) supersede(since, now time.Time) {
 
 // judgeAll follows up the inquiries. It reports whether any is under way.
 func (a *Agent) judgeAll(now time.Time) (asking bool) {
-	for _, p := range a.watched {
+	for _, p := range a.inquiring {
 		for i := range p.lines {
 			if !p.lines[i].begun.IsZero() {
-				asking = true
 				a.judge(p, i, now)
 			}
 		}
 	}
-	return asking
+	a.inquiring = slices.DeleteFunc(a.inquiring, func(p *pair) bool { return !p.asking() })
+	return len(a.inquiring) > 0
 }
 
 // asking reports whether an inquiry about one of the pair's paths is under way.
+// Those of which it is are in the agent's list.
 func (p *pair) asking() bool {
 	return slices.ContainsFunc(p.lines, func(ln line) bool { return !ln.begun.IsZero() })
 }
@@ -238,7 +239,7 @@ func (a *Agent) judge(p *pair, i int, now time.Time) {
 // conclude acts on the verdicts, once it is clear that it is not the whole path
 // between the hosts that has failed.
 func (a *Agent) conclude(now time.Time) {
-	for _, p := range a.watched {
+	for _, p := range a.inquiring {
 		for i := range p.lines {
 			ln := &p.lines[i]
 			if ln.begun.IsZero() || ln.ripe.IsZero() {

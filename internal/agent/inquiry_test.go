@@ -139,3 +139,32 @@ func TestFirstTimeoutAsks(t *testing.T) {
 		}
 	}
 }
+
+// TestInquiringIsAList: a pair that asks is followed up for as long as it does, and
+// as there is the pair.
+func TestInquiringIsAList(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  func(*Agent, *pair, time.Time)
+		want int
+	}{
+		{"it goes on", func(*Agent, *pair, time.Time) {}, 1},
+		{"it is over", func(_ *Agent, p *pair, now time.Time) { p.lines[0].end(now) }, 0},
+		{"the pair is gone", func(a *Agent, p *pair, now time.Time) { delete(p.local.pairs, p.remote.UID); a.rewatch(now) }, 0},
+		{"the pod is gone", func(a *Agent, p *pair, now time.Time) { delete(a.pods, p.local.UID); a.rewatch(now) }, 0},
+	} {
+		a, p, _ := askedPair(t)
+		now := a.cfg.Now()
+		p.lines[0].silent, p.lines[0].answered = now.Add(-silence), now.Add(-time.Second)
+		for range 2 { // however often it is suspected
+			a.suspect(p, 0, now)
+		}
+		if len(a.inquiring) != 1 {
+			t.Fatalf("%d ask, want 1", len(a.inquiring))
+		}
+		tc.end(a, p, now)
+		if got := a.judgeAll(now); got != (tc.want > 0) || len(a.inquiring) != tc.want {
+			t.Errorf("%s: under way %v, %d ask, want %d", tc.name, got, len(a.inquiring), tc.want)
+		}
+	}
+}

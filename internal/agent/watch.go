@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/path/decide"
@@ -73,14 +74,18 @@ func (a *Agent) attend(p *pair) {
 	}
 }
 
-// rewatch finds the pairs that watch is to look at: those with traffic of late,
-// and those of which something is being asked.
+// rewatch finds the pairs that watch is to look at, those with traffic of late, and
+// forgets the inquiries of those that are gone.
 func (a *Agent) rewatch(now time.Time) {
+	a.inquiring = slices.DeleteFunc(a.inquiring, func(p *pair) bool {
+		return a.pods[p.local.UID] != p.local || p.local.pairs[p.remote.UID] != p
+	})
+	clear(a.watched)
 	a.watched = a.watched[:0]
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
 			p.watched = false
-			if now.Sub(p.active) < quiet || p.asking() {
+			if now.Sub(p.active) < quiet {
 				a.attend(p)
 			}
 		}
@@ -173,7 +178,9 @@ func (a *Agent) suspect(p *pair, i int, now time.Time) {
 		return
 	}
 	if ln.inquire(now) {
-		a.attend(p)
+		if !slices.Contains(a.inquiring, p) {
+			a.inquiring = append(a.inquiring, p)
+		}
 		a.stats.suspicions++
 		a.judge(p, i, now)
 	}
