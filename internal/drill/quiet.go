@@ -17,10 +17,13 @@ func quietKind() kind {
 	return kind{
 		name: "quiet", about: "nothing happens, under sparse requests and under a steady stream at once: no flow may move but to a network that answers sooner",
 		defaults: Options{Repetitions: 1, For: time.Minute}, keys: []string{"for"},
-		length: func(o Options, _ File) time.Duration { return o.For + 8*time.Second },
+		length: func(o Options, _ File) time.Duration { return o.For + placing + 8*time.Second },
 		run:    runQuiet, figures: quietFigures,
 	}
 }
+
+// placing is the time that new pairs have to find their networks.
+const placing = 15 * time.Second
 
 // runQuiet watches two pairs at once: a sends to b a steady stream of 200 Mbit/s,
 // c asks d a request every 10 ms.
@@ -44,8 +47,18 @@ func runQuiet(ctx context.Context, s *session) ([]Sample, error) {
 			}
 			flows = append(flows, f)
 		}
+		// A new pair is on the default network, and goes to the best one: that is no
+		// move on a quiet path, but is told.
+		if err := pause(ctx, placing); err != nil {
+			return err
+		}
 		since := map[string]int{}
 		for host, a := range g.agents {
+			before, err := a.events(ctx, 0)
+			if err != nil {
+				return err
+			}
+			out.Values["settling_moves"] += float64(len(moves(before)))
 			n, err := a.lastEvent(ctx)
 			if err != nil {
 				return err
@@ -136,8 +149,8 @@ func count(out *Sample, events []agent.Event) {
 
 func quietFigures(_ Options, all []Sample) []Figure {
 	f := total("false moves of flows while nothing happens", "count", values(all, "", "false_moves"), atMost(0))
-	f.Note = fmt.Sprintf("in %s, of a stream of 200 Mbit/s and of a request every 10 ms; canaries: %.0f",
-		seconds(sum(values(all, "", "quiet_s"))), sum(values(all, "", "events canary")))
+	f.Note = fmt.Sprintf("in %s, of a stream of 200 Mbit/s and of a request every 10 ms; canaries: %.0f; moves in the %v before, from the default network: %.0f",
+		seconds(sum(values(all, "", "quiet_s"))), sum(values(all, "", "events canary")), placing, sum(values(all, "", "settling_moves")))
 	for _, s := range all {
 		if s.Text["move"] != "" {
 			f.Note += "; " + s.Text["move"]
