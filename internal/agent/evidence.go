@@ -28,7 +28,7 @@ func (a *Agent) weigh(now time.Time) {
 			busy++
 			a.open(p, now)
 			// With many busy pairs each has its turn, so that the work stays bounded.
-			if now.Sub(p.own) < quiet && now.Sub(p.weighed) >= time.Duration(a.busy/atOnce)*epoch {
+			if (now.Sub(p.own) < quiet || p.stranded()) && now.Sub(p.weighed) >= time.Duration(a.busy/atOnce)*epoch {
 				p.weighed = now
 				a.ask(p, now)
 			}
@@ -38,6 +38,15 @@ func (a *Agent) weigh(now time.Time) {
 	}
 	a.busy = busy
 	a.rewatch(now)
+}
+
+// stranded reports whether the path that the pair is on has failed. That of a pair
+// that has opened no flow must be left too, if not at once, for want of one that was
+// known to be well, then later: its pod is made fit for where the peer's flows are.
+func (p *pair) stranded() bool {
+	i := p.line(p.on().Network)
+	hp := p.host.paths[p.on().Network]
+	return hp != nil && !hp.failed.IsZero() || i >= 0 && !p.lines[i].mute.IsZero()
 }
 
 // atOnce is how many pairs are decided about in every epoch.

@@ -168,3 +168,21 @@ func TestInquiringIsAList(t *testing.T) {
 		}
 	}
 }
+
+// TestSpacing: a suspicion that finds no verdict does not go on at the pace at
+// which it began.
+func TestSpacing(t *testing.T) {
+	hp := &hostPath{}
+	begin := time.Unix(1000, 0)
+	rounds := 0
+	for now := begin; now.Before(begin.Add(time.Second)); now = now.Add(suspectTick) {
+		if now.Sub(hp.burst) < hp.spacing() {
+			continue
+		}
+		hp.burst, rounds = now, rounds+1
+		hp.rounds++
+	}
+	if least, most := burstRounds, burstRounds+int(time.Second/slowShot); rounds <= least || rounds > most {
+		t.Errorf("%d rounds in a second, expected more than %d and at most %d", rounds, least, most)
+	}
+}

@@ -20,8 +20,10 @@ const (
 	silence = 6 * time.Millisecond
 	// again is the least time between suspicions of a path that were unfounded.
 	again = 10 * time.Millisecond
-	// shotEvery is the distance of the probes of a burst.
-	shotEvery = 2 * time.Millisecond
+	// shotEvery is the distance of the first rounds of probes of a burst, burstRounds
+	// of them, and slowShot that of the others: what these have not told, as when
+	// nothing at all answers, is not worth as many.
+	shotEvery, burstRounds, slowShot = 2 * time.Millisecond, 16, 20 * time.Millisecond
 	// patience bounds what the worst of a path's round trips may add to the time in
 	// which a probe of a burst is to be answered. What it usually takes now, as in
 	// a queue that others fill, is not bounded.
@@ -193,7 +195,7 @@ func (a *Agent) suspect(p *pair, i int, now time.Time) {
 func (a *Agent) suspectHost(p *pair, i int, now time.Time) {
 	hp := p.host.paths[p.routes[i].Network]
 	if hp != nil && hp.failed.IsZero() && hp.suspected.IsZero() && now.Sub(hp.alive) >= again {
-		hp.suspected, hp.since, hp.burst = now, p.lines[i].silent, time.Time{}
+		hp.suspected, hp.since, hp.burst, hp.rounds = now, p.lines[i].silent, time.Time{}, 0
 		a.suspects[hp] = p.host
 		a.stats.suspicions++
 		a.pursue(p.host, hp, now)
@@ -207,8 +209,9 @@ func (a *Agent) pursue(h *remoteHost, hp *hostPath, now time.Time) {
 		hp.suspected = time.Time{}
 		return
 	}
-	if now.Sub(hp.burst) >= shotEvery {
+	if now.Sub(hp.burst) >= hp.spacing() {
 		hp.burst = now
+		hp.rounds++
 		a.send(w, hp, false)
 		for name, other := range h.paths {
 			if other != hp && a.links[name] != nil && other.failed.IsZero() {
@@ -239,6 +242,14 @@ func (a *Agent) pursue(h *remoteHost, hp *hostPath, now time.Time) {
 	if !hp.suspected.IsZero() && now.Sub(hp.suspected) > 5*time.Second {
 		hp.suspected, hp.alive = time.Time{}, now // no verdict: begin anew
 	}
+}
+
+// spacing is the least time between two rounds of a suspicion's probes.
+func (hp *hostPath) spacing() time.Duration {
+	if hp.rounds < burstRounds {
+		return shotEvery
+	}
+	return slowShot
 }
 
 // suspicion gathers what is known. Replies that lie in sockets are read first:

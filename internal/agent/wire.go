@@ -143,6 +143,8 @@ type hostPath struct {
 	alive time.Time
 	well  int
 	burst time.Time
+	// rounds of probes have gone out for the suspicion.
+	rounds int
 	// unfit says why the path must not be used whatever it measures.
 	unfit string
 	// busy is when a pair's packets last took it.
