@@ -25,7 +25,6 @@ const faultTimeout = 45 * time.Second
 // and never pass off a silent server for a slow one.
 func TestFaults(t *testing.T) {
 	self := build(t)
-	var making sync.Mutex // beds take names that are free
 	for _, w := range kinds(self) {
 		if slices.Contains(serverless(), w.Info().Name) {
 			continue
@@ -33,19 +32,15 @@ func TestFaults(t *testing.T) {
 		t.Run(w.Info().Name, func(t *testing.T) {
 			t.Parallel()
 			var wg sync.WaitGroup
+			defer wg.Wait() // also if a bed cannot be made
 			for _, f := range testbed.Faults() {
-				making.Lock()
 				g := bed(t, 1, self)
-				making.Unlock()
 				wg.Go(func() { struck(t, g, w, f) })
 			}
 			if !portless(w) {
-				making.Lock()
 				g := bed(t, 1, self)
-				making.Unlock()
 				wg.Go(func() { misled(t, g, w) })
 			}
-			wg.Wait()
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"net/netip"
 	"os"
@@ -69,7 +70,8 @@ func New(t testing.TB, pairs int) *Ground {
 		t.Fatal(err)
 	}
 	// The directory first: cleanups run last to first, and close needs it.
-	g := &Ground{t: t, dir: t.TempDir(), Dir: t.TempDir(), prefix: freePrefix()}
+	g := &Ground{t: t, dir: t.TempDir(), Dir: t.TempDir()}
+	g.prefix = prefixOf(g.dir)
 	t.Cleanup(g.close)
 	for i := range pairs {
 		client, server := g.pod(fmt.Sprintf("c%d", i+1)), g.pod(fmt.Sprintf("s%d", i+1))
@@ -85,15 +87,13 @@ func New(t testing.TB, pairs int) *Ground {
 	return g
 }
 
-// freePrefix is a beginning of names that no bed uses. Beds of one process are
-// made one after the other; other processes have other numbers.
-func freePrefix() string {
-	for n := 1; ; n++ {
-		prefix := fmt.Sprintf("pw-t-%d-%d", os.Getpid(), n)
-		if !netns.Exists(prefix + "-c1") {
-			return prefix
-		}
-	}
+// prefixOf is a beginning of names that no other bed uses: a test's directory is
+// its own alone. Whether a name is free could not be seen, as beds come and go
+// side by side.
+func prefixOf(dir string) string {
+	h := fnv.New32a()
+	h.Write([]byte(dir))
+	return fmt.Sprintf("pw-t-%08x", h.Sum32())
 }
 
 // Bed is the bed for Run.
