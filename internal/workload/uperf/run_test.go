@@ -78,7 +78,8 @@ func TestCountsAsUperf(t *testing.T) {
 		t.Errorf("request and response: received %d and %d bytes in %d transactions", c.Received, c.ServerReceived, c.Operations)
 	}
 	c, err = master(t, target, Streaming(2, 1024))
-	if err != nil || c.Flowops == 0 || c.Flowops%640 != 0 || c.FlowopBytes != 1024*c.Flowops || c.Received != 0 || c.ServerReceived == 0 || c.Writes.Count() == 0 {
+	connects := c.Flowops % 640 // on a busy machine the connections are opened in the window
+	if err != nil || c.Flowops < 640 || connects > 2 || c.FlowopBytes != 1024*(c.Flowops-connects) || c.Received != 0 || c.ServerReceived == 0 || c.Writes.Count() == 0 {
 		t.Errorf("streaming: %+v, %v", c, err)
 	}
 }
@@ -138,5 +139,21 @@ func TestStartsInTimeOrNotAtAll(t *testing.T) {
 	err := Generate(t.Context(), &bytes.Buffer{}, Offer{Profile: RequestResponse(1, 1), Begin: 1, Duration: 1})
 	if err == nil || !strings.Contains(err.Error(), "too busy") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestCountsWhatWasMoved: bulk of which no transaction ends has a figure.
+func TestCountsWhatWasMoved(t *testing.T) {
+	p := Streaming(2, 1024)
+	for i := range p.Groups[0].Transactions {
+		for k := range p.Groups[0].Transactions[i].Flowops {
+			if f := &p.Groups[0].Transactions[i].Flowops[k]; f.Count > 1 {
+				f.Count = 1 << 40
+			}
+		}
+	}
+	c, err := master(t, slave(t), p)
+	if err != nil || c.Operations != 0 || c.Cut != 2 || c.ServerReceived == 0 {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -94,7 +94,7 @@ func (s *strand) fail(err error) {
 	s.began = time.Time{}
 	switch overdue := time.Since(s.end) >= patience; {
 	case errors.Is(err, errCut), overdue && s.last.After(s.end):
-		if s.inWindow(began) {
+		if !began.IsZero() && began.Before(s.end) {
 			s.Cut++
 		}
 		return

@@ -146,7 +146,8 @@ func (r Runs) outcome(bed workload.Bed, p Profile, w workload.Window, results []
 		}
 		sum.add(c)
 		sum.ServerReceived += c.ServerReceived
-		out.AddCount(pod, c.Count)
+		out.Operations += float64(c.Operations)
+		out.AddErrors(pod, c.Failed, c.Operations+c.Cut, c.Failure)
 		out.AddUser(res, p.Strands())
 	}
 	out.Bytes = float64(sum.Received + sum.ServerReceived)
