@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -350,8 +351,13 @@ func (r *runner) wide() []sample.Warning {
 	if wide == 0 {
 		return nil
 	}
-	return []sample.Warning{{Gate: "wide", Text: fmt.Sprintf("%d of %d cells have an interval wider than the ±%g %% asked for, the widest ±%.0f %%: %s",
-		wide, measured, 100*r.Experiment.Repeat.Width, 100*worst, where)}}
+	text := fmt.Sprintf("%d of %d cells have an interval wider than the ±%g %% asked for", wide, measured, 100*r.Experiment.Repeat.Width)
+	if math.IsInf(worst, 0) || math.IsNaN(worst) {
+		text += ", or none at all: " + where
+	} else {
+		text += fmt.Sprintf(", the widest ±%.0f %%: %s", 100*worst, where)
+	}
+	return []sample.Warning{{Gate: "wide", Text: text}}
 }
 
 // reason is the text of an error for a sample: errors.Join breaks lines.
