@@ -189,6 +189,22 @@ func (e env) concludePapers(runs []paperRun, dir string) error {
 	return err
 }
 
+// span is how many cells run, and how long that takes at the least and at most.
+func (r paperRun) span() (cells int, least, most time.Duration) {
+	var once time.Duration
+	for _, c := range r.cells() {
+		if c.Unsupported == "" {
+			cells++
+			once += bench.Estimate(c)
+		}
+	}
+	least, most = once*time.Duration(r.exp.Repeat.Min), once*time.Duration(r.exp.Repeat.Max)
+	if r.exp.Budget > 0 {
+		most = max(least, min(most, r.exp.Budget))
+	}
+	return cells, least, most
+}
+
 // printPapers says what would run, and for how long.
 func printPapers(w io.Writer, runs []paperRun) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -200,21 +216,9 @@ func printPapers(w io.Writer, runs []paperRun) error {
 			fmt.Fprintf(tw, "%s\tfinished, in %s\t\t\t\t\n", r.name, r.dir)
 			continue
 		}
-		cells := 0
-		var once time.Duration
-		for _, c := range r.cells() {
-			if c.Unsupported == "" {
-				cells++
-				once += bench.Estimate(c)
-			}
-		}
-		repeat := r.exp.Repeat
-		a, b := once*time.Duration(repeat.Min), once*time.Duration(repeat.Max)
-		if r.exp.Budget > 0 {
-			b = max(a, min(b, r.exp.Budget))
-		}
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%v\t%v\t\n", r.name, cells, cells*repeat.Min, a.Round(time.Second), b.Round(time.Second))
-		trials += cells * repeat.Min
+		cells, a, b := r.span()
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%v\t%v\t\n", r.name, cells, cells*r.exp.Repeat.Min, a.Round(time.Second), b.Round(time.Second))
+		trials += cells * r.exp.Repeat.Min
 		least += a
 		most += b
 	}

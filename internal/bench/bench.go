@@ -317,7 +317,7 @@ func Estimate(c experiment.Planned) time.Duration {
 	if c.Unsupported != "" {
 		return 0
 	}
-	const perPair = 60 * time.Millisecond
+	const perPair = 250 * time.Millisecond
 	build := 600 * time.Millisecond
 	switch {
 	case c.Scenario.VM != "":
@@ -325,7 +325,7 @@ func Estimate(c experiment.Planned) time.Duration {
 	case c.Scenario.Kernel != "":
 		build = 2 * time.Second // a guest starts programs slowly
 	}
-	return c.Window.Warmup + c.Window.Duration + build + time.Duration(c.Scenario.Pairs-1)*perPair
+	return c.Window.Warmup + c.Window.Duration + c.Beside + build + time.Duration(c.Scenario.Pairs-1)*perPair
 }
 
 // wide says how many cells have an interval wider than asked for, and which is

@@ -46,6 +46,7 @@ func (d *draft) entry(v config.Value) error {
 	if !info.Pairs && !slices.Equal(at.pairs, []int{1}) {
 		return v.Errorf("pairs: workload %s runs on one pair of pods", e.Workload)
 	}
+	e.Beside = info.Beside
 	e.Loads = []sample.Load{info.Fill(sample.Load{})}
 	if hasLoad {
 		if e.Loads, err = loads(load, info); err != nil {

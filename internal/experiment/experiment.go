@@ -86,6 +86,8 @@ type Entry struct {
 	Loads     []sample.Load
 	Scenarios []topo.Scenario
 	Window    workload.Window
+	// Beside is what a trial takes beside network and window.
+	Beside time.Duration
 	// Networks and Kernels limit the workload to some of the experiment's
 	// networks, and to those on some kinds of kernels; none means all.
 	Networks, Kernels []string
@@ -115,6 +117,8 @@ type Repeat struct {
 type Planned struct {
 	sample.Cell
 	Window workload.Window
+	// Beside is what a trial takes beside network and window.
+	Beside time.Duration
 	// Unsupported says why the network cannot run in the scenario; "" if it can.
 	// The network that carries no traffic by design is planned, as a check.
 	Unsupported string
@@ -135,7 +139,7 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 					if why == "" && scenario.Kernel != "" && scenario.Outside != "" {
 						why = "virtual machines and what is outside of them stand beside the machine's own kernel, not in a guest"
 					}
-					out = append(out, Planned{cell, entry.Window, why})
+					out = append(out, Planned{cell, entry.Window, entry.Beside, why})
 				}
 			}
 		}

@@ -59,8 +59,11 @@ type Info struct {
 	// Server says which servers there can be, where the user may choose; such a
 	// workload is Served.
 	Server string `json:"server,omitempty"`
-	// Duration is the window's least sensible length.
+	// MinDuration is the window's least sensible length.
 	MinDuration time.Duration `json:"-"`
+	// Beside is about what a trial takes beside its network and its window, as to
+	// search for a rate or to fill a database: by it plans are timed.
+	Beside time.Duration `json:"-"`
 }
 
 // Check returns an error that names the load key that the workload cannot take.

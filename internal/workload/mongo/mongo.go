@@ -11,6 +11,7 @@ package mongo
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -57,6 +58,7 @@ func (m Mongo) Info() workload.Info {
 		Server:  "the embedded one, a mongodb:// URI, or a command line such as mongod",
 
 		MinDuration: minDuration,
+		Beside:      700 * time.Millisecond,
 	}
 }
 
