@@ -25,7 +25,8 @@ type Echoer struct {
 	noise   *mathrand.ChaCha8
 	id, seq uint16
 	flights [EchoesKept]echo
-	in, oob []byte
+	box     *mailbox
+	oob     []byte
 }
 
 // EchoesKept is how many echoes are remembered: a later one takes the place of
@@ -61,7 +62,7 @@ func NewEchoer(fd int, seed io.Reader, now func() time.Time) (*Echoer, error) {
 		return nil, fmt.Errorf("seed echoes: %w", err)
 	}
 	e := &Echoer{fd: fd, now: now, noise: mathrand.NewChaCha8([32]byte(raw[:32])), id: binary.BigEndian.Uint16(raw[32:]),
-		in: make([]byte, 256), oob: make([]byte, oobSize)}
+		box: newMailbox(256), oob: make([]byte, oobSize)}
 	// Other answers, such as those to a ping in the pod, must not fill the socket.
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH}, // the IP header's length
@@ -110,7 +111,7 @@ func (e *Echoer) Send(from, to netip.Addr, ifindex int) (seq uint16, at time.Tim
 	copy(info[4:], source[:])
 	oob := appendControl(e.oob[:0], unix.SOL_IP, unix.IP_PKTINFO, info[:])
 	f.sent = e.now()
-	if err := unix.Sendmsg(e.fd, b, oob, &unix.SockaddrInet4{Addr: to.As4()}, unix.MSG_DONTWAIT); err != nil {
+	if err := e.box.send(e.fd, b, oob, netip.AddrPortFrom(to, 0), false); err != nil {
 		*f = echo{}
 		return e.seq, e.now(), fmt.Errorf("send echo to %s: %w", to, err)
 	}
@@ -122,7 +123,7 @@ func (e *Echoer) Send(from, to netip.Addr, ifindex int) (seq uint16, at time.Tim
 func (e *Echoer) Drain(heard func(Echo)) (time.Time, error) {
 	for {
 		now := e.now()
-		n, oobn, _, sa, err := unix.Recvmsg(e.fd, e.in, e.oob, unix.MSG_DONTWAIT)
+		in, oob, from, err := e.box.receive(e.fd)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return now, nil
@@ -131,8 +132,8 @@ func (e *Echoer) Drain(heard func(Echo)) (time.Time, error) {
 		case err != nil:
 			return now, os.NewSyscallError("recvmsg", err)
 		}
-		if a, ok := e.accept(e.in[:n], portOf(sa).Addr()); ok {
-			a.At = received(readAncillary(e.oob[:oobn]), e.now())
+		if a, ok := e.accept(in, from.Addr()); ok {
+			a.At = received(readAncillary(oob), e.now())
 			heard(a)
 		}
 	}

@@ -114,6 +114,13 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
+// Waiting reports whether the deadline of a probe is still to come.
+func (s *Sender) Waiting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.flights.due) > 0
+}
+
 // Drain receives all replies that have come, and says up to when that was
 // ascertained. Who is about to judge by the absence of a reply calls it first:
 // else a reply that lies in the socket, because this process was not scheduled,
@@ -135,7 +142,7 @@ func (s *Sender) Drain() (time.Time, error) {
 func (s *Sender) drain(fd uintptr) (time.Time, error) {
 	for {
 		now := s.cfg.Now()
-		n, oobn, _, sa, err := unix.Recvmsg(int(fd), s.in, s.inOOB, unix.MSG_DONTWAIT)
+		in, oob, from, err := s.inbox.receive(int(fd))
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return now, nil
@@ -144,7 +151,7 @@ func (s *Sender) drain(fd uintptr) (time.Time, error) {
 		case err != nil:
 			return now, os.NewSyscallError("recvmsg", err)
 		}
-		s.receive(s.in[:n], readAncillary(s.inOOB[:oobn]), portOf(sa), s.cfg.Now())
+		s.receive(in, readAncillary(oob), from, s.cfg.Now())
 	}
 }
 

@@ -2,12 +2,16 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ReflectorConfig is how a Reflector works. Only what has no default must be set.
@@ -64,6 +68,7 @@ type Reflector struct {
 	cfg  ReflectorConfig
 	conn *net.UDPConn
 	port uint16
+	v6   bool
 	self ErrorEstimate
 	out  []byte // the answer in the making
 
@@ -120,7 +125,7 @@ func NewReflector(conn *net.UDPConn, cfg ReflectorConfig) (*Reflector, error) {
 	}
 	if conn != nil {
 		r.port = conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()
-		if _, err := prepare(conn); err != nil {
+		if r.v6, err = prepare(conn); err != nil {
 			return nil, err
 		}
 	}
@@ -176,30 +181,51 @@ func (r *Reflector) Serve(ctx context.Context) error {
 	_ = r.conn.SetReadDeadline(time.Time{}) // that of a Serve before
 	stop := context.AfterFunc(ctx, func() { _ = r.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	in := make([]byte, r.cfg.MaxSize+1) // one more, to see what is too long
-	oob, answer := make([]byte, oobSize), make([]byte, 0, oobSize)
-	for {
-		n, oobn, _, from, err := r.conn.ReadMsgUDPAddrPort(in, oob)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && passing(err):
-			continue
-		case err != nil:
-			return fmt.Errorf("receive probe: %w", err)
-		}
-		a := readAncillary(oob[:oobn])
-		p, tos := r.reflect(in[:n], a, from)
-		if p == nil {
-			continue
-		}
-		answer = appendTOS(answer[:0], from.Addr(), tos)
-		if a.dest.IsValid() && !a.dest.IsMulticast() {
-			answer = appendSource(answer, a.dest)
-		}
-		r.count[cReflected].Add(1) // before its sender can know
-		if _, _, err := r.conn.WriteMsgUDPAddrPort(p, answer, from); err != nil {
-			r.count[cSendErrors].Add(1)
-		}
+	raw, err := r.conn.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("reach socket: %w", err)
 	}
+	in := newMailbox(r.cfg.MaxSize + 1) // one more, to see what is too long
+	answer := make([]byte, 0, oobSize)
+	var broken error
+	err = raw.Read(func(fd uintptr) bool {
+		for broken == nil && ctx.Err() == nil {
+			var more bool
+			if more, broken = r.serveOne(int(fd), in, answer); !more {
+				break
+			}
+		}
+		return broken != nil || ctx.Err() != nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("receive probe: %w", errors.Join(err, broken))
+}
+
+// serveOne answers the next packet, and reports whether there was one.
+func (r *Reflector) serveOne(fd int, box *mailbox, answer []byte) (more bool, err error) {
+	in, oob, from, err := box.receive(fd)
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return false, nil
+	case err != nil && passing(err):
+		return true, nil
+	case err != nil:
+		return false, os.NewSyscallError("recvmsg", err)
+	}
+	a := readAncillary(oob)
+	p, tos := r.reflect(in, a, from)
+	if p == nil {
+		return true, nil
+	}
+	answer = appendTOS(answer[:0], from.Addr(), tos)
+	if a.dest.IsValid() && !a.dest.IsMulticast() {
+		answer = appendSource(answer, a.dest)
+	}
+	r.count[cReflected].Add(1) // before its sender can know
+	if err := box.send(fd, p, answer, from, r.v6); err != nil {
+		r.count[cSendErrors].Add(1)
+	}
+	return true, nil
 }

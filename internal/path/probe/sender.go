@@ -2,11 +2,13 @@ package probe
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,10 +30,15 @@ type SenderConfig struct {
 	Deadline time.Duration
 	// MaxOutstanding bounds the probes that are remembered, 4096 by default.
 	MaxOutstanding int
-	// OnReply and OnLost are told what became of each probe, one at a time, from
-	// Run's or Drain's goroutine. They may call Send, but neither Drain nor Run.
+	// OnReply and OnLost are told what became of each probe, one at a time, from the
+	// goroutine of Run, Drain or Expire. They may call Send, but neither Drain nor Run.
 	OnReply func(Reply)
 	OnLost  func(Lost)
+	// Polled: nobody waits for replies. Run must not be called then, but Drain and
+	// Expire from time to time; replies are dated by the kernel, so that they lose
+	// nothing by it. The socket is the Sender's then, to be closed by Close: it is
+	// taken out of the runtime's poller, which would wake the process for each reply.
+	Polled bool
 	// Now is the clock, time.Now by default; Seed, read once, is what must not be
 	// guessed, from crypto/rand by default.
 	Now  func() time.Time
@@ -82,6 +89,8 @@ type Lost struct {
 type Sender struct {
 	cfg   SenderConfig
 	conn  *net.UDPConn
+	own   *os.File // in place of conn, if polled
+	v6    bool
 	raw   syscall.RawConn
 	self  ErrorEstimate
 	mode  Mode
@@ -95,6 +104,7 @@ type Sender struct {
 	padding []byte
 	out     []byte
 	oob     []byte
+	outbox  mailbox
 	next    map[sessionKey]*sending
 
 	mu      sync.Mutex // of the following; taken last
@@ -103,8 +113,7 @@ type Sender struct {
 
 	receiving sync.Mutex // of the following; taken first
 	checks    ring
-	in        []byte
-	inOOB     []byte
+	inbox     *mailbox
 	tlvs      []TLV
 }
 
@@ -129,7 +138,7 @@ func NewSender(conn *net.UDPConn, cfg SenderConfig) (*Sender, error) {
 		cfg: cfg, conn: conn, mode: cfg.Keys.mode(), wake: make(chan struct{}, 1),
 		self: EstimateError(cfg.Synchronized, cfg.Format, cfg.ClockError),
 		next: map[sessionKey]*sending{}, flights: newFlights(cfg.MaxOutstanding),
-		in: make([]byte, largest+1), inOOB: make([]byte, oobSize), padding: make([]byte, 2048),
+		inbox: newMailbox(largest + 1), padding: make([]byte, 2048),
 	}
 	var seed [32]byte
 	if _, err := io.ReadFull(cfg.Seed, seed[:]); err != nil {
@@ -147,11 +156,40 @@ func NewSender(conn *net.UDPConn, cfg SenderConfig) (*Sender, error) {
 		return s, nil
 	}
 	var err error
-	if s.raw, err = conn.SyscallConn(); err != nil {
+	if s.v6, err = prepare(conn); err != nil {
+		return nil, err
+	}
+	if cfg.Polled {
+		if s.own, err = unpolled(conn); err != nil {
+			return nil, err
+		}
+		s.raw, err = s.own.SyscallConn()
+	} else {
+		s.raw, err = conn.SyscallConn()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reach socket: %w", err)
 	}
-	_, err = prepare(conn)
-	return s, err
+	return s, nil
+}
+
+// Close closes the socket of a polled Sender; that of another is its maker's.
+func (s *Sender) Close() error {
+	if s.own == nil {
+		return nil
+	}
+	return s.own.Close()
+}
+
+// write sends s.out with s.oob.
+func (s *Sender) write(to netip.AddrPort) error {
+	if s.own == nil {
+		_, _, err := s.conn.WriteMsgUDPAddrPort(s.out, s.oob, to)
+		return err
+	}
+	var err error
+	cerr := s.raw.Control(func(fd uintptr) { err = s.outbox.send(int(fd), s.out, s.oob, to, s.v6) })
+	return errors.Join(cerr, os.NewSyscallError("sendmsg", err))
 }
 
 // SSID is the Sender's own session identifier.
@@ -219,7 +257,7 @@ func (s *Sender) Send(to netip.AddrPort, o SendOptions) (Sent, error) {
 		return Sent{}, fmt.Errorf("send probe to %s: %w", to, ErrBusy)
 	}
 	s.oob = appendTOS(s.oob[:0], to.Addr(), o.DSCP<<2|o.ECN&3)
-	if _, _, err := s.conn.WriteMsgUDPAddrPort(s.out, s.oob, to); err != nil {
+	if err := s.write(to); err != nil {
 		s.mu.Lock()
 		s.flights.forget(fl)
 		s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 	"unsafe"
 
@@ -44,6 +45,33 @@ func prepare(conn *net.UDPConn) (v6 bool, err error) {
 		return false, fmt.Errorf("set options of socket %s: %w", conn.LocalAddr(), err)
 	}
 	return v6, nil
+}
+
+// unpolled is the socket under another number, out of reach of the runtime's
+// poller; conn is closed. The number is not a copy's: both are of one socket.
+func unpolled(conn *net.UDPConn) (*os.File, error) {
+	rc, err := conn.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("reach socket: %w", err)
+	}
+	fd := -1
+	cerr := rc.Control(func(old uintptr) {
+		// The runtime polls what does not block; each call here says that it must not.
+		if fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			err = unix.SetNonblock(fd, false)
+		}
+	})
+	if err := errors.Join(cerr, err); err != nil {
+		if fd >= 0 {
+			err = errors.Join(err, unix.Close(fd))
+		}
+		return nil, fmt.Errorf("take over socket %s: %w", conn.LocalAddr(), err)
+	}
+	name := conn.LocalAddr().String()
+	if err := conn.Close(); err != nil {
+		return nil, errors.Join(fmt.Errorf("take over socket %s: %w", name, err), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 func prepareFD(fd int) (v6 bool, err error) {
@@ -156,17 +184,6 @@ func appendSource(oob []byte, from netip.Addr) []byte {
 	a := from.As16()
 	copy(info[:], a[:])
 	return appendControl(oob, unix.SOL_IPV6, unix.IPV6_PKTINFO, info[:])
-}
-
-// portOf is the address that the kernel gives for a received packet.
-func portOf(sa unix.Sockaddr) netip.AddrPort {
-	switch sa := sa.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
-	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr).Unmap(), uint16(sa.Port))
-	}
-	return netip.AddrPort{}
 }
 
 // plain is an address as a key: no zone, no IPv4 in IPv6's clothes.

@@ -53,6 +53,10 @@ func listen(t *testing.T, ns, addr string) *net.UDPConn {
 	return conn
 }
 
+func addrTo(addr string, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.MustParseAddr(addr), port)
+}
+
 func addrOf(c *net.UDPConn) netip.AddrPort { return c.LocalAddr().(*net.UDPAddr).AddrPort() }
 
 // serve runs fn until the test ends.
