@@ -206,9 +206,9 @@ func (b *bed) move(pod, path int) {
 // crossed returns the packets that pod's plane sent and received over a path.
 func (b *bed) crossed(pod, path int) (sent, received uint64) {
 	b.t.Helper()
-	s, r, err := b.planes[pod].Tallies(fmt.Sprintf("pod-%d", 3-pod), path)
+	m, err := b.planes[pod].Meter(fmt.Sprintf("pod-%d", 3-pod), path)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return s.Packets, r.Packets
+	return m.Packets()
 }
