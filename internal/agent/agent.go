@@ -81,11 +81,13 @@ type Agent struct {
 	links   map[string]*wire       // by network
 	remote  map[string]*remoteHost // by host name
 	pods    map[string]*pod        // local ones, by UID
-	// watched are the pairs that are looked at all the time, inquiring those that ask
-	// about a path of theirs, and suspects the paths that are suspected between hosts.
-	watched, inquiring []*pair
-	suspects           map[*hostPath]*remoteHost
-	passive            *telemetry.Collector
+	// glances are at the lines that are looked at all the time. inquiring are the pairs
+	// that ask about a path of theirs, and suspects the paths that are suspected
+	// between hosts.
+	glances   []glance
+	inquiring []*pair
+	suspects  map[*hostPath]*remoteHost
+	passive   *telemetry.Collector
 	// observed are the peers that passive is limited to.
 	observed []netip.Addr
 	ledger   telemetry.Ledger
@@ -99,10 +101,13 @@ type Agent struct {
 	running func(func(context.Context) error)
 	clock   clock
 	// lag of the loop, and when its next turn is due.
-	lag    lag
-	due    time.Time
-	stats  counters
-	warned map[string]time.Time // when a fault was last told
+	lag lag
+	due time.Time
+	// turned is when the latest turn began, refreshed when one last looked at the
+	// cluster, and weighed when one last gathered evidence.
+	turned, refreshed, weighed time.Time
+	stats                      counters
+	warned                     map[string]time.Time // when a fault was last told
 }
 
 // counters are the agent's own, for metrics.
@@ -185,47 +190,62 @@ func (a *Agent) setUp() error {
 }
 
 // loop is the agent's only clock.
-func (a *Agent) loop(ctx context.Context) error {
-	var lastEpoch, lastRefresh, last time.Time
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-				return cause
-			}
-			return nil
-		case <-timer.C:
-		}
-		a.mu.Lock()
-		now := a.cfg.Now() // who waits for the lock is late
-		if !last.IsZero() && now.Sub(last) > idleTick+10*time.Millisecond {
-			a.stats.stalls++
-		}
-		last = now
-		a.receive()
-		next := a.watch(now)
-		if now.Sub(lastRefresh) >= refresh {
-			lastRefresh = now
-			a.beat()
-			if err := a.sync(); err != nil {
-				a.warn("%v", err)
-			}
-		}
-		if now.Sub(lastEpoch) >= epoch {
-			lastEpoch = now
-			a.probeAll(now)
-			a.weigh(now)
-		}
-		end := a.cfg.Now()
-		if !a.due.IsZero() {
-			a.lag.add(a.due, end)
-		}
-		a.due = end.Add(next)
-		a.mu.Unlock()
-		timer.Reset(next)
+func (a *Agent) loop(ctx context.Context) (err error) {
+	alarm, err := newAlarm()
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, alarm.close()) }()
+	defer context.AfterFunc(ctx, alarm.cancel)()
+	for ctx.Err() == nil {
+		next, err := a.turn()
+		if err == nil {
+			err = alarm.sleep(next)
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// turn does what is due and returns when the next one is. Replies to probes are
+// read here, all that came since the last turn: they are dated, and to be woken by
+// each would cost more than all else.
+func (a *Agent) turn() (time.Duration, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.cfg.Now() // who waits for the lock is late
+	if !a.turned.IsZero() && now.Sub(a.turned) > idleTick+10*time.Millisecond {
+		a.stats.stalls++
+	}
+	a.turned = now
+	weighs := now.Sub(a.weighed) >= epoch
+	if err := a.hearProbes(weighs); err != nil {
+		return 0, err
+	}
+	next := a.watch(now)
+	if now.Sub(a.refreshed) >= refresh {
+		a.refreshed = now
+		a.beat()
+		if err := a.sync(); err != nil {
+			a.warn("%v", err)
+		}
+	}
+	if weighs {
+		a.weighed = now
+		a.probeAll(now)
+		a.weigh(now)
+	}
+	end := a.cfg.Now()
+	if !a.due.IsZero() {
+		a.lag.add(a.due, end)
+	}
+	a.due = end.Add(next)
+	return next, nil
 }
 
 // late is how late the loop has been since t.

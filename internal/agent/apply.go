@@ -103,6 +103,7 @@ func (a *Agent) place(p *pair, urgent bool) (moved steer.Set, took time.Duration
 			p.lines[i].used = begin // look there from now on
 		}
 	}
+	a.attend(p, begin)
 	for b := uint8(0); b < steer.Buckets; b++ {
 		if moved.Has(b) {
 			index := to.Index

@@ -28,11 +28,8 @@ type pair struct {
 	noticed   time.Time
 
 	lines []line // by index in routes
-	// looked is when all paths were looked at, again when those in use are to be
-	// looked at, active when packets last went or came.
-	looked, again, active time.Time
-	// watched: it is in the agent's list.
-	watched bool
+	// active is when packets last went or came.
+	active time.Time
 	// own is when the local pod last sent packets of flows that it opened.
 	own       time.Time
 	ownBefore uint64
@@ -74,6 +71,7 @@ type line struct {
 	sent, received   steer.Tally // as last read
 	epochTx, epochRx uint64      // bytes, at the last evidence
 	used             time.Time   // packets went or came
+	attended         bool        // it is among the agent's glances
 	silent           time.Time   // packets went out since, and none came in; zero if not
 	came             time.Time   // when the latest packet did
 	tx, rx           float64     // bytes per second, over the last evidence

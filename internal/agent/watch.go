@@ -43,15 +43,8 @@ func rules() probe.Rules {
 // It returns when to look again.
 func (a *Agent) watch(now time.Time) time.Duration {
 	next := idleTick
-	for _, p := range a.watched {
-		if now.Sub(p.active) >= quiet {
-			continue // with each evidence is often enough
-		}
-		if left := p.again.Sub(now); left > together {
-			next = min(next, left)
-			continue
-		}
-		next = min(next, a.look(p, now))
+	for n := range a.glances {
+		next = min(next, a.glance(n, now))
 	}
 	if a.judgeAll(now) {
 		next = min(next, suspectTick)
@@ -66,104 +59,6 @@ func (a *Agent) watch(now time.Time) time.Duration {
 	}
 	a.conclude(now)
 	return next
-}
-
-// attend makes watch look at a pair.
-func (a *Agent) attend(p *pair) {
-	if !p.watched {
-		p.watched = true
-		a.watched = append(a.watched, p)
-	}
-}
-
-// rewatch finds the pairs that watch is to look at, those with traffic of late, and
-// forgets the inquiries of those that are gone.
-func (a *Agent) rewatch(now time.Time) {
-	a.inquiring = slices.DeleteFunc(a.inquiring, func(p *pair) bool {
-		return a.pods[p.local.UID] != p.local || p.local.pairs[p.remote.UID] != p
-	})
-	clear(a.watched)
-	a.watched = a.watched[:0]
-	for _, l := range a.pods {
-		for _, p := range l.pairs {
-			p.watched = false
-			if now.Sub(p.active) < quiet {
-				a.attend(p)
-			}
-		}
-	}
-}
-
-// look reads a pair's counters and suspects the path that went silent. It returns
-// when to look again.
-func (a *Agent) look(p *pair, now time.Time) time.Duration {
-	// What goes out from now on is not overdue before silence has passed. Pairs of
-	// which nothing is outstanding are looked at all together.
-	next := silence - now.Sub(a.start)%silence
-	all := now.Sub(p.looked) >= epoch
-	if all {
-		p.looked = now
-	}
-	for i := range p.routes {
-		ln, r := &p.lines[i], &p.routes[i]
-		if !all && now.Sub(ln.used) >= time.Second {
-			continue // nothing there lately: with each evidence is often enough
-		}
-		sent, received, err := p.local.plane.Tallies(p.remote.UID, r.Index)
-		if err != nil {
-			return next // the peer was just removed
-		}
-		tx, rx := sent.Packets != ln.sent.Packets, received.Packets != ln.received.Packets
-		stream := sent.Packets-ln.sent.Packets >= streaming
-		ln.sent, ln.received, ln.came = sent, received, a.clock.at(received.Last)
-		if tx || rx {
-			a.attend(p)
-			p.active, p.host.used, ln.used = now, now, now
-			if hp := p.host.paths[r.Network]; hp != nil {
-				hp.busy = now
-			}
-		}
-		switch {
-		case sent.Last > received.Last:
-			// Whoever asks in turns falls silent with its last question.
-			if ln.silent.IsZero() || rx {
-				ln.silent = a.clock.at(sent.Last)
-			}
-		case rx:
-			ln.silent = time.Time{}
-		case tx && ln.silent.IsZero():
-			ln.silent = now
-		}
-		// While this loop was late it did not listen.
-		if !ln.silent.IsZero() && now.Sub(ln.silent) >= silence && now.Sub(ln.silent) >= silence+a.late(ln.silent, now) {
-			a.suspect(p, i, now)
-		}
-		next = min(next, ln.lookAgain(now, stream))
-	}
-	p.again = now.Add(next)
-	return next
-}
-
-const (
-	// streaming is how many packets between two looks make a stream.
-	streaming = 4
-	// together: pairs that are due within so long are looked at in one turn.
-	together = time.Millisecond / 2
-)
-
-// lookAgain is when to look at the line again. A packet that goes alone is dated by
-// the data plane, so its silence is found when it is due, and what has not gone yet
-// is due later still. Of a stream only the latest packet is dated: its silence is
-// counted from a look on, so looks are closer. Silence that was found to mean
-// nothing goes on.
-func (ln *line) lookAgain(now time.Time, stream bool) time.Duration {
-	switch left := silence - now.Sub(ln.silent); {
-	case stream, !ln.silent.IsZero() && left <= 0:
-		return fastTick
-	case !ln.silent.IsZero():
-		return max(left, suspectTick)
-	}
-	return silence
 }
 
 // suspect takes up that packets go out over path i of the pair and none come in.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"pathwise.dev/pathwise/internal/netns"
@@ -26,37 +25,22 @@ type wire struct {
 	mtu       int
 	sender    *probe.Sender
 	reflector *probe.Reflector
-	out, in   *net.UDPConn
+	in        *net.UDPConn
 	inbox     inbox
 }
 
-// inbox holds what became of probes until the loop takes it: the sender tells
-// it from any goroutine, the loop's own among them.
+// inbox holds what became of probes until the loop takes it: a sender may be read
+// in the middle of a judgement.
 type inbox struct {
-	mu      sync.Mutex
 	replies []probe.Reply
 	losses  []probe.Lost
 }
 
-func (i *inbox) reply(r probe.Reply) {
-	r.TLVs = slices.Clone(r.TLVs)
-	for n := range r.TLVs {
-		r.TLVs[n].Value = slices.Clone(r.TLVs[n].Value)
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.replies = append(i.replies, r)
-}
+func (i *inbox) reply(r probe.Reply) { i.replies = append(i.replies, r) }
 
-func (i *inbox) loss(l probe.Lost) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.losses = append(i.losses, l)
-}
+func (i *inbox) loss(l probe.Lost) { i.losses = append(i.losses, l) }
 
 func (i *inbox) take() ([]probe.Reply, []probe.Lost) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
 	r, l := i.replies, i.losses
 	i.replies, i.losses = nil, nil
 	return r, l
@@ -65,38 +49,43 @@ func (i *inbox) take() ([]probe.Reply, []probe.Lost) {
 // openWire opens the sockets in the agent's pod and begins to answer.
 func (a *Agent) openWire(self topo.Pod, at topo.Attachment, number int) (*wire, error) {
 	w := &wire{network: at.Network, number: number, addr: at.Addr, mtu: at.MTU}
+	var out *net.UDPConn
 	err := netns.Do(self.Netns, func() (err error) {
-		if w.out, err = net.ListenUDP("udp", &net.UDPAddr{IP: at.Addr.AsSlice()}); err != nil {
+		if out, err = net.ListenUDP("udp", &net.UDPAddr{IP: at.Addr.AsSlice()}); err != nil {
 			return err
 		}
 		w.in, err = net.ListenUDP("udp", &net.UDPAddr{IP: at.Addr.AsSlice(), Port: stampPort})
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open probe sockets on %s: %w", at.Network, err), w.close())
+		if out != nil {
+			err = errors.Join(err, out.Close())
+		}
+		return nil, fmt.Errorf("open probe sockets on %s: %w", at.Network, err)
 	}
 	keys := probe.Keys{Current: a.cfg.Key}
-	w.sender, err = probe.NewSender(w.out, probe.SenderConfig{Keys: keys, Deadline: time.Second, Now: a.cfg.Now,
+	// Polled, as replies can wait for the loop's next turn: what is urgent drains it.
+	w.sender, err = probe.NewSender(out, probe.SenderConfig{Keys: keys, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
 		OnReply: w.inbox.reply, OnLost: w.inbox.loss})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), w.close())
+		return nil, errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
 	}
 	w.reflector, err = probe.NewReflector(w.in, probe.ReflectorConfig{Keys: keys, Now: a.cfg.Now,
 		OnTLV: func(_ netip.AddrPort, _ uint16, t probe.TLV) []byte { return a.hear(t) }})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())
 	}
-	a.running(w.sender.Run)
 	a.running(w.reflector.Serve)
 	return w, nil
 }
 
 func (w *wire) close() error {
 	var errs []error
-	for _, c := range []*net.UDPConn{w.out, w.in} {
-		if c != nil {
-			errs = append(errs, c.Close())
-		}
+	if w.sender != nil {
+		errs = append(errs, w.sender.Close())
+	}
+	if w.in != nil {
+		errs = append(errs, w.in.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -183,6 +172,23 @@ func (a *Agent) path(network string, to netip.Addr) (*remoteHost, *hostPath) {
 		}
 	}
 	return nil, nil
+}
+
+// hearProbes reads the replies that have come: those to probes in time, and at long
+// intervals those that were not.
+func (a *Agent) hearProbes(late bool) error {
+	for _, w := range a.links {
+		if !late && !w.sender.Waiting() {
+			continue
+		}
+		at, err := w.sender.Drain()
+		if err != nil {
+			return fmt.Errorf("hear probes on %s: %w", w.network, err)
+		}
+		w.sender.Expire(at)
+	}
+	a.receive()
+	return nil
 }
 
 // receive takes what became of probes since it was last called.
