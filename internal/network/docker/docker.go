@@ -66,8 +66,7 @@ func needs(more ...network.Need) []network.Need {
 func (d docker) Info() network.Info {
 	veth, bridge := network.NeedLink("veth", "CONFIG_VETH"), network.NeedLink("bridge", "CONFIG_BRIDGE")
 	info := network.Info{Name: "docker-" + string(d.kind), Family: "docker", Needs: needs(veth, bridge),
-		First:     "its pods are containers that the engine makes",
-		OneKernel: "its engine has not been tried in the lab's virtual machines"}
+		First: "its pods are containers that the engine makes"}
 	switch d.kind {
 	case None:
 		return d.none(info)
@@ -152,6 +151,7 @@ func (d docker) overlay(info network.Info) network.Info {
 	info.Overhead = overhead
 	info.Needs = append(info.Needs, network.NeedLink("vxlan", "CONFIG_VXLAN"))
 	info.First, info.Alone = "", "the engine gives its pods a second interface, by which their default route goes"
+	info.OneKernel = "an engine joins the swarm by a token that the first one draws, and a virtual machine learns nothing of the lab after its boot but what its own host needs"
 	info.Row = network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "VXLAN overlay",
 		Outside: "masquerade, by a second interface (docker_gwbridge)", KeyValue: "no (swarm: Raft and gossip)",
 		Encryption: "no (IPsec where asked for)", Isolation: "moderate",

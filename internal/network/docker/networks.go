@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"time"
@@ -77,6 +78,9 @@ func makeOverlay(ctx context.Context, site network.Site, engines map[int]*engine
 	if err != nil {
 		return fmt.Errorf("make swarm: %w", err)
 	}
+	if err := first.removeIngress(ctx); err != nil {
+		return fmt.Errorf("make swarm: %w", err)
+	}
 	var swarm struct{ JoinTokens struct{ Worker string } }
 	if err := first.get(ctx, "/swarm", &swarm); err != nil {
 		return fmt.Errorf("make swarm: %w", err)
@@ -96,6 +100,17 @@ func makeOverlay(ctx context.Context, site network.Site, engines map[int]*engine
 	}
 	// Not more often: on a guest's only processor the asking would keep the engines from joining.
 	return network.Poll(ctx, 50*time.Millisecond, func() error { return joined(ctx, first, len(site.Hosts)) })
+}
+
+// removeIngress takes the swarm's network for published ports of services away,
+// before any other engine makes its part of it: nothing here is a service, and each
+// part has the engine start itself anew some times, which on a guest's only processor
+// is time that attaching a container then lacks.
+func (e *engine) removeIngress(ctx context.Context) error {
+	return network.Poll(ctx, 20*time.Millisecond, func() error {
+		_, err := e.request(ctx, http.MethodDelete, "/networks/ingress", "", nil)
+		return err
+	})
 }
 
 // joined asks whether all engines take part in the swarm.
