@@ -119,7 +119,7 @@ func (h Hypervisor) Boot(ctx context.Context, r lab.Room) (lab.Machine, error) {
 	_, inner := addresses(r.Number)
 	m := newMachine(r.Netns, inner.Addr(), mac)
 	m.guest, err = guest.Start(ctx, guest.Config{Kernel: c.Kernel, Store: lab.Store{Root: c.Root}, Self: c.Self, Memory: memory,
-		Argv: []string{c.Self, Argument, c.Root, strings.Join(c.CNIPath, string(filepath.ListSeparator)), inner.String()}, Env: c.Env, Netns: r.Netns,
+		Argv: []string{c.Self, Argument, lab.DefaultRoot, strings.Join(c.CNIPath, string(filepath.ListSeparator)), inner.String()}, Env: c.Env, Netns: r.Netns,
 		NICs: []guest.NIC{{Tap: r.Tap, MAC: mac, MTU: r.MTU}, {Tap: r.Control, MAC: control, MTU: topo.DefaultMTU}}}, r)
 	if err != nil {
 		return nil, err

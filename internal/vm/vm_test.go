@@ -92,6 +92,7 @@ func find(t *testing.T, name string) network.Network {
 // removed by somebody else, as after a kill.
 func TestScenarios(t *testing.T) {
 	path := lab.DefaultCNIPath(filepath.Join(bin(t), "pathwise"))
+	t.Setenv("PATH", bin(t)+":"+os.Getenv("PATH")) // an engine's containers run pathwise
 	for _, tc := range []struct {
 		place   topo.Placement
 		outside topo.Outside
@@ -105,9 +106,15 @@ func TestScenarios(t *testing.T) {
 		{topo.VMP2VMPRemote, topo.OutsideVXLAN, guest.UML, "vxlan", 1400},
 		{topo.BMP2VMPRemote, topo.OutsideOVSVXLAN, guest.UML, "vxlan", 1400},
 		{topo.BMP2VMPRemote, topo.OutsideOVS, guest.QEMU, "mine", 1500},
+		// An engine inside, and the kernel's datapath of Open vSwitch where both hosts have it.
+		{topo.BMP2VMPLocal, topo.OutsideBridge, guest.UML, "docker-macvlan", 1500},
+		{topo.VMP2VMPRemote, topo.OutsideBridge, guest.UML, "weave-fastdp-like", 1376},
 	} {
 		t.Run(fmt.Sprintf("%s,%s,%s", tc.place, tc.outside, tc.kind), func(t *testing.T) {
 			s := lab.Store{Root: lab.DefaultRoot}
+			if tc.place == topo.VMP2VMPLocal { // a directory that the machines see too
+				s.Root = outsideRun(t)
+			}
 			spec := lab.Spec{Name: "t-vm", Hosts: 2, VMs: tc.place.VMs(), Outside: tc.outside,
 				Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2}}}
 			l, err := s.Up(t.Context(), spec, find(t, tc.network), lab.Options{CNIPath: path, Hypervisor: hypervisor(t, tc.kind, s.Root, path)})
@@ -132,6 +139,21 @@ func TestScenarios(t *testing.T) {
 			attached(t, state)
 		})
 	}
+}
+
+// outsideRun is a directory for a store under a name without commas.
+func outsideRun(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "vm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(dir, "store")
 }
 
 // reach pings at the exact MTU, and one byte above it, which must not pass; and

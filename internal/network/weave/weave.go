@@ -48,8 +48,7 @@ type fastdp struct{}
 func (fastdp) Info() network.Info {
 	return network.Info{
 		Name: "weave-fastdp-like", Family: "weave", Overhead: overhead,
-		OneKernel: "it has not been tried in the lab's virtual machines",
-		Summary:   "the shape of Weave's fast datapath: a Linux bridge, kernel Open vSwitch and VXLAN on each host; static peers",
+		Summary: "the shape of Weave's fast datapath: a Linux bridge, kernel Open vSwitch and VXLAN on each host; static peers",
 		Needs: append(ovs.Needs(), ovs.KernelDatapath(), network.NeedPlugin("bridge"), routed.NeedsOutside(),
 			network.NeedLink("bridge", "CONFIG_BRIDGE"), network.NeedLink("vxlan", "CONFIG_VXLAN")),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "VXLAN overlay",
@@ -78,7 +77,10 @@ func (w fastdp) Build(ctx context.Context, site network.Site) (network.Plug, err
 		}
 		plug.Conflists[h.Index] = list
 	}
-	plug.Crossing, plug.Notes = f.Crossed("vxlan", port), []string{f.Note()}
+	plug.Crossing = f.Crossed("vxlan", port)
+	if len(site.Hosts) > 0 {
+		plug.Notes = []string{f.Note()}
+	}
 	plug.Ready = func(ctx context.Context) error {
 		return f.Each(func(h topo.Host) error {
 			args := []string{"add-br", datapath, "--", "set", "Bridge", datapath, "datapath_type=" + string(ovs.System), "--", "add-port", datapath, far}
