@@ -78,7 +78,7 @@ func (b *benchRun) shifted(p *progress, before int, rest []group, done []sample.
 	var left time.Duration
 	for _, g := range rest {
 		after += max(g.least(), len(doneOn(done, g.label)))
-		left += time.Duration(g.exp.Repeat.Min) * g.length()
+		left += g.shortest()
 	}
 	return func(e bench.Event) {
 		if e.Ended {

@@ -135,11 +135,19 @@ func (g group) length() (d time.Duration) {
 	return d
 }
 
+// shortest is the time that the group takes at least.
+func (g group) shortest() (d time.Duration) {
+	for _, c := range g.cells {
+		d += time.Duration(c.Least) * bench.Estimate(c)
+	}
+	return d
+}
+
 // least is the number of trials that the group has at least.
 func (g group) least() (n int) {
 	for _, c := range g.cells {
 		if c.Unsupported == "" {
-			n += g.exp.Repeat.Min
+			n += c.Least
 		} else {
 			n++
 		}

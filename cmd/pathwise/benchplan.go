@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"pathwise.dev/pathwise/internal/bench"
+	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/sample"
 )
 
@@ -20,8 +22,10 @@ func (b *benchRun) printPlan(w io.Writer) error {
 	var order []sample.Question
 	nets := map[sample.Question][]string{}
 	left := map[sample.Question][]string{}
-	var total time.Duration
-	runnable := 0
+	var least, most time.Duration
+	runnable, trials, claimed := 0, 0, 0
+	var why reasons
+	r := b.exp.Repeat
 	for _, c := range cells {
 		q := c.Question()
 		if _, ok := nets[q]; !ok {
@@ -30,11 +34,17 @@ func (b *benchRun) printPlan(w io.Writer) error {
 		}
 		if c.Unsupported != "" {
 			left[q] = append(left[q], c.Network)
+			why.add(c)
 			continue
 		}
 		nets[q] = append(nets[q], c.Network)
 		runnable++
-		total += bench.Estimate(c)
+		trials += c.Least
+		if c.Least > r.Min {
+			claimed++
+		}
+		least += time.Duration(c.Least) * bench.Estimate(c)
+		most += time.Duration(r.Max) * bench.Estimate(c)
 	}
 	for _, q := range order {
 		fmt.Fprintf(tw, "%s\t%v\t%v\t%s\t\n", q.Workload, q.Scenario, q.Load, strings.Join(nets[q], " "))
@@ -45,13 +55,47 @@ func (b *benchRun) printPlan(w io.Writer) error {
 	if err := flush(tw); err != nil {
 		return err
 	}
-	r := b.exp.Repeat
+	why.print(w)
 	fmt.Fprintf(w, "\n%d cells, %d to %d repetitions of each (until the 95 %% interval is within ±%g %%)\n", runnable, r.Min, r.Max, r.Width*100)
-	least := (total * time.Duration(r.Min)).Round(time.Second)
-	most := (total * time.Duration(r.Max)).Round(time.Second)
+	if claimed > 0 {
+		fmt.Fprintf(w, "%d of them are compared by claims: %d repetitions at least\n", claimed, r.Claims)
+	}
+	least, most = least.Round(time.Second), most.Round(time.Second)
 	if b.exp.Budget > 0 {
 		most = max(least, min(most, b.exp.Budget))
 	}
-	_, err := fmt.Fprintf(w, "%d trials and about %v at least, about %v at most; nothing run (--dry-run)\n", runnable*r.Min, least, most)
+	_, err := fmt.Fprintf(w, "%d trials and about %v at least, about %v at most; nothing run (--dry-run)\n", trials, least, most)
 	return err
+}
+
+// reasons gather why cells of a plan cannot be measured: there are few reasons, and
+// many cells to each.
+type reasons []reason
+
+type reason struct {
+	why              string
+	networks, places []string
+}
+
+func (r *reasons) add(c experiment.Planned) {
+	i := slices.IndexFunc(*r, func(x reason) bool { return x.why == c.Unsupported })
+	if i < 0 {
+		i = len(*r)
+		*r = append(*r, reason{why: c.Unsupported})
+	}
+	x := &(*r)[i]
+	for list, word := range map[*[]string]string{&x.networks: c.Network, &x.places: string(c.Scenario.Placement)} {
+		if !slices.Contains(*list, word) {
+			*list = append(*list, word)
+		}
+	}
+}
+
+func (r reasons) print(w io.Writer) {
+	for i, x := range r {
+		if i == 0 {
+			fmt.Fprintln(w, "\nnot measured:")
+		}
+		fmt.Fprintf(w, "  %s (%s): %s\n", strings.Join(x.networks, ", "), strings.Join(x.places, ", "), x.why)
+	}
 }

@@ -152,20 +152,22 @@ func (r *runner) mainMetric(name string) string {
 func (r *runner) repetition(ctx context.Context, rep int) (bool, error) {
 	due := r.due(rep)
 	if len(due) == 0 {
-		return rep < r.Experiment.Repeat.Min, nil
+		return rep < r.least(), nil
 	}
 	if err := r.watchIdle(ctx); err != nil {
 		return false, err
 	}
+	ran := false
 	for _, cell := range due {
-		if rep > r.Experiment.Repeat.Min && r.overBudget(cell) {
-			return false, nil
+		if rep > cell.Least && r.overBudget(cell) {
+			continue // one that has to run may come after it
 		}
 		if err := r.trial(ctx, cell, rep); err != nil {
 			return false, err
 		}
+		ran = true
 	}
-	return true, nil
+	return ran || rep < r.least(), nil
 }
 
 // due lists the cells that repetition rep has to run, in random order.
@@ -176,12 +178,20 @@ func (r *runner) due(rep int) []experiment.Planned {
 		switch {
 		case r.ran[trialKey{cell.Cell, rep}]:
 		case cell.Unsupported != "" && rep > 1:
-		case rep > r.Experiment.Repeat.Min && r.enough(cell.Cell):
+		case rep > cell.Least && r.enough(cell.Cell):
 		default:
 			out = append(out, cell)
 		}
 	}
 	return out
+}
+
+// least is the number of repetitions that some cell has to have.
+func (r *runner) least() (n int) {
+	for _, c := range r.cells {
+		n = max(n, c.Least)
+	}
+	return n
 }
 
 // enough applies the stopping rule to a cell. One without a single figure is
@@ -269,7 +279,7 @@ func (r *runner) observe(t sample.Trial, ended bool) {
 // the least number of repetitions, and beyond it what the budget holds.
 func (r *runner) outlook() (total int, left time.Duration) {
 	for _, c := range r.cells {
-		reps := r.Experiment.Repeat.Min
+		reps := c.Least
 		if c.Unsupported != "" {
 			reps = 1
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/bench"
+	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/network"
@@ -263,6 +264,23 @@ func TestTheStoppingRuleStops(t *testing.T) {
 	c.Experiment.Repeat, c.Experiment.Budget = experiment.Repeat{Min: 2, Max: 50, Width: 1e-9}, time.Second
 	if n := len(spent.do(t, c).Trials); n < 2 || n > 10 {
 		t.Errorf("%d trials within the budget", n)
+	}
+}
+
+// TestClaimsHaveTheirRepetitions, also where the budget is spent, and no other cell has.
+func TestClaimsHaveTheirRepetitions(t *testing.T) {
+	var r run
+	c := config(t, &r, datagrams{claim: 1}, plain.Host{}, vxlan.New(), plain.None{})
+	c.Experiment.Repeat, c.Experiment.Budget = experiment.Repeat{Min: 1, Max: 9, Claims: 3, Width: 1e-9}, time.Nanosecond
+	c.Experiment.Claims = []claim.Claim{{ID: "c", Metric: sample.Throughput, Test: claim.Test{Ratio: &claim.Ratio{
+		Of: claim.Side{Network: "host"}, To: claim.Side{Network: "none"}}}}}
+	got := keys(r.do(t, c).Trials)
+	slices.Sort(got)
+	if want := []string{"host#1:ok", "host#2:ok", "host#3:ok", "none#1:refused", "vxlan#1:ok"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if last := r.events[len(r.events)-1]; last.Done != 5 || last.Total != 5 {
+		t.Errorf("last event %+v", last)
 	}
 }
 

@@ -372,6 +372,18 @@ func (e Experiment) Asks(c claim.Claim) error {
 	return nil
 }
 
+// claimed tells of a cell whether a claim compares it, on a kernel whose networks the
+// experiment is left with.
+func (e Experiment) claimed() func(sample.Cell) bool {
+	claims := e.Answerable()
+	return func(cell sample.Cell) bool {
+		return slices.ContainsFunc(claims, func(c claim.Claim) bool {
+			return slices.Contains(c.Subjects(), cell.Network) &&
+				slices.ContainsFunc(c.Places(), func(w claim.Where) bool { return w.Picks(cell.Question()) })
+		})
+	}
+}
+
 // questions lists what the experiment asks.
 func (e Experiment) questions() (out []sample.Question) {
 	for _, entry := range e.Entries {

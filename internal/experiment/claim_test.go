@@ -137,6 +137,34 @@ claims:
 	}
 }
 
+// TestClaimedCells: what a claim compares is repeated more often, on the kernels that
+// have all that it speaks of.
+func TestClaimedCells(t *testing.T) {
+	e := parse(t, `name: x
+networks: [host, a, b, {name: a, kernel: uml}]
+topologies: [one-host, two-hosts]
+repetitions: {min: 2, max: 9, claims: 5}
+workloads: [tcp, udp]
+claims:
+  - {id: c, source: s, claim: it is faster, workload: tcp, topologies: one-host, ratio: {of: a, to: b, least: 1}}
+`)
+	for kind, want := range map[string]string{"": "a/one-host/tcp/c=1 b/one-host/tcp/c=1", "uml": ""} {
+		var often []string
+		for _, c := range e.On(kind, kind).Cells(nil) {
+			switch c.Least {
+			case 5:
+				often = append(often, c.String())
+			case 2:
+			default:
+				t.Errorf("%v: %d repetitions", c.Cell, c.Least)
+			}
+		}
+		if got := strings.Join(often, " "); got != want {
+			t.Errorf("on %q: got %s, want %s", kind, got, want)
+		}
+	}
+}
+
 func TestAnswerableClaims(t *testing.T) {
 	for want, only := range map[string][2][]string{
 		"ratio each growth other best overall value at trend": {{"host", "macvlan", "bridge", "ipvlan-l3"}, nil},

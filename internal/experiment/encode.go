@@ -28,6 +28,8 @@ type repetitions struct {
 	Min   int    `yaml:"min"`
 	Max   int    `yaml:"max"`
 	Width string `yaml:"width"`
+	// Claims is left out where it changes nothing.
+	Claims int `yaml:"claims,omitempty"`
 }
 
 type custom struct {
@@ -64,7 +66,7 @@ type load struct {
 // what Encode wrote.
 func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 	out := file{Name: e.Name, Description: e.Description,
-		Repetitions: repetitions{e.Repeat.Min, e.Repeat.Max, fmt.Sprintf("%g%%", e.Repeat.Width*100)}}
+		Repetitions: repetitions{e.Repeat.Min, e.Repeat.Max, fmt.Sprintf("%g%%", e.Repeat.Width*100), e.Repeat.Claims}}
 	if e.Budget > 0 {
 		out.Budget = e.Budget.String()
 	}

@@ -108,6 +108,10 @@ func (e Entry) Find() string {
 type Repeat struct {
 	// Min and Max bound the repetitions.
 	Min, Max int
+	// Claims, where it is above Min, is the least number for the cells that a claim
+	// compares: a verdict rests on few of all cells, and on the repetitions that both
+	// sides have.
+	Claims int
 	// Width is the half width of the confidence interval, as a share of the
 	// mean, at which a cell needs no more repetitions.
 	Width float64
@@ -119,6 +123,8 @@ type Planned struct {
 	Window workload.Window
 	// Beside is what a trial takes beside network and window.
 	Beside time.Duration
+	// Least is the number of repetitions that the cell has whatever they tell.
+	Least int
 	// Unsupported says why the network cannot run in the scenario; "" if it can.
 	// The network that carries no traffic by design is planned, as a check.
 	Unsupported string
@@ -127,6 +133,7 @@ type Planned struct {
 // Cells returns every cell once, in the order of the file.
 func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 	var out []Planned
+	claimed := e.claimed()
 	for _, entry := range e.Entries {
 		for _, scenario := range entry.Scenarios {
 			for _, load := range entry.Loads {
@@ -139,7 +146,11 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 					if why == "" && scenario.Kernel != "" && scenario.Outside != "" {
 						why = "virtual machines and what is outside of them stand beside the machine's own kernel, not in a guest"
 					}
-					out = append(out, Planned{cell, entry.Window, entry.Beside, why})
+					least := e.Repeat.Min
+					if claimed(cell) {
+						least = max(least, e.Repeat.Claims)
+					}
+					out = append(out, Planned{cell, entry.Window, entry.Beside, least, why})
 				}
 			}
 		}

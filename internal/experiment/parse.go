@@ -182,17 +182,21 @@ func (d *draft) workloads(v config.Value) (err error) {
 func (d *draft) repetitions(v config.Value) error {
 	if !v.IsMapping() {
 		n, err := v.Int(1, maxRepetitions)
-		d.exp.Repeat.Min, d.exp.Repeat.Max = n, n
+		d.exp.Repeat.Min, d.exp.Repeat.Max, d.exp.Repeat.Claims = n, n, 0
 		return err
 	}
 	r := &d.exp.Repeat
 	err := v.Fields(map[string]config.Field{
-		"min":   integer(&r.Min, 1, maxRepetitions),
-		"max":   integer(&r.Max, 1, maxRepetitions),
-		"width": func(v config.Value) (err error) { r.Width, err = v.Percent(); return err },
+		"min":    integer(&r.Min, 1, maxRepetitions),
+		"max":    integer(&r.Max, 1, maxRepetitions),
+		"claims": integer(&r.Claims, 1, maxRepetitions),
+		"width":  func(v config.Value) (err error) { r.Width, err = v.Percent(); return err },
 	})
-	if err == nil && r.Min > r.Max {
+	switch {
+	case err == nil && r.Min > r.Max:
 		return v.Errorf("min %d is above max %d", r.Min, r.Max)
+	case err == nil && r.Claims > r.Max:
+		return v.Errorf("claims %d is above max %d", r.Claims, r.Max)
 	}
 	return err
 }

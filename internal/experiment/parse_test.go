@@ -79,6 +79,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"named twice", head + "topologies: [two-hosts, bmp2bmp-remote]\nworkloads: [tcp]", "e.yaml:3: topologies[1]: two-hosts stands twice"},
 		{"missing", head + "missing: hide\nworkloads: [tcp]", `e.yaml:3: missing: "hide": expected skip or fail`},
 		{"min above max", head + "repetitions: {min: 5, max: 2}\nworkloads: [tcp]", "e.yaml:3: repetitions: min 5 is above max 2"},
+		{"claims above max", head + "repetitions: {max: 3, claims: 5}\nworkloads: [tcp]", "e.yaml:3: repetitions: claims 5 is above max 3"},
 		{"width", head + "repetitions: {width: 5}\nworkloads: [tcp]", `e.yaml:3: repetitions.width: "5": expected a share`},
 		{"twice", head + "workloads: [tcp, tcp]", "e.yaml:3: workloads[1]: two-hosts/tcp/c=1 stands twice"},
 		{"no networks", "name: x\nnetworks: []\nworkloads: [tcp]", "e.yaml:2: networks: empty list"},
@@ -116,7 +117,7 @@ pairs: [1, 4]
 mtu: [1500, 9000]
 warmup: 200ms
 budget: 2m
-repetitions: {min: 2, max: 4, width: 7.5%}
+repetitions: {min: 2, max: 4, width: 7.5%, claims: 3}
 workloads:
   - name: tcp
     load: {connections: [1, 8], size: [64, 16k]}
