@@ -328,14 +328,14 @@ func Estimate(c experiment.Planned) time.Duration {
 		return 0
 	}
 	const perPair = 250 * time.Millisecond
-	build := 600 * time.Millisecond
+	build, beside := 400*time.Millisecond, c.Beside
 	switch {
 	case c.Scenario.VM != "":
 		build = 8 * time.Second // a boot
 	case c.Scenario.Kernel != "":
-		build = 2 * time.Second // a guest starts programs slowly
+		build, beside = 2500*time.Millisecond, 2*beside // a guest starts programs slowly
 	}
-	return c.Window.Warmup + c.Window.Duration + c.Beside + build + time.Duration(c.Scenario.Pairs-1)*perPair
+	return c.Window.Warmup + c.Window.Duration + beside + build + time.Duration(c.Scenario.Pairs-1)*perPair
 }
 
 // wide says how many cells have an interval wider than asked for, and which is

@@ -121,7 +121,7 @@ type Repeat struct {
 type Planned struct {
 	sample.Cell
 	Window workload.Window
-	// Beside is what a trial takes beside network and window.
+	// Beside is what a trial takes beside its window and the half second in which most networks stand.
 	Beside time.Duration
 	// Least is the number of repetitions that the cell has whatever they tell.
 	Least int
@@ -150,7 +150,7 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 					if claimed(cell) {
 						least = max(least, e.Repeat.Claims)
 					}
-					out = append(out, Planned{cell, entry.Window, entry.Beside, least, why})
+					out = append(out, Planned{cell, entry.Window, entry.Beside + networks[n.Name].Beside, least, why})
 				}
 			}
 		}

@@ -61,6 +61,9 @@ type Info struct {
 	Find string `json:"-"`
 	// Baseline marks the network that the others are compared with.
 	Baseline bool `json:"baseline,omitempty"`
+	// Beside is about how much longer than the half second of most networks it takes
+	// to stand and to be ready, as to plan.
+	Beside time.Duration `json:"-"`
 	// Absent says what this machine, or the kernel that it was looked for on,
 	// lacks to build it at all; "" for the networks of the catalogue.
 	Absent string `json:"-"`

@@ -21,6 +21,10 @@ import (
 // asn is private (RFC 6996): one autonomous system, iBGP in a full mesh.
 const asn = 64512
 
+// meet is about how long two speakers take to find each other: BIRD waits a second
+// before it calls, and no less.
+const meet = 800 * time.Millisecond
+
 // mesh is all of a network's speakers.
 type mesh struct {
 	site     network.Site

@@ -47,7 +47,7 @@ type ovn struct{}
 // Info implements network.Network.
 func (ovn) Info() network.Info {
 	return network.Info{
-		Name: "ovn-geneve", Family: "ovn", Overhead: overhead,
+		Name: "ovn-geneve", Family: "ovn", Overhead: overhead, Beside: time.Second,
 		OneKernel: "the lab binds each pod in OVN's databases as it attaches it, which virtual machines do not reach",
 		Summary:   "OVN: a logical switch for each host's pods, a distributed logical router, Geneve between hosts",
 		Needs: append(append(ovs.Needs(), ovs.TunnelNeeds()...), network.NeedPlugin("host-device"),

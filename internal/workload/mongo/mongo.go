@@ -58,7 +58,7 @@ func (m Mongo) Info() workload.Info {
 		Server:  "the embedded one, a mongodb:// URI, or a command line such as mongod",
 
 		MinDuration: minDuration,
-		Beside:      700 * time.Millisecond,
+		Beside:      600 * time.Millisecond,
 	}
 }
 
