@@ -189,20 +189,21 @@ func (e env) concludePapers(runs []paperRun, dir string) error {
 	return err
 }
 
-// span is how many cells run, and how long that takes at the least and at most.
-func (r paperRun) span() (cells int, least, most time.Duration) {
-	var once time.Duration
+// span is how many cells run, how many trials at the least, and how long that takes
+// at the least and at most.
+func (r paperRun) span() (cells, trials int, least, most time.Duration) {
 	for _, c := range r.cells() {
 		if c.Unsupported == "" {
 			cells++
-			once += bench.Estimate(c)
+			trials += c.Least
+			least += time.Duration(c.Least) * bench.Estimate(c)
+			most += time.Duration(r.exp.Repeat.Max) * bench.Estimate(c)
 		}
 	}
-	least, most = once*time.Duration(r.exp.Repeat.Min), once*time.Duration(r.exp.Repeat.Max)
 	if r.exp.Budget > 0 {
 		most = max(least, min(most, r.exp.Budget))
 	}
-	return cells, least, most
+	return cells, trials, least, most
 }
 
 // printPapers says what would run, and for how long.
@@ -216,9 +217,9 @@ func printPapers(w io.Writer, runs []paperRun) error {
 			fmt.Fprintf(tw, "%s\tfinished, in %s\t\t\t\t\n", r.name, r.dir)
 			continue
 		}
-		cells, a, b := r.span()
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%v\t%v\t\n", r.name, cells, cells*r.exp.Repeat.Min, a.Round(time.Second), b.Round(time.Second))
-		trials += cells * r.exp.Repeat.Min
+		cells, n, a, b := r.span()
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%v\t%v\t\n", r.name, cells, n, a.Round(time.Second), b.Round(time.Second))
+		trials += n
 		least += a
 		most += b
 	}
