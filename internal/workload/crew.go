@@ -60,6 +60,16 @@ func (c *Crew) Go(fn func(ctx context.Context) error) *Task {
 	return t
 }
 
+// Ended says whether the member has ended.
+func (t *Task) Ended() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Serve starts a member that lives until the crew is dismissed; that it ends
 // earlier is a failure even if it ends well.
 func (c *Crew) Serve(name string, fn func(ctx context.Context) error) {

@@ -128,11 +128,13 @@ func (o offer) outcome(bed workload.Bed, pairs []pairRun, w workload.Window) (wo
 	return out, sum, nil
 }
 
-// covered checks that the records reach over the window but for its edges.
+// mayMiss is the share of the window that records may leave out.
+const mayMiss = 0.1
+
+// covered checks that the records reach over all but mayMiss of the window.
 // Rates are those of the part that is covered.
 func covered(t totals, w workload.Window) error {
-	const edges = 0.1
-	if missing := w.Duration.Seconds() - t.Seconds; missing > edges*w.Duration.Seconds() {
+	if missing := w.Duration.Seconds() - t.Seconds; missing > mayMiss*w.Duration.Seconds() {
 		return fmt.Errorf("its records cover %.2f s of a window of %.2f s", t.Seconds, w.Duration.Seconds())
 	}
 	return nil

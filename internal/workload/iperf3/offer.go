@@ -2,6 +2,7 @@ package iperf3
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -23,6 +24,9 @@ type offer struct {
 	rate float64
 	// buffer is what sockets may hold, in bytes; 0 leaves it to the kernel.
 	buffer int
+	// spread is the time between the first pair's beginning and the last's that
+	// a test has seen and that the next allows for.
+	spread time.Duration
 }
 
 // Patience with iperf3.
@@ -30,7 +34,9 @@ const (
 	// startTimeout bounds each step until all streams are connected, beside
 	// what a pair adds.
 	startTimeout = 5 * time.Second
-	startPerPair = 100 * time.Millisecond
+	startPerPair = 250 * time.Millisecond
+	// starts is how often pairs that began too far apart are started again.
+	starts = 4
 	// endTimeout bounds how long after its time a test may take to end: both
 	// ends exchange results over the control connection.
 	endTimeout = 5 * time.Second
@@ -63,8 +69,8 @@ func (o offer) step() float64 {
 // seconds only. Pairs do not start at the same moment, and the window begins
 // with the last; many streams are slow to start.
 func (o offer) seconds(w workload.Window, pairs int) int {
-	skew := time.Duration(pairs-1)*20*time.Millisecond + time.Duration(o.streams/16)*20*time.Millisecond
-	return int(math.Ceil((w.Warmup + w.Duration + skew).Seconds()))
+	spread := time.Duration(pairs-1)*20*time.Millisecond + time.Duration(o.streams/16)*20*time.Millisecond
+	return int(math.Ceil((w.Warmup + w.Duration + max(spread, o.spread)).Seconds()))
 }
 
 func (o offer) serverArgs(pod topo.Pod) []string {
@@ -87,15 +93,38 @@ func (o offer) clientArgs(server topo.Pod, seconds int) []string {
 func (o offer) interval() string { return strconv.FormatFloat(o.step(), 'f', 1, 64) }
 
 // run offers the load on all pairs of the bed and returns what each counted,
-// with the place of the measured window in it.
-func (o offer) run(ctx context.Context, bed workload.Bed, w workload.Window, m workload.Meter) ([]pairRun, error) {
+// with the place of the measured window in it. How far apart the pairs begin is
+// known only when they have: those that run already keep the CPUs from the rest
+// (16 pairs on two cores: over a second). If the first ends before the window
+// would, all are started again, for longer.
+func (o *offer) run(ctx context.Context, bed workload.Bed, w workload.Window, m workload.Meter) ([]pairRun, error) {
+	for start := 1; ; start++ {
+		pairs, err := o.start(ctx, bed, w, m)
+		var apart errApart
+		if errors.As(err, &apart) && start < starts {
+			o.spread = 2 * time.Duration(apart)
+			continue
+		}
+		return pairs, err
+	}
+}
+
+// errApart is how far apart pairs began whose tests do not overlap for a window.
+type errApart time.Duration
+
+func (e errApart) Error() string {
+	return fmt.Sprintf("pairs began %v apart: the machine is too busy for one window over all of them", time.Duration(e).Round(time.Millisecond))
+}
+
+// start is one try of run.
+func (o *offer) start(ctx context.Context, bed workload.Bed, w workload.Window, m workload.Meter) ([]pairRun, error) {
 	pairs := make([]pairRun, len(bed.Pairs))
 	seconds := o.seconds(w, len(pairs))
 	var span workload.Span
 	err := workload.Together(ctx, func(ctx context.Context, crew *workload.Crew) error {
-		var tasks []*workload.Task
+		var servers, clients []*workload.Task
 		for i, pair := range bed.Pairs {
-			tasks = append(tasks, crew.Go(func(ctx context.Context) (err error) {
+			servers = append(servers, crew.Go(func(ctx context.Context) (err error) {
 				pairs[i].server, pairs[i].usage[0], err = execute(ctx, bed, pair.Server, o.serverArgs(pair.Server))
 				return err
 			}))
@@ -106,20 +135,24 @@ func (o offer) run(ctx context.Context, bed workload.Bed, w workload.Window, m w
 			return err
 		}
 		for i, pair := range bed.Pairs {
-			tasks = append(tasks, crew.Go(func(ctx context.Context) (err error) {
+			clients = append(clients, crew.Go(func(ctx context.Context) (err error) {
 				pairs[i].client, pairs[i].usage[1], err = execute(ctx, bed, pair.Client, o.clientArgs(pair.Server, seconds))
 				pairs[i].exited = time.Now()
 				return err
 			}))
 		}
-		last, err := o.awaitStreams(ctx, bed, watch, pairs)
+		first, last, err := o.awaitStreams(ctx, bed, watch, pairs, clients)
 		if err != nil {
 			return err
+		}
+		apart, missable := last.Sub(first), time.Duration(mayMiss/2*float64(w.Duration))
+		if w.Warmup+w.Duration+apart > time.Duration(seconds)*time.Second+missable {
+			return errApart(apart)
 		}
 		if span, err = workload.Measure(ctx, last.Add(w.Warmup), w.Duration, m); err != nil {
 			return err
 		}
-		return awaitEnd(ctx, tasks, last.Add(time.Duration(seconds)*time.Second))
+		return awaitEnd(ctx, append(servers, clients...), last.Add(time.Duration(seconds)*time.Second))
 	})
 	if err != nil {
 		return nil, err
@@ -180,8 +213,10 @@ func closeAll(watch []*workload.Sockets) {
 }
 
 // awaitStreams notes when each pair's server has all its streams, which is when
-// the test begins, and returns the last such moment.
-func (o offer) awaitStreams(ctx context.Context, bed workload.Bed, watch []*workload.Sockets, pairs []pairRun) (time.Time, error) {
+// the test begins, and returns the last such moment and the earliest at which
+// the first of them may have been: a busy machine lets us look seldom. A test
+// that ended before it was seen is errApart, too.
+func (o *offer) awaitStreams(ctx context.Context, bed workload.Bed, watch []*workload.Sockets, pairs []pairRun, clients []*workload.Task) (first, last time.Time, err error) {
 	ctx, cancel := patience(ctx, bed)
 	defer cancel()
 	want := o.streams
@@ -191,31 +226,40 @@ func (o offer) awaitStreams(ctx context.Context, bed workload.Bed, watch []*work
 	// Reading 128 tables every millisecond would be a load of its own.
 	tick := time.NewTicker(time.Duration(1+len(pairs)/10) * time.Millisecond)
 	defer tick.Stop()
-	var last time.Time
+	began := time.Now()
+	before := began
 	for left := len(pairs); left > 0; {
+		now := time.Now()
 		for i := range pairs {
 			if !pairs[i].connected.IsZero() {
 				continue
 			}
+			ended := clients[i].Ended() // before the look
 			_, connected, err := watch[i].Count(bed.Pairs[i].Server.Listen)
 			if err != nil {
-				return last, err
+				return first, last, err
 			}
 			if connected >= want {
 				last = time.Now()
+				if first.IsZero() {
+					first = before
+				}
 				pairs[i].connected = last
 				left--
+			} else if ended && ctx.Err() == nil {
+				return first, last, errApart(time.Since(began))
 			} else if ctx.Err() != nil {
-				return last, fmt.Errorf("connect iperf3 to pod %s at %v: %d of %d %s connections: %w",
+				return first, last, fmt.Errorf("connect iperf3 to pod %s at %v: %d of %d %s connections: %w",
 					bed.Pairs[i].Server.Name, bed.Pairs[i].Server.Service, connected, want, o.proto, context.Cause(ctx))
 			}
 		}
+		before = now
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
-	return last, nil
+	return first, last, nil
 }
 
 // patience bounds one step of the start.

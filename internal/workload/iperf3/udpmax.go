@@ -91,7 +91,7 @@ func (u UDPMax) Run(ctx context.Context, bed workload.Bed, load sample.Load, w w
 }
 
 // attempt runs one trial of the search. Rates are a pair's, on average.
-func (o offer) attempt(ctx context.Context, bed workload.Bed) (attempt, error) {
+func (o *offer) attempt(ctx context.Context, bed workload.Bed) (attempt, error) {
 	w := workload.Window{Warmup: trialWarmup, Duration: trialDuration}
 	pairs, err := o.run(ctx, bed, w, unmetered{})
 	if err != nil {
