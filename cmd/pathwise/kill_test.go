@@ -214,6 +214,7 @@ func foreign(line string, killed []string) bool {
 	if strings.Contains(line, "pw-t-") || strings.HasPrefix(line, "mount: bpf /tmp/Test") {
 		return true
 	}
-	m := regexp.MustCompile(`(?:pw|pathwise)-b([0-9]+)-`).FindStringSubmatch(line)
+	// A lab of theirs has its number in names and in its directory.
+	m := regexp.MustCompile(`(?:pw-|pathwise-|/labs/)b([0-9]+)-`).FindStringSubmatch(line)
 	return m != nil && !slices.Contains(killed, m[1])
 }
