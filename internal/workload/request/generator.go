@@ -101,8 +101,8 @@ func (c *client) loop(ctx context.Context) workload.Count {
 		conn, hangup = nil, func() {}
 	}
 	defer func() { leave() }()
-	for turn := (socket.Loop{}); ctx.Err() == nil; {
-		start := time.Now()
+	turn, start := socket.Loop{}, time.Now()
+	for ctx.Err() == nil {
 		if !start.Before(c.end) {
 			n.Failure = cmp.Or(n.Failure, late) // nothing worse
 			return n
@@ -116,7 +116,8 @@ func (c *client) loop(ctx context.Context) workload.Count {
 				if took := time.Since(start); took > time.Millisecond && start.Add(took).After(c.begin) {
 					late = fmt.Sprintf("connecting took %v, into the window", took.Round(time.Millisecond))
 				}
-				continue // what connecting took is no request's
+				start = time.Now() // what connecting took is no request's
+				continue
 			}
 		}
 		if err == nil {
@@ -125,11 +126,20 @@ func (c *client) loop(ctx context.Context) workload.Count {
 		if err != nil && time.Since(c.end) >= patience { // hung up by bound
 			err = fmt.Errorf("receive: %w", os.ErrDeadlineExceeded)
 		}
-		c.count(&n, start, err)
-		turn.TurnAt(start)
-		// A datagram that was lost says nothing against the socket.
-		if c.Once || err != nil && !(c.Proto == workload.UDP && errors.Is(err, os.ErrDeadlineExceeded)) {
-			leave()
+		end := time.Now()
+		c.count(&n, start, end, err)
+		// One request begins when another ends, as reading the clock takes time,
+		// too, unless something else was done meanwhile.
+		start = end
+		if turn.TurnAt(end) || err != nil || c.Once {
+			// A datagram that was lost says nothing against the socket.
+			if c.Once || err != nil && !(c.Proto == workload.UDP && errors.Is(err, os.ErrDeadlineExceeded)) {
+				leave()
+			}
+			if err != nil {
+				time.Sleep(time.Millisecond) // do not spin on a server that refuses
+			}
+			start = time.Now()
 		}
 	}
 	return n
@@ -146,20 +156,16 @@ func (c *client) bound(ctx context.Context, conn *socket.Socket) func() {
 	return func() { timer.Stop(); watcher() }
 }
 
-// count adds a request that began at start, if that was in the window.
-func (c *client) count(n *workload.Count, start time.Time, err error) {
-	took := time.Since(start)
-	if err != nil {
-		time.Sleep(time.Millisecond) // do not spin on a server that refuses
-		if n.Failure == "" {
-			n.Failure = err.Error()
-		}
+// count adds a request from start to end, if it began in the window.
+func (c *client) count(n *workload.Count, start, end time.Time, err error) {
+	if err != nil && n.Failure == "" {
+		n.Failure = err.Error()
 	}
 	switch {
 	case start.Before(c.begin):
 	case err == nil:
 		n.Operations++
-		n.Latency.Record(took)
+		n.Latency.Record(end.Sub(start))
 	default:
 		n.Failed++
 	}
