@@ -111,14 +111,17 @@ soak: build plugins ## kill a bench and agents 100 times each, look for anything
 	$(SUDO) bin/pathwise bench --file soak-steering --out results/soak-steering-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: agree
-agree: build plugins ## hold our generators beside iperf3, sockperf, netperf and wrk: a quarter of an hour, on an idle machine
-	$(SUDO) bin/pathwise bench --file generators --out results/generators-$$(date +%Y%m%d-%H%M%S)
-	PATHWISE_ROUNDS=$(or $(ROUNDS),5) $(AGREE) ./internal/workload/http
+agree: build plugins ## hold our generators beside iperf3, sockperf, netperf and wrk on one core: a quarter of an hour, on an idle machine
+	$(SUDO) $(PIN) bin/pathwise bench --file generators --out results/generators-$$(date +%Y%m%d-%H%M%S)
+	PATHWISE_ROUNDS=$(or $(ROUNDS),5) $(PIN) $(AGREE) ./internal/workload/http
 
 .PHONY: agree-bench
 agree-bench: build plugins ## hold bench beside iperf3 and sockperf run by hand, on every network: half an hour
 	PATHWISE_ROUNDS=$(or $(ROUNDS),6) $(AGREE) ./cmd/pathwise
 
+# On several cores the scheduler decides what is compared: client and server on one, or
+# on two that wake each other, which takes three times as long where idle ones are halted.
+PIN := taskset -c 0
 AGREE := go test -count=1 -timeout 90m -v -tags agree -run '^TestAgree' $(if $(SUDO),-exec '$(SUDO)')
 
 .PHONY: clean

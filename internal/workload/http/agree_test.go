@@ -86,7 +86,10 @@ func beside(t *testing.T, g *testbed.Ground, from topo.Pod, connections int, shu
 	if shut {
 		how = "close"
 	}
-	if more.High < 0.95 || longer.Low > 1.05 {
+	// wrk's clock starts when a connection is there (socket_writeable in its wrk.c),
+	// ours before it is asked for: with a connection for each request only the
+	// rates mean the same.
+	if more.High < 0.95 || !shut && longer.Low > 1.05 {
 		verdict = "differ"
 		t.Errorf("%s %d %s: differs from wrk", path, connections, how)
 	}
