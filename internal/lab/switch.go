@@ -164,6 +164,9 @@ func (l *Lab) Notes() []string {
 	out := slices.Clone(l.nets[0].plug.Notes)
 	if l.outside != nil {
 		note := "outside: " + l.outside.Note()
+		if l.outside.Datapath == ovs.Netdev {
+			note += " (this machine's kernel has no datapath of Open vSwitch: " + ovs.KernelDatapath().From + ")"
+		}
 		if len(l.guests) > 0 && l.outside.Datapath == ovs.Netdev {
 			note += ", with a Linux bridge before each virtual machine, which fills in checksums"
 		}

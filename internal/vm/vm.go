@@ -88,10 +88,12 @@ func (c Config) Warning() string {
 
 // Note says how machines are joined to the wire, for the result.
 func (c Config) Note() string {
-	device := "virtio-net without vhost-net"
+	device := "virtio-net without vhost-net (this machine has no /dev/vhost-net)"
 	switch {
 	case c.Kernel.Name == guest.UML:
 		device = "User-mode Linux's vector device"
+	case c.Kernel.Emulated():
+		device = "virtio-net without vhost-net (which is for machines that the processor itself runs)"
 	case c.Kernel.Vhost():
 		device = "virtio-net with vhost-net"
 	}
