@@ -26,7 +26,8 @@ type bpfBeat struct {
 
 type bpfFilter struct {
 	_    structs.HostLayout
-	Bits [128]uint64
+	Peer [8192]uint32
+	Rev  [8192]uint32
 }
 
 type bpfFlow struct {
@@ -62,6 +63,7 @@ type bpfPeer struct {
 	Id         uint32
 	Generation uint32
 	Lower      uint32
+	Remote     uint32
 	Self       bpfAddr
 	Path       [8]bpfPath
 }
@@ -75,6 +77,7 @@ type bpfRev struct {
 	Ifindex      uint32
 	Diff         uint32
 	Flags        uint32
+	Remote       uint32
 	Local        bpfAddr
 	StableLocal  bpfAddr
 	StableRemote bpfAddr
@@ -102,10 +105,13 @@ const (
 	bpfMapFlows         = "flows"
 	bpfMapFollow        = "follow"
 	bpfMapHeartbeat     = "heartbeat"
+	bpfMapNear          = "near"
+	bpfMapNearRev       = "near_rev"
 	bpfMapOwn           = "own"
 	bpfMapPeers4        = "peers4"
 	bpfMapPeers6        = "peers6"
 	bpfMapReceived      = "received"
+	bpfMapRecent        = "recent"
 	bpfMapRev4          = "rev4"
 	bpfMapRev6          = "rev6"
 	bpfMapSent          = "sent"
@@ -174,10 +180,13 @@ type bpfMapSpecs struct {
 	Flows     *ebpf.MapSpec `ebpf:"flows"`
 	Follow    *ebpf.MapSpec `ebpf:"follow"`
 	Heartbeat *ebpf.MapSpec `ebpf:"heartbeat"`
+	Near      *ebpf.MapSpec `ebpf:"near"`
+	NearRev   *ebpf.MapSpec `ebpf:"near_rev"`
 	Own       *ebpf.MapSpec `ebpf:"own"`
 	Peers4    *ebpf.MapSpec `ebpf:"peers4"`
 	Peers6    *ebpf.MapSpec `ebpf:"peers6"`
 	Received  *ebpf.MapSpec `ebpf:"received"`
+	Recent    *ebpf.MapSpec `ebpf:"recent"`
 	Rev4      *ebpf.MapSpec `ebpf:"rev4"`
 	Rev6      *ebpf.MapSpec `ebpf:"rev6"`
 	Sent      *ebpf.MapSpec `ebpf:"sent"`
@@ -218,10 +227,13 @@ type bpfMaps struct {
 	Flows     *ebpf.Map `ebpf:"flows"`
 	Follow    *ebpf.Map `ebpf:"follow"`
 	Heartbeat *ebpf.Map `ebpf:"heartbeat"`
+	Near      *ebpf.Map `ebpf:"near"`
+	NearRev   *ebpf.Map `ebpf:"near_rev"`
 	Own       *ebpf.Map `ebpf:"own"`
 	Peers4    *ebpf.Map `ebpf:"peers4"`
 	Peers6    *ebpf.Map `ebpf:"peers6"`
 	Received  *ebpf.Map `ebpf:"received"`
+	Recent    *ebpf.Map `ebpf:"recent"`
 	Rev4      *ebpf.Map `ebpf:"rev4"`
 	Rev6      *ebpf.Map `ebpf:"rev6"`
 	Sent      *ebpf.Map `ebpf:"sent"`
@@ -234,10 +246,13 @@ func (m *bpfMaps) Close() error {
 		m.Flows,
 		m.Follow,
 		m.Heartbeat,
+		m.Near,
+		m.NearRev,
 		m.Own,
 		m.Peers4,
 		m.Peers6,
 		m.Received,
+		m.Recent,
 		m.Rev4,
 		m.Rev6,
 		m.Sent,

@@ -34,7 +34,7 @@ static __always_inline int fits(struct __sk_buff *skb, const struct packet *p, c
 
 /* wrap puts the packet into another. Returns 1, and it is as it was, where the
  * kernel cannot: a packet of the pod's own tunnel. */
-static __always_inline int wrap(struct __sk_buff *skb, const struct path *pa, __u8 mark)
+static __noinline int wrap(struct __sk_buff *skb, const struct path *pa, __u32 mark)
 {
 	struct outer o = {};
 	__u32 len = skb->len - ETH_HLEN + sizeof(o);

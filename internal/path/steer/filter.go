@@ -1,44 +1,109 @@
 package steer
 
-import "net/netip"
+import (
+	"errors"
+	"net/netip"
+)
 
-// filterShift is FILTER_SHIFT of steer.h: 8,192 bits, so that of 1,024 peers'
-// addresses each bit stands for few.
+// filterShift is FILTER_SHIFT of steer.h: 8,192 slots, so that of 1,024 peers'
+// addresses few share one.
 const filterShift = 19
 
-// filterWords is how many words of 64 bits that are.
-const filterWords = 1 << (32 - filterShift) / 64
+// slots is how many words that are, for stable addresses; for those on paths are
+// as many again.
+const slots = 1 << (32 - filterShift)
 
 // admit lets packets of a peer's address past the filter.
-func (p *Plane) admit(a netip.Addr) {
-	n := slot(word(a))
-	put64(p.mem.filter, n/64*8, get64(p.mem.filter, n/64*8)|1<<(n%64))
-}
+func (p *Plane) admit(a netip.Addr, id uint32) { put32(p.mem.filter, slot(word(a))*4, id+1) }
 
-// sift makes the filter anew, of the peers that are entered. Bits that stay are
-// never clear meanwhile. One too many costs a look-up.
+// sift makes the filter anew, of the peers that are entered. Slots that stay are
+// never empty meanwhile. One too many costs a look-up.
 func (p *Plane) sift() {
-	var bits [filterWords]uint64
-	set := func(a bpfAddr) { bits[slot(a)/64] |= 1 << (slot(a) % 64) }
+	var words [2 * slots]uint32
 	var k4 uint32
 	var k6 bpfAddr
 	var v bpfPeer
-	four, six := p.objs.Peers4.Iterate(), p.objs.Peers6.Iterate()
+	var r bpfRev
+	four, six, rev := p.objs.Peers4.Iterate(), p.objs.Peers6.Iterate(), p.objs.Rev4.Iterate()
 	for four.Next(&k4, &v) {
-		set(bpfAddr{W: [4]uint32{k4}})
+		words[slot(bpfAddr{W: [4]uint32{k4}})] = v.Id + 1
 	}
 	for six.Next(&k6, &v) {
-		set(k6)
+		words[slot(k6)] = v.Id + 1
 	}
-	if four.Err() != nil || six.Err() != nil {
+	for rev.Next(&k4, &r) {
+		words[slots+slot(bpfAddr{W: [4]uint32{k4}})] = r.Id*MaxPaths + r.Path + 1
+	}
+	if four.Err() != nil || six.Err() != nil || rev.Err() != nil {
 		return // leave it as it was: that is never too narrow
 	}
-	for i, w := range bits {
-		put64(p.mem.filter, uint32(i)*8, w)
+	for i, w := range words {
+		put32(p.mem.filter, uint32(i)*4, w)
 	}
 }
 
-// slot is an address's bit, as maybe in packet.h finds it.
+// slot is an address's, as the data plane finds it.
 func slot(a bpfAddr) uint32 {
 	return (a.W[0] ^ a.W[1] ^ a.W[2] ^ a.W[3]) * 0x9E3779B1 >> filterShift
+}
+
+// near is a peer's address in a row that is read by its number; 0 for IPv6.
+func near(a netip.Addr) uint32 {
+	if !a.Is4() {
+		return 0
+	}
+	return word(a).W[0]
+}
+
+// nearPeer enters a row of peers4 by its number. A hash map replaces a value as a
+// whole, an array is written while it is read: so the row is nobody's meanwhile.
+func (p *Plane) nearPeer(row bpfPeer) error {
+	if row.Remote == 0 {
+		return nil
+	}
+	var had bpfPeer
+	if err := p.objs.Near.Lookup(row.Id, &had); err != nil || had == row {
+		return err
+	}
+	had.Remote = 0
+	return errors.Join(p.objs.Near.Put(row.Id, had), p.objs.Near.Put(row.Id, row))
+}
+
+// nearRev is nearPeer for rev4.
+func (p *Plane) nearRev(rev bpfRev) error {
+	if rev.Remote == 0 {
+		return nil
+	}
+	i := rev.Id*MaxPaths + rev.Path
+	var had bpfRev
+	if err := p.objs.NearRev.Lookup(i, &had); err != nil {
+		return err
+	}
+	if had != rev {
+		had.Remote = 0
+		if err := errors.Join(p.objs.NearRev.Put(i, had), p.objs.NearRev.Put(i, rev)); err != nil {
+			return err
+		}
+	}
+	put32(p.mem.filter, (slots+slot(bpfAddr{W: [4]uint32{rev.Remote}}))*4, i+1)
+	return nil
+}
+
+// farRev takes nothing more by its number from an address that is a peer's no longer.
+func (p *Plane) farRev(rev bpfRev) error {
+	i := rev.Id*MaxPaths + rev.Path
+	var had bpfRev
+	if err := p.objs.NearRev.Lookup(i, &had); err != nil || had.Remote != rev.Remote {
+		return err
+	}
+	return p.objs.NearRev.Put(i, bpfRev{})
+}
+
+// far forgets a peer's rows.
+func (p *Plane) far(id uint32) error {
+	err := p.objs.Near.Put(id, bpfPeer{})
+	for n := range uint32(MaxPaths) {
+		err = errors.Join(err, p.objs.NearRev.Put(id*MaxPaths+n, bpfRev{}))
+	}
+	return err
 }

@@ -79,6 +79,13 @@ static __always_inline int restore(struct __sk_buff *skb, const struct packet *p
 	return requote(skb, p, check, sum, ~fold((__u64)(__u16)~sum + r->diff));
 }
 
+static __always_inline __s64 difference(const struct addr *a, const struct addr *b, const struct addr *x, const struct addr *y)
+{
+	struct addr from[2] = { *a, *b }, to[2] = { *x, *y };
+
+	return bpf_csum_diff((__be32 *)from, sizeof(from), (__be32 *)to, sizeof(to), 0);
+}
+
 /* In encap.h. */
 static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p);
 
@@ -99,8 +106,7 @@ static __always_inline int quoted(struct __sk_buff *skb, struct packet *p)
 	/* In the quote our address is the source, so the pair stands the other way
 	 * round than in what arrives; the sum does not mind. */
 	struct addr src = same(&p->src, &q.dst, p->v6) ? r->stable_remote : p->src;
-	struct addr old[2] = { p->src, p->dst }, now[2] = { src, r->stable_local };
-	__s64 outer = bpf_csum_diff((__be32 *)old, sizeof(old), (__be32 *)now, sizeof(now), 0);
+	__s64 outer = difference(&p->src, &p->dst, &src, &r->stable_local);
 	if (restore(skb, p, at, &q, r) ||
 	    rewrite(skb, p, &src, &r->stable_local, outer, IS_MARK(p->dscp) ? 0 : p->dscp, NULL)) {
 		count_event(EV_ERROR);

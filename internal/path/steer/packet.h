@@ -20,6 +20,8 @@ struct packet {
 	__u8 later;     /* a fragment without the transport header */
 	__u8 error;     /* an ICMP error that quotes a packet */
 	__u8 asks;      /* it wants an answer, if its sender opened the flow: not a mere acknowledgment */
+	__u8 plain;     /* read by plain */
+	__u8 summed;    /* of plain ones: ip_summed */
 };
 
 /* The packet's bounds. By assembly, as the compiler may shorten what it takes for
@@ -99,14 +101,19 @@ static __always_inline void went(struct __sk_buff *skb, const struct packet *p, 
 	*(volatile __u64 *)&t->last = now ? now : bpf_ktime_get_ns();
 }
 
-/* maybe is whether an address may be a peer's. Most packets of a pod are of none, and
- * are let go by this one bit. */
-static __always_inline int maybe(const struct addr *a)
+static __always_inline __u32 slot(const struct addr *a)
 {
-	__u32 zero = 0, h = ((a->w[0] ^ a->w[1] ^ a->w[2] ^ a->w[3]) * 0x9E3779B1u) >> FILTER_SHIFT;
+	return ((a->w[0] ^ a->w[1] ^ a->w[2] ^ a->w[3]) * 0x9E3779B1u) >> FILTER_SHIFT;
+}
+
+/* maybe is whether an address may be a peer's: then a peer's number and one. Most
+ * packets of a pod are of none, and are let go by this one word. */
+static __always_inline __u32 maybe(const struct addr *a)
+{
+	__u32 zero = 0;
 	struct filter *f = bpf_map_lookup_elem(&filter, &zero);
 
-	return f && f->bits[h / 64] >> (h & 63) & 1;
+	return f ? *(volatile __u32 *)&f->peer[slot(a)] : 0;
 }
 
 static __always_inline int same(const struct addr *a, const struct addr *b, int v6)
@@ -117,19 +124,36 @@ static __always_inline int same(const struct addr *a, const struct addr *b, int 
 }
 
 /* peer_of and rev_of look an address up by a copy of it: what a helper is given a
- * pointer into stays in memory as a whole, here all that is known of the packet. */
-static __always_inline struct peer *peer_of(const struct addr *a, int v6)
+ * pointer into stays in memory as a whole, here all that is known of the packet.
+ * A hash map takes four times as long as the filter's hint, which is right unless
+ * two peers share a slot. */
+static __always_inline struct peer *peer_of(const struct packet *p, const struct addr *a, __u32 hint)
 {
 	struct addr key = *a;
+	__u32 i = hint - 1;
 
-	return v6 ? bpf_map_lookup_elem(&peers6, &key) : bpf_map_lookup_elem(&peers4, &key.w[0]);
+	if (!p->v6) {
+		struct peer *pe = bpf_map_lookup_elem(&near, &i);
+		return pe && pe->remote == key.w[0] ? pe : bpf_map_lookup_elem(&peers4, &key.w[0]);
+	}
+	return bpf_map_lookup_elem(&peers6, &key);
 }
 
 static __always_inline struct rev *rev_of(const struct addr *a, int v6)
 {
 	struct addr key = *a;
+	__u32 zero = 0;
 
-	return v6 ? bpf_map_lookup_elem(&rev6, &key) : bpf_map_lookup_elem(&rev4, &key.w[0]);
+	if (v6)
+		return bpf_map_lookup_elem(&rev6, &key);
+	struct filter *f = bpf_map_lookup_elem(&filter, &zero);
+	if (f) {
+		__u32 i = *(volatile __u32 *)&f->rev[slot(a)] - 1;
+		struct rev *r = bpf_map_lookup_elem(&near_rev, &i);
+		if (r && r->remote == key.w[0])
+			return r;
+	}
+	return bpf_map_lookup_elem(&rev4, &key.w[0]);
 }
 
 /* peek makes n bytes of the packet readable and returns them, or NULL. */
@@ -149,10 +173,19 @@ static __always_inline void *peek(struct __sk_buff *skb, __u32 off, __u32 n)
 	return p + n <= end_of(skb) ? p : NULL;
 }
 
+/* bucket is the same in both directions; as package flow has it. */
+static __always_inline __u32 bucket(const struct packet *p)
+{
+	__u32 h = (__u32)(__u16)(p->sport ^ p->dport) * 0x9E3779B1u + p->proto * 0x85EBCA6Bu;
+
+	h ^= h >> 16;
+	return h & (BUCKETS - 1);
+}
+
 /* transport reads ports and flags. Packets of other protocols are not steerable. */
 static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 {
-	__u32 h, hlen = 8;
+	__u32 hlen = 8;
 	__u8 *b;
 
 	if (p->fragment)
@@ -192,9 +225,7 @@ static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 	p->asks = p->proto == IPPROTO_TCP ? skb->gso_size || skb->len > p->l4 + hlen : p->opens;
 	if (skb->gso_size)
 		p->seglen = p->l4 - ETH_HLEN + hlen + skb->gso_size;
-	h = (__u32)(__u16)(p->sport ^ p->dport) * 0x9E3779B1u + p->proto * 0x85EBCA6Bu;
-	h ^= h >> 16;
-	p->bucket = h & (BUCKETS - 1); /* the same in both directions; as package flow has it */
+	p->bucket = bucket(p);
 	p->steerable = 1;
 }
 
@@ -236,6 +267,58 @@ static __always_inline int parse(struct __sk_buff *skb, struct packet *p)
 		return -1;
 	transport(skb, p);
 	return 0;
+}
+
+/* The kernel's own packet, as far as it is read; offsets are relocated. */
+struct sk_buff {
+	__u8 ip_summed : 2;
+} __attribute__((preserve_access_index));
+
+enum { CHECKSUM_NONE, CHECKSUM_UNNECESSARY, CHECKSUM_COMPLETE, CHECKSUM_PARTIAL };
+
+/* Of Linux 6.2; the verifier makes it a mere assignment. */
+extern void *bpf_cast_to_kern_ctx(void *) __ksym;
+
+/* A plain packet; what is rewritten reaches to the checksum. */
+struct start {
+	__u16 pad; /* aligns what follows the frame's header */
+	struct ethhdr eth;
+	struct iphdr ip;
+	struct tcphdr tcp;
+} __attribute__((aligned(8)));
+#define PLAIN (sizeof(struct iphdr) + sizeof(struct tcphdr))
+#define START (sizeof(struct iphdr) + offsetof(struct tcphdr, check) + 2)
+
+/* plain reads what is most common: TCP over IPv4, whole, without IP options, of a
+ * connection that stands. Each program is compiled twice, for these and for any, as
+ * its time goes by how much code and memory it touches. Returns 0 for others. */
+static __always_inline int plain(struct __sk_buff *skb, struct packet *p)
+{
+	void *data = data_of(skb) + ETH_HLEN;
+
+	asm volatile("" : "+r"(data)); /* as in peek */
+	if (skb->protocol != bpf_htons(ETH_P_IP) || data + PLAIN > end_of(skb))
+		return 0;
+	struct iphdr *ip = data;
+	__u8 *tcp = data + sizeof(*ip);
+	if (*(__u8 *)data != 0x45 || ip->protocol != IPPROTO_TCP || ip->frag_off & bpf_htons(0x3fff) || tcp[13] & 0x02)
+		return 0;
+	p->summed = BPF_CORE_READ_BITFIELD((struct sk_buff *)bpf_cast_to_kern_ctx(skb), ip_summed);
+	if (p->summed == CHECKSUM_COMPLETE)
+		return 0;
+	__u32 hlen = (tcp[12] >> 4) * 4;
+	p->src.w[0] = ip->saddr;
+	p->dst.w[0] = ip->daddr;
+	p->proto = IPPROTO_TCP;
+	p->dscp = ip->tos >> 2;
+	p->l4 = ETH_HLEN + sizeof(*ip);
+	p->sport = tcp[0] << 8 | tcp[1];
+	p->dport = tcp[2] << 8 | tcp[3];
+	p->bucket = bucket(p);
+	p->asks = skb->gso_size || skb->len > p->l4 + hlen;
+	p->seglen = skb->gso_size ? sizeof(*ip) + hlen + skb->gso_size : skb->len - ETH_HLEN;
+	p->steerable = p->plain = 1;
+	return 1;
 }
 
 /* fold makes a 16-bit checksum of a sum (RFC 1071). */
@@ -289,50 +372,29 @@ static __always_inline int header(struct __sk_buff *skb, const struct packet *p,
 }
 
 /* remark sets the DSCP alone. */
-static __always_inline void remark(struct __sk_buff *skb, const struct packet *p, __u8 dscp)
+static __noinline int remark(struct __sk_buff *skb, __u32 v6, __u32 dscp)
 {
-	if (header(skb, p, NULL, NULL, 0, dscp))
+	struct packet p = { .v6 = v6 };
+
+	if (header(skb, &p, NULL, NULL, 0, dscp))
 		count_event(EV_ERROR);
+	return 0;
 }
 
-/* The kernel's own packet, as far as it is read; offsets are relocated. */
-struct sk_buff {
-	__u8 ip_summed : 2;
-} __attribute__((preserve_access_index));
-
-enum { CHECKSUM_NONE, CHECKSUM_UNNECESSARY, CHECKSUM_COMPLETE, CHECKSUM_PARTIAL };
-
-/* Of Linux 6.2; the verifier makes it a mere assignment. */
-extern void *bpf_cast_to_kern_ctx(void *) __ksym;
-
-/* A TCP packet; it is needed as far as the checksum. */
-struct start {
-	__u16 pad; /* aligns what follows the frame's header */
-	struct ethhdr eth;
-	struct iphdr ip;
-	struct tcphdr tcp;
-} __attribute__((aligned(8)));
-#define START (sizeof(struct iphdr) + offsetof(struct tcphdr, check) + 2)
-
-/* swap is rewrite, and the frame's addresses if mac is given, in one go, for what is
- * most common: TCP over IPv4 without options. Returns 1, and nothing has changed,
- * for what is not. */
+/* swap is rewrite of a plain packet, in one go. */
 static __always_inline int swap(struct __sk_buff *skb, const struct packet *p, const struct addr *src, const struct addr *dst,
 				__u32 diff, __u8 dscp, const __u8 *mac)
 {
 	struct start s;
-
-	if (p->v6 || p->proto != IPPROTO_TCP || p->fragment || p->l4 != ETH_HLEN + sizeof(struct iphdr))
-		return 1;
-	__u8 sum = BPF_CORE_READ_BITFIELD((struct sk_buff *)bpf_cast_to_kern_ctx(skb), ip_summed);
 	void *data = peek(skb, ETH_HLEN, START);
-	if (!data || sum == CHECKSUM_COMPLETE)
-		return 1;
+
+	if (!data)
+		return -1;
 	__builtin_memcpy(&s.ip, __builtin_assume_aligned(data, 8), START);
 	readdress(&s.ip, src, dst, diff, dscp);
 	/* Where it is left to the device, the field holds the sum of the addresses only,
 	 * as it is (inet_proto_csum_replace_by_diff). */
-	__u16 invert = sum == CHECKSUM_PARTIAL ? 0 : 0xffff;
+	__u16 invert = p->summed == CHECKSUM_PARTIAL ? 0 : 0xffff;
 	s.tcp.check = fold((__u64)(__u16)(s.tcp.check ^ invert) + diff) ^ invert;
 	if (!mac)
 		return bpf_skb_store_bytes(skb, ETH_HLEN, &s.ip, START, 0);
@@ -350,9 +412,8 @@ static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p
 	__u64 flags = BPF_F_PSEUDO_HDR;
 	__u32 off = 0;
 
-	int done = swap(skb, p, src, dst, diff, dscp, mac);
-	if (done <= 0)
-		return done;
+	if (p->plain)
+		return swap(skb, p, src, dst, diff, dscp, mac);
 	if (p->later) {
 		off = 0;
 	} else if (p->proto == IPPROTO_TCP) {

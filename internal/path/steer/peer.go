@@ -68,9 +68,13 @@ func (p *Plane) SetPeer(peer Peer) error {
 				continue
 			}
 			dev := p.devs[path.Dev]
-			rev := bpfRev{Id: id, Generation: gen, Lower: lower(stable), Path: uint32(path.Index), Ifindex: uint32(dev.Index), Flags: flags(path),
+			rev := bpfRev{Id: id, Generation: gen, Lower: lower(stable), Path: uint32(path.Index), Remote: near(pair.Remote), Ifindex: uint32(dev.Index), Flags: flags(path),
 				Diff: diff(pair, stable), Local: word(pair.Local), StableLocal: word(stable.Local), StableRemote: word(stable.Remote)}
-			if err := p.put(p.objs.Rev4, p.objs.Rev6, pair.Remote, rev); err != nil {
+			err := p.put(p.objs.Rev4, p.objs.Rev6, pair.Remote, rev)
+			if err == nil {
+				err = p.nearRev(rev)
+			}
+			if err != nil {
 				return fmt.Errorf("peer %s: enter path %d: %w", peer.UID, path.Index, err)
 			}
 		}
@@ -80,7 +84,7 @@ func (p *Plane) SetPeer(peer Peer) error {
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("look up peer %s: %w", peer.UID, err)
 		}
-		row := bpfPeer{Id: id, Generation: gen, Lower: lower(stable), Self: word(stable.Local)}
+		row := bpfPeer{Id: id, Generation: gen, Lower: lower(stable), Remote: near(stable.Remote), Self: word(stable.Local)}
 		for _, path := range peer.Paths {
 			pair, ok := path.pair(stable)
 			if !ok {
@@ -88,8 +92,12 @@ func (p *Plane) SetPeer(peer Peer) error {
 			}
 			row.Path[path.Index] = p.path(path, pair, stable)
 		}
-		p.admit(stable.Remote)
-		if err := p.put(p.objs.Peers4, p.objs.Peers6, stable.Remote, row); err != nil {
+		p.admit(stable.Remote, id)
+		err = p.put(p.objs.Peers4, p.objs.Peers6, stable.Remote, row)
+		if err == nil {
+			err = p.nearPeer(row)
+		}
+		if err != nil {
 			return fmt.Errorf("enter peer %s: %w", peer.UID, err)
 		}
 		if err := p.leave(id, stable.Local.Is4(), old, row); err != nil {
@@ -111,7 +119,7 @@ func (p *Plane) leave(id uint32, v4 bool, old, now bpfPeer) error {
 		var err error
 		if v4 {
 			if err = p.objs.Rev4.Lookup(was.Remote.W[0], &rev); err == nil && rev.Id == id {
-				err = p.objs.Rev4.Delete(was.Remote.W[0])
+				err = errors.Join(p.objs.Rev4.Delete(was.Remote.W[0]), p.farRev(rev))
 			}
 		} else if err = p.objs.Rev6.Lookup(was.Remote, &rev); err == nil && rev.Id == id {
 			err = p.objs.Rev6.Delete(was.Remote)
@@ -263,7 +271,8 @@ func (p *Plane) remove(id uint32) error {
 		drop[uint32, bpfPeer](p.objs.Peers4, func(v *bpfPeer) bool { return v.Id == id }),
 		drop[bpfAddr, bpfPeer](p.objs.Peers6, func(v *bpfPeer) bool { return v.Id == id }),
 		drop[uint32, bpfRev](p.objs.Rev4, func(v *bpfRev) bool { return v.Id == id }),
-		drop[bpfAddr, bpfRev](p.objs.Rev6, func(v *bpfRev) bool { return v.Id == id }))
+		drop[bpfAddr, bpfRev](p.objs.Rev6, func(v *bpfRev) bool { return v.Id == id }),
+		p.far(id))
 	p.clear(id)
 	p.sift()
 	p.used[id] = false

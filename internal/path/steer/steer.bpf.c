@@ -35,6 +35,48 @@ const volatile __u64 lease_ns = 0;
 #include "icmp.h"
 #include "encap.h"
 
+static __always_inline __u64 *recent_of(const struct flow *f)
+{
+	__u32 i = (((__u32)f->local << 16 | f->remote) + f->peer) * 0x9E3779B1u >> RECENT_SHIFT;
+
+	if (f->proto != IPPROTO_TCP || f->peer >> 16)
+		return NULL;
+	return bpf_map_lookup_elem(&recent, &i);
+}
+
+/* named is a flow's word in this tick. */
+static __always_inline __u64 named(const struct flow *f)
+{
+	return (__u64)f->local << 48 | (__u64)f->remote << 32 | f->peer << 16 | (__u16)(bpf_jiffies64() << 4);
+}
+
+/* role_of is the part that this end has in a flow. */
+static __always_inline __u32 role_of(const struct flow *f)
+{
+	volatile __u64 *r = recent_of(f);
+	__u64 name = r ? named(f) : 0, word = r ? *r : 0;
+
+	if (r && (word & ~(__u64)(RECENT_ROLE | RECENT_TOLD)) == name)
+		return word & RECENT_ROLE;
+	struct part *known = bpf_map_lookup_elem(&flows, f);
+	__u32 role = known ? known->role : FLOW_NONE;
+	if (r)
+		*r = name | role;
+	return role;
+}
+
+/* assume changes the part that this end has in a flow. */
+static __noinline int assume(const struct flow *f, __u32 role)
+{
+	struct part now = { role };
+	__u64 *r = recent_of(f);
+
+	bpf_map_update_elem(&flows, f, &now, BPF_ANY);
+	if (r)
+		*(volatile __u64 *)r = 0;
+	return 0;
+}
+
 /* owned is the agent's choice for flows opened here. */
 static __always_inline __u32 owned(const struct peer *pe, __u32 bucket)
 {
@@ -91,17 +133,16 @@ static __always_inline __u32 choose(const struct peer *pe, __u32 bucket, __u32 r
 
 /* role_out finds or makes the part that this end has in the flow. A flow that
  * was not seen to begin is left alone. */
-static __always_inline __u32 role_out(const struct peer *pe, struct flow *f, const struct packet *p)
+static __always_inline __u32 role_out(const struct flow *f, const struct packet *p)
 {
-	struct part *known = bpf_map_lookup_elem(&flows, f), now = { FLOW_OWNER_NEW };
-	__u32 role = known ? known->role : FLOW_NONE;
+	__u32 role = role_of(f);
 
 	if (!p->opens || role == FLOW_OWNER_NEW)
 		return role;
 	if (f->proto == IPPROTO_UDP ? role != FLOW_NONE : f->proto != IPPROTO_TCP && role == FLOW_OWNER)
 		return role;
 	/* A SYN begins anew what had these ports before. */
-	bpf_map_update_elem(&flows, f, &now, BPF_ANY);
+	assume(f, FLOW_OWNER_NEW);
 	return FLOW_OWNER_NEW;
 }
 
@@ -112,56 +153,74 @@ static __always_inline int stay(struct __sk_buff *skb, const struct peer *pe, co
 {
 	went(skb, p, pe->id, 0, role, skb->gso_segs, skb->len - ETH_HLEN);
 	if (role == FLOW_OWNER && (choice & CHOICE_TELL))
-		remark(skb, p, MARK(CHOICE_EPOCH(choice), 1));
+		remark(skb, p->v6, MARK(CHOICE_EPOCH(choice), 1));
 	return TCX_NEXT;
+}
+
+/* leave sends a packet to a peer. */
+static __always_inline int leave(struct __sk_buff *skb, const struct packet *p, struct peer *pe)
+{
+	if (!p->steerable || p->dscp || !same(&p->src, &pe->self, p->v6))
+		return stay(skb, pe, p, FLOW_NONE, 0);
+	struct flow f = { pe->id, pe->generation, p->sport, p->dport, p->proto };
+	__u32 role = role_out(&f, p), choice = 0;
+	if (role == FLOW_OWNER_NEW) {
+		/* The handshake goes over the default network, whose policy is the pod's;
+		 * the mark tells the peer's data plane that its replies may be steered. */
+		stay(skb, pe, p, role, 0);
+		if (p->opens)
+			remark(skb, p->v6, MARK(CHOICE_EPOCH(owned(pe, p->bucket)), 1));
+		return TCX_NEXT;
+	}
+	if (role == FLOW_OWNER || role == FLOW_FOLLOW)
+		choice = choose(pe, p->bucket, role);
+	__u32 n = CHOICE_PATH(choice) & (PATHS - 1);
+	if (n == 0)
+		return stay(skb, pe, p, role, choice);
+	struct path *pa = &pe->path[n];
+	if (!pa->ifindex || !fits(skb, p, pa)) {
+		count_event(pa->ifindex ? EV_TOO_BIG : EV_NO_PATH);
+		return stay(skb, pe, p, role, choice);
+	}
+	__u32 mark = MARK(CHOICE_EPOCH(choice), role == FLOW_OWNER);
+	__u32 packets = skb->gso_segs, bytes = skb->len - ETH_HLEN; /* wrap changes them */
+	const __u8 *mac = pa->flags & PATH_MAC ? pa->mac : NULL;
+	int err = pa->flags & PATH_ENCAP ? wrap(skb, pa, mark)
+					 : rewrite(skb, p, &pa->local, &pa->remote, pa->diff, mark, mac);
+	if (err == 1) {
+		count_event(EV_NO_PATH);
+		return stay(skb, pe, p, role, choice);
+	} else if (err || (mac && pa->flags & PATH_ENCAP && bpf_skb_store_bytes(skb, 0, mac, 12, 0))) {
+		count_event(EV_ERROR);
+		return TCX_DROP;
+	}
+	went(skb, p, pe->id, n, role, packets, bytes);
+	return mac ? bpf_redirect(pa->ifindex, 0) : bpf_redirect_neigh(pa->ifindex, NULL, 0, 0);
+}
+
+static __noinline int out_any(struct __sk_buff *skb)
+{
+	struct packet p = {};
+	__u32 hint;
+
+	if (internet(skb, &p) < 0 || !(hint = maybe(&p.dst)))
+		return TCX_NEXT;
+	struct peer *pe = peer_of(&p, &p.dst, hint);
+	if (!pe)
+		return TCX_NEXT;
+	transport(skb, &p);
+	return leave(skb, &p, pe);
 }
 
 SEC("tc") int out(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
-	if (internet(skb, &p) < 0 || !maybe(&p.dst))
-		return TCX_NEXT;
-	struct peer *pe = peer_of(&p.dst, p.v6);
-	if (!pe)
-		return TCX_NEXT;
-	transport(skb, &p);
-	if (!p.steerable || p.dscp || !same(&p.src, &pe->self, p.v6))
-		return stay(skb, pe, &p, FLOW_NONE, 0);
-	struct flow f = { pe->id, pe->generation, p.sport, p.dport, p.proto };
-	__u32 role = role_out(pe, &f, &p), choice = 0;
-	if (role == FLOW_OWNER_NEW) {
-		/* The handshake goes over the default network, whose policy is the pod's;
-		 * the mark tells the peer's data plane that its replies may be steered. */
-		stay(skb, pe, &p, role, 0);
-		if (p.opens)
-			remark(skb, &p, MARK(CHOICE_EPOCH(owned(pe, p.bucket)), 1));
-		return TCX_NEXT;
-	}
-	if (role == FLOW_OWNER || role == FLOW_FOLLOW)
-		choice = choose(pe, p.bucket, role);
-	__u32 n = CHOICE_PATH(choice) & (PATHS - 1);
-	if (n == 0)
-		return stay(skb, pe, &p, role, choice);
-	struct path *pa = &pe->path[n];
-	if (!pa->ifindex || !fits(skb, &p, pa)) {
-		count_event(pa->ifindex ? EV_TOO_BIG : EV_NO_PATH);
-		return stay(skb, pe, &p, role, choice);
-	}
-	__u32 mark = MARK(CHOICE_EPOCH(choice), role == FLOW_OWNER);
-	__u32 packets = skb->gso_segs, bytes = skb->len - ETH_HLEN; /* wrap changes them */
-	const __u8 *mac = pa->flags & PATH_MAC ? pa->mac : NULL;
-	int err = pa->flags & PATH_ENCAP ? wrap(skb, pa, mark)
-					 : rewrite(skb, &p, &pa->local, &pa->remote, pa->diff, mark, mac);
-	if (err == 1) {
-		count_event(EV_NO_PATH);
-		return stay(skb, pe, &p, role, choice);
-	} else if (err || (mac && pa->flags & PATH_ENCAP && bpf_skb_store_bytes(skb, 0, mac, 12, 0))) {
-		count_event(EV_ERROR);
-		return TCX_DROP;
-	}
-	went(skb, &p, pe->id, n, role, packets, bytes);
-	return mac ? bpf_redirect(pa->ifindex, 0) : bpf_redirect_neigh(pa->ifindex, NULL, 0, 0);
+	if (!plain(skb, &p))
+		return out_any(skb);
+	__u32 hint = maybe(&p.dst);
+	struct peer *pe = hint ? peer_of(&p, &p.dst, hint) : NULL;
+	return pe ? leave(skb, &p, pe) : TCX_NEXT;
 }
 
 /* follows says what a marked packet makes of the flow: the part of this end. */
@@ -178,6 +237,13 @@ static __always_inline __u32 follows(__u32 role, const struct packet *p, __u32 l
 	return role == FLOW_FOLLOW && !syn ? FLOW_FOLLOW : FLOW_FOLLOW_NEW;
 }
 
+/* agrees is whether what the follow table has is what a mark says. */
+static __always_inline int agrees(__u32 had, const struct packet *p, __u32 n)
+{
+	return CHOICE_EPOCH(had) == MARK_EPOCH(p->dscp) && (had & CHOICE_VALID) &&
+	       (CHOICE_PATH(had) == n || (had & CHOICE_DIVERTED));
+}
+
 /* told folds a mark into the flow's role and the follow table. The initiator
  * owns the choice: only its marks move anything, and only newer ones, so that
  * packets still under way on the old path move nothing back. */
@@ -185,21 +251,24 @@ static __always_inline void told(__u32 id, __u32 lower, struct flow *f, const st
 {
 	if (!MARK_OWNER(p->dscp))
 		return;
-	struct part *known = bpf_map_lookup_elem(&flows, f);
-	__u32 role = known ? known->role : FLOW_NONE, tick = bpf_jiffies64();
-	struct part next = { follows(role, p, lower, n) };
-	if (next.role != role)
-		bpf_map_update_elem(&flows, f, &next, BPF_ANY);
-	if (next.role != FLOW_FOLLOW)
-		return; /* a handshake is on the default path whatever was chosen */
 	__u32 i = id * BUCKETS + p->bucket;
 	__u64 *c = bpf_map_lookup_elem(&follow, &i);
 	if (!c)
 		return;
 	__u64 word = *(volatile __u64 *)c;
-	__u32 had = word, ahead = (MARK_EPOCH(p->dscp) - CHOICE_EPOCH(had)) & 3;
-	int again = !ahead && (had & CHOICE_VALID) && (CHOICE_PATH(had) == n || (had & CHOICE_DIVERTED));
+	__u32 had = word, ahead = (MARK_EPOCH(p->dscp) - CHOICE_EPOCH(had)) & 3, tick = bpf_jiffies64();
+	int again = agrees(had, p, n);
 	/* The same as before, of which one packet for each tick is enough. */
+	volatile __u64 *r = p->plain ? recent_of(f) : NULL;
+	__u64 name = named(f) | FLOW_FOLLOW | RECENT_TOLD;
+	if (again && r && *r == name)
+		return;
+	struct part *known = bpf_map_lookup_elem(&flows, f);
+	__u32 role = known ? known->role : FLOW_NONE, next = follows(role, p, lower, n);
+	if (next != role)
+		assume(f, next);
+	if (next != FLOW_FOLLOW)
+		return; /* a handshake is on the default path whatever was chosen */
 	if (again && known && known->tick == tick)
 		return;
 	__u32 now = bpf_ktime_get_coarse_ns() >> CHOICE_SHIFT;
@@ -211,8 +280,49 @@ static __always_inline void told(__u32 id, __u32 lower, struct flow *f, const st
 		return;
 	if (said != word)
 		*(volatile __u64 *)c = said;
-	if (known && next.role == role)
+	if (known && next == role) {
 		known->tick = tick;
+		if (r)
+			*r = name;
+	}
+}
+
+/* heard takes to heart what the default path tells of a flow. */
+static __always_inline int heard(struct __sk_buff *skb, const struct packet *p, struct peer *pe)
+{
+	came(pe->id, 0, skb);
+	if (!p->steerable)
+		return TCX_NEXT;
+	struct flow f = { pe->id, pe->generation, p->dport, p->sport, p->proto };
+	if (IS_MARK(p->dscp)) {
+		told(pe->id, pe->lower, &f, p, 0);
+		remark(skb, p->v6, 0);
+		return TCX_NEXT;
+	}
+	if (f.proto == IPPROTO_TCP && !p->opens && !p->accepts)
+		return TCX_NEXT;
+	struct part *known = bpf_map_lookup_elem(&flows, &f);
+	if (known && known->role == FLOW_OWNER_NEW && !(f.proto == IPPROTO_TCP && p->opens))
+		assume(&f, FLOW_OWNER); /* the peer answered over the default network */
+	else if (!known ? !p->accepts : f.proto == IPPROTO_TCP && p->opens)
+		/* Not opened here, and its opener does not steer it: a client behind a
+		 * Service address, or one without agent. Replies stay native. */
+		assume(&f, FLOW_NATIVE);
+	return TCX_NEXT;
+}
+
+static __noinline int in_any(struct __sk_buff *skb)
+{
+	struct packet p = {};
+	__u32 hint;
+
+	if (internet(skb, &p) < 0 || !(hint = maybe(&p.src)))
+		return TCX_NEXT;
+	struct peer *pe = peer_of(&p, &p.src, hint);
+	if (!pe)
+		return TCX_NEXT;
+	transport(skb, &p);
+	return heard(skb, &p, pe);
 }
 
 SEC("tc") int in(struct __sk_buff *skb)
@@ -223,50 +333,63 @@ SEC("tc") int in(struct __sk_buff *skb)
 		skb->mark = 0;
 		return TCX_NEXT;
 	}
-	if (internet(skb, &p) < 0 || !maybe(&p.src))
-		return TCX_NEXT;
-	struct peer *pe = peer_of(&p.src, p.v6);
-	if (!pe)
-		return TCX_NEXT;
-	transport(skb, &p);
-	came(pe->id, 0, skb);
-	if (!p.steerable)
-		return TCX_NEXT;
-	struct flow f = { pe->id, pe->generation, p.dport, p.sport, p.proto };
-	if (IS_MARK(p.dscp)) {
-		told(pe->id, pe->lower, &f, &p, 0);
-		remark(skb, &p, 0);
-		return TCX_NEXT;
-	}
-	if (f.proto == IPPROTO_TCP && !p.opens && !p.accepts)
-		return TCX_NEXT;
-	struct part *known = bpf_map_lookup_elem(&flows, &f), native = { FLOW_NATIVE };
-	if (known && known->role == FLOW_OWNER_NEW && !(f.proto == IPPROTO_TCP && p.opens))
-		known->role = FLOW_OWNER; /* the peer answered over the default network */
-	else if (!known ? !p.accepts : f.proto == IPPROTO_TCP && p.opens)
-		/* Not opened here, and its opener does not steer it: a client behind a
-		 * Service address, or one without agent. Replies stay native. */
-		bpf_map_update_elem(&flows, &f, &native, BPF_ANY);
-	return TCX_NEXT;
+	if (!plain(skb, &p))
+		return in_any(skb);
+	__u32 hint = maybe(&p.src);
+	struct peer *pe = hint ? peer_of(&p, &p.src, hint) : NULL;
+	return pe ? heard(skb, &p, pe) : TCX_NEXT;
 }
 
-SEC("tc") int path_in(struct __sk_buff *skb)
+/* expected is whether a packet is from a peer, by the path that we know it on. */
+static __always_inline int expected(struct __sk_buff *skb, const struct packet *p, const struct rev *r)
+{
+	return same(&p->dst, &r->local, p->v6) && r->ifindex == skb->ifindex;
+}
+
+/* arrive takes a packet that was steered here. */
+static __always_inline int arrive(struct __sk_buff *skb, const struct packet *p, const struct rev *r, int encap)
+{
+	__u32 n = r->path & (PATHS - 1);
+
+	came(r->id, n, skb);
+	if (p->steerable) {
+		struct flow f = { r->id, r->generation, p->dport, p->sport, p->proto };
+		told(r->id, r->lower, &f, p, n);
+	}
+	if (!encap && rewrite(skb, p, &r->stable_remote, &r->stable_local, r->diff, 0, NULL)) {
+		count_event(EV_ERROR);
+		return TCX_DROP;
+	}
+	return deliver(skb);
+}
+
+/* An error's programs have their stack for themselves: 512 bytes are for all that call each other. */
+#define QUOTES 1000
+
+/* Linux routers answer a marked packet with an error that looks marked: they keep
+ * some of its bits (icmp_send). Peers send theirs by the default network. */
+static __noinline int error_in(struct __sk_buff *skb)
+{
+	struct packet p = {};
+
+	return parse(skb, &p) < 0 ? TCX_NEXT : quoted(skb, &p);
+}
+
+static __noinline int path_in_any(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
 	if (internet(skb, &p) < 0 || (p.proto == IPPROTO_TCP && !IS_MARK(p.dscp)))
 		return TCX_NEXT; /* TCP of the application's own on this path */
 	transport(skb, &p);
-	/* Linux routers answer a marked packet with an error that looks marked: they
-	 * keep some of its bits (icmp_send). Peers send theirs by the default network. */
 	if (p.error)
-		return quoted(skb, &p);
+		return QUOTES;
 	__u8 mark = p.dscp;
 	int encap = wrapped(skb, &p, &mark);
 	if (!encap && !IS_MARK(mark))
 		return TCX_NEXT;
 	struct rev *r = rev_of(&p.src, p.v6);
-	if (!r || !same(&p.dst, &r->local, p.v6) || r->ifindex != skb->ifindex ||
+	if (!r || !expected(skb, &p, r) ||
 	    encap != ((r->flags & PATH_ENCAP) != 0) || (encap && unwrap(skb, &p, r, mark)) ||
 	    (p.proto == IPPROTO_TCP && p.opens)) {
 		/* Meant for a pod that had this address before, or from one that we do
@@ -275,17 +398,23 @@ SEC("tc") int path_in(struct __sk_buff *skb)
 		count_event(EV_STRANGER);
 		return TCX_DROP;
 	}
-	__u32 n = r->path & (PATHS - 1);
-	came(r->id, n, skb);
-	if (p.steerable) {
-		struct flow f = { r->id, r->generation, p.dport, p.sport, p.proto };
-		told(r->id, r->lower, &f, &p, n);
+	return arrive(skb, &p, r, encap);
+}
+
+SEC("tc") int path_in(struct __sk_buff *skb)
+{
+	struct packet p = {};
+
+	if (!plain(skb, &p)) {
+		int verdict = path_in_any(skb);
+		return verdict == QUOTES ? error_in(skb) : verdict;
 	}
-	if (!encap && rewrite(skb, &p, &r->stable_remote, &r->stable_local, r->diff, 0, NULL)) {
-		count_event(EV_ERROR);
-		return TCX_DROP;
-	}
-	return deliver(skb);
+	if (!IS_MARK(p.dscp))
+		return TCX_NEXT; /* the application's own */
+	struct rev *r = rev_of(&p.src, 0);
+	if (!r || !expected(skb, &p, r) || r->flags & PATH_ENCAP)
+		return path_in_any(skb); /* which refuses it */
+	return arrive(skb, &p, r, 0);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

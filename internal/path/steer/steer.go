@@ -161,7 +161,7 @@ func (p *Plane) load() error {
 	}
 	peers := uint32(p.cfg.Peers)
 	sizes := map[string]uint32{"peers4": peers, "peers6": peers, "rev4": peers * MaxPaths, "rev6": peers * MaxPaths,
-		"own": peers, "follow": peers * Buckets, "sent": peers * MaxPaths, "received": peers * MaxPaths}
+		"near": peers, "near_rev": peers * MaxPaths, "own": peers, "follow": peers * Buckets, "sent": peers * MaxPaths, "received": peers * MaxPaths}
 	for name, m := range spec.Maps {
 		if strings.HasPrefix(name, ".") {
 			continue // the programs' constants

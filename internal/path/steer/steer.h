@@ -69,6 +69,7 @@ struct peer {
 	__u32 id;         /* index of its rows in the arrays */
 	__u32 generation; /* of the pod's UID, for the agent */
 	__u32 lower;      /* this pod's address is the lower of the pair */
+	__u32 remote;     /* IPv4: the peer's stable address */
 	struct addr self; /* this pod's stable address */
 	struct path path[PATHS];
 };
@@ -82,6 +83,7 @@ struct rev {
 	__u32 ifindex;
 	__u32 diff; /* the path's pair to the stable pair */
 	__u32 flags;
+	__u32 remote;      /* IPv4: the peer's address on the path */
 	struct addr local; /* this pod's address on the path */
 	struct addr stable_local, stable_remote;
 };
@@ -99,6 +101,14 @@ struct part {
 	__u32 tick; /* jiffies when its owner's mark was last taken to heart */
 };
 
+/* A word of the map recent is what flows has told of a TCP flow in this tick, which
+ * spares its look-up for further packets: the ports, the peer's number, the tick, and
+ * what is below. Whoever changes a part takes the word away; who has read the part just
+ * before may put the old one back, and is believed until the tick ends. */
+#define RECENT_ROLE 7
+#define RECENT_TOLD 8 /* its owner's mark was taken to heart in this tick */
+#define RECENT_SHIFT 19
+
 struct tally {
 	__u64 packets, bytes;
 	/* CLOCK_MONOTONIC ns: sent, when the latest went that wants an answer; received,
@@ -115,11 +125,12 @@ struct beat {
 	__u64 tick; /* jiffies in which the data plane has found the lease to run */
 };
 
-/* filter has the bit of each peer's address set, by a hash of FILTER_SHIFT bits less
- * than 32; filter.go knows the same one. */
+/* filter has, by a hash of FILTER_SHIFT bits less than 32, the number of a peer with
+ * such an address, stable or on a path, and one; 0 is none. filter.go knows the hash. */
 #define FILTER_SHIFT 19
+#define SLOTS (1 << (32 - FILTER_SHIFT))
 struct filter {
-	__u64 bits[(1 << (32 - FILTER_SHIFT)) / 64];
+	__u32 peer[SLOTS], rev[SLOTS];
 };
 
 #define MAP(name, t, k, v, n, f)                                                                     \
@@ -136,6 +147,9 @@ MAP(peers4, BPF_MAP_TYPE_HASH, __u32, struct peer, 1024, BPF_F_NO_PREALLOC);
 MAP(peers6, BPF_MAP_TYPE_HASH, struct addr, struct peer, 1024, BPF_F_NO_PREALLOC);
 MAP(rev4, BPF_MAP_TYPE_HASH, __u32, struct rev, 8192, BPF_F_NO_PREALLOC);
 MAP(rev6, BPF_MAP_TYPE_HASH, struct addr, struct rev, 8192, BPF_F_NO_PREALLOC);
+/* The rows of peers4 and rev4 again, by number: an array is read without a call. */
+MAP(near, BPF_MAP_TYPE_ARRAY, __u32, struct peer, 1024, 0);
+MAP(near_rev, BPF_MAP_TYPE_ARRAY, __u32, struct rev, 1024 * PATHS, 0);
 MAP(own, BPF_MAP_TYPE_ARRAY, __u32, struct row, 1024, BPF_F_MMAPABLE);
 MAP(follow, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1024 * BUCKETS, BPF_F_MMAPABLE);
 MAP(sent, BPF_MAP_TYPE_ARRAY, __u32, struct tally, 1024 * PATHS, BPF_F_MMAPABLE);
@@ -143,6 +157,7 @@ MAP(received, BPF_MAP_TYPE_ARRAY, __u32, struct tally, 1024 * PATHS, BPF_F_MMAPA
 MAP(filter, BPF_MAP_TYPE_ARRAY, __u32, struct filter, 1, BPF_F_MMAPABLE);
 MAP(heartbeat, BPF_MAP_TYPE_ARRAY, __u32, struct beat, 1, BPF_F_MMAPABLE);
 MAP(events, BPF_MAP_TYPE_ARRAY, __u32, __u64, 16, BPF_F_MMAPABLE);
+MAP(recent, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1 << (32 - RECENT_SHIFT), 0);
 MAP(flows, BPF_MAP_TYPE_LRU_HASH, struct flow, struct part, 65536, 0);
 
 #endif

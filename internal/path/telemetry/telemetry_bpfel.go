@@ -77,6 +77,7 @@ const (
 	telemetryMapFaults   = "faults"
 	telemetryMapFlows    = "flows"
 	telemetryMapPeers    = "peers"
+	telemetryMapRecent   = "recent"
 	telemetryMapSettings = "settings"
 	telemetryMapSockets  = "sockets"
 	telemetryMapWatched  = "watched"
@@ -138,6 +139,7 @@ type telemetryMapSpecs struct {
 	Faults   *ebpf.MapSpec `ebpf:"faults"`
 	Flows    *ebpf.MapSpec `ebpf:"flows"`
 	Peers    *ebpf.MapSpec `ebpf:"peers"`
+	Recent   *ebpf.MapSpec `ebpf:"recent"`
 	Settings *ebpf.MapSpec `ebpf:"settings"`
 	Sockets  *ebpf.MapSpec `ebpf:"sockets"`
 	Watched  *ebpf.MapSpec `ebpf:"watched"`
@@ -173,6 +175,7 @@ type telemetryMaps struct {
 	Faults   *ebpf.Map `ebpf:"faults"`
 	Flows    *ebpf.Map `ebpf:"flows"`
 	Peers    *ebpf.Map `ebpf:"peers"`
+	Recent   *ebpf.Map `ebpf:"recent"`
 	Settings *ebpf.Map `ebpf:"settings"`
 	Sockets  *ebpf.Map `ebpf:"sockets"`
 	Watched  *ebpf.Map `ebpf:"watched"`
@@ -184,6 +187,7 @@ func (m *telemetryMaps) Close() error {
 		m.Faults,
 		m.Flows,
 		m.Peers,
+		m.Recent,
 		m.Settings,
 		m.Sockets,
 		m.Watched,
