@@ -161,3 +161,29 @@ func FuzzReadLine(f *testing.F) {
 		}
 	})
 }
+
+// TestLooks: slow messages are timed one by one, quick ones some at a time.
+func TestLooks(t *testing.T) {
+	var l looks
+	for range 3 {
+		if _, looked := l.next(); !looked {
+			t.Error("the clock was not read after a message that took long")
+		}
+		l.last = time.Now().Add(-time.Second)
+	}
+	read := 0
+	for range 100 {
+		if _, looked := l.next(); looked {
+			read++
+			l.last = time.Now()
+		}
+	}
+	if read > 20 {
+		t.Errorf("the clock was read %d times in 100 messages that took no time", read)
+	}
+	l.left, l.last = 0, time.Now().Add(-time.Second)
+	l.next()
+	if _, looked := l.next(); !looked {
+		t.Error("the clock was not read again at once when messages became slow")
+	}
+}

@@ -95,8 +95,9 @@ func serve(ctx context.Context, conn *socket.Socket, d *datagrams) {
 // if the connection was before.
 func receive(conn io.Reader, size int, w *window) bool {
 	// As iperf3 does, the receiver asks for as much as a message holds, and as netperf
-	// for no less than a socket's buffer, to which small ones are gathered.
-	const least = 128 << 10
+	// for no less than a socket's buffer gathers of small ones: of 128 KiB, 256 and
+	// 512 the second was the fastest (6.18, loopback, one core, 16 KiB: 45.8, 47.4, 46.0 Gbit/s).
+	const least = 256 << 10
 	buf := make([]byte, max(size, least))
 	for turn := (socket.Loop{}); ; turn.Turn() {
 		n, err := conn.Read(buf)
@@ -114,15 +115,17 @@ func receive(conn io.Reader, size int, w *window) bool {
 func send(write func([]byte) (int, error), size int, w *window, begun func()) (sent int64, err error) {
 	buf := make([]byte, size)
 	var turn socket.Loop
+	var looks looks
 	for inside := false; ; {
-		now := time.Now()
-		turn.TurnAt(now)
-		if !now.Before(w.end) {
-			return sent, nil
-		}
-		if !inside && !now.Before(w.begin) {
-			if inside = true; begun != nil {
-				begun()
+		if now, looked := looks.next(); looked {
+			turn.TurnAt(now)
+			if !now.Before(w.end) {
+				return sent, nil
+			}
+			if !inside && !now.Before(w.begin) {
+				if inside = true; begun != nil {
+					begun()
+				}
 			}
 		}
 		if _, err := write(buf); err != nil {
@@ -132,6 +135,34 @@ func send(write func([]byte) (int, error), size int, w *window, begun func()) (s
 			sent++
 		}
 	}
+}
+
+// looks are looks at the clock between messages, as often as their rate asks for:
+// one for each would be a fiftieth of the CPU time of small ones.
+type looks struct {
+	last         time.Time
+	stride, left int
+}
+
+// apart is how long messages between two looks may take together.
+const apart = 20 * time.Microsecond
+
+// next reads the clock, unless the messages since it was read cannot have taken long.
+func (l *looks) next() (now time.Time, looked bool) {
+	if l.left > 0 {
+		l.left--
+		return now, false
+	}
+	const most = 16
+	now = time.Now()
+	switch took := now.Sub(l.last); {
+	case took > apart:
+		l.stride = 1
+	case took < apart/2:
+		l.stride = min(2*l.stride, most)
+	}
+	l.last, l.left = now, l.stride-1
+	return now, true
 }
 
 // datagrams counts what comes at the server's UDP port.
