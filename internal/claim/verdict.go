@@ -219,6 +219,9 @@ func (f Finding) tried() bool {
 	return slices.ContainsFunc(f.Lacks, func(l Lack) bool { return l.tried })
 }
 
+// Unasked is the Why of a Lack where the run had no such question at all.
+const Unasked = "no trial asked this question"
+
 // unasked is the finding of a claim whose questions nobody was asked.
 func (j judge) unasked(network string) Finding {
 	w := j.claim.Places()[0]
@@ -226,6 +229,6 @@ func (j judge) unasked(network string) Finding {
 	if len(w.Placements) == 1 {
 		f.Question.Scenario.Placement = w.Placements[0]
 	}
-	f.Lacks = []Lack{{Network: network, Why: "no trial asked this question"}}
+	f.Lacks = []Lack{{Network: network, Why: Unasked}}
 	return f
 }

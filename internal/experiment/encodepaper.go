@@ -28,6 +28,7 @@ type exhibit struct {
 	Shows  []view `yaml:"shows,omitempty"`
 	Choice bool   `yaml:"choice,omitempty"`
 	Why    string `yaml:"why,omitempty"`
+	Left   string `yaml:"left,omitempty"`
 }
 
 type view struct {
@@ -46,7 +47,7 @@ func encodePaper(p *paper.Paper) *study {
 		out.Networks = append(out.Networks, alias(a))
 	}
 	for _, e := range p.Exhibits {
-		x := exhibit{ID: e.ID, Title: e.Title, Choice: e.Choice, Why: e.Why}
+		x := exhibit{ID: e.ID, Title: e.Title, Choice: e.Choice, Why: e.Why, Left: e.Left}
 		for _, v := range e.Shows {
 			x.Shows = append(x.Shows, view{encodeWhere(v.Where), v.Metric, v.Over, v.Networks})
 		}

@@ -58,6 +58,7 @@ func (e Experiment) AsQuick() (Experiment, bool) {
 		return e, false
 	}
 	e.Name += QuickSuffix
+	e.Paper = e.abridged(e.Quick.Entries)
 	e.Entries, e.Repeat, e.Budget, e.Quick = e.Quick.Entries, e.Quick.Repeat, e.Quick.Budget, nil
 	return e, true
 }

@@ -94,7 +94,7 @@ func (d *draft) alias(v config.Value, a *paper.Alias) error {
 
 func (d *draft) exhibit(v config.Value, e *paper.Exhibit) error {
 	err := v.Fields(map[string]config.Field{
-		"id": text(&e.ID), "title": prose(&e.Title), "why": prose(&e.Why), "shows": each(&e.Shows, d.view), "choice": boolean(&e.Choice),
+		"id": text(&e.ID), "title": prose(&e.Title), "why": prose(&e.Why), "left": prose(&e.Left), "shows": each(&e.Shows, d.view), "choice": boolean(&e.Choice),
 	}, "id", "title")
 	if err == nil && !isName(e.ID) {
 		return v.Errorf("id %q: expected a name of letters, digits, dots, hyphens and underscores", e.ID)

@@ -48,6 +48,8 @@ type Exhibit struct {
 	Shows []View `json:"shows,omitempty"`
 	// Choice: the recommendation table is its counterpart.
 	Choice bool `json:"choice,omitempty"`
+	// Left says what a variant of the study leaves out of the counterpart.
+	Left string `json:"left,omitempty"`
 	// Why says why there is no counterpart, or what the counterpart lacks.
 	Why string `json:"why,omitempty"`
 }
@@ -69,6 +71,11 @@ func (p Paper) Exhibit(id string) (Exhibit, bool) {
 		return Exhibit{}, false
 	}
 	return p.Exhibits[i], true
+}
+
+// Abridged tells whether a variant of the study leaves something out.
+func (p Paper) Abridged() bool {
+	return slices.ContainsFunc(p.Exhibits, func(e Exhibit) bool { return e.Left != "" })
 }
 
 // Check returns an error for an exhibit that has neither a counterpart nor a

@@ -11,7 +11,20 @@ import (
 
 // Judge holds the input's claims against its trials.
 func Judge(in Input, o Options) []claim.Judged {
-	return claim.Judge(in.Claims, in.Results.Trials, o.confidence(), recommender(in.Results.Trials, o))
+	all := claim.Judge(in.Claims, in.Results.Trials, o.confidence(), recommender(in.Results.Trials, o))
+	if in.Paper == nil || !in.Paper.Abridged() {
+		return all
+	}
+	for _, j := range all {
+		for _, f := range j.Findings {
+			for i, l := range f.Lacks {
+				if l.Why == claim.Unasked {
+					f.Lacks[i].Why += ": it is not in the quick variant, run without --quick"
+				}
+			}
+		}
+	}
+	return all
 }
 
 // recommender answers claims of a choice by the ranking's rule.

@@ -23,8 +23,8 @@ type paperView struct {
 
 // exhibitView is one figure or table of the document and its counterpart.
 type exhibitView struct {
-	ID, Title, Why string
-	Claims         []exhibitClaim
+	ID, Title, Why, Left string
+	Claims               []exhibitClaim
 	// Grids is the recommendation table where that is the counterpart.
 	Grids  []gridView
 	Charts []exhibitChart
@@ -56,7 +56,7 @@ func newPaperView(a *analysis) *paperView {
 }
 
 func newExhibitView(e paper.Exhibit, a *analysis) exhibitView {
-	out := exhibitView{ID: e.ID, Title: e.Title, Why: e.Why}
+	out := exhibitView{ID: e.ID, Title: e.Title, Why: e.Why, Left: e.Left}
 	for _, j := range claimsOf(e, a.claims) {
 		v := j.Verdict()
 		out.Claims = append(out.Claims, exhibitClaim{j.ID, string(v), verdictClass(v), j.Text, studyMeasured(j)})
@@ -93,19 +93,41 @@ func (a *analysis) charts(v paper.View) (out []exhibitChart) {
 	}
 	var keys []sample.Question
 	groups := map[sample.Question][]sample.Question{}
+	alike := alikeOver(over, figures.questions)
 	for _, q := range figures.questions {
-		key := over.Without(q)
+		key := alike(q)
 		if groups[key] == nil {
 			keys = append(keys, key)
 		}
 		groups[key] = append(groups[key], q)
 	}
 	for _, key := range keys {
-		if c, ok := figures.chart(v, m, over, groups[key]); ok {
+		if c, ok := figures.chart(v, m, over, key, groups[key]); ok {
 			out = append(out, c)
 		}
 	}
 	return out
+}
+
+// alikeOver maps the questions of one chart to the same key. Connections that each
+// offer a rate of their own, as iperf3's streams do, are alike by that: what they
+// offer together grows with them.
+func alikeOver(over claim.Knob, questions []sample.Question) func(sample.Question) sample.Question {
+	each := func(q sample.Question) sample.Question {
+		q.Load.Rate /= float64(max(q.Load.Connections, 1))
+		return over.Without(q)
+	}
+	distinct := func(key func(sample.Question) sample.Question) int {
+		seen := map[sample.Question]bool{}
+		for _, q := range questions {
+			seen[key(q)] = true
+		}
+		return len(seen)
+	}
+	if over == claim.Connections && distinct(each) < distinct(over.Without) {
+		return each
+	}
+	return over.Without
 }
 
 // varies is the first knob that takes several values, or connections.
@@ -193,7 +215,7 @@ func (f viewFigures) peak(network string, m sample.Metric, over claim.Knob, ques
 	return peakText(p, xs)
 }
 
-func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, questions []sample.Question) (exhibitChart, bool) {
+func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, key sample.Question, questions []sample.Question) (exhibitChart, bool) {
 	slices.SortFunc(questions, func(a, b sample.Question) int { return cmp.Compare(over.Of(a), over.Of(b)) })
 	var all []exhibitSeries
 	var centers []float64
@@ -219,10 +241,13 @@ func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, quest
 	}
 	sc := scaleFor(m.Unit, slices.Max(centers))
 	unit := cmp.Or(sc.unit, m.Unit)
-	key := over.Without(questions[0])
+	each := key != over.Without(questions[0])
 	key.Scenario.Pairs, key.Scenario.MTU = max(key.Scenario.Pairs, 1), cmp.Or(key.Scenario.MTU, topo.DefaultMTU)
 	where := []string{metricText(m), v.Where.Workload, key.Scenario.String()}
 	if rest := key.Load.String(); rest != "default" {
+		if each {
+			rest += " by each connection"
+		}
 		where = append(where, rest)
 	}
 	out := exhibitChart{Caption: strings.Join(where, ", ") + " [" + unit + "]; " + better(m)}
