@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/topo"
@@ -115,13 +116,40 @@ func (d docker) networkMode(c network.Container) string {
 	}
 }
 
+// late is what an engine says that has not got a container onto a swarm's network
+// within 20 s, which is the time that it gives itself (moby, daemon/cluster/swarm.go,
+// swarmRequestTimeout); gone what it says where the last container that was late has
+// just taken the engine's part of that network with it.
+const (
+	late = "attaching to network failed"
+	gone = "404 Not Found: network "
+)
+
+// startContainer starts the container, and again where the engine was late: on a
+// guest's only processor, beside other work, it is, and what it has done by then it
+// need not do again. The lab's patience bounds it.
+func (d docker) startContainer(ctx context.Context, e *engine, id string) error {
+	for {
+		err := e.post(ctx, "/containers/"+id+"/start", nil, nil)
+		again := err != nil && d.kind == Overlay && (strings.Contains(err.Error(), late) || strings.Contains(err.Error(), gone))
+		if !again {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
 // run creates and starts the container and returns the process id of its init.
 func (d docker) run(ctx context.Context, e *engine, c network.Container) (int, error) {
 	var made struct{ ID string }
 	if err := e.post(ctx, "/containers/create?name="+url.QueryEscape(c.Name), d.config(e.host, c), &made); err != nil {
 		return 0, err
 	}
-	if err := e.post(ctx, "/containers/"+made.ID+"/start", nil, nil); err != nil {
+	if err := d.startContainer(ctx, e, made.ID); err != nil {
 		return 0, err
 	}
 	var is struct {

@@ -61,6 +61,17 @@ func TestRequest(t *testing.T) {
 		w.WriteHeader(http.StatusConflict)
 		w.Write([]byte(`{"message":"out of ponies"}`))
 	})
+	late := 2
+	mux.HandleFunc("POST /containers/slow/start", func(w http.ResponseWriter, _ *http.Request) {
+		if late--; late >= 0 {
+			w.WriteHeader(http.StatusInternalServerError)
+			w.Write([]byte(`{"message":"attaching to network failed, make sure your network options are correct"}`))
+		}
+	})
+	mux.HandleFunc("POST /containers/broken/start", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		w.Write([]byte(`{"message":"no such device"}`))
+	})
 	mux.HandleFunc("GET /rubbish", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`<html>`)) })
 	mux.HandleFunc("GET /slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	mux.HandleFunc("POST /images/create", func(w http.ResponseWriter, _ *http.Request) {
@@ -75,11 +86,15 @@ func TestRequest(t *testing.T) {
 	if err := e.get(t.Context(), "/ok", &out); err != nil || out.ID != "x" {
 		t.Errorf("got %+v, %v", out, err)
 	}
+	if err := (docker{Overlay}).startContainer(t.Context(), e, "slow"); err != nil || late != -1 {
+		t.Errorf("a container that is attached late: %v, %d", err, late)
+	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, context.Canceled)
 	defer cancel()
 	for want, err := range map[string]error{
 		"out of ponies":    e.post(t.Context(), "/bad", struct{}{}, nil),
 		"decode answer":    e.get(t.Context(), "/rubbish", &out),
+		"no such device":   docker{Overlay}.startContainer(t.Context(), e, "broken"),
 		"404":              e.get(t.Context(), "/absent", nil),
 		"context canceled": e.get(ctx, "/slow", nil),
 		"no room":          e.importImage(t.Context()),
