@@ -16,7 +16,7 @@ import (
 )
 
 // benchPlane is a plane with n peers, each on two paths.
-func benchPlane(b *testing.B, n int) *Plane {
+func benchPlane(b testing.TB, n int) *Plane {
 	b.Helper()
 	bed := newBed(b)
 	cfg := bed.config(1)
@@ -118,7 +118,6 @@ func BenchmarkPeers(b *testing.B) {
 				}
 				return float64(took)
 			}
-			const redirect, next = 7, ^uint32(0) // TC_ACT_REDIRECT, TCX_NEXT
 			out, in, stranger := make([]float64, 20_000), make([]float64, 20_000), make([]float64, 20_000)
 			for b.Loop() {
 				err := netns.Do(p.cfg.Netns, func() error {
@@ -128,9 +127,9 @@ func BenchmarkPeers(b *testing.B) {
 							peer = benchPeer(rand.IntN(n))
 						}
 						pair := peer.Paths[0].Pairs[0]
-						out[i] = one(p.objs.Out, udp(me, peer.Pairs[0].Remote, 0, 7000, 7001), redirect)
-						in[i] = one(p.objs.PathIn, udp(pair.Remote, pair.Local, byte(mark(1, true)), 7001, 7000), next)
-						stranger[i] = one(p.objs.Out, udp(me, me, 0, 7000, 7001), next)
+						out[i] = one(p.objs.Out, udp(me, peer.Pairs[0].Remote, 0, 7000, 7001), verdictRedirect)
+						in[i] = one(p.objs.PathIn, udp(pair.Remote, pair.Local, byte(mark(1, true)), 7001, 7000), verdictNext)
+						stranger[i] = one(p.objs.Out, udp(me, me, 0, 7000, 7001), verdictNext)
 					}
 					return nil
 				})

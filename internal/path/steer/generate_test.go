@@ -22,7 +22,7 @@ func TestGeneratedIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"steer.bpf.c", "steer.h", "packet.h", "icmp.h", "encap.h"} {
+	for _, name := range []string{"steer.bpf.c", "steer.h", "packet.h", "rewrite.h", "role.h", "icmp.h", "encap.h"} {
 		source, err := os.ReadFile(name)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), source, 0o644)

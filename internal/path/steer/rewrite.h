@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Packets: other addresses, another mark, and handing them over. */
+#ifndef REWRITE_H
+#define REWRITE_H
+
+/* fold makes a 16-bit checksum of a sum (RFC 1071). */
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* readdress is what a header is with other addresses (NULL: the same) and DSCP; diff
+ * is the addresses' checksum difference (RFC 1624). */
+static __always_inline void readdress(struct iphdr *ip, const struct addr *src, const struct addr *dst, __u32 diff, __u8 dscp)
+{
+	__u8 tos = (ip->tos & 3) | dscp << 2;
+
+	ip->check = ~fold((__u64)(__u16)~ip->check + diff + (__u16)~bpf_htons(ip->tos) + bpf_htons(tos));
+	ip->tos = tos;
+	if (src) {
+		ip->saddr = src->w[0];
+		ip->daddr = dst->w[0];
+	}
+}
+
+/* header changes the IP header. All writing is by bpf_skb_store_bytes: for a program
+ * that writes by itself the kernel makes each packet writable that its sender still
+ * holds, also those that it then leaves alone (tc_cls_act_prologue). */
+static __always_inline int header(struct __sk_buff *skb, const struct packet *p, const struct addr *src,
+				  const struct addr *dst, __u32 diff, __u8 dscp)
+{
+	if (p->v6) {
+		struct ipv6hdr *was = peek(skb, ETH_HLEN, sizeof(*was)), ip;
+		if (!was)
+			return -1;
+		ip = *was;
+		__be16 *first = (__be16 *)&ip;
+		*first = bpf_htons((bpf_ntohs(*first) & ~(0x3f << 6)) | dscp << 6);
+		if (src) {
+			__builtin_memcpy(&ip.saddr, src, 16);
+			__builtin_memcpy(&ip.daddr, dst, 16);
+		}
+		return bpf_skb_store_bytes(skb, ETH_HLEN, &ip, sizeof(ip), 0);
+	}
+	struct iphdr *was = peek(skb, ETH_HLEN, sizeof(*was)), ip;
+	if (!was)
+		return -1;
+	ip = *was;
+	readdress(&ip, src, dst, diff, dscp);
+	return bpf_skb_store_bytes(skb, ETH_HLEN, &ip, sizeof(ip), 0);
+}
+
+/* remark sets the DSCP alone. */
+static __noinline int remark(struct __sk_buff *skb, __u32 v6, __u32 dscp)
+{
+	struct packet p = { .v6 = v6 };
+
+	if (header(skb, &p, NULL, NULL, 0, dscp))
+		count_event(EV_ERROR);
+	return 0;
+}
+
+/* swap is rewrite of a plain packet, in one go. */
+static __always_inline int swap(struct __sk_buff *skb, const struct packet *p, const struct addr *src, const struct addr *dst,
+				__u32 diff, __u8 dscp, const __u8 *mac)
+{
+	struct start s;
+	void *data = peek(skb, ETH_HLEN, START);
+
+	if (!data)
+		return -1;
+	__builtin_memcpy(&s.ip, __builtin_assume_aligned(data, 8), START);
+	readdress(&s.ip, src, dst, diff, dscp);
+	/* Where it is left to the device, the field holds the sum of the addresses only,
+	 * as it is (inet_proto_csum_replace_by_diff). */
+	__u16 invert = p->summed == CHECKSUM_PARTIAL ? 0 : 0xffff;
+	s.tcp.check = fold((__u64)(__u16)(s.tcp.check ^ invert) + diff) ^ invert;
+	if (!mac)
+		return bpf_skb_store_bytes(skb, ETH_HLEN, &s.ip, START, 0);
+	__builtin_memcpy(&s.eth, mac, 12);
+	s.eth.h_proto = bpf_htons(ETH_P_IP);
+	return bpf_skb_store_bytes(skb, 0, &s.eth, ETH_HLEN + START, 0);
+}
+
+/* rewrite replaces the address pair, and the frame's if mac is given; with GSO and
+ * checksum offload as they are: the kernel's helper knows what the checksum field
+ * holds. */
+static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p, const struct addr *src,
+				   const struct addr *dst, __u32 diff, __u8 dscp, const __u8 *mac)
+{
+	__u64 flags = BPF_F_PSEUDO_HDR;
+	__u32 off = 0;
+
+	if (p->plain)
+		return swap(skb, p, src, dst, diff, dscp, mac);
+	if (p->later) {
+		off = 0;
+	} else if (p->proto == IPPROTO_TCP) {
+		off = offsetof(struct tcphdr, check);
+	} else if (p->proto == IPPROTO_UDP) {
+		off = offsetof(struct udphdr, check);
+		flags |= BPF_F_MARK_MANGLED_0; /* zero: no checksum, and stays so */
+	} else if (p->v6 && p->proto == IPPROTO_ICMPV6) {
+		off = 2;
+	}
+	if (off && p->v6) {
+		int err = bpf_l4_csum_replace(skb, p->l4 + off, 0, diff, flags | F_IPV6);
+		if (err == -22)
+			err = bpf_l4_csum_replace(skb, p->l4 + off, 0, diff, flags);
+		if (err)
+			return err;
+	} else if (off && bpf_l4_csum_replace(skb, p->l4 + off, 0, diff, flags)) {
+		return -1;
+	}
+	if (mac && bpf_skb_store_bytes(skb, 0, mac, 12, 0))
+		return -1;
+	return header(skb, p, src, dst, diff, dscp);
+}
+
+/* deliver hands a translated packet to the stack. */
+static __always_inline int deliver(struct __sk_buff *skb)
+{
+	if (!to_stable_dev)
+		return TCX_NEXT;
+	/* The redirect runs eth_type_trans again: the frame must carry eth0's MAC. */
+	__u8 mac[6];
+#pragma unroll
+	for (int i = 0; i < 6; i++)
+		mac[i] = stable_mac[i];
+	if (bpf_skb_store_bytes(skb, 0, mac, sizeof(mac), 0))
+		return TCX_DROP;
+	skb->mark = FROM_PATH;
+	return bpf_redirect(stable_ifindex, BPF_F_INGRESS);
+}
+
+#endif
