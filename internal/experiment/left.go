@@ -37,7 +37,11 @@ func (e Experiment) abridged(quick []Entry) *paper.Paper {
 func (e Experiment) left(v paper.View, quick []Entry) string {
 	whole, some := e.shown(v, e.Entries), e.shown(v, quick)
 	if len(some) == 0 {
-		return v.Where.Workload
+		var places []string
+		for _, c := range whole {
+			places = appendNew(places, string(c.Scenario.Placement))
+		}
+		return v.Where.Workload + " in " + strings.Join(places, ", ")
 	}
 	var gone []string
 	var part []string
@@ -70,8 +74,7 @@ func absent(c sample.Cell, others []sample.Cell) (out []string) {
 	}
 	if missing(func(o sample.Cell) bool { return o.Scenario.Placement == c.Scenario.Placement }) {
 		out = append(out, string(c.Scenario.Placement))
-	}
-	if outside := c.Scenario.Outside; outside != "" && missing(func(o sample.Cell) bool { return o.Scenario.Outside == outside }) {
+	} else if outside := c.Scenario.Outside; outside != "" && missing(func(o sample.Cell) bool { return o.Scenario.Outside == outside }) {
 		out = append(out, string(outside)+" outside")
 	}
 	for _, k := range claim.Knobs() {

@@ -35,7 +35,7 @@ paper:
 		"far":  "not in the quick variant: tcp with 8 connections" + end,
 		"near": "not in the quick variant: tcp with some figures of a, b" + end,
 		"one":  "", "none": "",
-		"gone": "not in the quick variant: udp" + end,
+		"gone": "not in the quick variant: udp in one-host, two-hosts" + end,
 	}
 	for _, x := range quick.Paper.Exhibits {
 		if x.Left != want[x.ID] {
