@@ -8,25 +8,25 @@ import (
 )
 
 // glance is what a turn of the loop looks at first of a path that carries a pair's
-// packets. Most turns find nothing new on most paths, so it is kept apart from what
-// is known of them: the memory of fifty pairs is not in the processor's caches when
-// a turn begins, and fetching it would be most of what a turn costs.
+// packets. Where nothing was sent nothing can fall silent, and most turns find that
+// of most paths. So it is kept apart from what else is known of them: the memory of
+// fifty pairs is not in the processor's caches when a turn begins, and fetching it
+// would be most of what a turn costs.
 type glance struct {
 	pair  *pair
 	line  int
 	meter steer.Meter
-	// sent and received are the packets of the latest look, and open that some of
-	// them were not answered: time alone can then bring news.
-	sent, received uint64
-	open           bool
+	// sent is the packets of the latest look, and open that some of them were not
+	// answered: time alone can then bring news.
+	sent uint64
+	open bool
 }
 
 // glance looks at line n of those attended if there may be something new. It
 // returns when to look again.
 func (a *Agent) glance(n int, now time.Time) time.Duration {
 	g := &a.glances[n]
-	sent, received := g.meter.Packets()
-	if !g.open && sent == g.sent && received == g.received {
+	if !g.open && g.meter.Sent() == g.sent {
 		return silence
 	}
 	next := a.lookAt(g.pair, g.line, now)
@@ -37,7 +37,7 @@ func (a *Agent) glance(n int, now time.Time) time.Duration {
 // note keeps what the latest look at the line found.
 func (g *glance) note() {
 	ln := &g.pair.lines[g.line]
-	g.sent, g.received, g.open = ln.sent.Packets, ln.received.Packets, !ln.silent.IsZero()
+	g.sent, g.open = ln.sent.Packets, !ln.silent.IsZero()
 }
 
 // attend makes watch look at the pair's lines that had packets lately. For the

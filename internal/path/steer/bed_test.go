@@ -206,9 +206,14 @@ func (b *bed) move(pod, path int) {
 // crossed returns the packets that pod's plane sent and received over a path.
 func (b *bed) crossed(pod, path int) (sent, received uint64) {
 	b.t.Helper()
-	m, err := b.planes[pod].Meter(fmt.Sprintf("pod-%d", 3-pod), path)
+	uid := fmt.Sprintf("pod-%d", 3-pod)
+	m, err := b.planes[pod].Meter(uid, path)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return m.Packets()
+	_, r, err := b.planes[pod].Tallies(uid, path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return m.Sent(), r.Packets
 }

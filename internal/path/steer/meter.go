@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Meter reads how many packets went to a peer over one path and came from it, for
-// those who look many times a second: its place is found once. Find it anew after
-// peers were entered or removed, as the place may be another's then.
+// Meter reads how many packets went to a peer over one path, for those who look
+// many times a second: its place is found once. Find it anew after peers were
+// entered or removed, as the place may be another's then.
 type Meter struct {
 	plane *Plane
 	off   uint32
 }
 
-// Meter returns the peer's on a path.
+// Meter returns the peer's on the path.
 func (p *Plane) Meter(uid string, path int) (Meter, error) {
 	id, ok := p.ids[uid]
 	if !ok || path < 0 || path >= MaxPaths {
@@ -22,11 +22,9 @@ func (p *Plane) Meter(uid string, path int) (Meter, error) {
 	return Meter{plane: p, off: (id*MaxPaths + uint32(path)) * tallySize}, nil
 }
 
-// Packets counts as Tally does.
-func (m Meter) Packets() (sent, received uint64) {
+// Sent counts packets as Tally does.
+func (m Meter) Sent() uint64 {
 	var b [8]byte
 	read(m.plane.mem.sent, m.off, b[:])
-	sent = binary.NativeEndian.Uint64(b[:])
-	read(m.plane.mem.received, m.off, b[:])
-	return sent, binary.NativeEndian.Uint64(b[:])
+	return binary.NativeEndian.Uint64(b[:])
 }
