@@ -52,9 +52,10 @@ type Config struct {
 
 // Pace of the loop.
 const (
-	// fastTick is how often counters are looked at while a pair has much traffic;
-	// where it has little, when silence could be found (line.lookAgain).
-	fastTick = 3 * time.Millisecond
+	// fastTick is how often counters are looked at while a pair has much traffic, and
+	// slowTick where it has little. What goes right after a look has been silent for
+	// so long at the next one, instead of for silence, and 25 ms are not over then.
+	fastTick, slowTick = 3 * time.Millisecond, 10 * time.Millisecond
 	// suspectTick is the same while a path is suspected.
 	suspectTick = time.Millisecond
 	// idleTick is the same while none has.

@@ -124,14 +124,17 @@ func (a *Agent) place(p *pair, urgent bool) (moved steer.Set, took time.Duration
 func (a *Agent) prepare(p *pair, mtu int, steered bool) error {
 	var errs []error
 	peer := p.routes[0].Remote.Addr
-	if mtu != p.clamped || a.cfg.RTOMin > 0 && !p.held {
-		errs = append(errs, route.Shape(p.local.Netns, peer, mtu, a.cfg.RTOMin))
-		p.clamped = mtu
+	if mtu != p.clamped || a.cfg.RTOMin > 0 && !p.shaped {
+		err := route.Shape(p.local.Netns, peer, mtu, a.cfg.RTOMin)
+		errs = append(errs, err)
+		p.clamped, p.shaped = mtu, err == nil
 	}
-	if steered != p.held {
-		errs = append(errs, route.HoldNeighbour(p.local.Netns, peer, p.routes[0].Remote.MAC, steered))
-		p.held = steered
+	if steered != p.held && !p.gateway {
+		onLink, err := route.HoldNeighbour(p.local.Netns, peer, p.routes[0].Remote.MAC, steered)
+		errs = append(errs, err)
+		p.gateway = err == nil && !onLink
 	}
+	p.held = steered
 	return errors.Join(errs...)
 }
 
@@ -143,9 +146,10 @@ func (a *Agent) restore(p *pair) error {
 	peer := p.routes[0].Remote.Addr
 	errs := []error{route.Shape(p.local.Netns, peer, 0, 0)}
 	if p.held {
-		errs = append(errs, route.HoldNeighbour(p.local.Netns, peer, p.routes[0].Remote.MAC, false))
+		_, err := route.HoldNeighbour(p.local.Netns, peer, p.routes[0].Remote.MAC, false)
+		errs = append(errs, err)
 	}
-	p.clamped, p.held = 0, false
+	p.clamped, p.shaped, p.held = 0, false, false
 	return errors.Join(errs...)
 }
 
@@ -198,11 +202,15 @@ func (a *Agent) tell(h *remoteHost, n notice, but string) {
 	}
 }
 
-// tellOver sends a notice on one path.
+// tellOver sends a notice on one path. It measures as any probe does, so the
+// regular one is due later.
 func (a *Agent) tellOver(hp *hostPath, n notice) {
 	if w := a.links[hp.network]; w != nil {
 		a.stats.noticesSent++
 		a.send(w, hp, false, probe.TLV{Type: noticeType, Value: n.encode()})
+		if hp.pace > 0 {
+			hp.next = a.cfg.Now().Add(hp.pace)
+		}
 	}
 }
 
@@ -370,7 +378,8 @@ func (a *Agent) openPair(p *pair) {
 		return
 	}
 	if a.cfg.RTOMin > 0 {
-		if err := route.Shape(p.local.Netns, p.routes[0].Remote.Addr, p.clamped, a.cfg.RTOMin); err != nil {
+		err := route.Shape(p.local.Netns, p.routes[0].Remote.Addr, p.clamped, a.cfg.RTOMin)
+		if p.shaped = err == nil; !p.shaped {
 			a.warn("%s: %v", p.name, err)
 		}
 	}

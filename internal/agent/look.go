@@ -27,7 +27,7 @@ type glance struct {
 func (a *Agent) glance(n int, now time.Time) time.Duration {
 	g := &a.glances[n]
 	if !g.open && g.meter.Sent() == g.sent {
-		return silence
+		return slowTick
 	}
 	next := a.lookAt(g.pair, g.line, now)
 	a.glances[n].note() // flows may have moved, and others be attended now
@@ -92,7 +92,7 @@ func (a *Agent) lookAt(p *pair, i int, now time.Time) time.Duration {
 	ln, r := &p.lines[i], &p.routes[i]
 	sent, received, err := p.local.plane.Tallies(p.remote.UID, r.Index)
 	if err != nil {
-		return silence // the peer was just removed
+		return slowTick // the peer was just removed
 	}
 	tx, rx := sent.Packets != ln.sent.Packets, received.Packets != ln.received.Packets
 	stream := sent.Packets-ln.sent.Packets >= streaming
@@ -125,8 +125,8 @@ func (a *Agent) lookAt(p *pair, i int, now time.Time) time.Duration {
 const streaming = 4
 
 // lookAgain is when to look at the line again. A packet that goes alone is dated by
-// the data plane, so its silence is found when it is due, and what has not gone yet
-// is due later still. Of a stream only the latest packet is dated: its silence is
+// the data plane, so its silence is found when it is due if the line is looked at
+// before, and at the latest with the next look. Of a stream only the latest packet is dated: its silence is
 // counted from a look on, so looks are closer. Silence that was found to mean
 // nothing goes on.
 func (ln *line) lookAgain(now time.Time, stream bool) time.Duration {
@@ -136,5 +136,5 @@ func (ln *line) lookAgain(now time.Time, stream bool) time.Duration {
 	case !ln.silent.IsZero():
 		return max(left, suspectTick)
 	}
-	return silence
+	return slowTick
 }

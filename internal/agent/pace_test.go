@@ -140,7 +140,7 @@ func TestLookAgain(t *testing.T) {
 		stream bool
 		want   time.Duration
 	}{
-		{"nothing outstanding", 0, false, silence},
+		{"nothing outstanding", 0, false, slowTick},
 		{"a packet just went", time.Microsecond, false, silence - time.Microsecond},
 		{"one went a while ago", 4 * ms, false, 2 * ms},
 		{"it is nearly due", silence - time.Microsecond, false, suspectTick},
@@ -251,5 +251,11 @@ func TestRenewal(t *testing.T) {
 	p.opened = time.Time{}
 	if a.open(p, now); a.stats.noticesSent != before+2 {
 		t.Error("what was never confirmed waits")
+	}
+	// Each was a probe of its path.
+	m := h2.paths["m"]
+	m.next, m.pace = now, 3*time.Second
+	if a.tellOver(m, someNotice()); !m.next.Equal(now.Add(m.pace)) {
+		t.Errorf("the next regular probe is due %v after a notice, want %v", m.next.Sub(now), m.pace)
 	}
 }

@@ -41,9 +41,12 @@ type pair struct {
 	loss     decide.SwitchLoss
 	decision decide.Decision
 	pinned   string
-	clamped  int
-	held     bool
-	outcome  *outcome
+	// What the pod's stack was prepared for: packets of that size (0: any), the least
+	// retransmission timeout, the neighbour held. gateway says that a gateway's is
+	// needed instead, which is not held.
+	clamped               int
+	shaped, held, gateway bool
+	outcome               *outcome
 	// before is the traffic before the latest canary began, or flows were moved.
 	before []decide.Interval
 	// limited is the share of traffic that its applications limit, followed.

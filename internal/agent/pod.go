@@ -285,6 +285,7 @@ func (a *Agent) setPeer(p *pair, open bool) error {
 	if err := p.local.plane.SetPeer(route.Peer(p.remote, p.routes, open, hops)); err != nil {
 		return err
 	}
+	p.gateway = false // to be found anew, at times
 	switch {
 	case open && len(hops) < len(p.routes)-1: // the kernel did not know them all
 		p.stale = now.Add(incomplete)

@@ -120,8 +120,10 @@ type hostPath struct {
 	// where a mean would tell the last time a CPU was busy.
 	rtts [9]time.Duration
 	nRTT int
-	// next is when the next regular probe is due, and sent counts them.
+	// next is when the next regular probe is due, pace the latest distance of two, and
+	// sent counts them.
 	next time.Time
+	pace time.Duration
 	sent int
 	// state: failed since, or suspected since; zero if not.
 	failed, suspected time.Time

@@ -59,32 +59,33 @@ var errNoRoute = errors.New("the kernel names none")
 // HoldNeighbour keeps the peer's hardware address on the default network known
 // while flows are on another path: packets are resolved before the data plane
 // sees them, and a default network that has failed would answer no ARP. It is for
-// peers on the pod's own link; a gateway answers by itself.
-func HoldNeighbour(ns string, peer netip.Addr, hardware string, hold bool) error {
+// peers on the pod's own link, and reports whether this one is; a gateway answers by
+// itself.
+func HoldNeighbour(ns string, peer netip.Addr, hardware string, hold bool) (onLink bool, err error) {
 	mac, err := net.ParseMAC(hardware)
-	if err != nil {
-		return nil // the cluster does not tell it: the kernel asks
+	if err != nil || len(mac) != 6 {
+		return false, nil // the cluster does not tell it: the kernel asks
 	}
 	h, err := netns.Netlink(ns)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer h.Close()
 	now, err := h.RouteGet(peer.AsSlice())
 	if err != nil || len(now) == 0 {
-		return fmt.Errorf("look up route to %s: %w", peer, errors.Join(err, errNoRoute))
+		return false, fmt.Errorf("look up route to %s: %w", peer, errors.Join(err, errNoRoute))
 	}
-	if now[0].Gw != nil || len(mac) != 6 {
-		return nil
+	if now[0].Gw != nil {
+		return false, nil
 	}
 	n := &netlink.Neigh{LinkIndex: now[0].LinkIndex, IP: peer.AsSlice(), HardwareAddr: mac, State: netlink.NUD_PERMANENT}
 	if !hold {
 		n.State = netlink.NUD_STALE // the kernel asks again when it needs it
 	}
 	if err := h.NeighSet(n); err != nil {
-		return fmt.Errorf("hold neighbour %s: %w", peer, err)
+		return true, fmt.Errorf("hold neighbour %s: %w", peer, err)
 	}
-	return nil
+	return true, nil
 }
 
 func hostNet(a netip.Addr) *net.IPNet {
