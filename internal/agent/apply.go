@@ -191,29 +191,6 @@ func (a *Agent) judgeOutcome(p *pair, now time.Time) {
 		Reason: fmt.Sprintf("goodput %+.0f %% in the second after against the second before", gain*100)})
 }
 
-// tell sends a notice to the other host's agent, on every path but one: those
-// that do not arrive cost nothing, and the first acknowledgment counts.
-func (a *Agent) tell(h *remoteHost, n notice, but string) {
-	for name, hp := range h.paths {
-		if name == but && len(h.paths) > 1 || !hp.failed.IsZero() && len(h.paths) > 1 {
-			continue
-		}
-		a.tellOver(hp, n)
-	}
-}
-
-// tellOver sends a notice on one path. It measures as any probe does, so the
-// regular one is due later.
-func (a *Agent) tellOver(hp *hostPath, n notice) {
-	if w := a.links[hp.network]; w != nil {
-		a.stats.noticesSent++
-		a.send(w, hp, false, probe.TLV{Type: noticeType, Value: n.encode()})
-		if hp.pace > 0 {
-			hp.next = a.cfg.Now().Add(hp.pace)
-		}
-	}
-}
-
 // renew is how often the other agent is to confirm a pair with traffic.
 const renew = 5 * time.Second
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"pathwise.dev/pathwise/internal/path/probe"
 	"pathwise.dev/pathwise/internal/path/steer"
 )
 
@@ -84,3 +85,26 @@ func decodeNotice(b []byte) (n notice, err error) {
 
 // choice encodes a bucket: at most 62 networks.
 func choiceByte(network int, epoch uint8) uint8 { return uint8(network)<<2 | epoch&3 }
+
+// tell sends a notice to the other host's agent, on every path but one: those
+// that do not arrive cost nothing, and the first acknowledgment counts.
+func (a *Agent) tell(h *remoteHost, n notice, but string) {
+	for name, hp := range h.paths {
+		if name == but && len(h.paths) > 1 || !hp.failed.IsZero() && len(h.paths) > 1 {
+			continue
+		}
+		a.tellOver(hp, n)
+	}
+}
+
+// tellOver sends a notice on one path. It measures as any probe does, so the
+// regular one is due later.
+func (a *Agent) tellOver(hp *hostPath, n notice) {
+	if w := a.links[hp.network]; w != nil {
+		a.stats.noticesSent++
+		a.send(w, hp, false, probe.TLV{Type: noticeType, Value: n.encode()})
+		if hp.pace > 0 {
+			hp.next = a.cfg.Now().Add(hp.pace)
+		}
+	}
+}

@@ -189,10 +189,13 @@ func (r *Reflector) Serve(ctx context.Context) error {
 	answer := make([]byte, 0, oobSize)
 	var broken error
 	err = raw.Read(func(fd uintptr) bool {
-		for broken == nil && ctx.Err() == nil {
+		for n := 1; broken == nil && ctx.Err() == nil; n++ {
 			var more bool
 			if more, broken = r.serveOne(int(fd), in, answer); !more {
 				break
+			}
+			if n%inARow == 0 {
+				time.Sleep(breather)
 			}
 		}
 		return broken != nil || ctx.Err() != nil
@@ -202,6 +205,10 @@ func (r *Reflector) Serve(ctx context.Context) error {
 	}
 	return fmt.Errorf("receive probe: %w", errors.Join(err, broken))
 }
+
+// After so many packets in a row a reflector pauses: its calls do not make way for
+// other goroutines, and a flood must not keep them waiting.
+const inARow, breather = 64, 100 * time.Microsecond
 
 // serveOne answers the next packet, and reports whether there was one.
 func (r *Reflector) serveOne(fd int, box *mailbox, answer []byte) (more bool, err error) {
