@@ -64,6 +64,7 @@ func (l Latency) Info() workload.Info {
 		Max:         sample.Load{Size: 64000},
 		Pairs:       true,
 		MinDuration: 500 * time.Millisecond,
+		Beside:      3500 * time.Millisecond, // its pause, and whole seconds
 	}
 }
 
