@@ -37,8 +37,12 @@ func (p *Plane) sift() {
 	if four.Err() != nil || six.Err() != nil || rev.Err() != nil {
 		return // leave it as it was: that is never too narrow
 	}
+	had := make([]byte, len(words)*4)
+	read(p.mem.filter, 0, had)
 	for i, w := range words {
-		put32(p.mem.filter, uint32(i)*4, w)
+		if native32(had[i*4:]) != w {
+			put32(p.mem.filter, uint32(i)*4, w)
+		}
 	}
 }
 
