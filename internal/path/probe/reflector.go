@@ -195,7 +195,7 @@ func (r *Reflector) Serve(ctx context.Context) error {
 				break
 			}
 			if n%inARow == 0 {
-				time.Sleep(breather)
+				_, _ = unix.Poll(nil, 0) // it waits for nothing
 			}
 		}
 		return broken != nil || ctx.Err() != nil
@@ -206,9 +206,10 @@ func (r *Reflector) Serve(ctx context.Context) error {
 	return fmt.Errorf("receive probe: %w", errors.Join(err, broken))
 }
 
-// After so many packets in a row a reflector pauses: its calls do not make way for
-// other goroutines, and a flood must not keep them waiting.
-const inARow, breather = 64, 100 * time.Microsecond
+// inARow: after so many packets in a row a reflector makes a call that the runtime
+// knows of. That wakes its monitor thread, which makes it give way to others: the
+// calls of a mailbox do not, and a flood must not keep the agent's loop waiting.
+const inARow = 64
 
 // serveOne answers the next packet, and reports whether there was one.
 func (r *Reflector) serveOne(fd int, box *mailbox, answer []byte) (more bool, err error) {
