@@ -22,8 +22,7 @@ func (b *benchRun) printPlan(w io.Writer) error {
 	var order []sample.Question
 	nets := map[sample.Question][]string{}
 	left := map[sample.Question][]string{}
-	var least, most time.Duration
-	runnable, trials, claimed := 0, 0, 0
+	claimed := 0
 	var why reasons
 	r := b.exp.Repeat
 	for _, c := range cells {
@@ -38,13 +37,9 @@ func (b *benchRun) printPlan(w io.Writer) error {
 			continue
 		}
 		nets[q] = append(nets[q], c.Network)
-		runnable++
-		trials += c.Least
 		if c.Least > r.Min {
 			claimed++
 		}
-		least += time.Duration(c.Least) * bench.Estimate(c)
-		most += time.Duration(r.Max) * bench.Estimate(c)
 	}
 	for _, q := range order {
 		fmt.Fprintf(tw, "%s\t%v\t%v\t%s\t\n", q.Workload, q.Scenario, q.Load, strings.Join(nets[q], " "))
@@ -56,16 +51,36 @@ func (b *benchRun) printPlan(w io.Writer) error {
 		return err
 	}
 	why.print(w)
-	fmt.Fprintf(w, "\n%d cells, %d to %d repetitions of each (until the 95 %% interval is within ±%g %%)\n", runnable, r.Min, r.Max, r.Width*100)
+	x := extentOf(cells, b.exp)
+	fmt.Fprintf(w, "\n%d cells, %d to %d repetitions of each (until the 95 %% interval is within ±%g %%)\n", x.cells, r.Min, r.Max, r.Width*100)
 	if claimed > 0 {
 		fmt.Fprintf(w, "%d of them are compared by claims: %d repetitions at least\n", claimed, r.Claims)
 	}
-	least, most = least.Round(time.Second), most.Round(time.Second)
-	if b.exp.Budget > 0 {
-		most = max(least, min(most, b.exp.Budget))
-	}
-	_, err := fmt.Fprintf(w, "%d trials and about %v at least, about %v at most; nothing run (--dry-run)\n", trials, least, most)
+	_, err := fmt.Fprintf(w, "%d trials and about %v at least, about %v at most; nothing run (--dry-run)\n", x.trials, x.least, x.most)
 	return err
+}
+
+// extent is how many cells of a plan run, how many trials at the least, and how long
+// that takes at the least and at most, in whole seconds.
+type extent struct {
+	cells, trials int
+	least, most   time.Duration
+}
+
+func extentOf(cells []experiment.Planned, exp experiment.Experiment) (x extent) {
+	for _, c := range cells {
+		if c.Unsupported == "" {
+			x.cells++
+			x.trials += c.Least
+			x.least += time.Duration(c.Least) * bench.Estimate(c)
+			x.most += time.Duration(exp.Repeat.Max) * bench.Estimate(c)
+		}
+	}
+	x.least, x.most = x.least.Round(time.Second), x.most.Round(time.Second)
+	if exp.Budget > 0 {
+		x.most = max(x.least, min(x.most, exp.Budget))
+	}
+	return x
 }
 
 // reasons gather why cells of a plan cannot be measured: there are few reasons, and

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/bench"
 	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/report"
 	"pathwise.dev/pathwise/internal/result"
@@ -189,23 +188,6 @@ func (e env) concludePapers(runs []paperRun, dir string) error {
 	return err
 }
 
-// span is how many cells run, how many trials at the least, and how long that takes
-// at the least and at most.
-func (r paperRun) span() (cells, trials int, least, most time.Duration) {
-	for _, c := range r.cells() {
-		if c.Unsupported == "" {
-			cells++
-			trials += c.Least
-			least += time.Duration(c.Least) * bench.Estimate(c)
-			most += time.Duration(r.exp.Repeat.Max) * bench.Estimate(c)
-		}
-	}
-	if r.exp.Budget > 0 {
-		most = max(least, min(most, r.exp.Budget))
-	}
-	return cells, trials, least, most
-}
-
 // printPapers says what would run, and for how long.
 func printPapers(w io.Writer, runs []paperRun) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -217,11 +199,11 @@ func printPapers(w io.Writer, runs []paperRun) error {
 			fmt.Fprintf(tw, "%s\tfinished, in %s\t\t\t\t\n", r.name, r.dir)
 			continue
 		}
-		cells, n, a, b := r.span()
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%v\t%v\t\n", r.name, cells, n, a.Round(time.Second), b.Round(time.Second))
-		trials += n
-		least += a
-		most += b
+		x := extentOf(r.cells(), r.exp)
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%v\t%v\t\n", r.name, x.cells, x.trials, x.least, x.most)
+		trials += x.trials
+		least += x.least
+		most += x.most
 	}
 	fmt.Fprintf(tw, "all\t\t%d\t%v\t%v\t\n", trials, least.Round(time.Second), most.Round(time.Second))
 	if err := flush(tw); err != nil {
