@@ -3,6 +3,7 @@ package docker
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,26 +122,24 @@ func (d docker) networkMode(c network.Container) string {
 // swarmRequestTimeout); gone what it says where the last container that was late has
 // just taken the engine's part of that network with it.
 const (
-	late = "attaching to network failed"
-	gone = "404 Not Found: network "
+	tooLate = "attaching to network failed"
+	gone    = "404 Not Found: network "
 )
 
 // startContainer starts the container, and again where the engine was late: on a
 // guest's only processor, beside other work, it is, and what it has done by then it
 // need not do again. The lab's patience bounds it.
 func (d docker) startContainer(ctx context.Context, e *engine, id string) error {
-	for {
+	var failed error
+	late := network.Poll(ctx, 100*time.Millisecond, func() error {
 		err := e.post(ctx, "/containers/"+id+"/start", nil, nil)
-		again := err != nil && d.kind == Overlay && (strings.Contains(err.Error(), late) || strings.Contains(err.Error(), gone))
-		if !again {
+		if err != nil && d.kind == Overlay && (strings.Contains(err.Error(), tooLate) || strings.Contains(err.Error(), gone)) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		failed = err // or nil; it ends the poll
+		return nil
+	})
+	return cmp.Or(late, failed)
 }
 
 // run creates and starts the container and returns the process id of its init.
