@@ -1,9 +1,6 @@
 package steer
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "fmt"
 
 // Meter reads how many packets went to a peer over one path, for those who look
 // many times a second: its place is found once. Find it anew after peers were
@@ -23,8 +20,4 @@ func (p *Plane) Meter(uid string, path int) (Meter, error) {
 }
 
 // Sent counts packets as Tally does.
-func (m Meter) Sent() uint64 {
-	var b [8]byte
-	read(m.plane.mem.sent, m.off, b[:])
-	return binary.NativeEndian.Uint64(b[:])
-}
+func (m Meter) Sent() uint64 { return get64(m.plane.mem.sent, m.off) }
