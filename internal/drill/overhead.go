@@ -79,7 +79,7 @@ func runOverhead(ctx context.Context, s *session) ([]Sample, error) {
 	return out, nil
 }
 
-func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) error {
+func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) (failed error) {
 	a, other := g.pod("a"), g.pod(w.to)
 	t := traffic{kind: w.kind, from: a, to: other, args: []string{"--duration", "0"}}
 	if with {
@@ -91,11 +91,11 @@ func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) err
 			return err
 		}
 		defer func() { _ = g.drop() }() // what is left goes with the lab
-		heard, err := g.hear(a, g.pod("b"))
+		deaf, err := g.hear(a, g.pod("b"))
 		if err != nil {
 			return err
 		}
-		defer func() { _ = heard.Remove() }()
+		defer func() { failed = errors.Join(failed, deaf()) }()
 	} else if at, ok := other.On(w.network); ok {
 		t.at = at.Addr
 	}
@@ -137,8 +137,9 @@ func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) err
 	return nil
 }
 
-// hear attaches telemetry to the connections between two pods, as an agent does.
-func (g *ground) hear(a, b topo.Pod) (*telemetry.Collector, error) {
+// hear attaches telemetry to the connections between two pods and reads it, as an
+// agent does, until deaf is called.
+func (g *ground) hear(a, b topo.Pod) (deaf func() error, err error) {
 	cgroup, err := telemetry.CgroupRoot()
 	if err != nil {
 		return nil, err
@@ -155,7 +156,27 @@ func (g *ground) hear(a, b topo.Pod) (*telemetry.Collector, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Remove())
 	}
-	return c, nil
+	stop, stopped := make(chan struct{}), make(chan error)
+	go func() {
+		every := time.NewTicker(100 * time.Millisecond)
+		defer every.Stop()
+		var first error
+		for {
+			select {
+			case <-every.C:
+				if _, err := c.Read(); first == nil {
+					first = err
+				}
+			case <-stop:
+				stopped <- first
+				return
+			}
+		}
+	}()
+	return func() error {
+		close(stop)
+		return errors.Join(<-stopped, c.Remove())
+	}, nil
 }
 
 var errAstray = errors.New("it went another way")

@@ -123,7 +123,6 @@ func TestKilledAgentIsTakenOver(t *testing.T) {
 		t.Errorf("cookie %d, was %d, %v", again, cookie, err)
 	}
 	must(t, c.SetPeers([]netip.Addr{netip.MustParseAddr(server4)}))
-	nextTick()
 	k.send(t, megabyte)
 	if got, _ := read(t, c, nil); got.RTT.Count == 0 {
 		t.Errorf("%+v", got)

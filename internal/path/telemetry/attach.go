@@ -27,6 +27,7 @@ const (
 	mapsPrefix = "maps-"
 	observer   = "observe" // the programs' names in C
 	adopter    = "adopt"
+	surveyor   = "survey"
 )
 
 // Collector is an attached program and its maps. Its methods may be called from
@@ -37,6 +38,7 @@ type Collector struct {
 	link    link.Link
 	maps    map[string]*ebpf.Map
 	adopt   *ebpf.Program
+	survey  *link.Iter // over the watched sockets
 	adopted bool
 
 	mu        sync.Mutex
@@ -78,7 +80,7 @@ func Attach(cgroupDir, pinDir string) (c *Collector, err error) {
 	if !c.adopted {
 		err = c.replace(spec, cgroupDir)
 	} else {
-		err = c.loadAdopter(spec)
+		err = c.loadIterators(spec)
 	}
 	if err != nil {
 		return c, err
@@ -213,15 +215,24 @@ func (c *Collector) worksOnMaps(l link.Link) bool {
 	return true
 }
 
-// loadAdopter loads only the iterator, on adopted maps.
-func (c *Collector) loadAdopter(spec *ebpf.CollectionSpec) error {
+// loadIterators loads only the iterators, on adopted maps.
+func (c *Collector) loadIterators(spec *ebpf.CollectionSpec) error {
 	delete(spec.Programs, observer)
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.maps})
 	if err != nil {
-		return fmt.Errorf("load iterator: %w", err)
+		return fmt.Errorf("load iterators: %w", err)
 	}
+	defer coll.Close()
+	return c.takeIterators(coll)
+}
+
+// takeIterators keeps the iterators of what was loaded.
+func (c *Collector) takeIterators(coll *ebpf.Collection) (err error) {
 	c.adopt = coll.DetachProgram(adopter)
-	coll.Close()
+	c.survey, err = link.AttachIter(link.IterOptions{Program: coll.Programs[surveyor], Map: c.maps[telemetryMapSockets]})
+	if err != nil {
+		return fmt.Errorf("attach iterator of watched sockets: %w", err)
+	}
 	return nil
 }
 
@@ -246,7 +257,9 @@ func (c *Collector) replace(spec *ebpf.CollectionSpec, cgroupDir string) error {
 			return fmt.Errorf("pin map %s: %w", name, err)
 		}
 	}
-	c.adopt = coll.DetachProgram(adopter)
+	if err := c.takeIterators(coll); err != nil {
+		return err
+	}
 	prog := coll.Programs[observer]
 	if c.link != nil {
 		if err := c.link.Update(prog); err != nil {
@@ -296,13 +309,16 @@ func (c *Collector) Close() error {
 	if c.adopt != nil {
 		errs = append(errs, c.adopt.Close())
 	}
+	if c.survey != nil {
+		errs = append(errs, c.survey.Close())
+	}
 	if c.link != nil {
 		errs = append(errs, c.link.Close())
 	}
 	if c.lock != nil {
 		errs = append(errs, c.lock.Close())
 	}
-	c.adopt, c.link, c.lock = nil, nil, nil
+	c.adopt, c.survey, c.link, c.lock = nil, nil, nil, nil
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close telemetry: %w", err)
 	}

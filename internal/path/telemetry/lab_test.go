@@ -198,17 +198,10 @@ func (k connection) exchange(t testing.TB) {
 	}
 }
 
-// nextTick waits until round trips are taken again: at most one is for each
-// connection and tick, which is 10 ms where CONFIG_HZ is 100.
-func nextTick() { time.Sleep(20 * time.Millisecond) }
-
-// settle has the program count all that the connection has sent so far.
+// settle waits until all that the client has sent is acknowledged.
 func (k connection) settle(t testing.TB) {
 	t.Helper()
-	nextTick()
-	k.send(t, 1000)
 	eventually(t, "all is acknowledged", func() bool { return tcpInfo(t, k.c).Unacked == 0 })
-	nextTick()
 }
 
 // tcpInfo is the kernel's account of a socket.

@@ -69,8 +69,11 @@ func (c *Collector) Read() (Reading, error) {
 	return r, c.turn()
 }
 
-// collect reads all flows into c.now.
+// collect counts what the watched connections have done, and reads all flows into c.now.
 func (c *Collector) collect() error {
+	if err := walk(c.survey); err != nil {
+		return err
+	}
 	var cursor ebpf.MapBatchCursor
 	for n := 0; ; {
 		c.now.keys = slices.Grow(c.now.keys[:n], chunk)[:n+chunk]

@@ -8,15 +8,15 @@
  * observe runs for every TCP socket of the cgroup and asks for callbacks only
  * on sockets that are watched when they are established, so an unwatched one
  * costs a few short runs while it connects and nothing afterwards. A watched
- * one costs a run per round trip (not per packet), per retransmission, per
- * timeout and per change of state. A request-response flow has a round trip
- * with each packet, so those are sampled: one for each socket and tick of the
- * kernel's clock (jiffies, 1 to 10 ms) is taken, the run of any other ends with
- * one look at an array. adopt does the same for connections that were there before.
+ * one costs a run per retransmission, per timeout and per change of state, and
+ * none per packet: what its connection counts is taken by survey, which walks the
+ * watched sockets when they are read. The callback for each round trip is not asked
+ * for: a request-response flow has one with each packet, at both ends, and of many
+ * thousands a second a reader wants one. adopt watches connections that were there
+ * before.
  *
  * Needs Linux 5.16: netns cookies in sock_ops (5.15), bpf_setsockopt in a TCP
- * iterator (5.16), and BTF of the kernel. The RTT itself (not only the smoothed one) comes with the
- * RTT callback since 6.10; adopt needs TCP_BPF_SOCK_OPS_CB_FLAGS (6.12).
+ * iterator (5.16), and BTF of the kernel; adopt needs TCP_BPF_SOCK_OPS_CB_FLAGS (6.12).
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -32,8 +32,7 @@
 #endif
 #define TCP_CA_RECOVERY 3 /* enum tcp_ca_state: open, disorder, CWR, recovery, loss */
 
-#define CALLBACKS (BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_RETRANS_CB_FLAG | \
-		   BPF_SOCK_OPS_RTO_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG)
+#define CALLBACKS (BPF_SOCK_OPS_RETRANS_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG)
 
 /* A retransmission wakes the agent at most once a millisecond and flow. */
 #define EVENT_GAP_NS 1000000
@@ -44,9 +43,24 @@
 #define MAX_EVENT_BYTES (256 * 1024)
 
 /* The kernel's own structures, as far as they are read; offsets are relocated. */
+struct tcp_rack {
+	__u64 mstamp; /* when the segment was sent that was acknowledged last */
+	__u32 rtt_us; /* and how long that took */
+} __attribute__((preserve_access_index));
+
 struct tcp_sock {
+	struct tcp_rack rack;
+	__u64 bytes_acked;
+	__u64 bytes_received;
+	__u32 segs_out;
 	__u32 dsack_dups;
 	__u32 reord_seen;
+	__u32 srtt_us; /* in eighths */
+	__u32 snd_cwnd;
+	__u32 mss_cache;
+	__u32 rate_delivered;
+	__u32 rate_interval_us;
+	__u32 lost_out;
 	__u8 bpf_sock_ops_cb_flags;
 	__u8 rate_app_limited : 1;
 } __attribute__((preserve_access_index));
@@ -79,6 +93,16 @@ struct sock_common {
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+
+struct sock;
+struct bpf_map;
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct sock *sk;
+	void *value;
 } __attribute__((preserve_access_index));
 
 struct bpf_iter__tcp {
@@ -126,13 +150,12 @@ struct socket_value {
 	struct flow_key key;
 	__u64 bytes_acked;
 	__u64 bytes_received;
+	__u64 trip; /* when the segment was sent whose round trip was counted last */
 	__u32 segments_out;
 	__u32 dsacks;
 	__u32 reorderings;
-	__u32 started;
 	__u16 local_port;
 	__u16 remote_port;
-	__u32 tick; /* jiffies of the latest round trip that was taken */
 };
 
 struct settings {
@@ -216,16 +239,6 @@ struct {
 	__type(value, __u64);
 } faults SEC(".maps");
 
-/* By a hash of the connection, whose round trip was the latest to be taken, and in
- * which tick, as one number: for IPv4, to end most runs early. */
-#define RECENT_BITS 10
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << RECENT_BITS);
-	__type(key, __u32);
-	__type(value, __u64);
-} recent SEC(".maps");
-
 static __always_inline void fault(__u32 which)
 {
 	__u64 *n = bpf_map_lookup_elem(&faults, &which);
@@ -281,6 +294,19 @@ static __always_inline int wanted(const struct flow_key *key)
 	return bpf_map_lookup_elem(&peers, key->remote) != NULL;
 }
 
+/* begin takes what the socket has counted so far as counted. */
+static __always_inline void begin(struct socket_value *st, struct tcp_sock *tp)
+{
+	if (!tp)
+		return;
+	st->bytes_acked = tp->bytes_acked;
+	st->bytes_received = tp->bytes_received;
+	st->trip = tp->rack.mstamp;
+	st->segments_out = tp->segs_out;
+	st->dsacks = tp->dsack_dups;
+	st->reorderings = tp->reord_seen;
+}
+
 static __always_inline void established(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
 {
 	struct flow_key key = {};
@@ -312,14 +338,11 @@ static __always_inline void established(struct bpf_sock_ops *ctx, struct bpf_soc
 		fault(FAULT_SOCKET);
 		return;
 	}
-	st->key = key;
+	/* The handshake is not part of the flow's evidence: it uses path 0. */
+	begin(st, bpf_skc_to_tcp_sock(sk));
 	st->local_port = lport;
 	st->remote_port = rport;
-	/* The handshake is not part of the flow's evidence: it uses path 0. */
-	st->bytes_acked = ctx->bytes_acked;
-	st->bytes_received = ctx->bytes_received;
-	st->segments_out = ctx->segs_out;
-	st->started = 1;
+	st->key = key; /* last: survey looks for it */
 	/* Flags are shared by all sock_ops programs: add, never take away. */
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | CALLBACKS);
 }
@@ -336,57 +359,29 @@ static __always_inline struct flow_value *flow_of(const struct flow_key *key, __
 	return bpf_map_lookup_elem(&flows, key);
 }
 
-/* Adds what the socket has done since its last callback. */
-static __always_inline void fold(struct bpf_sock_ops *ctx, struct bpf_sock *sk,
-				 struct socket_value *st, struct flow_value *f, __u64 now)
+/* advance moves what is counted of a socket on to now, and returns by how much. The
+ * survey and a callback may come together, on two CPUs: each step is counted once. */
+static __always_inline __u64 advance64(__u64 *counted, __u64 now)
 {
-	__u64 acked = ctx->bytes_acked, received = ctx->bytes_received;
-	__u32 out = ctx->segs_out, dsacks = 0, reorderings = 0;
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	__u64 was = *(volatile __u64 *)counted;
 
-	if (tp) {
-		dsacks = tp->dsack_dups;
-		reorderings = tp->reord_seen;
-		f->app_limited = BPF_CORE_READ_BITFIELD(tp, rate_app_limited);
-	}
-	if (st->started) {
-		__sync_fetch_and_add(&f->bytes_acked, acked - st->bytes_acked);
-		__sync_fetch_and_add(&f->bytes_received, received - st->bytes_received);
-		__sync_fetch_and_add(&f->segments_out, (__u32)(out - st->segments_out));
-		if (dsacks != st->dsacks)
-			__sync_fetch_and_add(&f->spurious, (__u32)(dsacks - st->dsacks));
-		if (reorderings != st->reorderings)
-			__sync_fetch_and_add(&f->reordered, (__u32)(reorderings - st->reorderings));
-	}
-	st->started = 1;
-	st->bytes_acked = acked;
-	st->bytes_received = received;
-	st->segments_out = out;
-	st->dsacks = dsacks;
-	st->reorderings = reorderings;
-	f->cwnd = ctx->snd_cwnd;
-	f->mss = ctx->mss_cache;
-	f->rate_delivered = ctx->rate_delivered;
-	f->rate_interval = ctx->rate_interval_us;
-	f->lost = ctx->lost_out;
-	f->last_active = now;
+	return (__s64)(now - was) > 0 && __sync_bool_compare_and_swap(counted, was, now) ? now - was : 0;
 }
 
-/*
- * Called for the round trips that are taken. args[0] is the RTT just measured and
- * args[1] the new smoothed one (6.10); before, only the previous smoothed one is to
- * be had.
- */
-static __always_inline void on_rtt(struct bpf_sock_ops *ctx, struct flow_value *f)
+static __always_inline __u32 advance(__u32 *counted, __u32 now)
 {
-	__u32 rtt = ctx->args[0], srtt = ctx->args[1] >> 3, zero = 0;
+	__u32 was = *(volatile __u32 *)counted;
+
+	return (__s32)(now - was) > 0 && __sync_bool_compare_and_swap(counted, was, now) ? now - was : 0;
+}
+
+/* on_trip counts the socket's latest round trip. */
+static __always_inline void on_trip(struct tcp_sock *tp, struct flow_value *f)
+{
+	__u32 rtt = tp->rack.rtt_us, zero = 0;
 	struct settings *s = bpf_map_lookup_elem(&settings, &zero);
 
-	if (!rtt) {
-		srtt = ctx->srtt_us >> 3;
-		rtt = srtt;
-	}
-	f->srtt = srtt;
+	f->srtt = tp->srtt_us >> 3;
 	__sync_fetch_and_add(&f->rtt_sum, rtt);
 	__sync_fetch_and_add(&f->hist[log2_of(rtt) & 31], 1);
 	/* Two CPUs may race for the least and the greatest; the histogram is exact. */
@@ -399,6 +394,37 @@ static __always_inline void on_rtt(struct bpf_sock_ops *ctx, struct flow_value *
 	} else if (rtt > f->rtt_max) {
 		f->rtt_max = rtt;
 	}
+}
+
+/* fold adds what the socket has done since it was last looked at; of its round trips,
+ * the latest. */
+static __always_inline void fold(struct tcp_sock *tp, struct socket_value *st, struct flow_value *f, __u64 now)
+{
+	__u64 acked = advance64(&st->bytes_acked, tp->bytes_acked);
+	__u64 received = advance64(&st->bytes_received, tp->bytes_received);
+	__u32 out = advance(&st->segments_out, tp->segs_out);
+	__u32 dsacks = advance(&st->dsacks, tp->dsack_dups);
+	__u32 reorderings = advance(&st->reorderings, tp->reord_seen);
+
+	if (acked)
+		__sync_fetch_and_add(&f->bytes_acked, acked);
+	if (received)
+		__sync_fetch_and_add(&f->bytes_received, received);
+	if (out)
+		__sync_fetch_and_add(&f->segments_out, out);
+	if (dsacks)
+		__sync_fetch_and_add(&f->spurious, dsacks);
+	if (reorderings)
+		__sync_fetch_and_add(&f->reordered, reorderings);
+	if (advance64(&st->trip, tp->rack.mstamp))
+		on_trip(tp, f);
+	f->app_limited = BPF_CORE_READ_BITFIELD(tp, rate_app_limited);
+	f->cwnd = tp->snd_cwnd;
+	f->mss = tp->mss_cache;
+	f->rate_delivered = tp->rate_delivered;
+	f->rate_interval = tp->rate_interval_us;
+	f->lost = tp->lost_out;
+	f->last_active = now;
 }
 
 static __always_inline void tell(struct bpf_sock_ops *ctx, const struct socket_value *st,
@@ -427,15 +453,15 @@ static __always_inline void tell(struct bpf_sock_ops *ctx, const struct socket_v
  * args[1] is how many segments. One retransmitted outside recovery and loss is
  * a tail loss probe (RFC 8985 section 7): the first sign of a silent path.
  */
-static __always_inline void on_retransmit(struct bpf_sock_ops *ctx, struct bpf_sock *sk,
+static __always_inline void on_retransmit(struct bpf_sock_ops *ctx, struct tcp_sock *tp,
 					  struct socket_value *st, struct flow_value *f, __u64 now)
 {
-	struct inet_connection_sock *icsk = (struct inet_connection_sock *)bpf_skc_to_tcp_sock(sk);
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
 	__u32 segments = ctx->args[1];
 	__u8 kind = KIND_RETRANSMIT;
 
 	__sync_fetch_and_add(&f->retransmits, segments);
-	if (icsk && BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) < TCP_CA_RECOVERY) {
+	if (BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) < TCP_CA_RECOVERY) {
 		kind = KIND_TAIL_PROBE;
 		__sync_fetch_and_add(&f->tail_probes, 1);
 	} else if (now - f->last_event < EVENT_GAP_NS) {
@@ -454,58 +480,15 @@ static __always_inline void on_timeout(struct bpf_sock_ops *ctx, struct socket_v
 	tell(ctx, st, now, KIND_TIMEOUT, ctx->args[0] + 1);
 }
 
-/* recent_of is where it stands that a connection's round trip was taken, and what is
- * there if that was in this tick. */
-static __always_inline __u64 *recent_of(const struct bpf_sock_ops *ctx, __u32 tick, __u64 *word)
-{
-	__u64 name = ((__u64)ctx->remote_ip4 << 32 | ctx->local_ip4) * 0x9E3779B97F4A7C15ull;
-	__u32 slot;
-
-	name = (name ^ (__u64)ctx->remote_port << 32 ^ ctx->local_port) * 0xD6E8FEB86659FD93ull;
-	slot = name >> (64 - RECENT_BITS);
-	*word = name + tick * 0xA0761D6478BD642Full;
-	return bpf_map_lookup_elem(&recent, &slot);
-}
-
-/* taken tells whether a round trip is surely one too many for this tick. */
-static __always_inline int taken(const struct bpf_sock_ops *ctx)
-{
-	__u64 word, *r;
-
-	if (ctx->family != AF_INET)
-		return 0;
-	r = recent_of(ctx, bpf_jiffies64(), &word);
-	return r && *(volatile __u64 *)r == word;
-}
-
-/* skipped tells whether a round trip is one too many for this tick. What the
- * socket has counted meanwhile is in the next one that is taken. The first after
- * adoption only sets what is counted from, so it does not use up its tick. */
-static __always_inline int skipped(const struct bpf_sock_ops *ctx, struct socket_value *st)
-{
-	__u32 tick = bpf_jiffies64();
-	int again = st->tick == tick;
-	__u64 word, *r;
-
-	if (ctx->op != BPF_SOCK_OPS_RTT_CB)
-		return 0;
-	if (!st->started)
-		return again;
-	st->tick = tick;
-	r = recent_of(ctx, tick, &word);
-	if (r)
-		*(volatile __u64 *)r = word;
-	return again;
-}
-
 static __always_inline void happened(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
 {
 	struct socket_value *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct flow_value *f;
 	__u64 now;
 
 	/* Without, the callback was asked for by another program. */
-	if (!st || skipped(ctx, st))
+	if (!st || !tp)
 		return;
 	if (!wanted(&st->key)) {
 		bpf_sk_storage_delete(&sockets, sk);
@@ -517,17 +500,16 @@ static __always_inline void happened(struct bpf_sock_ops *ctx, struct bpf_sock *
 		fault(FAULT_FLOW);
 		return;
 	}
-	fold(ctx, sk, st, f, now);
-	if (ctx->op == BPF_SOCK_OPS_RTT_CB)
-		on_rtt(ctx, f);
-	else if (ctx->op == BPF_SOCK_OPS_RETRANS_CB)
-		on_retransmit(ctx, sk, st, f, now);
+	fold(tp, st, f, now);
+	if (ctx->op == BPF_SOCK_OPS_RETRANS_CB)
+		on_retransmit(ctx, tp, st, f, now);
 	else if (ctx->op == BPF_SOCK_OPS_RTO_CB)
 		on_timeout(ctx, st, f, now);
 }
 
-/* Apart from observe, whose many short runs are to touch little code. */
-static __noinline int listen(struct bpf_sock_ops *ctx)
+/* Always 1 and the reply untouched: it observes and changes nothing. */
+SEC("sockops")
+int observe(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 
@@ -538,7 +520,6 @@ static __noinline int listen(struct bpf_sock_ops *ctx)
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		established(ctx, sk);
 		break;
-	case BPF_SOCK_OPS_RTT_CB:
 	case BPF_SOCK_OPS_RETRANS_CB:
 	case BPF_SOCK_OPS_RTO_CB:
 	case BPF_SOCK_OPS_STATE_CB:
@@ -548,13 +529,39 @@ static __noinline int listen(struct bpf_sock_ops *ctx)
 	return 1;
 }
 
-/* Always 1 and the reply untouched: it observes and changes nothing. */
-SEC("sockops")
-int observe(struct bpf_sock_ops *ctx)
+/*
+ * Walks the watched sockets, of whatever namespace, and counts what each of them has
+ * done since it was last looked at, if anything.
+ */
+SEC("iter/bpf_sk_storage_map")
+int survey(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	if (ctx->op == BPF_SOCK_OPS_RTT_CB && taken(ctx))
-		return 1;
-	return listen(ctx);
+	struct sock *sk = ctx->sk;
+	struct socket_value *st;
+	struct flow_value *f;
+	struct tcp_sock *tp;
+	__u64 now;
+
+	if (!sk)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	st = tp ? bpf_sk_storage_get(&sockets, tp, NULL, 0) : NULL;
+	if (!st)
+		return 0;
+	if (st->segments_out == tp->segs_out && st->bytes_received == tp->bytes_received &&
+	    st->bytes_acked == tp->bytes_acked)
+		return 0;
+	if (!wanted(&st->key)) {
+		begin(st, tp); /* it may be wanted again */
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	f = flow_of(&st->key, now);
+	if (f)
+		fold(tp, st, f, now);
+	else
+		fault(FAULT_FLOW);
+	return 0;
 }
 
 /*
@@ -592,7 +599,8 @@ int adopt(struct bpf_iter__tcp *ctx)
 		fault(FAULT_SOCKET);
 		return 0;
 	}
-	if (!st->key.netns) { /* not ours yet: counting starts with its next callback */
+	if (!st->key.netns) { /* not ours yet: counting starts now */
+		begin(st, tp);
 		st->local_port = skc->skc_num;
 		st->remote_port = bpf_ntohs(skc->skc_dport);
 		key.bucket = flow_bucket(st->local_port, st->remote_port, IPPROTO_TCP);

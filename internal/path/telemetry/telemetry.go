@@ -6,9 +6,9 @@
 //
 // It changes nothing, sends nothing and decides nothing. It sees TCP only, and
 // of a connection that only receives it sees little but through Snapshot:
-// round trips and retransmissions are known to senders. Round trips are sampled by
-// time, at most one for each connection and tick of the kernel's clock (4 ms where
-// CONFIG_HZ is 250); retransmissions and timeouts are all heard of.
+// round trips and retransmissions are known to senders. Of a connection's round trips
+// it takes the latest whenever it reads, so that connections pay for it by the reading
+// and not by the packet; retransmissions and timeouts are all heard of.
 package telemetry
 
 import (
@@ -41,8 +41,9 @@ type Pair struct {
 // classes is how many octaves an RTT histogram has; the last one is open.
 const classes = 32
 
-// RTT is a distribution of those round trips that were sampled. Hist[i] counts
-// the ones of 2^i up to 2^(i+1) us; Hist[0] holds everything below 2 us.
+// RTT is a distribution of those round trips that were sampled: the latest of each
+// connection at each Read, if there was a new one. Hist[i] counts the ones of 2^i up
+// to 2^(i+1) us; Hist[0] holds everything below 2 us.
 type RTT struct {
 	Count    uint64
 	Sum      time.Duration
@@ -98,9 +99,8 @@ func (r *RTT) add(o RTT) {
 	}
 }
 
-// Figures are what happened in an interval, and how things stood at its end. What
-// connections count is as of their latest sample, so up to a tick of it, and what
-// was not answered yet, is in the figures of a later interval.
+// Figures are what happened in an interval, and how things stood at its end. What was
+// not answered yet is in the figures of a later interval.
 type Figures struct {
 	RTT           RTT
 	Retransmits   uint64 // segments, tail probes included

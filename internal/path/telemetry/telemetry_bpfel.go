@@ -60,13 +60,12 @@ type telemetrySocketValue struct {
 	Key           telemetryFlowKey
 	BytesAcked    uint64
 	BytesReceived uint64
+	Trip          uint64
 	SegmentsOut   uint32
 	Dsacks        uint32
 	Reorderings   uint32
-	Started       uint32
 	LocalPort     uint16
 	RemotePort    uint16
-	Tick          uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -77,12 +76,12 @@ const (
 	telemetryMapFaults   = "faults"
 	telemetryMapFlows    = "flows"
 	telemetryMapPeers    = "peers"
-	telemetryMapRecent   = "recent"
 	telemetryMapSettings = "settings"
 	telemetryMapSockets  = "sockets"
 	telemetryMapWatched  = "watched"
 	telemetryProgAdopt   = "adopt"
 	telemetryProgObserve = "observe"
+	telemetryProgSurvey  = "survey"
 )
 
 // loadTelemetry returns the embedded CollectionSpec for telemetry.
@@ -129,6 +128,7 @@ type telemetrySpecs struct {
 type telemetryProgramSpecs struct {
 	Adopt   *ebpf.ProgramSpec `ebpf:"adopt"`
 	Observe *ebpf.ProgramSpec `ebpf:"observe"`
+	Survey  *ebpf.ProgramSpec `ebpf:"survey"`
 }
 
 // telemetryMapSpecs contains maps before they are loaded into the kernel.
@@ -139,7 +139,6 @@ type telemetryMapSpecs struct {
 	Faults   *ebpf.MapSpec `ebpf:"faults"`
 	Flows    *ebpf.MapSpec `ebpf:"flows"`
 	Peers    *ebpf.MapSpec `ebpf:"peers"`
-	Recent   *ebpf.MapSpec `ebpf:"recent"`
 	Settings *ebpf.MapSpec `ebpf:"settings"`
 	Sockets  *ebpf.MapSpec `ebpf:"sockets"`
 	Watched  *ebpf.MapSpec `ebpf:"watched"`
@@ -175,7 +174,6 @@ type telemetryMaps struct {
 	Faults   *ebpf.Map `ebpf:"faults"`
 	Flows    *ebpf.Map `ebpf:"flows"`
 	Peers    *ebpf.Map `ebpf:"peers"`
-	Recent   *ebpf.Map `ebpf:"recent"`
 	Settings *ebpf.Map `ebpf:"settings"`
 	Sockets  *ebpf.Map `ebpf:"sockets"`
 	Watched  *ebpf.Map `ebpf:"watched"`
@@ -187,7 +185,6 @@ func (m *telemetryMaps) Close() error {
 		m.Faults,
 		m.Flows,
 		m.Peers,
-		m.Recent,
 		m.Settings,
 		m.Sockets,
 		m.Watched,
@@ -206,12 +203,14 @@ type telemetryVariables struct {
 type telemetryPrograms struct {
 	Adopt   *ebpf.Program `ebpf:"adopt"`
 	Observe *ebpf.Program `ebpf:"observe"`
+	Survey  *ebpf.Program `ebpf:"survey"`
 }
 
 func (p *telemetryPrograms) Close() error {
 	return _TelemetryClose(
 		p.Adopt,
 		p.Observe,
+		p.Survey,
 	)
 }
 

@@ -176,17 +176,20 @@ func (c *Collector) adoptSockets(name string) error {
 		return fmt.Errorf("attach socket iterator: %w", err)
 	}
 	defer it.Close()
-	return netns.Do(name, func() error {
-		r, err := it.Open()
-		if err != nil {
-			return fmt.Errorf("open socket iterator: %w", err)
-		}
-		defer r.Close()
-		if _, err := io.Copy(io.Discard, r); err != nil {
-			return fmt.Errorf("walk sockets: %w", err)
-		}
-		return nil
-	})
+	return netns.Do(name, func() error { return walk(it) })
+}
+
+// walk runs an iterator's program over all that there is.
+func walk(it *link.Iter) error {
+	r, err := it.Open()
+	if err != nil {
+		return fmt.Errorf("open socket iterator: %w", err)
+	}
+	defer r.Close()
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("walk sockets: %w", err)
+	}
+	return nil
 }
 
 // Faults counts what was not observed since the maps were made.
