@@ -75,18 +75,23 @@ func (g *Ground) swallow(pod topo.Pod) error { return g.filter(pod, "drop") }
 // cut destroys the pod's connections as they are, in the pod and by a reset at
 // their other end; those begun later are fine. A connection for each request may not
 // be there at any one moment, or have its answer already, so that they are looked
-// for during a tenth of a second.
+// for during a tenth of a second, and on a busy machine, where one look takes that
+// long, until ten looks have found some or one finds none any more.
 func (g *Ground) cut(pod topo.Pod) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var first time.Time
-	for first.IsZero() || time.Since(first) < 100*time.Millisecond {
+	for found, gone := 0, false; first.IsZero() || time.Since(first) < 100*time.Millisecond || found < 10 && !gone; {
 		res, err := g.Exec(ctx, pod, "ss", "-HKntu", "state", "established", "state", "unconnected")
 		if err != nil {
 			return fmt.Errorf("cut connections of pod %s: %w", pod.Name, err)
 		}
-		if len(res.Stdout) > 0 && first.IsZero() {
+		gone = len(res.Stdout) == 0
+		if !gone && first.IsZero() {
 			first = time.Now()
+		}
+		if !gone {
+			found++
 		}
 	}
 	return nil
