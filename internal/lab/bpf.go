@@ -39,6 +39,14 @@ func (s Store) MountBPF(lab string) (string, error) {
 		return "", fmt.Errorf("record mount: %w", err)
 	}
 	defer journal.Close()
+	// The agents of all hosts come at once: one of them mounts, as a second mount
+	// would hide what the others have made on the first.
+	if err := unix.Flock(int(journal.Fd()), unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock journal: %w", err)
+	}
+	if isBPF(dir) {
+		return dir, nil
+	}
 	if err := (&record{journal: journal}).intend(kindMount, dir); err != nil {
 		return "", err
 	}
@@ -56,8 +64,8 @@ func isBPF(dir string) bool {
 	return unix.Statfs(dir, &st) == nil && st.Type == unix.BPF_FS_MAGIC
 }
 
-// unmount takes a recorded mount away; one that is not there is no error. Two
-// processes that mount at the same time stack their mounts.
+// unmount takes a recorded mount away, and what others have stacked on it; one that
+// is not there is no error.
 func unmount(dir string) error {
 	for isBPF(dir) {
 		// Detached, as a reader of the directory would keep the lab up.
