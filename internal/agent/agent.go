@@ -152,8 +152,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel(nil)
 	// What runs beside the loop: a fault there ends the agent, as probes that are
 	// not received look like paths that fail.
 	a.running = func(f func(context.Context) error) {
@@ -163,14 +161,17 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 		})
 	}
-	if err := a.setUp(); err != nil {
-		return errors.Join(err, a.close())
+	err := a.setUp()
+	if err == nil {
+		if a.passive != nil {
+			a.running(a.listen)
+		}
+		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s", a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
+		err = a.loop(ctx)
 	}
-	if a.passive != nil {
-		a.running(a.listen)
-	}
-	a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s", a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
-	err := a.loop(ctx)
+	// What runs beside uses what is closed.
+	cancel(nil)
+	wg.Wait()
 	return errors.Join(err, a.close())
 }
 
