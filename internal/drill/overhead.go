@@ -99,8 +99,11 @@ func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) (fa
 	} else if at, ok := other.On(w.network); ok {
 		t.at = at.Addr
 	}
-	if w.kind == stream.RR {
-		t.pin = lastCPU()
+	// Where the kernel places the ends of a stream, on one CPU or on two, makes more of
+	// a difference than what is looked for.
+	t.pin = lastCPU()
+	if w.kind == stream.TCP {
+		t.serverPin = nextCPU()
 	}
 	f, err := g.begin(ctx, t)
 	if err != nil {

@@ -2,6 +2,7 @@ package drill
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -123,10 +124,11 @@ type traffic struct {
 	from, to topo.Pod
 	// at is the server's address; the zero value is the pod's stable one.
 	at netip.Addr
-	// pin puts both ends on one CPU: "1"; "" leaves it to the kernel.
-	pin   string
-	mptcp bool
-	args  []string
+	// pin puts both ends on one CPU: "1"; "" leaves it to the kernel. serverPin is
+	// another one for the server.
+	pin, serverPin string
+	mptcp          bool
+	args           []string
 }
 
 // begin starts the server, then the client.
@@ -165,7 +167,7 @@ func (g *ground) serve(ctx context.Context, t traffic) (*flow, error) {
 	}
 	var err error
 	args := append([]string{"stream", "serve", string(t.kind), "--listen", listen.String()}, t.mode()...)
-	if f.server, err = g.generate(t.to, onCPU(t.pin), args...); err != nil {
+	if f.server, err = g.generate(t.to, onCPU(cmp.Or(t.serverPin, t.pin)), args...); err != nil {
 		return nil, err
 	}
 	select {
@@ -278,3 +280,6 @@ func judge(out *Sample, reports ...stream.Report) {
 
 // lastCPU is where traffic is pinned: the first CPU serves more interrupts.
 func lastCPU() string { return strconv.Itoa(runtime.NumCPU() - 1) }
+
+// nextCPU is another CPU beside it, where there is one.
+func nextCPU() string { return strconv.Itoa(max(runtime.NumCPU()-2, 0)) }
