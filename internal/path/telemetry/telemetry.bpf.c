@@ -360,19 +360,34 @@ static __always_inline struct flow_value *flow_of(const struct flow_key *key, __
 }
 
 /* advance moves what is counted of a socket on to now, and returns by how much. The
- * survey and a callback may come together, on two CPUs: each step is counted once. */
+ * survey and a callback may come together, on two CPUs: each step is counted once, and
+ * who was too late by a step tries once more. */
 static __always_inline __u64 advance64(__u64 *counted, __u64 now)
 {
 	__u64 was = *(volatile __u64 *)counted;
 
-	return (__s64)(now - was) > 0 && __sync_bool_compare_and_swap(counted, was, now) ? now - was : 0;
+	for (int i = 0; i < 2 && (__s64)(now - was) > 0; i++) {
+		__u64 seen = __sync_val_compare_and_swap(counted, was, now);
+
+		if (seen == was)
+			return now - was;
+		was = seen;
+	}
+	return 0;
 }
 
 static __always_inline __u32 advance(__u32 *counted, __u32 now)
 {
 	__u32 was = *(volatile __u32 *)counted;
 
-	return (__s32)(now - was) > 0 && __sync_bool_compare_and_swap(counted, was, now) ? now - was : 0;
+	for (int i = 0; i < 2 && (__s32)(now - was) > 0; i++) {
+		__u32 seen = __sync_val_compare_and_swap(counted, was, now);
+
+		if (seen == was)
+			return now - was;
+		was = seen;
+	}
+	return 0;
 }
 
 /* on_trip counts the socket's latest round trip. */
