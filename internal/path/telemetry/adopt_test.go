@@ -77,7 +77,7 @@ func attached(t *testing.T) []ebpf.ProgramID {
 		info, err := prog.Info()
 		must(t, err)
 		prog.Close()
-		if info.Name == observer {
+		if info.Name == telemetryProgObserve {
 			ids = append(ids, p.ID)
 		}
 	}

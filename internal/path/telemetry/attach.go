@@ -25,9 +25,6 @@ var ErrInUse = errors.New("in use by another collector")
 const (
 	linkPin    = "link"
 	mapsPrefix = "maps-"
-	observer   = "observe" // the programs' names in C
-	adopter    = "adopt"
-	surveyor   = "survey"
 )
 
 // Collector is an attached program and its maps. Its methods may be called from
@@ -217,7 +214,7 @@ func (c *Collector) worksOnMaps(l link.Link) bool {
 
 // loadIterators loads only the iterators, on adopted maps.
 func (c *Collector) loadIterators(spec *ebpf.CollectionSpec) error {
-	delete(spec.Programs, observer)
+	delete(spec.Programs, telemetryProgObserve)
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.maps})
 	if err != nil {
 		return fmt.Errorf("load iterators: %w", err)
@@ -228,8 +225,8 @@ func (c *Collector) loadIterators(spec *ebpf.CollectionSpec) error {
 
 // takeIterators keeps the iterators of what was loaded.
 func (c *Collector) takeIterators(coll *ebpf.Collection) (err error) {
-	c.adopt = coll.DetachProgram(adopter)
-	c.survey, err = link.AttachIter(link.IterOptions{Program: coll.Programs[surveyor], Map: c.maps[telemetryMapSockets]})
+	c.adopt = coll.DetachProgram(telemetryProgAdopt)
+	c.survey, err = link.AttachIter(link.IterOptions{Program: coll.Programs[telemetryProgSurvey], Map: c.maps[telemetryMapSockets]})
 	if err != nil {
 		return fmt.Errorf("attach iterator of watched sockets: %w", err)
 	}
@@ -260,7 +257,7 @@ func (c *Collector) replace(spec *ebpf.CollectionSpec, cgroupDir string) error {
 	if err := c.takeIterators(coll); err != nil {
 		return err
 	}
-	prog := coll.Programs[observer]
+	prog := coll.Programs[telemetryProgObserve]
 	if c.link != nil {
 		if err := c.link.Update(prog); err != nil {
 			return fmt.Errorf("replace program: %w", err)

@@ -86,12 +86,11 @@ func (g *Ground) cut(pod topo.Pod) error {
 		if err != nil {
 			return fmt.Errorf("cut connections of pod %s: %w", pod.Name, err)
 		}
-		gone = len(res.Stdout) == 0
-		if !gone && first.IsZero() {
-			first = time.Now()
+		if gone = len(res.Stdout) == 0; gone {
+			continue
 		}
-		if !gone {
-			found++
+		if found++; found == 1 {
+			first = time.Now()
 		}
 	}
 	return nil
