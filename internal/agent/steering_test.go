@@ -503,13 +503,14 @@ func replaced(b *bed) {
 	}
 	a.mu.Unlock()
 	// Connections of the old pod would end now; these stay native, as the new
-	// pod has not opened them. Datagrams begin a flow with each one.
+	// pod has not opened them.
 	b.carried("vxlan")
 	// A pod that goes takes its pair with it, and traffic is native.
 	gone := func(c *Cluster) { c.Pods = slices.DeleteFunc(c.Pods, func(p topo.Pod) bool { return p.Name == "b" }) }
 	b.tell("h1", gone)
 	b.await("the pair to go", func() bool { return a.pair("a", "b") == nil })
 	b.tell("h1", func(c *Cluster) { c.Pods = b.clusters["h2"].Pods })
+	b.await("the pair to open again", func() bool { return a.opened("a", "b") })
 	b.carried("vxlan")
 }
 
