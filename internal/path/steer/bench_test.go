@@ -21,6 +21,7 @@ func benchPlane(b testing.TB, n int) *Plane {
 	bed := newBed(b)
 	cfg := bed.config(1)
 	cfg.Peers = 0
+	cfg.Dev = "lo" // where a test run's packets are, in place of eth0 and of net1
 	p, err := Open(cfg)
 	if err != nil {
 		b.Fatal(err)
@@ -30,7 +31,6 @@ func benchPlane(b testing.TB, n int) *Plane {
 			b.Error(err)
 		}
 	})
-	// A test run's packets are on the loopback interface.
 	p.devs["net1"] = &net.Interface{Index: 1, Name: "net1"}
 	for i := range n {
 		if err := p.SetPeer(benchPeer(i)); err != nil {

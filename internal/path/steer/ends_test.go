@@ -93,11 +93,21 @@ func TestPoint3Ends(t *testing.T) {
 	}
 }
 
-// TestPoint3Bulk: the end that sends is the one that learns by packets.
+// TestPoint3Bulk: the end that sends is the one that learns by packets; also where
+// direct routes lead to one of the paths.
 func TestPoint3Bulk(t *testing.T) {
+	for _, dev := range []string{"", "net1"} {
+		t.Run("direct "+dev, func(t *testing.T) { switchBulk(t, dev) })
+	}
+}
+
+func switchBulk(t *testing.T, direct string) {
 	b := newBedMTU(t, [3]int{1450, 1450, 9000}) // nothing is too big for a path
 	b.open(1)
 	b.open(2)
+	if direct != "" {
+		b.straight(direct)
+	}
 	for _, to := range []string{"10.90.2.2:7001", "[fd90:2::2]:7001"} {
 		b.move(1, 0)
 		s := b.bulk(to, 25e6, true)

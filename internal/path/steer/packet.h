@@ -116,6 +116,21 @@ static __always_inline __u32 maybe(const struct addr *a)
 	return f ? *(volatile __u32 *)&f->peer[slot(a)] : 0;
 }
 
+/* bystander is whether a packet is surely of no peer. It is asked before anything
+ * else is read: a packet of others is to pay for no more than that. field is which
+ * address. */
+static __always_inline int bystander(struct __sk_buff *skb, __u32 field)
+{
+	struct addr a = {};
+	void *ip = data_of(skb) + ETH_HLEN;
+
+	asm volatile("" : "+r"(ip)); /* as in peek */
+	if (skb->protocol != bpf_htons(ETH_P_IP) || ip + sizeof(struct iphdr) > end_of(skb))
+		return 0;
+	a.w[0] = *(__u32 *)(ip + field);
+	return !maybe(&a);
+}
+
 static __always_inline int same(const struct addr *a, const struct addr *b, int v6)
 {
 	if (a->w[0] != b->w[0])

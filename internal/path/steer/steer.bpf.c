@@ -3,7 +3,8 @@
 /*
  * The data plane: tcx programs in a pod's namespace (Linux 6.6 and later).
  *
- *   out      eth0 egress   stable pair -> the path's own pair, redirect
+ *   out      eth0 egress   stable pair -> the path's own pair, redirect; also netN
+ *                          egress where a direct route leads there (Plane.Direct)
  *   in       eth0 ingress  what the default path tells: marks, confirmations
  *   path_in  netN ingress  the path's own pair -> stable pair
  *
@@ -91,11 +92,19 @@ static __always_inline __u32 choose(const struct peer *pe, __u32 bucket, __u32 r
 	return CHOICE(0, CHOICE_EPOCH(choice) + 1) | CHOICE_TELL;
 }
 
+/* astray is whether a direct route has led a packet to a path's interface. */
+static __always_inline int astray(struct __sk_buff *skb)
+{
+	return skb->ifindex != stable_ifindex;
+}
+
 /* stay leaves a packet on the default network. Until the peer has confirmed the
  * choice, it is told: also where a packet cannot take the path that was chosen, as
  * the peer must leave the old one, which may be dead. */
 static __always_inline int stay(struct __sk_buff *skb, const struct peer *pe, const struct packet *p, __u32 role, __u32 choice)
 {
+	if (astray(skb)) /* eth0's program does the rest */
+		return bpf_redirect_neigh(stable_ifindex, NULL, 0, 0);
 	went(skb, p, pe->id, 0, role, skb->gso_segs, skb->len - ETH_HLEN);
 	if (role == FLOW_OWNER && (choice & CHOICE_TELL))
 		remark(skb, p->v6, MARK(CHOICE_EPOCH(choice), 1));
@@ -112,10 +121,10 @@ static __always_inline int leave(struct __sk_buff *skb, const struct packet *p, 
 	if (role == FLOW_OWNER_NEW) {
 		/* The handshake goes over the default network, whose policy is the pod's;
 		 * the mark tells the peer's data plane that its replies may be steered. */
-		stay(skb, pe, p, role, 0);
-		if (p->opens)
+		int verdict = stay(skb, pe, p, role, 0);
+		if (p->opens && verdict == TCX_NEXT)
 			remark(skb, p->v6, MARK(CHOICE_EPOCH(owned(pe, p->bucket)), 1));
-		return TCX_NEXT;
+		return verdict;
 	}
 	if (role == FLOW_OWNER || role == FLOW_FOLLOW)
 		choice = choose(pe, p->bucket, role);
@@ -140,6 +149,8 @@ static __always_inline int leave(struct __sk_buff *skb, const struct packet *p, 
 		return TCX_DROP;
 	}
 	went(skb, p, pe->id, n, role, packets, bytes);
+	if (astray(skb) && mac && pa->ifindex == skb->ifindex)
+		return TCX_NEXT; /* it is where it is to go */
 	return mac ? bpf_redirect(pa->ifindex, 0) : bpf_redirect_neigh(pa->ifindex, NULL, 0, 0);
 }
 
@@ -161,6 +172,8 @@ SEC("tc") int out(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
+	if (bystander(skb, offsetof(struct iphdr, daddr)))
+		return TCX_NEXT;
 	if (!plain(skb, &p))
 		return out_any(skb);
 	__u32 hint = maybe(&p.dst);
@@ -210,6 +223,8 @@ SEC("tc") int in(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
+	if (bystander(skb, offsetof(struct iphdr, saddr)))
+		return TCX_NEXT;
 	if (skb->mark == FROM_PATH) { /* path_in has seen it */
 		skb->mark = 0;
 		return TCX_NEXT;

@@ -78,6 +78,9 @@ type Plane struct {
 	// InPlace: arrivals are delivered on the path's interface. It is false where
 	// reverse path filtering is strict there, as they then must come by eth0.
 	InPlace bool
+	// loose: nor is it strict on eth0, where replies still come by the default
+	// network while a direct route leads elsewhere.
+	loose bool
 }
 
 // memory is the arrays, mapped: a switch is then no system call.
@@ -126,16 +129,13 @@ func (p *Plane) Index(dev string) int {
 // look finds the interfaces and whether a path filters strictly (RFC 3704).
 func (p *Plane) look() error {
 	p.devs = map[string]*net.Interface{}
-	p.InPlace = true
+	p.InPlace, p.loose = true, true
 	for _, name := range append([]string{p.cfg.Dev}, p.cfg.PathDevs...) {
 		dev, err := net.InterfaceByName(name)
 		if err != nil {
 			return fmt.Errorf("find %s: %w", name, err)
 		}
 		p.devs[name] = dev
-		if name == p.cfg.Dev {
-			continue
-		}
 		// The kernel takes the larger of the two (ip-sysctl.rst, rp_filter).
 		mode := 0
 		for _, conf := range []string{"all", name} {
@@ -149,7 +149,8 @@ func (p *Plane) look() error {
 			}
 			mode = max(mode, n)
 		}
-		p.InPlace = p.InPlace && mode != 1
+		p.InPlace = p.InPlace && (mode != 1 || name == p.cfg.Dev)
+		p.loose = p.loose && mode != 1
 	}
 	return nil
 }
@@ -214,12 +215,22 @@ func (p *Plane) attach() error {
 		if err := p.hook(dev, "path_in", p.objs.PathIn, ebpf.AttachTCXIngress, link.Head()); err != nil {
 			return err
 		}
+		if _, err := os.Stat(p.pinOf(dev, "out")); err == nil { // a predecessor's direct routes
+			if err := p.hook(dev, "out", p.objs.Out, ebpf.AttachTCXEgress, link.Head()); err != nil {
+				return err
+			}
+		}
 	}
 	return p.hook(p.cfg.Dev, "out", p.objs.Out, ebpf.AttachTCXEgress, link.Tail())
 }
 
+// pinOf is where the link of a program on an interface is pinned.
+func (p *Plane) pinOf(dev, what string) string {
+	return filepath.Join(p.cfg.PinDir, "link-"+dev+"-"+what)
+}
+
 func (p *Plane) hook(dev, what string, prog *ebpf.Program, at ebpf.AttachType, where link.Anchor) error {
-	pin := filepath.Join(p.cfg.PinDir, "link-"+dev+"-"+what)
+	pin := p.pinOf(dev, what)
 	old, err := link.LoadPinnedLink(pin, nil)
 	if err == nil {
 		defer old.Close()

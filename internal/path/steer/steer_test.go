@@ -7,11 +7,21 @@ import (
 )
 
 // TestFlowsSurvive moves connections of every kind over all paths, back and
-// forth, and checks that packets take the path and the connection lives.
+// forth, and checks that packets take the path and the connection lives; also where
+// direct routes lead to one of the paths.
 func TestFlowsSurvive(t *testing.T) {
+	for _, dev := range []string{"", "net1", "net2"} {
+		t.Run("direct "+dev, func(t *testing.T) { flowsSurvive(t, dev) })
+	}
+}
+
+func flowsSurvive(t *testing.T, direct string) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)
+	if direct != "" {
+		b.straight(direct)
+	}
 	for _, c := range []struct{ network, listen, to string }{
 		{"tcp", "10.90.2.2:7001", "10.90.2.2:7001"},
 		{"udp", "10.90.2.2:7002", "10.90.2.2:7002"},
@@ -47,9 +57,18 @@ func TestFlowsSurvive(t *testing.T) {
 }
 
 func TestPing(t *testing.T) {
+	for _, dev := range []string{"", "net1"} {
+		t.Run("direct "+dev, func(t *testing.T) { ping(t, dev) })
+	}
+}
+
+func ping(t *testing.T, direct string) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)
+	if direct != "" {
+		b.straight(direct)
+	}
 	for _, to := range []string{"10.90.2.2", "fd90:2::2"} {
 		for path := range 3 {
 			b.move(1, path)

@@ -24,24 +24,55 @@ import (
 // take. Run it with -benchtime 30x or so.
 func BenchmarkRoundTrip(b *testing.B) {
 	bed := newBed(b)
-	bare := func() func() { return func() {} }
-	ways := []struct {
-		name, without string
-		to            netip.Addr
-		begin         func() (end func())
-	}{
-		{"bare", "", stable(1).Remote, bare},
-		{"nothing", "bare", stable(1).Remote, bed.idle},
-		{"stranger", "bare", stable(1).Remote, func() func() { return bed.trip(0, false) }},
-		{"known", "bare", stable(1).Remote, func() func() { return bed.trip(0, true) }},
-		{"path", "", netip.MustParseAddr("10.91.0.2"), bare},
-		{"steered", "path", stable(1).Remote, func() func() { return bed.trip(1, true) }},
+	compare(b, bed.ways(), bed.trips)
+}
+
+// BenchmarkStream is the same of a TCP stream in large pieces, its ends on a processor
+// each: the time, in ns, that 64 KiB take.
+func BenchmarkStream(b *testing.B) {
+	bed := newBed(b)
+	bed.fit()
+	compare(b, bed.ways(), bed.streams)
+}
+
+// fit gives all networks the least MTU.
+func (b *bed) fit() {
+	b.t.Helper()
+	for pod := 1; pod <= 2; pod++ {
+		b.run(pod, "ip", "link", "set", "eth0", "mtu", "1450")
 	}
+}
+
+// way is what is compared: with something in place, to an address, against the way
+// without.
+type way struct {
+	name, without string
+	to            netip.Addr
+	begin         func() (end func())
+}
+
+func (b *bed) ways() []way {
+	bare := func() func() { return func() {} }
+	return []way{
+		{"bare", "", stable(1).Remote, bare},
+		{"nothing", "bare", stable(1).Remote, b.idle},
+		{"stranger", "bare", stable(1).Remote, func() func() { return b.trip(0, false) }},
+		{"known", "bare", stable(1).Remote, func() func() { return b.trip(0, true) }},
+		{"path", "", netip.MustParseAddr("10.91.0.2"), bare},
+		{"steered", "path", stable(1).Remote, func() func() { return b.trip(1, true) }},
+		{"direct", "path", stable(1).Remote, b.direct},
+	}
+}
+
+// compare measures the ways by turns and reports the median of each, or of what it
+// takes more than the one without.
+func compare(b *testing.B, ways []way, measure func(netip.Addr) float64) {
+	b.Helper()
 	took := map[string][]float64{}
 	for b.Loop() {
 		for _, w := range ways {
 			end := w.begin()
-			took[w.name] = append(took[w.name], bed.trips(w.to))
+			took[w.name] = append(took[w.name], measure(w.to))
 			end()
 		}
 	}
@@ -85,6 +116,17 @@ func (b *bed) trip(path int, known bool) (end func()) {
 			}
 			delete(b.planes, pod)
 		}
+	}
+}
+
+// direct is trip over path 1 with a direct route there.
+func (b *bed) direct() (end func()) {
+	b.t.Helper()
+	leave := b.trip(1, true)
+	back := b.straight("net1")
+	return func() {
+		back()
+		leave()
 	}
 }
 
@@ -191,11 +233,49 @@ func (b *bed) trips(to netip.Addr) float64 {
 	return took[rounds/2]
 }
 
+// streams is the time, in ns, that 64 KiB take to an address of pod 2.
+func (b *bed) streams(to netip.Addr) float64 {
+	b.t.Helper()
+	const warm, lasts = 50 * time.Millisecond, 150 * time.Millisecond
+	client, server := b.connect(to)
+	done := make(chan float64)
+	go func() {
+		pinTo(0)
+		defer server.Close()
+		buf, begin, got := make([]byte, 128<<10), time.Now(), 0
+		for time.Since(begin) < warm {
+			_, _ = unix.Read(int(server.Fd()), buf)
+		}
+		begin = time.Now()
+		for time.Since(begin) < lasts {
+			n, err := unix.Read(int(server.Fd()), buf)
+			if n <= 0 || err != nil {
+				break
+			}
+			got += n
+		}
+		done <- float64(time.Since(begin)) * (64 << 10) / float64(got)
+	}()
+	go func() {
+		pin()
+		defer client.Close()
+		buf := make([]byte, 128<<10)
+		for {
+			if _, err := unix.Write(int(client.Fd()), buf); err != nil {
+				return
+			}
+		}
+	}()
+	return <-done
+}
+
 // pin puts the goroutine on the last processor; its thread ends with it.
-func pin() {
+func pin() { pinTo(runtime.NumCPU() - 1) }
+
+func pinTo(cpu int) {
 	runtime.LockOSThread()
 	var set unix.CPUSet
-	set.Set(runtime.NumCPU() - 1)
+	set.Set(cpu)
 	_ = unix.SchedSetaffinity(0, &set) // without, the figures are only noisier
 }
 

@@ -1,0 +1,66 @@
+package steer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"pathwise.dev/pathwise/internal/netns"
+)
+
+// Direct makes ready for routes that lead from the pod straight to a path's
+// interface, or ends that: such routes must be gone then, as what they lead there
+// would leave as it is. A packet that is led there needs neither eth0's hook nor the
+// redirection and the second passage through the device layer. What its flow's choice
+// has on another path is redirected, as from eth0: a direct route makes the common
+// way short, it chooses nothing. Package route makes them (Form.Direct).
+func (p *Plane) Direct(dev string, ready bool) error {
+	if p.devs[dev] == nil || dev == p.cfg.Dev {
+		return fmt.Errorf("%q is no path's interface of this pod", dev)
+	}
+	if !ready {
+		pin := p.pinOf(dev, "out")
+		detach(pin)
+		if err := os.Remove(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove pin: %w", err)
+		}
+		return nil
+	}
+	// First there: what it redirects is none of the interface's.
+	return netns.Do(p.cfg.Netns, func() error {
+		return p.hook(dev, "out", p.objs.Out, ebpf.AttachTCXEgress, link.Head())
+	})
+}
+
+// MayDirect reports whether direct routes are harmless: nothing else on eth0 is to
+// see what leaves, neither a program nor a queueing discipline, and reverse paths are
+// not filtered strictly (RFC 3704), as answers may come by another interface.
+func (p *Plane) MayDirect() (ok bool, err error) {
+	if !p.InPlace || !p.loose {
+		return false, nil
+	}
+	err = netns.Do(p.cfg.Netns, func() error {
+		on, err := link.QueryPrograms(link.QueryOptions{Target: p.devs[p.cfg.Dev].Index, Attach: ebpf.AttachTCXEgress})
+		if err != nil {
+			return fmt.Errorf("list programs: %w", err)
+		}
+		eth0, err := netlink.LinkByIndex(p.devs[p.cfg.Dev].Index)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", p.cfg.Dev, err)
+		}
+		disciplines, err := netlink.QdiscList(eth0)
+		if err != nil {
+			return fmt.Errorf("list queueing disciplines: %w", err)
+		}
+		ok = len(on.Programs) == 1
+		for _, d := range disciplines {
+			ok = ok && (d.Type() == "noqueue" || d.Type() == "pfifo_fast" || d.Type() == "mq" || d.Type() == "fq" || d.Type() == "fq_codel")
+		}
+		return nil
+	})
+	return ok, err
+}
