@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/path/probe"
 	"pathwise.dev/pathwise/internal/path/telemetry"
@@ -288,6 +289,12 @@ func (a *Agent) close() error {
 		errs = append(errs, w.close())
 	}
 	for _, p := range a.pods {
+		for _, q := range p.pairs {
+			// Whoever takes the programs out then need not know of them.
+			if netns.Exists(p.Netns) {
+				errs = append(errs, a.undirect(q))
+			}
+		}
 		if p.plane != nil {
 			errs = append(errs, p.plane.Close())
 		}

@@ -125,12 +125,11 @@ func (a *Agent) prepare(p *pair, mtu int, steered bool) error {
 	var errs []error
 	peer := p.routes[0].Remote.Addr
 	if mtu != p.clamped || a.cfg.RTOMin > 0 && !p.shaped {
-		err := route.Shape(p.local.Netns, peer, mtu, a.cfg.RTOMin)
-		errs = append(errs, err)
-		p.clamped, p.shaped = mtu, err == nil
+		p.clamped = mtu
+		errs = append(errs, a.shape(p))
 	}
 	if steered != p.held && !p.gateway {
-		onLink, err := route.HoldNeighbour(p.local.Netns, peer, p.routes[0].Remote.MAC, steered)
+		onLink, err := route.HoldNeighbour(p.local.Netns, p.routes[0].Local.Dev, peer, p.routes[0].Remote.MAC, steered)
 		errs = append(errs, err)
 		p.gateway = err == nil && !onLink
 	}
@@ -144,9 +143,9 @@ func (a *Agent) restore(p *pair) error {
 		return nil
 	}
 	peer := p.routes[0].Remote.Addr
-	errs := []error{route.Shape(p.local.Netns, peer, 0, 0)}
+	errs := []error{a.undirect(p), route.Shape(p.local.Netns, peer, route.Form{})}
 	if p.held {
-		_, err := route.HoldNeighbour(p.local.Netns, peer, p.routes[0].Remote.MAC, false)
+		_, err := route.HoldNeighbour(p.local.Netns, p.routes[0].Local.Dev, peer, p.routes[0].Remote.MAC, false)
 		errs = append(errs, err)
 	}
 	p.clamped, p.shaped, p.held = 0, false, false
@@ -355,8 +354,7 @@ func (a *Agent) openPair(p *pair) {
 		return
 	}
 	if a.cfg.RTOMin > 0 {
-		err := route.Shape(p.local.Netns, p.routes[0].Remote.Addr, p.clamped, a.cfg.RTOMin)
-		if p.shaped = err == nil; !p.shaped {
+		if err := a.shape(p); err != nil {
 			a.warn("%s: %v", p.name, err)
 		}
 	}

@@ -47,6 +47,10 @@ type pair struct {
 	clamped               int
 	shaped, held, gateway bool
 	outcome               *outcome
+	// direct is the path that the pod's route to the peer leads straight to, 0 for none;
+	// bearing the one that has carried what the pair sends since borne.
+	direct, bearing int
+	borne           time.Time
 	// before is the traffic before the latest canary began, or flows were moved.
 	before []decide.Interval
 	// limited is the share of traffic that its applications limit, followed.

@@ -25,7 +25,10 @@ type pod struct {
 	cookie uint64
 	// counted is when its connections were last counted.
 	counted time.Time
-	pairs   map[string]*pair // by the remote pod's UID
+	// mayDirect: nothing forbade direct routes when that was asked.
+	mayDirect bool
+	asked     time.Time
+	pairs     map[string]*pair // by the remote pod's UID
 	// echoer asks peers from the pod's own addresses; nil where there can be none.
 	// echoes are by sequence number whose they are.
 	echoer *probe.Echoer
@@ -118,6 +121,9 @@ func (a *Agent) syncPods(c Cluster) error {
 	for uid, p := range a.pods {
 		if !here[uid] {
 			// Its namespace is gone or about to go; so are its programs.
+			if netns.Exists(p.Netns) {
+				errs = append(errs, route.Clear(p.Netns))
+			}
 			errs = append(errs, p.plane.Remove(), p.closeEchoer())
 			if a.passive != nil {
 				_ = a.passive.Unwatch(p.cookie) // it may be gone already
@@ -152,16 +158,18 @@ func (a *Agent) observe() error {
 	return nil
 }
 
+// podPins begins the name of each directory with a pod's data plane.
+const podPins = "pod-"
+
 // sweep removes the data planes of pods that went while no agent ran.
 func (a *Agent) sweep() error {
-	const prefix = "pod-"
 	pins, err := os.ReadDir(a.cfg.PinDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("list pins: %w", err)
 	}
 	var errs []error
 	for _, pin := range pins {
-		uid, ok := strings.CutPrefix(pin.Name(), prefix)
+		uid, ok := strings.CutPrefix(pin.Name(), podPins)
 		if ok && !slices.ContainsFunc(a.cluster.Pods, func(p topo.Pod) bool { return p.UID == uid }) {
 			errs = append(errs, steer.Remove(filepath.Join(a.cfg.PinDir, pin.Name())))
 		}
@@ -172,13 +180,16 @@ func (a *Agent) sweep() error {
 // adopt attaches the data plane to a pod, or takes over the one that is there.
 func (a *Agent) adopt(p topo.Pod) (*pod, error) {
 	l := &pod{Pod: p, pairs: map[string]*pair{}}
-	cfg := steer.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: filepath.Join(a.cfg.PinDir, "pod-"+p.UID)}
+	cfg := steer.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: filepath.Join(a.cfg.PinDir, podPins+p.UID)}
 	for _, at := range p.Attachments[1:] {
 		cfg.PathDevs = append(cfg.PathDevs, at.Dev)
 	}
 	var err error
 	if l.plane, err = steer.Open(cfg); err != nil {
 		return nil, err
+	}
+	if err := unlead(l); err != nil {
+		a.warn("pod %s: %v", p.Name, err)
 	}
 	if l.echoer, err = openEchoer(l, a.cfg.Now); err != nil {
 		// Without it failures are still found, by the hosts' probes and by timeouts.

@@ -44,6 +44,7 @@ func TestSteering(t *testing.T) {
 		{"pairs open by handshake", pairsOpen},
 		{"the agent answers on its socket", answersOnSocket},
 		{"a switch by hand", switchByHand},
+		{"routes lead straight to where the traffic is", straightens},
 		{"a pin holds", pinHolds},
 		{"a canary of all flows becomes a move", canaryStays},
 		{"a black hole of hosts", blackHole},
@@ -509,6 +510,9 @@ func replaced(b *bed) {
 	gone := func(c *Cluster) { c.Pods = slices.DeleteFunc(c.Pods, func(p topo.Pod) bool { return p.Name == "b" }) }
 	b.tell("h1", gone)
 	b.await("the pair to go", func() bool { return a.pair("a", "b") == nil })
+	if on := b.leads("a", "b"); on != "eth0" {
+		b.t.Errorf("a's route to b leads to %s", on)
+	}
 	b.tell("h1", func(c *Cluster) { c.Pods = b.clusters["h2"].Pods })
 	b.await("the pair to open again", func() bool { return a.opened("a", "b") })
 	b.carried("vxlan")
@@ -581,6 +585,9 @@ func TestPeerThatGoes(t *testing.T) {
 		c.Pods = slices.DeleteFunc(c.Pods, func(p topo.Pod) bool { return p.Name == "b" })
 	})
 	b.await("the pair to go", func() bool { return a.pair("a", "b") == nil })
+	if on := b.leads("a", "b"); on != "eth0" {
+		b.t.Errorf("a's route to b leads to %s", on)
+	}
 	if route := b.run(b.pod("a"), "ip", "route", "show", b.pod("b").Addr().String()); route != "" {
 		t.Errorf("a route of the agent's is left: %q", route)
 	}

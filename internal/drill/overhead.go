@@ -87,6 +87,9 @@ func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) (fa
 		if err == nil {
 			err = p.move(p.index(w.network))
 		}
+		if err == nil && w.with == "steered" {
+			err = p.straighten(w.network)
+		}
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 type planes struct {
 	from, to *steer.Plane
 	a, b     topo.Pod
+	direct   bool
 	stop     chan struct{}
 	beating  sync.WaitGroup
 }
@@ -130,7 +131,11 @@ func (p *planes) move(path int) error {
 func (p *planes) close() error {
 	close(p.stop)
 	p.beating.Wait()
-	return errors.Join(p.from.Remove(), p.to.Remove())
+	var err error
+	if p.direct {
+		err = p.fit() // before the programs that serve direct routes
+	}
+	return errors.Join(err, p.from.Remove(), p.to.Remove())
 }
 
 // drop is close for the ground's planes.
@@ -146,9 +151,34 @@ func (g *ground) drop() error {
 // fit bounds the packets between the pods to what every path carries, as agents
 // do before a planned move: larger ones would stay on the default network.
 func (p *planes) fit() error {
+	p.direct = false
+	form := route.Form{MTU: p.mtu()}
+	return errors.Join(route.Shape(p.a.Netns, p.b.Addr(), form), route.Shape(p.b.Netns, p.a.Addr(), form))
+}
+
+func (p *planes) mtu() int {
 	mtu := math.MaxInt
 	for _, r := range route.Between(p.a, p.b) {
 		mtu = min(mtu, r.MTU())
 	}
-	return errors.Join(route.Shape(p.a.Netns, p.b.Addr(), mtu, 0), route.Shape(p.b.Netns, p.a.Addr(), mtu, 0))
+	return mtu
+}
+
+// straighten makes direct routes to a path, as agents do where traffic has stayed for
+// a second.
+func (p *planes) straighten(network string) error {
+	p.direct = true
+	var errs []error
+	for _, end := range []struct {
+		plane     *steer.Plane
+		pod, peer topo.Pod
+	}{{p.from, p.a, p.b}, {p.to, p.b, p.a}} {
+		at, _ := end.pod.On(network)
+		err := end.plane.Direct(at.Dev, true)
+		if err == nil {
+			err = route.Shape(end.pod.Netns, end.peer.Addr(), route.Form{MTU: p.mtu(), Direct: at.Dev})
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }

@@ -17,39 +17,134 @@ import (
 // in the range that rtnetlink.h leaves to users.
 const protocol = 0x50
 
+// Form is what a pod's own route to a peer is to be like. The zero Form is none.
+type Form struct {
+	// MTU bounds packets, in bytes; 0: the interface's.
+	MTU int
+	// RTOMin is the least retransmission timeout; 0: the kernel's, 200 ms.
+	RTOMin time.Duration
+	// Direct is the path's interface that the route leads straight to; "": it leads
+	// where it would without us. For IPv4 alone: the data plane sends what must not go
+	// that way by the route that there would be without us, which the kernel finds by
+	// the interface, but for IPv6 it prefers the longer prefix (ip6_pol_route).
+	Direct string
+}
+
+// nowhere is the gateway of direct routes, which is none (RFC 3927), and its hardware
+// address. Neither is seen by anybody, as the data plane writes the path's addresses
+// (steer.Plane.Direct); but the kernel sends nothing to a neighbour that it cannot
+// resolve.
+func nowhere() (net.IP, net.HardwareAddr) {
+	return net.IPv4(169, 254, 80, 87), net.HardwareAddr{0x02, 'P', 'W', 0, 0, 1}
+}
+
 // Shape gives the pod a route of its own to a peer, like the one it uses now, but
-// with packets of at most mtu bytes (0: the interface's) and a least
-// retransmission timeout (0: the kernel's, 200 ms). TCP looks at its route again
-// with each segment (tcp_current_mss), so connections follow.
-func Shape(ns string, peer netip.Addr, mtu int, rto time.Duration) error {
+// formed so. TCP looks at its route again with each segment (tcp_current_mss), so
+// connections follow.
+func Shape(ns string, peer netip.Addr, f Form) error {
 	h, err := netns.Netlink(ns)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
 	dst := hostNet(peer)
-	if mtu == 0 && rto == 0 {
-		// Of any scope: that of the route depends on whether there is a gateway.
-		err := h.RouteDel(&netlink.Route{Dst: dst, Protocol: protocol, Scope: netlink.SCOPE_NOWHERE})
-		if err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("remove route to %s: %w", peer, err)
+	if f == (Form{}) {
+		return unshape(h, peer)
+	}
+	now, err := look(h, peer)
+	if err != nil {
+		return err
+	}
+	if direct(now) && f.Direct == "" {
+		if err := unshape(h, peer); err != nil {
+			return err
 		}
-		return nil
+		if now, err = look(h, peer); err != nil {
+			return err
+		}
 	}
-	now, err := h.RouteGet(peer.AsSlice())
-	if err != nil || len(now) == 0 {
-		return fmt.Errorf("look up route to %s: %w", peer, errors.Join(err, errNoRoute))
-	}
-	r := &netlink.Route{Dst: dst, LinkIndex: now[0].LinkIndex, Gw: now[0].Gw, Src: now[0].Src, MTU: mtu, Protocol: protocol}
-	if rto > 0 {
+	r := &netlink.Route{Dst: dst, LinkIndex: now.LinkIndex, Gw: now.Gw, Src: now.Src, MTU: f.MTU, Protocol: protocol}
+	if f.RTOMin > 0 {
 		// A route's minimum is heeded only if it is locked (tcp_rto_min).
-		r.RtoMin, r.RtoMinLock = int(rto.Milliseconds()), true
+		r.RtoMin, r.RtoMinLock = int(f.RTOMin.Milliseconds()), true
 	}
-	if r.Gw == nil {
+	if f.Direct != "" {
+		if err := lead(h, r, f.Direct); err != nil {
+			return fmt.Errorf("lead %s to %s: %w", peer, f.Direct, err)
+		}
+	} else if r.Gw == nil {
 		r.Scope = netlink.SCOPE_LINK
 	}
 	if err := h.RouteReplace(r); err != nil {
-		return fmt.Errorf("set MTU %d and least timeout %v towards %s: %w", mtu, rto, peer, err)
+		return fmt.Errorf("set MTU %d and least timeout %v towards %s: %w", f.MTU, f.RTOMin, peer, err)
+	}
+	return nil
+}
+
+// look asks the kernel which way it sends packets to the peer.
+func look(h *netlink.Handle, peer netip.Addr) (netlink.Route, error) {
+	now, err := h.RouteGet(peer.AsSlice())
+	if err != nil || len(now) == 0 {
+		return netlink.Route{}, fmt.Errorf("look up route to %s: %w", peer, errors.Join(err, errNoRoute))
+	}
+	return now[0], nil
+}
+
+func direct(r netlink.Route) bool {
+	gateway, _ := nowhere()
+	return r.Gw.Equal(gateway)
+}
+
+// lead has the route go by the gateway that is none on the interface.
+func lead(h *netlink.Handle, r *netlink.Route, dev string) error {
+	if r.Dst.IP.To4() == nil {
+		return errIPv6
+	}
+	l, err := h.LinkByName(dev)
+	if err != nil {
+		return err
+	}
+	gateway, mac := nowhere()
+	r.LinkIndex, r.Gw, r.Flags = l.Attrs().Index, gateway, int(netlink.FLAG_ONLINK)
+	return h.NeighSet(&netlink.Neigh{LinkIndex: r.LinkIndex, IP: r.Gw, HardwareAddr: mac, State: netlink.NUD_PERMANENT})
+}
+
+var errIPv6 = errors.New("direct routes are for IPv4")
+
+// unshape removes the pod's own route to a peer, if it has one.
+func unshape(h *netlink.Handle, peer netip.Addr) error {
+	// Of any scope: that of the route depends on whether there is a gateway.
+	err := h.RouteDel(&netlink.Route{Dst: hostNet(peer), Protocol: protocol, Scope: netlink.SCOPE_NOWHERE})
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("remove route to %s: %w", peer, err)
+	}
+	return nil
+}
+
+// Undirect removes the direct routes that a predecessor has left: nobody knows any
+// more whether the data plane still takes what they lead. The default network does.
+func Undirect(ns string) error { return drop(ns, direct) }
+
+// Clear removes all of a pod's own routes to peers.
+func Clear(ns string) error { return drop(ns, func(netlink.Route) bool { return true }) }
+
+func drop(ns string, which func(netlink.Route) bool) error {
+	h, err := netns.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	all, err := h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	if err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	for _, r := range all {
+		if !which(r) {
+			continue
+		}
+		if err := h.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("remove route to %v: %w", r.Dst, err)
+		}
 	}
 	return nil
 }
@@ -60,8 +155,8 @@ var errNoRoute = errors.New("the kernel names none")
 // while flows are on another path: packets are resolved before the data plane
 // sees them, and a default network that has failed would answer no ARP. It is for
 // peers on the pod's own link, and reports whether this one is; a gateway answers by
-// itself.
-func HoldNeighbour(ns string, peer netip.Addr, hardware string, hold bool) (onLink bool, err error) {
+// itself. dev is the pod's interface there, as a direct route leads by another.
+func HoldNeighbour(ns, dev string, peer netip.Addr, hardware string, hold bool) (onLink bool, err error) {
 	mac, err := net.ParseMAC(hardware)
 	if err != nil || len(mac) != 6 {
 		return false, nil // the cluster does not tell it: the kernel asks
@@ -71,7 +166,7 @@ func HoldNeighbour(ns string, peer netip.Addr, hardware string, hold bool) (onLi
 		return false, err
 	}
 	defer h.Close()
-	now, err := h.RouteGet(peer.AsSlice())
+	now, err := h.RouteGetWithOptions(peer.AsSlice(), &netlink.RouteGetOptions{Oif: dev})
 	if err != nil || len(now) == 0 {
 		return false, fmt.Errorf("look up route to %s: %w", peer, errors.Join(err, errNoRoute))
 	}
