@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -37,7 +35,7 @@ type agentFlags struct {
 	lab, host, cluster, dir, keyFile     string
 	policy, need, table, record, metrics string
 	logFormat                            string
-	dryRun                               bool
+	dryRun, remove                       bool
 	rtoMin                               time.Duration
 	seed                                 uint64
 }
@@ -49,7 +47,8 @@ func agentCommand(e env) *cobra.Command {
 		Long: `Watch the pods of a host that are on several networks, probe the paths to the
 other hosts, and move live traffic to the best one. In a lab, without --host, it
 runs one agent for each host. It ends at Ctrl-C; traffic then falls back to the
-default network within three seconds, unless a new agent takes over.
+default network within three seconds, unless a new agent takes over. What it
+has put into the pods stays until "lab down", or --remove: programs and routes.
 
 Its events go to DIR/agent-HOST.events.jsonl; see also "pathwise paths" and
 "pathwise events". Policies: cost-aware moves for gain only where the gain over
@@ -59,7 +58,8 @@ where it fails.`,
 		Example: `  pathwise lab up --network routed-bgp,vxlan && pathwise agent
   pathwise agent --host h1 --dry-run
   pathwise agent --policy static:vxlan --need latency
-  pathwise agent --host n1 --cluster cluster.json --dir /run/pathwise-n1 --key-file key`,
+  pathwise agent --host n1 --cluster cluster.json --dir /run/pathwise-n1 --key-file key
+  pathwise agent --host n1 --cluster cluster.json --dir /run/pathwise-n1 --remove`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runAgent(cmd.Context(), e, f) },
 	}
@@ -73,6 +73,7 @@ where it fails.`,
 	fl.StringVar(&f.need, "need", "auto", "what pairs need: throughput, latency, robust, or auto to learn it")
 	fl.StringVar(&f.table, "table", "", "result directory of a bench, as prior and for the policy table")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "decide and log, but move nothing")
+	fl.BoolVar(&f.remove, "remove", false, "take out of the pods what agents that have ended have put there (4 s: flows go home first)")
 	fl.DurationVar(&f.rtoMin, "rto-min", 20*time.Millisecond, "least TCP retransmission timeout towards steered peers (0: the kernel's 200ms)")
 	fl.StringVar(&f.metrics, "metrics", "", "ADDRESS:PORT for Prometheus (with --host)")
 	fl.StringVar(&f.record, "record", "", "write evidence to FILE (with --host; else FILE-HOST) for \"pathwise replay\"")
@@ -85,7 +86,7 @@ where it fails.`,
 }
 
 func (f agentFlags) check() error {
-	if f.cluster != "" && (f.host == "" || f.dir == "" || f.keyFile == "") {
+	if f.cluster != "" && (f.host == "" || f.dir == "" || f.keyFile == "" && !f.remove) {
 		return usageError{errors.New("agent: --cluster needs --host, --dir and --key-file")}
 	}
 	if f.cluster != "" && f.lab != "" {
@@ -155,6 +156,9 @@ func labAgents(ctx context.Context, e env, f agentFlags, st lab.State) error {
 		if f.dryRun {
 			args = append(args, "--dry-run")
 		}
+		if f.remove {
+			args = append(args, "--remove")
+		}
 		if f.table != "" {
 			args = append(args, "--table", f.table)
 		}
@@ -209,12 +213,9 @@ func labAgent(ctx context.Context, e env, f agentFlags, st lab.State, cfg agent.
 
 // clusterAgent runs the agent of one host by a file.
 func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error {
-	key, err := os.ReadFile(f.keyFile)
+	key, err := fileKey(f)
 	if err != nil {
-		return fmt.Errorf("read key: %w", err)
-	}
-	if len(key) < 16 {
-		return fmt.Errorf("%s holds %d bytes: expected a key of 16 or more", f.keyFile, len(key))
+		return err
 	}
 	cfg.Source = whenChanged(f.cluster, func() (c agent.Cluster, err error) {
 		raw, err := os.ReadFile(f.cluster)
@@ -269,6 +270,12 @@ func oneAgent(ctx context.Context, e env, f agentFlags, dir string, cfg agent.Co
 		return fmt.Errorf("agent of %s: %w", f.host, err)
 	}
 	defer unlock()
+	if f.remove {
+		if err := agent.Remove(ctx, cfg); err != nil {
+			return fmt.Errorf("take out of the pods of %s: %w", f.host, err)
+		}
+		return nil
+	}
 	events, err := os.OpenFile(base+".events.jsonl", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("open events: %w", err)
@@ -363,38 +370,4 @@ func logHandler(format string, w io.Writer) slog.Handler {
 		return slog.NewJSONHandler(w, nil)
 	}
 	return slog.NewTextHandler(w, nil)
-}
-
-// labKey reads the lab's key, or makes it: of several agents that begin at once
-// the first one's stands.
-func labKey(path string) ([]byte, error) {
-	key := make([]byte, 32)
-	if _, err := rand.Read(key); err != nil {
-		return nil, fmt.Errorf("make key: %w", err)
-	}
-	own := fmt.Sprintf("%s.%d", path, os.Getpid())
-	if err := os.WriteFile(own, key, 0o600); err != nil {
-		return nil, fmt.Errorf("make key: %w", err)
-	}
-	defer os.Remove(own)
-	if err := os.Link(own, path); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("make key: %w", err)
-	}
-	key, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read key: %w", err)
-	}
-	return key, nil
-}
-
-func lockFile(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%s is locked: an agent is running there already", strings.TrimSuffix(path, ".lock"))
-	}
-	return func() { f.Close() }, nil
 }
