@@ -12,7 +12,7 @@ const (
 	// path for its route to lead straight there.
 	steady = time.Second
 	// askMay is how often it is asked whether anything forbids direct routes.
-	askMay = 10 * time.Second
+	askMay = 2 * time.Second
 )
 
 // straighten has the pair's route lead straight to the path that carries what it

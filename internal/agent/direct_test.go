@@ -3,11 +3,11 @@ package agent
 import (
 	"net"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
 	"pathwise.dev/pathwise/internal/netns"
@@ -29,22 +29,33 @@ func straightens(b *bed) {
 		follow(network)
 		b.flows(network)
 	}
-	ns := b.pod("a").Netns
-	tc := func(args ...string) {
-		b.t.Helper()
-		cmd := exec.Command("tc", args...)
-		err := netns.Start(ns, cmd)
-		if err == nil {
-			err = cmd.Wait()
-		}
-		if err != nil {
-			b.t.Errorf("tc %v: %v", args, err)
-		}
-	}
-	tc("qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "1gbit", "burst", "64k", "latency", "50ms")
-	b.await("a's route to lead to eth0, which is shaped", func() bool { return b.leads("a", "b") == "eth0" })
-	tc("qdisc", "del", "dev", "eth0", "root")
+	gone := b.watch("a")
+	b.await("a's route to lead to eth0, where a program is to see what leaves", func() bool { return b.leads("a", "b") == "eth0" })
+	gone()
 	follow("vxlan")
+}
+
+// watch attaches a program to the way out of the pod's eth0, until gone.
+func (b *bed) watch(pod string) (gone func()) {
+	b.t.Helper()
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}}) // TCX_NEXT
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer prog.Close()
+	var l link.Link
+	err = netns.Do(b.pod(pod).Netns, func() error {
+		dev, err := net.InterfaceByName("eth0")
+		if err == nil {
+			l, err = link.AttachTCX(link.TCXOptions{Interface: dev.Index, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
+		}
+		return err
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return func() { l.Close() }
 }
 
 // leads is the interface by which a pod's packets to another leave.

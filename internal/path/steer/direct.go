@@ -7,7 +7,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/vishvananda/netlink"
 
 	"pathwise.dev/pathwise/internal/netns"
 )
@@ -36,9 +35,10 @@ func (p *Plane) Direct(dev string, ready bool) error {
 	})
 }
 
-// MayDirect reports whether direct routes are harmless: nothing else on eth0 is to
-// see what leaves, neither a program nor a queueing discipline, and reverse paths are
-// not filtered strictly (RFC 3704), as answers may come by another interface.
+// MayDirect reports whether direct routes are harmless: no other program is to see what
+// leaves by eth0 (queueing disciplines and filters of tc come behind ours and see nothing
+// of what is redirected either), and reverse paths are not filtered strictly (RFC 3704),
+// as answers may come by another interface.
 func (p *Plane) MayDirect() (ok bool, err error) {
 	if !p.InPlace || !p.loose {
 		return false, nil
@@ -48,18 +48,7 @@ func (p *Plane) MayDirect() (ok bool, err error) {
 		if err != nil {
 			return fmt.Errorf("list programs: %w", err)
 		}
-		eth0, err := netlink.LinkByIndex(p.devs[p.cfg.Dev].Index)
-		if err != nil {
-			return fmt.Errorf("find %s: %w", p.cfg.Dev, err)
-		}
-		disciplines, err := netlink.QdiscList(eth0)
-		if err != nil {
-			return fmt.Errorf("list queueing disciplines: %w", err)
-		}
 		ok = len(on.Programs) == 1
-		for _, d := range disciplines {
-			ok = ok && (d.Type() == "noqueue" || d.Type() == "pfifo_fast" || d.Type() == "mq" || d.Type() == "fq" || d.Type() == "fq_codel")
-		}
 		return nil
 	})
 	return ok, err
