@@ -358,18 +358,17 @@ func (b *bed) flows(network string) {
 	})
 }
 
-// carried waits until new datagrams between the pods go over the network, both ways.
-// Of a flow that began before the pair, the data plane may see an answer first, and
-// then leaves it alone for good.
+// carried begins a flow of datagrams, which ends with the step, and waits until some go
+// over the network, both ways. Of a flow that began before the pair, the data plane may
+// see an answer first, and then leaves it alone for good.
 func (b *bed) carried(network string) {
 	b.t.Helper()
 	sent, received := b.agents["h1"].tallies("a", "b", network)
-	flow := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
 	b.await("traffic over "+network, func() bool {
 		s, r := b.agents["h1"].tallies("a", "b", network)
 		return s >= sent+3 && r >= received+3
 	})
-	flow.stop()
 }
 
 // move lets the policy of h1 go to the network, and waits until traffic is there.
