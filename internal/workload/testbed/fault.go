@@ -33,7 +33,7 @@ func Faults() []Fault {
 		{"stopped", func(g *Ground, p workload.Pair) error { return g.Signal(p.Server, syscall.SIGSTOP) }},
 		{"refused", func(g *Ground, p workload.Pair) error { return g.refuse(p.Server) }},
 		{"lost", func(g *Ground, p workload.Pair) error { return g.swallow(p.Server) }},
-		{"cut", func(g *Ground, p workload.Pair) error { return g.cut(p.Client) }},
+		{"cut", func(g *Ground, p workload.Pair) error { return g.cut(p) }},
 	}
 }
 
@@ -72,28 +72,26 @@ func (g *Ground) refuse(pod topo.Pod) error {
 // swallow makes the pod's kernel drop whatever comes in.
 func (g *Ground) swallow(pod topo.Pod) error { return g.filter(pod, "drop") }
 
-// cut destroys the pod's connections as they are, in the pod and by a reset at
-// their other end; those begun later are fine. A connection for each request may not
-// be there at any one moment, or have its answer already, so that they are looked
-// for during a tenth of a second, and on a busy machine, where one look takes that
-// long, until ten looks have found some or one finds none any more.
-func (g *Ground) cut(pod topo.Pod) error {
+// cut destroys the client's connections as they are, in its pod and by a reset at
+// their other end; those begun later are fine. The server is held still meanwhile:
+// a connection for each request lives for a millisecond, so that one that was seen
+// is gone, or has its answer, before it could be destroyed.
+func (g *Ground) cut(p workload.Pair) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var first time.Time
-	for found, gone := 0, false; first.IsZero() || time.Since(first) < 100*time.Millisecond || found < 10 && !gone; {
-		res, err := g.Exec(ctx, pod, "ss", "-HKntu", "state", "established", "state", "unconnected")
+	if err := g.Signal(p.Server, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("hold server still: %w", err)
+	}
+	defer func() { _ = g.Signal(p.Server, syscall.SIGCONT) }() // without connections it may have ended
+	for {
+		res, err := g.Exec(ctx, p.Client, "ss", "-HKntu", "state", "established", "state", "unconnected")
 		if err != nil {
-			return fmt.Errorf("cut connections of pod %s: %w", pod.Name, err)
+			return fmt.Errorf("cut connections of pod %s: %w", p.Client.Name, err)
 		}
-		if gone = len(res.Stdout) == 0; gone {
-			continue
-		}
-		if found++; found == 1 {
-			first = time.Now()
+		if len(res.Stdout) > 0 {
+			return nil
 		}
 	}
-	return nil
 }
 
 // Babble starts a server in the pod that speaks no protocol: to whoever
