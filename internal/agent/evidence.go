@@ -105,7 +105,7 @@ func (a *Agent) hearConnections(now time.Time) {
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
 			for i := range p.lines {
-				p.lines[i].retrans, p.lines[i].rtos = 0, 0
+				p.lines[i].retrans, p.lines[i].rtos, p.lines[i].unacked = 0, 0, 0
 			}
 		}
 	}
@@ -138,6 +138,7 @@ func (a *Agent) hearConnections(now time.Time) {
 			if uint8(r.Index) == acc.Path && acc.SegmentsOut+acc.RTT.Count > 0 {
 				ln := &p.lines[i]
 				ln.figures, ln.heard, ln.rtos = acc.Figures, now, int(acc.Timeouts)
+				ln.unacked += int64(acc.BytesSent) - int64(acc.BytesAcked)
 				if acc.SegmentsOut > 0 {
 					ln.retrans = min(float64(acc.Retransmits)/float64(acc.SegmentsOut), 1)
 				}
@@ -155,19 +156,29 @@ func (a *Agent) account(p *pair, now time.Time) {
 		span = min(max(now.Sub(p.accounted), epoch/2), 10*epoch)
 	}
 	p.accounted = now
-	var bytes uint64
+	bytes := 0.0
 	for i := range p.lines {
-		ln := &p.lines[i]
-		tx, rx := ln.sent.Bytes-ln.epochTx, ln.received.Bytes-ln.epochRx
-		ln.epochTx, ln.epochRx = ln.sent.Bytes, ln.received.Bytes
-		ln.tx, ln.rx = float64(tx)/span.Seconds(), float64(rx)/span.Seconds()
-		bytes += tx + rx
+		bytes += p.lines[i].account(span)
 	}
-	p.bytes[p.nBytes%ringLength] = decide.Interval{For: span, Bytes: float64(bytes)}
+	p.bytes[p.nBytes%ringLength] = decide.Interval{For: span, Bytes: bytes}
 	p.nBytes++
 	if own, err := p.local.plane.Opened(p.remote.UID); err == nil && own != p.ownBefore {
 		p.ownBefore, p.own, p.host.owned = own, now, now
 	}
+}
+
+// account folds the bytes on the path and returns how many arrived, both ways. What
+// leaves the pod says little of that where a device drops before TCP's eyes: it tries
+// again at once, so that gigabits a second leave for a path that carries a tenth of
+// one (seen on macvlan, Linux 6.18). What TCP sent and heard nothing of is therefore
+// taken away.
+func (ln *line) account(span time.Duration) float64 {
+	tx, rx := float64(ln.sent.Bytes-ln.epochTx), float64(ln.received.Bytes-ln.epochRx)
+	ln.epochTx, ln.epochRx = ln.sent.Bytes, ln.received.Bytes
+	ln.tx, ln.rx = tx/span.Seconds(), rx/span.Seconds()
+	arrived := max(tx-float64(ln.unacked), 0) + rx
+	ln.goodput = arrived / span.Seconds()
+	return arrived
 }
 
 // evidence is all that is known of a pair.
@@ -211,14 +222,14 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 // data is what the pair's own traffic tells of path i.
 func (p *pair) data(i int, now time.Time) decide.Data {
 	ln := &p.lines[i]
-	d := decide.Data{Goodput: 8 * (ln.tx + ln.rx), Tx: ln.tx, Rx: ln.rx, RTOs: ln.rtos, Retrans: ln.retrans}
+	d := decide.Data{Goodput: 8 * ln.goodput, Tx: ln.tx, Rx: ln.rx, RTOs: ln.rtos, Retrans: ln.retrans}
 	if o := p.outcome; o != nil {
 		d.Blank = now.Sub(o.at) < max(2*ln.figures.SRTT, 10*time.Millisecond)
 	}
 	const lately = time.Second
 	switch {
 	case now.Sub(ln.heard) < lately: // not every period brings news of each connection
-		d.SRTT, d.AppLimited = ln.figures.SRTT.Seconds(), p.limited > 0.5
+		d.SRTT, d.AppLimited = ln.figures.SRTT.Seconds(), !p.weighted || p.limited > 0.5
 	case p.conns == 0:
 		// Not TCP: what is sent is what the application wants to send.
 		d.AppLimited = true
@@ -277,13 +288,18 @@ func (p *pair) usesTCP(now time.Time) bool {
 func (p *pair) count(socks []telemetry.Socket) {
 	acked := map[uint64]uint64{}
 	var total, limited float64
+	weight := 1.0 // where all are new, what was known was of others
 	p.conns = 0
 	for _, s := range socks {
 		acked[s.ID] = s.BytesAcked
 		if min(s.SentAgo, s.ReceivedAgo) < quiet {
 			p.conns++
 		}
-		moved := float64(s.BytesAcked - min(p.acked[s.ID], s.BytesAcked))
+		was, known := p.acked[s.ID]
+		if known {
+			weight = 0.3
+		}
+		moved := float64(s.BytesAcked - min(was, s.BytesAcked))
 		total += moved
 		if s.Unsent == 0 && s.Unacked < s.Window {
 			limited += moved
@@ -291,7 +307,8 @@ func (p *pair) count(socks []telemetry.Socket) {
 	}
 	p.acked = acked
 	if total > 0 {
-		p.limited += 0.3 * (limited/total - p.limited)
+		p.weighted = true
+		p.limited += weight * (limited/total - p.limited)
 	}
 }
 

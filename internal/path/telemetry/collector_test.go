@@ -55,6 +55,9 @@ func TestFlowsAreObserved(t *testing.T) {
 		if got.BytesAcked < 20*megabyte || got.BytesAcked > info.Bytes_acked || got.SegmentsOut == 0 || got.SegmentsOut > uint64(info.Segs_out) {
 			t.Errorf("%s: acked %d of %d, segments %d of %d", name, got.BytesAcked, info.Bytes_acked, got.SegmentsOut, info.Segs_out)
 		}
+		if got.BytesSent < 20*megabyte || got.BytesSent > info.Bytes_sent {
+			t.Errorf("%s: sent %d of %d", name, got.BytesSent, info.Bytes_sent)
+		}
 		if got.Retransmits != uint64(info.Total_retrans) || got.LastActive == 0 || got.DeliveryRate == 0 || got.Window == 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -133,6 +136,9 @@ func TestLossIsCounted(t *testing.T) {
 	got, _ := read(t, c, nil)
 	if info.Total_retrans == 0 || got.Retransmits != uint64(info.Total_retrans) {
 		t.Errorf("%d retransmissions told, %d made", got.Retransmits, info.Total_retrans)
+	}
+	if got.BytesSent != info.Bytes_sent || got.BytesSent <= got.BytesAcked {
+		t.Errorf("sent %d of %d, acked %d", got.BytesSent, info.Bytes_sent, got.BytesAcked)
 	}
 	if got.Spurious != uint64(info.Dsack_dups) || got.Reordered != uint64(info.Reord_seen) {
 		t.Errorf("spurious %d of %d, reordered %d of %d", got.Spurious, info.Dsack_dups, got.Reordered, info.Reord_seen)

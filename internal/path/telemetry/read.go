@@ -161,6 +161,7 @@ func since(old, v *telemetryFlowValue, window uint32) Figures {
 		Timeouts:      v.Timeouts - old.Timeouts,
 		Spurious:      v.Spurious - old.Spurious,
 		Reordered:     v.Reordered - old.Reordered,
+		BytesSent:     v.BytesSent - old.BytesSent,
 		BytesAcked:    v.BytesAcked - old.BytesAcked,
 		BytesReceived: v.BytesReceived - old.BytesReceived,
 		SegmentsOut:   v.SegmentsOut - old.SegmentsOut,

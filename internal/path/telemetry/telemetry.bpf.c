@@ -50,6 +50,7 @@ struct tcp_rack {
 
 struct tcp_sock {
 	struct tcp_rack rack;
+	__u64 bytes_sent;
 	__u64 bytes_acked;
 	__u64 bytes_received;
 	__u32 segs_out;
@@ -127,6 +128,7 @@ struct flow_value {
 	__u64 retransmits;
 	__u64 tail_probes;
 	__u64 timeouts;
+	__u64 bytes_sent;
 	__u64 bytes_acked;
 	__u64 bytes_received;
 	__u64 segments_out;
@@ -148,6 +150,7 @@ struct flow_value {
 /* What of a socket has been counted already. */
 struct socket_value {
 	struct flow_key key;
+	__u64 bytes_sent;
 	__u64 bytes_acked;
 	__u64 bytes_received;
 	__u64 trip; /* when the segment was sent whose round trip was counted last */
@@ -299,6 +302,7 @@ static __always_inline void begin(struct socket_value *st, struct tcp_sock *tp)
 {
 	if (!tp)
 		return;
+	st->bytes_sent = tp->bytes_sent;
 	st->bytes_acked = tp->bytes_acked;
 	st->bytes_received = tp->bytes_received;
 	st->trip = tp->rack.mstamp;
@@ -415,12 +419,15 @@ static __always_inline void on_trip(struct tcp_sock *tp, struct flow_value *f)
  * the latest. */
 static __always_inline void fold(struct tcp_sock *tp, struct socket_value *st, struct flow_value *f, __u64 now)
 {
+	__u64 sent = advance64(&st->bytes_sent, tp->bytes_sent);
 	__u64 acked = advance64(&st->bytes_acked, tp->bytes_acked);
 	__u64 received = advance64(&st->bytes_received, tp->bytes_received);
 	__u32 out = advance(&st->segments_out, tp->segs_out);
 	__u32 dsacks = advance(&st->dsacks, tp->dsack_dups);
 	__u32 reorderings = advance(&st->reorderings, tp->reord_seen);
 
+	if (sent)
+		__sync_fetch_and_add(&f->bytes_sent, sent);
 	if (acked)
 		__sync_fetch_and_add(&f->bytes_acked, acked);
 	if (received)

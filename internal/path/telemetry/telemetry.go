@@ -108,6 +108,7 @@ type Figures struct {
 	Timeouts      uint64 // retransmission timeouts
 	Spurious      uint64 // retransmissions that the peer reported as needless (DSACK)
 	Reordered     uint64 // reordering events
+	BytesSent     uint64 // payload given to IP: again where it was lost, or the device had no room for it
 	BytesAcked    uint64
 	BytesReceived uint64
 	SegmentsOut   uint64
@@ -128,6 +129,7 @@ func (f *Figures) add(o Figures) {
 	f.Timeouts += o.Timeouts
 	f.Spurious += o.Spurious
 	f.Reordered += o.Reordered
+	f.BytesSent += o.BytesSent
 	f.BytesAcked += o.BytesAcked
 	f.BytesReceived += o.BytesReceived
 	f.SegmentsOut += o.SegmentsOut

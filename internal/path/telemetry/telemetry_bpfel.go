@@ -31,6 +31,7 @@ type telemetryFlowValue struct {
 	Retransmits   uint64
 	TailProbes    uint64
 	Timeouts      uint64
+	BytesSent     uint64
 	BytesAcked    uint64
 	BytesReceived uint64
 	SegmentsOut   uint64
@@ -58,6 +59,7 @@ type telemetrySettings struct {
 type telemetrySocketValue struct {
 	_             structs.HostLayout
 	Key           telemetryFlowKey
+	BytesSent     uint64
 	BytesAcked    uint64
 	BytesReceived uint64
 	Trip          uint64
