@@ -53,8 +53,10 @@ type pair struct {
 	borne           time.Time
 	// before is the traffic before the latest canary began, or flows were moved.
 	before []decide.Interval
-	// limited is the share of traffic that its applications limit, followed.
-	limited float64
+	// limited is the share of traffic that its applications limit, followed; weighted
+	// says that it is known.
+	limited  float64
+	weighted bool
 	// acked is what each connection had delivered, by the kernel's number for it.
 	acked map[uint64]uint64
 	// conns is the number of TCP connections with traffic, as last counted.
@@ -82,10 +84,14 @@ type line struct {
 	silent           time.Time   // packets went out since, and none came in; zero if not
 	came             time.Time   // when the latest packet did
 	tx, rx           float64     // bytes per second, over the last evidence
-	figures          telemetry.Figures
-	heard            time.Time
-	retrans          float64
-	rtos             int
+	// unacked is what TCP gave the path since the last evidence less what was
+	// acknowledged: what is on its way more than before, and what was lost.
+	unacked int64
+	goodput float64 // bytes per second that arrived, both ways
+	figures telemetry.Figures
+	heard   time.Time
+	retrans float64
+	rtos    int
 	// failed: this pair's packets do not pass, though the hosts' probes do. Only
 	// trying tells when they do again: not before until, later each time.
 	failed, until time.Time

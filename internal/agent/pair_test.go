@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -140,18 +141,43 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// TestAccount: what left the pod in vain is not what arrived.
+func TestAccount(t *testing.T) {
+	var ln line
+	for _, step := range []struct {
+		sent, received uint64
+		unacked        int64
+		want           float64
+	}{
+		{1000, 500, 0, 1500},
+		{9000, 600, 7000, 1100}, // dropped in the host
+		{9100, 600, -300, 400},  // acknowledged later than sent
+		{9200, 700, 5000, 100},  // all lost
+		{10200, 700, 0, 1000},   // no TCP
+	} {
+		ln.sent.Bytes, ln.received.Bytes, ln.unacked = step.sent, step.received, step.unacked
+		if got := ln.account(500 * time.Millisecond); got != step.want || ln.goodput != 2*got {
+			t.Errorf("%+v: %g, %g a second", step, got, ln.goodput)
+		}
+	}
+}
+
 // TestData: what the kernel tells of connections goes with what was counted.
 func TestData(t *testing.T) {
 	now := time.Unix(1000, 0)
 	p := &pair{lines: make([]line, 2)}
-	p.lines[1] = line{tx: 1000, rx: 250, rtos: 2}
+	p.lines[1] = line{tx: 1000, rx: 250, goodput: 1250, rtos: 2}
 	if d := p.data(1, now); d.Goodput != 10000 || d.Tx != 1000 || d.Rx != 250 || d.RTOs != 2 || d.SRTT != 0 || !d.AppLimited {
 		t.Errorf("counters alone: %+v", d)
 	}
 	if p.conns = 1; p.data(1, now).AppLimited {
 		t.Error("TCP that was not heard of counts as limited by its application")
 	}
-	p.lines[1].heard, p.lines[1].retrans, p.limited = now, 0.4, 0.9
+	p.lines[1].heard, p.lines[1].retrans = now, 0.4
+	if !p.data(1, now).AppLimited {
+		t.Error("TCP whose queues were not looked at counts as bulk")
+	}
+	p.limited, p.weighted = 0.9, true
 	p.lines[1].figures = telemetry.Figures{SRTT: 4 * time.Millisecond, AppLimited: true}
 	d := p.data(1, now)
 	if d.SRTT != 4e-3 || !d.AppLimited || d.Retrans != 0.4 || d.Blank {
@@ -167,5 +193,30 @@ func TestData(t *testing.T) {
 	}
 	if ev := (decide.PairEvidence{Pair: "p>q", Active: "m", Paths: []decide.PathEvidence{{Network: "m", State: decide.Up, Data: d}}}); ev.Check() != nil {
 		t.Errorf("evidence: %v", ev.Check())
+	}
+}
+
+// TestCount: of connections that are all new nothing is known from before.
+func TestCount(t *testing.T) {
+	dialogue := func(id, acked uint64) telemetry.Socket {
+		return telemetry.Socket{ID: id, BytesAcked: acked, Window: 10}
+	}
+	bulk := func(id, acked uint64) telemetry.Socket {
+		return telemetry.Socket{ID: id, BytesAcked: acked, Window: 10, Unsent: 1 << 16}
+	}
+	p := &pair{}
+	for i, step := range []struct {
+		socks []telemetry.Socket
+		want  float64
+	}{
+		{[]telemetry.Socket{dialogue(1, 100)}, 1},
+		{[]telemetry.Socket{dialogue(1, 200), bulk(2, 300)}, 1 - 0.3*0.75},
+		{[]telemetry.Socket{bulk(3, 5000)}, 0},
+		{[]telemetry.Socket{bulk(3, 5000)}, 0}, // nothing moved
+		{[]telemetry.Socket{dialogue(4, 100)}, 1},
+	} {
+		if p.count(step.socks); math.Abs(p.limited-step.want) > 1e-12 {
+			t.Errorf("step %d: limited %g, want %g", i, p.limited, step.want)
+		}
 	}
 }
