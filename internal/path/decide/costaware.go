@@ -77,12 +77,18 @@ func (c CostAware) decide(s *State, ev PairEvidence, need Need) Decision {
 	case active.Data.idle():
 		s.Pending = Pending{}
 		return stay(ev, "no traffic on %s: nothing to gain", ev.Active)
+	case need == Throughput && active.Prior <= 0 && s.Track.Rate.N < least:
+		return stay(ev, "what %s carries now is not known yet", ev.Active)
 	case s.demandMet(ev, active, need):
 		s.Pending = Pending{}
 		return stay(ev, "%s carries all that is asked, %s", ev.Active, bits(active.Data.Goodput))
 	}
 	return c.seekGain(s, ev, f, need)
 }
+
+// least samples of the active path come before others are compared with what was once
+// seen on it.
+const least = 3
 
 // demandMet: the pair gets all it asks for, so no path can give more.
 func (s *State) demandMet(ev PairEvidence, active PathEvidence, need Need) bool {
@@ -156,7 +162,7 @@ func (c CostAware) seekGain(s *State, ev PairEvidence, f []figure, need Need) De
 	loss := ev.SwitchLoss.upper()
 	for _, b := range best(f[1:]) {
 		m := s.memory(b.path.Network)
-		if b.path.State != Up || !fresh(b.path) || (s.held(m, ev.At) && !collapsed) {
+		if b.path.State != Up || !fresh(b.path) || (s.held(m, ev.At) && !collapsed) || !s.bears(ev, b.path) {
 			continue
 		}
 		g := gain(b.mid, f[0].mid)
@@ -187,6 +193,17 @@ func (s *State) mayTry(m *Memory, ev PairEvidence, active float64) bool {
 
 // fresh: probes answered of late, or there are none at all and data must tell.
 func fresh(p PathEvidence) bool { return p.Probe.Samples == 0 || p.Probe.Age <= staleProbe }
+
+// bears is whether a path may carry what the pair sends now, by what was measured
+// there: a path with less to give answers fast only while nothing is on it.
+func (s *State) bears(ev PairEvidence, p PathEvidence) bool {
+	active, _ := ev.path(ev.Active)
+	now := active.Data.Goodput
+	if r, ok := s.Track.rate(); ok {
+		now = r
+	}
+	return !active.Data.AppLimited || s.rate(ev, p, now).high >= now
+}
 
 // seen: the path is known to carry data, and for a need of rate how much, by
 // a measurement not older than the horizon.

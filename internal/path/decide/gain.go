@@ -126,7 +126,11 @@ func (s *State) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 		return f
 	}
 	f.low, f.mid, f.high = 0.9, 1, 1.1
-	if m.Measured {
+	switch {
+	case !m.Measured && p.Prior <= 0:
+		// What it gave at best in another time is no bound.
+		f.high = max(f.high, s.ceiling(p, ev.Load)/prior)
+	case m.Measured:
 		age := seconds(ev.At - m.HealthAt)
 		f.mid = m.Health
 		f.low = m.Health * (1 - 0.1*(1-math.Exp(-age/trusted)))

@@ -45,25 +45,35 @@ type Loss struct {
 	Seconds float64 `json:"seconds"`
 }
 
+// comparable is by how much the rates before and after a switch may differ for its
+// loss to be told from what else has changed.
+const comparable = 2.0
+
 // LossOf compares what was carried around a switch with what surely would have
 // been: the lesser of the median rates before and after. A gain after the
-// switch is therefore not counted against its loss. ok is false where there
-// is nothing to compare with.
+// switch is therefore not counted against its loss. It is within the time that is
+// looked at, either way. ok is false where there is nothing to compare with: no
+// traffic, or the rates before and after are so unlike that another load, or another
+// state of the path, says more than the switch. A flow that had just begun would
+// else have gained an hour by being switched, and its scatter forbid every other.
 func LossOf(before, around, after []Interval) (l Loss, ok bool) {
 	bytes := func(i Interval) float64 { return i.Bytes }
 	ops := func(i Interval) float64 { return i.Operations }
-	rate := min(medianRate(before, bytes), medianRate(after, bytes))
-	if !(rate > 0) || len(around) == 0 {
+	was, is := medianRate(before, bytes), medianRate(after, bytes)
+	rate := min(was, is)
+	if !(rate > 0) || len(around) == 0 || max(was, is) > comparable*rate {
 		return Loss{}, false
 	}
+	span := 0.0
 	opRate := min(medianRate(before, ops), medianRate(after, ops))
 	for _, i := range around {
+		span += seconds(i.For)
 		l.Bytes += rate*seconds(i.For) - i.Bytes
 		if opRate > 0 {
 			l.Operations += opRate*seconds(i.For) - i.Operations
 		}
 	}
-	l.Seconds = l.Bytes / rate
+	l.Seconds = max(l.Bytes/rate, -span)
 	return l, true
 }
 

@@ -28,6 +28,13 @@ func TestLossOf(t *testing.T) {
 	if _, ok := LossOf(intervals(5, 0), around, after); ok {
 		t.Error("a loss of a pair that carried nothing")
 	}
+	if _, ok := LossOf(intervals(20, 1), around, after); ok {
+		t.Error("a loss of a flow that had just begun")
+	}
+	// Between two calm times a burst: no switch gains more than all the time there was.
+	if l, ok := LossOf(before, intervals(5, 90000), after); !ok || l.Seconds != -0.05 {
+		t.Errorf("a burst: %+v, %v", l, ok)
+	}
 }
 
 func TestSwitchLoss(t *testing.T) {

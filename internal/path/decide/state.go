@@ -322,7 +322,8 @@ func (s *State) observeTraffic(ev PairEvidence) {
 	t := &s.Track
 	t.observe(d)
 	s.Bulk += learning * (bulkiness(d) - s.Bulk)
-	if rate, ok := t.rate(); ok && !d.AppLimited {
+	// Whether applications limit what is sent is known a while after they begin to.
+	if rate, ok := t.rate(); ok && t.Full >= least {
 		s.memory(p.Network).measure(p, ev.Load, rate, ev.At)
 	}
 }

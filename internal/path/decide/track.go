@@ -11,11 +11,16 @@ type Track struct {
 	Noise  float64 `json:"noise"`
 	Retran float64 `json:"retrans"`
 	Strain int     `json:"strain"`
+	// Full counts the samples in a row in which the senders were not short of data.
+	Full int `json:"full"`
 }
 
 // observe keeps a recent window, a slow baseline and the scatter between samples.
 func (t *Track) observe(d Data) {
 	rate := d.Goodput
+	if t.Full++; d.AppLimited {
+		t.Full = 0
+	}
 	if t.Base == 0 {
 		t.Base, t.Mean, t.SRTT, t.Noise, t.Retran = rate, rate, d.SRTT, 0.1, d.Retrans
 		t.Rate.add(rate)
@@ -54,7 +59,7 @@ func (t *Track) observe(d Data) {
 // rate is what the path carries: the mean of some two seconds, or where the
 // recent median is elsewhere, so that it has changed, that.
 func (t *Track) rate() (float64, bool) {
-	now, ok := t.Rate.median(3)
+	now, ok := t.Rate.median(least)
 	if ok && now > 0 && t.Rate.N > window && math.Abs(math.Log(t.Mean/now)) < 2*t.noise() {
 		return t.Mean, true
 	}
