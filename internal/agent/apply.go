@@ -57,6 +57,7 @@ func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		return
 	}
 	a.stats.switches++
+	a.wake(p, moved, a.cfg.Now())
 	id := a.note(e)
 	p.unsettled, p.noticed = true, time.Time{}
 	a.announce(p)
@@ -309,7 +310,7 @@ func (a *Agent) heardPair(p *pair, n notice) status {
 	if err := p.local.plane.Follow(p.remote.UID, said); err != nil {
 		return statusUnknown
 	}
-	a.wake(p, a.cfg.Now())
+	a.wake(p, steer.All, a.cfg.Now())
 	return statusDone
 }
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/path/telemetry"
 )
 
@@ -36,19 +37,16 @@ func (p *pair) remember(e telemetry.Event, now time.Time) {
 // that quotes the first segment without acknowledgment takes one doubling back
 // (RFC 6069; tcp_ld_RTO_revert), and retransmits if the shorter wait is over.
 // Those that do not wait ignore it.
-func (a *Agent) wake(p *pair, now time.Time) {
+func (a *Agent) wake(p *pair, moved steer.Set, now time.Time) {
 	p.left = now
-	local, remote := p.routes[0].Local.Addr, p.routes[0].Remote.Addr
-	if len(p.stuck) == 0 || !local.Is4() {
+	local := p.routes[0].Local.Addr
+	if !local.Is4() {
 		return
 	}
-	var kicks [][]byte
-	for _, s := range p.stuck {
-		for range min(s.Count, 8) {
-			kicks = append(kicks, unreachable(local, remote, s.LocalPort, s.RemotePort, s.Unacked))
-		}
+	kicks := p.kicks(moved)
+	if len(kicks) == 0 {
+		return
 	}
-	clear(p.stuck)
 	err := netns.Do(p.local.Netns, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
 		if err != nil {
@@ -67,6 +65,22 @@ func (a *Agent) wake(p *pair, now time.Time) {
 		return
 	}
 	a.stats.kicks += uint64(len(kicks))
+}
+
+// kicks are the messages that wake the connections in those buckets, and forgets
+// that they wait.
+func (p *pair) kicks(moved steer.Set) (out [][]byte) {
+	local, remote := p.routes[0].Local.Addr, p.routes[0].Remote.Addr
+	for k, s := range p.stuck {
+		if !moved.Has(s.Bucket) {
+			continue
+		}
+		delete(p.stuck, k)
+		for range min(s.Count, 8) {
+			out = append(out, unreachable(local, remote, s.LocalPort, s.RemotePort, s.Unacked))
+		}
+	}
+	return out
 }
 
 // unreachable is an ICMP host unreachable (RFC 792) that quotes a TCP segment of

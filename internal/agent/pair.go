@@ -61,8 +61,8 @@ type pair struct {
 	acked map[uint64]uint64
 	// conns is the number of TCP connections with traffic, as last counted.
 	conns int
-	// stuck connections, by local and remote port, and when flows last left a path
-	// that has failed.
+	// stuck connections, by local and remote port, and when flows last
+	// moved.
 	stuck  map[[2]uint16]stuck
 	left   time.Time
 	bytes  [ringLength]decide.Interval

@@ -9,6 +9,7 @@ import (
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/path/probe"
 	"pathwise.dev/pathwise/internal/path/route"
+	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/path/telemetry"
 )
 
@@ -193,6 +194,40 @@ func TestData(t *testing.T) {
 	}
 	if ev := (decide.PairEvidence{Pair: "p>q", Active: "m", Paths: []decide.PathEvidence{{Network: "m", State: decide.Up, Data: d}}}); ev.Check() != nil {
 		t.Errorf("evidence: %v", ev.Check())
+	}
+}
+
+// TestBears: a connection's timeout speaks of the paths that it can be on.
+func TestBears(t *testing.T) {
+	told := func(path int) steer.Choice { return steer.Choice{Path: path, Told: true} }
+	for _, tc := range []struct {
+		own, followed steer.Choice
+		want          []bool // by path
+	}{
+		{steer.Choice{}, steer.Choice{}, []bool{true, false, false}},
+		{steer.Choice{Path: 2}, told(1), []bool{false, true, true}},
+		{steer.Choice{Path: 1}, steer.Choice{}, []bool{true, true, false}}, // the peer's are on the default network
+	} {
+		for i, want := range tc.want {
+			if bears(i, tc.own, tc.followed) != want {
+				t.Errorf("%+v: path %d: not %v", tc, i, want)
+			}
+		}
+	}
+}
+
+// TestKicks: those are woken that have moved, as often as their wait was doubled.
+func TestKicks(t *testing.T) {
+	p := &pair{routes: route.Between(testPod("p", 1, 1, "z"), testPod("q", 2, 1, "z"))}
+	now := time.Unix(1000, 0)
+	for bucket := range uint8(3) {
+		p.remember(telemetry.Event{Key: telemetry.Key{Bucket: bucket}, LocalPort: uint16(bucket), Count: 1 + uint32(bucket)}, now)
+	}
+	if n := len(p.kicks(1<<1 | 1<<2)); n != 2+3 || len(p.stuck) != 1 {
+		t.Errorf("%d messages, %d still wait", n, len(p.stuck))
+	}
+	if n := len(p.kicks(steer.All)); n != 1 || len(p.stuck) != 0 {
+		t.Errorf("%d messages, %d still wait", n, len(p.stuck))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/path/telemetry"
 )
 
@@ -36,7 +37,7 @@ func (a *Agent) heard(p *pair, e telemetry.Event, now time.Time) {
 		p.remember(e, now)
 		if !p.left.IsZero() && a.clock.at(e.At).Before(p.left) {
 			// Its timer fired before the flows moved, and was heard of only now.
-			a.wake(p, now)
+			a.wake(p, steer.All, now)
 			return
 		}
 		a.timedOut(p, e, now)
@@ -49,12 +50,20 @@ func (a *Agent) heard(p *pair, e telemetry.Event, now time.Time) {
 	}
 }
 
-// timedOut judges by data: a timeout of a connection, on a path over which
-// nothing has come in since packets went out, says that data does not pass,
+// timedOut judges by data: a timeout of a connection, on a path of its own over
+// which nothing has come in since packets went out, says that data does not pass,
 // whatever probes say. The reverse is no proof either way.
 func (a *Agent) timedOut(p *pair, e telemetry.Event, now time.Time) {
 	const deaf = 15 * time.Millisecond
+	own, err := p.local.plane.Choices(p.remote.UID)
+	followed, err2 := p.local.plane.Followed(p.remote.UID)
+	if err != nil || err2 != nil {
+		return // the peer has just gone
+	}
 	for i, r := range p.routes {
+		if !bears(r.Index, own[e.Bucket%steer.Buckets], followed[e.Bucket%steer.Buckets]) {
+			continue
+		}
 		ln := &p.lines[i]
 		hp := p.host.paths[r.Network]
 		if ln.silent.IsZero() || now.Sub(ln.silent) < deaf+a.late(ln.silent, now) || hp == nil || !hp.failed.IsZero() || !ln.mute.IsZero() || now.Before(ln.until) {
@@ -74,6 +83,13 @@ func (a *Agent) timedOut(p *pair, e telemetry.Event, now time.Time) {
 			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass", e.Count, r.Network, since.Round(time.Millisecond))})
 		a.leave(p, i, now, since)
 	}
+}
+
+// bears is whether a connection can be on a path, whose bucket is there by what was
+// chosen here or by the peer, whichever has opened it. A path that flows have left is
+// silent for that.
+func bears(index int, own, followed steer.Choice) bool {
+	return own.Path == index || followed.Told && followed.Path == index || !followed.Told && index == 0
 }
 
 // outweigh reports whether so many timeouts in a row say by themselves that data
@@ -98,7 +114,7 @@ func (a *Agent) leave(p *pair, i int, now time.Time, detected time.Duration) {
 	if err := p.local.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
 		a.warn("%s: %v", p.name, err)
 	}
-	a.wake(p, now)
+	a.wake(p, steer.All, now)
 }
 
 // heardMute: a path that is mute at one end is so at both, and this end may have
