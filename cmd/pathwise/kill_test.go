@@ -55,6 +55,11 @@ func TestKill(t *testing.T) {
 			}
 		})
 	}
+	// What a killed program left before this test is not its own: the first
+	// "lab down" would take it away as well.
+	if out, err := exec.Command(bin, "lab", "down", "--all").CombinedOutput(); err != nil {
+		t.Fatalf("lab down --all: %v: %s", err, out)
+	}
 	before := machineState(t)
 	var killed []string
 	for i := range kills {
