@@ -10,6 +10,10 @@ import (
 // policies' constants suppose.
 const Period = 100 * time.Millisecond
 
+// begin is for how many periods connections that begin are seen to carry less, as
+// they were in drills with round trips of 20 ms.
+const begin = 2
+
 // Simulate plays a schedule against a simple model of networks and has a policy
 // steer one pair through it. The model: a network carries what is asked up to
 // its capacity at that load; a rate limit and competing load lower it; a black
@@ -19,6 +23,7 @@ const Period = 100 * time.Millisecond
 // a single path. Probes of a path see competing load but no rate limit.
 // Decisions take effect in the period after the evidence; a switch costs the
 // schedule's loss, and flows that are moved get four fifths in their first period.
+// In a bare schedule connections that begin show half to all of what they get.
 //
 // It also returns the records of the run, which Replay reads.
 func Simulate(s Schedule, policy Policy, seed uint64) (Result, Recording) {
@@ -59,6 +64,8 @@ type world struct {
 	// since is the periods since a network was impaired or not.
 	limited map[string]int
 	links   map[string]*link
+	// connections of the period before, and for how many more some of them begin.
+	connections, young int
 }
 
 // seen is what a period showed on a network.
@@ -135,6 +142,9 @@ func (w *world) truth(p Phase) map[string]float64 {
 // play runs a period and keeps what it showed.
 func (w *world) play(p Phase, before, after Assignment) {
 	stall := w.r.IntN(200) == 0
+	if w.young = max(w.young-1, 0); p.Load.Connections != w.connections {
+		w.connections, w.young = p.Load.Connections, begin
+	}
 	for _, n := range w.s.Networks {
 		share := after.Share(n.Name)
 		n = p.held(n)
@@ -192,6 +202,9 @@ func (w *world) traffic(n SimNetwork, p Phase, share, c, others float64, dead bo
 		}
 	}
 	d.Goodput *= math.Exp(n.Noise * w.r.NormFloat64())
+	if w.s.Bare && w.young > 0 && !d.AppLimited {
+		d.Goodput *= 1 - 0.5*w.r.Float64()
+	}
 	d.Tx, d.Rx = d.Goodput/8, d.Goodput/8/20
 	return d
 }

@@ -173,6 +173,7 @@ func (s *State) observeActive(ev PairEvidence) {
 	// A load that is another by a fifth makes figures of before no baseline.
 	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > 0.2*max(was, is) {
 		s.forget(ev.At, s.need(ev) != Latency)
+		s.Track.Young = youth
 	} else if was, is := s.Load.Offered, ev.Load.Offered; math.Abs(was-is) > 0.2*max(was, is) {
 		s.forget(ev.At, s.need(ev) != Latency)
 	}

@@ -13,10 +13,21 @@ type Track struct {
 	Strain int     `json:"strain"`
 	// Full counts the samples in a row in which the senders were not short of data.
 	Full int `json:"full"`
+	// Young is how many more samples are left out: of a load that has changed they
+	// show connections that begin or end, not what the path carries.
+	Young int `json:"young,omitempty"`
 }
+
+// youth is the samples of new connections that say nothing: TCP begins with ten
+// segments (RFC 6928) and doubles them each round trip.
+const youth = 2
 
 // observe keeps a recent window, a slow baseline and the scatter between samples.
 func (t *Track) observe(d Data) {
+	if t.Young > 0 {
+		t.Young--
+		return
+	}
 	rate := d.Goodput
 	if t.Full++; d.AppLimited {
 		t.Full = 0

@@ -159,3 +159,22 @@ func TestTrialWait(t *testing.T) {
 		}
 	}
 }
+
+// The first figures of a load that has changed are of connections that begin: a
+// path that carries less than the active one is not better than those.
+func TestConnectionsThatBegin(t *testing.T) {
+	f := newFeed(Throughput)
+	f.path("a").Prior, f.path("b").Prior = 0, 0
+	f.carry("a", 300e6)
+	f.carry("b", 250e6)
+	f.calm(t, CostAware{})
+	f.ev.Load.Connections = 4
+	for _, rate := range []float64{220e6, 193e6} {
+		f.carry("a", rate)
+		f.step(CostAware{})
+	}
+	f.carry("a", 310e6)
+	if d, n := f.run(CostAware{}, 60, Switch); n > 0 {
+		t.Errorf("switched after %d samples: %s", n, d.Reason)
+	}
+}
