@@ -101,7 +101,7 @@ func (a *Agent) place(p *pair, urgent bool) (moved steer.Set, took time.Duration
 	took = a.cfg.Now().Sub(begin)
 	for i, r := range p.routes {
 		if r.Index == to.Index || canary && r.Index == other.Index {
-			p.lines[i].used = begin // look there from now on
+			p.use(i, begin) // look there from now on
 		}
 	}
 	a.attend(p, begin)

@@ -146,6 +146,15 @@ func (q *inquiry) usual() time.Duration {
 	return max(min(rtts[len(rtts)-1], patience), rtts[len(rtts)/2])
 }
 
+// expected is what a judgement may expect of echoes on path i: where its queue fills
+// anew, as long as between the hosts.
+func (p *pair) expected(i int, now time.Time) time.Duration {
+	if hp := p.host.paths[p.routes[i].Network]; hp != nil && now.Sub(hp.back) < refills {
+		return max(p.lines[i].usual(), hp.expected(now))
+	}
+	return p.lines[i].usual()
+}
+
 // passed reports whether an echo was answered that was sent at t or later.
 func (q *inquiry) passed(t time.Time) bool {
 	for _, s := range q.shots {
@@ -219,7 +228,7 @@ func (a *Agent) judge(p *pair, i int, now time.Time) {
 		}
 		at = p.local.hearEchoes(now)
 	}
-	s := probe.Suspicion{Start: ln.begun, Now: at, P99: ln.usual(), Late: a.late(ln.since, now), Shots: ln.shots}
+	s := probe.Suspicion{Start: ln.begun, Now: at, P99: p.expected(i, now), Late: a.late(ln.since, now), Shots: ln.shots}
 	for n := range p.lines {
 		if n != i && p.lines[n].mute.IsZero() {
 			s.Witnesses = append(s.Witnesses, probe.Witness{Name: p.routes[n].Network, P99: p.lines[n].usual(), Shots: p.lines[n].shots})

@@ -186,3 +186,38 @@ func TestSpacing(t *testing.T) {
 		t.Errorf("%d rounds in a second, expected more than %d and at most %d", rounds, least, most)
 	}
 }
+
+// TestExpected: where traffic has come back its queue may fill as it did before,
+// though probes have forgotten that.
+func TestExpected(t *testing.T) {
+	at := time.Unix(1000, 0)
+	hp := &hostPath{network: "m", summary: probe.Summary{P99: 20 * ms}}
+	p := &pair{host: &remoteHost{paths: map[string]*hostPath{"m": hp}}, routes: []route.Route{{Network: "m"}}, lines: make([]line, 1)}
+	p.use(0, at)
+	for _, tt := range []struct {
+		name string
+		use  time.Duration // packets went, besides at 0
+		p99  time.Duration
+		ask  time.Duration
+		want time.Duration
+	}{
+		{"first traffic", 0, 20 * ms, ms, 20 * ms},
+		{"traffic for long", 40 * ms, 20 * ms, refills + 40*ms, patience},
+		{"back after a lull", 120 * ms, 20 * ms, 600 * ms, 20 * ms},
+		{"as full as never", 240 * ms, time.Second, 700 * ms, queueMost},
+		{"never full", 360 * ms, ms, 800 * ms, ms},
+		{"back for long", 400 * ms, 20 * ms, 900 * ms, patience},
+	} {
+		hp.summary.P99 = tt.p99
+		p.use(0, at.Add(tt.use))
+		if got := hp.expected(at.Add(tt.ask)); got != tt.want {
+			t.Errorf("%s: %v between hosts, want %v", tt.name, got, tt.want)
+		}
+		if got := p.expected(0, at.Add(tt.ask)); got != tt.want && (got != 0 || tt.want != patience) {
+			t.Errorf("%s: %v of echoes, want %v", tt.name, got, tt.want)
+		}
+	}
+	if got := (*hostPath)(nil).expected(at); got != patience {
+		t.Errorf("without agent: %v", got)
+	}
+}

@@ -98,10 +98,11 @@ func (a *Agent) lookAt(p *pair, i int, now time.Time) time.Duration {
 	stream := sent.Packets-ln.sent.Packets >= streaming
 	ln.sent, ln.received, ln.came = sent, received, a.clock.at(received.Last)
 	if tx || rx {
-		p.active, p.host.used, ln.used = now, now, now
+		p.active, p.host.used = now, now
 		if hp := p.host.paths[r.Network]; hp != nil {
 			hp.busy = now
 		}
+		p.use(i, now)
 	}
 	switch {
 	case sent.Last > received.Last:
@@ -119,6 +120,15 @@ func (a *Agent) lookAt(p *pair, i int, now time.Time) time.Duration {
 		a.suspect(p, i, now)
 	}
 	return ln.lookAgain(now, stream)
+}
+
+// use notes that packets go over path i.
+func (p *pair) use(i int, now time.Time) {
+	ln := &p.lines[i]
+	if hp := p.host.paths[p.routes[i].Network]; hp != nil && now.Sub(ln.used) > lull {
+		hp.back = now
+	}
+	ln.used = now
 }
 
 // streaming is how many packets between two looks make a stream.

@@ -28,6 +28,10 @@ const (
 	// which a probe of a burst is to be answered. What it usually takes now, as in
 	// a queue that others fill, is not bounded.
 	patience = 5 * time.Millisecond
+	// refills is how long a path to which traffic has come back after a lull may
+	// fill its queue anew, and queueMost bounds what that may take. A lull is long
+	// enough for probes to have forgotten the queue.
+	lull, refills, queueMost = 50 * time.Millisecond, 500 * time.Millisecond, 50 * time.Millisecond
 	// wellAfter is how many answers in a row make a failed path usable again.
 	wellAfter = 10
 )
@@ -159,7 +163,7 @@ func (a *Agent) suspicion(h *remoteHost, hp *hostPath, now time.Time) probe.Susp
 		}
 	}
 	a.receive()
-	s.P99, s.Shots, s.Late = hp.usual(), hp.shots, a.late(hp.since, now)
+	s.P99, s.Shots, s.Late = hp.expected(now), hp.shots, a.late(hp.since, now)
 	for name, other := range h.paths {
 		if other != hp && other.failed.IsZero() {
 			s.Witnesses = append(s.Witnesses, probe.Witness{Name: name, P99: other.usual(), Shots: other.shots})

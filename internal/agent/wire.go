@@ -116,6 +116,8 @@ type hostPath struct {
 	// shots are the latest small probes, for judging.
 	shots []probe.Shot
 	seqs  []uint32
+	// back is when a pair's packets went or came again, after a while without.
+	back time.Time
 	// rtts are those of the latest small probes: their median tells a path's delay,
 	// where a mean would tell the last time a CPU was busy.
 	rtts [9]time.Duration
@@ -253,6 +255,15 @@ func (hp *hostPath) usual() time.Duration {
 		return patience
 	}
 	return max(min(hp.summary.P99, patience), hp.rtt())
+}
+
+// expected is the same of a suspect path: where traffic has just come back, what it
+// took while there was traffic before, as the queue fills faster than probes tell.
+func (hp *hostPath) expected(now time.Time) time.Duration {
+	if hp != nil && now.Sub(hp.back) < refills {
+		return max(min(hp.summary.P99, queueMost), hp.usual())
+	}
+	return hp.usual()
 }
 
 // rtt is the median of the latest round trips; 0 where there is none.
