@@ -32,6 +32,8 @@ func TestParse(t *testing.T) {
 		"own name":     {text: "name: x\ndrills: [{drill: quiet, for: 10s}, {drill: quiet, name: long, for: 1h}]"},
 		"unknown":      {text: "name: x\ndrills: [sleep]", fail: "f:2: drills[0]: no drill \"sleep\""},
 		"twice":        {text: "name: x\ndrills: [quiet, quiet]", fail: "f:2: drills[1]: drill \"quiet\" stands twice"},
+		"server alone": {text: "name: x\ndrills:\n - drill: inserts\n   server: mongod", fail: "f:3: drills[0]: server: \"mongod\" serves documents: expected a workload beside it"},
+		"empty server": {text: "name: x\ndrills:\n - drill: inserts\n   server: ' '", fail: "f:4: drills[0].server: expected a command line"},
 		"other's key":  {text: "name: x\ndrills:\n - drill: quiet\n   kills: 3", fail: "f:4: drills[0].kills: drill quiet has no option \"kills\""},
 		"no such key":  {text: "name: x\ndrills:\n - drill: quiet\n   sound: 3", fail: "f:4: drills[0].sound"},
 		"out of range": {text: "name: x\ndrills: [{drill: kills, kills: 0}]", fail: "f:2: drills[0].kills"},

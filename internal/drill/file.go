@@ -39,6 +39,9 @@ type Options struct {
 	Work    time.Duration `json:"work_ns,omitempty"`
 	// Workload is what an operation is: one of MongoDB's; "" for a bare round trip.
 	Workload string `json:"workload,omitempty"`
+	// Server is the command line of a server for it, with ${PORT} and ${DIR}; "" is
+	// Pathwise's own.
+	Server string `json:"server,omitempty"`
 	// For is how long traffic of one variant runs; Hold how long a fault stands.
 	For  time.Duration `json:"for_ns,omitempty"`
 	Hold time.Duration `json:"hold_ns,omitempty"`
@@ -173,6 +176,9 @@ func entry(v config.Value) (Entry, error) {
 	if e.Workload != "" && e.Work > 0 {
 		return e, v.Errorf("work: stands beside workload %s, which has its own: expected one or the other", e.Workload)
 	}
+	if e.Server != "" && e.Workload == "" {
+		return e, v.Errorf("server: %q serves documents: expected a workload beside it, one of %s", e.Server, strings.Join(documentWorkloads(), ", "))
+	}
 	return e, nil
 }
 
@@ -203,6 +209,12 @@ func (o *Options) fields() map[string]config.Field {
 		"workload": func(v config.Value) (err error) {
 			if o.Workload, err = v.Text(); err == nil && !slices.Contains(documentWorkloads(), o.Workload) {
 				err = v.Errorf("workload %q: expected one of %s", o.Workload, strings.Join(documentWorkloads(), ", "))
+			}
+			return err
+		},
+		"server": func(v config.Value) (err error) {
+			if o.Server, err = v.Text(); err == nil && strings.TrimSpace(o.Server) == "" {
+				err = v.Errorf("expected a command line, such as mongod")
 			}
 			return err
 		},

@@ -34,6 +34,8 @@ type Inserter struct {
 	Seed uint64
 	// Workload is one of MongoDB's, in place of bare round trips; "" for those.
 	Workload string
+	// Capped: the server keeps no more than 16 MiB, as one of Pathwise's own must.
+	Capped bool
 }
 
 // Inserted is what an Inserter measured, in seconds.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/stream"
@@ -18,7 +20,7 @@ const paperInserts = 0.097
 func insertsKind() kind {
 	return kind{
 		name: "inserts", about: "request-response operations with switches between them, and without, by turns",
-		defaults: Options{Repetitions: 30, Inserts: 5000, Switches: 3000}, keys: []string{"inserts", "switches", "work", "workload"},
+		defaults: Options{Repetitions: 30, Inserts: 5000, Switches: 3000}, keys: []string{"inserts", "switches", "work", "workload", "server"},
 		length: func(o Options, _ File) time.Duration {
 			each := 50 * time.Microsecond
 			if o.Workload != "" {
@@ -56,7 +58,7 @@ func (g *ground) inserts(ctx context.Context, out *Sample) error {
 		return err
 	}
 	plan, err := json.Marshal(Inserter{Local: a, Remote: b, Pins: g.pinsOf(a), Target: f.target, Inserts: o.Inserts, Switches: o.Switches,
-		Work: o.Work, Workload: o.Workload, Seed: g.s.rand.Uint64()})
+		Work: o.Work, Workload: o.Workload, Capped: o.Server == "", Seed: g.s.rand.Uint64()})
 	if err != nil {
 		return errors.Join(fmt.Errorf("write plan: %w", err), f.abandon())
 	}
@@ -70,6 +72,8 @@ func (g *ground) inserts(ctx context.Context, out *Sample) error {
 	raw, err := f.client.finish()
 	if err == nil {
 		err = json.Unmarshal(raw, &got)
+	} else {
+		err = errors.Join(err, f.server.died())
 	}
 	var server stream.Report
 	if o.Workload != "" {
@@ -92,6 +96,9 @@ func (g *ground) inserts(ctx context.Context, out *Sample) error {
 	judge(out, got.Stream, server)
 	if o.Workload != "" {
 		out.Text["workload"] = o.Workload
+		if o.Server != "" {
+			out.Text["server"] = o.Server
+		}
 		return nil
 	}
 	return g.s.keep(out, "client", got.Stream)
@@ -117,6 +124,9 @@ func insertsFigures(o Options, all []Sample) []Figure {
 	what := "operations"
 	if o.Workload != "" {
 		what = "operations of " + o.Workload
+		if o.Server != "" {
+			what += " at " + filepath.Base(strings.Fields(o.Server)[0])
+		}
 	}
 	f.Note = fmt.Sprintf("%d switches among %d %s of %s, against as many on each path alone, by turns of %d; both ends on one core; the paper's manager: %+.1f %% (Atici and Boluk 2020, Table 7)",
 		o.Switches, o.Inserts, what, seconds(figure("", "", values(all, "", "still_s"), median, nil).Value), blockLength, paperInserts*100)

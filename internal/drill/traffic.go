@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -63,18 +64,22 @@ func (o *output) bytes() []byte {
 // such as taskset and its arguments.
 func (g *ground) generate(pod topo.Pod, before []string, args ...string) (*process, error) {
 	argv := append(append([]string{}, before...), g.s.Self, "generate")
-	argv = append(argv, args...)
+	return g.start(pod, append(argv, args...))
+}
+
+// start starts a program in a pod.
+func (g *ground) start(pod topo.Pod, argv []string) (*process, error) {
 	p := &process{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{}), out: output{listen: make(chan struct{})}}
 	p.cmd.Env = append(os.Environ(), g.s.Store.Mark(g.name))
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.stderr
 	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start generator: %w", err)
+		return nil, fmt.Errorf("start %s: %w", strings.Join(argv, " "), err)
 	}
 	p.stdin = stdin
 	if err := netns.Start(pod.Netns, p.cmd); err != nil {
-		return nil, fmt.Errorf("start generator: %w", err)
+		return nil, fmt.Errorf("start %s: %w", strings.Join(argv, " "), err)
 	}
 	go func() {
 		p.err = p.cmd.Wait()
@@ -108,6 +113,16 @@ func (p *process) finish() ([]byte, error) {
 	return p.out.bytes(), nil
 }
 
+// died is why a program that should serve does not any more, as far as it said.
+func (p *process) died() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("%s ended: %v: %s", filepath.Base(p.cmd.Path), p.err, bytes.TrimSpace(p.stderr.bytes()))
+	default:
+		return nil
+	}
+}
+
 var errHangs = errors.New("it did not end when told to")
 
 // flow is traffic between two pods.
@@ -116,6 +131,8 @@ type flow struct {
 	server, client *process
 	// target is where the server listens; the port is 0 where there is none.
 	target netip.AddrPort
+	// dir is for what a server of the user's keeps; "" where there is none.
+	dir string
 }
 
 // traffic says what a flow is.
@@ -243,7 +260,10 @@ func (f *flow) abandon() error {
 			<-p.done
 		}
 	}
-	return nil
+	if f.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(f.dir)
 }
 
 // keep writes a report beside the samples, compressed.

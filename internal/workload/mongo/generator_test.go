@@ -75,3 +75,15 @@ func TestEveryOperation(t *testing.T) {
 		t.Logf("%s: %d operations, p50 %v s", op.name, c.Operations, c.Latency.Percentile(50))
 	}
 }
+
+func TestCommand(t *testing.T) {
+	for server, want := range map[string]string{
+		"mongod": "mongod --bind_ip_all --port 27017 --dbpath /d",
+		"bin/ferretdb --listen :${PORT} --dir ${DIR}/x": "bin/ferretdb --listen :27017 --dir /d/x",
+		"mongod --quiet": "mongod --quiet",
+	} {
+		if got := strings.Join(Command(server, 27017, "/d"), " "); got != want {
+			t.Errorf("%s: got %q, want %q", server, got, want)
+		}
+	}
+}

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Repeat fills the collection and does its operation count times on one
+// Repeat fills the collection, capped where it may be, and does its operation count times on one
 // connection, one after the other, with a call of between after each. It ends with
 // the first operation that fails. lost is how many connections were lost on the way:
 // the driver opens another one only in the place of one that has gone.
-func Repeat(ctx context.Context, p Place, count int64, between func()) (lost int64, err error) {
-	if err := Prepare(ctx, io.Discard, p, true); err != nil {
+func Repeat(ctx context.Context, p Place, count int64, capped bool, between func()) (lost int64, err error) {
+	if err := Prepare(ctx, io.Discard, p, capped); err != nil {
 		return 0, fmt.Errorf("prepare server: %w", err)
 	}
 	op, err := operationByName(p.Operation)

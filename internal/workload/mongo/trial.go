@@ -129,25 +129,29 @@ func (t *trial) serve(ctx context.Context, crew *workload.Crew) (err error) {
 	return nil
 }
 
-// serverArgs is the command line of a pod's server. A program that is named
-// alone is called as MongoDB's.
+// serverArgs is the command line of a pod's server.
 func (t *trial) serverArgs(pod topo.Pod) ([]string, error) {
-	port := strconv.Itoa(int(pod.Listen))
 	if t.Server == "" {
-		return []string{t.Self, "generate", "mongo-serve", "--addr", ":" + port}, nil
-	}
-	words := strings.Fields(t.Server)
-	if len(words) == 1 {
-		words = append(words, "--bind_ip_all", "--port", "${PORT}", "--dbpath", "${DIR}")
+		return []string{t.Self, "generate", "mongo-serve", "--addr", ":" + strconv.Itoa(int(pod.Listen))}, nil
 	}
 	dir := filepath.Join(t.dir, pod.Name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make directory of server: %w", err)
 	}
-	for i, w := range words {
-		words[i] = strings.NewReplacer("${PORT}", port, "${DIR}", dir).Replace(w)
+	return Command(t.Server, pod.Listen, dir), nil
+}
+
+// Command is the command line of a server of the user's, with ${PORT} and ${DIR}
+// filled in. A program that is named alone is called as MongoDB's.
+func Command(server string, port uint16, dir string) []string {
+	words := strings.Fields(server)
+	if len(words) == 1 {
+		words = append(words, "--bind_ip_all", "--port", "${PORT}", "--dbpath", "${DIR}")
 	}
-	return words, nil
+	for i, w := range words {
+		words[i] = strings.NewReplacer("${PORT}", strconv.Itoa(int(port)), "${DIR}", dir).Replace(w)
+	}
+	return words
 }
 
 // prepare fills the collections, from the clients' pods, and says how long that took.
