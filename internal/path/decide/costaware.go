@@ -162,7 +162,7 @@ func (c CostAware) seekGain(s *State, ev PairEvidence, f []figure, need Need) De
 	loss := ev.SwitchLoss.upper()
 	for _, b := range best(f[1:]) {
 		m := s.memory(b.path.Network)
-		if b.path.State != Up || !fresh(b.path) || (s.held(m, ev.At) && !collapsed) || !s.bears(ev, b.path) {
+		if b.path.State != Up || !fresh(b.path) || (s.held(m, ev.At) && !collapsed) || !s.bears(ev, b.path, need) {
 			continue
 		}
 		g := gain(b.mid, f[0].mid)
@@ -194,15 +194,27 @@ func (s *State) mayTry(m *Memory, ev PairEvidence, active float64) bool {
 // fresh: probes answered of late, or there are none at all and data must tell.
 func fresh(p PathEvidence) bool { return p.Probe.Samples == 0 || p.Probe.Age <= staleProbe }
 
+// nearly is from what part of the most that any path gave a pair that gets all it
+// asks for may be filling its path itself.
+const nearly = 0.7
+
 // bears is whether a path may carry what the pair sends now, by what was measured
-// there: a path with less to give answers fast only while nothing is on it.
-func (s *State) bears(ev PairEvidence, p PathEvidence) bool {
+// there: a path with less to give answers fast only while nothing is on it. Where
+// the pair sends nearly all that any path gives, its delay is its own doing, and a
+// path of which nothing is known by its rate is not better for being idle.
+func (s *State) bears(ev PairEvidence, p PathEvidence, need Need) bool {
 	active, _ := ev.path(ev.Active)
 	now := active.Data.Goodput
 	if r, ok := s.Track.rate(); ok {
 		now = r
 	}
-	return !active.Data.AppLimited || s.rate(ev, p, now).high >= now
+	if !active.Data.AppLimited {
+		return true
+	}
+	if top := s.ceiling(active, ev.Load); need == Latency && top > 0 && now > nearly*top && !s.memory(p.Network).Measured {
+		return false
+	}
+	return s.rate(ev, p, now).high >= now
 }
 
 // seen: the path is known to carry data, and for a need of rate how much, by

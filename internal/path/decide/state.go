@@ -262,12 +262,16 @@ func (m *Memory) observeProbe(p PathEvidence) {
 	}
 }
 
-// inflation is the probes' round trip over its calm value; 1 where unknown.
+// sway is what a busy CPU adds to the round trips of idle paths now and then.
+const sway = 100e-6
+
+// inflation is the probes' round trip over its calm value, where both may sway; 1
+// where unknown.
 func (m *Memory) inflation(p PathEvidence) float64 {
 	if p.Probe.Samples == 0 || p.Probe.RTT <= 0 || m.Base <= 0 {
 		return 1
 	}
-	return p.Probe.RTT / m.Base
+	return (p.Probe.RTT + sway) / (m.Base + sway)
 }
 
 // loadClasses of a pair's load, each four times the one before.

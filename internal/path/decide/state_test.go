@@ -69,3 +69,52 @@ func TestLittleOnceIsNoBound(t *testing.T) {
 		t.Errorf("got %q to %q: %s", d.Kind, d.To, f.last.Reason)
 	}
 }
+
+// What may fill its path by itself is not moved for its delay to a path of whose
+// rate nothing is known; a little of what paths give is.
+func TestBears(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		sends    float64
+		limited  bool
+		need     Need
+		measured float64 // of b; 0 if it is not
+		want     bool
+	}{
+		{"wants more", 300e6, false, Latency, 0, true},
+		{"nearly all", 300e6, true, Latency, 0, false},
+		{"nearly all, by its rate too", 300e6, true, Robust, 0, true},
+		{"a little", 30e6, true, Latency, 0, true},
+		{"nearly all, b carries it", 300e6, true, Latency, 310e6, true},
+		{"nearly all, b carries less", 300e6, true, Latency, 200e6, false},
+	} {
+		f := newFeed(tt.need)
+		f.path("a").Prior, f.path("b").Prior = 0, 0
+		f.carry("a", tt.sends)
+		f.path("a").Data.AppLimited = tt.limited
+		f.ev.Active = "a"
+		var s State
+		s.memory("a").measure(*f.path("a"), f.ev.Load, 320e6, 0)
+		if tt.measured > 0 {
+			s.memory("b").measure(*f.path("b"), f.ev.Load, tt.measured, 0)
+		}
+		if got := s.bears(f.ev, *f.path("b"), tt.need); got != tt.want {
+			t.Errorf("%s: got %v", tt.name, got)
+		}
+	}
+}
+
+// Tens of microseconds are no queue.
+func TestInflation(t *testing.T) {
+	for _, tt := range []struct{ base, rtt, least, most float64 }{
+		{20e-6, 60e-6, 1, 1.5},
+		{100e-6, 600e-6, 3, 4},
+		{10e-3, 25e-3, 2.4, 2.5},
+		{100e-6, 0, 1, 1},
+	} {
+		p := PathEvidence{Probe: Probe{RTT: tt.rtt, Samples: 9}}
+		if got := (&Memory{Base: tt.base}).inflation(p); got < tt.least || got > tt.most {
+			t.Errorf("%v after %v: %v", tt.rtt, tt.base, got)
+		}
+	}
+}
