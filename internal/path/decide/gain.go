@@ -28,6 +28,9 @@ type figure struct {
 	// now is the latest single figure: of the active path as seen.
 	now   float64
 	score float64
+	// other is what the path gave at best under any load, where nothing is known
+	// of this one: it breaks ties.
+	other float64
 }
 
 // opTime is the time of an operation on a path: a round trip, and for what is
@@ -122,7 +125,7 @@ func (s *State) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 	f := figure{path: p}
 	if prior <= 0 {
 		// Nothing is known: it may be twice as good, it may be nothing.
-		f.high = 2 * active
+		f.high, f.other = 2*active, slices.Max(m.Best[:])
 		return f
 	}
 	f.low, f.mid, f.high = 0.9, 1, 1.1
@@ -251,8 +254,8 @@ func zScores(values []float64, sign float64) []float64 {
 	return out
 }
 
-// best orders candidates by score; where scores tie, the cheaper one comes
-// first, then the first by name.
+// best orders candidates by score; where scores tie, what gave more under another
+// load comes first, then the cheaper one, then the first by name.
 func best(candidates []figure) []figure {
 	out := slices.Clone(candidates)
 	slices.SortFunc(out, func(a, b figure) int {
@@ -260,7 +263,7 @@ func best(candidates []figure) []figure {
 		if math.Abs(b.score-a.score) < 1e-9 {
 			c = 0
 		}
-		return cmp.Or(c, cmp.Compare(a.path.CPU, b.path.CPU), cmp.Compare(a.path.Network, b.path.Network))
+		return cmp.Or(c, cmp.Compare(b.other, a.other), cmp.Compare(a.path.CPU, b.path.CPU), cmp.Compare(a.path.Network, b.path.Network))
 	})
 	return out
 }
