@@ -196,11 +196,11 @@ func fresh(p PathEvidence) bool { return p.Probe.Samples == 0 || p.Probe.Age <= 
 
 // nearly is from what part of the most that any path gave a pair that gets all it
 // asks for may be filling its path itself.
-const nearly = 0.7
+const nearly = 0.3
 
 // bears is whether a path may carry what the pair sends now, by what was measured
 // there: a path with less to give answers fast only while nothing is on it. Where
-// the pair sends nearly all that any path gives, its delay is its own doing, and a
+// the pair sends much of what any path gives, its delay may be its own doing, and a
 // path of which nothing is known by its rate is not better for being idle.
 func (s *State) bears(ev PairEvidence, p PathEvidence, need Need) bool {
 	active, _ := ev.path(ev.Active)
@@ -209,12 +209,14 @@ func (s *State) bears(ev PairEvidence, p PathEvidence, need Need) bool {
 		now = r
 	}
 	if !active.Data.AppLimited {
-		return true
+		// A pair that begins to want more is not to be moved by its delay.
+		return need != Latency || ev.Need == Latency
 	}
-	if top := s.ceiling(active, ev.Load); need == Latency && top > 0 && now > nearly*top && !s.memory(p.Network).Measured {
-		return false
+	f, m := s.rate(ev, p, now), s.memory(p.Network)
+	if top := s.top(ev.Load); need == Latency && top > 0 && now > nearly*top {
+		return m.Measured && f.mid >= now || m.bore(now, ev.At)
 	}
-	return s.rate(ev, p, now).high >= now
+	return f.high >= now
 }
 
 // seen: the path is known to carry data, and for a need of rate how much, by

@@ -14,6 +14,9 @@ const (
 	// trusted is how long a measurement of a path that is not in use counts as
 	// it is, and healing how fast a bad one may have become good, in seconds.
 	trusted, healing = 30.0, 3.0
+	// hope is by how much a path that was impaired whenever it was used may exceed
+	// all others: else one that follows a better one is never tried.
+	hope = 1.1
 	// margin is the least gain worth a thought: below it lies what two builds
 	// of one network differ by (docs/method.md: 0.5 to 4.4 % in the median).
 	margin = 0.03
@@ -132,13 +135,13 @@ func (s *State) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 	switch {
 	case !m.Measured && p.Prior <= 0:
 		// What it gave at best in another time is no bound.
-		f.high = max(f.high, s.ceiling(p, ev.Load)/prior)
+		f.high = max(f.high, hope*s.ceiling(p, ev.Load)/prior)
 	case m.Measured:
 		age := seconds(ev.At - m.HealthAt)
 		f.mid = m.Health
 		f.low = m.Health * (1 - 0.1*(1-math.Exp(-age/trusted)))
 		f.high = m.Health + max(1-m.Health, 0)*(1-math.Exp(-age/healing))
-		f.high += max(s.ceiling(p, ev.Load)/prior-max(f.high, 1), 0) * (1 - math.Exp(-age/trusted))
+		f.high += max(hope*s.ceiling(p, ev.Load)/prior-max(f.high, 1), 0) * (1 - math.Exp(-age/trusted))
 	}
 	discount := 1 / (1 + 10*p.Probe.Loss)
 	if m.inflation(p) > 2 && (!m.Measured || ev.At-m.HealthAt > recent) {
@@ -154,9 +157,19 @@ func (s *State) ceiling(p PathEvidence, l Load) float64 {
 	if p.Prior > 0 {
 		return p.Prior
 	}
-	top := 0.0
+	return s.top(l)
+}
+
+// top is the most that any path gave under this load, or if none is known, any.
+func (s *State) top(l Load) (top float64) {
 	for _, m := range s.Paths {
 		top = max(top, m.Best[l.class()])
+	}
+	if top > 0 {
+		return top
+	}
+	for _, m := range s.Paths {
+		top = max(top, slices.Max(m.Best[:]))
 	}
 	return top
 }

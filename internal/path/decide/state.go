@@ -100,6 +100,9 @@ type Memory struct {
 	OpNoise float64 `json:"op_noise"`
 	// Empty counts canaries in a row that held no flow.
 	Empty int `json:"empty"`
+	// Bore is what the path bore at BoreAt of flows that got all they asked for.
+	Bore   float64       `json:"bore,omitempty"`
+	BoreAt time.Duration `json:"bore_at_ns,omitempty"`
 	// NextTrial is when the next canary may begin, ChangedAt when what is known of
 	// the path beside the active one last changed.
 	NextTrial time.Duration `json:"next_trial_ns"`
@@ -291,6 +294,11 @@ func (m *Memory) prior(p PathEvidence, l Load) float64 {
 		return p.Prior
 	}
 	return m.Best[l.class()]
+}
+
+// bore tells whether the path has lately borne so much.
+func (m *Memory) bore(rate float64, at time.Duration) bool {
+	return m.Bore >= 0.95*rate && seconds(at-m.BoreAt) < trusted
 }
 
 // changed is by how much the health of a path that has changed is another.

@@ -70,25 +70,31 @@ func TestLittleOnceIsNoBound(t *testing.T) {
 	}
 }
 
-// What may fill its path by itself is not moved for its delay to a path of whose
-// rate nothing is known; a little of what paths give is.
+// What may fill its path by itself is not moved for its delay to a path of which it is
+// not known that it bears it; a little of what paths give is.
 func TestBears(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		sends    float64
 		limited  bool
+		declared Need
 		need     Need
 		measured float64 // of b; 0 if it is not
+		bore     float64
 		want     bool
 	}{
-		{"wants more", 300e6, false, Latency, 0, true},
-		{"nearly all", 300e6, true, Latency, 0, false},
-		{"nearly all, by its rate too", 300e6, true, Robust, 0, true},
-		{"a little", 30e6, true, Latency, 0, true},
-		{"nearly all, b carries it", 300e6, true, Latency, 310e6, true},
-		{"nearly all, b carries less", 300e6, true, Latency, 200e6, false},
+		{"wants more, as is declared", 300e6, false, Throughput, Throughput, 0, 0, true},
+		{"begins to want more", 300e6, false, Auto, Latency, 0, 0, false},
+		{"wants more, waits for answers as is declared", 300e6, false, Latency, Latency, 0, 0, true},
+		{"nearly all", 300e6, true, Auto, Latency, 0, 0, false},
+		{"nearly all, by its rate too", 300e6, true, Robust, Robust, 0, 0, true},
+		{"a little", 30e6, true, Auto, Latency, 0, 0, true},
+		{"nearly all, b carries it", 300e6, true, Auto, Latency, 310e6, 0, true},
+		{"nearly all, b carries less", 300e6, true, Auto, Latency, 200e6, 0, false},
+		{"nearly all, b bore it", 300e6, true, Auto, Latency, 0, 300e6, true},
+		{"nearly all, b bore less", 300e6, true, Auto, Latency, 0, 200e6, false},
 	} {
-		f := newFeed(tt.need)
+		f := newFeed(tt.declared)
 		f.path("a").Prior, f.path("b").Prior = 0, 0
 		f.carry("a", tt.sends)
 		f.path("a").Data.AppLimited = tt.limited
@@ -98,9 +104,26 @@ func TestBears(t *testing.T) {
 		if tt.measured > 0 {
 			s.memory("b").measure(*f.path("b"), f.ev.Load, tt.measured, 0)
 		}
+		s.memory("b").Bore = tt.bore
 		if got := s.bears(f.ev, *f.path("b"), tt.need); got != tt.want {
 			t.Errorf("%s: got %v", tt.name, got)
 		}
+	}
+}
+
+// What a canary gave whose flows got all they asked for is no bound of its path.
+func TestLimitedCanaryIsNoMeasure(t *testing.T) {
+	f := newFeed(Throughput)
+	f.path("a").Prior, f.path("b").Prior = 0, 0
+	f.carry("a", 100e6)
+	f.carry("b", 90e6)
+	f.path("b").Data.AppLimited = true
+	for range 60 {
+		f.step(CostAware{})
+	}
+	m := f.state.memory("b")
+	if m.Measured || m.Bore < 80e6 {
+		t.Errorf("measured %v, bore %v", m.Measured, m.Bore)
 	}
 }
 

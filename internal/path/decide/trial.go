@@ -186,6 +186,8 @@ func (s *State) judgeLimited(ev PairEvidence, b figure, rate float64, need Need)
 	if gain(b.mid, t.Before) < plenty && t.Buckets < Buckets && !t.late(ev.At) {
 		return s.grow(ev)
 	}
+	// What it gave is no measure of what it can give, but it bears that much.
+	most := rate
 	// That the path carries the other flows too is left to be seen: what is
 	// promised is believed, and without a promise, the same for each flow.
 	if p := b.path; p.Prior > 0 {
@@ -194,7 +196,8 @@ func (s *State) judgeLimited(ev PairEvidence, b figure, rate float64, need Need)
 		rate *= Buckets / float64(t.Buckets)
 	}
 	mid := s.unit(ev, b.path, figure{path: b.path, mid: rate}, need).mid
-	return s.judge(ev, b, rate, gain(mid, t.Before), 0, need)
+	s.memory(t.To).Bore, s.memory(t.To).BoreAt = most, ev.At
+	return s.judge(ev, b, gain(mid, t.Before), 0, need)
 }
 
 // judgeFull is about a canary that fills its path: it goes on until its gain is
@@ -220,7 +223,8 @@ func (s *State) judgeFull(ev PairEvidence, b figure, rate float64, need Need) De
 	if mean := t.Total / n; rate > 0 && math.Abs(math.Log(mean/rate)) < 0.2 {
 		rate = mean
 	}
-	return s.judge(ev, b, rate, g, doubt, need)
+	s.memory(t.To).measure(b.path, ev.Load, rate, ev.At)
+	return s.judge(ev, b, g, doubt, need)
 }
 
 // compare takes the figures of canary and active path in the same sample:
@@ -277,10 +281,9 @@ func (s *State) nextStep(ev PairEvidence, b figure) Decision {
 	return d
 }
 
-// judge ends a canary that has seen enough: a rate, and a gain with a doubt.
-func (s *State) judge(ev PairEvidence, b figure, rate, g, doubt float64, need Need) Decision {
+// judge ends a canary that has seen enough: a gain with a doubt.
+func (s *State) judge(ev PairEvidence, b figure, g, doubt float64, need Need) Decision {
 	t := s.Trial
-	s.memory(t.To).measure(b.path, ev.Load, rate, ev.At)
 	ours, ok := t.Ours.median(1)
 	if !ok {
 		ours = t.Before
