@@ -51,8 +51,10 @@ type Trial struct {
 	Total float64 `json:"total"`
 	// Quiet counts samples in a row in which the canary had no data.
 	Quiet int `json:"quiet"`
-	// Limited counts samples in which the canary had nothing more to send.
+	// Limited counts samples in which the canary had nothing more to send, and Slack
+	// those in which it left its path without a queue.
 	Limited int `json:"limited"`
+	Slack   int `json:"slack,omitempty"`
 	// Gradual: a move in steps, not a question.
 	Gradual bool    `json:"gradual,omitempty"`
 	Gain    float64 `json:"gain"`
@@ -170,6 +172,10 @@ func (s *State) sample(ev PairEvidence, a, b figure, need Need) {
 	if d.AppLimited {
 		t.Limited++
 	}
+	// Twice the calm round trip and more is a queue.
+	if calm := s.memory(t.To).Base; d.SRTT > 0 && calm > 0 && d.SRTT < 2*calm+sway {
+		t.Slack++
+	}
 }
 
 // grow moves four times the buckets.
@@ -222,6 +228,11 @@ func (s *State) judgeFull(ev PairEvidence, b figure, rate float64, need Need) De
 	}
 	if mean := t.Total / n; rate > 0 && math.Abs(math.Log(mean/rate)) < 0.2 {
 		rate = mean
+	}
+	if need == Throughput && g < 0 && 2*t.Slack >= t.Rates.N && t.Buckets < Buckets && !t.late(ev.At) {
+		// Its flows have not found out yet what the path gives: BBR keeps to what they
+		// got before for many round trips (Cardwell et al. 2016).
+		return s.grow(ev)
 	}
 	s.memory(t.To).measure(b.path, ev.Load, rate, ev.At)
 	return s.judge(ev, b, g, doubt, need)

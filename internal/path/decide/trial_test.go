@@ -178,3 +178,43 @@ func TestConnectionsThatBegin(t *testing.T) {
 		t.Errorf("switched after %d samples: %s", n, d.Reason)
 	}
 }
+
+// A canary that carries little and leaves its path without a queue has not filled it:
+// all flows are tried, before the path is held for slow.
+func TestCanaryThatDoesNotFillItsPath(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		srtt float64
+		want Kind
+		most int
+	}{
+		{"no queue", 150e-6, Switch, Buckets},
+		{"a queue", 10e-3, Stay, Buckets / 4},
+	} {
+		f := newFeed(Throughput)
+		f.path("a").Prior, f.path("b").Prior = 0, 0
+		f.carry("a", 300e6)
+		most, last := 0, Kind("")
+		for range 80 {
+			// A quarter of the flows brings a quarter of what it had; all fill the path.
+			f.carry("b", 75e6)
+			if f.at.Share("b") > 0.5 {
+				f.carry("b", 400e6)
+			}
+			f.path("b").Data.SRTT = tt.srtt
+			d := f.step(CostAware{})
+			if d.Kind == Canary {
+				most = max(most, d.Buckets)
+			} else if last == Canary {
+				if d.Kind != tt.want || most != tt.most {
+					t.Errorf("%s: %s after a canary of %d buckets at most: %s", tt.name, d.Kind, most, d.Reason)
+				}
+				break
+			}
+			last = d.Kind
+		}
+		if last != Canary {
+			t.Errorf("%s: no canary: %s", tt.name, last)
+		}
+	}
+}
