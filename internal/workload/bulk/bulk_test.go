@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -185,5 +186,33 @@ func TestLooks(t *testing.T) {
 	l.next()
 	if _, looked := l.next(); !looked {
 		t.Error("the clock was not read again at once when messages became slow")
+	}
+}
+
+// TestClientAhead: a client whose clock is ahead of the server's ends its stream
+// before the server's window is over, and gets its tally all the same.
+func TestClientAhead(t *testing.T) {
+	conn, err := net.Dial("tcp", serving(t).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	now, err := workload.Monotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	h := Hello{Direction: Up, Size: 1000, Begin: now - time.Second, Duration: time.Minute}
+	if _, err := io.WriteString(conn, h.Line()+strings.Repeat("x", 5000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	var got Tally
+	if err := json.NewDecoder(conn).Decode(&got); err != nil || got.Bytes() != 5000 {
+		t.Errorf("%d bytes, %v", got.Bytes(), err)
 	}
 }

@@ -154,8 +154,8 @@ func (o Offer) up(conn *socket.Socket, w *window) (c Count, err error) {
 
 // down counts what the server sends.
 func (o Offer) down(conn *socket.Socket, w *window) (c Count, err error) {
-	if !receive(conn, o.Size, w) {
-		return c, errors.New("receive: the connection ended before the window did")
+	if err := receive(conn, o.Size, w); err != nil {
+		return c, fmt.Errorf("receive: the connection ended before the window did: %w", err)
 	}
 	c.Down = w.tally
 	return c, nil

@@ -2,8 +2,10 @@ package bulk
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"pathwise.dev/pathwise/internal/workload"
@@ -86,14 +88,37 @@ type window struct {
 
 // newWindow places the hello's window on this process's clock.
 func newWindow(h Hello) (*window, error) {
-	now, err := workload.Monotonic()
+	begin, err := onWall(h.Begin)
 	if err != nil {
 		return nil, err
 	}
-	w := &window{begin: time.Now().Add(h.Begin - now)}
+	w := &window{begin: begin}
 	w.end = w.begin.Add(h.Duration)
 	w.tally.Bins = make([]int64, (h.Duration+step-1)/step)
 	return w, nil
+}
+
+// onWall is when the monotonic clock shows at. Its two clocks are read one after the
+// other: where this process had to wait for a CPU between, they are read again.
+func onWall(at time.Duration) (time.Time, error) {
+	const apart, tries = 50 * time.Microsecond, 5
+	var best time.Time
+	least := time.Duration(math.MaxInt64)
+	for range tries {
+		before, err := workload.Monotonic()
+		wall := time.Now()
+		after, err2 := workload.Monotonic()
+		if err := errors.Join(err, err2); err != nil {
+			return time.Time{}, err
+		}
+		if d := after - before; d < least {
+			least, best = d, wall.Add(at-before-d/2)
+		}
+		if least < apart {
+			break
+		}
+	}
+	return best, nil
 }
 
 // count adds what has come now and reports whether the window goes on.
