@@ -56,6 +56,7 @@ func (s Store) remove(ctx context.Context, name string) error {
 			_ = os.Remove(r.Name) // somebody may have put something there
 		}
 	}
+	errs = append(errs, oci.Detach(dir))
 	if err := errors.Join(errs...); err != nil {
 		// The record stays, so that the next try knows what is left.
 		return fmt.Errorf("remove lab %s: %w", name, err)

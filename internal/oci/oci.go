@@ -87,7 +87,7 @@ func Delete(ctx context.Context, c Container) error {
 	err := runc(ctx, c, "delete", "--force", c.ID)
 	// runc removes the cgroups of a container that it knows; one whose
 	// creation was interrupted it does not know.
-	if err := errors.Join(err, RemoveCgroups(ctx, c.Cgroup)); err != nil {
+	if err := errors.Join(err, RemoveCgroups(ctx, c.Cgroup), Detach(c.Dir)); err != nil {
 		return fmt.Errorf("delete container %s: %w", c.ID, err)
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/network"
 )
@@ -216,4 +218,29 @@ func FuzzCgroupMounts(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestDetach: what a runc that was killed has left mounted goes, and nothing else.
+func TestDetach(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	left, other := filepath.Join(dir, "a b", "state", "c", "runc.7DV0aQ"), filepath.Join(dir, "mine")
+	if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{left, other} {
+		if err := errors.Join(os.WriteFile(at, nil, 0o644), unix.Mount("/proc/self/exe", at, "", unix.MS_BIND, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
+	if err := errors.Join(Detach(dir), Detach(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(left); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(other); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("another's mount: %v, want that it is there", err)
+	}
 }
