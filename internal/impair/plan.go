@@ -70,8 +70,12 @@ func (w wire) takesPrograms() (ok bool, err error) {
 		_, err := link.QueryPrograms(link.QueryOptions{Target: w.index, Attach: ebpf.AttachTCXIngress})
 		return err
 	})
-	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
+	switch {
+	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EINVAL):
 		return false, nil
+	case errors.Is(err, unix.ENOSPC):
+		// There are hooks: a program came to one between the count and the list.
+		return true, nil
 	}
 	return err == nil, err
 }

@@ -44,12 +44,9 @@ func (p *Plane) MayDirect() (ok bool, err error) {
 		return false, nil
 	}
 	err = netns.Do(p.cfg.Netns, func() error {
-		on, err := link.QueryPrograms(link.QueryOptions{Target: p.devs[p.cfg.Dev].Index, Attach: ebpf.AttachTCXEgress})
-		if err != nil {
-			return fmt.Errorf("list programs: %w", err)
-		}
-		ok = len(on.Programs) == 1
-		return nil
+		on, err := programs(p.devs[p.cfg.Dev].Index, ebpf.AttachTCXEgress)
+		ok = len(on) == 1
+		return err
 	})
 	return ok, err
 }

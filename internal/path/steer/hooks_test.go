@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -108,6 +109,62 @@ func TestPoint11OtherPrograms(t *testing.T) {
 	if err := exchange(conn, "again"); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestListedWhileOthersCome: who lists the programs of a hook gets a list, though others
+// attach theirs between the kernel's count and its list.
+func TestListedWhileOthersCome(t *testing.T) {
+	b := newBed(t)
+	b.counter(1, "eth0", ebpf.AttachTCXEgress, nil)
+	eth0 := b.index(1, "eth0")
+	var progs [50]*ebpf.Program // a hook takes 64
+	for i := range progs {
+		prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL",
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer prog.Close()
+		progs[i] = prog
+	}
+	done, came := make(chan struct{}), make(chan error, 1)
+	go func() {
+		came <- netns.Do(b.pods[1], func() (err error) {
+			for err == nil {
+				select {
+				case <-done:
+					return nil
+				default:
+					err = comeAndGo(eth0, progs[:])
+				}
+			}
+			return err
+		})
+	}()
+	err := netns.Do(b.pods[1], func() error {
+		for range 20000 {
+			if on, err := programs(eth0, ebpf.AttachTCXEgress); err != nil || len(on) < 1 {
+				return fmt.Errorf("%d programs: %w", len(on), err)
+			}
+		}
+		return nil
+	})
+	close(done)
+	if err := errors.Join(err, <-came); err != nil {
+		t.Error(err)
+	}
+}
+
+// comeAndGo attaches programs, as quickly as it can, and takes them away.
+func comeAndGo(ifindex int, progs []*ebpf.Program) error {
+	for _, prog := range progs {
+		l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: ebpf.AttachTCXEgress})
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+	}
+	return nil
 }
 
 // TestPoint11NoAgent: the peer has no data plane. What is opened to it is marked

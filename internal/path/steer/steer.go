@@ -268,14 +268,26 @@ func attached(l link.Link, ifindex int, at ebpf.AttachType) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read link: %w", err)
 	}
-	on, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
-	if err != nil {
-		return false, fmt.Errorf("list programs: %w", err)
-	}
-	return slices.ContainsFunc(on.Programs, func(a link.AttachedProgram) bool {
+	on, err := programs(ifindex, at)
+	return slices.ContainsFunc(on, func(a link.AttachedProgram) bool {
 		id, ok := a.LinkID()
 		return ok && id == info.ID
-	}), nil
+	}), err
+}
+
+// programs lists those on a hook of an interface. The count is asked for before the
+// list, and others attach theirs as they like: where the list has outgrown the count in
+// between (ENOSPC), it is asked for again, a few times.
+func programs(ifindex int, at ebpf.AttachType) ([]link.AttachedProgram, error) {
+	for tries := 1; ; tries++ {
+		on, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
+		switch {
+		case err == nil:
+			return on.Programs, nil
+		case !errors.Is(err, unix.ENOSPC) || tries == 10:
+			return nil, fmt.Errorf("list programs: %w", err)
+		}
+	}
 }
 
 // Close lets go of the data plane, which goes on as it is.
