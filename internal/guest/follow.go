@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -15,14 +16,28 @@ type follower struct {
 	err  chan error
 }
 
-// follow starts to copy the file to w, which may be nil.
-func follow(path string, w io.Writer) *follower {
+// follow starts to copy the file to w, which may be nil. It writes while it has the
+// turn, as another may have the same writer.
+func follow(path string, w io.Writer, turn *sync.Mutex) *follower {
 	f := &follower{stop: make(chan struct{}), err: make(chan error, 1)}
 	if w == nil {
 		w = io.Discard
 	}
-	go func() { f.err <- f.copy(path, w) }()
+	go func() { f.err <- f.copy(path, inTurn{w, turn}) }()
 	return f
+}
+
+// inTurn is a writer that is used by several. It hides what else the writer can:
+// bytes.Buffer.ReadFrom would hold it for longer than a Write.
+type inTurn struct {
+	w    io.Writer
+	turn *sync.Mutex
+}
+
+func (i inTurn) Write(b []byte) (int, error) {
+	i.turn.Lock()
+	defer i.turn.Unlock()
+	return i.w.Write(b)
 }
 
 func (f *follower) copy(path string, w io.Writer) error {

@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab"
@@ -42,7 +43,8 @@ type Config struct {
 	// Share is a directory of the host that the guest may write, under the same
 	// path; "" for none. All else that it writes goes with it.
 	Share string
-	// Stdout and Stderr take the command's output while it runs; nil discards it.
+	// Stdout and Stderr take the command's output while it runs, one Write at a time:
+	// they may be the same. nil discards it.
 	Stdout, Stderr io.Writer
 	// Ready is told when the guest is about to start its command, and how long
 	// the boot took; nil means nobody waits.
@@ -144,8 +146,9 @@ func run(ctx context.Context, c Config, claim *lab.Claim) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	out := follow(filepath.Join(dir, stdoutFile), c.Stdout)
-	errs := follow(filepath.Join(dir, stderrFile), c.Stderr)
+	var turn sync.Mutex
+	out := follow(filepath.Join(dir, stdoutFile), c.Stdout, &turn)
+	errs := follow(filepath.Join(dir, stderrFile), c.Stderr, &turn)
 	ready := watchBoot(c, filepath.Join(dir, readyFile), began, p.done, cancel)
 	if c.Kernel.Name == QEMU {
 		go endWith(filepath.Join(dir, outcomeFile), p)
