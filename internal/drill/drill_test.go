@@ -160,34 +160,35 @@ func TestPairsAreByRepetition(t *testing.T) {
 
 func TestInsertsFigures(t *testing.T) {
 	s := func(rep int, switching, still float64) Sample {
-		return Sample{Repetition: rep, Variant: "inserts", Values: map[string]float64{"switching_s": switching, "still_s": still, "switches": 30}}
+		return Sample{Repetition: rep, Variant: "inserts", Values: map[string]float64{"switching_s": switching, "still_s": still, "back_s": still + 0.3, "switches": 30}}
 	}
 	got := insertsFigures(Options{Inserts: 50, Switches: 30}, []Sample{s(1, 1.25, 1), s(2, 1.5, 1), s(3, 2, 1), {Variant: "inserts", Error: "broken"}})
 	// 0.5 s longer, 50 times, for 30 switches.
-	if got[0].Value != 0.5 || got[0].N != 3 || got[0].Met() || math.Abs(got[1].Value-0.5*50/30) > 1e-9 {
+	if got[0].Value != 0.5 || got[0].N != 3 || got[0].Met() || math.Abs(got[1].Value-0.5*50/30) > 1e-9 || math.Abs(got[2].Value-0.5) > 1e-9 {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// TestInserterPlan: as many blocks with switches as without, each path in turn,
-// and of the operations as many followed by a switch as asked.
+// TestInserterPlan: rounds of a block of each kind, each path in turn, and of the
+// operations as many followed by a switch as asked.
 func TestInserterPlan(t *testing.T) {
 	s := &inserting{paths: 3, rand: rand.New(rand.NewPCG(1, 2))}
 	s.plan(6, 60)
-	still := map[int]int{}
-	switching := 0
+	got := map[block]int{}
 	for i, b := range s.blocks {
-		if b.switching {
-			switching++
-		} else {
-			still[b.path]++
-		}
-		if i%2 == 1 && b.switching == s.blocks[i-1].switching {
-			t.Errorf("blocks %d and %d are of one kind", i-1, i)
+		got[b]++
+		for _, other := range s.blocks[i/3*3 : i] {
+			if other.course == b.course {
+				t.Errorf("round %d has two of a kind: %+v", i/3, b)
+			}
 		}
 	}
-	if switching != 6 || !reflect.DeepEqual(still, map[int]int{0: 2, 1: 2, 2: 2}) {
-		t.Errorf("%d with switches, without by path %v", switching, still)
+	want := map[block]int{{course: moving}: 6}
+	for path := range 3 {
+		want[block{course: still, path: path}], want[block{course: back, path: path}] = 2, 2
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 	n := 0
 	for _, m := range s.moves {

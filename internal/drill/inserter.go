@@ -20,14 +20,18 @@ import (
 
 // Inserter is a client that moves its own flow between its operations, as the
 // manager of Atici and Boluk (2020, section 5) was a part of its client. Blocks
-// of operations with switches among them and blocks on one path, without, take
-// turns, so that what else the machine does falls on both alike.
+// of operations with switches among them, blocks on one path, without, and blocks
+// on one path with switches that lead back to it before the next operation take
+// turns, so that what else the machine does falls on all alike. The last are to
+// tell what a switch costs from what another network costs whose code and data
+// the processor has not touched for a while.
 type Inserter struct {
 	Local, Remote topo.Pod
 	// Pins is the directory of the local pod's data plane.
 	Pins   string
 	Target netip.AddrPort
-	// Inserts with Switches among them; as many again are done without.
+	// Inserts with Switches among them; as many again are done without, and with
+	// switches that lead back.
 	Inserts, Switches int
 	// Work is CPU time between operations.
 	Work time.Duration
@@ -40,10 +44,10 @@ type Inserter struct {
 
 // Inserted is what an Inserter measured, in seconds.
 type Inserted struct {
-	// Switching and Still[path] are the times of an operation, as a mean.
-	Switching float64
-	Still     map[int]float64
-	Switches  int
+	// Switching, Still[path] and Back[path] are the times of an operation, as a mean.
+	Switching   float64
+	Still, Back map[int]float64
+	Switches    int
 	// Write is the median time of a map write.
 	Write  float64
 	Stream stream.Report
@@ -56,11 +60,20 @@ const (
 	settling = 4
 )
 
-// block is a run of operations: on one path, or with switches among them.
+// course is what a block of operations has among them.
+type course int
+
+const (
+	still  course = iota // nothing: all are on one path
+	moving               // switches to other paths
+	back                 // switches to other paths and back at once
+)
+
+// block is a run of operations; one that is not moving is on its path.
 type block struct {
-	path      int
-	switching bool
-	spent     time.Duration
+	course
+	path  int
+	spent time.Duration
 }
 
 // inserting is an Inserter at work.
@@ -122,15 +135,13 @@ func (i Inserter) operate(ctx context.Context, s *inserting) (stream.Report, err
 
 var errNoPaths = errors.New("there is nothing to move between")
 
-// plan lays out the blocks: pairs in random order, the still ones on one path
-// after the other.
-func (s *inserting) plan(pairs, switches int) {
-	for n := range pairs {
-		pair := []block{{switching: true}, {path: n % s.paths}}
-		if s.rand.IntN(2) == 0 {
-			slices.Reverse(pair)
-		}
-		s.blocks = append(s.blocks, pair...)
+// plan lays out the blocks: rounds of one of each kind in random order, those on one
+// path on one after the other.
+func (s *inserting) plan(rounds, switches int) {
+	for n := range rounds {
+		round := []block{{course: still, path: n % s.paths}, {course: moving}, {course: back, path: n % s.paths}}
+		s.rand.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
+		s.blocks = append(s.blocks, round...)
 	}
 	s.moves = make([]bool, blockLength)
 	for n := range min(switches, blockLength) {
@@ -150,20 +161,33 @@ func (s *inserting) between() {
 		return
 	}
 	b := s.blocks[n]
-	switch {
-	case k == 0 && b.switching:
+	if k == 0 {
 		s.rand.Shuffle(len(s.moves), func(i, j int) { s.moves[i], s.moves[j] = s.moves[j], s.moves[i] })
-	case k == 0 && !b.switching:
-		s.move(b.path)
-	case k == settling:
+		if b.course != moving {
+			s.move(b.path)
+		}
+	}
+	if k == settling {
 		s.began = now
 	}
-	if k >= settling && b.switching && s.moves[k-settling] {
-		begin := time.Now()
-		s.move((s.at + 1 + s.rand.IntN(s.paths-1)) % s.paths)
-		s.writes = append(s.writes, time.Since(begin).Seconds())
-		s.switches++
+	if k >= settling && s.moves[k-settling] {
+		s.follow(b)
 	}
+}
+
+// follow does what follows an operation in a block.
+func (s *inserting) follow(b block) {
+	if b.course == still {
+		return
+	}
+	begin := time.Now()
+	s.move((s.at + 1 + s.rand.IntN(s.paths-1)) % s.paths)
+	if b.course == back {
+		s.move(b.path)
+		return
+	}
+	s.writes = append(s.writes, time.Since(begin).Seconds())
+	s.switches++
 }
 
 func (s *inserting) move(path int) {
@@ -174,19 +198,14 @@ func (s *inserting) move(path int) {
 }
 
 func (s *inserting) measured() Inserted {
-	out := Inserted{Still: map[int]float64{}, Switches: s.switches}
-	var switching []float64
-	still := map[int][]float64{}
+	out := Inserted{Still: map[int]float64{}, Back: map[int]float64{}, Switches: s.switches}
+	each := map[course]map[int][]float64{still: {}, moving: {}, back: {}}
 	for _, b := range s.blocks {
-		if each := b.spent.Seconds() / blockLength; b.switching {
-			switching = append(switching, each)
-		} else {
-			still[b.path] = append(still[b.path], each)
-		}
+		each[b.course][b.path] = append(each[b.course][b.path], b.spent.Seconds()/blockLength)
 	}
-	out.Switching = mean(switching)
-	for path, v := range still {
-		out.Still[path] = mean(v)
+	out.Switching = mean(each[moving][0])
+	for path := range each[still] {
+		out.Still[path], out.Back[path] = mean(each[still][path]), mean(each[back][path])
 	}
 	slices.Sort(s.writes)
 	out.Write = median(s.writes)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,14 +21,14 @@ const paperInserts = 0.097
 
 func insertsKind() kind {
 	return kind{
-		name: "inserts", about: "request-response operations with switches between them, and without, by turns",
+		name: "inserts", about: "request-response operations with switches between them, without, and back at once, by turns",
 		defaults: Options{Repetitions: 30, Inserts: 5000, Switches: 3000}, keys: []string{"inserts", "switches", "work", "workload", "server"},
 		length: func(o Options, _ File) time.Duration {
 			each := 50 * time.Microsecond
 			if o.Workload != "" {
 				each = 300 * time.Microsecond
 			}
-			return time.Second + time.Duration(2*o.Inserts)*(each+o.Work)
+			return time.Second + time.Duration(3*o.Inserts)*(each+o.Work)
 		},
 		run: runInserts, figures: insertsFigures,
 	}
@@ -87,12 +89,12 @@ func (g *ground) inserts(ctx context.Context, out *Sample) error {
 		return fmt.Errorf("inserts: %w", err)
 	}
 	out.Values["switching_s"], out.Values["switches"], out.Values["write_median_s"] = got.Switching, float64(got.Switches), got.Write
-	var still []float64
-	for path, each := range got.Still {
-		out.Values[fmt.Sprintf("still_%d_s", path)] = each
-		still = append(still, each)
+	for name, each := range map[string]map[int]float64{"still": got.Still, "back": got.Back} {
+		for path, t := range each {
+			out.Values[fmt.Sprintf("%s_%d_s", name, path)] = t
+		}
+		out.Values[name+"_s"] = mean(slices.Collect(maps.Values(each)))
 	}
-	out.Values["still_s"] = mean(still)
 	judge(out, got.Stream, server)
 	if o.Workload != "" {
 		out.Text["workload"] = o.Workload
@@ -113,11 +115,16 @@ func (g *ground) serveInserts(ctx context.Context, from, to topo.Pod) (*flow, er
 }
 
 func insertsFigures(o Options, all []Sample) []Figure {
-	var longer, cost []float64
+	var longer, cost, back []float64
 	for _, s := range all {
-		if still := s.Values["still_s"]; s.Error == "" && still > 0 {
-			longer = append(longer, s.Values["switching_s"]/still-1)
-			cost = append(cost, (s.Values["switching_s"]-still)*float64(o.Inserts)/s.Values["switches"])
+		still, each := s.Values["still_s"], float64(o.Inserts)/s.Values["switches"]
+		if s.Error != "" || still <= 0 {
+			continue
+		}
+		longer = append(longer, s.Values["switching_s"]/still-1)
+		cost = append(cost, (s.Values["switching_s"]-still)*each)
+		if b, ok := s.Values["back_s"]; ok { // not before 2026-11-23
+			back = append(back, (b-still)*each)
 		}
 	}
 	f := figure("longer by switches", "change", longer, median, atMost(0.005))
@@ -132,5 +139,7 @@ func insertsFigures(o Options, all []Sample) []Figure {
 		o.Switches, o.Inserts, what, seconds(figure("", "", values(all, "", "still_s"), median, nil).Value), blockLength, paperInserts*100)
 	c := figure("... for each switch", "s", cost, median, nil)
 	c.Note = "the map write is " + seconds(figure("", "", values(all, "", "write_median_s"), median, nil).Value) + " of it"
-	return []Figure{f, c, total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
+	b := figure("... to another path and back", "s", back, median, nil)
+	b.Note = "two switches, after which the next operation is where the last was: what more the other takes is what another network takes whose code and data the processor's caches have lost"
+	return []Figure{f, c, b, total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
 }
