@@ -25,7 +25,10 @@ func insertsKind() kind {
 		defaults: Options{Repetitions: 30, Inserts: 5000, Switches: 3000}, keys: []string{"inserts", "switches", "work", "workload", "server"},
 		length: func(o Options, _ File) time.Duration {
 			each := 50 * time.Microsecond
-			if o.Workload != "" {
+			switch {
+			case o.Server != "":
+				each = 1500 * time.Microsecond // FerretDB on SQLite; others may take longer
+			case o.Workload != "":
 				each = 300 * time.Microsecond
 			}
 			return time.Second + time.Duration(3*o.Inserts)*(each+o.Work)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,10 +108,24 @@ func runSchedules(ctx context.Context, s *session) ([]Sample, error) {
 		got := achieved(all, mine)
 		out.Text["schedule"], out.Text["best network"] = plan.Name, which
 		out.Values["of_hindsight"], out.Values["of_static"] = got/most, got/single
+		one := achieved(all, capped(mine, kept))
+		out.Values["of_hindsight_one"], out.Values["of_static_one"] = one/most, one/single
 		phases(out, all, mine, kept)
 		return truthful(evidence, plan, all, mine, kept)
 	})
 	return append(out, verdict), err
+}
+
+// capped is a ride that got in no leg more than that leg's best network gave. The
+// best choice in hindsight is one network at a time, but the buckets of a canary
+// are on another network than the rest, and may carry the capacity of two.
+func capped(r ride, kept map[string]ride) ride {
+	rates := slices.Clone(r.rates)
+	for i, rate := range rates {
+		top, _ := best(i, kept)
+		rates[i] = min(rate, top)
+	}
+	return ride{rates: rates}
 }
 
 // phases tells of each phase what was achieved of what the best network gave in it.
@@ -224,7 +239,9 @@ func schedulesFigures(_ Options, all []Sample) []Figure {
 	f.Note = "schedule of hindsight/of best network: " + strings.Join(names, ", ")
 	least := func(sorted []float64) float64 { return sorted[0] }
 	return []Figure{f, figure("... worst schedule", "ratio", of, least, atLeast(0.97)),
+		figure("... median schedule, no phase above its best network", "ratio", values(all, "", "of_hindsight_one"), median, atLeast(0.97)),
 		figure("achieved of the best single network, worst schedule", "ratio", values(all, "", "of_static"), least, atLeast(0.98)),
+		figure("... worst schedule, no phase above its best network", "ratio", values(all, "", "of_static_one"), least, atLeast(0.98)),
 		phasesFigure(all)}
 }
 

@@ -3,6 +3,7 @@ package drill
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +22,19 @@ func TestPhases(t *testing.T) {
 	f := phasesFigure([]Sample{{Variant: "x"}, v})
 	if f.N != 2 || f.Least != 0.9 || f.Most != 1 || f.Note != "by phase: s 1.000 0.900" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// What flows on two networks at once got beyond the better one does not make up
+// for what a phase lost.
+func TestCapped(t *testing.T) {
+	kept := map[string]ride{"x": {rates: []float64{4e8, 1e8}}, "y": {rates: []float64{3e8, 2e8}}}
+	mine := ride{rates: []float64{6e8, 1.5e8}}
+	if got := capped(mine, kept).rates; !slices.Equal(got, []float64{4e8, 1.5e8}) {
+		t.Error(got)
+	}
+	if mine.rates[0] != 6e8 {
+		t.Error("the ride itself was changed")
 	}
 }
 
