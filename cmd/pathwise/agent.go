@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -35,6 +36,7 @@ type agentFlags struct {
 	lab, host, cluster, dir, keyFile     string
 	policy, need, table, record, metrics string
 	logFormat                            string
+	encapsulate                          []string
 	dryRun, remove                       bool
 	rtoMin                               time.Duration
 	seed                                 uint64
@@ -58,6 +60,7 @@ where it fails.`,
 		Example: `  pathwise lab up --network routed-bgp,vxlan && pathwise agent
   pathwise agent --host h1 --dry-run
   pathwise agent --policy static:vxlan --need latency
+  pathwise agent --encapsulate routed-bgp        # where translation cannot cross a network
   pathwise agent --host n1 --cluster cluster.json --dir /run/pathwise-n1 --key-file key
   pathwise agent --host n1 --cluster cluster.json --dir /run/pathwise-n1 --remove`,
 		Args: exactArgs(),
@@ -72,6 +75,7 @@ where it fails.`,
 	fl.StringVar(&f.policy, "policy", "cost-aware", "cost-aware, table, hysteresis or static:NETWORK")
 	fl.StringVar(&f.need, "need", "auto", "what pairs need: throughput, latency, robust, or auto to learn it")
 	fl.StringVar(&f.table, "table", "", "result directory of a bench, as prior and for the policy table")
+	fl.StringSliceVar(&f.encapsulate, "encapsulate", nil, "networks on which steered packets go in UDP, as they track connections or change the DSCP (with --cluster: a key of its file)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "decide and log, but move nothing")
 	fl.BoolVar(&f.remove, "remove", false, "take out of the pods what agents that have ended have put there (4 s: flows go home first)")
 	fl.DurationVar(&f.rtoMin, "rto-min", 20*time.Millisecond, "least TCP retransmission timeout towards steered peers (0: the kernel's 200ms)")
@@ -91,6 +95,9 @@ func (f agentFlags) check() error {
 	}
 	if f.cluster != "" && f.lab != "" {
 		return usageError{errors.New("agent: expected --lab or --cluster, not both")}
+	}
+	if f.cluster != "" && len(f.encapsulate) > 0 {
+		return usageError{errors.New("agent: --encapsulate is for labs: the cluster's file has \"encapsulated\"")}
 	}
 	if f.host == "" && f.metrics != "" {
 		return usageError{errors.New("agent: --metrics needs --host: each agent has an address of its own")}
@@ -138,6 +145,11 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 	if !st.Spec.Agents {
 		return fmt.Errorf("lab %s has no pods for agents: give its file several networks, or \"agents: true\"", st.Spec.Name)
 	}
+	for _, n := range f.encapsulate {
+		if !slices.Contains(st.Spec.Networks, n) {
+			return usageError{fmt.Errorf("agent: --encapsulate %q: expected networks of lab %s: %s", n, st.Spec.Name, strings.Join(st.Spec.Networks, ", "))}
+		}
+	}
 	if f.host == "" {
 		return labAgents(ctx, e, f, st)
 	}
@@ -158,6 +170,9 @@ func labAgents(ctx context.Context, e env, f agentFlags, st lab.State) error {
 		}
 		if f.remove {
 			args = append(args, "--remove")
+		}
+		if len(f.encapsulate) > 0 {
+			args = append(args, "--encapsulate", strings.Join(f.encapsulate, ","))
 		}
 		if f.table != "" {
 			args = append(args, "--table", f.table)
@@ -206,7 +221,7 @@ func labAgent(ctx context.Context, e env, f agentFlags, st lab.State, cfg agent.
 	cfg.Source = whenChanged(e.store().StateFile(st.Spec.Name), func() (agent.Cluster, error) {
 		st, err := e.store().Load(st.Spec.Name)
 		// A lab enforces no policy on its pods: no network refuses what another lets through.
-		return agent.Cluster{Hosts: st.Hosts, Pods: st.Pods, Equal: st.Spec.Networks}, err
+		return agent.Cluster{Hosts: st.Hosts, Pods: st.Pods, Equal: st.Spec.Networks, Encapsulated: f.encapsulate}, err
 	})
 	return oneAgent(ctx, e, f, dir, cfg)
 }

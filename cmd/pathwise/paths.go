@@ -110,20 +110,32 @@ func printPaths(w io.Writer, ps []agent.PathStatus) error {
 		return err
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	last, why := "", ""
+	last, why, heads := "", "", ""
+	known := slices.ContainsFunc(ps, func(p agent.PathStatus) bool { return p.CPU > 0 })
+	if known {
+		heads = "cpu/GB\t"
+	}
 	for _, p := range ps {
 		if p.Pair != last {
-			fmt.Fprintf(tw, "%s%s\n  network\tstate\trtt\tjitter\tloss\tgoodput\tretr\tscore\ton\t\n", why, p.Pair)
+			fmt.Fprintf(tw, "%s%s\n  network\tstate\trtt\tjitter\tloss\tgoodput\tretr\t%sscore\ton\t\n", why, p.Pair, heads)
 			last, why = p.Pair, ""
 		}
 		mark := " "
 		if p.Active {
 			mark = "*"
 		}
-		fmt.Fprintf(tw, "%s %s\t%s\t%s\t%s\t%.1f%%\t%s\t%.1f%%\t%+.1f\t%d/64\t\n", mark, p.Network, p.State, seconds(p.RTT), seconds(p.Jitter),
-			p.Loss*100, bitrate(p.Goodput), p.Retrans*100, p.Score, p.Buckets)
-		if p.Why != "" {
-			why += fmt.Sprintf("  %s: %s\n", p.Network, p.Why)
+		cpu := ""
+		if known {
+			cpu = seconds(p.CPU) + "\t"
+		}
+		fmt.Fprintf(tw, "%s %s\t%s\t%s\t%s\t%.1f%%\t%s\t%.1f%%\t%s%+.1f\t%d/64\t\n", mark, p.Network, p.State, seconds(p.RTT), seconds(p.Jitter),
+			p.Loss*100, bitrate(p.Goodput), p.Retrans*100, cpu, p.Score, p.Buckets)
+		name := p.Network
+		if p.Encapsulated {
+			name += " (in UDP)"
+		}
+		if p.Why != "" || p.Encapsulated {
+			why += strings.TrimRight(fmt.Sprintf("  %s: %s", name, p.Why), ": ") + "\n"
 		}
 	}
 	fmt.Fprint(tw, why)

@@ -16,6 +16,9 @@ type Cluster struct {
 	// Equal lists the networks whose policy is known to equal that of the
 	// default network. Flows are never moved to another one.
 	Equal []string `json:"equal"`
+	// Encapsulated lists the networks that translation cannot cross, as they track
+	// connections or change the DSCP: flows that are steered there go in UDP.
+	Encapsulated []string `json:"encapsulated,omitempty"`
 }
 
 // host returns the host called name.
@@ -60,14 +63,21 @@ func (c Cluster) names() []string {
 	return slices.Compact(out)
 }
 
-// namesHash tells whether two agents number the networks alike.
-func namesHash(names []string) uint32 {
+// dialect tells whether two agents number the networks alike, and encapsulate on
+// the same ones: else they would not understand each other's notices and packets.
+func (c Cluster) dialect() uint32 {
 	h := fnv.New32a()
-	for _, n := range names {
+	for _, n := range c.names() {
 		fmt.Fprintf(h, "%s\x00", n) // never fails
+		if c.encapsulates(n) {
+			h.Write([]byte{1}) // in no name
+		}
 	}
 	return h.Sum32()
 }
+
+// encapsulates reports whether steered flows go in UDP on the network.
+func (c Cluster) encapsulates(network string) bool { return slices.Contains(c.Encapsulated, network) }
 
 // podID is a pod's identity in notices.
 type podID [16]byte

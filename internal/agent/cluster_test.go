@@ -45,6 +45,11 @@ func TestEligible(t *testing.T) {
 			t.Errorf("equal %v: got %v, want %v", tc.equal, got, tc.want)
 		}
 	}
+	for _, r := range (&Agent{}).eligible(rs, Cluster{Equal: []string{"b", "m"}, Encapsulated: []string{"z", "m"}}) {
+		if r.Encap != (r.Network == "m") { // the default network carries packets as they are
+			t.Errorf("%s encapsulated: %v", r.Network, r.Encap)
+		}
+	}
 	if len(rs) != 3 || rs[1].Network != "b" {
 		t.Errorf("eligible changed what it was given: %v", rs)
 	}
@@ -91,19 +96,24 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestNamesHash: agents that number the networks differently notice.
-func TestNamesHash(t *testing.T) {
-	seen := map[uint32][]string{}
-	for _, names := range [][]string{nil, {"a"}, {"b"}, {"a", "b"}, {"ab"}, {"a", "", "b"}, {"a", "b", ""}, {"b", "a"}} {
-		h := namesHash(names)
-		if other, ok := seen[h]; ok {
-			t.Errorf("%q and %q have one hash", names, other)
-		}
-		seen[h] = names
+// TestDialect: agents that number the networks differently, or encapsulate on others,
+// notice.
+func TestDialect(t *testing.T) {
+	cluster := func(encapsulated []string, names ...string) Cluster {
+		return Cluster{Pods: []topo.Pod{testPod("p", 1, 1, names...)}, Encapsulated: encapsulated}
 	}
-	names := []string{"a", "b"}
-	if one, again := namesHash(names), namesHash(slices.Clone(names)); one != again {
-		t.Error("the same names have two hashes")
+	seen := map[uint32]Cluster{}
+	for _, c := range []Cluster{{}, cluster(nil, "a"), cluster(nil, "b"), cluster(nil, "a", "b"), cluster(nil, "ab"), cluster(nil, "a", "", "b"),
+		cluster([]string{"a"}, "a", "b"), cluster([]string{"b"}, "a", "b"), cluster([]string{"b", "a"}, "a", "b")} {
+		h := c.dialect()
+		if other, ok := seen[h]; ok {
+			t.Errorf("%v and %v have one dialect", c, other)
+		}
+		seen[h] = c
+	}
+	one, same := cluster([]string{"a", "b"}, "a", "b"), cluster([]string{"b", "a", "elsewhere"}, "b", "a")
+	if one.dialect() != same.dialect() {
+		t.Error("the same in another order is another dialect")
 	}
 }
 

@@ -54,6 +54,9 @@ func (p *pair) carrier() int {
 	case p.lines[best].tx < 0.9*total:
 		return 0
 	}
+	if p.routes[best].Encap {
+		return 0 // encapsulating behind a route has not been tried
+	}
 	return p.routes[best].Index
 }
 

@@ -46,7 +46,7 @@ func TestHearOfFailure(t *testing.T) {
 		{"about pods", func(n *notice) { n.kind = noticeOpen }, statusUnknown, false},
 	} {
 		a, h2 := twoHosts(t)
-		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.self, names: namesHash(a.names)}
+		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.self, names: a.dialect}
 		tc.change(&n)
 		answer, err := decodeNotice(a.hear(probe.TLV{Type: noticeType, Value: n.encode()}))
 		if err != nil || answer.status != tc.want {

@@ -50,7 +50,7 @@ func (a *Agent) sync() error {
 	if !ok {
 		return fmt.Errorf("host %s has no agent pod: a lab file needs \"agents: true\"", host.Name)
 	}
-	a.cluster, a.host, a.names, a.self = c, host, c.names(), idOf(self)
+	a.cluster, a.host, a.names, a.dialect, a.self = c, host, c.names(), c.dialect(), idOf(self)
 	var errs []error
 	for _, at := range self.Attachments {
 		if a.links[at.Network] != nil {
@@ -306,7 +306,8 @@ func (a *Agent) setPeer(p *pair, open bool) error {
 	return nil
 }
 
-// eligible drops the paths whose policy is not known to equal the default's.
+// eligible drops the paths whose policy is not known to equal the default's, and
+// says of the others whether packets are encapsulated there.
 func (a *Agent) eligible(rs []route.Route, c Cluster) []route.Route {
 	if len(rs) == 0 {
 		return nil
@@ -314,6 +315,7 @@ func (a *Agent) eligible(rs []route.Route, c Cluster) []route.Route {
 	out := rs[:1:1]
 	for _, r := range rs[1:] {
 		if indexOf(c.Equal, r.Network) >= 0 {
+			r.Encap = c.encapsulates(r.Network)
 			out = append(out, r)
 		}
 	}

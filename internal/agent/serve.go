@@ -32,10 +32,12 @@ type PathStatus struct {
 	CPU   float64 `json:"cpu,omitempty"`
 	Score float64 `json:"score"`
 	// Buckets of the pair's 64 that are on the path.
-	Buckets int    `json:"buckets"`
-	Active  bool   `json:"active"`
-	Pinned  bool   `json:"pinned,omitempty"`
-	Why     string `json:"why"`
+	Buckets int  `json:"buckets"`
+	Active  bool `json:"active"`
+	Pinned  bool `json:"pinned,omitempty"`
+	// Encapsulated: packets go in UDP there.
+	Encapsulated bool   `json:"encapsulated,omitempty"`
+	Why          string `json:"why"`
 }
 
 // Order is a manual override.

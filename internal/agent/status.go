@@ -34,6 +34,8 @@ func (a *Agent) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 	s := PathStatus{Host: a.cfg.Host, Pair: p.name, Network: e.Network, State: string(e.State), RTT: e.Probe.RTT, Jitter: e.Probe.Jitter,
 		Loss: e.Probe.Loss, Goodput: e.Data.Goodput, Retrans: e.Data.Retrans, SRTT: e.Data.SRTT, CPU: e.CPU, Buckets: e.Buckets,
 		Active: e.Network == ev.Active, Pinned: p.pinned == e.Network, Why: e.Reason}
+	r, _ := p.byNetwork(e.Network)
+	s.Encapsulated = r.Encap
 	s.Score = decide.Scores(p.state, ev)[e.Network]
 	if s.Why == "" && s.Active {
 		s.Why = p.decision.Reason

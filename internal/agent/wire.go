@@ -228,12 +228,14 @@ func (a *Agent) answered(network string, r probe.Reply) {
 		}
 	}
 	switch {
+	case a.cluster.encapsulates(network):
+		hp.unfit = "" // the mark is inside
 	case r.DSCPSeen >= 0 && r.DSCPSeen != mark || r.ReplyDSCP >= 0 && r.ReplyDSCP != mark:
 		seen := r.DSCPSeen
 		if seen < 0 || seen == mark {
 			seen = r.ReplyDSCP // it was lost on the way back
 		}
-		hp.unfit = fmt.Sprintf("it does not carry the mark: DSCP %d arrived as %d", mark, seen)
+		hp.unfit = fmt.Sprintf("it does not carry the mark: DSCP %d arrived as %d; encapsulated it could be used", mark, seen)
 	default:
 		hp.unfit = ""
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	// For is how long traffic of one variant runs; Hold how long a fault stands.
 	For  time.Duration `json:"for_ns,omitempty"`
 	Hold time.Duration `json:"hold_ns,omitempty"`
+	// Encapsulate has steered packets go in UDP.
+	Encapsulate bool `json:"encapsulate,omitempty"`
 	// Traffic and Faults name variants.
 	Traffic []string `json:"traffic,omitempty"`
 	Faults  []string `json:"faults,omitempty"`
@@ -218,12 +220,13 @@ func (o *Options) fields() map[string]config.Field {
 			}
 			return err
 		},
-		"for":      span(&o.For, 100*time.Millisecond, 24*time.Hour),
-		"hold":     span(&o.Hold, 100*time.Millisecond, time.Minute),
-		"traffic":  words(&o.Traffic, "tcp", "rr", "mix", "udp"),
-		"faults":   words(&o.Faults, "both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"),
-		"capacity": func(v config.Value) (err error) { o.Capacity, err = v.Rate(1e12); return err },
-		"phases":   count(&o.Phases, 1, 1000),
+		"encapsulate": func(v config.Value) (err error) { o.Encapsulate, err = v.Bool(); return err },
+		"for":         span(&o.For, 100*time.Millisecond, 24*time.Hour),
+		"hold":        span(&o.Hold, 100*time.Millisecond, time.Minute),
+		"traffic":     words(&o.Traffic, "tcp", "rr", "mix", "udp"),
+		"faults":      words(&o.Faults, "both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"),
+		"capacity":    func(v config.Value) (err error) { o.Capacity, err = v.Rate(1e12); return err },
+		"phases":      count(&o.Phases, 1, 1000),
 		"peers": func(v config.Value) error {
 			items, err := v.Items()
 			o.Peers = nil

@@ -98,7 +98,7 @@ func (i Inserter) Run(ctx context.Context, w io.Writer) error {
 	if len(rs) < 2 {
 		return fmt.Errorf("%s to %s: %w", i.Local.Name, i.Remote.Name, errNoPaths)
 	}
-	plane, err := openPlane(i.Local, i.Remote, i.Pins)
+	plane, err := openPlane(i.Local, i.Remote, rs, i.Pins)
 	if err != nil {
 		return err
 	}

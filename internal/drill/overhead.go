@@ -19,9 +19,9 @@ import (
 func overheadKind() kind {
 	return kind{
 		name: "overhead", about: "a steered path against the same path used natively, and programs attached against none, in pairs",
-		defaults: Options{Repetitions: 30, For: time.Second}, keys: []string{"for"},
+		defaults: Options{Repetitions: 30, For: time.Second}, keys: []string{"for", "encapsulate"},
 		length: func(o Options, f File) time.Duration {
-			return time.Duration(len(f.Networks)*4+4) * (o.For + 800*time.Millisecond)
+			return time.Duration(2*len(ways(f.Networks, o.Encapsulate))) * (o.For + 800*time.Millisecond)
 		},
 		run: runOverhead, figures: overheadFigures,
 	}
@@ -43,9 +43,16 @@ func (w way) variant(with bool) string {
 }
 
 // The ways: steered against the path's own addresses; on the default network
-// with a peer that is known, and with a pod that is not, against no programs.
-func ways(networks []string) (out []way) {
+// with a peer that is known, and with a pod that is not, against no programs. Or
+// encapsulated against the path's own addresses.
+func ways(networks []string, encapsulate bool) (out []way) {
 	for _, kind := range []stream.Kind{stream.TCP, stream.RR} {
+		if encapsulate {
+			for _, n := range networks[1:] {
+				out = append(out, way{kind, n, "encapsulated", "native", "b"})
+			}
+			continue
+		}
 		out = append(out, way{kind, networks[0], "attached", "native", "b"}, way{kind, networks[0], "bystander", "alone", "d"})
 		for _, n := range networks[1:] {
 			out = append(out, way{kind, n, "steered", "native", "b"})
@@ -60,11 +67,14 @@ func runOverhead(ctx context.Context, s *session) ([]Sample, error) {
 		return nil, err
 	}
 	// All packets of one size, with programs and without.
-	if err := errors.Join((&planes{a: g.pod("a"), b: g.pod("b")}).fit(), (&planes{a: g.pod("a"), b: g.pod("d")}).fit()); err != nil {
-		return nil, err
+	a := g.pod("a")
+	for _, other := range []topo.Pod{g.pod("b"), g.pod("d")} {
+		if err := (&planes{a: a, b: other, routes: g.routes(a, other)}).fit(); err != nil {
+			return nil, err
+		}
 	}
 	var out []Sample
-	all := ways(g.nets)
+	all := ways(g.nets, s.options().Encapsulate)
 	for _, i := range s.order(len(all)) {
 		// The two halves of a pair stand beside each other, in random order.
 		first := s.rand.IntN(2) == 0
@@ -187,14 +197,14 @@ func (g *ground) hear(a, b topo.Pod) (deaf func() error, err error) {
 
 var errAstray = errors.New("it went another way")
 
-func overheadFigures(_ Options, all []Sample) []Figure {
+func overheadFigures(o Options, all []Sample) []Figure {
 	var networks []string // in the order of the file: not known here, so by name, the default first
 	for _, s := range all {
 		f := strings.Fields(s.Variant)
 		if len(f) == 3 && !slices.Contains(networks, f[1]) {
 			if f[2] == "bystander" {
 				networks = append([]string{f[1]}, networks...)
-			} else if f[2] == "steered" {
+			} else if f[2] == "steered" || f[2] == "encapsulated" {
 				networks = append(networks, f[1])
 			}
 		}
@@ -202,9 +212,12 @@ func overheadFigures(_ Options, all []Sample) []Figure {
 	if len(networks) == 0 {
 		return nil
 	}
+	if o.Encapsulate {
+		networks = append([]string{""}, networks...) // the default network is not among them
+	}
 	slices.Sort(networks[1:])
 	var out []Figure
-	for _, w := range ways(networks) {
+	for _, w := range ways(networks, o.Encapsulate) {
 		if w.kind == stream.TCP {
 			out = append(out, w.streams(all)...)
 		} else {
@@ -219,19 +232,16 @@ func (w way) title(what string) string {
 }
 
 func (w way) streams(all []Sample) []Figure {
-	share := 0.95
-	if w.with != "steered" {
-		share = 0.99
-	}
-	rate := figure(w.title("TCP throughput"), "ratio", ratios(all, w.variant(true), w.variant(false), "rate"), median, atLeast(share))
+	bar := map[string]*Bar{"steered": atLeast(0.95), "attached": atLeast(0.99), "bystander": atLeast(0.99)}[w.with]
+	rate := figure(w.title("TCP throughput"), "ratio", ratios(all, w.variant(true), w.variant(false), "rate"), median, bar)
 	rate.Note = w.without + ": " + Quantity(figure("", "", values(all, w.variant(false), "rate"), median, nil).Value, "bit/s")
-	return []Figure{rate, figure(w.title("bits per CPU-second"), "ratio", ratios(all, w.variant(true), w.variant(false), "per_cpu"), median, atLeast(share))}
+	return []Figure{rate, figure(w.title("bits per CPU-second"), "ratio", ratios(all, w.variant(true), w.variant(false), "per_cpu"), median, bar)}
 }
 
 func (w way) trips(all []Sample) []Figure {
 	note := w.without + ": " + seconds(figure("", "", values(all, w.variant(false), "median_s"), median, nil).Value)
-	if w.with == "steered" {
-		f := figure(strings.Replace(w.title("rr round trip on one core"), "/", "-", 1), "s", differences(all, w.variant(true), w.variant(false), "median_s"), median, atMost(1e-6))
+	if bar, pair := map[string]*Bar{"steered": atMost(1e-6), "encapsulated": nil}[w.with]; pair {
+		f := figure(strings.Replace(w.title("rr round trip on one core"), "/", "-", 1), "s", differences(all, w.variant(true), w.variant(false), "median_s"), median, bar)
 		f.Note = note
 		return []Figure{f}
 	}

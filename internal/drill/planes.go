@@ -22,6 +22,7 @@ import (
 type planes struct {
 	from, to *steer.Plane
 	a, b     topo.Pod
+	routes   []route.Route // from a to b
 	direct   bool
 	stop     chan struct{}
 	beating  sync.WaitGroup
@@ -30,7 +31,7 @@ type planes struct {
 // steerer opens the data planes of two pods that know each other. They beat
 // until closed.
 func (g *ground) steerer(a, b topo.Pod) (*planes, error) {
-	p := &planes{a: a, b: b, stop: make(chan struct{})}
+	p := &planes{a: a, b: b, routes: g.routes(a, b), stop: make(chan struct{})}
 	var err error
 	if p.from, err = g.plane(a, b); err != nil {
 		return nil, err
@@ -56,15 +57,23 @@ func (g *ground) steerer(a, b topo.Pod) (*planes, error) {
 }
 
 func (g *ground) plane(a, b topo.Pod) (*steer.Plane, error) {
-	return openPlane(a, b, g.pinsOf(a))
+	return openPlane(a, b, g.routes(a, b), g.pinsOf(a))
+}
+
+// routes are the paths between two pods, as the drill has packets cross them.
+func (g *ground) routes(a, b topo.Pod) []route.Route {
+	rs := route.Between(a, b)
+	for i := range rs {
+		rs[i].Encap = i > 0 && g.s.options().Encapsulate
+	}
+	return rs
 }
 
 // pinsOf is the directory of the pod's data plane.
 func (g *ground) pinsOf(pod topo.Pod) string { return filepath.Join(g.pins, "drill-"+pod.UID) }
 
 // openPlane opens a's data plane, or adopts it, and has it know b.
-func openPlane(a, b topo.Pod, pins string) (*steer.Plane, error) {
-	rs := route.Between(a, b)
+func openPlane(a, b topo.Pod, rs []route.Route, pins string) (*steer.Plane, error) {
 	cfg := steer.Config{Netns: a.Netns, Dev: a.Attachments[0].Dev, PinDir: pins}
 	for _, r := range rs[1:] {
 		cfg.PathDevs = append(cfg.PathDevs, r.Local.Dev)
@@ -112,7 +121,7 @@ func greet(rs []route.Route) error {
 
 // index of a network in the data plane of a.
 func (p *planes) index(network string) int {
-	for _, r := range route.Between(p.a, p.b) {
+	for _, r := range p.routes {
 		if r.Network == network {
 			return r.Index
 		}
@@ -158,7 +167,7 @@ func (p *planes) fit() error {
 
 func (p *planes) mtu() int {
 	mtu := math.MaxInt
-	for _, r := range route.Between(p.a, p.b) {
+	for _, r := range p.routes {
 		mtu = min(mtu, r.MTU())
 	}
 	return mtu

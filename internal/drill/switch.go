@@ -19,7 +19,7 @@ func switchKind() kind {
 	return kind{
 		name: "switch", about: "switches under UDP at 50 us spacing, and under TCP stream, request-response, UDP and ICMP at once",
 		defaults: Options{Repetitions: 1, Switches: 10000, Interval: 3 * time.Millisecond, For: 3 * time.Second, Traffic: []string{"udp", "mix"}},
-		keys:     []string{"switches", "interval", "for", "traffic"},
+		keys:     []string{"switches", "interval", "for", "traffic", "encapsulate"},
 		length: func(o Options, f File) time.Duration {
 			storm := time.Duration(o.Switches)*o.Interval + 3*time.Second
 			return time.Duration(len(o.Traffic))*storm + time.Duration(len(f.Networks))*(o.For+time.Second)

@@ -21,10 +21,21 @@ type Route struct {
 	// Index is the path's number in the data plane; 0 is the default network.
 	Index         int
 	Local, Remote topo.Attachment
+	// Encap: packets go in UDP there, as translation cannot cross the network.
+	Encap bool
 }
 
-// MTU is that of the path in bytes: the smaller of its ends'.
-func (r Route) MTU() int { return min(r.Local.MTU, r.Remote.MTU) }
+// MTU is how large the pod's packets may be on the path, in bytes: the smaller of
+// its ends' MTU, less what encapsulation adds.
+func (r Route) MTU() int {
+	if r.Encap {
+		return r.size() - steer.EncapOverhead
+	}
+	return r.size()
+}
+
+// size is how large packets may be on the network itself, in bytes.
+func (r Route) size() int { return min(r.Local.MTU, r.Remote.MTU) }
 
 // Between lists the paths between two pods, the default network first, then the
 // others by name. It is empty for pods whose default networks differ: without
@@ -55,7 +66,7 @@ func Peer(remote topo.Pod, rs []Route, open bool, hops map[int]net.HardwareAddr)
 		return peer
 	}
 	for _, r := range rs[1:] {
-		peer.Paths = append(peer.Paths, steer.Path{Index: r.Index, Dev: r.Local.Dev, MTU: r.MTU(), NextHop: hops[r.Index],
+		peer.Paths = append(peer.Paths, steer.Path{Index: r.Index, Dev: r.Local.Dev, MTU: r.size(), Encap: r.Encap, NextHop: hops[r.Index],
 			Pairs: []steer.Pair{{Local: r.Local.Addr, Remote: r.Remote.Addr}}})
 	}
 	return peer

@@ -74,4 +74,8 @@ func TestPeer(t *testing.T) {
 	if got := Peer(q, Between(p, q), true, nil).Paths[1].MTU; got != 1280 {
 		t.Errorf("MTU of a path is %d, want the lesser of both ends, 1280", got)
 	}
+	rs[2].Encap = true
+	if got := Peer(q, rs, true, nil).Paths[1]; !got.Encap || got.MTU != 1450 || rs[2].MTU() != 1418 {
+		t.Errorf("encapsulated: %+v for packets of %d bytes", got, rs[2].MTU())
+	}
 }

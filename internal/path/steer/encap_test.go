@@ -257,6 +257,10 @@ func TestEncapSize(t *testing.T) {
 	if known, err := one.Known(b.peer(1)); err != nil || !known {
 		t.Errorf("a peer with IPv6, which the path does not carry, is not known: %v", err)
 	}
+	b.encap = false
+	if known, err := one.Known(b.peer(1)); err != nil || known {
+		t.Errorf("a peer whose path is not encapsulated any more is known as it is: %v", err)
+	}
 	conn := b.echo("udp", "10.90.2.2:7001", "10.90.2.2:7001")
 	if err := exchange(conn, "hello"); err != nil {
 		t.Fatal(err)

@@ -28,13 +28,17 @@ type Path struct {
 	MTU int
 	// Encap sends whole packets in UDP, between the pair's IPv4 addresses: for
 	// networks that track connections or do not carry the mark. It must be the
-	// same at both ends, costs 32 bytes of each packet, and is for IPv4 alone;
+	// same at both ends, costs EncapOverhead of each packet, and is for IPv4 alone;
 	// datagrams handed over as one (UDP_SEGMENT) stay on the default network.
 	Encap bool
 	// NextHop is where frames go; nil leaves it to the kernel's neighbour table,
 	// which costs a little more for each packet.
 	NextHop net.HardwareAddr
 }
+
+// EncapOverhead is what encapsulation adds to a packet, in bytes: headers of IPv4
+// and UDP, and the shim with the mark.
+const EncapOverhead = 20 + 8 + 4
 
 // Peer is another pod with its agent, and the paths to it.
 type Peer struct {
@@ -224,7 +228,8 @@ func (p *Plane) Known(peer Peer) (bool, error) {
 			return false, nil
 		}
 		for _, path := range peer.Paths {
-			if _, ok := path.pair(pair); ok && row.Path[path.Index%MaxPaths].Ifindex == 0 {
+			at := row.Path[path.Index%MaxPaths]
+			if _, ok := path.pair(pair); ok && (at.Ifindex == 0 || uint32(at.Flags)&flagEncap != flags(path)) {
 				return false, nil
 			}
 		}
