@@ -66,7 +66,7 @@ func runOverhead(ctx context.Context, s *session) ([]Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	// All packets of one size, with programs and without.
+	// All packets on the default network of one size, with programs and without.
 	a := g.pod("a")
 	for _, other := range []topo.Pod{g.pod("b"), g.pod("d")} {
 		if err := (&planes{a: a, b: other, routes: g.routes(a, other)}).fit(); err != nil {
@@ -96,6 +96,9 @@ func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) (fa
 		p, err := g.steerer(a, g.pod("b"))
 		if err == nil {
 			err = p.move(p.index(w.network))
+		}
+		if err == nil && w.with == "encapsulated" {
+			err = p.fit(w.network)
 		}
 		if err == nil && w.with == "steered" {
 			err = p.straighten(w.network)

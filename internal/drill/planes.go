@@ -1,12 +1,12 @@
 package drill
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net"
-
-	"errors"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -157,18 +157,22 @@ func (g *ground) drop() error {
 	return p.close()
 }
 
-// fit bounds the packets between the pods to what every path carries, as agents
-// do before a planned move: larger ones would stay on the default network.
-func (p *planes) fit() error {
+// fit bounds the packets between the pods to what the paths on these networks carry,
+// or all paths where none is named, as agents do before a planned move: larger ones
+// would stay on the default network.
+func (p *planes) fit(networks ...string) error {
 	p.direct = false
-	form := route.Form{MTU: p.mtu()}
+	form := route.Form{MTU: p.mtu(networks...)}
 	return errors.Join(route.Shape(p.a.Netns, p.b.Addr(), form), route.Shape(p.b.Netns, p.a.Addr(), form))
 }
 
-func (p *planes) mtu() int {
+// mtu is the least of the default network's and of those that are named, or of all.
+func (p *planes) mtu(networks ...string) int {
 	mtu := math.MaxInt
-	for _, r := range p.routes {
-		mtu = min(mtu, r.MTU())
+	for i, r := range p.routes {
+		if i == 0 || len(networks) == 0 || slices.Contains(networks, r.Network) {
+			mtu = min(mtu, r.MTU())
+		}
 	}
 	return mtu
 }
@@ -185,7 +189,7 @@ func (p *planes) straighten(network string) error {
 		at, _ := end.pod.On(network)
 		err := end.plane.Direct(at.Dev, true)
 		if err == nil {
-			err = route.Shape(end.pod.Netns, end.peer.Addr(), route.Form{MTU: p.mtu(), Direct: at.Dev})
+			err = route.Shape(end.pod.Netns, end.peer.Addr(), route.Form{MTU: p.mtu(network), Direct: at.Dev})
 		}
 		errs = append(errs, err)
 	}
