@@ -98,16 +98,21 @@ func TestMarkThatIsLost(t *testing.T) {
 	for _, tc := range []struct {
 		there, back int
 		want        string
-	}{{mark, mark, ""}, {-1, mark, ""}, {mark, -1, ""}, {0, 0, "arrived as 0"}, {8, mark, "arrived as 8"}, {mark, 46, "arrived as 46"}} {
+	}{{mark, mark, ""}, {-1, mark, ""}, {mark, -1, ""}, {0, 0, "arrived as 0;"}, {8, mark, "arrived as 8;"}, {mark, 46, "arrived as 46;"}} {
 		a, h2 := twoHosts(t)
 		m := h2.paths["m"]
 		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
-		if !strings.HasSuffix(m.unfit, tc.want) || tc.want == "" && m.unfit != "" {
+		if !strings.Contains(m.unfit, tc.want) || tc.want == "" && m.unfit != "" {
 			t.Errorf("there %d, back %d: %q, want %q", tc.there, tc.back, m.unfit, tc.want)
 		}
 		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: mark, ReplyDSCP: mark})
 		if m.unfit != "" {
 			t.Errorf("still unfit: %q", m.unfit)
+		}
+		a.cluster.Encapsulated = []string{"m"} // the mark is inside, whatever happens to the outer one
+		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
+		if m.unfit != "" {
+			t.Errorf("unfit, though encapsulated: %q", m.unfit)
 		}
 	}
 }
