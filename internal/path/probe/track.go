@@ -206,10 +206,10 @@ func nearestRank(sorted []time.Duration, p int) time.Duration {
 	return sorted[(p*len(sorted)+99)/100-1]
 }
 
-// loss counts by size, and judges full-size loss: three in a row lost, of which
-// none came back, while each was followed or preceded by small ones that did.
+// loss counts by size, and judges full-size loss: three lost for their size since one
+// came back.
 func (t *Track) loss(s *Summary) {
-	fullRow, smallSince, judged := 0, 0, false
+	forSize, judged := 0, false
 	for i := range min(t.n, trackSize) { // newest first
 		o := &t.ring[(t.n-1-i)%trackSize]
 		r := &s.SmallLoss
@@ -229,13 +229,35 @@ func (t *Track) loss(s *Summary) {
 		case judged:
 		case o.full && !o.lost:
 			judged = true
-		case o.full:
-			fullRow++
-			s.MTUBlackHole = s.MTUBlackHole || fullRow >= 3 && smallSince >= 3
-		case !o.lost:
-			smallSince++
+		case o.full && t.besides(o):
+			forSize++
+			s.MTUBlackHole = forSize >= 3
 		}
 	}
+}
+
+// besides reports whether the small probes sent just before and just after a lost one
+// were answered: it was lost for its size then, while a reflector that is gone for a
+// second answers none. As probes are known to be lost late, the one after must have
+// been sent about as soon after as the one before was before: between them may be
+// some that are not known to be.
+func (t *Track) besides(lost *outcome) bool {
+	const slack = 50 * time.Millisecond
+	var before, after *outcome
+	for i := range min(t.n, trackSize) {
+		o := &t.ring[i]
+		switch {
+		case o.full:
+		case o.sent.Before(lost.sent):
+			if before == nil || o.sent.After(before.sent) {
+				before = o
+			}
+		case after == nil || o.sent.Before(after.sent):
+			after = o
+		}
+	}
+	return before != nil && after != nil && !before.lost && !after.lost &&
+		after.sent.Sub(lost.sent) <= 2*lost.sent.Sub(before.sent)+slack
 }
 
 // direction compares how many probes were sent, reflected and answered between

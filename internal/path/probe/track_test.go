@@ -142,13 +142,37 @@ func TestTrackMTUBlackHole(t *testing.T) {
 				r.Size = 1472
 			}
 			if tt.fate(i, full) {
-				k.Lost(Lost{Seq: r.Seq, Size: r.Size})
+				k.Lost(Lost{Seq: r.Seq, Size: r.Size, SentAt: r.SentAt})
 			} else {
 				k.Reply(r)
 			}
 		}
 		if s := k.Summary(); s.MTUBlackHole != tt.want || s.FullLoss.Of != 10 || s.SmallLoss.Of != 30 {
 			t.Errorf("%s: %+v", tt.name, s)
+		}
+	}
+}
+
+// TestTrackReflectorGoes: a reflector that is away whenever a full-size probe comes has
+// not lost it for its size, also while the small ones beside are not known to be lost.
+func TestTrackReflectorGoes(t *testing.T) {
+	for _, unknown := range []bool{false, true} {
+		k := NewTrack(1472, true)
+		for i := range 60 { // each tenth of a second, and each eighth full
+			r := trip(uint32(i), uint32(i), 100*float64(i), time.Millisecond)
+			if i%8 == 4 {
+				r.Size = 1472
+			}
+			away := i%8 >= 4 && i%8 <= 6
+			switch {
+			case !away:
+				k.Reply(r)
+			case i%8 == 4 || !unknown:
+				k.Lost(Lost{Seq: r.Seq, Size: r.Size, SentAt: r.SentAt})
+			}
+		}
+		if s := k.Summary(); s.MTUBlackHole || s.FullLoss.Lost != 7 {
+			t.Errorf("later ones unknown %v: %+v", unknown, s)
 		}
 	}
 }
