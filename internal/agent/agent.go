@@ -79,7 +79,6 @@ type Agent struct {
 	cluster Cluster
 	host    topo.Host
 	names   []string
-	dialect uint32                 // of the cluster
 	self    podID                  // the agent's own pod
 	links   map[string]*wire       // by network
 	remote  map[string]*remoteHost // by host name

@@ -208,7 +208,7 @@ func (a *Agent) open(p *pair, now time.Time) {
 		return
 	}
 	p.asked = now
-	n := notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect}
+	n := notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect()}
 	if first && hp != nil && hp.failed.IsZero() {
 		a.tellOver(hp, n)
 		return
@@ -222,7 +222,7 @@ func (a *Agent) announce(p *pair) {
 	if err != nil {
 		return
 	}
-	n := notice{kind: noticeMoved, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect}
+	n := notice{kind: noticeMoved, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect()}
 	for b, c := range choices {
 		n.choices[b] = noChoice
 		for _, r := range p.routes {
@@ -257,7 +257,7 @@ func (a *Agent) hear(t probe.TLV) []byte {
 	a.stats.noticesTaken++
 	n.status = statusUnknown
 	switch {
-	case n.names != a.dialect: // one of us has not read the cluster lately
+	case n.names != a.dialect(): // one of us has not read the cluster lately
 	case n.kind == noticeFailed:
 		n.status = a.heardFailure(n)
 	default:

@@ -552,10 +552,16 @@ func (b *bed) neighbour(p topo.Pod, addr netip.Addr) int {
 // run runs a program in a pod and returns what it prints.
 func (b *bed) run(p topo.Pod, argv ...string) string {
 	b.t.Helper()
+	return b.runIn(p.Netns, argv...)
+}
+
+// runIn is run in a namespace, such as a host's.
+func (b *bed) runIn(ns string, argv ...string) string {
+	b.t.Helper()
 	var out bytes.Buffer
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := netns.Start(p.Netns, cmd); err != nil {
+	if err := netns.Start(ns, cmd); err != nil {
 		b.t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {

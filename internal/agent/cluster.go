@@ -65,16 +65,19 @@ func (c Cluster) names() []string {
 
 // dialect tells whether two agents number the networks alike, and encapsulate on
 // the same ones: else they would not understand each other's notices and packets.
-func (c Cluster) dialect() uint32 {
+func dialect(names, encapsulated []string) uint32 {
 	h := fnv.New32a()
-	for _, n := range c.names() {
+	for _, n := range names {
 		fmt.Fprintf(h, "%s\x00", n) // never fails
-		if c.encapsulates(n) {
+		if slices.Contains(encapsulated, n) {
 			h.Write([]byte{1}) // in no name
 		}
 	}
 	return h.Sum32()
 }
+
+// dialect is the agent's own.
+func (a *Agent) dialect() uint32 { return dialect(a.names, a.cluster.Encapsulated) }
 
 // encapsulates reports whether steered flows go in UDP on the network.
 func (c Cluster) encapsulates(network string) bool { return slices.Contains(c.Encapsulated, network) }

@@ -99,21 +99,23 @@ func TestCluster(t *testing.T) {
 // TestDialect: agents that number the networks differently, or encapsulate on others,
 // notice.
 func TestDialect(t *testing.T) {
-	cluster := func(encapsulated []string, names ...string) Cluster {
-		return Cluster{Pods: []topo.Pod{testPod("p", 1, 1, names...)}, Encapsulated: encapsulated}
-	}
-	seen := map[uint32]Cluster{}
-	for _, c := range []Cluster{{}, cluster(nil, "a"), cluster(nil, "b"), cluster(nil, "a", "b"), cluster(nil, "ab"), cluster(nil, "a", "", "b"),
-		cluster([]string{"a"}, "a", "b"), cluster([]string{"b"}, "a", "b"), cluster([]string{"b", "a"}, "a", "b")} {
-		h := c.dialect()
+	type said struct{ names, encapsulated []string }
+	seen := map[uint32]said{}
+	for _, is := range []said{{}, {names: []string{"a"}}, {names: []string{"b"}}, {names: []string{"a", "b"}}, {names: []string{"ab"}},
+		{names: []string{"a", "", "b"}}, {names: []string{"a", "b", ""}}, {names: []string{"b", "a"}},
+		{[]string{"a", "b"}, []string{"a"}}, {[]string{"a", "b"}, []string{"b"}}, {[]string{"a", "b"}, []string{"b", "a"}}} {
+		h := dialect(is.names, is.encapsulated)
 		if other, ok := seen[h]; ok {
-			t.Errorf("%v and %v have one dialect", c, other)
+			t.Errorf("%q and %q are one dialect", is, other)
 		}
-		seen[h] = c
+		seen[h] = is
 	}
-	one, same := cluster([]string{"a", "b"}, "a", "b"), cluster([]string{"b", "a", "elsewhere"}, "b", "a")
-	if one.dialect() != same.dialect() {
-		t.Error("the same in another order is another dialect")
+	names := []string{"a", "b"}
+	if one, again := dialect(names, nil), dialect(slices.Clone(names), []string{"elsewhere"}); one != again {
+		t.Error("the same names are two dialects")
+	}
+	if one, again := dialect(names, []string{"a", "b"}), dialect(names, []string{"b", "a"}); one != again {
+		t.Error("the same encapsulated in another order is another dialect")
 	}
 }
 

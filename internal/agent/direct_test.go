@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/stream"
@@ -66,15 +67,26 @@ func (b *bed) leads(from, to string) string {
 		b.t.Fatal(err)
 	}
 	defer h.Close()
-	rs, err := h.RouteGet(b.pod(to).Addr().AsSlice())
-	if err != nil || len(rs) == 0 {
-		b.t.Fatalf("no route from %s to %s: %v", from, to, err)
-	}
-	l, err := h.LinkByIndex(rs[0].LinkIndex)
+	l, err := h.LinkByIndex(b.routeTo(from, to).LinkIndex)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return l.Attrs().Name
+}
+
+// routeTo is a pod's route to another's stable address.
+func (b *bed) routeTo(from, to string) netlink.Route {
+	b.t.Helper()
+	h, err := netns.Netlink(b.pod(from).Netns)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer h.Close()
+	rs, err := h.RouteGet(b.pod(to).Addr().AsSlice())
+	if err != nil || len(rs) == 0 {
+		b.t.Fatalf("no route from %s to %s: %v", from, to, err)
+	}
+	return rs[0]
 }
 
 // TestRemove: an agent that ends leaves no direct route, and Remove nothing at all; the

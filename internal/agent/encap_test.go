@@ -2,14 +2,12 @@ package agent
 
 import (
 	"fmt"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/stream"
 )
@@ -25,7 +23,7 @@ func (b *bed) hostile(network string) {
 		}
 	}
 	for _, h := range b.state.Hosts {
-		b.nft(h.Netns, fmt.Sprintf(`table ip pw-t {
+		b.runIn(h.Netns, "nft", fmt.Sprintf(`table ip pw-t {
 			counter invalid { }
 			counter bare { }
 			counter wrapped { }
@@ -41,35 +39,14 @@ func (b *bed) hostile(network string) {
 	}
 }
 
-func (b *bed) nft(ns, rules string) {
-	b.t.Helper()
-	cmd := exec.Command("nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(rules)
-	out := &strings.Builder{}
-	cmd.Stdout, cmd.Stderr = out, out
-	err := netns.Start(ns, cmd)
-	if err == nil {
-		err = cmd.Wait()
-	}
-	if err != nil {
-		b.t.Fatalf("nft in %s: %v: %s", ns, err, out)
-	}
-}
-
 // hostileCount is how many packets a counter of hostile has seen on all hosts.
 func (b *bed) hostileCount(name string) (n int) {
 	b.t.Helper()
 	for _, h := range b.state.Hosts {
-		cmd := exec.Command("nft", "list", "counter", "ip", "pw-t", name)
-		out := &strings.Builder{}
-		cmd.Stdout, cmd.Stderr = out, out
-		err := netns.Start(h.Netns, cmd)
-		if err == nil {
-			err = cmd.Wait()
-		}
-		m := regexp.MustCompile(`packets (\d+)`).FindStringSubmatch(out.String())
-		if err != nil || m == nil {
-			b.t.Fatalf("nft in %s: %v: %s", h.Netns, err, out)
+		text := b.runIn(h.Netns, "nft", "list", "counter", "ip", "pw-t", name)
+		m := regexp.MustCompile(`packets (\d+)`).FindStringSubmatch(text)
+		if m == nil {
+			b.t.Fatalf("counter %s of %s: %s", name, h.Netns, text)
 		}
 		own, _ := strconv.Atoi(m[1]) // digits
 		n += own
@@ -116,7 +93,7 @@ func TestEncapsulated(t *testing.T) {
 		b.move("routed-bgp")
 		before := b.hostileCount("wrapped")
 		b.await("a thousand packets in UDP", func() bool { return b.hostileCount("wrapped") > before+1000 })
-		b.await("small enough packets", func() bool { return b.routeMTU("a", "b") == a.pair("a", "b").routes[1].MTU() })
+		b.await("small enough packets", func() bool { return b.routeTo("a", "b").MTU == a.pair("a", "b").routes[1].MTU() })
 		b.move("macvlan")
 	}
 	if bare, invalid := b.hostileCount("bare"), b.hostileCount("invalid"); bare+invalid != 0 {
@@ -131,25 +108,4 @@ func TestEncapsulated(t *testing.T) {
 			t.Errorf("connections: %+v, %d corrupt, %v", c.Connections, c.Corrupt, r.Errors.Reasons)
 		}
 	}
-}
-
-// routeMTU is that of the pod's route to another's stable address; 0 where it has none.
-func (b *bed) routeMTU(from, to string) int {
-	b.t.Helper()
-	cmd := exec.Command("ip", "route", "get", b.pod(to).Addr().String())
-	out := &strings.Builder{}
-	cmd.Stdout = out
-	err := netns.Start(b.pod(from).Netns, cmd)
-	if err == nil {
-		err = cmd.Wait()
-	}
-	if err != nil {
-		b.t.Fatalf("ip route: %v", err)
-	}
-	m := regexp.MustCompile(`mtu (?:lock )?(\d+)`).FindStringSubmatch(out.String())
-	if m == nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(m[1]) // digits
-	return n
 }

@@ -46,7 +46,7 @@ func TestHearOfFailure(t *testing.T) {
 		{"about pods", func(n *notice) { n.kind = noticeOpen }, statusUnknown, false},
 	} {
 		a, h2 := twoHosts(t)
-		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.self, names: a.dialect}
+		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.self, names: a.dialect()}
 		tc.change(&n)
 		answer, err := decodeNotice(a.hear(probe.TLV{Type: noticeType, Value: n.encode()}))
 		if err != nil || answer.status != tc.want {
@@ -95,14 +95,15 @@ func TestRecovery(t *testing.T) {
 
 // TestMarkThatIsLost: whichever way it is lost, the path is unfit until it is not.
 func TestMarkThatIsLost(t *testing.T) {
+	const hint = "; encapsulated it could be used"
 	for _, tc := range []struct {
 		there, back int
 		want        string
-	}{{mark, mark, ""}, {-1, mark, ""}, {mark, -1, ""}, {0, 0, "arrived as 0;"}, {8, mark, "arrived as 8;"}, {mark, 46, "arrived as 46;"}} {
+	}{{mark, mark, ""}, {-1, mark, ""}, {mark, -1, ""}, {0, 0, "arrived as 0" + hint}, {8, mark, "arrived as 8" + hint}, {mark, 46, "arrived as 46" + hint}} {
 		a, h2 := twoHosts(t)
 		m := h2.paths["m"]
 		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
-		if !strings.Contains(m.unfit, tc.want) || tc.want == "" && m.unfit != "" {
+		if !strings.HasSuffix(m.unfit, tc.want) || tc.want == "" && m.unfit != "" {
 			t.Errorf("there %d, back %d: %q, want %q", tc.there, tc.back, m.unfit, tc.want)
 		}
 		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: mark, ReplyDSCP: mark})

@@ -264,7 +264,7 @@ func (a *Agent) conclude(now time.Time) {
 				ln.end(now)
 				a.mute(p, i, reason, ln.since, now, "policy")
 				a.tell(p.host, notice{kind: noticeMute, from: idOf(p.local.Pod), to: idOf(p.remote),
-					network: uint8(indexOf(a.names, p.routes[i].Network)), names: a.dialect}, "")
+					network: uint8(indexOf(a.names, p.routes[i].Network)), names: a.dialect()}, "")
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func (a *Agent) sync() error {
 	if !ok {
 		return fmt.Errorf("host %s has no agent pod: a lab file needs \"agents: true\"", host.Name)
 	}
-	a.cluster, a.host, a.names, a.dialect, a.self = c, host, c.names(), c.dialect(), idOf(self)
+	a.cluster, a.host, a.names, a.self = c, host, c.names(), idOf(self)
 	var errs []error
 	for _, at := range self.Attachments {
 		if a.links[at.Network] != nil {

@@ -296,7 +296,7 @@ func forged(b *bed) {
 	b.move("vxlan")
 	since := z.journal.last().ID
 	self, target := b.pod("agent-h1"), b.pod("agent-h2")
-	lie := notice{kind: noticeFailed, network: uint8(indexOf(z.names, "vxlan")), names: z.dialect}.encode()
+	lie := notice{kind: noticeFailed, network: uint8(indexOf(z.names, "vxlan")), names: z.dialect()}.encode()
 	refused := func() (n uint64) {
 		for _, c := range z.Health().Reflectors {
 			n += c.Forged + c.Short + c.Oversized + c.BadTime

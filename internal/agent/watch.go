@@ -190,7 +190,7 @@ func (a *Agent) fail(h *remoteHost, hp *hostPath, v probe.Verdict, now time.Time
 	}
 	reason := fmt.Sprintf("%s to %s has failed (%s): %s; silent for %v", hp.network, h.name, v.Direction, v.Why, now.Sub(since).Round(time.Millisecond))
 	a.evacuate(h, hp, now, reason, now.Sub(since), "policy")
-	a.tell(h, notice{kind: noticeFailed, from: a.self, to: h.pod, network: uint8(indexOf(a.names, hp.network)), names: a.dialect}, hp.network)
+	a.tell(h, notice{kind: noticeFailed, from: a.self, to: h.pod, network: uint8(indexOf(a.names, hp.network)), names: a.dialect()}, hp.network)
 }
 
 // evacuate applies the policy to the pairs on the path, at once.
