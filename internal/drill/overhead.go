@@ -89,29 +89,16 @@ func runOverhead(ctx context.Context, s *session) ([]Sample, error) {
 	return out, nil
 }
 
+// compare measures one half of a pair.
 func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) (failed error) {
 	a, other := g.pod("a"), g.pod(w.to)
 	t := traffic{kind: w.kind, from: a, to: other, args: []string{"--duration", "0"}}
 	if with {
-		p, err := g.steerer(a, g.pod("b"))
-		if err == nil {
-			err = p.move(p.index(w.network))
-		}
-		if err == nil && w.with == "encapsulated" {
-			err = p.fit(w.network)
-		}
-		if err == nil && w.with == "steered" {
-			err = p.straighten(w.network)
-		}
+		strip, err := g.equip(w)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = g.drop() }() // what is left goes with the lab
-		deaf, err := g.hear(a, g.pod("b"))
-		if err != nil {
-			return err
-		}
-		defer func() { failed = errors.Join(failed, deaf()) }()
+		defer func() { failed = errors.Join(failed, strip()) }()
 	} else if at, ok := other.On(w.network); ok {
 		t.at = at.Addr
 	}
@@ -121,39 +108,92 @@ func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) (fa
 	if w.kind == stream.TCP {
 		t.serverPin = nextCPU()
 	}
-	f, err := g.begin(ctx, t)
+	m, err := g.watched(ctx, t)
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, 250*time.Millisecond); err != nil {
-		return errors.Join(err, f.abandon())
+	if m.at != w.network || m.part < 0.99 {
+		return fmt.Errorf("traffic of %s: %w: %.0f %% on %q", w.variant(with), errAstray, m.part*100, m.at)
 	}
-	before, err := cost.Read()
-	from := monotonic()
-	crossed, err2 := g.crossed(a)
-	if err := errors.Join(err, err2, pause(ctx, g.s.options().For)); err != nil {
-		return errors.Join(err, f.abandon())
-	}
-	after, err := cost.Read()
-	to := monotonic()
-	now, err2 := g.crossed(a)
-	client, server, err3 := f.end()
-	if err := errors.Join(err, err2, err3); err != nil {
-		return err
-	}
-	if at, part := carrier(crossed, now); at != w.network || part < 0.99 {
-		return fmt.Errorf("traffic of %s: %w: %.0f %% on %q", w.variant(with), errAstray, part*100, at)
-	}
-	judge(out, client, server)
+	judge(out, m.client, m.server)
 	if w.kind == stream.RR {
-		out.Values["median_s"], out.Values["p99_s"] = client.Latency.Percentile(50), client.Latency.Percentile(99)
-		out.Values["mean_s"] = client.Latency.Mean()
+		out.Values["median_s"], out.Values["p99_s"] = m.client.Latency.Percentile(50), m.client.Latency.Percentile(99)
+		out.Values["mean_s"] = m.client.Latency.Mean()
 		return nil
 	}
-	bits := 8 * stream.Throughput(server, from, to) * (to - from).Seconds()
-	out.Values["rate"] = bits / (to - from).Seconds()
-	out.Values["per_cpu"] = bits / cost.Between(before, after).Busy()
+	span := (m.to - m.from).Seconds()
+	bits := 8 * stream.Throughput(m.server, m.from, m.to) * span
+	out.Values["rate"] = bits / span
+	out.Values["per_cpu"] = bits / m.busy
 	return nil
+}
+
+// equip attaches to pods a and b what agents would for this way, and has flows go it.
+func (g *ground) equip(w way) (strip func() error, err error) {
+	a, b := g.pod("a"), g.pod("b")
+	p, err := g.steerer(a, b)
+	if err == nil {
+		err = p.move(p.index(w.network))
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch w.with {
+	case "encapsulated":
+		err = p.fit(w.network)
+	case "steered":
+		err = p.straighten(w.network)
+	}
+	if err != nil {
+		return nil, err
+	}
+	deaf, err := g.hear(a, b)
+	if err != nil {
+		_ = g.drop()
+		return nil, err
+	}
+	return func() error {
+		err := deaf()
+		_ = g.drop() // what is left goes with the lab
+		return err
+	}, nil
+}
+
+// watching is what was seen of traffic from a time to another.
+type watching struct {
+	from, to       time.Duration
+	busy           float64 // CPU-seconds of the machine
+	at             string  // the network that carried most, and how much of all
+	part           float64
+	client, server stream.Report
+}
+
+// watched has traffic run until it is steady, and watches it for as long as the drill says.
+func (g *ground) watched(ctx context.Context, t traffic) (m watching, err error) {
+	f, err := g.begin(ctx, t)
+	if err != nil {
+		return m, err
+	}
+	if err := pause(ctx, 250*time.Millisecond); err != nil {
+		return m, errors.Join(err, f.abandon())
+	}
+	before, err := cost.Read()
+	m.from = monotonic()
+	crossed, err2 := g.crossed(t.from)
+	if err := errors.Join(err, err2, pause(ctx, g.s.options().For)); err != nil {
+		return m, errors.Join(err, f.abandon())
+	}
+	after, err := cost.Read()
+	m.to = monotonic()
+	now, err2 := g.crossed(t.from)
+	var err3 error
+	m.client, m.server, err3 = f.end()
+	if err := errors.Join(err, err2, err3); err != nil {
+		return m, err
+	}
+	m.busy = cost.Between(before, after).Busy()
+	m.at, m.part = carrier(crossed, now)
+	return m, nil
 }
 
 // hear attaches telemetry to the connections between two pods and reads it, as an
@@ -201,22 +241,21 @@ func (g *ground) hear(a, b topo.Pod) (deaf func() error, err error) {
 var errAstray = errors.New("it went another way")
 
 func overheadFigures(o Options, all []Sample) []Figure {
-	var networks []string // in the order of the file: not known here, so by name, the default first
+	// Not known here are the file's: so the default one first, of which nothing is
+	// encapsulated, and the others by name.
+	networks := []string{""}
 	for _, s := range all {
 		f := strings.Fields(s.Variant)
-		if len(f) == 3 && !slices.Contains(networks, f[1]) {
-			if f[2] == "bystander" {
-				networks = append([]string{f[1]}, networks...)
-			} else if f[2] == "steered" || f[2] == "encapsulated" {
-				networks = append(networks, f[1])
-			}
+		switch {
+		case len(f) != 3 || slices.Contains(networks, f[1]):
+		case f[2] == "bystander":
+			networks[0] = f[1]
+		case f[2] == "steered" || f[2] == "encapsulated":
+			networks = append(networks, f[1])
 		}
 	}
-	if len(networks) == 0 {
+	if len(networks) == 1 && networks[0] == "" {
 		return nil
-	}
-	if o.Encapsulate {
-		networks = append([]string{""}, networks...) // the default network is not among them
 	}
 	slices.Sort(networks[1:])
 	var out []Figure
@@ -243,7 +282,11 @@ func (w way) streams(all []Sample) []Figure {
 
 func (w way) trips(all []Sample) []Figure {
 	note := w.without + ": " + seconds(figure("", "", values(all, w.variant(false), "median_s"), median, nil).Value)
-	if bar, pair := map[string]*Bar{"steered": atMost(1e-6), "encapsulated": nil}[w.with]; pair {
+	if w.with == "steered" || w.with == "encapsulated" {
+		var bar *Bar
+		if w.with == "steered" {
+			bar = atMost(1e-6)
+		}
 		f := figure(strings.Replace(w.title("rr round trip on one core"), "/", "-", 1), "s", differences(all, w.variant(true), w.variant(false), "median_s"), median, bar)
 		f.Note = note
 		return []Figure{f}
