@@ -324,10 +324,15 @@ func oneAgent(ctx context.Context, e env, f agentFlags, dir string, cfg agent.Co
 	if err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
-	if err := os.Remove(base + ".sock"); err != nil && !errors.Is(err, os.ErrNotExist) {
+	return runServed(ctx, f, base+".sock", a)
+}
+
+// runServed runs an agent, and answers on its control socket and for metrics meanwhile.
+func runServed(ctx context.Context, f agentFlags, socket string, a *agent.Agent) error {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove old socket: %w", err)
 	}
-	l, err := net.Listen("unix", base+".sock")
+	l, err := net.Listen("unix", socket)
 	if err != nil {
 		return fmt.Errorf("open control socket: %w", err)
 	}

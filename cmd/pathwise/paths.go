@@ -134,8 +134,11 @@ func printPaths(w io.Writer, ps []agent.PathStatus) error {
 		if p.Encapsulated {
 			name += " (in UDP)"
 		}
-		if p.Why != "" || p.Encapsulated {
-			why += strings.TrimRight(fmt.Sprintf("  %s: %s", name, p.Why), ": ") + "\n"
+		switch {
+		case p.Why != "":
+			why += fmt.Sprintf("  %s: %s\n", name, p.Why)
+		case p.Encapsulated:
+			why += fmt.Sprintf("  %s\n", name)
 		}
 	}
 	fmt.Fprint(tw, why)
