@@ -232,6 +232,7 @@ func (t *Track) loss(s *Summary) {
 		case o.full && t.besides(o):
 			forSize++
 			s.MTUBlackHole = forSize >= 3
+			judged = s.MTUBlackHole
 		}
 	}
 }
