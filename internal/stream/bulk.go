@@ -67,22 +67,34 @@ func (s Server) source(ctx context.Context, conn *net.TCPConn, l *line, h hello)
 		said <- err
 		stop()
 	}()
-	err := push(run, conn, l, int64(h.Rate), int(h.Size))
-	if err == nil && ctx.Err() == nil {
-		if err = <-said; errors.Is(err, io.EOF) {
-			err = conn.CloseWrite()
-		} else if err == nil {
-			err = errors.New("the client sent data")
-		}
-	}
-	switch {
-	case err != nil:
+	if err := push(run, conn, l, int64(h.Rate), int(h.Size)); err != nil {
 		l.settle(lost, reason("send", err))
-	case ctx.Err() != nil:
-		l.settle(open, "")
-	default:
-		l.settle(closed, "")
+		return
 	}
+	// What the client said counts, not whether the server ends by now too: who
+	// ends the server may do so as soon as the client has been confirmed.
+	select {
+	case err := <-said:
+		if err = farewell(conn, err); err != nil {
+			l.settle(lost, reason("send", err))
+			return
+		}
+		l.settle(closed, "")
+	default:
+		l.settle(open, "")
+	}
+}
+
+// farewell confirms the end of the client's stream, of which said is what its
+// reader met.
+func farewell(conn *net.TCPConn, said error) error {
+	switch {
+	case errors.Is(said, io.EOF):
+		return conn.CloseWrite()
+	case said == nil:
+		return errors.New("the client sent data")
+	}
+	return said
 }
 
 // push sends the pattern until ctx ends; then it returns nil. Writes are as

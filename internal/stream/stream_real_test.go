@@ -2,6 +2,9 @@ package stream
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -280,5 +283,45 @@ func TestCannotBegin(t *testing.T) {
 	s := Server{Kind: UDP, Listen: addrPort("192.0.2.1:7"), Record: Record{ms, ms}}
 	if err := Serve(context.Background(), &b, s); err == nil || b.Len() > 0 {
 		t.Errorf("%v, %q", err, b.String())
+	}
+}
+
+// TestConfirmedIsClosed: a client that has been confirmed may end the server
+// at once, as drills do, and the server still says that the stream ended well.
+func TestConfirmedIsClosed(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	j, err := newJournal(TCP, ServerRole, Bytes, Record{ms, ms})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		client, err := net.Dial("tcp4", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error, 1)
+		go func() {
+			err := client.(*net.TCPConn).CloseWrite()
+			_, e := io.Copy(io.Discard, client)
+			cancel()
+			over <- errors.Join(err, e, client.Close())
+		}()
+		line := j.line(0)
+		Server{}.source(ctx, server.(*net.TCPConn), line, hello{Size: 1})
+		if got := line.Counts.Connections; got != (Connections{Closed: 1}) {
+			t.Fatalf("%+v, %v", got, line.Errors)
+		}
+		if err := errors.Join(<-over, server.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
