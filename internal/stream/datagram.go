@@ -177,7 +177,8 @@ func (s Server) collect(ctx context.Context, w io.Writer, j *journal) error {
 		return err
 	}
 	j.detail("rcvbuf", strconv.Itoa(in.room))
-	defer context.AfterFunc(ctx, in.hush)()
+	hushed := make(chan struct{})
+	context.AfterFunc(ctx, func() { in.hush(); close(hushed) })
 	if _, err := fmt.Fprintf(w, "listening %s\n", conn.LocalAddr()); err != nil {
 		return fmt.Errorf("announce: %w", err)
 	}
@@ -193,8 +194,27 @@ func (s Server) collect(ctx context.Context, w io.Writer, j *journal) error {
 			time.Sleep(rest)
 		}
 	}
+	<-hushed // or it might end the reads of what is left
+	o.drain(j.clock.now())
 	o.close()
 	return nil
+}
+
+// drain takes what the kernel had received by the end: where the machine has
+// not run the server for some time, that must not be reported as lost.
+func (o *office) drain(end time.Duration) {
+	for {
+		o.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		n, err := o.read()
+		if err != nil || n == 0 {
+			return
+		}
+		now := time.Now()
+		o.sort(o.msgs[:n], now)
+		if o.arrival(&o.msgs[n-1], now) > end {
+			return
+		}
+	}
 }
 
 // rest is how long a server lets packets gather that nobody waits for: one

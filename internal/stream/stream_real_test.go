@@ -286,6 +286,23 @@ func TestCannotBegin(t *testing.T) {
 	}
 }
 
+// TestReceivedByTheEndCounts: what waits in the server's socket when the server
+// is told to end has not been lost.
+func TestReceivedByTheEndCounts(t *testing.T) {
+	row(t)
+	client, server := pair(t, serverV4, Client{Kind: UDP, Interval: time.Millisecond, Duration: short})
+	time.Sleep(short / 2)
+	if err := server.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	a := client.end()
+	b := server.end(os.Interrupt, syscall.SIGCONT)
+	sound(t, b, 0)
+	if d := b.Counts.Datagrams; d.Received != a.Counts.Datagrams.Sent || d.Expected != d.Received {
+		t.Errorf("%d sent, %+v", a.Counts.Datagrams.Sent, d)
+	}
+}
+
 // TestConfirmedIsClosed: a client that has been confirmed may end the server
 // at once, as drills do, and the server still says that the stream ended well.
 func TestConfirmedIsClosed(t *testing.T) {
