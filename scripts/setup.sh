@@ -169,12 +169,13 @@ install_packages() {
 # installable leaves out what apt-get cannot bring: guest kernels are not for
 # every system and processor; on Ubuntu, the package
 # chromium only fetches a snap, which is for the user to choose; a Rust that is
-# new enough is where Debian has one for building browsers.
+# new enough is cargo-web where Debian has one for building browsers, elsewhere cargo.
 installable() {
 	for package in "$@"; do
 		case $package in
 		chromium) if is_ubuntu; then continue; fi ;;
-		cargo-web | user-mode-linux | qemu-system-x86 | virtiofsd) if ! known "$package"; then continue; fi ;;
+		cargo-web) if ! known "$package"; then package=cargo; fi ;;
+		user-mode-linux | qemu-system-x86 | virtiofsd) if ! known "$package"; then continue; fi ;;
 		esac
 		printf '%s ' "$package"
 	done
