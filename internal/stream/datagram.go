@@ -195,6 +195,7 @@ func (s Server) collect(ctx context.Context, w io.Writer, j *journal) error {
 		}
 	}
 	<-hushed // or it might end the reads of what is left
+	o.conn.SetReadDeadline(time.Time{})
 	o.drain(j.clock.now())
 	o.close()
 	return nil
@@ -204,8 +205,8 @@ func (s Server) collect(ctx context.Context, w io.Writer, j *journal) error {
 // not run the server for some time, that must not be reported as lost.
 func (o *office) drain(end time.Duration) {
 	for {
-		o.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
-		n, err := o.read()
+		// A deadline of a moment could pass before the first look.
+		n, err := o.batch.ReadBatch(o.msgs, unix.MSG_DONTWAIT)
 		if err != nil || n == 0 {
 			return
 		}
