@@ -161,11 +161,11 @@ func stable6(pod int) Pair {
 // peer is the other pod as the plane of this one is told of it.
 func (b *bed) peer(pod int) Peer {
 	a := netip.MustParseAddr
-	return Peer{UID: fmt.Sprintf("pod-%d", 3-pod), Pairs: []Pair{stable(pod), stable6(pod)}, Paths: []Path{
-		{Index: 1, Dev: "net1", MTU: b.mtu[1], Pairs: []Pair{
+	return Peer{UID: fmt.Sprintf("pod-%d", 3-pod), Pairs: []Pair{stable(pod), stable6(pod)}, Keys: keysOf(0), Paths: []Path{
+		{Index: 1, Dev: "net1", MTU: b.mtu[1], Keys: keysOf(1), Pairs: []Pair{
 			{a(fmt.Sprintf("10.91.0.%d", pod)), a(fmt.Sprintf("10.91.0.%d", 3-pod))},
 			{a(fmt.Sprintf("fd91::%d", pod)), a(fmt.Sprintf("fd91::%d", 3-pod))}}},
-		{Index: 2, Dev: "net2", MTU: b.mtu[2], Encap: b.encap, Pairs: []Pair{
+		{Index: 2, Dev: "net2", MTU: b.mtu[2], Encap: b.encap, Keys: keysOf(2), Pairs: []Pair{
 			{a(fmt.Sprintf("10.92.%d.2", pod)), a(fmt.Sprintf("10.92.%d.2", 3-pod))},
 			{a(fmt.Sprintf("fd92:%d::2", pod)), a(fmt.Sprintf("fd92:%d::2", 3-pod))}}},
 	}}
@@ -195,12 +195,51 @@ func (b *bed) open(pod int) *Plane {
 	return p
 }
 
-// move switches all flows that pod has opened.
+// move switches all flows that pod has opened, and tells the other pod's plane as
+// agents do.
 func (b *bed) move(pod, path int) {
+	b.t.Helper()
+	b.lead(pod, path)
+	b.tell(pod)
+}
+
+// lead switches all flows that pod has opened, and tells nobody.
+func (b *bed) lead(pod, path int) {
 	b.t.Helper()
 	if _, err := b.planes[pod].Switch(fmt.Sprintf("pod-%d", 3-pod), All, path); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// tell tells the other pod's plane where pod's flows are.
+func (b *bed) tell(pod int) {
+	b.t.Helper()
+	if b.planes[3-pod] == nil {
+		return
+	}
+	number, said := b.says(pod)
+	if _, err := b.planes[3-pod].Follow(fmt.Sprintf("pod-%d", pod), number, said); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// says is what pod's agent would say.
+func (b *bed) says(pod int) (uint64, map[uint8]int) {
+	b.t.Helper()
+	uid := fmt.Sprintf("pod-%d", 3-pod)
+	choices, err := b.planes[pod].Choices(uid)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	number, err := b.planes[pod].Number(uid)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	said := map[uint8]int{}
+	for i, c := range choices {
+		said[uint8(i)] = c.Path
+	}
+	return number, said
 }
 
 // crossed returns the packets that pod's plane sent and received over a path.

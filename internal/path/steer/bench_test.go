@@ -44,7 +44,7 @@ func benchPeer(i int) Peer {
 	at := func(net, host byte) netip.Addr { return netip.AddrFrom4([4]byte{10, net, byte(i >> 8), host}) }
 	remote := func(net byte) netip.Addr { return netip.AddrFrom4([4]byte{10, net, byte(i >> 8), byte(i)}) }
 	return Peer{UID: fmt.Sprint("peer-", i), Pairs: []Pair{{netip.MustParseAddr("10.90.1.2"), remote(100)}}, Paths: []Path{
-		{Index: 1, Dev: "net1", MTU: 1450, Pairs: []Pair{{netip.AddrFrom4([4]byte{10, 91, 0, 1}), remote(101)}}},
+		{Index: 1, Dev: "net1", MTU: 1450, Keys: keysOf(1), Pairs: []Pair{{netip.AddrFrom4([4]byte{10, 91, 0, 1}), remote(101)}}},
 		{Index: 2, Dev: "net2", MTU: 9000, Pairs: []Pair{{at(92, 2), remote(102)}}},
 	}}
 }
@@ -100,16 +100,13 @@ func BenchmarkPeers(b *testing.B) {
 		n, any := []int{1, 10, 100, 1000}[i/2], i%2 == 1
 		b.Run(fmt.Sprint(n, map[bool]string{false: "same", true: "any"}[any]), func(b *testing.B) {
 			p := benchPlane(b, n)
-			me, role := netip.MustParseAddr("10.90.1.2"), bpfPart{Role: 2} // FLOW_OWNER
+			me := netip.MustParseAddr("10.90.1.2")
 			for i := range n {
 				uid := benchPeer(i).UID
 				if _, err := p.Switch(uid, All, 1); err != nil {
 					b.Fatal(err)
 				}
-				key := bpfFlow{Peer: p.ids[uid], Generation: generation(uid), Local: 7000, Remote: 7001, Proto: 17}
-				if err := p.objs.Flows.Put(key, role); err != nil {
-					b.Fatal(err)
-				}
+				p.put4(b, uid, 7000, 7001, 17, roleOwner)
 			}
 			one := func(prog *ebpf.Program, packet []byte, want uint32) float64 {
 				ret, took, err := prog.Benchmark(packet, 1, nil)
@@ -128,7 +125,7 @@ func BenchmarkPeers(b *testing.B) {
 						}
 						pair := peer.Paths[0].Pairs[0]
 						out[i] = one(p.objs.Out, udp(me, peer.Pairs[0].Remote, 0, 7000, 7001), verdictRedirect)
-						in[i] = one(p.objs.PathIn, udp(pair.Remote, pair.Local, byte(mark(1, true)), 7001, 7000), verdictNext)
+						in[i] = one(p.objs.PathIn, steered(udp(pair.Remote, pair.Local, 0, 7001, 7000), keyOf(1), sayData, false), verdictNext)
 						stranger[i] = one(p.objs.Out, udp(me, me, 0, 7000, 7001), verdictNext)
 					}
 					return nil

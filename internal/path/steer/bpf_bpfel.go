@@ -19,15 +19,11 @@ type bpfAddr struct {
 }
 
 type bpfBeat struct {
-	_    structs.HostLayout
-	At   uint64
-	Tick uint64
-}
-
-type bpfFilter struct {
-	_    structs.HostLayout
-	Peer [8192]uint32
-	Rev  [8192]uint32
+	_       structs.HostLayout
+	At      uint64
+	Tick    uint64
+	Lenient uint32
+	Pad     uint32
 }
 
 type bpfFlow struct {
@@ -40,16 +36,32 @@ type bpfFlow struct {
 	Pad        [3]uint8
 }
 
+type bpfKey struct {
+	_ structs.HostLayout
+	K [2]uint64
+}
+
+type bpfOrder struct {
+	_     structs.HostLayout
+	Said  uint64
+	Heard uint64
+}
+
 type bpfPart struct {
-	_    structs.HostLayout
-	Role uint32
-	Tick uint32
+	_      structs.HostLayout
+	Role   uint8
+	Closed uint8
+	Marks  uint16
+	Seen   uint32
+	Told   uint32
+	Pad    uint32
 }
 
 type bpfPath struct {
 	_       structs.HostLayout
 	Local   bpfAddr
 	Remote  bpfAddr
+	Key     bpfKey
 	Diff    uint32
 	Ifindex uint32
 	Mtu     uint16
@@ -65,6 +77,8 @@ type bpfPeer struct {
 	Lower      uint32
 	Remote     uint32
 	Self       bpfAddr
+	Key        bpfKey
+	Accept     [2]bpfKey
 	Path       [8]bpfPath
 }
 
@@ -81,6 +95,7 @@ type bpfRev struct {
 	Local        bpfAddr
 	StableLocal  bpfAddr
 	StableRemote bpfAddr
+	Accept       [2]bpfKey
 }
 
 type bpfRow struct {
@@ -100,13 +115,15 @@ type bpfTally struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapElsewhere     = "elsewhere"
 	bpfMapEvents        = "events"
-	bpfMapFilter        = "filter"
 	bpfMapFlows         = "flows"
 	bpfMapFollow        = "follow"
 	bpfMapHeartbeat     = "heartbeat"
+	bpfMapHeld          = "held"
 	bpfMapNear          = "near"
 	bpfMapNearRev       = "near_rev"
+	bpfMapOrder         = "order"
 	bpfMapOwn           = "own"
 	bpfMapPeers4        = "peers4"
 	bpfMapPeers6        = "peers6"
@@ -115,10 +132,16 @@ const (
 	bpfMapRev4          = "rev4"
 	bpfMapRev6          = "rev6"
 	bpfMapSent          = "sent"
+	bpfMapSlots         = "slots"
+	bpfMapSlotsRev      = "slots_rev"
+	bpfMapWanted        = "wanted"
 	bpfProgIn           = "in"
 	bpfProgOut          = "out"
 	bpfProgPathIn       = "path_in"
+	bpfVarFlowsPerPeer  = "flows_per_peer"
 	bpfVarLeaseNs       = "lease_ns"
+	bpfVarSlotRevShift  = "slot_rev_shift"
+	bpfVarSlotShift     = "slot_shift"
 	bpfVarStableIfindex = "stable_ifindex"
 	bpfVarStableMac     = "stable_mac"
 	bpfVarToStableDev   = "to_stable_dev"
@@ -175,13 +198,15 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	Elsewhere *ebpf.MapSpec `ebpf:"elsewhere"`
 	Events    *ebpf.MapSpec `ebpf:"events"`
-	Filter    *ebpf.MapSpec `ebpf:"filter"`
 	Flows     *ebpf.MapSpec `ebpf:"flows"`
 	Follow    *ebpf.MapSpec `ebpf:"follow"`
 	Heartbeat *ebpf.MapSpec `ebpf:"heartbeat"`
+	Held      *ebpf.MapSpec `ebpf:"held"`
 	Near      *ebpf.MapSpec `ebpf:"near"`
 	NearRev   *ebpf.MapSpec `ebpf:"near_rev"`
+	Order     *ebpf.MapSpec `ebpf:"order"`
 	Own       *ebpf.MapSpec `ebpf:"own"`
 	Peers4    *ebpf.MapSpec `ebpf:"peers4"`
 	Peers6    *ebpf.MapSpec `ebpf:"peers6"`
@@ -190,13 +215,19 @@ type bpfMapSpecs struct {
 	Rev4      *ebpf.MapSpec `ebpf:"rev4"`
 	Rev6      *ebpf.MapSpec `ebpf:"rev6"`
 	Sent      *ebpf.MapSpec `ebpf:"sent"`
+	Slots     *ebpf.MapSpec `ebpf:"slots"`
+	SlotsRev  *ebpf.MapSpec `ebpf:"slots_rev"`
+	Wanted    *ebpf.MapSpec `ebpf:"wanted"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	FlowsPerPeer  *ebpf.VariableSpec `ebpf:"flows_per_peer"`
 	LeaseNs       *ebpf.VariableSpec `ebpf:"lease_ns"`
+	SlotRevShift  *ebpf.VariableSpec `ebpf:"slot_rev_shift"`
+	SlotShift     *ebpf.VariableSpec `ebpf:"slot_shift"`
 	StableIfindex *ebpf.VariableSpec `ebpf:"stable_ifindex"`
 	StableMac     *ebpf.VariableSpec `ebpf:"stable_mac"`
 	ToStableDev   *ebpf.VariableSpec `ebpf:"to_stable_dev"`
@@ -222,13 +253,15 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	Elsewhere *ebpf.Map `ebpf:"elsewhere"`
 	Events    *ebpf.Map `ebpf:"events"`
-	Filter    *ebpf.Map `ebpf:"filter"`
 	Flows     *ebpf.Map `ebpf:"flows"`
 	Follow    *ebpf.Map `ebpf:"follow"`
 	Heartbeat *ebpf.Map `ebpf:"heartbeat"`
+	Held      *ebpf.Map `ebpf:"held"`
 	Near      *ebpf.Map `ebpf:"near"`
 	NearRev   *ebpf.Map `ebpf:"near_rev"`
+	Order     *ebpf.Map `ebpf:"order"`
 	Own       *ebpf.Map `ebpf:"own"`
 	Peers4    *ebpf.Map `ebpf:"peers4"`
 	Peers6    *ebpf.Map `ebpf:"peers6"`
@@ -237,17 +270,22 @@ type bpfMaps struct {
 	Rev4      *ebpf.Map `ebpf:"rev4"`
 	Rev6      *ebpf.Map `ebpf:"rev6"`
 	Sent      *ebpf.Map `ebpf:"sent"`
+	Slots     *ebpf.Map `ebpf:"slots"`
+	SlotsRev  *ebpf.Map `ebpf:"slots_rev"`
+	Wanted    *ebpf.Map `ebpf:"wanted"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.Elsewhere,
 		m.Events,
-		m.Filter,
 		m.Flows,
 		m.Follow,
 		m.Heartbeat,
+		m.Held,
 		m.Near,
 		m.NearRev,
+		m.Order,
 		m.Own,
 		m.Peers4,
 		m.Peers6,
@@ -256,6 +294,9 @@ func (m *bpfMaps) Close() error {
 		m.Rev4,
 		m.Rev6,
 		m.Sent,
+		m.Slots,
+		m.SlotsRev,
+		m.Wanted,
 	)
 }
 
@@ -263,7 +304,10 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	FlowsPerPeer  *ebpf.Variable `ebpf:"flows_per_peer"`
 	LeaseNs       *ebpf.Variable `ebpf:"lease_ns"`
+	SlotRevShift  *ebpf.Variable `ebpf:"slot_rev_shift"`
+	SlotShift     *ebpf.Variable `ebpf:"slot_shift"`
 	StableIfindex *ebpf.Variable `ebpf:"stable_ifindex"`
 	StableMac     *ebpf.Variable `ebpf:"stable_mac"`
 	ToStableDev   *ebpf.Variable `ebpf:"to_stable_dev"`

@@ -37,31 +37,31 @@ func (s Set) Has(n uint8) bool { return s>>n&1 == 1 }
 type Choice struct {
 	// Path is the path's index; 0 is the default network.
 	Path int
-	// Epoch counts the choices, modulo 4, as the packets' marks do.
-	Epoch uint8
-	// Told: followed flows: their owner has said so.
+	// Told: followed flows: their owner's agent has said so.
 	Told bool
+	// Diverted: followed flows: moved away from the path that was told.
+	Diverted bool
 }
 
-// Bits of a choice, as in steer.h.
+// Parts of a byte of a row: struct row of steer.h.
 const (
-	choiceValid    = 1 << 17
-	choiceDiverted = 1 << 18
-	choiceShift    = 20
+	rowPath     = 7
+	rowTold     = 1 << 3
+	rowDiverted = 1 << 4
 )
 
-func decode(w uint32) Choice {
-	return Choice{Path: int(w & 0xff), Epoch: uint8(w >> 8 & 3), Told: w&choiceValid != 0}
+func decode(c uint8) Choice {
+	return Choice{Path: int(c & rowPath), Told: c&rowTold != 0, Diverted: c&rowDiverted != 0}
 }
 
 // errUnknown is returned for a peer that SetPeer has not named.
 var errUnknown = errors.New("the data plane does not know the peer")
 
 // Switch moves the flows that this pod has opened to the peer, in the buckets of
-// the set, to a path. The peer's data plane follows as soon as a packet of such
-// a flow arrives. It takes no system call. Buckets that are on the path already
-// stay as they are, so doing it twice changes nothing. It returns the buckets
-// that moved.
+// the set, to a path. The flows' other direction moves when the peer's agent is told
+// (Follow); packets are taken on any path meanwhile. It takes no system call. Buckets
+// that are on the path already stay as they are, so doing it twice changes nothing. It
+// returns the buckets that moved.
 func (p *Plane) Switch(uid string, set Set, path int) (Set, error) {
 	id, ok := p.ids[uid]
 	if !ok {
@@ -70,126 +70,134 @@ func (p *Plane) Switch(uid string, set Set, path int) (Set, error) {
 	if path < 0 || path >= MaxPaths {
 		return 0, fmt.Errorf("switch to %s: path %d: expected 0 to %d", uid, path, MaxPaths-1)
 	}
-	row := p.row64(id)
+	row := row64(p.mem.own, id)
 	var moved Set
 	for b, old := range row {
 		if set>>b&1 == 0 || int(old&rowPath) == path {
 			continue
 		}
 		moved |= 1 << b
-		row[b] = uint8(path) | (old+rowNext)&rowEpoch | rowTell
+		row[b] = uint8(path)
 	}
 	if moved != 0 {
 		write(p.mem.own, id*Buckets, row[:])
+		p.renumber(id, 0)
 	}
 	return moved, nil
 }
 
-// Settle ends the marking of packets on the default network: the peer has
-// confirmed the choice. It returns what stands in the way, if there is something.
-func (p *Plane) Settle(uid string) error {
-	id, ok := p.ids[uid]
-	if !ok {
-		return fmt.Errorf("settle %s: %w", uid, errUnknown)
-	}
-	row := p.row64(id)
-	for b := range row {
-		row[b] &^= rowTell
-	}
-	write(p.mem.own, id*Buckets, row[:])
-	return nil
-}
-
-// renew counts the epoch on by two where flows are not on the default network:
-// there the peer heard nothing while the lease was out, and hears nothing now.
-func (p *Plane) renew(id uint32) {
-	row := p.row64(id)
-	for b, old := range row {
-		if old&rowPath != 0 {
-			row[b] = old&^rowEpoch | (old+2*rowNext)&rowEpoch
-		}
-	}
-	write(p.mem.own, id*Buckets, row[:])
-}
-
-// Parts of a byte of own: struct row of steer.h.
-const (
-	rowPath  = 7
-	rowNext  = 1 << 3 // one epoch
-	rowEpoch = 3 << 3
-	rowTell  = 1 << 5
-)
-
-// row64 is the peer's row of own.
-func (p *Plane) row64(id uint32) (row [Buckets]uint8) {
-	read(p.mem.own, id*Buckets, row[:])
+// row64 is the peer's row of own or follow.
+func row64(m *ebpf.Memory, id uint32) (row [Buckets]uint8) {
+	read(m, id*Buckets, row[:])
 	return row
 }
 
-// Choices returns where the flows are that this pod has opened, by bucket.
-func (p *Plane) Choices(uid string) (out [Buckets]Choice, err error) {
+// Of struct order: its size, and where it has what the peer said.
+const (
+	orderSize  = 16
+	orderHeard = 8
+)
+
+// renumber gives this end's choices a number above all that it ever gave them, and above
+// after: wall clock time, so that it grows also where nothing is kept.
+func (p *Plane) renumber(id uint32, after uint64) {
+	now := uint64(p.cfg.Now().UnixNano())
+	put64(p.mem.order, id*orderSize, max(get64(p.mem.order, id*orderSize)+1, after+1, now))
+}
+
+// Number is the number of this end's latest choices for the peer: it grows with each
+// Switch, also from one agent to the next. 0 is none yet.
+func (p *Plane) Number(uid string) (uint64, error) {
 	id, ok := p.ids[uid]
 	if !ok {
-		return out, fmt.Errorf("read choices for %s: %w", uid, errUnknown)
+		return 0, fmt.Errorf("read number of choices for %s: %w", uid, errUnknown)
 	}
-	for b, c := range p.row64(id) {
-		out[b] = Choice{Path: int(c & rowPath), Epoch: c & rowEpoch >> 3}
-	}
-	return out, nil
+	return get64(p.mem.order, id*orderSize), nil
 }
+
+// Renumber gives the choices a number above after, as the peer knows one that is higher
+// than ours, or does not do as the latest says.
+func (p *Plane) Renumber(uid string, after uint64) error {
+	id, ok := p.ids[uid]
+	if !ok {
+		return fmt.Errorf("renumber choices for %s: %w", uid, errUnknown)
+	}
+	p.renumber(id, after)
+	return nil
+}
+
+// Choices returns where the flows are that this pod has opened, by bucket.
+func (p *Plane) Choices(uid string) ([Buckets]Choice, error) { return p.choices(p.mem.own, uid) }
 
 // Followed returns where the flows are that the peer has opened, by bucket.
-func (p *Plane) Followed(uid string) (out [Buckets]Choice, err error) {
+func (p *Plane) Followed(uid string) ([Buckets]Choice, error) { return p.choices(p.mem.follow, uid) }
+
+func (p *Plane) choices(m *ebpf.Memory, uid string) (out [Buckets]Choice, err error) {
 	id, ok := p.ids[uid]
 	if !ok {
 		return out, fmt.Errorf("read choices for %s: %w", uid, errUnknown)
 	}
-	for b := range out {
-		out[b] = decode(get32(p.mem.follow, (id*Buckets+uint32(b))*stride))
+	for b, c := range row64(m, id) {
+		out[b] = decode(c)
 	}
 	return out, nil
 }
 
-// Follow enters what the peer's agent said about flows that the peer has opened:
-// by a notice, where no packet of theirs can say so. Older news than what is
-// known changes nothing, as in the data plane.
-func (p *Plane) Follow(uid string, said map[uint8]Choice) error {
+// Follow enters what the peer's agent said about the flows that the peer has opened,
+// under a number that only grows: what is older than what is known changes nothing, and
+// what is as old leaves alone what was diverted. It returns the number that is known now.
+func (p *Plane) Follow(uid string, number uint64, said map[uint8]int) (uint64, error) {
 	id, ok := p.ids[uid]
 	if !ok {
-		return fmt.Errorf("follow %s: %w", uid, errUnknown)
+		return 0, fmt.Errorf("follow %s: %w", uid, errUnknown)
 	}
-	for b, c := range said {
-		if b >= Buckets || c.Path < 0 || c.Path >= MaxPaths {
-			return fmt.Errorf("follow %s: bucket %d, path %d: out of range", uid, b, c.Path)
+	known := get64(p.mem.order, id*orderSize+orderHeard)
+	if number < known {
+		return known, nil
+	}
+	row := row64(p.mem.follow, id)
+	for b, path := range said {
+		if b >= Buckets || path < 0 || path >= MaxPaths {
+			return known, fmt.Errorf("follow %s: bucket %d, path %d: out of range", uid, b, path)
 		}
-		off := (id*Buckets + uint32(b)) * stride
-		had := get32(p.mem.follow, off)
-		ahead := (c.Epoch - uint8(had>>8)) & 3
-		if had&choiceValid == 0 || ahead == 1 || ahead == 2 {
-			word := uint32(c.Path) | uint32(c.Epoch&3)<<8 | choiceValid
-			put64(p.mem.follow, off, coarse()>>choiceShift<<32|uint64(word))
+		if number > known || row[b]&rowDiverted == 0 {
+			row[b] = uint8(path) | rowTold
 		}
 	}
-	return nil
+	write(p.mem.follow, id*Buckets, row[:])
+	put64(p.mem.order, id*orderSize+orderHeard, number)
+	return number, nil
 }
 
 // Divert moves the flows that the peer has opened away from a path that has
-// failed, until the peer says where they go: what it says next is newer.
-func (p *Plane) Divert(uid string, from, to int) error {
+// failed, until the peer's agent says something newer. It returns how many buckets
+// that were.
+func (p *Plane) Divert(uid string, from, to int) (n int, err error) {
 	id, ok := p.ids[uid]
 	if !ok {
-		return fmt.Errorf("divert %s: %w", uid, errUnknown)
+		return 0, fmt.Errorf("divert %s: %w", uid, errUnknown)
 	}
 	if to < 0 || to >= MaxPaths {
-		return fmt.Errorf("divert %s: path %d: expected 0 to %d", uid, to, MaxPaths-1)
+		return 0, fmt.Errorf("divert %s: path %d: expected 0 to %d", uid, to, MaxPaths-1)
 	}
-	for b := uint32(0); b < Buckets; b++ {
-		off := (id*Buckets + b) * stride
-		if had := get32(p.mem.follow, off); had&choiceValid != 0 && int(had&0xff) == from {
-			put32(p.mem.follow, off, had&^0xff|uint32(to)|choiceDiverted)
+	row := row64(p.mem.follow, id)
+	for b, c := range row {
+		if int(c&rowPath) == from {
+			row[b] = uint8(to) | c&rowTold | rowDiverted
+			n++
 		}
 	}
-	return nil
+	if n > 0 {
+		write(p.mem.follow, id*Buckets, row[:])
+	}
+	return n, nil
+}
+
+// settleHome puts all flows of a pair on the default network.
+func (p *Plane) settleHome(id uint32) {
+	write(p.mem.own, id*Buckets, make([]byte, Buckets))
+	write(p.mem.follow, id*Buckets, make([]byte, Buckets))
+	p.renumber(id, 0)
 }
 
 // Opened counts the packets of flows that the pod has opened to the peer; it is
@@ -251,32 +259,38 @@ type Events struct {
 	NoPath uint64 `json:"no_path"`
 	// Lease are packets that stayed on the default network because no agent lives.
 	Lease uint64 `json:"lease"`
-	// Strangers are steered packets that came from no known peer, and were dropped.
+	// Strangers are packets that look steered and came from no known peer, or in a form
+	// in which none are steered, such as fragments. They were dropped.
 	Strangers uint64 `json:"strangers"`
 	// ICMP are errors from routers on a path, translated.
 	ICMP uint64 `json:"icmp"`
+	// Forged are packets that look like a peer's but have not its tag. They were
+	// dropped on paths, and moved nothing on the default network.
+	Forged uint64 `json:"forged"`
+	// Unadmitted are steered packets of flows that the default network has not been
+	// seen to admit. They were dropped.
+	Unadmitted uint64 `json:"unadmitted"`
+	// Full are times when there was no room to tell a flow apart: it stays native.
+	Full uint64 `json:"full"`
 }
 
 // Events returns the counts since the data plane was first loaded.
 func (p *Plane) Events() Events {
 	n := func(i uint32) uint64 { return get64(p.mem.events, i*8) }
-	return Events{Errors: n(0), TooBig: n(1), NoPath: n(2), Lease: n(3), Strangers: n(4), ICMP: n(5)}
+	return Events{Errors: n(0), TooBig: n(1), NoPath: n(2), Lease: n(3), Strangers: n(4), ICMP: n(5), Forged: n(6), Unadmitted: n(7), Full: n(8)}
 }
 
 // Peers lists the UIDs of the peers that SetPeer has named, sorted.
 func (p *Plane) Peers() []string { return slices.Sorted(maps.Keys(p.ids)) }
 
-// clear zeroes a peer's rows.
+// clear zeroes a peer's rows. What the peer said last is kept from no other pod.
 func (p *Plane) clear(id uint32) {
-	write(p.mem.own, id*Buckets, make([]byte, Buckets))
-	write(p.mem.follow, id*Buckets*stride, make([]byte, Buckets*stride))
+	p.settleHome(id)
+	put64(p.mem.order, id*orderSize+orderHeard, 0)
+	put32(p.mem.held, id*stride, 0)
 	write(p.mem.sent, id*MaxPaths*tallySize, make([]byte, MaxPaths*tallySize))
 	write(p.mem.received, id*MaxPaths*tallySize, make([]byte, MaxPaths*tallySize))
 }
-
-// stride is the distance of two choices: the kernel rounds an array's values up
-// to eight bytes (array_map_alloc).
-const stride = 8
 
 // The arrays are as long as load made them and ids are below Peers, so access
 // stays inside; a panic here is a fault of this package.
@@ -316,5 +330,7 @@ func put64(m *ebpf.Memory, off uint32, v uint64) {
 	binary.NativeEndian.PutUint64(b[:], v)
 	write(m, off, b[:])
 }
+
+func native64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
 
 func native32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }

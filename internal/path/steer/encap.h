@@ -10,9 +10,10 @@
 
 struct shim {
 	__be16 magic;
-	__u8 mark; /* as the DSCP has it elsewhere */
-	__u8 zero;
+	__u8 version, zero;
+	__u32 tag[2]; /* whole: there is room */
 };
+#define ENCAP_VERSION 2 /* layout 1 had a mark here, xxx011 */
 
 struct outer {
 	struct iphdr ip;
@@ -34,7 +35,7 @@ static __always_inline int fits(struct __sk_buff *skb, const struct packet *p, c
 
 /* wrap puts the packet into another. Returns 1, and it is as it was, where the
  * kernel cannot: a packet of the pod's own tunnel. */
-static __noinline int wrap(struct __sk_buff *skb, const struct path *pa, __u32 mark)
+static __noinline int wrap(struct __sk_buff *skb, const struct path *pa, __u64 t)
 {
 	struct outer o = {};
 	__u32 len = skb->len - ETH_HLEN + sizeof(o);
@@ -56,7 +57,9 @@ static __noinline int wrap(struct __sk_buff *skb, const struct path *pa, __u32 m
 	o.udp.dest = bpf_htons(ENCAP_PORT);
 	o.udp.len = bpf_htons(len - sizeof(o.ip));
 	o.shim.magic = bpf_htons(ENCAP_MAGIC);
-	o.shim.mark = mark;
+	o.shim.version = ENCAP_VERSION;
+	o.shim.tag[0] = t;
+	o.shim.tag[1] = t >> 32;
 	/* The shim is told as a link header, so that GSO puts it before each segment.
 	 * Segments keep their size: fits has made room. */
 	if (bpf_skb_adjust_room(skb, sizeof(o), BPF_ADJ_ROOM_MAC,
@@ -66,21 +69,21 @@ static __noinline int wrap(struct __sk_buff *skb, const struct path *pa, __u32 m
 	return bpf_skb_store_bytes(skb, ETH_HLEN, &o, sizeof(o), 0);
 }
 
-/* wrapped reports whether a packet may be one that wrap has made, and its mark. */
-static __always_inline int wrapped(struct __sk_buff *skb, const struct packet *p, __u8 *mark)
+/* wrapped reports whether a packet may be one that wrap has made, and its tag. */
+static __always_inline int wrapped(struct __sk_buff *skb, const struct packet *p, __u64 *t)
 {
 	struct shim s;
 
 	if (p->v6 || p->proto != IPPROTO_UDP || !p->steerable || p->sport != ENCAP_PORT || p->dport != ENCAP_PORT ||
 	    bpf_skb_load_bytes(skb, p->l4 + sizeof(struct udphdr), &s, sizeof(s)) ||
-	    s.magic != bpf_htons(ENCAP_MAGIC) || p->l4 != ETH_HLEN + sizeof(struct iphdr))
+	    s.magic != bpf_htons(ENCAP_MAGIC) || s.version != ENCAP_VERSION || p->l4 != ETH_HLEN + sizeof(struct iphdr))
 		return 0;
-	*mark = s.mark;
+	*t = s.tag[0] | (__u64)s.tag[1] << 32;
 	return 1;
 }
 
 /* unwrap takes the outer headers off and reads what was in them. */
-static __always_inline int unwrap(struct __sk_buff *skb, struct packet *p, const struct rev *r, __u8 mark)
+static __always_inline int unwrap(struct __sk_buff *skb, struct packet *p, const struct rev *r)
 {
 	struct iphdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
 
@@ -94,8 +97,13 @@ static __always_inline int unwrap(struct __sk_buff *skb, struct packet *p, const
 		return -1;
 	if (congested)
 		bpf_skb_ecn_set_ce(skb); /* where the inner packet can say so */
-	p->dscp = mark;
 	return 0;
+}
+
+/* sealed is genuine for what was in a wrapped packet. */
+static __always_inline int sealed(const struct packet *p, const struct rev *r, __u64 t)
+{
+	return t == tag(&r->accept[0], p, !r->lower, SAY_DATA) || t == tag(&r->accept[1], p, !r->lower, SAY_DATA) ? EXACT : FORGED;
 }
 
 /* An ICMP error with as much of the packet in question as IP requires. */
@@ -124,7 +132,8 @@ static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p
 	if (!r || !(r->flags & PATH_ENCAP) || o.ip.saddr != r->local.w[0] || p->dst.w[0] != r->local.w[0] ||
 	    bpf_skb_load_bytes(skb, p->l4, &e.icmp, sizeof(e.icmp)) ||
 	    bpf_skb_load_bytes(skb, at + sizeof(o), &e.ip, sizeof(e) - sizeof(e.icmp)) || e.ip.ihl != 5 ||
-	    e.ip.saddr != r->stable_local.w[0] || e.ip.daddr != r->stable_remote.w[0])
+	    e.ip.saddr != r->stable_local.w[0] || e.ip.daddr != r->stable_remote.w[0] ||
+	    !ours(r, 0, e.ip.protocol, e.l4, 0, o.shim.tag[0] | (__u64)o.shim.tag[1] << 32))
 		return TCX_NEXT;
 	if (e.icmp.type == 3 && e.icmp.code == 4) /* too big */
 		e.icmp.mtu = bpf_htons(bpf_ntohs(e.icmp.mtu) - sizeof(o));

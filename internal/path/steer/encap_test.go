@@ -28,7 +28,7 @@ func (b *bed) hostile() {
 func TestEncap(t *testing.T) {
 	for _, c := range []struct{ offload, strict string }{{"on", "0"}, {"off", "0"}, {"on", "1"}} {
 		t.Run("offload "+c.offload+" strict "+c.strict, func(t *testing.T) {
-			b := newBedMTU(t, [3]int{1400, 1450, 1432})
+			b := newBedMTU(t, [3]int{1400, 1450, 1440})
 			b.encap = true
 			b.hostile()
 			for pod := 1; pod <= 2; pod++ {
@@ -108,7 +108,7 @@ func (b *bed) encapsulatedDatagrams(segment bool) {
 
 // TestEncapNeeded: translation does not cross that network.
 func TestEncapNeeded(t *testing.T) {
-	b := newBedMTU(t, [3]int{1400, 1450, 1432})
+	b := newBedMTU(t, [3]int{1400, 1450, 1440})
 	b.hostile()
 	b.open(1)
 	b.open(2)
@@ -124,7 +124,7 @@ func TestEncapNeeded(t *testing.T) {
 
 // TestEncapEdges: IPv6, congestion marks, and others' use of the port.
 func TestEncapEdges(t *testing.T) {
-	b := newBedMTU(t, [3]int{1400, 1450, 1432})
+	b := newBedMTU(t, [3]int{1400, 1450, 1440})
 	b.encap = true
 	b.open(1)
 	two := b.open(2)
@@ -165,7 +165,7 @@ func TestEncapEdges(t *testing.T) {
 		from int
 		msg  string
 		want bool
-	}{{52170, "an application's own", true}, {7003, "PW\x03\x00" + "another port", true}, {52170, "PW\x03\x00" + strings.Repeat("x", 100), false}} {
+	}{{52170, "an application's own", true}, {7003, "PW\x02\x00" + "another port", true}, {52170, "PW\x02\x00" + strings.Repeat("x", 100), false}} {
 		stray, err := b.dial(1, "udp", "10.92.2.2:52170", from(&net.UDPAddr{IP: net.IPv4(10, 92, 1, 2), Port: c.from}))
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ func TestEncapEdges(t *testing.T) {
 // of what fits into it.
 func TestEncapTooBigOnTheWay(t *testing.T) {
 	for _, strict := range []string{"0", "1"} {
-		b := newBedMTU(t, [3]int{1400, 1450, 1432})
+		b := newBedMTU(t, [3]int{1400, 1450, 1440})
 		b.encap = true
 		b.run(1, "sysctl", "-qw", "net.ipv4.conf.all.rp_filter="+strict)
 		b.open(1)
@@ -205,7 +205,7 @@ func TestEncapTooBigOnTheWay(t *testing.T) {
 		if n := b.planes[1].Events().ICMP; n == 0 {
 			t.Error("no error was translated")
 		}
-		if route := b.run(1, "ip", "route", "get", "10.90.2.2"); !strings.Contains(route, "mtu 1268") {
+		if route := b.run(1, "ip", "route", "get", "10.90.2.2"); !strings.Contains(route, "mtu 1260") {
 			t.Errorf("the stack has not learnt the size: %s", route)
 		}
 	}
@@ -250,7 +250,7 @@ func TestTunnelInPod(t *testing.T) {
 
 // TestEncapSize: what the outer headers cost is counted.
 func TestEncapSize(t *testing.T) {
-	b := newBedMTU(t, [3]int{1400, 1450, 1431})
+	b := newBedMTU(t, [3]int{1400, 1450, 1439})
 	b.encap = true
 	one := b.open(1)
 	b.open(2)

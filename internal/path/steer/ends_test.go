@@ -62,33 +62,44 @@ func conntrack(t *testing.T, forget, reverse bool) {
 	}
 }
 
-// TestPoint3Ends: only the owner's data plane is told of a switch. The first
-// packet that arrives tells the other end, which answers it on the new path.
-// Fails if told does not write the follow map.
+// TestPoint3Ends: the ends learn of a switch at different times. Until the other end's
+// agent is told, it answers as before, and nothing is lost; no packet moves anything.
+// Fails if path_in looks at the path that was chosen.
 func TestPoint3Ends(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)
-	for _, conn := range []net.Conn{b.echo("udp", "10.90.2.2:7001", "10.90.2.2:7001"), b.echo("udp6", "[fd90:2::2]:7001", "[fd90:2::2]:7001")} {
+	for _, conn := range []net.Conn{b.echo("udp", "10.90.2.2:7001", "10.90.2.2:7001"), b.echo("udp6", "[fd90:2::2]:7001", "[fd90:2::2]:7001"),
+		b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001")} {
 		b.move(1, 0)
-		if err := exchange(conn, "hello"); err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range []int{2, 1, 2, 0, 1, 0} {
-			before := [3]uint64{}
-			for p := range before {
-				before[p], _ = b.crossed(2, p)
-			}
-			b.move(1, path)
-			if err := exchange(conn, "one packet"); err != nil {
+		for range 3 {
+			if err := exchange(conn, "hello"); err != nil {
 				t.Fatal(err)
 			}
-			for p := range before {
-				want := map[bool]uint64{true: 1}[p == path]
-				if after, _ := b.crossed(2, p); after-before[p] != want && p != 0 || p == path && after == before[p] {
-					t.Errorf("moved to path %d: the other end answered with %d packets over path %d, expected %d", path, after-before[p], p, want)
+		}
+		was := 0
+		for _, path := range []int{2, 1, 2, 0, 1, 0} {
+			for _, told := range []bool{false, true} {
+				want := was
+				if b.lead(1, path); told {
+					b.tell(1)
+					want = path
+				}
+				before := [3]uint64{}
+				for p := range before {
+					before[p], _ = b.crossed(2, p)
+				}
+				if err := exchange(conn, "one packet"); err != nil {
+					t.Fatal(err)
+				}
+				for p := range before {
+					if after, _ := b.crossed(2, p); (after > before[p]) != (p == want) {
+						t.Errorf("moved to path %d, told %v: the other end answered with %d packets over path %d, expected some over %d alone",
+							path, told, after-before[p], p, want)
+					}
 				}
 			}
+			was = path
 		}
 	}
 }
@@ -146,104 +157,85 @@ func switchBulk(t *testing.T, direct string) {
 	}
 }
 
-// bucketOf returns the one bucket of which pod 2 was told.
-func (b *bed) bucketOf() (int, Choice) {
-	b.t.Helper()
-	followed, err := b.planes[2].Followed("pod-1")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for i, c := range followed {
-		if c.Told {
-			return i, c
-		}
-	}
-	b.t.Fatal("pod 2 follows nothing")
-	return 0, Choice{}
-}
-
-// TestPoint3Epochs: packets of an older epoch that are still under way move
-// nothing back, but are delivered; and an owner that has moved on by as many
-// epochs as the mark can tell apart, while nothing was sent, is followed. Fails
-// if told takes any epoch, or none that is three ahead.
-func TestPoint3Epochs(t *testing.T) {
+// TestPoint3Numbers: what an owner said earlier moves nothing back, whenever and by
+// whatever way it comes; a diversion lasts until it says something newer. Fails if Follow
+// takes any number, or an equal one undoes a diversion.
+func TestPoint3Numbers(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	two := b.open(2)
-	local := &net.UDPAddr{IP: net.IPv4(10, 90, 1, 2), Port: 7002}
-	conn := b.echo("udp", "10.90.2.2:7001", "10.90.2.2:7001", from(local))
-	say := func(msg string, path int) {
+	at := func(why string, path int, diverted bool) {
 		t.Helper()
-		if err := exchange(conn, msg); err != nil {
-			t.Fatalf("%s: %v", msg, err)
-		}
-		if _, c := b.bucketOf(); c.Path != path {
-			t.Errorf("%s: pod 2 follows to path %d, expected %d", msg, c.Path, path)
-		}
-	}
-	if err := exchange(conn, "hello"); err != nil {
-		t.Fatal(err)
-	}
-	b.move(1, 1)
-	say("epoch 1", 1)
-	b.move(1, 2)
-	say("epoch 2", 2)
-	late, err := b.dial(1, "udp", "10.91.0.2:7001", tos(false, mark(1, true)), from(&net.UDPAddr{IP: net.IPv4(10, 91, 0, 1), Port: 7002}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if err := send(late, "late"); err != nil {
+		followed, err := two.Followed("pod-1")
+		if err != nil {
 			t.Fatal(err)
 		}
-		if msg, err := receive(conn, 3*time.Second); err != nil || msg != "late" {
-			t.Fatalf("a packet of an older epoch was not delivered: %q %v", msg, err)
-		}
-		if _, c := b.bucketOf(); c.Path != 2 || c.Epoch != 2 {
-			t.Fatalf("a packet of an older epoch moved the flow: %+v", c)
+		if c := followed[5]; c.Path != path || c.Diverted != diverted {
+			t.Errorf("%s: %+v, expected path %d", why, c, path)
 		}
 	}
-	for _, idle := range [][]int{{0, 1, 0}, {1, 2, 0, 1}, {2, 0, 2, 1, 2}} {
-		for _, path := range idle {
-			b.move(1, path)
-		}
-		time.Sleep(lasts)
-		say("after a pause", idle[len(idle)-1])
+	b.move(1, 1)
+	at("told", 1, false)
+	old, said := b.says(1)
+	b.move(1, 2)
+	at("told again", 2, false)
+	now, _ := b.says(1)
+	if heard, err := two.Follow("pod-1", old, said); err != nil || heard != now {
+		t.Errorf("an old notice: %v, it knows number %d, expected %d", err, heard, now)
 	}
-	// Diverted: the owner still sends by a path on which we cannot.
-	if err := two.Divert("pod-1", 2, 1); err != nil {
+	at("an old notice", 2, false)
+	if n, err := two.Divert("pod-1", 2, 0); err != nil || n != Buckets {
+		t.Fatalf("%d buckets diverted: %v", n, err)
+	}
+	b.tell(1)
+	at("diverted, and told the same", 0, true)
+	if err := b.planes[1].Renumber("pod-2", 0); err != nil {
 		t.Fatal(err)
 	}
-	say("diverted", 1)
-	time.Sleep(lasts)
-	say("diverted still", 1)
+	b.tell(1)
+	at("told under another number", 2, false)
+	// The owner's clock was put back, and what it had kept is lost: it is told.
+	if err := b.planes[1].RemovePeer("pod-2"); err != nil {
+		t.Fatal(err)
+	}
+	b.planes[1].cfg.Now = func() time.Time { return time.Unix(1, 0) }
+	b.open(1)
+	b.planes[1].cfg.Now = func() time.Time { return time.Unix(1, 0) }
+	put64(b.planes[1].mem.order, b.planes[1].ids["pod-2"]*orderSize, 7)
+	b.lead(1, 1)
+	first, said := b.says(1)
+	heard, err := two.Follow("pod-1", first, said)
+	if err != nil || heard <= first {
+		t.Fatalf("number %d was taken, %d is known: %v", first, heard, err)
+	}
+	if err := b.planes[1].Renumber("pod-2", heard); err != nil {
+		t.Fatal(err)
+	}
+	b.tell(1)
+	at("renumbered", 1, false)
+	// A flow that has never moved is diverted too: the default network may fail.
 	b.move(1, 0)
-	say("moved by the owner", 0)
-	if err := two.Follow("pod-1", map[uint8]Choice{0: {Path: 2, Epoch: 3}}); err != nil {
-		t.Fatal(err)
+	if n, err := two.Divert("pod-1", 0, 2); err != nil || n != Buckets {
+		t.Errorf("%d buckets diverted from the default network: %v", n, err)
 	}
+	at("diverted from the default network", 2, true)
 }
 
 // TestPoint3TooBig: all packets of the owner are too big for the new path, so
-// that they stay on the default network; the other end must learn from them that
-// the old path, which may be dead, is left. Fails if such packets bear no mark.
+// that they stay on the default network, as do its packets while nothing else was sent.
 func TestPoint3TooBig(t *testing.T) {
 	b := newBedMTU(t, [3]int{1500, 1500, 1300})
 	b.open(1)
 	b.open(2)
 	conn := b.echo("udp", "10.90.2.2:7001", "10.90.2.2:7001")
-	for i, path := range []int{0, 1, 2} {
+	for _, path := range []int{0, 1, 2} {
 		b.move(1, path)
+		before, _ := b.crossed(1, path%2)
 		if err := exchange(conn, strings.Repeat("x", 1400)); err != nil {
 			t.Fatal(err)
 		}
-		if i > 0 {
-			if _, c := b.bucketOf(); c.Path != path%2 {
-				t.Errorf("moved to path %d: pod 2 answers over path %d, expected %d", path, c.Path, path%2)
-			}
+		if after, _ := b.crossed(1, path%2); after == before {
+			t.Errorf("moved to path %d: nothing was sent over path %d", path, path%2)
 		}
 	}
 }
-
-// lasts is a little longer than CHOICE_LASTS of steer.h.
-const lasts = 1100 * time.Millisecond

@@ -3,53 +3,53 @@ package steer
 import (
 	"errors"
 	"net/netip"
+
+	"github.com/cilium/ebpf"
 )
 
-// filterShift is FILTER_SHIFT of steer.h: 8,192 slots, so that of 1,024 peers'
-// addresses few share one.
-const filterShift = 19
-
-// slots is how many words that are, for stable addresses; for those on paths are
-// as many again.
-const slots = 1 << (32 - filterShift)
+// stride is the distance of small values: the kernel rounds an array's up to eight
+// bytes (array_map_alloc).
+const stride = 8
 
 // admit lets packets of a peer's address past the filter.
-func (p *Plane) admit(a netip.Addr, id uint32) { put32(p.mem.filter, slot(word(a))*4, id+1) }
+func (p *Plane) admit(a netip.Addr, id uint32) { put32(p.mem.slots, p.slot(word(a))*stride, id+1) }
 
-// sift makes the filter anew, of the peers that are entered. Slots that stay are
+// sift makes the filter again, of the peers that are entered. Slots that stay are
 // never empty meanwhile. One too many costs a look-up.
 func (p *Plane) sift() {
-	var words [2 * slots]uint32
+	stable, paths := make([]uint32, 1<<slotBits(p.room)), make([]uint32, 2<<slotBits(p.room))
 	var k4 uint32
 	var k6 bpfAddr
 	var v bpfPeer
 	var r bpfRev
 	four, six, rev := p.objs.Peers4.Iterate(), p.objs.Peers6.Iterate(), p.objs.Rev4.Iterate()
 	for four.Next(&k4, &v) {
-		words[slot(bpfAddr{W: [4]uint32{k4}})] = v.Id + 1
+		stable[p.slot(bpfAddr{W: [4]uint32{k4}})] = v.Id + 1
 	}
 	for six.Next(&k6, &v) {
-		words[slot(k6)] = v.Id + 1
+		stable[p.slot(k6)] = v.Id + 1
 	}
 	for rev.Next(&k4, &r) {
-		words[slots+slot(bpfAddr{W: [4]uint32{k4}})] = r.Id*MaxPaths + r.Path + 1
+		paths[p.slotRev(bpfAddr{W: [4]uint32{k4}})] = r.Id*MaxPaths + r.Path + 1
 	}
 	if four.Err() != nil || six.Err() != nil || rev.Err() != nil {
 		return // leave it as it was: that is never too narrow
 	}
-	had := make([]byte, len(words)*4)
-	read(p.mem.filter, 0, had)
-	for i, w := range words {
-		if native32(had[i*4:]) != w {
-			put32(p.mem.filter, uint32(i)*4, w)
+	for m, words := range map[*ebpf.Memory][]uint32{p.mem.slots: stable, p.mem.slotsRev: paths} {
+		for i, w := range words {
+			if off := uint32(i) * stride; get32(m, off) != w {
+				put32(m, off, w)
+			}
 		}
 	}
 }
 
-// slot is an address's, as the data plane finds it.
-func slot(a bpfAddr) uint32 {
-	return (a.W[0] ^ a.W[1] ^ a.W[2] ^ a.W[3]) * 0x9E3779B1 >> filterShift
-}
+// slot is an address's, as the data plane finds it, and slotRev that of one on a path.
+func (p *Plane) slot(a bpfAddr) uint32 { return hashed(a) >> (32 - slotBits(p.room)) }
+
+func (p *Plane) slotRev(a bpfAddr) uint32 { return hashed(a) >> (31 - slotBits(p.room)) }
+
+func hashed(a bpfAddr) uint32 { return (a.W[0] ^ a.W[1] ^ a.W[2] ^ a.W[3]) * 0x9E3779B1 }
 
 // near is a peer's address in a row that is read by its number; 0 for IPv6.
 func near(a netip.Addr) uint32 {
@@ -89,7 +89,7 @@ func (p *Plane) nearRev(rev bpfRev) error {
 			return err
 		}
 	}
-	put32(p.mem.filter, (slots+slot(bpfAddr{W: [4]uint32{rev.Remote}}))*4, i+1)
+	put32(p.mem.slotsRev, p.slotRev(bpfAddr{W: [4]uint32{rev.Remote}})*stride, i+1)
 	return nil
 }
 

@@ -36,13 +36,14 @@ func TestSharedSlot(t *testing.T) {
 	p := benchPlane(t, 0)
 	me := netip.MustParseAddr("10.90.1.2")
 	local := netip.MustParseAddr("10.91.0.1")
-	stable := sharing(t, netip.MustParseAddr("10.100.0.1"))
-	path := sharing(t, netip.MustParseAddr("10.101.0.1"))
+	stable := sharing(t, p, netip.MustParseAddr("10.100.0.1"))
+	path := sharing(t, p, netip.MustParseAddr("10.101.0.1"))
 	for i, uid := range []string{"one", "two"} {
 		if err := p.SetPeer(Peer{UID: uid, Pairs: []Pair{{me, stable[i]}},
-			Paths: []Path{{Index: 1, Dev: "net1", MTU: 1450, Pairs: []Pair{{local, path[i]}}}}}); err != nil {
+			Paths: []Path{{Index: 1, Dev: "net1", MTU: 1450, Keys: keysOf(1), Pairs: []Pair{{local, path[i]}}}}}); err != nil {
 			t.Fatal(err)
 		}
+		p.put4(t, uid, 7000, 7001, 6, roleOwner)
 	}
 	came := func(uid string, on int) uint64 {
 		_, received, err := p.Tallies(uid, on)
@@ -55,26 +56,26 @@ func TestSharedSlot(t *testing.T) {
 		if got := verdict(t, p, p.objs.In, tcp(stable[i], me, 0)); got != verdictNext || came(uid, 0) != 1 {
 			t.Errorf("%s over the default network: verdict %d, %d counted", uid, int32(got), came(uid, 0))
 		}
-		if got := verdict(t, p, p.objs.PathIn, tcp(path[i], local, byte(mark(1, true)))); got != verdictNext || came(uid, 1) != 1 {
+		if got := verdict(t, p, p.objs.PathIn, steered(tcp(path[i], local, markTOS), keyOf(1), sayData, false)); got != verdictNext || came(uid, 1) != 1 {
 			t.Errorf("%s over the path: verdict %d, %d counted", uid, int32(got), came(uid, 1))
 		}
 	}
 	if err := p.RemovePeer("two"); err != nil {
 		t.Fatal(err)
 	}
-	if got := verdict(t, p, p.objs.PathIn, tcp(path[1], local, byte(mark(1, true)))); got != verdictDrop {
+	if got := verdict(t, p, p.objs.PathIn, steered(tcp(path[1], local, markTOS), keyOf(1), sayData, false)); got != verdictDrop {
 		t.Errorf("a peer that was removed: verdict %d", int32(got))
 	}
-	if got := verdict(t, p, p.objs.PathIn, tcp(path[0], local, byte(mark(1, true)))); got != verdictNext || came("one", 1) != 2 {
+	if got := verdict(t, p, p.objs.PathIn, steered(tcp(path[0], local, markTOS), keyOf(1), sayData, false)); got != verdictNext || came("one", 1) != 2 {
 		t.Errorf("the one that stays: verdict %d, %d counted", int32(got), came("one", 1))
 	}
 }
 
 // sharing returns an address and the next one that has the same slot.
-func sharing(t *testing.T, a netip.Addr) [2]netip.Addr {
+func sharing(t *testing.T, p *Plane, a netip.Addr) [2]netip.Addr {
 	t.Helper()
 	for b := a.Next(); b.Is4(); b = b.Next() {
-		if slot(word(a)) == slot(word(b)) {
+		if p.slotRev(word(a)) == p.slotRev(word(b)) {
 			return [2]netip.Addr{a, b}
 		}
 	}
@@ -92,10 +93,7 @@ func TestRoleChangesAtOnce(t *testing.T) {
 	if _, err := p.Switch(peer.UID, All, 1); err != nil {
 		t.Fatal(err)
 	}
-	key := bpfFlow{Peer: p.ids[peer.UID], Generation: generation(peer.UID), Local: 7000, Remote: 7001, Proto: 6}
-	if err := p.objs.Flows.Put(key, bpfPart{Role: 2}); err != nil { // FLOW_OWNER
-		t.Fatal(err)
-	}
+	p.put4(t, peer.UID, 7000, 7001, 6, roleOwner)
 	packet := tcp(stable.Local, stable.Remote, 0)
 	for range 2 {
 		if got := verdict(t, p, p.objs.Out, packet); got != verdictRedirect {

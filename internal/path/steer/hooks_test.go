@@ -99,7 +99,7 @@ func TestPoint11OtherPrograms(t *testing.T) {
 	}
 	delete(b.planes, 1)
 	e = early()
-	if err := b.planes[2].Divert("pod-1", 2, 0); err != nil {
+	if _, err := b.planes[2].Divert("pod-1", 2, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := exchange(conn, "native"); err != nil || early() == e {

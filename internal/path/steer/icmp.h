@@ -8,7 +8,8 @@ struct quote {
 	struct addr src, dst;
 	__u32 l4;
 	__be16 first; /* of its header: the DSCP is in there */
-	__u8 proto, marked, later;
+	__u16 id;     /* as in struct packet */
+	__u8 proto, mark, later;
 };
 
 static __always_inline int quote(struct __sk_buff *skb, const struct packet *p, __u32 at, struct quote *q)
@@ -20,7 +21,8 @@ static __always_inline int quote(struct __sk_buff *skb, const struct packet *p, 
 		__builtin_memcpy(&q->src, &ip.saddr, 16);
 		__builtin_memcpy(&q->dst, &ip.daddr, 16);
 		q->first = *(__be16 *)&ip;
-		q->marked = IS_MARK((bpf_ntohs(q->first) >> 6) & 0x3f);
+		q->mark = (bpf_ntohs(q->first) >> 6) & 0x3f;
+		q->id = bpf_ntohs(*((__be16 *)&ip + 1));
 		q->proto = ip.nexthdr;
 		q->l4 = at + sizeof(ip);
 		return 0;
@@ -31,7 +33,8 @@ static __always_inline int quote(struct __sk_buff *skb, const struct packet *p, 
 	q->src.w[0] = ip.saddr;
 	q->dst.w[0] = ip.daddr;
 	q->first = *(__be16 *)&ip;
-	q->marked = IS_MARK(ip.tos >> 2);
+	q->mark = ip.tos >> 2;
+	q->id = bpf_ntohs(ip.id);
 	q->proto = ip.protocol;
 	q->later = (ip.frag_off & bpf_htons(0x1fff)) != 0;
 	q->l4 = at + ip.ihl * 4;
@@ -52,6 +55,8 @@ static __always_inline int restore(struct __sk_buff *skb, const struct packet *p
 	struct addr from[2] = { r->local, q->dst }, to[2] = { r->stable_local, r->stable_remote };
 	__be16 sum, first = q->first & (p->v6 ? bpf_htons((__u16)~(0x3f << 6)) : bpf_htons(0xff03));
 	__u32 check = q->l4 + 2;
+
+	first |= bpf_htons(CLASS_DSCP(q->mark) << (p->v6 ? 6 : 2));
 
 	if (p->v6) {
 		__s64 diff = bpf_csum_diff((__be32 *)from, sizeof(from), (__be32 *)to, sizeof(to), 0);
@@ -86,6 +91,24 @@ static __always_inline __s64 difference(const struct addr *a, const struct addr 
 	return bpf_csum_diff((__be32 *)from, sizeof(from), (__be32 *)to, sizeof(to), 0);
 }
 
+/* ours is whether a packet that an error quotes is one that we sent: who has not seen
+ * it cannot know its tag, which is t whole or else id. l4 begins its ports. */
+static __always_inline int ours(const struct rev *r, int v6, __u8 proto, const __u8 *l4, __u16 id, __u64 t)
+{
+	__u32 n = r->id;
+	int echo = proto == IPPROTO_ICMP || proto == IPPROTO_ICMPV6;
+	struct addr stable = r->stable_remote;
+	struct peer *pe = v6 ? bpf_map_lookup_elem(&peers6, &stable) : bpf_map_lookup_elem(&near, &n);
+	struct packet q = { .id = id, .proto = proto, .v6 = v6 };
+
+	if (!pe)
+		return 0;
+	q.sport = echo ? l4[4] << 8 | l4[5] : l4[0] << 8 | l4[1];
+	q.dport = echo ? q.sport : l4[2] << 8 | l4[3];
+	__u64 want = tag(&pe->path[r->path & (PATHS - 1)].key, &q, r->lower, SAY_DATA);
+	return t ? t == want : matches(&q, want) != FORGED;
+}
+
 /* In encap.h. */
 static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p);
 
@@ -98,11 +121,16 @@ static __always_inline int quoted(struct __sk_buff *skb, struct packet *p)
 
 	if (quote(skb, p, at, &q))
 		return TCX_NEXT;
-	if (!q.marked)
+	if (!IS_MARK(q.mark))
 		return unquote(skb, p);
 	struct rev *r = rev_of(&q.dst, p->v6);
+	__u8 l4[8];
 	if (!r || !same(&q.src, &r->local, p->v6) || !same(&p->dst, &r->local, p->v6))
 		return TCX_NEXT;
+	if (q.later || bpf_skb_load_bytes(skb, q.l4, l4, sizeof(l4)) || !ours(r, p->v6, q.proto, l4, q.id, 0)) {
+		count_event(EV_FORGED);
+		return TCX_DROP;
+	}
 	/* In the quote our address is the source, so the pair stands the other way
 	 * round than in what arrives; the sum does not mind. */
 	struct addr src = same(&p->src, &q.dst, p->v6) ? r->stable_remote : p->src;

@@ -3,6 +3,10 @@
 #ifndef PACKET_H
 #define PACKET_H
 
+/* A function of its own, which the verifier looks at once and not for each state that it
+ * may be called in (Linux 5.6; pointers to memory 5.12). What it is given may be NULL. */
+#define GLOBAL __attribute__((noinline))
+
 /* Linux 6.16 told IPv6 apart, for CHECKSUM_COMPLETE; older ones refuse the flag. */
 #define F_IPV6 (1ull << 7)
 
@@ -12,10 +16,12 @@ struct packet {
 	__u32 l4;       /* offset of the transport header */
 	__u32 seglen;   /* of the IP packet, or of each segment of a GSO packet */
 	__u16 sport, dport;
+	__u16 id;       /* IPv4: the identification; IPv6: of the flow label, the lower 16 bits */
 	__u8 v6, proto, dscp;
 	__u8 steerable; /* a whole TCP, UDP or ICMP echo packet */
 	__u8 opens;     /* TCP: SYN without ACK; ICMP: echo request; UDP: any */
 	__u8 accepts;   /* TCP: SYN with ACK; ICMP: echo reply */
+	__u8 closes;    /* TCP: CLOSED_IN for FIN, CLOSED_RESET for RST */
 	__u8 fragment;
 	__u8 later;     /* a fragment without the transport header */
 	__u8 error;     /* an ICMP error that quotes a packet */
@@ -65,15 +71,15 @@ static __always_inline struct tally *tally(void *map, __u32 id, __u32 n, __u32 p
 
 /* came counts a packet that arrived, and when. To read the clock takes long: it is
  * done once a tick. Within one, it is enough to tell that something has come since
- * the last question. */
-static __always_inline void came(__u32 id, __u32 n, struct __sk_buff *skb)
+ * the last question. What could be guessed is no sign of life. */
+static __always_inline void came(__u32 id, __u32 n, struct __sk_buff *skb, int alive)
 {
 	struct tally *t = tally(&received, id, n, skb->gso_segs, skb->len - ETH_HLEN);
 	__u32 i = id * PATHS + n;
 	struct tally *asked = bpf_map_lookup_elem(&sent, &i);
 	__u64 tick = bpf_jiffies64();
 
-	if (!t || !asked)
+	if (!t || !asked || !alive)
 		return;
 	__u64 last = *(volatile __u64 *)&asked->last;
 	if (t->more != tick) {
@@ -101,25 +107,39 @@ static __always_inline void went(struct __sk_buff *skb, const struct packet *p, 
 	*(volatile __u64 *)&t->last = now ? now : bpf_ktime_get_ns();
 }
 
-static __always_inline __u32 slot(const struct addr *a)
+static __always_inline __u32 hashed(const struct addr *a)
 {
-	return ((a->w[0] ^ a->w[1] ^ a->w[2] ^ a->w[3]) * 0x9E3779B1u) >> FILTER_SHIFT;
+	return (a->w[0] ^ a->w[1] ^ a->w[2] ^ a->w[3]) * 0x9E3779B1u;
+}
+
+/* want has the agent told of traffic with a pod that is not entered. Most packets are
+ * of none, and are let go by one word. */
+static __always_inline void want(const struct addr *a)
+{
+	__u32 h = hashed(a) >> ELSEWHERE_SHIFT, word = h >> 6, at = h & (WANTED - 1);
+	__u64 *bits = bpf_map_lookup_elem(&elsewhere, &word);
+
+	if (!bits || !(*(volatile __u64 *)bits >> (h & 63) & 1))
+		return;
+	struct addr *w = bpf_map_lookup_elem(&wanted, &at);
+	if (w)
+		*w = *a;
 }
 
 /* maybe is whether an address may be a peer's: then a peer's number and one. Most
  * packets of a pod are of none, and are let go by this one word. */
 static __always_inline __u32 maybe(const struct addr *a)
 {
-	__u32 zero = 0;
-	struct filter *f = bpf_map_lookup_elem(&filter, &zero);
+	__u32 at = hashed(a) >> slot_shift;
+	__u32 *n = bpf_map_lookup_elem(&slots, &at);
 
-	return f ? *(volatile __u32 *)&f->peer[slot(a)] : 0;
+	return n ? *(volatile __u32 *)n : 0;
 }
 
 /* bystander is whether a packet is surely of no peer. It is asked before anything
  * else is read: a packet of others is to pay for no more than that. field is which
  * address. */
-static __always_inline int bystander(struct __sk_buff *skb, __u32 field)
+static __always_inline int bystander(struct __sk_buff *skb, __u32 field, int leaves)
 {
 	struct addr a = {};
 	void *ip = data_of(skb) + ETH_HLEN;
@@ -128,7 +148,11 @@ static __always_inline int bystander(struct __sk_buff *skb, __u32 field)
 	if (skb->protocol != bpf_htons(ETH_P_IP) || ip + sizeof(struct iphdr) > end_of(skb))
 		return 0;
 	a.w[0] = *(__u32 *)(ip + field);
-	return !maybe(&a);
+	if (maybe(&a))
+		return 0;
+	if (leaves)
+		want(&a);
+	return 1;
 }
 
 static __always_inline int same(const struct addr *a, const struct addr *b, int v6)
@@ -157,13 +181,13 @@ static __always_inline struct peer *peer_of(const struct packet *p, const struct
 static __always_inline struct rev *rev_of(const struct addr *a, int v6)
 {
 	struct addr key = *a;
-	__u32 zero = 0;
+	__u32 at = hashed(a) >> slot_rev_shift;
 
 	if (v6)
 		return bpf_map_lookup_elem(&rev6, &key);
-	struct filter *f = bpf_map_lookup_elem(&filter, &zero);
-	if (f) {
-		__u32 i = *(volatile __u32 *)&f->rev[slot(a)] - 1;
+	__u32 *n = bpf_map_lookup_elem(&slots_rev, &at);
+	if (n) {
+		__u32 i = *(volatile __u32 *)n - 1;
 		struct rev *r = bpf_map_lookup_elem(&near_rev, &i);
 		if (r && r->remote == key.w[0])
 			return r;
@@ -213,6 +237,7 @@ static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 		p->dport = b[2] << 8 | b[3];
 		p->opens = (b[13] & 0x12) == 0x02;
 		p->accepts = (b[13] & 0x12) == 0x12;
+		p->closes = (b[13] & 1 ? CLOSED_IN : 0) | (b[13] & 4 ? CLOSED_RESET : 0);
 		hlen = (b[12] >> 4) * 4;
 	} else if (p->proto == IPPROTO_UDP) {
 		b = peek(skb, p->l4, 8);
@@ -257,6 +282,7 @@ static __always_inline int internet(struct __sk_buff *skb, struct packet *p)
 		p->dst.w[0] = ip->daddr;
 		p->proto = ip->protocol;
 		p->dscp = ip->tos >> 2;
+		p->id = bpf_ntohs(ip->id);
 		p->l4 = ETH_HLEN + ip->ihl * 4;
 		p->later = (ip->frag_off & bpf_htons(0x1fff)) != 0;
 		p->fragment = (ip->frag_off & bpf_htons(0x3fff)) != 0; /* an offset, or more to come */
@@ -269,6 +295,7 @@ static __always_inline int internet(struct __sk_buff *skb, struct packet *p)
 		p->v6 = 1;
 		p->proto = ip->nexthdr; /* extension headers, fragments among them: not steerable */
 		p->dscp = (bpf_ntohs(*(__be16 *)ip) >> 6) & 0x3f;
+		p->id = bpf_ntohs(*((__be16 *)ip + 1));
 		p->l4 = ETH_HLEN + sizeof(*ip);
 	} else {
 		return -1;
@@ -305,7 +332,7 @@ struct start {
 #define START (sizeof(struct iphdr) + offsetof(struct tcphdr, check) + 2)
 
 /* plain reads what is most common: TCP over IPv4, whole, without IP options, of a
- * connection that stands. Each program is compiled twice, for these and for any, as
+ * connection that neither begins nor ends. Each program is compiled twice, for these and for any, as
  * its time goes by how much code and memory it touches. Returns 0 for others. */
 static __always_inline int plain(struct __sk_buff *skb, struct packet *p)
 {
@@ -316,7 +343,7 @@ static __always_inline int plain(struct __sk_buff *skb, struct packet *p)
 		return 0;
 	struct iphdr *ip = data;
 	__u8 *tcp = data + sizeof(*ip);
-	if (*(__u8 *)data != 0x45 || ip->protocol != IPPROTO_TCP || ip->frag_off & bpf_htons(0x3fff) || tcp[13] & 0x02)
+	if (*(__u8 *)data != 0x45 || ip->protocol != IPPROTO_TCP || ip->frag_off & bpf_htons(0x3fff) || tcp[13] & 0x07)
 		return 0;
 	p->summed = BPF_CORE_READ_BITFIELD((struct sk_buff *)bpf_cast_to_kern_ctx(skb), ip_summed);
 	if (p->summed == CHECKSUM_COMPLETE)
@@ -326,6 +353,7 @@ static __always_inline int plain(struct __sk_buff *skb, struct packet *p)
 	p->dst.w[0] = ip->daddr;
 	p->proto = IPPROTO_TCP;
 	p->dscp = ip->tos >> 2;
+	p->id = bpf_ntohs(ip->id);
 	p->l4 = ETH_HLEN + sizeof(*ip);
 	p->sport = tcp[0] << 8 | tcp[1];
 	p->dport = tcp[2] << 8 | tcp[3];

@@ -20,13 +20,12 @@ func BenchmarkPass(b *testing.B) {
 	p := benchPlane(b, 1)
 	peer := benchPeer(0)
 	stable, path := peer.Pairs[0], peer.Paths[0].Pairs[0]
-	key := bpfFlow{Peer: p.ids[peer.UID], Generation: generation(peer.UID), Local: 7000, Remote: 7001, Proto: 6}
-	const owner, follower = 2, 4 // FLOW_OWNER, FLOW_FOLLOW
+	const owner, follower = roleOwner, roleFollow
 	passes := []struct {
 		name   string
 		prog   *ebpf.Program
 		path   int
-		role   uint32
+		role   uint8
 		packet []byte
 		want   uint32
 	}{
@@ -34,8 +33,8 @@ func BenchmarkPass(b *testing.B) {
 		{"out-default", p.objs.Out, 0, owner, tcp(stable.Local, stable.Remote, 0), verdictNext},
 		{"in-default", p.objs.In, 0, owner, tcp(stable.Remote, stable.Local, 0), verdictNext},
 		{"out-steered", p.objs.Out, 1, owner, tcp(stable.Local, stable.Remote, 0), verdictRedirect},
-		{"path_in-owned", p.objs.PathIn, 1, owner, tcp(path.Remote, path.Local, byte(mark(1, false))), verdictNext},
-		{"path_in-followed", p.objs.PathIn, 1, follower, tcp(path.Remote, path.Local, byte(mark(1, true))), verdictNext},
+		{"path_in-owned", p.objs.PathIn, 1, owner, steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false), verdictNext},
+		{"path_in-followed", p.objs.PathIn, 1, follower, steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false), verdictNext},
 	}
 	took := make([][]float64, len(passes))
 	for b.Loop() {
@@ -43,9 +42,7 @@ func BenchmarkPass(b *testing.B) {
 			if _, err := p.Switch(peer.UID, All, pass.path); err != nil {
 				b.Fatal(err)
 			}
-			if err := p.objs.Flows.Put(key, bpfPart{Role: pass.role}); err != nil {
-				b.Fatal(err)
-			}
+			p.put4(b, peer.UID, 7000, 7001, 6, pass.role)
 			p.Beat()
 			err := netns.Do(p.cfg.Netns, func() error {
 				for range 20_000 {

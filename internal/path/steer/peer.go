@@ -31,14 +31,16 @@ type Path struct {
 	// same at both ends, costs EncapOverhead of each packet, and is for IPv4 alone;
 	// datagrams handed over as one (UDP_SEGMENT) stay on the default network.
 	Encap bool
+	// Keys are those of the pair's tags on this network.
+	Keys Keys
 	// NextHop is where frames go; nil leaves it to the kernel's neighbour table,
 	// which costs a little more for each packet.
 	NextHop net.HardwareAddr
 }
 
 // EncapOverhead is what encapsulation adds to a packet, in bytes: headers of IPv4
-// and UDP, and the shim with the mark.
-const EncapOverhead = 20 + 8 + 4
+// and UDP, and the shim with the tag.
+const EncapOverhead = 20 + 8 + 12
 
 // Peer is another pod with its agent, and the paths to it.
 type Peer struct {
@@ -46,11 +48,13 @@ type Peer struct {
 	UID string
 	// Pairs holds the stable addresses by family: at most one of each.
 	Pairs []Pair
+	// Keys are those of the pair's tags on the default network.
+	Keys  Keys
 	Paths []Path
 }
 
-// errTooMany is returned when the plane has no room for a peer.
-var errTooMany = errors.New("the data plane has no room for another peer")
+// ErrTooMany is returned when the plane has no room for a peer.
+var ErrTooMany = errors.New("the data plane has no room for another peer")
 
 // SetPeer makes the plane know a peer: flows to it may be steered, and what
 // comes from it over other paths is taken. Doing it twice changes nothing; flows
@@ -72,7 +76,7 @@ func (p *Plane) SetPeer(peer Peer) error {
 				continue
 			}
 			dev := p.devs[path.Dev]
-			rev := bpfRev{Id: id, Generation: gen, Lower: lower(stable), Path: uint32(path.Index), Remote: near(pair.Remote), Ifindex: uint32(dev.Index), Flags: flags(path),
+			rev := bpfRev{Id: id, Generation: gen, Lower: lower(stable), Path: uint32(path.Index), Remote: near(pair.Remote), Ifindex: uint32(dev.Index), Flags: flags(path), Accept: path.Keys.accepted(),
 				Diff: diff(pair, stable), Local: word(pair.Local), StableLocal: word(stable.Local), StableRemote: word(stable.Remote)}
 			err := p.put(p.objs.Rev4, p.objs.Rev6, pair.Remote, rev)
 			if err == nil {
@@ -88,7 +92,7 @@ func (p *Plane) SetPeer(peer Peer) error {
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("look up peer %s: %w", peer.UID, err)
 		}
-		row := bpfPeer{Id: id, Generation: gen, Lower: lower(stable), Remote: near(stable.Remote), Self: word(stable.Local)}
+		row := bpfPeer{Id: id, Generation: gen, Lower: lower(stable), Remote: near(stable.Remote), Self: word(stable.Local), Key: peer.Keys.Send.words(), Accept: peer.Keys.accepted()}
 		for _, path := range peer.Paths {
 			pair, ok := path.pair(stable)
 			if !ok {
@@ -171,7 +175,7 @@ func flags(path Path) uint32 {
 
 func (p *Plane) path(path Path, pair, stable Pair) bpfPath {
 	dev := p.devs[path.Dev]
-	row := bpfPath{Local: word(pair.Local), Remote: word(pair.Remote), Diff: diff(stable, pair),
+	row := bpfPath{Local: word(pair.Local), Remote: word(pair.Remote), Diff: diff(stable, pair), Key: path.Keys.Send.words(),
 		Ifindex: uint32(dev.Index), Mtu: uint16(path.MTU), Flags: uint8(flags(path))}
 	if len(path.NextHop) == 6 && len(dev.HardwareAddr) == 6 {
 		row.Flags |= flagMAC
@@ -206,8 +210,14 @@ func (p *Plane) id(peer Peer) (uint32, error) {
 		}
 	}
 	id := slices.Index(p.used, false)
+	if id < 0 && p.room < p.cfg.Peers {
+		if err := p.grow(); err != nil {
+			return 0, err
+		}
+		id = slices.Index(p.used, false)
+	}
 	if id < 0 {
-		return 0, fmt.Errorf("peer %s: %w: it holds %d", peer.UID, errTooMany, len(p.used))
+		return 0, fmt.Errorf("peer %s: %w: it holds %d", peer.UID, ErrTooMany, len(p.used))
 	}
 	p.clear(uint32(id))
 	p.used[id], p.ids[peer.UID] = true, uint32(id)
@@ -306,8 +316,9 @@ func drop[K, V any](m *ebpf.Map, match func(*V) bool) error {
 }
 
 // adopt learns from the maps which rows are in use. Their peers are known again
-// once SetPeer names them; Forget removes those that it does not.
-func (p *Plane) adopt() {
+// once SetPeer names them; Forget removes those that it does not. If the lease has run
+// out, flows begin at home.
+func (p *Plane) adopt(lasting bool) {
 	var k4 uint32
 	var k6 bpfAddr
 	var v bpfPeer
@@ -318,6 +329,14 @@ func (p *Plane) adopt() {
 		p.used[v.Id] = true
 	}
 	p.sift()
+	if !lasting {
+		// Nobody knows what has become of the paths since: flows begin at home.
+		for id, used := range p.used {
+			if used {
+				p.settleHome(uint32(id))
+			}
+		}
+	}
 }
 
 // Forget removes the peers that SetPeer has not named since Open.

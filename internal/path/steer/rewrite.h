@@ -12,13 +12,25 @@ static __always_inline __u16 fold(__u64 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* readdress is what a header is with other addresses (NULL: the same) and DSCP; diff
- * is the addresses' checksum difference (RFC 1624). */
-static __always_inline void readdress(struct iphdr *ip, const struct addr *src, const struct addr *dst, __u32 diff, __u8 dscp)
-{
-	__u8 tos = (ip->tos & 3) | dscp << 2;
+/* Of a header: its DSCP, and in the upper half the tag to write, if TAGGED. */
+#define TAGGED (1u << 8)
+#define WITH_TAG(dscp, tag) ((dscp) | TAGGED | (__u32)(__u16)(tag) << 16)
 
-	ip->check = ~fold((__u64)(__u16)~ip->check + diff + (__u16)~bpf_htons(ip->tos) + bpf_htons(tos));
+/* readdress is what a header is with other addresses (NULL: the same) and DSCP; diff
+ * is the addresses' checksum difference (RFC 1624). Where a tag is in its
+ * identification, the datagram is not to be fragmented (RFC 6864). */
+static __always_inline void readdress(struct iphdr *ip, const struct addr *src, const struct addr *dst, __u32 diff, __u32 dscp)
+{
+	__u8 tos = (ip->tos & 3) | (dscp & 0x3f) << 2;
+	__u64 sum = (__u64)(__u16)~ip->check + diff + (__u16)~bpf_htons(ip->tos) + bpf_htons(tos);
+
+	if (dscp & TAGGED) {
+		__be16 id = bpf_htons(dscp >> 16), frag = ip->frag_off | bpf_htons(0x4000);
+		sum += (__u16)~ip->id + id + (__u16)~ip->frag_off + frag;
+		ip->id = id;
+		ip->frag_off = frag;
+	}
+	ip->check = ~fold(sum);
 	ip->tos = tos;
 	if (src) {
 		ip->saddr = src->w[0];
@@ -30,7 +42,7 @@ static __always_inline void readdress(struct iphdr *ip, const struct addr *src, 
  * that writes by itself the kernel makes each packet writable that its sender still
  * holds, also those that it then leaves alone (tc_cls_act_prologue). */
 static __always_inline int header(struct __sk_buff *skb, const struct packet *p, const struct addr *src,
-				  const struct addr *dst, __u32 diff, __u8 dscp)
+				  const struct addr *dst, __u32 diff, __u32 dscp)
 {
 	if (p->v6) {
 		struct ipv6hdr *was = peek(skb, ETH_HLEN, sizeof(*was)), ip;
@@ -38,7 +50,11 @@ static __always_inline int header(struct __sk_buff *skb, const struct packet *p,
 			return -1;
 		ip = *was;
 		__be16 *first = (__be16 *)&ip;
-		*first = bpf_htons((bpf_ntohs(*first) & ~(0x3f << 6)) | dscp << 6);
+		*first = bpf_htons((bpf_ntohs(*first) & ~(0x3f << 6)) | (dscp & 0x3f) << 6);
+		if (dscp & TAGGED) {
+			*first &= ~bpf_htons(0xf);
+			first[1] = bpf_htons(dscp >> 16);
+		}
 		if (src) {
 			__builtin_memcpy(&ip.saddr, src, 16);
 			__builtin_memcpy(&ip.daddr, dst, 16);
@@ -53,8 +69,8 @@ static __always_inline int header(struct __sk_buff *skb, const struct packet *p,
 	return bpf_skb_store_bytes(skb, ETH_HLEN, &ip, sizeof(ip), 0);
 }
 
-/* remark sets the DSCP alone. */
-static __noinline int remark(struct __sk_buff *skb, __u32 v6, __u32 dscp)
+/* remark sets the DSCP alone, and a tag. */
+GLOBAL int remark(struct __sk_buff *skb, __u32 v6, __u32 dscp)
 {
 	struct packet p = { .v6 = v6 };
 
@@ -65,7 +81,7 @@ static __noinline int remark(struct __sk_buff *skb, __u32 v6, __u32 dscp)
 
 /* swap is rewrite of a plain packet, in one go. */
 static __always_inline int swap(struct __sk_buff *skb, const struct packet *p, const struct addr *src, const struct addr *dst,
-				__u32 diff, __u8 dscp, const __u8 *mac)
+				__u32 diff, __u32 dscp, const __u8 *mac)
 {
 	struct start s;
 	void *data = peek(skb, ETH_HLEN, START);
@@ -89,7 +105,7 @@ static __always_inline int swap(struct __sk_buff *skb, const struct packet *p, c
  * checksum offload as they are: the kernel's helper knows what the checksum field
  * holds. */
 static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p, const struct addr *src,
-				   const struct addr *dst, __u32 diff, __u8 dscp, const __u8 *mac)
+				   const struct addr *dst, __u32 diff, __u32 dscp, const __u8 *mac)
 {
 	__u64 flags = BPF_F_PSEUDO_HDR;
 	__u32 off = 0;

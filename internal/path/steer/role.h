@@ -3,6 +3,8 @@
 #ifndef ROLE_H
 #define ROLE_H
 
+#define RECENT_SHIFT 21
+
 static __always_inline __u64 *recent_of(const struct flow *f)
 {
 	__u32 i = (((__u32)f->local << 16 | f->remote) + f->peer) * 0x9E3779B1u >> RECENT_SHIFT;
@@ -18,110 +20,163 @@ static __always_inline __u64 named(const struct flow *f)
 	return (__u64)f->local << 48 | (__u64)f->remote << 32 | f->peer << 16 | (__u16)(bpf_jiffies64() << 4);
 }
 
-/* role_of is the part that this end has in a flow. */
-static __always_inline __u32 role_of(const struct flow *f)
+static __always_inline __u32 seconds(void)
+{
+	return bpf_ktime_get_coarse_ns() >> SEEN_SHIFT;
+}
+
+static __always_inline struct part *part_in(__u32 i, const struct flow *f)
+{
+	void *t = bpf_map_lookup_elem(&flows, &i);
+
+	return t ? bpf_map_lookup_elem(t, f) : NULL;
+}
+
+/* part_of finds a flow: the second table is empty but while the loader replaces it. */
+static __noinline struct part *part_of(const struct flow *f)
+{
+	struct part *known = part_in(0, f);
+
+	return known ? known : part_in(1, f);
+}
+
+/* touch notes that the flow lives. */
+static __always_inline void touch(struct part *known)
+{
+	__u32 now = seconds();
+
+	if (known->seen != now)
+		known->seen = now;
+}
+
+/* role_of is the part that this end has in a flow. known is set where the table was
+ * asked, for TCP once a tick. */
+static __always_inline __u32 role_of(const struct flow *f, struct part **known)
 {
 	volatile __u64 *r = recent_of(f);
 	__u64 name = r ? named(f) : 0, word = r ? *r : 0;
 
-	if (r && (word & ~(__u64)(RECENT_ROLE | RECENT_TOLD)) == name)
+	*known = NULL;
+	if (r && (word & ~(__u64)RECENT_ROLE) == name)
 		return word & RECENT_ROLE;
-	struct part *known = bpf_map_lookup_elem(&flows, f);
-	__u32 role = known ? known->role : FLOW_NONE;
+	struct part *found = part_of(f);
+	__u32 role = FLOW_NONE;
+	if (found) {
+		role = found->role & RECENT_ROLE;
+		touch(found);
+	}
+	*known = found;
 	if (r)
 		*r = name | role;
 	return role;
 }
 
-/* assume changes the part that this end has in a flow. */
-static __noinline int assume(const struct flow *f, __u32 role)
+/* assume changes the part that this end has in a flow, and returns it: none where the
+ * table has no room. */
+GLOBAL int assume(const struct flow *f, __u32 role)
 {
-	struct part now = { role };
-	__u64 *r = recent_of(f);
+	struct part now = { .role = role, .seen = seconds() };
+	__u32 zero = 0;
 
-	bpf_map_update_elem(&flows, f, &now, BPF_ANY);
+	if (!f)
+		return FLOW_NONE;
+	struct part *known = part_of(f);
+	__u32 peer = f->peer;
+	__u64 *r = recent_of(f);
+	if (known) {
+		*known = now;
+	} else if (role != FLOW_NONE) {
+		void *t = bpf_map_lookup_elem(&flows, &zero);
+		__u32 *n = bpf_map_lookup_elem(&held, &peer);
+		if (!t || !n || *n >= flows_per_peer || bpf_map_update_elem(t, f, &now, BPF_ANY)) {
+			count_event(EV_FULL);
+			role = FLOW_NONE;
+		} else {
+			__sync_fetch_and_add(n, 1);
+		}
+	}
 	if (r)
 		*(volatile __u64 *)r = 0;
+	return role & RECENT_ROLE;
+}
+
+/* role_out finds or makes the part that this end has in the flow. One that was not
+ * seen to begin is asked about: the peer's data plane answers only if it sees the same
+ * addresses, and not those of a Service. */
+static __always_inline __u32 role_out(const struct flow *f, const struct packet *p, struct part **known)
+{
+	__u32 role = role_of(f, known);
+	int tcp = f->proto == IPPROTO_TCP;
+
+	if (!(tcp && p->opens)) {
+		if (role != FLOW_NONE || (tcp ? p->accepts || p->closes : !p->opens))
+			return role;
+	}
+	/* A SYN begins anew what had these ports before. Without an agent nothing begins. */
+	role = assume(f, alive() ? FLOW_OWNER_NEW : FLOW_NONE);
+	*known = part_of(f);
+	return role;
+}
+
+/* due is whether it is time to say again what the other end has not confirmed: a few
+ * times at once, then about every second. */
+static __always_inline int due(struct part *known)
+{
+	__u32 now = seconds();
+
+	if (known->marks >= 8 && now - known->told < 4)
+		return 0;
+	if (known->marks < 8)
+		known->marks++;
+	known->told = now;
+	return 1;
+}
+
+/* answers is whether a packet says that the pod took what came: its stack, behind
+ * whatever filters. */
+static __always_inline int answers(const struct packet *p)
+{
+	if (p->proto == IPPROTO_TCP)
+		return !p->opens && !(p->closes & CLOSED_RESET);
+	return p->proto == IPPROTO_UDP || p->accepts;
+}
+
+/* said is what a genuine packet on the default network says, 0 for none: by the keys
+ * that are accepted, of the peer whose number is id. */
+GLOBAL int said(const struct packet *p, const struct key *one, const struct key *other, __u32 lower)
+{
+	if (!p || !one || !other)
+		return 0;
+	for (__u32 say = SAY_OPEN; say <= SAY_SETTLED; say++)
+		if (matches(p, tag(one, p, lower, say)) == EXACT || matches(p, tag(other, p, lower, say)) == EXACT)
+			return say;
 	return 0;
 }
 
-/* role_out finds or makes the part that this end has in the flow. A flow that
- * was not seen to begin is left alone. */
-static __always_inline __u32 role_out(const struct flow *f, const struct packet *p)
+/* told folds that into the flow's part. */
+GLOBAL int told(const struct flow *f, __u32 syn, __u32 lower, __u32 say)
 {
-	__u32 role = role_of(f);
+	if (!f)
+		return 0;
+	struct part *known = part_of(f);
+	__u32 role = known ? known->role : FLOW_NONE, next = role;
 
-	if (!p->opens || role == FLOW_OWNER_NEW)
-		return role;
-	if (f->proto == IPPROTO_UDP ? role != FLOW_NONE : f->proto != IPPROTO_TCP && role == FLOW_OWNER)
-		return role;
-	/* A SYN begins anew what had these ports before. */
-	assume(f, FLOW_OWNER_NEW);
-	return FLOW_OWNER_NEW;
-}
-
-/* follows says what a marked packet makes of the flow: the part of this end. */
-static __always_inline __u32 follows(__u32 role, const struct packet *p, __u32 lower, __u32 n)
-{
-	int syn = p->proto == IPPROTO_TCP && p->opens;
-
-	/* Both ends sent first: the lower address owns. */
-	if ((role == FLOW_OWNER || role == FLOW_OWNER_NEW) && lower && !syn)
-		return role;
-	if (n)
-		return FLOW_FOLLOW;
-	/* Over the default path: replies stay there until the owner has moved. */
-	return role == FLOW_FOLLOW && !syn ? FLOW_FOLLOW : FLOW_FOLLOW_NEW;
-}
-
-/* agrees is whether what the follow table has is what a mark says. */
-static __always_inline int agrees(__u32 had, const struct packet *p, __u32 n)
-{
-	return CHOICE_EPOCH(had) == MARK_EPOCH(p->dscp) && (had & CHOICE_VALID) &&
-	       (CHOICE_PATH(had) == n || (had & CHOICE_DIVERTED));
-}
-
-/* told folds a mark into the flow's role and the follow table. The initiator
- * owns the choice: only its marks move anything, and only newer ones, so that
- * packets still under way on the old path move nothing back. */
-static __always_inline void told(__u32 id, __u32 lower, struct flow *f, const struct packet *p, __u32 n)
-{
-	if (!MARK_OWNER(p->dscp))
-		return;
-	__u32 i = id * BUCKETS + p->bucket;
-	__u64 *c = bpf_map_lookup_elem(&follow, &i);
-	if (!c)
-		return;
-	__u64 word = *(volatile __u64 *)c;
-	__u32 had = word, ahead = (MARK_EPOCH(p->dscp) - CHOICE_EPOCH(had)) & 3, tick = bpf_jiffies64();
-	int again = agrees(had, p, n);
-	/* The same as before, of which one packet for each tick is enough. */
-	volatile __u64 *r = p->plain ? recent_of(f) : NULL;
-	__u64 name = named(f) | FLOW_FOLLOW | RECENT_TOLD;
-	if (again && r && *r == name)
-		return;
-	struct part *known = bpf_map_lookup_elem(&flows, f);
-	__u32 role = known ? known->role : FLOW_NONE, next = follows(role, p, lower, n);
-	if (next != role)
-		assume(f, next);
-	if (next != FLOW_FOLLOW)
-		return; /* a handshake is on the default path whatever was chosen */
-	if (again && known && known->tick == tick)
-		return;
-	__u32 now = bpf_ktime_get_coarse_ns() >> CHOICE_SHIFT;
-	__u64 said = (__u64)now << 32 | CHOICE(n, MARK_EPOCH(p->dscp)) | CHOICE_VALID;
-	if (again)
-		said = (__u64)now << 32 | had;
-	else if ((had & CHOICE_VALID) && ahead != 1 && ahead != 2 &&
-		 (__s32)(now - (__u32)(word >> 32)) < CHOICE_LASTS)
-		return;
-	if (said != word)
-		*(volatile __u64 *)c = said;
-	if (known && next == role) {
-		known->tick = tick;
-		if (r)
-			*r = name;
+	if (say == SAY_ANSWER) {
+		if (role == FLOW_OWNER_NEW)
+			next = FLOW_OWNER;
+	} else if (say == SAY_SETTLED) {
+		if (role == FLOW_ANSWERED)
+			next = FLOW_FOLLOW;
+		else if (role == FLOW_NONE)
+			next = FLOW_FOLLOW_NEW; /* forgotten here: learnt again */
+	} else if (!syn && lower && (role == FLOW_OWNER || role == FLOW_OWNER_NEW)) {
+		next = FLOW_OWNER_NEW; /* both ends sent first: the lower address owns */
+	} else if (!syn && role >= FLOW_ANSWERED) {
+		next = FLOW_ANSWERED; /* the other end has not heard it, or has forgotten */
+	} else {
+		next = FLOW_FOLLOW_NEW;
 	}
+	return next != role || say == SAY_OPEN ? assume(f, next) : 0;
 }
 
 #endif

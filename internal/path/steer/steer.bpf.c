@@ -31,28 +31,16 @@ const volatile __u32 stable_ifindex = 0;  /* eth0 */
 const volatile __u8 stable_mac[6] = {};
 const volatile __u8 to_stable_dev = 0;    /* hand arrivals to eth0: rp_filter is strict on a path */
 const volatile __u64 lease_ns = 0;
+const volatile __u32 slot_shift = 23, slot_rev_shift = 22; /* of a hash, to an index of slots and slots_rev */
+const volatile __u32 flows_per_peer = 0;
 
 #include "packet.h"
+#include "mark.h"
 #include "rewrite.h"
-#include "role.h"
-#include "icmp.h"
-#include "encap.h"
-
-/* owned is the agent's choice for flows opened here. */
-static __always_inline __u32 owned(const struct peer *pe, __u32 bucket)
-{
-	__u32 id = pe->id;
-	struct row *r = bpf_map_lookup_elem(&own, &id);
-
-	if (!r)
-		return 0;
-	__u8 c = *(volatile __u8 *)&r->choice[bucket & (BUCKETS - 1)];
-	return ROW_CHOICE(c);
-}
 
 /* alive is whether the agent's lease runs. It runs for whole ticks, as the coarse
  * clock does not move within one, so it is looked at once for each. */
-static __always_inline int alive(void)
+GLOBAL int alive(void)
 {
 	__u32 zero = 0;
 	__u64 tick = bpf_jiffies64();
@@ -69,27 +57,22 @@ static __always_inline int alive(void)
 	return 1;
 }
 
-/* choose returns what the pair's maps say for a flow: path, epoch and whether
- * the peer is to be told on the default path too. */
+#include "role.h"
+#include "icmp.h"
+#include "encap.h"
+
+/* choose returns the path on which the pair's maps have a flow. */
 static __always_inline __u32 choose(const struct peer *pe, __u32 bucket, __u32 role)
 {
-	__u32 choice = 0;
+	__u32 id = pe->id;
+	struct row *r = role == FLOW_OWNER ? bpf_map_lookup_elem(&own, &id) : bpf_map_lookup_elem(&follow, &id);
 
-	if (role == FLOW_OWNER) {
-		choice = owned(pe, bucket);
-	} else {
-		__u32 i = pe->id * BUCKETS + bucket;
-		__u32 *c = bpf_map_lookup_elem(&follow, &i); /* its lower half */
-		if (c)
-			choice = *(volatile __u32 *)c;
-	}
-	if (CHOICE_PATH(choice) == 0)
-		return choice;
-	/* A dead agent cannot see its path fail: back to the default, and say so. */
-	if (alive())
-		return choice;
+	__u32 n = r ? ROW_PATH(*(volatile __u8 *)&r->choice[bucket & (BUCKETS - 1)]) : 0;
+	/* A dead agent cannot see its path fail: back to the default. */
+	if (!n || alive())
+		return n;
 	count_event(EV_LEASE);
-	return CHOICE(0, CHOICE_EPOCH(choice) + 1) | CHOICE_TELL;
+	return 0;
 }
 
 /* astray is whether a direct route has led a packet to a path's interface. */
@@ -98,52 +81,72 @@ static __always_inline int astray(struct __sk_buff *skb)
 	return skb->ifindex != stable_ifindex;
 }
 
-/* stay leaves a packet on the default network. Until the peer has confirmed the
- * choice, it is told: also where a packet cannot take the path that was chosen, as
- * the peer must leave the old one, which may be dead. */
-static __always_inline int stay(struct __sk_buff *skb, const struct peer *pe, const struct packet *p, __u32 role, __u32 choice)
+/* utter says what is to be said of a flow, by a packet of it on the default network, if
+ * it is time to. how is the mark, and in the second byte whether it is IPv6. */
+GLOBAL int utter(struct __sk_buff *skb, const struct key *key, struct part *known, __u64 what, __u32 how)
 {
+	if (!key || !known || !due(known))
+		return 0;
+	return remark(skb, how >> 8, WITH_TAG(how & 0xff, siphash_any(key->k[0], key->k[1], what)));
+}
+
+/* speech is what is to be said of a flow until the other end knows it. */
+GLOBAL int speech(__u32 role)
+{
+	if (role == FLOW_OWNER_NEW)
+		return SAY_OPEN;
+	if (role == FLOW_OWNER)
+		return SAY_SETTLED;
+	return role == FLOW_ANSWERED ? SAY_ANSWER : 0;
+}
+
+/* stay leaves a packet on the default network. */
+static __always_inline int stay(struct __sk_buff *skb, const struct peer *pe, const struct packet *p, __u32 role,
+				struct part *known, __u32 mark)
+{
+	__u32 say = speech(role);
+
 	if (astray(skb)) /* eth0's program does the rest */
 		return bpf_redirect_neigh(stable_ifindex, NULL, 0, 0);
 	went(skb, p, pe->id, 0, role, skb->gso_segs, skb->len - ETH_HLEN);
-	if (role == FLOW_OWNER && (choice & CHOICE_TELL))
-		remark(skb, p->v6, MARK(CHOICE_EPOCH(choice), 1));
+	if (known && say)
+		utter(skb, &pe->key, known, tagged(p, pe->lower, say), mark | p->v6 << 8);
 	return TCX_NEXT;
 }
 
-/* leave sends a packet to a peer. */
-static __always_inline int leave(struct __sk_buff *skb, const struct packet *p, struct peer *pe)
+/* part_out is this end's part in the flow of a packet that leaves. */
+static __always_inline __u32 part_out(const struct flow *f, const struct packet *p, struct part **known)
 {
-	if (!p->steerable || p->dscp || !same(&p->src, &pe->self, p->v6))
-		return stay(skb, pe, p, FLOW_NONE, 0);
-	struct flow f = { pe->id, pe->generation, p->sport, p->dport, p->proto };
-	__u32 role = role_out(&f, p), choice = 0;
-	if (role == FLOW_OWNER_NEW) {
-		/* The handshake goes over the default network, whose policy is the pod's;
-		 * the mark tells the peer's data plane that its replies may be steered. */
-		int verdict = stay(skb, pe, p, role, 0);
-		if (p->opens && verdict == TCX_NEXT)
-			remark(skb, p->v6, MARK(CHOICE_EPOCH(owned(pe, p->bucket)), 1));
-		return verdict;
-	}
-	if (role == FLOW_OWNER || role == FLOW_FOLLOW)
-		choice = choose(pe, p->bucket, role);
-	__u32 n = CHOICE_PATH(choice) & (PATHS - 1);
-	if (n == 0)
-		return stay(skb, pe, p, role, choice);
-	struct path *pa = &pe->path[n];
+	__u32 role = role_out(f, p, known);
+
+	if (*known && p->closes)
+		(*known)->closed |= p->closes & CLOSED_RESET ? CLOSED_RESET : CLOSED_OUT;
+	if (role != FLOW_FOLLOW_NEW || !answers(p))
+		return role;
+	role = assume(f, FLOW_ANSWERED);
+	*known = part_of(f);
+	return role;
+}
+
+#define STAYS 1000 /* no verdict: the packet is to stay on the default network */
+
+/* cross sends a packet over path n. */
+static __always_inline int cross(struct __sk_buff *skb, const struct packet *p, struct peer *pe, __u32 role, __u32 n, __u32 mark)
+{
+	struct path *pa = &pe->path[n & (PATHS - 1)];
+
 	if (!pa->ifindex || !fits(skb, p, pa)) {
 		count_event(pa->ifindex ? EV_TOO_BIG : EV_NO_PATH);
-		return stay(skb, pe, p, role, choice);
+		return STAYS;
 	}
-	__u32 mark = MARK(CHOICE_EPOCH(choice), role == FLOW_OWNER);
+	__u64 t = tag(&pa->key, p, pe->lower, SAY_DATA);
 	__u32 packets = skb->gso_segs, bytes = skb->len - ETH_HLEN; /* wrap changes them */
 	const __u8 *mac = pa->flags & PATH_MAC ? pa->mac : NULL;
-	int err = pa->flags & PATH_ENCAP ? wrap(skb, pa, mark)
-					 : rewrite(skb, p, &pa->local, &pa->remote, pa->diff, mark, mac);
+	int err = pa->flags & PATH_ENCAP ? wrap(skb, pa, t)
+					 : rewrite(skb, p, &pa->local, &pa->remote, pa->diff, WITH_TAG(mark, t), mac);
 	if (err == 1) {
 		count_event(EV_NO_PATH);
-		return stay(skb, pe, p, role, choice);
+		return STAYS;
 	} else if (err || (mac && pa->flags & PATH_ENCAP && bpf_skb_store_bytes(skb, 0, mac, 12, 0))) {
 		count_event(EV_ERROR);
 		return TCX_DROP;
@@ -154,13 +157,33 @@ static __always_inline int leave(struct __sk_buff *skb, const struct packet *p, 
 	return mac ? bpf_redirect(pa->ifindex, 0) : bpf_redirect_neigh(pa->ifindex, NULL, 0, 0);
 }
 
+/* leave sends a packet to a peer. */
+static __always_inline int leave(struct __sk_buff *skb, const struct packet *p, struct peer *pe)
+{
+	__u32 mark = p->dscp || !p->steerable ? class(p->dscp) : MARK, role = FLOW_NONE, n = 0;
+	struct part *known = NULL;
+
+	if (p->steerable && mark && same(&p->src, &pe->self, p->v6)) {
+		struct flow f = { pe->id, pe->generation, p->sport, p->dport, p->proto };
+		role = part_out(&f, p, &known);
+		if (role == FLOW_OWNER || role == FLOW_FOLLOW)
+			n = choose(pe, p->bucket, role);
+	}
+	int verdict = n ? cross(skb, p, pe, role, n, mark) : STAYS;
+	return verdict == STAYS ? stay(skb, pe, p, role, known, mark) : verdict;
+}
+
 static __noinline int out_any(struct __sk_buff *skb)
 {
 	struct packet p = {};
 	__u32 hint;
 
-	if (internet(skb, &p) < 0 || !(hint = maybe(&p.dst)))
+	if (internet(skb, &p) < 0)
 		return TCX_NEXT;
+	if (!(hint = maybe(&p.dst))) {
+		want(&p.dst);
+		return TCX_NEXT;
+	}
 	struct peer *pe = peer_of(&p, &p.dst, hint);
 	if (!pe)
 		return TCX_NEXT;
@@ -172,7 +195,7 @@ SEC("tc") int out(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
-	if (bystander(skb, offsetof(struct iphdr, daddr)))
+	if (bystander(skb, offsetof(struct iphdr, daddr), 1))
 		return TCX_NEXT;
 	if (!plain(skb, &p))
 		return out_any(skb);
@@ -184,24 +207,25 @@ SEC("tc") int out(struct __sk_buff *skb)
 /* heard takes to heart what the default path tells of a flow. */
 static __always_inline int heard(struct __sk_buff *skb, const struct packet *p, struct peer *pe)
 {
-	came(pe->id, 0, skb);
-	if (!p->steerable)
+	came(pe->id, 0, skb, 1);
+	if (!p->steerable || (p->plain && !IS_MARK(p->dscp)))
 		return TCX_NEXT;
 	struct flow f = { pe->id, pe->generation, p->dport, p->sport, p->proto };
-	if (IS_MARK(p->dscp)) {
-		told(pe->id, pe->lower, &f, p, 0);
-		remark(skb, p->v6, 0);
-		return TCX_NEXT;
+	int syn = p->proto == IPPROTO_TCP && p->opens;
+	__u32 say = IS_MARK(p->dscp) ? said(p, &pe->accept[0], &pe->accept[1], !pe->lower) : 0;
+	if (say) {
+		told(&f, syn, pe->lower, say);
+		remark(skb, p->v6, CLASS_DSCP(p->dscp));
+	} else if (syn) { /* what has a mark but no tag may be an application's own, or sent back by tcp_reflect_tos */
+		/* Its opener does not steer it: a client behind a Service address, or one
+		 * without agent. */
+		assume(&f, FLOW_NONE);
 	}
-	if (f.proto == IPPROTO_TCP && !p->opens && !p->accepts)
-		return TCX_NEXT;
-	struct part *known = bpf_map_lookup_elem(&flows, &f);
-	if (known && known->role == FLOW_OWNER_NEW && !(f.proto == IPPROTO_TCP && p->opens))
-		assume(&f, FLOW_OWNER); /* the peer answered over the default network */
-	else if (!known ? !p->accepts : f.proto == IPPROTO_TCP && p->opens)
-		/* Not opened here, and its opener does not steer it: a client behind a
-		 * Service address, or one without agent. Replies stay native. */
-		assume(&f, FLOW_NATIVE);
+	struct part *known = part_of(&f);
+	if (known) {
+		touch(known);
+		known->closed |= p->closes;
+	}
 	return TCX_NEXT;
 }
 
@@ -223,7 +247,7 @@ SEC("tc") int in(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
-	if (bystander(skb, offsetof(struct iphdr, saddr)))
+	if (bystander(skb, offsetof(struct iphdr, saddr), 0))
 		return TCX_NEXT;
 	if (skb->mark == FROM_PATH) { /* path_in has seen it */
 		skb->mark = 0;
@@ -242,17 +266,37 @@ static __always_inline int expected(struct __sk_buff *skb, const struct packet *
 	return same(&p->dst, &r->local, p->v6) && r->ifindex == skb->ifindex;
 }
 
-/* arrive takes a packet that was steered here. */
-static __always_inline int arrive(struct __sk_buff *skb, const struct packet *p, const struct rev *r, int encap)
+/* refuse drops a packet that looks steered; but for one that a data plane of another
+ * layout may know, which comes after ours then and decides. */
+static __always_inline int refuse(__u32 why)
+{
+	__u32 zero = 0;
+	struct beat *b = bpf_map_lookup_elem(&heartbeat, &zero);
+
+	if (b && b->lenient)
+		return TCX_NEXT;
+	count_event(why);
+	return TCX_DROP;
+}
+
+/* arrive takes a packet that was steered here: of a flow that the default network has
+ * admitted in both directions, and no other. exact is whether its tag could hardly be
+ * guessed. */
+static __always_inline int arrive(struct __sk_buff *skb, const struct packet *p, const struct rev *r, int encap, int exact)
 {
 	__u32 n = r->path & (PATHS - 1);
+	struct flow f = { r->id, r->generation, p->dport, p->sport, p->proto };
+	struct part *known;
+	__u32 role = role_of(&f, &known);
 
-	came(r->id, n, skb);
-	if (p->steerable) {
-		struct flow f = { r->id, r->generation, p->dport, p->sport, p->proto };
-		told(r->id, r->lower, &f, p, n);
-	}
-	if (!encap && rewrite(skb, p, &r->stable_remote, &r->stable_local, r->diff, 0, NULL)) {
+	if (!ADMITTED(role))
+		return refuse(EV_UNADMITTED);
+	if (role == FLOW_ANSWERED)
+		assume(&f, FLOW_FOLLOW); /* its owner has heard the answer */
+	else if (known)
+		known->closed |= p->closes;
+	came(r->id, n, skb, exact);
+	if (!encap && rewrite(skb, p, &r->stable_remote, &r->stable_local, r->diff, CLASS_DSCP(p->dscp), NULL)) {
 		count_event(EV_ERROR);
 		return TCX_DROP;
 	}
@@ -274,27 +318,25 @@ static __noinline int error_in(struct __sk_buff *skb)
 static __noinline int path_in_any(struct __sk_buff *skb)
 {
 	struct packet p = {};
+	__u64 t = 0;
 
 	if (internet(skb, &p) < 0 || (p.proto == IPPROTO_TCP && !IS_MARK(p.dscp)))
 		return TCX_NEXT; /* TCP of the application's own on this path */
 	transport(skb, &p);
 	if (p.error)
 		return QUOTES;
-	__u8 mark = p.dscp;
-	int encap = wrapped(skb, &p, &mark);
-	if (!encap && !IS_MARK(mark))
+	int encap = wrapped(skb, &p, &t);
+	if (!encap && !IS_MARK(p.dscp))
 		return TCX_NEXT;
 	struct rev *r = rev_of(&p.src, p.v6);
-	if (!r || !expected(skb, &p, r) ||
-	    encap != ((r->flags & PATH_ENCAP) != 0) || (encap && unwrap(skb, &p, r, mark)) ||
-	    (p.proto == IPPROTO_TCP && p.opens)) {
-		/* Meant for a pod that had this address before, or from one that we do
-		 * not know: never deliver it to a stranger. Nor a SYN, which no data plane
-		 * steers: it would go past the policy of the default network. */
-		count_event(EV_STRANGER);
-		return TCX_DROP;
-	}
-	return arrive(skb, &p, r, encap);
+	/* Meant for a pod that had this address before, or from one that we do not know:
+	 * never deliver it to a stranger. Nor a fragment, nor a SYN, which no data plane
+	 * steers: it would go past the policy of the default network. */
+	if (!r || !expected(skb, &p, r) || encap != ((r->flags & PATH_ENCAP) != 0) || (encap && unwrap(skb, &p, r)) ||
+	    !p.steerable || (p.proto == IPPROTO_TCP && p.opens))
+		return refuse(EV_STRANGER);
+	int how = encap ? sealed(&p, r, t) : genuine(&p, r->accept, !r->lower, SAY_DATA);
+	return how ? arrive(skb, &p, r, encap, how == EXACT) : refuse(EV_FORGED);
 }
 
 SEC("tc") int path_in(struct __sk_buff *skb)
@@ -310,7 +352,8 @@ SEC("tc") int path_in(struct __sk_buff *skb)
 	struct rev *r = rev_of(&p.src, 0);
 	if (!r || !expected(skb, &p, r) || r->flags & PATH_ENCAP)
 		return path_in_any(skb); /* which refuses it */
-	return arrive(skb, &p, r, 0);
+	int how = genuine(&p, r->accept, !r->lower, SAY_DATA);
+	return how ? arrive(skb, &p, r, 0, how == EXACT) : refuse(EV_FORGED);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -3,11 +3,13 @@
 // one word per bucket.
 //
 // Programs and maps are pinned, so that traffic goes on while no agent runs;
-// Open adopts what a predecessor left. It decides nothing: which path is right
+// Open adopts what a predecessor left, and retires what one of another version
+// left (former.go). It decides nothing: which path is right
 // is said by package decide, and when to ask by package agent.
 package steer
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -27,7 +29,7 @@ import (
 	"pathwise.dev/pathwise/internal/netns"
 )
 
-//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type flow -type part -type tally bpf steer.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type key -type flow -type part -type tally bpf steer.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Limits of the data plane; steer.h has the same.
 const (
@@ -35,8 +37,11 @@ const (
 	MaxPaths = 8
 	// Buckets is the number of shares in which a pair's flows can be moved.
 	Buckets = 64
-	// DefaultPeers is how many peers a pod can have unless Config says otherwise.
-	DefaultPeers = 1024
+	// DefaultPeers is how many peers a pod can have at a time unless Config says otherwise.
+	DefaultPeers = 4096
+	// Layout numbers the form of the maps and of the marks. Programs of different
+	// layouts take no notice of each other's packets. Before there were numbers it was 1.
+	Layout = 2
 	// DefaultLease is how long steering outlives its agent.
 	DefaultLease = 3 * time.Second
 )
@@ -50,18 +55,33 @@ type Config struct {
 	PathDevs []string
 	// PinDir is a directory on a bpf file system, this pod's own. It is created.
 	PinDir string
-	// Peers bounds the number of peers; 0 means DefaultPeers.
+	// Former are the pin directories that a version with another layout would have
+	// used for this pod: what is there is retired.
+	Former []string
+	// Peers bounds the number of peers at a time; 0 means DefaultPeers. Room is made as
+	// they are entered.
 	Peers int
+	// Flows bounds the number of flows at a time that are told apart from others, and
+	// so can be steered; 0 means DefaultFlows. Room is made as they come.
+	Flows int
 	// Lease is how long flows stay on other paths without a Beat; 0 means DefaultLease.
 	Lease time.Duration
+	// Now is the wall clock, by which choices are numbered; nil means time.Now.
+	Now func() time.Time
 }
 
 func (c Config) fill() Config {
 	if c.Peers == 0 {
 		c.Peers = DefaultPeers
 	}
+	if c.Flows == 0 {
+		c.Flows = DefaultFlows
+	}
 	if c.Lease == 0 {
 		c.Lease = DefaultLease
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	return c
 }
@@ -72,6 +92,10 @@ type Plane struct {
 	objs bpfObjects
 	mem  memory
 	devs map[string]*net.Interface
+	// room is how many peers the maps hold now.
+	room int
+	// former are the data planes of other layouts that are still there.
+	former []*former
 	// ids by the peer's UID; what the maps hold, kept to allocate.
 	ids  map[string]uint32
 	used []bool
@@ -85,37 +109,47 @@ type Plane struct {
 
 // memory is the arrays, mapped: a switch is then no system call.
 type memory struct {
-	own, follow, sent, received, filter, heartbeat, events *ebpf.Memory
+	own, follow, order, sent, received, slots, slotsRev, held, elsewhere, wanted, heartbeat, events *ebpf.Memory
 }
 
 // Open attaches the data plane to a pod, or adopts the one that is pinned
-// there; flows keep their paths. It needs Linux 6.6 (tcx links) and root.
+// there; flows keep their paths, unless its lease has run out. It needs Linux 6.6
+// (tcx links) and root.
 func Open(cfg Config) (*Plane, error) {
 	p := &Plane{cfg: cfg.fill(), ids: map[string]uint32{}}
-	p.used = make([]bool, p.cfg.Peers)
 	if err := os.MkdirAll(p.cfg.PinDir, 0o700); err != nil {
 		return nil, fmt.Errorf("create pin directory: %w", err)
 	}
 	if err := netns.Do(p.cfg.Netns, p.look); err != nil {
 		return nil, fmt.Errorf("look at the pod's interfaces: %w", err)
 	}
-	err := p.load()
+	// Loading takes a while, in which a lease could run out that has not yet.
+	lasting, err := Sustain(p.cfg.PinDir, p.cfg.Lease)
+	if err != nil {
+		return nil, err
+	}
+	room, err := roomIn(p.cfg.PinDir)
+	if err != nil {
+		return nil, err
+	}
+	if room == 0 {
+		room = min(firstRoom, p.cfg.Peers)
+	}
+	err = p.load(room, p.sized(room))
 	if errors.Is(err, ebpf.ErrMapIncompatible) {
-		// Another version's maps: begin anew, on the default network.
-		err = errors.Join(unpin(p.cfg.PinDir), p.load())
+		// Somebody else's maps: begin again, on the default network.
+		err = errors.Join(unpin(p.cfg.PinDir), p.load(room, p.sized(room)))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load data plane: %w", err)
 	}
-	if err := p.mapMemory(); err != nil {
-		return nil, errors.Join(err, p.Close())
-	}
-	p.adopt()
+	p.adopt(lasting)
+	p.retire()
 	p.Beat()
 	if err := netns.Do(p.cfg.Netns, p.attach); err != nil {
 		return nil, errors.Join(fmt.Errorf("attach data plane: %w", err), p.Close())
 	}
-	return p, nil
+	return p, p.tidy()
 }
 
 // Index is the kernel's number of one of the pod's interfaces, 0 for others.
@@ -151,54 +185,6 @@ func (p *Plane) look() error {
 		}
 		p.InPlace = p.InPlace && (mode != 1 || name == p.cfg.Dev)
 		p.loose = p.loose && mode != 1
-	}
-	return nil
-}
-
-func (p *Plane) load() error {
-	spec, err := loadBpf()
-	if err != nil {
-		return fmt.Errorf("read object: %w", err)
-	}
-	peers := uint32(p.cfg.Peers)
-	sizes := map[string]uint32{"peers4": peers, "peers6": peers, "rev4": peers * MaxPaths, "rev6": peers * MaxPaths,
-		"near": peers, "near_rev": peers * MaxPaths, "own": peers, "follow": peers * Buckets, "sent": peers * MaxPaths, "received": peers * MaxPaths}
-	for name, m := range spec.Maps {
-		if strings.HasPrefix(name, ".") {
-			continue // the programs' constants
-		}
-		m.Pinning = ebpf.PinByName
-		if n, ok := sizes[name]; ok {
-			m.MaxEntries = n
-		}
-	}
-	stable := p.devs[p.cfg.Dev]
-	var mac [6]byte
-	copy(mac[:], stable.HardwareAddr)
-	var redirect uint8
-	if !p.InPlace {
-		redirect = 1
-	}
-	for name, v := range map[string]any{"stable_ifindex": uint32(stable.Index), "stable_mac": mac,
-		"to_stable_dev": redirect, "lease_ns": uint64(p.cfg.Lease)} {
-		if err := spec.Variables[name].Set(v); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
-		}
-	}
-	return spec.LoadAndAssign(&p.objs, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: p.cfg.PinDir}})
-}
-
-func (p *Plane) mapMemory() error {
-	for _, m := range []struct {
-		from *ebpf.Map
-		to   **ebpf.Memory
-	}{{p.objs.Own, &p.mem.own}, {p.objs.Follow, &p.mem.follow}, {p.objs.Sent, &p.mem.sent},
-		{p.objs.Received, &p.mem.received}, {p.objs.Filter, &p.mem.filter}, {p.objs.Heartbeat, &p.mem.heartbeat}, {p.objs.Events, &p.mem.events}} {
-		mem, err := m.from.Memory()
-		if err != nil {
-			return fmt.Errorf("map memory: %w", err)
-		}
-		*m.to = mem
 	}
 	return nil
 }
@@ -293,8 +279,15 @@ func programs(ifindex int, at ebpf.AttachType) ([]link.AttachedProgram, error) {
 // Close lets go of the data plane, which goes on as it is.
 func (p *Plane) Close() error { return p.objs.Close() }
 
-// Remove takes the data plane out of the pod: traffic is native at once.
-func (p *Plane) Remove() error { return errors.Join(p.Close(), Remove(p.cfg.PinDir)) }
+// Remove takes the data plane out of the pod, and those of other layouts: traffic is
+// native at once.
+func (p *Plane) Remove() error {
+	errs := []error{p.Close(), Remove(p.cfg.PinDir)}
+	for _, f := range p.former {
+		errs = append(errs, Remove(f.dir))
+	}
+	return errors.Join(errs...)
+}
 
 // Remove takes away the data plane that is pinned in dir, also when the pod is gone.
 func Remove(dir string) error {
@@ -318,10 +311,11 @@ func unpin(dir string) error {
 			if strings.HasPrefix(pin.Name(), "link-") != links {
 				continue
 			}
+			at := filepath.Join(dir, pin.Name())
 			if links {
-				detach(filepath.Join(dir, pin.Name()))
+				detach(at)
 			}
-			if err := os.Remove(filepath.Join(dir, pin.Name())); err != nil {
+			if err := os.RemoveAll(at); err != nil {
 				return fmt.Errorf("remove pin: %w", err)
 			}
 		}
@@ -341,21 +335,31 @@ func detach(pin string) {
 
 // Beat tells the data plane that its agent lives, for another lease. If it comes
 // late, the flows go back to the paths on which the lease ended.
-func (p *Plane) Beat() {
-	now := coarse()
-	expired := now-get64(p.mem.heartbeat, 0) >= uint64(p.cfg.Lease)
-	put64(p.mem.heartbeat, 0, now)
-	if !expired {
-		return
+func (p *Plane) Beat() { put64(p.mem.heartbeat, 0, coarse()) }
+
+// Sustain renews the lease of the data plane that is pinned in dir, if it has not run
+// out: for an agent that has many to adopt. It reports whether it has renewed it; where
+// there is none it has not.
+func Sustain(dir string, lease time.Duration) (bool, error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "heartbeat"), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("open heartbeat: %w", err)
 	}
-	// While the lease was out, the data plane said "default network" under the
-	// next epoch; what it says now must be newer than that. After the beat, as
-	// without one it would now say so under the epoch after this.
-	for id, used := range p.used {
-		if used {
-			p.renew(uint32(id))
-		}
+	defer m.Close()
+	beat, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		return false, fmt.Errorf("read heartbeat: %w", err)
 	}
+	if len(beat) < 8 || coarse()-native64(beat) >= uint64(lease) {
+		return false, nil
+	}
+	binary.NativeEndian.PutUint64(beat, coarse())
+	if err := m.Put(uint32(0), beat); err != nil {
+		return false, fmt.Errorf("renew lease: %w", err)
+	}
+	return true, nil
 }
 
 // coarse is what bpf_ktime_get_coarse_ns reads.

@@ -9,44 +9,58 @@
 
 #define PATHS 8    /* per pair of pods; path 0 is the default network */
 #define BUCKETS 64 /* per pair of pods */
+#define KEYS 2     /* accepted at a time: keys turn over */
 
-/* A choice, as the map follow holds it. */
-#define CHOICE(path, epoch) ((path) | (((epoch) & 3) << 8))
-#define CHOICE_PATH(c) ((c) & 0xff)
-#define CHOICE_EPOCH(c) (((c) >> 8) & 3)
-#define CHOICE_TELL (1u << 16)  /* mark packets on the default path too */
-#define CHOICE_VALID (1u << 17) /* follow: the owner has told */
-#define CHOICE_DIVERTED (1u << 18) /* follow: moved here, until the owner tells anew */
-/* follow's upper half is when the owner last said so, in units of 2^20 ns. What
- * contradicts it after this long is no packet late from an older epoch, but an
- * owner that has moved on by three epochs or more while nothing came. */
-#define CHOICE_SHIFT 20
-#define CHOICE_LASTS 1000
-
-/* own holds a peer's choices in 64 bytes, so that a switch of all of them is one
- * cache line for the processors to hand over. */
+/* A row holds a peer's choices, a bucket each, in 64 bytes: a switch of all of them is
+ * one cache line for the processors to hand over. The path is in the lowest bits, what
+ * is above them is the loader's. */
 struct row {
-	__u8 choice[BUCKETS]; /* path | epoch << 3 | tell << 5 */
+	__u8 choice[BUCKETS];
 };
-#define ROW_CHOICE(c) ((__u32)((c) & 7) | (__u32)((c) >> 3 & 3) << 8 | ((c) & 32 ? CHOICE_TELL : 0))
+#define ROW_PATH(c) ((c) & (PATHS - 1))
 
-/* The mark: a code point of DSCP pool 2, xxxx11, which RFC 2474 section 6 leaves
- * to local use. It tells steered packets from an application's own traffic on a
- * path, and carries the choice's epoch, modulo 4, and whether its sender owns it. */
-#define MARK_BASE 0x03
-#define MARK(epoch, owner) (MARK_BASE | (((epoch) & 3) << 4) | ((owner) ? 8 : 0))
-#define IS_MARK(dscp) (((dscp) & 0x07) == MARK_BASE)
-#define MARK_OWNER(dscp) ((dscp) & 8)
-#define MARK_EPOCH(dscp) (((dscp) >> 4) & 3)
+/* The mark has two parts, as docs/explanation/security.md says. The visible one is a
+ * code point of DSCP pool 2, xxx111, which RFC 2474 section 6 leaves to local use; xxx
+ * says which DSCP the application gave (CLASSES). It tells steered packets from an
+ * application's own traffic on a path. (Layout 1 had xxx011: the two take no notice of
+ * each other's packets.)
+ *
+ * The other part is a keyed tag, where the packet has room: in IPv4 the identification,
+ * which means nothing in a datagram that is never fragmented (RFC 6864), in IPv6 the
+ * flow label (RFC 6437), and in the encapsulated mode the shim. */
+#define MARK 0x07
+#define IS_MARK(dscp) (((dscp) & 0x07) == MARK)
+#define CLASSES 0x2e22120a04020100ull /* DSCP 0, 1 (LE), 2, 4, 10 (AF11), 18 (AF21), 34 (AF41), 46 (EF) */
+#define CLASS_DSCP(mark) ((__u8)(CLASSES >> ((mark) >> 3 << 3)))
+
+/* What a tag says. DATA is for paths, the others for the default network: a flow's
+ * opener says OPEN until the other end has answered there, which says ANSWER until it
+ * hears that its answer came, by SETTLED or by DATA. */
+enum { SAY_DATA = 1, SAY_OPEN, SAY_ANSWER, SAY_SETTLED };
+
+/* Segments of one packet count the identification up from the tag. */
+#define SEGMENTS 128
 
 /* Says to eth0's ingress that path_in has translated the packet. */
 #define FROM_PATH 0x50570001
 
-/* A flow's part at this end. The NEW ones are on the default path: an owner's
- * until the peer has answered there, a follower's until the owner has moved. */
-enum { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_FOLLOW, FLOW_NATIVE };
+/* A flow's part at this end: what a path may deliver is what both ends have seen to
+ * pass the default network in both directions.
+ *
+ *   OWNER_NEW   opened here; on the default network until the peer has answered there
+ *   OWNER       the peer has answered: goes where the map own says
+ *   FOLLOW_NEW  opened by the peer; nothing was answered yet
+ *   ANSWERED    answered over the default network; the peer may have left it
+ *   FOLLOW      the peer has heard the answer: goes where the map follow says */
+enum { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_ANSWERED, FLOW_FOLLOW };
+#define ADMITTED(role) ((role) == FLOW_OWNER || (role) >= FLOW_ANSWERED)
 
-enum { EV_ERROR, EV_TOO_BIG, EV_NO_PATH, EV_LEASE, EV_STRANGER, EV_ICMP, EVENTS };
+/* How a TCP connection ends, in part.closed. */
+#define CLOSED_OUT 1
+#define CLOSED_IN 2
+#define CLOSED_RESET 4
+
+enum { EV_ERROR, EV_TOO_BIG, EV_NO_PATH, EV_LEASE, EV_STRANGER, EV_ICMP, EV_FORGED, EV_UNADMITTED, EV_FULL, EVENTS };
 
 struct addr {
 	__u32 w[4]; /* IPv4: the first word */
@@ -55,8 +69,14 @@ struct addr {
 #define PATH_MAC 1   /* mac holds destination and source */
 #define PATH_ENCAP 2 /* whole packets in UDP, for networks that translation cannot cross */
 
+/* A SipHash key, of a pair of pods on a network. */
+struct key {
+	__u64 k[2];
+};
+
 struct path {
 	struct addr local, remote;
+	struct key key; /* of what is sent */
 	__u32 diff; /* checksum difference, stable pair to this pair */
 	__u32 ifindex;
 	__u16 mtu; /* of IP packets */
@@ -71,6 +91,7 @@ struct peer {
 	__u32 lower;      /* this pod's address is the lower of the pair */
 	__u32 remote;     /* IPv4: the peer's stable address */
 	struct addr self; /* this pod's stable address */
+	struct key key, accept[KEYS]; /* on the default network */
 	struct path path[PATHS];
 };
 
@@ -86,6 +107,7 @@ struct rev {
 	__u32 remote;      /* IPv4: the peer's address on the path */
 	struct addr local; /* this pod's address on the path */
 	struct addr stable_local, stable_remote;
+	struct key accept[KEYS];
 };
 
 struct flow {
@@ -97,17 +119,19 @@ struct flow {
 
 /* part is what this end has in a flow. */
 struct part {
-	__u32 role;
-	__u32 tick; /* jiffies when its owner's mark was last taken to heart */
+	__u8 role, closed;
+	__u16 marks; /* said about the role, up to what due() repeats at once */
+	__u32 seen;  /* in units of 2^SEEN_SHIFT ns: when something last came of it, or went */
+	__u32 told;  /* the same: when it was last said */
+	__u32 pad;
 };
+#define SEEN_SHIFT 28 /* about a quarter of a second */
 
 /* A word of the map recent is what flows has told of a TCP flow in this tick, which
  * spares its look-up for further packets: the ports, the peer's number, the tick, and
- * what is below. Whoever changes a part takes the word away; who has read the part just
+ * the role. Whoever changes a part takes the word away; who has read the part just
  * before may put the old one back, and is believed until the tick ends. */
 #define RECENT_ROLE 7
-#define RECENT_TOLD 8 /* its owner's mark was taken to heart in this tick */
-#define RECENT_SHIFT 19
 
 struct tally {
 	__u64 packets, bytes;
@@ -120,18 +144,22 @@ struct tally {
 	__u64 more;
 };
 
+/* order numbers what was said of a peer's choices: by this end, and by the peer. */
+struct order {
+	__u64 said, heard;
+};
+
 struct beat {
 	__u64 at;   /* CLOCK_MONOTONIC_COARSE ns: the agent's last sign of life */
 	__u64 tick; /* jiffies in which the data plane has found the lease to run */
+	__u32 lenient; /* a data plane of another layout is there: it may know what ours does not */
+	__u32 pad;
 };
 
-/* filter has, by a hash of FILTER_SHIFT bits less than 32, the number of a peer with
- * such an address, stable or on a path, and one; 0 is none. filter.go knows the hash. */
-#define FILTER_SHIFT 19
-#define SLOTS (1 << (32 - FILTER_SHIFT))
-struct filter {
-	__u32 peer[SLOTS], rev[SLOTS];
-};
+/* Peers are entered when traffic with them begins: elsewhere has a bit for the address
+ * of each pod that could be one, by a hash, and wanted takes those that were sent to. */
+#define ELSEWHERE_SHIFT 15
+#define WANTED 64
 
 #define MAP(name, t, k, v, n, f)                                                                     \
 	struct {                                                                                     \
@@ -142,22 +170,48 @@ struct filter {
 		__type(value, v);                                                                    \
 	} name SEC(".maps")
 
-/* Sizes are the loader's; these are for 1,024 peers. */
-MAP(peers4, BPF_MAP_TYPE_HASH, __u32, struct peer, 1024, BPF_F_NO_PREALLOC);
-MAP(peers6, BPF_MAP_TYPE_HASH, struct addr, struct peer, 1024, BPF_F_NO_PREALLOC);
-MAP(rev4, BPF_MAP_TYPE_HASH, __u32, struct rev, 8192, BPF_F_NO_PREALLOC);
-MAP(rev6, BPF_MAP_TYPE_HASH, struct addr, struct rev, 8192, BPF_F_NO_PREALLOC);
+/* Sizes are the loader's; these are for 64 peers. */
+#define PEERS 64
+MAP(peers4, BPF_MAP_TYPE_HASH, __u32, struct peer, PEERS, BPF_F_NO_PREALLOC);
+MAP(peers6, BPF_MAP_TYPE_HASH, struct addr, struct peer, PEERS, BPF_F_NO_PREALLOC);
+MAP(rev4, BPF_MAP_TYPE_HASH, __u32, struct rev, PEERS * PATHS, BPF_F_NO_PREALLOC);
+MAP(rev6, BPF_MAP_TYPE_HASH, struct addr, struct rev, PEERS * PATHS, BPF_F_NO_PREALLOC);
 /* The rows of peers4 and rev4 again, by number: an array is read without a call. */
-MAP(near, BPF_MAP_TYPE_ARRAY, __u32, struct peer, 1024, 0);
-MAP(near_rev, BPF_MAP_TYPE_ARRAY, __u32, struct rev, 1024 * PATHS, 0);
-MAP(own, BPF_MAP_TYPE_ARRAY, __u32, struct row, 1024, BPF_F_MMAPABLE);
-MAP(follow, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1024 * BUCKETS, BPF_F_MMAPABLE);
-MAP(sent, BPF_MAP_TYPE_ARRAY, __u32, struct tally, 1024 * PATHS, BPF_F_MMAPABLE);
-MAP(received, BPF_MAP_TYPE_ARRAY, __u32, struct tally, 1024 * PATHS, BPF_F_MMAPABLE);
-MAP(filter, BPF_MAP_TYPE_ARRAY, __u32, struct filter, 1, BPF_F_MMAPABLE);
+MAP(near, BPF_MAP_TYPE_ARRAY, __u32, struct peer, PEERS, 0);
+MAP(near_rev, BPF_MAP_TYPE_ARRAY, __u32, struct rev, PEERS * PATHS, 0);
+MAP(own, BPF_MAP_TYPE_ARRAY, __u32, struct row, PEERS, BPF_F_MMAPABLE);
+MAP(follow, BPF_MAP_TYPE_ARRAY, __u32, struct row, PEERS, BPF_F_MMAPABLE);
+MAP(order, BPF_MAP_TYPE_ARRAY, __u32, struct order, PEERS, BPF_F_MMAPABLE); /* the loader's */
+MAP(sent, BPF_MAP_TYPE_ARRAY, __u32, struct tally, PEERS * PATHS, BPF_F_MMAPABLE);
+MAP(received, BPF_MAP_TYPE_ARRAY, __u32, struct tally, PEERS * PATHS, BPF_F_MMAPABLE);
+/* By a hash of the address (slot), the number of a peer with such a stable address, or
+ * of a row of near_rev with such a one on a path, and one; 0 is none. */
+MAP(slots, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS * 8, BPF_F_MMAPABLE);
+MAP(slots_rev, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS * 16, BPF_F_MMAPABLE);
+/* How many flows a peer has in the table, so that none takes all the room. */
+MAP(held, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS, BPF_F_MMAPABLE);
+
+MAP(elsewhere, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1 << (32 - ELSEWHERE_SHIFT - 6), BPF_F_MMAPABLE);
+MAP(wanted, BPF_MAP_TYPE_ARRAY, __u32, struct addr, WANTED, BPF_F_MMAPABLE);
 MAP(heartbeat, BPF_MAP_TYPE_ARRAY, __u32, struct beat, 1, BPF_F_MMAPABLE);
 MAP(events, BPF_MAP_TYPE_ARRAY, __u32, __u64, 16, BPF_F_MMAPABLE);
-MAP(recent, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1 << (32 - RECENT_SHIFT), 0);
-MAP(flows, BPF_MAP_TYPE_LRU_HASH, struct flow, struct part, 65536, 0);
+MAP(recent, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2048, 0);
+
+/* The flows, in a table that the loader replaces by a larger one as it fills: new ones
+ * go into the first, and what is not there yet is found in the second. Entries end
+ * with their flow, and no other drives them out. */
+struct table {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(key_size, sizeof(struct flow)); /* clang 14 gives no types of inner maps */
+	__uint(value_size, sizeof(struct part));
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__array(values, struct table);
+} flows SEC(".maps");
 
 #endif

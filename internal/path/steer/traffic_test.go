@@ -149,15 +149,6 @@ func tos(v6 bool, v int) option {
 	return option{unix.IPPROTO_IP, unix.IP_TOS, v}
 }
 
-// mark is the traffic class of a steered packet, as MARK in steer.h has it.
-func mark(epoch int, owner bool) int {
-	v := 3 | epoch&3<<4
-	if owner {
-		v |= 8
-	}
-	return v << 2
-}
-
 // exchange sends a message and reads it back, with some patience for UDP.
 func exchange(c net.Conn, msg string) error {
 	if err := c.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {

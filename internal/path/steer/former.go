@@ -1,0 +1,149 @@
+package steer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// former is a data plane of another layout that a version before, or after, this one has
+// left in the pod. Its agent is gone, so its lease is ended, and it has its flows go home
+// and tells the other end so. What the other end has sent meanwhile it still translates:
+// ours lets pass what it does not know while there is one. Once nothing has come for a
+// while it is taken away, and the flows are learnt by ours. All that is asked of a layout
+// is that "heartbeat" begins with when its agent last gave a sign of life, in ns of
+// CLOCK_MONOTONIC_COARSE, that "received" begins each entry with a count of packets, and
+// that its links are called link-INTERFACE-PROGRAM.
+type former struct {
+	dir     string
+	retired time.Time
+	// came is the packets that had come when it was last looked, and quiet since when
+	// no more did.
+	came  uint64
+	quiet time.Time
+}
+
+const (
+	// saysBye is how long a retired data plane is left to tell the other end that flows
+	// have gone home, and stillComes how long nothing must have come over its paths.
+	saysBye, stillComes = time.Second, 5 * time.Second
+)
+
+// retire ends the lease of data planes of other layouts.
+func (p *Plane) retire() {
+	now := p.cfg.Now()
+	for _, dir := range p.cfg.Former {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "heartbeat"), nil)
+		if err != nil {
+			continue // there is none, or not enough of one to be running
+		}
+		// A value of zero is an hour's silence or more, whatever the lease.
+		if err := m.Put(uint32(0), make([]byte, m.ValueSize())); err == nil {
+			p.former = append(p.former, &former{dir: dir, retired: now, quiet: now})
+		}
+		m.Close()
+	}
+	p.lenient(len(p.former) > 0)
+}
+
+// lenient has the data plane let pass what it does not know, for a former one.
+func (p *Plane) lenient(on bool) {
+	v := uint32(0)
+	if on {
+		v = 1
+	}
+	put32(p.mem.heartbeat, 16, v)
+}
+
+// Former takes away the data planes of other layouts that have nothing to do any more.
+// Call it about twice a second; it returns how many there still are.
+func (p *Plane) Former() (int, error) {
+	var errs []error
+	now, left := p.cfg.Now(), p.former[:0]
+	for _, f := range p.former {
+		done, err := f.look(now)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("retire data plane in %s: %w", f.dir, err))
+		}
+		if !done {
+			left = append(left, f)
+		}
+	}
+	if p.former = left; len(left) == 0 {
+		p.lenient(false)
+	}
+	return len(left), errors.Join(errs...)
+}
+
+func (f *former) look(now time.Time) (done bool, err error) {
+	if now.Sub(f.retired) < saysBye {
+		return false, nil
+	}
+	// It sends nothing any more, and would mark what ours is to.
+	pins, err := filepath.Glob(filepath.Join(f.dir, "link-*-out"))
+	if err != nil {
+		return false, err
+	}
+	for _, pin := range pins {
+		detach(pin)
+		if err := os.Remove(pin); err != nil {
+			return false, err
+		}
+	}
+	came, err := arrivals(f.dir)
+	if err != nil {
+		return false, err
+	}
+	if came != f.came {
+		f.came, f.quiet = came, now
+	}
+	if now.Sub(f.quiet) < stillComes {
+		return false, nil
+	}
+	return true, Remove(f.dir)
+}
+
+// arrivals counts the packets that have come over the paths of the data plane in dir.
+func arrivals(dir string) (n uint64, err error) {
+	at := filepath.Join(dir, "received")
+	if sized, _ := filepath.Glob(filepath.Join(dir, roomPins+"*", "received")); len(sized) > 0 {
+		at = sized[0]
+	}
+	m, err := ebpf.LoadPinnedMap(at, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	} else if err != nil {
+		return 0, err
+	}
+	defer m.Close()
+	value := make([]byte, m.ValueSize())
+	for i := range m.MaxEntries() {
+		if i%MaxPaths == 0 {
+			continue // the default network, which needs no translation
+		}
+		if err := m.Lookup(i, &value); err != nil {
+			return 0, err
+		}
+		n += native64(value)
+	}
+	return n, nil
+}
+
+// Pinned reports whether a data plane is pinned in dir.
+func Pinned(dir string) bool {
+	pins, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, pin := range pins {
+		if strings.HasPrefix(pin.Name(), "link-") {
+			return true
+		}
+	}
+	return false
+}

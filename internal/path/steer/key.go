@@ -1,0 +1,40 @@
+package steer
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+// Key is a SipHash key, by which the two data planes of a pair of pods tell each
+// other's packets from all others.
+type Key [16]byte
+
+// Keys are those of a pair on one network. The zero Keys are no secret: for tests, and
+// where there is nobody else.
+type Keys struct {
+	// Send makes the tags of what is sent. What comes may have been made by either of
+	// Accept, so that keys can turn over.
+	Send   Key
+	Accept [2]Key
+}
+
+// DeriveKey makes the key of two pods, by their UIDs in any order, on a network, from
+// the cluster's: by HMAC-SHA-256 (RFC 2104) over the names, each with its length.
+func DeriveKey(cluster []byte, a, b, network string) (k Key) {
+	mac := hmac.New(sha256.New, cluster)
+	for _, part := range []string{"pathwise mark 2", min(a, b), max(a, b), network} {
+		var n [4]byte
+		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
+		mac.Write(n[:]) // never fails
+		mac.Write([]byte(part))
+	}
+	copy(k[:], mac.Sum(nil))
+	return k
+}
+
+func (k Key) words() bpfKey {
+	return bpfKey{K: [2]uint64{binary.LittleEndian.Uint64(k[:]), binary.LittleEndian.Uint64(k[8:])}}
+}
+
+func (k Keys) accepted() [2]bpfKey { return [2]bpfKey{k.Accept[0].words(), k.Accept[1].words()} }

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The mark of steered packets: a class that shows, and a tag that only the data planes
+ * of the pair can make. */
+#ifndef MARK_H
+#define MARK_H
+
+#define ROTL(x, n) (((x) << (n)) | ((x) >> (64 - (n))))
+
+#define SIP_ROUND                                                                                    \
+	do {                                                                                         \
+		v0 += v1; v1 = ROTL(v1, 13); v1 ^= v0; v0 = ROTL(v0, 32);                            \
+		v2 += v3; v3 = ROTL(v3, 16); v3 ^= v2;                                               \
+		v0 += v3; v3 = ROTL(v3, 21); v3 ^= v0;                                               \
+		v2 += v1; v1 = ROTL(v1, 17); v1 ^= v2; v2 = ROTL(v2, 32);                            \
+	} while (0)
+
+/* siphash is SipHash-1-3 of seven bytes, as the kernel's hsiphash is where words have 64
+ * bits (include/linux/siphash.h): short keyed input, and nobody sees more of it than a
+ * part. */
+static __always_inline __u64 siphash(const struct key *key, __u64 seven)
+{
+	__u64 k0 = key->k[0], k1 = key->k[1], m = seven | 7ull << 56;
+	__u64 v0 = k0 ^ 0x736f6d6570736575ull, v1 = k1 ^ 0x646f72616e646f6dull;
+	__u64 v2 = k0 ^ 0x6c7967656e657261ull, v3 = k1 ^ 0x7465646279746573ull;
+
+	v3 ^= m;
+	SIP_ROUND;
+	v0 ^= m;
+	v2 ^= 0xff;
+	SIP_ROUND;
+	SIP_ROUND;
+	SIP_ROUND;
+	return v0 ^ v1 ^ v2 ^ v3;
+}
+
+/* siphash_any is siphash out of line, for what is not most packets. */
+GLOBAL __u64 siphash_any(__u64 k0, __u64 k1, __u64 seven)
+{
+	struct key key = { { k0, k1 } };
+
+	return siphash(&key, seven);
+}
+
+/* tagged is what a tag is of. */
+static __always_inline __u64 tagged(const struct packet *p, __u32 lower, __u32 say)
+{
+	return (__u64)p->sport | (__u64)p->dport << 16 | (__u64)p->proto << 32 | (__u64)say << 40 | (__u64)lower << 48;
+}
+
+/* tag is of a flow, of who says what: lower is whether the sender has the lower stable
+ * address. A packet of one direction, or of one network, which has a key of its own, is
+ * none of another. It does not cover what segmentation changes. */
+static __always_inline __u64 tag(const struct key *key, const struct packet *p, __u32 lower, __u32 say)
+{
+	__u64 seven = tagged(p, lower, say);
+
+	return p->plain && say == SAY_DATA ? siphash(key, seven) : siphash_any(key->k[0], key->k[1], seven);
+}
+
+/* genuine is whether the packet's tag is the one expected: of the first segment
+ * exactly, of those that follow it counted up. */
+enum { FORGED, GENUINE, EXACT };
+
+static __always_inline int matches(const struct packet *p, __u16 want)
+{
+	__u16 ahead = p->id - want;
+
+	if (!ahead)
+		return EXACT;
+	return !p->v6 && ahead < SEGMENTS ? GENUINE : FORGED;
+}
+
+static __always_inline int genuine(const struct packet *p, const struct key accept[KEYS], __u32 lower, __u32 say)
+{
+	int found = matches(p, tag(&accept[0], p, lower, say));
+
+	if (__builtin_expect(found, 1))
+		return found;
+	struct packet q = { .sport = p->sport, .dport = p->dport, .proto = p->proto };
+	return matches(p, tag(&accept[1], &q, lower, say));
+}
+
+/* class is the mark for an application's DSCP, 0 where there is none: such packets
+ * are not steered. */
+GLOBAL int class(__u32 dscp)
+{
+	for (int i = 0; i < 8; i++)
+		if (dscp == (__u8)(CLASSES >> 8 * i))
+			return i << 3 | MARK;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,269 @@
+package steer
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"pathwise.dev/pathwise/internal/netns"
+)
+
+// firstRoom is for how many peers there is room at first. Each takes some 2.6 KiB of
+// kernel memory, used or not, so a pod begins with few and is given more.
+const firstRoom = 64
+
+// growth is by how much there is more room each time.
+const growth = 4
+
+// roomPins begins the name of the directory with the maps that hold so many peers.
+const roomPins = "peers-"
+
+// growing is that directory until its maps are complete.
+const growing = "growing"
+
+// sized is where the maps for so many peers are pinned.
+func (p *Plane) sized(room int) string {
+	return filepath.Join(p.cfg.PinDir, roomPins+strconv.Itoa(room))
+}
+
+// roomIn is for how many peers the pinned maps are; 0 where there are none.
+func roomIn(dir string) (room int, err error) {
+	pins, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, fmt.Errorf("list pins: %w", err)
+	}
+	for _, pin := range pins {
+		if n, ok := strings.CutPrefix(pin.Name(), roomPins); ok {
+			if n, err := strconv.Atoi(n); err == nil {
+				room = max(room, n)
+			}
+		}
+	}
+	return room, nil
+}
+
+// entries is how long the maps are that hold something of each peer.
+func entries(room int) map[string]uint32 {
+	n := uint32(room)
+	return map[string]uint32{"peers4": n, "peers6": n, "rev4": n * MaxPaths, "rev6": n * MaxPaths,
+		"near": n, "near_rev": n * MaxPaths, "own": n, "follow": n, "order": n, "sent": n * MaxPaths, "received": n * MaxPaths,
+		"slots": 1 << slotBits(room), "slots_rev": 2 << slotBits(room), "held": n}
+}
+
+// slotBits is the logarithm of the number of slots for stable addresses: eight for each
+// peer, so that few share one.
+func slotBits(room int) int { return max(bits.Len(uint(room-1)), 1) + 3 }
+
+// load loads the programs with the maps for so many peers, which are pinned in dir.
+func (p *Plane) load(room int, dir string) error {
+	spec, err := loadBpf()
+	if err != nil {
+		return fmt.Errorf("read object: %w", err)
+	}
+	maps, err := p.openMaps(spec, room, dir)
+	defer func() {
+		for _, m := range maps {
+			m.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	stable := p.devs[p.cfg.Dev]
+	var mac [6]byte
+	copy(mac[:], stable.HardwareAddr)
+	var redirect uint8
+	if !p.InPlace {
+		redirect = 1
+	}
+	for name, v := range map[string]any{"stable_ifindex": uint32(stable.Index), "stable_mac": mac,
+		"to_stable_dev": redirect, "lease_ns": uint64(p.cfg.Lease), "slot_shift": uint32(32 - slotBits(room)),
+		"slot_rev_shift": uint32(31 - slotBits(room)), "flows_per_peer": uint32(max(p.cfg.Flows/2, 1))} {
+		if err := spec.Variables[name].Set(v); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	var objs bpfObjects
+	if err := spec.LoadAndAssign(&objs, &ebpf.CollectionOptions{MapReplacements: maps}); err != nil {
+		return err
+	}
+	old := p.objs
+	p.objs, p.room = objs, room
+	if err := p.mapMemory(); err != nil {
+		return err
+	}
+	p.used = append(p.used, make([]bool, room-len(p.used))...)
+	if old.Out != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// openMaps opens the maps that are pinned, and makes and pins those that are not.
+func (p *Plane) openMaps(spec *ebpf.CollectionSpec, room int, dir string) (map[string]*ebpf.Map, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create pin directory: %w", err)
+	}
+	out, sizes := map[string]*ebpf.Map{}, entries(room)
+	for name, m := range spec.Maps {
+		if strings.HasPrefix(name, ".") {
+			continue // the programs' constants
+		}
+		pin := filepath.Join(p.cfg.PinDir, name)
+		if n, ok := sizes[name]; ok {
+			m.MaxEntries, pin = n, filepath.Join(dir, name)
+		}
+		opened, err := openMap(m, pin)
+		if err != nil {
+			return out, fmt.Errorf("map %s: %w", name, err)
+		}
+		out[name] = opened
+	}
+	return out, firstTable(out["flows"], spec.Maps["flows"].InnerMap)
+}
+
+func openMap(spec *ebpf.MapSpec, pin string) (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(pin, nil)
+	switch {
+	case err == nil:
+		if err := spec.Compatible(m); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		return m, nil
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, err
+	}
+	if m, err = ebpf.NewMap(spec); err != nil {
+		return nil, err
+	}
+	if err := m.Pin(pin); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+func (p *Plane) mapMemory() error {
+	for _, m := range []struct {
+		from *ebpf.Map
+		to   **ebpf.Memory
+	}{{p.objs.Own, &p.mem.own}, {p.objs.Follow, &p.mem.follow}, {p.objs.Order, &p.mem.order}, {p.objs.Sent, &p.mem.sent},
+		{p.objs.Received, &p.mem.received}, {p.objs.Slots, &p.mem.slots}, {p.objs.SlotsRev, &p.mem.slotsRev}, {p.objs.Held, &p.mem.held},
+		{p.objs.Elsewhere, &p.mem.elsewhere}, {p.objs.Wanted, &p.mem.wanted}, {p.objs.Heartbeat, &p.mem.heartbeat}, {p.objs.Events, &p.mem.events}} {
+		mem, err := m.from.Memory()
+		if err != nil {
+			return fmt.Errorf("map memory: %w", err)
+		}
+		*m.to = mem
+	}
+	return nil
+}
+
+// grow makes room for more peers: larger maps, with all that the old ones hold, and the
+// programs loaded again to use them, hook by hook. Flows are in maps that stay. What is
+// killed on the way leaves the old maps in use, or the new ones complete.
+func (p *Plane) grow() error {
+	room := min(p.room*growth, p.cfg.Peers)
+	dir := filepath.Join(p.cfg.PinDir, growing)
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove pins: %w", err)
+	}
+	old, err := p.copied()
+	if err != nil {
+		return err
+	}
+	if err := p.load(room, dir); err != nil {
+		return fmt.Errorf("load data plane for %d peers: %w", room, err)
+	}
+	if err := p.fill(old); err != nil {
+		return err
+	}
+	if err := os.Rename(dir, p.sized(room)); err != nil {
+		return fmt.Errorf("rename pins: %w", err)
+	}
+	if err := netns.Do(p.cfg.Netns, p.attach); err != nil {
+		return fmt.Errorf("attach data plane for %d peers: %w", room, err)
+	}
+	return p.tidy()
+}
+
+// tidy removes the maps that are used no more.
+func (p *Plane) tidy() error {
+	pins, err := os.ReadDir(p.cfg.PinDir)
+	if err != nil {
+		return fmt.Errorf("list pins: %w", err)
+	}
+	for _, pin := range pins {
+		at := filepath.Join(p.cfg.PinDir, pin.Name())
+		if pin.IsDir() && at != p.sized(p.room) {
+			if err := os.RemoveAll(at); err != nil {
+				return fmt.Errorf("remove pins: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// rows is all that the maps hold of peers.
+type rows struct {
+	peers4 map[uint32]bpfPeer
+	peers6 map[bpfAddr]bpfPeer
+	rev4   map[uint32]bpfRev
+	rev6   map[bpfAddr]bpfRev
+	memory [6][]byte
+}
+
+// arrays are those with something of each peer that is no address.
+func (p *Plane) arrays() [6]*ebpf.Memory {
+	return [6]*ebpf.Memory{p.mem.own, p.mem.follow, p.mem.order, p.mem.sent, p.mem.received, p.mem.held}
+}
+
+// copied is what there is now. The counters go on meanwhile: what passes until the
+// programs are exchanged is not counted.
+func (p *Plane) copied() (r rows, err error) {
+	r = rows{all[uint32, bpfPeer](p.objs.Peers4), all[bpfAddr, bpfPeer](p.objs.Peers6),
+		all[uint32, bpfRev](p.objs.Rev4), all[bpfAddr, bpfRev](p.objs.Rev6), [6][]byte{}}
+	for i, m := range p.arrays() {
+		r.memory[i] = make([]byte, m.Size())
+		read(m, 0, r.memory[i])
+	}
+	return r, nil
+}
+
+// all lists a map.
+func all[K comparable, V any](m *ebpf.Map) map[K]V {
+	out := map[K]V{}
+	var k K
+	var v V
+	for it := m.Iterate(); it.Next(&k, &v); {
+		out[k] = v
+	}
+	return out
+}
+
+// fill enters it in other maps.
+func (p *Plane) fill(r rows) error {
+	for i, m := range p.arrays() {
+		write(m, 0, r.memory[i])
+	}
+	var errs []error
+	for k, v := range r.peers4 {
+		errs = append(errs, p.objs.Peers4.Put(k, v), p.objs.Near.Put(v.Id, v))
+	}
+	for k, v := range r.peers6 {
+		errs = append(errs, p.objs.Peers6.Put(k, v))
+	}
+	for k, v := range r.rev4 {
+		errs = append(errs, p.objs.Rev4.Put(k, v), p.objs.NearRev.Put(v.Id*MaxPaths+v.Path, v))
+	}
+	for k, v := range r.rev6 {
+		errs = append(errs, p.objs.Rev6.Put(k, v))
+	}
+	p.sift()
+	return errors.Join(errs...)
+}
