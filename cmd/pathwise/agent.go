@@ -214,10 +214,11 @@ func labAgent(ctx context.Context, e env, f agentFlags, st lab.State, cfg agent.
 		return err
 	}
 	dir := e.store().Dir(st.Spec.Name)
-	if cfg.Key, err = labKey(filepath.Join(dir, "agent.key")); err != nil {
+	file := filepath.Join(dir, "agent.key")
+	if err := makeKey(file); err != nil {
 		return err
 	}
-	cfg.Host, cfg.PinDir = f.host, filepath.Join(pins, f.host)
+	cfg.Keys, cfg.Host, cfg.PinDir = keysOf(file), f.host, filepath.Join(pins, f.host)
 	cfg.Source = whenChanged(e.store().StateFile(st.Spec.Name), func() (agent.Cluster, error) {
 		st, err := e.store().Load(st.Spec.Name)
 		// A lab enforces no policy on its pods: no network refuses what another lets through.
@@ -228,10 +229,6 @@ func labAgent(ctx context.Context, e env, f agentFlags, st lab.State, cfg agent.
 
 // clusterAgent runs the agent of one host by a file.
 func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error {
-	key, err := fileKey(f)
-	if err != nil {
-		return err
-	}
 	cfg.Source = whenChanged(f.cluster, func() (c agent.Cluster, err error) {
 		raw, err := os.ReadFile(f.cluster)
 		if err != nil {
@@ -246,6 +243,12 @@ func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) er
 	if _, err := cfg.Source(); err != nil {
 		return err
 	}
+	cfg.Keys = keysOf(f.keyFile)
+	if !f.remove { // else nobody is spoken to
+		if _, err := cfg.Keys(); err != nil {
+			return err
+		}
+	}
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return fmt.Errorf("create directory: %w", err)
 	}
@@ -254,7 +257,7 @@ func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) er
 	if err := unix.Statfs("/sys/fs/bpf", &fs); err != nil || fs.Type != unix.BPF_FS_MAGIC {
 		return errors.New("/sys/fs/bpf is no BPF file system: mount one with \"mount -t bpf bpf /sys/fs/bpf\"")
 	}
-	cfg.Key, cfg.Host, cfg.PinDir = key, f.host, pins
+	cfg.Host, cfg.PinDir = f.host, pins
 	return oneAgent(ctx, e, f, f.dir, cfg)
 }
 

@@ -25,8 +25,9 @@ type Config struct {
 	Host string
 	// Source tells the cluster; it is asked again every second.
 	Source func() (Cluster, error)
-	// Key authenticates probes and notices; all agents of a cluster share it.
-	Key []byte
+	// Keys authenticate probes and notices; all agents of a cluster share them. They
+	// are asked for at every look at the cluster, and may be others each time.
+	Keys func() (probe.Keys, error)
 	// PinDir is a directory on a bpf file system, this host's own.
 	PinDir string
 	// Cgroup is the root of the cgroup v2 hierarchy that holds the pods; "" does
@@ -77,6 +78,7 @@ type Agent struct {
 
 	mu      sync.Mutex // of all below
 	cluster Cluster
+	keys    probe.Keys
 	host    topo.Host
 	names   []string
 	self    podID                  // the agent's own pod
@@ -130,12 +132,15 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Policy == nil {
 		cfg.Policy = decide.CostAware{}
 	}
-	if len(cfg.Key) < 16 {
-		return nil, fmt.Errorf("key of %d octets: expected at least 16", len(cfg.Key))
+	keys, err := cfg.Keys()
+	if err != nil {
+		return nil, fmt.Errorf("read keys: %w", err)
 	}
-	a := &Agent{cfg: cfg, journal: newJournal(cfg.Events), start: cfg.Now(),
+	if len(keys.Current) < 16 {
+		return nil, fmt.Errorf("key of %d octets: expected at least 16", len(keys.Current))
+	}
+	a := &Agent{cfg: cfg, keys: keys, journal: newJournal(cfg.Events), start: cfg.Now(),
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{}, warned: map[string]time.Time{}}
-	var err error
 	if a.clock, err = newClock(a.start); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ import (
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
 	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/path/probe"
 	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/path/telemetry"
 	"pathwise.dev/pathwise/internal/stream"
@@ -190,11 +191,16 @@ func (b *bed) tell(host string, change func(*Cluster)) {
 	b.clusters[host] = c
 }
 
+// oneKey is what tells an agent of one key, always.
+func oneKey(key string) func() (probe.Keys, error) {
+	return func() (probe.Keys, error) { return probe.Keys{Current: []byte(key)}, nil }
+}
+
 // start runs the agent of a host until stop.
 func (b *bed) start(host string, change func(*Config)) *running {
 	b.t.Helper()
 	r := &running{wish: &wish{}, done: make(chan error, 1)}
-	cfg := Config{Host: host, Key: []byte("a key of the test, 32 octets wide"), PinDir: filepath.Join(b.pins, host), Cgroup: b.cgroup,
+	cfg := Config{Host: host, Keys: oneKey("a key of the test, 32 octets wide"), PinDir: filepath.Join(b.pins, host), Cgroup: b.cgroup,
 		Policy: r.wish, RTOMin: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 		Source: func() (Cluster, error) {
 			b.mu.Lock()

@@ -15,7 +15,7 @@ import (
 func twoHosts(t *testing.T) (a *Agent, h2 *remoteHost) {
 	t.Helper()
 	now := time.Unix(1000, 0)
-	a, err := New(Config{Host: "h1", Key: make([]byte, 32), Now: func() time.Time { return now }})
+	a, err := New(Config{Host: "h1", Keys: oneKey("a key of the test, 32 octets wide"), Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}

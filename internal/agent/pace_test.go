@@ -218,7 +218,7 @@ func TestRenewal(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		sender, err := probe.NewSender(conn, probe.SenderConfig{Keys: probe.Keys{Current: a.cfg.Key}})
+		sender, err := probe.NewSender(conn, probe.SenderConfig{Keys: a.keys})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -612,9 +612,9 @@ func TestPeerThatGoes(t *testing.T) {
 func TestFaults(t *testing.T) {
 	b := newBed(t, "t-agt-bad", "vxlan", "macvlan")
 	for want, change := range map[string]func(*Config){
-		"key of 3 octets: expected at least 16": func(c *Config) { c.Key = []byte("abc") },
+		"key of 3 octets: expected at least 16": func(c *Config) { c.Keys = oneKey("abc") },
 	} {
-		cfg := Config{Host: "h1", Key: make([]byte, 32)}
+		cfg := Config{Host: "h1", Keys: oneKey("a key of the test, 32 octets wide")}
 		change(&cfg)
 		if _, err := New(cfg); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -624,7 +624,7 @@ func TestFaults(t *testing.T) {
 		`host "h1" is not in the cluster`: {},
 		`host h1 has no agent pod`:        {Hosts: b.state.Hosts},
 	} {
-		a, err := New(Config{Host: "h1", Key: make([]byte, 32), PinDir: filepath.Join(b.pins, "h1"), Source: func() (Cluster, error) { return c, nil }})
+		a, err := New(Config{Host: "h1", Keys: oneKey("a key of the test, 32 octets wide"), PinDir: filepath.Join(b.pins, "h1"), Source: func() (Cluster, error) { return c, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,14 +63,13 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, number int) (*wire, 
 		}
 		return nil, fmt.Errorf("open probe sockets on %s: %w", at.Network, err)
 	}
-	keys := probe.Keys{Current: a.cfg.Key}
 	// Polled, as replies can wait for the loop's next turn: what is urgent drains it.
-	w.sender, err = probe.NewSender(out, probe.SenderConfig{Keys: keys, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
+	w.sender, err = probe.NewSender(out, probe.SenderConfig{Keys: a.keys, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
 		OnReply: w.inbox.reply, OnLost: w.inbox.loss})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
 	}
-	w.reflector, err = probe.NewReflector(w.in, probe.ReflectorConfig{Keys: keys, Now: a.cfg.Now,
+	w.reflector, err = probe.NewReflector(w.in, probe.ReflectorConfig{Keys: a.keys, Now: a.cfg.Now,
 		OnTLV: func(_ netip.AddrPort, _ uint16, t probe.TLV) []byte { return a.hear(t) }})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())

@@ -5,14 +5,24 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"hash"
+	"net/netip"
 )
 
-// Keys are the secrets of authenticated mode. What is signed by either is
-// accepted; what is sent is signed by Current, and what is reflected by the key
-// that signed the probe. To rotate, give every host the new key as Previous,
-// then every host as Current with the old one as Previous, then drop the old.
+// Keys are the secrets of authenticated mode. What is signed by any of them is
+// accepted; what is sent is signed by Current, or by the one that SendOptions
+// name, and what is reflected by the key that signed the probe. A Keyring tells
+// how they turn over while agents run.
 type Keys struct {
-	Current, Previous []byte
+	Current  []byte
+	Previous [][]byte // the latest first
+}
+
+// All lists them, the current one first; none in open mode.
+func (k Keys) All() [][]byte {
+	if len(k.Current) == 0 {
+		return nil
+	}
+	return append([][]byte{k.Current}, k.Previous...)
 }
 
 // mode is Authenticated where there is a key.
@@ -23,19 +33,46 @@ func (k Keys) mode() Mode {
 	return Open
 }
 
+// check reports what no keys can be.
+func (k Keys) check() error {
+	if len(k.Current) == 0 && len(k.Previous) > 0 {
+		return fmt.Errorf("use a previous key without a current one: %w", ErrKey)
+	}
+	for _, key := range k.All() {
+		if len(key) < macSize {
+			return fmt.Errorf("use key of %d octets: %w", len(key), ErrKey)
+		}
+	}
+	return nil
+}
+
+// KeyID names a key without telling it. The zero value names none.
+type KeyID [8]byte
+
+const keyLabel = "pathwise key name 1"
+
+// IDOf is the key's name.
+func IDOf(key []byte) KeyID {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(keyLabel))
+	return KeyID(h.Sum(nil)[:len(KeyID{})])
+}
+
 // signer computes the HMACs of one key. It is for one goroutine at a time and
 // allocates nothing in use.
 type signer struct {
+	id            KeyID
 	base, binding hash.Hash
 	out           [sha256.Size]byte
+	head          []byte
 }
 
-const bindingLabel = "pathwise STAMP TLV binding 1"
+const bindingLabel = "pathwise STAMP TLV binding 2"
 
 func newSigner(key []byte) *signer {
 	derive := hmac.New(sha256.New, key)
 	derive.Write([]byte(bindingLabel))
-	return &signer{base: hmac.New(sha256.New, key), binding: hmac.New(sha256.New, derive.Sum(nil))}
+	return &signer{id: IDOf(key), base: hmac.New(sha256.New, key), binding: hmac.New(sha256.New, derive.Sum(nil))}
 }
 
 func (s *signer) sum(h hash.Hash, a, b, c []byte) []byte {
@@ -70,31 +107,46 @@ const (
 	toSender    direction = 'r'
 )
 
-// ofBinding is the binding TLV's value: over the direction, the base packet but
-// for its HMAC, and the TLVs up to end.
-func (s *signer) ofBinding(d direction, p []byte, end int) []byte {
-	s.out[0] = byte(d)
-	return s.sum(s.binding, s.out[:1], p[:macAt], p[authBase:end])
+// site is where a probe is sent to: the network, and the reflector's address
+// there. The zero value is anywhere.
+type site struct {
+	network string
+	addr    netip.Addr
 }
 
-// ring is one or two keys.
+// ofBinding is the binding TLV's value: over the direction, the site, the base
+// packet but for its HMAC, and the TLVs up to end.
+func (s *signer) ofBinding(d direction, at site, p []byte, end int) []byte {
+	s.head = append(s.head[:0], byte(d))
+	if at.network != "" {
+		to := at.addr.Unmap().As16()
+		s.head = append(append(append(s.head, to[:]...), byte(len(at.network))), at.network...)
+	}
+	return s.sum(s.binding, s.head, p[:macAt], p[authBase:end])
+}
+
+// ring is the keys that are accepted, the current one first.
 type ring []*signer
 
 func newRing(k Keys) (ring, error) {
+	if err := k.check(); err != nil {
+		return nil, err
+	}
 	var r ring
-	for _, key := range [][]byte{k.Current, k.Previous} {
-		if len(key) == 0 {
-			break
-		}
-		if len(key) < macSize {
-			return nil, fmt.Errorf("use key of %d octets: %w", len(key), ErrKey)
-		}
+	for _, key := range k.All() {
 		r = append(r, newSigner(key))
 	}
-	if len(r) == 0 && len(k.Previous) > 0 {
-		return nil, fmt.Errorf("use a previous key without a current one: %w", ErrKey)
-	}
 	return r, nil
+}
+
+// named finds the key with the name, or else the current one.
+func (r ring) named(id KeyID) *signer {
+	for _, s := range r {
+		if s.id == id {
+			return s
+		}
+	}
+	return r[0]
 }
 
 // signedBy finds the key that signed a packet of at least the base's length.
@@ -120,7 +172,7 @@ type tlvState struct {
 
 // inspect walks the TLVs of p and checks what protects them. s is nil without a
 // key; then an HMAC TLV cannot be verified, and counts as failed.
-func inspect(p []byte, m Mode, s *signer, d direction) tlvState {
+func inspect(p []byte, m Mode, s *signer, d direction, at site) tlvState {
 	st := tlvState{end: m.Base(), intact: true}
 	needs, misplaced := false, false
 	for {
@@ -153,7 +205,7 @@ func inspect(p []byte, m Mode, s *signer, d direction) tlvState {
 		st.intact = !needs && !st.malformed
 	}
 	if st.intact && st.hmac != 0 && m == Authenticated && st.binding != 0 && st.binding < st.hmac {
-		st.bound = hmac.Equal(p[st.binding+tlvHead:st.binding+tlvHead+macSize], s.ofBinding(d, p, st.binding))
+		st.bound = hmac.Equal(p[st.binding+tlvHead:st.binding+tlvHead+macSize], s.ofBinding(d, at, p, st.binding))
 	}
 	return st
 }

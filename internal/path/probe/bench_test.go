@@ -20,7 +20,7 @@ func TestCodecAllocatesNothing(t *testing.T) {
 		_, _ = ParseTest(Authenticated, probe)
 		_, _ = ParseReflected(Authenticated, p[:])
 		tlvs, _ = ParseTLVs(tlvs[:0], probe[authBase:])
-		inspect(probe, Authenticated, key, toReflector)
+		inspect(probe, Authenticated, key, toReflector, site{})
 		_, _ = NTP.Decode(NTP.Encode(b.now), b.now)
 	}); n != 0 {
 		t.Errorf("codec: %v allocations a packet", n)

@@ -36,7 +36,7 @@ func TestFlags(t *testing.T) {
 // TestRotation: a packet signed by either key is answered by the same, and one
 // signed by neither is not.
 func TestRotation(t *testing.T) {
-	second := Keys{Current: []byte("the key of tomorrow"), Previous: secret.Current}
+	second := Keys{Current: []byte("the key of tomorrow"), Previous: [][]byte{secret.Current}}
 	b := newBench(t, Keys{Current: secret.Current})
 	trip := func() bool {
 		b.now = b.now.Add(time.Millisecond)

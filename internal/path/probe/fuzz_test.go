@@ -47,13 +47,13 @@ func FuzzReflector(f *testing.F) {
 			key.signBase(in)
 			b.tlvs = nil
 			out := b.reflect(in)
-			if st := inspect(in, Authenticated, key, toReflector); len(b.tlvs) > 0 && !st.bound {
+			if st := inspect(in, Authenticated, key, toReflector, site{}); len(b.tlvs) > 0 && !st.bound {
 				t.Error("an order was taken that is not bound")
 			}
 			if len(out) != len(in) || !key.checkBase(out) {
 				t.Fatalf("not answered well: %x, %+v", out, b.r.Counters())
 			}
-			st := inspect(out, Authenticated, key, toSender)
+			st := inspect(out, Authenticated, key, toSender, site{})
 			if p, err := ParseTLVs(nil, out[authBase:]); st.intact && err == nil {
 				for _, x := range p {
 					if x.Flags&FlagIntegrity != 0 {
@@ -79,7 +79,7 @@ func FuzzSender(f *testing.F) {
 		before := bytes.Clone(in)
 		if r := b.deliver(in); r != nil {
 			p, err := ParseReflected(b.s.mode, in)
-			if err != nil || p.Sender.Time != b.sent.Time || auth && !newSigner(secret.Current).checkBase(in) && !newSigner(secret.Previous).checkBase(in) {
+			if err != nil || p.Sender.Time != b.sent.Time || auth && !newSigner(secret.Current).checkBase(in) && !newSigner(secret.Previous[0]).checkBase(in) {
 				t.Errorf("accepted %x as %+v", in, r)
 			}
 		}
@@ -91,7 +91,7 @@ func FuzzSender(f *testing.F) {
 			if auth {
 				newSigner(secret.Current).signBase(in)
 			}
-			if r := b.deliver(in); r == nil || auth && len(r.TLVs) > 0 && !inspect(in, Authenticated, newSigner(secret.Current), toSender).bound {
+			if r := b.deliver(in); r == nil || auth && len(r.TLVs) > 0 && !inspect(in, Authenticated, newSigner(secret.Current), toSender, site{}).bound {
 				t.Errorf("%x made %+v", in, r)
 			}
 		}

@@ -193,11 +193,11 @@ func TestKeys(t *testing.T) {
 		k  Keys
 		ok bool
 	}{
-		{Keys{}, true}, {Keys{Current: long}, true}, {Keys{long, long}, true}, {Keys{Current: long[:15]}, false},
-		{Keys{long, long[:1]}, false}, {Keys{Previous: long}, false},
+		{Keys{}, true}, {Keys{Current: long}, true}, {Keys{long, [][]byte{long}}, true}, {Keys{Current: long[:15]}, false},
+		{Keys{long, [][]byte{long[:1]}}, false}, {Keys{long, [][]byte{long, nil}}, false}, {Keys{Previous: [][]byte{long}}, false},
 	} {
 		if _, err := newRing(tt.k); (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrKey) {
-			t.Errorf("%d and %d octets: %v", len(tt.k.Current), len(tt.k.Previous), err)
+			t.Errorf("%q: %v", tt.k, err)
 		}
 	}
 }

@@ -42,6 +42,8 @@ type Reply struct {
 	TLVs []TLV
 	// Late says that the probe was reported Lost before.
 	Late bool
+	// Key names the one that signed the reply, which its reflector therefore has.
+	Key KeyID
 }
 
 // SenderCounters is what became of the packets that a Sender received.
@@ -51,6 +53,7 @@ type SenderCounters struct {
 	Late      uint64 // and after they had been reported lost
 	Malformed uint64 // refused: too short, or with a timestamp that is none
 	Forged    uint64 // refused: does not authenticate
+	Unbound   uint64 // refused: not bound to this network and its sender's address
 	Unmatched uint64 // refused: answers no probe that is remembered
 	Mismatch  uint64 // refused: answers one, but not with its timestamp
 	Duplicate uint64 // refused: answers one that is answered
@@ -66,6 +69,7 @@ const (
 	sLate
 	sMalformed
 	sForged
+	sUnbound
 	sUnmatched
 	sMismatch
 	sDuplicate
@@ -81,7 +85,7 @@ func (s *Sender) Counters() SenderCounters {
 	n := func(i int) uint64 { return s.count[i].Load() }
 	return SenderCounters{
 		Received: n(sReceived), Accepted: n(sAccepted), Late: n(sLate), Malformed: n(sMalformed),
-		Forged: n(sForged), Unmatched: n(sUnmatched), Mismatch: n(sMismatch), Duplicate: n(sDuplicate),
+		Forged: n(sForged), Unbound: n(sUnbound), Unmatched: n(sUnmatched), Mismatch: n(sMismatch), Duplicate: n(sDuplicate),
 		BadTLV: n(sBadTLV), ForgedTLV: n(sForgedTLV), OddClock: n(sOddClock), Lost: n(sLost),
 	}
 }
@@ -241,6 +245,10 @@ func (s *Sender) accept(in []byte, a ancillary, from netip.AddrPort, now time.Ti
 			return Reply{}, sForged
 		}
 	}
+	st := inspect(in, s.mode, key, toSender, site{s.cfg.Network, plain(from).Addr()})
+	if s.mode == Authenticated && s.cfg.Network != "" && !st.bound {
+		return Reply{}, sUnbound
+	}
 	at := received(a, now)
 	f := p.Error.Format()
 	t2, err2 := f.Decode(p.Received, at)
@@ -259,6 +267,9 @@ func (s *Sender) accept(in []byte, a ancillary, from netip.AddrPort, now time.Ti
 		ClocksAgree: s.cfg.SameClock || p.Error.Synchronized() && s.cfg.Synchronized,
 		DSCPSeen:    -1, ECNSeen: -1, ReplyDSCP: a.dscp(), ReplyTTL: a.ttl,
 	}
+	if key != nil {
+		r.Key = key.id
+	}
 	total := max(at.Sub(fl.sent), 0)
 	r.ReflectorProcessing = t3.Sub(t2)
 	if r.ReflectorProcessing < 0 || r.ReflectorProcessing > total {
@@ -266,7 +277,7 @@ func (s *Sender) accept(in []byte, a ancillary, from netip.AddrPort, now time.Ti
 		r.ReflectorProcessing = 0
 	}
 	r.RTT = total - r.ReflectorProcessing
-	s.readTLVs(in, key, &r)
+	s.readTLVs(in, st, &r)
 	return r, 0
 }
 
@@ -291,8 +302,7 @@ func (s *Sender) match(p ReflectedPacket, from netip.AddrPort) (fl flight, late 
 
 // readTLVs takes from a reply's TLVs what the rules of RFC 8972, section 4, let
 // a sender use.
-func (s *Sender) readTLVs(in []byte, key *signer, r *Reply) {
-	st := inspect(in, s.mode, key, toSender)
+func (s *Sender) readTLVs(in []byte, st tlvState, r *Reply) {
 	var err error
 	s.tlvs, err = ParseTLVs(s.tlvs[:0], in[s.mode.Base():])
 	for _, t := range s.tlvs {

@@ -2,8 +2,44 @@ package probe
 
 import (
 	"encoding/binary"
+	"sync"
 	"time"
 )
+
+// DefaultFreshness is by how much the clocks of two hosts may differ.
+const DefaultFreshness = 2 * time.Second
+
+// Replays is what the reflectors of one host have taken, whatever network it came
+// on, so that none takes what another has. It may be used by many at a time.
+type Replays struct {
+	mu     sync.Mutex
+	recent *recent
+}
+
+// NewReplays is for reflectors with that freshness; 0 is the default.
+func NewReplays(freshness time.Duration) *Replays {
+	if freshness <= 0 {
+		freshness = DefaultFreshness
+	}
+	return &Replays{recent: newRecent(2 * freshness)}
+}
+
+func (r *Replays) has(p []byte, sent time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.recent.has(p, sent)
+}
+
+// take remembers the authentic packet p, and reports whether it is new.
+func (r *Replays) take(p []byte, sent, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.recent.has(p, sent) {
+		return false
+	}
+	r.recent.add(p, sent, now)
+	return true
+}
 
 // recentMost bounds each half of recent: some 16,000 probes a second for the
 // default freshness, far more than agents send.

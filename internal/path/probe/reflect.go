@@ -12,24 +12,30 @@ func (r *Reflector) reflect(in []byte, a ancillary, sender netip.AddrPort) (out 
 	defer r.mu.Unlock()
 	r.count[cReceived].Add(1)
 	from, now := plain(sender), r.cfg.Now()
-	s, test, ses, fresh, why := r.admit(in, from, now)
+	p, why := r.admit(in, from, a, now)
 	if why != 0 {
 		r.count[why].Add(1)
+		r.refused(p, from, now, why)
 		return nil, 0
 	}
+	s, ses, st := p.key, p.session, p.tlvs
 	ses.seen = now
+	if p.fresh {
+		ses.fresh = now
+	} else if st.bound {
+		r.refused(p, from, now, cStale)
+	}
 	ses.received++
 	m := r.mode()
 	out = r.out[:len(in)] // as long as the probe: RFC 8762, section 4.3
 	copy(out, in)
 	tos = uint8(max(a.tos, 0)) &^ 3 // the probe's DSCP, but no ECN: nothing here answers congestion marks
 
-	st := inspect(in, m, s, toReflector)
 	if r.flag(out, m, st) {
-		tos = r.answerTLVs(out, m, ses, from, a, tos, st.bound && fresh)
+		tos = r.answerTLVs(out, m, ses, from, a, tos, st.bound && p.fresh)
 	}
 	reply := ReflectedPacket{
-		Seq: ses.sent, Error: r.self, SSID: test.SSID, Sender: test,
+		Seq: ses.sent, Error: r.self, SSID: p.test.SSID, Sender: p.test,
 		Received: r.cfg.Format.Encode(received(a, now)), TTL: uint8(max(a.ttl, 0)),
 	}
 	ses.sent++
@@ -39,7 +45,7 @@ func (r *Reflector) reflect(in []byte, a ancillary, sender netip.AddrPort) (out 
 		return out, tos
 	}
 	if st.bound {
-		copy(out[st.binding+tlvHead:], s.ofBinding(toSender, out, st.binding))
+		copy(out[st.binding+tlvHead:], s.ofBinding(toSender, r.site(a), out, st.binding))
 	}
 	// What did not authenticate is reflected but never signed: the signature
 	// would make the TLVs good for a probe.
@@ -57,46 +63,84 @@ func (r *Reflector) mode() Mode {
 	return Open
 }
 
+// refused tells of a packet that is refused for its key or its time.
+func (r *Reflector) refused(p arrival, from netip.AddrPort, now time.Time, why int) {
+	if r.cfg.OnRefused == nil {
+		return
+	}
+	ahead := p.sent.Sub(now)
+	switch {
+	case why == cForged:
+		r.cfg.OnRefused(Refusal{From: from, Key: true})
+	case why == cStale && ahead.Abs() > r.cfg.Freshness: // or else it was sent before this began
+		r.cfg.OnRefused(Refusal{From: from, Ahead: ahead})
+	}
+}
+
+// site is where this reflector is, for a packet that came to it.
+func (r *Reflector) site(a ancillary) site {
+	if a.dest.IsValid() {
+		return site{r.cfg.Network, a.dest}
+	}
+	return site{r.cfg.Network, r.addr}
+}
+
+// arrival is a packet as far as it was understood.
+type arrival struct {
+	key     *signer
+	test    TestPacket
+	tlvs    tlvState
+	session *session
+	sent    time.Time // by its sender's clock
+	fresh   bool
+}
+
 // admit checks a packet, cheapest first, and finds or opens its session. why is
-// the counter of what is wrong with it, or zero.
-func (r *Reflector) admit(in []byte, from netip.AddrPort, now time.Time) (s *signer, t TestPacket, ses *session, fresh bool, why int) {
+// the counter of what is wrong with it, or zero. What is not for here leaves no
+// trace: else a stranger who is faster could have the packet itself refused.
+func (r *Reflector) admit(in []byte, from netip.AddrPort, a ancillary, now time.Time) (p arrival, why int) {
 	m := r.mode()
 	switch {
 	case len(in) > r.cfg.MaxSize:
-		return nil, t, nil, false, cOversized
+		return p, cOversized
 	case len(in) < m.Base():
-		return nil, t, nil, false, cShort
+		return p, cShort
 	case r.port != 0 && from.Port() == r.port:
-		return nil, t, nil, false, cLoop
+		return p, cLoop
 	}
-	t, _ = ParseTest(m, in)
-	k := sessionKey{from, t.SSID}
+	p.test, _ = ParseTest(m, in)
+	k := sessionKey{from, p.test.SSID}
 	if m == Open {
 		// A replay cannot be told from a probe that anyone could have made.
-		if ses = r.sessions.get(k); ses == nil {
-			ses = r.sessions.add(k)
+		if p.session = r.sessions.get(k); p.session == nil {
+			p.session = r.sessions.add(k)
 		}
-		return nil, t, ses, true, 0
+		p.tlvs, p.fresh = inspect(in, m, nil, toReflector, site{}), true
+		return p, 0
 	}
-	if s = r.keys.signedBy(in); s == nil {
-		return nil, t, nil, false, cForged
+	if p.key = r.keys.signedBy(in); p.key == nil {
+		return p, cForged
 	}
-	sent, err := t.Error.Format().Decode(t.Time, now)
-	if err != nil {
-		return nil, t, nil, false, cBadTime
+	p.tlvs = inspect(in, m, p.key, toReflector, r.site(a))
+	if r.cfg.Network != "" && !p.tlvs.bound {
+		return p, cElsewhere
 	}
-	if r.recent.has(in, sent) {
-		return nil, t, nil, false, cReplayed
+	var err error
+	if p.sent, err = p.test.Error.Format().Decode(p.test.Time, now); err != nil {
+		return p, cBadTime
 	}
-	ses, verdict := r.sessions.admit(k, t.Seq, sent, now, r.cfg.Freshness)
-	switch verdict {
-	case replayed:
-		return nil, t, nil, false, cReplayed
-	case stale:
-		return nil, t, nil, false, cStale
+	if r.cfg.Replays.has(in, p.sent) {
+		return p, cReplayed
 	}
-	r.recent.add(in, sent, now)
-	return s, t, ses, sent.Sub(now).Abs() <= r.cfg.Freshness, 0
+	ses, verdict := r.sessions.admit(k, p.test.Seq, p.sent, now, r.cfg.Freshness)
+	switch {
+	case verdict == stale:
+		return p, cStale
+	case verdict == replayed, !r.cfg.Replays.take(in, p.sent, now):
+		return p, cReplayed
+	}
+	p.session, p.fresh = ses, p.sent.Sub(now).Abs() <= r.cfg.Freshness
+	return p, 0
 }
 
 // received is when the packet came, by the kernel's clock if that is credible.

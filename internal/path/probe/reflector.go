@@ -28,8 +28,16 @@ type ReflectorConfig struct {
 	// MaxSize is the longest packet answered; 9216 by default.
 	MaxSize int
 	// Freshness is how far a new session's timestamp may be from this machine's
-	// clock in authenticated mode; 2 s by default.
+	// clock in authenticated mode; DefaultFreshness by default.
 	Freshness time.Duration
+	// Network, if it has a name, is the one that all probes must be bound to, as to
+	// the address that they come to: SenderConfig has the same.
+	Network string
+	// Replays is shared by the reflectors of a host; by default it is its own.
+	Replays *Replays
+	// OnRefused is told of packets refused for their key or their time. It must not
+	// wait, nor ask the reflector.
+	OnRefused func(Refusal)
 	// AllowDSCP is the policy for a CoS TLV's wish; nil allows all.
 	AllowDSCP func(from netip.AddrPort, dscp uint8) bool
 	// OnTLV is given each TLV of an experimental type that is authentic, fresh,
@@ -44,6 +52,15 @@ type ReflectorConfig struct {
 	Now func() time.Time
 }
 
+// Refusal is a packet that was refused, or whose orders were.
+type Refusal struct {
+	From netip.AddrPort
+	// Key: it authenticates by none. From may be anybody then.
+	Key bool
+	// Ahead is by how much its sender's clock is, at most, where it does authenticate.
+	Ahead time.Duration
+}
+
 // Counters is what became of the packets that came, by the reason.
 type Counters struct {
 	Received   uint64 // all
@@ -51,6 +68,7 @@ type Counters struct {
 	Short      uint64 // refused: shorter than a base packet
 	Oversized  uint64 // refused: longer than MaxSize
 	Forged     uint64 // refused: authenticates by no key
+	Elsewhere  uint64 // refused: not bound to this network and address
 	BadTime    uint64 // refused: a timestamp that is none
 	Replayed   uint64 // refused: seen before
 	Stale      uint64 // refused: a session not known, and a timestamp too old or too new
@@ -70,12 +88,12 @@ type Reflector struct {
 	port uint16
 	v6   bool
 	self ErrorEstimate
+	addr netip.Addr
 	out  []byte // the answer in the making
 
 	mu       sync.Mutex // of the following
 	keys     ring
 	sessions *sessions
-	recent   *recent
 
 	count [reasons]atomic.Uint64
 }
@@ -87,6 +105,7 @@ const (
 	cShort
 	cOversized
 	cForged
+	cElsewhere
 	cBadTime
 	cReplayed
 	cStale
@@ -112,19 +131,23 @@ func NewReflector(conn *net.UDPConn, cfg ReflectorConfig) (*Reflector, error) {
 	}
 	cfg.MaxSize = min(cfg.MaxSize, largest)
 	if cfg.Freshness <= 0 {
-		cfg.Freshness = 2 * time.Second
+		cfg.Freshness = DefaultFreshness
+	}
+	if cfg.Replays == nil {
+		cfg.Replays = NewReplays(cfg.Freshness)
 	}
 	r := &Reflector{
 		cfg: cfg, conn: conn, out: make([]byte, cfg.MaxSize),
 		self:     EstimateError(cfg.Synchronized, cfg.Format, cfg.ClockError),
-		sessions: newSessions(cfg.MaxSessions, cfg.Now()), recent: newRecent(2 * cfg.Freshness),
+		sessions: newSessions(cfg.MaxSessions, cfg.Now()),
 	}
 	var err error
 	if r.keys, err = newRing(cfg.Keys); err != nil {
 		return nil, err
 	}
 	if conn != nil {
-		r.port = conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+		local := conn.LocalAddr().(*net.UDPAddr).AddrPort()
+		r.addr, r.port = local.Addr(), local.Port()
 		if r.v6, err = prepare(conn); err != nil {
 			return nil, err
 		}
@@ -156,7 +179,7 @@ func (r *Reflector) Counters() Counters {
 	r.mu.Unlock()
 	return Counters{
 		Received: n(cReceived), Reflected: n(cReflected), Short: n(cShort), Oversized: n(cOversized),
-		Forged: n(cForged), BadTime: n(cBadTime), Replayed: n(cReplayed), Stale: n(cStale), Loop: n(cLoop),
+		Forged: n(cForged), Elsewhere: n(cElsewhere), BadTime: n(cBadTime), Replayed: n(cReplayed), Stale: n(cStale), Loop: n(cLoop),
 		BadTLV: n(cBadTLV), ForgedTLV: n(cForgedTLV), Unbound: n(cUnbound), Delivered: n(cDelivered),
 		SendErrors: n(cSendErrors), Sessions: sessions,
 	}
@@ -165,15 +188,31 @@ func (r *Reflector) Counters() Counters {
 // Heard says when the last probe from a came that was answered: that the
 // direction from a to here works. It is zero if none is remembered.
 func (r *Reflector) Heard(a netip.Addr) time.Time {
+	seen, _ := r.heard(a)
+	return seen
+}
+
+// HeardFresh says the same of probes whose timestamps were fresh.
+func (r *Reflector) HeardFresh(a netip.Addr) time.Time {
+	_, fresh := r.heard(a)
+	return fresh
+}
+
+func (r *Reflector) heard(a netip.Addr) (seen, fresh time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var last time.Time
 	for k, s := range r.sessions.byKey {
-		if k.from.Addr() == a.Unmap().WithZone("") && s.seen.After(last) {
-			last = s.seen
+		if k.from.Addr() != a.Unmap().WithZone("") {
+			continue
+		}
+		if s.seen.After(seen) {
+			seen = s.seen
+		}
+		if s.fresh.After(fresh) {
+			fresh = s.fresh
 		}
 	}
-	return last
+	return seen, fresh
 }
 
 // Serve answers probes until ctx ends, which is no error. The socket stays open.

@@ -10,7 +10,7 @@ import (
 )
 
 // secret keeps nothing secret.
-var secret = Keys{Current: []byte("a key for the tests"), Previous: []byte("the key before that")}
+var secret = Keys{Current: []byte("a key for the tests"), Previous: [][]byte{[]byte("the key before that")}}
 
 // bench is a sender and a reflector with no sockets, and a clock that a test
 // sets.
@@ -69,7 +69,7 @@ func (b *bench) probe(o SendOptions) []byte {
 	}
 	b.sent = TestPacket{Seq: b.seq, Time: b.s.stamp(b.now), Error: b.s.self, SSID: o.SSID}
 	b.seq++
-	if err := b.s.build(b.sent, o, b.seq); err != nil {
+	if err := b.s.build(b.sent, o, b.to.Addr(), b.seq); err != nil {
 		b.t.Fatal(err)
 	}
 	b.s.flights.add(flight{

@@ -39,6 +39,9 @@ type SenderConfig struct {
 	// nothing by it. The socket is the Sender's then, to be closed by Close: it is
 	// taken out of the runtime's poller, which would wake the process for each reply.
 	Polled bool
+	// Network, if it has a name, is the one that every probe is bound to, as to the
+	// address that it goes to; answers must be bound to the same.
+	Network string
 	// Now is the clock, time.Now by default; Seed, read once, is what must not be
 	// guessed, from crypto/rand by default.
 	Now  func() time.Time
@@ -64,6 +67,9 @@ type SendOptions struct {
 	TLVs []TLV
 	// Deadline for the reply, the Sender's by default.
 	Deadline time.Duration
+	// Key names the one that signs the probe; the current one by default, and where
+	// the Sender does not have it.
+	Key KeyID
 }
 
 // Sent is a probe on its way.
@@ -244,7 +250,7 @@ func (s *Sender) Send(to netip.AddrPort, o SendOptions) (Sent, error) {
 	}
 	now := s.cfg.Now()
 	test := TestPacket{Seq: ses.seq, Time: s.stamp(now), Error: s.self, SSID: o.SSID}
-	if err := s.build(test, o, ses.sent+1); err != nil {
+	if err := s.build(test, o, k.from.Addr(), ses.sent+1); err != nil {
 		return Sent{}, fmt.Errorf("build probe: %w", err)
 	}
 	s.mu.Lock()
@@ -300,7 +306,7 @@ func (s *Sender) stamp(now time.Time) Timestamp {
 }
 
 // build writes a probe to s.out.
-func (s *Sender) build(t TestPacket, o SendOptions, nth uint32) error {
+func (s *Sender) build(t TestPacket, o SendOptions, to netip.Addr, nth uint32) error {
 	b := append(s.out[:0], make([]byte, s.mode.Base())...)
 	t.Put(s.mode, b)
 	if o.ClassOfService {
@@ -324,7 +330,7 @@ func (s *Sender) build(t TestPacket, o SendOptions, nth uint32) error {
 	}
 	var mac [macSize]byte
 	binding, tag := 0, 0
-	if s.mode == Authenticated && len(o.TLVs) > 0 {
+	if s.mode == Authenticated && (len(o.TLVs) > 0 || s.cfg.Network != "") {
 		binding = len(b)
 		b = TLV{FlagUnrecognized, TypeBinding, mac[:]}.Append(b)
 	}
@@ -340,9 +346,9 @@ func (s *Sender) build(t TestPacket, o SendOptions, nth uint32) error {
 	if s.mode == Open {
 		return nil
 	}
-	key := s.signs[0]
+	key := s.signs.named(o.Key)
 	if binding > 0 {
-		copy(b[binding+tlvHead:], key.ofBinding(toReflector, b, binding))
+		copy(b[binding+tlvHead:], key.ofBinding(toReflector, site{s.cfg.Network, to}, b, binding))
 	}
 	if tag > 0 {
 		copy(b[tag+tlvHead:], key.ofTLVs(b, s.mode.Base(), tag))

@@ -19,7 +19,7 @@ type session struct {
 	window         window
 	newest         time.Time // the latest time a probe of it was sent, by its own timestamp
 	since          time.Time // all that was sent until then belongs to the past
-	seen           time.Time // when the latest probe of it came
+	seen, fresh    time.Time // when the latest probe of it came, and the latest that was fresh
 	received, sent uint32
 }
 
