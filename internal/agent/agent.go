@@ -50,6 +50,9 @@ type Config struct {
 	Events, Evidence io.Writer
 	Log              *slog.Logger
 	Now              func() time.Time
+
+	// hold is for how long keys that were withdrawn are accepted; DefaultHold by default.
+	hold probe.Hold
 }
 
 // Pace of the loop.
@@ -78,13 +81,17 @@ type Agent struct {
 
 	mu      sync.Mutex // of all below
 	cluster Cluster
-	keys    probe.Keys
+	ring    *probe.Keyring
+	hold    probe.Hold
 	host    topo.Host
 	names   []string
-	self    podID                  // the agent's own pod
-	links   map[string]*wire       // by network
-	remote  map[string]*remoteHost // by host name
-	pods    map[string]*pod        // local ones, by UID
+	self    podID            // the agent's own pod
+	links   map[string]*wire // by network
+	replays *probe.Replays   // of all of them
+	// refusals are those of other hosts' probes.
+	refusals *refusals
+	remote   map[string]*remoteHost // by host name
+	pods     map[string]*pod        // local ones, by UID
 	// glances are at the lines that are looked at all the time. inquiring are the pairs
 	// that ask about a path of theirs, and suspects the paths that are suspected
 	// between hosts.
@@ -139,8 +146,14 @@ func New(cfg Config) (*Agent, error) {
 	if len(keys.Current) < 16 {
 		return nil, fmt.Errorf("key of %d octets: expected at least 16", len(keys.Current))
 	}
-	a := &Agent{cfg: cfg, keys: keys, journal: newJournal(cfg.Events), start: cfg.Now(),
+	if cfg.hold == (probe.Hold{}) {
+		cfg.hold = probe.DefaultHold()
+	}
+	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), hold: cfg.hold, replays: probe.NewReplays(0), refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{}, warned: map[string]time.Time{}}
+	if _, err = a.ring.Give(keys, a.start); err != nil {
+		return nil, err
+	}
 	if a.clock, err = newClock(a.start); err != nil {
 		return nil, err
 	}
@@ -239,6 +252,8 @@ func (a *Agent) turn() (time.Duration, error) {
 	if now.Sub(a.refreshed) >= refresh {
 		a.refreshed = now
 		a.beat()
+		a.rekey(now)
+		a.tellRefusals(now)
 		if err := a.sync(); err != nil {
 			a.warn("%v", err)
 		}
@@ -325,13 +340,19 @@ func (a *Agent) note(e Event) int {
 // warn tells a fault that does not stop the agent, once a minute: what is tried
 // twice a second must not drive other events out of the journal.
 func (a *Agent) warn(format string, args ...any) {
-	text, now := fmt.Sprintf(format, args...), a.cfg.Now()
+	text := fmt.Sprintf(format, args...)
+	a.warnOf(text, "%s", text)
+}
+
+// warnOf is warn for a fault whose figures change: about tells it from others.
+func (a *Agent) warnOf(about, format string, args ...any) {
+	now := a.cfg.Now()
 	maps.DeleteFunc(a.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
-	if _, told := a.warned[text]; told {
+	if _, told := a.warned[about]; told {
 		return
 	}
-	a.warned[text] = now
-	a.note(Event{Kind: EventWarning, Reason: text})
+	a.warned[about] = now
+	a.note(Event{Kind: EventWarning, Reason: fmt.Sprintf(format, args...)})
 }
 
 // mark is the DSCP that probes carry: steered packets' own, as an owner sends it.

@@ -49,6 +49,7 @@ const (
 	EventCleared = "cleared"
 	EventPinned  = "pinned"
 	EventWarning = "warning"
+	EventKey     = "key"
 )
 
 // keep is how many events an agent holds in memory.

@@ -218,7 +218,7 @@ func TestRenewal(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		sender, err := probe.NewSender(conn, probe.SenderConfig{Keys: a.keys})
+		sender, err := probe.NewSender(conn, probe.SenderConfig{Keys: a.ring.Keys()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -94,7 +94,7 @@ func (a *Agent) syncHosts(c Cluster) {
 			to := netip.AddrPortFrom(at.Addr, stampPort)
 			if hp := r.paths[at.Network]; (hp == nil || hp.to != to) && a.links[at.Network] != nil {
 				full := min(at.MTU, a.links[at.Network].mtu) - 28
-				r.paths[at.Network] = &hostPath{network: at.Network, to: to, mtu: at.MTU, track: probe.NewTrack(full, false)}
+				r.paths[at.Network] = &hostPath{host: r, network: at.Network, to: to, mtu: at.MTU, track: probe.NewTrack(full, false)}
 			}
 		}
 	}

@@ -64,13 +64,19 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, number int) (*wire, 
 		return nil, fmt.Errorf("open probe sockets on %s: %w", at.Network, err)
 	}
 	// Polled, as replies can wait for the loop's next turn: what is urgent drains it.
-	w.sender, err = probe.NewSender(out, probe.SenderConfig{Keys: a.keys, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
+	w.sender, err = probe.NewSender(out, probe.SenderConfig{Keys: a.ring.Keys(), Network: at.Network, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
 		OnReply: w.inbox.reply, OnLost: w.inbox.loss})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
 	}
-	w.reflector, err = probe.NewReflector(w.in, probe.ReflectorConfig{Keys: a.keys, Now: a.cfg.Now,
-		OnTLV: func(_ netip.AddrPort, _ uint16, t probe.TLV) []byte { return a.hear(t) }})
+	w.reflector, err = probe.NewReflector(w.in, probe.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network, Replays: a.replays, Now: a.cfg.Now,
+		OnRefused: func(r probe.Refusal) { a.refusals.add(at.Network, r, a.cfg.Now()) },
+		OnTLV: func(_ netip.AddrPort, _ uint16, t probe.TLV) []byte {
+			if t.Type == keysType {
+				return a.hearKeys(t.Value)
+			}
+			return a.hear(t)
+		}})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())
 	}
@@ -98,10 +104,12 @@ type remoteHost struct {
 	// used is when a pair with that host last had traffic, and owned when it last
 	// had some of flows that a pod of this host has opened: those are decided here.
 	used, owned time.Time
+	keys        peerKeys
 }
 
 // hostPath is one network to another host.
 type hostPath struct {
+	host    *remoteHost
 	network string
 	to      netip.AddrPort
 	mtu     int
@@ -151,6 +159,14 @@ func (a *Agent) send(w *wire, hp *hostPath, full bool, tlvs ...probe.TLV) {
 	o := probe.SendOptions{DSCP: mark, ClassOfService: true, ReplyDSCP: mark, TLVs: tlvs}
 	if full {
 		o.Size = min(hp.mtu, w.mtu) - 28 // IPv4 and UDP header
+	}
+	if h := hp.host; h != nil {
+		now := a.cfg.Now()
+		o.Key = a.keyFor(h, now)
+		h.keys.ask(now)
+		if !full {
+			o.TLVs = a.listed(h, o.TLVs)
+		}
 	}
 	sent, err := w.sender.Send(hp.to, o)
 	if err != nil {
@@ -215,6 +231,8 @@ func (a *Agent) answered(network string, r probe.Reply) {
 	if hp == nil {
 		return
 	}
+	a.keyed(h, r)
+	a.clockOf(h, (r.ForwardDelay-r.BackwardDelay)/2)
 	hp.track.Reply(r)
 	hp.last, hp.told = r.At, true
 	if r.Size < hp.mtu/2 {

@@ -110,15 +110,15 @@ func (g *ground) assail(ctx context.Context, out *Sample, network string) error 
 		out.Text["event "+e.Kind] = e.Reason
 	}
 	r, was := after.Reflectors[network], before.Reflectors[network]
-	out.Values["counted"] = float64(r.Short + r.Oversized + r.Forged + r.BadTime + r.Replayed + r.Stale + r.Loop + r.BadTLV + r.ForgedTLV + r.Unbound -
-		(was.Short + was.Oversized + was.Forged + was.BadTime + was.Replayed + was.Stale + was.Loop + was.BadTLV + was.ForgedTLV + was.Unbound))
+	out.Values["counted"] = float64(r.Short + r.Oversized + r.Forged + r.Elsewhere + r.BadTime + r.Replayed + r.Stale + r.Loop + r.BadTLV + r.ForgedTLV + r.Unbound -
+		(was.Short + was.Oversized + was.Forged + was.Elsewhere + was.BadTime + was.Replayed + was.Stale + was.Loop + was.BadTLV + was.ForgedTLV + was.Unbound))
 	for name, n := range map[string]uint64{"short": r.Short - was.Short, "oversized": r.Oversized - was.Oversized, "forged": r.Forged - was.Forged,
 		"bad time": r.BadTime - was.BadTime, "replayed": r.Replayed - was.Replayed, "stale": r.Stale - was.Stale, "unbound": r.Unbound - was.Unbound,
 		"forged TLV": r.ForgedTLV - was.ForgedTLV, "delivered": r.Delivered - was.Delivered} {
 		out.Values["reflector "+name] = float64(n)
 	}
 	s, then := after.Senders[network], before.Senders[network]
-	answers := s.Malformed + s.Forged + s.Unmatched + s.Mismatch + s.Duplicate + s.BadTLV + s.ForgedTLV - (then.Malformed + then.Forged + then.Unmatched + then.Mismatch + then.Duplicate + then.BadTLV + then.ForgedTLV)
+	answers := s.Malformed + s.Forged + s.Unbound + s.Unmatched + s.Mismatch + s.Duplicate + s.BadTLV + s.ForgedTLV - (then.Malformed + then.Forged + then.Unbound + then.Unmatched + then.Mismatch + then.Duplicate + then.BadTLV + then.ForgedTLV)
 	out.Values["counted"] += float64(answers)
 	out.Values["sender refused"] = float64(answers)
 	out.Values["restarted"] = map[bool]float64{true: 1}[!after.Started.Equal(before.Started)]

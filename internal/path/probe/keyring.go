@@ -26,8 +26,8 @@ func DefaultHold() Hold {
 // Keyring is the keys that a host accepts, as they turn over. Those that it is
 // given come first, in the order given. One that is given no more is kept until
 // all peers have one that is: peers are told which keys are accepted, so that
-// each is sent what is signed by a key that it has, whoever is given it first.
-// Before a kept key is refused, peers are told.
+// each is sent what is signed by a key that it has, in whatever order they are
+// given it. Before a kept key is refused, peers are told.
 type Keyring struct {
 	hold    Hold
 	entries []entry
