@@ -40,6 +40,7 @@ import (
 type orders struct {
 	Server *stream.Server
 	Client *stream.Client
+	Throw  *throw
 }
 
 const ordersEnv = "PW_AGENT_TEST_ORDERS"
@@ -62,6 +63,9 @@ func obey(text string) error {
 	var o orders
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
+	}
+	if o.Throw != nil {
+		return o.Throw.run()
 	}
 	if o.Server != nil {
 		return stream.Serve(ctx, os.Stdout, *o.Server)
@@ -133,6 +137,13 @@ type running struct {
 
 func newBed(t *testing.T, name string, networks ...string) *bed {
 	t.Helper()
+	return newBedOf(t, lab.Spec{Name: name, Agents: true, Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2}}}, networks...)
+}
+
+// newBedOf is a bed with other pods.
+func newBedOf(t *testing.T, spec lab.Spec, networks ...string) *bed {
+	t.Helper()
+	name := spec.Name
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: network namespaces and eBPF")
 	}
@@ -150,7 +161,6 @@ func newBed(t *testing.T, name string, networks ...string) *bed {
 		nets = append(nets, found)
 	}
 	store := lab.Store{Root: filepath.Join(t.TempDir(), "store")}
-	spec := lab.Spec{Name: name, Agents: true, Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2}}}
 	l, err := store.UpAll(context.Background(), spec, nets, lab.Options{CNIPath: lab.DefaultCNIPath(filepath.Join(bin, "pathwise"))})
 	if err != nil {
 		t.Fatal(err)
