@@ -102,9 +102,12 @@ type Agent struct {
 	// observed are the peers that passive is limited to.
 	observed []netip.Addr
 	ledger   telemetry.Ledger
+	survey   survey
+	waker    waker
 	record   io.Writer
-	// read is when connections were last read of, and connected when there were some.
-	read, connected time.Time
+	// read is when connections were last read of, and connected when there were some;
+	// awaited since when the reading is that evidence waits for, zero if it does not.
+	read, connected, awaited time.Time
 	// busy is how many pairs had traffic at the last evidence.
 	busy int
 	// asked counts the questions of this period that could have waited.
@@ -126,6 +129,10 @@ type counters struct {
 	switches, failovers, mutes, suspicions, noticesSent, noticesTaken, kicks uint64
 	// stalls are ticks that came more than 10 ms late.
 	stalls uint64
+	// unobserved is what telemetry could not tell, and unremembered the stuck
+	// connections that were too many to remember.
+	unobserved   telemetry.Faults
+	unremembered uint64
 }
 
 // New prepares an agent. Run does the work.
@@ -150,7 +157,8 @@ func New(cfg Config) (*Agent, error) {
 		cfg.hold = probe.DefaultHold()
 	}
 	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), hold: cfg.hold, replays: probe.NewReplays(0), refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
-		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{}, warned: map[string]time.Time{}}
+		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{}, warned: map[string]time.Time{},
+		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)}}
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
 	}
@@ -184,7 +192,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err == nil {
 		if a.passive != nil {
 			a.running(a.listen)
+			a.running(a.surveyAll)
+			a.running(a.wakeAll)
 		}
+		a.running(a.countAll)
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s", a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
 		err = a.loop(ctx)
 	}
@@ -244,7 +255,7 @@ func (a *Agent) turn() (time.Duration, error) {
 		a.stats.stalls++
 	}
 	a.turned = now
-	weighs := now.Sub(a.weighed) >= epoch
+	weighs := now.Sub(a.weighed) >= epoch && a.informed(now)
 	if err := a.hearProbes(weighs); err != nil {
 		return 0, err
 	}
@@ -263,6 +274,9 @@ func (a *Agent) turn() (time.Duration, error) {
 		a.probeAll(now)
 		a.weigh(now)
 	}
+	if !a.awaited.IsZero() {
+		next = min(next, suspectTick)
+	}
 	end := a.cfg.Now()
 	if !a.due.IsZero() {
 		a.lag.add(a.due, end)
@@ -278,18 +292,6 @@ func (a *Agent) late(t, now time.Time) time.Duration {
 		due = now
 	}
 	return a.lag.since(t, due, now)
-}
-
-// listen hears of timeouts as they happen.
-func (a *Agent) listen(ctx context.Context) error {
-	events, err := a.passive.Events(ctx)
-	if err != nil {
-		return fmt.Errorf("listen to connections: %w", err)
-	}
-	for e := range events {
-		a.hearTrouble(e)
-	}
-	return nil
 }
 
 // beat renews the data planes' leases.

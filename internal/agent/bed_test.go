@@ -41,6 +41,8 @@ type orders struct {
 	Server *stream.Server
 	Client *stream.Client
 	Throw  *throw
+	// CrowdServer and CrowdClient are those of many connections.
+	CrowdServer, CrowdClient *crowd
 }
 
 const ordersEnv = "PW_AGENT_TEST_ORDERS"
@@ -64,10 +66,14 @@ func obey(text string) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	if o.Throw != nil {
+	switch {
+	case o.Throw != nil:
 		return o.Throw.run()
-	}
-	if o.Server != nil {
+	case o.CrowdServer != nil:
+		return o.CrowdServer.serve(ctx, os.Stdout)
+	case o.CrowdClient != nil:
+		return o.CrowdClient.run(ctx, os.Stdout)
+	case o.Server != nil:
 		return stream.Serve(ctx, os.Stdout, *o.Server)
 	}
 	return stream.Run(ctx, os.Stdout, *o.Client)

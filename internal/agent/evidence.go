@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 
 	"pathwise.dev/pathwise/internal/path/decide"
@@ -12,7 +11,6 @@ import (
 // weigh gathers evidence about every pair with traffic and asks the policy.
 func (a *Agent) weigh(now time.Time) {
 	a.hearConnections(now)
-	a.countConnections(now)
 	a.summarise(now)
 	a.asked = 0
 	busy := 0
@@ -100,7 +98,7 @@ func (p *pair) keepPinned(ev decide.PairEvidence, d decide.Decision) decide.Deci
 	return decide.Decision{Kind: decide.Stay, From: ev.Active, To: ev.Active, Buckets: decide.Buckets, Reason: "pinned"}
 }
 
-// hearConnections reads what the kernel counted about TCP connections.
+// hearConnections takes what was read of what the kernel counted about TCP connections.
 func (a *Agent) hearConnections(now time.Time) {
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
@@ -109,14 +107,8 @@ func (a *Agent) hearConnections(now time.Time) {
 			}
 		}
 	}
-	// A reading walks the kernel's whole table: where nothing was in it for a while,
-	// it is looked into less often.
-	if a.passive == nil || now.Sub(a.connected) >= quiet && now.Sub(a.read) < 5*epoch {
-		return
-	}
-	r, err := a.passive.Read()
-	if err != nil {
-		a.warn("read telemetry: %v", err)
+	r, ok := a.survey.reading()
+	if !ok {
 		return
 	}
 	a.read = now
@@ -237,40 +229,6 @@ func (p *pair) data(i int, now time.Time) decide.Data {
 	return d
 }
 
-// countEvery is how often connections are looked at.
-const countEvery = 250 * time.Millisecond
-
-// countConnections looks at the TCP connections of pairs with traffic: how many
-// there are is the load that a policy looks a table up by, and whether they
-// have more to send than they may is whether a path could give them more. The
-// kernel looks at every connection of the machine to list those of a pod, so it is
-// only asked about pods of which it tells, by other means, that they use TCP.
-func (a *Agent) countConnections(now time.Time) {
-	for _, l := range a.pods {
-		recent := false
-		for _, p := range l.pairs {
-			recent = recent || now.Sub(p.active) < quiet && (a.passive == nil || p.conns > 0 || p.usesTCP(now))
-		}
-		if !recent || now.Sub(l.counted) < countEvery {
-			continue
-		}
-		l.counted = now
-		socks, err := telemetry.Snapshot(l.Netns)
-		if err != nil {
-			a.cfg.Log.Debug("connections not counted", "pod", l.Name, "error", err)
-			continue
-		}
-		by := map[netip.Addr][]telemetry.Socket{}
-		for _, s := range socks {
-			remote := s.Remote.Addr().Unmap()
-			by[remote] = append(by[remote], s)
-		}
-		for _, p := range l.pairs {
-			p.count(by[p.routes[0].Remote.Addr])
-		}
-	}
-}
-
 // usesTCP reports whether the kernel told of a connection of the pair lately.
 func (p *pair) usesTCP(now time.Time) bool {
 	for i := range p.lines {
@@ -279,37 +237,6 @@ func (p *pair) usesTCP(now time.Time) bool {
 		}
 	}
 	return false
-}
-
-// count follows the pair's connections: how many carry traffic, and what share
-// of it comes from those whose application has nothing more to send. The
-// kernel's own flag tells of the best sample ever (tcp_rate_gen), so it is the
-// queue that is looked at: unsent data, or a window that is full.
-func (p *pair) count(socks []telemetry.Socket) {
-	acked := map[uint64]uint64{}
-	var total, limited float64
-	weight := 1.0 // where all are new, what was known was of others
-	p.conns = 0
-	for _, s := range socks {
-		acked[s.ID] = s.BytesAcked
-		if min(s.SentAgo, s.ReceivedAgo) < quiet {
-			p.conns++
-		}
-		was, known := p.acked[s.ID]
-		if known {
-			weight = 0.3
-		}
-		moved := float64(s.BytesAcked - min(was, s.BytesAcked))
-		total += moved
-		if s.Unsent == 0 && s.Unacked < s.Window {
-			limited += moved
-		}
-	}
-	p.acked = acked
-	if total > 0 {
-		p.weighted = true
-		p.limited += weight * (limited/total - p.limited)
-	}
 }
 
 // others counts the pairs of the same hosts that are on the network.

@@ -1,85 +1,163 @@
 package agent
 
 import (
+	"cmp"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/path/steer"
-	"pathwise.dev/pathwise/internal/path/telemetry"
 )
 
-// stuck is a connection whose retransmission timer has fired.
-type stuck struct {
-	telemetry.Event
-	at time.Time
+const (
+	// kicksMost is how many doublings of its timeout a connection is woken out of.
+	kicksMost = 8
+	// roundOf is how many connections are woken at a time, and restOf how long the
+	// processor is left to others after that: each message makes the kernel send a
+	// segment before the next one, some ten microseconds.
+	roundOf, restOf = 128, 250 * time.Microsecond
+)
+
+// call is for connections of a pair to be woken.
+type call struct {
+	pair          string
+	netns         string
+	local, remote netip.Addr
+	conns         []stuck
+	shelves       []map[ports]stuck // the same, as they were remembered
+	at            time.Time
 }
 
-// remember keeps the latest timeout of each connection of the pair.
-func (p *pair) remember(e telemetry.Event, now time.Time) {
-	if p.stuck == nil {
-		p.stuck = map[[2]uint16]stuck{}
-	}
-	for k, s := range p.stuck {
-		if now.Sub(s.at) > 2*time.Minute { // TCP's longest timeout
-			delete(p.stuck, k)
-		}
-	}
-	p.stuck[[2]uint16{e.LocalPort, e.RemotePort}] = stuck{e, now}
+// waker has the calls that wait for wakeAll: the loop does not, as there may be very
+// many connections.
+type waker struct {
+	mu    sync.Mutex
+	calls []*call
+	bell  chan struct{} // one place
 }
 
 // wake makes connections that wait for a doubled timeout try at once: the path
 // has changed, so that the wait has lost its reason. An ICMP host unreachable
 // that quotes the first segment without acknowledgment takes one doubling back
 // (RFC 6069; tcp_ld_RTO_revert), and retransmits if the shorter wait is over.
-// Those that do not wait ignore it.
+// Those that do not wait ignore it. It takes as long for many connections as for
+// one here, which only hands them over.
 func (a *Agent) wake(p *pair, moved steer.Set, now time.Time) {
 	p.left = now
-	local := p.routes[0].Local.Addr
-	if !local.Is4() {
+	a.rouse(p, moved, now)
+}
+
+// rouse is wake where flows have moved before.
+func (a *Agent) rouse(p *pair, moved steer.Set, now time.Time) {
+	local, remote := p.routes[0].Local.Addr, p.routes[0].Remote.Addr
+	shelves := p.stuck.take(moved)
+	if len(shelves) == 0 || !local.Is4() {
 		return
 	}
-	kicks := p.kicks(moved)
-	if len(kicks) == 0 {
-		return
+	a.waker.add(&call{pair: p.name, netns: p.local.Netns, local: local, remote: remote, shelves: shelves, at: now})
+}
+
+// add hands over a call.
+func (w *waker) add(c *call) {
+	w.mu.Lock()
+	w.calls = append(w.calls, c)
+	w.mu.Unlock()
+	select {
+	case w.bell <- struct{}{}:
+	default: // it has rung
 	}
-	err := netns.Do(p.local.Netns, func() error {
+}
+
+// next takes the call that has waited longest.
+func (w *waker) next() *call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.calls) == 0 {
+		return nil
+	}
+	c := w.calls[0]
+	w.calls = w.calls[1:]
+	return c
+}
+
+// wakeAll answers calls until ctx ends: a round of each in turn, so that a pair of a
+// few connections does not wait for one of many.
+func (a *Agent) wakeAll(ctx context.Context) error {
+	for ctx.Err() == nil {
+		c := a.waker.next()
+		if c == nil {
+			select {
+			case <-a.waker.bell:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		n, err := c.round()
+		a.mu.Lock()
+		a.stats.kicks += uint64(n)
+		if err != nil {
+			a.warn("%s: wake connections: %v", c.pair, err)
+		}
+		a.mu.Unlock()
+		if err == nil && len(c.conns) > 0 {
+			a.waker.add(c)
+		}
+		time.Sleep(restOf)
+	}
+	return nil
+}
+
+// round wakes some of the call's connections, and returns how many messages that took.
+func (c *call) round() (n int, err error) {
+	if c.shelves != nil {
+		c.conns, c.shelves = inOrder(c.shelves, c.at), nil
+	}
+	some := c.conns[:min(len(c.conns), roundOf)]
+	c.conns = c.conns[len(some):]
+	if len(some) == 0 {
+		return 0, nil
+	}
+	err = netns.Do(c.netns, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
 		if err != nil {
 			return fmt.Errorf("open raw socket: %w", err)
 		}
 		defer unix.Close(fd)
-		for _, k := range kicks {
-			if err := unix.Sendto(fd, k, 0, &unix.SockaddrInet4{Addr: local.As4()}); err != nil {
-				return fmt.Errorf("send to %s: %w", local, err)
+		to := unix.SockaddrInet4{Addr: c.local.As4()}
+		for _, s := range some {
+			k := unreachable(c.local, c.remote, s.ports[0], s.ports[1], s.unacked)
+			for range min(s.count, kicksMost) {
+				if err := unix.Sendto(fd, k, 0, &to); err != nil {
+					return fmt.Errorf("send to %s: %w", c.local, err)
+				}
+				n++
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		a.warn("%s: wake connections: %v", p.name, err)
-		return
-	}
-	a.stats.kicks += uint64(len(kicks))
+	return n, err
 }
 
-// kicks are the messages that wake the connections in those buckets, and forgets
-// that they wait.
-func (p *pair) kicks(moved steer.Set) (out [][]byte) {
-	local, remote := p.routes[0].Local.Addr, p.routes[0].Remote.Addr
-	for k, s := range p.stuck {
-		if !moved.Has(s.Bucket) {
-			continue
-		}
-		delete(p.stuck, k)
-		for range min(s.Count, 8) {
-			out = append(out, unreachable(local, remote, s.LocalPort, s.RemotePort, s.Unacked))
+// inOrder lists connections that are to be woken: those first that would wait longest
+// without, and of these the latest.
+func inOrder(shelves []map[ports]stuck, now time.Time) (out []stuck) {
+	for _, shelf := range shelves {
+		for _, s := range shelf {
+			if now.UnixNano()-s.at <= int64(s.longest()) {
+				out = append(out, s)
+			}
 		}
 	}
+	slices.SortFunc(out, func(x, y stuck) int {
+		return cmp.Or(cmp.Compare(y.count, x.count), cmp.Compare(y.at, x.at))
+	})
 	return out
 }
 

@@ -53,6 +53,7 @@ func agentMetrics() map[string]*prometheus.Desc {
 		"mutes":      d("mutes_total", "Paths found mute for one pair of pods."),
 		"suspicions": d("suspicions_total", "Suspicions of a path, founded or not."),
 		"kicks":      d("kicks_total", "Messages that woke connections after a failure (RFC 6069)."),
+		"unobserved": d("unobserved_total", "What telemetry could not tell of connections, by what there was no room for.", "what"),
 		"stalls":     d("stalls_total", "Ticks of the agent's loop that came late."),
 		"pods":       d("pods", "Pods that are steered."),
 		"pairs":      d("pairs", "Pairs of pods that are known."),
@@ -98,6 +99,10 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	count(e.own["failovers"], stats.failovers)
 	count(e.own["suspicions"], stats.suspicions)
 	count(e.own["mutes"], stats.mutes)
+	for what, v := range map[string]uint64{"event": stats.unobserved.Events, "socket": stats.unobserved.Sockets, "flow": stats.unobserved.Flows,
+		"evicted": stats.unobserved.Evicted, "refused": stats.unobserved.Refused, "stuck": stats.unremembered} {
+		count(e.own["unobserved"], v, what)
+	}
 	for name, v := range map[string]uint64{"error": events.Errors, "too_big": events.TooBig, "no_path": events.NoPath,
 		"lease": events.Lease, "stranger": events.Strangers, "icmp": events.ICMP} {
 		count(e.own["dataplane"], v, name)

@@ -57,13 +57,12 @@ type pair struct {
 	// says that it is known.
 	limited  float64
 	weighted bool
-	// acked is what each connection had delivered, by the kernel's number for it.
-	acked map[uint64]uint64
+	// heads are its connections as last counted.
+	heads headcount
 	// conns is the number of TCP connections with traffic, as last counted.
 	conns int
-	// stuck connections, by local and remote port, and when flows last
-	// moved.
-	stuck  map[[2]uint16]stuck
+	// stuck connections, nil if there were none, and when flows last moved.
+	stuck  *stalled
 	left   time.Time
 	bytes  [ringLength]decide.Interval
 	nBytes int

@@ -216,21 +216,6 @@ func TestBears(t *testing.T) {
 	}
 }
 
-// TestKicks: those are woken that have moved, as often as their wait was doubled.
-func TestKicks(t *testing.T) {
-	p := &pair{routes: route.Between(testPod("p", 1, 1, "z"), testPod("q", 2, 1, "z"))}
-	now := time.Unix(1000, 0)
-	for bucket := range uint8(3) {
-		p.remember(telemetry.Event{Key: telemetry.Key{Bucket: bucket}, LocalPort: uint16(bucket), Count: 1 + uint32(bucket)}, now)
-	}
-	if n := len(p.kicks(1<<1 | 1<<2)); n != 2+3 || len(p.stuck) != 1 {
-		t.Errorf("%d messages, %d still wait", n, len(p.stuck))
-	}
-	if n := len(p.kicks(steer.All)); n != 1 || len(p.stuck) != 0 {
-		t.Errorf("%d messages, %d still wait", n, len(p.stuck))
-	}
-}
-
 // TestCount: of connections that are all new nothing is known from before.
 func TestCount(t *testing.T) {
 	dialogue := func(id, acked uint64) telemetry.Socket {
@@ -250,7 +235,11 @@ func TestCount(t *testing.T) {
 		{[]telemetry.Socket{bulk(3, 5000)}, 0}, // nothing moved
 		{[]telemetry.Socket{dialogue(4, 100)}, 1},
 	} {
-		if p.count(step.socks); math.Abs(p.limited-step.want) > 1e-12 {
+		p.heads.begin()
+		for _, s := range step.socks {
+			p.heads.see(s)
+		}
+		if p.counted(&p.heads); math.Abs(p.limited-step.want) > 1e-12 {
 			t.Errorf("step %d: limited %g, want %g", i, p.limited, step.want)
 		}
 	}

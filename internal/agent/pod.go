@@ -23,8 +23,6 @@ type pod struct {
 	topo.Pod
 	plane  *steer.Plane
 	cookie uint64
-	// counted is when its connections were last counted.
-	counted time.Time
 	// mayDirect: nothing forbade direct routes when that was asked.
 	mayDirect bool
 	asked     time.Time
@@ -126,7 +124,7 @@ func (a *Agent) syncPods(c Cluster) error {
 			}
 			errs = append(errs, p.plane.Remove(), p.closeEchoer())
 			if a.passive != nil {
-				_ = a.passive.Unwatch(p.cookie) // it may be gone already
+				a.survey.unwatch(p.cookie)
 			}
 			for _, q := range p.pairs {
 				a.ledger.Forget(q.telemetryPair())
@@ -151,9 +149,7 @@ func (a *Agent) observe() error {
 	if a.passive == nil || len(peers) == 0 || slices.Equal(peers, a.observed) {
 		return nil
 	}
-	if err := a.passive.SetPeers(peers); err != nil {
-		return err
-	}
+	a.survey.limit(peers)
 	a.observed = peers
 	return nil
 }

@@ -38,13 +38,18 @@ type Collector struct {
 	survey  *link.Iter // over the watched sockets
 	adopted bool
 
+	// walking is held while sockets and flows are read, which takes as long as there are
+	// many: mu is not held then. Who needs both takes walking first.
+	walking sync.Mutex
+	last    time.Duration
+	before  counters
+	now     table  // kept for its memory
+	evicted uint64 // flows that the kernel forgot, as there were more than it has room for
+
 	mu        sync.Mutex
 	names     map[uint64]string // watched by this process, to find old connections of new peers
-	last      time.Duration
-	before    counters
-	reading   uint32 // the window that the program sorts RTT extremes by
+	reading   uint32            // the window that the program sorts RTT extremes by
 	onlyPeers bool
-	now       table // kept for its memory
 }
 
 // Attach observes the sockets of the cgroup directory (CgroupRoot, to see all)

@@ -18,7 +18,7 @@ type Kind uint8
 // The kinds, by growing gravity.
 const (
 	Retransmit Kind = 1 // in recovery, or after a timeout; at most one a millisecond and flow
-	TailProbe  Kind = 2 // no acknowledgment for about two round trips (RFC 8985 section 7)
+	TailProbe  Kind = 2 // no acknowledgment for about two round trips (RFC 8985 section 7); as often at most
 	Timeout    Kind = 3 // none until the retransmission timer fired (RFC 6298)
 )
 
@@ -77,6 +77,10 @@ func decodeEvent(b []byte) (Event, error) {
 	return e, nil
 }
 
+// waiting is how many events a receiver finds that looks once a millisecond, before
+// the ring has to keep them.
+const waiting = 2048
+
 // Events yields events until ctx is done or the ring fails, and closes the
 // channel then. After adoption it begins with those that no agent has read:
 // look at At. One reader at a time. A slow receiver loses events, which
@@ -86,7 +90,7 @@ func (c *Collector) Events(ctx context.Context) (<-chan Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
-	out := make(chan Event, 64)
+	out := make(chan Event, waiting)
 	stop := context.AfterFunc(ctx, func() { r.Close() })
 	go func() {
 		defer close(out)

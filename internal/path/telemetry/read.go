@@ -47,15 +47,18 @@ func (c *Collector) prime() (err error) {
 
 // turn makes the program begin RTT extremes anew.
 func (c *Collector) turn() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.reading++
 	return c.putSettings()
 }
 
 // Read tells what happened since the last Read, or since Attach. A round trip
-// that ends while it reads is counted once, but may be missing in the extremes.
+// that ends while it reads is counted once, but may be missing in the extremes. It
+// takes as long as there are connections: a microsecond for one that carries traffic.
 func (c *Collector) Read() (Reading, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.walking.Lock()
+	defer c.walking.Unlock()
 	to, err := Now()
 	if err != nil {
 		return Reading{}, err
@@ -64,7 +67,7 @@ func (c *Collector) Read() (Reading, error) {
 		return Reading{}, err
 	}
 	r := Reading{From: c.last, To: to, Flows: diff(c.before, c.now, c.reading)}
-	c.before.take(c.now)
+	c.evicted += c.before.take(c.now)
 	c.last = to
 	return r, c.turn()
 }
@@ -74,6 +77,11 @@ func (c *Collector) collect() error {
 	if err := walk(c.survey); err != nil {
 		return err
 	}
+	return c.list()
+}
+
+// list reads all flows into c.now.
+func (c *Collector) list() error {
 	var cursor ebpf.MapBatchCursor
 	for n := 0; ; {
 		c.now.keys = slices.Grow(c.now.keys[:n], chunk)[:n+chunk]
@@ -96,18 +104,23 @@ func (c counters) changed(key telemetryFlowKey, v *telemetryFlowValue) bool {
 	return old == nil || old.Born != v.Born || old.LastActive != v.LastActive
 }
 
-// take makes now the past, and forgets the flows that are not in it.
-func (c counters) take(now table) {
+// take makes now the past, and forgets the flows that are not in it. It returns how
+// many the kernel has forgotten, whether or not it has begun them again.
+func (c counters) take(now table) (evicted uint64) {
 	for i, key := range now.keys {
+		v := &now.values[i]
 		if old := c[key]; old == nil {
-			v := now.values[i]
-			c[key] = &v
-		} else if c.changed(key, &now.values[i]) {
-			*old = now.values[i]
+			fresh := *v
+			c[key] = &fresh
+		} else if c.changed(key, v) {
+			if old.Born != v.Born {
+				evicted++
+			}
+			*old = *v
 		}
 	}
 	if len(c) == len(now.keys) {
-		return
+		return evicted
 	}
 	here := make(map[telemetryFlowKey]bool, len(now.keys))
 	for _, key := range now.keys {
@@ -116,8 +129,10 @@ func (c counters) take(now table) {
 	for key := range c {
 		if !here[key] {
 			delete(c, key)
+			evicted++
 		}
 	}
+	return evicted
 }
 
 // diff is what happened to each flow between two collections of counters, in

@@ -59,18 +59,25 @@ var ErrSocket = errors.New("malformed socket description")
 // and its app-limited flag reads the wrong bit on little-endian machines.
 func Snapshot(name string) ([]Socket, error) {
 	var sockets []Socket
+	err := Each(name, func(s Socket) { sockets = append(sockets, s) })
+	return sockets, err
+}
+
+// Each is Snapshot one by one, as where there may be very many. The kernel looks at
+// every connection of the machine for it.
+func Each(name string, see func(Socket)) error {
 	err := netns.Do(name, func() error {
 		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-			if err := dump(family, &sockets); err != nil {
+			if err := dump(family, see); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list connections of namespace %s: %w", name, err)
+		return fmt.Errorf("list connections of namespace %s: %w", name, err)
 	}
-	return sockets, nil
+	return nil
 }
 
 // request is a netlink payload.
@@ -80,7 +87,7 @@ func (r request) Len() int          { return len(r) }
 func (r request) Serialize() []byte { return r }
 
 // dump asks for all sockets of a family in the thread's namespace.
-func dump(family uint8, sockets *[]Socket) error {
+func dump(family uint8, see func(Socket)) error {
 	body := make(request, diagRequest)
 	body[0], body[1], body[2] = family, unix.IPPROTO_TCP, 1<<(diagInfo-1)
 	binary.NativeEndian.PutUint32(body[4:], diagStates)
@@ -93,7 +100,7 @@ func dump(family uint8, sockets *[]Socket) error {
 			bad = err
 			return false
 		}
-		*sockets = append(*sockets, s)
+		see(s)
 		return true
 	})
 	// An interrupted dump may lack a socket; the next poll has it.

@@ -34,13 +34,16 @@
 
 #define CALLBACKS (BPF_SOCK_OPS_RETRANS_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG)
 
-/* A retransmission wakes the agent at most once a millisecond and flow. */
+/* A retransmission wakes the agent at most once a millisecond and flow, and so does a
+ * tail loss probe: it says nothing of its connection that it does not say of the path. */
 #define EVENT_GAP_NS 1000000
 
 #define MAX_FLOWS 16384
 #define MAX_WATCHED 1024
 #define MAX_PEERS 16384
-#define MAX_EVENT_BYTES (256 * 1024)
+/* Room for the timeouts of 37,000 connections at once: each is told, as each is to be
+ * woken when the path changes. */
+#define MAX_EVENT_BYTES (2 * 1024 * 1024)
 
 /* The kernel's own structures, as far as they are read; offsets are relocated. */
 struct tcp_rack {
@@ -124,6 +127,7 @@ struct flow_value {
 	__u64 last_active;
 	__u64 last_timeout;
 	__u64 last_event;
+	__u64 last_probe;
 	__u64 rtt_sum; /* us */
 	__u64 retransmits;
 	__u64 tail_probes;
@@ -486,6 +490,9 @@ static __always_inline void on_retransmit(struct bpf_sock_ops *ctx, struct tcp_s
 	if (BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) < TCP_CA_RECOVERY) {
 		kind = KIND_TAIL_PROBE;
 		__sync_fetch_and_add(&f->tail_probes, 1);
+		if (now - f->last_probe < EVENT_GAP_NS)
+			return;
+		f->last_probe = now;
 	} else if (now - f->last_event < EVENT_GAP_NS) {
 		return;
 	}

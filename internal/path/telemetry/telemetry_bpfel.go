@@ -27,6 +27,7 @@ type telemetryFlowValue struct {
 	LastActive    uint64
 	LastTimeout   uint64
 	LastEvent     uint64
+	LastProbe     uint64
 	RttSum        uint64
 	Retransmits   uint64
 	TailProbes    uint64

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -41,13 +42,13 @@ func (c *Collector) Watch(name string) (cookie uint64, err error) {
 	if cookie, err = Cookie(name); err != nil {
 		return 0, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	// First new connections, then old ones: none falls between.
 	if err := c.maps[telemetryMapWatched].Put(cookie, uint32(1)); err != nil {
 		return 0, fmt.Errorf("watch namespace %s: %w", name, err)
 	}
+	c.mu.Lock()
 	c.names[cookie] = name
+	c.mu.Unlock()
 	if err := c.adoptSockets(name); err != nil {
 		return 0, fmt.Errorf("watch namespace %s: %w", name, err)
 	}
@@ -58,13 +59,15 @@ func (c *Collector) Watch(name string) (cookie uint64, err error) {
 // gone, is no error. Sockets fall silent at their next callback.
 func (c *Collector) Unwatch(cookie uint64) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	delete(c.names, cookie)
+	c.mu.Unlock()
+	c.walking.Lock()
+	defer c.walking.Unlock()
 	err := c.maps[telemetryMapWatched].Delete(cookie)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("unwatch namespace %d: %w", cookie, err)
 	}
-	if err := c.collect(); err != nil {
+	if err := c.list(); err != nil {
 		return fmt.Errorf("unwatch namespace %d: %w", cookie, err)
 	}
 	for _, key := range c.now.keys {
@@ -96,51 +99,84 @@ func (c *Collector) Watched() ([]uint64, error) {
 	return slices.Compact(cookies), nil
 }
 
+// ErrTooManyPeers means that some of the peers are not observed.
+var ErrTooManyPeers = errors.New("too many peers")
+
 // SetPeers limits observation to connections with these addresses; none means
 // all. Applying the same set twice changes nothing. Connections with new ones
-// that exist already are taken up in the namespaces that this collector watches.
+// that exist already are taken up in the namespaces that this collector watches, which
+// takes as long as there are connections. Of more than there is room for it takes the
+// first ones by order of address, and returns ErrTooManyPeers.
 func (c *Collector) SetPeers(peers []netip.Addr) error {
+	want, over := wanted(peers, int(c.maps[telemetryMapPeers].MaxEntries()))
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	want := map[[16]byte]bool{}
-	for _, p := range peers {
-		want[p.As16()] = true
-	}
-	have, err := c.peers()
+	fresh, err := c.limit(want)
+	names := slices.Collect(maps.Values(c.names))
+	c.mu.Unlock()
 	if err != nil {
-		return err
+		return fmt.Errorf("set peers: %w", err)
 	}
-	for p := range want {
-		if err := c.maps[telemetryMapPeers].Put(p, uint32(1)); err != nil {
+	for _, name := range names {
+		if !fresh {
+			break
+		}
+		if err := c.adoptSockets(name); err != nil && netns.Exists(name) {
 			return fmt.Errorf("set peers: %w", err)
 		}
 	}
-	// The limit before the removals: an emptied set must not mean "none" meanwhile.
-	c.onlyPeers = len(want) > 0
-	if err := c.putSettings(); err != nil {
-		return err
+	if over > 0 {
+		return fmt.Errorf("set peers: %w: %d of %d are not observed", ErrTooManyPeers, over, over+len(want))
 	}
-	fresh := len(want) == 0
+	return nil
+}
+
+// wanted is the set of peers, at most so many, and how many more there are.
+func wanted(peers []netip.Addr, most int) (want map[[16]byte]bool, over int) {
+	sorted := slices.SortedFunc(slices.Values(peers), netip.Addr.Compare)
+	want = map[[16]byte]bool{}
+	for _, p := range slices.Compact(sorted) {
+		if len(want) == most {
+			over++
+			continue
+		}
+		want[p.As16()] = true
+	}
+	return want, over
+}
+
+// limit brings the kernel's set in step, and tells whether connections are to be
+// observed that were not before. Those that leave make room for those that come; the
+// limit holds before that begins and after it ends, as an empty set must not mean
+// "none".
+func (c *Collector) limit(want map[[16]byte]bool) (fresh bool, err error) {
+	have, err := c.peers()
+	if err != nil {
+		return false, err
+	}
+	if c.onlyPeers = c.onlyPeers && len(want) > 0; !c.onlyPeers {
+		if err := c.putSettings(); err != nil {
+			return false, err
+		}
+	}
 	for p := range have {
 		if want[p] {
 			continue
 		}
 		if err := c.maps[telemetryMapPeers].Delete(p); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("set peers: %w", err)
+			return false, err
 		}
 	}
 	for p := range want {
-		fresh = fresh || !have[p]
-	}
-	if !fresh {
-		return nil
-	}
-	for _, name := range c.names {
-		if err := c.adoptSockets(name); err != nil && netns.Exists(name) {
-			return fmt.Errorf("set peers: %w", err)
+		if have[p] {
+			continue
+		}
+		fresh = true
+		if err := c.maps[telemetryMapPeers].Put(p, uint32(1)); err != nil {
+			return false, err
 		}
 	}
-	return nil
+	c.onlyPeers = len(want) > 0
+	return fresh || len(want) == 0, c.putSettings()
 }
 
 func (c *Collector) peers() (map[[16]byte]bool, error) {
@@ -198,6 +234,7 @@ type Faults struct {
 	Sockets uint64 // connections for which the kernel had no memory
 	Flows   uint64 // callbacks that found no room for their flow
 	Refused uint64 // connections older than Watch that this kernel (before 6.12) does not let be watched
+	Evicted uint64 // flows forgotten as there were more than it has room for; counted here, by Read
 }
 
 // Faults reads the counters.
@@ -208,5 +245,7 @@ func (c *Collector) Faults() (Faults, error) {
 			return Faults{}, fmt.Errorf("read faults: %w", err)
 		}
 	}
-	return Faults{Events: n[0], Sockets: n[1], Flows: n[2], Refused: n[3]}, nil
+	c.walking.Lock()
+	defer c.walking.Unlock()
+	return Faults{Events: n[0], Sockets: n[1], Flows: n[2], Refused: n[3], Evicted: c.evicted}, nil
 }
