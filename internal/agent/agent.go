@@ -357,8 +357,8 @@ func (a *Agent) warnOf(about, format string, args ...any) {
 	a.note(Event{Kind: EventWarning, Reason: fmt.Sprintf(format, args...)})
 }
 
-// mark is the DSCP that probes carry: steered packets' own, as an owner sends it.
-const mark = 0b001011
+// mark is the DSCP that probes carry: steered packets' own.
+const mark = 0b000111
 
 // Health is how an agent itself fares.
 type Health struct {

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/path/decide"
@@ -57,10 +58,11 @@ func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		return
 	}
 	a.stats.switches++
-	a.wake(p, moved, a.cfg.Now())
-	id := a.note(e)
+	// First: what is woken is to be answered on the new path.
 	p.unsettled, p.noticed = true, time.Time{}
 	a.announce(p)
+	a.wakeSoon(p, moved, begin)
+	id := a.note(e)
 	if d.Moves() {
 		p.outcome = &outcome{at: begin, event: id, kind: d.Kind, before: p.before, from: p.nBytes}
 	}
@@ -219,15 +221,16 @@ func (a *Agent) open(p *pair, now time.Time) {
 // announce tells where the pair's own flows are.
 func (a *Agent) announce(p *pair) {
 	choices, err := p.local.plane.Choices(p.remote.UID)
-	if err != nil {
+	number, err2 := p.local.plane.Number(p.remote.UID)
+	if err != nil || err2 != nil {
 		return
 	}
-	n := notice{kind: noticeMoved, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect()}
+	n := notice{kind: noticeMoved, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect(), number: number}
 	for b, c := range choices {
 		n.choices[b] = noChoice
 		for _, r := range p.routes {
 			if r.Index == c.Path {
-				n.choices[b] = choiceByte(indexOf(a.names, r.Network), c.Epoch)
+				n.choices[b] = uint8(indexOf(a.names, r.Network))
 			}
 		}
 	}
@@ -235,10 +238,34 @@ func (a *Agent) announce(p *pair) {
 	a.tell(p.host, n, "")
 }
 
-// settle repeats an announcement until it is confirmed.
+// remind is how often the other agent is told again where flows are that are not on
+// the default network, or were lately: whatever happened to what was said, both ends
+// agree again within that time.
+const remind, lately = 800 * time.Millisecond, 10 * time.Second
+
+// settle repeats an announcement until it is confirmed, and then now and then.
 func (a *Agent) settle(p *pair, now time.Time) {
-	if p.unsettled && now.Sub(p.noticed) >= epoch {
+	if p.assigned != (decide.Assignment{Active: p.routes[0].Network}) {
+		p.away = now
+	}
+	if p.unsettled && now.Sub(p.noticed) >= epoch || now.Sub(p.away) < lately && now.Sub(p.noticed) >= remind {
 		a.announce(p)
+	}
+}
+
+// believes is for how long the other agent's word of where its flows are is good.
+const believes = steer.DefaultLease
+
+// doubt has followed flows go home when the agent that decides about them has said
+// nothing of them for long, though there is traffic: it may be dead, and nobody would
+// see their path fail.
+func (a *Agent) doubt(p *pair, now time.Time) {
+	if a.cfg.DryRun || now.Sub(p.heardOf) < believes || now.Sub(p.resumed) < believes {
+		return
+	}
+	if n, err := p.local.plane.Unfollow(p.remote.UID); err == nil && n > 0 {
+		a.note(Event{Kind: EventPeer, Pair: p.name, To: p.routes[0].Network,
+			Reason: fmt.Sprintf("the agent of %s has said nothing of its flows for %v: they are answered on the default network", p.host.name, believes)})
 	}
 }
 
@@ -261,8 +288,8 @@ func (a *Agent) hear(t probe.TLV) []byte {
 	case n.kind == noticeFailed:
 		n.status = a.heardFailure(n)
 	default:
-		if p := a.pairOf(n.to, n.from); p != nil {
-			n.status = a.heardPair(p, n)
+		if p := a.pairFor(n); p != nil {
+			n.status, n.number = a.heardPair(p, n)
 		}
 	}
 	return n.encode()
@@ -283,35 +310,77 @@ func (a *Agent) pairOf(local, remote podID) *pair {
 	return nil
 }
 
-func (a *Agent) heardPair(p *pair, n notice) status {
-	if a.cfg.DryRun {
-		return statusUnknown // this data plane is not to be steered
+// pairFor finds the pair that a notice is about. An agent that asks for it to be opened
+// has seen traffic of it.
+func (a *Agent) pairFor(n notice) *pair {
+	p := a.pairOf(n.to, n.from)
+	if p != nil || n.kind != noticeOpen || a.cfg.DryRun {
+		return p
 	}
-	if n.kind == noticeOpen {
-		if err := a.setPeer(p, true); err != nil {
-			return statusUnknown
+	for _, l := range a.pods {
+		if remote, ok := a.elsewhere.byID[n.from]; ok && idOf(l.Pod) == n.to {
+			if p, err := a.join(l, remote); err == nil {
+				return p
+			}
 		}
 	}
-	if n.kind == noticeMute {
-		return a.heardMute(p, n)
+	return nil
+}
+
+// heardPair does as a notice says, and answers with what to say and the number that is
+// known.
+func (a *Agent) heardPair(p *pair, n notice) (status, uint64) {
+	if a.cfg.DryRun {
+		return statusUnknown, n.number // this data plane is not to be steered
 	}
-	if n.kind != noticeMoved {
-		return statusDone
+	switch n.kind {
+	case noticeOpen:
+		if err := a.setPeer(p, true); err != nil {
+			return statusUnknown, n.number
+		}
+		return statusDone, n.number
+	case noticeMute:
+		return a.heardMute(p, n), n.number
+	case noticeMoved:
+		return a.heardMove(p, n)
 	}
-	said := map[uint8]steer.Choice{}
+	return statusDone, n.number
+}
+
+// heardMove follows the pair's flows that the other pod has opened.
+func (a *Agent) heardMove(p *pair, n notice) (status, uint64) {
+	said := map[uint8]int{}
 	for b, c := range n.choices {
-		if c == noChoice || int(c>>2) >= len(a.names) {
+		if c == noChoice || int(c) >= len(a.names) {
 			continue
 		}
-		if r, ok := p.byNetwork(a.names[c>>2]); ok {
-			said[uint8(b)] = steer.Choice{Path: r.Index, Epoch: c & 3}
+		if r, ok := p.byNetwork(a.names[c]); ok {
+			said[uint8(b)] = r.Index
 		}
 	}
-	if err := p.local.plane.Follow(p.remote.UID, said); err != nil {
-		return statusUnknown
+	before, err := p.local.plane.Followed(p.remote.UID)
+	if err != nil {
+		return statusUnknown, n.number
 	}
-	a.wake(p, steer.All, a.cfg.Now())
-	return statusDone
+	heard, err := p.local.plane.Follow(p.remote.UID, n.number, said)
+	if err != nil {
+		return statusUnknown, n.number
+	}
+	p.heardOf = a.cfg.Now()
+	if heard > n.number {
+		return statusStale, heard
+	}
+	after, err := p.local.plane.Followed(p.remote.UID)
+	if err != nil {
+		return statusUnknown, n.number
+	}
+	if after != before {
+		a.wake(p, steer.All, p.heardOf)
+	}
+	if slices.ContainsFunc(after[:], func(c steer.Choice) bool { return c.Diverted }) {
+		return statusDiverted, heard
+	}
+	return statusDone, heard
 }
 
 // acknowledged takes the answer to a notice of ours.
@@ -333,10 +402,38 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 	case n.status == statusDone && n.kind == noticeOpen:
 		a.openPair(p)
 		p.opened = a.cfg.Now()
-	case n.status == statusDone && n.kind == noticeMoved && a.current(p, n):
-		p.unsettled = false
-		if err := p.local.plane.Settle(p.remote.UID); err != nil {
+	case n.kind == noticeMoved:
+		a.confirmed(p, n)
+	}
+}
+
+// confirmed takes the answer to what was said of the pair's choices.
+func (a *Agent) confirmed(p *pair, n notice) {
+	number, err := p.local.plane.Number(p.remote.UID)
+	if err != nil {
+		return
+	}
+	again := func() {
+		if err := p.local.plane.Renumber(p.remote.UID, max(number, n.number)); err != nil {
 			a.warn("%s: %v", p.name, err)
+		}
+		p.unsettled, p.noticed, p.diverted = true, time.Time{}, time.Time{}
+	}
+	switch {
+	case n.status == statusStale && n.number > number:
+		again() // it knows of a choice that this host has forgotten
+	case n.number != number:
+		return // of an earlier choice
+	case n.status == statusDone:
+		p.unsettled, p.diverted = false, time.Time{}
+		a.wakeNow(p)
+	case n.status == statusDiverted:
+		// It has seen a path fail that is well here, or is to be left in a moment.
+		p.unsettled = false
+		if now := a.cfg.Now(); p.diverted.IsZero() {
+			p.diverted = now
+		} else if now.Sub(p.diverted) >= remind && !p.stranded() {
+			again()
 		}
 	}
 }
@@ -360,18 +457,4 @@ func (a *Agent) openPair(p *pair) {
 		}
 	}
 	a.note(Event{Kind: EventPeer, Pair: p.name, Reason: fmt.Sprintf("%s can use %d paths: the agent of %s has confirmed", p.name, len(p.routes), p.host.name)})
-}
-
-// current reports whether the notice tells what still is.
-func (a *Agent) current(p *pair, n notice) bool {
-	choices, err := p.local.plane.Choices(p.remote.UID)
-	if err != nil {
-		return false
-	}
-	for b, c := range choices {
-		if n.choices[b] != noChoice && n.choices[b]&3 != c.Epoch {
-			return false
-		}
-	}
-	return true
 }

@@ -31,6 +31,7 @@ func (a *Agent) weigh(now time.Time) {
 				a.ask(p, now)
 			}
 			a.settle(p, now)
+			a.doubt(p, now)
 			a.straighten(p, now)
 			a.judgeOutcome(p, now)
 		}

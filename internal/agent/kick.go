@@ -54,6 +54,45 @@ func (a *Agent) wake(p *pair, moved steer.Set, now time.Time) {
 	a.rouse(p, moved, now)
 }
 
+// wakeSoon is wake for flows of the pair's own that have moved, once the other agent
+// has confirmed that it knows, or after a while: what is woken sooner is answered on the
+// path that was left.
+func (a *Agent) wakeSoon(p *pair, moved steer.Set, now time.Time) {
+	p.left = now
+	if p.waking == 0 {
+		p.wakeAt = now.Add(confirmSoon)
+		a.waking = append(a.waking, p)
+	}
+	p.waking |= moved
+}
+
+// confirmSoon is how long that may take: some round trips of probes, and what an agent
+// may wait for a processor.
+const confirmSoon = 2 * time.Millisecond
+
+// wakeNow wakes what wakeSoon has left.
+func (a *Agent) wakeNow(p *pair) {
+	if p.waking != 0 {
+		a.rouse(p, p.waking, a.cfg.Now())
+		p.waking = 0
+	}
+}
+
+// wakeDue wakes those whose time has come, and returns when to look again.
+func (a *Agent) wakeDue(now time.Time) time.Duration {
+	next := idleTick
+	a.waking = slices.DeleteFunc(a.waking, func(p *pair) bool {
+		if !now.Before(p.wakeAt) {
+			a.wakeNow(p)
+		}
+		if p.waking != 0 {
+			next = min(next, confirmSoon/4)
+		}
+		return p.waking == 0
+	})
+	return next
+}
+
 // rouse is wake where flows have moved before.
 func (a *Agent) rouse(p *pair, moved steer.Set, now time.Time) {
 	local, remote := p.routes[0].Local.Addr, p.routes[0].Remote.Addr

@@ -98,6 +98,9 @@ func (a *Agent) lookAt(p *pair, i int, now time.Time) time.Duration {
 	stream := sent.Packets-ln.sent.Packets >= streaming
 	ln.sent, ln.received, ln.came = sent, received, a.clock.at(received.Last)
 	if tx || rx {
+		if now.Sub(p.active) > time.Second {
+			p.resumed = now
+		}
 		p.active, p.host.used = now, now
 		if hp := p.host.paths[r.Network]; hp != nil {
 			hp.busy = now

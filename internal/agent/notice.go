@@ -21,8 +21,9 @@ const (
 	// noticeOpen asks whether the other data plane knows the pair of pods, and
 	// makes it take their packets on every path.
 	noticeOpen kind = 1 + iota
-	// noticeMoved says where the flows are that the sender's pod has opened. It
-	// tells what packets cannot: a flow may have nothing to send that way.
+	// noticeMoved says where the flows are that the sender's pod has opened, under a
+	// number that only grows. It alone moves the flows' other direction: no packet of a
+	// pod does.
 	noticeMoved
 	// noticeFailed says that nothing arrives over a network.
 	noticeFailed
@@ -37,6 +38,10 @@ const (
 	statusNone status = iota // as sent; or the other agent did not understand
 	statusDone
 	statusUnknown // no such pod here, or not with that peer
+	// statusStale: something newer is known, under the number in the answer.
+	statusStale
+	// statusDiverted: done as said before, but flows have left a path that failed since.
+	statusDiverted
 )
 
 // noChoice stands for a bucket of which nothing is said.
@@ -52,13 +57,15 @@ type notice struct {
 	from, to podID
 	// names tells whether both number the networks alike.
 	names uint32
-	// choices: each bucket's network number and epoch; noChoice for none.
+	// number orders what was said of a pair's choices.
+	number uint64
+	// choices: each bucket's network number; noChoice for none.
 	choices [steer.Buckets]uint8
 }
 
 const (
-	noticeVersion = 1
-	noticeSize    = 4 + 16 + 16 + 4 + steer.Buckets
+	noticeVersion = 2
+	noticeSize    = 4 + 16 + 16 + 4 + 8 + steer.Buckets
 )
 
 // errNotice is returned for bytes that are no notice of this version.
@@ -70,21 +77,19 @@ func (n notice) encode() []byte {
 	b = append(b, n.from[:]...)
 	b = append(b, n.to[:]...)
 	b = binary.BigEndian.AppendUint32(b, n.names)
+	b = binary.BigEndian.AppendUint64(b, n.number)
 	return append(b, n.choices[:]...)
 }
 
 func decodeNotice(b []byte) (n notice, err error) {
-	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeMute || status(b[2]) > statusUnknown {
+	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeMute || status(b[2]) > statusDiverted {
 		return n, fmt.Errorf("decode notice of %d octets: %w", len(b), errNotice)
 	}
 	n = notice{kind: kind(b[1]), status: status(b[2]), network: b[3],
-		from: podID(b[4:20]), to: podID(b[20:36]), names: binary.BigEndian.Uint32(b[36:40])}
-	copy(n.choices[:], b[40:])
+		from: podID(b[4:20]), to: podID(b[20:36]), names: binary.BigEndian.Uint32(b[36:40]), number: binary.BigEndian.Uint64(b[40:48])}
+	copy(n.choices[:], b[48:])
 	return n, nil
 }
-
-// choice encodes a bucket: at most 62 networks.
-func choiceByte(network int, epoch uint8) uint8 { return uint8(network)<<2 | epoch&3 }
 
 // tell sends a notice to the other host's agent, on every path but one: those
 // that do not arrive cost nothing, and the first acknowledgment counts.

@@ -3,14 +3,12 @@ package agent
 import (
 	"bytes"
 	"testing"
-
-	"pathwise.dev/pathwise/internal/path/steer"
 )
 
 func someNotice() notice {
-	n := notice{kind: noticeMoved, status: statusDone, network: 3, from: podID{1, 2, 3}, to: podID{15: 9}, names: 0xdeadbeef}
+	n := notice{kind: noticeMoved, status: statusDone, network: 3, from: podID{1, 2, 3}, to: podID{15: 9}, names: 0xdeadbeef, number: 1 << 60}
 	for b := range n.choices {
-		n.choices[b] = choiceByte(b%5, uint8(b))
+		n.choices[b] = uint8(b % 5)
 	}
 	n.choices[7] = noChoice
 	return n
@@ -38,31 +36,11 @@ func TestBadNotices(t *testing.T) {
 	for name, raw := range map[string][]byte{
 		"nothing": nil, "short": good[:noticeSize-1], "long": append(bytes.Clone(good), 0),
 		"another version": change(0, noticeVersion+1), "no kind": change(1, 0), "an unknown kind": change(1, byte(noticeMute)+1),
-		"an unknown status": change(2, byte(statusUnknown)+1),
+		"an unknown status": change(2, byte(statusDiverted)+1),
 	} {
 		if n, err := decodeNotice(raw); err == nil {
 			t.Errorf("%s: decoded as %+v", name, n)
 		}
-	}
-}
-
-// TestChoiceByte: every network and epoch comes back, and none is noChoice.
-func TestChoiceByte(t *testing.T) {
-	seen := map[uint8]bool{}
-	for network := range 62 {
-		for epoch := range uint8(4) {
-			c := choiceByte(network, epoch)
-			if c == noChoice || seen[c] || int(c>>2) != network || c&3 != epoch {
-				t.Errorf("network %d, epoch %d: %#x", network, epoch, c)
-			}
-			seen[c] = true
-		}
-	}
-	if choiceByte(2, 5) != choiceByte(2, 1) {
-		t.Error("epochs count modulo 4")
-	}
-	if steer.Buckets != len(notice{}.choices) {
-		t.Error("a notice has not one choice for each bucket")
 	}
 }
 

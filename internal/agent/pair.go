@@ -26,6 +26,17 @@ type pair struct {
 	// unsettled: the remote agent has not confirmed the latest choice.
 	unsettled bool
 	noticed   time.Time
+	// diverted is since when the remote agent has had flows on another path than was
+	// said, heardOf when it last said something of its own, away when flows were last
+	// not on the default network, and resumed when traffic came after a lull.
+	diverted, heardOf, away, resumed time.Time
+	// waking are the buckets whose connections are to be woken, at wakeAt at the latest.
+	waking steer.Set
+	wakeAt time.Time
+	// marks are the keys of the packets' tags.
+	marks marks
+	// joined is when the pair was entered.
+	joined time.Time
 
 	lines []line // by index in routes
 	// active is when packets last went or came.

@@ -205,7 +205,7 @@ func (ln *line) bar(now time.Time) {
 // chosen here or by the peer, whichever has opened it. A path that flows have left is
 // silent for that.
 func bears(index int, own, followed steer.Choice) bool {
-	return own.Path == index || followed.Told && followed.Path == index || !followed.Told && index == 0
+	return own.Path == index || followed.Path == index
 }
 
 // outweigh reports whether so many timeouts in a row say by themselves that data
@@ -227,7 +227,7 @@ func (a *Agent) leave(p *pair, i int, now time.Time, detected time.Duration) {
 	if to.Index == r.Index || a.cfg.DryRun {
 		return
 	}
-	if err := p.local.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
+	if _, err := p.local.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
 		a.warn("%s: %v", p.name, err)
 	}
 	a.wake(p, steer.All, now)

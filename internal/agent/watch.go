@@ -46,7 +46,7 @@ func rules() probe.Rules {
 // watch looks at the counters of pairs with traffic, and follows up suspicions.
 // It returns when to look again.
 func (a *Agent) watch(now time.Time) time.Duration {
-	next := idleTick
+	next := a.wakeDue(now)
 	for n := range a.glances {
 		next = min(next, a.glance(n, now))
 	}
@@ -242,6 +242,9 @@ func (a *Agent) gone(h *remoteHost, hp *hostPath, v probe.Verdict, now time.Time
 	hp.suspected, hp.alive = time.Time{}, now
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
+			if p.host == h && !a.cfg.DryRun {
+				_, _ = p.local.plane.Unfollow(p.remote.UID) // the peer may have gone
+			}
 			if p.host != h || p.on().Index == 0 {
 				continue
 			}

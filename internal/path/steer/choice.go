@@ -193,6 +193,25 @@ func (p *Plane) Divert(uid string, from, to int) (n int, err error) {
 	return n, nil
 }
 
+// Unfollow puts the flows that the peer has opened on the default network, until its
+// agent says something, if only again. It returns how many buckets that were.
+func (p *Plane) Unfollow(uid string) (n int, err error) {
+	id, ok := p.ids[uid]
+	if !ok {
+		return 0, fmt.Errorf("unfollow %s: %w", uid, errUnknown)
+	}
+	row := row64(p.mem.follow, id)
+	for _, c := range row {
+		if c&rowPath != 0 {
+			n++
+		}
+	}
+	if n > 0 {
+		write(p.mem.follow, id*Buckets, make([]byte, Buckets))
+	}
+	return n, nil
+}
+
 // settleHome puts all flows of a pair on the default network.
 func (p *Plane) settleHome(id uint32) {
 	write(p.mem.own, id*Buckets, make([]byte, Buckets))
@@ -332,5 +351,7 @@ func put64(m *ebpf.Memory, off uint32, v uint64) {
 }
 
 func native64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
+
+func putNative32(b []byte, v uint32) { binary.NativeEndian.PutUint32(b, v) }
 
 func native32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }

@@ -125,7 +125,8 @@ func (p *Plane) openMaps(spec *ebpf.CollectionSpec, room int, dir string) (map[s
 		}
 		out[name] = opened
 	}
-	return out, firstTable(out["flows"], spec.Maps["flows"].InnerMap)
+	p.table = spec.Maps["flows"].InnerMap
+	return out, firstTable(out["flows"], p.table)
 }
 
 func openMap(spec *ebpf.MapSpec, pin string) (*ebpf.Map, error) {

@@ -94,6 +94,8 @@ type Plane struct {
 	devs map[string]*net.Interface
 	// room is how many peers the maps hold now.
 	room int
+	// table is the form of a table of flows.
+	table *ebpf.MapSpec
 	// former are the data planes of other layouts that are still there.
 	former []*former
 	// ids by the peer's UID; what the maps hold, kept to allocate.

@@ -105,15 +105,11 @@ type Census struct {
 
 // Flows returns the table, with the peers that are entered now. Close it.
 func (p *Plane) Flows() (*Flows, error) {
-	spec, err := loadBpf()
-	if err != nil {
-		return nil, fmt.Errorf("read object: %w", err)
-	}
 	outer, err := p.objs.Flows.Clone()
 	if err != nil {
 		return nil, fmt.Errorf("open table of flows: %w", err)
 	}
-	f := &Flows{outer: outer, spec: spec.Maps["flows"].InnerMap, most: uint32(p.cfg.Flows), peers: map[uint32]uint32{}}
+	f := &Flows{outer: outer, spec: p.table, most: uint32(p.cfg.Flows), peers: map[uint32]uint32{}}
 	for uid, id := range p.ids {
 		f.peers[id] = generation(uid)
 	}
