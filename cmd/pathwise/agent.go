@@ -67,7 +67,7 @@ where it fails.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runAgent(cmd.Context(), e, f) },
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.lab, "lab", "", "name of the lab, where there are several")
+	labFlag(e, cmd, &f.lab)
 	fl.StringVar(&f.host, "host", "", "host whose pods to steer (in a lab: each host)")
 	fl.StringVar(&f.cluster, "cluster", "", "file with hosts and pods as JSON, instead of a lab")
 	fl.StringVar(&f.dir, "dir", "", "with --cluster: directory for socket, lock and events")
@@ -83,7 +83,6 @@ where it fails.`,
 	fl.StringVar(&f.record, "record", "", "write evidence to FILE (with --host; else FILE-HOST) for \"pathwise replay\"")
 	fl.StringVar(&f.logFormat, "log", "text", "log format: text or json")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of random delays (0: random, and logged)")
-	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs(e))
 	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions([]string{"cost-aware", "table", "hysteresis", "static:"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("need", cobra.FixedCompletions([]string{"auto", "throughput", "latency", "robust"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

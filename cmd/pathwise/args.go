@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"pathwise.dev/pathwise/internal/lab"
 )
 
 // exactArgs wants the named arguments, no more and no less.
@@ -22,6 +24,41 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		}
 		return usageError{fmt.Errorf("%s: expected %s, got %d arguments: see \"%s --help\"", cmd.CommandPath(), want, len(args), cmd.CommandPath())}
 	}
+}
+
+// labFlag adds --lab with its completion. A value is checked as it is read, whatever
+// the command does with it, and one that is empty is refused: it is a variable that
+// was not set, and is not to mean the only lab.
+func labFlag(e env, cmd *cobra.Command, dst *string) {
+	cmd.Flags().Var((*labName)(dst), "lab", "name of the lab, where there are several")
+	// The flag has just been defined, so this cannot fail.
+	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs(e))
+}
+
+// labName is a flag's value (pflag.Value) that names a lab.
+type labName string
+
+func (n *labName) String() string { return string(*n) }
+func (n *labName) Type() string   { return "string" }
+
+func (n *labName) Set(text string) error {
+	if err := lab.CheckName(text); err != nil {
+		return fmt.Errorf("lab name %w", err)
+	}
+	*n = labName(text)
+	return nil
+}
+
+// labArg is the lab that an argument names; "" where there is none.
+func labArg(cmd *cobra.Command, args []string) (string, error) {
+	if len(args) == 0 {
+		return "", nil
+	}
+	var n labName
+	if err := n.Set(args[0]); err != nil {
+		return "", usageError{fmt.Errorf("%s: %w", strings.TrimPrefix(cmd.CommandPath(), "pathwise "), err)}
+	}
+	return args[0], nil
 }
 
 // formatFlag adds -o with its completion.

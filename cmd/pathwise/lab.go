@@ -114,12 +114,16 @@ func labStatusCommand(e env) *cobra.Command {
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err
 			}
+			name, err := labArg(cmd, args)
+			if err != nil {
+				return err
+			}
 			labs, err := e.store().List()
 			if err != nil {
 				return err
 			}
-			if len(args) == 1 {
-				st, err := e.store().Load(args[0])
+			if name != "" {
+				st, err := e.store().Load(name)
 				if err != nil {
 					return err
 				}
@@ -193,8 +197,7 @@ func labExecCommand(e env) *cobra.Command {
 			return c.Wait()
 		},
 	}
-	cmd.Flags().StringVar(&name, "lab", "", "name of the lab, where there are several")
-	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs(e))
+	labFlag(e, cmd, &name)
 	return cmd
 }
 
@@ -227,7 +230,7 @@ a Pathwise that was killed. A lab that a running bench is using is left alone.`,
 		Example: "  pathwise lab down\n  pathwise lab down demo\n  pathwise lab down --all",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: completeLabs(e),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			names, err := labsToRemove(e, args, all)
+			names, err := labsToRemove(e, cmd, args, all)
 			if err != nil {
 				return err
 			}
@@ -255,12 +258,13 @@ a Pathwise that was killed. A lab that a running bench is using is left alone.`,
 	return cmd
 }
 
-func labsToRemove(e env, args []string, all bool) ([]string, error) {
+func labsToRemove(e env, cmd *cobra.Command, args []string, all bool) ([]string, error) {
 	if all && len(args) > 0 {
 		return nil, usageError{errors.New("lab down: expected a name or --all, not both")}
 	}
-	if len(args) == 1 {
-		return args, nil
+	name, err := labArg(cmd, args)
+	if err != nil || name != "" {
+		return []string{name}, err
 	}
 	if !all {
 		st, err := chooseLab(e, "")

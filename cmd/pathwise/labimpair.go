@@ -83,9 +83,8 @@ Pathwise's; packets go past it when it dies.`,
 		},
 	}
 	f.flags(cmd)
-	cmd.Flags().StringVar(&name, "lab", "", "name of the lab, where there are several")
+	labFlag(e, cmd, &name)
 	formatFlag(cmd, &format, "text", "json")
-	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs(e))
 	return cmd
 }
 

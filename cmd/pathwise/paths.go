@@ -65,9 +65,8 @@ func everywhere[T any](ctx context.Context, e env, all map[string]*agent.Client,
 }
 
 func whereFlags(e env, cmd *cobra.Command, labName, dir *string) {
-	cmd.Flags().StringVar(labName, "lab", "", "name of the lab, where there are several")
+	labFlag(e, cmd, labName)
 	cmd.Flags().StringVar(dir, "dir", "", "directory of agents that were started with --cluster")
-	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs(e))
 }
 
 func pathsCommand(e env) *cobra.Command {

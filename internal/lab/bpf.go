@@ -27,6 +27,9 @@ func (s Store) BPFDir(lab string) string { return filepath.Join(s.dir(lab), "bpf
 // there already stays as it is. Down unmounts it, by which all that is pinned
 // there goes.
 func (s Store) MountBPF(lab string) (string, error) {
+	if err := CheckName(lab); err != nil {
+		return "", fmt.Errorf("lab name %w", err)
+	}
 	dir := s.BPFDir(lab)
 	if isBPF(dir) {
 		return dir, nil

@@ -22,9 +22,9 @@ var ErrOwned = errors.New("in use")
 // Down removes the lab called name, whoever made it. A lab that a living
 // process owns is left alone, with ErrOwned, unless force is set.
 func (s Store) Down(ctx context.Context, name string, force bool) error {
-	dir := s.dir(name)
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("lab %q: %w", name, ErrNoLab)
+	dir, err := s.find(name)
+	if err != nil {
+		return err
 	}
 	if !force && owned(dir) {
 		st, _ := s.Load(name) // only for the number in the message
@@ -37,12 +37,15 @@ func (s Store) Down(ctx context.Context, name string, force bool) error {
 // CNI DEL while plugins still find their namespaces, then processes, then what
 // they lived in. Each step does nothing where there is nothing left to do.
 func (s Store) remove(ctx context.Context, name string) error {
-	dir := s.dir(name)
+	dir, err := s.find(name)
+	if err != nil {
+		return err
+	}
 	var deletes error
 	if st, err := s.Load(name); err == nil {
 		deletes = runDeletes(ctx, dir, st)
 	}
-	made := resources(dir)
+	made, foreign := s.own(name, resources(dir))
 	errs := []error{killAll(dir, made)}
 	for _, r := range made {
 		switch r.Kind {
@@ -61,11 +64,11 @@ func (s Store) remove(ctx context.Context, name string) error {
 		// The record stays, so that the next try knows what is left.
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	if err := removeRecord(dir); err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}
 	// A failed DEL is told, but not tried again: what it could undo is gone.
-	return errors.Join(deletes, s.Tidy())
+	return errors.Join(deletes, foreign, s.Tidy())
 }
 
 // Tidy removes the store itself, and the mount it made, once no lab is left and

@@ -52,7 +52,7 @@ func (l *Lab) runPod(ctx context.Context, pod topo.Pod, published uint16, shared
 func (l *Lab) Cgroup() (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	path := "/pathwise-" + l.spec.Name
+	path := cgroupOf(l.spec.Name)
 	if !l.cgroup { // recorded once, and for all that is in it
 		if err := l.rec.intend(kindCgroup, path); err != nil {
 			return "", err

@@ -3,7 +3,6 @@ package lab
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -89,9 +88,8 @@ func badField(key, format string, args ...any) error {
 
 // Check returns a *FieldError for the first value out of range.
 func (s Spec) Check() error {
-	name := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?$`)
-	if !name.MatchString(s.Name) {
-		return badField("name", "%q: expected 1 to 24 lower-case letters, digits and inner hyphens", s.Name)
+	if err := CheckName(s.Name); err != nil {
+		return &FieldError{"name", err}
 	}
 	if s.Hosts < 1 || s.Hosts > MaxHosts {
 		return badField("hosts", "%d is out of range: expected 1 to %d", s.Hosts, MaxHosts)
@@ -108,7 +106,7 @@ func (s Spec) Check() error {
 	if err := s.checkVMs(); err != nil {
 		return err
 	}
-	return s.checkPods(name)
+	return s.checkPods()
 }
 
 // checkNames wants each name of a list to stand once.
@@ -143,7 +141,7 @@ func (s Spec) checkRanges() error {
 	return nil
 }
 
-func (s Spec) checkPods(name *regexp.Regexp) error {
+func (s Spec) checkPods() error {
 	seen := map[string]bool{}
 	perHost := map[int]int{}
 	for i, p := range s.pods() {
@@ -151,8 +149,8 @@ func (s Spec) checkPods(name *regexp.Regexp) error {
 		if p.agent {
 			key = "agents"
 		}
-		if !name.MatchString(p.Name) {
-			return badField(key+".name", "%q: expected 1 to 24 lower-case letters, digits and inner hyphens", p.Name)
+		if err := CheckName(p.Name); err != nil {
+			return &FieldError{key + ".name", err}
 		}
 		if seen[p.Name] {
 			return badField(key+".name", "%q stands twice: expected a name of its own for each pod", p.Name)

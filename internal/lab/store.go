@@ -74,7 +74,7 @@ func (s Store) benchLock() string      { return filepath.Join(s.Root, "bench.loc
 var ErrNoLab = errors.New("no such lab")
 
 // List returns the states of all recorded labs, by name. A lab whose record
-// cannot be read is returned with its name alone.
+// cannot be read is returned with its name alone; what is no record is left out.
 func (s Store) List() ([]State, error) {
 	entries, err := os.ReadDir(s.labs())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,6 +84,9 @@ func (s Store) List() ([]State, error) {
 	}
 	var out []State
 	for _, e := range entries {
+		if _, err := s.find(e.Name()); err != nil {
+			continue
+		}
 		st, err := s.Load(e.Name())
 		if err != nil {
 			st = State{Spec: Spec{Name: e.Name()}}
@@ -97,20 +100,30 @@ func (s Store) List() ([]State, error) {
 // Load reads the record of the lab called name.
 func (s Store) Load(name string) (State, error) {
 	var st State
-	raw, err := os.ReadFile(filepath.Join(s.dir(name), stateFile))
+	dir, err := s.find(name)
+	if err != nil {
+		return st, err
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, fmt.Errorf("lab %q: %w", name, ErrNoLab)
 	} else if err != nil {
 		return st, fmt.Errorf("read lab: %w", err)
 	}
 	if err := json.Unmarshal(raw, &st); err != nil {
-		return st, fmt.Errorf("decode lab %q: %w", name, err)
+		return State{}, fmt.Errorf("decode lab %q: %w", name, err)
+	}
+	if err := st.check(name); err != nil {
+		return State{}, fmt.Errorf("read record of lab %q: %w", name, err)
 	}
 	return st, nil
 }
 
-// stateFile is in the lab's directory.
-const stateFile = "lab.json"
+// stateFile and lockFile are in the lab's directory; the latter is made first.
+const (
+	stateFile = "lab.json"
+	lockFile  = "owner.lock"
+)
 
 // record is a lab's directory while this process builds or removes it.
 type record struct {
@@ -122,6 +135,9 @@ type record struct {
 
 // create makes the directory of a new lab and locks it.
 func (s Store) create(name string) (*record, error) {
+	if err := CheckName(name); err != nil {
+		return nil, fmt.Errorf("lab name %w", err)
+	}
 	if err := os.MkdirAll(s.labs(), 0o755); err != nil {
 		return nil, fmt.Errorf("create lab record: %w", err)
 	}
@@ -131,7 +147,7 @@ func (s Store) create(name string) (*record, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("create lab record: %w", err)
 	}
-	owner, err := os.OpenFile(filepath.Join(dir, "owner.lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	owner, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("create lab record: %w", err)
 	}
@@ -197,7 +213,7 @@ func resources(dir string) []resource {
 }
 
 // owned reports whether a living process holds the lab.
-func owned(dir string) bool { return locked(filepath.Join(dir, "owner.lock")) }
+func owned(dir string) bool { return locked(filepath.Join(dir, lockFile)) }
 
 // locked reports whether a living process holds the lock file.
 func locked(path string) bool {
