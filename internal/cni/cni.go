@@ -19,6 +19,7 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
 
 	"pathwise.dev/pathwise/internal/netns"
@@ -78,9 +79,16 @@ func parse(args *skel.CmdArgs) (*plan, error) {
 			return nil, invalid(fmt.Sprintf("attachments[%d].ifName: %q stands twice", i, name))
 		}
 		seen[name] = true
+		// libcni checks both with ADD alone, but makes files' names of them with DEL too.
+		if err := utils.ValidateInterfaceName(name); err != nil {
+			return nil, invalid(fmt.Sprintf("attachments[%d].ifName: %q: %v", i, name, err))
+		}
 		list, err := libcni.ConfListFromBytes(a.Conflist)
 		if err != nil {
 			return nil, invalid(fmt.Sprintf("attachments[%d].conflist: %v", i, err))
+		}
+		if err := utils.ValidateNetworkName(list.Name); err != nil {
+			return nil, invalid(fmt.Sprintf("attachments[%d].conflist.name: %q: %v", i, list.Name, err))
 		}
 		if len(list.Plugins) == 0 {
 			return nil, invalid(fmt.Sprintf("attachments[%d].conflist: no plugins", i))

@@ -154,6 +154,10 @@ func (d *draft) network(v config.Value) (Network, error) {
 		n.Kernel = kernel
 		return n, nil
 	}
+	// Results keep the list under that name.
+	if !isName(n.Name) {
+		return n, v.Errorf("%q: expected a name of letters, digits, dots, hyphens and underscores", n.Name)
+	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(d.file), path)
 	}

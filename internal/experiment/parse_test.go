@@ -65,6 +65,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"bad rate", head + "workloads:\n  - name: tcp\n    load: {rate: NaN}", `e.yaml:5: workloads[0].load.rate: "NaN": expected a rate above 0`},
 		{"uperf without a profile", head + "workloads: [uperf]", "e.yaml:3: workloads[0]: workload uperf: expected a profile"},
 		{"a profile for another", head + "workloads:\n  - {name: tcp, profile: web.xml}", "e.yaml:4: workloads[0]: profile: workload tcp takes none; uperf does"},
+		{"a list whose name is a path", "name: x\nnetworks:\n  - {name: ../../x, cni: my.conflist}\nworkloads: [tcp]\n", `e.yaml:3: networks[0]: "../../x": expected a name of letters`},
 		{"no choice of a server", head + "workloads:\n  - {name: tcp, server: mongod}", "e.yaml:4: workloads[0]: server: workload tcp has no choice of one"},
 		{"negative duration", head + "duration: -2s\nworkloads: [tcp]", `e.yaml:3: duration: "-2s": expected a duration`},
 		{"duration without unit", head + "duration: 5\nworkloads: [tcp]", `e.yaml:3: duration: "5": expected a duration`},

@@ -168,10 +168,15 @@ func Create(dir string, p Plan) (*Run, error) {
 	}
 	files := map[string][]byte{ExperimentFile: p.Experiment, MachineFile: append(record, '\n')}
 	for name, raw := range p.Networks {
-		files[filepath.Join(NetworksDir, name)] = raw
+		files[NetworksDir+"/"+name] = raw
 	}
 	for name, raw := range p.Profiles {
-		files[filepath.Join(ProfilesDir, name)] = raw
+		files[ProfilesDir+"/"+name] = raw
+	}
+	for name := range files {
+		if !filepath.IsLocal(name) {
+			return nil, fmt.Errorf("create result: file %q would be outside of it", name)
+		}
 	}
 	for name, raw := range files {
 		path := filepath.Join(dir, name)

@@ -25,6 +25,20 @@ func create(t *testing.T) (string, *result.Run) {
 	return dir, run
 }
 
+// TestCreateStaysInside: a file's name from an experiment is no way out of the result.
+func TestCreateStaysInside(t *testing.T) {
+	for _, name := range []string{"../../x", "../../../../x", "a/../../../x"} {
+		dir := t.TempDir()
+		_, err := result.Create(filepath.Join(dir, "a", "out"), result.Plan{Networks: map[string][]byte{name: nil}, Experiment: []byte("name: x\n")})
+		if err == nil || !strings.Contains(err.Error(), "would be outside of it") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "a", "out", "*")); len(left) > 0 {
+			t.Errorf("%s: made %v", name, left)
+		}
+	}
+}
+
 func trial(rep int) sample.Trial {
 	return sample.Trial{Cell: sample.Cell{Network: "host", Workload: "w", Scenario: topo.Scenario{Placement: topo.OneHost, Pairs: 1, MTU: 1500}}, Repetition: rep, Order: rep, Status: sample.OK}
 }
