@@ -122,6 +122,11 @@ type Agent struct {
 	turned, refreshed, weighed time.Time
 	stats                      counters
 	warned                     map[string]time.Time // when a fault was last told
+	// told are the pods of the latest description, and vetted what is steered of them;
+	// conflicts are the addresses that several of them have, as told.
+	told, vetted []topo.Pod
+	toldHosts    []topo.Host
+	conflicts    map[netip.Addr]string
 }
 
 // counters are the agent's own, for metrics.

@@ -48,6 +48,10 @@ const (
 	EventSuspect = "suspect"
 	EventCleared = "cleared"
 	EventPinned  = "pinned"
+	// EventConflict: pods that a description gives one address are not steered.
+	EventConflict = "conflict"
+	// EventHome: a pair that has been silent is on its default network again.
+	EventHome    = "home"
 	EventWarning = "warning"
 	EventKey     = "key"
 )

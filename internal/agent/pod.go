@@ -40,6 +40,9 @@ func (a *Agent) sync() error {
 	if err != nil {
 		return fmt.Errorf("read cluster: %w", err)
 	}
+	if c, err = a.vet(c); err != nil {
+		return err
+	}
 	host, ok := c.host(a.cfg.Host)
 	if !ok {
 		return fmt.Errorf("host %q is not in the cluster", a.cfg.Host)

@@ -26,6 +26,9 @@ func Remove(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("read cluster: %w", err)
 	}
+	if err := c.check(); err != nil {
+		return fmt.Errorf("read cluster: %w", err)
+	}
 	host, ok := c.host(cfg.Host)
 	if !ok {
 		return fmt.Errorf("host %q is not in the cluster", cfg.Host)
