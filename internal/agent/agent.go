@@ -92,6 +92,14 @@ type Agent struct {
 	refusals *refusals
 	remote   map[string]*remoteHost // by host name
 	pods     map[string]*pod        // local ones, by UID
+	// elsewhere are the pods that could be peers; observing says that the pairs are
+	// others than those that telemetry is limited to.
+	elsewhere elsewhere
+	observing bool
+	// waking are the pairs whose connections are to be woken once the other agent knows.
+	waking []*pair
+	// sustained is when the leases of what is not adopted yet were last renewed.
+	sustained time.Time
 	// glances are at the lines that are looked at all the time. inquiring are the pairs
 	// that ask about a path of theirs, and suspects the paths that are suspected
 	// between hosts.
@@ -201,6 +209,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.running(a.wakeAll)
 		}
 		a.running(a.countAll)
+		a.running(a.sweepFlows)
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s", a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
 		err = a.loop(ctx)
 	}
@@ -269,12 +278,20 @@ func (a *Agent) turn() (time.Duration, error) {
 		a.refreshed = now
 		a.beat()
 		a.rekey(now)
+		a.remark()
 		a.tellRefusals(now)
-		if err := a.sync(); err != nil {
+		if err := errors.Join(a.sync(), a.partIdle(now), a.retire()); err != nil {
 			a.warn("%v", err)
 		}
 	}
 	if weighs {
+		a.admitWanted()
+		if a.observing {
+			a.observing = false
+			if err := a.observe(); err != nil {
+				a.warn("%v", err)
+			}
+		}
 		a.weighed = now
 		a.probeAll(now)
 		a.weigh(now)

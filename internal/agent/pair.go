@@ -35,8 +35,10 @@ type pair struct {
 	wakeAt time.Time
 	// marks are the keys of the packets' tags.
 	marks marks
-	// joined is when the pair was entered.
+	// joined is when the pair was entered, and taken says that this data plane takes its
+	// packets on every path.
 	joined time.Time
+	taken  bool
 
 	lines []line // by index in routes
 	// active is when packets last went or came.

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/netns"
@@ -27,6 +24,12 @@ type pod struct {
 	mayDirect bool
 	asked     time.Time
 	pairs     map[string]*pair // by the remote pod's UID
+	// census is of the flows, when they were swept; full counts those without room;
+	// former are the data planes of other versions that are still there.
+	census steer.Census
+	swept  time.Time
+	full   uint64
+	former int
 	// echoer asks peers from the pod's own addresses; nil where there can be none.
 	// echoes are by sequence number whose they are.
 	echoer *probe.Echoer
@@ -104,18 +107,21 @@ func (a *Agent) syncHosts(c Cluster) {
 func (a *Agent) syncPods(c Cluster) error {
 	var errs []error
 	here := map[string]bool{}
+	a.index(c)
 	for _, p := range c.steerable(a.host.Index) {
 		here[p.UID] = true
 		if a.pods[p.UID] == nil {
 			if !netns.Exists(p.Netns) {
 				continue // on its way, or just gone
 			}
+			a.sustain()
 			l, err := a.adopt(p)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("pod %s: %w", p.Name, err))
 				continue
 			}
 			a.pods[p.UID] = l
+			errs = append(errs, a.rejoin(l))
 		}
 		errs = append(errs, a.syncPairs(a.pods[p.UID], c))
 	}
@@ -157,29 +163,10 @@ func (a *Agent) observe() error {
 	return nil
 }
 
-// podPins begins the name of each directory with a pod's data plane.
-const podPins = "pod-"
-
-// sweep removes the data planes of pods that went while no agent ran.
-func (a *Agent) sweep() error {
-	pins, err := os.ReadDir(a.cfg.PinDir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("list pins: %w", err)
-	}
-	var errs []error
-	for _, pin := range pins {
-		uid, ok := strings.CutPrefix(pin.Name(), podPins)
-		if ok && !slices.ContainsFunc(a.cluster.Pods, func(p topo.Pod) bool { return p.UID == uid }) {
-			errs = append(errs, steer.Remove(filepath.Join(a.cfg.PinDir, pin.Name())))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // adopt attaches the data plane to a pod, or takes over the one that is there.
 func (a *Agent) adopt(p topo.Pod) (*pod, error) {
 	l := &pod{Pod: p, pairs: map[string]*pair{}}
-	cfg := steer.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: filepath.Join(a.cfg.PinDir, podPins+p.UID)}
+	cfg := steer.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: pinsOf(a.cfg.PinDir, p.UID), Former: formerPins(a.cfg.PinDir, p.UID), Now: a.cfg.Now}
 	for _, at := range p.Attachments[1:] {
 		cfg.PathDevs = append(cfg.PathDevs, at.Dev)
 	}
@@ -202,49 +189,11 @@ func (a *Agent) adopt(p topo.Pod) (*pod, error) {
 	return l, nil
 }
 
-// syncPairs makes the pod's data plane know the pods on other hosts. Pods of
-// the same host stay on their default network, on which they are one hop apart.
-func (a *Agent) syncPairs(l *pod, c Cluster) error {
-	var errs []error
-	here := map[string]bool{}
-	for _, r := range c.Pods {
-		if r.Host == l.Host || r.Agent || r.UID == "" {
-			continue
-		}
-		rs := a.eligible(route.Between(l.Pod, r), c)
-		h := a.remote[hostName(c, r.Host)]
-		if len(rs) < 2 || h == nil {
-			continue
-		}
-		if p := l.pairs[r.UID]; p != nil {
-			// Where a path has come or gone, the pair is left now and entered anew
-			// with the next look: what it must not use it does not use until then.
-			here[r.UID] = slices.Equal(p.routes, rs)
-			continue
-		}
-		here[r.UID] = true
-		p := &pair{name: l.Name + ">" + r.Name, local: l, remote: r, host: h, routes: rs, lines: make([]line, len(rs)), limited: 1}
-		if err := a.enter(p); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		l.pairs[r.UID] = p
-	}
-	for uid, p := range l.pairs {
-		if !here[uid] {
-			errs = append(errs, a.restore(p), l.plane.RemovePeer(uid))
-			a.ledger.Forget(p.telemetryPair())
-			delete(l.pairs, uid)
-		}
-	}
-	errs = append(errs, l.plane.Forget())
-	return errors.Join(errs...)
-}
-
 // enter makes the data plane know the peer. Where a predecessor had opened the
 // pair, it stays so.
 func (a *Agent) enter(p *pair) error {
-	known, err := p.local.plane.Known(route.Peer(p.remote, p.routes, true, nil))
+	p.joined, p.marks = a.cfg.Now(), a.marksFor(p.host, nil)
+	known, err := p.local.plane.Known(route.Peer(p.remote, p.routes, true, nil, nil))
 	if err != nil {
 		return err
 	}
@@ -262,6 +211,7 @@ func (a *Agent) enter(p *pair) error {
 			if mtu := at.MTU(); mtu < p.routes[0].Local.MTU {
 				p.clamped = mtu
 			}
+			p.unsettled = true // what became of it meanwhile is not known
 			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.Network, Reason: fmt.Sprintf("%s is on %s, as a predecessor left it", p.name, at.Network)})
 		}
 	}
@@ -292,9 +242,11 @@ func (a *Agent) setPeer(p *pair, open bool) error {
 			return err
 		}
 	}
-	if err := p.local.plane.SetPeer(route.Peer(p.remote, p.routes, open, hops)); err != nil {
+	keys := func(network string) steer.Keys { return a.keys(p, network) }
+	if err := p.local.plane.SetPeer(route.Peer(p.remote, p.routes, open, hops, keys)); err != nil {
 		return err
 	}
+	p.taken = open
 	p.gateway = false // to be found anew, at times
 	switch {
 	case open && len(hops) < len(p.routes)-1: // the kernel did not know them all

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/netns"
@@ -54,9 +52,11 @@ func Remove(ctx context.Context, cfg Config) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for _, pin := range pins {
-		if strings.HasPrefix(pin.Name(), podPins) {
-			errs = append(errs, steer.Remove(filepath.Join(cfg.PinDir, pin.Name())))
+	all, err := pinned(cfg.PinDir)
+	errs = append(errs, err)
+	for _, dirs := range all {
+		for _, dir := range dirs {
+			errs = append(errs, steer.Remove(dir))
 		}
 	}
 	return errors.Join(append(errs, os.RemoveAll(cfg.PinDir))...)

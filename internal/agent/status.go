@@ -100,13 +100,17 @@ func (a *Agent) noted(e Event) Event {
 	return a.journal.last()
 }
 
+// named finds the pair that an order is about; it may have had no traffic yet.
 func (a *Agent) named(local, remote string) *pair {
 	for _, l := range a.pods {
 		if l.Name != local {
 			continue
 		}
-		for _, p := range l.pairs {
-			if p.remote.Name == remote {
+		for _, r := range a.elsewhere.byUID {
+			if r.Name != remote {
+				continue
+			}
+			if p, err := a.join(l, r); err == nil {
 				return p
 			}
 		}

@@ -86,7 +86,7 @@ func openPlane(a, b topo.Pod, rs []route.Route, pins string) (*steer.Plane, erro
 	if err != nil {
 		return nil, err
 	}
-	return p, p.SetPeer(route.Peer(b, rs, true, hops))
+	return p, p.SetPeer(route.Peer(b, rs, true, hops, nil))
 }
 
 // nextHops has the kernel find the neighbours of every path first, as the probes

@@ -54,11 +54,11 @@ func TestBetween(t *testing.T) {
 func TestPeer(t *testing.T) {
 	p, q := testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b")
 	rs := Between(p, q)
-	closed := Peer(q, rs, false, nil)
+	closed := Peer(q, rs, false, nil, nil)
 	if closed.UID != q.UID || len(closed.Paths) != 0 || len(closed.Pairs) != 1 || closed.Pairs[0] != (steer.Pair{Local: p.Addr(), Remote: q.Addr()}) {
 		t.Errorf("a peer that has not confirmed: %+v", closed)
 	}
-	open := Peer(q, rs, true, map[int]net.HardwareAddr{2: {2, 0, 0, 0, 0, 1}})
+	open := Peer(q, rs, true, map[int]net.HardwareAddr{2: {2, 0, 0, 0, 0, 1}}, nil)
 	if len(open.Paths) != 2 {
 		t.Fatalf("an open peer has %d paths, want 2", len(open.Paths))
 	}
@@ -71,11 +71,11 @@ func TestPeer(t *testing.T) {
 		t.Errorf("next hops: %v, %v; only that of path 2 is known", open.Paths[0].NextHop, m.NextHop)
 	}
 	q.Attachments[1].MTU = 1280
-	if got := Peer(q, Between(p, q), true, nil).Paths[1].MTU; got != 1280 {
+	if got := Peer(q, Between(p, q), true, nil, nil).Paths[1].MTU; got != 1280 {
 		t.Errorf("MTU of a path is %d, want the lesser of both ends, 1280", got)
 	}
 	rs[2].Encap = true
-	if got := Peer(q, rs, true, nil).Paths[1]; !got.Encap || got.MTU != 1450 || rs[2].MTU() != 1418 {
+	if got := Peer(q, rs, true, nil, nil).Paths[1]; !got.Encap || got.MTU != 1450 || rs[2].MTU() != 1418 {
 		t.Errorf("encapsulated: %+v for packets of %d bytes", got, rs[2].MTU())
 	}
 }

@@ -15,7 +15,7 @@ func (p *Plane) SetElsewhere(addrs []netip.Addr) {
 	bits := make([]byte, 1<<(32-elsewhereShift-3))
 	for _, a := range addrs {
 		h := hashed(word(a)) >> elsewhereShift
-		bits[h>>6<<3+h>>3&7] |= 1 << (h & 7) // little endian, as all that bpf2go's bpfel is for
+		bits[h>>3] |= 1 << (h & 7) // words of 64 bits, little endian as all of bpfel
 	}
 	had := make([]byte, len(bits))
 	read(p.mem.elsewhere, 0, had)

@@ -88,7 +88,9 @@ func steered(p []byte, k Key, say uint8, lower bool) []byte {
 const markTOS = 7 << 2
 
 // keyOf is the bed's key for a network.
-func keyOf(network int) Key { return DeriveKey([]byte("a test's cluster"), "pod-1", "pod-2", string(rune('0'+network))) }
+func keyOf(network int) Key {
+	return DeriveKey([]byte("a test's cluster"), "pod-1", "pod-2", string(rune('0'+network)))
+}
 
 func keysOf(network int) Keys { return Keys{Send: keyOf(network), Accept: [2]Key{keyOf(network)}} }
 

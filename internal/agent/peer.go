@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/path/route"
+	"pathwise.dev/pathwise/internal/path/steer"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// elsewhere are the pods of other hosts that could be peers: by all that they are asked
+// for by. Nothing else is kept of them until there is traffic.
+type elsewhere struct {
+	pods   []topo.Pod // of the description, to see whether it is another
+	byUID  map[string]topo.Pod
+	byID   map[podID]topo.Pod
+	byAddr map[netip.Addr]topo.Pod
+	addrs  []netip.Addr
+}
+
+// index takes the description's pods, if it is another than before.
+func (a *Agent) index(c Cluster) {
+	was := a.elsewhere.pods
+	if a.elsewhere.byUID != nil && len(was) == len(c.Pods) && (len(was) == 0 || &was[0] == &c.Pods[0]) && len(was) > fewPods {
+		return
+	}
+	e := elsewhere{pods: c.Pods, byUID: map[string]topo.Pod{}, byID: map[podID]topo.Pod{}, byAddr: map[netip.Addr]topo.Pod{}}
+	for _, p := range c.Pods {
+		if p.Host == a.host.Index || p.Agent || p.UID == "" || len(p.Attachments) < 2 {
+			continue
+		}
+		e.byUID[p.UID], e.byID[idOf(p)], e.byAddr[p.Addr()] = p, p, p
+		e.addrs = append(e.addrs, p.Addr())
+	}
+	a.elsewhere = e
+	for _, l := range a.pods {
+		l.plane.SetElsewhere(e.addrs)
+	}
+}
+
+// fewPods is how many are listed again each time, whether they are others or not.
+const fewPods = 256
+
+// rejoin enters the peers that a predecessor has left in the pod's data plane, and
+// forgets those that are none any more.
+func (a *Agent) rejoin(l *pod) error {
+	l.plane.SetElsewhere(a.elsewhere.addrs)
+	var errs []error
+	for _, addr := range l.plane.Entered() {
+		if remote, ok := a.elsewhere.byAddr[addr]; ok {
+			_, err := a.join(l, remote)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, l.plane.Forget())...)
+}
+
+// admitWanted enters the peers with which the host's pods have begun to speak.
+func (a *Agent) admitWanted() {
+	for _, l := range a.pods {
+		for _, addr := range l.plane.Wanted() {
+			remote, ok := a.elsewhere.byAddr[addr]
+			if !ok || l.pairs[remote.UID] != nil {
+				continue
+			}
+			if _, err := a.join(l, remote); errors.Is(err, steer.ErrTooMany) {
+				a.warnOf("room "+l.UID, "pod %s speaks with more pods than there is room for (%d): traffic with further ones is native", l.Name, steer.DefaultPeers)
+			} else if err != nil && !errors.Is(err, errNative) {
+				a.warn("%s>%s: %v", l.Name, remote.Name, err)
+			}
+		}
+	}
+}
+
+// errNative is returned for two pods between which there is nothing to choose.
+var errNative = errors.New("there is one path")
+
+// join enters a pair of pods. Pods of the same host stay on their default network, on
+// which they are one hop apart.
+func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
+	if p := l.pairs[remote.UID]; p != nil {
+		return p, nil
+	}
+	rs, h := a.eligible(route.Between(l.Pod, remote), a.cluster), a.remote[hostName(a.cluster, remote.Host)]
+	if len(rs) < 2 || h == nil {
+		return nil, errNative
+	}
+	p := &pair{name: l.Name + ">" + remote.Name, local: l, remote: remote, host: h, routes: rs, lines: make([]line, len(rs)), limited: 1}
+	if err := a.enter(p); err != nil {
+		return nil, err
+	}
+	l.pairs[remote.UID] = p
+	a.observing = true
+	return p, nil
+}
+
+// syncPairs drops the pairs that are none any more, or have other paths than before:
+// these are entered again when there is traffic, and do not use until then what they
+// must not.
+func (a *Agent) syncPairs(l *pod, c Cluster) error {
+	var errs []error
+	for uid, p := range l.pairs {
+		remote, ok := a.elsewhere.byUID[uid]
+		if ok && slices.Equal(p.routes, a.eligible(route.Between(l.Pod, remote), c)) && a.remote[hostName(c, remote.Host)] == p.host {
+			continue
+		}
+		errs = append(errs, a.part(p))
+		if ok {
+			if _, err := a.join(l, remote); err != nil && !errors.Is(err, errNative) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// part forgets a pair: its traffic is native.
+func (a *Agent) part(p *pair) error {
+	delete(p.local.pairs, p.remote.UID)
+	a.ledger.Forget(p.telemetryPair())
+	a.observing = true
+	return errors.Join(a.restore(p), p.local.plane.RemovePeer(p.remote.UID))
+}
+
+// leaveAfter is how long a pair without traffic stays entered.
+const leaveAfter = time.Minute
+
+// partIdle forgets the pairs whose traffic has ended. Both ends must be home first: what
+// one of them still steered would find nobody who puts it back.
+func (a *Agent) partIdle(now time.Time) error {
+	var errs []error
+	for _, l := range a.pods {
+		for _, p := range l.pairs {
+			if now.Sub(p.active) < leaveAfter || now.Sub(p.joined) < leaveAfter || p.pinned != "" {
+				continue
+			}
+			if p.unsettled && now.Sub(p.active) < 2*leaveAfter {
+				if now.Sub(p.noticed) >= time.Second {
+					a.announce(p)
+				}
+				continue
+			}
+			if p.home() {
+				errs = append(errs, a.part(p))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// home reports whether all flows of the pair are on the default network.
+func (p *pair) home() bool {
+	own, err := p.local.plane.Choices(p.remote.UID)
+	followed, err2 := p.local.plane.Followed(p.remote.UID)
+	away := func(c steer.Choice) bool { return c.Path != 0 }
+	return err == nil && err2 == nil && p.assigned == decide.Assignment{Active: p.routes[0].Network} &&
+		!slices.ContainsFunc(own[:], away) && !slices.ContainsFunc(followed[:], away)
+}
+
+// sayFull tells once a minute of flows that cannot be told apart any more.
+func (a *Agent) sayFull(l *pod) {
+	if n := l.plane.Events().Full; n != l.full {
+		l.full = n
+		a.warnOf("flows "+l.UID, "pod %s has more flows at a time than are told apart (%s): further ones stay on the default network", l.Name,
+			fmt.Sprint(steer.DefaultFlows))
+	}
+}
