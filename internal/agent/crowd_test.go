@@ -149,9 +149,11 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// ask sends a message at each moment and waits for it to come back.
+// ask sends a message at each moment and waits for it to come back. What is under way
+// at the end is waited for: a connection that is stuck is lost.
 func (c crowd) ask(ctx context.Context, conn net.Conn, i int, start time.Time) (n int64, slows []slow, err error) {
 	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now().Add(30 * time.Second)) })()
 	buf := make([]byte, 64)
 	for {
 		wait := c.Every - time.Since(start)%c.Every
@@ -230,21 +232,38 @@ func (l *load) crowdReport() (r crowdReport) {
 	return r
 }
 
-// held polls the agent's lock and tells the longest time that it took to get it.
-func (r *running) held(ctx context.Context) func() time.Duration {
-	var worst atomic.Int64
+// wait is the longest that it took to get the agent's lock, and of a sleep that was
+// over: what this machine, busy with other tests, makes longer by itself.
+type wait struct{ lock, late time.Duration }
+
+func (w wait) String() string {
+	return fmt.Sprintf("held for %v (a sleep %v late)", w.lock.Round(time.Millisecond), w.late.Round(time.Millisecond))
+}
+
+// held polls the agent's lock, and tells of the time since it last did.
+func (r *running) held(ctx context.Context) func() wait {
+	var mu sync.Mutex
+	var worst wait
 	go func() {
 		for ctx.Err() == nil {
 			begin := time.Now()
 			r.mu.Lock()
 			took := time.Since(begin)
 			r.mu.Unlock()
-			for old := worst.Load(); int64(took) > old && !worst.CompareAndSwap(old, int64(took)); old = worst.Load() {
-			}
+			begin = time.Now()
 			time.Sleep(time.Millisecond)
+			late := time.Since(begin) - time.Millisecond
+			mu.Lock()
+			worst = wait{max(worst.lock, took), max(worst.late, late)}
+			mu.Unlock()
 		}
 	}()
-	return func() time.Duration { return time.Duration(worst.Swap(0)) }
+	return func() (w wait) {
+		mu.Lock()
+		defer mu.Unlock()
+		w, worst = worst, w
+		return w
+	}
 }
 
 // crowdEnv is how many connections TestCrowd has: 20,000 take two minutes.
@@ -283,8 +302,7 @@ func TestCrowd(t *testing.T) {
 
 	// Both die for a while: all connections time out, again and again.
 	dark := a.dies(b, rest, "vxlan", "routed-bgp")
-	b.flows("vxlan")
-	time.Sleep(rest)
+	time.Sleep(max(2*rest, 3*time.Second)) // the ends may differ about where they are now
 	dark.held, dark.to = held(), time.Now()
 
 	var r crowdReport
@@ -294,25 +312,26 @@ func TestCrowd(t *testing.T) {
 	if r.Opened != n || r.Lost > 0 || r.Operations < int64(n) {
 		t.Errorf("not all connections lived: %d of %d, lost %d: %v", r.Opened, n, r.Lost, r.Reasons)
 	}
-	t.Logf("%d connections, %d operations; before: %s, the lock held for %v", n, r.Operations, r.longest(ready.Add(-rest), ready), before)
-	t.Logf("black hole: moved after %v (detected in %v); %s, the lock held for %v", hole.moved, hole.detected, r.longest(hole.from, hole.to), hole.held)
-	t.Logf("back: the lock held for %v", back)
-	t.Logf("darkness of %v: %s, the lock held for %v; %s", rest, r.longest(dark.from, dark.to), dark.held, a.counted())
-	// A busy machine makes all of them longer; before, they grew with connections,
-	// to 5.8 s with 20,000.
-	const most = 250 * time.Millisecond
-	if worst := max(hole.held, back, dark.held); worst > most {
-		t.Errorf("the agent's lock was held for %v", worst)
+	t.Logf("%d connections, %d operations; before: %s, lock %v", n, r.Operations, r.longest(ready.Add(-rest), ready), before)
+	t.Logf("black hole: moved after %v (detected in %v); %s, lock %v", hole.moved, hole.detected, r.longest(hole.from, hole.to), hole.held)
+	t.Logf("back: lock %v", back)
+	t.Logf("darkness of %v: %s, lock %v; %s", rest, r.longest(dark.from, dark.to), dark.held, a.counted())
+	// Before, it was held for 5.8 s with 20,000 connections.
+	for _, w := range []wait{hole.held, back, dark.held} {
+		if w.lock > 250*time.Millisecond+5*w.late {
+			t.Errorf("the agent's lock was %v", w)
+		}
 	}
-	if hole.moved > 2*most {
+	if hole.moved > 500*time.Millisecond+5*hole.held.late {
 		t.Errorf("flows left a black hole after %v", hole.moved)
 	}
 }
 
 // death is of a path.
 type death struct {
-	from, to              time.Time
-	moved, detected, held time.Duration
+	from, to        time.Time
+	moved, detected time.Duration
+	held            wait
 }
 
 // dies is a black hole of networks that lasts a while. The flows are on the first.

@@ -2,7 +2,9 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"pathwise.dev/pathwise/internal/path/flow"
@@ -270,5 +272,50 @@ func TestOldConnectionsAreTakenUp(t *testing.T) {
 	}
 	if f, err := c.Faults(); err != nil || f != (Faults{}) {
 		t.Errorf("faults %+v, %v", f, err)
+	}
+}
+
+// TestPeersAreBounded: of more than there is room for the first are observed, those
+// that leave make room, and it is said.
+func TestPeersAreBounded(t *testing.T) {
+	c := attach(t, pins(t))
+	room := int(c.maps[telemetryMapPeers].MaxEntries())
+	first := netip.MustParseAddr("10.0.0.0")
+	var all []netip.Addr
+	for a := first; len(all) < room+100; a = a.Next() {
+		all = append(all, a)
+	}
+	for _, step := range []struct {
+		peers []netip.Addr
+		want  int
+		full  bool
+	}{
+		{all[:room], room, false},
+		{all[100:], room, false}, // all the room there is, for others
+		{all, room, true},
+		{all, room, true}, // twice changes nothing
+		{slices.Concat(all[:10], all[:10]), 10, false},
+	} {
+		if err := c.SetPeers(step.peers); errors.Is(err, ErrTooManyPeers) != step.full || !step.full && err != nil {
+			t.Errorf("%d peers: %v", len(step.peers), err)
+		}
+		have, err := c.peers()
+		if err != nil || len(have) != step.want {
+			t.Errorf("%d peers: %d are observed, %v", len(step.peers), len(have), err)
+		}
+		for _, p := range step.peers[:10] {
+			if !have[p.As16()] {
+				t.Errorf("%d peers: %v is not observed", len(step.peers), p)
+			}
+		}
+	}
+}
+
+// TestManyTimeoutsAreTold: those of 20,000 connections at once find room, until
+// somebody reads.
+func TestManyTimeoutsAreTold(t *testing.T) {
+	c := attach(t, pins(t))
+	if room := c.maps[telemetryMapEvents].MaxEntries(); room < 20000*(eventSize+8) {
+		t.Errorf("a ring of %d bytes", room)
 	}
 }

@@ -93,14 +93,23 @@ func TestCountersFollow(t *testing.T) {
 	value := func(active uint64) telemetryFlowValue { return telemetryFlowValue{Born: 1, LastActive: active} }
 	one, two, three := telemetryFlowKey{Netns: 1}, telemetryFlowKey{Netns: 2}, telemetryFlowKey{Netns: 3}
 	c := counters{}
-	for i, now := range []map[telemetryFlowKey]telemetryFlowValue{
-		{one: value(1), two: value(1)},
-		{one: value(2), two: value(1)},
-		{two: value(5), three: value(1)}, // one is gone, another new: as many as before
-		{},
-		{one: value(1)},
+	again := value(9)
+	again.Born = 8
+	for i, step := range []struct {
+		now     map[telemetryFlowKey]telemetryFlowValue
+		evicted uint64
+	}{
+		{map[telemetryFlowKey]telemetryFlowValue{one: value(1), two: value(1)}, 0},
+		{map[telemetryFlowKey]telemetryFlowValue{one: value(2), two: value(1)}, 0},
+		{map[telemetryFlowKey]telemetryFlowValue{two: value(5), three: value(1)}, 1}, // one is gone, another new: as many as before
+		{nil, 2},
+		{map[telemetryFlowKey]telemetryFlowValue{one: value(1)}, 0},
+		{map[telemetryFlowKey]telemetryFlowValue{one: again}, 1},
 	} {
-		c.take(present(now))
+		now := step.now
+		if evicted := c.take(present(now)); evicted != step.evicted {
+			t.Errorf("step %d: %d evicted", i, evicted)
+		}
 		if len(diff(c, present(now), 0)) != 0 || !reflect.DeepEqual(c, past(now)) {
 			t.Errorf("step %d: %v", i, c)
 		}
