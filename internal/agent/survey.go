@@ -100,6 +100,7 @@ const faultsEvery = time.Second
 
 // surveyAll does what is asked for, until ctx ends.
 func (a *Agent) surveyAll(ctx context.Context) error {
+	a.checkFaults(false) // those of a predecessor's time were its to tell
 	checked := a.cfg.Now()
 	for {
 		select {
@@ -123,7 +124,7 @@ func (a *Agent) surveyAll(ctx context.Context) error {
 		}
 		if now := a.cfg.Now(); now.Sub(checked) >= faultsEvery {
 			checked = now
-			a.checkFaults()
+			a.checkFaults(true)
 		}
 	}
 }
@@ -182,8 +183,8 @@ func (a *Agent) setPeers(peers []netip.Addr) {
 	}
 }
 
-// checkFaults tells what telemetry could not.
-func (a *Agent) checkFaults() {
+// checkFaults counts what telemetry could not tell, and tells that there is more of it.
+func (a *Agent) checkFaults(tell bool) {
 	f, err := a.passive.Faults()
 	if err != nil {
 		a.complain("%v", err)
@@ -202,7 +203,7 @@ func (a *Agent) checkFaults() {
 		{f.Flows+f.Evicted > was.Flows+was.Evicted, "more flows than telemetry has room for: what was known of the quietest is forgotten"},
 		{f.Refused > was.Refused, "this kernel does not let connections be observed that are older than the agent"},
 	} {
-		if w.grown {
+		if w.grown && tell {
 			a.complain("%s", w.text)
 		}
 	}
