@@ -52,6 +52,10 @@ runs one agent for each host. It ends at Ctrl-C; traffic then falls back to the
 default network within three seconds, unless a new agent takes over. What it
 has put into the pods stays until "lab down", or --remove: programs and routes.
 
+Keys (--key-file; in a lab its agent.key) turn over without a pause: give every host
+a file with the new one, in any order, within an hour. What is no longer in the file
+is accepted for two minutes or more, until all agents have a key that is.
+
 Its events go to DIR/agent-HOST.events.jsonl; see also "pathwise paths" and
 "pathwise events". Policies: cost-aware moves for gain only where the gain over
 ten seconds exceeds the measured loss by a switch, and always on failure; table
@@ -71,7 +75,7 @@ where it fails.`,
 	fl.StringVar(&f.host, "host", "", "host whose pods to steer (in a lab: each host)")
 	fl.StringVar(&f.cluster, "cluster", "", "file with hosts and pods as JSON, instead of a lab")
 	fl.StringVar(&f.dir, "dir", "", "with --cluster: directory for socket, lock and events")
-	fl.StringVar(&f.keyFile, "key-file", "", "with --cluster: key that the cluster's agents share, 16 bytes or more")
+	fl.StringVar(&f.keyFile, "key-file", "", "with --cluster: file with the keys that the cluster's agents share, one a line, the current one first; read again when it changes")
 	fl.StringVar(&f.policy, "policy", "cost-aware", "cost-aware, table, hysteresis or static:NETWORK")
 	fl.StringVar(&f.need, "need", "auto", "what pairs need: throughput, latency, robust, or auto to learn it")
 	fl.StringVar(&f.table, "table", "", "result directory of a bench, as prior and for the policy table")

@@ -29,11 +29,11 @@ func keysOf(path string) func() (probe.Keys, error) {
 		}
 		raw, regular, err := readKeys(path, before == nil)
 		if err != nil {
-			return probe.Keys{}, fmt.Errorf("read keys: %w", err)
+			return probe.Keys{}, fmt.Errorf("read key: %w", err)
 		}
 		k, err := probe.ParseKeys(raw, before)
 		if err != nil {
-			return probe.Keys{}, fmt.Errorf("%s: %w", path, err)
+			return probe.Keys{}, fmt.Errorf("%s %w", path, err)
 		}
 		before, keys, once = raw, k, !regular
 		return k, nil
@@ -59,7 +59,7 @@ func readKeys(path string, first bool) (raw []byte, regular bool, err error) {
 		return nil, false, err
 	}
 	if len(raw) > largestKeyFile {
-		return nil, false, fmt.Errorf("%s: more than %d bytes: %w", path, largestKeyFile, probe.ErrKeyFile)
+		return nil, false, fmt.Errorf("%s holds more than %d bytes", path, largestKeyFile)
 	}
 	return raw, st.Mode().IsRegular(), nil
 }

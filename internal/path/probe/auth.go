@@ -107,11 +107,11 @@ const (
 	toSender    direction = 'r'
 )
 
-// site is where a probe is sent to: the network, and the reflector's address
+// site is what a probe is sent over: the network, and the addresses of both ends
 // there. The zero value is anywhere.
 type site struct {
-	network string
-	addr    netip.Addr
+	network          string
+	sender, reflects netip.Addr
 }
 
 // ofBinding is the binding TLV's value: over the direction, the site, the base
@@ -119,8 +119,9 @@ type site struct {
 func (s *signer) ofBinding(d direction, at site, p []byte, end int) []byte {
 	s.head = append(s.head[:0], byte(d))
 	if at.network != "" {
-		to := at.addr.Unmap().As16()
-		s.head = append(append(append(s.head, to[:]...), byte(len(at.network))), at.network...)
+		from, to := at.sender.As16(), at.reflects.As16()
+		s.head = append(append(append(s.head, from[:]...), to[:]...), byte(len(at.network)))
+		s.head = append(s.head, at.network...)
 	}
 	return s.sum(s.binding, s.head, p[:macAt], p[authBase:end])
 }

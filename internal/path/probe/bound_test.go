@@ -12,7 +12,7 @@ import (
 // part in what others have taken.
 func (b *bench) onNetwork(network string, shared *Replays) {
 	b.s.cfg.Network = network
-	b.r.cfg.Network, b.r.addr = network, b.to.Addr()
+	b.r.cfg.Network, b.r.addr, b.s.local = network, b.to.Addr(), b.from.Addr()
 	if shared != nil {
 		b.r.cfg.Replays = shared
 	}
@@ -25,7 +25,11 @@ func TestElsewhere(t *testing.T) {
 	for name, play := range map[string]func(*bench, []byte) []byte{
 		"another network": func(b *bench, p []byte) []byte { b.r.cfg.Network = "n"; return p },
 		"another address": func(b *bench, p []byte) []byte { b.r.addr = netip.MustParseAddr("192.0.2.3"); return p },
-		"cut off":         func(_ *bench, p []byte) []byte { return p[:authBase] },
+		"from another address": func(b *bench, p []byte) []byte {
+			b.from = netip.MustParseAddrPort("192.0.2.9:40000")
+			return p
+		},
+		"cut off": func(_ *bench, p []byte) []byte { return p[:authBase] },
 	} {
 		b := newBench(t, secret)
 		b.onNetwork("m", nil)
@@ -33,6 +37,7 @@ func TestElsewhere(t *testing.T) {
 		if out := b.reflect(play(b, append([]byte(nil), p...))); len(out) != 0 || len(b.tlvs) != 0 || b.r.Counters().Elsewhere != 1 {
 			t.Errorf("%s: answered by %d octets, %d orders, %+v", name, len(out), len(b.tlvs), b.r.Counters())
 		}
+		b.from = netip.MustParseAddrPort("192.0.2.1:40000")
 		b.onNetwork("m", nil)
 		if r := b.deliver(b.reflect(p)); r == nil || len(b.tlvs) != 1 || len(r.TLVs) != 1 {
 			t.Errorf("%s: then the probe itself: %+v, %+v", name, b.r.Counters(), b.s.Counters())

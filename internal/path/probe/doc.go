@@ -18,4 +18,9 @@
 // implementations mark it as unknown and reflect it; ours call OnTLV only for
 // what is bound, never twice for one sequence number of a session, and only
 // while the probe's timestamp is fresh.
+//
+// Where both ends are told the name of their network, every packet is bound, to
+// that and to the addresses of both ends too, and none is taken that is not: so
+// neither a probe nor an answer can be played on another network or from another
+// address. Reflectors that share their Replays take each packet once between them.
 package probe

@@ -2,15 +2,11 @@ package probe
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 )
 
 // MostKeys bounds how many keys are accepted at once.
 const MostKeys = 8
-
-// ErrKeyFile is returned for bytes that hold no keys.
-var ErrKeyFile = errors.New("no keys")
 
 // ParseKeys reads what a key file holds: a key on each line, the current one
 // first. Lines that are empty or begin with # are passed over. A key is its line,
@@ -18,18 +14,20 @@ var ErrKeyFile = errors.New("no keys")
 // a file that is no text, and one without the end of a line.
 //
 // Before is what the file held when it was last read, nil at first. Only by that
-// can the first half of a key without end be told from a whole one.
+// can the first half of a key without end be told from a whole one. An error says
+// what the file does: its name is to come before.
 func ParseKeys(raw, before []byte) (Keys, error) {
+	if len(raw) < macSize {
+		return Keys{}, fmt.Errorf("holds %d bytes: expected a key of %d or more", len(raw), macSize)
+	}
 	if form := formOf(raw); form != ofLines {
 		was := formOf(before)
 		switch {
-		case len(raw) < macSize:
-			return Keys{}, fmt.Errorf("%d bytes: expected a key of %d or more: %w", len(raw), macSize, ErrKeyFile)
 		case before == nil:
 		case form == unended && was == ofLines:
-			return Keys{}, fmt.Errorf("line 1 has no end, as if it were half-written: %w", ErrKeyFile)
+			return Keys{}, fmt.Errorf("holds %d bytes and no end of a line: it seems half-written", len(raw))
 		case form == was && len(raw) < len(before):
-			return Keys{}, fmt.Errorf("%d bytes in place of %d, as if they were half-written: %w", len(raw), len(before), ErrKeyFile)
+			return Keys{}, fmt.Errorf("holds %d bytes in place of %d: it seems half-written", len(raw), len(before))
 		}
 		return Keys{Current: bytes.Clone(raw)}, nil
 	}
@@ -39,11 +37,11 @@ func ParseKeys(raw, before []byte) (Keys, error) {
 		n++
 		switch {
 		case line[len(line)-1] != '\n':
-			return Keys{}, fmt.Errorf("line %d has no end, as if it were half-written: %w", n, ErrKeyFile)
+			return Keys{}, fmt.Errorf("ends within line %d: it seems half-written", n)
 		case len(bytes.TrimSpace(line)) == 0 || line[0] == '#':
 			continue
 		case len(line) < macSize:
-			return Keys{}, fmt.Errorf("line %d has %d bytes: expected a key of %d or more: %w", n, len(line), macSize, ErrKeyFile)
+			return Keys{}, fmt.Errorf("has %d bytes in line %d: expected a key of %d or more", len(line), n, macSize)
 		}
 		if !holds(all, line) {
 			all = append(all, bytes.Clone(line))
@@ -51,9 +49,9 @@ func ParseKeys(raw, before []byte) (Keys, error) {
 	}
 	switch {
 	case len(all) == 0:
-		return Keys{}, fmt.Errorf("%d lines without a key: %w", n, ErrKeyFile)
+		return Keys{}, fmt.Errorf("has %d lines, and none with a key", n)
 	case len(all) > MostKeys:
-		return Keys{}, fmt.Errorf("%d keys: expected at most %d: %w", len(all), MostKeys, ErrKeyFile)
+		return Keys{}, fmt.Errorf("has %d keys: expected at most %d", len(all), MostKeys)
 	}
 	return Keys{Current: all[0], Previous: all[1:]}, nil
 }

@@ -53,7 +53,7 @@ type SenderCounters struct {
 	Late      uint64 // and after they had been reported lost
 	Malformed uint64 // refused: too short, or with a timestamp that is none
 	Forged    uint64 // refused: does not authenticate
-	Unbound   uint64 // refused: not bound to this network and its sender's address
+	Unbound   uint64 // refused: not bound to this network and the addresses of both ends
 	Unmatched uint64 // refused: answers no probe that is remembered
 	Mismatch  uint64 // refused: answers one, but not with its timestamp
 	Duplicate uint64 // refused: answers one that is answered
@@ -245,7 +245,7 @@ func (s *Sender) accept(in []byte, a ancillary, from netip.AddrPort, now time.Ti
 			return Reply{}, sForged
 		}
 	}
-	st := inspect(in, s.mode, key, toSender, site{s.cfg.Network, plain(from).Addr()})
+	st := inspect(in, s.mode, key, toSender, site{s.cfg.Network, s.local, plain(from).Addr()})
 	if s.mode == Authenticated && s.cfg.Network != "" && !st.bound {
 		return Reply{}, sUnbound
 	}

@@ -45,7 +45,7 @@ func (r *Reflector) reflect(in []byte, a ancillary, sender netip.AddrPort) (out 
 		return out, tos
 	}
 	if st.bound {
-		copy(out[st.binding+tlvHead:], s.ofBinding(toSender, r.site(a), out, st.binding))
+		copy(out[st.binding+tlvHead:], s.ofBinding(toSender, r.site(from, a), out, st.binding))
 	}
 	// What did not authenticate is reflected but never signed: the signature
 	// would make the TLVs good for a probe.
@@ -77,12 +77,12 @@ func (r *Reflector) refused(p arrival, from netip.AddrPort, now time.Time, why i
 	}
 }
 
-// site is where this reflector is, for a packet that came to it.
-func (r *Reflector) site(a ancillary) site {
+// site is what a packet came over.
+func (r *Reflector) site(from netip.AddrPort, a ancillary) site {
 	if a.dest.IsValid() {
-		return site{r.cfg.Network, a.dest}
+		return site{r.cfg.Network, from.Addr(), plain(netip.AddrPortFrom(a.dest, 0)).Addr()}
 	}
-	return site{r.cfg.Network, r.addr}
+	return site{r.cfg.Network, from.Addr(), r.addr}
 }
 
 // arrival is a packet as far as it was understood.
@@ -121,7 +121,7 @@ func (r *Reflector) admit(in []byte, from netip.AddrPort, a ancillary, now time.
 	if p.key = r.keys.signedBy(in); p.key == nil {
 		return p, cForged
 	}
-	p.tlvs = inspect(in, m, p.key, toReflector, r.site(a))
+	p.tlvs = inspect(in, m, p.key, toReflector, r.site(from, a))
 	if r.cfg.Network != "" && !p.tlvs.bound {
 		return p, cElsewhere
 	}

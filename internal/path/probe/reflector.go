@@ -31,7 +31,7 @@ type ReflectorConfig struct {
 	// clock in authenticated mode; DefaultFreshness by default.
 	Freshness time.Duration
 	// Network, if it has a name, is the one that all probes must be bound to, as to
-	// the address that they come to: SenderConfig has the same.
+	// the addresses that they come from and to: SenderConfig has the same.
 	Network string
 	// Replays is shared by the reflectors of a host; by default it is its own.
 	Replays *Replays
@@ -68,7 +68,7 @@ type Counters struct {
 	Short      uint64 // refused: shorter than a base packet
 	Oversized  uint64 // refused: longer than MaxSize
 	Forged     uint64 // refused: authenticates by no key
-	Elsewhere  uint64 // refused: not bound to this network and address
+	Elsewhere  uint64 // refused: not bound to this network and the addresses of both ends
 	BadTime    uint64 // refused: a timestamp that is none
 	Replayed   uint64 // refused: seen before
 	Stale      uint64 // refused: a session not known, and a timestamp too old or too new
@@ -147,7 +147,7 @@ func NewReflector(conn *net.UDPConn, cfg ReflectorConfig) (*Reflector, error) {
 	}
 	if conn != nil {
 		local := conn.LocalAddr().(*net.UDPAddr).AddrPort()
-		r.addr, r.port = local.Addr(), local.Port()
+		r.addr, r.port = plain(local).Addr(), local.Port()
 		if r.v6, err = prepare(conn); err != nil {
 			return nil, err
 		}

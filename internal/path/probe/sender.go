@@ -40,7 +40,8 @@ type SenderConfig struct {
 	// taken out of the runtime's poller, which would wake the process for each reply.
 	Polled bool
 	// Network, if it has a name, is the one that every probe is bound to, as to the
-	// address that it goes to; answers must be bound to the same.
+	// addresses of both ends; answers must be bound to the same. The socket must be
+	// bound to an address then.
 	Network string
 	// Now is the clock, time.Now by default; Seed, read once, is what must not be
 	// guessed, from crypto/rand by default.
@@ -101,6 +102,7 @@ type Sender struct {
 	self  ErrorEstimate
 	mode  Mode
 	ssid  uint16
+	local netip.Addr
 	wake  chan struct{}
 	count [sentReasons]atomic.Uint64
 
@@ -161,6 +163,7 @@ func NewSender(conn *net.UDPConn, cfg SenderConfig) (*Sender, error) {
 	if conn == nil {
 		return s, nil
 	}
+	s.local = plain(conn.LocalAddr().(*net.UDPAddr).AddrPort()).Addr()
 	var err error
 	if s.v6, err = prepare(conn); err != nil {
 		return nil, err
@@ -348,7 +351,7 @@ func (s *Sender) build(t TestPacket, o SendOptions, to netip.Addr, nth uint32) e
 	}
 	key := s.signs.named(o.Key)
 	if binding > 0 {
-		copy(b[binding+tlvHead:], key.ofBinding(toReflector, site{s.cfg.Network, to}, b, binding))
+		copy(b[binding+tlvHead:], key.ofBinding(toReflector, site{s.cfg.Network, s.local, to}, b, binding))
 	}
 	if tag > 0 {
 		copy(b[tag+tlvHead:], key.ofTLVs(b, s.mode.Base(), tag))
