@@ -596,7 +596,7 @@ func TestPeerThatGoes(t *testing.T) {
 	}
 	// The pod itself goes while its agent is away: the next one tidies up.
 	b.stop("h1")
-	pins := filepath.Join(b.pins, "h1", "pod-"+b.pod("a").UID)
+	pins := pinsOf(filepath.Join(b.pins, "h1"), b.pod("a").UID)
 	if _, err := os.Stat(pins); err != nil {
 		t.Error(err)
 	}

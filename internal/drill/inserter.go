@@ -27,9 +27,9 @@ import (
 // the processor has not touched for a while.
 type Inserter struct {
 	Local, Remote topo.Pod
-	// Pins is the directory of the local pod's data plane.
-	Pins   string
-	Target netip.AddrPort
+	// Pins is the directory of the local pod's data plane, PeerPins that of the other's.
+	Pins, PeerPins string
+	Target         netip.AddrPort
 	// Inserts with Switches among them; as many again are done without, and with
 	// switches that lead back.
 	Inserts, Switches int
@@ -79,6 +79,8 @@ type block struct {
 // inserting is an Inserter at work.
 type inserting struct {
 	plane    *steer.Plane
+	other    *steer.Plane // the peer's
+	self     string
 	uid      string
 	paths    int
 	at       int
@@ -103,7 +105,12 @@ func (i Inserter) Run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer plane.Close()
-	s := &inserting{plane: plane, uid: i.Remote.UID, paths: len(rs), rand: rand.New(rand.NewPCG(i.Seed, 7))}
+	other, err := openPlane(i.Remote, i.Local, route.Between(i.Remote, i.Local), i.PeerPins)
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	s := &inserting{plane: plane, other: other, self: i.Local.UID, uid: i.Remote.UID, paths: len(rs), rand: rand.New(rand.NewPCG(i.Seed, 7))}
 	s.plan(i.Inserts/blockLength, i.Switches*blockLength/i.Inserts)
 	got, err := i.operate(ctx, s)
 	out := s.measured()
@@ -180,21 +187,28 @@ func (s *inserting) follow(b block) {
 	if b.course == still {
 		return
 	}
-	begin := time.Now()
-	s.move((s.at + 1 + s.rand.IntN(s.paths-1)) % s.paths)
+	took := s.move((s.at + 1 + s.rand.IntN(s.paths-1)) % s.paths)
 	if b.course == back {
 		s.move(b.path)
 		return
 	}
-	s.writes = append(s.writes, time.Since(begin).Seconds())
+	s.writes = append(s.writes, took.Seconds())
 	s.switches++
 }
 
-func (s *inserting) move(path int) {
-	if _, err := s.plane.Switch(s.uid, steer.All, path); err != nil {
+// move puts the flow on a path, and returns how long the map write took.
+func (s *inserting) move(path int) time.Duration {
+	begin := time.Now()
+	_, err := s.plane.Switch(s.uid, steer.All, path)
+	took := time.Since(begin)
+	if err == nil {
+		err = follows(s.plane, s.other, s.self, s.uid)
+	}
+	if err != nil {
 		s.err = err
 	}
 	s.at = path
+	return took
 }
 
 func (s *inserting) measured() Inserted {

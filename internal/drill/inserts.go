@@ -62,7 +62,7 @@ func (g *ground) inserts(ctx context.Context, out *Sample) error {
 	if err != nil {
 		return err
 	}
-	plan, err := json.Marshal(Inserter{Local: a, Remote: b, Pins: g.pinsOf(a), Target: f.target, Inserts: o.Inserts, Switches: o.Switches,
+	plan, err := json.Marshal(Inserter{Local: a, Remote: b, Pins: g.pinsOf(a), PeerPins: g.pinsOf(b), Target: f.target, Inserts: o.Inserts, Switches: o.Switches,
 		Work: o.Work, Workload: o.Workload, Capped: o.Server == "", Seed: g.s.rand.Uint64()})
 	if err != nil {
 		return errors.Join(fmt.Errorf("write plan: %w", err), f.abandon())

@@ -133,7 +133,35 @@ func (p *planes) index(network string) int {
 func (p *planes) move(path int) error {
 	_, err := p.from.Switch(p.b.UID, steer.All, path)
 	_, err2 := p.to.Switch(p.a.UID, steer.All, path)
-	return errors.Join(err, err2)
+	return errors.Join(err, err2, p.tell(), follows(p.to, p.from, p.b.UID, p.a.UID))
+}
+
+// lead puts all flows that a has opened on a path.
+func (p *planes) lead(path int) error {
+	_, err := p.from.Switch(p.b.UID, steer.All, path)
+	return errors.Join(err, p.tell())
+}
+
+// tell tells b's data plane where a's flows are, as agents do.
+func (p *planes) tell() error { return follows(p.from, p.to, p.a.UID, p.b.UID) }
+
+// follows tells the data plane of the pod with the UID b where the flows of a are, whose own
+// is from.
+func follows(from, to *steer.Plane, a, b string) error {
+	choices, err := from.Choices(b)
+	if err != nil {
+		return err
+	}
+	number, err := from.Number(b)
+	if err != nil {
+		return err
+	}
+	said := map[uint8]int{}
+	for bucket, c := range choices {
+		said[uint8(bucket)] = c.Path
+	}
+	_, err = to.Follow(a, number, said)
+	return err
 }
 
 // close takes the data planes out of the pods.

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"errors"
 	"context"
 	"math/rand/v2"
 	"runtime"
@@ -62,7 +63,7 @@ func (p *planes) gust(ctx context.Context, out *storm, n, paths int, interval ti
 		begin := time.Now() // by the vDSO: a system call would take longer than the write
 		_, err := p.from.Switch(p.b.UID, steer.All, to)
 		took := time.Since(begin)
-		if err != nil {
+		if err := errors.Join(err, p.tell()); err != nil {
 			return err
 		}
 		out.writes = append(out.writes, took)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/stream"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -67,7 +66,7 @@ func udp() []string { return []string{"--duration", "0", "--interval", spacing.S
 
 // still measures the delays of a path on which nothing is switched.
 func (g *ground) still(ctx context.Context, out *Sample, path int, delay *time.Duration) error {
-	if _, err := g.planes.from.Switch(g.planes.b.UID, steer.All, path); err != nil {
+	if err := g.planes.lead(path); err != nil {
 		return err
 	}
 	f, err := g.begin(ctx, traffic{kind: stream.UDP, from: g.pod("a"), to: g.pod("b"), args: udp()})
@@ -100,7 +99,7 @@ func datagrams(out *Sample, r stream.Report) {
 // swarm switches under traffic.
 func (g *ground) swarm(ctx context.Context, out *Sample, what string, delays []time.Duration) error {
 	a, b, o := g.pod("a"), g.pod("b"), g.s.options()
-	if _, err := g.planes.from.Switch(g.planes.b.UID, steer.All, 0); err != nil {
+	if err := g.planes.lead(0); err != nil {
 		return err
 	}
 	flows, err := g.beginAll(ctx, swarmOf(what, a, b))
