@@ -1,8 +1,8 @@
 package drill
 
 import (
-	"errors"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"runtime"
 	"slices"
