@@ -303,6 +303,9 @@ func orderCommand(e env, use, short string, pin bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: exactArgs("POD", "POD", "NETWORK"), ValidArgsFunction: completePairs(e, &labName),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[2] == "" { // to an agent, no network is the order to unpin
+				return usageError{fmt.Errorf("%s: NETWORK is empty: expected one of the pair's", cmd.Name())}
+			}
 			return order(cmd.Context(), e, labName, dir, agent.Order{Local: args[0], Remote: args[1], Network: args[2], Pin: pin, Force: force})
 		},
 	}

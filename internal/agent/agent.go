@@ -139,7 +139,7 @@ type Agent struct {
 
 // counters are the agent's own, for metrics.
 type counters struct {
-	switches, failovers, mutes, suspicions, noticesSent, noticesTaken, kicks uint64
+	switches, failovers, homes, mutes, suspicions, noticesSent, noticesTaken, kicks uint64
 	// stalls are ticks that came more than 10 ms late.
 	stalls uint64
 	// unobserved is what telemetry could not tell, and unremembered the stuck

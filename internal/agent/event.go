@@ -50,10 +50,8 @@ const (
 	EventPinned  = "pinned"
 	// EventConflict: pods that a description gives one address are not steered.
 	EventConflict = "conflict"
-	// EventHome: a pair that has been silent is on its default network again.
-	EventHome    = "home"
-	EventWarning = "warning"
-	EventKey     = "key"
+	EventWarning  = "warning"
+	EventKey      = "key"
 )
 
 // keep is how many events an agent holds in memory.

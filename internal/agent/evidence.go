@@ -21,6 +21,7 @@ func (a *Agent) weigh(now time.Time) {
 			a.look(p, now)
 			a.account(p, now)
 			if now.Sub(p.active) >= quiet {
+				a.rest(p, now)
 				continue
 			}
 			busy++

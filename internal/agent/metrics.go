@@ -50,6 +50,7 @@ func agentMetrics() map[string]*prometheus.Desc {
 	return map[string]*prometheus.Desc{
 		"switches":   d("switches_total", "Moves of flows."),
 		"failovers":  d("failovers_total", "Paths found failed."),
+		"homes":      d("homes_total", "Pairs that went to their default network as they had fallen silent."),
 		"mutes":      d("mutes_total", "Paths found mute for one pair of pods."),
 		"suspicions": d("suspicions_total", "Suspicions of a path, founded or not."),
 		"kicks":      d("kicks_total", "Messages that woke connections after a failure (RFC 6069)."),
@@ -97,6 +98,7 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	count(e.own["kicks"], stats.kicks)
 	count(e.own["switches"], stats.switches)
 	count(e.own["failovers"], stats.failovers)
+	count(e.own["homes"], stats.homes)
 	count(e.own["suspicions"], stats.suspicions)
 	count(e.own["mutes"], stats.mutes)
 	for what, v := range map[string]uint64{"event": stats.unobserved.Events, "socket": stats.unobserved.Sockets, "flow": stats.unobserved.Flows,

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/path/route"
+	"pathwise.dev/pathwise/internal/path/steer"
 )
 
 // Paths returns the paths of all pairs that have traffic, or have a pin.
@@ -48,7 +50,10 @@ func (a *Agent) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 	return s
 }
 
-var errNoPair, errRefused = errors.New("no such pair on this host"), errors.New("refused")
+var (
+	errNoPair, errRefused = errors.New("no such pair on this host"), errors.New("refused")
+	errStayed             = errors.New("some are elsewhere: see \"pathwise events\"")
+)
 
 // Order moves or pins a pair by hand. The flows of the local pod move; those that
 // the remote one has opened are its own agent's to move.
@@ -60,39 +65,68 @@ func (a *Agent) Order(o Order) (Event, error) {
 		return Event{}, fmt.Errorf("%s>%s: %w: it takes a pod of %s and one of another host, both on several networks", o.Local, o.Remote, errNoPair, a.cfg.Host)
 	}
 	if o.Network == "" {
+		if o.Pin || o.Force {
+			return Event{}, fmt.Errorf("%w: %s: expected a network to move it to", errRefused, p.name)
+		}
 		was := p.pinned
 		p.pinned = ""
 		return a.noted(Event{Kind: EventPinned, Pair: p.name, From: was, By: "user", Reason: "unpinned: the policy decides again"}), nil
 	}
-	to, ok := p.byNetwork(o.Network)
-	if !ok {
-		var have []string
-		for _, r := range p.routes {
-			have = append(have, r.Network)
-		}
-		return Event{}, fmt.Errorf("%s has no path on %q: expected one of %v", p.name, o.Network, have)
+	to, ev, err := a.admit(p, o)
+	if err != nil {
+		return Event{}, err
 	}
-	ev := a.evidence(p, a.cfg.Now())
-	if e := ev.Paths[slices.IndexFunc(ev.Paths, func(e decide.PathEvidence) bool { return e.Network == o.Network })]; e.State != decide.Up && !o.Force {
-		return Event{}, fmt.Errorf("%w: %s is %s (%s): use --force to go there all the same", errRefused, o.Network, e.State, e.Reason)
+	before := a.journal.last()
+	if err := a.obey(p, to, ev); err != nil {
+		return Event{}, err
 	}
 	if o.Pin {
 		p.pinned = o.Network
-	}
-	if a.cfg.DryRun {
-		return Event{}, fmt.Errorf("%w: this agent runs with --dry-run", errRefused)
-	}
-	before := a.journal.last()
-	p.state.Trial = decide.Trial{} // a canary under way would take the flows back
-	a.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network, Buckets: decide.Buckets, Confidence: 1,
-		Reason: "the user said so", Evidence: ev}, "user", 0)
-	if o.Pin {
 		return a.noted(Event{Kind: EventPinned, Pair: p.name, To: o.Network, By: "user", Reason: "pinned: only failure moves it"}), nil
 	}
 	if e := a.journal.last(); e.ID != before.ID {
 		return e, nil
 	}
 	return Event{At: a.cfg.Now(), Host: a.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: to.Network, To: to.Network, By: "user", Reason: "it is there already"}, nil
+}
+
+// admit finds the path that an order names, and whether it may be carried out. It
+// changes nothing.
+func (a *Agent) admit(p *pair, o Order) (route.Route, decide.PairEvidence, error) {
+	to, ok := p.byNetwork(o.Network)
+	if !ok {
+		var have []string
+		for _, r := range p.routes {
+			have = append(have, r.Network)
+		}
+		return to, decide.PairEvidence{}, fmt.Errorf("%s has no path on %q: expected one of %v", p.name, o.Network, have)
+	}
+	if a.cfg.DryRun {
+		return to, decide.PairEvidence{}, fmt.Errorf("%w: this agent runs with --dry-run", errRefused)
+	}
+	ev := a.evidence(p, a.cfg.Now())
+	if e := ev.Paths[slices.IndexFunc(ev.Paths, func(e decide.PathEvidence) bool { return e.Network == o.Network })]; e.State != decide.Up && !o.Force {
+		return to, ev, fmt.Errorf("%w: %s is %s (%s): use --force to go there all the same", errRefused, o.Network, e.State, e.Reason)
+	}
+	return to, ev, nil
+}
+
+// obey moves the pair's flows as the user says, or leaves them where they were.
+func (a *Agent) obey(p *pair, to route.Route, ev decide.PairEvidence) error {
+	assigned, trial := p.assigned, p.state.Trial
+	p.state.Trial = decide.Trial{} // a canary under way would take the flows back
+	a.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network, Buckets: decide.Buckets, Confidence: 1,
+		Reason: "the user said so", Evidence: ev}, "user", 0)
+	choices, err := p.local.plane.Choices(p.remote.UID)
+	if err == nil && !slices.ContainsFunc(choices[:], func(c steer.Choice) bool { return c.Path != to.Index }) {
+		return nil
+	}
+	p.assigned, p.state.Trial, p.outcome = assigned, trial, nil
+	_, _, back := a.place(p, false)
+	if err = errors.Join(err, back); err == nil {
+		err = errStayed
+	}
+	return fmt.Errorf("%w: the flows of %s did not move to %s: %w", errRefused, p.name, to.Network, err)
 }
 
 func (a *Agent) noted(e Event) Event {

@@ -47,6 +47,9 @@ const (
 	Failover Kind = "failover"
 	// Fallback: nothing better is known than the default network.
 	Fallback Kind = "fallback"
+	// Home: the pair has no traffic, and what would make other paths fit for more is no
+	// longer known; its next flows begin on the default network.
+	Home Kind = "home"
 	// Canary: a share of the flows on another path, to see whether it carries them.
 	Canary Kind = "canary"
 )
@@ -73,7 +76,7 @@ type Decision struct {
 
 // Moves tells whether the decision changes the active path.
 func (d Decision) Moves() bool {
-	return d.Kind == Switch || d.Kind == Failover || d.Kind == Fallback
+	return d.Kind == Switch || d.Kind == Failover || d.Kind == Fallback || d.Kind == Home
 }
 
 // Assignment is where a pair's buckets are.
