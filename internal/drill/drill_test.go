@@ -357,6 +357,25 @@ func TestDissect(t *testing.T) {
 	}
 }
 
+// TestDissectShortHeader: a header that says it is shorter than a header is would
+// be read as its own payload.
+func TestDissectShortHeader(t *testing.T) {
+	for _, words := range []byte{0, 1, 4} {
+		p := make([]byte, 60)
+		p[0], p[9] = 0x40|words, 17
+		udp := p[4*words:]
+		udp[4], udp[5] = 0, 16
+		if words != 0 {
+			udp[2], udp[3] = 0x03, 0x5e
+		} else {
+			p[0], p[1], p[2], p[3] = 0x40, 0, 0x03, 0x5e
+		}
+		if got, ok := dissect(p); ok {
+			t.Errorf("a header of %d words was taken for %+v", words, got)
+		}
+	}
+}
+
 func stampPacket() []byte {
 	p := []byte{0x45, 0, 0, 33, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0x80, 0, 3, 0x5e, 0, 13, 0, 0}
 	return append(p, "hello"...)
@@ -365,8 +384,9 @@ func stampPacket() []byte {
 func FuzzDissect(f *testing.F) {
 	f.Add(stampPacket())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if p, ok := dissect(b); ok && len(p.payload) > len(b) {
-			t.Error("more than there was")
+		// An IPv4 header and one of UDP are 28 octets at least.
+		if p, ok := dissect(b); ok && (len(p.payload) > len(b)-28 || b[0] < 0x45) {
+			t.Errorf("%x: more than there was: %+v", b, p)
 		}
 	})
 }

@@ -169,8 +169,8 @@ func dissect(b []byte) (p packet, ok bool) {
 	if len(b) < 28 || b[0]>>4 != 4 || b[9] != unix.IPPROTO_UDP {
 		return p, false
 	}
-	ip := int(b[0]&15) * 4
-	if len(b) < ip+8 {
+	ip := int(b[0]&15) * 4 // at least 20 (RFC 791, section 3.1)
+	if ip < 20 || len(b) < ip+8 {
 		return p, false
 	}
 	src, dst := netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20]))

@@ -141,11 +141,8 @@ func (e *Echoer) Drain(heard func(Echo)) (time.Time, error) {
 
 // accept takes an IPv4 packet that may be an answer; each is taken once.
 func (e *Echoer) accept(b []byte, from netip.Addr) (Echo, bool) {
-	if len(b) < 20 || len(b) < int(b[0]&15)*4 {
-		return Echo{}, false
-	}
-	b = b[int(b[0]&15)*4:]
-	if len(b) != 8+16 || b[0] != icmpEchoReply || binary.BigEndian.Uint16(b[4:]) != e.id {
+	b, ok := ipv4Payload(b)
+	if !ok || len(b) != 8+16 || b[0] != icmpEchoReply || binary.BigEndian.Uint16(b[4:]) != e.id {
 		return Echo{}, false
 	}
 	seq := binary.BigEndian.Uint16(b[6:])
@@ -156,6 +153,20 @@ func (e *Echoer) accept(b []byte, from netip.Addr) (Echo, bool) {
 	a := Echo{Seq: seq, From: from, SentAt: f.sent}
 	*f = echo{}
 	return a, true
+}
+
+// ipv4Payload is what follows the header of an IPv4 packet. A header is 20 octets
+// at least (RFC 791, section 3.1): one that says less would be taken for its own payload.
+func ipv4Payload(b []byte) (payload []byte, ok bool) {
+	const least = 20
+	if len(b) < least || b[0]>>4 != 4 {
+		return nil, false
+	}
+	header := int(b[0]&15) * 4
+	if header < least || len(b) < header {
+		return nil, false
+	}
+	return b[header:], true
 }
 
 // internetChecksum is that of RFC 1071, of an even number of octets.

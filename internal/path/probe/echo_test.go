@@ -95,6 +95,10 @@ func TestEchoAccept(t *testing.T) {
 		"cut":             func(b []byte) []byte { return b[:len(b)-1] },
 		"long":            func(b []byte) []byte { return append(b, 0) },
 		"nothing but its": func(b []byte) []byte { return b[:28] },
+		// Where the header's length is not checked, the header is its own payload.
+		"no header":      func(b []byte) []byte { return append([]byte{0, 0, 0, 0, 0x12, 0x34, 0, 5}, b[28:]...) },
+		"a short header": func(b []byte) []byte { return append([]byte{0x42, 7: 0}, b[20:]...) },
+		"IPv6":           func(b []byte) []byte { b[0] = 0x65; return b },
 	} {
 		if a, ok := e.accept(change(pending()), peer); ok {
 			t.Errorf("%s: accepted as %+v", name, a)
@@ -128,6 +132,7 @@ func TestInternetChecksum(t *testing.T) {
 func FuzzEchoReply(f *testing.F) {
 	good := append([]byte{0x45, 19: 0}, icmpEchoReply, 0, 0, 0, 0x12, 0x34, 0, 5)
 	f.Add(append(good, make([]byte, 16)...))
+	f.Add(append([]byte{0, 0, 0, 0, 0x12, 0x34, 0, 5}, make([]byte, 16)...)) // no header: the nonce is the payload's
 	f.Add([]byte{0x4f})
 	f.Add(bytes.Repeat([]byte{0x40}, 28))
 	f.Fuzz(func(t *testing.T, b []byte) {
