@@ -27,7 +27,7 @@ type Service struct {
 
 // Serve serves until ctx ends.
 func (s Service) Serve(ctx context.Context) error {
-	l, err := socket.Listen(workload.TCP, s.Addr, socket.Congestion(workload.Congestion))
+	l, err := socket.Listen(workload.TCP, s.Addr, socket.Congestion(workload.Congestion), socket.KeepAlive)
 	if err != nil {
 		return err
 	}
@@ -52,16 +52,23 @@ func (s Service) Serve(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("accept: %w", err)
 		}
-		go serve(ctx, conn, d)
+		go serve(ctx, conn, d, greet)
 	}
 }
 
-// serve serves one connection. What goes wrong on it, the client tells.
-func serve(ctx context.Context, conn *socket.Socket, d *datagrams) {
+// greet bounds how long a client may take to say what it wants.
+const greet = 10 * time.Second
+
+// serve serves one connection, whose hello is there within the given time. What
+// goes wrong on it, the client tells.
+func serve(ctx context.Context, conn *socket.Socket, d *datagrams, within time.Duration) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, conn.Hangup)()
+	if conn.Patience(within) != nil {
+		return
+	}
 	var h Hello
-	if readLine(conn, &h) != nil || h.Size < 1 || h.Size > maxSize || h.Duration <= 0 || h.Duration > longestWindow {
+	if readLine(conn, &h) != nil || conn.Unbound() != nil || h.Size < 1 || h.Size > maxSize || h.Duration <= 0 || h.Duration > longestWindow {
 		return
 	}
 	w, err := newWindow(h)

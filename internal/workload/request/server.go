@@ -28,7 +28,11 @@ type Service struct {
 
 // Serve sends requests back until ctx ends.
 func (s Service) Serve(ctx context.Context) error {
-	l, err := socket.Listen(s.Proto, s.Addr)
+	var options []socket.Option
+	if s.Proto != workload.UDP && !s.Once { // brief has its patience
+		options = append(options, socket.KeepAlive)
+	}
+	l, err := socket.Listen(s.Proto, s.Addr, options...)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,20 @@ func Congestion(name string) Option {
 	}
 }
 
+// KeepAlive is an Option that ends an idle connection within a minute after its
+// peer has gone without a word (tcp(7)): for servers, which would wait for ever.
+func KeepAlive(s *Socket) error {
+	const idle, interval, probes = 30, 10, 3 // seconds, seconds
+	err := errors.Join(unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
+		unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, idle),
+		unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, interval),
+		unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, probes))
+	if err != nil {
+		return fmt.Errorf("turn keep-alive on: %w", err)
+	}
+	return nil
+}
+
 func (s *Socket) set(options []Option) error {
 	for _, set := range options {
 		if err := set(s); err != nil {

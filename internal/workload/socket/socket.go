@@ -160,6 +160,14 @@ func (s *Socket) Patience(d time.Duration) error {
 	return nil
 }
 
+// Unbound takes the bound of Patience away.
+func (s *Socket) Unbound() error {
+	if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{}); err != nil {
+		return fmt.Errorf("clear timeout: %w", err)
+	}
+	return nil
+}
+
 // Read implements io.Reader.
 func (s *Socket) Read(p []byte) (int, error) {
 	for {

@@ -2,12 +2,9 @@ package uperf
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"pathwise.dev/pathwise/internal/workload"
@@ -19,7 +16,7 @@ import (
 // at once.
 func Serve(ctx context.Context, addr netip.AddrPort, connections int) error {
 	socket.Threads(connections)
-	l, err := socket.Listen(workload.TCP, addr)
+	l, err := socket.Listen(workload.TCP, addr, socket.KeepAlive)
 	if err != nil {
 		return err
 	}
@@ -38,14 +35,8 @@ func Serve(ctx context.Context, addr netip.AddrPort, connections int) error {
 	}
 }
 
-// server counts what all connections received in a window, by when it begins:
-// clients that come later have another.
-type server struct{ windows sync.Map }
-
-func (s *server) received(begin time.Duration) *atomic.Int64 {
-	n, _ := s.windows.LoadOrStore(begin, &atomic.Int64{})
-	return n.(*atomic.Int64)
-}
+// server counts what all connections received.
+type server struct{ windows windows }
 
 // greet bounds how long a client may take to say what it wants.
 const greet = 10 * time.Second
@@ -57,12 +48,15 @@ func (s *server) answer(conn *socket.Socket) {
 		return
 	}
 	line, err := readLine(conn, maxLine)
-	var h hello
-	if err != nil || json.Unmarshal(line, &h) != nil {
+	if err != nil {
+		return
+	}
+	h, err := parseHello(line)
+	if err != nil {
 		return
 	}
 	if h.Report {
-		_ = writeLine(conn, report{Received: s.received(h.Begin).Load()})
+		_ = writeLine(conn, report{Received: s.windows.received(h.Begin)})
 		return
 	}
 	if h.Back == 0 {
@@ -88,17 +82,11 @@ func (s *server) mirror(data, control *socket.Socket, h hello) error {
 	if err != nil {
 		return err
 	}
+	if h.Begin > now+longest || h.Begin < now-longest {
+		return errors.New("a window of another day")
+	}
 	begin := time.Now().Add(h.Begin - now)
 	end := begin.Add(h.Duration)
-	most := 0
-	for _, g := range h.Script {
-		for _, t := range g.Steps {
-			if t.Size < 1 || t.Size > maxSize || t.Max > maxSize || t.Count < 1 {
-				return errors.New("a step that cannot be")
-			}
-			most = max(most, t.Size, t.Max)
-		}
-	}
 	if err := tune(data, h.NoDelay, h.Window); err != nil {
 		return err
 	}
@@ -106,8 +94,11 @@ func (s *server) mirror(data, control *socket.Socket, h hello) error {
 	if err := data.Patience(time.Until(end) + 2*greet); err != nil {
 		return err
 	}
-	received := s.received(h.Begin)
-	p := newPipe(data, h.Seed, most, func(n int, at time.Time) {
+	received, err := s.windows.enter(h.Begin, end)
+	if err != nil {
+		return err
+	}
+	p := newPipe(data, h.Seed, h.most(), func(n int, at time.Time) {
 		if !at.Before(begin) && at.Before(end) {
 			received.Add(int64(n))
 		}

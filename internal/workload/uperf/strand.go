@@ -194,12 +194,6 @@ func (s *strand) connect(i, k int, f *Flowop) error {
 	s.opened++
 	h := hello{Script: script, NoDelay: f.NoDelay, Window: f.Window, Seed: uint64(s.number)<<32 | uint64(s.opened),
 		Begin: s.Begin, Duration: s.Duration}
-	most := 0
-	for _, g := range script {
-		for _, t := range g.Steps {
-			most = max(most, t.Size, t.Max)
-		}
-	}
 	open := s.greet
 	if f.Kind == Accept {
 		open = s.accept
@@ -208,7 +202,7 @@ func (s *strand) connect(i, k int, f *Flowop) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.Kind, err)
 	}
-	s.conns[f.Conn] = newPipe(conn, h.Seed, most, s.received)
+	s.conns[f.Conn] = newPipe(conn, h.Seed, h.most(), s.received)
 	return tune(conn, f.NoDelay, f.Window)
 }
 

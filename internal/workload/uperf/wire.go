@@ -34,6 +34,61 @@ type hello struct {
 	Duration time.Duration `json:"duration,omitempty"`
 }
 
+// longest window of a trial.
+const longest = 24 * time.Hour
+
+// parseHello reads a hello and refuses what a server cannot do.
+func parseHello(line []byte) (hello, error) {
+	var h hello
+	if err := json.Unmarshal(line, &h); err != nil {
+		return h, fmt.Errorf("read hello: %w", err)
+	}
+	if err := h.check(); err != nil {
+		return h, fmt.Errorf("read hello: %w", err)
+	}
+	return h, nil
+}
+
+// check sees to it that every round of the script moves something: a client that
+// has gone ends it then, by the error of its connection.
+func (h hello) check() error {
+	switch {
+	case h.Report:
+		return nil
+	case h.Duration <= 0 || h.Duration > longest:
+		return fmt.Errorf("a window of %v", h.Duration)
+	case h.Window < 0 || h.Window > maxSize:
+		return fmt.Errorf("socket buffers of %d bytes", h.Window)
+	}
+	for i, g := range h.Script {
+		switch {
+		case g.Iterations < 0:
+			return fmt.Errorf("%d iterations", g.Iterations)
+		case len(g.Steps) == 0:
+			return errors.New("a part of the script without steps")
+		case g.Iterations == 0 && i < len(h.Script)-1:
+			return errors.New("a part of the script after one without an end")
+		}
+		for _, t := range g.Steps {
+			if t.Size < 1 || t.Size > maxSize || t.Max < 0 || t.Max > maxSize || t.Count < 1 {
+				return errors.New("a step that cannot be")
+			}
+		}
+	}
+	return nil
+}
+
+// most is the size of the largest message.
+func (h hello) most() int {
+	most := 0
+	for _, g := range h.Script {
+		for _, t := range g.Steps {
+			most = max(most, t.Size, t.Max)
+		}
+	}
+	return most
+}
+
 // report is what the server tells at the end.
 type report struct {
 	// Received is the payload that it read in the window, in bytes.
