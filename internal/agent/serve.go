@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -110,6 +111,9 @@ func (a *Agent) serveEvents(w http.ResponseWriter, r *http.Request) {
 	reply(w, append([]Event{}, events...))
 }
 
+// mostAnswer bounds an agent's answer, in bytes: that about 20,000 pairs is a fifth.
+const mostAnswer = 64 << 20
+
 // Client talks to an agent's socket.
 type Client struct {
 	http http.Client
@@ -174,7 +178,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	if resp.StatusCode != http.StatusOK {
 		return refusal(resp)
 	}
-	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, mostAnswer)).Decode(out); err != nil {
 		return fmt.Errorf("read agent's answer: %w", err)
 	}
 	return nil

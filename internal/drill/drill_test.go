@@ -3,6 +3,7 @@ package drill
 import (
 	"bytes"
 	"errors"
+	"io"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -398,6 +399,25 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("error without a place: %v", err)
 		}
 	})
+}
+
+// endless gives the same letter for ever.
+type endless struct{ read int }
+
+func (e *endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = 'x'
+	}
+	e.read += len(b)
+	return len(b), nil
+}
+
+// TestReadIsBounded: a line that does not end is refused, not gathered.
+func TestReadIsBounded(t *testing.T) {
+	in := &endless{}
+	if _, _, err := Read("f", io.LimitReader(in, 4*longest)); err == nil || !strings.HasPrefix(err.Error(), "f:1: ") || in.read > 2*longest {
+		t.Errorf("%v after %d bytes", err, in.read)
+	}
 }
 
 func FuzzParse(f *testing.F) {

@@ -127,7 +127,7 @@ func (l *Log) Close() error { return l.file.Close() }
 func Read(name string, r io.Reader) (h Header, samples []Sample, err error) {
 	in := bufio.NewReader(r)
 	for n := 1; ; n++ {
-		line, err := in.ReadBytes('\n')
+		line, err := readLine(in)
 		if len(bytes.TrimSpace(line)) == 0 {
 			if errors.Is(err, io.EOF) {
 				break
@@ -153,6 +153,24 @@ func Read(name string, r io.Reader) (h Header, samples []Sample, err error) {
 		return h, nil, fmt.Errorf("%s:1: the header is missing: expected format %q", name, format)
 	}
 	return h, samples, nil
+}
+
+// longest line of a result, in bytes: a sample's is some kB.
+const longest = 16 << 20
+
+// readLine reads up to and with the next line break, and no more than longest.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var out []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		out = append(out, part...)
+		if len(out) > longest {
+			return nil, fmt.Errorf("line is longer than %d bytes", longest)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return out, err
+		}
+	}
 }
 
 func strict(line []byte, v any) error {

@@ -159,7 +159,7 @@ func (r *running) talk(c *net.UnixConn) (stop bool) {
 		return false
 	}
 	var o orders
-	if err := json.NewDecoder(io.LimitReader(c, 4096)).Decode(&o); err != nil {
+	if err := json.NewDecoder(io.LimitReader(c, mostMessage)).Decode(&o); err != nil {
 		return false
 	}
 	if r.gone() { // before watch has seen it: this is no answer

@@ -45,6 +45,9 @@ func (m Impairer) line(p Port, want plan) error {
 	return err
 }
 
+// mostMessage bounds what a line and who orders it say to each other, in bytes.
+const mostMessage = 4096
+
 // errNoLine: no delay line runs for the port.
 var errNoLine = errors.New("no delay line runs")
 
@@ -66,7 +69,7 @@ func (m Impairer) tell(p Port, o orders) (a answer, err error) {
 		return a, fmt.Errorf("order delay line: %w", err)
 	}
 	defer c.Close()
-	in := json.NewDecoder(c)
+	in := json.NewDecoder(io.LimitReader(c, mostMessage))
 	err = c.SetDeadline(time.Now().Add(patience))
 	if err == nil {
 		err = json.NewEncoder(c).Encode(o)
@@ -113,7 +116,7 @@ func (m Impairer) start(p Port) error {
 	if err := netns.Start(p.Host, cmd); err != nil {
 		return fmt.Errorf("start delay line: %w", err)
 	}
-	up, err := bufio.NewReader(out).ReadString('\n')
+	up, err := bufio.NewReader(io.LimitReader(out, mostMessage)).ReadString('\n')
 	if up == "ready\n" {
 		go func() { _ = cmd.Wait() }() // it ends when it is told to, or its port goes
 		return nil

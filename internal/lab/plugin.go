@@ -52,8 +52,8 @@ func (p *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
+	stdout, stderr := &capture{most: mostResult}, &ending{most: mostErrors}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), stdout, stderr
 	name := filepath.Base(path)
 	if err := netns.Start(p.netns, cmd); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", name, err)
@@ -62,18 +62,24 @@ func (p *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("plugin %s was killed: %w", name, context.Cause(ctx))
 	}
+	if over := stdout.err(); over != nil {
+		return nil, fmt.Errorf("plugin %s: %w", name, over)
+	}
 	if err != nil {
 		var told types.Error
-		if json.Unmarshal(stdout.Bytes(), &told) == nil && told.Msg != "" {
+		if json.Unmarshal(stdout.kept, &told) == nil && told.Msg != "" {
 			return nil, fmt.Errorf("plugin %s: %w", name, &told)
 		}
-		return nil, fmt.Errorf("plugin %s: %w: it printed %q", name, err, tail(append(stdout.Bytes(), stderr.Bytes()...)))
+		return nil, fmt.Errorf("plugin %s: %w: it printed %q", name, err, tail(append(stdout.kept, stderr.Bytes()...)))
 	}
-	if out := stdout.Bytes(); len(out) > 0 && !json.Valid(out) {
+	if out := stdout.kept; len(out) > 0 && !json.Valid(out) {
 		return nil, fmt.Errorf("plugin %s: its result is no JSON: %q", name, tail(out))
 	}
-	return stdout.Bytes(), nil
+	return stdout.kept, nil
 }
+
+// mostResult bounds a plugin's result, in bytes.
+const mostResult = 1 << 20
 
 var _ invoke.Exec = (*pluginExec)(nil)
 

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -71,15 +70,18 @@ func (l *Lab) run(ctx context.Context, ns string, argv []string, env ...string) 
 		return workload.Result{}, &workload.ExecError{Argv: argv, Err: err}
 	}
 	cmd.Env = append(cmd.Env, env...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	stdout, stderr := &capture{most: mostPrinted}, &ending{most: mostErrors}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
 	begin := time.Now()
 	if err := netns.Start(ns, cmd); err != nil {
 		return workload.Result{}, &workload.ExecError{Argv: argv, Err: err}
 	}
 	err = cmd.Wait()
+	if over := stdout.err(); over != nil {
+		err = over
+	}
 	res := workload.Result{
-		Stdout: stdout.Bytes(),
+		Stdout: stdout.kept,
 		User:   cmd.ProcessState.UserTime(),
 		System: cmd.ProcessState.SystemTime(),
 		Wall:   time.Since(begin),

@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -90,10 +89,10 @@ func safe(path string) bool {
 // /proc/PID/mountinfo (proc_pid_mountinfo(5)).
 func cgroupMounts(raw []byte) []string {
 	var out []string
-	scan := bufio.NewScanner(bytes.NewReader(raw))
-	for scan.Scan() {
+	// No scanner: it stops at a line that is longer than it expects.
+	for line := range bytes.Lines(raw) {
 		// ID parent major:minor root mountpoint options [tags...] - type source options
-		head, tail, ok := strings.Cut(scan.Text(), " - ")
+		head, tail, ok := strings.Cut(string(line), " - ")
 		front, kind := strings.Fields(head), strings.Fields(tail)
 		if !ok || len(front) < 5 || len(kind) < 1 || (kind[0] != "cgroup" && kind[0] != "cgroup2") {
 			continue

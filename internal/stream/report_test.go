@@ -253,3 +253,26 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestReasonsAreBounded: greetings of strangers, each refused in words of its own,
+// do not make a server's report grow without end, and none of them goes uncounted.
+func TestReasonsAreBounded(t *testing.T) {
+	var e, o Errors
+	const each = 10 * maxReasons
+	for i := range each {
+		_, err := parseHello(hello{Kind: wireTCP, Size: maxMessage + 1 + uint32(i)}.encode())
+		if err == nil {
+			t.Fatal("a greeting that cannot be was taken")
+		}
+		e.add(Event{Reason: err.Error()})
+		o.add(Event{Reason: err.Error() + " too"})
+	}
+	e.merge(o)
+	sum := int64(0)
+	for _, n := range e.Reasons {
+		sum += n
+	}
+	if len(e.Reasons) > maxReasons+1 || sum != 2*each {
+		t.Errorf("%d reasons for %d errors, want %d at most for %d", len(e.Reasons), sum, maxReasons+1, 2*each)
+	}
+}

@@ -168,10 +168,21 @@ func (e *Errors) add(ev Event) {
 	if e.Reasons == nil {
 		e.Reasons = map[string]int64{}
 	}
-	e.Reasons[ev.Reason]++
+	e.count(ev.Reason, 1)
 	if len(e.Events) < maxEvents {
 		e.Events = append(e.Events, ev)
 	}
+}
+
+// maxReasons bounds what strangers' greetings, whose numbers are in the reason, can
+// make a server remember. What comes later is counted as others.
+const maxReasons, others = 100, "others"
+
+func (e *Errors) count(reason string, n int64) {
+	if _, known := e.Reasons[reason]; !known && len(e.Reasons) >= maxReasons {
+		reason = others
+	}
+	e.Reasons[reason] += n
 }
 
 func (e *Errors) merge(o Errors) {
@@ -179,7 +190,7 @@ func (e *Errors) merge(o Errors) {
 		e.Reasons = map[string]int64{}
 	}
 	for reason, n := range o.Reasons {
-		e.Reasons[reason] += n
+		e.count(reason, n)
 	}
 	e.Events = append(e.Events, o.Events...)
 	e.Events = e.Events[:min(len(e.Events), maxEvents)]

@@ -152,7 +152,7 @@ func sendAll(s *sender, kind byte, r io.Reader, tell bool) error {
 // attach is the machine's side of Attach.
 func attach(w http.ResponseWriter, r *http.Request) {
 	var o order
-	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || len(o.Argv) == 0 {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostBody)).Decode(&o); err != nil || len(o.Argv) == 0 {
 		http.Error(w, "expected a program", http.StatusBadRequest)
 		return
 	}

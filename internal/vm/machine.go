@@ -82,7 +82,7 @@ func (m *machine) Call(ctx context.Context, op string, in, out any) error {
 	if out == nil {
 		return nil
 	}
-	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, mostBody)).Decode(out); err != nil {
 		return fmt.Errorf("decode virtual machine's answer: %w", err)
 	}
 	return nil

@@ -24,6 +24,10 @@ const (
 	attachPath = "/attach"
 )
 
+// mostBody bounds what is asked and answered, in bytes: what a program printed is
+// the longest part of it (see lab).
+const mostBody = 512 << 20
+
 // Serve answers the host, at this machine's address, until ctx ends.
 func Serve(ctx context.Context, addr netip.Prefix, s *lab.Share) error {
 	if err := openControl(addr); err != nil {
@@ -74,7 +78,7 @@ func openControl(addr netip.Prefix) error {
 
 // answer does one operation of the share. A client that goes away cancels it.
 func answer(w http.ResponseWriter, r *http.Request, s *lab.Share) {
-	in, err := io.ReadAll(r.Body)
+	in, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

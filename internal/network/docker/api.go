@@ -57,6 +57,9 @@ func decode(path string, raw []byte, out any, err error) error {
 	return nil
 }
 
+// mostAnswer bounds an engine's answer, in bytes.
+const mostAnswer = 16 << 20
+
 // request speaks the Engine API. Paths carry no version: an engine then speaks
 // its own, and what is used here is the same from 1.40 (Docker 19.03) on.
 func (e *engine) request(ctx context.Context, method, path, kind string, body io.Reader) ([]byte, error) {
@@ -73,7 +76,10 @@ func (e *engine) request(ctx context.Context, method, path, kind string, body io
 		return nil, fmt.Errorf("request %s: %w", path, errors.Join(err, context.Cause(ctx)))
 	}
 	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer+1))
+	if err == nil && len(raw) > mostAnswer {
+		err = fmt.Errorf("the answer is longer than %d bytes", mostAnswer)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("request %s: %w", path, err)
 	}

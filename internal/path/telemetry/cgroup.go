@@ -27,6 +27,7 @@ func CgroupRoot() (string, error) {
 // cgroupRoot reads a table of mounts (fstab(5), spaces written as \040).
 func cgroupRoot(mounts io.Reader) (string, error) {
 	lines := bufio.NewScanner(mounts)
+	lines.Buffer(nil, 1<<20) // that of an overlay names all its layers
 	for lines.Scan() {
 		if f := strings.Fields(lines.Text()); len(f) >= 3 && f[2] == "cgroup2" {
 			return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(f[1]), nil
