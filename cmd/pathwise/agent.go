@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -233,14 +232,12 @@ func labAgent(ctx context.Context, e env, f agentFlags, st lab.State, cfg agent.
 // clusterAgent runs the agent of one host by a file.
 func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error {
 	cfg.Source = whenChanged(f.cluster, func() (c agent.Cluster, err error) {
-		raw, err := os.ReadFile(f.cluster)
+		file, err := os.Open(f.cluster)
 		if err != nil {
 			return c, fmt.Errorf("read cluster: %w", err)
 		}
-		if err := json.Unmarshal(raw, &c); err != nil {
-			return c, fmt.Errorf("%s: %w", f.cluster, err)
-		}
-		return c, nil
+		defer file.Close()
+		return agent.ParseCluster(f.cluster, file)
 	})
 	// A mistake is told before anything is made.
 	if _, err := cfg.Source(); err != nil {

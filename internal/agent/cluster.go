@@ -2,10 +2,13 @@ package agent
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"slices"
 
+	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -19,6 +22,27 @@ type Cluster struct {
 	// Encapsulated lists the networks that translation cannot cross, as they track
 	// connections or change the DSCP: flows that are steered there go in UDP.
 	Encapsulated []string `json:"encapsulated,omitempty"`
+}
+
+// mostCluster bounds a cluster's description, in bytes: one of 100,000 pods with four
+// networks each is half as long.
+const mostCluster = 128 << 20
+
+// ParseCluster reads a cluster's description; name is that of the file, which errors
+// give with the line.
+func ParseCluster(name string, r io.Reader) (Cluster, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, mostCluster+1))
+	if err != nil {
+		return Cluster{}, fmt.Errorf("read cluster: %w", err)
+	}
+	if len(raw) > mostCluster {
+		return Cluster{}, fmt.Errorf("%s:1: longer than %d bytes", name, mostCluster)
+	}
+	var c Cluster
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return Cluster{}, config.JSONError(name, raw, err)
+	}
+	return c, nil
 }
 
 // host returns the host called name.

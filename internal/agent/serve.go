@@ -57,13 +57,24 @@ type Order struct {
 // Serve answers on a Unix socket until ctx ends: GET /paths, /events?since=N&wait=1,
 // /health; POST /order. The socket is the caller's, as are its permissions.
 func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{Handler: a.handler(), ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve control socket: %w", err)
+	}
+	return nil
+}
+
+// handler answers the requests of Serve.
+func (a *Agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /paths", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Paths()) })
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Health()) })
 	mux.HandleFunc("GET /events", a.serveEvents)
 	mux.HandleFunc("POST /order", func(w http.ResponseWriter, r *http.Request) {
-		var o Order
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&o); err != nil {
+		o, err := readOrder(http.MaxBytesReader(w, r.Body, mostOrder))
+		if err != nil {
 			http.Error(w, fmt.Sprintf("decode order: %v", err), http.StatusBadRequest)
 			return
 		}
@@ -74,13 +85,25 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 		}
 		reply(w, e)
 	})
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
-	stop := context.AfterFunc(ctx, func() { srv.Close() })
-	defer stop()
-	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve control socket: %w", err)
+	return mux
+}
+
+// mostOrder bounds an order, in bytes.
+const mostOrder = 1 << 16
+
+// readOrder wants one order and nothing but its keys: one that is misspelt would be
+// left out, and an order without a network unpins.
+func readOrder(r io.Reader) (Order, error) {
+	var o Order
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&o); err != nil {
+		return Order{}, err
 	}
-	return nil
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return Order{}, errors.New("something follows the order")
+	}
+	return o, nil
 }
 
 func reply(w http.ResponseWriter, v any) {

@@ -1,6 +1,7 @@
 package impair
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -13,6 +14,23 @@ type Hold struct {
 	Reorder float64 `json:"reorder,omitempty"`
 	// Rate in bit/s; 0 means no bound.
 	Rate uint64 `json:"rate,omitempty"`
+}
+
+// longestHold bounds delays: a line holds no packet for so long in practice, and sums
+// of it are times still.
+const longestHold = time.Hour
+
+// check refuses what a line cannot do: it would end, and all that it holds with it.
+func (h Hold) check() error {
+	switch {
+	case h.Delay < 0 || h.Delay > longestHold:
+		return fmt.Errorf("a delay of %v", h.Delay)
+	case h.Jitter < 0 || h.Jitter > longestHold:
+		return fmt.Errorf("a jitter of %v", h.Jitter)
+	case !(h.Reorder >= 0 && h.Reorder <= 1):
+		return fmt.Errorf("a share of %g that is not held", h.Reorder)
+	}
+	return nil
 }
 
 // law says when a packet may go on, as netem does: each has a delay of its own,

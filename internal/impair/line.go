@@ -158,8 +158,9 @@ func (r *running) talk(c *net.UnixConn) (stop bool) {
 	if c.SetDeadline(time.Now().Add(patience)) != nil {
 		return false
 	}
-	var o orders
-	if err := json.NewDecoder(io.LimitReader(c, mostMessage)).Decode(&o); err != nil {
+	o, err := readOrders(c)
+	if err != nil {
+		_ = json.NewEncoder(c).Encode(answer{Error: err.Error()}) // whoever asked may have gone
 		return false
 	}
 	if r.gone() { // before watch has seen it: this is no answer
@@ -176,6 +177,22 @@ func (r *running) talk(c *net.UnixConn) (stop bool) {
 		r.stop()
 	}
 	return o.Stop
+}
+
+// readOrders reads what a line is told.
+func readOrders(r io.Reader) (o orders, err error) {
+	if err := json.NewDecoder(io.LimitReader(r, mostMessage)).Decode(&o); err != nil {
+		return o, fmt.Errorf("read orders: %w", err)
+	}
+	for _, h := range []*Hold{o.In, o.Out} {
+		if h == nil {
+			continue
+		}
+		if err := h.check(); err != nil {
+			return o, fmt.Errorf("read orders: %w", err)
+		}
+	}
+	return o, nil
 }
 
 func (r *running) obey(o orders) error {
