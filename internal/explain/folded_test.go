@@ -72,3 +72,30 @@ func FuzzReadFolded(f *testing.F) {
 		}
 	})
 }
+
+// FuzzUnpack: what a small file unpacks to is bounded, and errors name the file.
+func FuzzUnpack(f *testing.F) {
+	packed, err := Pack([]Stack{{Context: SoftIRQ, Place: Server, Process: "p", Frames: []string{"f", "g"}, Count: 7}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(packed)
+	f.Add(packed[:len(packed)/2])
+	f.Add([]byte{0x1f, 0x8b})
+	f.Fuzz(func(t *testing.T, packed []byte) {
+		stacks, err := Unpack("f", packed)
+		if err != nil {
+			if !strings.Contains(err.Error(), "f:") {
+				t.Errorf("error without a place: %v", err)
+			}
+			return
+		}
+		again, err := Pack(stacks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same, err := Unpack("f", again); err != nil || len(same) != len(stacks) {
+			t.Errorf("%d stacks came back as %d: %v", len(stacks), len(same), err)
+		}
+	})
+}

@@ -13,7 +13,7 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
-func create(t *testing.T) (string, *result.Run) {
+func create(t testing.TB) (string, *result.Run) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
 	run, err := result.Create(dir, result.Plan{Header: sample.Header{Experiment: "x", Seed: 3}, Experiment: []byte("name: x\n"),

@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
 )
 
 // feed gives the numbers to an order, one a millisecond, and returns the totals.
@@ -315,4 +319,27 @@ func TestOptionsAreChecked(t *testing.T) {
 	if (&Sizes{}).Set("x") == nil {
 		t.Error("accepted x")
 	}
+}
+
+// FuzzEcho: an ICMP echo is of this traffic or foreign, and never one that a kernel
+// did not send back.
+func FuzzEcho(f *testing.F) {
+	buf := make([]byte, icmpHead+packetSize)
+	packet{toEcho, 7, 8, 9, 10}.put(buf[icmpHead:])
+	f.Add(buf, false)
+	f.Add(append([]byte{129}, buf[1:]...), true)
+	f.Add(buf[:icmpHead], false)
+	f.Fuzz(func(t *testing.T, raw []byte, six bool) {
+		var answer icmp.Type = ipv4.ICMPTypeEchoReply
+		if six {
+			answer = ipv6.ICMPTypeEchoReply
+		}
+		p, ok := parseEcho(raw, answer)
+		if !ok {
+			return
+		}
+		if want := map[bool]byte{false: 0, true: 129}[six]; raw[0] != want || p.what != echoed || len(raw) < icmpHead+packetSize {
+			t.Errorf("%x was taken for %+v", raw, p)
+		}
+	})
 }
