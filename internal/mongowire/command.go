@@ -1,6 +1,7 @@
 package mongowire
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -118,8 +119,10 @@ func (q request) collection(make bool) (*collection, *failure) {
 	defer q.mu.Unlock()
 	c := q.collections[ns]
 	if c == nil && make {
-		c = newCollection(0)
-		q.collections[ns] = c
+		if bad := q.newCollection(ns, 0); bad != nil {
+			return nil, bad
+		}
+		c = q.collections[ns]
 	}
 	return c, nil
 }
@@ -130,7 +133,10 @@ func (q request) namespace() (string, *failure) {
 	if name == "" || q.db == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "$\x00") {
 		return "", &failure{73, "InvalidNamespace", "Invalid namespace specified '" + q.db + "." + name + "'"}
 	}
-	return q.db + "." + name, nil
+	if ns := q.db + "." + name; len(ns) <= longestName {
+		return ns, nil
+	}
+	return "", &failure{73, "InvalidNamespace", fmt.Sprintf("Fully qualified namespace is too long: at most %d bytes", longestName)}
 }
 
 // text is a field of the command that is a string; "" where there is none.

@@ -9,27 +9,53 @@ import (
 // cursors are those of which clients have not seen the end.
 type cursors struct {
 	open map[int64]*cursor
-	last int64
+	// Those that are open lie between oldest and last.
+	oldest, last int64
+	// held is what all their documents take, in bytes.
+	held int
 }
 
 // cursor is documents that did not fit into an answer, as they were then.
 type cursor struct {
 	ns   string
 	docs []bsoncore.Document
+	held int
 }
 
-// mostCursors bounds what clients leave behind that never ask again: the
-// oldest goes.
-const mostCursors = 1000
+func (c *cursor) add(doc bsoncore.Document) {
+	c.docs = append(c.docs, doc)
+	c.held += len(doc) + overhead
+}
+
+// Bounds of what clients leave behind that never ask again: the oldest goes.
+const (
+	mostCursors = 1000
+	mostHeld    = 256 << 20
+)
 
 // keep enters a cursor and returns its number.
 func (s *Server) keep(c *cursor) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cursors.last++
-	s.cursors.open[s.cursors.last] = c
-	delete(s.cursors.open, s.cursors.last-mostCursors)
-	return s.cursors.last
+	return s.cursors.keep(c)
+}
+
+func (s *cursors) keep(c *cursor) int64 {
+	s.last++
+	s.open[s.last] = c
+	s.held += c.held
+	for ; s.oldest < s.last && (s.last-s.oldest >= mostCursors || s.held > mostHeld); s.oldest++ {
+		s.forget(s.oldest)
+	}
+	return s.last
+}
+
+// forget closes a cursor, if it is open.
+func (s *cursors) forget(id int64) {
+	if c := s.open[id]; c != nil {
+		s.held -= c.held
+		delete(s.open, id)
+	}
 }
 
 // getMore answers with the next documents of a cursor.
@@ -58,10 +84,13 @@ func (q request) getMore(dst []byte) ([]byte, *failure) {
 	}
 	b := newBatch(dst, "nextBatch", size)
 	for len(c.docs) > 0 && b.add(projection{}, c.docs[0]) {
+		sent := len(c.docs[0]) + overhead
+		c.held, q.cursors.held = c.held-sent, q.cursors.held-sent
+		c.docs[0] = nil
 		c.docs = c.docs[1:]
 	}
 	if len(c.docs) == 0 && b.n != size {
-		delete(q.cursors.open, id)
+		q.cursors.forget(id)
 		id = 0
 	}
 	return b.end(id, ns), nil
@@ -87,7 +116,7 @@ func (q request) killCursors(dst []byte) ([]byte, *failure) {
 			missing.AppendInt64(id)
 			continue
 		}
-		delete(q.cursors.open, id)
+		q.cursors.forget(id)
 		killed.AppendInt64(id)
 	}
 	dst = bsoncore.AppendArrayElement(dst, "cursorsKilled", killed.Build())

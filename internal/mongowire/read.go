@@ -77,16 +77,16 @@ func (q request) find(dst []byte) ([]byte, *failure) {
 		return dst, bad
 	}
 	b := newBatch(dst, "firstBatch", size)
-	rest := &cursor{ns: ns}
+	rest, single := &cursor{ns: ns}, q.flag("singleBatch", false)
 	if c != nil {
 		s.each(c, func(doc bsoncore.Document) {
-			if !b.add(p, doc) {
-				rest.docs = append(rest.docs, p.append(nil, doc))
+			if !b.add(p, doc) && !single {
+				rest.add(p.append(nil, doc))
 			}
 		})
 	}
 	var id int64
-	if !q.flag("singleBatch", false) && (b.n == size || len(rest.docs) > 0) {
+	if !single && (b.n == size || len(rest.docs) > 0) {
 		id = q.keep(rest)
 	}
 	return b.end(id, ns), nil

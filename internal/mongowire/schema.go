@@ -1,10 +1,27 @@
 package mongowire
 
 import (
-	"maps"
+	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
+
+// Bounds of what clients can make the server remember beside documents. MongoDB has
+// 64 indexes a collection and 255 bytes a name too, and no bound of collections.
+const (
+	mostCollections = 10_000
+	mostIndexes     = 64
+	longestName     = 255
+)
+
+// newCollection enters a collection. The server's lock is held.
+func (s *Server) newCollection(ns string, capped int) *failure {
+	if len(s.collections) >= mostCollections {
+		return &failure{96, "OperationFailed", fmt.Sprintf("there are %d collections already", len(s.collections))}
+	}
+	s.collections[ns] = newCollection(capped)
+	return nil
+}
 
 // create makes a collection; a capped one loses its oldest documents once it
 // holds more than size bytes.
@@ -27,8 +44,7 @@ func (q request) create(dst []byte) ([]byte, *failure) {
 	if q.collections[ns] != nil {
 		return dst, &failure{48, "NamespaceExists", "Collection " + ns + " already exists."}
 	}
-	q.collections[ns] = newCollection(int(size))
-	return dst, nil
+	return dst, q.newCollection(ns, int(size))
 }
 
 // drop forgets a collection, its indexes and cursors. As of MongoDB 7.0 it is
@@ -43,7 +59,11 @@ func (q request) drop(dst []byte) ([]byte, *failure) {
 	n := len(q.indexes[ns]) + 1
 	delete(q.collections, ns)
 	delete(q.indexes, ns)
-	maps.DeleteFunc(q.cursors.open, func(_ int64, c *cursor) bool { return c.ns == ns })
+	for id, c := range q.cursors.open {
+		if c.ns == ns {
+			q.cursors.forget(id)
+		}
+	}
 	dst = bsoncore.AppendInt32Element(dst, "nIndexesWas", int32(n))
 	return bsoncore.AppendStringElement(dst, "ns", ns), nil
 }
@@ -81,16 +101,13 @@ func (q request) createIndexes(dst []byte) ([]byte, *failure) {
 	defer q.mu.Unlock()
 	made := q.collections[ns] == nil
 	if made {
-		q.collections[ns] = newCollection(0)
-	}
-	if q.indexes[ns] == nil {
-		q.indexes[ns] = map[string]bool{}
+		if bad := q.newCollection(ns, 0); bad != nil {
+			return dst, bad
+		}
 	}
 	before := len(q.indexes[ns]) + 1 // that of _id
-	for _, n := range names {
-		if n != "_id_" {
-			q.indexes[ns][n] = true
-		}
+	if bad := q.note(ns, names); bad != nil {
+		return dst, bad
 	}
 	after := len(q.indexes[ns]) + 1
 	dst = bsoncore.AppendInt32Element(dst, "numIndexesBefore", int32(before))
@@ -99,4 +116,21 @@ func (q request) createIndexes(dst []byte) ([]byte, *failure) {
 		return bsoncore.AppendStringElement(dst, "note", "all indexes already exist"), nil
 	}
 	return bsoncore.AppendBooleanElement(dst, "createdCollectionAutomatically", made), nil
+}
+
+// note enters indexes of a collection by their names. The server's lock is held.
+func (s *Server) note(ns string, names []string) *failure {
+	if s.indexes[ns] == nil {
+		s.indexes[ns] = map[string]bool{}
+	}
+	for _, n := range names {
+		switch {
+		case n == "_id_" || s.indexes[ns][n]:
+		case len(n) > longestName || len(s.indexes[ns])+1 >= mostIndexes:
+			return &failure{67, "CannotCreateIndex", fmt.Sprintf("expected at most %d indexes in %s, with names of at most %d bytes", mostIndexes, ns, longestName)}
+		default:
+			s.indexes[ns][n] = true
+		}
+	}
+	return nil
 }

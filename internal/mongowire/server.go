@@ -48,7 +48,7 @@ type Server struct {
 // serverStatus answers with.
 func New(now func() time.Time, usage func() (user, system time.Duration)) (*Server, error) {
 	s := &Server{now: now, usage: usage, began: now(), collections: map[string]*collection{},
-		indexes: map[string]map[string]bool{}, cursors: cursors{open: map[int64]*cursor{}}}
+		indexes: map[string]map[string]bool{}, cursors: cursors{open: map[int64]*cursor{}, oldest: 1}}
 	if _, err := rand.Read(s.unique[:]); err != nil {
 		return nil, fmt.Errorf("make identity: %w", err)
 	}
