@@ -23,8 +23,6 @@ type plan struct {
 	// step is the time between two requests of a connection; 0 in a closed loop.
 	step    time.Duration
 	request []byte
-	to      unix.Sockaddr
-	family  int
 }
 
 func newPlan(o Offer, base time.Time, begin time.Duration) *plan {
@@ -37,7 +35,6 @@ func newPlan(o Offer, base time.Time, begin time.Duration) *plan {
 		how = "close"
 	}
 	p.request = fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: %s\r\nConnection: %s\r\n\r\n", object, o.Target, how)
-	p.family, p.to = sockaddr(o.Target)
 	return p
 }
 
@@ -58,6 +55,9 @@ type worker struct {
 	epoll, timer int
 	conns        []*conn
 	waiting      queue
+	// to is the worker's own: package unix writes into an address that it is given.
+	to     unix.Sockaddr
+	family int
 	// busy is how many connections have a request under way.
 	busy int
 	buf  []byte
@@ -70,6 +70,7 @@ func (p *plan) work(ctx context.Context, index, of int) (Count, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	w := &worker{plan: p, buf: make([]byte, 256<<10), n: newCount()}
+	w.family, w.to = sockaddr(p.Target)
 	if err := w.open(); err != nil {
 		return w.n, fmt.Errorf("start generator: %w", err)
 	}
