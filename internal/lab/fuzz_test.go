@@ -26,6 +26,9 @@ func FuzzCNIResult(f *testing.F) {
 		if json.Unmarshal([]byte(text), &told) == nil {
 			_ = told.Error()
 		}
+		if checkResult([]byte(text)) != nil {
+			return
+		}
 		res, err := create.CreateFromBytes([]byte(text))
 		if err != nil {
 			return
@@ -42,6 +45,23 @@ func FuzzCNIResult(f *testing.F) {
 			t.Errorf("%s became %s: %v", text, raw, err)
 		}
 	})
+}
+
+func TestCheckResult(t *testing.T) {
+	for text, want := range map[string]string{
+		"":     "",
+		"{}":   "",
+		"nope": "no JSON",
+		`{"cniVersion":"1.0.0","supportedVersions":["1.0.0"]}`:                               "",
+		`{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24"}],"routes":[{"dst":"::/0"}]}`: "",
+		`{"cniVersion":"1.0.0","ips":[{"gateway":"10.0.0.1"}]}`:                              "without an address",
+		`{"cniVersion":"0.2.0","ip4":{}}`:                                                    "without an address",
+		`{"cniVersion":"1.0.0","routes":[{}]}`:                                               "route to nowhere",
+	} {
+		if err := checkResult([]byte(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
 }
 
 // FuzzRecord: a lab's record, as a kill or a full disk leaves it, is read or refused;

@@ -72,10 +72,46 @@ func (p *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 		}
 		return nil, fmt.Errorf("plugin %s: %w: it printed %q", name, err, tail(append(stdout.kept, stderr.Bytes()...)))
 	}
-	if out := stdout.kept; len(out) > 0 && !json.Valid(out) {
-		return nil, fmt.Errorf("plugin %s: its result is no JSON: %q", name, tail(out))
+	if err := checkResult(stdout.kept); err != nil {
+		return nil, fmt.Errorf("plugin %s: %w", name, err)
 	}
 	return stdout.kept, nil
+}
+
+// checkResult refuses what the CNI library takes and hands to the next plugin as the
+// address "<nil>". Commands other than ADD may print nothing, or something else.
+func checkResult(out []byte) error {
+	if len(out) == 0 {
+		return nil
+	}
+	if !json.Valid(out) {
+		return fmt.Errorf("its result is no JSON: %q", tail(out))
+	}
+	type ip struct{ Address, IP *string }
+	var res struct {
+		IPs      []*ip
+		IP4, IP6 *ip
+		Routes   []*struct{ Dst *string }
+	}
+	if json.Unmarshal(out, &res) != nil {
+		return nil // the library says what is wrong
+	}
+	for _, a := range res.IPs {
+		if a == nil || a.Address == nil {
+			return fmt.Errorf("its result has an IP without an address: %q", tail(out))
+		}
+	}
+	for _, a := range []*ip{res.IP4, res.IP6} {
+		if a != nil && a.IP == nil {
+			return fmt.Errorf("its result has an IP without an address: %q", tail(out))
+		}
+	}
+	for _, r := range res.Routes {
+		if r == nil || r.Dst == nil {
+			return fmt.Errorf("its result has a route to nowhere: %q", tail(out))
+		}
+	}
+	return nil
 }
 
 // mostResult bounds a plugin's result, in bytes.
