@@ -382,7 +382,7 @@ func serveMetrics(ctx context.Context, wg *sync.WaitGroup, addr string, a *agent
 	if err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
-	srv := &http.Server{Handler: a.Metrics(), ReadHeaderTimeout: 5 * time.Second}
+	srv := &http.Server{Handler: a.Metrics(), ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 5 * time.Minute}
 	wg.Go(func() { _ = srv.Serve(l) }) // ends by Close below
 	wg.Go(func() { <-ctx.Done(); srv.Close() })
 	return nil

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/network"
 )
 
@@ -32,6 +32,9 @@ func Answer(w io.Writer, needs string) error {
 	}
 	return nil
 }
+
+// mostAnswer bounds what a guest answers, in bytes.
+const mostAnswer = 1 << 20
 
 // Cached returns what Ask found out before, from the directory cache; false
 // where it has not asked this kernel about all these needs.
@@ -58,14 +61,14 @@ func Ask(ctx context.Context, c Config, needs []network.Need, cache string) ([]n
 	if err != nil {
 		return nil, fmt.Errorf("encode needs: %w", err)
 	}
-	var stdout, stderr bytes.Buffer
-	c.Argv, c.Stdout, c.Stderr = []string{c.Self, AnswerArgument, string(raw)}, &stdout, &stderr
+	stdout, stderr := lab.Captured(mostAnswer), lab.Captured(mostAnswer)
+	c.Argv, c.Stdout, c.Stderr = []string{c.Self, AnswerArgument, string(raw)}, stdout, stderr
 	code, err := Run(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("ask guest kernel %s: %w", c.Kernel.Label(), err)
 	}
 	if code != 0 {
-		return nil, fmt.Errorf("ask guest kernel %s: exit status %d: %s", c.Kernel.Label(), code, strings.TrimSpace(stderr.String()))
+		return nil, fmt.Errorf("ask guest kernel %s: exit status %d: %s", c.Kernel.Label(), code, strings.TrimSpace(string(stderr.Bytes())))
 	}
 	var out []network.Missing
 	if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {

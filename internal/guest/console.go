@@ -1,15 +1,20 @@
 package guest
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
+
+	"pathwise.dev/pathwise/internal/lab"
 )
+
+// mostConsole is how much of a console's end is looked at, in bytes: a panic's call
+// trace is some kB.
+const mostConsole = 1 << 20
 
 // lastWords is what the guest's console said at its end, as a clause for an
 // error; "" where it said nothing.
 func lastWords(dir string) string {
-	raw, err := os.ReadFile(filepath.Join(dir, consoleFile))
+	raw, err := lab.EndOf(filepath.Join(dir, consoleFile), mostConsole)
 	if err != nil {
 		return ""
 	}

@@ -2,7 +2,10 @@ package lab
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 )
 
 // Bounds of what programs print, in bytes: a workload's result with its histograms
@@ -12,15 +15,36 @@ const (
 	mostErrors  = 64 << 10
 )
 
-// capture keeps what a program prints, up to a bound. One that prints more is cut
+// EndOf reads the last bytes of a log, of which others write as much as they like.
+func EndOf(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = f.Seek(max(0, size-most), io.SeekStart)
+	}
+	raw, rerr := io.ReadAll(io.LimitReader(f, most))
+	return raw, errors.Join(err, rerr)
+}
+
+// Capture keeps what a program prints, up to a bound. One that prints more is cut
 // off: exec closes the pipe when Write fails.
-type capture struct {
+type Capture struct {
 	kept []byte
 	most int
 	over bool
 }
 
-func (c *capture) Write(b []byte) (int, error) {
+// Captured is an empty one.
+func Captured(most int) *Capture { return &Capture{most: most} }
+
+// Bytes are what is kept.
+func (c *Capture) Bytes() []byte { return c.kept }
+
+func (c *Capture) Write(b []byte) (int, error) {
 	if len(c.kept)+len(b) > c.most {
 		c.over = true
 		return 0, c.err()
@@ -30,7 +54,7 @@ func (c *capture) Write(b []byte) (int, error) {
 }
 
 // err says that there was too much, if there was.
-func (c *capture) err() error {
+func (c *Capture) err() error {
 	if !c.over {
 		return nil
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +19,7 @@ func TestCapture(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "yes")
-	out := &capture{most: 1 << 20}
+	out := &Capture{most: 1 << 20}
 	cmd.Stdout = out
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -27,7 +29,7 @@ func TestCapture(t *testing.T) {
 	if out.err() == nil || !strings.Contains(out.err().Error(), "more than 1048576 bytes") || len(out.kept) > out.most {
 		t.Errorf("%d bytes kept, %v", len(out.kept), out.err())
 	}
-	out = &capture{most: 10}
+	out = &Capture{most: 10}
 	if n, err := out.Write([]byte("0123456789")); n != 10 || err != nil || out.err() != nil || string(out.kept) != "0123456789" {
 		t.Errorf("as much as is allowed: %d, %v, %v", n, err, out.err())
 	}
@@ -46,5 +48,20 @@ func TestEnding(t *testing.T) {
 		if e.Len() > 3*e.most || !bytes.HasSuffix(all.Bytes(), e.Bytes()) || e.Len() < min(e.most, all.Len()) {
 			t.Fatalf("after %d bytes it holds %q", all.Len(), e.Bytes())
 		}
+	}
+}
+
+func TestEndOf(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte("0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for most, want := range map[int64]string{4: "6789", 10: "0123456789", 100: "0123456789"} {
+		if got, err := EndOf(path, most); string(got) != want || err != nil {
+			t.Errorf("the last %d bytes: %q, %v", most, got, err)
+		}
+	}
+	if _, err := EndOf(path+"x", 1); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
 	}
 }

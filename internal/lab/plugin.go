@@ -52,7 +52,7 @@ func (p *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	stdout, stderr := &capture{most: mostResult}, &ending{most: mostErrors}
+	stdout, stderr := &Capture{most: mostResult}, &ending{most: mostErrors}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), stdout, stderr
 	name := filepath.Base(path)
 	if err := netns.Start(p.netns, cmd); err != nil {

@@ -70,7 +70,7 @@ func (l *Lab) run(ctx context.Context, ns string, argv []string, env ...string) 
 		return workload.Result{}, &workload.ExecError{Argv: argv, Err: err}
 	}
 	cmd.Env = append(cmd.Env, env...)
-	stdout, stderr := &capture{most: mostPrinted}, &ending{most: mostErrors}
+	stdout, stderr := &Capture{most: mostPrinted}, &ending{most: mostErrors}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	begin := time.Now()
 	if err := netns.Start(ns, cmd); err != nil {
@@ -150,7 +150,7 @@ func (l *Lab) Failed() error {
 	for _, d := range l.daemons {
 		select {
 		case <-d.done:
-			raw, err := os.ReadFile(d.log)
+			raw, err := EndOf(d.log, mostErrors)
 			if err != nil {
 				raw = []byte(err.Error())
 			}
