@@ -105,10 +105,10 @@ fuzz: ## run each fuzz target for FUZZTIME (20s), or those that match FUZZ
 #                           boot guests whose init is the test itself: the detector finds no
 #                           memory there where it must lie (as in RACE_SKIP)
 #   internal/path/steer     starts no goroutine; its tests are of programs in the kernel
-#   internal/path/decide, internal/rank, internal/report
+#   internal/path/decide, internal/rank, internal/report, internal/stat
 #                           start no goroutine, and calculate for minutes
 RACE_NOT := cmd/pathwise internal/drill internal/guest internal/vm internal/network/catalogue \
-	internal/workload/catalogue internal/path/steer internal/path/decide internal/rank internal/report
+	internal/workload/catalogue internal/path/steer internal/path/decide internal/rank internal/report internal/stat
 RACE_SKIP := ^TestHeldUpByNetem$$
 
 .PHONY: race

@@ -17,6 +17,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/types/create"
 	"github.com/containernetworking/cni/pkg/version"
 
 	"pathwise.dev/pathwise/internal/netns"
@@ -87,27 +89,21 @@ func checkResult(out []byte) error {
 	if !json.Valid(out) {
 		return fmt.Errorf("its result is no JSON: %q", tail(out))
 	}
-	type ip struct{ Address, IP *string }
-	var res struct {
-		IPs      []*ip
-		IP4, IP6 *ip
-		Routes   []*struct{ Dst *string }
-	}
-	if json.Unmarshal(out, &res) != nil {
+	made, err := create.CreateFromBytes(out)
+	if err != nil {
 		return nil // the library says what is wrong
 	}
-	for _, a := range res.IPs {
-		if a == nil || a.Address == nil {
-			return fmt.Errorf("its result has an IP without an address: %q", tail(out))
-		}
+	res, err := types100.NewResultFromResult(made)
+	if err != nil {
+		return nil
 	}
-	for _, a := range []*ip{res.IP4, res.IP6} {
-		if a != nil && a.IP == nil {
+	for _, a := range res.IPs {
+		if a == nil || a.Address.IP == nil {
 			return fmt.Errorf("its result has an IP without an address: %q", tail(out))
 		}
 	}
 	for _, r := range res.Routes {
-		if r == nil || r.Dst == nil {
+		if r == nil || r.Dst.IP == nil {
 			return fmt.Errorf("its result has a route to nowhere: %q", tail(out))
 		}
 	}
