@@ -71,7 +71,7 @@ func work(t *testing.T, c Cluster) {
 				r.MTU()
 			}
 			if len(rs) > 0 {
-				route.Peer(q, rs, true, nil)
+				route.Peer(q, rs, true, nil, nil)
 			}
 		}
 	}
