@@ -104,6 +104,11 @@ func (f agentFlags) check() error {
 	if f.host == "" && f.metrics != "" {
 		return usageError{errors.New("agent: --metrics needs --host: each agent has an address of its own")}
 	}
+	if f.host != "" {
+		if err := agent.CheckHost(f.host); err != nil {
+			return usageError{fmt.Errorf("agent: --host: %w", err)}
+		}
+	}
 	if !slices.Contains(decide.Needs(), decide.Need(f.need)) {
 		return usageError{fmt.Errorf("agent: --need %q: expected one of %v", f.need, decide.Needs())}
 	}
@@ -119,6 +124,9 @@ func (f agentFlags) check() error {
 func runAgent(ctx context.Context, e env, f agentFlags) error {
 	if err := f.check(); err != nil {
 		return err
+	}
+	if err := leastPrivilege(e); err != nil {
+		return fmt.Errorf("agent: %w", err)
 	}
 	prior, err := readPrior(f)
 	if err != nil {
@@ -301,7 +309,7 @@ func oneAgent(ctx context.Context, e env, f agentFlags, dir string, cfg agent.Co
 	defer events.Close()
 	cfg.Events = events
 	if f.record != "" {
-		rec, err := os.Create(f.record)
+		rec, err := os.OpenFile(f.record, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 		if err != nil {
 			return fmt.Errorf("record evidence: %w", err)
 		}
@@ -327,17 +335,14 @@ func oneAgent(ctx context.Context, e env, f agentFlags, dir string, cfg agent.Co
 	if err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
-	return runServed(ctx, f, base+".sock", a)
+	return runServed(ctx, f, dir, a)
 }
 
 // runServed runs an agent, and answers on its control socket and for metrics meanwhile.
-func runServed(ctx context.Context, f agentFlags, socket string, a *agent.Agent) error {
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove old socket: %w", err)
-	}
-	l, err := net.Listen("unix", socket)
+func runServed(ctx context.Context, f agentFlags, dir string, a *agent.Agent) error {
+	l, err := agent.Listen(dir, f.host)
 	if err != nil {
-		return fmt.Errorf("open control socket: %w", err)
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -26,13 +25,13 @@ func agents(e env, labName, dir string) (map[string]*agent.Client, error) {
 		}
 		dir = e.store().Dir(st.Spec.Name)
 	}
-	socks, err := filepath.Glob(filepath.Join(dir, "agent-*.sock"))
+	socks, err := agent.Sockets(dir)
 	if err != nil {
-		return nil, fmt.Errorf("look for agents: %w", err)
+		return nil, err
 	}
 	out := map[string]*agent.Client{}
-	for _, s := range socks {
-		out[strings.TrimSuffix(strings.TrimPrefix(filepath.Base(s), "agent-"), ".sock")] = agent.Dial(s)
+	for host, s := range socks {
+		out[host] = agent.Dial(s)
 	}
 	if len(out) == 0 {
 		return nil, errors.New("no agent is running: start them with \"pathwise agent\"")

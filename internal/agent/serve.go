@@ -55,9 +55,11 @@ type Order struct {
 }
 
 // Serve answers on a Unix socket until ctx ends: GET /paths, /events?since=N&wait=1,
-// /health; POST /order. The socket is the caller's, as are its permissions.
+// /health; POST /order. Who has connected as another user than root and the agent's
+// own is refused, whatever the socket's permissions.
 func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{Handler: a.handler(), ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	srv := &http.Server{Handler: guarded(a.handler()), ReadHeaderTimeout: 5 * time.Second, ConnContext: identify,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -194,6 +196,8 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	// A socket that nobody listens on is left of an agent that was killed.
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("ask agent: %w", errNotRunning)
+	} else if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("ask agent: %w", errNotRoot)
 	} else if err != nil {
 		return fmt.Errorf("ask agent: %w", err)
 	}

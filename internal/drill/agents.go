@@ -44,7 +44,7 @@ func (g *ground) startAgent(ctx context.Context, host string, args ...string) (*
 			ns = h.Netns
 		}
 	}
-	a := &agentProcess{host: host, log: log, done: make(chan struct{}), client: agent.Dial(filepath.Join(g.lab.Dir(), "agent-"+host+".sock"))}
+	a := &agentProcess{host: host, log: log, done: make(chan struct{}), client: agent.Dial(agent.Socket(g.lab.Dir(), host))}
 	a.cmd = exec.Command(g.s.Self, append([]string{"agent", "--lab", g.name, "--host", host, "--seed", strconv.FormatUint(g.s.Seed|1, 10)}, args...)...)
 	a.cmd.Env = append(os.Environ(), g.s.Store.Mark(g.name), "PATHWISE_STATE="+g.s.Store.Root)
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
