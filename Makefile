@@ -99,8 +99,7 @@ fuzz: ## run each fuzz target for FUZZTIME (20s), or those that match FUZZ
 
 # The race detector needs C, and a process of its own size: 5 to 20 times the time and
 # memory. These packages are left to make test:
-#   cmd/pathwise            runs whole labs and benches, by a program that has no detector in it
-#   internal/guest, internal/vm, internal/network/catalogue, internal/workload/catalogue
+#   cmd/pathwise, internal/guest, internal/vm, internal/network/catalogue, internal/workload/catalogue
 #                           boot guests whose init is the test itself: the detector finds no
 #                           memory there where it must lie (as in RACE_SKIP)
 #   internal/path/steer     starts no goroutine; its tests are of programs in the kernel

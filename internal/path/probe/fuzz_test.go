@@ -77,7 +77,8 @@ func FuzzSender(f *testing.F) {
 		b.probe(SendOptions{})
 		in = bytes.Clone(in) // seeds share memory
 		before := bytes.Clone(in)
-		if r := b.deliver(in); r != nil {
+		r := b.deliver(in)
+		if r != nil {
 			p, err := ParseReflected(b.s.mode, in)
 			if err != nil || p.Sender.Time != b.sent.Time || auth && !newSigner(secret.Current).checkBase(in) && !newSigner(secret.Previous[0]).checkBase(in) {
 				t.Errorf("accepted %x as %+v", in, r)
@@ -85,6 +86,12 @@ func FuzzSender(f *testing.F) {
 		}
 		if !bytes.Equal(in, before) {
 			t.Error("the packet was changed")
+		}
+		if r != nil { // the probe is answered, and nothing else answers it
+			if r := b.deliver(in); r != nil {
+				t.Errorf("%x was accepted twice", in)
+			}
+			return
 		}
 		if len(in) >= b.s.mode.Base() { // as if it answered
 			ReflectedPacket{SSID: b.sent.SSID, Sender: b.sent, Time: NTP.Encode(b.now), Received: NTP.Encode(b.now)}.Put(b.s.mode, in)
