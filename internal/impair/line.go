@@ -160,7 +160,7 @@ func (r *running) talk(c *net.UnixConn) (stop bool) {
 	}
 	o, err := readOrders(c)
 	if err != nil {
-		_ = json.NewEncoder(c).Encode(answer{Error: err.Error()}) // whoever asked may have gone
+		_ = json.NewEncoder(c).Encode(answer{Error: err.Error()}) // the one that asked may have gone
 		return false
 	}
 	if r.gone() { // before watch has seen it: this is no answer
@@ -172,7 +172,7 @@ func (r *running) talk(c *net.UnixConn) (stop bool) {
 		a.Error = err.Error()
 	}
 	a.In, a.Out = r.lanes[intoPod].counts(), r.lanes[outOfPod].counts()
-	_ = json.NewEncoder(c).Encode(a) // whoever asked may have gone
+	_ = json.NewEncoder(c).Encode(a) // the one that asked may have gone
 	if o.Stop {
 		r.stop()
 	}

@@ -6,7 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
 
-// Bounds of what clients can make the server remember beside documents. MongoDB has
+// Bounds of what clients can make the server remember, but for documents. MongoDB has
 // 64 indexes a collection and 255 bytes a name too, and no bound of collections.
 const (
 	mostCollections = 10_000
