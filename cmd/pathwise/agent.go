@@ -269,25 +269,6 @@ func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) er
 	return oneAgent(ctx, e, f, f.dir, cfg)
 }
 
-// whenChanged reads a description again only when its file is another than before:
-// an agent asks twice a second, and that of a large cluster takes milliseconds.
-func whenChanged(path string, read func() (agent.Cluster, error)) func() (agent.Cluster, error) {
-	var had os.FileInfo
-	var kept agent.Cluster
-	return func() (agent.Cluster, error) {
-		now, err := os.Stat(path)
-		if err == nil && had != nil && os.SameFile(had, now) && now.Size() == had.Size() && now.ModTime().Equal(had.ModTime()) {
-			return kept, nil
-		}
-		had = nil
-		c, rerr := read()
-		if err == nil && rerr == nil {
-			had, kept = now, c
-		}
-		return c, rerr
-	}
-}
-
 // oneAgent runs an agent with its socket and files in dir.
 func oneAgent(ctx context.Context, e env, f agentFlags, dir string, cfg agent.Config) error {
 	base := filepath.Join(dir, "agent-"+f.host)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/agent"
 )
 
 func lockFile(path string) (unlock func(), err error) {
@@ -18,4 +20,23 @@ func lockFile(path string) (unlock func(), err error) {
 		return nil, fmt.Errorf("%s is locked: an agent is running there already", strings.TrimSuffix(path, ".lock"))
 	}
 	return func() { f.Close() }, nil
+}
+
+// whenChanged reads a description again only when its file is another than before:
+// an agent asks twice a second, and that of a large cluster takes milliseconds.
+func whenChanged(path string, read func() (agent.Cluster, error)) func() (agent.Cluster, error) {
+	var had os.FileInfo
+	var kept agent.Cluster
+	return func() (agent.Cluster, error) {
+		now, err := os.Stat(path)
+		if err == nil && had != nil && os.SameFile(had, now) && now.Size() == had.Size() && now.ModTime().Equal(had.ModTime()) {
+			return kept, nil
+		}
+		had = nil
+		c, rerr := read()
+		if err == nil && rerr == nil {
+			had, kept = now, c
+		}
+		return c, rerr
+	}
 }
