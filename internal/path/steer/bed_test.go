@@ -30,6 +30,8 @@ type bed struct {
 	mtu    [3]int
 	lease  time.Duration
 	encap  bool // of network 2
+	// flowsOf is how many flows a pod may have.
+	flowsOf int
 }
 
 func newBed(t testing.TB) *bed {
@@ -173,7 +175,7 @@ func (b *bed) peer(pod int) Peer {
 
 func (b *bed) config(pod int) Config {
 	return Config{Netns: b.pods[pod], Dev: "eth0", PathDevs: []string{"net1", "net2"},
-		PinDir: filepath.Join(b.dir, fmt.Sprint(pod)), Peers: 16, Lease: b.lease}
+		PinDir: filepath.Join(b.dir, fmt.Sprint(pod)), Peers: 16, Flows: b.flowsOf, Lease: b.lease}
 }
 
 // open attaches the data plane to a pod and tells it of the other.

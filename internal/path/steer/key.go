@@ -14,7 +14,7 @@ type Key [16]byte
 // where there is nobody else.
 type Keys struct {
 	// Send makes the tags of what is sent. What comes may have been made by either of
-	// Accept, so that keys can turn over.
+	// Accept, so that keys can turn over; the second may be left out.
 	Send   Key
 	Accept [2]Key
 }
@@ -37,4 +37,10 @@ func (k Key) words() bpfKey {
 	return bpfKey{K: [2]uint64{binary.LittleEndian.Uint64(k[:]), binary.LittleEndian.Uint64(k[8:])}}
 }
 
-func (k Keys) accepted() [2]bpfKey { return [2]bpfKey{k.Accept[0].words(), k.Accept[1].words()} }
+// accepted never has a key that everybody knows beside one that is none.
+func (k Keys) accepted() [2]bpfKey {
+	if k.Accept[1] == (Key{}) {
+		k.Accept[1] = k.Accept[0]
+	}
+	return [2]bpfKey{k.Accept[0].words(), k.Accept[1].words()}
+}

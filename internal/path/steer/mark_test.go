@@ -94,13 +94,19 @@ func keyOf(network int) Key {
 
 func keysOf(network int) Keys { return Keys{Send: keyOf(network), Accept: [2]Key{keyOf(network)}} }
 
-// put enters a flow into the plane's table.
-func (p *Plane) put4(t testing.TB, uid string, local, remote uint16, proto, role uint8) {
+// tableOf is the plane's table of flows.
+func (p *Plane) tableOf(t testing.TB) (table *ebpf.Map) {
 	t.Helper()
-	var table *ebpf.Map
 	if err := p.objs.Flows.Lookup(uint32(0), &table); err != nil {
 		t.Fatal(err)
 	}
+	return table
+}
+
+// put enters a flow into the plane's table.
+func (p *Plane) put4(t testing.TB, uid string, local, remote uint16, proto, role uint8) {
+	t.Helper()
+	table := p.tableOf(t)
 	defer table.Close()
 	key := bpfFlow{Peer: p.ids[uid], Generation: generation(uid), Local: local, Remote: remote, Proto: proto}
 	if err := table.Put(key, bpfPart{Role: role, Seen: uint32(coarse() >> 28)}); err != nil {
@@ -112,10 +118,7 @@ func (p *Plane) put4(t testing.TB, uid string, local, remote uint16, proto, role
 func (p *Plane) flows(t testing.TB) map[bpfFlow]bpfPart {
 	t.Helper()
 	out := map[bpfFlow]bpfPart{}
-	var table *ebpf.Map
-	if err := p.objs.Flows.Lookup(uint32(0), &table); err != nil {
-		t.Fatal(err)
-	}
+	table := p.tableOf(t)
 	defer table.Close()
 	if err := each(table, func(k bpfFlow, v bpfPart) { out[k] = v }); err != nil {
 		t.Fatal(err)
