@@ -106,7 +106,7 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 		count(e.own["unobserved"], v, what)
 	}
 	for name, v := range map[string]uint64{"error": events.Errors, "too_big": events.TooBig, "no_path": events.NoPath,
-		"lease": events.Lease, "stranger": events.Strangers, "icmp": events.ICMP} {
+		"lease": events.Lease, "stranger": events.Strangers, "icmp": events.ICMP, "forged": events.Forged, "unadmitted": events.Unadmitted, "full": events.Full} {
 		count(e.own["dataplane"], v, name)
 	}
 	for network, c := range h.Reflectors {
@@ -136,6 +136,9 @@ func (a *Agent) totals() (counters, steer.Events) {
 		sum.Lease += e.Lease
 		sum.Strangers += e.Strangers
 		sum.ICMP += e.ICMP
+		sum.Forged += e.Forged
+		sum.Unadmitted += e.Unadmitted
+		sum.Full += e.Full
 	}
 	return a.stats, sum
 }
