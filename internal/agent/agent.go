@@ -92,9 +92,9 @@ type Agent struct {
 	refusals *refusals
 	remote   map[string]*remoteHost // by host name
 	pods     map[string]*pod        // local ones, by UID
-	// elsewhere are the pods that could be peers; observing says that the pairs are
-	// others than those that telemetry is limited to.
-	elsewhere elsewhere
+	// roster is of the cluster; observing says that the pairs are others than those that
+	// telemetry is limited to.
+	roster    roster
 	observing bool
 	// waking are the pairs whose connections are to be woken once the other agent knows.
 	waking []*pair

@@ -114,7 +114,7 @@ func (a *Agent) pairFor(n notice) *pair {
 		return p
 	}
 	for _, l := range a.pods {
-		if remote, ok := a.elsewhere.byID[n.from]; ok && idOf(l.Pod) == n.to {
+		if remote, ok := elsewhere(a.roster, a.roster.byID, n.from); ok && idOf(l.Pod) == n.to {
 			if p, err := a.join(l, remote); err == nil {
 				return p
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/config"
@@ -77,14 +78,13 @@ func (c Cluster) steerable(index int) []topo.Pod {
 // names lists the cluster's networks in the order that gives them their
 // numbers in notices; every agent derives the same.
 func (c Cluster) names() []string {
-	var out []string
+	seen := map[string]bool{}
 	for _, p := range c.Pods {
 		for _, a := range p.Attachments {
-			out = append(out, a.Network)
+			seen[a.Network] = true
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // dialect tells whether two agents number the networks alike, and encapsulate on

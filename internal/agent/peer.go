@@ -13,34 +13,55 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
-// elsewhere are the pods of other hosts that could be peers: by all that they are asked
-// for by. Nothing else is kept of them until there is traffic.
-type elsewhere struct {
-	pods   []topo.Pod // of the description, to see whether it is another
-	byUID  map[string]topo.Pod
-	byID   map[podID]topo.Pod
-	byAddr map[netip.Addr]topo.Pod
+// roster is what an agent looks up in the description: made once for each, as a cluster
+// may have tens of thousands of pods. Of those of other hosts that could be peers nothing
+// else is kept until there is traffic.
+type roster struct {
+	pods  []topo.Pod // of the description
+	hosts []topo.Host
+	names []string
+	// agents are the agents' own pods by host, and local this host's that are steered.
+	agents map[int]topo.Pod
+	local  []topo.Pod
+	// Of those elsewhere, where in pods they are.
+	byUID  map[string]int
+	byID   map[podID]int
+	byAddr map[netip.Addr]int
 	addrs  []netip.Addr
 }
 
-// index takes the description's pods, if it is another than before.
-func (a *Agent) index(c Cluster) {
-	was := a.elsewhere.pods
-	if a.elsewhere.byUID != nil && len(was) == len(c.Pods) && (len(was) == 0 || &was[0] == &c.Pods[0]) && len(was) > fewPods {
+// enroll takes the description, if it is another than before.
+func (a *Agent) enroll(c Cluster, host topo.Host) {
+	was := a.roster
+	if was.byUID != nil && len(was.pods) == len(c.Pods) && len(was.pods) > fewPods && &was.pods[0] == &c.Pods[0] &&
+		slices.Equal(was.hosts, c.Hosts) {
 		return
 	}
-	e := elsewhere{pods: c.Pods, byUID: map[string]topo.Pod{}, byID: map[podID]topo.Pod{}, byAddr: map[netip.Addr]topo.Pod{}}
-	for _, p := range c.Pods {
-		if p.Host == a.host.Index || p.Agent || p.UID == "" || len(p.Attachments) < 2 {
-			continue
+	r := roster{pods: c.Pods, hosts: slices.Clone(c.Hosts), names: c.names(), agents: map[int]topo.Pod{}, local: c.steerable(host.Index),
+		byUID: map[string]int{}, byID: map[podID]int{}, byAddr: map[netip.Addr]int{}}
+	for i, p := range c.Pods {
+		switch _, known := r.agents[p.Host]; {
+		case p.Agent && !known:
+			r.agents[p.Host] = p
+		case p.Agent || p.Host == host.Index || p.UID == "" || len(p.Attachments) < 2:
+		default:
+			r.byUID[p.UID], r.byID[idOf(p)], r.byAddr[p.Addr()] = i, i, i
+			r.addrs = append(r.addrs, p.Addr())
 		}
-		e.byUID[p.UID], e.byID[idOf(p)], e.byAddr[p.Addr()] = p, p, p
-		e.addrs = append(e.addrs, p.Addr())
 	}
-	a.elsewhere = e
+	a.roster = r
 	for _, l := range a.pods {
-		l.plane.SetElsewhere(e.addrs)
+		l.plane.SetElsewhere(r.addrs)
 	}
+}
+
+// elsewhere is the pod of another host that is found under a key.
+func elsewhere[K comparable](r roster, by map[K]int, key K) (topo.Pod, bool) {
+	i, ok := by[key]
+	if !ok {
+		return topo.Pod{}, false
+	}
+	return r.pods[i], true
 }
 
 // fewPods is how many are listed again each time, whether they are others or not.
@@ -49,10 +70,10 @@ const fewPods = 256
 // rejoin enters the peers that a predecessor has left in the pod's data plane, and
 // forgets those that are none any more.
 func (a *Agent) rejoin(l *pod) error {
-	l.plane.SetElsewhere(a.elsewhere.addrs)
+	l.plane.SetElsewhere(a.roster.addrs)
 	var errs []error
 	for _, addr := range l.plane.Entered() {
-		if remote, ok := a.elsewhere.byAddr[addr]; ok {
+		if remote, ok := elsewhere(a.roster, a.roster.byAddr, addr); ok {
 			_, err := a.join(l, remote)
 			errs = append(errs, err)
 		}
@@ -64,7 +85,7 @@ func (a *Agent) rejoin(l *pod) error {
 func (a *Agent) admitWanted() {
 	for _, l := range a.pods {
 		for _, addr := range l.plane.Wanted() {
-			remote, ok := a.elsewhere.byAddr[addr]
+			remote, ok := elsewhere(a.roster, a.roster.byAddr, addr)
 			if !ok || l.pairs[remote.UID] != nil {
 				continue
 			}
@@ -105,7 +126,7 @@ func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
 func (a *Agent) syncPairs(l *pod, c Cluster) error {
 	var errs []error
 	for uid, p := range l.pairs {
-		remote, ok := a.elsewhere.byUID[uid]
+		remote, ok := elsewhere(a.roster, a.roster.byUID, uid)
 		if ok && slices.Equal(p.routes, a.eligible(route.Between(l.Pod, remote), c)) && a.remote[hostName(c, remote.Host)] == p.host {
 			continue
 		}

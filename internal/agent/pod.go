@@ -50,11 +50,12 @@ func (a *Agent) sync() error {
 	if !ok {
 		return fmt.Errorf("host %q is not in the cluster", a.cfg.Host)
 	}
-	self, ok := c.agentPod(host.Index)
+	a.enroll(c, host)
+	self, ok := a.roster.agents[host.Index]
 	if !ok {
 		return fmt.Errorf("host %s has no agent pod: a lab file needs \"agents: true\"", host.Name)
 	}
-	a.cluster, a.host, a.names, a.self = c, host, c.names(), idOf(self)
+	a.cluster, a.host, a.names, a.self = c, host, a.roster.names, idOf(self)
 	var errs []error
 	for _, at := range self.Attachments {
 		if a.links[at.Network] != nil {
@@ -84,7 +85,7 @@ func indexOf(names []string, name string) int {
 
 func (a *Agent) syncHosts(c Cluster) {
 	for _, h := range c.Hosts {
-		other, ok := c.agentPod(h.Index)
+		other, ok := a.roster.agents[h.Index]
 		if h.Name == a.cfg.Host || !ok {
 			continue
 		}
@@ -107,8 +108,7 @@ func (a *Agent) syncHosts(c Cluster) {
 func (a *Agent) syncPods(c Cluster) error {
 	var errs []error
 	here := map[string]bool{}
-	a.index(c)
-	for _, p := range c.steerable(a.host.Index) {
+	for _, p := range a.roster.local {
 		here[p.UID] = true
 		if a.pods[p.UID] == nil {
 			if !netns.Exists(p.Netns) {
