@@ -129,11 +129,12 @@ static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p
 	    o.udp.dest != bpf_htons(ENCAP_PORT) || o.shim.magic != bpf_htons(ENCAP_MAGIC))
 		return TCX_NEXT;
 	struct rev *r = bpf_map_lookup_elem(&rev4, &o.ip.daddr);
+	__u64 t = o.shim.tag[0] | (__u64)o.shim.tag[1] << 32;
 	if (!r || !(r->flags & PATH_ENCAP) || o.ip.saddr != r->local.w[0] || p->dst.w[0] != r->local.w[0] ||
 	    bpf_skb_load_bytes(skb, p->l4, &e.icmp, sizeof(e.icmp)) ||
 	    bpf_skb_load_bytes(skb, at + sizeof(o), &e.ip, sizeof(e) - sizeof(e.icmp)) || e.ip.ihl != 5 ||
 	    e.ip.saddr != r->stable_local.w[0] || e.ip.daddr != r->stable_remote.w[0] ||
-	    !ours(r, 0, e.ip.protocol, e.l4, 0, o.shim.tag[0] | (__u64)o.shim.tag[1] << 32))
+	    !ours(r, 0, e.ip.protocol, e.l4, 0, &t))
 		return TCX_NEXT;
 	if (e.icmp.type == 3 && e.icmp.code == 4) /* too big */
 		e.icmp.mtu = bpf_htons(bpf_ntohs(e.icmp.mtu) - sizeof(o));

@@ -91,9 +91,14 @@ static __always_inline __s64 difference(const struct addr *a, const struct addr 
 	return bpf_csum_diff((__be32 *)from, sizeof(from), (__be32 *)to, sizeof(to), 0);
 }
 
+/* GUESSES is how many errors may quote what we have not sent, in about four seconds. After
+ * these none is believed, as who tries all tags finds one. */
+#define GUESSES 16
+
 /* ours is whether a packet that an error quotes is one that we sent: who has not seen
- * it cannot know its tag, which is t whole or else id. l4 begins its ports. */
-static __always_inline int ours(const struct rev *r, int v6, __u8 proto, const __u8 *l4, __u16 id, __u64 t)
+ * it cannot know its tag, which is t whole or else id, of the first of several segments.
+ * l4 begins its ports. */
+static __always_inline int ours(const struct rev *r, int v6, __u8 proto, const __u8 *l4, __u16 id, const __u64 *t)
 {
 	__u32 n = r->id;
 	int echo = proto == IPPROTO_ICMP || proto == IPPROTO_ICMPV6;
@@ -106,7 +111,7 @@ static __always_inline int ours(const struct rev *r, int v6, __u8 proto, const _
 	q.sport = echo ? l4[4] << 8 | l4[5] : l4[0] << 8 | l4[1];
 	q.dport = echo ? q.sport : l4[2] << 8 | l4[3];
 	__u64 want = tag(&pe->path[r->path & (PATHS - 1)].key, &q, r->lower, SAY_DATA);
-	return t ? t == want : matches(&q, want) != FORGED;
+	return t ? *t == want : matches(&q, want) == EXACT && spent(SPENT_GUESSES) < GUESSES;
 }
 
 /* In encap.h. */
@@ -127,7 +132,8 @@ static __always_inline int quoted(struct __sk_buff *skb, struct packet *p)
 	__u8 l4[8];
 	if (!r || !same(&q.src, &r->local, p->v6) || !same(&p->dst, &r->local, p->v6))
 		return TCX_NEXT;
-	if (q.later || bpf_skb_load_bytes(skb, q.l4, l4, sizeof(l4)) || !ours(r, p->v6, q.proto, l4, q.id, 0)) {
+	if (q.later || bpf_skb_load_bytes(skb, q.l4, l4, sizeof(l4)) || !ours(r, p->v6, q.proto, l4, q.id, NULL)) {
+		spend(SPENT_GUESSES, GUESSES);
 		count_event(EV_FORGED);
 		return TCX_DROP;
 	}

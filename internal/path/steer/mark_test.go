@@ -92,7 +92,9 @@ func keyOf(network int) Key {
 	return DeriveKey([]byte("a test's cluster"), "pod-1", "pod-2", string(rune('0'+network)))
 }
 
-func keysOf(network int) Keys { return Keys{Send: keyOf(network), Accept: [2]Key{keyOf(network)}} }
+func keysOf(network int) Keys {
+	return Keys{Send: keyOf(network), Accept: [2]Key{keyOf(network), keyOf(network)}}
+}
 
 // tableOf is the plane's table of flows.
 func (p *Plane) tableOf(t testing.TB) (table *ebpf.Map) {

@@ -56,6 +56,29 @@ static __always_inline void count_event(__u32 what)
 		__sync_fetch_and_add(n, 1);
 }
 
+/* spent is how often that was done in these four seconds. */
+static __always_inline __u32 spent(__u32 what)
+{
+	__u64 *word = bpf_map_lookup_elem(&events, &what), now = bpf_ktime_get_coarse_ns() >> 32;
+
+	if (!word)
+		return ~0u;
+	if (*(volatile __u64 *)word >> 32 != now)
+		*(volatile __u64 *)word = now << 32;
+	return *(volatile __u64 *)word;
+}
+
+/* spend is whether it may be done once more: n times, from all processors about so. */
+GLOBAL int spend(__u32 what, __u32 n)
+{
+	__u64 *word = bpf_map_lookup_elem(&events, &what);
+
+	if (!word || spent(what) >= n)
+		return 0;
+	__sync_fetch_and_add(word, 1);
+	return 1;
+}
+
 /* tally counts a packet, and returns its line to note more there. */
 static __always_inline struct tally *tally(void *map, __u32 id, __u32 n, __u32 packets, __u32 bytes)
 {

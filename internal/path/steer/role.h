@@ -50,8 +50,9 @@ static __always_inline void touch(struct part *known)
 }
 
 /* role_of is the part that this end has in a flow. known is set where the table was
- * asked, for TCP once a tick. */
-static __always_inline __u32 role_of(const struct flow *f, struct part **known)
+ * asked, for TCP once a tick. A flow that was idle for longer than that is to be opened
+ * again; 0 is never. */
+static __always_inline __u32 role_of(const struct flow *f, struct part **known, __u32 idle)
 {
 	volatile __u64 *r = recent_of(f);
 	__u64 name = r ? named(f) : 0, word = r ? *r : 0;
@@ -62,6 +63,10 @@ static __always_inline __u32 role_of(const struct flow *f, struct part **known)
 	struct part *found = part_of(f);
 	__u32 role = FLOW_NONE;
 	if (found) {
+		if (idle && ADMITTED(found->role) && seconds() - found->seen > idle) {
+			found->role = FLOW_OWNER_NEW;
+			found->marks = 0;
+		}
 		role = found->role & RECENT_ROLE;
 		touch(found);
 	}
@@ -100,13 +105,18 @@ GLOBAL int assume(const struct flow *f, __u32 role)
 	return role & RECENT_ROLE;
 }
 
+/* Half of what the loader keeps idle flows for (keep), in units of seconds(). */
+#define IDLE_UDP (60000000000ull >> SEEN_SHIFT)
+#define IDLE_ECHO (15000000000ull >> SEEN_SHIFT)
+
 /* role_out finds or makes the part that this end has in the flow. One that was not
  * seen to begin is asked about: the peer's data plane answers only if it sees the same
  * addresses, and not those of a Service. */
 static __always_inline __u32 role_out(const struct flow *f, const struct packet *p, struct part **known)
 {
-	__u32 role = role_of(f, known);
 	int tcp = f->proto == IPPROTO_TCP;
+	/* The other end may forget it soon, if it has not: a datagram is not sent twice. */
+	__u32 role = role_of(f, known, tcp ? 0 : f->proto == IPPROTO_UDP ? IDLE_UDP : IDLE_ECHO);
 
 	if (!(tcp && p->opens)) {
 		if (role != FLOW_NONE || (tcp ? p->accepts || p->closes : !p->opens))
@@ -147,7 +157,7 @@ GLOBAL int said(const struct packet *p, const struct key *one, const struct key 
 {
 	if (!p || !one || !other)
 		return 0;
-	for (__u32 say = SAY_OPEN; say <= SAY_SETTLED; say++)
+	for (__u32 say = SAY_OPEN; say <= SAY_FORGOTTEN; say++)
 		if (matches(p, tag(one, p, lower, say)) == EXACT || matches(p, tag(other, p, lower, say)) == EXACT)
 			return say;
 	return 0;
@@ -164,6 +174,9 @@ GLOBAL int told(const struct flow *f, __u32 syn, __u32 lower, __u32 say)
 	if (say == SAY_ANSWER) {
 		if (role == FLOW_OWNER_NEW)
 			next = FLOW_OWNER;
+	} else if (say == SAY_FORGOTTEN) {
+		if (ADMITTED(role))
+			next = FLOW_OWNER_NEW;
 	} else if (say == SAY_SETTLED) {
 		if (role == FLOW_ANSWERED)
 			next = FLOW_FOLLOW;

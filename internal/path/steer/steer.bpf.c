@@ -5,7 +5,7 @@
  *
  *   out      eth0 egress   stable pair -> the path's own pair, redirect; also netN
  *                          egress where a direct route leads there (Plane.Direct)
- *   in       eth0 ingress  what the default path tells: marks, confirmations
+ *   in       eth0 ingress  what the default path tells: marks, confirmations, what is forgotten
  *   path_in  netN ingress  the path's own pair -> stable pair
  *
  * A path that translation cannot cross carries whole packets in UDP (encap.h).
@@ -58,6 +58,7 @@ GLOBAL int alive(void)
 }
 
 #include "role.h"
+#include "recall.h"
 #include "icmp.h"
 #include "encap.h"
 
@@ -215,6 +216,8 @@ static __always_inline int heard(struct __sk_buff *skb, const struct packet *p, 
 	__u32 say = IS_MARK(p->dscp) ? said(p, &pe->accept[0], &pe->accept[1], !pe->lower) : 0;
 	if (say) {
 		told(&f, syn, pe->lower, say);
+		if (say == SAY_FORGOTTEN)
+			return TCX_DROP; /* all that it was for */
 		remark(skb, p->v6, CLASS_DSCP(p->dscp));
 	} else if (syn) { /* what has a mark but no tag may be an application's own, or sent back by tcp_reflect_tos */
 		/* Its opener does not steer it: a client behind a Service address, or one
@@ -279,6 +282,11 @@ static __always_inline int refuse(__u32 why)
 	return TCX_DROP;
 }
 
+/* No verdicts, but what is to be done with the packet: by functions that have their stack
+ * for themselves, as 512 bytes are for all that call each other. */
+#define QUOTES 1000
+#define UNKNOWN 1001
+
 /* arrive takes a packet that was steered here: of a flow that the default network has
  * admitted in both directions, and no other. exact is whether its tag could hardly be
  * guessed. */
@@ -287,10 +295,12 @@ static __always_inline int arrive(struct __sk_buff *skb, const struct packet *p,
 	__u32 n = r->path & (PATHS - 1);
 	struct flow f = { r->id, r->generation, p->dport, p->sport, p->proto };
 	struct part *known;
-	__u32 role = role_of(&f, &known);
+	__u32 role = role_of(&f, &known, 0);
 
-	if (!ADMITTED(role))
-		return refuse(EV_UNADMITTED);
+	if (!ADMITTED(role)) {
+		int verdict = refuse(EV_UNADMITTED);
+		return verdict == TCX_DROP && exact ? UNKNOWN : verdict;
+	}
 	if (role == FLOW_ANSWERED)
 		assume(&f, FLOW_FOLLOW); /* its owner has heard the answer */
 	else if (known)
@@ -303,8 +313,6 @@ static __always_inline int arrive(struct __sk_buff *skb, const struct packet *p,
 	return deliver(skb);
 }
 
-/* An error's programs have their stack for themselves: 512 bytes are for all that call each other. */
-#define QUOTES 1000
 
 /* Linux routers answer a marked packet with an error that looks marked: they keep
  * some of its bits (icmp_send). Peers send theirs by the default network. */
@@ -345,7 +353,9 @@ SEC("tc") int path_in(struct __sk_buff *skb)
 
 	if (!plain(skb, &p)) {
 		int verdict = path_in_any(skb);
-		return verdict == QUOTES ? error_in(skb) : verdict;
+		if (verdict == QUOTES)
+			return error_in(skb);
+		return verdict == UNKNOWN ? recall(skb) : verdict;
 	}
 	if (!IS_MARK(p.dscp))
 		return TCX_NEXT; /* the application's own */
@@ -353,7 +363,8 @@ SEC("tc") int path_in(struct __sk_buff *skb)
 	if (!r || !expected(skb, &p, r) || r->flags & PATH_ENCAP)
 		return path_in_any(skb); /* which refuses it */
 	int how = genuine(&p, r->accept, !r->lower, SAY_DATA);
-	return how ? arrive(skb, &p, r, 0, how == EXACT) : refuse(EV_FORGED);
+	int verdict = how ? arrive(skb, &p, r, 0, how == EXACT) : refuse(EV_FORGED);
+	return verdict == UNKNOWN ? recall(skb) : verdict;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

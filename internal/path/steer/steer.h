@@ -35,8 +35,9 @@ struct row {
 
 /* What a tag says. DATA is for paths, the others for the default network: a flow's
  * opener says OPEN until the other end has answered there, which says ANSWER until it
- * hears that its answer came, by SETTLED or by DATA. */
-enum { SAY_DATA = 1, SAY_OPEN, SAY_ANSWER, SAY_SETTLED };
+ * hears that its answer came, by SETTLED or by DATA. Who gets DATA of a flow that it does
+ * not know says FORGOTTEN, in a packet of its own, and the flow is opened again. */
+enum { SAY_DATA = 1, SAY_OPEN, SAY_ANSWER, SAY_SETTLED, SAY_FORGOTTEN };
 
 /* Segments of one packet count the identification up from the tag. */
 #define SEGMENTS 128
@@ -61,6 +62,10 @@ enum { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_ANSWERED, FL
 #define CLOSED_RESET 4
 
 enum { EV_ERROR, EV_TOO_BIG, EV_NO_PATH, EV_LEASE, EV_STRANGER, EV_ICMP, EV_FORGED, EV_UNADMITTED, EV_FULL, EVENTS };
+
+/* At the end of the map events is what is left of what strangers could cause: a time in
+ * units of 2^32 ns, about four seconds, and how often it was done since. */
+enum { SPENT_NOTES = 14, SPENT_GUESSES };
 
 struct addr {
 	__u32 w[4]; /* IPv4: the first word */
