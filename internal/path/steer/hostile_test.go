@@ -448,20 +448,6 @@ func (b *bed) sweep(pod int) Census {
 	return c
 }
 
-// age makes all of a pod's flows older.
-func (b *bed) age(pod int, by time.Duration) {
-	b.t.Helper()
-	p := b.planes[pod]
-	table := p.tableOf(b.t)
-	defer table.Close()
-	for k, v := range p.flows(b.t) {
-		v.Seen -= uint32(by / seenUnit)
-		if err := table.Put(k, v); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-}
-
 // TestLearntAgain: a flow that one end has forgotten, or both, goes on and is steered
 // again. Fails if role_out takes up only what begins.
 func TestLearntAgain(t *testing.T) {
