@@ -32,6 +32,8 @@ type bed struct {
 	encap  bool // of network 2
 	// flowsOf is how many flows a pod may have.
 	flowsOf int
+	// peers is how many peers a pod may have, 16 if it is 0.
+	peers int
 }
 
 func newBed(t testing.TB) *bed {
@@ -175,7 +177,7 @@ func (b *bed) peer(pod int) Peer {
 
 func (b *bed) config(pod int) Config {
 	return Config{Netns: b.pods[pod], Dev: "eth0", PathDevs: []string{"net1", "net2"},
-		PinDir: filepath.Join(b.dir, fmt.Sprint(pod)), Peers: 16, Flows: b.flowsOf, Lease: b.lease}
+		PinDir: filepath.Join(b.dir, fmt.Sprint(pod)), Peers: max(b.peers, 16), Flows: b.flowsOf, Lease: b.lease}
 }
 
 // open attaches the data plane to a pod and tells it of the other.

@@ -346,9 +346,11 @@ func get64(m *ebpf.Memory, off uint32) uint64 {
 
 func put64(m *ebpf.Memory, off uint32, v uint64) {
 	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], v)
+	putNative64(b[:], v)
 	write(m, off, b[:])
 }
+
+func putNative64(b []byte, v uint64) { binary.NativeEndian.PutUint64(b, v) }
 
 func native64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
 

@@ -9,7 +9,6 @@
 package steer
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -357,7 +356,7 @@ func Sustain(dir string, lease time.Duration) (bool, error) {
 	if len(beat) < 8 || coarse()-native64(beat) >= uint64(lease) {
 		return false, nil
 	}
-	binary.NativeEndian.PutUint64(beat, coarse())
+	putNative64(beat, coarse())
 	if err := m.Put(uint32(0), beat); err != nil {
 		return false, fmt.Errorf("renew lease: %w", err)
 	}
