@@ -13,16 +13,10 @@ type marks []probe.KeyID
 
 // marksFor are those of a pair with a pod on the host. Both ends send by the first key of
 // theirs that the other has, as far as they have told each other: that can be the one
-// that is best seen from here, or from there, or was until a moment ago.
+// that is best seen from here, or from there, or was until a moment ago. What was
+// accepted stays so until the ring lets it go.
 func (a *Agent) marksFor(h *remoteHost, was marks) marks {
-	best := a.keyBest(h)
-	out := marks{best}
-	for _, id := range append(slices.Clone(was), a.ring.Told()...) {
-		if id == was.first() || id == a.ring.Told()[0] {
-			out = append(out, id)
-		}
-	}
-	out = append(out, a.ring.Told()...)
+	out := append(append(marks{a.keyBest(h)}, was...), a.ring.Told()...)
 	seen := marks{}
 	for _, id := range out {
 		if a.ring.Key(id) != nil && !slices.Contains(seen, id) {
@@ -30,13 +24,6 @@ func (a *Agent) marksFor(h *remoteHost, was marks) marks {
 		}
 	}
 	return seen[:min(len(seen), len(steer.Keys{}.Accept))]
-}
-
-func (m marks) first() probe.KeyID {
-	if len(m) == 0 {
-		return probe.KeyID{}
-	}
-	return m[0]
 }
 
 // keys derives the keys of a pair's tags on a network.

@@ -75,7 +75,7 @@ func TestPeer(t *testing.T) {
 		t.Errorf("MTU of a path is %d, want the lesser of both ends, 1280", got)
 	}
 	rs[2].Encap = true
-	if got := Peer(q, rs, true, nil, nil).Paths[1]; !got.Encap || got.MTU != 1450 || rs[2].MTU() != 1418 {
+	if got := Peer(q, rs, true, nil, nil).Paths[1]; !got.Encap || got.MTU != 1450 || rs[2].MTU() != 1410 {
 		t.Errorf("encapsulated: %+v for packets of %d bytes", got, rs[2].MTU())
 	}
 }

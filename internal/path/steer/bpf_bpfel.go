@@ -41,6 +41,11 @@ type bpfKey struct {
 	K [2]uint64
 }
 
+type bpfKeys struct {
+	_ structs.HostLayout
+	K [4]bpfKey
+}
+
 type bpfOrder struct {
 	_     structs.HostLayout
 	Said  uint64
@@ -78,7 +83,7 @@ type bpfPeer struct {
 	Remote     uint32
 	Self       bpfAddr
 	Key        bpfKey
-	Accept     [2]bpfKey
+	Accept     bpfKeys
 	Path       [8]bpfPath
 }
 
@@ -95,7 +100,7 @@ type bpfRev struct {
 	Local        bpfAddr
 	StableLocal  bpfAddr
 	StableRemote bpfAddr
-	Accept       [2]bpfKey
+	Accept       bpfKeys
 }
 
 type bpfRow struct {

@@ -103,7 +103,11 @@ static __always_inline int unwrap(struct __sk_buff *skb, struct packet *p, const
 /* sealed is genuine for what was in a wrapped packet. */
 static __always_inline int sealed(const struct packet *p, const struct rev *r, __u64 t)
 {
-	return t == tag(&r->accept[0], p, !r->lower, SAY_DATA) || t == tag(&r->accept[1], p, !r->lower, SAY_DATA) ? EXACT : FORGED;
+	__u64 seven = tagged(p, !r->lower, SAY_DATA);
+
+	if (t == siphash_any(r->accept.k[0].k[0], r->accept.k[0].k[1], seven))
+		return EXACT;
+	return t ? turned(&r->accept, seven, 0, 0, t) : FORGED;
 }
 
 /* An ICMP error with as much of the packet in question as IP requires. */

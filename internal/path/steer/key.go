@@ -13,10 +13,10 @@ type Key [16]byte
 // Keys are those of a pair on one network. The zero Keys are no secret: for tests, and
 // where there is nobody else.
 type Keys struct {
-	// Send makes the tags of what is sent. What comes may have been made by either of
-	// Accept, so that keys can turn over; the second may be left out.
+	// Send makes the tags of what is sent. What comes may have been made by any of
+	// Accept, so that keys can turn over; but the first they may be left out.
 	Send   Key
-	Accept [2]Key
+	Accept [4]Key
 }
 
 // DeriveKey makes the key of two pods, by their UIDs in any order, on a network, from
@@ -37,10 +37,13 @@ func (k Key) words() bpfKey {
 	return bpfKey{K: [2]uint64{binary.LittleEndian.Uint64(k[:]), binary.LittleEndian.Uint64(k[8:])}}
 }
 
-// accepted never has a key that everybody knows beside one that is none.
-func (k Keys) accepted() [2]bpfKey {
-	if k.Accept[1] == (Key{}) {
-		k.Accept[1] = k.Accept[0]
+// accepted never has a key that everybody knows in the place of one that is left out.
+func (k Keys) accepted() (out bpfKeys) {
+	for i, key := range k.Accept {
+		if key == (Key{}) {
+			key = k.Accept[0]
+		}
+		out.K[i] = key.words()
 	}
-	return [2]bpfKey{k.Accept[0].words(), k.Accept[1].words()}
+	return out
 }

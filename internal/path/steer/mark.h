@@ -70,14 +70,33 @@ static __always_inline int matches(const struct packet *p, __u16 want)
 	return !p->v6 && ahead < SEGMENTS ? GENUINE : FORGED;
 }
 
-static __always_inline int genuine(const struct packet *p, const struct key accept[KEYS], __u32 lower, __u32 say)
+/* turned is genuine by the keys but the first: of which seven the tag is, and of what
+ * packet. whole is the tag where it has room, else 0. */
+GLOBAL int turned(const struct keys *accept, __u64 seven, __u32 id, __u32 v6, __u64 whole)
 {
-	int found = matches(p, tag(&accept[0], p, lower, say));
+	struct packet p = { .id = id, .v6 = v6 };
+
+	if (!accept)
+		return FORGED;
+	for (int i = 1; i < KEYS; i++) {
+		const struct key *k = &accept->k[i];
+		if (k->k[0] == accept->k[0].k[0])
+			continue;
+		__u64 t = siphash_any(k->k[0], k->k[1], seven);
+		int found = whole ? (t == whole ? EXACT : FORGED) : matches(&p, t);
+		if (found)
+			return found;
+	}
+	return FORGED;
+}
+
+static __always_inline int genuine(const struct packet *p, const struct keys *accept, __u32 lower, __u32 say)
+{
+	int found = matches(p, tag(&accept->k[0], p, lower, say));
 
 	if (__builtin_expect(found, 1))
 		return found;
-	struct packet q = { .sport = p->sport, .dport = p->dport, .proto = p->proto };
-	return matches(p, tag(&accept[1], &q, lower, say));
+	return turned(accept, tagged(p, lower, say), p->id, p->v6, 0);
 }
 
 /* class is the mark for an application's DSCP, 0 where there is none: such packets

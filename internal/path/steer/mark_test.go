@@ -93,7 +93,7 @@ func keyOf(network int) Key {
 }
 
 func keysOf(network int) Keys {
-	return Keys{Send: keyOf(network), Accept: [2]Key{keyOf(network), keyOf(network)}}
+	return Keys{Send: keyOf(network), Accept: [4]Key{keyOf(network), keyOf(network)}}
 }
 
 // tableOf is the plane's table of flows.

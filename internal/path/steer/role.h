@@ -151,14 +151,13 @@ static __always_inline int answers(const struct packet *p)
 	return p->proto == IPPROTO_UDP || p->accepts;
 }
 
-/* said is what a genuine packet on the default network says, 0 for none: by the keys
- * that are accepted, of the peer whose number is id. */
-GLOBAL int said(const struct packet *p, const struct key *one, const struct key *other, __u32 lower)
+/* said is what a genuine packet on the default network says, 0 for none. */
+GLOBAL int said(const struct packet *p, const struct keys *accept, __u32 lower)
 {
-	if (!p || !one || !other)
+	if (!p || !accept)
 		return 0;
 	for (__u32 say = SAY_OPEN; say <= SAY_FORGOTTEN; say++)
-		if (matches(p, tag(one, p, lower, say)) == EXACT || matches(p, tag(other, p, lower, say)) == EXACT)
+		if (genuine(p, accept, lower, say) == EXACT)
 			return say;
 	return 0;
 }

@@ -213,7 +213,7 @@ static __always_inline int heard(struct __sk_buff *skb, const struct packet *p, 
 		return TCX_NEXT;
 	struct flow f = { pe->id, pe->generation, p->dport, p->sport, p->proto };
 	int syn = p->proto == IPPROTO_TCP && p->opens;
-	__u32 say = IS_MARK(p->dscp) ? said(p, &pe->accept[0], &pe->accept[1], !pe->lower) : 0;
+	__u32 say = IS_MARK(p->dscp) ? said(p, &pe->accept, !pe->lower) : 0;
 	if (say) {
 		told(&f, syn, pe->lower, say);
 		if (say == SAY_FORGOTTEN)
@@ -343,7 +343,7 @@ static __noinline int path_in_any(struct __sk_buff *skb)
 	if (!r || !expected(skb, &p, r) || encap != ((r->flags & PATH_ENCAP) != 0) || (encap && unwrap(skb, &p, r)) ||
 	    !p.steerable || (p.proto == IPPROTO_TCP && p.opens))
 		return refuse(EV_STRANGER);
-	int how = encap ? sealed(&p, r, t) : genuine(&p, r->accept, !r->lower, SAY_DATA);
+	int how = encap ? sealed(&p, r, t) : genuine(&p, &r->accept, !r->lower, SAY_DATA);
 	return how ? arrive(skb, &p, r, encap, how == EXACT) : refuse(EV_FORGED);
 }
 
@@ -362,7 +362,7 @@ SEC("tc") int path_in(struct __sk_buff *skb)
 	struct rev *r = rev_of(&p.src, 0);
 	if (!r || !expected(skb, &p, r) || r->flags & PATH_ENCAP)
 		return path_in_any(skb); /* which refuses it */
-	int how = genuine(&p, r->accept, !r->lower, SAY_DATA);
+	int how = genuine(&p, &r->accept, !r->lower, SAY_DATA);
 	int verdict = how ? arrive(skb, &p, r, 0, how == EXACT) : refuse(EV_FORGED);
 	return verdict == UNKNOWN ? recall(skb) : verdict;
 }

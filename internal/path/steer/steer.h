@@ -9,7 +9,7 @@
 
 #define PATHS 8    /* per pair of pods; path 0 is the default network */
 #define BUCKETS 64 /* per pair of pods */
-#define KEYS 2     /* accepted at a time: keys turn over */
+#define KEYS 4     /* accepted at a time: keys turn over, and may again before all have the last one */
 
 /* A row holds a peer's choices, a bucket each, in 64 bytes: a switch of all of them is
  * one cache line for the processors to hand over. The path is in the lowest bits, what
@@ -79,6 +79,11 @@ struct key {
 	__u64 k[2];
 };
 
+/* keys are those accepted, the likeliest first; what is the first again is none. */
+struct keys {
+	struct key k[KEYS];
+};
+
 struct path {
 	struct addr local, remote;
 	struct key key; /* of what is sent */
@@ -96,7 +101,8 @@ struct peer {
 	__u32 lower;      /* this pod's address is the lower of the pair */
 	__u32 remote;     /* IPv4: the peer's stable address */
 	struct addr self; /* this pod's stable address */
-	struct key key, accept[KEYS]; /* on the default network */
+	struct key key; /* on the default network */
+	struct keys accept;
 	struct path path[PATHS];
 };
 
@@ -112,7 +118,7 @@ struct rev {
 	__u32 remote;      /* IPv4: the peer's address on the path */
 	struct addr local; /* this pod's address on the path */
 	struct addr stable_local, stable_remote;
-	struct key accept[KEYS];
+	struct keys accept;
 };
 
 struct flow {
