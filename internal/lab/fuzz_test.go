@@ -72,6 +72,9 @@ func FuzzRecord(f *testing.F) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		f.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, lockFile), nil, 0o600); err != nil {
+		f.Fatal(err)
+	}
 	f.Add(`{"spec":{"name":"l"},"hosts":[{"index":1,"addr":"10.0.0.1/24"}],"pods":[{"name":"a"}]}`, `{"kind":"netns","name":"pw-l-u"}`+"\n"+`{"kind":"cgro`)
 	f.Add(`{"pods":[{"attachments":[{"addr":"x"}]}]}`, "\n\n{}\n")
 	f.Fuzz(func(t *testing.T, state, journal string) {
@@ -81,10 +84,13 @@ func FuzzRecord(f *testing.F) {
 			}
 		}
 		st, err := store.Load("l")
-		if err != nil && !strings.HasPrefix(err.Error(), `decode lab "l": `) {
+		if err != nil && !strings.HasPrefix(err.Error(), `decode lab "l": `) && !strings.HasPrefix(err.Error(), `read record of lab "l": `) {
 			t.Errorf("error without a place: %v", err)
 		}
 		if err == nil {
+			if st.Spec.Name != "l" {
+				t.Errorf("the record of another lab was taken: %q", st.Spec.Name)
+			}
 			if _, err := json.Marshal(st); err != nil {
 				t.Errorf("%s cannot be saved: %v", state, err)
 			}

@@ -67,9 +67,11 @@ func TestEveryOperation(t *testing.T) {
 		if err != nil || c.failed() != 0 || c.Operations < 10 || c.ClientUser <= 0 || c.ServerUser == nil {
 			t.Errorf("%s: %+v, %v", op.name, c, err)
 		}
-		// A closed loop spends all of its time waiting for answers.
+		// A closed loop spends all of its time waiting for answers; the last operation of
+		// each connection may end after the window.
 		busy := c.Latency.Mean() * float64(c.Operations)
-		if whole := 4 * o.Duration.Seconds(); busy > 1.2*whole {
+		whole := 4 * o.Duration.Seconds()
+		if longest := c.Latency.Percentile(100); busy > max(1.2*whole, 1.05*(whole+4*longest)) {
 			t.Errorf("%s: %v s of latency in %v s", op.name, busy, whole)
 		}
 		t.Logf("%s: %d operations, p50 %v s", op.name, c.Operations, c.Latency.Percentile(50))
