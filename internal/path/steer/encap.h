@@ -126,7 +126,7 @@ static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p
 {
 	struct outer o;
 	struct error e;
-	__be16 tot = bpf_htons(p->l4 - ETH_HLEN + sizeof(e)), was = bpf_htons(skb->len - ETH_HLEN);
+	__be16 tot = bpf_htons(p->l4 - ETH_HLEN + sizeof(e)), was;
 	__u32 at = p->l4 + sizeof(e.icmp), ip = ETH_HLEN;
 
 	if (p->v6 || bpf_skb_load_bytes(skb, at, &o, sizeof(o)) || o.ip.ihl != 5 || o.ip.protocol != IPPROTO_UDP ||
@@ -140,11 +140,14 @@ static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p
 	    e.ip.saddr != r->stable_local.w[0] || e.ip.daddr != r->stable_remote.w[0] ||
 	    !ours(r, 0, e.ip.protocol, e.l4, 0, &t))
 		return TCX_NEXT;
-	if (e.icmp.type == 3 && e.icmp.code == 4) /* too big */
-		e.icmp.mtu = bpf_htons(bpf_ntohs(e.icmp.mtu) - sizeof(o));
+	__u16 mtu = bpf_ntohs(e.icmp.mtu);
+	if (e.icmp.type == 3 && e.icmp.code == 4) /* too big; 0 is unknown (RFC 1191) */
+		e.icmp.mtu = mtu > sizeof(o) ? bpf_htons(mtu - sizeof(o)) : 0;
 	e.icmp.checksum = 0;
 	e.icmp.checksum = ~fold((__u32)bpf_csum_diff(NULL, 0, (__be32 *)&e, sizeof(e), 0));
-	if (bpf_skb_change_tail(skb, p->l4 + sizeof(e), 0) ||
+	/* The frame may be longer than its packet. */
+	if (bpf_skb_load_bytes(skb, ip + offsetof(struct iphdr, tot_len), &was, 2) ||
+	    bpf_skb_change_tail(skb, p->l4 + sizeof(e), 0) ||
 	    bpf_skb_store_bytes(skb, p->l4, &e, sizeof(e), BPF_F_RECOMPUTE_CSUM) ||
 	    bpf_l3_csum_replace(skb, ip + offsetof(struct iphdr, check), was, tot, 2) ||
 	    bpf_skb_store_bytes(skb, ip + offsetof(struct iphdr, tot_len), &tot, 2, 0) ||

@@ -81,7 +81,8 @@ static __always_inline int restore(struct __sk_buff *skb, const struct packet *p
 		return 0;
 	if (q->later || bpf_skb_load_bytes(skb, check, &sum, 2) || (q->proto == IPPROTO_UDP && !sum))
 		return 0;
-	return requote(skb, p, check, sum, ~fold((__u64)(__u16)~sum + r->diff));
+	__be16 now = ~fold((__u64)(__u16)~sum + r->diff);
+	return requote(skb, p, check, sum, !now && q->proto == IPPROTO_UDP ? 0xffff : now); /* 0 would be none (RFC 768) */
 }
 
 static __always_inline __s64 difference(const struct addr *a, const struct addr *b, const struct addr *x, const struct addr *y)

@@ -293,13 +293,14 @@ static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 }
 
 /* internet reads the addresses of an Ethernet frame with IPv4 or IPv6. Returns -1 for
- * anything else. Most packets of a pod are of no peer, and end with them. */
+ * anything else, and for a header that lies about itself, which the stack drops. Most
+ * packets of a pod are of no peer, and end with them. */
 static __always_inline int internet(struct __sk_buff *skb, struct packet *p)
 {
 	p->seglen = skb->len - ETH_HLEN;
 	if (__builtin_expect(skb->protocol == bpf_htons(ETH_P_IP), 1)) {
 		struct iphdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
-		if (!ip)
+		if (!ip || ip->version != 4 || ip->ihl < 5)
 			return -1;
 		p->src.w[0] = ip->saddr;
 		p->dst.w[0] = ip->daddr;
@@ -311,7 +312,7 @@ static __always_inline int internet(struct __sk_buff *skb, struct packet *p)
 		p->fragment = (ip->frag_off & bpf_htons(0x3fff)) != 0; /* an offset, or more to come */
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
-		if (!ip)
+		if (!ip || ip->version != 6)
 			return -1;
 		__builtin_memcpy(&p->src, &ip->saddr, 16);
 		__builtin_memcpy(&p->dst, &ip->daddr, 16);

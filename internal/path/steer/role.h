@@ -49,6 +49,17 @@ static __always_inline void touch(struct part *known)
 		known->seen = now;
 }
 
+/* closing notes that a packet ends its connection, or one direction. The table is asked,
+ * though it may have been in this tick. */
+GLOBAL int closing(const struct flow *f, __u32 how)
+{
+	struct part *known = f ? part_of(f) : NULL;
+
+	if (known)
+		known->closed |= how;
+	return 0;
+}
+
 /* role_of is the part that this end has in a flow. known is set where the table was
  * asked, for TCP once a tick. A flow that was idle for longer than that is to be opened
  * again; 0 is never. */

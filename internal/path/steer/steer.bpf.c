@@ -120,8 +120,8 @@ static __always_inline __u32 part_out(const struct flow *f, const struct packet 
 {
 	__u32 role = role_out(f, p, known);
 
-	if (*known && p->closes)
-		(*known)->closed |= p->closes & CLOSED_RESET ? CLOSED_RESET : CLOSED_OUT;
+	if (p->closes)
+		closing(f, p->closes & CLOSED_RESET ? CLOSED_RESET : CLOSED_OUT);
 	if (role != FLOW_FOLLOW_NEW || !answers(p))
 		return role;
 	role = assume(f, FLOW_ANSWERED);
@@ -270,13 +270,14 @@ static __always_inline int expected(struct __sk_buff *skb, const struct packet *
 }
 
 /* refuse drops a packet that looks steered; but for one that a data plane of another
- * layout may know, which comes after ours then and decides. */
-static __always_inline int refuse(__u32 why)
+ * layout may know, which comes after ours then and decides. What is wrapped tells its
+ * layout, and may be unwrapped by now: it is never anybody else's. */
+static __always_inline int refuse(__u32 why, int encap)
 {
 	__u32 zero = 0;
 	struct beat *b = bpf_map_lookup_elem(&heartbeat, &zero);
 
-	if (b && b->lenient)
+	if (b && b->lenient && !encap)
 		return TCX_NEXT;
 	count_event(why);
 	return TCX_DROP;
@@ -298,13 +299,13 @@ static __always_inline int arrive(struct __sk_buff *skb, const struct packet *p,
 	__u32 role = role_of(&f, &known, 0);
 
 	if (!ADMITTED(role)) {
-		int verdict = refuse(EV_UNADMITTED);
+		int verdict = refuse(EV_UNADMITTED, encap);
 		return verdict == TCX_DROP && exact ? UNKNOWN : verdict;
 	}
 	if (role == FLOW_ANSWERED)
 		assume(&f, FLOW_FOLLOW); /* its owner has heard the answer */
-	else if (known)
-		known->closed |= p->closes;
+	if (p->closes)
+		closing(&f, p->closes);
 	came(r->id, n, skb, exact);
 	if (!encap && rewrite(skb, p, &r->stable_remote, &r->stable_local, r->diff, CLASS_DSCP(p->dscp), NULL)) {
 		count_event(EV_ERROR);
@@ -342,9 +343,9 @@ static __noinline int path_in_any(struct __sk_buff *skb)
 	 * steers: it would go past the policy of the default network. */
 	if (!r || !expected(skb, &p, r) || encap != ((r->flags & PATH_ENCAP) != 0) || (encap && unwrap(skb, &p, r)) ||
 	    !p.steerable || (p.proto == IPPROTO_TCP && p.opens))
-		return refuse(EV_STRANGER);
+		return refuse(EV_STRANGER, encap);
 	int how = encap ? sealed(&p, r, t) : genuine(&p, &r->accept, !r->lower, SAY_DATA);
-	return how ? arrive(skb, &p, r, encap, how == EXACT) : refuse(EV_FORGED);
+	return how ? arrive(skb, &p, r, encap, how == EXACT) : refuse(EV_FORGED, encap);
 }
 
 SEC("tc") int path_in(struct __sk_buff *skb)
@@ -363,7 +364,7 @@ SEC("tc") int path_in(struct __sk_buff *skb)
 	if (!r || !expected(skb, &p, r) || r->flags & PATH_ENCAP)
 		return path_in_any(skb); /* which refuses it */
 	int how = genuine(&p, &r->accept, !r->lower, SAY_DATA);
-	int verdict = how ? arrive(skb, &p, r, 0, how == EXACT) : refuse(EV_FORGED);
+	int verdict = how ? arrive(skb, &p, r, 0, how == EXACT) : refuse(EV_FORGED, 0);
 	return verdict == UNKNOWN ? recall(skb) : verdict;
 }
 
