@@ -89,6 +89,7 @@ func (p *Plane) load(room int, dir string) error {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
 	}
+	stripLines(spec)
 	var objs bpfObjects
 	if err := spec.LoadAndAssign(&objs, &ebpf.CollectionOptions{MapReplacements: maps}); err != nil {
 		return err
@@ -103,6 +104,16 @@ func (p *Plane) load(room int, dir string) error {
 		return old.Close()
 	}
 	return nil
+}
+
+// stripLines takes the lines of the source out of the programs: the kernel would keep
+// them, for each pod again, for logs alone.
+func stripLines(spec *ebpf.CollectionSpec) {
+	for _, prog := range spec.Programs {
+		for i, ins := range prog.Instructions {
+			prog.Instructions[i] = ins.WithSource(nil)
+		}
+	}
 }
 
 // openMaps opens the maps that are pinned, and makes and pins those that are not.
