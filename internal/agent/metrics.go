@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -58,6 +60,10 @@ func agentMetrics() map[string]*prometheus.Desc {
 		"stalls":     d("stalls_total", "Ticks of the agent's loop that came late."),
 		"pods":       d("pods", "Pods that are steered."),
 		"pairs":      d("pairs", "Pairs of pods that are known."),
+		"memory":     d("kernel_memory_bytes", "Kernel memory of the pods' data planes: programs, maps and tables of flows."),
+		"flows":      d("flows", "Flows that are told apart: steerable, or others, whose end, or the other end, has not taken them up.", "state"),
+		"room":       d("flows_room", "Flows for which there is room now; it grows as they come."),
+		"refused":    d("flows_refused_total", "Times when there was no room to tell a flow apart."),
 		"dataplane":  d("dataplane_events_total", "Packets out of the ordinary, by what.", "event"),
 		"probes":     d("probes_refused_total", "Probe packets refused, by reason.", "network", "reason"),
 	}
@@ -101,6 +107,8 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	count(e.own["homes"], stats.homes)
 	count(e.own["suspicions"], stats.suspicions)
 	count(e.own["mutes"], stats.mutes)
+	e.capacity(gauge)
+	count(e.own["refused"], events.Full)
 	for what, v := range map[string]uint64{"event": stats.unobserved.Events, "socket": stats.unobserved.Sockets, "flow": stats.unobserved.Flows,
 		"evicted": stats.unobserved.Evicted, "refused": stats.unobserved.Refused, "stuck": stats.unremembered} {
 		count(e.own["unobserved"], v, what)
@@ -121,6 +129,41 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 			count(e.own["probes"], v, network, "sender_"+reason)
 		}
 	}
+}
+
+// capacity tells what the data planes hold, and what that takes.
+func (e exporter) capacity(gauge func(*prometheus.Desc, float64, ...string)) {
+	c, memory := e.agent.capacity()
+	gauge(e.own["memory"], float64(memory))
+	gauge(e.own["flows"], float64(c.Steerable), "steerable")
+	gauge(e.own["flows"], float64(c.Flows-c.Steerable), "other")
+	gauge(e.own["room"], float64(c.Room))
+}
+
+// capacity sums the flows of the pods, as they were last swept, and the kernel memory of
+// their data planes. That is asked pod by pod, as it takes a millisecond for each.
+func (a *Agent) capacity() (c steer.Census, memory uint64) {
+	a.mu.Lock()
+	pods := slices.Collect(maps.Values(a.pods))
+	a.mu.Unlock()
+	for _, l := range pods {
+		census, size := a.capacityOf(l)
+		c.Flows, c.Steerable, c.Room, memory = c.Flows+census.Flows, c.Steerable+census.Steerable, c.Room+census.Room, memory+size
+	}
+	return c, memory
+}
+
+func (a *Agent) capacityOf(l *pod) (steer.Census, uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pods[l.UID] != l {
+		return steer.Census{}, 0 // it has just gone
+	}
+	size, err := l.plane.Memory()
+	if err != nil {
+		a.warn("pod %s: %v", l.Name, err)
+	}
+	return l.census, size
 }
 
 // totals sums the data planes' events.
