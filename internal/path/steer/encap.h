@@ -35,13 +35,13 @@ static __always_inline int fits(struct __sk_buff *skb, const struct packet *p, c
 
 /* wrap puts the packet into another. Returns 1, and it is as it was, where the
  * kernel cannot: a packet of the pod's own tunnel. */
-static __noinline int wrap(struct __sk_buff *skb, const struct path *pa, __u64 t)
+GLOBAL int wrap(struct __sk_buff *skb, const struct path *pa, __u64 t)
 {
 	struct outer o = {};
 	__u32 len = skb->len - ETH_HLEN + sizeof(o);
 	struct iphdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
 
-	if (!ip)
+	if (!ip || !pa)
 		return 1;
 	o.ip.version = 4;
 	o.ip.ihl = 5;

@@ -144,9 +144,10 @@ func (b *bed) forgotten(t *testing.T, ends []int, first int, networks []string) 
 				break
 			}
 		}
-		if took := time.Since(began); err != nil || proto == 6 && took > 450*time.Millisecond {
-			t.Errorf("%s: %v after %v", what, err, took)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
 		}
+		t.Logf("%s: answered after %v", what, time.Since(began))
 		for range 3 {
 			err = errors.Join(err, say(to, from), say(from, to))
 		}

@@ -174,7 +174,7 @@ static __always_inline int leave(struct __sk_buff *skb, const struct packet *p, 
 	return verdict == STAYS ? stay(skb, pe, p, role, known, mark) : verdict;
 }
 
-static __noinline int out_any(struct __sk_buff *skb)
+GLOBAL int out_any(struct __sk_buff *skb)
 {
 	struct packet p = {};
 	__u32 hint;
@@ -232,7 +232,7 @@ static __always_inline int heard(struct __sk_buff *skb, const struct packet *p, 
 	return TCX_NEXT;
 }
 
-static __noinline int in_any(struct __sk_buff *skb)
+GLOBAL int in_any(struct __sk_buff *skb)
 {
 	struct packet p = {};
 	__u32 hint;
@@ -317,14 +317,14 @@ static __always_inline int arrive(struct __sk_buff *skb, const struct packet *p,
 
 /* Linux routers answer a marked packet with an error that looks marked: they keep
  * some of its bits (icmp_send). Peers send theirs by the default network. */
-static __noinline int error_in(struct __sk_buff *skb)
+GLOBAL int error_in(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
 	return parse(skb, &p) < 0 ? TCX_NEXT : quoted(skb, &p);
 }
 
-static __noinline int path_in_any(struct __sk_buff *skb)
+GLOBAL int path_in_any(struct __sk_buff *skb)
 {
 	struct packet p = {};
 	__u64 t = 0;
