@@ -14,6 +14,7 @@ const (
 	sayOpen
 	sayAnswer
 	saySettled
+	sayForgotten
 )
 
 // siphash13 is SipHash-1-3 of up to seven bytes.
