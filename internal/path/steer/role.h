@@ -88,7 +88,7 @@ static __always_inline __u32 role_of(const struct flow *f, struct part **known, 
 }
 
 /* assume changes the part that this end has in a flow, and returns it: none where the
- * table has no room. */
+ * table has no room. What is known of the flow's end stays, but where it begins. */
 GLOBAL int assume(const struct flow *f, __u32 role)
 {
 	struct part now = { .role = role, .seen = seconds() };
@@ -100,6 +100,8 @@ GLOBAL int assume(const struct flow *f, __u32 role)
 	__u32 peer = f->peer;
 	__u64 *r = recent_of(f);
 	if (known) {
+		if (ADMITTED(role))
+			now.closed = known->closed;
 		*known = now;
 	} else if (role != FLOW_NONE) {
 		void *t = bpf_map_lookup_elem(&flows, &zero);
