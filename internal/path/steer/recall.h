@@ -96,7 +96,7 @@ static __always_inline void sum_note(struct __sk_buff *skb, const struct packet 
 	if (p->proto == IPPROTO_TCP)
 		n->tcp.check = sum;
 	else if (p->proto == IPPROTO_UDP)
-		n->udp.check = sum;
+		n->udp.check = sum ? sum : 0xffff; /* 0 would be none (RFC 768, RFC 8200 section 8.1) */
 	else
 		n->icmp.check = sum;
 }
