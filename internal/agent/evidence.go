@@ -27,7 +27,7 @@ func (a *Agent) weigh(now time.Time) {
 			busy++
 			a.open(p, now)
 			// With many busy pairs each has its turn, so that the work stays bounded.
-			if (now.Sub(p.own) < quiet || p.stranded()) && now.Sub(p.weighed) >= time.Duration(a.busy/atOnce)*epoch {
+			if !p.withdrawn && (now.Sub(p.own) < quiet || p.stranded()) && now.Sub(p.weighed) >= time.Duration(a.busy/atOnce)*epoch {
 				p.weighed = now
 				a.ask(p, now)
 			}

@@ -30,6 +30,8 @@ type pair struct {
 	// said, heardOf when it last said something of its own, away when flows were last
 	// not on the default network, and resumed when traffic came after a lull.
 	diverted, heardOf, away, resumed time.Time
+	// withdrawn: its flows were taken home as it is about to be left.
+	withdrawn bool
 	// waking are the buckets whose connections are to be woken, at wakeAt at the latest.
 	waking steer.Set
 	wakeAt time.Time

@@ -121,13 +121,17 @@ func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
 }
 
 // syncPairs drops the pairs that are none any more, or have other paths than before:
-// these are entered again when there is traffic, and do not use until then what they
-// must not.
+// these are entered again, and do not use until then what they must not. They go home
+// first, and take what comes over their paths for another look at the cluster: the other
+// agent may have looked at another moment.
 func (a *Agent) syncPairs(l *pod, c Cluster) error {
 	var errs []error
 	for uid, p := range l.pairs {
 		remote, ok := elsewhere(a.roster, a.roster.byUID, uid)
 		if ok && slices.Equal(p.routes, a.eligible(route.Between(l.Pod, remote), c)) && a.remote[hostName(c, remote.Host)] == p.host {
+			continue
+		}
+		if ok && a.withdraw(p) {
 			continue
 		}
 		errs = append(errs, a.part(p))
@@ -138,6 +142,25 @@ func (a *Agent) syncPairs(l *pod, c Cluster) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// withdraw takes all flows of a pair home, and reports whether it has just done so.
+func (a *Agent) withdraw(p *pair) bool {
+	if p.withdrawn || p.home() || a.cfg.DryRun {
+		return false
+	}
+	p.withdrawn = true
+	p.assigned, p.outcome, p.state.Trial = decide.Assignment{Active: p.routes[0].Network}, nil, decide.Trial{}
+	if _, _, err := a.place(p, true); err != nil {
+		a.warn("%s: move to %s: %v", p.name, p.routes[0].Network, err)
+	}
+	if _, err := p.local.plane.Unfollow(p.remote.UID); err != nil {
+		a.warn("%s: %v", p.name, err)
+	}
+	p.unsettled = true
+	a.announce(p)
+	a.wakeSoon(p, steer.All, a.cfg.Now())
+	return true
 }
 
 // part forgets a pair: its traffic is native.
