@@ -11,9 +11,9 @@ const trackSize = 256
 // Track is what the probes of one session tell of its path. It is a value of its
 // own: nothing outside changes it.
 type Track struct {
-	full     int // the size from which a probe counts as full
-	ring     [trackSize]outcome
-	n        int // outcomes ever
+	full     int                 // the size from which a probe counts as full
+	ring     *[trackSize]outcome // nil before the first: most hosts have no traffic with each other
+	n        int                 // outcomes ever
 	smooth   float64
 	jitter   float64
 	last     time.Duration
@@ -89,6 +89,9 @@ func (t *Track) Lost(l Lost) {
 func (t *Track) isFull(size int) bool { return t.full > 0 && size >= t.full }
 
 func (t *Track) put(o outcome) {
+	if t.ring == nil {
+		t.ring = new([trackSize]outcome)
+	}
 	t.ring[t.n%trackSize] = o
 	t.n++
 }

@@ -183,6 +183,35 @@ func HoldNeighbour(ns, dev string, peer netip.Addr, hardware string, hold bool) 
 	return true, nil
 }
 
+// ReleaseNeighbours ends what HoldNeighbour holds on dev for such peers, whoever held it:
+// a peer's pod that is made again has another hardware address.
+func ReleaseNeighbours(ns, dev string, peer func(netip.Addr) bool) error {
+	h, err := netns.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	l, err := h.LinkByName(dev)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", dev, err)
+	}
+	all, err := h.NeighList(l.Attrs().Index, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("list neighbours on %s: %w", dev, err)
+	}
+	for _, n := range all {
+		addr, ok := netip.AddrFromSlice(n.IP)
+		if !ok || n.State&netlink.NUD_PERMANENT == 0 || !peer(addr.Unmap()) {
+			continue
+		}
+		n.State = netlink.NUD_STALE // the kernel asks again when it needs it
+		if err := h.NeighSet(&n); err != nil {
+			return fmt.Errorf("release neighbour %s: %w", addr, err)
+		}
+	}
+	return nil
+}
+
 func hostNet(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }

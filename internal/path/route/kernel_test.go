@@ -152,3 +152,21 @@ func TestHoldNeighbour(t *testing.T) {
 		t.Errorf("a peer behind a gateway: on link %v, %v", onLink, err)
 	}
 }
+
+// TestReleaseNeighbours: what was held for peers is released, and nobody else's.
+func TestReleaseNeighbours(t *testing.T) {
+	ns, run := ground(t)
+	peer := netip.MustParseAddr("10.1.0.9")
+	if _, err := HoldNeighbour(ns, "eth0", peer, "02:00:00:00:00:09", true); err != nil {
+		t.Fatal(err)
+	}
+	run("neigh", "add", "10.1.0.8", "lladdr", "02:00:00:00:00:08", "dev", "eth0", "nud", "permanent")
+	if err := ReleaseNeighbours(ns, "eth0", func(a netip.Addr) bool { return a == peer }); err != nil {
+		t.Fatal(err)
+	}
+	for addr, held := range map[string]bool{"10.1.0.9": false, "10.1.0.8": true} {
+		if got := run("neigh", "show", addr, "dev", "eth0"); strings.Contains(got, "PERMANENT") != held {
+			t.Errorf("%s: %s", addr, got)
+		}
+	}
+}
