@@ -6,14 +6,17 @@
 #define ENCAP_H
 
 #define ENCAP_PORT 52170 /* of the dynamic ports (RFC 6335) */
-#define ENCAP_MAGIC 0x5057
+/* Of this layout alone: a data plane of layout 1 (0x5057) may be in front of this one for
+ * a while, took whatever had its magic, and drops what it does not know. */
+#define ENCAP_MAGIC 0x5077
+#define FORMER_MAGIC 0x5057
 
 struct shim {
 	__be16 magic;
 	__u8 version, zero;
 	__u32 tag[2]; /* whole: there is room */
 };
-#define ENCAP_VERSION 2 /* layout 1 had a mark here, xxx011 */
+#define ENCAP_VERSION 2 /* the layout */
 
 struct outer {
 	struct iphdr ip;
@@ -80,6 +83,15 @@ static __always_inline int wrapped(struct __sk_buff *skb, const struct packet *p
 		return 0;
 	*t = s.tag[0] | (__u64)s.tag[1] << 32;
 	return 1;
+}
+
+/* wrapped_formerly reports whether layout 1 may have made a packet so. */
+static __always_inline int wrapped_formerly(struct __sk_buff *skb, const struct packet *p)
+{
+	__be16 magic;
+
+	return !p->v6 && p->proto == IPPROTO_UDP && p->steerable && p->sport == ENCAP_PORT && p->dport == ENCAP_PORT &&
+	       !bpf_skb_load_bytes(skb, p->l4 + sizeof(struct udphdr), &magic, sizeof(magic)) && magic == bpf_htons(FORMER_MAGIC);
 }
 
 /* unwrap takes the outer headers off and reads what was in them. */

@@ -234,7 +234,7 @@ func TestHostileTunnel(t *testing.T) {
 			} else if i > 0 {
 				tag = right ^ 1<<i
 			}
-			shim := binary.LittleEndian.AppendUint64([]byte{'P', 'W', 2, 0}, tag)
+			shim := binary.LittleEndian.AppendUint64([]byte{'P', 'w', 2, 0}, tag)
 			wrapped := slices.Concat(shim, p)
 			if err := send(stray, string(wrapped)); err != nil {
 				t.Fatal(err)

@@ -200,7 +200,7 @@ func TestHostileOwnAddress(t *testing.T) {
 	for _, ports := range [][2]uint16{{7003, 7001}, {7004, 7001}} {
 		inner := datagram(netip.AddrPortFrom(stable(1).Local, ports[0]), netip.AddrPortFrom(stable(1).Remote, ports[1]), 0, "evil")
 		for n := range 64 {
-			shim := []byte{0x50, 0x57, 2, 0, byte(n), 0, 0, 0, 0, 0, 0, 0}
+			shim := []byte{0x50, 0x77, 2, 0, byte(n), 0, 0, 0, 0, 0, 0, 0}
 			if err := send(tunnel, string(shim)+string(inner)); err != nil {
 				t.Fatal(err)
 			}

@@ -12,8 +12,11 @@ import (
 func (w *world) pathIn(b []byte, c chance) effect {
 	e := effect{verdict: verdictNext, frame: bytes.Clone(b)}
 	h := readFrame(b)
-	if !h.ok || h.proto == 6 && !marked(h.dscp) {
+	if !h.ok {
 		return e
+	}
+	if h.proto == 6 && !marked(h.dscp) {
+		return w.former(e, b, &h)
 	}
 	if h.failure {
 		w.quoted(&e, &h, c)
@@ -21,7 +24,7 @@ func (w *world) pathIn(b []byte, c chance) effect {
 	}
 	tag, encap := wrappedIn(b, &h)
 	if !encap && !marked(h.dscp) {
-		return e
+		return w.former(e, b, &h)
 	}
 	p, pa, n := w.on(h.src)
 	if p == nil || !pa.onDev || h.dst != pa.pair.Local || encap != pa.encap {
@@ -128,10 +131,19 @@ func (w *world) deliver(e *effect) {
 // wrappedIn is whether a packet is one of the encapsulated mode, and its tag.
 func wrappedIn(b []byte, h *headers) (uint64, bool) {
 	if h.v6 || h.proto != 17 || !h.whole || h.l4 != 34 || h.sport != 52170 || h.dport != 52170 || len(b) < 54 ||
-		be16(b[42:]) != 0x5057 || b[44] != 2 {
+		be16(b[42:]) != 0x5077 || b[44] != 2 {
 		return 0, false
 	}
 	return binary.LittleEndian.Uint64(b[46:]), true
+}
+
+// former is what becomes of what looks like layout 1's, and of all else.
+func (w *world) former(e effect, b []byte, h *headers) effect {
+	wrapped := !h.v6 && h.proto == 17 && h.whole && h.sport == 52170 && h.dport == 52170 && len(b) >= h.l4+10 && be16(b[h.l4+8:]) == 0x5057
+	if wrapped || h.dscp&7 == 3 {
+		return w.refuse(e, false, Events{Strangers: 1})
+	}
+	return e
 }
 
 // wrapIn puts a frame's packet into another.
@@ -145,7 +157,7 @@ func wrapIn(b []byte, pair Pair, tag uint64) []byte {
 	binary.BigEndian.PutUint16(o[20:], 52170)
 	binary.BigEndian.PutUint16(o[22:], 52170)
 	binary.BigEndian.PutUint16(o[24:], uint16(len(b)-14+len(o)-20))
-	binary.BigEndian.PutUint16(o[28:], 0x5057)
+	binary.BigEndian.PutUint16(o[28:], 0x5077)
 	o[30] = 2
 	binary.LittleEndian.PutUint64(o[32:], tag)
 	return append(append(bytes.Clone(b[:14]), o...), b[14:]...)
@@ -331,7 +343,7 @@ func (w *world) unquoted(e *effect, h *headers) {
 	b := e.frame
 	at := h.l4 + 8
 	in := at + EncapOverhead
-	if h.v6 || len(b) < in+28 || b[at]&15 != 5 || b[at+9] != 17 || be16(b[at+22:]) != 52170 || be16(b[at+28:]) != 0x5057 || b[in]&15 != 5 {
+	if h.v6 || len(b) < in+28 || b[at]&15 != 5 || b[at+9] != 17 || be16(b[at+22:]) != 52170 || be16(b[at+28:]) != 0x5077 || b[in]&15 != 5 {
 		return
 	}
 	o, q := readIP(b[at:], false), readIP(b[in:], false)

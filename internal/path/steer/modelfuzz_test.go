@@ -64,7 +64,7 @@ func newTrials(t testing.TB) []*trial {
 		for i, uid := range []string{"higher", "lower"} {
 			w.enter(t, p, uid, i)
 		}
-		p.SetElsewhere(w.elsewhere)
+		p.SetElsewhere(NewElsewhere(w.elsewhere))
 		out = append(out, &trial{p: p, w: w, table: p.tableOf(t), out: make([]byte, 8192),
 			sent: map[[2]uint32][2]uint64{}, received: map[[2]uint32][2]uint64{}})
 	}

@@ -139,7 +139,8 @@ static __always_inline __u32 hashed(const struct addr *a)
  * of none, and are let go by one word. */
 static __always_inline void want(const struct addr *a)
 {
-	__u32 h = hashed(a) >> ELSEWHERE_SHIFT, word = h >> 6, at = h & (WANTED - 1);
+	/* The upper bits: on the lower ones the last octet of an IPv4 address has no bearing. */
+	__u32 h = hashed(a) >> ELSEWHERE_SHIFT, word = h >> 6, at = hashed(a) >> (32 - WANTED_BITS);
 	__u64 *bits = bpf_map_lookup_elem(&elsewhere, &word);
 
 	if (!bits || !(*(volatile __u64 *)bits >> (h & 63) & 1))

@@ -80,6 +80,7 @@ func (p *Plane) SetPeer(peer Peer) error {
 				Diff: diff(pair, stable), Local: word(pair.Local), StableLocal: word(stable.Local), StableRemote: word(stable.Remote)}
 			err := p.put(p.objs.Rev4, p.objs.Rev6, pair.Remote, rev)
 			if err == nil {
+				p.note(id, pair.Remote, true)
 				err = p.nearRev(rev)
 			}
 			if err != nil {
@@ -103,6 +104,7 @@ func (p *Plane) SetPeer(peer Peer) error {
 		p.admit(stable.Remote, id)
 		err = p.put(p.objs.Peers4, p.objs.Peers6, stable.Remote, row)
 		if err == nil {
+			p.note(id, stable.Remote, false)
 			err = p.nearPeer(row)
 		}
 		if err != nil {
@@ -282,35 +284,21 @@ func (p *Plane) remove(id uint32) error {
 			delete(p.ids, uid)
 		}
 	}
-	err := errors.Join(
-		drop[uint32, bpfPeer](p.objs.Peers4, func(v *bpfPeer) bool { return v.Id == id }),
-		drop[bpfAddr, bpfPeer](p.objs.Peers6, func(v *bpfPeer) bool { return v.Id == id }),
-		drop[uint32, bpfRev](p.objs.Rev4, func(v *bpfRev) bool { return v.Id == id }),
-		drop[bpfAddr, bpfRev](p.objs.Rev6, func(v *bpfRev) bool { return v.Id == id }),
-		p.far(id))
+	at := p.places[id]
+	delete(p.places, id)
+	var errs []error
+	for _, a := range at.stable {
+		errs = append(errs, p.drop(p.objs.Peers4, p.objs.Peers6, a, id))
+	}
+	for _, a := range at.paths {
+		errs = append(errs, p.drop(p.objs.Rev4, p.objs.Rev6, a, id))
+	}
+	err := errors.Join(append(errs, p.far(id))...)
 	p.clear(id)
-	p.sift()
+	p.release(id, at)
 	p.used[id] = false
 	if err != nil {
 		return fmt.Errorf("remove peer: %w", err)
-	}
-	return nil
-}
-
-// drop deletes the entries that match.
-func drop[K, V any](m *ebpf.Map, match func(*V) bool) error {
-	var keys []K
-	var k K
-	var v V
-	for it := m.Iterate(); it.Next(&k, &v); {
-		if match(&v) {
-			keys = append(keys, k)
-		}
-	}
-	for _, k := range keys {
-		if err := m.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return err
-		}
 	}
 	return nil
 }
@@ -319,15 +307,7 @@ func drop[K, V any](m *ebpf.Map, match func(*V) bool) error {
 // once SetPeer names them; Forget removes those that it does not. If the lease has run
 // out, flows begin at home.
 func (p *Plane) adopt(lasting bool) {
-	var k4 uint32
-	var k6 bpfAddr
-	var v bpfPeer
-	for it := p.objs.Peers4.Iterate(); it.Next(&k4, &v); {
-		p.used[v.Id] = true
-	}
-	for it := p.objs.Peers6.Iterate(); it.Next(&k6, &v); {
-		p.used[v.Id] = true
-	}
+	p.learn()
 	p.sift()
 	if !lasting {
 		// Nobody knows what has become of the paths since: flows begin at home.

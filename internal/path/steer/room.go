@@ -10,13 +10,11 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-
-	"pathwise.dev/pathwise/internal/netns"
 )
 
-// firstRoom is for how many peers there is room at first. Each takes some 2.6 KiB of
+// firstRoom is for how many peers there is room at first. Each takes some 3 KiB of
 // kernel memory, used or not, so a pod begins with few and is given more.
-const firstRoom = 64
+const firstRoom = 32
 
 // growth is by how much there is more room each time.
 const growth = 4
@@ -75,6 +73,15 @@ func (p *Plane) load(room int, dir string) error {
 	if err != nil {
 		return err
 	}
+	objs, err := assemble(spec, p.constants(room), maps)
+	if err != nil {
+		return err
+	}
+	return p.take(objs, room)
+}
+
+// constants are the programs', with maps for so many peers.
+func (p *Plane) constants(room int) map[string]any {
 	stable := p.devs[p.cfg.Dev]
 	var mac [6]byte
 	copy(mac[:], stable.HardwareAddr)
@@ -82,18 +89,24 @@ func (p *Plane) load(room int, dir string) error {
 	if !p.InPlace {
 		redirect = 1
 	}
-	for name, v := range map[string]any{"stable_ifindex": uint32(stable.Index), "stable_mac": mac,
+	return map[string]any{"stable_ifindex": uint32(stable.Index), "stable_mac": mac,
 		"to_stable_dev": redirect, "lease_ns": uint64(p.cfg.Lease), "slot_shift": uint32(32 - slotBits(room)),
-		"slot_rev_shift": uint32(31 - slotBits(room)), "flows_per_peer": uint32(max(p.cfg.Flows/2, 1))} {
+		"slot_rev_shift": uint32(31 - slotBits(room)), "flows_per_peer": uint32(max(p.cfg.Flows/2, 1))}
+}
+
+// assemble loads the programs with the maps.
+func assemble(spec *ebpf.CollectionSpec, constants map[string]any, maps map[string]*ebpf.Map) (objs bpfObjects, err error) {
+	for name, v := range constants {
 		if err := spec.Variables[name].Set(v); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
+			return objs, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
 	stripLines(spec)
-	var objs bpfObjects
-	if err := spec.LoadAndAssign(&objs, &ebpf.CollectionOptions{MapReplacements: maps}); err != nil {
-		return err
-	}
+	return objs, spec.LoadAndAssign(&objs, &ebpf.CollectionOptions{MapReplacements: maps})
+}
+
+// take uses other programs and maps from now on.
+func (p *Plane) take(objs bpfObjects, room int) error {
 	old := p.objs
 	p.objs, p.room = objs, room
 	if err := p.mapMemory(); err != nil {
@@ -174,108 +187,4 @@ func (p *Plane) mapMemory() error {
 		*m.to = mem
 	}
 	return nil
-}
-
-// grow makes room for more peers: larger maps, with all that the old ones hold, and the
-// programs loaded again to use them, hook by hook. Flows are in maps that stay. What is
-// killed on the way leaves the old maps in use, or the new ones complete.
-func (p *Plane) grow() error {
-	room := min(p.room*growth, p.cfg.Peers)
-	dir := filepath.Join(p.cfg.PinDir, growing)
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove pins: %w", err)
-	}
-	old, err := p.copied()
-	if err != nil {
-		return err
-	}
-	if err := p.load(room, dir); err != nil {
-		return fmt.Errorf("load data plane for %d peers: %w", room, err)
-	}
-	if err := p.fill(old); err != nil {
-		return err
-	}
-	if err := os.Rename(dir, p.sized(room)); err != nil {
-		return fmt.Errorf("rename pins: %w", err)
-	}
-	if err := netns.Do(p.cfg.Netns, p.attach); err != nil {
-		return fmt.Errorf("attach data plane for %d peers: %w", room, err)
-	}
-	return p.tidy()
-}
-
-// tidy removes the maps that are used no more.
-func (p *Plane) tidy() error {
-	pins, err := os.ReadDir(p.cfg.PinDir)
-	if err != nil {
-		return fmt.Errorf("list pins: %w", err)
-	}
-	for _, pin := range pins {
-		at := filepath.Join(p.cfg.PinDir, pin.Name())
-		if pin.IsDir() && at != p.sized(p.room) {
-			if err := os.RemoveAll(at); err != nil {
-				return fmt.Errorf("remove pins: %w", err)
-			}
-		}
-	}
-	return nil
-}
-
-// rows is all that the maps hold of peers.
-type rows struct {
-	peers4 map[uint32]bpfPeer
-	peers6 map[bpfAddr]bpfPeer
-	rev4   map[uint32]bpfRev
-	rev6   map[bpfAddr]bpfRev
-	memory [6][]byte
-}
-
-// arrays are those with something of each peer that is no address.
-func (p *Plane) arrays() [6]*ebpf.Memory {
-	return [6]*ebpf.Memory{p.mem.own, p.mem.follow, p.mem.order, p.mem.sent, p.mem.received, p.mem.held}
-}
-
-// copied is what there is now. The counters go on meanwhile: what passes until the
-// programs are exchanged is not counted.
-func (p *Plane) copied() (r rows, err error) {
-	r = rows{all[uint32, bpfPeer](p.objs.Peers4), all[bpfAddr, bpfPeer](p.objs.Peers6),
-		all[uint32, bpfRev](p.objs.Rev4), all[bpfAddr, bpfRev](p.objs.Rev6), [6][]byte{}}
-	for i, m := range p.arrays() {
-		r.memory[i] = make([]byte, m.Size())
-		read(m, 0, r.memory[i])
-	}
-	return r, nil
-}
-
-// all lists a map.
-func all[K comparable, V any](m *ebpf.Map) map[K]V {
-	out := map[K]V{}
-	var k K
-	var v V
-	for it := m.Iterate(); it.Next(&k, &v); {
-		out[k] = v
-	}
-	return out
-}
-
-// fill enters it in other maps.
-func (p *Plane) fill(r rows) error {
-	for i, m := range p.arrays() {
-		write(m, 0, r.memory[i])
-	}
-	var errs []error
-	for k, v := range r.peers4 {
-		errs = append(errs, p.objs.Peers4.Put(k, v), p.objs.Near.Put(v.Id, v))
-	}
-	for k, v := range r.peers6 {
-		errs = append(errs, p.objs.Peers6.Put(k, v))
-	}
-	for k, v := range r.rev4 {
-		errs = append(errs, p.objs.Rev4.Put(k, v), p.objs.NearRev.Put(v.Id*MaxPaths+v.Path, v))
-	}
-	for k, v := range r.rev6 {
-		errs = append(errs, p.objs.Rev6.Put(k, v))
-	}
-	p.sift()
-	return errors.Join(errs...)
 }

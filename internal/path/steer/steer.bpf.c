@@ -283,6 +283,15 @@ static __always_inline int refuse(__u32 why, int encap)
 	return TCX_DROP;
 }
 
+/* former refuses what a data plane of layout 1 has sent, and lets all else pass. Where the
+ * other end is of that layout still, it may send so long after ours has taken that one's
+ * place here. The stack would answer with a reset, or an error, that the other end takes
+ * for one of its flow: it is to find that the path is dead. */
+static __always_inline int former(const struct packet *p)
+{
+	return FORMER_MARK(p->dscp) ? refuse(EV_STRANGER, 0) : TCX_NEXT;
+}
+
 /* No verdicts, but what is to be done with the packet: by functions that have their stack
  * for themselves, as 512 bytes are for all that call each other. */
 #define QUOTES 1000
@@ -329,14 +338,16 @@ GLOBAL int path_in_any(struct __sk_buff *skb)
 	struct packet p = {};
 	__u64 t = 0;
 
-	if (internet(skb, &p) < 0 || (p.proto == IPPROTO_TCP && !IS_MARK(p.dscp)))
-		return TCX_NEXT; /* TCP of the application's own on this path */
+	if (internet(skb, &p) < 0)
+		return TCX_NEXT;
+	if (p.proto == IPPROTO_TCP && !IS_MARK(p.dscp))
+		return former(&p); /* TCP of the application's own on this path */
 	transport(skb, &p);
 	if (p.error)
 		return QUOTES;
 	int encap = wrapped(skb, &p, &t);
 	if (!encap && !IS_MARK(p.dscp))
-		return TCX_NEXT;
+		return wrapped_formerly(skb, &p) ? refuse(EV_STRANGER, 0) : former(&p);
 	struct rev *r = rev_of(&p.src, p.v6);
 	/* Meant for a pod that had this address before, or from one that we do not know:
 	 * never deliver it to a stranger. Nor a fragment, nor a SYN, which no data plane
@@ -359,7 +370,7 @@ SEC("tc") int path_in(struct __sk_buff *skb)
 		return verdict == UNKNOWN ? recall(skb) : verdict;
 	}
 	if (!IS_MARK(p.dscp))
-		return TCX_NEXT; /* the application's own */
+		return former(&p); /* the application's own */
 	struct rev *r = rev_of(&p.src, 0);
 	if (!r || !expected(skb, &p, r) || r->flags & PATH_ENCAP)
 		return path_in_any(skb); /* which refuses it */

@@ -98,8 +98,9 @@ type Plane struct {
 	// former are the data planes of other layouts that are still there.
 	former []*former
 	// ids by the peer's UID; what the maps hold, kept to allocate.
-	ids  map[string]uint32
-	used []bool
+	ids    map[string]uint32
+	used   []bool
+	places map[uint32]place
 	// InPlace: arrivals are delivered on the path's interface. It is false where
 	// reverse path filtering is strict there, as they then must come by eth0.
 	InPlace bool
@@ -117,7 +118,7 @@ type memory struct {
 // there; flows keep their paths, unless its lease has run out. It needs Linux 6.6
 // (tcx links) and root.
 func Open(cfg Config) (*Plane, error) {
-	p := &Plane{cfg: cfg.fill(), ids: map[string]uint32{}}
+	p := &Plane{cfg: cfg.fill(), ids: map[string]uint32{}, places: map[uint32]place{}}
 	if err := os.MkdirAll(p.cfg.PinDir, 0o700); err != nil {
 		return nil, fmt.Errorf("create pin directory: %w", err)
 	}

@@ -30,6 +30,7 @@ struct row {
  * flow label (RFC 6437), and in the encapsulated mode the shim. */
 #define MARK 0x07
 #define IS_MARK(dscp) (((dscp) & 0x07) == MARK)
+#define FORMER_MARK(dscp) (((dscp) & 0x07) == 0x03) /* layout 1's */
 #define CLASSES 0x2e22120a04020100ull /* DSCP 0, 1 (LE), 2, 4, 10 (AF11), 18 (AF21), 34 (AF41), 46 (EF) */
 #define CLASS_DSCP(mark) ((__u8)(CLASSES >> ((mark) >> 3 << 3)))
 
@@ -170,7 +171,7 @@ struct beat {
 /* Peers are entered when traffic with them begins: elsewhere has a bit for the address
  * of each pod that could be one, by a hash, and wanted takes those that were sent to. */
 #define ELSEWHERE_SHIFT 15
-#define WANTED 64
+#define WANTED_BITS 8
 
 #define MAP(name, t, k, v, n, f)                                                                     \
 	struct {                                                                                     \
@@ -203,7 +204,7 @@ MAP(slots_rev, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS * 16, BPF_F_MMAPABLE);
 MAP(held, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS, BPF_F_MMAPABLE);
 
 MAP(elsewhere, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1 << (32 - ELSEWHERE_SHIFT - 6), BPF_F_MMAPABLE);
-MAP(wanted, BPF_MAP_TYPE_ARRAY, __u32, struct addr, WANTED, BPF_F_MMAPABLE);
+MAP(wanted, BPF_MAP_TYPE_ARRAY, __u32, struct addr, 1 << WANTED_BITS, BPF_F_MMAPABLE);
 MAP(heartbeat, BPF_MAP_TYPE_ARRAY, __u32, struct beat, 1, BPF_F_MMAPABLE);
 MAP(events, BPF_MAP_TYPE_ARRAY, __u32, __u64, 16, BPF_F_MMAPABLE);
 MAP(recent, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2048, 0);
