@@ -53,6 +53,10 @@ type Config struct {
 
 	// hold is for how long keys that were withdrawn are accepted; DefaultHold by default.
 	hold probe.Hold
+	// leave is how long a pair without traffic stays entered, leaveAfter by default, and
+	// peers how many a pod may have at a time, steer.DefaultPeers by default.
+	leave time.Duration
+	peers int
 }
 
 // Pace of the loop.
@@ -92,10 +96,17 @@ type Agent struct {
 	refusals *refusals
 	remote   map[string]*remoteHost // by host name
 	pods     map[string]*pod        // local ones, by UID
-	// roster is of the cluster; observing says that the pairs are others than those that
-	// telemetry is limited to.
-	roster    roster
+	// elsewhere are the pods that could be peers; observing says that the pairs are
+	// others than those that telemetry is limited to.
+	elsewhere elsewhere
 	observing bool
+	// synced is the description that the rest is in step with, and hosts the names of
+	// its hosts by their index; news is the latest, and unread why it could not be read.
+	synced, news *description
+	hosts        map[int]string
+	unread       error
+	// stranded is when pods could not be taken in.
+	stranded map[string]time.Time
 	// waking are the pairs whose connections are to be woken once the other agent knows.
 	waking []*pair
 	// sustained is when the leases of what is not adopted yet were last renewed.
@@ -130,8 +141,11 @@ type Agent struct {
 	turned, refreshed, weighed time.Time
 	stats                      counters
 	warned                     map[string]time.Time // when a fault was last told
-	// told are the pods of the latest description, and vetted what is steered of them;
-	// conflicts are the addresses that several of them have, as told.
+
+	// Of those who describe alone, without mu: described is the latest description,
+	// told its pods as they were told, and vetted what is steered of them; conflicts are
+	// the addresses that several of them have, as told.
+	described    *description
 	told, vetted []topo.Pod
 	toldHosts    []topo.Host
 	conflicts    map[netip.Addr]string
@@ -166,11 +180,14 @@ func New(cfg Config) (*Agent, error) {
 	if len(keys.Current) < 16 {
 		return nil, fmt.Errorf("key of %d octets: expected at least 16", len(keys.Current))
 	}
+	if cfg.leave == 0 {
+		cfg.leave = leaveAfter
+	}
 	if cfg.hold == (probe.Hold{}) {
 		cfg.hold = probe.DefaultHold()
 	}
 	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), hold: cfg.hold, replays: probe.NewReplays(0), refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
-		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{}, warned: map[string]time.Time{},
+		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{}, stranded: map[string]time.Time{}, warned: map[string]time.Time{},
 		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)}}
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
@@ -208,8 +225,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.running(a.surveyAll)
 			a.running(a.wakeAll)
 		}
-		a.running(a.countAll)
-		a.running(a.sweepFlows)
+		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom} {
+			a.running(f)
+		}
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s", a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
 		err = a.loop(ctx)
 	}
@@ -229,7 +247,11 @@ func (a *Agent) setUp() error {
 		}
 		a.passive = c
 	}
-	if err := a.sync(); err != nil {
+	if err := a.describe(); err != nil {
+		return err
+	}
+	a.news = a.described
+	if err := a.sync(a.news); err != nil {
 		return err
 	}
 	return a.sweep()
@@ -274,18 +296,21 @@ func (a *Agent) turn() (time.Duration, error) {
 		return 0, err
 	}
 	next := a.watch(now)
-	if now.Sub(a.refreshed) >= refresh {
+	if now.Sub(a.refreshed) >= refresh || a.news != a.synced {
 		a.refreshed = now
 		a.beat()
 		a.rekey(now)
 		a.remark()
 		a.tellRefusals(now)
-		if err := errors.Join(a.sync(), a.partIdle(now), a.retire()); err != nil {
+		if err := errors.Join(a.unread, a.sync(a.news), a.retire()); err != nil {
 			a.warn("%v", err)
 		}
 	}
 	if weighs {
-		a.admitWanted()
+		a.admitWanted(a.cfg.Now())
+		if err := a.partIdle(a.cfg.Now()); err != nil {
+			a.warn("%v", err)
+		}
 		if a.observing {
 			a.observing = false
 			if err := a.observe(); err != nil {
@@ -314,15 +339,6 @@ func (a *Agent) late(t, now time.Time) time.Duration {
 		due = now
 	}
 	return a.lag.since(t, due, now)
-}
-
-// beat renews the data planes' leases.
-func (a *Agent) beat() {
-	for _, p := range a.pods {
-		if p.plane != nil && !a.cfg.DryRun {
-			p.plane.Beat()
-		}
-	}
 }
 
 func (a *Agent) close() error {

@@ -93,14 +93,13 @@ func (a *Agent) hear(t probe.TLV) []byte {
 
 // pairOf finds the pair by its ends' identities.
 func (a *Agent) pairOf(local, remote podID) *pair {
+	who, ok := a.elsewhere.identified(remote)
+	if !ok {
+		return nil
+	}
 	for _, l := range a.pods {
-		if idOf(l.Pod) != local {
-			continue
-		}
-		for _, p := range l.pairs {
-			if idOf(p.remote) == remote {
-				return p
-			}
+		if p := l.pairs[who.UID]; p != nil && idOf(l.Pod) == local {
+			return p
 		}
 	}
 	return nil
@@ -114,7 +113,7 @@ func (a *Agent) pairFor(n notice) *pair {
 		return p
 	}
 	for _, l := range a.pods {
-		if remote, ok := elsewhere(a.roster, a.roster.byID, n.from); ok && idOf(l.Pod) == n.to {
+		if remote, ok := a.elsewhere.identified(n.from); ok && idOf(l.Pod) == n.to {
 			if p, err := a.join(l, remote); err == nil {
 				return p
 			}
@@ -197,7 +196,7 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 			Confidence: 1, Reason: "the other agent does not know the pair any more"}, "peer", 0)
 	case n.status == statusDone && n.kind == noticeOpen:
 		a.openPair(p)
-		p.opened = a.cfg.Now()
+		p.opened, p.asks = a.cfg.Now(), 0
 	case n.kind == noticeMoved:
 		a.confirmed(p, n)
 	}

@@ -197,7 +197,7 @@ const renew = 5 * time.Second
 // open asks the other agent to take the pair's packets on every path. What it has
 // confirmed before it is asked on one path first, as that will do nearly always.
 func (a *Agent) open(p *pair, now time.Time) {
-	if now.Sub(p.opened) < renew || now.Sub(p.asked) < 200*time.Millisecond {
+	if now.Sub(p.opened) < renew || now.Sub(p.asked) < p.patience() {
 		return
 	}
 	if !p.opened.IsZero() && now.Sub(p.opened) > 4*renew {
@@ -208,12 +208,25 @@ func (a *Agent) open(p *pair, now time.Time) {
 		return
 	}
 	p.asked = now
+	p.asks++
 	n := notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect()}
 	if first && hp != nil && hp.failed.IsZero() {
 		a.tellOver(hp, n)
 		return
 	}
 	a.tell(p.host, n, "")
+}
+
+// patience is how long a pair waits for an answer before it asks again: an agent that
+// does not know it yet may be about to, but one of hundreds of peers may have none.
+func (p *pair) patience() time.Duration {
+	switch {
+	case p.asks < 10:
+		return 200 * time.Millisecond
+	case p.asks < 40:
+		return time.Second
+	}
+	return renew
 }
 
 // openPair enters the paths: both ends take packets now.

@@ -88,9 +88,6 @@ func TestCluster(t *testing.T) {
 	if got := c.names(); !slices.Equal(got, []string{"b", "m", "z"}) {
 		t.Errorf("names: got %v", got)
 	}
-	if hostName(c, 2) != "h2" || hostName(c, 3) != "" {
-		t.Errorf("hostName: got %q, %q", hostName(c, 2), hostName(c, 3))
-	}
 	if indexOf(c.names(), "m") != 1 || indexOf(c.names(), "x") != -1 {
 		t.Error("indexOf")
 	}

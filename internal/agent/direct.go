@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 
 	"pathwise.dev/pathwise/internal/path/route"
@@ -123,9 +124,21 @@ func (a *Agent) shape(p *pair) error {
 	return err
 }
 
-// unlead removes what a predecessor's direct routes have left in the pod.
-func unlead(l *pod) error {
-	errs := []error{route.Undirect(l.Netns)}
+// unlead removes what a predecessor's direct routes have left in the pod. One of another
+// layout has left peers that are not known any more: all that it has prepared for them is
+// undone.
+func unlead(l *pod, others elsewhere) error {
+	var errs []error
+	left, err := l.plane.Former()
+	if l.former = left; left == 0 {
+		errs = append(errs, err, route.Undirect(l.Netns))
+	} else {
+		held := func(addr netip.Addr) bool {
+			_, ok := others.addressed(addr)
+			return ok
+		}
+		errs = append(errs, err, route.Clear(l.Netns), route.ReleaseNeighbours(l.Netns, l.Attachments[0].Dev, held))
+	}
 	for _, at := range l.Attachments[1:] {
 		errs = append(errs, l.plane.Direct(at.Dev, false))
 	}

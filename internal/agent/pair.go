@@ -21,6 +21,7 @@ type pair struct {
 	// opened: the remote data plane takes this pair's packets on every path,
 	// confirmed at that time.
 	opened, asked time.Time
+	asks          int // since it was confirmed
 	// stale is when the data plane is to be told of its paths again.
 	stale time.Time
 	// unsettled: the remote agent has not confirmed the latest choice.

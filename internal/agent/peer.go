@@ -1,9 +1,8 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -13,85 +12,40 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
-// roster is what an agent looks up in the description: made once for each, as a cluster
-// may have tens of thousands of pods. Of those of other hosts that could be peers nothing
-// else is kept until there is traffic.
-type roster struct {
-	pods  []topo.Pod // of the description
-	hosts []topo.Host
-	names []string
-	// agents are the agents' own pods by host, and local this host's that are steered.
-	agents map[int]topo.Pod
-	local  []topo.Pod
-	// Of those elsewhere, where in pods they are.
-	byUID  map[string]int
-	byID   map[podID]int
-	byAddr map[netip.Addr]int
-	addrs  []netip.Addr
-}
-
-// enroll takes the description, if it is another than before.
-func (a *Agent) enroll(c Cluster, host topo.Host) {
-	was := a.roster
-	if was.byUID != nil && len(was.pods) == len(c.Pods) && len(was.pods) > fewPods && &was.pods[0] == &c.Pods[0] &&
-		slices.Equal(was.hosts, c.Hosts) {
-		return
-	}
-	r := roster{pods: c.Pods, hosts: slices.Clone(c.Hosts), names: c.names(), agents: map[int]topo.Pod{}, local: c.steerable(host.Index),
-		byUID: map[string]int{}, byID: map[podID]int{}, byAddr: map[netip.Addr]int{}}
-	for i, p := range c.Pods {
-		switch _, known := r.agents[p.Host]; {
-		case p.Agent && !known:
-			r.agents[p.Host] = p
-		case p.Agent || p.Host == host.Index || p.UID == "" || len(p.Attachments) < 2:
-		default:
-			r.byUID[p.UID], r.byID[idOf(p)], r.byAddr[p.Addr()] = i, i, i
-			r.addrs = append(r.addrs, p.Addr())
-		}
-	}
-	a.roster = r
-	for _, l := range a.pods {
-		l.plane.SetElsewhere(r.addrs)
-	}
-}
-
-// elsewhere is the pod of another host that is found under a key.
-func elsewhere[K comparable](r roster, by map[K]int, key K) (topo.Pod, bool) {
-	i, ok := by[key]
-	if !ok {
-		return topo.Pod{}, false
-	}
-	return r.pods[i], true
-}
-
-// fewPods is how many are listed again each time, whether they are others or not.
-const fewPods = 256
-
 // rejoin enters the peers that a predecessor has left in the pod's data plane, and
 // forgets those that are none any more.
 func (a *Agent) rejoin(l *pod) error {
-	l.plane.SetElsewhere(a.roster.addrs)
+	l.plane.SetElsewhere(a.elsewhere.filter)
 	var errs []error
 	for _, addr := range l.plane.Entered() {
-		if remote, ok := elsewhere(a.roster, a.roster.byAddr, addr); ok {
-			_, err := a.join(l, remote)
-			errs = append(errs, err)
+		if remote, ok := a.elsewhere.addressed(addr); ok {
+			if _, err := a.join(l, remote); !isNative(err) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(append(errs, l.plane.Forget())...)
 }
 
+// admitting is how long the loop may be held by peers that are entered, and wantedMost
+// how many of a pod wait for their turn. Others are asked for again with their next packets.
+const admitting, wantedMost = 3 * time.Millisecond, 1024
+
 // admitWanted enters the peers with which the host's pods have begun to speak.
-func (a *Agent) admitWanted() {
+func (a *Agent) admitWanted(now time.Time) {
 	for _, l := range a.pods {
-		for _, addr := range l.plane.Wanted() {
-			remote, ok := elsewhere(a.roster, a.roster.byAddr, addr)
+		l.wanted = append(l.wanted, l.plane.Wanted()...)
+		l.wanted = l.wanted[:min(len(l.wanted), wantedMost)]
+		for len(l.wanted) > 0 && a.cfg.Now().Sub(now) < admitting {
+			addr := l.wanted[0]
+			l.wanted = l.wanted[1:]
+			remote, ok := a.elsewhere.addressed(addr)
 			if !ok || l.pairs[remote.UID] != nil {
 				continue
 			}
 			if _, err := a.join(l, remote); errors.Is(err, steer.ErrTooMany) {
-				a.warnOf("room "+l.UID, "pod %s speaks with more pods than there is room for (%d): traffic with further ones is native", l.Name, steer.DefaultPeers)
-			} else if err != nil && !errors.Is(err, errNative) {
+				a.warnOf("room "+l.UID, "pod %s speaks with more pods than there is room for (%d): traffic with further ones is native", l.Name, cmp.Or(a.cfg.peers, steer.DefaultPeers))
+			} else if err != nil && !isNative(err) {
 				a.warn("%s>%s: %v", l.Name, remote.Name, err)
 			}
 		}
@@ -101,15 +55,21 @@ func (a *Agent) admitWanted() {
 // errNative is returned for two pods between which there is nothing to choose.
 var errNative = errors.New("there is one path")
 
+// isNative reports whether a pair is native, or is so for now, without a fault.
+func isNative(err error) bool { return errors.Is(err, errNative) || errors.Is(err, errCrowded) }
+
 // join enters a pair of pods. Pods of the same host stay on their default network, on
 // which they are one hop apart.
 func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
 	if p := l.pairs[remote.UID]; p != nil {
 		return p, nil
 	}
-	rs, h := a.eligible(route.Between(l.Pod, remote), a.cluster), a.remote[hostName(a.cluster, remote.Host)]
+	rs, h := a.eligible(route.Between(l.Pod, remote), a.cluster), a.remote[a.hosts[remote.Host]]
 	if len(rs) < 2 || h == nil {
 		return nil, errNative
+	}
+	if l.plane.Crowded(remote.Addr()) {
+		return nil, errCrowded // it is asked for again with its next packets
 	}
 	p := &pair{name: l.Name + ">" + remote.Name, local: l, remote: remote, host: h, routes: rs, lines: make([]line, len(rs)), limited: 1}
 	if err := a.enter(p); err != nil {
@@ -126,9 +86,10 @@ func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
 // agent may have looked at another moment.
 func (a *Agent) syncPairs(l *pod, c Cluster) error {
 	var errs []error
+	l.withdrawing = false
 	for uid, p := range l.pairs {
-		remote, ok := elsewhere(a.roster, a.roster.byUID, uid)
-		if ok && slices.Equal(p.routes, a.eligible(route.Between(l.Pod, remote), c)) && a.remote[hostName(c, remote.Host)] == p.host {
+		remote, ok := a.elsewhere.named(uid)
+		if ok && slices.Equal(p.routes, a.eligible(route.Between(l.Pod, remote), c)) && a.remote[a.hosts[remote.Host]] == p.host {
 			continue
 		}
 		if ok && a.withdraw(p) {
@@ -136,7 +97,7 @@ func (a *Agent) syncPairs(l *pod, c Cluster) error {
 		}
 		errs = append(errs, a.part(p))
 		if ok {
-			if _, err := a.join(l, remote); err != nil && !errors.Is(err, errNative) {
+			if _, err := a.join(l, remote); err != nil && !isNative(err) {
 				errs = append(errs, err)
 			}
 		}
@@ -149,7 +110,7 @@ func (a *Agent) withdraw(p *pair) bool {
 	if p.withdrawn || p.home() || a.cfg.DryRun {
 		return false
 	}
-	p.withdrawn = true
+	p.withdrawn, p.local.withdrawing = true, true
 	p.assigned, p.outcome, p.state.Trial = decide.Assignment{Active: p.routes[0].Network}, nil, decide.Trial{}
 	if _, _, err := a.place(p, true); err != nil {
 		a.warn("%s: move to %s: %v", p.name, p.routes[0].Network, err)
@@ -171,8 +132,9 @@ func (a *Agent) part(p *pair) error {
 	return errors.Join(a.restore(p), p.local.plane.RemovePeer(p.remote.UID))
 }
 
-// leaveAfter is how long a pair without traffic stays entered.
-const leaveAfter = time.Minute
+// leaveAfter is how long a pair without traffic stays entered, and leaving how long the
+// loop may be held by those that leave: of many at a time the rest leave later.
+const leaveAfter, leaving = time.Minute, 2 * time.Millisecond
 
 // partIdle forgets the pairs whose traffic has ended. Both ends must be home first: what
 // one of them still steered would find nobody who puts it back.
@@ -180,10 +142,10 @@ func (a *Agent) partIdle(now time.Time) error {
 	var errs []error
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
-			if now.Sub(p.active) < leaveAfter || now.Sub(p.joined) < leaveAfter || p.pinned != "" {
+			if now.Sub(p.active) < a.cfg.leave || now.Sub(p.joined) < a.cfg.leave || p.pinned != "" {
 				continue
 			}
-			if p.unsettled && now.Sub(p.active) < 2*leaveAfter {
+			if p.unsettled && now.Sub(p.active) < 2*a.cfg.leave {
 				if now.Sub(p.noticed) >= time.Second {
 					a.announce(p)
 				}
@@ -191,6 +153,9 @@ func (a *Agent) partIdle(now time.Time) error {
 			}
 			if p.home() {
 				errs = append(errs, a.part(p))
+			}
+			if a.cfg.Now().Sub(now) > leaving {
+				return errors.Join(errs...)
 			}
 		}
 	}
@@ -210,7 +175,7 @@ func (p *pair) home() bool {
 func (a *Agent) sayFull(l *pod) {
 	if n := l.plane.Events().Full; n != l.full {
 		l.full = n
-		a.warnOf("flows "+l.UID, "pod %s has more flows at a time than are told apart (%s): further ones stay on the default network", l.Name,
-			fmt.Sprint(steer.DefaultFlows))
+		a.warnOf("flows "+l.UID, "pod %s has more flows than there is room for now (%d; %d at most): further ones stay on the default network, until there is", l.Name,
+			l.census.Room, steer.DefaultFlows)
 	}
 }

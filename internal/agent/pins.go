@@ -61,7 +61,7 @@ func (a *Agent) sweep() error {
 	}
 	var errs []error
 	for uid, dirs := range all {
-		if a.pods[uid] != nil || a.known(uid) {
+		if a.pods[uid] != nil || a.synced.uids[uid] {
 			continue
 		}
 		for _, dir := range dirs {
@@ -71,14 +71,13 @@ func (a *Agent) sweep() error {
 	return errors.Join(errs...)
 }
 
-// known reports whether the cluster has such a pod.
-func (a *Agent) known(uid string) bool {
-	for _, p := range a.cluster.Pods {
-		if p.UID == uid {
-			return true
+// beat renews the data planes' leases.
+func (a *Agent) beat() {
+	for _, p := range a.pods {
+		if p.plane != nil && !a.cfg.DryRun {
+			p.plane.Beat()
 		}
 	}
-	return false
 }
 
 // sustain renews the leases of the data planes that a predecessor has left and that are

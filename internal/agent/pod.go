@@ -30,6 +30,12 @@ type pod struct {
 	swept  time.Time
 	full   uint64
 	former int
+	// wanted are peers that the pod has begun to speak with, to be entered.
+	wanted []netip.Addr
+	// withdrawing: pairs were taken home to be left at the next look at the cluster.
+	withdrawing bool
+	// narrow is when room for more peers could not be made.
+	narrow time.Time
 	// echoer asks peers from the pod's own addresses; nil where there can be none.
 	// echoes are by sequence number whose they are.
 	echoer *probe.Echoer
@@ -38,38 +44,29 @@ type pod struct {
 
 // sync brings sockets, data planes and pairs in step with the cluster. What it
 // cannot do now it tries again the next time.
-func (a *Agent) sync() error {
-	c, err := a.cfg.Source()
-	if err != nil {
-		return fmt.Errorf("read cluster: %w", err)
+func (a *Agent) sync(d *description) error {
+	other := a.synced != d
+	if other {
+		a.synced, a.cluster, a.host, a.hosts, a.names, a.self = d, d.Cluster, d.host, d.hosts, d.names, idOf(d.self)
+		a.elsewhere = d.elsewhere
+		for _, l := range a.pods {
+			l.plane.SetElsewhere(d.filter)
+		}
 	}
-	if c, err = a.vet(c); err != nil {
-		return err
-	}
-	host, ok := c.host(a.cfg.Host)
-	if !ok {
-		return fmt.Errorf("host %q is not in the cluster", a.cfg.Host)
-	}
-	a.enroll(c, host)
-	self, ok := a.roster.agents[host.Index]
-	if !ok {
-		return fmt.Errorf("host %s has no agent pod: a lab file needs \"agents: true\"", host.Name)
-	}
-	a.cluster, a.host, a.names, a.self = c, host, a.roster.names, idOf(self)
 	var errs []error
-	for _, at := range self.Attachments {
+	for _, at := range d.self.Attachments {
 		if a.links[at.Network] != nil {
 			continue
 		}
-		w, err := a.openWire(self, at, indexOf(a.names, at.Network))
+		w, err := a.openWire(d.self, at, indexOf(a.names, at.Network))
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		a.links[at.Network] = w
 	}
-	a.syncHosts(c)
-	errs = append(errs, a.syncPods(c))
+	a.syncHosts(d)
+	errs = append(errs, a.syncPods(d, other))
 	a.rewatch(a.cfg.Now()) // pairs may have gone
 	return errors.Join(errs...)
 }
@@ -83,9 +80,9 @@ func indexOf(names []string, name string) int {
 	return -1
 }
 
-func (a *Agent) syncHosts(c Cluster) {
-	for _, h := range c.Hosts {
-		other, ok := a.roster.agents[h.Index]
+func (a *Agent) syncHosts(d *description) {
+	for _, h := range d.Hosts {
+		other, ok := d.agents[h.Index]
 		if h.Name == a.cfg.Host || !ok {
 			continue
 		}
@@ -105,17 +102,20 @@ func (a *Agent) syncHosts(c Cluster) {
 	}
 }
 
-func (a *Agent) syncPods(c Cluster) error {
+func (a *Agent) syncPods(d *description, other bool) error {
 	var errs []error
 	here := map[string]bool{}
-	for _, p := range a.roster.local {
+	for _, p := range d.local {
 		here[p.UID] = true
 		if a.pods[p.UID] == nil {
-			if !netns.Exists(p.Netns) {
-				continue // on its way, or just gone
+			if !a.turned.IsZero() || !netns.Exists(p.Netns) {
+				continue // on its way, or just gone; while the loop runs, takeIn's
 			}
 			a.sustain()
-			l, err := a.adopt(p)
+			l, faults, err := a.adopt(p, a.elsewhere)
+			for _, f := range faults {
+				a.warn("pod %s: %v", p.Name, f)
+			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("pod %s: %w", p.Name, err))
 				continue
@@ -123,25 +123,33 @@ func (a *Agent) syncPods(c Cluster) error {
 			a.pods[p.UID] = l
 			errs = append(errs, a.rejoin(l))
 		}
-		errs = append(errs, a.syncPairs(a.pods[p.UID], c))
+		if other || a.pods[p.UID].withdrawing {
+			errs = append(errs, a.syncPairs(a.pods[p.UID], d.Cluster))
+		}
 	}
 	for uid, p := range a.pods {
 		if !here[uid] {
-			// Its namespace is gone or about to go; so are its programs.
-			if netns.Exists(p.Netns) {
-				errs = append(errs, route.Clear(p.Netns))
-			}
-			errs = append(errs, p.plane.Remove(), p.closeEchoer())
-			if a.passive != nil {
-				a.survey.unwatch(p.cookie)
-			}
-			for _, q := range p.pairs {
-				a.ledger.Forget(q.telemetryPair())
-			}
 			delete(a.pods, uid)
+			errs = append(errs, a.drop(p))
 		}
 	}
 	return errors.Join(append(errs, a.observe())...)
+}
+
+// drop lets go of a pod: its namespace is gone or about to go, and so are its programs.
+func (a *Agent) drop(p *pod) error {
+	var errs []error
+	if netns.Exists(p.Netns) {
+		errs = append(errs, route.Clear(p.Netns))
+	}
+	errs = append(errs, p.plane.Remove(), p.closeEchoer())
+	if a.passive != nil {
+		a.survey.unwatch(p.cookie)
+	}
+	for _, q := range p.pairs {
+		a.ledger.Forget(q.telemetryPair())
+	}
+	return errors.Join(errs...)
 }
 
 // observe limits telemetry to connections with peers: others would pay for what
@@ -163,30 +171,30 @@ func (a *Agent) observe() error {
 	return nil
 }
 
-// adopt attaches the data plane to a pod, or takes over the one that is there.
-func (a *Agent) adopt(p topo.Pod) (*pod, error) {
-	l := &pod{Pod: p, pairs: map[string]*pair{}}
-	cfg := steer.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: pinsOf(a.cfg.PinDir, p.UID), Former: formerPins(a.cfg.PinDir, p.UID), Now: a.cfg.Now}
+// adopt attaches the data plane to a pod, or takes over the one that is there. It needs
+// no lock. Without what faults tell of it works less well.
+func (a *Agent) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, err error) {
+	l = &pod{Pod: p, pairs: map[string]*pair{}}
+	cfg := steer.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: pinsOf(a.cfg.PinDir, p.UID), Former: formerPins(a.cfg.PinDir, p.UID), Now: a.cfg.Now, Peers: a.cfg.peers}
 	for _, at := range p.Attachments[1:] {
 		cfg.PathDevs = append(cfg.PathDevs, at.Dev)
 	}
-	var err error
 	if l.plane, err = steer.Open(cfg); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := unlead(l); err != nil {
-		a.warn("pod %s: %v", p.Name, err)
+	if err := unlead(l, others); err != nil {
+		faults = append(faults, err)
 	}
 	if l.echoer, err = openEchoer(l, a.cfg.Now); err != nil {
 		// Without it failures are still found, by the hosts' probes and by timeouts.
-		a.warn("pod %s: its own paths cannot be asked: %v", p.Name, err)
+		faults = append(faults, fmt.Errorf("its own paths cannot be asked: %w", err))
 	}
 	if a.passive != nil {
 		if l.cookie, err = a.passive.Watch(p.Netns); err != nil {
-			return nil, errors.Join(fmt.Errorf("watch connections: %w", err), l.plane.Close(), l.closeEchoer())
+			return nil, nil, errors.Join(fmt.Errorf("watch connections: %w", err), l.plane.Close(), l.closeEchoer())
 		}
 	}
-	return l, nil
+	return l, faults, nil
 }
 
 // enter makes the data plane know the peer. Where a predecessor had opened the
@@ -271,13 +279,4 @@ func (a *Agent) eligible(rs []route.Route, c Cluster) []route.Route {
 		}
 	}
 	return out
-}
-
-func hostName(c Cluster, index int) string {
-	for _, h := range c.Hosts {
-		if h.Index == index {
-			return h.Name
-		}
-	}
-	return ""
 }

@@ -140,11 +140,11 @@ func (a *Agent) named(local, remote string) *pair {
 		if l.Name != local {
 			continue
 		}
-		for _, i := range a.roster.byUID {
-			if a.roster.pods[i].Name != remote {
+		for _, r := range a.elsewhere.pods {
+			if _, ok := a.elsewhere.byUID[r.UID]; !ok || r.Name != remote {
 				continue
 			}
-			if p, err := a.join(l, a.roster.pods[i]); err == nil {
+			if p, err := a.join(l, r); err == nil {
 				return p
 			}
 		}
