@@ -187,7 +187,8 @@ func (a *Agent) hearKeys(value []byte) []byte {
 	defer a.mu.Unlock()
 	for _, h := range a.remote {
 		if h.pod == l.from {
-			h.keys.has, h.keys.says, h.keys.spoke = l.ids, true, a.cfg.Now()
+			a.has(h, l.ids)
+			h.keys.says, h.keys.spoke = true, a.cfg.Now()
 		}
 	}
 	return keyList{version: l.version, from: a.self, ids: a.ring.Told()}.encode()
@@ -202,11 +203,20 @@ func (a *Agent) keyed(h *remoteHost, r probe.Reply) {
 			continue
 		}
 		if l, err := decodeKeyList(t.Value); err == nil && l.from == h.pod {
-			k.has, k.says, k.told = l.ids, true, l.version
+			a.has(h, l.ids)
+			k.says, k.told = true, l.version
 			return
 		}
 	}
 	if !k.says {
-		k.has = []probe.KeyID{r.Key}
+		a.has(h, []probe.KeyID{r.Key})
+	}
+}
+
+// has notes which keys a host accepts. The marks that packets to it bear change at the
+// next turn: it may be about to refuse those of another key.
+func (a *Agent) has(h *remoteHost, ids []probe.KeyID) {
+	if !slices.Equal(h.keys.has, ids) {
+		h.keys.has, a.refreshed = ids, time.Time{}
 	}
 }

@@ -13,8 +13,9 @@ type Hold struct {
 	Least time.Duration
 	// Most: a host that has no new key by then is locked out.
 	Most time.Duration
-	// Grace is from telling that a key is accepted no more to refusing it, so that what
-	// is on its way still arrives: ten times as much where not all have heard of it.
+	// Grace is from when all have been told that a key is accepted no more to refusing it,
+	// so that what is on its way still arrives, and for what they sign by it to be changed:
+	// ten times as much, from the telling, where not all have heard of it.
 	Grace time.Duration
 }
 
@@ -32,6 +33,8 @@ type Keyring struct {
 	hold    Hold
 	entries []entry
 	version uint64
+	// heard is since when all peers have been told of this version; zero if not yet.
+	heard time.Time
 }
 
 // entry is a key. Left is when it was last given, zero for one that still is;
@@ -73,8 +76,14 @@ func (r *Keyring) Give(k Keys, now time.Time) (bool, error) {
 		}
 	}
 	r.entries = next[:min(len(next), MostKeys)]
-	r.version++
+	r.turn()
 	return true, nil
+}
+
+// turn begins another version, which nobody has been told of.
+func (r *Keyring) turn() {
+	r.version++
+	r.heard = time.Time{}
 }
 
 // same reports whether the keys are those given last.
@@ -158,10 +167,13 @@ func (r *Keyring) Key(id KeyID) []byte {
 // that every peer has been told of this version. It returns how many keys are
 // refused from now on, and whether the version is another.
 func (r *Keyring) Tend(now time.Time, have, told bool) (dropped int, changed bool) {
+	if told && r.heard.IsZero() {
+		r.heard = now
+	}
+	known := told && now.Sub(r.heard) >= r.hold.Grace
 	before := len(r.entries)
 	r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
-		over := now.Sub(e.retired)
-		return !e.retired.IsZero() && (told && over >= r.hold.Grace || over >= 10*r.hold.Grace)
+		return !e.retired.IsZero() && (known || now.Sub(e.retired) >= 10*r.hold.Grace)
 	})
 	dropped = before - len(r.entries)
 	changed = dropped > 0
@@ -173,7 +185,7 @@ func (r *Keyring) Tend(now time.Time, have, told bool) (dropped int, changed boo
 		}
 	}
 	if changed {
-		r.version++
+		r.turn()
 	}
 	return dropped, changed
 }
