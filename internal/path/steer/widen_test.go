@@ -62,9 +62,6 @@ func TestManyPeers(t *testing.T) {
 	}
 	each := time.Since(begin) / (most / 2)
 	t.Logf("a peer is entered in %v at most, room made in %v at most, one taken out in %v", longest, exchange, each)
-	if each > 2*time.Millisecond || exchange > 500*time.Millisecond {
-		t.Errorf("one of %d peers is taken out in %v, room made in %v", most, each, exchange)
-	}
 	p.holds(t, most/2, most)
 	for i := range most / 2 {
 		if err := p.SetPeer(crowdPeer(i)); err != nil {
