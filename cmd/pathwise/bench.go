@@ -351,7 +351,7 @@ func (b *benchRun) open(ctx context.Context, f benchFlags) (*result.Run, error) 
 		return nil, err
 	}
 	plan.Experiment = text.Bytes()
-	plan.Header = sample.Header{Experiment: b.exp.Name, Seed: f.seed, Warnings: busy(plan.Machine.Load, plan.Machine.CPU.Online)}
+	plan.Header = sample.Header{Experiment: b.exp.Name, Seed: f.seed, Raced: b.exp.Repeat.Raced, Warnings: busy(plan.Machine.Load, plan.Machine.CPU.Online)}
 	plan.Header.Warnings = append(append(plan.Header.Warnings, b.kernelWarnings()...), b.lacks...)
 	for _, g := range b.groups {
 		plan.Header.Planned += g.least()

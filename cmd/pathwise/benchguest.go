@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/bench"
+	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/explain"
 	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
@@ -67,7 +68,18 @@ func (b *benchRun) config(g group, seed uint64, done []sample.Trial, log *sample
 		VMs:        hypervisors(g.vms),
 		Experiment: g.exp, Networks: g.networks, Workloads: b.workloads, Seed: seed, Store: b.store(),
 		Lab: lab.Options{CNIPath: lab.DefaultCNIPath(b.self), Owned: true, Self: b.self},
-		Log: log, Done: done, Observe: watch, Now: b.now,
+		Log: log, Done: done, Observe: watch, Now: b.now, Doubts: doubts(g.exp.Claims),
+	}
+}
+
+// doubts has a run race for verdicts: measuring knows no claims, and is told which cells
+// want more repetitions.
+func doubts(claims []claim.Claim) func([]sample.Trial) []bench.Doubt {
+	return func(trials []sample.Trial) (out []bench.Doubt) {
+		for _, d := range claim.Doubts(claims, trials, bench.Level) {
+			out = append(out, bench.Doubt(d))
+		}
+		return out
 	}
 }
 

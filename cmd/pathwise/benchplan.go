@@ -52,12 +52,21 @@ func (b *benchRun) printPlan(w io.Writer) error {
 	}
 	why.print(w)
 	x := extentOf(cells, b.exp)
-	fmt.Fprintf(w, "\n%d cells, %d to %d repetitions of each (until the 95 %% interval is within ±%g %%)\n", x.cells, r.Min, r.Max, r.Width*100)
+	fmt.Fprintf(w, "\n%d cells, %d to %d repetitions of each (until %s)\n", x.cells, r.Min, r.Max, aim(r))
 	if claimed > 0 {
 		fmt.Fprintf(w, "%d of them are compared by claims: %d repetitions at least\n", claimed, r.Claims)
 	}
 	_, err := fmt.Fprintf(w, "%d trials and about %v at least, about %v at most; nothing run (--dry-run)\n", x.trials, x.least, x.most)
 	return err
+}
+
+// aim is what ends the repetitions of a cell.
+func aim(r experiment.Repeat) string {
+	narrow := fmt.Sprintf("the 95 %% interval is within ±%g %%", r.Width*100)
+	if r.Raced {
+		return "claims can be told, and " + narrow
+	}
+	return narrow
 }
 
 // extent is how many cells of a plan run, how many trials at the least, and how long

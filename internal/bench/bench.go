@@ -45,6 +45,9 @@ type Config struct {
 	Done []sample.Trial
 	// After is the order of the last trial before, also of one that is not in Done.
 	After int
+	// Doubts lists what trials leave open, where the experiment's repetitions are raced.
+	// What they mean is its business: here they are cells that want more repetitions.
+	Doubts func([]sample.Trial) []Doubt
 	// Explain takes what was seen inside the window of each trial that ended
 	// well; nil means that nobody looks. Looking costs some per cent of CPU.
 	Explain func(explain.Profile) error
@@ -79,6 +82,8 @@ type runner struct {
 	Config
 	cells   []experiment.Planned
 	values  map[sample.Cell][]float64
+	trials  []sample.Trial
+	had     map[sample.Cell]int
 	ran     map[trialKey]bool
 	began   time.Time
 	spent   time.Duration // measuring in this session
@@ -104,7 +109,7 @@ func Run(ctx context.Context, c Config) (sample.Footer, error) {
 	for name, n := range c.Networks {
 		infos[name] = n.Info()
 	}
-	r := &runner{Config: c, cells: c.Experiment.Cells(infos), values: map[sample.Cell][]float64{}, ran: map[trialKey]bool{}, began: c.Now(), order: c.After}
+	r := &runner{Config: c, cells: c.Experiment.Cells(infos), values: map[sample.Cell][]float64{}, had: map[sample.Cell]int{}, ran: map[trialKey]bool{}, began: c.Now(), order: c.After}
 	for _, t := range c.Done {
 		r.note(t)
 	}
@@ -131,7 +136,11 @@ func (r *runner) wall() float64 {
 
 // note takes a trial into account, one just run or one of an earlier session.
 func (r *runner) note(t sample.Trial) {
-	r.ran[trialKey{t.Cell, t.Repetition}] = true
+	if key := (trialKey{t.Cell, t.Repetition}); !r.ran[key] {
+		r.ran[key] = true
+		r.had[t.Cell]++
+	}
+	r.trials = append(r.trials, t)
 	r.order = max(r.order, t.Order)
 	if t.Status == sample.OK {
 		if v, ok := t.Metrics[r.mainMetric(t.Workload)]; ok {
@@ -172,13 +181,17 @@ func (r *runner) repetition(ctx context.Context, rep int) (bool, error) {
 
 // due lists the cells that repetition rep has to run, in random order.
 func (r *runner) due(rep int) []experiment.Planned {
+	cells := r.shuffled(rep)
+	if r.Experiment.Repeat.Raced && rep > r.least() {
+		cells = r.raced(rep)
+	}
 	var out []experiment.Planned
-	for _, i := range experiment.Order(r.Seed, rep, len(r.cells)) {
-		cell := r.cells[i]
+	for _, cell := range cells {
 		switch {
 		case r.ran[trialKey{cell.Cell, rep}]:
 		case cell.Unsupported != "" && rep > 1:
-		case rep > cell.Least && r.enough(cell.Cell):
+		case rep > cell.Least && !r.Experiment.Repeat.Raced && r.enough(cell.Cell):
+		case rep > cell.Least && r.Experiment.Repeat.Raced && rep <= r.least(): // others are not ready yet
 		default:
 			out = append(out, cell)
 		}

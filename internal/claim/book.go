@@ -16,6 +16,8 @@ type book struct {
 	cells map[sample.Cell]*record
 	// asked lists every question, in order.
 	asked []sample.Question
+	// running: more trials are to come.
+	running bool
 }
 
 // record is what became of one cell.
@@ -70,7 +72,9 @@ type series struct {
 	name   string
 	values stat.Blocks
 	trials []sample.Trial
-	lack   *Lack
+	// cells are those that it was taken of.
+	cells []sample.Cell
+	lack  *Lack
 }
 
 // Figure is a series in short.
@@ -83,7 +87,7 @@ func (s series) figure(level float64) Figure {
 func (j judge) series(network string, questions []sample.Question) series {
 	s := series{name: network, values: stat.Blocks{}}
 	for i, q := range questions {
-		one, lack := j.relative(network, q)
+		one, base, lack := j.relative(network, q)
 		if lack != nil {
 			if len(questions) > 1 {
 				lack.Why = fmt.Sprintf("at load %s: %s", q.Load, lack.Why)
@@ -96,6 +100,8 @@ func (j judge) series(network string, questions []sample.Question) series {
 		} else {
 			s.values = sum(s.values, one)
 		}
+		s.cells = append(s.cells, cell(network, q))
+		s.cells = append(s.cells, base...)
 		for _, t := range j.cells[cell(network, q)].ok {
 			s.trials = append(s.trials, t)
 		}
@@ -125,12 +131,12 @@ func cell(network string, q sample.Question) sample.Cell {
 }
 
 // relative takes the values of one question, as a share of those in the claim's
-// other place where it has one.
-func (j judge) relative(network string, q sample.Question) (stat.Blocks, *Lack) {
+// other place where it has one, and the cell that is there.
+func (j judge) relative(network string, q sample.Question) (stat.Blocks, []sample.Cell, *Lack) {
 	of, lack := j.values(network, q)
 	r := j.claim.Relative
 	if r == nil || lack != nil {
-		return of, lack
+		return of, nil, lack
 	}
 	place := j.claim.Where.with(*r)
 	if r.Workload == "" {
@@ -138,12 +144,12 @@ func (j judge) relative(network string, q sample.Question) (stat.Blocks, *Lack) 
 	}
 	others := slices.DeleteFunc(j.questions(place), func(o sample.Question) bool { return r.common(o) != r.common(q) })
 	if len(others) != 1 {
-		return nil, &Lack{Network: network, Kernel: q.Scenario.Kernel, Why: fmt.Sprintf("%d questions fit what it is relative to: expected one", len(others))}
+		return nil, nil, &Lack{Network: network, Kernel: q.Scenario.Kernel, Why: fmt.Sprintf("%d questions fit what it is relative to: expected one", len(others))}
 	}
 	to, lack := j.values(network, others[0])
 	if lack != nil {
 		lack.Why = "at load " + others[0].Load.String() + ": " + lack.Why
-		return nil, lack
+		return nil, nil, lack
 	}
 	out := stat.Blocks{}
 	for rep, v := range of {
@@ -152,9 +158,9 @@ func (j judge) relative(network string, q sample.Question) (stat.Blocks, *Lack) 
 		}
 	}
 	if len(out) == 0 {
-		return nil, &Lack{Network: network, Kernel: q.Scenario.Kernel, Why: "no repetition has both figures", tried: true}
+		return nil, nil, &Lack{Network: network, Kernel: q.Scenario.Kernel, Why: "no repetition has both figures", tried: true}
 	}
-	return out, nil
+	return out, []sample.Cell{cell(network, others[0])}, nil
 }
 
 // values are those of one question. A trial whose value is no number counts as

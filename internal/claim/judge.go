@@ -42,6 +42,8 @@ type Finding struct {
 	Warnings []sample.Warning `json:"warnings,omitempty"`
 	// Notes of the trials on how a network was built.
 	Notes []string `json:"notes,omitempty"`
+	// cells are those whose figures entered.
+	cells []sample.Cell
 }
 
 // Step compares two figures.
@@ -72,8 +74,19 @@ type Lack struct {
 // by itself at the level of confidence: of many claims that sit just at the end
 // of their range some will be judged wrongly by chance. Recommend answers claims
 // of a choice.
-func Judge(claims []Claim, trials []sample.Trial, level float64, recommend Recommend) []Judged {
+func Judge(claims []Claim, trials []sample.Trial, r Rule, recommend Recommend) []Judged {
 	b := newBook(trials)
+	out := judgeAll(claims, b, r.level(), stat.Prior{}, recommend)
+	if !r.Raced {
+		return out
+	}
+	if p := stat.Pool(spreads(out)); p.DF > 0 {
+		return judgeAll(claims, b, r.level(), p, recommend)
+	}
+	return out
+}
+
+func judgeAll(claims []Claim, b *book, level float64, prior stat.Prior, recommend Recommend) []Judged {
 	out := make([]Judged, 0, len(claims))
 	for _, c := range claims {
 		if c.Untested != "" {
@@ -81,7 +94,7 @@ func Judge(claims []Claim, trials []sample.Trial, level float64, recommend Recom
 			continue
 		}
 		metric, _ := sample.MetricByName(c.Metric)
-		j := judge{b, c, metric, level, recommend}
+		j := judge{b, c, metric, level, prior, recommend}
 		var all []Finding
 		for _, network := range c.each() {
 			all = append(all, j.settle(network, j.findings(network))...)
@@ -97,6 +110,7 @@ type judge struct {
 	claim  Claim
 	metric sample.Metric
 	level  float64
+	prior  stat.Prior
 	// recommend answers claims of a choice.
 	recommend Recommend
 }
@@ -156,13 +170,19 @@ func (j judge) ratio(r Ratio, network string) []Finding {
 			out = append(out, f)
 			continue
 		}
-		i := stat.RatioT(a.values, b.values, j.level)
+		i := j.over(a, b, j.level)
 		f.Verdict = r.Range.verdict(i)
 		f.Steps = []Step{{Of: a.figure(j.level), To: b.figure(j.level), Ratio: i, Verdict: f.Verdict}}
 		f.warn(a, b)
 		out = append(out, f)
 	}
 	return out
+}
+
+// over is the ratio of two figures.
+func (j judge) over(a, b series, level float64) stat.Interval {
+	x, y := j.looked(a.values, b.values)
+	return j.prior.RatioT(x, y, level)
 }
 
 // lend gives each kind of virtual machine on one side of a ratio what the other side
@@ -272,7 +292,7 @@ func (j judge) climb(f *Finding, groups [][]series) {
 			}
 		}
 	}
-	f.compare(pairs, j.metric.Better == sample.Higher, j.level)
+	f.compare(j, pairs, j.metric.Better == sample.Higher)
 	f.warn(slices.Concat(groups...)...)
 }
 
@@ -340,7 +360,7 @@ func (j judge) optimum(o Optimum, f *Finding, points []point) {
 		f.missing(j.claim, "no figures at the named load and at another one to compare")
 		return
 	}
-	f.compare(pairs, j.metric.Better == sample.Higher, j.level)
+	f.compare(j, pairs, j.metric.Better == sample.Higher)
 	f.warn(all...)
 }
 
@@ -356,7 +376,7 @@ func (j judge) trend(t Trend, f *Finding, points []point) {
 		all = append(all, points[i].series)
 		pairs = append(pairs, [2]series{points[i].series, points[i-1].series})
 	}
-	f.compare(pairs, !t.Falling, j.level)
+	f.compare(j, pairs, !t.Falling)
 	f.warn(all...)
 }
 

@@ -63,7 +63,7 @@ func judge(t *testing.T, c claim.Claim, trials ...[]sample.Trial) []claim.Findin
 	if err := c.Check(); err != nil {
 		t.Fatal(err)
 	}
-	out := claim.Judge([]claim.Claim{c}, join(trials...), 0.95, nil)
+	out := claim.Judge([]claim.Claim{c}, join(trials...), claim.Rule{Level: 0.95}, nil)
 	if len(out) != 1 || len(out[0].Findings) == 0 {
 		t.Fatalf("got %+v", out)
 	}
@@ -256,7 +256,10 @@ func TestOrder(t *testing.T) {
 		"worst of three":    {[][]string{{"a", "b"}, {"c"}}, [][]sample.Trial{a, b, c}, claim.Holds, 2},
 		"one is not there":  {[][]string{{"a"}, {"x"}, {"c"}}, [][]sample.Trial{a, b, c}, claim.Holds, 1},
 		"best is not there": {[][]string{{"x"}, {"b", "c"}}, [][]sample.Trial{a, b, c}, claim.NotTested, 0},
-		"all the same":      {[][]string{{"a"}, {"b"}}, [][]sample.Trial{speed("a", 5, 5, 5), speed("b", 5, 5, 5)}, claim.Open, 1},
+		"all the same":      {[][]string{{"a"}, {"b"}}, [][]sample.Trial{speed("a", 5, 5, 5), speed("b", 5, 5, 5)}, claim.Equal, 1},
+		"hardly below":      {[][]string{{"a"}, {"b"}}, [][]sample.Trial{speed("a", 5, 5.1, 5.05), speed("b", 5.1, 5.1, 5.1)}, claim.Equal, 1},
+		"below by 6 %":      {[][]string{{"a"}, {"b"}}, [][]sample.Trial{speed("a", 5, 5.1, 5.05), speed("b", 5.35, 5.45, 5.4)}, claim.Fails, 1},
+		"first step only":   {[][]string{{"a"}, {"b"}, {"c"}}, [][]sample.Trial{a, b, speed("c", 20, 21, 20)}, claim.InPart, 2},
 	} {
 		f := judge(t, ordered(sample.Throughput, tc.groups...), tc.trials...)
 		if len(f) != 1 || f[0].Verdict != tc.want || len(f[0].Steps) != tc.steps {
@@ -359,7 +362,7 @@ func TestOptimum(t *testing.T) {
 func TestTrend(t *testing.T) {
 	c := claim.Claim{ID: "x", Metric: sample.Throughput, Where: claim.Where{Workload: "tcp-stream"}, Networks: []string{"a"},
 		Test: claim.Test{Trend: &claim.Trend{Over: claim.Connections}}}
-	for want, values := range map[claim.Verdict][]float64{claim.Holds: {1, 5, 20, 40}, claim.Fails: {1, 5, 20, 10}, claim.Open: {1, 5, 20, 20}} {
+	for want, values := range map[claim.Verdict][]float64{claim.Holds: {1, 5, 20, 40}, claim.Fails: {1, 5, 20, 10}, claim.InPart: {1, 5, 20, 20}} {
 		if f := judge(t, c, curve("a", values...)); f[0].Verdict != want || len(f[0].Steps) != 3 {
 			t.Errorf("got %+v, want %s", f, want)
 		}
@@ -497,7 +500,7 @@ func FuzzJudge(f *testing.F) {
 			tr.Status = []sample.Status{sample.OK, sample.OK, sample.OK, sample.Failed, sample.Unsupported}[raw[1]/12%5]
 			trials = append(trials, tr)
 		}
-		for _, j := range claim.Judge(claims, trials, 0.95, nil) {
+		for _, j := range claim.Judge(claims, trials, claim.Rule{Level: 0.95}, nil) {
 			if len(j.Findings) == 0 {
 				t.Errorf("%s: no finding", j.ID)
 			}

@@ -76,12 +76,12 @@ func TestChoice(t *testing.T) {
 		claim.Fails:     {Chosen: []string{"b"}, Ranked: []string{"a", "b"}},
 		claim.NotTested: {Chosen: []string{"b"}, Ranked: []string{"b"}},
 	} {
-		out := claim.Judge([]claim.Claim{c}, speed("a", 1), 0.95, func(claim.Choice, topo.Scenario) (claim.Recommended, error) { return r, nil })
+		out := claim.Judge([]claim.Claim{c}, speed("a", 1), claim.Rule{Level: 0.95}, func(claim.Choice, topo.Scenario) (claim.Recommended, error) { return r, nil })
 		if len(out[0].Findings) != 1 || out[0].Verdict() != want {
 			t.Errorf("%+v: got %+v, want %s", r, out[0].Findings, want)
 		}
 	}
-	out := claim.Judge([]claim.Claim{c}, speed("a", 1), 0.95, func(claim.Choice, topo.Scenario) (claim.Recommended, error) {
+	out := claim.Judge([]claim.Claim{c}, speed("a", 1), claim.Rule{Level: 0.95}, func(claim.Choice, topo.Scenario) (claim.Recommended, error) {
 		return claim.Recommended{}, errors.New("not measured")
 	})
 	if out[0].Verdict() != claim.NotTested || out[0].Findings[0].Lacks[0].Why != "not measured" {

@@ -18,14 +18,21 @@ const (
 	Holds Verdict = "holds"
 	// Fails: the interval and the range have nothing in common.
 	Fails Verdict = "does not hold"
+	// Equal: the claim is that one figure is above another, and the two are the same
+	// within Same, whichever is above.
+	Equal Verdict = "practically equal"
 	// Open: the data allow both.
 	Open Verdict = "cannot tell"
 	// NotTested: a network or a question has no figures.
 	NotTested Verdict = "not tested"
 )
 
-// InPart is the verdict on a claim of several findings of which some hold and
-// some do not.
+// Same is the ratio up to which two figures are practically equal, either way.
+const Same = 1.05
+
+// InPart is the verdict on a claim of several findings of which some hold and some do not,
+// and on a finding of several comparisons of which some hold and the others are practically
+// equal.
 const InPart Verdict = "holds in part"
 
 // Verdict is that on the claim as a whole: of the findings that were tested all
@@ -37,20 +44,24 @@ func (j Judged) Verdict() Verdict {
 		n[f.Verdict]++
 	}
 	switch {
-	case n[Holds] > 0 && n[Fails] > 0:
+	case n[Holds]+n[InPart] > 0 && n[Fails] > 0:
 		return InPart
 	case n[Open] > 0:
 		return Open
+	case n[InPart] > 0 || n[Holds] > 0 && n[Equal] > 0:
+		return InPart
 	case n[Holds] > 0:
 		return Holds
 	case n[Fails] > 0:
 		return Fails
+	case n[Equal] > 0:
+		return Equal
 	}
 	return NotTested
 }
 
 // Verdicts lists them in the order in which they are counted.
-func Verdicts() []Verdict { return []Verdict{Holds, Fails, Open, NotTested} }
+func Verdicts() []Verdict { return []Verdict{Holds, InPart, Fails, Equal, Open, NotTested} }
 
 // verdict holds an interval against the range.
 func (r Range) verdict(i stat.Interval) Verdict {
@@ -61,21 +72,33 @@ func (r Range) verdict(i stat.Interval) Verdict {
 		return Holds
 	case r.Above(i.Low) || r.Below(i.High):
 		return Fails
+	case r.border() && equal(i):
+		return Equal
 	}
 	return Open
 }
+
+// border tells whether the range is of all ratios on one side of 1.
+func (r Range) border() bool {
+	least, most := r.Least != nil && *r.Least == 1, r.Most != nil && *r.Most == 1
+	return least && r.Most == nil || most && r.Least == nil
+}
+
+// equal tells whether an interval of a ratio says that it is practically 1.
+func equal(i stat.Interval) bool { return i.Low >= 1/Same && i.High <= Same }
 
 // compare judges pairs of which the first must have the higher figure, or the
 // lower one. All of them must, so the claim holds where each interval says so
 // by itself; but one that says the contrary refutes it, and the more pairs are
 // looked at the more often chance does that, so intervals that refute are
 // widened for their number (Bonferroni).
-func (f *Finding) compare(pairs [][2]series, higher bool, level float64) {
+func (f *Finding) compare(j judge, pairs [][2]series, higher bool) {
+	level := j.level
 	strict := 1 - (1-level)/float64(len(pairs))
 	for _, p := range pairs {
 		a, b := p[0], p[1]
-		s := Step{Of: a.figure(level), To: b.figure(level), Ratio: stat.RatioT(a.values, b.values, level), Verdict: Open}
-		wide := stat.RatioT(a.values, b.values, strict)
+		s := Step{Of: a.figure(level), To: b.figure(level), Ratio: j.over(a, b, level), Verdict: Open}
+		wide := j.over(a, b, strict)
 		above, below := s.Ratio.Low > 1, wide.High < 1
 		if !higher {
 			above, below = s.Ratio.High < 1, wide.Low > 1
@@ -88,6 +111,8 @@ func (f *Finding) compare(pairs [][2]series, higher bool, level float64) {
 			s.Verdict = Holds
 		case below:
 			s.Verdict = Fails
+		case equal(s.Ratio):
+			s.Verdict = Equal
 		}
 		f.Steps = append(f.Steps, s)
 	}
@@ -104,12 +129,21 @@ func differs(a, b series, higher bool, level float64) bool {
 
 // worst is the verdict of all steps together.
 func worst(steps []Step) Verdict {
-	for _, v := range []Verdict{Fails, Open} {
-		if slices.ContainsFunc(steps, func(s Step) bool { return s.Verdict == v }) {
-			return v
-		}
+	n := map[Verdict]int{}
+	for _, s := range steps {
+		n[s.Verdict]++
 	}
-	return Holds
+	switch {
+	case n[Fails] > 0:
+		return Fails
+	case n[Open] > 0:
+		return Open
+	case n[Equal] == 0:
+		return Holds
+	case n[Holds] > 0:
+		return InPart
+	}
+	return Equal
 }
 
 // lacking notes sides without figures, and makes the finding one of NotTested.
@@ -136,6 +170,7 @@ func (f *Finding) warn(sides ...series) {
 	gates, total := map[string]int{}, 0
 	var names []string
 	for _, s := range sides {
+		f.cells = append(f.cells, s.cells...)
 		for _, t := range s.trials {
 			total++
 			for _, n := range t.Notes {

@@ -194,7 +194,7 @@ func TestAnswerableClaims(t *testing.T) {
 // check, and judging no trials tells of each that it is not tested.
 func checkClaims(t *testing.T, e experiment.Experiment) {
 	t.Helper()
-	for _, j := range claim.Judge(e.Claims, nil, 0.95, nil) {
+	for _, j := range claim.Judge(e.Claims, nil, claim.Rule{Level: 0.95}, nil) {
 		if err := j.Check(); err != nil {
 			t.Errorf("accepted %+v: %v", j.Claim, err)
 		}

@@ -30,6 +30,8 @@ type repetitions struct {
 	Width string `yaml:"width"`
 	// Claims is left out where it changes nothing.
 	Claims int `yaml:"claims,omitempty"`
+	// Until is left out where it is the width.
+	Until string `yaml:"until,omitempty"`
 }
 
 type custom struct {
@@ -66,7 +68,10 @@ type load struct {
 // what Encode wrote.
 func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 	out := file{Name: e.Name, Description: e.Description,
-		Repetitions: repetitions{e.Repeat.Min, e.Repeat.Max, fmt.Sprintf("%g%%", e.Repeat.Width*100), e.Repeat.Claims}}
+		Repetitions: repetitions{e.Repeat.Min, e.Repeat.Max, fmt.Sprintf("%g%%", e.Repeat.Width*100), e.Repeat.Claims, ""}}
+	if e.Repeat.Raced {
+		out.Repetitions.Until = untilVerdicts
+	}
 	if e.Budget > 0 {
 		out.Budget = e.Budget.String()
 	}

@@ -116,6 +116,9 @@ type Repeat struct {
 	// Width is the half width of the confidence interval, as a share of the
 	// mean, at which a cell needs no more repetitions.
 	Width float64
+	// Raced: behind the least number, repetitions go to the claims that are open, those
+	// first that the budget can settle, and then to the cells that are wide.
+	Raced bool
 }
 
 // Planned is one cell of the plan.

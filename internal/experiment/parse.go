@@ -186,7 +186,7 @@ func (d *draft) workloads(v config.Value) (err error) {
 func (d *draft) repetitions(v config.Value) error {
 	if !v.IsMapping() {
 		n, err := v.Int(1, maxRepetitions)
-		d.exp.Repeat.Min, d.exp.Repeat.Max, d.exp.Repeat.Claims = n, n, 0
+		d.exp.Repeat.Min, d.exp.Repeat.Max, d.exp.Repeat.Claims, d.exp.Repeat.Raced = n, n, 0, false
 		return err
 	}
 	r := &d.exp.Repeat
@@ -195,6 +195,7 @@ func (d *draft) repetitions(v config.Value) error {
 		"max":    integer(&r.Max, 1, maxRepetitions),
 		"claims": integer(&r.Claims, 1, maxRepetitions),
 		"width":  func(v config.Value) (err error) { r.Width, err = v.Percent(); return err },
+		"until":  r.until,
 	})
 	switch {
 	case err == nil && r.Min > r.Max:
@@ -202,6 +203,21 @@ func (d *draft) repetitions(v config.Value) error {
 	case err == nil && r.Claims > r.Max:
 		return v.Errorf("claims %d is above max %d", r.Claims, r.Max)
 	}
+	return err
+}
+
+// What ends repetitions behind the least number.
+const (
+	untilWidth    = "width"
+	untilVerdicts = "verdicts"
+)
+
+func (r *Repeat) until(v config.Value) error {
+	what, err := v.Text()
+	if err == nil && what != untilWidth && what != untilVerdicts {
+		err = v.Errorf("%q: expected %s or %s", what, untilWidth, untilVerdicts)
+	}
+	r.Raced = what == untilVerdicts
 	return err
 }
 

@@ -57,7 +57,7 @@ func claimBlocks(judged []claim.Judged, o Options) []block {
 // claimLegend says once what the verdicts mean.
 func claimLegend(o Options) para {
 	return para(fmt.Sprintf("A claim holds where the %s interval of what was measured lies in the range tested, and does not hold where "+
-		"the two have nothing in common; between these the data cannot tell. Ratios are paired by repetition, and each verdict stands by itself: "+
+		"the two have nothing in common; between these the data cannot tell. Where one figure should be above another and the two are the same within 5 %%, they are practically equal. Ratios are paired by repetition, and each verdict stands by itself: "+
 		"of many, a few are wrong by chance. Figures of different kernels are never compared. The documents measured other machines, "+
 		"kernels and versions, over real wires: that a claim does not hold here does not make it wrong there.", o.level()))
 }
@@ -85,6 +85,8 @@ func behind(v claim.Verdict, n int) string {
 	switch {
 	case v == claim.Holds && n > 1:
 		return "hold"
+	case v == claim.InPart && n > 1:
+		return "hold in part"
 	case v == claim.Fails && n > 1:
 		return "do not hold"
 	case v == claim.Open:

@@ -104,8 +104,10 @@ func newFindingView(j claim.Judged, f claim.Finding) findingView {
 // verdictClass is a verdict as the style sheet calls it.
 func verdictClass(v claim.Verdict) string {
 	switch v {
-	case claim.Holds:
+	case claim.Holds, claim.InPart:
 		return "holds"
+	case claim.Equal:
+		return "equal"
 	case claim.Fails:
 		return "fails"
 	case claim.Open:

@@ -77,20 +77,13 @@ func (s Study) state() string {
 	return fmt.Sprintf("%s, of %s: %s.", n, s.Dir, verdictCounts(s.Claims))
 }
 
-// verdictsOf lists the verdicts on claims as a whole in the order of their counts.
-func verdictsOf() []claim.Verdict {
-	return []claim.Verdict{claim.Holds, claim.InPart, claim.Fails, claim.Open, claim.NotTested}
-}
-
 // verdictCounts is "3 hold, 1 does not hold, 2 not tested".
 func verdictCounts(judged []claim.Judged) string {
 	n := countVerdicts(judged)
 	var parts []string
-	for _, v := range verdictsOf() {
+	for _, v := range claim.Verdicts() {
 		switch {
 		case n[v] == 0:
-		case v == claim.InPart && n[v] > 1:
-			parts = append(parts, fmt.Sprintf("%d hold in part", n[v]))
 		default:
 			parts = append(parts, fmt.Sprintf("%d %s", n[v], behind(v, n[v])))
 		}
@@ -147,15 +140,15 @@ func studyMeasured(j claim.Judged) string {
 func countsGrid(studies []Study) grid {
 	g := grid{title: "Claims of the documents"}
 	g.table.cols = []column{{head: "paper"}, {head: "claims", right: true}}
-	for _, v := range verdictsOf() {
+	for _, v := range claim.Verdicts() {
 		g.table.cols = append(g.table.cols, column{head: string(v), right: true})
 	}
-	all := make([]int, len(verdictsOf())+1)
+	all := make([]int, len(claim.Verdicts())+1)
 	for _, s := range studies {
 		n := countVerdicts(s.Claims)
 		row := []string{s.Name, fmt.Sprint(len(s.Claims))}
 		all[0] += len(s.Claims)
-		for i, v := range verdictsOf() {
+		for i, v := range claim.Verdicts() {
 			row = append(row, fmt.Sprint(n[v]))
 			all[i+1] += n[v]
 		}

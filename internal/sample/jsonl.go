@@ -37,6 +37,8 @@ type Header struct {
 	Seed uint64 `json:"seed"`
 	// Planned is the least number of trials of a whole run.
 	Planned int `json:"planned"`
+	// Raced: repetitions went to what was open, and were looked at while they ran.
+	Raced bool `json:"raced,omitempty"`
 	// Warnings about the run as a whole, such as a busy machine at its start.
 	Warnings []Warning `json:"warnings,omitempty"`
 }

@@ -38,13 +38,20 @@ func (b Blocks) keys() []int {
 // A value that is zero or negative has no logarithm. The centre is then the
 // ratio of arithmetic means, with no interval and a warning.
 func RatioT(num, den Blocks, level float64) Interval {
+	return Prior{}.RatioT(num, den, level)
+}
+
+// RatioT is RatioT with the spread of paired ratios moderated by the prior.
+func (p Prior) RatioT(num, den Blocks, level float64) Interval {
 	pairs := logRatios(num, den)
 	if !paired(len(pairs), len(num), len(den)) {
 		return RatioIndependent(num.Values(), den.Values(), level)
 	}
 	out := newRatio(RatioPaired, len(pairs), len(num)+len(den)-2*len(pairs), level)
 	m := momentsOf(pairs)
-	out.setLog(m.mean, m.stderr(), float64(m.n-1))
+	variance, df := p.moderate(m.sd*m.sd, float64(m.n-1))
+	out.Borrowed = p.DF
+	out.setLog(m.mean, math.Sqrt(variance/float64(m.n)), df)
 	return out
 }
 

@@ -52,7 +52,10 @@ type Interval struct {
 	// Level of confidence, between 0 and 1.
 	Level float64
 	// Method names how it was made: one of the constants above.
-	Method   string
+	Method string
+	// Borrowed is how many degrees of freedom its spread has from other comparisons
+	// (see Prior), beside its own.
+	Borrowed float64
 	Warnings []Warning
 }
 
@@ -64,6 +67,7 @@ type intervalJSON struct {
 	N        int       `json:"n"`
 	Level    float64   `json:"level"`
 	Method   string    `json:"method,omitempty"`
+	Borrowed float64   `json:"borrowed,omitempty"`
 	Warnings []Warning `json:"warnings,omitempty"`
 }
 
@@ -71,7 +75,7 @@ type intervalJSON struct {
 func (i Interval) MarshalJSON() ([]byte, error) {
 	return json.Marshal(intervalJSON{
 		Center: finite(i.Center), Low: finite(i.Low), High: finite(i.High),
-		N: i.N, Level: i.Level, Method: i.Method, Warnings: i.Warnings,
+		N: i.N, Level: i.Level, Method: i.Method, Borrowed: i.Borrowed, Warnings: i.Warnings,
 	})
 }
 
@@ -83,7 +87,7 @@ func (i *Interval) UnmarshalJSON(data []byte) error {
 	}
 	*i = Interval{
 		Center: valueOr(in.Center, math.NaN()), Low: valueOr(in.Low, math.Inf(-1)), High: valueOr(in.High, math.Inf(1)),
-		N: in.N, Level: in.Level, Method: in.Method, Warnings: in.Warnings,
+		N: in.N, Level: in.Level, Method: in.Method, Borrowed: in.Borrowed, Warnings: in.Warnings,
 	}
 	return nil
 }
