@@ -51,15 +51,7 @@ func claimBlocks(judged []claim.Judged, o Options) []block {
 	for _, j := range judged {
 		out = append(out, claimGrid(j))
 	}
-	return append(out, claimLegend(o))
-}
-
-// claimLegend says once what the verdicts mean.
-func claimLegend(o Options) para {
-	return para(fmt.Sprintf("A claim holds where the %s interval of what was measured lies in the range tested, and does not hold where "+
-		"the two have nothing in common; between these the data cannot tell. Where one figure should be above another and the two are the same within 5 %%, they are practically equal. Ratios are paired by repetition, and each verdict stands by itself: "+
-		"of many, a few are wrong by chance. Figures of different kernels are never compared. The documents measured other machines, "+
-		"kernels and versions, over real wires: that a claim does not hold here does not make it wrong there.", o.level()))
+	return append(out, claimLegend(judged, o))
 }
 
 // claimCounts is "8 claims, 11 findings: 5 hold, 4 do not hold, 1 cannot tell, 1 not tested".

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 
 	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/rank"
@@ -48,4 +49,27 @@ func choiceText(t claim.Choice) string {
 		robust = "robust"
 	}
 	return fmt.Sprintf("the recommendation for %s at %s load, %s, is %s", t.App, t.Load, robust, t.Network)
+}
+
+// claimLegend says once what the verdicts mean.
+func claimLegend(judged []claim.Judged, o Options) para {
+	out := fmt.Sprintf("A claim holds where the %s interval of what was measured lies in the range tested, and does not hold where "+
+		"the two have nothing in common; between these the data cannot tell. Where one figure should be above another and the two "+
+		"are the same within 5 %%, they are practically equal. Ratios are paired by repetition, and each verdict stands by itself: "+
+		"of many, a few are wrong by chance. Figures of different kernels are never compared. The documents measured other machines, "+
+		"kernels and versions, over real wires: that a claim does not hold here does not make it wrong there.", o.level())
+	if raced(judged, o) {
+		out += " Repetitions were run until claims could be told: each interval is wider, so that the level holds for all looks together, " +
+			"and its spread is moderated by that of all comparisons."
+	}
+	return para(out)
+}
+
+// raced tells whether the claims were looked at while repetitions were still run.
+func raced(judged []claim.Judged, o Options) bool {
+	return slices.ContainsFunc(judged, func(j claim.Judged) bool {
+		return slices.ContainsFunc(j.Findings, func(f claim.Finding) bool {
+			return slices.ContainsFunc(f.Steps, func(s claim.Step) bool { return s.Ratio.Level > o.confidence() })
+		})
+	})
 }

@@ -55,7 +55,7 @@ func newClaimsView(a *analysis) *claimsView {
 	if len(a.claims) == 0 {
 		return nil
 	}
-	out := &claimsView{Counts: claimCounts(a.claims), Legend: string(claimLegend(a.opts))}
+	out := &claimsView{Counts: claimCounts(a.claims), Legend: string(claimLegend(a.claims, a.opts))}
 	for _, j := range a.claims {
 		v := claimView{ID: j.ID, Source: j.Source, Text: j.Text, Published: j.Published, Tested: tested(j.Claim), Because: because(j)}
 		for _, f := range j.Findings {
