@@ -156,19 +156,24 @@ func FuzzControlRequest(f *testing.F) {
 	f.Add("GET", "/events?since=1&wait=1", "")
 	f.Add("GET", "/events?since=99999999999999999999", "")
 	f.Add("DELETE", "/paths", "")
+	f.Add("", "paths", "0")
+	f.Add("", "/health", "")
+	a, err := New(Config{Host: "h1", Keys: oneKey("a key of the test, 32 octets wide")})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for range 3 {
+		a.journal.add(Event{Kind: EventWarning, Reason: "x"})
+	}
 	f.Fuzz(func(t *testing.T, method, target, body string) {
-		a := &Agent{journal: newJournal(nil)}
-		for range 3 {
-			a.journal.add(Event{Kind: EventWarning, Reason: "x"})
-		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // of who waits for events, and goes
 		r, err := http.NewRequestWithContext(ctx, method, "http://agent", strings.NewReader(body))
 		if err != nil {
 			return
 		}
-		if r.URL, err = r.URL.Parse(target); err != nil || r.URL.Path == "/health" {
-			return // that takes no words, but a pod
+		if r.URL, err = r.URL.Parse(target); err != nil {
+			return
 		}
 		w := httptest.NewRecorder()
 		a.handler().ServeHTTP(w, r)

@@ -58,8 +58,10 @@ type peerKeys struct {
 	// has lists those that it accepts, as it told, or else the one that it answered by.
 	has  []probe.KeyID
 	says bool
-	// told is the version of ours that it has confirmed.
-	told uint64
+	// told is the version of ours that it has confirmed, and knows since when it has
+	// known that this host has a key.
+	told  uint64
+	knows map[probe.KeyID]time.Time
 	// spoke is when it last answered or told anything. Since asked, unanswered
 	// probes went to it.
 	spoke, asked time.Time
@@ -72,7 +74,7 @@ func (a *Agent) rekey(now time.Time) {
 	changed := false
 	if k, err := a.cfg.Keys(); err != nil {
 		a.warn("the keys stay as they are: %v", err)
-	} else if changed, err = a.ring.Give(k, now); err != nil {
+	} else if changed, err = a.ring.Give(k, now, a.needed()...); err != nil {
 		a.warn("the keys stay as they are: %v", err)
 	}
 	if kept, until := a.ring.Until(); changed {
@@ -89,8 +91,38 @@ func (a *Agent) rekey(now time.Time) {
 	}
 	if changed || turned {
 		a.setKeys()
+		a.hasten(now)
 	}
 	a.warnBehind(now)
+}
+
+// needed are the keys by which this host and others send: one that is given many new keys
+// in a row must not let go of the only one that another host has.
+func (a *Agent) needed() (out []probe.KeyID) {
+	for _, h := range a.remote {
+		for _, id := range []probe.KeyID{a.ring.Best(h.keys.has), a.sentBy(h)} {
+			if id != (probe.KeyID{}) && !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
+	}
+	return out
+}
+
+// hasten has the hosts that were heard of lately told of this version by their next probe,
+// now: paths whose flows the other agent decides about are probed once in some seconds.
+func (a *Agent) hasten(now time.Time) {
+	for _, h := range a.remote {
+		for _, hp := range h.paths {
+			if now.Sub(h.keys.spoke) >= warmFor || !hp.failed.IsZero() || hp.next.Before(now) {
+				continue
+			}
+			if hp.next = now; (hp.sent+1)%fullEvery == 0 {
+				hp.sent++ // one of full size has no room for it
+			}
+			break
+		}
+	}
 }
 
 // setKeys gives all that signs and checks the keys that are accepted now.
@@ -205,11 +237,27 @@ func (a *Agent) keyed(h *remoteHost, r probe.Reply) {
 		if l, err := decodeKeyList(t.Value); err == nil && l.from == h.pod {
 			a.has(h, l.ids)
 			k.says, k.told = true, l.version
+			if l.version == a.ring.Version() {
+				k.learn(a.ring.Told(), k.spoke)
+			}
 			return
 		}
 	}
 	if !k.says {
 		a.has(h, []probe.KeyID{r.Key})
+	}
+}
+
+// learn notes that the host knows that this one has the keys, and no others.
+func (k *peerKeys) learn(ids []probe.KeyID, now time.Time) {
+	knew := k.knows
+	k.knows = make(map[probe.KeyID]time.Time, len(ids))
+	for _, id := range ids {
+		if since, ok := knew[id]; ok {
+			k.knows[id] = since
+		} else {
+			k.knows[id] = now
+		}
 	}
 }
 

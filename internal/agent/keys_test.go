@@ -264,3 +264,72 @@ func TestKeyFor(t *testing.T) {
 		t.Error("an answer does not end the trial")
 	}
 }
+
+// forged sums what the data planes of a host have refused for their tags.
+func (r *running) forged() uint64 {
+	_, e := r.totals()
+	return e.Forged
+}
+
+// TestKeysTurnOverOften: a host is given more new keys in a row than data planes accept at a
+// time, and more than a ring has room for, before the other one has any of them; then that
+// one is given one from the middle, then the last; then both have eight, in opposite order. No
+// packet that is steered is refused, and no probe. Fails if a ring that is full lets go of
+// a key that another host needs, if a data plane does not accept what the other one sends
+// by, or if one sends by a key before the other one knows that it has it.
+func TestKeysTurnOverOften(t *testing.T) {
+	b := newBed(t, "t-agt-keys", "vxlan", "macvlan")
+	one, two := holder(testKey(0)), holder(testKey(0))
+	a, z := b.startKeyed("h1", one), b.startKeyed("h2", two)
+	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 2 * time.Millisecond, Echo: true})
+	b.await("the pairs to open", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	b.move("macvlan")
+	refused, _ := b.refusedProbes()
+	forged := a.forged() + z.forged()
+	check := func(what string) {
+		t.Helper()
+		b.flows("macvlan")
+		if n, _ := b.refusedProbes(); n != refused || a.forged()+z.forged() != forged {
+			t.Errorf("%s: %d probes and %d packets of pods were refused", what, n-refused, a.forged()+z.forged()-forged)
+		}
+		refused, _ = b.refusedProbes()
+		forged = a.forged() + z.forged()
+	}
+	in := func(keys ...int) (out []string) {
+		for _, k := range keys {
+			out = append(out, testKey(k))
+		}
+		return out
+	}
+	for k := 1; k <= 10; k++ {
+		one.set(testKey(k))
+		b.await("the key to be taken", func() bool { return a.accepts()[0] == testKey(k) })
+	}
+	time.Sleep(time.Second)
+	check("ten new keys for one host")
+	two.set(testKey(7))
+	b.await("the key to be taken", func() bool { return z.accepts()[0] == testKey(7) })
+	time.Sleep(time.Second)
+	check("one of the middle for the other one")
+	two.set(testKey(10))
+	b.await("both to have the last one alone", func() bool {
+		return slices.Equal(a.accepts(), in(10)) && slices.Equal(z.accepts(), in(10))
+	})
+	check("the last one")
+	one.set(in(10, 11, 12, 13, 14, 15, 16, 17)...)
+	b.await("the keys to be taken", func() bool { return len(a.accepts()) == probe.MostKeys })
+	two.set(in(17, 16, 15, 14, 13, 12, 11, 10)...)
+	b.await("the keys to be taken", func() bool { return len(z.accepts()) == probe.MostKeys })
+	time.Sleep(time.Second)
+	check("eight in opposite order")
+	one.set(testKey(18))
+	time.Sleep(time.Second)
+	two.set(testKey(18))
+	b.await("both to have the last one alone", func() bool {
+		return slices.Equal(a.accepts(), in(18)) && slices.Equal(z.accepts(), in(18))
+	})
+	check("one after eight")
+	if d := udp.stop().Counts.Datagrams; d.Lost > 0 {
+		t.Errorf("%d of %d datagrams were lost", d.Lost, d.Sent)
+	}
+}

@@ -200,7 +200,8 @@ func (a *Agent) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, err
 // enter makes the data plane know the peer. Where a predecessor had opened the
 // pair, it stays so.
 func (a *Agent) enter(p *pair) error {
-	p.joined, p.marks = a.cfg.Now(), a.marksFor(p.host, nil)
+	p.joined = a.cfg.Now()
+	p.marks = a.marksFor(p.host, nil, p.joined)
 	known, err := p.local.plane.Known(route.Peer(p.remote, p.routes, true, nil, nil))
 	if err != nil {
 		return err

@@ -48,8 +48,9 @@ type entry struct {
 // NewKeyring is one without keys.
 func NewKeyring(h Hold) *Keyring { return &Keyring{hold: h} }
 
-// Give replaces the keys. It reports whether what is accepted, or told, changes.
-func (r *Keyring) Give(k Keys, now time.Time) (bool, error) {
+// Give replaces the keys. It reports whether what is accepted, or told, changes. Where
+// there is no room for all that are kept, those that are needed go last.
+func (r *Keyring) Give(k Keys, now time.Time, needed ...KeyID) (bool, error) {
 	if err := k.check(); err != nil {
 		return false, err
 	}
@@ -73,6 +74,11 @@ func (r *Keyring) Give(k Keys, now time.Time) (bool, error) {
 			fresh++
 		default:
 			next = append(next, e)
+		}
+	}
+	for i := len(next) - 1; i >= 0 && len(next) > MostKeys; i-- {
+		if !next[i].left.IsZero() && !slices.Contains(needed, next[i].id) {
+			next = slices.Delete(next, i, i+1)
 		}
 	}
 	r.entries = next[:min(len(next), MostKeys)]

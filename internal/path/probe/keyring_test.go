@@ -86,6 +86,24 @@ func TestKeyring(t *testing.T) {
 	}
 }
 
+// TestKeyringNeeded: a ring that is full lets go of what nobody speaks by, the oldest first.
+func TestKeyringNeeded(t *testing.T) {
+	r, start := NewKeyring(DefaultHold()), time.Unix(1000, 0)
+	for i := range 12 {
+		needed := []KeyID{IDOf(ringKey(0)), IDOf(ringKey(2))}
+		if _, err := r.Give(ringKeys(i), start.Add(time.Duration(i)*time.Second), needed...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accepted := ""
+	for _, k := range r.Keys().All() {
+		accepted += string(k[0])
+	}
+	if accepted != "lkjihgca" {
+		t.Errorf("accepts %s", accepted)
+	}
+}
+
 func TestKeyringBest(t *testing.T) {
 	r := NewKeyring(DefaultHold())
 	if _, err := r.Give(Keys{Current: []byte("short")}, time.Unix(0, 0)); err == nil {
