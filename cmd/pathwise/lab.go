@@ -236,15 +236,17 @@ a Pathwise that was killed. A lab that a running bench is using is left alone.`,
 			}
 			var errs []error
 			for _, name := range names {
+				done, err := "removed", error(nil)
 				if dry {
-					fmt.Fprintf(e.stdout, "would remove lab %s\n", name)
-					continue
+					done, err = "would remove", e.store().MayDown(name, force)
+				} else {
+					err = e.store().Down(context.WithoutCancel(cmd.Context()), name, force)
 				}
-				if err := e.store().Down(context.WithoutCancel(cmd.Context()), name, force); err != nil {
+				if err != nil {
 					errs = append(errs, err)
 					continue
 				}
-				fmt.Fprintf(e.stdout, "removed lab %s\n", name)
+				fmt.Fprintf(e.stdout, "%s lab %s\n", done, name)
 			}
 			if all && !dry {
 				errs = append(errs, e.store().Tidy())

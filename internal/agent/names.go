@@ -69,6 +69,11 @@ func checkPod(p topo.Pod) error {
 		if !isDevice(at.Dev) {
 			return fmt.Errorf("dev %q: expected the name of an interface", at.Dev)
 		}
+		// An address by the zone of one machine is the same address for the data plane, and
+		// would be another one for whoever looks for those that several pods have.
+		if at.Addr.Zone() != "" {
+			return fmt.Errorf("addr %q: expected an address without a zone", at.Addr)
+		}
 		if strings.ContainsFunc(at.Network, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			return fmt.Errorf("network %q: expected a name without control characters", at.Network)
 		}

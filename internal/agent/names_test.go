@@ -41,6 +41,7 @@ func TestCheckCluster(t *testing.T) {
 		{"an interface that is all", func(c *Cluster) { c.Pods[1].Attachments[1].Dev = "." }, `dev "."`},
 		{"an interface without name", func(c *Cluster) { c.Pods[1].Attachments[1].Dev = "" }, `dev ""`},
 		{"a long interface", func(c *Cluster) { c.Pods[1].Attachments[1].Dev = "interface1234567" }, `dev "interface1234567"`},
+		{"an address of one machine", func(c *Cluster) { c.Pods[1] = with(c.Pods[1], 1, "fd00::1%eth0") }, `addr "fd00::1%eth0": expected an address without a zone`},
 		{"a network of two lines", func(c *Cluster) { c.Pods[1].Attachments[1].Network = "a\nb" }, `network "a\nb"`},
 	} {
 		c := good()

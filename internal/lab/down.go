@@ -22,6 +22,14 @@ var ErrOwned = errors.New("in use")
 // Down removes the lab called name, whoever made it. A lab that a living
 // process owns is left alone, with ErrOwned, unless force is set.
 func (s Store) Down(ctx context.Context, name string, force bool) error {
+	if err := s.MayDown(name, force); err != nil {
+		return err
+	}
+	return s.remove(ctx, name)
+}
+
+// MayDown says why Down would leave the lab alone. It changes nothing.
+func (s Store) MayDown(name string, force bool) error {
 	dir, err := s.find(name)
 	if err != nil {
 		return err
@@ -30,7 +38,7 @@ func (s Store) Down(ctx context.Context, name string, force bool) error {
 		st, _ := s.Load(name) // only for the number in the message
 		return fmt.Errorf("lab %q is %w by pathwise process %d: stop that, or use --force", name, ErrOwned, st.Owner)
 	}
-	return s.remove(ctx, name)
+	return nil
 }
 
 // remove takes everything down in the order in which nothing new can appear:
