@@ -283,7 +283,7 @@ func oneAgent(ctx context.Context, e env, f agentFlags, dir string, cfg agent.Co
 		}
 		return nil
 	}
-	events, err := os.OpenFile(base+".events.jsonl", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	events, err := openOwn(base+".events.jsonl", os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("open events: %w", err)
 	}

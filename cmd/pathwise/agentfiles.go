@@ -10,8 +10,14 @@ import (
 	"pathwise.dev/pathwise/internal/agent"
 )
 
+// openOwn opens a file of the agent's own to write to, and makes it where there is none. It
+// follows no link: who may write to its directory is not to have root write elsewhere.
+func openOwn(path string, flags int, mode os.FileMode) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|unix.O_NOFOLLOW|flags, mode)
+}
+
 func lockFile(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := openOwn(path, os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
