@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"pathwise.dev/pathwise/experiments"
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/experiment"
-	"pathwise.dev/pathwise/internal/rank"
 )
 
 // exhibits are the figures and tables of the documents, read from them and
@@ -75,7 +75,7 @@ func TestPapersAreCovered(t *testing.T) {
 // checkChoice wants an application that the recommendation table has.
 func checkChoice(t *testing.T, name string, c claim.Claim) {
 	t.Helper()
-	if w := c.Test.Choice; w != nil && !slices.ContainsFunc(rank.Applications(), func(a rank.Application) bool { return a.Name == w.App }) {
+	if w := c.Test.Choice; w != nil && !slices.ContainsFunc(application.Shipped(), func(a application.Application) bool { return a.Name == w.App }) {
 		t.Errorf("%s: claim %s: no application %s", name, c.ID, w.App)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/report"
 	"pathwise.dev/pathwise/internal/result"
@@ -101,10 +102,13 @@ func recommendCommand(e env) *cobra.Command {
 	var robust bool
 	cmd := &cobra.Command{
 		Use: "recommend DIR", Short: "Name the best network for an application, from a result",
-		Long: `Name the best network, or the networks that the data cannot tell apart, for an
-application at its optimum or at high load, after Atici and Boluk (2020):
-z-scores of every figure, summed with equal weight; with --robust jitter,
-retransmissions and loss are added. Without --app, the whole table.`,
+		Long: `Name the best network for an application at its optimum or at high load, with
+the probability that it is the best and what choosing it costs on average, in
+percent of performance; and those that are practically equal, or that the data
+cannot tell from it. The figures of a workload share its weight; one that tells
+nothing has none, and the answer says why. With --robust jitter, retransmissions
+and loss have half of the weight. The sum of z-scores of Atici and Boluk (2020)
+is shown too. Without --app, the whole table.`,
 		Example: `  pathwise recommend results/quick
   pathwise recommend results/quick --app bulk --load high --robust`,
 		Args: exactArgs("DIR"),
@@ -142,7 +146,7 @@ retransmissions and loss are added. Without --app, the whole table.`,
 
 func applications() []string {
 	var out []string
-	for _, a := range rank.Applications() {
+	for _, a := range application.Shipped() {
 		out = append(out, a.Name)
 	}
 	return out
@@ -164,7 +168,7 @@ func readNeed(app, load, topology string, robust bool, trials []sample.Trial) (r
 		places = []topo.Placement{p}
 	}
 	workloads := map[string]bool{}
-	for _, a := range rank.Applications() {
+	for _, a := range application.Shipped() {
 		if a.Name == app {
 			for _, part := range a.Parts {
 				workloads[part.Workload] = true

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -111,10 +112,10 @@ func (b *book) named(q sample.Question, names []string) (out []column) {
 // namedMetrics returns the metrics that the first application with this
 // workload sums; nil for a workload of none.
 func namedMetrics(workload string) []string {
-	for _, a := range Applications() {
+	for _, a := range application.Shipped() {
 		for _, p := range a.Parts {
 			if p.Workload == workload {
-				return p.Metrics
+				return p.Names()
 			}
 		}
 	}

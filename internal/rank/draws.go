@@ -2,14 +2,13 @@ package rank
 
 import (
 	"hash/fnv"
-	"math"
 	"math/rand/v2"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/stat"
 )
 
-// MonteCarlo names the method of intervals of scores.
+// MonteCarlo names the method of intervals of indices.
 const MonteCarlo = "Monte Carlo of posterior means"
 
 // draws are scores as they could be: in each draw every cell's mean is drawn
@@ -147,38 +146,6 @@ func (d *draws) tied(a, b string) bool {
 	}
 	most := (1 + d.level) / 2 * float64(len(d.scores)/len(d.known))
 	return float64(max(d.wins[i][j], d.wins[j][i])) <= most
-}
-
-// difference is the score of a over that of b; center is the one measured.
-func (d *draws) difference(a, b Row) stat.Interval {
-	out := stat.Interval{
-		Center: a.Score - b.Score, Low: math.Inf(-1), High: math.Inf(1),
-		N: fewest(a, b), Level: d.level, Method: MonteCarlo,
-	}
-	i, j := slices.Index(d.known, a.Network), slices.Index(d.known, b.Network)
-	if i < 0 || j < 0 {
-		out.Warnings = []stat.Warning{{Gate: "repetitions", Text: "a figure of one repetition: needs >= 3 repetitions for an interval"}}
-		return out
-	}
-	var all []float64
-	for row := d.scores; len(row) > 0; row = row[len(d.known):] {
-		all = append(all, row[i]-row[j])
-	}
-	slices.Sort(all)
-	tail := int((1 - d.level) / 2 * float64(len(all)))
-	out.Low, out.High = all[tail], all[len(all)-1-tail]
-	return out
-}
-
-// fewest is the least number of repetitions behind the two rows.
-func fewest(rows ...Row) int {
-	n := math.MaxInt
-	for _, r := range rows {
-		for _, f := range r.Features {
-			n = min(n, f.Value.N)
-		}
-	}
-	return n
 }
 
 func square(n int) [][]int {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/stat"
 	"pathwise.dev/pathwise/internal/topo"
@@ -14,19 +15,19 @@ import (
 
 // loads lists the questions of a part in a scenario that a candidate answered,
 // by rising load.
-func (b *book) loads(p Part, s topo.Scenario) []sample.Question {
+func (b *book) loads(p application.Part, s topo.Scenario) []sample.Question {
 	var asked []sample.Question
 	for _, q := range b.asked {
 		if q.Scenario == s && q.Workload == p.Workload {
 			asked = append(asked, q)
 		}
 	}
-	return b.nonEmpty(asked, p.Metrics[0])
+	return b.nonEmpty(asked, p.Metrics[0].Name)
 }
 
 // choose picks the question of a part at a load point among its loads, of
 // which there is at least one.
-func (b *book) choose(p Part, loads []sample.Question, point LoadPoint) (sample.Question, []sample.Warning) {
+func (b *book) choose(p application.Part, loads []sample.Question, point LoadPoint) (sample.Question, []sample.Warning) {
 	highest := loads[len(loads)-1]
 	if len(loads) == 1 {
 		return highest, []sample.Warning{{Gate: "load", Text: fmt.Sprintf(
@@ -41,7 +42,7 @@ func (b *book) choose(p Part, loads []sample.Question, point LoadPoint) (sample.
 // optimum is the load at which the mean over networks of the part's first
 // metric is best. Only networks measured at every load enter, so that a weak
 // network that fails at a high load does not lift that load's mean.
-func (b *book) optimum(p Part, loads []sample.Question) (sample.Question, []sample.Warning) {
+func (b *book) optimum(p application.Part, loads []sample.Question) (sample.Question, []sample.Warning) {
 	columns := b.peaks(p, loads)
 	networks := b.candidates(loads)
 	everywhere := slices.Clone(networks)
@@ -62,8 +63,8 @@ func (b *book) optimum(p Part, loads []sample.Question) (sample.Question, []samp
 }
 
 // peaks lists, per load, the sub-feature that decides which load is the optimum.
-func (b *book) peaks(p Part, loads []sample.Question) (out []column) {
-	m, _ := sample.MetricByName(p.Metrics[0])
+func (b *book) peaks(p application.Part, loads []sample.Question) (out []column) {
+	m, _ := sample.MetricByName(p.Metrics[0].Name)
 	for _, q := range loads {
 		out = append(out, b.column(q, m))
 	}

@@ -157,8 +157,11 @@ func TestPublishedOptimumLoads(t *testing.T) {
 			if len(got.Chosen) != 2 || got.Chosen[0] != point.best {
 				t.Errorf("%s, %s: chose %v, want %s and, with one repetition, its tie", tt.name, point.load, got.Chosen, point.best)
 			}
-			if !strings.Contains(got.Why, "the data cannot tell it from") || got.Margin.Score.Bounded() {
-				t.Errorf("%s, %s: certain after one repetition: %s, margin %+v", tt.name, point.load, got.Why, got.Margin.Score)
+			if !slices.Equal(got.Chosen, got.Scored) {
+				t.Errorf("%s, %s: chose %v, by z-scores %v", tt.name, point.load, got.Chosen, got.Scored)
+			}
+			if lead := got.Ranking.Outlook.Lead; !strings.Contains(got.Why, "one repetition cannot tell it from") || !math.IsInf(lead.High, 1) {
+				t.Errorf("%s, %s: certain after one repetition: %s, lead %+v", tt.name, point.load, got.Why, lead)
 			}
 			if point.load == Optimum && !warned(got.Warnings, "load", "one repetition") {
 				t.Errorf("%s: the optimum load is certain: %v", tt.name, got.Warnings)

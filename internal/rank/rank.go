@@ -2,16 +2,18 @@
 // workload, at which load, with how much certainty, and what changed between
 // two runs.
 //
-// Scores are the summed z-scores of Atici and Boluk (2020), eq. (1). Beside
-// every score stand what it lacks alone: an interval of the rank, ties where
-// the data cannot tell, and the raw ratio to the host network. The package is
-// pure: it reads no file and no clock, measures nothing and prints nothing,
+// Scores are the summed z-scores of Atici and Boluk (2020), eq. (1), with what
+// they lack alone: an interval of the rank, ties where the data cannot tell, and
+// the raw ratio to the host network. Recommendations rest on an Outlook: the
+// probability of being the best, and the expected regret in percent. The package
+// is pure: it reads no file and no clock, measures nothing and prints nothing,
 // and the same trials and seed always give the same answer.
 package rank
 
 import (
 	"slices"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/stat"
 	"pathwise.dev/pathwise/internal/topo"
@@ -32,6 +34,11 @@ type Options struct {
 	Level float64
 	// Baseline is the network for raw ratios and for drift; "" means "host".
 	Baseline string
+	// Equal is the expected regret under which a network is practically equal to
+	// the best, as a part; 0 means 0.03. Networks that are installed afresh differ
+	// from themselves by 0.5 to 4.4 % in the median (see docs/method.md), so that
+	// less than 3 % would not be seen again.
+	Equal float64
 	// RankBaseline lets the baseline compete. Otherwise it is a yardstick: it
 	// gets a score on the others' scale but neither enters their mean and
 	// deviation nor takes a rank, since the question is which container
@@ -49,8 +56,14 @@ func (o Options) withDefaults() Options {
 	if o.Baseline == "" {
 		o.Baseline = Baseline
 	}
+	if o.Equal <= 0 {
+		o.Equal = 0.03
+	}
 	return o
 }
+
+// EqualBelow is Equal, or its default.
+func (o Options) EqualBelow() float64 { return o.withDefaults().Equal }
 
 // yardstick tells whether network is a reference that does not compete.
 func (o Options) yardstick(network string) bool {
@@ -71,7 +84,7 @@ const (
 	OfQuestion Scope = "question"
 )
 
-// Ranking orders networks by one sum of z-scores.
+// Ranking orders networks by one sum of z-scores, and by their prospects.
 type Ranking struct {
 	Scope Scope `json:"scope"`
 	// Name is unique among the rankings of a result: "overall/scenario",
@@ -84,6 +97,8 @@ type Ranking struct {
 	Scenario    *topo.Scenario `json:"scenario,omitempty"`
 	// Rows: ranked networks by falling score, then those without a rank by name.
 	Rows []Row `json:"rows"`
+	// Outlook is nil for scope question, and where no network is ranked.
+	Outlook *Outlook `json:"outlook,omitempty"`
 	// Level of the intervals, and the draws and seed behind them.
 	Level    float64          `json:"level"`
 	Draws    int              `json:"draws"`
@@ -157,6 +172,7 @@ func Rank(trials []sample.Trial, o Options) []Ranking {
 	var out []Ranking
 	for _, r := range wide {
 		r.finish()
+		r.foresee(b, b.byWorkload(r.columns))
 		out = append(out, r.Ranking)
 	}
 	for _, r := range questions {
@@ -176,7 +192,7 @@ func (b *book) wide() (out []*scored) {
 		out = append(out, overall)
 	}
 	for _, s := range b.scenarios() {
-		for _, a := range Applications() {
+		for _, a := range application.Shipped() {
 			asked := b.askedOf(a, s)
 			if len(asked) == 0 {
 				continue
@@ -196,7 +212,7 @@ func (b *book) drawShared(r *scored, wide []*scored) {
 	for _, c := range r.columns {
 		to := []*draws{r.draws}
 		for _, w := range wide {
-			if slices.ContainsFunc(w.columns, func(o column) bool { return o.question == c.question && o.metric == c.metric }) {
+			if w.has(c) {
 				to = append(to, w.draws)
 			}
 		}
@@ -205,8 +221,8 @@ func (b *book) drawShared(r *scored, wide []*scored) {
 }
 
 // askedOf returns the questions of an application's workloads in a scenario.
-func (b *book) askedOf(a Application, s topo.Scenario) []sample.Question {
+func (b *book) askedOf(a application.Application, s topo.Scenario) []sample.Question {
 	return slices.DeleteFunc(slices.Clone(b.asked), func(q sample.Question) bool {
-		return q.Scenario != s || !slices.ContainsFunc(a.Parts, func(p Part) bool { return p.Workload == q.Workload })
+		return q.Scenario != s || !a.Has(q.Workload)
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/sample"
-	"pathwise.dev/pathwise/internal/stat"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -25,7 +25,7 @@ const (
 
 // Errors that Recommend wraps.
 var (
-	// ErrUnknownApplication: the need names none of Applications.
+	// ErrUnknownApplication: the need names no application.
 	ErrUnknownApplication = errors.New("unknown application")
 	// ErrNotMeasured: no candidate has an OK trial of the application's workloads in the scenario.
 	ErrNotMeasured = errors.New("not measured")
@@ -33,7 +33,7 @@ var (
 
 // Need is what an application asks of a network.
 type Need struct {
-	// App names one of Applications.
+	// App names an application.
 	App  string    `json:"app"`
 	Load LoadPoint `json:"load"`
 	// Robust adds jitter, retransmissions and loss to the sum.
@@ -44,11 +44,12 @@ type Need struct {
 // Recommendation answers a Need.
 type Recommendation struct {
 	Need
-	// Chosen is the best-scored network, then those tied with it; empty when
-	// no network could be ranked.
+	// Chosen is the network with the least expected regret, then those tied with
+	// it (Outlook.Tied); empty when no network could be ranked.
 	Chosen []string `json:"chosen"`
-	// Margin of the first chosen network over the next in rank; nil without one.
-	Margin *Margin `json:"margin,omitempty"`
+	// Scored is the network with the highest sum of z-scores, then those that the
+	// data cannot tell from it: the answer of Atici and Boluk (2020).
+	Scored []string `json:"scored"`
 	// Why is one sentence for people.
 	Why string `json:"why"`
 	// Asked lists the questions behind the answer, performance first.
@@ -56,17 +57,6 @@ type Recommendation struct {
 	Ranking Ranking           `json:"ranking"`
 	// Warnings about the answer, besides those of the ranking.
 	Warnings []sample.Warning `json:"warnings,omitempty"`
-}
-
-// Margin is how far the chosen network leads.
-type Margin struct {
-	// Over is the network next in rank.
-	Over string `json:"over"`
-	// Score is the difference of the summed z-scores with its interval.
-	Score stat.Interval `json:"score"`
-	// Ratio is the chosen network's first sub-feature (throughput, rate) over
-	// the other's, paired by repetition.
-	Ratio *stat.Interval `json:"ratio,omitempty"`
 }
 
 // Grid is the recommendation table of one scenario.
@@ -89,8 +79,10 @@ type GridRow struct {
 // of the application is looked at on its own load at the asked load point. A
 // robust need adds retransmissions, jitter and loss of the stream workloads in
 // the same scenario, at the load nearest to that of the application's first
-// workload; every sub-feature weighs the same, so three robust ones outweigh
-// one of performance. That is the method of Atici and Boluk (2020), section 5.
+// workload; in the outlook, on which the choice rests, they have half of the
+// weight together. In the sum of z-scores every sub-feature weighs the same, so
+// that three robust ones outweigh one of performance: that is the method of
+// Atici and Boluk (2020), section 5.
 //
 // It fails with ErrUnknownApplication or ErrNotMeasured.
 func Recommend(trials []sample.Trial, need Need, o Options) (Recommendation, error) {
@@ -104,7 +96,7 @@ func Table(trials []sample.Trial, o Options) []Grid {
 	var out []Grid
 	for _, s := range b.scenarios() {
 		g := Grid{Scenario: s}
-		for _, a := range Applications() {
+		for _, a := range application.Shipped() {
 			if row, ok := b.gridRow(a.Name, s); ok {
 				g.Rows = append(g.Rows, row)
 			}
@@ -140,31 +132,33 @@ func (b *book) gridRow(app string, s topo.Scenario) (row GridRow, ok bool) {
 
 func (b *book) recommend(need Need) (Recommendation, error) {
 	out := Recommendation{Need: need}
-	apps := Applications()
-	i := slices.IndexFunc(apps, func(a Application) bool { return a.Name == need.App })
+	apps := application.Shipped()
+	i := slices.IndexFunc(apps, func(a application.Application) bool { return a.Name == need.App })
 	if i < 0 {
 		return out, fmt.Errorf("%w %q: expected %s", ErrUnknownApplication, need.App, strings.Join(names(apps), ", "))
 	}
 	if need.Load != Optimum && need.Load != High {
 		return out, fmt.Errorf("unknown load point %q: expected %s or %s", need.Load, Optimum, High)
 	}
-	columns := out.performance(b, apps[i])
-	if len(columns) == 0 {
+	groups := out.performance(b, apps[i])
+	if len(groups) == 0 {
 		return out, fmt.Errorf("%w: no network has an OK trial of %s in %s", ErrNotMeasured, need.App, need.Scenario)
 	}
 	if need.Robust {
-		columns = append(columns, out.robustness(b)...)
+		groups = append(groups, out.robustness(b)...)
 	}
-	s := b.rank(columns, out.Asked)
+	s := b.rank(columnsOf(groups), out.Asked)
 	s.Scope, s.Application, s.Scenario = OfApplication, need.App, &need.Scenario
 	s.Name = need.App + "/" + need.Scenario.String()
+	s.foresee(b, s.summed(groups))
 	out.Ranking = s.Ranking
-	out.conclude(b, s)
+	out.conclude()
 	return out, nil
 }
 
-// performance picks the load of each part and lists its sub-features.
-func (r *Recommendation) performance(b *book, a Application) (out []column) {
+// performance picks the load of each part and lists its sub-features. Together
+// they have the weight of 1.
+func (r *Recommendation) performance(b *book, a application.Application) (out []group) {
 	for _, p := range a.Parts {
 		loads := b.loads(p, r.Scenario)
 		if len(loads) == 0 {
@@ -174,79 +168,99 @@ func (r *Recommendation) performance(b *book, a Application) (out []column) {
 		q, warnings := b.choose(p, loads, r.Load)
 		r.Warnings = append(r.Warnings, warnings...)
 		r.Asked = append(r.Asked, q)
-		out = append(out, b.named(q, p.Metrics)...)
+		out = append(out, b.group(q, p))
+	}
+	return evened(out)
+}
+
+// group is a part of an application at one question.
+func (b *book) group(q sample.Question, p application.Part) group {
+	out := group{weight: p.Weight}
+	for _, m := range p.Metrics {
+		if metric, ok := sample.MetricByName(m.Name); ok {
+			out.parts = append(out.parts, part{b.column(q, metric), m.Weight})
+		}
+	}
+	return out
+}
+
+// evened scales the groups' weights so that they make 1.
+func evened(groups []group) []group {
+	sum := 0.0
+	for _, g := range groups {
+		sum += g.weight
+	}
+	for i := range groups {
+		groups[i].weight /= sum
+	}
+	return groups
+}
+
+// columnsOf lists the sub-features of groups.
+func columnsOf(groups []group) (out []column) {
+	for _, g := range groups {
+		for _, p := range g.parts {
+			out = append(out, p.column)
+		}
+	}
+	return out
+}
+
+// summed keeps of groups what is in the sum.
+func (s *scored) summed(groups []group) (out []group) {
+	for _, g := range groups {
+		g.parts = slices.DeleteFunc(g.parts, func(p part) bool { return !s.has(p.column) })
+		if len(g.parts) > 0 {
+			out = append(out, g)
+		}
 	}
 	return out
 }
 
 // robustness lists the robust sub-features nearest to the first question's load.
-func (r *Recommendation) robustness(b *book) (out []column) {
+// Together they weigh as much as all of performance.
+func (r *Recommendation) robustness(b *book) (out []group) {
 	load := r.Asked[0].Load
-	for _, p := range robustness() {
-		for _, metric := range p.Metrics {
-			questions := b.loads(Part{p.Workload, []string{metric}}, r.Scenario)
+	for _, p := range application.Robustness() {
+		g := group{weight: p.Weight}
+		for _, m := range p.Metrics {
+			questions := b.loads(application.Alike(p.Workload, m.Name), r.Scenario)
 			if len(questions) == 0 {
-				r.warn("robustness", "no %s of %s was measured in %s: not considered", metric, p.Workload, r.Scenario)
+				r.warn("robustness", "no %s of %s was measured in %s: not considered", m.Name, p.Workload, r.Scenario)
 				continue
 			}
 			q := nearest(questions, load)
 			if q.Load != load {
-				r.warn("robustness", "%s of %s is from load %s, the nearest to %s", metric, p.Workload, q.Load, load)
+				r.warn("robustness", "%s of %s is from load %s, the nearest to %s", m.Name, p.Workload, q.Load, load)
 			}
 			if !slices.Contains(r.Asked, q) {
 				r.Asked = append(r.Asked, q)
 			}
-			out = append(out, b.named(q, []string{metric})...)
+			g.parts = append(g.parts, b.group(q, application.Part{Metrics: []application.Metric{m}}).parts...)
+		}
+		if len(g.parts) > 0 {
+			out = append(out, g)
 		}
 	}
-	return out
+	return evened(out)
 }
 
-// conclude names the chosen networks, their margin and the reason.
-func (r *Recommendation) conclude(b *book, s *scored) {
-	var ranked []Row
-	for _, row := range s.Rows {
-		if row.Rank > 0 {
-			ranked = append(ranked, row)
-		}
+// conclude names the chosen networks and the reason.
+func (r *Recommendation) conclude() {
+	for _, row := range r.Ranking.Rows {
 		if row.Tie == 1 {
-			r.Chosen = append(r.Chosen, row.Network)
+			r.Scored = append(r.Scored, row.Network)
 		}
 	}
-	if len(ranked) == 0 {
-		r.Why = "no network has an OK trial for every sub-feature, so none can be named"
-		return
-	}
-	if len(ranked) > 1 {
-		r.Margin = b.margin(ranked[0], ranked[1], s)
-	}
-	r.Why = why(r.Chosen, ranked[0], r.Margin)
-}
-
-func (b *book) margin(best, next Row, s *scored) *Margin {
-	first := b.column(best.Features[0].Question, best.Features[0].Metric)
-	ratio := stat.RatioT(first.figures[best.Network].blocks(), first.figures[next.Network].blocks(), b.o.Level)
-	return &Margin{Over: next.Network, Score: s.draws.difference(best, next), Ratio: &ratio}
-}
-
-// why says the outcome in one sentence.
-func why(chosen []string, best Row, m *Margin) string {
-	if m == nil {
-		return best.Network + " is the only network with an OK trial for every sub-feature"
-	}
-	lead := fmt.Sprintf("%s has the highest sum of z-scores (%+.2f over %d sub-features), %.2f above %s; its %s is %.3g times that of %s",
-		best.Network, best.Score, len(best.Features), m.Score.Center, m.Over, best.Features[0].Metric.Name, m.Ratio.Center, m.Over)
-	if len(chosen) == 1 {
-		return lead
-	}
-	return fmt.Sprintf("%s; the data cannot tell it from %s", lead, strings.Join(chosen[1:], ", "))
+	r.Chosen = r.Ranking.Outlook.Tied()
+	r.Why = why(r.Need, r.Ranking.Outlook)
 }
 
 func (r *Recommendation) warn(gate, format string, args ...any) {
 	r.Warnings = append(r.Warnings, sample.Warning{Gate: gate, Text: fmt.Sprintf(format, args...)})
 }
 
-func names(apps []Application) (out []string) {
+func names(apps []application.Application) (out []string) {
 	for _, a := range apps {
 		out = append(out, a.Name)
 	}

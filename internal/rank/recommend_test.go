@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -69,11 +70,11 @@ func TestRecommend(t *testing.T) {
 		if near := warned(got.Warnings, "robustness", "from load c=4, the nearest"); near != tt.robust {
 			t.Errorf("%+v: nearest load told: %v", got.Need, got.Warnings)
 		}
-		m := got.Margin
-		if m == nil || m.Score.Low <= 0 || !m.Score.Contains(m.Score.Center) || m.Ratio == nil || m.Ratio.Center == 0 {
-			t.Errorf("%+v: margin %+v", got.Need, m)
+		lead := got.Ranking.Outlook.Lead
+		if lead == nil || lead.Low <= 1 || !lead.Contains(lead.Center) {
+			t.Errorf("%+v: lead %+v", got.Need, lead)
 		}
-		if !strings.HasPrefix(got.Why, tt.chosen+" has the highest sum of z-scores") || strings.Contains(got.Why, "cannot tell") {
+		if !strings.HasPrefix(got.Why, "Use "+tt.chosen+" for bulk: it is the best of 3 networks with a probability of") {
 			t.Errorf("%+v: why: %s", got.Need, got.Why)
 		}
 	}
@@ -85,8 +86,8 @@ func TestRecommendListsTies(t *testing.T) {
 	if err != nil || !slices.Equal(got.Chosen, []string{"b", "a"}) {
 		t.Fatalf("chose %v, %v", got.Chosen, err)
 	}
-	if !strings.Contains(got.Why, "cannot tell it from a") || !got.Margin.Score.Contains(0) {
-		t.Errorf("why %q, margin %+v", got.Why, got.Margin)
+	if lead := got.Ranking.Outlook.Lead; !strings.HasPrefix(got.Why, "The data cannot tell whether b or a is best for bulk") || !lead.Contains(1) {
+		t.Errorf("why %q, lead %+v", got.Why, lead)
 	}
 	if !warned(got.Warnings, "load", "only load c=1 was measured") {
 		t.Errorf("one load passed for two: %v", got.Warnings)
@@ -132,7 +133,7 @@ func TestRecommendOnlyWhatWasMeasured(t *testing.T) {
 		t.Errorf("robust: %v, %v, %v", got.Chosen, err, got.Ranking.Warnings)
 	}
 	only, err := Recommend(repeated("new", "connect", 1, map[string]float64{sample.Rate: 5}), Need{App: "connections", Load: High, Robust: true, Scenario: twoHosts}, Options{})
-	if err != nil || only.Margin != nil || !strings.Contains(only.Why, "the only network") {
+	if err != nil || only.Ranking.Outlook.Lead != nil || !strings.Contains(only.Why, "the only network") {
 		t.Errorf("alone: %+v, %v", only, err)
 	}
 }
@@ -209,9 +210,9 @@ func TestTablePerScenario(t *testing.T) {
 // metrics once, since a question is ranked by the first entry that names it.
 func TestApplications(t *testing.T) {
 	seen := map[string]bool{}
-	for _, a := range Applications() {
-		for _, p := range append(a.Parts, robustness()...) {
-			for _, name := range p.Metrics {
+	for _, a := range application.Shipped() {
+		for _, p := range append(a.Parts, application.Robustness()...) {
+			for _, name := range p.Names() {
 				if _, ok := sample.MetricByName(name); !ok {
 					t.Errorf("%s: no metric %q", a.Name, name)
 				}

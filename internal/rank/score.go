@@ -149,6 +149,35 @@ func (s *scored) warnRows() {
 	}
 }
 
+// foresee adds the prospects of the ranked networks, by groups of sub-features
+// that are all in the sum.
+func (s *scored) foresee(b *book, groups []group) {
+	networks := s.ranked()
+	slices.Sort(networks)
+	s.Outlook = b.outlook(groups, networks)
+}
+
+// byWorkload groups sub-features: each workload has the weight of one, whatever
+// the number of its loads and metrics.
+func (b *book) byWorkload(columns []column) (out []group) {
+	at := map[string]int{}
+	for _, c := range columns {
+		i, ok := at[c.question.Workload]
+		if !ok {
+			i = len(out)
+			at[c.question.Workload] = i
+			out = append(out, group{weight: 1})
+		}
+		out[i].parts = append(out[i].parts, part{c, 1})
+	}
+	return out
+}
+
+// has tells whether a sub-feature is in the sum.
+func (s *scored) has(c column) bool {
+	return slices.ContainsFunc(s.columns, func(o column) bool { return o.question == c.question && o.metric == c.metric })
+}
+
 // few joins the first names; Row.Missing has them all.
 func few(names []string) string {
 	const shown = 3

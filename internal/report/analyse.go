@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
@@ -195,10 +196,10 @@ func metricsOf(workload string, sums []*rank.Summary) []sample.Metric {
 
 // rankedMetrics names the metrics by which an application ranks the workload.
 func rankedMetrics(workload string) []string {
-	for _, app := range rank.Applications() {
+	for _, app := range application.Shipped() {
 		for _, p := range app.Parts {
 			if p.Workload == workload {
-				return p.Metrics
+				return p.Names()
 			}
 		}
 	}

@@ -28,11 +28,12 @@ func Judge(in Input, o Options) []claim.Judged {
 	return all
 }
 
-// recommender answers claims of a choice by the ranking's rule.
+// recommender answers claims of a choice by the sum of z-scores, which is the rule of
+// the document that makes them (Atici and Boluk 2020).
 func recommender(trials []sample.Trial, o Options) claim.Recommend {
 	return func(t claim.Choice, s topo.Scenario) (claim.Recommended, error) {
 		r, err := rank.Recommend(trials, rank.Need{App: t.App, Load: rank.LoadPoint(t.Load), Robust: t.Robust, Scenario: s}, o.Rank)
-		out := claim.Recommended{Chosen: r.Chosen, Warnings: append(r.Warnings, r.Ranking.Warnings...)}
+		out := claim.Recommended{Chosen: r.Scored, Warnings: append(r.Warnings, r.Ranking.Warnings...)}
 		for _, row := range r.Ranking.Rows {
 			if row.Rank > 0 {
 				out.Ranked = append(out.Ranked, row.Network)

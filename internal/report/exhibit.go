@@ -63,7 +63,7 @@ func newExhibitView(e paper.Exhibit, a *analysis) exhibitView {
 	}
 	if e.Choice {
 		for _, g := range a.grids {
-			out.Grids = append(out.Grids, newGridView(g))
+			out.Grids = append(out.Grids, newScoredView(g))
 		}
 	}
 	for _, v := range e.Shows {

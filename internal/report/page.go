@@ -37,6 +37,8 @@ type page struct {
 	Machine  []machineGroup
 	YAML     string
 	Baseline string
+	// Legend explains the columns of rankings.
+	Legend string
 	// HasBaseline: the baseline network was among those measured.
 	HasBaseline bool
 
@@ -48,14 +50,16 @@ type page struct {
 
 // runView is what the method section says in figures.
 type runView struct {
-	Seed    uint64
-	Draws   int
-	Level   string
-	Planned int
-	Trials  int
-	Wall    string
-	Kernels string
-	Gates   []string
+	Seed  uint64
+	Draws int
+	// OutlookDraws are those of probabilities and regrets; 0 without any.
+	OutlookDraws int
+	Level        string
+	Planned      int
+	Trials       int
+	Wall         string
+	Kernels      string
+	Gates        []string
 }
 
 func newPage(a *analysis) (*page, error) {
@@ -63,7 +67,7 @@ func newPage(a *analysis) (*page, error) {
 		Title: a.title(), Subtitle: subtitle(a), Incomplete: a.incomplete(), Alerts: a.byGate(), Baseline: a.baseline(),
 		Verdict: verdict(a), Matrix: appMatrix(a), Networks: chartNetworks(a), Phases: phaseTable(a),
 		Counts: counts(a.Results.Trials), Run: newRunView(a), Machine: machineGroups(a.Machine), YAML: a.Experiment,
-		Data: newChartData(a),
+		Data: newChartData(a), Legend: prospectLegend(a.opts, a.baseline()),
 	}
 	p.HasBaseline = slices.Contains(a.networks, a.baseline())
 	for _, g := range a.grids {
@@ -144,35 +148,25 @@ func verdict(a *analysis) []string {
 
 // sentence names the best network of a scenario.
 func sentence(r rank.Ranking, baseline string) string {
-	var ranked []rank.Row
-	for _, row := range r.Rows {
-		if row.Rank > 0 {
-			ranked = append(ranked, row)
-		}
-	}
-	where := scenarioText(*r.Scenario)
-	if len(ranked) == 0 {
+	where, o := scenarioText(*r.Scenario), r.Outlook
+	if o == nil {
 		return where + ": no network has an OK trial for every question, so none is ranked. What each one lacks stands below."
 	}
-	best := ranked[0]
-	var tied []string
-	for _, row := range ranked[1:] {
-		if row.Tie == best.Tie {
-			tied = append(tied, row.Network)
-		}
-	}
+	best, tied := o.Odds[0], o.Tied()[1:]
 	var out string
 	switch {
-	case len(ranked) == 1:
+	case len(o.Odds) == 1:
 		out = fmt.Sprintf("%s: %s is the only network that could be ranked over all questions", where, best.Network)
 	case len(tied) == 0:
-		out = fmt.Sprintf("%s: %s is the best of %d networks over all questions", where, best.Network, len(ranked))
+		out = fmt.Sprintf("%s: %s is the best of %d networks over all questions, with a probability of %s", where, best.Network, len(o.Odds), rank.Probability(*best.Best))
+	case best.Regret != nil && len(o.Named(rank.Open)) == 0:
+		out = fmt.Sprintf("%s: %s, of %d networks, are practically equal and the best over all questions", where, andMore(o.Tied(), 4), len(o.Odds))
 	default:
-		out = fmt.Sprintf("%s: %s scores best of %d networks over all questions, but the data cannot tell it from %s",
-			where, best.Network, len(ranked), andMore(tied, 4))
+		out = fmt.Sprintf("%s: %s does best of %d networks over all questions, but the data cannot tell it from %s",
+			where, best.Network, len(o.Odds), andMore(tied, 4))
 	}
-	if s := ratioRange(best); s != "" {
-		out += fmt.Sprintf("; it reaches %s of %s's throughput and rates", s, baseline)
+	if best.ToBaseline != nil {
+		out += fmt.Sprintf("; it reaches %s of what %s does", ratio(best.ToBaseline.Center), baseline)
 	}
 	return out + "."
 }
@@ -198,6 +192,9 @@ func newRunView(a *analysis) runView {
 	}
 	for _, r := range a.overall() {
 		out.Draws = r.Draws
+		if r.Outlook != nil {
+			out.OutlookDraws = r.Outlook.Draws
+		}
 	}
 	if f := a.Results.Footer; f != nil {
 		out.Wall = duration(f.Wall)

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,7 @@ func Recommend(w io.Writer, format string, recs []rank.Recommendation, o Options
 	case CSV:
 		return writeRecommendCSV(w, recs)
 	case JSON:
-		return writeJSON(w, RecommendDocument{"pathwise/recommendation", 1, recs})
+		return writeJSON(w, RecommendDocument{"pathwise/recommendation", 2, recs})
 	}
 	return unknownFormat(format, TableFormats())
 }
@@ -45,7 +46,7 @@ func RecommendTable(w io.Writer, format string, grids []rank.Grid, o Options) er
 		var recs []rank.Recommendation
 		for _, g := range grids {
 			for _, r := range g.Rows {
-				recs = append(recs, r.OptimumRobust, r.OptimumUnrobust, r.HighRobust, r.HighUnrobust)
+				recs = append(recs, answers(r)...)
 			}
 		}
 		return Recommend(w, format, recs, o)
@@ -73,18 +74,18 @@ func recommendBlocks(recs []rank.Recommendation, o Options) []block {
 	a := analysis{opts: o}
 	var out []block
 	for _, r := range recs {
-		out = append(out, heading{2, needText(r.Need)})
-		if len(r.Chosen) > 0 {
-			out = append(out, para("Recommended: "+chosenText(r.Chosen)+"."))
+		out = append(out, heading{2, needText(r.Need)}, para(r.Why+"."))
+		out = append(out, prospectGrid("", r.Ranking, a.baseline()))
+		if s := weighed(r.Ranking.Outlook); s != "" {
+			out = append(out, para("Weights: "+s+"."))
 		}
-		out = append(out, para(strings.TrimSuffix(r.Why, ".")+"."))
-		if m := r.Margin; m != nil {
-			out = append(out, para(marginText(r.Chosen, *m)))
+		if !slices.Equal(r.Scored, r.Chosen) && len(r.Scored) > 0 {
+			out = append(out, para("By the sum of z-scores of Atici and Boluk (2020): "+chosenText(r.Scored)+"."))
 		}
-		out = append(out, rankingGrid("", r.Ranking, a.baseline()))
 		for _, w := range r.Warnings {
 			out = append(out, alert(w.Gate+": "+w.Text))
 		}
+		out = append(out, para(prospectLegend(o, a.baseline())))
 	}
 	return out
 }
@@ -97,26 +98,11 @@ func chosenText(chosen []string) string {
 	return chosen[0] + ", tied with " + strings.Join(chosen[1:], ", ")
 }
 
-// marginText says how far the chosen network leads.
-func marginText(chosen []string, m rank.Margin) string {
-	out := fmt.Sprintf("Margin of %s over %s: z %s", chosen[0], m.Over, score(m.Score.Center))
-	if m.Score.Bounded() {
-		out += fmt.Sprintf(" [%s, %s]", score(m.Score.Low), score(m.Score.High))
-	}
-	if m.Ratio != nil {
-		out += fmt.Sprintf("; ratio %s", ratio(m.Ratio.Center))
-		if m.Ratio.Bounded() {
-			out += fmt.Sprintf(" [%s, %s]", ratio(m.Ratio.Low), ratio(m.Ratio.High))
-		}
-	}
-	return out + "."
-}
-
 func writeRecommendCSV(w io.Writer, recs []rank.Recommendation) error {
 	cw := csv.NewWriter(w)
 	// Errors stay in the csv.Writer until it is flushed.
 	_ = cw.Write([]string{"application", "load", "robust", "placement", "pairs", "mtu", "network", "chosen",
-		"rank", "rank_low", "rank_high", "tie", "score", "kernel"})
+		"rank", "rank_low", "rank_high", "tie", "score", "kernel", "best", "regret", "why"})
 	for _, r := range recs {
 		chosen := map[string]bool{}
 		for _, n := range r.Chosen {
@@ -125,9 +111,20 @@ func writeRecommendCSV(w io.Writer, recs []rank.Recommendation) error {
 		for _, row := range r.Ranking.Rows {
 			_ = cw.Write([]string{r.App, string(r.Load), strconv.FormatBool(r.Robust), r.Scenario.Place(),
 				strconv.Itoa(r.Scenario.Pairs), strconv.Itoa(r.Scenario.MTU), row.Network, strconv.FormatBool(chosen[row.Network]),
-				strconv.Itoa(row.Rank), strconv.Itoa(row.RankLow), strconv.Itoa(row.RankHigh), strconv.Itoa(row.Tie), exact(row.Score), kernelCell(r.Scenario)})
+				strconv.Itoa(row.Rank), strconv.Itoa(row.RankLow), strconv.Itoa(row.RankHigh), strconv.Itoa(row.Tie), exact(row.Score), kernelCell(r.Scenario),
+				oddsCell(r.Ranking.Outlook, row.Network, func(o rank.Odds) *float64 { return o.Best }),
+				oddsCell(r.Ranking.Outlook, row.Network, func(o rank.Odds) *float64 { return o.Regret }), r.Why})
 		}
 	}
 	cw.Flush()
 	return cw.Error()
+}
+
+// oddsCell is a network's probability or regret, 0 to 1; empty where it has none.
+func oddsCell(o *rank.Outlook, network string, of func(rank.Odds) *float64) string {
+	odds, ok := o.Find(network)
+	if !ok || of(odds) == nil {
+		return ""
+	}
+	return exact(*of(odds))
 }

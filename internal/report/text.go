@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"pathwise.dev/pathwise/internal/rank"
@@ -15,7 +16,7 @@ func resultBlocks(a *analysis) []block {
 		out = append(out, recommendationGrid(g, true))
 	}
 	for _, r := range a.overall() {
-		out = append(out, rankingGrid("Ranking, "+r.Scenario.String(), r, a.baseline()))
+		out = append(out, prospectGrid("Ranking, "+r.Scenario.String(), r, a.baseline()))
 	}
 	if len(a.claims) > 0 {
 		out = append(out, claimBlocks(a.claims, a.opts)...)
@@ -29,6 +30,9 @@ func resultBlocks(a *analysis) []block {
 		}
 	}
 	if len(a.sections) > 0 {
+		if slices.ContainsFunc(a.overall(), func(r rank.Ranking) bool { return r.Outlook != nil }) {
+			out = append(out, para(prospectLegend(a.opts, a.baseline())))
+		}
 		out = append(out, legend(a))
 	}
 	return out
@@ -47,7 +51,7 @@ func legend(a *analysis) para {
 func briefBlocks(a *analysis) []block {
 	out := headBlocks(a)
 	for _, r := range a.overall() {
-		out = append(out, rankingGrid("Ranking, "+r.Scenario.String(), r, a.baseline()))
+		out = append(out, prospectGrid("Ranking, "+r.Scenario.String(), r, a.baseline()))
 	}
 	for _, g := range a.grids {
 		out = append(out, recommendationGrid(g, false))

@@ -26,25 +26,23 @@ type gridRowView struct {
 
 type choiceView struct {
 	Need   string
-	Chosen []string
+	Chosen []chosenView
+	// Best is the probability that the first one is the best.
+	Best string
 	// More counts the tied networks that are not named.
 	More int
 	Why  string
 }
 
+// chosenView is a recommended network; Mark says how it is tied with the first one.
+type chosenView struct{ Network, Mark string }
+
 func newGridView(g rank.Grid) gridView {
 	out := gridView{Scenario: g.Scenario.String()}
 	for _, r := range g.Rows {
 		row := gridRowView{App: r.App, Notes: warningsOf(r)}
-		for _, rec := range []rank.Recommendation{r.OptimumRobust, r.OptimumUnrobust, r.HighRobust, r.HighUnrobust} {
-			need := "not robust"
-			if rec.Robust {
-				need = "robust"
-			}
-			c := choiceView{Need: fmt.Sprintf("%s load, %s", rec.Load, need), Chosen: rec.Chosen, Why: rec.Why}
-			if len(c.Chosen) > 4 {
-				c.More, c.Chosen = len(c.Chosen)-3, c.Chosen[:3]
-			}
+		for _, rec := range answers(r) {
+			c := newChoiceView(rec)
 			row.Cells = append(row.Cells, c)
 			row.Why = append(row.Why, c.Need+": "+rec.Why)
 		}
@@ -53,44 +51,58 @@ func newGridView(g rank.Grid) gridView {
 	return out
 }
 
+// newScoredView is the table by sums of z-scores, as Atici and Boluk (2020) have it.
+func newScoredView(g rank.Grid) gridView {
+	out := gridView{Scenario: g.Scenario.String()}
+	for _, r := range g.Rows {
+		row := gridRowView{App: r.App}
+		for _, rec := range answers(r) {
+			rec.Chosen, rec.Ranking.Outlook = rec.Scored, nil
+			row.Cells = append(row.Cells, newChoiceView(rec))
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+func newChoiceView(rec rank.Recommendation) choiceView {
+	need := "not robust"
+	if rec.Robust {
+		need = "robust"
+	}
+	c := choiceView{Need: fmt.Sprintf("%s load, %s", rec.Load, need), Why: rec.Why}
+	for i, n := range rec.Chosen {
+		p := chosenView{Network: n}
+		if i > 0 {
+			p.Mark = tieMark(rec, n)
+		} else if first, ok := rec.Ranking.Outlook.Find(n); ok && first.Best != nil {
+			c.Best = rank.Probability(*first.Best)
+		}
+		c.Chosen = append(c.Chosen, p)
+	}
+	if len(c.Chosen) > 4 {
+		c.More, c.Chosen = len(c.Chosen)-3, c.Chosen[:3]
+	}
+	return c
+}
+
 // rankView is a ranking over several questions.
 type rankView struct {
 	// Title is the scenario.
 	Title string
-	Rows  []rankRowView
+	Rows  []prospect
 	Notes []string
 }
 
-type rankRowView struct {
-	Network  string
-	Rank     string
-	Tie      string
-	Score    string
-	Ratio    string
-	Baseline bool
-	// Missing is why the network has no rank.
-	Missing string
-}
-
 func newRankView(r rank.Ranking) *rankView {
-	out := &rankView{Title: scenarioText(*r.Scenario)}
-	for _, row := range r.Rows {
-		v := rankRowView{Network: row.Network, Rank: rankText(row), Tie: tieLetter(r, row), Ratio: ratioRange(row), Baseline: row.Baseline}
-		if len(row.Features) > 0 {
-			v.Score = score(row.Score)
-		}
-		if len(row.Missing) > 0 {
-			v.Missing = fmt.Sprintf("no OK trial for %s: %s", plural(len(row.Missing), "sub-feature"), listed(row.Missing, "; ", 3))
-		}
-		out.Rows = append(out.Rows, v)
-	}
+	out := &rankView{Title: scenarioText(*r.Scenario), Rows: prospects(r), Notes: leftOut(r.Outlook)}
 	if s := rankingWarnings(r); s != "" {
 		out.Notes = append(out.Notes, s)
 	}
 	return out
 }
 
-// matrix shows the rank of every network in every application and scenario.
+// matrix shows the regret of every network in every application and scenario.
 type matrix struct {
 	Head []string
 	Rows []matrixRow
@@ -103,8 +115,7 @@ type matrixRow struct {
 
 type matrixCell struct {
 	Text string
-	// Shade is 0 for none, else 1 (the best fifth) to 5. It follows the middle
-	// of the rank's interval, so that ties do not look like differences.
+	// Shade is 0 for none, else 1 (practically equal to the best) to 5.
 	Shade int
 }
 
@@ -117,17 +128,10 @@ func appMatrix(a *analysis) *matrix {
 			continue
 		}
 		out.Head = append(out.Head, strings.Replace(r.Name, "/", ", ", 1))
-		ranked := 0
-		for _, row := range r.Rows {
-			ranked = max(ranked, row.Rank)
-		}
 		for i, n := range a.networks {
 			cell := matrixCell{Text: "-"}
-			if row, ok := findRank(r, n); ok {
-				cell.Text = rankText(row)
-				if row.Rank > 0 {
-					cell.Shade = 1 + (row.RankLow+row.RankHigh-2)*5/(2*max(ranked, 1))
-				}
+			if odds, ok := r.Outlook.Find(n); ok && odds.Regret != nil {
+				cell.Text, cell.Shade = rank.Percent(*odds.Regret), shade(*odds.Regret, a.opts.Rank.EqualBelow())
 			}
 			rows[i].Network, rows[i].Cells = n, append(rows[i].Cells, cell)
 		}
@@ -136,6 +140,17 @@ func appMatrix(a *analysis) *matrix {
 		return nil
 	}
 	out.Rows = rows
+	return out
+}
+
+// shade grows with the regret.
+func shade(regret, equal float64) int {
+	out := 1
+	for _, bound := range []float64{equal, 0.1, 0.25, 0.5} {
+		if regret >= bound {
+			out++
+		}
+	}
 	return out
 }
 
