@@ -20,6 +20,7 @@ import (
 	"pathwise.dev/pathwise/internal/machine"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
+	"pathwise.dev/pathwise/internal/network/custom"
 	"pathwise.dev/pathwise/internal/report"
 	"pathwise.dev/pathwise/internal/result"
 	"pathwise.dev/pathwise/internal/sample"
@@ -172,7 +173,7 @@ func readExperiment(e env, f benchFlags) (experiment.Experiment, error) {
 		}
 	}
 	if exp, err = exp.Only(f.networks, f.workloads); err != nil {
-		return exp, usageError{fmt.Errorf("--workloads: %w", err)}
+		return exp, usageError{err}
 	}
 	if f.server != "" {
 		err = chooseServer(e, &exp, f.server)
@@ -329,13 +330,13 @@ func (b *benchRun) open(ctx context.Context, f benchFlags) (*result.Run, error) 
 	}
 	plan := result.Plan{Networks: map[string][]byte{}, Machine: machine.Read(ctx, lab.DefaultCNIPath(b.self))}
 	for _, n := range b.exp.Networks {
-		path, ok := strings.CutPrefix(n.Find, "cni:")
+		l, ok, err := network.ParseList(n.Find)
 		if !ok {
 			continue
 		}
-		raw, err := os.ReadFile(path)
+		raw, err := custom.Read(l.Path)
 		if err != nil {
-			return nil, fmt.Errorf("read CNI configuration list: %w", err)
+			return nil, err
 		}
 		plan.Networks[n.Name+".conflist"] = raw
 	}

@@ -13,6 +13,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
+	"pathwise.dev/pathwise/internal/network/custom"
 )
 
 // kernels knows on which kernel a network works: the host's, or that of a guest,
@@ -120,14 +121,17 @@ func (k *kernels) ask(ctx context.Context, g guest.Kernel) ([]network.Missing, e
 	return guest.Ask(ctx, k.guestConfig(g), needs, cache)
 }
 
-// catalogueNeeds lists what the networks of the catalogue need of a kernel.
+// catalogueNeeds lists what the networks of the catalogue, and lists of reference
+// plugins, need of a kernel.
 func catalogueNeeds() []network.Need {
 	var out []network.Need
+	needs := custom.OfKernel()
 	for _, n := range catalogue.All() {
-		for _, need := range network.KernelNeeds(n.Info().Needs) {
-			if !slices.Contains(out, need) {
-				out = append(out, need)
-			}
+		needs = append(needs, network.KernelNeeds(n.Info().Needs)...)
+	}
+	for _, need := range needs {
+		if !slices.Contains(out, need) {
+			out = append(out, need)
 		}
 	}
 	return out

@@ -10,7 +10,6 @@ import (
 	"pathwise.dev/pathwise/internal/cost"
 	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/internal/workload"
@@ -25,7 +24,7 @@ func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample
 	net := r.Networks[cell.Network]
 	full := overflows()
 	defer func() { t.Warnings = append(t.Warnings, neighbourGate(full)...) }()
-	if info := net.Info(); cell.Unsupported != "" && (!carriesNothing(info) || info.Absent != "") {
+	if info := net.Info(); cell.Unsupported != "" && (!info.Closed || info.Absent != "") {
 		t.Status, t.Reason = sample.Unsupported, cell.Unsupported
 		return
 	}
@@ -45,7 +44,7 @@ func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample
 	if note := r.VMs[cell.Scenario.VM].Note; note != "" {
 		t.Notes = append(t.Notes, note)
 	}
-	if carriesNothing(net.Info()) {
+	if net.Info().Closed {
 		checkIsolation(l, t)
 	} else {
 		r.load(ctx, l, cell, t)
@@ -55,11 +54,6 @@ func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample
 		t.Status, t.Reason = sample.Failed, reason(fmt.Errorf("after the trial: %w", err))
 	}
 	t.Phases.Teardown = r.Now().Sub(begin).Seconds()
-}
-
-// carriesNothing reports whether the network is the isolation check.
-func carriesNothing(i network.Info) bool {
-	return !i.Row.ReachIntra && !i.Row.ReachInter && !i.Row.ReachOutside
 }
 
 // spec is the lab of a trial: the clients on the first host, the servers on the

@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -37,6 +38,7 @@ type repetitions struct {
 type custom struct {
 	Name   string `yaml:"name"`
 	CNI    string `yaml:"cni,omitempty"`
+	Route  string `yaml:"route,omitempty"`
 	Kernel string `yaml:"kernel,omitempty"`
 }
 
@@ -81,7 +83,8 @@ func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 	for _, n := range e.Networks {
 		switch entry := (custom{Name: n.Name, Kernel: n.Kernel}); {
 		case n.Find != n.Name:
-			entry.CNI = conflist(n)
+			l, _, _ := network.ParseList(n.Find) // the catalogue has found it
+			entry.CNI, entry.Route = conflist(n), string(l.Route)
 			out.Networks = append(out.Networks, entry)
 		case n.Kernel != "":
 			out.Networks = append(out.Networks, entry)

@@ -9,9 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/claim"
@@ -257,9 +255,14 @@ func (e Experiment) Only(networks, workloads []string) (Experiment, error) {
 					keep = append(keep, has)
 				}
 			}
-			if len(keep) == n {
-				keep = append(keep, named(name))
+			if len(keep) > n {
+				continue
 			}
+			add := named(name)
+			if i := slices.IndexFunc(keep, func(k Network) bool { return k.Name == add.Name && k.Find != add.Find }); i >= 0 {
+				return e, fmt.Errorf("--networks: %s and %s would both be called %s: give them names in an experiment's file", keep[i].Find, add.Find, add.Name)
+			}
+			keep = append(keep, add)
 		}
 		e.Networks = keep
 	}
@@ -275,7 +278,7 @@ func (e Experiment) Only(networks, workloads []string) (Experiment, error) {
 			}
 		}
 		if len(keep) == n {
-			return e, fmt.Errorf("experiment %s has no workload %q", e.Name, name)
+			return e, fmt.Errorf("--workloads: experiment %s has no workload %q", e.Name, name)
 		}
 	}
 	e.Entries = keep
@@ -285,9 +288,8 @@ func (e Experiment) Only(networks, workloads []string) (Experiment, error) {
 // named is the network that a user names on the command line; cni:FILE is
 // called after its file.
 func named(find string) Network {
-	if path, ok := strings.CutPrefix(find, "cni:"); ok {
-		base := filepath.Base(path)
-		return Network{Name: "cni-" + strings.TrimSuffix(base, filepath.Ext(base)), Find: find}
+	if l, ok, _ := network.ParseList(find); ok { // what is wrong with it the catalogue says
+		return Network{Name: l.Name(), Find: find}
 	}
 	return Network{Name: find, Find: find}
 }

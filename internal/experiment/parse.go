@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/config"
+	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/workload"
 )
@@ -132,23 +133,27 @@ func (d *draft) networks(v config.Value) error {
 	return nil
 }
 
-// network reads a name, or {name: NAME, cni: FILE, kernel: KIND}.
+// network reads a name, or {name: NAME, cni: FILE, route: ROUTE, kernel: KIND}.
 func (d *draft) network(v config.Value) (Network, error) {
 	if !v.IsMapping() {
 		name, err := v.Text()
 		return named(name), err
 	}
 	var n Network
-	var path string
+	var l network.List
 	err := v.Fields(map[string]config.Field{
 		"name":   text(&n.Name),
-		"cni":    text(&path),
+		"cni":    text(&l.Path),
+		"route":  route(&l.Route),
 		"kernel": func(v config.Value) (err error) { n.Kernel, err = d.kernelKind(v); return err },
 	}, "name")
 	if err != nil {
 		return n, err
 	}
-	if path == "" {
+	if l.Path == "" && l.Route != network.RouteNone {
+		return n, v.Errorf("route: expected cni: FILE with it, as networks of the catalogue have their own routes")
+	}
+	if l.Path == "" {
 		kernel := n.Kernel
 		n = named(n.Name)
 		n.Kernel = kernel
@@ -158,11 +163,22 @@ func (d *draft) network(v config.Value) (Network, error) {
 	if !isName(n.Name) {
 		return n, v.Errorf("%q: expected a name of letters, digits, dots, hyphens and underscores", n.Name)
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(d.file), path)
+	if !filepath.IsAbs(l.Path) {
+		l.Path = filepath.Join(filepath.Dir(d.file), l.Path)
 	}
-	n.Find = "cni:" + path
+	n.Find = l.String()
 	return n, nil
+}
+
+// route reads who makes routes between the hosts' pods of a list.
+func route(dst *network.Route) config.Field {
+	return func(v config.Value) error {
+		s, err := v.Text()
+		if err == nil {
+			*dst, err = network.ParseRoute(s)
+		}
+		return err
+	}
 }
 
 // kernelKind reads where a network runs.

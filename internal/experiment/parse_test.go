@@ -264,3 +264,38 @@ func FuzzParse(f *testing.F) {
 		checkClaims(t, e)
 	})
 }
+
+// TestLists: a user's list is routed where the file says so, and kept so.
+func TestLists(t *testing.T) {
+	const text = `name: x
+networks:
+  - host
+  - {name: mine, cni: mine.conflist, route: bgp}
+  - "cni:other.conflist?route=static"
+workloads: [tcp]
+`
+	e := parse(t, text)
+	var b bytes.Buffer
+	if err := e.Encode(&b, func(n experiment.Network) string { return "networks/" + n.Name + ".conflist" }); err != nil {
+		t.Fatal(err)
+	}
+	again := parse(t, b.String())
+	for i, want := range [][2]string{{"host", "host"}, {"mine", "cni:dir/networks/mine.conflist?route=bgp"},
+		{"cni-other-static", "cni:dir/networks/cni-other-static.conflist?route=static"}} {
+		if n := again.Networks[i]; n.Name != want[0] || n.Find != want[1] {
+			t.Errorf("got %+v, want %v", n, want)
+		}
+	}
+	for _, tc := range []struct{ old, new, want string }{
+		{"route: bgp", "route: ospf", `e.yaml:4: networks[1].route: unknown route "ospf": expected static or bgp`},
+		{"cni: mine.conflist, ", "", "e.yaml:4: networks[1]: route: expected cni: FILE with it"},
+	} {
+		_, err := experiment.Parse("e.yaml", strings.NewReader(strings.Replace(text, tc.old, tc.new, 1)), catalogue())
+		if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("got %v, want %s", err, tc.want)
+		}
+	}
+	if _, err := e.Only([]string{"cni:a/x.conf", "cni:b/x.conf"}, nil); err == nil || !strings.Contains(err.Error(), "would both be called cni-x") {
+		t.Errorf("two of one name: %v", err)
+	}
+}

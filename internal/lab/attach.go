@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/containernetworking/cni/libcni"
@@ -177,10 +179,14 @@ func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, d
 	if err != nil {
 		return fmt.Errorf("CNI ADD: %w", err)
 	}
-	if _, err := types100.NewResultFromResult(res); err != nil {
+	said, err := types100.NewResultFromResult(res)
+	if err != nil {
 		return fmt.Errorf("read CNI result: %w", err)
 	}
-	if err := l.readAttachment(pod, b.name, dev); err != nil || b.plug.Attached == nil {
+	if err := l.readAttachment(pod, b.name, dev); err != nil {
+		return err
+	}
+	if err := honest(said, pod.Netns); err != nil || b.plug.Attached == nil {
 		return err
 	}
 	return b.plug.Attached(ctx, *pod, pod.Attachments[len(pod.Attachments)-1])
@@ -195,26 +201,53 @@ func (l *Lab) willDelete(d deletion) error {
 }
 
 // readAttachment takes the pod's address and MTU from the interface itself: what
-// a plugin says and what it did may differ.
+// a plugin says and what it did may differ. An IPv6 address is the pod's where it
+// has none of IPv4.
 func (l *Lab) readAttachment(pod *topo.Pod, network, name string) error {
 	return netns.Do(pod.Netns, func() error {
 		dev, err := net.InterfaceByName(name)
 		if err != nil {
-			return fmt.Errorf("find the pod's interface: %w", err)
+			return fmt.Errorf("find the pod's interface %s, which its plugins were to make: %w", name, err)
 		}
 		addrs, err := dev.Addrs()
 		if err != nil {
 			return fmt.Errorf("list the pod's addresses: %w", err)
 		}
+		var best netip.Addr
 		for _, a := range addrs {
 			p, err := netip.ParsePrefix(a.String())
-			if err == nil && p.Addr().Is4() {
-				pod.Attachments = append(pod.Attachments, topo.Attachment{Network: network, Dev: name,
-					Addr: p.Addr(), MAC: dev.HardwareAddr.String(), MTU: dev.MTU})
-				return nil
+			if err == nil && (p.Addr().Is4() && !best.Is4() || !best.IsValid() && p.Addr().IsGlobalUnicast()) {
+				best = p.Addr()
 			}
 		}
-		return fmt.Errorf("the pod's interface %s got no IPv4 address", name)
+		if !best.IsValid() {
+			return fmt.Errorf("the pod's interface %s got no address", name)
+		}
+		pod.Attachments = append(pod.Attachments, topo.Attachment{Network: network, Dev: name,
+			Addr: best, MAC: dev.HardwareAddr.String(), MTU: dev.MTU})
+		return nil
+	})
+}
+
+// honest wants the pod to have the addresses that its plugins say it has.
+func honest(said *types100.Result, ns string) error {
+	return netns.Do(ns, func() error {
+		addrs, err := net.InterfaceAddrs()
+		if err != nil {
+			return fmt.Errorf("list the pod's addresses: %w", err)
+		}
+		var has []string
+		for _, a := range addrs {
+			if p, ok := a.(*net.IPNet); ok && p.IP.IsGlobalUnicast() {
+				has = append(has, p.IP.String())
+			}
+		}
+		for _, ip := range said.IPs {
+			if !slices.Contains(has, ip.Address.IP.String()) {
+				return fmt.Errorf("CNI ADD: the plugins say that the pod has address %v, but it has %s", ip.Address.IP, strings.Join(has, ", "))
+			}
+		}
+		return nil
 	})
 }
 

@@ -52,7 +52,7 @@ func plugin(t *testing.T, script string) (network.Network, []string) {
 	if err := os.WriteFile(conf, []byte(`{"cniVersion":"1.0.0","name":"bad","plugins":[{"type":"bad"}]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	n, err := custom.Load("bad", conf)
+	n, err := custom.Load("bad", network.List{Path: conf})
 	if err != nil {
 		t.Fatal(err)
 	}

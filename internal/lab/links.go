@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/network"
 )
@@ -66,6 +67,37 @@ func (l *Lab) awaitLinks(ctx context.Context) error {
 		})
 		if err != nil && (down == "" || must[network.Device{Netns: name, Name: down}]) {
 			return fmt.Errorf("wait for links: %w", err)
+		}
+	}
+	return l.awaitAddresses(ctx)
+}
+
+// awaitAddresses returns when no IPv6 address of the pods is tentative any more: the
+// kernel uses one only after a second in which nobody else claims it (RFC 4862
+// section 5.4), and a server cannot listen at it before.
+func (l *Lab) awaitAddresses(ctx context.Context) error {
+	for _, p := range l.pods {
+		if !p.Addr().Is6() || p.Host < 1 || p.Host > len(l.hosts) || !l.isHere(l.hosts[p.Host-1]) {
+			continue
+		}
+		nl, err := l.Netlink(p.Netns)
+		if err != nil {
+			return err
+		}
+		err = network.Poll(ctx, 5*time.Millisecond, func() error {
+			addrs, err := nl.AddrList(nil, netlink.FAMILY_V6)
+			if err != nil {
+				return fmt.Errorf("list addresses of pod %s: %w", p.Name, err)
+			}
+			for _, a := range addrs {
+				if a.Flags&unix.IFA_F_TENTATIVE != 0 {
+					return fmt.Errorf("address %v of pod %s is still tentative", a.IP, p.Name)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("wait for addresses: %w", err)
 		}
 	}
 	return nil

@@ -220,7 +220,7 @@ func (s Spec) hosts() ([]topo.Host, error) {
 			return nil, err
 		}
 		name := fmt.Sprintf("h%d", index)
-		out[i] = topo.Host{Index: index, Name: name, Netns: s.netns(name), Dev: "eth0", Addr: addr, Pods: pods}
+		out[i] = topo.Host{Index: index, Name: name, Netns: s.netns(name), Dev: topo.HostDev, Addr: addr, Pods: pods}
 		if s.Outside != "" {
 			out[i].Machine = index
 		}

@@ -55,6 +55,9 @@ func trySocket(name string) error {
 	return unix.Close(fd)
 }
 
+// VLANFiltering is the device type of a bridge that tells VLANs apart.
+const VLANFiltering = "bridge vlan_filtering"
+
 // tryLink creates a device of the type. Some types want to know the other end,
 // or what they stand on, before they say anything else.
 func tryLink(kind string) error {
@@ -77,6 +80,9 @@ func tryLink(kind string) error {
 		link = &netlink.Iptun{LinkAttrs: attrs, Local: local, Remote: remote}
 	case "vrf":
 		link = &netlink.Vrf{LinkAttrs: attrs, Table: 7}
+	case VLANFiltering:
+		yes := true
+		link = &netlink.Bridge{LinkAttrs: attrs, VlanFiltering: &yes}
 	case "macvlan", "ipvlan", "vlan":
 		return tryChild(kind, attrs)
 	case "tun":

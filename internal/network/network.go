@@ -59,6 +59,11 @@ type Info struct {
 	// Find is what the catalogue finds the network by in a virtual machine, whose
 	// files are this machine's; "" where that is its name.
 	Find string `json:"-"`
+	// Families are the IP families, 4 and 6, of which pods get addresses; nil means 4.
+	Families []int `json:"families,omitempty"`
+	// Closed marks a network that carries no traffic by design: a trial on it tries
+	// that its pods are isolated.
+	Closed bool `json:"closed,omitempty"`
 	// Baseline marks the network that the others are compared with.
 	Baseline bool `json:"baseline,omitempty"`
 	// Beside is about how much longer than the half second of most networks it takes

@@ -220,6 +220,9 @@ const (
 	MaxPairs   = 128 // the largest count of Claassen (2015)
 )
 
+// HostDev is the name of a host's interface on the underlay.
+const HostDev = "eth0"
+
 // Host is a machine that runs pods; in the lab, a network namespace or a virtual
 // machine.
 type Host struct {

@@ -7,6 +7,8 @@ package bgp
 
 import (
 	"context"
+	"net/netip"
+	"slices"
 
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/routed"
@@ -36,9 +38,20 @@ func (b bgp) Build(ctx context.Context, site network.Site) (network.Plug, error)
 	if plug.Conflists, err = routed.Conflists(b.Info().Name, site, site.MTU); err != nil {
 		return plug, err
 	}
+	plug.Ready, err = Announce(ctx, site, nil)
+	return plug, err
+}
+
+// Announce has hosts and underlay tell one another by BGP of the hosts' pods, or of
+// the IPv4 ranges by host index where there are such; ready waits until they know.
+func Announce(ctx context.Context, site network.Site, ranges map[int][]netip.Prefix) (ready func(context.Context) error, err error) {
 	m := hosts(site, "")
+	for i, h := range site.All() {
+		if ranges != nil {
+			m.speakers[i].pods = slices.DeleteFunc(slices.Clone(ranges[h.Index]), func(p netip.Prefix) bool { return !p.Addr().Is4() })
+		}
+	}
 	underlay := speaker{name: "u", netns: site.Underlay, dev: network.UnderlayBridge, addr: site.Gateway.Addr()}
 	m.speakers = append([]speaker{underlay}, m.speakers...)
-	plug.Ready = m.converged
-	return plug, m.start(ctx)
+	return m.converged, m.start(ctx)
 }

@@ -35,8 +35,8 @@ type mesh struct {
 type speaker struct {
 	name, netns, dev string
 	addr             netip.Addr
-	// pods is what the speaker announces; the zero value for none.
-	pods netip.Prefix
+	// pods is what the speaker announces.
+	pods []netip.Prefix
 	// tunnel is the device by which it reaches the other speakers' pods; "" where
 	// it reaches them by dev.
 	tunnel string
@@ -46,7 +46,7 @@ type speaker struct {
 func hosts(site network.Site, tunnel string) mesh {
 	m := mesh{site: site}
 	for _, h := range site.All() {
-		m.speakers = append(m.speakers, speaker{h.Name, h.Netns, h.Dev, h.Addr.Addr(), h.Pods, tunnel})
+		m.speakers = append(m.speakers, speaker{h.Name, h.Netns, h.Dev, h.Addr.Addr(), []netip.Prefix{h.Pods}, tunnel})
 	}
 	return m
 }
@@ -141,8 +141,8 @@ func (m mesh) config(index int) string {
 	b.WriteString("protocol device { scan time 10; }\n")
 	// Next hops must resolve over the uplink, not over the default route.
 	fmt.Fprintf(&b, "protocol direct { ipv4; interface \"%s\"; }\n", s.dev)
-	if s.pods.IsValid() {
-		fmt.Fprintf(&b, "protocol static { ipv4; route %v blackhole; }\n", s.pods)
+	for _, p := range s.pods {
+		fmt.Fprintf(&b, "protocol static { ipv4; route %v blackhole; }\n", p)
 	}
 	b.WriteString(m.tunnelled(s))
 	fmt.Fprintf(&b, "protocol kernel { kernel table %d; ipv4 { import none; export filter { if source = RTS_BGP then accept; reject; }; }; }\n", m.table())
@@ -174,7 +174,7 @@ func (m mesh) converged(ctx context.Context) error {
 				return err
 			}
 			for _, peer := range m.speakers {
-				if peer.pods.IsValid() && peer.name != s.name && !have[peer.pods] {
+				if peer.name != s.name && slices.ContainsFunc(peer.pods, func(p netip.Prefix) bool { return !have[p] }) {
 					return fmt.Errorf("%s has no route to the pods of %s", s.name, peer.name)
 				}
 			}

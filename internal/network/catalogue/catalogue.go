@@ -101,10 +101,13 @@ func Names() []string {
 func Baseline() string { return plain.Host{}.Info().Name }
 
 // Find returns the network called name. "cni:FILE" is the user's own CNI
-// configuration list, called after the file.
+// configuration list, with "?route=static" or "?route=bgp" one that is routed.
 func Find(name string) (network.Network, error) {
-	if path, ok := strings.CutPrefix(name, "cni:"); ok {
-		return custom.Load(name, path)
+	if l, ok, err := network.ParseList(name); ok {
+		if err != nil {
+			return nil, err
+		}
+		return custom.Load(name, l)
 	}
 	all := All()
 	i := slices.IndexFunc(all, func(n network.Network) bool { return n.Info().Name == name })

@@ -6,137 +6,187 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/utils"
 
 	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/network/bgp"
+	"pathwise.dev/pathwise/internal/network/device"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
 // Network is a user's CNI configuration list.
 type Network struct {
 	name string
-	path string
+	list network.List
 	raw  []byte
-	list *libcni.NetworkConfigList
-	// oneKernel is Info.OneKernel.
-	oneKernel string
+	// first is the list as it is for a host's first pod, second for its second
+	// one, and other for the first one of another host.
+	first, second, other *libcni.NetworkConfigList
+	// replace: hosts are routed to, and the list gives the same addresses on each:
+	// they get ranges of their own.
+	replace bool
 }
 
-// Load reads the configuration list in file path; name is what results call it.
-// These words are replaced in it for each host, so that one file serves all:
-// ${HOST} (the index, from 1), ${SUBNET} (the host's pod range), ${PODS} (the
-// range of all pods), ${ADDR} (the host's address), ${DEV} (its uplink), ${MTU}
-// and ${DIR} (a directory that goes with the lab).
-func Load(name, path string) (*Network, error) {
-	raw, err := os.ReadFile(path)
+// mostList bounds a list, in bytes.
+const mostList = 1 << 20
+
+// Read reads the file of a list.
+func Read(path string) ([]byte, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read CNI configuration list: %w", err)
 	}
-	n := &Network{name: name, path: path, raw: raw}
-	if n.list, err = n.probe(1); err != nil {
-		return nil, err
-	}
-	if len(n.list.Plugins) == 0 {
-		return nil, fmt.Errorf("%s: key plugins: expected at least one plugin", path)
-	}
-	second, err := n.probe(2)
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, mostList+1))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read CNI configuration list: %w", err)
 	}
-	n.oneKernel = oneKernel(n.list, second)
-	return n, nil
+	if len(raw) > mostList {
+		return nil, fmt.Errorf("%s: more than %d bytes: not a CNI configuration list", path, mostList)
+	}
+	return raw, nil
 }
 
-// probe reads the list as it would be for a host of that index.
-func (n *Network) probe(index int) (*libcni.NetworkConfigList, error) {
-	pods, err := topo.HostPods(topo.DefaultPods(), index)
+// Load reads the configuration list; name is what results call it. A file with a
+// single plugin's configuration is a list of one.
+func Load(name string, l network.List) (*Network, error) {
+	raw, err := Read(l.Path)
 	if err != nil {
 		return nil, err
 	}
-	addr, err := topo.UnderlayAddr(topo.DefaultUnderlay(), index)
-	if err != nil {
+	n := &Network{name: name, list: l, raw: raw}
+	if err := n.look(); err != nil {
 		return nil, err
 	}
-	site := network.Site{MTU: topo.DefaultMTU, Dir: "/tmp", Pods: topo.DefaultPods()}
-	filled, err := fill(n.raw, site, topo.Host{Index: index, Dev: "eth0", Pods: pods, Addr: addr})
+	if len(n.first.Plugins) == 0 {
+		return nil, fmt.Errorf("%s: key plugins: expected at least one plugin", l.Path)
+	}
+	if err := utils.ValidateNetworkName(n.first.Name); err != nil {
+		return nil, fmt.Errorf("%s: key name: %q: %s", l.Path, n.first.Name, err.Msg)
+	}
+	if l.Route == network.RouteNone {
+		return n, nil
+	}
+	if err := n.routable(); err != nil {
+		return nil, fmt.Errorf("%s: route=%s: %w", l.Path, l.Route, err)
+	}
+	n.replace = equalAddresses(n.first, n.other)
+	return n, n.look()
+}
+
+// look reads the list as it is for pods and hosts, so that it can be told what
+// differs between them.
+func (n *Network) look() (err error) {
+	for _, p := range []struct {
+		list      **libcni.NetworkConfigList
+		host, pod int
+	}{{&n.first, 1, 1}, {&n.second, 1, 2}, {&n.other, 2, 1}} {
+		if *p.list, err = n.probe(p.host, p.pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probe reads the list as it would be for a pod of a host, both counted from 1.
+func (n *Network) probe(host, pod int) (*libcni.NetworkConfigList, error) {
+	hosts := make([]topo.Host, 2)
+	for i := range hosts {
+		pods, err := topo.HostPods(topo.DefaultPods(), i+1)
+		if err != nil {
+			return nil, err
+		}
+		addr, err := topo.UnderlayAddr(topo.DefaultUnderlay(), i+1)
+		if err != nil {
+			return nil, err
+		}
+		hosts[i] = topo.Host{Index: i + 1, Dev: topo.HostDev, Pods: pods, Addr: addr}
+	}
+	site := network.Site{MTU: topo.DefaultMTU, Dir: "/tmp", Pods: topo.DefaultPods(), Hosts: hosts}
+	filled, err := n.fill(place{site: site, host: hosts[host-1], pod: pod, dev: fmt.Sprintf("dev%d", pod)})
 	if err != nil {
-		return nil, config.JSONError(n.path, n.raw, err)
+		return nil, config.JSONError(n.list.Path, n.raw, err)
 	}
 	list, err := libcni.ConfListFromBytes(filled)
 	if err != nil {
-		return nil, fmt.Errorf("%s: not a CNI configuration list: %w", n.path, err)
+		return nil, fmt.Errorf("%s: not a CNI configuration list: %w", n.list.Path, err)
 	}
 	return list, nil
 }
 
 // Info implements network.Network.
 func (n *Network) Info() network.Info {
-	needs := []network.Need{network.NeedRoot()}
 	var types []string
-	for _, p := range n.list.Plugins {
+	for _, p := range n.first.Plugins {
 		types = append(types, p.Network.Type)
-		needs = append(needs, network.Need{Kind: network.Plugin, Name: p.Network.Type, From: "install the plugin"})
-		if ipam := p.Network.IPAM.Type; ipam != "" {
-			needs = append(needs, network.Need{Kind: network.Plugin, Name: ipam, From: "install the plugin"})
-		}
 	}
-	return network.Info{
-		Name: n.name, Family: "cni", Summary: "CNI configuration list " + n.path + ": " + strings.Join(types, ", "),
-		Needs: needs, OneKernel: n.oneKernel, Find: n.found(),
+	info := network.Info{
+		Name: n.name, Family: "cni", Summary: "CNI configuration list " + n.list.Path + ": " + strings.Join(types, ", "),
+		Needs: n.needs(), OneKernel: n.oneKernel(), Find: n.found(), Families: n.families(), Cannot: n.cannot(),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "as configured", InterHost: "as configured",
 			Outside: "as configured", KeyValue: "as configured", Encryption: "as configured", Isolation: "as configured", OwnNamespace: true},
 	}
+	_, stays := info.Cannot[topo.OneHost]
+	_, apart := info.Cannot[topo.TwoHosts]
+	info.Row.ReachIntra, info.Row.ReachInter = !stays, !apart
+	switch n.list.Route {
+	case network.RouteStatic:
+		info.Row.InterHost = "static routes of the hosts"
+	case network.RouteBGP:
+		info.Row.InterHost = "routes by BGP"
+	}
+	return info
 }
 
 // found names the file from wherever the catalogue is asked.
 func (n *Network) found() string {
-	path, err := filepath.Abs(n.path)
-	if err != nil {
-		path = n.path // of a process without a working directory
+	l := n.list
+	if path, err := filepath.Abs(l.Path); err == nil { // of a process without a working directory
+		l.Path = path
 	}
-	return "cni:" + path
+	return l.String()
 }
 
 // Build implements network.Network. Plugins of a user may keep state anywhere,
 // so their pods are removed by CNI DEL.
-func (n *Network) Build(_ context.Context, site network.Site) (network.Plug, error) {
-	plug := network.Plug{Mode: network.ByCNI, Conflists: map[int]json.RawMessage{}, Delete: true}
-	for _, h := range site.Hosts {
-		list, err := fill(n.raw, site, h)
+func (n *Network) Build(ctx context.Context, site network.Site) (network.Plug, error) {
+	plug := network.Plug{Mode: network.ByCNI, Delete: true}
+	pods := device.NewSupply(site)
+	plug.Conflist = func(_ context.Context, pod topo.Pod) (json.RawMessage, error) {
+		d := pods.Next(pod)
+		if n.takesDevice() {
+			port := device.End{Netns: site.Underlay, Name: fmt.Sprintf("%s-%d-%d", d.Host.Name, site.Index, d.Number), Bridge: network.UnderlayBridge}
+			if err := d.Make(port, site.MTU); err != nil {
+				return nil, fmt.Errorf("make a device for pod %s: %w", pod.Name, err)
+			}
+		}
+		list, err := n.fill(place{site: site, host: d.Host, pod: d.Number, dev: d.Name})
 		if err != nil {
-			return plug, fmt.Errorf("configure host %s: %s: %w", h.Name, n.path, err)
+			return nil, fmt.Errorf("configure host %s: %s: %w", d.Host.Name, n.list.Path, err)
 		}
-		plug.Conflists[h.Index] = list
+		return list, nil
 	}
-	return plug, nil
-}
-
-// fill puts the host's values in and gives host-local a directory inside the
-// lab, one for all hosts: the hosts of a real cluster would have one each and
-// ranges that differ, here a list without ${SUBNET} must still give each pod
-// an address of its own.
-func fill(raw []byte, site network.Site, h topo.Host) ([]byte, error) {
-	text := strings.NewReplacer(
-		"${HOST}", strconv.Itoa(h.Index), "${SUBNET}", h.Pods.String(), "${PODS}", site.Pods.String(),
-		"${ADDR}", h.Addr.Addr().String(), "${DEV}", h.Dev, "${MTU}", strconv.Itoa(site.MTU), "${DIR}", site.Dir,
-	).Replace(string(raw))
-	var list map[string]any
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, fmt.Errorf("not a CNI configuration list: %w", err)
+	if n.list.Route == network.RouteNone {
+		return plug, nil
 	}
-	plugins, _ := list["plugins"].([]any)
-	for _, p := range plugins {
-		plugin, _ := p.(map[string]any)
-		ipam, _ := plugin["ipam"].(map[string]any)
-		if ipam["type"] == "host-local" && ipam["dataDir"] == nil {
-			ipam["dataDir"] = filepath.Join(site.Dir, "ipam")
-		}
+	plug.Crossing = network.Uplinks(site)
+	hosts, err := n.ranges(site)
+	if err != nil {
+		return plug, err
 	}
-	return json.Marshal(list)
+	plug.Notes = n.notes()
+	if err := routes(site, hosts, n.list.Route == network.RouteStatic); err != nil {
+		return plug, err
+	}
+	if n.list.Route == network.RouteBGP {
+		plug.Ready, err = bgp.Announce(ctx, site, hosts)
+	}
+	return plug, err
 }

@@ -1,7 +1,6 @@
 package custom
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +16,7 @@ func load(t testing.TB, text string) (*Network, error) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return Load("x", path)
+	return Load("x", network.List{Path: path})
 }
 
 const good = `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"macvlan","master":"${DEV}",
@@ -48,7 +47,7 @@ func TestBuildFillsInTheHost(t *testing.T) {
 	for _, need := range n.Info().Needs[1:] {
 		names = append(names, need.Name)
 	}
-	if got := strings.Join(names, " "); got != "macvlan host-local tuning" {
+	if got := strings.Join(names, " "); got != "macvlan host-local macvlan tuning" {
 		t.Errorf("needs %s", got)
 	}
 	host := topo.Host{Index: 2, Dev: "eth0", Pods: topo.DefaultPods()}
@@ -56,7 +55,11 @@ func TestBuildFillsInTheHost(t *testing.T) {
 	if err != nil || !plug.Delete {
 		t.Fatalf("plug %+v, %v", plug, err)
 	}
-	text := string(plug.Conflists[2])
+	raw, err := plug.Conflist(t.Context(), topo.Pod{Host: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
 	for _, want := range []string{`"master":"eth0"`, `"subnet":"10.77.0.0/16"`, `"dataDir":"/lab/ipam"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s lacks %s", text, want)
@@ -104,9 +107,9 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		n.Info()
-		plug, err := n.Build(t.Context(), network.Site{Hosts: []topo.Host{{Index: 1}}, Dir: "/lab"})
-		if err == nil && !json.Valid(plug.Conflists[1]) {
-			t.Errorf("built %q", plug.Conflists[1])
+		list, err := n.conf(network.Site{Hosts: []topo.Host{{Index: 1}}, Dir: "/lab"}, topo.Host{Index: 1})
+		if err == nil && len(list.Plugins) == 0 {
+			t.Errorf("built %q", list.Bytes)
 		}
 	})
 }

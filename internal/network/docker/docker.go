@@ -107,7 +107,7 @@ func (d docker) none(info network.Info) network.Info {
 	why := "the network carries no traffic: that is its purpose"
 	info.Summary = "Docker's network none: a container with nothing but its loopback"
 	info.Cannot = map[topo.Placement]string{topo.OneHost: why, topo.TwoHosts: why}
-	info.First, info.Alone, info.Needs = "", "it keeps pods without any network", needs()
+	info.First, info.Alone, info.Needs, info.Closed = "", "it keeps pods without any network", needs(), true
 	info.Row = network.Quality{Namespace: "independent, isolated", IntraHost: "-", InterHost: "-", Outside: "-",
 		KeyValue: "no", Encryption: "no", Isolation: "high", OwnNamespace: true}
 	return info

@@ -21,8 +21,8 @@ func (None) Info() network.Info {
 	return network.Info{
 		Name: "none", Family: "plain", Summary: "a namespace with nothing but its loopback: the isolation check",
 		Cannot: map[topo.Placement]string{topo.OneHost: why, topo.TwoHosts: why},
-		Alone:  "it keeps pods without any network",
-		Needs:  []network.Need{network.NeedRoot()},
+		Closed: true, Alone: "it keeps pods without any network",
+		Needs: []network.Need{network.NeedRoot()},
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "-", InterHost: "-", Outside: "-",
 			KeyValue: "no", Encryption: "no", Isolation: "high", OwnNamespace: true},
 	}
