@@ -196,5 +196,5 @@ func readNeed(app, load, topology string, robust bool, trials []sample.Trial) (r
 // simpler orders scenarios: the machine's own kernel first, nothing outside, few
 // pairs, a small MTU.
 func simpler(a, b topo.Scenario) bool {
-	return cmp.Or(cmp.Compare(a.Kernel, b.Kernel), cmp.Compare(a.VM, b.VM), cmp.Compare(a.Outside, b.Outside), cmp.Compare(a.Pairs, b.Pairs), cmp.Compare(a.MTU, b.MTU)) < 0
+	return cmp.Or(cmp.Compare(a.Kernel, b.Kernel), cmp.Compare(a.VM, b.VM), cmp.Compare(a.Outside, b.Outside), cmp.Compare(a.Cores, b.Cores), cmp.Compare(a.Pairs, b.Pairs), cmp.Compare(a.MTU, b.MTU)) < 0
 }

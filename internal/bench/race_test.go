@@ -28,7 +28,7 @@ type study struct {
 
 func newStudy(seed uint64, claims int, raced bool, ratio func(*rand.Rand) float64) *study {
 	s := &study{truth: map[string]float64{}, cells: map[string]float64{}, noise: map[string]float64{}, r: rand.New(rand.NewPCG(seed, 1))}
-	s.exp = experiment.Experiment{Name: "t", Budget: 8 * time.Minute, Repeat: experiment.Repeat{Min: 3, Max: 40, Width: 0.1, Raced: raced}}
+	s.exp = experiment.Experiment{Name: "t", Budget: 8 * time.Minute, Repeat: experiment.Repeat{Min: 2, Max: 40, Width: 0.1, Raced: raced}}
 	s.exp.Entries = []experiment.Entry{{Workload: "tcp-stream", Loads: []sample.Load{{}},
 		Scenarios: []topo.Scenario{{Placement: topo.OneHost, Pairs: 1, MTU: 1500}},
 		Window:    workload.Window{Warmup: 200 * time.Millisecond, Duration: 800 * time.Millisecond}}}

@@ -82,6 +82,10 @@ func bed(l *lab.Lab) workload.Bed {
 // load offers the cell's load and takes the figures.
 func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
 	b := bed(l)
+	if err := pin(&b, cell.Scenario.Cores); err != nil {
+		t.Status, t.Reason = sample.Unsupported, reason(err)
+		return
+	}
 	w := r.Workloads[cell.Workload]
 	t.Warnings = append(t.Warnings, podGates(l, b, r.Networks[cell.Network].Info(), cell.Scenario.Wire())...)
 	m := &meter{devices: watch(l, b, cell.Scenario)}

@@ -26,11 +26,7 @@ const MostBlocks = 200
 func Doubts(claims []Claim, trials []sample.Trial, level float64) []Doubt {
 	b := newBook(trials)
 	b.running = true
-	r := Rule{Level: level, Raced: true}
-	judged := judgeAll(claims, b, r.level(), stat.Prior{}, nil)
-	if p := stat.Pool(spreads(judged)); p.DF > 0 {
-		judged = judgeAll(claims, b, r.level(), p, nil)
-	}
+	judged := judgeRaced(claims, b, level, nil)
 	var out []Doubt
 	for _, j := range judged {
 		if d := j.doubt(); d.Blocks > 0 {

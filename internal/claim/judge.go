@@ -76,14 +76,10 @@ type Lack struct {
 // of a choice.
 func Judge(claims []Claim, trials []sample.Trial, r Rule, recommend Recommend) []Judged {
 	b := newBook(trials)
-	out := judgeAll(claims, b, r.level(), stat.Prior{}, recommend)
-	if !r.Raced {
-		return out
+	if r.Raced {
+		return judgeRaced(claims, b, r.Level, recommend)
 	}
-	if p := stat.Pool(spreads(out)); p.DF > 0 {
-		return judgeAll(claims, b, r.level(), p, recommend)
-	}
-	return out
+	return judgeAll(claims, b, r.Level, stat.Prior{}, recommend)
 }
 
 func judgeAll(claims []Claim, b *book, level float64, prior stat.Prior, recommend Recommend) []Judged {

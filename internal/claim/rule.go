@@ -7,17 +7,9 @@ type Rule struct {
 	// Level of confidence of the intervals.
 	Level float64
 	// Raced: repetitions were run until verdicts could be told. The level is then that of
-	// all looks together (stat.Sequential), and comparisons share what they know of their
+	// all looks together (stat.Prior.Sequential), and comparisons share what they know of their
 	// spread (stat.Prior).
 	Raced bool
-}
-
-// level is that of a single look.
-func (r Rule) level() float64 {
-	if r.Raced {
-		return stat.Sequential(r.Level)
-	}
-	return r.Level
 }
 
 // spreads lists what every comparison knows of its own spread.
@@ -30,6 +22,16 @@ func spreads(judged []Judged) (out []stat.Spread) {
 				}
 			}
 		}
+	}
+	return out
+}
+
+// judgeRaced judges by what the comparisons know together.
+func judgeRaced(claims []Claim, b *book, level float64, recommend Recommend) []Judged {
+	prior := stat.Prior{}
+	out := judgeAll(claims, b, prior.Sequential(level), prior, recommend)
+	if prior = stat.Pool(spreads(out)); prior.DF > 0 {
+		out = judgeAll(claims, b, prior.Sequential(level), prior, recommend)
 	}
 	return out
 }

@@ -49,6 +49,7 @@ type entry struct {
 	MTU        []int            `yaml:"mtu,flow"`
 	Outside    []topo.Outside   `yaml:"outside,omitempty,flow"`
 	VM         []string         `yaml:"vm,omitempty,flow"`
+	Cores      []string         `yaml:"cores,omitempty,flow"`
 	Warmup     string           `yaml:"warmup"`
 	Duration   string           `yaml:"duration"`
 	Networks   []string         `yaml:"networks,omitempty,flow"`
@@ -124,6 +125,11 @@ func encodeEntry(in Entry) entry {
 	if slices.ContainsFunc(in.Scenarios, func(s topo.Scenario) bool { return s != s.On("", s.VM) }) {
 		for _, s := range in.Scenarios {
 			out.Outside = appendNew(out.Outside, s.Outside)
+		}
+	}
+	if slices.ContainsFunc(in.Scenarios, func(s topo.Scenario) bool { return s.Cores != topo.CoresFree }) {
+		for _, s := range in.Scenarios {
+			out.Cores = appendNew(out.Cores, s.Cores.Word())
 		}
 	}
 	for _, l := range in.Loads {

@@ -148,6 +148,9 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 					if why == "" && scenario.Kernel != "" && scenario.Outside != "" {
 						why = "virtual machines and what is outside of them stand beside the machine's own kernel, not in a guest"
 					}
+					if why == "" && scenario.Placement.Virtual() && scenario.Cores != topo.CoresFree {
+						why = "generators in virtual machines run on the processors of these: cores is of the machine's own"
+					}
 					least := e.Repeat.Min
 					if claimed(cell) {
 						least = max(least, e.Repeat.Claims)

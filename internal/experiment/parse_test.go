@@ -55,7 +55,7 @@ const head = "name: x\nnetworks: [vxlan]\n"
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"misspelt key", head + "worklods: [tcp]", `e.yaml:3: worklods: unknown key: did you mean "workloads"?`},
-		{"unknown key", head + "zzz: 1\nworkloads: [tcp]", "e.yaml:3: zzz: unknown key: expected one of budget, claims, description, duration, kernel, missing"},
+		{"unknown key", head + "zzz: 1\nworkloads: [tcp]", "e.yaml:3: zzz: unknown key: expected one of budget, claims, cores, description, duration, kernel, missing"},
 		{"misspelt load", head + "workloads:\n  - name: tcp\n    load: {conections: 1}", `e.yaml:5: workloads[0].load.conections: unknown key: did you mean "connections"?`},
 		{"unknown network", "name: x\nnetworks:\n  - vxlan\n  - nope\nworkloads: [tcp]", `e.yaml:4: networks[1]: unknown network "nope"`},
 		{"unknown workload", head + "workloads:\n  - tcp\n  - nope", `e.yaml:5: workloads[1]: unknown workload "nope"`},
@@ -76,6 +76,8 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"MTU", head + "mtu: 9\nworkloads: [tcp]", `e.yaml:3: mtu: "9": expected a whole number from 1280 to 9000`},
 		{"outside", head + "outside: ovn\nworkloads: [tcp]", `e.yaml:3: outside: unknown outside "ovn": expected bridge, vxlan, ovs or ovs-vxlan`},
 		{"no room outside", head + "outside: vxlan\nmtu: 1300\nworkloads: [tcp]", "e.yaml:5: workloads[0]: mtu: 1300 leaves 1250 bytes inside the outside vxlan"},
+		{"cores", head + "cores: near\nworkloads: [tcp]", `e.yaml:3: cores: unknown placement "near": expected free, same or apart`},
+		{"until", head + "repetitions: {until: dawn}\nworkloads: [tcp]", `e.yaml:3: repetitions.until: "dawn": expected width or verdicts`},
 		{"virtual machine", head + "vm: host\nworkloads: [tcp]", `e.yaml:3: vm: "host" is no kernel of a virtual machine`},
 		{"named twice", head + "topologies: [two-hosts, bmp2bmp-remote]\nworkloads: [tcp]", "e.yaml:3: topologies[1]: two-hosts stands twice"},
 		{"missing", head + "missing: hide\nworkloads: [tcp]", `e.yaml:3: missing: "hide": expected skip or fail`},
@@ -118,10 +120,11 @@ pairs: [1, 4]
 mtu: [1500, 9000]
 warmup: 200ms
 budget: 2m
-repetitions: {min: 2, max: 4, width: 7.5%, claims: 3}
+repetitions: {min: 2, max: 4, width: 7.5%, claims: 3, until: verdicts}
 workloads:
   - name: tcp
     load: {connections: [1, 8], size: [64, 16k]}
+    cores: [apart, free]
   - name: lonely
     topologies: one-host
     pairs: 1
@@ -141,7 +144,7 @@ workloads:
 	if last := e.Entries[5]; last.Workload != "uperf:web" || last.Find() != "uperf:dir/web.xml" {
 		t.Errorf("profile: %+v", last)
 	}
-	if len(e.Entries[0].Scenarios) != 8 || len(e.Entries[0].Loads) != 4 {
+	if len(e.Entries[0].Scenarios) != 16 || len(e.Entries[0].Loads) != 4 {
 		t.Errorf("got %d scenarios and %d loads", len(e.Entries[0].Scenarios), len(e.Entries[0].Loads))
 	}
 	want := []experiment.Network{{Name: "vxlan", Find: "vxlan"}, {Name: "mine", Find: "cni:dir/my.conflist"}, {Name: "cni-other", Find: "cni:other.conf"}}

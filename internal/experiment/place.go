@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"fmt"
-	"slices"
 
 	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/topo"
@@ -17,6 +16,7 @@ type places struct {
 	// the run.
 	outsides []topo.Outside
 	vms      []string
+	cores    []topo.Cores
 }
 
 // everywhere is what an experiment has that says nothing.
@@ -30,6 +30,13 @@ func (p *places) fields(others map[string]config.Field, c Catalogue) map[string]
 	others["pairs"] = ints(&p.pairs, 1, topo.MaxPairs)
 	others["mtu"] = ints(&p.mtus, topo.MinMTU, topo.MaxMTU)
 	others["outside"] = outsides(&p.outsides)
+	others["cores"] = list(&p.cores, func(v config.Value) (topo.Cores, error) {
+		s, err := v.Text()
+		if err != nil {
+			return "", err
+		}
+		return topo.ParseCores(s)
+	})
 	others["vm"] = list(&p.vms, func(v config.Value) (string, error) {
 		kind, err := v.Text()
 		if err == nil && kind == HostKernel {
@@ -56,8 +63,8 @@ func (p places) scenarios() ([]topo.Scenario, error) {
 						if s.Wire() < topo.MinMTU {
 							return nil, fmt.Errorf("mtu: %d leaves %d bytes inside the outside %s: expected %d or more", m, s.Wire(), o, topo.MinMTU)
 						}
-						if !slices.Contains(out, s) {
-							out = append(out, s)
+						for _, s.Cores = range orZero(p.cores) {
+							out = appendNew(out, s)
 						}
 					}
 				}

@@ -137,7 +137,8 @@ func (a *analysis) sectionsOf() []section {
 // holds reports whether the question belongs into the section.
 func (s section) holds(q sample.Question) bool {
 	return s.Workload == q.Workload && s.Placement == q.Scenario.Placement && s.MTU == q.Scenario.MTU && s.Kernel == q.Scenario.Kernel &&
-		s.Questions[0].Scenario.VM == q.Scenario.VM && s.Questions[0].Scenario.Outside == q.Scenario.Outside
+		s.Questions[0].Scenario.VM == q.Scenario.VM && s.Questions[0].Scenario.Outside == q.Scenario.Outside &&
+		s.Questions[0].Scenario.Cores == q.Scenario.Cores
 }
 
 func (a *analysis) question(q sample.Question, sums []*rank.Summary) question {

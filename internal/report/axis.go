@@ -19,6 +19,9 @@ func (s section) title() string {
 	if q := s.Questions[0].Scenario; q.Outside != q.Placement.Outside() {
 		out += ", outside " + string(q.Outside)
 	}
+	if q := s.Questions[0].Scenario; q.Cores != topo.CoresFree {
+		out += ", cores " + string(q.Cores)
+	}
 	if vm := s.Questions[0].Scenario.VM; vm != "" {
 		out += ", virtual machines " + vm
 	}

@@ -61,6 +61,9 @@ func benchName(c sample.Cell) string {
 	if o := c.Scenario.Outside; o != c.Scenario.Placement.Outside() {
 		out += "/outside=" + string(o)
 	}
+	if o := c.Scenario.Cores; o != topo.CoresFree {
+		out += "/cores=" + string(o)
+	}
 	if vm := c.Scenario.VM; vm != "" {
 		out += "/vm=" + benchWord(vm)
 	}

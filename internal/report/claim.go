@@ -286,6 +286,9 @@ func findingWhere(j claim.Judged, f claim.Finding) string {
 	if q.Scenario.Outside != q.Scenario.Placement.Outside() {
 		parts = append(parts, "outside "+string(q.Scenario.Outside))
 	}
+	if q.Scenario.Cores != topo.CoresFree {
+		parts = append(parts, "cores "+string(q.Scenario.Cores))
+	}
 	if q.Scenario.VM != "" {
 		parts = append(parts, "virtual machines "+q.Scenario.VM)
 	}

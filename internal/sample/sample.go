@@ -89,6 +89,7 @@ func (q Question) Compare(o Question) int {
 		cmp.Compare(place(q.Scenario.Placement), place(o.Scenario.Placement)),
 		cmp.Compare(q.Scenario.VM, o.Scenario.VM),
 		cmp.Compare(q.Scenario.Outside, o.Scenario.Outside),
+		cmp.Compare(q.Scenario.Cores, o.Scenario.Cores),
 		cmp.Compare(q.Scenario.MTU, o.Scenario.MTU),
 		cmp.Compare(q.Scenario.Pairs, o.Scenario.Pairs),
 		q.Load.Compare(o.Load),

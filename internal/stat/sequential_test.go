@@ -14,7 +14,7 @@ func TestSequentialError(t *testing.T) {
 		const runs = 4000
 		wrong := 0
 		for range runs {
-			over := 3 + r.IntN(38)
+			over := 2 + r.IntN(39)
 			num, den := Blocks{}, Blocks{}
 			p := Prior{}
 			if prior { // of comparisons with the same spread
@@ -26,7 +26,7 @@ func TestSequentialError(t *testing.T) {
 				if n != over && NextLook(n-1) != n {
 					continue
 				}
-				if !p.RatioT(num, den, Sequential(0.95)).Contains(1) {
+				if !p.RatioT(num, den, p.Sequential(0.95)).Contains(1) {
 					wrong++
 					break
 				}
@@ -110,7 +110,7 @@ func TestBlocks(t *testing.T) {
 	if got := MeanT([]float64{1}, 0.95).Blocks(0.1, 40); got != 2 {
 		t.Errorf("of one value: %d", got)
 	}
-	if got := []int{NextLook(0), NextLook(3), NextLook(4), NextLook(39), NextLook(40)}; got[0] != 3 || got[1] != 5 || got[2] != 5 || got[3] != 40 || got[4] != 41 {
+	if got := []int{NextLook(0), NextLook(3), NextLook(4), NextLook(39), NextLook(40)}; got[0] != 2 || got[1] != 5 || got[2] != 5 || got[3] != 40 || got[4] != 41 {
 		t.Errorf("looks %v", got)
 	}
 }

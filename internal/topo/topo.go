@@ -145,6 +145,8 @@ type Scenario struct {
 	// Outside is what joins hosts to the wire where there are virtual machines, or
 	// where it was asked for.
 	Outside Outside `json:"outside,omitempty"`
+	// Cores says on which processors the generators run.
+	Cores Cores `json:"cores,omitempty"`
 	// VM is the kernel of the hosts that are virtual machines, such as
 	// uml-6.1.176; "" where none is. In an experiment it is the kind, uml or qemu,
 	// or "" to leave it to the run.
@@ -166,6 +168,9 @@ func (s Scenario) String() string {
 	}
 	if s.Outside != s.Placement.Outside() {
 		out += ",outside=" + string(s.Outside)
+	}
+	if s.Cores != CoresFree {
+		out += ",cores=" + string(s.Cores)
 	}
 	if s.VM != "" {
 		out += ",vm=" + s.VM
