@@ -43,6 +43,8 @@ type orders struct {
 	Throw  *throw
 	// CrowdServer and CrowdClient are those of many connections.
 	CrowdServer, CrowdClient *crowd
+	// Agent is one to be killed.
+	Agent *agentOrder
 }
 
 const ordersEnv = "PW_AGENT_TEST_ORDERS"
@@ -67,6 +69,8 @@ func obey(text string) error {
 		return err
 	}
 	switch {
+	case o.Agent != nil:
+		return o.Agent.run(ctx)
 	case o.Throw != nil:
 		return o.Throw.run()
 	case o.CrowdServer != nil:

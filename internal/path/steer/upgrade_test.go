@@ -1,12 +1,10 @@
 package steer
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,191 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-
-	"pathwise.dev/pathwise/internal/netns"
 )
-
-// layout1 is the data plane of a pod as versions with layout 1 had it, and the part of
-// their agents that touched it: it adopts what is pinned, knows the other pod by IPv4, as
-// number 0, and renews its lease until stop.
-type layout1 struct {
-	b    *bed
-	pod  int
-	dir  string
-	maps map[string]*ebpf.Map
-	coll *ebpf.Collection
-	end  chan struct{}
-	wg   sync.WaitGroup
-}
-
-// lease1 is long enough for a busy machine, and short enough to wait for.
-const lease1 = 400 * time.Millisecond
-
-func (b *bed) openLayout1(pod int) *layout1 {
-	b.t.Helper()
-	o := &layout1{b: b, pod: pod, dir: b.former(pod), end: make(chan struct{})}
-	if err := os.MkdirAll(o.dir, 0o700); err != nil {
-		b.t.Fatal(err)
-	}
-	spec, err := ebpf.LoadCollectionSpec("testdata/layout-1.o")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for name, m := range spec.Maps {
-		if name[0] != '.' {
-			m.Pinning = ebpf.PinByName
-		}
-	}
-	for name, v := range map[string]any{"stable_ifindex": uint32(b.index(pod, "eth0")), "lease_ns": uint64(lease1)} {
-		if err := spec.Variables[name].Set(v); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	if o.coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: o.dir}}); err != nil {
-		b.t.Fatal(err)
-	}
-	o.maps = o.coll.Maps
-	o.peer()
-	o.beat()
-	for _, at := range []struct {
-		dev, prog string
-		hook      ebpf.AttachType
-		where     link.Anchor
-	}{{"eth0", "in", ebpf.AttachTCXIngress, link.Head()}, {"net1", "path_in", ebpf.AttachTCXIngress, link.Head()},
-		{"net2", "path_in", ebpf.AttachTCXIngress, link.Head()}, {"eth0", "out", ebpf.AttachTCXEgress, link.Tail()}} {
-		o.hook(at.dev, at.prog, at.hook, at.where)
-	}
-	o.wg.Go(func() {
-		for {
-			select {
-			case <-o.end:
-				return
-			case <-time.After(50 * time.Millisecond):
-				o.beat()
-			}
-		}
-	})
-	return o
-}
-
-// former is where versions with layout 1 pin a pod's data plane.
-func (b *bed) former(pod int) string { return filepath.Join(b.dir, fmt.Sprintf("former-%d", pod)) }
-
-func (o *layout1) hook(dev, prog string, at ebpf.AttachType, where link.Anchor) {
-	o.b.t.Helper()
-	pin := filepath.Join(o.dir, "link-"+dev+"-"+prog)
-	if err := netns.Do(o.b.pods[o.pod], func() error {
-		if old, err := link.LoadPinnedLink(pin, nil); err == nil {
-			defer old.Close()
-			return old.Update(o.coll.Programs[prog])
-		}
-		l, err := link.AttachTCX(link.TCXOptions{Interface: o.b.index(o.pod, dev), Program: o.coll.Programs[prog], Attach: at, Anchor: where})
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		return l.Pin(pin)
-	}); err != nil {
-		o.b.t.Fatalf("layout 1 of pod %d: %s on %s: %v", o.pod, prog, dev, err)
-	}
-}
-
-// put writes a value whose fields are in native order.
-func (o *layout1) put(name string, key uint32, fields ...any) {
-	var v []byte
-	for _, f := range fields {
-		var err error
-		if v, err = binary.Append(v, binary.NativeEndian, f); err != nil {
-			o.b.t.Error(err)
-		}
-	}
-	v = append(v, make([]byte, int(o.maps[name].ValueSize())-len(v))...)
-	if err := o.maps[name].Put(key, v); err != nil {
-		o.b.t.Errorf("layout 1: enter %s: %v", name, err)
-	}
-}
-
-// peer enters the other pod, in the structs of steer.h of then.
-func (o *layout1) peer() {
-	home, paths := stable(o.pod), o.b.peer(o.pod).Paths
-	gen, mine, theirs := generation(fmt.Sprintf("pod-%d", 3-o.pod)), word(home.Local), word(home.Remote)
-	row := []any{[4]uint32{0, gen, lower(home), theirs.W[0]}, mine.W, [56]byte{}}
-	hints := [2 * 8192]uint32{}
-	hint := func(a uint32) uint32 { return a * 0x9E3779B1 >> 19 }
-	hints[hint(theirs.W[0])] = 1
-	for _, path := range paths {
-		at := path.Pairs[0]
-		local, remote, dev := word(at.Local), word(at.Remote), uint32(o.b.index(o.pod, path.Dev))
-		flag := flags(path)
-		row = append(row, local.W, remote.W, [2]uint32{diff(home, at), dev}, uint16(path.MTU), [14]byte{uint8(flag)})
-		i := uint32(path.Index)
-		rev := []any{[8]uint32{0, gen, lower(home), i, dev, diff(at, home), flag, remote.W[0]}, local.W, mine.W, theirs.W}
-		o.put("rev4", remote.W[0], rev...)
-		o.put("near_rev", i, rev...)
-		hints[8192+hint(remote.W[0])] = i + 1
-	}
-	o.put("peers4", theirs.W[0], row...)
-	o.put("near", 0, row...)
-	o.put("filter", 0, hints[:])
-}
-
-// beat is Plane.Beat of then: after the lease's end choices are under a later epoch.
-func (o *layout1) beat() {
-	v, err := o.maps["heartbeat"].LookupBytes(uint32(0))
-	if err != nil {
-		o.b.t.Error(err)
-		return
-	}
-	expired := coarse()-native64(v) >= uint64(lease1)
-	putNative64(v, coarse())
-	if err := o.maps["heartbeat"].Put(uint32(0), v); err != nil {
-		o.b.t.Error(err)
-	}
-	if row := o.row(); expired && row[0]&7 != 0 {
-		o.choose(row[0]&^0x18 | (row[0]+0x10)&0x18)
-	}
-}
-
-func (o *layout1) row() []byte {
-	row, err := o.maps["own"].LookupBytes(uint32(0))
-	if err != nil {
-		o.b.t.Error(err)
-		return make([]byte, Buckets)
-	}
-	return row
-}
-
-func (o *layout1) choose(c uint8) {
-	row := [Buckets]uint8{}
-	for i := range row {
-		row[i] = c
-	}
-	o.put("own", 0, row[:])
-}
-
-// to is Plane.Switch of then.
-func (o *layout1) to(path uint8) {
-	if c := o.row()[0]; c&7 != path {
-		o.choose(path | (c+8)&0x18 | 0x20)
-	}
-}
-
-// sent is what has gone over a path.
-func (o *layout1) sent(path uint32) uint64 {
-	v, err := o.maps["sent"].LookupBytes(path)
-	if err != nil {
-		o.b.t.Error(err)
-		return 0
-	}
-	return native64(v)
-}
-
-// stop ends the agent, and leaves what it has pinned.
-func (o *layout1) stop() {
-	close(o.end)
-	o.wg.Wait()
-	o.coll.Close()
-}
 
 // watch counts what no path may carry: packets with stable addresses, or for the
 // neighbour of direct routes, which is none; and resets, wherever they are.
@@ -403,7 +217,7 @@ func (u *upgrades) round(i int) {
 	u.current = u.talk(7100+10*i, &u.rr, &u.udp)
 	old[1].to(2)
 	if i%3 == 0 && !u.encap {
-		old[1].direct()
+		u.direct(1, old[1])
 	}
 	u.goes("layout 1", func() uint64 { return old[1].sent(2) })
 	for pod := 1; pod <= 2; pod++ {
@@ -449,12 +263,12 @@ func (u *upgrades) judge(rounds int, busy time.Duration) {
 }
 
 // direct leads the pod's route straight to net2, as agents do.
-func (o *layout1) direct() {
-	o.b.t.Helper()
-	to := stable(o.pod).Remote.String()
+func (u *upgrades) direct(pod int, o *layout1) {
+	u.t.Helper()
+	to := o.home.Remote.String()
 	o.hook("net2", "out", ebpf.AttachTCXEgress, link.Head())
-	o.b.run(o.pod, "ip", "neigh", "replace", "169.254.80.87", "lladdr", "02:50:57:00:00:01", "dev", "net2", "nud", "permanent")
-	o.b.run(o.pod, "ip", "route", "replace", to, "via", "169.254.80.87", "dev", "net2", "onlink", "src", stable(o.pod).Local.String(), "mtu", "1450")
+	u.run(pod, "ip", "neigh", "replace", "169.254.80.87", "lladdr", "02:50:57:00:00:01", "dev", "net2", "nud", "permanent")
+	u.run(pod, "ip", "route", "replace", to, "via", "169.254.80.87", "dev", "net2", "onlink", "src", o.home.Local.String(), "mtu", "1450")
 }
 
 // upgrade opens ours in both pods, the second some time later, and ends direct routes as
