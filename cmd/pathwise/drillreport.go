@@ -80,6 +80,9 @@ func scriptOf(act drill.Act) report.SteeringScript {
 		}
 		s.Phases = append(s.Phases, p)
 	}
+	for _, span := range act.Spans {
+		s.Weights = append(s.Weights, at(span))
+	}
 	began := map[string]map[int]float64{}
 	var names []string
 	for _, p := range act.Seconds {
@@ -92,7 +95,7 @@ func scriptOf(act drill.Act) report.SteeringScript {
 		}
 	}
 	for _, name := range names {
-		run := report.SteeringRun{Name: name, Steered: name == "steered", Step: 100 * time.Millisecond}
+		run := report.SteeringRun{Name: name, Steered: name == "steered", Step: at(step(act, name)), Means: act.Rates[name]}
 		for _, p := range act.Seconds {
 			if p.Run != name {
 				continue
@@ -111,4 +114,16 @@ func scriptOf(act drill.Act) report.SteeringScript {
 			PredictedGain: v.PredictedGain, ExpectedLoss: v.ExpectedLoss, Of: v.Of, Gain: v.Gain})
 	}
 	return s
+}
+
+// step is the longest of a run's steps, in seconds: those of a leg are equal.
+func step(act drill.Act, run string) float64 {
+	longest := 0.1
+	for i := 1; i < len(act.Seconds); i++ {
+		a, b := act.Seconds[i-1], act.Seconds[i]
+		if a.Run == run && b.Run == run && a.Leg == b.Leg {
+			longest = max(longest, b.At-a.At)
+		}
+	}
+	return longest
 }

@@ -81,6 +81,10 @@ type Act struct {
 	Legs    []Mark   `json:"legs"`
 	Marks   []Mark   `json:"marks"`
 	Seconds []Second `json:"seconds"`
+	// Spans are the nominal lengths of the legs in seconds, and Rates the mean rate of each
+	// leg by run: what was achieved is counted by them alone, here and in reports.
+	Spans []float64            `json:"spans_s,omitempty"`
+	Rates map[string][]float64 `json:"rates,omitempty"`
 	// Events are all that the agents noted in the steered run.
 	Events []agent.Event `json:"events"`
 }
@@ -89,7 +93,10 @@ type Act struct {
 func runDemo(ctx context.Context, s *session) ([]Sample, error) {
 	networks := s.File.Networks[:2]
 	all := script(networks, s.options().For, s.options().Capacity)
-	act := Act{Networks: networks}
+	act := Act{Networks: networks, Rates: map[string][]float64{}}
+	for _, l := range all {
+		act.Spans = append(act.Spans, l.span.Seconds())
+	}
 	kept := map[string]ride{}
 	var mine ride
 	var out []Sample
@@ -114,6 +121,7 @@ func runDemo(ctx context.Context, s *session) ([]Sample, error) {
 				return err
 			}
 			act.Seconds = append(act.Seconds, series(run, r)...)
+			act.Rates[run] = r.rates
 			for k, rate := range r.rates {
 				out.Values[fmt.Sprintf("rate %d", k+1)], out.Text[fmt.Sprintf("leg %d", k+1)] = rate, all[k].what
 				err = errors.Join(err, s.keep(out, fmt.Sprintf("leg%d", k+1), r.report[k]))
@@ -171,12 +179,11 @@ func (a *Act) take(r ride, all []leg, events []agent.Event) {
 	}
 }
 
-// series is what the application received, by steps of 100 ms.
+// series is what the application received, by steps of 100 ms and a little more.
 func series(run string, r ride) (out []Second) {
-	const step = 100 * time.Millisecond
 	for i, rep := range r.report {
-		for at := r.from[i]; at < r.to[i]; at += step {
-			out = append(out, Second{Run: run, Leg: i, At: (at - r.from[0]).Seconds(), Rate: 8 * stream.Throughput(rep, at, min(at+step, r.to[i]))})
+		for _, p := range stream.Series(rep, r.from[i], r.to[i], 100*time.Millisecond) {
+			out = append(out, Second{Run: run, Leg: i, At: (p.At - r.from[0]).Seconds(), Rate: 8 * p.Rate})
 		}
 	}
 	return out

@@ -53,7 +53,9 @@ type SteeringScript struct {
 	// Lower is set where lower values are better, as with latency.
 	Lower  bool
 	Phases []SteeringPhase
-	Runs   []SteeringRun
+	// Weights are the lengths that the phases count with in the whole; nil for their own.
+	Weights []time.Duration
+	Runs    []SteeringRun
 	// Events are those of the steered run, of all hosts, in any order.
 	Events []SteeringEvent
 	// Shares of the networks in the steered run, each valid until the next; in any
@@ -93,6 +95,9 @@ type SteeringRun struct {
 	// Points are the means of steps, in any order. What no point covers, and a
 	// value of NaN, was not measured, which is not the same as 0.
 	Points []SteeringPoint
+	// Means, one a phase in the order of Phases, are the means as they were counted where
+	// the run was judged; nil leaves them to the points. Phases that overlap have none.
+	Means []float64
 	// Note is what a reader must know: why a run has no values, for example.
 	Note string
 }

@@ -58,18 +58,6 @@ type eventStudy struct {
 	outcome string
 }
 
-// part is a piece of a script.
-type part struct {
-	letters  string
-	name     string
-	from, to float64
-	// values by run: the mean over the part; NaN where the run does not cover it.
-	values []float64
-	// best is the best static run's value, and hindsight that run; -1 without.
-	best      float64
-	hindsight int
-}
-
 func seconds(d time.Duration) float64 { return d.Seconds() }
 
 func studySteering(in SteeringInput) (*steeringStudy, error) {
@@ -248,93 +236,6 @@ func letter(i int) string {
 		out = string(rune('A'+(i-1)%26)) + out
 	}
 	return out
-}
-
-// cut splits the script at the phases' edges and finds what was achieved.
-func (s *scriptStudy) cut() {
-	edges := []float64{s.from, s.end}
-	if len(s.phases) > 0 { // what runs before and after the script is not of it
-		edges = nil
-	}
-	for _, p := range s.phases {
-		edges = append(edges, p.from, p.to)
-	}
-	slices.Sort(edges)
-	edges = slices.Compact(edges)
-	for i := 1; i < len(edges); i++ {
-		if p := s.part(edges[i-1], edges[i]); edges[i]-edges[i-1] >= 1e-3 {
-			s.parts = append(s.parts, p)
-		}
-	}
-	s.all = s.whole()
-}
-
-func (s *scriptStudy) part(from, to float64) part {
-	p := part{from: from, to: to, best: math.NaN(), hindsight: -1}
-	var letters, names []string
-	for _, ph := range s.phases {
-		if ph.from < to && ph.to > from {
-			letters, names = append(letters, ph.letter), append(names, oneLine(ph.Name))
-		}
-	}
-	p.letters = listed(letters, "", 6)
-	p.name = cmp.Or(listed(names, " + ", 4), map[bool]string{true: "whole script", false: "between phases"}[len(s.phases) == 0])
-	for i, r := range s.runs {
-		v := r.mean(from, to)
-		p.values = append(p.values, v)
-		if !r.Steered && !math.IsNaN(v) && (p.hindsight < 0 || s.better(v, p.best)) {
-			p.best, p.hindsight = v, i
-		}
-	}
-	return p
-}
-
-// better tells whether a is better than b.
-func (s *scriptStudy) better(a, b float64) bool { return a != b && (a > b) != s.Lower }
-
-// whole is the mean over all parts by their length. Its best is what the best
-// choice of each part would have achieved if changing cost nothing, and its
-// hindsight the best single choice.
-func (s *scriptStudy) whole() part {
-	out := part{name: "whole script", from: s.from, to: s.end, best: math.NaN(), hindsight: -1}
-	if n := len(s.parts); n > 0 {
-		out.from, out.to = s.parts[0].from, s.parts[n-1].to
-	}
-	over := func(value func(part) float64) float64 {
-		mean, covered := math.NaN(), 0.0
-		for i, p := range s.parts {
-			if i == 0 {
-				mean = 0
-			}
-			w := p.to - p.from
-			covered += w
-			mean += (value(p) - mean) * w / covered // one NaN makes it NaN
-		}
-		return mean
-	}
-	out.best = over(func(p part) float64 { return p.best })
-	for i, r := range s.runs {
-		v := over(func(p part) float64 { return p.values[i] })
-		out.values = append(out.values, v)
-		if !r.Steered && !math.IsNaN(v) && (out.hindsight < 0 || s.better(v, out.values[out.hindsight])) {
-			out.hindsight = i
-		}
-	}
-	return out
-}
-
-// ofBest is a value as a share of the best: 1 is as good, for latency too.
-func (s *scriptStudy) ofBest(v, best float64) float64 {
-	if s.Lower {
-		v, best = best, v
-	}
-	if best == 0 {
-		if v == 0 {
-			return 1
-		}
-		return math.NaN()
-	}
-	return v / best
 }
 
 // moves tells whether the event moved traffic.

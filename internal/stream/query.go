@@ -34,17 +34,19 @@ type Point struct {
 	Rate float64       `json:"rate"`
 }
 
-// Series is the rate over time in steps, from the report's start to its end. No
-// step is shorter than a bin; the last may lie over the end in part and is then
-// of the time until the end.
-func Series(r Report, step time.Duration) []Point {
+// Series is the rate between two times, in as many equal steps as have at least the given
+// length, and that of a bin. A rest of a few milliseconds would be no step: what a socket
+// hands over at once would be divided by next to no time.
+func Series(r Report, from, to, step time.Duration) []Point {
 	step = max(step, r.Bins.Width)
-	if step <= 0 {
+	if step <= 0 || to <= from {
 		return nil
 	}
-	var points []Point
-	for at := r.Started.Monotonic; at < r.Ended; at += step {
-		points = append(points, Point{at, Throughput(r, at, min(at+step, r.Ended))})
+	n := max((to-from)/step, 1)
+	points := make([]Point, 0, n)
+	for i := range n {
+		begin, end := from+(to-from)*i/n, from+(to-from)*(i+1)/n
+		points = append(points, Point{begin, Throughput(r, begin, end)})
 	}
 	return points
 }

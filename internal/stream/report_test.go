@@ -153,13 +153,41 @@ func TestSeriesAddsUp(t *testing.T) {
 	if got := Throughput(r, 2*ms, 4*ms); math.Abs(got-2000) > 1e-6 {
 		t.Errorf("throughput %v", got)
 	}
-	points := Series(r, 2*ms)
-	want := []Point{{1500 * time.Microsecond, 2500}, {3500 * time.Microsecond, 8 / 0.0015}}
-	if len(points) != 2 || math.Abs(points[0].Rate-want[0].Rate) > 1e-6 || math.Abs(points[1].Rate-want[1].Rate) > 1e-6 || points[1].At != want[1].At {
-		t.Errorf("%v, expected %v", points, want)
+	points := Series(r, 1500*time.Microsecond, 5*ms, ms)
+	if len(points) != 3 || points[0].At != 1500*time.Microsecond {
+		t.Fatalf("%v", points)
 	}
-	if n := len(Series(r, 0)); n != 4 {
+	sum := 0.0
+	for _, p := range points {
+		sum += p.Rate * 0.0035 / 3
+	}
+	if want := r.Bins.Sum(1500*time.Microsecond, 5*ms); math.Abs(sum-want) > 1e-6 {
+		t.Errorf("steps hold %v of %v", sum, want)
+	}
+	if n := len(Series(r, 0, 5*ms, 0)); n != 5 {
 		t.Errorf("%d steps of a bin", n)
+	}
+	if n := len(Series(r, 5*ms, 5*ms, ms)); n != 0 {
+		t.Errorf("%d steps of no time", n)
+	}
+}
+
+// The end of a span makes no step of its own: what arrives in one read just before it
+// would be a rate that no network carries.
+func TestSeriesEndsWithWholeStep(t *testing.T) {
+	for _, rest := range []time.Duration{0, ms, 3 * ms, 50 * ms, 99 * ms} {
+		end := 2*time.Second + rest
+		r := Report{Ended: end, Bins: Bins{Width: ms}}
+		for at := time.Duration(0); at < end; at += ms {
+			r.Bins.add(at, 100)
+		}
+		r.Bins.add(end-ms, 2000) // a full socket buffer
+		points := Series(r, 0, end, 100*ms)
+		for i, p := range points {
+			if p.Rate > 1.21*100_000 {
+				t.Errorf("rest of %v: step %d of %d holds %.0f/s", rest, i+1, len(points), p.Rate)
+			}
+		}
 	}
 }
 
