@@ -348,7 +348,8 @@ func Estimate(c experiment.Planned) time.Duration {
 	case c.Scenario.Kernel != "":
 		build, beside = 2500*time.Millisecond, 2*beside // a guest starts programs slowly
 	}
-	return c.Window.Warmup + c.Window.Duration + beside + build + time.Duration(c.Scenario.Pairs-1)*perPair
+	windows := time.Duration(max(c.Windows, 1))
+	return windows*(c.Window.Warmup+c.Window.Duration) + beside + build + time.Duration(c.Scenario.Pairs-1)*perPair
 }
 
 // wide says how many cells have an interval wider than asked for, and which is

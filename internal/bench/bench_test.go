@@ -312,3 +312,40 @@ func TestAFullDiskStopsTheRun(t *testing.T) {
 type noSpace struct{}
 
 func (noSpace) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// TestWindows: a build with several windows is one trial whose figures are their means.
+func TestWindows(t *testing.T) {
+	var r run
+	runs := 0
+	c := config(t, &r, datagrams{claim: 1000, before: func() { runs++ }}, plain.Host{})
+	c.Experiment.Repeat.Windows = 3
+	trials := r.do(t, c).Trials
+	if len(trials) != 2 || runs != 6 {
+		t.Fatalf("%d trials of %d windows, expected 2 of 6 in all", len(trials), runs)
+	}
+	for _, tr := range trials {
+		if tr.Status != sample.OK || len(tr.Windows) != 3 || tr.Phases.Window < 0.3 || tr.Phases.Loaded < tr.Phases.Window {
+			t.Errorf("trial %+v", tr)
+			continue
+		}
+		if mean := (tr.Windows[0] + tr.Windows[1] + tr.Windows[2]) / 3; tr.Metrics[sample.Throughput]-mean > 1e-6*mean || mean-tr.Metrics[sample.Throughput] > 1e-6*mean {
+			t.Errorf("throughput %g of windows %v", tr.Metrics[sample.Throughput], tr.Windows)
+		}
+	}
+	runs = 0
+	c = config(t, &r, datagrams{fail: errors.New("broken"), before: func() { runs++ }}, plain.Host{})
+	c.Experiment.Repeat.Windows = 3
+	if c.Log, runs = mustWriter(t, &r), 0; len(r.do(t, c).Trials) != 2 || runs != 2 {
+		t.Errorf("%d windows were tried of builds whose first one fails, expected 2", runs)
+	}
+}
+
+func mustWriter(t *testing.T, r *run) *sample.Writer {
+	t.Helper()
+	r.out.Reset()
+	w, err := sample.NewWriter(&r.out, sample.Header{Seed: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}

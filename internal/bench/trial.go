@@ -79,8 +79,8 @@ func bed(l *lab.Lab) workload.Bed {
 	return b
 }
 
-// load offers the cell's load and takes the figures.
-func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
+// window offers the cell's load for one window and takes the figures.
+func (r *runner) window(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
 	b := bed(l)
 	if err := pin(&b, cell.Scenario.Cores); err != nil {
 		t.Status, t.Reason = sample.Unsupported, reason(err)

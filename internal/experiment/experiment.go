@@ -117,12 +117,20 @@ type Repeat struct {
 	// Raced: behind the least number, repetitions go to the claims that are open, those
 	// first that the budget can settle, and then to the cells that are wide.
 	Raced bool
+	// Windows is how many windows each build of a network has, 0 or 1 for one; ChooseWindows
+	// leaves it to the run.
+	Windows int
 }
+
+// ChooseWindows has the run split its time between windows and builds by what they vary.
+const ChooseWindows = -1
 
 // Planned is one cell of the plan.
 type Planned struct {
 	sample.Cell
 	Window workload.Window
+	// Windows is how many windows a build has; where the run chooses, that it begins with.
+	Windows int
 	// Beside is what a trial takes beside its window and the half second in which most networks stand.
 	Beside time.Duration
 	// Least is the number of repetitions that the cell has whatever they tell.
@@ -155,12 +163,21 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 					if claimed(cell) {
 						least = max(least, e.Repeat.Claims)
 					}
-					out = append(out, Planned{cell, entry.Window, entry.Beside + networks[n.Name].Beside, least, why})
+					out = append(out, Planned{cell, entry.Window, e.Repeat.windowsOf(entry), entry.Beside + networks[n.Name].Beside, least, why})
 				}
 			}
 		}
 	}
 	return out
+}
+
+// windowsOf is how many windows a build has of whose workload nothing is known yet: where
+// the run chooses two, but for a workload that takes long beside each of its windows.
+func (r Repeat) windowsOf(e Entry) int {
+	if r.Windows == ChooseWindows && e.Beside <= e.Window.Warmup+e.Window.Duration {
+		return 2
+	}
+	return max(r.Windows, 1)
 }
 
 // On returns the part of the experiment that runs on a kernel: the networks of

@@ -28,6 +28,7 @@ type Catalogue struct {
 // Bounds of what an experiment may ask for.
 const (
 	maxRepetitions = 1000
+	maxWindows     = 100
 	maxDuration    = time.Hour
 	maxBudget      = 30 * 24 * time.Hour
 	minDuration    = 100 * time.Millisecond
@@ -202,16 +203,17 @@ func (d *draft) workloads(v config.Value) (err error) {
 func (d *draft) repetitions(v config.Value) error {
 	if !v.IsMapping() {
 		n, err := v.Int(1, maxRepetitions)
-		d.exp.Repeat.Min, d.exp.Repeat.Max, d.exp.Repeat.Claims, d.exp.Repeat.Raced = n, n, 0, false
+		d.exp.Repeat.Min, d.exp.Repeat.Max, d.exp.Repeat.Claims, d.exp.Repeat.Raced, d.exp.Repeat.Windows = n, n, 0, false, 0
 		return err
 	}
 	r := &d.exp.Repeat
 	err := v.Fields(map[string]config.Field{
-		"min":    integer(&r.Min, 1, maxRepetitions),
-		"max":    integer(&r.Max, 1, maxRepetitions),
-		"claims": integer(&r.Claims, 1, maxRepetitions),
-		"width":  func(v config.Value) (err error) { r.Width, err = v.Percent(); return err },
-		"until":  r.until,
+		"min":     integer(&r.Min, 1, maxRepetitions),
+		"max":     integer(&r.Max, 1, maxRepetitions),
+		"claims":  integer(&r.Claims, 1, maxRepetitions),
+		"width":   func(v config.Value) (err error) { r.Width, err = v.Percent(); return err },
+		"until":   r.until,
+		"windows": r.windows,
 	})
 	switch {
 	case err == nil && r.Min > r.Max:
@@ -234,6 +236,18 @@ func (r *Repeat) until(v config.Value) error {
 		err = v.Errorf("%q: expected %s or %s", what, untilWidth, untilVerdicts)
 	}
 	r.Raced = what == untilVerdicts
+	return err
+}
+
+// chosen is the number of windows that the run chooses.
+const chosen = "auto"
+
+func (r *Repeat) windows(v config.Value) (err error) {
+	if s, textErr := v.Text(); textErr == nil && s == chosen {
+		r.Windows = ChooseWindows
+		return nil
+	}
+	r.Windows, err = v.Int(1, maxWindows)
 	return err
 }
 

@@ -78,6 +78,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"no room outside", head + "outside: vxlan\nmtu: 1300\nworkloads: [tcp]", "e.yaml:5: workloads[0]: mtu: 1300 leaves 1250 bytes inside the outside vxlan"},
 		{"cores", head + "cores: near\nworkloads: [tcp]", `e.yaml:3: cores: unknown placement "near": expected free, same or apart`},
 		{"until", head + "repetitions: {until: dawn}\nworkloads: [tcp]", `e.yaml:3: repetitions.until: "dawn": expected width or verdicts`},
+		{"windows", head + "repetitions: {windows: 0}\nworkloads: [tcp]", `e.yaml:3: repetitions.windows: "0": expected a whole number from 1 to 100`},
 		{"virtual machine", head + "vm: host\nworkloads: [tcp]", `e.yaml:3: vm: "host" is no kernel of a virtual machine`},
 		{"named twice", head + "topologies: [two-hosts, bmp2bmp-remote]\nworkloads: [tcp]", "e.yaml:3: topologies[1]: two-hosts stands twice"},
 		{"missing", head + "missing: hide\nworkloads: [tcp]", `e.yaml:3: missing: "hide": expected skip or fail`},
@@ -120,7 +121,7 @@ pairs: [1, 4]
 mtu: [1500, 9000]
 warmup: 200ms
 budget: 2m
-repetitions: {min: 2, max: 4, width: 7.5%, claims: 3, until: verdicts}
+repetitions: {min: 2, max: 4, width: 7.5%, claims: 3, until: verdicts, windows: auto}
 workloads:
   - name: tcp
     load: {connections: [1, 8], size: [64, 16k]}

@@ -54,6 +54,14 @@ func (h *Histogram) Mean() float64 { return h.hdr.Mean() / float64(time.Second) 
 // Max is the largest value in seconds.
 func (h *Histogram) Max() float64 { return time.Duration(h.hdr.Max()).Seconds() }
 
+// Figures writes the figures of a latency, in seconds, into metrics.
+func (h *Histogram) Figures(metrics map[string]float64) {
+	metrics[LatencyP50] = h.Percentile(50)
+	metrics[LatencyP99] = h.Percentile(99)
+	metrics[LatencyP999] = h.Percentile(99.9)
+	metrics[LatencyMean] = h.Mean()
+}
+
 // MarshalJSON encodes in HdrHistogram's compressed V2 form, which other tools read.
 func (h *Histogram) MarshalJSON() ([]byte, error) {
 	raw, err := h.hdr.Encode(hdrhistogram.V2CompressedEncodingCookieBase)

@@ -149,6 +149,9 @@ type Phases struct {
 	Warmup float64 `json:"warmup"`
 	// Window: measured.
 	Window float64 `json:"window"`
+	// Loaded: from the first generator's start to the last one's end, warm-ups, windows and
+	// what is beside them.
+	Loaded float64 `json:"loaded,omitempty"`
 	// Teardown: removing the lab.
 	Teardown float64 `json:"teardown"`
 	// Total wall time of the trial; what the others leave is overhead.
@@ -167,12 +170,15 @@ type Trial struct {
 	// Reason says why the status is not OK.
 	Reason string `json:"reason,omitempty"`
 	// Kernel on which it ran: "host", or the guest's as in Scenario.
-	Kernel   string             `json:"kernel"`
-	Metrics  map[string]float64 `json:"metrics,omitempty"`
-	Latency  *Histogram         `json:"latency,omitempty"`
-	CPU      *CPU               `json:"cpu,omitempty"`
-	Phases   Phases             `json:"phases"`
-	Warnings []Warning          `json:"warnings,omitempty"`
+	Kernel  string             `json:"kernel"`
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+	Latency *Histogram         `json:"latency,omitempty"`
+	// Windows are the values of the workload's main metric by window, where several were
+	// measured in the one build; Metrics then are their means.
+	Windows  []float64 `json:"windows,omitempty"`
+	CPU      *CPU      `json:"cpu,omitempty"`
+	Phases   Phases    `json:"phases"`
+	Warnings []Warning `json:"warnings,omitempty"`
 	// Notes are facts that the names of network and workload leave open, such as
 	// "Open vSwitch 3.1.0, user-space datapath" or which server answered.
 	Notes []string `json:"notes,omitempty"`

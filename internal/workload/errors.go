@@ -23,9 +23,4 @@ func (o *Outcome) AddErrors(client string, failed, finished int64, reason string
 }
 
 // SetLatency writes the figures of the outcome's histogram into its metrics.
-func (o *Outcome) SetLatency() {
-	o.Metrics[sample.LatencyP50] = o.Latency.Percentile(50)
-	o.Metrics[sample.LatencyP99] = o.Latency.Percentile(99)
-	o.Metrics[sample.LatencyP999] = o.Latency.Percentile(99.9)
-	o.Metrics[sample.LatencyMean] = o.Latency.Mean()
-}
+func (o *Outcome) SetLatency() { o.Latency.Figures(o.Metrics) }
