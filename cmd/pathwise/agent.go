@@ -141,8 +141,8 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 	if err != nil {
 		return usageError{fmt.Errorf("agent: %w", err)}
 	}
-	if os.Geteuid() != 0 {
-		return errors.New("agent needs root to attach eBPF programs: run as root, for example with sudo")
+	if err := needRoot("agent needs", "to attach eBPF programs"); err != nil {
+		return err
 	}
 	cfg := agent.Config{Policy: policy, Need: decide.Need(f.need), DryRun: f.dryRun, RTOMin: f.rtoMin, Prior: prior.rates, CPU: prior.cpu, Now: e.now}
 	if f.cluster != "" {

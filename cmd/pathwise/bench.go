@@ -280,8 +280,8 @@ func (b *benchRun) find() error {
 
 // ready checks that everything the run needs is there, before anything is made.
 func (b *benchRun) ready(ctx context.Context) error {
-	if os.Geteuid() != 0 {
-		return errors.New("bench needs root to build networks: run as root, for example with sudo")
+	if err := needRoot("bench needs", "to build networks"); err != nil {
+		return err
 	}
 	for _, g := range b.groups {
 		if err := b.readyOn(ctx, g); err != nil {

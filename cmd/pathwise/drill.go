@@ -57,8 +57,8 @@ func runDrills(ctx context.Context, e env, f benchFlags, text []byte) error {
 	if f.dry {
 		return printDrills(e.stdout, file)
 	}
-	if os.Geteuid() != 0 {
-		return errors.New("drills need root to make namespaces and attach eBPF programs: run as root, for example with sudo")
+	if err := needRoot("drills need", "to make namespaces and attach eBPF programs"); err != nil {
+		return err
 	}
 	m := network.NewMachine(lab.DefaultCNIPath(e.self))
 	for _, name := range file.Networks {

@@ -184,6 +184,9 @@ func labExecCommand(e env) *cobra.Command {
 			if h, ns := st.InVM(args[0]); h.VM != "" {
 				return e.execInVM(cmd.Context(), h, ns, args[1:])
 			}
+			if err := needRoot("lab exec needs", "to enter namespaces"); err != nil {
+				return err
+			}
 			c, ns, err := e.store().Attached(cmd.Context(), st, args[0], args[1:])
 			if err != nil {
 				return err
@@ -233,6 +236,11 @@ a Pathwise that was killed. A lab that a running bench is using is left alone.`,
 			names, err := labsToRemove(e, cmd, args, all)
 			if err != nil {
 				return err
+			}
+			if len(names) > 0 && !dry {
+				if err := needRoot("lab down needs", "to remove namespaces"); err != nil {
+					return err
+				}
 			}
 			var errs []error
 			for _, name := range names {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,8 +70,8 @@ Pathwise's; packets go past it when it dies.`,
 			if err != nil {
 				return err
 			}
-			if os.Geteuid() != 0 {
-				return errors.New("lab impair needs root: run as root, for example with sudo")
+			if err := needRoot("lab impair needs", "to enter namespaces"); err != nil {
+				return err
 			}
 			if f.given() {
 				if err := impairAll(e, st, ports, bad); err != nil {

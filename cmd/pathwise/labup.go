@@ -125,8 +125,8 @@ func printPlan(w io.Writer, f lab.File) error {
 }
 
 func labUp(ctx context.Context, e env, f lab.File, kind string) error {
-	if os.Geteuid() != 0 {
-		return errors.New("lab up needs root to make namespaces: run as root, for example with sudo")
+	if err := needRoot("lab up needs", "to make namespaces"); err != nil {
+		return err
 	}
 	path := lab.DefaultCNIPath(e.self)
 	machine := network.NewMachine(path)

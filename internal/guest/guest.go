@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"pathwise.dev/pathwise/internal/capability"
 	"pathwise.dev/pathwise/internal/lab"
 )
 
@@ -97,6 +98,9 @@ func (c *Config) check() error {
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("booting a guest kernel needs root: run as root, for example with sudo")
+	}
+	if lacks := capability.Lacking(); lacks != "" {
+		return fmt.Errorf("booting a guest kernel needs %s: %s", lacks, capability.Grant)
 	}
 	if miss := c.Kernel.Missing; len(miss) > 0 {
 		return fmt.Errorf("guest kernel %s: missing: %v", c.Kernel.Name, miss[0])

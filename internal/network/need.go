@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"pathwise.dev/pathwise/internal/capability"
 )
 
 // Kind of a Need.
@@ -32,6 +34,8 @@ const (
 	File Kind = "file"
 	// Root: the effective user must be root.
 	Root Kind = "root"
+	// Capability: a capability of Linux that root has, but not in every container.
+	Capability Kind = "capability"
 )
 
 // Need is one thing that a network or workload requires of the machine.
@@ -101,15 +105,31 @@ func NewMachine(cniPath []string) *Machine {
 	return &Machine{CNIPath: cniPath, sys: "/sys", asked: map[Need]error{}}
 }
 
-// Missing returns the needs that this machine does not meet.
+// Missing returns the needs that this machine does not meet. Where root lacks the
+// capabilities for all that root and the kernel are to meet, that is said once.
 func (m *Machine) Missing(needs []Need) []Missing {
 	var out []Missing
+	if lacks := m.lacks(); lacks != "" {
+		privileged := func(n Need) bool { return n.Kind == Root || n.Kind.Kernel() }
+		if slices.ContainsFunc(needs, privileged) {
+			out = append(out, Missing{Capability, lacks, capability.Grant})
+		}
+		needs = slices.DeleteFunc(slices.Clone(needs), privileged)
+	}
 	for _, n := range needs {
 		if fix := m.check(n); fix != "" {
 			out = append(out, Missing{n.Kind, n.Name, fix})
 		}
 	}
 	return out
+}
+
+// lacks names the capabilities that root lacks; "" for others, who lack more.
+func (m *Machine) lacks() string {
+	if os.Geteuid() != 0 {
+		return ""
+	}
+	return capability.Lacking()
 }
 
 // check returns what to do about an unmet need, "" for a met one.
