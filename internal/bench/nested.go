@@ -12,21 +12,28 @@ import (
 	"pathwise.dev/pathwise/internal/stat"
 )
 
-// mostWindows bounds how many windows of a build are measured where the run chooses.
-const mostWindows = 8
+// Limits of what the run chooses.
+const (
+	// mostWindows of a build: builds are what intervals are made of, and few of them know
+	// little of their own spread.
+	mostWindows = 4
+	// knownBy is how many degrees of freedom both variances have to be known by.
+	knownBy = 4
+)
 
 // windows is how many windows the next build of the cell has. Where the run chooses, it is
 // what makes the mean over builds the most precise for the time spent, by what windows and
-// builds of the workload have varied so far; two before that is known.
-func (r *runner) windows(cell experiment.Planned) int {
+// builds of the workload have varied so far. Before that is known, and for the least number
+// of repetitions, it is that of the plan, so that those fit their estimated time.
+func (r *runner) windows(cell experiment.Planned, rep int) int {
 	if r.Explain != nil {
 		return 1 // a profile is of one window
 	}
-	if r.Experiment.Repeat.Windows != experiment.ChooseWindows {
+	if r.Experiment.Repeat.Windows != experiment.ChooseWindows || rep <= cell.Least {
 		return cell.Windows
 	}
 	c, build, window := r.components(cell.Workload)
-	if c.Builds < 4 || !(window > 0) {
+	if min(c.Windows, c.Builds) < knownBy {
 		return cell.Windows
 	}
 	return c.Split(build, window, mostWindows)
@@ -71,7 +78,7 @@ func (r *runner) components(name string) (c stat.Components, build, window float
 // figures. A window that fails ends the trial.
 func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
 	begin := r.Now()
-	n := r.windows(cell)
+	n := r.windows(cell, t.Repetition)
 	parts := make([]sample.Trial, 0, n)
 	for i := range n {
 		part := *t

@@ -9,8 +9,8 @@ type Nested [][]float64
 // Components are the variances of a window within its build, and of a build.
 type Components struct {
 	Within, Between float64
-	// Builds that have two windows or more, and so tell of Within.
-	Builds int
+	// Windows and Builds are the degrees of freedom by which the two are known.
+	Windows, Builds int
 }
 
 // ComponentsOf pools the variances of several cells, each with its builds, by the moments of
@@ -26,7 +26,6 @@ func ComponentsOf(cells []Nested) (c Components) {
 			if m.n > 1 {
 				within += m.sd * m.sd * float64(m.n-1)
 				dfWithin += float64(m.n - 1)
-				c.Builds++
 			}
 			squares += float64(m.n * m.n)
 			all = append(all, windows...)
@@ -42,6 +41,7 @@ func ComponentsOf(cells []Nested) (c Components) {
 		dfBetween += float64(len(builds) - 1)
 		size += float64(len(all)) - squares/float64(len(all))
 	}
+	c.Windows, c.Builds = int(dfWithin), int(dfBetween)
 	if dfWithin > 0 {
 		c.Within = within / dfWithin
 	}

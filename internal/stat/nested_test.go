@@ -12,10 +12,10 @@ func TestComponents(t *testing.T) {
 	c := ComponentsOf([]Nested{{{1, 3}, {5, 7}}})
 	near(t, "within", c.Within, 2, 1e-12)
 	near(t, "between", c.Between, 7, 1e-12)
-	if c = ComponentsOf([]Nested{{{1, 3}}, {{5, 7}}}); c.Between != 0 || c.Within < 1.999 || c.Within > 2.001 || c.Builds != 2 {
+	if c = ComponentsOf([]Nested{{{1, 3}}, {{5, 7}}}); c.Between != 0 || c.Within < 1.999 || c.Within > 2.001 || c.Builds != 0 || c.Windows != 2 {
 		t.Errorf("cells of one build each: %+v", c)
 	}
-	if c = ComponentsOf([]Nested{{{1}, {3}, {8}}}); c.Within != 0 || c.Builds != 0 {
+	if c = ComponentsOf([]Nested{{{1}, {3}, {8}}}); c.Within != 0 || c.Windows != 0 || c.Builds != 2 {
 		t.Errorf("builds of one window each: %+v", c)
 	}
 	r := rand.New(rand.NewPCG(15, 16))
