@@ -131,6 +131,7 @@ type Agent struct {
 	busy int
 	// asked counts the questions of this period that could have waited.
 	asked   int
+	turns   turns
 	running func(func(context.Context) error)
 	clock   clock
 	// lag of the loop, and when its next turn is due.

@@ -200,11 +200,12 @@ func (a *Agent) open(p *pair, now time.Time) {
 	if now.Sub(p.opened) < renew || now.Sub(p.asked) < p.patience() {
 		return
 	}
-	if !p.opened.IsZero() && now.Sub(p.opened) > 4*renew {
+	unanswered := p.asked.After(p.opened)
+	if !p.opened.IsZero() && now.Sub(p.opened) > 4*renew && unanswered {
 		p.opened = time.Time{} // asked in vain for long
 	}
-	hp, first := p.host.paths[p.on().Network], !p.opened.IsZero() && !p.asked.After(p.opened)
-	if first && !a.leisure() {
+	hp, first := p.host.paths[p.on().Network], !p.opened.IsZero() && !unanswered
+	if !a.turns.take(first, p.asks) {
 		return
 	}
 	p.asked = now
@@ -215,6 +216,28 @@ func (a *Agent) open(p *pair, now time.Time) {
 		return
 	}
 	a.tell(p.host, n, "")
+}
+
+// turnsMost is how many pairs of each kind ask in one period. A host whose pods begin to
+// speak with thousands at once has its loop for what cannot wait all the same: to ask takes
+// some tens of microseconds for each path.
+const turnsMost = 24
+
+// turns are those that pairs have had in this period to ask the other agent: to be
+// confirmed again, for the first times, and after others in vain. None of these keeps the
+// others from theirs.
+type turns [3]int
+
+func (t *turns) take(again bool, asks int) bool {
+	kind := 2
+	switch {
+	case again:
+		kind = 0
+	case asks < 3:
+		kind = 1
+	}
+	t[kind]++
+	return t[kind] <= turnsMost
 }
 
 // patience is how long a pair waits for an answer before it asks again: an agent that

@@ -12,7 +12,7 @@ import (
 func (a *Agent) weigh(now time.Time) {
 	a.hearConnections(now)
 	a.summarise(now)
-	a.asked = 0
+	a.asked, a.turns = 0, turns{}
 	busy := 0
 	for _, l := range a.pods {
 		l.hearEchoes(now)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/path/probe"
+	"pathwise.dev/pathwise/internal/path/route"
 )
 
 // someHosts are remote hosts with three paths each, as they are after use: the
@@ -243,19 +244,79 @@ func TestRenewal(t *testing.T) {
 			p.opened = now
 		}
 	}
-	p.opened, p.asked, a.asked = now.Add(-renew), now.Add(-renew), leisurely
+	p.opened, p.asked, a.asked, a.turns = now.Add(-renew), now.Add(-renew), leisurely, turns{turnsMost, 0, turnsMost}
 	before := a.stats.noticesSent
 	if a.open(p, now); a.stats.noticesSent != before || !p.asked.Before(now) {
 		t.Error("it does not wait for the next period")
 	}
-	p.opened = time.Time{}
+	p.opened, p.asks = time.Time{}, 0
 	if a.open(p, now); a.stats.noticesSent != before+2 {
 		t.Error("what was never confirmed waits")
+	}
+	// Who has had no turn was not asked in vain.
+	p.opened, p.asked = now.Add(-5*renew), now.Add(-6*renew)
+	if a.open(p, now); p.opened.IsZero() {
+		t.Error("a confirmation ends that nobody was asked to renew")
+	}
+	p.asked = now.Add(-4 * renew)
+	if a.open(p, now); !p.opened.IsZero() {
+		t.Error("it was asked in vain for long")
 	}
 	// Each was a probe of its path.
 	m := h2.paths["m"]
 	m.next, m.pace = now, 3*time.Second
 	if a.tellOver(m, someNotice()); !m.next.Equal(now.Add(m.pace)) {
 		t.Errorf("the next regular probe is due %v after a notice, want %v", m.next.Sub(now), m.pace)
+	}
+}
+
+// TestManyPairsAsk: of thousands of pairs few ask in one period, and of those that are
+// confirmed none loses that for want of a turn. Fails if each asks when it likes, or if the
+// turns of some are taken by others.
+func TestManyPairsAsk(t *testing.T) {
+	a, _, h2 := askedPair(t)
+	now := a.cfg.Now()
+	a.cfg.Now = func() time.Time { return now }
+	var l *pod
+	for _, l = range a.pods {
+		break
+	}
+	clear(l.pairs)
+	const many = 1000
+	for i := range 2 * many { // half of them are never answered
+		name := fmt.Sprint("many-", i)
+		p := &pair{name: name, local: l, remote: testPod(name, 2, 1, "z"), host: h2, routes: []route.Route{{Network: "z"}}, lines: make([]line, 1), active: now}
+		if i < many {
+			p.opened = now.Add(-time.Duration(i) * renew / many)
+		}
+		l.pairs[name] = p
+	}
+	for range 220 { // periods
+		now = now.Add(epoch)
+		a.turns = turns{}
+		asked := 0
+		for _, p := range l.pairs {
+			was := p.asked
+			if a.open(p, now); p.asked != was {
+				asked++
+				if !p.opened.IsZero() {
+					p.opened, p.asks = now, 0
+				}
+			}
+		}
+		if asked > 3*turnsMost {
+			t.Fatalf("%d asked in one period", asked)
+		}
+	}
+	confirmed, never := 0, 0
+	for _, p := range l.pairs {
+		if !p.opened.IsZero() {
+			confirmed++
+		} else if p.asks == 0 {
+			never++
+		}
+	}
+	if confirmed != many || never > many/10 {
+		t.Errorf("%d of %d are confirmed; %d of those that were not were never asked", confirmed, many, never)
 	}
 }
