@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -51,50 +50,6 @@ func reportCommand(e env) *cobra.Command {
 	}
 	formatFlag(cmd, &format, report.Formats()...)
 	return cmd
-}
-
-func compareCommand(e env) *cobra.Command {
-	var format string
-	var check bool
-	cmd := &cobra.Command{
-		Use: "compare OLD NEW", Short: "Say what changed between two results, with a significance test",
-		Example: `  pathwise compare results/before results/after
-  pathwise compare --check results/before results/after && echo unchanged`,
-		Args: exactArgs("OLD", "NEW"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, report.TableFormats()...); err != nil {
-				return err
-			}
-			a, err := openResult(args[0])
-			if err != nil {
-				return err
-			}
-			b, err := openResult(args[1])
-			if err != nil {
-				return err
-			}
-			c := rank.Compare(a.Results.Trials, b.Results.Trials, rank.Options{})
-			if err := report.Compare(e.stdout, format, args[0], args[1], c, e.reportOptions()); err != nil {
-				return err
-			}
-			if check && changed(c) {
-				return silentError{errors.New("results differ")}
-			}
-			return nil
-		},
-	}
-	formatFlag(cmd, &format, report.TableFormats()...)
-	cmd.Flags().BoolVar(&check, "check", false, "exit with 1 when a difference is significant")
-	return cmd
-}
-
-func changed(c rank.Comparison) bool {
-	for _, ch := range c.Changes {
-		if ch.Significant {
-			return true
-		}
-	}
-	return len(c.Statuses) > 0
 }
 
 func recommendCommand(e env) *cobra.Command {

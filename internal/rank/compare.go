@@ -1,8 +1,6 @@
 package rank
 
 import (
-	"fmt"
-	"math"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/sample"
@@ -30,6 +28,15 @@ type Comparison struct {
 	Changes []Change `json:"changes"`
 	// Statuses lists cells that ended otherwise: OK before, failed now.
 	Statuses []StatusChange `json:"statuses,omitempty"`
+	// Conditions are differences between the runs that are none of a network's.
+	Conditions []Condition `json:"conditions,omitempty"`
+	// Family and Correction are how the verdicts were drawn, Families the sentences of
+	// what each family of tests could have found.
+	Family     Family     `json:"family"`
+	Correction Correction `json:"correction"`
+	Families   []Reach    `json:"families,omitempty"`
+	// Drift is how far runs of the same thing differ on this machine.
+	Drift Drift `json:"drift"`
 	// OnlyA and OnlyB are cells that one run alone tried.
 	OnlyA []sample.Cell `json:"only_a,omitempty"`
 	OnlyB []sample.Cell `json:"only_b,omitempty"`
@@ -48,16 +55,33 @@ type Change struct {
 	// Relative is Ratio over the baseline's ratio, block by block: what the
 	// verdict rests on. Nil where the baseline cannot serve (see Compare).
 	Relative *stat.Interval `json:"relative,omitempty"`
+	// Baseline is the baseline's own Ratio, nil with Relative.
+	Baseline *stat.Interval `json:"baseline,omitempty"`
 	// Tested is false where a side has fewer than two repetitions; P and
 	// Adjusted are then 1.
 	Tested bool `json:"tested"`
-	// P is the p-value of no change; Adjusted is after Holm over all tested rows.
-	P        float64 `json:"p"`
-	Adjusted float64 `json:"adjusted"`
-	// Significant: Adjusted is below 1 - Level, and the row is no reference.
+	// P is the p-value of no change; Adjusted is after Holm over the tested rows of its
+	// family, and Discovery after Benjamini and Hochberg over all tested rows.
+	P         float64 `json:"p"`
+	Adjusted  float64 `json:"adjusted"`
+	Discovery float64 `json:"discovery"`
+	// Finds is the smallest rise, 0.1 for 10 %, that would have been found as the only
+	// change of its family with 80 % power; nil where that cannot be told.
+	Finds *float64 `json:"finds,omitempty"`
+	// Needs is how many repetitions in each run would find a change of the size that was
+	// asked about; 0 where that cannot be told or no number would.
+	Needs int `json:"needs,omitempty"`
+	// Significant: the p-value of the Correction is below 1 - Level, and the row is no
+	// reference.
 	Significant bool             `json:"significant"`
 	Verdict     Verdict          `json:"verdict"`
 	Warnings    []sample.Warning `json:"warnings,omitempty"`
+
+	// shift is what was tested; ok is false where only a permutation bound is left.
+	shift   stat.Shift
+	shifted bool
+	// baselineErr is the standard error of the baseline's own shift.
+	baselineErr float64
 }
 
 // StatusChange is a cell whose trials ended otherwise.
@@ -87,30 +111,37 @@ type StatusChange struct {
 // moved, would bring back the false claims for every drift too small to see.
 //
 // The host's own rows are the reference: they carry p-values, adjusted among
-// themselves, are never called significant, and give the drift warning. All
-// other tested rows, of every cell and metric, form one family for Holm's
-// adjustment, so the chance of any false claim at all is at most 1 - Level. A
-// drift that hits the networks unequally does not cancel in the ratio; unless
-// it is large, that adjustment keeps it from being claimed
-// (TestCompareSimulated, uneven drift).
+// themselves, are never called significant, and give the drift warning. They also
+// tell how far runs of the same thing differ beyond what their repetitions tell
+// (see Drift): by that the errors of all other rows are scaled, since a drift that
+// hits networks or workloads unequally does not cancel in the ratio.
+//
+// The other tested rows are families, one a question: what a reader asks of a
+// workload at a load. Holm's adjustment bounds the chance of any false claim in a
+// family to 1 - Level. Beside it stands the false discovery rate over all rows.
 //
 // A row is judged by its plain values where the host cannot serve: it was not
 // measured there, fewer than two blocks are shared, or a value is 0 (loss,
 // retransmissions: drift of those is no factor). Its warnings say so.
-func Compare(a, b []sample.Trial, o Options) Comparison {
-	c := comparer{a: newBook(a, o), b: newBook(b, o), o: o.withDefaults()}
+func Compare(a, b []sample.Trial, o CompareOptions) Comparison {
+	o = o.withDefaults()
+	c := comparer{a: newBook(a, o.Options), b: newBook(b, o.Options), o: o}
 	for _, cell := range c.cells() {
 		c.compareCell(cell)
 	}
+	c.estimateDrift()
+	c.warn() // of the host's rows, those that are not selected too
+	c.out.Changes = slices.DeleteFunc(c.out.Changes, func(r Change) bool { return !o.Selection.row(r) })
+	c.include()
 	c.adjust()
-	c.warn()
+	c.reach()
 	return c.out
 }
 
 // comparer holds two runs and what was found so far.
 type comparer struct {
 	a, b *book
-	o    Options
+	o    CompareOptions
 	out  Comparison
 	// related tells whether any row had a baseline to be judged by.
 	related bool
@@ -131,17 +162,22 @@ func (c *comparer) cells() []sample.Cell {
 
 func (c *comparer) compareCell(cell sample.Cell) {
 	q := cell.Question()
+	selected := c.o.Selection.cell(cell)
 	a, inA := c.a.cells[q][cell.Network]
 	b, inB := c.b.cells[q][cell.Network]
 	switch {
 	case !inB:
-		c.out.OnlyA = append(c.out.OnlyA, cell)
+		if selected {
+			c.out.OnlyA = append(c.out.OnlyA, cell)
+		}
 		return
 	case !inA:
-		c.out.OnlyB = append(c.out.OnlyB, cell)
+		if selected {
+			c.out.OnlyB = append(c.out.OnlyB, cell)
+		}
 		return
 	}
-	if !slices.Equal(statuses(a.Ends), statuses(b.Ends)) {
+	if selected && !slices.Equal(statuses(a.Ends), statuses(b.Ends)) {
 		c.out.Statuses = append(c.out.Statuses, StatusChange{
 			Cell: cell, OKA: okShare(a.Ends), OKB: okShare(b.Ends), A: a.Ends, B: b.Ends,
 		})
@@ -155,14 +191,14 @@ func (c *comparer) compareCell(cell sample.Cell) {
 
 // change makes the row of one metric, all but what needs the other rows.
 func (c *comparer) change(cell sample.Cell, f, g Figure) Change {
-	out := Change{Cell: cell, Metric: f.Metric, A: f.Interval, B: g.Interval, P: 1, Adjusted: 1, Verdict: Same}
+	out := Change{Cell: cell, Metric: f.Metric, A: f.Interval, B: g.Interval, P: 1, Adjusted: 1, Discovery: 1, Verdict: Same}
 	out.Ratio = stat.RatioIndependent(g.Values, f.Values, c.o.Level)
 	test := stat.Welch(f.Values, g.Values)
+	out.shift, out.shifted = stat.ShiftOf(f.Values, g.Values)
 	if cell.Network == c.o.Baseline {
 		out.Verdict = Reference
-	} else if rel, relTest, why := c.relative(cell.Question(), f, g); why == "" {
+	} else if why := c.relative(&out, &test, f, g); why == "" {
 		c.related = true
-		out.Relative, test = &rel, relTest
 	} else {
 		out.Warnings = append(out.Warnings, sample.Warning{Gate: "baseline", Text: "judged without the baseline: " + why})
 	}
@@ -176,48 +212,29 @@ func (c *comparer) change(cell sample.Cell, f, g Figure) Change {
 }
 
 // relative compares by the ratio to the baseline; why says why that cannot be.
-func (c *comparer) relative(q sample.Question, f, g Figure) (i stat.Interval, t stat.Test, why string) {
+func (c *comparer) relative(out *Change, test *stat.Test, f, g Figure) (why string) {
+	q := out.Question()
 	baseA, okA := c.a.cells[q][c.o.Baseline].Figure(f.Metric.Name)
 	baseB, okB := c.b.cells[q][c.o.Baseline].Figure(f.Metric.Name)
 	if !okA || !okB {
-		return i, t, c.o.Baseline + " was not measured in both runs"
+		return c.o.Baseline + " was not measured in both runs"
 	}
 	for _, values := range [][]float64{f.Values, g.Values, baseA.Values, baseB.Values} {
 		if slices.ContainsFunc(values, func(v float64) bool { return v <= 0 }) {
-			return i, t, "values of 0 have no ratio"
+			return "values of 0 have no ratio"
 		}
 	}
-	i, t = stat.Relative(f.blocks(), baseA.blocks(), g.blocks(), baseB.blocks(), c.o.Level)
+	i, t := stat.Relative(f.blocks(), baseA.blocks(), g.blocks(), baseB.blocks(), c.o.Level)
 	if !t.Valid() && min(len(f.Values), len(g.Values)) >= 2 {
-		return i, t, "fewer than two repetitions are shared with " + c.o.Baseline
+		return "fewer than two repetitions are shared with " + c.o.Baseline
 	}
-	return i, t, ""
-}
-
-// adjust makes the p-values of the networks' rows one family, and those of the
-// baseline another, and draws the verdicts.
-func (c *comparer) adjust() {
-	for _, reference := range []bool{false, true} {
-		p := make([]float64, len(c.out.Changes))
-		for i, row := range c.out.Changes {
-			p[i] = math.NaN()
-			if row.Tested && (row.Verdict == Reference) == reference {
-				p[i] = row.P
-			}
-		}
-		for i, adjusted := range stat.Holm(p) {
-			if !math.IsNaN(adjusted) {
-				c.out.Changes[i].Adjusted = adjusted
-			}
-		}
+	own := stat.RatioIndependent(baseB.Values, baseA.Values, c.o.Level)
+	out.Relative, out.Baseline, *test = &i, &own, t
+	if base, ok := stat.ShiftOf(baseA.Values, baseB.Values); ok {
+		out.baselineErr = base.Stderr
 	}
-	for i := range c.out.Changes {
-		row := &c.out.Changes[i]
-		if row.Verdict != Reference && row.Adjusted < 1-c.o.Level {
-			row.Significant = true
-			row.Verdict = row.direction()
-		}
-	}
+	out.shift, out.shifted = stat.RelativeShift(f.blocks(), baseA.blocks(), g.blocks(), baseB.blocks())
+	return ""
 }
 
 // direction is the verdict of a significant row.
@@ -233,32 +250,6 @@ func (r Change) direction() Verdict {
 		return Better
 	}
 	return Worse
-}
-
-// warn tells what must be known about the whole: drift, or that it cannot be seen.
-func (c *comparer) warn() {
-	moved, total, worst := 0, 0, Change{}
-	for _, row := range c.out.Changes {
-		if row.Verdict != Reference || !row.Tested {
-			continue
-		}
-		total++
-		if row.Adjusted < 1-c.o.Level {
-			moved++
-			if worst.Verdict == "" || row.P < worst.P {
-				worst = row
-			}
-		}
-	}
-	if moved > 0 {
-		c.out.Warnings = append(c.out.Warnings, sample.Warning{Gate: "drift", Text: fmt.Sprintf(
-			"the baseline %s itself moved between the runs, in %d of %d figures (clearest: %s %s, x%.3f): the machine or its kernel changed; rows are judged relative to it",
-			c.o.Baseline, moved, total, worst.Cell, worst.Metric.Name, worst.Ratio.Center)})
-	}
-	if len(c.out.Changes) > 0 && !c.related {
-		c.out.Warnings = append(c.out.Warnings, sample.Warning{Gate: "baseline", Text: "no row could be judged relative to " +
-			c.o.Baseline + ": a drift of the machine cannot be told from a change of a network"})
-	}
 }
 
 // statuses lists the distinct statuses of ends, sorted.

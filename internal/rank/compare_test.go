@@ -122,7 +122,7 @@ func TestCompareSimulated(t *testing.T) {
 			a.outliers = b.outliers
 			var got tally
 			for range runs {
-				got.add(Compare(a.run(tt.repetitions), b.run(tt.repetitions), Options{}))
+				got.add(Compare(a.run(tt.repetitions), b.run(tt.repetitions), CompareOptions{}))
 			}
 			share := func(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
 			t.Logf("significant %.4f, p below 5 %% %.4f, without baseline %.4f, effects found %.3f, drift told %.2f",
@@ -144,20 +144,97 @@ func TestCompareSimulated(t *testing.T) {
 }
 
 // Every row may be true in one pair of runs and fail in another because the
-// host's noise is in all of them: count pairs of runs with any false claim.
+// host's noise is in all of them: count families with any false claim.
 func TestCompareFamily(t *testing.T) {
-	r := rand.New(rand.NewPCG(43, 44))
-	m := machine{r: r, own: 0.05, block: 0.05, drift: 1}
-	claims := 0
-	const pairs = 150
-	for range pairs {
-		c := Compare(m.run(5), m.run(5), Options{})
-		if slices.ContainsFunc(c.Changes, func(c Change) bool { return c.Significant }) {
-			claims++
+	for _, tt := range []struct {
+		name string
+		o    CompareOptions
+	}{
+		{"a question by Holm", CompareOptions{}},
+		{"all by Holm", CompareOptions{Family: PerComparison}},
+		{"all by false discovery", CompareOptions{Correction: ByDiscovery}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := machine{r: rand.New(rand.NewPCG(43, 44)), own: 0.05, block: 0.05, drift: 1}
+			claims, families := 0, 0
+			for range 40 {
+				c := Compare(m.run(5), m.run(5), tt.o)
+				called := map[sample.Question]bool{}
+				for _, r := range c.Changes {
+					q := r.Question()
+					if c.Family == PerComparison || c.Correction == ByDiscovery {
+						q = sample.Question{}
+					}
+					called[q] = called[q] || r.Significant
+				}
+				for _, falsely := range called {
+					families++
+					claims += one(falsely)
+				}
+			}
+			t.Logf("%d of %d families", claims, families)
+			if claims > families*8/100 {
+				t.Errorf("%d of %d families of equal runs hold a false claim", claims, families)
+			}
+		})
+	}
+}
+
+// A selection leaves the baseline and what it tells; fewer tests need a smaller change.
+func TestCompareSelects(t *testing.T) {
+	m := machine{r: rand.New(rand.NewPCG(45, 46)), own: 0.03, block: 0.03, drift: 1}
+	a, b := m.run(5), m.run(5)
+	if err := (Selection{Networks: []string{"z"}}).Check(Choices(a)); err == nil ||
+		err.Error() != `--networks "z": neither result has it: there is a, b, c, d, e, f, host` {
+		t.Errorf("%v", err)
+	}
+	ask := Selection{Networks: []string{"c"}, Workloads: []string{"tcp-stream"}, Metrics: []string{sample.Throughput}}
+	if err := ask.Check(Choices(a)); err != nil {
+		t.Error(err)
+	}
+	whole, got := Compare(a, b, CompareOptions{}), Compare(a, b, CompareOptions{Selection: ask})
+	if len(got.Changes) != 8 || got.Drift != whole.Drift {
+		t.Errorf("%d rows, drift %+v of %+v", len(got.Changes), got.Drift, whole.Drift)
+	}
+	for _, r := range got.Changes {
+		if r.Verdict == Reference {
+			continue
+		}
+		all := changeAt(whole, r.Cell, r.Metric.Name)
+		if r.P != all.P || !(*r.Finds < *all.Finds) || !(r.Needs <= all.Needs || all.Needs == 0) || r.Needs < 2 && *r.Finds < 0.1 {
+			t.Errorf("%s: finds %v, needs %d; among all %v, %d", r.Cell, *r.Finds, r.Needs, *all.Finds, all.Needs)
 		}
 	}
-	if claims > pairs*8/100 {
-		t.Errorf("%d of %d pairs of equal runs hold a false claim", claims, pairs)
+	if n := len(got.Families); n != 4 || got.Families[0].Tests != 1 || got.Families[0].Question == nil {
+		t.Errorf("%+v", got.Families)
+	}
+	if only := Compare(a, m.run(5)[:1], CompareOptions{Selection: ask}); len(only.OnlyA) != 4 {
+		t.Errorf("only in a: %v", only.OnlyA)
+	}
+}
+
+func changeAt(c Comparison, cell sample.Cell, metric string) Change {
+	return c.Changes[slices.IndexFunc(c.Changes, func(r Change) bool { return r.Cell == cell && r.Metric.Name == metric })]
+}
+
+func TestWarnDrift(t *testing.T) {
+	m := machine{r: rand.New(rand.NewPCG(47, 48)), own: 0.02, drift: 1}
+	if got := WarnDrift(m.run(8), Options{}); len(got) != 0 {
+		t.Errorf("a still machine: %v", got)
+	}
+	m.ramp = -0.2
+	if got := WarnDrift(m.run(8), Options{}); !warned(got, "drift", "host became slower by") {
+		t.Errorf("a machine that slows: %v", got)
+	}
+	if got := WarnDrift(m.run(3), Options{}); len(got) != 0 {
+		t.Errorf("three blocks: %v", got)
+	}
+}
+
+func TestConditions(t *testing.T) {
+	got := Conditions(map[string]string{"kernel": "6.1", "window": "1s", "same": "x"}, map[string]string{"kernel": "6.2", "same": "x", "new": "y"})
+	if want := []Condition{{"kernel", "6.1", "6.2"}, {"new", "", "y"}, {"window", "1s", ""}}; !slices.Equal(got, want) {
+		t.Errorf("%v", got)
 	}
 }
 
@@ -175,7 +252,7 @@ func change(t *testing.T, c Comparison, network, metric string) Change {
 func TestCompareRows(t *testing.T) {
 	a := slices.Concat(throughputs("host", 100, 102, 98, 101, 99), throughputs("x", 50, 51, 49, 50.5, 49.5), throughputs("once", 7))
 	b := slices.Concat(throughputs("host", 50, 51, 49, 50.5, 49.5), throughputs("x", 50, 51, 49, 50.5, 49.5), throughputs("once", 70))
-	got := Compare(a, b, Options{})
+	got := Compare(a, b, CompareOptions{})
 	// The machine became half as fast and x did not: x is twice as good.
 	x := change(t, got, "x", sample.Throughput)
 	if x.Verdict != Better || !x.Significant || math.Abs(x.Ratio.Center-1) > 1e-9 || math.Abs(x.Relative.Center-2) > 0.01 || !x.Tested {
@@ -192,14 +269,14 @@ func TestCompareRows(t *testing.T) {
 	if !warned(got.Warnings, "drift", "host itself moved between the runs, in 1 of 1 figures") {
 		t.Errorf("warnings: %v", got.Warnings)
 	}
-	if same := Compare(a, a, Options{}); len(same.Warnings) != 0 || change(t, same, "x", sample.Throughput).P != 1 {
+	if same := Compare(a, a, CompareOptions{}); len(same.Warnings) != 0 || change(t, same, "x", sample.Throughput).P != 1 {
 		t.Errorf("a run differs from itself: %+v", same.Warnings)
 	}
 }
 
 func TestCompareWithoutBaseline(t *testing.T) {
 	a, b := throughputs("x", 50, 51, 49, 50, 50), throughputs("x", 40, 41, 39, 40, 40)
-	got := Compare(a, b, Options{})
+	got := Compare(a, b, CompareOptions{})
 	x := change(t, got, "x", sample.Throughput)
 	if x.Relative != nil || x.Verdict != Worse || !warned(x.Warnings, "baseline", "host was not measured") {
 		t.Errorf("x: %+v", x)
@@ -208,7 +285,7 @@ func TestCompareWithoutBaseline(t *testing.T) {
 		t.Errorf("warnings: %v", got.Warnings)
 	}
 	// Another network can be the baseline.
-	named := Compare(slices.Concat(a, throughputs("y", 5, 5.1, 4.9)), slices.Concat(b, throughputs("y", 4, 4.1, 3.9)), Options{Baseline: "y"})
+	named := Compare(slices.Concat(a, throughputs("y", 5, 5.1, 4.9)), slices.Concat(b, throughputs("y", 4, 4.1, 3.9)), CompareOptions{Options: Options{Baseline: "y"}})
 	if x := change(t, named, "x", sample.Throughput); x.Relative == nil || x.Significant {
 		t.Errorf("x by y: %+v", x)
 	}
@@ -224,7 +301,7 @@ func TestCompareZeros(t *testing.T) {
 	}
 	a := slices.Concat(loss("host", 0, 0, 0, 0, 0, 0), loss("x", 0, 0, 0, 0, 0, 0), loss("y", 0, 0, 0, 0, 0, 0))
 	b := slices.Concat(loss("host", 0, 0, 0, 0, 0, 0), loss("x", 0, 0, 0, 0, 0, 0), loss("y", 0.1, 0.11, 0.09, 0.1, 0.1, 0.1))
-	got := Compare(a, b, Options{})
+	got := Compare(a, b, CompareOptions{})
 	if x := change(t, got, "x", sample.Loss); x.P != 1 || x.Verdict != Same || !x.Tested {
 		t.Errorf("x: %+v", x)
 	}
@@ -241,7 +318,7 @@ func TestCompareCells(t *testing.T) {
 		[]sample.Trial{failed("steady", "tcp-stream", 1, 1), failed("steady", "tcp-stream", 1, 2)})
 	b := slices.Concat(throughputs("new", 1, 2), throughputs("flaky", 1, 2),
 		[]sample.Trial{failed("broke", "tcp-stream", 1, 1), failed("flaky", "tcp-stream", 1, 3), failed("steady", "tcp-stream", 1, 1)})
-	got := Compare(a, b, Options{})
+	got := Compare(a, b, CompareOptions{})
 	if len(got.OnlyA) != 1 || got.OnlyA[0].Network != "gone" || len(got.OnlyB) != 1 || got.OnlyB[0].Network != "new" {
 		t.Errorf("only in a %v, in b %v", got.OnlyA, got.OnlyB)
 	}

@@ -277,7 +277,7 @@ func TestEverythingEncodes(t *testing.T) {
 		[]sample.Trial{failed("weave", "tcp-stream", 1, 1)})
 	for name, v := range map[string]any{
 		"rankings": Rank(trials, Options{}), "table": Table(trials, Options{}), "summaries": Summarize(trials, Options{}),
-		"comparison": Compare(trials, trials[1:], Options{}),
+		"comparison": Compare(trials, trials[1:], CompareOptions{}),
 	} {
 		if _, err := json.Marshal(v); err != nil {
 			t.Errorf("%s: %v", name, err)

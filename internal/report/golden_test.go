@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden files instead of compa
 func TestGolden(t *testing.T) {
 	small, tiny := fixtures()["small"], fixtures()["tiny"]
 	later := laterRun()
-	comparison := rank.Compare(small.Results.Trials, later.Results.Trials, rank.Options{})
+	comparison := rank.Compare(small.Results.Trials, later.Results.Trials, rank.CompareOptions{Conditions: []rank.Condition{{Name: "window of tcp-stream", A: "1s after 200ms", B: "3s after 200ms"}}})
 	rec, err := rank.Recommend(small.Results.Trials, rank.Need{
 		App: "bulk", Load: rank.High, Robust: true, Scenario: topo.Scenario{Placement: topo.TwoHosts, Pairs: 1, MTU: topo.DefaultMTU},
 	}, rank.Options{})

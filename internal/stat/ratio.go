@@ -100,6 +100,11 @@ func Relative(a, baseA, b, baseB Blocks, level float64) (Interval, Test) {
 	return RatioIndependent(rb, ra, level), Welch(ra, rb)
 }
 
+// RelativeShift is the shift behind Relative.
+func RelativeShift(a, baseA, b, baseB Blocks) (Shift, bool) {
+	return ShiftOf(over(a, baseA), over(b, baseB))
+}
+
 // over divides block by block, where both values are positive.
 func over(num, den Blocks) (out []float64) {
 	for _, k := range num.keys() {

@@ -29,6 +29,7 @@ const (
 	DifferenceLog = "Welch t on logs"
 	DifferenceRaw = "Welch t"
 	Permutation   = "permutation bound"
+	Trend         = "rise of a least-squares line"
 )
 
 // Warning is something that a reader of a result must know. It has the shape

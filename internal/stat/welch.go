@@ -59,21 +59,7 @@ func Welch(a, b []float64) Test {
 // stands for a test that was not made: it stays NaN and is not counted.
 func Holm(p []float64) []float64 {
 	out := slices.Repeat([]float64{math.NaN()}, len(p))
-	var order []int
-	for i, v := range p {
-		if !math.IsNaN(v) {
-			order = append(order, i)
-		}
-	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		switch {
-		case p[i] < p[j]:
-			return -1
-		case p[i] > p[j]:
-			return 1
-		}
-		return 0
-	})
+	order := ascending(p)
 	highest := 0.0
 	for rank, i := range order {
 		highest = max(highest, min(1, p[i]*float64(len(order)-rank)))
