@@ -8,6 +8,7 @@ import (
 	"pathwise.dev/pathwise/internal/impair"
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/stream"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // TestOrders holds agents to what they say: an order that is refused changes nothing,
@@ -31,6 +32,20 @@ func TestOrders(t *testing.T) {
 			step.run(b)
 		}) {
 			break
+		}
+	}
+}
+
+// TestUnpinWhatIsNotPinned: it is no event, and nobody is told that a pin has gone.
+func TestUnpinWhatIsNotPinned(t *testing.T) {
+	a, p, _ := askedPair(t)
+	a.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
+	for _, tc := range []struct{ pinned, kind string }{{"", string(decide.Stay)}, {"z", EventPinned}, {"", string(decide.Stay)}} {
+		before := a.journal.last().ID
+		p.pinned = tc.pinned
+		e, err := a.Order(Order{Local: "p", Remote: "q"})
+		if err != nil || e.Kind != tc.kind || p.pinned != "" || (a.journal.last().ID != before) != (tc.pinned != "") {
+			t.Errorf("pinned to %q: %+v, %v", tc.pinned, e, err)
 		}
 	}
 }

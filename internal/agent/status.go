@@ -69,6 +69,9 @@ func (a *Agent) Order(o Order) (Event, error) {
 			return Event{}, fmt.Errorf("%w: %s: expected a network to move it to", errRefused, p.name)
 		}
 		was := p.pinned
+		if was == "" {
+			return a.stays(p, p.on().Network, "it is not pinned: the policy decides"), nil
+		}
 		p.pinned = ""
 		return a.noted(Event{Kind: EventPinned, Pair: p.name, From: was, By: "user", Reason: "unpinned: the policy decides again"}), nil
 	}
@@ -87,7 +90,12 @@ func (a *Agent) Order(o Order) (Event, error) {
 	if e := a.journal.last(); e.ID != before.ID {
 		return e, nil
 	}
-	return Event{At: a.cfg.Now(), Host: a.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: to.Network, To: to.Network, By: "user", Reason: "it is there already"}, nil
+	return a.stays(p, to.Network, "it is there already"), nil
+}
+
+// stays is the answer to an order that changes nothing, which is no event.
+func (a *Agent) stays(p *pair, network, why string) Event {
+	return Event{At: a.cfg.Now(), Host: a.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: network, To: network, By: "user", Reason: why}
 }
 
 // admit finds the path that an order names, and whether it may be carried out. It
