@@ -36,6 +36,7 @@ type benchFlags struct {
 	out                 string
 	seed                uint64
 	seeded              bool
+	repetitions         int
 	dry, resume         bool
 	// explain: look inside each trial's window.
 	explain bool
@@ -84,6 +85,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random order (default: drawn, and recorded)")
 	fl.BoolVar(&f.dry, "dry-run", false, "print the plan and the time it will take, and run nothing")
 	fl.BoolVar(&f.resume, "resume", false, "go on with the unfinished run in --out")
+	fl.IntVar(&f.repetitions, "repetitions", 0, "so many in place of the experiment's, as \"pathwise compare\" names them")
 	fl.StringVar(&f.kernel, "kernel", kernelAuto, "kernel for all networks: "+strings.Join(kernelNames(), ", ")+" (a guest for what the host's lacks)")
 	fl.BoolVar(&f.explain, "explain", false, "sample where the CPU time goes, for \"pathwise explain\" and the report")
 	fl.StringVar(&f.inside, "inside", "", "do a guest's part of the run in --out, and tell it on standard output")
@@ -119,7 +121,7 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		return usageError{fmt.Errorf("--drills: %s is no file of drills: expected one such as steering", f.experiment)}
 	}
 	if f.resume {
-		if f.out == "" || len(f.networks) > 0 || len(f.workloads) > 0 || f.server != "" || f.seeded || f.kernel != kernelAuto {
+		if f.out == "" || len(f.networks) > 0 || len(f.workloads) > 0 || f.server != "" || f.seeded || f.repetitions != 0 || f.kernel != kernelAuto {
 			return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}
 		}
 		f.experiment = filepath.Join(f.out, result.ExperimentFile)
@@ -175,9 +177,7 @@ func readExperiment(e env, f benchFlags) (experiment.Experiment, error) {
 	if exp, err = exp.Only(f.networks, f.workloads); err != nil {
 		return exp, usageError{err}
 	}
-	if f.server != "" {
-		err = chooseServer(e, &exp, f.server)
-	}
+	err = f.adjust(e, &exp)
 	return exp, err
 }
 

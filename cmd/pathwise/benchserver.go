@@ -45,3 +45,17 @@ func (b *benchRun) served(entry experiment.Entry) (workload.Workload, error) {
 	}
 	return w, nil
 }
+
+// adjust lets flags replace what the experiment says.
+func (f benchFlags) adjust(e env, exp *experiment.Experiment) error {
+	if f.repetitions < 0 || f.repetitions > experiment.MostRepetitions {
+		return usageError{fmt.Errorf("--repetitions %d: expected 1 to %d", f.repetitions, experiment.MostRepetitions)}
+	}
+	if f.repetitions > 0 {
+		exp.Repeat.Exactly(f.repetitions)
+	}
+	if f.server == "" {
+		return nil
+	}
+	return chooseServer(e, exp, f.server)
+}

@@ -38,6 +38,9 @@ func isDrills(f benchFlags) ([]byte, bool) {
 
 // runDrills is bench for a file of drills.
 func runDrills(ctx context.Context, e env, f benchFlags, text []byte) error {
+	if f.repetitions != 0 {
+		return usageError{errors.New("--repetitions: drills have their own: see the file's key repetitions")}
+	}
 	if len(f.networks) > 0 || len(f.workloads) > 0 {
 		return usageError{errors.New("bench: --networks and --workloads are for trials: a file of drills has --drills")}
 	}

@@ -22,6 +22,7 @@ func openResult(dir string) (report.Input, error) {
 		return report.Input{}, err
 	}
 	in := report.Input{Name: r.Samples.Header.Experiment, Dir: dir, Results: r.Samples, Machine: r.Machine, Experiment: r.Experiment}
+	in.Results.Header.Warnings = append(in.Results.Header.Warnings, rank.WarnDrift(r.Samples.Trials, rank.Options{})...)
 	return withFindings(withClaims(in, r))
 }
 

@@ -27,11 +27,10 @@ type Catalogue struct {
 
 // Bounds of what an experiment may ask for.
 const (
-	maxRepetitions = 1000
-	maxWindows     = 100
-	maxDuration    = time.Hour
-	maxBudget      = 30 * 24 * time.Hour
-	minDuration    = 100 * time.Millisecond
+	maxWindows  = 100
+	maxDuration = time.Hour
+	maxBudget   = 30 * 24 * time.Hour
+	minDuration = 100 * time.Millisecond
 )
 
 // defaults of an experiment file.
@@ -200,17 +199,25 @@ func (d *draft) workloads(v config.Value) (err error) {
 	return err
 }
 
+// MostRepetitions is the greatest number that can be asked for.
+const MostRepetitions = 1000
+
+// Exactly has every cell repeated n times.
+func (r *Repeat) Exactly(n int) {
+	r.Min, r.Max, r.Claims, r.Raced, r.Windows = n, n, 0, false, 0
+}
+
 func (d *draft) repetitions(v config.Value) error {
 	if !v.IsMapping() {
-		n, err := v.Int(1, maxRepetitions)
-		d.exp.Repeat.Min, d.exp.Repeat.Max, d.exp.Repeat.Claims, d.exp.Repeat.Raced, d.exp.Repeat.Windows = n, n, 0, false, 0
+		n, err := v.Int(1, MostRepetitions)
+		d.exp.Repeat.Exactly(n)
 		return err
 	}
 	r := &d.exp.Repeat
 	err := v.Fields(map[string]config.Field{
-		"min":     integer(&r.Min, 1, maxRepetitions),
-		"max":     integer(&r.Max, 1, maxRepetitions),
-		"claims":  integer(&r.Claims, 1, maxRepetitions),
+		"min":     integer(&r.Min, 1, MostRepetitions),
+		"max":     integer(&r.Max, 1, MostRepetitions),
+		"claims":  integer(&r.Claims, 1, MostRepetitions),
 		"width":   func(v config.Value) (err error) { r.Width, err = v.Percent(); return err },
 		"until":   r.until,
 		"windows": r.windows,
