@@ -138,8 +138,10 @@ func answersOnSocket(b *bed) {
 		evs, _ := c.Events(ctx, evs[len(evs)-1].ID, true)
 		waited <- evs
 	}()
-	if _, err := c.Order(ctx, Order{Local: "a", Remote: "b"}); err != nil { // unpins what is not pinned
-		b.t.Errorf("order: %v", err)
+	for _, o := range []Order{{Local: "a", Remote: "b", Network: "routed-bgp", Pin: true}, {Local: "a", Remote: "b"}} {
+		if e, err := c.Order(ctx, o); err != nil || e.Kind != EventPinned {
+			b.t.Errorf("order %+v: %+v, %v", o, e, err)
+		}
 	}
 	if evs := <-waited; len(evs) == 0 {
 		b.t.Error("who waits for events gets none")
