@@ -135,6 +135,10 @@ agree: build plugins ## hold our generators beside iperf3, sockperf, netperf and
 	$(SUDO) $(PIN) bin/pathwise bench --file generators --out results/generators-$$(date +%Y%m%d-%H%M%S)
 	PATHWISE_ROUNDS=$(or $(ROUNDS),5) $(PIN) $(AGREE) ./internal/workload/http
 
+.PHONY: aa
+aa: build plugins ## hold compare to what it promises: RUNS (10) runs of REPETITIONS (10) without and with a change; an hour, on an idle machine
+	$(SUDO) scripts/aa.sh $(or $(RUNS),10) $(or $(REPETITIONS),10)
+
 .PHONY: agree-bench
 agree-bench: build plugins ## hold bench beside iperf3 and sockperf run by hand, on every network: half an hour
 	PATHWISE_ROUNDS=$(or $(ROUNDS),6) $(AGREE) ./cmd/pathwise
