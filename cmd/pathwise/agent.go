@@ -141,7 +141,7 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 	if err != nil {
 		return usageError{fmt.Errorf("agent: %w", err)}
 	}
-	if err := needRoot("agent needs", "to attach eBPF programs"); err != nil {
+	if err := needMachineRoot("agent needs", "to attach eBPF programs"); err != nil {
 		return err
 	}
 	cfg := agent.Config{Policy: policy, Need: decide.Need(f.need), DryRun: f.dryRun, RTOMin: f.rtoMin, Prior: prior.rates, CPU: prior.cpu, Now: e.now}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -283,6 +284,11 @@ func (b *benchRun) ready(ctx context.Context) error {
 	if err := needRoot("bench needs", "to build networks"); err != nil {
 		return err
 	}
+	if b.explain {
+		if err := needMachineRoot("bench --explain needs", "to sample the kernel"); err != nil {
+			return err
+		}
+	}
 	for _, g := range b.groups {
 		if err := b.readyOn(ctx, g); err != nil {
 			return err
@@ -304,7 +310,7 @@ func (b *benchRun) run(ctx context.Context, f benchFlags) (dir string, err error
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	fmt.Fprintf(b.stderr, "experiment %s, seed %d, result in %s\n", b.exp.Name, out.Seed, out.Dir)
-	for _, w := range append(b.kernelWarnings(), b.lacks...) {
+	for _, w := range slices.Concat(rootlessWarning(), b.kernelWarnings(), b.lacks) {
 		fmt.Fprintln(b.stderr, w.Text)
 	}
 	p := newProgress(b.stderr, b.interactive(), b.now)
@@ -353,7 +359,7 @@ func (b *benchRun) open(ctx context.Context, f benchFlags) (*result.Run, error) 
 	}
 	plan.Experiment = text.Bytes()
 	plan.Header = sample.Header{Experiment: b.exp.Name, Seed: f.seed, Raced: b.exp.Repeat.Raced, Warnings: busy(plan.Machine.Load, plan.Machine.CPU.Online)}
-	plan.Header.Warnings = append(append(plan.Header.Warnings, b.kernelWarnings()...), b.lacks...)
+	plan.Header.Warnings = slices.Concat(plan.Header.Warnings, rootlessWarning(), b.kernelWarnings(), b.lacks)
 	for _, g := range b.groups {
 		plan.Header.Planned += g.least()
 	}

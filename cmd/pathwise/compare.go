@@ -48,7 +48,7 @@ smaller and so finds more: choose it before looking at the result.`,
 			if err := readCompareFlags(&o, family, correction, change); err != nil {
 				return usageError{err}
 			}
-			c, err := compareResults(args[0], args[1], o)
+			c, err := e.compareResults(args[0], args[1], o)
 			if err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ func readCompareFlags(o *rank.CompareOptions, family, correction, change string)
 }
 
 // compareResults compares the results in two directories.
-func compareResults(dirA, dirB string, o rank.CompareOptions) (rank.Comparison, error) {
+func (e env) compareResults(dirA, dirB string, o rank.CompareOptions) (rank.Comparison, error) {
 	a, err := result.Open(dirA)
 	if err != nil {
 		return rank.Comparison{}, err
@@ -102,6 +102,7 @@ func compareResults(dirA, dirB string, o rank.CompareOptions) (rank.Comparison, 
 	if err != nil {
 		return rank.Comparison{}, err
 	}
+	e.warnRootless(a.Machine, b.Machine)
 	trials := slices.Concat(a.Samples.Trials, b.Samples.Trials)
 	if err := o.Selection.Check(rank.Choices(trials)); err != nil {
 		return rank.Comparison{}, usageError{err}

@@ -60,7 +60,7 @@ func runDrills(ctx context.Context, e env, f benchFlags, text []byte) error {
 	if f.dry {
 		return printDrills(e.stdout, file)
 	}
-	if err := needRoot("drills need", "to make namespaces and attach eBPF programs"); err != nil {
+	if err := needMachineRoot("drills need", "to make namespaces and attach eBPF programs"); err != nil {
 		return err
 	}
 	m := network.NewMachine(lab.DefaultCNIPath(e.self))

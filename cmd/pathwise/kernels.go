@@ -14,6 +14,7 @@ import (
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
 	"pathwise.dev/pathwise/internal/network/custom"
+	"pathwise.dev/pathwise/internal/rootless"
 )
 
 // kernels knows on which kernel a network works: the host's, or that of a guest,
@@ -65,6 +66,9 @@ func (k *kernels) find(ctx context.Context, info network.Info) (place, error) {
 func (k *kernels) working() []guest.Kernel {
 	if k.guests == nil {
 		k.guests = []guest.Kernel{}
+		if rootless.Inside() {
+			return k.guests // a guest takes the machine's root
+		}
 		for _, g := range guest.Kernels(k.guestPlace()) {
 			if g.Works() {
 				k.guests = append(k.guests, g)

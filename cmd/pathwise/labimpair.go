@@ -70,7 +70,7 @@ Pathwise's; packets go past it when it dies.`,
 			if err != nil {
 				return err
 			}
-			if err := needRoot("lab impair needs", "to enter namespaces"); err != nil {
+			if err := needMachineRoot("lab impair needs", "to attach eBPF programs"); err != nil {
 				return err
 			}
 			if f.given() {

@@ -48,10 +48,13 @@ type env struct {
 	// self is the pathwise executable.
 	self string
 	now  func() time.Time
+	// args is the command line, without the program.
+	args []string
 }
 
 // run executes the command line. It is the whole program but for the exit code.
 func run(ctx context.Context, e env, args []string) error {
+	e.args = args
 	root := rootCommand(e)
 	root.SetArgs(args)
 	root.SetIn(e.stdin)
@@ -130,12 +133,13 @@ Nouns show (networks, workloads, report, claims, compare, recommend), verbs act
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return e.ownNamespaces(cmd, e.args) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see \"%s --help\"", err, cmd.CommandPath())}
 	})
 	root.AddCommand(replayCommand(e))
 	root.AddCommand(agentCommand(e), pathsCommand(e), eventsCommand(e), switchCommand(e), pinCommand(e), unpinCommand(e))
-	root.AddCommand(guestCommand(e), guestInitCommand(), guestNeedsCommand(), delayLineCommand(e), vmAgentCommand(e))
+	root.AddCommand(guestCommand(e), guestInitCommand(), guestNeedsCommand(), delayLineCommand(e), vmAgentCommand(e), rootlessHoldCommand(e))
 	root.AddCommand(networksCommand(e), workloadsCommand(e), benchCommand(e), paperCommand(e), reportCommand(e), explainCommand(e), claimsCommand(e), compareCommand(e),
 		recommendCommand(e), labCommand(e), versionCommand(e), generateCommand())
 	return root

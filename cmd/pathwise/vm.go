@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,6 +28,9 @@ import (
 // vmConfig describes virtual machines of a kind of kernel; "" is the best that can
 // be booted here: one that the processor itself runs, else a process.
 func (e env) vmConfig(kind string) (vm.Config, error) {
+	if err := needMachineRoot("virtual machines need", "to share its files"); err != nil && os.Geteuid() == 0 {
+		return vm.Config{}, err
+	}
 	k, err := e.vmKernel(kind)
 	if err != nil {
 		return vm.Config{}, err

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/rootless"
 )
 
 // Record describes a machine. What could not be read is left out.
@@ -36,6 +37,8 @@ type Record struct {
 	Components map[string]string `json:"components"`
 	Pathwise   string            `json:"pathwise"`
 	Go         string            `json:"go"`
+	// Rootless: measured by the root of a user namespace, not the machine's.
+	Rootless bool `json:"rootless,omitempty"`
 	// Load is the load average of the last minute when the record was made.
 	Load float64 `json:"load_average"`
 }
@@ -89,7 +92,7 @@ func Read(ctx context.Context, cniPath []string) Record {
 	r := Record{
 		Recorded: time.Now().UTC(), Hostname: host, OS: osName(), Kernel: kernel(), CPU: processors(), Memory: memory(),
 		Virtual: virtualisation(), Storage: storage(), Sysctls: sysctls(), Interfaces: interfaces(),
-		Components: components(ctx, cniPath), Pathwise: Version(), Go: runtime.Version(),
+		Components: components(ctx, cniPath), Pathwise: Version(), Go: runtime.Version(), Rootless: rootless.Inside(),
 	}
 	r.Load, _ = strconv.ParseFloat(first(read("/proc/loadavg")), 64)
 	return r

@@ -86,8 +86,11 @@ func tryLink(kind string) error {
 	case "macvlan", "ipvlan", "vlan":
 		return tryChild(kind, attrs)
 	case "tun":
-		_, err := os.Stat("/dev/net/tun")
-		return err
+		f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		return f.Close()
 	default:
 		link = &netlink.GenericLink{LinkAttrs: attrs, LinkType: kind}
 	}

@@ -1,7 +1,9 @@
 package network
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"strings"
 
 	"pathwise.dev/pathwise/internal/capability"
+	"pathwise.dev/pathwise/internal/rootless"
 )
 
 // Kind of a Need.
@@ -34,6 +37,8 @@ const (
 	File Kind = "file"
 	// Root: the effective user must be root.
 	Root Kind = "root"
+	// MachineRoot: root of the machine, and not of a user namespace.
+	MachineRoot Kind = "the machine's root"
 	// Capability: a capability of Linux that root has, but not in every container.
 	Capability Kind = "capability"
 )
@@ -76,6 +81,11 @@ func NeedHardware(name, text string) Need { return Need{Hardware, name, text} }
 // NeedRoot needs the effective user to be root.
 func NeedRoot() Need { return Need{Root, "root", "run as root"} }
 
+// NeedMachineRoot needs root of the machine, and not of a user namespace; why says for what.
+func NeedMachineRoot(why string) Need {
+	return Need{MachineRoot, "root", why + ": run as root, for example with sudo"}
+}
+
 // Missing is an unmet Need, with what to do.
 type Missing struct {
 	Kind Kind   `json:"kind"`
@@ -84,6 +94,9 @@ type Missing struct {
 }
 
 func (m Missing) String() string {
+	if m.Kind == MachineRoot {
+		return fmt.Sprintf("%s (%s)", m.Kind, m.Fix)
+	}
 	if m.Kind == Root {
 		return fmt.Sprintf("%s (%s)", m.Name, m.Fix)
 	}
@@ -147,7 +160,9 @@ func (m *Machine) check(n Need) string {
 		if os.Geteuid() != 0 {
 			return "run as root to find out"
 		}
-		if err := m.ask(n); err != nil {
+		if err := m.ask(n); errors.Is(err, fs.ErrPermission) && rootless.Inside() {
+			return fmt.Sprintf("run as root, for example with sudo: %v", err)
+		} else if err != nil {
 			return fmt.Sprintf("%s: %v", n.From, err)
 		}
 	case Hardware:
@@ -156,6 +171,10 @@ func (m *Machine) check(n Need) string {
 		}
 	case File:
 		if _, err := os.Stat(n.Name); err != nil {
+			return n.From
+		}
+	case MachineRoot:
+		if os.Geteuid() != 0 || rootless.Inside() {
 			return n.From
 		}
 	case Root:

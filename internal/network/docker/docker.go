@@ -55,7 +55,7 @@ type docker struct{ kind Kind }
 
 // needs are those of any engine.
 func needs(more ...network.Need) []network.Need {
-	return append([]network.Need{network.NeedRoot(),
+	return append([]network.Need{network.NeedRoot(), network.NeedMachineRoot("the engine wants mounts and control groups"),
 		network.NeedProgram("dockerd", "docker.io"), network.NeedProgram("containerd", "containerd"),
 		network.NeedProgram("containerd-shim-runc-v2", "containerd"), network.NeedProgram("runc", "runc"),
 		network.NeedProgram("iptables", "iptables"), network.NeedProgram("unshare", "util-linux"),

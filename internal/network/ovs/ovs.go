@@ -87,7 +87,8 @@ func (o ovs) Info() network.Info {
 		tunnel("Geneve")
 	case AFXDP:
 		info.Name, info.Summary = "ovs-afxdp", "Open vSwitch in user space, as ovs-flat, with AF_XDP ports instead of packet sockets"
-		info.Needs = append(info.Needs, network.NeedSocket("AF_XDP", "CONFIG_XDP_SOCKETS"))
+		info.Needs = append(info.Needs, network.NeedSocket("AF_XDP", "CONFIG_XDP_SOCKETS"),
+			network.NeedMachineRoot("ovs-vswitchd loads an XDP program"))
 		wire()
 	}
 	return info

@@ -38,6 +38,10 @@ http {
 	open_file_cache max=16;
 	default_type application/octet-stream;
 	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
 	server {
 		listen %[2]s;
 		root %[1]s;

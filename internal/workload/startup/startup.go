@@ -45,7 +45,7 @@ func (k Startup) Info() workload.Info {
 		Name:    "startup",
 		Summary: "start of a pod, from the request to its first answered ping",
 		Tool:    "runc and CNI, pinged every millisecond by pathwise; the median of the starts that fit the window, at least " + fmt.Sprint(least),
-		Needs:   []network.Need{network.NeedRoot(), oci.Need()},
+		Needs:   []network.Need{network.NeedRoot(), network.NeedMachineRoot("the runtime wants a control group"), oci.Need()},
 		Metrics: []string{sample.Startup}, // and StartupNetwork, where an engine does not attach its pods itself
 	}
 	if k.Runtime == workload.Containerd {
