@@ -281,13 +281,8 @@ func (b *benchRun) find() error {
 
 // ready checks that everything the run needs is there, before anything is made.
 func (b *benchRun) ready(ctx context.Context) error {
-	if err := needRoot("bench needs", "to build networks"); err != nil {
+	if err := needBenchRoot(b.explain); err != nil {
 		return err
-	}
-	if b.explain {
-		if err := needMachineRoot("bench --explain needs", "to sample the kernel"); err != nil {
-			return err
-		}
 	}
 	for _, g := range b.groups {
 		if err := b.readyOn(ctx, g); err != nil {

@@ -104,3 +104,11 @@ func (e env) warnRootless(a, b map[string]any) {
 	}
 	fmt.Fprintf(e.stderr, "warning: the %s result is rootless, the other was measured as root: a change may be due to that\n", which)
 }
+
+// needBenchRoot returns why this process may not run a bench.
+func needBenchRoot(explain bool) error {
+	if explain {
+		return needMachineRoot("bench --explain needs", "to sample the kernel")
+	}
+	return needRoot("bench needs", "to build networks")
+}
