@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/experiments"
+	"pathwise.dev/pathwise/internal/drill"
 	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
@@ -30,7 +30,10 @@ import (
 
 // benchFlags is the command line of bench.
 type benchFlags struct {
-	experiment          string
+	experiment string
+	// named: the user has named it. text is what the file has, where it has been read.
+	named               bool
+	text                []byte
 	networks, workloads []string
 	server              string
 	drills              []string
@@ -72,7 +75,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
   pathwise bench --resume --out results/mine`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.seeded = cmd.Flags().Changed("seed")
+			f.seeded, f.named = cmd.Flags().Changed("seed"), cmd.Flags().Changed("file")
 			return runBench(cmd.Context(), e, f)
 		},
 	}
@@ -112,17 +115,23 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 			return usageError{fmt.Errorf("--kernel: %w", err)}
 		}
 	}
-	if text, ok := isDrills(f); ok {
+	if f.resume && f.named {
+		return usageError{errors.New("bench --resume: expected no --file: the result holds what is run, and goes on with that")}
+	}
+	if err := f.read(); err != nil {
+		return err
+	}
+	if drill.IsFile(f.text) {
 		if f.kernel != kernelAuto && f.kernel != guest.Host {
 			return usageError{errors.New("--kernel: drills run on the host's kernel")}
 		}
-		return runDrills(ctx, e, f, text)
+		return runDrills(ctx, e, f)
 	}
 	if len(f.drills) > 0 {
 		return usageError{fmt.Errorf("--drills: %s is no file of drills: expected one such as steering", f.experiment)}
 	}
 	if f.resume {
-		if f.out == "" || len(f.networks) > 0 || len(f.workloads) > 0 || f.server != "" || f.seeded || f.repetitions != 0 || f.kernel != kernelAuto {
+		if len(f.networks) > 0 || len(f.workloads) > 0 || f.server != "" || f.seeded || f.repetitions != 0 || f.kernel != kernelAuto {
 			return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}
 		}
 		f.experiment = filepath.Join(f.out, result.ExperimentFile)
@@ -152,61 +161,6 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		err = b.conclude(dir)
 	}
 	return errors.Join(err, unlock())
-}
-
-// readExperiment reads the experiment that the flags name.
-func readExperiment(e env, f benchFlags) (experiment.Experiment, error) {
-	file, err := openExperiment(f.experiment)
-	if err != nil {
-		return experiment.Experiment{}, err
-	}
-	defer file.Close()
-	exp, err := experiment.Parse(f.experiment, file, e.catalogue())
-	if err != nil {
-		return exp, err
-	}
-	for _, name := range f.networks {
-		if _, err := catalogue.Find(name); err != nil {
-			return exp, usageError{fmt.Errorf("--networks: %w", err)}
-		}
-	}
-	for _, name := range f.workloads {
-		if _, err := e.workload(name); err != nil {
-			return exp, usageError{fmt.Errorf("--workloads: %w", err)}
-		}
-	}
-	if exp, err = exp.Only(f.networks, f.workloads); err != nil {
-		return exp, usageError{err}
-	}
-	err = f.adjust(e, &exp)
-	return exp, err
-}
-
-// catalogue answers an experiment's file what there is to measure.
-func (e env) catalogue() experiment.Catalogue {
-	return experiment.Catalogue{
-		Network: func(name string) error { _, err := catalogue.Find(name); return err },
-		Kernel:  checkKernel,
-		Workload: func(name string) (workload.Info, error) {
-			w, err := e.workload(name)
-			if err != nil {
-				return workload.Info{}, err
-			}
-			return w.Info(), nil
-		},
-	}
-}
-
-// openExperiment opens a file, or a shipped experiment of that name.
-func openExperiment(name string) (fs.File, error) {
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(name, "/.") {
-		return experiments.Open(name)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open experiment: %w", err)
-	}
-	return f, nil
 }
 
 // benchRun is one invocation of bench.

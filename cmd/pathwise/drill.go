@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,37 +21,15 @@ import (
 	"pathwise.dev/pathwise/internal/network/catalogue"
 )
 
-// isDrills reports whether the experiment that the flags name is one of drills,
-// and returns its text.
-func isDrills(f benchFlags) ([]byte, bool) {
-	name := f.experiment
-	if f.resume && f.out != "" {
-		name = filepath.Join(f.out, drill.ExperimentFile)
-	}
-	file, err := openExperiment(name)
-	if err != nil {
-		return nil, false // bench tells it
-	}
-	defer file.Close()
-	text, err := io.ReadAll(file)
-	return text, err == nil && drill.IsFile(text)
-}
-
 // runDrills is bench for a file of drills.
-func runDrills(ctx context.Context, e env, f benchFlags, text []byte) error {
+func runDrills(ctx context.Context, e env, f benchFlags) error {
 	if f.repetitions != 0 {
 		return usageError{errors.New("--repetitions: drills have their own: see the file's key repetitions")}
 	}
 	if len(f.networks) > 0 || len(f.workloads) > 0 {
 		return usageError{errors.New("bench: --networks and --workloads are for trials: a file of drills has --drills")}
 	}
-	if f.resume && f.out == "" {
-		return usageError{errors.New("bench --resume: expected --out DIR: the result says what to run")}
-	}
-	if f.resume {
-		f.experiment = filepath.Join(f.out, drill.ExperimentFile)
-	}
-	file, err := drill.Parse(f.experiment, strings.NewReader(string(text)), func(name string) error { _, err := catalogue.Find(name); return err })
+	file, err := drill.Parse(f.experiment, bytes.NewReader(f.text), func(name string) error { _, err := catalogue.Find(name); return err })
 	if err != nil {
 		return err
 	}
@@ -77,7 +56,7 @@ func runDrills(ctx context.Context, e env, f benchFlags, text []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(drills(ctx, e, f, file, text), unlock())
+	return errors.Join(drills(ctx, e, f, file), unlock())
 }
 
 func printDrills(w io.Writer, file drill.File) error {
@@ -98,7 +77,7 @@ func printDrills(w io.Writer, file drill.File) error {
 }
 
 // drills runs them into a result directory and prints their figures.
-func drills(ctx context.Context, e env, f benchFlags, file drill.File, text []byte) (err error) {
+func drills(ctx context.Context, e env, f benchFlags, file drill.File) (err error) {
 	if f.out == "" {
 		f.out = filepath.Join("results", file.Name+"-"+e.now().Format("20060102-150405"))
 	}
@@ -110,7 +89,7 @@ func drills(ctx context.Context, e env, f benchFlags, file drill.File, text []by
 			f.seed = rand.Uint64N(1e6)
 		}
 		m := machine.Read(ctx, lab.DefaultCNIPath(e.self))
-		log, err = drill.Create(f.out, drill.Header{Name: file.Name, Seed: f.seed, Started: e.now(), Load: m.Load}, text, m)
+		log, err = drill.Create(f.out, drill.Header{Name: file.Name, Seed: f.seed, Started: e.now(), Load: m.Load}, f.text, m)
 	}
 	if err != nil {
 		return err
@@ -136,7 +115,7 @@ func drills(ctx context.Context, e env, f benchFlags, file drill.File, text []by
 	if runErr != nil {
 		fmt.Fprintf(e.stderr, "every finished repetition is kept: go on with \"pathwise bench --resume --out %s\"\n", f.out)
 	}
-	return errors.Join(runErr, concludeDrills(e, f.out, file, all, log.Header, text))
+	return errors.Join(runErr, concludeDrills(e, f.out, file, all, log.Header, f.text))
 }
 
 func concludeDrills(e env, dir string, file drill.File, all []drill.Sample, head drill.Header, text []byte) error {

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/drill"
@@ -13,30 +17,12 @@ import (
 	"pathwise.dev/pathwise/internal/result"
 )
 
-// reportDrills writes the page about a result of drills and says where it is.
+// reportDrills writes the page about a result of drills that has just ended and says where
+// it is.
 func reportDrills(e env, dir string, head drill.Header, text []byte, figures []drill.Figure) error {
-	in := report.SteeringInput{Name: head.Name, Dir: dir, Started: head.Started, Took: e.now().Sub(head.Started), Seed: head.Seed, Experiment: string(text)}
-	raw, err := os.ReadFile(filepath.Join(dir, drill.MachineFile))
-	if err == nil {
-		err = json.Unmarshal(raw, &in.Machine)
-	}
-	if err != nil {
-		return fmt.Errorf("read machine: %w", err)
-	}
-	for _, f := range figures {
-		g := report.SteeringFigure{Drill: f.Drill, Name: f.Name, Unit: f.Unit, Value: f.Value, Low: f.Low, High: f.High, N: f.N,
-			Least: f.Least, Median: f.Median, P99: f.P99, Most: f.Most, Note: f.Note}
-		if f.Bar != nil {
-			g.Bar = &report.SteeringBar{AtLeast: f.Bar.AtLeast, Limit: f.Bar.Limit}
-		}
-		in.Figures = append(in.Figures, g)
-	}
-	act, err := readAct(dir)
+	in, err := steeringInput(dir, head, text, figures, e.now().Sub(head.Started))
 	if err != nil {
 		return err
-	}
-	if act != nil {
-		in.Scripts = []report.SteeringScript{scriptOf(*act)}
 	}
 	path := filepath.Join(dir, result.ReportFile)
 	f, err := os.Create(path)
@@ -48,6 +34,94 @@ func reportDrills(e env, dir string, head drill.Header, text []byte, figures []d
 	}
 	_, err = fmt.Fprintf(e.stdout, "report: %s\n", path)
 	return err
+}
+
+// holdsDrills tells whether dir holds a result of drills.
+func holdsDrills(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, drill.LogFile))
+	return err == nil
+}
+
+// drillFormats are those that a report of drills has, the default first.
+func drillFormats() []string {
+	return []string{report.Text, report.Markdown, report.CSV, report.JSON, report.HTML}
+}
+
+// showDrills writes the report of a result of drills that lies in dir, from its samples.
+func showDrills(e env, dir, format string) error {
+	if !slices.Contains(drillFormats(), format) {
+		return usageError{fmt.Errorf("-o %s: %s holds drills: expected one of %s", format, dir, strings.Join(drillFormats(), ", "))}
+	}
+	head, samples, text, err := openDrills(dir)
+	if err != nil {
+		return err
+	}
+	file, err := drill.Parse(filepath.Join(dir, drill.ExperimentFile), bytes.NewReader(text), func(string) error { return nil })
+	if err != nil {
+		return err
+	}
+	figures, err := drill.Figures(file, samples)
+	if err != nil {
+		return err
+	}
+	if format == report.JSON {
+		return writeJSON(e.stdout, figures)
+	}
+	took := time.Duration(0)
+	for _, s := range samples {
+		took = max(took, s.At.Add(s.Took).Sub(head.Started))
+	}
+	in, err := steeringInput(dir, head, text, figures, took)
+	if err != nil {
+		return err
+	}
+	write := map[string]func(io.Writer, report.SteeringInput, report.Options) error{
+		report.Text: report.SteeringText, report.Markdown: report.SteeringMarkdown, report.CSV: report.SteeringCSV, report.HTML: report.Steering}
+	return write[format](e.stdout, in, e.reportOptions())
+}
+
+// openDrills reads a result of drills. A line that a kill cut short is left out.
+func openDrills(dir string) (head drill.Header, samples []drill.Sample, text []byte, err error) {
+	path := filepath.Join(dir, drill.LogFile)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return head, nil, nil, fmt.Errorf("open result: %w", err)
+	}
+	if head, samples, err = drill.Read(path, bytes.NewReader(raw[:bytes.LastIndexByte(raw, '\n')+1])); err != nil {
+		return head, nil, nil, err
+	}
+	if text, err = os.ReadFile(filepath.Join(dir, drill.ExperimentFile)); err != nil {
+		return head, nil, nil, fmt.Errorf("open result: %w", err)
+	}
+	return head, samples, text, nil
+}
+
+// steeringInput is what a report of drills is made of.
+func steeringInput(dir string, head drill.Header, text []byte, figures []drill.Figure, took time.Duration) (report.SteeringInput, error) {
+	in := report.SteeringInput{Name: head.Name, Dir: dir, Started: head.Started, Took: took, Seed: head.Seed, Experiment: string(text)}
+	raw, err := os.ReadFile(filepath.Join(dir, drill.MachineFile))
+	if err == nil {
+		err = json.Unmarshal(raw, &in.Machine)
+	}
+	if err != nil {
+		return in, fmt.Errorf("read machine: %w", err)
+	}
+	for _, f := range figures {
+		g := report.SteeringFigure{Drill: f.Drill, Name: f.Name, Unit: f.Unit, Value: f.Value, Low: f.Low, High: f.High, N: f.N,
+			Least: f.Least, Median: f.Median, P99: f.P99, Most: f.Most, Note: f.Note}
+		if f.Bar != nil {
+			g.Bar = &report.SteeringBar{AtLeast: f.Bar.AtLeast, Limit: f.Bar.Limit}
+		}
+		in.Figures = append(in.Figures, g)
+	}
+	act, err := readAct(dir)
+	if err != nil {
+		return in, err
+	}
+	if act != nil {
+		in.Scripts = []report.SteeringScript{scriptOf(*act)}
+	}
+	return in, nil
 }
 
 // readAct reads the demonstration's time series; nil where there is none.

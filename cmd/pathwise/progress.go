@@ -60,4 +60,6 @@ func (p *progress) outcome(t sample.Trial) string {
 	return string(t.Status)
 }
 
-func left(d time.Duration) string { return d.Round(time.Second).String() }
+// left is a time to go for people. What takes longer than was estimated has no less than
+// none to go.
+func left(d time.Duration) string { return max(0, d).Round(time.Second).String() }

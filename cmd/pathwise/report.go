@@ -17,6 +17,9 @@ import (
 
 // openResult reads a result directory for a report.
 func openResult(dir string) (report.Input, error) {
+	if holdsDrills(dir) {
+		return report.Input{}, fmt.Errorf("%s holds drills: expected a result of trials; \"pathwise report %s\" shows drills", dir, dir)
+	}
 	r, err := result.Open(dir)
 	if err != nil {
 		return report.Input{}, err
@@ -33,7 +36,9 @@ func (e env) reportOptions() report.Options {
 func reportCommand(e env) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "report DIR", Short: "Show a result: rankings, figures with intervals, every trial",
+		Use: "report DIR", Short: "Show a result: rankings, figures with intervals, every trial; or drills",
+		Long: `Show a result: of trials its rankings, figures with intervals and every trial; of
+drills their figures beside the bars, and where there is one the demonstration's time line.`,
 		Example: `  pathwise report results/quick
   pathwise report results/quick -o html > quick.html
   pathwise report results/quick -o benchfmt | benchstat -`,
@@ -41,6 +46,9 @@ func reportCommand(e env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(format, report.Formats()...); err != nil {
 				return err
+			}
+			if holdsDrills(args[0]) {
+				return showDrills(e, args[0], format)
 			}
 			in, err := openResult(args[0])
 			if err != nil {

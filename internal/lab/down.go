@@ -60,7 +60,11 @@ func (s Store) remove(ctx context.Context, name string) error {
 		case kindNetns:
 			errs = append(errs, netns.Delete(r.Name))
 		case kindCgroup:
-			errs = append(errs, oci.RemoveCgroups(ctx, r.Name))
+			err := oci.RemoveCgroups(ctx, r.Name)
+			if err != nil { // a process that ended late may have started another
+				err = errors.Join(killAll(dir, made), oci.RemoveCgroups(ctx, r.Name))
+			}
+			errs = append(errs, err)
 		case kindMount:
 			errs = append(errs, unmount(r.Name))
 		case kindDir:
@@ -98,6 +102,9 @@ func (s Store) Tidy() error {
 	return nil
 }
 
+// dying is how long processes that were killed may take to end, on a busy machine.
+const dying = 15 * time.Second
+
 // killAll ends every process that carries the lab's mark or lives in one of
 // its namespaces or in its cgroup, and waits until none is left: a process may
 // have started another while it was being looked at. In the cgroup alone is a
@@ -120,7 +127,7 @@ func killAll(dir string, made []resource) error {
 			inodes[ino] = true
 		}
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(dying)
 	for {
 		found := processes(dir, inodes, cgroups)
 		if len(found) == 0 {

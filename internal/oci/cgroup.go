@@ -44,11 +44,15 @@ func Cgroups(path string) []string {
 	return out
 }
 
-// RemoveCgroups removes the cgroup called path from every hierarchy. A cgroup
-// stays busy until the kernel has reaped the last process that was killed in
-// it, so it tries for a second.
+// dying is how long the last process of a cgroup may take to end once it was killed: one
+// with gigabytes of memory, such as a virtual machine, gives them back first, and on a
+// busy machine it waits for a processor to do so.
+const dying = 15 * time.Second
+
+// RemoveCgroups removes the cgroup called path from every hierarchy. A cgroup stays busy
+// until the last process that was killed in it has ended, so it tries until then.
 func RemoveCgroups(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, dying)
 	defer cancel()
 	return network.Poll(ctx, time.Millisecond, func() error {
 		var errs []error

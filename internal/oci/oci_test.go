@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -172,6 +173,40 @@ func TestCgroupsAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothingLeft(t, c)
+}
+
+// TestRemoveCgroupsWaits: a cgroup is removed whose last process takes its time to end.
+func TestRemoveCgroupsWaits(t *testing.T) {
+	needRoot(t)
+	path := fmt.Sprintf("/pw-t-busy-%d", os.Getpid())
+	raw, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := exec.Command("sleep", "1.5")
+	if err := slow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, mount := range cgroupMounts(raw) {
+		if err := os.Mkdir(filepath.Join(mount, path), 0o755); err != nil {
+			continue // a hierarchy that lets nobody make one
+		}
+		_ = os.WriteFile(filepath.Join(mount, path, "cgroup.procs"), []byte(strconv.Itoa(slow.Process.Pid)), 0o644)
+	}
+	if !slices.Contains(Processes(path), slow.Process.Pid) {
+		t.Fatal("the process is not in the cgroup")
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- slow.Wait() }()
+	if err := RemoveCgroups(t.Context(), path); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if left := Cgroups(path); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
 }
 
 func TestCgroupsRefusesWhatIsNotOne(t *testing.T) {
