@@ -31,7 +31,7 @@ cannot be told or was not tested, and why.`,
 			if err := checkFormat(format, report.TableFormats()...); err != nil {
 				return err
 			}
-			r, err := result.Open(args[0])
+			r, err := openTrials(args[0])
 			if err != nil {
 				return err
 			}

@@ -94,11 +94,11 @@ func readCompareFlags(o *rank.CompareOptions, family, correction, change string)
 
 // compareResults compares the results in two directories.
 func (e env) compareResults(dirA, dirB string, o rank.CompareOptions) (rank.Comparison, error) {
-	a, err := result.Open(dirA)
+	a, err := openTrials(dirA)
 	if err != nil {
 		return rank.Comparison{}, err
 	}
-	b, err := result.Open(dirB)
+	b, err := openTrials(dirB)
 	if err != nil {
 		return rank.Comparison{}, err
 	}

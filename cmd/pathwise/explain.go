@@ -118,7 +118,7 @@ func cellsOf(args []string, of func(sample.Cell) string) (out []cobra.Completion
 	if len(args) != 1 {
 		return nil
 	}
-	r, err := result.Open(args[0])
+	r, err := openTrials(args[0])
 	if err != nil {
 		return nil
 	}

@@ -15,12 +15,17 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
+// openTrials opens a result of trials.
+func openTrials(dir string) (result.Result, error) {
+	if holdsDrills(dir) {
+		return result.Result{}, fmt.Errorf("%s holds drills: expected a result of trials; \"pathwise report %s\" shows drills", dir, dir)
+	}
+	return result.Open(dir)
+}
+
 // openResult reads a result directory for a report.
 func openResult(dir string) (report.Input, error) {
-	if holdsDrills(dir) {
-		return report.Input{}, fmt.Errorf("%s holds drills: expected a result of trials; \"pathwise report %s\" shows drills", dir, dir)
-	}
-	r, err := result.Open(dir)
+	r, err := openTrials(dir)
 	if err != nil {
 		return report.Input{}, err
 	}
