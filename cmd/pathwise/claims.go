@@ -102,13 +102,13 @@ func stored(r result.Result) (experiment.Experiment, error) {
 	return experiment.Parse(filepath.Join(r.Dir, result.ExperimentFile), strings.NewReader(r.Experiment), experiment.Recorded())
 }
 
-// withClaims adds the claims and the paper of the result to a report's input. A
+// withClaims adds the claims, the applications and the paper of the result to a report's input. A
 // report of what was measured does not fail for want of them.
 func withClaims(in report.Input, r result.Result) report.Input {
 	exp, err := stored(r)
 	if err != nil {
 		in.Results.Header.Warnings = append(in.Results.Header.Warnings, sample.Warning{Gate: "claims", Text: "the claims cannot be read: " + oneLine(err)})
 	}
-	in.Claims, in.Paper = exp.Claims, exp.Paper
+	in.Claims, in.Paper, in.Applications = exp.Claims, exp.Paper, exp.Applications
 	return in
 }

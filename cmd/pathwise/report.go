@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,7 +78,9 @@ percent of performance; and those that are practically equal, or that the data
 cannot tell from it. The figures of a workload share its weight; one that tells
 nothing has none, and the answer says why. With --robust jitter, retransmissions
 and loss have half of the weight. The sum of z-scores of Atici and Boluk (2020)
-is shown too. Without --app, the whole table.`,
+is shown too. Applications of your own, with weights and bounds that a network
+must keep, are written in the experiment (docs/experiments.md). Without --app,
+the whole table.`,
 		Example: `  pathwise recommend results/quick
   pathwise recommend results/quick --app bulk --load high --robust`,
 		Args: exactArgs("DIR"),
@@ -89,14 +92,15 @@ is shown too. Without --app, the whole table.`,
 			if err != nil {
 				return err
 			}
+			o := rank.Options{Applications: in.Applications}
 			if app == "" {
-				return report.RecommendTable(e.stdout, format, rank.Table(in.Results.Trials, rank.Options{}), e.reportOptions())
+				return report.RecommendTable(e.stdout, format, rank.Table(in.Results.Trials, o), e.reportOptions())
 			}
-			need, err := readNeed(app, load, topology, robust, in.Results.Trials)
+			need, err := readNeed(app, load, topology, robust, in)
 			if err != nil {
 				return err
 			}
-			r, err := rank.Recommend(in.Results.Trials, need, rank.Options{})
+			r, err := rank.Recommend(in.Results.Trials, need, o)
 			if err != nil {
 				return fmt.Errorf("recommend: %w", err)
 			}
@@ -104,7 +108,7 @@ is shown too. Without --app, the whole table.`,
 		},
 	}
 	formatFlag(cmd, &format, report.TableFormats()...)
-	cmd.Flags().StringVar(&app, "app", "", "application: "+strings.Join(applications(), ", "))
+	cmd.Flags().StringVar(&app, "app", "", "application: "+strings.Join(applications(), ", ")+", or one of the experiment's own")
 	cmd.Flags().StringVar(&load, "load", "optimum", "optimum or high")
 	cmd.Flags().StringVar(&topology, "topology", "", "one-host or two-hosts (default two-hosts where it was measured)")
 	cmd.Flags().BoolVar(&robust, "robust", false, "the application needs a robust network")
@@ -123,7 +127,7 @@ func applications() []string {
 
 // readNeed turns flags into a need, in the simplest scenario of the result that
 // has the topology.
-func readNeed(app, load, topology string, robust bool, trials []sample.Trial) (rank.Need, error) {
+func readNeed(app, load, topology string, robust bool, in report.Input) (rank.Need, error) {
 	need := rank.Need{App: app, Load: rank.LoadPoint(load), Robust: robust}
 	if need.Load != rank.Optimum && need.Load != rank.High {
 		return need, usageError{fmt.Errorf("--load %q: expected optimum or high", load)}
@@ -137,7 +141,7 @@ func readNeed(app, load, topology string, robust bool, trials []sample.Trial) (r
 		places = []topo.Placement{p}
 	}
 	workloads := map[string]bool{}
-	for _, a := range application.Shipped() {
+	for _, a := range slices.Concat(application.Shipped(), in.Applications) {
 		if a.Name == app {
 			for _, part := range a.Parts {
 				workloads[part.Workload] = true
@@ -146,7 +150,7 @@ func readNeed(app, load, topology string, robust bool, trials []sample.Trial) (r
 	}
 	for _, p := range places {
 		var found *topo.Scenario
-		for _, t := range trials {
+		for _, t := range in.Results.Trials {
 			s := t.Scenario
 			fits := t.Status == sample.OK && s.Placement == p && (workloads[t.Workload] || len(workloads) == 0)
 			if fits && (found == nil || simpler(s, *found)) {

@@ -22,7 +22,9 @@ type file struct {
 	Missing     string      `yaml:"missing,omitempty"`
 	Workloads   []entry     `yaml:"workloads"`
 	Paper       *study      `yaml:"paper,omitempty"`
-	Claims      []statement `yaml:"claims,omitempty"`
+	// Applications of the user's.
+	Applications []applied   `yaml:"applications,omitempty"`
+	Claims       []statement `yaml:"claims,omitempty"`
 }
 
 type repetitions struct {
@@ -103,6 +105,9 @@ func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 	}
 	for _, in := range e.Entries {
 		out.Workloads = append(out.Workloads, encodeEntry(in))
+	}
+	for _, a := range e.Applicable() {
+		out.Applications = append(out.Applications, encodeApplication(a))
 	}
 	out.Paper = encodePaper(e.Paper)
 	for _, c := range e.Claims {

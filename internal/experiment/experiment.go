@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/paper"
@@ -36,6 +37,8 @@ type Experiment struct {
 	SkipMissing bool
 	// Claims are tested on the result; what is measured does not depend on them.
 	Claims []claim.Claim
+	// Applications of the user's, by which networks are recommended.
+	Applications []application.Application
 	// Paper is the document whose study the experiment repeats; nil for others.
 	Paper *paper.Paper
 	// Quick is what a run of minutes has in place of the rest; nil where the

@@ -22,6 +22,11 @@ func (d *draft) document() error {
 			return err
 		}
 	}
+	for _, v := range d.applied {
+		if err := d.application(v); err != nil {
+			return err
+		}
+	}
 	for _, v := range d.claimed {
 		if err := d.claim(v); err != nil {
 			return err

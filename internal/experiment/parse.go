@@ -49,6 +49,7 @@ type draft struct {
 	kernel    string
 	entries   []config.Value
 	claimed   []config.Value
+	applied   []config.Value
 	paper     *config.Value
 	quick     *config.Value
 	seen      map[sample.Cell]bool
@@ -64,19 +65,20 @@ func Parse(file string, r io.Reader, c Catalogue) (Experiment, error) {
 	d := &draft{file: file, catalogue: c, places: everywhere(), seen: map[sample.Cell]bool{}}
 	d.exp.Repeat, d.window = defaults()
 	err = root.Fields(d.places.fields(map[string]config.Field{
-		"name":        d.name,
-		"description": text(&d.exp.Description),
-		"networks":    d.networks,
-		"kernel":      func(v config.Value) (err error) { d.kernel, err = d.kernelKind(v); return err },
-		"workloads":   d.workloads,
-		"claims":      d.claims,
-		"missing":     d.missing,
-		"paper":       func(v config.Value) error { d.paper = &v; return nil },
-		"quick":       func(v config.Value) error { d.quick = &v; return nil },
-		"warmup":      duration(&d.window.Warmup, 0, maxDuration),
-		"duration":    duration(&d.window.Duration, minDuration, maxDuration),
-		"repetitions": d.repetitions,
-		"budget":      duration(&d.exp.Budget, time.Second, maxBudget),
+		"name":         d.name,
+		"description":  text(&d.exp.Description),
+		"networks":     d.networks,
+		"kernel":       func(v config.Value) (err error) { d.kernel, err = d.kernelKind(v); return err },
+		"workloads":    d.workloads,
+		"claims":       d.claims,
+		"applications": d.applications,
+		"missing":      d.missing,
+		"paper":        func(v config.Value) error { d.paper = &v; return nil },
+		"quick":        func(v config.Value) error { d.quick = &v; return nil },
+		"warmup":       duration(&d.window.Warmup, 0, maxDuration),
+		"duration":     duration(&d.window.Duration, minDuration, maxDuration),
+		"repetitions":  d.repetitions,
+		"budget":       duration(&d.exp.Budget, time.Second, maxBudget),
 	}, d.catalogue), "name", "networks", "workloads")
 	if err != nil {
 		return Experiment{}, err

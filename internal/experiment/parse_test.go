@@ -55,7 +55,7 @@ const head = "name: x\nnetworks: [vxlan]\n"
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"misspelt key", head + "worklods: [tcp]", `e.yaml:3: worklods: unknown key: did you mean "workloads"?`},
-		{"unknown key", head + "zzz: 1\nworkloads: [tcp]", "e.yaml:3: zzz: unknown key: expected one of budget, claims, cores, description, duration, kernel, missing"},
+		{"unknown key", head + "zzz: 1\nworkloads: [tcp]", "e.yaml:3: zzz: unknown key: expected one of applications, budget, claims, cores, description, duration, kernel, missing"},
 		{"misspelt load", head + "workloads:\n  - name: tcp\n    load: {conections: 1}", `e.yaml:5: workloads[0].load.conections: unknown key: did you mean "connections"?`},
 		{"unknown network", "name: x\nnetworks:\n  - vxlan\n  - nope\nworkloads: [tcp]", `e.yaml:4: networks[1]: unknown network "nope"`},
 		{"unknown workload", head + "workloads:\n  - tcp\n  - nope", `e.yaml:5: workloads[1]: unknown workload "nope"`},

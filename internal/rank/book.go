@@ -89,7 +89,7 @@ func (b *book) columns(questions []sample.Question) (out []column) {
 // performance lists the sub-features of one question: those that an
 // application names, else every performance metric that was measured.
 func (b *book) performance(q sample.Question) (out []column) {
-	if names := namedMetrics(q.Workload); len(names) > 0 {
+	if names := application.Named(b.o.apps(), q.Workload, q.Load); len(names) > 0 {
 		return b.named(q, names)
 	}
 	for _, m := range sample.Metrics() {
@@ -107,19 +107,6 @@ func (b *book) named(q sample.Question, names []string) (out []column) {
 		}
 	}
 	return out
-}
-
-// namedMetrics returns the metrics that the first application with this
-// workload sums; nil for a workload of none.
-func namedMetrics(workload string) []string {
-	for _, a := range application.Shipped() {
-		for _, p := range a.Parts {
-			if p.Workload == workload {
-				return p.Names()
-			}
-		}
-	}
-	return nil
 }
 
 // nonEmpty keeps the questions in which a candidate has an OK figure of metric.

@@ -52,6 +52,16 @@ func (c column) logs(network string) []float64 {
 	return out
 }
 
+// unlog takes the logarithm of logs back.
+func (c column) unlog(v float64) float64 {
+	add := negligible(c.metric)
+	out := math.Exp(float64(c.metric.Better)*v) - add
+	if out < 1e-9*add { // rounding of a figure of 0
+		return 0
+	}
+	return out
+}
+
 // least is the least figure above 0 of any network.
 func (c column) least() float64 {
 	least := math.Inf(1)

@@ -18,7 +18,7 @@ import (
 func (b *book) loads(p application.Part, s topo.Scenario) []sample.Question {
 	var asked []sample.Question
 	for _, q := range b.asked {
-		if q.Scenario == s && q.Workload == p.Workload {
+		if q.Scenario == s && q.Workload == p.Workload && p.Takes(q.Load) {
 			asked = append(asked, q)
 		}
 	}

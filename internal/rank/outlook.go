@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/stat"
 )
@@ -28,6 +29,8 @@ type Outlook struct {
 	Equal float64 `json:"equal"`
 	// Draws behind it, with the ranking's seed.
 	Draws int `json:"draws"`
+	// Level at which networks are told apart, and bounds are said to be broken.
+	Level float64 `json:"level"`
 	// Undecided: no figure told the networks apart, so that all of them are tied.
 	Undecided bool `json:"undecided,omitempty"`
 	// Lead is the first network's index over the second's; nil without a second.
@@ -44,6 +47,11 @@ type Odds struct {
 	Regret *float64 `json:"regret"`
 	// ToBaseline is the index over the baseline's; nil where that lacks a figure.
 	ToBaseline *stat.Interval `json:"to_baseline,omitempty"`
+	// Keeps is the probability that the network, built once more, keeps every bound of
+	// the application; nil without bounds.
+	Keeps *float64 `json:"keeps,omitempty"`
+	// Breaks says which bounds are kept with less than certainty, and by what figure.
+	Breaks []string `json:"breaks,omitempty"`
 	// Tie says how the network is tied with the first one; "" for one that is not.
 	Tie Tie `json:"tie,omitempty"`
 }
@@ -69,6 +77,12 @@ type Weight struct {
 	LeftOut string `json:"left_out,omitempty"`
 }
 
+// limit is a bound with the figures that it is put to.
+type limit struct {
+	column
+	application.Bound
+}
+
 // group is a workload with the sub-features that share its weight.
 type group struct {
 	weight float64
@@ -86,13 +100,13 @@ type part struct {
 const mostDraws = 4000
 
 // outlook draws the prospects of networks, which all have every figure.
-func (b *book) outlook(groups []group, networks []string) *Outlook {
+func (b *book) outlook(groups []group, limits []limit, networks []string) *Outlook {
 	if len(networks) == 0 || len(groups) == 0 {
 		return nil
 	}
 	o := b.o
 	o.Draws = min(o.Draws, mostDraws)
-	out := &Outlook{Equal: o.Equal, Draws: o.Draws}
+	out := &Outlook{Equal: o.Equal, Draws: o.Draws, Level: o.Level}
 	var kept, unsure, all []feature
 	for _, g := range groups {
 		k, u := out.weigh(g, networks, o)
@@ -116,7 +130,7 @@ func (b *book) outlook(groups []group, networks []string) *Outlook {
 			}
 		}
 	}
-	newProspects(kept, networks, o).tell(out)
+	newProspects(kept, limits, networks, o).tell(out)
 	return out
 }
 
@@ -167,13 +181,19 @@ func (p *prospects) tell(out *Outlook) {
 		if p.known[i] {
 			o.Best, o.Regret = &p.best[i], &p.regret[i]
 		}
+		if len(p.limits) > 0 {
+			o.Keeps, o.Breaks = &p.keeps[i], p.breaks(n)
+		}
 		out.Odds = append(out.Odds, o)
 	}
 	slices.SortStableFunc(out.Odds, func(a, b Odds) int {
 		if (a.Regret == nil) != (b.Regret == nil) {
 			return map[bool]int{true: 1, false: -1}[a.Regret == nil]
 		}
-		if a.Regret == nil || out.Undecided { // what the draws say of such is noise
+		if x, y := a.Refused(out.Level), b.Refused(out.Level); x != y {
+			return map[bool]int{true: 1, false: -1}[x]
+		}
+		if len(p.limits) == 0 && (a.Regret == nil || out.Undecided) || a.Regret == nil && b.Regret == nil { // what the draws say of such is noise
 			return cmp.Compare(p.index(b.Network), p.index(a.Network))
 		}
 		return cmp.Or(cmp.Compare(*a.Regret, *b.Regret), cmp.Compare(*b.Best, *a.Best))
@@ -182,9 +202,10 @@ func (p *prospects) tell(out *Outlook) {
 	for i := range out.Odds[1:] {
 		o := &out.Odds[i+1]
 		switch at := p.at(o.Network); {
+		case o.Refused(p.o.Level) || out.Odds[0].Refused(p.o.Level):
 		case o.Regret != nil && *o.Regret < out.Equal && p.known[leader]:
 			o.Tie = Equal
-		case out.Undecided || !p.known[at] || !p.known[leader] || p.ahead(leader, at) <= (1+p.o.Level)/2:
+		case out.Undecided && len(p.limits) == 0 || !p.known[at] || !p.known[leader] || p.ahead(leader, at) <= (1+p.o.Level)/2:
 			o.Tie = Open
 		}
 	}
@@ -200,12 +221,15 @@ func (o *Outlook) Tied() (out []string) {
 		return nil
 	}
 	for i, n := range o.Odds {
-		if i == 0 || n.Tie != "" {
+		if i == 0 && !n.Refused(o.Level) || n.Tie != "" {
 			out = append(out, n.Network)
 		}
 	}
 	return out
 }
+
+// Refused tells whether the network breaks a bound, as surely as level says.
+func (o Odds) Refused(level float64) bool { return o.Keeps != nil && *o.Keeps <= 1-level }
 
 // Find returns a network's odds.
 func (o *Outlook) Find(network string) (Odds, bool) {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/stat"
 )
 
@@ -23,14 +24,20 @@ type prospects struct {
 	// n is the least number of repetitions behind a figure.
 	n            int
 	best, regret []float64
+	limits       []limit
+	// broken tells of each draw and network, as indices does, whether a bound is broken.
+	broken []bool
+	// keeps is a network's probability to keep all bounds, each its own of one.
+	keeps []float64
+	each  [][]float64
 }
 
 // newProspects draws. Each figure has a generator of its own, so that leaving out
 // one does not move another. Networks are drawn independently although those of
 // one repetition share what the machine did: differences look less certain than
 // they are, which is the safe side.
-func newProspects(features []feature, networks []string, o Options) *prospects {
-	p := &prospects{o: o, networks: networks, known: slices.Repeat([]bool{true}, len(networks)), based: true, n: math.MaxInt}
+func newProspects(features []feature, limits []limit, networks []string, o Options) *prospects {
+	p := &prospects{o: o, limits: limits, networks: networks, known: slices.Repeat([]bool{true}, len(networks)), based: true, n: math.MaxInt}
 	wide := len(networks) + 1
 	p.indices, p.centers = make([]float64, o.Draws*wide), make([]float64, wide)
 	for _, f := range features {
@@ -47,8 +54,54 @@ func newProspects(features []feature, networks []string, o Options) *prospects {
 			}
 		}
 	}
+	p.hold()
 	p.count()
 	return p
+}
+
+// hold puts the next rebuild of every network to the bounds. A network without a
+// figure breaks them; of one repetition the figure itself is taken.
+func (p *prospects) hold() {
+	n := len(p.networks)
+	p.broken, p.keeps = make([]bool, p.o.Draws*n), slices.Repeat([]float64{1}, n)
+	share := 1 / float64(p.o.Draws)
+	for at, l := range p.limits {
+		p.each = append(p.each, slices.Repeat([]float64{1}, n))
+		for i, name := range p.networks {
+			q, ok := stat.NewPosterior(l.logs(name))
+			r := rand.New(rand.NewPCG(p.o.Seed, hash("bound "+l.String()+" "+name)))
+			for d := i; d < len(p.broken); d += n {
+				v := l.unlog(q.Mean())
+				if ok {
+					v = l.unlog(q.Next(r))
+				}
+				if !l.Keeps(v) {
+					p.broken[d] = true
+					p.each[at][i] -= share
+				}
+			}
+		}
+	}
+	for d, b := range p.broken {
+		if b {
+			p.keeps[d%n] -= share
+		}
+	}
+	for i := range p.keeps {
+		p.keeps[i] = max(p.keeps[i], 0)
+	}
+}
+
+// breaks says which bounds a network keeps with less than certainty.
+func (p *prospects) breaks(network string) (out []string) {
+	for at, l := range p.limits {
+		if f, ok := l.figures[network]; !ok {
+			out = append(out, l.String()+": it has no figure")
+		} else if p.each[at][p.at(network)] < p.o.Level {
+			out = append(out, l.String()+": it has "+application.Amount(l.Metric, rounded(f.Interval.Center)))
+		}
+	}
+	return out
 }
 
 // add adds one figure of one network to its index.
@@ -64,26 +117,40 @@ func (p *prospects) add(at int, f feature, q stat.Posterior) {
 	}
 }
 
+// rounded is v to three digits.
+func rounded(v float64) float64 {
+	if v == 0 || !finite(v) {
+		return v
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(math.Abs(v)))-2)
+	return math.Round(v/unit) * unit
+}
+
 // count takes the probabilities and the regrets from the draws. Networks that
-// are the best together share the draw.
+// are the best together share the draw; one that breaks a bound loses all.
 func (p *prospects) count() {
 	n := len(p.networks)
 	p.best, p.regret = make([]float64, n), make([]float64, n)
 	draws := float64(p.o.Draws)
-	for row := p.indices; len(row) > 0; row = row[n+1:] {
+	for d := range p.o.Draws {
+		row, broken := p.indices[d*(n+1):], p.broken[d*n:]
 		top, equal := math.Inf(-1), 0.0
 		for i, v := range row[:n] {
-			if p.known[i] {
+			if p.known[i] && !broken[i] {
 				top = max(top, v)
 			}
 		}
 		for i, v := range row[:n] {
-			if p.known[i] && top-v < 1e-12 {
+			if p.known[i] && !broken[i] && top-v < 1e-12 {
 				equal++
 			}
 		}
 		for i, v := range row[:n] {
-			if p.known[i] && top-v < 1e-12 {
+			switch {
+			case broken[i]:
+				p.regret[i]++
+				continue
+			case p.known[i] && top-v < 1e-12:
 				p.best[i] += 1 / equal
 			}
 			p.regret[i] -= math.Expm1(min(v-top, 0))
@@ -104,8 +171,15 @@ func (p *prospects) index(network string) float64 { return p.centers[p.at(networ
 // ahead is the share of draws in which a is above b; equal ones count half.
 func (p *prospects) ahead(a, b int) float64 {
 	wins := 0.0
-	for row := p.indices; len(row) > 0; row = row[len(p.networks)+1:] {
+	for d := range p.o.Draws {
+		row, broken := p.indices[d*(len(p.networks)+1):], p.broken[d*len(p.networks):]
 		switch {
+		case broken[a] || broken[b]:
+			if !broken[a] {
+				wins++
+			} else if broken[b] {
+				wins += 0.5
+			}
 		case math.Abs(row[a]-row[b]) < 1e-12:
 			wins += 0.5
 		case row[a] > row[b]:

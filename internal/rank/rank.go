@@ -39,6 +39,8 @@ type Options struct {
 	// from themselves by 0.5 to 4.4 % in the median (see docs/method.md), so that
 	// less than 3 % would not be seen again.
 	Equal float64
+	// Applications of the experiment, beside those that are shipped.
+	Applications []application.Application
 	// RankBaseline lets the baseline compete. Otherwise it is a yardstick: it
 	// gets a score on the others' scale but neither enters their mean and
 	// deviation nor takes a rank, since the question is which container
@@ -64,6 +66,11 @@ func (o Options) withDefaults() Options {
 
 // EqualBelow is Equal, or its default.
 func (o Options) EqualBelow() float64 { return o.withDefaults().Equal }
+
+// apps are the shipped applications and the experiment's own.
+func (o Options) apps() []application.Application {
+	return slices.Concat(application.Shipped(), o.Applications)
+}
 
 // yardstick tells whether network is a reference that does not compete.
 func (o Options) yardstick(network string) bool {
@@ -172,7 +179,7 @@ func Rank(trials []sample.Trial, o Options) []Ranking {
 	var out []Ranking
 	for _, r := range wide {
 		r.finish()
-		r.foresee(b, b.byWorkload(r.columns))
+		r.foresee(b, b.byWorkload(r.columns), nil)
 		out = append(out, r.Ranking)
 	}
 	for _, r := range questions {
@@ -192,7 +199,7 @@ func (b *book) wide() (out []*scored) {
 		out = append(out, overall)
 	}
 	for _, s := range b.scenarios() {
-		for _, a := range application.Shipped() {
+		for _, a := range b.o.apps() {
 			asked := b.askedOf(a, s)
 			if len(asked) == 0 {
 				continue
@@ -223,6 +230,6 @@ func (b *book) drawShared(r *scored, wide []*scored) {
 // askedOf returns the questions of an application's workloads in a scenario.
 func (b *book) askedOf(a application.Application, s topo.Scenario) []sample.Question {
 	return slices.DeleteFunc(slices.Clone(b.asked), func(q sample.Question) bool {
-		return q.Scenario != s || !a.Has(q.Workload)
+		return q.Scenario != s || !slices.ContainsFunc(a.Parts, func(p application.Part) bool { return p.Workload == q.Workload && p.Takes(q.Load) })
 	})
 }

@@ -63,6 +63,8 @@ type Recommendation struct {
 type Grid struct {
 	Scenario topo.Scenario `json:"scenario"`
 	Rows     []GridRow     `json:"rows"`
+	// Warnings name workloads that were measured and belong to no application.
+	Warnings []sample.Warning `json:"warnings,omitempty"`
 }
 
 // GridRow is one application's line of the table, in the columns of Table 6
@@ -96,14 +98,29 @@ func Table(trials []sample.Trial, o Options) []Grid {
 	var out []Grid
 	for _, s := range b.scenarios() {
 		g := Grid{Scenario: s}
-		for _, a := range application.Shipped() {
+		for _, a := range b.o.apps() {
 			if row, ok := b.gridRow(a.Name, s); ok {
 				g.Rows = append(g.Rows, row)
 			}
 		}
+		g.Warnings = b.without(s)
 		if len(g.Rows) > 0 {
 			out = append(out, g)
 		}
+	}
+	return out
+}
+
+// without says which workloads of a scenario belong to no application, and why.
+func (b *book) without(s topo.Scenario) (out []sample.Warning) {
+	seen := map[string]bool{}
+	for _, q := range b.asked {
+		if q.Scenario != s || seen[q.Workload] || len(application.Named(b.o.apps(), q.Workload, q.Load)) > 0 {
+			continue
+		}
+		seen[q.Workload] = true
+		out = append(out, sample.Warning{Gate: "application", Text: fmt.Sprintf(
+			"%s belongs to no application: %s; name one under applications: in the experiment", q.Workload, application.Own(q.Workload))})
 	}
 	return out
 }
@@ -132,7 +149,7 @@ func (b *book) gridRow(app string, s topo.Scenario) (row GridRow, ok bool) {
 
 func (b *book) recommend(need Need) (Recommendation, error) {
 	out := Recommendation{Need: need}
-	apps := application.Shipped()
+	apps := b.o.apps()
 	i := slices.IndexFunc(apps, func(a application.Application) bool { return a.Name == need.App })
 	if i < 0 {
 		return out, fmt.Errorf("%w %q: expected %s", ErrUnknownApplication, need.App, strings.Join(names(apps), ", "))
@@ -150,7 +167,7 @@ func (b *book) recommend(need Need) (Recommendation, error) {
 	s := b.rank(columnsOf(groups), out.Asked)
 	s.Scope, s.Application, s.Scenario = OfApplication, need.App, &need.Scenario
 	s.Name = need.App + "/" + need.Scenario.String()
-	s.foresee(b, s.summed(groups))
+	s.foresee(b, s.summed(groups), out.bounds(b, apps[i]))
 	out.Ranking = s.Ranking
 	out.conclude()
 	return out, nil
@@ -159,10 +176,13 @@ func (b *book) recommend(need Need) (Recommendation, error) {
 // performance picks the load of each part and lists its sub-features. Together
 // they have the weight of 1.
 func (r *Recommendation) performance(b *book, a application.Application) (out []group) {
+	var missing []string
 	for _, p := range a.Parts {
 		loads := b.loads(p, r.Scenario)
 		if len(loads) == 0 {
-			r.warn("missing", "%s was not measured in %s: not considered", p.Workload, r.Scenario)
+			if !p.Also {
+				missing = append(missing, p.Workload)
+			}
 			continue
 		}
 		q, warnings := b.choose(p, loads, r.Load)
@@ -170,13 +190,16 @@ func (r *Recommendation) performance(b *book, a application.Application) (out []
 		r.Asked = append(r.Asked, q)
 		out = append(out, b.group(q, p))
 	}
+	if len(missing) > 0 {
+		r.warn("missing", "not measured in %s, and so not considered: %s", r.Scenario, strings.Join(missing, ", "))
+	}
 	return evened(out)
 }
 
 // group is a part of an application at one question.
 func (b *book) group(q sample.Question, p application.Part) group {
 	out := group{weight: p.Weight}
-	for _, m := range p.Metrics {
+	for _, m := range p.At(q.Load) {
 		if metric, ok := sample.MetricByName(m.Name); ok {
 			out.parts = append(out.parts, part{b.column(q, metric), m.Weight})
 		}
@@ -194,6 +217,20 @@ func evened(groups []group) []group {
 		groups[i].weight /= sum
 	}
 	return groups
+}
+
+// bounds are the application's, at the loads at which its parts are looked at.
+func (r *Recommendation) bounds(b *book, a application.Application) (out []limit) {
+	for _, bound := range a.Bounds {
+		i := slices.IndexFunc(r.Asked, func(q sample.Question) bool { return q.Workload == bound.Workload })
+		m, ok := sample.MetricByName(bound.Metric)
+		if i < 0 || !ok {
+			r.warn("bound", "%s: %s was not measured in %s: no network is held to it", bound, bound.Workload, r.Scenario)
+			continue
+		}
+		out = append(out, limit{b.column(r.Asked[i], m), bound})
+	}
+	return out
 }
 
 // columnsOf lists the sub-features of groups.

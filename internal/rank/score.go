@@ -150,11 +150,11 @@ func (s *scored) warnRows() {
 }
 
 // foresee adds the prospects of the ranked networks, by groups of sub-features
-// that are all in the sum.
-func (s *scored) foresee(b *book, groups []group) {
+// that are all in the sum, and bounds.
+func (s *scored) foresee(b *book, groups []group, limits []limit) {
 	networks := s.ranked()
 	slices.Sort(networks)
-	s.Outlook = b.outlook(groups, networks)
+	s.Outlook = b.outlook(groups, limits, networks)
 }
 
 // byWorkload groups sub-features: each workload has the weight of one, whatever

@@ -10,19 +10,55 @@ func why(need Need, o *Outlook) string {
 	if o == nil {
 		return "no network has an OK trial for every sub-feature, so none can be named"
 	}
+	if len(o.Tied()) == 0 {
+		return o.nobody(need)
+	}
+	return o.choice(need) + o.bounded()
+}
+
+// nobody is the sentence where no network keeps the bounds.
+func (o *Outlook) nobody(need Need) string {
+	first := o.Odds[0]
+	return fmt.Sprintf("No network can be recommended for %s, as none keeps its bounds: the likeliest, %s, does with a probability of %s (%s)",
+		need.App, first.Network, Probability(*first.Keeps), strings.Join(first.Breaks, "; "))
+}
+
+// bounded says of the first network that it may break a bound, and which networks do.
+func (o *Outlook) bounded() string {
+	var out string
+	first := o.Odds[0]
+	if len(first.Breaks) > 0 {
+		out = fmt.Sprintf("; built once more, it keeps the bounds with a probability of %s (%s)", Probability(*first.Keeps), strings.Join(first.Breaks, "; "))
+	}
+	var refused []string
+	for _, n := range o.Odds[1:] {
+		if n.Refused(o.Level) {
+			refused = append(refused, fmt.Sprintf("%s (%s)", n.Network, strings.Join(n.Breaks, "; ")))
+		}
+	}
+	if len(refused) > 0 {
+		out += "; no choice is " + listed(refused)
+	}
+	return out
+}
+
+// choice is the sentence about the networks that are named.
+func (o *Outlook) choice(need Need) string {
 	first := o.Odds[0]
 	if len(o.Odds) == 1 {
 		return fmt.Sprintf("%s is the only network with an OK trial for every sub-feature", first.Network)
 	}
 	equal, open := o.Named(Equal), o.Named(Open)
 	switch {
+	case first.Regret == nil && len(open) == 0:
+		return fmt.Sprintf("%s did best for %s by one repetition: measure at least three", first.Network, need.App)
 	case first.Regret == nil:
 		return fmt.Sprintf("%s did best for %s, but a figure of one repetition cannot tell it from %s: measure at least three",
 			first.Network, need.App, listed(open))
-	case o.Undecided && len(open) == 0:
+	case o.Undecided && len(equal) == len(o.Odds)-1:
 		return fmt.Sprintf("Any of %d networks will do for %s: no figure tells them apart, and choosing one costs less than %s",
 			len(o.Odds), need.App, Percent(max(o.worst(), 0.001)))
-	case o.Undecided:
+	case o.Undecided && len(o.Tied()) == len(o.Odds):
 		return fmt.Sprintf("The data cannot tell any of %d networks from another for %s: no figure differs by more than its uncertainty, and a wrong choice could cost %s",
 			len(o.Odds), need.App, Percent(o.worst()))
 	case len(open) > 0:
@@ -49,7 +85,7 @@ func (o *Outlook) open(need Need, equal, open []string) string {
 // next is what the best network that is not tied would cost.
 func (o *Outlook) next() string {
 	for _, n := range o.Odds[1:] {
-		if n.Tie == "" && n.Regret != nil {
+		if n.Tie == "" && n.Regret != nil && !n.Refused(o.Level) {
 			return fmt.Sprintf("; the next one, %s, would cost %s", n.Network, cost(*n.Regret))
 		}
 	}

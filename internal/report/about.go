@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/sample"
 )
 
@@ -61,7 +62,7 @@ func newTrialView(t sample.Trial) trialView {
 
 // mainFigure is the metric by which the trial's workload is ranked first.
 func mainFigure(t sample.Trial) (sample.Metric, float64, bool) {
-	for _, name := range rankedMetrics(t.Workload) {
+	for _, name := range application.Named(application.Shipped(), t.Workload, t.Load) {
 		if v, ok := t.Metrics[name]; ok {
 			m, _ := sample.MetricByName(name)
 			return m, v, true

@@ -59,6 +59,7 @@ type line struct {
 }
 
 func analyse(in Input, o Options) *analysis {
+	o.Rank.Applications = in.Applications
 	a := &analysis{Input: in, opts: o}
 	trials := in.Results.Trials
 	a.summaries = rank.Summarize(trials, o.Rank)
@@ -129,7 +130,7 @@ func (a *analysis) sectionsOf() []section {
 		for _, q := range out[i].Questions {
 			all = append(all, byQuestion[q.Question]...)
 		}
-		out[i].Metrics = metricsOf(out[i].Workload, all)
+		out[i].Metrics = a.metricsOf(out[i].Workload, out[i].Questions[0].Load, all)
 	}
 	return out
 }
@@ -142,7 +143,7 @@ func (s section) holds(q sample.Question) bool {
 }
 
 func (a *analysis) question(q sample.Question, sums []*rank.Summary) question {
-	out := question{Question: q, Metrics: metricsOf(q.Workload, sums)}
+	out := question{Question: q, Metrics: a.metricsOf(q.Workload, q.Load, sums)}
 	i := slices.IndexFunc(a.rankings, func(r rank.Ranking) bool { return r.Question != nil && *r.Question == q })
 	if i >= 0 {
 		out.Ranking = a.rankings[i]
@@ -164,8 +165,8 @@ func (a *analysis) question(q sample.Question, sums []*rank.Summary) question {
 }
 
 // metricsOf lists the metrics that sums have: first those by which the
-// workload's application is ranked, then the others, costs last.
-func metricsOf(workload string, sums []*rank.Summary) []sample.Metric {
+// workload's application judges it at the load, then the others, costs last.
+func (a *analysis) metricsOf(workload string, load sample.Load, sums []*rank.Summary) []sample.Metric {
 	has := map[string]bool{}
 	for _, s := range sums {
 		for _, f := range s.Figures {
@@ -179,7 +180,7 @@ func metricsOf(workload string, sums []*rank.Summary) []sample.Metric {
 			out = append(out, m)
 		}
 	}
-	for _, name := range rankedMetrics(workload) {
+	for _, name := range application.Named(slices.Concat(application.Shipped(), a.Applications), workload, load) {
 		if m, ok := sample.MetricByName(name); ok {
 			add(m)
 		}
@@ -193,18 +194,6 @@ func metricsOf(workload string, sums []*rank.Summary) []sample.Metric {
 		add(m)
 	}
 	return out
-}
-
-// rankedMetrics names the metrics by which an application ranks the workload.
-func rankedMetrics(workload string) []string {
-	for _, app := range application.Shipped() {
-		for _, p := range app.Parts {
-			if p.Workload == workload {
-				return p.Names()
-			}
-		}
-	}
-	return nil
 }
 
 // costOf is the cost that fits the main metric: per GB for streams, per 1000
@@ -300,7 +289,7 @@ func load(q sample.Question) string {
 	}
 	if r := q.Load.Rate; r != 0 {
 		unit := "1/s"
-		if m := rankedMetrics(q.Workload); len(m) > 0 && m[0] == sample.Throughput {
+		if m := application.Named(application.Shipped(), q.Workload, sample.Load{}); len(m) > 0 && m[0] == sample.Throughput {
 			unit = "bit/s"
 		}
 		add("offered " + human(r, unit))

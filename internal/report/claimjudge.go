@@ -12,6 +12,7 @@ import (
 
 // Judge holds the input's claims against its trials.
 func Judge(in Input, o Options) []claim.Judged {
+	o.Rank.Applications = in.Applications
 	all := claim.Judge(in.Claims, in.Results.Trials, claim.Rule{Level: o.confidence(), Raced: in.Results.Header.Raced}, recommender(in.Results.Trials, o))
 	if in.Paper == nil || !in.Paper.Abridged() {
 		return all

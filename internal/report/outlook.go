@@ -10,8 +10,8 @@ import (
 
 // prospect is one network's line in a table of prospects.
 type prospect struct {
-	Network, Best, Regret, Tie, Ratio, Score, Rank string
-	Baseline                                       bool
+	Network, Best, Regret, Keeps, Tie, Ratio, Score, Rank string
+	Baseline                                              bool
 	// Missing is why the network has no rank.
 	Missing string
 }
@@ -31,6 +31,9 @@ func prospects(r rank.Ranking) (out []prospect) {
 			}
 			if odds.Best != nil {
 				p.Best, p.Regret = rank.Probability(*odds.Best), rank.Percent(*odds.Regret)
+			}
+			if odds.Keeps != nil {
+				p.Keeps = rank.Probability(*odds.Keeps)
 			}
 			if odds.ToBaseline != nil {
 				p.Ratio = ratio(odds.ToBaseline.Center)
@@ -61,17 +64,27 @@ func newProspect(row rank.Row) prospect {
 	return p
 }
 
+// keeps heads the probability that a network keeps the application's bounds.
+const keeps = "keeps"
+
 // prospectGrid is one ranking as a table.
 func prospectGrid(title string, r rank.Ranking, baseline string) grid {
 	g := grid{title: title}
-	g.table.cols = []column{{head: "network"}, {head: "best", right: true}, {head: "regret", right: true}, {head: "tie", drop: 3},
+	g.table.cols = []column{{head: "network"}, {head: "best", right: true}, {head: "regret", right: true}, {head: keeps, right: true}, {head: "tie", drop: 3},
 		{"x " + baseline, true, 2}, {"z", true, 4}, {"z rank", true, 5}, {head: "notes"}}
+	if o := r.Outlook; o == nil || o.Odds[0].Keeps == nil { // without bounds
+		g.table.cols = slices.DeleteFunc(g.table.cols, func(c column) bool { return c.head == keeps })
+	}
 	for _, p := range prospects(r) {
 		var notes []string
 		if p.Missing != "" {
 			notes = append(notes, p.Missing)
 		}
-		g.table.add(p.Network, p.Best, p.Regret, p.Tie, p.Ratio, p.Score, p.Rank, g.notes.mark(notes))
+		cells := []string{p.Network, p.Best, p.Regret}
+		if p.Keeps != "" || slices.ContainsFunc(g.table.cols, func(c column) bool { return c.head == keeps }) {
+			cells = append(cells, p.Keeps)
+		}
+		g.table.add(append(cells, p.Tie, p.Ratio, p.Score, p.Rank, g.notes.mark(notes))...)
 	}
 	g.legend = strings.Join(append(leftOut(r.Outlook), rankingWarnings(r)), "; ")
 	g.legend = strings.Trim(g.legend, "; ")

@@ -34,9 +34,17 @@ func RecommendTable(w io.Writer, format string, grids []rank.Grid, o Options) er
 		var blocks []block
 		for _, g := range grids {
 			blocks = append(blocks, recommendationGrid(g, true))
+			for _, r := range g.Rows {
+				blocks = append(blocks, para(needText(r.OptimumUnrobust.Need)+": "+r.OptimumUnrobust.Why+"."))
+			}
+			for _, w := range g.Warnings {
+				blocks = append(blocks, alert(w.Gate+": "+w.Text))
+			}
 		}
 		if len(blocks) == 0 {
 			blocks = []block{alert("no application was measured: nothing can be recommended")}
+		} else {
+			blocks = append(blocks, para("The others by --app, --load high and --robust."))
 		}
 		if format == Text {
 			return writeText(w, blocks, o)
@@ -102,7 +110,7 @@ func writeRecommendCSV(w io.Writer, recs []rank.Recommendation) error {
 	cw := csv.NewWriter(w)
 	// Errors stay in the csv.Writer until it is flushed.
 	_ = cw.Write([]string{"application", "load", "robust", "placement", "pairs", "mtu", "network", "chosen",
-		"rank", "rank_low", "rank_high", "tie", "score", "kernel", "best", "regret", "why"})
+		"rank", "rank_low", "rank_high", "tie", "score", "kernel", "best", "regret", "keeps", "why"})
 	for _, r := range recs {
 		chosen := map[string]bool{}
 		for _, n := range r.Chosen {
@@ -113,7 +121,8 @@ func writeRecommendCSV(w io.Writer, recs []rank.Recommendation) error {
 				strconv.Itoa(r.Scenario.Pairs), strconv.Itoa(r.Scenario.MTU), row.Network, strconv.FormatBool(chosen[row.Network]),
 				strconv.Itoa(row.Rank), strconv.Itoa(row.RankLow), strconv.Itoa(row.RankHigh), strconv.Itoa(row.Tie), exact(row.Score), kernelCell(r.Scenario),
 				oddsCell(r.Ranking.Outlook, row.Network, func(o rank.Odds) *float64 { return o.Best }),
-				oddsCell(r.Ranking.Outlook, row.Network, func(o rank.Odds) *float64 { return o.Regret }), r.Why})
+				oddsCell(r.Ranking.Outlook, row.Network, func(o rank.Odds) *float64 { return o.Regret }),
+				oddsCell(r.Ranking.Outlook, row.Network, func(o rank.Odds) *float64 { return o.Keeps }), r.Why})
 		}
 	}
 	cw.Flush()

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"pathwise.dev/pathwise/internal/application"
 	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/explain"
 	"pathwise.dev/pathwise/internal/paper"
@@ -48,6 +49,8 @@ type Input struct {
 	Machine map[string]any
 	// Experiment is the experiment's YAML text; may be empty.
 	Experiment string
+	// Applications of the experiment's own.
+	Applications []application.Application
 	// Claims of documents, to be held against the trials.
 	Claims []claim.Claim
 	// Paper is the document whose study was repeated; nil for others.

@@ -38,6 +38,15 @@ func (p Posterior) Draw(r *rand.Rand) float64 {
 	return p.mean + p.scale*drawT(r, p.df)
 }
 
+// Next returns what one more value could be, that of the next rebuild: it scatters as
+// the values do, around a mean that is not known.
+func (p Posterior) Next(r *rand.Rand) float64 {
+	if p.scale == 0 || p.df < 1 {
+		return p.mean
+	}
+	return p.mean + p.scale*math.Sqrt(float64(p.df+2))*drawT(r, p.df)
+}
+
 // Stderr is the standard error of the mean; 0 with fewer than two values.
 func (p Posterior) Stderr() float64 {
 	if p.df < 1 {
