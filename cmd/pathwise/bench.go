@@ -286,6 +286,9 @@ func (b *benchRun) open(ctx context.Context, f benchFlags) (*result.Run, error) 
 	plan := result.Plan{Networks: map[string][]byte{}, Machine: machine.Read(ctx, lab.DefaultCNIPath(b.self))}
 	for _, n := range b.exp.Networks {
 		l, ok, err := network.ParseList(n.Find)
+		if err != nil {
+			return nil, fmt.Errorf("network %s: %w", n.Name, err)
+		}
 		if !ok {
 			continue
 		}

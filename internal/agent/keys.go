@@ -177,13 +177,9 @@ func (a *Agent) keyFor(h *remoteHost, now time.Time) probe.KeyID {
 	return told[(slices.Index(told, best)+k.unanswered)%len(told)]
 }
 
-// commonKey is the key that both hosts have, as far as is known, or else the
-// current one: for what is derived of it. Ring.Keys lists all that the other host
-// may use; Ring.Version tells when that changed.
-func (a *Agent) commonKey(h *remoteHost) []byte {
-	return a.ring.Key(a.keyBest(h))
-}
-
+// keyBest names the key that both hosts have, as far as is known, or else the current one:
+// for what is derived of it. Ring.Keys lists all that the other host may use; Ring.Version
+// tells when that changed.
 func (a *Agent) keyBest(h *remoteHost) probe.KeyID {
 	if best := a.ring.Best(h.keys.has); best != (probe.KeyID{}) {
 		return best

@@ -248,7 +248,7 @@ func TestKeyFor(t *testing.T) {
 			t.Fatal("sent what it cannot check")
 		}
 	}
-	if string(a.commonKey(h2)) != testKey(1) {
+	if string(a.ring.Key(a.keyBest(h2))) != testKey(1) {
 		t.Error("not the common key")
 	}
 	clear(tried)

@@ -84,14 +84,3 @@ func (l *stalled) take(moved steer.Set) (shelves []map[ports]stuck) {
 	}
 	return shelves
 }
-
-// len is how many there are.
-func (l *stalled) len() (n int) {
-	if l == nil {
-		return 0
-	}
-	for b := range l.young {
-		n += len(l.young[b]) + len(l.old[b])
-	}
-	return n
-}

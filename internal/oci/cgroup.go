@@ -54,7 +54,7 @@ const dying = 15 * time.Second
 func RemoveCgroups(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, dying)
 	defer cancel()
-	return network.Poll(ctx, time.Millisecond, func() error {
+	return network.Poll(ctx, 10*time.Millisecond, func() error {
 		var errs []error
 		for _, dir := range Cgroups(path) {
 			if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {

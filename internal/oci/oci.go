@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"pathwise.dev/pathwise/internal/network"
 )
@@ -62,7 +61,7 @@ func Start(ctx context.Context, c Container) (pid int, err error) {
 		if err == nil {
 			return
 		}
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), dying)
 		defer cancel()
 		err = errors.Join(fmt.Errorf("start container %s: %w", c.ID, err), Delete(clean, c))
 	}()
