@@ -186,8 +186,16 @@ func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, d
 	if err := l.readAttachment(pod, b.name, dev); err != nil {
 		return err
 	}
-	if err := honest(said, pod.Netns); err != nil || b.plug.Attached == nil {
+	if err := honest(said, pod.Netns); err != nil {
 		return err
+	}
+	if b.plug.Unbound {
+		if err := l.openUnbound(pod.Netns, dev); err != nil {
+			return err
+		}
+	}
+	if b.plug.Attached == nil {
+		return nil
 	}
 	return b.plug.Attached(ctx, *pod, pod.Attachments[len(pod.Attachments)-1])
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -72,32 +73,56 @@ func (l *Lab) awaitLinks(ctx context.Context) error {
 	return l.awaitAddresses(ctx)
 }
 
-// awaitAddresses returns when no IPv6 address of the pods is tentative any more: the
-// kernel uses one only after a second in which nobody else claims it (RFC 4862
-// section 5.4), and a server cannot listen at it before.
+// awaitAddresses returns when no IPv6 address of pods and hosts is tentative any
+// more, where pods have such: the kernel uses one only after a second in which nobody
+// else claims it (RFC 4862 section 5.4), and a server cannot listen at it before.
 func (l *Lab) awaitAddresses(ctx context.Context) error {
+	if !slices.ContainsFunc(l.nets, func(b built) bool { return slices.Contains(b.Info().Families, 6) }) {
+		return nil
+	}
+	var names []string
 	for _, p := range l.pods {
-		if !p.Addr().Is6() || p.Host < 1 || p.Host > len(l.hosts) || !l.isHere(l.hosts[p.Host-1]) {
+		if p.Host >= 1 && p.Host <= len(l.hosts) && l.isHere(l.hosts[p.Host-1]) {
+			names = append(names, p.Netns)
+		}
+	}
+	for _, h := range l.here() {
+		names = append(names, h.Netns)
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
 			continue
 		}
-		nl, err := l.Netlink(p.Netns)
-		if err != nil {
-			return err
-		}
-		err = network.Poll(ctx, 5*time.Millisecond, func() error {
-			addrs, err := nl.AddrList(nil, netlink.FAMILY_V6)
-			if err != nil {
-				return fmt.Errorf("list addresses of pod %s: %w", p.Name, err)
-			}
-			for _, a := range addrs {
-				if a.Flags&unix.IFA_F_TENTATIVE != 0 {
-					return fmt.Errorf("address %v of pod %s is still tentative", a.IP, p.Name)
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		if err := network.Poll(ctx, 5*time.Millisecond, func() error { return l.settled(name) }); err != nil {
 			return fmt.Errorf("wait for addresses: %w", err)
+		}
+	}
+	return nil
+}
+
+// settled wants no address of the namespace to be tentative, but on devices that have
+// no carrier and thus no neighbours.
+func (l *Lab) settled(ns string) error {
+	nl, err := l.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	links, err := nl.LinkList()
+	if err != nil {
+		return fmt.Errorf("list devices of %s: %w", ns, err)
+	}
+	for _, link := range links {
+		if link.Attrs().RawFlags&unix.IFF_RUNNING == 0 {
+			continue
+		}
+		addrs, err := nl.AddrList(link, netlink.FAMILY_V6)
+		if err != nil {
+			return fmt.Errorf("list addresses of %s: %w", link.Attrs().Name, err)
+		}
+		for _, a := range addrs {
+			if a.Flags&unix.IFA_F_TENTATIVE != 0 && a.Flags&unix.IFA_F_DADFAILED == 0 {
+				return fmt.Errorf("address %v in %s is still tentative", a.IP, ns)
+			}
 		}
 	}
 	return nil

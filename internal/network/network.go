@@ -257,6 +257,9 @@ type Plug struct {
 	// the plugins have just attached; nil if there is nothing to do. Calls for
 	// pods of different hosts run side by side.
 	Attached func(ctx context.Context, pod topo.Pod, a topo.Attachment) error
+	// Unbound: plugins move routes of the pod's interface out of the main table, for
+	// programs that bind to its address or its VRF; others are to have them too.
+	Unbound bool
 	// Notes are facts of how the network was built here that its name leaves
 	// open, such as the version of a daemon: they stand in the result.
 	Notes []string

@@ -157,7 +157,7 @@ func (n *Network) found() string {
 // Build implements network.Network. Plugins of a user may keep state anywhere,
 // so their pods are removed by CNI DEL.
 func (n *Network) Build(ctx context.Context, site network.Site) (network.Plug, error) {
-	plug := network.Plug{Mode: network.ByCNI, Delete: true}
+	plug := network.Plug{Mode: network.ByCNI, Delete: true, Unbound: n.has("sbr") || n.has("vrf"), Notes: n.notes()}
 	pods := device.NewSupply(site)
 	plug.Conflist = func(_ context.Context, pod topo.Pod) (json.RawMessage, error) {
 		d := pods.Next(pod)
@@ -181,7 +181,6 @@ func (n *Network) Build(ctx context.Context, site network.Site) (network.Plug, e
 	if err != nil {
 		return plug, err
 	}
-	plug.Notes = n.notes()
 	if err := routes(site, hosts, n.list.Route == network.RouteStatic); err != nil {
 		return plug, err
 	}

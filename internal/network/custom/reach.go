@@ -33,6 +33,11 @@ func (n *Network) known() bool {
 	return !slices.ContainsFunc(n.first.Plugins, func(p *libcni.PluginConfig) bool { return !slices.Contains(reference(), p.Network.Type) })
 }
 
+// has reports whether the list has a plugin of the kind.
+func (n *Network) has(kind string) bool {
+	return slices.ContainsFunc(n.first.Plugins, func(p *libcni.PluginConfig) bool { return p.Network.Type == kind })
+}
+
 // cannot says where pods of the list do not reach each other, and why.
 func (n *Network) cannot() map[topo.Placement]string {
 	out := map[topo.Placement]string{}
@@ -168,6 +173,11 @@ func (n *Network) takesDevice() bool {
 // notes are what the result says of the list.
 func (n *Network) notes() []string {
 	var out []string
+	for _, kind := range []string{"sbr", "vrf"} {
+		if n.has(kind) {
+			out = append(out, "pods have the routes that its plugin "+kind+" moves in the main table too, as workloads bind to no address and no VRF")
+		}
+	}
 	if n.replace {
 		out = append(out, "hosts have ranges of their own in place of the list's, as they are routed to")
 	}
