@@ -61,19 +61,23 @@ func (c *Capture) err() error {
 	return fmt.Errorf("it printed more than %d bytes", c.most)
 }
 
-// ending keeps the end of what a program prints.
+// ending keeps the end of what a program prints. It has no ReadFrom, as a buffer
+// has: io.Copy would fill that to the last byte of memory and never call Write.
 type ending struct {
-	bytes.Buffer
+	kept bytes.Buffer
 	most int
 }
 
+// Bytes are what is kept.
+func (e *ending) Bytes() []byte { return e.kept.Bytes() }
+
 func (e *ending) Write(b []byte) (int, error) {
 	if len(b) > e.most {
-		e.Reset()
+		e.kept.Reset()
 	}
-	e.Buffer.Write(b[max(0, len(b)-e.most):])
-	if drop := e.Len() - e.most; drop > e.most { // not at each write, which would move all of it
-		e.Next(drop)
+	e.kept.Write(b[max(0, len(b)-e.most):])
+	if drop := e.kept.Len() - e.most; drop > e.most { // not at each write, which would move all of it
+		e.kept.Next(drop)
 	}
 	return len(b), nil
 }

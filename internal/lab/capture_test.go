@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,7 +46,7 @@ func TestEnding(t *testing.T) {
 		if n, err := e.Write(b); n != len(b) || err != nil {
 			t.Fatal(n, err)
 		}
-		if e.Len() > 3*e.most || !bytes.HasSuffix(all.Bytes(), e.Bytes()) || e.Len() < min(e.most, all.Len()) {
+		if e.kept.Len() > 3*e.most || !bytes.HasSuffix(all.Bytes(), e.Bytes()) || e.kept.Len() < min(e.most, all.Len()) {
 			t.Fatalf("after %d bytes it holds %q", all.Len(), e.Bytes())
 		}
 	}
@@ -65,3 +66,24 @@ func TestEndOf(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 }
+
+// TestEndingOfWhatNeverEnds: as exec copies, by io.Copy, which asks for ReadFrom.
+func TestEndingOfWhatNeverEnds(t *testing.T) {
+	e := &ending{most: 100}
+	most := 0
+	rest := 4 << 20
+	src := readerFunc(func(b []byte) (int, error) {
+		most = max(most, e.kept.Cap())
+		if rest -= len(b); rest < 0 {
+			return 0, io.EOF
+		}
+		return len(b), nil
+	})
+	if _, err := io.Copy(e, src); err != nil || most > 256<<10 {
+		t.Errorf("%v, %d bytes held for an end of %d", err, most, e.most)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
