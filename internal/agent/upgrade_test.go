@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,27 +49,38 @@ func (o agentOrder) run(ctx context.Context) error {
 }
 
 // TestUpgradesByKill: agents of both hosts, which are processes, are ended by SIGTERM and by
-// SIGKILL, and replaced by those of the other layout: ten times layout 1's by ours and ours
-// by layout 1's, before leases have ended. No connection is reset, no datagram lost, and
-// nothing leaves on a path with a stable address. Package steer's test of upgrades has what
-// their data planes do in detail.
+// SIGKILL, and replaced by those of the other layout: layout 1's by ours and ours by layout
+// 1's, before leases have ended. No connection is reset, no datagram lost, and nothing
+// leaves on a path with a stable address. Package steer's test of upgrades has what their
+// data planes do in detail, 20 times; of agents "make soak" has 20, as each takes seconds.
 func TestUpgradesByKill(t *testing.T) {
+	rounds := 1
+	if s := os.Getenv(upgradesEnv); s != "" {
+		var err error
+		if rounds, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+
 	b := newBed(t, "t-agt-upgrade", "routed-bgp", "vxlan")
 	u := &upgrades{bed: b, former: filepath.Join(t.TempDir(), "steer.test")}
 	if out, err := exec.Command("go", "test", "-c", "-o", u.former, "../path/steer").CombinedOutput(); err != nil {
 		t.Fatalf("build the former agent: %v: %s", err, out)
 	}
 	u.watch()
-	for i := range 10 {
+	for i := range rounds {
 		u.round(i)
 	}
 	bare, resets := u.seen("untranslated"), u.seen("resets")
-	t.Logf("20 upgrades and downgrades: %d packets untranslated, %d resets; longest stall TCP %v, request-response %v; UDP %d of %d lost",
-		bare, resets, u.tcp, u.rr, u.lost, u.sent)
+	t.Logf("%d upgrades and downgrades: %d packets untranslated, %d resets; longest stall TCP %v, request-response %v; UDP %d of %d lost",
+		2*rounds, bare, resets, u.tcp, u.rr, u.lost, u.sent)
 	if bare != 0 || resets != 0 {
 		t.Errorf("%d packets untranslated, %d resets", bare, resets)
 	}
 }
+
+// upgradesEnv is how many times agents are replaced by others and back.
+const upgradesEnv = "PATHWISE_UPGRADES"
 
 // upgrades is what happened in them.
 type upgrades struct {
