@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pathwise.dev/pathwise/internal/result"
+	"pathwise.dev/pathwise/internal/sample"
+)
+
+// TestListsAsShipped benches CNI configuration lists as their projects ship them: each of them
+// gives a figure on one host, on a guest's kernel where this one lacks what it needs.
+func TestListsAsShipped(t *testing.T) {
+	bin := binDir(t)
+	files, err := filepath.Glob("../../internal/network/catalogue/testdata/lists/*.conf*")
+	if err != nil || len(files) < 15 {
+		t.Fatalf("%d lists, expected 15 or more: %v", len(files), err)
+	}
+	dir := t.TempDir()
+	var exp strings.Builder
+	exp.WriteString("name: lists\ntopologies: one-host\nwarmup: 50ms\nduration: 200ms\nrepetitions: 1\nworkloads: [tcp-rr]\nnetworks:\n")
+	for _, f := range files {
+		path, err := filepath.Abs(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(f), filepath.Ext(f))
+		fmt.Fprintf(&exp, "  - {name: %s, cni: %s}\n", name, path)
+	}
+	file := filepath.Join(dir, "lists.yaml")
+	if err := os.WriteFile(file, []byte(exp.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(bin, "pathwise"), "bench", "-f", file, "--out", filepath.Join(dir, "out"))
+	cmd.Env = append(os.Environ(), "CNI_PATH="+filepath.Join(bin, "cni"), "PATHWISE_STATE="+filepath.Join(dir, "state"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("bench: %v\n%s", err, out)
+	}
+	r, err := result.Open(filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := map[string]bool{}
+	for _, tr := range r.Samples.Trials {
+		if tr.Status == sample.OK {
+			figures[tr.Network] = true
+		} else {
+			t.Logf("%s on %s: %s: %s", tr.Network, tr.Kernel, tr.Status, tr.Reason)
+		}
+	}
+	for _, f := range files {
+		if name := strings.TrimSuffix(filepath.Base(f), filepath.Ext(f)); !figures[name] {
+			t.Errorf("%s gave no figure", name)
+		}
+	}
+}
