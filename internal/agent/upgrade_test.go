@@ -19,6 +19,7 @@ import (
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/path/route"
+	"pathwise.dev/pathwise/internal/path/steer"
 	"pathwise.dev/pathwise/internal/path/telemetry"
 	"pathwise.dev/pathwise/internal/stream"
 	"pathwise.dev/pathwise/internal/topo"
@@ -96,6 +97,11 @@ func (u *upgrades) round(i int) {
 	signal := []os.Signal{syscall.SIGTERM, syscall.SIGKILL}[i%2]
 	u.kill(signal)
 	u.layout1()
+	if i > 0 {
+		// Ours are dead, and may steer until their lease ends. Layout 1 never learns a flow
+		// again whose beginning it did not see alone: what begins now would stay native.
+		time.Sleep(steer.DefaultLease)
+	}
 	tcp := u.traffic("a", "b", stream.Client{Kind: stream.TCP, Connections: 1, Rate: 8e6})
 	rr := u.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 64}, Think: 2 * time.Millisecond})
 	udp := u.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 2 * time.Millisecond, Echo: true})
