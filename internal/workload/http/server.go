@@ -20,9 +20,9 @@ const object = "object"
 // filler is what objects consist of.
 const filler = 'x'
 
-// nginxConf keeps every connection open for as long as the client wants it, logs
-// nothing per request, and sends header and body in as few segments as fit, as
-// nginx is set up for static files.
+// nginxConf keeps every connection open for as long as the client wants it and logs
+// nothing per request. It has no tcp_nopush: under a congestion control that paces, such as
+// BBR, a corked answer waits for its turn, and the latency is that of the pacing.
 const nginxConf = `daemon off;
 user root;
 worker_processes auto;
@@ -32,7 +32,6 @@ events { worker_connections 4096; }
 http {
 	access_log off;
 	sendfile on;
-	tcp_nopush on;
 	keepalive_requests 2000000000;
 	keepalive_timeout 1h;
 	open_file_cache max=16;
