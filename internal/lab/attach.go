@@ -43,9 +43,14 @@ func (l *Lab) attachAll(ctx context.Context) error {
 	for i, h := range hosts {
 		wg.Go(func() {
 			for n, p := range specs {
-				if p.Host == h.Index && errs[i] == nil {
-					l.pods[n], errs[i] = l.makePod(ctx, h, p, n)
+				if p.Host != h.Index || errs[i] != nil {
+					continue
 				}
+				var pod topo.Pod
+				pod, errs[i] = l.makePod(ctx, h, p, n)
+				l.mu.Lock() // another host's may be saving the record, pods and all
+				l.pods[n] = pod
+				l.mu.Unlock()
 			}
 		})
 	}
