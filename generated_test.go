@@ -47,8 +47,8 @@ func regenerate(t *testing.T, tool, source string) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	got, want := read(t, dir, "_bpfel.go", "_bpfel.o"), read(t, temp, "_bpfel.go", "_bpfel.o")
-	if len(want) != 2 || len(got) != len(want) {
-		t.Fatalf("%d files are made, %d committed", len(want), len(got))
+	if len(want) != 2 { // a package may have several objects
+		t.Fatalf("%d files are made", len(want))
 	}
 	for name, b := range want {
 		if !bytes.Equal(got[name], b) {

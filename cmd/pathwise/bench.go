@@ -91,7 +91,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 	fl.BoolVar(&f.resume, "resume", false, "go on with the unfinished run in --out")
 	fl.IntVar(&f.repetitions, "repetitions", 0, "so many in place of the experiment's, as \"pathwise compare\" names them")
 	fl.StringVar(&f.kernel, "kernel", kernelAuto, "kernel for all networks: "+strings.Join(kernelNames(), ", ")+" (a guest for what the host's lacks)")
-	fl.BoolVar(&f.explain, "explain", false, "sample where the CPU time goes, for \"pathwise explain\" and the report")
+	fl.BoolVar(&f.explain, "explain", false, "sample where the CPU time goes and count what limits traffic, for \"pathwise explain\" and the report")
 	fl.StringVar(&f.inside, "inside", "", "do a guest's part of the run in --out, and tell it on standard output")
 	_ = fl.MarkHidden("inside") // the flag has just been defined
 	_ = cmd.RegisterFlagCompletionFunc("kernel", cobra.FixedCompletions(kernelNames(), cobra.ShellCompDirectiveNoFileComp))

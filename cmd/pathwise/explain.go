@@ -24,6 +24,11 @@ bounds each network: by stage of a packet's way (device, bridge, encapsulation,
 netfilter, copy, wake-up ...), from samples of kernel stacks; service demand at
 client and server; packets per GB and their size.
 
+A limit is named by its own counter: queues with a rate (HTB, TBF), policers,
+windows and buffers of sockets, the rate of the load itself, which is no limit of
+the network. The CPU is named only where the lab had it: where other programs took
+it and no counter explains the figure, that cannot be told, and is said.
+
 The samples are taken by "pathwise bench --explain" and lie in the result
 directory, so that this works on any machine. A result without them is
 explained by the modes of the CPU alone. The HTML report of such a result holds

@@ -11,9 +11,9 @@ import (
 )
 
 // TestMain lets the test binary stand in for pathwise, so that scripts and
-// generators run the code under test.
+// generators run the code under test, and for a CNI plugin that plants limits.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pathwise": main})
+	testscript.Main(m, map[string]func(){"pathwise": main, planter: plantMain})
 }
 
 // binDir is where "make build plugins" puts programs and CNI plugins.

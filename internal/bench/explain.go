@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"pathwise.dev/pathwise/internal/cost"
+	"pathwise.dev/pathwise/internal/cost/limit"
 	"pathwise.dev/pathwise/internal/cost/profile"
 	"pathwise.dev/pathwise/internal/explain"
 	"pathwise.dev/pathwise/internal/lab"
@@ -27,7 +29,14 @@ type lens struct {
 	devices []observed
 	// before and then are the counters of the devices at the window's ends.
 	before, then []netlink.LinkStatistics
-	err          error
+	// limits reads the counters of what may limit traffic; drops is nil where the
+	// kernel does not say why it drops packets, and unread says why.
+	limits *limit.Watch
+	drops  *profile.Drops
+	unread []string
+	// window is how long the window is about to last.
+	window time.Duration
+	err    error
 }
 
 // observed is a device whose packets are counted.
@@ -39,13 +48,13 @@ type observed struct {
 	links *netlink.Handle
 }
 
-// newLens prepares to look at a trial in the lab.
-func newLens(l *lab.Lab, b workload.Bed) (*lens, error) {
+// newLens prepares to look at a trial in the lab, whose window is about so long.
+func newLens(l *lab.Lab, b workload.Bed, window time.Duration) (*lens, error) {
 	table, err := explain.DefaultTable()
 	if err != nil {
 		return nil, err
 	}
-	v := &lens{table: table, places: map[uint64]explain.Place{}}
+	v := &lens{table: table, places: map[uint64]explain.Place{}, window: window}
 	if err := v.place(l, b); err != nil {
 		return nil, fmt.Errorf("look at the lab's namespaces: %w", err)
 	}
@@ -55,7 +64,43 @@ func newLens(l *lab.Lab, b workload.Bed) (*lens, error) {
 	if v.sampler, err = profile.Open(); err != nil {
 		v.missing = reason(err)
 	}
+	if v.drops, err = profile.OpenDrops(); err != nil {
+		v.unread = append(v.unread, reason(err))
+	}
+	spaces, err := v.spaces(l, b)
+	if err != nil {
+		v.close()
+		return nil, fmt.Errorf("look at the lab's limits: %w", err)
+	}
+	v.limits = limit.Open(spaces, v.missing != "")
 	return v, nil
+}
+
+// spaces lists the namespaces that something may limit traffic in, those with
+// generators first.
+func (v *lens) spaces(l *lab.Lab, b workload.Bed) (out []limit.Namespace, err error) {
+	add := func(name string, pod bool) {
+		if err != nil || slices.ContainsFunc(out, func(n limit.Namespace) bool { return n.Name == name }) {
+			return
+		}
+		n := limit.Namespace{Name: name, Pod: pod}
+		if n.Inode, err = netns.Inode(name); err != nil {
+			return
+		}
+		n.Place = v.places[n.Inode]
+		if n.Links, err = l.Netlink(name); err == nil {
+			out = append(out, n)
+		}
+	}
+	for _, p := range b.Pairs {
+		add(p.Client.Netns, true)
+		add(p.Server.Netns, true)
+	}
+	for _, h := range l.Hosts() {
+		add(h.Netns, false)
+	}
+	add(l.Underlay(), false)
+	return out, err
 }
 
 // place says whose each namespace is. Pods come after hosts, as they may share
@@ -146,6 +191,8 @@ func (v *lens) add(l *lab.Lab, role, ns, dev string) error {
 // begin and end stand at the ends of the window.
 func (v *lens) begin() {
 	v.before = v.count()
+	v.limits.Begin(v.window)
+	v.err = errors.Join(v.err, v.countDrops(true))
 	if v.sampler != nil {
 		v.err = errors.Join(v.err, v.sampler.Start())
 	}
@@ -155,7 +202,30 @@ func (v *lens) end() {
 	if v.sampler != nil {
 		v.err = errors.Join(v.err, v.sampler.Stop())
 	}
+	v.err = errors.Join(v.err, v.countDrops(false))
+	v.limits.End()
 	v.then = v.count()
+}
+
+func (v *lens) countDrops(on bool) error {
+	if v.drops == nil {
+		return nil
+	}
+	return v.drops.Count(on)
+}
+
+// limited is what the counters of limits counted.
+func (v *lens) limited() *explain.Limits {
+	out := v.limits.Limits()
+	out.Unread = append(out.Unread, v.unread...)
+	if v.drops != nil {
+		drops, err := v.drops.Read(v.places)
+		if err != nil {
+			out.Unread = append(out.Unread, reason(err))
+		}
+		out.Drops = drops
+	}
+	return out
 }
 
 // count reads the devices' own counters.
@@ -185,6 +255,7 @@ func (v *lens) profile(t *sample.Trial, m *meter, out workload.Outcome) (explain
 	if err != nil {
 		return p, err
 	}
+	p.Limits = v.limited()
 	if v.sampler == nil {
 		p.Devices = sum(v.counted(nil))
 		return p, nil
@@ -248,5 +319,11 @@ func sum(in []explain.Device) (out []explain.Device) {
 func (v *lens) close() {
 	if v.sampler != nil {
 		_ = v.sampler.Close() // descriptors alone
+	}
+	if v.drops != nil {
+		_ = v.drops.Close() // likewise
+	}
+	if v.limits != nil {
+		v.limits.Close()
 	}
 }

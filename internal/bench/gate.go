@@ -146,7 +146,7 @@ func cpuGates(raw sample.CPU, window time.Duration, out workload.Outcome) []samp
 		return nil
 	}
 	if raw.Idle/whole < saturatedIdle {
-		w = append(w, sample.Warning{Gate: "cpu-saturated", Text: "the whole machine was busy: the figure is bound by its CPU, shared by both ends and the network"})
+		w = append(w, sample.Warning{Gate: "cpu-saturated", Text: "the whole machine was busy: both ends, the network and whatever else ran shared its CPU"})
 	}
 	if raw.Steal/whole > noisySteal {
 		w = append(w, sample.Warning{Gate: "steal", Text: fmt.Sprintf("the hypervisor gave %.0f %% of the window to others", 100*raw.Steal/whole)})

@@ -90,7 +90,7 @@ func (r *runner) window(ctx context.Context, l *lab.Lab, cell experiment.Planned
 	t.Warnings = append(t.Warnings, podGates(l, b, r.Networks[cell.Network].Info(), cell.Scenario.Wire())...)
 	m := &meter{devices: watch(l, b, cell.Scenario)}
 	if r.Explain != nil {
-		v, err := newLens(l, b)
+		v, err := newLens(l, b, cell.Window.Duration)
 		if err != nil {
 			t.Status, t.Reason = sample.Failed, reason(err)
 			return

@@ -50,6 +50,8 @@ type Packets struct {
 	Segments float64 `json:"segments,omitempty"`
 	// Sizes are shares by octave, as in Device; nil where they are not known.
 	Sizes []float64 `json:"sizes,omitempty"`
+	// number of packets in all windows.
+	number float64
 }
 
 // Unit is what costs are divided by.
@@ -78,10 +80,17 @@ type Account struct {
 	// Lab is the CPU time of the lab alone per unit of work, in CPU-seconds: that of
 	// pods and hosts, without the underlay, which stands for a wire.
 	Lab float64 `json:"lab_per_work"`
-	// LabShare is the lab's, Outside other programs' part of the machine's time.
+	// LabShare is the lab's part of the machine's time, Outside what was neither its
+	// nor idle, and Others the part of programs outside: without the kernel's own threads,
+	// which work for the lab too.
 	LabShare float64 `json:"lab_share"`
 	Outside  float64 `json:"outside_share"`
-	Stages   []Cost  `json:"stages,omitempty"`
+	Others   float64 `json:"others_share"`
+	// LabCores are the lab's shares of each core, and Contended is other programs' share
+	// of the cores that it ran on, each core counted as much as it ran there.
+	LabCores  []float64 `json:"lab_cores,omitempty"`
+	Contended float64   `json:"contended"`
+	Stages    []Cost    `json:"stages,omitempty"`
 	// Contexts are the lab's shares by context.
 	Contexts map[Context]float64 `json:"contexts,omitempty"`
 	// Tunnels is the lab's share inside tunnels and what they call.
@@ -92,6 +101,15 @@ type Account struct {
 	Uplink *Packets `json:"uplink,omitempty"`
 	// GeneratorUser is the mean of what trials tell.
 	GeneratorUser float64 `json:"generator_user,omitempty"`
+	// Bytes of payload in all windows, and Passed packets that the receiving pods got, or
+	// the client's host sent where pods have no interface of their own.
+	Bytes  float64 `json:"bytes,omitempty"`
+	Passed float64 `json:"passed,omitempty"`
+	// Limits are what the counters of limits counted, trial after trial; Watched says
+	// that they were read in every trial.
+	Limits  Limits   `json:"limits"`
+	Watched bool     `json:"watched"`
+	Streams *Streams `json:"streams,omitempty"`
 	// Stacks are those of all trials, cores taken together, for flame graphs.
 	Stacks []Stack `json:"-"`
 }
@@ -140,7 +158,13 @@ func account(t *Table, cell sample.Cell, profiles []Profile) Account {
 	a.Machine = shares(whole(total.Cores))
 	work := a.work(total)
 	a.Pod, a.Uplink = passed(total.Devices, PodDevice, work), passed(total.Devices, Uplink, work)
+	if p := cmp.Or(a.Pod, a.Uplink); p != nil {
+		a.Passed = p.number
+	}
+	a.gather(profiles)
 	if a.Missing != "" {
+		a.Others = per(a.Limits.Others, total.Window*float64(len(total.Cores)))
+		a.Contended = a.Others
 		return a
 	}
 	a.attribute(t, profiles, total, work)
@@ -167,10 +191,12 @@ func (a *Account) attribute(t *Table, profiles []Profile, total Record, work flo
 	stages, contexts := map[Stage]float64{}, map[Context]float64{}
 	places := map[Place]float64{}
 	var lab, tunnels float64
+	cores := make(parts, len(total.Cores))
 	for _, p := range profiles {
 		for _, s := range p.Stacks {
 			a.Samples += s.Count
 			a.merge(merged, s)
+			cores.add(s)
 			if s.Context == Free {
 				continue
 			}
@@ -193,6 +219,7 @@ func (a *Account) attribute(t *Table, profiles []Profile, total Record, work flo
 	all := float64(a.Samples)
 	tick := total.Window * float64(len(total.Cores)) / all
 	a.LabShare, a.Outside = lab/all, places[Outside]/all
+	a.LabCores, a.Others, a.Contended = cores.shares(all)
 	a.Lab = per(lab*tick, work)
 	for _, s := range t.Stages() {
 		if n := stages[s]; n > 0 {
@@ -320,7 +347,7 @@ func passed(devices []Device, role string, work float64) *Packets {
 		return nil
 	}
 	n := float64(best.Packets)
-	p := &Packets{PerWork: per(n, work), Size: float64(best.Bytes) / n, Segments: float64(best.Segments) / n}
+	p := &Packets{number: n, PerWork: per(n, work), Size: float64(best.Bytes) / n, Segments: float64(best.Segments) / n}
 	for _, c := range best.Sizes {
 		p.Sizes = append(p.Sizes, float64(c)/n)
 	}

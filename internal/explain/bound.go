@@ -10,18 +10,29 @@ import (
 // Bound is what keeps a network from more.
 type Bound string
 
-// The bounds. The first that fits is given, in this order.
+// The bounds. The first that fits is given, in this order. Those that their own
+// counters tell come first, as other programs do not move these.
 const (
-	ByRate      Bound = "rate"       // all that was offered came through
-	ByGenerator Bound = "generator"  // the load generator itself
-	ByOneCore   Bound = "one-core"   // one core in softirq, others are idle
-	ByTunnel    Bound = "tunnel"     // the CPU, and tunnels took what other networks do not need
-	ByCrypto    Bound = "encryption" // the CPU, most of it for encryption
-	ByDatapath  Bound = "datapath"   // the CPU, most of it in a user-space datapath
-	ByPackets   Bound = "packets"    // the CPU, with smaller packets than the baseline's
-	ByCPU       Bound = "cpu"        // the CPU, no stage stands out
-	ByOneTask   Bound = "one-task"   // one core, not in softirq, others are idle
-	ByWaiting   Bound = "waiting"    // nothing was busy
+	ByRate      Bound = "rate"        // all that was offered came through
+	ByShaper    Bound = "shaper"      // a queue with a rate, such as HTB or TBF
+	ByPolicer   Bound = "policer"     // something drops packets on purpose
+	ByWindow    Bound = "window"      // what the receiver's socket may hold
+	ByBuffer    Bound = "send-buffer" // what the sender's socket may hold
+	ByGenerator Bound = "generator"   // the load generator itself
+	ByTunnel    Bound = "tunnel"      // the CPU, and tunnels took what other networks do not need
+	ByCrypto    Bound = "encryption"  // the CPU, most of it for encryption
+	ByDatapath  Bound = "datapath"    // the CPU, most of it in a user-space datapath
+	ByPackets   Bound = "packets"     // the CPU, with smaller packets than the baseline's
+	ByNetfilter Bound = "netfilter"   // the CPU, most of it in rules
+	ByCPU       Bound = "cpu"         // the CPU, no stage stands out
+	ByOverflow  Bound = "overflow"    // datagrams for which receiving sockets had no room
+	ByOneCore   Bound = "one-core"    // one core in softirq, others are idle
+	ByOneTask   Bound = "one-task"    // one core, not in softirq, others are idle
+	ByOthers    Bound = "busy"        // cannot be told: other programs had the CPU
+	ByReader    Bound = "reader"      // the receiving program
+	ByLoss      Bound = "loss"        // packets are lost, and TCP gives way
+	ByPauses    Bound = "pauses"      // connections had nothing to send
+	ByWaiting   Bound = "waiting"     // nothing was busy
 	Unknown     Bound = "unknown"
 )
 
@@ -35,6 +46,8 @@ const (
 	saturated = 0.05
 	// coreFull: a core with less idle time than the rest is used up.
 	coreFull = 0.95
+	// coreLab: the lab's part of a core that it has filled.
+	coreLab = 0.8
 	// coreSoftIRQ of a full core makes it one of softirqs.
 	coreSoftIRQ = 0.5
 	// tunnelPart of the lab's time in tunnels, and dearer than the baseline by
@@ -45,16 +58,18 @@ const (
 	mainPart = 0.3
 	// smaller packets than this part of the baseline's are a cause.
 	smaller = 0.5
-	// otherWork of the machine is worth a word.
+	// otherWork of the machine is worth a word, and leaves the CPU's part open.
 	otherWork = 0.1
 )
 
 // Situation is what a bound is derived from.
 type Situation struct {
 	Account
-	// Offered and Got are the rate that the load asks for and the throughput, in
-	// bit/s, all pairs together; 0 where there is none.
+	// Offered and Got are the rate that the load asks for and what came through, in
+	// bit/s or, where PerSecond says so, in operations a second, all pairs together;
+	// 0 where there is none.
 	Offered, Got float64
+	PerSecond    bool
 	// Baseline is the account of the baseline network for the same question;
 	// nil where it was not looked at.
 	Baseline *Account
@@ -64,7 +79,7 @@ type Situation struct {
 func (s Situation) Bound() (Bound, string) {
 	b, why := s.bound()
 	text := fmt.Sprintf("%s: %s", s.Network, why)
-	for _, more := range []string{s.cost(), s.packets(), s.disturbed()} {
+	for _, more := range []string{s.cost(), s.packets(), s.disturbed(b)} {
 		if more != "" {
 			text += "; " + more
 		}
@@ -72,24 +87,69 @@ func (s Situation) Bound() (Bound, string) {
 	return b, text + "."
 }
 
+// rule is one bound: "" where it does not fit.
+type rule func(Situation) (Bound, string)
+
+// rules lists them, the surest first: what a limit's own counter tells, then the CPU
+// where no other program had it, and then what is left when nothing was busy.
+func rules() []rule {
+	return []rule{
+		Situation.byRate, Situation.byShaper, Situation.byPolicer, Situation.bySurelyWindow,
+		Situation.byGenerator, Situation.byMachine, Situation.byWindow, Situation.byOverflow, Situation.byCore,
+		Situation.byOthers, Situation.byReader, Situation.byPartly, Situation.byLoss, Situation.byPauses,
+	}
+}
+
 func (s Situation) bound() (Bound, string) {
-	core, busiest := s.busiest()
+	for _, r := range rules() {
+		if b, why := r(s); b != "" {
+			return b, why
+		}
+	}
+	_, busiest := s.busiest()
+	return ByWaiting, fmt.Sprintf("not bound by CPU: %s of the machine was idle, and no core was full (the fullest %s); it waits for round trips, timers or a limit of the network%s",
+		percent(s.Machine.Idle), percent(busiest.Busy()), s.unlike())
+}
+
+// unlike says that no counter shows a limit, where they were read.
+func (s Situation) unlike() string {
+	if !s.Watched {
+		return ""
+	}
+	return " that has no counter"
+}
+
+// byGenerator: the load generator's own time.
+func (s Situation) byGenerator() (Bound, string) {
+	if s.GeneratorUser <= generatorFull {
+		return "", ""
+	}
+	return ByGenerator, fmt.Sprintf("bound by the load generator, whose busiest thread spent %s of its time in user mode", percent(s.GeneratorUser))
+}
+
+// byMachine: no time is left. It is the CPU where the lab had it.
+func (s Situation) byMachine() (Bound, string) {
 	switch {
-	case s.Offered > 0 && s.Got >= deliveredAll*s.Offered:
-		return ByRate, fmt.Sprintf("bound by the rate offered: %s of %s came through, with %s of the machine idle", rate(s.Got), rate(s.Offered), percent(s.Machine.Idle))
-	case s.GeneratorUser > generatorFull:
-		return ByGenerator, fmt.Sprintf("bound by the load generator, whose busiest thread spent %s of its time in user mode", percent(s.GeneratorUser))
 	case len(s.Cores) == 0:
 		return Unknown, fmt.Sprintf("the machine was %s idle; what each core did is not known", percent(s.Machine.Idle))
-	case s.Machine.Idle < saturated:
-		return s.byCPU()
-	case busiest.Idle < 1-coreFull && busiest.SoftIRQ >= coreSoftIRQ:
-		return ByOneCore, fmt.Sprintf("bound by one core in softirq: core %d spent %s of its time there, while %s of the machine was idle", core, percent(busiest.SoftIRQ), percent(s.Machine.Idle))
-	case busiest.Idle < 1-coreFull:
-		return ByOneTask, fmt.Sprintf("bound by core %d, which was full (%s), while %s of the machine was idle", core, modes(busiest), percent(s.Machine.Idle))
+	case s.Machine.Idle >= saturated:
+		return "", ""
+	case s.disturbance() >= otherWork:
+		return s.busy()
 	}
-	return ByWaiting, fmt.Sprintf("not bound by CPU: %s of the machine was idle, and no core was full (the fullest %s); it waits for round trips, timers or a limit of the network",
-		percent(s.Machine.Idle), percent(busiest.Busy()))
+	return s.byCPU()
+}
+
+// byCore: one core has no time left, and the lab had it.
+func (s Situation) byCore() (Bound, string) {
+	core, busiest := s.busiest()
+	if busiest.Idle >= 1-coreFull || len(s.LabCores) > core && s.LabCores[core] < coreLab {
+		return "", ""
+	}
+	if busiest.SoftIRQ >= coreSoftIRQ {
+		return ByOneCore, fmt.Sprintf("bound by one core in softirq: core %d spent %s of its time there, while %s of the machine was idle", core, percent(busiest.SoftIRQ), percent(s.Machine.Idle))
+	}
+	return ByOneTask, fmt.Sprintf("bound by core %d, which was full (%s), while %s of the machine was idle", core, modes(busiest), percent(s.Machine.Idle))
 }
 
 // byCPU looks for the cause in a machine that has no time left.
@@ -110,6 +170,8 @@ func (s Situation) byCPU() (Bound, string) {
 	case s.Tunnels >= tunnelPart && s.dearer() > tunnelDearer:
 		return ByTunnel, fmt.Sprintf("bound by the CPU, by encapsulation before the rest: %s, and %s of the lab's time went into tunnels and what they call (%s in their own functions)",
 			full, percent(s.Tunnels), percent(own))
+	case s.Share(Netfilter) >= mainPart:
+		return ByNetfilter, fmt.Sprintf("bound by the CPU, by rules of netfilter first: %s, and %s of the lab's time went there", full, percent(s.Share(Netfilter)))
 	case s.smallPackets() && s.dearer() > 1:
 		return ByPackets, fmt.Sprintf("bound by the CPU, which has more packets to carry: %s", full)
 	}
@@ -139,11 +201,12 @@ func (s Situation) smallPackets() bool {
 	return s.seen().Size < smaller*s.Baseline.seen().Size
 }
 
-// busiest is the core with the least idle time.
+// busiest is the core with the least idle time, of those that the lab filled where there are any.
 func (s Situation) busiest() (int, Modes) {
 	var best int
 	for i, c := range s.Cores {
-		if c.Idle < s.Cores[best].Idle {
+		mine := len(s.LabCores) > i && s.LabCores[i] >= coreLab
+		if had := len(s.LabCores) > best && s.LabCores[best] >= coreLab; mine && !had || mine == had && c.Idle < s.Cores[best].Idle {
 			best = i
 		}
 	}
@@ -213,49 +276,4 @@ func (s Situation) packets() string {
 		text += fmt.Sprintf(" against %s", size(s.Baseline.seen().Size))
 	}
 	return text
-}
-
-// disturbed is what other programs took.
-func (s Situation) disturbed() string {
-	if s.Outside < otherWork {
-		return ""
-	}
-	return fmt.Sprintf("programs outside the lab took %s of the machine", percent(s.Outside))
-}
-
-// modes lists the modes that count.
-func modes(m Modes) string {
-	return fmt.Sprintf("user %s, system %s, softirq %s", percent(m.User), percent(m.System), percent(m.SoftIRQ))
-}
-
-// percent shows a share.
-func percent(share float64) string {
-	if p := 100 * share; p > 0 && p < 9.5 {
-		return fmt.Sprintf("%.1f %%", p)
-	}
-	return fmt.Sprintf("%.0f %%", 100*share)
-}
-
-// figure shows three digits.
-func figure(v float64) string {
-	if v >= 1000 {
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.3g", v)
-}
-
-// size shows bytes.
-func size(b float64) string {
-	if b >= 1000 {
-		return fmt.Sprintf("%.3g kB", b/1000)
-	}
-	return fmt.Sprintf("%.0f B", b)
-}
-
-// rate shows bit/s.
-func rate(r float64) string {
-	if r >= 1e9 {
-		return fmt.Sprintf("%.3g Gbit/s", r/1e9)
-	}
-	return fmt.Sprintf("%.3g Mbit/s", r/1e6)
 }

@@ -61,8 +61,20 @@ func TestBound(t *testing.T) {
 		}, ByWaiting, "70 % of the machine was idle, and no core was full (the fullest 40 %)"},
 		"not sampled, by core":           {func(s *Situation) { s.Missing, s.Stages, s.Uplink = "no perf events", nil, nil }, ByCPU, "user 5.0 %, system 55 %, softirq 40 %."},
 		"not sampled, the machine alone": {func(s *Situation) { s.Missing, s.Stages, s.Cores = NotSampled, nil, nil }, Unknown, "what each core did is not known"},
-		"one core in the machine":        {func(s *Situation) { s.Cores = s.Cores[:1] }, ByCPU, "the one core has no time left"},
-		"other programs":                 {func(s *Situation) { s.Outside = 0.41 }, ByCPU, "; programs outside the lab took 41 % of the machine."},
+		"a core that others filled": {func(s *Situation) {
+			s.Others, s.Machine = 0.5, Modes{User: 0.5, System: 0.2, Idle: 0.3}
+			s.Cores, s.LabCores = []Modes{{User: 0.99, Idle: 0.01}, {System: 0.4, Idle: 0.6}}, []float64{0, 0.4}
+		}, ByWaiting, "not bound by CPU"},
+		"a core that the lab filled, another others": {func(s *Situation) {
+			s.Others, s.Machine = 0.4, Modes{User: 0.4, System: 0.5, Idle: 0.1}
+			s.Cores, s.LabCores = []Modes{{User: 1}, {System: 0.98, Idle: 0.02}, {Idle: 1}}, []float64{0, 0.98, 0}
+		}, ByOneTask, "bound by core 1"},
+		"one core in the machine": {func(s *Situation) { s.Cores = s.Cores[:1] }, ByCPU, "the one core has no time left"},
+		"other programs": {func(s *Situation) { s.Others, s.LabShare = 0.41, 0.57 }, ByOthers,
+			"net: cannot be told on this busy machine: programs outside the lab took 41 % of it, the lab 57 %; measure again while it is idle; 1 CPU-s"},
+		"the kernel's own threads":       {func(s *Situation) { s.Outside, s.Others = 0.41, 0.01 }, ByCPU, "no time left"},
+		"other guests":                   {func(s *Situation) { s.Machine.Steal = 0.2 }, ByOthers, "its hypervisor gave 20 % of it to others"},
+		"rules":                          {func(s *Situation) { s.Stages = append(s.Stages, Cost{Netfilter, 0.7, 0.7}) }, ByNetfilter, "70 % of the lab's time went there"},
 		"another unit than the baseline": {func(s *Situation) { s.Unit = PerKop }, ByCPU, "1 CPU-s per 1000 ops: copy"},
 	} {
 		t.Run(name, func(t *testing.T) {

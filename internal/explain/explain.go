@@ -119,6 +119,8 @@ type Record struct {
 	// GeneratorUser is as in workload.Outcome.
 	GeneratorUser float64  `json:"generator_user,omitempty"`
 	Devices       []Device `json:"devices,omitempty"`
+	// Limits is nil where nobody read their counters.
+	Limits *Limits `json:"limits,omitempty"`
 	// Lost samples had no room in the sampler's tables.
 	Lost uint64 `json:"lost,omitempty"`
 	// Missing says why there are no stacks; "" where there are.

@@ -35,9 +35,11 @@ func Find(t *Table, trials []sample.Trial, profiles []Profile, baseline string) 
 			}
 		}
 		s.Offered = a.Load.Rate * float64(a.Scenario.Pairs)
-		s.Got = mean(trials, a.Cell, sample.Throughput)
-		if s.Got == 0 {
-			s.Offered = 0 // a rate of messages: no throughput to compare it with
+		// A workload that counts operations is asked for so many a second.
+		if s.Got = mean(trials, a.Cell, sample.Rate); s.Got > 0 {
+			s.PerSecond = true
+		} else if s.Got = mean(trials, a.Cell, sample.Throughput); s.Got == 0 {
+			s.Offered = 0 // nothing to compare it with
 		}
 		f := Finding{Account: a}
 		f.Bound, f.Sentence = s.Bound()

@@ -25,6 +25,7 @@ const (
 	Sampling      Stage = "sampler"
 	Copy          Stage = "copy"
 	Bridging      Stage = "bridge"
+	Netfilter     Stage = "netfilter"
 	Crypto        Stage = "crypto"
 	Encapsulation Stage = "encapsulation"
 	Decapsulation Stage = "decapsulation"

@@ -101,23 +101,35 @@ func explainLegend() para {
 		"one GSO packet counts once.")
 }
 
-// missing says of which networks there are no samples, and why.
-func missing(findings []explain.Finding) (out []string) {
+// missing says of which networks there are no samples, and of which not all limits'
+// counters, and why.
+func missing(findings []explain.Finding) []string {
+	samples := func(f explain.Finding) []string {
+		if f.Missing == "" {
+			return nil
+		}
+		return []string{f.Missing}
+	}
+	counters := func(f explain.Finding) []string { return f.Limits.Unread }
+	return append(lacking("no samples of", findings, samples), lacking("not all limits are counted of", findings, counters)...)
+}
+
+// lacking groups networks by what they lack.
+func lacking(what string, findings []explain.Finding, of func(explain.Finding) []string) (out []string) {
 	var order []string
 	by := map[string][]string{}
 	for _, f := range findings {
-		if f.Missing == "" {
-			continue
-		}
-		if by[f.Missing] == nil {
-			order = append(order, f.Missing)
-		}
-		if !slices.Contains(by[f.Missing], f.Network) {
-			by[f.Missing] = append(by[f.Missing], f.Network)
+		for _, why := range of(f) {
+			if by[why] == nil {
+				order = append(order, why)
+			}
+			if !slices.Contains(by[why], f.Network) {
+				by[why] = append(by[why], f.Network)
+			}
 		}
 	}
 	for _, why := range order {
-		out = append(out, fmt.Sprintf("no samples of %s: %s", listed(by[why], ", ", 0), why))
+		out = append(out, fmt.Sprintf("%s %s: %s", what, listed(by[why], ", ", 0), why))
 	}
 	return out
 }
@@ -190,9 +202,10 @@ func explainRows(stages []StageDoc) []explainRow {
 	}
 	rows = append(rows,
 		explainRow{"machine idle", true, func(f explain.Finding) (string, bool) { return shareText(f.Machine.Idle), true }},
-		share("  other programs", func(f explain.Finding) float64 { return f.Outside }),
+		share("  other programs", func(f explain.Finding) float64 { return f.Others }),
 		explainRow{"core most in softirq", false, func(f explain.Finding) (string, bool) { return shareText(mostSoftIRQ(f)), len(f.Cores) > 0 }},
 	)
+	rows = append(rows, limitRows()...)
 	for _, side := range demandSides() {
 		rows = append(rows,
 			share(side+" CPU", func(f explain.Finding) float64 { return f.Demand[side].CPU }),
@@ -283,6 +296,8 @@ func writeExplainCSV(w io.Writer, findings []explain.Finding) error {
 		row("lab", "all", "cost", perWork, f.Lab)
 		row("lab", "all", "share", "ratio", f.LabShare)
 		row("lab", "outside", "share", "ratio", f.Outside)
+		row("lab", "others", "share", "ratio", f.Others)
+		row("lab", "contended", "share", "ratio", f.Contended)
 		row("lab", "tunnels", "share", "ratio", f.Tunnels)
 		for _, c := range []explain.Context{explain.User, explain.System, explain.SoftIRQ} {
 			row("context", string(c), "share", "ratio", f.Contexts[c])
@@ -302,6 +317,7 @@ func writeExplainCSV(w io.Writer, findings []explain.Finding) error {
 				row("demand", side, "per_operation", "us", d.PerOperation)
 			}
 		}
+		explainLimits(row, f)
 		explainPackets(row, "pod", string(f.Unit), f.Pod)
 		explainPackets(row, "uplink", string(f.Unit), f.Uplink)
 	}

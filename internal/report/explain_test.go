@@ -22,6 +22,16 @@ func explained() Input {
 	profiles := []explain.Profile{madeProfile(in.Results.Trials, "host", 40), madeProfile(in.Results.Trials, "bridge", 160)}
 	guest := madeProfile(in.Results.Trials, "macvlan", 1)
 	guest.Stacks, guest.Missing = nil, "open sampler: sample CPU 0: open perf event: no such file or directory"
+	guest.Limits = &explain.Limits{
+		Unread: []string{"count dropped packets: load program: no BTF"},
+		Queues: []explain.Queue{{Kind: "tbf", Handle: "1:0", Place: explain.ServerHost, Dev: "veth1", Rate: 21e9, Seconds: 10,
+			Bytes: 26e9, Packets: 500000, Over: 80000, Dropped: 300}},
+		Policers:  []explain.Policer{{Index: 1, Place: explain.ClientHost, Rate: 40e9, Packets: 500000}},
+		Drops:     []explain.Drop{{Reason: "qdisc_overlimit", Place: explain.ServerHost, Packets: 300}},
+		Datagrams: []explain.Datagram{{Place: explain.Server, Received: 12, NoRoom: 1}},
+		Flows: []explain.Flow{{Place: explain.Client, Seconds: 10, Bytes: 2.5e10, Busy: 10, ByWindow: 0.5, Segments: 600000, Again: 900, RTT: 1e-3,
+			MinRTT: 3e-5, Send: 4e6, SendMost: 4e6, Receive: 6e6, ReceiveMost: 6e6}},
+	}
 	profiles = append(profiles, guest)
 	in.Table, in.Stages = table, StageDocs(table)
 	in.Findings = explain.Find(table, in.Results.Trials, profiles, "host")

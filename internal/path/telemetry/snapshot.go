@@ -39,6 +39,15 @@ type Socket struct {
 	AppLimited                bool          // of that rate, the best sample kept (tcp_rate_gen): not of now; Unsent is
 	SentAgo, ReceivedAgo      time.Duration // since data was last sent, received
 	AckedAgo                  time.Duration // since an acknowledgment last came
+
+	// Busy is how long there was data to send or under way; of it, ByWindow how long the
+	// peer's window, ByBuffer how long the own send buffer kept it from being sent
+	// (Linux 4.10).
+	Busy, ByWindow, ByBuffer time.Duration
+	// MaxPacing is the most that the application asked to send, bytes a second.
+	MaxPacing uint64
+	// Sizes of the socket's buffers in bytes, with what the kernel needs around data.
+	SendBuffer, ReceiveBuffer uint32
 }
 
 // Sizes and numbers of linux/inet_diag.h.
@@ -46,6 +55,7 @@ const (
 	diagMessage = 72 // struct inet_diag_msg
 	diagRequest = 56 // struct inet_diag_req_v2
 	diagInfo    = 2  // INET_DIAG_INFO
+	diagMemory  = 7  // INET_DIAG_SKMEMINFO
 	// Connections that have data to send or to receive.
 	diagStates = 1<<unix.BPF_TCP_ESTABLISHED | 1<<unix.BPF_TCP_FIN_WAIT1 | 1<<unix.BPF_TCP_CLOSE_WAIT
 )
@@ -89,7 +99,7 @@ func (r request) Serialize() []byte { return r }
 // dump asks for all sockets of a family in the thread's namespace.
 func dump(family uint8, see func(Socket)) error {
 	body := make(request, diagRequest)
-	body[0], body[1], body[2] = family, unix.IPPROTO_TCP, 1<<(diagInfo-1)
+	body[0], body[1], body[2] = family, unix.IPPROTO_TCP, 1<<(diagInfo-1)|1<<(diagMemory-1)
 	binary.NativeEndian.PutUint32(body[4:], diagStates)
 	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
 	req.AddData(body)
@@ -139,8 +149,11 @@ func (s *Socket) attributes(b []byte) error {
 		if size < unix.SizeofRtAttr || size > len(b) {
 			return fmt.Errorf("%w: attribute of %d bytes in %d", ErrSocket, size, len(b))
 		}
-		if binary.NativeEndian.Uint16(b[2:]) == diagInfo {
-			s.fill(info(b[unix.SizeofRtAttr:size]))
+		switch body := info(b[unix.SizeofRtAttr:size]); binary.NativeEndian.Uint16(b[2:]) {
+		case diagInfo:
+			s.fill(body)
+		case diagMemory: // enum SK_MEMINFO_VARS of linux/sock_diag.h
+			s.ReceiveBuffer, s.SendBuffer = body.u32(4), body.u32(12)
 		}
 		b = b[min(len(b), (size+3)&^3):]
 	}
@@ -184,5 +197,6 @@ func (s *Socket) fill(b info) {
 	s.BytesAcked, s.BytesReceived = b.u64(120), b.u64(128)
 	s.SegmentsOut, s.SegmentsIn = b.u32(136), b.u32(140)
 	s.Unsent, s.DeliveryRate = b.u32(144), b.u64(160)
+	s.MaxPacing, s.Busy, s.ByWindow, s.ByBuffer = b.u64(112), us(b.u64(168)), us(b.u64(176)), us(b.u64(184))
 	s.Spurious, s.Reordered, s.OutOfOrder = b.u32(216), b.u32(220), b.u32(224)
 }

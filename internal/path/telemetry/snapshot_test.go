@@ -36,6 +36,10 @@ func TestSnapshotIsWhatTheSocketSays(t *testing.T) {
 				s.SegmentsOut != info.Segs_out || s.DeliveryRate != info.Delivery_rate || s.Spurious != info.Dsack_dups || s.Unacked != 0 {
 				t.Errorf("%+v, not\n%+v", s, info)
 			}
+			if s.Busy != us(info.Busy_time) || s.ByWindow != us(info.Rwnd_limited) || s.ByBuffer != us(info.Sndbuf_limited) || s.MaxPacing != info.Max_pacing_rate ||
+				s.Busy == 0 || s.SendBuffer == 0 || s.ReceiveBuffer == 0 {
+				t.Errorf("limited: %+v, not\n%+v", s, info)
+			}
 		}
 		if n != 1 {
 			t.Errorf("connection %d is listed %d times", i, n)
