@@ -94,6 +94,8 @@ type Flow struct {
 	SendMost    float64 `json:"send_buffer_most"`
 	Receive     float64 `json:"receive_buffer"`
 	ReceiveMost float64 `json:"receive_buffer_most"`
+	// Congestion is what its congestion window allows under way, in bytes.
+	Congestion float64 `json:"congestion_window"`
 	// Pacing is the most that the sender asked to send, in bit/s; 0 without such.
 	Pacing float64 `json:"pacing,omitempty"`
 }
@@ -120,9 +122,10 @@ type Streams struct {
 	// RTT is the mean by bytes, MinRTT the least.
 	RTT    float64 `json:"rtt"`
 	MinRTT float64 `json:"min_rtt"`
-	// Send and Receive are means of the buffers.
-	Send    float64 `json:"send_buffer"`
-	Receive float64 `json:"receive_buffer"`
+	// Send and Receive are means of the buffers, Congestion of congestion windows.
+	Send       float64 `json:"send_buffer"`
+	Receive    float64 `json:"receive_buffer"`
+	Congestion float64 `json:"congestion_window"`
 	// Fill is which part of a window's worth for each least round trip came
 	// through: 1 is all that the window allows. MostFill is the same by what the
 	// window may grow to. The next two are of the sender's buffer.
@@ -166,7 +169,7 @@ func streams(trials []*Limits) *Streams {
 			if s.MinRTT == 0 || f.MinRTT > 0 && f.MinRTT < s.MinRTT {
 				s.MinRTT = f.MinRTT
 			}
-			s.Send, s.Receive = s.Send+f.Send*b, s.Receive+f.Receive*b
+			s.Send, s.Receive, s.Congestion = s.Send+f.Send*b, s.Receive+f.Receive*b, s.Congestion+f.Congestion*b
 			bytes += b
 			rates += rate
 			window += per(8*f.Receive, f.MinRTT)
@@ -180,7 +183,7 @@ func streams(trials []*Limits) *Streams {
 	if s.Connections == 0 {
 		return nil
 	}
-	s.RTT, s.Send, s.Receive = per(s.RTT, bytes), per(s.Send, bytes), per(s.Receive, bytes)
+	s.RTT, s.Send, s.Receive, s.Congestion = per(s.RTT, bytes), per(s.Send, bytes), per(s.Receive, bytes), per(s.Congestion, bytes)
 	s.Fill, s.MostFill = per(rates, window), per(rates, windowMost)
 	s.BufferFill, s.MostBuffer = per(rates, buffer), per(rates, bufferMost)
 	s.Rate, s.Pacing = rates/n, s.Pacing/n

@@ -22,6 +22,9 @@ const (
 	// filled: a window or buffer of which less comes through in each least round
 	// trip is not what bounds; the rest of the round trip is waiting for a CPU.
 	filled = 0.05
+	// filledBuffer is the same of a send buffer that holds less than the congestion
+	// window: the kernel makes it twice that where it may (tcp_sndbuf_expand).
+	filledBuffer = 0.1
 	// pausing: connections that had something to send for less of the time were
 	// not asked for more.
 	pausing = 0.5
@@ -98,6 +101,8 @@ func (s Situation) bySurelyWindow() (Bound, string) {
 		return ByWindow, p.window()
 	case p.heldByBuffer() && p.MostBuffer >= filled:
 		return ByBuffer, p.buffer()
+	case p.Send < p.Congestion && p.MostBuffer >= filledBuffer:
+		return ByBuffer, p.short(p.MostBuffer)
 	}
 	return "", ""
 }
@@ -117,6 +122,11 @@ func (p Streams) buffer() string {
 		percent(buffer), size(p.Send), duration(p.MinRTT))
 }
 
+func (p Streams) short(fill float64) string {
+	return fmt.Sprintf("bound by the sender's socket buffer: it holds %s, less than the congestion window of %s, and %s of it came through in each least round trip (%s)",
+		size(p.Send), size(p.Congestion), percent(fill), duration(p.MinRTT))
+}
+
 // byWindow is bySurelyWindow by the buffers' present sizes, which may be what the
 // CPU allowed: so only where no other program had it.
 func (s Situation) byWindow() (Bound, string) {
@@ -127,6 +137,8 @@ func (s Situation) byWindow() (Bound, string) {
 		return ByWindow, p.window()
 	case p.heldByBuffer() && p.BufferFill >= filled:
 		return ByBuffer, p.buffer()
+	case p.Send < p.Congestion && p.BufferFill >= filled:
+		return ByBuffer, p.short(p.BufferFill)
 	}
 	return "", ""
 }

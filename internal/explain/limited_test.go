@@ -97,6 +97,11 @@ func TestLimits(t *testing.T) {
 		"a small send buffer": {func(s *Situation) {
 			s.Streams.ByBuffer, s.Streams.BufferFill, s.Streams.MostBuffer, s.Streams.Send = 1.5, 0.3, 0.3, 8192
 		}, verdict{ByBuffer, "a send buffer of 8.19 kB kept them from it"}, verdict{ByBuffer, ""}, verdict{ByBuffer, ""}},
+		"a send buffer below the congestion window": {func(s *Situation) {
+			s.Streams.MostBuffer, s.Streams.Send, s.Streams.Congestion = 0.3, 8192, 14480
+		}, verdict{ByBuffer, "it holds 8.19 kB, less than the congestion window of 14.5 kB, and 30 % of it came through in each least round trip (20 us)"},
+			verdict{ByBuffer, ""}, verdict{ByBuffer, ""}},
+		"a large send buffer below the congestion window": {func(s *Situation) { s.Streams.Congestion = 2e7 }, waiting, busy, cpu},
 		"overflowing sockets": {func(s *Situation) {
 			s.Streams, s.Limits.Datagrams = nil, []Datagram{{Server, 9000, 1000}}
 		}, verdict{ByOverflow, "no room for 10 % of the datagrams that came (1000)"}, verdict{ByOthers, "no room for 10 %"}, cpu},

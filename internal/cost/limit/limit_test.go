@@ -148,11 +148,11 @@ func TestFlow(t *testing.T) {
 	begin := time.Unix(100, 0)
 	f := &seen{pod: 0, begin: begin, last: begin.Add(2 * time.Second), send: 87040, receive: 131072,
 		first: telemetry.Socket{BytesAcked: 1000, Busy: time.Second, SegmentsOut: 10, Retransmits: 1},
-		now:   telemetry.Socket{BytesAcked: 9000, Busy: 3 * time.Second, ByWindow: time.Second, SegmentsOut: 30, Retransmits: 4, MaxPacing: 1e6, MinRTT: time.Millisecond}}
+		now:   telemetry.Socket{BytesAcked: 9000, Busy: 3 * time.Second, ByWindow: time.Second, SegmentsOut: 30, Retransmits: 4, MaxPacing: 1e6, Window: 10, SegmentSize: 1448, MinRTT: time.Millisecond}}
 	peer := &seen{pod: 1, receive: 4608}
 	e, ok := f.flow(pods, peer)
 	if !ok || e.Seconds != 2 || e.Bytes != 8000 || e.Busy != 2 || e.ByWindow != 1 || e.Segments != 20 || e.Again != 3 || e.Pacing != 8e6 ||
-		e.Send != 87040 || e.SendMost != 4e6 || e.Receive != 4608 || e.ReceiveMost != 4608 || e.MinRTT != 1e-3 {
+		e.Send != 87040 || e.SendMost != 4e6 || e.Receive != 4608 || e.ReceiveMost != 4608 || e.Congestion != 14480 || e.MinRTT != 1e-3 {
 		t.Errorf("got %+v", e)
 	}
 	f.now.MaxPacing = 1<<64 - 1

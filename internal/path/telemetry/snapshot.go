@@ -27,6 +27,7 @@ type Socket struct {
 	Backoff                   uint8  // doublings of RTO in force
 	Unanswered                uint8  // timeouts in a row
 	Window                    uint32 // congestion window, segments
+	SegmentSize               uint32 // most bytes of data in one
 	Unacked, Lost             uint32 // segments in flight, and of them held for lost
 	Retransmits               uint32 // segments
 	Spurious                  uint32 // reported as needless by the peer (DSACK)
@@ -193,7 +194,7 @@ func (s *Socket) fill(b info) {
 	s.RTO, s.SRTT, s.RTTVar, s.MinRTT = usec(8), usec(68), usec(72), usec(148)
 	s.Unacked, s.Lost = b.u32(24), b.u32(32)
 	s.SentAgo, s.ReceivedAgo, s.AckedAgo = msec(44), msec(52), msec(56)
-	s.Window, s.Retransmits = b.u32(80), b.u32(100)
+	s.SegmentSize, s.Window, s.Retransmits = b.u32(16), b.u32(80), b.u32(100)
 	s.BytesAcked, s.BytesReceived = b.u64(120), b.u64(128)
 	s.SegmentsOut, s.SegmentsIn = b.u32(136), b.u32(140)
 	s.Unsent, s.DeliveryRate = b.u32(144), b.u64(160)
