@@ -25,9 +25,13 @@ func generateCommand() *cobra.Command {
 
 func generateRequestsCommand() *cobra.Command {
 	var o request.Offer
+	var begin string
 	cmd := &cobra.Command{
 		Use: "requests", Short: "Send requests and print their count and latencies as JSON", Args: exactArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Begin, err = workload.Beginning(begin); err != nil {
+				return err
+			}
 			return request.Generate(cmd.Context(), cmd.OutOrStdout(), o)
 		},
 	}
@@ -36,8 +40,9 @@ func generateRequestsCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.Connections, "connections", 1, "connections side by side")
 	cmd.Flags().IntVar(&o.Size, "size", 1, "bytes of a request and of its answer")
 	cmd.Flags().BoolVar(&o.Once, "once", false, "a connection for each request")
+	congestionFlag(cmd, &o.Congestion)
 	cmd.Flags().StringVar(&o.Hello, "hello", "", "sent first on each connection")
-	cmd.Flags().DurationVar(&o.Begin, "begin", 0, "beginning of the window, on the monotonic clock")
+	beginFlag(cmd, &begin)
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "length of the window")
 	return cmd
 }
@@ -52,8 +57,19 @@ func generateServeCommand() *cobra.Command {
 	cmd.Flags().TextVar(&s.Addr, "addr", netip.AddrPort{}, "ADDRESS:PORT to listen on")
 	cmd.Flags().IntVar(&s.Connections, "connections", 1, "connections to expect")
 	cmd.Flags().IntVar(&s.Size, "size", 1, "bytes of a request and of its answer")
+	congestionFlag(cmd, &s.Congestion)
 	cmd.Flags().BoolVar(&s.Once, "once", false, "close after the first answer")
 	return cmd
+}
+
+// beginFlag adds --begin, which workload.Beginning reads once the command runs.
+func beginFlag(cmd *cobra.Command, begin *string) {
+	cmd.Flags().StringVar(begin, "begin", "0s", "beginning of the window on the monotonic clock, or fifo:PATH that tells it")
+}
+
+// congestionFlag adds --congestion.
+func congestionFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "congestion", "", "TCP's congestion control; none: the machine's")
 }
 
 // protoFlag adds --proto.
@@ -63,16 +79,23 @@ func protoFlag(cmd *cobra.Command, p *workload.Proto) {
 
 func generateBulkCommand() *cobra.Command {
 	var o bulk.Offer
+	var begin string
 	cmd := &cobra.Command{
 		Use: "bulk", Short: "Send and receive as fast as it goes and print what arrived as JSON", Args: exactArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return bulk.Generate(cmd.Context(), cmd.OutOrStdout(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Begin, err = workload.Beginning(begin); err != nil {
+				return err
+			}
+			return bulk.Generate(cmd.Context(), cmd.OutOrStdout(), o)
+		},
 	}
 	cmd.Flags().TextVar(&o.Target, "target", netip.AddrPort{}, "ADDRESS:PORT of the server")
 	cmd.Flags().IntVar(&o.Up, "up", 1, "connections by which to send")
 	cmd.Flags().IntVar(&o.Down, "down", 0, "connections by which to receive")
+	congestionFlag(cmd, &o.Congestion)
 	cmd.Flags().BoolVar(&o.Datagrams, "datagrams", false, "send UDP from one socket instead")
 	cmd.Flags().IntVar(&o.Size, "size", 1400, "bytes of a message")
-	cmd.Flags().DurationVar(&o.Begin, "begin", 0, "beginning of the window, on the monotonic clock")
+	beginFlag(cmd, &begin)
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "length of the window")
 	return cmd
 }
@@ -85,6 +108,7 @@ func generateBulkServeCommand() *cobra.Command {
 	}
 	cmd.Flags().TextVar(&s.Addr, "addr", netip.AddrPort{}, "ADDRESS:PORT to listen on")
 	cmd.Flags().IntVar(&s.Connections, "connections", 1, "connections to expect")
+	congestionFlag(cmd, &s.Congestion)
 	cmd.Flags().BoolVar(&s.Datagrams, "datagrams", false, "take UDP as well")
 	return cmd
 }

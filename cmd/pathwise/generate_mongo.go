@@ -6,7 +6,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/mongowire"
+	"pathwise.dev/pathwise/internal/workload"
 	"pathwise.dev/pathwise/internal/workload/mongo"
+	"pathwise.dev/pathwise/internal/workload/socket"
 )
 
 // generateMongoCommands are both ends of the mongo workloads.
@@ -16,14 +18,21 @@ func generateMongoCommands() []*cobra.Command {
 
 func generateMongoCommand() *cobra.Command {
 	var o mongo.Offer
+	var begin string
 	cmd := &cobra.Command{
 		Use: "mongo", Short: "Do MongoDB operations and print their count and latencies as JSON", Args: exactArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return mongo.Generate(cmd.Context(), cmd.OutOrStdout(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Begin, err = workload.Beginning(begin); err != nil {
+				return err
+			}
+			return mongo.Generate(cmd.Context(), cmd.OutOrStdout(), o)
+		},
 	}
 	placeFlags(cmd, &o.Place)
 	cmd.Flags().IntVar(&o.Connections, "connections", 1, "connections side by side")
-	cmd.Flags().DurationVar(&o.Begin, "begin", 0, "beginning of the window, on the monotonic clock")
+	beginFlag(cmd, &begin)
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "length of the window")
+	congestionFlag(cmd, &o.Congestion)
 	cmd.Flags().BoolVar(&o.Drop, "drop", false, "drop the collection afterwards")
 	return cmd
 }
@@ -49,11 +58,14 @@ func placeFlags(cmd *cobra.Command, p *mongo.Place) {
 }
 
 func generateMongoServeCommand() *cobra.Command {
-	var addr string
+	var addr, congestion string
 	cmd := &cobra.Command{
 		Use: "mongo-serve", Short: "Serve MongoDB's wire protocol from memory", Args: exactArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return mongowire.Listen(cmd.Context(), addr) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return mongowire.Listen(cmd.Context(), addr, socket.Control(congestion))
+		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "", "address:port to listen on")
+	congestionFlag(cmd, &congestion)
 	return cmd
 }

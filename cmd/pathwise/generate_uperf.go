@@ -7,23 +7,28 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/workload"
 	"pathwise.dev/pathwise/internal/workload/uperf"
 )
 
 // generateUperfCommands are the two ends of uperf's profiles.
 func generateUperfCommands() []*cobra.Command {
-	var plan string
+	var plan, begin string
 	master := &cobra.Command{
 		Use: "uperf", Short: "Run a uperf profile and print counts and latencies as JSON", Args: exactArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			var o uperf.Offer
 			if err := json.Unmarshal([]byte(plan), &o); err != nil {
 				return usageError{fmt.Errorf("--plan: %w", err)}
+			}
+			if o.Begin, err = workload.Beginning(begin); err != nil {
+				return err
 			}
 			return uperf.Generate(cmd.Context(), cmd.OutOrStdout(), o)
 		},
 	}
 	master.Flags().StringVar(&plan, "plan", "", "the plan, in JSON")
+	beginFlag(master, &begin)
 	var addr string
 	var connections int
 	slave := &cobra.Command{

@@ -48,7 +48,8 @@ func (w Where) onKernel(kernel string) bool {
 func (w Where) loaded(l sample.Load) bool {
 	return len(w.Loads) == 0 || slices.ContainsFunc(w.Loads, func(want sample.Load) bool {
 		return (want.Connections == 0 || want.Connections == l.Connections) &&
-			(want.Size == 0 || want.Size == l.Size) && (want.Rate == 0 || want.Rate == l.Rate)
+			(want.Size == 0 || want.Size == l.Size) && (want.Rate == 0 || want.Rate == l.Rate) &&
+			(want.Congestion == "" || want.Congestion == l.Congestion)
 	})
 }
 

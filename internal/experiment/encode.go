@@ -67,6 +67,7 @@ type load struct {
 	Connections int     `yaml:"connections,omitempty"`
 	Size        int     `yaml:"size,omitempty"`
 	Rate        float64 `yaml:"rate,omitempty"`
+	Congestion  string  `yaml:"congestion,omitempty"`
 }
 
 // Encode writes the experiment with every default filled in, without its quick

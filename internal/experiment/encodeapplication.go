@@ -51,7 +51,7 @@ func encodeApplication(a application.Application) applied {
 	for _, p := range a.Parts {
 		w := piece{Workload: p.Workload, Weight: p.Weight}
 		if p.Load != nil {
-			w.Load = &load{Connections: p.Load.Connections, Size: p.Load.Size, Rate: p.Load.Rate}
+			w.Load = &load{Connections: p.Load.Connections, Size: p.Load.Size, Rate: p.Load.Rate, Congestion: p.Load.Congestion}
 		}
 		if len(p.Offered) == 0 { // those that differ by load are the usual ones
 			w.Metrics = encodeWeights(p.Metrics)

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/config"
@@ -149,11 +150,13 @@ func loads(v config.Value, info workload.Info) ([]sample.Load, error) {
 func combinations(v config.Value) ([]sample.Load, error) {
 	var conns, sizes []int
 	var rates []float64
+	var congestions []string
 	const unbounded = 1 << 30
 	err := v.Fields(map[string]config.Field{
 		"connections": ints(&conns, 1, unbounded),
 		"size":        list(&sizes, func(v config.Value) (int, error) { return v.Size(1, unbounded) }),
 		"rate":        list(&rates, func(v config.Value) (float64, error) { return v.Rate(1e12) }),
+		"congestion":  list(&congestions, congestion),
 	})
 	if err != nil {
 		return nil, err
@@ -162,11 +165,23 @@ func combinations(v config.Value) ([]sample.Load, error) {
 	for _, c := range orZero(conns) {
 		for _, s := range orZero(sizes) {
 			for _, r := range orZero(rates) {
-				out = append(out, sample.Load{Connections: c, Size: s, Rate: r})
+				for _, k := range orZero(congestions) {
+					out = append(out, sample.Load{Connections: c, Size: s, Rate: r, Congestion: k})
+				}
 			}
 		}
 	}
 	return out, nil
+}
+
+// congestion reads the name of a congestion control, as the kernel would take it
+// (TCP_CA_NAME_MAX). Which ones there are, it alone knows.
+func congestion(v config.Value) (string, error) {
+	name, err := v.Text()
+	if err == nil && !regexp.MustCompile(`^[a-z][a-z0-9_-]{0,14}$`).MatchString(name) {
+		err = v.Errorf("%q: expected the name of a congestion control, such as cubic or bbr", name)
+	}
+	return name, err
 }
 
 // orZero gives a knob that is not set its zero value once.

@@ -49,8 +49,9 @@ type PodSpec struct {
 // Limits of a lab.
 const (
 	MaxHosts = 64
-	// MaxPodsPerHost is what a /24 holds beside its gateway.
-	MaxPodsPerHost = 253
+	// MaxPodsPerHost is what a /23 holds without its gateway. Hosts have a /24 where
+	// that is enough: see Spec.podBits.
+	MaxPodsPerHost = 509
 )
 
 // Fill returns the spec with defaults where it says nothing.
@@ -126,7 +127,7 @@ func (s Spec) checkRanges() error {
 	if !s.Underlay.Addr().Is4() || s.Underlay.Bits() > 16 || s.Underlay.Bits() < 8 {
 		return badField("underlay", "%v: expected an IPv4 range of /8 to /16", s.Underlay)
 	}
-	if _, err := topo.HostPods(s.PodRange, s.Hosts); err != nil {
+	if _, err := topo.HostPods(s.PodRange, s.podBits(), s.Hosts); err != nil {
 		return &FieldError{"pod_range", err}
 	}
 	for i := 1; i < len(s.Networks); i++ {
@@ -191,6 +192,18 @@ func (s Spec) pods() []PodSpec {
 	return out
 }
 
+// podBits is how long the prefix of each host's pod range is: by the host that has the
+// most pods, so that all ranges have one size.
+func (s Spec) podBits() int {
+	perHost := map[int]int{}
+	most := 0
+	for _, p := range s.pods() {
+		perHost[p.Host]++
+		most = max(most, perHost[p.Host])
+	}
+	return topo.PodBits(most)
+}
+
 // on returns the hosts with their parts of the pod range of network number i.
 func (s Spec) on(i int, hosts []topo.Host) ([]topo.Host, netip.Prefix, error) {
 	r, err := topo.PodRange(s.PodRange, i)
@@ -199,7 +212,7 @@ func (s Spec) on(i int, hosts []topo.Host) ([]topo.Host, netip.Prefix, error) {
 	}
 	out := slices.Clone(hosts)
 	for n := range out {
-		if out[n].Pods, err = topo.HostPods(r, out[n].Index); err != nil {
+		if out[n].Pods, err = topo.HostPods(r, s.podBits(), out[n].Index); err != nil {
 			return nil, r, err
 		}
 	}
@@ -215,7 +228,7 @@ func (s Spec) hosts() ([]topo.Host, error) {
 		if err != nil {
 			return nil, err
 		}
-		pods, err := topo.HostPods(s.PodRange, index)
+		pods, err := topo.HostPods(s.PodRange, s.podBits(), index)
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
@@ -122,9 +123,9 @@ func (s *Server) appendObjectID(dst []byte) []byte {
 	return append(dst, byte(n>>16), byte(n>>8), byte(n))
 }
 
-// Listen serves at addr until ctx ends.
-func Listen(ctx context.Context, addr string) error {
-	var lc net.ListenConfig
+// Listen serves at addr until ctx ends; control is that of net.ListenConfig.
+func Listen(ctx context.Context, addr string, control func(network, address string, c syscall.RawConn) error) error {
+	lc := net.ListenConfig{Control: control}
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)

@@ -192,10 +192,10 @@ const UnderlayBridge = "br0"
 
 // OnUnderlay is the part of the underlay's own range from which pods of the host
 // take addresses when the network puts them there: the hosts' addresses are in
-// the first /24, then come the parts of each network in the lab, as there may be
+// the first part, which is as large as a host's pod range, then come the parts of each network in the lab, as there may be
 // several such.
 func (s Site) OnUnderlay(h topo.Host) (netip.Prefix, error) {
-	part, err := topo.HostPods(h.Addr.Masked(), s.Index*len(s.All())+h.Index)
+	part, err := topo.HostPods(h.Addr.Masked(), h.Pods.Bits(), s.Index*len(s.All())+h.Index)
 	if err != nil {
 		return part, fmt.Errorf("cut pod range of host %s: %w", h.Name, err)
 	}

@@ -294,6 +294,9 @@ func load(q sample.Question) string {
 		}
 		add("offered " + human(r, unit))
 	}
+	if c := q.Load.Congestion; c != "" {
+		add("congestion control " + c)
+	}
 	return cmp.Or(out, "default load")
 }
 

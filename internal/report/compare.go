@@ -223,7 +223,7 @@ func share(v float64) string { return fmt.Sprintf("%.0f %%", v*100) }
 
 func writeCompareCSV(w io.Writer, c rank.Comparison) error {
 	cw := csv.NewWriter(w)
-	head := []string{"network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate", "metric", "unit"}
+	head := []string{"network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate", "congestion", "metric", "unit"}
 	for _, name := range []string{"a", "b", "ratio", "relative", "baseline"} {
 		head = append(head, name, name+"_low", name+"_high", name+"_n")
 	}

@@ -16,7 +16,7 @@ import (
 // trialColumns are the columns of the CSV report: tidy data, one row for each
 // metric of each trial, so that every published figure can be recomputed.
 func trialColumns() []string {
-	return []string{"experiment", "network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate",
+	return []string{"experiment", "network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate", "congestion",
 		"repetition", "order", "started", "kernel", "status", "reason", "warnings", "metric", "unit", "better", "aspect", "value"}
 }
 
@@ -52,10 +52,10 @@ func trialCells(experiment string, t sample.Trial) []string {
 		t.Kernel, string(t.Status), oneLine(t.Reason), warningText(t.Warnings))
 }
 
-// cellCells are the columns network to rate.
+// cellCells are the columns network to congestion.
 func cellCells(c sample.Cell) []string {
 	return []string{c.Network, c.Workload, c.Scenario.Place(), strconv.Itoa(c.Scenario.Pairs),
-		strconv.Itoa(c.Scenario.MTU), knob(c.Load.Connections), knob(c.Load.Size), rateCell(c.Load.Rate)}
+		strconv.Itoa(c.Scenario.MTU), knob(c.Load.Connections), knob(c.Load.Size), rateCell(c.Load.Rate), c.Load.Congestion}
 }
 
 // kernelCell names the kernel of a scenario as trials do.

@@ -280,7 +280,7 @@ func digits(v float64) string {
 // writeExplainCSV writes tidy data: one figure a row.
 func writeExplainCSV(w io.Writer, findings []explain.Finding) error {
 	cw := csv.NewWriter(w)
-	_ = cw.Write([]string{"network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate", "kernel", "group", "name", "figure", "unit", "value"})
+	_ = cw.Write([]string{"network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate", "congestion", "kernel", "group", "name", "figure", "unit", "value"})
 	for _, f := range findings {
 		head := append(cellCells(f.Cell), kernelCell(f.Scenario))
 		row := func(group, name, figure, unit string, v float64) {

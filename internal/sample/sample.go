@@ -25,9 +25,11 @@ type Load struct {
 	// Rate is the offered rate per pod pair in bits per second (streams) or
 	// messages per second (latency).
 	Rate float64 `json:"rate,omitempty"`
+	// Congestion is TCP's congestion control of both ends; "" is cubic.
+	Congestion string `json:"congestion,omitempty"`
 }
 
-// String is the load in one word, "c=8,s=64,r=2e+08"; "default" for the zero load.
+// String is the load in one word, "c=8,s=64,r=2e+08,cc=bbr"; "default" for the zero load.
 func (l Load) String() string {
 	var parts []string
 	if l.Connections != 0 {
@@ -39,15 +41,19 @@ func (l Load) String() string {
 	if l.Rate != 0 {
 		parts = append(parts, fmt.Sprintf("r=%g", l.Rate))
 	}
+	if l.Congestion != "" {
+		parts = append(parts, "cc="+l.Congestion)
+	}
 	if len(parts) == 0 {
 		return "default"
 	}
 	return strings.Join(parts, ",")
 }
 
-// Compare orders loads by connections, then rate, then size.
+// Compare orders loads by connections, then rate, size, and congestion control.
 func (l Load) Compare(o Load) int {
-	return cmp.Or(cmp.Compare(l.Connections, o.Connections), cmp.Compare(l.Rate, o.Rate), cmp.Compare(l.Size, o.Size))
+	return cmp.Or(cmp.Compare(l.Connections, o.Connections), cmp.Compare(l.Rate, o.Rate), cmp.Compare(l.Size, o.Size),
+		cmp.Compare(l.Congestion, o.Congestion))
 }
 
 // Cell names what is measured: a trial is one repetition of a cell.

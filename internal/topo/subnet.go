@@ -52,9 +52,23 @@ func be(a netip.Addr) uint32 {
 	return binary.BigEndian.Uint32(raw[:])
 }
 
-// HostPods cuts the /24 for host index (1-based) out of the range of all pods.
-func HostPods(pods netip.Prefix, index int) (netip.Prefix, error) {
-	const bits = 24
+// PodBits is how long the prefix of a host's pod range is where the host has so many
+// pods: a /24, as most clusters have it, unless that has too few addresses.
+func PodBits(pods int) int {
+	bits := 24
+	for bits > 1 && 1<<(32-bits)-notPods < pods {
+		bits--
+	}
+	return bits
+}
+
+// notPods are the addresses of a range that no pod has: the range's own, the gateway's
+// and the broadcast address.
+const notPods = 3
+
+// HostPods cuts the range of host index (1-based) out of that of all pods; bits is the
+// length of its prefix.
+func HostPods(pods netip.Prefix, bits, index int) (netip.Prefix, error) {
 	if !pods.Addr().Is4() || pods.Bits() > bits-1 {
 		return netip.Prefix{}, fmt.Errorf("pod range %v is too small: expected an IPv4 range of /%d or larger, a /%d for each host", pods, bits-1, bits)
 	}

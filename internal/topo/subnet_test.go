@@ -38,3 +38,18 @@ func TestOn(t *testing.T) {
 		t.Error("found an attachment that is not there")
 	}
 }
+
+func TestPodBits(t *testing.T) {
+	for pods, want := range map[int]int{0: 24, 1: 24, 253: 24, 254: 23, 509: 23, 510: 22, 1 << 20: 11} {
+		if got := PodBits(pods); got != want {
+			t.Errorf("PodBits(%d) = %d, want %d", pods, got, want)
+		}
+	}
+	got, err := HostPods(DefaultPods(), 23, 64)
+	if err != nil || got != netip.MustParsePrefix("10.77.128.0/23") {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := HostPods(DefaultPods(), 23, 128); err == nil || !strings.Contains(err.Error(), "no /23 left for host 128") {
+		t.Errorf("got %v", err)
+	}
+}

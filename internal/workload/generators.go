@@ -15,9 +15,9 @@ type Generators struct {
 	// by TCP where there are none.
 	Server func(pair int) []string
 	Protos []Proto
-	// Client is that of its client; the window begins at begin on the monotonic
-	// clock, and the client must be ready by then.
-	Client func(pair int, begin time.Duration) []string
+	// Client is that of its client, which reads begin by Beginning: the client must be
+	// ready when the window begins.
+	Client func(pair int, begin string) []string
 	// Connections of a client; each takes some time to set up.
 	Connections int
 	// Patience is how long after the window a client may wait for answers.
@@ -25,15 +25,18 @@ type Generators struct {
 	// Servers and Clients are what the programs left, by pair, once they have ended.
 	Servers, Clients []Result
 
-	tasks []*Task
+	bed     Bed
+	crew    *Crew
+	barrier *barrier // nil where pods are on kernels that share no FIFO
+	tasks   []*Task
 }
 
 // Time that generators get.
 const (
 	// generatorEnd is how long after its last answer a client may take to end.
 	generatorEnd = 5 * time.Second
-	// generatorLead is what clients may take to start and connect, beside what
-	// a pair and a connection add.
+	// generatorLead is what clients may take to connect, and to start where no barrier
+	// holds them until all have; a pair and a connection add to it.
 	generatorLead  = 60 * time.Millisecond
 	leadPerPair    = 20 * time.Millisecond
 	leadPerHundred = 20 * time.Millisecond
@@ -46,8 +49,11 @@ func (g *Generators) Run(ctx context.Context, bed Bed, w Window, m Meter) error 
 		if err != nil {
 			return err
 		}
+		if err := g.Gather(ctx, bed, crew); err != nil {
+			return err
+		}
 		begin := time.Now().Add(lead + w.Warmup)
-		if err := g.Start(bed, crew, begin); err != nil {
+		if err := g.Begin(begin); err != nil {
 			return err
 		}
 		if _, err := Measure(ctx, begin, w.Duration, m); err != nil {
@@ -82,21 +88,48 @@ func (g *Generators) Serve(ctx context.Context, bed Bed, crew *Crew) (lead time.
 	return max(lead, 2*time.Since(started)), nil
 }
 
-// Start starts the clients, whose window begins then.
-func (g *Generators) Start(bed Bed, crew *Crew, begin time.Time) error {
+// Gather starts the clients and returns when each of them has, ready to be told of
+// its window by Begin. Clients on other kernels start at Begin.
+func (g *Generators) Gather(ctx context.Context, bed Bed, crew *Crew) (err error) {
+	g.bed, g.crew, g.barrier = bed, crew, nil
+	for _, p := range bed.Pairs {
+		if Elsewhere(bed, p.Client) {
+			return nil
+		}
+	}
+	if g.barrier, err = newBarrier(bed.Dir, len(bed.Pairs)); err != nil {
+		return err
+	}
+	g.start(g.barrier.begin)
+	if err := g.barrier.wait(ctx); err != nil {
+		return errors.Join(err, g.barrier.close())
+	}
+	return nil
+}
+
+// Begin tells the clients that were gathered when their window begins.
+func (g *Generators) Begin(begin time.Time) error {
 	now, err := Monotonic()
 	if err != nil {
 		return err
 	}
 	at := now + time.Until(begin)
-	g.Clients, g.tasks = make([]Result, len(bed.Pairs)), nil
-	for i := range bed.Pairs {
-		g.tasks = append(g.tasks, crew.Go(func(ctx context.Context) (err error) {
-			g.Clients[i], err = g.client(ctx, bed, i, at)
+	if g.barrier != nil {
+		return g.barrier.tell(at)
+	}
+	g.start(func(int) string { return at.String() })
+	return nil
+}
+
+// start starts the clients.
+func (g *Generators) start(begin func(pair int) string) {
+	g.Clients, g.tasks = make([]Result, len(g.bed.Pairs)), nil
+	for i := range g.bed.Pairs {
+		g.tasks = append(g.tasks, g.crew.Go(func(ctx context.Context) (err error) {
+			g.Clients[i], err = g.client(ctx, g.bed, i, begin(i))
 			return err
 		}))
 	}
-	return nil
 }
 
 // Wait returns when all clients have ended, which is soon after the window, at whose
@@ -113,7 +146,7 @@ func (g *Generators) Wait(ctx context.Context) error {
 }
 
 // client runs one pair's client to its end.
-func (g *Generators) client(ctx context.Context, bed Bed, pair int, begin time.Duration) (Result, error) {
+func (g *Generators) client(ctx context.Context, bed Bed, pair int, begin string) (Result, error) {
 	pod := bed.Pairs[pair].Client
 	res, err := bed.Exec(ctx, pod, g.Client(pair, begin)...)
 	if ctx.Err() != nil {

@@ -7,8 +7,10 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/network"
@@ -26,10 +28,16 @@ type Workload interface {
 	Run(ctx context.Context, bed Bed, load sample.Load, window Window, meter Meter) (Outcome, error)
 }
 
-// Congestion is the congestion control that workloads of TCP streams ask for,
-// whatever the machine's default: it is Linux's own default, and BBR, which some
+// Congestion is the congestion control of both ends of TCP connections where the load
+// names none, whatever the machine's default: it is Linux's own, and BBR, which some
 // machines set, paces its sending and so measures something else.
 const Congestion = "cubic"
+
+// CongestionOf is the load's congestion control.
+func CongestionOf(l sample.Load) string { return cmp.Or(l.Congestion, Congestion) }
+
+// congestionKnob is the load key "congestion".
+const congestionKnob = "congestion"
 
 // Served is a workload whose server the user may choose.
 type Served interface {
@@ -46,7 +54,8 @@ type Info struct {
 	Needs []network.Need `json:"-"`
 	// Metrics names the figures that an outcome carries; the first is the main one.
 	Metrics []string `json:"metrics"`
-	// Knobs are the load keys that the workload understands: "connections", "size", "rate".
+	// Knobs are the load keys that the workload understands: "connections", "size",
+	// "rate", "congestion".
 	Knobs []string `json:"knobs"`
 	// Default is the load where the experiment names none.
 	Default sample.Load `json:"default"`
@@ -86,10 +95,14 @@ func (i Info) Check(l sample.Load) error {
 			return fmt.Errorf("%s: %g is out of range: expected at least %g and at most %g", k.name, k.value, k.min, k.max)
 		}
 	}
+	if l.Congestion != "" && !slices.Contains(i.Knobs, congestionKnob) {
+		return fmt.Errorf("%s: workload %s has no such load; it takes %v", congestionKnob, i.Name, i.Knobs)
+	}
 	return nil
 }
 
-// Fill returns l with the workload's defaults where l says nothing.
+// Fill returns l with the workload's defaults where l says nothing. A congestion control
+// that is the default is left out, as results say nothing of it.
 func (i Info) Fill(l sample.Load) sample.Load {
 	if l.Connections == 0 {
 		l.Connections = i.Default.Connections
@@ -99,6 +112,9 @@ func (i Info) Fill(l sample.Load) sample.Load {
 	}
 	if l.Rate == 0 {
 		l.Rate = i.Default.Rate
+	}
+	if l.Congestion == Congestion {
+		l.Congestion = ""
 	}
 	return l
 }

@@ -99,7 +99,7 @@ func (n *Network) look() (err error) {
 func (n *Network) probe(host, pod int) (*libcni.NetworkConfigList, error) {
 	hosts := make([]topo.Host, 2)
 	for i := range hosts {
-		pods, err := topo.HostPods(topo.DefaultPods(), i+1)
+		pods, err := topo.HostPods(topo.DefaultPods(), topo.PodBits(1), i+1)
 		if err != nil {
 			return nil, err
 		}

@@ -92,14 +92,11 @@ func (f flannel) device(h topo.Host) string {
 	}
 }
 
-// subnetBits is the size of the subnet that a host gets.
-const subnetBits = 24
-
 // Build implements network.Network.
 func (f flannel) Build(ctx context.Context, site network.Site) (network.Plug, error) {
 	plug := network.Plug{Mode: network.ByCNI, Conflists: map[int]json.RawMessage{}}
 	// flannel wants room for four subnets, of which it leaves the first unused.
-	if site.Pods.Bits() > subnetBits-2 {
+	if subnetBits := site.Hosts[0].Pods.Bits(); site.Pods.Bits() > subnetBits-2 {
 		return plug, fmt.Errorf("pod range %v is too small for flannel: expected /%d or larger", site.Pods, subnetBits-2)
 	}
 	start := startup{flannel: f, site: site, etcd: "http://" + netip.AddrPortFrom(site.Gateway.Addr(), ports(site)).String()}
@@ -207,5 +204,5 @@ func (s *startup) config(ctx context.Context) string {
 		rules = network.Firewall(ctx, s.site, s.site.Underlay)
 	}
 	return fmt.Sprintf(`{"Network":%q,"SubnetLen":%d,"EnableNFTables":%t,"Backend":{"Type":%q}}`,
-		s.site.Pods.Masked(), subnetBits, rules == network.NFTables, s.backend)
+		s.site.Pods.Masked(), s.site.Hosts[0].Pods.Bits(), rules == network.NFTables, s.backend)
 }

@@ -62,7 +62,7 @@ func (v vlan) Info() network.Info {
 // Build implements network.Network.
 func (v vlan) Build(_ context.Context, site network.Site) (network.Plug, error) {
 	plug := network.Plug{Mode: network.ByCNI, Conflists: map[int]json.RawMessage{}}
-	// The first /24 of the pods' range is no host's.
+	// The first part of the pods' range is no host's.
 	router := netip.PrefixFrom(site.Pods.Masked().Addr().Next(), site.Pods.Bits())
 	if !site.Within {
 		if _, err := tag(site, site.Underlay, network.UnderlayBridge, router); err != nil {

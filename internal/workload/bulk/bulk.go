@@ -44,11 +44,11 @@ const (
 func (s Stream) Info() workload.Info {
 	info := workload.Info{
 		Name:        "tcp-bulk",
-		Summary:     "messages of a size as fast as TCP takes them, Nagle's algorithm on, congestion control " + workload.Congestion,
+		Summary:     "messages of a size as fast as TCP takes them, Nagle's algorithm on",
 		Tool:        "pathwise generate: payload that the receiver read in the window",
 		Needs:       []network.Need{network.NeedRoot()},
 		Metrics:     []string{sample.Throughput, sample.Retransmits},
-		Knobs:       []string{"connections", "size"},
+		Knobs:       []string{"connections", "size", "congestion"},
 		Default:     sample.Load{Connections: 1, Size: defaultSize},
 		Max:         sample.Load{Connections: maxConnections, Size: maxSize},
 		Pairs:       true,
@@ -68,7 +68,7 @@ func (s Stream) Info() workload.Info {
 
 // Run implements workload.Workload.
 func (s Stream) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
-	o := Offer{Up: max(load.Connections, 1), Size: load.Size, Duration: w.Duration, Datagrams: s.Proto == workload.UDP}
+	o := Offer{Up: max(load.Connections, 1), Size: load.Size, Duration: w.Duration, Datagrams: s.Proto == workload.UDP, Congestion: workload.CongestionOf(load)}
 	f := NewFleet(s.Self, bed, o)
 	err := f.Run(ctx, bed, w, m)
 	if err == nil {
@@ -95,7 +95,7 @@ func (s Stream) outcome(f *Fleet, w workload.Window) workload.Outcome {
 	}
 	out := workload.Outcome{Metrics: map[string]float64{}, Bytes: float64(up.Bytes()),
 		Series: up.series(w.Duration), Details: map[string]string{
-			"throughput per pair": strings.Join(each, " ") + " bit/s", "client": fmt.Sprint(f.clientArgs(0, 0)[1:])}}
+			"throughput per pair": strings.Join(each, " ") + " bit/s", "client": fmt.Sprint(f.clientArgs(0, "BEGIN")[1:])}}
 	f.User(&out)
 	out.Metrics[sample.Throughput] = 8 * out.Bytes / w.Duration.Seconds()
 	if s.Proto == workload.UDP {
@@ -103,6 +103,7 @@ func (s Stream) outcome(f *Fleet, w workload.Window) workload.Outcome {
 		out.Metrics[sample.Loss] = max(0, 1-float64(up.Datagrams)/float64(max(sent, 1)))
 		out.Details["offered"] = fmt.Sprintf("%.6g bit/s", 8*float64(sent)*float64(f.offer.Size)/w.Duration.Seconds())
 	} else {
+		out.Details["congestion"] = f.offer.Congestion
 		out.Metrics[sample.Retransmits] = float64(again) / (out.Bytes / 1e9)
 	}
 	return out
@@ -184,18 +185,18 @@ func (f *Fleet) User(out *workload.Outcome) {
 
 func (f *Fleet) serverArgs(pod topo.Pod) []string {
 	args := []string{f.self, "generate", "bulk-serve", "--addr", netip.AddrPortFrom(netip.IPv6Unspecified(), pod.Listen).String(),
-		"--connections", strconv.Itoa(f.offer.Up + f.offer.Down)}
+		"--connections", strconv.Itoa(f.offer.Up + f.offer.Down), "--congestion", f.offer.Congestion}
 	if f.offer.Datagrams {
 		args = append(args, "--datagrams")
 	}
 	return args
 }
 
-func (f *Fleet) clientArgs(pair int, begin time.Duration) []string {
+func (f *Fleet) clientArgs(pair int, begin string) []string {
 	args := []string{f.self, "generate", "bulk", "--target", f.bed.Pairs[pair].Server.Service.String(), "--size", strconv.Itoa(f.offer.Size),
-		"--begin", begin.String(), "--duration", f.offer.Duration.String()}
+		"--begin", begin, "--duration", f.offer.Duration.String()}
 	if f.offer.Datagrams {
 		return append(args, "--datagrams")
 	}
-	return append(args, "--up", strconv.Itoa(f.offer.Up), "--down", strconv.Itoa(f.offer.Down))
+	return append(args, "--congestion", f.offer.Congestion, "--up", strconv.Itoa(f.offer.Up), "--down", strconv.Itoa(f.offer.Down))
 }

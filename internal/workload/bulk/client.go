@@ -27,6 +27,8 @@ type Offer struct {
 	Datagrams bool
 	// Size of a message in bytes.
 	Size int
+	// Congestion is TCP's congestion control; "" is the machine's.
+	Congestion string
 	// Begin and Duration of the window; Begin is a time of the monotonic clock.
 	Begin, Duration time.Duration
 }
@@ -113,7 +115,7 @@ func (o Offer) connection(ctx context.Context, d Direction, run func(*socket.Soc
 	if err != nil {
 		return Count{}, err
 	}
-	conn, err := socket.Dial(workload.TCP, o.Target, connectTimeout, socket.Congestion(workload.Congestion))
+	conn, err := socket.Dial(workload.TCP, o.Target, connectTimeout, socket.Congestion(o.Congestion))
 	if err != nil {
 		return Count{}, fmt.Errorf("connect: %w", err)
 	}

@@ -23,11 +23,13 @@ type Service struct {
 	Connections int
 	// Datagrams are taken as well, at the same port.
 	Datagrams bool
+	// Congestion is TCP's congestion control.
+	Congestion string
 }
 
 // Serve serves until ctx ends.
 func (s Service) Serve(ctx context.Context) error {
-	l, err := socket.Listen(workload.TCP, s.Addr, socket.Congestion(workload.Congestion), socket.KeepAlive)
+	l, err := socket.Listen(workload.TCP, s.Addr, socket.Congestion(s.Congestion), socket.KeepAlive)
 	if err != nil {
 		return err
 	}

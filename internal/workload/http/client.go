@@ -29,6 +29,8 @@ type Offer struct {
 	// Rate of requests per second, of all connections together; 0 is a closed
 	// loop, in which the next request waits for the last answer.
 	Rate float64
+	// Congestion is TCP's congestion control.
+	Congestion string
 	// Begin and Duration of the window; Begin is a time of the monotonic clock.
 	Begin, Duration time.Duration
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/workload/socket"
 )
 
 // state of a connection.
@@ -57,6 +59,9 @@ func (w *worker) connect(c *conn) error {
 	}
 	c.fd = fd
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return err
+	}
+	if err := socket.Congest(fd, w.Congestion); err != nil {
 		return err
 	}
 	if err := unix.Connect(fd, w.to); err != nil && !errors.Is(err, unix.EINPROGRESS) {

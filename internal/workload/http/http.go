@@ -45,7 +45,7 @@ func (a Access) Info() workload.Info {
 		Tool:    "pathwise generate: whole answers with status 200 (service time, or at a rate the time since each was due)",
 		Needs:   []network.Need{network.NeedRoot()},
 		Metrics: []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean, sample.Throughput, sample.Errors},
-		Knobs:   []string{"connections", "size", "rate"},
+		Knobs:   []string{"connections", "size", "rate", "congestion"},
 		Default: sample.Load{Connections: 50, Size: 10 << 10},
 		Max:     sample.Load{Connections: 1000, Size: 64 << 20, Rate: 1e6},
 		Pairs:   true,
@@ -95,22 +95,25 @@ type trial struct {
 func (t *trial) prepare(dir string) error {
 	_, missing := network.FindProgram("nginx")
 	for i, pair := range t.bed.Pairs {
-		argv := []string{t.Self, "generate", "http-serve", "--addr", ":" + strconv.Itoa(int(pair.Server.Listen)), "--size", strconv.Itoa(t.load.Size)}
+		argv := []string{t.Self, "generate", "http-serve", "--addr", ":" + strconv.Itoa(int(pair.Server.Listen)), "--size", strconv.Itoa(t.load.Size),
+			"--congestion", workload.CongestionOf(t.load)}
 		if missing == nil && !t.Embedded {
 			var err error
 			if argv, err = nginx(filepath.Join(dir, strconv.Itoa(i)), pair.Server, t.load.Size); err != nil {
 				return err
 			}
+			argv = append([]string{t.Self, "generate", "http-nginx", "--addr", listen(pair.Server).String(), "--congestion", workload.CongestionOf(t.load), "--"}, argv...)
 		}
 		t.servers = append(t.servers, argv)
 	}
 	return nil
 }
 
-func (t *trial) clientArgs(pair int, begin time.Duration) []string {
+func (t *trial) clientArgs(pair int, begin string) []string {
 	args := []string{t.Self, "generate", "http", "--target", t.bed.Pairs[pair].Server.Service.String(),
 		"--connections", strconv.Itoa(t.load.Connections), "--size", strconv.Itoa(t.load.Size),
-		"--begin", begin.String(), "--duration", t.window.Duration.String()}
+		"--begin", begin, "--duration", t.window.Duration.String(),
+		"--congestion", workload.CongestionOf(t.load)}
 	if t.load.Rate > 0 {
 		args = append(args, "--rate", strconv.FormatFloat(t.load.Rate, 'g', -1, 64))
 	}
@@ -123,8 +126,9 @@ func (t *trial) clientArgs(pair int, begin time.Duration) []string {
 // outcome merges what the pairs' clients counted.
 func (t *trial) outcome(results []workload.Result) (workload.Outcome, error) {
 	out := workload.Outcome{Metrics: map[string]float64{}, Latency: sample.NewHistogram(), Details: map[string]string{
-		"client":  strings.Join(t.clientArgs(0, 0)[1:], " "),
+		"client":  strings.Join(t.clientArgs(0, "BEGIN")[1:], " "),
 		"latency": "service time: the loop is closed"}}
+	out.Details["congestion"] = workload.CongestionOf(t.load)
 	if t.load.Rate > 0 {
 		out.Details["latency"] = "from when each request was due"
 	}

@@ -21,7 +21,7 @@ func TestArguments(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	const want = "/pathwise generate http --target 10.201.0.2:5201 --connections 8 --size 100 --begin 3s --duration 1s --rate 2e+06 --close"
-	if got := strings.Join(tr.clientArgs(0, 3*time.Second), " "); got != want {
+	if got := strings.Join(tr.clientArgs(0, "3s"), " "); got != want {
 		t.Errorf("got %s", got)
 	}
 	tr.Embedded, tr.servers = false, nil

@@ -5,13 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/workload/socket"
 )
 
 // object is the path of the one object that servers have.
@@ -53,14 +60,10 @@ func nginx(dir string, pod topo.Pod, size int) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("prepare nginx: %w", err)
 	}
-	listen := strconv.Itoa(int(pod.Listen))
-	if pod.Addr().Is6() {
-		listen = "[::]:" + listen
-	}
 	conf := filepath.Join(dir, "nginx.conf")
 	err := errors.Join(
 		os.WriteFile(filepath.Join(dir, object), bytes.Repeat([]byte{filler}, size), 0o644),
-		os.WriteFile(conf, fmt.Appendf(nil, nginxConf, dir, listen), 0o644))
+		os.WriteFile(conf, fmt.Appendf(nil, nginxConf, dir, listen(pod)), 0o644))
 	if err != nil {
 		return nil, fmt.Errorf("prepare nginx: %w", err)
 	}
@@ -68,9 +71,37 @@ func nginx(dir string, pod topo.Pod, size int) ([]string, error) {
 	return []string{"nginx", "-e", "stderr", "-p", dir, "-c", conf}, nil
 }
 
+// listen is where a pod's nginx listens.
+func listen(pod topo.Pod) netip.AddrPort {
+	if pod.Addr().Is6() {
+		return netip.AddrPortFrom(netip.IPv6Unspecified(), pod.Listen)
+	}
+	return netip.AddrPortFrom(netip.IPv4Unspecified(), pod.Listen)
+}
+
+// ExecNginx becomes nginx, with a socket that listens at addr by the congestion control.
+// nginx has no such setting, but takes the sockets that another nginx left it
+// (ngx_add_inherited_sockets), and what it accepts has the listener's.
+func ExecNginx(addr netip.AddrPort, congestion string, argv []string) error {
+	l, err := socket.Listen(workload.TCP, addr, socket.Congestion(congestion))
+	if err != nil {
+		return err
+	}
+	fd, err := l.Inherit()
+	if err != nil {
+		return err
+	}
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return fmt.Errorf("find nginx: %w", err)
+	}
+	err = unix.Exec(path, argv, append(os.Environ(), fmt.Sprintf("NGINX=%d;", fd)))
+	return fmt.Errorf("run nginx: %w", err)
+}
+
 // Serve is the server where there is no nginx: Go's own, with one object of
 // size bytes, until ctx ends.
-func Serve(ctx context.Context, addr string, size int) error {
+func Serve(ctx context.Context, addr, congestion string, size int) error {
 	body := bytes.Repeat([]byte{filler}, size)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /"+object, func(w http.ResponseWriter, _ *http.Request) {
@@ -82,7 +113,12 @@ func Serve(ctx context.Context, addr string, size int) error {
 	})
 	s := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { s.Close() })()
-	if err := s.ListenAndServe(); err != nil && ctx.Err() == nil {
+	lc := net.ListenConfig{Control: socket.Control(congestion)}
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("serve HTTP: %w", err)
+	}
+	if err := s.Serve(l); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
 	return nil

@@ -39,11 +39,11 @@ type TCPStream struct{}
 func (TCPStream) Info() workload.Info {
 	return workload.Info{
 		Name:        "tcp-stream",
-		Summary:     "TCP streams as fast as they go, with congestion control " + workload.Congestion,
+		Summary:     "TCP streams as fast as they go",
 		Tool:        "iperf3: payload that the receiver read, per-interval records without the warm-up",
 		Needs:       needs(),
 		Metrics:     []string{sample.Throughput, sample.Retransmits},
-		Knobs:       []string{"connections", "size"},
+		Knobs:       []string{"connections", "size", "congestion"},
 		Default:     sample.Load{Connections: 1, Size: defaultSize},
 		Max:         sample.Load{Connections: maxStreams, Size: maxTCPSize},
 		Pairs:       true,
@@ -53,7 +53,7 @@ func (TCPStream) Info() workload.Info {
 
 // Run implements workload.Workload.
 func (TCPStream) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
-	o := offer{proto: workload.TCP, streams: load.Connections, size: load.Size}
+	o := offer{proto: workload.TCP, congestion: workload.CongestionOf(load), streams: load.Connections, size: load.Size}
 	pairs, err := o.run(ctx, bed, w, m)
 	if err != nil {
 		return workload.Outcome{}, fmt.Errorf("run tcp-stream: %w", err)

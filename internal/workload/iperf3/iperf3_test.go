@@ -165,13 +165,13 @@ func TestCongestionIsExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := explain(rep.Failure, g.Bed(), g.Pairs[0].Client)
+	got := explain(rep.Failure, g.Bed(), g.Pairs[0].Client, []string{"iperf3", "-C", workload.Congestion})
 	for _, want := range []string{"not supported", workload.Congestion, "reno"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q does not mention %q", got, want)
 		}
 	}
-	if got := explain("no route", g.Bed(), g.Pairs[0].Client); got != "no route" {
+	if got := explain("no route", g.Bed(), g.Pairs[0].Client, nil); got != "no route" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,8 @@ type offer struct {
 	rate float64
 	// buffer is what sockets may hold, in bytes; 0 leaves it to the kernel.
 	buffer int
+	// congestion is TCP's congestion control.
+	congestion string
 	// spread is the time between the first pair's beginning and the last's that
 	// a test has seen and that the next allows for.
 	spread time.Duration
@@ -82,7 +85,7 @@ func (o offer) clientArgs(server topo.Pod, seconds int) []string {
 		"-J", "-i", o.interval(), "-t", strconv.Itoa(seconds), "-P", strconv.Itoa(o.streams),
 		"-l", strconv.Itoa(o.size), "--connect-timeout", strconv.FormatInt(startTimeout.Milliseconds(), 10)}
 	if o.proto == workload.TCP {
-		return append(args, "-C", workload.Congestion)
+		return append(args, "-C", o.congestion)
 	}
 	if o.buffer > 0 {
 		args = append(args, "-w", strconv.Itoa(o.buffer))
@@ -290,7 +293,7 @@ func execute(ctx context.Context, bed workload.Bed, pod topo.Pod, argv []string)
 	switch {
 	case bad == nil && rep.Failure != "":
 		// With -J iperf3 explains itself on standard output.
-		err = fmt.Errorf("run iperf3 in pod %s: %s", pod.Name, explain(rep.Failure, bed, pod))
+		err = fmt.Errorf("run iperf3 in pod %s: %s", pod.Name, explain(rep.Failure, bed, pod, argv))
 	case err != nil:
 		err = fmt.Errorf("run iperf3 in pod %s: %w", pod.Name, err)
 	case bad != nil:
@@ -300,7 +303,7 @@ func execute(ctx context.Context, bed workload.Bed, pod topo.Pod, argv []string)
 }
 
 // explain adds to iperf3's message what the reader needs to act on it.
-func explain(failure string, bed workload.Bed, pod topo.Pod) string {
+func explain(failure string, bed workload.Bed, pod topo.Pod, argv []string) string {
 	if !strings.Contains(failure, "TCP_CONGESTION") {
 		return failure
 	}
@@ -313,5 +316,9 @@ func explain(failure string, bed workload.Bed, pod topo.Pod) string {
 	if err != nil {
 		offered = err.Error()
 	}
-	return fmt.Sprintf("%s: the workload needs congestion control %s, this kernel has: %s", failure, workload.Congestion, offered)
+	wanted := ""
+	if i := slices.Index(argv, "-C"); i >= 0 && i+1 < len(argv) {
+		wanted = argv[i+1]
+	}
+	return fmt.Sprintf("%s: the workload needs congestion control %s, this kernel has: %s", failure, wanted, offered)
 }

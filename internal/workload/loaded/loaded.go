@@ -48,7 +48,7 @@ func (Latency) Info() workload.Info {
 		Needs:   []network.Need{network.NeedRoot()},
 		Metrics: []string{sample.LatencyLoaded, sample.LatencyIdle, sample.LatencyGrowth, sample.ThroughputDown, sample.ThroughputUp,
 			sample.LatencyP99, sample.Retransmits, sample.Errors},
-		Knobs:       []string{"connections"},
+		Knobs:       []string{"connections", "congestion"},
 		Default:     sample.Load{Connections: streams},
 		Max:         sample.Load{Connections: 500},
 		Pairs:       true,
@@ -60,6 +60,7 @@ func (Latency) Info() workload.Info {
 type trial struct {
 	self         string
 	streams      int
+	congestion   string
 	bed          workload.Bed
 	fleet        *bulk.Fleet
 	idle, loaded *workload.Generators
@@ -68,8 +69,8 @@ type trial struct {
 // Run implements workload.Workload. The idle path is looked at for half of the
 // window's length before the streams begin; the window is under load.
 func (l Latency) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
-	t := &trial{self: l.Self, streams: load.Connections, bed: bed,
-		fleet: bulk.NewFleet(l.Self, bed, bulk.Offer{Up: load.Connections, Down: load.Connections, Size: chunk, Duration: w.Duration})}
+	t := &trial{self: l.Self, streams: load.Connections, bed: bed, congestion: workload.CongestionOf(load),
+		fleet: bulk.NewFleet(l.Self, bed, bulk.Offer{Up: load.Connections, Down: load.Connections, Size: chunk, Duration: w.Duration, Congestion: workload.CongestionOf(load)})}
 	err := t.run(ctx, w, m)
 	var out workload.Outcome
 	if err == nil {
@@ -87,8 +88,13 @@ func (t *trial) run(ctx context.Context, w workload.Window, m workload.Meter) er
 		if err != nil {
 			return err
 		}
-		begin, idle := time.Now().Add(lead), max(w.Duration/2, least)
-		if t.idle, err = t.ask(crew, begin, idle); err != nil {
+		idle := max(w.Duration/2, least)
+		t.idle = t.asking(idle)
+		if err := t.idle.Gather(ctx, t.bed, crew); err != nil {
+			return err
+		}
+		begin := time.Now().Add(lead)
+		if err := t.idle.Begin(begin); err != nil {
 			return err
 		}
 		if err := workload.SleepUntil(ctx, begin.Add(idle)); err != nil {
@@ -97,11 +103,12 @@ func (t *trial) run(ctx context.Context, w workload.Window, m workload.Meter) er
 		if err := t.idle.Wait(ctx); err != nil {
 			return fmt.Errorf("idle path: %w", err)
 		}
-		begin = time.Now().Add(lead + w.Warmup)
-		if err := t.fleet.Start(t.bed, crew, begin); err != nil {
+		t.loaded = t.asking(w.Duration)
+		if err := errors.Join(t.fleet.Gather(ctx, t.bed, crew), t.loaded.Gather(ctx, t.bed, crew)); err != nil {
 			return err
 		}
-		if t.loaded, err = t.ask(crew, begin, w.Duration); err != nil {
+		begin = time.Now().Add(lead + w.Warmup)
+		if err := errors.Join(t.fleet.Begin(begin), t.loaded.Begin(begin)); err != nil {
 			return err
 		}
 		if _, err := workload.Measure(ctx, begin, w.Duration, m); err != nil {
@@ -114,18 +121,17 @@ func (t *trial) run(ctx context.Context, w workload.Window, m workload.Meter) er
 	})
 }
 
-// ask starts a client for requests on each pair.
-func (t *trial) ask(crew *workload.Crew, begin time.Time, d time.Duration) (*workload.Generators, error) {
-	g := &workload.Generators{Patience: patience, Client: func(pair int, at time.Duration) []string {
-		return t.args(t.bed.Pairs[pair].Server, at, d)
+// asking is a client for requests on each pair.
+func (t *trial) asking(d time.Duration) *workload.Generators {
+	return &workload.Generators{Patience: patience, Client: func(pair int, begin string) []string {
+		return t.args(t.bed.Pairs[pair].Server, begin, d)
 	}}
-	return g, g.Start(t.bed, crew, begin)
 }
 
-func (t *trial) args(server topo.Pod, begin, d time.Duration) []string {
-	hello := bulk.Hello{Direction: bulk.Echo, Size: message, Begin: begin, Duration: d}
+func (t *trial) args(server topo.Pod, begin string, d time.Duration) []string {
+	hello := bulk.Hello{Direction: bulk.Echo, Size: message, Duration: d} // who echoes has no use for its beginning
 	return []string{t.self, "generate", "requests", "--target", server.Service.String(), "--size", strconv.Itoa(message),
-		"--hello", hello.Line(), "--begin", begin.String(), "--duration", d.String()}
+		"--hello", hello.Line(), "--begin", begin, "--duration", d.String(), "--congestion", t.congestion}
 }
 
 // outcome merges the pairs' figures. Growth is of medians: the mean of a few

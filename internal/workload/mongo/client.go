@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"pathwise.dev/pathwise/internal/mongowire"
+	"pathwise.dev/pathwise/internal/workload/socket"
 )
 
 // database is where the collections are.
@@ -36,7 +37,7 @@ type pool struct {
 // connect makes a client that keeps that many connections open, and at most one
 // more for questions about the server. Nothing is tried again: an operation that
 // fails is counted.
-func connect(uri string, connections int, ready *atomic.Int64) (*pool, error) {
+func connect(uri string, connections int, congestion string, ready *atomic.Int64) (*pool, error) {
 	p := &pool{ready: ready}
 	o := options.Client().ApplyURI(uri).SetRetryReads(false).SetRetryWrites(false).SetServerSelectionTimeout(findServer).
 		SetMinPoolSize(uint64(connections)).SetMaxConnecting(uint64(connections)).SetMaxPoolSize(uint64(connections) + 1).
@@ -47,6 +48,9 @@ func connect(uri string, connections int, ready *atomic.Int64) (*pool, error) {
 		}})
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if congestion != "" {
+		o.SetDialer(&net.Dialer{Control: socket.Control(congestion)})
 	}
 	var err error
 	if p.Client, err = mongo.Connect(o); err != nil {
@@ -73,10 +77,10 @@ type fleet struct {
 const perPool = 10
 
 // connectAll makes clients that keep that many connections open together.
-func connectAll(uri string, connections int) (*fleet, error) {
+func connectAll(uri string, connections int, congestion string) (*fleet, error) {
 	f := &fleet{}
 	for left := connections; left > 0; left -= perPool {
-		p, err := connect(uri, min(left, perPool), &f.ready)
+		p, err := connect(uri, min(left, perPool), congestion, &f.ready)
 		if err != nil {
 			f.close()
 			return nil, err

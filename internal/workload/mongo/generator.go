@@ -19,6 +19,8 @@ type Offer struct {
 	Place
 	// Connections side by side, each with one operation under way: mongo-perf's threads.
 	Connections int
+	// Congestion is TCP's congestion control of the client; "" is the machine's.
+	Congestion string
 	// Begin and Duration of the window; Begin is a time of the monotonic clock.
 	Begin, Duration time.Duration
 	// Drop the collection afterwards.
@@ -79,7 +81,7 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	if err != nil {
 		return err
 	}
-	fleet, err := connectAll(o.URI, o.Connections)
+	fleet, err := connectAll(o.URI, o.Connections, o.Congestion)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (m Mongo) Info() workload.Info {
 		Tool:    "MongoDB Go driver: answered operations (service time, closed loop)",
 		Needs:   []network.Need{network.NeedRoot()},
 		Metrics: []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean, sample.Errors},
-		Knobs:   []string{"connections"},
+		Knobs:   []string{"connections", "congestion"},
 		Default: sample.Load{Connections: 1},
 		Max:     sample.Load{Connections: 1000},
 		Pairs:   true,

@@ -47,7 +47,7 @@ func Prepare(ctx context.Context, w io.Writer, p Place, capped bool) error {
 	if err != nil {
 		return err
 	}
-	client, err := connect(p.URI, 1, new(atomic.Int64))
+	client, err := connect(p.URI, 1, "", new(atomic.Int64))
 	if err != nil {
 		return err
 	}

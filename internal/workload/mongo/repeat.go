@@ -19,7 +19,7 @@ func Repeat(ctx context.Context, p Place, count int64, capped bool, between func
 	if err != nil {
 		return 0, err
 	}
-	fleet, err := connectAll(p.URI, 1)
+	fleet, err := connectAll(p.URI, 1, "")
 	if err != nil {
 		return 0, err
 	}

@@ -57,10 +57,15 @@ type trial struct {
 	dir    string
 	counts []Count
 	found  []Prepared
+	// asked is what a program of the user's has; our own server is told.
+	asked workload.Asked
 }
 
 func (t *trial) run(ctx context.Context, m workload.Meter) error {
 	return workload.Together(ctx, func(ctx context.Context, crew *workload.Crew) error {
+		if err := t.ask(ctx); err != nil {
+			return err
+		}
 		if err := t.serve(ctx, crew); err != nil {
 			return err
 		}
@@ -72,9 +77,12 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 		// Clients are the same executable as what prepared the documents: where that
 		// took long, as on a guest's kernel, so will they.
 		start = max(start, 2*took)
-		begin := time.Now().Add(start + t.window.Warmup)
 		clients := workload.Generators{Patience: patience, Client: t.clientArgs}
-		if err := clients.Start(t.bed, crew, begin); err != nil {
+		if err := clients.Gather(ctx, t.bed, crew); err != nil {
+			return err
+		}
+		begin := time.Now().Add(start + t.window.Warmup)
+		if err := clients.Begin(begin); err != nil {
 			return err
 		}
 		if _, err := workload.Measure(ctx, begin, t.window.Duration, m); err != nil {
@@ -97,6 +105,14 @@ func await(ctx context.Context, tasks []*workload.Task, limit time.Duration, why
 		}
 	}
 	return nil
+}
+
+// ask asks for the congestion control of servers that cannot be told.
+func (t *trial) ask(ctx context.Context) (err error) {
+	if t.Server != "" && !isURI(t.Server) {
+		t.asked, err = workload.AskCongestion(ctx, t.bed)
+	}
+	return err
 }
 
 // serve starts a server in each server pod, unless there is one elsewhere.
@@ -132,7 +148,7 @@ func (t *trial) serve(ctx context.Context, crew *workload.Crew) (err error) {
 // serverArgs is the command line of a pod's server.
 func (t *trial) serverArgs(pod topo.Pod) ([]string, error) {
 	if t.Server == "" {
-		return []string{t.Self, "generate", "mongo-serve", "--addr", ":" + strconv.Itoa(int(pod.Listen))}, nil
+		return []string{t.Self, "generate", "mongo-serve", "--addr", ":" + strconv.Itoa(int(pod.Listen)), "--congestion", workload.CongestionOf(t.load)}, nil
 	}
 	dir := filepath.Join(t.dir, pod.Name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -190,9 +206,10 @@ func (t *trial) placeArgs(pair workload.Pair) []string {
 	return []string{"--uri", uri, "--operation", t.Operation, "--collection", strings.ReplaceAll(t.Operation, "-", "_") + "_" + pair.Client.Name}
 }
 
-func (t *trial) clientArgs(pair int, begin time.Duration) []string {
+func (t *trial) clientArgs(pair int, begin string) []string {
 	args := append([]string{t.Self, "generate", "mongo"}, t.placeArgs(t.bed.Pairs[pair])...)
-	args = append(args, "--connections", strconv.Itoa(t.load.Connections), "--begin", begin.String(), "--duration", t.window.Duration.String())
+	args = append(args, "--connections", strconv.Itoa(t.load.Connections), "--begin", begin, "--duration", t.window.Duration.String(),
+		"--congestion", workload.CongestionOf(t.load))
 	if isURI(t.Server) {
 		args = append(args, "--drop")
 	}
@@ -232,8 +249,15 @@ func parse(out []byte) (Count, error) {
 // outcome merges the pairs' counts.
 func (t *trial) outcome() workload.Outcome {
 	out := workload.Outcome{Metrics: map[string]float64{}, Latency: sample.NewHistogram(), Details: map[string]string{
-		"client": redactedArgs(t.clientArgs(0, 0)[1:]), "server": t.server()}}
+		"client": redactedArgs(t.clientArgs(0, "BEGIN")[1:]), "server": t.server()}}
 	out.Notes = []string{"MongoDB server: " + t.server()}
+	out.Details["congestion"] = workload.CongestionOf(t.load)
+	switch {
+	case isURI(t.Server):
+		out.Details["congestion"] += " of the clients"
+	case t.asked != nil:
+		t.asked.Tell(&out, "the server")
+	}
 	kinds := map[string]int64{}
 	var user float64
 	for i, c := range t.counts {

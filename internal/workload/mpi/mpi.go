@@ -106,13 +106,18 @@ func (e Exchange) Run(ctx context.Context, bed workload.Bed, load sample.Load, w
 	}
 	t := &trial{Exchange: e, bed: bed, load: load, window: w, dir: dir, ranks: 2 * len(bed.Pairs) * load.Connections}
 	defer func() { err = errors.Join(err, t.awaitGone(), os.RemoveAll(dir)) }()
-	said, err := t.run(ctx, m)
+	asked, err := workload.AskCongestion(ctx, bed)
+	var said []byte
+	if err == nil {
+		said, err = t.run(ctx, m)
+	}
 	if err == nil {
 		out, err = t.outcome(said)
 	}
 	if err != nil {
 		return out, fmt.Errorf("run %s: %w", e.Info().Name, err)
 	}
+	asked.Tell(&out, "Open MPI")
 	return out, nil
 }
 

@@ -33,6 +33,9 @@ const (
 	UDPRR     Test = "UDP_RR"
 )
 
+// tcp says whether the test is one of TCP.
+func (t Test) tcp() bool { return t == TCPStream || t == TCPRR || t == TCPCRR }
+
 // Run is the workload of one test.
 type Run struct{ Test Test }
 
@@ -68,6 +71,9 @@ func (r Run) Info() workload.Info {
 		Pairs:       true,
 		MinDuration: time.Second,
 	}
+	if r.Test.tcp() {
+		info.Knobs = append(info.Knobs, "congestion")
+	}
 	switch r.Test {
 	case TCPStream:
 		info.Metrics, info.Default.Size = []string{sample.Throughput, sample.Retransmits}, 16<<10
@@ -82,11 +88,13 @@ func (r Run) Info() workload.Info {
 // trial is one run.
 type trial struct {
 	Run
-	bed     workload.Bed
-	size    int
-	window  workload.Window
-	clients []workload.Result
-	figures []map[string]float64
+	bed  workload.Bed
+	size int
+	// congestion is TCP's congestion control of both ends.
+	congestion string
+	window     workload.Window
+	clients    []workload.Result
+	figures    []map[string]float64
 }
 
 // Run implements workload.Workload. The window begins when the clients are
@@ -95,7 +103,7 @@ type trial struct {
 // clients' time is up: they tell their figures only after pad.
 func (r Run) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
 	n := len(bed.Pairs)
-	t := &trial{Run: r, bed: bed, size: load.Size, window: w, clients: make([]workload.Result, n), figures: make([]map[string]float64, n)}
+	t := &trial{Run: r, bed: bed, size: load.Size, congestion: workload.CongestionOf(load), window: w, clients: make([]workload.Result, n), figures: make([]map[string]float64, n)}
 	err := workload.Together(ctx, func(ctx context.Context, crew *workload.Crew) error {
 		for _, pair := range bed.Pairs {
 			if pair.Server.Service.Addr() != pair.Server.Addr() {
@@ -198,9 +206,12 @@ func (t *trial) args(server topo.Pod, length int) []string {
 	args := []string{"netperf", "-H", server.Service.Addr().String(), "-p", strconv.Itoa(int(server.Service.Port())),
 		"-t", string(t.Test), "-l", strconv.Itoa(length), "--", "-P", fmt.Sprintf(",%d", int(server.Listen)+dataPort), "-k", strings.Join(t.keys(), ",")}
 	size := strconv.Itoa(t.size)
+	if t.Test.tcp() {
+		args = append(args, "-K", t.congestion+","+t.congestion)
+	}
 	switch t.Test {
 	case TCPStream:
-		return append(args, "-m", size, "-K", workload.Congestion)
+		return append(args, "-m", size)
 	case UDPStream:
 		return append(args, "-m", size, "-R", "1") // without it datagrams are not routed
 	default:

@@ -45,7 +45,7 @@ func (r Requests) Info() workload.Info {
 		Tool:    "pathwise generate: answered requests (service time, closed loop)",
 		Needs:   []network.Need{network.NeedRoot()},
 		Metrics: []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean, sample.Errors},
-		Knobs:   []string{"connections", "size"},
+		Knobs:   []string{"connections", "size", "congestion"},
 		Default: sample.Load{Connections: 1, Size: 1},
 		Max:     sample.Load{Connections: 1000, Size: 1 << 20},
 		Pairs:   true,
@@ -55,11 +55,12 @@ func (r Requests) Info() workload.Info {
 		info.Summary = "requests and answers in UDP datagrams, one under way from each socket"
 		info.Metrics = append(info.Metrics, sample.Loss)
 		info.Max.Size = maxDatagram
+		info.Knobs = []string{"connections", "size"}
 	}
 	if r.Once {
 		info.Name = "connect"
 		info.Summary = "TCP connect, a byte each way, close"
-		info.Knobs = []string{"connections"}
+		info.Knobs = []string{"connections", "congestion"}
 		info.Default.Size, info.Max.Size = 0, 0
 	}
 	info.MinDuration = 200 * time.Millisecond
@@ -97,25 +98,33 @@ func (t *trial) size() int { return max(t.load.Size, 1) }
 func (t *trial) serverArgs(pod topo.Pod) []string {
 	args := []string{t.Self, "generate", "serve", "--proto", string(t.proto()), "--addr", netip.AddrPortFrom(netip.IPv6Unspecified(), pod.Listen).String(),
 		"--connections", strconv.Itoa(t.load.Connections), "--size", strconv.Itoa(t.size())}
+	return append(args, t.options()...)
+}
+
+// options are those of both ends.
+func (t *trial) options() (args []string) {
 	if t.Once {
 		args = append(args, "--once")
+	}
+	if t.proto() == workload.TCP {
+		args = append(args, "--congestion", workload.CongestionOf(t.load))
 	}
 	return args
 }
 
-func (t *trial) clientArgs(pair int, begin time.Duration) []string {
+func (t *trial) clientArgs(pair int, begin string) []string {
 	args := []string{t.Self, "generate", "requests", "--proto", string(t.proto()), "--target", t.bed.Pairs[pair].Server.Service.String(), "--connections", strconv.Itoa(t.load.Connections),
-		"--size", strconv.Itoa(t.size()), "--begin", begin.String(), "--duration", t.window.Duration.String()}
-	if t.Once {
-		args = append(args, "--once")
-	}
-	return args
+		"--size", strconv.Itoa(t.size()), "--begin", begin, "--duration", t.window.Duration.String()}
+	return append(args, t.options()...)
 }
 
 // outcome merges the pairs' counts.
 func (t *trial) outcome() (workload.Outcome, error) {
 	out := workload.Outcome{Metrics: map[string]float64{}, Latency: sample.NewHistogram(), Details: map[string]string{
-		"client": fmt.Sprint(t.clientArgs(0, 0)[1:])}}
+		"client": fmt.Sprint(t.clientArgs(0, "BEGIN")[1:])}}
+	if t.proto() == workload.TCP {
+		out.Details["congestion"] = workload.CongestionOf(t.load)
+	}
 	for i, res := range t.Clients {
 		pod := t.bed.Pairs[i].Client.Name
 		c, err := workload.ParseCount(res.Stdout)

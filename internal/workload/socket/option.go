@@ -3,6 +3,7 @@ package socket
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -10,20 +11,47 @@ import (
 // Option sets something of a socket before it connects or listens.
 type Option func(*Socket) error
 
-// Congestion asks for TCP's congestion control of that name. It is no method, as it
-// must be set before the connection is there: BBR turns pacing on when it begins,
-// and a connection that leaves it is paced for ever (sk_pacing_status).
+// Inherit is a descriptor of the socket that programs which this process becomes have too.
+func (s *Socket) Inherit() (int, error) {
+	fd, err := unix.Dup(s.fd) // a copy has no FD_CLOEXEC (dup(2))
+	if err != nil {
+		return 0, fmt.Errorf("inherit socket: %w", err)
+	}
+	return fd, nil
+}
+
+// Control sets TCP's congestion control of sockets of package net: see net.Dialer and
+// net.ListenConfig.
+func Control(congestion string) func(network, address string, c syscall.RawConn) error {
+	return func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if bad := c.Control(func(fd uintptr) { err = Congest(int(fd), congestion) }); bad != nil {
+			return bad
+		}
+		return err
+	}
+}
+
+// Congestion asks for TCP's congestion control of that name; "" leaves the machine's. It
+// is no method, as it must be set before the connection is there: BBR turns pacing on when
+// it begins, and a connection that leaves it is paced for ever (sk_pacing_status).
 func Congestion(name string) Option {
-	return func(s *Socket) error {
-		err := unix.SetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
-		if errors.Is(err, unix.ENOENT) {
-			err = fmt.Errorf("this kernel has none of that name: %w", err)
-		}
-		if err != nil {
-			return fmt.Errorf("use congestion control %s: %w", name, err)
-		}
+	return func(s *Socket) error { return Congest(s.fd, name) }
+}
+
+// Congest is Congestion for a descriptor that is no Socket.
+func Congest(fd int, name string) error {
+	if name == "" {
 		return nil
 	}
+	err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+	if errors.Is(err, unix.ENOENT) {
+		err = fmt.Errorf("this kernel has none of that name: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("use congestion control %s: %w", name, err)
+	}
+	return nil
 }
 
 // KeepAlive is an Option that ends an idle connection within a minute after its

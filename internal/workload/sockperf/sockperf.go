@@ -77,11 +77,18 @@ func (l Latency) Run(ctx context.Context, bed workload.Bed, load sample.Load, w 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	t := trial{Latency: l, bed: bed, size: load.Size, window: w, dir: dir, servers: make([]workload.Result, len(bed.Pairs))}
-	if err := t.run(ctx, m); err != nil {
+	asked, err := workload.AskCongestion(ctx, bed)
+	if err == nil {
+		err = t.run(ctx, m)
+	}
+	if err == nil {
+		out, err = t.outcome()
+	}
+	if err != nil {
 		return out, fmt.Errorf("run %s: %w", l.Info().Name, err)
 	}
-	if out, err = t.outcome(); err != nil {
-		return out, fmt.Errorf("run %s: %w", l.Info().Name, err)
+	if l.Proto == workload.TCP {
+		asked.Tell(&out, "sockperf")
 	}
 	return out, nil
 }

@@ -116,13 +116,13 @@ func (r Runs) Run(ctx context.Context, bed workload.Bed, load sample.Load, w wor
 		Server: func(i int) []string {
 			return []string{r.Self, "generate", "uperf-serve", "--addr", fmt.Sprintf("[::]:%d", bed.Pairs[i].Server.Listen), "--connections", strconv.Itoa(p.Strands())}
 		},
-		Client: func(i int, begin time.Duration) []string {
-			o := Offer{Target: bed.Pairs[i].Server.Service, Profile: p, Begin: begin, Duration: w.Duration}
+		Client: func(i int, begin string) []string {
+			o := Offer{Target: bed.Pairs[i].Server.Service, Profile: p, Duration: w.Duration}
 			plan, err := json.Marshal(o)
 			if err != nil {
 				panic(err) // it holds numbers and strings alone
 			}
-			return []string{r.Self, "generate", "uperf", "--plan", string(plan)}
+			return []string{r.Self, "generate", "uperf", "--begin", begin, "--plan", string(plan)}
 		}}
 	if err := g.Run(ctx, bed, w, m); err != nil {
 		return workload.Outcome{}, fmt.Errorf("run %s: %w", r.info.Name, err)
