@@ -80,13 +80,13 @@ func (b *barrier) wait(ctx context.Context) error {
 func (b *barrier) tell(at time.Duration) error {
 	for _, f := range b.told {
 		if _, err := io.WriteString(f, at.String()+"\n"); err != nil {
-			return fmt.Errorf("tell generators of the window: %w", err)
+			return errors.Join(fmt.Errorf("tell generators of the window: %w", err), b.close())
 		}
 	}
 	return b.close()
 }
 
-// close lets programs go that were told nothing: they fail.
+// close lets programs go that were told nothing: they fail. It may be called again.
 func (b *barrier) close() error {
 	var errs []error
 	for i, f := range b.told {

@@ -121,6 +121,14 @@ func (g *Generators) Begin(begin time.Time) error {
 	return nil
 }
 
+// Release lets clients go that were gathered and for which no window begins.
+func (g *Generators) Release() error {
+	if g.barrier == nil {
+		return nil
+	}
+	return g.barrier.close()
+}
+
 // start starts the clients.
 func (g *Generators) start(begin func(pair int) string) {
 	g.Clients, g.tasks = make([]Result, len(g.bed.Pairs)), nil

@@ -105,7 +105,7 @@ func (t *trial) run(ctx context.Context, w workload.Window, m workload.Meter) er
 		}
 		t.loaded = t.asking(w.Duration)
 		if err := errors.Join(t.fleet.Gather(ctx, t.bed, crew), t.loaded.Gather(ctx, t.bed, crew)); err != nil {
-			return err
+			return errors.Join(err, t.fleet.Release(), t.loaded.Release())
 		}
 		begin = time.Now().Add(lead + w.Warmup)
 		if err := errors.Join(t.fleet.Begin(begin), t.loaded.Begin(begin)); err != nil {
