@@ -146,7 +146,7 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		return err
 	}
 	if f.dry {
-		return b.printPlan(e.stdout)
+		return errors.Join(b.printPlan(e.stdout), b.uninstalled())
 	}
 	if err := b.ready(ctx); err != nil {
 		return err

@@ -59,6 +59,36 @@ func infos(networks map[string]network.Network) map[string]network.Info {
 	return out
 }
 
+// uninstalled says, a line each, what networks and workloads cannot run for want of programs
+// or plugins: a dry run can tell of these without root and without asking a kernel.
+func (b *benchRun) uninstalled() error {
+	var errs []error
+	told := map[string]bool{} // a network may be on several kernels
+	for _, g := range b.groups {
+		for _, n := range g.exp.Networks {
+			info := g.networks[n.Name].Info()
+			if info.Absent != "" || told[n.Name] {
+				continue
+			}
+			told[n.Name] = true
+			errs = append(errs, uninstalled(b.places.host, "network "+n.Name, info.Needs))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.workloads)) {
+		errs = append(errs, uninstalled(b.places.host, "workload "+name, b.workloads[name].Info().Needs))
+	}
+	return errors.Join(errs...)
+}
+
+// uninstalled is the error of what is not installed of the needs.
+func uninstalled(m *network.Machine, what string, needs []network.Need) error {
+	needs = slices.DeleteFunc(slices.Clone(needs), func(n network.Need) bool { return n.Kind != network.Program && n.Kind != network.Plugin })
+	if miss := m.Missing(needs); len(miss) > 0 {
+		return missingError(what, miss)
+	}
+	return nil
+}
+
 // lack is why needs are not met on the group's kernel; "" where they are, where
 // the experiment does not skip them, and where only root could tell.
 func (b *benchRun) lack(ctx context.Context, g group, needs []network.Need) (string, error) {

@@ -56,7 +56,7 @@ func labUpCommand(e env) *cobra.Command {
 				return usageError{err}
 			}
 			if dry {
-				return printPlan(e.stdout, f)
+				return errors.Join(printPlan(e.stdout, f), unavailable(e, f))
 			}
 			return labUp(cmd.Context(), e, f, vms.kind)
 		},
@@ -122,6 +122,16 @@ func printPlan(w io.Writer, f lab.File) error {
 	_, err := fmt.Fprintf(w, "lab %s: %s (underlay %v, MTU %d), %s, %d pods%s; nothing made (--dry-run)\n",
 		f.Spec.Name, hosts, f.Spec.Underlay, f.Spec.MTU, networks, len(f.Spec.Pods), agents)
 	return err
+}
+
+// unavailable is what the lab's networks lack of what can be installed.
+func unavailable(e env, f lab.File) error {
+	machine := network.NewMachine(lab.DefaultCNIPath(e.self))
+	var errs []error
+	for _, n := range f.Networks {
+		errs = append(errs, uninstalled(machine, "network "+n.Info().Name, n.Info().Needs))
+	}
+	return errors.Join(errs...)
 }
 
 func labUp(ctx context.Context, e env, f lab.File, kind string) error {
