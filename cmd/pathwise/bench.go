@@ -70,6 +70,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 		Example: `  pathwise bench
   pathwise bench --networks bridge,macvlan --workloads tcp-stream
   pathwise bench -f my.yaml --out results/mine --dry-run
+  pathwise bench --networks 'cni:my.conflist?route=static,bridge' --workloads tcp-rr
   pathwise bench --networks ipvlan-l2,macvlan --kernel uml
   pathwise bench --explain --networks bridge,vxlan --workloads tcp-stream
   pathwise bench --resume --out results/mine`,

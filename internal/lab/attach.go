@@ -170,7 +170,7 @@ func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, d
 		where = ""
 	}
 	if b.plug.Delete {
-		if err := l.willDelete(deletion{pod.Name, where, pod.Netns, dev, raw, l.opts.CNIPath}); err != nil {
+		if err := l.willDelete(deletion{pod.Name, where, pod.Netns, dev, raw, l.opts.CNIPath, l.opts.Timeout}); err != nil {
 			return err
 		}
 	}

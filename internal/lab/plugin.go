@@ -115,8 +115,11 @@ const mostResult = 1 << 20
 
 var _ invoke.Exec = (*pluginExec)(nil)
 
-// deleteTimeout bounds a CNI DEL: a plugin that hangs must not keep a lab up.
+// deleteTimeout bounds a CNI DEL where ADD was given as much as usual: a plugin that hangs
+// must not keep a lab up. Where ADD was given more, as on a guest's kernel, so is DEL.
 const deleteTimeout = 5 * time.Second
+
+func (d deletion) limit() time.Duration { return max(deleteTimeout, d.Timeout/4) }
 
 // runDeletes calls CNI DEL for recorded attachments, side by side, as the lab
 // goes down. Errors are returned together; one does not keep the others from
@@ -142,7 +145,7 @@ func runDelete(ctx context.Context, dir, lab string, d deletion) error {
 		return fmt.Errorf("read CNI configuration list: %w", err)
 	}
 	rt := runtimeConf(lab, d.Pod, d.Netns, d.IfName)
-	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("CNI DEL took longer than %v", deleteTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, d.limit(), fmt.Errorf("CNI DEL took longer than %v", d.limit()))
 	defer cancel()
 	if err := cniClient(dir, d.Host, d.CNIPath).DelNetworkList(ctx, list, rt); err != nil {
 		return fmt.Errorf("CNI DEL of pod %s: %w", d.Pod, err)

@@ -49,6 +49,8 @@ type deletion struct {
 	IfName   string          `json:"if_name"`
 	Conflist json.RawMessage `json:"conflist"`
 	CNIPath  []string        `json:"cni_path"`
+	// Timeout is what CNI ADD was given.
+	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
 // resource is one line of journal.jsonl: something that is about to be made.
