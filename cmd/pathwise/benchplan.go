@@ -53,6 +53,9 @@ func (b *benchRun) printPlan(w io.Writer) error {
 	why.print(w)
 	x := extentOf(cells, b.exp)
 	fmt.Fprintf(w, "\n%d cells, %d to %d repetitions of each (until %s)\n", x.cells, r.Min, r.Max, aim(r))
+	if r.Shared {
+		fmt.Fprintln(w, "cells of one network and topology share a build in each repetition")
+	}
 	if claimed > 0 {
 		fmt.Fprintf(w, "%d of them are compared by claims: %d repetitions at least\n", claimed, r.Claims)
 	}

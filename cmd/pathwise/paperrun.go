@@ -32,7 +32,7 @@ func paperRunCommand(e env) *cobra.Command {
 		Use: "run NAME...", Short: "Repeat the study of a document, or of all",
 		Long: `Repeat the study of a document: its networks, workloads and loads, every trial
 on a network built afresh. With --quick a variant of minutes, with shorter
-windows, fewer loads and fewer repetitions.
+windows, fewer loads, and a build shared by what a repetition asks of a network.
 
 A run that was interrupted goes on where it was when the same command is given
 again: finished trials are not repeated, and finished documents are left alone.

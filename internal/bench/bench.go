@@ -8,6 +8,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -95,6 +96,8 @@ type runner struct {
 	// before the repetition.
 	disturbed float64
 	names     int
+	// held is a lab that stays up for the next trial; nil where none does.
+	held *held
 }
 
 type trialKey struct {
@@ -158,7 +161,7 @@ func (r *runner) mainMetric(name string) string {
 
 // repetition runs what is due of repetition rep, in its random order. It reports
 // whether another repetition may be due.
-func (r *runner) repetition(ctx context.Context, rep int) (bool, error) {
+func (r *runner) repetition(ctx context.Context, rep int) (more bool, err error) {
 	due := r.due(rep)
 	if len(due) == 0 {
 		return rep < r.least(), nil
@@ -167,11 +170,13 @@ func (r *runner) repetition(ctx context.Context, rep int) (bool, error) {
 		return false, err
 	}
 	ran := false
-	for _, cell := range due {
+	defer func() { err = errors.Join(err, r.release(ctx)) }()
+	for i, cell := range due {
 		if rep > cell.Least && r.overBudget(cell) {
 			continue // one that has to run may come after it
 		}
-		if err := r.trial(ctx, cell, rep); err != nil {
+		hold := r.shareable(cell) && i+1 < len(due) && buildOf(due[i+1]) == buildOf(cell)
+		if err := r.trial(ctx, cell, rep, hold); err != nil {
 			return false, err
 		}
 		ran = true
@@ -184,6 +189,9 @@ func (r *runner) due(rep int) []experiment.Planned {
 	cells := r.shuffled(rep)
 	if r.Experiment.Repeat.Raced && rep > r.least() {
 		cells = r.raced(rep)
+	}
+	if r.Experiment.Repeat.Shared {
+		cells = r.grouped(cells)
 	}
 	var out []experiment.Planned
 	for _, cell := range cells {
@@ -256,14 +264,16 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// trial runs one trial and writes its sample. An error means that the run
+// trial runs one trial and writes its sample; with hold its lab stays up. An error means that the run
 // cannot go on; a trial that failed is a sample with a reason.
-func (r *runner) trial(ctx context.Context, cell experiment.Planned, rep int) error {
+func (r *runner) trial(ctx context.Context, cell experiment.Planned, rep int, hold bool) error {
 	r.order++
 	t := sample.Trial{Cell: cell.Cell, Repetition: rep, Order: r.order, Started: r.Now().UTC(), Kernel: cmp.Or(cell.Scenario.Kernel, "host")}
 	r.observe(t, false)
 	begin := r.Now()
-	r.measure(ctx, cell, &t)
+	if err := r.measure(ctx, cell, &t, hold); err != nil {
+		return err
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

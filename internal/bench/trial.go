@@ -19,41 +19,62 @@ import (
 // is given up: searches run several windows, servers need a moment.
 const grace = 60 * time.Second
 
-// measure runs one trial and fills in t; every failure becomes t's status.
-func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample.Trial) {
+// measure runs one trial and fills in t; every failure becomes t's status, but that of
+// taking down a lab that other trials shared. With hold a lab that did well stays up.
+func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample.Trial, hold bool) error {
 	net := r.Networks[cell.Network]
 	full := overflows()
 	defer func() { t.Warnings = append(t.Warnings, neighbourGate(full)...) }()
 	if info := net.Info(); cell.Unsupported != "" && (!info.Closed || info.Absent != "") {
 		t.Status, t.Reason = sample.Unsupported, cell.Unsupported
-		return
+		return nil
 	}
-	opts := r.Lab
-	if kind := cell.Scenario.VM; kind != "" {
-		h := r.VMs[kind]
-		opts.Hypervisor = h.Hypervisor // nil where there is none, which the lab says
-		t.Warnings = append(t.Warnings, h.Warnings...)
-	}
-	l, err := r.Store.Up(ctx, r.spec(cell.Scenario), net, opts)
+	h, err := r.take(ctx, cell)
 	if err != nil {
-		t.Status, t.Reason = sample.Failed, reason(err)
-		return
+		return err
 	}
-	t.Phases.Build, t.Phases.Ready = l.Built.Seconds(), l.Waited.Seconds()
-	t.Notes = l.Notes()
+	if h == nil {
+		if h, err = r.build(ctx, cell, t); err != nil {
+			t.Status, t.Reason = sample.Failed, reason(err)
+			return nil
+		}
+	} else {
+		t.Built = h.built
+	}
+	t.Warnings = append(t.Warnings, r.VMs[cell.Scenario.VM].Warnings...)
+	t.Notes = h.lab.Notes()
 	if note := r.VMs[cell.Scenario.VM].Note; note != "" {
 		t.Notes = append(t.Notes, note)
 	}
 	if net.Info().Closed {
-		checkIsolation(l, t)
+		checkIsolation(h.lab, t)
 	} else {
-		r.load(ctx, l, cell, t)
+		r.load(ctx, h.lab, cell, t)
+	}
+	if hold && t.Status == sample.OK {
+		r.held = h
+		return nil
 	}
 	begin := r.Now()
-	if err := l.Down(context.WithoutCancel(ctx)); err != nil {
+	if err := h.lab.Down(context.WithoutCancel(ctx)); err != nil {
 		t.Status, t.Reason = sample.Failed, reason(fmt.Errorf("after the trial: %w", err))
 	}
 	t.Phases.Teardown = r.Now().Sub(begin).Seconds()
+	return nil
+}
+
+// build builds the cell's lab.
+func (r *runner) build(ctx context.Context, cell experiment.Planned, t *sample.Trial) (*held, error) {
+	opts := r.Lab
+	if kind := cell.Scenario.VM; kind != "" {
+		opts.Hypervisor = r.VMs[kind].Hypervisor // nil where there is none, which the lab says
+	}
+	l, err := r.Store.Up(ctx, r.spec(cell.Scenario), r.Networks[cell.Network], opts)
+	if err != nil {
+		return nil, err
+	}
+	t.Phases.Build, t.Phases.Ready = l.Built.Seconds(), l.Waited.Seconds()
+	return &held{l, t.Order, buildOf(cell)}, nil
 }
 
 // spec is the lab of a trial: the clients on the first host, the servers on the

@@ -37,6 +37,8 @@ type repetitions struct {
 	Until string `yaml:"until,omitempty"`
 	// Windows is a number or auto, and left out where it is one.
 	Windows any `yaml:"windows,omitempty"`
+	// Builds is left out where each cell has its own.
+	Builds string `yaml:"builds,omitempty"`
 }
 
 type custom struct {
@@ -76,12 +78,15 @@ type load struct {
 // what Encode wrote.
 func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 	out := file{Name: e.Name, Description: e.Description,
-		Repetitions: repetitions{e.Repeat.Min, e.Repeat.Max, fmt.Sprintf("%g%%", e.Repeat.Width*100), e.Repeat.Claims, "", nil}}
+		Repetitions: repetitions{e.Repeat.Min, e.Repeat.Max, fmt.Sprintf("%g%%", e.Repeat.Width*100), e.Repeat.Claims, "", nil, ""}}
 	switch n := e.Repeat.Windows; {
 	case n == ChooseWindows:
 		out.Repetitions.Windows = chosen
 	case n > 1:
 		out.Repetitions.Windows = n
+	}
+	if e.Repeat.Shared {
+		out.Repetitions.Builds = buildsShared
 	}
 	if e.Repeat.Raced {
 		out.Repetitions.Until = untilVerdicts

@@ -123,6 +123,9 @@ type Repeat struct {
 	// Windows is how many windows each build of a network has, 0 or 1 for one; ChooseWindows
 	// leaves it to the run.
 	Windows int
+	// Shared has the cells of one network and topology that a repetition runs share a build;
+	// each cell still has one value for each build.
+	Shared bool
 }
 
 // ChooseWindows has the run split its time between windows and builds by what they vary.

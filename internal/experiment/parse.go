@@ -206,7 +206,7 @@ const MostRepetitions = 1000
 
 // Exactly has every cell repeated n times.
 func (r *Repeat) Exactly(n int) {
-	r.Min, r.Max, r.Claims, r.Raced, r.Windows = n, n, 0, false, 0
+	r.Min, r.Max, r.Claims, r.Raced, r.Windows, r.Shared = n, n, 0, false, 0, false
 }
 
 func (d *draft) repetitions(v config.Value) error {
@@ -223,6 +223,7 @@ func (d *draft) repetitions(v config.Value) error {
 		"width":   func(v config.Value) (err error) { r.Width, err = v.Percent(); return err },
 		"until":   r.until,
 		"windows": r.windows,
+		"builds":  r.builds,
 	})
 	switch {
 	case err == nil && r.Min > r.Max:
@@ -245,6 +246,21 @@ func (r *Repeat) until(v config.Value) error {
 		err = v.Errorf("%q: expected %s or %s", what, untilWidth, untilVerdicts)
 	}
 	r.Raced = what == untilVerdicts
+	return err
+}
+
+// How networks are built.
+const (
+	buildsOwn    = "own"
+	buildsShared = "shared"
+)
+
+func (r *Repeat) builds(v config.Value) error {
+	what, err := v.Text()
+	if err == nil && what != buildsOwn && what != buildsShared {
+		err = v.Errorf("%q: expected %s, a build for each cell, or %s", what, buildsOwn, buildsShared)
+	}
+	r.Shared = what == buildsShared
 	return err
 }
 

@@ -121,7 +121,7 @@ pairs: [1, 4]
 mtu: [1500, 9000]
 warmup: 200ms
 budget: 2m
-repetitions: {min: 2, max: 4, width: 7.5%, claims: 3, until: verdicts, windows: auto}
+repetitions: {min: 2, max: 4, width: 7.5%, claims: 3, until: verdicts, windows: auto, builds: shared}
 workloads:
   - name: tcp
     load: {connections: [1, 8], size: [64, 16k]}

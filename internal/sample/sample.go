@@ -164,13 +164,17 @@ type Phases struct {
 	Total float64 `json:"total"`
 }
 
-// Trial is one network built fresh, under one workload and one load, measured once.
+// Trial is one network under one workload and one load, measured once. It is built afresh
+// for it, unless cells share builds.
 type Trial struct {
 	Cell
 	// Repetition counts from 1 within the cell.
 	Repetition int `json:"repetition"`
 	// Order counts trials from 1 in the order in which they ran.
-	Order   int       `json:"order"`
+	Order int `json:"order"`
+	// Built is the Order of the trial for which the network was built, where that is an
+	// earlier one, as cells share builds.
+	Built   int       `json:"built,omitempty"`
 	Started time.Time `json:"started"`
 	Status  Status    `json:"status"`
 	// Reason says why the status is not OK.
