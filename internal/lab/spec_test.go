@@ -125,6 +125,25 @@ func TestCheckCountsAddresses(t *testing.T) {
 	}
 }
 
+// TestRangesGrow: hosts have a /24 each, as most clusters do, and a larger range where one
+// of them has more pods, as 128 pairs on one host are.
+func TestRangesGrow(t *testing.T) {
+	s := Spec{Name: "x", Networks: []string{"vxlan"}}.Fill()
+	for pods, want := range map[int]string{253: "10.77.2.0/24", 254: "10.77.4.0/23", 256: "10.77.4.0/23"} {
+		s.Pods = nil
+		for i := range pods {
+			s.Pods = append(s.Pods, PodSpec{Name: fmt.Sprintf("p%d", i), Host: 1})
+		}
+		hosts, err := s.hosts()
+		if err := errors.Join(err, s.Check()); err != nil {
+			t.Fatal(err)
+		}
+		if got := hosts[1].Pods.String(); got != want {
+			t.Errorf("%d pods on a host: host 2 has %s, want %s", pods, got, want)
+		}
+	}
+}
+
 func FuzzParseFile(f *testing.F) {
 	f.Add("name: a\nnetwork: vxlan\nunderlay: 198.18.0.0/16\npods:\n  - {name: a, host: 1}\n")
 	f.Add("network: &a [*a]")

@@ -125,7 +125,6 @@ func TestLatencyIsThePlainClients(t *testing.T) {
 		{"tcp-rr", sample.Load{Connections: 4, Size: 10 << 10}, plain{4, 10 << 10, 0}},
 		{"mongo-insert-empty", sample.Load{Connections: 1}, plain{1, 100, 0}},
 		{"loaded-latency", sample.Load{Connections: 1}, plain{1, 64, 0}},
-		{"tcp-latency", sample.Load{Size: 64}, plain{1, 64, 0}},
 	} {
 		w, ok := all[tc.name]
 		if !ok {

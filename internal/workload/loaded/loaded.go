@@ -165,6 +165,7 @@ func (t *trial) outcome(w workload.Window) (workload.Outcome, error) {
 	out.Metrics[sample.Retransmits] = again / max(up/1e9, 1e-9)
 	out.Bytes = up + down
 	out.Details = map[string]string{
+		"congestion": t.congestion,
 		"idle path":  fmt.Sprintf("%d round trips: median %.4g s, p99 %.4g s", idle.Count(), idle.Percentile(50), idle.Percentile(99)),
 		"under load": fmt.Sprintf("%d round trips: median %.4g s, p99 %.4g s, p99.9 %.4g s", loaded.Count(), loaded.Percentile(50), loaded.Percentile(99), loaded.Percentile(99.9)),
 		"streams":    fmt.Sprintf("%d each way per pair, writes of %d bytes", t.streams, chunk),
