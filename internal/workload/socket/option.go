@@ -54,6 +54,24 @@ func Congest(fd int, name string) error {
 	return nil
 }
 
+// CongestionControl is the one that the connection has.
+func (s *Socket) CongestionControl() (string, error) {
+	name, err := unix.GetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+	if err != nil {
+		return "", fmt.Errorf("read congestion control: %w", err)
+	}
+	return name, nil
+}
+
+// Shared is an Option by which several sockets for datagrams have one port. A
+// datagram goes to that which is connected to its sender, or else to the newest.
+func Shared(s *Socket) error {
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return fmt.Errorf("share port: %w", err)
+	}
+	return nil
+}
+
 // KeepAlive is an Option that ends an idle connection within a minute after its
 // peer has gone without a word (tcp(7)): for servers, which would wait for ever.
 func KeepAlive(s *Socket) error {

@@ -246,6 +246,14 @@ func (s *Socket) ReadFrom(p []byte) (int, syscall.Sockaddr, error) {
 // WriteTo sends one datagram.
 func (s *Socket) WriteTo(p []byte, to syscall.Sockaddr) error { return syscall.Sendto(s.fd, p, 0, to) }
 
+// Connect makes a socket for datagrams that of one peer alone.
+func (s *Socket) Connect(peer syscall.Sockaddr) error {
+	if err := syscall.Connect(s.fd, peer); err != nil {
+		return fmt.Errorf("connect socket: %w", err)
+	}
+	return nil
+}
+
 // Hangup makes what another goroutine waits for on the socket return, with an
 // error or the end of the stream.
 func (s *Socket) Hangup() {
