@@ -31,6 +31,7 @@ func generateUperfCommands() []*cobra.Command {
 	beginFlag(master, &begin)
 	var addr string
 	var connections int
+	var datagrams bool
 	slave := &cobra.Command{
 		Use: "uperf-serve", Short: "Do the mirror of what uperf clients do", Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,10 +39,11 @@ func generateUperfCommands() []*cobra.Command {
 			if err != nil {
 				return usageError{fmt.Errorf("--addr: %w", err)}
 			}
-			return uperf.Serve(cmd.Context(), at, connections)
+			return uperf.Serve(cmd.Context(), at, connections, datagrams)
 		},
 	}
 	slave.Flags().StringVar(&addr, "addr", "", "ADDRESS:PORT to listen on")
 	slave.Flags().IntVar(&connections, "connections", 1, "connections to expect")
+	slave.Flags().BoolVar(&datagrams, "datagrams", false, "listen for datagrams on the port as well")
 	return []*cobra.Command{master, slave}
 }

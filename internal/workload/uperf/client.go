@@ -1,11 +1,13 @@
 package uperf
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,9 +38,17 @@ type Count struct {
 	// writes alike.
 	Flowops     int64 `json:"flowops"`
 	FlowopBytes int64 `json:"flowop_bytes"`
-	// Received is the payload read in the window, by the client and by the server.
+	// Received is the payload read in the window, by the client and by the server;
+	// Sent and Arrived are the datagrams that both wrote and read.
 	Received       int64 `json:"received"`
 	ServerReceived int64 `json:"server_received"`
+	Sent           int64 `json:"sent,omitempty"`
+	Arrived        int64 `json:"arrived,omitempty"`
+	// Spared are failures that the profile allows (canfail); the first is Spare.
+	Spared int64  `json:"spared,omitempty"`
+	Spare  string `json:"spare,omitempty"`
+	// Congestion is the congestion controls that the connections had.
+	Congestion []string `json:"congestion,omitempty"`
 	// Writes is the latency of single writes in flowops with a count above 1.
 	Writes *sample.Histogram `json:"writes"`
 }
@@ -54,6 +64,16 @@ func (c *Count) add(o Count) {
 	c.Flowops += o.Flowops
 	c.FlowopBytes += o.FlowopBytes
 	c.Received += o.Received
+	c.ServerReceived += o.ServerReceived
+	c.Sent += o.Sent
+	c.Arrived += o.Arrived
+	c.Spared += o.Spared
+	c.Spare = cmp.Or(c.Spare, o.Spare)
+	for _, name := range o.Congestion {
+		if !slices.Contains(c.Congestion, name) {
+			c.Congestion = append(c.Congestion, name)
+		}
+	}
 	c.Writes.Merge(o.Writes)
 }
 
@@ -71,22 +91,26 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	if err := o.Profile.Check(); err != nil {
 		return fmt.Errorf("start generator: %w", err)
 	}
-	socket.Threads(o.Profile.Strands())
+	socket.Threads(o.Profile.Threads())
 	r := &run{Offer: o, begin: begin, end: begin.Add(o.Duration), open: map[*socket.Socket]bool{}}
 	sum := r.strands(ctx)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if sum.ServerReceived, err = r.ask(); err != nil && sum.Failure != "" {
+	theirs, err := r.ask()
+	if err != nil && sum.Failure != "" {
 		return fmt.Errorf("%s; and the server does not tell what it received: %w", sum.Failure, err)
 	} else if err != nil {
 		return fmt.Errorf("ask the server what it received: %w", err)
 	}
+	sum.ServerReceived = theirs.Received
+	sum.Arrived += theirs.Arrived
+	sum.Sent += theirs.Sent
 	// A bulk transaction is longer than many windows: what was moved counts, and
 	// connections that got nothing through are errors beside it.
 	moved := sum.Received + sum.ServerReceived
 	if sum.Operations == 0 && (moved == 0 || sum.Failed > 0 && !o.Profile.bulk()) {
-		return fmt.Errorf("no transaction with %s ended in the window, and %d bytes were moved: %s", o.Target, moved, sum.Failure)
+		return fmt.Errorf("no transaction with %s ended in the window, and %d bytes were moved: %s", o.Target, moved, cmp.Or(sum.Failure, sum.Spare, "the strands were still connecting"))
 	}
 	if err := json.NewEncoder(w).Encode(sum); err != nil {
 		return fmt.Errorf("write result: %w", err)
@@ -100,7 +124,8 @@ type run struct {
 	begin, end time.Time
 	mu         sync.Mutex
 	// open sockets; nil once all are hung up.
-	open map[*socket.Socket]bool
+	open  map[*socket.Socket]bool
+	zeros zeros
 }
 
 // strands runs all strands to their ends.
@@ -160,27 +185,27 @@ func (r *run) close(s *socket.Socket) {
 }
 
 // ask asks the server for its report.
-func (r *run) ask() (int64, error) {
+func (r *run) ask() (report, error) {
+	var rep report
 	conn, err := socket.Dial(workload.TCP, r.Target, patience)
 	if err != nil {
-		return 0, fmt.Errorf("connect: %w", err)
+		return rep, fmt.Errorf("connect: %w", err)
 	}
 	defer conn.Close()
 	if err := conn.Patience(patience); err != nil {
-		return 0, err
+		return rep, err
 	}
 	if err := writeLine(conn, hello{Report: true, Begin: r.Begin}); err != nil {
-		return 0, err
+		return rep, err
 	}
 	line, err := readLine(conn, maxLine)
 	if err != nil {
-		return 0, err
+		return rep, err
 	}
-	var rep report
-	if err := json.Unmarshal(line, &rep); err != nil || rep.Received < 0 {
-		return 0, fmt.Errorf("the server answered %.40q", line)
+	if err := json.Unmarshal(line, &rep); err != nil || rep.Received < 0 || rep.Arrived < 0 || rep.Sent < 0 {
+		return rep, fmt.Errorf("the server answered %.40q", line)
 	}
-	return rep.Received, nil
+	return rep, nil
 }
 
 // parse reads what the client printed.
@@ -189,7 +214,8 @@ func parse(out []byte) (Count, error) {
 	if err := json.Unmarshal(out, &c); err != nil {
 		return c, fmt.Errorf("read result: %w", err)
 	}
-	if c.Cut < 0 || c.Received < 0 || c.ServerReceived < 0 || c.Flowops < 0 || c.FlowopBytes < 0 || c.Writes == nil {
+	if c.Cut < 0 || c.Received < 0 || c.ServerReceived < 0 || c.Flowops < 0 || c.FlowopBytes < 0 ||
+		c.Sent < 0 || c.Arrived < 0 || c.Spared < 0 || c.Writes == nil {
 		return c, fmt.Errorf("read result: figures that cannot be: %d operations, %d failed", c.Operations, c.Failed)
 	}
 	return c, c.Check()

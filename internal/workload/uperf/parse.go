@@ -1,26 +1,30 @@
 package uperf
 
 import (
-	"encoding/xml"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
+	"slices"
 	"strings"
-	"time"
 )
 
 // Limits of profiles.
 const (
-	maxStrands    = 1000
+	maxStrands    = 4096
 	maxIterations = 1 << 30
 	maxSize       = 64 << 20
-	maxProfile    = 1 << 20
-	maxPause      = patience // or a strand could not end in time
+	maxWindow     = maxSize
+	// maxDatagram is what UDP over IPv4 carries.
+	maxDatagram = 65507
+	maxProfile  = 1 << 20
+	maxPause    = patience // or a strand could not end in time
+	// maxPlan is what one argument of a program holds, but for the rest of the plan
+	// (MAX_ARG_STRLEN of linux/binfmts.h).
+	maxPlan = 120 << 10
 )
 
-// Parse reads a profile in uperf's XML; file stands in errors, getenv looks up
+// Parse reads a profile of uperf's; file names it in errors, getenv looks up
 // its $variables. As in uperf, letters of values count as small ones, a number
 // may end in k, m or g for powers of 1024, and a time is in seconds or ends in s,
 // ms, us or ns. What is not supported is an error that names the line.
@@ -32,207 +36,227 @@ func Parse(file string, r io.Reader, getenv func(string) string) (Profile, error
 	if len(raw) > maxProfile {
 		return Profile{}, fmt.Errorf("%s: longer than %d bytes", file, maxProfile)
 	}
-	p := &parser{dec: xml.NewDecoder(strings.NewReader(string(raw))), getenv: getenv}
-	err = p.document()
-	if err == nil {
-		err = p.out.Check()
+	p := &parser{markup: newMarkup(string(raw)), getenv: getenv}
+	if err = p.document(); err == nil {
+		err = p.finish()
 	}
 	var at *lineError
-	var syntax *xml.SyntaxError
 	switch {
 	case err == nil:
 		return p.out, nil
 	case errors.As(err, &at):
 		return Profile{}, fmt.Errorf("%s:%d: %s", file, at.line, at.text)
-	case errors.As(err, &syntax):
-		return Profile{}, fmt.Errorf("%s:%d: %s", file, syntax.Line, syntax.Msg)
 	default:
 		return Profile{}, fmt.Errorf("%s: %w", file, err)
 	}
 }
 
-// parser walks the XML.
+// finish drops transactions that are done no time, resolves what depends on
+// others, and checks the whole.
+func (p *parser) finish() error {
+	for i := range p.out.Groups {
+		g := &p.out.Groups[i]
+		g.Transactions = slices.DeleteFunc(g.Transactions, func(t Transaction) bool { return t.Iterations == 0 && t.Duration == 0 })
+		if err := g.resolve(); err != nil {
+			return err
+		}
+	}
+	if err := p.out.Check(); err != nil {
+		return err
+	}
+	return p.out.fits()
+}
+
+// fits returns an error for a profile that is too long to be told a generator.
+func (p Profile) fits() error {
+	plan, err := json.Marshal(p)
+	if err == nil && len(plan) > maxPlan {
+		return fmt.Errorf("a plan of %d bytes: expected at most %d", len(plan), maxPlan)
+	}
+	return err
+}
+
+// level is how deep in the profile the parser is.
+type level int
+
+// Levels, and the elements that they hold.
+const (
+	outside level = iota
+	inProfile
+	inGroup
+	inTransaction
+	inFlowop
+)
+
+// holds is the element that is expected at a level; none in a flowop.
+func (l level) holds() string {
+	return [...]string{"profile", "group", "transaction", "flowop", ""}[l]
+}
+
+// parser builds the profile.
 type parser struct {
-	dec    *xml.Decoder
+	*markup
 	getenv func(string) string
+	level  level
+	seen   bool
 	out    Profile
 }
 
-// line is where the decoder is.
-func (p *parser) line() int {
-	line, _ := p.dec.InputPos()
-	return line
+// expected is what may come next.
+func (p *parser) expected() string {
+	switch {
+	case p.level == inFlowop:
+		return "</flowop>"
+	case p.level == outside && p.seen:
+		return "nothing after </profile>"
+	}
+	return "<" + p.level.holds() + ">"
 }
 
-// document reads <profile> and nothing beside it.
+// document reads <profile> and nothing but it.
 func (p *parser) document() error {
-	seen := false
 	for {
-		start, err := p.next("profile")
-		if errors.Is(err, io.EOF) && seen {
+		t, more, err := p.next(p.expected())
+		switch {
+		case err != nil:
+			return err
+		case more:
+			if err := p.take(t); err != nil {
+				return err
+			}
+		case !p.seen:
+			return wrong(p.line, "expected <profile>")
+		case p.level != outside:
+			return wrong(p.line, "the file ends in a <%s>: expected </%[1]s>", (p.level - 1).holds())
+		default:
 			return nil
 		}
-		if errors.Is(err, io.EOF) {
-			return wrong(p.line(), "expected <profile>")
-		}
-		if err != nil {
-			return err
-		}
-		if seen {
-			return wrong(p.line(), "a second <profile>")
-		}
-		seen = true
-		if err := p.profile(start); err != nil {
-			return err
-		}
 	}
 }
 
-// next returns the next element, which must be of that name; io.EOF at the end
-// of the parent or of the document.
-func (p *parser) next(name string) (xml.StartElement, error) {
-	for {
-		tok, err := p.dec.Token()
-		if err != nil {
-			return xml.StartElement{}, err
-		}
-		switch tok := tok.(type) {
-		case xml.StartElement:
-			if tok.Name.Local != name {
-				return tok, wrong(p.line(), "<%s>: expected <%s>", tok.Name.Local, name)
-			}
-			return tok, nil
-		case xml.EndElement:
-			return xml.StartElement{}, io.EOF
-		case xml.CharData:
-			if text := strings.TrimSpace(string(tok)); text != "" {
-				return xml.StartElement{}, wrong(p.line(), "text %.20q: expected <%s>", text, name)
-			}
-		}
+// take takes one tag. One that begins an element ends those beside it that are
+// still open, as in uperf: the profiles that benchmark-operator writes lack the
+// end of a transaction.
+func (p *parser) take(t tag) error {
+	kind := outside
+	for kind < inFlowop && kind.holds() != strings.ToLower(t.name) {
+		kind++
 	}
+	switch {
+	case kind == inFlowop:
+		return wrong(t.line, "<%s>: expected %s", t.name, p.expected())
+	case t.end:
+		p.level = min(p.level, kind)
+		return nil
+	case kind == outside && p.seen:
+		return wrong(t.line, "a second <profile>")
+	case kind > p.level:
+		return wrong(t.line, "<%s>: expected %s", t.name, p.expected())
+	}
+	p.seen = true
+	p.level = kind + 1
+	if t.empty {
+		p.level = kind
+	}
+	return [...]func(tag) error{p.profile, p.group, p.transaction, p.flowop}[kind](t)
 }
 
 // attributes calls the setter of each attribute with its value, variables replaced.
-func (p *parser) attributes(e xml.StartElement, set map[string]func(string) error) error {
-	for _, a := range e.Attr {
-		fn, ok := set[a.Name.Local]
+func (p *parser) attributes(t tag, set map[string]func(string) error) error {
+	for _, a := range t.attributes {
+		fn, ok := set[strings.ToLower(a.key)]
 		if !ok {
-			return wrong(p.line(), "<%s %s=...>: not supported", e.Name.Local, a.Name.Local)
+			return wrong(a.line, "<%s %s=...>: not supported", t.name, a.key)
 		}
-		value, err := p.value(strings.TrimSpace(a.Value))
+		value, err := p.value(strings.TrimSpace(a.value))
 		if err == nil {
 			err = fn(value)
 		}
 		if err != nil {
-			return wrong(p.line(), "%s=%q: %v", a.Name.Local, value, err)
+			return wrong(a.line, "%s=%q: %v", a.key, value, err)
 		}
 	}
 	return nil
 }
 
-// value replaces a value that is a variable.
+// value replaces a value that is a variable. uperf looks for its name in small
+// letters.
 func (p *parser) value(v string) (string, error) {
 	name, ok := strings.CutPrefix(v, "$")
 	if !ok {
 		return v, nil
 	}
-	if set := p.getenv(name); set != "" {
-		return set, nil
+	for _, n := range []string{name, strings.ToLower(name)} {
+		if set := p.getenv(n); set != "" {
+			return set, nil
+		}
 	}
 	return v, fmt.Errorf("the environment variable %s is not set", name)
 }
 
-func (p *parser) profile(e xml.StartElement) error {
-	err := p.attributes(e, map[string]func(string) error{
+func (p *parser) profile(t tag) error {
+	return p.attributes(t, map[string]func(string) error{
 		"name": func(v string) error { p.out.Name = v; return nil },
 	})
+}
+
+// named passes over a name: those of groups and below say nothing here.
+func named(string) error { return nil }
+
+func (p *parser) group(t tag) error {
+	g := Group{Line: t.line}
+	given := 0
+	strands := func(v string) (err error) { given++; g.Strands, err = number(v, 1, maxStrands); return err }
+	err := p.attributes(t, map[string]func(string) error{"nthreads": strands, "nprocs": strands, "name": named})
 	if err != nil {
 		return err
 	}
-	return p.children("group", func(e xml.StartElement) error {
-		g := Group{Line: p.line()}
-		given := 0
-		strands := func(v string) (err error) { given++; g.Strands, err = number(v, 1, maxStrands); return err }
-		if err := p.attributes(e, map[string]func(string) error{"nthreads": strands, "nprocs": strands}); err != nil {
-			return err
-		}
-		if given != 1 {
-			return wrong(g.Line, "<group>: expected one of nthreads and nprocs")
-		}
-		err := p.children("transaction", func(e xml.StartElement) error { return p.transaction(e, &g) })
-		p.out.Groups = append(p.out.Groups, g)
-		return err
-	})
-}
-
-// children calls each with every child element, which must be of that name.
-func (p *parser) children(name string, each func(xml.StartElement) error) error {
-	for {
-		e, err := p.next(name)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := each(e); err != nil {
-			return err
-		}
+	if given != 1 {
+		return wrong(g.Line, "<group>: expected one of nthreads and nprocs")
 	}
+	p.out.Groups = append(p.out.Groups, g)
+	return nil
 }
 
-func (p *parser) transaction(e xml.StartElement, g *Group) error {
-	t := Transaction{Iterations: 1, Line: p.line()}
-	err := p.attributes(e, map[string]func(string) error{
-		"iterations": func(v string) (err error) { t.Iterations, err = number(v, 1, maxIterations); return err },
-		"duration":   func(v string) (err error) { t.Duration, err = span(v); return err },
+func (p *parser) transaction(t tag) error {
+	x := Transaction{Iterations: 1, Line: t.line}
+	err := p.attributes(t, map[string]func(string) error{
+		"iterations": func(v string) (err error) { x.Iterations, err = number(v, 0, maxIterations); return err },
+		"duration":   func(v string) (err error) { x.Duration, err = span(v); return err },
+		"rate":       func(v string) (err error) { x.Rate, err = number(v, 1, maxIterations); return err },
+		"name":       named,
 	})
 	if err != nil {
 		return err
 	}
-	err = p.children("flowop", func(e xml.StartElement) error {
-		f := Flowop{Count: 1, Line: p.line()}
-		err := p.attributes(e, map[string]func(string) error{
-			"type":    func(v string) error { return f.setKind(v) },
-			"options": func(v string) error { return p.options(&f, v) },
-		})
+	if x.Rate > 0 && x.Duration == 0 {
+		return wrong(t.line, "rate=%d in a transaction without a duration, where uperf passes over it: expected a duration", x.Rate)
+	}
+	g := &p.out.Groups[len(p.out.Groups)-1]
+	g.Transactions = append(g.Transactions, x)
+	return nil
+}
+
+func (p *parser) flowop(t tag) error {
+	f := Flowop{Count: 1, Line: t.line}
+	for _, a := range t.attributes {
+		var err error
+		switch strings.ToLower(a.key) {
+		case "options":
+			err = p.options(&f, a)
+		default: // before options or after
+			err = p.attributes(tag{name: t.name, attributes: []attribute{a}}, map[string]func(string) error{"type": f.setKind, "name": named})
+		}
 		if err != nil {
 			return err
 		}
-		t.Flowops = append(t.Flowops, f)
-		if _, err := p.next("nothing in a flowop"); !errors.Is(err, io.EOF) {
-			return err
-		}
-		return f.check()
-	})
-	g.Transactions = append(g.Transactions, t)
-	return err
-}
-
-// number reads an integer with a binary suffix.
-func number(v string, low, high int) (int, error) {
-	v = strings.ToLower(v)
-	digits, shift := v, 0
-	if i := strings.IndexAny(v, "bkmg"); i >= 0 && i == len(v)-1 {
-		digits, shift = v[:i], 10*strings.IndexByte("bkmg", v[i])
 	}
-	n, err := strconv.ParseFloat(digits, 64)
-	n *= float64(int(1) << shift)
-	if err != nil || !(n >= float64(low) && n <= float64(high)) || n != math.Trunc(n) {
-		return 0, fmt.Errorf("expected a number from %d to %d, which may end in k, m or g", low, high)
+	f.settle()
+	if err := f.check(); err != nil {
+		return err
 	}
-	return int(n), nil
-}
-
-// span reads a time.
-func span(v string) (time.Duration, error) {
-	v = strings.ToLower(v)
-	if digits := strings.TrimRight(v, "0123456789."); digits == "" && v != "" {
-		v += "s"
-	}
-	d, err := time.ParseDuration(v)
-	if err != nil || d <= 0 || d > 24*time.Hour {
-		return 0, errors.New("expected a time such as 30s, 5ms or 100us")
-	}
-	return d, nil
+	g := &p.out.Groups[len(p.out.Groups)-1]
+	x := &g.Transactions[len(g.Transactions)-1]
+	x.Flowops = append(x.Flowops, f)
+	return nil
 }

@@ -2,7 +2,10 @@ package uperf
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"pathwise.dev/pathwise/internal/workload"
 )
 
 // Profile is what uperf is to do, as its XML files say.
@@ -25,8 +28,11 @@ type Transaction struct {
 	Iterations int `json:"iterations"`
 	// Duration is what the file says. The trial's window takes its place: see Check.
 	Duration time.Duration `json:"duration,omitempty"`
-	Flowops  []Flowop      `json:"flowops"`
-	Line     int           `json:"line,omitempty"`
+	// Rate is how many a strand begins in a second; 0 is as fast as it can. It goes
+	// with a Duration.
+	Rate    int      `json:"rate,omitempty"`
+	Flowops []Flowop `json:"flowops"`
+	Line    int      `json:"line,omitempty"`
 }
 
 // Kind is what a flowop does.
@@ -52,27 +58,51 @@ type Flowop struct {
 	// Size in bytes, of a read or write; with Max, evenly distributed from Size to Max.
 	Size int `json:"size,omitempty"`
 	Max  int `json:"max,omitempty"`
+	// Proto is UDP for the opening of a connection by it, and for what moves on one.
+	Proto workload.Proto `json:"proto,omitempty"`
 	// NoDelay turns Nagle's algorithm off, Window sets the sockets' buffers in
-	// bytes, at both ends of a connection.
-	NoDelay bool `json:"no_delay,omitempty"`
-	Window  int  `json:"window,omitempty"`
+	// bytes, Congestion is the congestion control, at both ends of a connection.
+	NoDelay    bool   `json:"no_delay,omitempty"`
+	Window     int    `json:"window,omitempty"`
+	Congestion string `json:"congestion,omitempty"`
+	// Chunk is how many bytes the other end moves at once, where Count is above 1.
+	Chunk int `json:"chunk,omitempty"`
 	// Pause is how long to think, Busy by computing instead of sleeping.
 	Pause time.Duration `json:"pause,omitempty"`
 	Busy  bool          `json:"busy,omitempty"`
-	Line  int           `json:"line,omitempty"`
+	// Timeout is how long a read may wait; CanFail leaves a failure out of the
+	// errors, and goes on where the connection lasts.
+	Timeout time.Duration `json:"timeout,omitempty"`
+	CanFail bool          `json:"can_fail,omitempty"`
+	Line    int           `json:"line,omitempty"`
+	// repeat is uperf's option, until it is known whether it counts: see resolve.
+	repeat int
 }
 
 // moves reports whether the flowop moves payload.
 func (f Flowop) moves() bool { return f.Kind == Read || f.Kind == Write }
 
+// thinks is how long the flowop thinks.
+func (f Flowop) thinks() time.Duration {
+	return time.Duration(min(float64(f.Count)*float64(f.Pause), 1e18))
+}
+
+// opens reports whether the flowop opens a connection.
+func (f Flowop) opens() bool { return f.Kind == Connect || f.Kind == Accept }
+
+// datagrams reports whether the flowop is of a connection by UDP.
+func (f Flowop) datagrams() bool { return f.Proto == workload.UDP }
+
 // moves reports whether the transaction moves payload.
-func (t Transaction) moves() bool {
+func (t Transaction) moves() bool { return slices.ContainsFunc(t.Flowops, Flowop.moves) }
+
+// thinks is how long the transaction's flowops think in all, at one end.
+func (t Transaction) thinks() time.Duration {
+	var sum time.Duration
 	for _, f := range t.Flowops {
-		if f.moves() {
-			return true
-		}
+		sum += f.thinks()
 	}
-	return false
+	return sum
 }
 
 // repeats reports whether the flowops may be done more than once.
@@ -110,6 +140,41 @@ func (p Profile) Strands() int {
 		n += g.Strands
 	}
 	return n
+}
+
+// checkThinks returns an error for a transaction that thinks for longer than it may
+// take to end after the window.
+func (t Transaction) checkThinks() error {
+	var sum time.Duration
+	for _, f := range t.Flowops {
+		if sum += f.thinks(); sum > maxPause {
+			return wrong(f.Line, "think: %v in one transaction: expected at most %v", sum, maxPause)
+		}
+	}
+	return nil
+}
+
+// any reports whether a flowop of the profile is so.
+func (p Profile) any(is func(Flowop) bool) bool {
+	for _, g := range p.Groups {
+		for _, t := range g.Transactions {
+			if slices.ContainsFunc(t.Flowops, is) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// byDatagrams reports whether anything goes by UDP.
+func (p Profile) byDatagrams() bool { return p.any(Flowop.datagrams) }
+
+// Threads are what the strands need: connections by UDP have one of control each.
+func (p Profile) Threads() int {
+	if p.byDatagrams() {
+		return 2 * p.Strands()
+	}
+	return p.Strands()
 }
 
 // lineError is what is wrong at a line of a profile.
@@ -153,13 +218,16 @@ func (g Group) check() error {
 		if len(t.Flowops) == 0 {
 			return wrong(t.Line, "the transaction has no flowop")
 		}
+		if err := t.checkThinks(); err != nil {
+			return err
+		}
 		if t.Duration > 0 && i != timed {
 			return wrong(t.Line, "a second transaction with a duration in the group: they cannot both last as long as the trial's window")
 		}
 	}
 	for i, t := range g.Transactions {
 		for k, f := range t.Flowops {
-			if f.Kind != Connect && f.Kind != Accept {
+			if !f.opens() {
 				continue
 			}
 			if _, err := g.script(i, k); err != nil {
@@ -167,95 +235,5 @@ func (g Group) check() error {
 			}
 		}
 	}
-	return g.checkConnected()
-}
-
-// checkConnected follows the connections through the group in order.
-func (g Group) checkConnected() error {
-	open := map[int]bool{}
-	for _, t := range g.Transactions {
-		for _, f := range t.Flowops {
-			switch {
-			case f.Kind == Think || f.Kind == Nop:
-			case f.Kind == Connect || f.Kind == Accept:
-				if open[f.Conn] {
-					return wrong(f.Line, "%s: connection %d is open already", f.Kind, f.Conn)
-				}
-				open[f.Conn] = true
-			case !open[f.Conn]:
-				return wrong(f.Line, "%s: connection %d is not open", f.Kind, f.Conn)
-			case f.Kind == Disconnect:
-				delete(open, f.Conn)
-			}
-		}
-	}
-	return nil
-}
-
-// segment is a part of what the server does on one connection.
-type segment struct {
-	// Iterations of Steps; 0 is until the connection is closed.
-	Iterations int    `json:"iterations"`
-	Steps      []step `json:"steps"`
-}
-
-// step is reading or writing, as the server sees it.
-type step struct {
-	Write bool `json:"write,omitempty"`
-	Count int  `json:"count"`
-	Size  int  `json:"size"`
-	Max   int  `json:"max,omitempty"`
-}
-
-// script is what the server does on the connection that flowop k of transaction
-// i opens: the mirror of what the strand does with it until it disconnects.
-func (g Group) script(i, k int) ([]segment, error) {
-	opens := g.Transactions[i].Flowops[k]
-	var out []segment
-	forever := false
-	add := func(iterations int, flowops []Flowop) (end bool, err error) {
-		s := segment{Iterations: iterations}
-		for _, f := range flowops {
-			switch {
-			case f.Conn != opens.Conn || f.Kind == Think || f.Kind == Nop:
-			case f.Kind == Disconnect:
-				end = true
-			case !f.moves() || end:
-			case forever:
-				return false, wrong(f.Line, "%s after the transaction with a duration: only disconnect can follow, as the server cannot know when the time is over", f.Kind)
-			default:
-				s.Steps = append(s.Steps, step{f.Kind == Read, f.Count, f.Size, f.Max})
-			}
-		}
-		if len(s.Steps) > 0 {
-			out = append(out, s)
-			forever = forever || iterations == 0
-		}
-		return end, nil
-	}
-	own := g.Transactions[i]
-	end, err := add(1, own.Flowops[k+1:])
-	if end || err != nil {
-		return out, err
-	}
-	if own.repeats() {
-		return nil, wrong(opens.Line, "%s in a transaction that is repeated, without a disconnect in it", opens.Kind)
-	}
-	for _, t := range g.Transactions[i+1:] {
-		iterations := t.Iterations
-		if t.Duration > 0 {
-			iterations = 0
-		}
-		end, err := add(iterations, t.Flowops)
-		if err != nil {
-			return nil, err
-		}
-		if end && t.repeats() {
-			return nil, wrong(t.Line, "disconnect in a transaction that is repeated, of a connection that is opened before it")
-		}
-		if end {
-			break
-		}
-	}
-	return out, nil
+	return g.follow(func(f *Flowop, _ workload.Proto) error { return nil })
 }

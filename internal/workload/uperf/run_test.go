@@ -23,7 +23,7 @@ func slave(t *testing.T) netip.AddrPort {
 	l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, addr, 4) }()
+	go func() { done <- Serve(ctx, addr, 4, true) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -104,6 +104,129 @@ func TestRunsProfiles(t *testing.T) {
 		if err != nil || c.Operations == 0 || c.Failed != 0 || c.Failure != "" || (c.Received+c.ServerReceived == 0) != (name == "connect only") {
 			t.Errorf("%s: %+v, %v", name, c, err)
 		}
+	}
+}
+
+const udpLink = `<transaction><flowop type="connect" options="remotehost=$h protocol=udp"/></transaction>`
+
+// TestRunsByUDP: connections by UDP, whichever end opens them, in all of uperf's ways.
+func TestRunsByUDP(t *testing.T) {
+	target := slave(t)
+	const rr = `<transaction duration="9"><flowop type="write" options="size=90"/><flowop type="read" options="size=90"/></transaction><transaction><flowop type="disconnect"/></transaction>`
+	for name, transactions := range map[string]string{
+		"connect": udpLink + rr,
+		"accept":  strings.Replace(udpLink, "connect", "accept", 1) + rr,
+		"random":  udpLink + `<transaction duration="9"><flowop type="write" options="count=3 size=rand(1,20k)"/><flowop type="read" options="size=rand(1,100)"/></transaction>`,
+		"each":    `<transaction duration="9"><flowop type="connect" options="protocol=udp"/><flowop type="write" options="size=1"/><flowop type="read" options="size=65507"/><flowop type="disconnect"/></transaction>`,
+		"untimed": udpLink + `<transaction iterations="35"><flowop type="write" options="size=300"/><flowop type="read" options="size=2k"/></transaction><transaction><flowop type="disconnect"/></transaction>`,
+		"sending": udpLink + `<transaction duration="9"><flowop type="write" options="size=1k count=16"/></transaction>`,
+		"reading": udpLink + `<transaction duration="9"><flowop type="read" options="size=1k count=16"/></transaction><transaction><flowop type="disconnect"/></transaction>`,
+		"with tcp": `<transaction><flowop type="connect"/><flowop type="connect" options="conn=1 protocol=udp"/></transaction><transaction duration="9"><flowop type="write" options="size=300"/>
+			<flowop type="read" options="conn=1 size=300"/></transaction><transaction><flowop type="disconnect"/><flowop type="disconnect" options="conn=1"/></transaction>`,
+	} {
+		p := profile(t, transactions)
+		p.Groups[0].Strands = 3
+		p.Groups = append(p.Groups, p.Groups[0])
+		c, err := master(t, target, p)
+		if err != nil || c.Operations == 0 || c.Failed != 0 || c.Failure != "" || c.Received+c.ServerReceived == 0 || c.Sent == 0 || c.Arrived == 0 {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+}
+
+// forgetful is a server that answers two of three datagrams with one of their size.
+func forgetful(t *testing.T) netip.AddrPort {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	u, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(l.Addr().(*net.TCPAddr).AddrPort()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { u.Close() })
+	greeted := make(chan bool, 1000)
+	go func() {
+		buf := make([]byte, 1<<16)
+		for i := 0; ; {
+			n, from, err := u.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				return
+			}
+			if isGreeting(buf[:n]) {
+				greeted <- true
+			} else if i++; i%3 > 0 {
+				_, _ = u.WriteToUDPAddrPort(buf[:n], from)
+			}
+		}
+	}()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				line, err := readLine(conn, maxLine)
+				if h, _ := parseHello(line); err != nil || h.Report {
+					_ = writeLine(conn, report{})
+					return
+				}
+				_, _ = conn.Write([]byte(ready))
+				<-greeted
+				_, _ = conn.Write([]byte(ready))
+				_, _ = conn.Read(line)
+			}()
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).AddrPort()
+}
+
+// TestDatagramsThatAreLost: what nobody answers is a failure, after as long as an
+// answer may take, or one that the profile allows, after which the strand goes on.
+func TestDatagramsThatAreLost(t *testing.T) {
+	target := forgetful(t)
+	const ask = `<transaction duration="9"><flowop type="write" options="size=90"/><flowop type="read" options="size=90 `
+	if _, err := master(t, target, profile(t, udpLink+`<transaction duration="9"><flowop type="write" options="size=90 count=3"/>
+		<flowop type="read" options="size=90 count=3"/></transaction>`)); err == nil || !strings.Contains(err.Error(), "within 500ms") {
+		t.Errorf("without a timeout: %v", err)
+	}
+	for options, allowed := range map[string]bool{"timeout=20ms": false, "timeout=20ms canfail": true} {
+		c, err := master(t, target, profile(t, udpLink+ask+options+`"/></transaction>`))
+		if err != nil || c.Operations == 0 || (c.Failed == 0) != allowed || (c.Spared == 0) == allowed || c.Sent <= c.Arrived {
+			t.Errorf("%q: %+v, %v", options, c, err)
+		}
+		if !strings.Contains(c.Failure+c.Spare, "read: nothing came within") {
+			t.Errorf("%q: failed by %q and %q", options, c.Failure, c.Spare)
+		}
+	}
+}
+
+// TestCongestion: connections have the congestion control that the profile names, at
+// either end, or cubic, and one that the kernel has not is told.
+func TestCongestion(t *testing.T) {
+	target := slave(t)
+	for _, tc := range []struct{ kind, options, want, fails string }{
+		{"connect", "", "cubic", ""}, {"accept", "", "cubic", ""}, {"connect", "cc=reno", "reno", ""}, {"accept", "cc=reno", "reno", ""},
+		{"connect", "cc=none", "", "use congestion control none: this kernel has none of that name"},
+	} {
+		p := profile(t, `<transaction><flowop type="`+tc.kind+`" options="`+tc.options+`"/></transaction><transaction duration="9"><flowop type="read" options="size=8k"/></transaction>`)
+		c, err := master(t, target, p)
+		if tc.fails != "" && (err == nil || !strings.Contains(err.Error(), tc.fails)) || tc.fails == "" && (err != nil || strings.Join(c.Congestion, " ") != tc.want) {
+			t.Errorf("%+v: %q, %v", tc, c.Congestion, err)
+		}
+	}
+}
+
+// TestRate: of a rate half begins at once and the other half a half second later.
+func TestRate(t *testing.T) {
+	c, err := master(t, slave(t), profile(t, link+`<transaction duration="9" rate="7"><flowop type="write" options="size=1"/><flowop type="read" options="size=1"/></transaction>`))
+	// The window is of 0.3 s and 0.1 s later: there is no half second's beginning in
+	// it, or one, of 3 or 4.
+	if err == nil && c.Operations != 3 && c.Operations != 4 || err != nil && !strings.Contains(err.Error(), "no transaction") {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 

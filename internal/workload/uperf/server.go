@@ -1,6 +1,7 @@
 package uperf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,16 +14,30 @@ import (
 
 // Serve is uperf's slave: it does on each connection the mirror of what the
 // client says that it will do, until ctx ends. It expects that many connections
-// at once.
-func Serve(ctx context.Context, addr netip.AddrPort, connections int) error {
+// at once; payload may go by UDP as well where datagrams says so.
+func Serve(ctx context.Context, addr netip.AddrPort, connections int, datagrams bool) error {
+	ctx, stop := context.WithCancel(ctx)
+	var s server
+	var opened chan error
+	if datagrams {
+		connections *= 2 // control connections have a thread as well
+		var err error
+		if s.door, err = openDoor(addr); err != nil {
+			stop()
+			return err
+		}
+		opened = make(chan error, 1)
+		go func() { opened <- s.door.open(ctx) }()
+		defer func() { stop(); s.door.Hangup(); <-opened; s.door.Close() }()
+	}
+	defer stop()
 	socket.Threads(connections)
-	l, err := socket.Listen(workload.TCP, addr, socket.KeepAlive)
+	l, err := socket.Listen(workload.TCP, addr, socket.Congestion(workload.Congestion), socket.KeepAlive)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
 	defer context.AfterFunc(ctx, l.Hangup)()
-	var s server
 	for {
 		conn, err := l.Accept()
 		if ctx.Err() != nil {
@@ -36,7 +51,12 @@ func Serve(ctx context.Context, addr netip.AddrPort, connections int) error {
 }
 
 // server counts what all connections received.
-type server struct{ windows windows }
+type server struct {
+	windows windows
+	zeros   zeros
+	// door is nil where no payload goes by UDP.
+	door *door
+}
 
 // greet bounds how long a client may take to say what it wants.
 const greet = 10 * time.Second
@@ -56,23 +76,50 @@ func (s *server) answer(conn *socket.Socket) {
 		return
 	}
 	if h.Report {
-		_ = writeLine(conn, report{Received: s.windows.received(h.Begin)})
+		_ = writeLine(conn, s.windows.report(h.Begin))
 		return
 	}
-	if h.Back == 0 {
-		_ = s.mirror(conn, conn, h)
-		return
+	data, err := s.data(conn, h)
+	if err == nil && data != conn {
+		defer data.Close()
 	}
-	peer, err := conn.Peer()
+	if err == nil {
+		err = tune(data, h)
+	}
 	if err != nil {
+		_, _ = fmt.Fprintf(conn, "%s%v\n", refusal, err)
 		return
 	}
-	back, err := socket.Dial(workload.TCP, netip.AddrPortFrom(peer.Addr(), h.Back), greet)
+	_ = s.mirror(data, conn, h)
+}
+
+// data is the connection that payload goes by.
+func (s *server) data(control *socket.Socket, h hello) (*socket.Socket, error) {
+	switch {
+	case h.Back == 0 && !h.datagrams():
+		return control, nil
+	case h.datagrams() && s.door == nil:
+		return nil, errors.New("it does not listen for datagrams")
+	case h.Back == 0:
+		return s.door.expect(control, h.Token)
+	}
+	peer, err := control.Peer()
 	if err != nil {
-		return
+		return nil, err
 	}
-	defer back.Close()
-	_ = s.mirror(back, conn, h)
+	to := netip.AddrPortFrom(peer.Addr(), h.Back)
+	if !h.datagrams() {
+		return socket.Dial(workload.TCP, to, greet, h.options()...)
+	}
+	data, err := socket.Dial(workload.UDP, to, greet, h.options()...)
+	if err != nil {
+		return nil, err
+	}
+	if err := call(data, control, h.Token, time.Now().Add(greet)); err != nil {
+		data.Close()
+		return nil, err
+	}
+	return data, nil
 }
 
 // mirror does what the hello says on the connection data, and says that it is
@@ -87,44 +134,85 @@ func (s *server) mirror(data, control *socket.Socket, h hello) error {
 	}
 	begin := time.Now().Add(h.Begin - now)
 	end := begin.Add(h.Duration)
-	if err := tune(data, h.NoDelay, h.Window); err != nil {
-		return err
-	}
 	// Peers that vanish without a word are left when the window is long over.
-	if err := data.Patience(time.Until(end) + 2*greet); err != nil {
+	left := time.Until(end) + 2*greet
+	if err := errors.Join(data.Patience(left), control.Patience(left)); err != nil {
 		return err
 	}
-	received, err := s.windows.enter(h.Begin, end)
+	count, err := s.windows.enter(h.Begin, end)
 	if err != nil {
 		return err
 	}
-	p := newPipe(data, h.Seed, h.most(), func(n int, at time.Time) {
+	p := newPipe(data, control, h, false, &s.zeros, func(m moved, at time.Time) {
 		if !at.Before(begin) && at.Before(end) {
-			received.Add(int64(n))
+			count.add(m)
 		}
 	})
 	if _, err := control.Write([]byte(ready)); err != nil {
 		return err
 	}
-	for _, g := range h.Script {
+	if h.datagrams() {
+		return p.until(h.Script)
+	}
+	if err := p.play(h.Script); err != nil {
+		return err
+	}
+	_, err = p.read(1, 0) // the client closes first, as its disconnect
+	return err
+}
+
+// until plays the script on a connection by UDP once the client begins, which it
+// says on the control connection: datagrams that nobody reads yet would keep the
+// machine from the connections to come. Nor has UDP an end that the other could
+// see; the control connection's is its.
+func (p *pipe) until(script []segment) error {
+	if _, err := p.control.Read(make([]byte, 1)); err != nil {
+		return err
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = p.control.Read(make([]byte, 1))
+		p.over.Store(true)
+		p.Hangup()
+	}()
+	err := p.play(script)
+	if err != nil {
+		p.control.Hangup()
+	}
+	<-gone
+	return err
+}
+
+// play does what the script says.
+func (p *pipe) play(script []segment) error {
+	for _, g := range script {
 		for i := 0; g.Iterations == 0 || i < g.Iterations; i++ {
 			if err := p.steps(g.Steps); err != nil {
 				return err
 			}
 		}
 	}
-	return p.read(1) // the client closes first, as its disconnect
+	return nil
 }
 
 func (p *pipe) steps(steps []step) error {
 	for _, t := range steps {
 		for range t.Count {
 			p.turn.Turn()
-			do := p.read
-			if t.Write {
-				do = p.write
+			if p.over.Load() {
+				return errCut
 			}
-			if err := do(p.draw(t.Size, t.Max)); err != nil {
+			var err error
+			switch {
+			case t.Pause > 0:
+				think(t.Pause, t.Busy)
+			case t.Write:
+				_, err = p.write(t.Size, t.Max)
+			default:
+				_, err = p.read(t.Size, t.Max)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -132,15 +220,34 @@ func (p *pipe) steps(steps []step) error {
 	return nil
 }
 
-// tune sets what a flowop's options ask for.
-func tune(s *socket.Socket, noDelay bool, window int) error {
-	if noDelay {
+// options are what must be set before the connection is there.
+func (h hello) options() []socket.Option {
+	var options []socket.Option
+	if h.Window > 0 {
+		options = append(options, func(s *socket.Socket) error { return s.Buffers(h.Window) })
+	}
+	if !h.datagrams() {
+		options = append(options, socket.Congestion(cmp.Or(h.Congestion, workload.Congestion)))
+	}
+	return options
+}
+
+// tune sets the rest of what the hello asks for, and for one that was accepted on
+// a socket of all connections that, too: those are with the usual congestion
+// control, from which every other can begin.
+func tune(s *socket.Socket, h hello) error {
+	if h.NoDelay && !h.datagrams() {
 		if err := s.Undelayed(); err != nil {
 			return fmt.Errorf("set tcp_nodelay: %w", err)
 		}
 	}
-	if window > 0 {
-		return s.Buffers(window)
+	if h.Window > 0 {
+		if err := s.Buffers(h.Window); err != nil {
+			return err
+		}
 	}
-	return nil
+	if h.Congestion == "" || h.datagrams() {
+		return nil
+	}
+	return socket.Congestion(h.Congestion)(s)
 }

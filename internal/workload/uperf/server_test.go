@@ -100,7 +100,7 @@ func TestHello(t *testing.T) {
 	}{
 		"sound":                    {func(*hello) {}, ""},
 		"report":                   {func(h *hello) { *h = hello{Report: true, Begin: 7} }, ""},
-		"no steps":                 {func(h *hello) { h.Script = []segment{{Iterations: 3}} }, "without steps"},
+		"no steps":                 {func(h *hello) { h.Script = []segment{{Iterations: 3}} }, "without steps that move"},
 		"negative iterations":      {func(h *hello) { h.Script = []segment{{Iterations: -1, Steps: []step{ok}}} }, "iterations"},
 		"something after for ever": {func(h *hello) { h.Script = []segment{{Steps: []step{ok}}, {Iterations: 1, Steps: []step{ok}}} }, "without an end"},
 		"no size":                  {func(h *hello) { h.Script[0].Steps[0].Size = 0 }, "cannot be"},
@@ -130,7 +130,7 @@ func TestWindowsAreBounded(t *testing.T) {
 		if _, err := w.enter(time.Duration(i), time.Now().Add(-2*remembered)); err != nil {
 			t.Fatalf("window %d after others that are long over: %v", i, err)
 		}
-		w.received(time.Duration(-i))
+		w.report(time.Duration(-i))
 	}
 	if len(w.open) > mostWindows {
 		t.Errorf("%d windows are remembered", len(w.open))
@@ -148,8 +148,8 @@ func TestWindowsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.Add(5); w.received(7) != 5 {
-		t.Errorf("received %d, want 5", w.received(7))
+	if n.add(moved{received: 5, sent: 1}); w.report(7) != (report{Received: 5, Sent: 1}) {
+		t.Errorf("report %+v, want 5 bytes", w.report(7))
 	}
 }
 
@@ -173,10 +173,11 @@ func FuzzHello(f *testing.F) {
 			}
 			return
 		}
-		if h.most() > maxSize || h.Duration > longest {
+		read, write := h.most()
+		if max(read, write) > maxSize || h.Duration > longest {
 			t.Fatalf("accepted %+v", h)
 		}
-		if h.Back != 0 || h.most() > 1<<16 || strings.Contains(line, "\n") {
+		if h.Back != 0 || h.datagrams() || max(read, write) > 1<<16 || strings.Contains(line, "\n") {
 			return
 		}
 		if !h.Report { // now, that there is something to do

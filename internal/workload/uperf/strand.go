@@ -1,14 +1,14 @@
 package uperf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
-	"pathwise.dev/pathwise/internal/workload"
 	"pathwise.dev/pathwise/internal/workload/socket"
 )
 
@@ -26,6 +26,8 @@ type strand struct {
 	// began is when the transaction under way did; zero between transactions.
 	began time.Time
 	turn  socket.Loop
+	// spared: the transaction under way has failed as the profile allows.
+	spared bool
 }
 
 // errCut: the window is over, and what is under way is left.
@@ -40,7 +42,9 @@ func (s *strand) live(ctx context.Context) {
 		err := s.pass(first)
 		s.disconnect()
 		if err != nil && ctx.Err() == nil {
-			s.fail(err)
+			if !errors.Is(err, errSpared) {
+				s.fail(err)
+			}
 			leave() // the others do not wait for it any more
 			time.Sleep(10 * time.Millisecond)
 		} else if s.group.timed() >= 0 {
@@ -66,19 +70,24 @@ func (s *strand) pass(together bool) error {
 func (s *strand) transaction(i int) error {
 	t := &s.group.Transactions[i]
 	measured := s.group.measured(i)
+	pace := pace{rate: t.Rate}
 	for n := 0; t.Duration > 0 || n < t.Iterations; n++ {
+		pace.wait(s.end)
 		begun := time.Now()
-		if !begun.Before(s.end) && (t.Duration > 0 || n > 0) {
+		switch over := !begun.Before(s.end); {
+		case over && t.Duration > 0:
 			return nil
+		case over && n > 0:
+			return errCut // what follows is for a server that has done the rest
 		}
-		s.began = begun
+		s.began, s.spared = begun, false
 		for k := range t.Flowops {
 			if err := s.flowop(i, k); err != nil {
 				return err
 			}
 		}
 		s.began = time.Time{}
-		if measured && s.inWindow(begun) {
+		if measured && !s.spared && s.inWindow(begun) {
 			s.Operations++
 			s.Latency.Record(time.Since(begun))
 		}
@@ -119,6 +128,9 @@ func (s *strand) flowop(i, k int) error {
 		}
 		s.turn.Turn()
 		n, err := s.once(i, k, f)
+		if err != nil && f.CanFail {
+			err = s.spare(f, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -134,14 +146,18 @@ func (s *strand) flowop(i, k int) error {
 // once does the flowop once and returns the bytes that it moved.
 func (s *strand) once(i, k int, f *Flowop) (n int, err error) {
 	switch f.Kind {
-	case Read, Write:
+	case Read:
 		p := s.conns[f.Conn]
-		n = p.draw(f.Size, f.Max)
-		if f.Kind == Read {
-			return n, p.read(n)
+		if err := errors.Join(p.begin(), p.within(s.group.waits(i, f), s.whole)); err != nil {
+			return 0, err
 		}
-		begun := time.Now()
-		if err := p.write(n); err != nil {
+		return p.read(f.Size, f.Max)
+	case Write:
+		p, begun := s.conns[f.Conn], time.Now()
+		if err := p.begin(); err != nil {
+			return 0, err
+		}
+		if n, err = p.write(f.Size, f.Max); err != nil {
 			return 0, err
 		}
 		s.last = time.Now()
@@ -152,8 +168,7 @@ func (s *strand) once(i, k int, f *Flowop) (n int, err error) {
 	case Connect, Accept:
 		return 0, s.connect(i, k, f)
 	case Disconnect:
-		s.close(s.conns[f.Conn].Socket)
-		delete(s.conns, f.Conn)
+		s.leave(f.Conn)
 	case Think:
 		think(f.Pause, f.Busy)
 	}
@@ -169,147 +184,74 @@ func think(d time.Duration, busy bool) {
 	}
 }
 
-// disconnect closes what is open.
-func (s *strand) disconnect() {
-	for n, p := range s.conns {
-		s.close(p.Socket)
-		delete(s.conns, n)
+// whole is how long a read may wait that has no bound of its own.
+func (s *strand) whole() time.Duration { return time.Until(s.end.Add(patience)) }
+
+// lost is how long a datagram's answer may take. Nobody sends it again, and uperf
+// would wait for ever.
+const lost = 500 * time.Millisecond
+
+// waits is how long a read in transaction i may wait; 0 is for as long as the
+// connection has. The other end thinks meanwhile, too. Where the strand only reads,
+// there is nothing of which an answer could be lost.
+func (g *Group) waits(i int, f *Flowop) time.Duration {
+	t := &g.Transactions[i]
+	switch asks := slices.ContainsFunc(t.Flowops, func(o Flowop) bool { return o.Kind == Write && o.Conn == f.Conn }); {
+	case f.Timeout > 0:
+		return f.Timeout
+	case f.datagrams() && asks:
+		return lost + t.thinks()
 	}
+	return 0
 }
 
-// received counts what a connection read.
-func (s *strand) received(n int, at time.Time) {
-	s.last = at
-	if s.inWindow(at) {
-		s.Received += int64(n)
-	}
-}
+// errSpared: a failure that the profile allows has ended the strand's connection.
+var errSpared = errors.New("failed as the profile allows")
 
-// connect opens the connection of flowop k of transaction i.
-func (s *strand) connect(i, k int, f *Flowop) error {
-	script, err := s.group.script(i, k)
-	if err != nil {
+// spare counts a failure that the profile allows. Where the connection lasts, the
+// strand goes on, as in uperf.
+func (s *strand) spare(f *Flowop, err error) error {
+	now := time.Now()
+	if errors.Is(err, errCut) || now.Sub(s.end) >= patience {
 		return err
 	}
-	s.opened++
-	h := hello{Script: script, NoDelay: f.NoDelay, Window: f.Window, Seed: uint64(s.number)<<32 | uint64(s.opened),
-		Begin: s.Begin, Duration: s.Duration}
-	open := s.greet
-	if f.Kind == Accept {
-		open = s.accept
+	s.spared = true
+	s.Spare = cmp.Or(s.Spare, err.Error())
+	if s.inWindow(now) {
+		s.Spared++
 	}
-	conn, err := open(h)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.Kind, err)
+	if f.moves() && (f.datagrams() || errors.Is(err, errLate)) {
+		time.Sleep(time.Millisecond) // do not spin where nothing listens
+		return nil
 	}
-	s.conns[f.Conn] = newPipe(conn, h.Seed, h.most(), s.received)
-	return tune(conn, f.NoDelay, f.Window)
+	return errSpared
 }
 
-// greet connects to the server and returns when it is ready.
-func (s *strand) greet(h hello) (*socket.Socket, error) {
-	left := time.Until(s.end.Add(patience))
-	conn, err := socket.Dial(workload.TCP, s.Target, left)
-	if err != nil {
-		return nil, err
+// leave closes a connection.
+func (s *strand) leave(conn int) {
+	p := s.conns[conn]
+	s.close(p.Socket)
+	if p.control != nil {
+		s.close(p.control)
 	}
-	if !s.keep(conn) {
-		conn.Close()
-		return nil, errCut
-	}
-	if err = errors.Join(conn.Patience(left), writeLine(conn, h)); err == nil {
-		err = expectReady(conn)
-	}
-	if err != nil {
-		s.close(conn)
-		return nil, err
-	}
-	return conn, nil
+	delete(s.conns, conn)
 }
 
-func expectReady(conn *socket.Socket) error {
-	line, err := readLine(conn, maxLine)
-	if err == nil && string(line)+"\n" != ready {
-		err = fmt.Errorf("the server answered %.40q", line)
-	}
-	return err
-}
-
-// accept has the server connect to this end, as uperf's accept.
-func (s *strand) accept(h hello) (*socket.Socket, error) {
-	any := netip.IPv4Unspecified()
-	if s.Target.Addr().Is6() {
-		any = netip.IPv6Unspecified()
-	}
-	l, err := socket.Listen(workload.TCP, netip.AddrPortFrom(any, 0))
-	if err != nil {
-		return nil, err
-	}
-	defer l.Close()
-	own, err := l.Local()
-	if err != nil {
-		return nil, err
-	}
-	h.Back = own.Port()
-	control, err := s.greet(h)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close(control)
-	left := time.Until(s.end.Add(patience))
-	if err := l.Patience(left); err != nil {
-		return nil, err
-	}
-	conn, err := l.Accept() // the server has connected before it was ready
-	if err != nil {
-		return nil, err
-	}
-	if !s.keep(conn) {
-		conn.Close()
-		return nil, errCut
-	}
-	return conn, conn.Patience(left)
-}
-
-// barrier is where strands wait for each other before each transaction.
-type barrier struct {
-	mu      sync.Mutex
-	cond    *sync.Cond
-	members int
-	waiting int
-	round   int
-}
-
-func newBarrier(members int) *barrier {
-	b := &barrier{members: members}
-	b.cond = sync.NewCond(&b.mu)
-	return b
-}
-
-// wait returns when all members wait.
-func (b *barrier) wait() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	round := b.round
-	b.waiting++
-	b.release()
-	for b.round == round {
-		b.cond.Wait()
+// disconnect closes what is open.
+func (s *strand) disconnect() {
+	for n := range s.conns {
+		s.leave(n)
 	}
 }
 
-// leave takes a member away.
-func (b *barrier) leave() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.members--
-	b.release()
-}
-
-func (b *barrier) release() {
-	if b.waiting >= b.members {
-		b.waiting = 0
-		b.round++
-		b.cond.Broadcast()
+// moved counts what a connection moved.
+func (s *strand) moved(m moved, at time.Time) {
+	if m.received > 0 {
+		s.last = at
+	}
+	if s.inWindow(at) {
+		s.Received += m.received
+		s.Arrived += m.arrived
+		s.Sent += m.sent
 	}
 }

@@ -3,11 +3,13 @@
 // other from its XML file (uperf:FILE), as far as Parse supports it.
 //
 // It is not uperf, which Debian does not have, but our own generator with uperf's
-// semantics: strands that go through transactions of flowops in order, a barrier
-// before each, blocking sockets, payload of zeros, and a slave that does the
-// mirror. What differs: both ends draw the same random sizes, so that no read
-// takes two messages for one, and there are percentiles of latency, where uperf
-// has mean and extremes.
+// semantics, as its source has them: strands that go through transactions of
+// flowops in order, a barrier before each, blocking sockets, payload of zeros, and
+// a slave that does the mirror. What differs: both ends draw the same random sizes,
+// so that no read takes two messages for one; there are percentiles of latency,
+// where uperf has mean and extremes; connections have the congestion control that
+// the profile names or cubic, whatever the machine's; and a datagram that is lost
+// is a failed transaction, where uperf waits for ever.
 package uperf
 
 import (
@@ -16,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,6 +71,13 @@ func FromFile(self, path string, getenv func(string) string) (Runs, error) {
 	}
 	name := Prefix + strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	info := describe(name, fmt.Sprintf("uperf: the profile %q, %d strands", p.Name, p.Strands()), p.bulk())
+	info.MinDuration += p.thinks()
+	if !p.any(Flowop.moves) {
+		info.Metrics = slices.DeleteFunc(info.Metrics, func(m string) bool { return m == sample.Throughput })
+	}
+	if p.byDatagrams() {
+		info.Metrics = append(info.Metrics, sample.Loss)
+	}
 	info.Knobs = []string{}
 	return Runs{self, info, func(sample.Load) Profile { return p }}, nil
 }
@@ -85,6 +95,21 @@ func (p Profile) bulk() bool {
 		}
 	}
 	return false
+}
+
+// thinks is how long a strand may think before it begins a measured transaction again.
+func (p Profile) thinks() time.Duration {
+	var most time.Duration
+	for _, g := range p.Groups {
+		var sum time.Duration
+		for i, t := range g.Transactions {
+			if g.timed() < 0 || g.measured(i) {
+				sum += t.thinks()
+			}
+		}
+		most = max(most, sum)
+	}
+	return most
 }
 
 // describe is what the workloads have in common. The main figure of bulk transfer
@@ -112,9 +137,13 @@ func (r Runs) Info() workload.Info { return r.info }
 // Run implements workload.Workload.
 func (r Runs) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
 	p := r.profile(load)
-	g := workload.Generators{Connections: p.Strands(), Patience: 3 * patience, // the client asks the server for its report at last
+	// All strands are connected before the first moves anything, and each of thousands
+	// has threads at both ends that are made then.
+	const timesLead = 4
+	g := workload.Generators{Connections: timesLead * p.Threads(), Patience: 3 * patience, // the client asks the server for its report at last
 		Server: func(i int) []string {
-			return []string{r.Self, "generate", "uperf-serve", "--addr", fmt.Sprintf("[::]:%d", bed.Pairs[i].Server.Listen), "--connections", strconv.Itoa(p.Strands())}
+			return []string{r.Self, "generate", "uperf-serve", "--addr", fmt.Sprintf("[::]:%d", bed.Pairs[i].Server.Listen),
+				"--connections", strconv.Itoa(p.Strands()), "--datagrams=" + strconv.FormatBool(p.byDatagrams())}
 		},
 		Client: func(i int, begin string) []string {
 			o := Offer{Target: bed.Pairs[i].Server.Service, Profile: p, Duration: w.Duration}
@@ -146,7 +175,6 @@ func (r Runs) outcome(bed workload.Bed, p Profile, w workload.Window, results []
 			return out, fmt.Errorf("client in pod %s: %w", pod, err)
 		}
 		sum.add(c)
-		sum.ServerReceived += c.ServerReceived
 		out.Operations += float64(c.Operations)
 		out.AddErrors(pod, c.Failed, c.Operations+c.Cut, c.Failure)
 		out.AddUser(res, p.Strands())
@@ -160,14 +188,31 @@ func (r Runs) outcome(bed workload.Bed, p Profile, w workload.Window, results []
 		out.Metrics[sample.Rate] = out.Operations / seconds
 		out.SetLatency()
 	}
-	out.Details["uperf counts"] = fmt.Sprintf("%.6g op/s, %.6g bit/s: each flowop with its count once all of it is done, reads and writes alike",
-		float64(sum.Flowops)/seconds, 8*float64(sum.FlowopBytes)/seconds)
-	out.Details["received"] = fmt.Sprintf("%d bytes by servers, %d by clients", sum.ServerReceived, sum.Received)
-	if sum.Writes.Count() > 0 {
-		out.Details["single writes"] = fmt.Sprintf("p50 %.4g s, p99 %.4g s, max %.4g s", sum.Writes.Percentile(50), sum.Writes.Percentile(99), sum.Writes.Max())
+	if p.byDatagrams() {
+		out.Metrics[sample.Loss] = max(0, 1-float64(sum.Arrived)/float64(max(sum.Sent, 1)))
 	}
-	if sum.Cut > 0 {
-		out.Details["cut"] = fmt.Sprintf("%d transactions were under way at the end and are not counted", sum.Cut)
-	}
+	sum.detail(out.Details, seconds)
 	return out, nil
+}
+
+// detail tells the rest of what was counted.
+func (c Count) detail(out map[string]string, seconds float64) {
+	out["uperf counts"] = fmt.Sprintf("%.6g op/s, %.6g bit/s: each flowop with its count once all of it is done, reads and writes alike",
+		float64(c.Flowops)/seconds, 8*float64(c.FlowopBytes)/seconds)
+	out["received"] = fmt.Sprintf("%d bytes by servers, %d by clients", c.ServerReceived, c.Received)
+	if c.Writes.Count() > 0 {
+		out["single writes"] = fmt.Sprintf("p50 %.4g s, p99 %.4g s, max %.4g s", c.Writes.Percentile(50), c.Writes.Percentile(99), c.Writes.Max())
+	}
+	if c.Cut > 0 {
+		out["cut"] = fmt.Sprintf("%d transactions were under way at the end and are not counted", c.Cut)
+	}
+	if len(c.Congestion) > 0 {
+		out["congestion"] = strings.Join(slices.Sorted(slices.Values(c.Congestion)), ", ")
+	}
+	if c.Sent > 0 {
+		out["datagrams"] = fmt.Sprintf("%d sent, %d arrived, at both ends", c.Sent, c.Arrived)
+	}
+	if c.Spared > 0 {
+		out["canfail"] = fmt.Sprintf("%d failures that the profile allows are not errors, the first: %s", c.Spared, c.Spare)
+	}
 }

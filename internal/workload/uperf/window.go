@@ -16,8 +16,17 @@ type windows struct {
 }
 
 type window struct {
-	received atomic.Int64
-	end      time.Time
+	received, arrived, sent atomic.Int64
+	end                     time.Time
+}
+
+// add adds what was moved.
+func (w *window) add(m moved) {
+	w.received.Add(m.received)
+	if m.arrived+m.sent > 0 {
+		w.arrived.Add(m.arrived)
+		w.sent.Add(m.sent)
+	}
 }
 
 // Bounds of what clients can make a server remember.
@@ -28,11 +37,11 @@ const (
 )
 
 // enter is the count of the window that begins so, of one connection more.
-func (w *windows) enter(begin time.Duration, end time.Time) (*atomic.Int64, error) {
+func (w *windows) enter(begin time.Duration, end time.Time) (*window, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if one := w.open[begin]; one != nil {
-		return &one.received, nil
+		return one, nil
 	}
 	now := time.Now()
 	maps.DeleteFunc(w.open, func(_ time.Duration, one *window) bool { return now.Sub(one.end) > remembered })
@@ -44,15 +53,15 @@ func (w *windows) enter(begin time.Duration, end time.Time) (*atomic.Int64, erro
 	}
 	one := &window{end: end}
 	w.open[begin] = one
-	return &one.received, nil
+	return one, nil
 }
 
-// received is what came in the window that begins so; 0 where none does.
-func (w *windows) received(begin time.Duration) int64 {
+// report is what was moved in the window that begins so; nothing where none does.
+func (w *windows) report(begin time.Duration) report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if one := w.open[begin]; one != nil {
-		return one.received.Load()
+		return report{Received: one.received.Load(), Arrived: one.arrived.Load(), Sent: one.sent.Load()}
 	}
-	return 0
+	return report{}
 }

@@ -1,15 +1,15 @@
 package uperf
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
+	"strings"
 	"time"
 
+	"pathwise.dev/pathwise/internal/workload"
 	"pathwise.dev/pathwise/internal/workload/socket"
 )
 
@@ -22,11 +22,16 @@ type hello struct {
 	// Report asks for what the server has received in the window that begins at
 	// Begin; the rest is empty.
 	Report bool `json:"report,omitempty"`
+	// Proto is UDP where payload goes by it, and Token what the end that connects
+	// then says to the other until it is heard; this connection lasts as long.
+	Proto workload.Proto `json:"proto,omitempty"`
+	Token string         `json:"token,omitempty"`
 	// Back is where the client listens, if the server is to connect to it: accept.
-	Back    uint16    `json:"back,omitempty"`
-	Script  []segment `json:"script,omitempty"`
-	NoDelay bool      `json:"no_delay,omitempty"`
-	Window  int       `json:"window,omitempty"`
+	Back       uint16    `json:"back,omitempty"`
+	Script     []segment `json:"script,omitempty"`
+	NoDelay    bool      `json:"no_delay,omitempty"`
+	Window     int       `json:"window,omitempty"`
+	Congestion string    `json:"congestion,omitempty"`
 	// Seed of the sizes, where they are random: both ends draw the same.
 	Seed uint64 `json:"seed,omitempty"`
 	// Begin and Duration of the window, on the monotonic clock.
@@ -57,45 +62,95 @@ func (h hello) check() error {
 		return nil
 	case h.Duration <= 0 || h.Duration > longest:
 		return fmt.Errorf("a window of %v", h.Duration)
-	case h.Window < 0 || h.Window > maxSize:
+	case h.Window < 0 || h.Window > maxWindow:
 		return fmt.Errorf("socket buffers of %d bytes", h.Window)
+	case h.Proto != "" && h.Proto != workload.UDP, h.datagrams() && len(h.Token) != tokenLength:
+		return fmt.Errorf("payload by %q with the token %.40q", h.Proto, h.Token)
+	case len(h.Congestion) > maxCongestion:
+		return fmt.Errorf("congestion control %.40q", h.Congestion)
 	}
 	for i, g := range h.Script {
 		switch {
 		case g.Iterations < 0:
 			return fmt.Errorf("%d iterations", g.Iterations)
-		case len(g.Steps) == 0:
-			return errors.New("a part of the script without steps")
+		case !g.moves():
+			return errors.New("a part of the script without steps that move something")
 		case g.Iterations == 0 && i < len(h.Script)-1:
 			return errors.New("a part of the script after one without an end")
 		}
 		for _, t := range g.Steps {
-			if t.Size < 1 || t.Size > maxSize || t.Max < 0 || t.Max > maxSize || t.Count < 1 {
-				return errors.New("a step that cannot be")
+			if err := t.check(h.largest()); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// most is the size of the largest message.
-func (h hello) most() int {
-	most := 0
+// check returns an error for a step that cannot be done with messages of at most
+// that size. One who has gone does not see how long a server thinks.
+func (t step) check(largest int) error {
+	switch {
+	case t.Count < 1, t.Pause < 0, t.Pause == 0 && t.Size < 1, t.Size > largest, t.Max < 0, t.Max > largest,
+		t.Pause > 0 && t.Count > int(maxPause/t.Pause):
+		return errors.New("a step that cannot be")
+	}
+	return nil
+}
+
+// largest message there can be.
+func (h hello) largest() int {
+	if h.datagrams() {
+		return maxDatagram
+	}
+	return maxSize
+}
+
+// datagrams reports whether payload goes by UDP.
+func (h hello) datagrams() bool { return h.Proto == workload.UDP }
+
+// most is the size of the largest message that the server reads, and of that which
+// it writes.
+func (h hello) most() (read, write int) {
+	read, write = 1, 1
 	for _, g := range h.Script {
 		for _, t := range g.Steps {
-			most = max(most, t.Size, t.Max)
+			if t.Write {
+				write = max(write, t.Size, t.Max)
+			} else {
+				read = max(read, t.Size, t.Max)
+			}
 		}
 	}
-	return most
+	return read, write
 }
 
 // report is what the server tells at the end.
 type report struct {
 	// Received is the payload that it read in the window, in bytes.
 	Received int64 `json:"received"`
+	// Arrived and Sent are datagrams that it read and wrote in the window.
+	Arrived int64 `json:"arrived,omitempty"`
+	Sent    int64 `json:"sent,omitempty"`
 }
 
 const ready = "ready\n"
+
+// refusal begins the line that says in place of ready why the server cannot.
+const refusal = "refused: "
+
+// expectReady reads what the other end says once it is ready.
+func expectReady(conn *socket.Socket) error {
+	line, err := readLine(conn, maxLine)
+	why, refused := strings.CutPrefix(string(line), refusal)
+	switch {
+	case err != nil || string(line)+"\n" == ready:
+		return err
+	case refused:
+		return fmt.Errorf("the server: %.200s", why)
+	}
+	return fmt.Errorf("the server answered %.40q", line)
+}
 
 // maxLine bounds lines of JSON.
 const maxLine = 1 << 20
@@ -124,56 +179,6 @@ func writeLine(w io.Writer, v any) error {
 	}
 	_, err = w.Write(append(raw, '\n'))
 	return err
-}
-
-// pipe is a connection once both ends know what it is for.
-type pipe struct {
-	*socket.Socket
-	buf, zero []byte
-	sizes     *rand.Rand
-	// moved is told of every read: how much and when it was done.
-	moved func(n int, at time.Time)
-	turn  socket.Loop
-}
-
-func newPipe(s *socket.Socket, seed uint64, most int, moved func(int, time.Time)) *pipe {
-	most = max(most, 1)
-	return &pipe{Socket: s, buf: make([]byte, most), zero: make([]byte, most), sizes: rand.New(rand.NewPCG(seed, 0)), moved: moved}
-}
-
-// draw is the size of the next message.
-func (p *pipe) draw(least, most int) int {
-	if most <= least {
-		return least
-	}
-	return least + p.sizes.IntN(most-least+1)
-}
-
-// write sends n zero bytes, as uperf does.
-func (p *pipe) write(n int) error {
-	_, err := p.Write(p.zero[:n])
-	if err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	return nil
-}
-
-var errNotZero = errors.New("read: what came is not what uperf's ends send")
-
-// read takes n bytes, all of which must be zero.
-func (p *pipe) read(n int) error {
-	for left := n; left > 0; {
-		got, err := p.Read(p.buf[:left])
-		if err != nil {
-			return fmt.Errorf("read: %w", err)
-		}
-		if !bytes.Equal(p.buf[:got], p.zero[:got]) {
-			return errNotZero
-		}
-		left -= got
-		p.moved(got, time.Now())
-	}
-	return nil
 }
 
 // timedOut reports whether the error is a socket's that waited for too long.
