@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -143,6 +144,7 @@ func rehouse(plugin map[string]any, p place) {
 		}
 		sets = append(sets, []any{map[string]any{"subnet": subnet.String()}})
 	}
+	ungate(ipam)
 	for _, key := range []string{"subnet", "rangeStart", "rangeEnd", "gateway"} {
 		delete(ipam, key)
 	}
@@ -158,6 +160,20 @@ func rehouse(plugin map[string]any, p place) {
 		routes = append(routes, map[string]any{"dst": all.String()})
 	}
 	ipam["routes"] = routes
+}
+
+// ungate takes the gateways of routes away that are in a range which the host will not
+// have: without one a route leads to the gateway of the host's own range.
+func ungate(ipam map[string]any) {
+	routes, _ := ipam["routes"].([]any)
+	for _, raw := range routes {
+		route, _ := raw.(map[string]any)
+		text, _ := route["gw"].(string)
+		gw, err := netip.ParseAddr(text)
+		if err == nil && slices.ContainsFunc(prefixes(ipam), func(r netip.Prefix) bool { return r.Contains(gw) }) {
+			delete(route, "gw")
+		}
+	}
 }
 
 // gives reports whether sets of ranges have one of the family.

@@ -104,6 +104,8 @@ func TestRoutedHostsHaveTheirOwnRanges(t *testing.T) {
 		"shared": {list(`{"type":"ptp",` + shared + `}`), []string{`"subnet":"10.77.1.0/24"`, `{"dst":"10.77.0.0/16"}`}, "10.1.0.0", []int{4}},
 		"dual": {list(`{"type":"ptp","ipam":` + dual + `}`), []string{`"subnet":"10.77.1.0/24"`, `"subnet":"fd70:7077:a4d:100::/64"`,
 			`{"dst":"fd70:7077:a4d::/48"}`, `"dataDir":"/tmp/ipam/run/x"`}, "244", []int{4, 6}},
+		"route by a gateway": {list(`{"type":"ptp","ipam":{"type":"host-local","subnet":"10.0.10.0/24","routes":[{"dst":"1.1.1.1/32","gw":"10.0.10.1"},{"dst":"2.2.2.2/32","gw":"192.0.2.1"}]}}`),
+			[]string{`{"dst":"1.1.1.1/32"}`, `{"dst":"2.2.2.2/32","gw":"192.0.2.1"}`}, "10.0.10", []int{4}},
 		"own": {list(`{"type":"ptp",` + own + `}`), []string{`"subnet":"10.9.1.0/24"`}, "10.77", []int{4}},
 		"a plugin alone": {`{"cniVersion":"0.4.0","name":"x","type":"bridge","isDefaultGateway":true,` + shared + `}`,
 			[]string{`"plugins":[{`, `"subnet":"10.77.1.0/24"`, `"cniVersion":"0.4.0"`}, `"routes"`, []int{4}},
