@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/report"
 )
 
 // exactArgs wants the named arguments, no more and no less.
@@ -66,6 +67,16 @@ func formatFlag(cmd *cobra.Command, dst *string, formats ...string) {
 	cmd.Flags().StringVarP(dst, "output", "o", formats[0], "format: "+strings.Join(formats, ", "))
 	// The flag has just been defined, so this cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// listFormats are those of commands that list what there is, the default first.
+func listFormats() []string { return []string{report.Text, report.Wide, report.JSON} }
+
+// listOptions are the options of text in a format, report.Text or report.Wide.
+func (e env) listOptions(format string) report.Options {
+	o := e.reportOptions()
+	o.Whole = format == report.Wide
+	return o
 }
 
 func checkFormat(format string, formats ...string) error {

@@ -147,7 +147,7 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		return err
 	}
 	if f.dry {
-		return errors.Join(b.printPlan(e.stdout), b.uninstalled())
+		return errors.Join(b.printPlan(e.stdout, e.reportOptions()), b.uninstalled())
 	}
 	if err := b.ready(ctx); err != nil {
 		return err

@@ -5,20 +5,21 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"pathwise.dev/pathwise/internal/bench"
 	"pathwise.dev/pathwise/internal/experiment"
+	"pathwise.dev/pathwise/internal/report"
 	"pathwise.dev/pathwise/internal/sample"
 )
 
 // printPlan says what would run, and for how long.
-func (b *benchRun) printPlan(w io.Writer) error {
+func (b *benchRun) printPlan(w io.Writer, o report.Options) error {
 	cells := b.cells()
-	fmt.Fprintf(w, "experiment %s: %s\n\n", b.exp.Name, b.exp.Description)
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "WORKLOAD\tSCENARIO\tLOAD\tNETWORKS\t")
+	if err := report.Lines(w, fmt.Sprintf("experiment %s: %s\n", b.exp.Name, b.exp.Description), o); err != nil {
+		return err
+	}
+	l := report.NewList(report.Named("WORKLOAD", "SCENARIO", "LOAD", "NETWORKS")...)
 	var order []sample.Question
 	nets := map[sample.Question][]string{}
 	left := map[sample.Question][]string{}
@@ -42,25 +43,24 @@ func (b *benchRun) printPlan(w io.Writer) error {
 		}
 	}
 	for _, q := range order {
-		fmt.Fprintf(tw, "%s\t%v\t%v\t%s\t\n", q.Workload, q.Scenario, q.Load, strings.Join(nets[q], " "))
+		l.Add(q.Workload, q.Scenario.String(), q.Load.String(), strings.Join(nets[q], " "))
 		if len(left[q]) > 0 {
-			fmt.Fprintf(tw, "\t\t\t(not: %s)\t\n", strings.Join(left[q], " "))
+			l.Add("", "", "", "(not: "+strings.Join(left[q], " ")+")")
 		}
 	}
-	if err := flush(tw); err != nil {
+	if err := l.Write(w, o); err != nil {
 		return err
 	}
-	why.print(w)
 	x := extentOf(cells, b.exp)
-	fmt.Fprintf(w, "\n%d cells, %d to %d repetitions of each (until %s)\n", x.cells, r.Min, r.Max, aim(r))
+	text := why.String() + fmt.Sprintf("\n%d cells, %d to %d repetitions of each (until %s)\n", x.cells, r.Min, r.Max, aim(r))
 	if r.Shared {
-		fmt.Fprintln(w, "cells of one network and topology share a build in each repetition")
+		text += "cells of one network and topology share a build in each repetition\n"
 	}
 	if claimed > 0 {
-		fmt.Fprintf(w, "%d of them are compared by claims: %d repetitions at least\n", claimed, r.Claims)
+		text += fmt.Sprintf("%d of them are compared by claims: %d repetitions at least\n", claimed, r.Claims)
 	}
-	_, err := fmt.Fprintf(w, "%d trials and about %v at least, about %v at most; nothing run (--dry-run)\n", x.trials, x.least, x.most)
-	return err
+	text += fmt.Sprintf("%d trials and about %v at least, about %v at most; nothing run (--dry-run)", x.trials, x.least, x.most)
+	return report.Lines(w, text, o)
 }
 
 // aim is what ends the repetitions of a cell.
@@ -118,11 +118,13 @@ func (r *reasons) add(c experiment.Planned) {
 	}
 }
 
-func (r reasons) print(w io.Writer) {
+func (r reasons) String() string {
+	var out strings.Builder
 	for i, x := range r {
 		if i == 0 {
-			fmt.Fprintln(w, "\nnot measured:")
+			out.WriteString("\nnot measured:\n")
 		}
-		fmt.Fprintf(w, "  %s (%s): %s\n", strings.Join(x.networks, ", "), strings.Join(x.places, ", "), x.why)
+		fmt.Fprintf(&out, "  %s (%s): %s\n", strings.Join(x.networks, ", "), strings.Join(x.places, ", "), x.why)
 	}
+	return out.String()
 }

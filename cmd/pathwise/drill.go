@@ -10,8 +10,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"pathwise.dev/pathwise/internal/drill"
@@ -19,6 +19,7 @@ import (
 	"pathwise.dev/pathwise/internal/machine"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
+	"pathwise.dev/pathwise/internal/report"
 )
 
 // runDrills is bench for a file of drills.
@@ -37,7 +38,7 @@ func runDrills(ctx context.Context, e env, f benchFlags) error {
 		return usageError{fmt.Errorf("--drills: %w", err)}
 	}
 	if f.dry {
-		return printDrills(e.stdout, file)
+		return printDrills(e.stdout, file, e.reportOptions())
 	}
 	if err := needMachineRoot("drills need", "to make namespaces and attach eBPF programs"); err != nil {
 		return err
@@ -59,17 +60,19 @@ func runDrills(ctx context.Context, e env, f benchFlags) error {
 	return errors.Join(drills(ctx, e, f, file), unlock())
 }
 
-func printDrills(w io.Writer, file drill.File) error {
-	fmt.Fprintf(w, "drills %s: %s\nnetworks: %s\n\n", file.Name, file.Description, strings.Join(file.Networks, " "))
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "DRILL\tREPETITIONS\tTIME\tWHAT\t")
+func printDrills(w io.Writer, file drill.File, o report.Options) error {
+	head := "drills " + file.Name + ": " + file.Description + "\nnetworks: " + strings.Join(file.Networks, " ") + "\n"
+	if err := report.Lines(w, head, o); err != nil {
+		return err
+	}
+	l := report.NewList(report.Named("DRILL", "REPETITIONS", "TIME", "WHAT")...)
 	var sum time.Duration
 	for _, e := range file.Drills {
 		took := time.Duration(e.Repetitions) * drill.Estimate(file, e)
 		sum += took
-		fmt.Fprintf(tw, "%s\t%d\t%v\t%s\t\n", e.Name, e.Repetitions, took.Round(time.Second), drill.About(e.Drill))
+		l.Add(e.Name, strconv.Itoa(e.Repetitions), took.Round(time.Second).String(), drill.About(e.Drill))
 	}
-	if err := flush(tw); err != nil {
+	if err := l.Write(w, o); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nabout %v; nothing run (--dry-run)\n", sum.Round(time.Second))

@@ -44,7 +44,7 @@ func holdsDrills(dir string) bool {
 
 // drillFormats are those that a report of drills has, the default first.
 func drillFormats() []string {
-	return []string{report.Text, report.Markdown, report.CSV, report.JSON, report.HTML}
+	return []string{report.Text, report.Wide, report.Markdown, report.CSV, report.JSON, report.HTML}
 }
 
 // showDrills writes the report of a result of drills that lies in dir, from its samples.
@@ -76,8 +76,8 @@ func showDrills(e env, dir, format string) error {
 		return err
 	}
 	write := map[string]func(io.Writer, report.SteeringInput, report.Options) error{
-		report.Text: report.SteeringText, report.Markdown: report.SteeringMarkdown, report.CSV: report.SteeringCSV, report.HTML: report.Steering}
-	return write[format](e.stdout, in, e.reportOptions())
+		report.Text: report.SteeringText, report.Wide: report.SteeringText, report.Markdown: report.SteeringMarkdown, report.CSV: report.SteeringCSV, report.HTML: report.Steering}
+	return write[format](e.stdout, in, e.listOptions(format))
 }
 
 // openDrills reads a result of drills. A line that a kill cut short is left out.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/guest"
+	"pathwise.dev/pathwise/internal/report"
 )
 
 // guestPlace is where guest kernels are looked for.
@@ -60,30 +61,32 @@ func guestListCommand(e env) *cobra.Command {
 			if format == "" {
 				format = "text"
 			}
-			if err := checkFormat(format, "text", "json"); err != nil {
+			if err := checkFormat(format, listFormats()...); err != nil {
 				return err
 			}
 			kernels := guest.Kernels(e.guestPlace())
 			if format == "json" {
 				return writeJSON(e.stdout, kernels)
 			}
-			return printGuests(e.stdout, kernels)
+			return printGuests(e.stdout, kernels, e.listOptions(format))
 		},
 	}
-	formatFlag(cmd, &format, "text", "json")
+	formatFlag(cmd, &format, listFormats()...)
 	return cmd
 }
 
-func printGuests(w io.Writer, kernels []guest.Kernel) error {
-	t := newNotedTable("GUEST\tWORKS\tRELEASE\tRUN BY\tIMAGE\t")
+func printGuests(w io.Writer, kernels []guest.Kernel, o report.Options) error {
+	l := report.NewList(report.Head{Name: "GUEST"}, report.Head{Name: "WORKS"}, report.Head{Name: "RELEASE"},
+		report.Head{Name: "RUN BY", Drop: 2}, report.Head{Name: "IMAGE", Drop: 1})
 	for _, k := range kernels {
 		works := "yes"
 		if !k.Works() {
 			works = "no"
 		}
-		t.row(fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t", k.Name, works, orDash(k.Release), orDash(k.How), orDash(k.Image)), lacking(k.Missing))
+		l.Add(k.Name, works, orDash(k.Release), orDash(k.How), orDash(k.Image))
+		lacking(l, k.Missing)
 	}
-	return t.print(w)
+	return l.Write(w, o)
 }
 
 func orDash(s string) string {

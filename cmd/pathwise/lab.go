@@ -287,3 +287,10 @@ func labsToRemove(e env, cmd *cobra.Command, args []string, all bool) ([]string,
 	}
 	return names, err
 }
+
+func flush(tw *tabwriter.Writer) error {
+	if err := tw.Flush(); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	return nil
+}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -153,14 +154,20 @@ func (e env) store() lab.Store {
 	return lab.Store{Root: lab.DefaultRoot}
 }
 
-// width is that of the terminal on standard output, 0 when it is none.
+// width is that of the terminal on standard output, 0 when it is none. A terminal that does
+// not know its own, as a serial line, has what COLUMNS says, or the usual 80.
 func (e env) width() int {
-	if f, ok := e.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return w
-		}
+	f, ok := e.stdout.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
 	}
-	return 0
+	if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+		return w
+	}
+	if w, err := strconv.Atoi(e.getenv("COLUMNS")); err == nil && w > 0 {
+		return w
+	}
+	return 80
 }
 
 // interactive reports whether standard error is a terminal, which progress needs.

@@ -1,19 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/machine"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
+	"pathwise.dev/pathwise/internal/report"
 )
 
 // networkRow is one network as "networks -o json" prints it.
@@ -43,7 +42,7 @@ A CNI configuration list of your own is a network too: name it cni:FILE.`,
   pathwise networks -o json | jq -r '.[] | select(.works) | .name'`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
+			if err := checkFormat(format, listFormats()...); err != nil {
 				return err
 			}
 			rows, err := networkRows(cmd.Context(), e)
@@ -54,13 +53,13 @@ A CNI configuration list of your own is a network too: name it cni:FILE.`,
 			case format == "json":
 				return writeJSON(e.stdout, rows)
 			case qualities:
-				return printQualities(e.stdout, rows)
+				return printQualities(e.stdout, rows, e.listOptions(format))
 			default:
-				return printNetworks(e.stdout, rows)
+				return printNetworks(e.stdout, rows, e.listOptions(format))
 			}
 		},
 	}
-	formatFlag(cmd, &format, "text", "json")
+	formatFlag(cmd, &format, listFormats()...)
 	cmd.Flags().BoolVar(&qualities, "qualities", false, "show the qualitative table: namespace, reach, key-value store, encryption, isolation")
 	return cmd
 }
@@ -87,63 +86,27 @@ func networkRows(ctx context.Context, e env) ([]networkRow, error) {
 	return rows, nil
 }
 
-func printNetworks(w io.Writer, rows []networkRow) error {
-	t := newNotedTable("NETWORK\tWORKS\tKERNEL\tHOSTS\tMTU\t")
+func printNetworks(w io.Writer, rows []networkRow, o report.Options) error {
+	l := report.NewList(report.Head{Name: "NETWORK"}, report.Head{Name: "WORKS"}, report.Head{Name: "KERNEL", Drop: 1},
+		report.Head{Name: "HOSTS", Drop: 2}, report.Head{Name: "MTU", Drop: 3})
 	for _, r := range rows {
-		works, notes := "yes", []string{}
+		works := "yes"
 		if !r.Works {
-			works, notes = "no", lacking(r.Needs)
+			works = "no"
 		}
-		t.row(fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t", r.Name, works, orDash(r.Kernel), reach(r.Info), mtu(r.Overhead)), notes)
+		l.Add(r.Name, works, orDash(r.Kernel), reach(r.Info), mtu(r.Overhead))
+		if !r.Works {
+			lacking(l, r.Needs)
+		}
 	}
-	return t.print(w)
+	return l.Write(w, o)
 }
 
-// lacking says what is missing, a line each.
-func lacking(missing []network.Missing) []string {
-	var out []string
+// lacking says below a list's last row what is missing, a line each.
+func lacking(l *report.List, missing []network.Missing) {
 	for _, m := range missing {
-		out = append(out, "  missing: "+m.String())
+		l.Note("missing: " + m.String())
 	}
-	return out
-}
-
-// notedTable is a table with lines of any length between its rows.
-type notedTable struct {
-	text bytes.Buffer
-	tw   *tabwriter.Writer
-	// notes stand below each row, the first of which is the head.
-	notes [][]string
-}
-
-func newNotedTable(head string) *notedTable {
-	t := &notedTable{}
-	t.tw = tabwriter.NewWriter(&t.text, 0, 0, 2, ' ', 0)
-	t.row(head, nil)
-	return t
-}
-
-func (t *notedTable) row(cells string, notes []string) {
-	fmt.Fprintln(t.tw, cells)
-	t.notes = append(t.notes, notes)
-}
-
-func (t *notedTable) print(w io.Writer) error {
-	if err := flush(t.tw); err != nil {
-		return err
-	}
-	for i, notes := range t.notes {
-		line, err := t.text.ReadString('\n')
-		if err != nil {
-			return fmt.Errorf("write table: row %d: %w", i, err)
-		}
-		for _, text := range append([]string{strings.TrimRight(line, " \n")}, notes...) {
-			if _, err := fmt.Fprintln(w, text); err != nil {
-				return fmt.Errorf("write table: %w", err)
-			}
-		}
-	}
-	return nil
 }
 
 // reach says between which hosts the network carries traffic.
@@ -168,42 +131,30 @@ func mtu(overhead int) string {
 	return fmt.Sprintf("-%d", overhead)
 }
 
-func printQualities(w io.Writer, rows []networkRow) error {
+func printQualities(w io.Writer, rows []networkRow, o report.Options) error {
 	for i, r := range rows {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		q := r.Row
-		fmt.Fprintf(tw, "%s\t%s\n", r.Name, r.Summary)
+		l := report.NewList(report.Named(r.Name, r.Summary)...)
 		for _, row := range [][2]string{{"namespace", q.Namespace}, {"within a host", q.IntraHost}, {"between hosts", q.InterHost},
 			{"access outside", q.Outside}, {"key-value store", q.KeyValue}, {"encryption", q.Encryption}, {"isolation", q.Isolation}} {
-			fmt.Fprintf(tw, "  %s\t%s\n", row[0], row[1])
+			l.Add("  "+row[0], row[1])
 		}
-		if err := flush(tw); err != nil {
+		if err := l.Write(w, o); err != nil {
 			return err
 		}
 	}
-	if _, err := fmt.Fprint(w, azureModes); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	return nil
+	fmt.Fprintln(w)
+	return report.Lines(w, azureModes, o)
 }
 
 // azureModes says where the rest of Suo et al.'s table is.
-const azureModes = `
-The modes of containers in Microsoft Azure that Suo et al. (2018) list beside these (NAT,
-transparent, overlay, L2Bridge, L2Tunnel) are drivers of Docker on Windows and of a cloud's
-switch: documentation only, nothing here runs them. Nearest in kind are docker-nat,
-docker-macvlan (transparent) and docker-overlay.
-`
-
-func flush(tw *tabwriter.Writer) error {
-	if err := tw.Flush(); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	return nil
-}
+const azureModes = `The modes of containers in Microsoft Azure that Suo et al. (2018) list beside
+these (NAT, transparent, overlay, L2Bridge, L2Tunnel) are drivers of Docker on
+Windows and of a cloud's switch: documentation only, nothing here runs them.
+Nearest in kind are docker-nat, docker-macvlan (transparent) and docker-overlay.`
 
 func versionCommand(e env) *cobra.Command {
 	return &cobra.Command{

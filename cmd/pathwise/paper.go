@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -123,7 +123,7 @@ func paperListCommand(e env) *cobra.Command {
 		Use: "list", Short: "List the documents", Args: exactArgs(),
 		Example: "  pathwise paper list\n  pathwise paper list -o json",
 		RunE: func(*cobra.Command, []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
+			if err := checkFormat(format, listFormats()...); err != nil {
 				return err
 			}
 			exps, err := e.readPapers(nil)
@@ -141,16 +141,15 @@ func paperListCommand(e env) *cobra.Command {
 			if format == "json" {
 				return writeJSON(e.stdout, rows)
 			}
-			tw := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(tw, "NAME\tDOCUMENT\tNETWORKS\tWORKLOADS\tFIGURES AND TABLES\tCLAIMS\tNOT TESTABLE\t")
+			l := report.NewList(report.Named("NAME", "DOCUMENT", "NETWORKS", "WORKLOADS", "FIGURES AND TABLES", "CLAIMS", "NOT TESTABLE")...)
 			for _, r := range rows {
-				fmt.Fprintf(tw, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t\n", r.Name, r.Authors, r.Networks, r.Workloads, r.Exhibits, r.Claims, r.Untested)
+				l.Add(r.Name, r.Authors, strconv.Itoa(r.Networks), strconv.Itoa(r.Workloads), strconv.Itoa(r.Exhibits), strconv.Itoa(r.Claims), strconv.Itoa(r.Untested))
 			}
-			fmt.Fprintf(tw, "all\t\t\t\t\t%d\t%d\t\n", claims, untested)
-			return flush(tw)
+			l.Add("all", "", "", "", "", strconv.Itoa(claims), strconv.Itoa(untested))
+			return l.Write(e.stdout, e.listOptions(format))
 		},
 	}
-	formatFlag(cmd, &format, "text", "json")
+	formatFlag(cmd, &format, listFormats()...)
 	return cmd
 }
 
@@ -162,7 +161,7 @@ func paperShowCommand(e env) *cobra.Command {
 		Args:              exactArgs("NAME"),
 		ValidArgsFunction: completePapers,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := checkFormat(format, "text", "markdown", "json"); err != nil {
+			if err := checkFormat(format, "text", "wide", "markdown", "json"); err != nil {
 				return err
 			}
 			exp, err := e.readPaper(args[0])
@@ -172,7 +171,7 @@ func paperShowCommand(e env) *cobra.Command {
 			return report.Paper(e.stdout, format, *exp.Paper, exp.Claims, e.reportOptions())
 		},
 	}
-	formatFlag(cmd, &format, "text", "markdown", "json")
+	formatFlag(cmd, &format, "text", "wide", "markdown", "json")
 	return cmd
 }
 

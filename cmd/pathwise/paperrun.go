@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,7 +86,7 @@ func runPapers(ctx context.Context, e env, names []string, f paperFlags) error {
 		runs = append(runs, r)
 	}
 	if f.dry {
-		return printPapers(e.stdout, runs)
+		return printPapers(e.stdout, runs, e.reportOptions())
 	}
 	for _, r := range runs {
 		if r.finished {
@@ -189,24 +189,24 @@ func (e env) concludePapers(runs []paperRun, dir string) error {
 }
 
 // printPapers says what would run, and for how long.
-func printPapers(w io.Writer, runs []paperRun) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "PAPER\tCELLS\tTRIALS AT LEAST\tTIME AT LEAST\tAT MOST\t")
+func printPapers(w io.Writer, runs []paperRun, o report.Options) error {
+	l := report.NewList(report.Named("PAPER", "CELLS", "TRIALS AT LEAST", "TIME AT LEAST", "AT MOST")...)
 	var least, most time.Duration
 	var trials int
 	for _, r := range runs {
 		if r.finished {
-			fmt.Fprintf(tw, "%s\tfinished, in %s\t\t\t\t\n", r.name, r.dir)
+			l.Add(r.name, "-", "-", "-", "-")
+			l.Note("finished, in " + r.dir)
 			continue
 		}
 		x := extentOf(r.cells(), r.exp)
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%v\t%v\t\n", r.name, x.cells, x.trials, x.least, x.most)
+		l.Add(r.name, strconv.Itoa(x.cells), strconv.Itoa(x.trials), x.least.String(), x.most.String())
 		trials += x.trials
 		least += x.least
 		most += x.most
 	}
-	fmt.Fprintf(tw, "all\t\t%d\t%v\t%v\t\n", trials, least.Round(time.Second), most.Round(time.Second))
-	if err := flush(tw); err != nil {
+	l.Add("all", "", strconv.Itoa(trials), least.Round(time.Second).String(), most.Round(time.Second).String())
+	if err := l.Write(w, o); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(w, "\nnothing run (--dry-run); what an earlier run has done already is not subtracted")

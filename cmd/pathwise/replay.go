@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/path/decide"
 	"pathwise.dev/pathwise/internal/rank"
+	"pathwise.dev/pathwise/internal/report"
 )
 
 // replayFlags are those of "pathwise replay".
@@ -59,7 +59,7 @@ agent); "all" is all of them, with every network as a static one.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error { return e.replay(f, args) },
 	}
-	formatFlag(cmd, &f.format, "text", "json", "csv")
+	formatFlag(cmd, &f.format, replayFormats()...)
 	cmd.Flags().StringVar(&f.policy, "policy", "all", "static:NETWORK, table, hysteresis, cost-aware or all")
 	cmd.Flags().StringVar(&f.table, "table", "", "result directory whose recommendations the policy table follows")
 	cmd.Flags().BoolVar(&f.paper, "paper", false, "replay Table 5 of Atici and Boluk (2020)")
@@ -73,11 +73,14 @@ agent); "all" is all of them, with every network as a static one.`,
 	return cmd
 }
 
+// replayFormats are those of replay, the default first.
+func replayFormats() []string { return []string{report.Text, report.Wide, report.JSON, report.CSV} }
+
 func (e env) replay(f replayFlags, args []string) error {
-	if err := checkFormat(f.format, "text", "json", "csv"); err != nil {
+	if err := checkFormat(f.format, replayFormats()...); err != nil {
 		return err
 	}
-	if f.trace && f.format != "text" {
+	if f.trace && f.format != report.Text && f.format != report.Wide {
 		return usageError{errors.New("--trace: expected with -o text")}
 	}
 	if f.bare && f.random <= 0 {
@@ -110,7 +113,7 @@ func (e env) replay(f replayFlags, args []string) error {
 	if f.trace {
 		writeTrace(e.stdout, results)
 	}
-	return writeReplay(e.stdout, f.format, rec.Header, results)
+	return writeReplay(e.stdout, f.format, rec.Header, results, e.listOptions(f.format))
 }
 
 func (e env) readRecording(path string) (decide.Recording, error) {
@@ -193,7 +196,7 @@ type replayed struct {
 	OfStatic    float64 `json:"of_static"`
 }
 
-func writeReplay(w io.Writer, format string, h decide.Header, results []decide.Result) error {
+func writeReplay(w io.Writer, format string, h decide.Header, results []decide.Result, o report.Options) error {
 	switch format {
 	case "json":
 		out := []replayed{}
@@ -212,32 +215,36 @@ func writeReplay(w io.Writer, format string, h decide.Header, results []decide.R
 		}
 		return nil
 	}
-	return writeReplayText(w, h, results)
+	return writeReplayText(w, h, results, o)
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
 
-func writeReplayText(w io.Writer, h decide.Header, results []decide.Result) error {
+func writeReplayText(w io.Writer, h decide.Header, results []decide.Result, o report.Options) error {
 	first := results[0]
-	fmt.Fprintf(w, "%s: %d pairs, %d epochs; amounts in %s x s\n", h.Name, first.Pairs, first.Epochs, h.Unit)
-	fmt.Fprintf(w, "best in hindsight %.6g (switching for free %.6g), best static %s %.6g\n\n",
-		first.Hindsight, first.HindsightFree, strings.Join(first.StaticNetworks, ", "), first.Static)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\tachieved\tregret\tof hindsight\tof best static\tswitches\tfailovers\tcanaries\tfalse\t")
+	head := fmt.Sprintf("%s: %d pairs, %d epochs; amounts in %s x s\nbest in hindsight %.6g (switching for free %.6g), best static %s %.6g\n",
+		h.Name, first.Pairs, first.Epochs, h.Unit, first.Hindsight, first.HindsightFree, strings.Join(first.StaticNetworks, ", "), first.Static)
+	if err := report.Lines(w, head, o); err != nil {
+		return err
+	}
+	l := report.NewList(report.Numbered("policy", "achieved", "regret", "of hindsight", "of best static", "switches", "failovers", "canaries", "false")...)
 	unknown := 0
 	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%.6g\t%s\t%.2f %%\t%.2f %%\t%d\t%d\t%d\t%d\t\n", r.Policy, r.Achieved, regret(r),
-			100*r.OfHindsight(), 100*r.OfStatic(), r.Switches, r.Failovers, r.Canaries, r.False)
+		l.Add(r.Policy, fmt.Sprintf("%.6g", r.Achieved), regret(r), part(r.OfHindsight()), part(r.OfStatic()),
+			strconv.Itoa(r.Switches), strconv.Itoa(r.Failovers), strconv.Itoa(r.Canaries), strconv.Itoa(r.False))
 		unknown = max(unknown, r.Unknown)
 	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("write table: %w", err)
+	if err := l.Write(w, o); err != nil {
+		return err
 	}
 	if unknown > 0 {
-		fmt.Fprintf(w, "\nup to %d epochs are left out: what the policy's path would have given there is not known\n", unknown)
+		return report.Lines(w, fmt.Sprintf("\nup to %d epochs are left out: what the policy's path would have given there is not known", unknown), o)
 	}
 	return nil
 }
+
+// part is a share in percent.
+func part(v float64) string { return fmt.Sprintf("%.2f %%", 100*v) }
 
 // regret is what hindsight would have added, 0 where it is rounding alone.
 func regret(r decide.Result) string {

@@ -6,9 +6,9 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 
 	"pathwise.dev/pathwise/internal/path/decide"
+	"pathwise.dev/pathwise/internal/report"
 )
 
 // paperReplay is the answer of "pathwise replay --paper".
@@ -61,44 +61,47 @@ func (e env) replayPaper(f replayFlags) error {
 	if f.trace {
 		writeTrace(e.stdout, results)
 	}
-	return writePaperText(e.stdout, rec.Header, out, results)
+	return writePaperText(e.stdout, rec.Header, out, results, e.listOptions(f.format))
 }
 
 func cents(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
 
-func writePaperText(w io.Writer, h decide.Header, out paperReplay, results []decide.Result) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "Table 5 of Atici and Boluk (2020), ops/s; a switch costs %.2f ms of the path that is left\n\n", decide.PaperLoss*1000)
-	fmt.Fprintln(t, "threads\tWeave\tCalico\tSIM, published\tSIM, replayed\tpath\t")
+func writePaperText(w io.Writer, h decide.Header, out paperReplay, results []decide.Result, o report.Options) error {
+	head := fmt.Sprintf("Table 5 of Atici and Boluk (2020), ops/s; a switch costs %.2f ms of the path that is left\n", decide.PaperLoss*1000)
+	if err := report.Lines(w, head, o); err != nil {
+		return err
+	}
+	l := report.NewList(report.Numbered("threads", "Weave", "Calico", "SIM, published", "SIM, replayed", "path")...)
 	for _, r := range out.Rows {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t\n", r.Threads, cents(r.Weave), cents(r.Calico), cents(r.SIM), cents(r.Replayed), r.Path)
+		l.Add(strconv.Itoa(r.Threads), cents(r.Weave), cents(r.Calico), cents(r.SIM), cents(r.Replayed), r.Path)
 	}
 	last := out.Rows[len(out.Rows)-1]
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("write table: %w", err)
+	if err := l.Write(w, o); err != nil {
+		return err
 	}
-	fmt.Fprintf(w, "\nAt %d threads %.0f ops/s and %.2f %% more than Calico alone (published: 172 and 1.84 %%).\n\n",
+	gain := fmt.Sprintf("\nAt %d threads %.0f ops/s and %.2f %% more than Calico alone (published: 172 and 1.84 %%).\n",
 		last.Threads, last.Replayed-last.Calico, 100*(last.Replayed/last.Calico-1))
-	fmt.Fprint(w, "Table 7: 5000 inserts with switches, ms\n\n")
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "switches\tcompletion\tloss, published\tloss, reckoned\tper switch\t")
-	for _, r := range out.Switches {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%.3f\t%.3f\t\n", r.Switches, cents(r.Completion), cents(r.Loss), r.Reckoned, r.Each)
+	if err := report.Lines(w, gain, o); err != nil {
+		return err
 	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("write table: %w", err)
+	fmt.Fprint(w, "Table 7: 5000 inserts with switches, ms\n\n")
+	l = report.NewList(report.Numbered("switches", "completion", "loss, published", "loss, reckoned", "per switch")...)
+	for _, r := range out.Switches {
+		l.Add(strconv.Itoa(r.Switches), cents(r.Completion), cents(r.Loss), fmt.Sprintf("%.3f", r.Reckoned), fmt.Sprintf("%.3f", r.Each))
+	}
+	if err := l.Write(w, o); err != nil {
+		return err
 	}
 	fmt.Fprint(w, "\nFigure 14: when a switch to the better network pays\n\n")
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "threads\tfrom\tto\tgain, ops/s\tloss, ops\tpaid after, s\t")
+	l = report.NewList(report.Numbered("threads", "from", "to", "gain, ops/s", "loss, ops", "paid after, s")...)
 	for _, b := range out.BreakEven {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%.2f\t%.2f\t%.2f\t\n", b.Threads, b.From, b.To, b.Gain, b.Loss, b.Seconds)
+		l.Add(strconv.Itoa(b.Threads), b.From, b.To, cents(b.Gain), cents(b.Loss), cents(b.Seconds))
 	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("write table: %w", err)
+	if err := l.Write(w, o); err != nil {
+		return err
 	}
 	fmt.Fprintln(w)
-	return writeReplayText(w, h, results)
+	return writeReplayText(w, h, results, o)
 }
 
 // simulated is what a policy did on random schedules.
@@ -160,10 +163,10 @@ func (e env) replayRandom(f replayFlags) error {
 		s.OfHindsight, s.OfStatic = quantilesOf(hindsight), quantilesOf(static)
 		out = append(out, s)
 	}
-	return writeSimulated(e.stdout, f, out)
+	return writeSimulated(e.stdout, f, out, e.listOptions(f.format))
 }
 
-func writeSimulated(w io.Writer, f replayFlags, out []simulated) error {
+func writeSimulated(w io.Writer, f replayFlags, out []simulated, o report.Options) error {
 	switch f.format {
 	case "json":
 		return writeJSON(w, out)
@@ -179,15 +182,14 @@ func writeSimulated(w io.Writer, f replayFlags, out []simulated) error {
 		return nil
 	}
 	fmt.Fprintf(w, "%d random schedules from seed %d, need %s, simulated\n\n", f.random, f.seed, f.need)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\tof hindsight: mean\tmedian\t5 %\tleast\tof best static: mean\t5 %\tleast\tswitches\tfailovers\tfalse\t")
+	l := report.NewList(report.Numbered("policy", "of hindsight: mean", "median", "5 %", "least", "of best static: mean", "5 %", "least", "switches", "failovers", "false")...)
 	for _, s := range out {
 		h, b := s.OfHindsight, s.OfStatic
-		fmt.Fprintf(t, "%s\t%.2f %%\t%.2f %%\t%.2f %%\t%.2f %%\t%.2f %%\t%.2f %%\t%.2f %%\t%d\t%d\t%d\t\n", s.Policy,
-			100*h.Mean, 100*h.Median, 100*h.P5, 100*h.Least, 100*b.Mean, 100*b.P5, 100*b.Least, s.Switches, s.Failovers, s.False)
+		l.Add(s.Policy, part(h.Mean), part(h.Median), part(h.P5), part(h.Least), part(b.Mean), part(b.P5), part(b.Least),
+			strconv.Itoa(s.Switches), strconv.Itoa(s.Failovers), strconv.Itoa(s.False))
 	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("write table: %w", err)
+	if err := l.Write(w, o); err != nil {
+		return err
 	}
 	return nil
 }

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/report"
 	"pathwise.dev/pathwise/internal/workload"
 	"pathwise.dev/pathwise/internal/workload/catalogue"
 )
@@ -28,29 +27,27 @@ func workloadsCommand(e env) *cobra.Command {
 		Example: "  pathwise workloads\n  pathwise workloads -o json",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
+			if err := checkFormat(format, listFormats()...); err != nil {
 				return err
 			}
 			rows := workloadRows(e)
 			if format == "json" {
 				return writeJSON(e.stdout, rows)
 			}
-			tw := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(tw, "WORKLOAD\tWORKS\tGENERATOR\tLOAD\tMAIN METRIC\t")
+			l := report.NewList(report.Head{Name: "WORKLOAD"}, report.Head{Name: "WORKS"}, report.Head{Name: "GENERATOR", Drop: 1},
+				report.Head{Name: "LOAD"}, report.Head{Name: "MAIN METRIC"})
 			for _, r := range rows {
 				works := "yes"
 				if !r.Works {
 					works = "no"
 				}
-				fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t\n", r.Name, works, generator(r.Tool), strings.Join(r.Knobs, ","), r.Metrics[0])
-				for _, miss := range r.Needs {
-					fmt.Fprintf(tw, "  missing: %s\t\t\t\t\t\n", miss)
-				}
+				l.Add(r.Name, works, generator(r.Tool), strings.Join(r.Knobs, ","), r.Metrics[0])
+				lacking(l, r.Needs)
 			}
-			return flush(tw)
+			return l.Write(e.stdout, e.listOptions(format))
 		},
 	}
-	formatFlag(cmd, &format, "text", "json")
+	formatFlag(cmd, &format, listFormats()...)
 	return cmd
 }
 

@@ -2,8 +2,10 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +19,8 @@ type block interface {
 type printer struct {
 	*bufio.Writer
 	opts Options
+	// left are the heads of columns that were left out to fit.
+	left []string
 }
 
 func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p, format, args...) }
@@ -37,14 +41,37 @@ const (
 )
 
 func writeText(w io.Writer, blocks []block, o Options) error {
-	p := &printer{bufio.NewWriter(w), o}
+	p := &printer{Writer: bufio.NewWriter(w), opts: o}
 	for i, b := range blocks {
 		if i > 0 {
 			p.printf("\n")
 		}
 		b.text(p)
 	}
+	p.hint()
 	return p.Flush()
+}
+
+// leave notes columns that were left out.
+func (p *printer) leave(heads []string) {
+	for _, h := range heads {
+		if !slices.Contains(p.left, h) {
+			p.left = append(p.left, h)
+		}
+	}
+}
+
+// hint says which columns were left out to fit the terminal, and how to see them.
+func (p *printer) hint() {
+	if len(p.left) == 0 || p.opts.Unhinted {
+		return
+	}
+	const shown = 8
+	text := fmt.Sprintf("%s shows every column; left out to fit %d: %s.", cmp.Or(p.opts.Wider, "-o "+Wide), p.opts.Width, listed(p.left, ", ", shown))
+	p.printf("\n")
+	for _, l := range wrap(text, p.opts.Width, 0) {
+		p.styled(dim, l)
+	}
 }
 
 func writeMarkdown(w io.Writer, blocks []block) error {
@@ -103,19 +130,16 @@ type grid struct {
 	notes footnotes
 	// legend explains the table; it stands below it.
 	legend string
+	// left are columns that were not made for want of room.
+	left []string
 }
 
 func (g grid) text(p *printer) {
 	if g.title != "" {
 		heading{title: g.title}.text(p)
 	}
-	for i, l := range g.table.fit(p.opts.Width).lines() {
-		if i == 0 {
-			p.styled(dim, l)
-			continue
-		}
-		p.printf("%s\n", l)
-	}
+	p.leave(g.left)
+	g.table.write(p, nil)
 	for i, n := range g.notes.texts {
 		for _, l := range wrap(fmt.Sprintf("[%d] %s", i+1, n), p.opts.Width, 4) {
 			p.styled(dim, l)
@@ -128,12 +152,40 @@ func (g grid) text(p *printer) {
 	}
 }
 
+// write writes the table with the notes below its rows, and notes which columns it has no
+// room for.
+func (t table) write(p *printer, notes [][]string) {
+	width := p.opts.Width
+	if p.opts.Whole {
+		width = 0
+	}
+	t, left := t.fit(width)
+	p.leave(left)
+	for i, row := range t.lines() {
+		for _, l := range row {
+			if i == 0 {
+				p.styled(dim, l)
+				continue
+			}
+			p.printf("%s\n", l)
+		}
+		if i == 0 || i > len(notes) {
+			continue
+		}
+		for _, n := range notes[i-1] {
+			for _, l := range wrap(n, p.opts.Width-2, 2) {
+				p.printf("  %s\n", l)
+			}
+		}
+	}
+}
+
 func (g grid) markdown(p *printer) {
 	if g.title != "" {
 		heading{level: 3, title: g.title}.markdown(p)
 		p.printf("\n")
 	}
-	t := g.table.fit(0)
+	t, _ := g.table.fit(0)
 	for _, c := range t.cols {
 		p.printf("| %s ", escapeMarkdown(c.head))
 	}

@@ -27,8 +27,8 @@ type ClaimsDocument struct {
 func Claims(w io.Writer, format string, in Input, o Options) error {
 	judged := Judge(in, o)
 	switch format {
-	case Text:
-		return writeText(w, claimBlocks(judged, o), o)
+	case Text, Wide:
+		return writeText(w, claimBlocks(judged, o), o.as(format))
 	case Markdown:
 		return writeMarkdown(w, claimBlocks(judged, o))
 	case CSV:

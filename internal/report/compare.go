@@ -19,8 +19,8 @@ import (
 // TableFormats. The runs' names stand in headings.
 func Compare(w io.Writer, format string, a, b string, c rank.Comparison, o Options) error {
 	switch format {
-	case Text:
-		return writeText(w, compareBlocks(a, b, c, o), o)
+	case Text, Wide:
+		return writeText(w, compareBlocks(a, b, c, o), o.as(format))
 	case Markdown:
 		return writeMarkdown(w, compareBlocks(a, b, c, o))
 	case CSV:

@@ -16,13 +16,13 @@ import (
 const Folded = "folded"
 
 // ExplainFormats lists what Explain writes, the default first.
-func ExplainFormats() []string { return []string{Text, Markdown, CSV, JSON, Folded} }
+func ExplainFormats() []string { return []string{Text, Wide, Markdown, CSV, JSON, Folded} }
 
 // Explain writes where the CPU time went and what bounds each network, as format.
 func Explain(w io.Writer, format, name string, findings []explain.Finding, stages []StageDoc, o Options) error {
 	switch format {
-	case Text:
-		return writeText(w, explainBlocks(name, findings, stages, o), o)
+	case Text, Wide:
+		return writeText(w, explainBlocks(name, findings, stages, o), o.as(format))
 	case Markdown:
 		return writeMarkdown(w, explainBlocks(name, findings, stages, Options{}))
 	case CSV:

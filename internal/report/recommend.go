@@ -14,8 +14,8 @@ import (
 // Recommend writes recommendations with their reasons as format, one of TableFormats.
 func Recommend(w io.Writer, format string, recs []rank.Recommendation, o Options) error {
 	switch format {
-	case Text:
-		return writeText(w, recommendBlocks(recs, o), o)
+	case Text, Wide:
+		return writeText(w, recommendBlocks(recs, o), o.as(format))
 	case Markdown:
 		return writeMarkdown(w, recommendBlocks(recs, o))
 	case CSV:
@@ -30,7 +30,7 @@ func Recommend(w io.Writer, format string, recs []rank.Recommendation, o Options
 // format, one of TableFormats.
 func RecommendTable(w io.Writer, format string, grids []rank.Grid, o Options) error {
 	switch format {
-	case Text, Markdown:
+	case Text, Wide, Markdown:
 		var blocks []block
 		for _, g := range grids {
 			blocks = append(blocks, recommendationGrid(g, true))
@@ -46,10 +46,10 @@ func RecommendTable(w io.Writer, format string, grids []rank.Grid, o Options) er
 		} else {
 			blocks = append(blocks, para("The others by --app, --load high and --robust."))
 		}
-		if format == Text {
-			return writeText(w, blocks, o)
+		if format == Markdown {
+			return writeMarkdown(w, blocks)
 		}
-		return writeMarkdown(w, blocks)
+		return writeText(w, blocks, o.as(format))
 	case CSV, JSON:
 		var recs []rank.Recommendation
 		for _, g := range grids {

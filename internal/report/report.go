@@ -9,6 +9,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -24,7 +25,9 @@ import (
 
 // The formats of a report.
 const (
-	Text     = "text"
+	Text = "text"
+	// Wide is text of which no terminal's width takes columns away.
+	Wide     = "wide"
 	Markdown = "markdown"
 	CSV      = "csv"
 	JSON     = "json"
@@ -33,10 +36,10 @@ const (
 )
 
 // Formats lists what Render writes, the default first.
-func Formats() []string { return []string{Text, Markdown, CSV, JSON, Bench, HTML} }
+func Formats() []string { return []string{Text, Wide, Markdown, CSV, JSON, Bench, HTML} }
 
 // TableFormats lists what Compare and Recommend write, the default first.
-func TableFormats() []string { return []string{Text, Markdown, CSV, JSON} }
+func TableFormats() []string { return []string{Text, Wide, Markdown, CSV, JSON} }
 
 // Input is a result and what was recorded beside it.
 type Input struct {
@@ -68,17 +71,29 @@ type Options struct {
 	// Width of the terminal in columns: tables leave out their least needed
 	// columns to fit. 0 means that nothing is left out.
 	Width int
+	// Whole keeps every column of a table whatever the width; texts are still broken by it.
+	Whole bool
+	// Wider is what the hint about columns that were left out tells to type; "-o wide" where
+	// it is empty. Unhinted goes without the hint.
+	Wider    string
+	Unhinted bool
 	// Color permits ANSI escapes in text.
 	Color bool
 	// Rank are the options of the ranking that is shown.
 	Rank rank.Options
 }
 
+// as are the options of text in a format, Text or Wide.
+func (o Options) as(format string) Options {
+	o.Whole = o.Whole || format == Wide
+	return o
+}
+
 // Render writes in as format, one of Formats.
 func Render(w io.Writer, format string, in Input, o Options) error {
 	switch format {
-	case Text:
-		return writeText(w, resultBlocks(analyse(in, o)), o)
+	case Text, Wide:
+		return writeText(w, resultBlocks(analyse(in, o)), o.as(format))
 	case Markdown:
 		return writeMarkdown(w, resultBlocks(analyse(in, o)))
 	case CSV:
@@ -97,9 +112,9 @@ func Render(w io.Writer, format string, in Input, o Options) error {
 // the overall ranking, the recommendation table and the verdicts on claims, in
 // 80 columns unless o.Width says otherwise.
 func Brief(w io.Writer, in Input, o Options) error {
-	if o.Width == 0 {
-		o.Width = 80
-	}
+	o.Unhinted = o.Width == 0 || in.Dir == ""
+	o.Width = cmp.Or(o.Width, 80)
+	o.Wider = "\"pathwise report " + in.Dir + " -o " + Wide + "\""
 	return writeText(w, briefBlocks(analyse(in, o)), o)
 }
 

@@ -77,7 +77,7 @@ func TestNotesAreShown(t *testing.T) {
 }
 
 func TestUnknownFormat(t *testing.T) {
-	for format, want := range map[string]string{"": "expected one of text, markdown", "xml": "expected one of", "mark": `did you mean "markdown"?`} {
+	for format, want := range map[string]string{"": "expected one of text, wide, markdown", "xml": "expected one of", "mark": `did you mean "markdown"?`} {
 		if err := Render(&bytes.Buffer{}, format, Input{}, Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("format %q: %v, want %q", format, err, want)
 		}

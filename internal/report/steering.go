@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"io"
@@ -209,15 +210,14 @@ func steeringTemplates() []string {
 // SteeringText writes figures, time lines and events for a terminal, in 80
 // columns unless o.Width says otherwise.
 func SteeringText(w io.Writer, in SteeringInput, o Options) error {
-	if o.Width == 0 {
-		o.Width = 80
-	}
+	o.Unhinted = o.Unhinted || o.Width == 0
+	o.Width = cmp.Or(o.Width, 80)
 	s, err := studySteering(in)
 	if err != nil {
 		return err
 	}
 	nameWidth := 0 // interval and spread have columns
-	if o.Width < 120 {
+	if o.Width < 120 && !o.Whole {
 		nameWidth = 36
 	}
 	return writeText(w, steeringBlocks(s, o.Width, nameWidth), o)

@@ -163,6 +163,9 @@ func figureGrids(figures []SteeringFigure, nameWidth int) (out []block) {
 				row = append(append(row, f.interval()), append(f.spread(), make([]string, 4)...)[:4]...)
 			} else {
 				rows = append(rows, f.asides()...)
+				if f.spread() != nil {
+					g.left = []string{"median", "p99"}
+				}
 			}
 			g.table.add(append(row, note)...)
 			for _, rest := range rows[1:] {

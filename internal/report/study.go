@@ -36,8 +36,8 @@ type StudiesDocument struct {
 // Studies writes a line for each claim of each document as format, one of TableFormats.
 func Studies(w io.Writer, format string, studies []Study, o Options) error {
 	switch format {
-	case Text:
-		return writeText(w, studyBlocks(studies), o)
+	case Text, Wide:
+		return writeText(w, studyBlocks(studies), o.as(format))
 	case Markdown:
 		return writeMarkdown(w, studyBlocks(studies))
 	case CSV:
@@ -103,7 +103,7 @@ func countVerdicts(judged []claim.Judged) map[claim.Verdict]int {
 func (s Study) grid() grid {
 	var g grid
 	g.table.cols = []column{{head: "verdict"}, {head: "claim"}, {head: "shown in", drop: 3}, {head: "statement"}, {head: "published", drop: 2},
-		{head: "measured here", drop: 1}}
+		{head: "measured here"}}
 	for _, j := range s.Claims {
 		verdict := ""
 		switch {
@@ -113,6 +113,9 @@ func (s Study) grid() grid {
 			verdict = string(claim.NotTested)
 		}
 		g.table.add(verdict, j.ID, strings.Join(j.Exhibits, " "), j.Text, j.Published, studyMeasured(j))
+	}
+	if last := len(g.table.cols) - 1; s.Dir == "" && g.table.content(last) == 0 {
+		g.table = g.table.without(func(i int) bool { return i == last })
 	}
 	return g
 }
@@ -191,14 +194,14 @@ func Paper(w io.Writer, format string, p paper.Paper, claims []claim.Claim, o Op
 		s.Claims = append(s.Claims, claim.Judged{Claim: c})
 	}
 	switch format {
-	case Text:
-		return writeText(w, paperBlocks(s), o)
+	case Text, Wide:
+		return writeText(w, paperBlocks(s), o.as(format))
 	case Markdown:
 		return writeMarkdown(w, paperBlocks(s))
 	case JSON:
 		return writeJSON(w, s)
 	}
-	return unknownFormat(format, []string{Text, Markdown, JSON})
+	return unknownFormat(format, []string{Text, Wide, Markdown, JSON})
 }
 
 func paperBlocks(s Study) []block {

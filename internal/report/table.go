@@ -1,9 +1,7 @@
 package report
 
 import (
-	"slices"
 	"strings"
-	"text/tabwriter"
 	"unicode/utf8"
 )
 
@@ -11,6 +9,8 @@ import (
 type table struct {
 	cols []column
 	rows [][]string
+	// limits are the columns' widths where their cells have to be broken; nil for none.
+	limits []int
 }
 
 type column struct {
@@ -25,47 +25,6 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 // gap separates the columns of a text table.
 const gap = "  "
-
-// widths of the columns in runes.
-func (t table) widths() []int {
-	out := make([]int, len(t.cols))
-	for i, c := range t.cols {
-		out[i] = utf8.RuneCountInString(c.head)
-		for _, r := range t.rows {
-			out[i] = max(out[i], utf8.RuneCountInString(r[i]))
-		}
-	}
-	return out
-}
-
-// fit returns the table in at most width runes a line: columns without any
-// content and those least needed are left out, then the longest cells are cut.
-// It does not go below one rune a column.
-func (t table) fit(width int) table {
-	t = t.without(func(i int) bool {
-		optional := t.cols[i].drop > 0 || t.cols[i].head == "notes"
-		return optional && !slices.ContainsFunc(t.rows, func(r []string) bool { return r[i] != "" })
-	})
-	if width <= 0 {
-		return t
-	}
-	for t.width() > width {
-		worst := slices.MaxFunc(t.cols, func(a, b column) int { return a.drop - b.drop })
-		if worst.drop == 0 {
-			break
-		}
-		t = t.without(func(i int) bool { return t.cols[i] == worst })
-	}
-	return t.cut(width)
-}
-
-func (t table) width() int {
-	sum := len(gap) * (len(t.cols) - 1)
-	for _, w := range t.widths() {
-		sum += w
-	}
-	return sum
-}
 
 // without leaves out the columns for which skip says so.
 func (t table) without(skip func(i int) bool) table {
@@ -89,73 +48,66 @@ func (t table) without(skip func(i int) bool) table {
 	return out
 }
 
-// cut shortens the widest left-aligned column until the table fits. Figures
-// are never cut: a shortened number is a wrong one.
-func (t table) cut(width int) table {
-	over := t.width() - width
-	for over > 0 {
-		ws, widest := t.widths(), -1
-		for i, c := range t.cols {
-			if !c.right && (widest < 0 || ws[i] > ws[widest]) {
-				widest = i
-			}
-		}
-		if widest < 0 || ws[widest] <= 4 {
-			return t
-		}
-		limit := max(ws[widest]-over, 4)
-		t.cols = slices.Clone(t.cols)
-		t.cols[widest].head = ellipsis(t.cols[widest].head, limit)
-		rows := make([][]string, len(t.rows))
-		for i, r := range t.rows {
-			rows[i] = slices.Clone(r)
-			rows[i][widest] = ellipsis(r[widest], limit)
-		}
-		t.rows = rows
-		over = t.width() - width
-	}
-	return t
-}
-
-func ellipsis(s string, limit int) string {
-	if utf8.RuneCountInString(s) <= limit {
-		return s
-	}
-	return string([]rune(s)[:limit-1]) + "…"
-}
-
-// lines are the table's lines for a terminal, the header first.
-func (t table) lines() []string {
-	var out strings.Builder
-	tw := tabwriter.NewWriter(&out, 0, 0, len(gap), ' ', 0)
-	ws := t.widths()
-	line := func(cells []string) {
-		for i, s := range cells {
-			if t.cols[i].right {
-				s = strings.Repeat(" ", ws[i]-utf8.RuneCountInString(s)) + s
-			}
-			if i < len(cells)-1 {
-				s += "\t"
-			}
-			// A strings.Builder does not fail.
-			_, _ = tw.Write([]byte(s))
-		}
-		_, _ = tw.Write([]byte("\n"))
-	}
-	heads := make([]string, len(t.cols))
+// lines are the rows for a terminal, the header first; a row has several lines where its
+// cells are broken.
+func (t table) lines() (out [][]string) {
+	names := make([]string, len(t.cols))
 	for i, c := range t.cols {
-		heads[i] = c.head
+		names[i] = c.head
 	}
-	line(heads)
+	rows := [][][]string{t.broken(names)}
 	for _, r := range t.rows {
-		line(r)
+		rows = append(rows, t.broken(r))
 	}
-	_ = tw.Flush()
-	lines := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
+	widths := make([]int, len(t.cols))
+	for _, r := range rows {
+		for i, cell := range r {
+			for _, l := range cell {
+				widths[i] = max(widths[i], utf8.RuneCountInString(l))
+			}
+		}
 	}
-	return lines
+	for _, r := range rows {
+		high := 0
+		for _, cell := range r {
+			high = max(high, len(cell))
+		}
+		lines := make([]string, high)
+		for n := range lines {
+			lines[n] = t.line(r, n, widths)
+		}
+		out = append(out, lines)
+	}
+	return out
+}
+
+// broken are a row's cells in the lines that its columns' limits allow.
+func (t table) broken(row []string) [][]string {
+	out := make([][]string, len(row))
+	for i, cell := range row {
+		out[i] = []string{cell}
+		if t.limits != nil {
+			out[i] = breakCell(cell, t.limits[i], i == 0)
+		}
+	}
+	return out
+}
+
+// line is the n-th line of a row.
+func (t table) line(row [][]string, n int, widths []int) string {
+	var out strings.Builder
+	for i, cell := range row {
+		s := ""
+		if n < len(cell) {
+			s = cell[n]
+		}
+		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(s))
+		if t.cols[i].right {
+			s, pad = pad+s, ""
+		}
+		out.WriteString(s + pad + gap)
+	}
+	return strings.TrimRight(out.String(), " ")
 }
 
 // wrap breaks s at spaces into lines of at most width runes, the following
@@ -178,4 +130,11 @@ func wrap(s string, width, indent int) []string {
 		cur += word
 	}
 	return append(out, cur)
+}
+
+func ellipsis(s string, limit int) string {
+	if utf8.RuneCountInString(s) <= limit {
+		return s
+	}
+	return string([]rune(s)[:limit-1]) + "…"
 }
