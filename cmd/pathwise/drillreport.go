@@ -97,8 +97,8 @@ func openDrills(dir string) (head drill.Header, samples []drill.Sample, text []b
 }
 
 // steeringInput is what a report of drills is made of.
-func steeringInput(dir string, head drill.Header, text []byte, figures []drill.Figure, took time.Duration) (report.SteeringInput, error) {
-	in := report.SteeringInput{Name: head.Name, Dir: dir, Started: head.Started, Took: took, Seed: head.Seed, Experiment: string(text)}
+func steeringInput(dir string, head drill.Header, text []byte, figures []drill.Figure, lasted time.Duration) (report.SteeringInput, error) {
+	in := report.SteeringInput{Name: head.Name, Dir: dir, Started: head.Started, Took: lasted, Seed: head.Seed, Experiment: string(text)}
 	raw, err := os.ReadFile(filepath.Join(dir, drill.MachineFile))
 	if err == nil {
 		err = json.Unmarshal(raw, &in.Machine)
@@ -106,8 +106,14 @@ func steeringInput(dir string, head drill.Header, text []byte, figures []drill.F
 	if err != nil {
 		return in, fmt.Errorf("read machine: %w", err)
 	}
+	took := map[string]time.Duration{}
+	if file, err := drill.Parse(filepath.Join(dir, drill.ExperimentFile), bytes.NewReader(text), func(string) error { return nil }); err == nil {
+		for _, e := range file.Drills {
+			took[e.Name] = time.Duration(e.Repetitions) * drill.Estimate(file, e)
+		}
+	}
 	for _, f := range figures {
-		g := report.SteeringFigure{Drill: f.Drill, Name: f.Name, Unit: f.Unit, Value: f.Value, Low: f.Low, High: f.High, N: f.N,
+		g := report.SteeringFigure{Took: took[f.Drill], Drill: f.Drill, Name: f.Name, Unit: f.Unit, Value: f.Value, Low: f.Low, High: f.High, N: f.N,
 			Least: f.Least, Median: f.Median, P99: f.P99, Most: f.Most, Note: f.Note}
 		if f.Bar != nil {
 			g.Bar = &report.SteeringBar{AtLeast: f.Bar.AtLeast, Limit: f.Bar.Limit}

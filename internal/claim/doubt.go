@@ -29,15 +29,16 @@ func Doubts(claims []Claim, trials []sample.Trial, level float64) []Doubt {
 	judged := judgeRaced(claims, b, level, nil)
 	var out []Doubt
 	for _, j := range judged {
-		if d := j.doubt(); d.Blocks > 0 {
+		if d := j.Doubt(); d.Blocks > 0 {
 			out = append(out, d)
 		}
 	}
 	return out
 }
 
-// doubt is what the claim's open findings want: all of them must be settled.
-func (j Judged) doubt() (d Doubt) {
+// Doubt is what the claim's open findings want: all of them must be settled. It has no
+// cells where none is open, or where none of those compares figures.
+func (j Judged) Doubt() (d Doubt) {
 	for _, f := range j.Findings {
 		if f.Verdict != Open || len(f.cells) == 0 {
 			continue
@@ -72,7 +73,11 @@ func (f Finding) wants(t Test) (most int) {
 }
 
 func wanted(i stat.Interval, half float64) int {
-	return max(i.Blocks(half, MostBlocks)-i.N, 1)
+	n := i.Blocks(half, MostBlocks)
+	if n == MostBlocks {
+		return MostBlocks
+	}
+	return max(n-i.N, 1)
 }
 
 // distance is how narrow half an interval around center, on the given scale, has to be to

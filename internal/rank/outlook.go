@@ -2,6 +2,7 @@ package rank
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/application"
@@ -47,6 +48,8 @@ type Odds struct {
 	Regret *float64 `json:"regret"`
 	// ToBaseline is the index over the baseline's; nil where that lacks a figure.
 	ToBaseline *stat.Interval `json:"to_baseline,omitempty"`
+	// ToFirst is the index over the first network's; nil for that one.
+	ToFirst *stat.Interval `json:"to_first,omitempty"`
 	// Keeps is the probability that the network, built once more, keeps every bound of
 	// the application; nil without bounds.
 	Keeps *float64 `json:"keeps,omitempty"`
@@ -201,6 +204,8 @@ func (p *prospects) tell(out *Outlook) {
 	leader := p.at(out.Odds[0].Network)
 	for i := range out.Odds[1:] {
 		o := &out.Odds[i+1]
+		ratio := p.ratio(p.at(o.Network), leader)
+		o.ToFirst = &ratio
 		switch at := p.at(o.Network); {
 		case o.Refused(p.o.Level) || out.Odds[0].Refused(p.o.Level):
 		case o.Regret != nil && *o.Regret < out.Equal && p.known[leader]:
@@ -226,6 +231,23 @@ func (o *Outlook) Tied() (out []string) {
 		}
 	}
 	return out
+}
+
+// Wants is how many more repetitions of the network and of the first one are expected to tell
+// them apart, or to show that they are practically equal: most where no number below that
+// would, 0 for a network that is not open.
+func (o *Outlook) Wants(n Odds, most int) int {
+	if n.Tie != Open || n.ToFirst == nil {
+		return 0
+	}
+	i := *n.ToFirst
+	i.Method = stat.RatioWelch // its width goes by logarithms, as that of any ratio
+	apart := math.Abs(math.Log(i.Center))
+	need := i.Blocks(max(apart, math.Log1p(o.Equal)-apart), most)
+	if need == most {
+		return most
+	}
+	return max(need-i.N, 1)
 }
 
 // Refused tells whether the network breaks a bound, as surely as level says.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"pathwise.dev/pathwise/internal/claim"
+	"pathwise.dev/pathwise/internal/paper"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/stat"
 )
@@ -14,7 +15,8 @@ type claimsView struct {
 	Counts string
 	Legend string
 	// By lists the claims of each verdict; one with several stands under each.
-	By     []verdictView
+	By []verdictView
+	// Claims are those that no figure of a document has beside it.
 	Claims []claimView
 }
 
@@ -34,7 +36,8 @@ type findingView struct {
 	// Best says where an optimum was found.
 	Best  string
 	Steps []stepView
-	Notes []string
+	// Notes are numbers of the page's notes.
+	Notes []int
 }
 
 // stepView is one comparison, or one value.
@@ -50,18 +53,32 @@ type stepView struct {
 // the strip's width, 0 to 100. One is where the ratio is 1; below 0 without.
 type claimStrip struct{ From, Width, Low, Mid, High, One float64 }
 
+// newClaimViews are the claims in their order.
+func newClaimViews(a *analysis, notes *footnotes) (out []claimView) {
+	said := saidBefore{}
+	for _, j := range a.claims {
+		v := claimView{ID: j.ID, Source: j.Source, Text: j.Text, Published: j.Published, Tested: tested(j.Claim)}
+		if j.Because != "" {
+			v.Because = said.once(because(j), j.ID)
+		}
+		for _, f := range j.Findings {
+			v.Findings = append(v.Findings, newFindingView(j, f, notes))
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
 // newClaimsView is nil for an experiment without claims.
-func newClaimsView(a *analysis) *claimsView {
+func newClaimsView(a *analysis, claims []claimView) *claimsView {
 	if len(a.claims) == 0 {
 		return nil
 	}
 	out := &claimsView{Counts: claimCounts(a.claims), Legend: string(claimLegend(a.claims, a.opts))}
-	for _, j := range a.claims {
-		v := claimView{ID: j.ID, Source: j.Source, Text: j.Text, Published: j.Published, Tested: tested(j.Claim), Because: because(j)}
-		for _, f := range j.Findings {
-			v.Findings = append(v.Findings, newFindingView(j, f))
+	for _, c := range claims {
+		if a.Paper == nil || !slices.ContainsFunc(a.Paper.Exhibits, func(e paper.Exhibit) bool { return shows(e, c.ID, a.claims) }) {
+			out.Claims = append(out.Claims, c)
 		}
-		out.Claims = append(out.Claims, v)
 	}
 	for _, v := range claim.Verdicts() {
 		by := verdictView{Verdict: string(v), Class: verdictClass(v)}
@@ -77,9 +94,12 @@ func newClaimsView(a *analysis) *claimsView {
 	return out
 }
 
-func newFindingView(j claim.Judged, f claim.Finding) findingView {
+func newFindingView(j claim.Judged, f claim.Finding, notes *footnotes) findingView {
 	c := j.Claim
-	out := findingView{Verdict: verdictText(f), Class: verdictClass(f.Verdict), Where: findingWhere(j, f), Notes: findingNotes(f)}
+	out := findingView{Verdict: verdictText(f), Class: verdictClass(f.Verdict), Where: findingWhere(j, f)}
+	for _, n := range findingNotes(f) {
+		out.Notes = append(out.Notes, notes.number(n))
+	}
 	m, _ := sample.MetricByName(c.Metric)
 	if f.Value != nil {
 		s := scaleFor(m.Unit, f.Value.Center)

@@ -16,23 +16,32 @@ import (
 // paperView is the section about the figures and tables of a document.
 type paperView struct {
 	Title, Authors, Reference, Setup, Differs string
-	Counts                                    string
 	Networks                                  []paper.Alias
 	Exhibits                                  []exhibitView
+	// Without are the figures and tables that have neither figures nor claims here.
+	Without []exhibitGroup
 }
+
+// exhibitGroup are exhibits without a counterpart, for one reason.
+type exhibitGroup struct {
+	Exhibits []exhibitName
+	Why      string
+}
+
+type exhibitName struct{ ID, Title string }
 
 // exhibitView is one figure or table of the document and its counterpart.
 type exhibitView struct {
 	ID, Title, Why, Left string
-	Claims               []exhibitClaim
+	// Claims that it is the first to show, and Also those that an earlier one shows too.
+	Claims []claimView
+	Also   []exhibitClaim
 	// Grids is the recommendation table where that is the counterpart.
 	Grids  []gridView
 	Charts []exhibitChart
-	// Nothing: the run has no figures for it.
-	Nothing bool
 }
 
-type exhibitClaim struct{ ID, Verdict, Class, Text, Measured string }
+type exhibitClaim struct{ ID, Verdict, Class string }
 
 // exhibitChart is a metric by network along a knob, as a drawing and a table.
 type exhibitChart struct {
@@ -42,25 +51,50 @@ type exhibitChart struct {
 }
 
 // newPaperView is nil for a result that repeats no document's study.
-func newPaperView(a *analysis) *paperView {
+func newPaperView(a *analysis, claims []claimView) *paperView {
 	if a.Paper == nil {
 		return nil
 	}
 	p := a.Paper
-	out := &paperView{Title: p.Title, Authors: p.Authors, Reference: p.Reference, Setup: p.Setup, Differs: p.Differs,
-		Networks: p.Networks, Counts: plural(len(a.claims), "claim") + ": " + verdictCounts(a.claims)}
+	out := &paperView{Title: p.Title, Authors: p.Authors, Reference: p.Reference, Setup: p.Setup, Differs: p.Differs, Networks: p.Networks}
+	shown, said := map[string]bool{}, saidBefore{}
 	for _, e := range p.Exhibits {
-		out.Exhibits = append(out.Exhibits, newExhibitView(e, a))
+		v := newExhibitView(e, a)
+		for _, j := range claimsOf(e, a.claims) {
+			if shown[j.ID] {
+				v.Also = append(v.Also, exhibitClaim{j.ID, string(j.Verdict()), verdictClass(j.Verdict())})
+				continue
+			}
+			shown[j.ID] = true
+			i := slices.IndexFunc(claims, func(c claimView) bool { return c.ID == j.ID })
+			v.Claims = append(v.Claims, claims[i])
+		}
+		why, name := cmp.Or(e.Why, e.Left), exhibitName{e.ID, e.Title}
+		if len(e.Shows) > 0 && len(v.Charts) == 0 {
+			why = "this run has no figures for it: the networks or workloads are missing here, or the quick variant leaves them out; the reasons stand with the claims and trials"
+		}
+		if len(v.Claims)+len(v.Also)+len(v.Charts)+len(v.Grids) > 0 || why == "" {
+			v.Why, v.Left = said.once(v.Why, e.ID), said.once(v.Left, e.ID)
+			out.Exhibits = append(out.Exhibits, v)
+			continue
+		}
+		i := slices.IndexFunc(out.Without, func(g exhibitGroup) bool { return g.Why == why })
+		if i < 0 {
+			i = len(out.Without)
+			out.Without = append(out.Without, exhibitGroup{Why: why})
+		}
+		out.Without[i].Exhibits = append(out.Without[i].Exhibits, name)
 	}
 	return out
 }
 
+// shows tells whether an exhibit shows a claim.
+func shows(e paper.Exhibit, id string, judged []claim.Judged) bool {
+	return slices.ContainsFunc(claimsOf(e, judged), func(j claim.Judged) bool { return j.ID == id })
+}
+
 func newExhibitView(e paper.Exhibit, a *analysis) exhibitView {
 	out := exhibitView{ID: e.ID, Title: e.Title, Why: e.Why, Left: e.Left}
-	for _, j := range claimsOf(e, a.claims) {
-		v := j.Verdict()
-		out.Claims = append(out.Claims, exhibitClaim{j.ID, string(v), verdictClass(v), j.Text, studyMeasured(j)})
-	}
 	if e.Choice {
 		for _, g := range a.grids {
 			out.Grids = append(out.Grids, newScoredView(g))
@@ -69,7 +103,6 @@ func newExhibitView(e paper.Exhibit, a *analysis) exhibitView {
 	for _, v := range e.Shows {
 		out.Charts = append(out.Charts, a.charts(v)...)
 	}
-	out.Nothing = len(e.Shows) > 0 && len(out.Charts) == 0
 	return out
 }
 

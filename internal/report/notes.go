@@ -16,14 +16,57 @@ type footnotes struct{ texts []string }
 func (f *footnotes) mark(texts []string) string {
 	var out strings.Builder
 	for _, t := range texts {
-		i := slices.Index(f.texts, t)
-		if i < 0 {
-			i = len(f.texts)
-			f.texts = append(f.texts, t)
-		}
-		fmt.Fprintf(&out, "[%d]", i+1)
+		fmt.Fprintf(&out, "[%d]", f.number(t))
 	}
 	return out.String()
+}
+
+// number is that of a text, counting from 1.
+func (f *footnotes) number(text string) int {
+	i := slices.Index(f.texts, text)
+	if i < 0 {
+		i = len(f.texts)
+		f.texts = append(f.texts, text)
+	}
+	return i + 1
+}
+
+// saidBefore are texts with what they were said of first.
+type saidBefore map[string]string
+
+// once is the text, or where it was said before what it was said of there.
+func (s saidBefore) once(text, of string) string {
+	if first, ok := s[text]; ok && text != "" {
+		return of + ": as for " + first
+	}
+	s[text] = of
+	return text
+}
+
+// sharedNotes are texts with the places that they are about: each stands once.
+type sharedNotes struct {
+	texts []string
+	where map[string][]string
+}
+
+func (s *sharedNotes) add(text, where string) {
+	if s.where == nil {
+		s.where = map[string][]string{}
+	}
+	if s.where[text] == nil {
+		s.texts = append(s.texts, text)
+	}
+	if !slices.Contains(s.where[text], where) {
+		s.where[text] = append(s.where[text], where)
+	}
+}
+
+// list is each text with its places.
+func (s *sharedNotes) list() (out []string) {
+	for _, t := range s.texts {
+		out = append(out, t+" ("+inWords(s.where[t], 4)+")")
+	}
+	return out
 }
 
 // notes says what a reader of the line must know besides its figures: how

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -19,16 +18,17 @@ type page struct {
 	// Incomplete is set for an unfinished run.
 	Incomplete string
 	Alerts     []gateWarnings
-	// Verdict is the answer in sentences.
-	Verdict  []string
-	Grids    []gridView
-	Overall  []*rankView
-	Claims   *claimsView
-	Paper    *paperView
-	Explain  *explainView
-	Matrix   *matrix
-	Networks []chartNetwork
-	Sections []sectionView
+	Answer     answerView
+	Advice     adviceView
+	Rankings   rankingsView
+	Claims     *claimsView
+	Paper      *paperView
+	Explain    *explainView
+	Matrix     *matrix
+	Networks   []chartNetwork
+	Sections   []sectionView
+	// Notes are what tables and claims mark by number: a text stands once on the page.
+	Notes    []string
 	Phases   *dataTable
 	Wall     string
 	Trials   []trialView
@@ -65,26 +65,32 @@ type runView struct {
 func newPage(a *analysis) (*page, error) {
 	p := &page{
 		Title: a.title(), Subtitle: subtitle(a), Incomplete: a.incomplete(), Alerts: a.byGate(), Baseline: a.baseline(),
-		Verdict: verdict(a), Matrix: appMatrix(a), Networks: chartNetworks(a), Phases: phaseTable(a),
+		Answer: newAnswer(a), Matrix: appMatrix(a), Networks: chartNetworks(a), Phases: phaseTable(a),
 		Counts: counts(a.Results.Trials), Run: newRunView(a), Machine: machineGroups(a.Machine), YAML: a.Experiment,
 		Data: newChartData(a), Legend: prospectLegend(a.opts, a.baseline()),
 	}
 	p.HasBaseline = slices.Contains(a.networks, a.baseline())
-	for _, g := range a.grids {
-		p.Grids = append(p.Grids, newGridView(g))
-	}
-	for _, r := range a.overall() {
-		p.Overall = append(p.Overall, newRankView(r))
-	}
+	var notes footnotes
+	claims := newClaimViews(a, &notes)
+	p.Rankings = newRankingsView(a, &notes)
+	p.Advice = newAdviceView(a, p.Rankings.LeftOut)
+	p.Paper = newPaperView(a, claims)
+	p.Claims = newClaimsView(a, claims)
+	docs := map[string]bool{}
 	for i, s := range a.sections {
-		p.Sections = append(p.Sections, newSectionView(i, s, a))
+		v := newSectionView(i, s, a, &notes)
+		if docs[v.Doc] {
+			v.Doc = ""
+		}
+		docs[v.Doc] = true
+		p.Sections = append(p.Sections, v)
 	}
+	p.Notes = notes.texts
 	for _, t := range a.Results.Trials {
 		p.Trials = append(p.Trials, newTrialView(t))
 	}
-	p.Claims, p.Paper = newClaimsView(a), newPaperView(a)
 	p.Explain = newExplainView(a)
-	style, err := readAssets("assets/page.css", "assets/claims.css", "assets/paper.css", "assets/explain.css")
+	style, err := readAssets("assets/page.css", "assets/answer.css", "assets/claims.css", "assets/paper.css", "assets/explain.css")
 	if err != nil {
 		return nil, err
 	}
@@ -128,47 +134,6 @@ func span(trials []sample.Trial) (first, last time.Time) {
 		}
 	}
 	return first, last
-}
-
-// verdict is the answer in a few sentences.
-func verdict(a *analysis) []string {
-	all := a.overall()
-	if len(all) == 0 {
-		return []string{"No network has been measured yet, so there is nothing to recommend."}
-	}
-	if !anyOK(a.Results.Trials) {
-		return []string{"No trial ended ok, so no network is ranked or recommended. The reasons stand below."}
-	}
-	var out []string
-	for _, r := range all {
-		out = append(out, sentence(r, a.baseline()))
-	}
-	return append(out, "What an application should use depends on its load and on its need for robustness:")
-}
-
-// sentence names the best network of a scenario.
-func sentence(r rank.Ranking, baseline string) string {
-	where, o := scenarioText(*r.Scenario), r.Outlook
-	if o == nil {
-		return where + ": no network has an OK trial for every question, so none is ranked. What each one lacks stands below."
-	}
-	best, tied := o.Odds[0], o.Tied()[1:]
-	var out string
-	switch {
-	case len(o.Odds) == 1:
-		out = fmt.Sprintf("%s: %s is the only network that could be ranked over all questions", where, best.Network)
-	case len(tied) == 0:
-		out = fmt.Sprintf("%s: %s is the best of %d networks over all questions, with a probability of %s", where, best.Network, len(o.Odds), rank.Probability(*best.Best))
-	case best.Regret != nil && len(o.Named(rank.Open)) == 0:
-		out = fmt.Sprintf("%s: %s, of %d networks, are practically equal and the best over all questions", where, andMore(o.Tied(), 4), len(o.Odds))
-	default:
-		out = fmt.Sprintf("%s: %s does best of %d networks over all questions, but the data cannot tell it from %s",
-			where, best.Network, len(o.Odds), andMore(tied, 4))
-	}
-	if best.ToBaseline != nil {
-		out += fmt.Sprintf("; it reaches %s of what %s does", ratio(best.ToBaseline.Center), baseline)
-	}
-	return out + "."
 }
 
 // scenarioText begins a sentence about a scenario.

@@ -43,8 +43,8 @@ type questionView struct {
 	Load  string
 	Heads []string
 	Rows  []lineView
-	Notes []string
-	Warn  string
+	// Notes are numbers of the page's notes, on the ranking as a whole.
+	Notes []int
 }
 
 type lineView struct {
@@ -61,11 +61,11 @@ type lineView struct {
 	Others []string
 	Score  string
 	Trials string
-	// Notes are numbers of the table's notes, counting from 1.
+	// Notes are numbers of the page's notes, counting from 1.
 	Notes []int
 }
 
-func newSectionView(i int, s section, a *analysis) sectionView {
+func newSectionView(i int, s section, a *analysis, notes *footnotes) sectionView {
 	out := sectionView{ID: sectionID(i), Title: s.title(), Baseline: a.baseline()}
 	if len(s.Metrics) > 0 {
 		m := s.Metrics[0]
@@ -73,7 +73,7 @@ func newSectionView(i int, s section, a *analysis) sectionView {
 		out.Doc = fmt.Sprintf("Main figure: %s, %s; %s.", title(m), m.Doc, better(m))
 	}
 	for _, q := range s.Questions {
-		out.Questions = append(out.Questions, newQuestionView(q))
+		out.Questions = append(out.Questions, newQuestionView(q, notes))
 	}
 	out.Figures = s.figures(a)
 	// Only bars and lines show a metric of the reader's choice.
@@ -85,15 +85,17 @@ func newSectionView(i int, s section, a *analysis) sectionView {
 	return out
 }
 
-func newQuestionView(q question) questionView {
-	out := questionView{Load: load(q.Question), Warn: rankingWarnings(q.Ranking)}
+func newQuestionView(q question, notes *footnotes) questionView {
+	out := questionView{Load: load(q.Question)}
+	if warn := rankingWarnings(q.Ranking); warn != "" {
+		out.Notes = []int{notes.number(warn)}
+	}
 	for _, m := range q.Metrics {
 		out.Heads = append(out.Heads, title(m)+" ["+shortUnit(q.scaleOf(m).unit)+"]")
 	}
 	if len(out.Heads) == 0 {
 		out.Heads = []string{"figure"}
 	}
-	var notes footnotes
 	for _, l := range q.Lines {
 		v := lineView{
 			Network: l.Network, Baseline: l.Row.Baseline, Rank: rankText(l.Row), Tie: tieLetter(q.Ranking, l.Row), Trials: l.trials(),
@@ -103,16 +105,10 @@ func newQuestionView(q question) questionView {
 		}
 		q.fill(&v, l)
 		for _, n := range q.notes(l) {
-			notes.mark([]string{n})
-			for i, t := range notes.texts {
-				if t == n {
-					v.Notes = append(v.Notes, i+1)
-				}
-			}
+			v.Notes = append(v.Notes, notes.number(n))
 		}
 		out.Rows = append(out.Rows, v)
 	}
-	out.Notes = notes.texts
 	return out
 }
 

@@ -161,6 +161,8 @@ type SteeringFigure struct {
 	// Bar is nil where nothing is asked.
 	Bar  *SteeringBar
 	Note string
+	// Took is how long the drill takes with all its repetitions; 0 where not known.
+	Took time.Duration
 }
 
 // SteeringBar is what a figure is held to: at least or else at most Limit.
@@ -188,7 +190,7 @@ func Steering(w io.Writer, in SteeringInput, o Options) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New("steering.html").Funcs(template.FuncMap{"swatch": s.swatch, "moveShape": moveShape}).ParseFS(files, steeringTemplates()...)
+	t, err := template.New("steering.html").Funcs(template.FuncMap{"swatch": s.swatch, "moveShape": moveShape, "plotClass": s.plotClass}).ParseFS(files, steeringTemplates()...)
 	if err != nil {
 		return fmt.Errorf("parse report template: %w", err)
 	}
@@ -204,7 +206,7 @@ func Steering(w io.Writer, in SteeringInput, o Options) error {
 
 // steeringTemplates are the parts that the page of drills is made of.
 func steeringTemplates() []string {
-	return []string{"assets/steering.html", "assets/head.html", "assets/banners.html", "assets/machine.html", "assets/table.html", "assets/script.html", "assets/foot.html"}
+	return []string{"assets/steering.html", "assets/head.html", "assets/answer.html", "assets/banners.html", "assets/machine.html", "assets/table.html", "assets/script.html", "assets/foot.html"}
 }
 
 // SteeringText writes figures, time lines and events for a terminal, in 80

@@ -16,7 +16,7 @@ import (
 type steeringPage struct {
 	Title, Subtitle, Incomplete string
 	Alerts                      []gateWarnings
-	Verdict                     []string
+	Answer                      answerView
 	Scripts                     []scriptView
 	Drills                      []drillView
 	Method                      []SteeringFact
@@ -108,7 +108,7 @@ type figureRow struct {
 
 func newSteeringPage(s *steeringStudy, _ Options) (*steeringPage, error) {
 	p := &steeringPage{
-		Title: s.title(), Subtitle: s.subtitle(), Incomplete: s.Incomplete, Alerts: groupWarnings(s.Warnings), Verdict: s.verdict(),
+		Title: s.title(), Subtitle: s.subtitle(), Incomplete: s.Incomplete, Alerts: groupWarnings(s.Warnings), Answer: s.answer(),
 		Method: s.Method, Seed: s.Seed, Dir: s.Dir, Machine: machineGroups(s.Machine), YAML: s.Experiment, Data: newSteeringData(s),
 	}
 	if s.Took > 0 {
@@ -127,7 +127,7 @@ func newSteeringPage(s *steeringStudy, _ Options) (*steeringPage, error) {
 		}
 		p.Drills = append(p.Drills, v)
 	}
-	style, err := readAssets("assets/page.css", "assets/steering.css")
+	style, err := readAssets("assets/page.css", "assets/answer.css", "assets/steering.css")
 	if err != nil {
 		return nil, err
 	}

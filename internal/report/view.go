@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"pathwise.dev/pathwise/internal/rank"
@@ -20,8 +21,7 @@ type gridRowView struct {
 	App   string
 	Cells []choiceView
 	// Why are the reasons of the four answers, without repetition.
-	Why   []string
-	Notes []string
+	Why []string
 }
 
 type choiceView struct {
@@ -40,15 +40,76 @@ type chosenView struct{ Network, Mark string }
 func newGridView(g rank.Grid) gridView {
 	out := gridView{Scenario: g.Scenario.String()}
 	for _, r := range g.Rows {
-		row := gridRowView{App: r.App, Notes: warningsOf(r)}
+		row := gridRowView{App: r.App}
 		for _, rec := range answers(r) {
-			c := newChoiceView(rec)
-			row.Cells = append(row.Cells, c)
-			row.Why = append(row.Why, c.Need+": "+rec.Why)
+			row.Cells = append(row.Cells, newChoiceView(rec))
 		}
+		row.Why = reasons(r)
 		out.Rows = append(out.Rows, row)
 	}
 	return out
+}
+
+// reasons are those of an application's four answers; answers for the same reason share it.
+func reasons(r rank.GridRow) (out []string) {
+	var texts []string
+	needs := map[string][]string{}
+	for _, rec := range answers(r) {
+		if needs[rec.Why] == nil {
+			texts = append(texts, rec.Why)
+		}
+		needs[rec.Why] = append(needs[rec.Why], newChoiceView(rec).Need)
+	}
+	for _, t := range texts {
+		where := strings.Join(needs[t], "; ")
+		if len(needs[t]) == len(answers(r)) {
+			where = "any load, robust or not"
+		}
+		out = append(out, where+": "+t)
+	}
+	return out
+}
+
+// adviceView is the recommendation tables.
+type adviceView struct {
+	Grids []gridView
+	// Open are the scenarios where no answer tells any network from another.
+	Open string
+	// Notes on the answers that are not said elsewhere.
+	Notes []string
+}
+
+// newAdviceView leaves to one sentence the tables that would tell nothing, and leaves out the
+// notes that are said already.
+func newAdviceView(a *analysis, said []string) (out adviceView) {
+	var open []string
+	var notes sharedNotes
+	for _, g := range a.grids {
+		if !tells(g) {
+			open = append(open, g.Scenario.String())
+			continue
+		}
+		out.Grids = append(out.Grids, newGridView(g))
+		for _, r := range g.Rows {
+			for _, text := range warningsOf(r) {
+				if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix("left out: "+s, text+" (") }) {
+					notes.add(text, r.App)
+				}
+			}
+		}
+	}
+	out.Open, out.Notes = inWords(open, 6), notes.list()
+	return out
+}
+
+// tells tells whether some answer of the grid leaves out a network.
+func tells(g rank.Grid) bool {
+	return slices.ContainsFunc(g.Rows, func(r rank.GridRow) bool {
+		return slices.ContainsFunc(answers(r), func(rec rank.Recommendation) bool {
+			o := rec.Ranking.Outlook
+			return o != nil && (len(o.Tied()) < len(o.Odds) || len(o.Named(rank.Open)) == 0)
+		})
+	})
 }
 
 // newScoredView is the table by sums of z-scores, as Atici and Boluk (2020) have it.
@@ -86,19 +147,59 @@ func newChoiceView(rec rank.Recommendation) choiceView {
 	return c
 }
 
+// rankingsView are the rankings over all questions of each scenario.
+type rankingsView struct {
+	Tables []rankView
+	// Open are the rankings that tell no network from another.
+	Open []openRank
+	// LeftOut are the figures that tell nothing, with the scenarios where they do not.
+	LeftOut []string
+}
+
 // rankView is a ranking over several questions.
 type rankView struct {
 	// Title is the scenario.
 	Title string
 	Rows  []prospect
-	Notes []string
+	// Notes are numbers of the page's notes, on the ranking as a whole.
+	Notes []int
 }
 
-func newRankView(r rank.Ranking) *rankView {
-	out := &rankView{Title: scenarioText(*r.Scenario), Rows: prospects(r), Notes: leftOut(r.Outlook)}
-	if s := rankingWarnings(r); s != "" {
-		out.Notes = append(out.Notes, s)
+// openRank is a ranking in which any network may be the best.
+type openRank struct{ Scenario, Networks, Least, Wants string }
+
+func newRankingsView(a *analysis, notes *footnotes) (out rankingsView) {
+	var left sharedNotes
+	for _, r := range a.overall() {
+		o := r.Outlook
+		for _, w := range o.LeftOut() {
+			left.add(weightName(w)+": "+w.LeftOut, r.Scenario.String())
+		}
+		if o == nil || len(o.Odds) < 2 || len(o.Tied()) < len(o.Odds) || len(o.Named(rank.Open)) == 0 {
+			t := rankView{Title: scenarioText(*r.Scenario), Rows: prospects(r)}
+			if warn := rankingWarnings(r); warn != "" {
+				t.Notes = []int{notes.number(warn)}
+			}
+			out.Tables = append(out.Tables, t)
+			continue
+		}
+		row := openRank{Scenario: r.Scenario.String(), Networks: listed(o.Tied(), ", ", 0)}
+		least, wants := math.Inf(1), 0
+		for _, n := range o.Odds[1:] {
+			wants = max(wants, o.Wants(n, mostBlocks))
+			if n.ToFirst != nil && n.ToFirst.Bounded() {
+				least = min(least, n.ToFirst.Low)
+			}
+		}
+		if row.Wants = fmt.Sprint(wants); wants == mostBlocks {
+			row.Wants = fmt.Sprintf("%d or more", mostBlocks)
+		}
+		if !math.IsInf(least, 1) {
+			row.Least = reaching(least)
+		}
+		out.Open = append(out.Open, row)
 	}
+	out.LeftOut = left.list()
 	return out
 }
 
