@@ -22,7 +22,10 @@ func generateMongoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mongo", Short: "Do MongoDB operations and print their count and latencies as JSON", Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Begin, err = workload.Beginning(begin); err != nil {
+			tell := func() (time.Duration, error) { return workload.Beginning(begin) }
+			if workload.Held(begin) {
+				o.Ready = tell // connect first
+			} else if o.Begin, err = tell(); err != nil {
 				return err
 			}
 			return mongo.Generate(cmd.Context(), cmd.OutOrStdout(), o)

@@ -98,6 +98,9 @@ func (b *barrier) close() error {
 	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
 }
 
+// Held tells whether Beginning waits for the others of a barrier.
+func Held(begin string) bool { return strings.HasPrefix(begin, barrierPrefix) }
+
 // Beginning reads a --begin: a time of Monotonic, or the FIFO of a barrier, at which
 // it waits to be told one.
 func Beginning(text string) (time.Duration, error) {

@@ -23,6 +23,8 @@ type Offer struct {
 	Congestion string
 	// Begin and Duration of the window; Begin is a time of the monotonic clock.
 	Begin, Duration time.Duration
+	// Ready, where there is one, is called once all connections are there, and tells Begin.
+	Ready func() (time.Duration, error)
 	// Drop the collection afterwards.
 	Drop bool
 }
@@ -77,18 +79,26 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	if err != nil {
 		return err
 	}
-	begin, err := workload.Until(o.Begin)
-	if err != nil {
-		return err
-	}
 	fleet, err := connectAll(o.URI, o.Connections, o.Congestion)
 	if err != nil {
 		return err
 	}
 	defer fleet.close()
+	if o.Ready != nil {
+		if !fleet.awaitReady(ctx, o.Connections, time.Now().Add(connecting)) && ctx.Err() == nil {
+			return fleet.late(ctx, o.Connections)
+		}
+		if o.Begin, err = o.Ready(); err != nil {
+			return err
+		}
+	}
+	begin, err := workload.Until(o.Begin)
+	if err != nil {
+		return err
+	}
 	l := &load{operation: op, fleet: fleet, begin: begin, end: begin.Add(o.Duration)}
 	if !fleet.awaitReady(ctx, o.Connections, begin) && ctx.Err() == nil {
-		return l.late(ctx, o.Connections)
+		return fleet.late(ctx, o.Connections)
 	}
 	sum, err := l.run(ctx, o)
 	if err != nil {
@@ -117,12 +127,15 @@ type load struct {
 	begin, end time.Time
 }
 
+// connecting is how long all connections may take that nothing else waits for.
+const connecting = 20 * time.Second
+
 // late says why not all connections were there when the window began.
-func (l *load) late(ctx context.Context, connections int) error {
+func (f *fleet) late(ctx context.Context, connections int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	had := l.fleet.ready.Load()
-	if err := l.fleet.of(0).Ping(ctx, nil); err != nil {
+	had := f.ready.Load()
+	if err := f.of(0).Ping(ctx, nil); err != nil {
 		return fmt.Errorf("%d of %d connections were there when the window began: %w", had, connections, err)
 	}
 	return fmt.Errorf("%d of %d connections were there when the window began", had, connections)

@@ -73,13 +73,16 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 		if err != nil {
 			return err
 		}
-		start := lead + time.Duration(len(t.bed.Pairs))*leadPerPair + time.Duration(t.load.Connections*len(t.bed.Pairs))*leadPerHundred/100
-		// Clients are the same executable as what prepared the documents: where that
-		// took long, as on a guest's kernel, so will they.
-		start = max(start, 2*took)
 		clients := workload.Generators{Patience: patience, Client: t.clientArgs}
 		if err := clients.Gather(ctx, t.bed, crew); err != nil {
 			return err
+		}
+		start := lead
+		if !clients.Gathered() { // those that were have connected, too
+			start += time.Duration(len(t.bed.Pairs))*leadPerPair + time.Duration(t.load.Connections*len(t.bed.Pairs))*leadPerHundred/100
+			// Clients are the same executable as what prepared the documents: where that
+			// took long, as on a guest's kernel, so will they.
+			start = max(start, 2*took)
 		}
 		begin := time.Now().Add(start + t.window.Warmup)
 		if err := clients.Begin(begin); err != nil {
