@@ -44,10 +44,11 @@ func madeStudy() Input {
 	view := paper.View{Where: claim.Where{Workload: "tcp-stream"}, Metric: sample.Throughput}
 	const drawing = "a drawing of how it is built, not a measurement"
 	in.Paper = &paper.Paper{Title: "Networks compared", Authors: "Author 2015", Reference: "a conference", Setup: "Two servers.", Differs: "One machine.",
-		Networks: []paper.Alias{{Theirs: "far", Here: []string{"far-a"}}},
+		Networks: []paper.Alias{{Theirs: "far", Here: []string{"far-a"}, Note: "it stands for a network of the document whose name and whose history take a long line to tell, and then some more"}},
 		Exhibits: []paper.Exhibit{
 			{ID: "fig-1", Title: "Throughput by network", Shows: []paper.View{view}},
 			{ID: "fig-2", Title: "Throughput once more", Shows: []paper.View{view}},
+			{ID: "table-1", Title: "Networks to use", Choice: true},
 			{ID: "fig-3", Title: "How a pod is attached", Why: drawing}, {ID: "fig-4", Title: "Drawing", Why: drawing}, {ID: "fig-5", Title: "Drawing", Why: drawing},
 		}}
 	return in
@@ -124,7 +125,7 @@ const onScreen = `(selectors => selectors.map(s => { const r = document.querySel
 const sentences = `[...document.querySelectorAll("main p, main li")].filter(e => e.checkVisibility() && !e.querySelector("p, li") && !e.closest("#trials"))
 	.flatMap(e => e.innerText.replace(/ details$/, "").split(/(?<=[.!?])\s+(?=[A-Z])/)).map(s => s.trim()).filter(s => s.length > 25)`
 
-// TestAnswerInBrowser opens the pages of a bench, a study and drills as readers do, and looks
+// TestAnswerInBrowser opens the pages of a bench, of one with claims, a study and drills as readers do, and looks
 // at what is in the first 900 pixels and how the rest fits a phone.
 func TestAnswerInBrowser(t *testing.T) {
 	b := browser(t)
@@ -133,19 +134,25 @@ func TestAnswerInBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	bench := Input{Name: "close", Results: closePlan("a", 3).results()}
-	for name, file := range map[string]string{"bench": writeReport(t, bench), "study": writeReport(t, madeStudy()), "drills": drills} {
-		for _, v := range []view{{"wide-light", 1300, "light"}, {"wide-dark", 1300, "dark"}, {"phone-light", 400, "light"}, {"phone-dark", 400, "dark"}} {
+	claims := Input{Name: "networks", Results: bench.Results, Claims: madeStudy().Claims}
+	for name, file := range map[string]string{"bench": writeReport(t, bench), "networks": writeReport(t, claims), "study": writeReport(t, madeStudy()), "drills": drills} {
+		looks := []view{{"wide-light", 1300, "light"}, {"phone-dark", 400, "dark"}}
+		if name == "study" {
+			looks = append(looks, view{"wide-dark", 1300, "dark"}, view{"phone-light", 400, "light"})
+		}
+		for _, v := range looks {
 			t.Run(name+"/"+v.name, func(t *testing.T) {
 				tab := open(t, b, file, v)
 				checkFirstScreen(t, tab, v)
 				eval[bool](t, tab, `pathwise.drawAll(), true`)
-				checkWidth(t, tab)
 				seen := map[string]int{}
 				for _, s := range eval[[]string](t, tab, sentences) {
 					if seen[s]++; seen[s] == 2 {
 						t.Errorf("said twice: %s", s)
 					}
 				}
+				eval[bool](t, tab, `document.querySelectorAll("main details").forEach(d => { d.open = true; }), true`)
+				checkWidth(t, tab)
 				screenshot(t, tab, "answer-"+name+"-"+v.name)
 				tab.report(t)
 			})

@@ -32,7 +32,11 @@ func knownClaims(a *analysis) []answerLine {
 	}
 	head := fmt.Sprintf("%d of %s that can be tested %s told", told, plural(tested, "claim"), map[bool]string{true: "is", false: "are"}[told == 1])
 	if told == 0 {
-		return append([]answerLine{{Text: head + ".", Href: "#claims"}}, few(knownNetworks(a), "the rankings", "#rankings")...)
+		out := append([]answerLine{{Text: head + ".", Href: "#claims"}}, few(knownNetworks(a), "the rankings", "#rankings")...)
+		if len(out) > 1 {
+			return out
+		}
+		return append(out, nearest(a.claims)...)
 	}
 	out := []answerLine{{Text: head + ": " + strings.Join(parts, ", ") + ".", Href: "#claims"}}
 	for _, j := range foremost(a.claims) {
@@ -41,6 +45,19 @@ func knownClaims(a *analysis) []answerLine {
 			text += "; published " + strings.TrimSuffix(j.Published, ".")
 		}
 		out = append(out, answerLine{Mark: string(j.Verdict()), Class: verdictClass(j.Verdict()), Text: text + ".", Href: "#claim-" + j.ID})
+	}
+	return out
+}
+
+// nearest are the open claims that are measured best, where nothing more is known.
+func nearest(judged []claim.Judged) (out []answerLine) {
+	const shown = 3
+	open := slices.DeleteFunc(slices.Clone(judged), func(j claim.Judged) bool {
+		return j.Verdict() != claim.Open || math.IsInf(looseness(j), 1)
+	})
+	slices.SortStableFunc(open, func(x, y claim.Judged) int { return cmp.Compare(looseness(x), looseness(y)) })
+	for _, j := range open[:min(len(open), shown)] {
+		out = append(out, answerLine{Mark: string(claim.Open), Class: verdictClass(claim.Open), Text: j.Text + ": measured so far " + effect(j) + ".", Href: "#claim-" + j.ID})
 	}
 	return out
 }
@@ -128,7 +145,7 @@ func openClaims(a *analysis, p pace) (out []answerLine) {
 	}
 	if len(far) > 0 {
 		out = append(out, answerLine{Text: fmt.Sprintf("%s: no number of repetitions under %d is expected to tell; what was measured lies at the end of the range tested, or scatters too much.",
-			capital(inWords(far, 4)), claim.MostBlocks), Href: "#claims"})
+			inWords(far, 4), claim.MostBlocks), Href: "#claims"})
 	}
 	var untested []string
 	for _, j := range a.claims {

@@ -3,6 +3,7 @@ package report
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"pathwise.dev/pathwise/internal/claim"
 	"pathwise.dev/pathwise/internal/paper"
@@ -29,6 +30,9 @@ type verdictView struct {
 type claimView struct {
 	ID, Source, Text, Published, Tested, Because string
 	Findings                                     []findingView
+	// Verdict, Class, Where and Notes are those of all findings where none has more to show.
+	Verdict, Class, Where string
+	Notes                 []int
 }
 
 type findingView struct {
@@ -64,9 +68,33 @@ func newClaimViews(a *analysis, notes *footnotes) (out []claimView) {
 		for _, f := range j.Findings {
 			v.Findings = append(v.Findings, newFindingView(j, f, notes))
 		}
+		v.fold()
 		out = append(out, v)
 	}
 	return out
+}
+
+// fold makes one line of findings that say no more than that the claim was not tested.
+func (v *claimView) fold() {
+	var where []string
+	var notes []int
+	for _, f := range v.Findings {
+		if f.Best != "" || len(f.Steps) > 0 || f.Verdict != v.Findings[0].Verdict {
+			return
+		}
+		if f.Where != "" && !slices.Contains(where, f.Where) {
+			where = append(where, f.Where)
+		}
+		for _, n := range f.Notes {
+			if !slices.Contains(notes, n) {
+				notes = append(notes, n)
+			}
+		}
+	}
+	if len(v.Findings) > 0 {
+		v.Where, v.Notes = strings.Join(where, "; "), notes
+		v.Verdict, v.Class, v.Findings = v.Findings[0].Verdict, v.Findings[0].Class, nil
+	}
 }
 
 // newClaimsView is nil for an experiment without claims.

@@ -74,7 +74,6 @@ func newPaperView(a *analysis, claims []claimView) *paperView {
 			why = "this run has no figures for it: the networks or workloads are missing here, or the quick variant leaves them out; the reasons stand with the claims and trials"
 		}
 		if len(v.Claims)+len(v.Also)+len(v.Charts)+len(v.Grids) > 0 || why == "" {
-			v.Why, v.Left = said.once(v.Why, e.ID), said.once(v.Left, e.ID)
 			out.Exhibits = append(out.Exhibits, v)
 			continue
 		}
@@ -84,6 +83,13 @@ func newPaperView(a *analysis, claims []claimView) *paperView {
 			out.Without = append(out.Without, exhibitGroup{Why: why})
 		}
 		out.Without[i].Exhibits = append(out.Without[i].Exhibits, name)
+	}
+	// Figures come first, then what has claims alone; within either the order is the document's.
+	slices.SortStableFunc(out.Exhibits, func(x, y exhibitView) int {
+		return cmp.Compare(min(len(y.Charts)+len(y.Grids), 1), min(len(x.Charts)+len(x.Grids), 1))
+	})
+	for i, e := range out.Exhibits {
+		out.Exhibits[i].Why, out.Exhibits[i].Left = said.once(e.Why, e.ID), said.once(e.Left, e.ID)
 	}
 	return out
 }

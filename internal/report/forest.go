@@ -31,11 +31,12 @@ type forestPanel struct {
 // forestRow is an interval with its name and its figures. Band, where it has a width, is the
 // range that it is held to.
 type forestRow struct {
-	Label, Text, Class string
-	Network            string
-	Y, BandY           float64
-	Low, Mid, High     float64
-	From, Band         float64
+	// Label is as much of Name as there is room for.
+	Label, Name, Text, Class string
+	Network                  string
+	Y, BandY                 float64
+	Low, Mid, High           float64
+	From, Band               float64
 }
 
 // forestItem is what a row shows.
@@ -68,7 +69,7 @@ func (f *forest) add(title string, items []forestItem) {
 	p := forestPanel{Title: title, TitleY: f.Height + 14, Top: f.Height + 20, One: at(1)}
 	y := p.Top
 	for _, it := range items {
-		r := forestRow{Label: ellipsis(it.label, forestName), Network: it.network, Class: it.class, Text: it.text, Y: y + forestRow1/2, BandY: y + 2}
+		r := forestRow{Label: middle(it.label, forestName), Name: it.label, Network: it.network, Class: it.class, Text: it.text, Y: y + forestRow1/2, BandY: y + 2}
 		lo, hi := ends(it.of)
 		r.Low, r.Mid, r.High = at(lo), at(it.of.Center), at(hi)
 		if it.within != (claim.Range{}) {
@@ -91,6 +92,16 @@ func (f *forest) add(title string, items []forestItem) {
 	}
 	f.Panels = append(f.Panels, p)
 	f.Width, f.Height = forestWidth, y+18
+}
+
+// middle shortens a name in its middle: long names often begin alike.
+func middle(s string, limit int) string {
+	r := []rune(s)
+	if len(r) <= limit {
+		return s
+	}
+	tail := limit * 3 / 5
+	return string(r[:limit-1-tail]) + "…" + string(r[len(r)-tail:])
 }
 
 // forestAxis is the axis that has room for every centre, for 1 and for most of each interval.

@@ -33,7 +33,8 @@ type plotLine struct {
 type plotPoint struct{ X, Y, Low, High float64 }
 
 type plotBar struct {
-	Network                     string
+	// Label is as much of Network as there is room for.
+	Network, Label              string
 	Y, Width, Low, High, Middle float64
 	Text                        string
 }
@@ -48,6 +49,7 @@ const (
 	plotBottom = 34
 	barHeight  = 20
 	barLeft    = 150
+	barName    = 21
 )
 
 // newPlot draws series along xs; values are divided by by.
@@ -120,7 +122,7 @@ func barPlot(all []exhibitSeries, by, top float64, unit string) *plot {
 		v := s.Points[0]
 		low, high := ends(v)
 		y := float64(4 + barHeight*i)
-		p.Bars = append(p.Bars, plotBar{Network: s.Network, Y: y, Middle: y + barHeight/2 - 2, Width: wide(v.Center / by),
+		p.Bars = append(p.Bars, plotBar{Network: s.Network, Label: middle(s.Network, barName), Y: y, Middle: y + barHeight/2 - 2, Width: wide(v.Center / by),
 			Low: barLeft + wide(low/by), High: barLeft + wide(high/by), Text: one.num(v.Center / by)})
 	}
 	return p
