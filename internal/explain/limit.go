@@ -30,6 +30,8 @@ type Queue struct {
 	Dev    string `json:"dev"`
 	// Rate is what it lets through at most, in bit/s; 0 where that is not known.
 	Rate float64 `json:"rate,omitempty"`
+	// FlowRate is what it lets through of each flow, in bit/s; 0 for all.
+	FlowRate float64 `json:"flow_rate,omitempty"`
 	// Seconds that it was watched.
 	Seconds float64 `json:"seconds"`
 	Bytes   uint64  `json:"bytes"`
@@ -292,13 +294,39 @@ func (a Account) noRoom() (share float64, n uint64) {
 // packets back meanwhile, the one with most bytes first, and their bytes.
 func (a Account) atRate(part float64) (out []Queue, bytes uint64) {
 	for _, q := range a.Limits.Queues {
-		if q.Rate > 0 && q.Use() >= part && q.Over+q.Dropped > 0 {
+		// netem counts no packets that it holds back.
+		if q.Rate > 0 && q.Use() >= part && (q.Over+q.Dropped > 0 || q.Kind == "netem") {
 			out = append(out, q)
 			bytes += q.Bytes
 		}
 	}
 	slices.SortStableFunc(out, func(x, y Queue) int { return cmp.Compare(y.Bytes, x.Bytes) })
 	return out, bytes
+}
+
+// flowRate is the queue whose rate for each flow connections had; nil where there is none.
+func (a Account) flowRate() *Queue {
+	for i, q := range a.Limits.Queues {
+		if q.FlowRate > 0 && a.Streams != nil && a.Streams.each(a.Trials) >= atFull*q.FlowRate {
+			return &a.Limits.Queues[i]
+		}
+	}
+	return nil
+}
+
+// each is the rate of a connection, in bit/s.
+func (s Streams) each(trials int) float64 {
+	return per(s.Rate*float64(trials), float64(s.Connections))
+}
+
+// dropper is the queue that dropped most, and what all dropped.
+func (a Account) dropper() (worst Queue, n uint64) {
+	for _, q := range a.Limits.Queues {
+		if n += q.Dropped; q.Dropped > worst.Dropped {
+			worst = q
+		}
+	}
+	return worst, n
 }
 
 // policed is the policer that dropped most, and what all dropped.

@@ -25,6 +25,10 @@ const (
 	// filledBuffer is the same of a send buffer that holds less than the congestion
 	// window: the kernel makes it twice that where it may (tcp_sndbuf_expand).
 	filledBuffer = 0.1
+	// overfilled: of what came through there was more under way than the buffer holds.
+	overfilled = 2.5
+	// some packets, not a stray one.
+	some = 3
 	// pausing: connections that had something to send for less of the time were
 	// not asked for more.
 	pausing = 0.5
@@ -54,6 +58,10 @@ func (s Situation) byRate() (Bound, string) {
 // byShaper: the payload passed queues that let through all of their rate and held
 // back the rest.
 func (s Situation) byShaper() (Bound, string) {
+	if each := s.flowRate(); each != nil {
+		return ByShaper, fmt.Sprintf("bound by the rate of a queue for each flow: %s %s on %s of %s lets %s through, and connections had %s",
+			each.Kind, each.Handle, each.Dev, each.Place.words(), rate(each.FlowRate), rate(s.Streams.each(s.Trials)))
+	}
 	full, bytes := s.atRate(atFull)
 	if len(full) == 0 || float64(bytes) < most*s.Bytes {
 		return "", ""
@@ -85,7 +93,7 @@ func (s Situation) byPolicer() (Bound, string) {
 			p.Index, p.Place.words(), percent(per(float64(p.Dropped), float64(p.Packets))), p.Dropped, rate(p.Rate))
 	}
 	by, at, n := s.worst(filtering, program)
-	if s.dropped(n) < dropping {
+	if s.dropped(n) < dropping || n < some {
 		return "", ""
 	}
 	return ByPolicer, fmt.Sprintf("bound by a policer: %s dropped %s of the packets (%d) in %s", by, percent(s.dropped(n)), n, at.words())
@@ -101,7 +109,7 @@ func (s Situation) bySurelyWindow() (Bound, string) {
 		return ByWindow, p.window()
 	case p.heldByBuffer() && p.MostBuffer >= filled:
 		return ByBuffer, p.buffer()
-	case p.Send < p.Congestion && p.MostBuffer >= filledBuffer:
+	case p.Send < p.Congestion && p.MostBuffer >= filledBuffer && p.MostBuffer <= overfilled:
 		return ByBuffer, p.short(p.MostBuffer)
 	}
 	return "", ""
@@ -137,7 +145,7 @@ func (s Situation) byWindow() (Bound, string) {
 		return ByWindow, p.window()
 	case p.heldByBuffer() && p.BufferFill >= filled:
 		return ByBuffer, p.buffer()
-	case p.Send < p.Congestion && p.BufferFill >= filled:
+	case p.Send < p.Congestion && p.BufferFill >= filled && p.BufferFill <= overfilled:
 		return ByBuffer, p.short(p.BufferFill)
 	}
 	return "", ""
@@ -187,8 +195,8 @@ func (s Situation) seenToo() string {
 	if q, _ := s.atRate(partly); len(q) > 0 {
 		out = append(out, q[0].text(0))
 	}
-	if by, at, n := s.worst(filtering, program, queueing, backlog); s.dropped(n) >= losing {
-		out = append(out, fmt.Sprintf("%s dropped %s of the packets in %s", by, percent(s.dropped(n)), at.words()))
+	if text := s.lost(); text != "" {
+		out = append(out, text)
 	}
 	if share, _ := s.noRoom(); share >= losing {
 		out = append(out, fmt.Sprintf("receiving sockets had no room for %s of the datagrams", percent(share)))
@@ -235,15 +243,26 @@ const heldBack = 10
 
 // byLoss: TCP sends again, and gives way.
 func (s Situation) byLoss() (Bound, string) {
-	by, at, n := s.worst(filtering, program, queueing, backlog)
-	if s.dropped(n) >= losing {
-		return ByLoss, fmt.Sprintf("bound by loss: %s dropped %s of the packets (%d) in %s", by, percent(s.dropped(n)), n, at.words())
+	if text := s.lost(); text != "" {
+		return ByLoss, "bound by loss: " + text
 	}
 	p := s.Streams
 	if p == nil || p.Resent() < losing {
 		return "", ""
 	}
 	return ByLoss, fmt.Sprintf("bound by loss: TCP sent %s of its segments again (%d), and no counter of this kernel shows who dropped them", percent(p.Resent()), p.Again)
+}
+
+// lost says who dropped packets, the queue where one has counted them; "" where hardly any were.
+func (s Situation) lost() string {
+	if q, n := s.dropper(); s.dropped(n) >= losing && n >= some {
+		return fmt.Sprintf("%s %s on %s of %s dropped %s of the packets (%d)", q.Kind, q.Handle, q.Dev, q.Place.words(), percent(s.dropped(q.Dropped)), q.Dropped)
+	}
+	by, at, n := s.worst(filtering, program, queueing, backlog)
+	if s.dropped(n) < losing || n < some {
+		return ""
+	}
+	return fmt.Sprintf("%s dropped %s of the packets (%d) in %s", by, percent(s.dropped(n)), n, at.words())
 }
 
 // byPauses: a stream that had nothing to send.

@@ -56,7 +56,11 @@ func TestLimits(t *testing.T) {
 		}, verdict{ByShaper, "and so did 1 more"}, verdict{ByShaper, "tbf"}, verdict{ByShaper, "tbf"}},
 		"TBF whose sender had no CPU": {func(s *Situation) { s.Limits.Queues = []Queue{queue("tbf", 0.6)} },
 			verdict{ByShaper, "whose drops TCP gives way to: tbf"}, verdict{ByOthers, "(seen: tbf 1:10 on veth7 of the server's host let through 60 %"}, cpu},
-		"a queue far below its rate": {func(s *Situation) { s.Limits.Queues = []Queue{queue("htb", 0.1)} }, waiting, busy, cpu},
+		"a queue far below its rate": {func(s *Situation) {
+			q := queue("htb", 0.1)
+			q.Dropped = 0
+			s.Limits.Queues = []Queue{q}
+		}, waiting, busy, cpu},
 		"a queue at its rate by chance": {func(s *Situation) {
 			q := queue("htb", 0.97)
 			q.Over, q.Dropped = 0, 0
@@ -64,7 +68,7 @@ func TestLimits(t *testing.T) {
 		}, waiting, busy, cpu},
 		"a queue that others' packets pass": {func(s *Situation) {
 			q := queue("htb", 0.97)
-			q.Bytes, q.Rate = q.Bytes/10, q.Rate/10
+			q.Bytes, q.Rate, q.Dropped = q.Bytes/10, q.Rate/10, 0
 			s.Limits.Queues = []Queue{q}
 		}, waiting, busy, cpu},
 		"a queue of a kind with an unknown rate": {func(s *Situation) {
@@ -72,6 +76,26 @@ func TestLimits(t *testing.T) {
 			q.Rate = 0
 			s.Limits.Queues = []Queue{q}
 		}, verdict{ByShaper, "bound by a queue: cake 1:10"}, busy, cpu},
+		"netem with a rate, which counts nothing": {func(s *Situation) {
+			q := queue("netem", 0.95)
+			q.Over, q.Dropped = 0, 0
+			s.Limits.Queues = []Queue{q}
+		}, verdict{ByShaper, "netem"}, verdict{ByShaper, ""}, verdict{ByShaper, ""}},
+		"netem that loses": {func(s *Situation) {
+			q := queue("netem", 1)
+			q.Rate, q.Over, q.Dropped = 0, 0, 40
+			s.Limits.Queues = []Queue{q}
+		}, verdict{ByLoss, "bound by loss: netem 1:10 on veth7 of the server's host dropped 0.4 % of the packets (40)"}, verdict{ByOthers, "seen: netem"}, cpu},
+		"a rate for each flow": {func(s *Situation) {
+			q := queue("fq", 1)
+			q.Rate, q.FlowRate, q.Over, q.Dropped, s.Streams.Connections = 0, 1e8, 0, 0, 4
+			s.Limits.Queues = []Queue{q}
+		}, verdict{ByShaper, "fq 1:10 on veth7 of the server's host lets 100 Mbit/s through, and connections had 100 Mbit/s"}, verdict{ByShaper, ""}, verdict{ByShaper, ""}},
+		"a rate for each flow that flows do not have": {func(s *Situation) {
+			q := queue("fq", 1)
+			q.Rate, q.FlowRate, q.Over, q.Dropped = 0, 1e9, 0, 0
+			s.Limits.Queues = []Queue{q}
+		}, waiting, busy, cpu},
 		"a policer of tc": {func(s *Situation) {
 			s.Limits.Policers = []Policer{{Index: 3, Place: Client, Rate: 5e8, Packets: 10000, Over: 300, Dropped: 300}}
 		}, verdict{ByPolicer, "tc's action police 3 in the client pod dropped 3.0 % of its packets (300), those over 500 Mbit/s"}, verdict{ByPolicer, ""}, verdict{ByPolicer, ""}},
@@ -101,6 +125,10 @@ func TestLimits(t *testing.T) {
 			s.Streams.MostBuffer, s.Streams.Send, s.Streams.Congestion = 0.3, 8192, 14480
 		}, verdict{ByBuffer, "it holds 8.19 kB, less than the congestion window of 14.5 kB, and 30 % of it came through in each least round trip (20 us)"},
 			verdict{ByBuffer, ""}, verdict{ByBuffer, ""}},
+		"a send buffer of which more was under way": {func(s *Situation) {
+			s.Streams.MostBuffer, s.Streams.BufferFill, s.Streams.Send, s.Streams.Congestion = 10, 10, 65536, 4e6
+		}, waiting, busy, cpu},
+		"a stray packet": {func(s *Situation) { s.Passed, s.Limits.Drops = 20, []Drop{{"netfilter_drop", Server, 1}} }, waiting, busy, cpu},
 		"a large send buffer below the congestion window": {func(s *Situation) { s.Streams.Congestion = 2e7 }, waiting, busy, cpu},
 		"overflowing sockets": {func(s *Situation) {
 			s.Streams, s.Limits.Datagrams = nil, []Datagram{{Server, 9000, 1000}}

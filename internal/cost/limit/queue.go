@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -26,7 +27,7 @@ type queueKey struct {
 
 // queue is what one has counted so far.
 type queue struct {
-	rate        float64 // bit/s
+	rate, each  float64 // bit/s, of all and of each flow
 	bytes       uint64
 	packets     uint32
 	over, drops uint32
@@ -58,7 +59,7 @@ func readSpace(i int, s Namespace, queues map[queueKey]queue, policers map[polic
 		if !classful {
 			if a.Statistics != nil {
 				one := statistics(netlink.ClassStatistics(*a.Statistics))
-				one.rate = rateOf(q)
+				one.rate, one.each = rateOf(q)
 				queues[queueKey{i, a.LinkIndex, a.Handle, a.Parent, q.Type()}] = one
 			}
 			continue
@@ -113,16 +114,20 @@ func statistics(s netlink.ClassStatistics) queue {
 	return q
 }
 
-// rateOf is what a discipline lets through at most, in bit/s; 0 where it has no rate
-// or the library does not know it.
-func rateOf(q netlink.Qdisc) float64 {
+// rateOf is what a discipline lets through at most, of all and of each flow, in bit/s; 0
+// where it has no rate or the library does not know it.
+func rateOf(q netlink.Qdisc) (all, each float64) {
 	switch q := q.(type) {
 	case *netlink.Tbf:
-		return 8 * float64(q.Rate)
+		return 8 * float64(q.Rate), 0
 	case *netlink.Netem:
-		return 8 * float64(q.Rate64)
+		return 8 * float64(q.Rate64), 0
+	case *netlink.Fq:
+		if q.FlowMaxRate < math.MaxUint32 {
+			return 0, 8 * float64(q.FlowMaxRate)
+		}
 	}
-	return 0
+	return 0, 0
 }
 
 // changed is what queues counted since the window began: of those that have a rate,
@@ -130,10 +135,10 @@ func rateOf(q netlink.Qdisc) float64 {
 func (w *Watch) changed(now map[queueKey]queue) (out []explain.Queue) {
 	for key, z := range now {
 		a := w.queues[key] // none before: it was made meanwhile
-		q := explain.Queue{Kind: key.kind, Handle: netlink.HandleStr(key.handle), Place: w.spaces[key.space].Place, Rate: z.rate,
+		q := explain.Queue{Kind: key.kind, Handle: netlink.HandleStr(key.handle), Place: w.spaces[key.space].Place, Rate: z.rate, FlowRate: z.each,
 			Seconds: w.ended.Sub(w.began).Seconds(), Bytes: z.bytes - a.bytes, Packets: uint64(z.packets - a.packets),
 			Over: uint64(z.over - a.over), Dropped: uint64(z.drops - a.drops), Backlog: uint64(z.backlog)}
-		if q.Packets == 0 && q.Dropped == 0 || q.Rate == 0 && q.Over == 0 && q.Dropped == 0 {
+		if q.Packets == 0 && q.Dropped == 0 || q.Rate+q.FlowRate == 0 && q.Over == 0 && q.Dropped == 0 {
 			continue
 		}
 		q.Dev = fmt.Sprintf("device %d", key.dev)
