@@ -78,7 +78,10 @@ func (q Queue) text(more int) string {
 	if q.Rate == 0 {
 		text = fmt.Sprintf("%s %s on %s of %s", q.Kind, q.Handle, q.Dev, q.Place.words())
 	}
-	text += fmt.Sprintf(", held packets back %d times and dropped %d", q.Over, q.Dropped)
+	if q.Over > 0 { // netem does not count them
+		text += fmt.Sprintf(", held packets back %d times", q.Over)
+	}
+	text += fmt.Sprintf(" and dropped %d", q.Dropped)
 	if more > 0 {
 		text += fmt.Sprintf(", and so did %d more", more)
 	}
