@@ -70,9 +70,10 @@ func tableOf(dir string) (p prior, err error) {
 	return p, nil
 }
 
-// here: the agent steers between hosts, on the machine's own kernel.
+// here: the agent steers between hosts, on the machine's own kernel. Figures of both IP
+// families are not mixed.
 func here(s topo.Scenario) bool {
-	return s.Placement == topo.TwoHosts && s.Kernel == "" && s.Outside == ""
+	return s.Placement == topo.TwoHosts && s.Kernel == "" && s.Outside == "" && s.IP() == topo.IPv4
 }
 
 func medians(by map[string][]float64) map[string]float64 {

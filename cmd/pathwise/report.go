@@ -68,7 +68,7 @@ drills their figures beside the bars, and where there is one the demonstration's
 }
 
 func recommendCommand(e env) *cobra.Command {
-	var format, app, load, topology string
+	var format, app, load, topology, family string
 	var robust bool
 	cmd := &cobra.Command{
 		Use: "recommend DIR", Short: "Name the best network for an application, from a result",
@@ -96,7 +96,7 @@ the whole table.`,
 			if app == "" {
 				return report.RecommendTable(e.stdout, format, rank.Table(in.Results.Trials, o), e.reportOptions())
 			}
-			need, err := readNeed(app, load, topology, robust, in)
+			need, err := readNeed(app, load, topology, family, robust, in)
 			if err != nil {
 				return err
 			}
@@ -111,6 +111,7 @@ the whole table.`,
 	cmd.Flags().StringVar(&app, "app", "", "application: "+strings.Join(applications(), ", ")+", or one of the experiment's own")
 	cmd.Flags().StringVar(&load, "load", "optimum", "optimum or high")
 	cmd.Flags().StringVar(&topology, "topology", "", "one-host or two-hosts (default two-hosts where it was measured)")
+	cmd.Flags().StringVar(&family, "family", "", "IP family, 4 or 6 (default 4 where it was measured)")
 	cmd.Flags().BoolVar(&robust, "robust", false, "the application needs a robust network")
 	_ = cmd.RegisterFlagCompletionFunc("app", cobra.FixedCompletions(applications(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("load", cobra.FixedCompletions([]string{"optimum", "high"}, cobra.ShellCompDirectiveNoFileComp))
@@ -126,8 +127,8 @@ func applications() []string {
 }
 
 // readNeed turns flags into a need, in the simplest scenario of the result that
-// has the topology.
-func readNeed(app, load, topology string, robust bool, in report.Input) (rank.Need, error) {
+// has the topology and the IP family.
+func readNeed(app, load, topology, family string, robust bool, in report.Input) (rank.Need, error) {
 	need := rank.Need{App: app, Load: rank.LoadPoint(load), Robust: robust}
 	if need.Load != rank.Optimum && need.Load != rank.High {
 		return need, usageError{fmt.Errorf("--load %q: expected optimum or high", load)}
@@ -139,6 +140,10 @@ func readNeed(app, load, topology string, robust bool, in report.Input) (rank.Ne
 			return need, usageError{fmt.Errorf("--topology: %w", err)}
 		}
 		places = []topo.Placement{p}
+	}
+	speaks, err := topo.ParseFamily(cmp.Or(family, "4"))
+	if err != nil {
+		return need, usageError{fmt.Errorf("--family: %w", err)}
 	}
 	workloads := map[string]bool{}
 	for _, a := range slices.Concat(application.Shipped(), in.Applications) {
@@ -152,7 +157,8 @@ func readNeed(app, load, topology string, robust bool, in report.Input) (rank.Ne
 		var found *topo.Scenario
 		for _, t := range in.Results.Trials {
 			s := t.Scenario
-			fits := t.Status == sample.OK && s.Placement == p && (workloads[t.Workload] || len(workloads) == 0)
+			fits := t.Status == sample.OK && s.Placement == p && (workloads[t.Workload] || len(workloads) == 0) &&
+				(s.Family == speaks || family == "")
 			if fits && (found == nil || simpler(s, *found)) {
 				found = &s
 			}
@@ -162,12 +168,13 @@ func readNeed(app, load, topology string, robust bool, in report.Input) (rank.Ne
 			return need, nil
 		}
 	}
-	need.Scenario = topo.Scenario{Placement: places[0], Pairs: 1, MTU: topo.DefaultMTU}
+	need.Scenario = topo.Scenario{Placement: places[0], Pairs: 1, MTU: topo.DefaultMTU, Family: speaks}
 	return need, nil
 }
 
-// simpler orders scenarios: the machine's own kernel first, nothing outside, few
+// simpler orders scenarios: the machine's own kernel first, nothing outside, IPv4, few
 // pairs, a small MTU.
 func simpler(a, b topo.Scenario) bool {
-	return cmp.Or(cmp.Compare(a.Kernel, b.Kernel), cmp.Compare(a.VM, b.VM), cmp.Compare(a.Outside, b.Outside), cmp.Compare(a.Cores, b.Cores), cmp.Compare(a.Pairs, b.Pairs), cmp.Compare(a.MTU, b.MTU)) < 0
+	return cmp.Or(cmp.Compare(a.Kernel, b.Kernel), cmp.Compare(a.VM, b.VM), cmp.Compare(a.Outside, b.Outside), cmp.Compare(a.Cores, b.Cores),
+		cmp.Compare(a.Family, b.Family), cmp.Compare(a.Pairs, b.Pairs), cmp.Compare(a.MTU, b.MTU)) < 0
 }

@@ -15,6 +15,8 @@ type Where struct {
 	Pairs      []int            `json:"pairs,omitempty"`
 	MTUs       []int            `json:"mtu,omitempty"`
 	Outsides   []topo.Outside   `json:"outside,omitempty"`
+	// Families are IP families, 0 for IPv4 as in a scenario.
+	Families []int `json:"family,omitempty"`
 	// Kernels names kinds, as host or uml, or one kernel, as uml-6.1.176.
 	Kernels []string `json:"kernels,omitempty"`
 	// Loads: a question's load must agree with one of them in all that is not 0.
@@ -29,7 +31,7 @@ const HostKernel = "host"
 func (w Where) Picks(q sample.Question) bool {
 	return (w.Workload == "" || w.Workload == q.Workload) &&
 		has(w.Placements, q.Scenario.Placement) && has(w.Pairs, q.Scenario.Pairs) && has(w.MTUs, q.Scenario.MTU) &&
-		has(w.Outsides, q.Scenario.Outside) &&
+		has(w.Outsides, q.Scenario.Outside) && has(w.Families, q.Scenario.Family) &&
 		w.onKernel(q.Scenario.Kernel) && w.loaded(q.Load)
 }
 
@@ -70,6 +72,9 @@ func (w Where) with(o Where) Where {
 	if len(o.Outsides) > 0 {
 		w.Outsides = o.Outsides
 	}
+	if len(o.Families) > 0 {
+		w.Families = o.Families
+	}
 	if len(o.Loads) > 0 {
 		w.Loads = o.Loads
 	}
@@ -91,6 +96,9 @@ func (w Where) common(q sample.Question) sample.Question {
 	if len(w.Outsides) > 0 {
 		q.Scenario.Outside = ""
 	}
+	if len(w.Families) > 0 {
+		q.Scenario.Family = 0
+	}
 	if len(w.Pairs) > 0 {
 		q.Scenario.Pairs = 0
 	}
@@ -105,7 +113,8 @@ func (w Where) common(q sample.Question) sample.Question {
 
 func (w Where) equal(o Where) bool {
 	return w.Workload == o.Workload && slices.Equal(w.Placements, o.Placements) && slices.Equal(w.Pairs, o.Pairs) &&
-		slices.Equal(w.MTUs, o.MTUs) && slices.Equal(w.Outsides, o.Outsides) && slices.Equal(w.Loads, o.Loads)
+		slices.Equal(w.MTUs, o.MTUs) && slices.Equal(w.Outsides, o.Outsides) &&
+		slices.Equal(w.Families, o.Families) && slices.Equal(w.Loads, o.Loads)
 }
 
 // same tells whether two sides mean the same figures.

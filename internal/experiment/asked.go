@@ -26,7 +26,7 @@ func (e Experiment) Asks(c claim.Claim) error {
 			}
 		}
 		if n == 0 {
-			return fmt.Errorf("no question of the experiment is the claim's: workload %s has no such topology, pairs, MTU or load", w.Workload)
+			return fmt.Errorf("no question of the experiment is the claim's: workload %s has no such topology, pairs, MTU, family or load", w.Workload)
 		}
 	}
 	if (c.Test.Optimum != nil || c.Test.Trend != nil) && len(knobs) < 2 {

@@ -148,6 +148,7 @@ func (d *draft) where(w *claim.Where) map[string]config.Field {
 		"pairs":      ints(&w.Pairs, 1, anything),
 		"mtu":        ints(&w.MTUs, 1, anything),
 		"outside":    outsides(&w.Outsides),
+		"family":     families(&w.Families),
 		"kernels":    list(&w.Kernels, d.kernelKind),
 		"load": func(v config.Value) error {
 			items, err := v.Items()

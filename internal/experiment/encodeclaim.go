@@ -35,6 +35,7 @@ type place struct {
 	Pairs      []int            `yaml:"pairs,omitempty,flow"`
 	MTU        []int            `yaml:"mtu,omitempty,flow"`
 	Outside    []topo.Outside   `yaml:"outside,omitempty,flow"`
+	Family     []int            `yaml:"family,omitempty,flow"`
 	Kernels    []string         `yaml:"kernels,omitempty,flow"`
 	Load       []load           `yaml:"load,omitempty,flow"`
 }
@@ -112,11 +113,14 @@ func encodeSide(s claim.Side) any {
 }
 
 func (p place) empty() bool {
-	return p.Workload == "" && len(p.Topologies)+len(p.Pairs)+len(p.MTU)+len(p.Outside)+len(p.Kernels)+len(p.Load) == 0
+	return p.Workload == "" && len(p.Topologies)+len(p.Pairs)+len(p.MTU)+len(p.Outside)+len(p.Family)+len(p.Kernels)+len(p.Load) == 0
 }
 
 func encodeWhere(w claim.Where) place {
 	out := place{Workload: w.Workload, Topologies: w.Placements, Pairs: w.Pairs, MTU: w.MTUs, Outside: w.Outsides, Kernels: w.Kernels}
+	for _, f := range w.Families {
+		out.Family = append(out.Family, topo.Scenario{Family: f}.IP())
+	}
 	for _, l := range w.Loads {
 		out.Load = append(out.Load, load(l))
 	}

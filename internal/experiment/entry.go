@@ -47,7 +47,7 @@ func (d *draft) entry(v config.Value) error {
 	if !info.Pairs && !slices.Equal(at.pairs, []int{1}) {
 		return v.Errorf("pairs: workload %s runs on one pair of pods", e.Workload)
 	}
-	e.Beside = info.Beside
+	e.Beside, e.OnlyIPv4 = info.Beside, info.OnlyIPv4
 	e.Loads = []sample.Load{info.Fill(sample.Load{})}
 	if hasLoad {
 		if e.Loads, err = loads(load, info); err != nil {

@@ -90,6 +90,8 @@ type Entry struct {
 	Window    workload.Window
 	// Beside is what a trial takes beside network and window.
 	Beside time.Duration
+	// OnlyIPv4 says why the workload cannot speak IPv6; "" where it can.
+	OnlyIPv4 string
 	// Networks and Kernels limit the workload to some of the experiment's
 	// networks, and to those on some kinds of kernels; none means all.
 	Networks, Kernels []string
@@ -158,13 +160,7 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 						continue
 					}
 					cell := sample.Cell{Network: n.Name, Scenario: scenario, Workload: entry.Workload, Load: load}
-					_, why := networks[n.Name].Supports(scenario.Placement)
-					if why == "" && scenario.Kernel != "" && scenario.Outside != "" {
-						why = "virtual machines and what is outside of them stand beside the machine's own kernel, not in a guest"
-					}
-					if why == "" && scenario.Placement.Virtual() && scenario.Cores != topo.CoresFree {
-						why = "generators in virtual machines run on the processors of these: cores is of the machine's own"
-					}
+					why := unsupported(networks[n.Name], entry, scenario)
 					least := e.Repeat.Min
 					if claimed(cell) {
 						least = max(least, e.Repeat.Claims)

@@ -77,6 +77,9 @@ func absent(c sample.Cell, others []sample.Cell) (out []string) {
 	} else if outside := c.Scenario.Outside; outside != "" && missing(func(o sample.Cell) bool { return o.Scenario.Outside == outside }) {
 		out = append(out, string(outside)+" outside")
 	}
+	if missing(func(o sample.Cell) bool { return o.Scenario.Family == c.Scenario.Family }) {
+		out = append(out, fmt.Sprintf("IPv%d", c.Scenario.IP()))
+	}
 	for _, k := range claim.Knobs() {
 		// A rate that grows with the connections says nothing more than they do.
 		if k != claim.Rate && missing(func(o sample.Cell) bool { return k.Of(o.Question()) == k.Of(c.Question()) }) {

@@ -55,7 +55,7 @@ const head = "name: x\nnetworks: [vxlan]\n"
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"misspelt key", head + "worklods: [tcp]", `e.yaml:3: worklods: unknown key: did you mean "workloads"?`},
-		{"unknown key", head + "zzz: 1\nworkloads: [tcp]", "e.yaml:3: zzz: unknown key: expected one of applications, budget, claims, cores, description, duration, kernel, missing"},
+		{"unknown key", head + "zzz: 1\nworkloads: [tcp]", "e.yaml:3: zzz: unknown key: expected one of applications, budget, claims, cores, description, duration, family, kernel, missing"},
 		{"misspelt load", head + "workloads:\n  - name: tcp\n    load: {conections: 1}", `e.yaml:5: workloads[0].load.conections: unknown key: did you mean "connections"?`},
 		{"unknown network", "name: x\nnetworks:\n  - vxlan\n  - nope\nworkloads: [tcp]", `e.yaml:4: networks[1]: unknown network "nope"`},
 		{"unknown workload", head + "workloads:\n  - tcp\n  - nope", `e.yaml:5: workloads[1]: unknown workload "nope"`},
@@ -77,6 +77,8 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"outside", head + "outside: ovn\nworkloads: [tcp]", `e.yaml:3: outside: unknown outside "ovn": expected bridge, vxlan, ovs or ovs-vxlan`},
 		{"no room outside", head + "outside: vxlan\nmtu: 1300\nworkloads: [tcp]", "e.yaml:5: workloads[0]: mtu: 1300 leaves 1250 bytes inside the outside vxlan"},
 		{"cores", head + "cores: near\nworkloads: [tcp]", `e.yaml:3: cores: unknown placement "near": expected free, same or apart`},
+		{"family", head + "family: 5\nworkloads: [tcp]", `e.yaml:3: family: unknown IP family "5": expected 4 or 6`},
+		{"family of a list", head + "workloads:\n  - tcp\n  - {name: lonely, family: [6, 46]}", `e.yaml:5: workloads[1].family[1]: unknown IP family "46"`},
 		{"until", head + "repetitions: {until: dawn}\nworkloads: [tcp]", `e.yaml:3: repetitions.until: "dawn": expected width or verdicts`},
 		{"windows", head + "repetitions: {windows: 0}\nworkloads: [tcp]", `e.yaml:3: repetitions.windows: "0": expected a whole number from 1 to 100`},
 		{"virtual machine", head + "vm: host\nworkloads: [tcp]", `e.yaml:3: vm: "host" is no kernel of a virtual machine`},

@@ -17,6 +17,8 @@ type places struct {
 	outsides []topo.Outside
 	vms      []string
 	cores    []topo.Cores
+	// families are as Scenario has them.
+	families []int
 }
 
 // everywhere is what an experiment has that says nothing.
@@ -37,6 +39,7 @@ func (p *places) fields(others map[string]config.Field, c Catalogue) map[string]
 		}
 		return topo.ParseCores(s)
 	})
+	others["family"] = families(&p.families)
 	others["vm"] = list(&p.vms, func(v config.Value) (string, error) {
 		kind, err := v.Text()
 		if err == nil && kind == HostKernel {
@@ -64,7 +67,9 @@ func (p places) scenarios() ([]topo.Scenario, error) {
 							return nil, fmt.Errorf("mtu: %d leaves %d bytes inside the outside %s: expected %d or more", m, s.Wire(), o, topo.MinMTU)
 						}
 						for _, s.Cores = range orZero(p.cores) {
-							out = appendNew(out, s)
+							for _, s.Family = range orZero(p.families) {
+								out = appendNew(out, s)
+							}
 						}
 					}
 				}
@@ -72,6 +77,17 @@ func (p places) scenarios() ([]topo.Scenario, error) {
 		}
 	}
 	return out, nil
+}
+
+// families reads IP families as Scenario has them.
+func families(dst *[]int) config.Field {
+	return list(dst, func(v config.Value) (int, error) {
+		s, err := v.Text()
+		if err != nil {
+			return 0, err
+		}
+		return topo.ParseFamily(s)
+	})
 }
 
 func placements(dst *[]topo.Placement) config.Field {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -59,7 +60,8 @@ type Info struct {
 	// Find is what the catalogue finds the network by in a virtual machine, whose
 	// files are this machine's; "" where that is its name.
 	Find string `json:"-"`
-	// Families are the IP families, 4 and 6, of which pods get addresses; nil means 4.
+	// Families are the IP families, 4 and 6, of which pods get addresses where they are
+	// asked for; nil means 4.
 	Families []int `json:"families,omitempty"`
 	// Closed marks a network that carries no traffic by design: a trial on it tries
 	// that its pods are isolated.
@@ -88,6 +90,26 @@ func (i Info) Supports(p topo.Placement) (bool, string) {
 	}
 	return !no, why
 }
+
+// Speaks says why pods have no addresses of the IP family; "" where they have.
+func (i Info) Speaks(family int) string {
+	have := i.Families
+	if have == nil {
+		have = []int{topo.IPv4}
+	}
+	switch {
+	case slices.Contains(have, family):
+		return ""
+	case family == topo.IPv4:
+		return "its pods get IPv6 addresses alone: expected family: 6"
+	default:
+		return "its pods get IPv4 addresses alone: expected family: 4"
+	}
+}
+
+// Both are the IP families of a network whose pods get IPv6 addresses too where the site
+// has IPv6.
+func Both() []int { return []int{topo.IPv4, topo.IPv6} }
 
 // Quality is the network's row in the qualitative comparison of Suo et al.
 // (2018). The booleans are claims that a test tries for real.
@@ -140,6 +162,8 @@ type Site struct {
 	MTU int
 	// Pods is the range of all pods; each host's part is Host.Pods.
 	Pods netip.Prefix
+	// IPv6: hosts have IPv6 addresses too, and pods get such, as topo.Addr6 gives them.
+	IPv6 bool
 	// Dir takes the network's files; it goes with the lab.
 	Dir string
 	// Lab is the lab's own directory, for what several of its networks have in

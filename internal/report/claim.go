@@ -232,6 +232,7 @@ func whereText(w claim.Where) string {
 	add("pairs ", texts(w.Pairs, strconv.Itoa)...)
 	add("MTU ", texts(w.MTUs, strconv.Itoa)...)
 	add("outside ", texts(w.Outsides, func(o topo.Outside) string { return string(o) })...)
+	add("IPv", texts(w.Families, func(f int) string { return strconv.Itoa(topo.Scenario{Family: f}.IP()) })...)
 	add("", texts(w.Loads, sample.Load.String)...)
 	return strings.Join(parts, ", ")
 }
@@ -288,6 +289,9 @@ func findingWhere(j claim.Judged, f claim.Finding) string {
 	}
 	if q.Scenario.Cores != topo.CoresFree {
 		parts = append(parts, "cores "+string(q.Scenario.Cores))
+	}
+	if q.Scenario.IP() == topo.IPv6 {
+		parts = append(parts, "IPv6")
 	}
 	if q.Scenario.VM != "" {
 		parts = append(parts, "virtual machines "+q.Scenario.VM)

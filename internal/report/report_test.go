@@ -19,6 +19,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 func render(t *testing.T, format string, in Input, o Options) string {
@@ -276,5 +277,34 @@ func TestLibraryIsTheOneRecorded(t *testing.T) {
 	sum := sha256.Sum256(raw)
 	if !bytes.Contains(readme, []byte(hex.EncodeToString(sum[:]))) {
 		t.Errorf("echarts.min.js has sha256 %x, which README.md does not name", sum)
+	}
+}
+
+// TestFamiliesStayApart: figures of IPv6 are told as such and ranked with their like.
+func TestFamiliesStayApart(t *testing.T) {
+	in := fixtures()["tiny"]
+	trials := in.Results.Trials
+	for _, tr := range trials {
+		tr.Scenario.Family = topo.IPv6
+		in.Results.Trials = append(in.Results.Trials, tr)
+	}
+	for format, want := range map[string]string{Text: ",family=6", Markdown: ",family=6", HTML: ", IPv6", JSON: `"family": 6`, CSV: ",family=6", Bench: "/family=6"} {
+		if out := render(t, format, in, quick()); !strings.Contains(out, want) {
+			t.Errorf("%s does not have %s", format, want)
+		}
+		in := in
+		in.Results.Trials = trials
+		if out := render(t, format, in, quick()); strings.Contains(out, want) {
+			t.Errorf("%s has %s without any", format, want)
+		}
+	}
+	both, one := rank.Rank(in.Results.Trials, quick().Rank), rank.Rank(trials, quick().Rank)
+	if len(both) != 2*len(one) {
+		t.Errorf("%d rankings of two families, %d of one", len(both), len(one))
+	}
+	for _, r := range both {
+		if q := r.Question; q != nil && q.Scenario.Family != 0 && q.Scenario.Family != topo.IPv6 {
+			t.Errorf("%s", r.Name)
+		}
 	}
 }

@@ -86,7 +86,7 @@ func (q Question) String() string {
 	return strings.Join([]string{q.Scenario.String(), q.Workload, q.Load.String()}, "/")
 }
 
-// Compare orders questions by workload, kernel, placement, MTU, pairs and load.
+// Compare orders questions by workload, kernel, placement and the rest of the scenario, and load.
 func (q Question) Compare(o Question) int {
 	place := func(p topo.Placement) int { return slices.Index(topo.Placements(), p) }
 	return cmp.Or(
@@ -96,6 +96,7 @@ func (q Question) Compare(o Question) int {
 		cmp.Compare(q.Scenario.VM, o.Scenario.VM),
 		cmp.Compare(q.Scenario.Outside, o.Scenario.Outside),
 		cmp.Compare(q.Scenario.Cores, o.Scenario.Cores),
+		cmp.Compare(q.Scenario.Family, o.Scenario.Family),
 		cmp.Compare(q.Scenario.MTU, o.Scenario.MTU),
 		cmp.Compare(q.Scenario.Pairs, o.Scenario.Pairs),
 		q.Load.Compare(o.Load),

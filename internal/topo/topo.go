@@ -147,6 +147,8 @@ type Scenario struct {
 	Outside Outside `json:"outside,omitempty"`
 	// Cores says on which processors the generators run.
 	Cores Cores `json:"cores,omitempty"`
+	// Family is the IP family of the traffic: 6, or 0 for IPv4. See IP.
+	Family int `json:"family,omitempty"`
 	// VM is the kernel of the hosts that are virtual machines, such as
 	// uml-6.1.176; "" where none is. In an experiment it is the kind, uml or qemu,
 	// or "" to leave it to the run.
@@ -171,6 +173,9 @@ func (s Scenario) String() string {
 	}
 	if s.Cores != CoresFree {
 		out += ",cores=" + string(s.Cores)
+	}
+	if s.Family == IPv6 {
+		out += ",family=6"
 	}
 	if s.VM != "" {
 		out += ",vm=" + s.VM
@@ -201,12 +206,19 @@ func (s Scenario) On(outside Outside, vm string) Scenario {
 	return s
 }
 
-// Place is where pods stand, in one word: the placement, and what is outside and
-// which virtual machines there are where it does not tell.
+// Place is where pods are, in one word: the placement, and what is outside, on which
+// processors they are, by which IP family they speak and which virtual machines there
+// are where it does not tell.
 func (s Scenario) Place() string {
 	out := string(s.Placement)
 	if s.Outside != s.Placement.Outside() {
 		out += ",outside=" + string(s.Outside)
+	}
+	if s.Cores != CoresFree {
+		out += ",cores=" + string(s.Cores)
+	}
+	if s.Family == IPv6 {
+		out += ",family=6"
 	}
 	if s.VM != "" {
 		out += ",vm=" + s.VM
@@ -240,7 +252,10 @@ type Host struct {
 	Dev string `json:"dev"`
 	// Addr is the host's address on the underlay.
 	Addr netip.Prefix `json:"addr"`
+	// Addr6 is its IPv6 address there; the zero value where it has none but of the link.
+	Addr6 netip.Prefix `json:"addr6,omitzero"`
 	// Pods is the range from which pods on this host get their stable addresses.
+	// Those of IPv6 are of Subnet6.
 	Pods netip.Prefix `json:"pods"`
 	// VM is the kernel of the virtual machine that the host is, such as
 	// uml-6.1.176; "" where it is a namespace of this kernel. A virtual machine's
@@ -256,9 +271,12 @@ type Host struct {
 
 // Attachment is one interface of a pod on one network.
 type Attachment struct {
-	Network string     `json:"network"`
-	Dev     string     `json:"dev"`
-	Addr    netip.Addr `json:"addr"`
+	Network string `json:"network"`
+	Dev     string `json:"dev"`
+	// Addr is the IPv4 address, or that of IPv6 where there is no other.
+	Addr netip.Addr `json:"addr"`
+	// Addr6 is the IPv6 address; the zero value where there is none.
+	Addr6 netip.Addr `json:"addr6,omitzero"`
 	// MAC is the interface's hardware address, such as 0a:58:0a:4d:01:02.
 	MAC string `json:"mac,omitempty"`
 	// MTU of the interface in bytes, as the network set it.
@@ -295,6 +313,26 @@ func (p Pod) Addr() netip.Addr {
 		return netip.Addr{}
 	}
 	return p.Attachments[0].Addr
+}
+
+// Address is the pod's address of the family on its default network; of the family 0, for
+// any, the stable one. It is the zero value where the pod has none.
+func (p Pod) Address(family int) netip.Addr {
+	a := p.Addr()
+	switch {
+	case family == 0 || !a.IsValid() || FamilyOf(a) == family:
+		return a
+	case family == IPv6:
+		return p.Attachments[0].Addr6
+	default:
+		return netip.Addr{}
+	}
+}
+
+// Has reports whether the address is one of the pod's own, and not of its host, which
+// publishes a port of it.
+func (p Pod) Has(a netip.Addr) bool {
+	return a.IsValid() && (a == p.Address(IPv4) || a == p.Address(IPv6))
 }
 
 // On returns the pod's attachment on the network.

@@ -10,6 +10,7 @@ func TestScenarioString(t *testing.T) {
 		"vmp2vmp-local,outside=vxlan,vm=qemu": Scenario{Placement: VMP2VMPLocal, Pairs: 1, MTU: DefaultMTU}.On(OutsideVXLAN, "qemu"),
 		"vmp2vmp-local,outside=ovs,vm=uml":    Scenario{Placement: VMP2VMPLocal, Pairs: 1, MTU: DefaultMTU}.On(OutsideOVS, "uml"),
 		"two-hosts,outside=bridge":            Scenario{Placement: TwoHosts, Pairs: 1, MTU: DefaultMTU}.On(OutsideBridge, "qemu"),
+		"two-hosts,cores=apart,family=6":      {Placement: TwoHosts, Pairs: 1, MTU: DefaultMTU, Cores: CoresApart, Family: IPv6},
 		"one-host,kernel=uml-6.1.176":         {Placement: OneHost, Pairs: 1, MTU: DefaultMTU, Kernel: "uml-6.1.176"},
 	} {
 		if got := s.String(); got != want {

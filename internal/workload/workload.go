@@ -65,6 +65,8 @@ type Info struct {
 	Max sample.Load `json:"max"`
 	// Pairs says whether several pod pairs at once make sense.
 	Pairs bool `json:"pairs"`
+	// OnlyIPv4 says why the workload cannot speak IPv6; "" where it can.
+	OnlyIPv4 string `json:"only_ipv4,omitempty"`
 	// Server says which servers there can be, where the user may choose; such a
 	// workload is Served.
 	Server string `json:"server,omitempty"`
