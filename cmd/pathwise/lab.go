@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,6 +15,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 func labCommand(e env) *cobra.Command {
@@ -29,6 +31,7 @@ A lab file names the network and its pods:
   network: vxlan      # see "pathwise networks", or cni:FILE
   hosts: 2            # optional, 2
   mtu: 1500           # optional, of the underlay
+  family: 6           # optional: hosts and pods have IPv6 addresses too
   pods:
     - {name: a, host: 1}
     - {name: b, host: 2}
@@ -84,24 +87,32 @@ func printLab(w io.Writer, st lab.State) error {
 		if h.VM != "" {
 			where = fmt.Sprintf("virtual machine %s on machine m%d", h.VM, h.Machine)
 		}
-		fmt.Fprintf(tw, "  host %s\t%v\t%s\t\t\n", h.Name, h.Addr.Addr(), where)
+		fmt.Fprintf(tw, "  host %s\t%s\t%s\t\t\n", h.Name, bothAddresses(h.Addr.Addr(), h.Addr6.Addr()), where)
 		for _, p := range st.Pods {
 			if p.Host != h.Index {
 				continue
 			}
 			addr, service := "-", "-"
 			if p.Addr().IsValid() {
-				addr, service = p.Addr().String(), p.Service.String()
+				addr, service = bothAddresses(p.Addr(), p.Address(topo.IPv6)), p.Service.String()
 			}
 			fmt.Fprintf(tw, "    pod %s\t%s\tnetns %s\tservice %s\t\n", p.Name, addr, p.Netns, service)
 			for _, a := range p.Attachments {
 				if len(st.Spec.Networks) > 1 {
-					fmt.Fprintf(tw, "      %s\t%v\t%s\tMTU %d\t\n", a.Dev, a.Addr, a.Network, a.MTU)
+					fmt.Fprintf(tw, "      %s\t%s\t%s\tMTU %d\t\n", a.Dev, bothAddresses(a.Addr, a.Addr6), a.Network, a.MTU)
 				}
 			}
 		}
 	}
 	return flush(tw)
+}
+
+// bothAddresses is an address and, where there is another, that of IPv6.
+func bothAddresses(a, six netip.Addr) string {
+	if six.IsValid() && six != a {
+		return a.String() + ", " + six.String()
+	}
+	return a.String()
 }
 
 func labStatusCommand(e env) *cobra.Command {

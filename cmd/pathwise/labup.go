@@ -20,7 +20,7 @@ import (
 func labUpCommand(e env) *cobra.Command {
 	var names []string
 	var name string
-	var hosts, pods, mtu int
+	var hosts, pods, mtu, family int
 	var agents, dry bool
 	var vms vmFlags
 	cmd := &cobra.Command{
@@ -29,12 +29,13 @@ func labUpCommand(e env) *cobra.Command {
 		Example: `  pathwise lab up lab.yaml
   pathwise lab up --network macvlan --hosts 3 --pods 6
   pathwise lab up --network routed-bgp,vxlan,macvlan
+  pathwise lab up --network vxlan --family 6
   pathwise lab up --network vxlan --vms 2:1
   pathwise lab up --network flannel-vxlan --vms 1,2 --outside vxlan
   pathwise lab up --network cni:my.conflist --dry-run`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f := lab.File{Spec: lab.Spec{Name: name, Hosts: hosts, MTU: mtu}.Fill()}
+			f := lab.File{Spec: lab.Spec{Name: name, Hosts: hosts, MTU: mtu, Family: family}.Fill()}
 			var err error
 			switch {
 			case len(args) == 1 && len(names) > 0:
@@ -52,7 +53,7 @@ func labUpCommand(e env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(f.Spec.Check(), lab.Combinable(f.Networks, f.Spec.Agents)); err != nil {
+			if err := errors.Join(f.Spec.Check(), lab.Combinable(f.Networks, f.Spec.Agents), lab.Speak(f.Networks, f.Spec)); err != nil {
 				return usageError{err}
 			}
 			if dry {
@@ -66,6 +67,7 @@ func labUpCommand(e env) *cobra.Command {
 	cmd.Flags().IntVar(&hosts, "hosts", 2, "number of hosts (without a file)")
 	cmd.Flags().IntVar(&pods, "pods", 2, "number of pods, spread over the hosts (without a file)")
 	cmd.Flags().IntVar(&mtu, "mtu", 1500, "MTU of the underlay in bytes (without a file)")
+	cmd.Flags().IntVar(&family, "family", 0, "IP family of pods' services, 4 or 6: with 6, hosts and pods have addresses of both (without a file)")
 	cmd.Flags().BoolVar(&agents, "agents", true, "with several networks, a pod for the steering agent on each host (without a file)")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be made, and make nothing")
 	vms.add(cmd)

@@ -70,7 +70,7 @@ func (l *Lab) makePod(ctx context.Context, h topo.Host, p PodSpec, n int) (topo.
 	switch plug.Mode {
 	case network.ShareHost:
 		pod.Netns, shared = h.Netns, true
-		pod.Attachments = []topo.Attachment{{Network: l.nets[0].name, Dev: h.Dev, Addr: h.Addr.Addr(), MTU: l.spec.wireMTU()}}
+		pod.Attachments = []topo.Attachment{{Network: l.nets[0].name, Dev: h.Dev, Addr: h.Addr.Addr(), Addr6: h.Addr6.Addr(), MTU: l.spec.wireMTU()}}
 	case network.SharePod:
 		pod.Netns = l.spec.netns("p-" + h.Name)
 		shared = netns.Exists(pod.Netns)
@@ -92,11 +92,15 @@ func (l *Lab) makePod(ctx context.Context, h topo.Host, p PodSpec, n int) (topo.
 			return pod, err
 		}
 	}
-	if a := pod.Addr(); a.IsValid() {
-		pod.Service = netip.AddrPortFrom(a, pod.Listen)
+	if err := l.serve(&pod); err != nil {
+		return pod, fmt.Errorf("attach pod %s: %w", pod.Name, err)
 	}
 	if published > 0 {
-		pod.Service = netip.AddrPortFrom(h.Addr.Addr(), published)
+		at := h.Addr
+		if l.spec.ipv6() {
+			at = h.Addr6
+		}
+		pod.Service = netip.AddrPortFrom(at.Addr(), published)
 	}
 	return pod, nil
 }
@@ -108,7 +112,10 @@ func (l *Lab) enclose(ctx context.Context, pod topo.Pod, published uint16, share
 	case l.nets[0].plug.Run != nil:
 		return l.runPod(ctx, pod, published, shared)
 	case !shared:
-		return l.makeNetns(pod.Netns)
+		if err := l.makeNetns(pod.Netns); err != nil {
+			return err
+		}
+		return l.openIPv6(pod.Netns, false)
 	default:
 		return nil
 	}
@@ -213,9 +220,9 @@ func (l *Lab) willDelete(d deletion) error {
 	return l.save(false)
 }
 
-// readAttachment takes the pod's address and MTU from the interface itself: what
-// a plugin says and what it did may differ. An IPv6 address is the pod's where it
-// has none of IPv4.
+// readAttachment takes the pod's addresses and MTU from the interface itself: what
+// a plugin says and what it did may differ. Of several of a family the first is
+// taken. The IPv6 address is the stable one where there is none of IPv4.
 func (l *Lab) readAttachment(pod *topo.Pod, network, name string) error {
 	return netns.Do(pod.Netns, func() error {
 		dev, err := net.InterfaceByName(name)
@@ -226,18 +233,25 @@ func (l *Lab) readAttachment(pod *topo.Pod, network, name string) error {
 		if err != nil {
 			return fmt.Errorf("list the pod's addresses: %w", err)
 		}
-		var best netip.Addr
+		var v4, v6 netip.Addr
 		for _, a := range addrs {
 			p, err := netip.ParsePrefix(a.String())
-			if err == nil && (p.Addr().Is4() && !best.Is4() || !best.IsValid() && p.Addr().IsGlobalUnicast()) {
-				best = p.Addr()
+			switch {
+			case err != nil:
+			case p.Addr().Is4() && !v4.IsValid():
+				v4 = p.Addr()
+			case p.Addr().Is6() && !v6.IsValid() && p.Addr().IsGlobalUnicast():
+				v6 = p.Addr()
 			}
 		}
-		if !best.IsValid() {
+		at := topo.Attachment{Network: network, Dev: name, Addr: v4, Addr6: v6, MAC: dev.HardwareAddr.String(), MTU: dev.MTU}
+		if !v4.IsValid() {
+			at.Addr = v6
+		}
+		if !at.Addr.IsValid() {
 			return fmt.Errorf("the pod's interface %s got no address", name)
 		}
-		pod.Attachments = append(pod.Attachments, topo.Attachment{Network: network, Dev: name,
-			Addr: best, MAC: dev.HardwareAddr.String(), MTU: dev.MTU})
+		pod.Attachments = append(pod.Attachments, at)
 		return nil
 	})
 }

@@ -37,9 +37,13 @@ func ParseFile(name string, r io.Reader, find func(string) (network.Network, err
 	}
 	f := reader{File: File{Spec: Spec{Name: "lab"}}, find: find, places: map[string]config.Value{}}
 	err = root.Fields(map[string]config.Field{
-		"name":      func(v config.Value) (err error) { f.Spec.Name, err = v.Text(); f.places["name"] = v; return err },
-		"hosts":     func(v config.Value) (err error) { f.Spec.Hosts, err = v.Int(1, MaxHosts); return err },
-		"mtu":       func(v config.Value) (err error) { f.Spec.MTU, err = v.Int(topo.MinMTU, topo.MaxMTU); return err },
+		"name":  func(v config.Value) (err error) { f.Spec.Name, err = v.Text(); f.places["name"] = v; return err },
+		"hosts": func(v config.Value) (err error) { f.Spec.Hosts, err = v.Int(1, MaxHosts); return err },
+		"mtu": func(v config.Value) (err error) {
+			f.places["mtu"] = v
+			f.Spec.MTU, err = v.Int(topo.MinMTU, topo.MaxMTU)
+			return err
+		},
 		"network":   f.readNetwork,
 		"networks":  f.readNetworks,
 		"agents":    f.readAgents,
@@ -48,6 +52,11 @@ func ParseFile(name string, r io.Reader, find func(string) (network.Network, err
 		"pods":      f.readPods,
 		"vms":       f.readVMs,
 		"outside":   f.readOutside,
+		"family": func(v config.Value) (err error) {
+			f.places["family"] = v
+			f.Spec.Family, err = v.Int(topo.IPv4, topo.IPv6)
+			return err
+		},
 	}, "pods")
 	if err != nil {
 		return File{}, err
@@ -60,7 +69,7 @@ func ParseFile(name string, r io.Reader, find func(string) (network.Network, err
 	if err := place(f.Spec.Check(), root, f.places); err != nil {
 		return File{}, err
 	}
-	return f.File, place(Combinable(f.Networks, f.Spec.Agents), root, f.places)
+	return f.File, place(errors.Join(Combinable(f.Networks, f.Spec.Agents), Speak(f.Networks, f.Spec)), root, f.places)
 }
 
 // place gives an error of Check the line of the key that it is about.

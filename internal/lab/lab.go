@@ -121,7 +121,7 @@ func (s Store) UpAll(ctx context.Context, spec Spec, nets []network.Network, opt
 	if len(all) == 0 {
 		return nil, errors.New("build lab: expected at least one network")
 	}
-	if err := errors.Join(spec.Check(), Combinable(nets, spec.Agents)); err != nil {
+	if err := errors.Join(spec.Check(), Combinable(nets, spec.Agents), Speak(nets, spec)); err != nil {
 		return nil, err
 	}
 	if os.Geteuid() != 0 {
@@ -167,6 +167,9 @@ func (l *Lab) up(ctx context.Context) error {
 		return err
 	}
 	if err := l.markVMs(); err != nil {
+		return err
+	}
+	if err := l.needFamily(); err != nil {
 		return err
 	}
 	if err := l.save(false); err != nil {

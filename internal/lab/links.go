@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // carrierLimit bounds the wait for links that need not come up: a bridge of a
@@ -77,7 +78,8 @@ func (l *Lab) awaitLinks(ctx context.Context) error {
 // more, where pods have such: the kernel uses one only after a second in which nobody
 // else claims it (RFC 4862 section 5.4), and a server cannot listen at it before.
 func (l *Lab) awaitAddresses(ctx context.Context) error {
-	if !slices.ContainsFunc(l.nets, func(b built) bool { return slices.Contains(b.Info().Families, 6) }) {
+	six := func(a topo.Attachment) bool { return a.Addr6.IsValid() }
+	if !slices.ContainsFunc(l.pods, func(p topo.Pod) bool { return slices.ContainsFunc(p.Attachments, six) }) {
 		return nil
 	}
 	var names []string

@@ -32,6 +32,9 @@ type Spec struct {
 	// Outside is what joins hosts to the wire on each physical machine; with VMs a
 	// bridge where it says nothing.
 	Outside topo.Outside `json:"outside,omitempty"`
+	// Family is the IP family by which pods are reached, 4 or 6; 0 leaves it to the
+	// networks. With 6, hosts and pods have addresses of both.
+	Family int `json:"family,omitempty"`
 	// Pods in the order in which they are attached.
 	Pods []PodSpec `json:"pods"`
 }
@@ -105,6 +108,9 @@ func (s Spec) Check() error {
 		return err
 	}
 	if err := s.checkVMs(); err != nil {
+		return err
+	}
+	if err := s.checkFamily(); err != nil {
 		return err
 	}
 	return s.checkPods()
@@ -234,6 +240,9 @@ func (s Spec) hosts() ([]topo.Host, error) {
 		}
 		name := fmt.Sprintf("h%d", index)
 		out[i] = topo.Host{Index: index, Name: name, Netns: s.netns(name), Dev: topo.HostDev, Addr: addr, Pods: pods}
+		if s.ipv6() {
+			out[i].Addr6 = topo.Addr6(addr)
+		}
 		if s.Outside != "" {
 			out[i].Machine = index
 		}

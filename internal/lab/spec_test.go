@@ -51,6 +51,11 @@ func TestParseFileSaysWhatIsWrong(t *testing.T) {
 		{"outside", "network: vxlan\noutside: ovn\npods: [{name: a, host: 1}]", `lab.yaml:2: outside: unknown outside "ovn": expected bridge, vxlan, ovs or ovs-vxlan`},
 		{"no room outside", "network: vxlan\nmtu: 1280\noutside: vxlan\npods: [{name: a, host: 1}]", "1280 leaves 1230 bytes inside the outside vxlan"},
 		{"agents within", "networks: [vxlan, bgp]\nagents: true\nvms: [{host: 2}]\npods: [{name: a, host: 1}]", "lab.yaml:2: agents: agents do not run in virtual machines"},
+		{"family", "network: vxlan\nfamily: 5\npods: [{name: a, host: 1}]", "lab.yaml:2: family: 5: expected 4 or 6"},
+		{"no family", "network: vxlan\nfamily: ipv6\npods: [{name: a, host: 1}]", `lab.yaml:2: family: "ipv6": expected a whole number from 4 to 6`},
+		{"family of several", "networks: [vxlan, bgp]\nfamily: 6\npods: [{name: a, host: 1}]", "lab.yaml:2: family: 6: pods are on several networks by IPv4 alone: expected one network"},
+		{"family within", "network: vxlan\nfamily: 6\nvms: [{host: 2}]\npods: [{name: a, host: 1}]", "lab.yaml:2: family: hosts in virtual machines have IPv4 addresses alone"},
+		{"no room for IPv6", "network: vxlan\nfamily: 6\nmtu: 1300\npods: [{name: a, host: 1}]", "lab.yaml:3: mtu: 1300 leaves 1250 bytes inside network vxlan: expected 1280 for IPv6"},
 		{"alias", "network: &n vxlan\nname: *n\npods: [{name: a, host: 1}]", "lab.yaml:2: name: expected a text, found an alias"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -24,7 +24,11 @@ func (l *Lab) buildUnderlay() error {
 		return err
 	}
 	// A switch does not run the hosts' firewall rules; new namespaces start with 1.
-	if err := l.sysctl(l.underlay, map[string]string{"net/bridge/bridge-nf-call-iptables": "0", "net/ipv4/ip_forward": "1"}); err != nil {
+	if err := l.sysctl(l.underlay, map[string]string{"net/bridge/bridge-nf-call-iptables": "0",
+		"net/bridge/bridge-nf-call-ip6tables": "0", "net/ipv4/ip_forward": "1"}); err != nil {
+		return err
+	}
+	if err := l.openIPv6(l.underlay, true); err != nil {
 		return err
 	}
 	if err := l.makeBridge(l.underlay, underlayBridge, l.spec.wireMTU()); err != nil {
@@ -41,7 +45,7 @@ func (l *Lab) buildUnderlay() error {
 	if err := h.AddrAdd(br, &netlink.Addr{IPNet: ipNet(l.gateway)}); err != nil {
 		return fmt.Errorf("set underlay address: %w", err)
 	}
-	return nil
+	return l.address6(h, br, l.gateway)
 }
 
 // makeBridge makes a bridge and sets it up.
@@ -70,6 +74,9 @@ func (l *Lab) buildHost(ctx context.Context, host topo.Host) error {
 	if err := l.sysctl(host.Netns, map[string]string{"net/ipv4/ip_forward": "1"}); err != nil {
 		return err
 	}
+	if err := l.openIPv6(host.Netns, true); err != nil {
+		return err
+	}
 	if err := l.plugUplink(ctx, host); err != nil {
 		return err
 	}
@@ -89,6 +96,9 @@ func (l *Lab) configureUplink(host topo.Host) error {
 	if err := h.AddrAdd(link, &netlink.Addr{IPNet: ipNet(host.Addr)}); err != nil {
 		return fmt.Errorf("set address of %s: %w", host.Name, err)
 	}
+	if err := l.address6(h, link, host.Addr); err != nil {
+		return err
+	}
 	if err := h.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set uplink of %s up: %w", host.Name, err)
 	}
@@ -96,6 +106,11 @@ func (l *Lab) configureUplink(host topo.Host) error {
 	err = h.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: l.gateway.Addr().AsSlice()})
 	if err != nil {
 		return fmt.Errorf("set default route of %s: %w", host.Name, err)
+	}
+	if g := l.Gateway6(); g.IsValid() {
+		if err := h.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: g.Addr().AsSlice()}); err != nil {
+			return fmt.Errorf("set IPv6 default route of %s: %w", host.Name, err)
+		}
 	}
 	return nil
 }

@@ -41,6 +41,25 @@ func TestOneOfEachPairCalls(t *testing.T) {
 	}
 }
 
+// TestBothFamilies: one session carries the routes of both, where pods have both.
+func TestBothFamilies(t *testing.T) {
+	s := site(2)
+	if text := hosts(s, "").config(0); strings.Contains(text, "ipv6") {
+		t.Errorf("pods of IPv4 alone:\n%s", text)
+	}
+	s.IPv6 = true
+	text := hosts(s, "").config(0)
+	for _, want := range []string{"protocol static { ipv6; route fd70:7077:a4d:100::/56 blackhole; }", "protocol direct { ipv6; ",
+		"kernel table 7602; ipv6 { import none; ", "ipv4 { import all; export where source = RTS_STATIC; next hop self; }; ipv6 { import all; "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if text := hosts(s, "ipip2").config(0); strings.Contains(text, "ipv6") {
+		t.Errorf("a tunnel of IPv4 alone:\n%s", text)
+	}
+}
+
 // TestSecondBIRDOfAHost has a port and a routing table of its own, as two on one
 // table take away each other's routes.
 func TestSecondBIRDOfAHost(t *testing.T) {

@@ -67,7 +67,7 @@ func makeTunnel(ctx context.Context, site network.Site, h topo.Host, dev string)
 	if err := nl.LinkAdd(link); err != nil {
 		return fmt.Errorf("create IPIP device: %w", err)
 	}
-	if err := routed.Up(nl, link, h); err != nil {
+	if err := routed.Up(nl, link, site, h); err != nil {
 		return err
 	}
 	return routed.Masquerade(ctx, site, h)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/network/routed"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -46,9 +47,31 @@ type speaker struct {
 func hosts(site network.Site, tunnel string) mesh {
 	m := mesh{site: site}
 	for _, h := range site.All() {
-		m.speakers = append(m.speakers, speaker{h.Name, h.Netns, h.Dev, h.Addr.Addr(), []netip.Prefix{h.Pods}, tunnel})
+		pods := []netip.Prefix{h.Pods}
+		if tunnel == "" { // IPIP carries IPv4 alone
+			pods = routed.Ranges(site, h)
+		}
+		m.speakers = append(m.speakers, speaker{h.Name, h.Netns, h.Dev, h.Addr.Addr(), pods, tunnel})
 	}
 	return m
+}
+
+// family is an IP family by the names of BIRD and the kernel.
+type family struct {
+	channel string
+	number  int
+}
+
+// families are those of the pods' ranges. A session over IPv4 carries both
+// (RFC 4760), with the IPv6 address of the speaker's interface as next hop.
+func (m mesh) families() []family {
+	out := []family{{"ipv4", netlink.FAMILY_V4}}
+	for _, s := range m.speakers {
+		if slices.ContainsFunc(s.pods, func(p netip.Prefix) bool { return !p.Addr().Is4() }) {
+			return append(out, family{"ipv6", netlink.FAMILY_V6})
+		}
+	}
+	return out
 }
 
 // port is IANA's; a host's second BIRD takes one of its own.
@@ -123,10 +146,12 @@ func (m mesh) lookUp(s speaker) error {
 	if err != nil {
 		return err
 	}
-	rule := netlink.NewRule()
-	rule.Family, rule.Table, rule.Priority = netlink.FAMILY_V4, m.table(), m.table()
-	if err := nl.RuleAdd(rule); err != nil {
-		return fmt.Errorf("add rule for table %d: %w", m.table(), err)
+	for _, f := range m.families() {
+		rule := netlink.NewRule()
+		rule.Family, rule.Table, rule.Priority = f.number, m.table(), m.table()
+		if err := nl.RuleAdd(rule); err != nil {
+			return fmt.Errorf("add rule for table %d: %w", m.table(), err)
+		}
 	}
 	return nil
 }
@@ -140,12 +165,18 @@ func (m mesh) config(index int) string {
 	fmt.Fprintf(&b, "router id %v;\n", s.addr)
 	b.WriteString("protocol device { scan time 10; }\n")
 	// Next hops must resolve over the uplink, not over the default route.
-	fmt.Fprintf(&b, "protocol direct { ipv4; interface \"%s\"; }\n", s.dev)
+	for _, f := range m.families() {
+		fmt.Fprintf(&b, "protocol direct { %s; interface \"%s\"; }\n", f.channel, s.dev)
+	}
 	for _, p := range s.pods {
-		fmt.Fprintf(&b, "protocol static { ipv4; route %v blackhole; }\n", p)
+		fmt.Fprintf(&b, "protocol static { ipv%d; route %v blackhole; }\n", topo.FamilyOf(p.Addr()), p)
 	}
 	b.WriteString(m.tunnelled(s))
-	fmt.Fprintf(&b, "protocol kernel { kernel table %d; ipv4 { import none; export filter { if source = RTS_BGP then accept; reject; }; }; }\n", m.table())
+	channels := ""
+	for _, f := range m.families() {
+		fmt.Fprintf(&b, "protocol kernel { kernel table %d; %s { import none; export filter { if source = RTS_BGP then accept; reject; }; }; }\n", m.table(), f.channel)
+		channels += fmt.Sprintf("%s { import all; export where source = RTS_STATIC; next hop self; %s}; ", f.channel, resolve(s))
+	}
 	for i, peer := range m.speakers {
 		if i == index {
 			continue
@@ -155,9 +186,8 @@ func (m mesh) config(index int) string {
 			calls = "passive on; "
 		}
 		fmt.Fprintf(&b, "protocol bgp to_%s { local %v port %d as %d; neighbor %v port %d as %d; %sdirect; "+
-			"connect delay time 1; connect retry time 1; error wait time 1, 2; "+
-			"ipv4 { import all; export where source = RTS_STATIC; next hop self; %s}; }\n",
-			peer.name, s.addr, m.port(), asn, peer.addr, m.port(), asn, calls, resolve(s))
+			"connect delay time 1; connect retry time 1; error wait time 1, 2; %s}\n",
+			peer.name, s.addr, m.port(), asn, peer.addr, m.port(), asn, calls, channels)
 	}
 	return b.String()
 }
@@ -188,22 +218,24 @@ func (m mesh) learnt(s speaker) (map[netip.Prefix]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	routes, err := nl.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: unix.RTPROT_BIRD, Table: m.table()},
-		netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return nil, fmt.Errorf("list routes of %s: %w", s.name, err)
-	}
 	out := map[netip.Prefix]bool{}
-	for _, r := range routes {
-		if r.Dst != nil {
-			out[prefix(*r.Dst)] = true
+	for _, f := range m.families() {
+		routes, err := nl.RouteListFiltered(f.number, &netlink.Route{Protocol: unix.RTPROT_BIRD, Table: m.table()},
+			netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+		if err != nil {
+			return nil, fmt.Errorf("list routes of %s: %w", s.name, err)
+		}
+		for _, r := range routes {
+			if r.Dst != nil {
+				out[prefix(*r.Dst)] = true
+			}
 		}
 	}
 	return out, nil
 }
 
 func prefix(n net.IPNet) netip.Prefix {
-	a, _ := netip.AddrFromSlice(n.IP.To4()) // the kernel gave an IPv4 route
+	a, _ := netip.AddrFromSlice(n.IP) // the kernel gave it
 	ones, _ := n.Mask.Size()
-	return netip.PrefixFrom(a, ones)
+	return netip.PrefixFrom(a.Unmap(), ones)
 }

@@ -37,7 +37,7 @@ const behindHost = "pods have private addresses behind their host: publish a por
 // Info implements network.Network.
 func (b bridge) Info() network.Info {
 	info := network.Info{
-		Family: "bridge",
+		Family: "bridge", Families: network.Both(),
 		Cannot: map[topo.Placement]string{topo.TwoHosts: behindHost},
 		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin("host-local"), network.NeedProgram("nft", "nftables"),
 			network.NeedLink("veth", "CONFIG_VETH")},
@@ -83,7 +83,7 @@ func (b bridge) Build(ctx context.Context, site network.Site) (network.Plug, err
 // plugins returns the host's plugin chain. Rules are nftables' where the kernel
 // has it: the iptables backend runs a dozen programs for each pod, which would be most of its start-up.
 func (b bridge) plugins(site network.Site, h topo.Host, rules string) []conflist.Plugin {
-	ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods}, site.Beyond(netip.Prefix{}))
+	ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods, IPv6: site.IPv6}, site.Beyond(netip.Prefix{}))
 	main := conflist.Plugin{"type": "bridge", "bridge": site.Bridge(), "isGateway": true, "hairpinMode": true,
 		"ipMasq": true, "ipMasqBackend": rules, "mtu": site.MTU, "ipam": ipam}
 	switch b.kind {

@@ -172,16 +172,16 @@ func exchange(l *lab.Lab, from topo.Pod, ns string, target netip.AddrPort, liste
 	// the listener takes the target's own, unless that is translated on the way.
 	at := netip.AddrPortFrom(target.Addr(), listen)
 	if target.Port() != listen {
-		at = netip.AddrPortFrom(netip.IPv4Unspecified(), listen)
+		at = netip.AddrPortFrom(whole(target.Addr()), listen)
 	}
-	stop, err := echo(l, ns, at.String())
+	stop, err := echo(l, ns, at)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	for _, proto := range []string{"tcp4", "udp4"} {
+	for _, proto := range []string{"tcp", "udp"} {
 		err := l.Do(from, func() error {
-			c, err := net.DialTimeout(proto, target.String(), 400*time.Millisecond)
+			c, err := net.DialTimeout(family(proto, target), target.String(), 400*time.Millisecond)
 			if err != nil {
 				return err
 			}
@@ -208,15 +208,28 @@ func exchange(l *lab.Lab, from topo.Pod, ns string, target netip.AddrPort, liste
 	return nil
 }
 
+// family is the network of package net, tcp4 or udp6, of the address.
+func family(proto string, a netip.AddrPort) string {
+	return fmt.Sprintf("%s%d", proto, topo.FamilyOf(a.Addr()))
+}
+
+// whole is the unspecified address of the family.
+func whole(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
 // echo serves TCP and UDP in namespace ns.
-func echo(l *lab.Lab, ns, addr string) (stop func(), err error) {
+func echo(l *lab.Lab, ns string, addr netip.AddrPort) (stop func(), err error) {
 	var tcp net.Listener
 	var udp net.PacketConn
 	err = l.Do(topo.Pod{Netns: ns}, func() (err error) {
-		if tcp, err = net.Listen("tcp4", addr); err != nil {
+		if tcp, err = net.Listen(family("tcp", addr), addr.String()); err != nil {
 			return err
 		}
-		udp, err = net.ListenPacket("udp4", addr)
+		udp, err = net.ListenPacket(family("udp", addr), addr.String())
 		return err
 	})
 	if err != nil {
@@ -256,7 +269,10 @@ func checkMTU(t *testing.T, l *lab.Lab, info network.Info) {
 	if a.Attachments[0].MTU != want {
 		t.Errorf("MTU %d, the catalogue says %d", a.Attachments[0].MTU, want)
 	}
-	const headers = 20 + 8 // IPv4 and ICMP
+	headers := 20 + 8 // IPv4 and ICMP
+	if c.Service.Addr().Is6() {
+		headers = 40 + 8
+	}
 	for _, dir := range [][2]topo.Pod{{a, c}, {c, a}} {
 		for _, size := range []int{8, want - headers} {
 			if _, err := ping(l, dir[0], dir[1], size); err != nil {
@@ -270,7 +286,7 @@ func checkMTU(t *testing.T, l *lab.Lab, info network.Info) {
 }
 
 func ping(l *lab.Lab, from, to topo.Pod, size int) ([]byte, error) {
-	res, err := l.Exec(context.Background(), from, "ping", "-c1", "-W2", "-Mdo", "-s", strconv.Itoa(size), to.Addr().String())
+	res, err := l.Exec(context.Background(), from, "ping", "-c1", "-W2", "-Mdo", "-s", strconv.Itoa(size), to.Service.Addr().String())
 	return res.Stdout, err
 }
 

@@ -221,7 +221,7 @@ func bytesOf(l *lab.Lab, pods ...topo.Pod) (map[string]uint64, error) {
 
 // stream sends over TCP and wants all of it back.
 func stream(l *lab.Lab, from, to topo.Pod, a, z netip.Addr) error {
-	stop, err := echo(l, to.Netns, netip.AddrPortFrom(z, 7003).String())
+	stop, err := echo(l, to.Netns, netip.AddrPortFrom(z, 7003))
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func stream(l *lab.Lab, from, to topo.Pod, a, z netip.Addr) error {
 
 // echoed sends datagrams and wants one answered.
 func echoed(l *lab.Lab, from, to topo.Pod, a, z netip.Addr) error {
-	stop, err := echo(l, to.Netns, netip.AddrPortFrom(z, 7004).String())
+	stop, err := echo(l, to.Netns, netip.AddrPortFrom(z, 7004))
 	if err != nil {
 		return err
 	}

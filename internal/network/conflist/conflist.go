@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // cniVersion is the newest version of the specification that the reference
@@ -32,6 +34,8 @@ type Range struct {
 	First, Last netip.Addr
 	// Gateway is the subnet's router; the zero value leaves it to the plugin.
 	Gateway netip.Addr
+	// IPv6: of each address the IPv6 one that goes with it (topo.Addr6) is given too.
+	IPv6 bool
 }
 
 // Within returns the range of addresses of part inside the larger subnet.
@@ -44,6 +48,20 @@ func Within(subnet, part netip.Prefix) Range {
 // HostLocal returns the IPAM part for host-local, which keeps its leases under
 // dir; the pod gets a route to beyond, by the gateway, unless it is the zero value.
 func HostLocal(dir string, r Range, beyond netip.Prefix) Plugin {
+	sets, routes := []any{[]any{r.entry()}}, []any{map[string]any{"dst": beyond.String()}}
+	if r.IPv6 {
+		sets = append(sets, []any{r.six().entry()})
+		routes = append(routes, map[string]any{"dst": topo.Range6(beyond).String()})
+	}
+	ipam := Plugin{"type": "host-local", "dataDir": filepath.Join(dir, "ipam"), "ranges": sets}
+	if beyond.IsValid() {
+		ipam["routes"] = routes
+	}
+	return ipam
+}
+
+// entry is the range as host-local has it.
+func (r Range) entry() map[string]any {
 	one := map[string]any{"subnet": r.Subnet.Masked().String()}
 	if r.First.IsValid() {
 		one["rangeStart"], one["rangeEnd"] = r.First.String(), r.Last.String()
@@ -51,9 +69,16 @@ func HostLocal(dir string, r Range, beyond netip.Prefix) Plugin {
 	if r.Gateway.IsValid() {
 		one["gateway"] = r.Gateway.String()
 	}
-	ipam := Plugin{"type": "host-local", "dataDir": filepath.Join(dir, "ipam"), "ranges": []any{[]any{one}}}
-	if beyond.IsValid() {
-		ipam["routes"] = []any{map[string]any{"dst": beyond.String()}}
+	return one
+}
+
+// six is the range of IPv6 addresses that goes with r.
+func (r Range) six() Range {
+	out := Range{Subnet: topo.Subnet6(r.Subnet)}
+	for to, from := range map[*netip.Addr]netip.Addr{&out.First: r.First, &out.Last: r.Last, &out.Gateway: r.Gateway} {
+		if from.IsValid() {
+			*to = topo.Addr6(netip.PrefixFrom(from, r.Subnet.Bits())).Addr()
+		}
 	}
-	return ipam
+	return out
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
+
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // prefixes are the ranges that an IPAM part gives addresses from: the subnets of
@@ -73,17 +75,10 @@ func addresses(plugin []byte) []byte {
 	return raw
 }
 
-func family(a netip.Addr) int {
-	if a.Is4() {
-		return 4
-	}
-	return 6
-}
-
 // familiesOf lists the families of ranges, each once.
 func familiesOf(ranges []netip.Prefix) (out []int) {
 	for _, p := range ranges {
-		if f := family(p.Addr()); !slices.Contains(out, f) {
+		if f := topo.FamilyOf(p.Addr()); !slices.Contains(out, f) {
 			out = append(out, f)
 		}
 	}

@@ -129,7 +129,7 @@ func (n *Network) Info() network.Info {
 	}
 	info := network.Info{
 		Name: n.name, Family: "cni", Summary: "CNI configuration list " + n.list.Path + ": " + strings.Join(types, ", "),
-		Needs: n.needs(), OneKernel: n.oneKernel(), Find: n.found(), Families: n.families(), Cannot: n.cannot(),
+		Needs: n.needs(), OneKernel: n.oneKernel(), Find: n.found(), Families: n.speaks(), Cannot: n.cannot(),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "as configured", InterHost: "as configured",
 			Outside: "as configured", KeyValue: "as configured", Encryption: "as configured", Isolation: "as configured", OwnNamespace: true},
 	}

@@ -30,27 +30,9 @@ func (p place) words() *strings.Replacer {
 	return strings.NewReplacer(
 		"${HOST}", strconv.Itoa(p.host.Index), "${POD}", strconv.Itoa(p.pod),
 		"${SUBNET}", p.host.Pods.String(), "${PODS}", p.site.Pods.String(),
-		"${SUBNET6}", own6(p.host.Pods).String(), "${PODS6}", within6(p.site.Pods).String(),
+		"${SUBNET6}", topo.Subnet6(p.host.Pods).String(), "${PODS6}", topo.Range6(p.site.Pods).String(),
 		"${ADDR}", p.host.Addr.Addr().String(), "${DEV}", p.host.Dev,
 		"${MTU}", strconv.Itoa(p.site.MTU), "${DIR}", p.site.Dir)
-}
-
-// within6 is the range of unique local IPv6 addresses (RFC 4193) that goes with a
-// range of IPv4 addresses: that range's own bits behind a prefix of 32.
-func within6(p netip.Prefix) netip.Prefix {
-	if !p.Addr().Is4() {
-		return netip.PrefixFrom(netip.IPv6Unspecified(), 0) // of a host without pods
-	}
-	raw := [16]byte{0xfd, 0x70, 0x70, 0x77} // "pw" behind the eight bits of local ranges
-	v4 := p.Masked().Addr().As4()
-	copy(raw[4:], v4[:])
-	return netip.PrefixFrom(netip.AddrFrom16(raw), 32+p.Bits())
-}
-
-// own6 is the first /64 of within6, as ranges of addresses are in IPv6.
-func own6(p netip.Prefix) netip.Prefix {
-	r := within6(p)
-	return netip.PrefixFrom(r.Addr(), 64)
 }
 
 // fill returns the list with the place's values, as a list also where the file has
@@ -139,8 +121,8 @@ func rehouse(plugin map[string]any, p place) {
 	var sets []any
 	for _, family := range familiesOf(prefixes(ipam)) {
 		subnet := p.host.Pods
-		if family == 6 {
-			subnet = own6(p.host.Pods)
+		if family == topo.IPv6 {
+			subnet = topo.Subnet6(p.host.Pods)
 		}
 		sets = append(sets, []any{map[string]any{"subnet": subnet.String()}})
 	}
@@ -153,8 +135,8 @@ func rehouse(plugin map[string]any, p place) {
 		return // the plugin bridge makes the route itself
 	}
 	routes, _ := ipam["routes"].([]any)
-	for _, all := range []netip.Prefix{p.site.Pods, within6(p.site.Pods)} {
-		if family(all.Addr()) != 4 && !gives(sets, 6) || covered(routes, all) || family(all.Addr()) == 4 && !gives(sets, 4) {
+	for _, all := range []netip.Prefix{p.site.Pods, topo.Range6(p.site.Pods)} {
+		if !gives(sets, topo.FamilyOf(all.Addr())) || covered(routes, all) {
 			continue
 		}
 		routes = append(routes, map[string]any{"dst": all.String()})

@@ -164,6 +164,15 @@ func (n *Network) routable() error {
 // families are those that pods get addresses of, as far as the list says.
 func (n *Network) families() []int { return familiesOf(rangesOf(n.first)) }
 
+// speaks are the families that are tried: those of the list, and both where its IPAM
+// plugin knows alone.
+func (n *Network) speaks() []int {
+	if known := n.families(); len(known) > 0 {
+		return known
+	}
+	return network.Both()
+}
+
 // takesDevice reports whether each pod takes a device of the host's.
 func (n *Network) takesDevice() bool {
 	kind, conf := n.main()

@@ -38,7 +38,7 @@ type evpn struct{}
 func (evpn) Info() network.Info {
 	return network.Info{
 		Name: "evpn-vxlan", Family: "evpn", Summary: "kernel VXLAN and a bridge on each host; peers and addresses by BGP EVPN (FRR)",
-		Overhead: overhead,
+		Overhead: overhead, Families: network.Both(),
 		Needs: append(segment.Needs(), network.NeedLink("vxlan", "CONFIG_VXLAN"),
 			network.Need{Kind: network.File, Name: program("zebra"), From: "apt-get install frr"},
 			network.Need{Kind: network.File, Name: program("bgpd"), From: "apt-get install frr"}),

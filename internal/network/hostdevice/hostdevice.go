@@ -27,6 +27,7 @@ func (hostDevice) Info() network.Info {
 	return network.Info{
 		Name: "host-device", Family: "host-device", Summary: "a device of the host's for each pod; in the lab, one more uplink",
 		Needs:     device.Needs(),
+		Families:  network.Both(),
 		OneKernel: "its pods have interfaces of their own on the underlay, and a virtual machine has one",
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "the underlay's layer 2", InterHost: "the underlay's layer 2",
 			Outside: "the underlay's layer 2", KeyValue: "no", Encryption: "no", Isolation: "moderate",
@@ -49,7 +50,7 @@ func (n hostDevice) Build(_ context.Context, site network.Site) (network.Plug, e
 			return nil, err
 		}
 		r := conflist.Within(d.Host.Addr.Masked(), part)
-		r.Gateway = site.Gateway.Addr()
+		r.Gateway, r.IPv6 = site.Gateway.Addr(), site.IPv6
 		return d.Conflist(n.Info().Name, conflist.HostLocal(filepath.Join(site.Dir, d.Host.Name), r, site.Beyond(netip.Prefix{})))
 	}
 	return network.Plug{Mode: network.ByCNI, Conflist: perPod}, nil

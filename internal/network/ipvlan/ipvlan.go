@@ -45,7 +45,7 @@ func Uplink(mode Mode) string { return "ipvlan " + string(mode) }
 // Info implements network.Network.
 func (v ipvlan) Info() network.Info {
 	info := network.Info{
-		Name: "ipvlan-" + string(v.mode), Family: "ipvlan", Uplink: Uplink(v.mode),
+		Name: "ipvlan-" + string(v.mode), Family: "ipvlan", Families: network.Both(), Uplink: Uplink(v.mode),
 		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin("ipvlan"), network.NeedPlugin("host-local"),
 			network.NeedLink("ipvlan", "CONFIG_IPVLAN")},
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "in the ipvlan driver",
@@ -94,14 +94,14 @@ func (v ipvlan) Build(_ context.Context, site network.Site) (network.Plug, error
 func (v ipvlan) ipam(site network.Site, h topo.Host) (conflist.Plugin, error) {
 	dir := filepath.Join(site.Dir, h.Name)
 	if v.mode != L2 {
-		return conflist.HostLocal(dir, conflist.Range{Subnet: h.Pods}, site.Beyond(site.Pods)), nil
+		return conflist.HostLocal(dir, conflist.Range{Subnet: h.Pods, IPv6: site.IPv6}, site.Beyond(site.Pods)), nil
 	}
 	part, err := site.OnUnderlay(h)
 	if err != nil {
 		return nil, err
 	}
 	r := conflist.Within(h.Addr.Masked(), part)
-	r.Gateway = site.Gateway.Addr()
+	r.Gateway, r.IPv6 = site.Gateway.Addr(), site.IPv6
 	return conflist.HostLocal(dir, r, site.Beyond(netip.Prefix{})), nil
 }
 
@@ -138,6 +138,13 @@ func routesOf(site network.Site, netns, dev string, self int) error {
 		r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: network.IPNet(h.Pods), Gw: h.Addr.Addr().AsSlice()}
 		if err := nl.RouteAdd(r); err != nil {
 			return fmt.Errorf("route pods of %s: %w", h.Name, err)
+		}
+		if !site.IPv6 {
+			continue
+		}
+		r = &netlink.Route{LinkIndex: link.Attrs().Index, Dst: network.IPNet(topo.Range6(h.Pods)), Gw: h.Addr6.Addr().AsSlice()}
+		if err := nl.RouteAdd(r); err != nil {
+			return fmt.Errorf("route IPv6 pods of %s: %w", h.Name, err)
 		}
 	}
 	return nil

@@ -33,7 +33,7 @@ type macvlan struct{ mode Mode }
 // Info implements network.Network.
 func (m macvlan) Info() network.Info {
 	info := network.Info{
-		Name: "macvlan-" + string(m.mode), Family: "macvlan", Uplink: "macvlan",
+		Name: "macvlan-" + string(m.mode), Family: "macvlan", Families: network.Both(), Uplink: "macvlan",
 		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin("macvlan"), network.NeedPlugin("host-local"),
 			network.NeedLink("macvlan", "CONFIG_MACVLAN")},
 		Row: network.Quality{Namespace: "independent, isolated", InterHost: "the underlay's layer 2", Outside: "the underlay's layer 2",
@@ -66,7 +66,7 @@ func (m macvlan) Build(_ context.Context, site network.Site) (network.Plug, erro
 			return plug, err
 		}
 		r := conflist.Within(h.Addr.Masked(), part)
-		r.Gateway = site.Gateway.Addr()
+		r.Gateway, r.IPv6 = site.Gateway.Addr(), site.IPv6
 		list, err := conflist.List(m.Info().Name, conflist.Plugin{"type": "macvlan", "master": h.Dev, "mode": string(m.mode),
 			"mtu": site.MTU, "ipam": conflist.HostLocal(filepath.Join(site.Dir, h.Name), r, site.Beyond(netip.Prefix{}))})
 		if err != nil {

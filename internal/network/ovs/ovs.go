@@ -57,7 +57,7 @@ const (
 // Info implements network.Network.
 func (o ovs) Info() network.Info {
 	info := network.Info{
-		Family: "ovs", Needs: append(Needs(), network.NeedPlugin("host-device")),
+		Family: "ovs", Families: network.Both(), Needs: append(Needs(), network.NeedPlugin("host-device")),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Open vSwitch", KeyValue: "no",
 			Encryption: "no", Isolation: "moderate", ReachIntra: true, ReachInter: true, OwnNamespace: true},
 	}
@@ -169,6 +169,7 @@ func (o ovs) conflist(ctx context.Context, f *Fabric, pod topo.Pod) (json.RawMes
 		r = conflist.Within(h.Addr.Masked(), part)
 		r.Gateway = f.site.Gateway.Addr()
 	}
+	r.IPv6 = f.site.IPv6
 	info, beyond := o.Info(), netip.Prefix{}
 	if info.Row.ReachOutside {
 		beyond = f.site.Beyond(netip.Prefix{})

@@ -19,7 +19,7 @@ type None struct{}
 func (None) Info() network.Info {
 	why := "the network carries no traffic: that is its purpose"
 	return network.Info{
-		Name: "none", Family: "plain", Summary: "a namespace with nothing but its loopback: the isolation check",
+		Name: "none", Family: "plain", Families: network.Both(), Summary: "a namespace with nothing but its loopback: the isolation check",
 		Cannot: map[topo.Placement]string{topo.OneHost: why, topo.TwoHosts: why},
 		Closed: true, Alone: "it keeps pods without any network",
 		Needs: []network.Need{network.NeedRoot()},
@@ -39,7 +39,7 @@ type Host struct{}
 // Info implements network.Network.
 func (Host) Info() network.Info {
 	return network.Info{
-		Name: "host", Family: "plain", Summary: "pods share their host's network namespace: the baseline",
+		Name: "host", Family: "plain", Families: network.Both(), Summary: "pods share their host's network namespace: the baseline",
 		Baseline: true, Alone: "its pods have no namespace of their own, but their host's",
 		Needs: []network.Need{network.NeedRoot(), network.NeedLink("veth", "CONFIG_VETH"), network.NeedLink("bridge", "CONFIG_BRIDGE")},
 		Row: network.Quality{Namespace: "shared with the host", IntraHost: "host network stack", InterHost: "host network stack",
@@ -61,7 +61,7 @@ type Container struct{}
 func (Container) Info() network.Info {
 	leader := bridge.New(bridge.Private).Info()
 	return network.Info{
-		Name: "container", Family: "plain", Summary: "pods share one namespace, its leader attached as on bridge",
+		Name: "container", Family: "plain", Families: network.Both(), Summary: "pods share one namespace, its leader attached as on bridge",
 		Cannot: map[topo.Placement]string{topo.TwoHosts: "pods that share a namespace are on one host"},
 		Alone:  "its pods share one namespace",
 		Needs:  leader.Needs,

@@ -27,7 +27,7 @@ func Needs() []network.Need {
 func Conflists(name string, site network.Site, mtu int) (map[int]json.RawMessage, error) {
 	out := map[int]json.RawMessage{}
 	for _, h := range site.Hosts {
-		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods}, site.Beyond(site.Pods))
+		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods, IPv6: site.IPv6}, site.Beyond(site.Pods))
 		list, err := conflist.List(name, conflist.Plugin{"type": "ptp", "mtu": mtu, "ipam": ipam})
 		if err != nil {
 			return nil, fmt.Errorf("configure host %s: %w", h.Name, err)
@@ -46,13 +46,23 @@ func Masquerade(ctx context.Context, site network.Site, h topo.Host) error {
 	if !site.Default() {
 		return nil
 	}
-	rule := []string{"nft", fmt.Sprintf("add table ip pathwise; "+
-		"add chain ip pathwise out { type nat hook postrouting priority srcnat; }; "+
-		"add rule ip pathwise out ip saddr %v ip daddr != %v oifname %q masquerade", h.Pods, site.Pods, h.Dev)}
+	if err := masquerade(ctx, site, h, "ip", h.Pods, site.Pods); err != nil || !site.IPv6 {
+		return err
+	}
+	// Pods of one segment have addresses of the whole range.
+	return masquerade(ctx, site, h, "ip6", topo.Range6(site.Pods), topo.Range6(site.Pods))
+}
+
+// masquerade makes the rule of a family, ip or ip6, for what goes from one range to
+// anything but all pods.
+func masquerade(ctx context.Context, site network.Site, h topo.Host, family string, own, all netip.Prefix) error {
+	rule := []string{"nft", fmt.Sprintf("add table %[1]s pathwise; "+
+		"add chain %[1]s pathwise out { type nat hook postrouting priority srcnat; }; "+
+		"add rule %[1]s pathwise out %[1]s saddr %[2]v %[1]s daddr != %[3]v oifname %[4]q masquerade", family, own, all, h.Dev)}
 	if network.Firewall(ctx, site, h.Netns) == network.IPTables {
 		// Without nftables in the kernel, iptables is only of use as it was before.
-		rule = []string{"iptables-legacy", "-w", "-t", "nat", "-A", "POSTROUTING",
-			"-s", h.Pods.String(), "!", "-d", site.Pods.String(), "-o", h.Dev, "-j", "MASQUERADE"}
+		rule = []string{family + "tables-legacy", "-w", "-t", "nat", "-A", "POSTROUTING",
+			"-s", own.String(), "!", "-d", all.String(), "-o", h.Dev, "-j", "MASQUERADE"}
 	}
 	if _, err := site.Run(ctx, h.Netns, rule...); err != nil {
 		return fmt.Errorf("masquerade pods: %w", err)
@@ -60,18 +70,28 @@ func Masquerade(ctx context.Context, site network.Site, h topo.Host) error {
 	return nil
 }
 
+// Ranges are those of the host's pods, of each IP family that they have addresses of.
+func Ranges(site network.Site, h topo.Host) []netip.Prefix {
+	if site.IPv6 {
+		return []netip.Prefix{h.Pods, topo.Range6(h.Pods)}
+	}
+	return []netip.Prefix{h.Pods}
+}
+
 // Through brings the host's tunnel up and routes the pods of all other hosts into it.
 func Through(nl *netlink.Handle, tunnel netlink.Link, site network.Site, h topo.Host) error {
-	if err := Up(nl, tunnel, h); err != nil {
+	if err := Up(nl, tunnel, site, h); err != nil {
 		return err
 	}
 	for _, peer := range site.All() {
 		if peer.Index == h.Index {
 			continue
 		}
-		r := &netlink.Route{LinkIndex: tunnel.Attrs().Index, Dst: network.IPNet(peer.Pods), Scope: netlink.SCOPE_LINK}
-		if err := nl.RouteAdd(r); err != nil {
-			return fmt.Errorf("route pods of %s: %w", peer.Name, err)
+		for _, pods := range Ranges(site, peer) {
+			r := &netlink.Route{LinkIndex: tunnel.Attrs().Index, Dst: network.IPNet(pods), Scope: netlink.SCOPE_LINK}
+			if err := nl.RouteAdd(r); err != nil {
+				return fmt.Errorf("route pods of %s: %w", peer.Name, err)
+			}
 		}
 	}
 	return nil
@@ -81,10 +101,12 @@ func Through(nl *netlink.Handle, tunnel netlink.Link, site network.Site, h topo.
 // pods, which ptp gives to the host's end of each pod's veth pair as well: what
 // the host itself sends to other hosts' pods must come from an address to which
 // they can answer through the tunnel.
-func Up(nl *netlink.Handle, tunnel netlink.Link, h topo.Host) error {
-	addr := netip.PrefixFrom(h.Pods.Masked().Addr().Next(), h.Pods.Addr().BitLen())
-	if err := nl.AddrAdd(tunnel, &netlink.Addr{IPNet: network.IPNet(addr)}); err != nil {
-		return fmt.Errorf("set address of %s: %w", tunnel.Attrs().Name, err)
+func Up(nl *netlink.Handle, tunnel netlink.Link, site network.Site, h topo.Host) error {
+	for _, pods := range Ranges(site, h) {
+		addr := netip.PrefixFrom(pods.Masked().Addr().Next(), pods.Addr().BitLen())
+		if err := nl.AddrAdd(tunnel, &netlink.Addr{IPNet: network.IPNet(addr)}); err != nil {
+			return fmt.Errorf("set address of %s: %w", tunnel.Attrs().Name, err)
+		}
 	}
 	if err := nl.LinkSetUp(tunnel); err != nil {
 		return fmt.Errorf("set %s up: %w", tunnel.Attrs().Name, err)

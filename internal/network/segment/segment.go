@@ -26,7 +26,9 @@ func Needs() []network.Need {
 func Conflists(name string, site network.Site, mtu int) (map[int]json.RawMessage, error) {
 	out := map[int]json.RawMessage{}
 	for _, h := range site.Hosts {
-		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Within(site.Pods, h.Pods), netip.Prefix{})
+		r := conflist.Within(site.Pods, h.Pods)
+		r.IPv6 = site.IPv6
+		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), r, netip.Prefix{})
 		list, err := conflist.List(name, conflist.Plugin{"type": "bridge", "bridge": site.Bridge(), "mtu": mtu, "ipam": ipam})
 		if err != nil {
 			return nil, fmt.Errorf("configure host %s: %w", h.Name, err)

@@ -1,6 +1,6 @@
-// Package srv6 holds srv6: IPv4 packets of pods in IPv6 with a segment routing
+// Package srv6 holds srv6: packets of pods in IPv6 with a segment routing
 // header (RFC 8754, RFC 8986) between hosts, by the kernel's route encapsulation
-// and no device. The underlay of a lab is IPv4; the IPv6 addresses by which hosts
+// and no device. The underlay of a lab need not have IPv6; the addresses by which hosts
 // send to one another are the network's own. Routes and segments are static.
 package srv6
 
@@ -33,9 +33,9 @@ type srv6 struct{}
 // Info implements network.Network.
 func (srv6) Info() network.Info {
 	return network.Info{
-		Name: "srv6", Family: "srv6", Summary: "pod routes with SRv6 encapsulation (H.Encaps, End.DX4) between hosts; static segments",
-		Overhead: overhead,
-		Needs:    append(routed.Needs(), routed.NeedsOutside(), network.NeedEncap("seg6", "CONFIG_IPV6_SEG6_LWTUNNEL")),
+		Name: "srv6", Family: "srv6", Summary: "pod routes with SRv6 encapsulation (H.Encaps, End.DX4 and DX6) between hosts; static segments",
+		Overhead: overhead, Families: network.Both(),
+		Needs: append(routed.Needs(), routed.NeedsOutside(), network.NeedEncap("seg6", "CONFIG_IPV6_SEG6_LWTUNNEL")),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "routes of the host", InterHost: "SRv6 overlay",
 			Outside: "masquerade", KeyValue: "no (static segments)", Encryption: "no", Isolation: "moderate",
 			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},
@@ -87,22 +87,38 @@ func buildHost(site network.Site, h topo.Host) error {
 	return nil
 }
 
-// routes are the host's: its own segment, at which packets leave the tunnel, and
-// for each other host the way to its segment and the pods that lie behind it.
-func routes(site network.Site, h topo.Host) []netlink.Route {
-	end := &netlink.SEG6LocalEncap{Action: nl.SEG6_LOCAL_ACTION_END_DX4, InAddr: net.IPv4zero.To4()} // by the inner destination
-	end.Flags[nl.SEG6_LOCAL_ACTION], end.Flags[nl.SEG6_LOCAL_NH4] = true, true
-	out := []netlink.Route{{Dst: single(segment(site, h)), Encap: end}}
+// routes are the host's: its own segments, at which packets leave the tunnel, and
+// for each other host the way to its segments and the pods that lie behind them. Each IP
+// family has a segment of its own.
+func routes(site network.Site, h topo.Host) (out []netlink.Route) {
+	for _, own := range routed.Ranges(site, h) {
+		out = append(out, netlink.Route{Dst: single(segment(site, h, own)), Encap: end(own)})
+	}
 	for _, peer := range site.All() {
 		if peer.Index == h.Index {
 			continue
 		}
-		seg := segment(site, peer)
-		out = append(out,
-			netlink.Route{Dst: single(seg), Gw: address(site, peer).AsSlice()},
-			netlink.Route{Dst: network.IPNet(peer.Pods), Scope: netlink.SCOPE_LINK,
-				Encap: &netlink.SEG6Encap{Mode: nl.SEG6_IPTUN_MODE_ENCAP, Segments: []net.IP{seg.AsSlice()}}})
+		for _, pods := range routed.Ranges(site, peer) {
+			seg := segment(site, peer, pods)
+			out = append(out,
+				netlink.Route{Dst: single(seg), Gw: address(site, peer).AsSlice()},
+				netlink.Route{Dst: network.IPNet(pods), Scope: netlink.SCOPE_LINK,
+					Encap: &netlink.SEG6Encap{Mode: nl.SEG6_IPTUN_MODE_ENCAP, Segments: []net.IP{seg.AsSlice()}}})
+		}
 	}
+	return out
+}
+
+// end is what is done at the segment of such pods: what is inside goes where its own
+// destination says (RFC 8986 sections 4.4 and 4.5, with no next hop).
+func end(pods netip.Prefix) *netlink.SEG6LocalEncap {
+	out := &netlink.SEG6LocalEncap{Action: nl.SEG6_LOCAL_ACTION_END_DX4, InAddr: net.IPv4zero.To4()}
+	next := nl.SEG6_LOCAL_NH4
+	if !pods.Addr().Is4() {
+		out = &netlink.SEG6LocalEncap{Action: nl.SEG6_LOCAL_ACTION_END_DX6, In6Addr: net.IPv6zero}
+		next = nl.SEG6_LOCAL_NH6
+	}
+	out.Flags[nl.SEG6_LOCAL_ACTION], out.Flags[next] = true, true
 	return out
 }
 
@@ -117,10 +133,15 @@ func forward(h topo.Host) error {
 	})
 }
 
-// address is the host's on the underlay, and segment the one at which its pods
+// address is the host's on the underlay, and segment the one at which its pods of a range
 // are reached: of a unique local range (RFC 4193) that no other network uses.
 func address(site network.Site, h topo.Host) netip.Addr { return ula(site, 0, h) }
-func segment(site network.Site, h topo.Host) netip.Addr { return ula(site, 1, h) }
+func segment(site network.Site, h topo.Host, pods netip.Prefix) netip.Addr {
+	if pods.Addr().Is4() {
+		return ula(site, 1, h)
+	}
+	return ula(site, 2, h)
+}
 
 func ula(site network.Site, part byte, h topo.Host) netip.Addr {
 	return netip.AddrFrom16([16]byte{0xfd, 'p', 'a', 't', 'h', 'w', byte(site.Index), part, 14: byte(h.Index >> 8), 15: byte(h.Index)})

@@ -49,6 +49,7 @@ func (sleeve) Info() network.Info {
 		OneKernel: "its hosts learn one another's keys from files that virtual machines do not share",
 		Summary:   "Ethernet over UDP in user space and a bridge on each host, as Weave's slow path; the program is tinc 1.0",
 		Overhead:  overhead,
+		Families:  network.Both(),
 		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin("bridge"), network.NeedPlugin("host-local"),
 			network.NeedProgram("tincd", "tinc"), network.NeedLink("tun", "CONFIG_TUN"), network.NeedLink("bridge", "CONFIG_BRIDGE")},
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "UDP overlay in user space",
@@ -72,7 +73,9 @@ func (s sleeve) Build(ctx context.Context, site network.Site) (network.Plug, err
 		if err := start(ctx, site, i, key); err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}
-		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Within(site.Pods, h.Pods), netip.Prefix{})
+		r := conflist.Within(site.Pods, h.Pods)
+		r.IPv6 = site.IPv6
+		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), r, netip.Prefix{})
 		list, err := conflist.List(s.Info().Name, conflist.Plugin{"type": "bridge", "bridge": site.Bridge(), "mtu": mtu, "ipam": ipam})
 		if err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)

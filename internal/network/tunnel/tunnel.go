@@ -44,7 +44,7 @@ type tunnel struct{ kind Kind }
 // Info implements network.Network.
 func (t tunnel) Info() network.Info {
 	info := network.Info{
-		Name: string(t.kind), Family: "tunnel", Needs: segment.Needs(),
+		Name: string(t.kind), Family: "tunnel", Families: network.Both(), Needs: segment.Needs(),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", Outside: "-",
 			KeyValue: "no (static peers)", Encryption: "no", Isolation: "moderate",
 			ReachIntra: true, ReachInter: true, OwnNamespace: true},

@@ -15,6 +15,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/conflist"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // Driver says how pods get onto the VLAN.
@@ -39,7 +40,7 @@ type vlan struct{ driver Driver }
 // __netif_receive_skb_core), so Uplink is empty.
 func (v vlan) Info() network.Info {
 	info := network.Info{
-		Name: string(v.driver) + "-vlan", Family: "vlan",
+		Name: string(v.driver) + "-vlan", Family: "vlan", Families: network.Both(),
 		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin(string(v.driver)), network.NeedPlugin("host-local"),
 			network.NeedLink("vlan", "CONFIG_VLAN_8021Q")},
 		Row: network.Quality{Namespace: "independent, isolated", InterHost: "a VLAN of the underlay", Outside: "the VLAN's router",
@@ -65,18 +66,22 @@ func (v vlan) Build(_ context.Context, site network.Site) (network.Plug, error) 
 	// The first part of the pods' range is no host's.
 	router := netip.PrefixFrom(site.Pods.Masked().Addr().Next(), site.Pods.Bits())
 	if !site.Within {
-		if _, err := tag(site, site.Underlay, network.UnderlayBridge, router); err != nil {
+		addrs := []netip.Prefix{router}
+		if site.IPv6 {
+			addrs = append(addrs, topo.Addr6(router))
+		}
+		if _, err := tag(site, site.Underlay, network.UnderlayBridge, addrs...); err != nil {
 			return plug, fmt.Errorf("configure underlay: %w", err)
 		}
 	}
 	mode := map[Driver]string{Macvlan: "bridge", IPvlan: "l2"}[v.driver]
 	for _, h := range site.Hosts {
-		dev, err := tag(site, h.Netns, h.Dev, netip.Prefix{})
+		dev, err := tag(site, h.Netns, h.Dev)
 		if err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}
 		r := conflist.Within(site.Pods, h.Pods)
-		r.Gateway = router.Addr()
+		r.Gateway, r.IPv6 = router.Addr(), site.IPv6
 		list, err := conflist.List(v.Info().Name, conflist.Plugin{"type": string(v.driver), "master": dev, "mode": mode,
 			"mtu": site.MTU, "ipam": conflist.HostLocal(filepath.Join(site.Dir, h.Name), r, site.Beyond(netip.Prefix{}))})
 		if err != nil {
@@ -88,8 +93,8 @@ func (v vlan) Build(_ context.Context, site network.Site) (network.Plug, error) 
 	return plug, nil
 }
 
-// tag makes the VLAN's device on dev and sets it up, with the address where it is valid.
-func tag(site network.Site, netns, dev string, addr netip.Prefix) (string, error) {
+// tag makes the VLAN's device on dev and sets it up, with the addresses.
+func tag(site network.Site, netns, dev string, addrs ...netip.Prefix) (string, error) {
 	nl, err := site.Netlink(netns)
 	if err != nil {
 		return "", err
@@ -105,8 +110,8 @@ func tag(site network.Site, netns, dev string, addr netip.Prefix) (string, error
 	if err := nl.LinkAdd(link); err != nil {
 		return "", fmt.Errorf("create VLAN device %s: %w", attrs.Name, err)
 	}
-	if addr.IsValid() {
-		if err := nl.AddrAdd(link, &netlink.Addr{IPNet: network.IPNet(addr)}); err != nil {
+	for _, a := range addrs {
+		if err := nl.AddrAdd(link, &netlink.Addr{IPNet: network.IPNet(a)}); err != nil {
 			return "", fmt.Errorf("set address of %s: %w", attrs.Name, err)
 		}
 	}

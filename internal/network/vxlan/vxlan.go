@@ -35,8 +35,8 @@ type vxlan struct{}
 func (vxlan) Info() network.Info {
 	return network.Info{
 		Name: "vxlan", Family: "vxlan", Summary: "kernel VXLAN and a bridge on each host, as Docker's overlay; static peers",
-		Overhead: overhead,
-		Needs:    append(segment.Needs(), network.NeedLink("vxlan", "CONFIG_VXLAN")),
+		Overhead: overhead, Families: network.Both(),
+		Needs: append(segment.Needs(), network.NeedLink("vxlan", "CONFIG_VXLAN")),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "VXLAN overlay",
 			Outside: "- (Docker adds a second interface)", KeyValue: "no (static peers)", Encryption: "no", Isolation: "moderate",
 			ReachIntra: true, ReachInter: true, OwnNamespace: true},

@@ -47,7 +47,7 @@ type fastdp struct{}
 // Info implements network.Network.
 func (fastdp) Info() network.Info {
 	return network.Info{
-		Name: "weave-fastdp-like", Family: "weave", Overhead: overhead,
+		Name: "weave-fastdp-like", Family: "weave", Overhead: overhead, Families: network.Both(),
 		Summary: "the shape of Weave's fast datapath: a Linux bridge, kernel Open vSwitch and VXLAN on each host; static peers",
 		Needs: append(ovs.Needs(), ovs.KernelDatapath(), network.NeedPlugin("bridge"), routed.NeedsOutside(),
 			network.NeedLink("bridge", "CONFIG_BRIDGE"), network.NeedLink("vxlan", "CONFIG_VXLAN")),
@@ -123,7 +123,7 @@ func buildHost(site network.Site, h topo.Host) error {
 // subnet, in which each host's bridge has the first address of the host's part.
 func (w fastdp) conflist(site network.Site, h topo.Host) (json.RawMessage, error) {
 	r := conflist.Within(site.Pods, h.Pods)
-	r.Gateway = h.Pods.Masked().Addr().Next()
+	r.Gateway, r.IPv6 = h.Pods.Masked().Addr().Next(), site.IPv6
 	ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), r, site.Beyond(netip.Prefix{}))
 	return conflist.List(w.Info().Name, conflist.Plugin{"type": "bridge", "bridge": bridge, "mtu": site.MTU - overhead,
 		"isGateway": true, "hairpinMode": true, "ipam": ipam})

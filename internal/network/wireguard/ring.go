@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/network/routed"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -46,8 +47,10 @@ func (r ring) forKernel(site network.Site, h topo.Host) string {
 	fmt.Fprintf(&b, "[Interface]\nPrivateKey = %s\nListenPort = %d\n", text(r[h.Index].Bytes()), port(site))
 	for _, p := range site.All() {
 		if p.Index != h.Index {
-			fmt.Fprintf(&b, "[Peer]\nPublicKey = %s\nAllowedIPs = %v\nEndpoint = %v\n",
-				text(r[p.Index].PublicKey().Bytes()), p.Pods, endpoint(site, p))
+			fmt.Fprintf(&b, "[Peer]\nPublicKey = %s\nEndpoint = %v\n", text(r[p.Index].PublicKey().Bytes()), endpoint(site, p))
+			for _, pods := range routed.Ranges(site, p) {
+				fmt.Fprintf(&b, "AllowedIPs = %v\n", pods)
+			}
 		}
 	}
 	return b.String()
@@ -62,8 +65,10 @@ func (r ring) forDaemon(site network.Site, h topo.Host) string {
 	fmt.Fprintf(&b, "private_key=%s\nlisten_port=%d\n", text(r[h.Index].Bytes()), port(site))
 	for _, p := range site.All() {
 		if p.Index != h.Index {
-			fmt.Fprintf(&b, "public_key=%s\nendpoint=%v\nallowed_ip=%v\n",
-				text(r[p.Index].PublicKey().Bytes()), endpoint(site, p), p.Pods)
+			fmt.Fprintf(&b, "public_key=%s\nendpoint=%v\n", text(r[p.Index].PublicKey().Bytes()), endpoint(site, p))
+			for _, pods := range routed.Ranges(site, p) {
+				fmt.Fprintf(&b, "allowed_ip=%v\n", pods)
+			}
 		}
 	}
 	return b.String()

@@ -40,7 +40,7 @@ type wireguard struct{ kind Kind }
 // Info implements network.Network.
 func (w wireguard) Info() network.Info {
 	info := network.Info{
-		Family: "wireguard", Overhead: overhead, Needs: append(routed.Needs(), routed.NeedsOutside()),
+		Family: "wireguard", Overhead: overhead, Families: network.Both(), Needs: append(routed.Needs(), routed.NeedsOutside()),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "routes of the host", Outside: "masquerade",
 			KeyValue: "no (static peers)", Encryption: "yes (ChaCha20-Poly1305)", Isolation: "moderate",
 			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},
