@@ -37,11 +37,13 @@ type benchFlags struct {
 	networks, workloads []string
 	server              string
 	drills              []string
-	out                 string
-	seed                uint64
-	seeded              bool
-	repetitions         int
-	dry, resume         bool
+	// families replace those of the experiment's scenarios.
+	families    []string
+	out         string
+	seed        uint64
+	seeded      bool
+	repetitions int
+	dry, resume bool
 	// explain: look inside each trial's window.
 	explain bool
 	// kernel is where networks run that do not say.
@@ -72,6 +74,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
   pathwise bench -f my.yaml --out results/mine --dry-run
   pathwise bench --networks 'cni:my.conflist?route=static,bridge' --workloads tcp-rr
   pathwise bench --networks ipvlan-l2,macvlan --kernel uml
+  pathwise bench --networks bridge,vxlan,cni:my.conflist --family 4,6
   pathwise bench --explain --networks bridge,vxlan --workloads tcp-stream
   pathwise bench --resume --out results/mine`,
 		Args: exactArgs(),
@@ -84,6 +87,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 	fl.StringVarP(&f.experiment, "file", "f", "quick", "experiment: a file, or the name of a shipped one")
 	fl.StringSliceVar(&f.networks, "networks", nil, "only these networks (cni:FILE for your own)")
 	fl.StringSliceVar(&f.workloads, "workloads", nil, "only these workloads of the experiment")
+	fl.StringSliceVar(&f.families, "family", nil, "IP families of the traffic, 4, 6 or both, in place of the experiment's; each is a question of its own")
 	fl.StringVar(&f.server, "server", "", "server that workloads with a choice of one ask, such as mongod or mongodb://HOST:PORT")
 	fl.StringSliceVar(&f.drills, "drills", nil, "only these drills, of a file of drills such as steering")
 	fl.StringVar(&f.out, "out", "", "result directory (default results/NAME-TIME)")
@@ -95,6 +99,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 	fl.BoolVar(&f.explain, "explain", false, "sample where the CPU time goes and count what limits traffic, for \"pathwise explain\" and the report")
 	fl.StringVar(&f.inside, "inside", "", "do a guest's part of the run in --out, and tell it on standard output")
 	_ = fl.MarkHidden("inside") // the flag has just been defined
+	_ = cmd.RegisterFlagCompletionFunc("family", cobra.FixedCompletions([]string{"4", "6"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("kernel", cobra.FixedCompletions(kernelNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("networks", cobra.FixedCompletions(catalogue.Names(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("workloads", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -132,7 +137,7 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		return usageError{fmt.Errorf("--drills: %s is no file of drills: expected one such as steering", f.experiment)}
 	}
 	if f.resume {
-		if len(f.networks) > 0 || len(f.workloads) > 0 || f.server != "" || f.seeded || f.repetitions != 0 || f.kernel != kernelAuto {
+		if len(f.networks) > 0 || len(f.workloads) > 0 || len(f.families) > 0 || f.server != "" || f.seeded || f.repetitions != 0 || f.kernel != kernelAuto {
 			return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}
 		}
 		f.experiment = filepath.Join(f.out, result.ExperimentFile)

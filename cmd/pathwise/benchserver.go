@@ -54,6 +54,12 @@ func (f benchFlags) adjust(e env, exp *experiment.Experiment) error {
 	if f.repetitions > 0 {
 		exp.Repeat.Exactly(f.repetitions)
 	}
+	if len(f.families) > 0 {
+		var err error
+		if *exp, err = exp.Over(f.families); err != nil {
+			return usageError{fmt.Errorf("--family: %w", err)}
+		}
+	}
 	if f.server == "" {
 		return nil
 	}

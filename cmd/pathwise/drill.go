@@ -27,6 +27,9 @@ func runDrills(ctx context.Context, e env, f benchFlags) error {
 	if f.repetitions != 0 {
 		return usageError{errors.New("--repetitions: drills have their own: see the file's key repetitions")}
 	}
+	if len(f.families) > 0 {
+		return usageError{errors.New("--family: drills steer over IPv4: expected an experiment's file")}
+	}
 	if len(f.networks) > 0 || len(f.workloads) > 0 {
 		return usageError{errors.New("bench: --networks and --workloads are for trials: a file of drills has --drills")}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,8 @@ import (
 )
 
 // TestListsAsShipped benches CNI configuration lists as their projects ship them: each of them
-// gives a figure on one host, on a guest's kernel where this one lacks what it needs.
+// gives a figure on one host in each IP family that it gives addresses of, on a guest's kernel
+// where this one lacks what it needs.
 func TestListsAsShipped(t *testing.T) {
 	bin := binDir(t)
 	files, err := filepath.Glob("../../internal/network/catalogue/testdata/lists/*.conf*")
@@ -22,7 +24,7 @@ func TestListsAsShipped(t *testing.T) {
 	}
 	dir := t.TempDir()
 	var exp strings.Builder
-	exp.WriteString("name: lists\ntopologies: one-host\nwarmup: 50ms\nduration: 200ms\nrepetitions: 1\nworkloads: [tcp-rr]\nnetworks:\n")
+	exp.WriteString("name: lists\ntopologies: one-host\nfamily: [4, 6]\nwarmup: 50ms\nduration: 200ms\nrepetitions: 1\nworkloads: [tcp-rr]\nnetworks:\n")
 	for _, f := range files {
 		path, err := filepath.Abs(f)
 		if err != nil {
@@ -44,10 +46,11 @@ func TestListsAsShipped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	figures := map[string]bool{}
+	figures, spoken := map[string]bool{}, map[string][]int{}
 	for _, tr := range r.Samples.Trials {
 		if tr.Status == sample.OK {
 			figures[tr.Network] = true
+			spoken[tr.Network] = append(spoken[tr.Network], tr.Scenario.IP())
 		} else {
 			t.Logf("%s on %s: %s: %s", tr.Network, tr.Kernel, tr.Status, tr.Reason)
 		}
@@ -55,6 +58,11 @@ func TestListsAsShipped(t *testing.T) {
 	for _, f := range files {
 		if name := strings.TrimSuffix(filepath.Base(f), filepath.Ext(f)); !figures[name] {
 			t.Errorf("%s gave no figure", name)
+		}
+	}
+	for name, want := range map[string][]int{"dual-stack": {4, 6}, "ipv6": {6}, "kind": {4}} {
+		if slices.Sort(spoken[name]); !slices.Equal(spoken[name], want) {
+			t.Errorf("%s speaks %v, expected %v", name, spoken[name], want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
 	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // networkRow is one network as "networks -o json" prints it.
@@ -34,7 +36,7 @@ func networksCommand(e env) *cobra.Command {
 		Long: `List the catalogue of networks: which work on this machine and, for the others,
 exactly what is missing and what to do about it. The column KERNEL tells on which
 kernel a network works: the host's, or that of a guest (see "pathwise guest"),
-which is booted once to find out.
+which is booted once to find out; IP, of which families its pods get addresses.
 
 A CNI configuration list of your own is a network too: name it cni:FILE.`,
 		Example: `  pathwise networks
@@ -70,6 +72,9 @@ func networkRows(ctx context.Context, e env) ([]networkRow, error) {
 	var unknown error
 	for _, n := range catalogue.All() {
 		row := networkRow{Info: n.Info(), Needs: []network.Missing{}}
+		if row.Families == nil {
+			row.Families = []int{topo.IPv4}
+		}
 		p, err := all.find(ctx, row.Info)
 		if errors.Is(err, errNoRoot) {
 			unknown = err
@@ -88,13 +93,13 @@ func networkRows(ctx context.Context, e env) ([]networkRow, error) {
 
 func printNetworks(w io.Writer, rows []networkRow, o report.Options) error {
 	l := report.NewList(report.Head{Name: "NETWORK"}, report.Head{Name: "WORKS"}, report.Head{Name: "KERNEL", Drop: 1},
-		report.Head{Name: "HOSTS", Drop: 2}, report.Head{Name: "MTU", Drop: 3})
+		report.Head{Name: "HOSTS", Drop: 2}, report.Head{Name: "MTU", Drop: 3}, report.Head{Name: "IP", Drop: 4})
 	for _, r := range rows {
 		works := "yes"
 		if !r.Works {
 			works = "no"
 		}
-		l.Add(r.Name, works, orDash(r.Kernel), reach(r.Info), mtu(r.Overhead))
+		l.Add(r.Name, works, orDash(r.Kernel), reach(r.Info), mtu(r.Overhead), families(r.Families))
 		if !r.Works {
 			lacking(l, r.Needs)
 		}
@@ -122,6 +127,15 @@ func reach(i network.Info) string {
 	default:
 		return "-"
 	}
+}
+
+// families are IP families in a table.
+func families(list []int) string {
+	var out []string
+	for _, f := range list {
+		out = append(out, strconv.Itoa(f))
+	}
+	return strings.Join(out, ", ")
 }
 
 func mtu(overhead int) string {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"syscall"
 	"time"
 
@@ -128,6 +127,9 @@ func watch(l *lab.Lab, b workload.Bed, s topo.Scenario) []device {
 		c := b.Pairs[0].Client
 		out = append(out, reader(l, network.Device{Netns: c.Netns, Name: c.Attachments[0].Dev}))
 	}
+	if s.IP() == topo.IPv6 && s.Pairs == 1 {
+		out = append(out, stack(l, b.Pairs[0].Client))
+	}
 	return out
 }
 
@@ -199,11 +201,11 @@ func checkIsolation(l *lab.Lab, t *sample.Trial) {
 		if len(devs) != 1 {
 			return fmt.Errorf("isolation broken: the pod has %d devices", len(devs))
 		}
-		targets := []netip.Addr{l.Gateway().Addr()}
+		targets := []netip.Addr{l.Gateway().Addr(), l.Gateway6().Addr()}
 		for _, h := range l.Hosts() {
-			targets = append(targets, h.Addr.Addr())
+			targets = append(targets, h.Addr.Addr(), h.Addr6.Addr())
 		}
-		for _, a := range slices.Compact(targets) {
+		for _, a := range targets {
 			if err := unreachable(a); err != nil {
 				return err
 			}
@@ -216,14 +218,24 @@ func checkIsolation(l *lab.Lab, t *sample.Trial) {
 }
 
 // unreachable sends a datagram, which the kernel must refuse for want of a
-// route. It uses the calling thread's namespace alone, so no net.Dialer.
+// route. It uses the calling thread's namespace alone, so no net.Dialer. The zero
+// address is that of a lab without IPv6.
 func unreachable(a netip.Addr) error {
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	family, to := syscall.AF_INET, syscall.Sockaddr(nil)
+	switch {
+	case !a.IsValid():
+		return nil
+	case a.Is4():
+		to = &syscall.SockaddrInet4{Port: topo.ServicePort, Addr: a.As4()}
+	default:
+		family, to = syscall.AF_INET6, &syscall.SockaddrInet6{Port: topo.ServicePort, Addr: a.As16()}
+	}
+	fd, err := syscall.Socket(family, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open socket: %w", err)
 	}
 	defer syscall.Close(fd)
-	err = syscall.Connect(fd, &syscall.SockaddrInet4{Port: topo.ServicePort, Addr: a.As4()})
+	err = syscall.Connect(fd, to)
 	if !errors.Is(err, syscall.ENETUNREACH) {
 		return fmt.Errorf("isolation broken: a route leads to %v: %v", a, err)
 	}

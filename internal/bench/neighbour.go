@@ -10,18 +10,24 @@ import (
 	"pathwise.dev/pathwise/internal/sample"
 )
 
-// neighbourStat counts for all namespaces together, as the kernel's table of
-// neighbours (ARP) is one, and so is its limit net.ipv4.neigh.default.gc_thresh3.
-const neighbourStat = "/proc/net/stat/arp_cache"
+// neighbourTables are the kernel's tables of neighbours, of IPv4 (ARP) and IPv6: each is
+// one for all namespaces together, and so is its limit gc_thresh3.
+func neighbourTables() [2]neighbourTable {
+	return [2]neighbourTable{{"ipv4", "/proc/net/stat/arp_cache"}, {"ipv6", "/proc/net/stat/ndisc_cache"}}
+}
 
-// overflows is how often the neighbour table was full since boot, summed over
+// neighbourTable is one by its name in sysctls, with its counters.
+type neighbourTable struct{ name, stat string }
+
+// overflows is how often each neighbour table was full since boot, summed over
 // CPUs; 0 where the kernel does not tell.
-func overflows() uint64 {
-	raw, err := os.ReadFile(neighbourStat)
-	if err != nil {
-		return 0
+func overflows() (n [2]uint64) {
+	for i, t := range neighbourTables() {
+		if raw, err := os.ReadFile(t.stat); err == nil {
+			n[i] = parseOverflows(string(raw))
+		}
 	}
-	return parseOverflows(string(raw))
+	return n
 }
 
 func parseOverflows(text string) (total uint64) {
@@ -44,13 +50,15 @@ func parseOverflows(text string) (total uint64) {
 	return total
 }
 
-// neighbourGate warns when the table was full during a trial: packets to hosts
+// neighbourGate warns when a table was full during a trial: packets to hosts
 // that are not in it were dropped, for want of an entry and not by the network.
-func neighbourGate(before uint64) []sample.Warning {
-	n := overflows() - before
-	if n == 0 {
-		return nil
+func neighbourGate(before [2]uint64) (out []sample.Warning) {
+	now := overflows()
+	for i, t := range neighbourTables() {
+		if n := now[i] - before[i]; n > 0 {
+			out = append(out, sample.Warning{Gate: "neighbours", Text: fmt.Sprintf("the kernel's neighbour table was full %d times: packets were dropped; "+
+				"raise net.%s.neigh.default.gc_thresh3", n, t.name)})
+		}
 	}
-	return []sample.Warning{{Gate: "neighbours", Text: fmt.Sprintf("the kernel's neighbour table was full %d times: packets were dropped; "+
-		"raise net.ipv4.neigh.default.gc_thresh3", n)}}
+	return out
 }

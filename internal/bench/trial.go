@@ -83,7 +83,7 @@ func (r *runner) build(ctx context.Context, cell experiment.Planned, t *sample.T
 func (r *runner) spec(s topo.Scenario) lab.Spec {
 	r.names++
 	spec := lab.Spec{Name: fmt.Sprintf("b%d-%d", os.Getpid(), r.names), Hosts: s.Placement.Hosts(), MTU: s.MTU,
-		VMs: s.Placement.VMs(), Outside: s.Outside}
+		VMs: s.Placement.VMs(), Outside: s.Outside, Family: s.IP()}
 	for i := 1; i <= s.Pairs; i++ {
 		spec.Pods = append(spec.Pods, lab.PodSpec{Name: fmt.Sprintf("c%d", i), Host: 1}, lab.PodSpec{Name: fmt.Sprintf("s%d", i), Host: spec.Hosts})
 	}

@@ -269,10 +269,7 @@ func checkMTU(t *testing.T, l *lab.Lab, info network.Info) {
 	if a.Attachments[0].MTU != want {
 		t.Errorf("MTU %d, the catalogue says %d", a.Attachments[0].MTU, want)
 	}
-	headers := 20 + 8 // IPv4 and ICMP
-	if c.Service.Addr().Is6() {
-		headers = 40 + 8
-	}
+	const headers = 20 + 8 // IPv4 and ICMP
 	for _, dir := range [][2]topo.Pod{{a, c}, {c, a}} {
 		for _, size := range []int{8, want - headers} {
 			if _, err := ping(l, dir[0], dir[1], size); err != nil {

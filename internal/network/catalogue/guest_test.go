@@ -16,6 +16,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // TestMain lets the test binary be a guest's first process.
@@ -47,7 +48,7 @@ func elsewhere(t *testing.T, missing []network.Missing) bool {
 	return true
 }
 
-// TestGuest runs TestContract and TestPairs, for every network that the host's
+// TestGuest runs TestContract, TestContractIPv6 and TestPairs, for every network that the host's
 // kernel cannot build, on the first guest kernel that can. PATHWISE_GUEST names
 // others to run there: "all", or some with commas.
 func TestGuest(t *testing.T) {
@@ -135,7 +136,7 @@ func runInside(t *testing.T, k guest.Kernel, infos []network.Info) {
 		names = append(names, regexp.QuoteMeta(info.Name))
 	}
 	c := inGuest(t, k)
-	c.Argv = []string{c.Self, "-test.v", "-test.count=1", "-test.run=^(TestContract|TestPairs)$/^(" + strings.Join(names, "|") + ")$"}
+	c.Argv = []string{c.Self, "-test.v", "-test.count=1", "-test.run=^(TestContract|TestContractIPv6|TestPairs)$/^(" + strings.Join(names, "|") + ")$"}
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
 	c.Ready = func(after time.Duration) {
@@ -155,6 +156,9 @@ func runInside(t *testing.T, k guest.Kernel, infos []network.Info) {
 	for _, info := range infos {
 		t.Run(info.Name, func(t *testing.T) {
 			tests := []string{"TestContract"}
+			if slices.Contains(info.Families, topo.IPv6) {
+				tests = append(tests, "TestContractIPv6")
+			}
 			if n, err := catalogue.Find(info.Name); err != nil {
 				t.Error(err)
 			} else if len(pairsOf(t, n)) > 0 {

@@ -73,7 +73,7 @@ func nginx(dir string, pod topo.Pod, size int) ([]string, error) {
 
 // listen is where a pod's nginx listens.
 func listen(pod topo.Pod) netip.AddrPort {
-	if pod.Addr().Is6() {
+	if pod.Service.Addr().Is6() {
 		return netip.AddrPortFrom(netip.IPv6Unspecified(), pod.Listen)
 	}
 	return netip.AddrPortFrom(netip.IPv4Unspecified(), pod.Listen)

@@ -157,7 +157,11 @@ func (t *trial) serverArgs(pod topo.Pod) ([]string, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make directory of server: %w", err)
 	}
-	return Command(t.Server, pod.Listen, dir), nil
+	argv := Command(t.Server, pod.Listen, dir)
+	if len(strings.Fields(t.Server)) == 1 && pod.Service.Addr().Is6() {
+		argv = append(argv, "--ipv6") // or --bind_ip_all is of IPv4 alone
+	}
+	return argv, nil
 }
 
 // Command is the command line of a server of the user's, with ${PORT} and ${DIR}

@@ -22,6 +22,7 @@ import (
 	"pathwise.dev/pathwise/internal/netns"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/internal/workload"
 )
 
@@ -72,6 +73,7 @@ func (e Exchange) Info() workload.Info {
 		Default:     sample.Load{Connections: 1, Size: 16 << 10}, // as Sun et al.
 		Max:         sample.Load{Connections: maxRanks, Size: maxSize},
 		Pairs:       true,
+		OnlyIPv4:    "mpirun of Open MPI 4.1 does not connect ranks on hosts that are named by IPv6 addresses",
 		MinDuration: 200 * time.Millisecond,
 	}
 	switch e.Kind {
@@ -178,7 +180,7 @@ func places(pairs []workload.Pair, each int) (hosts, pods string, err error) {
 			if side == 1 {
 				pod = pair.Server
 			}
-			addr := pod.Addr()
+			addr := pod.Address(family(pairs))
 			if !addr.IsValid() {
 				return "", "", fmt.Errorf("pod %s has no address", pod.Name)
 			}
@@ -199,6 +201,25 @@ func places(pairs []workload.Pair, each int) (hosts, pods string, err error) {
 	return hosts, pods, nil
 }
 
+// family is the IP family by which pods are to reach each other; 0 where they do not tell.
+func family(pairs []workload.Pair) int {
+	if a := pairs[0].Server.Service.Addr(); a.IsValid() {
+		return topo.FamilyOf(a)
+	}
+	return 0
+}
+
+// disable keeps Open MPI from the other IP family of pods that have both: it would use what
+// it finds first.
+func disable(pairs []workload.Pair) []string {
+	speaks := family(pairs)
+	other := map[int]int{topo.IPv4: topo.IPv6, topo.IPv6: topo.IPv4}[speaks]
+	if other == 0 || !pairs[0].Server.Address(other).IsValid() {
+		return nil
+	}
+	return []string{"--mca", "btl_tcp_disable_family", strconv.Itoa(other), "--mca", fmt.Sprintf("oob_tcp_disable_ipv%d_family", other), "true"}
+}
+
 // args is the command, in a process namespace of its own: when it is killed,
 // all that it has started goes with it.
 func (t *trial) args() []string {
@@ -212,6 +233,7 @@ func (t *trial) args() []string {
 	if devs := t.devices(); devs != "" {
 		args = append(args, "--mca", "btl_tcp_if_include", devs, "--mca", "oob_tcp_if_include", devs)
 	}
+	args = append(args, disable(t.bed.Pairs)...)
 	return append(args, t.path("ranks"), string(t.Kind), strconv.Itoa(t.load.Size),
 		strconv.FormatInt(t.window.Warmup.Nanoseconds(), 10), strconv.FormatInt(t.window.Duration.Nanoseconds(), 10), t.path("ready"))
 }

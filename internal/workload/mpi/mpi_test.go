@@ -44,6 +44,32 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestFamily: pods with both kinds of addresses meet at those of the server's family alone.
+func TestFamily(t *testing.T) {
+	both := func(ns, v4, v6 string) topo.Pod {
+		p := pod(ns, v4)
+		p.Attachments[0].Addr6 = netip.MustParseAddr(v6)
+		return p
+	}
+	client, server := both("c1", "10.0.0.1", "fd00::1"), both("s1", "10.0.1.1", "fd00::2")
+	for to, want := range map[string][2]string{
+		"10.0.1.1": {"10.0.0.1 slots=1\n10.0.1.1 slots=1\n", "--mca btl_tcp_disable_family 6 --mca oob_tcp_disable_ipv6_family true"},
+		"fd00::2":  {"fd00::1 slots=1\nfd00::2 slots=1\n", "--mca btl_tcp_disable_family 4 --mca oob_tcp_disable_ipv4_family true"},
+	} {
+		server.Service = netip.AddrPortFrom(netip.MustParseAddr(to), 5201)
+		pairs := []workload.Pair{{Client: client, Server: server}}
+		hosts, _, err := places(pairs, 1)
+		if got := [2]string{hosts, strings.Join(disable(pairs), " ")}; err != nil || got != want {
+			t.Errorf("%s: %q, %v", to, got, err)
+		}
+	}
+	alone := pod("s1", "10.0.1.1")
+	alone.Service = netip.AddrPortFrom(alone.Addr(), 5201)
+	if args := disable([]workload.Pair{{Client: pod("c1", "10.0.0.1"), Server: alone}}); len(args) > 0 {
+		t.Errorf("pods of IPv4 alone: %v", args)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("latency 1\nstream 1 2\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {

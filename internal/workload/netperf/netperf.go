@@ -106,7 +106,7 @@ func (r Run) Run(ctx context.Context, bed workload.Bed, load sample.Load, w work
 	t := &trial{Run: r, bed: bed, size: load.Size, congestion: workload.CongestionOf(load), window: w, clients: make([]workload.Result, n), figures: make([]map[string]float64, n)}
 	err := workload.Together(ctx, func(ctx context.Context, crew *workload.Crew) error {
 		for _, pair := range bed.Pairs {
-			if pair.Server.Service.Addr() != pair.Server.Addr() {
+			if !pair.Server.Has(pair.Server.Service.Addr()) {
 				return fmt.Errorf("reach pod %s: netperf needs a second port for its data, and only one is published at %v", pair.Server.Name, pair.Server.Service)
 			}
 			// -f: its children would leave its process group, and so outlive it.

@@ -63,6 +63,7 @@ func (l Latency) Info() workload.Info {
 		Min:         sample.Load{Size: 14}, // sockperf's header
 		Max:         sample.Load{Size: 64000},
 		Pairs:       true,
+		OnlyIPv4:    "sockperf speaks IPv6 from version 3.8 on, and Debian 12 has 3.7: measure udp-rr or tcp-rr",
 		MinDuration: 500 * time.Millisecond,
 		Beside:      3500 * time.Millisecond, // its pause, and whole seconds
 	}

@@ -1,6 +1,7 @@
 package startup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func (e *echo) Close() {
 
 // ping sends an echo request every millisecond and returns when the first was answered.
 func (e *echo) ping(ctx context.Context, pod topo.Pod) (time.Time, error) {
-	conn, target := e.v4, pod.Addr()
+	conn, target := e.v4, cmp.Or(pod.Service.Addr(), pod.Addr())
 	if target.Is6() {
 		conn = e.v6
 	}

@@ -128,7 +128,7 @@ func (k Startup) one(ctx context.Context, bed workload.Bed, pair workload.Pair) 
 
 // published reports whether others reach only a port of the pod, and at another address.
 func published(pod topo.Pod) bool {
-	return pod.Service.IsValid() && pod.Service.Addr() != pod.Addr()
+	return pod.Service.IsValid() && !pod.Has(pod.Service.Addr())
 }
 
 // outcome turns the starts into figures.
