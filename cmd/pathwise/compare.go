@@ -35,10 +35,17 @@ The rows of a question (a workload at a load in a scenario) are one family: the
 chance of any false claim in it is at most 5 % (Holm). --family comparison makes
 that hold for all rows together, --correction fdr bounds the share of false
 claims among all claims (Benjamini and Hochberg). A selection makes families
-smaller and so finds more: choose it before looking at the result.`,
+smaller and so finds more: choose it before looking at the result.
+
+It reads two results of trials, or two of drills. Drills are compared figure by
+figure, by a permutation test of the values behind each, which are as they are and
+not by a host network; the figures of a drill are one family, and bars that one
+run alone met are named. --networks, --workloads, --metric and --change are for
+trials.`,
 		Example: `  pathwise compare results/before results/after
   pathwise compare results/before results/after --networks vxlan,bridge --metric throughput
   pathwise compare results/before results/after --change 5%      # what it takes to find that
+  pathwise compare results/drills-before results/drills-after    # two runs of drills
   pathwise compare --check --family comparison results/before results/after && echo unchanged`,
 		Args: exactArgs("OLD", "NEW"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,6 +54,13 @@ smaller and so finds more: choose it before looking at the result.`,
 			}
 			if err := readCompareFlags(&o, family, correction, change); err != nil {
 				return usageError{err}
+			}
+			if holdsDrills(args[0]) || holdsDrills(args[1]) {
+				differ, err := compareDrills(e, [2]string(args), format, o, cmd.Flags().Changed)
+				if err == nil && check && differ {
+					err = silentError{errors.New("results differ")}
+				}
+				return err
 			}
 			c, err := e.compareResults(args[0], args[1], o)
 			if err != nil {
@@ -63,7 +77,7 @@ smaller and so finds more: choose it before looking at the result.`,
 	}
 	formatFlag(cmd, &format, report.TableFormats()...)
 	fl := cmd.Flags()
-	fl.BoolVar(&check, "check", false, "exit with 1 when a difference is significant")
+	fl.BoolVar(&check, "check", false, "exit with 1 when a difference is significant, or a bar of a drill is met in one result alone")
 	fl.StringSliceVar(&o.Selection.Networks, "networks", nil, "only these networks, beside the host")
 	fl.StringSliceVar(&o.Selection.Workloads, "workloads", nil, "only these workloads")
 	fl.StringSliceVar(&o.Selection.Metrics, "metric", nil, "only these metrics, as CSV and JSON name them: throughput, latency_p99 ...")

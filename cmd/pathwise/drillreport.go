@@ -52,15 +52,7 @@ func showDrills(e env, dir, format string) error {
 	if !slices.Contains(drillFormats(), format) {
 		return usageError{fmt.Errorf("-o %s: %s holds drills: expected one of %s", format, dir, strings.Join(drillFormats(), ", "))}
 	}
-	head, samples, text, err := openDrills(dir)
-	if err != nil {
-		return err
-	}
-	file, err := drill.Parse(filepath.Join(dir, drill.ExperimentFile), bytes.NewReader(text), func(string) error { return nil })
-	if err != nil {
-		return err
-	}
-	figures, err := drill.Figures(file, samples)
+	r, figures, err := openDrills(dir)
 	if err != nil {
 		return err
 	}
@@ -68,10 +60,10 @@ func showDrills(e env, dir, format string) error {
 		return writeJSON(e.stdout, figures)
 	}
 	took := time.Duration(0)
-	for _, s := range samples {
-		took = max(took, s.At.Add(s.Took).Sub(head.Started))
+	for _, s := range r.Samples {
+		took = max(took, s.At.Add(s.Took).Sub(r.Started))
 	}
-	in, err := steeringInput(dir, head, text, figures, took)
+	in, err := steeringInput(dir, r.Header, r.Experiment, figures, took)
 	if err != nil {
 		return err
 	}
@@ -80,31 +72,31 @@ func showDrills(e env, dir, format string) error {
 	return write[format](e.stdout, in, e.listOptions(format))
 }
 
-// openDrills reads a result of drills. A line that a kill cut short is left out.
-func openDrills(dir string) (head drill.Header, samples []drill.Sample, text []byte, err error) {
-	path := filepath.Join(dir, drill.LogFile)
-	raw, err := os.ReadFile(path)
+// openDrills reads a result of drills, and what its figures are.
+func openDrills(dir string) (drill.Result, []drill.Figure, error) {
+	r, err := drill.Open(dir)
 	if err != nil {
-		return head, nil, nil, fmt.Errorf("open result: %w", err)
+		return r, nil, err
 	}
-	if head, samples, err = drill.Read(path, bytes.NewReader(raw[:bytes.LastIndexByte(raw, '\n')+1])); err != nil {
-		return head, nil, nil, err
+	file, err := fileOf(dir, r)
+	if err != nil {
+		return r, nil, err
 	}
-	if text, err = os.ReadFile(filepath.Join(dir, drill.ExperimentFile)); err != nil {
-		return head, nil, nil, fmt.Errorf("open result: %w", err)
-	}
-	return head, samples, text, nil
+	figures, err := drill.Figures(file, r.Samples)
+	return r, figures, err
+}
+
+// fileOf is the file of drills that a result was made by.
+func fileOf(dir string, r drill.Result) (drill.File, error) {
+	return drill.Parse(filepath.Join(dir, drill.ExperimentFile), bytes.NewReader(r.Experiment), func(string) error { return nil })
 }
 
 // steeringInput is what a report of drills is made of.
 func steeringInput(dir string, head drill.Header, text []byte, figures []drill.Figure, lasted time.Duration) (report.SteeringInput, error) {
 	in := report.SteeringInput{Name: head.Name, Dir: dir, Started: head.Started, Took: lasted, Seed: head.Seed, Experiment: string(text)}
-	raw, err := os.ReadFile(filepath.Join(dir, drill.MachineFile))
-	if err == nil {
-		err = json.Unmarshal(raw, &in.Machine)
-	}
-	if err != nil {
-		return in, fmt.Errorf("read machine: %w", err)
+	var err error
+	if in.Machine, err = machineOf(dir); err != nil {
+		return in, err
 	}
 	took := map[string]time.Duration{}
 	if file, err := drill.Parse(filepath.Join(dir, drill.ExperimentFile), bytes.NewReader(text), func(string) error { return nil }); err == nil {
@@ -113,11 +105,8 @@ func steeringInput(dir string, head drill.Header, text []byte, figures []drill.F
 		}
 	}
 	for _, f := range figures {
-		g := report.SteeringFigure{Took: took[f.Drill], Drill: f.Drill, Name: f.Name, Unit: f.Unit, Value: f.Value, Low: f.Low, High: f.High, N: f.N,
-			Least: f.Least, Median: f.Median, P99: f.P99, Most: f.Most, Note: f.Note}
-		if f.Bar != nil {
-			g.Bar = &report.SteeringBar{AtLeast: f.Bar.AtLeast, Limit: f.Bar.Limit}
-		}
+		g := figureOf(f)
+		g.Took = took[f.Drill]
 		in.Figures = append(in.Figures, g)
 	}
 	act, err := readAct(dir)
@@ -128,6 +117,28 @@ func steeringInput(dir string, head drill.Header, text []byte, figures []drill.F
 		in.Scripts = []report.SteeringScript{scriptOf(*act)}
 	}
 	return in, nil
+}
+
+// machineOf reads the record of the machine that a result was measured on.
+func machineOf(dir string) (record map[string]any, err error) {
+	raw, err := os.ReadFile(filepath.Join(dir, drill.MachineFile))
+	if err == nil {
+		err = json.Unmarshal(raw, &record)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read machine: %w", err)
+	}
+	return record, nil
+}
+
+// figureOf is a figure as a report shows it.
+func figureOf(f drill.Figure) report.SteeringFigure {
+	g := report.SteeringFigure{Drill: f.Drill, Name: f.Name, Unit: f.Unit, Value: f.Value, Low: f.Low, High: f.High, N: f.N,
+		Least: f.Least, Median: f.Median, P99: f.P99, Most: f.Most, Note: f.Note}
+	if f.Bar != nil {
+		g.Bar = &report.SteeringBar{AtLeast: f.Bar.AtLeast, Limit: f.Bar.Limit}
+	}
+	return g
 }
 
 // readAct reads the demonstration's time series; nil where there is none.

@@ -26,6 +26,10 @@ type Figure struct {
 	Bar    *Bar    `json:"bar,omitempty"`
 	// Note is what a reader must know.
 	Note string `json:"note,omitempty"`
+	// values entered, sorted, and the statistic of them by which a comparison tests,
+	// where there is one.
+	values    []float64
+	statistic func(sorted []float64) float64
 }
 
 // Bar is what a figure is held to.
@@ -63,6 +67,7 @@ func figure(name, unit string, values []float64, statistic func(sorted []float64
 	f.Least, f.Most = sorted[0], sorted[f.N-1]
 	f.Median, f.P99 = quantile(sorted, 0.5), quantile(sorted, 0.99)
 	f.Value = statistic(sorted)
+	f.values, f.statistic = sorted, statistic
 	f.Low, f.High = bootstrap(sorted, statistic)
 	return f
 }
@@ -71,6 +76,7 @@ func figure(name, unit string, values []float64, statistic func(sorted []float64
 func total(name, unit string, values []float64, bar *Bar) Figure {
 	f := figure(name, unit, values, sum, bar)
 	f.Low, f.High = f.Value, f.Value
+	f.statistic = mean // sums of different numbers of values do not compare
 	return f
 }
 

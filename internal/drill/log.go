@@ -75,22 +75,46 @@ func Create(dir string, h Header, experiment []byte, machine any) (*Log, error) 
 
 var errNotEmpty = errors.New("it is not empty")
 
-// Resume opens a result to add to it. A line that a kill cut short is dropped.
-func Resume(dir string) (*Log, error) {
+// Result is a result of drills as it is on disk.
+type Result struct {
+	Header
+	Samples []Sample
+	// Experiment is the text of the file of drills.
+	Experiment []byte
+	// whole is how many bytes of the log are whole lines.
+	whole int64
+}
+
+// Open reads a result. A line that a kill cut short is left out.
+func Open(dir string) (Result, error) {
+	var r Result
 	path := filepath.Join(dir, LogFile)
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("open result: %w", err)
+		return r, fmt.Errorf("open result: %w", err)
 	}
 	whole := bytes.LastIndexByte(raw, '\n') + 1
-	l := &Log{}
-	if l.Header, l.Done, err = Read(path, bytes.NewReader(raw[:whole])); err != nil {
+	r.whole = int64(whole)
+	if r.Header, r.Samples, err = Read(path, bytes.NewReader(raw[:whole])); err != nil {
+		return r, err
+	}
+	if r.Experiment, err = os.ReadFile(filepath.Join(dir, ExperimentFile)); err != nil {
+		return r, fmt.Errorf("open result: %w", err)
+	}
+	return r, nil
+}
+
+// Resume opens a result to add to it. A line that a kill cut short is dropped.
+func Resume(dir string) (*Log, error) {
+	r, err := Open(dir)
+	if err != nil {
 		return nil, err
 	}
-	if l.file, err = os.OpenFile(path, os.O_WRONLY, 0o644); err != nil {
+	l := &Log{Header: r.Header, Done: r.Samples}
+	if l.file, err = os.OpenFile(filepath.Join(dir, LogFile), os.O_WRONLY, 0o644); err != nil {
 		return nil, fmt.Errorf("open result: %w", err)
 	}
-	if err := l.file.Truncate(int64(whole)); err != nil {
+	if err := l.file.Truncate(r.whole); err != nil {
 		return nil, errors.Join(fmt.Errorf("open result: %w", err), l.file.Close())
 	}
 	_, err = l.file.Seek(0, io.SeekEnd)

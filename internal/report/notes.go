@@ -9,25 +9,42 @@ import (
 	"pathwise.dev/pathwise/internal/sample"
 )
 
-// footnotes numbers notes in the order of their first use.
-type footnotes struct{ texts []string }
+// footnotes numbers notes in the order of their first use. Notes that differ in
+// percentages and in numbers of trials alone are one, which says their ranges.
+type footnotes struct {
+	texts []string
+	spans []ranged
+}
 
 // mark returns the marks of texts, "[1][3]", and keeps them for the foot.
 func (f *footnotes) mark(texts []string) string {
 	var out strings.Builder
-	for _, t := range texts {
-		fmt.Fprintf(&out, "[%d]", f.number(t))
+	for _, i := range f.numbers(texts) {
+		fmt.Fprintf(&out, "[%d]", i)
 	}
 	return out.String()
 }
 
+// numbers are those of texts, each once.
+func (f *footnotes) numbers(texts []string) (out []int) {
+	for _, t := range texts {
+		if i := f.number(t); !slices.Contains(out, i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
 // number is that of a text, counting from 1.
 func (f *footnotes) number(text string) int {
-	i := slices.Index(f.texts, text)
+	s := newRanged(text)
+	i := slices.IndexFunc(f.spans, func(o ranged) bool { return slices.Equal(o.words, s.words) })
 	if i < 0 {
-		i = len(f.texts)
-		f.texts = append(f.texts, text)
+		f.spans, f.texts = append(f.spans, s), append(f.texts, text)
+		return len(f.spans)
 	}
+	f.spans[i].widen(s)
+	f.texts[i] = f.spans[i].String()
 	return i + 1
 }
 
@@ -82,7 +99,7 @@ func (q question) notes(l line) []string {
 			out = append(out, endNote(e, l.Sum.Trials))
 		}
 	}
-	for _, w := range l.Sum.Warnings {
+	for _, w := range alike(l.Sum.Warnings) {
 		out = append(out, fmt.Sprintf("%s: %s (%d of %s)", w.Gate, w.Text, w.Count, plural(l.Sum.Trials, "trial")))
 	}
 	for _, k := range l.Sum.Kernels {

@@ -104,9 +104,7 @@ func newQuestionView(q question, notes *footnotes) questionView {
 			v.Score = score(l.Row.Score)
 		}
 		q.fill(&v, l)
-		for _, n := range q.notes(l) {
-			v.Notes = append(v.Notes, notes.number(n))
-		}
+		v.Notes = notes.numbers(q.notes(l))
 		out.Rows = append(out.Rows, v)
 	}
 	return out
