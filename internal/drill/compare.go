@@ -57,11 +57,13 @@ type CompareOptions struct {
 // level at which verdicts are drawn.
 const level = 0.05
 
-// Compare says which figures differ between two results by more than chance.
+// Compare says which figures differ between two results by more than chance. Those
+// of which nothing was measured are left out.
 func Compare(a, b []Figure, o CompareOptions) Comparison {
 	var out Comparison
-	left := slices.Clone(b)
-	for _, f := range a {
+	missing := func(f Figure) bool { return f.N == 0 }
+	left := slices.DeleteFunc(slices.Clone(b), missing)
+	for _, f := range slices.DeleteFunc(slices.Clone(a), missing) {
 		i := slices.IndexFunc(left, func(g Figure) bool { return g.Drill == f.Drill && g.Name == f.Name && g.Unit == f.Unit })
 		if i < 0 {
 			out.OnlyA = append(out.OnlyA, f)

@@ -262,3 +262,18 @@ func FuzzCount(f *testing.F) {
 		}
 	})
 }
+
+// TestUnder: a load's congestion control is that of connections for which the profile names
+// none, and the profile stays as it is.
+func TestUnder(t *testing.T) {
+	p := profile(t, `<transaction><flowop type="connect" options="conn=1 cc=reno"/><flowop type="accept" options="conn=2"/><flowop type="connect" options="conn=3 protocol=udp"/></transaction>`)
+	var got []string
+	for _, q := range []Profile{p.under("bbr"), p} {
+		for _, f := range q.Groups[0].Transactions[0].Flowops {
+			got = append(got, f.Congestion)
+		}
+	}
+	if want := []string{"reno", "bbr", "", "reno", "", ""}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -93,6 +93,29 @@ func (f Flowop) opens() bool { return f.Kind == Connect || f.Kind == Accept }
 // datagrams reports whether the flowop is of a connection by UDP.
 func (f Flowop) datagrams() bool { return f.Proto == workload.UDP }
 
+// asks reports whether the flowop opens a connection whose congestion control the
+// profile leaves open.
+func (f Flowop) asks() bool { return f.opens() && !f.datagrams() && f.Congestion == "" }
+
+// under is the profile with that congestion control where it leaves it open.
+func (p Profile) under(congestion string) Profile {
+	p.Groups = slices.Clone(p.Groups)
+	for i := range p.Groups {
+		g := &p.Groups[i]
+		g.Transactions = slices.Clone(g.Transactions)
+		for j := range g.Transactions {
+			t := &g.Transactions[j]
+			t.Flowops = slices.Clone(t.Flowops)
+			for k := range t.Flowops {
+				if t.Flowops[k].asks() {
+					t.Flowops[k].Congestion = congestion
+				}
+			}
+		}
+	}
+	return p
+}
+
 // moves reports whether the transaction moves payload.
 func (t Transaction) moves() bool { return slices.ContainsFunc(t.Flowops, Flowop.moves) }
 

@@ -8,7 +8,7 @@
 // a slave that does the mirror. What differs: both ends draw the same random sizes,
 // so that no read takes two messages for one; there are percentiles of latency,
 // where uperf has mean and extremes; connections have the congestion control that
-// the profile names or cubic, whatever the machine's; and a datagram that is lost
+// the profile names, else the load's; and a datagram that is lost
 // is a failed transaction, where uperf waits for ever.
 package uperf
 
@@ -47,13 +47,13 @@ func All(self string) []workload.Workload {
 	stream := describe("uperf-stream", "uperf: transactions of 640 writes on lasting connections (Busch and Kammerer 2021)", true)
 	stream.Default.Size = bulkWrite
 	for _, i := range []*workload.Info{&rr, &stream} {
-		i.Knobs = []string{"connections", "size"}
+		i.Knobs = []string{"connections", "size", "congestion"}
 		i.Default.Connections = 50
 		i.Max = sample.Load{Connections: maxStrands, Size: maxSize}
 	}
 	return []workload.Workload{
-		Runs{self, rr, func(l sample.Load) Profile { return RequestResponse(l.Connections, l.Size) }},
-		Runs{self, stream, func(l sample.Load) Profile { return Streaming(l.Connections, l.Size) }},
+		Runs{self, rr, func(l sample.Load) Profile { return RequestResponse(l.Connections, l.Size).under(l.Congestion) }},
+		Runs{self, stream, func(l sample.Load) Profile { return Streaming(l.Connections, l.Size).under(l.Congestion) }},
 	}
 }
 
@@ -79,7 +79,10 @@ func FromFile(self, path string, getenv func(string) string) (Runs, error) {
 		info.Metrics = append(info.Metrics, sample.Loss)
 	}
 	info.Knobs = []string{}
-	return Runs{self, info, func(sample.Load) Profile { return p }}, nil
+	if p.any(Flowop.asks) {
+		info.Knobs = append(info.Knobs, "congestion")
+	}
+	return Runs{self, info, func(l sample.Load) Profile { return p.under(l.Congestion) }}, nil
 }
 
 // bulk reports whether a measured transaction has a flowop with a count, so that
