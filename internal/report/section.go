@@ -58,7 +58,8 @@ type lineView struct {
 	Strip  *strip
 	Ratio  string
 	Span   string
-	Others []string
+	// Others are the other figures, each under its head.
+	Others []pair
 	Score  string
 	Trials string
 	// Notes are numbers of the page's notes, counting from 1.
@@ -117,7 +118,7 @@ func (q question) fill(v *lineView, l line) {
 		return
 	}
 	for _, m := range q.Metrics[1:] {
-		v.Others = append(v.Others, q.value(l, m, false))
+		v.Others = append(v.Others, pair{title(m) + " [" + shortUnit(q.scaleOf(m).unit) + "]", q.value(l, m, false)})
 	}
 	main := q.Metrics[0]
 	if _, ok := l.figure(main.Name); !ok {

@@ -190,7 +190,7 @@ func Steering(w io.Writer, in SteeringInput, o Options) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New("steering.html").Funcs(template.FuncMap{"swatch": s.swatch, "moveShape": moveShape, "plotClass": s.plotClass}).ParseFS(files, steeringTemplates()...)
+	t, err := template.New("steering.html").Funcs(template.FuncMap{"swatch": s.swatch, "moveShape": moveShape, "plotClass": s.plotClass, "spreadName": spreadName}).ParseFS(files, steeringTemplates()...)
 	if err != nil {
 		return fmt.Errorf("parse report template: %w", err)
 	}

@@ -167,6 +167,9 @@ func moveShape(kind string) string {
 	return "circle"
 }
 
+// spreadName heads the parts of a row's Spread.
+func spreadName(i int) string { return []string{"least to most", "median", "p99"}[i] }
+
 func (f SteeringFigure) row() figureRow {
 	out := figureRow{Name: f.Name, Value: f.value(), Bar: f.bar(), Verdict: f.verdict(), Interval: f.interval(), Strip: f.strip(),
 		N: f.N, Note: f.Note}
