@@ -58,7 +58,7 @@ func benchCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Run an experiment: build each network afresh, load it, rank",
-		Long: `Run an experiment: every trial builds its network afresh, in random order, and
+		Long: `Run an experiment: every repetition builds its networks afresh, in random order, and
 every figure comes with an interval. The host network runs in each repetition
 as the baseline.
 
