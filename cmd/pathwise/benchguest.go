@@ -14,6 +14,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/bench"
 	"pathwise.dev/pathwise/internal/claim"
+	"pathwise.dev/pathwise/internal/cost/limit"
 	"pathwise.dev/pathwise/internal/explain"
 	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
@@ -253,8 +254,10 @@ type merger struct {
 	order *int
 
 	partial []byte
-	// running is the trial in flight; merged counts those that have ended.
+	// running is the trial in flight, and host the machine when it began; merged counts
+	// those that have ended.
 	running *sample.Trial
+	host    limit.Host
 	merged  int
 	footer  *sample.Footer
 }
@@ -296,6 +299,10 @@ func (m *merger) line(line []byte) error {
 		m.watch(*msg.Event)
 	case msg.Event != nil:
 		m.running = &msg.Event.Trial
+		var err error
+		if m.host, err = limit.ReadHost(); err != nil {
+			return err
+		}
 		m.watch(*msg.Event)
 	}
 	return nil
@@ -313,7 +320,13 @@ func (m *merger) log(t *sample.Trial) error {
 func (m *merger) profile(msg message) error {
 	p := explain.Profile{Record: *msg.Profile}
 	p.Order = *m.order + 1
-	var err error
+	now, err := limit.ReadHost()
+	if err != nil {
+		return err
+	}
+	if p.Limits != nil {
+		p.Limits.Host = m.host.Until(now)
+	}
 	if p.Stacks, err = explain.Unpack("stacks of guest "+m.label, msg.Stacks); err != nil {
 		return err
 	}

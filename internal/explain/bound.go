@@ -143,7 +143,7 @@ func (s Situation) byMachine() (Bound, string) {
 // byCore: one core has no time left, and the lab had it.
 func (s Situation) byCore() (Bound, string) {
 	core, busiest := s.busiest()
-	if busiest.Idle >= 1-coreFull || len(s.LabCores) > core && s.LabCores[core] < coreLab {
+	if busiest.Idle >= 1-coreFull || len(s.LabCores) > core && s.LabCores[core] < coreLab || s.Missing != "" && s.contended() {
 		return "", ""
 	}
 	if busiest.SoftIRQ >= coreSoftIRQ {

@@ -17,8 +17,17 @@ type Limits struct {
 	// Others is the CPU time of programs outside the lab, in CPU-seconds, by
 	// /proc/PID/stat: what is known of them where there are no samples.
 	Others float64 `json:"others_cpu"`
+	// Host is what the machine under a guest did meanwhile; nil where there is no guest.
+	Host *Host `json:"host,omitempty"`
 	// Unread says which counters could not be read.
 	Unread []string `json:"unread,omitempty"`
+}
+
+// Host is how the machine that a guest ran on spent the time of a trial.
+type Host struct {
+	// Others is the share of programs beside the guest, Idle what was left.
+	Others float64 `json:"others_share"`
+	Idle   float64 `json:"idle_share"`
 }
 
 // Queue is a queueing discipline, or a class of one, that holds packets back.
@@ -210,6 +219,9 @@ func (a *Account) gather(profiles []Profile) {
 		a.Limits.Drops = addDrops(a.Limits.Drops, p.Limits.Drops)
 		a.Limits.Datagrams = append(a.Limits.Datagrams, p.Limits.Datagrams...)
 		a.Limits.Others += p.Limits.Others
+		if h := p.Limits.Host; h != nil && (a.Limits.Host == nil || h.Others > a.Limits.Host.Others) {
+			a.Limits.Host = h // the trial that was disturbed most
+		}
 		for _, why := range p.Limits.Unread {
 			if !slices.Contains(a.Limits.Unread, why) {
 				a.Limits.Unread = append(a.Limits.Unread, why)

@@ -27,6 +27,8 @@ const (
 	filledBuffer = 0.1
 	// overfilled: of what came through there was more under way than the buffer holds.
 	overfilled = 2.5
+	// hostBusy: with less of a guest's host idle, what others took the guest may have wanted.
+	hostBusy = 0.2
 	// some packets, not a stray one.
 	some = 3
 	// pausing: connections that had something to send for less of the time were
@@ -35,12 +37,20 @@ const (
 )
 
 // disturbance is the share of the machine that other programs took, or other guests.
-func (s Situation) disturbance() float64 { return s.Others + s.Machine.Steal }
+func (s Situation) disturbance() float64 { return s.Others + s.taken() }
+
+// taken is what the guest or virtual machine that all this ran in did not get.
+func (s Situation) taken() float64 {
+	if h := s.Limits.Host; h != nil && h.Idle < hostBusy {
+		return s.Machine.Steal + h.Others
+	}
+	return s.Machine.Steal
+}
 
 // contended: what the lab ran on others ran on too, so that what its programs did
 // late need not be a limit of theirs.
 func (s Situation) contended() bool {
-	return s.Contended+s.Machine.Steal >= otherWork || s.Machine.Idle < saturated && s.disturbance() >= otherWork
+	return s.Contended+s.taken() >= otherWork || s.Machine.Idle < saturated && s.disturbance() >= otherWork
 }
 
 // byRate: the load asks for no more.
@@ -172,14 +182,20 @@ func (s Situation) byOthers() (Bound, string) {
 }
 
 func (s Situation) busy() (Bound, string) {
-	text := "cannot be told on this busy machine: "
+	var took []string
 	if s.Machine.Steal >= otherWork {
-		text += fmt.Sprintf("its hypervisor gave %s of it to others, ", percent(s.Machine.Steal))
+		took = append(took, fmt.Sprintf("its hypervisor gave %s of it to others", percent(s.Machine.Steal)))
 	}
-	text += fmt.Sprintf("programs outside the lab took %s of it", percent(s.Others))
+	if h := s.Limits.Host; h != nil && h.Idle < hostBusy {
+		took = append(took, fmt.Sprintf("programs beside the guest took %s of its host", percent(h.Others)))
+	}
+	if s.Others >= 0.001 || len(took) == 0 {
+		took = append(took, fmt.Sprintf("programs outside the lab took %s of it", percent(s.Others)))
+	}
 	if s.Samples > 0 {
-		text += fmt.Sprintf(", the lab %s", percent(s.LabShare))
+		took = append(took, "the lab "+percent(s.LabShare))
 	}
+	text := "cannot be told on this busy machine: " + strings.Join(took, ", ")
 	if s.Watched {
 		text += ", and no counter of a limit explains the figure"
 	}

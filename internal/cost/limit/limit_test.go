@@ -3,6 +3,7 @@ package limit
 import (
 	"encoding/binary"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -106,38 +107,63 @@ func FuzzParseDatagrams(f *testing.F) {
 }
 
 func TestParseProcess(t *testing.T) {
-	for text, want := range map[string]struct {
-		used    ticks
-		program bool
-	}{
-		"7 (a) b)) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 6 7 20 0":     {200, true},
-		"9 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 3 4 0 0 20 0": {7, false},
+	for text, want := range map[string]process{
+		"7 (a) b)) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 6 7 20 0":     {1, 200, true},
+		"9 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 3 4 0 0 20 0": {2, 7, false},
 	} {
-		used, program, err := parseProcess([]byte(text))
-		if err != nil || used != want.used || program != want.program {
-			t.Errorf("%s: got %d, %v, %v", text, used, program, err)
+		p, err := parseProcess([]byte(text))
+		if err != nil || p != want {
+			t.Errorf("%s: got %+v, %v", text, p, err)
 		}
 	}
 	for _, text := range []string{"", "7 a S 1", "7 (a) S 1 7", "7 (a) S 1 7 7 0 -1 x 1 2 3 4 150 50 6 7 20 0", "7 (a) S 1 7 7 0 -1 1 1 2 3 4 150 y 6 7 20 0"} {
-		if _, _, err := parseProcess([]byte(text)); err == nil {
+		if _, err := parseProcess([]byte(text)); err == nil {
 			t.Errorf("%q: accepted", text)
 		}
 	}
 	if raw, err := os.ReadFile("/proc/self/stat"); err != nil {
 		t.Error(err)
-	} else if _, program, err := parseProcess(raw); err != nil || !program {
-		t.Errorf("this process: %v, %v", program, err)
+	} else if p, err := parseProcess(raw); err != nil || !p.program || p.parent != os.Getppid() {
+		t.Errorf("this process: %+v, %v", p, err)
 	}
 }
 
 func FuzzParseProcess(f *testing.F) {
 	f.Add([]byte("7 (a) b)) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 6 7 20 0"))
-	f.Fuzz(func(_ *testing.T, raw []byte) { _, _, _ = parseProcess(raw) })
+	f.Fuzz(func(_ *testing.T, raw []byte) { _, _ = parseProcess(raw) })
 }
 
 func TestSpent(t *testing.T) {
 	if got := spent(map[int]ticks{1: 100, 2: 50, 3: 9}, map[int]ticks{1: 150, 2: 40, 4: 25}); got != 0.75 {
 		t.Errorf("got %v: 1 used 50 ticks, 2 is another process by that number, 3 has ended, 4 is new with 25", got)
+	}
+}
+
+func TestStrangers(t *testing.T) {
+	got := strangers(map[int]process{1: {0, 5, true}, 2: {0, 7, false}, 10: {1, 1, true}, 11: {10, 2, true}, 12: {11, 3, true}, 20: {1, 4, true}, 30: {31, 6, true}, 31: {30, 8, true}}, 10)
+	if len(got) != 4 || got[1] != 5 || got[20] != 4 || got[30] != 6 || got[31] != 8 {
+		t.Errorf("got %v: 10 and its children are ours, 2 is the kernel's", got)
+	}
+}
+
+// TestHost: a child's time is no stranger's.
+func TestHost(t *testing.T) {
+	a, err := ReadHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done").Run(); err != nil {
+		t.Fatal(err)
+	}
+	z, err := ReadHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := a.Until(z); h == nil || h.Others < 0 || h.Others > 1.5 || h.Idle < 0 || len(z.used) == 0 {
+		t.Errorf("got %+v", h)
+	}
+	if _, ok := z.used[os.Getpid()]; ok {
+		t.Error("this process is a stranger")
 	}
 }
 

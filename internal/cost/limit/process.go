@@ -38,43 +38,54 @@ func (w *Watch) readProcesses() map[int]ticks {
 		if err != nil {
 			continue // it has ended
 		}
-		used, program, err := parseProcess(raw)
+		p, err := parseProcess(raw)
 		if err != nil {
 			w.unread("processes", err)
 			continue
 		}
-		if in, err := netns.InodeOf(strconv.Itoa(pid)); program && err == nil && !mine[in] {
-			out[pid] = used
+		if in, err := netns.InodeOf(strconv.Itoa(pid)); p.program && err == nil && !mine[in] {
+			out[pid] = p.used
 		}
 	}
 	return out
 }
 
-// parseProcess reads the text of /proc/PID/stat (proc_pid_stat(5)): the CPU time, and
-// whether it is a program and no thread of the kernel.
-func parseProcess(raw []byte) (used ticks, program bool, err error) {
+// process is one as /proc shows it.
+type process struct {
+	parent int
+	used   ticks
+	// program: it is no thread of the kernel.
+	program bool
+}
+
+// parseProcess reads the text of /proc/PID/stat (proc_pid_stat(5)).
+func parseProcess(raw []byte) (p process, err error) {
 	// The name in parentheses may hold anything.
 	end := bytes.LastIndexByte(raw, ')')
 	if end < 0 {
-		return 0, false, fmt.Errorf("read process: expected a name in parentheses")
+		return p, fmt.Errorf("read process: expected a name in parentheses")
 	}
 	f := strings.Fields(string(raw[end+1:])) // from the third on
-	const flags, user, system = 9 - 3, 14 - 3, 15 - 3
+	const parent, flags, user, system = 4 - 3, 9 - 3, 14 - 3, 15 - 3
 	if len(f) <= system {
-		return 0, false, fmt.Errorf("read process: %d fields", len(f)+2)
+		return p, fmt.Errorf("read process: %d fields", len(f)+2)
 	}
 	bits, err := strconv.ParseUint(f[flags], 10, 64)
 	if err != nil {
-		return 0, false, fmt.Errorf("read process: flags: %w", err)
+		return p, fmt.Errorf("read process: flags: %w", err)
 	}
 	for _, i := range []int{user, system} {
 		n, err := strconv.ParseUint(f[i], 10, 64)
 		if err != nil {
-			return 0, false, fmt.Errorf("read process: CPU time: %w", err)
+			return p, fmt.Errorf("read process: CPU time: %w", err)
 		}
-		used += ticks(n)
+		p.used += ticks(n)
 	}
-	return used, bits&kernelThread == 0, nil
+	if p.parent, err = strconv.Atoi(f[parent]); err != nil {
+		return p, fmt.Errorf("read process: parent: %w", err)
+	}
+	p.program = bits&kernelThread == 0
+	return p, nil
 }
 
 // spent is the CPU time between two readings, in seconds. What is new began in between.
