@@ -137,6 +137,14 @@ claims:
 	}
 }
 
+// TestRecordedLoads: every load of an experiment that has been run is read.
+func TestRecordedLoads(t *testing.T) {
+	const text = "name: x\nnetworks: [bridge]\nworkloads:\n  - {name: any, load: {connections: [8], size: [64], rate: [10], congestion: [cubic, bbr]}}\n"
+	if e, err := experiment.Parse("e.yaml", strings.NewReader(text), experiment.Recorded()); err != nil || len(e.Entries) != 1 || len(e.Entries[0].Loads) != 2 {
+		t.Errorf("%+v, %v", e.Entries, err)
+	}
+}
+
 // TestClaimedCells: what a claim compares is repeated more often, on the kernels that
 // have all that it speaks of.
 func TestClaimedCells(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,38 @@ import (
 	"pathwise.dev/pathwise/internal/workload/catalogue"
 	"pathwise.dev/pathwise/internal/workload/testbed"
 )
+
+// profile is the workload that runs a profile.
+func profile(t *testing.T, f txtar.File, self string, env map[string]string) (workload.Workload, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), f.Name)
+	if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return catalogue.ByName("uperf:"+path, catalogue.Options{Self: self, Getenv: func(n string) string { return env[n] }})
+}
+
+// TestFaultsByUDP: what befalls a server by UDP is told as of any other.
+func TestFaultsByUDP(t *testing.T) {
+	self := build(t)
+	a, err := txtar.ParseFile("../uperf/testdata/profiles.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(a.Files, func(f txtar.File) bool { return f.Name == "k8s-netperf-rr-udp.xml" })
+	w, err := profile(t, a.Files[i], self, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait() // also if a bed cannot be made
+	for _, f := range testbed.Faults() {
+		g := bed(t, 1, self)
+		wg.Go(func() { struck(t, g, w, f) })
+	}
+	g := bed(t, 1, self)
+	wg.Go(func() { misled(t, g, w) })
+}
 
 // TestPlaysProfiles plays for a fraction of a second every profile of uperf's shapes
 // that is taken; TestProfiles of package uperf says which are.
@@ -27,11 +60,7 @@ func TestPlaysProfiles(t *testing.T) {
 	env := map[string]string{"nthr": "2", "iter": "10", "conn": "2", "proto": "udp", "nth": "2"}
 	played := 0
 	for _, f := range a.Files {
-		path := filepath.Join(t.TempDir(), f.Name)
-		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		w, err := catalogue.ByName("uperf:"+path, catalogue.Options{Self: self, Getenv: func(n string) string { return env[n] }})
+		w, err := profile(t, f, self, env)
 		if err != nil {
 			continue
 		}

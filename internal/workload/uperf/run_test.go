@@ -23,7 +23,7 @@ func slave(t *testing.T) netip.AddrPort {
 	l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, addr, 4, true) }()
+	go func() { done <- Serve(ctx, netip.AddrPortFrom(netip.IPv6Unspecified(), addr.Port()), 4, true) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -87,6 +87,7 @@ func TestCountsAsUperf(t *testing.T) {
 func abs(n int64) int64 { return max(n, -n) }
 
 func TestRunsProfiles(t *testing.T) {
+	t.Parallel()
 	target := slave(t)
 	for name, transactions := range map[string]string{
 		"accept":       `<transaction><flowop type="accept" options="tcp_nodelay wndsz=50k"/></transaction><transaction duration="9"><flowop type="write" options="size=90"/><flowop type="read" options="size=90"/></transaction><transaction><flowop type="disconnect"/></transaction>`,
@@ -111,23 +112,30 @@ const udpLink = `<transaction><flowop type="connect" options="remotehost=$h prot
 
 // TestRunsByUDP: connections by UDP, whichever end opens them, in all of uperf's ways.
 func TestRunsByUDP(t *testing.T) {
+	t.Parallel()
 	target := slave(t)
 	const rr = `<transaction duration="9"><flowop type="write" options="size=90"/><flowop type="read" options="size=90"/></transaction><transaction><flowop type="disconnect"/></transaction>`
 	for name, transactions := range map[string]string{
-		"connect": udpLink + rr,
-		"accept":  strings.Replace(udpLink, "connect", "accept", 1) + rr,
-		"random":  udpLink + `<transaction duration="9"><flowop type="write" options="count=3 size=rand(1,20k)"/><flowop type="read" options="size=rand(1,100)"/></transaction>`,
-		"each":    `<transaction duration="9"><flowop type="connect" options="protocol=udp"/><flowop type="write" options="size=1"/><flowop type="read" options="size=65507"/><flowop type="disconnect"/></transaction>`,
-		"untimed": udpLink + `<transaction iterations="35"><flowop type="write" options="size=300"/><flowop type="read" options="size=2k"/></transaction><transaction><flowop type="disconnect"/></transaction>`,
-		"sending": udpLink + `<transaction duration="9"><flowop type="write" options="size=1k count=16"/></transaction>`,
-		"reading": udpLink + `<transaction duration="9"><flowop type="read" options="size=1k count=16"/></transaction><transaction><flowop type="disconnect"/></transaction>`,
+		"connect":        udpLink + rr,
+		"by IPv6":        udpLink + rr,
+		"accept by IPv6": strings.Replace(udpLink, "connect", "accept", 1) + rr,
+		"accept":         strings.Replace(udpLink, "connect", "accept", 1) + rr,
+		"random":         udpLink + `<transaction duration="9"><flowop type="write" options="count=3 size=rand(1,20k)"/><flowop type="read" options="size=rand(1,100)"/></transaction>`,
+		"each":           `<transaction duration="9"><flowop type="connect" options="protocol=udp"/><flowop type="write" options="size=1"/><flowop type="read" options="size=65507"/><flowop type="disconnect"/></transaction>`,
+		"untimed":        udpLink + `<transaction iterations="35"><flowop type="write" options="size=300"/><flowop type="read" options="size=2k"/></transaction><transaction><flowop type="disconnect"/></transaction>`,
+		"sending":        udpLink + `<transaction duration="9"><flowop type="write" options="size=1k count=16"/></transaction>`,
+		"reading":        udpLink + `<transaction duration="9"><flowop type="read" options="size=1k count=16"/></transaction><transaction><flowop type="disconnect"/></transaction>`,
 		"with tcp": `<transaction><flowop type="connect"/><flowop type="connect" options="conn=1 protocol=udp"/></transaction><transaction duration="9"><flowop type="write" options="size=300"/>
 			<flowop type="read" options="conn=1 size=300"/></transaction><transaction><flowop type="disconnect"/><flowop type="disconnect" options="conn=1"/></transaction>`,
 	} {
 		p := profile(t, transactions)
 		p.Groups[0].Strands = 3
 		p.Groups = append(p.Groups, p.Groups[0])
-		c, err := master(t, target, p)
+		to := target
+		if strings.Contains(name, "IPv6") {
+			to = netip.AddrPortFrom(netip.IPv6Loopback(), target.Port())
+		}
+		c, err := master(t, to, p)
 		if err != nil || c.Operations == 0 || c.Failed != 0 || c.Failure != "" || c.Received+c.ServerReceived == 0 || c.Sent == 0 || c.Arrived == 0 {
 			t.Errorf("%s: %+v, %v", name, c, err)
 		}
@@ -187,6 +195,7 @@ func forgetful(t *testing.T) netip.AddrPort {
 // TestDatagramsThatAreLost: what nobody answers is a failure, after as long as an
 // answer may take, or one that the profile allows, after which the strand goes on.
 func TestDatagramsThatAreLost(t *testing.T) {
+	t.Parallel()
 	target := forgetful(t)
 	const ask = `<transaction duration="9"><flowop type="write" options="size=90"/><flowop type="read" options="size=90 `
 	if _, err := master(t, target, profile(t, udpLink+`<transaction duration="9"><flowop type="write" options="size=90 count=3"/>
@@ -207,6 +216,7 @@ func TestDatagramsThatAreLost(t *testing.T) {
 // TestCongestion: connections have the congestion control that the profile names, at
 // either end, or cubic, and one that the kernel has not is told.
 func TestCongestion(t *testing.T) {
+	t.Parallel()
 	target := slave(t)
 	for _, tc := range []struct{ kind, options, want, fails string }{
 		{"connect", "", "cubic", ""}, {"accept", "", "cubic", ""}, {"connect", "cc=reno", "reno", ""}, {"accept", "cc=reno", "reno", ""},
