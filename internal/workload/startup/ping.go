@@ -1,7 +1,6 @@
 package startup
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +56,10 @@ func (e *echo) Close() {
 
 // ping sends an echo request every millisecond and returns when the first was answered.
 func (e *echo) ping(ctx context.Context, pod topo.Pod) (time.Time, error) {
-	conn, target := e.v4, cmp.Or(pod.Service.Addr(), pod.Addr())
+	conn, target := e.v4, pod.Addr()
+	if pod.Service.Addr().Is6() {
+		target = pod.Address(topo.IPv6)
+	}
 	if target.Is6() {
 		conn = e.v6
 	}
