@@ -90,7 +90,7 @@ func behind(v claim.Verdict, n int) string {
 // claimGrid is one claim with its findings.
 func claimGrid(j claim.Judged) grid {
 	g := grid{title: j.Source + ": " + j.Text}
-	g.table.cols = []column{{head: "verdict"}, {head: "question", drop: 1}, {head: "measured"}, {head: "notes"}}
+	g.table.cols = []column{{head: "verdict"}, {head: "question"}, {head: "measured"}, {head: "notes"}}
 	for _, f := range j.Findings {
 		marks := g.notes.mark(findingNotes(f))
 		lines := measured(j.Claim, f)
@@ -102,6 +102,7 @@ func claimGrid(j claim.Judged) grid {
 			}
 		}
 	}
+	g.table = g.table.unlessEmpty("question")
 	g.legend = claimTerms(j.Claim)
 	if why := because(j); why != "" {
 		g.legend += " " + why

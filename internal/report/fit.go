@@ -94,6 +94,11 @@ func (t table) content(i int) (w int) {
 	return w
 }
 
+// unlessEmpty leaves out the column with a head where none of its cells has any content.
+func (t table) unlessEmpty(head string) table {
+	return t.without(func(i int) bool { return t.cols[i].head == head && t.content(i) == 0 })
+}
+
 // floors are the least widths of the columns: figures are whole, heads broken, and texts to a
 // width if their words are no longer.
 func (t table) floors(text int) []int {

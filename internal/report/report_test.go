@@ -103,6 +103,46 @@ func TestTextFitsTheTerminal(t *testing.T) {
 	}
 }
 
+// TestWhatIsLeftOutIsSaid: a terminal is told what it does not see and how to see it; a pipe
+// and -o wide lack nothing.
+func TestWhatIsLeftOutIsSaid(t *testing.T) {
+	in := fixtures()["small"]
+	in.Dir = "results/small"
+	const hint = "shows every column; left out to fit 80: "
+	whole := render(t, Text, in, quick())
+	for name, tc := range map[string]struct {
+		text string
+		want bool
+	}{
+		"report": {render(t, Text, in, Options{Width: 80, Rank: quick().Rank}), true},
+		"wide":   {render(t, Wide, in, Options{Width: 80, Rank: quick().Rank}), false},
+		"pipe":   {whole, false},
+		"brief":  {briefly(t, in, Options{Width: 80, Rank: quick().Rank}), false},
+	} {
+		if strings.Contains(tc.text, hint) != tc.want {
+			t.Errorf("%s: is it said what was left out? %v:\n%s", name, !tc.want, tc.text)
+		}
+	}
+	for _, name := range []string{"p99.9 us", "retransmits 1/GB"} {
+		if wide := render(t, Wide, in, Options{Width: 80, Rank: quick().Rank}); !strings.Contains(wide, name) || !strings.Contains(whole, name) {
+			t.Errorf("a column is missing from -o wide or from a pipe: %s", name)
+		}
+	}
+	narrow := briefly(t, in, Options{Width: 48, Rank: quick().Rank})
+	if !strings.Contains(strings.Join(strings.Fields(narrow), " "), `"pathwise report results/small -o wide" shows every column; left out to fit 48: `) {
+		t.Errorf("the end of a run does not say what shows more:\n%s", narrow)
+	}
+}
+
+func briefly(t *testing.T, in Input, o Options) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Brief(&out, in, o); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
 func TestIncompleteIsSaid(t *testing.T) {
 	for _, format := range []string{Text, Markdown, Bench, HTML} {
 		if out := render(t, format, fixtures()["zero"], Options{}); !strings.Contains(out, "incomplete: 0 of 120 trials, continue with --resume") {

@@ -114,9 +114,7 @@ func (s Study) grid() grid {
 		}
 		g.table.add(verdict, j.ID, strings.Join(j.Exhibits, " "), j.Text, j.Published, studyMeasured(j))
 	}
-	if last := len(g.table.cols) - 1; s.Dir == "" && g.table.content(last) == 0 {
-		g.table = g.table.without(func(i int) bool { return i == last })
-	}
+	g.table = g.table.unlessEmpty("measured here")
 	return g
 }
 
