@@ -106,7 +106,7 @@ func (s Situation) byPolicer() (Bound, string) {
 			p.Index, p.Place.words(), percent(per(float64(p.Dropped), float64(p.Packets))), p.Dropped, rate(p.Rate))
 	}
 	by, at, n := s.worst(filtering, program)
-	if s.dropped(n) < dropping || n < some {
+	if _, more := s.noRoom(); s.dropped(n) < dropping || n < some || n < more {
 		return "", ""
 	}
 	return ByPolicer, fmt.Sprintf("bound by a policer: %s dropped %s of the packets (%d) in %s", by, percent(s.dropped(n)), n, at.words())

@@ -133,6 +133,9 @@ func TestLimits(t *testing.T) {
 		"overflowing sockets": {func(s *Situation) {
 			s.Streams, s.Limits.Datagrams = nil, []Datagram{{Server, 9000, 1000}}
 		}, verdict{ByOverflow, "no room for 10 % of the datagrams that came (1000)"}, verdict{ByOthers, "no room for 10 %"}, cpu},
+		"more datagrams without room than a program drops": {func(s *Situation) {
+			s.Streams, s.Limits.Datagrams, s.Limits.Drops = nil, []Datagram{{Server, 9000, 1000}}, []Drop{{"tc_ingress", Server, 400}}
+		}, verdict{ByOverflow, "no room for 10 %"}, busy, cpu},
 		"loss that nobody counts": {func(s *Situation) { s.Streams.Again = 700 },
 			verdict{ByLoss, "TCP sent 1.0 % of its segments again (700), and no counter"}, busy, cpu},
 		"the generator pauses": {func(s *Situation) { s.Streams.Busy = 0.4 }, verdict{ByPauses, "nothing to send for 80 % of the time"}, busy, cpu},
