@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,7 +84,7 @@ func plantedLimits() []planted {
 func rules() planted {
 	return planted{"rules", runs("(echo 'add table ip pw'; echo 'add chain ip pw in { type filter hook input priority 0; }'; " +
 		"i=0; while [ $i -lt 10000 ]; do echo \"add rule ip pw in tcp dport $((i + 10000)) tcp sport 7 drop\"; i=$((i + 1)); done) | nft -f -"),
-		[]explain.Bound{explain.ByNetfilter, explain.ByOneCore, explain.ByOneTask}}
+		[]explain.Bound{explain.ByNetfilter, explain.ByOneCore, explain.ByOneTask, explain.BySerial}}
 }
 
 // list writes the list to dir and returns the experiment's line for it.
@@ -157,13 +158,11 @@ func loops(t *testing.T, n int) {
 // is said; none is taken for the CPU. 10,000 rules are, where nobody else took it.
 func TestExplainNamesTheLimit(t *testing.T) {
 	t.Run("quiet", func(t *testing.T) {
-		nets := append(plantedLimits(), rules())
-		named(t, explained(t, nets, "tcp-bulk"), nets)
+		named(t, append(plantedLimits(), rules()))
 	})
 	t.Run("loaded", func(t *testing.T) {
 		loops(t, 2)
-		nets := append(plantedLimits(), planted{"free", nil, nil})
-		named(t, explained(t, nets, "tcp-bulk"), nets)
+		named(t, append(plantedLimits(), planted{"free", nil, nil}))
 	})
 	t.Run("offered", func(t *testing.T) {
 		loops(t, 2)
@@ -176,10 +175,16 @@ func TestExplainNamesTheLimit(t *testing.T) {
 	})
 }
 
-// named checks that each network's limit is the planted one, or said to be unknown
-// where others took the CPU, as other packages' tests may.
-func named(t *testing.T, found map[string]explain.Finding, nets []planted) {
+// named benches the networks and checks that each one's limit is the planted one, or said
+// to be unknown where others took the CPU, as other packages' tests may. A trial for
+// which the machine was too busy is tried again.
+func named(t *testing.T, nets []planted) {
 	t.Helper()
+	found := map[string]explain.Finding{}
+	for left, try := nets, 0; len(left) > 0 && try < 3; try++ {
+		maps.Copy(found, explained(t, left, "tcp-bulk"))
+		left = slices.DeleteFunc(slices.Clone(left), func(n planted) bool { _, ok := found[n.name+" tcp-bulk"]; return ok })
+	}
 	for _, n := range nets {
 		f, ok := found[n.name+" tcp-bulk"]
 		switch {

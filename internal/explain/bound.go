@@ -32,6 +32,7 @@ const (
 	ByReader    Bound = "reader"      // the receiving program
 	ByLoss      Bound = "loss"        // packets are lost, and TCP gives way
 	ByPauses    Bound = "pauses"      // connections had nothing to send
+	BySerial    Bound = "serial"      // the CPU, by work that went from core to core
 	ByWaiting   Bound = "waiting"     // nothing was busy
 	Unknown     Bound = "unknown"
 )
@@ -96,7 +97,7 @@ func rules() []rule {
 	return []rule{
 		Situation.byRate, Situation.byShaper, Situation.byPolicer, Situation.bySurelyWindow,
 		Situation.byGenerator, Situation.byMachine, Situation.byWindow, Situation.byOverflow, Situation.byCore,
-		Situation.byOthers, Situation.byReader, Situation.byPartly, Situation.byLoss, Situation.byPauses,
+		Situation.byOthers, Situation.byReader, Situation.byPartly, Situation.byLoss, Situation.byPauses, Situation.bySerial,
 	}
 }
 

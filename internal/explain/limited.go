@@ -27,6 +27,8 @@ const (
 	filledBuffer = 0.1
 	// overfilled: of what came through there was more under way than the buffer holds.
 	overfilled = 2.5
+	// always is nearly all of the time, or of a core.
+	always = 0.9
 	// hostBusy: with less of a guest's host idle, what others took the guest may have wanted.
 	hostBusy = 0.2
 	// some packets, not a stray one.
@@ -292,6 +294,22 @@ func (s Situation) byPauses() (Bound, string) {
 	}
 	return ByPauses, fmt.Sprintf("not bound by the network: its connections had nothing to send for %s of the time, with %s of the machine idle",
 		percent(1-per(p.Busy, p.Seconds)), percent(s.Machine.Idle))
+}
+
+// bySerial: there was always data to send and a core's worth of the lab's work, on
+// changing cores. A connection's packets are handled one after the other: a
+// softirq runs where the sender or the one before it did.
+func (s Situation) bySerial() (Bound, string) {
+	var cores float64
+	for _, c := range s.LabCores {
+		cores += c
+	}
+	p := s.Streams
+	if p == nil || s.Unit != PerGB || p.Busy < always*p.Seconds || cores < always {
+		return "", ""
+	}
+	return BySerial, fmt.Sprintf("bound by the CPU, step after step: the lab kept %s cores of %d busy, now one and now another (%s of the machine was idle)",
+		figure(cores), len(s.Cores), percent(s.Machine.Idle))
 }
 
 // amount shows what was offered or came through.

@@ -139,6 +139,12 @@ func TestLimits(t *testing.T) {
 		"loss that nobody counts": {func(s *Situation) { s.Streams.Again = 700 },
 			verdict{ByLoss, "TCP sent 1.0 % of its segments again (700), and no counter"}, busy, cpu},
 		"the generator pauses": {func(s *Situation) { s.Streams.Busy = 0.4 }, verdict{ByPauses, "nothing to send for 80 % of the time"}, busy, cpu},
+		"work that goes from core to core": {func(s *Situation) {
+			if s.Others == 0 && s.Machine.Idle > 0 {
+				s.Machine, s.Cores = Modes{System: 0.3, SoftIRQ: 0.45, Idle: 0.25}, []Modes{{System: 0.3, SoftIRQ: 0.42, Idle: 0.28}, {System: 0.3, SoftIRQ: 0.48, Idle: 0.22}}
+				s.LabCores = []float64{0.7, 0.7}
+			}
+		}, verdict{BySerial, "the lab kept 1.4 cores of 2 busy, now one and now another (25 % of the machine was idle)"}, busy, cpu},
 		"a rate that came through": {func(s *Situation) { s.Offered, s.Got = 4e8, 3.99e8 },
 			verdict{ByRate, "bound by the rate offered, not by the network: 399 Mbit/s of 400 Mbit/s"}, verdict{ByRate, ""}, verdict{ByRate, ""}},
 		"a rate that did not": {func(s *Situation) { s.Offered, s.Got = 4e8, 2e8 }, waiting, verdict{ByOthers, "200 Mbit/s of the 400 Mbit/s offered came through"}, cpu},

@@ -131,9 +131,9 @@ func (w *Watch) End() {
 	if w.stop == nil {
 		return
 	}
+	w.halt()
 	queues, policers, at := w.readQueues()
 	w.ended = at
-	w.halt()
 	w.look(false)
 	w.out.Queues = w.changed(queues)
 	w.out.Policers = w.policed(policers)
