@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -207,6 +208,28 @@ func checkWidth(t *testing.T, b *tab) {
 	for _, cell := range eval[[]string](t, b, `[...document.querySelectorAll(".stack td, .stack th, .reco td, .finding td, #answer *")].filter(e =>
 		e.checkVisibility() && !(innerWidth > 1000 && e.closest(".workload")) && e.getBoundingClientRect().right > (e.closest(".scroll") ?? document.documentElement).getBoundingClientRect().right + 1).map(e => e.tagName + " " + e.textContent.slice(0, 40))`) {
 		t.Errorf("cut off: %s", cell)
+	}
+}
+
+// TestIndexInBrowser: the page that leads to the studies fits a phone.
+func TestIndexInBrowser(t *testing.T) {
+	in := madeStudy()
+	s := Study{Name: "made", Paper: *in.Paper, Claims: Judge(in, quick()), Dir: in.Dir, Finished: true, Report: "made/report.html"}
+	s.Paper.Title = "A title of a document that is as long as those of documents are, and then a little longer"
+	var page bytes.Buffer
+	if err := Index(&page, []Study{s, s}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "index.html")
+	if err := os.WriteFile(file, page.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b := browser(t)
+	for _, v := range []view{{"wide-light", 1300, "light"}, {"phone-dark", 400, "dark"}} {
+		tab := open(t, b, file, v)
+		checkWidth(t, tab)
+		screenshot(t, tab, "index-"+v.name)
+		tab.report(t)
 	}
 }
 
