@@ -38,10 +38,13 @@ type Range struct {
 	IPv6 bool
 }
 
-// Within returns the range of addresses of part inside the larger subnet.
+// Within returns the range of addresses of part inside the larger subnet, without the
+// part's first and last one.
 func Within(subnet, part netip.Prefix) Range {
 	last := part.Masked().Addr().As4()
-	last[3] |= 0xfe
+	for bit := 1; bit < 32-part.Bits(); bit++ {
+		last[3-bit/8] |= 1 << (bit % 8)
+	}
 	return Range{Subnet: subnet, First: part.Masked().Addr().Next(), Last: netip.AddrFrom4(last)}
 }
 
