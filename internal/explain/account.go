@@ -219,7 +219,7 @@ func (a *Account) attribute(t *Table, profiles []Profile, total Record, work flo
 	all := float64(a.Samples)
 	tick := total.Window * float64(len(total.Cores)) / all
 	a.LabShare, a.Outside = lab/all, places[Outside]/all
-	a.LabCores, a.Others, a.Contended = cores.shares(all)
+	a.LabCores, a.Others, a.Contended = cores.shares(a.Machine, a.Cores)
 	a.Lab = per(lab*tick, work)
 	for _, s := range t.Stages() {
 		if n := stages[s]; n > 0 {

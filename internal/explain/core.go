@@ -2,7 +2,8 @@ package explain
 
 import "strings"
 
-// part is how many samples of a core were whose.
+// part is how many samples of a core that was not idle were whose. A core that sleeps
+// is sampled less often than one at work, so /proc/stat says how long it slept.
 type part struct{ all, lab, others float64 }
 
 // parts are those of each core.
@@ -14,9 +15,11 @@ func (p *parts) add(s Stack) {
 		*p = append(*p, part{})
 	}
 	c, n := &(*p)[s.CPU], float64(s.Count)
+	if s.Context == Free {
+		return
+	}
 	c.all += n
 	switch {
-	case s.Context == Free:
 	case s.Place != Outside && s.Place != Underlay:
 		c.lab += n
 	case s.Place == Outside && !s.kernelThread():
@@ -26,15 +29,20 @@ func (p *parts) add(s Stack) {
 
 // shares are the lab's of each core, other programs' of all cores, and theirs of
 // those that the lab ran on.
-func (p parts) shares(all float64) (lab []float64, others, contended float64) {
-	var sum, ran float64
-	for _, c := range p {
-		lab = append(lab, per(c.lab, c.all))
+func (p parts) shares(machine Modes, cores []Modes) (lab []float64, others, contended float64) {
+	var all, sum, ran float64
+	for i, c := range p {
+		busy := machine.Busy()
+		if i < len(cores) {
+			busy = cores[i].Busy()
+		}
+		lab = append(lab, busy*per(c.lab, c.all))
 		others += c.others
+		all += c.all
 		ran += c.lab
-		sum += c.lab * per(c.others, c.all)
+		sum += c.lab * busy * per(c.others, c.all)
 	}
-	return lab, per(others, all), per(sum, ran)
+	return lab, machine.Busy() * per(others, all), per(sum, ran)
 }
 
 // kernelThread reports whether a thread of the kernel itself ran, outside a softirq.

@@ -296,7 +296,7 @@ func (s Situation) byPauses() (Bound, string) {
 		percent(1-per(p.Busy, p.Seconds)), percent(s.Machine.Idle))
 }
 
-// bySerial: there was always data to send and a core's worth of the lab's work, on
+// bySerial: there was always something to do and a core's worth of the lab's work, on
 // changing cores. A connection's packets are handled one after the other: a
 // softirq runs where the sender or the one before it did.
 func (s Situation) bySerial() (Bound, string) {
@@ -305,11 +305,17 @@ func (s Situation) bySerial() (Bound, string) {
 		cores += c
 	}
 	p := s.Streams
-	if p == nil || s.Unit != PerGB || p.Busy < always*p.Seconds || cores < always {
+	sending := s.Unit == PerGB && p != nil && p.Busy >= always*p.Seconds
+	if cores < always || !sending && !s.oneUnderWay() {
 		return "", ""
 	}
 	return BySerial, fmt.Sprintf("bound by the CPU, step after step: the lab kept %s cores of %d busy, now one and now another (%s of the machine was idle)",
 		figure(cores), len(s.Cores), percent(s.Machine.Idle))
+}
+
+// oneUnderWay: each operation waits for the one before, and for nothing else.
+func (s Situation) oneUnderWay() bool {
+	return s.Unit == PerKop && s.Offered == 0 && max(s.Load.Connections, 1)*max(s.Scenario.Pairs, 1) == 1
 }
 
 // amount shows what was offered or came through.
