@@ -104,7 +104,7 @@ func TestArguments(t *testing.T) {
 		o    offer
 		want string
 	}{
-		"tcp": {offer{proto: workload.TCP, streams: 8, size: 65536},
+		"tcp": {offer{proto: workload.TCP, streams: 8, size: 65536, congestion: workload.Congestion},
 			"iperf3 -c 10.0.0.2 -p 20001 -J -i 0.1 -t 3 -P 8 -l 65536 --connect-timeout 5000 -C cubic"},
 		"udp, rate split over streams": {offer{proto: workload.UDP, streams: 3, size: 1400, rate: 100e6, buffer: 212992},
 			"iperf3 -c 10.0.0.2 -p 20001 -J -i 0.1 -t 3 -P 3 -l 1400 --connect-timeout 5000 -w 212992 -u -b 33333334"},
