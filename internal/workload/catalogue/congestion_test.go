@@ -30,6 +30,7 @@ func TestCongestionIsWhatIsSaid(t *testing.T) {
 		}
 		for _, name := range asked {
 			t.Run(fmt.Sprintf("%s/%s", info.Name, name), func(t *testing.T) {
+				t.Parallel()
 				g := bed(t, 1, self)
 				var seen []string
 				m := &testbed.Meter{OnBegin: func() { seen = congestion(t, g) }}

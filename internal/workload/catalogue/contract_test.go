@@ -179,6 +179,7 @@ func TestServerThatIsNotReached(t *testing.T) {
 		}
 		for what, service := range map[string]string{"refused": "10.201.0.2:9", "no route": "203.0.113.9:5201", "silent": "10.201.0.2:5201"} {
 			t.Run(w.Info().Name+"/"+what, func(t *testing.T) {
+				t.Parallel() // most of it is waiting
 				g := bed(t, 1, self)
 				g.Pairs[0].Server.Service = testbed.AddrPort(service)
 				ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
