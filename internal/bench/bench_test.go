@@ -37,6 +37,8 @@ type datagrams struct {
 	silent bool
 	// before is called when Run starts.
 	before func()
+	// unseen has the meter told of the end at once.
+	unseen func() bool
 }
 
 func (datagrams) Info() workload.Info {
@@ -63,6 +65,9 @@ func (d datagrams) Run(ctx context.Context, bed workload.Bed, _ sample.Load, w w
 			}
 		}
 		m.Begin()
+		if d.unseen != nil && d.unseen() {
+			return nil
+		}
 		for end := time.Now().Add(w.Duration); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			_, _ = c.Write(make([]byte, 1000)) // nobody listens: the port answers unreachable
 		}

@@ -38,13 +38,16 @@ const (
 	leastSeen = 0.8
 )
 
+// windowGate begins the reason of a trial whose window was not seen whole.
+const windowGate = "gate window: "
+
 // cut says that CPU time and counters are not of the figures' window; "" if they are.
 func cut(seen time.Duration, planned workload.Window, out workload.Outcome) string {
 	want := cmp.Or(out.Window, planned.Duration)
 	if seen.Seconds() >= leastSeen*want.Seconds() {
 		return ""
 	}
-	return fmt.Sprintf("gate window: CPU time and counters are of %v of a window of %v: the machine was too busy",
+	return windowGate + fmt.Sprintf("CPU time and counters are of %v of a window of %v: the machine was too busy",
 		seen.Round(time.Millisecond), want.Round(time.Millisecond))
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/lab"
@@ -83,7 +84,7 @@ func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, 
 	for i := range n {
 		part := *t
 		part.Warnings, part.Notes = slices.Clone(t.Warnings), slices.Clone(t.Notes)
-		r.window(ctx, l, cell, &part)
+		r.whole(ctx, l, cell, &part)
 		if part.Status != sample.OK {
 			if i > 0 && part.Reason != "" {
 				part.Reason = fmt.Sprintf("window %d of %d: %s", i+1, n, part.Reason)
@@ -95,6 +96,26 @@ func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, 
 	}
 	*t = joined(parts, r.mainMetric(cell.Workload))
 	t.Phases.Loaded = r.Now().Sub(begin).Seconds()
+}
+
+// tries is how often a window is measured of which the meter saw too little.
+const tries = 3
+
+// whole measures one window, again where the machine kept the meter from its ends: other
+// programs that make and remove network namespaces hold the kernel's lock for seconds
+// by which counters are read (rtnl_mutex). Such a window has no figures, so that nothing is
+// chosen by what was measured.
+func (r *runner) whole(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
+	begun := *t
+	for try := 1; ; try++ {
+		*t = begun
+		t.Warnings, t.Notes = slices.Clone(begun.Warnings), slices.Clone(begun.Notes)
+		r.window(ctx, l, cell, t)
+		if try == tries || t.Status != sample.Invalid || !strings.HasPrefix(t.Reason, windowGate) {
+			return
+		}
+		begun.Warnings = append(begun.Warnings, sample.Warning{Gate: "window", Text: "measured again: " + strings.TrimPrefix(t.Reason, windowGate)})
+	}
 }
 
 // joined is the trial of a build with several windows: figures are means over the windows,

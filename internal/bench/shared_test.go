@@ -71,6 +71,27 @@ func TestFailureEndsASharedBuild(t *testing.T) {
 	nothingLeft(t, &r)
 }
 
+// TestWindowThatWasNotSeen: one of which the meter saw nothing is measured again, and the
+// trial says so; three of them are a trial without figures.
+func TestWindowThatWasNotSeen(t *testing.T) {
+	for unseen, want := range map[int]sample.Status{2: sample.OK, 3: sample.Invalid} {
+		var r run
+		left := unseen
+		c := config(t, &r, datagrams{unseen: func() bool { left--; return left >= 0 }}, plain.Host{})
+		c.Experiment.Repeat.Min, c.Experiment.Repeat.Max = 1, 1
+		trials := r.do(t, c).Trials
+		again := 0
+		for _, w := range trials[0].Warnings {
+			if w.Gate == "window" {
+				again++
+			}
+		}
+		if len(trials) != 1 || trials[0].Status != want || again != 2 {
+			t.Errorf("%d unseen: %s (%s), %d warnings", unseen, trials[0].Status, trials[0].Reason, again)
+		}
+	}
+}
+
 func nothingLeft(t *testing.T, r *run) {
 	t.Helper()
 	if _, err := os.Stat(r.store.Root); !os.IsNotExist(err) {
