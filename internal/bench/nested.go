@@ -82,9 +82,7 @@ func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, 
 	n := r.windows(cell, t.Repetition)
 	parts := make([]sample.Trial, 0, n)
 	for i := range n {
-		part := *t
-		part.Warnings, part.Notes = slices.Clone(t.Warnings), slices.Clone(t.Notes)
-		r.whole(ctx, l, cell, &part)
+		part := r.whole(ctx, l, cell, *t)
 		if part.Status != sample.OK {
 			if i > 0 && part.Reason != "" {
 				part.Reason = fmt.Sprintf("window %d of %d: %s", i+1, n, part.Reason)
@@ -105,16 +103,15 @@ const tries = 3
 // programs that make and remove network namespaces hold the kernel's lock for seconds
 // by which counters are read (rtnl_mutex). Such a window has no figures, so that nothing is
 // chosen by what was measured.
-func (r *runner) whole(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
-	begun := *t
+func (r *runner) whole(ctx context.Context, l *lab.Lab, cell experiment.Planned, begun sample.Trial) sample.Trial {
 	for try := 1; ; try++ {
-		*t = begun
+		t := begun
 		t.Warnings, t.Notes = slices.Clone(begun.Warnings), slices.Clone(begun.Notes)
-		r.window(ctx, l, cell, t)
+		r.window(ctx, l, cell, &t)
 		if try == tries || t.Status != sample.Invalid || !strings.HasPrefix(t.Reason, windowGate) {
-			return
+			return t
 		}
-		begun.Warnings = append(begun.Warnings, sample.Warning{Gate: "window", Text: "measured again: " + strings.TrimPrefix(t.Reason, windowGate)})
+		begun.Warnings = append(slices.Clip(begun.Warnings), sample.Warning{Gate: "window", Text: "measured again: " + strings.TrimPrefix(t.Reason, windowGate)})
 	}
 }
 

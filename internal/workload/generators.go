@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -87,22 +88,23 @@ func (g *Generators) Serve(ctx context.Context, bed Bed, crew *Crew) (lead time.
 	// Where servers took long to start, as on a guest's kernel, so will clients, and so
 	// does connecting.
 	took := time.Since(started)
-	for _, p := range bed.Pairs {
-		if Elsewhere(bed, p.Client) {
-			return max(lead, 2*took), nil
-		}
+	if clientsElsewhere(bed) {
+		return max(lead, 2*took), nil
 	}
 	return max(lead, took/2), nil
+}
+
+// clientsElsewhere tells whether some client is on another kernel, which shares no FIFO.
+func clientsElsewhere(bed Bed) bool {
+	return slices.ContainsFunc(bed.Pairs, func(p Pair) bool { return Elsewhere(bed, p.Client) })
 }
 
 // Gather starts the clients and returns when each of them has, ready to be told of
 // its window by Begin. Clients on other kernels start at Begin.
 func (g *Generators) Gather(ctx context.Context, bed Bed, crew *Crew) (err error) {
 	g.bed, g.crew, g.barrier = bed, crew, nil
-	for _, p := range bed.Pairs {
-		if Elsewhere(bed, p.Client) {
-			return nil
-		}
+	if clientsElsewhere(bed) {
+		return nil
 	}
 	if g.barrier, err = newBarrier(bed.Dir, len(bed.Pairs)); err != nil {
 		return err

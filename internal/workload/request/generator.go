@@ -34,7 +34,7 @@ type Offer struct {
 	// Hello is sent first on each connection, to a server that wants to be told
 	// what it is for.
 	Hello string
-	// Congestion is TCP's congestion control; "" is the machine's.
+	// Congestion is TCP's congestion control; "" is the machine's, and UDP's.
 	Congestion string
 	// Begin and Duration of the window; Begin is a time of the monotonic clock,
 	// which processes share, so that the client and the one who accounts for
@@ -175,11 +175,7 @@ func (c *client) count(n *workload.Count, start, end time.Time, err error) {
 
 func (c *client) dial() (conn *socket.Socket, err error) {
 	left := time.Until(c.end.Add(patience))
-	congestion := c.Congestion
-	if c.Proto == workload.UDP {
-		congestion = ""
-	}
-	if conn, err = socket.Dial(c.Proto, c.Target, left, socket.Congestion(congestion)); err != nil {
+	if conn, err = socket.Dial(c.Proto, c.Target, left, socket.Congestion(c.Congestion)); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	switch {

@@ -24,18 +24,15 @@ type Service struct {
 	Size int
 	// Once closes after the first answer.
 	Once bool
-	// Congestion is TCP's congestion control; "" is the machine's.
+	// Congestion is TCP's congestion control; "" is the machine's, and UDP's.
 	Congestion string
 }
 
 // Serve sends requests back until ctx ends.
 func (s Service) Serve(ctx context.Context) error {
-	var options []socket.Option
+	options := []socket.Option{socket.Congestion(s.Congestion)}
 	if s.Proto != workload.UDP && !s.Once { // brief has its patience
 		options = append(options, socket.KeepAlive)
-	}
-	if s.Proto != workload.UDP {
-		options = append(options, socket.Congestion(s.Congestion))
 	}
 	l, err := socket.Listen(s.Proto, s.Addr, options...)
 	if err != nil {
