@@ -174,7 +174,7 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 }
 
 // windowsOf is how many windows a build has of whose workload nothing is known yet: where
-// the run chooses two, but for a workload that takes long beside each of its windows, and
+// the run chooses two, but for a workload that takes long apart from each of its windows, and
 // where cells share a build, which so costs each of them next to nothing.
 func (r Repeat) windowsOf(e Entry) int {
 	if !r.Shared && r.Windows == ChooseWindows && e.Beside <= e.Window.Warmup+e.Window.Duration {

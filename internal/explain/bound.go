@@ -24,7 +24,7 @@ const (
 	ByDatapath  Bound = "datapath"    // the CPU, most of it in a user-space datapath
 	ByPackets   Bound = "packets"     // the CPU, with smaller packets than the baseline's
 	ByNetfilter Bound = "netfilter"   // the CPU, most of it in rules
-	ByCPU       Bound = "cpu"         // the CPU, no stage stands out
+	ByCPU       Bound = "cpu"         // the CPU, no stage is above the rest
 	ByOverflow  Bound = "overflow"    // datagrams for which receiving sockets had no room
 	ByOneCore   Bound = "one-core"    // one core in softirq, others are idle
 	ByOneTask   Bound = "one-task"    // one core, not in softirq, others are idle

@@ -25,7 +25,7 @@ type Limits struct {
 
 // Host is how the machine that a guest ran on spent the time of a trial.
 type Host struct {
-	// Others is the share of programs beside the guest, Idle what was left.
+	// Others is the share of programs other than the guest, Idle what was left.
 	Others float64 `json:"others_share"`
 	Idle   float64 `json:"idle_share"`
 }

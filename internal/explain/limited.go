@@ -14,7 +14,7 @@ const (
 	partly = 0.3
 	// most of the payload must have met a limit that explains the whole.
 	most = 0.5
-	// dropping packets on purpose, as a share of them, limits whoever sends; under
+	// dropping packets on purpose, as a share of them, limits the sender; under
 	// losing TCP hardly notices on the short round trips of a lab.
 	dropping, losing = 0.01, 0.001
 	// kept from sending for more of its busy time, a connection is bound by that.

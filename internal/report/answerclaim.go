@@ -98,7 +98,7 @@ func looseness(j claim.Judged) float64 {
 	return f.Steps[0].Ratio.High / f.Steps[0].Ratio.Low
 }
 
-// telling is the finding that stands for a claim: the first with the claim's verdict, or the
+// telling is the finding that represents a claim: the first with the claim's verdict, or the
 // first that compares anything.
 func telling(j claim.Judged) claim.Finding {
 	for _, want := range []claim.Verdict{j.Verdict(), claim.Fails, claim.Holds, claim.Equal, claim.Open} {

@@ -17,7 +17,7 @@ type claimsView struct {
 	Legend string
 	// By lists the claims of each verdict; one with several stands under each.
 	By []verdictView
-	// Claims are those that no figure of a document has beside it.
+	// Claims are those that no figure of a document comes with.
 	Claims []claimView
 }
 

@@ -127,7 +127,7 @@ func forestAxis(items []forestItem) (at func(float64) float64, low, high float64
 	}, low, high
 }
 
-// forestTicks are some round ratios of an axis, few enough to stand beside one another.
+// forestTicks are some round ratios of an axis, few enough to fit next to one another.
 func forestTicks(low, high float64) (out []float64) {
 	for _, set := range [][]float64{{0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5}, {0.4, 0.6, 0.8, 1, 1.5, 2, 3}, {0.125, 0.25, 0.5, 1, 2, 4, 8},
 		{1e-3, 0.01, 0.1, 1, 10, 100, 1e3}, {1e-6, 1e-4, 0.01, 1, 100, 1e4, 1e6}} {
@@ -215,7 +215,7 @@ func figureForest(a *analysis) *forest {
 	return nil
 }
 
-// claimForest draws what was measured of claims beside the range that each is held to: first
+// claimForest draws what was measured of claims next to the range that each is held to: first
 // those that are told, then the open ones.
 func claimForest(a *analysis) *forest {
 	var items, open []forestItem

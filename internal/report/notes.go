@@ -60,7 +60,7 @@ func (s saidBefore) once(text, of string) string {
 	return text
 }
 
-// sharedNotes are texts with the places that they are about: each stands once.
+// sharedNotes are texts with the places that they are about: each is said once.
 type sharedNotes struct {
 	texts []string
 	where map[string][]string

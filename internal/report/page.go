@@ -27,7 +27,7 @@ type page struct {
 	Matrix     *matrix
 	Networks   []chartNetwork
 	Sections   []sectionView
-	// Notes are what tables and claims mark by number: a text stands once on the page.
+	// Notes are what tables and claims mark by number: a text is said once on the page.
 	Notes    []string
 	Phases   *dataTable
 	Wall     string

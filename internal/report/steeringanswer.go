@@ -141,7 +141,7 @@ func (f SteeringFigure) openText() string {
 	if !(times < most) {
 		return out + " no number of repetitions in sight is expected to tell."
 	}
-	more := math.Ceil(max(times, 1)) // beside those that there are
+	more := math.Ceil(max(times, 1)) // in addition to those that there are
 	if f.Took <= 0 {
 		return out + fmt.Sprintf(" about %.0f times as many repetitions more are expected to tell.", more)
 	}

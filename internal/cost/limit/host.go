@@ -10,7 +10,7 @@ import (
 )
 
 // Host is what the machine has done until a moment, for those in a guest on it: the
-// guest itself does not see what runs beside it.
+// guest itself does not see what else runs there.
 type Host struct {
 	at cost.Snapshot
 	// used is by programs that are no children of this one, which boots the guest.

@@ -171,7 +171,7 @@ func (w *Watch) readDatagrams(p pod) (sum datagrams) {
 	return sum
 }
 
-// parseDatagrams reads the text of /proc/net/snmp, in which a line of names stands
+// parseDatagrams reads the text of /proc/net/snmp, in which a line of names comes
 // before one of figures, or of snmp6, which has a name and a figure in each line.
 func parseDatagrams(raw []byte) (d datagrams, err error) {
 	var names []string

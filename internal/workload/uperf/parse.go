@@ -134,7 +134,7 @@ func (p *parser) document() error {
 	}
 }
 
-// take takes one tag. One that begins an element ends those beside it that are
+// take takes one tag. One that begins an element ends its neighbours that are
 // still open, as in uperf: the profiles that benchmark-operator writes lack the
 // end of a transaction.
 func (p *parser) take(t tag) error {

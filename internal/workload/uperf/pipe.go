@@ -21,7 +21,7 @@ type moved struct {
 // pipe is a connection once both ends know what it is for.
 type pipe struct {
 	*socket.Socket
-	// control is the connection beside one by UDP.
+	// control is the TCP connection of a flow by UDP.
 	control   *socket.Socket
 	datagrams bool
 	buf, zero []byte
