@@ -151,7 +151,8 @@ func (p plane) env() []string {
 
 // startController tells the host's Open vSwitch where OVN is, and starts
 // ovn-controller. The bridge is made first: ovn-controller would make one with
-// the kernel's datapath.
+// the kernel's datapath. It runs under its own monitor, as the packages' ovn-ctl
+// starts it: ovn-controller 23.03.1 was seen to end by SIGSEGV at its start.
 func (p plane) startController(ctx context.Context, h topo.Host) error {
 	err := p.Record(ctx, h, "set", "Open_vSwitch", ".", "external_ids:system-id="+h.Name,
 		fmt.Sprintf("external_ids:ovn-remote=%q", fmt.Sprintf("tcp:%v:%d", p.site.Gateway.Addr(), southPort)),
@@ -162,7 +163,7 @@ func (p plane) startController(ctx context.Context, h topo.Host) error {
 		return err
 	}
 	return p.site.Start(ctx, network.Daemon{Name: "ovn-controller-" + h.Name, Netns: h.Netns, Env: append(p.Env(h), p.env()...),
-		Argv: []string{"ovn-controller", p.DB(h), "--pidfile=" + filepath.Join(p.site.Dir, h.Name+".pid"), "-vsyslog:off", "-vconsole:warn"}})
+		Argv: []string{"ovn-controller", p.DB(h), "--monitor", "--pidfile=" + filepath.Join(p.site.Dir, h.Name+".pid"), "-vsyslog:off", "-vconsole:warn"}})
 }
 
 // north changes the northbound database by ovn-nbctl.

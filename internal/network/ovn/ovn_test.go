@@ -8,7 +8,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/network"
@@ -70,6 +72,40 @@ func ttl(t *testing.T, l *lab.Lab, from, to topo.Pod, want int) {
 	res, err := l.Exec(t.Context(), from, "ping", "-c1", "-W1", to.Addr().String())
 	if err != nil || !strings.Contains(string(res.Stdout), fmt.Sprintf("ttl=%d ", want)) {
 		t.Errorf("%s to %s: no ttl=%d in %s (%v)", from.Name, to.Name, want, res.Stdout, err)
+	}
+}
+
+// TestControllerCrashes: ovn-controller ends by SIGSEGV, as the packaged one does
+// at times. It is back, and the lab goes on.
+func TestControllerCrashes(t *testing.T) {
+	l := up(t, lab.Spec{Name: "t-ovn-crash", Hosts: 2, Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2}}})
+	a, b := l.Pods()[0], l.Pods()[1]
+	pidOf := func() int {
+		raw, err := os.ReadFile(filepath.Join(l.Dir(), "network", "h1.pid"))
+		if err != nil {
+			return 0 // between two of them there is none
+		}
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(raw)))
+		return pid
+	}
+	before := pidOf()
+	if before == 0 {
+		t.Fatal("no pid of ovn-controller")
+	}
+	if err := syscall.Kill(before, syscall.SIGSEGV); err != nil {
+		t.Fatal(err)
+	}
+	for pid := before; pid == before || pid == 0; pid = pidOf() {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal("ovn-controller is not back")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := l.Failed(); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Exec(t.Context(), a, "ping", "-c3", "-i0.2", "-W1", b.Addr().String()); err != nil {
+		t.Error(err)
 	}
 }
 
