@@ -13,7 +13,8 @@
 # Runs of both kinds alternate, so that what the machine does in the meantime hits both. Printed are:
 # the share of intervals of change, of each run against the next of its kind, that hold none,
 # and in how many pairs of both kinds the change is found. The bars of the project are 93 % and
-# nine of ten. PATHWISE names another program; CONNECTIONS=1 halves the loads, and with them the time.
+# nine of ten. Both ends of a pair are on one core, with a large receive buffer, as in the quick
+# experiments. PATHWISE names another program; CONNECTIONS=1 halves the loads, and with them the time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -56,6 +57,8 @@ EOF
 cat >"$dir/aa.yaml" <<EOF
 name: aa
 networks: [host, bridge, {name: planted, cni: planted.conflist}]
+cores: same
+rmem: 4m
 repetitions: $repetitions
 workloads:
   - {name: tcp-stream, topologies: [one-host], load: {connections: [${CONNECTIONS:-1, 4}]}, duration: 800ms, warmup: 200ms}

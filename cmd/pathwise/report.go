@@ -176,5 +176,5 @@ func readNeed(app, load, topology, family string, robust bool, in report.Input) 
 // pairs, a small MTU.
 func simpler(a, b topo.Scenario) bool {
 	return cmp.Or(cmp.Compare(a.Kernel, b.Kernel), cmp.Compare(a.VM, b.VM), cmp.Compare(a.Outside, b.Outside), cmp.Compare(a.Cores, b.Cores),
-		cmp.Compare(a.Family, b.Family), cmp.Compare(a.Pairs, b.Pairs), cmp.Compare(a.MTU, b.MTU)) < 0
+		cmp.Compare(a.Rmem, b.Rmem), cmp.Compare(a.Family, b.Family), cmp.Compare(a.Pairs, b.Pairs), cmp.Compare(a.MTU, b.MTU)) < 0
 }

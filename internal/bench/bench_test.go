@@ -37,6 +37,8 @@ type datagrams struct {
 	silent bool
 	// before is called when Run starts.
 	before func()
+	// inPod is called then, too, with the bed.
+	inPod func(workload.Bed)
 	// unseen has the meter told of the end at once.
 	unseen func() bool
 }
@@ -48,6 +50,9 @@ func (datagrams) Info() workload.Info {
 func (d datagrams) Run(ctx context.Context, bed workload.Bed, _ sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
 	if d.before != nil {
 		d.before()
+	}
+	if d.inPod != nil {
+		d.inPod(bed)
 	}
 	if d.fail != nil {
 		return workload.Outcome{}, d.fail

@@ -73,6 +73,9 @@ func (r *runner) build(ctx context.Context, cell experiment.Planned, t *sample.T
 	if err != nil {
 		return nil, err
 	}
+	if err := setRmem(ctx, l, cell.Scenario.Rmem); err != nil {
+		return nil, errors.Join(err, l.Down(context.WithoutCancel(ctx)))
+	}
 	t.Phases.Build, t.Phases.Ready = l.Built.Seconds(), l.Waited.Seconds()
 	return &held{l, t.Order, buildOf(cell)}, nil
 }

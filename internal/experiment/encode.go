@@ -56,6 +56,7 @@ type entry struct {
 	Outside    []topo.Outside   `yaml:"outside,omitempty,flow"`
 	VM         []string         `yaml:"vm,omitempty,flow"`
 	Cores      []string         `yaml:"cores,omitempty,flow"`
+	Rmem       []string         `yaml:"rmem,omitempty,flow"`
 	Family     []int            `yaml:"family,omitempty,flow"`
 	Warmup     string           `yaml:"warmup"`
 	Duration   string           `yaml:"duration"`
@@ -150,6 +151,11 @@ func encodeEntry(in Entry) entry {
 	if slices.ContainsFunc(in.Scenarios, func(s topo.Scenario) bool { return s.Cores != topo.CoresFree }) {
 		for _, s := range in.Scenarios {
 			out.Cores = appendNew(out.Cores, s.Cores.Word())
+		}
+	}
+	if slices.ContainsFunc(in.Scenarios, func(s topo.Scenario) bool { return s.Rmem != topo.RmemAuto }) {
+		for _, s := range in.Scenarios {
+			out.Rmem = appendNew(out.Rmem, s.Rmem.Word())
 		}
 	}
 	if slices.ContainsFunc(in.Scenarios, func(s topo.Scenario) bool { return s.IP() != topo.IPv4 }) {

@@ -77,6 +77,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"outside", head + "outside: ovn\nworkloads: [tcp]", `e.yaml:3: outside: unknown outside "ovn": expected bridge, vxlan, ovs or ovs-vxlan`},
 		{"no room outside", head + "outside: vxlan\nmtu: 1300\nworkloads: [tcp]", "e.yaml:5: workloads[0]: mtu: 1300 leaves 1250 bytes inside the outside vxlan"},
 		{"cores", head + "cores: near\nworkloads: [tcp]", `e.yaml:3: cores: unknown placement "near": expected free, same or apart`},
+		{"rmem", head + "rmem: [auto, 99m]\nworkloads: [tcp]", `e.yaml:3: rmem[1]: "99m": expected a size in bytes from 16384 to 33554432, such as 64 or 16k`},
 		{"family", head + "family: 5\nworkloads: [tcp]", `e.yaml:3: family: unknown IP family "5": expected 4 or 6`},
 		{"family of a list", head + "workloads:\n  - tcp\n  - {name: lonely, family: [6, 46]}", `e.yaml:5: workloads[1].family[1]: unknown IP family "46"`},
 		{"until", head + "repetitions: {until: dawn}\nworkloads: [tcp]", `e.yaml:3: repetitions.until: "dawn": expected width or verdicts`},
@@ -128,6 +129,7 @@ workloads:
   - name: tcp
     load: {connections: [1, 8], size: [64, 16k]}
     cores: [apart, free]
+    rmem: [auto, 4m, 100000]
   - name: lonely
     topologies: one-host
     pairs: 1
@@ -147,7 +149,7 @@ workloads:
 	if last := e.Entries[5]; last.Workload != "uperf:web" || last.Find() != "uperf:dir/web.xml" {
 		t.Errorf("profile: %+v", last)
 	}
-	if len(e.Entries[0].Scenarios) != 16 || len(e.Entries[0].Loads) != 4 {
+	if len(e.Entries[0].Scenarios) != 48 || len(e.Entries[0].Loads) != 4 {
 		t.Errorf("got %d scenarios and %d loads", len(e.Entries[0].Scenarios), len(e.Entries[0].Loads))
 	}
 	want := []experiment.Network{{Name: "vxlan", Find: "vxlan"}, {Name: "mine", Find: "cni:dir/my.conflist"}, {Name: "cni-other", Find: "cni:other.conf"}}

@@ -17,6 +17,7 @@ type places struct {
 	outsides []topo.Outside
 	vms      []string
 	cores    []topo.Cores
+	rmems    []topo.Rmem
 	// families are as Scenario has them.
 	families []int
 }
@@ -39,6 +40,7 @@ func (p *places) fields(others map[string]config.Field, c Catalogue) map[string]
 		}
 		return topo.ParseCores(s)
 	})
+	others["rmem"] = list(&p.rmems, parseRmem)
 	others["family"] = families(&p.families)
 	others["vm"] = list(&p.vms, func(v config.Value) (string, error) {
 		kind, err := v.Text()
@@ -67,8 +69,10 @@ func (p places) scenarios() ([]topo.Scenario, error) {
 							return nil, fmt.Errorf("mtu: %d leaves %d bytes inside the outside %s: expected %d or more", m, s.Wire(), o, topo.MinMTU)
 						}
 						for _, s.Cores = range orZero(p.cores) {
-							for _, s.Family = range orZero(p.families) {
-								out = appendNew(out, s)
+							for _, s.Rmem = range orZero(p.rmems) {
+								for _, s.Family = range orZero(p.families) {
+									out = appendNew(out, s)
+								}
 							}
 						}
 					}
@@ -77,6 +81,15 @@ func (p places) scenarios() ([]topo.Scenario, error) {
 		}
 	}
 	return out, nil
+}
+
+// parseRmem reads a receive buffer to begin with.
+func parseRmem(v config.Value) (topo.Rmem, error) {
+	if word, err := v.Text(); err == nil && word == topo.RmemAuto.Word() {
+		return topo.RmemAuto, nil
+	}
+	n, err := v.Size(int(topo.MinRmem), int(topo.MaxRmem))
+	return topo.Rmem(n), err
 }
 
 // families reads IP families as Scenario has them.

@@ -139,7 +139,8 @@ func (a *analysis) sectionsOf() []section {
 func (s section) holds(q sample.Question) bool {
 	return s.Workload == q.Workload && s.Placement == q.Scenario.Placement && s.MTU == q.Scenario.MTU && s.Kernel == q.Scenario.Kernel &&
 		s.Questions[0].Scenario.VM == q.Scenario.VM && s.Questions[0].Scenario.Outside == q.Scenario.Outside &&
-		s.Questions[0].Scenario.Cores == q.Scenario.Cores && s.Questions[0].Scenario.Family == q.Scenario.Family
+		s.Questions[0].Scenario.Cores == q.Scenario.Cores && s.Questions[0].Scenario.Rmem == q.Scenario.Rmem &&
+		s.Questions[0].Scenario.Family == q.Scenario.Family
 }
 
 func (a *analysis) question(q sample.Question, sums []*rank.Summary) question {

@@ -96,6 +96,7 @@ func (q Question) Compare(o Question) int {
 		cmp.Compare(q.Scenario.VM, o.Scenario.VM),
 		cmp.Compare(q.Scenario.Outside, o.Scenario.Outside),
 		cmp.Compare(q.Scenario.Cores, o.Scenario.Cores),
+		cmp.Compare(q.Scenario.Rmem, o.Scenario.Rmem),
 		cmp.Compare(q.Scenario.Family, o.Scenario.Family),
 		cmp.Compare(q.Scenario.MTU, o.Scenario.MTU),
 		cmp.Compare(q.Scenario.Pairs, o.Scenario.Pairs),

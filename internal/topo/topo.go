@@ -147,6 +147,8 @@ type Scenario struct {
 	Outside Outside `json:"outside,omitempty"`
 	// Cores says on which processors the generators run.
 	Cores Cores `json:"cores,omitempty"`
+	// Rmem is what the receive buffer of a TCP socket in a pod begins with.
+	Rmem Rmem `json:"rmem,omitempty"`
 	// Family is the IP family of the traffic: 6, or 0 for IPv4. See IP.
 	Family int `json:"family,omitempty"`
 	// VM is the kernel of the hosts that are virtual machines, such as
@@ -173,6 +175,9 @@ func (s Scenario) String() string {
 	}
 	if s.Cores != CoresFree {
 		out += ",cores=" + string(s.Cores)
+	}
+	if s.Rmem != RmemAuto {
+		out += ",rmem=" + s.Rmem.Word()
 	}
 	if s.Family == IPv6 {
 		out += ",family=6"
@@ -207,8 +212,8 @@ func (s Scenario) On(outside Outside, vm string) Scenario {
 }
 
 // Place is where pods are, in one word: the placement, and what is outside, on which
-// processors they are, by which IP family they speak and which virtual machines there
-// are where it does not tell.
+// processors they are, what their receive buffers begin with, by which IP family they
+// speak and which virtual machines there are where it does not tell.
 func (s Scenario) Place() string {
 	out := string(s.Placement)
 	if s.Outside != s.Placement.Outside() {
@@ -216,6 +221,9 @@ func (s Scenario) Place() string {
 	}
 	if s.Cores != CoresFree {
 		out += ",cores=" + string(s.Cores)
+	}
+	if s.Rmem != RmemAuto {
+		out += ",rmem=" + s.Rmem.Word()
 	}
 	if s.Family == IPv6 {
 		out += ",family=6"

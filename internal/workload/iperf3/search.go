@@ -3,6 +3,7 @@ package iperf3
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -77,12 +78,19 @@ func (f found) log() string {
 // verification of lossy trials (RFC 9004 section 6.2 recommends that of ETSI GS
 // NFV-TST 009). It begins at the top: unless that passes, what got through is
 // where to look, but only a hint, as an overloaded receiver gets less than it can.
+// Where nothing is lost of all that the generator can send, there is nothing to search:
+// it is the highest rate that can be offered.
 func search(g goal, try func(rate float64) (attempt, error)) (found, error) {
 	f := found{Failed: math.Inf(1)}
 	for rate := g.Most; ; {
 		pass, last, ceiling, err := f.verify(g, rate, try)
 		if err != nil {
 			return f, err
+		}
+		if !pass && rate == g.Most && f.lossless(g) {
+			sent := f.mostSent()
+			f.Rate, f.Failed, f.Bound = sent, sent*(1+shortfall), true
+			return f, nil
 		}
 		if pass {
 			f.Rate = rate
@@ -119,9 +127,22 @@ func (f *found) verify(g goal, rate float64, try func(rate float64) (attempt, er
 		best = math.Max(best, last.Sent*(1+shortfall))
 		if last.loss() <= g.Loss {
 			return true, last, 0, nil
-		} else if last.Loss >= g.Hopeless || 2*last.Sent < last.Intended {
+		} else if flood := rate == g.Most && last.Loss <= g.Loss; last.Loss >= g.Hopeless || 2*last.Sent < last.Intended && !flood {
 			return false, last, math.Inf(1), nil
 		}
 	}
 	return false, last, best, nil
+}
+
+// lossless reports whether all trials so far, at whatever rate, lost no more than the goal.
+func (f *found) lossless(g goal) bool {
+	return !slices.ContainsFunc(f.Trials, func(a attempt) bool { return a.Loss > g.Loss })
+}
+
+// mostSent is the highest rate at which a trial sent.
+func (f *found) mostSent() (most float64) {
+	for _, a := range f.Trials {
+		most = math.Max(most, a.Sent)
+	}
+	return most
 }

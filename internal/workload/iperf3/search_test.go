@@ -54,7 +54,7 @@ func TestSearch(t *testing.T) {
 		"clean":                     {wire: wire{carries: 1e9, sends: 4e9, collapse: 1}, want: 1e9, limit: 16},
 		"receiver collapses":        {wire: wire{carries: 1e9, sends: 4e9, collapse: 0.3}, want: 1e9, limit: 16},
 		"receiver all but dies":     {wire: wire{carries: 1e9, sends: 4e9, collapse: 1e-6}, want: 1e9, limit: 40},
-		"generator is the limit":    {wire: wire{carries: 1e12, sends: 3e9, collapse: 1}, want: 3e9 / (1 - shortfall), bound: true, limit: 16},
+		"generator is the limit":    {wire: wire{carries: 1e12, sends: 3e9, collapse: 1}, want: 3e9 / (1 - shortfall), bound: true, limit: 3},
 		"most allowed passes":       {wire: wire{carries: 1e9, sends: 4e9, collapse: 1}, most: 5e8, want: 5e8, limit: 1},
 		"slow":                      {wire: wire{carries: 2e6, sends: 4e9, collapse: 1}, want: 2e6, limit: 20},
 		"every third trial is hit":  {wire: wire{carries: 1e9, sends: 4e9, collapse: 1, disturb: every(3, 0.02)}, want: 1e9, limit: 25},
