@@ -22,6 +22,9 @@ func (s section) title() string {
 	if q := s.Questions[0].Scenario; q.Cores != topo.CoresFree {
 		out += ", cores " + string(q.Cores)
 	}
+	if q := s.Questions[0].Scenario; q.Rmem != topo.RmemAuto {
+		out += ", rmem " + q.Rmem.Word()
+	}
 	if s.Questions[0].Scenario.IP() == topo.IPv6 {
 		out += ", IPv6"
 	}

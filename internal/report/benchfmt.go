@@ -64,6 +64,9 @@ func benchName(c sample.Cell) string {
 	if o := c.Scenario.Cores; o != topo.CoresFree {
 		out += "/cores=" + string(o)
 	}
+	if r := c.Scenario.Rmem; r != topo.RmemAuto {
+		out += "/rmem=" + r.Word()
+	}
 	if c.Scenario.IP() == topo.IPv6 {
 		out += "/family=6"
 	}

@@ -291,6 +291,9 @@ func findingWhere(j claim.Judged, f claim.Finding) string {
 	if q.Scenario.Cores != topo.CoresFree {
 		parts = append(parts, "cores "+string(q.Scenario.Cores))
 	}
+	if q.Scenario.Rmem != topo.RmemAuto {
+		parts = append(parts, "rmem "+q.Scenario.Rmem.Word())
+	}
 	if q.Scenario.IP() == topo.IPv6 {
 		parts = append(parts, "IPv6")
 	}
