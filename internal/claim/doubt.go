@@ -8,7 +8,7 @@ import (
 	"pathwise.dev/pathwise/internal/stat"
 )
 
-// Doubt is a claim that the trials so far leave open.
+// Doubt is a claim, or one of its findings, that the trials so far leave open.
 type Doubt struct {
 	// Cells are those whose further repetitions would help.
 	Cells []sample.Cell
@@ -20,17 +20,20 @@ type Doubt struct {
 // MostBlocks is the number of repetitions beyond which nobody waits for a verdict.
 const MostBlocks = 200
 
-// Doubts lists the claims that are open while repetitions are still run. Each comparison is
-// judged by its blocks up to its last look (stat.NextLook), so that looking more often
-// claims nothing more.
+// Doubts lists the findings that are open while repetitions are still run: each by itself, as
+// one that no number of repetitions settles is no reason to leave the claim's others open.
+// Each comparison is judged by its blocks up to its last look (stat.NextLook), so that looking
+// more often claims nothing more.
 func Doubts(claims []Claim, trials []sample.Trial, level float64) []Doubt {
 	b := newBook(trials)
 	b.running = true
 	judged := judgeRaced(claims, b, level, nil)
 	var out []Doubt
 	for _, j := range judged {
-		if d := j.Doubt(); d.Blocks > 0 {
-			out = append(out, d)
+		for _, f := range j.Findings {
+			if d := (Judged{j.Claim, []Finding{f}}).Doubt(); d.Blocks > 0 {
+				out = append(out, d)
+			}
 		}
 	}
 	return out

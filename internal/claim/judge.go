@@ -79,10 +79,14 @@ func Judge(claims []Claim, trials []sample.Trial, r Rule, recommend Recommend) [
 	if r.Raced {
 		return judgeRaced(claims, b, r.Level, recommend)
 	}
-	return judgeAll(claims, b, r.Level, stat.Prior{}, recommend)
+	return judgeAll(claims, b, func(sample.Question) (stat.Prior, float64) { return stat.Prior{}, r.Level }, recommend)
 }
 
-func judgeAll(claims []Claim, b *book, level float64, prior stat.Prior, recommend Recommend) []Judged {
+// looks is by what a comparison of a question is judged: what is known of its spread, and
+// the level of confidence.
+type looks func(sample.Question) (stat.Prior, float64)
+
+func judgeAll(claims []Claim, b *book, look looks, recommend Recommend) []Judged {
 	out := make([]Judged, 0, len(claims))
 	for _, c := range claims {
 		if c.Untested != "" {
@@ -90,7 +94,7 @@ func judgeAll(claims []Claim, b *book, level float64, prior stat.Prior, recommen
 			continue
 		}
 		metric, _ := sample.MetricByName(c.Metric)
-		j := judge{b, c, metric, level, prior, recommend}
+		j := judge{book: b, claim: c, metric: metric, look: look, recommend: recommend}
 		var all []Finding
 		for _, network := range c.each() {
 			all = append(all, j.settle(network, j.findings(network))...)
@@ -105,10 +109,18 @@ type judge struct {
 	*book
 	claim  Claim
 	metric sample.Metric
-	level  float64
-	prior  stat.Prior
+	look   looks
+	// level and prior are those of the question that is looked at: see at.
+	level float64
+	prior stat.Prior
 	// recommend answers claims of a choice.
 	recommend Recommend
+}
+
+// at is the judge of one question.
+func (j judge) at(q sample.Question) judge {
+	j.prior, j.level = j.look(q)
+	return j
 }
 
 // findings puts the test to every question, for a network of those of the claim.
@@ -123,9 +135,9 @@ func (j judge) findings(network string) []Finding {
 	case t.Value != nil:
 		return j.value(*t.Value, network)
 	case t.Optimum != nil:
-		return j.overKnob(t.Optimum.Over, network, func(f *Finding, points []point) { j.optimum(*t.Optimum, f, points) })
+		return j.overKnob(t.Optimum.Over, network, func(j judge, f *Finding, points []point) { j.optimum(*t.Optimum, f, points) })
 	default:
-		return j.overKnob(t.Trend.Over, network, func(f *Finding, points []point) { j.trend(*t.Trend, f, points) })
+		return j.overKnob(t.Trend.Over, network, func(j judge, f *Finding, points []point) { j.trend(*t.Trend, f, points) })
 	}
 }
 
@@ -157,6 +169,7 @@ func (j judge) ratio(r Ratio, network string) []Finding {
 	slices.SortFunc(keys, sample.Question.Compare)
 	var out []Finding
 	for _, key := range lend(slices.Compact(keys), of, to) {
+		j := j.at(key)
 		f := Finding{Question: key, Network: network}
 		a, b := j.side(r.Of, network, of[key]), j.side(r.To, network, to[key])
 		if a.name == b.name {
@@ -237,7 +250,7 @@ func (j judge) value(r Range, network string) []Finding {
 	keys, by := grouped(j.questions(j.claim.Where), j.shared)
 	var out []Finding
 	for _, key := range keys {
-		f := Finding{Question: key, Network: network}
+		j, f := j.at(key), Finding{Question: key, Network: network}
 		s := j.series(network, by[key])
 		if !f.lacking(s) {
 			i := s.figure(j.level).Mean
@@ -268,7 +281,7 @@ func (j judge) order(o Order) []Finding {
 				groups = append(groups, group)
 			}
 		}
-		j.climb(&f, groups)
+		j.at(key).climb(&f, groups)
 		out = append(out, f)
 	}
 	return out
@@ -299,7 +312,7 @@ type point struct {
 }
 
 // overKnob puts a test to the figures of a network along a knob.
-func (j judge) overKnob(over Knob, network string, test func(*Finding, []point)) []Finding {
+func (j judge) overKnob(over Knob, network string, test func(judge, *Finding, []point)) []Finding {
 	keys, by := grouped(j.questions(j.claim.Where), over.Without)
 	var out []Finding
 	for _, key := range keys {
@@ -319,7 +332,7 @@ func (j judge) overKnob(over Knob, network string, test func(*Finding, []point))
 		slices.SortFunc(points, func(a, b point) int {
 			return map[bool]int{true: -1, false: 1}[a.at < b.at]
 		})
-		test(&f, points)
+		test(j.at(key), &f, points)
 		out = append(out, f)
 	}
 	return out

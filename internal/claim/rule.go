@@ -1,6 +1,9 @@
 package claim
 
-import "pathwise.dev/pathwise/internal/stat"
+import (
+	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/stat"
+)
 
 // Rule is by what a claim is judged.
 type Rule struct {
@@ -12,26 +15,67 @@ type Rule struct {
 	Raced bool
 }
 
-// spreads lists what every comparison knows of its own spread.
-func spreads(judged []Judged) (out []stat.Spread) {
+// kind is what comparisons have in common that differ by as much from block to block: a
+// bulk stream varies less than a search for a rate, and a guest more than the machine.
+type kind struct{ workload, kernel string }
+
+func kindOf(q sample.Question) kind { return kind{q.Workload, q.Scenario.Kernel} }
+
+// priors are what the comparisons of each kind know together of their spread. Kinds of too
+// few comparisons share one.
+type priors struct {
+	own  map[kind]stat.Prior
+	rest stat.Prior
+}
+
+// newPriors pools what every comparison knows of its own spread, by kind.
+func newPriors(judged []Judged) *priors {
+	p := &priors{own: map[kind]stat.Prior{}}
+	var all, few []stat.Spread
+	by := map[kind][]stat.Spread{}
 	for _, j := range judged {
 		for _, f := range j.Findings {
 			for _, s := range f.Steps {
 				if spread, ok := s.Ratio.Spread(); ok {
-					out = append(out, spread)
+					k := kindOf(f.Question)
+					by[k], all = append(by[k], spread), append(all, spread)
 				}
 			}
 		}
 	}
-	return out
+	for k, spreads := range by {
+		if prior := stat.Pool(spreads); prior.DF > 0 {
+			p.own[k] = prior
+		} else {
+			few = append(few, spreads...)
+		}
+	}
+	if p.rest = stat.Pool(few); p.rest.DF == 0 {
+		p.rest = stat.Pool(all)
+	}
+	return p
+}
+
+// of is what is known of the spread of a comparison of that question; a nil priors knows
+// nothing.
+func (p *priors) of(q sample.Question) stat.Prior {
+	if p == nil {
+		return stat.Prior{}
+	}
+	if prior, ok := p.own[kindOf(q)]; ok {
+		return prior
+	}
+	return p.rest
 }
 
 // judgeRaced judges by what the comparisons know together.
 func judgeRaced(claims []Claim, b *book, level float64, recommend Recommend) []Judged {
-	prior := stat.Prior{}
-	out := judgeAll(claims, b, prior.Sequential(level), prior, recommend)
-	if prior = stat.Pool(spreads(out)); prior.DF > 0 {
-		out = judgeAll(claims, b, prior.Sequential(level), prior, recommend)
+	look := func(p *priors) looks {
+		return func(q sample.Question) (stat.Prior, float64) {
+			prior := p.of(q)
+			return prior, prior.Sequential(level)
+		}
 	}
-	return out
+	out := judgeAll(claims, b, look(nil), recommend)
+	return judgeAll(claims, b, look(newPriors(out)), recommend)
 }
