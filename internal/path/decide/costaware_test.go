@@ -19,11 +19,11 @@ func TestFailureMovesAtOnce(t *testing.T) {
 		"ineligible": {func(f *feed) { f.path("a").State = Ineligible }, Failover, "b", 1},
 		"timeouts and silence": {func(f *feed) {
 			f.path("a").Data = Data{Tx: 1000, RTOs: 1}
-		}, Failover, "b", silence},
+		}, Failover, "b", usual().Failure.SilentSamples},
 		"suspect and silence": {func(f *feed) {
 			f.path("a").State = Suspect
 			f.path("a").Data = Data{Tx: 1000}
-		}, Failover, "b", silence},
+		}, Failover, "b", usual().Failure.SilentSamples},
 		"a moment after a move": {func(f *feed) {
 			f.state.Moves = []time.Duration{f.ev.At, f.ev.At, f.ev.At}
 			f.path("a").State = Failed
@@ -123,7 +123,7 @@ func TestWhatIsNoReasonToMove(t *testing.T) {
 		},
 		"probes of the other path are old": func(f *feed, _ int) {
 			f.limit("a", 0.1e9)
-			f.path("b").Probe.Age = 2 * staleProbe
+			f.path("b").Probe.Age = 2 * usual().Failure.StaleProbe
 		},
 		"a pause": func(f *feed, _ int) {
 			f.ev.Pause = true
@@ -182,7 +182,7 @@ func TestReturnAfterFailure(t *testing.T) {
 	f.run(CostAware{}, 20, Failover)
 	f.run(CostAware{}, 30)
 	f.path("a").State = Up
-	back := f.ev.At
+	back, hold := f.ev.At, usual().Failure.HoldDown
 	var first Decision
 	for range 100 {
 		d := f.step(CostAware{})
@@ -202,8 +202,9 @@ func TestReturnAfterFailure(t *testing.T) {
 }
 
 func TestHoldDownDoubles(t *testing.T) {
-	for failures, want := range map[int]time.Duration{1: hold, 2: 2 * hold, 4: 8 * hold, 30: maxHold} {
-		if got := holdOf(failures); got != want {
+	p := usual().Failure
+	for failures, want := range map[int]time.Duration{1: p.HoldDown, 2: 2 * p.HoldDown, 4: 8 * p.HoldDown, 30: p.HoldDownMost} {
+		if got := p.holdDown(failures); got != want {
 			t.Errorf("%d failures: %v, want %v", failures, got, want)
 		}
 	}
@@ -211,6 +212,7 @@ func TestHoldDownDoubles(t *testing.T) {
 
 func TestDwellDoubles(t *testing.T) {
 	at := 100 * time.Second
+	dwell, most := usual().Gain.Dwell, usual().Gain.DwellMost
 	for _, tt := range []struct {
 		moves []time.Duration
 		want  time.Duration
@@ -219,10 +221,10 @@ func TestDwellDoubles(t *testing.T) {
 		{[]time.Duration{at}, dwell},
 		{[]time.Duration{at - 10*time.Second, at}, 2 * dwell},
 		{[]time.Duration{at - 90*time.Second, at}, dwell},
-		{[]time.Duration{at - 30*time.Second, at - 20*time.Second, at - 10*time.Second, at}, dwellMost},
+		{[]time.Duration{at - 30*time.Second, at - 20*time.Second, at - 10*time.Second, at}, most},
 	} {
 		s := State{Moves: tt.moves, Since: at}
-		if got := s.dwellLeft(at); got != tt.want {
+		if got := in(&s).dwellLeft(at); got != tt.want {
 			t.Errorf("moves %v: %v left, want %v", tt.moves, got, tt.want)
 		}
 	}
@@ -244,7 +246,7 @@ func TestFlappingIsDamped(t *testing.T) {
 	if n := len(f.state.Moves); n > 8 {
 		t.Errorf("%d moves are remembered", n)
 	}
-	if left := f.state.dwellLeft(f.state.Since); len(f.state.Moves) > 4 && left < 4*dwell {
+	if left := in(&f.state).dwellLeft(f.state.Since); len(f.state.Moves) > 4 && left < usual().Gain.DwellMost {
 		t.Errorf("dwell is %v after %d moves", left, len(f.state.Moves))
 	}
 }
@@ -256,10 +258,10 @@ func TestWaitsForAPause(t *testing.T) {
 	f.calmWithoutTrial()
 	// It pauses now and then, so a move waits for one, but not for ever.
 	m := f.state.memory("b")
-	m.Proven, m.Measured, m.Health, m.HealthAt, m.Lead.Fast = true, true, 1, f.ev.At, threshold
+	m.Proven, m.Measured, m.Health, m.HealthAt, m.Lead.Fast = true, true, 1, f.ev.At, usual().Lead.Threshold
 	m.NextTrial = time.Hour
 	f.state.Paused, f.state.PausedAt = true, f.ev.At
-	start := f.ev.At
+	start, patience := f.ev.At, usual().Gain.PauseWait
 	d, _ := f.run(CostAware{}, 20, Switch)
 	if d.Kind != Switch || d.Evidence.At-start < patience || d.Evidence.At-start > patience+2*Period {
 		t.Errorf("%s after %v, want a switch after %v: %s", d.Kind, d.Evidence.At-start, patience, d.Reason)
@@ -275,7 +277,7 @@ func (f *feed) calmWithoutTrial() {
 
 // Many pairs that see the same move at different times, in steps.
 func TestNoHerd(t *testing.T) {
-	starts := map[time.Duration]int{}
+	starts, step := map[time.Duration]int{}, usual().Spread.Step
 	for pair := range 40 {
 		f := newFeed(Throughput)
 		f.ev.Pair = strings.Repeat("x", pair+1)
@@ -284,12 +286,12 @@ func TestNoHerd(t *testing.T) {
 		f.carry("b", 1.5e9)
 		f.calmWithoutTrial()
 		m := f.state.memory("b")
-		m.Proven, m.Measured, m.Health, m.HealthAt, m.Lead.Fast = true, true, 1, f.ev.At, threshold
+		m.Proven, m.Measured, m.Health, m.HealthAt, m.Lead.Fast = true, true, 1, f.ev.At, usual().Lead.Threshold
 		m.NextTrial = time.Hour
 		start := f.ev.At
 		d, n := f.run(CostAware{Seed: 9}, 30, Canary, Switch)
-		if n == 0 || d.Kind != Canary || d.Buckets != crowdStep {
-			t.Fatalf("pair %d: %s of %d buckets, want a step of %d: %s", pair, d.Kind, d.Buckets, crowdStep, d.Reason)
+		if n == 0 || d.Kind != Canary || d.Buckets != step {
+			t.Fatalf("pair %d: %s of %d buckets, want a step of %d: %s", pair, d.Kind, d.Buckets, step, d.Reason)
 		}
 		starts[d.Evidence.At-start]++
 		if d, n = f.run(CostAware{Seed: 9}, 40, Switch); n == 0 {
@@ -341,7 +343,7 @@ func TestAutoNeed(t *testing.T) {
 		if limited {
 			want = Latency
 		}
-		if got := f.state.need(f.ev); got != want {
+		if got := in(&f.state).need(f.ev); got != want {
 			t.Errorf("app-limited %v: need %s, want %s", limited, got, want)
 		}
 	}

@@ -138,8 +138,6 @@ func move(kind Kind, ev PairEvidence, to, format string, args ...any) Decision {
 	}
 }
 
-func sentence(format string, args ...any) string { return fmt.Sprintf(format, args...) }
-
 func seconds(d time.Duration) float64 { return d.Seconds() }
 
 // after is t + d, without running over.

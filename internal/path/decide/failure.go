@@ -1,45 +1,38 @@
 package decide
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
 
-const (
-	// hold is how long a path must have been up after a failure before it is
-	// used for gain; it doubles with each failure, up to maxHold.
-	hold, maxHold = time.Second, time.Minute
-	// silence is the number of samples without any answer that count as failure.
-	silence = 2
-)
-
 // held tells whether a path is too soon after a failure.
-func (s *State) held(m *Memory, at time.Duration) bool {
-	return m.Failures > 0 && at-m.UpSince < holdOf(m.Failures)
+func (s *step) held(m *Memory, at time.Duration) bool {
+	return m.Failures > 0 && at-m.UpSince < s.p.Failure.holdDown(m.Failures)
 }
 
-func holdOf(failures int) time.Duration {
-	d := hold
-	for i := 1; i < failures && d < maxHold; i++ {
+// holdDown is how long a path is held down that has failed so often.
+func (p *FailureParams) holdDown(failures int) time.Duration {
+	d := p.HoldDown
+	for i := 1; i < failures && d < p.HoldDownMost; i++ {
 		d *= 2
 	}
-	return min(d, maxHold)
+	return min(d, p.HoldDownMost)
 }
-
-// lateNews is by when what was lost in an outage has been told: a probe is given
-// up after its deadline, and agents sum their probes up once a second.
-const lateNews = 2 * time.Second
 
 // excuse takes out of the probes' loss what an outage that is over has left in
 // it. Probes look back over a minute (256 of them, package probe), through which a
 // path that is well again would seem to lose every third packet. What is lost
 // anew counts.
-func (s *State) excuse(ev PairEvidence) PairEvidence {
+func (s *step) excuse(ev PairEvidence) PairEvidence {
+	if !s.p.Failure.OutageDiscounted {
+		return ev
+	}
 	ev.Paths = slices.Clone(ev.Paths)
 	for i := range ev.Paths {
 		p := &ev.Paths[i]
 		m := s.memory(p.Network)
-		if m.Down || m.UpSince > 0 && ev.At-m.UpSince < lateNews {
+		if m.Down || m.UpSince > 0 && ev.At-m.UpSince < s.p.Failure.ReportedAfter {
 			m.Excused = max(m.Excused, p.Probe.Loss)
 		} else {
 			m.Excused = min(m.Excused, p.Probe.Loss)
@@ -53,7 +46,7 @@ func (s *State) excuse(ev PairEvidence) PairEvidence {
 
 // flee leaves an active path that has failed or may not be used: without
 // dwell, canary or delay. ok is false when there is nothing to flee from.
-func (s *State) flee(ev PairEvidence) (Decision, bool) {
+func (s *step) flee(ev PairEvidence) (Decision, bool) {
 	active, _ := ev.path(ev.Active)
 	var why string
 	switch {
@@ -61,7 +54,7 @@ func (s *State) flee(ev PairEvidence) (Decision, bool) {
 		why = "has failed"
 	case active.State == Ineligible:
 		why = "may not be used"
-	case s.Silent >= silence:
+	case s.p.Failure.SilentSamples > 0 && s.Silent >= s.p.Failure.SilentSamples:
 		why = "sends and hears nothing, timeouts went off"
 	default:
 		return Decision{}, false
@@ -88,7 +81,7 @@ func (s *State) flee(ev PairEvidence) (Decision, bool) {
 // refuge is the best path that is up: one that answers probes rather than one
 // that is merely not known to be down, one without recent failure rather than
 // one with, then by score.
-func (s *State) refuge(ev PairEvidence) (PathEvidence, bool) {
+func (s *step) refuge(ev PairEvidence) (PathEvidence, bool) {
 	need := s.need(ev)
 	var candidates []figure
 	for _, p := range ev.Paths {
@@ -96,18 +89,23 @@ func (s *State) refuge(ev PairEvidence) (PathEvidence, bool) {
 			candidates = append(candidates, s.unit(ev, p, s.rate(ev, p, 0), need))
 		}
 	}
-	score(candidates, need)
-	for i := range candidates {
-		// z-scores of a few paths stay below 10: these rank before them.
-		if !fresh(candidates[i].path) || candidates[i].path.Probe.Samples == 0 {
-			candidates[i].score -= 1000
-		}
-		if s.held(s.memory(candidates[i].path.Network), ev.At) {
-			candidates[i].score -= 100
-		}
-	}
 	if len(candidates) == 0 {
 		return PathEvidence{}, false
 	}
-	return best(candidates)[0].path, true
+	score(candidates, need)
+	return slices.MinFunc(best(candidates), func(a, b figure) int {
+		return cmp.Compare(s.reserve(ev, a.path), s.reserve(ev, b.path))
+	}).path, true
+}
+
+// reserve ranks a path for a failover before its score does: 2 for one that does not
+// answer probes, 1 more for one that failed a moment ago.
+func (s *step) reserve(ev PairEvidence, p PathEvidence) (rank int) {
+	if !s.fresh(p) || p.Probe.Samples == 0 {
+		rank += 2
+	}
+	if s.held(s.memory(p.Network), ev.At) {
+		rank++
+	}
+	return rank
 }

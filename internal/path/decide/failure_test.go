@@ -26,7 +26,7 @@ func TestOutageIsExcused(t *testing.T) {
 		none := f.ev
 		none.Paths = slices.Clone(f.ev.Paths)
 		none.Paths[1].Probe.Loss = 0
-		s := f.state.clone()
+		s := newStep(f.state, nil)
 		s.observe(none)
 		if got := s.excuse(none).Paths[1].Probe.Loss; got != 0 {
 			t.Errorf("%s: loss %v of none", need, got)
@@ -41,7 +41,7 @@ func TestOutageIsExcused(t *testing.T) {
 			f.step(CostAware{})
 		}
 		ev := f.ev
-		if got := f.state.excuse(ev).Paths[1].Probe.Loss; got < 0.199 || got > 0.201 {
+		if got := in(&f.state).excuse(ev).Paths[1].Probe.Loss; got < 0.199 || got > 0.201 {
 			t.Errorf("%s: loss %v, want 0.2 of the 0.3: 0.1 is left of the outage", need, got)
 		}
 		if ev.Paths[1].Probe.Loss != 0.3 {
@@ -72,7 +72,7 @@ func TestFloodIsNoFailure(t *testing.T) {
 		}
 		last = f.ev.At
 	}
-	if m := f.state.memory("b"); m.Failures != 0 || floods < 3 || least < leastWait {
+	if m := f.state.memory("b"); m.Failures != 0 || floods < 3 || least < usual().Canary.LeastWait {
 		t.Errorf("%d failures, %d canaries, %v apart", m.Failures, floods, least)
 	}
 	// Now it carries.

@@ -18,6 +18,15 @@ type feed struct {
 	r     *rand.Rand
 }
 
+// usual are the parameters that agents use.
+func usual() *Params {
+	p := DefaultParams()
+	return &p
+}
+
+// in makes a step of a state, which it changes.
+func in(s *State) *step { return &step{s, usual()} }
+
 func newFeed(need Need) *feed {
 	f := &feed{r: rand.New(rand.NewPCG(1, 2)), at: Assignment{Active: "a"}}
 	f.ev = PairEvidence{Pair: "p>q", Need: need, Default: "a", Load: Load{Connections: 32}, SwitchLoss: LossEstimate{Mean: 0.001, Upper: 0.002, N: 9}}

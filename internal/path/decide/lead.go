@@ -2,19 +2,6 @@ package decide
 
 import "math"
 
-const (
-	// threshold of the sums of log-likelihood ratios: the mean time to a false
-	// alarm is at least near exp(threshold) samples (Page 1954; Lorden 1971),
-	// at 100 ms 10 days. No sample counts for more than clip, so that it takes
-	// four to reach the threshold however far out one of them lies: one spike of
-	// the scheduler spoils two samples at the most.
-	threshold, clip = 16.0, 4.0
-	// block is the number of samples in a block of the slow sum; its threshold
-	// is lower by ln(block), which makes false alarms as rare in time.
-	block         = 20
-	slowThreshold = threshold - 3.0
-)
-
 // Lead is the evidence that a path is better than the active one: two
 // one-sided CUSUMs (Page 1954) over the logarithm of their ratio. The fast one
 // takes each sample and sees a collapse within half a second; the slow one
@@ -40,24 +27,31 @@ func (l *Lead) due(n int) bool {
 
 // add counts one sample. The sums test for a shift of twice the drift: the
 // margin, or half the scatter where that is more.
-func (l *Lead) add(log, noise float64) {
-	l.Fast = climb(l.Fast, log, noise)
+func (l *Lead) add(log, noise float64, p *Params) {
+	l.Fast = climb(l.Fast, log, noise, p)
 	// Outliers are bounded before they enter a mean.
-	l.Sum += min(max(log, -clip*noise), clip*noise)
-	if l.N++; l.N == block {
-		l.Slow = climb(l.Slow, l.Sum/block, noise/math.Sqrt(block))
+	l.Sum += min(max(log, -p.Lead.Clip*noise), p.Lead.Clip*noise)
+	if l.N++; l.N >= p.Lead.Block {
+		n := float64(l.N)
+		l.Slow = climb(l.Slow, l.Sum/n, noise/math.Sqrt(n), p)
 		l.Sum, l.N = 0, 0
 	}
 }
 
 // climb adds the log-likelihood ratio of one normal figure, bounded.
-func climb(sum, v, noise float64) float64 {
-	drift := max(margin, noise/2)
+func climb(sum, v, noise float64, p *Params) float64 {
+	drift := max(p.Gain.Margin, noise*p.Lead.DriftNoise)
 	x := (v - drift) / noise * (2 * drift / noise)
-	return max(0, min(sum+min(max(x, -clip), clip), 2*threshold))
+	return max(0, min(sum+min(max(x, -p.Lead.Clip), p.Lead.Clip), 2*p.Lead.Threshold))
 }
 
-func (l Lead) proved() bool { return l.part() >= 1 }
+// proved tells whether the evidence is enough.
+func (l Lead) proved(p *LeadParams) bool { return l.part(p) >= 1 }
 
 // part is the evidence as a part of what is needed, up to 1.
-func (l Lead) part() float64 { return min(max(l.Fast/threshold, l.Slow/slowThreshold), 1) }
+func (l Lead) part(p *LeadParams) float64 {
+	if p.Threshold <= 0 {
+		return 1
+	}
+	return min(max(l.Fast/p.Threshold, l.Slow/p.SlowThreshold), 1)
+}

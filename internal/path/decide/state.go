@@ -118,13 +118,6 @@ type Pending struct {
 	By time.Duration `json:"by_ns"`
 }
 
-// clone copies what State shares.
-func (s State) clone() State {
-	s.Paths = slices.Clone(s.Paths)
-	s.Moves = slices.Clone(s.Moves)
-	return s
-}
-
 // memory returns the memory of a network, made where it is new.
 func (s *State) memory(network string) *Memory {
 	for i := range s.Paths {
@@ -137,7 +130,7 @@ func (s *State) memory(network string) *Memory {
 }
 
 // observe takes in the evidence.
-func (s *State) observe(ev PairEvidence) {
+func (s *step) observe(ev PairEvidence) {
 	s.observeActive(ev)
 	if ev.Pause {
 		s.PausedAt, s.Paused = ev.At, true
@@ -146,8 +139,8 @@ func (s *State) observe(ev PairEvidence) {
 	s.Paths = slices.DeleteFunc(s.Paths, func(m Memory) bool { _, ok := ev.path(m.Network); return !ok })
 	for _, p := range ev.Paths {
 		m := s.memory(p.Network)
-		m.observeCondition(p, ev.At, s.Trial.To == p.Network)
-		m.observeProbe(p)
+		m.observeCondition(p, ev.At, s.Trial.To == p.Network, &s.p.Failure)
+		m.observeProbe(p, &s.p.Memory)
 		if p.Data.Rx > 0 && p.Buckets > 0 && !p.Data.Blank && p.Data.RTOs == 0 {
 			m.Proven = true
 		}
@@ -156,12 +149,12 @@ func (s *State) observe(ev PairEvidence) {
 }
 
 // observeActive notices that the active path or the load is another.
-func (s *State) observeActive(ev PairEvidence) {
+func (s *step) observeActive(ev PairEvidence) {
 	if !s.Started || ev.Active != s.Active {
 		if s.Started && s.Asked == Switch {
 			s.Moves = append(s.Moves, ev.At)
-			s.Moves = s.Moves[max(len(s.Moves)-8, 0):]
-			if ev.Active == s.Left && ev.At-s.LeftAt < regretFor {
+			s.Moves = s.Moves[max(len(s.Moves)-s.p.Gain.MovesKept, 0):]
+			if ev.Active == s.Left && ev.At-s.LeftAt < s.p.Memory.ReversalWithin {
 				s.Regrets, s.RegretAt = s.regrets(ev.At)+1, ev.At
 			}
 			s.Left, s.LeftAt = s.Active, ev.At
@@ -170,45 +163,39 @@ func (s *State) observeActive(ev PairEvidence) {
 		s.Before, _ = s.memory(ev.Active).Ops.median(window)
 		s.forget(ev.At, true)
 	}
-	if s.Load.class() != ev.Load.class() && s.need(ev) != Latency {
+	if s.p.Load.ClassForgets && s.class(s.Load) != s.class(ev.Load) && s.need(ev) != Latency {
 		s.unmeasure(ev)
 	}
-	// A load that is another by a fifth makes figures of before no baseline.
-	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > 0.2*max(was, is) {
+	// Of another load, figures of before are no baseline.
+	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > s.p.Load.Change*max(was, is) {
 		s.forget(ev.At, s.need(ev) != Latency)
-		s.Track.Young = youth
-	} else if was, is := s.Load.Offered, ev.Load.Offered; math.Abs(was-is) > 0.2*max(was, is) {
+		s.Track.Young = s.p.Track.SlowStart
+	} else if was, is := s.Load.Offered, ev.Load.Offered; math.Abs(was-is) > s.p.Load.Change*max(was, is) {
 		s.forget(ev.At, s.need(ev) != Latency)
 	}
 	s.Load = ev.Load
 }
 
-const (
-	// regretFor is within what time a move that is taken back was a mistake;
-	// rueFor the time constant with which mistakes are forgotten.
-	regretFor, rueFor = 30 * time.Second, 20 * time.Minute
-)
-
-// regrets is their count as it has faded.
-func (s *State) regrets(at time.Duration) float64 {
-	return s.Regrets * math.Exp(-seconds(at-s.RegretAt)/rueFor.Seconds())
+// regrets is the count of mistakes as it has faded.
+func (s *step) regrets(at time.Duration) float64 {
+	return s.Regrets * math.Exp(-seconds(at-s.RegretAt)/s.p.Memory.ReversalMemory.Seconds())
 }
 
 // forget drops what was only true of the active path as it was. The lead of
 // others in latency is seen by probes, and another load does not change it.
-func (s *State) forget(at time.Duration, lead bool) {
+func (s *step) forget(at time.Duration, lead bool) {
 	s.Track, s.Trial, s.Pending, s.Stalled = Track{}, Trial{}, Pending{}, 0
 	for i := range s.Paths {
 		if lead {
 			s.Paths[i].Lead = Lead{}
 		}
-		s.Paths[i].NextTrial, s.Paths[i].ChangedAt = min(s.Paths[i].NextTrial, after(at, leastWait)), at
+		s.Paths[i].NextTrial, s.Paths[i].ChangedAt = min(s.Paths[i].NextTrial, after(at, s.p.Canary.LeastWait)), at
 	}
 }
 
 // unmeasure: what was measured under a load of another class is no measurement
 // of this one.
-func (s *State) unmeasure(ev PairEvidence) {
+func (s *step) unmeasure(ev PairEvidence) {
 	for i := range s.Paths {
 		m := &s.Paths[i]
 		m.ChangedAt = ev.At
@@ -218,20 +205,18 @@ func (s *State) unmeasure(ev PairEvidence) {
 	}
 }
 
-// forgiven is how long a failure is remembered.
-const forgiven = 10 * time.Minute
-
 // observeCondition counts failures. One under a canary is left out: flows that
 // come to a path that carries less than they bring fill its queue, and probes are
 // lost in it. That tells of the path's rate, and is answered as any canary that
 // brought nothing is.
-func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool) {
+func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool, by *FailureParams) {
 	down := p.State == Failed || p.State == Ineligible
+	tried = tried && by.CanaryForgiven
 	switch {
 	case down && !m.Down:
 		m.Flooded = tried && p.State == Failed
 		if p.State == Failed && !tried {
-			if at-m.FailedAt > forgiven {
+			if at-m.FailedAt > by.ForgottenAfter {
 				m.Failures = 0
 			}
 			m.Failures++
@@ -250,7 +235,7 @@ func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool) 
 
 // observeProbe keeps the calm round trip: quick to fall, slow to rise, and
 // blind to how far an outlier lies out.
-func (m *Memory) observeProbe(p PathEvidence) {
+func (m *Memory) observeProbe(p PathEvidence, by *MemoryParams) {
 	if p.Probe.Samples == 0 || p.Probe.RTT <= 0 {
 		return
 	}
@@ -259,57 +244,53 @@ func (m *Memory) observeProbe(p PathEvidence) {
 	case m.Base == 0:
 		m.Base = rtt
 	case rtt < m.Base:
-		m.Base += 0.2 * (rtt - m.Base)
+		m.Base += by.CalmDown * (rtt - m.Base)
 	default:
-		m.Base += 0.005 * (min(rtt, 2*m.Base) - m.Base)
+		m.Base += by.CalmUp * (min(rtt, by.CalmClip*m.Base) - m.Base)
 	}
 }
 
-// sway is what a busy CPU adds to the round trips of idle paths now and then.
-const sway = 100e-6
-
 // inflation is the probes' round trip over its calm value, where both may sway; 1
 // where unknown.
-func (m *Memory) inflation(p PathEvidence) float64 {
+func (m *Memory) inflation(p PathEvidence, sway float64) float64 {
 	if p.Probe.Samples == 0 || p.Probe.RTT <= 0 || m.Base <= 0 {
 		return 1
 	}
 	return (p.Probe.RTT + sway) / (m.Base + sway)
 }
 
-// loadClasses of a pair's load, each four times the one before.
+// loadClasses is the number of classes of a pair's load.
 const loadClasses = 6
 
-// class is that of the load: 1 to 3 connections, 4 to 15, 16 to 63 and so on.
-func (l Load) class() (c int) {
-	for n := l.level(); n >= 4 && c < loadClasses-1; n /= 4 {
+// class is that of the load: by default 1 to 3 connections, 4 to 15, 16 to 63 and so on.
+func (s *step) class(l Load) (c int) {
+	ratio := s.p.Load.ClassRatio
+	for n := l.level(); n >= ratio && c < loadClasses-1; n /= ratio {
 		c++
 	}
 	return c
 }
 
 // prior is the rate a path promises at this load, or the best it ever gave.
-func (m *Memory) prior(p PathEvidence, l Load) float64 {
+func (s *step) prior(p PathEvidence, l Load) float64 {
 	if p.Prior > 0 {
 		return p.Prior
 	}
-	return m.Best[l.class()]
+	return s.memory(p.Network).Best[s.class(l)]
 }
 
 // bore tells whether the path has lately borne so much.
-func (m *Memory) bore(rate float64, at time.Duration) bool {
-	return m.Bore >= 0.95*rate && seconds(at-m.BoreAt) < trusted
+func (m *Memory) bore(rate float64, at time.Duration, by *GainParams) bool {
+	return m.Bore >= by.SustainedShare*rate && at-m.BoreAt < by.SustainedFor
 }
 
-// changed is by how much the health of a path that has changed is another.
-const changed = 0.3
-
 // measure records the rate of a path whose senders were not short of data.
-func (m *Memory) measure(p PathEvidence, l Load, rate float64, at time.Duration) {
-	m.Best[l.class()] = max(m.Best[l.class()], rate)
-	if prior := m.prior(p, l); prior > 0 {
-		health := min(rate/prior, 2)
-		if !m.Measured || math.Abs(health-m.Health) > changed {
+func (s *step) measure(p PathEvidence, l Load, rate float64, at time.Duration) {
+	m, class := s.memory(p.Network), s.class(l)
+	m.Best[class] = max(m.Best[class], rate)
+	if prior := s.prior(p, l); prior > 0 {
+		health := min(rate/prior, s.p.Memory.HealthMost)
+		if !m.Measured || math.Abs(health-m.Health) > s.p.Memory.HealthChange {
 			m.ChangedAt = at
 		}
 		m.Health, m.Measured, m.HealthAt = health, true, at
@@ -317,7 +298,7 @@ func (m *Memory) measure(p PathEvidence, l Load, rate float64, at time.Duration)
 }
 
 // observeTraffic follows the active path's data.
-func (s *State) observeTraffic(ev PairEvidence) {
+func (s *step) observeTraffic(ev PairEvidence) {
 	p, ok := ev.path(ev.Active)
 	d := p.Data
 	if !ok || d.idle() {
@@ -333,20 +314,15 @@ func (s *State) observeTraffic(ev PairEvidence) {
 		return
 	}
 	t := &s.Track
-	t.observe(d)
-	s.Bulk += learning * (bulkiness(d) - s.Bulk)
-	// Whether applications limit what is sent is known a while after they begin to.
-	if rate, ok := t.rate(); ok && t.Full >= least {
-		s.memory(p.Network).measure(p, ev.Load, rate, ev.At)
+	t.observe(d, &s.p.Track)
+	s.Bulk += s.p.Load.BulkWeight * (bulkiness(d) - s.Bulk)
+	if rate, ok := t.rate(&s.p.Track); ok && t.Full >= s.p.Track.FullSamples {
+		s.measure(p, ev.Load, rate, ev.At)
 	}
 }
 
 // idle: no traffic, or none that was watched.
 func (d Data) idle() bool { return d.Goodput == 0 && d.Tx == 0 && d.Rx == 0 && d.RTOs == 0 }
-
-// learning is how fast the need is: what Data says is smoothed already, and a bulk
-// transfer that is taken for a dialogue is moved by its delay.
-const learning = 0.15
 
 // bulkiness is 1 for traffic that wants more than it gets.
 func bulkiness(d Data) float64 {

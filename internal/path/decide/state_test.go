@@ -18,7 +18,7 @@ func TestStaysWithWhatBearsIt(t *testing.T) {
 			f.path("a").Data.AppLimited = true
 			f.run(CostAware{}, 20)
 			m := f.state.memory("b")
-			m.Best[f.ev.Load.class()], m.Measured, m.Health, m.HealthAt, m.Proven = 0.21e9, true, 1, f.ev.At, true
+			m.Best[in(&f.state).class(f.ev.Load)], m.Measured, m.Health, m.HealthAt, m.Proven = 0.21e9, true, 1, f.ev.At, true
 			f.path("b").Probe.RTT = 30e-6
 			if d, _ := f.run(CostAware{}, 15, Switch); d.Kind != tt.kind {
 				t.Errorf("got %q: %s", d.Kind, f.last.Reason)
@@ -36,7 +36,8 @@ func TestShortOfDataIsNoMeasurement(t *testing.T) {
 	}
 	f.ev.Load.Connections = 1
 	f.carry("a", 0.35e6)
-	f.run(CostAware{}, least-1) // its queues have not been looked at
+	few := usual().Track.RateSamples - 1
+	f.run(CostAware{}, few) // its queues have not been looked at
 	f.path("a").Data.AppLimited = true
 	f.run(CostAware{}, 30)
 	if m := f.state.memory("a"); m.Measured || m.Best[0] != 0 {
@@ -45,7 +46,7 @@ func TestShortOfDataIsNoMeasurement(t *testing.T) {
 	f.state.Bulk = 1
 	f.ev.Load.Connections = 2
 	f.carry("a", 0.3e9)
-	for range least - 1 {
+	for range few {
 		if d := f.step(CostAware{}); d.Kind != Stay {
 			t.Errorf("got %q before anything is known: %s", d.Kind, d.Reason)
 		}
@@ -100,12 +101,12 @@ func TestBears(t *testing.T) {
 		f.path("a").Data.AppLimited = tt.limited
 		f.ev.Active = "a"
 		var s State
-		s.memory("a").measure(*f.path("a"), f.ev.Load, 320e6, 0)
+		in(&s).measure(*f.path("a"), f.ev.Load, 320e6, 0)
 		if tt.measured > 0 {
-			s.memory("b").measure(*f.path("b"), f.ev.Load, tt.measured, 0)
+			in(&s).measure(*f.path("b"), f.ev.Load, tt.measured, 0)
 		}
 		s.memory("b").Bore = tt.bore
-		if got := s.bears(f.ev, *f.path("b"), tt.need); got != tt.want {
+		if got := in(&s).bears(f.ev, *f.path("b"), tt.need); got != tt.want {
 			t.Errorf("%s: got %v", tt.name, got)
 		}
 	}
@@ -136,7 +137,7 @@ func TestInflation(t *testing.T) {
 		{100e-6, 0, 1, 1},
 	} {
 		p := PathEvidence{Probe: Probe{RTT: tt.rtt, Samples: 9}}
-		if got := (&Memory{Base: tt.base}).inflation(p); got < tt.least || got > tt.most {
+		if got := (&Memory{Base: tt.base}).inflation(p, usual().Memory.JitterFloor); got < tt.least || got > tt.most {
 			t.Errorf("%v after %v: %v", tt.rtt, tt.base, got)
 		}
 	}
@@ -147,14 +148,14 @@ func TestInflation(t *testing.T) {
 func TestOtherLoads(t *testing.T) {
 	var s State
 	at := func(network string, connections int, rate float64) {
-		s.memory(network).measure(PathEvidence{Network: network}, Load{Connections: connections}, rate, 0)
+		in(&s).measure(PathEvidence{Network: network}, Load{Connections: connections}, rate, 0)
 	}
 	at("b", 4, 200e6)
 	at("c", 4, 300e6)
 	at("c", 64, 100e6)
 	var f []figure
 	for _, network := range []string{"b", "c"} {
-		f = append(f, s.rate(PairEvidence{Load: Load{Connections: 20}}, PathEvidence{Network: network}, 0))
+		f = append(f, in(&s).rate(PairEvidence{Load: Load{Connections: 20}}, PathEvidence{Network: network}, 0))
 	}
 	if got := best(f)[0].path.Network; got != "c" {
 		t.Errorf("got %s", got)

@@ -17,27 +17,27 @@ type Static struct {
 func (p Static) Name() string { return "static:" + p.Network }
 
 // Step decides.
-func (p Static) Step(s State, ev PairEvidence) (State, Decision) {
-	s = s.clone()
+func (p Static) Step(state State, ev PairEvidence) (State, Decision) {
+	s := newStep(state, nil)
 	s.observe(ev)
 	if p.Failover {
 		if d, ok := s.flee(ev); ok {
-			return s, d
+			return *s.State, d
 		}
 	}
 	if ev.Active == p.Network {
-		return s, stay(ev, "%s is the only choice", p.Network)
+		return *s.State, stay(ev, "%s is the only choice", p.Network)
 	}
 	home, ok := ev.path(p.Network)
 	switch {
 	case !ok:
-		return s, stay(ev, "%s is not among the pair's paths", p.Network)
+		return *s.State, stay(ev, "%s is not among the pair's paths", p.Network)
 	case home.State != Up:
-		return s, stay(ev, "%s is %s", p.Network, home.State)
+		return *s.State, stay(ev, "%s is %s", p.Network, home.State)
 	case p.Failover && s.held(s.memory(p.Network), ev.At):
-		return s, stay(ev, "%s failed a moment ago: not yet", p.Network)
+		return *s.State, stay(ev, "%s failed a moment ago: not yet", p.Network)
 	}
-	return s, move(Switch, ev, p.Network, "%s is the only choice", p.Network)
+	return *s.State, move(Switch, ev, p.Network, "%s is the only choice", p.Network)
 }
 
 // Hysteresis is the usual rule, to compare with: it moves when another path is
@@ -48,23 +48,25 @@ type Hysteresis struct{}
 const (
 	hysteresisGain    = 0.2
 	hysteresisSamples = 30
+	// hysteresisTrusts a measurement for so many seconds.
+	hysteresisTrusts = 30.0
 )
 
 // Name of the policy.
 func (Hysteresis) Name() string { return "hysteresis" }
 
 // Step decides.
-func (Hysteresis) Step(s State, ev PairEvidence) (State, Decision) {
-	s = s.clone()
+func (Hysteresis) Step(state State, ev PairEvidence) (State, Decision) {
+	s := newStep(state, nil)
 	s.observe(ev)
 	need := s.need(ev)
 	s.observeOps(ev, need)
 	if d, ok := s.flee(ev); ok {
-		return s, d
+		return *s.State, d
 	}
 	active, _ := ev.path(ev.Active)
-	if s.demandMet(ev, active, need) || active.Data.Blank {
-		return s, stay(ev, "%s carries all that is asked", ev.Active)
+	if s.demandMet(active, need) || active.Data.Blank {
+		return *s.State, stay(ev, "%s carries all that is asked", ev.Active)
 	}
 	mine := s.unit(ev, active, figure{mid: s.activeRate(active, ev.Load)}, need)
 	for _, p := range ev.Paths {
@@ -72,8 +74,8 @@ func (Hysteresis) Step(s State, ev PairEvidence) (State, Decision) {
 			continue
 		}
 		m := s.memory(p.Network)
-		f := figure{mid: m.prior(p, ev.Load)}
-		if m.Measured && seconds(ev.At-m.HealthAt) < trusted {
+		f := figure{mid: s.prior(p, ev.Load)}
+		if m.Measured && seconds(ev.At-m.HealthAt) < hysteresisTrusts {
 			f.mid *= m.Health
 		}
 		f = s.unit(ev, p, f, need)
@@ -83,10 +85,10 @@ func (Hysteresis) Step(s State, ev PairEvidence) (State, Decision) {
 		}
 		m.Lead.N++
 		if m.Lead.N >= hysteresisSamples {
-			return s, move(Switch, ev, p.Network, "%s was better by over %s for %d samples", p.Network, percent(hysteresisGain), hysteresisSamples)
+			return *s.State, move(Switch, ev, p.Network, "%s was better by over %s for %d samples", p.Network, percent(hysteresisGain), hysteresisSamples)
 		}
 	}
-	return s, stay(ev, "no path is better by over %s", percent(hysteresisGain))
+	return *s.State, stay(ev, "no path is better by over %s", percent(hysteresisGain))
 }
 
 // ParsePolicy finds a policy by its name: "static:NAME", "table", "hysteresis"

@@ -75,20 +75,20 @@ type TablePolicy struct{ Table Table }
 func (TablePolicy) Name() string { return "table" }
 
 // Step decides.
-func (p TablePolicy) Step(s State, ev PairEvidence) (State, Decision) {
-	s = s.clone()
+func (p TablePolicy) Step(state State, ev PairEvidence) (State, Decision) {
+	s := newStep(state, nil)
 	s.observe(ev)
 	if d, ok := s.flee(ev); ok {
-		return s, d
+		return *s.State, d
 	}
 	row, ok := p.Table.Look(ev.App, ev.Load, ev.Need == Robust)
 	if !ok {
-		return s, stay(ev, "the table has no row for %q", ev.App)
+		return *s.State, stay(ev, "the table has no row for %q", ev.App)
 	}
 	for _, c := range row.Choice {
 		to, known := ev.path(c)
 		if c == ev.Active {
-			return s, stay(ev, "the table names %s at load %d", c, row.Level)
+			return *s.State, stay(ev, "the table names %s at load %d", c, row.Level)
 		}
 		if !known || to.State != Up || s.held(s.memory(c), ev.At) {
 			continue
@@ -98,14 +98,14 @@ func (p TablePolicy) Step(s State, ev PairEvidence) (State, Decision) {
 		if a > 0 && b > 0 {
 			g = gain(b, a)
 			if g*seconds(tableFor) <= ev.SwitchLoss.upper() {
-				return s, stay(ev, "the table names %s at load %d, but %s more is less than a switch costs", c, row.Level, percent(g))
+				return *s.State, stay(ev, "the table names %s at load %d, but %s more is less than a switch costs", c, row.Level, percent(g))
 			}
 		}
 		d := move(Switch, ev, c, "the table names %s at load %d, %s more than %s", c, row.Level, percent(g), ev.Active)
 		d.PredictedGain = g
-		return s, d
+		return *s.State, d
 	}
-	return s, stay(ev, "no network that the table names (%v) can be used", row.Choice)
+	return *s.State, stay(ev, "no network that the table names (%v) can be used", row.Choice)
 }
 
 // TableOfPriors makes a table of the priors in a recording: at each load the

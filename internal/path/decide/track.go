@@ -18,12 +18,8 @@ type Track struct {
 	Young int `json:"young,omitempty"`
 }
 
-// youth is the samples of new connections that say nothing: TCP begins with ten
-// segments (RFC 6928) and doubles them each round trip.
-const youth = 2
-
 // observe keeps a recent window, a slow baseline and the scatter between samples.
-func (t *Track) observe(d Data) {
+func (t *Track) observe(d Data, p *TrackParams) {
 	if t.Young > 0 {
 		t.Young--
 		return
@@ -33,7 +29,7 @@ func (t *Track) observe(d Data) {
 		t.Full = 0
 	}
 	if t.Base == 0 {
-		t.Base, t.Mean, t.SRTT, t.Noise, t.Retran = rate, rate, d.SRTT, 0.1, d.Retrans
+		t.Base, t.Mean, t.SRTT, t.Noise, t.Retran = rate, rate, d.SRTT, p.NoiseFirst, d.Retrans
 		t.Rate.add(rate)
 		return
 	}
@@ -41,37 +37,37 @@ func (t *Track) observe(d Data) {
 		// Scatter around the recent median, bounded so that a spike does not
 		// hide the next ones.
 		if m, ok := t.Rate.median(1); ok && m > 0 {
-			off := min(math.Abs(math.Log(rate/m)), 0.3)
-			t.Noise += 0.05 * (1.25*off - t.Noise)
+			off := min(math.Abs(math.Log(rate/m)), p.NoiseClip)
+			t.Noise += p.NoiseWeight * (p.Deviation*off - t.Noise)
 		}
 	}
 	t.Rate.add(rate)
-	t.Mean += 0.1 * (rate - t.Mean)
+	t.Mean += p.MeanWeight * (rate - t.Mean)
 	switch {
 	case d.AppLimited, rate > t.Base:
-		t.Base += 0.2 * (rate - t.Base)
+		t.Base += p.BaseUp * (rate - t.Base)
 	default:
-		t.Base += 0.01 * (rate - t.Base)
+		t.Base += p.BaseDown * (rate - t.Base)
 	}
 	if d.SRTT > 0 {
-		t.SRTT += 0.01 * (min(d.SRTT, 2*t.SRTT) - t.SRTT)
+		t.SRTT += p.SRTTWeight * (min(d.SRTT, p.SRTTClip*t.SRTT) - t.SRTT)
 		if t.SRTT == 0 || d.SRTT < t.SRTT {
 			t.SRTT = d.SRTT
 		}
 	}
-	if t.strained(d) {
+	if t.strained(d, p) {
 		t.Strain = min(t.Strain+1, window)
 	} else {
 		t.Strain = max(t.Strain-1, 0)
 	}
-	t.Retran += 0.01 * (min(d.Retrans, 0.05) - t.Retran)
+	t.Retran += p.RetransWeight * (min(d.Retrans, p.RetransClip) - t.Retran)
 }
 
 // rate is what the path carries: the mean of some two seconds, or where the
 // recent median is elsewhere, so that it has changed, that.
-func (t *Track) rate() (float64, bool) {
-	now, ok := t.Rate.median(least)
-	if ok && now > 0 && t.Rate.N > window && math.Abs(math.Log(t.Mean/now)) < 2*t.noise() {
+func (t *Track) rate(p *TrackParams) (float64, bool) {
+	now, ok := t.Rate.median(p.RateSamples)
+	if ok && now > 0 && t.Rate.N > window && math.Abs(math.Log(t.Mean/now)) < p.MeanWithin*t.noise(p) {
 		return t.Mean, true
 	}
 	return now, ok
@@ -80,17 +76,16 @@ func (t *Track) rate() (float64, bool) {
 // strained tells whether the path itself shows why it carries less: a longer
 // round trip, or more retransmissions, than its own baseline. Senders that
 // merely send less show neither.
-func (t *Track) strained(d Data) bool {
-	return d.RTOs > 0 || (t.SRTT > 0 && d.SRTT > 1.5*t.SRTT) || d.Retrans > 2*t.Retran+0.01
+func (t *Track) strained(d Data, p *TrackParams) bool {
+	return d.RTOs > 0 || (t.SRTT > 0 && d.SRTT > p.StrainSRTT*t.SRTT) || d.Retrans > p.StrainRetrans*t.Retran+p.StrainRetransLeast
 }
 
-// noise is the scatter by which evidence is scaled: bounded from below, since
-// a calm minute must not make the next ripple a signal.
-func (t *Track) noise() float64 { return min(max(t.Noise, 0.04), 0.3) }
+// noise is the scatter by which evidence is scaled, within bounds.
+func (t *Track) noise(p *TrackParams) float64 { return min(max(t.Noise, p.NoiseLeast), p.NoiseMost) }
 
-// collapsed tells whether the active path carries less than half of what it
-// did, with the cause seen on the path.
-func (t *Track) collapsed() bool {
-	now, ok := t.Rate.median(3)
-	return ok && t.Base > 0 && now < t.Base/2 && t.Strain >= 3
+// collapsed tells whether the active path carries far less than it did, with the
+// cause seen on the path.
+func (t *Track) collapsed(p *TrackParams) bool {
+	now, ok := t.Rate.median(p.RateSamples)
+	return ok && t.Base > 0 && now < t.Base*p.CollapseBelow && t.Strain >= p.CollapseStrain
 }

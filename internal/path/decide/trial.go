@@ -1,34 +1,10 @@
 package decide
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
-)
-
-const (
-	// trialFor and trialMost bound a stage of a canary; trialSamples is what it needs.
-	trialFor, trialMost = 400 * time.Millisecond, 900 * time.Millisecond
-	trialSamples        = 3
-	// Where the figures are near, a canary goes on for up to so many samples,
-	// fewer where it holds more than a quarter of the flows.
-	trialAtMost, trialAtMostLarge = 60, 25
-	// trialLongest is within what time of traffic any trial is decided, all its
-	// stages together and whatever its samples lack.
-	trialLongest = 10 * time.Second
-	// doubts is the number of standard errors that a canary's gain must exceed:
-	// it is looked at after each sample, which makes accidents likelier.
-	doubts = 3.5
-	// plenty is a promise so large that passing data is proof enough.
-	plenty = 0.5
-	// A canary is not repeated before leastWait, and comes again after mostWait.
-	leastWait, mostWait = time.Second, 5 * time.Minute
-	// few connections are tried all at once: they may be as unlike as a bulk
-	// transfer and a heartbeat, so that a part of them says nothing of the rest.
-	few = 16
-	// step of the buckets moved at once, and time between, where many pairs move.
-	crowdStep = Buckets / 4
-	crowdWait = 500 * time.Millisecond
 )
 
 // Trial is a canary under way: some buckets on To, to see whether it carries
@@ -61,47 +37,48 @@ type Trial struct {
 }
 
 // beginTrial moves as many buckets as hold a flow or so.
-func (s *State) beginTrial(ev PairEvidence, b, a figure, up float64, gradual bool) Decision {
+func (s *step) beginTrial(ev PairEvidence, b, a figure, up float64, gradual bool) Decision {
 	n := max(ev.Load.Connections, 1)
 	if ev.Load.Connections == 0 {
 		n = max(ev.Load.Threads, 1)
 	}
+	by := &s.p.Canary
 	n = min(n, Buckets)
-	if n < few {
+	if n < by.WholeBelow {
 		n = 1
 	}
 	m := s.memory(b.path.Network)
 	k := (Buckets + n - 1) / n
 	switch {
 	case gradual:
-		k = crowdStep
-	case n > 1 && s.need(ev) == Throughput:
-		// A quarter of many bulk flows lose little, as the others take what they leave,
-		// and are soon at what the path can give, which a few are not: BBR probes
-		// for a quarter more every eight round trips (Cardwell et al. 2016).
-		k = Buckets / 4
+		k = s.p.Spread.Step
+	case n > 1 && s.need(ev) == Throughput && by.Bulk > 0:
+		k = by.Bulk
 	case m.Empty > 0:
-		k = min(k<<(2*m.Empty), Buckets/2) // flows are not spread evenly
+		k = min(k<<(by.EmptyShift*m.Empty), by.EmptyLargest) // flows are not spread evenly
 	}
-	cost := float64(k) / Buckets * (seconds(trialFor) + 2*ev.SwitchLoss.upper())
-	m.NextTrial, m.Against = after(ev.At, trialWait(cost, up, ev.At-m.ChangedAt)), a.mid
+	cost := float64(k) / Buckets * (seconds(by.For) + by.CostSwitches*ev.SwitchLoss.upper())
+	m.NextTrial, m.Against = after(ev.At, s.p.canaryWait(cost, up, ev.At-m.ChangedAt)), a.mid
 	s.Trial = Trial{To: b.path.Network, Buckets: k, Since: ev.At, Began: ev.At, Before: a.mid, Gradual: gradual, Gain: up}
 	return s.canary(ev)
 }
 
-// trialWait is the time from one canary to the next, where each costs so many
+// canaryWait is the time from one canary to the next, where each costs so many
 // seconds of traffic and a path may have become better, unseen, by the share up.
 // Canaries w apart cost cost/w of the time, and come w/2 late on average when the
 // path does become better, once in a time T: together least at
 // w = sqrt(2 T cost / up). T is not known; what has stood for long is likely to
 // stand for as long again (Gott 1993), so that it is for how long nothing is known
 // to have changed, and the horizon at least.
-func trialWait(cost, up float64, stood time.Duration) time.Duration {
-	wait := math.Sqrt(2 * seconds(max(stood, horizon)) * cost / max(min(up, 1), margin))
-	return min(max(time.Duration(wait*float64(time.Second)), leastWait), mostWait)
+func (p *Params) canaryWait(cost, up float64, stood time.Duration) time.Duration {
+	if !p.Canary.Lasting {
+		stood = 0
+	}
+	wait := math.Sqrt(2 * seconds(max(stood, p.Gain.Horizon)) * cost / max(min(up, 1), p.Gain.Margin))
+	return min(max(time.Duration(wait*float64(time.Second)), p.Canary.LeastWait), p.Canary.MostWait)
 }
 
-func (s *State) canary(ev PairEvidence) Decision {
+func (s *step) canary(ev PairEvidence) Decision {
 	t := s.Trial
 	word := "whether it carries more"
 	if t.Gradual {
@@ -109,29 +86,29 @@ func (s *State) canary(ev PairEvidence) Decision {
 	}
 	return Decision{
 		Kind: Canary, From: ev.Active, To: t.To, Buckets: t.Buckets, PredictedGain: t.Gain,
-		ExpectedLoss: ev.SwitchLoss.upper() * float64(t.Buckets) / Buckets, Confidence: s.memory(t.To).Lead.part(), Evidence: ev,
-		Reason: sentence("%d of %d buckets try %s: %s (up to %s)", t.Buckets, Buckets, t.To, word, percent(t.Gain)),
+		ExpectedLoss: ev.SwitchLoss.upper() * float64(t.Buckets) / Buckets, Confidence: s.memory(t.To).Lead.part(&s.p.Lead), Evidence: ev,
+		Reason: fmt.Sprintf("%d of %d buckets try %s: %s (up to %s)", t.Buckets, Buckets, t.To, word, percent(t.Gain)),
 	}
 }
 
 // runTrial goes on with a canary, ends it, or makes it a switch.
-func (c CostAware) runTrial(s *State, ev PairEvidence, f []figure, need Need) Decision {
+func (c CostAware) runTrial(s *step, ev PairEvidence, f []figure, need Need) Decision {
 	t := &s.Trial
 	b, ok := t.carried(f)
 	if !ok {
 		return s.endTrial(ev, "%s did not carry its canary", t.To)
 	}
 	s.sample(ev, f[0], b, need)
-	rate, seen := t.Rates.median(trialSamples)
+	rate, seen := t.Rates.median(s.p.Canary.Samples)
 	switch {
 	case t.Rates.N > 0 && t.Quiet > window:
 		return s.endTrial(ev, "%s showed no more data of its canary", t.To)
 	case t.Gradual:
 		return s.nextStep(ev, b)
-	case !seen && ev.At-t.Since < trialMost && !t.late(ev.At):
+	case !seen && ev.At-t.Since < s.p.Canary.Most && !s.late(ev.At):
 		return s.canary(ev)
 	case !seen:
-		s.memory(t.To).Empty = min(s.memory(t.To).Empty+1, 3)
+		s.memory(t.To).Empty = min(s.memory(t.To).Empty+1, s.p.Canary.EmptyMost)
 		return s.endTrial(ev, "%s showed no data of its canary within %v", t.To, (ev.At - t.Since).Round(time.Millisecond))
 	}
 	s.memory(t.To).Empty = 0
@@ -146,7 +123,7 @@ func (c CostAware) runTrial(s *State, ev PairEvidence, f []figure, need Need) De
 }
 
 // late: whatever has been seen must do.
-func (t *Trial) late(at time.Duration) bool { return at-t.Began >= trialLongest }
+func (s *step) late(at time.Duration) bool { return at-s.Trial.Began >= s.p.Canary.Longest }
 
 // carried finds the canary's path; ok is false where it does not carry data.
 func (t *Trial) carried(f []figure) (b figure, ok bool) {
@@ -159,7 +136,7 @@ func (t *Trial) carried(f []figure) (b figure, ok bool) {
 }
 
 // sample takes in what the canary showed since the evidence before.
-func (s *State) sample(ev PairEvidence, a, b figure, need Need) {
+func (s *step) sample(ev PairEvidence, a, b figure, need Need) {
 	t, d := &s.Trial, b.path.Data
 	if b.path.Buckets == 0 || d.Blank || d.Rx == 0 && d.Goodput == 0 {
 		t.Quiet++
@@ -172,24 +149,28 @@ func (s *State) sample(ev PairEvidence, a, b figure, need Need) {
 	if d.AppLimited {
 		t.Limited++
 	}
-	// Twice the calm round trip and more is a queue.
-	if calm := s.memory(t.To).Base; d.SRTT > 0 && calm > 0 && d.SRTT < 2*calm+sway {
+	if calm := s.memory(t.To).Base; d.SRTT > 0 && calm > 0 && d.SRTT < s.p.Canary.SlackSRTT*calm+s.p.Memory.JitterFloor {
 		t.Slack++
 	}
 }
 
-// grow moves four times the buckets.
-func (s *State) grow(ev PairEvidence) Decision {
+// mayGrow: more flows than it has can tell more, in the time that is left.
+func (s *step) mayGrow(at time.Duration) bool {
+	return s.p.Canary.Grow > 1 && s.Trial.Buckets < Buckets && !s.late(at)
+}
+
+// grow moves so many times the buckets.
+func (s *step) grow(ev PairEvidence) Decision {
 	t := &s.Trial
-	s.Trial = Trial{To: t.To, Buckets: min(4*t.Buckets, Buckets), Since: ev.At, Began: t.Began, Before: t.Before, Gain: t.Gain}
+	s.Trial = Trial{To: t.To, Buckets: min(s.p.Canary.Grow*t.Buckets, Buckets), Since: ev.At, Began: t.Began, Before: t.Before, Gain: t.Gain}
 	return s.canary(ev)
 }
 
 // judgeLimited is about a canary whose flows get all they ask for: only more of
 // them can tell what the path carries.
-func (s *State) judgeLimited(ev PairEvidence, b figure, rate float64, need Need) Decision {
+func (s *step) judgeLimited(ev PairEvidence, b figure, rate float64, need Need) Decision {
 	t := &s.Trial
-	if gain(b.mid, t.Before) < plenty && t.Buckets < Buckets && !t.late(ev.At) {
+	if gain(b.mid, t.Before) < s.p.Canary.LargeGain && s.mayGrow(ev.At) {
 		return s.grow(ev)
 	}
 	// What it gave is no measure of what it can give, but it bears that much.
@@ -208,33 +189,33 @@ func (s *State) judgeLimited(ev PairEvidence, b figure, rate float64, need Need)
 
 // judgeFull is about a canary that fills its path: it goes on until its gain is
 // clear of doubt, or it has had its time.
-func (s *State) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Decision {
+func (s *step) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Decision {
 	t := &s.Trial
 	n := float64(t.Rates.N)
-	logMean, doubt := t.Sum/n, doubts*s.trialNoise(ev, need)/math.Sqrt(n)
-	most := trialAtMost
-	if 4*t.Buckets > Buckets {
-		most = trialAtMostLarge
+	logMean, doubt := t.Sum/n, s.p.Canary.Doubts*s.trialNoise(ev, need)/math.Sqrt(n)
+	most := s.p.Canary.SamplesMost
+	if t.Buckets > s.p.Canary.Large {
+		most = s.p.Canary.SamplesMostLarge
 	}
-	if math.Abs(logMean-margin) < doubt && t.Rates.N < most && !t.late(ev.At) {
+	if math.Abs(logMean-s.p.Gain.Margin) < doubt && t.Rates.N < most && !s.late(ev.At) {
 		return s.canary(ev)
 	}
 	theirs, _ := t.Theirs.median(1)
 	ours, _ := t.Ours.median(1)
 	g := gain(theirs, ours)
 	// Near enough for a mean to say more than a median.
-	if math.Abs(logMean) < 0.2 {
+	if math.Abs(logMean) < s.p.Canary.MeanWithin {
 		g = math.Exp(logMean) - 1
 	}
-	if mean := t.Total / n; rate > 0 && math.Abs(math.Log(mean/rate)) < 0.2 {
+	if mean := t.Total / n; rate > 0 && math.Abs(math.Log(mean/rate)) < s.p.Canary.MeanWithin {
 		rate = mean
 	}
-	if need == Throughput && g < 0 && 2*t.Slack >= t.Rates.N && t.Buckets < Buckets && !t.late(ev.At) {
+	if need == Throughput && g < 0 && 2*t.Slack >= t.Rates.N && s.mayGrow(ev.At) {
 		// Its flows have not found out yet what the path gives: BBR keeps to what they
 		// got before for many round trips (Cardwell et al. 2016).
 		return s.grow(ev)
 	}
-	s.memory(t.To).measure(b.path, ev.Load, rate, ev.At)
+	s.measure(b.path, ev.Load, rate, ev.At)
 	return s.judge(ev, b, g, doubt, need)
 }
 
@@ -242,7 +223,7 @@ func (s *State) judgeFull(ev PairEvidence, b figure, rate float64, need Need) De
 // those from before the canary were low if it was a low figure that began it.
 // Only where the active path lost so many flows that it has none to spare, they
 // stand. The ratio's logarithm is bounded, so that a spike is one sample.
-func (s *State) compare(ev PairEvidence, a, b figure, need Need) {
+func (s *step) compare(ev PairEvidence, a, b figure, need Need) {
 	t := &s.Trial
 	theirs, ours := b.now, a.now
 	if need != Latency {
@@ -254,7 +235,7 @@ func (s *State) compare(ev PairEvidence, a, b figure, need Need) {
 	}
 	t.Theirs.add(theirs)
 	t.Ours.add(ours)
-	most := 3 * s.trialNoise(ev, need)
+	most := s.p.Canary.RatioClip * s.trialNoise(ev, need)
 	switch {
 	case theirs <= 0:
 		t.Sum -= most
@@ -266,8 +247,8 @@ func (s *State) compare(ev PairEvidence, a, b figure, need Need) {
 }
 
 // trialNoise is the scatter of the ratio of two figures.
-func (s *State) trialNoise(ev PairEvidence, need Need) float64 {
-	rate := math.Sqrt2 * s.Track.noise()
+func (s *step) trialNoise(ev PairEvidence, need Need) float64 {
+	rate := math.Sqrt2 * s.Track.noise(&s.p.Track)
 	if need == Throughput {
 		return rate
 	}
@@ -275,15 +256,15 @@ func (s *State) trialNoise(ev PairEvidence, need Need) float64 {
 }
 
 // nextStep moves the next buckets of a gradual move.
-func (s *State) nextStep(ev PairEvidence, b figure) Decision {
+func (s *step) nextStep(ev PairEvidence, b figure) Decision {
 	t := &s.Trial
-	if ev.At-t.Since < crowdWait {
+	if ev.At-t.Since < s.p.Spread.Wait {
 		return s.canary(ev)
 	}
 	if t.Rates.N == 0 {
 		return s.endTrial(ev, "%s showed no data of the flows moved to it", t.To)
 	}
-	t.Buckets, t.Since, t.Rates = t.Buckets+crowdStep, ev.At, ring{}
+	t.Buckets, t.Since, t.Rates = t.Buckets+s.p.Spread.Step, ev.At, ring{}
 	if t.Buckets < Buckets {
 		return s.canary(ev)
 	}
@@ -293,30 +274,30 @@ func (s *State) nextStep(ev PairEvidence, b figure) Decision {
 }
 
 // judge ends a canary that has seen enough: a gain with a doubt.
-func (s *State) judge(ev PairEvidence, b figure, g, doubt float64, need Need) Decision {
+func (s *step) judge(ev PairEvidence, b figure, g, doubt float64, need Need) Decision {
 	t := s.Trial
 	ours, ok := t.Ours.median(1)
 	if !ok {
 		ours = t.Before
 	}
 	b.mid = ours * (1 + g)
-	if g <= max(margin, doubt) || g*seconds(horizon) <= ev.SwitchLoss.upper() {
+	if g <= doubt || !s.pays(ev, g) {
 		return s.endTrial(ev, "%s gave its canary %s, no better than %s", t.To, value(b.mid, need), ev.Active)
 	}
 	return s.accept(ev, b, figure{mid: ours}, g)
 }
 
 // accept turns a canary into a switch.
-func (s *State) accept(ev PairEvidence, b, a figure, g float64) Decision {
+func (s *step) accept(ev PairEvidence, b, a figure, g float64) Decision {
 	m := s.memory(s.Trial.To)
-	m.Lead.Fast = threshold
+	m.Lead.Fast = s.p.Lead.Threshold
 	d := s.gainMove(ev, b, a, g)
 	s.Trial = Trial{}
 	return d
 }
 
 // endTrial takes the canary back.
-func (s *State) endTrial(ev PairEvidence, format string, args ...any) Decision {
+func (s *step) endTrial(ev PairEvidence, format string, args ...any) Decision {
 	s.memory(s.Trial.To).Lead = Lead{}
 	s.Trial = Trial{}
 	return stay(ev, format, args...)

@@ -128,7 +128,7 @@ func TestEveryTrialEnds(t *testing.T) {
 					case began < 0:
 						began = f.ev.At
 						trials++
-					case f.ev.At-began > trialLongest:
+					case f.ev.At-began > usual().Canary.Longest:
 						t.Fatalf("%s, %s, %d connections: a trial has gone on for %v: %s", name, need, connections, f.ev.At-began, d.Reason)
 					}
 				}
@@ -140,7 +140,8 @@ func TestEveryTrialEnds(t *testing.T) {
 	}
 }
 
-func TestTrialWait(t *testing.T) {
+func TestCanaryWait(t *testing.T) {
+	p := usual()
 	for _, tt := range []struct {
 		cost, up    float64
 		stood, want time.Duration
@@ -149,12 +150,12 @@ func TestTrialWait(t *testing.T) {
 		{0.25, 0.2, 0, 5 * time.Second},
 		{0.25, 0.2, 10 * time.Second, 5 * time.Second},
 		{0.25, 0.2, 160 * time.Second, 20 * time.Second},
-		{0.25, 100, 0, 2236 * time.Millisecond},     // no more than all can be gained
-		{0.001, 1, 0, leastWait},                    // a sliver
-		{0.25, 0, 10 * time.Hour, mostWait},         // the margin at least is hoped for
-		{0.25, 0.03, time.Minute, 32 * time.Second}, // 31.6 s
+		{0.25, 100, 0, 2236 * time.Millisecond},      // no more than all can be gained
+		{0.001, 1, 0, p.Canary.LeastWait},            // a sliver
+		{0.25, 0, 10 * time.Hour, p.Canary.MostWait}, // the margin at least is hoped for
+		{0.25, 0.03, time.Minute, 32 * time.Second},  // 31.6 s
 	} {
-		if got := trialWait(tt.cost, tt.up, tt.stood); (got - tt.want).Abs() > 500*time.Millisecond {
+		if got := p.canaryWait(tt.cost, tt.up, tt.stood); (got - tt.want).Abs() > 500*time.Millisecond {
 			t.Errorf("cost %v, up %v, stood %v: %v, want %v", tt.cost, tt.up, tt.stood, got, tt.want)
 		}
 	}

@@ -1,0 +1,75 @@
+package decide
+
+import "time"
+
+// DefaultParams are the figures that agents use.
+func DefaultParams() Params {
+	return Params{
+		Failure: FailureParams{
+			SilentSamples: 2, HoldDown: time.Second, HoldDownMost: time.Minute, ForgottenAfter: 10 * time.Minute,
+			CanaryForgiven: true, OutageDiscounted: true, ReportedAfter: 2 * time.Second, StaleProbe: 3,
+		},
+		Track: defaultTrack(),
+		Load: LoadParams{
+			Learn: true, BulkWeight: 0.15, BulkAt: 0.5, Change: 0.2, ClassRatio: 4, ClassForgets: true, LimitedStays: true,
+		},
+		Memory:   defaultMemory(),
+		Estimate: defaultEstimate(),
+		Lead: LeadParams{
+			Threshold: 16, Clip: 4, Block: 20, SlowThreshold: 13, DriftNoise: 0.5, Dead: 2,
+			StallAt: 1.5, StallSamples: 5,
+		},
+		Gain: defaultGain(),
+		Spread: SpreadParams{
+			Crowd: 4, Within: time.Second, Collapsed: 200 * time.Millisecond, Step: 16, Wait: 500 * time.Millisecond,
+		},
+		Canary: defaultCanary(),
+	}
+}
+
+func defaultTrack() TrackParams {
+	return TrackParams{
+		RateSamples: 3, FullSamples: 3, SlowStart: 2,
+		NoiseFirst: 0.1, NoiseWeight: 0.05, NoiseClip: 0.3, NoiseLeast: 0.04, NoiseMost: 0.3, Deviation: 1.25,
+		MeanWeight: 0.1, MeanWithin: 2, BaseUp: 0.2, BaseDown: 0.01,
+		SRTTWeight: 0.01, SRTTClip: 2, RetransWeight: 0.01, RetransClip: 0.05,
+		StrainSRTT: 1.5, StrainRetrans: 2, StrainRetransLeast: 0.01, CollapseBelow: 0.5, CollapseStrain: 3,
+	}
+}
+
+func defaultMemory() MemoryParams {
+	return MemoryParams{
+		HealthMost: 2, HealthChange: 0.3, CalmDown: 0.2, CalmUp: 0.005, CalmClip: 2, JitterFloor: 100e-6,
+		OpFirst: 0.1, OpWeight: 0.05, OpClip: 0.5, OpLeast: 0.03, OpMost: 0.5, OpDeviation: 1.25,
+		OwnAfter: 2 * time.Second, OwnMost: 3, OwnFor: time.Hour,
+		ReversalWithin: 30 * time.Second, ReversalMemory: 20 * time.Minute, Thinning: 4,
+	}
+}
+
+func defaultEstimate() EstimateParams {
+	return EstimateParams{
+		Timeout: 0.2, JitterWeight: 4, Unknown: 2, PriorLow: 0.9, PriorHigh: 1.1, Headroom: 1.1,
+		AgeingLoss: 0.1, Ageing: 30, Recovery: 3, LossWeight: 10,
+		InflatedAt: 2, InflatedGives: 0.5, InflatedAfter: time.Second, DiscountMost: 0.5,
+		OpsLow: 0.97, OpsHigh: 1.03, OtherLoads: true,
+	}
+}
+
+func defaultGain() GainParams {
+	return GainParams{
+		Horizon: 10 * time.Second, Margin: 0.03, CostWeight: 1, Scored: true, Shown: true, SeenFor: 10 * time.Second,
+		Dwell: time.Second, DwellMost: 4 * time.Second, DwellMemory: time.Minute, Urgent: 0.5, UrgentDwell: 2 * time.Second,
+		MovesKept: 8, PauseWait: 500 * time.Millisecond, PausedFor: 10 * time.Second,
+		DemandFits: true, Busy: 0.3, SustainedShare: 0.95, SustainedFor: 30 * time.Second,
+	}
+}
+
+func defaultCanary() CanaryParams {
+	return CanaryParams{
+		For: 400 * time.Millisecond, Most: 900 * time.Millisecond, Samples: 3,
+		SamplesMost: 60, SamplesMostLarge: 25, Large: 16,
+		Longest: 10 * time.Second, Doubts: 3.5, RatioClip: 3, MeanWithin: 0.2, LargeGain: 0.5,
+		LeastWait: time.Second, MostWait: 5 * time.Minute, Worse: 0.85, Lasting: true, CostSwitches: 2,
+		WholeBelow: 16, Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, Grow: 4, SlackSRTT: 2,
+	}
+}

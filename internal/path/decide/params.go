@@ -1,0 +1,303 @@
+package decide
+
+import "time"
+
+// Params are the figures of the cost-aware policy, by what they serve. DefaultParams
+// gives those that agents use.
+//
+// Tags say of each its unit, the range in which it makes sense, and its source: a
+// paper, the kernel, or a measurement. "chosen" is a figure whose source nobody has
+// written down. What is a size of State (window, loadClasses) or of the data plane
+// (Buckets) is no parameter.
+//
+// Each mechanism can be turned off by its figures: see Mechanisms.
+type Params struct {
+	Failure  FailureParams
+	Track    TrackParams
+	Load     LoadParams
+	Memory   MemoryParams
+	Estimate EstimateParams
+	Lead     LeadParams
+	Gain     GainParams
+	Spread   SpreadParams
+	Canary   CanaryParams
+}
+
+// FailureParams are about paths that fail and come back.
+type FailureParams struct {
+	// SilentSamples without any answer, though the pair sends, count as failure; 0 for none.
+	SilentSamples int `unit:"samples" range:"0 100" source:"chosen"`
+	// HoldDown is how long a path must have been up after a failure before it is used
+	// for gain; it doubles with each failure, up to HoldDownMost.
+	HoldDown     time.Duration `unit:"s" range:"0 600" source:"chosen"`
+	HoldDownMost time.Duration `unit:"s" range:"0 3600" source:"chosen"`
+	// ForgottenAfter so long a failure no more counts towards doubling.
+	ForgottenAfter time.Duration `unit:"s" range:"0 86400" source:"chosen"`
+	// CanaryForgiven: a failure under a canary is the canary's doing, and not counted.
+	CanaryForgiven bool `unit:"switch" source:"the drill faults: canaries drowned the probes of a slow path"`
+	// OutageDiscounted takes out of the probes' loss what an outage that is over has left
+	// in it. ReportedAfter is by when what was lost in it has been told: a probe is given
+	// up after its deadline, and agents sum their probes up once a second.
+	OutageDiscounted bool          `unit:"switch" source:"the drill faults: probes look back over 256 samples"`
+	ReportedAfter    time.Duration `unit:"s" range:"0 60" source:"package agent: probes are summed up each second"`
+	// StaleProbe is the age from which a probe says nothing.
+	StaleProbe float64 `unit:"s" range:"0 60" source:"chosen"`
+}
+
+// TrackParams are about the figures of the active path. Weights are those of moving
+// averages, by sample.
+type TrackParams struct {
+	// RateSamples make a recent rate, FullSamples in a row of senders that were not
+	// short of data a measurement: whether applications limit what is sent is known a
+	// while after they begin to.
+	RateSamples int `unit:"samples" range:"0 5" source:"chosen"`
+	FullSamples int `unit:"samples" range:"0 100" source:"package agent: queues are looked at each 250 ms"`
+	// SlowStart is the number of samples of new connections that say nothing: TCP
+	// begins with ten segments and doubles them each round trip.
+	SlowStart int `unit:"samples" range:"0 100" source:"RFC 6928; drills with round trips of 20 ms"`
+	// Noise is the scatter of the logarithm of rates around their recent median, from the
+	// mean deviation: the first, its weight, the bound of one sample, its least and most.
+	NoiseFirst  float64 `unit:"log" range:"0 1" source:"chosen"`
+	NoiseWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
+	NoiseClip   float64 `unit:"log" range:"0 10" source:"chosen"`
+	NoiseLeast  float64 `unit:"log" range:"0.001 1" source:"chosen: a calm minute must not make the next ripple a signal"`
+	NoiseMost   float64 `unit:"log" range:"0.001 10" source:"chosen"`
+	// Deviation is the standard over the mean deviation of a normal figure, sqrt(pi/2).
+	Deviation float64 `unit:"ratio" range:"1 2" source:"normal distribution, rounded"`
+	// MeanWeight is that of the mean rate, which is used where it is nearer to the recent
+	// median than MeanWithin times the noise.
+	MeanWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
+	MeanWithin float64 `unit:"noises" range:"0 10" source:"chosen"`
+	// BaseUp and BaseDown are the weights of the baseline, where rates are above and below.
+	BaseUp   float64 `unit:"weight" range:"0 1" source:"chosen"`
+	BaseDown float64 `unit:"weight" range:"0 1" source:"chosen"`
+	// SRTTWeight is that of the calm round trip where it rises, SRTTClip bounds one sample.
+	SRTTWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
+	SRTTClip   float64 `unit:"ratio" range:"1 100" source:"chosen"`
+	// RetransWeight is that of the calm share of retransmissions, RetransClip bounds a sample.
+	RetransWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
+	RetransClip   float64 `unit:"share" range:"0 1" source:"chosen"`
+	// A path is strained whose round trip is StrainSRTT times the calm one, or whose
+	// retransmissions are StrainRetrans times the calm ones and StrainRetransLeast more.
+	StrainSRTT         float64 `unit:"ratio" range:"1 100" source:"chosen"`
+	StrainRetrans      float64 `unit:"ratio" range:"1 100" source:"chosen"`
+	StrainRetransLeast float64 `unit:"share" range:"0 1" source:"chosen"`
+	// It has collapsed where it carries less than CollapseBelow of its baseline after
+	// CollapseStrain strained samples more than others; 0 for never.
+	CollapseBelow  float64 `unit:"share" range:"0 1" source:"chosen"`
+	CollapseStrain int     `unit:"samples" range:"0 5" source:"chosen"`
+}
+
+// LoadParams are about what the pair asks of its path.
+type LoadParams struct {
+	// Learn the need of pairs that declare none; else they wait for answers. BulkWeight is
+	// how fast it is learned: what Data says is smoothed already, and a bulk transfer that
+	// is taken for a dialogue is moved by its delay. From BulkAt it is bulk.
+	Learn      bool    `unit:"switch" source:"the need follows the traffic"`
+	BulkWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
+	BulkAt     float64 `unit:"share" range:"0 1" source:"chosen"`
+	// Change is by how much a load is another, so that figures of before are no baseline.
+	Change float64 `unit:"share" range:"0 1" source:"chosen"`
+	// ClassRatio is between the connections of one class of load and of the next.
+	ClassRatio int `unit:"ratio" range:"2 1000000" source:"chosen"`
+	// ClassForgets: what was measured under another class of load is no measurement.
+	ClassForgets bool `unit:"switch" source:"Atici and Boluk (2020), Table 6: the best network changes with the load"`
+	// LimitedStays: a bulk pair that gets all it asks for is left where it is.
+	LimitedStays bool `unit:"switch" source:"no path can give more than what is asked"`
+}
+
+// MemoryParams are about what is remembered of each path.
+type MemoryParams struct {
+	// HealthMost bounds the rate measured on a path over its prior, HealthChange is by how
+	// much it differs where the path has changed.
+	HealthMost   float64 `unit:"ratio" range:"1 100" source:"chosen"`
+	HealthChange float64 `unit:"ratio" range:"0 2" source:"chosen"`
+	// CalmDown and CalmUp are the weights of the probes' calm round trip where it falls and
+	// rises, CalmClip bounds one sample.
+	CalmDown float64 `unit:"weight" range:"0 1" source:"chosen"`
+	CalmUp   float64 `unit:"weight" range:"0 1" source:"chosen"`
+	CalmClip float64 `unit:"ratio" range:"1 100" source:"chosen"`
+	// JitterFloor is what a busy CPU adds to the round trips of idle paths now and then.
+	JitterFloor float64 `unit:"s" range:"0 0.01" source:"chosen: above the tens of microseconds by which idle paths sway"`
+	// OpFirst, OpWeight, OpClip, OpLeast and OpMost are those of the scatter of the time of
+	// an operation, as in TrackParams.
+	OpFirst  float64 `unit:"log" range:"0 1" source:"chosen"`
+	OpWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
+	OpClip   float64 `unit:"log" range:"0 10" source:"chosen"`
+	OpLeast  float64 `unit:"log" range:"0.001 1" source:"chosen"`
+	OpMost   float64 `unit:"log" range:"0.001 10" source:"chosen"`
+	// OpDeviation is Deviation of TrackParams.
+	OpDeviation float64 `unit:"ratio" range:"1 2" source:"normal distribution, rounded"`
+	// Own load: after OwnAfter on a path it shows what the pair's traffic does to it, by
+	// OwnMost at most, forgotten with the time constant OwnFor.
+	OwnAfter time.Duration `unit:"s" range:"0 60" source:"chosen"`
+	OwnMost  float64       `unit:"ratio" range:"1 100" source:"chosen"`
+	OwnFor   time.Duration `unit:"s" range:"1 86400" source:"chosen"`
+	// ReversalWithin is within what time a move that is taken back was a mistake, ReversalMemory the
+	// time constant with which mistakes are forgotten. For each, Thinning more samples of
+	// delay count as one: what disturbs a probe, a busy CPU most of all, disturbs its
+	// neighbours too, so that once it has misled they are no independent evidence.
+	ReversalWithin time.Duration `unit:"s" range:"0 3600" source:"chosen"`
+	ReversalMemory time.Duration `unit:"s" range:"1 86400" source:"chosen"`
+	Thinning       float64       `unit:"samples" range:"0 100" source:"chosen"`
+}
+
+// EstimateParams are about what a path that is not in use would give.
+type EstimateParams struct {
+	// Timeout is what a lost packet costs a request.
+	Timeout float64 `unit:"s" range:"0 60" source:"Linux's least retransmission timeout, TCP_RTO_MIN"`
+	// JitterWeight is that of the jitter in the time of an operation, of robust needs.
+	JitterWeight float64 `unit:"ratio" range:"0 100" source:"RFC 6298: four times RTTVAR"`
+	// Unknown is by how much a path of which nothing is known may exceed the active one.
+	Unknown float64 `unit:"ratio" range:"1 100" source:"chosen"`
+	// PriorLow and PriorHigh bound what a path gives of its prior that was not measured.
+	PriorLow  float64 `unit:"ratio" range:"0 1" source:"chosen"`
+	PriorHigh float64 `unit:"ratio" range:"1 2" source:"chosen"`
+	// Headroom is by how much a path that was impaired whenever it was used may exceed
+	// all others: else one that follows a better one is never tried.
+	Headroom float64 `unit:"ratio" range:"0 10" source:"chosen"`
+	// AgeingLoss is what a measurement loses with age, Ageing the time constant, and Recovery
+	// that by which a path that was bad may have become good.
+	AgeingLoss float64 `unit:"share" range:"0 1" source:"chosen"`
+	Ageing     float64 `unit:"s" range:"0.1 86400" source:"chosen"`
+	Recovery   float64 `unit:"s" range:"0.1 86400" source:"chosen"`
+	// LossWeight is that of the probes' loss in what a path carries.
+	LossWeight float64 `unit:"ratio" range:"0 1000" source:"chosen"`
+	// A path whose probes take InflatedAt times the calm round trip is shared, and gives
+	// InflatedGives, where no measurement of the last InflatedAfter says otherwise.
+	InflatedAt    float64       `unit:"ratio" range:"1 1000000000" source:"chosen"`
+	InflatedGives float64       `unit:"share" range:"0 1" source:"chosen"`
+	InflatedAfter time.Duration `unit:"s" range:"0 60" source:"chosen"`
+	// DiscountMost bounds what probes take from the upper bound: they see no rates.
+	DiscountMost float64 `unit:"share" range:"0 1" source:"chosen"`
+	// OpsLow and OpsHigh bound operations a second, which probes see.
+	OpsLow  float64 `unit:"ratio" range:"0 1" source:"chosen"`
+	OpsHigh float64 `unit:"ratio" range:"1 2" source:"chosen"`
+	// OtherLoads orders paths of which nothing is known by what they gave under others.
+	OtherLoads bool `unit:"switch" source:"chosen"`
+}
+
+// LeadParams are about the evidence that a path is better: see Lead.
+type LeadParams struct {
+	// Threshold of the sum of log-likelihood ratios: the mean time to a false alarm is at
+	// least near exp(Threshold) samples, at 100 ms ten days.
+	Threshold float64 `unit:"log" range:"0 1000" source:"Page (1954), Lorden (1971)"`
+	// Clip bounds one sample, so that it takes four to reach the threshold however far out
+	// one of them lies: one spike of the scheduler spoils two samples at the most.
+	Clip float64 `unit:"log" range:"0.1 1000" source:"Threshold / 4"`
+	// Block is the number of samples in a block of the slow sum; its threshold is lower by
+	// ln(Block), which makes false alarms as rare in time.
+	Block         int     `unit:"samples" range:"1 10000" source:"chosen"`
+	SlowThreshold float64 `unit:"log" range:"0 1e9" source:"Threshold - ln(Block)"`
+	// The sums test for a shift of twice the drift: the margin, or DriftNoise of the
+	// scatter where that is more.
+	DriftNoise float64 `unit:"ratio" range:"0 10" source:"chosen"`
+	// Dead is the number of clips that a sample counts in which the active path gives nothing.
+	Dead float64 `unit:"clips" range:"0 100" source:"chosen"`
+	// A path's probes are late from StallAt times their calm round trip. Where those of
+	// most other paths are, the machine stalls, for StallSamples at the most; 0 for never.
+	StallAt      float64 `unit:"ratio" range:"1 100" source:"chosen"`
+	StallSamples int     `unit:"samples" range:"0 100" source:"chosen: half a second"`
+}
+
+// GainParams are about when a move for gain pays.
+type GainParams struct {
+	// Horizon is for how long a gain is expected to last. Schedules whose epochs are
+	// shorter cannot be followed with profit anyway.
+	Horizon time.Duration `unit:"s" range:"0.1 3600" source:"chosen"`
+	// Margin is the least gain worth a thought: below it lies what two builds of one
+	// network differ by.
+	Margin float64 `unit:"share" range:"0 1" source:"public CNI benchmarks: builds differ by 0.5 to 4.4 % in the median"`
+	// CostWeight is that of the upper bound of what switches cost, which a gain must exceed.
+	CostWeight float64 `unit:"ratio" range:"0 100" source:"the bound as it is"`
+	// Scored: the path has the higher sum of z-scores too.
+	Scored bool `unit:"switch" source:"Atici and Boluk (2020), equation 1"`
+	// Shown: the path has carried data, for a need of rate within SeenFor.
+	Shown   bool          `unit:"switch" source:"a probe that is answered does not prove that data passes"`
+	SeenFor time.Duration `unit:"s" range:"0 86400" source:"Horizon"`
+	// Dwell is the least time on a path before it is left for gain; it doubles with every
+	// such move within DwellMemory, up to DwellMost: a course that changes every ten
+	// seconds is still worth following (see Horizon).
+	Dwell       time.Duration `unit:"s" range:"0 600" source:"chosen"`
+	DwellMost   time.Duration `unit:"s" range:"0 3600" source:"chosen"`
+	DwellMemory time.Duration `unit:"s" range:"0 86400" source:"chosen"`
+	// From a gain of Urgent, UrgentDwell on the path is enough.
+	Urgent      float64       `unit:"share" range:"0 1e9" source:"chosen"`
+	UrgentDwell time.Duration `unit:"s" range:"0 600" source:"2 x Dwell"`
+	// MovesKept of the latest moves are remembered.
+	MovesKept int `unit:"moves" range:"1 100" source:"chosen"`
+	// PauseWait is how long a move waits for a pause, on pairs that paused within PausedFor.
+	PauseWait time.Duration `unit:"s" range:"0 60" source:"chosen"`
+	PausedFor time.Duration `unit:"s" range:"0 3600" source:"chosen"`
+	// DemandFits: a pair that gets all it asks for goes only where that much is carried. One that
+	// sends more than Busy of the most that any path gave may be filling its path itself, and
+	// goes only where that was measured, or where flows that got all they asked for had
+	// SustainedShare of it within SustainedFor.
+	DemandFits     bool          `unit:"switch" source:"an idle slow path answers fast"`
+	Busy           float64       `unit:"share" range:"0 1e9" source:"chosen"`
+	SustainedShare float64       `unit:"share" range:"0 1" source:"chosen"`
+	SustainedFor   time.Duration `unit:"s" range:"0 86400" source:"chosen"`
+}
+
+// SpreadParams keep many pairs that see the same from moving as a herd.
+type SpreadParams struct {
+	// Crowd is the number of other pairs on a path from which moves are spread over Within,
+	// or on collapse over Collapsed, and made in steps of Step buckets, Wait apart.
+	Crowd     int           `unit:"pairs" range:"1 1000000000" source:"chosen"`
+	Within    time.Duration `unit:"s" range:"0 60" source:"chosen"`
+	Collapsed time.Duration `unit:"s" range:"0 60" source:"Within / 5"`
+	Step      int           `unit:"buckets" range:"1 64" source:"a quarter of Buckets"`
+	Wait      time.Duration `unit:"s" range:"0 60" source:"chosen"`
+}
+
+// CanaryParams are about flows that try a path.
+type CanaryParams struct {
+	// A stage that shows no data ends after Most; Samples of data are needed. For is what
+	// a canary is reckoned to take.
+	For     time.Duration `unit:"s" range:"0.1 60" source:"chosen"`
+	Most    time.Duration `unit:"s" range:"0.1 60" source:"chosen"`
+	Samples int           `unit:"samples" range:"1 5" source:"chosen"`
+	// Where the figures are near, a canary goes on for up to SamplesMost, or SamplesMostLarge
+	// where it holds more than Large buckets.
+	SamplesMost      int `unit:"samples" range:"1 1000" source:"chosen"`
+	SamplesMostLarge int `unit:"samples" range:"1 1000" source:"chosen"`
+	Large            int `unit:"buckets" range:"1 64" source:"a quarter of Buckets"`
+	// Longest is within what time of traffic any canary is decided, all its stages together
+	// and whatever its samples lack.
+	Longest time.Duration `unit:"s" range:"0.1 600" source:"chosen"`
+	// Doubts is the number of standard errors that a canary's gain must exceed: it is
+	// looked at after each sample, which makes accidents likelier.
+	Doubts float64 `unit:"errors" range:"0 20" source:"chosen"`
+	// RatioClip bounds the logarithm of one sample's ratio, in noises.
+	RatioClip float64 `unit:"noises" range:"0.1 1000" source:"chosen"`
+	// MeanWithin is how near the mean must be to what the median says to be used.
+	MeanWithin float64 `unit:"log" range:"0 10" source:"chosen"`
+	// LargeGain is a promise so large that passing data is proof enough.
+	LargeGain float64 `unit:"share" range:"0 1e9" source:"chosen"`
+	// A canary is not repeated before LeastWait, and comes again after MostWait, or once the
+	// active path gives less than Worse of what it gave then.
+	LeastWait time.Duration `unit:"s" range:"0.1 600" source:"chosen"`
+	MostWait  time.Duration `unit:"s" range:"1 86400" source:"chosen"`
+	Worse     float64       `unit:"share" range:"0 1" source:"chosen"`
+	// Lasting: the longer nothing has changed, the rarer are canaries.
+	Lasting bool `unit:"switch" source:"Gott (1993)"`
+	// CostSwitches is how many switches a canary's share costs: there and back.
+	CostSwitches float64 `unit:"switches" range:"0 10" source:"there and back"`
+	// WholeBelow connections are tried all at once: they may be as unlike as a bulk transfer
+	// and a heartbeat, so that a part of them says nothing of the rest.
+	WholeBelow int `unit:"connections" range:"0 1000" source:"chosen"`
+	// Bulk buckets of many bulk flows are tried; 0 for as many as hold a flow. They lose
+	// little, as the others take what they leave, and are soon at what the path can give,
+	// which a few are not: BBR probes for a quarter more every eight round trips.
+	Bulk int `unit:"buckets" range:"0 64" source:"Cardwell et al. (2016)"`
+	// A canary without flows is repeated with 2^EmptyShift times the buckets, up to
+	// EmptyMost times and to EmptyLargest buckets.
+	EmptyShift   int `unit:"bits" range:"0 6" source:"chosen"`
+	EmptyMost    int `unit:"canaries" range:"0 3" source:"chosen"`
+	EmptyLargest int `unit:"buckets" range:"1 64" source:"half of Buckets"`
+	// Grow is by how much a canary grows whose flows get all they ask for, or leave their
+	// path without a queue; 1 for not. A path whose flows take less than SlackSRTT times
+	// the calm round trip has none.
+	Grow      int     `unit:"ratio" range:"1 64" source:"chosen"`
+	SlackSRTT float64 `unit:"ratio" range:"0 100" source:"chosen"`
+}

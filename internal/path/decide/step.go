@@ -1,0 +1,20 @@
+package decide
+
+import "slices"
+
+// step is one Step of a policy: the state, which it changes, and its parameters.
+type step struct {
+	*State
+	p *Params
+}
+
+// newStep copies the state, so that the one that was given stays as it is. Without
+// parameters it takes the default ones.
+func newStep(s State, p *Params) *step {
+	if p == nil {
+		usual := DefaultParams()
+		p = &usual
+	}
+	s.Paths, s.Moves = slices.Clone(s.Paths), slices.Clone(s.Moves)
+	return &step{&s, p}
+}
