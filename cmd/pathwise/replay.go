@@ -26,12 +26,14 @@ type replayFlags struct {
 	bare                  bool
 	need                  string
 	seed                  uint64
+	ablate                bool
+	mechanisms, families  []string
 }
 
 func replayCommand(e env) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use: "replay [FILE]", Short: "Run recorded evidence through a policy and print its regret",
+		Use: "replay [FILE...]", Short: "Run recorded evidence through a policy and print its regret",
 		Long: `Run recorded evidence (JSON lines, see docs/decision.md) through steering
 policies, and set what each would have achieved against the best choice in
 hindsight and the best single network. FILE "-" is standard input.
@@ -39,6 +41,11 @@ hindsight and the best single network. FILE "-" is standard input.
 --paper replays Table 5 of Atici and Boluk (2020) instead, whose manager's
 column the policy "table" must yield, with their Table 7 and Figure 14.
 --random plays random schedules of loads and faults through a simulation.
+
+--ablate turns each mechanism of the policy cost-aware off in turn, on random
+schedules of several families or on recorded evidence whose truth is known (one
+FILE or more, as drills of schedules write them), and prints what it earns: the
+points of the best in hindsight that are lost without it, with intervals.
 
 Policies: static:NETWORK, table (the network that a table names at the load:
 --table DIR takes a result of "pathwise bench", else the priors in FILE),
@@ -50,14 +57,29 @@ agent); "all" is all of them, with every network as a static one.`,
   pathwise replay evidence.jsonl --policy cost-aware --trace
   pathwise replay evidence.jsonl --policy table --table results/quick
   pathwise replay --random 200 --seed 7 --policy cost-aware
-  pathwise replay --random 200 --bare`,
+  pathwise replay --random 200 --bare
+  pathwise replay --ablate                         # a minute; 20 schedules a family
+  pathwise replay --ablate --random 100 --seed 4000001 -o json
+  pathwise replay --ablate --mechanism headroom,recovery --family bare --random 200
+  pathwise replay --ablate results/schedules/evidence/*.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			if f.ablate {
+				return nil
+			}
 			if len(args) > 1 || (len(args) == 1) == (f.paper || f.random > 0) || f.paper && f.random > 0 {
 				return usageError{errors.New(`replay: expected one of FILE, --paper and --random N: see "pathwise replay --help"`)}
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return e.replay(f, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			if f.ablate {
+				return e.replayAblate(cmd.Context(), f, args)
+			}
+			return e.replay(f, args)
+		},
 	}
 	formatFlag(cmd, &f.format, replayFormats()...)
 	cmd.Flags().StringVar(&f.policy, "policy", "all", "static:NETWORK, table, hysteresis, cost-aware or all")
@@ -67,8 +89,13 @@ agent); "all" is all of them, with every network as a static one.`,
 	cmd.Flags().IntVar(&f.random, "random", 0, "simulate this many random schedules")
 	cmd.Flags().BoolVar(&f.bare, "bare", false, "with --random: no table of rates, and probes as agents make them")
 	cmd.Flags().StringVar(&f.need, "need", "throughput", "need of random schedules: throughput or latency")
+	cmd.Flags().BoolVar(&f.ablate, "ablate", false, "print what each mechanism of the policy cost-aware earns")
+	cmd.Flags().StringSliceVar(&f.mechanisms, "mechanism", nil, "with --ablate: these mechanisms alone")
+	cmd.Flags().StringSliceVar(&f.families, "family", nil, "with --ablate: these families of schedules alone")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of delays and random schedules")
 	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions([]string{"all", "static:", "table", "hysteresis", "cost-aware"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("mechanism", completeNames(decide.Mechanisms(), func(m decide.Mechanism) string { return m.Name }))
+	_ = cmd.RegisterFlagCompletionFunc("family", completeNames(decide.Families(), func(f decide.Family) string { return f.Name }))
 	_ = cmd.RegisterFlagCompletionFunc("need", cobra.FixedCompletions([]string{"throughput", "latency"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -76,20 +103,28 @@ agent); "all" is all of them, with every network as a static one.`,
 // replayFormats are those of replay, the default first.
 func replayFormats() []string { return []string{report.Text, report.Wide, report.JSON, report.CSV} }
 
-func (e env) replay(f replayFlags, args []string) error {
+// check finds mistakes that no record is needed for.
+func (f replayFlags) check() error {
 	if err := checkFormat(f.format, replayFormats()...); err != nil {
 		return err
+	}
+	if !f.ablate && len(f.mechanisms)+len(f.families) > 0 {
+		return usageError{errors.New("--mechanism and --family: expected with --ablate")}
 	}
 	if f.trace && f.format != report.Text && f.format != report.Wide {
 		return usageError{errors.New("--trace: expected with -o text")}
 	}
-	if f.bare && f.random <= 0 {
+	if f.bare && f.random <= 0 && !f.ablate {
 		return usageError{errors.New("--bare: expected with --random")}
 	}
 	// A wrong name is a mistake in the command line, whatever the file holds.
 	if _, err := decide.ParsePolicy(f.policy, decide.Table{}, f.seed); err != nil && f.policy != "all" {
 		return usageError{fmt.Errorf("--policy: %w, or all", err)}
 	}
+	return nil
+}
+
+func (e env) replay(f replayFlags, args []string) error {
 	switch {
 	case f.random > 0:
 		return e.replayRandom(f)

@@ -27,12 +27,22 @@ const begin = 2
 //
 // It also returns the records of the run, which Replay reads.
 func Simulate(s Schedule, policy Policy, seed uint64) (Result, Recording) {
-	w := newWorld(s, seed)
-	out := Result{Policy: policy.Name(), Pairs: 1}
 	rec := Recording{Header: Header{Format: Format, Version: Version, Name: s.Name, Unit: "bit/s", Loss: s.Loss}}
 	if s.Need == Latency {
 		rec.Header.Unit = "ops/s"
 	}
+	var trace []Traced
+	out := simulate(s, policy, seed, func(t Traced, r Record) {
+		trace, rec.Records = append(trace, t), append(rec.Records, r)
+	})
+	out.Trace = trace
+	return out, rec
+}
+
+// simulate plays a schedule and tells of each period, unless keep is nil.
+func simulate(s Schedule, policy Policy, seed uint64, keep func(Traced, Record)) Result {
+	w := newWorld(s, seed)
+	out := Result{Policy: policy.Name(), Pairs: 1}
 	var state State
 	var book ledger
 	at := Assignment{Active: s.Networks[0].Name}
@@ -44,14 +54,16 @@ func Simulate(s Schedule, policy Policy, seed uint64) (Result, Recording) {
 			next := at.Apply(d)
 			truth := w.truth(phase)
 			rate := book.add(epoch{truth: truth, seconds: seconds(Period), loss: s.Loss}, at, next, d.Kind)
-			out.Trace = append(out.Trace, Traced{At: ev.At, Pair: ev.Pair, Load: ev.Load, Decision: d, After: next, Rate: rate})
-			rec.Records = append(rec.Records, Record{For: Period, Truth: truth, Evidence: ev})
+			if keep != nil {
+				keep(Traced{At: ev.At, Pair: ev.Pair, Load: ev.Load, Decision: d, After: next, Rate: rate},
+					Record{For: Period, Truth: truth, Evidence: ev})
+			}
 			w.play(phase, at, next)
 			at = next
 		}
 	}
 	book.close(&out)
-	return out, rec
+	return out
 }
 
 // world is the model's state.

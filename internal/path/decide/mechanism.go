@@ -1,0 +1,126 @@
+package decide
+
+import (
+	"math"
+	"slices"
+)
+
+// Mechanism is a part of the cost-aware policy that can be left out.
+type Mechanism struct {
+	Name string `json:"name"`
+	// About is one sentence about what it does.
+	About string `json:"about"`
+	// Unseen is what it is for where no family of schedules has that: what it earns
+	// there says nothing.
+	Unseen string `json:"unseen,omitempty"`
+
+	off func(*Params)
+}
+
+// Without are the default parameters with the mechanism turned off.
+func (m Mechanism) Without() *Params {
+	p := DefaultParams()
+	m.off(&p)
+	return &p
+}
+
+// Mechanisms lists all, in the order of Params.
+func Mechanisms() []Mechanism {
+	return slices.Concat(failureMechanisms(), trackMechanisms(), estimateMechanisms(), gainMechanisms(), canaryMechanisms())
+}
+
+func failureMechanisms() []Mechanism {
+	return []Mechanism{
+		{"silence", "leaves a path that sends and hears nothing before probes prove it failed",
+			"failures that probes do not show", func(p *Params) { p.Failure.SilentSamples = 0 }},
+		{"hold-down", "keeps a path that failed from gain for a time that doubles",
+			"", func(p *Params) { p.Failure.HoldDown, p.Failure.HoldDownMost = 0, 0 }},
+		{"canary-fail", "does not count a failure under a canary", "", func(p *Params) { p.Failure.CanaryForgiven = false }},
+		{"outage", "takes out of probes' loss what an outage has left in it",
+			"", func(p *Params) { p.Failure.OutageDiscounted = false }},
+		{"stale", "gains nothing from a path whose probes are old",
+			"probes that stop", func(p *Params) { p.Failure.StaleProbe = math.Inf(1) }},
+	}
+}
+
+func trackMechanisms() []Mechanism {
+	return []Mechanism{
+		{"slow-start", "leaves out the first samples of new connections", "", func(p *Params) { p.Track.SlowStart = 0 }},
+		{"full-only", "measures a path only where senders were not short of data",
+			"", func(p *Params) { p.Track.FullSamples = 0 }},
+		{"mean-rate", "takes the mean rate where it is near the recent median",
+			"", func(p *Params) { p.Track.MeanWithin = 0 }},
+		{"collapse", "moves without delay off a path that carries half of what it did",
+			"", func(p *Params) { p.Track.CollapseBelow = 0 }},
+		{"strain", "calls it a collapse only where the path shows the cause",
+			"senders that send less and do not say so", func(p *Params) { p.Track.CollapseStrain = 0 }},
+		{"need", "learns what pairs need that declare nothing", "", func(p *Params) { p.Load.Learn = false }},
+		{"load-change", "begins its baseline afresh under another load", "", func(p *Params) { p.Load.Change = 1 }},
+		{"load-class", "remembers rates by class of load", "", func(p *Params) { p.Load.ClassRatio = math.MaxInt }},
+		{"forget-class", "takes no measurement of another class of load",
+			"", func(p *Params) { p.Load.ClassForgets = false }},
+		{"limited", "leaves a bulk pair that gets all it asks for", "", func(p *Params) { p.Load.LimitedStays = false }},
+		{"jitter-floor", "takes tens of microseconds for no queue", "", func(p *Params) { p.Memory.JitterFloor = 0 }},
+		{"own-load", "reckons with what the pair's traffic will do to an idle path",
+			"what the pair's own load does to probes", func(p *Params) { p.Memory.OwnMost = 1 }},
+		{"reversals", "wants more samples of delay once a move was taken back",
+			"", func(p *Params) { p.Memory.Thinning = 0 }},
+	}
+}
+
+func estimateMechanisms() []Mechanism {
+	return []Mechanism{
+		{"timeout", "counts a lost packet as a retransmission timeout", "", func(p *Params) { p.Estimate.Timeout = 0 }},
+		{"headroom", "tries a path that may have been impaired whenever it was used",
+			"", func(p *Params) { p.Estimate.Headroom = 0 }},
+		{"ageing", "trusts a good measurement less with age", "", func(p *Params) { p.Estimate.AgeingLoss = 0 }},
+		{"recovery", "lets a bad measurement leave room with age", "", func(p *Params) { p.Estimate.Recovery = math.Inf(1) }},
+		{"probe-loss", "expects less of a path whose probes are lost", "", func(p *Params) { p.Estimate.LossWeight = 0 }},
+		{"inflation", "expects less of a path whose probes take long",
+			"", func(p *Params) { p.Estimate.InflatedAt = math.Inf(1) }},
+		{"other-loads", "orders unknown paths by what they gave under other loads",
+			"", func(p *Params) { p.Estimate.OtherLoads = false }},
+	}
+}
+
+func gainMechanisms() []Mechanism {
+	return []Mechanism{
+		{"evidence", "waits until a better path is no accident (CUSUM)", "", func(p *Params) { p.Lead.Threshold = 0 }},
+		{"slow-sum", "sees what lies below the scatter of a sample",
+			"", func(p *Params) { p.Lead.SlowThreshold = math.Inf(1) }},
+		{"clip", "bounds what one sample counts", "", func(p *Params) { p.Lead.Clip = 1000 }},
+		{"stall", "leaves samples out in which the machine stalls", "", func(p *Params) { p.Lead.StallSamples = 0 }},
+		{"margin", "ignores gains that two builds of a network differ by", "", func(p *Params) { p.Gain.Margin = 0 }},
+		{"cost", "wants more gain than a switch costs", "", func(p *Params) { p.Gain.CostWeight = 0 }},
+		{"score", "wants the higher sum of z-scores", "", func(p *Params) { p.Gain.Scored = false }},
+		{"shown", "wants to have seen that the path carries data",
+			"paths that answer probes and carry no data", func(p *Params) { p.Gain.Shown = false }},
+		{"dwell", "keeps a path for a while before it leaves it for gain",
+			"", func(p *Params) { p.Gain.Dwell, p.Gain.DwellMost = 0, 0 }},
+		{"dwell-longer", "doubles the dwell with each move", "", func(p *Params) { p.Gain.DwellMost = p.Gain.Dwell }},
+		{"urgent", "cuts the dwell short for a large gain", "", func(p *Params) { p.Gain.Urgent = math.Inf(1) }},
+		{"pause", "waits for a pause between bursts", "bursts", func(p *Params) { p.Gain.PauseWait = 0 }},
+		{"demand", "does not follow delay to a path that carries less", "queues that the pair's own load makes",
+			func(p *Params) { p.Gain.DemandFits = false }},
+		{"busy", "asks more of a path the nearer the pair is to filling one", "queues that the pair's own load makes",
+			func(p *Params) { p.Gain.Busy = math.Inf(1) }},
+		{"crowd", "spreads the moves of many pairs", "many pairs", func(p *Params) { p.Spread.Crowd = math.MaxInt }},
+	}
+}
+
+func canaryMechanisms() []Mechanism {
+	return []Mechanism{
+		{"doubt", "goes on with a canary until its gain is clear", "", func(p *Params) { p.Canary.Doubts = 0 }},
+		{"ratio-clip", "bounds what one sample of a canary counts", "", func(p *Params) { p.Canary.RatioClip = 1000 }},
+		{"mean-gain", "takes a canary's mean where it is near its median", "", func(p *Params) { p.Canary.MeanWithin = 0 }},
+		{"large-gain", "believes a large promise once data passes", "", func(p *Params) { p.Canary.LargeGain = math.Inf(1) }},
+		{"worse", "tries again at once when the active path gets worse", "", func(p *Params) { p.Canary.Worse = 0 }},
+		{"lasting", "tries the less often the longer nothing has changed", "", func(p *Params) { p.Canary.Lasting = false }},
+		{"whole", "tries few connections all at once", "connections that are unlike", func(p *Params) { p.Canary.WholeBelow = 0 }},
+		{"quarter", "tries a quarter of many bulk flows", "", func(p *Params) { p.Canary.Bulk = 0 }},
+		{"empty", "enlarges a canary that held no flow", "", func(p *Params) { p.Canary.EmptyMost = 0 }},
+		{"grow", "enlarges a canary whose flows do not fill the path", "", func(p *Params) { p.Canary.Grow = 1 }},
+		{"slack", "takes a canary without a queue for one that does not fill the path",
+			"senders that are slow to find a rate", func(p *Params) { p.Canary.SlackSRTT = -1e9 }},
+	}
+}
