@@ -26,23 +26,23 @@ func (c CostAware) Step(state State, ev PairEvidence) (State, Decision) {
 	s := newStep(state, c.Params)
 	given := ev
 	s.observe(ev)
-	ev = s.excuse(ev)
+	ev = s.discountOutages(ev)
 	need := s.need(ev)
 	s.observeOps(ev, need)
 	d := c.decide(s, ev, need)
 	switch {
 	case d.Moves():
-		s.Asked = d.Kind
+		s.LastMove = d.Kind
 		s.Trial, s.Pending = Trial{}, Pending{}
 	case d.Kind == Stay:
-		s.Trial = Trial{} // also where there was nowhere to flee to
+		s.Trial = Trial{} // also where there was nowhere to fail over to
 	}
 	d.Evidence = given
 	return *s.State, d
 }
 
 func (c CostAware) decide(s *step, ev PairEvidence, need Need) Decision {
-	if d, ok := s.flee(ev); ok {
+	if d, ok := s.failover(ev); ok {
 		return d
 	}
 	f := s.figures(ev, need)
@@ -106,7 +106,7 @@ func (s *step) accumulate(ev PairEvidence, f []figure, need Need) {
 // a busy CPU most of all, disturbs its neighbours too: once that has misled,
 // they are no more taken for independent evidence.
 func (s *step) thinning(at time.Duration) int {
-	return int(1 + s.p.Memory.Thinning*s.regrets(at))
+	return int(1 + s.p.Memory.Thinning*s.reversals(at))
 }
 
 // stalled tells that the other paths' probes are late too, so that what the
@@ -139,13 +139,13 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 	}
 	for _, b := range best(f[1:]) {
 		m := s.memory(b.path.Network)
-		if b.path.State != Up || !s.fresh(b.path) || (s.held(m, ev.At) && !collapsed) || !s.bears(ev, b.path, need) {
+		if b.path.State != Up || !s.fresh(b.path) || (s.held(m, ev.At) && !collapsed) || !s.carriesDemand(ev, b.path, need) {
 			continue
 		}
 		g := gain(b.mid, f[0].mid)
 		pays := s.pays(ev, g)
 		scored := b.score >= f[0].score || !s.p.Gain.Scored
-		if scored && pays && m.Lead.proved(&s.p.Lead) && (collapsed || s.seen(m, ev, need)) {
+		if scored && pays && m.Lead.proved(&s.p.Lead) && (collapsed || s.carriesData(m, ev, need)) {
 			return c.switchTo(s, ev, b, f[0], g, collapsed)
 		}
 		up := gain(b.high, f[0].mid)
@@ -155,7 +155,7 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 			}
 			up = g
 		}
-		if s.pays(ev, up) && s.mayTry(m, ev, f[0].mid) {
+		if s.pays(ev, up) && s.canaryDue(m, ev, f[0].mid) {
 			return s.beginTrial(ev, b, f[0], up, false)
 		}
 	}
@@ -165,12 +165,12 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 
 // pays: over the horizon, the gain exceeds what a switch costs.
 func (s *step) pays(ev PairEvidence, gain float64) bool {
-	return gain > s.p.Gain.Margin && gain*seconds(s.p.Gain.Horizon) > s.p.Gain.CostWeight*ev.SwitchLoss.upper()
+	return gain > s.p.Gain.Margin && gain*s.p.Gain.Horizon.Seconds() > s.p.Gain.CostWeight*ev.SwitchLoss.upper()
 }
 
-// mayTry: the wait since the last canary is over, or the active path has got
+// canaryDue: the wait since the last canary is over, or the active path has got
 // worse since, so that there is more to gain now.
-func (s *step) mayTry(m *Memory, ev PairEvidence, active float64) bool {
+func (s *step) canaryDue(m *Memory, ev PairEvidence, active float64) bool {
 	return ev.At >= m.NextTrial || active < s.p.Canary.Worse*m.Against
 }
 
@@ -179,11 +179,11 @@ func (s *step) fresh(p PathEvidence) bool {
 	return p.Probe.Samples == 0 || p.Probe.Age <= s.p.Failure.StaleProbe
 }
 
-// bears is whether a path may carry what the pair sends now, by what was measured
+// carriesDemand is whether a path may carry what the pair sends now, by what was measured
 // there: a path with less to give answers fast only while nothing is on it. Where
 // the pair sends much of what any path gives, its delay may be its own doing, and a
 // path of which nothing is known by its rate is not better for being idle.
-func (s *step) bears(ev PairEvidence, p PathEvidence, need Need) bool {
+func (s *step) carriesDemand(ev PairEvidence, p PathEvidence, need Need) bool {
 	if !s.p.Gain.DemandFits {
 		return true
 	}
@@ -198,14 +198,14 @@ func (s *step) bears(ev PairEvidence, p PathEvidence, need Need) bool {
 	}
 	f, m := s.rate(ev, p, now), s.memory(p.Network)
 	if top := s.top(ev.Load); need == Latency && top > 0 && now > s.p.Gain.Busy*top {
-		return m.Measured && f.mid >= now || m.bore(now, ev.At, &s.p.Gain)
+		return m.Measured && f.mid >= now || m.sustained(now, ev.At, &s.p.Gain)
 	}
 	return f.high >= now
 }
 
-// seen: the path is known to carry data, and for a need of rate how much, by
+// carriesData: the path is known to carry data, and for a need of rate how much, by
 // a measurement that is not old.
-func (s *step) seen(m *Memory, ev PairEvidence, need Need) bool {
+func (s *step) carriesData(m *Memory, ev PairEvidence, need Need) bool {
 	switch {
 	case !s.p.Gain.Shown:
 		return true
@@ -269,7 +269,7 @@ func (c CostAware) switchTo(s *step, ev PairEvidence, b, a figure, g float64, co
 }
 
 func (s *step) gainMove(ev PairEvidence, b, a figure, g float64) Decision {
-	need, horizon := s.need(ev), seconds(s.p.Gain.Horizon)
+	need, horizon := s.need(ev), s.p.Gain.Horizon.Seconds()
 	d := move(Switch, ev, b.path.Network, "%s gives %s where %s gives %s: %s more, worth %.0f ms over %.0f s, a switch costs at most %.1f ms",
 		b.path.Network, value(b.mid, need), ev.Active, value(a.mid, need), percent(g), min(g, 1)*horizon*1000, horizon, ev.SwitchLoss.upper()*1000)
 	d.PredictedGain = g

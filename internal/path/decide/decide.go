@@ -1,5 +1,5 @@
 // Package decide turns evidence about the paths of a pair of pods into a
-// decision: stay, try, switch or flee. A policy is a fold: state and evidence
+// decision: stay, try, switch or fail over. A policy is a fold: state and evidence
 // in, state and decision out. The same evidence and seed always give the same
 // decisions, so what an agent did can be printed, tested and replayed.
 //
@@ -137,8 +137,6 @@ func move(kind Kind, ev PairEvidence, to, format string, args ...any) Decision {
 		Reason: fmt.Sprintf(format, args...), ExpectedLoss: ev.SwitchLoss.upper(), Confidence: 1, Evidence: ev,
 	}
 }
-
-func seconds(d time.Duration) float64 { return d.Seconds() }
 
 // after is t + d, without running over.
 func after(t, d time.Duration) time.Duration {

@@ -20,11 +20,11 @@ func (p *FailureParams) holdDown(failures int) time.Duration {
 	return min(d, p.HoldDownMost)
 }
 
-// excuse takes out of the probes' loss what an outage that is over has left in
+// discountOutages takes out of the probes' loss what an outage that is over has left in
 // it. Probes look back over a minute (256 of them, package probe), through which a
 // path that is well again would seem to lose every third packet. What is lost
 // anew counts.
-func (s *step) excuse(ev PairEvidence) PairEvidence {
+func (s *step) discountOutages(ev PairEvidence) PairEvidence {
 	if !s.p.Failure.OutageDiscounted {
 		return ev
 	}
@@ -33,20 +33,20 @@ func (s *step) excuse(ev PairEvidence) PairEvidence {
 		p := &ev.Paths[i]
 		m := s.memory(p.Network)
 		if m.Down || m.UpSince > 0 && ev.At-m.UpSince < s.p.Failure.ReportedAfter {
-			m.Excused = max(m.Excused, p.Probe.Loss)
+			m.OutageLoss = max(m.OutageLoss, p.Probe.Loss)
 		} else {
-			m.Excused = min(m.Excused, p.Probe.Loss)
+			m.OutageLoss = min(m.OutageLoss, p.Probe.Loss)
 		}
 		if !m.Down {
-			p.Probe.Loss = max(p.Probe.Loss-m.Excused, 0)
+			p.Probe.Loss = max(p.Probe.Loss-m.OutageLoss, 0)
 		}
 	}
 	return ev
 }
 
-// flee leaves an active path that has failed or may not be used: without
-// dwell, canary or delay. ok is false when there is nothing to flee from.
-func (s *step) flee(ev PairEvidence) (Decision, bool) {
+// failover leaves an active path that has failed or may not be used: without
+// dwell, canary or delay. ok is false when there is no reason.
+func (s *step) failover(ev PairEvidence) (Decision, bool) {
 	active, _ := ev.path(ev.Active)
 	var why string
 	switch {
@@ -62,7 +62,7 @@ func (s *step) flee(ev PairEvidence) (Decision, bool) {
 	if active.Reason != "" {
 		why += " (" + active.Reason + ")"
 	}
-	if to, ok := s.refuge(ev); ok {
+	if to, ok := s.backup(ev); ok {
 		d := move(Failover, ev, to.Network, "%s %s: %s answers", ev.Active, why, to.Network)
 		d.PredictedGain = 1
 		return d, true
@@ -78,10 +78,10 @@ func (s *step) flee(ev PairEvidence) (Decision, bool) {
 	return stay(ev, "%s %s, but so have all others", ev.Active, why), true
 }
 
-// refuge is the best path that is up: one that answers probes rather than one
+// backup is the best path that is up: one that answers probes rather than one
 // that is merely not known to be down, one without recent failure rather than
 // one with, then by score.
-func (s *step) refuge(ev PairEvidence) (PathEvidence, bool) {
+func (s *step) backup(ev PairEvidence) (PathEvidence, bool) {
 	need := s.need(ev)
 	var candidates []figure
 	for _, p := range ev.Paths {
@@ -94,13 +94,13 @@ func (s *step) refuge(ev PairEvidence) (PathEvidence, bool) {
 	}
 	score(candidates, need)
 	return slices.MinFunc(best(candidates), func(a, b figure) int {
-		return cmp.Compare(s.reserve(ev, a.path), s.reserve(ev, b.path))
+		return cmp.Compare(s.backupRank(ev, a.path), s.backupRank(ev, b.path))
 	}).path, true
 }
 
-// reserve ranks a path for a failover before its score does: 2 for one that does not
+// backupRank ranks a path for a failover before its score does: 2 for one that does not
 // answer probes, 1 more for one that failed a moment ago.
-func (s *step) reserve(ev PairEvidence, p PathEvidence) (rank int) {
+func (s *step) backupRank(ev PairEvidence, p PathEvidence) (rank int) {
 	if !s.fresh(p) || p.Probe.Samples == 0 {
 		rank += 2
 	}

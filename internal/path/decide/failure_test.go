@@ -28,7 +28,7 @@ func TestOutageIsExcused(t *testing.T) {
 		none.Paths[1].Probe.Loss = 0
 		s := newStep(f.state, nil)
 		s.observe(none)
-		if got := s.excuse(none).Paths[1].Probe.Loss; got != 0 {
+		if got := s.discountOutages(none).Paths[1].Probe.Loss; got != 0 {
 			t.Errorf("%s: loss %v of none", need, got)
 		}
 		if _, n := f.run(CostAware{}, 100, Switch); n == 0 || f.at.Active != "b" {
@@ -41,7 +41,7 @@ func TestOutageIsExcused(t *testing.T) {
 			f.step(CostAware{})
 		}
 		ev := f.ev
-		if got := in(&f.state).excuse(ev).Paths[1].Probe.Loss; got < 0.199 || got > 0.201 {
+		if got := in(&f.state).discountOutages(ev).Paths[1].Probe.Loss; got < 0.199 || got > 0.201 {
 			t.Errorf("%s: loss %v, want 0.2 of the 0.3: 0.1 is left of the outage", need, got)
 		}
 		if ev.Paths[1].Probe.Loss != 0.3 {

@@ -51,13 +51,13 @@ func (s *step) observeOps(ev PairEvidence, need Need) {
 			s.memory(p.Network).observeOp(s.p.Estimate.opTime(p.Probe, need), &s.p.Memory)
 		}
 	}
-	s.observeOwn(ev)
+	s.observeOwnLoad(ev)
 }
 
-// observeOwn learns what the pair's traffic did to the path that it came to: an idle
+// observeOwnLoad learns what the pair's traffic did to the path that it came to: an idle
 // path answers faster than it will once the traffic is on it, so that without a memory
 // of this the grass is greener on every other path.
-func (s *step) observeOwn(ev PairEvidence) {
+func (s *step) observeOwnLoad(ev PairEvidence) {
 	active, _ := ev.path(ev.Active)
 	if s.Before <= 0 || ev.At-s.Since < s.p.Memory.OwnAfter || s.Trial.To != "" || active.State != Up {
 		return
@@ -69,15 +69,15 @@ func (s *step) observeOwn(ev PairEvidence) {
 	s.Before = 0
 }
 
-// own is by how much the pair's traffic would lengthen an operation on a path
+// ownLoad is by how much the pair's traffic would lengthen an operation on a path
 // that it is not on: as seen there, or else as seen on the active one.
-func (s *step) own(ev PairEvidence, network string) float64 {
+func (s *step) ownLoad(ev PairEvidence, network string) float64 {
 	if network == ev.Active {
 		return 1
 	}
 	for _, name := range []string{network, ev.Active} {
 		if m := s.memory(name); m.Own > 0 {
-			return 1 + (m.Own-1)*math.Exp(-seconds(ev.At-m.OwnAt)/s.p.Memory.OwnFor.Seconds())
+			return 1 + (m.Own-1)*math.Exp(-(ev.At-m.OwnAt).Seconds()/s.p.Memory.OwnFor.Seconds())
 		}
 	}
 	return 1
@@ -116,7 +116,7 @@ func (s *step) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 		// What it gave at best in another time is no bound.
 		f.high = max(f.high, by.Headroom*s.ceiling(p, ev.Load)/prior)
 	case m.Measured:
-		age := seconds(ev.At - m.HealthAt)
+		age := (ev.At - m.HealthAt).Seconds()
 		f.mid = m.Health
 		f.low = m.Health * (1 - by.AgeingLoss*(1-math.Exp(-age/by.Ageing)))
 		f.high = m.Health + max(1-m.Health, 0)*(1-math.Exp(-age/by.Recovery))
@@ -187,11 +187,11 @@ func (s *step) unit(ev PairEvidence, p PathEvidence, f figure, need Need) figure
 	}
 	ops := 0.0
 	if t, ok := s.memory(p.Network).Ops.median(1); ok && t > 0 {
-		ops = 1 / (t * s.own(ev, p.Network))
+		ops = 1 / (t * s.ownLoad(ev, p.Network))
 	}
 	now := 0.0
 	if t := s.p.Estimate.opTime(p.Probe, need); p.Probe.Samples > 0 && t > 0 {
-		now = 1 / (t * s.own(ev, p.Network))
+		now = 1 / (t * s.ownLoad(ev, p.Network))
 	}
 	if need == Latency {
 		return figure{path: p, low: s.p.Estimate.OpsLow * ops, mid: ops, high: s.p.Estimate.OpsHigh * ops, now: now}

@@ -67,10 +67,10 @@ func LossOf(before, around, after []Interval) (l Loss, ok bool) {
 	span := 0.0
 	opRate := min(medianRate(before, ops), medianRate(after, ops))
 	for _, i := range around {
-		span += seconds(i.For)
-		l.Bytes += rate*seconds(i.For) - i.Bytes
+		span += i.For.Seconds()
+		l.Bytes += rate*i.For.Seconds() - i.Bytes
 		if opRate > 0 {
-			l.Operations += opRate*seconds(i.For) - i.Operations
+			l.Operations += opRate*i.For.Seconds() - i.Operations
 		}
 	}
 	l.Seconds = max(l.Bytes/rate, -span)
@@ -82,7 +82,7 @@ func medianRate(in []Interval, of func(Interval) float64) float64 {
 	var rates []float64
 	for _, i := range in {
 		if i.For > 0 {
-			rates = append(rates, of(i)/seconds(i.For))
+			rates = append(rates, of(i)/i.For.Seconds())
 		}
 	}
 	if len(rates) == 0 {

@@ -101,7 +101,7 @@ func (n *run) replay(policy Policy, h Header, r Record) Traced {
 	if loss == 0 {
 		loss = ev.SwitchLoss.Mean
 	}
-	rate := n.book.add(epoch{truth: r.Truth, seconds: seconds(r.For), loss: loss}, n.at, next, d.Kind)
+	rate := n.book.add(epoch{truth: r.Truth, seconds: r.For.Seconds(), loss: loss}, n.at, next, d.Kind)
 	n.at, n.truth = next, r.Truth
 	return Traced{At: ev.At, Pair: ev.Pair, Load: ev.Load, Decision: d, After: next, Rate: rate}
 }

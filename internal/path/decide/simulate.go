@@ -53,7 +53,7 @@ func simulate(s Schedule, policy Policy, seed uint64, keep func(Traced, Record))
 			state, d = policy.Step(state, ev)
 			next := at.Apply(d)
 			truth := w.truth(phase)
-			rate := book.add(epoch{truth: truth, seconds: seconds(Period), loss: s.Loss}, at, next, d.Kind)
+			rate := book.add(epoch{truth: truth, seconds: Period.Seconds(), loss: s.Loss}, at, next, d.Kind)
 			if keep != nil {
 				keep(Traced{At: ev.At, Pair: ev.Pair, Load: ev.Load, Decision: d, After: next, Rate: rate},
 					Record{For: Period, Truth: truth, Evidence: ev})

@@ -33,11 +33,11 @@ func (r ring) median(least int) (float64, bool) {
 // It is a value: policies copy it before they change it.
 type State struct {
 	Started bool `json:"started"`
-	// Active path and since when; Asked is the kind of the last decision to move.
-	Active string        `json:"active"`
-	Since  time.Duration `json:"since_ns"`
-	Asked  Kind          `json:"asked,omitempty"`
-	Load   Load          `json:"load"`
+	// Active path and since when; LastMove is the kind of the last decision to move.
+	Active   string        `json:"active"`
+	Since    time.Duration `json:"since_ns"`
+	LastMove Kind          `json:"last_move,omitempty"`
+	Load     Load          `json:"load"`
 	// Before is the time of an operation on the active path before it was that.
 	Before float64  `json:"before"`
 	Paths  []Memory `json:"paths,omitempty"`
@@ -47,12 +47,12 @@ type State struct {
 	Pending Pending `json:"pending"`
 	// Moves are the times of the latest moves for gain.
 	Moves []time.Duration `json:"moves,omitempty"`
-	// Left is the path that the last of them left, and when; Regrets counts moves
+	// Previous is the path that the last of them left, and when; Reversals counts moves
 	// that were soon taken back, fading.
-	Left     string        `json:"left,omitempty"`
-	LeftAt   time.Duration `json:"left_at_ns"`
-	Regrets  float64       `json:"regrets"`
-	RegretAt time.Duration `json:"regret_at_ns"`
+	Previous   string        `json:"previous,omitempty"`
+	PreviousAt time.Duration `json:"previous_at_ns"`
+	Reversals  float64       `json:"reversals"`
+	ReversalAt time.Duration `json:"reversal_at_ns"`
 	// PausedAt is when the pair last paused; Silent counts samples without answer.
 	PausedAt time.Duration `json:"paused_at_ns"`
 	Paused   bool          `json:"paused"`
@@ -85,24 +85,24 @@ type Memory struct {
 	// is on the path, as seen when it came; 0 unknown.
 	Own   float64       `json:"own"`
 	OwnAt time.Duration `json:"own_at_ns"`
-	// Down, since when it is up, and how often it failed; Flooded says that the
+	// Down, since when it is up, and how often it failed; FailedUnderCanary says that the
 	// latest failure came while a canary was on it.
-	Down     bool          `json:"down"`
-	UpSince  time.Duration `json:"up_since_ns"`
-	FailedAt time.Duration `json:"failed_at_ns"`
-	Failures int           `json:"failures"`
-	Flooded  bool          `json:"flooded,omitempty"`
-	// Excused is the loss of probes that past outages account for.
-	Excused float64 `json:"excused,omitempty"`
+	Down              bool          `json:"down"`
+	UpSince           time.Duration `json:"up_since_ns"`
+	FailedAt          time.Duration `json:"failed_at_ns"`
+	Failures          int           `json:"failures"`
+	FailedUnderCanary bool          `json:"failed_under_canary,omitempty"`
+	// OutageLoss is the loss of probes that past outages account for.
+	OutageLoss float64 `json:"outage_loss,omitempty"`
 	// Lead is the evidence that the path is better than the active one.
 	Lead Lead `json:"lead"`
 	// OpNoise is the scatter of the logarithm of Ops.
 	OpNoise float64 `json:"op_noise"`
 	// Empty counts canaries in a row that held no flow.
 	Empty int `json:"empty"`
-	// Bore is what the path bore at BoreAt of flows that got all they asked for.
-	Bore   float64       `json:"bore,omitempty"`
-	BoreAt time.Duration `json:"bore_at_ns,omitempty"`
+	// Sustained is what the path carried at SustainedAt of flows that got all they asked for.
+	Sustained   float64       `json:"sustained,omitempty"`
+	SustainedAt time.Duration `json:"sustained_at_ns,omitempty"`
 	// NextTrial is when the next canary may begin, ChangedAt when what is known of
 	// the path beside the active one last changed.
 	NextTrial time.Duration `json:"next_trial_ns"`
@@ -151,39 +151,39 @@ func (s *step) observe(ev PairEvidence) {
 // observeActive notices that the active path or the load is another.
 func (s *step) observeActive(ev PairEvidence) {
 	if !s.Started || ev.Active != s.Active {
-		if s.Started && s.Asked == Switch {
+		if s.Started && s.LastMove == Switch {
 			s.Moves = append(s.Moves, ev.At)
 			s.Moves = s.Moves[max(len(s.Moves)-s.p.Gain.MovesKept, 0):]
-			if ev.Active == s.Left && ev.At-s.LeftAt < s.p.Memory.ReversalWithin {
-				s.Regrets, s.RegretAt = s.regrets(ev.At)+1, ev.At
+			if ev.Active == s.Previous && ev.At-s.PreviousAt < s.p.Memory.ReversalWithin {
+				s.Reversals, s.ReversalAt = s.reversals(ev.At)+1, ev.At
 			}
-			s.Left, s.LeftAt = s.Active, ev.At
+			s.Previous, s.PreviousAt = s.Active, ev.At
 		}
-		s.Started, s.Active, s.Since, s.Asked, s.Silent = true, ev.Active, ev.At, "", 0
+		s.Started, s.Active, s.Since, s.LastMove, s.Silent = true, ev.Active, ev.At, "", 0
 		s.Before, _ = s.memory(ev.Active).Ops.median(window)
-		s.forget(ev.At, true)
+		s.resetBaseline(ev.At, true)
 	}
 	if s.p.Load.ClassForgets && s.class(s.Load) != s.class(ev.Load) && s.need(ev) != Latency {
-		s.unmeasure(ev)
+		s.dropMeasurements(ev)
 	}
 	// Of another load, figures of before are no baseline.
 	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > s.p.Load.Change*max(was, is) {
-		s.forget(ev.At, s.need(ev) != Latency)
-		s.Track.Young = s.p.Track.SlowStart
+		s.resetBaseline(ev.At, s.need(ev) != Latency)
+		s.Track.SlowStart = s.p.Track.SlowStart
 	} else if was, is := s.Load.Offered, ev.Load.Offered; math.Abs(was-is) > s.p.Load.Change*max(was, is) {
-		s.forget(ev.At, s.need(ev) != Latency)
+		s.resetBaseline(ev.At, s.need(ev) != Latency)
 	}
 	s.Load = ev.Load
 }
 
-// regrets is the count of mistakes as it has faded.
-func (s *step) regrets(at time.Duration) float64 {
-	return s.Regrets * math.Exp(-seconds(at-s.RegretAt)/s.p.Memory.ReversalMemory.Seconds())
+// reversals is the count of mistakes as it has faded.
+func (s *step) reversals(at time.Duration) float64 {
+	return s.Reversals * math.Exp(-(at-s.ReversalAt).Seconds()/s.p.Memory.ReversalMemory.Seconds())
 }
 
-// forget drops what was only true of the active path as it was. The lead of
+// resetBaseline drops what was only true of the active path as it was. The lead of
 // others in latency is seen by probes, and another load does not change it.
-func (s *step) forget(at time.Duration, lead bool) {
+func (s *step) resetBaseline(at time.Duration, lead bool) {
 	s.Track, s.Trial, s.Pending, s.Stalled = Track{}, Trial{}, Pending{}, 0
 	for i := range s.Paths {
 		if lead {
@@ -193,9 +193,9 @@ func (s *step) forget(at time.Duration, lead bool) {
 	}
 }
 
-// unmeasure: what was measured under a load of another class is no measurement
+// dropMeasurements: what was measured under a load of another class is no measurement
 // of this one.
-func (s *step) unmeasure(ev PairEvidence) {
+func (s *step) dropMeasurements(ev PairEvidence) {
 	for i := range s.Paths {
 		m := &s.Paths[i]
 		m.ChangedAt = ev.At
@@ -214,7 +214,7 @@ func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool, 
 	tried = tried && by.CanaryForgiven
 	switch {
 	case down && !m.Down:
-		m.Flooded = tried && p.State == Failed
+		m.FailedUnderCanary = tried && p.State == Failed
 		if p.State == Failed && !tried {
 			if at-m.FailedAt > by.ForgottenAfter {
 				m.Failures = 0
@@ -227,7 +227,7 @@ func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool, 
 		// Nothing that was measured before the failure counts now; canaries
 		// may begin afresh.
 		m.Down, m.UpSince, m.Measured, m.Health = false, at, false, 1
-		if !m.Flooded {
+		if !m.FailedUnderCanary {
 			m.NextTrial, m.ChangedAt = 0, at
 		}
 	}
@@ -250,13 +250,13 @@ func (m *Memory) observeProbe(p PathEvidence, by *MemoryParams) {
 	}
 }
 
-// inflation is the probes' round trip over its calm value, where both may sway; 1
+// inflation is the probes' round trip over its calm value, both above a floor of jitter; 1
 // where unknown.
-func (m *Memory) inflation(p PathEvidence, sway float64) float64 {
+func (m *Memory) inflation(p PathEvidence, floor float64) float64 {
 	if p.Probe.Samples == 0 || p.Probe.RTT <= 0 || m.Base <= 0 {
 		return 1
 	}
-	return (p.Probe.RTT + sway) / (m.Base + sway)
+	return (p.Probe.RTT + floor) / (m.Base + floor)
 }
 
 // loadClasses is the number of classes of a pair's load.
@@ -279,9 +279,9 @@ func (s *step) prior(p PathEvidence, l Load) float64 {
 	return s.memory(p.Network).Best[s.class(l)]
 }
 
-// bore tells whether the path has lately borne so much.
-func (m *Memory) bore(rate float64, at time.Duration, by *GainParams) bool {
-	return m.Bore >= by.SustainedShare*rate && at-m.BoreAt < by.SustainedFor
+// sustained tells whether the path has lately carried so much.
+func (m *Memory) sustained(rate float64, at time.Duration, by *GainParams) bool {
+	return m.Sustained >= by.SustainedShare*rate && at-m.SustainedAt < by.SustainedFor
 }
 
 // measure records the rate of a path whose senders were not short of data.

@@ -105,8 +105,8 @@ func TestBears(t *testing.T) {
 		if tt.measured > 0 {
 			in(&s).measure(*f.path("b"), f.ev.Load, tt.measured, 0)
 		}
-		s.memory("b").Bore = tt.bore
-		if got := in(&s).bears(f.ev, *f.path("b"), tt.need); got != tt.want {
+		s.memory("b").Sustained = tt.bore
+		if got := in(&s).carriesDemand(f.ev, *f.path("b"), tt.need); got != tt.want {
 			t.Errorf("%s: got %v", tt.name, got)
 		}
 	}
@@ -123,8 +123,8 @@ func TestLimitedCanaryIsNoMeasure(t *testing.T) {
 		f.step(CostAware{})
 	}
 	m := f.state.memory("b")
-	if m.Measured || m.Bore < 80e6 {
-		t.Errorf("measured %v, bore %v", m.Measured, m.Bore)
+	if m.Measured || m.Sustained < 80e6 {
+		t.Errorf("measured %v, bore %v", m.Measured, m.Sustained)
 	}
 }
 

@@ -21,7 +21,7 @@ func (p Static) Step(state State, ev PairEvidence) (State, Decision) {
 	s := newStep(state, nil)
 	s.observe(ev)
 	if p.Failover {
-		if d, ok := s.flee(ev); ok {
+		if d, ok := s.failover(ev); ok {
 			return *s.State, d
 		}
 	}
@@ -61,7 +61,7 @@ func (Hysteresis) Step(state State, ev PairEvidence) (State, Decision) {
 	s.observe(ev)
 	need := s.need(ev)
 	s.observeOps(ev, need)
-	if d, ok := s.flee(ev); ok {
+	if d, ok := s.failover(ev); ok {
 		return *s.State, d
 	}
 	active, _ := ev.path(ev.Active)
@@ -75,7 +75,7 @@ func (Hysteresis) Step(state State, ev PairEvidence) (State, Decision) {
 		}
 		m := s.memory(p.Network)
 		f := figure{mid: s.prior(p, ev.Load)}
-		if m.Measured && seconds(ev.At-m.HealthAt) < hysteresisTrusts {
+		if m.Measured && (ev.At-m.HealthAt).Seconds() < hysteresisTrusts {
 			f.mid *= m.Health
 		}
 		f = s.unit(ev, p, f, need)

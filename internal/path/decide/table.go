@@ -78,7 +78,7 @@ func (TablePolicy) Name() string { return "table" }
 func (p TablePolicy) Step(state State, ev PairEvidence) (State, Decision) {
 	s := newStep(state, nil)
 	s.observe(ev)
-	if d, ok := s.flee(ev); ok {
+	if d, ok := s.failover(ev); ok {
 		return *s.State, d
 	}
 	row, ok := p.Table.Look(ev.App, ev.Load, ev.Need == Robust)
@@ -97,7 +97,7 @@ func (p TablePolicy) Step(state State, ev PairEvidence) (State, Decision) {
 		g := 0.0
 		if a > 0 && b > 0 {
 			g = gain(b, a)
-			if g*seconds(tableFor) <= ev.SwitchLoss.upper() {
+			if g*tableFor.Seconds() <= ev.SwitchLoss.upper() {
 				return *s.State, stay(ev, "the table names %s at load %d, but %s more is less than a switch costs", c, row.Level, percent(g))
 			}
 		}

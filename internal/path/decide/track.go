@@ -13,15 +13,15 @@ type Track struct {
 	Strain int     `json:"strain"`
 	// Full counts the samples in a row in which the senders were not short of data.
 	Full int `json:"full"`
-	// Young is how many more samples are left out: of a load that has changed they
+	// SlowStart is how many more samples are left out: of a load that has changed they
 	// show connections that begin or end, not what the path carries.
-	Young int `json:"young,omitempty"`
+	SlowStart int `json:"slow_start,omitempty"`
 }
 
 // observe keeps a recent window, a slow baseline and the scatter between samples.
 func (t *Track) observe(d Data, p *TrackParams) {
-	if t.Young > 0 {
-		t.Young--
+	if t.SlowStart > 0 {
+		t.SlowStart--
 		return
 	}
 	rate := d.Goodput

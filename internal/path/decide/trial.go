@@ -57,7 +57,7 @@ func (s *step) beginTrial(ev PairEvidence, b, a figure, up float64, gradual bool
 	case m.Empty > 0:
 		k = min(k<<(by.EmptyShift*m.Empty), by.EmptyLargest) // flows are not spread evenly
 	}
-	cost := float64(k) / Buckets * (seconds(by.For) + by.CostSwitches*ev.SwitchLoss.upper())
+	cost := float64(k) / Buckets * (by.For.Seconds() + by.CostSwitches*ev.SwitchLoss.upper())
 	m.NextTrial, m.Against = after(ev.At, s.p.canaryWait(cost, up, ev.At-m.ChangedAt)), a.mid
 	s.Trial = Trial{To: b.path.Network, Buckets: k, Since: ev.At, Began: ev.At, Before: a.mid, Gradual: gradual, Gain: up}
 	return s.canary(ev)
@@ -74,7 +74,7 @@ func (p *Params) canaryWait(cost, up float64, stood time.Duration) time.Duration
 	if !p.Canary.Lasting {
 		stood = 0
 	}
-	wait := math.Sqrt(2 * seconds(max(stood, p.Gain.Horizon)) * cost / max(min(up, 1), p.Gain.Margin))
+	wait := math.Sqrt(2 * max(stood, p.Gain.Horizon).Seconds() * cost / max(min(up, 1), p.Gain.Margin))
 	return min(max(time.Duration(wait*float64(time.Second)), p.Canary.LeastWait), p.Canary.MostWait)
 }
 
@@ -105,7 +105,7 @@ func (c CostAware) runTrial(s *step, ev PairEvidence, f []figure, need Need) Dec
 		return s.endTrial(ev, "%s showed no more data of its canary", t.To)
 	case t.Gradual:
 		return s.nextStep(ev, b)
-	case !seen && ev.At-t.Since < s.p.Canary.Most && !s.late(ev.At):
+	case !seen && ev.At-t.Since < s.p.Canary.Most && !s.overdue(ev.At):
 		return s.canary(ev)
 	case !seen:
 		s.memory(t.To).Empty = min(s.memory(t.To).Empty+1, s.p.Canary.EmptyMost)
@@ -122,8 +122,8 @@ func (c CostAware) runTrial(s *step, ev PairEvidence, f []figure, need Need) Dec
 	return s.judgeFull(ev, b, rate, need)
 }
 
-// late: whatever has been seen must do.
-func (s *step) late(at time.Duration) bool { return at-s.Trial.Began >= s.p.Canary.Longest }
+// overdue: whatever has been seen must do.
+func (s *step) overdue(at time.Duration) bool { return at-s.Trial.Began >= s.p.Canary.Longest }
 
 // carried finds the canary's path; ok is false where it does not carry data.
 func (t *Trial) carried(f []figure) (b figure, ok bool) {
@@ -156,7 +156,7 @@ func (s *step) sample(ev PairEvidence, a, b figure, need Need) {
 
 // mayGrow: more flows than it has can tell more, in the time that is left.
 func (s *step) mayGrow(at time.Duration) bool {
-	return s.p.Canary.Grow > 1 && s.Trial.Buckets < Buckets && !s.late(at)
+	return s.p.Canary.Grow > 1 && s.Trial.Buckets < Buckets && !s.overdue(at)
 }
 
 // grow moves so many times the buckets.
@@ -183,7 +183,7 @@ func (s *step) judgeLimited(ev PairEvidence, b figure, rate float64, need Need) 
 		rate *= Buckets / float64(t.Buckets)
 	}
 	mid := s.unit(ev, b.path, figure{path: b.path, mid: rate}, need).mid
-	s.memory(t.To).Bore, s.memory(t.To).BoreAt = most, ev.At
+	s.memory(t.To).Sustained, s.memory(t.To).SustainedAt = most, ev.At
 	return s.judge(ev, b, gain(mid, t.Before), 0, need)
 }
 
@@ -197,7 +197,7 @@ func (s *step) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Dec
 	if t.Buckets > s.p.Canary.Large {
 		most = s.p.Canary.SamplesMostLarge
 	}
-	if math.Abs(logMean-s.p.Gain.Margin) < doubt && t.Rates.N < most && !s.late(ev.At) {
+	if math.Abs(logMean-s.p.Gain.Margin) < doubt && t.Rates.N < most && !s.overdue(ev.At) {
 		return s.canary(ev)
 	}
 	theirs, _ := t.Theirs.median(1)

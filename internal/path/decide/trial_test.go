@@ -106,7 +106,7 @@ func TestEveryTrialEnds(t *testing.T) {
 			f.carry("b", 1e6)
 			f.path("b").Data.AppLimited = true
 		},
-		"nowhere to flee to": func(f *feed, i int) {
+		"nowhere to fail over to": func(f *feed, i int) {
 			f.carry("b", 1e9)
 			f.path("a").State, f.path("b").State = Up, Up
 			if f.at.Canary != "" && i%3 == 0 {
