@@ -100,7 +100,8 @@ type Load struct {
 	Threads int `json:"threads,omitempty"`
 	// Connections that carry traffic now.
 	Connections int `json:"connections,omitempty"`
-	// Offered rate in bit/s; 0 where unknown or without bound.
+	// Offered rate in bit/s; 0 where unknown or without bound. Schedules have it; in
+	// evidence it is for people, as an agent does not know it.
 	Offered float64 `json:"offered,omitempty"`
 }
 

@@ -178,10 +178,6 @@ func (s *step) activeRate(p PathEvidence, l Load) float64 {
 
 // unit turns an estimated rate into the need's figure.
 func (s *step) unit(ev PairEvidence, p PathEvidence, f figure, need Need) figure {
-	if d := ev.Load.Offered; d > 0 {
-		// What is not asked for is no gain.
-		f.low, f.mid, f.high = min(f.low, d), min(f.mid, d), min(f.high, d)
-	}
 	if need == Throughput {
 		return f
 	}

@@ -170,8 +170,6 @@ func (s *step) observeActive(ev PairEvidence) {
 	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > s.p.Load.Change*max(was, is) {
 		s.resetBaseline(ev.At, s.need(ev) != Latency)
 		s.Track.SlowStart = s.p.Track.SlowStart
-	} else if was, is := s.Load.Offered, ev.Load.Offered; math.Abs(was-is) > s.p.Load.Change*max(was, is) {
-		s.resetBaseline(ev.At, s.need(ev) != Latency)
 	}
 	s.Load = ev.Load
 }
