@@ -44,7 +44,7 @@ type agentFlags struct {
 func agentCommand(e env) *cobra.Command {
 	var f agentFlags
 	cmd := &cobra.Command{
-		Use: "agent", Short: "Keep the pods of a host on their best paths",
+		Use: "agent", Short: "Run an agent, which keeps a host's pods on their best networks",
 		Long: `Watch the pods of a host that are on several networks, probe the paths to the
 other hosts, and move live traffic to the best one. In a lab, without --host, it
 runs one agent for each host. It ends at Ctrl-C; traffic then falls back to the

@@ -57,7 +57,7 @@ func benchCommand(e env) *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Run an experiment: build each network afresh, load it, rank",
+		Short: "Run an experiment: build networks, load them, rank them",
 		Long: `Run an experiment: every repetition builds its networks afresh, in random order, and
 every figure comes with an interval. The host network runs in each repetition
 as the baseline.

@@ -19,7 +19,7 @@ func claimsCommand(e env) *cobra.Command {
 	var format, file string
 	var check bool
 	cmd := &cobra.Command{
-		Use: "claims DIR", Short: "Say which claims of documents a result bears out",
+		Use: "claims DIR", Short: "Say which claims of documents hold in a result",
 		Long: `Hold the claims of an experiment against its result: what a document says, what
 was measured here with its interval, and whether that holds, does not hold,
 cannot be told or was not tested, and why.`,

@@ -22,7 +22,7 @@ func compareCommand(e env) *cobra.Command {
 	var check bool
 	var o rank.CompareOptions
 	cmd := &cobra.Command{
-		Use: "compare OLD NEW", Short: "Say what changed between two results, with a significance test",
+		Use: "compare OLD NEW", Short: "Say what changed between two results, by significance tests",
 		Long: `Say what changed from one result to another, what could have been seen, and what
 it would take to see more.
 

@@ -18,7 +18,7 @@ func explainCommand(e env) *cobra.Command {
 	var format string
 	var networks, workloads []string
 	cmd := &cobra.Command{
-		Use: "explain DIR", Short: "Say where a result's CPU time went, and what bounds each network",
+		Use: "explain DIR", Short: "Say where the CPU time went, and what bounds each network",
 		Long: `Say where the CPU time of a result went, per network and workload, and what
 bounds each network: by stage of a packet's way (device, bridge, encapsulation,
 netfilter, copy, wake-up ...), from samples of kernel stacks; service demand at

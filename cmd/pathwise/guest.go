@@ -36,7 +36,7 @@ func (e env) guestConfig(k guest.Kernel) guest.Config {
 func guestCommand(e env) *cobra.Command {
 	list := guestListCommand(e)
 	cmd := &cobra.Command{
-		Use: "guest", Short: "Show guest kernels, or run a program on one",
+		Use: "guest", Short: "List guest kernels, or run a program on one",
 		Long: `A guest kernel builds the networks that the host's kernel cannot: Pathwise boots
 it beside the host's, with the host's own files as a read-only root under a layer
 in memory, and runs the same programs in it. "pathwise bench" and "pathwise
@@ -57,6 +57,7 @@ func guestListCommand(e env) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the guest kernels, and what they lack to boot here", Args: exactArgs(),
+		Example: "  pathwise guest list\n  pathwise guest list -o json",
 		RunE: func(*cobra.Command, []string) error {
 			if format == "" {
 				format = "text"

@@ -21,7 +21,7 @@ import (
 func labCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
-		Short: "Build a test bed of hosts, a network and pods, to try programs on",
+		Short: "Build a lab of hosts, networks and pods, and try programs in it",
 		Long: `Build, enter and remove labs: hosts and pods as network namespaces on an
 underlay, attached to one network of the catalogue, or to several at once.
 
@@ -176,7 +176,7 @@ func completeLabs(e env) cobra.CompletionFunc {
 func labExecCommand(e env) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use: "exec POD -- CMD [ARG...]", Short: "Run a program in a pod (or host), on this terminal",
+		Use: "exec POD -- CMD [ARG...]", Short: "Run a program in a pod or on a host, on this terminal",
 		Long: "Run a program in a pod's or host's network namespace. Its exit code becomes pathwise's.",
 		Example: `  pathwise lab exec p1 -- ping -c1 10.77.2.2
   pathwise lab exec p2 -- iperf3 -s -1 & pathwise lab exec p1 -- iperf3 -c 10.77.2.2

@@ -27,7 +27,7 @@ func labImpairCommand(e env) *cobra.Command {
 	var f faults
 	var name, format string
 	cmd := &cobra.Command{
-		Use: "impair [POD|HOST [NETWORK]]", Short: "Make a pod's, or all of a host's pods', attachment to a network worse",
+		Use: "impair [POD|HOST [NETWORK]]", Short: "Impair the network of a pod: rate, loss, delay, black holes",
 		Long: `Impair a pod's attachment to one network, or those of all pods of a host (the
 agent's too), as a failing path would: a lower rate, loss, delay, jitter,
 reordering, or a silent black hole. Directions are the pod's. What is asked for

@@ -25,7 +25,7 @@ func labUpCommand(e env) *cobra.Command {
 	var vms vmFlags
 	cmd := &cobra.Command{
 		Use:   "up [FILE]",
-		Short: "Build a lab from a file (- is standard input), or from flags",
+		Short: "Build a lab from a file (- is standard input) or from flags",
 		Example: `  pathwise lab up lab.yaml
   pathwise lab up --network macvlan --hosts 3 --pods 6
   pathwise lab up --network routed-bgp,vxlan,macvlan

@@ -116,15 +116,15 @@ func rootCommand(e env) *cobra.Command {
 		Use:   "pathwise",
 		Short: "Find the best container network for a workload",
 		Long: `Pathwise builds container networks on a lab of network namespaces, puts real
-load on them, and ranks them with honest uncertainty.
+load on them, and ranks them with honest uncertainty. Where pods are on several
+networks, it moves their live traffic to the one that serves it best.
 
-Nouns show (networks, workloads, report, claims, compare, recommend), verbs act
-(bench, lab up, explain). Everything Pathwise makes is named pw-* and is removed by
-"pathwise lab down --all", also after a kill.`,
+Everything Pathwise makes is named pw-* and is removed by "pathwise lab down --all",
+also after a kill.`,
 		Example: `  pathwise networks                  what works on this machine
   pathwise bench                     the experiment "quick", in five minutes
   pathwise report results/quick      show a result again
-  pathwise lab up --network vxlan    a test bed to try things on`,
+  pathwise lab up --network vxlan    a lab to try things in`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -138,12 +138,30 @@ Nouns show (networks, workloads, report, claims, compare, recommend), verbs act
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see \"%s --help\"", err, cmd.CommandPath())}
 	})
-	root.AddCommand(replayCommand(e))
-	root.AddCommand(agentCommand(e), pathsCommand(e), eventsCommand(e), switchCommand(e), pinCommand(e), unpinCommand(e))
-	root.AddCommand(guestCommand(e), guestInitCommand(), guestNeedsCommand(), delayLineCommand(e), vmAgentCommand(e), rootlessHoldCommand(e))
-	root.AddCommand(networksCommand(e), workloadsCommand(e), benchCommand(e), paperCommand(e), reportCommand(e), explainCommand(e), claimsCommand(e), compareCommand(e),
-		recommendCommand(e), labCommand(e), versionCommand(e), generateCommand())
+	addJob(root, "measure", "Measure networks:",
+		networksCommand(e), workloadsCommand(e), benchCommand(e), paperCommand(e))
+	addJob(root, "explain", "Explain results:",
+		reportCommand(e), recommendCommand(e), compareCommand(e), claimsCommand(e), explainCommand(e))
+	addJob(root, "steer", "Steer live traffic:",
+		agentCommand(e), pathsCommand(e), eventsCommand(e), switchCommand(e), pinCommand(e), unpinCommand(e),
+		replayCommand(e))
+	addJob(root, "lab", "Build a lab:", labCommand(e), guestCommand(e))
+	addJob(root, "other", "Other:", versionCommand(e))
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
+	// What Pathwise's own processes are started by: all of these are hidden.
+	root.AddCommand(guestInitCommand(), guestNeedsCommand(), delayLineCommand(e), vmAgentCommand(e),
+		rootlessHoldCommand(e), generateCommand())
 	return root
+}
+
+// addJob adds the commands of one job, which help shows together.
+func addJob(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, c := range commands {
+		c.GroupID = id
+	}
+	root.AddCommand(commands...)
 }
 
 // store is where labs record themselves; PATHWISE_STATE moves it.

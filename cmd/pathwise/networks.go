@@ -173,6 +173,7 @@ Nearest in kind are docker-nat, docker-macvlan (transparent) and docker-overlay.
 func versionCommand(e env) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: exactArgs(),
+		Example: "  pathwise version",
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(e.stdout, "pathwise", strings.TrimSpace(machine.Version()))
 			return err

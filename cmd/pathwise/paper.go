@@ -21,7 +21,7 @@ import (
 
 func paperCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "paper", Short: "Repeat the studies of documents, and see which findings hold here",
+		Use: "paper", Short: "Repeat the studies of documents, and say which findings hold",
 		Long: `Repeat the studies of documents on this machine: each is an experiment with the
 document's networks, workloads, loads and repetitions, and with what it says as
 claims that are held against what was measured. See docs/papers.md.`,
@@ -156,7 +156,7 @@ func paperListCommand(e env) *cobra.Command {
 func paperShowCommand(e env) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "show NAME", Short: "Show a document: its networks here, its figures and tables, its claims",
+		Use: "show NAME", Short: "Show a document: its networks, figures, tables and claims",
 		Example:           "  pathwise paper show claassen\n  pathwise paper show suo -o markdown",
 		Args:              exactArgs("NAME"),
 		ValidArgsFunction: completePapers,

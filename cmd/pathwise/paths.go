@@ -71,7 +71,7 @@ func whereFlags(e env, cmd *cobra.Command, labName, dir *string) {
 func pathsCommand(e env) *cobra.Command {
 	var labName, dir, format string
 	cmd := &cobra.Command{
-		Use: "paths", Short: "Show every path between pods with traffic, and why it is used or not",
+		Use: "paths", Short: "Show the paths of pairs with traffic, and why each is used",
 		Long: `Show the paths of every pair of pods that has traffic, as the running agents see
 them: the state, round trip and loss by probes, what the pair's own traffic
 achieves, the score, and how many of the pair's 64 buckets of flows are on it.
@@ -169,7 +169,7 @@ func eventsCommand(e env) *cobra.Command {
 	var labName, dir, format string
 	var follow bool
 	cmd := &cobra.Command{
-		Use: "events", Short: "Tell what the agents decided, on what evidence, and what it brought",
+		Use: "events", Short: "Show what agents decided, on what evidence, and what it gained",
 		Long: `Tell each decision of the running agents with its reason and predicted gain, and
 a second later what it really brought. JSON has the whole evidence.`,
 		Example: "  pathwise events\n  pathwise events --follow\n  pathwise events -o json | jq 'select(.kind==\"failover\")'",
@@ -283,15 +283,17 @@ func followEvents(ctx context.Context, e env, clients map[string]*agent.Client, 
 }
 
 func switchCommand(e env) *cobra.Command {
-	cmd := orderCommand(e, "switch POD POD NETWORK", "Move the flows that a pod has opened to another onto a network", false)
-	cmd.Long = `Move the flows that the first pod has opened to the second onto a network, once.
-The policy goes on deciding afterwards; "pathwise pin" keeps it from that.`
-	cmd.Example = "  pathwise switch a b vxlan"
+	cmd := orderCommand(e, "switch POD POD NETWORK", "Move a pair's flows to another network, once", false)
+	cmd.Long = `Move the flows of a pair, which the first pod has opened to the second, to another
+network, once. The policy goes on deciding afterwards; "pathwise pin" keeps it from that.`
+	cmd.Example = "  pathwise switch a b vxlan\n  pathwise switch a b vxlan --force   although the agent holds it for unfit"
 	return cmd
 }
 
 func pinCommand(e env) *cobra.Command {
-	cmd := orderCommand(e, "pin POD POD NETWORK", "Move a pair's flows onto a network and keep them there", true)
+	cmd := orderCommand(e, "pin POD POD NETWORK", "Move a pair's flows to another network, and keep them there", true)
+	cmd.Long = `Move the flows of a pair, which the first pod has opened to the second, to another
+network, and keep them there: the policy decides again after "pathwise unpin".`
 	cmd.Example = "  pathwise pin a b vxlan\n  pathwise unpin a b"
 	return cmd
 }

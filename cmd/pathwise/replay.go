@@ -33,7 +33,7 @@ type replayFlags struct {
 func replayCommand(e env) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use: "replay [FILE...]", Short: "Run recorded evidence through a policy and print its regret",
+		Use: "replay [FILE...]", Short: "Run policies on recorded or simulated evidence",
 		Long: `Run recorded evidence (JSON lines, see docs/decision.md) through steering
 policies, and set what each would have achieved against the best choice in
 hindsight and the best single network. FILE "-" is standard input.

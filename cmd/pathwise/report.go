@@ -42,7 +42,7 @@ func (e env) reportOptions() report.Options {
 func reportCommand(e env) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "report DIR", Short: "Show a result: rankings, figures with intervals, every trial; or drills",
+		Use: "report DIR", Short: "Show a result: rankings and figures with intervals, or drills",
 		Long: `Show a result: of trials its rankings, figures with intervals and every trial; of
 drills their figures beside the bars, and where there is one the demonstration's time line.`,
 		Example: `  pathwise report results/quick

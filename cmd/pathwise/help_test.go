@@ -1,0 +1,92 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// TestHelp: every command of the user's has a job, one line that fits a terminal, and
+// examples, and every example is one that the command takes.
+func TestHelp(t *testing.T) {
+	root := rootCommand(env{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }, self: "pathwise"})
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() != (c.GroupID != "") {
+			t.Errorf("%s: group %q", c.CommandPath(), c.GroupID)
+		}
+	}
+	walk(root, func(c *cobra.Command) {
+		const width = 80
+		if n := utf8.RuneCountInString(c.Short) + c.NamePadding() + len("   "); n > width {
+			t.Errorf("%s: %q is %d columns wide with its name", c.CommandPath(), c.Short, n)
+		}
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") || c.Short[:1] != strings.ToUpper(c.Short[:1]) {
+			t.Errorf("%s: short %q: expected a verb first, and no full stop", c.CommandPath(), c.Short)
+		}
+		if c.Example == "" {
+			t.Errorf("%s: no example", c.CommandPath())
+		}
+		for line := range strings.Lines(c.Example) {
+			for _, args := range commands(line) {
+				if err := taken(root, args); err != nil {
+					t.Errorf("%s: example %q: %v", c.CommandPath(), strings.TrimSpace(line), err)
+				}
+			}
+		}
+	})
+}
+
+// walk calls f for every command of the user's.
+func walk(c *cobra.Command, f func(*cobra.Command)) {
+	f(c)
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			walk(sub, f)
+		}
+	}
+}
+
+// commands are the arguments of each run of pathwise on a line of examples, where three
+// spaces begin what is said of it.
+func commands(line string) (out [][]string) {
+	line, _, _ = strings.Cut(strings.TrimSpace(line), "   ")
+	words := []string{""}
+	quoted := false
+	for _, r := range line {
+		switch {
+		case r == '\'':
+			quoted = !quoted
+		case r == ' ' && !quoted:
+			words = append(words, "")
+		default:
+			words[len(words)-1] += string(r)
+		}
+	}
+	open := false
+	for i, w := range words {
+		switch {
+		case w == "pathwise" && (i == 0 || strings.ContainsAny(words[i-1], "&|")):
+			out, open = append(out, nil), true
+		case strings.Trim(w, "&|>") == "":
+			open = false
+		case open:
+			out[len(out)-1] = append(out[len(out)-1], w)
+		}
+	}
+	return out
+}
+
+// taken is why the program would not take the arguments: it parses them and runs nothing.
+func taken(root *cobra.Command, args []string) error {
+	c, rest, err := root.Find(args)
+	if err != nil {
+		return err
+	}
+	if err := c.ParseFlags(rest); err != nil {
+		return err
+	}
+	return c.ValidateArgs(c.Flags().Args())
+}
