@@ -83,7 +83,7 @@ demo: setup ## rank the networks of the experiment "quick" into results/demo-TIM
 
 .PHONY: demo-steering
 demo-steering: build plugins ## the demo's second act alone, in about a minute
-	$(SUDO) bin/pathwise bench --file demo-steering --out results/demo-steering-$$(date +%Y%m%d-%H%M%S)
+	$(SUDO) bin/pathwise drill demo-steering --out results/demo-steering-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: test
 test: ## run all tests, as root; a skipped test fails unless PATHWISE_ALLOW_SKIP=1
@@ -144,7 +144,7 @@ soak: build plugins ## bench 128 pairs, kill a bench and agents 100 times each, 
 	go test -count=1 -timeout 30m -tags soak -run '^TestSoakScripts$$' -v $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
 	PATHWISE_KILLS=$(or $(KILLS),100) go test -count=1 -timeout 60m -run '^TestKill$$' -v $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
 	PATHWISE_UPGRADES=$(or $(UPGRADES),10) go test -count=1 -timeout 60m -run '^TestUpgradesByKill$$' -v $(if $(SUDO),-exec '$(SUDO)') ./internal/agent
-	$(SUDO) bin/pathwise bench --file soak-steering --out results/soak-steering-$$(date +%Y%m%d-%H%M%S)
+	$(SUDO) bin/pathwise drill soak-steering --out results/soak-steering-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: agree
 agree: build plugins ## hold our generators beside iperf3, sockperf, netperf and wrk on one core: a quarter of an hour, on an idle machine

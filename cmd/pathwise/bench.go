@@ -16,7 +16,6 @@ import (
 	"pathwise.dev/pathwise/experiments"
 	"pathwise.dev/pathwise/internal/drill"
 	"pathwise.dev/pathwise/internal/experiment"
-	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/machine"
 	"pathwise.dev/pathwise/internal/network"
@@ -65,10 +64,13 @@ as the baseline.
 Networks that the host's kernel cannot build run on a guest kernel, with a
 baseline of their own there, and the result says so (see "pathwise guest").
 
+A file of drills is run as "pathwise drill" runs it.
+
 Ctrl-C stops after cleaning up; the result keeps every finished trial and
 --resume goes on from there. After a kill, "pathwise lab down --all" cleans up.
 
-Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
+Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.
+"pathwise experiments" says what each is for.`,
 		Example: `  pathwise bench
   pathwise bench --networks bridge,macvlan --workloads tcp-stream
   pathwise bench -f my.yaml --out results/mine --dry-run
@@ -89,7 +91,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 	fl.StringSliceVar(&f.workloads, "workloads", nil, "only these workloads of the experiment")
 	fl.StringSliceVar(&f.families, "family", nil, "IP families of the traffic, 4, 6 or both, in place of the experiment's; each is a question of its own")
 	fl.StringVar(&f.server, "server", "", "server that workloads with a choice of one ask, such as mongod or mongodb://HOST:PORT")
-	fl.StringSliceVar(&f.drills, "drills", nil, "only these drills, of a file of drills such as steering")
+	fl.StringSliceVar(&f.drills, "drills", nil, "only these drills, of a file of drills (see \"pathwise drill\")")
 	fl.StringVar(&f.out, "out", "", "result directory (default results/NAME-TIME)")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random order (default: drawn, and recorded)")
 	fl.BoolVar(&f.dry, "dry-run", false, "print the plan and the time it will take, and run nothing")
@@ -99,6 +101,8 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.`,
 	fl.BoolVar(&f.explain, "explain", false, "sample where the CPU time goes and count what limits traffic, for \"pathwise explain\" and the report")
 	fl.StringVar(&f.inside, "inside", "", "do a guest's part of the run in --out, and tell it on standard output")
 	_ = fl.MarkHidden("inside") // the flag has just been defined
+	_ = cmd.RegisterFlagCompletionFunc("file", completeExperiments)
+	_ = cmd.RegisterFlagCompletionFunc("drills", completeDrills)
 	_ = cmd.RegisterFlagCompletionFunc("family", cobra.FixedCompletions([]string{"4", "6"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("kernel", cobra.FixedCompletions(kernelNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("networks", cobra.FixedCompletions(catalogue.Names(), cobra.ShellCompDirectiveNoFileComp))
@@ -128,10 +132,11 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		return err
 	}
 	if drill.IsFile(f.text) {
-		if f.kernel != kernelAuto && f.kernel != guest.Host {
-			return usageError{errors.New("--kernel: drills run on the host's kernel")}
+		d, err := f.asDrills()
+		if err != nil {
+			return err
 		}
-		return runDrills(ctx, e, f)
+		return runDrills(ctx, e, d)
 	}
 	if len(f.drills) > 0 {
 		return usageError{fmt.Errorf("--drills: %s is no file of drills: expected one such as steering", f.experiment)}

@@ -29,15 +29,23 @@ func (f *benchFlags) read() error {
 		}
 		f.experiment = filepath.Join(f.out, result.ExperimentFile)
 	}
-	file, err := openExperiment(f.experiment)
+	var err error
+	f.text, err = readFile(f.experiment)
+	return err
+}
+
+// readFile reads an experiment's file, or a shipped one of that name.
+func readFile(name string) ([]byte, error) {
+	file, err := openExperiment(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer file.Close()
-	if f.text, err = io.ReadAll(io.LimitReader(file, mostExperiment)); err != nil {
-		return fmt.Errorf("read experiment: %w", err)
+	text, err := io.ReadAll(io.LimitReader(file, mostExperiment))
+	if err != nil {
+		return nil, fmt.Errorf("read experiment: %w", err)
 	}
-	return nil
+	return text, nil
 }
 
 // mostExperiment bounds what is read of an experiment's file, in bytes: more than any parser

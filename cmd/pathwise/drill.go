@@ -14,7 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"pathwise.dev/pathwise/internal/drill"
+	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/machine"
 	"pathwise.dev/pathwise/internal/network"
@@ -22,18 +25,116 @@ import (
 	"pathwise.dev/pathwise/internal/report"
 )
 
-// runDrills is bench for a file of drills.
-func runDrills(ctx context.Context, e env, f benchFlags) error {
-	if f.repetitions != 0 {
-		return usageError{errors.New("--repetitions: drills have their own: see the file's key repetitions")}
+// drillFlags is the command line of drill.
+type drillFlags struct {
+	// file is the name of the file of drills, and text what it has.
+	file string
+	text []byte
+	// drills are those to run; all where there are none.
+	drills      []string
+	out         string
+	seed        uint64
+	seeded      bool
+	dry, resume bool
+}
+
+func drillCommand(e env) *cobra.Command {
+	var f drillFlags
+	cmd := &cobra.Command{
+		Use:   "drill FILE",
+		Short: "Run drills: switches, faults and kills under live traffic",
+		Long: `Run drills: scripted series of switches, impairments and kills of agents under live
+traffic, on pods of several networks. What the application felt is printed with its
+interval, beside the bar that it is held to.
+
+FILE is a file of drills (docs/experiments.md), or the name of a shipped one:
+` + strings.Join(shippedDrills(), ", ") + ` (see "pathwise experiments").
+
+Ctrl-C stops after cleaning up; the result keeps every finished repetition and
+--resume goes on from there. "pathwise report" shows a result again, "pathwise
+compare" sets two of them against each other.`,
+		Example: `  pathwise drill steering --dry-run                  what runs, and how long it takes
+  pathwise drill steering --drills switch,blackhole
+  pathwise drill my.yaml --out results/mine
+  pathwise drill --resume --out results/mine
+  pathwise report results/mine`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			f.seeded = cmd.Flags().Changed("seed")
+			return f.args(args)
+		},
+		ValidArgsFunction: completeDrillFiles,
+		RunE:              func(cmd *cobra.Command, args []string) error { return runDrill(cmd.Context(), e, f, args) },
 	}
-	if len(f.families) > 0 {
-		return usageError{errors.New("--family: drills steer over IPv4: expected an experiment's file")}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&f.drills, "drills", nil, "only these drills of the file")
+	fl.StringVar(&f.out, "out", "", "result directory (default results/NAME-TIME)")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random order (default: drawn, and recorded)")
+	fl.BoolVar(&f.dry, "dry-run", false, "print the plan and the time it will take, and run nothing")
+	fl.BoolVar(&f.resume, "resume", false, "go on with the unfinished run in --out")
+	_ = cmd.RegisterFlagCompletionFunc("drills", completeDrills)
+	return cmd
+}
+
+// args checks the arguments: a run that goes on has none.
+func (f *drillFlags) args(args []string) error {
+	switch {
+	case f.resume && (len(args) > 0 || f.out == "" || f.seeded):
+		return usageError{errors.New("drill --resume: expected --out DIR and no FILE: the result says what to run")}
+	case !f.resume && len(args) != 1:
+		return usageError{fmt.Errorf("drill: expected FILE, a file of drills or one of %s: see \"pathwise drill --help\"",
+			strings.Join(shippedDrills(), ", "))}
 	}
-	if len(f.networks) > 0 || len(f.workloads) > 0 {
-		return usageError{errors.New("bench: --networks and --workloads are for trials: a file of drills has --drills")}
+	return nil
+}
+
+// runDrill runs the file that the command line names, or goes on with a result.
+func runDrill(ctx context.Context, e env, f drillFlags, args []string) (err error) {
+	if f.file = filepath.Join(f.out, drill.ExperimentFile); !f.resume {
+		f.file = args[0]
 	}
-	file, err := drill.Parse(f.experiment, bytes.NewReader(f.text), func(name string) error { _, err := catalogue.Find(name); return err })
+	if f.text, err = readFile(f.file); err != nil {
+		return err
+	}
+	switch {
+	case !drill.IsFile(f.text) && f.resume:
+		return usageError{fmt.Errorf("%s holds no drills: go on with it by \"pathwise bench --resume --out %s\"", f.out, f.out)}
+	case !drill.IsFile(f.text):
+		return usageError{fmt.Errorf("%s is no file of drills: run it by \"pathwise bench -f %s\"", f.file, f.file)}
+	}
+	return runDrills(ctx, e, f)
+}
+
+// asDrills is bench's command line for a file of drills, which has none of what trials need.
+func (f benchFlags) asDrills() (drillFlags, error) {
+	d := drillFlags{file: f.experiment, text: f.text, drills: f.drills, out: f.out, seed: f.seed, seeded: f.seeded,
+		dry: f.dry, resume: f.resume}
+	var err error
+	switch {
+	case f.kernel != kernelAuto && f.kernel != guest.Host:
+		err = errors.New("--kernel: drills run on the host's kernel")
+	case f.repetitions != 0:
+		err = errors.New("--repetitions: drills have their own: see the file's key repetitions")
+	case len(f.families) > 0:
+		err = errors.New("--family: drills steer over IPv4: expected an experiment's file")
+	case len(f.networks) > 0 || len(f.workloads) > 0:
+		err = errors.New("bench: --networks and --workloads are for trials: a file of drills has --drills")
+	case f.server != "" || f.explain:
+		err = errors.New("bench: --server and --explain are for trials, and drills have none")
+	default:
+		return d, nil
+	}
+	return d, usageError{err}
+}
+
+// parseDrills reads a file of drills, whose networks are the catalogue's.
+func parseDrills(file string, text []byte) (drill.File, error) {
+	known := func(name string) error { _, err := catalogue.Find(name); return err }
+	return drill.Parse(file, bytes.NewReader(text), known)
+}
+
+// runDrills runs a file of drills that has been read.
+func runDrills(ctx context.Context, e env, f drillFlags) error {
+	file, err := parseDrills(f.file, f.text)
 	if err != nil {
 		return err
 	}
@@ -83,7 +184,7 @@ func printDrills(w io.Writer, file drill.File, o report.Options) error {
 }
 
 // drills runs them into a result directory and prints their figures.
-func drills(ctx context.Context, e env, f benchFlags, file drill.File) (err error) {
+func drills(ctx context.Context, e env, f drillFlags, file drill.File) (err error) {
 	if f.out == "" {
 		f.out = filepath.Join("results", file.Name+"-"+e.now().Format("20060102-150405"))
 	}
@@ -119,7 +220,7 @@ func drills(ctx context.Context, e env, f benchFlags, file drill.File) (err erro
 	})
 	p.clear()
 	if runErr != nil {
-		fmt.Fprintf(e.stderr, "every finished repetition is kept: go on with \"pathwise bench --resume --out %s\"\n", f.out)
+		fmt.Fprintf(e.stderr, "every finished repetition is kept: go on with \"pathwise drill --resume --out %s\"\n", f.out)
 	}
 	return errors.Join(runErr, concludeDrills(e, f.out, file, all, log.Header, f.text))
 }

@@ -12,7 +12,8 @@ import (
 // TestHelp: every command of the user's has a job, one line that fits a terminal, and
 // examples, and every example is one that the command takes.
 func TestHelp(t *testing.T) {
-	root := rootCommand(env{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }, self: "pathwise"})
+	e := env{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }, self: "pathwise"}
+	root := rootCommand(e)
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() != (c.GroupID != "") {
 			t.Errorf("%s: group %q", c.CommandPath(), c.GroupID)
@@ -31,7 +32,7 @@ func TestHelp(t *testing.T) {
 		}
 		for line := range strings.Lines(c.Example) {
 			for _, args := range commands(line) {
-				if err := taken(root, args); err != nil {
+				if err := taken(rootCommand(e), args); err != nil {
 					t.Errorf("%s: example %q: %v", c.CommandPath(), strings.TrimSpace(line), err)
 				}
 			}

@@ -139,12 +139,12 @@ also after a kill.`,
 		return usageError{fmt.Errorf("%w: see \"%s --help\"", err, cmd.CommandPath())}
 	})
 	addJob(root, "measure", "Measure networks:",
-		networksCommand(e), workloadsCommand(e), benchCommand(e), paperCommand(e))
+		networksCommand(e), workloadsCommand(e), experimentsCommand(e), benchCommand(e), paperCommand(e))
 	addJob(root, "explain", "Explain results:",
 		reportCommand(e), recommendCommand(e), compareCommand(e), claimsCommand(e), explainCommand(e))
 	addJob(root, "steer", "Steer live traffic:",
 		agentCommand(e), pathsCommand(e), eventsCommand(e), switchCommand(e), pinCommand(e), unpinCommand(e),
-		replayCommand(e))
+		drillCommand(e), replayCommand(e))
 	addJob(root, "lab", "Build a lab:", labCommand(e), guestCommand(e))
 	addJob(root, "other", "Other:", versionCommand(e))
 	root.SetHelpCommandGroupID("other")
