@@ -1,30 +1,23 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/experiments"
+	"pathwise.dev/pathwise/internal/campaign"
 	"pathwise.dev/pathwise/internal/drill"
 	"pathwise.dev/pathwise/internal/experiment"
-	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/machine"
-	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
-	"pathwise.dev/pathwise/internal/network/custom"
 	"pathwise.dev/pathwise/internal/report"
 	"pathwise.dev/pathwise/internal/result"
-	"pathwise.dev/pathwise/internal/sample"
-	"pathwise.dev/pathwise/internal/workload"
 )
 
 // benchFlags is the command line of bench.
@@ -97,7 +90,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.
 	fl.BoolVar(&f.dry, "dry-run", false, "print the plan and the time it will take, and run nothing")
 	fl.BoolVar(&f.resume, "resume", false, "go on with the unfinished run in --out")
 	fl.IntVar(&f.repetitions, "repetitions", 0, "so many in place of the experiment's, as \"pathwise compare\" names them")
-	fl.StringVar(&f.kernel, "kernel", kernelAuto, "kernel for all networks: "+strings.Join(kernelNames(), ", ")+" (a guest for what the host's lacks)")
+	fl.StringVar(&f.kernel, "kernel", campaign.Auto, "kernel for all networks: "+strings.Join(kernelNames(), ", ")+" (a guest for what the host's lacks)")
 	fl.BoolVar(&f.explain, "explain", false, "sample where the CPU time goes and count what limits traffic, for \"pathwise explain\" and the report")
 	fl.StringVar(&f.inside, "inside", "", "do a guest's part of the run in --out, and tell it on standard output")
 	_ = fl.MarkHidden("inside") // the flag has just been defined
@@ -120,7 +113,7 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 	if f.inside != "" {
 		return runInside(ctx, e, f)
 	}
-	if f.kernel != kernelAuto {
+	if f.kernel != campaign.Auto {
 		if err := checkKernel(f.kernel); err != nil {
 			return usageError{fmt.Errorf("--kernel: %w", err)}
 		}
@@ -142,7 +135,7 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		return usageError{fmt.Errorf("--drills: %s is no file of drills: expected one such as steering", f.experiment)}
 	}
 	if f.resume {
-		if len(f.networks) > 0 || len(f.workloads) > 0 || len(f.families) > 0 || f.server != "" || f.seeded || f.repetitions != 0 || f.kernel != kernelAuto {
+		if len(f.networks) > 0 || len(f.workloads) > 0 || len(f.families) > 0 || f.server != "" || f.seeded || f.repetitions != 0 || f.kernel != campaign.Auto {
 			return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}
 		}
 		f.experiment = filepath.Join(f.out, result.ExperimentFile)
@@ -151,203 +144,108 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 	if err != nil {
 		return err
 	}
-	b := newBenchRun(e, exp)
-	b.explain = f.explain || f.resume && result.Explained(f.out)
-	if err := b.plan(ctx, f); err != nil {
+	explain := f.explain || f.resume && result.Explained(f.out)
+	c := e.campaign(exp, explain)
+	if err := f.plan(ctx, c); err != nil {
 		return err
 	}
 	if f.dry {
-		return errors.Join(b.printPlan(e.stdout, e.reportOptions()), b.uninstalled())
+		return errors.Join(printCampaign(e.stdout, c, e.reportOptions()), c.Uninstalled())
 	}
-	if err := b.ready(ctx); err != nil {
+	if err := e.ready(ctx, c, explain); err != nil {
 		return err
 	}
-	unlock, err := b.store().LockBench()
+	unlock, err := e.store().LockBench()
 	if err != nil {
 		return err
 	}
-	b.hint = "every finished trial is kept: go on with \"pathwise bench --resume --out %s\""
-	dir, err := b.run(ctx, f)
+	dir, err := e.measure(ctx, c, f, "every finished trial is kept: go on with \"pathwise bench --resume --out %s\"")
 	if err == nil {
-		err = b.conclude(dir)
+		err = e.conclude(dir)
 	}
 	return errors.Join(err, unlock())
 }
 
-// benchRun is one invocation of bench.
-type benchRun struct {
-	env
-	exp       experiment.Experiment
-	networks  map[string]network.Network
-	workloads map[string]workload.Workload
-	// places knows the kernels, groups are the parts of the experiment by kernel,
-	// and moved the networks for which a guest was chosen.
-	places *kernels
-	groups []group
-	moved  []moved
-	// order is that of the last trial, and clear takes the progress line away.
-	order int
-	clear func()
-	// inside: this is the part of a run that a guest does.
-	inside bool
-	// hint tells, with the result's directory, how to go on with a run that ended early.
-	hint string
-	// lacks says which workloads are left out for want of what they need.
-	lacks []sample.Warning
-	// explain: look inside each trial's window.
-	explain bool
+// campaign carries the experiment out on this machine.
+func (e env) campaign(exp experiment.Experiment, explain bool) *campaign.Campaign {
+	return campaign.New(campaign.Config{
+		Self: e.self, Store: e.store(), Now: e.now, Log: e.stderr,
+		Kernels: e.kernels(), Workload: e.workload, VM: e.vmConfig,
+		Command: func(label, dir string) []string { return insideCommand(label, dir, explain) },
+		Explain: explain,
+	}, exp)
 }
 
-func newBenchRun(e env, exp experiment.Experiment) *benchRun {
-	return &benchRun{env: e, exp: exp, networks: map[string]network.Network{}, workloads: map[string]workload.Workload{}, places: e.kernels()}
+// insideCommand are the arguments by which a guest's pathwise does its part of a run.
+func insideCommand(label, dir string, explain bool) []string {
+	out := []string{"bench", "--inside", label, "--out", dir}
+	if explain {
+		out = append(out, "--explain")
+	}
+	return out
 }
 
-// plan finds what the experiment names, and the kernels that it runs on. That a
-// run goes on with is decided already.
-func (b *benchRun) plan(ctx context.Context, f benchFlags) error {
-	if err := b.find(); err != nil {
-		return err
-	}
-	if !f.resume {
-		if err := b.choose(ctx, f.kernel); err != nil {
-			return err
-		}
-		b.baselines()
-		b.leaveOut()
-		b.exp.Claims = b.exp.Answerable()
-	}
-	if err := b.find(); err != nil { // the baseline too
-		return err
-	}
-	if err := b.group(ctx); err != nil {
-		return err
-	}
-	return experiment.Check(b.cells())
-}
-
-// find takes the experiment's networks and workloads from the catalogues.
-func (b *benchRun) find() error {
-	for _, n := range b.exp.Networks {
-		net, err := catalogue.Find(n.Find)
-		if err != nil {
-			return err
-		}
-		b.networks[n.Name] = network.Named(net, n.Name)
-	}
-	for _, entry := range b.exp.Entries {
-		w, err := b.served(entry)
-		if err != nil {
-			return err
-		}
-		b.workloads[entry.Workload] = w
-	}
-	return nil
-}
-
-// ready checks that everything the run needs is there, before anything is made.
-func (b *benchRun) ready(ctx context.Context) error {
-	if err := needBenchRoot(b.explain); err != nil {
-		return err
-	}
-	for _, g := range b.groups {
-		if err := b.readyOn(ctx, g); err != nil {
-			return err
-		}
-	}
-	for name, w := range b.workloads {
-		if miss := b.places.host.Missing(w.Info().Needs); len(miss) > 0 {
-			return missingError("workload "+name, miss)
-		}
-	}
-	return nil
-}
-
-// run measures into the result directory that it returns.
-func (b *benchRun) run(ctx context.Context, f benchFlags) (dir string, err error) {
-	out, err := b.open(ctx, f)
+// runInside does a guest's part of a run.
+func runInside(ctx context.Context, e env, f benchFlags) error {
+	f.experiment = filepath.Join(f.out, result.ExperimentFile)
+	exp, err := readExperiment(e, f)
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	fmt.Fprintf(b.stderr, "experiment %s, seed %d, result in %s\n", b.exp.Name, out.Seed, out.Dir)
-	for _, w := range slices.Concat(rootlessWarning(), b.kernelWarnings(), b.lacks) {
-		fmt.Fprintln(b.stderr, w.Text)
-	}
-	p := newProgress(b.stderr, b.interactive(), b.now)
-	footer, err := b.measure(ctx, out, p)
-	p.clear()
-	if err != nil {
-		fmt.Fprintf(b.stderr, b.hint+"\n", out.Dir)
-		return out.Dir, err
-	}
-	return out.Dir, out.Log.Footer(footer)
+	return e.campaign(exp, f.explain).Inside(ctx, f.inside, f.out, e.stdout)
 }
 
-// open makes the result directory, or opens that of an unfinished run.
-func (b *benchRun) open(ctx context.Context, f benchFlags) (*result.Run, error) {
+// plan plans a new run, or one that goes on.
+func (f benchFlags) plan(ctx context.Context, c *campaign.Campaign) error {
 	if f.resume {
-		return result.Resume(f.out)
+		return c.Continue(ctx)
 	}
+	return c.Plan(ctx, f.kernel)
+}
+
+// ready checks that this process may run the campaign, and that all that it needs is there.
+func (e env) ready(ctx context.Context, c *campaign.Campaign, explain bool) error {
+	if err := needBenchRoot(explain); err != nil {
+		return err
+	}
+	return c.Ready(ctx)
+}
+
+// measure carries the campaign out with its progress on standard error. hint tells, with
+// the result's directory, how to go on where it ends early.
+func (e env) measure(ctx context.Context, c *campaign.Campaign, f benchFlags, hint string) (string, error) {
 	if f.out == "" {
-		f.out = filepath.Join("results", b.exp.Name+"-"+b.now().Format("20060102-150405"))
+		f.out = e.newResult(c.Experiment().Name)
 	}
 	if !f.seeded {
-		f.seed = rand.Uint64N(1e6)
+		f.seed = drawSeed()
 	}
-	plan := result.Plan{Networks: map[string][]byte{}, Machine: machine.Read(ctx, lab.DefaultCNIPath(b.self))}
-	for _, n := range b.exp.Networks {
-		l, ok, err := network.ParseList(n.Find)
-		if err != nil {
-			return nil, fmt.Errorf("network %s: %w", n.Name, err)
-		}
-		if !ok {
-			continue
-		}
-		raw, err := custom.Read(l.Path)
-		if err != nil {
-			return nil, err
-		}
-		plan.Networks[n.Name+".conflist"] = raw
+	t := campaign.Target{Dir: f.out, Resume: f.resume, Seed: f.seed}
+	dir, err := c.Measure(ctx, t, newProgress(e.stderr, e.interactive(), e.now))
+	if err != nil && dir != "" {
+		fmt.Fprintf(e.stderr, hint+"\n", dir)
 	}
-	exp, profiles, err := takeProfiles(b.exp)
-	if err != nil {
-		return nil, err
-	}
-	plan.Profiles = profiles
-	var text bytes.Buffer
-	if err := exp.Encode(&text, func(n experiment.Network) string {
-		return filepath.Join(result.NetworksDir, n.Name+".conflist")
-	}); err != nil {
-		return nil, err
-	}
-	plan.Experiment = text.Bytes()
-	plan.Header = sample.Header{Experiment: b.exp.Name, Seed: f.seed, Raced: b.exp.Repeat.Raced, Warnings: busy(plan.Machine.Load, plan.Machine.CPU.Online)}
-	plan.Header.Warnings = slices.Concat(plan.Header.Warnings, rootlessWarning(), b.kernelWarnings(), b.lacks)
-	for _, g := range b.groups {
-		plan.Header.Planned += g.least()
-	}
-	return result.Create(f.out, plan)
+	return dir, err
 }
 
-// busy warns about a machine that does other work when the run starts.
-func busy(load float64, online string) []sample.Warning {
-	const much = 1.0
-	if load < much {
-		return nil
-	}
-	return []sample.Warning{{Gate: "busy", Text: fmt.Sprintf("the machine (CPUs %s) had a load average of %.1f when the run started", online, load)}}
+// newResult is where a result goes that was not told where.
+func (e env) newResult(name string) string {
+	return filepath.Join("results", name+"-"+e.now().Format("20060102-150405"))
 }
+
+// drawSeed draws a seed that can be typed again.
+func drawSeed() uint64 { return rand.Uint64N(1e6) }
 
 // conclude writes the report and prints the ranking.
-func (b *benchRun) conclude(dir string) error {
+func (e env) conclude(dir string) error {
 	in, path, err := writeReport(dir)
 	if err != nil {
 		return err
 	}
-	if err := report.Brief(b.stdout, in, report.Options{Width: b.width(), Color: b.color()}); err != nil {
+	if err := report.Brief(e.stdout, in, e.reportOptions()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(b.stdout, "\nreport: %s\n", path)
+	_, err = fmt.Fprintf(e.stdout, "\nreport: %s\n", path)
 	return err
 }
 

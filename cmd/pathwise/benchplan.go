@@ -5,18 +5,17 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
-	"pathwise.dev/pathwise/internal/bench"
+	"pathwise.dev/pathwise/internal/campaign"
 	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/report"
 	"pathwise.dev/pathwise/internal/sample"
 )
 
-// printPlan says what would run, and for how long.
-func (b *benchRun) printPlan(w io.Writer, o report.Options) error {
-	cells := b.cells()
-	if err := report.Lines(w, fmt.Sprintf("experiment %s: %s\n", b.exp.Name, b.exp.Description), o); err != nil {
+// printCampaign says what would run, and for how long.
+func printCampaign(w io.Writer, c *campaign.Campaign, o report.Options) error {
+	exp := c.Experiment()
+	if err := report.Lines(w, fmt.Sprintf("experiment %s: %s\n", exp.Name, exp.Description), o); err != nil {
 		return err
 	}
 	l := report.NewList(report.Named("WORKLOAD", "SCENARIO", "LOAD", "NETWORKS")...)
@@ -25,20 +24,20 @@ func (b *benchRun) printPlan(w io.Writer, o report.Options) error {
 	left := map[sample.Question][]string{}
 	claimed := 0
 	var why reasons
-	r := b.exp.Repeat
-	for _, c := range cells {
-		q := c.Question()
+	r := exp.Repeat
+	for _, cell := range c.Cells() {
+		q := cell.Question()
 		if _, ok := nets[q]; !ok {
 			order = append(order, q)
 			nets[q] = nil
 		}
-		if c.Unsupported != "" {
-			left[q] = append(left[q], c.Network)
-			why.add(c)
+		if cell.Unsupported != "" {
+			left[q] = append(left[q], cell.Network)
+			why.add(cell)
 			continue
 		}
-		nets[q] = append(nets[q], c.Network)
-		if c.Least > r.Min {
+		nets[q] = append(nets[q], cell.Network)
+		if cell.Least > r.Min {
 			claimed++
 		}
 	}
@@ -51,15 +50,15 @@ func (b *benchRun) printPlan(w io.Writer, o report.Options) error {
 	if err := l.Write(w, o); err != nil {
 		return err
 	}
-	x := extentOf(cells, b.exp)
-	text := why.String() + fmt.Sprintf("\n%d cells, %d to %d repetitions of each (until %s)\n", x.cells, r.Min, r.Max, aim(r))
+	x := c.Extent()
+	text := why.String() + fmt.Sprintf("\n%d cells, %d to %d repetitions of each (until %s)\n", x.Cells, r.Min, r.Max, aim(r))
 	if r.Shared {
 		text += "cells of one network and topology share a build in each repetition\n"
 	}
 	if claimed > 0 {
 		text += fmt.Sprintf("%d of them are compared by claims: %d repetitions at least\n", claimed, r.Claims)
 	}
-	text += fmt.Sprintf("%d trials and about %v at least, about %v at most; nothing run (--dry-run)", x.trials, x.least, x.most)
+	text += fmt.Sprintf("%d trials and about %v at least, about %v at most; nothing run (--dry-run)", x.Trials, x.Least, x.Most)
 	return report.Lines(w, text, o)
 }
 
@@ -70,29 +69,6 @@ func aim(r experiment.Repeat) string {
 		return "claims can be told, and " + narrow
 	}
 	return narrow
-}
-
-// extent is how many cells of a plan run, how many trials at the least, and how long
-// that takes at the least and at most, in whole seconds.
-type extent struct {
-	cells, trials int
-	least, most   time.Duration
-}
-
-func extentOf(cells []experiment.Planned, exp experiment.Experiment) (x extent) {
-	for _, c := range cells {
-		if c.Unsupported == "" {
-			x.cells++
-			x.trials += c.Least
-			x.least += time.Duration(c.Least) * bench.Estimate(c)
-			x.most += time.Duration(exp.Repeat.Max) * bench.Estimate(c)
-		}
-	}
-	x.least, x.most = x.least.Round(time.Second), x.most.Round(time.Second)
-	if exp.Budget > 0 {
-		x.most = max(x.least, min(x.most, exp.Budget))
-	}
-	return x
 }
 
 // reasons gather why cells of a plan cannot be measured: there are few reasons, and

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"pathwise.dev/pathwise/internal/experiment"
-	"pathwise.dev/pathwise/internal/workload"
 )
 
 // chooseServer sets the server of --server in all entries that have a choice.
@@ -23,27 +22,6 @@ func chooseServer(e env, exp *experiment.Experiment, server string) error {
 		return usageError{fmt.Errorf("--server: no workload of experiment %s has a choice of one", exp.Name)}
 	}
 	return nil
-}
-
-// served is the workload of an entry, with the server that the entry names.
-func (b *benchRun) served(entry experiment.Entry) (workload.Workload, error) {
-	for _, other := range b.exp.Entries {
-		if other.Workload == entry.Workload && other.Server != entry.Server {
-			return nil, fmt.Errorf("workload %s stands with the servers %q and %q: results could not tell them apart", entry.Workload, entry.Server, other.Server)
-		}
-	}
-	w, err := b.workload(entry.Find())
-	if err != nil || entry.Server == "" {
-		return w, err
-	}
-	s, ok := w.(workload.Served)
-	if !ok {
-		return nil, fmt.Errorf("workload %s has no choice of a server", entry.Workload)
-	}
-	if w, err = s.With(entry.Server); err != nil {
-		return nil, fmt.Errorf("workload %s: %w", entry.Workload, err)
-	}
-	return w, nil
 }
 
 // adjust lets flags replace what the experiment says.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/campaign"
 	"pathwise.dev/pathwise/internal/drill"
 	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
@@ -110,7 +110,7 @@ func (f benchFlags) asDrills() (drillFlags, error) {
 		dry: f.dry, resume: f.resume}
 	var err error
 	switch {
-	case f.kernel != kernelAuto && f.kernel != guest.Host:
+	case f.kernel != campaign.Auto && f.kernel != guest.Host:
 		err = errors.New("--kernel: drills run on the host's kernel")
 	case f.repetitions != 0:
 		err = errors.New("--repetitions: drills have their own: see the file's key repetitions")
@@ -154,7 +154,7 @@ func runDrills(ctx context.Context, e env, f drillFlags) error {
 			return err
 		}
 		if miss := m.Missing(n.Info().Needs); len(miss) > 0 {
-			return missingError("network "+name, miss)
+			return network.CannotRun("network "+name, miss)
 		}
 	}
 	unlock, err := e.store().LockBench()
@@ -186,14 +186,14 @@ func printDrills(w io.Writer, file drill.File, o report.Options) error {
 // drills runs them into a result directory and prints their figures.
 func drills(ctx context.Context, e env, f drillFlags, file drill.File) (err error) {
 	if f.out == "" {
-		f.out = filepath.Join("results", file.Name+"-"+e.now().Format("20060102-150405"))
+		f.out = e.newResult(file.Name)
 	}
 	var log *drill.Log
 	if f.resume {
 		log, err = drill.Resume(f.out)
 	} else {
 		if !f.seeded {
-			f.seed = rand.Uint64N(1e6)
+			f.seed = drawSeed()
 		}
 		m := machine.Read(ctx, lab.DefaultCNIPath(e.self))
 		log, err = drill.Create(f.out, drill.Header{Name: file.Name, Seed: f.seed, Started: e.now(), Load: m.Load}, f.text, m)
@@ -203,7 +203,7 @@ func drills(ctx context.Context, e env, f drillFlags, file drill.File) (err erro
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	fmt.Fprintf(e.stderr, "drills %s, seed %d, result in %s\n", file.Name, log.Seed, f.out)
-	for _, w := range busy(log.Load, "all") {
+	for _, w := range campaign.Busy(log.Load, "all") {
 		fmt.Fprintf(e.stderr, "pathwise: %s\n", w.Text)
 	}
 	p := newProgress(e.stderr, e.interactive(), e.now)
@@ -216,9 +216,9 @@ func drills(ctx context.Context, e env, f drillFlags, file drill.File) (err erro
 			return log.Write(s)
 		},
 		Observe: p.observeDrill,
-		Say:     func(line string) { p.clear(); fmt.Fprintln(e.stdout, line) },
+		Say:     func(line string) { p.Clear(); fmt.Fprintln(e.stdout, line) },
 	})
-	p.clear()
+	p.Clear()
 	if runErr != nil {
 		fmt.Fprintf(e.stderr, "every finished repetition is kept: go on with \"pathwise drill --resume --out %s\"\n", f.out)
 	}
@@ -256,7 +256,7 @@ func (p *progress) observeDrill(d drill.Progress) {
 		for _, s := range d.Samples {
 			if s.Error != "" {
 				failed++
-				p.clear()
+				p.Clear()
 				fmt.Fprintf(p.w, "%s #%d, %s: %s\n", d.Drill, d.Repetition, s.Variant, s.Error)
 			}
 		}

@@ -14,7 +14,6 @@ import (
 
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -49,19 +48,6 @@ Each host then has a pod agent-HOST too, for probes; agents: false leaves it out
 	}
 	cmd.AddCommand(labUpCommand(e), labStatusCommand(e), labExecCommand(e), labImpairCommand(e), labDownCommand(e))
 	return cmd
-}
-
-// missingError says on one line what a network or workload lacks.
-func missingError(what string, miss []network.Missing) error {
-	var parts []string
-	for _, m := range miss {
-		parts = append(parts, m.String())
-	}
-	hint := ""
-	if network.OnlyKernel(miss) {
-		hint = "; another kernel may have it: see \"pathwise guest\""
-	}
-	return fmt.Errorf("%s cannot run here: missing %s%s", what, strings.Join(parts, "; "), hint)
 }
 
 func printLab(w io.Writer, st lab.State) error {

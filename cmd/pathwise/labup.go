@@ -131,7 +131,7 @@ func unavailable(e env, f lab.File) error {
 	machine := network.NewMachine(lab.DefaultCNIPath(e.self))
 	var errs []error
 	for _, n := range f.Networks {
-		errs = append(errs, uninstalled(machine, "network "+n.Info().Name, n.Info().Needs))
+		errs = append(errs, machine.Uninstalled("network "+n.Info().Name, n.Info().Needs))
 	}
 	return errors.Join(errs...)
 }
@@ -148,7 +148,7 @@ func labUp(ctx context.Context, e env, f lab.File, kind string) error {
 			miss = slices.DeleteFunc(miss, func(m network.Missing) bool { return m.Kind.Kernel() })
 		}
 		if len(miss) > 0 {
-			return missingError("network "+n.Info().Name, miss)
+			return network.CannotRun("network "+n.Info().Name, miss)
 		}
 	}
 	opts := lab.Options{CNIPath: path, Self: e.self}

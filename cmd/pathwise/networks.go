@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/campaign"
 	"pathwise.dev/pathwise/internal/machine"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/network/catalogue"
@@ -75,8 +76,8 @@ func networkRows(ctx context.Context, e env) ([]networkRow, error) {
 		if row.Families == nil {
 			row.Families = []int{topo.IPv4}
 		}
-		p, err := all.find(ctx, row.Info)
-		if errors.Is(err, errNoRoot) {
+		p, err := all.Find(ctx, row.Info)
+		if errors.Is(err, campaign.ErrNoRoot) {
 			unknown = err
 		} else if err != nil {
 			return nil, err

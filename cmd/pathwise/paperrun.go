@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/campaign"
 	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/report"
 	"pathwise.dev/pathwise/internal/result"
@@ -68,7 +69,7 @@ type paperRun struct {
 	document experiment.Experiment
 	// finished: there is nothing left to do.
 	finished bool
-	*benchRun
+	*campaign.Campaign
 	flags benchFlags
 }
 
@@ -92,7 +93,7 @@ func runPapers(ctx context.Context, e env, names []string, f paperFlags) error {
 		if r.finished {
 			continue
 		}
-		if err := r.ready(ctx); err != nil {
+		if err := e.ready(ctx, r.Campaign, false); err != nil {
 			return fmt.Errorf("paper %s: %w", r.name, err)
 		}
 	}
@@ -107,7 +108,7 @@ func runPapers(ctx context.Context, e env, names []string, f paperFlags) error {
 // begun in its directory.
 func (e env) newPaperRun(ctx context.Context, exp experiment.Experiment, f paperFlags) (paperRun, error) {
 	r := paperRun{name: exp.Name, document: exp, dir: paperDir(f.out, f.quick, exp.Name)}
-	r.flags = benchFlags{kernel: kernelAuto, out: r.dir, seed: f.seed, seeded: f.seeded, dry: f.dry}
+	r.flags = benchFlags{kernel: campaign.Auto, out: r.dir, seed: f.seed, seeded: f.seeded, dry: f.dry}
 	if _, err := os.Stat(filepath.Join(r.dir, result.SamplesFile)); err == nil {
 		begun, err := result.Open(r.dir)
 		if r.finished = err == nil && begun.Samples.Footer != nil; r.finished {
@@ -127,9 +128,8 @@ func (e env) newPaperRun(ctx context.Context, exp experiment.Experiment, f paper
 		}
 		exp = quick
 	}
-	r.benchRun = newBenchRun(e, exp)
-	r.hint = "every finished trial of %s is kept: the same command goes on from there"
-	return r, r.plan(ctx, r.flags)
+	r.Campaign = e.campaign(exp, false)
+	return r, r.flags.plan(ctx, r.Campaign)
 }
 
 // measurePapers runs what is left. A document whose run breaks does not keep the
@@ -142,7 +142,7 @@ func (e env) measurePapers(ctx context.Context, runs []paperRun, dir string) err
 			fmt.Fprintf(e.stderr, "finished before, in %s: remove it to measure again\n", r.dir)
 			continue
 		}
-		_, err := r.run(ctx, r.flags)
+		_, err := e.measure(ctx, r.Campaign, r.flags, "every finished trial of %s is kept: the same command goes on from there")
 		if ctx.Err() != nil {
 			return errors.Join(failed, err)
 		}
@@ -199,11 +199,11 @@ func printPapers(w io.Writer, runs []paperRun, o report.Options) error {
 			l.Note("finished, in " + r.dir)
 			continue
 		}
-		x := extentOf(r.cells(), r.exp)
-		l.Add(r.name, strconv.Itoa(x.cells), strconv.Itoa(x.trials), x.least.String(), x.most.String())
-		trials += x.trials
-		least += x.least
-		most += x.most
+		x := r.Extent()
+		l.Add(r.name, strconv.Itoa(x.Cells), strconv.Itoa(x.Trials), x.Least.String(), x.Most.String())
+		trials += x.Trials
+		least += x.Least
+		most += x.Most
 	}
 	l.Add("all", "", strconv.Itoa(trials), least.Round(time.Second).String(), most.Round(time.Second).String())
 	if err := l.Write(w, o); err != nil {

@@ -25,7 +25,8 @@ func newProgress(w io.Writer, interactive bool, now func() time.Time) *progress 
 // clearLine moves to the line's start and erases it (ECMA-48 EL).
 const clearLine = "\r\x1b[K"
 
-func (p *progress) observe(e bench.Event) {
+// Observe shows a step of a campaign.
+func (p *progress) Observe(e bench.Event) {
 	t := e.Trial
 	switch {
 	case !e.Ended && p.interactive:
@@ -36,12 +37,13 @@ func (p *progress) observe(e bench.Event) {
 		}
 		fmt.Fprint(p.w, clearLine, line)
 	case e.Ended && (!p.interactive || t.Status == sample.Failed || t.Status == sample.Invalid):
-		p.clear()
+		p.Clear()
 		fmt.Fprintf(p.w, "[%d/%d, %s left] %s #%d: %s\n", e.Done, e.Total, left(e.Left), t.Cell, t.Repetition, p.outcome(t))
 	}
 }
 
-func (p *progress) clear() {
+// Clear takes the line away.
+func (p *progress) Clear() {
 	if p.interactive {
 		fmt.Fprint(p.w, clearLine)
 	}

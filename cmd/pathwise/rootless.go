@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/rootless"
-	"pathwise.dev/pathwise/internal/sample"
 )
 
 // rootlessHoldCommand is the process that holds a user's namespaces; it is not for users.
@@ -77,14 +76,6 @@ func needMachineRoot(what, why string) error {
 		return errors.New(what + " the machine's root " + why + ": run as root, for example with sudo")
 	}
 	return needRoot(what, why)
-}
-
-// rootlessWarning tells a reader that figures were measured without root.
-func rootlessWarning() []sample.Warning {
-	if !rootless.Inside() {
-		return nil
-	}
-	return []sample.Warning{{Gate: "rootless", Text: "rootless: measured in a user namespace, without the machine's root"}}
 }
 
 // isRootless reports whether a result, by its machine's record, was measured so.

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,12 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/bench"
-	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/network/catalogue"
-	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/internal/vm"
 )
@@ -121,53 +116,4 @@ func (e env) execInVM(ctx context.Context, h topo.Host, ns string, argv []string
 		err = codeError(code)
 	}
 	return err
-}
-
-// virtual finds the virtual machines of the group's scenarios, and gives these their
-// names. A guest's part of a run has none.
-func (b *benchRun) virtual(g *group, exp experiment.Experiment) error {
-	g.vms, g.exp = map[string]vm.Config{}, exp
-	if g.label != "" {
-		return nil
-	}
-	labels := map[string]string{}
-	for _, kind := range exp.VMs() {
-		c, err := b.vmConfig(kind)
-		switch {
-		case err == nil:
-			labels[kind], g.vms[c.Label()] = c.Label(), c
-		case b.exp.SkipMissing:
-			labels[kind] = cmp.Or(kind, "vm") // its trials fail, with the reason
-		default:
-			return err
-		}
-	}
-	g.exp = exp.Virtual(func(kind string) string { return labels[kind] })
-	return nil
-}
-
-// vmWarnings say what the run's virtual machines are.
-func (b *benchRun) vmWarnings() []sample.Warning {
-	var out []sample.Warning
-	for _, g := range b.groups {
-		for _, label := range slices.Sorted(maps.Keys(g.vms)) {
-			if text := g.vms[label].Warning(); text != "" {
-				out = append(out, sample.Warning{Gate: "emulated", Text: text})
-			}
-		}
-	}
-	return out
-}
-
-// hypervisors boot the machines, by their name in results.
-func hypervisors(configs map[string]vm.Config) map[string]bench.Hypervisor {
-	out := map[string]bench.Hypervisor{}
-	for label, c := range configs {
-		h := bench.Hypervisor{Hypervisor: vm.Hypervisor{Config: c}, Note: c.Note()}
-		if text := c.Warning(); text != "" {
-			h.Warnings = []sample.Warning{{Gate: "emulated", Text: text}}
-		}
-		out[label] = h
-	}
-	return out
 }

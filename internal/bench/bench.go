@@ -394,5 +394,5 @@ func (r *runner) wide() []sample.Warning {
 	return []sample.Warning{{Gate: "wide", Text: text}}
 }
 
-// reason is the text of an error for a sample: errors.Join breaks lines.
-func reason(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+// Reason is the text of an error on one line, as samples have it: errors.Join breaks lines.
+func Reason(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -62,10 +62,10 @@ func newLens(l *lab.Lab, b workload.Bed, window time.Duration) (*lens, error) {
 		return nil, fmt.Errorf("look at the lab's devices: %w", err)
 	}
 	if v.sampler, err = profile.Open(); err != nil {
-		v.missing = reason(err)
+		v.missing = Reason(err)
 	}
 	if v.drops, err = profile.OpenDrops(); err != nil {
-		v.unread = append(v.unread, reason(err))
+		v.unread = append(v.unread, Reason(err))
 	}
 	spaces, err := v.spaces(l, b)
 	if err != nil {
@@ -221,7 +221,7 @@ func (v *lens) limited() *explain.Limits {
 	if v.drops != nil {
 		drops, err := v.drops.Read(v.places)
 		if err != nil {
-			out.Unread = append(out.Unread, reason(err))
+			out.Unread = append(out.Unread, Reason(err))
 		}
 		out.Drops = drops
 	}
@@ -268,7 +268,7 @@ func (v *lens) profile(t *sample.Trial, m *meter, out workload.Outcome) (explain
 	var looked [][2]explain.Device
 	p.Stacks, looked, p.Lost, err = v.sampler.Read(v.table, v.places, wanted)
 	if err != nil {
-		p.Missing, p.Frequency, p.Stacks = reason(err), 0, nil
+		p.Missing, p.Frequency, p.Stacks = Reason(err), 0, nil
 	}
 	p.Devices = sum(v.counted(looked))
 	return p, nil

@@ -176,7 +176,7 @@ func podGates(l *lab.Lab, b workload.Bed, info network.Info, wire int) []sample.
 	fa, errA := l.Features(network.Device{Netns: c.Netns, Name: a.Dev})
 	fz, errZ := l.Features(network.Device{Netns: s.Netns, Name: z.Dev})
 	if err := errors.Join(errA, errZ); err != nil {
-		return append(w, sample.Warning{Gate: "offload", Text: "offloads could not be read: " + reason(err)})
+		return append(w, sample.Warning{Gate: "offload", Text: "offloads could not be read: " + Reason(err)})
 	}
 	for _, name := range offloads() {
 		if fa[name] != fz[name] {
@@ -216,7 +216,7 @@ func checkIsolation(l *lab.Lab, t *sample.Trial) {
 		return nil
 	})
 	if err != nil {
-		t.Status, t.Reason = sample.Failed, reason(err)
+		t.Status, t.Reason = sample.Failed, Reason(err)
 	}
 }
 

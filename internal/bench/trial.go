@@ -35,7 +35,7 @@ func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample
 	}
 	if h == nil {
 		if h, err = r.build(ctx, cell, t); err != nil {
-			t.Status, t.Reason = sample.Failed, reason(err)
+			t.Status, t.Reason = sample.Failed, Reason(err)
 			return nil
 		}
 	} else {
@@ -57,7 +57,7 @@ func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample
 	}
 	begin := r.Now()
 	if err := h.lab.Down(context.WithoutCancel(ctx)); err != nil {
-		t.Status, t.Reason = sample.Failed, reason(fmt.Errorf("after the trial: %w", err))
+		t.Status, t.Reason = sample.Failed, Reason(fmt.Errorf("after the trial: %w", err))
 	}
 	t.Phases.Teardown = r.Now().Sub(begin).Seconds()
 	return nil
@@ -107,7 +107,7 @@ func bed(l *lab.Lab) workload.Bed {
 func (r *runner) window(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
 	b := bed(l)
 	if err := pin(&b, cell.Scenario.Cores); err != nil {
-		t.Status, t.Reason = sample.Unsupported, reason(err)
+		t.Status, t.Reason = sample.Unsupported, Reason(err)
 		return
 	}
 	w := r.Workloads[cell.Workload]
@@ -116,7 +116,7 @@ func (r *runner) window(ctx context.Context, l *lab.Lab, cell experiment.Planned
 	if r.Explain != nil {
 		v, err := newLens(l, b, cell.Window.Duration)
 		if err != nil {
-			t.Status, t.Reason = sample.Failed, reason(err)
+			t.Status, t.Reason = sample.Failed, Reason(err)
 			return
 		}
 		defer v.close() // nothing of it is pinned: it ends with this process at the latest
@@ -139,7 +139,7 @@ func (r *runner) window(ctx context.Context, l *lab.Lab, cell experiment.Planned
 		if cause := context.Cause(run); cause != nil && ctx.Err() == nil {
 			err = errors.Join(cause, err)
 		}
-		t.Status, t.Reason = sample.Failed, reason(err)
+		t.Status, t.Reason = sample.Failed, Reason(err)
 		return
 	}
 	r.figures(cell, m, out, t)
@@ -155,7 +155,7 @@ func (r *runner) keep(m *meter, out workload.Outcome, t *sample.Trial) {
 		err = r.Explain(p)
 	}
 	if err != nil {
-		t.Warnings = append(t.Warnings, sample.Warning{Gate: "explain", Text: "the trial cannot be explained: " + reason(err)})
+		t.Warnings = append(t.Warnings, sample.Warning{Gate: "explain", Text: "the trial cannot be explained: " + Reason(err)})
 	}
 }
 

@@ -103,6 +103,19 @@ func (m Missing) String() string {
 	return fmt.Sprintf("%s %s (%s)", m.Kind, m.Name, m.Fix)
 }
 
+// CannotRun says on one line what a network or workload lacks.
+func CannotRun(what string, miss []Missing) error {
+	var parts []string
+	for _, m := range miss {
+		parts = append(parts, m.String())
+	}
+	hint := ""
+	if OnlyKernel(miss) {
+		hint = "; another kernel may have it: see \"pathwise guest\""
+	}
+	return fmt.Errorf("%s cannot run here: missing %s%s", what, strings.Join(parts, "; "), hint)
+}
+
 // Machine answers whether needs are met on this machine.
 type Machine struct {
 	// CNIPath lists the directories of CNI plugins.
@@ -135,6 +148,15 @@ func (m *Machine) Missing(needs []Need) []Missing {
 		}
 	}
 	return out
+}
+
+// Uninstalled is the error of what is not installed of the needs: programs and plugins.
+func (m *Machine) Uninstalled(what string, needs []Need) error {
+	needs = slices.DeleteFunc(slices.Clone(needs), func(n Need) bool { return n.Kind != Program && n.Kind != Plugin })
+	if miss := m.Missing(needs); len(miss) > 0 {
+		return CannotRun(what, miss)
+	}
+	return nil
 }
 
 // lacks names the capabilities that root lacks; "" for others, who lack more.

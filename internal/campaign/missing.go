@@ -1,4 +1,4 @@
-package main
+package campaign
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"pathwise.dev/pathwise/internal/bench"
 	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/sample"
@@ -16,11 +17,11 @@ import (
 // furnish gives the group its networks. Where the experiment skips what the
 // machine lacks, those of them that cannot be built say so, and their cells are
 // recorded as unsupported.
-func (b *benchRun) furnish(ctx context.Context, g *group) error {
+func (c *Campaign) furnish(ctx context.Context, g *group) error {
 	g.networks = map[string]network.Network{}
 	for _, n := range g.exp.Networks {
-		net := b.networks[n.Name]
-		why, err := b.lack(ctx, *g, net.Info().Needs)
+		net := c.networks[n.Name]
+		why, err := c.lack(ctx, *g, net.Info().Needs)
 		if err != nil {
 			return err
 		}
@@ -35,19 +36,21 @@ func (b *benchRun) furnish(ctx context.Context, g *group) error {
 
 // leaveOut drops the workloads that the machine lacks something for, where the
 // experiment goes on without what is missing, and says so.
-func (b *benchRun) leaveOut() {
-	if !b.exp.SkipMissing {
+func (c *Campaign) leaveOut() {
+	if !c.exp.SkipMissing {
 		return
 	}
 	lacking := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(b.workloads)) {
-		if miss := b.places.host.Missing(b.workloads[name].Info().Needs); len(miss) > 0 {
+	for _, name := range slices.Sorted(maps.Keys(c.workloads)) {
+		if miss := c.Kernels.host.Missing(c.workloads[name].Info().Needs); len(miss) > 0 {
 			lacking[name] = true
-			b.lacks = append(b.lacks, sample.Warning{Gate: "missing", Text: "left out: " + oneLine(missingError("workload "+name, miss))})
-			delete(b.workloads, name)
+			text := "left out: " + bench.Reason(network.CannotRun("workload "+name, miss))
+			c.lacks = append(c.lacks, sample.Warning{Gate: "missing", Text: text})
+			delete(c.workloads, name)
 		}
 	}
-	b.exp.Entries = slices.DeleteFunc(slices.Clone(b.exp.Entries), func(e experiment.Entry) bool { return lacking[e.Workload] })
+	lost := func(e experiment.Entry) bool { return lacking[e.Workload] }
+	c.exp.Entries = slices.DeleteFunc(slices.Clone(c.exp.Entries), lost)
 }
 
 // infos describes networks by name.
@@ -59,47 +62,38 @@ func infos(networks map[string]network.Network) map[string]network.Info {
 	return out
 }
 
-// uninstalled says, a line each, what networks and workloads cannot run for want of programs
+// Uninstalled says, a line each, what networks and workloads cannot run for want of programs
 // or plugins: a dry run can tell of these without root and without asking a kernel.
-func (b *benchRun) uninstalled() error {
+func (c *Campaign) Uninstalled() error {
 	var errs []error
 	told := map[string]bool{} // a network may be on several kernels
-	for _, g := range b.groups {
+	for _, g := range c.groups {
 		for _, n := range g.exp.Networks {
 			info := g.networks[n.Name].Info()
 			if info.Absent != "" || told[n.Name] {
 				continue
 			}
 			told[n.Name] = true
-			errs = append(errs, uninstalled(b.places.host, "network "+n.Name, info.Needs))
+			errs = append(errs, c.Kernels.host.Uninstalled("network "+n.Name, info.Needs))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.workloads)) {
-		errs = append(errs, uninstalled(b.places.host, "workload "+name, b.workloads[name].Info().Needs))
+	for _, name := range slices.Sorted(maps.Keys(c.workloads)) {
+		errs = append(errs, c.Kernels.host.Uninstalled("workload "+name, c.workloads[name].Info().Needs))
 	}
 	return errors.Join(errs...)
 }
 
-// uninstalled is the error of what is not installed of the needs.
-func uninstalled(m *network.Machine, what string, needs []network.Need) error {
-	needs = slices.DeleteFunc(slices.Clone(needs), func(n network.Need) bool { return n.Kind != network.Program && n.Kind != network.Plugin })
-	if miss := m.Missing(needs); len(miss) > 0 {
-		return missingError(what, miss)
-	}
-	return nil
-}
-
 // lack is why needs are not met on the group's kernel; "" where they are, where
 // the experiment does not skip them, and where only root could tell.
-func (b *benchRun) lack(ctx context.Context, g group, needs []network.Need) (string, error) {
+func (c *Campaign) lack(ctx context.Context, g group, needs []network.Need) (string, error) {
 	switch {
-	case !b.exp.SkipMissing || os.Geteuid() != 0:
+	case !c.exp.SkipMissing || os.Geteuid() != 0:
 		return "", nil
 	case g.nowhere != "":
 		return g.nowhere, nil
 	}
-	miss, err := b.missingOn(ctx, g, needs)
-	if err != nil && !errors.Is(err, errNoRoot) {
+	miss, err := c.missingOn(ctx, g, needs)
+	if err != nil && !errors.Is(err, ErrNoRoot) {
 		return "", err
 	}
 	var parts []string
@@ -110,12 +104,12 @@ func (b *benchRun) lack(ctx context.Context, g group, needs []network.Need) (str
 }
 
 // missingOn lists what a group's kernel and the machine do not have.
-func (b *benchRun) missingOn(ctx context.Context, g group, needs []network.Need) ([]network.Missing, error) {
-	miss := b.places.host.Missing(needs)
-	if g.label == "" || b.inside {
+func (c *Campaign) missingOn(ctx context.Context, g group, needs []network.Need) ([]network.Missing, error) {
+	miss := c.Kernels.host.Missing(needs)
+	if g.label == "" || c.inside {
 		return miss, nil
 	}
-	lacks, err := b.places.without(ctx, g.kernel, needs)
+	lacks, err := c.Kernels.without(ctx, g.kernel, needs)
 	// Programs and plugins are the host's in the guest too.
 	miss = slices.DeleteFunc(miss, func(m network.Missing) bool { return m.Kind.Kernel() })
 	return append(miss, lacks...), err

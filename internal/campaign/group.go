@@ -1,4 +1,4 @@
-package main
+package campaign
 
 import (
 	"context"
@@ -34,37 +34,37 @@ type group struct {
 	vms map[string]vm.Config
 }
 
-// choose decides on which kernel each network runs, as --kernel and the
+// choose decides on which kernel each network runs, as the caller and the
 // experiment ask, and says so where it was not asked.
-func (b *benchRun) choose(ctx context.Context, choice string) error {
-	for i := range b.exp.Networks {
-		n := &b.exp.Networks[i]
+func (c *Campaign) choose(ctx context.Context, choice string) error {
+	for i := range c.exp.Networks {
+		n := &c.exp.Networks[i]
 		switch {
 		case choice == guest.Host:
 			n.Kernel = ""
-		case choice != kernelAuto:
+		case choice != Auto:
 			n.Kernel = choice
 		case n.Kernel == "":
-			p, err := b.places.find(ctx, b.networks[n.Name].Info())
-			if err != nil && !errors.Is(err, errNoRoot) {
+			p, err := c.Kernels.Find(ctx, c.networks[n.Name].Info())
+			if err != nil && !errors.Is(err, ErrNoRoot) {
 				return err
 			}
 			if p.Kernel != guest.Host {
 				n.Kernel = p.Kernel // "" is the host's, where ready tells what is missing
 			}
 			if n.Kernel != "" {
-				b.moved = append(b.moved, moved{n.Name, n.Kernel, kinds(p.Missing)})
+				c.moved = append(c.moved, moved{n.Name, n.Kernel, kinds(p.Missing)})
 			}
 		}
 	}
-	// A network may have stood there once for each of several kernels.
+	// The experiment may have named a network once for each of several kernels.
 	var once []experiment.Network
-	for _, n := range b.exp.Networks {
+	for _, n := range c.exp.Networks {
 		if !slices.Contains(once, n) {
 			once = append(once, n)
 		}
 	}
-	b.exp.Networks = once
+	c.exp.Networks = once
 	return nil
 }
 
@@ -73,44 +73,44 @@ type moved struct{ network, kernel, lacks string }
 
 // baselines adds to each kernel its own host network, the only one that the
 // others on it can be compared with.
-func (b *benchRun) baselines() {
+func (c *Campaign) baselines() {
 	base := catalogue.Baseline()
-	for _, kind := range b.exp.Kernels() {
-		if slices.ContainsFunc(b.exp.On(kind, "").Networks, func(n experiment.Network) bool { return n.Name == base }) {
+	for _, kind := range c.exp.Kernels() {
+		if slices.ContainsFunc(c.exp.On(kind, "").Networks, func(n experiment.Network) bool { return n.Name == base }) {
 			continue
 		}
-		b.exp.Networks = append([]experiment.Network{{Name: base, Find: base, Kernel: kind}}, b.exp.Networks...)
+		c.exp.Networks = append([]experiment.Network{{Name: base, Find: base, Kernel: kind}}, c.exp.Networks...)
 	}
 }
 
 // group splits the experiment by kernels, the host's first.
-func (b *benchRun) group(ctx context.Context) error {
-	b.groups = nil
-	for _, kind := range b.exp.Kernels() {
+func (c *Campaign) group(ctx context.Context) error {
+	c.groups = nil
+	for _, kind := range c.exp.Kernels() {
 		var g group
 		if kind != "" {
 			var err error
-			g.kernel, err = b.places.guest(kind)
+			g.kernel, err = c.Kernels.guest(kind)
 			switch {
 			case err == nil:
 				g.label = g.kernel.Label()
-			case b.exp.SkipMissing:
-				g.label, g.nowhere = kind, oneLine(err)
+			case c.exp.SkipMissing:
+				g.label, g.nowhere = kind, bench.Reason(err)
 			default:
 				return err
 			}
 		}
-		if err := b.virtual(&g, b.exp.On(kind, g.label)); err != nil {
+		if err := c.virtual(&g, c.exp.On(kind, g.label)); err != nil {
 			return err
 		}
-		if err := b.furnish(ctx, &g); err != nil {
+		if err := c.furnish(ctx, &g); err != nil {
 			return err
 		}
 		if len(g.cells) > 0 { // a guest would be booted for nothing
-			b.groups = append(b.groups, g)
+			c.groups = append(c.groups, g)
 		}
 	}
-	share(b.groups, b.exp.Budget)
+	share(c.groups, c.exp.Budget)
 	return nil
 }
 
@@ -129,25 +129,25 @@ func share(groups []group, budget time.Duration) {
 
 // length is the time that each of the group's cells takes once.
 func (g group) length() (d time.Duration) {
-	for _, c := range g.cells {
-		d += bench.Estimate(c)
+	for _, cell := range g.cells {
+		d += bench.Estimate(cell)
 	}
 	return d
 }
 
 // shortest is the time that the group takes at least.
 func (g group) shortest() (d time.Duration) {
-	for _, c := range g.cells {
-		d += time.Duration(c.Least) * bench.Estimate(c)
+	for _, cell := range g.cells {
+		d += time.Duration(cell.Least) * bench.Estimate(cell)
 	}
 	return d
 }
 
 // least is the number of trials that the group has at least.
 func (g group) least() (n int) {
-	for _, c := range g.cells {
-		if c.Unsupported == "" {
-			n += c.Least
+	for _, cell := range g.cells {
+		if cell.Unsupported == "" {
+			n += cell.Least
 		} else {
 			n++
 		}
@@ -155,22 +155,14 @@ func (g group) least() (n int) {
 	return n
 }
 
-// cells are those of all groups.
-func (b *benchRun) cells() (out []experiment.Planned) {
-	for _, g := range b.groups {
-		out = append(out, g.cells...)
-	}
-	return out
-}
-
 // readyOn checks that a kernel and the machine have what the group's networks need.
-func (b *benchRun) readyOn(ctx context.Context, g group) error {
+func (c *Campaign) readyOn(ctx context.Context, g group) error {
 	for _, n := range g.exp.Networks {
 		info := g.networks[n.Name].Info()
 		if info.Absent != "" {
 			continue
 		}
-		miss, err := b.missingOn(ctx, g, info.Needs)
+		miss, err := c.missingOn(ctx, g, info.Needs)
 		if err != nil {
 			return err
 		}
@@ -179,25 +171,25 @@ func (b *benchRun) readyOn(ctx context.Context, g group) error {
 			if g.label != "" {
 				where = " on the guest kernel " + g.label
 			}
-			return missingError("network "+n.Name+where, miss)
+			return network.CannotRun("network "+n.Name+where, miss)
 		}
 	}
 	return nil
 }
 
 // kernelWarnings tell a reader of the report what ran where, and why.
-func (b *benchRun) kernelWarnings() []sample.Warning {
+func (c *Campaign) kernelWarnings() []sample.Warning {
 	var out []sample.Warning
-	for _, g := range b.groups {
+	for _, g := range c.groups {
 		if g.label == "" || g.nowhere != "" {
 			continue
 		}
 		var asked, chosen []string
 		for _, n := range g.exp.Networks {
-			i := slices.IndexFunc(b.moved, func(m moved) bool { return m.network == n.Name && m.kernel == g.kernel.Name })
+			i := slices.IndexFunc(c.moved, func(m moved) bool { return m.network == n.Name && m.kernel == g.kernel.Name })
 			switch {
 			case i >= 0:
-				chosen = append(chosen, fmt.Sprintf("%s (the host's kernel lacks %s)", n.Name, b.moved[i].lacks))
+				chosen = append(chosen, fmt.Sprintf("%s (the host's kernel lacks %s)", n.Name, c.moved[i].lacks))
 			default:
 				asked = append(asked, n.Name)
 			}
@@ -206,9 +198,10 @@ func (b *benchRun) kernelWarnings() []sample.Warning {
 			"; figures of different kernels are not ranked against each other"
 		out = append(out, sample.Warning{Gate: "kernel", Text: text})
 		if g.kernel.Emulated() {
-			out = append(out, sample.Warning{Gate: "emulated", Text: g.label + " has emulated processors: that its networks work is shown, and their cost " +
+			out = append(out, sample.Warning{Gate: "emulated", Text: g.label +
+				" has emulated processors: that its networks work is shown, and their cost " +
 				"relative to one another, but no figure says anything about a real machine's speed"})
 		}
 	}
-	return append(out, b.vmWarnings()...)
+	return append(out, c.vmWarnings()...)
 }

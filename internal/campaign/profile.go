@@ -1,4 +1,4 @@
-package main
+package campaign
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 )
 
 // takeProfiles reads the files of uperf's profiles, and returns the experiment as
-// it is kept in a result, where they are beside it.
+// it is kept in a result, with them next to it.
 func takeProfiles(exp experiment.Experiment) (experiment.Experiment, map[string][]byte, error) {
 	files := map[string][]byte{}
 	exp.Entries = slices.Clone(exp.Entries)

@@ -1,23 +1,24 @@
-package main
+package campaign
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"pathwise.dev/pathwise/internal/bench"
-	"pathwise.dev/pathwise/internal/experiment"
 	"pathwise.dev/pathwise/internal/machine"
-	"pathwise.dev/pathwise/internal/network"
 	"pathwise.dev/pathwise/internal/result"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
-	"pathwise.dev/pathwise/internal/workload"
 )
+
+// inGuest is a scenario of the tests' guest.
+func inGuest() topo.Scenario {
+	return topo.Scenario{Placement: topo.OneHost, Pairs: 1, MTU: 1500, Kernel: "uml-6"}
+}
 
 // TestMerger feeds what a guest tells in pieces of any size.
 func TestMerger(t *testing.T) {
@@ -26,7 +27,7 @@ func TestMerger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cell := sample.Cell{Network: "ipvlan-l2", Scenario: topo.Scenario{Placement: topo.OneHost, Pairs: 1, MTU: 1500, Kernel: "uml-6"}, Workload: "w"}
+	cell := sample.Cell{Network: "ipvlan-l2", Scenario: inGuest(), Workload: "w"}
 	first := sample.Trial{Cell: cell, Repetition: 1, Order: 1, Status: sample.OK, Kernel: "uml-6"}
 	second := sample.Trial{Cell: cell, Repetition: 2, Order: 2, Kernel: "uml-6"}
 	var text strings.Builder
@@ -73,52 +74,46 @@ func TestMergerRefusesNonsense(t *testing.T) {
 	}
 }
 
-// TestChoose: the flag rules, then the experiment, and a baseline stands on each kernel.
-func TestChoose(t *testing.T) {
-	for _, tc := range []struct{ choice, want string }{
-		{"host", "host bridge vxlan"},
-		{"uml", "host@uml bridge@uml vxlan@uml"},
-		{kernelAuto, "host@uml host bridge vxlan@uml"},
-	} {
-		b := newBenchRun(env{getenv: func(string) string { return "" }}, experiment.Experiment{
-			Networks: []experiment.Network{{Name: "bridge", Find: "bridge"}, {Name: "vxlan", Find: "vxlan", Kernel: "uml"}}})
-		for _, n := range b.exp.Networks {
-			b.networks[n.Name] = anywhere{name: n.Name}
+// FuzzMerger: whatever a guest tells, the result stays one that can be read, with its
+// trials numbered after those before.
+func FuzzMerger(f *testing.F) {
+	cell := sample.Cell{Network: "macvlan", Scenario: inGuest(), Workload: "w"}
+	trial := sample.Trial{Cell: cell, Repetition: 1, Status: sample.OK, Kernel: "uml-6"}
+	var text bytes.Buffer
+	tell := teller(&text)
+	for _, m := range []message{{Machine: &machine.Record{}}, {Event: &bench.Event{Trial: trial}},
+		{Event: &bench.Event{Trial: trial, Ended: true}}, {Footer: &sample.Footer{Trials: 1}}} {
+		if err := tell(m); err != nil {
+			f.Fatal(err)
 		}
-		if err := b.choose(context.Background(), tc.choice); err != nil {
+	}
+	f.Add(text.Bytes())
+	f.Add([]byte("{}\nnull\n{\"event\":{\"Ended\":true}}\n{\"profile\":{},\"stacks\":\"AAAA\"}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := filepath.Join(t.TempDir(), "out")
+		out, err := result.Create(dir, result.Plan{Header: sample.Header{Experiment: "x"}})
+		if err != nil {
 			t.Fatal(err)
 		}
-		b.baselines()
-		var got []string
-		for _, n := range b.exp.Networks {
-			word := n.Name
-			if n.Kernel != "" {
-				word += "@" + n.Kernel
+		order := 7
+		m := &merger{out: out, label: "uml-6", order: &order, watch: func(bench.Event) {}, fail: func(error) {}}
+		if _, err := m.Write(text); err == nil {
+			err = m.lost(errors.New("the guest died"))
+			if err != nil {
+				t.Fatal(err)
 			}
-			got = append(got, word)
 		}
-		if strings.Join(got, " ") != tc.want {
-			t.Errorf("%s: got %v, want %s", tc.choice, got, tc.want)
+		if err := out.Close(); err != nil {
+			t.Fatal(err)
 		}
-	}
-}
-
-// anywhere is a network that needs nothing.
-type anywhere struct {
-	network.Network
-	name string
-}
-
-func (a anywhere) Info() network.Info { return network.Info{Name: a.name} }
-
-// TestShare divides a budget by what the groups' cells take.
-func TestShare(t *testing.T) {
-	cell := func(d time.Duration) experiment.Planned {
-		return experiment.Planned{Window: workload.Window{Duration: d}}
-	}
-	groups := []group{{cells: []experiment.Planned{cell(time.Second), cell(time.Second), cell(time.Second)}}, {label: "uml-6", cells: []experiment.Planned{cell(time.Second)}}}
-	share(groups, time.Minute)
-	if groups[0].exp.Budget != 45*time.Second || groups[1].exp.Budget != 15*time.Second {
-		t.Errorf("got %v and %v", groups[0].exp.Budget, groups[1].exp.Budget)
-	}
+		r, err := result.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, tr := range r.Samples.Trials {
+			if tr.Order != 8+i {
+				t.Errorf("trial %d has the order %d", i, tr.Order)
+			}
+		}
+	})
 }
