@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,6 +27,25 @@ func fences(t *testing.T, path, language string) []string {
 	return out
 }
 
+// pages returns the Markdown files that readers are given.
+func pages(t *testing.T) []string {
+	t.Helper()
+	out, err := filepath.Glob("../../*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir("../../docs", func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".md") {
+			out = append(out, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // asksAgents tells whether a command needs an agent that a block has started in
 // the background: a reader waits for it, and this test tries again.
 func asksAgents(cmd string) bool {
@@ -45,12 +65,8 @@ done
 // the pathwise lines of "sh" blocks up to their flags, and "yaml" blocks as
 // experiments.
 func TestDocs(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	for _, page := range append(pages, "../../README.md") {
+	for _, page := range pages(t) {
 		var script strings.Builder
 		for _, block := range fences(t, page, "console") {
 			for line := range strings.Lines(block) {
@@ -83,7 +99,7 @@ func TestDocs(t *testing.T) {
 			continue
 		}
 		files += "-- again.sh --\n" + again + "-- ours.conflist --\n" + `{"cniVersion":"1.0.0","name":"ours","plugins":[{"type":"bridge"}]}` + "\n"
-		name := strings.TrimSuffix(filepath.Base(page), ".md") + ".txtar"
+		name := strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(page, "../../"), ".md"), "/", "-") + ".txtar"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script.String()+files), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ func paperCommand(e env) *cobra.Command {
 		Use: "paper", Short: "Repeat the studies of documents, and say which findings hold",
 		Long: `Repeat the studies of documents on this machine: each is an experiment with the
 document's networks, workloads, loads and repetitions, and with what it says as
-claims that are held against what was measured. See docs/papers.md.`,
+claims that are held against what was measured. See docs/howto/papers.md.`,
 		Example: `  pathwise paper list
   pathwise paper run --quick all
   pathwise paper claims claassen`,

@@ -34,7 +34,7 @@ func replayCommand(e env) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use: "replay [FILE...]", Short: "Run policies on recorded or simulated evidence",
-		Long: `Run recorded evidence (JSON lines, see docs/decision.md) through steering
+		Long: `Run recorded evidence (JSON lines, see docs/explanation/decision.md) through steering
 policies, and set what each would have achieved against the best choice in
 hindsight and the best single network. FILE "-" is standard input.
 

@@ -79,7 +79,7 @@ cannot tell from it. The figures of a workload share its weight; one that tells
 nothing has none, and the answer says why. With --robust jitter, retransmissions
 and loss have half of the weight. The sum of z-scores of Atici and Boluk (2020)
 is shown too. Applications of your own, with weights and bounds that a network
-must keep, are written in the experiment (docs/experiments.md). Without --app,
+must keep, are written in the experiment (docs/reference/experiments.md). Without --app,
 the whole table.`,
 		Example: `  pathwise recommend results/quick
   pathwise recommend results/quick --app bulk --load high --robust`,

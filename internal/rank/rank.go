@@ -36,7 +36,7 @@ type Options struct {
 	Baseline string
 	// Equal is the expected regret under which a network is practically equal to
 	// the best, as a part; 0 means 0.03. Networks that are installed afresh differ
-	// from themselves by 0.5 to 4.4 % in the median (see docs/method.md), so that
+	// from themselves by 0.5 to 4.4 % in the median (see docs/explanation/method.md), so that
 	// less than 3 % would not be seen again.
 	Equal float64
 	// Applications of the experiment, beside those that are shipped.

@@ -40,11 +40,11 @@ func TestTheDocsShowIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs, err := os.ReadFile("../../../docs/workloads.md")
+	docs, err := os.ReadFile("../../../docs/reference/workloads.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(docs), "```go\n"+string(code)+"```") {
-		t.Error("docs/workloads.md does not show example.go as it is")
+		t.Error("docs/reference/workloads.md does not show example.go as it is")
 	}
 }

@@ -1,0 +1,108 @@
+package pathwise_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// pages returns the text of each Markdown file that readers are given, without its
+// fenced blocks.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	read := func(path string) {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[path] = regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllString(string(raw), "")
+	}
+	top, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range top {
+		read(p)
+	}
+	err = filepath.WalkDir("docs", func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".md") {
+			read(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// anchors returns the fragments by which a page's headings are linked to, as
+// GitHub makes them.
+func anchors(page string) map[string]bool {
+	out := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		text := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		out[strings.ReplaceAll(text, " ", "-")] = true
+	}
+	return out
+}
+
+// TestLinks: each relative link and picture of the docs leads to a file, and to a
+// heading of it where it names one.
+func TestLinks(t *testing.T) {
+	all := pages(t)
+	for path, text := range all {
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
+			file, fragment, named := strings.Cut(m[1], "#")
+			if strings.Contains(file, "://") {
+				continue
+			}
+			to := path
+			if file != "" {
+				to = filepath.Join(filepath.Dir(path), file)
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s: link %s leads to no file", path, m[1])
+			} else if named && !anchors(all[to])[fragment] {
+				t.Errorf("%s: link %s leads to no heading", path, m[1])
+			}
+		}
+	}
+}
+
+// TestNamedPages: each page that code, scripts and experiments name is there.
+func TestNamedPages(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if path == ".git" || path == "bin" || path == "results" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		switch filepath.Ext(path) {
+		case ".go", ".c", ".h", ".sh", ".yaml", ".txtar", "":
+		default:
+			return nil
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range regexp.MustCompile(`\bdocs/[\w/-]+\.(?:md|svg)\b`).FindAll(raw, -1) {
+			if _, err := os.Stat(string(m)); err != nil {
+				t.Errorf("%s names %s, and there is none", path, m)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
