@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -104,5 +105,52 @@ func TestNamedPages(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestPlainWords keeps words out of the docs that a reader of the field's papers and
+// manuals does not meet.
+func TestPlainWords(t *testing.T) {
+	odd := regexp.MustCompile(`(?i)[^\n]*\b(stands|anew|beside|whoever|in\s+vain)\b`)
+	for path, text := range pages(t) {
+		for _, line := range odd.FindAllString(text, -1) {
+			t.Errorf("%s: %s", path, line)
+		}
+	}
+}
+
+// groups returns what the first group of a pattern matches in some files, sorted, each once.
+func groups(t *testing.T, pattern string, files ...string) []string {
+	t.Helper()
+	var out []string
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(pattern).FindAllSubmatch(raw, -1) {
+			out = append(out, string(m[1]))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// TestMetricsAndEvents: the reference has each metric and each kind of event of an agent,
+// and no other metric.
+func TestMetricsAndEvents(t *testing.T) {
+	metrics := groups(t, `\bd\("([a-z_]+)", "`, "internal/agent/metrics.go")
+	if page := groups(t, "`pathwise_(?:path|agent)_([a-z_]+)`", "docs/reference/metrics.md"); !slices.Equal(page, metrics) {
+		t.Errorf("metrics.md has %v\nthe agent has %v", page, metrics)
+	}
+	kinds := groups(t, `(?m)^\s+(?:Event\w+|\w+ Kind)\s+= "([a-z]+)"`, "internal/agent/event.go", "internal/path/decide/decide.go")
+	text := strings.Join(groups(t, `(?m)^\| (.*?) \|`, "docs/reference/events.md"), " ")
+	for _, kind := range kinds {
+		if !strings.Contains(text, "`"+kind+"`") {
+			t.Errorf("events.md lacks %s", kind)
+		}
+	}
+	if len(kinds) < 10 {
+		t.Errorf("%d kinds", len(kinds))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"pathwise.dev/pathwise/internal/capability"
 )
 
-// agentCapabilities are what an agent keeps; docs/explanation/steering.md says what for.
+// agentCapabilities are what an agent keeps; docs/reference/agent.md says what for.
 // CAP_PERFMON is not among them, as the kernel takes CAP_SYS_ADMIN for it
 // (perfmon_capable, Linux 5.8).
 func agentCapabilities() capability.Set {

@@ -218,7 +218,7 @@ func rootlessFigures(t *testing.T, u ordinary) {
 			side[i] = u.rate(asRoot, name)
 		}
 	}
-	// The bounds hold on a machine that does other work; docs/reference/operations.md has what an idle one shows.
+	// The bounds hold on a machine that does other work.
 	ratio := stat.RatioT(user, root, 0.95)
 	t.Logf("tcp-rr on bridge, rootless over root: %.3f [%.3f, %.3f], %d pairs", ratio.Center, ratio.Low, ratio.High, ratio.N)
 	if ratio.N != 3 || !(ratio.Center > 0.02 && ratio.Center < 50) || !(ratio.Low <= ratio.Center && ratio.Center <= ratio.High) {

@@ -1,4 +1,4 @@
-// Package example is a whole workload in few lines: see docs/reference/workloads.md. It is
+// Package example is a whole workload in few lines: see docs/howto/own-workload.md. It is
 // in no catalogue; the workloads for round trips are udp-rr and udp-latency.
 package example
 

@@ -40,11 +40,11 @@ func TestTheDocsShowIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs, err := os.ReadFile("../../../docs/reference/workloads.md")
+	docs, err := os.ReadFile("../../../docs/howto/own-workload.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(docs), "```go\n"+string(code)+"```") {
-		t.Error("docs/reference/workloads.md does not show example.go as it is")
+		t.Error("docs/howto/own-workload.md does not show example.go as it is")
 	}
 }

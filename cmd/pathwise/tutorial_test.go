@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// step is a command of a tutorial, and what the page shows that it prints.
+type step struct {
+	command, shown string
+}
+
+// console finds what a page's console blocks hold.
+var console = regexp.MustCompile("(?ms)^```console\n(.*?)^```")
+
+// steps returns the commands of a console block.
+func steps(block string) []step {
+	var out []step
+	for line := range strings.Lines(block) {
+		if cmd, ok := strings.CutPrefix(line, "$ "); ok {
+			out = append(out, step{command: strings.TrimSpace(cmd)})
+		} else if len(out) > 0 {
+			out[len(out)-1].shown += line
+		}
+	}
+	return out
+}
+
+// session is a shell script that runs the commands in turn and prints a line of its own
+// before the output of each. A command that needs an agent is tried until it is there.
+func session(all []step) string {
+	var b strings.Builder
+	b.WriteString("set -e\nagain() { for i in $(seq 300); do \"$@\" 2>last.log && return; sleep 0.1; done; cat last.log >&2; return 1; }\n")
+	for i, s := range all {
+		again := ""
+		if asksAgents(s.command) {
+			again = "again "
+		}
+		fmt.Fprintf(&b, "echo '@@%d'\n%s%s\n", i, again, s.command)
+	}
+	return b.String()
+}
+
+// play runs the commands of a page in an empty directory that holds the page's YAML
+// blocks by their names, and returns what each has printed on standard output.
+func play(t *testing.T, page string, all []step) []string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, block := range fences(t, page, "yaml") {
+		name := regexp.MustCompile(`(?m)^name: (\S+)`).FindStringSubmatch(block)
+		if err := os.WriteFile(filepath.Join(dir, name[1]+".yaml"), []byte(block), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", session(all))
+	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second
+	bin := binDir(t)
+	cmd.Env = append(os.Environ(), "CNI_PATH="+filepath.Join(bin, "cni"), "PATH="+os.Getenv("PATH")+":"+bin,
+		"PATHWISE_STATE="+filepath.Join(dir, "state"))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		down := exec.Command("pathwise", "lab", "down", "--all", "--force")
+		down.Env = cmd.Env
+		said, _ := down.CombinedOutput() // the failure before it is what counts
+		t.Fatalf("%v\n%s%s%s", err, out, stderr.Bytes(), said)
+	}
+	printed := regexp.MustCompile(`(?m)^@@\d+\n`).Split(string(out), -1)[1:]
+	if len(printed) != len(all) {
+		t.Fatalf("%d commands, and output of %d:\n%s", len(all), len(printed), out)
+	}
+	return printed
+}
+
+// shape is what two runs' outputs have in common in their first line: its words, without
+// figures and widths.
+func shape(text string) string {
+	line, _, _ := strings.Cut(strings.TrimLeft(text, "\n"), "\n")
+	line = regexp.MustCompile(`[0-9][0-9.,:]*`).ReplaceAllString(line, "N")
+	return strings.Join(strings.Fields(line), " ")
+}
+
+// TestTutorials runs what the tutorials show, in their order, and holds the first line of
+// each output to the page. With PATHWISE_PASTE=1 it writes the whole outputs into the page.
+func TestTutorials(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/tutorial/*.md")
+	if err != nil || len(pages) < 2 {
+		t.Fatalf("%d tutorials: %v", len(pages), err)
+	}
+	for _, page := range pages {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			raw, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []step
+			for _, m := range console.FindAllStringSubmatch(string(raw), -1) {
+				all = append(all, steps(m[1])...)
+			}
+			printed := play(t, page, all)
+			if os.Getenv("PATHWISE_PASTE") != "" {
+				paste(t, page, string(raw), printed)
+				return
+			}
+			for i, s := range all {
+				if shape(s.shown) != shape(printed[i]) {
+					t.Errorf("$ %s\nprints: %s\nthe page shows: %s", s.command, shape(printed[i]), shape(s.shown))
+				}
+			}
+		})
+	}
+}
+
+// paste writes into a page what its commands have printed.
+func paste(t *testing.T, page, text string, printed []string) {
+	t.Helper()
+	next := 0
+	text = console.ReplaceAllStringFunc(text, func(block string) string {
+		var b strings.Builder
+		b.WriteString("```console\n")
+		for _, s := range steps(console.FindStringSubmatch(block)[1]) {
+			b.WriteString("$ " + s.command + "\n" + strings.TrimLeft(printed[next], "\n"))
+			next++
+		}
+		return b.String() + "```"
+	})
+	if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
