@@ -9,7 +9,7 @@ import (
 )
 
 // setRmem has TCP sockets of all pods begin with a receive buffer of that size. See
-// "The receive buffer" in docs/method.md for what it is good for.
+// "The receive buffer" in docs/explanation/method.md for what it is good for.
 func setRmem(ctx context.Context, l *lab.Lab, bytes topo.Rmem) error {
 	if bytes == topo.RmemAuto {
 		return nil
