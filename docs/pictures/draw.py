@@ -5,6 +5,7 @@
 
 The text here is the source; the .svg files next to it are made from it and committed.
 """
+import json
 from html import escape
 from pathlib import Path
 
@@ -196,5 +197,48 @@ def layers():
     p.save("layers.svg")
 
 
-for draw in (lab, packet, failure, agent, layers):
+def demo():
+    """A ranking and a failover as they were measured: demo.json has the figures, by
+    docs/pictures/demo.sh."""
+    d = json.loads(Path(__file__).with_name("demo.json").read_text())
+    p = Picture(820, 300, "A ranking of networks with intervals, and round trips while a path fails")
+    p.text(20, 30, "Which network answers requests fastest?", bold=True)
+    p.text(20, 48, "TCP requests a second between two hosts, 95 % interval", soft=True)
+    most = max(high for _, _, _, high in d["ranking"])
+    for i, (name, mean, low, high) in enumerate(d["ranking"]):
+        y, scale = 74 + 46 * i, 230 / most
+        p.text(96, y + 18, name, "end")
+        p.parts.append(f'<rect x="104" y="{y}" width="{mean * scale:.1f}" height="26" fill="{"#cbd2d9" if name == "host" else "#7aa7e0"}"/>')
+        p.line((104 + low * scale, y + 13), (104 + high * scale, y + 13), arrow=False, width=2)
+        for v in (low, high):
+            p.line((104 + v * scale, y + 8), (104 + v * scale, y + 18), arrow=False, width=2)
+        p.text(112 + high * scale, y + 18, f"{mean:,.0f}", soft=True)
+    p.text(430, 30, "What does an application notice when its path fails?", bold=True)
+    p.text(430, 48, f"a ping every {d['every_ms']:g} ms; × lost, {d['lost']} of {d['sent']}", soft=True)
+    left, right, base, top = 460, 796, 248, 74
+    begin, end = d["from_ms"], d["to_ms"]
+    highest = max(rtt for _, rtt in d["pings"] if rtt is not None) * 1.15
+
+    def at(ms):
+        return left + (ms - begin) / (end - begin) * (right - left)
+
+    p.line((left, base), (right, base), arrow=False)
+    p.line((left, base), (left, top), arrow=False)
+    for ms in range(int(begin), int(end) + 1, 50):
+        p.text(at(ms), base + 18, str(ms), "middle", soft=True)
+    p.text(right, base + 36, "milliseconds after the path is cut", "end", soft=True)
+    p.text(left - 6, top + 4, f"{highest:.1f}", "end", soft=True)
+    p.text(left - 6, base + 4, "0 ms", "end", soft=True)
+    p.line((at(0), base), (at(0), top), colour=RED, dash=True, arrow=False)
+    p.text(at(0) + 4, top + 10, "cut", colour=RED)
+    for ms, rtt in d["pings"]:
+        if rtt is None:
+            p.text(at(ms), base - 4, "×", "middle", colour=RED, bold=True)
+        else:
+            p.parts.append(f'<circle cx="{at(ms):.1f}" cy="{base - rtt / highest * (base - top):.1f}" r="2.5" fill="#2f6fb7"/>')
+    p.text(20, 290, d["note"], soft=True, size=12)
+    p.save("demo.svg")
+
+
+for draw in (lab, packet, failure, agent, layers, demo):
     draw()
