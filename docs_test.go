@@ -154,3 +154,14 @@ func TestMetricsAndEvents(t *testing.T) {
 		t.Errorf("%d kinds", len(kinds))
 	}
 }
+
+// TestReadmeIsShort: two screens.
+func TestReadmeIsShort(t *testing.T) {
+	raw, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(raw), "\n"); n > 66 {
+		t.Errorf("README.md has %d lines", n)
+	}
+}
