@@ -204,7 +204,7 @@ func (a *Agent) judgeAll(now time.Time) (asking bool) {
 }
 
 // asking reports whether an inquiry about one of the pair's paths is under way.
-// Those of which it is are in the agent's list.
+// The agent lists the pairs with an inquiry.
 func (p *pair) asking() bool {
 	return slices.ContainsFunc(p.lines, func(ln line) bool { return !ln.begun.IsZero() })
 }
