@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// step is a command of a tutorial, and what the page shows that it prints.
-type step struct {
+// lesson is a command of a tutorial, and what the page shows that it prints.
+type lesson struct {
 	command, shown string
 }
 
@@ -21,11 +21,11 @@ type step struct {
 var console = regexp.MustCompile("(?ms)^```console\n(.*?)^```")
 
 // steps returns the commands of a console block.
-func steps(block string) []step {
-	var out []step
+func steps(block string) []lesson {
+	var out []lesson
 	for line := range strings.Lines(block) {
 		if cmd, ok := strings.CutPrefix(line, "$ "); ok {
-			out = append(out, step{command: strings.TrimSpace(cmd)})
+			out = append(out, lesson{command: strings.TrimSpace(cmd)})
 		} else if len(out) > 0 {
 			out[len(out)-1].shown += line
 		}
@@ -35,7 +35,7 @@ func steps(block string) []step {
 
 // session is a shell script that runs the commands in turn and prints a line of its own
 // before the output of each. A command that needs an agent is tried until it is there.
-func session(all []step) string {
+func session(all []lesson) string {
 	var b strings.Builder
 	b.WriteString("set -e\nagain() { for i in $(seq 300); do \"$@\" 2>last.log && return; sleep 0.1; done; cat last.log >&2; return 1; }\n")
 	for i, s := range all {
@@ -50,7 +50,7 @@ func session(all []step) string {
 
 // play runs the commands of a page in an empty directory that holds the page's YAML
 // blocks by their names, and returns what each has printed on standard output.
-func play(t *testing.T, page string, all []step) []string {
+func play(t *testing.T, page string, all []lesson) []string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, block := range fences(t, page, "yaml") {
@@ -101,7 +101,7 @@ func TestTutorials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var all []step
+			var all []lesson
 			for _, m := range console.FindAllStringSubmatch(string(raw), -1) {
 				all = append(all, steps(m[1])...)
 			}
