@@ -80,16 +80,16 @@ func play(t *testing.T, page string, all []lesson) []string {
 	return printed
 }
 
-// shape is what two runs' outputs have in common in their first line: its words, without
-// figures and widths.
+// shape is what two runs' outputs have in common: the first three words of the first line,
+// without figures.
 func shape(text string) string {
 	line, _, _ := strings.Cut(strings.TrimLeft(text, "\n"), "\n")
-	line = regexp.MustCompile(`[0-9][0-9.,:]*`).ReplaceAllString(line, "N")
-	return strings.Join(strings.Fields(line), " ")
+	words := strings.Fields(regexp.MustCompile(`[0-9][0-9.,:]*`).ReplaceAllString(line, "N"))
+	return strings.Join(words[:min(len(words), 3)], " ")
 }
 
-// TestTutorials runs what the tutorials show, in their order, and holds the first line of
-// each output to the page. With PATHWISE_PASTE=1 it writes the whole outputs into the page.
+// TestTutorials runs what the tutorials show, in their order, and holds the shape of each
+// output to the page. With PATHWISE_PASTE=1 it writes the whole outputs into the page.
 func TestTutorials(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/tutorial/*.md")
 	if err != nil || len(pages) < 2 {
@@ -127,7 +127,8 @@ func paste(t *testing.T, page, text string, printed []string) {
 		var b strings.Builder
 		b.WriteString("```console\n")
 		for _, s := range steps(console.FindStringSubmatch(block)[1]) {
-			b.WriteString("$ " + s.command + "\n" + strings.TrimLeft(printed[next], "\n"))
+			shown := regexp.MustCompile(`(?m) +$`).ReplaceAllString(strings.TrimLeft(printed[next], "\n"), "")
+			b.WriteString("$ " + s.command + "\n" + shown)
 			next++
 		}
 		return b.String() + "```"
