@@ -47,7 +47,7 @@ func drillCommand(e env) *cobra.Command {
 traffic, on pods of several networks. What the application felt is printed with its
 interval, beside the bar that it is held to.
 
-FILE is a file of drills (docs/experiments.md), or the name of a shipped one:
+FILE is a file of drills (docs/reference/drills.md), or the name of a shipped one:
 ` + strings.Join(shippedDrills(), ", ") + ` (see "pathwise experiments").
 
 Ctrl-C stops after cleaning up; the result keeps every finished repetition and

@@ -38,7 +38,7 @@ func experimentsCommand(e env) *cobra.Command {
 		Use: "experiments", Short: "List the shipped experiments, and what each is for",
 		Long: `List what is shipped to run, and what it is for: experiments rank networks ("pathwise
 bench"), drills try steering ("pathwise drill"), papers repeat the study of a document
-("pathwise paper"). One of your own is a file: see docs/experiments.md.`,
+("pathwise paper"). One of your own is a file: see docs/reference/experiments.md.`,
 		Example: `  pathwise experiments
   pathwise experiments -o json | jq -r '.[] | select(.kind == "drills") | .run'`,
 		Args: exactArgs(),
