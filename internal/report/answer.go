@@ -159,7 +159,7 @@ func knownFigures(a *analysis) (out []answerLine) {
 				if old, ok := best[l.Network]; ok && old.width <= width {
 					continue
 				}
-				best[l.Network] = known{fmt.Sprintf("%s, %s, %s: %s has %s of the %s of %s.", capital(q.Workload), q.Scenario, load(q.Question),
+				best[l.Network] = known{fmt.Sprintf("%s, %s, %s: %s has %s of the %s of %s.", capital(q.Workload), scenarioWords(q.Scenario), load(q.Question),
 					l.Network, spanOf(f.ToBaseline), title(q.Metrics[0]), a.baseline()), width}
 			}
 		}
@@ -252,7 +252,7 @@ func openNetworks(a *analysis, p pace) (out []answerLine) {
 	for _, r := range a.overall() {
 		switch {
 		case r.Outlook == nil:
-			unranked = append(unranked, r.Scenario.String())
+			unranked = append(unranked, scenarioWords(*r.Scenario))
 		case len(r.Outlook.Named(rank.Open)) > 0:
 			choices = addChoice(choices, r, p, a.Results.Trials)
 		}
@@ -279,7 +279,7 @@ func addChoice(choices []*openChoice, r rank.Ranking, p pace, trials []sample.Tr
 		choices = append(choices, &openChoice{networks: names, least: math.Inf(1)})
 	}
 	c, blocks, settled := choices[i], 0, names[:1:1]
-	c.where = append(c.where, r.Scenario.String())
+	c.where = append(c.where, scenarioWords(*r.Scenario))
 	for _, n := range o.Odds[1:] {
 		if n.Tie != rank.Open {
 			continue

@@ -208,7 +208,7 @@ func figureForest(a *analysis) *forest {
 					items = append(items, forestItem{label: l.Network, network: l.Network, text: q.value(l, m, true), of: of})
 				}
 			}
-			out.add(q.Workload+", "+q.Scenario.String()+", "+load(q.Question), items)
+			out.add(q.Workload+", "+scenarioWords(q.Scenario)+", "+load(q.Question), items)
 			return out
 		}
 	}

@@ -137,9 +137,26 @@ func span(trials []sample.Trial) (first, last time.Time) {
 }
 
 // scenarioText begins a sentence about a scenario.
-func scenarioText(s topo.Scenario) string {
-	text := s.String()
-	return strings.ToUpper(text[:1]) + text[1:]
+func scenarioText(s topo.Scenario) string { return capital(scenarioWords(s)) }
+
+// scenarioWords says a scenario in a sentence: "one host (cores same, IPv6)". Tables of text
+// and files have it as filters and keys do.
+func scenarioWords(s topo.Scenario) string {
+	parts := strings.Split(s.String(), ",")
+	for i, p := range parts {
+		switch {
+		case p == string(topo.OneHost) || p == string(topo.TwoHosts):
+			parts[i] = strings.ReplaceAll(p, "-", " ")
+		case p == "family=6":
+			parts[i] = "IPv6"
+		default:
+			parts[i] = strings.Replace(p, "=", " ", 1)
+		}
+	}
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return parts[0] + " (" + strings.Join(parts[1:], ", ") + ")"
 }
 
 // andMore is "a, b and 3 more".

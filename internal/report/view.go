@@ -38,7 +38,7 @@ type choiceView struct {
 type chosenView struct{ Network, Mark string }
 
 func newGridView(g rank.Grid) gridView {
-	out := gridView{Scenario: g.Scenario.String()}
+	out := gridView{Scenario: scenarioWords(g.Scenario)}
 	for _, r := range g.Rows {
 		row := gridRowView{App: r.App}
 		for _, rec := range answers(r) {
@@ -86,7 +86,7 @@ func newAdviceView(a *analysis, said []string) (out adviceView) {
 	var notes sharedNotes
 	for _, g := range a.grids {
 		if !tells(g) {
-			open = append(open, g.Scenario.String())
+			open = append(open, scenarioWords(g.Scenario))
 			continue
 		}
 		out.Grids = append(out.Grids, newGridView(g))
@@ -114,7 +114,7 @@ func tells(g rank.Grid) bool {
 
 // newScoredView is the table by sums of z-scores, as Atici and Boluk (2020) have it.
 func newScoredView(g rank.Grid) gridView {
-	out := gridView{Scenario: g.Scenario.String()}
+	out := gridView{Scenario: scenarioWords(g.Scenario)}
 	for _, r := range g.Rows {
 		row := gridRowView{App: r.App}
 		for _, rec := range answers(r) {
@@ -173,7 +173,7 @@ func newRankingsView(a *analysis, notes *footnotes) (out rankingsView) {
 	for _, r := range a.overall() {
 		o := r.Outlook
 		for _, w := range o.LeftOut() {
-			left.add(weightName(w)+": "+w.LeftOut, r.Scenario.String())
+			left.add(weightName(w)+": "+w.LeftOut, scenarioWords(*r.Scenario))
 		}
 		if o == nil || len(o.Odds) < 2 || len(o.Tied()) < len(o.Odds) || len(o.Named(rank.Open)) == 0 {
 			t := rankView{Title: scenarioText(*r.Scenario), Rows: prospects(r)}
@@ -183,7 +183,7 @@ func newRankingsView(a *analysis, notes *footnotes) (out rankingsView) {
 			out.Tables = append(out.Tables, t)
 			continue
 		}
-		row := openRank{Scenario: r.Scenario.String(), Networks: listed(o.Tied(), ", ", 0)}
+		row := openRank{Scenario: scenarioWords(*r.Scenario), Networks: listed(o.Tied(), ", ", 0)}
 		least, wants := math.Inf(1), 0
 		for _, n := range o.Odds[1:] {
 			wants = max(wants, o.Wants(n, mostBlocks))
@@ -228,7 +228,7 @@ func appMatrix(a *analysis) *matrix {
 		if r.Scope != rank.OfApplication {
 			continue
 		}
-		out.Head = append(out.Head, strings.Replace(r.Name, "/", ", ", 1))
+		out.Head = append(out.Head, r.Application+", "+scenarioWords(*r.Scenario))
 		for i, n := range a.networks {
 			cell := matrixCell{Text: "-"}
 			if odds, ok := r.Outlook.Find(n); ok && odds.Regret != nil {
