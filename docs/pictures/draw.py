@@ -5,7 +5,6 @@
 
 The text here is the source; the .svg files next to it are made from it and committed.
 """
-import json
 from html import escape
 from pathlib import Path
 
@@ -55,28 +54,34 @@ class Picture:
 
 
 def lab():
-    p = Picture(820, 430, "The parts of a lab: an underlay, two hosts, and pods on two networks")
-    p.box(20, 16, 780, 70, GREY, "underlay", "namespace pw-LAB-u: a bridge in the place of the wire", top=True)
+    p = Picture(820, 400, "The parts of a lab: an underlay, two hosts, and pods on two networks")
+    p.box(20, 16, 780, 48, GREY, "underlay", "namespace pw-LAB-u: a bridge in the place of the wire")
     for i, x in enumerate((20, 420)):
         h = i + 1
-        p.box(x, 120, 380, 290, "#ffffff", f"host h{h}", f"namespace pw-LAB-h{h}", top=True, dash=True)
-        p.line((x + 190, 120), (x + 190, 86), arrow=False, width=2)
-        p.text(x + 198, 108, "uplink", soft=True)
-        p.box(x + 20, 176, 160, 44, BLUE, "vxlan", "the default network")
-        p.box(x + 200, 176, 160, 44, GREEN, "macvlan", "a further network")
-        p.line((x + 100, 176), (x + 190, 130), arrow=False)
-        p.line((x + 280, 176), (x + 190, 130), arrow=False)
-        p.box(x + 20, 268, 220, 124, SAND, f"pod p{h}", "namespace of its own;\nthe workload runs here", top=True)
-        p.box(x + 32, 342, 94, 38, BLUE, "eth0", "stable address")
-        p.box(x + 134, 342, 94, 38, GREEN, "net1", "path's address")
-        p.box(x + 252, 268, 112, 124, "#ffffff", f"agent-h{h}", "pod for the\nagent's probes,\non all networks", top=True)
-        p.line((x + 78, 342), (x + 78, 220), arrow=False)
-        p.line((x + 180, 342), (x + 180, 304), (x + 246, 244), (x + 246, 220), arrow=False)
+        p.box(x, 100, 380, 290, "#ffffff", dash=True)
+        p.text(x + 10, 120, f"host h{h}", bold=True)
+        p.text(x + 10, 378, f"namespace pw-LAB-h{h}", soft=True)
+        p.line((x + 190, 64), (x + 190, 134), arrow=False, width=2)
+        p.text(x + 198, 86, "uplink", soft=True)
+        p.line((x + 100, 150), (x + 100, 134), (x + 280, 134), (x + 280, 150), arrow=False)
+        p.box(x + 20, 150, 160, 44, BLUE, "vxlan", "the default network")
+        p.box(x + 200, 150, 160, 44, GREEN, "macvlan", "a further network")
+        p.line((x + 76, 194), (x + 76, 236), arrow=False)
+        p.line((x + 230, 194), (x + 230, 214), (x + 190, 214), (x + 190, 236), arrow=False)
+        p.line((x + 150, 194), (x + 150, 206), (x + 290, 206), (x + 290, 236), arrow=False, dash=True)
+        p.line((x + 330, 194), (x + 330, 236), arrow=False, dash=True)
+        p.box(x + 20, 224, 226, 134, SAND)
+        p.box(x + 28, 236, 100, 40, BLUE, "eth0", "stable address")
+        p.box(x + 136, 236, 102, 40, GREEN, "net1", "path's address")
+        p.text(x + 133, 304, f"pod p{h}", "middle", bold=True)
+        p.text(x + 133, 322, "a namespace of its own:", "middle", soft=True)
+        p.text(x + 133, 338, "the workload runs here", "middle", soft=True)
+        p.box(x + 254, 236, 118, 122, "#ffffff", f"pod agent-h{h}", "on all networks:\nthe agent's\nprobes")
     p.save("lab.svg")
 
 
 def packet():
-    p = Picture(820, 470, "The way of a steered packet from pod p1 to pod p2, and back to the stable addresses")
+    p = Picture(820, 492, "The way of a steered packet from pod p1 to pod p2, and back to the stable addresses")
     for x, name in ((20, "pod p1 (owns the flow)"), (470, "pod p2")):
         p.box(x, 16, 330, 438, "#ffffff", name, top=True, dash=True)
     p.box(60, 48, 250, 34, SAND, "application, TCP/IP", "")
@@ -86,7 +91,7 @@ def packet():
                            "4  Rewrite both addresses, mark", "5  Redirect to the path's interface")):
         p.text(74, 182 + 20 * i, s)
     p.box(510, 124, 250, 158, GREY, "path_in", "first program on the way in at net1", top=True, mono=True)
-    for i, s in enumerate(("1  Is the packet marked, is its tag right?", "2  Is the flow admitted?", "3  Rewrite the stable addresses back",
+    for i, s in enumerate(("1  Marked, with the right tag?", "2  Is the flow admitted?", "3  Rewrite the stable addresses back",
                            "4  Put the application's DSCP back", "5  Hand it to the stack as from eth0")):
         p.text(520, 182 + 20 * i, s)
     p.line((185, 82), (185, 124))
@@ -102,18 +107,18 @@ def packet():
     p.line((255, 282), (255, 318))
     p.text(262, 305, "steered", soft=True)
     p.line((565, 318), (565, 282))
-    p.line((705, 318), (705, 290), (772, 290), (772, 64), (762, 64))
-    p.text(712, 308, "in", bold=True, mono=True)
+    p.line((705, 318), (705, 298), (780, 298), (780, 65), (762, 65))
+    p.text(714, 314, "in", bold=True, mono=True)
     p.line((255, 358), (255, 386), (565, 386), (565, 358), colour=INK, width=2)
-    p.text(410, 380, "macvlan: the path's own addresses, DSCP and tag", "middle", soft=True)
+    p.text(410, 379, "macvlan: path's addresses, mark", "middle", soft=True)
     p.line((115, 358), (115, 424), (705, 424), (705, 358), dash=True)
     p.text(410, 418, "vxlan: handshakes, whatever is not steered, everything without an agent", "middle", soft=True)
-    p.text(410, 442, "A switch writes one byte of a bucket, in memory that agent and kernel share.", "middle")
+    p.text(410, 478, "A switch writes one byte of a bucket, in memory that agent and kernel share.", "middle")
     p.save("packet.svg")
 
 
 def failure():
-    p = Picture(820, 400, "The time line of a failure: silence, suspicion, questions, verdict, move")
+    p = Picture(820, 390, "The time line of a failure: silence, suspicion, questions, verdict, move")
     left, right, scale = 170, 790, 30.0
 
     def at(ms):
@@ -142,11 +147,11 @@ def failure():
     for ms in range(0, 21, 2):
         p.line((at(ms), axis - 4), (at(ms), axis + 4), arrow=False)
         p.text(at(ms), axis + 19, str(ms), "middle", soft=True)
-    p.text(right, axis + 36, "milliseconds after the first packet without an answer", "end", soft=True)
-    for ms, s, y in ((0, "the path drops everything", 345), (6, "suspect: ask", 365), (12, "three overdue", 345), (15, "failed: flows move", 365)):
-        p.line((at(ms), 84), (at(ms), y - 14), dash=True, arrow=False, colour=LINE)
-        p.text(at(ms), y, s, "middle" if ms else "start", bold=ms in (6, 15))
-    p.text(20, 388, "Without the agent, TCP would notice after 200 ms or more, ten times the width of this picture.", soft=True)
+    p.text(right, axis + 38, "milliseconds after the first packet without an answer", "end", soft=True)
+    for ms, s in ((0, "all is dropped"), (6, "suspect: ask"), (12, "three overdue"), (15, "failed: flows move")):
+        p.line((at(ms), 30), (at(ms), axis), dash=True, arrow=False, colour=LINE)
+        p.text(at(ms) + (4 if ms == 15 else 0), 22, s, "start" if ms == 15 else "middle", bold=ms in (6, 15))
+    p.text(20, 372, "Without the agent, TCP would notice after 200 ms or more: ten times the width of this picture.", soft=True)
     p.save("failure.svg")
 
 
@@ -184,11 +189,11 @@ def layers():
     p.text(20, 92, "measure", bold=True)
     p.text(290, 92, "steer", bold=True)
     p.text(560, 92, "explain and answer", bold=True)
-    p.box(20, 102, 240, 110, BLUE, "", "bench   gates, order, resume\nworkload/   generators\nexperiment, paper   the plan\ncost   CPU time of a window\nresult, machine")
-    p.box(290, 102, 240, 110, GREEN, "", "agent   the loop on one host\npath/steer   eBPF data plane\npath/probe   STAMP\npath/telemetry   connections\ndrill   faults under traffic")
-    p.box(560, 102, 240, 110, BLUE, "", "explain   stages and bounds\nclaim   statements\nrank   scores and tests\nreport   text to HTML\nreplay (path/decide)")
-    p.box(20, 236, 780, 62, GREY, "", "lab   hosts, networks and pods: builds, records, removes\nnetwork/   the catalogue      vm, guest   other kernels      impair   faults      oci, cni   attaching")
-    p.box(20, 318, 510, 62, GREY, "", "netns   the only place that enters a namespace\nrootless, capability, config")
+    p.box(20, 102, 240, 110, BLUE, "", "campaign, bench: trials\nworkload/: generators\nexperiment, paper: the plan\ncost: CPU time of a window\nresult, machine")
+    p.box(290, 102, 240, 110, GREEN, "", "agent: the loop on one host\npath/steer: eBPF data plane\npath/probe: STAMP\npath/telemetry: connections\ndrill: faults under traffic")
+    p.box(560, 102, 240, 110, BLUE, "", "explain: stages and bounds\nclaim: statements\nrank: scores and tests\nreport: text to HTML\nreplay (path/decide)")
+    p.box(20, 236, 780, 62, GREY, "", "lab: hosts, networks and pods: builds, records, removes\nnetwork/: the catalogue; vm, guest: other kernels; impair: faults; oci, cni: attaching")
+    p.box(20, 318, 510, 62, GREY, "", "netns: the only place that enters a namespace\nrootless, capability, config")
     p.box(560, 318, 240, 62, "#ffffff", "", "pure, no I/O: topo, sample, stat,\nrank, claim, application, explain,\npath/decide, path/flow", dash=True)
     for x in (140, 410, 680):
         p.line((x, 64), (x, 80), arrow=True)
@@ -197,48 +202,5 @@ def layers():
     p.save("layers.svg")
 
 
-def demo():
-    """A ranking and a failover as they were measured: demo.json has the figures, by
-    docs/pictures/demo.sh."""
-    d = json.loads(Path(__file__).with_name("demo.json").read_text())
-    p = Picture(820, 300, "A ranking of networks with intervals, and round trips while a path fails")
-    p.text(20, 30, "Which network answers requests fastest?", bold=True)
-    p.text(20, 48, "TCP requests a second between two hosts, 95 % interval", soft=True)
-    most = max(high for _, _, _, high in d["ranking"])
-    for i, (name, mean, low, high) in enumerate(d["ranking"]):
-        y, scale = 74 + 46 * i, 230 / most
-        p.text(96, y + 18, name, "end")
-        p.parts.append(f'<rect x="104" y="{y}" width="{mean * scale:.1f}" height="26" fill="{"#cbd2d9" if name == "host" else "#7aa7e0"}"/>')
-        p.line((104 + low * scale, y + 13), (104 + high * scale, y + 13), arrow=False, width=2)
-        for v in (low, high):
-            p.line((104 + v * scale, y + 8), (104 + v * scale, y + 18), arrow=False, width=2)
-        p.text(112 + high * scale, y + 18, f"{mean:,.0f}", soft=True)
-    p.text(430, 30, "What does an application notice when its path fails?", bold=True)
-    p.text(430, 48, f"a ping every {d['every_ms']:g} ms; × lost, {d['lost']} of {d['sent']}", soft=True)
-    left, right, base, top = 460, 796, 248, 74
-    begin, end = d["from_ms"], d["to_ms"]
-    highest = max(rtt for _, rtt in d["pings"] if rtt is not None) * 1.15
-
-    def at(ms):
-        return left + (ms - begin) / (end - begin) * (right - left)
-
-    p.line((left, base), (right, base), arrow=False)
-    p.line((left, base), (left, top), arrow=False)
-    for ms in range(int(begin), int(end) + 1, 50):
-        p.text(at(ms), base + 18, str(ms), "middle", soft=True)
-    p.text(right, base + 36, "milliseconds after the path is cut", "end", soft=True)
-    p.text(left - 6, top + 4, f"{highest:.1f}", "end", soft=True)
-    p.text(left - 6, base + 4, "0 ms", "end", soft=True)
-    p.line((at(0), base), (at(0), top), colour=RED, dash=True, arrow=False)
-    p.text(at(0) + 4, top + 10, "cut", colour=RED)
-    for ms, rtt in d["pings"]:
-        if rtt is None:
-            p.text(at(ms), base - 4, "×", "middle", colour=RED, bold=True)
-        else:
-            p.parts.append(f'<circle cx="{at(ms):.1f}" cy="{base - rtt / highest * (base - top):.1f}" r="2.5" fill="#2f6fb7"/>')
-    p.text(20, 290, d["note"], soft=True, size=12)
-    p.save("demo.svg")
-
-
-for draw in (lab, packet, failure, agent, layers, demo):
+for draw in (lab, packet, failure, agent, layers):
     draw()
