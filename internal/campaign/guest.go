@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/bench"
+	"pathwise.dev/pathwise/internal/cost/limit"
 	"pathwise.dev/pathwise/internal/explain"
 	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
@@ -95,7 +96,7 @@ const deaths = 3
 func (c *Campaign) onGuest(ctx context.Context, out *result.Run, g group, watch func(bench.Event),
 	clear func()) (sample.Footer, error) {
 	for died := 0; ; {
-		m := &merger{out: out, label: g.label, watch: watch, order: &c.order}
+		m := &merger{out: out, trial: out.Log.Trial, look: limit.ReadHost, label: g.label, watch: watch, order: &c.order}
 		err := c.session(ctx, out.Dir, g, m, clear)
 		if err == nil && m.footer == nil {
 			err = errors.New("the run inside ended without its last line")

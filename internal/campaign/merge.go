@@ -11,7 +11,6 @@ import (
 	"pathwise.dev/pathwise/internal/cost/limit"
 	"pathwise.dev/pathwise/internal/explain"
 	"pathwise.dev/pathwise/internal/machine"
-	"pathwise.dev/pathwise/internal/result"
 	"pathwise.dev/pathwise/internal/sample"
 )
 
@@ -37,9 +36,19 @@ func teller(w io.Writer) func(message) error {
 	}
 }
 
+// keeper keeps what a guest tells of its machine and of the insides of its trials, as a
+// result does.
+type keeper interface {
+	Guest(name string, record machine.Record) error
+	Profile(p explain.Profile) error
+}
+
 // merger takes what the part of a run inside a guest tells into the result.
 type merger struct {
-	out   *result.Run
+	out   keeper
+	trial func(sample.Trial) error
+	// look reads how the processors of the host's machine are used.
+	look  func() (limit.Host, error)
 	label string
 	watch func(bench.Event)
 	fail  context.CancelCauseFunc
@@ -93,7 +102,7 @@ func (m *merger) line(line []byte) error {
 	case msg.Event != nil:
 		m.running = &msg.Event.Trial
 		var err error
-		if m.host, err = limit.ReadHost(); err != nil {
+		if m.host, err = m.look(); err != nil {
 			return err
 		}
 		m.watch(*msg.Event)
@@ -105,7 +114,7 @@ func (m *merger) line(line []byte) error {
 func (m *merger) log(t *sample.Trial) error {
 	*m.order++
 	t.Order = *m.order
-	return m.out.Log.Trial(*t)
+	return m.trial(*t)
 }
 
 // profile keeps what was seen inside the trial that is about to end, under the
@@ -113,7 +122,7 @@ func (m *merger) log(t *sample.Trial) error {
 func (m *merger) profile(msg message) error {
 	p := explain.Profile{Record: *msg.Profile}
 	p.Order = *m.order + 1
-	now, err := limit.ReadHost()
+	now, err := m.look()
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pathwise.dev/pathwise/internal/bench"
+	"pathwise.dev/pathwise/internal/cost/limit"
+	"pathwise.dev/pathwise/internal/explain"
 	"pathwise.dev/pathwise/internal/machine"
 	"pathwise.dev/pathwise/internal/result"
 	"pathwise.dev/pathwise/internal/sample"
@@ -38,7 +40,8 @@ func TestMerger(t *testing.T) {
 		}
 	}
 	order, seen := 41, 0
-	m := &merger{out: out, label: "uml-6", order: &order, watch: func(bench.Event) { seen++ }, fail: func(err error) { t.Error(err) }}
+	m := &merger{out: out, trial: out.Log.Trial, look: limit.ReadHost, label: "uml-6", order: &order,
+		watch: func(bench.Event) { seen++ }, fail: func(err error) { t.Error(err) }}
 	for piece := range strings.SplitSeq(text.String(), "e") { // the separator is put back
 		if _, err := m.Write([]byte(piece + "e")); err != nil {
 			t.Fatal(err)
@@ -74,6 +77,12 @@ func TestMergerRefusesNonsense(t *testing.T) {
 	}
 }
 
+// nowhere keeps nothing.
+type nowhere struct{}
+
+func (nowhere) Guest(string, machine.Record) error { return nil }
+func (nowhere) Profile(explain.Profile) error      { return nil }
+
 // FuzzMerger: whatever a guest tells, the result stays one that can be read, with its
 // trials numbered after those before.
 func FuzzMerger(f *testing.F) {
@@ -90,27 +99,26 @@ func FuzzMerger(f *testing.F) {
 	f.Add(text.Bytes())
 	f.Add([]byte("{}\nnull\n{\"event\":{\"Ended\":true}}\n{\"profile\":{},\"stacks\":\"AAAA\"}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		dir := filepath.Join(t.TempDir(), "out")
-		out, err := result.Create(dir, result.Plan{Header: sample.Header{Experiment: "x"}})
+		var file bytes.Buffer
+		log, err := sample.NewWriter(&file, sample.Header{Experiment: "x"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		order := 7
-		m := &merger{out: out, label: "uml-6", order: &order, watch: func(bench.Event) {}, fail: func(error) {}}
+		m := &merger{out: nowhere{}, trial: log.Trial, label: "uml-6", order: &order,
+			look:  func() (limit.Host, error) { return limit.Host{}, nil },
+			watch: func(bench.Event) {}, fail: func(error) {}}
 		if _, err := m.Write(text); err == nil {
 			err = m.lost(errors.New("the guest died"))
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := out.Close(); err != nil {
-			t.Fatal(err)
-		}
-		r, err := result.Open(dir)
+		r, _, _, err := sample.Read("samples.jsonl", &file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, tr := range r.Samples.Trials {
+		for i, tr := range r.Trials {
 			if tr.Order != 8+i {
 				t.Errorf("trial %d has the order %d", i, tr.Order)
 			}
