@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// TestPoint2Conntrack: the networks track connections and drop what they call
+// TestReturnThroughConntrack: the networks track connections and drop what they call
 // invalid. Returning to a path that the flow has used must not stall it; at a low
 // rate the windows still fit and the fault hides, hence 200 Mbit/s. The router's
 // entries are deleted right before; the second part shows what comes without.
-func TestPoint2Conntrack(t *testing.T) {
+func TestReturnThroughConntrack(t *testing.T) {
 	for name, forget := range map[string]bool{"forgotten": true, "kept": false} {
 		for direction, reverse := range map[string]bool{"sent": false, "received": true} {
 			t.Run(name+"/"+direction, func(t *testing.T) { conntrack(t, forget, reverse) })
@@ -62,10 +62,10 @@ func conntrack(t *testing.T, forget, reverse bool) {
 	}
 }
 
-// TestPoint3Ends: the ends learn of a switch at different times. Until the other end's
+// TestEndsLearnAtDifferentTimes: the ends learn of a switch at different times. Until the other end's
 // agent is told, it answers as before, and nothing is lost; no packet moves anything.
 // Fails if path_in looks at the path that was chosen.
-func TestPoint3Ends(t *testing.T) {
+func TestEndsLearnAtDifferentTimes(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)
@@ -104,9 +104,9 @@ func TestPoint3Ends(t *testing.T) {
 	}
 }
 
-// TestPoint3Bulk: the end that sends is the one that learns by packets; also where
+// TestSwitchUnderBulk: the end that sends is the one that learns by packets; also where
 // direct routes lead to one of the paths.
-func TestPoint3Bulk(t *testing.T) {
+func TestSwitchUnderBulk(t *testing.T) {
 	for _, dev := range []string{"", "net1"} {
 		t.Run("direct "+dev, func(t *testing.T) { switchBulk(t, dev) })
 	}
@@ -157,10 +157,10 @@ func switchBulk(t *testing.T, direct string) {
 	}
 }
 
-// TestPoint3Numbers: what an owner said earlier moves nothing back, whenever and by
+// TestOlderChoicesMoveNothing: what an owner said earlier moves nothing back, whenever and by
 // whatever way it comes; a diversion lasts until it says something newer. Fails if Follow
 // takes any number, or an equal one undoes a diversion.
-func TestPoint3Numbers(t *testing.T) {
+func TestOlderChoicesMoveNothing(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	two := b.open(2)
@@ -221,9 +221,9 @@ func TestPoint3Numbers(t *testing.T) {
 	at("diverted from the default network", 2, true)
 }
 
-// TestPoint3TooBig: all packets of the owner are too big for the new path, so
+// TestSwitchToPathTooSmall: all packets of the owner are too big for the new path, so
 // that they stay on the default network, as do its packets while nothing else was sent.
-func TestPoint3TooBig(t *testing.T) {
+func TestSwitchToPathTooSmall(t *testing.T) {
 	b := newBedMTU(t, [3]int{1500, 1500, 1300})
 	b.open(1)
 	b.open(2)

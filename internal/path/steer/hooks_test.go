@@ -55,10 +55,10 @@ func (b *bed) index(pod int, dev string) (n int) {
 	return n
 }
 
-// TestPoint11OtherPrograms: programs of others on the same hooks, there before
+// TestOtherProgramsOnTheHooks: programs of others on the same hooks, there before
 // ours and attached after, first and last, see what they should, and traffic
 // is steered all the same. Fails if ours end the chain, or replace others.
-func TestPoint11OtherPrograms(t *testing.T) {
+func TestOtherProgramsOnTheHooks(t *testing.T) {
 	b := newBed(t)
 	early := b.counter(1, "eth0", ebpf.AttachTCXEgress, nil)
 	earlyIn := b.counter(1, "net2", ebpf.AttachTCXIngress, nil)
@@ -167,10 +167,10 @@ func comeAndGo(ifindex int, progs []*ebpf.Program) error {
 	return nil
 }
 
-// TestPoint11NoAgent: the peer has no data plane. What is opened to it is marked
+// TestPeerWithoutAgent: the peer has no data plane. What is opened to it is marked
 // once, which must do no harm, even where the peer's TCP reflects the traffic
 // class (tcp_reflect_tos); in the other direction nothing is marked.
-func TestPoint11NoAgent(t *testing.T) {
+func TestPeerWithoutAgent(t *testing.T) {
 	for _, here := range []int{1, 2} { // the lower and the higher address
 		b := newBed(t)
 		b.open(here)
@@ -198,10 +198,10 @@ func TestPoint11NoAgent(t *testing.T) {
 	}
 }
 
-// TestPoint11Restart: the pod's interfaces are made anew, alone and with the
+// TestInterfacesMadeAgain: the pod's interfaces are made anew, alone and with the
 // namespace: the plane that is opened again is on the new ones. Fails if hook
 // trusts the link's interface number.
-func TestPoint11Restart(t *testing.T) {
+func TestInterfacesMadeAgain(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)

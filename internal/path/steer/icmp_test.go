@@ -14,10 +14,10 @@ import (
 	"pathwise.dev/pathwise/internal/netns"
 )
 
-// TestPoint8Errors: ICMP errors about steered packets reach the socket that sent
+// TestICMPErrorsReachTheSocket: ICMP errors about steered packets reach the socket that sent
 // them, which is told of the stable address. Fails if path_in leaves errors, or
 // takes those of Linux routers for steered packets.
-func TestPoint8Errors(t *testing.T) {
+func TestICMPErrorsReachTheSocket(t *testing.T) {
 	for _, strict := range []string{"0", "1"} {
 		b := newBed(t)
 		b.run(1, "sysctl", "-qw", "net.ipv4.conf.all.rp_filter="+strict)
@@ -84,10 +84,10 @@ func expectError(t testing.TB, c net.Conn, want icmpError) {
 	}
 }
 
-// TestPoint8Quote: the quoted packet is as the pod sent it: addresses, DSCP, and
+// TestICMPQuotesWhatWasSent: the quoted packet is as the pod sent it: addresses, DSCP, and
 // all checksums, for UDP and TCP, where the sender has computed them. Fails if
 // restore leaves any of these.
-func TestPoint8Quote(t *testing.T) {
+func TestICMPQuotesWhatWasSent(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)

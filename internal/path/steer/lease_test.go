@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// TestAgentProcess is no test: it is the agent that TestPoint10Killed kills.
+// TestAgentProcess is no test: it is the agent that TestAgentKilledAtAnyPoint kills.
 func TestAgentProcess(t *testing.T) {
 	ns, dir := os.Getenv("PATHWISE_STEER_NETNS"), os.Getenv("PATHWISE_STEER_DIR")
 	if ns == "" {
@@ -30,10 +30,10 @@ func TestAgentProcess(t *testing.T) {
 	}
 }
 
-// TestPoint10Killed: the agent is killed in the middle of anything. Traffic
+// TestAgentKilledAtAnyPoint: the agent is killed in the middle of anything. Traffic
 // stays where it is; the next agent finds the peers and choices of the last, and
 // puts its programs into the same links. Fails if maps or links are not pinned.
-func TestPoint10Killed(t *testing.T) {
+func TestAgentKilledAtAnyPoint(t *testing.T) {
 	b := newBed(t)
 	b.open(2)
 	b.open(1)
@@ -122,11 +122,11 @@ func (b *bed) links(pod int) (ids []link.ID) {
 	return ids
 }
 
-// TestPoint10Lease: without an agent at the owner, what it sends goes back to the
+// TestLeaseEnds: without an agent at the owner, what it sends goes back to the
 // default network, and what it is sent is taken wherever it comes; when the agent beats
 // again the flows return, and begin at home with one that begins itself after the lease.
 // Fails if choose ignores the lease, or Open does not look at it.
-func TestPoint10Lease(t *testing.T) {
+func TestLeaseEnds(t *testing.T) {
 	b := newBed(t)
 	b.open(2) // this agent lives: its lease is an hour
 	b.lease = 300 * time.Millisecond

@@ -31,10 +31,10 @@ func (b *bed) everywhere(port int) {
 	}
 }
 
-// TestPoint6ReversePath: the paths' interfaces filter strictly (RFC 3704), so
+// TestStrictReversePathFilter: the paths' interfaces filter strictly (RFC 3704), so
 // what arrives there under a stable address must be delivered by eth0. Fails if
 // Open takes them as they are.
-func TestPoint6ReversePath(t *testing.T) {
+func TestStrictReversePathFilter(t *testing.T) {
 	for _, where := range []string{"all", "net1", "net2"} {
 		b := newBed(t)
 		for pod := 1; pod <= 2; pod++ {
@@ -55,10 +55,10 @@ func TestPoint6ReversePath(t *testing.T) {
 	b.everywhere(7001)
 }
 
-// TestPoint7MTU: bulk TCP between paths of every size, both ways, with and
+// TestPathsOfEveryMTU: bulk TCP between paths of every size, both ways, with and
 // without segmentation offload. What is too big for a path stays on the default
 // network and is counted. Fails if out does not compare with the path's MTU.
-func TestPoint7MTU(t *testing.T) {
+func TestPathsOfEveryMTU(t *testing.T) {
 	for _, mtu := range [][3]int{{9000, 1450, 1500}, {1450, 1500, 9000}, {1500, 9000, 1450}} {
 		for _, offload := range []string{"on", "off"} {
 			t.Run(fmt.Sprint(mtu, " offload ", offload), func(t *testing.T) { bulkBetween(t, mtu, offload) })
@@ -123,10 +123,10 @@ func (b *bed) bytes(pod, path int) uint64 {
 	return s.Bytes
 }
 
-// TestPoint7TooBigOnTheWay: a router on the path has a smaller MTU than the path
+// TestRouterWithSmallerMTU: a router on the path has a smaller MTU than the path
 // says. Its ICMP error reaches the socket, and the stack learns the size for the
 // stable address. Fails if path_in drops or leaves such errors.
-func TestPoint7TooBigOnTheWay(t *testing.T) {
+func TestRouterWithSmallerMTU(t *testing.T) {
 	for _, strict := range []string{"0", "1"} {
 		b := newBed(t)
 		b.run(1, "sysctl", "-qw", "net.ipv4.conf.all.rp_filter="+strict)

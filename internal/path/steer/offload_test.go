@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPoint9Offload: every kind of flow with checksum and segmentation offload
+// TestOffloadedFlows: every kind of flow with checksum and segmentation offload
 // on and off, on the default network and on the paths. Fails if rewrite does not
 // leave what the checksum field means to the kernel's helper.
-func TestPoint9Offload(t *testing.T) {
+func TestOffloadedFlows(t *testing.T) {
 	for i, c := range []struct{ eth0, paths string }{{"on", "on"}, {"off", "off"}, {"off", "on"}, {"on", "off"}} {
 		t.Run(fmt.Sprintf("eth0 %s, paths %s", c.eth0, c.paths), func(t *testing.T) {
 			b := newBedMTU(t, [3]int{1450, 1450, 9000})
@@ -104,11 +104,11 @@ func (b *bed) datagrams(segment bool) {
 	}
 }
 
-// TestPoint9Native: what cannot be steered, or says how it wants to be treated,
+// TestWhatCannotBeSteeredIsNative: what cannot be steered, or says how it wants to be treated,
 // stays on the default network and arrives: fragments, extension headers, a DSCP that
 // the mark cannot tell.
 // Fails if parse takes first fragments for whole packets, or out ignores the DSCP.
-func TestPoint9Native(t *testing.T) {
+func TestWhatCannotBeSteeredIsNative(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)
@@ -167,10 +167,10 @@ func setBytes(t testing.TB, c net.Conn, o option) {
 	}
 }
 
-// TestPoint9Bits: the receiver sees the traffic class that the sender has set:
+// TestTrafficClassIsKept: the receiver sees the traffic class that the sender has set:
 // the mark is gone, ECN (RFC 3168) is kept, an application's DSCP too. Fails if
 // header writes the whole byte, or path_in leaves the mark.
-func TestPoint9Bits(t *testing.T) {
+func TestTrafficClassIsKept(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)

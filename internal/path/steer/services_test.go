@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// TestPoint1Services: pod 1 calls pod 2 by a Service address, which the router
+// TestServiceAddress: pod 1 calls pod 2 by a Service address, which the router
 // translates. The replies must go back through the router, whatever else is
 // steered between the two. Fails if "in" notes such flows as owned or followed.
-func TestPoint1Services(t *testing.T) {
+func TestServiceAddress(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)
@@ -58,10 +58,10 @@ func (b *bed) steered(pod int) (n uint64) {
 	return n
 }
 
-// TestPoint4Policy: what the default network's policy refuses is not carried by
+// TestNetworkPolicyHolds: what the default network's policy refuses is not carried by
 // a path that would let it through. Fails if sending makes an owner before the
 // peer has answered, or a mark over the default network a follower at once.
-func TestPoint4Policy(t *testing.T) {
+func TestNetworkPolicyHolds(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)
@@ -120,11 +120,11 @@ func receive(c net.Conn, patience time.Duration) (string, error) {
 	return string(buf[:n]), err
 }
 
-// TestPoint5Reuse: another pod has the peer's address. Nothing of the peer's
+// TestAddressOfAnotherPod: another pod has the peer's address. Nothing of the peer's
 // state is the new pod's, and what is still under way to the old pod by a path
 // is given to nobody. Fails if generations are not compared, or path_in passes
 // on what it does not know.
-func TestPoint5Reuse(t *testing.T) {
+func TestAddressOfAnotherPod(t *testing.T) {
 	b := newBed(t)
 	one, two := b.open(1), b.open(2)
 	conn := b.echo("udp", "10.90.2.2:7001", "10.90.2.2:7001")
@@ -203,8 +203,8 @@ func TestPoint5Reuse(t *testing.T) {
 	}
 }
 
-// TestPoint5PathGone: a peer's address on a path that it has left is nobody's.
-func TestPoint5PathGone(t *testing.T) {
+// TestPathAddressGivenUp: a peer's address on a path that it has left is nobody's.
+func TestPathAddressGivenUp(t *testing.T) {
 	b := newBed(t)
 	two := b.open(2)
 	rows := func() (n int) {
