@@ -196,7 +196,6 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 			Confidence: 1, Reason: "the other agent does not know the pair any more"}, "peer", 0)
 	case n.status == statusDone && n.kind == noticeOpen:
 		a.openPair(p)
-		p.opened, p.asks = a.cfg.Now(), 0
 	case n.kind == noticeMoved:
 		a.confirmed(p, n)
 	}

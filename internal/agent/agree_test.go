@@ -13,7 +13,7 @@ import (
 func (r *running) follows(local, remote string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := r.named(local, remote)
+	p, _ := r.named(local, remote)
 	if p == nil {
 		return ""
 	}

@@ -40,8 +40,7 @@ func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	if p.assigned.Canary == "" {
 		p.before = p.window(p.nBytes-10, p.nBytes)
 	}
-	p.assigned = p.assigned.Apply(d)
-	moved, took, err := a.place(p, d.Kind == decide.Failover)
+	moved, took, err := a.assign(p, p.assigned.Apply(d), d.Kind == decide.Failover)
 	e.Took = took
 	if err != nil {
 		a.warn("%s: move to %s: %v", p.name, d.To, err)
@@ -64,6 +63,41 @@ func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	if d.Moves() {
 		p.outcome = &outcome{at: begin, event: id, kind: d.Kind, before: p.before, from: p.nBytes}
 	}
+}
+
+// assign has the pair's own flows be where to says. Where the data plane refuses, what is
+// assigned stays as it was: the policy is to decide about where the flows are.
+func (a *Agent) assign(p *pair, to decide.Assignment, urgent bool) (steer.Set, time.Duration, error) {
+	was := p.assigned
+	p.assigned = to
+	moved, took, err := a.place(p, urgent)
+	if err != nil && moved == 0 && !p.placed() {
+		p.assigned = was
+	}
+	return moved, took, err
+}
+
+// placed reports whether the data plane has the pair's own flows where they are assigned.
+func (p *pair) placed() bool {
+	choices, err := p.local.plane.Choices(p.remote.UID)
+	if err != nil {
+		return false
+	}
+	share := steer.Set(0)
+	other, canary := p.byNetwork(p.assigned.Canary)
+	if canary {
+		share = steer.Share(p.assigned.Share(other.Network))
+	}
+	for b, c := range choices {
+		want := p.on()
+		if share.Has(uint8(b)) {
+			want = other
+		}
+		if c.Path != want.Index {
+			return false
+		}
+	}
+	return true
 }
 
 // place writes the maps as assigned. A path of smaller packets is prepared for
@@ -126,13 +160,20 @@ func (a *Agent) prepare(p *pair, mtu int, steered bool) error {
 	var errs []error
 	peer := p.routes[0].Remote.Addr
 	if mtu != p.clamped || a.cfg.RTOMin > 0 && !p.shaped {
+		was := p.clamped
 		p.clamped = mtu
-		errs = append(errs, a.shape(p))
+		if err := a.shape(p); err != nil {
+			p.clamped = was // as the route is: the next move tries it again
+			errs = append(errs, err)
+		}
 	}
 	if steered != p.held && !p.gateway {
 		onLink, err := route.HoldNeighbour(p.local.Netns, p.routes[0].Local.Dev, peer, p.routes[0].Remote.MAC, steered)
-		errs = append(errs, err)
-		p.gateway = err == nil && !onLink
+		if err != nil {
+			// What is held is as before: restore, or the next move, tries it again.
+			return errors.Join(append(errs, err)...)
+		}
+		p.gateway = !onLink
 	}
 	p.held = steered
 	return errors.Join(errs...)
@@ -252,17 +293,21 @@ func (p *pair) patience() time.Duration {
 	return renew
 }
 
-// openPair enters the paths: both ends take packets now.
+// openPair enters the paths, as the other end takes packets on them now. Until the data
+// plane here has them too, the pair is not open.
 func (a *Agent) openPair(p *pair) {
-	if a.cfg.DryRun {
-		return
+	if !a.cfg.DryRun {
+		// Again with each confirmation: the next hops may have changed.
+		if err := a.setPeer(p, true); err != nil {
+			a.warn("%s: %v", p.name, err)
+		}
+		if !p.taken {
+			return // it asks again
+		}
 	}
-	// Again with each confirmation: the next hops may have changed.
-	if err := a.setPeer(p, true); err != nil {
-		a.warn("%s: %v", p.name, err)
-		return
-	}
-	if !p.opened.IsZero() {
+	was := p.opened
+	p.opened, p.asks = a.cfg.Now(), 0
+	if a.cfg.DryRun || !was.IsZero() {
 		return
 	}
 	if a.cfg.RTOMin > 0 {

@@ -297,14 +297,15 @@ func (r *running) event(b *bed, since int, what string, is func(Event) bool) (fo
 func (r *running) pair(local, remote string) *pair {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.named(local, remote)
+	p, _ := r.named(local, remote)
+	return p
 }
 
 // opened tells whether the pair's other end has confirmed.
 func (r *running) opened(local, remote string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := r.named(local, remote)
+	p, _ := r.named(local, remote)
 	return p != nil && !p.opened.IsZero()
 }
 
@@ -313,7 +314,7 @@ func (r *running) opened(local, remote string) bool {
 func (r *running) on(local, remote string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := r.named(local, remote)
+	p, _ := r.named(local, remote)
 	if p == nil {
 		return ""
 	}
@@ -338,7 +339,7 @@ func (r *running) on(local, remote string) string {
 func (r *running) tallies(local, remote, network string) (sent, received uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := r.named(local, remote)
+	p, _ := r.named(local, remote)
 	if p == nil {
 		return 0, 0
 	}

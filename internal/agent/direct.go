@@ -35,6 +35,7 @@ func (a *Agent) straighten(p *pair, now time.Time) {
 		return
 	}
 	if err := a.lead(p, to); err != nil {
+		p.borne = now // tried again after a while
 		a.warn("%s: %v", p.name, err)
 	}
 }
@@ -85,6 +86,7 @@ func (a *Agent) lead(p *pair, index int) error {
 	}
 	p.direct = index
 	if err := a.shape(p); err != nil {
+		p.direct = was // the route is as it was, and the data plane ready for either
 		return err
 	}
 	for _, q := range p.local.pairs {

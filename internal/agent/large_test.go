@@ -56,7 +56,7 @@ func TestLargeCluster(t *testing.T) {
 	udp.stop()
 	// Its traffic has ended: as if a minute had passed.
 	one.mu.Lock()
-	p := one.named("a", "b")
+	p, _ := one.named("a", "b")
 	long := one.cfg.Now().Add(-2 * leaveAfter)
 	one.mu.Unlock()
 	b.agents["h1"].wish.set("vxlan")

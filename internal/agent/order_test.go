@@ -21,6 +21,7 @@ func TestOrders(t *testing.T) {
 		name string
 		run  func(*bed)
 	}{
+		{"an order that is refused enters no pair", refusedFirst},
 		{"refused orders change nothing", refusedOrders},
 		{"a silent pair goes home", silentPair},
 		{"a dry run refuses", dryOrders},
@@ -64,7 +65,7 @@ func (b *bed) unchanged(o Order, want string) {
 		s.on = a.on("a", "b")
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		p := a.named("a", "b")
+		p, _ := a.named("a", "b")
 		s.pinned, s.assigned, s.trial, s.switches = p.pinned, p.assigned, p.state.Trial, a.stats.switches
 		return s
 	}
@@ -79,6 +80,41 @@ func (b *bed) unchanged(o Order, want string) {
 	for _, e := range events {
 		if e.By == "user" {
 			b.t.Errorf("%+v: %+v", o, e)
+		}
+	}
+}
+
+// refusedFirst: the pods have not spoken with each other yet.
+func refusedFirst(b *bed) {
+	a := b.agents["h1"]
+	entered := func() (out []string) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, l := range a.pods {
+			for _, p := range l.pairs {
+				out = append(out, p.name)
+			}
+			out = append(out, l.plane.Peers()...)
+		}
+		return out
+	}
+	if known := entered(); len(known) > 0 {
+		b.t.Fatalf("entered before: %v", known)
+	}
+	for _, tc := range []struct {
+		order Order
+		want  string
+	}{
+		{Order{Local: "a", Remote: "b", Network: "nowhere", Pin: true}, "has no path on"},
+		{Order{Local: "a", Remote: "b", Pin: true}, "expected a network"},
+		{Order{Local: "a", Remote: "b", Network: "vxlan"}, "--force"},
+		{Order{Local: "a", Remote: "c", Network: "vxlan"}, "no such pair"},
+	} {
+		if _, err := a.Order(tc.order); err == nil || !strings.Contains(err.Error(), tc.want) {
+			b.t.Errorf("%+v: got %v, want %s", tc.order, err, tc.want)
+		}
+		if known := entered(); len(known) > 0 {
+			b.t.Errorf("%+v has entered %v", tc.order, known)
 		}
 	}
 }
@@ -108,13 +144,26 @@ func refusedOrders(b *bed) {
 	b.impair("vxlan", impair.Impairment{}, "a", "agent-h1")
 	// A data plane that does not know the peer cannot move its flows.
 	a.mu.Lock()
-	p := a.named("a", "b")
+	p, _ := a.named("a", "b")
 	err := p.local.plane.RemovePeer(p.remote.UID)
 	a.mu.Unlock()
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.unchanged(Order{Local: "a", Remote: "b", Network: "macvlan", Pin: true, Force: true}, "did not move to macvlan")
+	// Neither can the policy, which is to know that.
+	a.wish.set("macvlan")
+	on := ""
+	b.await("the policy to have moved them", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		on = p.on().Network
+		return p.decision.To == "macvlan"
+	})
+	if on != "routed-bgp" {
+		b.t.Errorf("assigned to %s, though the data plane has refused", on)
+	}
+	a.wish.set("routed-bgp")
 	a.mu.Lock()
 	err = a.setPeer(p, true)
 	p.stale = time.Time{}

@@ -111,8 +111,8 @@ func (a *Agent) withdraw(p *pair) bool {
 		return false
 	}
 	p.withdrawn, p.local.withdrawing = true, true
-	p.assigned, p.outcome, p.state.Trial = decide.Assignment{Active: p.routes[0].Network}, nil, decide.Trial{}
-	if _, _, err := a.place(p, true); err != nil {
+	p.outcome, p.state.Trial = nil, decide.Trial{}
+	if _, _, err := a.assign(p, decide.Assignment{Active: p.routes[0].Network}, true); err != nil {
 		a.warn("%s: move to %s: %v", p.name, p.routes[0].Network, err)
 	}
 	if _, err := p.local.plane.Unfollow(p.remote.UID); err != nil {

@@ -26,10 +26,13 @@ func (a *Agent) rest(p *pair, now time.Time) {
 	if a.cfg.DryRun || from.Index == 0 && p.assigned.Canary == "" {
 		return
 	}
-	p.assigned, p.outcome, p.state.Trial = home, nil, decide.Trial{}
-	_, took, err := a.place(p, false)
+	p.outcome, p.state.Trial = nil, decide.Trial{}
+	_, took, err := a.assign(p, home, false)
 	if err != nil {
 		a.warn("%s: move to %s: %v", p.name, home.Active, err)
+	}
+	if p.assigned != home {
+		return // the data plane has refused; the policy leaves what is not confirmed
 	}
 	a.stats.homes++
 	p.unsettled = true

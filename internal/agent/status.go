@@ -60,10 +60,20 @@ var (
 func (a *Agent) Order(o Order) (Event, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := a.named(o.Local, o.Remote)
+	p, entered := a.named(o.Local, o.Remote)
 	if p == nil {
-		return Event{}, fmt.Errorf("%s>%s: %w: it takes a pod of %s and one of another host, both on several networks", o.Local, o.Remote, errNoPair, a.cfg.Host)
+		return Event{}, fmt.Errorf("%s>%s: %w: it takes a pod of %s and one of another host, both on several networks",
+			o.Local, o.Remote, errNoPair, a.cfg.Host)
 	}
+	e, err := a.order(p, o)
+	if err != nil && entered {
+		err = errors.Join(err, a.part(p)) // a refusal changes nothing
+	}
+	return e, err
+}
+
+// order is Order for a pair that is entered. What it refuses leaves the pair as it was.
+func (a *Agent) order(p *pair, o Order) (Event, error) {
 	if o.Network == "" {
 		if o.Pin || o.Force {
 			return Event{}, fmt.Errorf("%w: %s: expected a network to move it to", errRefused, p.name)
@@ -142,8 +152,9 @@ func (a *Agent) noted(e Event) Event {
 	return a.journal.last()
 }
 
-// named finds the pair that an order is about; it may have had no traffic yet.
-func (a *Agent) named(local, remote string) *pair {
+// named finds the pair that an order is about. One that has had no traffic yet is entered
+// for it.
+func (a *Agent) named(local, remote string) (p *pair, entered bool) {
 	for _, l := range a.pods {
 		if l.Name != local {
 			continue
@@ -152,10 +163,11 @@ func (a *Agent) named(local, remote string) *pair {
 			if _, ok := a.elsewhere.byUID[r.UID]; !ok || r.Name != remote {
 				continue
 			}
+			known := l.pairs[r.UID] != nil
 			if p, err := a.join(l, r); err == nil {
-				return p
+				return p, !known
 			}
 		}
 	}
-	return nil
+	return nil, false
 }

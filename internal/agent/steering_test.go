@@ -189,7 +189,8 @@ func switchByHand(b *bed) {
 	b.await("the peer's agent to confirm", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return !a.named("a", "b").unsettled
+		p, _ := a.named("a", "b")
+		return !p.unsettled
 	})
 	again, err := a.Order(Order{Local: "a", Remote: "b", Network: "vxlan"})
 	if err != nil || again.Kind != string(decide.Stay) {
@@ -492,7 +493,7 @@ func replaced(b *bed) {
 	b.await("flows to the old pod to be native", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		p := a.named("a", "b")
+		p, _ := a.named("a", "b")
 		choices, err := p.local.plane.Choices(p.remote.UID)
 		return err == nil && moved(choices) == 0 && p.opened.IsZero()
 	})

@@ -218,8 +218,7 @@ func (a *Agent) flee(p *pair, now time.Time, detected time.Duration) route.Route
 		return p.on()
 	}
 	a.carryOut(p, d, "policy", detected)
-	to, _ := p.byNetwork(d.To)
-	return to
+	return p.on() // a dry run moves nothing, and a data plane may refuse
 }
 
 // forgive makes paths usable at once that are barred because a connection timed
