@@ -1,9 +1,9 @@
 package stream
 
 import (
-	"errors"
-	"fmt"
 	"time"
+
+	"pathwise.dev/pathwise/internal/sample"
 )
 
 // Stall is the longest gap on any one connection that lies between the two
@@ -51,27 +51,6 @@ func Series(r Report, from, to, step time.Duration) []Point {
 	return points
 }
 
-// Merge joins reports of the same end of the same kind of traffic, for example
-// of several clients that ran side by side, into one.
-func Merge(reports ...Report) (Report, error) {
-	if len(reports) == 0 {
-		return Report{}, errors.New("merge reports: none given")
-	}
-	sum := reports[0].clone()
-	for _, r := range reports[1:] {
-		if r.Kind != sum.Kind || r.Role != sum.Role || r.Unit != sum.Unit {
-			return Report{}, fmt.Errorf("merge reports: %s %s in %s and %s %s in %s", sum.Kind, sum.Role, sum.Unit, r.Kind, r.Role, r.Unit)
-		}
-		if r.Started.Monotonic < sum.Started.Monotonic {
-			sum.Started = r.Started
-		}
-		if err := sum.absorb(r); err != nil {
-			return Report{}, fmt.Errorf("merge reports: %w", err)
-		}
-	}
-	return sum, nil
-}
-
 // absorb adds what another report, or one connection of this one, counted.
 func (r *Report) absorb(o Report) error {
 	if err := r.Bins.merge(o.Bins); err != nil {
@@ -81,16 +60,7 @@ func (r *Report) absorb(o Report) error {
 	r.Gaps.merge(o.Gaps)
 	r.Counts.add(o.Counts)
 	r.Errors.merge(o.Errors)
-	if o.Latency != nil && r.Latency == nil {
-		r.Latency = cloneHistogram(o.Latency)
-	} else if o.Latency != nil {
-		r.Latency.Merge(o.Latency)
-	}
-	if o.Lag != nil && r.Lag == nil {
-		r.Lag = cloneHistogram(o.Lag)
-	} else if o.Lag != nil {
-		r.Lag.Merge(o.Lag)
-	}
+	r.Latency, r.Lag = merged(r.Latency, o.Latency), merged(r.Lag, o.Lag)
 	if o.Spacing != nil {
 		if r.Spacing == nil {
 			r.Spacing = newSpacing()
@@ -104,4 +74,16 @@ func (r *Report) absorb(o Report) error {
 		r.Details[k] = v
 	}
 	return nil
+}
+
+// merged adds o to h, either of which may be nil; h may change.
+func merged(h, o *sample.Histogram) *sample.Histogram {
+	if o == nil {
+		return h
+	}
+	if h == nil {
+		h = sample.NewHistogram()
+	}
+	h.Merge(o)
+	return h
 }

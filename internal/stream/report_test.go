@@ -204,7 +204,7 @@ func example(start time.Duration) Report {
 		Bins:   Bins{ms, int64(start/ms) + 1, []int64{1, 2, 0, 3}},
 		Gaps:   Gaps{ms, []Gap{{start + ms, start + 4*ms, 1, true}}},
 		Counts: Counts{Connections: Connections{4, 1, 2, 1}, Datagrams: Datagrams{Sent: 1, Expected: 7, Received: 6, Lost: 1, MaxExtent: 3, MaxLate: ms}},
-		Errors: Errors{map[string]int64{"send: broken": 1}, []Event{{start, 1, "send: broken"}}}, Latency: h, Lag: cloneHistogram(h), Spacing: s,
+		Errors: Errors{map[string]int64{"send: broken": 1}, []Event{{start, 1, "send: broken"}}}, Latency: h, Lag: merged(nil, h), Spacing: s,
 		Details: map[string]string{"rcvbuf": "1"},
 	}
 }
@@ -232,26 +232,22 @@ func TestReportSurvivesJSON(t *testing.T) {
 	}
 }
 
-func TestMergeAddsReports(t *testing.T) {
-	a, b := example(time.Hour), example(time.Hour-10*ms)
-	sum, err := Merge(a, b)
-	if err != nil {
+func TestReportsAddUp(t *testing.T) {
+	sum, b := example(time.Hour), example(time.Hour-10*ms)
+	if err := sum.absorb(b); err != nil {
 		t.Fatal(err)
 	}
-	if sum.Started.Monotonic != b.Started.Monotonic || sum.Ended != a.Ended || sum.Bins.Total() != 12 || len(sum.Gaps.List) != 2 ||
+	if sum.Ended != time.Hour+time.Second || sum.Bins.Total() != 12 || len(sum.Gaps.List) != 2 ||
 		sum.Counts.Datagrams.Lost != 2 || sum.Counts.Connections.Opened != 8 || sum.Counts.Datagrams.MaxExtent != 3 ||
 		sum.Latency.Count() != 2 || sum.Lag.Count() != 2 || sum.Spacing.Count() != 4 || sum.Errors.Reasons["send: broken"] != 2 || len(sum.Errors.Events) != 2 {
 		t.Errorf("%+v", sum)
 	}
-	if a.Bins.Total() != 6 || a.Latency.Count() != 1 || a.Spacing.Count() != 2 || a.Errors.Reasons["send: broken"] != 1 {
-		t.Error("Merge changed what it was given")
+	if b.Bins.Total() != 6 || b.Latency.Count() != 1 || b.Spacing.Count() != 2 || b.Errors.Reasons["send: broken"] != 1 {
+		t.Error("what was added has changed")
 	}
-	b.Kind = TCP
-	if _, err := Merge(a, b); err == nil {
-		t.Error("different kinds were merged")
-	}
-	if _, err := Merge(); err == nil {
-		t.Error("nothing was merged")
+	sum.Bins.Width, b.Bins.Width = 2*ms, 3*ms
+	if err := sum.absorb(b); err == nil {
+		t.Error("bins of different widths were added")
 	}
 }
 
@@ -273,7 +269,11 @@ func FuzzParse(f *testing.F) {
 		if v := Throughput(r, 0, time.Hour); math.IsNaN(v) {
 			t.Error("not a number")
 		}
-		if _, err := Merge(r, r); err != nil {
+		again, err := Parse(raw)
+		if err == nil {
+			err = again.absorb(r)
+		}
+		if err != nil {
 			t.Error(err)
 		}
 		if r.Spacing != nil {

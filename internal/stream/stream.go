@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"time"
 
 	"pathwise.dev/pathwise/internal/sample"
@@ -243,28 +242,4 @@ func (r *Report) write(w io.Writer) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
-}
-
-// clone copies what Merge changes in place.
-func (r Report) clone() Report {
-	r.Bins.Counts = append([]int64(nil), r.Bins.Counts...)
-	r.Gaps.List = append([]Gap(nil), r.Gaps.List...)
-	r.Latency, r.Lag = cloneHistogram(r.Latency), cloneHistogram(r.Lag)
-	if r.Spacing != nil {
-		s := newSpacing()
-		s.merge(r.Spacing)
-		r.Spacing = s
-	}
-	r.Errors.Events = append([]Event(nil), r.Errors.Events...)
-	r.Errors.Reasons, r.Details = maps.Clone(r.Errors.Reasons), maps.Clone(r.Details)
-	return r
-}
-
-func cloneHistogram(h *sample.Histogram) *sample.Histogram {
-	if h == nil {
-		return nil
-	}
-	c := sample.NewHistogram()
-	c.Merge(h)
-	return c
 }

@@ -31,11 +31,6 @@ const (
 	Shortcut3Untracked
 )
 
-// Pipelines lists them all.
-func Pipelines() []Pipeline {
-	return []Pipeline{Whole, Shortcut1, Shortcut2, Shortcut3, Untracked, Shortcut3Untracked}
-}
-
 // Isolates reports whether pods of one tenant are kept from those of another.
 func (p Pipeline) Isolates() bool { return p == Whole || p == Shortcut1 || p == Untracked }
 

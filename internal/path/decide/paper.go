@@ -64,31 +64,6 @@ func PaperTable5() Table {
 	return t
 }
 
-// PaperTable6 is their recommendation table, on the Docker cluster: optimum
-// loads of 50 threads (web access 100), high loads of 200. It cannot make the
-// SIM column: for inserts that need not be robust it names Libnetwork, which
-// Table 5 does not have, and for robust ones Calico at any load.
-func PaperTable6() Table {
-	t := Table{Name: "Atici and Boluk (2020), Table 6"}
-	for _, r := range []struct {
-		app                                string
-		optimum                            int
-		highR, highUR, optimumR, optimumUR string
-	}{
-		{"web access", 100, "calico", "flannel", "ovn", "flannel"},
-		{"MongoDB insert", 50, "calico", "libnetwork", "calico", "libnetwork"},
-		{"MongoDB update", 50, "weave", "weave", "weave", "weave"},
-		{"MongoDB query", 50, "weave", "weave", "weave", "libnetwork"},
-	} {
-		t.Rows = append(t.Rows,
-			TableRow{App: r.app, Level: 200, Robust: true, Choice: []string{r.highR}},
-			TableRow{App: r.app, Level: 200, Choice: []string{r.highUR}},
-			TableRow{App: r.app, Level: r.optimum, Robust: true, Choice: []string{r.optimumR}},
-			TableRow{App: r.app, Level: r.optimum, Choice: []string{r.optimumUR}})
-	}
-	return t
-}
-
 // PaperSwitches is one line of Table 7: 5000 inserts with some switches between
 // Calico and Weave; milliseconds.
 type PaperSwitches struct {

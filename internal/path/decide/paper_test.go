@@ -47,37 +47,6 @@ func TestPaperTable7(t *testing.T) {
 	}
 }
 
-func TestPaperTable6(t *testing.T) {
-	for _, tt := range []struct {
-		app    string
-		load   int
-		robust bool
-		want   string
-	}{
-		{"web access", 200, true, "calico"}, {"web access", 190, false, "flannel"},
-		{"web access", 80, true, "ovn"}, {"web access", 100, false, "flannel"},
-		{"MongoDB insert", 200, true, "calico"}, {"MongoDB insert", 50, false, "libnetwork"},
-		{"MongoDB update", 1, false, "weave"}, {"MongoDB query", 50, false, "libnetwork"}, {"MongoDB query", 200, false, "weave"},
-	} {
-		row, ok := PaperTable6().Look(tt.app, Load{Threads: tt.load}, tt.robust)
-		if !ok || row.Choice[0] != tt.want {
-			t.Errorf("%s at %d, robust %v: %v, want %s", tt.app, tt.load, tt.robust, row.Choice, tt.want)
-		}
-	}
-	if _, ok := PaperTable6().Look("chess", Load{}, false); ok {
-		t.Error("the table knows chess")
-	}
-	// Table 6 names no network of Table 5 for inserts that need not be robust,
-	// so it moves nothing there.
-	rec, err := PaperRecording()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := Replay(TablePolicy{Table: PaperTable6()}, rec); got.Switches != 0 {
-		t.Errorf("%d switches", got.Switches)
-	}
-}
-
 func TestPaperBreakEven(t *testing.T) {
 	for _, b := range PaperBreakEven() {
 		if b.Threads == 125 && (b.To != "weave" || math.Abs(b.Loss-125.458) > 0.001 || math.Abs(b.Seconds-0.4216) > 0.001) ||

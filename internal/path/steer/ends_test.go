@@ -8,57 +8,32 @@ import (
 )
 
 // TestReturnThroughConntrack: the networks track connections and drop what they call
-// invalid. Returning to a path that the flow has used must not stall it; at a low
-// rate the windows still fit and the fault hides, hence 200 Mbit/s. The router's
-// entries are deleted right before; the second part shows what comes without.
+// invalid. A path that the flow enters for the first time takes it up
+// (nf_conntrack_tcp_loose); one that it returns to stalls it, as the entry there knows
+// windows that TCP has left since. That is why such networks are to be encapsulated on
+// (TestEncap). At a low rate the windows still fit and the fault hides, hence
+// 200 Mbit/s.
 func TestReturnThroughConntrack(t *testing.T) {
-	for name, forget := range map[string]bool{"forgotten": true, "kept": false} {
-		for direction, reverse := range map[string]bool{"sent": false, "received": true} {
-			t.Run(name+"/"+direction, func(t *testing.T) { conntrack(t, forget, reverse) })
-		}
-	}
-}
-
-func conntrack(t *testing.T, forget, reverse bool) {
-	b := newBed(t)
-	b.open(1)
-	b.open(2)
-	b.nft("add table inet t", "add counter inet t invalid", "add chain inet t f { type filter hook forward priority 0; }",
-		`add rule inet t f ct state invalid counter name invalid drop`)
-	s := b.bulk("10.90.2.2:7001", 25e6, reverse)
-	if err := s.more(5e6); err != nil {
-		t.Fatal(err)
-	}
-	b.move(1, 2)
-	if err := s.more(25e6); err != nil {
-		t.Fatalf("a path entered for the first time: %v; %d invalid", err, b.count("invalid"))
-	}
-	if !forget {
-		b.move(1, 0)
-		if err := s.within(5e6, 2*time.Second); err == nil {
-			t.Errorf("no stall without ForgetConntrack (%d packets invalid): what is tested here?", b.count("invalid"))
-		}
-		return
-	}
-	for i, path := range []int{0, 2, 0, 2, 0} {
-		pair := stable(1)
-		if path == 2 {
-			pair = b.peer(1).Paths[1].Pairs[0]
-		}
-		n, err := ForgetConntrack(b.pods[0], []Pair{pair, stable6(1)})
-		if err != nil || n == 0 {
-			t.Fatalf("%d entries forgotten: %v", n, err)
-		}
-		b.move(1, path)
-		if err := s.more(20e6); err != nil {
-			t.Fatalf("return %d, to path %d: %v; %d invalid", i, path, err, b.count("invalid"))
-		}
-	}
-	if n, err := ForgetConntrack(b.pods[0], []Pair{{stable(1).Local, stable(1).Local}}); err != nil || n != 0 {
-		t.Errorf("another pair: %d entries forgotten: %v", n, err)
-	}
-	if _, err := ForgetConntrack(b.prefix+"-none", []Pair{stable(1)}); err == nil {
-		t.Error("no error for a namespace that is not there")
+	for direction, reverse := range map[string]bool{"sent": false, "received": true} {
+		t.Run(direction, func(t *testing.T) {
+			b := newBed(t)
+			b.open(1)
+			b.open(2)
+			b.nft("add table inet t", "add counter inet t invalid", "add chain inet t f { type filter hook forward priority 0; }",
+				`add rule inet t f ct state invalid counter name invalid drop`)
+			s := b.bulk("10.90.2.2:7001", 25e6, reverse)
+			if err := s.more(5e6); err != nil {
+				t.Fatal(err)
+			}
+			b.move(1, 2)
+			if err := s.more(25e6); err != nil {
+				t.Fatalf("a path entered for the first time: %v; %d invalid", err, b.count("invalid"))
+			}
+			b.move(1, 0)
+			if err := s.within(5e6, 2*time.Second); err == nil {
+				t.Errorf("no stall (%d packets invalid): docs/steering.md says that there is", b.count("invalid"))
+			}
+		})
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -153,18 +152,4 @@ func arrived(pin string) (n uint64, err error) {
 		n += native64(value)
 	}
 	return n, nil
-}
-
-// Pinned reports whether a data plane is pinned in dir.
-func Pinned(dir string) bool {
-	pins, err := os.ReadDir(dir)
-	if err != nil {
-		return false
-	}
-	for _, pin := range pins {
-		if strings.HasPrefix(pin.Name(), "link-") {
-			return true
-		}
-	}
-	return false
 }

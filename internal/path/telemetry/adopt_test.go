@@ -105,8 +105,8 @@ func TestKilledAgentIsTakenOver(t *testing.T) {
 	k.send(t, 3*megabyte) // nobody listens
 	k.settle(t)
 	c := attach(t, dir)
-	if !c.Adopted() || !slices.Equal(attached(t), alone) {
-		t.Errorf("adopted %v, program %v, was %v", c.Adopted(), attached(t), alone)
+	if !c.adopted || !slices.Equal(attached(t), alone) {
+		t.Errorf("adopted %v, program %v, was %v", c.adopted, attached(t), alone)
 	}
 	cookie, err := Cookie(client)
 	must(t, err)
@@ -144,8 +144,8 @@ func TestClosedCollectorIsTakenOver(t *testing.T) {
 	was := attached(t)
 	must(t, first.Close())
 	second := attach(t, dir)
-	if first.Adopted() || !second.Adopted() || !slices.Equal(attached(t), was) {
-		t.Errorf("adopted %v and %v; programs %v and %v", first.Adopted(), second.Adopted(), was, attached(t))
+	if first.adopted || !second.adopted || !slices.Equal(attached(t), was) {
+		t.Errorf("adopted %v and %v; programs %v and %v", first.adopted, second.adopted, was, attached(t))
 	}
 }
 
@@ -193,8 +193,8 @@ func TestStrangePinsAreReplaced(t *testing.T) {
 			must(t, first.Close())
 			damage(t, dir, maps)
 			c := attach(t, dir)
-			if c.Adopted() || len(attached(t)) != before+1 {
-				t.Errorf("adopted %v; %d programs, %d were there", c.Adopted(), len(attached(t)), before)
+			if c.adopted || len(attached(t)) != before+1 {
+				t.Errorf("adopted %v; %d programs, %d were there", c.adopted, len(attached(t)), before)
 			}
 			_, err = c.Watch(client)
 			must(t, err)
@@ -226,8 +226,8 @@ func TestOtherCgroup(t *testing.T) {
 	must(t, err)
 	must(t, first.Close())
 	c := attach(t, dir)
-	if c.Adopted() || len(attached(t)) != before+1 {
-		t.Errorf("adopted %v; %d programs at the root, %d were there", c.Adopted(), len(attached(t)), before)
+	if c.adopted || len(attached(t)) != before+1 {
+		t.Errorf("adopted %v; %d programs at the root, %d were there", c.adopted, len(attached(t)), before)
 	}
 }
 

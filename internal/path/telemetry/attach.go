@@ -90,9 +90,6 @@ func Attach(cgroupDir, pinDir string) (c *Collector, err error) {
 	return c, c.prime()
 }
 
-// Adopted tells whether link and maps are an earlier agent's.
-func (c *Collector) Adopted() bool { return c.adopted }
-
 // lockDir makes sure of pinDir and locks it.
 func lockDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

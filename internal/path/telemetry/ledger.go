@@ -202,15 +202,6 @@ func (b *book) prune() {
 	}
 }
 
-// Accounts are all that is remembered, in order of pair, epoch and path.
-func (l *Ledger) Accounts() []Account {
-	var out []Account
-	for _, b := range l.pairs {
-		out = appendAccounts(out, b.accounts)
-	}
-	return sorted(out)
-}
-
 // Forget drops a pair, as when its pod is gone.
 func (l *Ledger) Forget(p Pair) { delete(l.pairs, p) }
 

@@ -64,18 +64,11 @@ const (
 // ErrSocket means bytes that describe no TCP socket.
 var ErrSocket = errors.New("malformed socket description")
 
-// Snapshot lists the TCP connections of the namespace called name that can
-// still send, IPv4 and IPv6. Connections may come and go while it lists. The
-// library's own SocketDiagTCPInfo is not used: it dumps sockets in all states,
-// and its app-limited flag reads the wrong bit on little-endian machines.
-func Snapshot(name string) ([]Socket, error) {
-	var sockets []Socket
-	err := Each(name, func(s Socket) { sockets = append(sockets, s) })
-	return sockets, err
-}
-
-// Each is Snapshot one by one, as where there may be very many. The kernel looks at
-// every connection of the machine for it.
+// Each lists the TCP connections of the namespace called name that can still send,
+// IPv4 and IPv6, one by one, as there may be very many. Connections may come and go
+// while it lists; the kernel looks at every connection of the machine for it. The
+// library's own SocketDiagTCPInfo is not used: it dumps sockets in all states, and its
+// app-limited flag reads the wrong bit on little-endian machines.
 func Each(name string, see func(Socket)) error {
 	err := netns.Do(name, func() error {
 		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {

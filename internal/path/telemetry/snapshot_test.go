@@ -14,7 +14,7 @@ func TestSnapshotIsWhatTheSocketSays(t *testing.T) {
 		k.send(t, 5*megabyte)
 		eventually(t, "all is acknowledged", func() bool { return tcpInfo(t, k.c).Unacked == 0 })
 	}
-	sockets, err := Snapshot(client)
+	sockets, err := snapshot(client)
 	must(t, err)
 	if len(sockets) != len(conns) {
 		t.Errorf("%d sockets, not %d: %+v", len(sockets), len(conns), sockets)
@@ -45,12 +45,12 @@ func TestSnapshotIsWhatTheSocketSays(t *testing.T) {
 			t.Errorf("connection %d is listed %d times", i, n)
 		}
 	}
-	theirs, err := Snapshot(server)
+	theirs, err := snapshot(server)
 	must(t, err)
 	if len(theirs) != len(conns) || theirs[0].BytesReceived != 5*megabyte {
 		t.Errorf("the server has %+v", theirs)
 	}
-	if _, err := Snapshot("pw-t-nowhere"); err == nil {
+	if _, err := snapshot("pw-t-nowhere"); err == nil {
 		t.Error("a namespace that is not there has sockets")
 	}
 }
@@ -61,7 +61,7 @@ func TestAppLimited(t *testing.T) {
 	buildPair(t)
 	k := connect(t, server4)
 	limited := func() bool {
-		s, err := Snapshot(client)
+		s, err := snapshot(client)
 		must(t, err)
 		return len(s) == 1 && s[0].AppLimited && s[0].DeliveryRate > 0
 	}
@@ -84,4 +84,10 @@ func TestAppLimited(t *testing.T) {
 		}
 	}()
 	eventually(t, "the busy sender is not", func() bool { return !limited() })
+}
+
+// snapshot lists what Each finds.
+func snapshot(name string) (sockets []Socket, err error) {
+	err = Each(name, func(s Socket) { sockets = append(sockets, s) })
+	return sockets, err
 }

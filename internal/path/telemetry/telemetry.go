@@ -5,7 +5,7 @@
 // to the path that each bucket was on.
 //
 // It changes nothing, sends nothing and decides nothing. It sees TCP only, and
-// of a connection that only receives it sees little but through Snapshot:
+// of a connection that only receives it sees little but through Each:
 // round trips and retransmissions are known to senders. Of a connection's round trips
 // it takes the latest whenever it reads, so that connections pay for it by the reading
 // and not by the packet; retransmissions and timeouts are all heard of.
