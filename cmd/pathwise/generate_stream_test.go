@@ -75,8 +75,8 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 		t.Fatalf("the server: %v", err)
 	}
 	client, err := stream.Parse([]byte(report.String()))
-	server, err2 := stream.Parse(append([]byte(first), rest...))
-	if err != nil || err2 != nil || client.Counts.Operations != 50 || server.Counts.Operations != 50 {
-		t.Errorf("%v, %v: %+v, %+v", err, err2, client.Counts, server.Counts)
+	server, serverErr := stream.Parse(append([]byte(first), rest...))
+	if err != nil || serverErr != nil || client.Counts.Operations != 50 || server.Counts.Operations != 50 {
+		t.Errorf("%v, %v: %+v, %+v", err, serverErr, client.Counts, server.Counts)
 	}
 }

@@ -13,8 +13,8 @@ import (
 // announce tells where the pair's own flows are.
 func (a *Agent) announce(p *pair) {
 	choices, err := p.local.plane.Choices(p.remote.UID)
-	number, err2 := p.local.plane.Number(p.remote.UID)
-	if err != nil || err2 != nil {
+	number, numberErr := p.local.plane.Number(p.remote.UID)
+	if err != nil || numberErr != nil {
 		return
 	}
 	n := notice{kind: noticeMoved, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect(), number: number}

@@ -47,9 +47,9 @@ func TestAgreeAgain(t *testing.T) {
 	plane := func() *steer.Plane { return two.pair("b", "a").local.plane }
 	word := func() (number uint64, said map[uint8]int) {
 		followed, err := plane().Followed(a)
-		number, err2 := one.pair("a", "b").local.plane.Number(b.pod("b").UID)
-		if err != nil || err2 != nil {
-			t.Fatal(err, err2)
+		number, numberErr := one.pair("a", "b").local.plane.Number(b.pod("b").UID)
+		if err != nil || numberErr != nil {
+			t.Fatal(err, numberErr)
 		}
 		said = map[uint8]int{}
 		for i, c := range followed {

@@ -165,9 +165,9 @@ func (a *Agent) partIdle(now time.Time) error {
 // home reports whether all flows of the pair are on the default network.
 func (p *pair) home() bool {
 	own, err := p.local.plane.Choices(p.remote.UID)
-	followed, err2 := p.local.plane.Followed(p.remote.UID)
+	followed, followErr := p.local.plane.Followed(p.remote.UID)
 	away := func(c steer.Choice) bool { return c.Path != 0 }
-	return err == nil && err2 == nil && p.assigned == decide.Assignment{Active: p.routes[0].Network} &&
+	return err == nil && followErr == nil && p.assigned == decide.Assignment{Active: p.routes[0].Network} &&
 		!slices.ContainsFunc(own[:], away) && !slices.ContainsFunc(followed[:], away)
 }
 

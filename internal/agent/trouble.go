@@ -156,8 +156,8 @@ func (a *Agent) heard(p *pair, t *trouble, now time.Time) {
 func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
 	const deaf = 15 * time.Millisecond
 	own, err := p.local.plane.Choices(p.remote.UID)
-	followed, err2 := p.local.plane.Followed(p.remote.UID)
-	if err != nil || err2 != nil {
+	followed, followErr := p.local.plane.Followed(p.remote.UID)
+	if err != nil || followErr != nil {
 		return // the peer has just gone
 	}
 	for i, r := range p.routes {

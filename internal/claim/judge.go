@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -329,9 +330,7 @@ func (j judge) overKnob(over Knob, network string, test func(judge, *Finding, []
 				points = append(points, point{over.Of(q), s})
 			}
 		}
-		slices.SortFunc(points, func(a, b point) int {
-			return map[bool]int{true: -1, false: 1}[a.at < b.at]
-		})
+		slices.SortFunc(points, func(a, b point) int { return cmp.Compare(a.at, b.at) })
 		test(j.at(key), &f, points)
 		out = append(out, f)
 	}

@@ -71,8 +71,8 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 	err = g.order(ctx, "h1", agent.Order{Local: "a", Remote: "b", Network: network, Pin: true})
 	// Some time on the path, and a moment at random.
 	err = errors.Join(err, pause(ctx, 400*time.Millisecond+time.Duration(s.rand.Int64N(int64(200*time.Millisecond)))))
-	since, err2 := g.agents["h1"].lastEvent(ctx)
-	if err := errors.Join(err, err2, ctx.Err()); err != nil {
+	since, sinceErr := g.agents["h1"].lastEvent(ctx)
+	if err := errors.Join(err, sinceErr, ctx.Err()); err != nil {
 		return errors.Join(err, f.abandon())
 	}
 	if err := g.strike(ctx, out, f, where, network, how); err != nil {
@@ -103,8 +103,8 @@ func ofPod(how string) bool { return strings.HasPrefix(how, "pod") }
 func (g *ground) strike(ctx context.Context, out *Sample, f *flow, where, network, how string) error {
 	before, err := g.crossed(g.pod("a"))
 	err = errors.Join(err, pause(ctx, 100*time.Millisecond))
-	after, err2 := g.crossed(g.pod("a"))
-	if err := errors.Join(err, err2); err != nil {
+	after, afterErr := g.crossed(g.pod("a"))
+	if err := errors.Join(err, afterErr); err != nil {
 		return errors.Join(err, f.abandon())
 	}
 	at, part := carrier(before, after)
@@ -125,8 +125,8 @@ func (g *ground) strike(ctx context.Context, out *Sample, f *flow, where, networ
 		// Traffic goes on until all is well: without it the agents look less often.
 		err = g.healthy(ctx)
 	}
-	client, server, err2 := f.end()
-	if err := errors.Join(err, err2); err != nil {
+	client, server, endErr := f.end()
+	if err := errors.Join(err, endErr); err != nil {
 		return err
 	}
 	feels := client
@@ -220,11 +220,11 @@ func (g *ground) subflowed(ctx context.Context, kind stream.Kind, a, b topo.Pod)
 		return nil, err
 	}
 	err = pause(ctx, 800*time.Millisecond+time.Duration(g.s.rand.Int64N(int64(200*time.Millisecond))))
-	before, err2 := g.crossed(a)
-	subflows, err3 := g.subflows(ctx, a)
-	err = errors.Join(err, err2, err3, pause(ctx, 100*time.Millisecond))
-	after, err2 := g.crossed(a)
-	if err := errors.Join(err, err2); err != nil {
+	before, beforeErr := g.crossed(a)
+	subflows, subflowsErr := g.subflows(ctx, a)
+	err = errors.Join(err, beforeErr, subflowsErr, pause(ctx, 100*time.Millisecond))
+	after, afterErr := g.crossed(a)
+	if err := errors.Join(err, afterErr); err != nil {
 		return nil, errors.Join(err, f.abandon())
 	}
 	if at, _ := carrier(before, after); subflows < 2 || at == "" {

@@ -52,9 +52,9 @@ func runForged(ctx context.Context, s *session) ([]Sample, error) {
 		}
 		err = g.assail(ctx, out, g.nets[1])
 		for _, f := range []*flow{f, r} {
-			client, server, err2 := f.end()
+			client, server, endErr := f.end()
 			judge(out, client, server)
-			err = errors.Join(err, err2)
+			err = errors.Join(err, endErr)
 		}
 		return err
 	})
@@ -86,9 +86,9 @@ func (g *ground) assail(ctx context.Context, out *Sample, network string) error 
 			g.order(ctx, "h2", agent.Order{Local: "b", Remote: "a", Network: n, Pin: true}), pause(ctx, 500*time.Millisecond))
 	}
 	got := <-heard
-	before, err2 := a.client.Health(ctx)
-	since, err3 := a.lastEvent(ctx)
-	if err := errors.Join(err, err2, err3); err != nil {
+	before, beforeErr := a.client.Health(ctx)
+	since, sinceErr := a.lastEvent(ctx)
+	if err := errors.Join(err, beforeErr, sinceErr); err != nil {
 		return err
 	}
 	out.Values["probes answered meanwhile"] = float64(before.Reflectors[network].Reflected - quiet.Reflectors[network].Reflected)
@@ -100,8 +100,8 @@ func (g *ground) assail(ctx context.Context, out *Sample, network string) error 
 		return err
 	}
 	after, err := a.client.Health(ctx)
-	events, err2 := a.events(ctx, since)
-	if err := errors.Join(err, err2); err != nil {
+	events, eventsErr := a.events(ctx, since)
+	if err := errors.Join(err, eventsErr); err != nil {
 		return err
 	}
 	out.Values["thrown"] = float64(sent)
@@ -121,7 +121,10 @@ func (g *ground) assail(ctx context.Context, out *Sample, network string) error 
 	answers := s.Malformed + s.Forged + s.Unbound + s.Unmatched + s.Mismatch + s.Duplicate + s.BadTLV + s.ForgedTLV - (then.Malformed + then.Forged + then.Unbound + then.Unmatched + then.Mismatch + then.Duplicate + then.BadTLV + then.ForgedTLV)
 	out.Values["counted"] += float64(answers)
 	out.Values["sender refused"] = float64(answers)
-	out.Values["restarted"] = map[bool]float64{true: 1}[!after.Started.Equal(before.Started)]
+	out.Values["restarted"] = 0
+	if !after.Started.Equal(before.Started) {
+		out.Values["restarted"] = 1
+	}
 	return nil
 }
 

@@ -128,10 +128,12 @@ func (g *ground) murder(ctx context.Context, out *Sample) error {
 		return err
 	}
 	if host == "h1" {
-		adopted := slices.ContainsFunc(events, func(e agent.Event) bool {
+		out.Values["adopted"] = 0
+		if slices.ContainsFunc(events, func(e agent.Event) bool {
 			return e.Kind == agent.EventAdopted && e.Pair == "a>b" && e.To == network
-		})
-		out.Values["adopted"] = map[bool]float64{true: 1}[adopted]
+		}) {
+			out.Values["adopted"] = 1
+		}
 	}
 	// Not stale: what the agents say is where the bytes are, in all buckets.
 	out.Values["stale"] = 1
@@ -148,9 +150,9 @@ func (g *ground) murder(ctx context.Context, out *Sample) error {
 func (g *ground) agrees(ctx context.Context) (bool, error) {
 	last, err := g.crossed(g.pod("a"))
 	err = errors.Join(err, pause(ctx, 100*time.Millisecond))
-	now, err2 := g.crossed(g.pod("a"))
-	paths, err3 := g.agents["h1"].client.Paths(ctx)
-	if err := errors.Join(err, err2, err3); err != nil {
+	now, nowErr := g.crossed(g.pod("a"))
+	paths, pathsErr := g.agents["h1"].client.Paths(ctx)
+	if err := errors.Join(err, nowErr, pathsErr); err != nil {
 		return false, err
 	}
 	at, part := carrier(last, now)

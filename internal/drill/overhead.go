@@ -179,16 +179,16 @@ func (g *ground) watched(ctx context.Context, t traffic) (m watching, err error)
 	}
 	before, err := cost.Read()
 	m.from = monotonic()
-	crossed, err2 := g.crossed(t.from)
-	if err := errors.Join(err, err2, pause(ctx, g.s.options().For)); err != nil {
+	crossed, crossedErr := g.crossed(t.from)
+	if err := errors.Join(err, crossedErr, pause(ctx, g.s.options().For)); err != nil {
 		return m, errors.Join(err, f.abandon())
 	}
 	after, err := cost.Read()
 	m.to = monotonic()
-	now, err2 := g.crossed(t.from)
-	var err3 error
-	m.client, m.server, err3 = f.end()
-	if err := errors.Join(err, err2, err3); err != nil {
+	now, nowErr := g.crossed(t.from)
+	var endErr error
+	m.client, m.server, endErr = f.end()
+	if err := errors.Join(err, nowErr, endErr); err != nil {
 		return m, err
 	}
 	m.busy = cost.Between(before, after).Busy()
@@ -209,8 +209,8 @@ func (g *ground) hear(a, b topo.Pod) (deaf func() error, err error) {
 	}
 	err = c.SetPeers([]netip.Addr{a.Addr(), b.Addr()})
 	for _, pod := range []topo.Pod{a, b} {
-		_, err2 := c.Watch(pod.Netns)
-		err = errors.Join(err, err2)
+		_, watchErr := c.Watch(pod.Netns)
+		err = errors.Join(err, watchErr)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Remove())

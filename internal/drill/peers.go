@@ -95,8 +95,8 @@ func (g *ground) acquainted(ctx context.Context, out *Sample, n int) error {
 		return err
 	}
 	err = pause(ctx, g.s.options().For+200*time.Millisecond)
-	client, server, err2 := f.end()
-	if err := errors.Join(err, err2); err != nil {
+	client, server, endErr := f.end()
+	if err := errors.Join(err, endErr); err != nil {
 		return err
 	}
 	out.Values["median_s"], out.Values["p99_s"] = client.Latency.Percentile(50), client.Latency.Percentile(99)
@@ -158,12 +158,12 @@ func (g *ground) hubCosts(ctx context.Context, out *Sample, d time.Duration) err
 		return all, err
 	}
 	was, err := g.agents["h1"].client.Health(ctx)
-	before, err2 := read()
-	err = errors.Join(err, err2, pause(ctx, d))
-	after, err2 := read()
-	health, err3 := g.agents["h1"].client.Health(ctx)
-	paths, err4 := g.agents["h1"].client.Paths(ctx)
-	if err := errors.Join(err, err2, err3, err4); err != nil {
+	before, beforeErr := read()
+	err = errors.Join(err, beforeErr, pause(ctx, d))
+	after, afterErr := read()
+	health, healthErr := g.agents["h1"].client.Health(ctx)
+	paths, pathsErr := g.agents["h1"].client.Paths(ctx)
+	if err := errors.Join(err, afterErr, healthErr, pathsErr); err != nil {
 		return err
 	}
 	for name, c := range health.Senders {

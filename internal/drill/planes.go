@@ -132,8 +132,8 @@ func (p *planes) index(network string) int {
 // move puts all flows between the pods, whichever opened them, on a path.
 func (p *planes) move(path int) error {
 	_, err := p.from.Switch(p.b.UID, steer.All, path)
-	_, err2 := p.to.Switch(p.a.UID, steer.All, path)
-	return errors.Join(err, err2, p.tell(), follows(p.to, p.from, p.b.UID, p.a.UID))
+	_, toErr := p.to.Switch(p.a.UID, steer.All, path)
+	return errors.Join(err, toErr, p.tell(), follows(p.to, p.from, p.b.UID, p.a.UID))
 }
 
 // lead puts all flows that a has opened on a path.

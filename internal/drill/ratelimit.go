@@ -58,20 +58,20 @@ func (g *ground) squeeze(ctx context.Context, out *Sample, first string) error {
 		return err
 	}
 	err = g.order(ctx, "h1", agent.Order{Local: "a", Remote: "b", Network: first})
-	network, rate, err2 := g.settled(ctx)
-	since, err3 := g.agents["h1"].lastEvent(ctx)
-	if err := errors.Join(err, err2, err3); err != nil {
+	network, rate, networkErr := g.settled(ctx)
+	since, sinceErr := g.agents["h1"].lastEvent(ctx)
+	if err := errors.Join(err, networkErr, sinceErr); err != nil {
 		return errors.Join(err, f.abandon())
 	}
 	out.Text["network"] = network
 	struck, wall := monotonic(), g.s.Now()
 	err = g.uplink(ctx, map[string]float64{network: rate / 10})
-	moved, err2 := g.departure(ctx, network, struck, g.s.options().Hold)
-	err = errors.Join(err, err2, pause(ctx, time.Second))
+	moved, movedErr := g.departure(ctx, network, struck, g.s.options().Hold)
+	err = errors.Join(err, movedErr, pause(ctx, time.Second))
 	to := monotonic()
-	events, err2 := g.agents["h1"].events(ctx, since)
-	client, server, err3 := f.end()
-	if err := errors.Join(err, err2, err3); err != nil {
+	events, eventsErr := g.agents["h1"].events(ctx, since)
+	client, server, endErr := f.end()
+	if err := errors.Join(err, eventsErr, endErr); err != nil {
 		return err
 	}
 	out.Values["before"], out.Values["limit"] = rate, rate/10

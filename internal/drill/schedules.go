@@ -72,9 +72,9 @@ func runSchedules(ctx context.Context, s *session) ([]Sample, error) {
 		one, err := s.try(ctx, v, func(out *Sample) (err error) {
 			var r ride
 			if i == 0 {
-				events, err2 := ([]string)(nil), error(nil)
-				r, events, err2 = s.steeredWith(ctx, all, v, evidence)
-				out.Text["events"], err = strings.Join(events, "\n"), err2
+				var events []string
+				r, events, err = s.steeredWith(ctx, all, v, evidence)
+				out.Text["events"] = strings.Join(events, "\n")
 				mine = r
 			} else {
 				r, err = s.kept(ctx, s.File.Networks, all, v, nil)

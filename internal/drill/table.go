@@ -58,7 +58,11 @@ func Table(w io.Writer, figures []Figure) error {
 				verdict = "met"
 				met++
 			}
-			bar = fmt.Sprintf("%s %s: %s", map[bool]string{true: ">=", false: "<="}[f.Bar.AtLeast], Quantity(f.Bar.Limit, f.Unit), verdict)
+			sign := "<="
+			if f.Bar.AtLeast {
+				sign = ">="
+			}
+			bar = fmt.Sprintf("%s %s: %s", sign, Quantity(f.Bar.Limit, f.Unit), verdict)
 		}
 		interval, spread := "", ""
 		if f.N > 1 && f.Low != f.High {

@@ -93,7 +93,10 @@ func encodeClaim(c claim.Claim) statement {
 		out.Optimum = &along{Over: o.Over, Bounds: bounds(o.Range)}
 	}
 	if t := c.Test.Trend; t != nil {
-		out.Trend = &along{Over: t.Over, Goes: map[bool]string{false: "up", true: "down"}[t.Falling]}
+		out.Trend = &along{Over: t.Over, Goes: "up"}
+		if t.Falling {
+			out.Trend.Goes = "down"
+		}
 	}
 	return out
 }

@@ -131,10 +131,10 @@ func TestAttachOutlivesTheProcess(t *testing.T) {
 	if !errors.Is(again, os.ErrExist) || !netns.Exists("pw-t-ours") {
 		t.Errorf("a second of that name: %v", again)
 	}
-	theirs, err1 := netns.Inode("pw-t-theirs")
-	ours, err2 := netns.Inode("pw-t-ours")
-	if theirs != ours || err1 != nil || err2 != nil {
-		t.Errorf("got namespace %d (%v), want %d (%v)", ours, err2, theirs, err1)
+	theirs, theirsErr := netns.Inode("pw-t-theirs")
+	ours, oursErr := netns.Inode("pw-t-ours")
+	if theirs != ours || theirsErr != nil || oursErr != nil {
+		t.Errorf("got namespace %d (%v), want %d (%v)", ours, oursErr, theirs, theirsErr)
 	}
 }
 

@@ -171,9 +171,13 @@ func (b *book) drift() []sample.Warning {
 	if slope.Contains(0) || math.Abs(slope.Center) < 0.02 {
 		return nil
 	}
+	became := "slower"
+	if slope.Center > 0 {
+		became = "faster"
+	}
 	return []sample.Warning{{Gate: "drift", Text: fmt.Sprintf(
 		"the baseline %s became %s by %.1f %% from its first repetition to its last (95 %% interval %.1f to %.1f %%): the machine drifted while it was measured; ratios to %s within a repetition are not touched by it",
-		b.o.Baseline, map[bool]string{true: "faster", false: "slower"}[slope.Center > 0], 100*math.Abs(math.Expm1(slope.Center)),
+		b.o.Baseline, became, 100*math.Abs(math.Expm1(slope.Center)),
 		100*math.Abs(math.Expm1(near(slope))), 100*math.Abs(math.Expm1(far(slope))), b.o.Baseline)}}
 }
 

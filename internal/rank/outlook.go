@@ -190,11 +190,11 @@ func (p *prospects) tell(out *Outlook) {
 		out.Odds = append(out.Odds, o)
 	}
 	slices.SortStableFunc(out.Odds, func(a, b Odds) int {
-		if (a.Regret == nil) != (b.Regret == nil) {
-			return map[bool]int{true: 1, false: -1}[a.Regret == nil]
+		if x, y := a.Regret == nil, b.Regret == nil; x != y {
+			return last(x)
 		}
 		if x, y := a.Refused(out.Level), b.Refused(out.Level); x != y {
-			return map[bool]int{true: 1, false: -1}[x]
+			return last(x)
 		}
 		if len(p.limits) == 0 && (a.Regret == nil || out.Undecided) || a.Regret == nil && b.Regret == nil { // what the draws say of such is noise
 			return cmp.Compare(p.index(b.Network), p.index(a.Network))
@@ -276,4 +276,12 @@ func (o *Outlook) LeftOut() (out []Weight) {
 		}
 	}
 	return out
+}
+
+// last orders what comes after all that is not so.
+func last(so bool) int {
+	if so {
+		return 1
+	}
+	return -1
 }

@@ -97,8 +97,13 @@ func networksOf(sums []rank.Summary, baseline string) []string {
 		names = append(names, s.Network)
 	}
 	slices.SortFunc(names, func(x, y string) int {
-		if (x == baseline) != (y == baseline) {
-			return map[bool]int{true: -1, false: 1}[x == baseline]
+		switch {
+		case x == y:
+			return 0
+		case x == baseline:
+			return -1
+		case y == baseline:
+			return 1
 		}
 		return cmp.Compare(x, y)
 	})

@@ -30,7 +30,11 @@ func knownClaims(a *analysis) []answerLine {
 			tested++
 		}
 	}
-	head := fmt.Sprintf("%d of %s that can be tested %s told", told, plural(tested, "claim"), map[bool]string{true: "is", false: "are"}[told == 1])
+	are := "are"
+	if told == 1 {
+		are = "is"
+	}
+	head := fmt.Sprintf("%d of %s that can be tested %s told", told, plural(tested, "claim"), are)
 	if told == 0 {
 		out := append([]answerLine{{Text: head + ".", Href: "#claims"}}, few(knownNetworks(a), "the rankings", "#rankings")...)
 		if len(out) > 1 {

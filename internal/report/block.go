@@ -191,7 +191,11 @@ func (g grid) markdown(p *printer) {
 	}
 	p.printf("|\n")
 	for _, c := range t.cols {
-		p.printf("|%s", map[bool]string{true: "---:", false: ":---"}[c.right])
+		side := ":---"
+		if c.right {
+			side = "---:"
+		}
+		p.printf("|%s", side)
 	}
 	p.printf("|\n")
 	for _, r := range t.rows {

@@ -164,7 +164,10 @@ func explainTable(fs []explain.Finding, stages []StageDoc) (t table) {
 		some := r.always
 		for _, f := range fs {
 			v, ok := r.value(f)
-			cells = append(cells, map[bool]string{true: v, false: "-"}[ok])
+			if !ok {
+				v = "-"
+			}
+			cells = append(cells, v)
 			some = some || ok
 		}
 		if some {

@@ -71,10 +71,7 @@ func (f SteeringFigure) bar() string {
 	if f.Bar == nil {
 		return ""
 	}
-	if f.Bar.AtLeast {
-		return "≥ " + quantity(f.Bar.Limit, f.Unit)
-	}
-	return "≤ " + quantity(f.Bar.Limit, f.Unit)
+	return f.Bar.sign("≥", "≤") + " " + quantity(f.Bar.Limit, f.Unit)
 }
 
 // verdict is "met" or "not met"; empty without a bar.

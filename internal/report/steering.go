@@ -171,6 +171,14 @@ type SteeringBar struct {
 	Limit   float64
 }
 
+// sign is the bar's, least or most.
+func (b SteeringBar) sign(least, most string) string {
+	if b.AtLeast {
+		return least
+	}
+	return most
+}
+
 // Met tells whether the figure meets its bar: it must have been measured.
 func (f SteeringFigure) Met() bool {
 	switch {

@@ -172,10 +172,13 @@ func barItems(figures []SteeringFigure) (out []forestItem) {
 		}
 	}
 	slices.SortStableFunc(with, func(x, y SteeringFigure) int {
-		if x.Met() != y.Met() {
-			return map[bool]int{true: 1, false: -1}[x.Met()]
+		switch met := x.Met(); {
+		case met == y.Met():
+			return cmp.Compare(x.margin(), y.margin())
+		case met:
+			return 1
 		}
-		return cmp.Compare(x.margin(), y.margin())
+		return -1
 	})
 	for _, f := range with {
 		of := stat.Interval{Center: f.Value / f.Bar.Limit, Low: f.Low / f.Bar.Limit, High: f.High / f.Bar.Limit}

@@ -116,7 +116,7 @@ func (r runStudy) joined() int { return max((len(r.steps)+maxPoints-1)/maxPoints
 
 func (r runStudy) line(network int, s scale) chartLine {
 	k := r.joined()
-	hold := seconds(r.Step)
+	hold := r.Step.Seconds()
 	out := chartLine{Network: network, Steered: r.Steered, Step: num(hold * float64(k)), Mean: []num{}, X: []num{}}
 	point := func(x, mean, low, high float64) {
 		out.X, out.Mean = append(out.X, num(x)), append(out.Mean, num(mean/s.by))
@@ -172,7 +172,7 @@ func (s *scriptStudy) density() string {
 		if k == 1 {
 			continue
 		}
-		t := fmt.Sprintf("A point is the mean of up to %d steps of %s", k, human(seconds(r.Step), "s"))
+		t := fmt.Sprintf("A point is the mean of up to %d steps of %s", k, human(r.Step.Seconds(), "s"))
 		if runs[t] == nil {
 			texts = append(texts, t)
 		}
@@ -194,7 +194,7 @@ func (s *scriptStudy) density() string {
 func (s *scriptStudy) marks(all *steeringStudy) []chartMark {
 	out, first := []chartMark{}, 0.0
 	for _, e := range s.events {
-		t := seconds(e.At)
+		t := e.At.Seconds()
 		if e.mark == 0 || t < s.from || t > s.end {
 			continue
 		}
@@ -245,7 +245,7 @@ func (s *scriptStudy) shares() (out []parting) {
 	slices.Sort(names)
 	for _, sh := range sorted {
 		// In order: the sum of floats depends on it.
-		v, sum := parting{at: seconds(sh.At), names: names}, 0.0
+		v, sum := parting{at: sh.At.Seconds(), names: names}, 0.0
 		for _, name := range names {
 			n := sh.Parts[name]
 			if !(n > 0) || math.IsInf(n, 0) { // NaN neither

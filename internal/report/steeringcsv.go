@@ -67,7 +67,7 @@ func (o steeringWriter) figure(f SteeringFigure) {
 		c["least"], c["median"], c["p99"], c["most"] = known(f.Least), known(f.Median), known(f.P99), known(f.Most)
 	}
 	if f.Bar != nil {
-		c["bar"] = map[bool]string{true: ">=", false: "<="}[f.Bar.AtLeast] + exact(f.Bar.Limit)
+		c["bar"] = f.Bar.sign(">=", "<=") + exact(f.Bar.Limit)
 		c["met"] = strconv.FormatBool(f.Met())
 	}
 	o.row("figure", f.Drill, f.Name, c)
@@ -109,7 +109,7 @@ func (o steeringWriter) script(s *scriptStudy) {
 }
 
 func (o steeringWriter) event(script string, e eventStudy) {
-	c := map[string]string{"from_s": timeCell(seconds(e.At)), "host": e.Host, "kind": e.Kind, "from": e.From, "to": e.To, "text": oneLine(e.Reason)}
+	c := map[string]string{"from_s": timeCell(e.At.Seconds()), "host": e.Host, "kind": e.Kind, "from": e.From, "to": e.To, "text": oneLine(e.Reason)}
 	name := ""
 	if e.mark > 0 {
 		name = strconv.Itoa(e.mark)

@@ -33,8 +33,10 @@ func (s *scriptStudy) timeline(width int) plain {
 		return strings.TrimRight(fmt.Sprintf("%-*s  %s", label, ellipsis(oneLine(name), label), cells), " ")
 	}
 	var out plain
-	for lane, row := range s.lanes(cols, slot) {
-		out = append(out, line(map[bool]string{true: "phases"}[lane == 0], row))
+	name := "phases"
+	for _, row := range s.lanes(cols, slot) {
+		out = append(out, line(name, row))
+		name = ""
 	}
 	if s.moves > 0 {
 		out = append(out, line("moves", s.moveRow(cols, slot)))
@@ -122,7 +124,7 @@ func (s *scriptStudy) moveRow(cols int, slot float64) string {
 	row := []rune(strings.Repeat(" ", cols))
 	free := 0
 	for _, e := range s.events {
-		c := int(math.Floor((seconds(e.At) - s.from) / slot))
+		c := int(math.Floor((e.At.Seconds() - s.from) / slot))
 		if e.mark == 0 || c < 0 || c >= cols {
 			continue
 		}

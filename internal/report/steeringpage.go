@@ -224,7 +224,7 @@ func (s *scriptStudy) view(id string, all *steeringStudy) scriptView {
 }
 
 func (e eventStudy) view() eventView {
-	out := eventView{At: fmt.Sprintf("%.3f", seconds(e.At)), Host: e.Host, Kind: e.Kind, Pair: e.Pair, Route: e.route(), By: e.By, Reason: e.Reason}
+	out := eventView{At: fmt.Sprintf("%.3f", e.At.Seconds()), Host: e.Host, Kind: e.Kind, Pair: e.Pair, Route: e.route(), By: e.By, Reason: e.Reason}
 	if e.mark > 0 {
 		out.Mark = fmt.Sprint(e.mark)
 	}

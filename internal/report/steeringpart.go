@@ -44,7 +44,7 @@ func (s *scriptStudy) part(from, to float64) part {
 	var letters, names []string
 	only := s.only(from, to)
 	if only >= 0 && only < len(s.Weights) {
-		p.weight = seconds(s.Weights[only])
+		p.weight = s.Weights[only].Seconds()
 	}
 	for _, ph := range s.phases {
 		if ph.from < to && ph.to > from {
@@ -52,7 +52,11 @@ func (s *scriptStudy) part(from, to float64) part {
 		}
 	}
 	p.letters = listed(letters, "", 6)
-	p.name = cmp.Or(listed(names, " + ", 4), map[bool]string{true: "whole script", false: "between phases"}[len(s.phases) == 0])
+	rest := "between phases"
+	if len(s.phases) == 0 {
+		rest = "whole script"
+	}
+	p.name = cmp.Or(listed(names, " + ", 4), rest)
 	for i, r := range s.runs {
 		v := r.mean(from, to)
 		if only >= 0 && only < len(r.Means) {
@@ -71,14 +75,14 @@ func (s *scriptStudy) part(from, to float64) part {
 func (s *scriptStudy) only(from, to float64) int {
 	found := -1
 	for i, p := range s.Phases {
-		end := seconds(p.To)
+		end := p.To.Seconds()
 		if p.To == 0 {
 			end = s.end
 		}
-		if seconds(p.From) >= to || end <= from {
+		if p.From.Seconds() >= to || end <= from {
 			continue
 		}
-		if found >= 0 || seconds(p.From) != from || end != to {
+		if found >= 0 || p.From.Seconds() != from || end != to {
 			return -1
 		}
 		found = i

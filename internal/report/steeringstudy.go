@@ -6,7 +6,6 @@ import (
 	"html/template"
 	"math"
 	"slices"
-	"time"
 )
 
 // steeringStudy is all that is derived from a SteeringInput, once, for every format.
@@ -57,8 +56,6 @@ type eventStudy struct {
 	mark    int
 	outcome string
 }
-
-func seconds(d time.Duration) float64 { return d.Seconds() }
 
 func studySteering(in SteeringInput) (*steeringStudy, error) {
 	s := &steeringStudy{SteeringInput: in}
@@ -150,11 +147,11 @@ func studyScript(script SteeringScript) scriptStudy {
 		}
 	}
 	for _, p := range s.Phases {
-		s.from, s.end = min(s.from, seconds(p.From)), max(s.end, seconds(p.From), seconds(p.To))
+		s.from, s.end = min(s.from, p.From.Seconds()), max(s.end, p.From.Seconds(), p.To.Seconds())
 	}
 	if s.end <= s.from {
 		for _, e := range s.Events {
-			s.end = max(s.end, seconds(e.At))
+			s.end = max(s.end, e.At.Seconds())
 		}
 		s.end = max(s.end, s.from+1)
 	}
@@ -170,12 +167,12 @@ func (r SteeringRun) steps() []step {
 	slices.SortStableFunc(sorted, func(a, b SteeringPoint) int { return cmp.Compare(a.At, b.At) })
 	out := make([]step, 0, len(sorted))
 	for i, p := range sorted {
-		v := step{seconds(p.At), seconds(p.At) + seconds(r.Step), p.Value}
+		v := step{p.At.Seconds(), p.At.Seconds() + r.Step.Seconds(), p.Value}
 		if math.IsInf(v.value, 0) {
 			v.value = math.NaN()
 		}
 		if i+1 < len(sorted) {
-			v.to = min(v.to, seconds(sorted[i+1].At))
+			v.to = min(v.to, sorted[i+1].At.Seconds())
 		}
 		if v.to > v.from {
 			out = append(out, v)
@@ -214,7 +211,7 @@ func (s *scriptStudy) studyPhases() {
 	slices.SortStableFunc(sorted, func(a, b SteeringPhase) int { return cmp.Compare(a.From, b.From) })
 	var ends []float64 // of the lanes
 	for i, p := range sorted {
-		v := phaseStudy{SteeringPhase: p, letter: letter(i), from: seconds(p.From), to: seconds(p.To)}
+		v := phaseStudy{SteeringPhase: p, letter: letter(i), from: p.From.Seconds(), to: p.To.Seconds()}
 		if p.To == 0 {
 			v.to = s.end
 		}

@@ -293,7 +293,7 @@ func (s *scriptStudy) list() items {
 		if e.mark > 0 {
 			mark = fmt.Sprint(e.mark)
 		}
-		out = append(out, fmt.Sprintf("%s  %.3f s  %s", mark, seconds(e.At), e.sentence()))
+		out = append(out, fmt.Sprintf("%s  %.3f s  %s", mark, e.At.Seconds(), e.sentence()))
 	}
 	return out
 }

@@ -25,9 +25,9 @@ func spans(r io.Reader, name, id string) []span {
 		if len(f) != 3 || f[0] != name && f[0] != id {
 			continue
 		}
-		first, err1 := strconv.ParseUint(f[1], 10, 32)
-		count, err2 := strconv.ParseUint(f[2], 10, 32)
-		if err1 == nil && err2 == nil && count > 0 && first > 0 && first+count < 1<<32 {
+		first, firstErr := strconv.ParseUint(f[1], 10, 32)
+		count, countErr := strconv.ParseUint(f[2], 10, 32)
+		if firstErr == nil && countErr == nil && count > 0 && first > 0 && first+count < 1<<32 {
 			out = append(out, span{uint32(first), uint32(count)})
 		}
 	}

@@ -54,8 +54,8 @@ func (s *Sizes) Set(text string) error {
 		high = low
 	}
 	a, err := strconv.Atoi(low)
-	b, err2 := strconv.Atoi(high)
-	if err != nil || err2 != nil {
+	b, highErr := strconv.Atoi(high)
+	if err != nil || highErr != nil {
 		return errors.New("expected BYTES or MIN-MAX")
 	}
 	*s = Sizes{a, b}

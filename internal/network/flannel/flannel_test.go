@@ -117,8 +117,8 @@ func checkAddresses(t *testing.T, l *lab.Lab, info network.Info) {
 			t.Errorf("pod %s has MTU %d, want %d", p.Name, p.Attachments[0].MTU, want)
 		}
 		ino, err := netns.Inode(p.Netns)
-		if host, err2 := netns.Inode(h.Netns); err != nil || err2 != nil || ino == host || ino == own {
-			t.Errorf("pod %s has no namespace of its own: %v, %v", p.Name, err, err2)
+		if host, hostErr := netns.Inode(h.Netns); err != nil || hostErr != nil || ino == host || ino == own {
+			t.Errorf("pod %s has no namespace of its own: %v, %v", p.Name, err, hostErr)
 		}
 	}
 }

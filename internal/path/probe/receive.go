@@ -251,9 +251,9 @@ func (s *Sender) accept(in []byte, a ancillary, from netip.AddrPort, now time.Ti
 	}
 	at := received(a, now)
 	f := p.Error.Format()
-	t2, err2 := f.Decode(p.Received, at)
-	t3, err3 := f.Decode(p.Time, at)
-	if err2 != nil || err3 != nil {
+	t2, receivedErr := f.Decode(p.Received, at)
+	t3, timeErr := f.Decode(p.Time, at)
+	if receivedErr != nil || timeErr != nil {
 		return Reply{}, sMalformed
 	}
 	fl, late, why := s.match(p, plain(from))

@@ -107,8 +107,8 @@ func onWall(at time.Duration) (time.Time, error) {
 	for range tries {
 		before, err := workload.Monotonic()
 		wall := time.Now()
-		after, err2 := workload.Monotonic()
-		if err := errors.Join(err, err2); err != nil {
+		after, afterErr := workload.Monotonic()
+		if err := errors.Join(err, afterErr); err != nil {
 			return time.Time{}, err
 		}
 		if d := after - before; d < least {
