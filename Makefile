@@ -132,8 +132,8 @@ race: ## run the tests of packages that can under the race detector, as root: ne
 		$$(go list ./... | grep -vxF $(patsubst %,-e pathwise.dev/pathwise/%,$(RACE_NOT)))
 
 .PHONY: lint
-lint: bin/.stamp/lint ## gofmt, go vet, staticcheck, shellcheck, go mod tidy
-	@scripts/lint.sh bin/lint/staticcheck
+lint: bin/.stamp/lint ## gofmt, go vet, staticcheck, deadcode, shellcheck, go mod tidy
+	@scripts/lint.sh bin/lint
 
 .PHONY: bench
 bench: build plugins ## run the experiment EXPERIMENT (default quick) into results/
