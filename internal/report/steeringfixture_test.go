@@ -69,8 +69,10 @@ func madeDemo(step time.Duration) SteeringScript {
 			return "vxlan"
 		case t < 62.05:
 			return "macvlan"
+		case t < 66.3:
+			return "routed-bgp"
 		}
-		return map[bool]string{true: "routed-bgp", false: "vxlan"}[t < 66.3]
+		return "vxlan"
 	}
 	s.Runs = append(s.Runs, madeRun("steered", true, step, 90, func(t float64) float64 { return madeLevel(on(t), t) }))
 	for _, n := range []string{"routed-bgp", "vxlan", "macvlan"} {

@@ -338,7 +338,11 @@ func FuzzEcho(f *testing.F) {
 		if !ok {
 			return
 		}
-		if want := map[bool]byte{false: 0, true: 129}[six]; raw[0] != want || p.what != echoed || len(raw) < icmpHead+packetSize {
+		want := byte(0)
+		if six {
+			want = 129
+		}
+		if raw[0] != want || p.what != echoed || len(raw) < icmpHead+packetSize {
 			t.Errorf("%x was taken for %+v", raw, p)
 		}
 	})

@@ -260,3 +260,11 @@ func (b *bed) crossed(pod, path int) (sent, received uint64) {
 	}
 	return m.Sent(), r.Packets
 }
+
+// either is yes where so, and else no.
+func either[T any](so bool, yes, no T) T {
+	if so {
+		return yes
+	}
+	return no
+}

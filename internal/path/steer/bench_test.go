@@ -98,7 +98,7 @@ func report(b *testing.B, what string, ns []float64) {
 func BenchmarkPeers(b *testing.B) {
 	for i := range 8 {
 		n, any := []int{1, 10, 100, 1000}[i/2], i%2 == 1
-		b.Run(fmt.Sprint(n, map[bool]string{false: "same", true: "any"}[any]), func(b *testing.B) {
+		b.Run(fmt.Sprint(n, either(any, "any", "same")), func(b *testing.B) {
 			p := benchPlane(b, n)
 			me := netip.MustParseAddr("10.90.1.2")
 			for i := range n {

@@ -59,7 +59,7 @@ func TestHostileFragments(t *testing.T) {
 	b.open(2)
 	b.nft("add table inet t", "add chain inet t f { type filter hook forward priority 0; }", `add rule inet t f iifname "p1n0" th dport 7001 drop`)
 	for _, network := range []string{"tcp", "udp", "tcp6", "udp6"} {
-		host := map[bool]string{false: "10.90.2.2", true: "[fd90:2::2]"}[strings.HasSuffix(network, "6")]
+		host := either(strings.HasSuffix(network, "6"), "[fd90:2::2]", "10.90.2.2")
 		b.serve(2, network, host+":7001")
 		b.serve(2, network, host+":7002")
 	}
@@ -144,7 +144,7 @@ func TestHostileUnprivileged(t *testing.T) {
 	}{{"no flow", 0, "10.92.2.2:7002", open, 0}, {"a flow's port", near, "10.92.2.2:7002", open, 0}, {"a flow", near, "10.92.2.2:7001", back, 3}} {
 		for _, connected := range []bool{true, false} {
 			before, marked := two.Events(), uint64(0)
-			stray := b.bound(1, fmt.Sprintf("10.92.1.2:%d", c.sport), map[bool]string{true: c.to}[connected])
+			stray := b.bound(1, fmt.Sprintf("10.92.1.2:%d", c.sport), either(connected, c.to, ""))
 			for class := range 256 {
 				setOption(t, stray, tos(false, 0), class)
 				to, _ := net.ResolveUDPAddr("udp", c.to)

@@ -106,7 +106,7 @@ func TestICMPQuotesWhatWasSent(t *testing.T) {
 	}
 	for _, network := range []string{"udp4", "tcp4", "udp6", "tcp6"} {
 		v6 := network[3] == '6'
-		at, raw := map[bool]string{false: "10.90.2.2:7001", true: "[fd90:2::2]:7001"}[v6], raws[v6]
+		at, raw := either(v6, "[fd90:2::2]:7001", "10.90.2.2:7001"), raws[v6]
 		b.move(1, 0)
 		conn := b.echo(network, at, at)
 		if err := exchange(conn, "hello"); err != nil {
@@ -168,7 +168,7 @@ func checkQuote(q []byte, v6 bool) string {
 	}
 	src, _ := netip.AddrFromSlice(pseudo[:len(pseudo)/2])
 	dst, _ := netip.AddrFromSlice(pseudo[len(pseudo)/2:])
-	want := map[bool]Pair{false: stable(1), true: stable6(1)}[v6]
+	want := either(v6, stable6(1), stable(1))
 	if (Pair{src, dst}) != want {
 		return "the addresses are " + src.String() + " and " + dst.String()
 	}

@@ -135,8 +135,8 @@ func readFrame(b []byte) (h headers) {
 		h.closes = t[13]&1*closedIn | t[13]>>2&1*closedReset
 	case 17:
 		h.sport, h.dport, h.opens = be16(t), be16(t[2:]), true
-	case map[bool]uint8{false: 1, true: 58}[h.v6]:
-		request, reply := map[bool]uint8{false: 8, true: 128}[h.v6], map[bool]uint8{false: 0, true: 129}[h.v6]
+	case either(h.v6, uint8(58), uint8(1)):
+		request, reply := either(h.v6, uint8(128), uint8(8)), either(h.v6, uint8(129), uint8(0))
 		h.failure = h.v6 && t[0] >= 1 && t[0] <= 4 || !h.v6 && (t[0] == 3 || t[0] == 11 || t[0] == 12)
 		h.opens, h.accepts = t[0] == request, t[0] == reply
 		if !h.opens && !h.accepts {
@@ -337,7 +337,7 @@ func (w *world) begin(e *effect, h *headers, f bpfFlow, c chance) uint8 {
 		w.set(e, f, func(p *partOf) { p.role, p.marks = role, 0 })
 	}
 	if tcp && h.opens || role == roleNone && (tcp && !h.accepts && h.closes == 0 || !tcp && h.opens) {
-		role = map[bool]uint8{true: roleOwnerNew, false: roleNone}[w.alive]
+		role = either[uint8](w.alive, roleOwnerNew, roleNone)
 		role = w.assume(e, f, role)
 	}
 	if h.closes != 0 {

@@ -125,7 +125,7 @@ func (tr *trial) set(r *rand.Rand) error {
 	}
 	put64(p.mem.heartbeat, 0, at)
 	put64(p.mem.heartbeat, 8, 0)
-	put32(p.mem.heartbeat, 16, map[bool]uint32{true: 1}[w.lenient])
+	put32(p.mem.heartbeat, 16, either(w.lenient, uint32(1), uint32(0)))
 	w.spent = r.IntN(10) == 0
 	w.own, w.follow, w.held = map[uint32][Buckets]uint8{}, map[uint32][Buckets]uint8{}, map[uint32]uint32{}
 	w.flows = map[bpfFlow]partOf{}
@@ -220,7 +220,7 @@ func (tr *trial) run(prog int, b []byte, fresh bool) error {
 	}
 	now := coarse() >> 32
 	for _, what := range []uint32{14, 15} { // SPENT_ of steer.h: none, or all of these four seconds
-		put64(p.mem.events, what*8, map[bool]uint64{true: now<<32 | 1000}[w.spent])
+		put64(p.mem.events, what*8, either(w.spent, now<<32|1000, uint64(0)))
 	}
 	before := p.Events()
 	life := tr.lives()

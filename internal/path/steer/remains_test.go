@@ -98,7 +98,7 @@ func TestSecondInterface(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		b := newBed(t)
 		b.strangers()
-		b.run(2, "sysctl", "-qw", fmt.Sprintf("net.ipv4.conf.all.rp_filter=%d", map[bool]int{true: 1}[strict]))
+		b.run(2, "sysctl", "-qw", fmt.Sprintf("net.ipv4.conf.all.rp_filter=%d", either(strict, 1, 0)))
 		server := b.receiver(2, "10.90.2.2:7001")
 		g := b.gun(segment, "net1", segment, 2, false)
 		for _, with := range []bool{false, true} {

@@ -46,10 +46,10 @@ func (s *shaper) port() uint16            { return pick(s.r, poolPorts()...) }
 func (s *shaper) peer() *peerOf           { return pick(s.r, s.w.peers...) }
 func (s *shaper) path(p *peerOf) *pathOf  { return &p.paths[1+s.r.IntN(5)] }
 func etherType(a netip.Addr) (b [2]byte) {
-	return map[bool][2]byte{true: {8, 0}, false: {0x86, 0xdd}}[a.Is4()]
+	return either(a.Is4(), [2]byte{8, 0}, [2]byte{0x86, 0xdd})
 }
 func icmpOf(v4 bool) (proto, ask, re byte) {
-	return map[bool]byte{true: 1, false: 58}[v4], map[bool]byte{true: 8, false: 128}[v4], map[bool]byte{true: 0, false: 129}[v4]
+	return either(v4, byte(1), byte(58)), either(v4, byte(8), byte(128)), either(v4, byte(0), byte(129))
 }
 
 const encapPort = 52170
@@ -258,7 +258,7 @@ func (s *shaper) failure(p *peerOf, pa *pathOf) []byte {
 		h.options = s.bytes(8)
 	}
 	b := h.build()
-	b[14+len(h.options)+map[bool]int{true: 21, false: 41}[h.src.Is4()]] = pick(s.r, uint8(0), 4, 4, 1)
+	b[14+len(h.options)+either(h.src.Is4(), 21, 41)] = pick(s.r, uint8(0), 4, 4, 1)
 	if !h.badSum {
 		h.sum(b, len(b)-8-len(quote))
 	}
