@@ -187,8 +187,10 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.hold == (probe.Hold{}) {
 		cfg.hold = probe.DefaultHold()
 	}
-	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), hold: cfg.hold, replays: probe.NewReplays(0), refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
-		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{}, stranded: map[string]time.Time{}, warned: map[string]time.Time{},
+	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), hold: cfg.hold, replays: probe.NewReplays(0),
+		refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
+		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
+		suspects: map[*hostPath]*remoteHost{}, stranded: map[string]time.Time{}, warned: map[string]time.Time{},
 		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)}}
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
@@ -229,7 +231,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom} {
 			a.running(f)
 		}
-		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s", a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
+		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",
+			a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
 		err = a.loop(ctx)
 	}
 	// What runs beside uses what is closed.
@@ -395,6 +398,3 @@ func (a *Agent) warnOf(about, format string, args ...any) {
 	a.warned[about] = now
 	a.note(Event{Kind: EventWarning, Reason: fmt.Sprintf(format, args...)})
 }
-
-// mark is the DSCP that probes carry: steered packets' own.
-const mark = 0b000111

@@ -192,8 +192,8 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 	case n.status == statusUnknown && n.kind == noticeOpen && !p.opened.IsZero():
 		// The pod is another now, or its agent has lost it: native at once.
 		p.opened = time.Time{}
-		a.carryOut(p, decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network, Buckets: decide.Buckets,
-			Confidence: 1, Reason: "the other agent does not know the pair any more"}, "peer", 0)
+		a.carryOut(p, decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network,
+			Buckets: decide.Buckets, Confidence: 1, Reason: "the other agent does not know the pair any more"}, "peer", 0)
 	case n.status == statusDone && n.kind == noticeOpen:
 		a.openPair(p)
 	case n.kind == noticeMoved:

@@ -315,5 +315,6 @@ func (a *Agent) openPair(p *pair) {
 			a.warn("%s: %v", p.name, err)
 		}
 	}
-	a.note(Event{Kind: EventPeer, Pair: p.name, Reason: fmt.Sprintf("%s can use %d paths: the agent of %s has confirmed", p.name, len(p.routes), p.host.name)})
+	a.note(Event{Kind: EventPeer, Pair: p.name, Reason: fmt.Sprintf("%s can use %d paths: the agent of %s has confirmed",
+		p.name, len(p.routes), p.host.name)})
 }

@@ -112,7 +112,8 @@ func (w *wish) Step(s decide.State, ev decide.PairEvidence) (decide.State, decid
 			up = p.Network
 		}
 	}
-	d := decide.Decision{Kind: decide.Stay, From: ev.Active, To: ev.Active, Buckets: decide.Buckets, Reason: "well here", Evidence: ev}
+	d := decide.Decision{Kind: decide.Stay, From: ev.Active, To: ev.Active, Buckets: decide.Buckets, Reason: "well here",
+		Evidence: ev}
 	switch {
 	case (state[ev.Active] == decide.Failed || state[ev.Active] == decide.Ineligible) && up != "":
 		d.Kind, d.To, d.Reason = decide.Failover, up, "the active path has failed"
@@ -147,7 +148,8 @@ type running struct {
 
 func newBed(t *testing.T, name string, networks ...string) *bed {
 	t.Helper()
-	return newBedOf(t, lab.Spec{Name: name, Agents: true, Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2}}}, networks...)
+	return newBedOf(t, lab.Spec{Name: name, Agents: true, Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2}}},
+		networks...)
 }
 
 // newBedOf is a bed with other pods.
@@ -171,7 +173,8 @@ func newBedOf(t *testing.T, spec lab.Spec, networks ...string) *bed {
 		nets = append(nets, found)
 	}
 	store := lab.Store{Root: filepath.Join(t.TempDir(), "store")}
-	l, err := store.UpAll(context.Background(), spec, nets, lab.Options{CNIPath: lab.DefaultCNIPath(filepath.Join(bin, "pathwise"))})
+	l, err := store.UpAll(context.Background(), spec, nets,
+		lab.Options{CNIPath: lab.DefaultCNIPath(filepath.Join(bin, "pathwise"))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +223,8 @@ func oneKey(key string) func() (probe.Keys, error) {
 func (b *bed) start(host string, change func(*Config)) *running {
 	b.t.Helper()
 	r := &running{wish: &wish{}, done: make(chan error, 1)}
-	cfg := Config{Host: host, Keys: oneKey("a key of the test, 32 octets wide"), PinDir: filepath.Join(b.pins, host), Cgroup: b.cgroup,
-		Policy: r.wish, RTOMin: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+	cfg := Config{Host: host, Keys: oneKey("a key of the test, 32 octets wide"), PinDir: filepath.Join(b.pins, host),
+		Cgroup: b.cgroup, Policy: r.wish, RTOMin: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 		Source: func() (Cluster, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -64,7 +64,8 @@ func TestCluster(t *testing.T) {
 	nameless := testPod("old", 1, 8, "z", "m")
 	nameless.UID = ""
 	c := Cluster{Hosts: []topo.Host{{Index: 1, Name: "h1"}, {Index: 2, Name: "h2"}},
-		Pods: []topo.Pod{testPod("p", 1, 1, "z", "m"), testPod("single", 1, 2, "z"), nameless, own, testPod("q", 2, 1, "z", "b")}}
+		Pods: []topo.Pod{testPod("p", 1, 1, "z", "m"), testPod("single", 1, 2, "z"), nameless, own,
+			testPod("q", 2, 1, "z", "b")}}
 	if h, ok := c.host("h2"); !ok || h.Index != 2 {
 		t.Errorf("host h2: got %v, %v", h, ok)
 	}
@@ -98,7 +99,8 @@ func TestCluster(t *testing.T) {
 func TestDialect(t *testing.T) {
 	type said struct{ names, encapsulated []string }
 	seen := map[uint32]said{}
-	for _, is := range []said{{}, {names: []string{"a"}}, {names: []string{"b"}}, {names: []string{"a", "b"}}, {names: []string{"ab"}},
+	for _, is := range []said{{}, {names: []string{"a"}}, {names: []string{"b"}}, {names: []string{"a", "b"}},
+		{names: []string{"ab"}},
 		{names: []string{"a", "", "b"}}, {names: []string{"a", "b", ""}}, {names: []string{"b", "a"}},
 		{[]string{"a", "b"}, []string{"a"}}, {[]string{"a", "b"}, []string{"b"}}, {[]string{"a", "b"}, []string{"b", "a"}}} {
 		h := dialect(is.names, is.encapsulated)

@@ -33,19 +33,27 @@ func TestDistinct(t *testing.T) {
 	}{
 		{"nothing is shared", []topo.Pod{p, q, r, agent, single}, nil, nil},
 		{"a path address", []topo.Pod{p, with(q, 1, "10.1.1.1"), r}, []string{"p", "q"}, []string{"10.1.1.1"}},
-		{"a path address, the other way about", []topo.Pod{with(q, 1, "10.1.1.1"), r, p}, []string{"q", "p"}, []string{"10.1.1.1"}},
-		{"a path address on different networks", []topo.Pod{p, q, with(r, 2, "10.1.1.1")}, []string{"p", "r"}, []string{"10.1.1.1"}},
-		{"a path address, by three", []topo.Pod{p, with(q, 1, "10.1.1.1"), with(r, 1, "10.1.1.1")}, []string{"p", "q", "r"}, []string{"10.1.1.1"}},
-		{"a path address that is another's stable one", []topo.Pod{p, with(q, 1, "10.0.1.1"), r}, []string{"p", "q"}, []string{"10.0.1.1"}},
-		{"a path address that is the stable one of a pod with one network", []topo.Pod{p, with(q, 1, "10.0.2.3"), single}, []string{"q"}, []string{"10.0.2.3"}},
+		{"a path address, the other way about", []topo.Pod{with(q, 1, "10.1.1.1"), r, p}, []string{"q", "p"},
+			[]string{"10.1.1.1"}},
+		{"a path address on different networks", []topo.Pod{p, q, with(r, 2, "10.1.1.1")}, []string{"p", "r"},
+			[]string{"10.1.1.1"}},
+		{"a path address, by three", []topo.Pod{p, with(q, 1, "10.1.1.1"), with(r, 1, "10.1.1.1")}, []string{"p", "q", "r"},
+			[]string{"10.1.1.1"}},
+		{"a path address that is another's stable one", []topo.Pod{p, with(q, 1, "10.0.1.1"), r}, []string{"p", "q"},
+			[]string{"10.0.1.1"}},
+		{"a path address that is the stable one of a pod with one network", []topo.Pod{p, with(q, 1, "10.0.2.3"), single},
+			[]string{"q"}, []string{"10.0.2.3"}},
 		{"a stable address", []topo.Pod{p, with(q, 0, "10.0.1.1"), r}, []string{"p", "q"}, []string{"10.0.1.1"}},
-		{"a stable address, and a pod with one network", []topo.Pod{p, with(single, 0, "10.0.1.1"), r}, []string{"p"}, []string{"10.0.1.1"}},
-		{"the host's address, by pods with one network", []topo.Pod{p, single, with(testPod("other", 2, 4, "z"), 0, "10.0.2.3")}, nil, nil},
+		{"a stable address, and a pod with one network", []topo.Pod{p, with(single, 0, "10.0.1.1"), r}, []string{"p"},
+			[]string{"10.0.1.1"}},
+		{"the host's address, by pods with one network",
+			[]topo.Pod{p, single, with(testPod("other", 2, 4, "z"), 0, "10.0.2.3")}, nil, nil},
 		{"a path address of the agent's", []topo.Pod{with(p, 1, "10.1.1.9"), q, agent}, []string{"p"}, []string{"10.1.1.9"}},
 		{"one pod, twice", []topo.Pod{with(p, 1, "10.0.1.1"), q}, []string{"p"}, []string{"10.0.1.1"}},
 		{"in the notation of IPv6", []topo.Pod{p, with(q, 1, "::ffff:10.1.1.1")}, []string{"p", "q"}, []string{"10.1.1.1"}},
 		{"IPv6", []topo.Pod{with(p, 1, "fd00::1"), with(q, 1, "fd00::1"), r}, []string{"p", "q"}, []string{"fd00::1"}},
-		{"two addresses", []topo.Pod{p, with(with(q, 1, "10.1.1.1"), 0, "10.0.2.2"), r}, []string{"p", "q", "r"}, []string{"10.0.2.2", "10.1.1.1"}},
+		{"two addresses", []topo.Pod{p, with(with(q, 1, "10.1.1.1"), 0, "10.0.2.2"), r}, []string{"p", "q", "r"},
+			[]string{"10.0.2.2", "10.1.1.1"}},
 	} {
 		before := slices.Clone(tc.pods)
 		got, found := Cluster{Pods: tc.pods}.distinct()
@@ -61,7 +69,8 @@ func TestDistinct(t *testing.T) {
 		for _, x := range found {
 			addrs = append(addrs, x.addr.String())
 			for _, cl := range x.claims {
-				if text := x.describe(tc.pods); !strings.Contains(text, "pod "+tc.pods[cl.pod].Name+" (") || !strings.Contains(text, x.addr.String()) {
+				if text := x.describe(tc.pods); !strings.Contains(text, "pod "+tc.pods[cl.pod].Name+" (") ||
+					!strings.Contains(text, x.addr.String()) {
 					t.Errorf("%s: %q does not name %s", tc.name, text, tc.pods[cl.pod].Name)
 				}
 			}
@@ -103,7 +112,8 @@ func TestVetTellsOnce(t *testing.T) {
 		pods   []topo.Pod
 		events int
 		native bool
-	}{{[]topo.Pod{p, q}, 0, false}, {shared, 1, true}, {shared, 1, true}, {slices.Clone(shared), 1, true}, {[]topo.Pod{p, q}, 2, false},
+	}{{[]topo.Pod{p, q}, 0, false}, {shared, 1, true}, {shared, 1, true}, {slices.Clone(shared), 1, true},
+		{[]topo.Pod{p, q}, 2, false},
 		{shared, 3, true}, {nil, 4, false}} {
 		c, err := a.vet(Cluster{Pods: step.pods})
 		if err != nil {
@@ -144,7 +154,8 @@ func TestSharedAddress(t *testing.T) {
 	}
 	e := a.event(b, since, "the conflict to be told", func(e Event) bool { return e.Kind == EventConflict })
 	addr := b.pod("b").Attachments[1].Addr.String()
-	if !strings.Contains(e.Reason, "pod b (") || !strings.Contains(e.Reason, "pod c (") || !strings.Contains(e.Reason, addr) {
+	if !strings.Contains(e.Reason, "pod b (") || !strings.Contains(e.Reason, "pod c (") ||
+		!strings.Contains(e.Reason, addr) {
 		b.t.Errorf("event: %+v", e)
 	}
 	b.await("the pairs to go", func() bool {
@@ -159,7 +170,8 @@ func TestSharedAddress(t *testing.T) {
 	for _, h := range []string{"h1", "h2"} {
 		b.tell(h, func(c *Cluster) { c.Pods = b.state.Pods })
 	}
-	a.event(b, since, "the conflict's end", func(e Event) bool { return e.Kind == EventCleared && strings.Contains(e.Reason, addr) })
+	a.event(b, since, "the conflict's end",
+		func(e Event) bool { return e.Kind == EventCleared && strings.Contains(e.Reason, addr) })
 	b.flows("vxlan")
 	if got := udp.stop().Counts.Datagrams; got.Received == 0 || got.Foreign > 0 {
 		t.Errorf("%+v", got)

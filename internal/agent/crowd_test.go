@@ -90,7 +90,9 @@ func (c crowd) dial(ctx context.Context) (conns []net.Conn, err error) {
 	d := net.Dialer{Timeout: 20 * time.Second, KeepAlive: -1, LocalAddr: net.TCPAddrFromAddrPort(c.Bind),
 		Control: func(_, _ string, raw syscall.RawConn) (err error) {
 			// The kernel looks for a port long where thousands are bound.
-			return errors.Join(raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) }), err)
+			return errors.Join(
+				raw.Control(
+					func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) }), err)
 		}}
 	d.SetMultipathTCP(false)
 	conns = make([]net.Conn, c.Connections)
@@ -187,7 +189,8 @@ func (b *bed) crowd(n int) (ls []*load) {
 	every := max(time.Duration(n)*100*time.Microsecond, 2*time.Millisecond)
 	for left := n; left > 0; left -= crowdMost {
 		l := &load{t: b.t}
-		c := crowd{Bind: netip.AddrPortFrom(to.Addr(), 0), Connections: min(left, crowdMost), Every: every, Burst: os.Getenv(burstEnv) != ""}
+		c := crowd{Bind: netip.AddrPortFrom(to.Addr(), 0), Connections: min(left, crowdMost), Every: every,
+			Burst: os.Getenv(burstEnv) != ""}
 		var at netip.AddrPort
 		l.server, _, at = b.announced(to, orders{CrowdServer: &c})
 		c.Bind, c.Target = netip.AddrPortFrom(from.Addr(), 0), at
@@ -312,8 +315,10 @@ func TestCrowd(t *testing.T) {
 	if r.Opened != n || r.Lost > 0 || r.Operations < int64(n) {
 		t.Errorf("not all connections lived: %d of %d, lost %d: %v", r.Opened, n, r.Lost, r.Reasons)
 	}
-	t.Logf("%d connections, %d operations; before: %s, lock %v", n, r.Operations, r.longest(ready.Add(-rest), ready), before)
-	t.Logf("black hole: moved after %v (detected in %v); %s, lock %v", hole.moved, hole.detected, r.longest(hole.from, hole.to), hole.held)
+	t.Logf("%d connections, %d operations; before: %s, lock %v", n, r.Operations,
+		r.longest(ready.Add(-rest), ready), before)
+	t.Logf("black hole: moved after %v (detected in %v); %s, lock %v", hole.moved, hole.detected,
+		r.longest(hole.from, hole.to), hole.held)
 	t.Logf("back: lock %v", back)
 	t.Logf("darkness of %v: %s, lock %v; %s", rest, r.longest(dark.from, dark.to), dark.held, a.counted())
 	// Times are told, not asserted: before, the lock was held for 5.8 s with 20,000
@@ -362,7 +367,8 @@ func (r *running) counted() string {
 
 // add adds another report.
 func (r *crowdReport) add(o crowdReport) {
-	r.Opened, r.Lost, r.Operations, r.Slow = r.Opened+o.Opened, r.Lost+o.Lost, r.Operations+o.Operations, append(r.Slow, o.Slow...)
+	r.Opened, r.Lost, r.Operations, r.Slow = r.Opened+o.Opened, r.Lost+o.Lost, r.Operations+o.Operations,
+		append(r.Slow, o.Slow...)
 	if r.Reasons == nil {
 		r.Reasons = o.Reasons
 		return
@@ -390,5 +396,6 @@ func (r crowdReport) longest(from, to time.Time) string {
 			n200++
 		}
 	}
-	return fmt.Sprintf("longest gap %v, %d over %v, %d over 100 ms, %d over 200 ms", worst.Round(time.Millisecond), n, crowdSlow, n100, n200)
+	return fmt.Sprintf("longest gap %v, %d over %v, %d over 100 ms, %d over 200 ms", worst.Round(time.Millisecond), n,
+		crowdSlow, n100, n200)
 }

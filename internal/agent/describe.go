@@ -39,7 +39,8 @@ type elsewhere struct {
 }
 
 func newElsewhere(pods []topo.Pod, host int) elsewhere {
-	e := elsewhere{pods: pods, byUID: make(map[string]int32, len(pods)), byID: make(map[podID]int32, len(pods)), byAddr: make(map[netip.Addr]int32, len(pods))}
+	e := elsewhere{pods: pods, byUID: make(map[string]int32, len(pods)), byID: make(map[podID]int32, len(pods)),
+		byAddr: make(map[netip.Addr]int32, len(pods))}
 	addrs := make([]netip.Addr, 0, len(pods))
 	for i, p := range pods {
 		if p.Host == host || p.Agent || p.UID == "" || len(p.Attachments) < 2 {
@@ -77,7 +78,8 @@ func (a *Agent) describe() error {
 	if was := a.described; was != nil && was.same(c) {
 		return nil
 	}
-	d := &description{Cluster: c, names: c.names(), hosts: map[int]string{}, agents: map[int]topo.Pod{}, uids: make(map[string]bool, len(c.Pods))}
+	d := &description{Cluster: c, names: c.names(), hosts: map[int]string{}, agents: map[int]topo.Pod{},
+		uids: make(map[string]bool, len(c.Pods))}
 	var ok bool
 	if d.host, ok = c.host(a.cfg.Host); !ok {
 		return fmt.Errorf("host %q is not in the cluster", a.cfg.Host)
@@ -101,7 +103,8 @@ func (a *Agent) describe() error {
 
 // same reports whether the cluster is the description's, and not only equal to it.
 func (d *description) same(c Cluster) bool {
-	return len(c.Pods) == len(d.Pods) && (len(c.Pods) == 0 || &c.Pods[0] == &d.Pods[0]) && slices.Equal(c.Hosts, d.Hosts) &&
+	return len(c.Pods) == len(d.Pods) && (len(c.Pods) == 0 || &c.Pods[0] == &d.Pods[0]) &&
+		slices.Equal(c.Hosts, d.Hosts) &&
 		slices.Equal(c.Equal, d.Equal) && slices.Equal(c.Encapsulated, d.Encapsulated)
 }
 

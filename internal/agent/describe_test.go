@@ -53,7 +53,8 @@ func enlarge(c *Cluster, like topo.Pod, pods int) {
 
 // far is pod i of a cluster elsewhere.
 func far(like topo.Pod, i, host int, agent bool) topo.Pod {
-	p := topo.Pod{Name: fmt.Sprintf("far-%d", i), UID: fmt.Sprintf("5f0c2c1e-0000-4000-8000-%012d", i), Host: host, Netns: fmt.Sprintf("pw-far-%d", i)}
+	p := topo.Pod{Name: fmt.Sprintf("far-%d", i), UID: fmt.Sprintf("5f0c2c1e-0000-4000-8000-%012d", i), Host: host,
+		Netns: fmt.Sprintf("pw-far-%d", i)}
 	base := 0
 	if agent {
 		p.Name, p.UID, p.Agent, base = "agent-"+p.Name, "agent-"+p.UID, true, 128

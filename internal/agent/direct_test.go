@@ -31,7 +31,8 @@ func straightens(b *bed) {
 		b.flows(network)
 	}
 	gone := b.watch("a")
-	b.await("a's route to lead to eth0, where a program is to see what leaves", func() bool { return b.leads("a", "b") == "eth0" })
+	b.await("a's route to lead to eth0, where a program is to see what leaves",
+		func() bool { return b.leads("a", "b") == "eth0" })
 	gone()
 	follow("vxlan")
 }
@@ -49,7 +50,8 @@ func (b *bed) watch(pod string) (gone func()) {
 	err = netns.Do(b.pod(pod).Netns, func() error {
 		dev, err := net.InterfaceByName("eth0")
 		if err == nil {
-			l, err = link.AttachTCX(link.TCXOptions{Interface: dev.Index, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
+			l, err = link.AttachTCX(link.TCXOptions{Interface: dev.Index, Program: prog, Attach: ebpf.AttachTCXEgress,
+				Anchor: link.Head()})
 		}
 		return err
 	})
@@ -95,7 +97,8 @@ func TestRemove(t *testing.T) {
 	b := newBed(t, "t-agr", "routed-bgp", "vxlan")
 	b.start("h1", nil)
 	b.start("h2", nil)
-	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600}, Think: 2 * time.Millisecond})
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
 	b.move("vxlan")
 	for _, way := range [][2]string{{"a", "b"}, {"b", "a"}} {
 		b.await(way[0]+"'s route to lead to the path", func() bool { return b.leads(way[0], way[1]) != "eth0" })

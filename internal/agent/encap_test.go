@@ -62,7 +62,8 @@ func TestEncapsulated(t *testing.T) {
 	b.hostile("routed-bgp")
 	a := b.start("h1", nil)
 	b.start("h2", nil)
-	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600}, Think: 2 * time.Millisecond})
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
 	bulk := b.traffic("a", "b", stream.Client{Kind: stream.TCP, Connections: 2, Rate: 150e6})
 	routed := func() PathStatus {
 		for _, s := range a.Paths() {
@@ -74,7 +75,8 @@ func TestEncapsulated(t *testing.T) {
 	}
 	b.await("the network to be found out", func() bool {
 		s := routed()
-		return s.State == string(decide.Ineligible) && strings.Contains(s.Why, "does not carry the mark") && strings.Contains(s.Why, "encapsulated it could")
+		return s.State == string(decide.Ineligible) && strings.Contains(s.Why, "does not carry the mark") &&
+			strings.Contains(s.Why, "encapsulated it could")
 	})
 	if _, err := a.Order(Order{Local: "a", Remote: "b", Network: "routed-bgp"}); err == nil {
 		t.Error("flows could be moved to a network that does not carry the mark")
@@ -101,7 +103,8 @@ func TestEncapsulated(t *testing.T) {
 	}
 	b.move("routed-bgp")
 	encapsulate()
-	b.await("flows to go home", func() bool { s := routed(); return s.State == string(decide.Ineligible) && a.on("a", "b") == "macvlan" })
+	b.await("flows to go home",
+		func() bool { s := routed(); return s.State == string(decide.Ineligible) && a.on("a", "b") == "macvlan" })
 	for _, l := range []*load{rr, bulk} {
 		r := l.stop()
 		if c := r.Counts; c.Connections.Lost > 0 || c.Connections.Opened != 2 || c.Corrupt > 0 {

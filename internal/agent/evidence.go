@@ -27,7 +27,8 @@ func (a *Agent) weigh(now time.Time) {
 			busy++
 			a.open(p, now)
 			// With many busy pairs each has its turn, so that the work stays bounded.
-			if !p.withdrawn && (now.Sub(p.own) < quiet || p.stranded()) && now.Sub(p.weighed) >= time.Duration(a.busy/atOnce)*epoch {
+			if !p.withdrawn && (now.Sub(p.own) < quiet || p.stranded()) &&
+				now.Sub(p.weighed) >= time.Duration(a.busy/atOnce)*epoch {
 				p.weighed = now
 				a.ask(p, now)
 			}
@@ -198,10 +199,12 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
 		}
 		if now.Before(ln.until) {
-			e.State, e.Reason = decide.Failed, fmt.Sprintf("this pair's packets do not pass: tried again in %v", ln.until.Sub(now).Round(time.Second))
+			e.State, e.Reason = decide.Failed,
+				fmt.Sprintf("this pair's packets do not pass: tried again in %v", ln.until.Sub(now).Round(time.Second))
 		}
 		if !ln.mute.IsZero() {
-			e.State, e.Reason = decide.Failed, fmt.Sprintf("this pair's packets do not pass, since %v", now.Sub(ln.mute).Round(10*time.Millisecond))
+			e.State, e.Reason = decide.Failed,
+				fmt.Sprintf("this pair's packets do not pass, since %v", now.Sub(ln.mute).Round(10*time.Millisecond))
 		}
 		if r.Index != 0 && p.opened.IsZero() {
 			e.State, e.Reason = decide.Ineligible, "the other agent has not confirmed the pair"
@@ -257,7 +260,8 @@ func (a *Agent) others(p *pair, network string, now time.Time) int {
 // fill adds what probes tell.
 func (hp *hostPath) fill(e *decide.PathEvidence, now time.Time) {
 	s := hp.summary
-	e.Probe = decide.Probe{RTT: hp.rtt().Seconds(), Jitter: s.Jitter.Seconds(), Loss: s.Loss.Value(), Samples: min(s.Answered, 256)}
+	e.Probe = decide.Probe{RTT: hp.rtt().Seconds(), Jitter: s.Jitter.Seconds(), Loss: s.Loss.Value(),
+		Samples: min(s.Answered, 256)}
 	if last := s.Last; !last.IsZero() {
 		if hp.last.After(last) {
 			last = hp.last
@@ -266,7 +270,8 @@ func (hp *hostPath) fill(e *decide.PathEvidence, now time.Time) {
 	}
 	switch {
 	case !hp.failed.IsZero():
-		e.State, e.Reason = decide.Failed, fmt.Sprintf("failed %v ago (%s)", now.Sub(hp.failed).Round(10*time.Millisecond), hp.direction)
+		e.State, e.Reason = decide.Failed, fmt.Sprintf("failed %v ago (%s)", now.Sub(hp.failed).Round(10*time.Millisecond),
+			hp.direction)
 	case hp.unfit != "":
 		e.State, e.Reason = decide.Ineligible, hp.unfit
 	case s.MTUBlackHole:

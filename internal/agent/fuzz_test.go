@@ -19,9 +19,10 @@ import (
 // FuzzCluster: a description is refused with its file and line, or what is worked out
 // from it holds no surprise, and it comes back from JSON as it was.
 func FuzzCluster(f *testing.F) {
-	raw, err := json.Marshal(Cluster{Hosts: []topo.Host{{Index: 1, Name: "h1", Addr: netip.MustParsePrefix("10.0.0.1/24")}},
-		Pods:  []topo.Pod{testPod("a", 1, 1, "bridge", "vxlan"), testPod("b", 2, 2, "bridge", "vxlan", "macvlan")},
-		Equal: []string{"vxlan"}, Encapsulated: []string{"macvlan"}})
+	raw, err := json.Marshal(
+		Cluster{Hosts: []topo.Host{{Index: 1, Name: "h1", Addr: netip.MustParsePrefix("10.0.0.1/24")}},
+			Pods:  []topo.Pod{testPod("a", 1, 1, "bridge", "vxlan"), testPod("b", 2, 2, "bridge", "vxlan", "macvlan")},
+			Equal: []string{"vxlan"}, Encapsulated: []string{"macvlan"}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -15,7 +15,8 @@ import (
 func twoHosts(t *testing.T) (a *Agent, h2 *remoteHost) {
 	t.Helper()
 	now := time.Unix(1000, 0)
-	a, err := New(Config{Host: "h1", Keys: oneKey("a key of the test, 32 octets wide"), Now: func() time.Time { return now }})
+	a, err := New(Config{Host: "h1", Keys: oneKey("a key of the test, 32 octets wide"),
+		Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,8 @@ func TestHearOfFailure(t *testing.T) {
 		}
 	}
 	a, _ := twoHosts(t)
-	for _, tlv := range []probe.TLV{{Type: noticeType + 1, Value: someNotice().encode()}, {Type: noticeType}, {Type: noticeType, Value: make([]byte, noticeSize)}} {
+	for _, tlv := range []probe.TLV{{Type: noticeType + 1, Value: someNotice().encode()}, {Type: noticeType},
+		{Type: noticeType, Value: make([]byte, noticeSize)}} {
 		if answer := a.hear(tlv); answer != nil {
 			t.Errorf("type %d with %d octets is answered: %x", tlv.Type, len(tlv.Value), answer)
 		}
@@ -71,7 +73,8 @@ func TestRecovery(t *testing.T) {
 	m := h2.paths["m"]
 	m.failed = a.cfg.Now().Add(-3 * time.Second)
 	answer := func(late bool) {
-		a.answered("m", probe.Reply{From: m.to, RTT: time.Millisecond, At: a.cfg.Now(), Late: late, DSCPSeen: mark, ReplyDSCP: mark})
+		a.answered("m", probe.Reply{From: m.to, RTT: time.Millisecond, At: a.cfg.Now(), Late: late, DSCPSeen: mark,
+			ReplyDSCP: mark})
 	}
 	for range wellAfter - 1 {
 		answer(false)
@@ -88,7 +91,8 @@ func TestRecovery(t *testing.T) {
 	if !m.failed.IsZero() {
 		t.Fatal("still failed")
 	}
-	if e := a.journal.last(); e.Kind != EventCleared || e.To != "m" || !strings.Contains(e.Reason, "answers again, after 3s") {
+	if e := a.journal.last(); e.Kind != EventCleared || e.To != "m" ||
+		!strings.Contains(e.Reason, "answers again, after 3s") {
 		t.Errorf("event: %+v", e)
 	}
 }
@@ -99,7 +103,8 @@ func TestMarkThatIsLost(t *testing.T) {
 	for _, tc := range []struct {
 		there, back int
 		want        string
-	}{{mark, mark, ""}, {-1, mark, ""}, {mark, -1, ""}, {0, 0, "arrived as 0" + hint}, {8, mark, "arrived as 8" + hint}, {mark, 46, "arrived as 46" + hint}} {
+	}{{mark, mark, ""}, {-1, mark, ""}, {mark, -1, ""}, {0, 0, "arrived as 0" + hint}, {8, mark, "arrived as 8" + hint},
+		{mark, 46, "arrived as 46" + hint}} {
 		a, h2 := twoHosts(t)
 		m := h2.paths["m"]
 		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
@@ -152,7 +157,8 @@ func TestUnreachable(t *testing.T) {
 	if src.String() != "10.1.0.1" || dst.String() != "10.1.0.2" || b[17] != 6 {
 		t.Errorf("quotes %v to %v, protocol %d", src, dst, b[17])
 	}
-	if binary.BigEndian.Uint16(b[28:]) != 40001 || binary.BigEndian.Uint16(b[30:]) != 5201 || binary.BigEndian.Uint32(b[32:]) != 0x01020304 {
+	if binary.BigEndian.Uint16(b[28:]) != 40001 || binary.BigEndian.Uint16(b[30:]) != 5201 ||
+		binary.BigEndian.Uint32(b[32:]) != 0x01020304 {
 		t.Errorf("quoted segment: %x", b[28:])
 	}
 }

@@ -231,7 +231,8 @@ func (a *Agent) judge(p *pair, i int, now time.Time) {
 	s := probe.Suspicion{Start: ln.begun, Now: at, P99: p.expected(i, now), Late: a.late(ln.since, now), Shots: ln.shots}
 	for n := range p.lines {
 		if n != i && p.lines[n].mute.IsZero() {
-			s.Witnesses = append(s.Witnesses, probe.Witness{Name: p.routes[n].Network, P99: p.lines[n].usual(), Shots: p.lines[n].shots})
+			s.Witnesses = append(s.Witnesses,
+				probe.Witness{Name: p.routes[n].Network, P99: p.lines[n].usual(), Shots: p.lines[n].shots})
 		}
 	}
 	ln.verdict = rules().Judge(s)
@@ -273,7 +274,8 @@ func (a *Agent) conclude(now time.Time) {
 // mute makes a pair leave a path that does not carry its packets.
 func (a *Agent) mute(p *pair, i int, reason string, since, now time.Time, by string) {
 	p.lines[i].mute, p.lines[i].well = now, 0
-	defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: p.routes[i].Network, Detected: now.Sub(since), Reason: reason, By: by})
+	defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: p.routes[i].Network, Detected: now.Sub(since), Reason: reason,
+		By: by})
 	a.stats.mutes++
 	a.leave(p, i, now, now.Sub(since))
 }
@@ -352,6 +354,7 @@ func (a *Agent) followMute(p *pair, i int, now time.Time) {
 		return
 	}
 	a.note(Event{Kind: EventCleared, Pair: p.name, To: p.routes[i].Network,
-		Reason: fmt.Sprintf("%s carries %s again, after %v", p.routes[i].Network, p.name, now.Sub(ln.mute).Round(time.Millisecond))})
+		Reason: fmt.Sprintf("%s carries %s again, after %v", p.routes[i].Network, p.name,
+			now.Sub(ln.mute).Round(time.Millisecond))})
 	ln.mute, ln.well = time.Time{}, 0
 }

@@ -37,9 +37,14 @@ func TestContradicted(t *testing.T) {
 		{"heard again, and silent for a moment", line{silent: before(ms), came: before(2 * ms)}, true, false},
 		{"just fallen silent, as a timer told", line{silent: before(15 * ms)}, false, false},
 		{"asked", line{silent: before(20 * ms), inquiry: inquiry{begun: before(10 * ms)}}, false, true},
-		{"asked, and found to have failed", line{silent: before(20 * ms), inquiry: inquiry{begun: before(10 * ms), ripe: now}}, false, false},
-		{"an echo passed", line{silent: before(20 * ms), inquiry: inquiry{shots: []probe.Shot{{Sent: before(5 * ms), Answered: before(4 * ms)}}}}, true, false},
-		{"an echo had passed", line{silent: before(20 * ms), inquiry: inquiry{shots: []probe.Shot{{Sent: before(50 * ms), Answered: before(49 * ms)}}}}, false, false},
+		{"asked, and found to have failed",
+			line{silent: before(20 * ms), inquiry: inquiry{begun: before(10 * ms), ripe: now}}, false, false},
+		{"an echo passed",
+			line{silent: before(20 * ms),
+				inquiry: inquiry{shots: []probe.Shot{{Sent: before(5 * ms), Answered: before(4 * ms)}}}}, true, false},
+		{"an echo had passed",
+			line{silent: before(20 * ms),
+				inquiry: inquiry{shots: []probe.Shot{{Sent: before(50 * ms), Answered: before(49 * ms)}}}}, false, false},
 	} {
 		p.lines[0] = tc.line
 		m.suspected, m.since = before(12*ms), before(15*ms)
@@ -86,7 +91,8 @@ func TestInquiryHears(t *testing.T) {
 	zero := time.Unix(1000, 0)
 	q := &inquiry{}
 	for i := range 4 {
-		q.shots, q.seqs = append(q.shots, probe.Shot{Sent: zero.Add(time.Duration(i) * 2 * ms)}), append(q.seqs, uint16(65534+i))
+		q.shots, q.seqs = append(q.shots, probe.Shot{Sent: zero.Add(time.Duration(i) * 2 * ms)}),
+			append(q.seqs, uint16(65534+i))
 	}
 	if q.usual() != 0 || q.passed(zero) {
 		t.Errorf("before any answer: usual %v, passed %v", q.usual(), q.passed(zero))
@@ -99,7 +105,8 @@ func TestInquiryHears(t *testing.T) {
 		t.Errorf("usual: %v, want 2ms", got)
 	}
 	if !q.answered.Equal(zero.Add(6*ms)) || !q.passed(zero.Add(4*ms)) || q.passed(zero.Add(5*ms)) {
-		t.Errorf("answered %v; passed since 4 ms %v, since 5 ms %v", q.answered, q.passed(zero.Add(4*ms)), q.passed(zero.Add(5*ms)))
+		t.Errorf("answered %v; passed since 4 ms %v, since 5 ms %v", q.answered, q.passed(zero.Add(4*ms)),
+			q.passed(zero.Add(5*ms)))
 	}
 	q.hear(probe.Echo{Seq: 1, At: zero.Add(106 * ms)})
 	if got := q.usual(); got != patience {
@@ -150,7 +157,8 @@ func TestInquiringIsAList(t *testing.T) {
 	}{
 		{"it goes on", func(*Agent, *pair, time.Time) {}, 1},
 		{"it is over", func(_ *Agent, p *pair, now time.Time) { p.lines[0].end(now) }, 0},
-		{"the pair is gone", func(a *Agent, p *pair, now time.Time) { delete(p.local.pairs, p.remote.UID); a.rewatch(now) }, 0},
+		{"the pair is gone", func(a *Agent, p *pair, now time.Time) { delete(p.local.pairs, p.remote.UID); a.rewatch(now) },
+			0},
 		{"the pod is gone", func(a *Agent, p *pair, now time.Time) { delete(a.pods, p.local.UID); a.rewatch(now) }, 0},
 	} {
 		a, p, _ := askedPair(t)
@@ -192,7 +200,8 @@ func TestSpacing(t *testing.T) {
 func TestExpected(t *testing.T) {
 	at := time.Unix(1000, 0)
 	hp := &hostPath{network: "m", summary: probe.Summary{P99: 20 * ms}}
-	p := &pair{host: &remoteHost{paths: map[string]*hostPath{"m": hp}}, routes: []route.Route{{Network: "m"}}, lines: make([]line, 1)}
+	p := &pair{host: &remoteHost{paths: map[string]*hostPath{"m": hp}}, routes: []route.Route{{Network: "m"}},
+		lines: make([]line, 1)}
 	p.use(0, at)
 	for _, tt := range []struct {
 		name string

@@ -80,7 +80,8 @@ func (a *Agent) rekey(now time.Time) {
 	if kept, until := a.ring.Until(); changed {
 		e := Event{Kind: EventKey, Reason: fmt.Sprintf("the current key is %x", a.ring.Told()[0])}
 		if kept > 0 {
-			e.Reason += fmt.Sprintf("; until all agents have it, and no later than %s, %d withdrawn ones are accepted", until.Format(time.RFC3339), kept)
+			e.Reason += fmt.Sprintf("; until all agents have it, and no later than %s, %d withdrawn ones are accepted",
+				until.Format(time.RFC3339), kept)
 		}
 		a.note(e)
 	}
@@ -161,7 +162,8 @@ func (a *Agent) warnBehind(now time.Time) {
 	}
 	for _, h := range a.remote {
 		if a.behind(h, now) {
-			a.warnOf("behind "+h.name, "%s has no key of this host's file, only one that was withdrawn: without it the agents are strangers from %s on", h.name, until.Format(time.RFC3339))
+			a.warnOf("behind "+h.name,
+				"%s has no key of this host's file, only one that was withdrawn: without it the agents are strangers from %s on", h.name, until.Format(time.RFC3339))
 		}
 	}
 }

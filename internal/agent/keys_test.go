@@ -74,7 +74,8 @@ func TestKeysTurnOver(t *testing.T) {
 	one, two := holder(testKey(0)), holder(testKey(0))
 	a, z := b.startKeyed("h1", one), b.startKeyed("h2", two)
 	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
-	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600}, Think: 2 * time.Millisecond})
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
 	b.await("the pairs to open", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
 	b.move("macvlan")
 	since := map[*running]int{a: a.journal.last().ID, z: z.journal.last().ID}
@@ -130,7 +131,8 @@ func TestKeysTurnOver(t *testing.T) {
 	self, target := b.pod("agent-h1"), b.pod("agent-h2")
 	own, _ := self.On("vxlan")
 	to, _ := target.On("vxlan")
-	s, err := probe.NewSender(dialFrom(b, self, own), probe.SenderConfig{Keys: probe.Keys{Current: []byte(testKey(7))}, Network: "vxlan"})
+	s, err := probe.NewSender(dialFrom(b, self, own),
+		probe.SenderConfig{Keys: probe.Keys{Current: []byte(testKey(7))}, Network: "vxlan"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,11 +157,13 @@ func TestWrongKey(t *testing.T) {
 	for r, other := range map[*running]string{a: "h2", z: "h1"} {
 		for _, network := range []string{"vxlan", "macvlan"} {
 			r.event(b, 0, "refused probes to be told", func(e Event) bool {
-				return e.Kind == EventWarning && strings.HasPrefix(e.Reason, "probes and notices from "+other+" are refused on "+network+": they authenticate by no key")
+				return e.Kind == EventWarning && strings.HasPrefix(e.Reason, "probes and notices from "+other+" are refused on "+
+					network+": they authenticate by no key")
 			})
 		}
 		r.event(b, 0, "silence to be told", func(e Event) bool {
-			return e.Kind == EventWarning && strings.HasPrefix(e.Reason, other+" has answered none of") && strings.Contains(e.Reason, "keys differ")
+			return e.Kind == EventWarning && strings.HasPrefix(e.Reason, other+" has answered none of") &&
+				strings.Contains(e.Reason, "keys differ")
 		})
 	}
 	two.set(testKey(0))
@@ -179,7 +183,8 @@ func TestClocksDiffer(t *testing.T) {
 	a := b.start("h1", nil)
 	z := b.start("h2", func(c *Config) { c.Now = func() time.Time { return time.Now().Add(-30 * time.Second) } })
 	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
-	for r, want := range map[*running]string{a: "the clock of h2 is 30s behind this host's", z: "the clock of h1 is 30s ahead of this host's"} {
+	for r, want := range map[*running]string{a: "the clock of h2 is 30s behind this host's",
+		z: "the clock of h1 is 30s ahead of this host's"} {
 		r.event(b, 0, want, func(e Event) bool { return e.Kind == EventWarning && strings.HasPrefix(e.Reason, want) })
 		events, _ := r.journal.since(0)
 		if n := len(slices.DeleteFunc(events, func(e Event) bool { return !strings.Contains(e.Reason, "the clock of") })); n != 1 {
@@ -197,7 +202,8 @@ func TestKeyList(t *testing.T) {
 	}
 	for _, change := range []func([]byte) []byte{
 		func(b []byte) []byte { b[0]++; return b }, func(b []byte) []byte { b[1] = 0; return b },
-		func(b []byte) []byte { b[1] = probe.MostKeys + 1; return b }, func(b []byte) []byte { return b[1:] }, func([]byte) []byte { return nil },
+		func(b []byte) []byte { b[1] = probe.MostKeys + 1; return b }, func(b []byte) []byte { return b[1:] },
+		func([]byte) []byte { return nil },
 	} {
 		if got, err := decodeKeyList(change(l.encode())); err == nil {
 			t.Errorf("taken: %+v", got)

@@ -21,8 +21,10 @@ func TestLargeCluster(t *testing.T) {
 		b.tell(h.Name, func(c *Cluster) {
 			for i := range 20000 {
 				at := func(net byte) netip.Addr { return netip.AddrFrom4([4]byte{10, net, byte(i >> 8), byte(i)}) }
-				c.Pods = append(c.Pods, topo.Pod{Name: fmt.Sprint("far-", i), UID: fmt.Sprint("far-", i), Host: 3 + i%500, Netns: "none", Attachments: []topo.Attachment{
-					{Network: "vxlan", Dev: "eth0", Addr: at(200), MTU: 1450}, {Network: "macvlan", Dev: "net1", Addr: at(201), MTU: 1500}}})
+				c.Pods = append(c.Pods, topo.Pod{Name: fmt.Sprint("far-", i), UID: fmt.Sprint("far-", i), Host: 3 + i%500,
+					Netns: "none", Attachments: []topo.Attachment{
+						{Network: "vxlan", Dev: "eth0", Addr: at(200), MTU: 1450},
+						{Network: "macvlan", Dev: "net1", Addr: at(201), MTU: 1500}}})
 			}
 		})
 	}
@@ -39,7 +41,8 @@ func TestLargeCluster(t *testing.T) {
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &is); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("two idle agents: %.1f %% of a CPU, %d KiB more than before", 50*(cpu(is)-cpu(was)).Seconds(), resident(t)-before)
+	t.Logf("two idle agents: %.1f %% of a CPU, %d KiB more than before", 50*(cpu(is)-cpu(was)).Seconds(),
+		resident(t)-before)
 	if n := one.Health().Pairs; n != 0 {
 		t.Errorf("%d pairs without traffic", n)
 	}
@@ -48,7 +51,8 @@ func TestLargeCluster(t *testing.T) {
 	b.await("the pair to be entered", func() bool { return one.Health().Pairs > 0 })
 	entered := time.Since(begin)
 	b.await("the pair to open", func() bool { return one.opened("a", "b") })
-	t.Logf("entered %v, confirmed %v after the first packet", entered.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+	t.Logf("entered %v, confirmed %v after the first packet", entered.Round(time.Millisecond),
+		time.Since(begin).Round(time.Millisecond))
 	if n := one.Health().Pairs; n != 1 {
 		t.Errorf("%d pairs, one has traffic", n)
 	}

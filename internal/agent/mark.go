@@ -78,3 +78,6 @@ func (a *Agent) remark() {
 		}
 	}
 }
+
+// mark is the DSCP that probes carry: steered packets' own.
+const mark = 0b000111

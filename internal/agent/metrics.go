@@ -109,23 +109,28 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	count(e.own["mutes"], stats.mutes)
 	e.capacity(gauge)
 	count(e.own["refused"], events.Full)
-	for what, v := range map[string]uint64{"event": stats.unobserved.Events, "socket": stats.unobserved.Sockets, "flow": stats.unobserved.Flows,
+	for what, v := range map[string]uint64{"event": stats.unobserved.Events, "socket": stats.unobserved.Sockets,
+		"flow":    stats.unobserved.Flows,
 		"evicted": stats.unobserved.Evicted, "refused": stats.unobserved.Refused, "stuck": stats.unremembered} {
 		count(e.own["unobserved"], v, what)
 	}
 	for name, v := range map[string]uint64{"error": events.Errors, "too_big": events.TooBig, "no_path": events.NoPath,
-		"lease": events.Lease, "stranger": events.Strangers, "icmp": events.ICMP, "forged": events.Forged, "unadmitted": events.Unadmitted, "full": events.Full} {
+		"lease": events.Lease, "stranger": events.Strangers, "icmp": events.ICMP, "forged": events.Forged,
+		"unadmitted": events.Unadmitted, "full": events.Full} {
 		count(e.own["dataplane"], v, name)
 	}
 	for network, c := range h.Reflectors {
-		for reason, v := range map[string]uint64{"short": c.Short, "oversized": c.Oversized, "forged": c.Forged, "elsewhere": c.Elsewhere, "bad_time": c.BadTime,
-			"replayed": c.Replayed, "stale": c.Stale, "loop": c.Loop, "bad_tlv": c.BadTLV, "forged_tlv": c.ForgedTLV, "unbound": c.Unbound} {
+		for reason, v := range map[string]uint64{"short": c.Short, "oversized": c.Oversized, "forged": c.Forged,
+			"elsewhere": c.Elsewhere, "bad_time": c.BadTime,
+			"replayed": c.Replayed, "stale": c.Stale, "loop": c.Loop, "bad_tlv": c.BadTLV, "forged_tlv": c.ForgedTLV,
+			"unbound": c.Unbound} {
 			count(e.own["probes"], v, network, "reflector_"+reason)
 		}
 	}
 	for network, c := range h.Senders {
-		for reason, v := range map[string]uint64{"malformed": c.Malformed, "forged": c.Forged, "unbound": c.Unbound, "unmatched": c.Unmatched,
-			"mismatch": c.Mismatch, "duplicate": c.Duplicate} {
+		for reason, v := range map[string]uint64{"malformed": c.Malformed, "forged": c.Forged, "unbound": c.Unbound,
+			"unmatched": c.Unmatched,
+			"mismatch":  c.Mismatch, "duplicate": c.Duplicate} {
 			count(e.own["probes"], v, network, "sender_"+reason)
 		}
 	}
@@ -148,7 +153,8 @@ func (a *Agent) capacity() (c steer.Census, memory uint64) {
 	a.mu.Unlock()
 	for _, l := range pods {
 		census, size := a.capacityOf(l)
-		c.Flows, c.Steerable, c.Room, memory = c.Flows+census.Flows, c.Steerable+census.Steerable, c.Room+census.Room, memory+size
+		c.Flows, c.Steerable, c.Room, memory = c.Flows+census.Flows, c.Steerable+census.Steerable, c.Room+census.Room,
+			memory+size
 	}
 	return c, memory
 }

@@ -35,23 +35,28 @@ func TestCheckCluster(t *testing.T) {
 		{"a UID with dots", func(c *Cluster) { c.Pods[1].UID = ".." }, `UID ".."`},
 		{"a UID twice", func(c *Cluster) { c.Pods[2].UID = c.Pods[1].UID }, "UID uid-p is there twice"},
 		{"a long UID", func(c *Cluster) { c.Pods[1].UID = strings.Repeat("x", 200) }, "UID"},
-		{"a namespace elsewhere", func(c *Cluster) { c.Pods[1].Netns = "../../proc/1/ns/net" }, `netns "../../proc/1/ns/net"`},
+		{"a namespace elsewhere", func(c *Cluster) { c.Pods[1].Netns = "../../proc/1/ns/net" },
+			`netns "../../proc/1/ns/net"`},
 		{"a namespace above", func(c *Cluster) { c.Pods[1].Netns = ".." }, `netns ".."`},
 		{"an interface elsewhere", func(c *Cluster) { c.Pods[1].Attachments[1].Dev = "../../x" }, `dev "../../x"`},
 		{"an interface that is all", func(c *Cluster) { c.Pods[1].Attachments[1].Dev = "." }, `dev "."`},
 		{"an interface without name", func(c *Cluster) { c.Pods[1].Attachments[1].Dev = "" }, `dev ""`},
-		{"a long interface", func(c *Cluster) { c.Pods[1].Attachments[1].Dev = "interface1234567" }, `dev "interface1234567"`},
-		{"an address of one machine", func(c *Cluster) { c.Pods[1] = with(c.Pods[1], 1, "fd00::1%eth0") }, `addr "fd00::1%eth0": expected an address without a zone`},
+		{"a long interface", func(c *Cluster) { c.Pods[1].Attachments[1].Dev = "interface1234567" },
+			`dev "interface1234567"`},
+		{"an address of one machine", func(c *Cluster) { c.Pods[1] = with(c.Pods[1], 1, "fd00::1%eth0") },
+			`addr "fd00::1%eth0": expected an address without a zone`},
 		{"a network of two lines", func(c *Cluster) { c.Pods[1].Attachments[1].Network = "a\nb" }, `network "a\nb"`},
 	} {
 		c := good()
 		c.Pods[1].Attachments = slices.Clone(c.Pods[1].Attachments)
 		tc.change(&c)
-		if err := c.check(); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+		if err := c.check(); tc.want == "" && err != nil || tc.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
 		}
 	}
-	for name, good := range map[string]bool{"h1": true, "N1": true, "node-2.example.com": true, "a_b": true, "": false, ".": false, "..": false,
+	for name, good := range map[string]bool{"h1": true, "N1": true, "node-2.example.com": true, "a_b": true, "": false,
+		".": false, "..": false,
 		"a/b": false, "../x": false, "a\x00": false, "a b": false, "-a": false, strings.Repeat("x", 300): false} {
 		if err := CheckHost(name); (err == nil) != good {
 			t.Errorf("%q: %v", name, err)

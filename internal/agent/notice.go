@@ -82,11 +82,13 @@ func (n notice) encode() []byte {
 }
 
 func decodeNotice(b []byte) (n notice, err error) {
-	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeMute || status(b[2]) > statusDiverted {
+	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeMute ||
+		status(b[2]) > statusDiverted {
 		return n, fmt.Errorf("decode notice of %d octets: %w", len(b), errNotice)
 	}
 	n = notice{kind: kind(b[1]), status: status(b[2]), network: b[3],
-		from: podID(b[4:20]), to: podID(b[20:36]), names: binary.BigEndian.Uint32(b[36:40]), number: binary.BigEndian.Uint64(b[40:48])}
+		from: podID(b[4:20]), to: podID(b[20:36]), names: binary.BigEndian.Uint32(b[36:40]),
+		number: binary.BigEndian.Uint64(b[40:48])}
 	copy(n.choices[:], b[48:])
 	return n, nil
 }

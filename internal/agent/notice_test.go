@@ -6,7 +6,8 @@ import (
 )
 
 func someNotice() notice {
-	n := notice{kind: noticeMoved, status: statusDone, network: 3, from: podID{1, 2, 3}, to: podID{15: 9}, names: 0xdeadbeef, number: 1 << 60}
+	n := notice{kind: noticeMoved, status: statusDone, network: 3, from: podID{1, 2, 3}, to: podID{15: 9},
+		names: 0xdeadbeef, number: 1 << 60}
 	for b := range n.choices {
 		n.choices[b] = uint8(b % 5)
 	}
@@ -35,8 +36,8 @@ func TestBadNotices(t *testing.T) {
 	good := someNotice().encode()
 	for name, raw := range map[string][]byte{
 		"nothing": nil, "short": good[:noticeSize-1], "long": append(bytes.Clone(good), 0),
-		"another version": change(0, noticeVersion+1), "no kind": change(1, 0), "an unknown kind": change(1, byte(noticeMute)+1),
-		"an unknown status": change(2, byte(statusDiverted)+1),
+		"another version": change(0, noticeVersion+1), "no kind": change(1, 0),
+		"an unknown kind": change(1, byte(noticeMute)+1), "an unknown status": change(2, byte(statusDiverted)+1),
 	} {
 		if n, err := decodeNotice(raw); err == nil {
 			t.Errorf("%s: decoded as %+v", name, n)

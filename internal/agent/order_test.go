@@ -41,7 +41,8 @@ func TestOrders(t *testing.T) {
 func TestUnpinWhatIsNotPinned(t *testing.T) {
 	a, p, _ := askedPair(t)
 	a.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
-	for _, tc := range []struct{ pinned, kind string }{{"", string(decide.Stay)}, {"z", EventPinned}, {"", string(decide.Stay)}} {
+	for _, tc := range []struct{ pinned, kind string }{{"", string(decide.Stay)}, {"z", EventPinned},
+		{"", string(decide.Stay)}} {
 		before := a.journal.last().ID
 		p.pinned = tc.pinned
 		e, err := a.Order(Order{Local: "p", Remote: "q"})

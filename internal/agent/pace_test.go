@@ -49,7 +49,8 @@ func TestProbePace(t *testing.T) {
 		{"fifty hosts", 50, owner, 50, 3 * time.Second, 3 * time.Second},
 		{"as many as follow", 50, func(h *remoteHost) { h.used = always }, 30, probeFollower, probeFollower},
 		{"one that follows", 1, func(h *remoteHost) { h.used = always }, 0.6, probeFollower, probeFollower},
-		{"one with traffic before", 1, func(h *remoteHost) { h.used, h.owned = zero.Add(-time.Minute), zero.Add(-time.Minute) }, 0.3, probeIdle, probeIdle},
+		{"one with traffic before", 1,
+			func(h *remoteHost) { h.used, h.owned = zero.Add(-time.Minute), zero.Add(-time.Minute) }, 0.3, probeIdle, probeIdle},
 		{"a thousand of these", 1000, func(h *remoteHost) {
 			h.used = zero.Add(-time.Minute)
 			for _, hp := range h.paths {
@@ -192,7 +193,8 @@ func TestSummariseWhatIsNew(t *testing.T) {
 		after  time.Duration
 		answer bool
 		want   bool
-	}{{0, false, true}, {2 * time.Second, false, false}, {3 * time.Second, true, true}, {3100 * ms, true, false}, {4 * time.Second, false, true}} {
+	}{{0, false, true}, {2 * time.Second, false, false}, {3 * time.Second, true, true}, {3100 * ms, true, false},
+		{4 * time.Second, false, true}} {
 		if tc.answer {
 			answer()
 		}
@@ -285,7 +287,8 @@ func TestManyPairsAsk(t *testing.T) {
 	const many = 1000
 	for i := range 2 * many { // half of them are never answered
 		name := fmt.Sprint("many-", i)
-		p := &pair{name: name, local: l, remote: testPod(name, 2, 1, "z"), host: h2, routes: []route.Route{{Network: "z"}}, lines: make([]line, 1), active: now}
+		p := &pair{name: name, local: l, remote: testPod(name, 2, 1, "z"), host: h2, routes: []route.Route{{Network: "z"}},
+			lines: make([]line, 1), active: now}
 		if i < many {
 			p.opened = now.Add(-time.Duration(i) * renew / many)
 		}

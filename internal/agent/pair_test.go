@@ -14,7 +14,8 @@ import (
 )
 
 func twoPaths(active string, z, m decide.Condition) decide.PairEvidence {
-	return decide.PairEvidence{Default: "z", Active: active, Paths: []decide.PathEvidence{{Network: "z", State: z}, {Network: "m", State: m}}}
+	return decide.PairEvidence{Default: "z", Active: active,
+		Paths: []decide.PathEvidence{{Network: "z", State: z}, {Network: "m", State: m}}}
 }
 
 // TestKeepPinned: only failure moves a pinned pair, and it comes back.
@@ -27,14 +28,22 @@ func TestKeepPinned(t *testing.T) {
 		want     decide.Kind
 		from, to string
 	}{
-		{"a gain elsewhere", twoPaths("m", decide.Up, decide.Up), decide.Decision{Kind: decide.Switch, From: "m", To: "z"}, decide.Stay, "m", "m"},
-		{"a canary elsewhere", twoPaths("m", decide.Up, decide.Up), decide.Decision{Kind: decide.Canary, From: "m", To: "z", Buckets: 4}, decide.Stay, "m", "m"},
-		{"it fails", twoPaths("m", decide.Up, decide.Failed), decide.Decision{Kind: decide.Failover, From: "m", To: "z"}, decide.Failover, "m", "z"},
-		{"all fails", twoPaths("m", decide.Failed, decide.Failed), decide.Decision{Kind: decide.Fallback, From: "m", To: "z"}, decide.Fallback, "m", "z"},
-		{"it has failed", twoPaths("z", decide.Up, decide.Failed), decide.Decision{Kind: decide.Stay, From: "z", To: "z"}, decide.Stay, "z", "z"},
-		{"it is not eligible", twoPaths("z", decide.Up, decide.Ineligible), decide.Decision{Kind: decide.Stay, From: "z", To: "z"}, decide.Stay, "z", "z"},
-		{"it is suspected", twoPaths("z", decide.Up, decide.Suspect), decide.Decision{Kind: decide.Stay, From: "z", To: "z"}, decide.Stay, "z", "z"},
-		{"it is well again", twoPaths("z", decide.Up, decide.Up), decide.Decision{Kind: decide.Stay, From: "z", To: "z"}, decide.Switch, "z", "m"},
+		{"a gain elsewhere", twoPaths("m", decide.Up, decide.Up), decide.Decision{Kind: decide.Switch, From: "m", To: "z"},
+			decide.Stay, "m", "m"},
+		{"a canary elsewhere", twoPaths("m", decide.Up, decide.Up),
+			decide.Decision{Kind: decide.Canary, From: "m", To: "z", Buckets: 4}, decide.Stay, "m", "m"},
+		{"it fails", twoPaths("m", decide.Up, decide.Failed), decide.Decision{Kind: decide.Failover, From: "m", To: "z"},
+			decide.Failover, "m", "z"},
+		{"all fails", twoPaths("m", decide.Failed, decide.Failed), decide.Decision{Kind: decide.Fallback, From: "m", To: "z"},
+			decide.Fallback, "m", "z"},
+		{"it has failed", twoPaths("z", decide.Up, decide.Failed), decide.Decision{Kind: decide.Stay, From: "z", To: "z"},
+			decide.Stay, "z", "z"},
+		{"it is not eligible", twoPaths("z", decide.Up, decide.Ineligible),
+			decide.Decision{Kind: decide.Stay, From: "z", To: "z"}, decide.Stay, "z", "z"},
+		{"it is suspected", twoPaths("z", decide.Up, decide.Suspect), decide.Decision{Kind: decide.Stay, From: "z", To: "z"},
+			decide.Stay, "z", "z"},
+		{"it is well again", twoPaths("z", decide.Up, decide.Up), decide.Decision{Kind: decide.Stay, From: "z", To: "z"},
+			decide.Switch, "z", "m"},
 	} {
 		d := p.keepPinned(tc.ev, tc.policy)
 		if d.Kind != tc.want || d.From != tc.from || d.To != tc.to {
@@ -46,7 +55,8 @@ func TestKeepPinned(t *testing.T) {
 // TestKeepPinnedEndsACanary: what the decision says is carried out in full.
 func TestKeepPinnedEndsACanary(t *testing.T) {
 	p := &pair{pinned: "m", assigned: decide.Assignment{Active: "m", Canary: "z", Buckets: 4}}
-	d := p.keepPinned(twoPaths("m", decide.Up, decide.Up), decide.Decision{Kind: decide.Canary, From: "m", To: "z", Buckets: 8})
+	d := p.keepPinned(twoPaths("m", decide.Up, decide.Up),
+		decide.Decision{Kind: decide.Canary, From: "m", To: "z", Buckets: 8})
 	if got := p.assigned.Apply(d); got != (decide.Assignment{Active: "m"}) {
 		t.Errorf("got %+v, want all flows on m", got)
 	}
@@ -97,7 +107,8 @@ func TestWindow(t *testing.T) {
 
 // answeredPath is a path of which probes know.
 func answeredPath(now time.Time) *hostPath {
-	return &hostPath{network: "m", summary: probe.Summary{Answered: 12, Last: now.Add(-30 * time.Millisecond), Jitter: 10 * time.Microsecond, Loss: probe.Ratio{Lost: 1, Of: 4}},
+	return &hostPath{network: "m", summary: probe.Summary{Answered: 12, Last: now.Add(-30 * time.Millisecond),
+		Jitter: 10 * time.Microsecond, Loss: probe.Ratio{Lost: 1, Of: 4}},
 		// One busy moment of three does not make the path slow.
 		rtts: [9]time.Duration{190 * time.Microsecond, 30 * time.Millisecond, 200 * time.Microsecond}, nRTT: 3}
 }
@@ -113,12 +124,16 @@ func TestFill(t *testing.T) {
 		reason string
 	}{
 		{"well", func(*hostPath) {}, decide.Up, ""},
-		{"never answered", func(hp *hostPath) { hp.summary = probe.Summary{} }, decide.Ineligible, "no probe has been answered yet"},
+		{"never answered", func(hp *hostPath) { hp.summary = probe.Summary{} }, decide.Ineligible,
+			"no probe has been answered yet"},
 		{"suspected", func(hp *hostPath) { hp.suspected = now.Add(-7 * time.Millisecond) }, decide.Suspect, "silent for 7ms"},
-		{"full-size packets are lost", func(hp *hostPath) { hp.summary.MTUBlackHole = true }, decide.Ineligible, "full-size packets do not pass"},
-		{"the mark is lost", func(hp *hostPath) { hp.unfit = "it does not carry the mark" }, decide.Ineligible, "it does not carry the mark"},
+		{"full-size packets are lost", func(hp *hostPath) { hp.summary.MTUBlackHole = true }, decide.Ineligible,
+			"full-size packets do not pass"},
+		{"the mark is lost", func(hp *hostPath) { hp.unfit = "it does not carry the mark" }, decide.Ineligible,
+			"it does not carry the mark"},
 		{"failed", func(hp *hostPath) { hp.failed = now.Add(-2 * time.Second) }, decide.Failed, "failed 2s ago"},
-		{"failed and unfit", func(hp *hostPath) { hp.failed, hp.unfit = now.Add(-time.Second), "other" }, decide.Failed, "failed 1s ago"},
+		{"failed and unfit", func(hp *hostPath) { hp.failed, hp.unfit = now.Add(-time.Second), "other" }, decide.Failed,
+			"failed 1s ago"},
 		{"suspected and unfit", func(hp *hostPath) { hp.suspected, hp.unfit = now, "other" }, decide.Ineligible, "other"},
 	} {
 		hp := answeredPath(now)
@@ -168,7 +183,8 @@ func TestData(t *testing.T) {
 	now := time.Unix(1000, 0)
 	p := &pair{lines: make([]line, 2)}
 	p.lines[1] = line{tx: 1000, rx: 250, goodput: 1250, rtos: 2}
-	if d := p.data(1, now); d.Goodput != 10000 || d.Tx != 1000 || d.Rx != 250 || d.RTOs != 2 || d.SRTT != 0 || !d.AppLimited {
+	if d := p.data(1, now); d.Goodput != 10000 || d.Tx != 1000 || d.Rx != 250 || d.RTOs != 2 || d.SRTT != 0 ||
+		!d.AppLimited {
 		t.Errorf("counters alone: %+v", d)
 	}
 	if p.conns = 1; p.data(1, now).AppLimited {
@@ -192,7 +208,8 @@ func TestData(t *testing.T) {
 	if p.data(1, now).Blank {
 		t.Error("a second after a switch is blanked")
 	}
-	if ev := (decide.PairEvidence{Pair: "p>q", Active: "m", Paths: []decide.PathEvidence{{Network: "m", State: decide.Up, Data: d}}}); ev.Check() != nil {
+	if ev := (decide.PairEvidence{Pair: "p>q", Active: "m",
+		Paths: []decide.PathEvidence{{Network: "m", State: decide.Up, Data: d}}}); ev.Check() != nil {
 		t.Errorf("evidence: %v", ev.Check())
 	}
 }

@@ -44,7 +44,8 @@ func (a *Agent) admitWanted(now time.Time) {
 				continue
 			}
 			if _, err := a.join(l, remote); errors.Is(err, steer.ErrTooMany) {
-				a.warnOf("room "+l.UID, "pod %s speaks with more pods than there is room for (%d): traffic with further ones is native", l.Name, cmp.Or(a.cfg.peers, steer.DefaultPeers))
+				a.warnOf("room "+l.UID,
+					"pod %s speaks with more pods than there is room for (%d): traffic with further ones is native", l.Name, cmp.Or(a.cfg.peers, steer.DefaultPeers))
 			} else if err != nil && !isNative(err) {
 				a.warn("%s>%s: %v", l.Name, remote.Name, err)
 			}
@@ -71,7 +72,8 @@ func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
 	if l.plane.Crowded(remote.Addr()) {
 		return nil, errCrowded // it is asked for again with its next packets
 	}
-	p := &pair{name: l.Name + ">" + remote.Name, local: l, remote: remote, host: h, routes: rs, lines: make([]line, len(rs)), limited: 1}
+	p := &pair{name: l.Name + ">" + remote.Name, local: l, remote: remote, host: h, routes: rs,
+		lines: make([]line, len(rs)), limited: 1}
 	if err := a.enter(p); err != nil {
 		return nil, err
 	}
@@ -89,7 +91,8 @@ func (a *Agent) syncPairs(l *pod, c Cluster) error {
 	l.withdrawing = false
 	for uid, p := range l.pairs {
 		remote, ok := a.elsewhere.named(uid)
-		if ok && slices.Equal(p.routes, a.eligible(route.Between(l.Pod, remote), c)) && a.remote[a.hosts[remote.Host]] == p.host {
+		if ok && slices.Equal(p.routes, a.eligible(route.Between(l.Pod, remote), c)) &&
+			a.remote[a.hosts[remote.Host]] == p.host {
 			continue
 		}
 		if ok && a.withdraw(p) {

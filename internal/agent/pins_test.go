@@ -25,7 +25,8 @@ func TestFormerVersion(t *testing.T) {
 	local, peer := b.pod("a"), b.pod("b")
 	dir := filepath.Join(b.pins, "h1", podPins+local.UID)
 	// Ours stands in for it, where the first layout was.
-	was, err := steer.Open(steer.Config{Netns: local.Netns, Dev: local.Attachments[0].Dev, PathDevs: []string{local.Attachments[1].Dev}, PinDir: dir})
+	was, err := steer.Open(steer.Config{Netns: local.Netns, Dev: local.Attachments[0].Dev,
+		PathDevs: []string{local.Attachments[1].Dev}, PinDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,8 @@ func TestFormerVersion(t *testing.T) {
 	b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
 	b.await("the pair to be open", func() bool { return r.opened("a", "b") })
 	b.move("vxlan")
-	r.event(b, 0, "the former data plane to end", func(e Event) bool { return strings.Contains(e.Reason, "another version has ended") })
+	r.event(b, 0, "the former data plane to end",
+		func(e Event) bool { return strings.Contains(e.Reason, "another version has ended") })
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("its pins are left: %v", err)
 	}

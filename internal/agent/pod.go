@@ -96,7 +96,8 @@ func (a *Agent) syncHosts(d *description) {
 			to := netip.AddrPortFrom(at.Addr, stampPort)
 			if hp := r.paths[at.Network]; (hp == nil || hp.to != to) && a.links[at.Network] != nil {
 				full := min(at.MTU, a.links[at.Network].mtu) - 28
-				r.paths[at.Network] = &hostPath{host: r, network: at.Network, to: to, mtu: at.MTU, track: probe.NewTrack(full, false)}
+				r.paths[at.Network] = &hostPath{host: r, network: at.Network, to: to, mtu: at.MTU,
+					track: probe.NewTrack(full, false)}
 			}
 		}
 	}
@@ -175,7 +176,8 @@ func (a *Agent) observe() error {
 // no lock. Without what faults tell of it works less well.
 func (a *Agent) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, err error) {
 	l = &pod{Pod: p, pairs: map[string]*pair{}}
-	cfg := steer.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: pinsOf(a.cfg.PinDir, p.UID), Former: formerPins(a.cfg.PinDir, p.UID), Now: a.cfg.Now, Peers: a.cfg.peers}
+	cfg := steer.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: pinsOf(a.cfg.PinDir, p.UID),
+		Former: formerPins(a.cfg.PinDir, p.UID), Now: a.cfg.Now, Peers: a.cfg.peers}
 	for _, at := range p.Attachments[1:] {
 		cfg.PathDevs = append(cfg.PathDevs, at.Dev)
 	}
@@ -221,7 +223,8 @@ func (a *Agent) enter(p *pair) error {
 				p.clamped = mtu
 			}
 			p.unsettled = true // what became of it meanwhile is not known
-			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.Network, Reason: fmt.Sprintf("%s is on %s, as a predecessor left it", p.name, at.Network)})
+			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.Network,
+				Reason: fmt.Sprintf("%s is on %s, as a predecessor left it", p.name, at.Network)})
 		}
 	}
 	for i := range p.lines {

@@ -115,7 +115,8 @@ func (a *Agent) tellRefusals(now time.Time) {
 		if why == "" {
 			why = "its agent does not run, or refuses them for their key or their time"
 		}
-		a.warnOf("silent "+h.name, "%s has answered none of %d probes on any network for %v: %s", h.name, k.unanswered, now.Sub(k.asked).Round(time.Second), why)
+		a.warnOf("silent "+h.name, "%s has answered none of %d probes on any network for %v: %s", h.name, k.unanswered,
+			now.Sub(k.asked).Round(time.Second), why)
 	}
 }
 

@@ -20,20 +20,22 @@ func TestRefusedByTheKernel(t *testing.T) {
 	}{
 		{"the neighbour is not held", func(*pair) {}, func(a *Agent, p *pair) error { return a.prepare(p, 0, true) },
 			func(p *pair) bool { return !p.held && !p.gateway }},
-		{"the neighbour is held still", func(p *pair) { p.held = true }, func(a *Agent, p *pair) error { return a.prepare(p, 0, false) },
-			func(p *pair) bool { return p.held }},
-		{"the route is as wide as before", func(p *pair) { p.held = true }, func(a *Agent, p *pair) error { return a.prepare(p, 1400, true) },
+		{"the neighbour is held still", func(p *pair) { p.held = true },
+			func(a *Agent, p *pair) error { return a.prepare(p, 0, false) }, func(p *pair) bool { return p.held }},
+		{"the route is as wide as before", func(p *pair) { p.held = true },
+			func(a *Agent, p *pair) error { return a.prepare(p, 1400, true) },
 			func(p *pair) bool { return p.clamped == 0 && !p.shaped }},
 		{"the route is as narrow as before", func(p *pair) { p.held, p.clamped, p.shaped = true, 1400, true },
 			func(a *Agent, p *pair) error { return a.prepare(p, 0, true) }, func(p *pair) bool { return p.clamped == 1400 }},
-		{"the route leads straight still", func(p *pair) { p.direct = 1 }, func(a *Agent, p *pair) error { return a.undirect(p) },
-			func(p *pair) bool { return p.direct == 1 }},
+		{"the route leads straight still", func(p *pair) { p.direct = 1 },
+			func(a *Agent, p *pair) error { return a.undirect(p) }, func(p *pair) bool { return p.direct == 1 }},
 	} {
 		a, p, _ := askedPair(t)
 		p.routes[0].Remote.MAC = "02:00:00:00:00:01"
 		tc.begin(p)
 		if err := tc.do(a, p); err == nil || !tc.want(p) {
-			t.Errorf("%s: %v; held %v, gateway %v, clamped %d, shaped %v, direct %d", tc.name, err, p.held, p.gateway, p.clamped, p.shaped, p.direct)
+			t.Errorf("%s: %v; held %v, gateway %v, clamped %d, shaped %v, direct %d", tc.name, err, p.held, p.gateway, p.clamped,
+				p.shaped, p.direct)
 		}
 	}
 	// Tried again after a while, not with every look at the pair.

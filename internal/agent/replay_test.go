@@ -85,7 +85,8 @@ func (b *bed) tap(p topo.Pod, dev string, to netip.AddrPort, during func()) (out
 			return out
 		}
 		q := buf[:n]
-		if n < 28 || q[0]>>4 != 4 || q[9] != unix.IPPROTO_UDP || [4]byte(q[16:20]) != dst || uint16(q[22])<<8|uint16(q[23]) != to.Port() {
+		if n < 28 || q[0]>>4 != 4 || q[9] != unix.IPPROTO_UDP || [4]byte(q[16:20]) != dst ||
+			uint16(q[22])<<8|uint16(q[23]) != to.Port() {
 			continue
 		}
 		out = append(out, append([]byte(nil), q[int(q[0]&15)*4+8:]...))
@@ -97,7 +98,9 @@ func (b *bed) tap(p topo.Pod, dev string, to netip.AddrPort, during func()) (out
 // own address on each network, within the time in which notices are fresh. None is
 // obeyed, and none keeps another from being.
 func TestReplayOnAnotherNetwork(t *testing.T) {
-	b := newBedOf(t, lab.Spec{Name: "t-agt-play", Agents: true, Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2}, {Name: "c", Host: 1}}}, "vxlan", "macvlan")
+	b := newBedOf(t,
+		lab.Spec{Name: "t-agt-play", Agents: true,
+			Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2}, {Name: "c", Host: 1}}}, "vxlan", "macvlan")
 	a, z := b.start("h1", nil), b.start("h2", nil)
 	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
 	b.await("the pairs to open", func() bool { return a.opened("a", "b") && z.opened("b", "a") })

@@ -38,5 +38,6 @@ func (a *Agent) rest(p *pair, now time.Time) {
 	p.unsettled = true
 	a.announce(p)
 	a.note(Event{Kind: string(decide.Home), Pair: p.name, From: from.Network, To: home.Active, By: "policy", Took: took,
-		Reason: fmt.Sprintf("no traffic for %v: its next flows begin on the default network, until the other agent has confirmed the pair again", now.Sub(p.active).Round(time.Second))})
+		Reason: fmt.Sprintf(
+			"no traffic for %v: its next flows begin on the default network, until the other agent has confirmed the pair again", now.Sub(p.active).Round(time.Second))})
 }

@@ -33,9 +33,11 @@ func TestRunEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 {
-		a, err := New(Config{Host: "h", Keys: oneKey("a key of the test, 32 octets wide"), PinDir: filepath.Join(pins, "h"), Cgroup: cgroup,
+		a, err := New(Config{Host: "h", Keys: oneKey("a key of the test, 32 octets wide"), PinDir: filepath.Join(pins, "h"),
+			Cgroup: cgroup,
 			Policy: &wish{}, Log: slog.New(slog.DiscardHandler), Source: func() (Cluster, error) {
-				return Cluster{Hosts: []topo.Host{{Name: "h", Index: 1}}, Pods: []topo.Pod{{Name: "agent-h", Host: 1, UID: "u", Agent: true}}}, nil
+				return Cluster{Hosts: []topo.Host{{Name: "h", Index: 1}},
+					Pods: []topo.Pod{{Name: "agent-h", Host: 1, UID: "u", Agent: true}}}, nil
 			}})
 		if err != nil {
 			t.Fatal(err)

@@ -162,7 +162,8 @@ func TestSocketDirectory(t *testing.T) {
 		prepare func(dir string) error
 		want    string
 	}{
-		{"another's", func(dir string) error { return errors.Join(os.Mkdir(dir, 0o777), os.Chown(dir, stranger, stranger)) }, "belongs to uid 12345: expected uid 0"},
+		{"another's", func(dir string) error { return errors.Join(os.Mkdir(dir, 0o777), os.Chown(dir, stranger, stranger)) },
+			"belongs to uid 12345: expected uid 0"},
 		{"a link", func(dir string) error { return os.Symlink(elsewhere, dir) }, "not a directory"},
 		{"a file", func(dir string) error { return os.WriteFile(dir, nil, 0o600) }, "not a directory"},
 	} {

@@ -33,9 +33,9 @@ func (a *Agent) Paths() []PathStatus {
 }
 
 func (a *Agent) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) PathStatus {
-	s := PathStatus{Host: a.cfg.Host, Pair: p.name, Network: e.Network, State: string(e.State), RTT: e.Probe.RTT, Jitter: e.Probe.Jitter,
-		Loss: e.Probe.Loss, Goodput: e.Data.Goodput, Retrans: e.Data.Retrans, SRTT: e.Data.SRTT, CPU: e.CPU, Buckets: e.Buckets,
-		Active: e.Network == ev.Active, Pinned: p.pinned == e.Network, Why: e.Reason}
+	s := PathStatus{Host: a.cfg.Host, Pair: p.name, Network: e.Network, State: string(e.State), RTT: e.Probe.RTT,
+		Jitter: e.Probe.Jitter, Loss: e.Probe.Loss, Goodput: e.Data.Goodput, Retrans: e.Data.Retrans, SRTT: e.Data.SRTT,
+		CPU: e.CPU, Buckets: e.Buckets, Active: e.Network == ev.Active, Pinned: p.pinned == e.Network, Why: e.Reason}
 	r, _ := p.byNetwork(e.Network)
 	s.Encapsulated = r.Encap
 	s.Score = decide.Scores(p.state, ev)[e.Network]
@@ -83,7 +83,8 @@ func (a *Agent) order(p *pair, o Order) (Event, error) {
 			return a.stays(p, p.on().Network, "it is not pinned: the policy decides"), nil
 		}
 		p.pinned = ""
-		return a.noted(Event{Kind: EventPinned, Pair: p.name, From: was, By: "user", Reason: "unpinned: the policy decides again"}), nil
+		return a.noted(Event{Kind: EventPinned, Pair: p.name, From: was, By: "user",
+			Reason: "unpinned: the policy decides again"}), nil
 	}
 	to, ev, err := a.admit(p, o)
 	if err != nil {
@@ -95,7 +96,8 @@ func (a *Agent) order(p *pair, o Order) (Event, error) {
 	}
 	if o.Pin {
 		p.pinned = o.Network
-		return a.noted(Event{Kind: EventPinned, Pair: p.name, To: o.Network, By: "user", Reason: "pinned: only failure moves it"}), nil
+		return a.noted(Event{Kind: EventPinned, Pair: p.name, To: o.Network, By: "user",
+			Reason: "pinned: only failure moves it"}), nil
 	}
 	if e := a.journal.last(); e.ID != before.ID {
 		return e, nil
@@ -105,7 +107,8 @@ func (a *Agent) order(p *pair, o Order) (Event, error) {
 
 // stays is the answer to an order that changes nothing, which is no event.
 func (a *Agent) stays(p *pair, network, why string) Event {
-	return Event{At: a.cfg.Now(), Host: a.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: network, To: network, By: "user", Reason: why}
+	return Event{At: a.cfg.Now(), Host: a.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: network, To: network,
+		By: "user", Reason: why}
 }
 
 // admit finds the path that an order names, and whether it may be carried out. It
@@ -124,7 +127,8 @@ func (a *Agent) admit(p *pair, o Order) (route.Route, decide.PairEvidence, error
 	}
 	ev := a.evidence(p, a.cfg.Now())
 	if e := ev.Paths[slices.IndexFunc(ev.Paths, func(e decide.PathEvidence) bool { return e.Network == o.Network })]; e.State != decide.Up && !o.Force {
-		return to, ev, fmt.Errorf("%w: %s is %s (%s): use --force to go there all the same", errRefused, o.Network, e.State, e.Reason)
+		return to, ev, fmt.Errorf("%w: %s is %s (%s): use --force to go there all the same", errRefused, o.Network, e.State,
+			e.Reason)
 	}
 	return to, ev, nil
 }
@@ -133,8 +137,8 @@ func (a *Agent) admit(p *pair, o Order) (route.Route, decide.PairEvidence, error
 func (a *Agent) obey(p *pair, to route.Route, ev decide.PairEvidence) error {
 	assigned, trial := p.assigned, p.state.Trial
 	p.state.Trial = decide.Trial{} // a canary under way would take the flows back
-	a.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network, Buckets: decide.Buckets, Confidence: 1,
-		Reason: "the user said so", Evidence: ev}, "user", 0)
+	a.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network, Buckets: decide.Buckets,
+		Confidence: 1, Reason: "the user said so", Evidence: ev}, "user", 0)
 	choices, err := p.local.plane.Choices(p.remote.UID)
 	if err == nil && !slices.ContainsFunc(choices[:], func(c steer.Choice) bool { return c.Path != to.Index }) {
 		return nil

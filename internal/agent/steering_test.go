@@ -36,7 +36,8 @@ func TestSteering(t *testing.T) {
 	// Of a UDP flow that began before, the data plane may see an answer first, and
 	// then leaves it alone for good.
 	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
-	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600}, Think: 2 * time.Millisecond})
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
 	for _, step := range []struct {
 		name string
 		run  func(*bed)
@@ -92,7 +93,8 @@ func checkLived(t *testing.T, rr, udp stream.Report) {
 func pairsOpen(b *bed) {
 	a := b.agents["h1"]
 	a.event(b, 0, "the pair to open", func(e Event) bool {
-		return e.Kind == EventPeer && e.Pair == "a>b" && strings.Contains(e.Reason, "can use 3 paths: the agent of h2 has confirmed")
+		return e.Kind == EventPeer && e.Pair == "a>b" &&
+			strings.Contains(e.Reason, "can use 3 paths: the agent of h2 has confirmed")
 	})
 	b.await("probes to measure every path", func() bool {
 		ps := a.Paths()
@@ -126,7 +128,8 @@ func answersOnSocket(b *bed) {
 		}
 	}
 	h, err := c.Health(ctx)
-	if err != nil || h.Host != "h1" || h.Pods != 1 || h.Pairs != 1 || h.Policy != "wish" || len(h.Senders) != 3 || h.Senders["vxlan"].Accepted == 0 {
+	if err != nil || h.Host != "h1" || h.Pods != 1 || h.Pairs != 1 || h.Policy != "wish" || len(h.Senders) != 3 ||
+		h.Senders["vxlan"].Accepted == 0 {
 		b.t.Errorf("health: %+v, %v", h, err)
 	}
 	evs, err := c.Events(ctx, 0, false)
@@ -157,10 +160,12 @@ func answersOnSocket(b *bed) {
 	rec := httptest.NewRecorder()
 	a.Metrics().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
 	text, _ := io.ReadAll(rec.Body)
-	for _, want := range []string{`pathwise_path_up{network="vxlan",pair="a>b"} 1`, `pathwise_path_buckets{network="routed-bgp",pair="a>b"} 64`,
-		"pathwise_agent_pods 1", "pathwise_agent_switches_total 0", `pathwise_agent_probes_refused_total{network="vxlan",reason="reflector_forged"} 0`,
+	for _, want := range []string{`pathwise_path_up{network="vxlan",pair="a>b"} 1`,
+		`pathwise_path_buckets{network="routed-bgp",pair="a>b"} 64`, "pathwise_agent_pods 1",
+		"pathwise_agent_switches_total 0", `pathwise_agent_probes_refused_total{network="vxlan",reason="reflector_forged"} 0`,
 		`pathwise_agent_dataplane_events_total{event="stranger"} 0`,
-		`pathwise_agent_flows{state="steerable"} `, "pathwise_agent_flows_room ", "pathwise_agent_flows_refused_total 0", "pathwise_agent_kernel_memory_bytes "} {
+		`pathwise_agent_flows{state="steerable"} `, "pathwise_agent_flows_room ", "pathwise_agent_flows_refused_total 0",
+		"pathwise_agent_kernel_memory_bytes "} {
 		if !strings.Contains(string(text), want) {
 			b.t.Errorf("metrics lack %s", want)
 		}
@@ -196,7 +201,8 @@ func switchByHand(b *bed) {
 	if err != nil || again.Kind != string(decide.Stay) {
 		b.t.Errorf("once more: %+v, %v", again, err)
 	}
-	a.event(b, 0, "the outcome of the switch", func(o Event) bool { return o.Kind == EventOutcome && o.Gain != nil && o.To == "vxlan" })
+	a.event(b, 0, "the outcome of the switch",
+		func(o Event) bool { return o.Kind == EventOutcome && o.Gain != nil && o.To == "vxlan" })
 }
 
 // canaryStays: no more flows move then, but who reads the events must learn of it.
@@ -252,14 +258,16 @@ func blackHole(b *bed) {
 	b.move("vxlan")
 	since := a.journal.last().ID
 	b.impair("vxlan", impair.Impairment{DropIngress: true, DropEgress: true}, "a", "agent-h1")
-	e := a.event(b, since, "failover", func(e Event) bool { return e.Kind == string(decide.Failover) && e.Pair == "a>b" && e.From == "vxlan" })
+	e := a.event(b, since, "failover",
+		func(e Event) bool { return e.Kind == string(decide.Failover) && e.Pair == "a>b" && e.From == "vxlan" })
 	if e.Evidence == nil || e.By != "policy" || e.To == "vxlan" {
 		b.t.Errorf("event: %+v", e)
 	}
 	b.t.Logf("detected in %v", e.Detected)
 	b.flows(e.To)
 	// A user may insist, but must say so.
-	if _, err := a.Order(Order{Local: "a", Remote: "b", Network: "vxlan"}); err == nil || !strings.Contains(err.Error(), "--force") {
+	if _, err := a.Order(Order{Local: "a", Remote: "b", Network: "vxlan"}); err == nil ||
+		!strings.Contains(err.Error(), "--force") {
 		b.t.Errorf("order onto a failed path: %v", err)
 	}
 	b.impair("vxlan", impair.Impairment{}, "a", "agent-h1")
@@ -275,7 +283,8 @@ func oneWay(how impair.Impairment) func(*bed) {
 		b.move("vxlan")
 		since := a.journal.last().ID
 		b.impair("vxlan", how, "a", "agent-h1")
-		e := a.event(b, since, "failover", func(e Event) bool { return e.Kind == string(decide.Failover) && e.Pair == "a>b" && e.From == "vxlan" })
+		e := a.event(b, since, "failover",
+			func(e Event) bool { return e.Kind == string(decide.Failover) && e.Pair == "a>b" && e.From == "vxlan" })
 		b.flows(e.To)
 		b.impair("vxlan", impair.Impairment{}, "a", "agent-h1")
 		b.flows("vxlan")
@@ -287,7 +296,8 @@ func defaultBlackHole(b *bed) {
 	b.move("routed-bgp")
 	since := a.journal.last().ID
 	b.impair("routed-bgp", impair.Impairment{DropIngress: true, DropEgress: true}, "a", "agent-h1")
-	e := a.event(b, since, "failover", func(e Event) bool { return e.Kind == string(decide.Failover) && e.From == "routed-bgp" })
+	e := a.event(b, since, "failover",
+		func(e Event) bool { return e.Kind == string(decide.Failover) && e.From == "routed-bgp" })
 	b.flows(e.To)
 	b.impair("routed-bgp", impair.Impairment{}, "a", "agent-h1")
 	b.flows("routed-bgp")
@@ -380,7 +390,8 @@ func busyProcessors(b *bed) {
 	for r, id := range since {
 		events, _ := r.journal.since(id)
 		for _, e := range events {
-			if e.Kind == string(decide.Failover) || e.Kind == string(decide.Fallback) || e.Kind == EventSuspect || e.Kind == EventPeer {
+			if e.Kind == string(decide.Failover) || e.Kind == string(decide.Fallback) || e.Kind == EventSuspect ||
+				e.Kind == EventPeer {
 				b.t.Errorf("nothing has failed: %s %s %s: %s", e.Host, e.Kind, e.Pair, e.Reason)
 			}
 		}
@@ -417,7 +428,8 @@ func dryRun(b *bed) {
 	if !e.DryRun || e.To != "macvlan" || e.Evidence == nil {
 		b.t.Errorf("event: %+v", e)
 	}
-	if _, err := a.Order(Order{Local: "a", Remote: "b", Network: "macvlan", Force: true}); err == nil || !strings.Contains(err.Error(), "--dry-run") {
+	if _, err := a.Order(Order{Local: "a", Remote: "b", Network: "macvlan", Force: true}); err == nil ||
+		!strings.Contains(err.Error(), "--dry-run") {
 		b.t.Errorf("an order to an agent that moves nothing: %v", err)
 	}
 	b.flows("routed-bgp")
@@ -436,10 +448,12 @@ func defaultDeny(b *bed) {
 	b.tell("h2", deny)
 	b.await("the path to go", func() bool {
 		p := a.pair("a", "b")
-		return p != nil && len(p.routes) == 2 && b.agents["h2"].pair("b", "a") != nil && len(b.agents["h2"].pair("b", "a").routes) == 2
+		return p != nil && len(p.routes) == 2 && b.agents["h2"].pair("b", "a") != nil &&
+			len(b.agents["h2"].pair("b", "a").routes) == 2
 	})
 	b.await("the pair to open again", func() bool { return a.opened("a", "b") })
-	if _, err := a.Order(Order{Local: "a", Remote: "b", Network: "vxlan", Force: true}); err == nil || !strings.Contains(err.Error(), "has no path on") {
+	if _, err := a.Order(Order{Local: "a", Remote: "b", Network: "vxlan", Force: true}); err == nil ||
+		!strings.Contains(err.Error(), "has no path on") {
 		b.t.Errorf("order onto a network that is not equal: %v", err)
 	}
 	sent, _ := a.tallies("a", "b", "vxlan")
@@ -468,7 +482,8 @@ func podBlackHole(how impair.Impairment) func(*bed) {
 		b.await("flows to leave", func() bool { on := a.on("a", "b"); return on != "macvlan" && on != "" })
 		b.impair("macvlan", impair.Impairment{}, "a")
 		if strings.Contains(e.Reason, "packets do not pass") {
-			a.event(b, since, "the path to be well again", func(e Event) bool { return e.Kind == EventCleared && e.Pair == "a>b" && e.To == "macvlan" })
+			a.event(b, since, "the path to be well again",
+				func(e Event) bool { return e.Kind == EventCleared && e.Pair == "a>b" && e.To == "macvlan" })
 		}
 		b.move("routed-bgp")
 	}
@@ -489,7 +504,8 @@ func replaced(b *bed) {
 	b.tell("h2", again)
 	// Packets may all have left by then: their silence moves the flows within
 	// milliseconds.
-	b.await("steered packets to be refused, or flows to have left", func() bool { return z.strangers() > before || a.on("a", "b") == "routed-bgp" })
+	b.await("steered packets to be refused, or flows to have left",
+		func() bool { return z.strangers() > before || a.on("a", "b") == "routed-bgp" })
 	b.await("flows to the old pod to be native", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -553,7 +569,8 @@ func TestLinkLayerDefault(t *testing.T) {
 	a := b.start("h1", nil)
 	b.start("h2", nil)
 	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
-	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 64}, Think: 2 * time.Millisecond})
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 64},
+		Think: 2 * time.Millisecond})
 	b.await("the pair to open", func() bool { return a.opened("a", "b") })
 	b.flows("vxlan")
 	b.impair("vxlan", impair.Impairment{DropIngress: true, DropEgress: true}, "a", "agent-h1")
@@ -570,7 +587,8 @@ func TestLinkLayerDefault(t *testing.T) {
 	b.flows("macvlan")
 	b.impair("vxlan", impair.Impairment{}, "a", "agent-h1")
 	b.move("vxlan")
-	b.await("the neighbour to be the kernel's again", func() bool { return b.neighbour(b.pod("a"), b.pod("b").Addr())&netlink.NUD_PERMANENT == 0 })
+	b.await("the neighbour to be the kernel's again",
+		func() bool { return b.neighbour(b.pod("a"), b.pod("b").Addr())&netlink.NUD_PERMANENT == 0 })
 	checkLived(t, rr.stop(), udp.stop())
 }
 
@@ -608,7 +626,8 @@ func TestPeerThatGoes(t *testing.T) {
 		c.Pods = slices.DeleteFunc(c.Pods, func(p topo.Pod) bool { return p.Name == "a" })
 	})
 	b.start("h1", nil)
-	b.await("the pins of a pod that is gone to go", func() bool { _, err := os.Stat(pins); return errors.Is(err, os.ErrNotExist) })
+	b.await("the pins of a pod that is gone to go",
+		func() bool { _, err := os.Stat(pins); return errors.Is(err, os.ErrNotExist) })
 	udp.stop()
 }
 
@@ -628,7 +647,8 @@ func TestFaults(t *testing.T) {
 		`host "h1" is not in the cluster`: {},
 		`host h1 has no agent pod`:        {Hosts: b.state.Hosts},
 	} {
-		a, err := New(Config{Host: "h1", Keys: oneKey("a key of the test, 32 octets wide"), PinDir: filepath.Join(b.pins, "h1"), Source: func() (Cluster, error) { return c, nil }})
+		a, err := New(Config{Host: "h1", Keys: oneKey("a key of the test, 32 octets wide"),
+			PinDir: filepath.Join(b.pins, "h1"), Source: func() (Cluster, error) { return c, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}

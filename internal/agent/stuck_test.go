@@ -21,11 +21,13 @@ func timeout(i int, count uint32) telemetry.Event {
 
 // TestKicks: those are woken that have moved, as often as their wait was doubled.
 func TestKicks(t *testing.T) {
-	p := &pair{routes: route.Between(testPod("p", 1, 1, "z"), testPod("q", 2, 1, "z")), local: &pod{Pod: testPod("p", 1, 1, "z")}, stuck: &stalled{}}
+	p := &pair{routes: route.Between(testPod("p", 1, 1, "z"), testPod("q", 2, 1, "z")),
+		local: &pod{Pod: testPod("p", 1, 1, "z")}, stuck: &stalled{}}
 	a := &Agent{}
 	now := time.Unix(1000, 0)
 	for bucket := range uint8(3) {
-		p.stuck.remember(telemetry.Event{Key: telemetry.Key{Bucket: bucket}, LocalPort: uint16(bucket), Count: 1 + uint32(bucket)}, now)
+		p.stuck.remember(telemetry.Event{Key: telemetry.Key{Bucket: bucket}, LocalPort: uint16(bucket),
+			Count: 1 + uint32(bucket)}, now)
 	}
 	for _, step := range []struct {
 		moved      steer.Set
@@ -130,8 +132,10 @@ func TestTroubleIsJudgedOnce(t *testing.T) {
 	own[7] = steer.Choice{Path: 1}
 	tr.add(telemetry.Event{Key: telemetry.Key{Bucket: 7}, Kind: telemetry.Timeout, Count: 9})
 	tr.add(telemetry.Event{Kind: telemetry.TailProbe, Count: 50})
-	if tr.on(1, own, followed) != 9 || tr.on(0, own, followed) != 9 || tr.on(2, own, followed) != 0 || !tr.probes || !tr.timedOut {
-		t.Errorf("%d on its path, %d on the default one, %d elsewhere", tr.on(1, own, followed), tr.on(0, own, followed), tr.on(2, own, followed))
+	if tr.on(1, own, followed) != 9 || tr.on(0, own, followed) != 9 || tr.on(2, own, followed) != 0 || !tr.probes ||
+		!tr.timedOut {
+		t.Errorf("%d on its path, %d on the default one, %d elsewhere", tr.on(1, own, followed), tr.on(0, own, followed),
+			tr.on(2, own, followed))
 	}
 	followed[7] = steer.Choice{Path: 1, Told: true} // no flow of that bucket is on the default network
 	if tr.on(0, own, followed) != 3 {

@@ -64,7 +64,8 @@ func TestSurveyIsAsked(t *testing.T) {
 	s.limit([]netip.Addr{netip.MustParseAddr("10.0.0.2")})
 	s.unwatch(7)
 	s.unwatch(8)
-	if st := s.state; len(st.peers) != 1 || st.peers[0] != netip.MustParseAddr("10.0.0.2") || len(st.gone) != 2 || len(s.bell) != 1 {
+	if st := s.state; len(st.peers) != 1 || st.peers[0] != netip.MustParseAddr("10.0.0.2") || len(st.gone) != 2 ||
+		len(s.bell) != 1 {
 		t.Errorf("%+v", st)
 	}
 }

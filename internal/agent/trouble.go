@@ -167,7 +167,8 @@ func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
 		}
 		ln := &p.lines[i]
 		hp := p.host.paths[r.Network]
-		if ln.silent.IsZero() || now.Sub(ln.silent) < deaf+a.late(ln.silent, now) || hp == nil || !hp.failed.IsZero() || !ln.mute.IsZero() || now.Before(ln.until) {
+		if ln.silent.IsZero() || now.Sub(ln.silent) < deaf+a.late(ln.silent, now) || hp == nil || !hp.failed.IsZero() ||
+			!ln.mute.IsZero() || now.Before(ln.until) {
 			continue
 		}
 		if !ln.outweigh(inARow, now) {
@@ -177,7 +178,8 @@ func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
 		ln.bar(now)
 		since := now.Sub(ln.silent)
 		defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: r.Network, Detected: since,
-			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass", inARow, r.Network, since.Round(time.Millisecond))})
+			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass",
+				inARow, r.Network, since.Round(time.Millisecond))})
 		a.leave(p, i, now, since)
 	}
 }
@@ -247,7 +249,8 @@ func (a *Agent) heardMute(p *pair, n notice) status {
 	}
 	if ln := &p.lines[i]; ln.mute.IsZero() {
 		ln.end(now)
-		a.mute(p, i, fmt.Sprintf("this pair's packets do not pass over %s: the agent of %s says so", network, p.host.name), now, now, "peer")
+		a.mute(p, i, fmt.Sprintf("this pair's packets do not pass over %s: the agent of %s says so", network, p.host.name),
+			now, now, "peer")
 	}
 	return statusDone
 }

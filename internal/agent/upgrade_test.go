@@ -103,12 +103,14 @@ func (u *upgrades) round(i int) {
 		time.Sleep(steer.DefaultLease)
 	}
 	tcp := u.traffic("a", "b", stream.Client{Kind: stream.TCP, Connections: 1, Rate: 8e6})
-	rr := u.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 64}, Think: 2 * time.Millisecond})
+	rr := u.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 64},
+		Think: 2 * time.Millisecond})
 	udp := u.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 2 * time.Millisecond, Echo: true})
 	u.steered("layout 1's agents")
 	u.kill(signal)
 	for _, h := range []string{"h1", "h2"} {
-		u.process(u.child(u.pod("a"), orders{Agent: &agentOrder{Host: h, Pins: filepath.Join(u.pins, h), Policy: "static:vxlan", Cluster: u.clusters[h]}}))
+		u.process(u.child(u.pod("a"),
+			orders{Agent: &agentOrder{Host: h, Pins: filepath.Join(u.pins, h), Policy: "static:vxlan", Cluster: u.clusters[h]}}))
 		time.Sleep(time.Duration(i%3) * 200 * time.Millisecond)
 	}
 	time.Sleep(time.Duration(1+i%3) * 500 * time.Millisecond) // some are taken out as they begin
@@ -175,9 +177,11 @@ func (u *upgrades) layout1() {
 	for _, ends := range [][2]string{{"a", "b"}, {"b", "a"}} {
 		local, remote := u.pod(ends[0]), u.pod(ends[1])
 		r := route.Between(local, remote)[1]
-		order, err := json.Marshal(map[string]any{"Object": object, "Netns": local.Netns, "UID": remote.UID, "Local": local.Addr(), "Remote": remote.Addr(), "To": r.Index,
-			"Dir":   filepath.Join(u.pins, fmt.Sprintf("h%d", local.Host), podPins+local.UID),
-			"Paths": []map[string]any{{"Index": r.Index, "Dev": r.Local.Dev, "MTU": r.MTU(), "Local": r.Local.Addr, "Remote": r.Remote.Addr}}})
+		order, err := json.Marshal(map[string]any{"Object": object, "Netns": local.Netns, "UID": remote.UID,
+			"Local": local.Addr(), "Remote": remote.Addr(), "To": r.Index,
+			"Dir": filepath.Join(u.pins, fmt.Sprintf("h%d", local.Host), podPins+local.UID),
+			"Paths": []map[string]any{{"Index": r.Index, "Dev": r.Local.Dev, "MTU": r.MTU(), "Local": r.Local.Addr,
+				"Remote": r.Remote.Addr}}})
 		if err != nil {
 			u.t.Fatal(err)
 		}
@@ -232,14 +236,16 @@ func (u *upgrades) hostEnd(p topo.Pod) string {
 		return l
 	}
 	own := link(p.Netns, func(h *netlink.Handle) (netlink.Link, error) { return h.LinkByName(at.Dev) })
-	return link(u.state.Hosts[p.Host-1].Netns, func(h *netlink.Handle) (netlink.Link, error) { return h.LinkByIndex(own.Attrs().ParentIndex) }).Attrs().Name
+	return link(u.state.Hosts[p.Host-1].Netns,
+		func(h *netlink.Handle) (netlink.Link, error) { return h.LinkByIndex(own.Attrs().ParentIndex) }).Attrs().Name
 }
 
 // seen reads one of watch's counters.
 func (u *upgrades) seen(name string) (n int) {
 	u.t.Helper()
 	for _, pod := range []string{"a", "b"} {
-		_, rest, _ := strings.Cut(u.runIn(u.state.Hosts[u.pod(pod).Host-1].Netns, "nft", "list counter netdev t c-"+name), "packets ")
+		_, rest, _ := strings.Cut(u.runIn(u.state.Hosts[u.pod(pod).Host-1].Netns, "nft", "list counter netdev t c-"+name),
+			"packets ")
 		var some int
 		if _, err := fmt.Sscan(rest, &some); err != nil {
 			u.t.Fatalf("counter %s: %v", name, err)

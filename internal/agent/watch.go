@@ -188,9 +188,11 @@ func (a *Agent) fail(h *remoteHost, hp *hostPath, v probe.Verdict, now time.Time
 			}
 		}
 	}
-	reason := fmt.Sprintf("%s to %s has failed (%s): %s; silent for %v", hp.network, h.name, v.Direction, v.Why, now.Sub(since).Round(time.Millisecond))
+	reason := fmt.Sprintf("%s to %s has failed (%s): %s; silent for %v", hp.network, h.name, v.Direction, v.Why,
+		now.Sub(since).Round(time.Millisecond))
 	a.evacuate(h, hp, now, reason, now.Sub(since), "policy")
-	a.tell(h, notice{kind: noticeFailed, from: a.self, to: h.pod, network: uint8(indexOf(a.names, hp.network)), names: a.dialect()}, hp.network)
+	a.tell(h, notice{kind: noticeFailed, from: a.self, to: h.pod, network: uint8(indexOf(a.names, hp.network)),
+		names: a.dialect()}, hp.network)
 }
 
 // evacuate applies the policy to the pairs on the path, at once.
@@ -247,8 +249,8 @@ func (a *Agent) gone(h *remoteHost, hp *hostPath, v probe.Verdict, now time.Time
 			if p.host != h || p.on().Index == 0 {
 				continue
 			}
-			d := decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network, Buckets: decide.Buckets, Confidence: 1,
-				Reason: fmt.Sprintf("no agent answers on %s: %s", h.name, v.Why)}
+			d := decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network, Buckets: decide.Buckets,
+				Confidence: 1, Reason: fmt.Sprintf("no agent answers on %s: %s", h.name, v.Why)}
 			a.carryOut(p, d, "policy", 0)
 			p.opened = time.Time{}
 		}
@@ -263,6 +265,7 @@ func (a *Agent) recovered(h *remoteHost, hp *hostPath) {
 	if hp.well++; hp.well < wellAfter {
 		return
 	}
-	a.note(Event{Kind: EventCleared, To: hp.network, Reason: fmt.Sprintf("%s to %s answers again, after %v", hp.network, h.name, a.cfg.Now().Sub(hp.failed).Round(time.Millisecond))})
+	a.note(Event{Kind: EventCleared, To: hp.network, Reason: fmt.Sprintf("%s to %s answers again, after %v", hp.network,
+		h.name, a.cfg.Now().Sub(hp.failed).Round(time.Millisecond))})
 	hp.failed, hp.suspected, hp.well = time.Time{}, time.Time{}, 0
 }

@@ -64,13 +64,15 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, number int) (*wire, 
 		return nil, fmt.Errorf("open probe sockets on %s: %w", at.Network, err)
 	}
 	// Polled, as replies can wait for the loop's next turn: what is urgent drains it.
-	w.sender, err = probe.NewSender(out, probe.SenderConfig{Keys: a.ring.Keys(), Network: at.Network, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
-		OnReply: w.inbox.reply, OnLost: w.inbox.loss})
+	w.sender, err = probe.NewSender(out,
+		probe.SenderConfig{Keys: a.ring.Keys(), Network: at.Network, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
+			OnReply: w.inbox.reply, OnLost: w.inbox.loss})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
 	}
-	w.reflector, err = probe.NewReflector(w.in, probe.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network, Replays: a.replays, Now: a.cfg.Now,
-		OnRefused: func(r probe.Refusal) { a.refusals.add(at.Network, r, a.cfg.Now()) },
+	w.reflector,
+		err = probe.NewReflector(w.in, probe.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network, Replays: a.replays,
+		Now: a.cfg.Now, OnRefused: func(r probe.Refusal) { a.refusals.add(at.Network, r, a.cfg.Now()) },
 		OnTLV: func(_ netip.AddrPort, _ uint16, t probe.TLV) []byte {
 			if t.Type == keysType {
 				return a.hearKeys(t.Value)

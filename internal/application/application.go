@@ -124,21 +124,29 @@ func Shipped() []Application {
 	typical := []string{sample.Rate, sample.LatencyMean} // netperf tells no percentiles
 	return []Application{
 		{Name: "bulk", Parts: append([]Part{Alike("tcp-stream", sample.Throughput)},
-			also(Alike("tcp-bulk", sample.Throughput), Alike("netperf-tcp-stream", sample.Throughput), Alike("uperf-stream", sample.Throughput))...)},
-		{Name: "request-response", Parts: append([]Part{Alike("tcp-rr", roundTrip...), Alike("tcp-latency", roundTrip...), Alike("udp-latency", roundTrip...)},
-			also(Alike("udp-rr", roundTrip...), Alike("uperf-rr", roundTrip...), Alike("netperf-tcp-rr", typical...), Alike("netperf-udp-rr", typical...))...)},
+			also(Alike("tcp-bulk", sample.Throughput), Alike("netperf-tcp-stream", sample.Throughput),
+				Alike("uperf-stream", sample.Throughput))...)},
+		{Name: "request-response",
+			Parts: append([]Part{Alike("tcp-rr", roundTrip...), Alike("tcp-latency", roundTrip...),
+				Alike("udp-latency", roundTrip...)},
+				also(Alike("udp-rr", roundTrip...), Alike("uperf-rr", roundTrip...), Alike("netperf-tcp-rr", typical...),
+					Alike("netperf-udp-rr", typical...))...)},
 		{Name: "connections", Parts: append(rates("connect"), also(Alike("netperf-tcp-crr", typical...))...)},
 		{Name: "datagram", Parts: append([]Part{Alike("udp-stream", sample.Throughput), Alike("udp-max", sample.Throughput)},
 			also(Alike("udp-bulk", sample.Throughput), Alike("netperf-udp-stream", sample.Throughput))...)},
 		{Name: "interactive", Parts: []Part{Alike("loaded-latency", sample.LatencyLoaded)}},
-		{Name: "mpi", Parts: []Part{Alike("mpi-alltoall", sample.LatencyP50), Alike("mpi-pingpong", sample.LatencyP50), Alike("mpi-bandwidth", sample.Throughput)}},
-		{Name: "startup", Parts: append([]Part{Alike("startup", sample.Startup)}, also(Alike("startup-containerd", sample.Startup))...)},
+		{Name: "mpi", Parts: []Part{Alike("mpi-alltoall", sample.LatencyP50), Alike("mpi-pingpong", sample.LatencyP50),
+			Alike("mpi-bandwidth", sample.Throughput)}},
+		{Name: "startup",
+			Parts: append([]Part{Alike("startup", sample.Startup)}, also(Alike("startup-containerd", sample.Startup))...)},
 		// Without a rate as the rows of Table 6 of Atici and Boluk (2020), by throughput
 		// alone; at a rate that is offered by how long answers take.
 		{Name: "web", Parts: append([]Part{access("http")}, also(access("http-close"))...)},
-		{Name: "mongodb-insert", Parts: rates("mongo-insert-empty", "mongo-insert-int-vector", "mongo-insert-large-doc-vector")},
+		{Name: "mongodb-insert",
+			Parts: rates("mongo-insert-empty", "mongo-insert-int-vector", "mongo-insert-large-doc-vector")},
 		{Name: "mongodb-update", Parts: rates("mongo-update-field-at-offset")},
-		{Name: "mongodb-query", Parts: rates("mongo-query-empty", "mongo-query-find-projection", "mongo-query-int-id-range", "mongo-query-no-match")},
+		{Name: "mongodb-query", Parts: rates("mongo-query-empty", "mongo-query-find-projection", "mongo-query-int-id-range",
+			"mongo-query-no-match")},
 	}
 }
 

@@ -65,9 +65,12 @@ func TestBounds(t *testing.T) {
 		text  string
 		keep  map[float64]bool
 	}{
-		{application.Bound{Workload: "http", Metric: sample.LatencyP99, Most: &most}, "latency_p99 of http at most 5ms", map[float64]bool{0.0049: true, 0.005: true, 0.0051: false}},
-		{application.Bound{Workload: "tcp-stream", Metric: sample.Throughput, Least: &least}, "throughput of tcp-stream at least 2G", map[float64]bool{1.9e9: false, 3e9: true}},
-		{application.Bound{Workload: "udp-stream", Metric: sample.Loss, Most: &most}, "loss of udp-stream at most 0.5%", map[float64]bool{0: true, 0.01: false}},
+		{application.Bound{Workload: "http", Metric: sample.LatencyP99, Most: &most}, "latency_p99 of http at most 5ms",
+			map[float64]bool{0.0049: true, 0.005: true, 0.0051: false}},
+		{application.Bound{Workload: "tcp-stream", Metric: sample.Throughput, Least: &least},
+			"throughput of tcp-stream at least 2G", map[float64]bool{1.9e9: false, 3e9: true}},
+		{application.Bound{Workload: "udp-stream", Metric: sample.Loss, Most: &most}, "loss of udp-stream at most 0.5%",
+			map[float64]bool{0: true, 0.01: false}},
 	} {
 		if got := tt.bound.String(); got != tt.text {
 			t.Errorf("%s, want %s", got, tt.text)

@@ -47,7 +47,8 @@ func (datagrams) Info() workload.Info {
 	return workload.Info{Name: "datagrams", Metrics: []string{sample.Throughput}, Pairs: true}
 }
 
-func (d datagrams) Run(ctx context.Context, bed workload.Bed, _ sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+func (d datagrams) Run(ctx context.Context, bed workload.Bed, _ sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
 	if d.before != nil {
 		d.before()
 	}
@@ -79,7 +80,8 @@ func (d datagrams) Run(ctx context.Context, bed workload.Bed, _ sample.Load, w w
 		return nil
 	})
 	m.End()
-	out := workload.Outcome{Metrics: map[string]float64{sample.Throughput: 1e6 + float64(time.Now().Nanosecond()%1000)}, Bytes: d.claim}
+	out := workload.Outcome{Metrics: map[string]float64{sample.Throughput: 1e6 + float64(time.Now().Nanosecond()%1000)},
+		Bytes: d.claim}
 	if d.silent {
 		out.Metrics = nil
 	}
@@ -122,7 +124,8 @@ func config(t *testing.T, r *run, w datagrams, nets ...network.Network) bench.Co
 		c.Experiment.Networks = append(c.Experiment.Networks, experiment.Network{Name: n.Info().Name, Find: n.Info().Name})
 	}
 	c.Experiment.Entries = []experiment.Entry{{Workload: "datagrams", Loads: []sample.Load{{}},
-		Scenarios: []topo.Scenario{{Placement: topo.TwoHosts, Pairs: 1, MTU: 1500}}, Window: workload.Window{Duration: 100 * time.Millisecond}}}
+		Scenarios: []topo.Scenario{{Placement: topo.TwoHosts, Pairs: 1, MTU: 1500}},
+		Window:    workload.Window{Duration: 100 * time.Millisecond}}}
 	if c.Log, err = sample.NewWriter(&r.out, sample.Header{Seed: 5}); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +151,8 @@ func keys(trials []sample.Trial) []string {
 
 func TestRunMeasuresEveryCellInEveryRepetition(t *testing.T) {
 	var r run
-	res := r.do(t, config(t, &r, datagrams{claim: 1000}, plain.None{}, plain.Host{}, bridge.New(bridge.Private), vxlan.New()))
+	res := r.do(t, config(t, &r, datagrams{claim: 1000}, plain.None{}, plain.Host{}, bridge.New(bridge.Private),
+		vxlan.New()))
 	got := keys(res.Trials)
 	slices.Sort(got)
 	want := []string{"bridge#1:unsupported", "host#1:ok", "host#2:ok", "none#1:refused", "vxlan#1:ok", "vxlan#2:ok"}
@@ -245,7 +249,8 @@ func TestResumeRunsWhatIsLeft(t *testing.T) {
 	c := config(t, &rest, datagrams{claim: 1}, plain.Host{}, vxlan.New())
 	c.Done = res.Trials[:3]
 	got := rest.do(t, c).Trials
-	if len(got) != 1 || got[0].Cell != res.Trials[3].Cell || got[0].Repetition != res.Trials[3].Repetition || got[0].Order != 4 {
+	if len(got) != 1 || got[0].Cell != res.Trials[3].Cell || got[0].Repetition != res.Trials[3].Repetition ||
+		got[0].Order != 4 {
 		t.Errorf("resumed with %v after %v", keys(got), keys(res.Trials))
 	}
 	if rest.footer.Trials != 4 {
@@ -314,7 +319,8 @@ func TestAFullDiskStopsTheRun(t *testing.T) {
 	var r run
 	c := config(t, &r, datagrams{claim: 1}, plain.Host{})
 	c.Log = sample.Resume(noSpace{}, "")
-	if _, err := bench.Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "no space left on device") {
+	if _, err := bench.Run(context.Background(), c); err == nil ||
+		!strings.Contains(err.Error(), "no space left on device") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -338,7 +344,8 @@ func TestWindows(t *testing.T) {
 			t.Errorf("trial %+v", tr)
 			continue
 		}
-		if mean := (tr.Windows[0] + tr.Windows[1] + tr.Windows[2]) / 3; tr.Metrics[sample.Throughput]-mean > 1e-6*mean || mean-tr.Metrics[sample.Throughput] > 1e-6*mean {
+		if mean := (tr.Windows[0] + tr.Windows[1] + tr.Windows[2]) / 3; tr.Metrics[sample.Throughput]-mean > 1e-6*mean ||
+			mean-tr.Metrics[sample.Throughput] > 1e-6*mean {
 			t.Errorf("throughput %g of windows %v", tr.Metrics[sample.Throughput], tr.Windows)
 		}
 	}

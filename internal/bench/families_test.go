@@ -41,7 +41,8 @@ type counting struct {
 
 func (*counting) Info() workload.Info { return datagrams{}.Info() }
 
-func (c *counting) Run(_ context.Context, bed workload.Bed, _ sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+func (c *counting) Run(_ context.Context, bed workload.Bed, _ sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
 	const size, times = 1000, 50
 	pair := bed.Pairs[0]
 	to := pair.Server.Service
@@ -114,7 +115,8 @@ func count(fd, size int) (s seen, err error) {
 // shipped is one of the lists that the catalogue's tests have, routed between hosts.
 func shipped(t *testing.T, name string) network.Network {
 	t.Helper()
-	n, err := custom.Load(name, network.List{Path: "../network/catalogue/testdata/lists/" + name + ".conflist", Route: network.RouteStatic})
+	n, err := custom.Load(name, network.List{Path: "../network/catalogue/testdata/lists/" + name + ".conflist",
+		Route: network.RouteStatic})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +131,8 @@ func families(t *testing.T, r *run, w *counting, nets ...network.Network) []samp
 	c.Experiment.Entries[0].Scenarios = nil
 	for _, p := range []topo.Placement{topo.OneHost, topo.TwoHosts} {
 		for _, f := range []int{0, topo.IPv6} {
-			c.Experiment.Entries[0].Scenarios = append(c.Experiment.Entries[0].Scenarios, topo.Scenario{Placement: p, Pairs: 1, MTU: 1500, Family: f})
+			c.Experiment.Entries[0].Scenarios = append(c.Experiment.Entries[0].Scenarios,
+				topo.Scenario{Placement: p, Pairs: 1, MTU: 1500, Family: f})
 		}
 	}
 	return r.do(t, c).Trials
@@ -140,18 +143,21 @@ func families(t *testing.T, r *run, w *counting, nets ...network.Network) []samp
 func TestFamiliesAreWhatTheWireCarries(t *testing.T) {
 	var r run
 	w := &counting{}
-	trials := families(t, &r, w, plain.None{}, bridge.New(bridge.Private), vxlan.New(), shipped(t, "dual-stack"), shipped(t, "ipv6"))
+	trials := families(t, &r, w, plain.None{}, bridge.New(bridge.Private), vxlan.New(), shipped(t, "dual-stack"),
+		shipped(t, "ipv6"))
 	var got []string
 	for _, tr := range trials {
 		got = append(got, fmt.Sprintf("%s %s: %s", tr.Network, tr.Scenario, tr.Status))
 	}
 	slices.Sort(got)
 	want := []string{
-		"bridge one-host,family=6: ok", "bridge one-host: ok", "bridge two-hosts,family=6: unsupported", "bridge two-hosts: unsupported",
-		"dual-stack one-host,family=6: ok", "dual-stack one-host: ok", "dual-stack two-hosts,family=6: ok", "dual-stack two-hosts: ok",
-		"ipv6 one-host,family=6: ok", "ipv6 one-host: unsupported", "ipv6 two-hosts,family=6: ok", "ipv6 two-hosts: unsupported",
-		"none one-host,family=6: refused", "none one-host: refused", "none two-hosts,family=6: refused", "none two-hosts: refused",
-		"vxlan one-host,family=6: ok", "vxlan one-host: ok", "vxlan two-hosts,family=6: ok", "vxlan two-hosts: ok",
+		"bridge one-host,family=6: ok", "bridge one-host: ok", "bridge two-hosts,family=6: unsupported",
+		"bridge two-hosts: unsupported", "dual-stack one-host,family=6: ok", "dual-stack one-host: ok",
+		"dual-stack two-hosts,family=6: ok", "dual-stack two-hosts: ok", "ipv6 one-host,family=6: ok",
+		"ipv6 one-host: unsupported", "ipv6 two-hosts,family=6: ok", "ipv6 two-hosts: unsupported",
+		"none one-host,family=6: refused", "none one-host: refused", "none two-hosts,family=6: refused",
+		"none two-hosts: refused", "vxlan one-host,family=6: ok", "vxlan one-host: ok", "vxlan two-hosts,family=6: ok",
+		"vxlan two-hosts: ok",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -151,13 +151,17 @@ func cpuGates(raw sample.CPU, window time.Duration, out workload.Outcome) []samp
 		return nil
 	}
 	if raw.Idle/whole < saturatedIdle {
-		w = append(w, sample.Warning{Gate: "cpu-saturated", Text: "the whole machine was busy: both ends, the network and whatever else ran shared its CPU"})
+		w = append(w,
+			sample.Warning{Gate: "cpu-saturated", Text: "the whole machine was busy: both ends, the network and whatever else ran shared its CPU"})
 	}
 	if raw.Steal/whole > noisySteal {
-		w = append(w, sample.Warning{Gate: "steal", Text: fmt.Sprintf("the hypervisor gave %.0f %% of the window to others", 100*raw.Steal/whole)})
+		w = append(w,
+			sample.Warning{Gate: "steal", Text: fmt.Sprintf("the hypervisor gave %.0f %% of the window to others",
+				100*raw.Steal/whole)})
 	}
 	if out.GeneratorUser > generatorBound {
-		w = append(w, sample.Warning{Gate: "generator-bound", Text: "the generator itself used a whole core: the network could do more"})
+		w = append(w,
+			sample.Warning{Gate: "generator-bound", Text: "the generator itself used a whole core: the network could do more"})
 	}
 	return w
 }
@@ -171,7 +175,8 @@ func podGates(l *lab.Lab, b workload.Bed, info network.Info, wire int) []sample.
 	var w []sample.Warning
 	want, a, z := wire-info.Overhead, c.Attachments[0], s.Attachments[0]
 	if a.MTU != z.MTU || (a.MTU != want && info.Family != "cni") {
-		w = append(w, sample.Warning{Gate: "mtu", Text: fmt.Sprintf("pods have MTU %d and %d, expected %d", a.MTU, z.MTU, want)})
+		w = append(w,
+			sample.Warning{Gate: "mtu", Text: fmt.Sprintf("pods have MTU %d and %d, expected %d", a.MTU, z.MTU, want)})
 	}
 	fa, errA := l.Features(network.Device{Netns: c.Netns, Name: a.Dev})
 	fz, errZ := l.Features(network.Device{Netns: s.Netns, Name: z.Dev})
@@ -188,7 +193,8 @@ func podGates(l *lab.Lab, b workload.Bed, info network.Info, wire int) []sample.
 
 // offloads are the features that move throughput most.
 func offloads() []string {
-	return []string{"tx-tcp-segmentation", "tx-generic-segmentation", "rx-gro", "tx-checksum-ip-generic", "tx-udp-segmentation"}
+	return []string{"tx-tcp-segmentation", "tx-generic-segmentation", "rx-gro", "tx-checksum-ip-generic",
+		"tx-udp-segmentation"}
 }
 
 // checkIsolation tries to get out of a pod that must not: it has no device

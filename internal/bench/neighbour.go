@@ -56,8 +56,9 @@ func neighbourGate(before [2]uint64) (out []sample.Warning) {
 	now := overflows()
 	for i, t := range neighbourTables() {
 		if n := now[i] - before[i]; n > 0 {
-			out = append(out, sample.Warning{Gate: "neighbours", Text: fmt.Sprintf("the kernel's neighbour table was full %d times: packets were dropped; "+
-				"raise net.%s.neigh.default.gc_thresh3", n, t.name)})
+			out = append(out,
+				sample.Warning{Gate: "neighbours", Text: fmt.Sprintf("the kernel's neighbour table was full %d times: packets were dropped; "+
+					"raise net.%s.neigh.default.gc_thresh3", n, t.name)})
 		}
 	}
 	return out

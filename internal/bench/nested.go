@@ -111,7 +111,8 @@ func (r *runner) whole(ctx context.Context, l *lab.Lab, cell experiment.Planned,
 		if try == tries || t.Status != sample.Invalid || !strings.HasPrefix(t.Reason, windowGate) {
 			return t
 		}
-		begun.Warnings = append(slices.Clip(begun.Warnings), sample.Warning{Gate: "window", Text: "measured again: " + strings.TrimPrefix(t.Reason, windowGate)})
+		begun.Warnings = append(slices.Clip(begun.Warnings),
+			sample.Warning{Gate: "window", Text: "measured again: " + strings.TrimPrefix(t.Reason, windowGate)})
 	}
 }
 
@@ -133,7 +134,8 @@ func joined(parts []sample.Trial, metric string) sample.Trial {
 		if i == 0 {
 			continue
 		}
-		cpu.User, cpu.System, cpu.SoftIRQ, cpu.IRQ = cpu.User+p.CPU.User, cpu.System+p.CPU.System, cpu.SoftIRQ+p.CPU.SoftIRQ, cpu.IRQ+p.CPU.IRQ
+		cpu.User, cpu.System, cpu.SoftIRQ, cpu.IRQ = cpu.User+p.CPU.User, cpu.System+p.CPU.System, cpu.SoftIRQ+p.CPU.SoftIRQ,
+			cpu.IRQ+p.CPU.IRQ
 		cpu.Steal, cpu.Idle = cpu.Steal+p.CPU.Steal, cpu.Idle+p.CPU.Idle
 		for _, point := range p.Series {
 			point.At += t.Phases.Window

@@ -15,9 +15,10 @@ func TestJoined(t *testing.T) {
 		for range 100 {
 			h.Record(time.Duration(ms) * time.Millisecond)
 		}
-		return sample.Trial{Status: sample.OK, Latency: h, CPU: &sample.CPU{User: 1, Cores: 2}, Phases: sample.Phases{Window: 2, Warmup: 1},
-			Metrics: map[string]float64{sample.Rate: rate, sample.LatencyP50: float64(ms) / 1e3}, Series: []sample.Point{{At: 0.5, Value: rate}},
-			Warnings: []sample.Warning{{Gate: gate}}}
+		return sample.Trial{Status: sample.OK, Latency: h, CPU: &sample.CPU{User: 1, Cores: 2},
+			Phases:  sample.Phases{Window: 2, Warmup: 1},
+			Metrics: map[string]float64{sample.Rate: rate, sample.LatencyP50: float64(ms) / 1e3},
+			Series:  []sample.Point{{At: 0.5, Value: rate}}, Warnings: []sample.Warning{{Gate: gate}}}
 	}
 	a, b, c := part(10, 1, "x"), part(20, 1, "x"), part(60, 9, "y")
 	got := joined([]sample.Trial{a, b, c}, sample.Rate)

@@ -24,7 +24,8 @@ func (a *asked) Exec(_ context.Context, _ topo.Pod, argv ...string) (workload.Re
 func TestPin(t *testing.T) {
 	bed := func() (workload.Bed, *asked) {
 		a := &asked{}
-		return workload.Bed{Ground: a, Pairs: []workload.Pair{{Client: topo.Pod{Netns: "c1"}, Server: topo.Pod{Netns: "s1"}}}}, a
+		return workload.Bed{Ground: a,
+			Pairs: []workload.Pair{{Client: topo.Pod{Netns: "c1"}, Server: topo.Pod{Netns: "s1"}}}}, a
 	}
 	cores, err := allowed()
 	if err != nil || len(cores) == 0 {
@@ -36,7 +37,8 @@ func TestPin(t *testing.T) {
 	}
 	_, err = b.Exec(context.Background(), b.Pairs[0].Server, "iperf3", "-s")
 	var e *workload.ExecError
-	if !errors.As(err, &e) || e.Argv[0] != "iperf3" || !slices.Equal(a.argv[:2], []string{"taskset", "-c"}) || a.argv[3] != "iperf3" {
+	if !errors.As(err, &e) || e.Argv[0] != "iperf3" || !slices.Equal(a.argv[:2], []string{"taskset", "-c"}) ||
+		a.argv[3] != "iperf3" {
 		t.Errorf("ran %v, error of %v", a.argv, e)
 	}
 	if _, _ = b.Exec(context.Background(), topo.Pod{Netns: "other"}, "true"); len(a.argv) != 1 {

@@ -47,7 +47,8 @@ func (r *runner) wideCells() (out []Doubt) {
 	for _, c := range r.cells {
 		if values := r.values[c.Cell]; !r.enough(c.Cell) {
 			i := stat.MeanT(values, Level)
-			out = append(out, Doubt{[]sample.Cell{c.Cell}, max(1, i.Blocks(r.Experiment.Repeat.Width, r.Experiment.Repeat.Max)-i.N)})
+			out = append(out,
+				Doubt{[]sample.Cell{c.Cell}, max(1, i.Blocks(r.Experiment.Repeat.Width, r.Experiment.Repeat.Max)-i.N)})
 		}
 	}
 	return out

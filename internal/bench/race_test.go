@@ -27,8 +27,10 @@ type study struct {
 }
 
 func newStudy(seed uint64, claims int, raced bool, ratio func(*rand.Rand) float64) *study {
-	s := &study{truth: map[string]float64{}, cells: map[string]float64{}, noise: map[string]float64{}, r: rand.New(rand.NewPCG(seed, 1))}
-	s.exp = experiment.Experiment{Name: "t", Budget: 8 * time.Minute, Repeat: experiment.Repeat{Min: 2, Max: 40, Width: 0.1, Raced: raced}}
+	s := &study{truth: map[string]float64{}, cells: map[string]float64{}, noise: map[string]float64{},
+		r: rand.New(rand.NewPCG(seed, 1))}
+	s.exp = experiment.Experiment{Name: "t", Budget: 8 * time.Minute,
+		Repeat: experiment.Repeat{Min: 2, Max: 40, Width: 0.1, Raced: raced}}
 	s.exp.Entries = []experiment.Entry{{Workload: "tcp-stream", Loads: []sample.Load{{}},
 		Scenarios: []topo.Scenario{{Placement: topo.OneHost, Pairs: 1, MTU: 1500}},
 		Window:    workload.Window{Warmup: 200 * time.Millisecond, Duration: 800 * time.Millisecond}}}
@@ -40,8 +42,9 @@ func newStudy(seed uint64, claims int, raced bool, ratio func(*rand.Rand) float6
 			s.noise[n] = 0.03 * math.Exp2(s.r.NormFloat64())
 			s.exp.Networks = append(s.exp.Networks, experiment.Network{Name: n})
 		}
-		s.exp.Claims = append(s.exp.Claims, claim.Claim{ID: id, Metric: sample.Throughput, Where: claim.Where{Workload: "tcp-stream"},
-			Test: claim.Test{Order: claim.Order{{a}, {b}}}})
+		s.exp.Claims = append(s.exp.Claims,
+			claim.Claim{ID: id, Metric: sample.Throughput, Where: claim.Where{Workload: "tcp-stream"},
+				Test: claim.Test{Order: claim.Order{{a}, {b}}}})
 	}
 	return s
 }
@@ -53,14 +56,16 @@ func (s *study) measure() []claim.Judged {
 		infos[n] = network.Info{Name: n, Row: network.Quality{ReachIntra: true, ReachInter: true}}
 	}
 	now := time.Unix(0, 0)
-	r := &runner{Config: Config{Experiment: s.exp, Seed: 7, Now: func() time.Time { return now }, Workloads: map[string]workload.Workload{"tcp-stream": throughput{}},
+	r := &runner{Config: Config{Experiment: s.exp, Seed: 7, Now: func() time.Time { return now },
+		Workloads: map[string]workload.Workload{"tcp-stream": throughput{}},
 		Doubts: func(trials []sample.Trial) (out []Doubt) {
 			for _, d := range claim.Doubts(s.exp.Claims, trials, Level) {
 				out = append(out, Doubt(d))
 			}
 			return out
 		}},
-		values: map[sample.Cell][]float64{}, had: map[sample.Cell]int{}, ran: map[trialKey]bool{}, began: now, cells: s.exp.Cells(infos)}
+		values: map[sample.Cell][]float64{}, had: map[sample.Cell]int{}, ran: map[trialKey]bool{}, began: now,
+		cells: s.exp.Cells(infos)}
 	for rep := 1; rep <= s.exp.Repeat.Max; rep++ {
 		block := 0.1 * s.r.NormFloat64()
 		due := r.due(rep)
@@ -72,7 +77,8 @@ func (s *study) measure() []claim.Judged {
 			ran = true
 			now = now.Add(Estimate(c))
 			v := math.Exp(s.cells[c.Network] + block + s.noise[c.Network]*s.r.NormFloat64())
-			r.note(sample.Trial{Cell: c.Cell, Repetition: rep, Status: sample.OK, Kernel: "host", Metrics: map[string]float64{sample.Throughput: v}})
+			r.note(sample.Trial{Cell: c.Cell, Repetition: rep, Status: sample.OK, Kernel: "host",
+				Metrics: map[string]float64{sample.Throughput: v}})
 		}
 		if !ran && rep >= r.least() {
 			break

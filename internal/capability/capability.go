@@ -105,7 +105,8 @@ func Keep(keep Set, self Program) error {
 	mark := again + "=" + strconv.Itoa(unix.Getpid())
 	for _, v := range self.Env {
 		if v == mark {
-			return fmt.Errorf("drop capabilities: the kernel left effective %v, bounding %v, inheritable %v, no_new_privs %v", s.Effective, s.Bounding, s.Inheritable, s.NoNewPrivs)
+			return fmt.Errorf("drop capabilities: the kernel left effective %v, bounding %v, inheritable %v, no_new_privs %v",
+				s.Effective, s.Bounding, s.Inheritable, s.NoNewPrivs)
 		}
 	}
 	runtime.LockOSThread() // what this one has given up must serve nothing else
@@ -133,7 +134,8 @@ func drop(s State, keep Set) error {
 		return fmt.Errorf("clear ambient capabilities: %w", err)
 	}
 	left := uint64(s.Permitted & keep)
-	data := [2]unix.CapUserData{{Effective: uint32(left), Permitted: uint32(left)}, {Effective: uint32(left >> 32), Permitted: uint32(left >> 32)}}
+	data := [2]unix.CapUserData{{Effective: uint32(left), Permitted: uint32(left)},
+		{Effective: uint32(left >> 32), Permitted: uint32(left >> 32)}}
 	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0]); err != nil {
 		return fmt.Errorf("drop capabilities: %w", err)
 	}

@@ -75,7 +75,8 @@ func TestKeepEnds(t *testing.T) {
 		t.Skip("needs root: something to drop")
 	}
 	err := Keep(0, Program{Path: "/absent", Env: []string{again + "=" + strconv.Itoa(os.Getpid())}})
-	if err == nil || !strings.HasPrefix(err.Error(), "drop capabilities: the kernel left") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.HasPrefix(err.Error(), "drop capabilities: the kernel left") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Error(err)
 	}
 }

@@ -144,7 +144,9 @@ func (j judge) relative(network string, q sample.Question) (stat.Blocks, []sampl
 	}
 	others := slices.DeleteFunc(j.questions(place), func(o sample.Question) bool { return r.common(o) != r.common(q) })
 	if len(others) != 1 {
-		return nil, nil, &Lack{Network: network, Kernel: q.Scenario.Kernel, Why: fmt.Sprintf("%d questions fit what it is relative to: expected one", len(others))}
+		return nil, nil,
+			&Lack{Network: network, Kernel: q.Scenario.Kernel,
+				Why: fmt.Sprintf("%d questions fit what it is relative to: expected one", len(others))}
 	}
 	to, lack := j.values(network, others[0])
 	if lack != nil {
@@ -158,7 +160,8 @@ func (j judge) relative(network string, q sample.Question) (stat.Blocks, []sampl
 		}
 	}
 	if len(out) == 0 {
-		return nil, nil, &Lack{Network: network, Kernel: q.Scenario.Kernel, Why: "no repetition has both figures", tried: true}
+		return nil, nil, &Lack{Network: network, Kernel: q.Scenario.Kernel, Why: "no repetition has both figures",
+			tried: true}
 	}
 	return out, []sample.Cell{cell(network, others[0])}, nil
 }
@@ -191,7 +194,8 @@ func (j judge) values(network string, q sample.Question) (stat.Blocks, *Lack) {
 
 // excepted returns the note for which a trial does not count.
 func (j judge) excepted(t sample.Trial) (note string, ok bool) {
-	i := slices.IndexFunc(t.Notes, func(n string) bool { return j.claim.Except != "" && strings.Contains(n, j.claim.Except) })
+	i := slices.IndexFunc(t.Notes,
+		func(n string) bool { return j.claim.Except != "" && strings.Contains(n, j.claim.Except) })
 	if i < 0 {
 		return "", false
 	}

@@ -57,7 +57,8 @@ func (j judge) choice(t Choice) []Finding {
 		case err != nil:
 			f.Verdict, f.Lacks = NotTested, []Lack{{Kernel: s.Kernel, Why: err.Error()}}
 		case !slices.Contains(r.Ranked, t.Network):
-			f.Verdict, f.Lacks = NotTested, []Lack{{Network: t.Network, Kernel: s.Kernel, Why: "is not ranked: it lacks figures of the application"}}
+			f.Verdict, f.Lacks = NotTested,
+				[]Lack{{Network: t.Network, Kernel: s.Kernel, Why: "is not ranked: it lacks figures of the application"}}
 		case !slices.Contains(r.Chosen, t.Network):
 			f.Verdict = Fails
 		case len(r.Chosen) == 1:

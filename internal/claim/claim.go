@@ -63,7 +63,8 @@ type Test struct {
 
 // tests counts the fields that are set.
 func (t Test) tests() (n int) {
-	for _, set := range []bool{t.Ratio != nil, t.Order != nil, t.Value != nil, t.Optimum != nil, t.Trend != nil, t.Choice != nil} {
+	for _, set := range []bool{t.Ratio != nil, t.Order != nil, t.Value != nil, t.Optimum != nil, t.Trend != nil,
+		t.Choice != nil} {
 		if set {
 			n++
 		}

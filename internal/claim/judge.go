@@ -144,7 +144,8 @@ func (j judge) findings(network string) []Finding {
 
 // grouped gathers questions that are one to the test: those that common maps
 // to the same question. Keys are in the order of questions.
-func grouped(questions []sample.Question, common func(sample.Question) sample.Question) (keys []sample.Question, by map[sample.Question][]sample.Question) {
+func grouped(questions []sample.Question, common func(sample.Question) sample.Question) (keys []sample.Question,
+	by map[sample.Question][]sample.Question) {
 	by = map[sample.Question][]sample.Question{}
 	for _, q := range questions {
 		key := common(q)

@@ -17,7 +17,8 @@ func lot(network, kernel string, load sample.Load, metric string, values ...floa
 	var out []sample.Trial
 	for i, v := range values {
 		out = append(out, sample.Trial{
-			Cell: sample.Cell{Network: network, Scenario: topo.Scenario{Placement: topo.OneHost, Pairs: 1, MTU: 1500, Kernel: kernel},
+			Cell: sample.Cell{Network: network, Scenario: topo.Scenario{Placement: topo.OneHost, Pairs: 1, MTU: 1500,
+				Kernel: kernel},
 				Workload: "tcp-stream", Load: load},
 			Repetition: i + 1, Order: i + 1, Status: sample.OK, Kernel: "host", Metrics: map[string]float64{metric: v},
 		})
@@ -50,12 +51,15 @@ func at(v float64) *float64 { return &v }
 
 // over claims that a's throughput is least to most times b's.
 func over(a, b string, least, most float64) claim.Claim {
-	return claim.Claim{ID: "x", Source: "Claassen 2015", Metric: sample.Throughput, Where: claim.Where{Workload: "tcp-stream"},
-		Test: claim.Test{Ratio: &claim.Ratio{Of: claim.Side{Network: a}, To: claim.Side{Network: b}, Range: claim.Range{Least: at(least), Most: at(most)}}}}
+	return claim.Claim{ID: "x", Source: "Claassen 2015", Metric: sample.Throughput,
+		Where: claim.Where{Workload: "tcp-stream"},
+		Test: claim.Test{Ratio: &claim.Ratio{Of: claim.Side{Network: a}, To: claim.Side{Network: b},
+			Range: claim.Range{Least: at(least), Most: at(most)}}}}
 }
 
 func ordered(metric string, groups ...[]string) claim.Claim {
-	return claim.Claim{ID: "x", Source: "Sun et al. 2019", Metric: metric, Where: claim.Where{Workload: "tcp-stream"}, Test: claim.Test{Order: groups}}
+	return claim.Claim{ID: "x", Source: "Sun et al. 2019", Metric: metric, Where: claim.Where{Workload: "tcp-stream"},
+		Test: claim.Test{Order: groups}}
 }
 
 func judge(t *testing.T, c claim.Claim, trials ...[]sample.Trial) []claim.Finding {
@@ -162,17 +166,20 @@ func TestKernelsAreNotMixed(t *testing.T) {
 	if len(f) != 1 || f[0].Verdict != claim.NotTested || len(f[0].Steps) != 0 || len(f[0].Lacks) != 2 {
 		t.Fatalf("got %+v", f)
 	}
-	if a, b := f[0].Lacks[0], f[0].Lacks[1]; a.Network != "ipvlan-l3" || a.Kernel != "" || b.Network != "macvlan" || b.Kernel != "uml-6.1" {
+	if a, b := f[0].Lacks[0], f[0].Lacks[1]; a.Network != "ipvlan-l3" || a.Kernel != "" || b.Network != "macvlan" ||
+		b.Kernel != "uml-6.1" {
 		t.Errorf("got %+v", f[0].Lacks)
 	}
 	// With macvlan in the guest too it is tested there, and the host's kernel is no matter.
-	f = judge(t, c, speed("host", 9, 9, 9), speed("macvlan", 5, 5.1, 5), guest("host"), guest("ipvlan-l3"), guest("macvlan"))
+	f = judge(t, c, speed("host", 9, 9, 9), speed("macvlan", 5, 5.1, 5), guest("host"), guest("ipvlan-l3"),
+		guest("macvlan"))
 	if len(f) != 1 || f[0].Verdict != claim.Holds || f[0].Question.Scenario.Kernel != "uml-6.1" {
 		t.Errorf("got %+v", f)
 	}
 	// A failure is told beside what another kernel shows; that a kernel cannot is not.
 	for status, n := range map[sample.Status]int{sample.Failed: 2, sample.Unsupported: 1} {
-		f = judge(t, c, speed("macvlan", 5, 5.1, 5), failed(speed("ipvlan-l3", 1), status, "no such device"), guest("ipvlan-l3"), guest("macvlan"))
+		f = judge(t, c, speed("macvlan", 5, 5.1, 5), failed(speed("ipvlan-l3", 1), status, "no such device"),
+			guest("ipvlan-l3"), guest("macvlan"))
 		if len(f) != n {
 			t.Errorf("%s: got %+v", status, f)
 		}
@@ -197,11 +204,13 @@ func TestNotTestedSaysWhy(t *testing.T) {
 		"failed":      {failed(speed("b", 1, 2), sample.Failed, "no\nroute"), "failed: no route (2 trials)"},
 		"unsupported": {failed(speed("b", 1), sample.Unsupported, "needs a card"), "unsupported: needs a card"},
 		"untold":      {lot("b", "", conns(1), sample.Rate, 1, 2), "none of its 2 trials told throughput"},
-		"in part": {join(lot("b", "", conns(1), sample.Rate, 1), failed(lot("b", "", conns(1), sample.Rate, 1, 2)[1:], sample.Invalid, "device")),
+		"in part": {join(lot("b", "", conns(1), sample.Rate, 1),
+			failed(lot("b", "", conns(1), sample.Rate, 1, 2)[1:], sample.Invalid, "device")),
 			"none of its 1 trials told throughput; invalid: device"},
 	} {
 		f := judge(t, c, speed("a", 1, 1), tc.b)
-		if len(f) != 1 || f[0].Verdict != claim.NotTested || len(f[0].Lacks) != 1 || f[0].Lacks[0].Why != tc.want || f[0].Lacks[0].Network != "b" {
+		if len(f) != 1 || f[0].Verdict != claim.NotTested || len(f[0].Lacks) != 1 || f[0].Lacks[0].Why != tc.want ||
+			f[0].Lacks[0].Network != "b" {
 			t.Errorf("%s: got %+v, want %q", name, f, tc.want)
 		}
 	}
@@ -221,11 +230,13 @@ func TestExcept(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 	c.Except = "user-space datapath"
-	if f := judge(t, c, ovs, flannel); f[0].Verdict != claim.NotTested || f[0].Lacks[0].Why != "does not count: Open vSwitch 3.1.0, user-space datapath" {
+	if f := judge(t, c, ovs, flannel); f[0].Verdict != claim.NotTested ||
+		f[0].Lacks[0].Why != "does not count: Open vSwitch 3.1.0, user-space datapath" {
 		t.Errorf("got %+v", f)
 	}
 	guest := func(n string) []sample.Trial { return lot(n, "uml-6.1", conns(1), sample.Throughput, 5, 5.1, 5) }
-	if f := judge(t, c, ovs, flannel, guest("ovs"), guest("flannel")); len(f) != 1 || f[0].Question.Scenario.Kernel == "" || f[0].Verdict == claim.NotTested {
+	if f := judge(t, c, ovs, flannel, guest("ovs"), guest("flannel")); len(f) != 1 ||
+		f[0].Question.Scenario.Kernel == "" || f[0].Verdict == claim.NotTested {
 		t.Errorf("got %+v", f)
 	}
 }
@@ -256,10 +267,14 @@ func TestOrder(t *testing.T) {
 		"worst of three":    {[][]string{{"a", "b"}, {"c"}}, [][]sample.Trial{a, b, c}, claim.Holds, 2},
 		"one is not there":  {[][]string{{"a"}, {"x"}, {"c"}}, [][]sample.Trial{a, b, c}, claim.Holds, 1},
 		"best is not there": {[][]string{{"x"}, {"b", "c"}}, [][]sample.Trial{a, b, c}, claim.NotTested, 0},
-		"all the same":      {[][]string{{"a"}, {"b"}}, [][]sample.Trial{speed("a", 5, 5, 5), speed("b", 5, 5, 5)}, claim.Equal, 1},
-		"hardly below":      {[][]string{{"a"}, {"b"}}, [][]sample.Trial{speed("a", 5, 5.1, 5.05), speed("b", 5.1, 5.1, 5.1)}, claim.Equal, 1},
-		"below by 6 %":      {[][]string{{"a"}, {"b"}}, [][]sample.Trial{speed("a", 5, 5.1, 5.05), speed("b", 5.35, 5.45, 5.4)}, claim.Fails, 1},
-		"first step only":   {[][]string{{"a"}, {"b"}, {"c"}}, [][]sample.Trial{a, b, speed("c", 20, 21, 20)}, claim.InPart, 2},
+		"all the same": {[][]string{{"a"}, {"b"}}, [][]sample.Trial{speed("a", 5, 5, 5), speed("b", 5, 5, 5)},
+			claim.Equal, 1},
+		"hardly below": {[][]string{{"a"}, {"b"}}, [][]sample.Trial{speed("a", 5, 5.1, 5.05), speed("b", 5.1, 5.1, 5.1)},
+			claim.Equal, 1},
+		"below by 6 %": {[][]string{{"a"}, {"b"}},
+			[][]sample.Trial{speed("a", 5, 5.1, 5.05), speed("b", 5.35, 5.45, 5.4)}, claim.Fails, 1},
+		"first step only": {[][]string{{"a"}, {"b"}, {"c"}}, [][]sample.Trial{a, b, speed("c", 20, 21, 20)},
+			claim.InPart, 2},
 	} {
 		f := judge(t, ordered(sample.Throughput, tc.groups...), tc.trials...)
 		if len(f) != 1 || f[0].Verdict != tc.want || len(f[0].Steps) != tc.steps {
@@ -281,12 +296,15 @@ func TestOrderFollowsTheMetric(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 	loss := func(n string, values ...float64) []sample.Trial { return lot(n, "", conns(1), sample.Loss, values...) }
-	for want, dear := range map[claim.Verdict][]float64{claim.Holds: {0.1, 0.11, 0.09, 0.1}, claim.Open: {0, 0, 0.001, 0}} {
-		if f := judge(t, ordered(sample.Loss, []string{"none"}, []string{"some"}), loss("none", 0, 0, 0, 0), loss("some", dear...)); f[0].Verdict != want {
+	for want, dear := range map[claim.Verdict][]float64{claim.Holds: {0.1, 0.11, 0.09, 0.1},
+		claim.Open: {0, 0, 0.001, 0}} {
+		if f := judge(t, ordered(sample.Loss, []string{"none"}, []string{"some"}), loss("none", 0, 0, 0, 0),
+			loss("some", dear...)); f[0].Verdict != want {
 			t.Errorf("got %+v, want %s", f, want)
 		}
 	}
-	if f := judge(t, ordered(sample.Loss, []string{"some"}, []string{"none"}), loss("none", 0, 0, 0, 0), loss("some", 0.1, 0.11, 0.09, 0.1)); f[0].Verdict != claim.Fails {
+	if f := judge(t, ordered(sample.Loss, []string{"some"}, []string{"none"}), loss("none", 0, 0, 0, 0),
+		loss("some", 0.1, 0.11, 0.09, 0.1)); f[0].Verdict != claim.Fails {
 		t.Errorf("got %+v", f)
 	}
 }
@@ -301,7 +319,8 @@ func TestManyStepsRefuteLess(t *testing.T) {
 		trials = append(trials, speed(names[i], 10, 10.4, 9.6))
 	}
 	trials[1] = speed("n01", 10.5, 11.024, 10.272) // 5, 6 and 7 % better than n00: p is 0.009
-	if f := judge(t, ordered(sample.Throughput, []string{"n00"}, []string{"n01"}), trials...); f[0].Verdict != claim.Fails {
+	if f := judge(t, ordered(sample.Throughput, []string{"n00"}, []string{"n01"}), trials...); f[0].Verdict !=
+		claim.Fails {
 		t.Errorf("alone: got %s", f[0].Verdict)
 	}
 	var long [][]string
@@ -314,8 +333,8 @@ func TestManyStepsRefuteLess(t *testing.T) {
 }
 
 func TestValue(t *testing.T) {
-	c := claim.Claim{ID: "x", Metric: sample.Loss, Where: claim.Where{Workload: "tcp-stream"}, Networks: []string{"a", "b", "c"},
-		Test: claim.Test{Value: &claim.Range{Most: at(0)}}}
+	c := claim.Claim{ID: "x", Metric: sample.Loss, Where: claim.Where{Workload: "tcp-stream"},
+		Networks: []string{"a", "b", "c"}, Test: claim.Test{Value: &claim.Range{Most: at(0)}}}
 	f := judge(t, c, lot("a", "", conns(1), sample.Loss, 0, 0, 0), lot("b", "", conns(1), sample.Loss, 0.1, 0.11, 0.1))
 	if len(f) != 3 || f[0].Verdict != claim.Holds || f[1].Verdict != claim.Fails || f[2].Verdict != claim.NotTested {
 		t.Errorf("got %+v", f)
@@ -335,16 +354,19 @@ func curve(network string, values ...float64) []sample.Trial {
 }
 
 func TestOptimum(t *testing.T) {
-	c := claim.Claim{ID: "x", Metric: sample.Throughput, Where: claim.Where{Workload: "tcp-stream"}, Networks: []string{"a"},
-		Test: claim.Test{Optimum: &claim.Optimum{Over: claim.Connections, Range: claim.Range{Least: at(50), Most: at(50)}}}}
+	c := claim.Claim{ID: "x", Metric: sample.Throughput, Where: claim.Where{Workload: "tcp-stream"},
+		Networks: []string{"a"},
+		Test: claim.Test{Optimum: &claim.Optimum{Over: claim.Connections,
+			Range: claim.Range{Least: at(50), Most: at(50)}}}}
 	for name, tc := range map[string]struct {
 		trials []sample.Trial
 		want   claim.Verdict
 		at     float64
 	}{
-		"there":              {curve("a", 1, 5, 20, 10), claim.Holds, 50},
-		"elsewhere":          {curve("a", 1, 5, 20, 40), claim.Fails, 200},
-		"not clear":          {join(curve("a", 1, 5, 20, 10)[:9], lot("a", "", conns(200), sample.Throughput, 15, 30, 19)), claim.Open, 200},
+		"there":     {curve("a", 1, 5, 20, 10), claim.Holds, 50},
+		"elsewhere": {curve("a", 1, 5, 20, 40), claim.Fails, 200},
+		"not clear": {join(curve("a", 1, 5, 20, 10)[:9], lot("a", "", conns(200), sample.Throughput, 15, 30, 19)),
+			claim.Open, 200},
 		"nothing to compare": {curve("a", 1, 5, 20, 10)[6:9], claim.NotTested, 50},
 		"not measured there": {curve("a", 1, 5, 20, 10)[:6], claim.NotTested, 5},
 	} {
@@ -360,9 +382,10 @@ func TestOptimum(t *testing.T) {
 }
 
 func TestTrend(t *testing.T) {
-	c := claim.Claim{ID: "x", Metric: sample.Throughput, Where: claim.Where{Workload: "tcp-stream"}, Networks: []string{"a"},
-		Test: claim.Test{Trend: &claim.Trend{Over: claim.Connections}}}
-	for want, values := range map[claim.Verdict][]float64{claim.Holds: {1, 5, 20, 40}, claim.Fails: {1, 5, 20, 10}, claim.InPart: {1, 5, 20, 20}} {
+	c := claim.Claim{ID: "x", Metric: sample.Throughput, Where: claim.Where{Workload: "tcp-stream"},
+		Networks: []string{"a"}, Test: claim.Test{Trend: &claim.Trend{Over: claim.Connections}}}
+	for want, values := range map[claim.Verdict][]float64{claim.Holds: {1, 5, 20, 40}, claim.Fails: {1, 5, 20, 10},
+		claim.InPart: {1, 5, 20, 20}} {
 		if f := judge(t, c, curve("a", values...)); f[0].Verdict != want || len(f[0].Steps) != 3 {
 			t.Errorf("got %+v, want %s", f, want)
 		}
@@ -390,7 +413,8 @@ func TestSidesOfOneNetwork(t *testing.T) {
 	}
 	// A side that could be several loads is not guessed.
 	c.Test.Ratio.To.Where.Loads = nil
-	if f := judge(t, c, curve("a", 1, 5, 20, 10), curve("b", 1, 5, 7, 10)); f[0].Verdict != claim.NotTested || !strings.Contains(f[0].Lacks[0].Why, "which of 4 questions") {
+	if f := judge(t, c, curve("a", 1, 5, 20, 10), curve("b", 1, 5, 7, 10)); f[0].Verdict != claim.NotTested ||
+		!strings.Contains(f[0].Lacks[0].Why, "which of 4 questions") {
 		t.Errorf("got %+v", f)
 	}
 }
@@ -400,7 +424,8 @@ func TestOverall(t *testing.T) {
 	c.Overall = true
 	a, b := curve("a", 3, 3, 12, 12), curve("b", 2, 4, 6, 8)
 	f := judge(t, c, a, b)
-	if len(f) != 1 || f[0].Verdict != claim.Holds || f[0].Steps[0].Of.Mean.N != 3 || math.Abs(f[0].Steps[0].To.Mean.Center-5) > 1e-9 {
+	if len(f) != 1 || f[0].Verdict != claim.Holds || f[0].Steps[0].Of.Mean.N != 3 ||
+		math.Abs(f[0].Steps[0].To.Mean.Center-5) > 1e-9 {
 		t.Fatalf("got %+v", f)
 	}
 	// A load without a figure leaves no mean over all of them.
@@ -420,7 +445,8 @@ func TestWarningsTravel(t *testing.T) {
 		t.Errorf("notes %v", f[0].Notes)
 	}
 	a[0].Notes, a[1].Notes = []string{"user-space datapath"}, []string{"user-space datapath"}
-	if f := judge(t, over("a", "b", 1, 2), a, speed("b", 20, 21)); !reflect.DeepEqual(f[0].Notes, []string{"a: user-space datapath"}) {
+	if f := judge(t, over("a", "b", 1, 2), a, speed("b", 20, 21)); !reflect.DeepEqual(f[0].Notes,
+		[]string{"a: user-space datapath"}) {
 		t.Errorf("notes %v", f[0].Notes)
 	}
 	want := sample.Warning{Gate: "cpu-saturated", Text: "in 2 of 5 trials"}
@@ -445,7 +471,8 @@ func TestCheck(t *testing.T) {
 		"no networks":   {func(c *claim.Claim) { c.Test.Ratio.Of.Network = "" }, "networks: missing"},
 		"more networks": {func(c *claim.Claim) { c.Networks = []string{"c"} }, "names its own"},
 		"short order":   {func(c *claim.Claim) { c.Test = claim.Test{Order: claim.Order{{"a"}}} }, "two networks or more"},
-		"order twice":   {func(c *claim.Claim) { c.Test = claim.Test{Order: claim.Order{{"a"}, {"b", "a"}}} }, "a stands twice"},
+		"order twice": {func(c *claim.Claim) { c.Test = claim.Test{Order: claim.Order{{"a"}, {"b", "a"}}} },
+			"a stands twice"},
 		"overall trend": {func(c *claim.Claim) {
 			c.Overall, c.Networks, c.Test = true, []string{"a"}, claim.Test{Trend: &claim.Trend{Over: claim.Size}}
 		}, "overall"},
@@ -470,7 +497,8 @@ func TestAmong(t *testing.T) {
 	}
 	each := over("", "b", 1, 2)
 	each.Networks = []string{"a", "c"}
-	if got, ok := each.Among([]string{"b", "c"}); !ok || !reflect.DeepEqual(got.Networks, []string{"c"}) || len(each.Networks) != 2 {
+	if got, ok := each.Among([]string{"b", "c"}); !ok || !reflect.DeepEqual(got.Networks, []string{"c"}) ||
+		len(each.Networks) != 2 {
 		t.Errorf("got %v, %v", got.Networks, ok)
 	}
 	if _, ok := each.Among([]string{"b"}); ok {
@@ -485,10 +513,14 @@ func FuzzJudge(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 255, 255, 255, 0, 1, 0, 1, 2, 1, 2, 3, 200})
 	each := over("", "b", 0.5, 2)
 	each.Networks = []string{"a", "c"}
-	best := claim.Claim{ID: "o", Metric: sample.Throughput, Networks: []string{"a", "b"}, Test: claim.Test{Optimum: &claim.Optimum{Over: claim.Connections, Range: claim.Range{Most: at(2)}}}}
-	trend := claim.Claim{ID: "t", Metric: sample.Loss, Networks: []string{"a"}, Test: claim.Test{Trend: &claim.Trend{Over: claim.MTU}}}
-	value := claim.Claim{ID: "v", Metric: sample.Loss, Networks: []string{"c"}, Overall: true, Test: claim.Test{Value: &claim.Range{Least: at(0)}}}
-	claims := []claim.Claim{each, best, trend, value, ordered(sample.Throughput, []string{"a"}, []string{"b", "c"}), over("a", "b", 1, 1)}
+	best := claim.Claim{ID: "o", Metric: sample.Throughput, Networks: []string{"a", "b"},
+		Test: claim.Test{Optimum: &claim.Optimum{Over: claim.Connections, Range: claim.Range{Most: at(2)}}}}
+	trend := claim.Claim{ID: "t", Metric: sample.Loss, Networks: []string{"a"},
+		Test: claim.Test{Trend: &claim.Trend{Over: claim.MTU}}}
+	value := claim.Claim{ID: "v", Metric: sample.Loss, Networks: []string{"c"}, Overall: true,
+		Test: claim.Test{Value: &claim.Range{Least: at(0)}}}
+	claims := []claim.Claim{each, best, trend, value, ordered(sample.Throughput, []string{"a"}, []string{"b", "c"}),
+		over("a", "b", 1, 1)}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var trials []sample.Trial
 		for ; len(raw) >= 3; raw = raw[3:] {
@@ -505,7 +537,8 @@ func FuzzJudge(f *testing.F) {
 				t.Errorf("%s: no finding", j.ID)
 			}
 			for _, f := range j.Findings {
-				if f.Verdict == "" || (f.Verdict != claim.NotTested && len(f.Steps) == 0 && f.Value == nil) || (f.Verdict == claim.NotTested && len(f.Lacks) == 0) {
+				if f.Verdict == "" || (f.Verdict != claim.NotTested && len(f.Steps) == 0 && f.Value == nil) ||
+					(f.Verdict == claim.NotTested && len(f.Lacks) == 0) {
 					t.Errorf("%s: %+v", j.ID, f)
 				}
 			}

@@ -21,7 +21,8 @@ func TestRelative(t *testing.T) {
 	}
 	c.Relative = &claim.Where{Loads: []sample.Load{conns(1)}}
 	f := judge(t, c, trials)
-	if len(f) != 1 || f[0].Verdict != claim.Holds || f[0].Steps[0].Of.Mean.Center < 3.9 || f[0].Steps[0].Of.Mean.Center > 4.1 {
+	if len(f) != 1 || f[0].Verdict != claim.Holds || f[0].Steps[0].Of.Mean.Center < 3.9 ||
+		f[0].Steps[0].Of.Mean.Center > 4.1 {
 		t.Errorf("by growth: got %+v", f)
 	}
 	f = judge(t, c, lot("a", "", conns(50), sample.Throughput, 40, 44), lot("b", "", conns(50), sample.Throughput, 90, 99))
@@ -32,15 +33,19 @@ func TestRelative(t *testing.T) {
 
 // TestGrowthsOfTwoWorkloads: a's datagrams grow fourfold and its stream twofold.
 func TestGrowthsOfTwoWorkloads(t *testing.T) {
-	datagrams := join(lot("a", "", conns(1), sample.Throughput, 10, 11, 12), lot("a", "", conns(50), sample.Throughput, 40, 44.1, 47.9))
+	datagrams := join(lot("a", "", conns(1), sample.Throughput, 10, 11, 12),
+		lot("a", "", conns(50), sample.Throughput, 40, 44.1, 47.9))
 	for i := range datagrams {
 		datagrams[i].Workload = "udp-max"
 	}
-	trials := join(datagrams, lot("a", "", conns(1), sample.Throughput, 30, 33, 36), lot("a", "", conns(50), sample.Throughput, 60, 66.1, 71.9))
-	c := claim.Claim{ID: "x", Metric: sample.Throughput, Where: claim.Where{Workload: "tcp-stream"}, Networks: []string{"a"},
-		Relative: &claim.Where{Loads: []sample.Load{conns(1)}},
-		Test: claim.Test{Ratio: &claim.Ratio{Of: claim.Side{Where: claim.Where{Workload: "udp-max", Loads: []sample.Load{conns(50)}}},
-			To: claim.Side{Where: claim.Where{Loads: []sample.Load{conns(50)}}}, Range: claim.Range{Least: at(1.8), Most: at(2.2)}}}}
+	trials := join(datagrams, lot("a", "", conns(1), sample.Throughput, 30, 33, 36),
+		lot("a", "", conns(50), sample.Throughput, 60, 66.1, 71.9))
+	c := claim.Claim{ID: "x", Metric: sample.Throughput, Where: claim.Where{Workload: "tcp-stream"},
+		Networks: []string{"a"}, Relative: &claim.Where{Loads: []sample.Load{conns(1)}},
+		Test: claim.Test{
+			Ratio: &claim.Ratio{Of: claim.Side{Where: claim.Where{Workload: "udp-max", Loads: []sample.Load{conns(50)}}},
+				To:    claim.Side{Where: claim.Where{Loads: []sample.Load{conns(50)}}},
+				Range: claim.Range{Least: at(1.8), Most: at(2.2)}}}}
 	if f := judge(t, c, trials); len(f) != 1 || f[0].Verdict != claim.Holds {
 		t.Errorf("got %+v", f)
 	}
@@ -53,8 +58,8 @@ func TestDerived(t *testing.T) {
 		trials[i].CPU = &sample.CPU{User: 1, System: 1, SoftIRQ: 5.9 + 0.1*float64(i), IRQ: 1, Cores: 2}
 		trials[i].Phases.Window = 10
 	}
-	c := claim.Claim{ID: "x", Metric: sample.SoftIRQShare, Where: claim.Where{Workload: "tcp-stream"}, Networks: []string{"vxlan"},
-		Test: claim.Test{Value: &claim.Range{Least: at(0.5)}}}
+	c := claim.Claim{ID: "x", Metric: sample.SoftIRQShare, Where: claim.Where{Workload: "tcp-stream"},
+		Networks: []string{"vxlan"}, Test: claim.Test{Value: &claim.Range{Least: at(0.5)}}}
 	if f := judge(t, c, trials); f[0].Verdict != claim.Holds {
 		t.Errorf("got %+v", f[0])
 	}
@@ -76,14 +81,16 @@ func TestChoice(t *testing.T) {
 		claim.Fails:     {Chosen: []string{"b"}, Ranked: []string{"a", "b"}},
 		claim.NotTested: {Chosen: []string{"b"}, Ranked: []string{"b"}},
 	} {
-		out := claim.Judge([]claim.Claim{c}, speed("a", 1), claim.Rule{Level: 0.95}, func(claim.Choice, topo.Scenario) (claim.Recommended, error) { return r, nil })
+		out := claim.Judge([]claim.Claim{c}, speed("a", 1), claim.Rule{Level: 0.95},
+			func(claim.Choice, topo.Scenario) (claim.Recommended, error) { return r, nil })
 		if len(out[0].Findings) != 1 || out[0].Verdict() != want {
 			t.Errorf("%+v: got %+v, want %s", r, out[0].Findings, want)
 		}
 	}
-	out := claim.Judge([]claim.Claim{c}, speed("a", 1), claim.Rule{Level: 0.95}, func(claim.Choice, topo.Scenario) (claim.Recommended, error) {
-		return claim.Recommended{}, errors.New("not measured")
-	})
+	out := claim.Judge([]claim.Claim{c}, speed("a", 1), claim.Rule{Level: 0.95},
+		func(claim.Choice, topo.Scenario) (claim.Recommended, error) {
+			return claim.Recommended{}, errors.New("not measured")
+		})
 	if out[0].Verdict() != claim.NotTested || out[0].Findings[0].Lacks[0].Why != "not measured" {
 		t.Errorf("got %+v", out[0].Findings)
 	}

@@ -59,7 +59,8 @@ func config(t *testing.T, dir string, attachments ...map[string]any) *libcni.Net
 func bridged(dir, name, subnet string) map[string]any {
 	return map[string]any{"conflist": map[string]any{"cniVersion": "1.0.0", "name": name, "plugins": []any{
 		map[string]any{"type": "bridge", "bridge": name, "isGateway": true,
-			"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(dir, "ipam"), "ranges": []any{[]any{map[string]any{"subnet": subnet}}}}}}}}
+			"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(dir, "ipam"),
+				"ranges": []any{[]any{map[string]any{"subnet": subnet}}}}}}}}
 }
 
 func bin(t *testing.T) []string {
@@ -196,7 +197,8 @@ func TestRefusesBadConfigurations(t *testing.T) {
 		attachments []map[string]any
 	}{
 		{"attachments: expected at least one network", nil},
-		{`attachments[1].ifName: "eth0" stands twice`, []map[string]any{bridged(dir, "a", "10.91.1.0/24"), {"ifName": "eth0", "conflist": map[string]any{}}}},
+		{`attachments[1].ifName: "eth0" stands twice`,
+			[]map[string]any{bridged(dir, "a", "10.91.1.0/24"), {"ifName": "eth0", "conflist": map[string]any{}}}},
 		{"attachments[0].conflist", []map[string]any{{"conflist": map[string]any{"name": "x"}}}},
 	} {
 		_, err := cni.AddNetworkList(context.Background(), config(t, dir, tc.attachments...), rt)

@@ -63,14 +63,16 @@ func routesOf(nl *netlink.Handle, index int) ([]netlink.Route, error) {
 	}
 	var out []netlink.Route
 	for _, r := range all {
-		ours := r.LinkIndex == index || slices.ContainsFunc(r.MultiPath, func(h *netlink.NexthopInfo) bool { return h.LinkIndex == index })
+		ours := r.LinkIndex == index ||
+			slices.ContainsFunc(r.MultiPath, func(h *netlink.NexthopInfo) bool { return h.LinkIndex == index })
 		if !ours {
 			continue
 		}
 		if r.Dst == nil || len(r.Dst.Mask) > 0 && slices.Max(r.Dst.Mask) == 0 {
 			return nil, ErrDefaultRoute
 		}
-		out = append(out, netlink.Route{LinkIndex: index, Dst: r.Dst, Gw: r.Gw, Src: r.Src, Scope: r.Scope, Flags: r.Flags & int(netlink.FLAG_ONLINK)})
+		out = append(out, netlink.Route{LinkIndex: index, Dst: r.Dst, Gw: r.Gw, Src: r.Src, Scope: r.Scope,
+			Flags: r.Flags & int(netlink.FLAG_ONLINK)})
 	}
 	slices.SortStableFunc(out, func(a, b netlink.Route) int { return len(a.Gw) - len(b.Gw) })
 	return out, nil

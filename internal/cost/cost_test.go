@@ -19,11 +19,13 @@ intr 12345 0 0
 func TestParseReadsModes(t *testing.T) {
 	s, err := parse([]byte(stat))
 	core := Snapshot{User: 0.6, System: 0.15, Idle: 20.25, IRQ: 0.03, SoftIRQ: 0.35, Steal: 0.04, Cores: 1}
-	want := Snapshot{User: 1.2, System: 0.3, Idle: 40.5, IRQ: 0.06, SoftIRQ: 0.7, Steal: 0.08, Cores: 2, PerCore: []Snapshot{core, core}}
+	want := Snapshot{User: 1.2, System: 0.3, Idle: 40.5, IRQ: 0.06, SoftIRQ: 0.7, Steal: 0.08, Cores: 2,
+		PerCore: []Snapshot{core, core}}
 	if err != nil || !reflect.DeepEqual(s, want) {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	for _, bad := range []string{"", "cpu 1 2", strings.Replace(stat, "100", "x", 1), strings.Replace(stat, "cpu ", "xpu ", 1)} {
+	for _, bad := range []string{"", "cpu 1 2", strings.Replace(stat, "100", "x", 1),
+		strings.Replace(stat, "cpu ", "xpu ", 1)} {
 		if _, err := parse([]byte(bad)); err == nil {
 			t.Errorf("accepted %q", bad)
 		}

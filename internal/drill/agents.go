@@ -34,7 +34,8 @@ func (g *ground) startAgent(ctx context.Context, host string, args ...string) (*
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
-	log, err := os.OpenFile(filepath.Join(path, fmt.Sprintf("%s-%s.log", g.s.entry.Name, host)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(filepath.Join(path, fmt.Sprintf("%s-%s.log", g.s.entry.Name, host)),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("make log: %w", err)
 	}
@@ -44,8 +45,10 @@ func (g *ground) startAgent(ctx context.Context, host string, args ...string) (*
 			ns = h.Netns
 		}
 	}
-	a := &agentProcess{host: host, log: log, done: make(chan struct{}), client: agent.Dial(agent.Socket(g.lab.Dir(), host))}
-	a.cmd = exec.Command(g.s.Self, append([]string{"agent", "--lab", g.name, "--host", host, "--seed", strconv.FormatUint(g.s.Seed|1, 10)}, args...)...)
+	a := &agentProcess{host: host, log: log, done: make(chan struct{}),
+		client: agent.Dial(agent.Socket(g.lab.Dir(), host))}
+	a.cmd = exec.Command(g.s.Self,
+		append([]string{"agent", "--lab", g.name, "--host", host, "--seed", strconv.FormatUint(g.s.Seed|1, 10)}, args...)...)
 	a.cmd.Env = append(os.Environ(), g.s.Store.Mark(g.name), "PATHWISE_STATE="+g.s.Store.Root)
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	a.cmd.Stdout, a.cmd.Stderr = log, log
@@ -101,10 +104,11 @@ func (a *agentProcess) kill() {
 // order gives a manual order, again until the agent takes it: a pair that has
 // just begun to talk is not open yet.
 func (g *ground) order(ctx context.Context, host string, o agent.Order) error {
-	return until(ctx, 5*time.Second, 50*time.Millisecond, fmt.Sprintf("order %s>%s to %s", o.Local, o.Remote, o.Network), func() (bool, error) {
-		_, err := g.agents[host].client.Order(ctx, o)
-		return err == nil, err
-	})
+	return until(ctx, 5*time.Second, 50*time.Millisecond, fmt.Sprintf("order %s>%s to %s", o.Local, o.Remote, o.Network),
+		func() (bool, error) {
+			_, err := g.agents[host].client.Order(ctx, o)
+			return err == nil, err
+		})
 }
 
 // events of an agent after number since.

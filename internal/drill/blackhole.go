@@ -22,8 +22,9 @@ const (
 func blackholeKind() kind {
 	return kind{
 		name: "blackhole", about: "the active path goes silent, both ways or one, on a whole host or one pod: the longest gap that the application feels; MPTCP beside it",
-		defaults: Options{Repetitions: 30, Hold: 2 * time.Second, Traffic: []string{"tcp", "rr"}, Faults: []string{"both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"}},
-		keys:     []string{"hold", "traffic", "faults"},
+		defaults: Options{Repetitions: 30, Hold: 2 * time.Second, Traffic: []string{"tcp", "rr"},
+			Faults: []string{"both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"}},
+		keys: []string{"hold", "traffic", "faults"},
 		length: func(o Options, _ File) time.Duration {
 			return time.Duration(len(o.Traffic)*len(o.Faults)) * (o.Hold + 3500*time.Millisecond)
 		},
@@ -113,7 +114,8 @@ func (g *ground) strike(ctx context.Context, out *Sample, f *flow, where, networ
 	}
 	out.Text["network"] = network
 	if at != network || at == "" {
-		return errors.Join(fmt.Errorf("before the fault: %w: %.0f %% on %q, expected %q", errAstray, part*100, at, network), f.abandon())
+		return errors.Join(fmt.Errorf("before the fault: %w: %.0f %% on %q, expected %q", errAstray, part*100, at, network),
+			f.abandon())
 	}
 	from := monotonic()
 	err = g.impair(where, network, fault(how))
@@ -275,11 +277,13 @@ func blackholeFigures(o Options, all []Sample) []Figure {
 			}
 			if how == "mptcp" {
 				f := figure(v+": stall, median", "s", stalls, median, nil)
-				f.Note = fmt.Sprintf("two subflows, both ways; %.0f more connections carried nothing before the fault", sum(values(all, v, "never_began")))
+				f.Note = fmt.Sprintf("two subflows, both ways; %.0f more connections carried nothing before the fault",
+					sum(values(all, v, "never_began")))
 				out = append(out, f, figure("... 99th percentile", "s", stalls, p99, nil))
 				continue
 			}
-			name := map[string]string{"both": "both ways", "in": "inwards only", "out": "outwards only", "pod": "one pod's port", "pod-in": "one pod's port, inwards only", "pod-out": "one pod's port, outwards only"}[how]
+			name := map[string]string{"both": "both ways", "in": "inwards only", "out": "outwards only", "pod": "one pod's port",
+				"pod-in": "one pod's port, inwards only", "pod-out": "one pod's port, outwards only"}[how]
 			f := figure(kind+", "+name+": stall, median", "s", stalls, median, atMost(stallMedian))
 			f.Note = "detected after " + seconds(figure("", "s", values(all, v, "detected_s"), median, nil).Value) + " (median)"
 			if ofPod(how) {

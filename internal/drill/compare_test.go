@@ -30,8 +30,10 @@ func TestCompare(t *testing.T) {
 		out.Value, out.Drill = sum(out.values), "switch"
 		return out
 	}
-	a := []Figure{f("stall", 20, 0.05, atMost(0.06)), f("stall", 20, 1, atLeast(1)), f("loose", 20, 1, nil), f("still", 20, 1, nil), f("few", 3, 1, nil), lost(20, 0), f("gone", 9, 1, nil)}
-	b := []Figure{f("stall", 20, 0.07, atMost(0.06)), f("stall", 20, 1.3, atLeast(1)), f("loose", 20, 2, nil), f("still", 30, 1, nil), f("few", 3, 9, nil), lost(40, 3), f("new", 9, 1, nil)}
+	a := []Figure{f("stall", 20, 0.05, atMost(0.06)), f("stall", 20, 1, atLeast(1)), f("loose", 20, 1, nil),
+		f("still", 20, 1, nil), f("few", 3, 1, nil), lost(20, 0), f("gone", 9, 1, nil)}
+	b := []Figure{f("stall", 20, 0.07, atMost(0.06)), f("stall", 20, 1.3, atLeast(1)), f("loose", 20, 2, nil),
+		f("still", 30, 1, nil), f("few", 3, 9, nil), lost(40, 3), f("new", 9, 1, nil)}
 	c := Compare(a, b, CompareOptions{})
 	want := []Verdict{Worse, Better, Changed, Same, Untold, Worse}
 	for i, ch := range c.Changes {
@@ -39,10 +41,12 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s: %s, want %s: p %g, adjusted %g", ch.A.Name, ch.Verdict, want[i], ch.P, ch.Adjusted)
 		}
 	}
-	if len(c.Changes) != len(want) || len(c.OnlyA) != 1 || len(c.OnlyB) != 1 || !c.Changes[0].Crossed() || c.Changes[3].Crossed() {
+	if len(c.Changes) != len(want) || len(c.OnlyA) != 1 || len(c.OnlyB) != 1 || !c.Changes[0].Crossed() ||
+		c.Changes[3].Crossed() {
 		t.Errorf("%+v", c)
 	}
-	if one := Compare(a[:1], []Figure{f("stall", 1, 9, nil)}, CompareOptions{}); one.Changes[0].Verdict != Untold || !math.IsNaN(one.Changes[0].P) {
+	if one := Compare(a[:1], []Figure{f("stall", 1, 9, nil)}, CompareOptions{}); one.Changes[0].Verdict != Untold ||
+		!math.IsNaN(one.Changes[0].P) {
 		t.Errorf("one value: %+v", one)
 	}
 }

@@ -60,8 +60,9 @@ func legs(s decide.Schedule, capacity float64) []leg {
 	var out []leg
 	for i, p := range s.Phases {
 		const most = 64 // connections: more would measure the generator
-		l := leg{what: fmt.Sprintf("phase %d", i+1), span: p.For, connections: min(max(p.Load.Connections, 1), most), offered: p.Load.Offered * scale,
-			rates: map[string]float64{}, crowd: map[string]float64{}, holes: map[string]string{}, delays: map[string]time.Duration{}}
+		l := leg{what: fmt.Sprintf("phase %d", i+1), span: p.For, connections: min(max(p.Load.Connections, 1), most),
+			offered: p.Load.Offered * scale, rates: map[string]float64{}, crowd: map[string]float64{},
+			holes: map[string]string{}, delays: map[string]time.Duration{}}
 		for _, n := range s.Networks {
 			// As decide's model: the capacity changes with the load, by its logarithm.
 			l.rates[n.Name] = scale * n.Capacity * (1 + (n.Many-1)*math.Log(float64(l.connections))/math.Log(100))
@@ -241,7 +242,8 @@ func (g *ground) gather(ctx context.Context, l leg) (out []*flow, err error) {
 		}
 		at, _ := to.On(network)
 		f, err := g.begin(ctx, traffic{kind: stream.TCP, from: from, to: to, at: at.Addr,
-			args: []string{"--duration", "0", "--connections", strconv.Itoa(connections), "--rate", strconv.Itoa(int(rate) / connections)}})
+			args: []string{"--duration", "0", "--connections", strconv.Itoa(connections), "--rate",
+				strconv.Itoa(int(rate) / connections)}})
 		if err != nil {
 			return out, err
 		}
@@ -254,12 +256,14 @@ func (g *ground) gather(ctx context.Context, l leg) (out []*flow, err error) {
 func (s *session) stage(name string, networks []string) plan {
 	p := s.pair(name)
 	p.networks = networks
-	p.pods = append(p.pods, lab.PodSpec{Name: "e", Host: 1, Networks: networks[:1]}, lab.PodSpec{Name: "f", Host: 2, Networks: networks[:1]})
+	p.pods = append(p.pods, lab.PodSpec{Name: "e", Host: 1, Networks: networks[:1]},
+		lab.PodSpec{Name: "f", Host: 2, Networks: networks[:1]})
 	return p
 }
 
 // steered rides with agents under a policy, beginning on the default network.
-func (s *session) steered(ctx context.Context, networks []string, all []leg, policy, evidence string, begun func(*ground, leg, int)) (ride, []agent.Event, error) {
+func (s *session) steered(ctx context.Context, networks []string, all []leg, policy, evidence string,
+	begun func(*ground, leg, int)) (ride, []agent.Event, error) {
 	p := s.stage("course", networks)
 	g, err := s.ground(ctx, p)
 	if err != nil {
@@ -281,7 +285,8 @@ func (s *session) steered(ctx context.Context, networks []string, all []leg, pol
 		}
 	}
 	// What the ride before has left is undone, under a little traffic.
-	f, err := g.begin(ctx, traffic{kind: stream.RR, from: g.pod("a"), to: g.pod("b"), args: []string{"--duration", "0", "--think", "5ms"}})
+	f, err := g.begin(ctx,
+		traffic{kind: stream.RR, from: g.pod("a"), to: g.pod("b"), args: []string{"--duration", "0", "--think", "5ms"}})
 	if err != nil {
 		return ride{}, nil, err
 	}
@@ -307,7 +312,8 @@ func (s *session) steered(ctx context.Context, networks []string, all []leg, pol
 }
 
 // kept rides with all flows on one network, whatever happens to it.
-func (s *session) kept(ctx context.Context, networks []string, all []leg, network string, begun func(*ground, leg, int)) (ride, error) {
+func (s *session) kept(ctx context.Context, networks []string, all []leg, network string,
+	begun func(*ground, leg, int)) (ride, error) {
 	p := s.stage("kept", networks)
 	g, err := s.ground(ctx, p)
 	if err != nil {

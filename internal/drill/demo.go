@@ -33,9 +33,11 @@ func script(networks []string, span time.Duration, capacity float64) []leg {
 	}
 	return []leg{
 		{what: "calm: " + first + " is the faster network", span: span, connections: 4, rates: rates(1, 0.75)},
-		{what: "the load changes: other pods crowd " + first, span: span, connections: 4, rates: rates(1, 0.75), crowd: map[string]float64{first: 0.9 * capacity}},
+		{what: "the load changes: other pods crowd " + first, span: span, connections: 4, rates: rates(1, 0.75),
+			crowd: map[string]float64{first: 0.9 * capacity}},
 		{what: second + " is limited to a tenth of its rate", span: span, connections: 4, rates: rates(1, 0.075)},
-		{what: first + " turns into a black hole", span: span, connections: 4, rates: rates(1, 0.75), holes: map[string]string{first: "both"}},
+		{what: first + " turns into a black hole", span: span, connections: 4, rates: rates(1, 0.75),
+			holes: map[string]string{first: "both"}},
 	}
 }
 
@@ -174,7 +176,8 @@ func (a *Act) take(r ride, all []leg, events []agent.Event) {
 	}
 	for _, e := range events {
 		if e.Pair == "a>b" {
-			a.Marks = append(a.Marks, Mark{At: e.At.Sub(r.wall[0]).Seconds(), Kind: e.Kind, From: e.From, To: e.To, Text: e.Reason})
+			a.Marks = append(a.Marks, Mark{At: e.At.Sub(r.wall[0]).Seconds(), Kind: e.Kind, From: e.From, To: e.To,
+				Text: e.Reason})
 		}
 	}
 }
@@ -254,7 +257,8 @@ func (w *watcher) watch(ctx context.Context, g *ground) {
 				}
 			}
 		}
-		w.s.say("%4ds %12s  %-12s %-20s %s", n, Quantity(bits, "bit/s"), at, strings.Repeat("#", int(min(20*bits/w.s.options().Capacity, 20))), note)
+		w.s.say("%4ds %12s  %-12s %-20s %s", n, Quantity(bits, "bit/s"), at,
+			strings.Repeat("#", int(min(20*bits/w.s.options().Capacity, 20))), note)
 	}
 }
 
@@ -299,6 +303,8 @@ func comparison(all []leg, networks []string, mine ride, kept map[string]ride) s
 }
 
 func demoFigures(_ Options, all []Sample) []Figure {
-	f := figure("steered, of the best choice in hindsight", "ratio", values(all, "steered", "of_hindsight"), median, atLeast(0.97))
-	return []Figure{f, figure("steered, of the best single network", "ratio", values(all, "steered", "of_static"), median, atLeast(0.98))}
+	f := figure("steered, of the best choice in hindsight", "ratio", values(all, "steered", "of_hindsight"), median,
+		atLeast(0.97))
+	return []Figure{f, figure("steered, of the best single network", "ratio", values(all, "steered", "of_static"), median,
+		atLeast(0.98))}
 }

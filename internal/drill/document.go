@@ -56,7 +56,8 @@ func (g *ground) serveDocuments(pod topo.Pod) (*flow, error) {
 // connections that were lost, and no time line.
 func (i Inserter) documents(ctx context.Context, count int64, between func()) (stream.Report, error) {
 	op := strings.TrimPrefix(i.Workload, mongoPrefix)
-	place := mongo.Place{URI: "mongodb://" + i.Target.String() + "/?directConnection=true", Operation: op, Collection: "drill"}
+	place := mongo.Place{URI: "mongodb://" + i.Target.String() + "/?directConnection=true", Operation: op,
+		Collection: "drill"}
 	lost, err := mongo.Repeat(ctx, place, count, i.Capped, between)
 	out := stream.Report{Format: stream.Format, Kind: stream.RR, Role: stream.ClientRole, Unit: stream.Operations,
 		Bins: stream.Bins{Width: stream.DefaultBin}, Gaps: stream.Gaps{Floor: stream.DefaultGap}}

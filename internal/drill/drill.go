@@ -151,5 +151,6 @@ func (s *session) order(n int) []int { return s.rand.Perm(n) }
 
 // sample begins a sample of a variant.
 func (s *session) sample(variant string) Sample {
-	return Sample{Drill: s.entry.Name, Repetition: s.repetition, Variant: variant, At: s.Now(), Values: map[string]float64{}, Text: map[string]string{}}
+	return Sample{Drill: s.entry.Name, Repetition: s.repetition, Variant: variant, At: s.Now(),
+		Values: map[string]float64{}, Text: map[string]string{}}
 }

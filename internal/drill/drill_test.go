@@ -29,13 +29,16 @@ func known(name string) error {
 
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct{ text, fail string }{
-		"plain":        {text: "name: x\ndrills: [switch, {drill: blackhole, repetitions: 3, traffic: rr, faults: [in, out]}]"},
-		"own name":     {text: "name: x\ndrills: [{drill: quiet, for: 10s}, {drill: quiet, name: long, for: 1h}]"},
-		"unknown":      {text: "name: x\ndrills: [sleep]", fail: "f:2: drills[0]: no drill \"sleep\""},
-		"twice":        {text: "name: x\ndrills: [quiet, quiet]", fail: "f:2: drills[1]: drill \"quiet\" stands twice"},
-		"server alone": {text: "name: x\ndrills:\n - drill: inserts\n   server: mongod", fail: "f:3: drills[0]: server: \"mongod\" serves documents: expected a workload beside it"},
-		"empty server": {text: "name: x\ndrills:\n - drill: inserts\n   server: ' '", fail: "f:4: drills[0].server: expected a command line"},
-		"other's key":  {text: "name: x\ndrills:\n - drill: quiet\n   kills: 3", fail: "f:4: drills[0].kills: drill quiet has no option \"kills\""},
+		"plain":    {text: "name: x\ndrills: [switch, {drill: blackhole, repetitions: 3, traffic: rr, faults: [in, out]}]"},
+		"own name": {text: "name: x\ndrills: [{drill: quiet, for: 10s}, {drill: quiet, name: long, for: 1h}]"},
+		"unknown":  {text: "name: x\ndrills: [sleep]", fail: "f:2: drills[0]: no drill \"sleep\""},
+		"twice":    {text: "name: x\ndrills: [quiet, quiet]", fail: "f:2: drills[1]: drill \"quiet\" stands twice"},
+		"server alone": {text: "name: x\ndrills:\n - drill: inserts\n   server: mongod",
+			fail: "f:3: drills[0]: server: \"mongod\" serves documents: expected a workload beside it"},
+		"empty server": {text: "name: x\ndrills:\n - drill: inserts\n   server: ' '",
+			fail: "f:4: drills[0].server: expected a command line"},
+		"other's key": {text: "name: x\ndrills:\n - drill: quiet\n   kills: 3",
+			fail: "f:4: drills[0].kills: drill quiet has no option \"kills\""},
 		"no such key":  {text: "name: x\ndrills:\n - drill: quiet\n   sound: 3", fail: "f:4: drills[0].sound"},
 		"out of range": {text: "name: x\ndrills: [{drill: kills, kills: 0}]", fail: "f:2: drills[0].kills"},
 		"word":         {text: "name: x\ndrills: [{drill: blackhole, faults: up}]", fail: "f:2: drills[0].faults"},
@@ -98,7 +101,8 @@ func TestShippedDrillsParse(t *testing.T) {
 
 func TestFigure(t *testing.T) {
 	f := figure("x", "s", []float64{5, 1, 3, 2, 4}, median, atMost(3))
-	if f.Value != 3 || f.Least != 1 || f.Most != 5 || f.N != 5 || f.Low < 1 || f.High > 5 || f.Low > 3 || f.High < 3 || !f.Met() {
+	if f.Value != 3 || f.Least != 1 || f.Most != 5 || f.N != 5 || f.Low < 1 || f.High > 5 || f.Low > 3 || f.High < 3 ||
+		!f.Met() {
 		t.Errorf("got %+v", f)
 	}
 	for name, c := range map[string]struct {
@@ -147,7 +151,8 @@ func TestPairsAreByRepetition(t *testing.T) {
 	s := func(rep int, variant string, v float64, fail string) Sample {
 		return Sample{Repetition: rep, Variant: variant, Values: map[string]float64{"v": v}, Error: fail}
 	}
-	all := []Sample{s(1, "a", 10, ""), s(1, "b", 5, ""), s(2, "a", 9, ""), s(2, "b", 3, ""), s(3, "a", 1, ""), s(4, "a", 8, "broken"), s(4, "b", 2, "")}
+	all := []Sample{s(1, "a", 10, ""), s(1, "b", 5, ""), s(2, "a", 9, ""), s(2, "b", 3, ""), s(3, "a", 1, ""),
+		s(4, "a", 8, "broken"), s(4, "b", 2, "")}
 	if got := ratios(all, "a", "b", "v"); !reflect.DeepEqual(got, []float64{2, 3}) {
 		t.Errorf("got %v", got)
 	}
@@ -161,11 +166,14 @@ func TestPairsAreByRepetition(t *testing.T) {
 
 func TestInsertsFigures(t *testing.T) {
 	s := func(rep int, switching, still float64) Sample {
-		return Sample{Repetition: rep, Variant: "inserts", Values: map[string]float64{"switching_s": switching, "still_s": still, "back_s": still + 0.3, "switches": 30}}
+		return Sample{Repetition: rep, Variant: "inserts",
+			Values: map[string]float64{"switching_s": switching, "still_s": still, "back_s": still + 0.3, "switches": 30}}
 	}
-	got := insertsFigures(Options{Inserts: 50, Switches: 30}, []Sample{s(1, 1.25, 1), s(2, 1.5, 1), s(3, 2, 1), {Variant: "inserts", Error: "broken"}})
+	got := insertsFigures(Options{Inserts: 50, Switches: 30},
+		[]Sample{s(1, 1.25, 1), s(2, 1.5, 1), s(3, 2, 1), {Variant: "inserts", Error: "broken"}})
 	// 0.5 s longer, 50 times, for 30 switches.
-	if got[0].Value != 0.5 || got[0].N != 3 || got[0].Met() || math.Abs(got[1].Value-0.5*50/30) > 1e-9 || math.Abs(got[2].Value-0.5) > 1e-9 {
+	if got[0].Value != 0.5 || got[0].N != 3 || got[0].Met() || math.Abs(got[1].Value-0.5*50/30) > 1e-9 ||
+		math.Abs(got[2].Value-0.5) > 1e-9 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -203,8 +211,10 @@ func TestInserterPlan(t *testing.T) {
 }
 
 func TestRemaining(t *testing.T) {
-	f := File{Drills: []Entry{{Name: "x", Options: Options{Repetitions: 2}}, {Name: "y", Options: Options{Repetitions: 1}}}}
-	left, total := Remaining(f, []Sample{{Drill: "x", Repetition: 1}, {Drill: "x", Repetition: 1}, {Drill: "gone", Repetition: 1}})
+	f := File{Drills: []Entry{{Name: "x", Options: Options{Repetitions: 2}},
+		{Name: "y", Options: Options{Repetitions: 1}}}}
+	left, total := Remaining(f, []Sample{{Drill: "x", Repetition: 1}, {Drill: "x", Repetition: 1},
+		{Drill: "gone", Repetition: 1}})
 	if total != 3 || len(left) != 2 || left[0].Repetition != 2 || left[1].Entry.Name != "y" {
 		t.Errorf("got %+v of %d", left, total)
 	}
@@ -231,7 +241,8 @@ func TestCarrier(t *testing.T) {
 }
 
 func TestMovesAreMovesOnly(t *testing.T) {
-	all := []agent.Event{{Kind: "switch"}, {Kind: "canary"}, {Kind: "failover"}, {Kind: "stay"}, {Kind: "switch", DryRun: true}, {Kind: "fallback"}}
+	all := []agent.Event{{Kind: "switch"}, {Kind: "canary"}, {Kind: "failover"}, {Kind: "stay"},
+		{Kind: "switch", DryRun: true}, {Kind: "fallback"}}
 	if got := moves(all); len(got) != 3 {
 		t.Errorf("got %+v", got)
 	}
@@ -271,8 +282,9 @@ func TestLegs(t *testing.T) {
 }
 
 func TestLegFaultsActTogether(t *testing.T) {
-	s := decide.Schedule{Networks: []decide.SimNetwork{{Name: "x", Capacity: 1, Many: 1}}, Phases: []decide.Phase{{Impairments: []decide.Impairment{
-		{Network: "x", Fault: decide.Delay, Factor: 0.01}, {Network: "x", Fault: decide.BlackHoleReverse}}}}}
+	s := decide.Schedule{Networks: []decide.SimNetwork{{Name: "x", Capacity: 1, Many: 1}},
+		Phases: []decide.Phase{{Impairments: []decide.Impairment{
+			{Network: "x", Fault: decide.Delay, Factor: 0.01}, {Network: "x", Fault: decide.BlackHoleReverse}}}}}
 	got := legs(s, 4e8)[0].faults()["x"]
 	if got.Delay != 10*time.Millisecond || got.Direction != impair.Both || got.LossIngress != 1 || got.LossEgress > 0.01 {
 		t.Errorf("got %v", got)
@@ -333,7 +345,8 @@ func TestLog(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var b strings.Builder
-	figures := []Figure{figure("stall", "s", []float64{0.05, 0.06}, median, atMost(0.06)), total("lost", "count", []float64{1}, atMost(0))}
+	figures := []Figure{figure("stall", "s", []float64{0.05, 0.06}, median, atMost(0.06)),
+		total("lost", "count", []float64{1}, atMost(0))}
 	figures[0].Note = "a note"
 	if err := Table(&b, figures); err != nil {
 		t.Fatal(err)
@@ -393,7 +406,8 @@ func FuzzDissect(f *testing.F) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add(`{"format":"pathwise/drills","version":1,"name":"x","seed":1,"started":"2026-01-01T00:00:00Z","load_average":0}` + "\n" + `{"drill":"d","repetition":1,"variant":"v","at":"2026-01-01T00:00:00Z","took_ns":1}` + "\n")
+	f.Add(`{"format":"pathwise/drills","version":1,"name":"x","seed":1,"started":"2026-01-01T00:00:00Z","load_average":0}` +
+		"\n" + `{"drill":"d","repetition":1,"variant":"v","at":"2026-01-01T00:00:00Z","took_ns":1}` + "\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		if _, _, err := Read("f", strings.NewReader(text)); err != nil && !strings.HasPrefix(err.Error(), "f:") {
 			t.Errorf("error without a place: %v", err)
@@ -415,7 +429,8 @@ func (e *endless) Read(b []byte) (int, error) {
 // TestReadIsBounded: a line that does not end is refused, not gathered.
 func TestReadIsBounded(t *testing.T) {
 	in := &endless{}
-	if _, _, err := Read("f", io.LimitReader(in, 4*longest)); err == nil || !strings.HasPrefix(err.Error(), "f:1: ") || in.read > 2*longest {
+	if _, _, err := Read("f", io.LimitReader(in, 4*longest)); err == nil || !strings.HasPrefix(err.Error(), "f:1: ") ||
+		in.read > 2*longest {
 		t.Errorf("%v after %d bytes", err, in.read)
 	}
 }
@@ -431,7 +446,8 @@ func FuzzParse(f *testing.F) {
 
 // TestBounded: a ride on a network whose packets escape its class is no yardstick.
 func TestBounded(t *testing.T) {
-	all := []leg{{what: "phase 1", rates: map[string]float64{"vxlan": 100e6}}, {what: "phase 2", rates: map[string]float64{"macvlan": 100e6}}}
+	all := []leg{{what: "phase 1", rates: map[string]float64{"vxlan": 100e6}},
+		{what: "phase 2", rates: map[string]float64{"macvlan": 100e6}}}
 	if err := bounded(all, ride{rates: []float64{105e6, 9e9}}, "vxlan"); err != nil {
 		t.Error(err)
 	}

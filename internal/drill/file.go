@@ -179,7 +179,8 @@ func entry(v config.Value) (Entry, error) {
 		return e, v.Errorf("work: stands beside workload %s, which has its own: expected one or the other", e.Workload)
 	}
 	if e.Server != "" && e.Workload == "" {
-		return e, v.Errorf("server: %q serves documents: expected a workload beside it, one of %s", e.Server, strings.Join(documentWorkloads(), ", "))
+		return e, v.Errorf("server: %q serves documents: expected a workload beside it, one of %s", e.Server,
+			strings.Join(documentWorkloads(), ", "))
 	}
 	return e, nil
 }

@@ -75,7 +75,8 @@ func (g *ground) assail(ctx context.Context, out *Sample, network string) error 
 	heard := make(chan []packet, 1)
 	go func() {
 		var got []packet
-		_ = netns.Do(me.Netns, func() error { got = listen(from.Dev, 4*time.Second); return nil }) // none heard is found below
+		// none heard is found below
+		_ = netns.Do(me.Netns, func() error { got = listen(from.Dev, 4*time.Second); return nil })
 		heard <- got
 	}()
 	a := g.agents["h1"]
@@ -91,7 +92,8 @@ func (g *ground) assail(ctx context.Context, out *Sample, network string) error 
 	if err := errors.Join(err, beforeErr, sinceErr); err != nil {
 		return err
 	}
-	out.Values["probes answered meanwhile"] = float64(before.Reflectors[network].Reflected - quiet.Reflectors[network].Reflected)
+	out.Values["probes answered meanwhile"] = float64(before.Reflectors[network].Reflected -
+		quiet.Reflectors[network].Reflected)
 	sent, err := g.throw(me.Netns, got, from.Addr, to.Addr, out)
 	if err != nil {
 		return err
@@ -110,15 +112,20 @@ func (g *ground) assail(ctx context.Context, out *Sample, network string) error 
 		out.Text["event "+e.Kind] = e.Reason
 	}
 	r, was := after.Reflectors[network], before.Reflectors[network]
-	out.Values["counted"] = float64(r.Short + r.Oversized + r.Forged + r.Elsewhere + r.BadTime + r.Replayed + r.Stale + r.Loop + r.BadTLV + r.ForgedTLV + r.Unbound -
-		(was.Short + was.Oversized + was.Forged + was.Elsewhere + was.BadTime + was.Replayed + was.Stale + was.Loop + was.BadTLV + was.ForgedTLV + was.Unbound))
-	for name, n := range map[string]uint64{"short": r.Short - was.Short, "oversized": r.Oversized - was.Oversized, "forged": r.Forged - was.Forged,
-		"bad time": r.BadTime - was.BadTime, "replayed": r.Replayed - was.Replayed, "stale": r.Stale - was.Stale, "unbound": r.Unbound - was.Unbound,
+	out.Values["counted"] = float64(r.Short + r.Oversized + r.Forged + r.Elsewhere + r.BadTime + r.Replayed + r.Stale +
+		r.Loop + r.BadTLV + r.ForgedTLV + r.Unbound -
+		(was.Short + was.Oversized + was.Forged + was.Elsewhere + was.BadTime + was.Replayed + was.Stale + was.Loop +
+			was.BadTLV + was.ForgedTLV + was.Unbound))
+	for name, n := range map[string]uint64{"short": r.Short - was.Short, "oversized": r.Oversized - was.Oversized,
+		"forged": r.Forged - was.Forged, "bad time": r.BadTime - was.BadTime, "replayed": r.Replayed - was.Replayed,
+		"stale": r.Stale - was.Stale, "unbound": r.Unbound - was.Unbound,
 		"forged TLV": r.ForgedTLV - was.ForgedTLV, "delivered": r.Delivered - was.Delivered} {
 		out.Values["reflector "+name] = float64(n)
 	}
 	s, then := after.Senders[network], before.Senders[network]
-	answers := s.Malformed + s.Forged + s.Unbound + s.Unmatched + s.Mismatch + s.Duplicate + s.BadTLV + s.ForgedTLV - (then.Malformed + then.Forged + then.Unbound + then.Unmatched + then.Mismatch + then.Duplicate + then.BadTLV + then.ForgedTLV)
+	answers := s.Malformed + s.Forged + s.Unbound + s.Unmatched + s.Mismatch + s.Duplicate + s.BadTLV + s.ForgedTLV -
+		(then.Malformed + then.Forged + then.Unbound + then.Unmatched + then.Mismatch + then.Duplicate + then.BadTLV +
+			then.ForgedTLV)
 	out.Values["counted"] += float64(answers)
 	out.Values["sender refused"] = float64(answers)
 	out.Values["restarted"] = 0
@@ -179,7 +186,8 @@ func dissect(b []byte) (p packet, ok bool) {
 	src, dst := netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20]))
 	udp := b[ip:]
 	size := int(binary.BigEndian.Uint16(udp[4:]))
-	p = packet{from: netip.AddrPortFrom(src, binary.BigEndian.Uint16(udp)), to: netip.AddrPortFrom(dst, binary.BigEndian.Uint16(udp[2:]))}
+	p = packet{from: netip.AddrPortFrom(src, binary.BigEndian.Uint16(udp)),
+		to: netip.AddrPortFrom(dst, binary.BigEndian.Uint16(udp[2:]))}
 	if size < 8 || size > len(udp) || p.from.Port() != stampPort && p.to.Port() != stampPort {
 		return p, false
 	}

@@ -62,7 +62,8 @@ func (s *session) ground(ctx context.Context, p plan) (*ground, error) {
 		}
 		nets = append(nets, found)
 	}
-	spec := lab.Spec{Name: cmp.Or(s.Prefix, "drill") + "-" + p.name, Hosts: p.hosts, Networks: p.networks, Agents: p.agents, Pods: p.pods}.Fill()
+	spec := lab.Spec{Name: cmp.Or(s.Prefix, "drill") + "-" + p.name, Hosts: p.hosts, Networks: p.networks,
+		Agents: p.agents, Pods: p.pods}.Fill()
 	opts := s.Lab
 	opts.Owned, opts.Self = true, s.Self
 	opts.Timeout = 20*time.Second + time.Duration(p.hosts)*3*time.Second // daemons of many hosts share two cores
@@ -70,7 +71,8 @@ func (s *session) ground(ctx context.Context, p plan) (*ground, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &ground{s: s, lab: l, name: spec.Name, nets: p.networks, agents: map[string]*agentProcess{}, port: 6000, bad: map[string]impair.Port{}}
+	g := &ground{s: s, lab: l, name: spec.Name, nets: p.networks, agents: map[string]*agentProcess{}, port: 6000,
+		bad: map[string]impair.Port{}}
 	s.grounds[p.name] = g
 	if g.pins, err = s.Store.MountBPF(spec.Name); err != nil {
 		return nil, err

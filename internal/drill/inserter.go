@@ -110,7 +110,8 @@ func (i Inserter) Run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer other.Close()
-	s := &inserting{plane: plane, other: other, self: i.Local.UID, uid: i.Remote.UID, paths: len(rs), rand: rand.New(rand.NewPCG(i.Seed, 7))}
+	s := &inserting{plane: plane, other: other, self: i.Local.UID, uid: i.Remote.UID, paths: len(rs),
+		rand: rand.New(rand.NewPCG(i.Seed, 7))}
 	s.plan(i.Inserts/blockLength, i.Switches*blockLength/i.Inserts)
 	got, err := i.operate(ctx, s)
 	out := s.measured()
@@ -131,8 +132,8 @@ func (i Inserter) operate(ctx context.Context, s *inserting) (stream.Report, err
 		return i.documents(ctx, count, s.between)
 	}
 	var report bytes.Buffer
-	c := stream.Client{Kind: stream.RR, Target: i.Target, Connections: 1, Requests: stream.Sizes{Min: 200, Max: 1000}, Patience: 2 * time.Second,
-		Count: count, Work: i.Work, Between: s.between}
+	c := stream.Client{Kind: stream.RR, Target: i.Target, Connections: 1, Requests: stream.Sizes{Min: 200, Max: 1000},
+		Patience: 2 * time.Second, Count: count, Work: i.Work, Between: s.between}
 	c.Record.Bin, c.Record.Gap = stream.DefaultBin, stream.DefaultGap
 	if err := stream.Run(ctx, &report, c); err != nil {
 		return stream.Report{}, err

@@ -22,7 +22,8 @@ const paperInserts = 0.097
 func insertsKind() kind {
 	return kind{
 		name: "inserts", about: "request-response operations with switches between them, without, and back at once, by turns",
-		defaults: Options{Repetitions: 30, Inserts: 5000, Switches: 3000}, keys: []string{"inserts", "switches", "work", "workload", "server"},
+		defaults: Options{Repetitions: 30, Inserts: 5000, Switches: 3000},
+		keys:     []string{"inserts", "switches", "work", "workload", "server"},
 		length: func(o Options, _ File) time.Duration {
 			each := 50 * time.Microsecond
 			switch {
@@ -62,8 +63,9 @@ func (g *ground) inserts(ctx context.Context, out *Sample) error {
 	if err != nil {
 		return err
 	}
-	plan, err := json.Marshal(Inserter{Local: a, Remote: b, Pins: g.pinsOf(a), PeerPins: g.pinsOf(b), Target: f.target, Inserts: o.Inserts, Switches: o.Switches,
-		Work: o.Work, Workload: o.Workload, Capped: o.Server == "", Seed: g.s.rand.Uint64()})
+	plan, err := json.Marshal(Inserter{Local: a, Remote: b, Pins: g.pinsOf(a), PeerPins: g.pinsOf(b), Target: f.target,
+		Inserts: o.Inserts, Switches: o.Switches, Work: o.Work, Workload: o.Workload, Capped: o.Server == "",
+		Seed: g.s.rand.Uint64()})
 	if err != nil {
 		return errors.Join(fmt.Errorf("write plan: %w", err), f.abandon())
 	}
@@ -91,7 +93,8 @@ func (g *ground) inserts(ctx context.Context, out *Sample) error {
 	if err != nil {
 		return fmt.Errorf("inserts: %w", err)
 	}
-	out.Values["switching_s"], out.Values["switches"], out.Values["write_median_s"] = got.Switching, float64(got.Switches), got.Write
+	out.Values["switching_s"], out.Values["switches"], out.Values["write_median_s"] = got.Switching, float64(got.Switches),
+		got.Write
 	for name, each := range map[string]map[int]float64{"still": got.Still, "back": got.Back} {
 		for path, t := range each {
 			out.Values[fmt.Sprintf("%s_%d_s", name, path)] = t
@@ -139,7 +142,8 @@ func insertsFigures(o Options, all []Sample) []Figure {
 		}
 	}
 	f.Note = fmt.Sprintf("%d switches among %d %s of %s, against as many on each path alone, by turns of %d; both ends on one core; the paper's manager: %+.1f %% (Atici and Boluk 2020, Table 7)",
-		o.Switches, o.Inserts, what, seconds(figure("", "", values(all, "", "still_s"), median, nil).Value), blockLength, paperInserts*100)
+		o.Switches, o.Inserts, what, seconds(figure("", "", values(all, "", "still_s"), median, nil).Value), blockLength,
+		paperInserts*100)
 	c := figure("... for each switch", "s", cost, median, nil)
 	c.Note = "the map write is " + seconds(figure("", "", values(all, "", "write_median_s"), median, nil).Value) + " of it"
 	b := figure("... to another path and back", "s", back, median, nil)

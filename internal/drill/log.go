@@ -163,7 +163,8 @@ func Read(name string, r io.Reader) (h Header, samples []Sample, err error) {
 				return h, nil, fmt.Errorf("%s:1: %w", name, err)
 			}
 			if h.Format != format || h.Version != version {
-				return h, nil, fmt.Errorf("%s:1: format %q version %d: expected %q version %d", name, h.Format, h.Version, format, version)
+				return h, nil, fmt.Errorf("%s:1: format %q version %d: expected %q version %d", name, h.Format, h.Version, format,
+					version)
 			}
 			continue
 		}

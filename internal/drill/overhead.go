@@ -53,7 +53,8 @@ func ways(networks []string, encapsulate bool) (out []way) {
 			}
 			continue
 		}
-		out = append(out, way{kind, networks[0], "attached", "native", "b"}, way{kind, networks[0], "bystander", "alone", "d"})
+		out = append(out, way{kind, networks[0], "attached", "native", "b"},
+			way{kind, networks[0], "bystander", "alone", "d"})
 		for _, n := range networks[1:] {
 			out = append(out, way{kind, n, "steered", "native", "b"})
 		}
@@ -276,8 +277,11 @@ func (w way) title(what string) string {
 func (w way) streams(all []Sample) []Figure {
 	bar := map[string]*Bar{"steered": atLeast(0.95), "attached": atLeast(0.99), "bystander": atLeast(0.99)}[w.with]
 	rate := figure(w.title("TCP throughput"), "ratio", ratios(all, w.variant(true), w.variant(false), "rate"), median, bar)
-	rate.Note = w.without + ": " + Quantity(figure("", "", values(all, w.variant(false), "rate"), median, nil).Value, "bit/s")
-	return []Figure{rate, figure(w.title("bits per CPU-second"), "ratio", ratios(all, w.variant(true), w.variant(false), "per_cpu"), median, bar)}
+	rate.Note = w.without + ": " + Quantity(figure("", "", values(all, w.variant(false), "rate"), median, nil).Value,
+		"bit/s")
+	return []Figure{rate,
+		figure(w.title("bits per CPU-second"), "ratio", ratios(all, w.variant(true), w.variant(false), "per_cpu"),
+			median, bar)}
 }
 
 func (w way) trips(all []Sample) []Figure {
@@ -287,11 +291,13 @@ func (w way) trips(all []Sample) []Figure {
 		if w.with == "steered" {
 			bar = atMost(1e-6)
 		}
-		f := figure(strings.Replace(w.title("rr round trip on one core"), "/", "-", 1), "s", differences(all, w.variant(true), w.variant(false), "median_s"), median, bar)
+		f := figure(strings.Replace(w.title("rr round trip on one core"), "/", "-", 1), "s",
+			differences(all, w.variant(true), w.variant(false), "median_s"), median, bar)
 		f.Note = note
 		return []Figure{f}
 	}
-	f := figure(w.title("rr round trip on one core"), "ratio", ratios(all, w.variant(true), w.variant(false), "median_s"), median, atMost(1.01))
+	f := figure(w.title("rr round trip on one core"), "ratio", ratios(all, w.variant(true), w.variant(false), "median_s"),
+		median, atMost(1.01))
 	f.Note = note
 	return []Figure{f}
 }

@@ -18,7 +18,8 @@ import (
 func peersKind() kind {
 	return kind{
 		name: "peers", about: "what a packet costs with 1 to 1,000 peers entered, and what an agent costs with many peer hosts active",
-		defaults: Options{Repetitions: 10, Peers: []int{1, 10, 100, 1000}, For: time.Second, Hosts: 51}, keys: []string{"peers", "for", "hosts"},
+		defaults: Options{Repetitions: 10, Peers: []int{1, 10, 100, 1000}, For: time.Second, Hosts: 51},
+		keys:     []string{"peers", "for", "hosts"},
 		length: func(o Options, _ File) time.Duration {
 			return time.Duration(len(o.Peers)) * (o.For + time.Second) * 3 / 2
 		},
@@ -90,7 +91,8 @@ func (g *ground) acquainted(ctx context.Context, out *Sample, n int) error {
 	if have := len(p.Peers()); have != n {
 		return fmt.Errorf("%d peers entered: %w: %d", n, errNotYet, have)
 	}
-	f, err := g.begin(ctx, traffic{kind: stream.RR, from: g.planes.a, to: g.planes.b, pin: lastCPU(), args: []string{"--duration", "0"}})
+	f, err := g.begin(ctx, traffic{kind: stream.RR, from: g.planes.a, to: g.planes.b, pin: lastCPU(),
+		args: []string{"--duration", "0"}})
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,8 @@ func nobody(a topo.Pod, i int) steer.Peer {
 	at := func(net int) netip.Addr { return netip.AddrFrom4([4]byte{100, byte(64 + net), byte(i >> 8), byte(i)}) }
 	out := steer.Peer{UID: fmt.Sprintf("nobody-%d", i), Pairs: []steer.Pair{{Local: a.Addr(), Remote: at(0)}}}
 	for n, x := range a.Attachments[1:] {
-		out.Paths = append(out.Paths, steer.Path{Index: n + 1, Dev: x.Dev, MTU: x.MTU, Pairs: []steer.Pair{{Local: x.Addr, Remote: at(n + 1)}}})
+		out.Paths = append(out.Paths,
+			steer.Path{Index: n + 1, Dev: x.Dev, MTU: x.MTU, Pairs: []steer.Pair{{Local: x.Addr, Remote: at(n + 1)}}})
 	}
 	return out
 }
@@ -187,7 +190,8 @@ func (g *ground) hubCosts(ctx context.Context, out *Sample, d time.Duration) err
 	for _, p := range paths {
 		active[p.Pair] = true
 	}
-	out.Values["pairs"], out.Values["active"], out.Values["hosts"] = float64(health.Pairs), float64(len(active)), float64(len(before))
+	out.Values["pairs"], out.Values["active"], out.Values["hosts"] = float64(health.Pairs), float64(len(active)),
+		float64(len(before))
 	out.Values["stalls"] = float64(health.Stalls)
 	return nil
 }
@@ -195,10 +199,12 @@ func (g *ground) hubCosts(ctx context.Context, out *Sample, d time.Duration) err
 func peersFigures(o Options, all []Sample) []Figure {
 	var out []Figure
 	for _, n := range o.Peers[min(1, len(o.Peers)):] {
-		f := figure(fmt.Sprintf("rr round trip, %d peers / %d", n, o.Peers[0]), "ratio", ratios(all, strconv.Itoa(n), strconv.Itoa(o.Peers[0]), "median_s"), median, nil)
+		f := figure(fmt.Sprintf("rr round trip, %d peers / %d", n, o.Peers[0]), "ratio",
+			ratios(all, strconv.Itoa(n), strconv.Itoa(o.Peers[0]), "median_s"), median, nil)
 		if n == slices.Max(o.Peers) {
 			f.Bar = atMost(1.01)
-			f.Note = fmt.Sprintf("with one: %s; to enter a peer takes %s; both ends on one core", seconds(figure("", "", values(all, strconv.Itoa(o.Peers[0]), "median_s"), median, nil).Value),
+			f.Note = fmt.Sprintf("with one: %s; to enter a peer takes %s; both ends on one core",
+				seconds(figure("", "", values(all, strconv.Itoa(o.Peers[0]), "median_s"), median, nil).Value),
 				seconds(figure("", "", values(all, strconv.Itoa(n), "enter_s"), median, nil).Value))
 		}
 		out = append(out, f)
@@ -207,7 +213,8 @@ func peersFigures(o Options, all []Sample) []Figure {
 		f := figure("agent's CPU, many peer hosts active", "share", values(all, "agent", "cpu"), median, atMost(0.02))
 		of := func(value string) float64 { return sum(values(all, "agent", value)) }
 		f.Note = fmt.Sprintf("of one core, %s of it in the kernel; %.0f pairs active over %.0f hosts, a datagram and its echo every 100 ms each; %.0f probes a second sent and %.0f reflected; the other hosts' agents: %s (median)",
-			Quantity(of("system"), "share"), of("active"), of("hosts"), of("answers_per_s"), of("reflected_per_s"), Quantity(of("other_cpu"), "share"))
+			Quantity(of("system"), "share"), of("active"), of("hosts"), of("answers_per_s"), of("reflected_per_s"),
+			Quantity(of("other_cpu"), "share"))
 		out = append(out, f, figure("... its memory", "B", values(all, "agent", "rss"), median, atMost(64<<20)))
 	}
 	return out

@@ -107,7 +107,8 @@ func nextHops(pod topo.Pod, rs []route.Route) (hops map[int]net.HardwareAddr, er
 // greet sends a datagram to the discard port (RFC 863) over each path.
 func greet(rs []route.Route) error {
 	for _, r := range rs {
-		c, err := net.DialUDP("udp", &net.UDPAddr{IP: r.Local.Addr.AsSlice()}, &net.UDPAddr{IP: r.Remote.Addr.AsSlice(), Port: 9})
+		c, err := net.DialUDP("udp", &net.UDPAddr{IP: r.Local.Addr.AsSlice()},
+			&net.UDPAddr{IP: r.Remote.Addr.AsSlice(), Port: 9})
 		if err != nil {
 			return fmt.Errorf("greet over %s: %w", r.Network, err)
 		}

@@ -25,9 +25,10 @@ func TestFalseMoves(t *testing.T) {
 		"to what is faster":        {[]moved{at(10, "c>d", "switch", "x", "y")}, 0},
 		"both pairs":               {[]moved{at(11, "a>b", "switch", "x", "y"), at(10, "c>d", "switch", "x", "y")}, 0},
 		"and on to what is slower": {[]moved{at(20, "c>d", "switch", "y", "z"), at(10, "c>d", "switch", "x", "y")}, 1},
-		"back and forth":           {[]moved{at(10, "c>d", "switch", "x", "y"), at(20, "c>d", "switch", "y", "x"), at(25, "c>d", "switch", "x", "y")}, 3},
-		"nothing tells":            {[]moved{at(10, "a>b", "switch", "x", "y")}, 1},
-		"nothing had failed":       {[]moved{at(10, "c>d", "failover", "x", "y"), at(10, "a>b", "fallback", "x", "y")}, 2},
+		"back and forth": {[]moved{at(10, "c>d", "switch", "x", "y"), at(20, "c>d", "switch", "y", "x"),
+			at(25, "c>d", "switch", "x", "y")}, 3},
+		"nothing tells":      {[]moved{at(10, "a>b", "switch", "x", "y")}, 1},
+		"nothing had failed": {[]moved{at(10, "c>d", "failover", "x", "y"), at(10, "a>b", "fallback", "x", "y")}, 2},
 	} {
 		if got := falseMoves(tt.all, asked, 0, 30*time.Second); got != tt.want {
 			t.Errorf("%s: %d false, want %d", name, got, tt.want)

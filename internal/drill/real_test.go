@@ -50,8 +50,8 @@ drills:
 	dir := t.TempDir()
 	store := lab.Store{Root: filepath.Join(dir, "state")}
 	var all []Sample
-	err = Run(context.Background(), Config{File: f, Seed: 1, Prefix: "t-drill", Out: filepath.Join(dir, "out"), Store: store, Self: self,
-		Lab: lab.Options{CNIPath: lab.DefaultCNIPath(self)}, Find: catalogue.Find, Now: time.Now,
+	err = Run(context.Background(), Config{File: f, Seed: 1, Prefix: "t-drill", Out: filepath.Join(dir, "out"),
+		Store: store, Self: self, Lab: lab.Options{CNIPath: lab.DefaultCNIPath(self)}, Find: catalogue.Find, Now: time.Now,
 		Write: func(s []Sample) error { all = append(all, s...); return nil }, Say: func(line string) { t.Log(line) }})
 	if err != nil {
 		t.Fatal(err)
@@ -111,8 +111,9 @@ func TestTruthfulEvidence(t *testing.T) {
 	}
 	rec := decide.Recording{Header: decide.Header{Format: decide.Format, Version: decide.Version, Unit: "bit/s"}}
 	for i := range 20 {
-		rec.Records = append(rec.Records, decide.Record{For: decide.Period, Evidence: decide.PairEvidence{At: time.Duration(i) * decide.Period, Pair: "a>b", Active: "x",
-			Paths: []decide.PathEvidence{{Network: "x", State: decide.Up}, {Network: "y", State: decide.Up}}}})
+		rec.Records = append(rec.Records,
+			decide.Record{For: decide.Period, Evidence: decide.PairEvidence{At: time.Duration(i) * decide.Period, Pair: "a>b",
+				Active: "x", Paths: []decide.PathEvidence{{Network: "x", State: decide.Up}, {Network: "y", State: decide.Up}}}})
 	}
 	if err := decide.WriteRecording(f, rec); err != nil {
 		t.Fatal(err)
@@ -120,7 +121,8 @@ func TestTruthfulEvidence(t *testing.T) {
 	f.Close()
 	// Two legs of half a second, the last record at their end.
 	at := 100 * time.Second
-	mine := ride{from: []time.Duration{at, at + time.Second/2}, to: []time.Duration{at + time.Second/2, at + time.Second}, rates: []float64{1, 1}}
+	mine := ride{from: []time.Duration{at, at + time.Second/2}, to: []time.Duration{at + time.Second/2, at + time.Second},
+		rates: []float64{1, 1}}
 	kept := map[string]ride{"x": {rates: []float64{10, 1}}, "y": {rates: []float64{4, 5}}}
 	if err := truthful(path, decide.Schedule{Name: "s"}, make([]leg, 2), mine, kept); err != nil {
 		t.Fatal(err)

@@ -34,12 +34,14 @@ func Run(ctx context.Context, c Config) error {
 			s = &session{Config: c, kind: k, entry: u.Entry, grounds: map[string]*ground{}, memory: map[string]any{}}
 		}
 		s.repetition, s.rand = u.Repetition, rand.New(rand.NewPCG(c.Seed, unitSeed(u)))
-		p := Progress{Drill: u.Entry.Name, Repetition: u.Repetition, Done: done + i, Total: total, Left: timeLeft(c.File, left[i:])}
+		p := Progress{Drill: u.Entry.Name, Repetition: u.Repetition, Done: done + i, Total: total,
+			Left: timeLeft(c.File, left[i:])}
 		c.observe(p)
 		samples, err := s.kind.run(ctx, s)
 		if err != nil || ctx.Err() != nil {
 			leave()
-			return errors.Join(fmt.Errorf("drill %s, repetition %d: %w", u.Entry.Name, u.Repetition, errors.Join(err, ctx.Err())), errs)
+			return errors.Join(fmt.Errorf("drill %s, repetition %d: %w", u.Entry.Name, u.Repetition,
+				errors.Join(err, ctx.Err())), errs)
 		}
 		if err := c.Write(samples); err != nil {
 			return err

@@ -16,7 +16,8 @@ import (
 func schedulesKind() kind {
 	return kind{
 		name: "schedules", about: "courses of loads and impairments, shipped and random ones: steered, against each network kept throughout",
-		defaults: Options{Repetitions: 4, Phases: 6, For: 6 * time.Second, Capacity: 400e6}, keys: []string{"phases", "for", "capacity"},
+		defaults: Options{Repetitions: 4, Phases: 6, For: 6 * time.Second, Capacity: 400e6},
+		keys:     []string{"phases", "for", "capacity"},
 		length: func(o Options, f File) time.Duration {
 			return time.Duration(len(f.Networks)+1) * (time.Duration(o.Phases)*(o.For+200*time.Millisecond) + 4*time.Second)
 		},
@@ -29,7 +30,8 @@ func schedulesKind() kind {
 func shipped(networks []string, span time.Duration) []decide.Schedule {
 	ns := make([]decide.SimNetwork, len(networks))
 	for i, n := range networks {
-		ns[i] = decide.SimNetwork{Name: n, Capacity: 4e8 * (1 - 0.15*float64(i)), Many: 1 - 0.6*float64(len(networks)-1-2*i)/float64(len(networks))}
+		ns[i] = decide.SimNetwork{Name: n, Capacity: 4e8 * (1 - 0.15*float64(i)),
+			Many: 1 - 0.6*float64(len(networks)-1-2*i)/float64(len(networks))}
 	}
 	phase := func(connections int, bad ...decide.Impairment) decide.Phase {
 		return decide.Phase{For: span, Load: decide.Load{Connections: connections}, Impairments: bad}
@@ -52,7 +54,8 @@ func (s *session) schedule() decide.Schedule {
 	if s.repetition <= len(own) {
 		return own[s.repetition-1]
 	}
-	return decide.RandomSchedule(s.Seed+uint64(s.repetition), decide.Shape{Networks: s.File.Networks, Phases: o.Phases, Least: o.For * 2 / 3, Most: o.For * 4 / 3})
+	return decide.RandomSchedule(s.Seed+uint64(s.repetition),
+		decide.Shape{Networks: s.File.Networks, Phases: o.Phases, Least: o.For * 2 / 3, Most: o.For * 4 / 3})
 }
 
 func runSchedules(ctx context.Context, s *session) ([]Sample, error) {
@@ -136,7 +139,8 @@ func phases(out *Sample, all []leg, mine ride, kept map[string]ride) {
 			continue
 		}
 		out.Values[fmt.Sprintf("of_best %d", i+1)] = mine.rates[i] / top
-		out.Text[fmt.Sprintf("phase %d", i+1)] = fmt.Sprintf("%s: %s of %s on %s", l.what, Quantity(mine.rates[i], "bit/s"), Quantity(top, "bit/s"), which)
+		out.Text[fmt.Sprintf("phase %d", i+1)] = fmt.Sprintf("%s: %s of %s on %s", l.what, Quantity(mine.rates[i], "bit/s"),
+			Quantity(top, "bit/s"), which)
 	}
 }
 
@@ -231,7 +235,8 @@ func schedulesFigures(_ Options, all []Sample) []Figure {
 	var names []string
 	for _, s := range all {
 		if s.Variant == "verdict" && s.Error == "" {
-			names = append(names, fmt.Sprintf("%s %.3f/%.3f", s.Text["schedule"], s.Values["of_hindsight"], s.Values["of_static"]))
+			names = append(names, fmt.Sprintf("%s %.3f/%.3f", s.Text["schedule"], s.Values["of_hindsight"],
+				s.Values["of_static"]))
 		}
 	}
 	of := values(all, "", "of_hindsight")
@@ -239,9 +244,12 @@ func schedulesFigures(_ Options, all []Sample) []Figure {
 	f.Note = "schedule of hindsight/of best network: " + strings.Join(names, ", ")
 	least := func(sorted []float64) float64 { return sorted[0] }
 	return []Figure{f, figure("... worst schedule", "ratio", of, least, atLeast(0.97)),
-		figure("... median schedule, no phase above its best network", "ratio", values(all, "", "of_hindsight_one"), median, atLeast(0.97)),
-		figure("achieved of the best single network, worst schedule", "ratio", values(all, "", "of_static"), least, atLeast(0.98)),
-		figure("... worst schedule, no phase above its best network", "ratio", values(all, "", "of_static_one"), least, atLeast(0.98)),
+		figure("... median schedule, no phase above its best network", "ratio", values(all, "", "of_hindsight_one"), median,
+			atLeast(0.97)),
+		figure("achieved of the best single network, worst schedule", "ratio", values(all, "", "of_static"), least,
+			atLeast(0.98)),
+		figure("... worst schedule, no phase above its best network", "ratio", values(all, "", "of_static_one"), least,
+			atLeast(0.98)),
 		phasesFigure(all)}
 }
 

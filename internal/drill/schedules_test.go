@@ -12,7 +12,8 @@ import (
 
 // Each phase tells what was achieved of its best network.
 func TestPhases(t *testing.T) {
-	all := []leg{{what: "phase 1", span: time.Second}, {what: "phase 2, x blackhole", span: time.Second}, {what: "phase 3", span: time.Second}}
+	all := []leg{{what: "phase 1", span: time.Second}, {what: "phase 2, x blackhole", span: time.Second},
+		{what: "phase 3", span: time.Second}}
 	kept := map[string]ride{"x": {rates: []float64{4e8, 0, 0}}, "y": {rates: []float64{3e8, 3e8, 0}}}
 	v := Sample{Variant: "verdict", Values: map[string]float64{}, Text: map[string]string{"schedule": "s"}}
 	phases(&v, all, ride{rates: []float64{4e8, 2.7e8, 0}}, kept)

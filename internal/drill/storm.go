@@ -84,7 +84,8 @@ func (w storm) note(out *Sample) {
 		sorted[i] = d.Seconds()
 	}
 	slices.Sort(sorted)
-	out.Values["write_median_s"], out.Values["write_p99_s"], out.Values["write_most_s"] = median(sorted), p99(sorted), worst(sorted)
+	out.Values["write_median_s"], out.Values["write_p99_s"], out.Values["write_most_s"] = median(sorted), p99(sorted),
+		worst(sorted)
 }
 
 // explained is how many packets the difference of the paths' delays alone makes

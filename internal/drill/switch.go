@@ -17,8 +17,9 @@ const spacing = 50 * time.Microsecond
 func switchKind() kind {
 	return kind{
 		name: "switch", about: "switches under UDP at 50 us spacing, and under TCP stream, request-response, UDP and ICMP at once",
-		defaults: Options{Repetitions: 1, Switches: 10000, Interval: 3 * time.Millisecond, For: 3 * time.Second, Traffic: []string{"udp", "mix"}},
-		keys:     []string{"switches", "interval", "for", "traffic", "encapsulate"},
+		defaults: Options{Repetitions: 1, Switches: 10000, Interval: 3 * time.Millisecond, For: 3 * time.Second,
+			Traffic: []string{"udp", "mix"}},
+		keys: []string{"switches", "interval", "for", "traffic", "encapsulate"},
 		length: func(o Options, f File) time.Duration {
 			storm := time.Duration(o.Switches)*o.Interval + 3*time.Second
 			return time.Duration(len(o.Traffic))*storm + time.Duration(len(f.Networks))*(o.For+time.Second)
@@ -152,7 +153,8 @@ func (g *ground) tellOf(f *flow, out *Sample) error {
 	case stream.UDP:
 		datagrams(out, server)
 	case stream.ICMP:
-		out.Values["icmp_lost"], out.Values["icmp_sent"] = float64(client.Counts.Datagrams.Lost), float64(client.Counts.Datagrams.Sent)
+		out.Values["icmp_lost"], out.Values["icmp_sent"] = float64(client.Counts.Datagrams.Lost),
+			float64(client.Counts.Datagrams.Sent)
 	case stream.RR:
 		out.Values["operations"] = float64(client.Counts.Operations)
 	case stream.TCP:
@@ -174,19 +176,26 @@ func switchFigures(_ Options, all []Sample) []Figure {
 		n := sum(values(all, "udp", "switches"))
 		f := figure("map write of all 64 buckets under UDP, median", "s", writes, median, atMost(2e-6))
 		f.Note = fmt.Sprintf("%.0f switches by package steer, p99 %s, longest %s", n,
-			seconds(median(values(all, "udp", "write_p99_s"))), seconds(figure("", "s", values(all, "udp", "write_most_s"), worst, nil).Value))
+			seconds(median(values(all, "udp", "write_p99_s"))),
+			seconds(figure("", "s", values(all, "udp", "write_most_s"), worst, nil).Value))
 		lost := total("UDP at 50 us: packets lost by the network", "count", values(all, "udp", "lost"), atMost(0))
-		lost.Note = fmt.Sprintf("of %.0f; the receiver's own socket dropped %.0f more", sum(values(all, "udp", "expected")), sum(values(all, "udp", "socket_drops")))
+		lost.Note = fmt.Sprintf("of %.0f; the receiver's own socket dropped %.0f more", sum(values(all, "udp", "expected")),
+			sum(values(all, "udp", "socket_drops")))
 		e := sum(values(all, "udp", "explained"))
 		re := total("UDP at 50 us: reordered", "count", values(all, "udp", "reordered"), atMost(e))
-		re.Note = fmt.Sprintf("the difference of the paths' median delays explains %.0f; without switches: %.0f", e, sum(values(all, "", "reordered"))-sum(values(all, "udp", "reordered"))-sum(values(all, "mix", "reordered")))
-		out = append(out, f, lost, re, total("UDP at 50 us: duplicated", "count", values(all, "udp", "duplicated"), atMost(0)))
+		re.Note = fmt.Sprintf("the difference of the paths' median delays explains %.0f; without switches: %.0f", e,
+			sum(values(all, "", "reordered"))-sum(values(all, "udp", "reordered"))-sum(values(all, "mix", "reordered")))
+		out = append(out, f, lost, re, total("UDP at 50 us: duplicated", "count", values(all, "udp", "duplicated"),
+			atMost(0)))
 	}
 	if n := values(all, "mix", "switches"); len(n) > 0 {
-		lost := total("TCP, rr, UDP, ICMP at once: connections lost", "count", values(all, "mix", "connections_lost"), atMost(0))
-		lost.Note = fmt.Sprintf("%.0f switches, %s by TCP, %.0f operations", sum(n), Quantity(sum(values(all, "mix", "bytes")), "B"), sum(values(all, "mix", "operations")))
+		lost := total("TCP, rr, UDP, ICMP at once: connections lost", "count", values(all, "mix", "connections_lost"),
+			atMost(0))
+		lost.Note = fmt.Sprintf("%.0f switches, %s by TCP, %.0f operations", sum(n),
+			Quantity(sum(values(all, "mix", "bytes")), "B"), sum(values(all, "mix", "operations")))
 		out = append(out, lost, total("... corrupt connections", "count", values(all, "mix", "corrupt"), atMost(0)),
-			total("... UDP lost", "count", values(all, "mix", "lost"), atMost(0)), total("... ICMP lost", "count", values(all, "mix", "icmp_lost"), atMost(0)))
+			total("... UDP lost", "count", values(all, "mix", "lost"), atMost(0)),
+			total("... ICMP lost", "count", values(all, "mix", "icmp_lost"), atMost(0)))
 	}
 	return out
 }

@@ -26,8 +26,8 @@ func Figures(f File, samples []Sample) ([]Figure, error) {
 		}
 		figures := k.figures(e.Options, own)
 		if n, first := failures(own); n > 0 {
-			figures = append(figures, Figure{Name: "variants that failed", Unit: "count", Value: float64(n), Low: float64(n), High: float64(n),
-				N: len(own), Bar: atMost(0), Note: first})
+			figures = append(figures, Figure{Name: "variants that failed", Unit: "count", Value: float64(n), Low: float64(n),
+				High: float64(n), N: len(own), Bar: atMost(0), Note: first})
 		}
 		for _, fig := range figures {
 			fig.Drill = e.Name

@@ -69,7 +69,8 @@ func (g *ground) generate(pod topo.Pod, before []string, args ...string) (*proce
 
 // start starts a program in a pod.
 func (g *ground) start(pod topo.Pod, argv []string) (*process, error) {
-	p := &process{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{}), out: output{listen: make(chan struct{})}}
+	p := &process{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{}),
+		out: output{listen: make(chan struct{})}}
 	p.cmd.Env = append(os.Environ(), g.s.Store.Mark(g.name))
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.stderr
@@ -108,7 +109,8 @@ func (p *process) finish() ([]byte, error) {
 		return nil, fmt.Errorf("generator %s: %w", strings.Join(p.cmd.Args[2:], " "), errHangs)
 	}
 	if p.err != nil {
-		return nil, fmt.Errorf("generator %s: %w: %s", strings.Join(p.cmd.Args[2:], " "), p.err, bytes.TrimSpace(p.stderr.bytes()))
+		return nil, fmt.Errorf("generator %s: %w: %s", strings.Join(p.cmd.Args[2:], " "), p.err,
+			bytes.TrimSpace(p.stderr.bytes()))
 	}
 	return p.out.bytes(), nil
 }

@@ -25,7 +25,8 @@ func (g *ground) uplink(ctx context.Context, rates map[string]float64) error {
 		if err := tc("qdisc", "replace", "dev", h.Dev, "root", "handle", "1:", "htb", "default", "99", "r2q", "1000"); err != nil {
 			return err
 		}
-		if err := tc("class", "replace", "dev", h.Dev, "parent", "1:", "classid", "1:99", "htb", "rate", "40gbit", "burst", "1m", "cburst", "1m"); err != nil {
+		if err := tc("class", "replace", "dev", h.Dev, "parent", "1:", "classid", "1:99", "htb", "rate", "40gbit", "burst",
+			"1m", "cburst", "1m"); err != nil {
 			return err
 		}
 	}
@@ -38,11 +39,14 @@ func (g *ground) uplink(ctx context.Context, rates map[string]float64) error {
 		// The burst holds what a socket hands over at once (GSO), the queue 20 ms.
 		queue := strconv.Itoa(max(int(rate/8*0.020), 150_000))
 		bits := strconv.FormatInt(int64(rate), 10) + "bit"
-		err := tc("class", "replace", "dev", h.Dev, "parent", "1:", "classid", class, "htb", "rate", bits, "burst", "140k", "cburst", "140k")
-		err = errors.Join(err, tc("qdisc", "replace", "dev", h.Dev, "parent", class, "handle", fmt.Sprintf("%d:", 10+i), "bfifo", "limit", queue))
+		err := tc("class", "replace", "dev", h.Dev, "parent", "1:", "classid", class, "htb", "rate", bits, "burst", "140k",
+			"cburst", "140k")
+		err = errors.Join(err, tc("qdisc", "replace", "dev", h.Dev, "parent", class, "handle", fmt.Sprintf("%d:", 10+i),
+			"bfifo", "limit", queue))
 		if !g.shaped {
-			err = errors.Join(err, tc(append([]string{"filter", "add", "dev", h.Dev, "parent", "1:", "protocol", "ip", "prio", "1", "u32"},
-				append(g.match(network), "flowid", class)...)...))
+			err = errors.Join(err,
+				tc(append([]string{"filter", "add", "dev", h.Dev, "parent", "1:", "protocol", "ip", "prio", "1", "u32"},
+					append(g.match(network), "flowid", class)...)...))
 		}
 		if err != nil {
 			return fmt.Errorf("shape %s: %w", network, err)

@@ -126,7 +126,11 @@ func usual(name string, info workload.Info) (metrics, offered []application.Metr
 func weights(v config.Value, info workload.Info) (out []application.Metric, err error) {
 	if !v.IsMapping() {
 		var names []string
-		if err := list(&names, func(v config.Value) (name string, err error) { err = told(&name, info)(v); return name, err })(v); err != nil {
+		if err := list(&names, func(v config.Value) (name string, err error) {
+			err = told(&name, info)(v)
+			return name,
+				err
+		})(v); err != nil {
 			return nil, err
 		}
 		return application.Alike("", names...).Metrics, nil
@@ -219,7 +223,8 @@ func (d *draft) bound(v config.Value, a *application.Application) error {
 		for _, p := range a.Parts {
 			names = append(names, p.Workload)
 		}
-		return v.Errorf("workload: application %s has no workload %q: it has %s", a.Name, b.Workload, strings.Join(names, ", "))
+		return v.Errorf("workload: application %s has no workload %q: it has %s", a.Name, b.Workload,
+			strings.Join(names, ", "))
 	}
 	info, err := d.workload(b.Workload)
 	if err == nil {
@@ -234,7 +239,8 @@ func (d *draft) bound(v config.Value, a *application.Application) error {
 	case least == nil && most == nil:
 		return v.Errorf("expected least, most or both, such as most: 5ms")
 	case b.Least != nil && b.Most != nil && *b.Least > *b.Most:
-		return v.Errorf("least %s is above most %s", application.Amount(b.Metric, *b.Least), application.Amount(b.Metric, *b.Most))
+		return v.Errorf("least %s is above most %s", application.Amount(b.Metric, *b.Least),
+			application.Amount(b.Metric, *b.Most))
 	}
 	a.Bounds = append(a.Bounds, b)
 	return nil

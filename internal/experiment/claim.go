@@ -119,7 +119,9 @@ func Recorded() Catalogue {
 			if file, ok := strings.CutPrefix(name, Profiled+":"); ok {
 				name = Profiled + ":" + strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 			}
-			return workload.Info{Name: name, Pairs: true, Server: "any", Knobs: []string{"connections", "size", "rate", "congestion"}, Max: sample.Load{Connections: math.MaxInt, Size: math.MaxInt, Rate: math.MaxFloat64}}, nil
+			return workload.Info{Name: name, Pairs: true, Server: "any",
+				Knobs: []string{"connections", "size", "rate", "congestion"},
+				Max:   sample.Load{Connections: math.MaxInt, Size: math.MaxInt, Rate: math.MaxFloat64}}, nil
 		},
 	}
 }

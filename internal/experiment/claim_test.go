@@ -28,32 +28,56 @@ func claims(keys ...string) string {
 
 func TestClaimsSayWhatIsWrong(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
-		{"misspelt key", claims("workload: tcp", "raito: {of: macvlan, to: bridge, least: 2}"), `e.yaml:14: claims[0].raito: unknown key: did you mean "ratio"?`},
+		{"misspelt key", claims("workload: tcp", "raito: {of: macvlan, to: bridge, least: 2}"),
+			`e.yaml:14: claims[0].raito: unknown key: did you mean "ratio"?`},
 		{"no source", claimed + "  - {id: c, claim: x, workload: tcp}", "e.yaml:10: claims[0].source: missing key"},
 		{"no workload", claims("ratio: {of: macvlan, to: bridge, least: 2}"), "e.yaml:10: claims[0].workload: missing key"},
-		{"workload", claims("workload: http", "value: {most: 1}"), `e.yaml:13: claims[0].workload: the experiment has no workload "http": it has tcp, udp`},
-		{"network", claims("workload: tcp", "ratio: {of: macvlam, to: bridge, least: 2}"), `e.yaml:14: claims[0].ratio.of: the experiment has no network "macvlam": it has host, macvlan, bridge, ipvlan-l3`},
-		{"network in order", claims("workload: tcp", "order: [macvlan, [bridge, sriov]]"), `e.yaml:14: claims[0].order[1][1]: the experiment has no network "sriov"`},
-		{"networks", claims("workload: tcp", "networks: [macvlan, macvlan]", "value: {most: 1}"), "e.yaml:14: claims[0].networks[1]: macvlan stands twice"},
-		{"metric", claims("workload: tcp", "metric: speed", "order: [macvlan, bridge]"), `e.yaml:14: claims[0].metric: unknown metric "speed": expected one of throughput, rate`},
+		{"workload", claims("workload: http", "value: {most: 1}"),
+			`e.yaml:13: claims[0].workload: the experiment has no workload "http": it has tcp, udp`},
+		{"network", claims("workload: tcp", "ratio: {of: macvlam, to: bridge, least: 2}"),
+			`e.yaml:14: claims[0].ratio.of: the experiment has no network "macvlam": it has host, macvlan, bridge, ipvlan-l3`},
+		{"network in order", claims("workload: tcp", "order: [macvlan, [bridge, sriov]]"),
+			`e.yaml:14: claims[0].order[1][1]: the experiment has no network "sriov"`},
+		{"networks", claims("workload: tcp", "networks: [macvlan, macvlan]", "value: {most: 1}"),
+			"e.yaml:14: claims[0].networks[1]: macvlan stands twice"},
+		{"metric", claims("workload: tcp", "metric: speed", "order: [macvlan, bridge]"),
+			`e.yaml:14: claims[0].metric: unknown metric "speed": expected one of throughput, rate`},
 		{"no test", claims("workload: tcp"), "e.yaml:10: claims[0]: 0 tests: expected one of ratio, order"},
-		{"two tests", claims("workload: tcp", "order: [macvlan, bridge]", "value: {most: 1}"), "e.yaml:10: claims[0]: 2 tests"},
-		{"range", claims("workload: tcp", "ratio: {of: macvlan, to: bridge, least: 3, most: 2}"), "e.yaml:10: claims[0]: ratio: least 3 is above most 2"},
-		{"no range", claims("workload: tcp", "ratio: {of: macvlan, to: bridge}"), "e.yaml:10: claims[0]: ratio: expected least, most or both"},
-		{"no number", claims("workload: tcp", "ratio: {of: macvlan, to: bridge, least: much}"), `e.yaml:14: claims[0].ratio.least: "much": expected a number`},
-		{"not finite", claims("workload: tcp", "ratio: {of: macvlan, to: bridge, least: .nan}"), `e.yaml:14: claims[0].ratio.least: ".nan": expected a number`},
-		{"infinite", claims("workload: tcp", "ratio: {of: macvlan, to: bridge, least: 1, most: inf}"), `e.yaml:14: claims[0].ratio.most: "inf": expected a number`},
-		{"no such MTU", claims("workload: udp", "mtu: 9000", "order: [macvlan, bridge]"), "e.yaml:10: claims[0]: no question of the experiment is the claim's"},
-		{"no such load", claims("workload: tcp", "load: {connections: 50}", "order: [macvlan, bridge]"), "e.yaml:10: claims[0]: no question of the experiment is the claim's"},
-		{"no such side", claims("workload: tcp", "networks: macvlan", "ratio: {of: {load: {connections: 50}}, to: {load: {connections: 1}}, least: 2}"), "e.yaml:10: claims[0]: no question"},
-		{"kernel of a side", claims("workload: tcp", "ratio: {of: {network: macvlan, kernels: uml}, to: macvlan, least: 2}"), "e.yaml:14: claims[0].ratio.of.kernels: unknown key"},
-		{"one load", claims("workload: udp", "networks: bridge", "trend: {over: connections, goes: up}"), "e.yaml:10: claims[0]: the experiment has one value of what the claim varies"},
-		{"knob", claims("workload: tcp", "networks: bridge", "trend: {over: threads, goes: up}"), `e.yaml:15: claims[0].trend.over: unknown knob "threads"`},
-		{"way", claims("workload: tcp", "networks: bridge", "trend: {over: connections, goes: north}"), `e.yaml:15: claims[0].trend.goes: "north": expected up or down`},
-		{"at and least", claims("workload: tcp", "networks: bridge", "optimum: {over: connections, at: 8, least: 1}"), "e.yaml:15: claims[0].optimum: at stands beside least or most"},
-		{"overall", claims("workload: tcp", "overall: yes", "order: [macvlan, bridge]"), `e.yaml:14: claims[0].overall: "yes": expected true or false`},
-		{"name", claimed + "  - {id: a b, source: s, claim: x, workload: tcp, order: [macvlan, bridge]}", `e.yaml:10: claims[0].id: "a b": expected a name`},
-		{"twice", claims("workload: tcp", "order: [macvlan, bridge]") + "  - {id: c, source: s, claim: x, workload: tcp, order: [macvlan, bridge]}", `e.yaml:15: claims[1].id: claim "c" stands twice`},
+		{"two tests", claims("workload: tcp", "order: [macvlan, bridge]", "value: {most: 1}"),
+			"e.yaml:10: claims[0]: 2 tests"},
+		{"range", claims("workload: tcp", "ratio: {of: macvlan, to: bridge, least: 3, most: 2}"),
+			"e.yaml:10: claims[0]: ratio: least 3 is above most 2"},
+		{"no range", claims("workload: tcp", "ratio: {of: macvlan, to: bridge}"),
+			"e.yaml:10: claims[0]: ratio: expected least, most or both"},
+		{"no number", claims("workload: tcp", "ratio: {of: macvlan, to: bridge, least: much}"),
+			`e.yaml:14: claims[0].ratio.least: "much": expected a number`},
+		{"not finite", claims("workload: tcp", "ratio: {of: macvlan, to: bridge, least: .nan}"),
+			`e.yaml:14: claims[0].ratio.least: ".nan": expected a number`},
+		{"infinite", claims("workload: tcp", "ratio: {of: macvlan, to: bridge, least: 1, most: inf}"),
+			`e.yaml:14: claims[0].ratio.most: "inf": expected a number`},
+		{"no such MTU", claims("workload: udp", "mtu: 9000", "order: [macvlan, bridge]"),
+			"e.yaml:10: claims[0]: no question of the experiment is the claim's"},
+		{"no such load", claims("workload: tcp", "load: {connections: 50}", "order: [macvlan, bridge]"),
+			"e.yaml:10: claims[0]: no question of the experiment is the claim's"},
+		{"no such side",
+			claims("workload: tcp", "networks: macvlan",
+				"ratio: {of: {load: {connections: 50}}, to: {load: {connections: 1}}, least: 2}"), "e.yaml:10: claims[0]: no question"},
+		{"kernel of a side", claims("workload: tcp", "ratio: {of: {network: macvlan, kernels: uml}, to: macvlan, least: 2}"),
+			"e.yaml:14: claims[0].ratio.of.kernels: unknown key"},
+		{"one load", claims("workload: udp", "networks: bridge", "trend: {over: connections, goes: up}"),
+			"e.yaml:10: claims[0]: the experiment has one value of what the claim varies"},
+		{"knob", claims("workload: tcp", "networks: bridge", "trend: {over: threads, goes: up}"),
+			`e.yaml:15: claims[0].trend.over: unknown knob "threads"`},
+		{"way", claims("workload: tcp", "networks: bridge", "trend: {over: connections, goes: north}"),
+			`e.yaml:15: claims[0].trend.goes: "north": expected up or down`},
+		{"at and least", claims("workload: tcp", "networks: bridge", "optimum: {over: connections, at: 8, least: 1}"),
+			"e.yaml:15: claims[0].optimum: at stands beside least or most"},
+		{"overall", claims("workload: tcp", "overall: yes", "order: [macvlan, bridge]"),
+			`e.yaml:14: claims[0].overall: "yes": expected true or false`},
+		{"name", claimed + "  - {id: a b, source: s, claim: x, workload: tcp, order: [macvlan, bridge]}",
+			`e.yaml:10: claims[0].id: "a b": expected a name`},
+		{"twice", claims("workload: tcp", "order: [macvlan, bridge]") +
+			"  - {id: c, source: s, claim: x, workload: tcp, order: [macvlan, bridge]}", `e.yaml:15: claims[1].id: claim "c" stands twice`},
 		{"a text", claimed + "  - macvlan wins", "e.yaml:10: claims[0]: expected keys and values"},
 		{"empty", strings.Replace(claimed, "claims:", "claims: []", 1), "e.yaml:9: claims: empty list"},
 	} {
@@ -98,7 +122,8 @@ func TestClaimsParseAndEncodeAgree(t *testing.T) {
 	if len(e.Claims) != 9 {
 		t.Fatalf("got %d claims", len(e.Claims))
 	}
-	if c := e.Claims[0]; c.Text != "macvlan (bridge mode) performs about 2.5 times as good as bridged veth" || c.Metric != "throughput" || c.Where.Workload != "tcp" || *c.Test.Ratio.Most != 3 {
+	if c := e.Claims[0]; c.Text != "macvlan (bridge mode) performs about 2.5 times as good as bridged veth" ||
+		c.Metric != "throughput" || c.Where.Workload != "tcp" || *c.Test.Ratio.Most != 3 {
 		t.Errorf("got %+v", c)
 	}
 	var b bytes.Buffer
@@ -140,7 +165,8 @@ claims:
 // TestRecordedLoads: every load of an experiment that has been run is read.
 func TestRecordedLoads(t *testing.T) {
 	const text = "name: x\nnetworks: [bridge]\nworkloads:\n  - {name: any, load: {connections: [8], size: [64], rate: [10], congestion: [cubic, bbr]}}\n"
-	if e, err := experiment.Parse("e.yaml", strings.NewReader(text), experiment.Recorded()); err != nil || len(e.Entries) != 1 || len(e.Entries[0].Loads) != 2 {
+	if e, err := experiment.Parse("e.yaml", strings.NewReader(text), experiment.Recorded()); err != nil ||
+		len(e.Entries) != 1 || len(e.Entries[0].Loads) != 2 {
 		t.Errorf("%+v, %v", e.Entries, err)
 	}
 }

@@ -80,7 +80,8 @@ type load struct {
 // what Encode wrote.
 func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 	out := file{Name: e.Name, Description: e.Description,
-		Repetitions: repetitions{e.Repeat.Min, e.Repeat.Max, fmt.Sprintf("%g%%", e.Repeat.Width*100), e.Repeat.Claims, "", nil, ""}}
+		Repetitions: repetitions{e.Repeat.Min, e.Repeat.Max, fmt.Sprintf("%g%%", e.Repeat.Width*100), e.Repeat.Claims, "",
+			nil, ""}}
 	switch n := e.Repeat.Windows; {
 	case n == ChooseWindows:
 		out.Repetitions.Windows = chosen
@@ -130,8 +131,8 @@ func (e Experiment) Encode(w io.Writer, conflist func(Network) string) error {
 }
 
 func encodeEntry(in Entry) entry {
-	out := entry{Name: in.Workload, Server: in.Server, Warmup: in.Window.Warmup.String(), Duration: in.Window.Duration.String(),
-		Networks: in.Networks, Kernels: in.Kernels}
+	out := entry{Name: in.Workload, Server: in.Server, Warmup: in.Window.Warmup.String(),
+		Duration: in.Window.Duration.String(), Networks: in.Networks, Kernels: in.Kernels}
 	if in.Profile != "" {
 		out.Name, out.Profile = Profiled, in.Profile
 	}

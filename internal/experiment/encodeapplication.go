@@ -14,7 +14,8 @@ import (
 func (e Experiment) Applicable() (out []application.Application) {
 	for _, a := range e.Applications {
 		a.Parts = slices.DeleteFunc(slices.Clone(a.Parts), func(p application.Part) bool {
-			return !slices.ContainsFunc(e.Entries, func(e Entry) bool { return e.Workload == p.Workload && slices.ContainsFunc(e.Loads, p.Takes) })
+			return !slices.ContainsFunc(e.Entries,
+				func(e Entry) bool { return e.Workload == p.Workload && slices.ContainsFunc(e.Loads, p.Takes) })
 		})
 		a.Bounds = slices.DeleteFunc(slices.Clone(a.Bounds), func(b application.Bound) bool { return !a.Has(b.Workload) })
 		if len(a.Parts) > 0 {

@@ -65,8 +65,8 @@ type choice struct {
 }
 
 func encodeClaim(c claim.Claim) statement {
-	out := statement{ID: c.ID, Source: c.Source, Claim: c.Text, Published: c.Published, Metric: c.Metric, Where: encodeWhere(c.Where),
-		Networks: c.Networks, Overall: c.Overall, Except: c.Except, Because: c.Because,
+	out := statement{ID: c.ID, Source: c.Source, Claim: c.Text, Published: c.Published, Metric: c.Metric,
+		Where: encodeWhere(c.Where), Networks: c.Networks, Overall: c.Overall, Except: c.Except, Because: c.Because,
 		Exhibits: c.Exhibits, Untested: c.Untested}
 	if c.Relative != nil {
 		p := encodeWhere(*c.Relative)
@@ -116,11 +116,13 @@ func encodeSide(s claim.Side) any {
 }
 
 func (p place) empty() bool {
-	return p.Workload == "" && len(p.Topologies)+len(p.Pairs)+len(p.MTU)+len(p.Outside)+len(p.Family)+len(p.Kernels)+len(p.Load) == 0
+	return p.Workload == "" && len(p.Topologies)+len(p.Pairs)+len(p.MTU)+len(p.Outside)+len(p.Family)+len(p.Kernels)+len(
+		p.Load) == 0
 }
 
 func encodeWhere(w claim.Where) place {
-	out := place{Workload: w.Workload, Topologies: w.Placements, Pairs: w.Pairs, MTU: w.MTUs, Outside: w.Outsides, Kernels: w.Kernels}
+	out := place{Workload: w.Workload, Topologies: w.Placements, Pairs: w.Pairs, MTU: w.MTUs, Outside: w.Outsides,
+		Kernels: w.Kernels}
 	for _, f := range w.Families {
 		out.Family = append(out.Family, topo.Scenario{Family: f}.IP())
 	}

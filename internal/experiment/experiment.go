@@ -165,7 +165,8 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 					if claimed(cell) {
 						least = max(least, e.Repeat.Claims)
 					}
-					out = append(out, Planned{cell, entry.Window, e.Repeat.windowsOf(entry), entry.Beside + networks[n.Name].Beside, least, why})
+					out = append(out, Planned{cell, entry.Window, e.Repeat.windowsOf(entry), entry.Beside + networks[n.Name].Beside,
+						least, why})
 				}
 			}
 		}

@@ -31,7 +31,8 @@ workloads: [tcp]
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []experiment.Network{{Name: "a", Find: "a"}, {Name: "a", Find: "a", Kernel: "uml"}, {Name: "b", Find: "b", Kernel: "host"},
+	want := []experiment.Network{{Name: "a", Find: "a"}, {Name: "a", Find: "a", Kernel: "uml"},
+		{Name: "b", Find: "b", Kernel: "host"},
 		{Name: "mine", Find: "cni:dir/my.conflist", Kernel: "uml"}}
 	if !slices.Equal(e.Networks, want) {
 		t.Errorf("got %+v", e.Networks)
@@ -64,7 +65,8 @@ workloads: [tcp]
 }
 
 func TestKernelOfAll(t *testing.T) {
-	e, err := experiment.Parse("e.yaml", strings.NewReader("name: x\nkernel: uml\nnetworks: [a, {name: b, kernel: host}]\nworkloads: [tcp]"), withKernels())
+	e, err := experiment.Parse("e.yaml",
+		strings.NewReader("name: x\nkernel: uml\nnetworks: [a, {name: b, kernel: host}]\nworkloads: [tcp]"), withKernels())
 	if err != nil || e.Networks[0].Kernel != "uml" || e.Networks[1].Kernel != "host" {
 		t.Errorf("got %+v, %v", e.Networks, err)
 	}

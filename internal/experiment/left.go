@@ -74,7 +74,8 @@ func absent(c sample.Cell, others []sample.Cell) (out []string) {
 	}
 	if missing(func(o sample.Cell) bool { return o.Scenario.Placement == c.Scenario.Placement }) {
 		out = append(out, string(c.Scenario.Placement))
-	} else if outside := c.Scenario.Outside; outside != "" && missing(func(o sample.Cell) bool { return o.Scenario.Outside == outside }) {
+	} else if outside := c.Scenario.Outside; outside != "" &&
+		missing(func(o sample.Cell) bool { return o.Scenario.Outside == outside }) {
 		out = append(out, string(outside)+" outside")
 	}
 	if missing(func(o sample.Cell) bool { return o.Scenario.Family == c.Scenario.Family }) {
@@ -94,7 +95,8 @@ func (e Experiment) shown(v paper.View, entries []Entry) (out []sample.Cell) {
 	v.Where.Kernels = nil
 	for _, entry := range entries {
 		for _, n := range e.Networks {
-			if len(entry.Networks) > 0 && !slices.Contains(entry.Networks, n.Name) || len(v.Networks) > 0 && !slices.Contains(v.Networks, n.Name) {
+			if len(entry.Networks) > 0 && !slices.Contains(entry.Networks, n.Name) || len(v.Networks) > 0 &&
+				!slices.Contains(v.Networks, n.Name) {
 				continue
 			}
 			for _, s := range entry.Scenarios {

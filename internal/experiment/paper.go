@@ -41,7 +41,8 @@ func (d *draft) document() error {
 // variant reads the quick variant: the file's own keys of the same names, where
 // it has them, replaced.
 func (d *draft) variant(v config.Value) error {
-	q := &draft{exp: d.exp, file: d.file, catalogue: d.catalogue, places: d.places, window: d.window, seen: map[sample.Cell]bool{}}
+	q := &draft{exp: d.exp, file: d.file, catalogue: d.catalogue, places: d.places, window: d.window,
+		seen: map[sample.Cell]bool{}}
 	q.exp.Entries = nil
 	err := v.Fields(map[string]config.Field{
 		"workloads":   q.workloads,
@@ -94,12 +95,14 @@ func each[T any](dst *[]T, read func(config.Value, *T) error) config.Field {
 }
 
 func (d *draft) alias(v config.Value, a *paper.Alias) error {
-	return v.Fields(map[string]config.Field{"theirs": prose(&a.Theirs), "here": d.networkNames(&a.Here), "note": prose(&a.Note)}, "theirs")
+	return v.Fields(map[string]config.Field{"theirs": prose(&a.Theirs), "here": d.networkNames(&a.Here),
+		"note": prose(&a.Note)}, "theirs")
 }
 
 func (d *draft) exhibit(v config.Value, e *paper.Exhibit) error {
 	err := v.Fields(map[string]config.Field{
-		"id": text(&e.ID), "title": prose(&e.Title), "why": prose(&e.Why), "left": prose(&e.Left), "shows": each(&e.Shows, d.view), "choice": boolean(&e.Choice),
+		"id": text(&e.ID), "title": prose(&e.Title), "why": prose(&e.Why), "left": prose(&e.Left),
+		"shows": each(&e.Shows, d.view), "choice": boolean(&e.Choice),
 	}, "id", "title")
 	if err == nil && !isName(e.ID) {
 		return v.Errorf("id %q: expected a name of letters, digits, dots, hyphens and underscores", e.ID)

@@ -30,7 +30,8 @@ func catalogue() experiment.Catalogue {
 		},
 		Workload: func(name string) (workload.Info, error) {
 			info := workload.Info{Name: name, Metrics: []string{"throughput"}, Pairs: true, MinDuration: 100 * time.Millisecond,
-				Knobs: []string{"connections", "size"}, Default: sample.Load{Connections: 1}, Max: sample.Load{Connections: 128, Size: 1 << 20}}
+				Knobs: []string{"connections", "size"}, Default: sample.Load{Connections: 1},
+				Max: sample.Load{Connections: 128, Size: 1 << 20}}
 			switch name {
 			case "uperf:dir/web.xml", "uperf:dir/dir/web.xml": // and where the test's encoding puts it
 				info.Name = "uperf:web"
@@ -56,37 +57,55 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"misspelt key", head + "worklods: [tcp]", `e.yaml:3: worklods: unknown key: did you mean "workloads"?`},
 		{"unknown key", head + "zzz: 1\nworkloads: [tcp]", "e.yaml:3: zzz: unknown key: expected one of applications, budget, claims, cores, description, duration, family, kernel, missing"},
-		{"misspelt load", head + "workloads:\n  - name: tcp\n    load: {conections: 1}", `e.yaml:5: workloads[0].load.conections: unknown key: did you mean "connections"?`},
-		{"unknown network", "name: x\nnetworks:\n  - vxlan\n  - nope\nworkloads: [tcp]", `e.yaml:4: networks[1]: unknown network "nope"`},
+		{"misspelt load", head + "workloads:\n  - name: tcp\n    load: {conections: 1}",
+			`e.yaml:5: workloads[0].load.conections: unknown key: did you mean "connections"?`},
+		{"unknown network", "name: x\nnetworks:\n  - vxlan\n  - nope\nworkloads: [tcp]",
+			`e.yaml:4: networks[1]: unknown network "nope"`},
 		{"unknown workload", head + "workloads:\n  - tcp\n  - nope", `e.yaml:5: workloads[1]: unknown workload "nope"`},
-		{"negative load", head + "workloads:\n  - name: tcp\n    load: {connections: -1}", `e.yaml:5: workloads[0].load.connections: "-1": expected a whole number`},
-		{"absurd load", head + "workloads:\n  - name: tcp\n    load: {connections: 1000}", "e.yaml:5: workloads[0].load: connections: 1000 is out of range: expected more than 0 and at most 128"},
-		{"no such knob", head + "workloads:\n  - name: tcp\n    load: {rate: 5M}", "e.yaml:5: workloads[0].load: rate: workload tcp has no such load"},
-		{"bad rate", head + "workloads:\n  - name: tcp\n    load: {rate: NaN}", `e.yaml:5: workloads[0].load.rate: "NaN": expected a rate above 0`},
-		{"uperf without a profile", head + "workloads: [uperf]", "e.yaml:3: workloads[0]: workload uperf: expected a profile"},
-		{"a profile for another", head + "workloads:\n  - {name: tcp, profile: web.xml}", "e.yaml:4: workloads[0]: profile: workload tcp takes none; uperf does"},
-		{"a list whose name is a path", "name: x\nnetworks:\n  - {name: ../../x, cni: my.conflist}\nworkloads: [tcp]\n", `e.yaml:3: networks[0]: "../../x": expected a name of letters`},
-		{"no choice of a server", head + "workloads:\n  - {name: tcp, server: mongod}", "e.yaml:4: workloads[0]: server: workload tcp has no choice of one"},
+		{"negative load", head + "workloads:\n  - name: tcp\n    load: {connections: -1}",
+			`e.yaml:5: workloads[0].load.connections: "-1": expected a whole number`},
+		{"absurd load", head + "workloads:\n  - name: tcp\n    load: {connections: 1000}",
+			"e.yaml:5: workloads[0].load: connections: 1000 is out of range: expected more than 0 and at most 128"},
+		{"no such knob", head + "workloads:\n  - name: tcp\n    load: {rate: 5M}",
+			"e.yaml:5: workloads[0].load: rate: workload tcp has no such load"},
+		{"bad rate", head + "workloads:\n  - name: tcp\n    load: {rate: NaN}",
+			`e.yaml:5: workloads[0].load.rate: "NaN": expected a rate above 0`},
+		{"uperf without a profile", head + "workloads: [uperf]",
+			"e.yaml:3: workloads[0]: workload uperf: expected a profile"},
+		{"a profile for another", head + "workloads:\n  - {name: tcp, profile: web.xml}",
+			"e.yaml:4: workloads[0]: profile: workload tcp takes none; uperf does"},
+		{"a list whose name is a path", "name: x\nnetworks:\n  - {name: ../../x, cni: my.conflist}\nworkloads: [tcp]\n",
+			`e.yaml:3: networks[0]: "../../x": expected a name of letters`},
+		{"no choice of a server", head + "workloads:\n  - {name: tcp, server: mongod}",
+			"e.yaml:4: workloads[0]: server: workload tcp has no choice of one"},
 		{"negative duration", head + "duration: -2s\nworkloads: [tcp]", `e.yaml:3: duration: "-2s": expected a duration`},
 		{"duration without unit", head + "duration: 5\nworkloads: [tcp]", `e.yaml:3: duration: "5": expected a duration`},
 		{"too short", head + "workloads: [slow]", "e.yaml:3: workloads[0]: duration 5s: workload slow needs 10s"},
-		{"too many pairs", head + "pairs: 129\nworkloads: [tcp]", `e.yaml:3: pairs: "129": expected a whole number from 1 to 128`},
+		{"too many pairs", head + "pairs: 129\nworkloads: [tcp]",
+			`e.yaml:3: pairs: "129": expected a whole number from 1 to 128`},
 		{"pairs", head + "pairs: 2\nworkloads: [lonely]", "e.yaml:4: workloads[0]: pairs: workload lonely runs on one pair"},
 		{"topology", head + "topologies: three\nworkloads: [tcp]", `e.yaml:3: topologies: unknown topology "three"`},
 		{"MTU", head + "mtu: 9\nworkloads: [tcp]", `e.yaml:3: mtu: "9": expected a whole number from 1280 to 9000`},
 		{"outside", head + "outside: ovn\nworkloads: [tcp]", `e.yaml:3: outside: unknown outside "ovn": expected bridge, vxlan, ovs or ovs-vxlan`},
-		{"no room outside", head + "outside: vxlan\nmtu: 1300\nworkloads: [tcp]", "e.yaml:5: workloads[0]: mtu: 1300 leaves 1250 bytes inside the outside vxlan"},
+		{"no room outside", head + "outside: vxlan\nmtu: 1300\nworkloads: [tcp]",
+			"e.yaml:5: workloads[0]: mtu: 1300 leaves 1250 bytes inside the outside vxlan"},
 		{"cores", head + "cores: near\nworkloads: [tcp]", `e.yaml:3: cores: unknown placement "near": expected free, same or apart`},
 		{"rmem", head + "rmem: [auto, 99m]\nworkloads: [tcp]", `e.yaml:3: rmem[1]: "99m": expected a size in bytes from 16384 to 33554432, such as 64 or 16k`},
 		{"family", head + "family: 5\nworkloads: [tcp]", `e.yaml:3: family: unknown IP family "5": expected 4 or 6`},
-		{"family of a list", head + "workloads:\n  - tcp\n  - {name: lonely, family: [6, 46]}", `e.yaml:5: workloads[1].family[1]: unknown IP family "46"`},
-		{"until", head + "repetitions: {until: dawn}\nworkloads: [tcp]", `e.yaml:3: repetitions.until: "dawn": expected width or verdicts`},
-		{"windows", head + "repetitions: {windows: 0}\nworkloads: [tcp]", `e.yaml:3: repetitions.windows: "0": expected a whole number from 1 to 100`},
+		{"family of a list", head + "workloads:\n  - tcp\n  - {name: lonely, family: [6, 46]}",
+			`e.yaml:5: workloads[1].family[1]: unknown IP family "46"`},
+		{"until", head + "repetitions: {until: dawn}\nworkloads: [tcp]",
+			`e.yaml:3: repetitions.until: "dawn": expected width or verdicts`},
+		{"windows", head + "repetitions: {windows: 0}\nworkloads: [tcp]",
+			`e.yaml:3: repetitions.windows: "0": expected a whole number from 1 to 100`},
 		{"virtual machine", head + "vm: host\nworkloads: [tcp]", `e.yaml:3: vm: "host" is no kernel of a virtual machine`},
-		{"named twice", head + "topologies: [two-hosts, bmp2bmp-remote]\nworkloads: [tcp]", "e.yaml:3: topologies[1]: two-hosts stands twice"},
+		{"named twice", head + "topologies: [two-hosts, bmp2bmp-remote]\nworkloads: [tcp]",
+			"e.yaml:3: topologies[1]: two-hosts stands twice"},
 		{"missing", head + "missing: hide\nworkloads: [tcp]", `e.yaml:3: missing: "hide": expected skip or fail`},
-		{"min above max", head + "repetitions: {min: 5, max: 2}\nworkloads: [tcp]", "e.yaml:3: repetitions: min 5 is above max 2"},
-		{"claims above max", head + "repetitions: {max: 3, claims: 5}\nworkloads: [tcp]", "e.yaml:3: repetitions: claims 5 is above max 3"},
+		{"min above max", head + "repetitions: {min: 5, max: 2}\nworkloads: [tcp]",
+			"e.yaml:3: repetitions: min 5 is above max 2"},
+		{"claims above max", head + "repetitions: {max: 3, claims: 5}\nworkloads: [tcp]",
+			"e.yaml:3: repetitions: claims 5 is above max 3"},
 		{"width", head + "repetitions: {width: 5}\nworkloads: [tcp]", `e.yaml:3: repetitions.width: "5": expected a share`},
 		{"twice", head + "workloads: [tcp, tcp]", "e.yaml:3: workloads[1]: two-hosts/tcp/c=1 stands twice"},
 		{"no networks", "name: x\nnetworks: []\nworkloads: [tcp]", "e.yaml:2: networks: empty list"},
@@ -152,7 +171,8 @@ workloads:
 	if len(e.Entries[0].Scenarios) != 48 || len(e.Entries[0].Loads) != 4 {
 		t.Errorf("got %d scenarios and %d loads", len(e.Entries[0].Scenarios), len(e.Entries[0].Loads))
 	}
-	want := []experiment.Network{{Name: "vxlan", Find: "vxlan"}, {Name: "mine", Find: "cni:dir/my.conflist"}, {Name: "cni-other", Find: "cni:other.conf"}}
+	want := []experiment.Network{{Name: "vxlan", Find: "vxlan"}, {Name: "mine", Find: "cni:dir/my.conflist"},
+		{Name: "cni-other", Find: "cni:other.conf"}}
 	if !slices.Equal(e.Networks, want) {
 		t.Errorf("got %v", e.Networks)
 	}
@@ -215,7 +235,8 @@ func TestOrderIsRandomAndReproducible(t *testing.T) {
 func TestOnlySelectsAndAdds(t *testing.T) {
 	e := parse(t, head+"workloads: [tcp, lonely]")
 	got, err := e.Only([]string{"bridge", "cni:a/my.conflist"}, []string{"lonely"})
-	if err != nil || len(got.Entries) != 1 || got.Networks[0].Name != "bridge" || got.Networks[1] != (experiment.Network{Name: "cni-my", Find: "cni:a/my.conflist"}) {
+	if err != nil || len(got.Entries) != 1 || got.Networks[0].Name != "bridge" ||
+		got.Networks[1] != (experiment.Network{Name: "cni-my", Find: "cni:a/my.conflist"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if _, err := e.Only(nil, []string{"slow"}); err == nil || !strings.Contains(err.Error(), `no workload "slow"`) {
@@ -303,7 +324,8 @@ workloads: [tcp]
 			t.Errorf("got %v, want %s", err, tc.want)
 		}
 	}
-	if _, err := e.Only([]string{"cni:a/x.conf", "cni:b/x.conf"}, nil); err == nil || !strings.Contains(err.Error(), "would both be called cni-x") {
+	if _, err := e.Only([]string{"cni:a/x.conf", "cni:b/x.conf"}, nil); err == nil ||
+		!strings.Contains(err.Error(), "would both be called cni-x") {
 		t.Errorf("two of one name: %v", err)
 	}
 }

@@ -26,7 +26,8 @@ func TestFamilyParsesAndEncodes(t *testing.T) {
 			got = append(got, entry.Workload+" "+s.String())
 		}
 	}
-	want := []string{"tcp two-hosts", "tcp two-hosts,family=6", "slow two-hosts,family=6", "lonely two-hosts", "served two-hosts"}
+	want := []string{"tcp two-hosts", "tcp two-hosts,family=6", "slow two-hosts,family=6", "lonely two-hosts",
+		"served two-hosts"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
@@ -60,7 +61,8 @@ func TestOver(t *testing.T) {
 	if e.Entries[0].Scenarios[0].Family != topo.IPv6 || len(e.Entries[1].Scenarios) != 2 {
 		t.Error("the experiment itself has changed")
 	}
-	if _, err := e.Over([]string{"4", "5"}); err == nil || !strings.Contains(err.Error(), `unknown IP family "5": expected 4 or 6`) {
+	if _, err := e.Over([]string{"4", "5"}); err == nil ||
+		!strings.Contains(err.Error(), `unknown IP family "5": expected 4 or 6`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -82,19 +84,24 @@ func TestFamiliesThatAreUnsupported(t *testing.T) {
 		"says nothing":          {network.Info{}, workload.Info{}, at(func(s *topo.Scenario) { s.Family = 0 }), ""},
 		"says nothing, in IPv6": {network.Info{}, workload.Info{}, plain, "its pods get IPv4 addresses alone"},
 		"IPv6 alone":            {network.Info{Families: []int{6}}, workload.Info{}, plain, ""},
-		"IPv6 alone, in IPv4":   {network.Info{Families: []int{6}}, workload.Info{}, at(func(s *topo.Scenario) { s.Family = 0 }), "its pods get IPv6 addresses alone: expected family: 6"},
-		"the workload":          {both, workload.Info{OnlyIPv4: "the tool is old"}, plain, "the tool is old"},
-		"a guest":               {both, workload.Info{}, at(func(s *topo.Scenario) { s.Kernel = "uml-6.1" }), ""},
-		"a virtual machine":     {both, workload.Info{}, at(func(s *topo.Scenario) { s.Placement = topo.VMP2VMPLocal }), "hosts in virtual machines have IPv4 addresses alone"},
-		"room in an overlay":    {overlay, workload.Info{}, at(func(s *topo.Scenario) { s.MTU = 1330 }), ""},
-		"no room in it":         {overlay, workload.Info{}, at(func(s *topo.Scenario) { s.MTU = 1329 }), "MTU 1329 leaves 1279 bytes inside the network, and IPv6 needs 1280 (RFC 8200 section 5)"},
-		"no room, in IPv4":      {overlay, workload.Info{}, at(func(s *topo.Scenario) { s.MTU, s.Family = 1280, 0 }), ""},
-		"no room outside":       {overlay, workload.Info{}, at(func(s *topo.Scenario) { s.MTU, s.Outside = 1370, topo.OutsideVXLAN }), "leaves 1270 bytes"},
+		"IPv6 alone, in IPv4": {network.Info{Families: []int{6}}, workload.Info{},
+			at(func(s *topo.Scenario) { s.Family = 0 }), "its pods get IPv6 addresses alone: expected family: 6"},
+		"the workload": {both, workload.Info{OnlyIPv4: "the tool is old"}, plain, "the tool is old"},
+		"a guest":      {both, workload.Info{}, at(func(s *topo.Scenario) { s.Kernel = "uml-6.1" }), ""},
+		"a virtual machine": {both, workload.Info{}, at(func(s *topo.Scenario) { s.Placement = topo.VMP2VMPLocal }),
+			"hosts in virtual machines have IPv4 addresses alone"},
+		"room in an overlay": {overlay, workload.Info{}, at(func(s *topo.Scenario) { s.MTU = 1330 }), ""},
+		"no room in it": {overlay, workload.Info{}, at(func(s *topo.Scenario) { s.MTU = 1329 }),
+			"MTU 1329 leaves 1279 bytes inside the network, and IPv6 needs 1280 (RFC 8200 section 5)"},
+		"no room, in IPv4": {overlay, workload.Info{}, at(func(s *topo.Scenario) { s.MTU, s.Family = 1280, 0 }), ""},
+		"no room outside": {overlay, workload.Info{},
+			at(func(s *topo.Scenario) { s.MTU, s.Outside = 1370, topo.OutsideVXLAN }), "leaves 1270 bytes"},
 		"where it cannot be": {network.Info{Cannot: map[topo.Placement]string{topo.TwoHosts: "far"}}, workload.Info{}, plain,
 			"far"},
 	} {
-		e := experiment.Experiment{Networks: []experiment.Network{{Name: "n"}}, Entries: []experiment.Entry{{Workload: "w", Scenarios: []topo.Scenario{tc.s},
-			Loads: parse(t, head+"workloads: [tcp]").Entries[0].Loads, OnlyIPv4: tc.workload.OnlyIPv4}}}
+		e := experiment.Experiment{Networks: []experiment.Network{{Name: "n"}},
+			Entries: []experiment.Entry{{Workload: "w", Scenarios: []topo.Scenario{tc.s},
+				Loads: parse(t, head+"workloads: [tcp]").Entries[0].Loads, OnlyIPv4: tc.workload.OnlyIPv4}}}
 		got := e.Cells(map[string]network.Info{"n": tc.info})[0].Unsupported
 		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
@@ -113,7 +120,8 @@ func TestWorkloadsThatSpeakIPv4Alone(t *testing.T) {
 		t.Fatal(err)
 	}
 	cells := e.Cells(map[string]network.Info{"vxlan": {Families: network.Both()}})
-	if got := fmt.Sprint(cells[0].Cell, " ", cells[0].Unsupported); !strings.HasPrefix(got, "vxlan/two-hosts,family=6/tcp/") || !strings.HasSuffix(got, " because of tcp") {
+	if got := fmt.Sprint(cells[0].Cell, " ", cells[0].Unsupported); !strings.HasPrefix(got,
+		"vxlan/two-hosts,family=6/tcp/") || !strings.HasSuffix(got, " because of tcp") {
 		t.Error(got)
 	}
 }

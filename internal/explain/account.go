@@ -236,7 +236,8 @@ func (a *Account) attribute(t *Table, profiles []Profile, total Record, work flo
 	}
 	for side, n := range sides {
 		if n > 0 {
-			a.Demand[side] = Demand{CPU: n / all, PerKB: per(n*tick*1e6, total.Bytes/1024), PerOperation: per(n*tick*1e6, total.Operations)}
+			a.Demand[side] = Demand{CPU: n / all, PerKB: per(n*tick*1e6, total.Bytes/1024),
+				PerOperation: per(n*tick*1e6, total.Operations)}
 		}
 	}
 }
@@ -294,8 +295,8 @@ func addCores(sum, more []sample.CPU) []sample.CPU {
 }
 
 func add(a, b sample.CPU) sample.CPU {
-	return sample.CPU{User: a.User + b.User, System: a.System + b.System, SoftIRQ: a.SoftIRQ + b.SoftIRQ, IRQ: a.IRQ + b.IRQ,
-		Steal: a.Steal + b.Steal, Idle: a.Idle + b.Idle, Cores: 1}
+	return sample.CPU{User: a.User + b.User, System: a.System + b.System, SoftIRQ: a.SoftIRQ + b.SoftIRQ,
+		IRQ: a.IRQ + b.IRQ, Steal: a.Steal + b.Steal, Idle: a.Idle + b.Idle, Cores: 1}
 }
 
 func whole(cores []sample.CPU) (out sample.CPU) {

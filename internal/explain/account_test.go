@@ -10,7 +10,8 @@ import (
 )
 
 func cellOf(network string) sample.Cell {
-	return sample.Cell{Network: network, Scenario: topo.Scenario{Placement: topo.TwoHosts, Pairs: 1, MTU: 1500}, Workload: "tcp-stream"}
+	return sample.Cell{Network: network, Scenario: topo.Scenario{Placement: topo.TwoHosts, Pairs: 1, MTU: 1500},
+		Workload: "tcp-stream"}
 }
 
 // profileOf is a window of a second on two cores, looked at 100 times each.
@@ -20,19 +21,25 @@ func profileOf(network string) Profile {
 		Record: Record{Cell: cellOf(network), Frequency: 100, Window: 1, Bytes: 1e9,
 			Cores: []sample.CPU{{User: 0.1, System: 0.6, SoftIRQ: 0.3, Cores: 1}, {System: 0.2, Idle: 0.8, Cores: 1}},
 			Devices: []Device{
-				{Role: Uplink, Place: ClientHost, Direction: Sent, Packets: 1000, Bytes: 4e7, Segments: 30000, Sizes: []uint64{0, 1000}},
+				{Role: Uplink, Place: ClientHost, Direction: Sent, Packets: 1000, Bytes: 4e7, Segments: 30000,
+					Sizes: []uint64{0, 1000}},
 				{Role: Uplink, Place: ServerHost, Direction: Sent, Packets: 900, Bytes: 6e4},
 				{Role: PodDevice, Place: Server, Direction: Received, Packets: 500, Bytes: 2e7, Segments: 15000},
 				{Role: PodDevice, Place: Client, Direction: Received, Packets: 900, Bytes: 6e4},
 			}},
 		Stacks: []Stack{
 			{Context: User, Place: Client, Process: "iperf3", Count: 10},
-			{Context: System, Place: Client, Process: "iperf3", Frames: frames("do_syscall_64 tcp_sendmsg _copy_from_iter"), Count: 40},
-			{Context: SoftIRQ, Place: ClientHost, Process: "iperf3", Frames: frames("handle_softirqs br_handle_frame vxlan_xmit ip_local_out"), Count: 30},
-			{CPU: 1, Context: SoftIRQ, Place: Server, Process: "iperf3", Frames: frames("handle_softirqs ip_rcv tcp_v4_rcv"), Count: 20},
-			{CPU: 1, Context: SoftIRQ, Place: Underlay, Process: "iperf3", Frames: frames("handle_softirqs br_handle_frame"), Count: 10},
+			{Context: System, Place: Client, Process: "iperf3", Frames: frames("do_syscall_64 tcp_sendmsg _copy_from_iter"),
+				Count: 40},
+			{Context: SoftIRQ, Place: ClientHost, Process: "iperf3",
+				Frames: frames("handle_softirqs br_handle_frame vxlan_xmit ip_local_out"), Count: 30},
+			{CPU: 1, Context: SoftIRQ, Place: Server, Process: "iperf3", Frames: frames("handle_softirqs ip_rcv tcp_v4_rcv"),
+				Count: 20},
+			{CPU: 1, Context: SoftIRQ, Place: Underlay, Process: "iperf3", Frames: frames("handle_softirqs br_handle_frame"),
+				Count: 10},
 			{CPU: 1, Context: System, Place: Outside, Process: "cc1", Frames: frames("do_syscall_64 mystery"), Count: 10},
-			{CPU: 1, Context: Free, Place: Outside, Process: "swapper/1", Frames: frames("do_idle default_idle_call"), Count: 80},
+			{CPU: 1, Context: Free, Place: Outside, Process: "swapper/1", Frames: frames("do_idle default_idle_call"),
+				Count: 80},
 		},
 	}
 }
@@ -56,7 +63,8 @@ func TestAccounts(t *testing.T) {
 	near(t, "lab's share", a.LabShare, 0.5)
 	near(t, "outside", a.Outside, 0.05)
 	near(t, "tunnels", a.Tunnels, 0.3)
-	for s, want := range map[Stage]float64{Generator: 0.1, Copy: 0.4, "ip": 0.3, "transport": 0.2, Bridging: 0, Unattributed: 0} {
+	for s, want := range map[Stage]float64{Generator: 0.1, Copy: 0.4, "ip": 0.3, "transport": 0.2, Bridging: 0,
+		Unattributed: 0} {
 		near(t, string(s), a.Share(s), want)
 	}
 	for c, want := range map[Context]float64{User: 0.1, System: 0.4, SoftIRQ: 0.5} {
@@ -85,7 +93,8 @@ func TestFind(t *testing.T) {
 		return sample.Trial{Cell: cellOf(network), Status: sample.OK, CPU: &sample.CPU{User: 1, Idle: 1, Cores: 2},
 			Metrics: map[string]float64{sample.Throughput: 8e9, sample.CPUPerGB: 2}}
 	}
-	trials := []sample.Trial{ok("vxlan"), ok("host"), ok("macvlan"), ok("routed"), {Cell: cellOf("none"), Status: sample.Failed}}
+	trials := []sample.Trial{ok("vxlan"), ok("host"), ok("macvlan"), ok("routed"),
+		{Cell: cellOf("none"), Status: sample.Failed}}
 	got := Find(tab, trials, []Profile{profileOf("vxlan"), profileOf("host"), unsampled}, "host")
 	var names []string
 	for _, f := range got {

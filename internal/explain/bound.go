@@ -144,13 +144,17 @@ func (s Situation) byMachine() (Bound, string) {
 // byCore: one core has no time left, and the lab had it.
 func (s Situation) byCore() (Bound, string) {
 	core, busiest := s.busiest()
-	if busiest.Idle >= 1-coreFull || len(s.LabCores) > core && s.LabCores[core] < coreLab || s.Missing != "" && s.contended() {
+	if busiest.Idle >= 1-coreFull || len(s.LabCores) > core && s.LabCores[core] < coreLab || s.Missing != "" &&
+		s.contended() {
 		return "", ""
 	}
 	if busiest.SoftIRQ >= coreSoftIRQ {
-		return ByOneCore, fmt.Sprintf("bound by one core in softirq: core %d spent %s of its time there, while %s of the machine was idle", core, percent(busiest.SoftIRQ), percent(s.Machine.Idle))
+		return ByOneCore,
+			fmt.Sprintf("bound by one core in softirq: core %d spent %s of its time there, while %s of the machine was idle",
+				core, percent(busiest.SoftIRQ), percent(s.Machine.Idle))
 	}
-	return ByOneTask, fmt.Sprintf("bound by core %d, which was full (%s), while %s of the machine was idle", core, modes(busiest), percent(s.Machine.Idle))
+	return ByOneTask, fmt.Sprintf("bound by core %d, which was full (%s), while %s of the machine was idle", core,
+		modes(busiest), percent(s.Machine.Idle))
 }
 
 // byCPU looks for the cause in a machine that has no time left.
@@ -165,14 +169,17 @@ func (s Situation) byCPU() (Bound, string) {
 	own := s.Share(Encapsulation) + s.Share(Decapsulation)
 	switch {
 	case s.Share(Crypto) >= mainPart:
-		return ByCrypto, fmt.Sprintf("bound by the CPU, by encryption first: %s, and %s of the lab's time went there", full, percent(s.Share(Crypto)))
+		return ByCrypto, fmt.Sprintf("bound by the CPU, by encryption first: %s, and %s of the lab's time went there", full,
+			percent(s.Share(Crypto)))
 	case s.Share(Datapath) >= mainPart:
-		return ByDatapath, fmt.Sprintf("bound by the CPU, by a user-space datapath first: %s, and %s of the lab's time went there", full, percent(s.Share(Datapath)))
+		return ByDatapath,
+			fmt.Sprintf("bound by the CPU, by a user-space datapath first: %s, and %s of the lab's time went there", full, percent(s.Share(Datapath)))
 	case s.Tunnels >= tunnelPart && s.dearer() > tunnelDearer:
 		return ByTunnel, fmt.Sprintf("bound by the CPU, by encapsulation before the rest: %s, and %s of the lab's time went into tunnels and what they call (%s in their own functions)",
 			full, percent(s.Tunnels), percent(own))
 	case s.Share(Netfilter) >= mainPart:
-		return ByNetfilter, fmt.Sprintf("bound by the CPU, by rules of netfilter first: %s, and %s of the lab's time went there", full, percent(s.Share(Netfilter)))
+		return ByNetfilter,
+			fmt.Sprintf("bound by the CPU, by rules of netfilter first: %s, and %s of the lab's time went there", full, percent(s.Share(Netfilter)))
 	case s.smallPackets() && s.dearer() > 1:
 		return ByPackets, fmt.Sprintf("bound by the CPU, which has more packets to carry: %s", full)
 	}
@@ -207,7 +214,8 @@ func (s Situation) busiest() (int, Modes) {
 	var best int
 	for i, c := range s.Cores {
 		mine := len(s.LabCores) > i && s.LabCores[i] >= coreLab
-		if had := len(s.LabCores) > best && s.LabCores[best] >= coreLab; mine && !had || mine == had && c.Idle < s.Cores[best].Idle {
+		if had := len(s.LabCores) > best && s.LabCores[best] >= coreLab; mine && !had || mine == had &&
+			c.Idle < s.Cores[best].Idle {
 			best = i
 		}
 	}

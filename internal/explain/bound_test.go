@@ -16,7 +16,8 @@ func full() (Modes, []Modes) {
 func situation(change func(*Situation)) Situation {
 	s := Situation{Account: Account{Cell: sample.Cell{Network: "net"}, Unit: PerGB, Lab: 1, Samples: 1000}}
 	s.Machine, s.Cores = full()
-	s.Stages = []Cost{{"copy", 0.3, 0.3}, {"transport", 0.28, 0.28}, {"device", 0.22, 0.22}, {Sampling, 0.1, 0.1}, {"ip", 0.1, 0.1}}
+	s.Stages = []Cost{{"copy", 0.3, 0.3}, {"transport", 0.28, 0.28}, {"device", 0.22, 0.22}, {Sampling, 0.1, 0.1},
+		{"ip", 0.1, 0.1}}
 	base := Account{Cell: sample.Cell{Network: "host"}, Unit: PerGB, Lab: 0.5, Samples: 1000,
 		Stages: []Cost{{"copy", 0.5, 0.25}, {"transport", 0.5, 0.25}}, Uplink: &Packets{Size: 48000}}
 	s.Baseline = &base
@@ -39,7 +40,8 @@ func TestBound(t *testing.T) {
 			s.Offered, s.Got, s.Machine = 300e6, 299e6, Modes{Idle: 0.8}
 		}, ByRate, "300 Mbit/s"},
 		"a rate that does not come through": {func(s *Situation) { s.Offered, s.Got = 300e6, 200e6 }, ByCPU, "no time left"},
-		"the generator":                     {func(s *Situation) { s.GeneratorUser = 0.97 }, ByGenerator, "spent 97 % of its time in user mode"},
+		"the generator": {func(s *Situation) { s.GeneratorUser = 0.97 }, ByGenerator,
+			"spent 97 % of its time in user mode"},
 		"one core in softirq": {func(s *Situation) {
 			s.Machine = Modes{System: 0.1, SoftIRQ: 0.48, Idle: 0.42}
 			s.Cores = []Modes{{System: 0.2, Idle: 0.8}, {System: 0.03, SoftIRQ: 0.94, Idle: 0.03}}
@@ -52,15 +54,21 @@ func TestBound(t *testing.T) {
 			s.Tunnels = 0.15
 			s.Stages = append(s.Stages, Cost{Encapsulation, 0.05, 0.05}, Cost{Decapsulation, 0.03, 0.03})
 		}, ByTunnel, "15 % of the lab's time went into tunnels and what they call (8.0 % in their own functions)"},
-		"tunnels that cost no more than the baseline": {func(s *Situation) { s.Tunnels, s.Lab = 0.15, 0.51 }, ByCPU, "no time left"},
-		"encryption":            {func(s *Situation) { s.Stages = append(s.Stages, Cost{Crypto, 0.5, 0.5}) }, ByCrypto, "50 % of the lab's time went there"},
-		"a user-space datapath": {func(s *Situation) { s.Stages = append(s.Stages, Cost{Datapath, 0.6, 0.6}) }, ByDatapath, "60 % of the lab's time"},
-		"small packets":         {func(s *Situation) { s.Uplink.Size = 1500 }, ByPackets, "packets of 1.5 kB on average (30.4 segments each) against 48 kB"},
+		"tunnels that cost no more than the baseline": {func(s *Situation) { s.Tunnels, s.Lab = 0.15, 0.51 }, ByCPU,
+			"no time left"},
+		"encryption": {func(s *Situation) { s.Stages = append(s.Stages, Cost{Crypto, 0.5, 0.5}) }, ByCrypto,
+			"50 % of the lab's time went there"},
+		"a user-space datapath": {func(s *Situation) { s.Stages = append(s.Stages, Cost{Datapath, 0.6, 0.6}) }, ByDatapath,
+			"60 % of the lab's time"},
+		"small packets": {func(s *Situation) { s.Uplink.Size = 1500 }, ByPackets,
+			"packets of 1.5 kB on average (30.4 segments each) against 48 kB"},
 		"waiting": {func(s *Situation) {
 			s.Machine, s.Cores = Modes{System: 0.3, Idle: 0.7}, []Modes{{System: 0.4, Idle: 0.6}, {System: 0.2, Idle: 0.8}}
 		}, ByWaiting, "70 % of the machine was idle, and no core was full (the fullest 40 %)"},
-		"not sampled, by core":           {func(s *Situation) { s.Missing, s.Stages, s.Uplink = "no perf events", nil, nil }, ByCPU, "user 5.0 %, system 55 %, softirq 40 %."},
-		"not sampled, the machine alone": {func(s *Situation) { s.Missing, s.Stages, s.Cores = NotSampled, nil, nil }, Unknown, "what each core did is not known"},
+		"not sampled, by core": {func(s *Situation) { s.Missing, s.Stages, s.Uplink = "no perf events", nil, nil },
+			ByCPU, "user 5.0 %, system 55 %, softirq 40 %."},
+		"not sampled, the machine alone": {func(s *Situation) { s.Missing, s.Stages, s.Cores = NotSampled, nil, nil },
+			Unknown, "what each core did is not known"},
 		"a core that others filled": {func(s *Situation) {
 			s.Others, s.Machine = 0.5, Modes{User: 0.5, System: 0.2, Idle: 0.3}
 			s.Cores, s.LabCores = []Modes{{User: 0.99, Idle: 0.01}, {System: 0.4, Idle: 0.6}}, []float64{0, 0.4}
@@ -75,9 +83,14 @@ func TestBound(t *testing.T) {
 		"the kernel's own threads": {func(s *Situation) { s.Outside, s.Others = 0.41, 0.01 }, ByCPU, "no time left"},
 		"programs beside a guest": {func(s *Situation) { s.Limits.Host = &Host{Others: 0.6, Idle: 0.02} }, ByOthers,
 			"programs beside the guest took 60 % of its host"},
-		"programs beside a guest on a host with time left": {func(s *Situation) { s.Limits.Host = &Host{Others: 0.3, Idle: 0.4} }, ByCPU, "no time left"},
-		"other guests":                   {func(s *Situation) { s.Machine.Steal = 0.2 }, ByOthers, "its hypervisor gave 20 % of it to others"},
-		"rules":                          {func(s *Situation) { s.Stages = append(s.Stages, Cost{Netfilter, 0.7, 0.7}) }, ByNetfilter, "70 % of the lab's time went there"},
+		"programs beside a guest on a host with time left": {func(s *Situation) {
+			s.Limits.Host = &Host{Others: 0.3,
+				Idle: 0.4}
+		}, ByCPU, "no time left"},
+		"other guests": {func(s *Situation) { s.Machine.Steal = 0.2 }, ByOthers,
+			"its hypervisor gave 20 % of it to others"},
+		"rules": {func(s *Situation) { s.Stages = append(s.Stages, Cost{Netfilter, 0.7, 0.7}) },
+			ByNetfilter, "70 % of the lab's time went there"},
 		"another unit than the baseline": {func(s *Situation) { s.Unit = PerKop }, ByCPU, "1 CPU-s per 1000 ops: copy"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -172,5 +172,6 @@ func (t *Table) StageOf(s Stack) Stage {
 // isDaemon names the processes that carry packets in user space. On the networks
 // host and container they share their namespace with the pods.
 func isDaemon(process string) bool {
-	return slices.Contains([]string{"ovs-vswitchd", "flanneld", "tincd", "pathwise-wireguard-go", "pathwise-wiregu"}, process)
+	return slices.Contains([]string{"ovs-vswitchd", "flanneld", "tincd", "pathwise-wireguard-go", "pathwise-wiregu"},
+		process)
 }

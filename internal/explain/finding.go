@@ -24,7 +24,8 @@ const NotSampled = "not sampled: measure with \"pathwise bench --explain\""
 func Find(t *Table, trials []sample.Trial, profiles []Profile, baseline string) []Finding {
 	accounts := append(Accounts(t, profiles), coarse(trials, profiles)...)
 	slices.SortStableFunc(accounts, func(a, b Account) int {
-		return cmp.Or(a.Question().Compare(b.Question()), cmp.Compare(rank(b.Network, baseline), rank(a.Network, baseline)), cmp.Compare(a.Network, b.Network))
+		return cmp.Or(a.Question().Compare(b.Question()), cmp.Compare(rank(b.Network, baseline), rank(a.Network, baseline)),
+			cmp.Compare(a.Network, b.Network))
 	})
 	var out []Finding
 	for _, a := range accounts {
@@ -91,7 +92,8 @@ func coarse(trials []sample.Trial, profiles []Profile) []Account {
 		sums[t.Cell] = add(sums[t.Cell], *t.CPU)
 	}
 	var out []Account
-	for _, cell := range slices.SortedFunc(maps.Keys(cells), func(a, b sample.Cell) int { return cmp.Compare(a.String(), b.String()) }) {
+	for _, cell := range slices.SortedFunc(maps.Keys(cells),
+		func(a, b sample.Cell) int { return cmp.Compare(a.String(), b.String()) }) {
 		a := cells[cell]
 		a.Machine = shares(sums[cell])
 		if v := mean(trials, cell, sample.CPUPerGB); v > 0 {

@@ -9,7 +9,8 @@ import (
 
 func TestFoldedRoundTrip(t *testing.T) {
 	in := []Stack{
-		{CPU: 0, Context: SoftIRQ, Place: ServerHost, Process: "iperf3", Frames: []string{"handle_softirqs", "net_rx_action"}, Count: 12},
+		{CPU: 0, Context: SoftIRQ, Place: ServerHost, Process: "iperf3", Frames: []string{"handle_softirqs", "net_rx_action"},
+			Count: 12},
 		{CPU: 3, Context: User, Place: Client, Process: "iperf3", Count: 1},
 	}
 	packed, err := Pack(in)
@@ -27,14 +28,16 @@ func TestFoldedRoundTrip(t *testing.T) {
 // TestFoldedNames: a process may call itself anything.
 func TestFoldedNames(t *testing.T) {
 	var out bytes.Buffer
-	if err := WriteFolded(&out, []Stack{{Context: User, Place: Outside, Process: "a b;c\n\xff", Count: 2}, {Context: User, Place: Outside, Count: 1}}); err != nil {
+	if err := WriteFolded(&out, []Stack{{Context: User, Place: Outside, Process: "a b;c\n\xff", Count: 2},
+		{Context: User, Place: Outside, Count: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "cpu0;user;outside;a_b_c__ 2\ncpu0;user;outside;_ 1\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 	out.Reset()
-	if err := WriteFoldedUnder(&out, "vxlan;q", []Stack{{CPU: 1, Context: System, Place: Client, Process: "p", Frames: []string{"f"}, Count: 3}}); err != nil {
+	if err := WriteFoldedUnder(&out, "vxlan;q",
+		[]Stack{{CPU: 1, Context: System, Place: Client, Process: "p", Frames: []string{"f"}, Count: 3}}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "vxlan;q;system;client;p;f 3\n"; out.String() != want {
@@ -45,7 +48,8 @@ func TestFoldedNames(t *testing.T) {
 func TestReadFoldedRefuses(t *testing.T) {
 	for _, bad := range []string{
 		"cpu0;user;client;p", "cpu0;user;client 1", "cpu0;user;client;p 0", "cpu0;user;client;p -1", "cpu0;user;client;p x",
-		"cpu;user;client;p 1", "0;user;client;p 1", "cpu0;nap;client;p 1", "cpu0;user;mars;p 1", "cpu0;user;client;p;;f 1", "",
+		"cpu;user;client;p 1", "0;user;client;p 1", "cpu0;nap;client;p 1", "cpu0;user;mars;p 1",
+		"cpu0;user;client;p;;f 1", "",
 	} {
 		_, err := ReadFolded("x", strings.NewReader("cpu0;user;client;p 1\n"+bad+"\n"))
 		if err == nil || !strings.HasPrefix(err.Error(), "x:2: ") {

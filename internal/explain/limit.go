@@ -194,7 +194,8 @@ func streams(trials []*Limits) *Streams {
 	if s.Connections == 0 {
 		return nil
 	}
-	s.RTT, s.Send, s.Receive, s.Congestion = per(s.RTT, bytes), per(s.Send, bytes), per(s.Receive, bytes), per(s.Congestion, bytes)
+	s.RTT, s.Send, s.Receive, s.Congestion = per(s.RTT, bytes), per(s.Send, bytes), per(s.Receive, bytes),
+		per(s.Congestion, bytes)
 	s.Fill, s.MostFill = per(rates, window), per(rates, windowMost)
 	s.BufferFill, s.MostBuffer = per(rates, buffer), per(rates, bufferMost)
 	s.Rate, s.Pacing = rates/n, s.Pacing/n

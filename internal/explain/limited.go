@@ -86,7 +86,8 @@ func (s Situation) other(like []Queue) int { return len(like)/max(s.Trials, 1) -
 
 // text says what a queue did; more queues did the same.
 func (q Queue) text(more int) string {
-	text := fmt.Sprintf("%s %s on %s of %s let through %s of its %s", q.Kind, q.Handle, q.Dev, q.Place.words(), percent(q.Use()), rate(q.Rate))
+	text := fmt.Sprintf("%s %s on %s of %s let through %s of its %s", q.Kind, q.Handle, q.Dev, q.Place.words(),
+		percent(q.Use()), rate(q.Rate))
 	if q.Rate == 0 {
 		text = fmt.Sprintf("%s %s on %s of %s", q.Kind, q.Handle, q.Dev, q.Place.words())
 	}
@@ -111,7 +112,8 @@ func (s Situation) byPolicer() (Bound, string) {
 	if _, more := s.noRoom(); s.dropped(n) < dropping || n < some || n < more {
 		return "", ""
 	}
-	return ByPolicer, fmt.Sprintf("bound by a policer: %s dropped %s of the packets (%d) in %s", by, percent(s.dropped(n)), n, at.words())
+	return ByPolicer, fmt.Sprintf("bound by a policer: %s dropped %s of the packets (%d) in %s", by, percent(s.dropped(n)),
+		n, at.words())
 }
 
 // bySurelyWindow: a socket's buffer that may not grow kept senders waiting, and so
@@ -252,7 +254,8 @@ func (s Situation) byPartly() (Bound, string) {
 		return ByShaper, "bound by the rate of a queue, whose drops TCP gives way to: " + q[0].text(s.other(q))
 	}
 	for _, q := range s.Limits.Queues {
-		if q.Rate == 0 && float64(q.Over) >= heldBack*q.Seconds && float64(q.Bytes)*float64(max(s.Trials, 1)) >= most*s.Bytes {
+		if q.Rate == 0 && float64(q.Over) >= heldBack*q.Seconds &&
+			float64(q.Bytes)*float64(max(s.Trials, 1)) >= most*s.Bytes {
 			return ByShaper, "bound by a queue: " + q.text(0)
 		}
 	}
@@ -277,7 +280,8 @@ func (s Situation) byLoss() (Bound, string) {
 // lost says who dropped packets, the queue where one has counted them; "" where hardly any were.
 func (s Situation) lost() string {
 	if q, n := s.dropper(); s.dropped(n) >= losing && n >= some {
-		return fmt.Sprintf("%s %s on %s of %s dropped %s of the packets (%d)", q.Kind, q.Handle, q.Dev, q.Place.words(), percent(s.dropped(q.Dropped)), q.Dropped)
+		return fmt.Sprintf("%s %s on %s of %s dropped %s of the packets (%d)", q.Kind, q.Handle, q.Dev, q.Place.words(),
+			percent(s.dropped(q.Dropped)), q.Dropped)
 	}
 	by, at, n := s.worst(filtering, program, queueing, backlog)
 	if s.dropped(n) < losing || n < some {

@@ -68,7 +68,8 @@ func Ask(ctx context.Context, c Config, needs []network.Need, cache string) ([]n
 		return nil, fmt.Errorf("ask guest kernel %s: %w", c.Kernel.Label(), err)
 	}
 	if code != 0 {
-		return nil, fmt.Errorf("ask guest kernel %s: exit status %d: %s", c.Kernel.Label(), code, strings.TrimSpace(string(stderr.Bytes())))
+		return nil, fmt.Errorf("ask guest kernel %s: exit status %d: %s", c.Kernel.Label(), code,
+			strings.TrimSpace(string(stderr.Bytes())))
 	}
 	var out []network.Missing
 	if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {

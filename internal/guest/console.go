@@ -45,7 +45,8 @@ func lastWords(dir string) string {
 
 // noise is what every boot of User-mode Linux 6.1 says.
 func noise(line string) bool {
-	for _, s := range []string{"SELinux: ", "mmapper_init", "Failed to initialize ubd device", "Core dump limits", "Checking ", "reboot: "} {
+	for _, s := range []string{"SELinux: ", "mmapper_init", "Failed to initialize ubd device", "Core dump limits",
+		"Checking ", "reboot: "} {
 		if strings.HasPrefix(line, s) {
 			return true
 		}

@@ -187,7 +187,8 @@ func prepare(dir string, c Config) error {
 
 // watchBoot tells c.Ready, and ends a boot that takes too long. What it returns
 // says in the end whether the guest came up.
-func watchBoot(c Config, file string, began time.Time, done <-chan struct{}, cancel context.CancelCauseFunc) <-chan bool {
+func watchBoot(c Config, file string, began time.Time, done <-chan struct{},
+	cancel context.CancelCauseFunc) <-chan bool {
 	out := make(chan bool, 1)
 	up := func() bool { _, err := os.Stat(file); return err == nil }
 	go func() {

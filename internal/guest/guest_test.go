@@ -30,8 +30,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	case os.Getenv("GUEST_TEST_PARENT") != "":
-		_, err := guest.Run(context.Background(), guest.Config{Kernel: uml(), Store: lab.Store{Root: os.Getenv("GUEST_TEST_PARENT")},
-			Self: self(), Memory: 256 << 20, Argv: []string{"sleep", "1000"}, Ready: func(time.Duration) { fmt.Println("ready") }})
+		_, err := guest.Run(context.Background(),
+			guest.Config{Kernel: uml(), Store: lab.Store{Root: os.Getenv("GUEST_TEST_PARENT")},
+				Self: self(), Memory: 256 << 20, Argv: []string{"sleep", "1000"},
+				Ready: func(time.Duration) { fmt.Println("ready") }})
 		fmt.Println(err)
 	default:
 		os.Exit(m.Run())
@@ -144,7 +146,8 @@ func TestWhatIsWrittenSurvives(t *testing.T) {
 		"power off": {"o", "it powered off"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, stdout, _ := config(t, sh("echo told; echo kept >"+share+"/file; echo "+tc.trigger+" >/proc/sysrq-trigger; sleep 20")...)
+			c, stdout, _ := config(t,
+				sh("echo told; echo kept >"+share+"/file; echo "+tc.trigger+" >/proc/sysrq-trigger; sleep 20")...)
 			c.Share = share
 			_, err := guest.Run(context.Background(), c)
 			if !errors.Is(err, guest.ErrDied) || !strings.Contains(err.Error(), tc.want) {

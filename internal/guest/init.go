@@ -229,7 +229,8 @@ func oldFirewall() error {
 		return nil
 	}
 	const alternatives = "/etc/alternatives"
-	for _, name := range []string{"iptables", "iptables-restore", "iptables-save", "ip6tables", "ip6tables-restore", "ip6tables-save"} {
+	for _, name := range []string{"iptables", "iptables-restore", "iptables-save", "ip6tables", "ip6tables-restore",
+		"ip6tables-save"} {
 		family, rest, _ := strings.Cut(name, "-")
 		old, err := network.FindProgram(strings.TrimSuffix(family+"-legacy-"+rest, "-"))
 		link := filepath.Join(alternatives, name)
@@ -263,14 +264,16 @@ func (o order) command() error {
 	}
 	files := make([]*os.File, 3)
 	fds := make([]uintptr, 3)
-	for i, name := range []string{os.DevNull, filepath.Join(controlDir, stdoutFile), filepath.Join(controlDir, stderrFile)} {
+	for i, name := range []string{os.DevNull, filepath.Join(controlDir, stdoutFile),
+		filepath.Join(controlDir, stderrFile)} {
 		if files[i], err = os.OpenFile(name, os.O_RDWR|os.O_APPEND, 0); err != nil {
 			return fmt.Errorf("open command's output: %w", err)
 		}
 		defer files[i].Close()
 		fds[i] = files[i].Fd()
 	}
-	pid, err := syscall.ForkExec(path, o.Argv, &syscall.ProcAttr{Env: o.Env, Files: fds, Sys: &syscall.SysProcAttr{Setsid: true}})
+	pid, err := syscall.ForkExec(path, o.Argv,
+		&syscall.ProcAttr{Env: o.Env, Files: fds, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", o.Argv[0], err)
 	}

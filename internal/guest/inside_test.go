@@ -14,7 +14,8 @@ import (
 
 func TestUMLArguments(t *testing.T) {
 	got := strings.Join(umlArguments(Config{Self: "/x/pathwise", Memory: 512 << 20}, "/run/pathwise/labs/guest-1"), " ")
-	for _, want := range []string{"rootfstype=hostfs rootflags=/ ro init=/x/pathwise mem=512M", "PATHWISE_GUEST=hostfs,/run/pathwise/labs/guest-1", "con0=null,fd:1"} {
+	for _, want := range []string{"rootfstype=hostfs rootflags=/ ro init=/x/pathwise mem=512M",
+		"PATHWISE_GUEST=hostfs,/run/pathwise/labs/guest-1", "con0=null,fd:1"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s lacks %s", got, want)
 		}
@@ -55,7 +56,8 @@ func TestMountTable(t *testing.T) {
 	at := func(target string) int {
 		return slices.IndexFunc(table, func(m mount) bool { return m.Target == target })
 	}
-	for _, target := range []string{"/proc", "/sys", "/dev", "/dev/pts", "/dev/shm", "/run", "/var/lib/cni", "/sys/fs/cgroup", "/sys/fs/bpf", controlDir, "/work/results"} {
+	for _, target := range []string{"/proc", "/sys", "/dev", "/dev/pts", "/dev/shm", "/run", "/var/lib/cni",
+		"/sys/fs/cgroup", "/sys/fs/bpf", controlDir, "/work/results"} {
 		if at(target) < 0 {
 			t.Errorf("nothing is mounted on %s", target)
 		}
@@ -86,9 +88,9 @@ func TestExitCode(t *testing.T) {
 func TestLastWords(t *testing.T) {
 	for console, want := range map[string]string{
 		"": "",
-		"SELinux:  noise\nmmapper_init - find_iomem failed\n":            "",
-		"one\ntwo\nthree\nfour\n":                                        "; its console says: two; three; four",
-		"why\nKernel panic - not syncing: no\nCall Trace:\n x\n y\n z\n": "; its console says: why; Kernel panic - not syncing: no",
+		"SELinux:  noise\nmmapper_init - find_iomem failed\n":    "",
+		"one\ntwo\nthree\nfour\n":                                "; its console says: two; three; four",
+		"why\nKernel panic - not syncing: no\nCall Trace:\n x\n": "; its console says: why; Kernel panic - not syncing: no",
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, consoleFile), []byte(console), 0o600); err != nil {

@@ -29,7 +29,8 @@ func findQEMU(p Place) Kernel {
 		k.How = "KVM"
 	}
 	if runtime.GOARCH != "amd64" {
-		k.Missing = []network.Missing{{Kind: network.Program, Name: qemuProgram, Fix: "guests on virtual machines are built for x86-64 alone"}}
+		k.Missing = []network.Missing{{Kind: network.Program, Name: qemuProgram,
+			Fix: "guests on virtual machines are built for x86-64 alone"}}
 		return k
 	}
 	needs := []network.Need{network.NeedProgram(qemuProgram, "qemu-system-x86"), network.NeedProgram("modprobe", "kmod")}
@@ -124,7 +125,8 @@ func bootQEMU(ctx context.Context, c Config, in place) (*process, error) {
 		}
 	}
 	slices.Sort(tags)
-	return start(ctx, in, program{argv: append([]string{path}, qemuArguments(c, tags)...), log: consoleFile, netns: c.Netns, alone: c.Alone})
+	return start(ctx, in, program{argv: append([]string{path}, qemuArguments(c, tags)...), log: consoleFile,
+		netns: c.Netns, alone: c.Alone})
 }
 
 // initramfsFile lies in the guest's directory.
@@ -139,8 +141,9 @@ func serve(ctx context.Context, c Config, in place, tag, dir string) error {
 		return fmt.Errorf("serve %s to the guest: %w", dir, err)
 	}
 	defer ear.Close()
-	_, err = start(ctx, in, program{alone: c.Alone, log: "virtiofsd-" + tag + ".log", files: []*os.File{ear}, argv: []string{fileServer(),
-		"--fd=3", "-o", "source=" + dir, "-o", "cache=always", "-o", "sandbox=chroot"}})
+	_, err = start(ctx, in, program{alone: c.Alone, log: "virtiofsd-" + tag + ".log", files: []*os.File{ear},
+		argv: []string{fileServer(),
+			"--fd=3", "-o", "source=" + dir, "-o", "cache=always", "-o", "sandbox=chroot"}})
 	return err
 }
 
@@ -178,22 +181,26 @@ func qemuArguments(c Config, tags []string) []string {
 		accel, cpu = "kvm", "host"
 	}
 	size := fmt.Sprintf("%dM", c.Memory>>20)
-	args := []string{"-accel", accel, "-cpu", cpu, "-smp", fmt.Sprint(min(runtime.NumCPU(), 4)), "-machine", "q35", "-m", size,
+	args := []string{"-accel", accel, "-cpu", cpu, "-smp", fmt.Sprint(min(runtime.NumCPU(), 4)), "-machine", "q35",
+		"-m", size,
 		// What serves files reads and writes the guest's memory.
 		"-object", "memory-backend-memfd,id=mem,size=" + size + ",share=on", "-numa", "node,memdev=mem",
 		"-display", "none", "-nodefaults", "-no-reboot", "-serial", "stdio"}
 	for _, tag := range tags {
-		args = append(args, "-chardev", "socket,id="+tag+",path="+tag+".sock", "-device", "vhost-user-fs-pci,chardev="+tag+",tag="+tag)
+		args = append(args, "-chardev", "socket,id="+tag+",path="+tag+".sock", "-device", "vhost-user-fs-pci,chardev="+tag+
+			",tag="+tag)
 	}
 	vhost := "off"
 	if c.Kernel.Vhost() {
 		vhost = "on"
 	}
 	for i, n := range c.NICs {
-		args = append(args, "-netdev", fmt.Sprintf("tap,id=nic%d,ifname=%s,script=no,downscript=no,vhost=%s", i, n.Tap, vhost),
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=nic%d,ifname=%s,script=no,downscript=no,vhost=%s", i,
+			n.Tap, vhost),
 			// Without a ROM: nothing boots from it, and its package need not be there.
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=nic%d,mac=%v,host_mtu=%d,romfile=", i, n.MAC, n.MTU))
 	}
 	return append(args, "-kernel", c.Kernel.Image, "-initrd", initramfsFile, "-append",
-		"console=ttyS0 quiet panic=-1 mitigations=off selinux=0 apparmor=0 "+quickBoot+" "+orderVariable+"=virtiofs,"+controlTag+" "+InitArgument)
+		"console=ttyS0 quiet panic=-1 mitigations=off selinux=0 apparmor=0 "+quickBoot+" "+orderVariable+"=virtiofs,"+
+			controlTag+" "+InitArgument)
 }

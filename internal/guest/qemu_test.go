@@ -13,7 +13,8 @@ import (
 func TestQEMUArguments(t *testing.T) {
 	c := Config{Self: "/x/pathwise", Memory: 1 << 30, Kernel: Kernel{Name: QEMU, How: emulation, Image: "/k/vmlinuz-6"}}
 	got := strings.Join(qemuArguments(c, []string{"control", "root"}), " ")
-	for _, want := range []string{"-accel tcg", "-m 1024M", "size=1024M,share=on", "path=root.sock", "tag=control", "-kernel /k/vmlinuz-6",
+	for _, want := range []string{"-accel tcg", "-m 1024M", "size=1024M,share=on", "path=root.sock", "tag=control",
+		"-kernel /k/vmlinuz-6",
 		"PATHWISE_GUEST=virtiofs,control " + InitArgument} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s lacks %s", got, want)
@@ -62,7 +63,8 @@ func TestLoadOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := loadOrder(dir, []string{"virtio_pci", "virtiofs", "overlay"})
-	want := []string{"kernel/drivers/virtio/virtio.ko", "kernel/drivers/virtio/virtio_ring.ko", "kernel/fs/fuse/fuse.ko", "kernel/fs/fuse/virtiofs.ko", "kernel/fs/overlayfs/overlay.ko.xz"}
+	want := []string{"kernel/drivers/virtio/virtio.ko", "kernel/drivers/virtio/virtio_ring.ko", "kernel/fs/fuse/fuse.ko",
+		"kernel/fs/fuse/virtiofs.ko", "kernel/fs/overlayfs/overlay.ko.xz"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}

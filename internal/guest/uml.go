@@ -43,11 +43,14 @@ func findUML(p Place) Kernel {
 	}
 	k.Image = path
 	version, err := exec.Command(path, "--version").Output()
-	if k.Release = strings.TrimSpace(string(version)); err != nil || k.Release == "" || strings.ContainsAny(k.Release, " /\n") {
-		k.Missing = append(k.Missing, network.Missing{Kind: network.Program, Name: image, Fix: fmt.Sprintf("it does not tell its version: %v", err)})
+	if k.Release = strings.TrimSpace(string(version)); err != nil || k.Release == "" ||
+		strings.ContainsAny(k.Release, " /\n") {
+		k.Missing = append(k.Missing,
+			network.Missing{Kind: network.Program, Name: image, Fix: fmt.Sprintf("it does not tell its version: %v", err)})
 		k.Release = ""
 	}
-	for _, dir := range []string{filepath.Join(filepath.Dir(path), "modules", k.Release), filepath.Join("/usr/lib/uml/modules", k.Release)} {
+	for _, dir := range []string{filepath.Join(filepath.Dir(path), "modules", k.Release),
+		filepath.Join("/usr/lib/uml/modules", k.Release)} {
 		if _, err := os.Stat(filepath.Join(dir, "modules.dep")); err == nil && k.Release != "" {
 			k.Modules = dir
 			break
@@ -103,7 +106,8 @@ func memoryDir(size int64, dirs ...string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("no room for the guest's memory: expected %d MB in %s, not mounted noexec", size>>20, strings.Join(dirs, " or "))
+	return "", fmt.Errorf("no room for the guest's memory: expected %d MB in %s, not mounted noexec", size>>20,
+		strings.Join(dirs, " or "))
 }
 
 // memoryFile makes a file that lies in no file system: a directory of Pathwise's

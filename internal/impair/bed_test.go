@@ -44,7 +44,8 @@ func newBed(t testing.TB, kind string) *bed {
 		for _, n := range names {
 			errs = append(errs, netns.Delete(n))
 		}
-		for limit := time.Now().Add(20 * time.Second); len(lines(t)) > 0 && time.Now().Before(limit); { // they end by themselves
+		// they end by themselves
+		for limit := time.Now().Add(20 * time.Second); len(lines(t)) > 0 && time.Now().Before(limit); {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if err := errors.Join(append(errs, netns.Release())...); err != nil {
@@ -94,14 +95,16 @@ func ends(t testing.TB, ns, dev, hostns, peer, addr, far string) {
 	in(t, ns, func(nl *netlink.Handle) error {
 		l := find(t, nl, dev)
 		own = l.Attrs().HardwareAddr
-		return nl.NeighSet(&netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: net.ParseIP(far), HardwareAddr: mac})
+		return nl.NeighSet(&netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: net.ParseIP(far),
+			HardwareAddr: mac})
 	})
 	in(t, hostns, func(nl *netlink.Handle) error {
 		l, lo := find(t, nl, peer), find(t, nl, "lo")
 		ip := net.ParseIP(addr).To4()
 		return errors.Join(
 			nl.AddrReplace(lo, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(far).To4(), Mask: net.CIDRMask(32, 32)}}),
-			nl.RouteReplace(&netlink.Route{LinkIndex: l.Attrs().Index, Dst: &net.IPNet{IP: ip, Mask: net.CIDRMask(32, 32)}, Scope: netlink.SCOPE_LINK}),
+			nl.RouteReplace(&netlink.Route{LinkIndex: l.Attrs().Index, Dst: &net.IPNet{IP: ip, Mask: net.CIDRMask(32, 32)},
+				Scope: netlink.SCOPE_LINK}),
 			nl.NeighSet(&netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: ip, HardwareAddr: own}))
 	})
 }
@@ -150,7 +153,9 @@ func address(t testing.TB, ns, dev, addr string) {
 	t.Helper()
 	in(t, ns, func(nl *netlink.Handle) error {
 		l := find(t, nl, dev)
-		return errors.Join(nl.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(addr).To4(), Mask: net.CIDRMask(24, 32)}}), nl.LinkSetUp(l))
+		return errors.Join(
+			nl.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(addr).To4(), Mask: net.CIDRMask(24, 32)}}),
+			nl.LinkSetUp(l))
 	})
 }
 

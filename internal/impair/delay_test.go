@@ -137,9 +137,12 @@ func TestHeldUp(t *testing.T) {
 				{"delay both", Impairment{Delay: 5 * ms, Direction: Both}, 5 * ms, 5 * ms, [2]int{0, 0}, [2]int{1000, 1000}},
 				{"jitter", Impairment{Delay: 10 * ms, Jitter: 5 * ms}, 5 * ms, 0, [2]int{300, 1000}, [2]int{1000, 1000}},
 				// Six standard deviations, and the first of fifty overtakes nobody.
-				{"reordering", Impairment{Delay: 10 * ms, Reorder: 0.1, Direction: Both}, 0, 0, [2]int{35, 157}, [2]int{1000, 1000}},
-				{"with loss", Impairment{Delay: 2 * ms, LossEgress: 0.5, LossIngress: 0.5, Direction: Both}, 2 * ms, 2 * ms, [2]int{0, 0}, [2]int{405, 595}},
-				{"with a rate", Impairment{Delay: 2 * ms, Rate: 1e9, Direction: Both}, 2 * ms, 2 * ms, [2]int{0, 0}, [2]int{1000, 1000}},
+				{"reordering", Impairment{Delay: 10 * ms, Reorder: 0.1, Direction: Both}, 0, 0, [2]int{35, 157},
+					[2]int{1000, 1000}},
+				{"with loss", Impairment{Delay: 2 * ms, LossEgress: 0.5, LossIngress: 0.5, Direction: Both}, 2 * ms, 2 * ms,
+					[2]int{0, 0}, [2]int{405, 595}},
+				{"with a rate", Impairment{Delay: 2 * ms, Rate: 1e9, Direction: Both}, 2 * ms, 2 * ms, [2]int{0, 0},
+					[2]int{1000, 1000}},
 				{"nothing again", Impairment{}, 0, 0, [2]int{0, 0}, [2]int{1000, 1000}},
 			} {
 				for range 2 { // twice is as once
@@ -191,7 +194,8 @@ func TestHeldUpSpread(t *testing.T) {
 	}
 	slices.Sort(took)
 	if len(took) != 1000 || took[0] < 10*ms || took[900]-took[100] < 20*ms {
-		t.Errorf("%d datagrams took %v to %v, nine tenths %v to %v", len(took), took[0], took[len(took)-1], took[len(took)/10], took[len(took)*9/10])
+		t.Errorf("%d datagrams took %v to %v, nine tenths %v to %v", len(took), took[0], took[len(took)-1],
+			took[len(took)/10], took[len(took)*9/10])
 	}
 }
 
@@ -199,7 +203,8 @@ func TestHeldUpSpread(t *testing.T) {
 // to devices, while the delay changes and ends under it.
 func TestHeldUpTCP(t *testing.T) {
 	b := newBed(t, "veth")
-	for _, i := range []Impairment{{Delay: ms, Direction: Both}, {Delay: 2 * ms, Direction: Both}, {Delay: ms, Direction: In}, {}} {
+	for _, i := range []Impairment{{Delay: ms, Direction: Both}, {Delay: 2 * ms, Direction: Both},
+		{Delay: ms, Direction: In}, {}} {
 		if err := b.m.Apply(b.eth0, i); err != nil {
 			t.Fatal(err)
 		}
@@ -298,10 +303,11 @@ func TestHeldUpByNetem(t *testing.T) {
 		t.Skipf("no guest kernel: %v", k.Missing)
 	}
 	var out bytes.Buffer
-	code, err := guest.Run(context.Background(), guest.Config{Kernel: k, Store: lab.Store{Root: filepath.Join(t.TempDir(), "store")},
-		Self: self(t), Memory: 512 << 20, Stdout: &out, Stderr: &out,
-		Argv: []string{self(t), "-test.v", "-test.run", "^(TestHeldUp|TestHeldUpSpread|TestHeldUpTCP|TestDelayNeedsNetem)$"},
-		Env:  []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "IMPAIR_TEST_KINDS=veth"}})
+	code, err := guest.Run(context.Background(),
+		guest.Config{Kernel: k, Store: lab.Store{Root: filepath.Join(t.TempDir(), "store")},
+			Self: self(t), Memory: 512 << 20, Stdout: &out, Stderr: &out,
+			Argv: []string{self(t), "-test.v", "-test.run", "^(TestHeldUp|TestHeldUpSpread|TestHeldUpTCP|TestDelayNeedsNetem)$"},
+			Env:  []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "IMPAIR_TEST_KINDS=veth"}})
 	if err != nil || code != 0 || !strings.Contains(out.String(), "delay both: by netem") {
 		t.Errorf("exit code %d: %v\n%s", code, err, out.String())
 	}

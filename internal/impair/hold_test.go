@@ -130,10 +130,14 @@ func TestPlan(t *testing.T) {
 		in, out course // without netem
 		alone   bool
 	}{
-		"delay out":         {Impairment{Delay: 10 * ms, Jitter: ms, Reorder: 0.01, Rate: 1e6}, veth, course{}, course{shaper: 1e6, line: &hold}, false},
-		"delay in":          {Impairment{Delay: 10 * ms, Jitter: ms, Reorder: 0.01, Direction: In, Rate: 1e6}, veth, course{shaper: 1e6, line: &hold}, course{}, false},
-		"delay in, macvlan": {Impairment{Delay: 10 * ms, Direction: In, Rate: 1e6}, child, course{line: &Hold{Delay: 10 * ms, Rate: 1e6}}, course{}, true},
-		"rate, macvlan":     {Impairment{Direction: Both, Rate: 1e6}, child, course{line: &Hold{Rate: 1e6}}, course{shaper: 1e6}, true},
+		"delay out": {Impairment{Delay: 10 * ms, Jitter: ms, Reorder: 0.01, Rate: 1e6}, veth, course{},
+			course{shaper: 1e6, line: &hold}, false},
+		"delay in": {Impairment{Delay: 10 * ms, Jitter: ms, Reorder: 0.01, Direction: In, Rate: 1e6}, veth,
+			course{shaper: 1e6, line: &hold}, course{}, false},
+		"delay in, macvlan": {Impairment{Delay: 10 * ms, Direction: In, Rate: 1e6}, child,
+			course{line: &Hold{Delay: 10 * ms, Rate: 1e6}}, course{}, true},
+		"rate, macvlan": {Impairment{Direction: Both, Rate: 1e6}, child, course{line: &Hold{Rate: 1e6}},
+			course{shaper: 1e6}, true},
 		"rate out, macvlan": {Impairment{Rate: 1e6}, child, course{}, course{shaper: 1e6}, false},
 	} {
 		p, err := Impairer{}.plan(tc.w, tc.i)

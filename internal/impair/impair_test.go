@@ -147,7 +147,8 @@ func TestRefusals(t *testing.T) {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = "br0"
 		return errors.Join(nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}),
-			nl.QdiscAdd(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: find(t, nl, "eth0").Attrs().Index, Handle: 1 << 16, Parent: netlink.HANDLE_ROOT},
+			nl.QdiscAdd(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: find(t, nl, "eth0").Attrs().Index,
+				Handle: 1 << 16, Parent: netlink.HANDLE_ROOT},
 				Rate: 1e6, Buffer: 1e6, Limit: 1e6}))
 	})
 	for _, tc := range []struct {

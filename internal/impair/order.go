@@ -122,7 +122,8 @@ func (m Impairer) start(p Port) error {
 		return nil
 	}
 	raw, readErr := os.ReadFile(log.Name())
-	return errors.Join(fmt.Errorf("start delay line: %w: %s", errors.Join(err, cmd.Wait()), strings.TrimSpace(string(raw))), readErr)
+	return errors.Join(fmt.Errorf("start delay line: %w: %s", errors.Join(err, cmd.Wait()),
+		strings.TrimSpace(string(raw))), readErr)
 }
 
 // Force is an impairment that is in force.
@@ -143,7 +144,8 @@ type Force struct {
 func (m Impairer) record(p Port, f Force) error {
 	path := filepath.Join(m.dir(), p.name()+".json")
 	if f.Impairment == (Impairment{}) {
-		for _, old := range []string{path, filepath.Join(m.dir(), p.name()+".sock"), filepath.Join(m.dir(), p.name()+".log")} {
+		for _, old := range []string{path, filepath.Join(m.dir(), p.name()+".sock"),
+			filepath.Join(m.dir(), p.name()+".log")} {
 			if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return fmt.Errorf("remove record: %w", err)
 			}

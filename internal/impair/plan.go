@@ -114,7 +114,8 @@ func (p plan) lineAlone(w wire) bool {
 func (p plan) means() (out []string) {
 	for _, dir := range []way{outOfPod, intoPod} {
 		c := p[dir]
-		for name, used := range map[string]bool{ByProgram: c.loss > 0, ByShaper: c.shaper > 0, ByNetem: c.netem != (netem{}), ByLine: c.line != nil} {
+		for name, used := range map[string]bool{ByProgram: c.loss > 0, ByShaper: c.shaper > 0, ByNetem: c.netem != (netem{}),
+			ByLine: c.line != nil} {
 			if used && !slices.Contains(out, name) {
 				out = append(out, name)
 			}

@@ -76,7 +76,8 @@ func shape(ns string, index int, c course) error {
 	}
 	wants := disciplines(index, c)
 	for _, old := range have {
-		if slices.ContainsFunc(wants, func(q netlink.Qdisc) bool { return q.Type() == old.Type() && q.Attrs().Handle == old.Attrs().Handle }) {
+		if slices.ContainsFunc(wants,
+			func(q netlink.Qdisc) bool { return q.Type() == old.Type() && q.Attrs().Handle == old.Attrs().Handle }) {
 			continue
 		}
 		// The outer one takes the inner one with it.
@@ -120,7 +121,8 @@ func disciplines(index int, c course) (out []netlink.Qdisc) {
 	if n := c.netem; n != (netem{}) {
 		const room = 100_000 // packets in flight, more than the rates here fill
 		out = append(out, netlink.NewNetem(attrs, netlink.NetemQdiscAttrs{Latency: uint32(n.Delay.Microseconds()),
-			Jitter: uint32(n.Jitter.Microseconds()), ReorderProb: float32(n.Reorder * 100), Loss: float32(n.loss * 100), Limit: room}))
+			Jitter: uint32(n.Jitter.Microseconds()), ReorderProb: float32(n.Reorder * 100), Loss: float32(n.loss * 100),
+			Limit: room}))
 		attrs.Handle, attrs.Parent = netlink.MakeHandle(shaperHandle, 0), netlink.MakeHandle(handle, 1)
 	}
 	if c.shaper > 0 {

@@ -150,7 +150,8 @@ func (t *tap) close() error {
 }
 
 func attached(text asm.Instructions, index int, hook ebpf.AttachType) (link.Link, error) {
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "pw_delay", Type: ebpf.SchedCLS, License: "GPL", Instructions: text})
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "pw_delay", Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: text})
 	if err != nil {
 		return nil, fmt.Errorf("load program: %w", err)
 	}

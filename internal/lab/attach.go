@@ -70,7 +70,8 @@ func (l *Lab) makePod(ctx context.Context, h topo.Host, p PodSpec, n int) (topo.
 	switch plug.Mode {
 	case network.ShareHost:
 		pod.Netns, shared = h.Netns, true
-		pod.Attachments = []topo.Attachment{{Network: l.nets[0].name, Dev: h.Dev, Addr: h.Addr.Addr(), Addr6: h.Addr6.Addr(), MTU: l.spec.wireMTU()}}
+		pod.Attachments = []topo.Attachment{{Network: l.nets[0].name, Dev: h.Dev, Addr: h.Addr.Addr(), Addr6: h.Addr6.Addr(),
+			MTU: l.spec.wireMTU()}}
 	case network.SharePod:
 		pod.Netns = l.spec.netns("p-" + h.Name)
 		shared = netns.Exists(pod.Netns)
@@ -134,7 +135,8 @@ func (l *Lab) newUID() (string, error) {
 }
 
 // attachTo attaches the pod to the networks in order.
-func (l *Lab) attachTo(ctx context.Context, h topo.Host, pod *topo.Pod, nets []built, published uint16, shared bool) error {
+func (l *Lab) attachTo(ctx context.Context, h topo.Host, pod *topo.Pod, nets []built, published uint16,
+	shared bool) error {
 	for i, b := range nets {
 		if err := l.attach(ctx, h, pod, b, podDev(i), published, shared); err != nil {
 			return fmt.Errorf("attach pod %s to %s: %w", pod.Name, b.name, err)
@@ -155,12 +157,14 @@ func (l *Lab) attachTo(ctx context.Context, h topo.Host, pod *topo.Pod, nets []b
 	}
 	// Two networks may share a layer 2 (two kinds of macvlan do): each interface
 	// answers for, and asks with, its own address alone.
-	return l.sysctl(pod.Netns, map[string]string{"net/ipv4/conf/all/arp_ignore": "1", "net/ipv4/conf/all/arp_announce": "2"})
+	return l.sysctl(pod.Netns,
+		map[string]string{"net/ipv4/conf/all/arp_ignore": "1", "net/ipv4/conf/all/arp_announce": "2"})
 }
 
 // attach runs CNI ADD for the pod, or finds the address that it has from the
 // pod whose namespace it shares, or from the engine that runs it.
-func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, dev string, published uint16, shared bool) error {
+func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, dev string, published uint16,
+	shared bool) error {
 	if shared || b.plug.Run != nil {
 		return l.readAttachment(pod, b.name, dev)
 	}
@@ -271,7 +275,8 @@ func honest(said *types100.Result, ns string) error {
 		}
 		for _, ip := range said.IPs {
 			if !slices.Contains(has, ip.Address.IP.String()) {
-				return fmt.Errorf("CNI ADD: the plugins say that the pod has address %v, but it has %s", ip.Address.IP, strings.Join(has, ", "))
+				return fmt.Errorf("CNI ADD: the plugins say that the pod has address %v, but it has %s", ip.Address.IP,
+					strings.Join(has, ", "))
 			}
 		}
 		return nil

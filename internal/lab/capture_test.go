@@ -31,7 +31,8 @@ func TestCapture(t *testing.T) {
 		t.Errorf("%d bytes kept, %v", len(out.kept), out.err())
 	}
 	out = &Capture{most: 10}
-	if n, err := out.Write([]byte("0123456789")); n != 10 || err != nil || out.err() != nil || string(out.kept) != "0123456789" {
+	if n, err := out.Write([]byte("0123456789")); n != 10 || err != nil || out.err() != nil ||
+		string(out.kept) != "0123456789" {
 		t.Errorf("as much as is allowed: %d, %v, %v", n, err, out.err())
 	}
 }

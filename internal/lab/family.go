@@ -42,7 +42,8 @@ func Speak(nets []network.Network, s Spec) error {
 			return badField("family", "%d: network %s: %s", s.Family, info.Name, why)
 		}
 		if left := s.wireMTU() - info.Overhead; s.ipv6() && left < topo.LeastIPv6 {
-			return badField("mtu", "%d leaves %d bytes inside network %s: expected %d for IPv6 (RFC 8200 section 5)", s.MTU, left, info.Name, topo.LeastIPv6)
+			return badField("mtu", "%d leaves %d bytes inside network %s: expected %d for IPv6 (RFC 8200 section 5)", s.MTU,
+				left, info.Name, topo.LeastIPv6)
 		}
 	}
 	return nil

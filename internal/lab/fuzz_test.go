@@ -58,7 +58,8 @@ func TestCheckResult(t *testing.T) {
 		`{"cniVersion":"0.2.0","ip4":{}}`:                                                    "without an address",
 		`{"cniVersion":"1.0.0","routes":[{}]}`:                                               "route to nowhere",
 	} {
-		if err := checkResult([]byte(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := checkResult([]byte(text)); (err == nil) != (want == "") || err != nil &&
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}
@@ -75,7 +76,8 @@ func FuzzRecord(f *testing.F) {
 	if err := os.WriteFile(filepath.Join(dir, lockFile), nil, 0o600); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(`{"spec":{"name":"l"},"hosts":[{"index":1,"addr":"10.0.0.1/24"}],"pods":[{"name":"a"}]}`, `{"kind":"netns","name":"pw-l-u"}`+"\n"+`{"kind":"cgro`)
+	f.Add(`{"spec":{"name":"l"},"hosts":[{"index":1,"addr":"10.0.0.1/24"}],"pods":[{"name":"a"}]}`,
+		`{"kind":"netns","name":"pw-l-u"}`+"\n"+`{"kind":"cgro`)
 	f.Add(`{"pods":[{"attachments":[{"addr":"x"}]}]}`, "\n\n{}\n")
 	f.Fuzz(func(t *testing.T, state, journal string) {
 		for name, text := range map[string]string{stateFile: state, "journal.jsonl": journal} {
@@ -84,7 +86,8 @@ func FuzzRecord(f *testing.F) {
 			}
 		}
 		st, err := store.Load("l")
-		if err != nil && !strings.HasPrefix(err.Error(), `decode lab "l": `) && !strings.HasPrefix(err.Error(), `read record of lab "l": `) {
+		if err != nil && !strings.HasPrefix(err.Error(), `decode lab "l": `) &&
+			!strings.HasPrefix(err.Error(), `read record of lab "l": `) {
 			t.Errorf("error without a place: %v", err)
 		}
 		if err == nil {

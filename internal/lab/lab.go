@@ -206,7 +206,8 @@ func (l *Lab) join(ctx context.Context) error {
 	if err := errors.Join(l.raise(ctx), l.raiseInVMs(ctx)); err != nil {
 		return err
 	}
-	if err := l.both(func() error { return l.converge(ctx) }, func(g *guestHost) error { return g.Call(ctx, opReady, nil, nil) }); err != nil {
+	if err := l.both(func() error { return l.converge(ctx) },
+		func(g *guestHost) error { return g.Call(ctx, opReady, nil, nil) }); err != nil {
 		return err
 	}
 	if err := l.attachAll(ctx); err != nil {
@@ -215,7 +216,8 @@ func (l *Lab) join(ctx context.Context) error {
 	if err := l.attachInVMs(ctx); err != nil {
 		return err
 	}
-	return l.both(func() error { return l.finish(ctx) }, func(g *guestHost) error { return g.Call(ctx, opSettle, l.pods, nil) })
+	return l.both(func() error { return l.finish(ctx) },
+		func(g *guestHost) error { return g.Call(ctx, opSettle, l.pods, nil) })
 }
 
 // both does something here and in the virtual machines, side by side.

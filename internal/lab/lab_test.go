@@ -119,7 +119,8 @@ func TestDownIsIdempotentAndRefusesOwned(t *testing.T) {
 	if err := s.Down(context.Background(), "t-owned", false); !errors.Is(err, lab.ErrOwned) {
 		t.Errorf("got %v, want ErrOwned", err)
 	}
-	if _, err := s.Up(context.Background(), spec("t-owned"), plain.Host{}, lab.Options{}); err == nil || !strings.Contains(err.Error(), "exists already") {
+	if _, err := s.Up(context.Background(), spec("t-owned"), plain.Host{}, lab.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "exists already") {
 		t.Errorf("got %v, want a lab that exists", err)
 	}
 	if err := l.Down(context.Background()); err != nil {
@@ -168,7 +169,8 @@ func TestDaemonThatEndsIsReported(t *testing.T) {
 	s := store(t)
 	begin := time.Now()
 	_, err := s.Up(context.Background(), spec("t-daemon"), broken{}, lab.Options{})
-	if err == nil || !strings.Contains(err.Error(), "daemon broken ended") || !strings.Contains(err.Error(), "no such thing") {
+	if err == nil || !strings.Contains(err.Error(), "daemon broken ended") ||
+		!strings.Contains(err.Error(), "no such thing") {
 		t.Errorf("got %v, want the daemon's own words", err)
 	}
 	t.Logf("reported after %v", time.Since(begin))
@@ -178,8 +180,10 @@ func TestDaemonThatEndsIsReported(t *testing.T) {
 type broken struct{ plain.None }
 
 func (broken) Build(ctx context.Context, site network.Site) (network.Plug, error) {
-	err := site.Start(ctx, network.Daemon{Name: "broken", Netns: site.Hosts[0].Netns, Argv: []string{"sh", "-c", "echo no such thing; exit 1"}})
-	return network.Plug{Mode: network.Closed, Ready: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, err
+	err := site.Start(ctx,
+		network.Daemon{Name: "broken", Netns: site.Hosts[0].Netns, Argv: []string{"sh", "-c", "echo no such thing; exit 1"}})
+	return network.Plug{Mode: network.Closed, Ready: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
+		err
 }
 
 func TestStateIsReadable(t *testing.T) {

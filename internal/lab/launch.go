@@ -83,7 +83,8 @@ func (l *Lab) containerd(ctx context.Context) error {
 	if err := l.Start(ctx, network.Daemon{Name: "containerd", Argv: argv}); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.Timeout, fmt.Errorf("containerd did not answer within %v", l.opts.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.Timeout,
+		fmt.Errorf("containerd did not answer within %v", l.opts.Timeout))
 	defer cancel()
 	err = network.Poll(ctx, 20*time.Millisecond, func() error { return errors.Join(l.Failed(), d.Ready(ctx)) })
 	if err != nil {

@@ -57,7 +57,8 @@ func (s Spec) checkVMs() error {
 		return &FieldError{"outside", err}
 	}
 	if left := s.wireMTU(); left < topo.MinMTU {
-		return badField("mtu", "%d leaves %d bytes inside the outside %s: expected %d or more", s.MTU, left, s.Outside, topo.MinMTU)
+		return badField("mtu", "%d leaves %d bytes inside the outside %s: expected %d or more", s.MTU, left, s.Outside,
+			topo.MinMTU)
 	}
 	return nil
 }
@@ -141,7 +142,8 @@ func (l *Lab) buildMachine(m int, near string) error {
 	if err := l.makeNetns(ns); err != nil {
 		return err
 	}
-	if err := l.sysctl(ns, map[string]string{"net/bridge/bridge-nf-call-iptables": "0", "net/bridge/bridge-nf-call-ip6tables": "0"}); err != nil {
+	if err := l.sysctl(ns, map[string]string{"net/bridge/bridge-nf-call-iptables": "0",
+		"net/bridge/bridge-nf-call-ip6tables": "0"}); err != nil {
 		return err
 	}
 	if err := l.plug(cable{l.underlay, near, machineName(m), ns, wire, l.spec.MTU}); err != nil {

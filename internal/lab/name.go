@@ -111,7 +111,8 @@ func (s Store) own(name string, made []resource) (out []resource, err error) {
 		if mine {
 			out = append(out, r)
 		} else {
-			err = errors.Join(err, fmt.Errorf("lab %s has recorded %s %q, which no lab of that name makes: left alone", name, r.Kind, r.Name))
+			err = errors.Join(err, fmt.Errorf("lab %s has recorded %s %q, which no lab of that name makes: left alone", name,
+				r.Kind, r.Name))
 		}
 	}
 	return out, err

@@ -38,7 +38,8 @@ func (l *Lab) acquaint() error {
 			if peer.Index == h.Index {
 				continue
 			}
-			n := &netlink.Neigh{LinkIndex: link.Attrs().Index, IP: peer.Addr.Addr().AsSlice(), HardwareAddr: macs[peer.Index], State: netlink.NUD_PERMANENT}
+			n := &netlink.Neigh{LinkIndex: link.Attrs().Index, IP: peer.Addr.Addr().AsSlice(), HardwareAddr: macs[peer.Index],
+				State: netlink.NUD_PERMANENT}
 			if err := l.handles[h.Netns].NeighSet(n); err != nil {
 				return fmt.Errorf("tell %s of %s: %w", h.Name, peer.Name, err)
 			}

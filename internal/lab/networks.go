@@ -38,7 +38,8 @@ func Combinable(nets []network.Network, agents bool) error {
 		}
 		info := n.Info()
 		if info.Alone != "" && len(nets) > 1 {
-			return badField(fmt.Sprintf("networks[%d]", i), "%s cannot be combined with other networks: %s", info.Name, info.Alone)
+			return badField(fmt.Sprintf("networks[%d]", i), "%s cannot be combined with other networks: %s", info.Name,
+				info.Alone)
 		}
 		if info.First != "" && i > 0 {
 			return badField(fmt.Sprintf("networks[%d]", i), "%s can only be the first network: %s", info.Name, info.First)
@@ -129,9 +130,11 @@ func (l *Lab) buildNetwork(ctx context.Context, i int) error {
 	}
 	n := &l.nets[i]
 	n.plug, err = n.Build(ctx, l.part(network.Site{Index: i, Underlay: l.underlay, Gateway: l.gateway,
-		MTU: l.spec.wireMTU(), Pods: pods, IPv6: l.spec.ipv6(), Dir: dir, Lab: l.rec.dir, Self: l.opts.Self, Operator: l}, hosts))
+		MTU: l.spec.wireMTU(), Pods: pods, IPv6: l.spec.ipv6(), Dir: dir, Lab: l.rec.dir, Self: l.opts.Self, Operator: l},
+		hosts))
 	mode := n.plug.Mode
-	if several := mode == network.ByCNI || mode == network.ByEngine && i == 0; err == nil && len(l.nets) > 1 && (!several || n.plug.Publish) {
+	if several := mode == network.ByCNI || mode == network.ByEngine && i == 0; err == nil && len(l.nets) > 1 &&
+		(!several || n.plug.Publish) {
 		err = errors.New("it cannot be combined with other networks")
 	}
 	return err

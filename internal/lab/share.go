@@ -147,8 +147,9 @@ func (s *Share) build(ctx context.Context, o Order) (Built, error) {
 	if err != nil {
 		return out, err
 	}
-	s.lab = &Lab{store: s.store, rec: rec, spec: o.Spec, opts: s.opts, nets: all, created: s.opts.Now(), underlay: o.Spec.netns("u"),
-		handles: map[string]*netlink.Handle{}, hosts: o.Hosts, gateway: o.Gateway, share: &o, seed: o.Seed, mixed: o.Mixed}
+	s.lab = &Lab{store: s.store, rec: rec, spec: o.Spec, opts: s.opts, nets: all, created: s.opts.Now(),
+		underlay: o.Spec.netns("u"), handles: map[string]*netlink.Handle{}, hosts: o.Hosts, gateway: o.Gateway, share: &o,
+		seed: o.Seed, mixed: o.Mixed}
 	l := s.lab
 	if err := l.save(false); err != nil {
 		return out, err

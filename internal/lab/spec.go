@@ -142,7 +142,8 @@ func (s Spec) checkRanges() error {
 			return &FieldError{"pod_range", err}
 		}
 		if r.Overlaps(s.Underlay) {
-			return badField("pod_range", "%v, the range behind it for network %s, overlaps the underlay %v", r, s.Networks[i], s.Underlay)
+			return badField("pod_range", "%v, the range behind it for network %s, overlaps the underlay %v", r, s.Networks[i],
+				s.Underlay)
 		}
 	}
 	return nil
@@ -180,7 +181,8 @@ func (s Spec) checkPods() error {
 func (s Spec) checkPodNetworks(key string, p PodSpec) error {
 	for i, n := range p.Networks {
 		if !slices.Contains(s.Networks, n) {
-			return badField(fmt.Sprintf("%s[%d]", key, i), "%s is none of the lab's networks: expected some of %s", n, strings.Join(s.Networks, ", "))
+			return badField(fmt.Sprintf("%s[%d]", key, i), "%s is none of the lab's networks: expected some of %s", n,
+				strings.Join(s.Networks, ", "))
 		}
 	}
 	if len(p.Networks) > 0 && p.Networks[0] != s.Networks[0] {

@@ -35,7 +35,8 @@ func (l *Lab) openSwitches(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		site.Hosts = append(site.Hosts, topo.Host{Index: m, Name: machineName(m), Netns: l.spec.machineNetns(m), Dev: wire, Addr: addr})
+		site.Hosts = append(site.Hosts, topo.Host{Index: m, Name: machineName(m), Netns: l.spec.machineNetns(m), Dev: wire,
+			Addr: addr})
 	}
 	// Whichever datapath it is, it is that of all machines: they are on this kernel.
 	if l.outside, err = ovs.Open(ctx, site, ovs.Best()); err != nil {
@@ -103,7 +104,8 @@ func (l *Lab) openOverlay(ctx context.Context, site network.Site) error {
 }
 
 func (l *Lab) addBridge() []string {
-	return []string{"add-br", machineBridge, "--", "set", "Bridge", machineBridge, "datapath_type=" + string(l.outside.Datapath)}
+	return []string{"add-br", machineBridge, "--", "set", "Bridge", machineBridge,
+		"datapath_type=" + string(l.outside.Datapath)}
 }
 
 // quiet keeps a machine's kernel, which sees what its switch's ports receive, from

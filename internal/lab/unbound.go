@@ -26,7 +26,8 @@ func (l *Lab) openUnbound(ns, dev string) error {
 		return fmt.Errorf("find %s: %w", dev, err)
 	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := nl.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC, LinkIndex: link.Attrs().Index},
+		routes, err := nl.RouteListFiltered(family,
+			&netlink.Route{Table: unix.RT_TABLE_UNSPEC, LinkIndex: link.Attrs().Index},
 			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
 		if err != nil {
 			return fmt.Errorf("list routes of %s: %w", dev, err)
@@ -34,7 +35,8 @@ func (l *Lab) openUnbound(ns, dev string) error {
 		// Routes to neighbours first, as those by a gateway need them.
 		slices.SortStableFunc(routes, func(a, b netlink.Route) int { return len(a.Gw) - len(b.Gw) })
 		for _, r := range routes {
-			if r.Table == unix.RT_TABLE_MAIN || r.Type != unix.RTN_UNICAST || r.Protocol == unix.RTPROT_KERNEL && family == netlink.FAMILY_V6 && r.Dst != nil && r.Dst.IP.IsLinkLocalUnicast() {
+			if r.Table == unix.RT_TABLE_MAIN || r.Type != unix.RTN_UNICAST || r.Protocol == unix.RTPROT_KERNEL &&
+				family == netlink.FAMILY_V6 && r.Dst != nil && r.Dst.IP.IsLinkLocalUnicast() {
 				continue
 			}
 			r.Table = unix.RT_TABLE_MAIN

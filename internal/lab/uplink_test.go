@@ -18,8 +18,10 @@ func TestUplinkGoesToOne(t *testing.T) {
 		want string
 	}{
 		{[]network.Network{macvlan.New(macvlan.Bridge), macvlan.New(macvlan.Private)}, ""},
-		{[]network.Network{macvlan.New(macvlan.Bridge), ipvlan.New(ipvlan.L2)}, "networks[1]: ipvlan-l2 cannot be combined with macvlan: "},
-		{[]network.Network{ipvlan.New(ipvlan.L3), vlan.New(vlan.IPvlan), ipvlan.New(ipvlan.L3S)}, "networks[2]: ipvlan-l3s cannot be combined with ipvlan-l3: "},
+		{[]network.Network{macvlan.New(macvlan.Bridge), ipvlan.New(ipvlan.L2)},
+			"networks[1]: ipvlan-l2 cannot be combined with macvlan: "},
+		{[]network.Network{ipvlan.New(ipvlan.L3), vlan.New(vlan.IPvlan), ipvlan.New(ipvlan.L3S)},
+			"networks[2]: ipvlan-l3s cannot be combined with ipvlan-l3: "},
 		{[]network.Network{macvlan.New(macvlan.Bridge), vlan.New(vlan.IPvlan), vlan.New(vlan.Macvlan)}, ""},
 	} {
 		err := Combinable(tc.nets, true)

@@ -186,7 +186,8 @@ func (l *Lab) raiseInVMs(ctx context.Context) error {
 		find = append(find, cmp.Or(n.Info().Find, n.name))
 	}
 	err := l.inVMs(func(g *guestHost) error {
-		o := Order{Spec: l.spec, Find: find, Hosts: l.hosts, Gateway: l.gateway, Mixed: l.mixed, Seed: l.seed, Host: g.Index, MAC: g.MAC()}
+		o := Order{Spec: l.spec, Find: find, Hosts: l.hosts, Gateway: l.gateway, Mixed: l.mixed, Seed: l.seed, Host: g.Index,
+			MAC: g.MAC()}
 		return g.Call(ctx, opBuild, o, &said[g.Index])
 	})
 	if err != nil {

@@ -167,7 +167,8 @@ func processors() CPU {
 	c := CPU{Model: field(info, "model name"), Online: read(sys + "cpu/online"), Isolated: read(sys + "cpu/isolated"),
 		MHz: field(info, "cpu MHz"), Cache: field(info, "cache size"), Microcode: field(info, "microcode"),
 		Governor: read(sys + "cpu/cpu0/cpufreq/scaling_governor"), Turbo: read(sys + "cpu/intel_pstate/no_turbo"),
-		NUMANodes: len(nodes), Threads: read(sys + "cpu/cpu0/topology/thread_siblings_list"), Mitigations: map[string]string{}}
+		NUMANodes: len(nodes), Threads: read(sys + "cpu/cpu0/topology/thread_siblings_list"),
+		Mitigations: map[string]string{}}
 	files, _ := filepath.Glob(sys + "cpu/vulnerabilities/*")
 	for _, f := range files {
 		c.Mitigations[filepath.Base(f)] = read(f)
@@ -213,8 +214,8 @@ func sysctls() map[string]string {
 		"net/core/rmem_max", "net/core/wmem_max", "net/core/rmem_default", "net/core/wmem_default",
 		"net/core/netdev_max_backlog", "net/core/netdev_budget", "net/core/somaxconn", "net/core/default_qdisc",
 		"net/core/bpf_jit_enable", "net/core/busy_poll", "net/core/gro_normal_batch",
-		"net/ipv4/tcp_congestion_control", "net/ipv4/tcp_available_congestion_control", "net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem",
-		"net/ipv4/tcp_mtu_probing", "net/ipv4/tcp_timestamps", "net/ipv4/tcp_sack", "net/ipv4/tcp_ecn",
+		"net/ipv4/tcp_congestion_control", "net/ipv4/tcp_available_congestion_control", "net/ipv4/tcp_rmem",
+		"net/ipv4/tcp_wmem", "net/ipv4/tcp_mtu_probing", "net/ipv4/tcp_timestamps", "net/ipv4/tcp_sack", "net/ipv4/tcp_ecn",
 		"net/ipv4/ip_local_port_range", "net/ipv4/udp_mem", "net/bridge/bridge-nf-call-iptables", "kernel/numa_balancing",
 	} {
 		if v := read("/proc/sys/" + key); v != "" {
@@ -243,9 +244,9 @@ func interfaces() []Interface {
 func components(ctx context.Context, cniPath []string) map[string]string {
 	out := map[string]string{}
 	for name, args := range map[string][]string{
-		"iperf3": {"--version"}, "sockperf": {"--version"}, "bird": {"--version"}, "etcd": {"--version"}, "runc": {"--version"},
-		"flanneld": {"--version"}, "nft": {"--version"}, "iptables": {"--version"}, "ip": {"-V"}, "docker": {"--version"},
-		"containerd": {"--version"}, "ovs-vswitchd": {"--version"},
+		"iperf3": {"--version"}, "sockperf": {"--version"}, "bird": {"--version"}, "etcd": {"--version"},
+		"runc": {"--version"}, "flanneld": {"--version"}, "nft": {"--version"}, "iptables": {"--version"}, "ip": {"-V"},
+		"docker": {"--version"}, "containerd": {"--version"}, "ovs-vswitchd": {"--version"},
 	} {
 		path, err := network.FindProgram(name)
 		if err != nil {

@@ -61,7 +61,8 @@ func TestCursorsAreBounded(t *testing.T) {
 		t.Error("the newest cursor is gone")
 	}
 	for i := range 3 {
-		if bad := run(bson.D{{Key: "getMore", Value: s.cursors.last}, {Key: "collection", Value: "c"}, {Key: "batchSize", Value: 5}}); bad != nil {
+		if bad := run(bson.D{{Key: "getMore", Value: s.cursors.last}, {Key: "collection", Value: "c"},
+			{Key: "batchSize", Value: 5}}); bad != nil {
 			t.Fatal(bad)
 		}
 		check(fmt.Sprintf("after %d more", 5*(i+1)), mostHeld)
@@ -70,7 +71,8 @@ func TestCursorsAreBounded(t *testing.T) {
 		t.Fatal(bad)
 	}
 	check("after a single batch", mostHeld)
-	if bad := run(bson.D{{Key: "killCursors", Value: "c"}, {Key: "cursors", Value: bson.A{s.cursors.last, s.cursors.last - 1}}}); bad != nil {
+	if bad := run(bson.D{{Key: "killCursors", Value: "c"},
+		{Key: "cursors", Value: bson.A{s.cursors.last, s.cursors.last - 1}}}); bad != nil {
 		t.Fatal(bad)
 	}
 	check("after some were killed", mostHeld)
@@ -84,11 +86,14 @@ func TestCursorsAreBounded(t *testing.T) {
 // any length, is told.
 func TestNamesAreBounded(t *testing.T) {
 	s, run := server(t)
-	if bad := run(bson.D{{Key: "create", Value: strings.Repeat("c", longestName)}}); bad == nil || bad.name != "InvalidNamespace" {
+	if bad := run(bson.D{{Key: "create", Value: strings.Repeat("c", longestName)}}); bad == nil ||
+		bad.name != "InvalidNamespace" {
 		t.Errorf("a long name: %+v", bad)
 	}
 	for i := range 2 * mostIndexes {
-		bad := run(bson.D{{Key: "createIndexes", Value: "c"}, {Key: "indexes", Value: bson.A{bson.D{{Key: "key", Value: bson.D{{Key: "x", Value: 1}}}, {Key: "name", Value: fmt.Sprint(i)}}}}})
+		bad := run(bson.D{{Key: "createIndexes", Value: "c"},
+			{Key: "indexes",
+				Value: bson.A{bson.D{{Key: "key", Value: bson.D{{Key: "x", Value: 1}}}, {Key: "name", Value: fmt.Sprint(i)}}}}})
 		if (bad == nil) != (i < mostIndexes-1) {
 			t.Fatalf("index %d: %+v", i, bad)
 		}
@@ -98,7 +103,8 @@ func TestNamesAreBounded(t *testing.T) {
 			t.Fatalf("collection %d: %+v", i, bad)
 		}
 	}
-	if bad := run(bson.D{{Key: "insert", Value: "new"}, {Key: "documents", Value: bson.A{bson.D{}}}}); bad == nil || len(s.collections) > mostCollections {
+	if bad := run(bson.D{{Key: "insert", Value: "new"}, {Key: "documents", Value: bson.A{bson.D{}}}}); bad == nil ||
+		len(s.collections) > mostCollections {
 		t.Errorf("%d collections: %+v", len(s.collections), bad)
 	}
 	if bad := run(bson.D{{Key: "drop", Value: "n1"}}); bad != nil {

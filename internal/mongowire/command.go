@@ -136,7 +136,8 @@ func (q request) namespace() (string, *failure) {
 	if ns := q.db + "." + name; len(ns) <= longestName {
 		return ns, nil
 	}
-	return "", &failure{73, "InvalidNamespace", fmt.Sprintf("Fully qualified namespace is too long: at most %d bytes", longestName)}
+	return "", &failure{73, "InvalidNamespace", fmt.Sprintf("Fully qualified namespace is too long: at most %d bytes",
+		longestName)}
 }
 
 // text is a field of the command that is a string; "" where there is none.
@@ -178,7 +179,8 @@ func (m message) document(name string) (bsoncore.Document, *failure) {
 		return nil, nil
 	}
 	if v.Type != bsoncore.TypeEmbeddedDocument {
-		return nil, typeMismatch("BSON field '" + name + "' is the wrong type '" + v.Type.String() + "', expected type 'object'")
+		return nil, typeMismatch("BSON field '" + name + "' is the wrong type '" + v.Type.String() +
+			"', expected type 'object'")
 	}
 	return v.Data, nil
 }
@@ -193,7 +195,8 @@ func (m message) list(name string) ([]bsoncore.Document, *failure) {
 		return nil, missingField("BSON field '" + name + "' is missing but a required field")
 	}
 	if v.Type != bsoncore.TypeArray {
-		return nil, typeMismatch("BSON field '" + name + "' is the wrong type '" + v.Type.String() + "', expected type 'array'")
+		return nil, typeMismatch("BSON field '" + name + "' is the wrong type '" + v.Type.String() +
+			"', expected type 'array'")
 	}
 	var out []bsoncore.Document
 	for rest := v.Data[4:]; len(rest) > 1; {

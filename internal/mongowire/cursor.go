@@ -80,7 +80,8 @@ func (q request) getMore(dst []byte) ([]byte, *failure) {
 		return dst, &failure{43, "CursorNotFound", fmt.Sprintf("cursor id %d not found", id)}
 	}
 	if c.ns != ns {
-		return dst, &failure{13, "Unauthorized", fmt.Sprintf("Requested getMore on namespace '%s', but cursor belongs to a different namespace %s", ns, c.ns)}
+		return dst, &failure{13, "Unauthorized",
+			fmt.Sprintf("Requested getMore on namespace '%s', but cursor belongs to a different namespace %s", ns, c.ns)}
 	}
 	b := newBatch(dst, "nextBatch", size)
 	for len(c.docs) > 0 && b.add(projection{}, c.docs[0]) {

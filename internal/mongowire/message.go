@@ -113,7 +113,8 @@ func (m *message) parseMsg(head [headerLength]byte, raw []byte) error {
 			return errors.New("no checksum")
 		}
 		end := len(raw) - 4
-		sum := crc32.Update(crc32.Checksum(head[:], crc32.MakeTable(crc32.Castagnoli)), crc32.MakeTable(crc32.Castagnoli), raw[:end])
+		sum := crc32.Update(crc32.Checksum(head[:], crc32.MakeTable(crc32.Castagnoli)), crc32.MakeTable(crc32.Castagnoli),
+			raw[:end])
 		if sum != binary.LittleEndian.Uint32(raw[end:]) {
 			return errors.New("wrong checksum")
 		}

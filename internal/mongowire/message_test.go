@@ -52,7 +52,8 @@ func TestReadMessage(t *testing.T) {
 	none, body := []byte{0, 0, 0, 0}, append([]byte{0}, ping(t)...)
 	x := doc(t, bson.D{{Key: "x", Value: 1}})
 	summed := packet(opMsg, []byte{1, 0, 0, 0}, body, make([]byte, 4))
-	binary.LittleEndian.PutUint32(summed[len(summed)-4:], crc32.Checksum(summed[:len(summed)-4], crc32.MakeTable(crc32.Castagnoli)))
+	binary.LittleEndian.PutUint32(summed[len(summed)-4:],
+		crc32.Checksum(summed[:len(summed)-4], crc32.MakeTable(crc32.Castagnoli)))
 	damaged := bytes.Clone(body)
 	damaged[5] = 0x55 // a type that there is not
 	deep := doc(t, bson.D{})
@@ -104,15 +105,27 @@ func FuzzConversation(f *testing.F) {
 	commands := []bson.D{
 		{{Key: "ping", Value: 1}},
 		{{Key: "hello", Value: 1}},
-		{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{bson.D{{Key: "x", Value: 1.5}}, bson.D{{Key: "_id", Value: 1}, {Key: "a", Value: bson.A{1, "b"}}}}}},
-		{{Key: "find", Value: "c"}, {Key: "filter", Value: bson.D{{Key: "_id", Value: bson.D{{Key: "$gt", Value: 0}}}}}, {Key: "projection", Value: bson.D{{Key: "x", Value: 1}}}, {Key: "batchSize", Value: 1}},
+		{{Key: "insert", Value: "c"},
+			{Key: "documents",
+				Value: bson.A{bson.D{{Key: "x", Value: 1.5}}, bson.D{{Key: "_id", Value: 1}, {Key: "a", Value: bson.A{1, "b"}}}}}},
+		{{Key: "find", Value: "c"}, {Key: "filter", Value: bson.D{{Key: "_id", Value: bson.D{{Key: "$gt", Value: 0}}}}},
+			{Key: "projection", Value: bson.D{{Key: "x", Value: 1}}}, {Key: "batchSize", Value: 1}},
 		{{Key: "getMore", Value: int64(1)}, {Key: "collection", Value: "c"}},
 		{{Key: "killCursors", Value: "c"}, {Key: "cursors", Value: bson.A{int64(1)}}},
-		{{Key: "update", Value: "c"}, {Key: "updates", Value: bson.A{bson.D{{Key: "q", Value: bson.D{}}, {Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: "long"}}}}}, {Key: "multi", Value: true}}}}},
-		{{Key: "delete", Value: "c"}, {Key: "deletes", Value: bson.A{bson.D{{Key: "q", Value: bson.D{{Key: "x", Value: nil}}}, {Key: "limit", Value: 1}}}}},
+		{{Key: "update", Value: "c"},
+			{Key: "updates",
+				Value: bson.A{
+					bson.D{{Key: "q", Value: bson.D{}},
+						{Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: "long"}}}}},
+						{Key: "multi", Value: true}}}}},
+		{{Key: "delete", Value: "c"},
+			{Key: "deletes",
+				Value: bson.A{bson.D{{Key: "q", Value: bson.D{{Key: "x", Value: nil}}}, {Key: "limit", Value: 1}}}}},
 		{{Key: "count", Value: "c"}, {Key: "query", Value: bson.D{}}, {Key: "skip", Value: 1}},
 		{{Key: "create", Value: "c"}, {Key: "capped", Value: true}, {Key: "size", Value: 100}},
-		{{Key: "createIndexes", Value: "c"}, {Key: "indexes", Value: bson.A{bson.D{{Key: "key", Value: bson.D{{Key: "x", Value: 1}}}, {Key: "name", Value: "x_1"}}}}},
+		{{Key: "createIndexes", Value: "c"},
+			{Key: "indexes",
+				Value: bson.A{bson.D{{Key: "key", Value: bson.D{{Key: "x", Value: 1}}}, {Key: "name", Value: "x_1"}}}}},
 		{{Key: "drop", Value: "c"}},
 	}
 	var all []byte
@@ -122,7 +135,8 @@ func FuzzConversation(f *testing.F) {
 		all = append(all, p...)
 	}
 	f.Add(all)
-	f.Add(packet(opMsg, none, []byte{0}, doc(f, bson.D{{Key: "insert", Value: "c"}, {Key: "$db", Value: "d"}}), sequence("documents", doc(f, bson.D{{Key: "_id", Value: "a"}}))))
+	f.Add(packet(opMsg, none, []byte{0}, doc(f, bson.D{{Key: "insert", Value: "c"}, {Key: "$db", Value: "d"}}),
+		sequence("documents", doc(f, bson.D{{Key: "_id", Value: "a"}}))))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s, err := New(func() time.Time { return time.Unix(1e9, 0) }, cpuTime)
 		if err != nil {

@@ -48,7 +48,8 @@ func (s selection) each(c *collection, fn func(bsoncore.Document)) {
 // find answers with the first documents, and leaves the others to a cursor.
 func (q request) find(dst []byte) ([]byte, *failure) {
 	for _, name := range []string{"sort", "collation", "let", "tailable", "returnKey", "min", "max"} {
-		if v, there := field(q.body, name); there && (v.Type != bsoncore.TypeEmbeddedDocument || len(v.Data) > 5) && truthy(v) {
+		if v, there := field(q.body, name); there && (v.Type != bsoncore.TypeEmbeddedDocument || len(v.Data) > 5) &&
+			truthy(v) {
 			return dst, notImplemented("find with " + name)
 		}
 	}

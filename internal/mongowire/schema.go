@@ -127,7 +127,8 @@ func (s *Server) note(ns string, names []string) *failure {
 		switch {
 		case n == "_id_" || s.indexes[ns][n]:
 		case len(n) > longestName || len(s.indexes[ns])+1 >= mostIndexes:
-			return &failure{67, "CannotCreateIndex", fmt.Sprintf("expected at most %d indexes in %s, with names of at most %d bytes", mostIndexes, ns, longestName)}
+			return &failure{67, "CannotCreateIndex",
+				fmt.Sprintf("expected at most %d indexes in %s, with names of at most %d bytes", mostIndexes, ns, longestName)}
 		default:
 			s.indexes[ns][n] = true
 		}

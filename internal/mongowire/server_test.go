@@ -25,7 +25,8 @@ func serve(t testing.TB) *mongo.Client {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, l) }()
-	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + l.Addr().String()).SetServerSelectionTimeout(5 * time.Second))
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + l.Addr().String()).SetServerSelectionTimeout(
+		5 * time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func TestDriver(t *testing.T) {
 			t.Errorf("%s: %d documents, %v; want %d", tc.name, len(got), err, tc.want)
 		}
 	}
-	res, err := c.UpdateMany(ctx, bson.D{{Key: "x", Value: 3}}, bson.D{{Key: "$set", Value: bson.D{{Key: "y", Value: "new"}}}})
+	res, err := c.UpdateMany(ctx, bson.D{{Key: "x", Value: 3}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "y", Value: "new"}}}})
 	if err != nil || res.MatchedCount != 50 || res.ModifiedCount != 50 {
 		t.Errorf("update: %+v, %v", res, err)
 	}

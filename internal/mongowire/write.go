@@ -38,7 +38,8 @@ func (q request) insert(dst []byte) ([]byte, *failure) {
 		return dst, bad
 	}
 	if len(docs) > maxBatch {
-		return dst, &failure{16, "InvalidLength", fmt.Sprintf("Write batch sizes must be between 1 and %d. Got %d operations.", maxBatch, len(docs))}
+		return dst, &failure{16, "InvalidLength",
+			fmt.Sprintf("Write batch sizes must be between 1 and %d. Got %d operations.", maxBatch, len(docs))}
 	}
 	c, bad := q.collection(true)
 	if bad != nil {

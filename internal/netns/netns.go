@@ -119,7 +119,8 @@ func release() error {
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("list %s: %w", Dir, err)
 	}
-	if err := unix.Unmount(Dir, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+	if err := unix.Unmount(Dir, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) &&
+		!errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmount %s: %w", Dir, err)
 	}
 	for _, path := range []string{Dir, marker} {

@@ -149,8 +149,9 @@ func tryEncap(name string) error {
 		return err
 	}
 	err = netlink.RouteAdd(&netlink.Route{LinkIndex: parent.Attrs().Index,
-		Dst:   &net.IPNet{IP: net.IPv4(192, 0, 2, 0).To4(), Mask: net.CIDRMask(24, 32)},
-		Encap: &netlink.SEG6Encap{Mode: nl.SEG6_IPTUN_MODE_ENCAP, Segments: []net.IP{net.ParseIP("2001:db8::1")}}}) // RFC 3849
+		Dst: &net.IPNet{IP: net.IPv4(192, 0, 2, 0).To4(), Mask: net.CIDRMask(24, 32)},
+		Encap: &netlink.SEG6Encap{Mode: nl.SEG6_IPTUN_MODE_ENCAP,
+			Segments: []net.IP{net.ParseIP("2001:db8::1")}}}) // RFC 3849
 	if err != nil {
 		return fmt.Errorf("ip route add encap %s: %w", name, err)
 	}

@@ -13,13 +13,16 @@ func TestMissingAsksTheKernel(t *testing.T) {
 		t.Skip("asking the kernel needs root")
 	}
 	m := NewMachine(nil)
-	met := []Need{NeedRoot(), NeedLink("veth", "CONFIG_VETH"), NeedLink("bridge", "CONFIG_BRIDGE"), NeedFamily("nlctrl", "CONFIG_NET")}
+	met := []Need{NeedRoot(), NeedLink("veth", "CONFIG_VETH"), NeedLink("bridge", "CONFIG_BRIDGE"),
+		NeedFamily("nlctrl", "CONFIG_NET")}
 	if got := m.Missing(met); len(got) != 0 {
 		t.Errorf("missing %v: every kernel that runs labs has these", got)
 	}
-	for _, n := range []Need{NeedLink("pw-none", "CONFIG_PW"), NeedFamily("pw_none", "CONFIG_PW"), NeedEncap("pw-none", "CONFIG_PW"), NeedSocket("pw-none", "CONFIG_PW")} {
+	for _, n := range []Need{NeedLink("pw-none", "CONFIG_PW"), NeedFamily("pw_none", "CONFIG_PW"),
+		NeedEncap("pw-none", "CONFIG_PW"), NeedSocket("pw-none", "CONFIG_PW")} {
 		got := m.Missing([]Need{n})
-		if len(got) != 1 || got[0].Kind != n.Kind || got[0].Name != n.Name || !strings.HasPrefix(got[0].Fix, "a kernel with CONFIG_PW: ") {
+		if len(got) != 1 || got[0].Kind != n.Kind || got[0].Name != n.Name ||
+			!strings.HasPrefix(got[0].Fix, "a kernel with CONFIG_PW: ") {
 			t.Errorf("%v: got %v", n, got)
 		}
 	}
@@ -32,7 +35,8 @@ func TestLinksAreAskedForWell(t *testing.T) {
 		t.Skip("asking the kernel needs root")
 	}
 	m := NewMachine(nil)
-	for _, kind := range []string{"veth", "vxlan", "geneve", "gre", "gretap", "ipip", "wireguard", "ipvlan", "macvlan", "vlan", "dummy", "vrf"} {
+	for _, kind := range []string{"veth", "vxlan", "geneve", "gre", "gretap", "ipip", "wireguard", "ipvlan", "macvlan",
+		"vlan", "dummy", "vrf"} {
 		// EOPNOTSUPP is how the kernel says "unknown device type" (net/core/rtnetlink.c).
 		if err := m.ask(NeedLink(kind, "")); err != nil && !strings.HasSuffix(err.Error(), "operation not supported") {
 			t.Errorf("%s: %v", kind, err)
@@ -67,7 +71,8 @@ func TestHardwareIsLookedFor(t *testing.T) {
 		t.Errorf("missing %v, which is there", got)
 	}
 	m.sys = filepath.Join(root, "none")
-	if got := m.Missing([]Need{card, NeedHardware("quantum link", "a quantum link")}); len(got) != 2 || got[0].Fix != "a card that splits" {
+	if got := m.Missing([]Need{card, NeedHardware("quantum link", "a quantum link")}); len(got) != 2 ||
+		got[0].Fix != "a card that splits" {
 		t.Errorf("got %v", got)
 	}
 }

@@ -216,8 +216,8 @@ const UnderlayBridge = "br0"
 
 // OnUnderlay is the part of the underlay's own range from which pods of the host
 // take addresses when the network puts them there: the hosts' addresses are in
-// the first part, which is as large as a host's pod range, then come the parts of each network in the lab, as there may be
-// several such.
+// the first part, which is as large as a host's pod range, then come the parts of each network in the lab, as there may
+// be several such.
 func (s Site) OnUnderlay(h topo.Host) (netip.Prefix, error) {
 	part, err := topo.HostPods(h.Addr.Masked(), h.Pods.Bits(), s.Index*len(s.All())+h.Index)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 // all else that Pathwise links.
 func ContainerdNeeds() []network.Need {
 	return []network.Need{network.NeedProgram("containerd", "containerd"), network.NeedProgram("ctr", "containerd"),
-		network.NeedProgram("containerd-shim-runc-v2", "containerd"), network.NeedProgram("unshare", "util-linux"), network.NeedProgram("mount", "mount")}
+		network.NeedProgram("containerd-shim-runc-v2", "containerd"), network.NeedProgram("unshare", "util-linux"),
+		network.NeedProgram("mount", "mount")}
 }
 
 // Daemon is a containerd of a lab's own, beside that of the machine.
@@ -55,7 +56,8 @@ address = %q
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return nil, fmt.Errorf("write configuration: %w", err)
 	}
-	return []string{"unshare", "--mount", "--propagation", "slave", "sh", "-c", apart, "sh", "containerd", "--config", config, "--log-level", "warn"}, nil
+	return []string{"unshare", "--mount", "--propagation", "slave", "sh", "-c", apart, "sh", "containerd", "--config",
+		config, "--log-level", "warn"}, nil
 }
 
 func (d Daemon) socket() string { return filepath.Join(d.Dir, "sock") }

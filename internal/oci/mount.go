@@ -23,7 +23,8 @@ func Detach(dir string) error {
 	}
 	var errs []error
 	for _, at := range runcMounts(string(raw), dir) {
-		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) &&
+			!errors.Is(err, unix.ENOENT) {
 			errs = append(errs, fmt.Errorf("unmount %s: %w", at, err))
 		}
 	}

@@ -60,7 +60,8 @@ func TestBoundRefusesTheBest(t *testing.T) {
 		absent = append(absent, x)
 	}
 	got, err := Recommend(absent, need, checkout(5e-3))
-	if err != nil || !slices.Equal(got.Chosen, []string{"slow"}) || !strings.Contains(got.Why, "steady (latency_p99 of tcp-rr at most 5ms: it has no figure)") {
+	if err != nil || !slices.Equal(got.Chosen, []string{"slow"}) ||
+		!strings.Contains(got.Why, "steady (latency_p99 of tcp-rr at most 5ms: it has no figure)") {
 		t.Errorf("without a figure: chose %v: %s, %v", got.Chosen, got.Why, err)
 	}
 }
@@ -73,7 +74,8 @@ func TestBoundOfNothing(t *testing.T) {
 	o.Applications[0].Bounds = []application.Bound{{Workload: "udp-max", Metric: sample.Loss, Most: &none}}
 	got, err := Recommend(slices.Concat(
 		repeated("a", "udp-max", 1, map[string]float64{sample.Throughput: 2e9, sample.Loss: 1e-4}),
-		repeated("b", "udp-max", 1, map[string]float64{sample.Throughput: 1e9, sample.Loss: 0})), Need{App: "checkout", Load: High, Scenario: twoHosts}, o)
+		repeated("b", "udp-max", 1, map[string]float64{sample.Throughput: 1e9, sample.Loss: 0})),
+		Need{App: "checkout", Load: High, Scenario: twoHosts}, o)
 	if err != nil || !slices.Equal(got.Chosen, []string{"b"}) {
 		t.Errorf("chose %v: %s, %v", got.Chosen, got.Why, err)
 	}
@@ -121,8 +123,10 @@ func TestKeepingIsCalibrated(t *testing.T) {
 // At an offered rate that all networks met, web access is judged by how long answers take.
 func TestWebAtARateIsJudgedByLatency(t *testing.T) {
 	var trials []sample.Trial
-	for n, f := range map[string]struct{ rate, p50, p99 float64 }{"a": {1000.2, 3e-4, 2e-3}, "b": {999.4, 2e-4, 1e-3}, "c": {1000.1, 9e-4, 9e-3}} {
-		for _, x := range repeated(n, "http", 8, map[string]float64{sample.Rate: f.rate, sample.LatencyP50: f.p50, sample.LatencyP99: f.p99}) {
+	for n, f := range map[string]struct{ rate, p50, p99 float64 }{"a": {1000.2, 3e-4, 2e-3}, "b": {999.4, 2e-4, 1e-3},
+		"c": {1000.1, 9e-4, 9e-3}} {
+		for _, x := range repeated(n, "http", 8,
+			map[string]float64{sample.Rate: f.rate, sample.LatencyP50: f.p50, sample.LatencyP99: f.p99}) {
 			x.Load.Rate, x.Metrics[sample.Rate] = 1000, f.rate
 			trials = append(trials, x)
 		}
@@ -143,10 +147,13 @@ func TestPartAtItsLoad(t *testing.T) {
 	o := checkout(1)
 	o.Applications[0].Bounds = nil
 	o.Applications[0].Parts[0].Load = &sample.Load{Connections: 8}
-	trials := slices.Concat(repeated("a", "tcp-rr", 8, map[string]float64{sample.Rate: 10}), repeated("b", "tcp-rr", 8, map[string]float64{sample.Rate: 5}),
-		repeated("a", "tcp-rr", 64, map[string]float64{sample.Rate: 10}), repeated("b", "tcp-rr", 64, map[string]float64{sample.Rate: 50}))
+	trials := slices.Concat(repeated("a", "tcp-rr", 8, map[string]float64{sample.Rate: 10}),
+		repeated("b", "tcp-rr", 8, map[string]float64{sample.Rate: 5}),
+		repeated("a", "tcp-rr", 64, map[string]float64{sample.Rate: 10}),
+		repeated("b", "tcp-rr", 64, map[string]float64{sample.Rate: 50}))
 	got, err := Recommend(trials, Need{App: "checkout", Load: High, Scenario: twoHosts}, o)
-	if err != nil || !slices.Equal(got.Chosen, []string{"a"}) || len(got.Asked) != 1 || got.Asked[0].Load.Connections != 8 {
+	if err != nil || !slices.Equal(got.Chosen, []string{"a"}) || len(got.Asked) != 1 ||
+		got.Asked[0].Load.Connections != 8 {
 		t.Errorf("chose %v from %v, %v", got.Chosen, got.Asked, err)
 	}
 }

@@ -191,7 +191,8 @@ func (c *comparer) compareCell(cell sample.Cell) {
 
 // change makes the row of one metric, all but what needs the other rows.
 func (c *comparer) change(cell sample.Cell, f, g Figure) Change {
-	out := Change{Cell: cell, Metric: f.Metric, A: f.Interval, B: g.Interval, P: 1, Adjusted: 1, Discovery: 1, Verdict: Same}
+	out := Change{Cell: cell, Metric: f.Metric, A: f.Interval, B: g.Interval, P: 1, Adjusted: 1, Discovery: 1,
+		Verdict: Same}
 	out.Ratio = stat.RatioIndependent(g.Values, f.Values, c.o.Level)
 	test := stat.Welch(f.Values, g.Values)
 	out.shift, out.shifted = stat.ShiftOf(f.Values, g.Values)

@@ -126,7 +126,8 @@ func TestCompareSimulated(t *testing.T) {
 			}
 			share := func(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
 			t.Logf("significant %.4f, p below 5 %% %.4f, without baseline %.4f, effects found %.3f, drift told %.2f",
-				share(got.significant, got.rows), share(got.below5, got.rows), share(got.plain5, got.rows), share(got.right, got.effects), share(got.drifts, got.runs))
+				share(got.significant, got.rows), share(got.below5, got.rows), share(got.plain5, got.rows),
+				share(got.right, got.effects), share(got.drifts, got.runs))
 			if share(got.significant, got.rows) > 0.05 || share(got.below5, got.rows) > tt.below5 {
 				t.Errorf("false claims")
 			}
@@ -201,7 +202,8 @@ func TestCompareSelects(t *testing.T) {
 			continue
 		}
 		all := changeAt(whole, r.Cell, r.Metric.Name)
-		if r.P != all.P || !(*r.Finds < *all.Finds) || !(r.Needs <= all.Needs || all.Needs == 0) || r.Needs < 2 && *r.Finds < 0.1 {
+		if r.P != all.P || !(*r.Finds < *all.Finds) || !(r.Needs <= all.Needs || all.Needs == 0) || r.Needs < 2 &&
+			*r.Finds < 0.1 {
 			t.Errorf("%s: finds %v, needs %d; among all %v, %d", r.Cell, *r.Finds, r.Needs, *all.Finds, all.Needs)
 		}
 	}
@@ -232,7 +234,8 @@ func TestWarnDrift(t *testing.T) {
 }
 
 func TestConditions(t *testing.T) {
-	got := Conditions(map[string]string{"kernel": "6.1", "window": "1s", "same": "x"}, map[string]string{"kernel": "6.2", "same": "x", "new": "y"})
+	got := Conditions(map[string]string{"kernel": "6.1", "window": "1s", "same": "x"},
+		map[string]string{"kernel": "6.2", "same": "x", "new": "y"})
 	if want := []Condition{{"kernel", "6.1", "6.2"}, {"new", "", "y"}, {"window", "1s", ""}}; !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
@@ -250,20 +253,25 @@ func change(t *testing.T, c Comparison, network, metric string) Change {
 }
 
 func TestCompareRows(t *testing.T) {
-	a := slices.Concat(throughputs("host", 100, 102, 98, 101, 99), throughputs("x", 50, 51, 49, 50.5, 49.5), throughputs("once", 7))
-	b := slices.Concat(throughputs("host", 50, 51, 49, 50.5, 49.5), throughputs("x", 50, 51, 49, 50.5, 49.5), throughputs("once", 70))
+	a := slices.Concat(throughputs("host", 100, 102, 98, 101, 99), throughputs("x", 50, 51, 49, 50.5, 49.5),
+		throughputs("once", 7))
+	b := slices.Concat(throughputs("host", 50, 51, 49, 50.5, 49.5), throughputs("x", 50, 51, 49, 50.5, 49.5),
+		throughputs("once", 70))
 	got := Compare(a, b, CompareOptions{})
 	// The machine became half as fast and x did not: x is twice as good.
 	x := change(t, got, "x", sample.Throughput)
-	if x.Verdict != Better || !x.Significant || math.Abs(x.Ratio.Center-1) > 1e-9 || math.Abs(x.Relative.Center-2) > 0.01 || !x.Tested {
+	if x.Verdict != Better || !x.Significant || math.Abs(x.Ratio.Center-1) > 1e-9 ||
+		math.Abs(x.Relative.Center-2) > 0.01 || !x.Tested {
 		t.Errorf("x: %+v", x)
 	}
 	host := change(t, got, "host", sample.Throughput)
-	if host.Verdict != Reference || host.Significant || host.Relative != nil || !(host.Adjusted < 0.05) || math.Abs(host.Ratio.Center-0.5) > 1e-6 {
+	if host.Verdict != Reference || host.Significant || host.Relative != nil || !(host.Adjusted < 0.05) ||
+		math.Abs(host.Ratio.Center-0.5) > 1e-6 {
 		t.Errorf("host: %+v", host)
 	}
 	once := change(t, got, "once", sample.Throughput)
-	if once.Tested || once.Significant || once.P != 1 || once.Verdict != Same || !warned(once.Warnings, "repetitions", "needs >= 3") {
+	if once.Tested || once.Significant || once.P != 1 || once.Verdict != Same ||
+		!warned(once.Warnings, "repetitions", "needs >= 3") {
 		t.Errorf("once: %+v", once)
 	}
 	if !warned(got.Warnings, "drift", "host itself moved between the runs, in 1 of 1 figures") {
@@ -285,7 +293,8 @@ func TestCompareWithoutBaseline(t *testing.T) {
 		t.Errorf("warnings: %v", got.Warnings)
 	}
 	// Another network can be the baseline.
-	named := Compare(slices.Concat(a, throughputs("y", 5, 5.1, 4.9)), slices.Concat(b, throughputs("y", 4, 4.1, 3.9)), CompareOptions{Options: Options{Baseline: "y"}})
+	named := Compare(slices.Concat(a, throughputs("y", 5, 5.1, 4.9)), slices.Concat(b, throughputs("y", 4, 4.1, 3.9)),
+		CompareOptions{Options: Options{Baseline: "y"}})
 	if x := change(t, named, "x", sample.Throughput); x.Relative == nil || x.Significant {
 		t.Errorf("x by y: %+v", x)
 	}
@@ -300,12 +309,14 @@ func TestCompareZeros(t *testing.T) {
 		return out
 	}
 	a := slices.Concat(loss("host", 0, 0, 0, 0, 0, 0), loss("x", 0, 0, 0, 0, 0, 0), loss("y", 0, 0, 0, 0, 0, 0))
-	b := slices.Concat(loss("host", 0, 0, 0, 0, 0, 0), loss("x", 0, 0, 0, 0, 0, 0), loss("y", 0.1, 0.11, 0.09, 0.1, 0.1, 0.1))
+	b := slices.Concat(loss("host", 0, 0, 0, 0, 0, 0), loss("x", 0, 0, 0, 0, 0, 0),
+		loss("y", 0.1, 0.11, 0.09, 0.1, 0.1, 0.1))
 	got := Compare(a, b, CompareOptions{})
 	if x := change(t, got, "x", sample.Loss); x.P != 1 || x.Verdict != Same || !x.Tested {
 		t.Errorf("x: %+v", x)
 	}
-	if y := change(t, got, "y", sample.Loss); y.Verdict != Worse || y.Relative != nil || !warned(y.Warnings, "baseline", "values of 0") {
+	if y := change(t, got, "y", sample.Loss); y.Verdict != Worse || y.Relative != nil ||
+		!warned(y.Warnings, "baseline", "values of 0") {
 		t.Errorf("y: %+v", y)
 	}
 	if odd := change(t, got, "y", "odd"); odd.Verdict != Changed {
@@ -317,7 +328,8 @@ func TestCompareCells(t *testing.T) {
 	a := slices.Concat(throughputs("gone", 1, 2), throughputs("broke", 1, 2), throughputs("flaky", 1, 2, 3),
 		[]sample.Trial{failed("steady", "tcp-stream", 1, 1), failed("steady", "tcp-stream", 1, 2)})
 	b := slices.Concat(throughputs("new", 1, 2), throughputs("flaky", 1, 2),
-		[]sample.Trial{failed("broke", "tcp-stream", 1, 1), failed("flaky", "tcp-stream", 1, 3), failed("steady", "tcp-stream", 1, 1)})
+		[]sample.Trial{failed("broke", "tcp-stream", 1, 1), failed("flaky", "tcp-stream", 1, 3),
+			failed("steady", "tcp-stream", 1, 1)})
 	got := Compare(a, b, CompareOptions{})
 	if len(got.OnlyA) != 1 || got.OnlyA[0].Network != "gone" || len(got.OnlyB) != 1 || got.OnlyB[0].Network != "new" {
 		t.Errorf("only in a %v, in b %v", got.OnlyA, got.OnlyB)

@@ -134,7 +134,8 @@ func TestCompareCoversDrift(t *testing.T) {
 				sum.plain += c.plain
 			}
 			change, figure := float64(sum.change)/float64(sum.changeOf), float64(sum.figure)/float64(sum.figureOf)
-			t.Logf("%s, %d repetitions: changes %.3f, figures %.3f, without drift %.3f", tt.name, repetitions, change, figure, float64(sum.plain)/float64(sum.figureOf))
+			t.Logf("%s, %d repetitions: changes %.3f, figures %.3f, without drift %.3f", tt.name, repetitions, change, figure,
+				float64(sum.plain)/float64(sum.figureOf))
 			if change < 0.93 || figure < 0.93 {
 				t.Errorf("%s, %d repetitions: intervals cover %.3f and %.3f", tt.name, repetitions, change, figure)
 			}
@@ -185,7 +186,8 @@ func TestCompareFindsPlanted(t *testing.T) {
 			}
 			t.Logf("%s, x%.2f: found in %d of %d, a false claim in %d of %d families", tt.name, planted, found, asked, wrong, families)
 			if found < asked*9/10 || wrong > families*tt.most/100 {
-				t.Errorf("%s, x%.2f: found in %d of %d, a false claim in %d of %d families", tt.name, planted, found, asked, wrong, families)
+				t.Errorf("%s, x%.2f: found in %d of %d, a false claim in %d of %d families", tt.name, planted, found, asked, wrong,
+					families)
 			}
 		}
 	}

@@ -94,7 +94,8 @@ func Choices(trials []sample.Trial) (s Selection) {
 			metrics[name] = true
 		}
 	}
-	return Selection{slices.Sorted(maps.Keys(networks)), slices.Sorted(maps.Keys(workloads)), slices.Sorted(maps.Keys(metrics))}
+	return Selection{slices.Sorted(maps.Keys(networks)), slices.Sorted(maps.Keys(workloads)),
+		slices.Sorted(maps.Keys(metrics))}
 }
 
 // Check refuses names that are not among choices; key says which list is at fault.
@@ -102,7 +103,8 @@ func (s Selection) Check(choices Selection) error {
 	for _, l := range []struct {
 		key       string
 		ask, have []string
-	}{{"networks", s.Networks, choices.Networks}, {"workloads", s.Workloads, choices.Workloads}, {"metric", s.Metrics, choices.Metrics}} {
+	}{{"networks", s.Networks, choices.Networks}, {"workloads", s.Workloads, choices.Workloads},
+		{"metric", s.Metrics, choices.Metrics}} {
 		for _, name := range l.ask {
 			if !slices.Contains(l.have, name) {
 				return fmt.Errorf("--%s %q: neither result has it: there is %s", l.key, name, strings.Join(l.have, ", "))

@@ -121,7 +121,8 @@ func (c column) uninformative(networks []string, o Options) (why string, noise b
 	if !(p > 1-o.Level) {
 		return "", false
 	}
-	return fmt.Sprintf("its spread of %s is within its uncertainty of ±%s", Percent(c.spread(networks)), Percent(c.uncertainty(networks, o))), true
+	return fmt.Sprintf("its spread of %s is within its uncertainty of ±%s", Percent(c.spread(networks)),
+		Percent(c.uncertainty(networks, o))), true
 }
 
 // spread is the greatest figure over the least, less 1.

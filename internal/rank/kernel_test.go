@@ -26,7 +26,8 @@ func TestKernelsAreRankedApart(t *testing.T) {
 			overall = append(overall, r)
 		}
 	}
-	if len(overall) != 2 || overall[0].Scenario.Kernel != "" || overall[1].Scenario.Kernel != guest || overall[1].Name != "overall/two-hosts,kernel="+guest {
+	if len(overall) != 2 || overall[0].Scenario.Kernel != "" || overall[1].Scenario.Kernel != guest ||
+		overall[1].Name != "overall/two-hosts,kernel="+guest {
 		t.Fatalf("got %+v", overall)
 	}
 	if first := row(t, overall[0], "bridge"); first.Rank != 1 || len(overall[0].Rows) != 2 {

@@ -27,7 +27,8 @@ func (b *book) loads(p application.Part, s topo.Scenario) []sample.Question {
 
 // choose picks the question of a part at a load point among its loads, of
 // which there is at least one.
-func (b *book) choose(p application.Part, loads []sample.Question, point LoadPoint) (sample.Question, []sample.Warning) {
+func (b *book) choose(p application.Part, loads []sample.Question, point LoadPoint) (
+	sample.Question, []sample.Warning) {
 	highest := loads[len(loads)-1]
 	if len(loads) == 1 {
 		return highest, []sample.Warning{{Gate: "load", Text: fmt.Sprintf(
@@ -127,7 +128,8 @@ func nearest(questions []sample.Question, load sample.Load) sample.Question {
 	apart := func(a, b float64) float64 { return math.Abs(math.Log1p(a) - math.Log1p(b)) }
 	return slices.MinFunc(questions, func(a, b sample.Question) int {
 		return cmp.Or(
-			cmp.Compare(apart(float64(a.Load.Connections), float64(load.Connections)), apart(float64(b.Load.Connections), float64(load.Connections))),
+			cmp.Compare(apart(float64(a.Load.Connections), float64(load.Connections)),
+				apart(float64(b.Load.Connections), float64(load.Connections))),
 			cmp.Compare(apart(a.Load.Rate, load.Rate), apart(b.Load.Rate, load.Rate)),
 			cmp.Compare(apart(float64(a.Load.Size), float64(load.Size)), apart(float64(b.Load.Size), float64(load.Size))),
 		)

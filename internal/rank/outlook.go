@@ -196,7 +196,8 @@ func (p *prospects) tell(out *Outlook) {
 		if x, y := a.Refused(out.Level), b.Refused(out.Level); x != y {
 			return last(x)
 		}
-		if len(p.limits) == 0 && (a.Regret == nil || out.Undecided) || a.Regret == nil && b.Regret == nil { // what the draws say of such is noise
+		// what the draws say of such is noise
+		if len(p.limits) == 0 && (a.Regret == nil || out.Undecided) || a.Regret == nil && b.Regret == nil {
 			return cmp.Compare(p.index(b.Network), p.index(a.Network))
 		}
 		return cmp.Or(cmp.Compare(*a.Regret, *b.Regret), cmp.Compare(*b.Best, *a.Best))
@@ -210,7 +211,8 @@ func (p *prospects) tell(out *Outlook) {
 		case o.Refused(p.o.Level) || out.Odds[0].Refused(p.o.Level):
 		case o.Regret != nil && *o.Regret < out.Equal && p.known[leader]:
 			o.Tie = Equal
-		case out.Undecided && len(p.limits) == 0 || !p.known[at] || !p.known[leader] || p.ahead(leader, at) <= (1+p.o.Level)/2:
+		case out.Undecided && len(p.limits) == 0 || !p.known[at] || !p.known[leader] ||
+			p.ahead(leader, at) <= (1+p.o.Level)/2:
 			o.Tie = Open
 		}
 	}

@@ -176,7 +176,8 @@ func TestRateThatSomeMissed(t *testing.T) {
 		trials = append(trials, repeated(n, "udp-stream", 1, map[string]float64{sample.Throughput: v})...)
 	}
 	o := together(t, atRate(trials, 1e8), "datagram")
-	if got := o.Tied(); !slices.Equal(got, []string{"a", "b"}) || math.Abs(*o.Odds[0].Best-0.5) > 1e-6 || *o.Odds[1].Regret != 0 {
+	if got := o.Tied(); !slices.Equal(got, []string{"a", "b"}) || math.Abs(*o.Odds[0].Best-0.5) > 1e-6 ||
+		*o.Odds[1].Regret != 0 {
 		t.Errorf("tied %v, odds %+v", got, o.Odds)
 	}
 	if c, _ := o.Find("c"); math.Abs(*c.Regret-0.4) > 0.02 {
@@ -190,10 +191,13 @@ func TestFiguresShareTheWorkloadsWeight(t *testing.T) {
 	var trials []sample.Trial
 	for i, n := range []string{"a", "b", "c"} {
 		f := 1 + float64(i)/4
-		trials = append(trials, repeated(n, "tcp-rr", 1, map[string]float64{sample.Rate: 1e4 / f, sample.LatencyP50: 1e-4 * f, sample.LatencyP99: 3e-4 * f})...)
+		trials = append(trials,
+			repeated(n, "tcp-rr", 1, map[string]float64{sample.Rate: 1e4 / f, sample.LatencyP50: 1e-4 * f,
+				sample.LatencyP99: 3e-4 * f})...)
 		trials = append(trials, repeated(n, "tcp-stream", 1, map[string]float64{sample.Throughput: 1e9 * f})...)
 		trials = append(trials, repeated(n, "uperf-x", 1, map[string]float64{sample.Throughput: 1e9 * f, sample.Rate: 1e4 * f,
-			sample.LatencyP50: 1e-4, sample.LatencyP99: 3e-4 / f, sample.LatencyP999: 5e-4 / f, sample.LatencyMean: 1e-4 / f})...)
+			sample.LatencyP50: 1e-4, sample.LatencyP99: 3e-4 / f, sample.LatencyP999: 5e-4 / f,
+			sample.LatencyMean: 1e-4 / f})...)
 	}
 	o := only(t, Rank(trials, Options{}), Overall).Outlook
 	shares, left := map[string]float64{}, 0
@@ -223,7 +227,9 @@ func TestNoiseIsLeftOut(t *testing.T) {
 			for rep := 1; rep <= 4; rep++ {
 				m := map[string]float64{sample.Rate: 1e4 * (1 + 0.2*float64(i)) * math.Exp(0.01*r.NormFloat64())}
 				plain = append(plain, trial(n, "tcp-rr", 1, rep, m))
-				noisy = append(noisy, trial(n, "tcp-rr", 1, rep, map[string]float64{sample.Rate: m[sample.Rate], sample.LatencyP99: 1e-3 * math.Exp(0.3*r.NormFloat64())}))
+				noisy = append(noisy,
+					trial(n, "tcp-rr", 1, rep,
+						map[string]float64{sample.Rate: m[sample.Rate], sample.LatencyP99: 1e-3 * math.Exp(0.3*r.NormFloat64())}))
 			}
 		}
 		with := together(t, noisy, "request-response")
@@ -245,7 +251,8 @@ func TestNoiseIsLeftOut(t *testing.T) {
 func TestTwoNetworksShowTheSizeOfTheEffect(t *testing.T) {
 	pair := func(slow float64) *Outlook {
 		return together(t, slices.Concat(repeated("host", "tcp-stream", 1, map[string]float64{sample.Throughput: 12e9}),
-			repeated("a", "tcp-stream", 1, map[string]float64{sample.Throughput: 10e9}), repeated("b", "tcp-stream", 1, map[string]float64{sample.Throughput: slow})), "bulk")
+			repeated("a", "tcp-stream", 1, map[string]float64{sample.Throughput: 10e9}),
+			repeated("b", "tcp-stream", 1, map[string]float64{sample.Throughput: slow})), "bulk")
 	}
 	near, far := pair(9.9e9), pair(4e9)
 	if got := near.Tied(); !slices.Equal(got, []string{"a", "b"}) || near.Odds[1].Tie != Equal {
@@ -255,7 +262,8 @@ func TestTwoNetworksShowTheSizeOfTheEffect(t *testing.T) {
 	if got := far.Tied(); !slices.Equal(got, []string{"a"}) || math.Abs(*b.Regret-0.6) > 0.02 || *far.Odds[0].Best < 0.99 {
 		t.Errorf("60 %% apart: %+v", far.Odds)
 	}
-	if math.Abs(b.ToBaseline.Center-4.0/12) > 0.01 || !b.ToBaseline.Contains(4.0/12) || math.Abs(far.Lead.Center-2.5) > 0.1 {
+	if math.Abs(b.ToBaseline.Center-4.0/12) > 0.01 || !b.ToBaseline.Contains(4.0/12) ||
+		math.Abs(far.Lead.Center-2.5) > 0.1 {
 		t.Errorf("to the host %+v, lead %+v", b.ToBaseline, far.Lead)
 	}
 }

@@ -60,7 +60,8 @@ func (p published) trials(networks ...string) (out []sample.Trial) {
 				continue
 			}
 			out = append(out, sample.Trial{
-				Cell:       sample.Cell{Network: n, Scenario: twoHosts, Workload: "connect", Load: sample.Load{Connections: threads}},
+				Cell: sample.Cell{Network: n, Scenario: twoHosts, Workload: "connect",
+					Load: sample.Load{Connections: threads}},
 				Repetition: 1, Order: len(out) + 1, Status: sample.OK, Kernel: "host",
 				Metrics: map[string]float64{sample.Rate: p.rows[i][j]},
 			})
@@ -86,7 +87,8 @@ func TestPublishedBestNetworks(t *testing.T) {
 		want  map[int]string
 	}{
 		"table 4": {table4(), map[int]string{1: "calico", 5: "calico", 50: "weave", 100: "weave", 200: "weave"}},
-		"table 5": {table5(), map[int]string{1: "calico", 5: "calico", 40: "calico", 50: "calico", 100: "calico", 125: "weave"}},
+		"table 5": {table5(), map[int]string{1: "calico", 5: "calico", 40: "calico", 50: "calico", 100: "calico",
+			125: "weave"}},
 	} {
 		got := byThreads(tt.table.trials("calico", "weave"))
 		if len(got) != len(tt.want) {
@@ -160,7 +162,8 @@ func TestPublishedOptimumLoads(t *testing.T) {
 			if !slices.Equal(got.Chosen, got.Scored) {
 				t.Errorf("%s, %s: chose %v, by z-scores %v", tt.name, point.load, got.Chosen, got.Scored)
 			}
-			if lead := got.Ranking.Outlook.Lead; !strings.Contains(got.Why, "one repetition cannot tell it from") || !math.IsInf(lead.High, 1) {
+			if lead := got.Ranking.Outlook.Lead; !strings.Contains(got.Why, "one repetition cannot tell it from") ||
+				!math.IsInf(lead.High, 1) {
 				t.Errorf("%s, %s: certain after one repetition: %s, lead %+v", tt.name, point.load, got.Why, lead)
 			}
 			if point.load == Optimum && !warned(got.Warnings, "load", "one repetition") {

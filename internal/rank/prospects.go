@@ -37,7 +37,8 @@ type prospects struct {
 // one repetition share what the machine did: differences look less certain than
 // they are, which is the safe side.
 func newProspects(features []feature, limits []limit, networks []string, o Options) *prospects {
-	p := &prospects{o: o, limits: limits, networks: networks, known: slices.Repeat([]bool{true}, len(networks)), based: true, n: math.MaxInt}
+	p := &prospects{o: o, limits: limits, networks: networks, known: slices.Repeat([]bool{true}, len(networks)),
+		based: true, n: math.MaxInt}
 	wide := len(networks) + 1
 	p.indices, p.centers = make([]float64, o.Draws*wide), make([]float64, wide)
 	for _, f := range features {
@@ -191,9 +192,11 @@ func (p *prospects) ahead(a, b int) float64 {
 
 // ratio is the index of a over that of b; b may be the baseline, which is at the end.
 func (p *prospects) ratio(a, b int) stat.Interval {
-	out := stat.Interval{Center: math.Exp(p.centers[a] - p.centers[b]), Low: 0, High: math.Inf(1), N: p.n, Level: p.o.Level, Method: MonteCarlo}
+	out := stat.Interval{Center: math.Exp(p.centers[a] - p.centers[b]), Low: 0, High: math.Inf(1), N: p.n,
+		Level: p.o.Level, Method: MonteCarlo}
 	if !p.known[a] || b < len(p.known) && !p.known[b] {
-		out.Warnings = []stat.Warning{{Gate: "repetitions", Text: "a figure of one repetition: needs >= 3 repetitions for an interval"}}
+		out.Warnings =
+			[]stat.Warning{{Gate: "repetitions", Text: "a figure of one repetition: needs >= 3 repetitions for an interval"}}
 		return out
 	}
 	all := make([]float64, 0, p.o.Draws)

@@ -230,6 +230,7 @@ func (b *book) drawShared(r *scored, wide []*scored) {
 // askedOf returns the questions of an application's workloads in a scenario.
 func (b *book) askedOf(a application.Application, s topo.Scenario) []sample.Question {
 	return slices.DeleteFunc(slices.Clone(b.asked), func(q sample.Question) bool {
-		return q.Scenario != s || !slices.ContainsFunc(a.Parts, func(p application.Part) bool { return p.Workload == q.Workload && p.Takes(q.Load) })
+		return q.Scenario != s ||
+			!slices.ContainsFunc(a.Parts, func(p application.Part) bool { return p.Workload == q.Workload && p.Takes(q.Load) })
 	})
 }

@@ -15,7 +15,8 @@ import (
 // trial is one OK trial on two hosts.
 func trial(network, workload string, connections, repetition int, metrics map[string]float64) sample.Trial {
 	return sample.Trial{
-		Cell:       sample.Cell{Network: network, Scenario: twoHosts, Workload: workload, Load: sample.Load{Connections: connections}},
+		Cell: sample.Cell{Network: network, Scenario: twoHosts, Workload: workload,
+			Load: sample.Load{Connections: connections}},
 		Repetition: repetition, Order: repetition, Status: sample.OK, Kernel: "host", Metrics: metrics,
 	}
 }
@@ -247,7 +248,8 @@ func TestRankingsCoverQuestionsApplicationsAndAll(t *testing.T) {
 	for _, r := range Rank(trials, Options{}) {
 		got = append(got, r.Name)
 	}
-	want := []string{"overall/two-hosts", "bulk/two-hosts", "two-hosts/new-workload/c=1", "two-hosts/new-workload/c=8", "two-hosts/tcp-stream/c=1", "two-hosts/tcp-stream/c=8"}
+	want := []string{"overall/two-hosts", "bulk/two-hosts", "two-hosts/new-workload/c=1", "two-hosts/new-workload/c=8",
+		"two-hosts/tcp-stream/c=1", "two-hosts/tcp-stream/c=8"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -264,7 +266,8 @@ func TestSameSeedSameAnswer(t *testing.T) {
 	if again := Rank(shuffled, Options{Seed: 7}); !reflect.DeepEqual(first, again) {
 		t.Error("the order of trials matters")
 	}
-	more := append(slices.Clone(trials), trial("a", "connect", 1, 1, map[string]float64{sample.Rate: 1}), trial("b", "connect", 1, 1, map[string]float64{sample.Rate: 2}))
+	more := append(slices.Clone(trials), trial("a", "connect", 1, 1, map[string]float64{sample.Rate: 1}),
+		trial("b", "connect", 1, 1, map[string]float64{sample.Rate: 2}))
 	for _, r := range Rank(more, Options{Seed: 7}) {
 		if r.Scope == OfQuestion && r.Question.Workload == "tcp-stream" && !reflect.DeepEqual(r, only(t, first, OfQuestion)) {
 			t.Error("another question moved this one")
@@ -273,7 +276,8 @@ func TestSameSeedSameAnswer(t *testing.T) {
 }
 
 func TestEverythingEncodes(t *testing.T) {
-	trials := slices.Concat(table4().trials("calico", "weave"), throughputs("calico", 0, 0, 1), throughputs("host", 0, 0, 0),
+	trials := slices.Concat(table4().trials("calico", "weave"), throughputs("calico", 0, 0, 1),
+		throughputs("host", 0, 0, 0),
 		[]sample.Trial{failed("weave", "tcp-stream", 1, 1)})
 	for name, v := range map[string]any{
 		"rankings": Rank(trials, Options{}), "table": Table(trials, Options{}), "summaries": Summarize(trials, Options{}),
@@ -315,7 +319,8 @@ func TestRankIntervalsCover(t *testing.T) {
 				apart++
 			}
 		}
-		t.Logf("n %d: %.3f of rank intervals cover, twins apart in %.3f", n, float64(covered)/float64(rows), float64(apart)/experiments)
+		t.Logf("n %d: %.3f of rank intervals cover, twins apart in %.3f", n, float64(covered)/float64(rows),
+			float64(apart)/experiments)
 		if float64(covered) < 0.95*float64(rows) || apart > experiments/20 {
 			t.Errorf("n %d: %d of %d rank intervals cover, twins apart in %d of %d", n, covered, rows, apart, experiments)
 		}

@@ -28,13 +28,18 @@ func streams() (out []sample.Trial) {
 	for _, n := range []struct {
 		name                          string
 		throughput, resent, jit, loss float64
-	}{{"host", 20, 1, 1e-6, 0.001}, {"fast", 10, 90, 90e-6, 0.09}, {"steady", 8, 10, 10e-6, 0.01}, {"poor", 5, 60, 60e-6, 0.06}} {
+	}{{"host", 20, 1, 1e-6, 0.001}, {"fast", 10, 90, 90e-6, 0.09}, {"steady", 8, 10, 10e-6, 0.01},
+		{"poor", 5, 60, 60e-6, 0.06}} {
 		for _, c := range []int{1, 8, 64} {
 			// Throughput peaks at 8 connections.
 			scale := map[int]float64{1: 0.5, 8: 1, 64: 0.8}[c]
-			out = append(out, repeated(n.name, "tcp-stream", c, map[string]float64{sample.Throughput: 1e9 * n.throughput * scale, sample.Retransmits: n.resent})...)
+			out = append(out,
+				repeated(n.name, "tcp-stream", c,
+					map[string]float64{sample.Throughput: 1e9 * n.throughput * scale, sample.Retransmits: n.resent})...)
 		}
-		out = append(out, repeated(n.name, "udp-stream", 4, map[string]float64{sample.Throughput: 1e8, sample.Jitter: n.jit, sample.Loss: n.loss})...)
+		out = append(out,
+			repeated(n.name, "udp-stream", 4,
+				map[string]float64{sample.Throughput: 1e8, sample.Jitter: n.jit, sample.Loss: n.loss})...)
 	}
 	return out
 }
@@ -85,7 +90,8 @@ func TestRecommendListsTies(t *testing.T) {
 	if err != nil || !slices.Equal(got.Chosen, []string{"b", "a"}) {
 		t.Fatalf("chose %v, %v", got.Chosen, err)
 	}
-	if lead := got.Ranking.Outlook.Lead; !strings.HasPrefix(got.Why, "The data cannot tell whether b or a is best for bulk") || !lead.Contains(1) {
+	if lead := got.Ranking.Outlook.Lead; !strings.HasPrefix(got.Why,
+		"The data cannot tell whether b or a is best for bulk") || !lead.Contains(1) {
 		t.Errorf("why %q, lead %+v", got.Why, lead)
 	}
 	if !warned(got.Warnings, "load", "only load c=1 was measured") {
@@ -94,7 +100,8 @@ func TestRecommendListsTies(t *testing.T) {
 }
 
 func TestRecommendErrors(t *testing.T) {
-	trials := slices.Concat(throughputs("a", 1, 2, 3), throughputs("host", 1, 2, 3), []sample.Trial{failed("a", "connect", 1, 1)})
+	trials := slices.Concat(throughputs("a", 1, 2, 3), throughputs("host", 1, 2, 3),
+		[]sample.Trial{failed("a", "connect", 1, 1)})
 	for _, host := range throughputs("host", 5, 6) {
 		host.Workload = "udp-max"
 		trials = append(trials, host)
@@ -105,11 +112,12 @@ func TestRecommendErrors(t *testing.T) {
 		want error
 		text string
 	}{
-		"unknown application": {Need{App: "database", Load: High, Scenario: twoHosts}, ErrUnknownApplication, "expected bulk, request-response"},
-		"other scenario":      {Need{App: "bulk", Load: High, Scenario: oneHost}, ErrNotMeasured, "one-host"},
-		"only failures":       {Need{App: "connections", Load: High, Scenario: twoHosts}, ErrNotMeasured, "connections"},
-		"only the baseline":   {Need{App: "datagram", Load: High, Scenario: twoHosts}, ErrNotMeasured, "datagram"},
-		"load point":          {Need{App: "bulk", Load: "low", Scenario: twoHosts}, nil, "expected optimum or high"},
+		"unknown application": {Need{App: "database", Load: High, Scenario: twoHosts}, ErrUnknownApplication,
+			"expected bulk, request-response"},
+		"other scenario":    {Need{App: "bulk", Load: High, Scenario: oneHost}, ErrNotMeasured, "one-host"},
+		"only failures":     {Need{App: "connections", Load: High, Scenario: twoHosts}, ErrNotMeasured, "connections"},
+		"only the baseline": {Need{App: "datagram", Load: High, Scenario: twoHosts}, ErrNotMeasured, "datagram"},
+		"load point":        {Need{App: "bulk", Load: "low", Scenario: twoHosts}, nil, "expected optimum or high"},
 	} {
 		_, err := Recommend(trials, tt.need, Options{})
 		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
@@ -120,7 +128,8 @@ func TestRecommendErrors(t *testing.T) {
 
 // A network that lacks robustness data cannot be recommended as robust.
 func TestRecommendOnlyWhatWasMeasured(t *testing.T) {
-	trials := slices.Concat(streams(), repeated("new", "tcp-stream", 8, map[string]float64{sample.Throughput: 30e9, sample.Retransmits: 0.5}))
+	trials := slices.Concat(streams(),
+		repeated("new", "tcp-stream", 8, map[string]float64{sample.Throughput: 30e9, sample.Retransmits: 0.5}))
 	need := Need{App: "bulk", Load: Optimum, Scenario: twoHosts}
 	got, err := Recommend(trials, need, Options{})
 	if err != nil || got.Chosen[0] != "new" {
@@ -131,7 +140,8 @@ func TestRecommendOnlyWhatWasMeasured(t *testing.T) {
 	if err != nil || got.Chosen[0] != "steady" || !warned(got.Ranking.Warnings, "missing", "new is not ranked") {
 		t.Errorf("robust: %v, %v, %v", got.Chosen, err, got.Ranking.Warnings)
 	}
-	only, err := Recommend(repeated("new", "connect", 1, map[string]float64{sample.Rate: 5}), Need{App: "connections", Load: High, Robust: true, Scenario: twoHosts}, Options{})
+	only, err := Recommend(repeated("new", "connect", 1, map[string]float64{sample.Rate: 5}),
+		Need{App: "connections", Load: High, Robust: true, Scenario: twoHosts}, Options{})
 	if err != nil || only.Ranking.Outlook.Lead != nil || !strings.Contains(only.Why, "the only network") {
 		t.Errorf("alone: %+v, %v", only, err)
 	}
@@ -143,7 +153,8 @@ func TestOptimumComparesTheSameNetworks(t *testing.T) {
 	rate := func(network string, c int, v float64) []sample.Trial {
 		return repeated(network, "connect", c, map[string]float64{sample.Rate: v})
 	}
-	trials := slices.Concat(rate("a", 1, 100), rate("a", 8, 200), rate("a", 64, 180), rate("slow", 1, 10), rate("slow", 8, 12))
+	trials := slices.Concat(rate("a", 1, 100), rate("a", 8, 200), rate("a", 64, 180), rate("slow", 1, 10),
+		rate("slow", 8, 12))
 	need := Need{App: "connections", Load: Optimum, Scenario: twoHosts}
 	got, err := Recommend(trials, need, Options{})
 	if err != nil || got.Asked[0].Load.Connections != 8 || warned(got.Warnings, "load", "") {
@@ -171,9 +182,13 @@ func TestNearestLoad(t *testing.T) {
 		of   []sample.Question
 		want sample.Load
 	}{
-		{sample.Load{Connections: 8}, questions(sample.Load{Connections: 1}, sample.Load{Connections: 8}, sample.Load{Connections: 64}), sample.Load{Connections: 8}},
-		{sample.Load{Connections: 50}, questions(sample.Load{Connections: 1}, sample.Load{Connections: 30}, sample.Load{Connections: 100}), sample.Load{Connections: 30}},
-		{sample.Load{Connections: 1, Rate: 1e6}, questions(sample.Load{Connections: 1, Rate: 1e9}, sample.Load{Connections: 1, Rate: 1e7}, sample.Load{Connections: 2, Rate: 1e6}), sample.Load{Connections: 1, Rate: 1e7}},
+		{sample.Load{Connections: 8}, questions(sample.Load{Connections: 1}, sample.Load{Connections: 8},
+			sample.Load{Connections: 64}), sample.Load{Connections: 8}},
+		{sample.Load{Connections: 50}, questions(sample.Load{Connections: 1}, sample.Load{Connections: 30},
+			sample.Load{Connections: 100}), sample.Load{Connections: 30}},
+		{sample.Load{Connections: 1, Rate: 1e6},
+			questions(sample.Load{Connections: 1, Rate: 1e9}, sample.Load{Connections: 1, Rate: 1e7},
+				sample.Load{Connections: 2, Rate: 1e6}), sample.Load{Connections: 1, Rate: 1e7}},
 		{sample.Load{Size: 64}, questions(sample.Load{Size: 1400}, sample.Load{Size: 128}), sample.Load{Size: 128}},
 	} {
 		if got := nearest(tt.of, tt.to).Load; got != tt.want {
@@ -191,7 +206,8 @@ func TestTablePerScenario(t *testing.T) {
 	var got []string
 	for _, g := range Table(trials, Options{}) {
 		for _, r := range g.Rows {
-			got = append(got, fmt.Sprint(g.Scenario, " ", r.App, r.HighRobust.Chosen, r.HighUnrobust.Chosen, r.OptimumRobust.Chosen, r.OptimumUnrobust.Chosen))
+			got = append(got, fmt.Sprint(g.Scenario, " ", r.App, r.HighRobust.Chosen, r.HighUnrobust.Chosen,
+				r.OptimumRobust.Chosen, r.OptimumUnrobust.Chosen))
 		}
 	}
 	want := []string{

@@ -258,7 +258,8 @@ func cpuOf(trials []sample.Trial, level float64) *CPU {
 	if len(busy) == 0 {
 		return nil
 	}
-	for _, p := range []*float64{&out.Mean.User, &out.Mean.System, &out.Mean.SoftIRQ, &out.Mean.IRQ, &out.Mean.Steal, &out.Mean.Idle} {
+	for _, p := range []*float64{&out.Mean.User, &out.Mean.System, &out.Mean.SoftIRQ, &out.Mean.IRQ, &out.Mean.Steal,
+		&out.Mean.Idle} {
 		*p /= float64(len(busy))
 	}
 	out.Busy = stat.MeanT(busy, level)

@@ -19,9 +19,11 @@ func TestSummarize(t *testing.T) {
 	}
 	busy := sample.Warning{Gate: "cpu-saturated", Text: "99 %"}
 	first := trial("a", "tcp-latency", 1, 1, map[string]float64{sample.Rate: 10, sample.LatencyP50: 100e-6, "odd": 1})
-	first.Latency, first.CPU, first.Warnings = latency(100, 100, 100, 100), &sample.CPU{User: 1, SoftIRQ: 2, Cores: 2}, []sample.Warning{busy}
+	first.Latency, first.CPU, first.Warnings = latency(100, 100, 100, 100), &sample.CPU{User: 1, SoftIRQ: 2, Cores: 2},
+		[]sample.Warning{busy}
 	second := trial("a", "tcp-latency", 1, 2, map[string]float64{sample.Rate: 14, sample.LatencyP50: 900e-6})
-	second.Latency, second.CPU, second.Warnings = latency(900), &sample.CPU{User: 3, SoftIRQ: 2, Cores: 2}, []sample.Warning{busy, {Gate: "mtu", Text: "1450"}}
+	second.Latency, second.CPU, second.Warnings = latency(900), &sample.CPU{User: 3, SoftIRQ: 2, Cores: 2},
+		[]sample.Warning{busy, {Gate: "mtu", Text: "1450"}}
 	third := failed("a", "tcp-latency", 1, 3)
 	third.Warnings = []sample.Warning{busy}
 	third.Metrics = map[string]float64{sample.Rate: 1e9}
@@ -38,7 +40,8 @@ func TestSummarize(t *testing.T) {
 		t.Errorf("ends: %d of %d, %v", s.OK, s.Trials, s.Ends)
 	}
 	rate, _ := s.Figure(sample.Rate)
-	if !slices.Equal(rate.Repetitions, []int{1, 2}) || !slices.Equal(rate.Values, []float64{10, 14}) || rate.Interval.Center != 12 || rate.Pooled != nil {
+	if !slices.Equal(rate.Repetitions, []int{1, 2}) || !slices.Equal(rate.Values, []float64{10, 14}) ||
+		rate.Interval.Center != 12 || rate.Pooled != nil {
 		t.Errorf("rate: %+v", rate)
 	}
 	if rate.Interval.Warnings[0].Gate != "not-finite" {
@@ -46,7 +49,8 @@ func TestSummarize(t *testing.T) {
 	}
 	// The mean of the two medians is 500 us; the merged histogram's median is 100.
 	p50, _ := s.Figure(sample.LatencyP50)
-	if s.Latency.Count() != 6 || p50.Pooled == nil || math.Abs(*p50.Pooled-100e-6) > 1e-6 || math.Abs(p50.Interval.Center-500e-6) > 1e-9 {
+	if s.Latency.Count() != 6 || p50.Pooled == nil || math.Abs(*p50.Pooled-100e-6) > 1e-6 ||
+		math.Abs(p50.Interval.Center-500e-6) > 1e-9 {
 		t.Errorf("median: %+v of %d", p50, s.Latency.Count())
 	}
 	if s.CPU.Mean != (sample.CPU{User: 2, SoftIRQ: 2, Cores: 2}) || s.CPU.Busy.Center != 4 || s.CPU.Busy.N != 2 {
@@ -67,7 +71,8 @@ func TestSummarize(t *testing.T) {
 }
 
 func TestSummarizeRepeatedRepetition(t *testing.T) {
-	early, late := trial("a", "connect", 1, 1, map[string]float64{sample.Rate: 10}), trial("a", "connect", 1, 1, map[string]float64{sample.Rate: 20})
+	early, late := trial("a", "connect", 1, 1, map[string]float64{sample.Rate: 10}),
+		trial("a", "connect", 1, 1, map[string]float64{sample.Rate: 20})
 	late.Order, late.Kernel = 9, "guest"
 	second := trial("a", "connect", 1, 2, map[string]float64{sample.Rate: 30})
 	s := Summarize([]sample.Trial{late, early, second}, Options{})[0]

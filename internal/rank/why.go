@@ -28,7 +28,8 @@ func (o *Outlook) bounded() string {
 	var out string
 	first := o.Odds[0]
 	if len(first.Breaks) > 0 {
-		out = fmt.Sprintf("; built once more, it keeps the bounds with a probability of %s (%s)", Probability(*first.Keeps), strings.Join(first.Breaks, "; "))
+		out = fmt.Sprintf("; built once more, it keeps the bounds with a probability of %s (%s)", Probability(*first.Keeps),
+			strings.Join(first.Breaks, "; "))
 	}
 	var refused []string
 	for _, n := range o.Odds[1:] {
@@ -65,7 +66,8 @@ func (o *Outlook) choice(need Need) string {
 		return o.open(need, equal, open)
 	case len(equal) > 0:
 		return fmt.Sprintf("Use %s or, practically equal, %s for %s: %s is the best of %d networks with a probability of %s, and choosing any of these costs %s of performance or less on average%s",
-			first.Network, listed(equal), need.App, first.Network, len(o.Odds), Probability(*first.Best), Percent(max(o.worstOf(equal), 0.0005)), o.next())
+			first.Network, listed(equal), need.App, first.Network, len(o.Odds), Probability(*first.Best),
+			Percent(max(o.worstOf(equal), 0.0005)), o.next())
 	}
 	return fmt.Sprintf("Use %s for %s: it is the best of %d networks with a probability of %s, and choosing it costs %s of performance on average%s",
 		first.Network, need.App, len(o.Odds), Probability(*first.Best), cost(*first.Regret), o.next())
@@ -75,7 +77,8 @@ func (o *Outlook) choice(need Need) string {
 func (o *Outlook) open(need Need, equal, open []string) string {
 	first := o.Odds[0]
 	out := fmt.Sprintf("The data cannot tell whether %s or %s is best for %s: ", first.Network, listed(open), need.App)
-	out += fmt.Sprintf("%s is with a probability of %s, and choosing it costs %s of performance on average", first.Network, Probability(*first.Best), cost(*first.Regret))
+	out += fmt.Sprintf("%s is with a probability of %s, and choosing it costs %s of performance on average", first.Network,
+		Probability(*first.Best), cost(*first.Regret))
 	if len(equal) > 0 {
 		out += fmt.Sprintf("; %s is practically equal", listed(equal))
 	}

@@ -125,7 +125,8 @@ func (a *analysis) sectionsOf() []section {
 	for _, q := range order {
 		n := len(out) - 1
 		if n < 0 || !out[n].holds(q) {
-			out = append(out, section{Workload: q.Workload, Placement: q.Scenario.Placement, MTU: q.Scenario.MTU, Kernel: q.Scenario.Kernel})
+			out = append(out, section{Workload: q.Workload, Placement: q.Scenario.Placement, MTU: q.Scenario.MTU,
+				Kernel: q.Scenario.Kernel})
 			n++
 		}
 		out[n].Questions = append(out[n].Questions, a.question(q, byQuestion[q]))
@@ -142,7 +143,8 @@ func (a *analysis) sectionsOf() []section {
 
 // holds reports whether the question belongs into the section.
 func (s section) holds(q sample.Question) bool {
-	return s.Workload == q.Workload && s.Placement == q.Scenario.Placement && s.MTU == q.Scenario.MTU && s.Kernel == q.Scenario.Kernel &&
+	return s.Workload == q.Workload && s.Placement == q.Scenario.Placement && s.MTU == q.Scenario.MTU &&
+		s.Kernel == q.Scenario.Kernel &&
 		s.Questions[0].Scenario.VM == q.Scenario.VM && s.Questions[0].Scenario.Outside == q.Scenario.Outside &&
 		s.Questions[0].Scenario.Cores == q.Scenario.Cores && s.Questions[0].Scenario.Rmem == q.Scenario.Rmem &&
 		s.Questions[0].Scenario.Family == q.Scenario.Family

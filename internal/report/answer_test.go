@@ -19,7 +19,8 @@ import (
 
 // closePlan is of networks that are near one another and scatter: some questions stay open.
 func closePlan(name string, reps int) madePlan {
-	return madePlan{reps: reps, networks: []made{{"host", 1, 1, 0.02}, {"near-" + name, 0.90, 1.2, 0.04}, {"by-" + name, 0.84, 1.3, 0.04}, {"far-" + name, 0.4, 3, 0.04}},
+	return madePlan{reps: reps, networks: []made{{"host", 1, 1, 0.02}, {"near-" + name, 0.90, 1.2, 0.04},
+		{"by-" + name, 0.84, 1.3, 0.04}, {"far-" + name, 0.4, 3, 0.04}},
 		questions: []sample.Question{
 			question1("tcp-stream", topo.TwoHosts, 1, sample.Load{Connections: 1}),
 			question1("tcp-latency", topo.TwoHosts, 1, sample.Load{Connections: 1, Size: 64}),
@@ -34,23 +35,30 @@ func madeStudy() Input {
 	p := func(v float64) *float64 { return &v }
 	tcp := claim.Where{Workload: "tcp-stream", Placements: []topo.Placement{topo.TwoHosts}}
 	add := func(id, text, published, exhibit, of, to string, r claim.Range) {
-		in.Claims = append(in.Claims, claim.Claim{ID: id, Source: "Author 2015", Text: text, Published: published, Metric: sample.Throughput, Where: tcp,
-			Exhibits: []string{exhibit}, Test: claim.Test{Ratio: &claim.Ratio{Of: claim.Side{Network: of}, To: claim.Side{Network: to}, Range: r}}})
+		in.Claims = append(in.Claims, claim.Claim{ID: id, Source: "Author 2015", Text: text, Published: published,
+			Metric: sample.Throughput, Where: tcp, Exhibits: []string{exhibit},
+			Test: claim.Test{Ratio: &claim.Ratio{Of: claim.Side{Network: of}, To: claim.Side{Network: to}, Range: r}}})
 	}
-	add("far-slow", "far has less than half of the host's throughput", "under 50 %", "fig-1", "far-a", "host", claim.Range{Most: p(0.5)})
+	add("far-slow", "far has less than half of the host's throughput", "under 50 %", "fig-1", "far-a", "host",
+		claim.Range{Most: p(0.5)})
 	add("far-close", "far is close behind near", "90 %", "fig-1", "far-a", "near-a", claim.Range{Least: p(0.8)})
 	add("near-first", "near is a tenth faster than by", "", "fig-1", "near-a", "by-a", claim.Range{Least: p(1.1)})
-	add("by-most", "by has 93 to 120 % of near", "93 %", "fig-2", "by-a", "near-a", claim.Range{Least: p(0.93), Most: p(1.2)})
-	in.Claims = append(in.Claims, claim.Claim{ID: "mac", Source: "Author 2015", Text: "a pod has a MAC address of its own", Exhibits: []string{"fig-3"}, Untested: "it is no figure"})
+	add("by-most", "by has 93 to 120 % of near", "93 %", "fig-2", "by-a", "near-a",
+		claim.Range{Least: p(0.93), Most: p(1.2)})
+	in.Claims = append(in.Claims, claim.Claim{ID: "mac", Source: "Author 2015", Text: "a pod has a MAC address of its own",
+		Exhibits: []string{"fig-3"}, Untested: "it is no figure"})
 	view := paper.View{Where: claim.Where{Workload: "tcp-stream"}, Metric: sample.Throughput}
 	const drawing = "a drawing of how it is built, not a measurement"
-	in.Paper = &paper.Paper{Title: "Networks compared", Authors: "Author 2015", Reference: "a conference", Setup: "Two servers.", Differs: "One machine.",
-		Networks: []paper.Alias{{Theirs: "far", Here: []string{"far-a"}, Note: "it stands for a network of the document whose name and whose history take a long line to tell, and then some more"}},
+	in.Paper = &paper.Paper{Title: "Networks compared", Authors: "Author 2015", Reference: "a conference",
+		Setup: "Two servers.", Differs: "One machine.",
+		Networks: []paper.Alias{{Theirs: "far", Here: []string{"far-a"},
+			Note: "it stands for a network of the document whose name and whose history take a long line to tell, and then some more"}},
 		Exhibits: []paper.Exhibit{
 			{ID: "fig-1", Title: "Throughput by network", Shows: []paper.View{view}},
 			{ID: "fig-2", Title: "Throughput once more", Shows: []paper.View{view}},
 			{ID: "table-1", Title: "Networks to use", Choice: true},
-			{ID: "fig-3", Title: "How a pod is attached", Why: drawing}, {ID: "fig-4", Title: "Drawing", Why: drawing}, {ID: "fig-5", Title: "Drawing", Why: drawing},
+			{ID: "fig-3", Title: "How a pod is attached", Why: drawing}, {ID: "fig-4", Title: "Drawing", Why: drawing},
+			{ID: "fig-5", Title: "Drawing", Why: drawing},
 		}}
 	return in
 }
@@ -136,7 +144,8 @@ func TestAnswerInBrowser(t *testing.T) {
 	}
 	bench := Input{Name: "close", Results: closePlan("a", 3).results()}
 	claims := Input{Name: "networks", Results: bench.Results, Claims: madeStudy().Claims}
-	for name, file := range map[string]string{"bench": writeReport(t, bench), "networks": writeReport(t, claims), "study": writeReport(t, madeStudy()), "drills": drills} {
+	for name, file := range map[string]string{"bench": writeReport(t, bench), "networks": writeReport(t, claims),
+		"study": writeReport(t, madeStudy()), "drills": drills} {
 		looks := []view{{"wide-light", 1300, "light"}, {"phone-dark", 400, "dark"}}
 		if name == "study" {
 			looks = append(looks, view{"wide-dark", 1300, "dark"}, view{"phone-light", 400, "light"})
@@ -165,8 +174,9 @@ func TestAnswerInBrowser(t *testing.T) {
 func openDrills() SteeringInput {
 	in := madeSteering()
 	in.Scripts = nil
-	in.Figures = append(in.Figures, SteeringFigure{Drill: "rr", Name: "round trip steered / native", Unit: "ratio", Value: 1.02, Low: 0.95, High: 1.1, N: 10,
-		Least: 0.9, Median: 1.02, P99: 1.2, Most: 1.2, Bar: &SteeringBar{Limit: 1.05}, Took: 90e9})
+	in.Figures = append(in.Figures, SteeringFigure{Drill: "rr", Name: "round trip steered / native", Unit: "ratio",
+		Value: 1.02, Low: 0.95, High: 1.1, N: 10, Least: 0.9, Median: 1.02, P99: 1.2, Most: 1.2,
+		Bar: &SteeringBar{Limit: 1.05}, Took: 90e9})
 	return in
 }
 
@@ -193,7 +203,8 @@ func checkFirstScreen(t *testing.T, b *tab, v view) {
 }
 
 // checkWidth: the page is no wider than the window, nor is any table that does not scroll by
-// itself; of rankings and of the figures of drills no column is out of sight in its own box, nor a letter of the picture.
+// itself; of rankings and of the figures of drills no column is out of sight in its own box, nor a letter of the
+// picture.
 func checkWidth(t *testing.T, b *tab) {
 	t.Helper()
 	type size struct{ Scroll, Client int }
@@ -214,7 +225,8 @@ func checkWidth(t *testing.T, b *tab) {
 // TestIndexInBrowser: the page that leads to the studies fits a phone.
 func TestIndexInBrowser(t *testing.T) {
 	in := madeStudy()
-	s := Study{Name: "made", Paper: *in.Paper, Claims: Judge(in, quick()), Dir: in.Dir, Finished: true, Report: "made/report.html"}
+	s := Study{Name: "made", Paper: *in.Paper, Claims: Judge(in, quick()), Dir: in.Dir, Finished: true,
+		Report: "made/report.html"}
 	s.Paper.Title = "A title of a document that is as long as those of documents are, and then a little longer"
 	var page bytes.Buffer
 	if err := Index(&page, []Study{s, s}); err != nil {

@@ -36,7 +36,8 @@ func knownClaims(a *analysis) []answerLine {
 	}
 	head := fmt.Sprintf("%d of %s that can be tested %s told", told, plural(tested, "claim"), are)
 	if told == 0 {
-		out := append([]answerLine{{Text: head + ".", Href: "#claims"}}, few(knownNetworks(a), "the rankings", "#rankings")...)
+		out := append([]answerLine{{Text: head + ".", Href: "#claims"}},
+			few(knownNetworks(a), "the rankings", "#rankings")...)
 		if len(out) > 1 {
 			return out
 		}
@@ -48,7 +49,8 @@ func knownClaims(a *analysis) []answerLine {
 		if j.Published != "" {
 			text += "; published " + strings.TrimSuffix(j.Published, ".")
 		}
-		out = append(out, answerLine{Mark: string(j.Verdict()), Class: verdictClass(j.Verdict()), Text: text + ".", Href: "#claim-" + j.ID})
+		out = append(out, answerLine{Mark: string(j.Verdict()), Class: verdictClass(j.Verdict()), Text: text + ".",
+			Href: "#claim-" + j.ID})
 	}
 	return out
 }
@@ -61,7 +63,8 @@ func nearest(judged []claim.Judged) (out []answerLine) {
 	})
 	slices.SortStableFunc(open, func(x, y claim.Judged) int { return cmp.Compare(looseness(x), looseness(y)) })
 	for _, j := range open[:min(len(open), shown)] {
-		out = append(out, answerLine{Mark: string(claim.Open), Class: verdictClass(claim.Open), Text: j.Text + ": measured so far " + effect(j) + ".", Href: "#claim-" + j.ID})
+		out = append(out, answerLine{Mark: string(claim.Open), Class: verdictClass(claim.Open),
+			Text: j.Text + ": measured so far " + effect(j) + ".", Href: "#claim-" + j.ID})
 	}
 	return out
 }
@@ -162,7 +165,8 @@ func openClaims(a *analysis, p pace) (out []answerLine) {
 		yet = " yet, or not at all here"
 	}
 	if len(untested) > 0 {
-		out = append(out, answerLine{Text: fmt.Sprintf("%s: not tested%s; each says why.", inWords(untested, 3), yet), Href: "#claims"})
+		out = append(out, answerLine{Text: fmt.Sprintf("%s: not tested%s; each says why.", inWords(untested, 3), yet),
+			Href: "#claims"})
 	}
 	return out
 }
@@ -219,7 +223,8 @@ func doubtText(doubts []doubt, open int, p pace) string {
 	case len(doubts) == 1:
 		return out + fmt.Sprintf(". About %s more of repetitions are expected to settle one of them: %s.", minutes(seconds), ids[0])
 	case len(doubts) > 2 && half < seconds/2:
-		out += fmt.Sprintf(". About %s more of repetitions are expected to settle %d of them, and %s in all to settle %d", minutes(half), n, minutes(seconds), len(doubts))
+		out += fmt.Sprintf(". About %s more of repetitions are expected to settle %d of them, and %s in all to settle %d",
+			minutes(half), n, minutes(seconds), len(doubts))
 	default:
 		out += fmt.Sprintf(". About %s more of repetitions are expected to settle %d of them", minutes(seconds), len(doubts))
 	}

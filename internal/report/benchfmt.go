@@ -51,7 +51,8 @@ func writeBench(w io.Writer, in Input) error {
 // benchName is the cell as a benchmark's name:
 // BenchmarkTCPStream/network=vxlan/placement=two-hosts/c=1.
 func benchName(c sample.Cell) string {
-	out := "Benchmark" + camel(c.Workload) + "/network=" + benchWord(c.Network) + "/placement=" + string(c.Scenario.Placement)
+	out := "Benchmark" + camel(c.Workload) + "/network=" + benchWord(c.Network) + "/placement=" +
+		string(c.Scenario.Placement)
 	if n := c.Scenario.Pairs; n != 1 {
 		out += fmt.Sprintf("/pairs=%d", n)
 	}

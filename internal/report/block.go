@@ -67,7 +67,8 @@ func (p *printer) hint() {
 		return
 	}
 	const shown = 8
-	text := fmt.Sprintf("%s shows every column; left out to fit %d: %s.", cmp.Or(p.opts.Wider, "-o "+Wide), p.opts.Width, listed(p.left, ", ", shown))
+	text := fmt.Sprintf("%s shows every column; left out to fit %d: %s.", cmp.Or(p.opts.Wider, "-o "+Wide), p.opts.Width,
+		listed(p.left, ", ", shown))
 	p.printf("\n")
 	for _, l := range wrap(text, p.opts.Width, 0) {
 		p.styled(dim, l)
@@ -214,6 +215,7 @@ func (g grid) markdown(p *printer) {
 
 // escapeMarkdown keeps text from becoming markup or breaking a table.
 func escapeMarkdown(s string) string {
-	s = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "`", "\\`", "\n", " ", "~", `\~`).Replace(s)
+	s = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "`", "\\`", "\n", " ", "~",
+		`\~`).Replace(s)
 	return s
 }

@@ -33,8 +33,9 @@ func browser(t *testing.T) context.Context {
 	}
 	opts := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("no-first-run", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true))
+		chromedp.Flag("disable-quic", true), chromedp.Flag("no-first-run", true),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -53,7 +54,8 @@ type view struct {
 }
 
 func views() []view {
-	return []view{{"wide-light", 1400, "light"}, {"wide-dark", 1400, "dark"}, {"phone-light", 390, "light"}, {"phone-dark", 390, "dark"}}
+	return []view{{"wide-light", 1400, "light"}, {"wide-dark", 1400, "dark"}, {"phone-light", 390, "light"},
+		{"phone-dark", 390, "dark"}}
 }
 
 // tab is an open report and what went wrong in it.

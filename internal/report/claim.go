@@ -176,7 +176,8 @@ func tested(c claim.Claim) string {
 	case t.Choice != nil:
 		return choiceText(*t.Choice)
 	case t.Optimum != nil:
-		return fmt.Sprintf("%s is best at %s", what, strings.TrimPrefix(rangeText(t.Optimum.Range, t.Optimum.Over.Say), "at "))
+		return fmt.Sprintf("%s is best at %s", what,
+			strings.TrimPrefix(rangeText(t.Optimum.Range, t.Optimum.Over.Say), "at "))
 	case t.Trend != nil && t.Trend.Falling:
 		return fmt.Sprintf("%s falls with %s", what, t.Trend.Over)
 	}

@@ -13,7 +13,8 @@ import (
 // Judge holds the input's claims against its trials.
 func Judge(in Input, o Options) []claim.Judged {
 	o.Rank.Applications = in.Applications
-	all := claim.Judge(in.Claims, in.Results.Trials, claim.Rule{Level: o.confidence(), Raced: in.Results.Header.Raced}, recommender(in.Results.Trials, o))
+	all := claim.Judge(in.Claims, in.Results.Trials, claim.Rule{Level: o.confidence(), Raced: in.Results.Header.Raced},
+		recommender(in.Results.Trials, o))
 	if in.Paper == nil || !in.Paper.Abridged() {
 		return all
 	}
@@ -33,7 +34,8 @@ func Judge(in Input, o Options) []claim.Judged {
 // the document that makes them (Atici and Boluk 2020).
 func recommender(trials []sample.Trial, o Options) claim.Recommend {
 	return func(t claim.Choice, s topo.Scenario) (claim.Recommended, error) {
-		r, err := rank.Recommend(trials, rank.Need{App: t.App, Load: rank.LoadPoint(t.Load), Robust: t.Robust, Scenario: s}, o.Rank)
+		r, err := rank.Recommend(trials, rank.Need{App: t.App, Load: rank.LoadPoint(t.Load), Robust: t.Robust, Scenario: s},
+			o.Rank)
 		out := claim.Recommended{Chosen: r.Scored, Warnings: append(r.Warnings, r.Ranking.Warnings...)}
 		for _, row := range r.Ranking.Rows {
 			if row.Rank > 0 {

@@ -102,8 +102,8 @@ func limits(c claim.Claim) string {
 // writeClaimsCSV writes a row for each comparison, and one for a finding without.
 func writeClaimsCSV(w io.Writer, judged []claim.Judged) error {
 	cw := csv.NewWriter(w)
-	head := []string{"claim", "source", "text", "published", "tested", "metric", "unit", "network", "workload", "placement", "pairs", "mtu",
-		"connections", "size", "rate", "congestion", "kernel", "verdict", "of", "to"}
+	head := []string{"claim", "source", "text", "published", "tested", "metric", "unit", "network", "workload",
+		"placement", "pairs", "mtu", "connections", "size", "rate", "congestion", "kernel", "verdict", "of", "to"}
 	for _, name := range []string{"of_mean", "to_mean", "ratio", "value"} {
 		head = append(head, name, name+"_low", name+"_high", name+"_n")
 	}

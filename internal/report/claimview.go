@@ -104,7 +104,8 @@ func newClaimsView(a *analysis, claims []claimView) *claimsView {
 	}
 	out := &claimsView{Counts: claimCounts(a.claims), Legend: string(claimLegend(a.claims, a.opts))}
 	for _, c := range claims {
-		if a.Paper == nil || !slices.ContainsFunc(a.Paper.Exhibits, func(e paper.Exhibit) bool { return shows(e, c.ID, a.claims) }) {
+		if a.Paper == nil ||
+			!slices.ContainsFunc(a.Paper.Exhibits, func(e paper.Exhibit) bool { return shows(e, c.ID, a.claims) }) {
 			out.Claims = append(out.Claims, c)
 		}
 	}
@@ -206,5 +207,6 @@ func claimStripOf(i stat.Interval, r claim.Range) *claimStrip {
 	if r.Most != nil {
 		to = at(*r.Most)
 	}
-	return &claimStrip{From: from, Width: math.Round(10*(to-from)) / 10, Low: at(i.Low), Mid: at(i.Center), High: at(i.High), One: at(1)}
+	return &claimStrip{From: from, Width: math.Round(10*(to-from)) / 10, Low: at(i.Low), Mid: at(i.Center),
+		High: at(i.High), One: at(1)}
 }

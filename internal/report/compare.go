@@ -147,7 +147,8 @@ func verdicts(c rank.Comparison) string {
 
 func changeGrid(q sample.Question, changes []rank.Change) grid {
 	g := grid{title: fmt.Sprintf("%s, %s: %s", q.Workload, q.Scenario, load(q))}
-	g.table.cols = []column{{head: "network"}, {head: "metric"}, {"a", true, 0}, {"b", true, 0}, {"b/a", true, 2}, {"host b/a", true, 6},
+	g.table.cols = []column{{head: "network"}, {head: "metric"}, {"a", true, 0}, {"b", true, 0}, {"b/a", true, 2},
+		{"host b/a", true, 6},
 		{"vs host", true, 0}, {"interval", true, 5}, {"finds", true, 1}, {"p", true, 3}, {"fdr", true, 4}, {head: "verdict"}}
 	for _, c := range changes {
 		s := scaleFor(c.Metric.Unit, max(c.A.Center, c.B.Center))
@@ -172,8 +173,8 @@ func changeGrid(q sample.Question, changes []rank.Change) grid {
 		for _, w := range c.Warnings {
 			notes = append(notes, w.Gate+": "+w.Text)
 		}
-		g.table.add(c.Network, title(c.Metric)+" "+shortUnit(s.unit), s.pm(c.A), s.pm(c.B), percent(c.Ratio.Center), host, relative,
-			percentRange(basis(c)), finds, p, fdr, strings.TrimSpace(string(c.Verdict)+" "+g.notes.mark(notes)))
+		g.table.add(c.Network, title(c.Metric)+" "+shortUnit(s.unit), s.pm(c.A), s.pm(c.B), percent(c.Ratio.Center), host,
+			relative, percentRange(basis(c)), finds, p, fdr, strings.TrimSpace(string(c.Verdict)+" "+g.notes.mark(notes)))
 	}
 	return g
 }
@@ -223,7 +224,8 @@ func share(v float64) string { return fmt.Sprintf("%.0f %%", v*100) }
 
 func writeCompareCSV(w io.Writer, c rank.Comparison) error {
 	cw := csv.NewWriter(w)
-	head := []string{"network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate", "congestion", "metric", "unit"}
+	head := []string{"network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate", "congestion",
+		"metric", "unit"}
 	for _, name := range []string{"a", "b", "ratio", "relative", "baseline"} {
 		head = append(head, name, name+"_low", name+"_high", name+"_n")
 	}
@@ -240,7 +242,8 @@ func writeCompareCSV(w io.Writer, c rank.Comparison) error {
 		if ch.Finds != nil {
 			finds = exact(*ch.Finds)
 		}
-		_ = cw.Write(append(row, exact(ch.P), exact(ch.Adjusted), exact(ch.Discovery), finds, strconv.Itoa(ch.Needs), fmt.Sprint(ch.Significant), string(ch.Verdict), kernelCell(ch.Scenario)))
+		_ = cw.Write(append(row, exact(ch.P), exact(ch.Adjusted), exact(ch.Discovery), finds, strconv.Itoa(ch.Needs),
+			fmt.Sprint(ch.Significant), string(ch.Verdict), kernelCell(ch.Scenario)))
 	}
 	cw.Flush()
 	return cw.Error()

@@ -95,7 +95,8 @@ func TestHTMLPrints(t *testing.T) {
 	if len(pdf) < 20_000 {
 		t.Errorf("the PDF has %d bytes", len(pdf))
 	}
-	call(t, tab, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 740, Height: 1000, DeviceScaleFactor: 1})
+	call(t, tab, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 740, Height: 1000,
+		DeviceScaleFactor: 1})
 	call(t, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
 	if got := eval[string](t, tab, `getComputedStyle(document.body).backgroundColor`); got != "rgb(255, 255, 255)" {
 		t.Errorf("paper is %s", got)

@@ -16,8 +16,9 @@ import (
 // trialColumns are the columns of the CSV report: tidy data, one row for each
 // metric of each trial, so that every published figure can be recomputed.
 func trialColumns() []string {
-	return []string{"experiment", "network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate", "congestion",
-		"repetition", "order", "started", "kernel", "status", "reason", "warnings", "metric", "unit", "better", "aspect", "value"}
+	return []string{"experiment", "network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate",
+		"congestion", "repetition", "order", "started", "kernel", "status", "reason", "warnings", "metric", "unit", "better",
+		"aspect", "value"}
 }
 
 // writeTrialsCSV writes one row per trial and metric. A trial without a figure

@@ -56,7 +56,8 @@ func newPaperView(a *analysis, claims []claimView) *paperView {
 		return nil
 	}
 	p := a.Paper
-	out := &paperView{Title: p.Title, Authors: p.Authors, Reference: p.Reference, Setup: p.Setup, Differs: p.Differs, Networks: p.Networks}
+	out := &paperView{Title: p.Title, Authors: p.Authors, Reference: p.Reference, Setup: p.Setup, Differs: p.Differs,
+		Networks: p.Networks}
 	shown, said := map[string]bool{}, saidBefore{}
 	for _, e := range p.Exhibits {
 		v := newExhibitView(e, a)
@@ -190,7 +191,8 @@ type viewFigures struct {
 }
 
 func (a *analysis) figures(v paper.View) viewFigures {
-	out := viewFigures{values: map[sample.Cell]map[int]sample.Trial{}, level: a.opts.confidence(), metric: v.Metric, rank: a.opts.Rank}
+	out := viewFigures{values: map[sample.Cell]map[int]sample.Trial{}, level: a.opts.confidence(), metric: v.Metric,
+		rank: a.opts.Rank}
 	for _, t := range a.Results.Trials {
 		if _, ok := t.Figure(v.Metric); !ok || t.Status != sample.OK || !v.Where.Picks(t.Question()) {
 			continue
@@ -217,7 +219,8 @@ func (a *analysis) figures(v paper.View) viewFigures {
 	if len(order) == 0 {
 		order = a.networks
 	}
-	slices.SortFunc(out.networks, func(x, y string) int { return cmp.Compare(slices.Index(order, x), slices.Index(order, y)) })
+	slices.SortFunc(out.networks,
+		func(x, y string) int { return cmp.Compare(slices.Index(order, x), slices.Index(order, y)) })
 	return out
 }
 
@@ -254,7 +257,8 @@ func (f viewFigures) peak(network string, m sample.Metric, over claim.Knob, ques
 	return peakText(p, xs)
 }
 
-func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, key sample.Question, questions []sample.Question) (exhibitChart, bool) {
+func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, key sample.Question,
+	questions []sample.Question) (exhibitChart, bool) {
 	slices.SortFunc(questions, func(a, b sample.Question) int { return cmp.Compare(over.Of(a), over.Of(b)) })
 	var all []exhibitSeries
 	var centers []float64

@@ -14,10 +14,11 @@ func TestAlikeOver(t *testing.T) {
 		loads []sample.Load
 		want  int
 	}{
-		"each its own":  {[]sample.Load{{Connections: 1, Rate: 1e6}, {Connections: 100, Rate: 1e8}}, 1},
-		"shared":        {[]sample.Load{{Connections: 1, Rate: 1e6}, {Connections: 100, Rate: 1e6}}, 1},
-		"as it goes":    {[]sample.Load{{Connections: 1}, {Connections: 100}}, 1},
-		"by two shares": {[]sample.Load{{Connections: 1, Rate: 1e6}, {Connections: 5, Rate: 5e6}, {Connections: 1, Rate: 2e6}, {Connections: 5, Rate: 1e7}}, 2},
+		"each its own": {[]sample.Load{{Connections: 1, Rate: 1e6}, {Connections: 100, Rate: 1e8}}, 1},
+		"shared":       {[]sample.Load{{Connections: 1, Rate: 1e6}, {Connections: 100, Rate: 1e6}}, 1},
+		"as it goes":   {[]sample.Load{{Connections: 1}, {Connections: 100}}, 1},
+		"by two shares": {[]sample.Load{{Connections: 1, Rate: 1e6}, {Connections: 5, Rate: 5e6}, {Connections: 1, Rate: 2e6},
+			{Connections: 5, Rate: 1e7}}, 2},
 	} {
 		var questions []sample.Question
 		for _, l := range tc.loads {

@@ -111,7 +111,8 @@ func missing(findings []explain.Finding) []string {
 		return []string{f.Missing}
 	}
 	counters := func(f explain.Finding) []string { return f.Limits.Unread }
-	return append(lacking("no samples of", findings, samples), lacking("not all limits are counted of", findings, counters)...)
+	return append(lacking("no samples of", findings, samples),
+		lacking("not all limits are counted of", findings, counters)...)
 }
 
 // lacking groups networks by what they lack.
@@ -192,27 +193,36 @@ func explainRows(stages []StageDoc) []explainRow {
 		return share("  "+string(c), func(f explain.Finding) float64 { return f.Contexts[c] })
 	}
 	rows := []explainRow{
-		{"CPU-s per GB", false, func(f explain.Finding) (string, bool) { return digits(f.Lab), f.Lab > 0 && f.Unit == explain.PerGB }},
-		{"CPU-s per 1000 ops", false, func(f explain.Finding) (string, bool) { return digits(f.Lab), f.Lab > 0 && f.Unit == explain.PerKop }},
+		{"CPU-s per GB", false,
+			func(f explain.Finding) (string, bool) { return digits(f.Lab), f.Lab > 0 && f.Unit == explain.PerGB }},
+		{"CPU-s per 1000 ops", false,
+			func(f explain.Finding) (string, bool) { return digits(f.Lab), f.Lab > 0 && f.Unit == explain.PerKop }},
 		context(explain.User), context(explain.System), context(explain.SoftIRQ),
 	}
 	for _, s := range stages {
 		r := share(string(s.Stage), func(f explain.Finding) float64 { return f.Share(s.Stage) })
 		if s.Stage == explain.Unattributed {
-			r = explainRow{string(s.Stage), false, func(f explain.Finding) (string, bool) { return shareText(f.Share(s.Stage)), f.Samples > 0 }}
+			r = explainRow{string(s.Stage), false, func(f explain.Finding) (string, bool) {
+				return shareText(f.Share(s.Stage)),
+					f.Samples > 0
+			}}
 		}
 		rows = append(rows, r)
 	}
 	rows = append(rows,
 		explainRow{"machine idle", true, func(f explain.Finding) (string, bool) { return shareText(f.Machine.Idle), true }},
 		share("  other programs", func(f explain.Finding) float64 { return f.Others }),
-		explainRow{"core most in softirq", false, func(f explain.Finding) (string, bool) { return shareText(mostSoftIRQ(f)), len(f.Cores) > 0 }},
+		explainRow{"core most in softirq", false, func(f explain.Finding) (string, bool) {
+			return shareText(mostSoftIRQ(f)),
+				len(f.Cores) > 0
+		}},
 	)
 	rows = append(rows, limitRows()...)
 	for _, side := range demandSides() {
 		rows = append(rows,
 			share(side+" CPU", func(f explain.Finding) float64 { return f.Demand[side].CPU }),
-			explainRow{"  us per KB", false, func(f explain.Finding) (string, bool) { v := f.Demand[side].PerKB; return digits(v), v > 0 }},
+			explainRow{"  us per KB", false,
+				func(f explain.Finding) (string, bool) { v := f.Demand[side].PerKB; return digits(v), v > 0 }},
 			explainRow{"  us per operation", false, func(f explain.Finding) (string, bool) {
 				v := f.Demand[side].PerOperation
 				return digits(v), v > 0 && f.Unit == explain.PerKop
@@ -235,8 +245,10 @@ func explainRows(stages []StageDoc) []explainRow {
 			}}
 		}
 		rows = append(rows,
-			figure(d.name+"/GB", func(f explain.Finding, p *explain.Packets) float64 { return ifUnit(f, explain.PerGB, p.PerWork) }),
-			figure(d.name+"/op", func(f explain.Finding, p *explain.Packets) float64 { return ifUnit(f, explain.PerKop, p.PerWork/1000) }),
+			figure(d.name+"/GB",
+				func(f explain.Finding, p *explain.Packets) float64 { return ifUnit(f, explain.PerGB, p.PerWork) }),
+			figure(d.name+"/op",
+				func(f explain.Finding, p *explain.Packets) float64 { return ifUnit(f, explain.PerKop, p.PerWork/1000) }),
 			figure("  mean size, B", func(_ explain.Finding, p *explain.Packets) float64 { return p.Size }),
 			figure("  segments in each", func(_ explain.Finding, p *explain.Packets) float64 { return p.Segments }))
 	}
@@ -283,7 +295,8 @@ func digits(v float64) string {
 // writeExplainCSV writes tidy data: one figure a row.
 func writeExplainCSV(w io.Writer, findings []explain.Finding) error {
 	cw := csv.NewWriter(w)
-	_ = cw.Write([]string{"network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate", "congestion", "kernel", "group", "name", "figure", "unit", "value"})
+	_ = cw.Write([]string{"network", "workload", "placement", "pairs", "mtu", "connections", "size", "rate", "congestion",
+		"kernel", "group", "name", "figure", "unit", "value"})
 	for _, f := range findings {
 		head := append(cellCells(f.Cell), kernelCell(f.Scenario))
 		row := func(group, name, figure, unit string, v float64) {

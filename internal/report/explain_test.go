@@ -19,7 +19,8 @@ func explained() Input {
 	if err != nil {
 		panic(err) // it is embedded, and package explain tests it
 	}
-	profiles := []explain.Profile{madeProfile(in.Results.Trials, "host", 40), madeProfile(in.Results.Trials, "bridge", 160)}
+	profiles := []explain.Profile{madeProfile(in.Results.Trials, "host", 40),
+		madeProfile(in.Results.Trials, "bridge", 160)}
 	guest := madeProfile(in.Results.Trials, "macvlan", 1)
 	guest.Stacks, guest.Missing = nil, "open sampler: sample CPU 0: open perf event: no such file or directory"
 	guest.Limits = &explain.Limits{
@@ -29,8 +30,8 @@ func explained() Input {
 		Policers:  []explain.Policer{{Index: 1, Place: explain.ClientHost, Rate: 40e9, Packets: 500000}},
 		Drops:     []explain.Drop{{Reason: "qdisc_overlimit", Place: explain.ServerHost, Packets: 300}},
 		Datagrams: []explain.Datagram{{Place: explain.Server, Received: 12, NoRoom: 1}},
-		Flows: []explain.Flow{{Place: explain.Client, Seconds: 10, Bytes: 2.5e10, Busy: 10, ByWindow: 0.5, Segments: 600000, Again: 900, RTT: 1e-3,
-			MinRTT: 3e-5, Send: 4e6, SendMost: 4e6, Receive: 6e6, ReceiveMost: 6e6}},
+		Flows: []explain.Flow{{Place: explain.Client, Seconds: 10, Bytes: 2.5e10, Busy: 10, ByWindow: 0.5, Segments: 600000,
+			Again: 900, RTT: 1e-3, MinRTT: 3e-5, Send: 4e6, SendMost: 4e6, Receive: 6e6, ReceiveMost: 6e6}},
 	}
 	profiles = append(profiles, guest)
 	in.Table, in.Stages = table, StageDocs(table)
@@ -53,19 +54,29 @@ func madeProfile(trials []sample.Trial, network string, extra uint64) explain.Pr
 		p.Cores = append(p.Cores, sample.CPU{User: 0.3, System: 5, SoftIRQ: 4.6, Idle: 0.1, Cores: 1})
 	}
 	p.Devices = []explain.Device{
-		{Role: explain.Uplink, Place: explain.ClientHost, Name: "eth0", Direction: explain.Sent, Packets: 500000, Bytes: 26e9, Segments: 18e6},
-		{Role: explain.PodDevice, Place: explain.Server, Name: "eth0", Direction: explain.Received, Packets: 490000, Bytes: 25.5e9, Segments: 17.5e6},
+		{Role: explain.Uplink, Place: explain.ClientHost, Name: "eth0", Direction: explain.Sent, Packets: 500000, Bytes: 26e9,
+			Segments: 18e6},
+		{Role: explain.PodDevice, Place: explain.Server, Name: "eth0", Direction: explain.Received, Packets: 490000,
+			Bytes: 25.5e9, Segments: 17.5e6},
 	}
 	p.Stacks = []explain.Stack{
 		{Context: explain.User, Place: explain.Client, Process: `</script><b>`, Count: 60},
-		{Context: explain.System, Place: explain.Client, Process: "iperf3", Frames: frames("do_syscall_64 sock_write_iter tcp_sendmsg tcp_sendmsg_locked _copy_from_iter"), Count: 900},
-		{Context: explain.System, Place: explain.Server, Process: "iperf3", Frames: frames("do_syscall_64 sock_read_iter tcp_recvmsg skb_copy_datagram_iter _copy_to_iter"), Count: 1100},
-		{Context: explain.SoftIRQ, Place: explain.ServerHost, Process: "iperf3", Frames: frames(receive + "br_handle_frame br_handle_frame_finish"), Count: extra},
-		{CPU: 1, Context: explain.SoftIRQ, Place: explain.Server, Process: "iperf3", Frames: frames(receive + "ip_rcv tcp_v4_rcv tcp_rcv_established"), Count: 1200},
-		{CPU: 2, Context: explain.SoftIRQ, Place: explain.Server, Process: "iperf3", Frames: frames(receive + "ip_rcv a_function_with_a_name_that_is_rather_long_for_a_box"), Count: 40},
-		{CPU: 2, Context: explain.SoftIRQ, Place: explain.Underlay, Process: "iperf3", Frames: frames(receive + "br_handle_frame"), Count: 90},
-		{CPU: 3, Context: explain.System, Place: explain.Outside, Process: "make", Frames: frames("do_syscall_64 mystery"), Count: 400 - extra},
-		{CPU: 3, Context: explain.Free, Place: explain.Outside, Process: "swapper/3", Frames: frames("do_idle default_idle_call"), Count: 10},
+		{Context: explain.System, Place: explain.Client, Process: "iperf3",
+			Frames: frames("do_syscall_64 sock_write_iter tcp_sendmsg tcp_sendmsg_locked _copy_from_iter"), Count: 900},
+		{Context: explain.System, Place: explain.Server, Process: "iperf3",
+			Frames: frames("do_syscall_64 sock_read_iter tcp_recvmsg skb_copy_datagram_iter _copy_to_iter"), Count: 1100},
+		{Context: explain.SoftIRQ, Place: explain.ServerHost, Process: "iperf3",
+			Frames: frames(receive + "br_handle_frame br_handle_frame_finish"), Count: extra},
+		{CPU: 1, Context: explain.SoftIRQ, Place: explain.Server, Process: "iperf3",
+			Frames: frames(receive + "ip_rcv tcp_v4_rcv tcp_rcv_established"), Count: 1200},
+		{CPU: 2, Context: explain.SoftIRQ, Place: explain.Server, Process: "iperf3",
+			Frames: frames(receive + "ip_rcv a_function_with_a_name_that_is_rather_long_for_a_box"), Count: 40},
+		{CPU: 2, Context: explain.SoftIRQ, Place: explain.Underlay, Process: "iperf3",
+			Frames: frames(receive + "br_handle_frame"), Count: 90},
+		{CPU: 3, Context: explain.System, Place: explain.Outside, Process: "make", Frames: frames("do_syscall_64 mystery"),
+			Count: 400 - extra},
+		{CPU: 3, Context: explain.Free, Place: explain.Outside, Process: "swapper/3",
+			Frames: frames("do_idle default_idle_call"), Count: 10},
 	}
 	return p
 }
@@ -97,7 +108,8 @@ func TestExplainGolden(t *testing.T) {
 			}
 		})
 	}
-	if err := Explain(io.Discard, "fold", "x", nil, nil, Options{}); err == nil || !strings.Contains(err.Error(), `"folded"`) {
+	if err := Explain(io.Discard, "fold", "x", nil, nil, Options{}); err == nil ||
+		!strings.Contains(err.Error(), `"folded"`) {
 		t.Errorf("unknown format: %v", err)
 	}
 }
@@ -121,7 +133,8 @@ func TestFlameGraphInBrowser(t *testing.T) {
 	eval[bool](t, tab, `document.querySelectorAll("details.flame").forEach(d => { d.open = true; }), true`)
 	const width = `Math.round(document.querySelector('.graph g[data-n="br_handle_frame"] rect').getAttribute("width"))`
 	click := func(name string) {
-		eval[bool](t, tab, `document.querySelector('.graph g[data-n="`+name+`"] rect').dispatchEvent(new MouseEvent("click", {bubbles: true}))`)
+		eval[bool](t, tab, `document.querySelector('.graph g[data-n="`+name+
+			`"] rect').dispatchEvent(new MouseEvent("click", {bubbles: true}))`)
 	}
 	before := eval[int](t, tab, width)
 	click("br_handle_frame")

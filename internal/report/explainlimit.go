@@ -7,7 +7,11 @@ import (
 // limitRows are what the counters of limits show.
 func limitRows() []explainRow {
 	share := func(name string, of func(explain.Finding) float64) explainRow {
-		return explainRow{name, false, func(f explain.Finding) (string, bool) { v := of(f); return shareText(v), v >= 0.0005 }}
+		return explainRow{name, false, func(f explain.Finding) (string, bool) {
+			v := of(f)
+			return shareText(v),
+				v >= 0.0005
+		}}
 	}
 	stream := func(name string, of func(explain.Streams) float64) explainRow {
 		return share(name, func(f explain.Finding) float64 {

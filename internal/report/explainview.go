@@ -143,7 +143,8 @@ func newFlameView(f explain.Finding, a *analysis) flameView {
 		}
 		out.Boxes = append(out.Boxes, flameBox{
 			X: tenths(fr.From * flameWidth), Width: tenths(w), Y: float64((deepest - fr.Depth) * flameRow), Class: class,
-			Name: fr.Name, Label: fitting(fr.Name, w), Title: fmt.Sprintf("%s: %s of the lab's time", fr.Name, shareText(fr.Share)),
+			Name: fr.Name, Label: fitting(fr.Name, w),
+			Title: fmt.Sprintf("%s: %s of the lab's time", fr.Name, shareText(fr.Share)),
 		})
 	}
 	return out

@@ -103,7 +103,8 @@ func (n made) trial(c sample.Cell, rep int) sample.Trial {
 	wobble := math.Exp(r.NormFloat64() * n.noise)
 	t := sample.Trial{
 		Cell: c, Repetition: rep, Status: sample.OK, Kernel: "host",
-		Phases: sample.Phases{Build: 0.8 * n.delay, Ready: 0.3 * n.delay * n.delay, Warmup: 1, Window: 10, Teardown: 0.5, Total: 13 + n.delay},
+		Phases: sample.Phases{Build: 0.8 * n.delay, Ready: 0.3 * n.delay * n.delay, Warmup: 1, Window: 10, Teardown: 0.5,
+			Total: 13 + n.delay},
 	}
 	switch c.Workload {
 	case "tcp-stream", "udp-stream":
@@ -133,7 +134,8 @@ func (n made) stream(t *sample.Trial, wobble float64, r *rand.Rand) {
 	t.Metrics[sample.CPUPerGB] = 0.5 / n.speed * wobble
 	t.CPU = madeCPU(t.Metrics[sample.CPUPerGB] * gb)
 	if n.name == "flannel-vxlan" && conns > 1 {
-		t.Warnings = []sample.Warning{{Gate: "cpu-saturated", Text: "the busiest CPU was 97 % busy: the machine, not the network, may be the limit"}}
+		t.Warnings = []sample.Warning{
+			{Gate: "cpu-saturated", Text: "the busiest CPU was 97 % busy: the machine, not the network, may be the limit"}}
 	}
 }
 
@@ -156,12 +158,14 @@ func (n made) roundTrips(t *sample.Trial, wobble float64, r *rand.Rand) {
 }
 
 func madeCPU(busy float64) *sample.CPU {
-	return &sample.CPU{User: busy * 0.14, System: busy * 0.51, SoftIRQ: busy * 0.33, IRQ: busy * 0.02, Steal: 0.01, Idle: max(40-busy, 0), Cores: 4}
+	return &sample.CPU{User: busy * 0.14, System: busy * 0.51, SoftIRQ: busy * 0.33, IRQ: busy * 0.02, Steal: 0.01,
+		Idle: max(40-busy, 0), Cores: 4}
 }
 
 // fixtures are the inputs that every format must bear, by name.
 func fixtures() map[string]Input {
-	full := Input{Name: "made-up", Dir: "results/made-up", Results: fullPlan().results(), Machine: madeMachine(), Experiment: madeYAML}
+	full := Input{Name: "made-up", Dir: "results/made-up", Results: fullPlan().results(), Machine: madeMachine(),
+		Experiment: madeYAML}
 	one := fullPlan()
 	one.networks, one.questions = one.networks[1:2], one.questions[:1]
 	failed := fullPlan()
@@ -170,13 +174,15 @@ func fixtures() map[string]Input {
 		return sample.Failed, `iperf3: error - unable to connect to server: <script>alert("x")</script> Connection refused`
 	}
 	tiny := smallPlan()
-	tiny.networks, tiny.questions, tiny.reps = []made{tiny.networks[0], tiny.networks[1], tiny.networks[4]}, tiny.questions[:1], 2
+	tiny.networks, tiny.questions, tiny.reps = []made{tiny.networks[0], tiny.networks[1], tiny.networks[4]},
+		tiny.questions[:1], 2
 	zero := sample.Results{Header: sample.Header{Experiment: "made-up", Seed: 7, Planned: 120}}
 	half := fullPlan().results()
 	half.Trials, half.Footer = half.Trials[:150], nil
 	half.Header.Warnings = []sample.Warning{{Gate: "busy", Text: "the machine was 31 % busy before the first trial"}}
 	for _, network := range []string{"vxlan", "slirp", "ovn-geneve"} {
-		full.Results.Footer.Warnings = append(full.Results.Footer.Warnings, sample.Warning{Gate: "wide", Text: network + ": interval ±12 % after 5 repetitions (wanted ±5 %)"})
+		full.Results.Footer.Warnings = append(full.Results.Footer.Warnings,
+			sample.Warning{Gate: "wide", Text: network + ": interval ±12 % after 5 repetitions (wanted ±5 %)"})
 	}
 	return map[string]Input{
 		"full": full, "half": {Results: half, Dir: "results/half"},

@@ -14,7 +14,8 @@ var files embed.FS
 // writeHTML writes one file that needs nothing else: styles, scripts, the chart
 // library and the data are inside, and its policy forbids loading anything.
 func writeHTML(w io.Writer, a *analysis) error {
-	t, err := template.New("page.html").Funcs(template.FuncMap{"swatch": swatches(a), "plotClass": plotClasses(a), "moveShape": moveShape, "noteNumber": noteNumber, "spreadName": spreadName}).ParseFS(files, "assets/*.html")
+	t, err := template.New("page.html").Funcs(template.FuncMap{"swatch": swatches(a), "plotClass": plotClasses(a),
+		"moveShape": moveShape, "noteNumber": noteNumber, "spreadName": spreadName}).ParseFS(files, "assets/*.html")
 	if err != nil {
 		return fmt.Errorf("parse report template: %w", err)
 	}

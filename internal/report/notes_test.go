@@ -16,7 +16,8 @@ func TestNotesOfManyPercentages(t *testing.T) {
 	for _, texts := range [][]string{
 		{"busy: other work kept 37 % of the machine busy (1 of 5 trials)", "cpu-saturated (1 of 1 trial)"},
 		{"busy: other work kept 8 % of the machine busy (5 of 5 trials)"},
-		{"busy: other work kept 37 % of the machine busy (1 of 5 trials)", "busy: other work kept 100 % of the machine busy (2 of 3 trials)"},
+		{"busy: other work kept 37 % of the machine busy (1 of 5 trials)",
+			"busy: other work kept 100 % of the machine busy (2 of 3 trials)"},
 		{"failed: exit status 1", "failed: exit status 2", "drift: -3.5 %", "drift: +3.5 %"},
 		{"drift: +12 %", "cpu-saturated (1 of 1 trial)"},
 	} {
@@ -37,9 +38,10 @@ func TestWarningsOfManyPercentages(t *testing.T) {
 	warning := func(gate, text string, n int) rank.Counted {
 		return rank.Counted{Warning: sample.Warning{Gate: gate, Text: text}, Count: n}
 	}
-	got := alike([]rank.Counted{warning("busy", "other work kept 37 %", 1), warning("busy", "other work kept 41.5 %", 2), warning("slow", "other work kept 9 %", 1),
-		warning("busy", "other work kept 12 %", 1)})
-	if want := []rank.Counted{warning("busy", "other work kept 12 to 41.5 %", 4), warning("slow", "other work kept 9 %", 1)}; !slices.Equal(got, want) {
+	got := alike([]rank.Counted{warning("busy", "other work kept 37 %", 1), warning("busy", "other work kept 41.5 %", 2),
+		warning("slow", "other work kept 9 %", 1), warning("busy", "other work kept 12 %", 1)})
+	if want := []rank.Counted{warning("busy", "other work kept 12 to 41.5 %", 4),
+		warning("slow", "other work kept 9 %", 1)}; !slices.Equal(got, want) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -59,7 +59,8 @@ func newProspect(row rank.Row) prospect {
 		p.Score = score(row.Score)
 	}
 	if len(row.Missing) > 0 {
-		p.Missing = fmt.Sprintf("no OK trial for %s: %s", plural(len(row.Missing), "sub-feature"), listed(row.Missing, "; ", 3))
+		p.Missing = fmt.Sprintf("no OK trial for %s: %s", plural(len(row.Missing), "sub-feature"),
+			listed(row.Missing, "; ", 3))
 	}
 	return p
 }
@@ -70,7 +71,8 @@ const keeps = "keeps"
 // prospectGrid is one ranking as a table.
 func prospectGrid(title string, r rank.Ranking, baseline string) grid {
 	g := grid{title: title}
-	g.table.cols = []column{{head: "network"}, {head: "best", right: true}, {head: "regret", right: true}, {head: keeps, right: true}, {head: "tie", drop: 3},
+	g.table.cols = []column{{head: "network"}, {head: "best", right: true}, {head: "regret", right: true},
+		{head: keeps, right: true}, {head: "tie", drop: 3},
 		{"x " + baseline, true, 2}, {"z", true, 4}, {"z rank", true, 5}, {head: "notes"}}
 	if o := r.Outlook; o == nil || o.Odds[0].Keeps == nil { // without bounds
 		g.table.cols = slices.DeleteFunc(g.table.cols, func(c column) bool { return c.head == keeps })

@@ -78,7 +78,8 @@ func peakText(p rank.Peak, xs []float64) string {
 // at which every network does best there and how well, for the end of a run.
 func (a *analysis) optima() (out []block) {
 	for _, s := range a.sections {
-		spoken := slices.ContainsFunc(a.claims, func(j claim.Judged) bool { return j.Test.Optimum != nil && j.Where.Workload == s.Workload })
+		spoken := slices.ContainsFunc(a.claims,
+			func(j claim.Judged) bool { return j.Test.Optimum != nil && j.Where.Workload == s.Workload })
 		if !spoken || len(s.Metrics) == 0 {
 			continue
 		}
@@ -89,7 +90,8 @@ func (a *analysis) optima() (out []block) {
 				continue
 			}
 			g := grid{title: fmt.Sprintf("%s: optimum of %s", s.title(), x.Title)}
-			g.table.cols = []column{{head: "network"}, {head: "best at"}, {head: strings.TrimSpace(title(m) + " " + sc.unit), right: true}}
+			g.table.cols = []column{{head: "network"}, {head: "best at"},
+				{head: strings.TrimSpace(title(m) + " " + sc.unit), right: true}}
 			for _, n := range a.networks {
 				if at := s.peak(m, x, n, a); at != "" {
 					g.table.add(n, at, s.best(m, x, n))

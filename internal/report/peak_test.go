@@ -33,9 +33,10 @@ func TestCurve(t *testing.T) {
 // each network, with the figure there and its interval.
 func TestOptimum(t *testing.T) {
 	at := 4.0
-	in := Input{Results: manyPlan().results(), Claims: []claim.Claim{{ID: "best", Source: "Author 2015", Text: "four pairs are best", Metric: sample.Throughput,
-		Where: claim.Where{Workload: "tcp-stream"}, Networks: []string{"host"},
-		Test: claim.Test{Optimum: &claim.Optimum{Over: claim.Pairs, Range: claim.Range{Least: &at, Most: &at}}}}}}
+	in := Input{Results: manyPlan().results(),
+		Claims: []claim.Claim{{ID: "best", Source: "Author 2015", Text: "four pairs are best", Metric: sample.Throughput,
+			Where: claim.Where{Workload: "tcp-stream"}, Networks: []string{"host"},
+			Test: claim.Test{Optimum: &claim.Optimum{Over: claim.Pairs, Range: claim.Range{Least: &at, Most: &at}}}}}}
 	var out bytes.Buffer
 	if err := Brief(&out, in, Options{}); err != nil {
 		t.Fatal(err)

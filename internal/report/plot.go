@@ -122,8 +122,9 @@ func barPlot(all []exhibitSeries, by, top float64, unit string) *plot {
 		v := s.Points[0]
 		low, high := ends(v)
 		y := float64(4 + barHeight*i)
-		p.Bars = append(p.Bars, plotBar{Network: s.Network, Label: middle(s.Network, barName), Y: y, Middle: y + barHeight/2 - 2, Width: wide(v.Center / by),
-			Low: barLeft + wide(low/by), High: barLeft + wide(high/by), Text: one.num(v.Center / by)})
+		p.Bars = append(p.Bars, plotBar{Network: s.Network, Label: middle(s.Network, barName), Y: y,
+			Middle: y + barHeight/2 - 2, Width: wide(v.Center / by), Low: barLeft + wide(low/by), High: barLeft + wide(high/by),
+			Text: one.num(v.Center / by)})
 	}
 	return p
 }

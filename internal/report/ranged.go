@@ -22,7 +22,8 @@ func newRanged(text string) ranged {
 	at := 0
 	text = strings.ReplaceAll(text, " trial)", " trials)")
 	// "37 %", and "(2 of 5 trials)".
-	for _, m := range regexp.MustCompile(`(\d+(?:\.\d+)?) %|\((\d+) of (\d+) trials\)`).FindAllStringSubmatchIndex(text, -1) {
+	for _, m := range regexp.MustCompile(`(\d+(?:\.\d+)?) %|\((\d+) of (\d+) trials\)`).FindAllStringSubmatchIndex(
+		text, -1) {
 		for k := 2; k < len(m); k += 2 {
 			if m[k] < 0 {
 				continue

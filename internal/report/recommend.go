@@ -119,7 +119,8 @@ func writeRecommendCSV(w io.Writer, recs []rank.Recommendation) error {
 		for _, row := range r.Ranking.Rows {
 			_ = cw.Write([]string{r.App, string(r.Load), strconv.FormatBool(r.Robust), r.Scenario.Place(),
 				strconv.Itoa(r.Scenario.Pairs), strconv.Itoa(r.Scenario.MTU), row.Network, strconv.FormatBool(chosen[row.Network]),
-				strconv.Itoa(row.Rank), strconv.Itoa(row.RankLow), strconv.Itoa(row.RankHigh), strconv.Itoa(row.Tie), exact(row.Score), kernelCell(r.Scenario),
+				strconv.Itoa(row.Rank), strconv.Itoa(row.RankLow), strconv.Itoa(row.RankHigh), strconv.Itoa(row.Tie),
+				exact(row.Score), kernelCell(r.Scenario),
 				oddsCell(r.Ranking.Outlook, row.Network, func(o rank.Odds) *float64 { return o.Best }),
 				oddsCell(r.Ranking.Outlook, row.Network, func(o rank.Odds) *float64 { return o.Regret }),
 				oddsCell(r.Ranking.Outlook, row.Network, func(o rank.Odds) *float64 { return o.Keeps }), r.Why})

@@ -78,7 +78,8 @@ func TestNotesAreShown(t *testing.T) {
 }
 
 func TestUnknownFormat(t *testing.T) {
-	for format, want := range map[string]string{"": "expected one of text, wide, markdown", "xml": "expected one of", "mark": `did you mean "markdown"?`} {
+	for format, want := range map[string]string{"": "expected one of text, wide, markdown", "xml": "expected one of",
+		"mark": `did you mean "markdown"?`} {
 		if err := Render(&bytes.Buffer{}, format, Input{}, Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("format %q: %v, want %q", format, err, want)
 		}
@@ -93,7 +94,8 @@ func TestTextFitsTheTerminal(t *testing.T) {
 			if err := Brief(&brief, in, Options{Width: width, Color: true, Rank: quick().Rank}); err != nil {
 				t.Fatal(err)
 			}
-			for _, l := range strings.Split(brief.String()+render(t, Text, in, Options{Width: width, Rank: quick().Rank}), "\n") {
+			for _, l := range strings.Split(brief.String()+render(t, Text, in, Options{Width: width, Rank: quick().Rank}),
+				"\n") {
 				l = ansi.ReplaceAllString(l, "")
 				if n := utf8.RuneCountInString(l); n > width {
 					t.Errorf("%s: %d columns in %d: %s", name, n, width, l)
@@ -124,12 +126,14 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"p99.9 us", "retransmits 1/GB"} {
-		if wide := render(t, Wide, in, Options{Width: 80, Rank: quick().Rank}); !strings.Contains(wide, name) || !strings.Contains(whole, name) {
+		if wide := render(t, Wide, in, Options{Width: 80, Rank: quick().Rank}); !strings.Contains(wide, name) ||
+			!strings.Contains(whole, name) {
 			t.Errorf("a column is missing from -o wide or from a pipe: %s", name)
 		}
 	}
 	narrow := briefly(t, in, Options{Width: 48, Rank: quick().Rank})
-	if !strings.Contains(strings.Join(strings.Fields(narrow), " "), `"pathwise report results/small -o wide" shows every column; left out to fit 48: `) {
+	if !strings.Contains(strings.Join(strings.Fields(narrow), " "),
+		`"pathwise report results/small -o wide" shows every column; left out to fit 48: `) {
 		t.Errorf("the end of a run does not say what shows more:\n%s", narrow)
 	}
 }
@@ -145,7 +149,8 @@ func briefly(t *testing.T, in Input, o Options) string {
 
 func TestIncompleteIsSaid(t *testing.T) {
 	for _, format := range []string{Text, Markdown, Bench, HTML} {
-		if out := render(t, format, fixtures()["zero"], Options{}); !strings.Contains(out, "incomplete: 0 of 120 trials, continue with --resume") {
+		if out := render(t, format, fixtures()["zero"], Options{}); !strings.Contains(out,
+			"incomplete: 0 of 120 trials, continue with --resume") {
 			t.Errorf("%s does not say that the run is incomplete", format)
 		}
 	}
@@ -239,7 +244,8 @@ func TestJSONReadsBack(t *testing.T) {
 		if err := json.Unmarshal([]byte(render(t, JSON, in, quick())), &d); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if d.Format != Format || d.Version != Version || len(d.Trials) != len(in.Results.Trials) || d.Run.Finished != (in.Results.Footer != nil) {
+		if d.Format != Format || d.Version != Version || len(d.Trials) != len(in.Results.Trials) ||
+			d.Run.Finished != (in.Results.Footer != nil) {
 			t.Errorf("%s: read back %s version %d with %d trials", name, d.Format, d.Version, len(d.Trials))
 		}
 	}
@@ -328,7 +334,8 @@ func TestFamiliesStayApart(t *testing.T) {
 		tr.Scenario.Family = topo.IPv6
 		in.Results.Trials = append(in.Results.Trials, tr)
 	}
-	for format, want := range map[string]string{Text: ",family=6", Markdown: ",family=6", HTML: ", IPv6", JSON: `"family": 6`, CSV: ",family=6", Bench: "/family=6"} {
+	for format, want := range map[string]string{Text: ",family=6", Markdown: ",family=6", HTML: ", IPv6",
+		JSON: `"family": 6`, CSV: ",family=6", Bench: "/family=6"} {
 		if out := render(t, format, in, quick()); !strings.Contains(out, want) {
 			t.Errorf("%s does not have %s", format, want)
 		}

@@ -99,7 +99,8 @@ func newQuestionView(q question, notes *footnotes) questionView {
 	}
 	for _, l := range q.Lines {
 		v := lineView{
-			Network: l.Network, Baseline: l.Row.Baseline, Rank: rankText(l.Row), Tie: tieLetter(q.Ranking, l.Row), Trials: l.trials(),
+			Network: l.Network, Baseline: l.Row.Baseline, Rank: rankText(l.Row), Tie: tieLetter(q.Ranking, l.Row),
+			Trials: l.trials(),
 		}
 		if len(l.Row.Features) > 0 {
 			v.Score = score(l.Row.Score)

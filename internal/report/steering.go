@@ -198,7 +198,8 @@ func Steering(w io.Writer, in SteeringInput, o Options) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New("steering.html").Funcs(template.FuncMap{"swatch": s.swatch, "moveShape": moveShape, "plotClass": s.plotClass, "spreadName": spreadName}).ParseFS(files, steeringTemplates()...)
+	t, err := template.New("steering.html").Funcs(template.FuncMap{"swatch": s.swatch, "moveShape": moveShape,
+		"plotClass": s.plotClass, "spreadName": spreadName}).ParseFS(files, steeringTemplates()...)
 	if err != nil {
 		return fmt.Errorf("parse report template: %w", err)
 	}
@@ -214,7 +215,8 @@ func Steering(w io.Writer, in SteeringInput, o Options) error {
 
 // steeringTemplates are the parts that the page of drills is made of.
 func steeringTemplates() []string {
-	return []string{"assets/steering.html", "assets/head.html", "assets/answer.html", "assets/banners.html", "assets/machine.html", "assets/table.html", "assets/script.html", "assets/foot.html"}
+	return []string{"assets/steering.html", "assets/head.html", "assets/answer.html", "assets/banners.html",
+		"assets/machine.html", "assets/table.html", "assets/script.html", "assets/foot.html"}
 }
 
 // SteeringText writes figures, time lines and events for a terminal, in 80

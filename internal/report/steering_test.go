@@ -17,7 +17,8 @@ import (
 type steeringWrite = func(io.Writer, SteeringInput, Options) error
 
 func steeringFormats() map[string]steeringWrite {
-	return map[string]steeringWrite{"html": Steering, "text": SteeringText, "markdown": SteeringMarkdown, "csv": SteeringCSV}
+	return map[string]steeringWrite{"html": Steering, "text": SteeringText, "markdown": SteeringMarkdown,
+		"csv": SteeringCSV}
 }
 
 func renderSteering(t *testing.T, write steeringWrite, in SteeringInput, o Options) string {
@@ -47,7 +48,8 @@ func TestSteeringEveryFormatOfEveryFixture(t *testing.T) {
 }
 
 func TestSteeringRefusesStepsWithoutLength(t *testing.T) {
-	in := SteeringInput{Scripts: []SteeringScript{{Name: "s", Runs: []SteeringRun{{Name: "r", Points: make([]SteeringPoint, 1)}}}}}
+	in := SteeringInput{
+		Scripts: []SteeringScript{{Name: "s", Runs: []SteeringRun{{Name: "r", Points: make([]SteeringPoint, 1)}}}}}
 	for format, write := range steeringFormats() {
 		if err := write(io.Discard, in, Options{}); err == nil || !strings.Contains(err.Error(), `run "r" of script "s"`) {
 			t.Errorf("%s: %v", format, err)
@@ -93,7 +95,8 @@ func TestSteeringGolden(t *testing.T) {
 func TestSteeringAchieved(t *testing.T) {
 	sec := time.Second
 	script := SteeringScript{
-		Phases: []SteeringPhase{{"a", PhaseLoad, 0, 2 * sec}, {"b", PhaseLimit, 2 * sec, 6 * sec}, {"c", PhaseFault, 5 * sec, 6 * sec}},
+		Phases: []SteeringPhase{{"a", PhaseLoad, 0, 2 * sec}, {"b", PhaseLimit, 2 * sec, 6 * sec},
+			{"c", PhaseFault, 5 * sec, 6 * sec}},
 		Runs: []SteeringRun{
 			{Name: "steered", Steered: true, Step: sec, Points: madePoints(0, sec, 10, 10, 6, 6, 6, 6, 99)},
 			{Name: "x", Step: sec, Points: madePoints(0, sec, 10, 10, 2, 2, 2, 8, 99)},
@@ -116,7 +119,8 @@ func TestSteeringAchieved(t *testing.T) {
 				t.Errorf("lower %v, part %d: best %v by run %d", lower, i, p.best, p.hindsight)
 			}
 		}
-		if math.Abs(s.all.best-all) > 1e-9 || math.Abs(s.all.values[0]-44./6) > 1e-9 || s.all.hindsight != static || !math.IsNaN(s.all.values[3]) {
+		if math.Abs(s.all.best-all) > 1e-9 || math.Abs(s.all.values[0]-44./6) > 1e-9 || s.all.hindsight != static ||
+			!math.IsNaN(s.all.values[3]) {
 			t.Errorf("lower %v, whole: %+v, want best %v", lower, s.all, all)
 		}
 	}
@@ -134,7 +138,8 @@ func TestSteeringMeanCountsPartsOfSteps(t *testing.T) {
 	slices.Reverse(run.Points) // any order will do
 	r := runStudy{run, run.steps()}
 	for _, x := range []struct{ from, to, want float64 }{
-		{1, 3, 2}, {1.5, 2.5, 2}, {1.25, 2.5, (0.75 + 1.5) / 1.25}, {1, 5, math.NaN()}, {0, 1, math.NaN()}, {4, 5, 5}, {4, 5.1, 5}, {4, 6, math.NaN()}, {2, 2, math.NaN()},
+		{1, 3, 2}, {1.5, 2.5, 2}, {1.25, 2.5, (0.75 + 1.5) / 1.25}, {1, 5, math.NaN()}, {0, 1, math.NaN()}, {4, 5, 5},
+		{4, 5.1, 5}, {4, 6, math.NaN()}, {2, 2, math.NaN()},
 	} {
 		if got := r.mean(x.from, x.to); math.Abs(got-x.want) > 1e-9 || math.IsNaN(got) != math.IsNaN(x.want) {
 			t.Errorf("mean from %v to %v: %v, want %v", x.from, x.to, got, x.want)
@@ -144,7 +149,8 @@ func TestSteeringMeanCountsPartsOfSteps(t *testing.T) {
 
 // TestSteeringJoinsSteps: no peak and no stall may vanish from a chart.
 func TestSteeringJoinsSteps(t *testing.T) {
-	r := SteeringRun{Step: time.Millisecond, Points: madePoints(0, time.Millisecond, slices.Repeat([]float64{5}, 10*maxPoints+1)...)}
+	r := SteeringRun{Step: time.Millisecond,
+		Points: madePoints(0, time.Millisecond, slices.Repeat([]float64{5}, 10*maxPoints+1)...)}
 	r.Points[777].Value, r.Points[8888].Value, r.Points[42].Value = 0, 1e6, math.NaN()
 	l := runStudy{r, r.steps()}.line(0, scale{by: 1})
 	if len(l.Mean) > maxPoints || len(l.Mean) != len(l.Low) || float64(l.Step) != 0.011 {
@@ -154,7 +160,8 @@ func TestSteeringJoinsSteps(t *testing.T) {
 		t.Errorf("least %v, most %v, with a gap %v", slices.Min(l.Low), slices.Max(l.High), l.Mean[3])
 	}
 	s := studyScript(SteeringScript{Runs: []SteeringRun{r, {Name: "x", Step: 1, Points: make([]SteeringPoint, 1)}}})
-	if got := s.density(); !strings.Contains(got, "mean of up to 11 steps of 1.00 ms ()") || !strings.Contains(got, "band") {
+	if got := s.density(); !strings.Contains(got, "mean of up to 11 steps of 1.00 ms ()") ||
+		!strings.Contains(got, "band") {
 		t.Errorf("the page says %q", got)
 	}
 }
@@ -163,7 +170,8 @@ func TestSteeringJoinsSteps(t *testing.T) {
 // a short last step before the next part of a script is no such time.
 func TestSteeringPartsLines(t *testing.T) {
 	ms := time.Millisecond
-	run := SteeringRun{Step: 100 * ms, Points: []SteeringPoint{{0, 1}, {100 * ms, 2}, {130 * ms, 3}, {230 * ms, 4}, {700 * ms, 5}, {700 * ms, 6}}}
+	run := SteeringRun{Step: 100 * ms, Points: []SteeringPoint{{0, 1}, {100 * ms, 2}, {130 * ms, 3}, {230 * ms, 4},
+		{700 * ms, 5}, {700 * ms, 6}}}
 	r := runStudy{run, run.steps()}
 	l := r.line(0, scale{by: 1})
 	if len(l.Mean) != 6 || !math.IsNaN(float64(l.Mean[4])) || l.Mean[5] != 6 || math.Abs(float64(l.X[4])-0.515) > 1e-9 {
@@ -222,7 +230,8 @@ func TestSteeringCSVIsWhole(t *testing.T) {
 	for _, r := range rows[1:] {
 		n[r[0]]++
 	}
-	for record, want := range map[string]int{"figure": len(in.Figures), "step": 4 * 1800, "phase": 4, "event": 7, "event-gain": 4, "share": 3 * 7, "achieved": 5 * 5, "achieved-whole": 5} {
+	for record, want := range map[string]int{"figure": len(in.Figures), "step": 4 * 1800, "phase": 4, "event": 7,
+		"event-gain": 4, "share": 3 * 7, "achieved": 5 * 5, "achieved-whole": 5} {
 		if n[record] != want {
 			t.Errorf("%d rows of %s, want %d", n[record], record, want)
 		}
@@ -231,8 +240,10 @@ func TestSteeringCSVIsWhole(t *testing.T) {
 
 // TestSteeringPageIsClosed: data cannot become markup, and nothing is loaded.
 func TestSteeringPageIsClosed(t *testing.T) {
-	out := renderSteering(t, Steering, steeringFixtures()["odd"], Options{}) + renderSteering(t, Steering, madeSteering(), Options{})
-	if strings.Contains(out, "<b>not markup") || strings.Contains(out, "</script>connection") || strings.Contains(out, `<b>"script"`) {
+	out := renderSteering(t, Steering, steeringFixtures()["odd"], Options{}) + renderSteering(t, Steering, madeSteering(),
+		Options{})
+	if strings.Contains(out, "<b>not markup") || strings.Contains(out, "</script>connection") ||
+		strings.Contains(out, `<b>"script"`) {
 		t.Error("data became markup")
 	}
 	if n := strings.Count(out, "default-src 'none'"); n != 2 {
@@ -257,14 +268,17 @@ func FuzzSteering(f *testing.F) {
 			values[i] = []float64{float64(c), math.NaN(), math.Inf(1), -float64(c), math.MaxFloat64, 0}[int(c)%6]
 			at := time.Duration(a + int64(c)*b)
 			s.Phases = append(s.Phases, SteeringPhase{string(raw[:i]), string(raw[i:]), at, time.Duration(b - int64(c)*a)})
-			s.Events = append(s.Events, SteeringEvent{ID: int(c) % 7, Of: int(c) % 3, At: at, Kind: string(raw[i:]), From: "x", To: string(raw[:i]), Gain: &values[i], PredictedGain: values[i], Took: at})
+			s.Events = append(s.Events, SteeringEvent{ID: int(c) % 7, Of: int(c) % 3, At: at, Kind: string(raw[i:]), From: "x",
+				To: string(raw[:i]), Gain: &values[i], PredictedGain: values[i], Took: at})
 			s.Shares = append(s.Shares, SteeringShare{at, map[string]float64{"x": values[i], string(raw[:i]): float64(a)}})
 		}
-		s.Runs = []SteeringRun{{Name: "r", Steered: true, Step: time.Duration(step), Points: madePoints(time.Duration(a), time.Duration(step), values...)},
+		s.Runs = []SteeringRun{{Name: "r", Steered: true, Step: time.Duration(step),
+			Points: madePoints(time.Duration(a), time.Duration(step), values...)},
 			{Name: string(raw), Step: time.Duration(step), Points: madePoints(time.Duration(b), time.Duration(a), values...)}}
 		in := SteeringInput{Name: string(raw), Took: time.Duration(a), Scripts: []SteeringScript{s}}
 		for _, v := range values {
-			in.Figures = append(in.Figures, SteeringFigure{Name: string(raw), Unit: "s", Value: v, Low: -v, High: v, N: 2, Most: v, Bar: &SteeringBar{Limit: values[0]}})
+			in.Figures = append(in.Figures, SteeringFigure{Name: string(raw), Unit: "s", Value: v, Low: -v, High: v, N: 2,
+				Most: v, Bar: &SteeringBar{Limit: values[0]}})
 		}
 		for format, write := range steeringFormats() {
 			if err := write(io.Discard, in, Options{}); err != nil && (step > 0 || len(raw) == 0) {

@@ -43,10 +43,12 @@ func (s *steeringStudy) asked() string {
 		for _, sc := range s.scripts {
 			phases += len(sc.phases)
 		}
-		parts = append(parts, fmt.Sprintf("How near does steering come to the best choice in hindsight while load and faults change (%s)?", plural(phases, "phase")))
+		parts = append(parts,
+			fmt.Sprintf("How near does steering come to the best choice in hindsight while load and faults change (%s)?", plural(phases, "phase")))
 	}
 	if n := countBars(s.Figures); n > 0 {
-		parts = append(parts, fmt.Sprintf("Does steering keep its bars? %s of %s have one.", plural(n, "figure"), plural(len(byDrill(s.Figures)), "drill")))
+		parts = append(parts, fmt.Sprintf("Does steering keep its bars? %s of %s have one.", plural(n, "figure"),
+			plural(len(byDrill(s.Figures)), "drill")))
 	} else if n := len(s.Figures); n > 0 {
 		parts = append(parts, fmt.Sprintf("What do %s of steering measure?", plural(len(byDrill(s.Figures)), "drill")))
 	}
@@ -145,7 +147,8 @@ func (f SteeringFigure) openText() string {
 	if f.Took <= 0 {
 		return out + fmt.Sprintf(" about %.0f times as many repetitions more are expected to tell.", more)
 	}
-	return out + fmt.Sprintf(" about %s more, %.0f times as long as the drill took, are expected to tell.", minutes(f.Took.Seconds()*more), more)
+	return out + fmt.Sprintf(" about %s more, %.0f times as long as the drill took, are expected to tell.",
+		minutes(f.Took.Seconds()*more), more)
 }
 
 // forestItems are the runs' means over that of hindsight.
@@ -156,7 +159,8 @@ func (s *scriptStudy) forestItems() (out []forestItem) {
 			v = 1 / v
 		}
 		if v > 0 && !math.IsInf(v, 0) {
-			out = append(out, forestItem{label: r.Name, network: r.Name, text: quantity(v, "share"), of: stat.Interval{Center: v, Low: v, High: v}})
+			out = append(out, forestItem{label: r.Name, network: r.Name, text: quantity(v, "share"),
+				of: stat.Interval{Center: v, Low: v, High: v}})
 		}
 	}
 	return out

@@ -19,9 +19,11 @@ func writeSteering(t *testing.T, in SteeringInput) string {
 // TestSteeringInBrowser opens the page as readers do, as TestHTMLInBrowser does.
 func TestSteeringInBrowser(t *testing.T) {
 	b := browser(t)
-	wide, phone := []view{{"wide-light", 1200, "light"}, {"wide-dark", 1200, "dark"}}, []view{{"phone-light", 380, "light"}, {"phone-dark", 360, "dark"}}
+	wide, phone := []view{{"wide-light", 1200, "light"}, {"wide-dark", 1200, "dark"}},
+		[]view{{"phone-light", 380, "light"}, {"phone-dark", 360, "dark"}}
 	for name, in := range steeringFixtures() {
-		looks := map[string][]view{"demo": append(wide, phone...), "odd": wide[1:], "zero": phone[1:], "huge": phone[1:]}[name]
+		looks := map[string][]view{"demo": append(wide, phone...), "odd": wide[1:], "zero": phone[1:],
+			"huge": phone[1:]}[name]
 		file := writeSteering(t, in)
 		for _, v := range looks {
 			t.Run(name+"/"+v.name, func(t *testing.T) {
@@ -83,7 +85,8 @@ func TestSteeringControls(t *testing.T) {
 	tab := open(t, browser(t), writeSteering(t, madeSteering()), views()[0])
 	eval[bool](t, tab, `pathwise.drawAll(), true`)
 	got := tooltip(t, tab, `c.dispatchAction({type: "showTip", seriesIndex: series("marks"), dataIndex: 2})`)
-	for _, want := range []string{"move 3", "failover", "macvlan → routed-bgp", "answered none of 3 probes", "detected in 21.0 ms", "brought"} {
+	for _, want := range []string{"move 3", "failover", "macvlan → routed-bgp", "answered none of 3 probes",
+		"detected in 21.0 ms", "brought"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("a move's tooltip lacks %q: %s", want, got)
 		}
@@ -100,7 +103,8 @@ func TestSteeringControls(t *testing.T) {
 	}
 	const lines = `echarts.getInstanceByDom(document.querySelector("[data-chart=line] .plot")).getOption().series.filter(s => s.type === "line").length`
 	zoomed := func(chart string) []float64 {
-		return eval[[]float64](t, tab, `(() => { const z = echarts.getInstanceByDom(document.querySelector("[data-chart=`+chart+`] .plot")).getOption().dataZoom[0]; return [z.startValue, z.endValue]; })()`)
+		return eval[[]float64](t, tab, `(() => { const z = echarts.getInstanceByDom(document.querySelector("[data-chart=`+
+			chart+`] .plot")).getOption().dataZoom[0]; return [z.startValue, z.endValue]; })()`)
 	}
 	eval[bool](t, tab, `document.querySelector("button[data-zoom][data-from='60.72']").click(), true`)
 	eval[bool](t, tab, `document.querySelectorAll(".chip")[1].click(), true`)

@@ -206,7 +206,8 @@ func (s *scriptStudy) marks(all *steeringStudy) []chartMark {
 			from, _, _ := strings.Cut(last.Label, "-")
 			last.Label = fmt.Sprintf("%s-%d", from, e.mark)
 			last.Kind = "several"
-			last.Lines = []string{fmt.Sprintf("moves %s, from %.3f s to %.3f s", last.Label, first, t), "the list below tells each"}
+			last.Lines = []string{fmt.Sprintf("moves %s, from %.3f s to %.3f s", last.Label, first, t),
+				"the list below tells each"}
 			continue
 		}
 		first = t

@@ -66,7 +66,8 @@ func (c SteeringComparison) blocks(a, b string) []block {
 			if !math.IsNaN(ch.Adjusted) {
 				p = pvalue(ch.Adjusted)
 			}
-			g.table.add(oneLine(ch.A.Name), ch.A.value(), ch.B.value(), ch.A.interval(), ch.B.interval(), n, p, ch.Verdict, ch.bar())
+			g.table.add(oneLine(ch.A.Name), ch.A.value(), ch.B.value(), ch.A.interval(), ch.B.interval(), n, p, ch.Verdict,
+				ch.bar())
 		}
 		out = append(out, g)
 	}
@@ -117,7 +118,8 @@ func (c SteeringComparison) verdicts() string {
 func (c SteeringComparison) csv(w io.Writer) error {
 	cw := csv.NewWriter(w)
 	// Errors stay in the csv.Writer until it is flushed.
-	_ = cw.Write([]string{"drill", "figure", "unit", "a", "a_low", "a_high", "a_n", "b", "b_low", "b_high", "b_n", "p", "adjusted", "verdict", "bar_a", "bar_b"})
+	_ = cw.Write([]string{"drill", "figure", "unit", "a", "a_low", "a_high", "a_n", "b", "b_low", "b_high", "b_n", "p",
+		"adjusted", "verdict", "bar_a", "bar_b"})
 	for _, ch := range c.Changes {
 		row := []string{ch.A.Drill, ch.A.Name, ch.A.Unit}
 		for _, f := range []SteeringFigure{ch.A, ch.B} {
@@ -157,7 +159,8 @@ func (c SteeringComparison) document(a, b string) any {
 	sideOf := func(f SteeringFigure) side { return side{f.Value, f.Low, f.High, f.N, f.verdict()} }
 	changes := []change{}
 	for _, ch := range c.Changes {
-		changes = append(changes, change{ch.A.Drill, ch.A.Name, ch.A.Unit, sideOf(ch.A), sideOf(ch.B), known(ch.P), known(ch.Adjusted), ch.Verdict})
+		changes = append(changes, change{ch.A.Drill, ch.A.Name, ch.A.Unit, sideOf(ch.A), sideOf(ch.B), known(ch.P),
+			known(ch.Adjusted), ch.Verdict})
 	}
 	return struct {
 		Format     string           `json:"format"`

@@ -11,8 +11,8 @@ import (
 // steeringColumns are those of the CSV: one row for each figure, phase, step of
 // a time line, share and event, which "record" tells apart.
 func steeringColumns() []string {
-	return []string{"record", "drill", "name", "from_s", "to_s", "value", "unit", "low", "high", "n", "least", "median", "p99", "most",
-		"bar", "met", "host", "kind", "from", "to", "text"}
+	return []string{"record", "drill", "name", "from_s", "to_s", "value", "unit", "low", "high", "n", "least", "median",
+		"p99", "most", "bar", "met", "host", "kind", "from", "to", "text"}
 }
 
 // SteeringCSV writes everything that the page shows, and the time lines with
@@ -75,11 +75,13 @@ func (o steeringWriter) figure(f SteeringFigure) {
 
 func (o steeringWriter) script(s *scriptStudy) {
 	for _, p := range s.phases {
-		o.row("phase", s.Name, p.letter, map[string]string{"from_s": timeCell(p.from), "to_s": timeCell(p.to), "kind": p.Kind, "text": oneLine(p.Name)})
+		o.row("phase", s.Name, p.letter, map[string]string{"from_s": timeCell(p.from), "to_s": timeCell(p.to), "kind": p.Kind,
+			"text": oneLine(p.Name)})
 	}
 	for i, p := range append(s.parts[:len(s.parts):len(s.parts)], s.all) {
 		cells := func(v float64) map[string]string {
-			return map[string]string{"from_s": timeCell(p.from), "to_s": timeCell(p.to), "value": known(v), "unit": s.Unit, "text": oneLine(p.name)}
+			return map[string]string{"from_s": timeCell(p.from), "to_s": timeCell(p.to), "value": known(v), "unit": s.Unit,
+				"text": oneLine(p.name)}
 		}
 		record := "achieved"
 		if i == len(s.parts) {
@@ -95,12 +97,14 @@ func (o steeringWriter) script(s *scriptStudy) {
 			o.row("note", s.Name, r.Name, map[string]string{"text": oneLine(r.Note)})
 		}
 		for _, v := range r.steps {
-			o.row("step", s.Name, r.Name, map[string]string{"from_s": timeCell(v.from), "to_s": timeCell(v.to), "value": known(v.value), "unit": s.Unit})
+			o.row("step", s.Name, r.Name, map[string]string{"from_s": timeCell(v.from), "to_s": timeCell(v.to),
+				"value": known(v.value), "unit": s.Unit})
 		}
 	}
 	for _, sh := range s.shares() {
 		for i, name := range sh.names {
-			o.row("share", s.Name, name, map[string]string{"from_s": timeCell(sh.at), "value": known(sh.parts[i]), "unit": "share"})
+			o.row("share", s.Name, name, map[string]string{"from_s": timeCell(sh.at), "value": known(sh.parts[i]),
+				"unit": "share"})
 		}
 	}
 	for _, e := range s.events {
@@ -109,7 +113,8 @@ func (o steeringWriter) script(s *scriptStudy) {
 }
 
 func (o steeringWriter) event(script string, e eventStudy) {
-	c := map[string]string{"from_s": timeCell(e.At.Seconds()), "host": e.Host, "kind": e.Kind, "from": e.From, "to": e.To, "text": oneLine(e.Reason)}
+	c := map[string]string{"from_s": timeCell(e.At.Seconds()), "host": e.Host, "kind": e.Kind, "from": e.From, "to": e.To,
+		"text": oneLine(e.Reason)}
 	name := ""
 	if e.mark > 0 {
 		name = strconv.Itoa(e.mark)

@@ -108,8 +108,9 @@ type figureRow struct {
 
 func newSteeringPage(s *steeringStudy, _ Options) (*steeringPage, error) {
 	p := &steeringPage{
-		Title: s.title(), Subtitle: s.subtitle(), Incomplete: s.Incomplete, Alerts: groupWarnings(s.Warnings), Answer: s.answer(),
-		Method: s.Method, Seed: s.Seed, Dir: s.Dir, Machine: machineGroups(s.Machine), YAML: s.Experiment, Data: newSteeringData(s),
+		Title: s.title(), Subtitle: s.subtitle(), Incomplete: s.Incomplete, Alerts: groupWarnings(s.Warnings),
+		Answer: s.answer(), Method: s.Method, Seed: s.Seed, Dir: s.Dir, Machine: machineGroups(s.Machine), YAML: s.Experiment,
+		Data: newSteeringData(s),
 	}
 	if s.Took > 0 {
 		p.Took = duration(s.Took.Seconds())
@@ -171,8 +172,8 @@ func moveShape(kind string) string {
 func spreadName(i int) string { return []string{"least to most", "median", "p99"}[i] }
 
 func (f SteeringFigure) row() figureRow {
-	out := figureRow{Name: f.Name, Value: f.value(), Bar: f.bar(), Verdict: f.verdict(), Interval: f.interval(), Strip: f.strip(),
-		N: f.N, Note: f.Note}
+	out := figureRow{Name: f.Name, Value: f.value(), Bar: f.bar(), Verdict: f.verdict(), Interval: f.interval(),
+		Strip: f.strip(), N: f.N, Note: f.Note}
 	if s := f.spread(); s != nil {
 		out.Spread = []string{f.between(f.Least, f.Most), s[1], s[2]}
 	}
@@ -185,7 +186,8 @@ const maxEvents = 5000
 
 func (s *scriptStudy) view(id string, all *steeringStudy) scriptView {
 	sc := s.scale()
-	out := scriptView{ID: id, Title: s.Name, About: s.About, Density: s.density(), Lines: s.table(60), Achieved: s.achieved(), Shares: s.shareTable(), Runs: s.chips(all), SharesOf: cmp.Or(s.SharesOf, "buckets")}
+	out := scriptView{ID: id, Title: s.Name, About: s.About, Density: s.density(), Lines: s.table(60),
+		Achieved: s.achieved(), Shares: s.shareTable(), Runs: s.chips(all), SharesOf: cmp.Or(s.SharesOf, "buckets")}
 	out.Caption = cmp.Or(s.Quantity, "value")
 	if sc.unit != "" {
 		out.Caption += " (" + sc.unit + ")"
@@ -193,7 +195,8 @@ func (s *scriptStudy) view(id string, all *steeringStudy) scriptView {
 	out.Caption = capital(out.Caption + " over time")
 	for _, p := range s.phases {
 		room := 0.08 * max(p.to-p.from, 0.01)
-		out.Phases = append(out.Phases, phaseView{p.letter, p.Name, fromTo(p.from, p.to), timeCell(max(p.from-room, s.from)), timeCell(min(p.to+room, s.end))})
+		out.Phases = append(out.Phases, phaseView{p.letter, p.Name, fromTo(p.from, p.to), timeCell(max(p.from-room, s.from)),
+			timeCell(min(p.to+room, s.end))})
 	}
 	for _, r := range s.runs {
 		out.HasLines = out.HasLines || len(r.steps) > 0
@@ -202,7 +205,8 @@ func (s *scriptStudy) view(id string, all *steeringStudy) scriptView {
 		}
 	}
 	if s.moves > maxMarks {
-		out.Notes = append(out.Notes, fmt.Sprintf("%d moves: those within %s of another share its mark.", s.moves, human(s.markGap(), "s")))
+		out.Notes = append(out.Notes, fmt.Sprintf("%d moves: those within %s of another share its mark.", s.moves,
+			human(s.markGap(), "s")))
 	}
 	if n := len(s.shares()); n > maxPoints {
 		out.Notes = append(out.Notes, fmt.Sprintf("The shares changed up to %d times: drawn are the means of %d slots of equal length.", n, maxPoints))
@@ -224,7 +228,8 @@ func (s *scriptStudy) view(id string, all *steeringStudy) scriptView {
 }
 
 func (e eventStudy) view() eventView {
-	out := eventView{At: fmt.Sprintf("%.3f", e.At.Seconds()), Host: e.Host, Kind: e.Kind, Pair: e.Pair, Route: e.route(), By: e.By, Reason: e.Reason}
+	out := eventView{At: fmt.Sprintf("%.3f", e.At.Seconds()), Host: e.Host, Kind: e.Kind, Pair: e.Pair, Route: e.route(),
+		By: e.By, Reason: e.Reason}
 	if e.mark > 0 {
 		out.Mark = fmt.Sprint(e.mark)
 	}

@@ -130,7 +130,8 @@ func (s *scriptStudy) sentences() (out []string) {
 		v := s.all.values[i]
 		t := fmt.Sprintf("%s: %s achieved %s", s.Name, r.Name, quantity(v, s.Unit))
 		if !math.IsNaN(s.all.best) {
-			t += fmt.Sprintf(", %s of the best choice in hindsight (%s)", quantity(s.ofBest(v, s.all.best), "share"), quantity(s.all.best, s.Unit))
+			t += fmt.Sprintf(", %s of the best choice in hindsight (%s)", quantity(s.ofBest(v, s.all.best), "share"),
+				quantity(s.all.best, s.Unit))
 		}
 		if h := s.all.hindsight; h >= 0 {
 			t += fmt.Sprintf(" and %s of the best static network, %s (%s)",
@@ -149,7 +150,8 @@ func figureGrids(figures []SteeringFigure, nameWidth int) (out []block) {
 		g := grid{title: d.name}
 		g.table.cols = []column{{head: "figure"}, {"value", true, 0}, {"bar", true, 0}, {head: "verdict"}, {"n", true, 1}}
 		if nameWidth == 0 {
-			g.table.cols = append(g.table.cols, column{"95 %", true, 3}, column{"least", true, 7}, column{"median", true, 4}, column{"p99", true, 6}, column{"most", true, 5})
+			g.table.cols = append(g.table.cols, column{"95 %", true, 3}, column{"least", true, 7}, column{"median", true, 4},
+				column{"p99", true, 6}, column{"most", true, 5})
 		}
 		g.table.cols = append(g.table.cols, column{head: "notes"})
 		for _, f := range d.figures {

@@ -102,7 +102,8 @@ func countVerdicts(judged []claim.Judged) map[claim.Verdict]int {
 // grid is a line for each claim.
 func (s Study) grid() grid {
 	var g grid
-	g.table.cols = []column{{head: "verdict"}, {head: "claim"}, {head: "shown in", drop: 3}, {head: "statement"}, {head: "published", drop: 2},
+	g.table.cols = []column{{head: "verdict"}, {head: "claim"}, {head: "shown in", drop: 3}, {head: "statement"},
+		{head: "published", drop: 2},
 		{head: "measured here"}}
 	for _, j := range s.Claims {
 		verdict := ""
@@ -166,7 +167,8 @@ func countsGrid(studies []Study) grid {
 func writeStudiesCSV(w io.Writer, studies []Study) error {
 	cw := csv.NewWriter(w)
 	// Errors stay in the csv.Writer until it is flushed.
-	_ = cw.Write([]string{"paper", "source", "claim", "exhibits", "text", "published", "verdict", "tested", "measured", "because"})
+	_ = cw.Write([]string{"paper", "source", "claim", "exhibits", "text", "published", "verdict", "tested", "measured",
+		"because"})
 	for _, s := range studies {
 		for _, j := range s.Claims {
 			test := ""
@@ -177,7 +179,8 @@ func writeStudiesCSV(w io.Writer, studies []Study) error {
 			if s.Dir == "" && j.Untested == "" {
 				verdict = ""
 			}
-			_ = cw.Write([]string{s.Name, j.Source, j.ID, strings.Join(j.Exhibits, " "), j.Text, j.Published, verdict, test, studyMeasured(j), j.Because})
+			_ = cw.Write([]string{s.Name, j.Source, j.ID, strings.Join(j.Exhibits, " "), j.Text, j.Published, verdict, test,
+				studyMeasured(j), j.Because})
 		}
 	}
 	cw.Flush()
@@ -220,7 +223,8 @@ func paperBlocks(s Study) []block {
 		names.table.add(a.Theirs, here, a.Note)
 	}
 	shown := grid{title: "Figures and tables"}
-	shown.table.cols = []column{{head: "exhibit"}, {head: "title"}, {head: "counterpart here"}, {head: "claims", right: true}}
+	shown.table.cols = []column{{head: "exhibit"}, {head: "title"}, {head: "counterpart here"},
+		{head: "claims", right: true}}
 	for _, e := range p.Exhibits {
 		shown.table.add(e.ID, e.Title, counterpart(e), fmt.Sprint(len(claimsOf(e, s.Claims))))
 	}
@@ -254,7 +258,8 @@ func claimsOf(e paper.Exhibit, judged []claim.Judged) (out []claim.Judged) {
 
 // Index writes the page that leads to the reports of documents.
 func Index(w io.Writer, studies []Study) error {
-	t, err := template.New("papers.tmpl").Funcs(template.FuncMap{"counts": verdictCounts}).ParseFS(files, "assets/papers.tmpl")
+	t, err := template.New("papers.tmpl").Funcs(template.FuncMap{"counts": verdictCounts}).ParseFS(files,
+		"assets/papers.tmpl")
 	if err != nil {
 		return fmt.Errorf("parse index template: %w", err)
 	}

@@ -36,16 +36,19 @@ func studyTrials() (out []sample.Trial) {
 				if name == "mongo-insert-large-doc-vector" {
 					shape = float64(threads)
 				}
-				return map[string]float64{sample.Rate: 1000 * shape * (1 + 0.1*math.Sin(float64(7*net+3*w+threads)) + 0.01*math.Cos(n+float64(rep)))}
+				return map[string]float64{sample.Rate: 1000 * shape * (1 + 0.1*math.Sin(float64(7*net+3*w+threads)) +
+					0.01*math.Cos(n+float64(rep)))}
 			})
 		}
 	}
 	for _, threads := range []int{5, 100} {
 		add("tcp-stream", sample.Load{Connections: threads, Size: 131072}, func(net, rep int) map[string]float64 {
-			return map[string]float64{sample.Throughput: 1e9, sample.Retransmits: 3 + math.Sin(float64(5*net+threads)) + 0.1*math.Cos(n)}
+			return map[string]float64{sample.Throughput: 1e9, sample.Retransmits: 3 + math.Sin(float64(5*net+threads)) +
+				0.1*math.Cos(n)}
 		})
 		add("udp-stream", sample.Load{Connections: threads, Size: 1400, Rate: 1e6}, func(net, rep int) map[string]float64 {
-			return map[string]float64{sample.Throughput: 1e6, sample.Jitter: 1e-5 * (2 + math.Sin(float64(11*net+threads))), sample.Loss: 0.01 * (1 + math.Cos(float64(3*net+threads+rep)))}
+			return map[string]float64{sample.Throughput: 1e6, sample.Jitter: 1e-5 * (2 + math.Sin(float64(11*net+threads))),
+				sample.Loss: 0.01 * (1 + math.Cos(float64(3*net+threads+rep)))}
 		})
 	}
 	return out
@@ -57,7 +60,8 @@ func tableSix() map[string][]string {
 		"web":            {"http"},
 		"mongodb-insert": {"mongo-insert-empty", "mongo-insert-int-vector", "mongo-insert-large-doc-vector"},
 		"mongodb-update": {"mongo-update-field-at-offset"},
-		"mongodb-query":  {"mongo-query-empty", "mongo-query-find-projection", "mongo-query-int-id-range", "mongo-query-no-match"},
+		"mongodb-query": {"mongo-query-empty", "mongo-query-find-projection", "mongo-query-int-id-range",
+			"mongo-query-no-match"},
 	}
 	out["all"] = slices.Concat(out["web"], out["mongodb-insert"], out["mongodb-update"], out["mongodb-query"])
 	return out
@@ -74,7 +78,8 @@ type byHand struct {
 func export(t *testing.T, trials []sample.Trial) byHand {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Render(&b, CSV, Input{Results: sample.Results{Header: sample.Header{Experiment: "atici-boluk"}, Trials: trials}}, Options{}); err != nil {
+	if err := Render(&b, CSV,
+		Input{Results: sample.Results{Header: sample.Header{Experiment: "atici-boluk"}, Trials: trials}}, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&b).ReadAll()
@@ -99,7 +104,8 @@ func (h byHand) mean(t *testing.T, network, workload, threads, metric string) fl
 	t.Helper()
 	sum, n := 0.0, 0.0
 	for _, r := range h.rows {
-		if r[h.column["network"]] == network && r[h.column["workload"]] == workload && r[h.column["connections"]] == threads && r[h.column["metric"]] == metric {
+		if r[h.column["network"]] == network && r[h.column["workload"]] == workload &&
+			r[h.column["connections"]] == threads && r[h.column["metric"]] == metric {
 			v, err := strconv.ParseFloat(r[h.column["value"]], 64)
 			if err != nil {
 				t.Fatal(err)

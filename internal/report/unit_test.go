@@ -16,7 +16,8 @@ func TestHuman(t *testing.T) {
 	}{
 		{9.412e9, "bit/s", "9.41 Gbit/s"}, {999.6e6, "bit/s", "1.00 Gbit/s"}, {999.4e6, "bit/s", "999 Mbit/s"},
 		{0, "bit/s", "0 bit/s"}, {1.2e13, "bit/s", "12.0 Tbit/s"}, {12.34e-6, "s", "12.3 us"}, {0.9996e-3, "s", "1.00 ms"},
-		{1.5, "s", "1.50 s"}, {0, "s", "0 s"}, {31234, "1/s", "31234 1/s"}, {0.0123, "ratio", "1.23 %"}, {0.5, "CPU-s/GB", "0.500 CPU-s/GB"},
+		{1.5, "s", "1.50 s"}, {0, "s", "0 s"}, {31234, "1/s", "31234 1/s"}, {0.0123, "ratio", "1.23 %"},
+		{0.5, "CPU-s/GB", "0.500 CPU-s/GB"},
 		{math.NaN(), "bit/s", "- bit/s"}, {0.9996, "1/GB", "1.00 1/GB"},
 	} {
 		if got := human(c.v, c.unit); got != c.want {
@@ -44,8 +45,8 @@ func TestInterval(t *testing.T) {
 func TestSmallTexts(t *testing.T) {
 	for got, want := range map[string]string{
 		signed(-0.04, 1): "0.0", signed(0.06, 1): "+0.1", signed(-3, 0): "-3", percent(0.93): "-7.0 %", percent(1): "0.0 %",
-		pvalue(0.0001): "<0.001", pvalue(0.04): "0.040", ratio(123.4): "123", duration(9450): "2 h 37 min", duration(61): "1 min 1 s",
-		duration(4.2): "4.2 s", listed([]string{"a", "b", "c"}, " = ", 2): "a = b +1",
+		pvalue(0.0001): "<0.001", pvalue(0.04): "0.040", ratio(123.4): "123", duration(9450): "2 h 37 min",
+		duration(61): "1 min 1 s", duration(4.2): "4.2 s", listed([]string{"a", "b", "c"}, " = ", 2): "a = b +1",
 		rankText(rank.Row{Rank: 2, RankLow: 1, RankHigh: 4}): "2 (1-4)", rankText(rank.Row{Baseline: true}): "baseline",
 		escapeMarkdown("a|b_c<d>"): `a\|b\_c&lt;d>`,
 	} {

@@ -29,7 +29,8 @@ func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
 	place := regexp.MustCompile(`^` + regexp.QuoteMeta(dir) + `/[a-z.-]+:\d+: `)
 	f.Fuzz(func(t *testing.T, samples, machine, guest []byte) {
-		for name, raw := range map[string][]byte{result.SamplesFile: samples, result.MachineFile: machine, "machine-uml.json": guest} {
+		for name, raw := range map[string][]byte{result.SamplesFile: samples, result.MachineFile: machine,
+			"machine-uml.json": guest} {
 			path := filepath.Join(dir, name)
 			if len(raw) == 0 {
 				_ = os.Remove(path)

@@ -18,7 +18,8 @@ func TestProfiles(t *testing.T) {
 	}
 	want := []explain.Profile{
 		{Record: explain.Record{Cell: trial(1).Cell, Order: 1, Frequency: 997, Window: 2, Bytes: 5},
-			Stacks: []explain.Stack{{Context: explain.SoftIRQ, Place: explain.Server, Process: "p", Frames: []string{"f", "g"}, Count: 7}}},
+			Stacks: []explain.Stack{{Context: explain.SoftIRQ, Place: explain.Server, Process: "p", Frames: []string{"f", "g"},
+				Count: 7}}},
 		{Record: explain.Record{Cell: trial(2).Cell, Order: 2, Missing: "no perf events"}},
 	}
 	for _, p := range want {

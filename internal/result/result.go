@@ -225,7 +225,8 @@ func Resume(dir string) (*Run, error) {
 	if _, err := f.Seek(r.good, 0); err != nil {
 		return nil, errors.Join(fmt.Errorf("open result: %w", err), f.Close())
 	}
-	return &Run{Dir: dir, Log: sample.Resume(synced{f}, r.sum), Done: r.Samples.Trials, Seed: r.Samples.Header.Seed, file: f}, nil
+	return &Run{Dir: dir, Log: sample.Resume(synced{f}, r.sum), Done: r.Samples.Trials, Seed: r.Samples.Header.Seed,
+		file: f}, nil
 }
 
 // Close closes the samples file.

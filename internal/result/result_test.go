@@ -16,8 +16,9 @@ import (
 func create(t testing.TB) (string, *result.Run) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
-	run, err := result.Create(dir, result.Plan{Header: sample.Header{Experiment: "x", Seed: 3}, Experiment: []byte("name: x\n"),
-		Networks: map[string][]byte{"mine.conflist": []byte("{}")}, Machine: machine.Record{OS: "Debian"}})
+	run, err := result.Create(dir,
+		result.Plan{Header: sample.Header{Experiment: "x", Seed: 3}, Experiment: []byte("name: x\n"),
+			Networks: map[string][]byte{"mine.conflist": []byte("{}")}, Machine: machine.Record{OS: "Debian"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,8 @@ func create(t testing.TB) (string, *result.Run) {
 func TestCreateStaysInside(t *testing.T) {
 	for _, name := range []string{"../../x", "../../../../x", "a/../../../x"} {
 		dir := t.TempDir()
-		_, err := result.Create(filepath.Join(dir, "a", "out"), result.Plan{Networks: map[string][]byte{name: nil}, Experiment: []byte("name: x\n")})
+		_, err := result.Create(filepath.Join(dir, "a", "out"),
+			result.Plan{Networks: map[string][]byte{name: nil}, Experiment: []byte("name: x\n")})
 		if err == nil || !strings.Contains(err.Error(), "would be outside of it") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -40,7 +42,9 @@ func TestCreateStaysInside(t *testing.T) {
 }
 
 func trial(rep int) sample.Trial {
-	return sample.Trial{Cell: sample.Cell{Network: "host", Workload: "w", Scenario: topo.Scenario{Placement: topo.OneHost, Pairs: 1, MTU: 1500}}, Repetition: rep, Order: rep, Status: sample.OK}
+	return sample.Trial{Cell: sample.Cell{Network: "host", Workload: "w",
+		Scenario: topo.Scenario{Placement: topo.OneHost, Pairs: 1, MTU: 1500}}, Repetition: rep, Order: rep,
+		Status: sample.OK}
 }
 
 func TestCreateOpenResume(t *testing.T) {

@@ -82,7 +82,8 @@ func runMap(ctx context.Context, program string, pid, id int, more []span) bool 
 	args := []string{strconv.Itoa(pid), "0", strconv.Itoa(id), "1"}
 	next := uint64(1)
 	for _, s := range more {
-		args = append(args, strconv.FormatUint(next, 10), strconv.FormatUint(uint64(s.first), 10), strconv.FormatUint(uint64(s.count), 10))
+		args = append(args, strconv.FormatUint(next, 10), strconv.FormatUint(uint64(s.first), 10),
+			strconv.FormatUint(uint64(s.count), 10))
 		next += uint64(s.count)
 	}
 	return exec.CommandContext(ctx, program, args...).Run() == nil

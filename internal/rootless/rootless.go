@@ -45,7 +45,8 @@ func (r *Refused) Unwrap() error { return r.Err }
 // refused explains err, which the kernel gave to the making of a user namespace, by
 // the knobs that read reads in /proc/sys.
 func refused(err error, read func(knob string) string) error {
-	const max, clone, armor = "user/max_user_namespaces", "kernel/unprivileged_userns_clone", "kernel/apparmor_restrict_unprivileged_userns"
+	const max, clone, armor = "user/max_user_namespaces", "kernel/unprivileged_userns_clone",
+		"kernel/apparmor_restrict_unprivileged_userns"
 	switch {
 	case read(max) == "0":
 		return &Refused{"sysctl user.max_user_namespaces is 0", err}

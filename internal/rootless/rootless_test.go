@@ -34,7 +34,8 @@ func TestRefusedNamesTheKnob(t *testing.T) {
 		{unix.ENOSPC, map[string]string{"user/max_user_namespaces": "0"}, "user.max_user_namespaces is 0"},
 		{unix.ENOSPC, map[string]string{"user/max_user_namespaces": "5"}, "user.max_user_namespaces is reached"},
 		{unix.EPERM, map[string]string{"kernel/unprivileged_userns_clone": "0"}, "kernel.unprivileged_userns_clone is 0"},
-		{unix.EACCES, map[string]string{"kernel/apparmor_restrict_unprivileged_userns": "1"}, "kernel.apparmor_restrict_unprivileged_userns is 1"},
+		{unix.EACCES, map[string]string{"kernel/apparmor_restrict_unprivileged_userns": "1"},
+			"kernel.apparmor_restrict_unprivileged_userns is 1"},
 		{unix.EPERM, map[string]string{"kernel/unprivileged_userns_clone": "1"}, "seccomp"},
 		{unix.ENOMEM, nil, "cannot allocate memory"},
 	} {

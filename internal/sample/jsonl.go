@@ -172,7 +172,8 @@ func (res *Results) add(n int, raw []byte, prev string) (string, error) {
 			return "", fmt.Errorf("key header.format: expected %q", Format)
 		}
 		if l.Header.Version > Version {
-			return "", fmt.Errorf("key header.version: %w: file has %d, this pathwise reads up to %d; use a newer pathwise", ErrNewer, l.Header.Version, Version)
+			return "", fmt.Errorf("key header.version: %w: file has %d, this pathwise reads up to %d; use a newer pathwise",
+				ErrNewer, l.Header.Version, Version)
 		}
 	}
 	if err := checkSum(raw, l.Sum, prev); err != nil {

@@ -74,12 +74,15 @@ func TestReadNamesFileAndLine(t *testing.T) {
 		is               error
 	}{
 		{"truncated", raw[:len(lines[0])+len(lines[1])+40], "f:3: truncated", sample.ErrTruncated},
-		{"edited figure", strings.Replace(raw, `"rate":10000`, `"rate":90000`, 1), "f:2: key sum: changed", sample.ErrChanged},
+		{"edited figure", strings.Replace(raw, `"rate":10000`, `"rate":90000`, 1), "f:2: key sum: changed",
+			sample.ErrChanged},
 		{"line removed", lines[0] + lines[2] + lines[3], "f:2: key sum: changed", sample.ErrChanged},
 		{"lines swapped", lines[0] + lines[2] + lines[1], "f:2: key sum: changed", sample.ErrChanged},
 		{"edited sum", strings.Replace(raw, `"sum":"`, `"sum":"0`, 1), "f:1: key sum: expected 16 hex digits", nil},
-		{"newer", strings.Replace(raw, `"version":1`, `"version":2`, 1), "f:1: key header.version: newer format: file has 2", sample.ErrNewer},
-		{"another format", strings.Replace(raw, "pathwise/samples", "elsewise/samples", 1), `f:1: key header.format: expected "pathwise/samples"`, nil},
+		{"newer", strings.Replace(raw, `"version":1`, `"version":2`, 1), "f:1: key header.version: newer format: file has 2",
+			sample.ErrNewer},
+		{"another format", strings.Replace(raw, "pathwise/samples", "elsewise/samples", 1),
+			`f:1: key header.format: expected "pathwise/samples"`, nil},
 		{"not JSON", "hello\n", "f:1: not a line of a pathwise/samples file", nil},
 		{"empty", "", "f:1: empty file", nil},
 		{"after the footer", raw + lines[1], "f:6: key sum: changed", sample.ErrChanged},

@@ -111,9 +111,11 @@ func inputWarnings(n, dropped int) (out []Warning) {
 	}
 	switch {
 	case n < 2:
-		out = append(out, Warning{"repetitions", fmt.Sprintf("%d repetitions: needs >= %d repetitions for an interval", n, usual)})
+		out = append(out,
+			Warning{"repetitions", fmt.Sprintf("%d repetitions: needs >= %d repetitions for an interval", n, usual)})
 	case n < usual:
-		out = append(out, Warning{"repetitions", fmt.Sprintf("%d repetitions make a very wide interval: needs >= %d", n, usual)})
+		out = append(out,
+			Warning{"repetitions", fmt.Sprintf("%d repetitions make a very wide interval: needs >= %d", n, usual)})
 	}
 	return out
 }

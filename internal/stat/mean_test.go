@@ -40,21 +40,26 @@ func TestMeanT(t *testing.T) {
 		// The half width is t(0.975, 4) = 2.776445 by 1.581139/sqrt(5).
 		{"textbook", []float64{1, 2, 3, 4, 5}, 0.95, 3, 3 - 1.9632432, 3 + 1.9632432, 5, 0.6544144, nil, false, false},
 		{"99 %", []float64{1, 2, 3, 4, 5}, 0.99, 3, 3 - 3.2555869, 3 + 3.2555869, 5, 1.0851956, nil, false, false},
-		{"negative centre", []float64{-1, -2, -3, -4, -5}, 0.95, -3, -3 - 1.9632432, -3 + 1.9632432, 5, 0.6544144, nil, false, false},
-		{"close", []float64{100, 101, 99, 100, 100}, 0.95, 100, 100 - 0.8779886, 100 + 0.8779886, 5, 0.008779886, nil, true, false},
+		{"negative centre", []float64{-1, -2, -3, -4, -5}, 0.95, -3, -3 - 1.9632432, -3 + 1.9632432, 5, 0.6544144, nil,
+			false, false},
+		{"close", []float64{100, 101, 99, 100, 100}, 0.95, 100, 100 - 0.8779886, 100 + 0.8779886, 5, 0.008779886, nil,
+			true, false},
 		// t(0.975, 1) = 12.706205 by 0.707107/sqrt(2).
-		{"two", []float64{1, 2}, 0.95, 1.5, 1.5 - 6.3531024, 1.5 + 6.3531024, 2, 4.2354016, []string{"repetitions"}, false, false},
+		{"two", []float64{1, 2}, 0.95, 1.5, 1.5 - 6.3531024, 1.5 + 6.3531024, 2, 4.2354016, []string{"repetitions"},
+			false, false},
 		{"one", []float64{7}, 0.95, 7, -inf, inf, 1, inf, []string{"repetitions"}, false, false},
 		{"none", nil, 0.95, nan, -inf, inf, 0, inf, []string{"repetitions"}, false, false},
 		{"equal", []float64{0.1, 0.1, 0.1}, 0.95, 0.1, 0.1, 0.1, 3, 0, []string{"constant"}, false, false},
 		{"equal, six", slices.Repeat([]float64{0.1}, 6), 0.95, 0.1, 0.1, 0.1, 6, 0, []string{"constant"}, true, true},
 		{"zeros", []float64{0, 0, 0}, 0.95, 0, 0, 0, 3, 0, []string{"constant"}, false, false},
 		{"around zero", []float64{-1, 0, 1}, 0.95, 0, -2.4841377, 2.4841377, 3, inf, nil, false, false},
-		{"not finite", []float64{nan, 1, inf, 2, 3, -inf}, 0.95, 2, 2 - 2.4841377, 2 + 2.4841377, 3, 1.2420689, []string{"not-finite"}, false, false},
+		{"not finite", []float64{nan, 1, inf, 2, 3, -inf}, 0.95, 2, 2 - 2.4841377, 2 + 2.4841377, 3, 1.2420689,
+			[]string{"not-finite"}, false, false},
 		{"only NaN", []float64{nan}, 0.95, nan, -inf, inf, 0, inf, []string{"not-finite", "repetitions"}, false, false},
 		{"level 0", []float64{1, 2, 3}, 0, 2, -inf, inf, 3, inf, []string{"level"}, false, false},
 		{"level NaN", []float64{1, 2, 3}, nan, 2, -inf, inf, 3, inf, []string{"level"}, false, false},
-		{"huge", []float64{1e308, 1e308, 1.2e308}, 0.5, 1.0666666666666667e308, 1.0122336e308, 1.1210997e308, 3, 0.0510, nil, false, false},
+		{"huge", []float64{1e308, 1e308, 1.2e308}, 0.5, 1.0666666666666667e308, 1.0122336e308, 1.1210997e308, 3, 0.0510, nil,
+			false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -105,7 +110,8 @@ func TestIntervalJSON(t *testing.T) {
 	}{
 		{"bounded", MeanT([]float64{2, 2, 2}, 0.95), `{"center":2,"low":2,"high":2,"n":3,"level":0.95,"method":"mean, Student t","warnings":[{"gate":"constant","text":"all 3 values are equal: the width 0 is no proof of certainty"}]}`},
 		{"one", MeanT([]float64{7}, 0.95), `{"center":7,"low":null,"high":null,"n":1,"level":0.95,"method":"mean, Student t","warnings":[{"gate":"repetitions","text":"1 repetitions: needs \u003e= 3 repetitions for an interval"}]}`},
-		{"ratio of one", RatioT(Blocks{1: 6}, Blocks{1: 3}, 0.95), `{"center":2,"low":0,"high":null,"n":1,"level":0.95,"method":"ratio, Welch t on logs","warnings":[{"gate":"repetitions","text":"1 repetitions: needs \u003e= 3 repetitions for an interval"}]}`},
+		{"ratio of one", RatioT(Blocks{1: 6}, Blocks{1: 3}, 0.95),
+			`{"center":2,"low":0,"high":null,"n":1,"level":0.95,"method":"ratio, Welch t on logs","warnings":[{"gate":"repetitions","text":"1 repetitions: needs \u003e= 3 repetitions for an interval"}]}`},
 	} {
 		raw, err := json.Marshal(tt.in)
 		if err != nil || string(raw) != tt.want {
@@ -120,7 +126,8 @@ func TestIntervalJSON(t *testing.T) {
 		}
 	}
 	var empty Interval
-	if err := json.Unmarshal([]byte(`{"center":null,"low":null,"high":null,"n":0,"level":0.95}`), &empty); err != nil || !math.IsNaN(empty.Center) || empty.Bounded() {
+	if err := json.Unmarshal([]byte(`{"center":null,"low":null,"high":null,"n":0,"level":0.95}`), &empty); err != nil ||
+		!math.IsNaN(empty.Center) || empty.Bounded() {
 		t.Errorf("empty: %+v, %v", empty, err)
 	}
 	if err := json.Unmarshal([]byte(`{"center":"x"}`), &empty); err == nil {

@@ -11,7 +11,8 @@ func TestComponents(t *testing.T) {
 	c := ComponentsOf([]Nested{{{1, 3}, {5, 7}}})
 	near(t, "within", c.Within, 2, 1e-12)
 	near(t, "between", c.Between, 7, 1e-12)
-	if c = ComponentsOf([]Nested{{{1, 3}}, {{5, 7}}}); c.Between != 0 || c.Within < 1.999 || c.Within > 2.001 || c.Builds != 0 || c.Windows != 2 {
+	if c = ComponentsOf([]Nested{{{1, 3}}, {{5, 7}}}); c.Between != 0 || c.Within < 1.999 || c.Within > 2.001 ||
+		c.Builds != 0 || c.Windows != 2 {
 		t.Errorf("cells of one build each: %+v", c)
 	}
 	if c = ComponentsOf([]Nested{{{1}, {3}, {8}}}); c.Within != 0 || c.Windows != 0 || c.Builds != 2 {
@@ -39,7 +40,8 @@ func TestComponents(t *testing.T) {
 // TestSplit: the chosen number of windows gives means at least as precise as any other
 // number for the time spent, but for what rounding costs.
 func TestSplit(t *testing.T) {
-	for _, c := range []Components{{Within: 1, Between: 1}, {Within: 9, Between: 1}, {Within: 1, Between: 9}, {Within: 1}, {Between: 1}, {}} {
+	for _, c := range []Components{{Within: 1, Between: 1}, {Within: 9, Between: 1}, {Within: 1, Between: 9}, {Within: 1},
+		{Between: 1}, {}} {
 		for _, build := range []float64{0.5, 2, 8} {
 			cost := func(k int) float64 { return (c.Between + c.Within/float64(k)) * (build + float64(k)) }
 			chosen := c.Split(build, 1, 8)

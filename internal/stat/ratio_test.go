@@ -17,20 +17,26 @@ func TestRatioT(t *testing.T) {
 		method            string
 		gates             []string
 	}{
-		{"shared noise cancels", Blocks{1: 20, 2: 40, 3: 10}, Blocks{1: 10, 2: 20, 3: 5}, 2, 2, 2, 3, RatioPaired, []string{"constant"}},
+		{"shared noise cancels", Blocks{1: 20, 2: 40, 3: 10}, Blocks{1: 10, 2: 20, 3: 5}, 2, 2, 2, 3, RatioPaired,
+			[]string{"constant"}},
 		// Log ratios ln 2 +- 0.1: half width t(0.975, 2) * 0.1/sqrt(3) = 0.248414.
 		{"paired", Blocks{1: 2 * math.Exp(-0.1), 2: 2, 3: 2 * math.Exp(0.1)}, Blocks{1: 1, 2: 1, 3: 1},
 			2, 2 * math.Exp(-0.2484138), 2 * math.Exp(0.2484138), 3, RatioPaired, nil},
 		// Both sides vary alike: stderr 0.1*sqrt(2/3), 4 degrees of freedom.
-		{"other blocks", Blocks{1: 2 * math.Exp(-0.1), 2: 2, 3: 2 * math.Exp(0.1)}, Blocks{4: math.Exp(-0.1), 5: 1, 6: math.Exp(0.1)},
-			2, 2 * math.Exp(-0.2266959), 2 * math.Exp(0.2266959), 3, RatioWelch, nil},
-		{"few shared of many", Blocks{1: 2, 2: 2, 3: 2, 4: 2, 5: 2}, Blocks{1: 1, 2: 1, 6: 1, 7: 1, 8: 1}, 2, 2, 2, 5, RatioWelch, []string{"constant"}},
-		{"one block lost", Blocks{1: 2, 2: 4, 3: 6}, Blocks{1: 1, 2: 2}, 2, 2, 2, 2, RatioPaired, []string{"repetitions", "blocks", "constant"}},
+		{"other blocks", Blocks{1: 2 * math.Exp(-0.1), 2: 2, 3: 2 * math.Exp(0.1)},
+			Blocks{4: math.Exp(-0.1), 5: 1, 6: math.Exp(0.1)}, 2, 2 * math.Exp(-0.2266959), 2 * math.Exp(0.2266959), 3,
+			RatioWelch, nil},
+		{"few shared of many", Blocks{1: 2, 2: 2, 3: 2, 4: 2, 5: 2}, Blocks{1: 1, 2: 1, 6: 1, 7: 1, 8: 1}, 2, 2, 2, 5,
+			RatioWelch, []string{"constant"}},
+		{"one block lost", Blocks{1: 2, 2: 4, 3: 6}, Blocks{1: 1, 2: 2}, 2, 2, 2, 2, RatioPaired,
+			[]string{"repetitions", "blocks", "constant"}},
 		{"one each", Blocks{1: 6}, Blocks{1: 3}, 2, 0, inf, 1, RatioWelch, []string{"repetitions"}},
 		{"none", nil, Blocks{1: 3}, nan, 0, inf, 0, RatioWelch, []string{"repetitions"}},
 		{"zero above", Blocks{1: 0, 2: 2, 3: 4}, Blocks{1: 1, 2: 2, 3: 3}, 1, -inf, inf, 3, RatioOfMeans, []string{"zero"}},
-		{"zeros below", Blocks{1: 1, 2: 2, 3: 4}, Blocks{1: 0, 2: 0, 3: 0}, nan, -inf, inf, 3, RatioOfMeans, []string{"zero"}},
-		{"not finite", Blocks{1: nan, 2: 2, 3: 2}, Blocks{1: 1, 2: 1, 3: inf}, 2, 2, 2, 2, RatioWelch, []string{"repetitions", "not-finite", "constant"}},
+		{"zeros below", Blocks{1: 1, 2: 2, 3: 4}, Blocks{1: 0, 2: 0, 3: 0}, nan, -inf, inf, 3, RatioOfMeans,
+			[]string{"zero"}},
+		{"not finite", Blocks{1: nan, 2: 2, 3: 2}, Blocks{1: 1, 2: 1, 3: inf}, 2, 2, 2, 2, RatioWelch,
+			[]string{"repetitions", "not-finite", "constant"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -43,7 +49,8 @@ func TestRatioT(t *testing.T) {
 			}
 		})
 	}
-	if got := RatioT(Blocks{1: 1, 2: 2}, Blocks{1: 1, 2: 3}, 2); got.Bounded() || !slices.Contains(gates(got.Warnings), "level") {
+	if got := RatioT(Blocks{1: 1, 2: 2}, Blocks{1: 1, 2: 3}, 2); got.Bounded() ||
+		!slices.Contains(gates(got.Warnings), "level") {
 		t.Errorf("level 2: %+v", got)
 	}
 }
@@ -100,8 +107,10 @@ func TestWelch(t *testing.T) {
 		method string
 	}{
 		{"15 and 15", []float64{27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4},
-			[]float64{27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4}, 0.021378001462867, ""},
-		{"6 and 6", []float64{30.02, 29.99, 30.11, 29.97, 30.01, 29.99}, []float64{29.89, 29.93, 29.72, 29.98, 30.02, 29.98}, 0.090773324285671, ""},
+			[]float64{27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4},
+			0.021378001462867, ""},
+		{"6 and 6", []float64{30.02, 29.99, 30.11, 29.97, 30.01, 29.99}, []float64{29.89, 29.93, 29.72, 29.98, 30.02, 29.98},
+			0.090773324285671, ""},
 		{"4 and 3", []float64{3.0, 4.0, 1.0, 2.1}, []float64{490.2, 340.0, 433.9}, 0.010751561149785, ""},
 		{"zeros on one side", []float64{0, 0, 0}, []float64{0, 1, 2}, 0.2254033, DifferenceRaw},
 		{"equal, no variance", []float64{5, 5, 5}, []float64{5, 5, 5}, 1, Permutation},
@@ -122,7 +131,8 @@ func TestWelch(t *testing.T) {
 				}
 				return
 			}
-			raw := Welch(each(tt.a, func(v float64) float64 { return v - 1000 }), each(tt.b, func(v float64) float64 { return v - 1000 }))
+			raw := Welch(each(tt.a, func(v float64) float64 { return v - 1000 }),
+				each(tt.b, func(v float64) float64 { return v - 1000 }))
 			near(t, "raw p", raw.P, tt.p, 1e-9)
 			log := Welch(each(tt.a, math.Exp), each(tt.b, math.Exp))
 			near(t, "log p", log.P, tt.p, 1e-9)

@@ -53,9 +53,12 @@ func TestPriorCoverage(t *testing.T) {
 		floor float64
 	}{
 		{"alike", func(s float64) float64 { return s * r.NormFloat64() }, func() float64 { return 0.1 }, 0.945},
-		{"twofold", func(s float64) float64 { return s * r.NormFloat64() }, func() float64 { return 0.1 * math.Exp2(r.NormFloat64()) }, 0.935},
-		{"tenfold", func(s float64) float64 { return s * r.NormFloat64() }, func() float64 { return 0.1 * math.Pow(10, r.NormFloat64()) }, 0.93},
-		{"two speeds", func(s float64) float64 { return s*r.NormFloat64() + flip() - 0.12 }, func() float64 { return 0.05 }, 0.93},
+		{"twofold", func(s float64) float64 { return s * r.NormFloat64() },
+			func() float64 { return 0.1 * math.Exp2(r.NormFloat64()) }, 0.935},
+		{"tenfold", func(s float64) float64 { return s * r.NormFloat64() },
+			func() float64 { return 0.1 * math.Pow(10, r.NormFloat64()) }, 0.93},
+		{"two speeds", func(s float64) float64 { return s*r.NormFloat64() + flip() - 0.12 },
+			func() float64 { return 0.05 }, 0.93},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var covered, all int
@@ -110,7 +113,8 @@ func TestBlocks(t *testing.T) {
 	if got := MeanT([]float64{1}, 0.95).Blocks(0.1, 40); got != 2 {
 		t.Errorf("of one value: %d", got)
 	}
-	if got := []int{NextLook(0), NextLook(3), NextLook(4), NextLook(39), NextLook(40)}; got[0] != 2 || got[1] != 5 || got[2] != 5 || got[3] != 40 || got[4] != 41 {
+	if got := []int{NextLook(0), NextLook(3), NextLook(4), NextLook(39), NextLook(40)}; got[0] != 2 || got[1] != 5 ||
+		got[2] != 5 || got[3] != 40 || got[4] != 41 {
 		t.Errorf("looks %v", got)
 	}
 }

@@ -75,7 +75,8 @@ func TestDetectableIsFound(t *testing.T) {
 
 func TestFalseDiscovery(t *testing.T) {
 	// The example of Benjamini and Hochberg (1995), section 3.2: four of 15 at 0.05.
-	p := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000}
+	p := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528,
+		0.7590, 1.0000}
 	got, holm := FalseDiscovery(p), Holm(p)
 	n, m := 0, 0
 	for i := range got {

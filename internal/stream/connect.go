@@ -73,7 +73,8 @@ func (c Client) connections(ctx context.Context, j *journal) error {
 
 // hello of connection i. The seed is fixed, so that a run can be repeated.
 func (c Client) hello(i int) hello {
-	h := hello{Kind: wireTCP, Reverse: c.Reverse, Conn: uint16(i), Size: uint32(c.size()), Seed: uint64(i), Rate: uint64(c.Rate)}
+	h := hello{Kind: wireTCP, Reverse: c.Reverse, Conn: uint16(i), Size: uint32(c.size()), Seed: uint64(i),
+		Rate: uint64(c.Rate)}
 	if c.Kind == RR {
 		h.Kind, h.Reverse, h.Rate = wireRR, false, 0
 		h.Requests.Min, h.Requests.Max = uint32(c.Requests.Min), uint32(c.Requests.Max)

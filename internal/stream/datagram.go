@@ -59,7 +59,8 @@ const (
 )
 
 func newInbox(conn *net.UDPConn, c clock) (*inbox, error) {
-	b := &inbox{conn: conn, batch: ipv4.NewPacketConn(conn), clock: c, msgs: make([]ipv4.Message, batchSize), replies: make([]ipv4.Message, 0, batchSize)}
+	b := &inbox{conn: conn, batch: ipv4.NewPacketConn(conn), clock: c, msgs: make([]ipv4.Message, batchSize),
+		replies: make([]ipv4.Message, 0, batchSize)}
 	for i := range b.msgs {
 		b.msgs[i].Buffers = [][]byte{make([]byte, 1<<16)} // the kernel gives memory when it is written
 		b.msgs[i].OOB = make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(16))

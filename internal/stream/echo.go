@@ -43,7 +43,8 @@ func (c Client) echoes(ctx context.Context, j *journal) error {
 // which net.ipv4.ping_group_range may allow (icmp(7)).
 func (c Client) newPinger(clk clock) (*pinger, error) {
 	to, bind := c.Target.Addr().Unmap(), c.Bind
-	p := &pinger{clock: clk, id: uint16(flowID()), ask: ipv4.ICMPTypeEcho, answer: ipv4.ICMPTypeEchoReply, to: &net.IPAddr{IP: to.AsSlice(), Zone: to.Zone()}}
+	p := &pinger{clock: clk, id: uint16(flowID()), ask: ipv4.ICMPTypeEcho, answer: ipv4.ICMPTypeEchoReply,
+		to: &net.IPAddr{IP: to.AsSlice(), Zone: to.Zone()}}
 	raw, ping, whole := "ip4:icmp", "udp4", netip.IPv4Unspecified()
 	if to.Is6() {
 		p.ask, p.answer = ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply

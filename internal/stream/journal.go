@@ -33,7 +33,8 @@ func newJournal(kind Kind, role Role, unit Unit, rec Record) (*journal, error) {
 		return nil, err
 	}
 	j := &journal{clock: c, bin: rec.Bin, floor: rec.Gap}
-	j.report = Report{Format: Format, Kind: kind, Role: role, Unit: unit, Bins: Bins{Width: rec.Bin}, Gaps: Gaps{Floor: rec.Gap}}
+	j.report = Report{Format: Format, Kind: kind, Role: role, Unit: unit, Bins: Bins{Width: rec.Bin},
+		Gaps: Gaps{Floor: rec.Gap}}
 	j.start()
 	return j, nil
 }

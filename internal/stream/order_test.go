@@ -36,15 +36,21 @@ func TestOrder(t *testing.T) {
 		{"the first lost", 0, []uint64{2}, Datagrams{Expected: 3, Received: 1, Lost: 2}},
 		{"a copy", 0, []uint64{0, 1, 1, 2}, Datagrams{Expected: 3, Received: 3, Duplicated: 1}},
 		{"a late copy", 0, []uint64{0, 1, 2, 0}, Datagrams{Expected: 3, Received: 3, Duplicated: 1}},
-		{"copies of a late one", 0, []uint64{0, 2, 1, 1, 3}, Datagrams{Expected: 4, Received: 4, Duplicated: 1, Reordered: 1, MaxExtent: 1, MaxLate: ms}},
+		{"copies of a late one", 0, []uint64{0, 2, 1, 1, 3},
+			Datagrams{Expected: 4, Received: 4, Duplicated: 1, Reordered: 1, MaxExtent: 1, MaxLate: ms}},
 		// RFC 4737, section 3.3 and table 1: one packet, number 4 here, comes four places late.
-		{"one late by three", 0, []uint64{0, 1, 2, 4, 5, 6, 3, 7}, Datagrams{Expected: 8, Received: 8, Reordered: 1, MaxExtent: 3, MaxLate: 3 * ms}},
+		{"one late by three", 0, []uint64{0, 1, 2, 4, 5, 6, 3, 7},
+			Datagrams{Expected: 8, Received: 8, Reordered: 1, MaxExtent: 3, MaxLate: 3 * ms}},
 		// Section 7.2: a block that overtakes another one.
-		{"a block late", 0, []uint64{0, 4, 5, 1, 2, 3, 6}, Datagrams{Expected: 7, Received: 7, Reordered: 3, MaxExtent: 4, MaxLate: 4 * ms}},
-		{"extent is to the earliest that overtook", 0, []uint64{0, 2, 5, 3, 4, 1}, Datagrams{Expected: 6, Received: 6, Reordered: 3, MaxExtent: 4, MaxLate: 4 * ms}},
-		{"extents do not count copies", 0, []uint64{1, 1, 1, 0}, Datagrams{Expected: 2, Received: 2, Duplicated: 2, Reordered: 1, MaxExtent: 1, MaxLate: 3 * ms}},
+		{"a block late", 0, []uint64{0, 4, 5, 1, 2, 3, 6},
+			Datagrams{Expected: 7, Received: 7, Reordered: 3, MaxExtent: 4, MaxLate: 4 * ms}},
+		{"extent is to the earliest that overtook", 0, []uint64{0, 2, 5, 3, 4, 1},
+			Datagrams{Expected: 6, Received: 6, Reordered: 3, MaxExtent: 4, MaxLate: 4 * ms}},
+		{"extents do not count copies", 0, []uint64{1, 1, 1, 0},
+			Datagrams{Expected: 2, Received: 2, Duplicated: 2, Reordered: 1, MaxExtent: 1, MaxLate: 3 * ms}},
 		{"not of this flow", 0, []uint64{0, 1 << 40, 1}, Datagrams{Expected: 2, Received: 2, Foreign: 1}},
-		{"forgotten", 0, []uint64{0, 2 * window, 1}, Datagrams{Expected: 2*window + 1, Received: 2, Lost: 2*window - 1, Stale: 1}},
+		{"forgotten", 0, []uint64{0, 2 * window, 1}, Datagrams{Expected: 2*window + 1, Received: 2, Lost: 2*window - 1,
+			Stale: 1}},
 	} {
 		if got := feed(tc.sent, tc.seqs...); got != tc.want {
 			t.Errorf("%s: %+v, expected %+v", tc.name, got, tc.want)
@@ -305,7 +311,8 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%s: %v, expected %q", tc.kind, err, tc.want)
 		}
 	}
-	for _, s := range []Server{{Kind: ICMP, Listen: addrPort("10.0.0.1:7")}, {Kind: TCP}, {Kind: UDP, Listen: addrPort("10.0.0.1:7"), MPTCP: true, Record: Record{ms, ms}}} {
+	for _, s := range []Server{{Kind: ICMP, Listen: addrPort("10.0.0.1:7")}, {Kind: TCP},
+		{Kind: UDP, Listen: addrPort("10.0.0.1:7"), MPTCP: true, Record: Record{ms, ms}}} {
 		if s.Check() == nil {
 			t.Errorf("accepted %+v", s)
 		}

@@ -38,7 +38,8 @@ func TestBinsSumInProportion(t *testing.T) {
 		want     float64
 	}{
 		{2 * ms, 5 * ms, 60}, {0, time.Hour, 60}, {2500 * time.Microsecond, 3500 * time.Microsecond, 15},
-		{3100 * time.Microsecond, 3200 * time.Microsecond, 2}, {5 * ms, 9 * ms, 0}, {0, 2 * ms, 0}, {3 * ms, 3 * ms, 0}, {4 * ms, 3 * ms, 0},
+		{3100 * time.Microsecond, 3200 * time.Microsecond, 2}, {5 * ms, 9 * ms, 0}, {0, 2 * ms, 0}, {3 * ms, 3 * ms, 0},
+		{4 * ms, 3 * ms, 0},
 	} {
 		if got := b.Sum(tc.from, tc.to); math.Abs(got-tc.want) > 1e-9 {
 			t.Errorf("%v to %v: %v, expected %v", tc.from, tc.to, got, tc.want)
@@ -102,7 +103,8 @@ func TestBinsSurviveJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got Bins
-		if err := json.Unmarshal(raw, &got); err != nil || got.Width != b.Width || got.First != b.First || !slices.Equal(got.Counts, b.Counts) {
+		if err := json.Unmarshal(raw, &got); err != nil || got.Width != b.Width || got.First != b.First ||
+			!slices.Equal(got.Counts, b.Counts) {
 			t.Errorf("%d bins came back as %d: %v", len(b.Counts), len(got.Counts), err)
 		}
 	}
@@ -137,10 +139,13 @@ func TestGapsKeepTheLongest(t *testing.T) {
 }
 
 func TestStall(t *testing.T) {
-	r := Report{Gaps: Gaps{Floor: ms, List: []Gap{{10 * ms, 15 * ms, 0, false}, {12 * ms, 30 * ms, 1, false}, {40 * ms, 90 * ms, 0, true}}}}
+	r := Report{
+		Gaps: Gaps{Floor: ms, List: []Gap{{10 * ms, 15 * ms, 0, false}, {12 * ms, 30 * ms, 1, false},
+			{40 * ms, 90 * ms, 0, true}}}}
 	for _, tc := range []struct {
 		from, to, want time.Duration
-	}{{0, time.Hour, 50 * ms}, {0, 11 * ms, 5 * ms}, {0, 35 * ms, 18 * ms}, {29 * ms, 31 * ms, 18 * ms}, {30 * ms, 40 * ms, 0}, {50 * ms, 51 * ms, 50 * ms}, {90 * ms, time.Hour, 0}} {
+	}{{0, time.Hour, 50 * ms}, {0, 11 * ms, 5 * ms}, {0, 35 * ms, 18 * ms}, {29 * ms, 31 * ms, 18 * ms},
+		{30 * ms, 40 * ms, 0}, {50 * ms, 51 * ms, 50 * ms}, {90 * ms, time.Hour, 0}} {
 		g, found := Stall(r, tc.from, tc.to)
 		if g.Length() != tc.want || found != (tc.want > 0) {
 			t.Errorf("%v to %v: %v, %v, expected %v", tc.from, tc.to, g, found, tc.want)
@@ -201,11 +206,12 @@ func example(start time.Duration) Report {
 	return Report{
 		Format: Format, Kind: UDP, Role: ServerRole, Unit: Packets,
 		Started: Moment{time.Unix(1700000000, 5).UTC(), start}, Ended: start + time.Second,
-		Bins:   Bins{ms, int64(start/ms) + 1, []int64{1, 2, 0, 3}},
-		Gaps:   Gaps{ms, []Gap{{start + ms, start + 4*ms, 1, true}}},
-		Counts: Counts{Connections: Connections{4, 1, 2, 1}, Datagrams: Datagrams{Sent: 1, Expected: 7, Received: 6, Lost: 1, MaxExtent: 3, MaxLate: ms}},
-		Errors: Errors{map[string]int64{"send: broken": 1}, []Event{{start, 1, "send: broken"}}}, Latency: h, Lag: merged(nil, h), Spacing: s,
-		Details: map[string]string{"rcvbuf": "1"},
+		Bins: Bins{ms, int64(start/ms) + 1, []int64{1, 2, 0, 3}},
+		Gaps: Gaps{ms, []Gap{{start + ms, start + 4*ms, 1, true}}},
+		Counts: Counts{Connections: Connections{4, 1, 2, 1},
+			Datagrams: Datagrams{Sent: 1, Expected: 7, Received: 6, Lost: 1, MaxExtent: 3, MaxLate: ms}},
+		Errors: Errors{map[string]int64{"send: broken": 1}, []Event{{start, 1, "send: broken"}}}, Latency: h,
+		Lag: merged(nil, h), Spacing: s, Details: map[string]string{"rcvbuf": "1"},
 	}
 }
 
@@ -224,8 +230,10 @@ func TestReportSurvivesJSON(t *testing.T) {
 	if err := got.write(&again); err != nil || !strings.HasSuffix(b.String(), again.String()) {
 		t.Errorf("%v\n%s\n%s", err, b.String(), again.String())
 	}
-	for _, bad := range []string{"", "listening\n", "{}", "{", b.String() + "{}", strings.Replace(b.String(), `"format":1`, `"format":2`, 1),
-		strings.Replace(b.String(), `"kind":"udp"`, `"kind":"x"`, 1), strings.Replace(b.String(), `"width_ns":1000000`, `"width_ns":0`, 1)} {
+	for _, bad := range []string{"", "listening\n", "{}", "{", b.String() + "{}",
+		strings.Replace(b.String(), `"format":1`, `"format":2`, 1),
+		strings.Replace(b.String(), `"kind":"udp"`, `"kind":"x"`, 1),
+		strings.Replace(b.String(), `"width_ns":1000000`, `"width_ns":0`, 1)} {
 		if _, err := Parse([]byte(bad)); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.60q: %v", bad, err)
 		}
@@ -239,7 +247,8 @@ func TestReportsAddUp(t *testing.T) {
 	}
 	if sum.Ended != time.Hour+time.Second || sum.Bins.Total() != 12 || len(sum.Gaps.List) != 2 ||
 		sum.Counts.Datagrams.Lost != 2 || sum.Counts.Connections.Opened != 8 || sum.Counts.Datagrams.MaxExtent != 3 ||
-		sum.Latency.Count() != 2 || sum.Lag.Count() != 2 || sum.Spacing.Count() != 4 || sum.Errors.Reasons["send: broken"] != 2 || len(sum.Errors.Events) != 2 {
+		sum.Latency.Count() != 2 || sum.Lag.Count() != 2 || sum.Spacing.Count() != 4 ||
+		sum.Errors.Reasons["send: broken"] != 2 || len(sum.Errors.Events) != 2 {
 		t.Errorf("%+v", sum)
 	}
 	if b.Bins.Total() != 6 || b.Latency.Count() != 1 || b.Spacing.Count() != 2 || b.Errors.Reasons["send: broken"] != 1 {

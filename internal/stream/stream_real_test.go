@@ -36,13 +36,15 @@ func TestKinds(t *testing.T) {
 			testRR(t, addr, Client{Kind: RR, Connections: 2, Duration: short, Requests: Sizes{100, 100}, MPTCP: true})
 		})
 		t.Run(family+" inserts", func(t *testing.T) {
-			testRR(t, addr, Client{Kind: RR, Connections: 2, Count: 500, Requests: Sizes{200, 1000}, Think: 10 * time.Microsecond, Work: 5 * time.Microsecond})
+			testRR(t, addr, Client{Kind: RR, Connections: 2, Count: 500, Requests: Sizes{200, 1000},
+				Think: 10 * time.Microsecond, Work: 5 * time.Microsecond})
 		})
 		t.Run(family+" udp", func(t *testing.T) {
 			testUDP(t, addr, Client{Kind: UDP, Duration: short, Interval: 50 * time.Microsecond})
 		})
 		t.Run(family+" udp echo", func(t *testing.T) {
-			testUDP(t, addr, Client{Kind: UDP, Duration: short, Interval: 200 * time.Microsecond, Echo: true, Size: 1000, Busy: true})
+			testUDP(t, addr, Client{Kind: UDP, Duration: short, Interval: 200 * time.Microsecond, Echo: true, Size: 1000,
+				Busy: true})
 		})
 		t.Run(family+" icmp", func(t *testing.T) { testICMP(t, addr) })
 	}
@@ -86,7 +88,8 @@ func testRR(t *testing.T, addr string, c Client) {
 	sound(t, a, int64(c.Connections))
 	sound(t, b, int64(c.Connections))
 	n := a.Counts.Operations
-	if n == 0 || b.Counts.Operations != n || a.Latency.Count() != n || a.Bins.Total() != n || b.Bins.Total() != n || c.Count > 0 && n != c.Count {
+	if n == 0 || b.Counts.Operations != n || a.Latency.Count() != n || a.Bins.Total() != n || b.Bins.Total() != n ||
+		c.Count > 0 && n != c.Count {
 		t.Errorf("%d operations, %d answered, %d timed", n, b.Counts.Operations, a.Latency.Count())
 	}
 	// A closed loop spends no more than all of its time waiting.
@@ -105,13 +108,15 @@ func testUDP(t *testing.T, addr string, c Client) {
 	if want := int64(c.Duration / c.Interval); sent.Sent != want || got.Expected != want || a.Lag.Count() != want {
 		t.Errorf("%d sent, %d expected by the receiver, %d were due", sent.Sent, got.Expected, want)
 	}
-	if got.Received != got.Expected || got.Lost+got.Duplicated+got.Reordered+got.SocketDrops+got.Foreign != 0 || b.Bins.Total() != got.Received {
+	if got.Received != got.Expected || got.Lost+got.Duplicated+got.Reordered+got.SocketDrops+got.Foreign != 0 ||
+		b.Bins.Total() != got.Received {
 		t.Errorf("%+v", got)
 	}
 	if b.Latency.Count() != got.Received || b.Spacing.Count() != got.Received-1 {
 		t.Errorf("%d delays and %d spacings of %d", b.Latency.Count(), b.Spacing.Count(), got.Received)
 	}
-	if c.Echo && (sent.Received != sent.Sent || sent.Lost != 0 || got.Sent != got.Received || a.Latency.Count() != sent.Sent) {
+	if c.Echo && (sent.Received != sent.Sent || sent.Lost != 0 || got.Sent != got.Received ||
+		a.Latency.Count() != sent.Sent) {
 		t.Errorf("echoes: %+v, server %+v", sent, got)
 	}
 }
@@ -121,7 +126,8 @@ func testICMP(t *testing.T, addr string) {
 	a := client.end()
 	sound(t, a, 0)
 	d := a.Counts.Datagrams
-	if d.Sent != int64(short/time.Millisecond) || d.Expected != d.Sent || d.Received != d.Sent || d.Lost+d.Duplicated+d.Reordered != 0 || a.Latency.Count() != d.Sent {
+	if d.Sent != int64(short/time.Millisecond) || d.Expected != d.Sent || d.Received != d.Sent ||
+		d.Lost+d.Duplicated+d.Reordered != 0 || a.Latency.Count() != d.Sent {
 		t.Errorf("%+v", d)
 	}
 }
@@ -181,7 +187,8 @@ func TestBlackHoleIsFound(t *testing.T) {
 			if after := Throughput(a, g.To, a.Ended); after == 0 {
 				t.Error("nothing came after the hole")
 			}
-			if d := a.Counts.Datagrams; (tc.client.Kind == UDP || tc.client.Kind == ICMP) && d.Lost < int64(hole/tc.client.Interval/2) {
+			if d := a.Counts.Datagrams; (tc.client.Kind == UDP || tc.client.Kind == ICMP) &&
+				d.Lost < int64(hole/tc.client.Interval/2) {
 				t.Errorf("%+v", d)
 			}
 		})
@@ -242,7 +249,8 @@ func TestLostConnectionsAreCounted(t *testing.T) {
 				t.Errorf("%+v, %+v", r.Counts, r.Errors)
 			}
 			for why := range r.Errors.Reasons {
-				if !strings.Contains(why, "connection reset by peer") && !strings.Contains(why, "broken pipe") && !strings.Contains(why, "closed by the other end") {
+				if !strings.Contains(why, "connection reset by peer") && !strings.Contains(why, "broken pipe") &&
+					!strings.Contains(why, "closed by the other end") {
 					t.Errorf("reason %q", why)
 				}
 			}
@@ -277,7 +285,8 @@ func TestEndsAreToldApart(t *testing.T) {
 func TestCannotBegin(t *testing.T) {
 	c := Client{Kind: TCP, Target: addrPort("127.0.0.1:1"), Connections: 1, Record: Record{ms, ms}}
 	var b strings.Builder
-	if err := Run(context.Background(), &b, c); err == nil || b.Len() > 0 || !strings.Contains(err.Error(), "connection refused") {
+	if err := Run(context.Background(), &b, c); err == nil || b.Len() > 0 ||
+		!strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("%v, %q", err, b.String())
 	}
 	s := Server{Kind: UDP, Listen: addrPort("192.0.2.1:7"), Record: Record{ms, ms}}

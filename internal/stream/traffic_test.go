@@ -121,7 +121,8 @@ func cable(t *testing.T, a, b wire) {
 			return err
 		}
 		defer f.Close()
-		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: a.name}, PeerName: b.name, PeerNamespace: netlink.NsFd(f.Fd())})
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: a.name}, PeerName: b.name,
+			PeerNamespace: netlink.NsFd(f.Fd())})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +192,8 @@ func blackHole(t *testing.T, addr netip.Addr) (undo func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	route := &netlink.Route{Dst: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}, Type: unix.RTN_BLACKHOLE}
+	route := &netlink.Route{Dst: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())},
+		Type: unix.RTN_BLACKHOLE}
 	if err := h.RouteAdd(route); err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +291,8 @@ func pair(t *testing.T, addr string, c Client) (client, server *child) {
 func sound(t *testing.T, r Report, connections int64) {
 	t.Helper()
 	c := r.Counts
-	if len(r.Errors.Reasons) > 0 || c.Corrupt != 0 || c.Connections != (Connections{Opened: connections, Closed: connections}) {
+	if len(r.Errors.Reasons) > 0 || c.Corrupt != 0 ||
+		c.Connections != (Connections{Opened: connections, Closed: connections}) {
 		t.Errorf("%s %s: %+v, errors %v", r.Kind, r.Role, c, r.Errors.Reasons)
 	}
 	for _, g := range r.Gaps.List {

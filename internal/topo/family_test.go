@@ -32,7 +32,8 @@ func TestAddresses6(t *testing.T) {
 		{"0.0.0.0/0", "::/0", "::/64", "::/64"},
 	} {
 		p := netip.MustParsePrefix(tc.v4)
-		if got := [3]string{Range6(p).String(), Subnet6(p).String(), Addr6(p).String()}; got != [3]string{tc.whole, tc.subnet, tc.addr} {
+		if got := [3]string{Range6(p).String(), Subnet6(p).String(), Addr6(p).String()}; got != [3]string{tc.whole, tc.subnet,
+			tc.addr} {
 			t.Errorf("%s: %v", tc.v4, got)
 		}
 	}
@@ -57,7 +58,8 @@ func TestPodAddress(t *testing.T) {
 		}
 	}
 	p := Pod{Attachments: []Attachment{{Addr: four, Addr6: six}, {Addr: netip.MustParseAddr("10.78.1.2")}}}
-	if !p.Has(four) || !p.Has(six) || p.Has(netip.MustParseAddr("10.78.1.2")) || p.Has(netip.Addr{}) || (Pod{}).Has(netip.Addr{}) {
+	if !p.Has(four) || !p.Has(six) || p.Has(netip.MustParseAddr("10.78.1.2")) || p.Has(netip.Addr{}) ||
+		(Pod{}).Has(netip.Addr{}) {
 		t.Error("Has is of the default network's addresses")
 	}
 }

@@ -40,7 +40,8 @@ func PodRange(pods netip.Prefix, i int) (netip.Prefix, error) {
 	if !pods.Addr().Is4() {
 		return netip.Prefix{}, fmt.Errorf("pod range %v: expected an IPv4 range", pods)
 	}
-	a, err := offset(netip.PrefixFrom(netip.IPv4Unspecified(), 0), int64(be(pods.Masked().Addr()))+int64(i)<<(32-pods.Bits()))
+	a, err := offset(netip.PrefixFrom(netip.IPv4Unspecified(), 0),
+		int64(be(pods.Masked().Addr()))+int64(i)<<(32-pods.Bits()))
 	if err != nil || pods.Addr().IsPrivate() && !a.IsPrivate() {
 		return netip.Prefix{}, fmt.Errorf("pod range %v is exhausted: no range of its size is left behind it for network %d", pods, i+1)
 	}

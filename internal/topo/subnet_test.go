@@ -49,7 +49,8 @@ func TestPodBits(t *testing.T) {
 	if err != nil || got != netip.MustParsePrefix("10.77.128.0/23") {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if _, err := HostPods(DefaultPods(), 23, 128); err == nil || !strings.Contains(err.Error(), "no /23 left for host 128") {
+	if _, err := HostPods(DefaultPods(), 23, 128); err == nil ||
+		!strings.Contains(err.Error(), "no /23 left for host 128") {
 		t.Errorf("got %v", err)
 	}
 }

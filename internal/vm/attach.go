@@ -61,7 +61,8 @@ func Attach(ctx context.Context, h topo.Host, ns string, argv []string, s Stream
 	if err != nil {
 		return 0, fmt.Errorf("encode request: %w", err)
 	}
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: vm\r\nContent-Length: %d\r\n\r\n%s", attachPath, len(raw), raw); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: vm\r\nContent-Length: %d\r\n\r\n%s", attachPath, len(raw),
+		raw); err != nil {
 		return 0, fmt.Errorf("ask virtual machine: %w", err)
 	}
 	if s.Stdin != nil {

@@ -12,7 +12,8 @@ import (
 func FuzzReceive(f *testing.F) {
 	var whole bytes.Buffer
 	s := &sender{w: &whole}
-	for _, err := range []error{s.send(frameStdout, []byte("out")), s.send(frameStderr, nil), s.send(frameExit, []byte{0, 0, 0, 7})} {
+	for _, err := range []error{s.send(frameStdout, []byte("out")), s.send(frameStderr, nil),
+		s.send(frameExit, []byte{0, 0, 0, 7})} {
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -27,7 +28,8 @@ func FuzzReceive(f *testing.F) {
 		if out.Len()+errs.Len() > len(raw) {
 			t.Errorf("%d bytes of %d were written", out.Len()+errs.Len(), len(raw))
 		}
-		if err == nil && (!bytes.Contains(raw, binary.BigEndian.AppendUint32([]byte{frameExit, 0, 0, 0, 4}, uint32(code))) || code < 0) {
+		if err == nil && (!bytes.Contains(raw, binary.BigEndian.AppendUint32([]byte{frameExit, 0, 0, 0, 4}, uint32(code))) ||
+			code < 0) {
 			t.Errorf("ended with %d, which nobody said: %x", code, raw)
 		}
 		var in closed

@@ -28,9 +28,10 @@ type machine struct {
 
 func newMachine(ns string, addr netip.Addr, mac net.HardwareAddr) *machine {
 	m := &machine{mac: mac, addr: netip.AddrPortFrom(addr, port)}
-	m.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return dial(ctx, ns, m.addr)
-	}}}
+	m.client = &http.Client{
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dial(ctx, ns, m.addr)
+		}}}
 	return m
 }
 
@@ -62,7 +63,8 @@ func (m *machine) Call(ctx context.Context, op string, in, out any) error {
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+m.addr.String()+sharePath+op, bytes.NewReader(raw))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+m.addr.String()+sharePath+op,
+		bytes.NewReader(raw))
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}

@@ -120,8 +120,10 @@ func (h Hypervisor) Boot(ctx context.Context, r lab.Room) (lab.Machine, error) {
 	}
 	_, inner := addresses(r.Number)
 	m := newMachine(r.Netns, inner.Addr(), mac)
-	m.guest, err = guest.Start(ctx, guest.Config{Kernel: c.Kernel, Store: lab.Store{Root: c.Root}, Self: c.Self, Memory: memory,
-		Argv: []string{c.Self, Argument, lab.DefaultRoot, strings.Join(c.CNIPath, string(filepath.ListSeparator)), inner.String()}, Env: c.Env, Netns: r.Netns,
+	m.guest, err = guest.Start(ctx, guest.Config{Kernel: c.Kernel, Store: lab.Store{Root: c.Root}, Self: c.Self,
+		Memory: memory,
+		Argv: []string{c.Self, Argument, lab.DefaultRoot, strings.Join(c.CNIPath, string(filepath.ListSeparator)),
+			inner.String()}, Env: c.Env, Netns: r.Netns,
 		NICs: []guest.NIC{{Tap: r.Tap, MAC: mac, MTU: r.MTU}, {Tap: r.Control, MAC: control, MTU: topo.DefaultMTU}}}, r)
 	if err != nil {
 		return nil, err
@@ -152,7 +154,8 @@ func makeTaps(r lab.Room) error {
 		for _, name := range []string{r.Tap, r.Control} {
 			attrs := netlink.NewLinkAttrs()
 			attrs.Name, attrs.MTU = name, r.MTU
-			tap := &netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR}
+			tap := &netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP,
+				Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR}
 			if err := nl.LinkAdd(tap); err != nil {
 				return fmt.Errorf("create tap device: %w", err)
 			}

@@ -49,7 +49,8 @@ func hypervisor(t *testing.T, kind, root string, path []string) vm.Hypervisor {
 	if !k.Works() {
 		t.Skipf("no kernel for QEMU: %v", k.Missing)
 	}
-	return vm.Hypervisor{Config: vm.Config{Kernel: k, Self: self, Root: root, CNIPath: path, Env: os.Environ(), Memory: 384 << 20}}
+	return vm.Hypervisor{Config: vm.Config{Kernel: k, Self: self, Root: root, CNIPath: path, Env: os.Environ(),
+		Memory: 384 << 20}}
 }
 
 // bin is where "make build plugins guest-kernel" puts what it makes.
@@ -117,7 +118,8 @@ func TestScenarios(t *testing.T) {
 			}
 			spec := lab.Spec{Name: "t-vm", Hosts: 2, VMs: tc.place.VMs(), Outside: tc.outside,
 				Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2}}}
-			l, err := s.Up(t.Context(), spec, find(t, tc.network), lab.Options{CNIPath: path, Hypervisor: hypervisor(t, tc.kind, s.Root, path)})
+			l, err := s.Up(t.Context(), spec, find(t, tc.network),
+				lab.Options{CNIPath: path, Hypervisor: hypervisor(t, tc.kind, s.Root, path)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +163,8 @@ func outsideRun(t *testing.T) string {
 func reach(t *testing.T, l *lab.Lab, from, to topo.Pod, mtu int) {
 	t.Helper()
 	ping := func(size int) error {
-		_, err := l.Exec(t.Context(), from, "ping", "-c3", "-i0.2", "-W5", "-Mdo", "-s"+strconv.Itoa(size-28), to.Addr().String())
+		_, err := l.Exec(t.Context(), from, "ping", "-c3", "-i0.2", "-W5", "-Mdo", "-s"+strconv.Itoa(size-28),
+			to.Addr().String())
 		return err
 	}
 	if err := ping(mtu); err != nil {

@@ -72,9 +72,11 @@ func TestBarrierThatIsGivenUp(t *testing.T) {
 }
 
 func TestBeginning(t *testing.T) {
-	for text, want := range map[string]string{"3h1ms": "", "soon": "read beginning", "": "read beginning", "fifo:/nowhere/x": "no such file"} {
+	for text, want := range map[string]string{"3h1ms": "", "soon": "read beginning", "": "read beginning",
+		"fifo:/nowhere/x": "no such file"} {
 		at, err := Beginning(text)
-		if want == "" && (err != nil || at != 3*time.Hour+time.Millisecond) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && (err != nil || at != 3*time.Hour+time.Millisecond) || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("Beginning(%q) = %v, %v, want %q", text, at, err, want)
 		}
 	}

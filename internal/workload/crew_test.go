@@ -148,7 +148,8 @@ func TestMeasureRefuses(t *testing.T) {
 
 func TestExecErrorSaysWhatRan(t *testing.T) {
 	err := &ExecError{Argv: []string{"iperf3", "-s"}, Stderr: "no such port", Err: errBroken}
-	if got := err.Error(); !strings.Contains(got, "iperf3") || !strings.Contains(got, "no such port") || !errors.Is(err, errBroken) {
+	if got := err.Error(); !strings.Contains(got, "iperf3") || !strings.Contains(got, "no such port") ||
+		!errors.Is(err, errBroken) {
 		t.Errorf("got %q", got)
 	}
 }

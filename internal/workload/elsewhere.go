@@ -67,7 +67,8 @@ func Until(at time.Duration) (time.Time, error) {
 		return time.Time{}, err
 	}
 	if late := now - at; late > 0 {
-		return time.Time{}, fmt.Errorf("start generator: %v after the window began: the machine is too busy", late.Round(time.Millisecond))
+		return time.Time{}, fmt.Errorf("start generator: %v after the window began: the machine is too busy",
+			late.Round(time.Millisecond))
 	}
 	return time.Now().Add(at - now), nil
 }

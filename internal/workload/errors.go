@@ -19,7 +19,8 @@ func (o *Outcome) AddErrors(client string, failed, finished int64, reason string
 		return
 	}
 	o.Warnings = append(o.Warnings, sample.Warning{Gate: "errors",
-		Text: fmt.Sprintf("client in pod %s: %d of %d operations failed, the first: %s", client, failed, failed+finished, reason)})
+		Text: fmt.Sprintf("client in pod %s: %d of %d operations failed, the first: %s", client, failed, failed+finished,
+			reason)})
 }
 
 // SetLatency writes the figures of the outcome's histogram into its metrics.

@@ -18,7 +18,8 @@ func TestSocketsOfAPod(t *testing.T) {
 	pod := g.Pairs[0].Server
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, context.DeadlineExceeded)
 	defer cancel()
-	if err := workload.AwaitListening(ctx, g, pod, workload.TCP); err == nil || !strings.Contains(err.Error(), "nothing listens on tcp port 5201") {
+	if err := workload.AwaitListening(ctx, g, pod, workload.TCP); err == nil ||
+		!strings.Contains(err.Error(), "nothing listens on tcp port 5201") {
 		t.Errorf("before: got %v", err)
 	}
 	var l net.Listener

@@ -17,7 +17,8 @@ func (p *player) command() bson.D {
 			ids := slices.Collect(maps.Keys(p.cursors))
 			return bson.D{{Key: "killCursors", Value: p.collection}, {Key: "cursors", Value: ids}}
 		}
-		return bson.D{{Key: "getMore", Value: id}, {Key: "collection", Value: p.collection}, {Key: "batchSize", Value: int32(1 + p.IntN(40))}}
+		return bson.D{{Key: "getMore", Value: id}, {Key: "collection", Value: p.collection},
+			{Key: "batchSize", Value: int32(1 + p.IntN(40))}}
 	}
 	switch n := p.IntN(100); {
 	case n < 30:
@@ -100,7 +101,8 @@ func (p *player) insert() bson.D {
 	for range p.IntN(12) {
 		docs = append(docs, p.document())
 	}
-	return bson.D{{Key: "insert", Value: p.collection}, {Key: "documents", Value: docs}, {Key: "ordered", Value: p.IntN(3) > 0}}
+	return bson.D{{Key: "insert", Value: p.collection}, {Key: "documents", Value: docs},
+		{Key: "ordered", Value: p.IntN(3) > 0}}
 }
 
 func (p *player) filter() bson.D {
@@ -139,12 +141,17 @@ func (p *player) filter() bson.D {
 // to judge a document by it, so there must be one; MongoDB and Pathwise's own
 // server always do.
 func (p *player) unknown() []bson.D {
-	insert := bson.D{{Key: "insert", Value: p.collection}, {Key: "documents", Value: bson.A{bson.D{{Key: "x", Value: int32(1)}}}}}
+	insert := bson.D{{Key: "insert", Value: p.collection},
+		{Key: "documents", Value: bson.A{bson.D{{Key: "x", Value: int32(1)}}}}}
 	out := []bson.D{insert, {{Key: "noSuchCommand", Value: int32(1)}}}
-	for _, filter := range []bson.D{{{Key: "x", Value: bson.D{{Key: "$nope", Value: int32(1)}}}}, {{Key: "$nope", Value: int32(1)}}} {
+	for _, filter := range []bson.D{{{Key: "x", Value: bson.D{{Key: "$nope", Value: int32(1)}}}},
+		{{Key: "$nope", Value: int32(1)}}} {
 		out = append(out, bson.D{{Key: "find", Value: p.collection}, {Key: "filter", Value: filter}},
 			bson.D{{Key: "count", Value: p.collection}, {Key: "query", Value: filter}},
-			bson.D{{Key: "update", Value: p.collection}, {Key: "updates", Value: bson.A{bson.D{{Key: "q", Value: filter}, {Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "a", Value: int32(1)}}}}}}}}})
+			bson.D{{Key: "update", Value: p.collection},
+				{Key: "updates",
+					Value: bson.A{bson.D{{Key: "q", Value: filter},
+						{Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "a", Value: int32(1)}}}}}}}}})
 	}
 	return out
 }
@@ -157,7 +164,8 @@ func (p *player) wide() []bson.D {
 	}
 	out := []bson.D{{{Key: "insert", Value: p.collection}, {Key: "documents", Value: bson.A{doc, doc, doc}}}}
 	for _, v := range []string{"a", "aa", "aa", "a"} {
-		u := bson.D{{Key: "q", Value: bson.D{}}, {Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "a_256", Value: v}}}}}, {Key: "multi", Value: true}}
+		u := bson.D{{Key: "q", Value: bson.D{}},
+			{Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "a_256", Value: v}}}}}, {Key: "multi", Value: true}}
 		out = append(out, bson.D{{Key: "update", Value: p.collection}, {Key: "updates", Value: bson.A{u}}},
 			bson.D{{Key: "find", Value: p.collection}, {Key: "filter", Value: bson.D{}}})
 	}
@@ -170,11 +178,13 @@ func (p *player) find() bson.D {
 	case 0:
 		cmd = append(cmd, bson.E{Key: "projection", Value: bson.D{{Key: p.field(), Value: 1.0}}})
 	case 1:
-		cmd = append(cmd, bson.E{Key: "projection", Value: bson.D{{Key: p.field(), Value: true}, {Key: "_id", Value: int32(0)}}})
+		cmd = append(cmd,
+			bson.E{Key: "projection", Value: bson.D{{Key: p.field(), Value: true}, {Key: "_id", Value: int32(0)}}})
 	case 2:
 		cmd = append(cmd, bson.E{Key: "projection", Value: bson.D{{Key: p.field(), Value: int32(0)}}})
 	case 3:
-		cmd = append(cmd, bson.E{Key: "projection", Value: bson.D{{Key: "a", Value: int32(p.IntN(2))}, {Key: "b", Value: int32(p.IntN(2))}}})
+		cmd = append(cmd,
+			bson.E{Key: "projection", Value: bson.D{{Key: "a", Value: int32(p.IntN(2))}, {Key: "b", Value: int32(p.IntN(2))}}})
 	}
 	if p.IntN(3) == 0 {
 		cmd = append(cmd, bson.E{Key: "batchSize", Value: int32(p.IntN(20))})
@@ -196,7 +206,8 @@ func (p *player) update() bson.D {
 	if p.IntN(3) == 0 {
 		set = bson.D{{Key: "a", Value: p.value()}, {Key: "new", Value: "aa"}}
 	}
-	u := bson.D{{Key: "q", Value: p.filter()}, {Key: "u", Value: bson.D{{Key: "$set", Value: set}}}, {Key: "multi", Value: p.IntN(2) == 0}}
+	u := bson.D{{Key: "q", Value: p.filter()}, {Key: "u", Value: bson.D{{Key: "$set", Value: set}}},
+		{Key: "multi", Value: p.IntN(2) == 0}}
 	return bson.D{{Key: "update", Value: p.collection}, {Key: "updates", Value: bson.A{u}}}
 }
 

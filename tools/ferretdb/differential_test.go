@@ -55,7 +55,8 @@ func start(t *testing.T, serve func(context.Context) error) {
 
 func client(t *testing.T, uri string) *mongo.Client {
 	t.Helper()
-	c, err := mongo.Connect(options.Client().ApplyURI(uri).SetRetryReads(false).SetRetryWrites(false).SetServerSelectionTimeout(10 * time.Second))
+	c, err := mongo.Connect(options.Client().ApplyURI(uri).SetRetryReads(false).SetRetryWrites(
+		false).SetServerSelectionTimeout(10 * time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,8 @@ func TestOperations(t *testing.T) {
 		}
 		b.Reset()
 		// Some take FerretDB most of a second, and those that begin in the warm-up do not count.
-		o := mongo.Offer{Place: p, Connections: 1, Begin: now + 200*time.Millisecond, Duration: 1500 * time.Millisecond, Drop: true}
+		o := mongo.Offer{Place: p, Connections: 1, Begin: now + 200*time.Millisecond, Duration: 1500 * time.Millisecond,
+			Drop: true}
 		if err := mongo.Generate(t.Context(), &b, o); err != nil || !strings.Contains(b.String(), `"failed":{}`) {
 			t.Errorf("%s: %v %.300s", p.Operation, err, b.String())
 		}

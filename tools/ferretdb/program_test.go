@@ -73,11 +73,13 @@ func asked(t *testing.T, g *testbed.Ground, self, server string) {
 		t.Fatal(err)
 	}
 	m := &testbed.Meter{}
-	out, err := w.Run(t.Context(), g.Bed(), sample.Load{Connections: 2}, workload.Window{Warmup: 200 * time.Millisecond, Duration: time.Second}, m)
+	out, err := w.Run(t.Context(), g.Bed(), sample.Load{Connections: 2},
+		workload.Window{Warmup: 200 * time.Millisecond, Duration: time.Second}, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out.Operations == 0 || out.Metrics[sample.Errors] != 0 || !strings.Contains(strings.Join(out.Notes, " "), "FerretDB") {
+	if out.Operations == 0 || out.Metrics[sample.Errors] != 0 ||
+		!strings.Contains(strings.Join(out.Notes, " "), "FerretDB") {
 		t.Errorf("%g operations, metrics %v, notes %q", out.Operations, out.Metrics, out.Notes)
 	}
 }

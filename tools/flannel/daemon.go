@@ -80,7 +80,8 @@ func serve(ctx context.Context, opts options, running *sync.WaitGroup) error {
 }
 
 // register starts the configured backend, which takes a subnet for this host.
-func register(ctx context.Context, opts options, sm subnet.Manager, config *subnet.Config, running *sync.WaitGroup) (backend.Network, error) {
+func register(ctx context.Context, opts options, sm subnet.Manager, config *subnet.Config,
+	running *sync.WaitGroup) (backend.Network, error) {
 	family, err := ipmatch.GetIPFamily(config.EnableIPv4, config.EnableIPv6)
 	if err != nil {
 		return nil, fmt.Errorf("choose address family: %w", err)

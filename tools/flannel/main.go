@@ -62,10 +62,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs := flag.NewFlagSet("flanneld", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // the error is printed once, by main
 	endpoints := fs.String("etcd-endpoints", "http://127.0.0.1:2379", "comma-separated `URLs` of etcd")
-	fs.StringVar(&opts.prefix, "etcd-prefix", "/coreos.com/network", "`key` in etcd under which the network's configuration and subnets are")
+	fs.StringVar(&opts.prefix, "etcd-prefix", "/coreos.com/network",
+		"`key` in etcd under which the network's configuration and subnets are")
 	fs.StringVar(&opts.iface, "iface", "", "`interface` (name or address) to the other hosts; by default that of the default route")
 	fs.StringVar(&opts.publicIP, "public-ip", "", "`address` at which the other hosts reach this one; by default that of the interface")
-	fs.StringVar(&opts.subnetFile, "subnet-file", "/run/flannel/subnet.env", "`file` that takes this host's subnet; a subnet that it names already is used if it is free")
+	fs.StringVar(&opts.subnetFile, "subnet-file", "/run/flannel/subnet.env",
+		"`file` that takes this host's subnet; a subnet that it names already is used if it is free")
 	fs.BoolVar(&opts.masquerade, "ip-masq", false, "masquerade traffic that leaves the network")
 	fs.BoolVar(&opts.version, "version", false, "print the version of flannel and exit")
 	// klog has flags for logs in files as well; the daemon's go to standard error.

@@ -17,11 +17,13 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.endpoints) != 2 || got.endpoints[1] != "http://b:2" || !got.masquerade || got.prefix != "/coreos.com/network" {
+	if len(got.endpoints) != 2 || got.endpoints[1] != "http://b:2" || !got.masquerade ||
+		got.prefix != "/coreos.com/network" {
 		t.Errorf("got %+v", got)
 	}
 	var usage strings.Builder
-	if _, err := parse([]string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) || !strings.Contains(usage.String(), "-etcd-prefix key") {
+	if _, err := parse([]string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) ||
+		!strings.Contains(usage.String(), "-etcd-prefix key") {
 		t.Errorf("-h: got %v and %q", err, usage.String())
 	}
 	for _, bad := range [][]string{{"--nonesuch"}, {"stray"}, {"-v=loud"}} {

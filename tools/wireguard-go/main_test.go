@@ -15,10 +15,12 @@ func TestParse(t *testing.T) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	var usage strings.Builder
-	if _, err := parse([]string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) || !strings.Contains(usage.String(), "-config file") {
+	if _, err := parse([]string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) ||
+		!strings.Contains(usage.String(), "-config file") {
 		t.Errorf("-h: got %v and %q", err, usage.String())
 	}
-	for _, bad := range [][]string{{"--nonesuch"}, {"wg0"}, {"--config", "a.conf"}, {"--config", "a.conf", "wg0", "wg1"}, {"-mtu=big"}} {
+	for _, bad := range [][]string{{"--nonesuch"}, {"wg0"}, {"--config", "a.conf"}, {"--config", "a.conf", "wg0", "wg1"},
+		{"-mtu=big"}} {
 		if _, err := parse(bad, io.Discard); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: got error %v, want one line", bad, err)
 		}

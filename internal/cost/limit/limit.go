@@ -140,7 +140,8 @@ func (w *Watch) End() {
 	w.out.Flows = w.carried()
 	for _, p := range w.pods {
 		now := w.readDatagrams(p)
-		d := explain.Datagram{Place: p.Place, Received: now.received - p.before.received, NoRoom: now.noRoom - p.before.noRoom}
+		d := explain.Datagram{Place: p.Place, Received: now.received - p.before.received,
+			NoRoom: now.noRoom - p.before.noRoom}
 		if d.Received+d.NoRoom > 0 {
 			w.out.Datagrams = append(w.out.Datagrams, d)
 		}

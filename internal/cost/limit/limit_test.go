@@ -60,7 +60,8 @@ func TestParsePolicers(t *testing.T) {
 	if want := (policer{rate: 200e6, packets: 900, over: 31, drops: 30}); err != nil || len(got) != 1 || got[7] != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	for name, raw := range map[string][]byte{"short": {0}, "size": append(make([]byte, 4), 200, 0, 1, 0), "no size": append(make([]byte, 4), 1, 0, 1, 0)} {
+	for name, raw := range map[string][]byte{"short": {0}, "size": append(make([]byte, 4), 200, 0, 1, 0),
+		"no size": append(make([]byte, 4), 1, 0, 1, 0)} {
 		if got, err := parsePolicers(raw); err == nil {
 			t.Errorf("%s: accepted as %+v", name, got)
 		}
@@ -93,7 +94,8 @@ func TestParseDatagrams(t *testing.T) {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
 	}
-	for _, text := range []string{"Udp: InDatagrams NoPorts\nUdp: x 1\n", "Udp: InDatagrams NoPorts\nUdp: 1 2 3\n", "Udp6InDatagrams -1\n"} {
+	for _, text := range []string{"Udp: InDatagrams NoPorts\nUdp: x 1\n", "Udp: InDatagrams NoPorts\nUdp: 1 2 3\n",
+		"Udp6InDatagrams -1\n"} {
 		if got, err := parseDatagrams([]byte(text)); err == nil {
 			t.Errorf("%q: accepted as %+v", text, got)
 		}
@@ -116,7 +118,8 @@ func TestParseProcess(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", text, p, err)
 		}
 	}
-	for _, text := range []string{"", "7 a S 1", "7 (a) S 1 7", "7 (a) S 1 7 7 0 -1 x 1 2 3 4 150 50 6 7 20 0", "7 (a) S 1 7 7 0 -1 1 1 2 3 4 150 y 6 7 20 0"} {
+	for _, text := range []string{"", "7 a S 1", "7 (a) S 1 7", "7 (a) S 1 7 7 0 -1 x 1 2 3 4 150 50 6 7 20 0",
+		"7 (a) S 1 7 7 0 -1 1 1 2 3 4 150 y 6 7 20 0"} {
 		if _, err := parseProcess([]byte(text)); err == nil {
 			t.Errorf("%q: accepted", text)
 		}
@@ -140,7 +143,8 @@ func TestSpent(t *testing.T) {
 }
 
 func TestStrangers(t *testing.T) {
-	got := strangers(map[int]process{1: {0, 5, true}, 2: {0, 7, false}, 10: {1, 1, true}, 11: {10, 2, true}, 12: {11, 3, true}, 20: {1, 4, true}, 30: {31, 6, true}, 31: {30, 8, true}}, 10)
+	got := strangers(map[int]process{1: {0, 5, true}, 2: {0, 7, false}, 10: {1, 1, true}, 11: {10, 2, true},
+		12: {11, 3, true}, 20: {1, 4, true}, 30: {31, 6, true}, 31: {30, 8, true}}, 10)
 	if len(got) != 4 || got[1] != 5 || got[20] != 4 || got[30] != 6 || got[31] != 8 {
 		t.Errorf("got %v: 10 and its children are ours, 2 is the kernel's", got)
 	}
@@ -170,15 +174,19 @@ func TestHost(t *testing.T) {
 // TestFlow: a connection that was there counts from the window's begin, one that was
 // opened in it from its own; buffers that a program has set do not grow.
 func TestFlow(t *testing.T) {
-	pods := []pod{{send: [2]float64{16384, 4e6}, receive: [2]float64{131072, 6e6}}, {send: [2]float64{16384, 4e6}, receive: [2]float64{131072, 6e6}}}
+	pods := []pod{{send: [2]float64{16384, 4e6}, receive: [2]float64{131072, 6e6}},
+		{send: [2]float64{16384, 4e6}, receive: [2]float64{131072, 6e6}}}
 	begin := time.Unix(100, 0)
 	f := &seen{pod: 0, begin: begin, last: begin.Add(2 * time.Second), send: 87040, receive: 131072,
 		first: telemetry.Socket{BytesAcked: 1000, Busy: time.Second, SegmentsOut: 10, Retransmits: 1},
-		now:   telemetry.Socket{BytesAcked: 9000, Busy: 3 * time.Second, ByWindow: time.Second, SegmentsOut: 30, Retransmits: 4, MaxPacing: 1e6, Window: 10, SegmentSize: 1448, MinRTT: time.Millisecond}}
+		now: telemetry.Socket{BytesAcked: 9000, Busy: 3 * time.Second, ByWindow: time.Second, SegmentsOut: 30,
+			Retransmits: 4, MaxPacing: 1e6, Window: 10, SegmentSize: 1448, MinRTT: time.Millisecond}}
 	peer := &seen{pod: 1, receive: 4608}
 	e, ok := f.flow(pods, peer)
-	if !ok || e.Seconds != 2 || e.Bytes != 8000 || e.Busy != 2 || e.ByWindow != 1 || e.Segments != 20 || e.Again != 3 || e.Pacing != 8e6 ||
-		e.Send != 87040 || e.SendMost != 4e6 || e.Receive != 4608 || e.ReceiveMost != 4608 || e.Congestion != 14480 || e.MinRTT != 1e-3 {
+	if !ok || e.Seconds != 2 || e.Bytes != 8000 || e.Busy != 2 || e.ByWindow != 1 || e.Segments != 20 || e.Again != 3 ||
+		e.Pacing != 8e6 ||
+		e.Send != 87040 || e.SendMost != 4e6 || e.Receive != 4608 || e.ReceiveMost != 4608 || e.Congestion != 14480 ||
+		e.MinRTT != 1e-3 {
 		t.Errorf("got %+v", e)
 	}
 	f.now.MaxPacing = 1<<64 - 1

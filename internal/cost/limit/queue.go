@@ -135,9 +135,10 @@ func rateOf(q netlink.Qdisc) (all, each float64) {
 func (w *Watch) changed(now map[queueKey]queue) (out []explain.Queue) {
 	for key, z := range now {
 		a := w.queues[key] // none before: it was made meanwhile
-		q := explain.Queue{Kind: key.kind, Handle: netlink.HandleStr(key.handle), Place: w.spaces[key.space].Place, Rate: z.rate, FlowRate: z.each,
-			Seconds: w.ended.Sub(w.began).Seconds(), Bytes: z.bytes - a.bytes, Packets: uint64(z.packets - a.packets),
-			Over: uint64(z.over - a.over), Dropped: uint64(z.drops - a.drops), Backlog: uint64(z.backlog)}
+		q := explain.Queue{Kind: key.kind, Handle: netlink.HandleStr(key.handle), Place: w.spaces[key.space].Place,
+			Rate: z.rate, FlowRate: z.each, Seconds: w.ended.Sub(w.began).Seconds(), Bytes: z.bytes - a.bytes,
+			Packets: uint64(z.packets - a.packets), Over: uint64(z.over - a.over), Dropped: uint64(z.drops - a.drops),
+			Backlog: uint64(z.backlog)}
 		if q.Packets == 0 && q.Dropped == 0 || q.Rate+q.FlowRate == 0 && q.Over == 0 && q.Dropped == 0 {
 			continue
 		}

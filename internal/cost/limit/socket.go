@@ -93,9 +93,10 @@ func (f *seen) flow(pods []pod, peer *seen) (e explain.Flow, ok bool) {
 	a, z := f.first, f.now
 	e = explain.Flow{
 		Place: pods[f.pod].Place, Seconds: f.last.Sub(f.begin).Seconds(), Bytes: z.BytesAcked - a.BytesAcked,
-		Busy: (z.Busy - a.Busy).Seconds(), ByWindow: (z.ByWindow - a.ByWindow).Seconds(), ByBuffer: (z.ByBuffer - a.ByBuffer).Seconds(),
-		Segments: uint64(z.SegmentsOut - a.SegmentsOut), Again: uint64(z.Retransmits - a.Retransmits),
-		RTT: z.SRTT.Seconds(), MinRTT: z.MinRTT.Seconds(), Send: float64(f.send), SendMost: most(f.send, pods[f.pod].send),
+		Busy: (z.Busy - a.Busy).Seconds(), ByWindow: (z.ByWindow - a.ByWindow).Seconds(),
+		ByBuffer: (z.ByBuffer - a.ByBuffer).Seconds(), Segments: uint64(z.SegmentsOut - a.SegmentsOut),
+		Again: uint64(z.Retransmits - a.Retransmits), RTT: z.SRTT.Seconds(), MinRTT: z.MinRTT.Seconds(),
+		Send: float64(f.send), SendMost: most(f.send, pods[f.pod].send),
 		Congestion: float64(z.Window) * float64(z.SegmentSize),
 	}
 	// The kernel's "no limit" is the largest of an unsigned long.

@@ -99,7 +99,8 @@ func TestSampler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stacks, looked, lost, err := s.Read(table, map[uint64]explain.Place{st.Ino: explain.Client}, []Device{{Netns: st.Ino, Index: 1, Name: "lo"}})
+	stacks, looked, lost, err := s.Read(table, map[uint64]explain.Place{st.Ino: explain.Client},
+		[]Device{{Netns: st.Ino, Index: 1, Name: "lo"}})
 	if err != nil || lost != 0 {
 		t.Fatalf("%v, %d lost", err, lost)
 	}

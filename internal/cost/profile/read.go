@@ -23,7 +23,8 @@ type Device struct {
 // Read returns what the window showed. places tells whose a namespace is, by its
 // inode; what is in none of them is outside. looked is what one packet in 16
 // was like, sent and received by device; nil where packets are not counted.
-func (s *Sampler) Read(t *explain.Table, places map[uint64]explain.Place, devices []Device) (stacks []explain.Stack, looked [][2]explain.Device, lost uint64, err error) {
+func (s *Sampler) Read(t *explain.Table, places map[uint64]explain.Place, devices []Device) (stacks []explain.Stack,
+	looked [][2]explain.Device, lost uint64, err error) {
 	names, err := readSymbols()
 	if err != nil {
 		return nil, nil, 0, err
@@ -67,7 +68,8 @@ func (s *Sampler) frames(names symbols) (map[uint64][]string, error) {
 	return out, nil
 }
 
-func (s *Sampler) counts(t *explain.Table, frames map[uint64][]string, places map[uint64]explain.Place) ([]explain.Stack, error) {
+func (s *Sampler) counts(t *explain.Table, frames map[uint64][]string, places map[uint64]explain.Place) (
+	[]explain.Stack, error) {
 	var out []explain.Stack
 	var key profileWhere
 	var n uint64

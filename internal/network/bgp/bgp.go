@@ -22,11 +22,13 @@ type bgp struct{}
 // Info implements network.Network.
 func (bgp) Info() network.Info {
 	return network.Info{
-		Name: "routed-bgp", Family: "bgp", Families: network.Both(), Beside: meet, Summary: "pod routes by BGP (BIRD 2) and no encapsulation, as Calico's BGP mode",
-		Needs: append(routed.Needs(), network.NeedProgram("bird", "bird2")),
+		Name: "routed-bgp", Family: "bgp", Families: network.Both(), Beside: meet,
+		Summary: "pod routes by BGP (BIRD 2) and no encapsulation, as Calico's BGP mode",
+		Needs:   append(routed.Needs(), network.NeedProgram("bird", "bird2")),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "routes of the host", InterHost: "routes by BGP",
-			Outside: "routes by BGP (the underlay's router is a peer)", KeyValue: "no (BGP)", Encryption: "no", Isolation: "moderate",
-			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},
+			Outside: "routes by BGP (the underlay's router is a peer)", KeyValue: "no (BGP)", Encryption: "no",
+			Isolation: "moderate", ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true,
+			OwnNamespace: true},
 	}
 }
 
@@ -44,11 +46,13 @@ func (b bgp) Build(ctx context.Context, site network.Site) (network.Plug, error)
 
 // Announce has hosts and underlay tell one another by BGP of the hosts' pods, or of
 // the IPv4 ranges by host index where there are such; ready waits until they know.
-func Announce(ctx context.Context, site network.Site, ranges map[int][]netip.Prefix) (ready func(context.Context) error, err error) {
+func Announce(ctx context.Context, site network.Site, ranges map[int][]netip.Prefix) (
+	ready func(context.Context) error, err error) {
 	m := hosts(site, "")
 	for i, h := range site.All() {
 		if ranges != nil {
-			m.speakers[i].pods = slices.DeleteFunc(slices.Clone(ranges[h.Index]), func(p netip.Prefix) bool { return !p.Addr().Is4() })
+			m.speakers[i].pods = slices.DeleteFunc(slices.Clone(ranges[h.Index]),
+				func(p netip.Prefix) bool { return !p.Addr().Is4() })
 		}
 	}
 	underlay := speaker{name: "u", netns: site.Underlay, dev: network.UnderlayBridge, addr: site.Gateway.Addr()}

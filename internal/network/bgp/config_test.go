@@ -14,7 +14,8 @@ func site(index int) network.Site {
 	s := network.Site{Index: index}
 	for i := 1; i <= 3; i++ {
 		s.Hosts = append(s.Hosts, topo.Host{Index: i, Name: fmt.Sprintf("h%d", i), Dev: "eth0",
-			Addr: netip.MustParsePrefix(fmt.Sprintf("198.18.0.%d/16", i)), Pods: netip.MustParsePrefix(fmt.Sprintf("10.77.%d.0/24", i))})
+			Addr: netip.MustParsePrefix(fmt.Sprintf("198.18.0.%d/16", i)),
+			Pods: netip.MustParsePrefix(fmt.Sprintf("10.77.%d.0/24", i))})
 	}
 	return s
 }
@@ -64,11 +65,13 @@ func TestBothFamilies(t *testing.T) {
 // table take away each other's routes.
 func TestSecondBIRDOfAHost(t *testing.T) {
 	first, second := hosts(site(0), ""), hosts(site(2), "ipip2")
-	if text := first.config(0); !strings.Contains(text, "kernel table 254;") || !strings.Contains(text, "port 179 ") || strings.Contains(text, "igp table") {
+	if text := first.config(0); !strings.Contains(text, "kernel table 254;") || !strings.Contains(text, "port 179 ") ||
+		strings.Contains(text, "igp table") {
 		t.Errorf("first:\n%s", text)
 	}
 	text := second.config(0)
-	for _, want := range []string{"kernel table 7602;", "neighbor 198.18.0.2 port 1792 ", "gateway recursive; igp table hosts;",
+	for _, want := range []string{"kernel table 7602;", "neighbor 198.18.0.2 port 1792 ",
+		"gateway recursive; igp table hosts;",
 		" route 198.18.0.3/32 via 198.18.0.3%ipip2 onlink;"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

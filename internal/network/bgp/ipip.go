@@ -27,9 +27,10 @@ func (ipip) Info() network.Info {
 		Overhead: ipipOverhead, Beside: meet,
 		Needs: append(routed.Needs(), network.NeedProgram("bird", "bird2"), routed.NeedsOutside(),
 			network.NeedLink("ipip", "CONFIG_NET_IPIP")),
-		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "routes of the host", InterHost: "IPIP overlay, routes by BGP",
-			Outside: "masquerade", KeyValue: "no (BGP)", Encryption: "no", Isolation: "moderate",
-			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},
+		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "routes of the host",
+			InterHost: "IPIP overlay, routes by BGP", Outside: "masquerade", KeyValue: "no (BGP)", Encryption: "no",
+			Isolation: "moderate", ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true,
+			OwnNamespace: true},
 	}
 }
 

@@ -41,8 +41,8 @@ func (b bridge) Info() network.Info {
 		Cannot: map[topo.Placement]string{topo.TwoHosts: behindHost},
 		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin("host-local"), network.NeedProgram("nft", "nftables"),
 			network.NeedLink("veth", "CONFIG_VETH")},
-		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "-", Outside: "masquerade",
-			KeyValue: "no", Encryption: "no", Isolation: "moderate",
+		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "-",
+			Outside: "masquerade", KeyValue: "no", Encryption: "no", Isolation: "moderate",
 			ReachIntra: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},
 	}
 	bridged := []network.Need{network.NeedPlugin("bridge"), network.NeedLink("bridge", "CONFIG_BRIDGE")}
@@ -83,7 +83,8 @@ func (b bridge) Build(ctx context.Context, site network.Site) (network.Plug, err
 // plugins returns the host's plugin chain. Rules are nftables' where the kernel
 // has it: the iptables backend runs a dozen programs for each pod, which would be most of its start-up.
 func (b bridge) plugins(site network.Site, h topo.Host, rules string) []conflist.Plugin {
-	ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods, IPv6: site.IPv6}, site.Beyond(netip.Prefix{}))
+	ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods, IPv6: site.IPv6},
+		site.Beyond(netip.Prefix{}))
 	main := conflist.Plugin{"type": "bridge", "bridge": site.Bridge(), "isGateway": true, "hairpinMode": true,
 		"ipMasq": true, "ipMasqBackend": rules, "mtu": site.MTU, "ipam": ipam}
 	switch b.kind {

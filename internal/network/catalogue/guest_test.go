@@ -136,7 +136,8 @@ func runInside(t *testing.T, k guest.Kernel, infos []network.Info) {
 		names = append(names, regexp.QuoteMeta(info.Name))
 	}
 	c := inGuest(t, k)
-	c.Argv = []string{c.Self, "-test.v", "-test.count=1", "-test.run=^(TestContract|TestContractIPv6|TestPairs)$/^(" + strings.Join(names, "|") + ")$"}
+	c.Argv = []string{c.Self, "-test.v", "-test.count=1", "-test.run=^(TestContract|TestContractIPv6|TestPairs)$/^(" +
+		strings.Join(names, "|") + ")$"}
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
 	c.Ready = func(after time.Duration) {

@@ -100,7 +100,8 @@ func tryThree(t *testing.T, l *lab.Lab, nets []network.Network) {
 		}
 	}
 	// Nothing leaves the second network's range from its address.
-	if _, err := l.Exec(context.Background(), a, "ping", "-c1", "-W1", "-I", a.Attachments[1].Addr.String(), l.Gateway().Addr().String()); err == nil {
+	if _, err := l.Exec(context.Background(), a, "ping", "-c1", "-W1", "-I", a.Attachments[1].Addr.String(),
+		l.Gateway().Addr().String()); err == nil {
 		t.Error("a packet with the address of net1 left by the default network")
 	}
 }
@@ -168,7 +169,8 @@ func full(t *testing.T, l *lab.Lab, pod topo.Pod, from topo.Attachment, to netip
 		if !want {
 			wait = "-W0.2"
 		}
-		_, err := l.Exec(context.Background(), pod, "ping", "-c1", wait, "-Mdo", "-I", from.Addr.String(), "-s", strconv.Itoa(size), to.String())
+		_, err := l.Exec(context.Background(), pod, "ping", "-c1", wait, "-Mdo", "-I", from.Addr.String(), "-s",
+			strconv.Itoa(size), to.String())
 		if (err == nil) != want {
 			t.Errorf("%s on %s, %d bytes: %v, want passed %v", pod.Name, from.Network, size, err, want)
 		}
@@ -194,7 +196,8 @@ func carry(l *lab.Lab, from, to topo.Pod, a, z topo.Attachment) error {
 	}
 	for key, n := range after {
 		moved := n - before[key]
-		if ours := key == from.Name+" "+a.Dev || key == to.Name+" "+z.Dev; ours != (moved >= 2*carried) || !ours && moved > carried/10 {
+		if ours := key == from.Name+" "+a.Dev || key == to.Name+" "+z.Dev; ours != (moved >= 2*carried) || !ours &&
+			moved > carried/10 {
 			return fmt.Errorf("%d bytes on %s", moved, key)
 		}
 	}
@@ -326,7 +329,8 @@ func pairsOf(t *testing.T, n network.Network) [][]network.Network {
 }
 
 func tryPair(t *testing.T, number int, nets []network.Network) {
-	l := several(t, fmt.Sprintf("t-pair%d", number), nets, []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 1}, {Name: "c", Host: 2}})
+	l := several(t, fmt.Sprintf("t-pair%d", number), nets,
+		[]lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 1}, {Name: "c", Host: 2}})
 	if l == nil {
 		return
 	}
@@ -340,7 +344,8 @@ func tryPair(t *testing.T, number int, nets []network.Network) {
 			from, to := pods[way.from], pods[way.to]
 			what := fmt.Sprintf("%s to %s on %s", from.Name, to.Name, n.Info().Name)
 			if !way.claim {
-				_, err := l.Exec(context.Background(), from, "ping", "-c1", "-W0.3", "-I", from.Attachments[k].Addr.String(), to.Attachments[k].Addr.String())
+				_, err := l.Exec(context.Background(), from, "ping", "-c1", "-W0.3", "-I", from.Attachments[k].Addr.String(),
+					to.Attachments[k].Addr.String())
 				expect(t, what, false, err)
 				continue
 			}
@@ -352,7 +357,8 @@ func tryPair(t *testing.T, number int, nets []network.Network) {
 // TestTunnelsTogether: networks whose tunnels are of one kind, the kernel's and
 // Open vSwitch's, do not take each other's packets.
 func TestTunnelsTogether(t *testing.T) {
-	for i, pair := range [][]string{{"vxlan", "ovs-vxlan"}, {"ovs-vxlan", "evpn-vxlan"}, {"vxlan", "evpn-vxlan"}, {"flannel-vxlan", "vxlan"}} {
+	for i, pair := range [][]string{{"vxlan", "ovs-vxlan"}, {"ovs-vxlan", "evpn-vxlan"}, {"vxlan", "evpn-vxlan"},
+		{"flannel-vxlan", "vxlan"}} {
 		t.Run(strings.Join(pair, ","), func(t *testing.T) { tryPair(t, 900+i, found(t, pair...)) })
 	}
 }

@@ -16,7 +16,8 @@ func TestWithin(t *testing.T) {
 	} {
 		r := Within(netip.MustParsePrefix("10.77.0.0/16"), netip.MustParsePrefix(part))
 		six := r.six()
-		if got := [4]string{r.First.String(), r.Last.String(), six.First.String(), six.Last.String()}; got != want || six.Subnet.String() != "fd70:7077:a4d::/64" {
+		if got := [4]string{r.First.String(), r.Last.String(), six.First.String(), six.Last.String()}; got != want ||
+			six.Subnet.String() != "fd70:7077:a4d::/64" {
 			t.Errorf("%s: %v of %v", part, got, six.Subnet)
 		}
 	}

@@ -131,7 +131,8 @@ func (n *Network) Info() network.Info {
 		Name: n.name, Family: "cni", Summary: "CNI configuration list " + n.list.Path + ": " + strings.Join(types, ", "),
 		Needs: n.needs(), OneKernel: n.oneKernel(), Find: n.found(), Families: n.speaks(), Cannot: n.cannot(),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "as configured", InterHost: "as configured",
-			Outside: "as configured", KeyValue: "as configured", Encryption: "as configured", Isolation: "as configured", OwnNamespace: true},
+			Outside: "as configured", KeyValue: "as configured", Encryption: "as configured", Isolation: "as configured",
+			OwnNamespace: true},
 	}
 	_, stays := info.Cannot[topo.OneHost]
 	_, apart := info.Cannot[topo.TwoHosts]
@@ -162,7 +163,8 @@ func (n *Network) Build(ctx context.Context, site network.Site) (network.Plug, e
 	plug.Conflist = func(_ context.Context, pod topo.Pod) (json.RawMessage, error) {
 		d := pods.Next(pod)
 		if n.takesDevice() {
-			port := device.End{Netns: site.Underlay, Name: fmt.Sprintf("%s-%d-%d", d.Host.Name, site.Index, d.Number), Bridge: network.UnderlayBridge}
+			port := device.End{Netns: site.Underlay, Name: fmt.Sprintf("%s-%d-%d", d.Host.Name, site.Index, d.Number),
+				Bridge: network.UnderlayBridge}
 			if err := d.Make(port, site.MTU); err != nil {
 				return nil, fmt.Errorf("make a device for pod %s: %w", pod.Name, err)
 			}

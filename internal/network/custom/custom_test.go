@@ -74,14 +74,16 @@ func TestSpanningVirtualMachines(t *testing.T) {
 		return `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"` + plugin + `","ipam":` + ipam + `},{"type":"tuning"}]}`
 	}
 	for name, tc := range map[string]struct{ text, want string }{
-		"own range":      {good, ""},
-		"own part":       {list("macvlan", `{"type":"host-local","ranges":[[{"subnet":"${PODS}","rangeStart":"10.77.${HOST}.1"}]]}`), ""},
-		"own address":    {list("bridge", `{"type":"static","addresses":[{"address":"10.77.0.${HOST}/16"}]}`), ""},
-		"none":           {list("bridge", `{}`), ""},
-		"shared range":   {list("macvlan", `{"type":"host-local","ranges":[[{"subnet":"${PODS}"}]]}`), "its host-local gives the same addresses on every host"},
-		"a daemon":       {list("macvlan", `{"type":"dhcp"}`), "IPAM plugin dhcp"},
-		"other hardware": {list("host-device", `{"type":"host-local","ranges":[[{"subnet":"${SUBNET}"}]]}`), "its plugin host-device"},
-		"unknown":        {list("calico", `{"type":"host-local","ranges":[[{"subnet":"${SUBNET}"}]]}`), "its plugin calico"},
+		"own range":   {good, ""},
+		"own part":    {list("macvlan", `{"type":"host-local","ranges":[[{"subnet":"${PODS}","rangeStart":"10.77.${HOST}.1"}]]}`), ""},
+		"own address": {list("bridge", `{"type":"static","addresses":[{"address":"10.77.0.${HOST}/16"}]}`), ""},
+		"none":        {list("bridge", `{}`), ""},
+		"shared range": {list("macvlan", `{"type":"host-local","ranges":[[{"subnet":"${PODS}"}]]}`),
+			"its host-local gives the same addresses on every host"},
+		"a daemon": {list("macvlan", `{"type":"dhcp"}`), "IPAM plugin dhcp"},
+		"other hardware": {list("host-device", `{"type":"host-local","ranges":[[{"subnet":"${SUBNET}"}]]}`),
+			"its plugin host-device"},
+		"unknown": {list("calico", `{"type":"host-local","ranges":[[{"subnet":"${SUBNET}"}]]}`), "its plugin calico"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, err := load(t, tc.text)

@@ -30,7 +30,8 @@ func (n *Network) main() (kind string, conf map[string]any) {
 
 // known reports whether all plugins of the list are reference plugins.
 func (n *Network) known() bool {
-	return !slices.ContainsFunc(n.first.Plugins, func(p *libcni.PluginConfig) bool { return !slices.Contains(reference(), p.Network.Type) })
+	return !slices.ContainsFunc(n.first.Plugins,
+		func(p *libcni.PluginConfig) bool { return !slices.Contains(reference(), p.Network.Type) })
 }
 
 // has reports whether the list has a plugin of the kind.
@@ -113,7 +114,8 @@ func (n *Network) keptApart() string {
 
 // fixed reports whether the list's static addresses are the same in another one.
 func (n *Network) fixed(other *libcni.NetworkConfigList) bool {
-	return slices.ContainsFunc(n.first.Plugins, func(p *libcni.PluginConfig) bool { return p.Network.IPAM.Type == "static" }) &&
+	return slices.ContainsFunc(n.first.Plugins,
+		func(p *libcni.PluginConfig) bool { return p.Network.IPAM.Type == "static" }) &&
 		equalAddresses(n.first, other)
 }
 
@@ -127,7 +129,8 @@ func (n *Network) keptOnHost() string {
 		return "its static gives pods of every host the same addresses: expected ${HOST} in them, the host's number"
 	case n.list.Route == network.RouteNone && n.known() && (kind == "bridge" || kind == "ptp" || layer3):
 		return fmt.Sprintf("its plugin %s makes no way to other hosts: ask for routes by cni:%s?route=static or ?route=bgp", kind, n.list.Path)
-	case n.list.Route != network.RouteNone && kind == "bridge" && conf["isGateway"] != true && conf["isDefaultGateway"] != true:
+	case n.list.Route != network.RouteNone && kind == "bridge" && conf["isGateway"] != true &&
+		conf["isDefaultGateway"] != true:
 		return "its bridge has no address by which hosts could route: expected isGateway: true"
 	default:
 		return ""
@@ -184,7 +187,8 @@ func (n *Network) notes() []string {
 	var out []string
 	for _, kind := range []string{"sbr", "vrf"} {
 		if n.has(kind) {
-			out = append(out, "pods have the routes that its plugin "+kind+" moves in the main table too, as workloads bind to no address and no VRF")
+			out = append(out, "pods have the routes that its plugin "+kind+
+				" moves in the main table too, as workloads bind to no address and no VRF")
 		}
 	}
 	if n.replace {

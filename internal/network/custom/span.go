@@ -8,8 +8,8 @@ import (
 	"pathwise.dev/pathwise/internal/network"
 )
 
-// oneKernel says why hosts of the list cannot be virtual machines; "" where they can. Inside a virtual machine a plugin finds
-// its own program, the host's uplink and nothing else: no daemon, no further
+// oneKernel says why hosts of the list cannot be virtual machines; "" where they can. Inside a virtual machine a plugin
+// finds its own program, the host's uplink and nothing else: no daemon, no further
 // interface, and no account of the addresses that other hosts have given.
 func (n *Network) oneKernel() string {
 	if n.list.Route != network.RouteNone && slices.Contains(n.families(), 6) {
@@ -38,5 +38,6 @@ func (n *Network) oneKernel() string {
 // selfContained lists the reference plugins without host-device, which hands out
 // interfaces of the machine's.
 func selfContained() []string {
-	return []string{"bandwidth", "bridge", "dummy", "firewall", "ipvlan", "loopback", "macvlan", "portmap", "ptp", "sbr", "tap", "tuning", "vlan", "vrf"}
+	return []string{"bandwidth", "bridge", "dummy", "firewall", "ipvlan", "loopback", "macvlan", "portmap", "ptp", "sbr",
+		"tap", "tuning", "vlan", "vrf"}
 }

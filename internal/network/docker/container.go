@@ -133,7 +133,8 @@ func (d docker) startContainer(ctx context.Context, e *engine, id string) error 
 	var failed error
 	late := network.Poll(ctx, 100*time.Millisecond, func() error {
 		err := e.post(ctx, "/containers/"+id+"/start", nil, nil)
-		if err != nil && d.kind == Overlay && (strings.Contains(err.Error(), tooLate) || strings.Contains(err.Error(), gone)) {
+		if err != nil && d.kind == Overlay &&
+			(strings.Contains(err.Error(), tooLate) || strings.Contains(err.Error(), gone)) {
 			return err
 		}
 		failed = err // or nil; it ends the poll

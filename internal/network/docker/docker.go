@@ -116,8 +116,8 @@ func (d docker) none(info network.Info) network.Info {
 func (d docker) host(info network.Info) network.Info {
 	info.Summary = "Docker's network host: containers share their host's network namespace"
 	info.First, info.Alone = "", "its pods have no namespace of their own, but their host's"
-	info.Row = network.Quality{Namespace: "shared with the host", IntraHost: "host network stack", InterHost: "host network stack",
-		Outside: "host network stack", KeyValue: "no", Encryption: "no", Isolation: "low",
+	info.Row = network.Quality{Namespace: "shared with the host", IntraHost: "host network stack",
+		InterHost: "host network stack", Outside: "host network stack", KeyValue: "no", Encryption: "no", Isolation: "low",
 		ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true}
 	return info
 }
@@ -126,8 +126,8 @@ func (d docker) container(info network.Info) network.Info {
 	info.Summary = "Docker's network container:ID: containers share the namespace of a first one, which is on docker0"
 	info.Cannot = map[topo.Placement]string{topo.TwoHosts: "containers that share a namespace are on one host"}
 	info.First, info.Alone = "", "its pods share one namespace"
-	info.Row = network.Quality{Namespace: "shared with the group leader", IntraHost: "loopback of the shared namespace", InterHost: "-",
-		Outside: "masquerade", KeyValue: "no", Encryption: "no", Isolation: "medium",
+	info.Row = network.Quality{Namespace: "shared with the group leader", IntraHost: "loopback of the shared namespace",
+		InterHost: "-", Outside: "masquerade", KeyValue: "no", Encryption: "no", Isolation: "medium",
 		ReachIntra: true, ReachOwnHost: true, ReachOutside: true}
 	return info
 }
@@ -142,8 +142,8 @@ func (d docker) child(info network.Info) network.Info {
 		info.Summary = "Docker's ipvlan driver, layer 2: an address on the underlay for each container, the MAC address is their host's"
 	}
 	info.Row = network.Quality{Namespace: "independent, isolated", IntraHost: "in the " + string(d.kind) + " driver",
-		InterHost: "the underlay's layer 2", Outside: "the underlay's layer 2", KeyValue: "no", Encryption: "no", Isolation: "moderate",
-		ReachIntra: true, ReachInter: true, ReachOutside: true, OwnNamespace: true}
+		InterHost: "the underlay's layer 2", Outside: "the underlay's layer 2", KeyValue: "no", Encryption: "no",
+		Isolation: "moderate", ReachIntra: true, ReachInter: true, ReachOutside: true, OwnNamespace: true}
 	return info
 }
 

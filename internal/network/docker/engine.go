@@ -80,7 +80,8 @@ func start(ctx context.Context, site network.Site, h topo.Host, flags []string) 
 	argv := []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", enclosed, "sh", e.dir, self,
 		"dockerd", "--config-file", hostDir + "/daemon.json", "--data-root", hostDir + "/root", "--exec-root", "/run/docker",
 		"--pidfile", "/run/docker.pid", "--host", "unix://" + hostDir + "/" + socket, "--group", "0",
-		"--cgroup-parent", cgroup + "/" + h.Name, "--exec-opt", "native.cgroupdriver=cgroupfs", // systemd's would want a slice
+		// systemd's would want a slice
+		"--cgroup-parent", cgroup + "/" + h.Name, "--exec-opt", "native.cgroupdriver=cgroupfs",
 		"--mtu", strconv.Itoa(site.MTU), "--log-level", "warn"}
 	err = site.Start(ctx, network.Daemon{Name: "dockerd-" + h.Name, Netns: h.Netns, Argv: append(argv, flags...),
 		Env: []string{

@@ -38,7 +38,8 @@ func options(t *testing.T) lab.Options {
 }
 
 func spec(name string) lab.Spec {
-	return lab.Spec{Name: name, Hosts: 2, Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 1}, {Name: "c", Host: 2}}}
+	return lab.Spec{Name: name, Hosts: 2,
+		Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 1}, {Name: "c", Host: 2}}}
 }
 
 // need fails the test where Docker cannot run.
@@ -80,7 +81,8 @@ func remains(t *testing.T, store lab.Store, name string) []string {
 			out = append(out, p+": "+strings.ReplaceAll(string(line), "\x00", " "))
 		}
 	}
-	for _, dir := range []string{"/run/docker", "/run/docker.pid", "/run/containerd", "/opt/containerd", "/etc/docker/key.json", "/var/lib/docker"} {
+	for _, dir := range []string{"/run/docker", "/run/docker.pid", "/run/containerd", "/opt/containerd",
+		"/etc/docker/key.json", "/var/lib/docker"} {
 		if _, err := os.Stat(dir); err == nil {
 			out = append(out, dir)
 		}
@@ -219,7 +221,8 @@ func TestKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // killed
-		t.Logf("%s: killed after %v, with %d processes in containers", kind, after.Round(time.Millisecond), len(oci.Processes("/pathwise-t-dkill")))
+		t.Logf("%s: killed after %v, with %d processes in containers", kind, after.Round(time.Millisecond),
+			len(oci.Processes("/pathwise-t-dkill")))
 		err := store.Down(context.Background(), "t-dkill", false)
 		if errors.Is(err, lab.ErrNoLab) {
 			err = store.Tidy()

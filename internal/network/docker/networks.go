@@ -86,8 +86,10 @@ func makeOverlay(ctx context.Context, site network.Site, engines map[int]*engine
 		return fmt.Errorf("make swarm: %w", err)
 	}
 	err = sideBySide(site.Hosts[1:], func(h topo.Host) error {
-		return engines[h.Index].post(ctx, "/swarm/join", member{ListenAddr: netip.AddrPortFrom(h.Addr.Addr(), managerPort).String(),
-			AdvertiseAddr: h.Addr.Addr().String(), RemoteAddrs: []string{manager.String()}, JoinToken: swarm.JoinTokens.Worker}, nil)
+		return engines[h.Index].post(ctx, "/swarm/join",
+			member{ListenAddr: netip.AddrPortFrom(h.Addr.Addr(), managerPort).String(),
+				AdvertiseAddr: h.Addr.Addr().String(), RemoteAddrs: []string{manager.String()}, JoinToken: swarm.JoinTokens.Worker},
+			nil)
 	})
 	if err != nil {
 		return fmt.Errorf("join swarm: %w", err)

@@ -39,7 +39,8 @@ func startRouter(ctx context.Context, site network.Site, h topo.Host) error {
 		if err := os.WriteFile(filepath.Join(dir, d.name+".conf"), []byte(d.config), 0o644); err != nil {
 			return fmt.Errorf("write FRR configuration: %w", err)
 		}
-		err := site.Start(ctx, network.Daemon{Name: fmt.Sprintf("%s%d-%s", d.name, site.Index, h.Name), Netns: h.Netns, Argv: d.argv(dir)})
+		err := site.Start(ctx, network.Daemon{Name: fmt.Sprintf("%s%d-%s", d.name, site.Index, h.Name), Netns: h.Netns,
+			Argv: d.argv(dir)})
 		if err != nil {
 			return err
 		}

@@ -99,7 +99,8 @@ func (f flannel) Build(ctx context.Context, site network.Site) (network.Plug, er
 	if subnetBits := site.Hosts[0].Pods.Bits(); site.Pods.Bits() > subnetBits-2 {
 		return plug, fmt.Errorf("pod range %v is too small for flannel: expected /%d or larger", site.Pods, subnetBits-2)
 	}
-	start := startup{flannel: f, site: site, etcd: "http://" + netip.AddrPortFrom(site.Gateway.Addr(), ports(site)).String()}
+	start := startup{flannel: f, site: site,
+		etcd: "http://" + netip.AddrPortFrom(site.Gateway.Addr(), ports(site)).String()}
 	if !site.Within {
 		if err := start.startEtcd(ctx); err != nil {
 			return plug, err
@@ -139,11 +140,12 @@ func daemonName(site network.Site, base string) string {
 // and it runs while other things are measured.
 func (s *startup) startEtcd(ctx context.Context) error {
 	peers := fmt.Sprintf("http://127.0.0.1:%d", ports(s.site)+1) // etcd insists on one; there are none
-	return s.site.Start(ctx, network.Daemon{Name: daemonName(s.site, "etcd"), Netns: s.site.Underlay, Argv: []string{"etcd",
-		"--name", "lab", "--data-dir", filepath.Join(s.site.Dir, "etcd"),
-		"--listen-client-urls", s.etcd, "--advertise-client-urls", s.etcd,
-		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "lab=" + peers,
-		"--heartbeat-interval", "50", "--election-timeout", "250"}})
+	return s.site.Start(ctx, network.Daemon{Name: daemonName(s.site, "etcd"), Netns: s.site.Underlay,
+		Argv: []string{"etcd",
+			"--name", "lab", "--data-dir", filepath.Join(s.site.Dir, "etcd"),
+			"--listen-client-urls", s.etcd, "--advertise-client-urls", s.etcd,
+			"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "lab=" + peers,
+			"--heartbeat-interval", "50", "--election-timeout", "250"}})
 }
 
 // startDaemon starts flannel's daemon on the host.

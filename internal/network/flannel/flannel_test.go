@@ -92,7 +92,8 @@ func TestFails(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	_, err := store.Up(t.Context(), lab.Spec{Name: "t-fl-small", Hosts: 1, PodRange: netip.MustParsePrefix("10.77.0.0/23")},
+	_, err := store.Up(t.Context(),
+		lab.Spec{Name: "t-fl-small", Hosts: 1, PodRange: netip.MustParsePrefix("10.77.0.0/23")},
 		flannel.New(flannel.VXLAN), lab.Options{})
 	if err == nil || !strings.Contains(err.Error(), "too small for flannel") {
 		t.Errorf("pod range of two subnets: got %v", err)
@@ -157,11 +158,13 @@ func checkReach(t *testing.T, l *lab.Lab, row network.Quality) {
 		}
 	}
 	// Pods see one another's own addresses; the world outside sees the host's.
-	if got, err := transfer(l, b.Netns, netip.AddrPortFrom(b.Addr(), 7777), a.Netns, 1<<20); err != nil || got != a.Addr() {
+	if got, err := transfer(l, b.Netns, netip.AddrPortFrom(b.Addr(), 7777), a.Netns, 1<<20); err != nil ||
+		got != a.Addr() {
 		t.Errorf("TCP from %s to %s: got %v, %v, want source %v", a.Name, b.Name, got, err, a.Addr())
 	}
 	host := l.Hosts()[1].Addr.Addr()
-	if got, err := transfer(l, l.Underlay(), netip.AddrPortFrom(l.Gateway().Addr(), 7777), b.Netns, 1<<20); err != nil || got != host {
+	if got, err := transfer(l, l.Underlay(), netip.AddrPortFrom(l.Gateway().Addr(), 7777), b.Netns, 1<<20); err != nil ||
+		got != host {
 		t.Errorf("TCP from %s to the gateway: got %v, %v, want source %v", b.Name, got, err, host)
 	}
 }

@@ -29,9 +29,10 @@ func (hostDevice) Info() network.Info {
 		Needs:     device.Needs(),
 		Families:  network.Both(),
 		OneKernel: "its pods have interfaces of their own on the underlay, and a virtual machine has one",
-		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "the underlay's layer 2", InterHost: "the underlay's layer 2",
-			Outside: "the underlay's layer 2", KeyValue: "no", Encryption: "no", Isolation: "moderate",
-			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},
+		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "the underlay's layer 2",
+			InterHost: "the underlay's layer 2", Outside: "the underlay's layer 2", KeyValue: "no", Encryption: "no",
+			Isolation: "moderate", ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true,
+			OwnNamespace: true},
 	}
 }
 
@@ -41,7 +42,8 @@ func (n hostDevice) Build(_ context.Context, site network.Site) (network.Plug, e
 	supply := device.NewSupply(site)
 	perPod := func(_ context.Context, pod topo.Pod) (json.RawMessage, error) {
 		d := supply.Next(pod)
-		port := device.End{Netns: site.Underlay, Name: fmt.Sprintf("%s-%d-%d", d.Host.Name, site.Index, d.Number), Bridge: network.UnderlayBridge}
+		port := device.End{Netns: site.Underlay, Name: fmt.Sprintf("%s-%d-%d", d.Host.Name, site.Index, d.Number),
+			Bridge: network.UnderlayBridge}
 		if err := d.Make(port, site.MTU); err != nil {
 			return nil, fmt.Errorf("make a device for pod %s: %w", pod.Name, err)
 		}
@@ -51,7 +53,8 @@ func (n hostDevice) Build(_ context.Context, site network.Site) (network.Plug, e
 		}
 		r := conflist.Within(d.Host.Addr.Masked(), part)
 		r.Gateway, r.IPv6 = site.Gateway.Addr(), site.IPv6
-		return d.Conflist(n.Info().Name, conflist.HostLocal(filepath.Join(site.Dir, d.Host.Name), r, site.Beyond(netip.Prefix{})))
+		return d.Conflist(n.Info().Name,
+			conflist.HostLocal(filepath.Join(site.Dir, d.Host.Name), r, site.Beyond(netip.Prefix{})))
 	}
 	return network.Plug{Mode: network.ByCNI, Conflist: perPod}, nil
 }

@@ -142,7 +142,8 @@ func routesOf(site network.Site, netns, dev string, self int) error {
 		if !site.IPv6 {
 			continue
 		}
-		r = &netlink.Route{LinkIndex: link.Attrs().Index, Dst: network.IPNet(topo.Range6(h.Pods)), Gw: h.Addr6.Addr().AsSlice()}
+		r = &netlink.Route{LinkIndex: link.Attrs().Index, Dst: network.IPNet(topo.Range6(h.Pods)),
+			Gw: h.Addr6.Addr().AsSlice()}
 		if err := nl.RouteAdd(r); err != nil {
 			return fmt.Errorf("route IPv6 pods of %s: %w", h.Name, err)
 		}

@@ -36,8 +36,8 @@ func (m macvlan) Info() network.Info {
 		Name: "macvlan-" + string(m.mode), Family: "macvlan", Families: network.Both(), Uplink: "macvlan",
 		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin("macvlan"), network.NeedPlugin("host-local"),
 			network.NeedLink("macvlan", "CONFIG_MACVLAN")},
-		Row: network.Quality{Namespace: "independent, isolated", InterHost: "the underlay's layer 2", Outside: "the underlay's layer 2",
-			KeyValue: "no", Encryption: "no", Isolation: "moderate",
+		Row: network.Quality{Namespace: "independent, isolated", InterHost: "the underlay's layer 2",
+			Outside: "the underlay's layer 2", KeyValue: "no", Encryption: "no", Isolation: "moderate",
 			ReachInter: true, ReachOutside: true, OwnNamespace: true},
 	}
 	switch m.mode {

@@ -57,10 +57,12 @@ func (s sdn) Info() network.Info {
 		Name: "openshift-sdn", Family: "openshift", Overhead: overhead,
 		OneKernel: "the lab writes the rules that OpenShift's controller would, and does so on one kernel",
 		Summary:   "OpenShift SDN's pipeline on Open vSwitch: OpenFlow tables, connection tracking, tenants, VXLAN between nodes",
-		Needs:     append(append(ovs.Needs(), ovs.TunnelNeeds()...), network.NeedPlugin("host-device"), routed.NeedsOutside()),
-		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Open vSwitch, OpenFlow pipeline", InterHost: "VXLAN overlay",
-			Outside: "masquerade", KeyValue: "no (OpenShift: the Kubernetes API)", Encryption: "no", Isolation: "high (tenants)",
-			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},
+		Needs: append(append(ovs.Needs(), ovs.TunnelNeeds()...), network.NeedPlugin("host-device"),
+			routed.NeedsOutside()),
+		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Open vSwitch, OpenFlow pipeline",
+			InterHost: "VXLAN overlay", Outside: "masquerade", KeyValue: "no (OpenShift: the Kubernetes API)", Encryption: "no",
+			Isolation: "high (tenants)", ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true,
+			OwnNamespace: true},
 	}
 	if s.pipeline != Whole {
 		info.Name, info.Summary = s.pipeline.name(), s.pipeline.summary()
@@ -87,7 +89,10 @@ func (s sdn) Build(ctx context.Context, site network.Site) (network.Plug, error)
 	}
 	plug.Crossing, plug.Notes = f.Crossed("vxlan", udpPort), []string{f.Note()}
 	plug.Ready = func(ctx context.Context) error { return s.ready(ctx, site, f) }
-	plug.Conflist = func(ctx context.Context, pod topo.Pod) (json.RawMessage, error) { return s.conflist(ctx, site, f, pod) }
+	plug.Conflist = func(ctx context.Context, pod topo.Pod) (json.RawMessage,
+		error) {
+		return s.conflist(ctx, site, f, pod)
+	}
 	plug.Attached = func(ctx context.Context, pod topo.Pod, a topo.Attachment) error { return s.attached(ctx, f, pod, a) }
 	return plug, nil
 }
@@ -114,9 +119,9 @@ func (s sdn) ready(ctx context.Context, site network.Site, f *ovs.Fabric) error 
 		return err
 	}
 	return f.Each(func(h topo.Host) error {
-		err := f.Configure(ctx, h, "add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type="+string(f.Datapath), "fail_mode=secure",
-			"--", "add-port", bridge, tunnel, "--", "set", "Interface", tunnel, "type=vxlan", "options:remote_ip=flow", "options:key=flow",
-			fmt.Sprintf("ofport_request=%d", vxlanPort),
+		err := f.Configure(ctx, h, "add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type="+string(f.Datapath),
+			"fail_mode=secure", "--", "add-port", bridge, tunnel, "--", "set", "Interface", tunnel, "type=vxlan",
+			"options:remote_ip=flow", "options:key=flow", fmt.Sprintf("ofport_request=%d", vxlanPort),
 			"--", "add-port", bridge, nodeSide, "--", "set", "Interface", nodeSide, "type=internal",
 			fmt.Sprintf("mtu_request=%d", site.MTU-overhead), fmt.Sprintf("ofport_request=%d", nodePort))
 		if err != nil {

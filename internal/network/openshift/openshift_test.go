@@ -41,8 +41,9 @@ func up(t *testing.T, name string, p openshift.Pipeline) *lab.Lab {
 		t.Skipf("this machine lacks %v", missing)
 	}
 	store := lab.Store{Root: filepath.Join(t.TempDir(), "store")}
-	l, err := store.Up(t.Context(), lab.Spec{Name: name, Hosts: 2, Pods: []lab.PodSpec{{Name: "red1", Host: 1}, {Name: "red2", Host: 1},
-		{Name: "red3", Host: 2}, {Name: "blue1", Host: 1}, {Name: "blue3", Host: 2}, {Name: "admin", Host: 2}}},
+	l, err := store.Up(t.Context(),
+		lab.Spec{Name: name, Hosts: 2, Pods: []lab.PodSpec{{Name: "red1", Host: 1}, {Name: "red2", Host: 1},
+			{Name: "red3", Host: 2}, {Name: "blue1", Host: 1}, {Name: "blue3", Host: 2}, {Name: "admin", Host: 2}}},
 		n, lab.Options{CNIPath: cniPath, Owned: true})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +170,8 @@ func TestPipeline(t *testing.T) {
 	l := up(t, "t-sdn-pipe", openshift.Whole)
 	flows := rules(t, l)
 	for _, table := range []int{10, 20, 21, 25, 30, 40, 50, 60, 70, 80, 90, 100} { // table 0 goes without saying
-		if !strings.Contains(flows, fmt.Sprintf(" table=%d,", table)) && !strings.Contains(flows, fmt.Sprintf("table=%d, ", table)) {
+		if !strings.Contains(flows, fmt.Sprintf(" table=%d,", table)) &&
+			!strings.Contains(flows, fmt.Sprintf("table=%d, ", table)) {
 			t.Errorf("no rule in table %d", table)
 		}
 	}
@@ -212,7 +214,8 @@ func tables(trace, bridge string) (out []string) {
 // portOf finds the OpenFlow number of a pod's port in its rule of table 20.
 func portOf(t *testing.T, flows string, p topo.Pod) string {
 	t.Helper()
-	m := regexp.MustCompile(`table=20,[^\n]*ip,in_port=(\d+),nw_src=` + regexp.QuoteMeta(p.Addr().String()) + " ").FindStringSubmatch(flows)
+	m := regexp.MustCompile(`table=20,[^\n]*ip,in_port=(\d+),nw_src=` + regexp.QuoteMeta(p.Addr().String()) +
+		" ").FindStringSubmatch(flows)
 	if m == nil {
 		t.Fatalf("no rule for %v in table 20 of\n%s", p.Addr(), flows)
 	}
@@ -226,7 +229,8 @@ func checkRules(t *testing.T, flows string, p topo.Pod) {
 	for i, want := range []string{
 		`priority=300,ct_state=-trk,ip actions=ct\(table=0\)`,
 		`priority=100,ip actions=goto_table:20`,
-		`table=20, priority=100,ip,in_port=` + port + `,nw_src=` + pod.String() + ` actions=(load:0xa->NXM_NX_REG0\[\]|set_field:0xa->reg0),goto_table:21`,
+		`table=20, priority=100,ip,in_port=` + port + `,nw_src=` + pod.String() +
+			` actions=(load:0xa->NXM_NX_REG0\[\]|set_field:0xa->reg0),goto_table:21`,
 		`table=20, priority=100,arp,in_port=` + port + `,arp_spa=` + pod.String() + `,arp_sha=`,
 		`table=21, priority=200,ip,nw_dst=10.77.0.0/16 actions=ct\(commit,table=30\)`,
 		`table=30, priority=300,ct_state=\+rpl,ip,nw_dst=10.77.1.0/24 actions=ct\(table=70,nat\)`,

@@ -27,7 +27,8 @@ func TestShortcuts(t *testing.T) {
 		openshift.Untracked:          {"0", "20", "21", "30", "90"},
 		openshift.Shortcut3Untracked: {"0", "90"},
 	}
-	for _, p := range []openshift.Pipeline{openshift.Shortcut1, openshift.Shortcut2, openshift.Shortcut3, openshift.Untracked, openshift.Shortcut3Untracked} {
+	for _, p := range []openshift.Pipeline{openshift.Shortcut1, openshift.Shortcut2, openshift.Shortcut3,
+		openshift.Untracked, openshift.Shortcut3Untracked} {
 		t.Run(openshift.New(p, tenants).Info().Name, func(t *testing.T) {
 			l := up(t, fmt.Sprintf("t-sdn-cut%d", p), p)
 			red, port := pod(t, l, "red1"), portOf(t, rules(t, l), pod(t, l, "red1"))

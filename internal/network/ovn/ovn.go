@@ -105,7 +105,8 @@ func (p plane) conflist(ctx context.Context, name string, pod topo.Pod) (json.Ra
 	if err != nil {
 		return nil, err
 	}
-	ipam := conflist.HostLocal(filepath.Join(p.site.Dir, h.Name), conflist.Range{Subnet: h.Pods, Gateway: gateway(h)}, p.site.Beyond(p.site.Pods))
+	ipam := conflist.HostLocal(filepath.Join(p.site.Dir, h.Name), conflist.Range{Subnet: h.Pods, Gateway: gateway(h)},
+		p.site.Beyond(p.site.Pods))
 	return p.Conflist(ctx, pod, ovs.Port{Network: name, Bridge: bridge, MTU: p.site.MTU - overhead, IPAM: ipam,
 		Interface: []string{fmt.Sprintf("external_ids:iface-id=%q", pod.Name)}})
 }
@@ -139,14 +140,17 @@ func (p plane) startCentral(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.site.Start(ctx, network.Daemon{Name: "ovn-northd", Netns: p.site.Underlay, Env: p.env(), Argv: []string{"ovn-northd",
-		"--ovnnb-db=" + p.socket("nb"), "--ovnsb-db=" + p.socket("sb"), "--unixctl=" + filepath.Join(p.site.Dir, "northd.ctl"),
-		"--pidfile=" + filepath.Join(p.site.Dir, "northd.pid"), "-vsyslog:off", "-vconsole:warn"}})
+	return p.site.Start(ctx, network.Daemon{Name: "ovn-northd", Netns: p.site.Underlay, Env: p.env(),
+		Argv: []string{"ovn-northd",
+			"--ovnnb-db=" + p.socket("nb"), "--ovnsb-db=" + p.socket("sb"),
+			"--unixctl=" + filepath.Join(p.site.Dir, "northd.ctl"), "--pidfile=" + filepath.Join(p.site.Dir, "northd.pid"),
+			"-vsyslog:off", "-vconsole:warn"}})
 }
 
 // env keeps OVN's programs out of the machine's own directories.
 func (p plane) env() []string {
-	return []string{"OVN_RUNDIR=" + p.site.Dir, "OVN_LOGDIR=" + p.site.Dir, "OVN_DBDIR=" + p.site.Dir, "OVN_SYSCONFDIR=" + p.site.Dir}
+	return []string{"OVN_RUNDIR=" + p.site.Dir, "OVN_LOGDIR=" + p.site.Dir, "OVN_DBDIR=" + p.site.Dir,
+		"OVN_SYSCONFDIR=" + p.site.Dir}
 }
 
 // startController tells the host's Open vSwitch where OVN is, and starts
@@ -162,13 +166,16 @@ func (p plane) startController(ctx context.Context, h topo.Host) error {
 	if err != nil {
 		return err
 	}
-	return p.site.Start(ctx, network.Daemon{Name: "ovn-controller-" + h.Name, Netns: h.Netns, Env: append(p.Env(h), p.env()...),
-		Argv: []string{"ovn-controller", p.DB(h), "--monitor", "--pidfile=" + filepath.Join(p.site.Dir, h.Name+".pid"), "-vsyslog:off", "-vconsole:warn"}})
+	return p.site.Start(ctx,
+		network.Daemon{Name: "ovn-controller-" + h.Name, Netns: h.Netns, Env: append(p.Env(h), p.env()...),
+			Argv: []string{"ovn-controller", p.DB(h), "--monitor", "--pidfile=" + filepath.Join(p.site.Dir, h.Name+".pid"),
+				"-vsyslog:off", "-vconsole:warn"}})
 }
 
 // north changes the northbound database by ovn-nbctl.
 func (p plane) north(ctx context.Context, args ...string) ([]byte, error) {
-	return p.site.Run(ctx, p.site.Underlay, append([]string{"ovn-nbctl", "--db=" + p.socket("nb"), "--timeout=30"}, args...)...)
+	return p.site.Run(ctx, p.site.Underlay, append([]string{"ovn-nbctl", "--db=" + p.socket("nb"), "--timeout=30"},
+		args...)...)
 }
 
 // ready lays out the logical network and waits until every host has it.
@@ -179,7 +186,8 @@ func (p plane) ready(ctx context.Context) error {
 	args := []string{"lr-add", router}
 	for _, h := range p.site.Hosts {
 		args = append(args, "--", "ls-add", h.Name)
-		args = append(args, "--", "lrp-add", router, "to-"+h.Name, ovs.MAC(gateway(h)).String(), netip.PrefixFrom(gateway(h), h.Pods.Bits()).String())
+		args = append(args, "--", "lrp-add", router, "to-"+h.Name, ovs.MAC(gateway(h)).String(),
+			netip.PrefixFrom(gateway(h), h.Pods.Bits()).String())
 		port := h.Name + "-to-" + router
 		args = append(args, "--", "lsp-add", h.Name, port, "--", "lsp-set-type", port, "router",
 			"--", "lsp-set-addresses", port, "router", "--", "lsp-set-options", port, "router-port=to-"+h.Name)
@@ -199,7 +207,8 @@ func (p plane) ready(ctx context.Context) error {
 // registered wants every host in the southbound database: nobody waits for one
 // that is not there yet.
 func (p plane) registered(ctx context.Context) error {
-	raw, err := p.site.Run(ctx, p.site.Underlay, "ovn-sbctl", "--db="+p.socket("sb"), "--timeout=30", "--bare", "--columns=name", "list", "Chassis")
+	raw, err := p.site.Run(ctx, p.site.Underlay, "ovn-sbctl", "--db="+p.socket("sb"), "--timeout=30", "--bare",
+		"--columns=name", "list", "Chassis")
 	if err != nil {
 		return fmt.Errorf("list hosts in OVN: %w", err)
 	}
@@ -221,7 +230,8 @@ func (p plane) attached(ctx context.Context, pod topo.Pod, a topo.Attachment) er
 		return err
 	}
 	own := fmt.Sprintf("%s %v", a.MAC, a.Addr)
-	_, err = p.north(ctx, "lsp-add", h.Name, pod.Name, "--", "lsp-set-addresses", pod.Name, own, "--", "lsp-set-port-security", pod.Name, own)
+	_, err = p.north(ctx, "lsp-add", h.Name, pod.Name, "--", "lsp-set-addresses", pod.Name, own, "--",
+		"lsp-set-port-security", pod.Name, own)
 	if err != nil {
 		return fmt.Errorf("add logical port: %w", err)
 	}

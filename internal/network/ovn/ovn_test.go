@@ -45,8 +45,9 @@ func up(t *testing.T, spec lab.Spec) *lab.Lab {
 // TestThreeHosts: every pair over switches and router, at a larger MTU, at once
 // after the lab is up: no packet may be lost to a host that has not heard of a pod.
 func TestThreeHosts(t *testing.T) {
-	l := up(t, lab.Spec{Name: "t-ovn-three", Hosts: 3, MTU: 9000, Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2},
-		{Name: "c", Host: 3}, {Name: "beside", Host: 1}}})
+	l := up(t, lab.Spec{Name: "t-ovn-three", Hosts: 3, MTU: 9000,
+		Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2},
+			{Name: "c", Host: 3}, {Name: "beside", Host: 1}}})
 	for _, from := range l.Pods() {
 		for _, to := range l.Pods() {
 			if from.Name == to.Name {

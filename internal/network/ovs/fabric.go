@@ -52,7 +52,8 @@ type Fabric struct {
 // Open starts Open vSwitch on the site's hosts, unless another network of the
 // lab has. Bridges are made when the network gets ready.
 func Open(ctx context.Context, site network.Site, d Datapath) (*Fabric, error) {
-	f := &Fabric{site: site, Datapath: d, links: map[int]*netlink.Handle{}, supply: device.NewSupply(site), plugged: map[int]map[string]string{}}
+	f := &Fabric{site: site, Datapath: d, links: map[int]*netlink.Handle{}, supply: device.NewSupply(site),
+		plugged: map[int]map[string]string{}}
 	for _, h := range site.Hosts {
 		nl, err := site.Netlink(h.Netns)
 		if err != nil {
@@ -256,7 +257,8 @@ func (f *Fabric) Configure(ctx context.Context, h topo.Host, args ...string) err
 // Sound wants every port to be one that ovs-vswitchd could make: what it could
 // not, it notes in the database, and nobody fails.
 func (f *Fabric) Sound(ctx context.Context, h topo.Host) error {
-	bad, err := f.database(ctx, h, "--format=csv", "--no-headings", "--columns=name,error", "find", "Interface", "error!=[]")
+	bad, err := f.database(ctx, h, "--format=csv", "--no-headings", "--columns=name,error", "find", "Interface",
+		"error!=[]")
 	if err != nil {
 		return fmt.Errorf("look for ports in error: %w", err)
 	}
@@ -274,7 +276,8 @@ func (f *Fabric) Record(ctx context.Context, h topo.Host, args ...string) error 
 
 // Control asks the host's ovs-vswitchd by ovs-appctl.
 func (f *Fabric) Control(ctx context.Context, h topo.Host, args ...string) ([]byte, error) {
-	return f.site.Run(ctx, h.Netns, append([]string{"ovs-appctl", "-t", filepath.Join(f.dir(h), "vswitchd.ctl"), patience}, args...)...)
+	return f.site.Run(ctx, h.Netns, append([]string{"ovs-appctl", "-t", filepath.Join(f.dir(h), "vswitchd.ctl"), patience},
+		args...)...)
 }
 
 // AddFlows adds OpenFlow rules to a bridge of the host in one transaction. The
@@ -284,13 +287,15 @@ func (f *Fabric) AddFlows(ctx context.Context, h topo.Host, bridge, name string,
 	if err := os.WriteFile(file, []byte(strings.Join(rules, "\n")+"\n"), 0o644); err != nil {
 		return fmt.Errorf("write flows: %w", err)
 	}
-	_, err := f.site.Run(ctx, h.Netns, "ovs-ofctl", "-OOpenFlow14", "--bundle", patience, "add-flows", "unix:"+f.management(h, bridge), file)
+	_, err := f.site.Run(ctx, h.Netns, "ovs-ofctl", "-OOpenFlow14", "--bundle", patience, "add-flows",
+		"unix:"+f.management(h, bridge), file)
 	return err
 }
 
 // Flows lists the OpenFlow rules of a bridge of the host.
 func (f *Fabric) Flows(ctx context.Context, h topo.Host, bridge string) ([]byte, error) {
-	return f.site.Run(ctx, h.Netns, "ovs-ofctl", "-OOpenFlow14", patience, "--no-stats", "dump-flows", "unix:"+f.management(h, bridge))
+	return f.site.Run(ctx, h.Netns, "ovs-ofctl", "-OOpenFlow14", patience, "--no-stats", "dump-flows",
+		"unix:"+f.management(h, bridge))
 }
 
 func (f *Fabric) management(h topo.Host, bridge string) string {

@@ -118,7 +118,8 @@ func TestDatapath(t *testing.T) {
 	has := strings.TrimSpace(vsctl(t, l, "get", "Bridge", "ovs-vxlan", "datapath_type"))
 	said := strings.Join(l.Plug().Notes, "; ")
 	want := map[string]string{"system": ", kernel datapath", "netdev": ", user-space datapath"}[has]
-	if want == "" || !strings.HasPrefix(said, "Open vSwitch ") || !strings.HasSuffix(said, want) || strings.Contains(said, "unknown") {
+	if want == "" || !strings.HasPrefix(said, "Open vSwitch ") || !strings.HasSuffix(said, want) ||
+		strings.Contains(said, "unknown") {
 		t.Errorf("bridge has datapath %s, the result says %q", has, said)
 	}
 }
@@ -127,7 +128,8 @@ func TestDatapath(t *testing.T) {
 // kind the whole is an order of magnitude slower than either.
 func TestXDP(t *testing.T) {
 	l := up(t, lab.Spec{Name: "t-ovs-xdp", Hosts: 2}, ovs.New(ovs.AFXDP))
-	for line := range strings.Lines(vsctl(t, l, "--format=csv", "--no-headings", "--columns=name,type,error", "list", "Interface")) {
+	for line := range strings.Lines(vsctl(t, l, "--format=csv", "--no-headings", "--columns=name,type,error", "list",
+		"Interface")) {
 		f := strings.Split(strings.TrimSpace(line), ",")
 		if len(f) != 3 || f[2] != "[]" || f[1] != "afxdp-nonpmd" && f[1] != "internal" {
 			t.Errorf("port %q", line)
@@ -150,7 +152,8 @@ func TestXDPNeedsRoom(t *testing.T) {
 
 // TestTogether puts pods on four networks of one host's Open vSwitch at once.
 func TestTogether(t *testing.T) {
-	nets := []network.Network{ovs.New(ovs.VXLAN), openshift.New(openshift.Whole, openshift.OneTenant), ovn.New(), ovs.New(ovs.Flat)}
+	nets := []network.Network{ovs.New(ovs.VXLAN), openshift.New(openshift.Whole, openshift.OneTenant), ovn.New(),
+		ovs.New(ovs.Flat)}
 	l := up(t, lab.Spec{Name: "t-ovs-all", Hosts: 2, Agents: true}, nets...)
 	pods := l.Pods()
 	for i, n := range nets {
@@ -182,7 +185,8 @@ func TestDelete(t *testing.T) {
 		Plugins          []map[string]any
 	}
 	raw, err := os.ReadFile(caches[0])
-	if err := errors.Join(err, json.Unmarshal(raw, &cached), json.Unmarshal(cached.Config, &list)); err != nil || len(list.Plugins) != 1 {
+	if err := errors.Join(err, json.Unmarshal(raw, &cached), json.Unmarshal(cached.Config, &list)); err != nil ||
+		len(list.Plugins) != 1 {
 		t.Fatalf("CNI result %s: %v", raw, err)
 	}
 	conf := list.Plugins[0]
@@ -198,7 +202,8 @@ func TestDelete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = l.Run(t.Context(), host.Netns, "sh", "-c", "CNI_COMMAND=DEL CNI_IFNAME=eth0 CNI_CONTAINERID=pw-t-ovs-del-"+pod.Name+
+	_, err = l.Run(t.Context(), host.Netns, "sh", "-c", "CNI_COMMAND=DEL CNI_IFNAME=eth0 CNI_CONTAINERID=pw-t-ovs-del-"+
+		pod.Name+
 		" CNI_NETNS=/run/netns/"+pod.Netns+" CNI_PATH="+bin+" "+filepath.Join(bin, "host-device")+" < "+file)
 	if err != nil {
 		t.Fatal(err)

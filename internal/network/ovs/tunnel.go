@@ -119,8 +119,9 @@ func (f *Fabric) RaiseTunnels(ctx context.Context) error {
 }
 
 func (f *Fabric) raiseTunnel(ctx context.Context, h topo.Host) error {
-	err := f.Configure(ctx, h, "--may-exist", "add-br", vtepBridge, "--", "set", "Bridge", vtepBridge, "datapath_type="+string(Netdev),
-		fmt.Sprintf("other_config:hwaddr=%q", MAC(vtep(h).Addr())), "--", "--may-exist", "add-port", vtepBridge, vtepDev)
+	err := f.Configure(ctx, h, "--may-exist", "add-br", vtepBridge, "--", "set", "Bridge", vtepBridge,
+		"datapath_type="+string(Netdev), fmt.Sprintf("other_config:hwaddr=%q", MAC(vtep(h).Addr())), "--", "--may-exist",
+		"add-port", vtepBridge, vtepDev)
 	if err != nil {
 		return fmt.Errorf("create tunnels' bridge: %w", err)
 	}

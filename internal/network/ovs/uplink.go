@@ -25,7 +25,8 @@ func (f *Fabric) plugPorts(ctx context.Context) error {
 }
 
 func (f *Fabric) plugPort(ctx context.Context, h topo.Host) error {
-	end := device.End{Netns: f.site.Underlay, Name: fmt.Sprintf("%s-up%d", h.Name, f.site.Index), Bridge: network.UnderlayBridge}
+	end := device.End{Netns: f.site.Underlay, Name: fmt.Sprintf("%s-up%d", h.Name, f.site.Index),
+		Bridge: network.UnderlayBridge}
 	if err := device.Pair(end, device.End{Netns: h.Netns, Name: f.port()}, f.site.MTU); err != nil {
 		return fmt.Errorf("create second uplink: %w", err)
 	}

@@ -19,9 +19,10 @@ type None struct{}
 func (None) Info() network.Info {
 	why := "the network carries no traffic: that is its purpose"
 	return network.Info{
-		Name: "none", Family: "plain", Families: network.Both(), Summary: "a namespace with nothing but its loopback: the isolation check",
-		Cannot: map[topo.Placement]string{topo.OneHost: why, topo.TwoHosts: why},
-		Closed: true, Alone: "it keeps pods without any network",
+		Name: "none", Family: "plain", Families: network.Both(),
+		Summary: "a namespace with nothing but its loopback: the isolation check",
+		Cannot:  map[topo.Placement]string{topo.OneHost: why, topo.TwoHosts: why},
+		Closed:  true, Alone: "it keeps pods without any network",
 		Needs: []network.Need{network.NeedRoot()},
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "-", InterHost: "-", Outside: "-",
 			KeyValue: "no", Encryption: "no", Isolation: "high", OwnNamespace: true},
@@ -39,11 +40,13 @@ type Host struct{}
 // Info implements network.Network.
 func (Host) Info() network.Info {
 	return network.Info{
-		Name: "host", Family: "plain", Families: network.Both(), Summary: "pods share their host's network namespace: the baseline",
-		Baseline: true, Alone: "its pods have no namespace of their own, but their host's",
-		Needs: []network.Need{network.NeedRoot(), network.NeedLink("veth", "CONFIG_VETH"), network.NeedLink("bridge", "CONFIG_BRIDGE")},
-		Row: network.Quality{Namespace: "shared with the host", IntraHost: "host network stack", InterHost: "host network stack",
-			Outside: "host network stack", KeyValue: "no", Encryption: "no", Isolation: "low",
+		Name: "host", Family: "plain", Families: network.Both(),
+		Summary: "pods share their host's network namespace: the baseline", Baseline: true,
+		Alone: "its pods have no namespace of their own, but their host's",
+		Needs: []network.Need{network.NeedRoot(), network.NeedLink("veth", "CONFIG_VETH"),
+			network.NeedLink("bridge", "CONFIG_BRIDGE")},
+		Row: network.Quality{Namespace: "shared with the host", IntraHost: "host network stack",
+			InterHost: "host network stack", Outside: "host network stack", KeyValue: "no", Encryption: "no", Isolation: "low",
 			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true},
 	}
 }
@@ -61,12 +64,13 @@ type Container struct{}
 func (Container) Info() network.Info {
 	leader := bridge.New(bridge.Private).Info()
 	return network.Info{
-		Name: "container", Family: "plain", Families: network.Both(), Summary: "pods share one namespace, its leader attached as on bridge",
-		Cannot: map[topo.Placement]string{topo.TwoHosts: "pods that share a namespace are on one host"},
-		Alone:  "its pods share one namespace",
-		Needs:  leader.Needs,
-		Row: network.Quality{Namespace: "shared with the group leader", IntraHost: "loopback of the shared namespace", InterHost: "-",
-			Outside: leader.Row.Outside, KeyValue: "no", Encryption: "no", Isolation: "medium",
+		Name: "container", Family: "plain", Families: network.Both(),
+		Summary: "pods share one namespace, its leader attached as on bridge",
+		Cannot:  map[topo.Placement]string{topo.TwoHosts: "pods that share a namespace are on one host"},
+		Alone:   "its pods share one namespace",
+		Needs:   leader.Needs,
+		Row: network.Quality{Namespace: "shared with the group leader", IntraHost: "loopback of the shared namespace",
+			InterHost: "-", Outside: leader.Row.Outside, KeyValue: "no", Encryption: "no", Isolation: "medium",
 			ReachIntra: true, ReachOwnHost: true, ReachOutside: true},
 	}
 }

@@ -27,7 +27,8 @@ func Needs() []network.Need {
 func Conflists(name string, site network.Site, mtu int) (map[int]json.RawMessage, error) {
 	out := map[int]json.RawMessage{}
 	for _, h := range site.Hosts {
-		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods, IPv6: site.IPv6}, site.Beyond(site.Pods))
+		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), conflist.Range{Subnet: h.Pods, IPv6: site.IPv6},
+			site.Beyond(site.Pods))
 		list, err := conflist.List(name, conflist.Plugin{"type": "ptp", "mtu": mtu, "ipam": ipam})
 		if err != nil {
 			return nil, fmt.Errorf("configure host %s: %w", h.Name, err)

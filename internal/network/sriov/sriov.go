@@ -44,9 +44,9 @@ func (sriov) Info() network.Info {
 				"switched on in the firmware: /sys/class/net/DEV/device/sriov_totalvfs above 0"),
 			{Kind: network.Plugin, Name: "sriov", From: "install the plugin, https://github.com/k8snetworkplumbingwg/sriov-cni"},
 			network.NeedPlugin("host-local")},
-		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "the card's switch", InterHost: "the layer 2 between the cards",
-			Outside: "the layer 2 between the cards", KeyValue: "no", Encryption: "no", Isolation: "moderate",
-			ReachIntra: true, ReachInter: true, OwnNamespace: true},
+		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "the card's switch",
+			InterHost: "the layer 2 between the cards", Outside: "the layer 2 between the cards", KeyValue: "no",
+			Encryption: "no", Isolation: "moderate", ReachIntra: true, ReachInter: true, OwnNamespace: true},
 	}
 }
 

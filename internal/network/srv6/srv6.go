@@ -144,7 +144,8 @@ func segment(site network.Site, h topo.Host, pods netip.Prefix) netip.Addr {
 }
 
 func ula(site network.Site, part byte, h topo.Host) netip.Addr {
-	return netip.AddrFrom16([16]byte{0xfd, 'p', 'a', 't', 'h', 'w', byte(site.Index), part, 14: byte(h.Index >> 8), 15: byte(h.Index)})
+	return netip.AddrFrom16([16]byte{0xfd, 'p', 'a', 't', 'h', 'w', byte(site.Index), part, 14: byte(h.Index >> 8),
+		15: byte(h.Index)})
 }
 
 func single(a netip.Addr) *net.IPNet { return network.IPNet(netip.PrefixFrom(a, a.BitLen())) }

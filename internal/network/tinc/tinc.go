@@ -51,10 +51,11 @@ func (sleeve) Info() network.Info {
 		Overhead:  overhead,
 		Families:  network.Both(),
 		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin("bridge"), network.NeedPlugin("host-local"),
-			network.NeedProgram("tincd", "tinc"), network.NeedLink("tun", "CONFIG_TUN"), network.NeedLink("bridge", "CONFIG_BRIDGE")},
-		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "UDP overlay in user space",
-			Outside: "-", KeyValue: "no (static peers)", Encryption: "no (possible)", Isolation: "moderate",
-			ReachIntra: true, ReachInter: true, OwnNamespace: true},
+			network.NeedProgram("tincd", "tinc"), network.NeedLink("tun", "CONFIG_TUN"),
+			network.NeedLink("bridge", "CONFIG_BRIDGE")},
+		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge",
+			InterHost: "UDP overlay in user space", Outside: "-", KeyValue: "no (static peers)", Encryption: "no (possible)",
+			Isolation: "moderate", ReachIntra: true, ReachInter: true, OwnNamespace: true},
 	}
 }
 
@@ -76,7 +77,8 @@ func (s sleeve) Build(ctx context.Context, site network.Site) (network.Plug, err
 		r := conflist.Within(site.Pods, h.Pods)
 		r.IPv6 = site.IPv6
 		ipam := conflist.HostLocal(filepath.Join(site.Dir, h.Name), r, netip.Prefix{})
-		list, err := conflist.List(s.Info().Name, conflist.Plugin{"type": "bridge", "bridge": site.Bridge(), "mtu": mtu, "ipam": ipam})
+		list, err := conflist.List(s.Info().Name, conflist.Plugin{"type": "bridge", "bridge": site.Bridge(), "mtu": mtu,
+			"ipam": ipam})
 		if err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}

@@ -43,8 +43,8 @@ func (v vlan) Info() network.Info {
 		Name: string(v.driver) + "-vlan", Family: "vlan", Families: network.Both(),
 		Needs: []network.Need{network.NeedRoot(), network.NeedPlugin(string(v.driver)), network.NeedPlugin("host-local"),
 			network.NeedLink("vlan", "CONFIG_VLAN_8021Q")},
-		Row: network.Quality{Namespace: "independent, isolated", InterHost: "a VLAN of the underlay", Outside: "the VLAN's router",
-			KeyValue: "no", Encryption: "no", Isolation: "high (a VLAN of its own)",
+		Row: network.Quality{Namespace: "independent, isolated", InterHost: "a VLAN of the underlay",
+			Outside: "the VLAN's router", KeyValue: "no", Encryption: "no", Isolation: "high (a VLAN of its own)",
 			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},
 	}
 	switch v.driver {

@@ -38,8 +38,8 @@ func (vxlan) Info() network.Info {
 		Overhead: overhead, Families: network.Both(),
 		Needs: append(segment.Needs(), network.NeedLink("vxlan", "CONFIG_VXLAN")),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "Linux bridge", InterHost: "VXLAN overlay",
-			Outside: "- (Docker adds a second interface)", KeyValue: "no (static peers)", Encryption: "no", Isolation: "moderate",
-			ReachIntra: true, ReachInter: true, OwnNamespace: true},
+			Outside: "- (Docker adds a second interface)", KeyValue: "no (static peers)", Encryption: "no",
+			Isolation: "moderate", ReachIntra: true, ReachInter: true, OwnNamespace: true},
 	}
 }
 

@@ -83,8 +83,10 @@ func (w fastdp) Build(ctx context.Context, site network.Site) (network.Plug, err
 	}
 	plug.Ready = func(ctx context.Context) error {
 		return f.Each(func(h topo.Host) error {
-			args := []string{"add-br", datapath, "--", "set", "Bridge", datapath, "datapath_type=" + string(ovs.System), "--", "add-port", datapath, far}
-			tunnel := f.Tunnel(h, datapath, "vxlan", fmt.Sprintf("options:key=%d", key), fmt.Sprintf("options:dst_port=%d", port))
+			args := []string{"add-br", datapath, "--", "set", "Bridge", datapath, "datapath_type=" + string(ovs.System), "--",
+				"add-port", datapath, far}
+			tunnel := f.Tunnel(h, datapath, "vxlan", fmt.Sprintf("options:key=%d", key),
+				fmt.Sprintf("options:dst_port=%d", port))
 			return f.Configure(ctx, h, append(args, tunnel...)...)
 		})
 	}
@@ -106,7 +108,8 @@ func buildHost(site network.Site, h topo.Host) error {
 	if err := nl.LinkSetUp(br); err != nil {
 		return fmt.Errorf("set bridge up: %w", err)
 	}
-	if err := device.Pair(device.End{Netns: h.Netns, Name: near, Bridge: bridge}, device.End{Netns: h.Netns, Name: far}, site.MTU-overhead); err != nil {
+	if err := device.Pair(device.End{Netns: h.Netns, Name: near, Bridge: bridge}, device.End{Netns: h.Netns, Name: far},
+		site.MTU-overhead); err != nil {
 		return fmt.Errorf("create way into the datapath: %w", err)
 	}
 	peer, err := nl.LinkByName(far)

@@ -34,7 +34,8 @@ func TestRing(t *testing.T) {
 				if strings.Contains(text, code(r[p.Index].Bytes())) != own {
 					t.Errorf("the secret of host %d in the configuration of %d:\n%s", p.Index, h.Index, text)
 				}
-				for _, part := range []string{code(r[p.Index].PublicKey().Bytes()), p.Pods.String(), p.Addr.Addr().String() + ":51821"} {
+				for _, part := range []string{code(r[p.Index].PublicKey().Bytes()), p.Pods.String(),
+					p.Addr.Addr().String() + ":51821"} {
 					if strings.Contains(text, part) == own {
 						t.Errorf("%s of host %d in the configuration of %d: %v\n%s", part, p.Index, h.Index, !own, text)
 					}

@@ -40,7 +40,8 @@ type wireguard struct{ kind Kind }
 // Info implements network.Network.
 func (w wireguard) Info() network.Info {
 	info := network.Info{
-		Family: "wireguard", Overhead: overhead, Families: network.Both(), Needs: append(routed.Needs(), routed.NeedsOutside()),
+		Family: "wireguard", Overhead: overhead, Families: network.Both(),
+		Needs: append(routed.Needs(), routed.NeedsOutside()),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "routes of the host", Outside: "masquerade",
 			KeyValue: "no (static peers)", Encryption: "yes (ChaCha20-Poly1305)", Isolation: "moderate",
 			ReachIntra: true, ReachInter: true, ReachOwnHost: true, ReachOutside: true, OwnNamespace: true},
@@ -48,7 +49,8 @@ func (w wireguard) Info() network.Info {
 	switch w.kind {
 	case Kernel:
 		info.Name, info.Summary = "wireguard", "pod routes into the kernel's WireGuard device; static peers"
-		info.Needs = append(info.Needs, network.NeedLink("wireguard", "CONFIG_WIREGUARD"), network.NeedProgram("wg", "wireguard-tools"))
+		info.Needs = append(info.Needs, network.NeedLink("wireguard", "CONFIG_WIREGUARD"),
+			network.NeedProgram("wg", "wireguard-tools"))
 		info.Row.InterHost = "WireGuard tunnel"
 	case UserSpace:
 		info.Name, info.Summary = "wireguard-go", "pod routes into wireguard-go, WireGuard in user space; static peers"

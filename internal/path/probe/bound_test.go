@@ -34,7 +34,8 @@ func TestElsewhere(t *testing.T) {
 		b := newBench(t, secret)
 		b.onNetwork("m", nil)
 		p := b.probe(SendOptions{TLVs: notice()})
-		if out := b.reflect(play(b, append([]byte(nil), p...))); len(out) != 0 || len(b.tlvs) != 0 || b.r.Counters().Elsewhere != 1 {
+		if out := b.reflect(play(b, append([]byte(nil), p...))); len(out) != 0 || len(b.tlvs) != 0 ||
+			b.r.Counters().Elsewhere != 1 {
 			t.Errorf("%s: answered by %d octets, %d orders, %+v", name, len(out), len(b.tlvs), b.r.Counters())
 		}
 		b.from = netip.MustParseAddrPort("192.0.2.1:40000")
@@ -138,7 +139,8 @@ func TestRefusals(t *testing.T) {
 	b.now = b.now.Add(time.Minute)
 	p := b.probe(SendOptions{TLVs: notice()})
 	b.now = b.now.Add(-time.Minute)
-	if out := b.reflect(p); len(out) == 0 || len(b.tlvs) != 0 || len(told) != 4 || told[3].Ahead.Round(time.Second) != time.Minute {
+	if out := b.reflect(p); len(out) == 0 || len(b.tlvs) != 0 || len(told) != 4 ||
+		told[3].Ahead.Round(time.Second) != time.Minute {
 		t.Errorf("%d octets, %d orders, %+v", len(out), len(b.tlvs), told)
 	}
 	if got := b.r.HeardFresh(b.from.Addr()); !got.Equal(fresh) {

@@ -77,7 +77,8 @@ func NewEchoer(fd int, seed io.Reader, now func() time.Time) (*Echoer, error) {
 		unix.SetNonblock(fd, true),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 		unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TOS, echoDSCP<<2),
-		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}))
+		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}))
 	if err != nil {
 		return nil, fmt.Errorf("set options of ICMP socket: %w", err)
 	}

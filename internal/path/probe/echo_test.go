@@ -55,7 +55,8 @@ func TestEcho(t *testing.T) {
 		}
 	}
 	var heard []Echo
-	for end := time.Now().Add(10 * time.Second); len(heard) < len(asked) && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); len(heard) < len(asked) &&
+		time.Now().Before(end); time.Sleep(time.Millisecond) {
 		at, err := e.Drain(func(a Echo) { heard = append(heard, a) })
 		if err != nil || at.Before(last) {
 			t.Fatalf("drained until %v, sent at %v: %v", at, last, err)

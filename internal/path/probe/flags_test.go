@@ -73,14 +73,21 @@ func TestForgedReplies(t *testing.T) {
 		play func(b *bench, reply []byte) []byte
 		want func(SenderCounters) uint64
 	}{
-		{"signed by nobody", secret, func(_ *bench, p []byte) []byte { p[0]++; return p }, func(c SenderCounters) uint64 { return c.Forged }},
-		{"cut", secret, func(_ *bench, p []byte) []byte { return p[:111] }, func(c SenderCounters) uint64 { return c.Malformed }},
+		{"signed by nobody", secret, func(_ *bench, p []byte) []byte { p[0]++; return p },
+			func(c SenderCounters) uint64 { return c.Forged }},
+		{"cut", secret, func(_ *bench, p []byte) []byte { return p[:111] },
+			func(c SenderCounters) uint64 { return c.Malformed }},
 		{"empty", Keys{}, func(*bench, []byte) []byte { return nil }, func(c SenderCounters) uint64 { return c.Malformed }},
-		{"another's SSID", Keys{}, func(_ *bench, p []byte) []byte { p[14]++; return p }, func(c SenderCounters) uint64 { return c.Unmatched }},
-		{"no such probe", Keys{}, func(_ *bench, p []byte) []byte { p[27]++; return p }, func(c SenderCounters) uint64 { return c.Unmatched }},
-		{"timestamp guessed", Keys{}, func(_ *bench, p []byte) []byte { p[35]++; return p }, func(c SenderCounters) uint64 { return c.Mismatch }},
-		{"from elsewhere", Keys{}, func(b *bench, p []byte) []byte { b.to = b.from; return p }, func(c SenderCounters) uint64 { return c.Unmatched }},
-		{"the probe itself", secret, func(b *bench, _ []byte) []byte { return b.probe(SendOptions{}) }, func(c SenderCounters) uint64 { return c.Unmatched }},
+		{"another's SSID", Keys{}, func(_ *bench, p []byte) []byte { p[14]++; return p },
+			func(c SenderCounters) uint64 { return c.Unmatched }},
+		{"no such probe", Keys{}, func(_ *bench, p []byte) []byte { p[27]++; return p },
+			func(c SenderCounters) uint64 { return c.Unmatched }},
+		{"timestamp guessed", Keys{}, func(_ *bench, p []byte) []byte { p[35]++; return p },
+			func(c SenderCounters) uint64 { return c.Mismatch }},
+		{"from elsewhere", Keys{}, func(b *bench, p []byte) []byte { b.to = b.from; return p },
+			func(c SenderCounters) uint64 { return c.Unmatched }},
+		{"the probe itself", secret, func(b *bench, _ []byte) []byte { return b.probe(SendOptions{}) },
+			func(c SenderCounters) uint64 { return c.Unmatched }},
 	} {
 		b := newBench(t, tt.keys)
 		b.seq = 5

@@ -46,7 +46,8 @@ func TestFlood(t *testing.T) {
 			}
 		}
 		r, s := l.r.Counters(), l.s.Counters()
-		if r.Short != n || r.Oversized != n || r.Forged != 2*n || r.Replayed != n || r.Sessions != 1 || r.Reflected != n+2 || r.Delivered != n {
+		if r.Short != n || r.Oversized != n || r.Forged != 2*n || r.Replayed != n || r.Sessions != 1 || r.Reflected != n+2 ||
+			r.Delivered != n {
 			t.Errorf("reflector: %+v", r)
 		}
 		if s.Accepted != n+2 || s.Malformed != n || s.Forged != n || s.Unmatched+s.Mismatch != n || s.Lost != 0 {

@@ -12,7 +12,8 @@ func seeds(f *testing.F) {
 	for _, k := range modes() {
 		b := newBench(f, k)
 		p := b.probe(SendOptions{Size: 300, ClassOfService: true, DirectMeasurement: true, TLVs: notice()})
-		for _, in := range [][]byte{p, b.reflect(p), b.probe(SendOptions{}), p[:len(p)-1], p[:50], bytes.Repeat([]byte{0xff}, 200), nil} {
+		for _, in := range [][]byte{p, b.reflect(p), b.probe(SendOptions{}), p[:len(p)-1], p[:50],
+			bytes.Repeat([]byte{0xff}, 200), nil} {
 			f.Add(in, true)
 			f.Add(in, false)
 		}
@@ -80,7 +81,8 @@ func FuzzSender(f *testing.F) {
 		r := b.deliver(in)
 		if r != nil {
 			p, err := ParseReflected(b.s.mode, in)
-			if err != nil || p.Sender.Time != b.sent.Time || auth && !newSigner(secret.Current).checkBase(in) && !newSigner(secret.Previous[0]).checkBase(in) {
+			if err != nil || p.Sender.Time != b.sent.Time || auth && !newSigner(secret.Current).checkBase(in) &&
+				!newSigner(secret.Previous[0]).checkBase(in) {
 				t.Errorf("accepted %x as %+v", in, r)
 			}
 		}
@@ -94,11 +96,13 @@ func FuzzSender(f *testing.F) {
 			return
 		}
 		if len(in) >= b.s.mode.Base() { // as if it answered
-			ReflectedPacket{SSID: b.sent.SSID, Sender: b.sent, Time: NTP.Encode(b.now), Received: NTP.Encode(b.now)}.Put(b.s.mode, in)
+			ReflectedPacket{SSID: b.sent.SSID, Sender: b.sent, Time: NTP.Encode(b.now), Received: NTP.Encode(b.now)}.Put(
+				b.s.mode, in)
 			if auth {
 				newSigner(secret.Current).signBase(in)
 			}
-			if r := b.deliver(in); r == nil || auth && len(r.TLVs) > 0 && !inspect(in, Authenticated, newSigner(secret.Current), toSender, site{}).bound {
+			if r := b.deliver(in); r == nil || auth && len(r.TLVs) > 0 && !inspect(in, Authenticated, newSigner(secret.Current),
+				toSender, site{}).bound {
 				t.Errorf("%x made %+v", in, r)
 			}
 		}

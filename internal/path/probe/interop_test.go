@@ -76,7 +76,8 @@ func interops() []interop {
 
 // options are stamp-suite's for a case.
 func (c interop) options() []string {
-	o := []string{"--local-addr", c.addr, "--hwtstamp", "off", "--clock-source", map[Format]string{NTP: "NTP", PTP: "PTP"}[c.format]}
+	o := []string{"--local-addr", c.addr, "--hwtstamp", "off", "--clock-source",
+		map[Format]string{NTP: "NTP", PTP: "PTP"}[c.format]}
 	if len(c.keys.Current) == 0 {
 		return append(o, "-A", "O")
 	}
@@ -223,7 +224,8 @@ func checkTheirs(t *testing.T, c interop, summary string) {
 	}
 	if got.Received != 20 || got.Lost != 0 || got.RTT <= 0 || got.OWD.Samples != 20 || m.LastSeq != 19 || m.Unknown != 0 ||
 		v.Rejected != 0 || v.HMAC.Verified != signed || v.HMAC.Failed != 0 || v.Flags != (flags{}) ||
-		v.ByType["1"].Observed != 20 || v.ByType["4"].Observed != 20 || v.ByType["5"].Observed != 20 || m.Direct.Observations != 20 {
+		v.ByType["1"].Observed != 20 || v.ByType["4"].Observed != 20 || v.ByType["5"].Observed != 20 ||
+		m.Direct.Observations != 20 {
 		t.Errorf("%+v\n%s", got, summary)
 	}
 }

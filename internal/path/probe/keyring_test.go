@@ -37,24 +37,36 @@ func TestKeyring(t *testing.T) {
 		steps []step
 	}{
 		{"one key", []step{{0, []int{0}, true, true, "a", "a"}, {2 * time.Hour, nil, true, true, "a", "a"}}},
-		{"all have the new one", []step{{0, []int{0}, true, true, "a", "a"}, {m, []int{1}, false, false, "ba", "ba"}, {2 * m, nil, true, true, "ba", "ba"},
-			{3 * m, nil, true, true, "ba", "b"}, {3*m + s, nil, true, true, "ba", "b"}, {3*m + 10*s, nil, true, true, "ba", "b"}, {3*m + 11*s, nil, true, true, "b", "b"}}},
-		{"all hear late", []step{{0, []int{0}, true, true, "a", "a"}, {0, []int{1}, true, true, "ba", "ba"}, {2 * m, nil, true, false, "ba", "b"},
-			{2*m + 15*s, nil, true, true, "ba", "b"}, {2*m + 24*s, nil, true, true, "ba", "b"}, {2*m + 25*s, nil, true, true, "b", "b"}}},
-		{"one never has it", []step{{0, []int{0}, true, true, "a", "a"}, {0, []int{1}, false, true, "ba", "ba"}, {59 * m, nil, false, true, "ba", "ba"},
-			{60 * m, nil, false, false, "ba", "b"}, {60 * m, nil, false, true, "ba", "b"}, {60*m + 10*s, nil, false, true, "b", "b"}}},
-		{"one never hears", []step{{0, []int{0}, true, true, "a", "a"}, {0, []int{1}, true, false, "ba", "ba"}, {2 * m, nil, true, false, "ba", "b"},
+		{"all have the new one", []step{{0, []int{0}, true, true, "a", "a"}, {m, []int{1}, false, false, "ba", "ba"},
+			{2 * m, nil, true, true, "ba", "ba"},
+			{3 * m, nil, true, true, "ba", "b"}, {3*m + s, nil, true, true, "ba", "b"}, {3*m + 10*s, nil, true, true, "ba", "b"},
+			{3*m + 11*s, nil, true, true, "b", "b"}}},
+		{"all hear late", []step{{0, []int{0}, true, true, "a", "a"}, {0, []int{1}, true, true, "ba", "ba"},
+			{2 * m, nil, true, false, "ba", "b"},
+			{2*m + 15*s, nil, true, true, "ba", "b"}, {2*m + 24*s, nil, true, true, "ba", "b"},
+			{2*m + 25*s, nil, true, true, "b", "b"}}},
+		{"one never has it", []step{{0, []int{0}, true, true, "a", "a"}, {0, []int{1}, false, true, "ba", "ba"},
+			{59 * m, nil, false, true, "ba", "ba"},
+			{60 * m, nil, false, false, "ba", "b"}, {60 * m, nil, false, true, "ba", "b"},
+			{60*m + 10*s, nil, false, true, "b", "b"}}},
+		{"one never hears", []step{{0, []int{0}, true, true, "a", "a"}, {0, []int{1}, true, false, "ba", "ba"},
+			{2 * m, nil, true, false, "ba", "b"},
 			{2*m + 99*s, nil, true, false, "ba", "b"}, {2*m + 100*s, nil, true, false, "b", "b"}}},
-		{"twice in a row", []step{{0, []int{0}, true, true, "a", "a"}, {m, []int{1}, false, true, "ba", "ba"}, {2 * m, []int{2}, false, true, "cba", "cba"},
+		{"twice in a row", []step{{0, []int{0}, true, true, "a", "a"}, {m, []int{1}, false, true, "ba", "ba"},
+			{2 * m, []int{2}, false, true, "cba", "cba"},
 			{4 * m, nil, true, true, "cba", "c"}, {4*m + s, nil, true, true, "cba", "c"}, {5 * m, nil, true, true, "c", "c"}}},
-		{"taken back", []step{{0, []int{0}, true, true, "a", "a"}, {m, []int{1}, false, true, "ba", "ba"}, {2 * m, []int{0}, true, true, "ab", "ab"},
+		{"taken back", []step{{0, []int{0}, true, true, "a", "a"}, {m, []int{1}, false, true, "ba", "ba"},
+			{2 * m, []int{0}, true, true, "ab", "ab"},
 			{4 * m, nil, true, true, "ab", "a"}, {4*m + s, nil, true, true, "ab", "a"}, {5 * m, nil, true, true, "a", "a"}}},
-		{"taken back while it is retired", []step{{0, []int{0}, true, true, "a", "a"}, {0, []int{1}, true, true, "ba", "ba"}, {2 * m, nil, true, true, "ba", "b"},
+		{"taken back while it is retired", []step{{0, []int{0}, true, true, "a", "a"}, {0, []int{1}, true, true, "ba", "ba"},
+			{2 * m, nil, true, true, "ba", "b"},
 			{2*m + s, []int{0, 1}, true, true, "ab", "ab"}, {3 * time.Hour, nil, true, true, "ab", "ab"}}},
-		{"a list", []step{{0, []int{0, 1}, true, true, "ab", "ab"}, {m, []int{1, 0}, true, true, "ba", "ba"}, {3 * time.Hour, nil, false, false, "ba", "ba"},
+		{"a list", []step{{0, []int{0, 1}, true, true, "ab", "ab"}, {m, []int{1, 0}, true, true, "ba", "ba"},
+			{3 * time.Hour, nil, false, false, "ba", "ba"},
 			{3 * time.Hour, []int{1}, true, true, "ba", "ba"}, {3*time.Hour + 2*m, nil, true, true, "ba", "b"}}},
 		{"the same again", []step{{0, []int{0, 0}, true, true, "a", "a"}, {0, []int{0, 0}, true, true, "a", "a"}}},
-		{"many", []step{{0, []int{0}, true, true, "a", "a"}, {0, []int{1}, false, true, "ba", "ba"}, {0, []int{2, 3, 4, 5, 6, 7, 8}, false, true, "cdefghib", "cdefghib"}}},
+		{"many", []step{{0, []int{0}, true, true, "a", "a"}, {0, []int{1}, false, true, "ba", "ba"},
+			{0, []int{2, 3, 4, 5, 6, 7, 8}, false, true, "cdefghib", "cdefghib"}}},
 	} {
 		start := time.Unix(1000, 0)
 		r := NewKeyring(hold)
@@ -75,7 +87,8 @@ func TestKeyring(t *testing.T) {
 				}
 			}
 			if accepted != x.accepted || tells != x.tells {
-				t.Errorf("%s, step %d: accepts %s and tells %s, expected %s and %s", tt.name, i, accepted, tells, x.accepted, x.tells)
+				t.Errorf("%s, step %d: accepts %s and tells %s, expected %s and %s", tt.name, i, accepted, tells, x.accepted,
+					x.tells)
 			}
 			changes := accepted != took || tells != said
 			if r.Version() == version && changes || r.Version() != version && !changes && x.give == nil {

@@ -62,7 +62,8 @@ func (m *mailbox) address(to netip.AddrPort, v6 bool) uint32 {
 		m.name = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: port, Addr: to.Addr().As16()}
 		return unix.SizeofSockaddrInet6
 	}
-	*(*unix.RawSockaddrInet4)(unsafe.Pointer(&m.name)) = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: port, Addr: to.Addr().Unmap().As4()}
+	*(*unix.RawSockaddrInet4)(unsafe.Pointer(&m.name)) = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: port,
+		Addr: to.Addr().Unmap().As4()}
 	return unix.SizeofSockaddrInet4
 }
 

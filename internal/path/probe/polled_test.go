@@ -40,7 +40,8 @@ func TestPolled(t *testing.T) {
 				t.Fatalf("drained until %v: %v", at, err)
 			}
 		}
-		if r := replies[0]; s.Waiting() || r.From != to || r.Seq != sent.Seq || r.Size != 700 || r.DSCPSeen != 46 || r.ReplyDSCP != 46 || len(r.TLVs) != 1 || r.Late {
+		if r := replies[0]; s.Waiting() || r.From != to || r.Seq != sent.Seq || r.Size != 700 || r.DSCPSeen != 46 ||
+			r.ReplyDSCP != 46 || len(r.TLVs) != 1 || r.Late {
 			t.Errorf("%s: %+v", at, r)
 		}
 		hole := listen(t, ns, at)

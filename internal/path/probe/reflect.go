@@ -188,7 +188,8 @@ func (r *Reflector) flag(out []byte, m Mode, st tlvState) bool {
 }
 
 // answerTLVs fills in what a reflector has to say, up to a malformed TLV.
-func (r *Reflector) answerTLVs(out []byte, m Mode, ses *session, from netip.AddrPort, a ancillary, tos uint8, bound bool) uint8 {
+func (r *Reflector) answerTLVs(out []byte, m Mode, ses *session, from netip.AddrPort, a ancillary, tos uint8,
+	bound bool) uint8 {
 	for off := m.Base(); ; {
 		t, next, err := nextTLV(out, off)
 		if err != nil || next == off || t.Flags&FlagMalformed != 0 {

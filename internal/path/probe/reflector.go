@@ -179,8 +179,8 @@ func (r *Reflector) Counters() Counters {
 	r.mu.Unlock()
 	return Counters{
 		Received: n(cReceived), Reflected: n(cReflected), Short: n(cShort), Oversized: n(cOversized),
-		Forged: n(cForged), Elsewhere: n(cElsewhere), BadTime: n(cBadTime), Replayed: n(cReplayed), Stale: n(cStale), Loop: n(cLoop),
-		BadTLV: n(cBadTLV), ForgedTLV: n(cForgedTLV), Unbound: n(cUnbound), Delivered: n(cDelivered),
+		Forged: n(cForged), Elsewhere: n(cElsewhere), BadTime: n(cBadTime), Replayed: n(cReplayed), Stale: n(cStale),
+		Loop: n(cLoop), BadTLV: n(cBadTLV), ForgedTLV: n(cForgedTLV), Unbound: n(cUnbound), Delivered: n(cDelivered),
 		SendErrors: n(cSendErrors), Sessions: sessions,
 	}
 }

@@ -73,7 +73,8 @@ func (b *bench) probe(o SendOptions) []byte {
 		b.t.Fatal(err)
 	}
 	b.s.flights.add(flight{
-		key: flightKey{b.to, o.SSID, b.sent.Seq}, wire: b.sent.Time, sent: b.now, deadline: b.now.Add(time.Second), size: len(b.s.out),
+		key: flightKey{b.to, o.SSID, b.sent.Seq}, wire: b.sent.Time, sent: b.now, deadline: b.now.Add(time.Second),
+		size: len(b.s.out),
 	})
 	return slices.Clone(b.s.out)
 }
@@ -101,7 +102,8 @@ func modes() map[string]Keys { return map[string]Keys{"open": {}, "authenticated
 func TestRoundTrip(t *testing.T) {
 	for name, k := range modes() {
 		b := newBench(t, k)
-		p := b.probe(SendOptions{Size: 400, ClassOfService: true, ReplyDSCP: 0b100111, DirectMeasurement: true, TLVs: notice()})
+		p := b.probe(SendOptions{Size: 400, ClassOfService: true, ReplyDSCP: 0b100111, DirectMeasurement: true,
+			TLVs: notice()})
 		b.now = b.now.Add(3 * time.Millisecond)
 		out, tos := b.r.reflect(p, ancillary{ttl: 61, tos: 0b101011<<2 | 1}, b.from)
 		b.now = b.now.Add(4 * time.Millisecond)
@@ -116,7 +118,8 @@ func TestRoundTrip(t *testing.T) {
 			r.DSCPSeen != 0b101011 || r.ECNSeen != 1 || r.ReplyDSCP != 0b100111 || r.DSCPRefused || r.ClocksAgree || r.Late {
 			t.Errorf("%s: %+v", name, *r)
 		}
-		if d := r.ForwardDelay - 3*time.Millisecond; d.Abs() > time.Microsecond || (r.BackwardDelay-4*time.Millisecond).Abs() > time.Microsecond {
+		if d := r.ForwardDelay - 3*time.Millisecond; d.Abs() > time.Microsecond ||
+			(r.BackwardDelay-4*time.Millisecond).Abs() > time.Microsecond {
 			t.Errorf("%s: delays %s and %s", name, r.ForwardDelay, r.BackwardDelay)
 		}
 		if r.Direct == nil || *r.Direct != (DirectMeasurement{1, 1, 0}) {
@@ -126,7 +129,8 @@ func TestRoundTrip(t *testing.T) {
 		if k.Current == nil && (len(b.tlvs) != 0 || len(r.TLVs) != 0) {
 			t.Errorf("%s: hook got %v, reply has %v", name, b.tlvs, r.TLVs)
 		}
-		if k.Current != nil && (len(b.tlvs) != 1 || len(r.TLVs) != 1 || !bytes.Equal(r.TLVs[0].Value, append([]byte("ok"), make([]byte, 14)...))) {
+		if k.Current != nil &&
+			(len(b.tlvs) != 1 || len(r.TLVs) != 1 || !bytes.Equal(r.TLVs[0].Value, append([]byte("ok"), make([]byte, 14)...))) {
 			t.Errorf("%s: hook got %v, reply has %v", name, b.tlvs, r.TLVs)
 		}
 		if b.deliver(out) != nil || b.s.Counters().Duplicate != 1 {
@@ -167,13 +171,18 @@ func TestHostile(t *testing.T) {
 		play func(b *bench) []byte // what is played last
 		want func(Counters) uint64
 	}{
-		{"forged sequence number", func(b *bench) []byte { return flip(b.probe(SendOptions{}), 3) }, func(c Counters) uint64 { return c.Forged }},
-		{"forged timestamp", func(b *bench) []byte { return flip(b.probe(SendOptions{}), 20) }, func(c Counters) uint64 { return c.Forged }},
-		{"forged MAC", func(b *bench) []byte { return flip(b.probe(SendOptions{}), 111) }, func(c Counters) uint64 { return c.Forged }},
-		{"truncated", func(b *bench) []byte { return b.probe(SendOptions{})[:111] }, func(c Counters) uint64 { return c.Short }},
+		{"forged sequence number", func(b *bench) []byte { return flip(b.probe(SendOptions{}), 3) },
+			func(c Counters) uint64 { return c.Forged }},
+		{"forged timestamp", func(b *bench) []byte { return flip(b.probe(SendOptions{}), 20) },
+			func(c Counters) uint64 { return c.Forged }},
+		{"forged MAC", func(b *bench) []byte { return flip(b.probe(SendOptions{}), 111) },
+			func(c Counters) uint64 { return c.Forged }},
+		{"truncated", func(b *bench) []byte { return b.probe(SendOptions{})[:111] },
+			func(c Counters) uint64 { return c.Short }},
 		{"empty", func(*bench) []byte { return nil }, func(c Counters) uint64 { return c.Short }},
 		{"oversized", func(b *bench) []byte { return make([]byte, 9217) }, func(c Counters) uint64 { return c.Oversized }},
-		{"replayed", func(b *bench) []byte { p := b.probe(SendOptions{TLVs: notice()}); b.reflect(p); return p }, func(c Counters) uint64 { return c.Replayed }},
+		{"replayed", func(b *bench) []byte { p := b.probe(SendOptions{TLVs: notice()}); b.reflect(p); return p },
+			func(c Counters) uint64 { return c.Replayed }},
 		{"replayed later", func(b *bench) []byte {
 			p := b.probe(SendOptions{})
 			b.reflect(p)
@@ -212,7 +221,8 @@ func TestHostile(t *testing.T) {
 			b.now = b.now.Add(-3 * time.Second)
 			return p
 		}, func(c Counters) uint64 { return c.Stale }},
-		{"from the reflector's port", func(b *bench) []byte { b.from = b.to; return b.probe(SendOptions{}) }, func(c Counters) uint64 { return c.Loop }},
+		{"from the reflector's port", func(b *bench) []byte { b.from = b.to; return b.probe(SendOptions{}) },
+			func(c Counters) uint64 { return c.Loop }},
 	} {
 		b := newBench(t, secret)
 		p := tt.play(b)
@@ -267,7 +277,8 @@ func TestOrdersAreBound(t *testing.T) {
 		c := newBench(t, secret)
 		p := change(c.probe(SendOptions{TLVs: notice()}))
 		out := c.reflect(p)
-		if len(out) != len(p) || len(c.tlvs) != 0 || c.r.Counters().ForgedTLV != 1 || out[authBase]&FlagIntegrity == 0 && name != "length beyond" {
+		if len(out) != len(p) || len(c.tlvs) != 0 || c.r.Counters().ForgedTLV != 1 || out[authBase]&FlagIntegrity == 0 &&
+			name != "length beyond" {
 			t.Errorf("%s: answer of %d, %d TLVs, %+v", name, len(out), len(c.tlvs), c.r.Counters())
 		}
 		if r := c.deliver(out); r == nil || len(r.TLVs) != 0 {

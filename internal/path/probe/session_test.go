@@ -48,15 +48,20 @@ func TestAdmit(t *testing.T) {
 		probes []probe
 	}{
 		{"in order", []probe{{0, s, s, admitted}, {1, s + ms, s + ms, admitted}, {2, s + 2*ms, s + 2*ms, admitted}}},
-		{"overtaken", []probe{{0, s, s, admitted}, {2, s + 2*ms, s + 2*ms, admitted}, {1, s + ms, s + 3*ms, admitted}, {1, s + ms, s + 4*ms, replayed}}},
+		{"overtaken", []probe{{0, s, s, admitted}, {2, s + 2*ms, s + 2*ms, admitted}, {1, s + ms, s + 3*ms, admitted},
+			{1, s + ms, s + 4*ms, replayed}}},
 		{"before the start", []probe{{0, 0, s, stale}, {0, -ms, s, stale}, {0, 1, s, admitted}}},
 		{"clock off by less", []probe{{0, 10*s + 1900*ms, 10 * s, admitted}, {1, 10 * s, 10*s + ms, admitted}}},
 		{"clock off by more", []probe{{0, 10*s + 2001*ms, 10 * s, stale}, {0, 10*s - 2001*ms, 10 * s, stale}}},
-		{"sender starts again", []probe{{5, s, s, admitted}, {6, 2 * s, 2 * s, admitted}, {0, 3 * s, 3 * s, admitted}, {1, 3*s + ms, 3*s + ms, admitted},
+		{"sender starts again", []probe{{5, s, s, admitted}, {6, 2 * s, 2 * s, admitted}, {0, 3 * s, 3 * s, admitted},
+			{1, 3*s + ms, 3*s + ms, admitted},
 			{6, 2 * s, 3*s + ms, replayed}}},
-		{"the old run replayed", []probe{{5, s, s, admitted}, {6, 2 * s, 2 * s, admitted}, {5, s, 2 * s, replayed}, {6, 2 * s, 9 * s, replayed}}},
-		{"clock set forward", []probe{{0, s, s, admitted}, {1, 60 * s, 2 * s, admitted}, {2, 61 * s, 3 * s, admitted}, {2, 61 * s, 3 * s, replayed}}},
-		{"of before the start, when its session is known", []probe{{5, s, s, admitted}, {4, -ms, s, replayed}, {6, -ms, s, replayed}}},
+		{"the old run replayed", []probe{{5, s, s, admitted}, {6, 2 * s, 2 * s, admitted}, {5, s, 2 * s, replayed},
+			{6, 2 * s, 9 * s, replayed}}},
+		{"clock set forward", []probe{{0, s, s, admitted}, {1, 60 * s, 2 * s, admitted}, {2, 61 * s, 3 * s, admitted},
+			{2, 61 * s, 3 * s, replayed}}},
+		{"of before the start, when its session is known",
+			[]probe{{5, s, s, admitted}, {4, -ms, s, replayed}, {6, -ms, s, replayed}}},
 		{"held back", []probe{{0, s, s, admitted}, {1, s - ms, 9 * s, replayed}}},
 	} {
 		all := newSessions(2, start)

@@ -146,14 +146,17 @@ func TestSockets(t *testing.T) {
 		for name, k := range modes() {
 			l := newLine(t, ns, at, k)
 			for i, dscp := range []uint8{0, 0b101011, 0b000111, 46} {
-				sent := l.send(t, SendOptions{Size: 1200, DSCP: dscp, ECN: 2, ClassOfService: true, ReplyDSCP: dscp ^ 0b000100, TLVs: notice()})
+				sent := l.send(t, SendOptions{Size: 1200, DSCP: dscp, ECN: 2, ClassOfService: true, ReplyDSCP: dscp ^ 0b000100,
+					TLVs: notice()})
 				r := l.reply(t)
-				if r.From != l.to || r.Seq != uint32(i) || r.Seq != sent.Seq || r.ReflectorSeq != uint32(i) || r.Size != 1200 || r.SSID != l.s.SSID() ||
+				if r.From != l.to || r.Seq != uint32(i) || r.Seq != sent.Seq || r.ReflectorSeq != uint32(i) || r.Size != 1200 ||
+					r.SSID != l.s.SSID() ||
 					r.DSCPSeen != int(dscp) || r.ECNSeen != 2 || r.ReplyDSCP != int(dscp^0b000100) || r.TTL != 64 || r.ReplyTTL != 64 {
 					t.Errorf("%s %s: %+v", at, name, r)
 				}
 				// Not how long, but that it adds up.
-				if sum := r.ForwardDelay + r.BackwardDelay - r.RTT; r.RTT <= 0 || r.ReflectorProcessing <= 0 || sum.Abs() > 100*time.Microsecond || !r.ClocksAgree {
+				if sum := r.ForwardDelay + r.BackwardDelay - r.RTT; r.RTT <= 0 || r.ReflectorProcessing <= 0 ||
+					sum.Abs() > 100*time.Microsecond || !r.ClocksAgree {
 					t.Errorf("%s %s: delays do not add up: %+v", at, name, r)
 				}
 				if got := len(r.TLVs); got != len(k.Current)/len(secret.Current) {
@@ -212,7 +215,8 @@ func TestBleached(t *testing.T) {
 		{"forward", "dport", 0, 0b100011},
 		{"backward", "sport", 0b101011, 0},
 	} {
-		rules := "table ip t { chain c { type filter hook output priority 0; udp " + tt.match + " " + portString(l.to) + " ip dscp set cs0; }; }"
+		rules := "table ip t { chain c { type filter hook output priority 0; udp " + tt.match + " " + portString(l.to) +
+			" ip dscp set cs0; }; }"
 		nft(t, ns, rules)
 		l.send(t, mark)
 		if r := l.reply(t); r.DSCPSeen != tt.seen || r.ReplyDSCP != tt.reply {
@@ -276,7 +280,8 @@ func TestBlackHole(t *testing.T) {
 		l.send(t, SendOptions{})
 		track.Reply(l.reply(t))
 		s := track.Summary()
-		if f, b := s.Forward.Lost, s.Backward.Lost; dir == "dport" && (f != 5 || b != 0) || dir == "sport" && (f != 0 || b != 5) {
+		if f, b := s.Forward.Lost, s.Backward.Lost; dir == "dport" && (f != 5 || b != 0) || dir == "sport" &&
+			(f != 0 || b != 5) {
 			t.Errorf("%s: %d lost forward, %d backward", dir, f, b)
 		}
 	}
@@ -286,7 +291,8 @@ func TestBlackHole(t *testing.T) {
 func TestDrain(t *testing.T) {
 	ns := namespace(t, "pw-t-probe-drain")
 	l := newLine(t, ns, "127.0.0.1:0", secret)
-	quiet, err := NewSender(listen(t, ns, "127.0.0.1:0"), SenderConfig{Keys: secret, OnReply: func(r Reply) { l.replies <- r }})
+	quiet, err := NewSender(listen(t, ns, "127.0.0.1:0"),
+		SenderConfig{Keys: secret, OnReply: func(r Reply) { l.replies <- r }})
 	if err != nil {
 		t.Fatal(err)
 	}

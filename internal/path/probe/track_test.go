@@ -23,8 +23,10 @@ func TestTrackRoundTrips(t *testing.T) {
 		k.Reply(trip(i, i, float64(i), time.Duration(i+1)*time.Microsecond))
 	}
 	s := k.Summary()
-	if s.MinRTT != time.Microsecond || s.P50 != 50*time.Microsecond || s.P95 != 95*time.Microsecond || s.P99 != 99*time.Microsecond ||
-		s.Spread != 45*time.Microsecond || s.Answered != 100 || s.Loss != (Ratio{0, 100}) || !s.Last.Equal(at(99).Add(100*time.Microsecond)) {
+	if s.MinRTT != time.Microsecond || s.P50 != 50*time.Microsecond || s.P95 != 95*time.Microsecond ||
+		s.P99 != 99*time.Microsecond ||
+		s.Spread != 45*time.Microsecond || s.Answered != 100 || s.Loss != (Ratio{0, 100}) ||
+		!s.Last.Equal(at(99).Add(100*time.Microsecond)) {
 		t.Errorf("%+v", s)
 	}
 	if d := s.Jitter - time.Microsecond; d.Abs() > 10*time.Nanosecond { // each differs from the last by 1 us
@@ -116,7 +118,8 @@ func TestTrackReflectorRestart(t *testing.T) {
 			}
 			k.Reply(trip(i, refl, float64(i), time.Millisecond))
 		}
-		if s := k.Summary(); s.Forward.Lost != 0 || s.Backward.Lost != 0 || s.Forward.Of != 19 || s.Reordered != (Reordering{}) {
+		if s := k.Summary(); s.Forward.Lost != 0 || s.Backward.Lost != 0 || s.Forward.Of != 19 ||
+			s.Reordered != (Reordering{}) {
 			t.Errorf("restarted after %d: %+v", before, s)
 		}
 	}

@@ -40,26 +40,36 @@ func TestJudge(t *testing.T) {
 		direction Direction
 	}{
 		{"black hole", 9.3, p99, shots(0, -1, 3, -1, 6, -1), witness(0, .2, 3, .2, 6, .2), never, never, Failed, Unknown},
-		{"black hole, a little early", 8.9, p99, shots(0, -1, 3, -1, 6, -1), witness(0, .2, 3, .2, 6, .2), never, never, Undecided, Unknown},
-		{"overdue, but the witness has just answered", 9.1, p99, shots(0, -1, 3, -1, 6, -1), witness(0, .2, 3, .2, 6, .2), never, never, Undecided, Unknown},
+		{"black hole, a little early", 8.9, p99, shots(0, -1, 3, -1, 6, -1), witness(0, .2, 3, .2, 6, .2), never, never,
+			Undecided, Unknown},
+		{"overdue, but the witness has just answered", 9.1, p99, shots(0, -1, 3, -1, 6, -1), witness(0, .2, 3, .2, 6, .2),
+			never, never, Undecided, Unknown},
 		{"forward only", 12, p99, shots(0, -1, 3, -1, 6, -1), witness(6, .2), at(5), never, Failed, Forward},
 		{"backward only", 12, p99, shots(0, -1, 3, -1, 6, -1), witness(6, .2), never, at(0), Failed, Backward},
-		{"heard only what was on its way", 12, p99, shots(0, -1, 3, -1, 6, -1), witness(6, .2), at(1), never, Failed, Unknown},
-		{"both directions were told to work", 12, p99, shots(0, -1, 3, -1, 6, -1), witness(6, .2), at(5), at(3), Failed, Unknown},
+		{"heard only what was on its way", 12, p99, shots(0, -1, 3, -1, 6, -1), witness(6, .2), at(1), never, Failed,
+			Unknown},
+		{"both directions were told to work", 12, p99, shots(0, -1, 3, -1, 6, -1), witness(6, .2), at(5), at(3), Failed,
+			Unknown},
 		{"two of three", 30, p99, shots(0, -1, 3, -1), witness(0, .2, 3, .2, 6, .2), never, never, Undecided, Unknown},
 		{"answered", 1, p99, shots(0, .2), witness(0, .2), never, never, Alive, Unknown},
 		{"one lost, then answered", 30, p99, shots(0, -1, 3, .2), witness(0, .2), never, never, Alive, Unknown},
 		{"two of four lost", 30, p99, shots(0, -1, 3, .2, 6, -1, 9, .3), witness(9, .2), never, never, Alive, Unknown},
-		{"answered, then nothing more", 15, p99, shots(0, .2, 3, -1, 6, -1, 9, -1), witness(9, .2), never, never, Failed, Unknown},
+		{"answered, then nothing more", 15, p99, shots(0, .2, 3, -1, 6, -1, 9, -1), witness(9, .2), never, never, Failed,
+			Unknown},
 		{"answered before suspicion only", 2, p99, shots(-50, .2, 0, -1), witness(0, .2), never, never, Undecided, Unknown},
-		{"slow path", 30, 5 * time.Millisecond, shots(0, -1, 3, -1, 6, -1, 9, -1), witness(9, .2), never, never, Failed, Unknown},
-		{"slow path, too early", 25, 5 * time.Millisecond, shots(0, -1, 3, -1, 6, -1, 9, -1), witness(9, .2), never, never, Undecided, Unknown},
+		{"slow path", 30, 5 * time.Millisecond, shots(0, -1, 3, -1, 6, -1, 9, -1), witness(9, .2), never, never, Failed,
+			Unknown},
+		{"slow path, too early", 25, 5 * time.Millisecond, shots(0, -1, 3, -1, 6, -1, 9, -1), witness(9, .2), never, never,
+			Undecided, Unknown},
 		{"answers in any order", 12, p99, shots(6, -1, 0, -1, 3, -1), witness(6, .2), never, never, Failed, Unknown},
 
 		// Every path is late: the witness answered nothing sent since.
-		{"everything lost", 60, p99, shots(0, -1, 3, -1, 6, -1), witness(0, -1, 3, -1, 6, -1), never, never, Undecided, Unknown},
-		{"the witness answered an earlier one", 60, p99, shots(0, -1, 3, -1, 6, -1), witness(3, .2, 6, -1), never, never, Undecided, Unknown},
-		{"everything late", 60, p99, shots(0, -1, 3, -1, 6, -1), witness(0, 55, 3, 52, 6, 49), never, never, Undecided, Unknown},
+		{"everything lost", 60, p99, shots(0, -1, 3, -1, 6, -1), witness(0, -1, 3, -1, 6, -1), never, never, Undecided,
+			Unknown},
+		{"the witness answered an earlier one", 60, p99, shots(0, -1, 3, -1, 6, -1), witness(3, .2, 6, -1), never, never,
+			Undecided, Unknown},
+		{"everything late", 60, p99, shots(0, -1, 3, -1, 6, -1), witness(0, 55, 3, 52, 6, 49), never, never, Undecided,
+			Unknown},
 		{"no other path", 60, p99, shots(0, -1, 3, -1, 6, -1), nil, never, never, Undecided, Unknown},
 
 		// The peer stalls from 1 to 51 ms and then answers all, the witness's
@@ -75,17 +85,23 @@ func TestJudge(t *testing.T) {
 		// dated by the kernel; Drain has read them all.
 		{"stalled here", 57.1, p99, shots(0, .3, 3, .3, 6, .3), witness(0, .2, 3, .2, 6, .2), never, never, Alive, Unknown},
 		// It stalls while the path is broken: the verdict is what it would have been.
-		{"stalled here, and broken", 57.1, p99, shots(0, -1, 3, -1, 6, -1), witness(0, .2, 3, .2, 6, .2), never, never, Failed, Unknown},
+		{"stalled here, and broken", 57.1, p99, shots(0, -1, 3, -1, 6, -1), witness(0, .2, 3, .2, 6, .2), never, never,
+			Failed, Unknown},
 		// It stalls between sending on the one and on the other, from 7 ms.
-		{"stalled while sending", 57.1, p99, shots(0, .3, 3, .3, 6, .3), witness(0, .2, 3, .2, 57, -1), never, never, Alive, Unknown},
+		{"stalled while sending", 57.1, p99, shots(0, .3, 3, .3, 6, .3), witness(0, .2, 3, .2, 57, -1), never, never, Alive,
+			Unknown},
 		// It judges before it has read: Now has not advanced.
-		{"stalled here, not drained", 6.2, p99, shots(0, -1, 3, -1, 6, -1), witness(0, .2, 3, .2, 6, .2), never, never, Undecided, Unknown},
+		{"stalled here, not drained", 6.2, p99, shots(0, -1, 3, -1, 6, -1), witness(0, .2, 3, .2, 6, .2), never, never,
+			Undecided, Unknown},
 
 		{"a second witness testifies", 12, p99, shots(0, -1, 3, -1, 6, -1),
 			append(witness(0, -1, 3, -1, 6, -1), Witness{"macvlan", p99, shots(6, .2)}), never, never, Failed, Unknown},
-		{"peer gone", 700, p99, shots(0, -1, 3, -1, 6, -1, 600, -1), witness(0, -1, 3, -1, 6, -1, 600, -1), never, never, PeerGone, Unknown},
-		{"not gone while one path was last heard", 700, p99, shots(0, -1, 3, -1, 6, -1, 600, -1), witness(0, -1, 300, .2, 303, -1, 306, -1, 600, -1), never, never, Undecided, Unknown},
-		{"not gone for what a stall explains", 700, p99, shots(0, -1, 3, -1, 6, -1), witness(0, -1, 3, -1, 6, -1), never, never, Undecided, Unknown},
+		{"peer gone", 700, p99, shots(0, -1, 3, -1, 6, -1, 600, -1), witness(0, -1, 3, -1, 6, -1, 600, -1), never, never,
+			PeerGone, Unknown},
+		{"not gone while one path was last heard", 700, p99, shots(0, -1, 3, -1, 6, -1, 600, -1),
+			witness(0, -1, 300, .2, 303, -1, 306, -1, 600, -1), never, never, Undecided, Unknown},
+		{"not gone for what a stall explains", 700, p99, shots(0, -1, 3, -1, 6, -1), witness(0, -1, 3, -1, 6, -1), never,
+			never, Undecided, Unknown},
 		{"nothing sent", 700, p99, nil, nil, never, never, Undecided, Unknown},
 	} {
 		v := DefaultRules().Judge(Suspicion{
@@ -115,13 +131,15 @@ func TestJudgeLate(t *testing.T) {
 	}{
 		{"in time", 0, 9.3, shots(0, -1, 3, -1, 6, -1), shots(6, .2), Failed},
 		{"10 ms late: too early", 10 * time.Millisecond, 18.9, shots(0, -1, 3, -1, 6, -1), shots(6, .2), Undecided},
-		{"10 ms late: the witness's word is younger than that", 10 * time.Millisecond, 19.1, shots(0, -1, 3, -1, 6, -1), shots(6, .2), Undecided},
+		{"10 ms late: the witness's word is younger than that", 10 * time.Millisecond, 19.1, shots(0, -1, 3, -1, 6, -1),
+			shots(6, .2), Undecided},
 		{"10 ms late: long enough", 10 * time.Millisecond, 19.3, shots(0, -1, 3, -1, 6, -1), shots(6, .2), Failed},
 		{"10 ms late, and so are answers", 10 * time.Millisecond, 14, shots(0, 13, 3, -1, 6, -1), shots(6, .2), Alive},
 		{"a witness as late as we are", 10 * time.Millisecond, 40, shots(0, -1, 3, -1, 6, -1), shots(6, 9), Undecided},
 		{"a clock that was set back", -time.Second, 9.3, shots(0, -1, 3, -1, 6, -1), shots(6, .2), Failed},
 	} {
-		v := DefaultRules().Judge(Suspicion{Start: at(0), Now: at(tt.now), P99: p99, Late: tt.late, Shots: tt.suspect, Witnesses: []Witness{{"vxlan", p99, tt.witness}}})
+		v := DefaultRules().Judge(Suspicion{Start: at(0), Now: at(tt.now), P99: p99, Late: tt.late, Shots: tt.suspect,
+			Witnesses: []Witness{{"vxlan", p99, tt.witness}}})
 		if v.State != tt.want {
 			t.Errorf("%s: %s (%s), expected %s", tt.name, v.State, v.Why, tt.want)
 		}

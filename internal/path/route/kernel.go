@@ -228,7 +228,8 @@ func NextHops(ns string, rs []Route) (map[int]net.HardwareAddr, error) {
 	defer h.Close()
 	out := map[int]net.HardwareAddr{}
 	for _, r := range rs[1:] {
-		found, err := h.RouteGetWithOptions(r.Remote.Addr.AsSlice(), &netlink.RouteGetOptions{Oif: r.Local.Dev, SrcAddr: r.Local.Addr.AsSlice()})
+		found, err := h.RouteGetWithOptions(r.Remote.Addr.AsSlice(),
+			&netlink.RouteGetOptions{Oif: r.Local.Dev, SrcAddr: r.Local.Addr.AsSlice()})
 		if err != nil || len(found) == 0 {
 			continue // no route now: the kernel would say so of each packet
 		}
@@ -242,7 +243,8 @@ func NextHops(ns string, rs []Route) (map[int]net.HardwareAddr, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list neighbours on %s: %w", r.Local.Dev, err)
 		}
-		const usable = netlink.NUD_PERMANENT | netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE
+		const usable = netlink.NUD_PERMANENT | netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY |
+			netlink.NUD_PROBE
 		for _, n := range neighbours {
 			if n.IP.Equal(found[0].Gw) && n.State&usable != 0 && len(n.HardwareAddr) == 6 {
 				out[r.Index] = n.HardwareAddr

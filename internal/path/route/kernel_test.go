@@ -88,7 +88,8 @@ func TestShape(t *testing.T) {
 			}
 		}
 	}
-	if err := Shape(ns, netip.MustParseAddr("fd01::9"), Form{MTU: 1400, Direct: "net1"}); err == nil || !strings.Contains(err.Error(), "IPv4") {
+	if err := Shape(ns, netip.MustParseAddr("fd01::9"), Form{MTU: 1400, Direct: "net1"}); err == nil ||
+		!strings.Contains(err.Error(), "IPv4") {
 		t.Errorf("a direct route of IPv6: %v", err)
 	}
 	if err := Shape(ns, netip.MustParseAddr("10.1.0.9"), Form{Direct: "net7"}); err == nil {
@@ -117,7 +118,8 @@ func TestClear(t *testing.T) {
 		what string
 		do   func(string) error
 		left string
-	}{{"Undirect", Undirect, "10.7.0.1 10.7.0.3"}, {"Undirect again", Undirect, "10.7.0.1 10.7.0.3"}, {"Clear", Clear, "10.7.0.3"}, {"Clear again", Clear, "10.7.0.3"}} {
+	}{{"Undirect", Undirect, "10.7.0.1 10.7.0.3"}, {"Undirect again", Undirect, "10.7.0.1 10.7.0.3"},
+		{"Clear", Clear, "10.7.0.3"}, {"Clear again", Clear, "10.7.0.3"}} {
 		if err := step.do(ns); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
@@ -148,7 +150,8 @@ func TestHoldNeighbour(t *testing.T) {
 			t.Errorf("hold %v: %s", hold, got)
 		}
 	}
-	if onLink, err := HoldNeighbour(ns, "eth0", netip.MustParseAddr("10.7.0.9"), "02:00:00:00:00:09", true); err != nil || onLink {
+	if onLink, err := HoldNeighbour(ns, "eth0", netip.MustParseAddr("10.7.0.9"), "02:00:00:00:00:09", true); err != nil ||
+		onLink {
 		t.Errorf("a peer behind a gateway: on link %v, %v", onLink, err)
 	}
 }

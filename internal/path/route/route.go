@@ -60,17 +60,19 @@ func Between(local, remote topo.Pod) []Route {
 
 // Peer is what the local data plane is told of a remote pod. Only an open peer's
 // paths are entered. hops holds their next hops by index, as far as known.
-func Peer(remote topo.Pod, rs []Route, open bool, hops map[int]net.HardwareAddr, keys func(network string) steer.Keys) steer.Peer {
+func Peer(remote topo.Pod, rs []Route, open bool, hops map[int]net.HardwareAddr,
+	keys func(network string) steer.Keys) steer.Peer {
 	if keys == nil {
 		keys = func(string) steer.Keys { return steer.Keys{} }
 	}
-	peer := steer.Peer{UID: remote.UID, Keys: keys(rs[0].Network), Pairs: []steer.Pair{{Local: rs[0].Local.Addr, Remote: rs[0].Remote.Addr}}}
+	peer := steer.Peer{UID: remote.UID, Keys: keys(rs[0].Network),
+		Pairs: []steer.Pair{{Local: rs[0].Local.Addr, Remote: rs[0].Remote.Addr}}}
 	if !open {
 		return peer
 	}
 	for _, r := range rs[1:] {
-		peer.Paths = append(peer.Paths, steer.Path{Index: r.Index, Dev: r.Local.Dev, MTU: r.size(), Encap: r.Encap, NextHop: hops[r.Index], Keys: keys(r.Network),
-			Pairs: []steer.Pair{{Local: r.Local.Addr, Remote: r.Remote.Addr}}})
+		peer.Paths = append(peer.Paths, steer.Path{Index: r.Index, Dev: r.Local.Dev, MTU: r.size(), Encap: r.Encap,
+			NextHop: hops[r.Index], Keys: keys(r.Network), Pairs: []steer.Pair{{Local: r.Local.Addr, Remote: r.Remote.Addr}}})
 	}
 	return peer
 }

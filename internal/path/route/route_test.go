@@ -29,9 +29,12 @@ func TestBetween(t *testing.T) {
 		local, remote topo.Pod
 		want          string // network/index/device, in order
 	}{
-		{"the default first, then by name", testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b"), "z/0/eth0 b/1/net2 m/2/net1"},
-		{"the order of the remote pod does not matter", testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "b", "m"), "z/0/eth0 b/1/net2 m/2/net1"},
-		{"a network has one number for all peers", testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m"), "z/0/eth0 m/2/net1"},
+		{"the default first, then by name", testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b"),
+			"z/0/eth0 b/1/net2 m/2/net1"},
+		{"the order of the remote pod does not matter", testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "b", "m"),
+			"z/0/eth0 b/1/net2 m/2/net1"},
+		{"a network has one number for all peers", testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m"),
+			"z/0/eth0 m/2/net1"},
 		{"nothing in common but the default", testPod("p", 1, 1, "z", "m"), testPod("q", 2, 1, "z", "b"), "z/0/eth0"},
 		{"other default networks", testPod("p", 1, 1, "z", "m"), testPod("q", 2, 1, "m", "z"), ""},
 		{"no network", testPod("p", 1, 1), testPod("q", 2, 1, "z"), ""},
@@ -55,7 +58,8 @@ func TestPeer(t *testing.T) {
 	p, q := testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b")
 	rs := Between(p, q)
 	closed := Peer(q, rs, false, nil, nil)
-	if closed.UID != q.UID || len(closed.Paths) != 0 || len(closed.Pairs) != 1 || closed.Pairs[0] != (steer.Pair{Local: p.Addr(), Remote: q.Addr()}) {
+	if closed.UID != q.UID || len(closed.Paths) != 0 || len(closed.Pairs) != 1 ||
+		closed.Pairs[0] != (steer.Pair{Local: p.Addr(), Remote: q.Addr()}) {
 		t.Errorf("a peer that has not confirmed: %+v", closed)
 	}
 	open := Peer(q, rs, true, map[int]net.HardwareAddr{2: {2, 0, 0, 0, 0, 1}}, nil)
@@ -64,7 +68,8 @@ func TestPeer(t *testing.T) {
 	}
 	// m is the second attachment of both, with an MTU of 1450.
 	m := open.Paths[1]
-	if m.Index != 2 || m.Dev != "net1" || m.MTU != 1450 || m.Pairs[0].Local != p.Attachments[1].Addr || m.Pairs[0].Remote != q.Attachments[1].Addr {
+	if m.Index != 2 || m.Dev != "net1" || m.MTU != 1450 || m.Pairs[0].Local != p.Attachments[1].Addr ||
+		m.Pairs[0].Remote != q.Attachments[1].Addr {
 		t.Errorf("path m: %+v", m)
 	}
 	if m.NextHop.String() != "02:00:00:00:00:01" || open.Paths[0].NextHop != nil {

@@ -50,7 +50,8 @@ func newBedMTU(t testing.TB, mtu [3]int) *bed {
 		t.Fatal(err)
 	}
 	dir := t.TempDir() // its last element is a number of its own
-	b := &bed{t: t, prefix: fmt.Sprintf("pw-t-%d-%s", os.Getpid(), filepath.Base(dir)), dir: dir, planes: map[int]*Plane{}, mtu: mtu, lease: time.Hour}
+	b := &bed{t: t, prefix: fmt.Sprintf("pw-t-%d-%s", os.Getpid(), filepath.Base(dir)), dir: dir, planes: map[int]*Plane{},
+		mtu: mtu, lease: time.Hour}
 	b.pods = []string{b.prefix + "-m", b.prefix + "-a", b.prefix + "-b"}
 	for _, ns := range b.pods {
 		if err := netns.Create(ns); err != nil {
@@ -75,11 +76,13 @@ func newBedMTU(t testing.TB, mtu [3]int) *bed {
 			t.Error(err)
 		}
 	})
-	b.run(0, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0")
+	b.run(0, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.all.accept_dad=0",
+		"net.ipv6.conf.default.accept_dad=0")
 	b.run(0, "ip", "link", "add", "br1", "type", "bridge")
 	b.run(0, "ip", "link", "set", "br1", "mtu", fmt.Sprint(mtu[1]), "up")
 	for pod := 1; pod <= 2; pod++ {
-		b.run(pod, "sysctl", "-qw", "net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0")
+		b.run(pod, "sysctl", "-qw", "net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0",
+			"net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0")
 		for n := range mtu {
 			b.plug(pod, n, mtu[n])
 		}
@@ -101,7 +104,8 @@ func (b *bed) plugAs(pod, n, mtu, index int) {
 	}
 	dev, peer := []string{"eth0", "net1", "net2"}[n], fmt.Sprintf("p%dn%d", pod, n)
 	add := append([]string{"ip", "link", "add", dev}, as...)
-	b.run(pod, append(add, "mtu", fmt.Sprint(mtu), "type", "veth", "peer", "name", peer, "mtu", fmt.Sprint(mtu), "netns", b.pods[0])...)
+	b.run(pod, append(add, "mtu", fmt.Sprint(mtu), "type", "veth", "peer", "name", peer, "mtu", fmt.Sprint(mtu), "netns",
+		b.pods[0])...)
 	b.run(pod, "ip", "link", "set", dev, "up")
 	b.run(0, "ip", "link", "set", peer, "up")
 	if n == 1 {
@@ -110,7 +114,8 @@ func (b *bed) plugAs(pod, n, mtu, index int) {
 		b.run(pod, "ip", "addr", "add", fmt.Sprintf("fd91::%d/64", pod), "dev", dev, "nodad")
 		return
 	}
-	for family, net := range map[string]string{"-4": fmt.Sprintf("10.9%d.%d.%%d/24", n, pod), "-6": fmt.Sprintf("fd9%d:%d::%%d/64", n, pod)} {
+	for family, net := range map[string]string{"-4": fmt.Sprintf("10.9%d.%d.%%d/24", n, pod),
+		"-6": fmt.Sprintf("fd9%d:%d::%%d/64", n, pod)} {
 		all := map[string]string{"-4": fmt.Sprintf("10.9%d.0.0/16", n), "-6": fmt.Sprintf("fd9%d::/16", n)}[family]
 		gw, _, _ := net2(fmt.Sprintf(net, 1))
 		b.run(0, "ip", family, "addr", "add", fmt.Sprintf(net, 1), "dev", peer, "nodad")
@@ -165,14 +170,15 @@ func stable6(pod int) Pair {
 // peer is the other pod as the plane of this one is told of it.
 func (b *bed) peer(pod int) Peer {
 	a := netip.MustParseAddr
-	return Peer{UID: fmt.Sprintf("pod-%d", 3-pod), Pairs: []Pair{stable(pod), stable6(pod)}, Keys: keysOf(0), Paths: []Path{
-		{Index: 1, Dev: "net1", MTU: b.mtu[1], Keys: keysOf(1), Pairs: []Pair{
-			{a(fmt.Sprintf("10.91.0.%d", pod)), a(fmt.Sprintf("10.91.0.%d", 3-pod))},
-			{a(fmt.Sprintf("fd91::%d", pod)), a(fmt.Sprintf("fd91::%d", 3-pod))}}},
-		{Index: 2, Dev: "net2", MTU: b.mtu[2], Encap: b.encap, Keys: keysOf(2), Pairs: []Pair{
-			{a(fmt.Sprintf("10.92.%d.2", pod)), a(fmt.Sprintf("10.92.%d.2", 3-pod))},
-			{a(fmt.Sprintf("fd92:%d::2", pod)), a(fmt.Sprintf("fd92:%d::2", 3-pod))}}},
-	}}
+	return Peer{UID: fmt.Sprintf("pod-%d", 3-pod), Pairs: []Pair{stable(pod), stable6(pod)}, Keys: keysOf(0),
+		Paths: []Path{
+			{Index: 1, Dev: "net1", MTU: b.mtu[1], Keys: keysOf(1), Pairs: []Pair{
+				{a(fmt.Sprintf("10.91.0.%d", pod)), a(fmt.Sprintf("10.91.0.%d", 3-pod))},
+				{a(fmt.Sprintf("fd91::%d", pod)), a(fmt.Sprintf("fd91::%d", 3-pod))}}},
+			{Index: 2, Dev: "net2", MTU: b.mtu[2], Encap: b.encap, Keys: keysOf(2), Pairs: []Pair{
+				{a(fmt.Sprintf("10.92.%d.2", pod)), a(fmt.Sprintf("10.92.%d.2", 3-pod))},
+				{a(fmt.Sprintf("fd92:%d::2", pod)), a(fmt.Sprintf("fd92:%d::2", 3-pod))}}},
+		}}
 }
 
 func (b *bed) config(pod int) Config {

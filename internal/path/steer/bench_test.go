@@ -44,7 +44,8 @@ func benchPeer(i int) Peer {
 	at := func(net, host byte) netip.Addr { return netip.AddrFrom4([4]byte{10, net, byte(i >> 8), host}) }
 	remote := func(net byte) netip.Addr { return netip.AddrFrom4([4]byte{10, net, byte(i >> 8), byte(i)}) }
 	return Peer{UID: fmt.Sprint("peer-", i), Pairs: []Pair{{netip.MustParseAddr("10.90.1.2"), remote(100)}}, Paths: []Path{
-		{Index: 1, Dev: "net1", MTU: 1450, Keys: keysOf(1), Pairs: []Pair{{netip.AddrFrom4([4]byte{10, 91, 0, 1}), remote(101)}}},
+		{Index: 1, Dev: "net1", MTU: 1450, Keys: keysOf(1),
+			Pairs: []Pair{{netip.AddrFrom4([4]byte{10, 91, 0, 1}), remote(101)}}},
 		{Index: 2, Dev: "net2", MTU: 9000, Pairs: []Pair{{at(92, 2), remote(102)}}},
 	}}
 }
@@ -125,7 +126,8 @@ func BenchmarkPeers(b *testing.B) {
 						}
 						pair := peer.Paths[0].Pairs[0]
 						out[i] = one(p.objs.Out, udp(me, peer.Pairs[0].Remote, 0, 7000, 7001), verdictRedirect)
-						in[i] = one(p.objs.PathIn, steered(udp(pair.Remote, pair.Local, 0, 7001, 7000), keyOf(1), sayData, false), verdictNext)
+						in[i] = one(p.objs.PathIn, steered(udp(pair.Remote, pair.Local, 0, 7001, 7000), keyOf(1), sayData, false),
+							verdictNext)
 						stranger[i] = one(p.objs.Out, udp(me, me, 0, 7000, 7001), verdictNext)
 					}
 					return nil

@@ -264,7 +264,8 @@ const (
 func tally(m *ebpf.Memory, off uint32) Tally {
 	var b [tallyOpened]byte
 	read(m, off, b[:])
-	return Tally{binary.NativeEndian.Uint64(b[:8]), binary.NativeEndian.Uint64(b[8:]), time.Duration(binary.NativeEndian.Uint64(b[16:]))}
+	return Tally{binary.NativeEndian.Uint64(b[:8]), binary.NativeEndian.Uint64(b[8:]),
+		time.Duration(binary.NativeEndian.Uint64(b[16:]))}
 }
 
 // Events are the data plane's counts of what is out of the ordinary.
@@ -296,7 +297,8 @@ type Events struct {
 // Events returns the counts since the data plane was first loaded.
 func (p *Plane) Events() Events {
 	n := func(i uint32) uint64 { return get64(p.mem.events, i*8) }
-	return Events{Errors: n(0), TooBig: n(1), NoPath: n(2), Lease: n(3), Strangers: n(4), ICMP: n(5), Forged: n(6), Unadmitted: n(7), Full: n(8)}
+	return Events{Errors: n(0), TooBig: n(1), NoPath: n(2), Lease: n(3), Strangers: n(4), ICMP: n(5), Forged: n(6),
+		Unadmitted: n(7), Full: n(8)}
 }
 
 // Peers lists the UIDs of the peers that SetPeer has named, sorted.

@@ -165,7 +165,8 @@ func TestEncapEdges(t *testing.T) {
 		from int
 		msg  string
 		want bool
-	}{{52170, "an application's own", true}, {7003, "Pw\x02\x00" + "another port", true}, {52170, "Pw\x02\x00" + strings.Repeat("x", 100), false}} {
+	}{{52170, "an application's own", true}, {7003, "Pw\x02\x00" + "another port", true},
+		{52170, "Pw\x02\x00" + strings.Repeat("x", 100), false}} {
 		stray, err := b.dial(1, "udp", "10.92.2.2:52170", from(&net.UDPAddr{IP: net.IPv4(10, 92, 1, 2), Port: c.from}))
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +238,8 @@ func TestTunnelInPod(t *testing.T) {
 			t.Errorf("path %d carried %d bytes", path, n)
 		}
 		now := b.planes[1].Events()
-		if single, several := now.NoPath-refused.NoPath, now.TooBig-refused.TooBig; (single > 0) != (path == 2) || (several > 0) != (path == 2) {
+		if single, several := now.NoPath-refused.NoPath, now.TooBig-refused.TooBig; (single > 0) != (path == 2) ||
+			(several > 0) != (path == 2) {
 			t.Errorf("path %d refused %d packets and %d of several segments", path, single, several)
 		}
 	}

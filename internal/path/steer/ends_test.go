@@ -44,7 +44,8 @@ func TestEndsLearnAtDifferentTimes(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)
-	for _, conn := range []net.Conn{b.echo("udp", "10.90.2.2:7001", "10.90.2.2:7001"), b.echo("udp6", "[fd90:2::2]:7001", "[fd90:2::2]:7001"),
+	for _, conn := range []net.Conn{b.echo("udp", "10.90.2.2:7001", "10.90.2.2:7001"),
+		b.echo("udp6", "[fd90:2::2]:7001", "[fd90:2::2]:7001"),
 		b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001")} {
 		b.move(1, 0)
 		for range 3 {

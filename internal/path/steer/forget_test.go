@@ -34,7 +34,8 @@ func (b *bed) role(pod int, local, remote uint16, proto uint8) uint8 {
 	b.t.Helper()
 	p := b.planes[pod]
 	uid := fmt.Sprintf("pod-%d", 3-pod)
-	return p.flows(b.t)[bpfFlow{Peer: p.ids[uid], Generation: generation(uid), Local: local, Remote: remote, Proto: proto}].Role
+	return p.flows(b.t)[bpfFlow{Peer: p.ids[uid], Generation: generation(uid), Local: local, Remote: remote,
+		Proto: proto}].Role
 }
 
 // ports are those of a connection of pod 1: its own and pod 2's.
@@ -153,8 +154,10 @@ func (b *bed) forgotten(t *testing.T, ends []int, first int, networks []string) 
 		}
 		was := b.steered(1)*1000000 + b.steered(2)
 		err = errors.Join(err, say(to, from), say(from, to))
-		if now := b.steered(1)*1000000 + b.steered(2); err != nil || now/1000000 == was/1000000 || now%1000000 == was%1000000 {
-			t.Errorf("%s: it is steered no more: %v; roles %d and %d", what, err, b.role(1, near, far, proto), b.role(2, far, near, proto))
+		if now := b.steered(1)*1000000 + b.steered(2); err != nil || now/1000000 == was/1000000 ||
+			now%1000000 == was%1000000 {
+			t.Errorf("%s: it is steered no more: %v; roles %d and %d", what, err, b.role(1, near, far, proto),
+				b.role(2, far, near, proto))
 		}
 		conn.Close()
 		back.Close()

@@ -51,7 +51,8 @@ func (b *bed) former1() (dir string) {
 	}{{"eth0", "in", ebpf.AttachTCXIngress, link.Head()}, {"net1", "path_in", ebpf.AttachTCXIngress, link.Head()},
 		{"net2", "path_in", ebpf.AttachTCXIngress, link.Head()}, {"eth0", "out", ebpf.AttachTCXEgress, link.Tail()}} {
 		if err := netns.Do(b.pods[1], func() error {
-			l, err := link.AttachTCX(link.TCXOptions{Interface: b.index(1, at.dev), Program: c.Programs[at.prog], Attach: at.hook, Anchor: at.where})
+			l, err := link.AttachTCX(link.TCXOptions{Interface: b.index(1, at.dev), Program: c.Programs[at.prog],
+				Attach: at.hook, Anchor: at.where})
 			if err != nil {
 				return err
 			}

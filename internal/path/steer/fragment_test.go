@@ -42,9 +42,11 @@ func cut6(p []byte, at int) (out [][]byte) {
 	class, body := byte(binary.BigEndian.Uint32(p)>>20), p[40:]
 	for _, f := range []struct{ from, to, more int }{{0, at, 1}, {at, len(body), 0}} {
 		head := []byte{p[6], 0, byte(f.from >> 8), byte(f.from&^7 | f.more), 0, 0, 0, 99}
-		out = append(out, ip6(src, dst, class, binary.BigEndian.Uint32(p)&0xfffff, 44, slices.Concat(head, body[f.from:f.to])))
+		out = append(out,
+			ip6(src, dst, class, binary.BigEndian.Uint32(p)&0xfffff, 44, slices.Concat(head, body[f.from:f.to])))
 	}
-	return append(out, ip6(src, dst, class, 0, 44, slices.Concat([]byte{p[6], 0, 0, 0, 0, 0, 0, 98}, body))) // atomic (RFC 6946)
+	// atomic (RFC 6946)
+	return append(out, ip6(src, dst, class, 0, 44, slices.Concat([]byte{p[6], 0, 0, 0, 0, 0, 0, 98}, body)))
 }
 
 // TestHostileFragments: packets in fragments that look steered, with the right tag at
@@ -57,7 +59,8 @@ func TestHostileFragments(t *testing.T) {
 	b.strangers()
 	b.open(1)
 	b.open(2)
-	b.nft("add table inet t", "add chain inet t f { type filter hook forward priority 0; }", `add rule inet t f iifname "p1n0" th dport 7001 drop`)
+	b.nft("add table inet t", "add chain inet t f { type filter hook forward priority 0; }",
+		`add rule inet t f iifname "p1n0" th dport 7001 drop`)
 	for _, network := range []string{"tcp", "udp", "tcp6", "udp6"} {
 		host := either(strings.HasSuffix(network, "6"), "[fd90:2::2]", "10.90.2.2")
 		b.serve(2, network, host+":7001")
@@ -97,9 +100,11 @@ func TestHostileFragments(t *testing.T) {
 					}
 				}
 				if c.proto != 1 {
-					six := l4(c.proto, pathAddr(1, n.network, true), pathAddr(2, n.network, true), c.sport, c.dport, 0x02, strings.Repeat("x", 64))
+					six := l4(c.proto, pathAddr(1, n.network, true), pathAddr(2, n.network, true), c.sport, c.dport, 0x02,
+						strings.Repeat("x", 64))
 					label := uint32(tagOf(keyOf(n.network), c.sport, c.dport, c.proto, sayData, true)) & 0xffff
-					for _, p := range cut6(ip6(pathAddr(1, n.network, true), pathAddr(2, n.network, true), 7<<2, label, c.proto, six), 16) {
+					for _, p := range cut6(ip6(pathAddr(1, n.network, true), pathAddr(2, n.network, true), 7<<2, label, c.proto, six),
+						16) {
 						fire(p)
 					}
 				}
@@ -141,7 +146,8 @@ func TestHostileUnprivileged(t *testing.T) {
 		to    string
 		got   net.Conn
 		most  int
-	}{{"no flow", 0, "10.92.2.2:7002", open, 0}, {"a flow's port", near, "10.92.2.2:7002", open, 0}, {"a flow", near, "10.92.2.2:7001", back, 3}} {
+	}{{"no flow", 0, "10.92.2.2:7002", open, 0}, {"a flow's port", near, "10.92.2.2:7002", open, 0},
+		{"a flow", near, "10.92.2.2:7001", back, 3}} {
 		for _, connected := range []bool{true, false} {
 			before, marked := two.Events(), uint64(0)
 			stray := b.bound(1, fmt.Sprintf("10.92.1.2:%d", c.sport), either(connected, c.to, ""))
@@ -223,7 +229,9 @@ func TestHostileTunnel(t *testing.T) {
 		sport, dport uint16
 		flags        byte
 	}{{6, 1, 7001, 2}, {6, 40000, 7001, 16}, {17, 53, 7002, 0}, {17, near, far, 0}, {17, near, 7002, 0}, {1, 9, 9, 0}} {
-		inner = append(inner, ip4("10.90.1.2", "10.90.2.2", 0, 1, 0x4000, c.proto, l4(c.proto, "10.90.1.2", "10.90.2.2", c.sport, c.dport, c.flags, "inside")))
+		inner = append(inner,
+			ip4("10.90.1.2", "10.90.2.2", 0, 1, 0x4000, c.proto,
+				l4(c.proto, "10.90.1.2", "10.90.2.2", c.sport, c.dport, c.flags, "inside")))
 	}
 	for _, p := range inner {
 		right := tagOf(keyOf(2), binary.BigEndian.Uint16(p[20:]), binary.BigEndian.Uint16(p[22:]), p[9], sayData, true)

@@ -31,7 +31,8 @@ func TestGrowingProcess(t *testing.T) {
 	if ns == "" {
 		return
 	}
-	b := &bed{t: t, pods: []string{"", ns}, dir: dir, planes: map[int]*Plane{}, mtu: [3]int{1500, 1450, 9000}, lease: time.Hour, peers: 1 << 14}
+	b := &bed{t: t, pods: []string{"", ns}, dir: dir, planes: map[int]*Plane{}, mtu: [3]int{1500, 1450, 9000},
+		lease: time.Hour, peers: 1 << 14}
 	b.open(1)
 	b.move(1, 2)
 	if _, err := os.Stdout.WriteString("open\n"); err != nil {

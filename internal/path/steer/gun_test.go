@@ -137,7 +137,8 @@ func l4(proto byte, from, to string, sport, dport uint16, flags byte, payload st
 	p = append(p, payload...)
 	var pseudo []byte
 	if proto != unix.IPPROTO_ICMP {
-		pseudo = slices.Concat(netip.MustParseAddr(from).AsSlice(), netip.MustParseAddr(to).AsSlice(), []byte{0, proto, byte(len(p) >> 8), byte(len(p))})
+		pseudo = slices.Concat(netip.MustParseAddr(from).AsSlice(), netip.MustParseAddr(to).AsSlice(),
+			[]byte{0, proto, byte(len(p) >> 8), byte(len(p))})
 	}
 	binary.BigEndian.PutUint16(p[at:], ^sum16(append(pseudo, p...)))
 	return p
@@ -210,7 +211,8 @@ func (b *bed) snmp(pod int) map[string]uint64 {
 func (b *bed) taken(pod int) (n uint64) {
 	b.t.Helper()
 	s := b.snmp(pod)
-	for _, name := range []string{"Tcp:InSegs", "Udp:InDatagrams", "Udp:NoPorts", "Udp:InErrors", "Icmp:InMsgs", "Udp6InDatagrams", "Udp6NoPorts", "Udp6InErrors", "Icmp6InEchos", "Icmp6InPktTooBigs"} {
+	for _, name := range []string{"Tcp:InSegs", "Udp:InDatagrams", "Udp:NoPorts", "Udp:InErrors", "Icmp:InMsgs",
+		"Udp6InDatagrams", "Udp6NoPorts", "Udp6InErrors", "Icmp6InEchos", "Icmp6InPktTooBigs"} {
 		v, ok := s[name]
 		if !ok {
 			b.t.Fatalf("the kernel does not count %s", name)

@@ -105,7 +105,8 @@ func TestHostileHandshakes(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	two := b.open(2)
-	b.nft("add table inet t", "add chain inet t f { type filter hook forward priority 0; }", `add rule inet t f iifname "p1n0" th dport 7001 drop`)
+	b.nft("add table inet t", "add chain inet t f { type filter hook forward priority 0; }",
+		`add rule inet t f iifname "p1n0" th dport 7001 drop`)
 	b.serve(2, "tcp", "10.90.2.2:7001")
 	wild := b.receiver(2, "0.0.0.0:7001")
 	b.move(1, 1)
@@ -198,7 +199,8 @@ func TestHostileOwnAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ports := range [][2]uint16{{7003, 7001}, {7004, 7001}} {
-		inner := datagram(netip.AddrPortFrom(stable(1).Local, ports[0]), netip.AddrPortFrom(stable(1).Remote, ports[1]), 0, "evil")
+		inner := datagram(netip.AddrPortFrom(stable(1).Local, ports[0]), netip.AddrPortFrom(stable(1).Remote, ports[1]),
+			0, "evil")
 		for n := range 64 {
 			shim := []byte{0x50, 0x77, 2, 0, byte(n), 0, 0, 0, 0, 0, 0, 0}
 			if err := send(tunnel, string(shim)+string(inner)); err != nil {
@@ -251,7 +253,8 @@ func TestHostileSegment(t *testing.T) {
 		raw(flagged(at("10.91.0.1:7003"), at("10.91.0.2:7001"), uint16(id), 0x04)) // RST
 	}
 	for port := range uint16(2000) { // all buckets
-		raw(datagram(netip.AddrPortFrom(netip.MustParseAddr("10.91.0.1"), 20000+port), at("10.91.0.2:7002"), uint16(port*31), "evil"))
+		raw(datagram(netip.AddrPortFrom(netip.MustParseAddr("10.91.0.1"), 20000+port), at("10.91.0.2:7002"), uint16(port*31),
+			"evil"))
 	}
 	if own2, followed2 := b.rows(); own2 != own || followed2 != followed {
 		t.Errorf("flows have moved: %v %v", own2[0], followed2[0])
@@ -359,8 +362,10 @@ func TestHostileReplay(t *testing.T) {
 	before := two.Events().Forged
 	for _, network := range []int{0, 2} {
 		for say := range uint8(5) {
-			raw(datagram(at("10.91.0.1:7004"), at("10.91.0.2:7002"), uint16(tagOf(keyOf(network), 7004, 7002, 17, say, true)), "evil"))
-			raw(datagram(at("10.91.0.1:7004"), at("10.91.0.2:7002"), uint16(tagOf(keyOf(1), 7004, 7002, 17, sayData, false)), "evil"))
+			raw(datagram(at("10.91.0.1:7004"), at("10.91.0.2:7002"), uint16(tagOf(keyOf(network), 7004, 7002, 17, say, true)),
+				"evil"))
+			raw(datagram(at("10.91.0.1:7004"), at("10.91.0.2:7002"), uint16(tagOf(keyOf(1), 7004, 7002, 17, sayData, false)),
+				"evil"))
 		}
 	}
 	if n := two.Events().Forged - before; n != 20 {
@@ -460,7 +465,8 @@ func learnAgain(t *testing.T, forgets []int) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)
-	for i, c := range []net.Conn{b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001"), b.echo("udp", "10.90.2.2:7002", "10.90.2.2:7002"),
+	for i, c := range []net.Conn{b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001"),
+		b.echo("udp", "10.90.2.2:7002", "10.90.2.2:7002"),
 		b.echo("tcp6", "[fd90:2::2]:7001", "[fd90:2::2]:7001")} {
 		for range 3 {
 			b.move(1, 0)

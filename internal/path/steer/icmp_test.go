@@ -31,8 +31,8 @@ func TestICMPErrorsReachTheSocket(t *testing.T) {
 		}{
 			{"udp", "10.90.2.2:7001", option{unix.IPPROTO_IP, unix.IP_RECVERR, 1}, option{unix.IPPROTO_IP, unix.IP_TTL, 1},
 				"10.92.1.1", 11, 3, 3},
-			{"udp6", "[fd90:2::2]:7001", option{unix.IPPROTO_IPV6, unix.IPV6_RECVERR, 1}, option{unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, 1},
-				"fd92:1::1", 3, 1, 4},
+			{"udp6", "[fd90:2::2]:7001", option{unix.IPPROTO_IPV6, unix.IPV6_RECVERR, 1},
+				option{unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, 1}, "fd92:1::1", 3, 1, 4},
 		} {
 			b.move(1, 0)
 			server := b.serve(2, c.network, c.at)
@@ -49,11 +49,13 @@ func TestICMPErrorsReachTheSocket(t *testing.T) {
 			}
 			dst := netip.MustParseAddrPort(c.at).Addr()
 			setOption(t, conn, c.ttl, 1)
-			expectError(t, conn, icmpError{errno: syscall.EHOSTUNREACH, typ: c.exceeded, offender: netip.MustParseAddr(c.router), quoteTo: dst})
+			expectError(t, conn, icmpError{errno: syscall.EHOSTUNREACH, typ: c.exceeded, offender: netip.MustParseAddr(c.router),
+				quoteTo: dst})
 			setOption(t, conn, c.ttl, 64)
 			server.Close()
 			sent, _ := b.crossed(1, 2)
-			expectError(t, conn, icmpError{errno: syscall.ECONNREFUSED, typ: c.refused, code: c.code, offender: dst, quoteTo: dst})
+			expectError(t, conn, icmpError{errno: syscall.ECONNREFUSED, typ: c.refused, code: c.code, offender: dst,
+				quoteTo: dst})
 			if after, _ := b.crossed(1, 2); after == sent {
 				t.Errorf("%s: the refused packet did not take path 2", c.network)
 			}
@@ -67,7 +69,8 @@ func setOption(t testing.TB, c net.Conn, o option, v int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cerr := rc.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), o.level, o.name, v) }); cerr != nil || err != nil {
+	if cerr := rc.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), o.level, o.name, v) }); cerr != nil ||
+		err != nil {
 		t.Fatal(cerr, err)
 	}
 }

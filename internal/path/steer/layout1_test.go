@@ -41,7 +41,8 @@ const lease1 = 400 * time.Millisecond
 func (b *bed) openLayout1(pod int) *layout1 {
 	b.t.Helper()
 	peer := b.peer(pod)
-	o := &layout1{t: b.t, netns: b.pods[pod], dir: b.former(pod), uid: peer.UID, home: stable(pod), paths: peer.Paths, lease: lease1}
+	o := &layout1{t: b.t, netns: b.pods[pod], dir: b.former(pod), uid: peer.UID, home: stable(pod), paths: peer.Paths,
+		lease: lease1}
 	o.open("testdata/layout-1.o")
 	return o
 }
@@ -115,7 +116,8 @@ func (o *layout1) hook(dev, prog string, at ebpf.AttachType, where link.Anchor) 
 			defer old.Close()
 			return old.Update(o.coll.Programs[prog])
 		}
-		l, err := link.AttachTCX(link.TCXOptions{Interface: o.index(dev), Program: o.coll.Programs[prog], Attach: at, Anchor: where})
+		l, err := link.AttachTCX(link.TCXOptions{Interface: o.index(dev), Program: o.coll.Programs[prog], Attach: at,
+			Anchor: where})
 		if err != nil {
 			return err
 		}
@@ -253,7 +255,8 @@ func TestLayout1Process(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &order); err != nil {
 		t.Fatal(err)
 	}
-	o := &layout1{t: t, netns: order.Netns, dir: order.Dir, uid: order.UID, home: Pair{Local: order.Local, Remote: order.Remote}, lease: DefaultLease}
+	o := &layout1{t: t, netns: order.Netns, dir: order.Dir, uid: order.UID,
+		home: Pair{Local: order.Local, Remote: order.Remote}, lease: DefaultLease}
 	for _, p := range order.Paths {
 		o.paths = append(o.paths, Path{Index: p.Index, Dev: p.Dev, MTU: p.MTU, Pairs: []Pair{{p.Local, p.Remote}}})
 	}

@@ -18,7 +18,8 @@ func TestAgentProcess(t *testing.T) {
 	if ns == "" {
 		return
 	}
-	b := &bed{t: t, pods: []string{"", ns}, dir: dir, planes: map[int]*Plane{}, mtu: [3]int{1500, 1450, 9000}, lease: time.Hour}
+	b := &bed{t: t, pods: []string{"", ns}, dir: dir, planes: map[int]*Plane{}, mtu: [3]int{1500, 1450, 9000},
+		lease: time.Hour}
 	b.open(1)
 	b.move(1, 2)
 	if _, err := os.Stdout.WriteString("open\n"); err != nil {
@@ -131,7 +132,8 @@ func TestLeaseEnds(t *testing.T) {
 	b.open(2) // this agent lives: its lease is an hour
 	b.lease = 300 * time.Millisecond
 	b.open(1)
-	conns := []net.Conn{b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001"), b.echo("udp6", "[fd90:2::2]:7001", "[fd90:2::2]:7001")}
+	conns := []net.Conn{b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001"),
+		b.echo("udp6", "[fd90:2::2]:7001", "[fd90:2::2]:7001")}
 	on := func(path int, why string) {
 		t.Helper()
 		before := [3]uint64{}

@@ -61,7 +61,8 @@ func weigh(m *ebpf.Map, counted map[ebpf.MapID]bool, sum *uint64) error {
 // maps are the data plane's, by name.
 func (p *Plane) maps() map[string]*ebpf.Map {
 	o := &p.objs
-	return map[string]*ebpf.Map{"peers4": o.Peers4, "peers6": o.Peers6, "rev4": o.Rev4, "rev6": o.Rev6, "near": o.Near, "near_rev": o.NearRev,
-		"own": o.Own, "follow": o.Follow, "order": o.Order, "sent": o.Sent, "received": o.Received, "slots": o.Slots, "slots_rev": o.SlotsRev,
-		"held": o.Held, "elsewhere": o.Elsewhere, "wanted": o.Wanted, "heartbeat": o.Heartbeat, "events": o.Events, "recent": o.Recent, "flows": o.Flows}
+	return map[string]*ebpf.Map{"peers4": o.Peers4, "peers6": o.Peers6, "rev4": o.Rev4, "rev6": o.Rev6, "near": o.Near,
+		"near_rev": o.NearRev, "own": o.Own, "follow": o.Follow, "order": o.Order, "sent": o.Sent, "received": o.Received,
+		"slots": o.Slots, "slots_rev": o.SlotsRev, "held": o.Held, "elsewhere": o.Elsewhere, "wanted": o.Wanted,
+		"heartbeat": o.Heartbeat, "events": o.Events, "recent": o.Recent, "flows": o.Flows}
 }

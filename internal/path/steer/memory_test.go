@@ -50,8 +50,8 @@ func TestMemory(t *testing.T) {
 		p.ordinary(t)
 	}
 	full, after := memoryOf(t, planes), meminfo(t)
-	t.Logf("%d pods, %v each to begin: %d KiB each without flows, %d KiB with %d peers and %d flows", pods, (took / time.Duration(pods)).Round(time.Millisecond),
-		empty/pods>>10, full/pods>>10, ordinaryPeers, ordinaryFlows)
+	t.Logf("%d pods, %v each to begin: %d KiB each without flows, %d KiB with %d peers and %d flows", pods,
+		(took / time.Duration(pods)).Round(time.Millisecond), empty/pods>>10, full/pods>>10, ordinaryPeers, ordinaryFlows)
 	for _, what := range []string{"MemAvailable", "Slab", "Percpu", "VmallocUsed"} {
 		t.Logf("%s: %+d KiB, %+d each", what, after[what]-before[what], (after[what]-before[what])/pods)
 	}

@@ -100,7 +100,8 @@ func (w *world) may(e *effect, c chance) bool {
 
 // recall turns a packet of a flow that is not known into a note to its sender.
 func (p *peerOf) recall(b []byte, h *headers) ([]byte, uint32) {
-	n := shape{src: p.stable.Local, dst: p.stable.Remote, tos: 7 << 2, frag: 0x4000, proto: h.proto, sport: h.dport, dport: h.sport}
+	n := shape{src: p.stable.Local, dst: p.stable.Remote, tos: 7 << 2, frag: 0x4000, proto: h.proto, sport: h.dport,
+		dport: h.sport}
 	if !h.v6 && h.l4 != 34 {
 		return b, verdictDrop
 	}
@@ -139,7 +140,8 @@ func wrappedIn(b []byte, h *headers) (uint64, bool) {
 
 // former is what becomes of what looks like layout 1's, and of all else.
 func (w *world) former(e effect, b []byte, h *headers) effect {
-	wrapped := !h.v6 && h.proto == 17 && h.whole && h.sport == 52170 && h.dport == 52170 && len(b) >= h.l4+10 && be16(b[h.l4+8:]) == 0x5057
+	wrapped := !h.v6 && h.proto == 17 && h.whole && h.sport == 52170 && h.dport == 52170 && len(b) >= h.l4+10 &&
+		be16(b[h.l4+8:]) == 0x5057
 	if wrapped || h.dscp&7 == 3 {
 		return w.refuse(e, false, Events{Strangers: 1})
 	}
@@ -343,12 +345,14 @@ func (w *world) unquoted(e *effect, h *headers) {
 	b := e.frame
 	at := h.l4 + 8
 	in := at + EncapOverhead
-	if h.v6 || len(b) < in+28 || b[at]&15 != 5 || b[at+9] != 17 || be16(b[at+22:]) != 52170 || be16(b[at+28:]) != 0x5077 || b[in]&15 != 5 {
+	if h.v6 || len(b) < in+28 || b[at]&15 != 5 || b[at+9] != 17 || be16(b[at+22:]) != 52170 || be16(b[at+28:]) != 0x5077 ||
+		b[in]&15 != 5 {
 		return
 	}
 	o, q := readIP(b[at:], false), readIP(b[in:], false)
 	p, pa, _ := w.on(o.dst)
-	if p == nil || !pa.encap || o.src != pa.pair.Local || h.dst != pa.pair.Local || q.src != p.stable.Local || q.dst != p.stable.Remote {
+	if p == nil || !pa.encap || o.src != pa.pair.Local || h.dst != pa.pair.Local || q.src != p.stable.Local ||
+		q.dst != p.stable.Remote {
 		return
 	}
 	quotedPorts(&q, b[in+20:])

@@ -86,8 +86,8 @@ func (w *world) enter(t testing.TB, p *Plane, uid string, i int) {
 	peer := Peer{UID: uid, Keys: keys(0), Pairs: []Pair{{me[0], it[0]}, {me[1], it[1]}}}
 	for n := 1; n <= 5; n++ {
 		own, its := addr("10.9%d.0.1", "fd9%d::1", n), addr("10.9%d.0.%d", "fd9%d::%d", n, 2+i)
-		path := Path{Index: n, Dev: "net1", MTU: []int{0, 1450, 1400, 600, 9000, 1480}[n], Encap: n == 2 || n == 5, Keys: keys(n),
-			Pairs: []Pair{{own[0], its[0]}, {own[1], its[1]}}}
+		path := Path{Index: n, Dev: "net1", MTU: []int{0, 1450, 1400, 600, 9000, 1480}[n], Encap: n == 2 || n == 5,
+			Keys: keys(n), Pairs: []Pair{{own[0], its[0]}, {own[1], its[1]}}}
 		if n == 4 {
 			path.Dev = "net2"
 		}
@@ -105,7 +105,8 @@ func (w *world) enter(t testing.TB, p *Plane, uid string, i int) {
 			if f == 1 && path.Encap {
 				continue
 			}
-			pa := pathOf{pair: path.Pairs[f], keys: path.Keys, mtu: path.MTU, encap: path.Encap, onDev: path.Dev == "net1", exists: true}
+			pa := pathOf{pair: path.Pairs[f], keys: path.Keys, mtu: path.MTU, encap: path.Encap, onDev: path.Dev == "net1",
+				exists: true}
 			if path.NextHop != nil {
 				pa.mac = append(bytes.Clone(path.NextHop), 2, 0, 0, 0, 0, 1)
 			}
@@ -159,7 +160,8 @@ func (tr *trial) begin(peer *peerOf, r *rand.Rand) {
 				if _, known := w.flows[f]; known {
 					continue // of the other family
 				}
-				w.flows[f] = partOf{role: pick(r, uint8(roleNone), roleOwnerNew, roleOwner, roleOwner, roleFollowNew, roleAnswered, roleFollow, roleFollow),
+				w.flows[f] = partOf{role: pick(r, uint8(roleNone), roleOwnerNew, roleOwner, roleOwner, roleFollowNew, roleAnswered,
+					roleFollow, roleFollow),
 					closed: pick(r, uint8(0), 0, uint8(r.IntN(8))), marks: pick(r, uint16(0), 7, 8), stale: r.IntN(2) == 0,
 					idle: proto != 6 && r.IntN(4) == 0}
 				w.held[peer.id]++
@@ -181,7 +183,8 @@ func (tr *trial) push() error {
 		if p.idle {
 			seen -= 1000
 		}
-		now, parts = append(now, f), append(parts, bpfPart{Role: p.role, Closed: p.closed, Marks: p.marks, Told: told, Seen: seen})
+		now, parts = append(now, f),
+			append(parts, bpfPart{Role: p.role, Closed: p.closed, Marks: p.marks, Told: told, Seen: seen})
 	}
 	if len(had) > 0 {
 		_, derr := tr.table.BatchDelete(had, nil)
@@ -290,8 +293,8 @@ func (tr *trial) differs(e *effect, verdict uint32, out []byte, before, after Ev
 }
 
 func minus(a, b Events) Events {
-	return Events{a.Errors - b.Errors, a.TooBig - b.TooBig, a.NoPath - b.NoPath, a.Lease - b.Lease, a.Strangers - b.Strangers,
-		a.ICMP - b.ICMP, a.Forged - b.Forged, a.Unadmitted - b.Unadmitted, a.Full - b.Full}
+	return Events{a.Errors - b.Errors, a.TooBig - b.TooBig, a.NoPath - b.NoPath, a.Lease - b.Lease,
+		a.Strangers - b.Strangers, a.ICMP - b.ICMP, a.Forged - b.Forged, a.Unadmitted - b.Unadmitted, a.Full - b.Full}
 }
 
 // lives is when something was last received, by peer and path.
@@ -331,7 +334,8 @@ func (tr *trial) apply(e *effect, life [4 * MaxPaths]uint64) error {
 // settled holds table and counters against the model, after a round.
 func (tr *trial) settled() error {
 	got, want := map[bpfFlow]partOf{}, map[bpfFlow]partOf{}
-	if err := each(tr.table, func(f bpfFlow, p bpfPart) { got[f] = partOf{role: p.Role, closed: p.Closed, marks: p.Marks} }); err != nil {
+	if err := each(tr.table,
+		func(f bpfFlow, p bpfPart) { got[f] = partOf{role: p.Role, closed: p.Closed, marks: p.Marks} }); err != nil {
 		return err
 	}
 	for f, p := range tr.w.flows {
@@ -382,8 +386,8 @@ func (tr *trial) rounds(r *rand.Rand, n int) error {
 }
 
 func show(w *world, prog int, in, out []byte, verdict uint32, e effect) string {
-	return fmt.Sprintf("%s, alive %t, lenient %t: %+v\nin   %x\nout  %x verdict %d\nmodel %x %+v", []string{"out", "in", "path_in"}[prog], w.alive, w.lenient,
-		readFrame(in), in, out, int32(verdict), e.frame, e)
+	return fmt.Sprintf("%s, alive %t, lenient %t: %+v\nin   %x\nout  %x verdict %d\nmodel %x %+v",
+		[]string{"out", "in", "path_in"}[prog], w.alive, w.lenient, readFrame(in), in, out, int32(verdict), e.frame, e)
 }
 
 // warned is whether the kernel has ever given a warning (TAINT_WARN).
@@ -422,7 +426,8 @@ func TestPrograms(t *testing.T) {
 		if err := tr.rounds(rand.New(rand.NewPCG(seed, uint64(i))), int(n)/len(trials)); err != nil {
 			t.Fatalf("PATHWISE_SEED=%d PATHWISE_PACKETS=%d, arrivals handed over %t: %v", seed, n, tr.w.toStable, err)
 		}
-		t.Logf("let go, dropped, redirected: out %v, in %v, path_in %v; %+v", tr.seen[progOut], tr.seen[progIn], tr.seen[progPathIn], tr.p.Events())
+		t.Logf("let go, dropped, redirected: out %v, in %v, path_in %v; %+v", tr.seen[progOut], tr.seen[progIn],
+			tr.seen[progPathIn], tr.p.Events())
 		for prog, want := range [][]int{{0, 2}, {0}, {0, 1}} {
 			for _, v := range want {
 				if tr.seen[prog][v]*50 < int(n)/len(trials)/5 {

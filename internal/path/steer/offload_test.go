@@ -119,7 +119,8 @@ func TestWhatCannotBeSteeredIsNative(t *testing.T) {
 	}{
 		{"fragments", "10.90.2.2:7001", 20000, nil},
 		{"fragments", "[fd90:2::2]:7001", 20000, nil},
-		{"destination options", "[fd90:2::2]:7001", 100, []option{{unix.IPPROTO_IPV6, unix.IPV6_DSTOPTS, []byte{0, 0, 1, 4, 0, 0, 0, 0}}}},
+		{"destination options", "[fd90:2::2]:7001", 100,
+			[]option{{unix.IPPROTO_IPV6, unix.IPV6_DSTOPTS, []byte{0, 0, 1, 4, 0, 0, 0, 0}}}},
 		{"network control", "10.90.2.2:7001", 100, []option{tos(false, 0xc0)}},
 		{"network control", "[fd90:2::2]:7001", 100, []option{tos(true, 0xc0)}},
 	} {

@@ -15,7 +15,8 @@ import (
 // shows best, and with caches as a system call leaves them. In place a pass takes
 // longer, as more has used the caches in between: see BenchmarkRoundTrip. It tells
 // variants of the programs apart also where a busy machine hides the round trips'
-// difference. Unlike in place, "out" reads the clock each time. Packets are TCP over IPv4 with timestamps and a byte of data.
+// difference. Unlike in place, "out" reads the clock each time. Packets are TCP over IPv4 with timestamps and a byte of
+// data.
 func BenchmarkPass(b *testing.B) {
 	p := benchPlane(b, 1)
 	peer := benchPeer(0)
@@ -33,8 +34,10 @@ func BenchmarkPass(b *testing.B) {
 		{"out-default", p.objs.Out, 0, owner, tcp(stable.Local, stable.Remote, 0), verdictNext},
 		{"in-default", p.objs.In, 0, owner, tcp(stable.Remote, stable.Local, 0), verdictNext},
 		{"out-steered", p.objs.Out, 1, owner, tcp(stable.Local, stable.Remote, 0), verdictRedirect},
-		{"path_in-owned", p.objs.PathIn, 1, owner, steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false), verdictNext},
-		{"path_in-followed", p.objs.PathIn, 1, follower, steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false), verdictNext},
+		{"path_in-owned", p.objs.PathIn, 1, owner, steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false),
+			verdictNext},
+		{"path_in-followed", p.objs.PathIn, 1, follower,
+			steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false), verdictNext},
 	}
 	took := make([][]float64, len(passes))
 	for b.Loop() {

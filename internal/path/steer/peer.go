@@ -76,8 +76,10 @@ func (p *Plane) SetPeer(peer Peer) error {
 				continue
 			}
 			dev := p.devs[path.Dev]
-			rev := bpfRev{Id: id, Generation: gen, Lower: lower(stable), Path: uint32(path.Index), Remote: near(pair.Remote), Ifindex: uint32(dev.Index), Flags: flags(path), Accept: path.Keys.accepted(),
-				Diff: diff(pair, stable), Local: word(pair.Local), StableLocal: word(stable.Local), StableRemote: word(stable.Remote)}
+			rev := bpfRev{Id: id, Generation: gen, Lower: lower(stable), Path: uint32(path.Index), Remote: near(pair.Remote),
+				Ifindex: uint32(dev.Index), Flags: flags(path), Accept: path.Keys.accepted(),
+				Diff: diff(pair, stable), Local: word(pair.Local), StableLocal: word(stable.Local),
+				StableRemote: word(stable.Remote)}
 			err := p.put(p.objs.Rev4, p.objs.Rev6, pair.Remote, rev)
 			if err == nil {
 				p.note(id, pair.Remote, true)
@@ -93,7 +95,8 @@ func (p *Plane) SetPeer(peer Peer) error {
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("look up peer %s: %w", peer.UID, err)
 		}
-		row := bpfPeer{Id: id, Generation: gen, Lower: lower(stable), Remote: near(stable.Remote), Self: word(stable.Local), Key: peer.Keys.Send.words(), Accept: peer.Keys.accepted()}
+		row := bpfPeer{Id: id, Generation: gen, Lower: lower(stable), Remote: near(stable.Remote), Self: word(stable.Local),
+			Key: peer.Keys.Send.words(), Accept: peer.Keys.accepted()}
 		for _, path := range peer.Paths {
 			pair, ok := path.pair(stable)
 			if !ok {
@@ -177,8 +180,8 @@ func flags(path Path) uint32 {
 
 func (p *Plane) path(path Path, pair, stable Pair) bpfPath {
 	dev := p.devs[path.Dev]
-	row := bpfPath{Local: word(pair.Local), Remote: word(pair.Remote), Diff: diff(stable, pair), Key: path.Keys.Send.words(),
-		Ifindex: uint32(dev.Index), Mtu: uint16(path.MTU), Flags: uint8(flags(path))}
+	row := bpfPath{Local: word(pair.Local), Remote: word(pair.Remote), Diff: diff(stable, pair),
+		Key: path.Keys.Send.words(), Ifindex: uint32(dev.Index), Mtu: uint16(path.MTU), Flags: uint8(flags(path))}
 	if len(path.NextHop) == 6 && len(dev.HardwareAddr) == 6 {
 		row.Flags |= flagMAC
 		copy(row.Mac[:6], path.NextHop)

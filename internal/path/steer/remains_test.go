@@ -31,8 +31,10 @@ func TestEavesdropper(t *testing.T) {
 	near, far := ports(conn)
 	g := b.gun(segment, "net1", segment, 2, true)
 	id := uint16(seen[0][4])<<8 | uint16(seen[0][5])
-	g.fire(t, ip4("10.91.0.1", "10.91.0.2", seen[0][1], id, 0x4000, 17, l4(17, "10.91.0.1", "10.91.0.2", near, far, 0, "put in")))
-	g.fire(t, ip4("10.91.0.1", "10.91.0.2", seen[0][1], id, 0x4000, 17, l4(17, "10.91.0.1", "10.91.0.2", near, 7002, 0, "put in")))
+	g.fire(t, ip4("10.91.0.1", "10.91.0.2", seen[0][1], id, 0x4000, 17,
+		l4(17, "10.91.0.1", "10.91.0.2", near, far, 0, "put in")))
+	g.fire(t, ip4("10.91.0.1", "10.91.0.2", seen[0][1], id, 0x4000, 17,
+		l4(17, "10.91.0.1", "10.91.0.2", near, 7002, 0, "put in")))
 	if got, err := receive(back, time.Second); got != "put in" {
 		t.Errorf("it got %q: %v", got, err)
 	}
@@ -79,7 +81,8 @@ func TestPolicyLater(t *testing.T) {
 	if err := errors.Join(say(conn, back), say(back, conn)); err != nil {
 		t.Fatal(err)
 	}
-	b.nft("add table inet t", "add chain inet t f { type filter hook forward priority 0; }", `add rule inet t f iifname "p1n0" drop`)
+	b.nft("add table inet t", "add chain inet t f { type filter hook forward priority 0; }",
+		`add rule inet t f iifname "p1n0" drop`)
 	for range 5 {
 		if err := errors.Join(say(conn, back), say(back, conn)); err != nil {
 			t.Errorf("a flow that was admitted: %v", err)
@@ -106,7 +109,8 @@ func TestSecondInterface(t *testing.T) {
 				b.open(1)
 				b.open(2)
 			}
-			g.fire(t, ip4("10.90.1.2", "10.90.2.2", 0, 1, 0, 17, l4(17, "10.90.1.2", "10.90.2.2", 5000, 7001, 0, "by the side door")))
+			g.fire(t, ip4("10.90.1.2", "10.90.2.2", 0, 1, 0, 17,
+				l4(17, "10.90.1.2", "10.90.2.2", 5000, 7001, 0, "by the side door")))
 			if _, err := receive(server, 200*time.Millisecond); (err != nil) != strict {
 				t.Errorf("strict %v, with a data plane %v: %v", strict, with, err)
 			}

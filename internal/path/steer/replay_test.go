@@ -17,7 +17,8 @@ func (b *bed) tap(pod int, dev, from string) func() [][]byte {
 	b.t.Helper()
 	fd := -1
 	if err := netns.Do(b.pods[pod], func() (err error) {
-		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK, 0x0300) // ETH_P_ALL, in network order: before our programs
+		// ETH_P_ALL, in network order: before our programs
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK, 0x0300)
 		return err
 	}); err != nil {
 		b.t.Fatal(err)
@@ -76,7 +77,8 @@ func TestReplays(t *testing.T) {
 		for _, p := range captured {
 			sport, dport := binary.BigEndian.Uint16(p[20:]), binary.BigEndian.Uint16(p[22:])
 			there.fire(t, p)
-			if id := binary.BigEndian.Uint16(p[4:]); id-uint16(tagOf(keyOf(1), sport, dport, p[9], sayData, true)) >= 128 { // no accident
+			// no accident
+			if id := binary.BigEndian.Uint16(p[4:]); id-uint16(tagOf(keyOf(1), sport, dport, p[9], sayData, true)) >= 128 {
 				there.fire(t, ip4("10.91.0.1", "10.91.0.2", p[1], id, 0x4000, p[9], p[20:]))
 			}
 		}

@@ -50,8 +50,8 @@ func roomIn(dir string) (room int, err error) {
 func entries(room int) map[string]uint32 {
 	n := uint32(room)
 	return map[string]uint32{"peers4": n, "peers6": n, "rev4": n * MaxPaths, "rev6": n * MaxPaths,
-		"near": n, "near_rev": n * MaxPaths, "own": n, "follow": n, "order": n, "sent": n * MaxPaths, "received": n * MaxPaths,
-		"slots": 1 << slotBits(room), "slots_rev": 2 << slotBits(room), "held": n}
+		"near": n, "near_rev": n * MaxPaths, "own": n, "follow": n, "order": n, "sent": n * MaxPaths,
+		"received": n * MaxPaths, "slots": 1 << slotBits(room), "slots_rev": 2 << slotBits(room), "held": n}
 }
 
 // slotBits is the logarithm of the number of slots for stable addresses: eight for each
@@ -95,7 +95,8 @@ func (p *Plane) constants(room int) map[string]any {
 }
 
 // assemble loads the programs with the maps.
-func assemble(spec *ebpf.CollectionSpec, constants map[string]any, maps map[string]*ebpf.Map) (objs bpfObjects, err error) {
+func assemble(spec *ebpf.CollectionSpec, constants map[string]any, maps map[string]*ebpf.Map) (
+	objs bpfObjects, err error) {
 	for name, v := range constants {
 		if err := spec.Variables[name].Set(v); err != nil {
 			return objs, fmt.Errorf("set %s: %w", name, err)
@@ -178,8 +179,10 @@ func (p *Plane) mapMemory() error {
 		from *ebpf.Map
 		to   **ebpf.Memory
 	}{{p.objs.Own, &p.mem.own}, {p.objs.Follow, &p.mem.follow}, {p.objs.Order, &p.mem.order}, {p.objs.Sent, &p.mem.sent},
-		{p.objs.Received, &p.mem.received}, {p.objs.Slots, &p.mem.slots}, {p.objs.SlotsRev, &p.mem.slotsRev}, {p.objs.Held, &p.mem.held},
-		{p.objs.Elsewhere, &p.mem.elsewhere}, {p.objs.Wanted, &p.mem.wanted}, {p.objs.Heartbeat, &p.mem.heartbeat}, {p.objs.Events, &p.mem.events}} {
+		{p.objs.Received, &p.mem.received}, {p.objs.Slots, &p.mem.slots}, {p.objs.SlotsRev, &p.mem.slotsRev},
+		{p.objs.Held, &p.mem.held},
+		{p.objs.Elsewhere, &p.mem.elsewhere}, {p.objs.Wanted, &p.mem.wanted}, {p.objs.Heartbeat, &p.mem.heartbeat},
+		{p.objs.Events, &p.mem.events}} {
 		mem, err := m.from.Memory()
 		if err != nil {
 			return fmt.Errorf("map memory: %w", err)

@@ -16,7 +16,8 @@ func TestServiceAddress(t *testing.T) {
 	b.open(1)
 	b.open(2)
 	b.nft("add table inet t", "add chain inet t pre { type nat hook prerouting priority dstnat; }",
-		"add rule inet t pre ip daddr 10.96.0.1 dnat ip to 10.90.2.2", "add rule inet t pre ip6 daddr fd96::1 dnat ip6 to fd90:2::2")
+		"add rule inet t pre ip daddr 10.96.0.1 dnat ip to 10.90.2.2",
+		"add rule inet t pre ip6 daddr fd96::1 dnat ip6 to fd90:2::2")
 	services := map[string]net.Conn{
 		"tcp":  b.echo("tcp", "10.90.2.2:7001", "10.96.0.1:7001"),
 		"tcp6": b.echo("tcp6", "[fd90:2::2]:7001", "[fd96::1]:7001"),

@@ -129,7 +129,8 @@ func (s *shaper) stranger(a netip.Addr) netip.Addr {
 		return a
 	}
 	p := s.peer()
-	b := pick(s.r, p.stable.Local, p.stable.Remote, s.path(p).pair.Local, s.path(p).pair.Remote, s.w.elsewhere[0], netip.AddrFrom4([4]byte(s.bytes(4))))
+	b := pick(s.r, p.stable.Local, p.stable.Remote, s.path(p).pair.Local, s.path(p).pair.Remote, s.w.elsewhere[0],
+		netip.AddrFrom4([4]byte(s.bytes(4))))
 	if b.IsValid() && b.Is4() == a.Is4() {
 		return b
 	}
@@ -183,7 +184,8 @@ func (s *shaper) onPath(p *peerOf) []byte {
 	h := shape{src: s.stranger(pa.pair.Remote), dst: s.stranger(pa.pair.Local)}
 	s.transport(&h)
 	if h.proto == 17 && s.oneIn(8) { // what is answered has a checksum of 0, or all ones
-		h.sport = ^sum16(append(append(p.stable.Local.AsSlice(), p.stable.Remote.AsSlice()...), 0, 17, 0, 8, byte(h.dport>>8), byte(h.dport), 0, 8))
+		h.sport = ^sum16(append(append(p.stable.Local.AsSlice(), p.stable.Remote.AsSlice()...), 0, 17, 0, 8, byte(h.dport>>8),
+			byte(h.dport), 0, 8))
 	}
 	if !s.oneIn(10) {
 		s.tagged(&h, p, pa.keys, sayData, !p.lower())
@@ -246,7 +248,8 @@ func (s *shaper) failure(p *peerOf, pa *pathOf) []byte {
 	if !pa.pair.Local.Is4() {
 		router = netip.MustParseAddr("fd99::1")
 	}
-	h := shape{src: pick(s.r, router, pa.pair.Remote), dst: s.stranger(pa.pair.Local), tos: pick(s.r, 0, 0xc0, 7<<2, uint8(s.r.Uint32()))}
+	h := shape{src: pick(s.r, router, pa.pair.Remote), dst: s.stranger(pa.pair.Local),
+		tos: pick(s.r, 0, 0xc0, 7<<2, uint8(s.r.Uint32()))}
 	h.proto, _, _ = icmpOf(h.dst.Is4())
 	h.typ = pick(s.r, uint8(3), 11, 12)
 	if h.proto == 58 {
@@ -308,7 +311,8 @@ func (h *shape) build() []byte {
 		if h.options != nil {
 			next = h.next
 		}
-		ip = append([]byte{0x60 | h.tos>>4, h.tos << 4, byte(h.id >> 8), byte(h.id), 0, 0, next, 64}, append(h.src.AsSlice(), h.dst.AsSlice()...)...)
+		ip = append([]byte{0x60 | h.tos>>4, h.tos << 4, byte(h.id >> 8), byte(h.id), 0, 0, next, 64},
+			append(h.src.AsSlice(), h.dst.AsSlice()...)...)
 		ip = append(ip, h.options...)
 	}
 	b = append(b, ip...)

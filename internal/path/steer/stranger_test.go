@@ -26,7 +26,8 @@ func TestStrangersMoveNothing(t *testing.T) {
 		network int
 		as      int // whose MAC address it takes; a bridge believes it until the owner sends
 		bypass  bool
-	}{{"segment", segment, "net1", 1, 1, true}, {"neighbour", neighbour, "net1", 1, neighbour, false}, {"routed", neighbour, "net2", 2, 1, true}} {
+	}{{"segment", segment, "net1", 1, 1, true}, {"neighbour", neighbour, "net1", 1, neighbour, false},
+		{"routed", neighbour, "net2", 2, 1, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBedMTU(t, [3]int{1400, 1450, 1440})
 			b.strangers()
@@ -40,7 +41,8 @@ func TestStrangersMoveNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			one, two := b.standing(1), b.standing(2)
-			g := &spoofer{t: t, b: b, network: c.network, to2: b.gun(c.actor, c.dev, c.as, 2, c.bypass), to1: b.gun(c.actor, c.dev, c.actor, 1, c.bypass)}
+			g := &spoofer{t: t, b: b, network: c.network, to2: b.gun(c.actor, c.dev, c.as, 2, c.bypass),
+				to1: b.gun(c.actor, c.dev, c.actor, 1, c.bypass)}
 			got := make(chan int)
 			go func() { got <- forgeries(udpBack) }()
 			g.datagrams(udpConn.LocalAddr().String(), udpConn.RemoteAddr().String())
@@ -116,7 +118,8 @@ func (s *spoofer) datagrams(near, far string) {
 
 func (s *spoofer) segments(near, far uint16) {
 	for _, flags := range []byte{0x04, 0x14, 0x11, 0x18} { // RST, with ACK, FIN, data
-		s.all(6, l4(6, pathAddr(1, s.network, false), pathAddr(2, s.network, false), near, far, flags, strings.Repeat("x", int(flags>>3&1))))
+		s.all(6, l4(6, pathAddr(1, s.network, false), pathAddr(2, s.network, false), near, far, flags,
+			strings.Repeat("x", int(flags>>3&1))))
 	}
 }
 
@@ -162,7 +165,8 @@ func TestStrangersKeepNothingAlive(t *testing.T) {
 	if err := say(conn, back); err != nil {
 		t.Fatal(err)
 	}
-	b.nft("add table inet t", "add chain inet t f { type filter hook forward priority 0; }", `add rule inet t f iifname "p1n2" drop`)
+	b.nft("add table inet t", "add chain inet t f { type filter hook forward priority 0; }",
+		`add rule inet t f iifname "p1n2" drop`)
 	near, far := ports(conn)
 	_, before, err := b.planes[2].Tallies("pod-1", 2)
 	if err != nil {
@@ -172,7 +176,8 @@ func TestStrangersKeepNothingAlive(t *testing.T) {
 	right := uint16(tagOf(keyOf(2), near, far, 17, sayData, true))
 	for id := range 1 << 16 {
 		if uint16(id) != right {
-			g.fire(t, ip4("10.92.1.2", "10.92.2.2", markTOS, uint16(id), 0x4000, 17, l4(17, "10.92.1.2", "10.92.2.2", near, far, 0, "forged")))
+			g.fire(t, ip4("10.92.1.2", "10.92.2.2", markTOS, uint16(id), 0x4000, 17,
+				l4(17, "10.92.1.2", "10.92.2.2", near, far, 0, "forged")))
 		}
 	}
 	time.Sleep(50 * time.Millisecond)
@@ -217,7 +222,8 @@ func TestStrangersWords(t *testing.T) {
 	for _, c := range []struct {
 		proto        byte
 		sport, dport uint16
-	}{{17, udpNear, udpFar}, {6, tcpNear, tcpFar}, {17, 7003, mineNear}, {17, 7004, silentNear}, {17, 5000, 5001}, {6, 5000, 5001}, {1, 3, 3}} {
+	}{{17, udpNear, udpFar}, {6, tcpNear, tcpFar}, {17, 7003, mineNear}, {17, 7004, silentNear}, {17, 5000, 5001},
+		{6, 5000, 5001}, {1, 3, 3}} {
 		body := l4(c.proto, "10.90.1.2", "10.90.2.2", c.sport, c.dport, 0x10, "forged")
 		if c.proto == 1 {
 			body[0] = 0 // a reply: to a request the pod would answer

@@ -249,11 +249,13 @@ func (u *upgrades) judge(rounds int, busy time.Duration) {
 			u.t.Errorf("pod %d: %+v", pod, e)
 		}
 	}
-	bare, nowhere, rr, udp := u.seen("untranslated"), u.seen("nowhere"), time.Duration(u.rr.gap.Load()), time.Duration(u.udp.gap.Load())
+	bare, nowhere, rr, udp := u.seen("untranslated"), u.seen("nowhere"), time.Duration(u.rr.gap.Load()),
+		time.Duration(u.udp.gap.Load())
 	u.t.Logf("%d upgrades and downgrades: %d resets, %d packets untranslated, %d to nowhere; longest gap TCP %v, request-response %v, UDP %v, this process %v; %d datagrams lost",
 		2*rounds, u.resets, bare, nowhere, u.tcp, rr, udp, busy, u.udp.lost.Load())
 	if u.resets+bare+nowhere != 0 || u.rr.failed.Load()+u.udp.failed.Load() != 0 {
-		u.t.Errorf("%d resets, %d packets untranslated, %d to nowhere, %d requests and %d datagrams failed", u.resets, bare, nowhere, u.rr.failed.Load(), u.udp.failed.Load())
+		u.t.Errorf("%d resets, %d packets untranslated, %d to nowhere, %d requests and %d datagrams failed", u.resets, bare,
+			nowhere, u.rr.failed.Load(), u.udp.failed.Load())
 	}
 	if busy > 100*time.Millisecond {
 		u.t.Logf("this process waited %v for a processor: what the gaps were for cannot be told", busy)
@@ -268,7 +270,8 @@ func (u *upgrades) direct(pod int, o *layout1) {
 	to := o.home.Remote.String()
 	o.hook("net2", "out", ebpf.AttachTCXEgress, link.Head())
 	u.run(pod, "ip", "neigh", "replace", "169.254.80.87", "lladdr", "02:50:57:00:00:01", "dev", "net2", "nud", "permanent")
-	u.run(pod, "ip", "route", "replace", to, "via", "169.254.80.87", "dev", "net2", "onlink", "src", o.home.Local.String(), "mtu", "1450")
+	u.run(pod, "ip", "route", "replace", to, "via", "169.254.80.87", "dev", "net2", "onlink", "src", o.home.Local.String(),
+		"mtu", "1450")
 }
 
 // upgrade opens ours in both pods, the second some time later, and ends direct routes as
@@ -389,7 +392,8 @@ func TestFormerIdle(t *testing.T) {
 			b.lease, b.encap = lease1, encap
 			b.watch()
 			b.nft("add table netdev u", "add counter netdev u errors",
-				"add chain netdev u c { type filter hook ingress device p1n2 priority 0; }", "add rule netdev u c icmp type destination-unreachable counter name errors")
+				"add chain netdev u c { type filter hook ingress device p1n2 priority 0; }",
+				"add rule netdev u c icmp type destination-unreachable counter name errors")
 			old := [3]*layout1{nil, b.openLayout1(1), b.openLayout1(2)}
 			defer old[2].stop()
 			conn := b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001")
@@ -404,8 +408,8 @@ func TestFormerIdle(t *testing.T) {
 			}
 			old[1].stop()
 			u := &upgrades{bed: b}
-			p, err := Open(Config{Netns: b.pods[1], Dev: "eth0", PathDevs: []string{"net1", "net2"}, PinDir: b.config(1).PinDir, Peers: 16,
-				Former: []string{b.former(1)}, Now: func() time.Time { return time.Now().Add(u.skew) }})
+			p, err := Open(Config{Netns: b.pods[1], Dev: "eth0", PathDevs: []string{"net1", "net2"}, PinDir: b.config(1).PinDir,
+				Peers: 16, Former: []string{b.former(1)}, Now: func() time.Time { return time.Now().Add(u.skew) }})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,7 +13,8 @@ import (
 func TestManyPeers(t *testing.T) {
 	namespaces, dir := crowdOf(t, 1)
 	const most = 1000
-	p, err := Open(Config{Netns: namespaces[0], Dev: "eth0", PathDevs: []string{"net1", "net2"}, PinDir: dir + "/p", Peers: most})
+	p, err := Open(Config{Netns: namespaces[0], Dev: "eth0", PathDevs: []string{"net1", "net2"}, PinDir: dir + "/p",
+		Peers: most})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,8 @@ func (p *Plane) holds(t *testing.T, i, j int) {
 			paths[p.slotRev(word(path.Pairs[0].Remote))] = true
 		}
 	}
-	for what, n := range map[string]int{"slots": p.taken(false) - len(stable), "slots of paths": p.taken(true) - len(paths)} {
+	for what, n := range map[string]int{"slots": p.taken(false) - len(stable),
+		"slots of paths": p.taken(true) - len(paths)} {
 		if n != 0 {
 			t.Errorf("%d %s more than there are addresses for", n, what)
 		}

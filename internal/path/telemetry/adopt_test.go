@@ -166,7 +166,8 @@ func TestStrangePinsAreReplaced(t *testing.T) {
 			must(t, os.Remove(filepath.Join(maps, telemetryMapFlows)))
 		},
 		"a map of another shape": func(t *testing.T, _, maps string) {
-			repin(t, filepath.Join(maps, telemetryMapPeers), &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 9})
+			repin(t, filepath.Join(maps, telemetryMapPeers),
+				&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 9})
 		},
 		"new maps, but the old program": func(t *testing.T, _, maps string) {
 			spec, err := loadTelemetry()

@@ -228,7 +228,8 @@ func (c *Collector) loadIterators(spec *ebpf.CollectionSpec) error {
 // takeIterators keeps the iterators of what was loaded.
 func (c *Collector) takeIterators(coll *ebpf.Collection) (err error) {
 	c.adopt = coll.DetachProgram(telemetryProgAdopt)
-	c.survey, err = link.AttachIter(link.IterOptions{Program: coll.Programs[telemetryProgSurvey], Map: c.maps[telemetryMapSockets]})
+	c.survey, err = link.AttachIter(link.IterOptions{Program: coll.Programs[telemetryProgSurvey],
+		Map: c.maps[telemetryMapSockets]})
 	if err != nil {
 		return fmt.Errorf("attach iterator of watched sockets: %w", err)
 	}

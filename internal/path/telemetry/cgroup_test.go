@@ -20,7 +20,8 @@ func FuzzCgroupRoot(f *testing.F) {
 
 // TestCgroupRootBehindLongLines: a container's root with hundreds of layers is one line.
 func TestCgroupRootBehindLongLines(t *testing.T) {
-	root, err := cgroupRoot(strings.NewReader("overlay / overlay lowerdir=" + strings.Repeat("/var/lib/x:", 10000) + "\ncgroup2 /c cgroup2 rw"))
+	root, err := cgroupRoot(strings.NewReader("overlay / overlay lowerdir=" + strings.Repeat("/var/lib/x:", 10000) +
+		"\ncgroup2 /c cgroup2 rw"))
 	if root != "/c" || err != nil {
 		t.Errorf("got %q, %v", root, err)
 	}

@@ -54,8 +54,10 @@ func TestFlowsAreObserved(t *testing.T) {
 		}
 		checkRTT(t, name, got)
 		// The closing FIN takes a sequence number too.
-		if got.BytesAcked < 20*megabyte || got.BytesAcked > info.Bytes_acked || got.SegmentsOut == 0 || got.SegmentsOut > uint64(info.Segs_out) {
-			t.Errorf("%s: acked %d of %d, segments %d of %d", name, got.BytesAcked, info.Bytes_acked, got.SegmentsOut, info.Segs_out)
+		if got.BytesAcked < 20*megabyte || got.BytesAcked > info.Bytes_acked || got.SegmentsOut == 0 ||
+			got.SegmentsOut > uint64(info.Segs_out) {
+			t.Errorf("%s: acked %d of %d, segments %d of %d", name, got.BytesAcked, info.Bytes_acked, got.SegmentsOut,
+				info.Segs_out)
 		}
 		if got.BytesSent < 20*megabyte || got.BytesSent > info.Bytes_sent {
 			t.Errorf("%s: sent %d of %d", name, got.BytesSent, info.Bytes_sent)
@@ -82,7 +84,8 @@ func checkRTT(t *testing.T, name string, f Figures) {
 	for _, h := range f.RTT.Hist {
 		n += h
 	}
-	if f.RTT.Count == 0 || n != f.RTT.Count || f.RTT.Min <= 0 || f.RTT.Max < f.RTT.Min || f.RTT.Mean() < f.RTT.Min || f.RTT.Mean() > f.RTT.Max || f.SRTT <= 0 {
+	if f.RTT.Count == 0 || n != f.RTT.Count || f.RTT.Min <= 0 || f.RTT.Max < f.RTT.Min || f.RTT.Mean() < f.RTT.Min ||
+		f.RTT.Mean() > f.RTT.Max || f.SRTT <= 0 {
 		t.Errorf("%s: %+v, smoothed %v", name, f.RTT, f.SRTT)
 	}
 	for i, h := range f.RTT.Hist {
@@ -119,7 +122,8 @@ func TestRoundTripsAreSampled(t *testing.T) {
 	one, _ := read(t, c, nil)
 	got.add(one)
 	// The FIN takes a sequence number, and a byte of the peer's too.
-	if got.BytesAcked < trips || got.BytesAcked > trips+1 || got.BytesReceived < trips || got.BytesReceived > trips+1 || got.SegmentsOut < trips {
+	if got.BytesAcked < trips || got.BytesAcked > trips+1 || got.BytesReceived < trips || got.BytesReceived > trips+1 ||
+		got.SegmentsOut < trips {
 		t.Errorf("acked %d, received %d bytes, in %d segments", got.BytesAcked, got.BytesReceived, got.SegmentsOut)
 	}
 }
@@ -191,7 +195,8 @@ func TestTimeoutIsTold(t *testing.T) {
 				t.Errorf("events %v", seen)
 			}
 			got, _ := read(t, c, func(f Flow) bool { return f.Key == want })
-			if got.Timeouts < 3 || got.LastTimeout == 0 || got.Retransmits < got.Timeouts || got.TailProbes != netstat(t, "TCPLossProbes") {
+			if got.Timeouts < 3 || got.LastTimeout == 0 || got.Retransmits < got.Timeouts ||
+				got.TailProbes != netstat(t, "TCPLossProbes") {
 				t.Errorf("%+v, events %v, %d loss probes", got, seen, netstat(t, "TCPLossProbes"))
 			}
 			cancel()

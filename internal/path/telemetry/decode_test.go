@@ -50,7 +50,8 @@ func FuzzDecodeEvent(f *testing.F) {
 	f.Add(record(1, 1)[:40])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := decodeEvent(b)
-		if err == nil && (len(b) != eventSize || e.Bucket > 63 || e.Kind < Retransmit || e.Kind > Timeout || !e.Remote.IsValid() || e.At < 0) {
+		if err == nil && (len(b) != eventSize || e.Bucket > 63 || e.Kind < Retransmit || e.Kind > Timeout ||
+			!e.Remote.IsValid() || e.At < 0) {
 			t.Errorf("%x: %+v", b, e)
 		}
 	})
@@ -98,7 +99,8 @@ func TestDecodeSocket(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"nothing": nil, "too short": description(unix.AF_INET, 0)[:diagMessage-1], "of no family": description(1, 8),
-		"with an attribute too short": append(description(unix.AF_INET, 0), 3, 0, 2, 0), "and too long": append(description(unix.AF_INET, 0), 5, 0, 2, 0),
+		"with an attribute too short": append(description(unix.AF_INET, 0), 3, 0, 2, 0),
+		"and too long":                append(description(unix.AF_INET, 0), 5, 0, 2, 0),
 	} {
 		if _, err := decodeSocket(b); !errors.Is(err, ErrSocket) {
 			t.Errorf("%s: %v", name, err)

@@ -54,9 +54,11 @@ func buildPair(t testing.TB) {
 	defer fd.Close()
 	h, err := netns.Netlink(client)
 	must(t, err)
-	must(t, h.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "eth0", PeerNamespace: netlink.NsFd(fd.Fd())}))
+	must(t, h.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "eth0",
+		PeerNamespace: netlink.NsFd(fd.Fd())}))
 	h.Close()
-	for name, addrs := range map[string][]string{client: {"10.99.7.1/24", "fd00:99:7::1/64"}, server: {server4 + "/24", server6 + "/64"}} {
+	for name, addrs := range map[string][]string{client: {"10.99.7.1/24", "fd00:99:7::1/64"},
+		server: {server4 + "/24", server6 + "/64"}} {
 		h, err := netns.Netlink(name)
 		must(t, err)
 		l, err := h.LinkByName("eth0")
@@ -240,17 +242,18 @@ func ports(k connection) (local, remote uint16) {
 // small ones, so that the ends still find each other's link addresses.
 func drop(t testing.TB, percent int32) (undo func()) {
 	t.Helper()
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: asm.Instructions{
-		asm.LoadMem(asm.R0, asm.R1, 0, asm.Word), // __sk_buff.len
-		asm.JLT.Imm(asm.R0, 200, "pass"),
-		asm.FnGetPrandomU32.Call(),
-		asm.Mod.Imm32(asm.R0, 100),
-		asm.JLT.Imm32(asm.R0, percent, "drop"),
-		asm.Mov.Imm(asm.R0, -1).WithSymbol("pass"), // TCX_NEXT
-		asm.Return(),
-		asm.Mov.Imm(asm.R0, 2).WithSymbol("drop"), // TCX_DROP
-		asm.Return(),
-	}})
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{
+			asm.LoadMem(asm.R0, asm.R1, 0, asm.Word), // __sk_buff.len
+			asm.JLT.Imm(asm.R0, 200, "pass"),
+			asm.FnGetPrandomU32.Call(),
+			asm.Mod.Imm32(asm.R0, 100),
+			asm.JLT.Imm32(asm.R0, percent, "drop"),
+			asm.Mov.Imm(asm.R0, -1).WithSymbol("pass"), // TCX_NEXT
+			asm.Return(),
+			asm.Mov.Imm(asm.R0, 2).WithSymbol("drop"), // TCX_DROP
+			asm.Return(),
+		}})
 	must(t, err)
 	defer prog.Close()
 	var l link.Link

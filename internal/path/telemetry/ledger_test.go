@@ -13,7 +13,8 @@ import (
 func heard(from, to, srtt time.Duration, buckets ...uint8) Reading {
 	r := Reading{From: from, To: to}
 	for _, b := range buckets {
-		r.Flows = append(r.Flows, Flow{Key: Key{Netns: 1, Remote: peer(), Bucket: b}, Figures: Figures{Retransmits: 1, SRTT: srtt, LastActive: to}})
+		r.Flows = append(r.Flows,
+			Flow{Key: Key{Netns: 1, Remote: peer(), Bucket: b}, Figures: Figures{Retransmits: 1, SRTT: srtt, LastActive: to}})
 	}
 	return r
 }
@@ -144,7 +145,8 @@ func TestLedgerWhere(t *testing.T) {
 		want    Place
 		blanked bool
 	}{
-		{99 * ms, Place{0, 0}, false}, {100 * ms, Place{1, 1}, true}, {109 * ms, Place{1, 1}, true}, {110 * ms, Place{1, 1}, false},
+		{99 * ms, Place{0, 0}, false}, {100 * ms, Place{1, 1}, true}, {109 * ms, Place{1, 1}, true},
+		{110 * ms, Place{1, 1}, false},
 		{199 * ms, Place{1, 1}, false}, {201 * ms, Place{2, 2}, true}, {time.Hour, Place{2, 2}, false},
 	} {
 		if got, blanked := l.Where(k, c.at); got != c.want || blanked != c.blanked {
@@ -177,7 +179,8 @@ func TestLedgerIsBounded(t *testing.T) {
 	if len(accounts) > 2*maxAccounts+64+1 {
 		t.Errorf("%d accounts", len(accounts))
 	}
-	if !slices.ContainsFunc(accounts, func(a Account) bool { return a.Path == 9 && a.Epoch == 1 && a.Retransmits == 10000 }) {
+	if !slices.ContainsFunc(accounts,
+		func(a Account) bool { return a.Path == 9 && a.Epoch == 1 && a.Retransmits == 10000 }) {
 		t.Error("the account of a bucket that stayed is gone")
 	}
 	if n := len(l.pairs[p].moves[1]); n != maxMoves {
@@ -193,7 +196,8 @@ func TestLedgerKeepsPairsApart(t *testing.T) {
 	second.Netns = 2
 	r.Flows = append(r.Flows, second)
 	got := l.Fold(r)
-	if tally(got) != "0/0=1 3/1=1" || got[0].Netns != 1 || got[1].Netns != 2 || got[1].From != r.From || got[1].To != r.To {
+	if tally(got) != "0/0=1 3/1=1" || got[0].Netns != 1 || got[1].Netns != 2 || got[1].From != r.From ||
+		got[1].To != r.To {
 		t.Errorf("%+v", got)
 	}
 }

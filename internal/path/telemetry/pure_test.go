@@ -35,8 +35,8 @@ func TestDiff(t *testing.T) {
 	want := Key{Netns: 7, Remote: netip.MustParseAddr("10.0.0.2"), Bucket: 5}
 	type state = map[telemetryFlowKey]telemetryFlowValue
 	value := func(edit func(*telemetryFlowValue)) telemetryFlowValue {
-		v := telemetryFlowValue{Born: 1000, LastActive: 2000, RttSum: 300, Retransmits: 4, BytesAcked: 1 << 40, SegmentsOut: 10,
-			Window: 3, RttMin: 90, RttMax: 210, Srtt: 120, Mss: 1448, RateDelivered: 10, RateInterval: 1000}
+		v := telemetryFlowValue{Born: 1000, LastActive: 2000, RttSum: 300, Retransmits: 4, BytesAcked: 1 << 40,
+			SegmentsOut: 10, Window: 3, RttMin: 90, RttMax: 210, Srtt: 120, Mss: 1448, RateDelivered: 10, RateInterval: 1000}
 		v.Hist[6], v.Hist[7] = 1, 1
 		if edit != nil {
 			edit(&v)
@@ -50,12 +50,16 @@ func TestDiff(t *testing.T) {
 		return h
 	}
 	whole := Figures{
-		RTT:         RTT{Count: 2, Sum: 300 * time.Microsecond, Min: 90 * time.Microsecond, Max: 210 * time.Microsecond, Hist: hist(6, 7)},
-		Retransmits: 4, BytesAcked: 1 << 40, SegmentsOut: 10, LastActive: 2000, SRTT: 120 * time.Microsecond, DeliveryRate: 14480000,
+		RTT: RTT{Count: 2, Sum: 300 * time.Microsecond, Min: 90 * time.Microsecond, Max: 210 * time.Microsecond,
+			Hist: hist(6, 7)},
+		Retransmits: 4, BytesAcked: 1 << 40, SegmentsOut: 10, LastActive: 2000, SRTT: 120 * time.Microsecond,
+		DeliveryRate: 14480000,
 	}
 	later := whole
-	later.RTT = RTT{Count: 1, Sum: 500 * time.Microsecond, Min: 500 * time.Microsecond, Max: 500 * time.Microsecond, Hist: hist(8)}
-	later.Retransmits, later.Timeouts, later.BytesAcked, later.SegmentsOut, later.LastActive, later.LastTimeout = 1, 2, 50, 0, 3000, 2500
+	later.RTT = RTT{Count: 1, Sum: 500 * time.Microsecond, Min: 500 * time.Microsecond, Max: 500 * time.Microsecond,
+		Hist: hist(8)}
+	later.Retransmits, later.Timeouts, later.BytesAcked, later.SegmentsOut, later.LastActive, later.LastTimeout = 1, 2, 50,
+		0, 3000, 2500
 	octave := whole
 	octave.RTT.Min, octave.RTT.Max = 64*time.Microsecond, 255*time.Microsecond
 	grown := value(func(v *telemetryFlowValue) {
@@ -77,13 +81,16 @@ func TestDiff(t *testing.T) {
 		{"a silent flow is left out", state{key: value(nil)}, state{key: value(nil)}, 3, nil},
 		{"a flow that is gone is left out", state{key: value(nil)}, nil, 3, nil},
 		{"differences", state{key: value(nil)}, state{key: grown}, 4, []Flow{{want, later}}},
-		{"evicted and made anew", state{key: grown}, state{key: value(func(v *telemetryFlowValue) { v.Born = 1500 })}, 3, []Flow{{want, whole}}},
+		{"evicted and made anew", state{key: grown}, state{key: value(func(v *telemetryFlowValue) { v.Born = 1500 })}, 3,
+			[]Flow{{want, whole}}},
 	} {
-		if got := diff(past(c.before), present(c.now), c.window); len(got)+len(c.flows) > 0 && !reflect.DeepEqual(got, c.flows) {
+		if got := diff(past(c.before), present(c.now), c.window); len(got)+len(c.flows) > 0 &&
+			!reflect.DeepEqual(got, c.flows) {
 			t.Errorf("%s:\n%+v, not\n%+v", c.name, got, c.flows)
 		}
 	}
-	if got := diff(past(state{key: full}), present(state{key: wrapped}), 3); len(got) != 1 || got[0].RTT.Count != 2 || got[0].RTT.Hist[8] != 2 {
+	if got := diff(past(state{key: full}), present(state{key: wrapped}), 3); len(got) != 1 || got[0].RTT.Count != 2 ||
+		got[0].RTT.Hist[8] != 2 {
 		t.Errorf("a histogram that wraps: %+v", got)
 	}
 }
@@ -101,7 +108,8 @@ func TestCountersFollow(t *testing.T) {
 	}{
 		{map[telemetryFlowKey]telemetryFlowValue{one: value(1), two: value(1)}, 0},
 		{map[telemetryFlowKey]telemetryFlowValue{one: value(2), two: value(1)}, 0},
-		{map[telemetryFlowKey]telemetryFlowValue{two: value(5), three: value(1)}, 1}, // one is gone, another new: as many as before
+		// one is gone, another new: as many as before
+		{map[telemetryFlowKey]telemetryFlowValue{two: value(5), three: value(1)}, 1},
 		{nil, 2},
 		{map[telemetryFlowKey]telemetryFlowValue{one: value(1)}, 0},
 		{map[telemetryFlowKey]telemetryFlowValue{one: again}, 1},
@@ -117,7 +125,8 @@ func TestCountersFollow(t *testing.T) {
 }
 
 func TestDiffGivesAFlowOnce(t *testing.T) {
-	now := present(map[telemetryFlowKey]telemetryFlowValue{{Netns: 1}: {Born: 1, LastActive: 1}, {Netns: 2}: {Born: 1, LastActive: 1}})
+	now := present(map[telemetryFlowKey]telemetryFlowValue{{Netns: 1}: {Born: 1, LastActive: 1},
+		{Netns: 2}: {Born: 1, LastActive: 1}})
 	now.keys, now.values = append(now.keys, now.keys...), append(now.values, now.values...)
 	c := counters{}
 	if got := diff(c, now, 0); len(got) != 2 {

@@ -28,15 +28,20 @@ func TestSnapshotIsWhatTheSocketSays(t *testing.T) {
 				continue
 			}
 			n++
-			if s.Remote.Addr().Is4() != (i != 1) || s.Bucket != flow.Bucket(local, port, 6) || s.State != info.State || s.ID == 0 {
+			if s.Remote.Addr().Is4() != (i != 1) || s.Bucket != flow.Bucket(local, port, 6) || s.State != info.State ||
+				s.ID == 0 {
 				t.Errorf("%+v", s)
 			}
-			if s.SRTT != us(uint64(info.Rtt)) || s.RTTVar != us(uint64(info.Rttvar)) || s.MinRTT != us(uint64(info.Min_rtt)) || s.RTO != us(uint64(info.Rto)) ||
-				s.Window != info.Snd_cwnd || s.SegmentSize != info.Snd_mss || s.Retransmits != info.Total_retrans || s.BytesAcked != info.Bytes_acked ||
-				s.SegmentsOut != info.Segs_out || s.DeliveryRate != info.Delivery_rate || s.Spurious != info.Dsack_dups || s.Unacked != 0 {
+			if s.SRTT != us(uint64(info.Rtt)) || s.RTTVar != us(uint64(info.Rttvar)) || s.MinRTT != us(uint64(info.Min_rtt)) ||
+				s.RTO != us(uint64(info.Rto)) ||
+				s.Window != info.Snd_cwnd || s.SegmentSize != info.Snd_mss || s.Retransmits != info.Total_retrans ||
+				s.BytesAcked != info.Bytes_acked ||
+				s.SegmentsOut != info.Segs_out || s.DeliveryRate != info.Delivery_rate || s.Spurious != info.Dsack_dups ||
+				s.Unacked != 0 {
 				t.Errorf("%+v, not\n%+v", s, info)
 			}
-			if s.Busy != us(info.Busy_time) || s.ByWindow != us(info.Rwnd_limited) || s.ByBuffer != us(info.Sndbuf_limited) || s.MaxPacing != info.Max_pacing_rate ||
+			if s.Busy != us(info.Busy_time) || s.ByWindow != us(info.Rwnd_limited) || s.ByBuffer != us(info.Sndbuf_limited) ||
+				s.MaxPacing != info.Max_pacing_rate ||
 				s.SendBuffer == 0 || s.ReceiveBuffer == 0 {
 				t.Errorf("limited: %+v, not\n%+v", s, info)
 			}

@@ -67,8 +67,10 @@ func (s Stream) Info() workload.Info {
 }
 
 // Run implements workload.Workload.
-func (s Stream) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
-	o := Offer{Up: max(load.Connections, 1), Size: load.Size, Duration: w.Duration, Datagrams: s.Proto == workload.UDP, Congestion: workload.CongestionOf(load)}
+func (s Stream) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
+	o := Offer{Up: max(load.Connections, 1), Size: load.Size, Duration: w.Duration, Datagrams: s.Proto == workload.UDP,
+		Congestion: workload.CongestionOf(load)}
 	f := NewFleet(s.Self, bed, o)
 	err := f.Run(ctx, bed, w, m)
 	if err == nil {
@@ -169,7 +171,8 @@ func parse(out []byte) (c Count, err error) {
 func (f *Fleet) silent() error {
 	for i, c := range f.Counts {
 		if f.offer.Up > 0 && c.Up.Bytes() == 0 || f.offer.Down > 0 && c.Down.Bytes() == 0 {
-			return fmt.Errorf("pods %s and %s: no payload arrived in the window", f.bed.Pairs[i].Client.Name, f.bed.Pairs[i].Server.Name)
+			return fmt.Errorf("pods %s and %s: no payload arrived in the window", f.bed.Pairs[i].Client.Name,
+				f.bed.Pairs[i].Server.Name)
 		}
 	}
 	return nil
@@ -184,8 +187,9 @@ func (f *Fleet) User(out *workload.Outcome) {
 }
 
 func (f *Fleet) serverArgs(pod topo.Pod) []string {
-	args := []string{f.self, "generate", "bulk-serve", "--addr", netip.AddrPortFrom(netip.IPv6Unspecified(), pod.Listen).String(),
-		"--connections", strconv.Itoa(f.offer.Up + f.offer.Down), "--congestion", f.offer.Congestion}
+	args := []string{f.self, "generate", "bulk-serve", "--addr",
+		netip.AddrPortFrom(netip.IPv6Unspecified(), pod.Listen).String(), "--connections",
+		strconv.Itoa(f.offer.Up + f.offer.Down), "--congestion", f.offer.Congestion}
 	if f.offer.Datagrams {
 		args = append(args, "--datagrams")
 	}
@@ -193,10 +197,11 @@ func (f *Fleet) serverArgs(pod topo.Pod) []string {
 }
 
 func (f *Fleet) clientArgs(pair int, begin string) []string {
-	args := []string{f.self, "generate", "bulk", "--target", f.bed.Pairs[pair].Server.Service.String(), "--size", strconv.Itoa(f.offer.Size),
-		"--begin", begin, "--duration", f.offer.Duration.String()}
+	args := []string{f.self, "generate", "bulk", "--target", f.bed.Pairs[pair].Server.Service.String(), "--size",
+		strconv.Itoa(f.offer.Size), "--begin", begin, "--duration", f.offer.Duration.String()}
 	if f.offer.Datagrams {
 		return append(args, "--datagrams")
 	}
-	return append(args, "--congestion", f.offer.Congestion, "--up", strconv.Itoa(f.offer.Up), "--down", strconv.Itoa(f.offer.Down))
+	return append(args, "--congestion", f.offer.Congestion, "--up", strconv.Itoa(f.offer.Up), "--down",
+		strconv.Itoa(f.offer.Down))
 }

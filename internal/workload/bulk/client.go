@@ -109,7 +109,8 @@ func (o Offer) streams(ctx context.Context) (sum Count, err error) {
 }
 
 // connection runs one connection, which ends at the latest when its time is up.
-func (o Offer) connection(ctx context.Context, d Direction, run func(*socket.Socket, *window) (Count, error)) (Count, error) {
+func (o Offer) connection(ctx context.Context, d Direction, run func(*socket.Socket, *window) (Count, error)) (
+	Count, error) {
 	h := Hello{Direction: d, Size: o.Size, Begin: o.Begin, Duration: o.Duration}
 	w, err := newWindow(h)
 	if err != nil {

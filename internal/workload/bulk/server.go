@@ -70,7 +70,8 @@ func serve(ctx context.Context, conn *socket.Socket, d *datagrams, within time.D
 		return
 	}
 	var h Hello
-	if readLine(conn, &h) != nil || conn.Unbound() != nil || h.Size < 1 || h.Size > maxSize || h.Duration <= 0 || h.Duration > longestWindow {
+	if readLine(conn, &h) != nil || conn.Unbound() != nil || h.Size < 1 || h.Size > maxSize || h.Duration <= 0 ||
+		h.Duration > longestWindow {
 		return
 	}
 	w, err := newWindow(h)

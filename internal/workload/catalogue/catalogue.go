@@ -78,5 +78,6 @@ func ByName(name string, o Options) (workload.Workload, error) {
 	for _, w := range all {
 		names = append(names, w.Info().Name)
 	}
-	return nil, fmt.Errorf("unknown workload %q: expected one of %s, or %sFILE", name, strings.Join(names, ", "), uperf.Prefix)
+	return nil, fmt.Errorf("unknown workload %q: expected one of %s, or %sFILE", name, strings.Join(names, ", "),
+		uperf.Prefix)
 }

@@ -32,7 +32,8 @@ func TestTable(t *testing.T) {
 			t.Errorf("ByName(%q): %v, %v", i.Name, got, err)
 		}
 	}
-	if _, err := catalogue.ByName("warp", catalogue.Options{}); err == nil || !strings.Contains(err.Error(), "tcp-stream") {
+	if _, err := catalogue.ByName("warp", catalogue.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "tcp-stream") {
 		t.Errorf("unknown name: got %v, want what there is", err)
 	}
 }
@@ -46,9 +47,11 @@ func TestLoadsOutOfRange(t *testing.T) {
 			min, max float64
 			load     func(float64) sample.Load
 		}{
-			"connections": {float64(i.Min.Connections), float64(i.Max.Connections), func(v float64) sample.Load { return sample.Load{Connections: int(v)} }},
-			"size":        {float64(i.Min.Size), float64(i.Max.Size), func(v float64) sample.Load { return sample.Load{Size: int(v)} }},
-			"rate":        {i.Min.Rate, i.Max.Rate, func(v float64) sample.Load { return sample.Load{Rate: v} }},
+			"connections": {float64(i.Min.Connections), float64(i.Max.Connections),
+				func(v float64) sample.Load { return sample.Load{Connections: int(v)} }},
+			"size": {float64(i.Min.Size), float64(i.Max.Size),
+				func(v float64) sample.Load { return sample.Load{Size: int(v)} }},
+			"rate": {i.Min.Rate, i.Max.Rate, func(v float64) sample.Load { return sample.Load{Rate: v} }},
 		} {
 			bad := []float64{-1, k.max + 1}
 			if k.min > 1 {

@@ -25,7 +25,8 @@ func TestCongestionIsWhatIsSaid(t *testing.T) {
 			continue // no TCP
 		}
 		asked := []string{""}
-		if slices.Contains([]string{"http", "tcp-rr", "loaded-latency", "mongo-insert-int-vector"}, info.Name) { // the others are told alike
+		// the others are told alike
+		if slices.Contains([]string{"http", "tcp-rr", "loaded-latency", "mongo-insert-int-vector"}, info.Name) {
 			asked = append(asked, "reno")
 		}
 		for _, name := range asked {
@@ -36,7 +37,8 @@ func TestCongestionIsWhatIsSaid(t *testing.T) {
 				m := &testbed.Meter{OnBegin: func() { seen = congestion(t, g) }}
 				l := load(w)
 				l.Congestion = name
-				out, err := w.Run(t.Context(), g.Bed(), l, workload.Window{Warmup: 200 * time.Millisecond, Duration: max(info.MinDuration, 300*time.Millisecond)}, m)
+				out, err := w.Run(t.Context(), g.Bed(), l,
+					workload.Window{Warmup: 200 * time.Millisecond, Duration: max(info.MinDuration, 300*time.Millisecond)}, m)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -52,7 +54,8 @@ func TestCongestionIsWhatIsSaid(t *testing.T) {
 				if len(seen) == 0 && info.Name != "connect" && info.Name != "http-close" && info.Name != "netperf-tcp-crr" {
 					t.Error("no connection was seen")
 				}
-				if told := strings.Join(out.Notes, "; "); !takes && (said != workload.Congestion) != strings.Contains(told, "cannot be told") {
+				if told := strings.Join(out.Notes, "; "); !takes && (said != workload.Congestion) != strings.Contains(told,
+					"cannot be told") {
 					t.Errorf("congestion control %s, notes %q", said, told)
 				}
 			})

@@ -76,7 +76,8 @@ func alone(t *testing.T, g *testbed.Ground) {
 func present(self string) []workload.Workload {
 	_, missing := network.FindProgram("netperf")
 	return slices.DeleteFunc(catalogue.All(catalogue.Options{Self: self}), func(w workload.Workload) bool {
-		return missing != nil && strings.HasPrefix(w.Info().Name, "netperf-") || w.Info().Name == "startup-containerd" // the lab's test runs it
+		// the lab's test runs it
+		return missing != nil && strings.HasPrefix(w.Info().Name, "netperf-") || w.Info().Name == "startup-containerd"
 	})
 }
 
@@ -84,7 +85,8 @@ func present(self string) []workload.Workload {
 // ask of the same server with the same generator: how they fail is the same.
 func kinds(self string) []workload.Workload {
 	return slices.DeleteFunc(present(self), func(w workload.Workload) bool {
-		for family, one := range map[string]string{"mongo-": "mongo-insert-int-vector", "mpi-": "mpi-alltoall", "netperf-": "netperf-tcp-rr"} {
+		for family, one := range map[string]string{"mongo-": "mongo-insert-int-vector", "mpi-": "mpi-alltoall",
+			"netperf-": "netperf-tcp-rr"} {
 			if name := w.Info().Name; strings.HasPrefix(name, family) && name != one {
 				return true
 			}
@@ -177,7 +179,8 @@ func TestServerThatIsNotReached(t *testing.T) {
 		if portless(w) {
 			continue
 		}
-		for what, service := range map[string]string{"refused": "10.201.0.2:9", "no route": "203.0.113.9:5201", "silent": "10.201.0.2:5201"} {
+		for what, service := range map[string]string{"refused": "10.201.0.2:9", "no route": "203.0.113.9:5201",
+			"silent": "10.201.0.2:5201"} {
 			t.Run(w.Info().Name+"/"+what, func(t *testing.T) {
 				t.Parallel() // most of it is waiting
 				g := bed(t, 1, self)

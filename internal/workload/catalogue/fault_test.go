@@ -60,7 +60,8 @@ func struck(t *testing.T, g *testbed.Ground, w workload.Workload, f testbed.Faul
 			})
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), faultTimeout)
-		out, err := w.Run(ctx, g.Bed(), load(w), workload.Window{Warmup: 300 * time.Millisecond, Duration: 1500 * time.Millisecond}, m)
+		out, err := w.Run(ctx, g.Bed(), load(w),
+			workload.Window{Warmup: 300 * time.Millisecond, Duration: 1500 * time.Millisecond}, m)
 		hung := ctx.Err() != nil
 		cancel()
 		var miss error

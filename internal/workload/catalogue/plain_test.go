@@ -137,7 +137,8 @@ func TestLatencyIsThePlainClients(t *testing.T) {
 			var tails []time.Duration
 			for range rounds {
 				want := seconds(tc.run(t, g, window).Percentile(99))
-				out, err := w.Run(t.Context(), g.Bed(), l, workload.Window{Warmup: 200 * time.Millisecond, Duration: window}, &testbed.Meter{})
+				out, err := w.Run(t.Context(), g.Bed(), l, workload.Window{Warmup: 200 * time.Millisecond, Duration: window},
+					&testbed.Meter{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -70,7 +70,8 @@ func TestPlaysProfiles(t *testing.T) {
 			info := w.Info()
 			window := workload.Window{Warmup: 100 * time.Millisecond, Duration: max(300*time.Millisecond, info.MinDuration)}
 			out, err := w.Run(t.Context(), g.Bed(), sample.Load{}, window, &testbed.Meter{})
-			for ; err != nil && strings.Contains(err.Error(), "connecting") && window.Warmup < 10*time.Second; window.Warmup *= 4 {
+			for ; err != nil && strings.Contains(err.Error(), "connecting") &&
+				window.Warmup < 10*time.Second; window.Warmup *= 4 {
 				// Thousands of strands on a busy machine.
 				out, err = w.Run(t.Context(), g.Bed(), sample.Load{}, window, &testbed.Meter{})
 			}

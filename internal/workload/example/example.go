@@ -30,12 +30,13 @@ func (Ping) Info() workload.Info {
 }
 
 // Run implements workload.Workload.
-func (p Ping) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+func (p Ping) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
 	pair, out := bed.Pairs[0], workload.Outcome{Metrics: map[string]float64{}, Latency: sample.NewHistogram()}
 	const every = 10 * time.Millisecond
 	ping := func(d time.Duration) ([]byte, error) {
-		res, err := bed.Exec(ctx, pair.Client, "ping", "-n", "-i", fmt.Sprint(every.Seconds()), "-c", strconv.Itoa(int(d/every)+1),
-			"-W", "1", "-s", strconv.Itoa(load.Size), pair.Server.Addr().String())
+		res, err := bed.Exec(ctx, pair.Client, "ping", "-n", "-i", fmt.Sprint(every.Seconds()), "-c",
+			strconv.Itoa(int(d/every)+1), "-W", "1", "-s", strconv.Itoa(load.Size), pair.Server.Addr().String())
 		return res.Stdout, err
 	}
 	if _, err := ping(w.Warmup); err != nil { // fills neighbour tables; nobody answers: an error
@@ -55,7 +56,8 @@ func (p Ping) Run(ctx context.Context, bed workload.Bed, load sample.Load, w wor
 		out.Latency.Record(time.Duration(ms * float64(time.Millisecond)))
 	}
 	out.Operations = float64(out.Latency.Count())
-	out.AddErrors(pair.Client.Name, int64(w.Duration/every)+1-out.Latency.Count(), out.Latency.Count(), "no answer within a second")
+	out.AddErrors(pair.Client.Name, int64(w.Duration/every)+1-out.Latency.Count(), out.Latency.Count(),
+		"no answer within a second")
 	out.SetLatency()
 	return out, nil
 }

@@ -106,8 +106,9 @@ func ours(t *testing.T, g *testbed.Ground, from topo.Pod, connections int, shut 
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{g.Self, "generate", "http", "--target", g.Pairs[0].Server.Service.String(), "--connections", strconv.Itoa(connections),
-		"--size", strconv.Itoa(10 << 10), "--begin", (now + 400*time.Millisecond).String(), "--duration", fmt.Sprintf("%ds", seconds)}
+	args := []string{g.Self, "generate", "http", "--target", g.Pairs[0].Server.Service.String(), "--connections",
+		strconv.Itoa(connections), "--size", strconv.Itoa(10 << 10), "--begin", (now + 400*time.Millisecond).String(),
+		"--duration", fmt.Sprintf("%ds", seconds)}
 	if shut {
 		args = append(args, "--close")
 	}
@@ -134,7 +135,8 @@ func wrk(t *testing.T, g *testbed.Ground, from topo.Pod, connections int, shut b
 	if err := os.WriteFile(lua, []byte(script), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"wrk", "-t", strconv.Itoa(min(connections, 2)), "-c", strconv.Itoa(connections), "-d", fmt.Sprintf("%ds", seconds), "-s", lua}
+	args := []string{"wrk", "-t", strconv.Itoa(min(connections, 2)), "-c", strconv.Itoa(connections), "-d",
+		fmt.Sprintf("%ds", seconds), "-s", lua}
 	if shut {
 		args = append(args, "-H", "Connection: close")
 	}

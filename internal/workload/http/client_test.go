@@ -60,7 +60,8 @@ func generate(t *testing.T, o Offer) (Count, error) {
 func TestCountsWholeAnswers(t *testing.T) {
 	var asked atomic.Int64
 	target := serve(t, func(w http.ResponseWriter, r *http.Request) { asked.Add(1); whole(w, r) })
-	for _, o := range []Offer{{Connections: 4}, {Connections: 4, Close: true}, {Connections: 4, Rate: 500}, {Connections: 4, Rate: 100, Close: true}} {
+	for _, o := range []Offer{{Connections: 4}, {Connections: 4, Close: true}, {Connections: 4, Rate: 500},
+		{Connections: 4, Rate: 100, Close: true}} {
 		asked.Store(0)
 		o.Target = target
 		c, err := generate(t, o)
@@ -151,7 +152,8 @@ func TestSaysWhatWentWrong(t *testing.T) {
 }
 
 func TestStartsInTimeOrNotAtAll(t *testing.T) {
-	err := Generate(t.Context(), &bytes.Buffer{}, Offer{Target: netip.MustParseAddrPort("127.0.0.1:1"), Connections: 1, Begin: 1, Duration: 1})
+	err := Generate(t.Context(), &bytes.Buffer{}, Offer{Target: netip.MustParseAddrPort("127.0.0.1:1"), Connections: 1,
+		Begin: 1, Duration: 1})
 	if err == nil || !strings.Contains(err.Error(), "too busy") {
 		t.Errorf("got %v", err)
 	}
@@ -161,7 +163,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"operations":1,"latency":""}`))
 	f.Add([]byte(`{"operations":1,"failed":1,"unsent":2}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if c, err := parse(raw); err == nil && (c.Operations < 1 || c.Latency.Count() != c.Operations || c.Unsent > c.Failed) {
+		if c, err := parse(raw); err == nil && (c.Operations < 1 || c.Latency.Count() != c.Operations ||
+			c.Unsent > c.Failed) {
 			t.Errorf("accepted %+v", c)
 		}
 	})

@@ -44,7 +44,8 @@ func (a Access) Info() workload.Info {
 		Summary: "web access: an object from nginx, asked for again and again on lasting connections",
 		Tool:    "pathwise generate: whole answers with status 200 (service time, or at a rate the time since each was due)",
 		Needs:   []network.Need{network.NeedRoot()},
-		Metrics: []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean, sample.Throughput, sample.Errors},
+		Metrics: []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean,
+			sample.Throughput, sample.Errors},
 		Knobs:   []string{"connections", "size", "rate", "congestion"},
 		Default: sample.Load{Connections: 50, Size: 10 << 10},
 		Max:     sample.Load{Connections: 1000, Size: 64 << 20, Rate: 1e6},
@@ -59,7 +60,8 @@ func (a Access) Info() workload.Info {
 }
 
 // Run implements workload.Workload.
-func (a Access) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (out workload.Outcome, err error) {
+func (a Access) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (out workload.Outcome, err error) {
 	name := a.Info().Name
 	dir, err := os.MkdirTemp(bed.Dir, "pathwise-http-")
 	if err != nil {
@@ -95,14 +97,15 @@ type trial struct {
 func (t *trial) prepare(dir string) error {
 	_, missing := network.FindProgram("nginx")
 	for i, pair := range t.bed.Pairs {
-		argv := []string{t.Self, "generate", "http-serve", "--addr", ":" + strconv.Itoa(int(pair.Server.Listen)), "--size", strconv.Itoa(t.load.Size),
-			"--congestion", workload.CongestionOf(t.load)}
+		argv := []string{t.Self, "generate", "http-serve", "--addr", ":" + strconv.Itoa(int(pair.Server.Listen)), "--size",
+			strconv.Itoa(t.load.Size), "--congestion", workload.CongestionOf(t.load)}
 		if missing == nil && !t.Embedded {
 			var err error
 			if argv, err = nginx(filepath.Join(dir, strconv.Itoa(i)), pair.Server, t.load.Size); err != nil {
 				return err
 			}
-			argv = append([]string{t.Self, "generate", "http-nginx", "--addr", listen(pair.Server).String(), "--congestion", workload.CongestionOf(t.load), "--"}, argv...)
+			argv = append([]string{t.Self, "generate", "http-nginx", "--addr", listen(pair.Server).String(), "--congestion",
+				workload.CongestionOf(t.load), "--"}, argv...)
 		}
 		t.servers = append(t.servers, argv)
 	}

@@ -28,7 +28,8 @@ func TestArguments(t *testing.T) {
 	if err := tr.prepare(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(tr.servers[0], " "); !strings.HasPrefix(got, "/pathwise generate http-nginx --addr 0.0.0.0:5201 --congestion cubic -- nginx ") {
+	if got := strings.Join(tr.servers[0], " "); !strings.HasPrefix(got,
+		"/pathwise generate http-nginx --addr 0.0.0.0:5201 --congestion cubic -- nginx ") {
 		t.Errorf("got %v, want nginx, which is installed here", tr.servers[0])
 	}
 }

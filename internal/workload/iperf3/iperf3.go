@@ -52,7 +52,8 @@ func (TCPStream) Info() workload.Info {
 }
 
 // Run implements workload.Workload.
-func (TCPStream) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+func (TCPStream) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
 	o := offer{proto: workload.TCP, congestion: workload.CongestionOf(load), streams: load.Connections, size: load.Size}
 	pairs, err := o.run(ctx, bed, w, m)
 	if err != nil {

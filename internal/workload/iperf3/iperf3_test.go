@@ -74,7 +74,8 @@ func TestWindowIsWhereTheMeterWas(t *testing.T) {
 // the run itself says.
 func windowOff(t *testing.T, g *testbed.Ground, streams int) (bad []float64) {
 	t.Helper()
-	o := offer{proto: workload.UDP, streams: streams, size: 1000, rate: 80e6, buffer: buffer(streams)} // 10 packets a millisecond
+	// 10 packets a millisecond
+	o := offer{proto: workload.UDP, streams: streams, size: 1000, rate: 80e6, buffer: buffer(streams)}
 	m := &counter{t: t, g: g, pod: g.Pairs[0].Server}
 	before := m.received()
 	w := workload.Window{Warmup: 300 * time.Millisecond, Duration: 600 * time.Millisecond}

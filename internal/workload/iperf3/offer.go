@@ -116,7 +116,8 @@ func (o *offer) run(ctx context.Context, bed workload.Bed, w workload.Window, m 
 type errApart time.Duration
 
 func (e errApart) Error() string {
-	return fmt.Sprintf("pairs began %v apart: the machine is too busy for one window over all of them", time.Duration(e).Round(time.Millisecond))
+	return fmt.Sprintf("pairs began %v apart: the machine is too busy for one window over all of them",
+		time.Duration(e).Round(time.Millisecond))
 }
 
 // start is one try of run.
@@ -219,7 +220,8 @@ func closeAll(watch []*workload.Sockets) {
 // the test begins, and returns the last such moment and the earliest at which
 // the first of them may have been: a busy machine lets us look seldom. A test
 // that ended before it was seen is errApart, too.
-func (o *offer) awaitStreams(ctx context.Context, bed workload.Bed, watch []*workload.Sockets, pairs []pairRun, clients []*workload.Task) (first, last time.Time, err error) {
+func (o *offer) awaitStreams(ctx context.Context, bed workload.Bed, watch []*workload.Sockets, pairs []pairRun,
+	clients []*workload.Task) (first, last time.Time, err error) {
 	ctx, cancel := patience(ctx, bed)
 	defer cancel()
 	want := o.streams
@@ -273,7 +275,8 @@ func patience(ctx context.Context, bed workload.Bed) (context.Context, context.C
 
 // awaitEnd waits until all tests have ended by themselves.
 func awaitEnd(ctx context.Context, tasks []*workload.Task, due time.Time) error {
-	ctx, cancel := context.WithDeadlineCause(ctx, due.Add(endTimeout), fmt.Errorf("iperf3 did not end within %v after its time", endTimeout))
+	ctx, cancel := context.WithDeadlineCause(ctx, due.Add(endTimeout),
+		fmt.Errorf("iperf3 did not end within %v after its time", endTimeout))
 	defer cancel()
 	for _, t := range tasks {
 		if err := t.Wait(ctx); err != nil {

@@ -34,9 +34,10 @@ func TestParse(t *testing.T) {
 		"udp-lossy-client": {9, 97288800, 69492, 0, 0, 1.051373, "", ""},
 		"udp-lossy-server": {10, 48578600, 65986, 31287, 0, 1.05228, "", ""},
 		"client-killed":    {5, 1508245504, 0, 0, 0, 0.519416, "", "the client has unexpectedly closed the connection"},
-		"server-killed":    {7, 2169896960, 0, 0, 1, 0.60016, "", "unable to write to stream socket: Connection reset by peer"},
-		"refused":          {failure: "unable to connect to server: Connection refused"},
-		"congestion":       {failure: "unable to set TCP_CONGESTION: Supplied congestion control algorithm not supported on this host"},
+		"server-killed": {7, 2169896960, 0, 0, 1, 0.60016, "",
+			"unable to write to stream socket: Connection reset by peer"},
+		"refused":    {failure: "unable to connect to server: Connection refused"},
+		"congestion": {failure: "unable to set TCP_CONGESTION: Supplied congestion control algorithm not supported on this host"},
 	} {
 		rep, err := parse(read(t, name))
 		if err != nil {
@@ -55,7 +56,8 @@ func TestParse(t *testing.T) {
 			sum.Retransmits += s.Retransmits
 			sum.To = s.To
 		}
-		if sum.Bytes != want.bytes || sum.Packets != want.packets || sum.Lost != want.lost || sum.Retransmits != want.retransmits || math.Abs(sum.To-want.last) > 1e-6 {
+		if sum.Bytes != want.bytes || sum.Packets != want.packets || sum.Lost != want.lost ||
+			sum.Retransmits != want.retransmits || math.Abs(sum.To-want.last) > 1e-6 {
 			t.Errorf("%s: got %+v, want %+v", name, sum, want)
 		}
 	}
@@ -108,7 +110,8 @@ func FuzzParse(f *testing.F) {
 			run.from = at
 			got := clip(rep.Spans, at, at+0.5)
 			lost, of := lost(got, got)
-			for _, v := range []float64{got.Bytes, got.Packets, got.Lost, got.Retransmits, got.Jitter, got.Seconds, got.bits(), lost, of, of - lost} {
+			for _, v := range []float64{got.Bytes, got.Packets, got.Lost, got.Retransmits, got.Jitter, got.Seconds, got.bits(),
+				lost, of, of - lost} {
 				if !(v >= 0) || math.IsInf(v, 0) {
 					t.Fatalf("figure %g of %+v from %q", v, got, raw)
 				}

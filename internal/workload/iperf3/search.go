@@ -117,7 +117,8 @@ func search(g goal, try func(rate float64) (attempt, error)) (found, error) {
 // verify tries the rate until a trial passes or the failure is believed. The
 // ceiling is the rate above which nothing can be offered, as far as repeated
 // trials agree on one.
-func (f *found) verify(g goal, rate float64, try func(rate float64) (attempt, error)) (pass bool, last attempt, ceiling float64, err error) {
+func (f *found) verify(g goal, rate float64, try func(rate float64) (attempt, error)) (pass bool, last attempt,
+	ceiling float64, err error) {
 	best := 0.0
 	for range 1 + g.Repeats {
 		if last, err = try(rate); err != nil {
@@ -127,7 +128,8 @@ func (f *found) verify(g goal, rate float64, try func(rate float64) (attempt, er
 		best = math.Max(best, last.Sent*(1+shortfall))
 		if last.loss() <= g.Loss {
 			return true, last, 0, nil
-		} else if flood := rate == g.Most && last.Loss <= g.Loss; last.Loss >= g.Hopeless || 2*last.Sent < last.Intended && !flood {
+		} else if flood := rate == g.Most && last.Loss <= g.Loss; last.Loss >= g.Hopeless || 2*last.Sent < last.Intended &&
+			!flood {
 			return false, last, math.Inf(1), nil
 		}
 	}

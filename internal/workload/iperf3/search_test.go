@@ -51,14 +51,17 @@ func TestSearch(t *testing.T) {
 		bound bool
 		limit int // of trials
 	}{
-		"clean":                     {wire: wire{carries: 1e9, sends: 4e9, collapse: 1}, want: 1e9, limit: 16},
-		"receiver collapses":        {wire: wire{carries: 1e9, sends: 4e9, collapse: 0.3}, want: 1e9, limit: 16},
-		"receiver all but dies":     {wire: wire{carries: 1e9, sends: 4e9, collapse: 1e-6}, want: 1e9, limit: 40},
-		"generator is the limit":    {wire: wire{carries: 1e12, sends: 3e9, collapse: 1}, want: 3e9 / (1 - shortfall), bound: true, limit: 3},
-		"most allowed passes":       {wire: wire{carries: 1e9, sends: 4e9, collapse: 1}, most: 5e8, want: 5e8, limit: 1},
-		"slow":                      {wire: wire{carries: 2e6, sends: 4e9, collapse: 1}, want: 2e6, limit: 20},
-		"every third trial is hit":  {wire: wire{carries: 1e9, sends: 4e9, collapse: 1, disturb: every(3, 0.02)}, want: 1e9, limit: 25},
-		"every second trial is hit": {wire: wire{carries: 1e9, sends: 4e9, collapse: 1, disturb: every(2, 0.05)}, want: 1e9, limit: 30},
+		"clean":                 {wire: wire{carries: 1e9, sends: 4e9, collapse: 1}, want: 1e9, limit: 16},
+		"receiver collapses":    {wire: wire{carries: 1e9, sends: 4e9, collapse: 0.3}, want: 1e9, limit: 16},
+		"receiver all but dies": {wire: wire{carries: 1e9, sends: 4e9, collapse: 1e-6}, want: 1e9, limit: 40},
+		"generator is the limit": {wire: wire{carries: 1e12, sends: 3e9, collapse: 1}, want: 3e9 / (1 - shortfall),
+			bound: true, limit: 3},
+		"most allowed passes": {wire: wire{carries: 1e9, sends: 4e9, collapse: 1}, most: 5e8, want: 5e8, limit: 1},
+		"slow":                {wire: wire{carries: 2e6, sends: 4e9, collapse: 1}, want: 2e6, limit: 20},
+		"every third trial is hit": {wire: wire{carries: 1e9, sends: 4e9, collapse: 1, disturb: every(3, 0.02)}, want: 1e9,
+			limit: 25},
+		"every second trial is hit": {wire: wire{carries: 1e9, sends: 4e9, collapse: 1, disturb: every(2, 0.05)}, want: 1e9,
+			limit: 30},
 	} {
 		g := testGoal
 		if tc.most != 0 {
@@ -73,7 +76,8 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: found %.4g, bound %v; want just below %.4g, %v: %v", name, f.Rate, f.Bound, tc.want, tc.bound, f.log())
 		}
 		if len(f.Trials) > tc.limit || len(f.Trials) != len(tc.wire.trials) {
-			t.Errorf("%s: %d trials of %d told, want at most %d: %s", name, len(f.Trials), len(tc.wire.trials), tc.limit, f.log())
+			t.Errorf("%s: %d trials of %d told, want at most %d: %s", name, len(f.Trials), len(tc.wire.trials), tc.limit,
+				f.log())
 		}
 	}
 }
@@ -120,7 +124,8 @@ func TestSearchSaysWhyItFailed(t *testing.T) {
 	few := testGoal
 	few.Trials = 5
 	w = wire{carries: 1e9, sends: 4e9, collapse: 1}
-	if f, err := search(few, w.try); err != nil || len(f.Trials) > 7 || f.Rate > 1e9 || f.Failed < 1e9 || f.Failed <= f.Rate*1.03 {
+	if f, err := search(few, w.try); err != nil || len(f.Trials) > 7 || f.Rate > 1e9 || f.Failed < 1e9 ||
+		f.Failed <= f.Rate*1.03 {
 		t.Errorf("cut short: found %+v, %v; want bounds around the truth", f, err)
 	}
 	silent := func(rate float64) (attempt, error) { return attempt{Intended: rate, Sent: rate, Loss: 1}, nil }

@@ -41,8 +41,10 @@ func (UDPStream) Info() workload.Info {
 }
 
 // Run implements workload.Workload.
-func (UDPStream) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
-	o := offer{proto: workload.UDP, streams: load.Connections, rate: load.Rate, buffer: buffer(len(bed.Pairs) * load.Connections)}
+func (UDPStream) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
+	o := offer{proto: workload.UDP, streams: load.Connections, rate: load.Rate,
+		buffer: buffer(len(bed.Pairs) * load.Connections)}
 	var warning *sample.Warning
 	o.size, warning = datagram(bed, load.Size)
 	pairs, err := o.run(ctx, bed, w, m)
@@ -121,7 +123,9 @@ func datagram(bed workload.Bed, size int) (int, *sample.Warning) {
 		return min(size, room), nil
 	}
 	if size > room {
-		return size, &sample.Warning{Gate: "mtu", Text: fmt.Sprintf("datagrams of %d bytes are fragmented: the pods' MTU leaves room for %d", size, room)}
+		return size,
+			&sample.Warning{Gate: "mtu",
+				Text: fmt.Sprintf("datagrams of %d bytes are fragmented: the pods' MTU leaves room for %d", size, room)}
 	}
 	return size, nil
 }

@@ -54,8 +54,10 @@ func (UDPMax) Info() workload.Info {
 // Run implements workload.Workload. The search runs before the window, in short
 // trials; the window is one more trial at the rate that was found. The load's
 // rate is the highest that is tried, for each pair.
-func (u UDPMax) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
-	g := goal{Least: leastRate, Most: load.Rate, Loss: u.LossBound, Hopeless: hopeless, Repeats: repeats, Precision: precision, Trials: mostTrials}
+func (u UDPMax) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
+	g := goal{Least: leastRate, Most: load.Rate, Loss: u.LossBound, Hopeless: hopeless, Repeats: repeats,
+		Precision: precision, Trials: mostTrials}
 	if g.Most == 0 {
 		g.Most = maxRate
 	}
@@ -104,7 +106,8 @@ func (o *offer) attempt(ctx context.Context, bed workload.Bed) (attempt, error) 
 		return attempt{}, err
 	}
 	n := float64(len(pairs))
-	return attempt{Intended: o.rate, Sent: sum.sent.bits() / n, Got: out.Metrics[sample.Throughput] / n, Loss: sum.lost / sum.of}, nil
+	return attempt{Intended: o.rate, Sent: sum.sent.bits() / n, Got: out.Metrics[sample.Throughput] / n,
+		Loss: sum.lost / sum.of}, nil
 }
 
 // unmetered is the meter of trials that are not the measurement.

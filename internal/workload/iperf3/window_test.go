@@ -22,11 +22,13 @@ func TestClip(t *testing.T) {
 		from, to float64
 		want     totals
 	}{
-		"all":           {0, 2, totals{Seconds: 2, Bytes: 6000, Packets: 60, Lost: 7, Retransmits: 2, Jitter: (10*1e-3 + 11*1e-3 + 30*3e-3 + 9*3e-3) / 60}},
-		"half a span":   {0.5, 1, totals{Seconds: 0.5, Bytes: 1000, Packets: 10, Lost: 0.5, Retransmits: 1, Jitter: 1e-3}},
-		"over the ends": {-1, 5, totals{Seconds: 2, Bytes: 6000, Packets: 60, Lost: 7, Retransmits: 2, Jitter: (21*1e-3 + 39*3e-3) / 60}},
-		"outside":       {2, 3, totals{}},
-		"backwards":     {1, 0, totals{}},
+		"all": {0, 2, totals{Seconds: 2, Bytes: 6000, Packets: 60, Lost: 7, Retransmits: 2,
+			Jitter: (10*1e-3 + 11*1e-3 + 30*3e-3 + 9*3e-3) / 60}},
+		"half a span": {0.5, 1, totals{Seconds: 0.5, Bytes: 1000, Packets: 10, Lost: 0.5, Retransmits: 1, Jitter: 1e-3}},
+		"over the ends": {-1, 5, totals{Seconds: 2, Bytes: 6000, Packets: 60, Lost: 7, Retransmits: 2,
+			Jitter: (21*1e-3 + 39*3e-3) / 60}},
+		"outside":   {2, 3, totals{}},
+		"backwards": {1, 0, totals{}},
 	} {
 		got := clip(spans, tc.from, tc.to)
 		if !near(got.Seconds, tc.want.Seconds) || !near(got.Bytes, tc.want.Bytes) || !near(got.Packets, tc.want.Packets) ||

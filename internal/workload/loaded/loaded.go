@@ -46,7 +46,8 @@ func (Latency) Info() workload.Info {
 		Summary: "round trips on the idle path, then beside TCP streams that fill it both ways",
 		Tool:    "pathwise generate: answered requests (service time, closed loop) and payload that the receivers read",
 		Needs:   []network.Need{network.NeedRoot()},
-		Metrics: []string{sample.LatencyLoaded, sample.LatencyIdle, sample.LatencyGrowth, sample.ThroughputDown, sample.ThroughputUp,
+		Metrics: []string{sample.LatencyLoaded, sample.LatencyIdle, sample.LatencyGrowth, sample.ThroughputDown,
+			sample.ThroughputUp,
 			sample.LatencyP99, sample.Retransmits, sample.Errors},
 		Knobs:       []string{"connections", "congestion"},
 		Default:     sample.Load{Connections: streams},
@@ -68,9 +69,11 @@ type trial struct {
 
 // Run implements workload.Workload. The idle path is looked at for half of the
 // window's length before the streams begin; the window is under load.
-func (l Latency) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+func (l Latency) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
 	t := &trial{self: l.Self, streams: load.Connections, bed: bed, congestion: workload.CongestionOf(load),
-		fleet: bulk.NewFleet(l.Self, bed, bulk.Offer{Up: load.Connections, Down: load.Connections, Size: chunk, Duration: w.Duration, Congestion: workload.CongestionOf(load)})}
+		fleet: bulk.NewFleet(l.Self, bed, bulk.Offer{Up: load.Connections, Down: load.Connections, Size: chunk,
+			Duration: w.Duration, Congestion: workload.CongestionOf(load)})}
 	err := t.run(ctx, w, m)
 	var out workload.Outcome
 	if err == nil {
@@ -166,9 +169,11 @@ func (t *trial) outcome(w workload.Window) (workload.Outcome, error) {
 	out.Bytes = up + down
 	out.Details = map[string]string{
 		"congestion": t.congestion,
-		"idle path":  fmt.Sprintf("%d round trips: median %.4g s, p99 %.4g s", idle.Count(), idle.Percentile(50), idle.Percentile(99)),
-		"under load": fmt.Sprintf("%d round trips: median %.4g s, p99 %.4g s, p99.9 %.4g s", loaded.Count(), loaded.Percentile(50), loaded.Percentile(99), loaded.Percentile(99.9)),
-		"streams":    fmt.Sprintf("%d each way per pair, writes of %d bytes", t.streams, chunk),
+		"idle path": fmt.Sprintf("%d round trips: median %.4g s, p99 %.4g s", idle.Count(), idle.Percentile(50),
+			idle.Percentile(99)),
+		"under load": fmt.Sprintf("%d round trips: median %.4g s, p99 %.4g s, p99.9 %.4g s", loaded.Count(),
+			loaded.Percentile(50), loaded.Percentile(99), loaded.Percentile(99.9)),
+		"streams": fmt.Sprintf("%d each way per pair, writes of %d bytes", t.streams, chunk),
 	}
 	return out, nil
 }

@@ -162,7 +162,8 @@ func kindOf(err error) string {
 		return kindWrong
 	case errors.Is(err, syscall.ECONNREFUSED), strings.Contains(text, syscall.ECONNREFUSED.Error()):
 		return kindRefused // the text: what the driver found out by itself it tells in words alone
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), mongo.IsTimeout(err), errors.As(err, &timeout) && timeout.Timeout():
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), mongo.IsTimeout(err),
+		errors.As(err, &timeout) && timeout.Timeout():
 		return kindTimeout
 	case mongo.IsNetworkError(err), errors.As(err, &selection):
 		return kindReset

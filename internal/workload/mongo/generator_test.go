@@ -44,7 +44,8 @@ func offer(t testing.TB, uri, operation string) Offer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Offer{Place: Place{URI: uri, Operation: operation, Collection: "docs"}, Connections: 4, Begin: now + 200*time.Millisecond, Duration: 300 * time.Millisecond}
+	return Offer{Place: Place{URI: uri, Operation: operation, Collection: "docs"}, Connections: 4,
+		Begin: now + 200*time.Millisecond, Duration: 300 * time.Millisecond}
 }
 
 func TestEveryOperation(t *testing.T) {

@@ -34,22 +34,30 @@ type step func(ctx context.Context) error
 
 func operations() []operation {
 	return []operation{
-		{name: "insert-empty", test: "Insert.Empty", summary: "insert of an empty document", grows: true, steps: inserting(func() []bson.Raw { return repeat(1, document(bson.D{})) })},
-		{name: "insert-int-vector", test: "Insert.IntVector", summary: "insert of 100 documents {x: 1} by one command, counted as one", grows: true,
+		{name: "insert-empty", test: "Insert.Empty", summary: "insert of an empty document", grows: true,
+			steps: inserting(func() []bson.Raw { return repeat(1, document(bson.D{})) })},
+		{name: "insert-int-vector", test: "Insert.IntVector",
+			summary: "insert of 100 documents {x: 1} by one command, counted as one", grows: true,
 			steps: inserting(func() []bson.Raw { return repeat(100, document(bson.D{{Key: "x", Value: 1.0}})) })},
-		{name: "insert-large-doc-vector", test: "Insert.LargeDocVector", summary: "insert of 100 documents of 1 KiB by one command, counted as one", grows: true,
+		{name: "insert-large-doc-vector", test: "Insert.LargeDocVector",
+			summary: "insert of 100 documents of 1 KiB by one command, counted as one", grows: true,
 			steps: inserting(func() []bson.Raw { return repeat(100, largeDocument()) })},
-		{name: "update-field-at-offset", test: "Update.FieldAtOffset", summary: "update of the middle one of 512 fields in all of 100 documents",
-			before: func() []bson.Raw { return repeat(100, wideDocument()) }, steps: updating},
+		{name: "update-field-at-offset", test: "Update.FieldAtOffset",
+			summary: "update of the middle one of 512 fields in all of 100 documents",
+			before:  func() []bson.Raw { return repeat(100, wideDocument()) }, steps: updating},
 		{name: "query-empty", test: "Queries.Empty", summary: "query for all of 100 documents",
 			before: func() []bson.Raw { return repeat(100, document(bson.D{})) }, steps: querying(bson.D{}, nil, 100, 100*22)},
-		{name: "query-find-projection", test: "Queries.FindProjection", summary: "query for all of 100 documents with a projection of an indexed field",
-			before: func() []bson.Raw { return numbered(100, "x") }, index: "x", steps: querying(bson.D{}, bson.D{{Key: "x", Value: 1.0}}, 100, 100*33)},
+		{name: "query-find-projection", test: "Queries.FindProjection",
+			summary: "query for all of 100 documents with a projection of an indexed field",
+			before:  func() []bson.Raw { return numbered(100, "x") }, index: "x",
+			steps: querying(bson.D{}, bson.D{{Key: "x", Value: 1.0}}, 100, 100*33)},
 		{name: "query-int-id-range", test: "Queries.IntIDRange", summary: "query for a range of _id, 49 of 4800 documents",
 			before: func() []bson.Raw { return numbered(4800, "_id") },
-			steps:  querying(bson.D{{Key: "_id", Value: bson.D{{Key: "$gt", Value: 50.0}, {Key: "$lt", Value: 100.0}}}}, nil, 49, 49*18)},
+			steps: querying(bson.D{{Key: "_id", Value: bson.D{{Key: "$gt", Value: 50.0}, {Key: "$lt", Value: 100.0}}}}, nil, 49,
+				49*18)},
 		{name: "query-no-match", test: "Queries.NoMatch", summary: "query that looks through 100 documents and finds none",
-			before: func() []bson.Raw { return repeat(100, document(bson.D{})) }, steps: querying(bson.D{{Key: "nonexistent", Value: 5.0}}, nil, 0, 0)},
+			before: func() []bson.Raw { return repeat(100, document(bson.D{})) },
+			steps:  querying(bson.D{{Key: "nonexistent", Value: 5.0}}, nil, 0, 0)},
 	}
 }
 
@@ -119,7 +127,8 @@ func command(name string, c *mongo.Collection, list string, docs []bson.Raw) bso
 	for _, d := range docs {
 		array = append(array, bsoncore.Value{Type: bsoncore.TypeEmbeddedDocument, Data: d})
 	}
-	return document(bson.D{{Key: name, Value: c.Name()}, {Key: list, Value: bson.RawValue{Type: bson.TypeArray, Value: bsoncore.BuildArray(nil, array...)}},
+	return document(bson.D{{Key: name, Value: c.Name()},
+		{Key: list, Value: bson.RawValue{Type: bson.TypeArray, Value: bsoncore.BuildArray(nil, array...)}},
 		{Key: "ordered", Value: true}, writeConcern()})
 }
 
@@ -134,7 +143,8 @@ func inserting(docs func() []bson.Raw) func(c *mongo.Collection) []step {
 // updating does two commands by turns, so that each changes something.
 func updating(c *mongo.Collection) (out []step) {
 	for _, value := range []string{"a", "aa"} {
-		u := document(bson.D{{Key: "q", Value: bson.D{}}, {Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "a_256", Value: value}}}}},
+		u := document(bson.D{{Key: "q", Value: bson.D{}},
+			{Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "a_256", Value: value}}}}},
 			{Key: "multi", Value: true}, {Key: "upsert", Value: false}})
 		out = append(out, writing(c, command("update", c, "updates", []bson.Raw{u}), 100))
 	}

@@ -105,7 +105,8 @@ func hasCode(err error, codes ...int) bool {
 func (o operation) fill(ctx context.Context, c *mongo.Collection) error {
 	if o.index != "" {
 		index := bson.D{{Key: "key", Value: bson.D{{Key: o.index, Value: 1.0}}}, {Key: "name", Value: o.index + "_1"}}
-		if err := c.Database().RunCommand(ctx, bson.D{{Key: "createIndexes", Value: c.Name()}, {Key: "indexes", Value: bson.A{index}}}).Err(); err != nil {
+		if err := c.Database().RunCommand(ctx,
+			bson.D{{Key: "createIndexes", Value: c.Name()}, {Key: "indexes", Value: bson.A{index}}}).Err(); err != nil {
 			return fmt.Errorf("create index: %w", err)
 		}
 	}

@@ -35,7 +35,8 @@ const (
 )
 
 // Run implements workload.Workload.
-func (m Mongo) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, meter workload.Meter) (workload.Outcome, error) {
+func (m Mongo) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	meter workload.Meter) (workload.Outcome, error) {
 	t := &trial{Mongo: m, bed: bed, load: load, window: w, found: make([]Prepared, len(bed.Pairs))}
 	err := t.run(ctx, meter)
 	if t.dir != "" {
@@ -79,7 +80,8 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 		}
 		start := lead
 		if !clients.Gathered() { // those that were have connected, too
-			start += time.Duration(len(t.bed.Pairs))*leadPerPair + time.Duration(t.load.Connections*len(t.bed.Pairs))*leadPerHundred/100
+			start += time.Duration(len(t.bed.Pairs))*leadPerPair +
+				time.Duration(t.load.Connections*len(t.bed.Pairs))*leadPerHundred/100
 			// Clients are the same executable as what prepared the documents: where that
 			// took long, as on a guest's kernel, so will they.
 			start = max(start, 2*took)
@@ -151,7 +153,8 @@ func (t *trial) serve(ctx context.Context, crew *workload.Crew) (err error) {
 // serverArgs is the command line of a pod's server.
 func (t *trial) serverArgs(pod topo.Pod) ([]string, error) {
 	if t.Server == "" {
-		return []string{t.Self, "generate", "mongo-serve", "--addr", ":" + strconv.Itoa(int(pod.Listen)), "--congestion", workload.CongestionOf(t.load)}, nil
+		return []string{t.Self, "generate", "mongo-serve", "--addr", ":" + strconv.Itoa(int(pod.Listen)), "--congestion",
+			workload.CongestionOf(t.load)}, nil
 	}
 	dir := filepath.Join(t.dir, pod.Name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -210,13 +213,14 @@ func (t *trial) placeArgs(pair workload.Pair) []string {
 		uri = "mongodb://" + pair.Server.Service.String() + "/?directConnection=true"
 	}
 	// Pairs may share a server.
-	return []string{"--uri", uri, "--operation", t.Operation, "--collection", strings.ReplaceAll(t.Operation, "-", "_") + "_" + pair.Client.Name}
+	return []string{"--uri", uri, "--operation", t.Operation, "--collection", strings.ReplaceAll(t.Operation, "-", "_") +
+		"_" + pair.Client.Name}
 }
 
 func (t *trial) clientArgs(pair int, begin string) []string {
 	args := append([]string{t.Self, "generate", "mongo"}, t.placeArgs(t.bed.Pairs[pair])...)
-	args = append(args, "--connections", strconv.Itoa(t.load.Connections), "--begin", begin, "--duration", t.window.Duration.String(),
-		"--congestion", workload.CongestionOf(t.load))
+	args = append(args, "--connections", strconv.Itoa(t.load.Connections), "--begin", begin, "--duration",
+		t.window.Duration.String(), "--congestion", workload.CongestionOf(t.load))
 	if isURI(t.Server) {
 		args = append(args, "--drop")
 	}
@@ -247,7 +251,8 @@ func parse(out []byte) (Count, error) {
 			return c, fmt.Errorf("read result: %d operations failed as %q", n, kind)
 		}
 	}
-	if c.Operations < 1 || c.Latency == nil || c.Latency.Count() != c.Operations || !(c.ClientUser >= 0) || c.ServerUser != nil && !(*c.ServerUser >= 0) {
+	if c.Operations < 1 || c.Latency == nil || c.Latency.Count() != c.Operations || !(c.ClientUser >= 0) ||
+		c.ServerUser != nil && !(*c.ServerUser >= 0) {
 		return c, fmt.Errorf("read result: figures that cannot be: %d operations, %g s of CPU time", c.Operations, c.ClientUser)
 	}
 	return c, nil
@@ -299,7 +304,8 @@ const halfUser = 0.5
 func (t *trial) bound(out *workload.Outcome, user float64) {
 	loops := min(t.load.Connections*len(t.bed.Pairs), runtime.NumCPU())
 	out.GeneratorUser = user / (t.window.Duration.Seconds() * float64(loops))
-	out.Details["generator"] = fmt.Sprintf("client and server were in user mode, where no networking is done, for %.0f %% of the time of %d", 100*out.GeneratorUser, loops)
+	out.Details["generator"] =
+		fmt.Sprintf("client and server were in user mode, where no networking is done, for %.0f %% of the time of %d", 100*out.GeneratorUser, loops)
 	if out.GeneratorUser >= halfUser {
 		out.Warnings = append(out.Warnings, sample.Warning{Gate: "generator-bound", Text: fmt.Sprintf(
 			"MongoDB's driver and the server spent more than half of the CPU time in user mode: no network, however fast, could give %.3g times as much", 1/halfUser)})

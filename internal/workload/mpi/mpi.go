@@ -66,7 +66,8 @@ func (e Exchange) Info() workload.Info {
 		Name:    "mpi-" + string(e.Kind),
 		Summary: "MPI_Alltoall among all pods, messages of a size",
 		Tool:    "Open MPI: whole operations by a program of our own, the mean over the ranks",
-		Needs: []network.Need{network.NeedRoot(), network.NeedProgram("mpirun", "openmpi-bin"), network.NeedProgram("mpicc", "libopenmpi-dev"),
+		Needs: []network.Need{network.NeedRoot(), network.NeedProgram("mpirun", "openmpi-bin"),
+			network.NeedProgram("mpicc", "libopenmpi-dev"),
 			network.NeedProgram("nsenter", "util-linux"), network.NeedProgram("unshare", "util-linux")},
 		Metrics:     []string{sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean, sample.Rate},
 		Knobs:       []string{"connections", "size"},
@@ -101,7 +102,8 @@ type trial struct {
 }
 
 // Run implements workload.Workload.
-func (e Exchange) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (out workload.Outcome, err error) {
+func (e Exchange) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (out workload.Outcome, err error) {
 	dir, err := os.MkdirTemp(bed.Dir, "mpi-") // short: Open MPI makes sockets in it
 	if err != nil {
 		return out, fmt.Errorf("run %s: %w", e.Info().Name, err)
@@ -217,7 +219,8 @@ func disable(pairs []workload.Pair) []string {
 	if other == 0 || !pairs[0].Server.Address(other).IsValid() {
 		return nil
 	}
-	return []string{"--mca", "btl_tcp_disable_family", strconv.Itoa(other), "--mca", fmt.Sprintf("oob_tcp_disable_ipv%d_family", other), "true"}
+	return []string{"--mca", "btl_tcp_disable_family", strconv.Itoa(other), "--mca",
+		fmt.Sprintf("oob_tcp_disable_ipv%d_family", other), "true"}
 }
 
 // args is the command, in a process namespace of its own: when it is killed,
@@ -225,7 +228,8 @@ func disable(pairs []workload.Pair) []string {
 func (t *trial) args() []string {
 	args := []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
 		"sh", "-c", `readlink /proc/self/ns/pid >"$0"; exec "$@"`, t.path("space"),
-		"env", "TMPDIR=" + t.dir, "mpirun", "--allow-run-as-root", "--hostfile", t.path("hosts"), "-np", strconv.Itoa(t.ranks),
+		"env", "TMPDIR=" + t.dir, "mpirun", "--allow-run-as-root", "--hostfile", t.path("hosts"), "-np",
+		strconv.Itoa(t.ranks),
 		// More ranks than CPUs: one that waits gives way.
 		"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1",
 		"--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
@@ -235,7 +239,8 @@ func (t *trial) args() []string {
 	}
 	args = append(args, disable(t.bed.Pairs)...)
 	return append(args, t.path("ranks"), string(t.Kind), strconv.Itoa(t.load.Size),
-		strconv.FormatInt(t.window.Warmup.Nanoseconds(), 10), strconv.FormatInt(t.window.Duration.Nanoseconds(), 10), t.path("ready"))
+		strconv.FormatInt(t.window.Warmup.Nanoseconds(), 10), strconv.FormatInt(t.window.Duration.Nanoseconds(), 10),
+		t.path("ready"))
 }
 
 // awaitGone returns when nothing is left of the process namespace. The kernel
@@ -290,7 +295,8 @@ func (t *trial) devices() string {
 // ranks are connected.
 func (t *trial) awaitReady(ctx context.Context) (time.Time, error) {
 	limit := startTimeout + time.Duration(t.ranks)*startPerRank
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%d ranks were not connected within %v", t.ranks, limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("%d ranks were not connected within %v", t.ranks, limit))
 	defer cancel()
 	var begin time.Time
 	err := network.Poll(ctx, 2*time.Millisecond, func() error {

@@ -26,7 +26,8 @@ func pod(ns, addr string) topo.Pod {
 }
 
 func TestPlaces(t *testing.T) {
-	two := []workload.Pair{{Client: pod("c1", "10.0.0.1"), Server: pod("s1", "10.0.1.1")}, {Client: pod("c2", "10.0.0.2"), Server: pod("s2", "10.0.1.2")}}
+	two := []workload.Pair{{Client: pod("c1", "10.0.0.1"), Server: pod("s1", "10.0.1.1")},
+		{Client: pod("c2", "10.0.0.2"), Server: pod("s2", "10.0.1.2")}}
 	hosts, pods, err := places(two, 4)
 	if want := "10.0.0.1 slots=4\n10.0.0.2 slots=4\n10.0.1.1 slots=4\n10.0.1.2 slots=4\n"; err != nil || hosts != want {
 		t.Errorf("%q, %v", hosts, err)

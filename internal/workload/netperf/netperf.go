@@ -62,7 +62,8 @@ func (r Run) Info() workload.Info {
 		Name:    "netperf-" + strings.ReplaceAll(strings.ToLower(string(r.Test)), "_", "-"),
 		Summary: "netperf's " + string(r.Test),
 		Tool:    "netperf: what it counts in a run of its own after the warm-up",
-		Needs: []network.Need{network.NeedRoot(), {Kind: network.Program, Name: "netperf", From: "apt-get install netperf, in Debian's section non-free"},
+		Needs: []network.Need{network.NeedRoot(),
+			{Kind: network.Program, Name: "netperf", From: "apt-get install netperf, in Debian's section non-free"},
 			{Kind: network.Program, Name: "netserver", From: "apt-get install netperf, in Debian's section non-free"}},
 		Metrics:     []string{sample.Rate, sample.LatencyMean},
 		Knobs:       []string{"size"},
@@ -101,13 +102,16 @@ type trial struct {
 // started and ends with the last of them, so it is longer than asked for by
 // what netperf needs to begin and up to a second. That of TCP_CRR ends when the
 // clients' time is up: they tell their figures only after pad.
-func (r Run) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+func (r Run) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
 	n := len(bed.Pairs)
-	t := &trial{Run: r, bed: bed, size: load.Size, congestion: workload.CongestionOf(load), window: w, clients: make([]workload.Result, n), figures: make([]map[string]float64, n)}
+	t := &trial{Run: r, bed: bed, size: load.Size, congestion: workload.CongestionOf(load), window: w,
+		clients: make([]workload.Result, n), figures: make([]map[string]float64, n)}
 	err := workload.Together(ctx, func(ctx context.Context, crew *workload.Crew) error {
 		for _, pair := range bed.Pairs {
 			if !pair.Server.Has(pair.Server.Service.Addr()) {
-				return fmt.Errorf("reach pod %s: netperf needs a second port for its data, and only one is published at %v", pair.Server.Name, pair.Server.Service)
+				return fmt.Errorf("reach pod %s: netperf needs a second port for its data, and only one is published at %v",
+					pair.Server.Name, pair.Server.Service)
 			}
 			// -f: its children would leave its process group, and so outlive it.
 			crew.Serve("netserver in pod "+pair.Server.Name, func(ctx context.Context) error {
@@ -185,7 +189,8 @@ func await(ctx context.Context, tasks []*workload.Task, limit time.Duration) err
 	return nil
 }
 
-func (t *trial) client(ctx context.Context, pair workload.Pair, length int) (workload.Result, map[string]float64, error) {
+func (t *trial) client(ctx context.Context, pair workload.Pair, length int) (
+	workload.Result, map[string]float64, error) {
 	res, err := t.bed.Exec(ctx, pair.Client, t.args(pair.Server, length)...)
 	if ctx.Err() != nil {
 		return res, nil, context.Cause(ctx)
@@ -204,7 +209,8 @@ func (t *trial) client(ctx context.Context, pair workload.Pair, length int) (wor
 
 func (t *trial) args(server topo.Pod, length int) []string {
 	args := []string{"netperf", "-H", server.Service.Addr().String(), "-p", strconv.Itoa(int(server.Service.Port())),
-		"-t", string(t.Test), "-l", strconv.Itoa(length), "--", "-P", fmt.Sprintf(",%d", int(server.Listen)+dataPort), "-k", strings.Join(t.keys(), ",")}
+		"-t", string(t.Test), "-l", strconv.Itoa(length), "--", "-P", fmt.Sprintf(",%d", int(server.Listen)+dataPort), "-k",
+		strings.Join(t.keys(), ",")}
 	size := strconv.Itoa(t.size)
 	if t.Test.tcp() {
 		args = append(args, "-K", t.congestion+","+t.congestion)
@@ -279,7 +285,8 @@ func (t *trial) outcome() (workload.Outcome, error) {
 			work = f[received]
 		}
 		if work <= 0 {
-			return out, fmt.Errorf("run %s: netperf in pod %s: nothing arrived in the window", t.Info().Name, t.bed.Pairs[i].Client.Name)
+			return out, fmt.Errorf("run %s: netperf in pod %s: nothing arrived in the window", t.Info().Name,
+				t.bed.Pairs[i].Client.Name)
 		}
 		rate += work / f[elapsed]
 		sent, came, again = sent+f[calls], came+f[arrived], again+max(f[retransmits], 0)
@@ -289,7 +296,8 @@ func (t *trial) outcome() (workload.Outcome, error) {
 			continue
 		}
 		latency += work / f[elapsed] * f[meanLatency] * 1e-6
-		out.Details["latency in pod "+t.bed.Pairs[i].Client.Name] = fmt.Sprintf("median %g us, p99 %g us", f[p50Latency], f[p99Latency])
+		out.Details["latency in pod "+t.bed.Pairs[i].Client.Name] = fmt.Sprintf("median %g us, p99 %g us", f[p50Latency],
+			f[p99Latency])
 	}
 	switch t.Test {
 	case TCPStream:
@@ -299,7 +307,9 @@ func (t *trial) outcome() (workload.Outcome, error) {
 		out.Metrics[sample.Throughput] = 8 * rate
 		out.Metrics[sample.Loss] = max(0, 1-came/max(sent, 1))
 		if came < sent {
-			out.Warnings = append(out.Warnings, sample.Warning{Gate: "loss", Text: fmt.Sprintf("%.0f of %.0f datagrams arrived: the sender knows no rate", came, sent)})
+			out.Warnings = append(out.Warnings,
+				sample.Warning{Gate: "loss", Text: fmt.Sprintf("%.0f of %.0f datagrams arrived: the sender knows no rate",
+					came, sent)})
 		}
 	default:
 		out.Bytes, out.Operations = 0, sent

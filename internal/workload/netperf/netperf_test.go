@@ -47,8 +47,9 @@ func TestOutcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(test Test) workload.Outcome {
-		tr := &trial{Run: Run{test}, size: 1400, window: workload.Window{Duration: time.Second}, clients: make([]workload.Result, 1),
-			figures: []map[string]float64{figures}, bed: workload.Bed{Pairs: []workload.Pair{{Client: topo.Pod{Name: "c1"}}}}}
+		tr := &trial{Run: Run{test}, size: 1400, window: workload.Window{Duration: time.Second},
+			clients: make([]workload.Result, 1), figures: []map[string]float64{figures},
+			bed: workload.Bed{Pairs: []workload.Pair{{Client: topo.Pod{Name: "c1"}}}}}
 		out, err := tr.outcome()
 		if err != nil {
 			t.Fatal(err)

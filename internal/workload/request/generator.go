@@ -61,7 +61,8 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	counts := make([]workload.Count, o.Connections)
 	var wg sync.WaitGroup
 	for i := range counts {
-		c := &client{Offer: o, begin: begin, end: begin.Add(o.Duration), request: make([]byte, o.Size), answer: make([]byte, o.Size)}
+		c := &client{Offer: o, begin: begin, end: begin.Add(o.Duration), request: make([]byte, o.Size),
+			answer: make([]byte, o.Size)}
 		wg.Go(func() { counts[i] = c.loop(ctx) })
 	}
 	wg.Wait()

@@ -44,7 +44,8 @@ func (r Requests) Info() workload.Info {
 		Summary: "requests and answers on lasting TCP connections, one under way on each",
 		Tool:    "pathwise generate: answered requests (service time, closed loop)",
 		Needs:   []network.Need{network.NeedRoot()},
-		Metrics: []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean, sample.Errors},
+		Metrics: []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean,
+			sample.Errors},
 		Knobs:   []string{"connections", "size", "congestion"},
 		Default: sample.Load{Connections: 1, Size: 1},
 		Max:     sample.Load{Connections: 1000, Size: 1 << 20},
@@ -68,10 +69,12 @@ func (r Requests) Info() workload.Info {
 }
 
 // Run implements workload.Workload.
-func (r Requests) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+func (r Requests) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
 	t := &trial{Requests: r, bed: bed, load: load, window: w}
-	t.Generators = workload.Generators{Connections: load.Connections, Patience: patience, Protos: []workload.Proto{r.proto()},
-		Server: func(i int) []string { return t.serverArgs(bed.Pairs[i].Server) }, Client: t.clientArgs}
+	t.Generators = workload.Generators{Connections: load.Connections, Patience: patience,
+		Protos: []workload.Proto{r.proto()}, Server: func(i int) []string { return t.serverArgs(bed.Pairs[i].Server) },
+		Client: t.clientArgs}
 	err := t.Generators.Run(ctx, bed, w, m)
 	var out workload.Outcome
 	if err == nil {
@@ -96,8 +99,9 @@ type trial struct {
 func (t *trial) size() int { return max(t.load.Size, 1) }
 
 func (t *trial) serverArgs(pod topo.Pod) []string {
-	args := []string{t.Self, "generate", "serve", "--proto", string(t.proto()), "--addr", netip.AddrPortFrom(netip.IPv6Unspecified(), pod.Listen).String(),
-		"--connections", strconv.Itoa(t.load.Connections), "--size", strconv.Itoa(t.size())}
+	args := []string{t.Self, "generate", "serve", "--proto", string(t.proto()), "--addr",
+		netip.AddrPortFrom(netip.IPv6Unspecified(), pod.Listen).String(), "--connections", strconv.Itoa(t.load.Connections),
+		"--size", strconv.Itoa(t.size())}
 	return append(args, t.options()...)
 }
 
@@ -113,7 +117,8 @@ func (t *trial) options() (args []string) {
 }
 
 func (t *trial) clientArgs(pair int, begin string) []string {
-	args := []string{t.Self, "generate", "requests", "--proto", string(t.proto()), "--target", t.bed.Pairs[pair].Server.Service.String(), "--connections", strconv.Itoa(t.load.Connections),
+	args := []string{t.Self, "generate", "requests", "--proto", string(t.proto()), "--target",
+		t.bed.Pairs[pair].Server.Service.String(), "--connections", strconv.Itoa(t.load.Connections),
 		"--size", strconv.Itoa(t.size()), "--begin", begin, "--duration", t.window.Duration.String()}
 	return append(args, t.options()...)
 }

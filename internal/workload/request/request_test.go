@@ -55,7 +55,8 @@ func offer(t *testing.T, target netip.AddrPort) Offer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Offer{Target: target, Connections: 4, Size: 1, Begin: now + 50*time.Millisecond, Duration: 300 * time.Millisecond}
+	return Offer{Target: target, Connections: 4, Size: 1, Begin: now + 50*time.Millisecond,
+		Duration: 300 * time.Millisecond}
 }
 
 func TestGenerateCountsAnsweredRequests(t *testing.T) {

@@ -215,7 +215,8 @@ const little = 2 << 10
 // tryWrite writes what there is room for without waiting, of which the runtime
 // need not be told: of a round trip on one core that takes 1 %.
 func (s *Socket) tryWrite(p []byte) int {
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))),
+		uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return 0
 	}

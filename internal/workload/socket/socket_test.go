@@ -48,7 +48,8 @@ func TestOptions(t *testing.T) {
 			t.Errorf("congestion control %q, %v", got, err)
 		}
 	}
-	if _, err := Dial(workload.TCP, addr, time.Second, Congestion("warp")); err == nil || !strings.Contains(err.Error(), "warp") {
+	if _, err := Dial(workload.TCP, addr, time.Second, Congestion("warp")); err == nil ||
+		!strings.Contains(err.Error(), "warp") {
 		t.Errorf("unknown congestion control: %v", err)
 	}
 }
@@ -81,7 +82,8 @@ func TestPatience(t *testing.T) {
 func TestLoop(t *testing.T) {
 	var l Loop
 	now := time.Now()
-	for _, tc := range []struct{ after, turned time.Duration }{{0, 0}, {breath - 1, 0}, {breath, breath}, {breath + 1, breath}} {
+	for _, tc := range []struct{ after, turned time.Duration }{{0, 0}, {breath - 1, 0}, {breath, breath},
+		{breath + 1, breath}} {
 		l.TurnAt(now.Add(tc.after))
 		if got := l.turned.Sub(now); got != tc.turned {
 			t.Errorf("after %v: turned at %v, want %v", tc.after, got, tc.turned)

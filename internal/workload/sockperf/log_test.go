@@ -43,7 +43,8 @@ func TestParseLog(t *testing.T) {
 			trips = append(trips, k)
 			hist.Record(k.received - k.sent)
 		})
-		if err != nil || got.Trips != want.trips || len(trips) != want.trips || got.Dropped+got.Duplicated+got.Disordered != 0 {
+		if err != nil || got.Trips != want.trips || len(trips) != want.trips ||
+			got.Dropped+got.Duplicated+got.Disordered != 0 {
 			t.Errorf("%s: got %+v, %v, want %d trips", name, got, err, want.trips)
 			continue
 		}
@@ -51,7 +52,8 @@ func TestParseLog(t *testing.T) {
 			continue
 		}
 		if trips[0].sent != want.first || trips[len(trips)-1].received != want.last {
-			t.Errorf("%s: from %d to %d, want %d to %d", name, trips[0].sent, trips[len(trips)-1].received, want.first, want.last)
+			t.Errorf("%s: from %d to %d, want %d to %d", name, trips[0].sent, trips[len(trips)-1].received, want.first,
+				want.last)
 		}
 		for label, ours := range map[string]float64{
 			`avg-rtt=`: hist.Mean(), `percentile 50.000 =`: hist.Percentile(50), `<MAX> observation =`: hist.Max(),
@@ -93,7 +95,8 @@ func TestParseLogRefuses(t *testing.T) {
 		"counts":                {"# dropped messages = many\n", "counts"},
 		"a line without end":    {strings.Repeat("x", 1<<17), "too long"},
 	} {
-		if _, err := parseLog(strings.NewReader(tc.in), func(trip) {}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := parseLog(strings.NewReader(tc.in), func(trip) {}); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, tc.want)
 		}
 	}

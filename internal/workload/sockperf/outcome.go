@@ -50,11 +50,13 @@ func (t tally) reach(begin, end time.Duration) (time.Duration, error) {
 	case t.Trips == 0:
 		return 0, fmt.Errorf("no round trip was finished")
 	case t.first-begin > time.Duration(late*float64(window)):
-		return 0, fmt.Errorf("the log begins %v after the window: the machine was too busy for sockperf to start in time", (t.first - begin).Round(time.Millisecond))
+		return 0, fmt.Errorf("the log begins %v after the window: the machine was too busy for sockperf to start in time",
+			(t.first - begin).Round(time.Millisecond))
 	case t.last >= end:
 		return window, nil
 	case t.last-begin < window/2:
-		return 0, fmt.Errorf("answers ended %v before the window did: a message was lost and sockperf waits for its answer for ever, or the pair started long before others", (end - t.last).Round(time.Millisecond))
+		return 0, fmt.Errorf(
+			"answers ended %v before the window did: a message was lost and sockperf waits for its answer for ever, or the pair started long before others", (end - t.last).Round(time.Millisecond))
 	default:
 		return t.last - begin, nil
 	}
@@ -108,7 +110,8 @@ func (t tally) warnings(pair workload.Pair, window, reach time.Duration) []sampl
 	}
 	if t.Dropped+t.Duplicated+t.Disordered > 0 {
 		out = append(out, sample.Warning{Gate: "loss",
-			Text: fmt.Sprintf("client in pod %s: %d messages dropped, %d duplicated, %d out of order", pair.Client.Name, t.Dropped, t.Duplicated, t.Disordered)})
+			Text: fmt.Sprintf("client in pod %s: %d messages dropped, %d duplicated, %d out of order", pair.Client.Name,
+				t.Dropped, t.Duplicated, t.Disordered)})
 	}
 	return out
 }

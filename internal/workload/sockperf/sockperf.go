@@ -71,13 +71,15 @@ func (l Latency) Info() workload.Info {
 
 // Run implements workload.Workload. The window's ends are exact: the log's
 // times and this process's are of the same monotonic clock.
-func (l Latency) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (out workload.Outcome, err error) {
+func (l Latency) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (out workload.Outcome, err error) {
 	dir, err := os.MkdirTemp(bed.Dir, "pathwise-sockperf-")
 	if err != nil {
 		return out, fmt.Errorf("run %s: %w", l.Info().Name, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	t := trial{Latency: l, bed: bed, size: load.Size, window: w, dir: dir, servers: make([]workload.Result, len(bed.Pairs))}
+	t := trial{Latency: l, bed: bed, size: load.Size, window: w, dir: dir,
+		servers: make([]workload.Result, len(bed.Pairs))}
 	asked, err := workload.AskCongestion(ctx, bed)
 	if err == nil {
 		err = t.run(ctx, m)
@@ -134,8 +136,9 @@ func (t *trial) serverArgs(pod topo.Pod) []string {
 }
 
 func (t *trial) clientArgs(server topo.Pod, log string) []string {
-	args := []string{"sockperf", "ping-pong", "-i", server.Service.Addr().String(), "-p", strconv.Itoa(int(server.Service.Port())),
-		"-m", strconv.Itoa(t.size), "-t", strconv.Itoa(t.seconds()), "--full-rtt", "--no-rdtsc", "--full-log", log}
+	args := []string{"sockperf", "ping-pong", "-i", server.Service.Addr().String(), "-p",
+		strconv.Itoa(int(server.Service.Port())), "-m", strconv.Itoa(t.size), "-t", strconv.Itoa(t.seconds()), "--full-rtt",
+		"--no-rdtsc", "--full-log", log}
 	if limit := t.cap(); limit > 0 {
 		args = append(args, "--mps", strconv.Itoa(limit))
 	}

@@ -41,7 +41,8 @@ func TestReach(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	server := topo.Pod{Listen: 5202, Service: testbed.AddrPort("198.18.0.2:20003")}
-	tr := trial{Latency: Latency{Proto: workload.TCP}, size: 64, speed: 4e9, bed: workload.Bed{Pairs: make([]workload.Pair, 1)},
+	tr := trial{Latency: Latency{Proto: workload.TCP}, size: 64, speed: 4e9,
+		bed:    workload.Bed{Pairs: make([]workload.Pair, 1)},
 		window: workload.Window{Warmup: time.Second, Duration: 5 * time.Second}}
 	const client = "sockperf ping-pong -i 198.18.0.2 -p 20003 -m 64 -t 8 --full-rtt --no-rdtsc --full-log LOG"
 	if got := strings.Join(tr.clientArgs(server, "LOG"), " "); got != client+" --tcp" {

@@ -68,7 +68,8 @@ type start struct {
 // Run implements workload.Workload. The window begins with a start and ends
 // with the end of one, so it is longer than asked by up to one start; the
 // starts of the warm-up, at least one if there is any, fill the page cache.
-func (k Startup) Run(ctx context.Context, bed workload.Bed, _ sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+func (k Startup) Run(ctx context.Context, bed workload.Bed, _ sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
 	pair := bed.Pairs[0]
 	begun := time.Now()
 	warm := 0

@@ -119,12 +119,15 @@ func TestOutcome(t *testing.T) {
 		return start{Launch: workload.Launch{Pod: p, Requested: at, Network: net, Runtime: run}, Answered: at.Add(whole)}
 	}
 	ms := time.Millisecond
-	out := outcome([]start{made("10.0.0.2", 90*ms, 30*ms, 50*ms), made("10.0.0.3", 70*ms, 20*ms, 40*ms), made("10.0.0.4", 500*ms, 25*ms, 45*ms)})
-	if out.Metrics[sample.Startup] != 0.09 || out.Metrics[sample.StartupNetwork] != 0.025 || len(out.Warnings) != 0 || out.Operations != 3 {
+	out := outcome([]start{made("10.0.0.2", 90*ms, 30*ms, 50*ms), made("10.0.0.3", 70*ms, 20*ms, 40*ms),
+		made("10.0.0.4", 500*ms, 25*ms, 45*ms)})
+	if out.Metrics[sample.Startup] != 0.09 || out.Metrics[sample.StartupNetwork] != 0.025 || len(out.Warnings) != 0 ||
+		out.Operations != 3 {
 		t.Errorf("got %+v", out)
 	}
 	none := outcome([]start{made("", 60*ms, 10*ms, 50*ms), made("", 80*ms, 20*ms, 60*ms)})
-	if none.Metrics[sample.Startup] != 0.07 || len(none.Warnings) != 1 || !strings.Contains(none.Warnings[0].Text, "no address") {
+	if none.Metrics[sample.Startup] != 0.07 || len(none.Warnings) != 1 ||
+		!strings.Contains(none.Warnings[0].Text, "no address") {
 		t.Errorf("without a network: got %+v", none)
 	}
 	behind := made("10.0.0.2", 90*ms, 30*ms, 50*ms)

@@ -15,7 +15,8 @@ const (
 // requests of 200 bytes, each answered with so many. They use 1000 bytes and
 // 30 KiB, with 50 and 250 connections, for five minutes.
 func RequestResponse(connections, answer int) Profile {
-	return lasting("rr1c", connections, Flowop{Kind: Write, Count: 1, Size: request}, Flowop{Kind: Read, Count: 1, Size: answer})
+	return lasting("rr1c", connections, Flowop{Kind: Write, Count: 1, Size: request},
+		Flowop{Kind: Read, Count: 1, Size: answer})
 }
 
 // Streaming is their streaming profile: 640 writes of 30 KiB are a transaction.

@@ -110,7 +110,8 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	// connections that got nothing through are errors beside it.
 	moved := sum.Received + sum.ServerReceived
 	if sum.Operations == 0 && (moved == 0 || sum.Failed > 0 && !o.Profile.bulk()) {
-		return fmt.Errorf("no transaction with %s ended in the window, and %d bytes were moved: %s", o.Target, moved, cmp.Or(sum.Failure, sum.Spare, "the strands were still connecting"))
+		return fmt.Errorf("no transaction with %s ended in the window, and %d bytes were moved: %s", o.Target, moved,
+			cmp.Or(sum.Failure, sum.Spare, "the strands were still connecting"))
 	}
 	if err := json.NewEncoder(w).Encode(sum); err != nil {
 		return fmt.Errorf("write result: %w", err)

@@ -56,7 +56,8 @@ func Parse(file string, r io.Reader, getenv func(string) string) (Profile, error
 func (p *parser) finish() error {
 	for i := range p.out.Groups {
 		g := &p.out.Groups[i]
-		g.Transactions = slices.DeleteFunc(g.Transactions, func(t Transaction) bool { return t.Iterations == 0 && t.Duration == 0 })
+		g.Transactions = slices.DeleteFunc(g.Transactions,
+			func(t Transaction) bool { return t.Iterations == 0 && t.Duration == 0 })
 		if err := g.resolve(); err != nil {
 			return err
 		}
@@ -245,7 +246,8 @@ func (p *parser) flowop(t tag) error {
 		case "options":
 			err = p.options(&f, a)
 		default: // before options or after
-			err = p.attributes(tag{name: t.name, attributes: []attribute{a}}, map[string]func(string) error{"type": f.setKind, "name": named})
+			err = p.attributes(tag{name: t.name, attributes: []attribute{a}},
+				map[string]func(string) error{"type": f.setKind, "name": named})
 		}
 		if err != nil {
 			return err

@@ -89,7 +89,9 @@ func TestParse(t *testing.T) {
 			}},
 			{Iterations: 1, Flowops: []Flowop{{Kind: Disconnect, Count: 1, Conn: 2}}},
 		}},
-		{Strands: 2, Transactions: []Transaction{{Iterations: 1024, Flowops: []Flowop{{Kind: Connect, Count: 1}, {Kind: Disconnect, Count: 1}}}}},
+		{Strands: 2,
+			Transactions: []Transaction{
+				{Iterations: 1024, Flowops: []Flowop{{Kind: Connect, Count: 1}, {Kind: Disconnect, Count: 1}}}}},
 	}}
 	if err != nil || !reflect.DeepEqual(bare(got), want) {
 		t.Errorf("got %+v, %v", got, err)
@@ -126,20 +128,30 @@ func TestParseRefuses(t *testing.T) {
 		{body("<transaction iterations='1e3'/>"), "expected a number"},
 		{body("<transaction duration='soon'/>"), "expected a time such as"},
 		{body("<transaction iterations='$iter'/>"), `iterations="$iter": the environment variable iter is not set`},
-		{body(`<transaction><flowop type="sendfile" options="dir=/tmp"/></transaction>`), `type="sendfile": not supported: expected one of [connect accept`},
-		{body(`<transaction><flowop type="sendfilev" options="dir=/tmp"/></transaction>`), `type="sendfilev": not supported: Linux has no sendfilev`},
-		{body(`<transaction><flowop type="write" options="size=1 dir=/tmp"/></transaction>`), "dir=/tmp: not supported: it belongs to sendfile"},
+		{body(`<transaction><flowop type="sendfile" options="dir=/tmp"/></transaction>`),
+			`type="sendfile": not supported: expected one of [connect accept`},
+		{body(`<transaction><flowop type="sendfilev" options="dir=/tmp"/></transaction>`),
+			`type="sendfilev": not supported: Linux has no sendfilev`},
+		{body(`<transaction><flowop type="write" options="size=1 dir=/tmp"/></transaction>`),
+			"dir=/tmp: not supported: it belongs to sendfile"},
 		{body(`<transaction><flowop type="write" options="size=1 non_blocking"/></transaction>`), "non_blocking: not supported"},
-		{body("<transaction><flowop type=write options='size=1\n\n  batch_size=3'/></transaction>"), "p.xml:3: options: batch_size=3: not supported: it is an option of SCTP"},
+		{body("<transaction><flowop type=write options='size=1\n\n  batch_size=3'/></transaction>"),
+			"p.xml:3: options: batch_size=3: not supported: it is an option of SCTP"},
 		{body(`<transaction><flowop options="size=1"/></transaction>`), "expected a type"},
-		{body(`<transaction><flowop type="connect" options="protocol=sctp"/></transaction>`), "protocol=sctp: not supported (SCTP): expected tcp or udp"},
-		{body(`<transaction><flowop type="connect" options="protocol=quic"/></transaction>`), "protocol=quic: no protocol of uperf's (those are tcp, udp, rds, sctp,"},
-		{body(`<transaction><flowop type="connect" options="cc=a_name_that_is_too_long"/></transaction>`), "expected the name of a congestion control, such as cubic"},
-		{body("<transaction><flowop type=connect options='protocol=udp'/>\n<flowop type=write options='size=64k'/></transaction>"), "p.xml:2: write: size=65536 by UDP: expected at most 65507"},
-		{body("<transaction><flowop type=think options='duration=1s'/>\n<flowop type=think options='count=3 duration=.5s'/></transaction>"), "p.xml:2: think: 2.5s in one transaction: expected at most 2s"},
+		{body(`<transaction><flowop type="connect" options="protocol=sctp"/></transaction>`),
+			"protocol=sctp: not supported (SCTP): expected tcp or udp"},
+		{body(`<transaction><flowop type="connect" options="protocol=quic"/></transaction>`),
+			"protocol=quic: no protocol of uperf's (those are tcp, udp, rds, sctp,"},
+		{body(`<transaction><flowop type="connect" options="cc=a_name_that_is_too_long"/></transaction>`),
+			"expected the name of a congestion control, such as cubic"},
+		{body("<transaction><flowop type=connect options='protocol=udp'/>\n<flowop type=write options='size=64k'/></transaction>"),
+			"p.xml:2: write: size=65536 by UDP: expected at most 65507"},
+		{body("<transaction><flowop type=think options='duration=1s'/>\n<flowop type=think options='count=3 duration=.5s'/></transaction>"),
+			"p.xml:2: think: 2.5s in one transaction: expected at most 2s"},
 		{body(`<transaction><flowop type="read" options="size=1 timeout=9s"/></transaction>`), "expected a timeout of at most 2s"},
 		{body(`<transaction><flowop type="write" options="size=1 size=2"/></transaction>`), "size is given twice"},
-		{body(`<transaction><flowop type="write" options="size=$sz"/></transaction>`), "size=$sz: the environment variable sz is not set"},
+		{body(`<transaction><flowop type="write" options="size=$sz"/></transaction>`),
+			"size=$sz: the environment variable sz is not set"},
 		{body(`<transaction><flowop type="write" options="size=rand(9,3)"/></transaction>`), "size=rand(9,3): expected a number from 9"},
 		{body(`<transaction><flowop type="write" options="size=5t"/></transaction>`), "size=5t: expected a number"},
 		{body(`<transaction><flowop type="write"/></transaction>`), "write: expected a size"},
@@ -150,11 +162,14 @@ func TestParseRefuses(t *testing.T) {
 		{body(link + rw + rw), "a second transaction with a duration"},
 		{body(link + rw + `<transaction><flowop type="read" options="size=1"/></transaction>`), "only disconnect can follow"},
 		{body(`<transaction iterations="2"><flowop type="connect"/></transaction>`), "repeated, without a disconnect"},
-		{body(link + `<transaction iterations="2"><flowop type="disconnect"/></transaction>`), "of a connection that is opened before it"},
-		{`<profile><group nthreads="4095">` + link + `</group><group nprocs="2">` + link + `</group></profile>`, "4097 threads and processes"},
+		{body(link + `<transaction iterations="2"><flowop type="disconnect"/></transaction>`),
+			"of a connection that is opened before it"},
+		{`<profile><group nthreads="4095">` + link + `</group><group nprocs="2">` + link + `</group></profile>`,
+			"4097 threads and processes"},
 	} {
 		_, err := Parse("p.xml", strings.NewReader(tc.in), unset)
-		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "p.xml:") || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "p.xml:") ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s:\ngot  %v\nwant %s", tc.in, err, tc.want)
 		}
 	}
@@ -177,14 +192,19 @@ func TestParsesAsUperf(t *testing.T) {
 			<flowop type="send" options="size=100 repeat=3 count=2 rsize=1k duration=3s"/><flowop type="recv" options="size=1.3k canfail timeout=20ms"/>
 			<flowop type="disconnect" options="protocol=udp"/></transaction>`),
 			[]Transaction{{Iterations: 1, Rate: 7, Duration: 2500 * time.Millisecond, Flowops: []Flowop{
-				{Kind: Connect, Count: 1, Proto: workload.UDP, Window: 64 << 10, Congestion: "reno"}, {Kind: Write, Count: 6, Size: 100, Proto: workload.UDP},
-				{Kind: Read, Count: 1, Size: 1331, Proto: workload.UDP, CanFail: true, Timeout: 20 * time.Millisecond}, {Kind: Disconnect, Count: 1}}}}},
+				{Kind: Connect, Count: 1, Proto: workload.UDP, Window: 64 << 10, Congestion: "reno"},
+				{Kind: Write, Count: 6, Size: 100, Proto: workload.UDP},
+				{Kind: Read, Count: 1, Size: 1331, Proto: workload.UDP, CanFail: true, Timeout: 20 * time.Millisecond},
+				{Kind: Disconnect, Count: 1}}}}},
 		"both": {body(`<transaction><flowop type="connect" options="conn=1"/><flowop type="connect" options="conn=2 protocol=udp"/>
 			<flowop type="write" options="conn=1 size=1 count=9 rsize=4 repeat=5"/><flowop type="read" options="conn=2 size=1"/>
 			<flowop type="disconnect" options="conn=1"/><flowop type="disconnect" options="conn=2"/></transaction><transaction iterations="0"><flowop type=nop /></transaction>`),
-			[]Transaction{{Iterations: 1, Flowops: []Flowop{{Kind: Connect, Count: 1, Conn: 1}, {Kind: Connect, Count: 1, Conn: 2, Proto: workload.UDP},
-				{Kind: Write, Count: 9, Conn: 1, Size: 1, Chunk: 4}, {Kind: Read, Count: 1, Conn: 2, Size: 1, Proto: workload.UDP},
-				{Kind: Disconnect, Count: 1, Conn: 1}, {Kind: Disconnect, Count: 1, Conn: 2}}}}},
+			[]Transaction{
+				{Iterations: 1,
+					Flowops: []Flowop{{Kind: Connect, Count: 1, Conn: 1}, {Kind: Connect, Count: 1, Conn: 2, Proto: workload.UDP},
+						{Kind: Write, Count: 9, Conn: 1, Size: 1, Chunk: 4},
+						{Kind: Read, Count: 1, Conn: 2, Size: 1, Proto: workload.UDP},
+						{Kind: Disconnect, Count: 1, Conn: 1}, {Kind: Disconnect, Count: 1, Conn: 2}}}}},
 		"variable in small letters": {body(`<transaction iterations="$ITER"><flowop type="connect" options="protocol=udp"/><flowop type="disconnect"/></transaction>`),
 			[]Transaction{{Iterations: 5, Flowops: []Flowop{udp, {Kind: Disconnect, Count: 1}}}}},
 	} {
@@ -205,7 +225,9 @@ func TestMirror(t *testing.T) {
 	p := profile(t, link+`<transaction duration="9"><flowop type="write" options="size=8k count=10 rsize=24k"/>
 		<flowop type="think" options="duration=10ms busy"/><flowop type="read" options="size=9"/></transaction>`)
 	got, err := p.Groups[0].script(0, 0)
-	want := []segment{{Steps: []step{{Count: 3, Size: 24 << 10}, {Count: 1, Size: 8 << 10}, {Count: 1, Pause: 10 * time.Millisecond, Busy: true}, {Write: true, Count: 1, Size: 9}}}}
+	want := []segment{
+		{Steps: []step{{Count: 3, Size: 24 << 10}, {Count: 1, Size: 8 << 10},
+			{Count: 1, Pause: 10 * time.Millisecond, Busy: true}, {Write: true, Count: 1, Size: 9}}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}

@@ -51,7 +51,8 @@ func newPipe(data, control *socket.Socket, h hello, mirrored bool, z *zeros, tel
 	if h.datagrams() {
 		room = max(room, len(greeting(h.Token))) + 1 // one that is longer shows
 	}
-	return &pipe{Socket: data, control: control, datagrams: h.datagrams(), buf: make([]byte, room), zero: z.atLeast(max(room, write)),
+	return &pipe{Socket: data, control: control, datagrams: h.datagrams(), buf: make([]byte, room),
+		zero:  z.atLeast(max(room, write)),
 		sizes: rand.New(rand.NewPCG(h.Seed, 0)), tell: tell}
 }
 

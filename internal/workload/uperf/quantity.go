@@ -39,9 +39,9 @@ func quantity(v string) (n float64, unit string, err error) {
 func span(v string) (time.Duration, error) {
 	n, unit, err := quantity(v)
 	scale, known := map[string]time.Duration{
-		"": time.Second, "s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
-		"ms": time.Millisecond, "msec": time.Millisecond, "us": time.Microsecond, "usec": time.Microsecond,
-		"ns": time.Nanosecond, "nsec": time.Nanosecond,
+		"": time.Second, "s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second,
+		"seconds": time.Second, "ms": time.Millisecond, "msec": time.Millisecond, "us": time.Microsecond,
+		"usec": time.Microsecond, "ns": time.Nanosecond, "nsec": time.Nanosecond,
 	}[unit]
 	if unit != "" && strings.HasPrefix("minutes", unit) {
 		return 0, fmt.Errorf("uperf takes %s for milliseconds: expected a time such as 300s or 5ms", unit)

@@ -47,7 +47,8 @@ func master(t *testing.T, target netip.AddrPort, p Profile) (Count, error) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := Generate(t.Context(), &b, Offer{Target: target, Profile: p, Begin: now + 100*time.Millisecond, Duration: 300 * time.Millisecond}); err != nil {
+	if err := Generate(t.Context(), &b, Offer{Target: target, Profile: p, Begin: now + 100*time.Millisecond,
+		Duration: 300 * time.Millisecond}); err != nil {
 		if b.Len() > 0 {
 			t.Errorf("failed and printed %q", b.String())
 		}
@@ -71,7 +72,8 @@ func TestCountsAsUperf(t *testing.T) {
 	target := slave(t)
 	c, err := master(t, target, RequestResponse(4, response))
 	// A transaction that crosses an edge of the window has a part outside.
-	if err != nil || c.Operations == 0 || c.Failed != 0 || abs(c.Flowops-2*c.Operations) > 2*4 || abs(c.FlowopBytes-1200*c.Operations) > 1200*4 {
+	if err != nil || c.Operations == 0 || c.Failed != 0 || abs(c.Flowops-2*c.Operations) > 2*4 ||
+		abs(c.FlowopBytes-1200*c.Operations) > 1200*4 {
 		t.Errorf("request and response: %+v, %v", c, err)
 	}
 	if abs(c.Received-1000*c.Operations) > 1000*4 || abs(c.ServerReceived-200*c.Operations) > 200*4 {
@@ -79,7 +81,8 @@ func TestCountsAsUperf(t *testing.T) {
 	}
 	c, err = master(t, target, Streaming(2, 1024))
 	connects := c.Flowops % 640 // on a busy machine the connections are opened in the window
-	if err != nil || c.Flowops < 640 || connects > 2 || c.FlowopBytes != 1024*(c.Flowops-connects) || c.Received != 0 || c.ServerReceived == 0 || c.Writes.Count() == 0 {
+	if err != nil || c.Flowops < 640 || connects > 2 || c.FlowopBytes != 1024*(c.Flowops-connects) || c.Received != 0 ||
+		c.ServerReceived == 0 || c.Writes.Count() == 0 {
 		t.Errorf("streaming: %+v, %v", c, err)
 	}
 }
@@ -102,7 +105,8 @@ func TestRunsProfiles(t *testing.T) {
 		p.Groups[0].Strands = 3
 		p.Groups = append(p.Groups, p.Groups[0])
 		c, err := master(t, target, p)
-		if err != nil || c.Operations == 0 || c.Failed != 0 || c.Failure != "" || (c.Received+c.ServerReceived == 0) != (name == "connect only") {
+		if err != nil || c.Operations == 0 || c.Failed != 0 || c.Failure != "" ||
+			(c.Received+c.ServerReceived == 0) != (name == "connect only") {
 			t.Errorf("%s: %+v, %v", name, c, err)
 		}
 	}
@@ -136,7 +140,8 @@ func TestRunsByUDP(t *testing.T) {
 			to = netip.AddrPortFrom(netip.IPv6Loopback(), target.Port())
 		}
 		c, err := master(t, to, p)
-		if err != nil || c.Operations == 0 || c.Failed != 0 || c.Failure != "" || c.Received+c.ServerReceived == 0 || c.Sent == 0 || c.Arrived == 0 {
+		if err != nil || c.Operations == 0 || c.Failed != 0 || c.Failure != "" || c.Received+c.ServerReceived == 0 ||
+			c.Sent == 0 || c.Arrived == 0 {
 			t.Errorf("%s: %+v, %v", name, c, err)
 		}
 	}
@@ -204,7 +209,8 @@ func TestDatagramsThatAreLost(t *testing.T) {
 	}
 	for options, allowed := range map[string]bool{"timeout=20ms": false, "timeout=20ms canfail": true} {
 		c, err := master(t, target, profile(t, udpLink+ask+options+`"/></transaction>`))
-		if err != nil || c.Operations == 0 || (c.Failed == 0) != allowed || (c.Spared == 0) == allowed || c.Sent <= c.Arrived {
+		if err != nil || c.Operations == 0 || (c.Failed == 0) != allowed || (c.Spared == 0) == allowed ||
+			c.Sent <= c.Arrived {
 			t.Errorf("%q: %+v, %v", options, c, err)
 		}
 		if !strings.Contains(c.Failure+c.Spare, "read: nothing came within") {
@@ -219,12 +225,15 @@ func TestCongestion(t *testing.T) {
 	t.Parallel()
 	target := slave(t)
 	for _, tc := range []struct{ kind, options, want, fails string }{
-		{"connect", "", "cubic", ""}, {"accept", "", "cubic", ""}, {"connect", "cc=reno", "reno", ""}, {"accept", "cc=reno", "reno", ""},
+		{"connect", "", "cubic", ""}, {"accept", "", "cubic", ""}, {"connect", "cc=reno", "reno", ""},
+		{"accept", "cc=reno", "reno", ""},
 		{"connect", "cc=none", "", "use congestion control none: this kernel has none of that name"},
 	} {
-		p := profile(t, `<transaction><flowop type="`+tc.kind+`" options="`+tc.options+`"/></transaction><transaction duration="9"><flowop type="read" options="size=8k"/></transaction>`)
+		p := profile(t, `<transaction><flowop type="`+tc.kind+`" options="`+tc.options+
+			`"/></transaction><transaction duration="9"><flowop type="read" options="size=8k"/></transaction>`)
 		c, err := master(t, target, p)
-		if tc.fails != "" && (err == nil || !strings.Contains(err.Error(), tc.fails)) || tc.fails == "" && (err != nil || strings.Join(c.Congestion, " ") != tc.want) {
+		if tc.fails != "" && (err == nil || !strings.Contains(err.Error(), tc.fails)) || tc.fails == "" &&
+			(err != nil || strings.Join(c.Congestion, " ") != tc.want) {
 			t.Errorf("%+v: %q, %v", tc, c.Congestion, err)
 		}
 	}
@@ -235,7 +244,8 @@ func TestRate(t *testing.T) {
 	c, err := master(t, slave(t), profile(t, link+`<transaction duration="9" rate="7"><flowop type="write" options="size=1"/><flowop type="read" options="size=1"/></transaction>`))
 	// The window is of 0.3 s and 0.1 s later: there is no half second's beginning in
 	// it, or one, of 3 or 4.
-	if err == nil && c.Operations != 3 && c.Operations != 4 || err != nil && !strings.Contains(err.Error(), "no transaction") {
+	if err == nil && c.Operations != 3 && c.Operations != 4 || err != nil &&
+		!strings.Contains(err.Error(), "no transaction") {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -70,12 +70,13 @@ func helloNow(t testing.TB, script ...segment) hello {
 func TestServerEndsWithItsClient(t *testing.T) {
 	write, read := step{Write: true, Count: 1, Size: 100}, step{Count: 1, Size: 100}
 	for name, h := range map[string]hello{
-		"no steps, for ever":       helloNow(t, segment{}),
-		"no steps, many times":     helloNow(t, segment{Iterations: 1 << 60}),
-		"no steps after some":      helloNow(t, segment{Iterations: 1, Steps: []step{read}}, segment{}),
-		"writes, for ever":         helloNow(t, segment{Steps: []step{write}}),
-		"reads, for ever":          helloNow(t, segment{Steps: []step{read}}),
-		"one write, many times":    helloNow(t, segment{Iterations: 1, Steps: []step{{Write: true, Count: 1 << 60, Size: 1}}}),
+		"no steps, for ever":   helloNow(t, segment{}),
+		"no steps, many times": helloNow(t, segment{Iterations: 1 << 60}),
+		"no steps after some":  helloNow(t, segment{Iterations: 1, Steps: []step{read}}, segment{}),
+		"writes, for ever":     helloNow(t, segment{Steps: []step{write}}),
+		"reads, for ever":      helloNow(t, segment{Steps: []step{read}}),
+		"one write, many times": helloNow(t,
+			segment{Iterations: 1, Steps: []step{{Write: true, Count: 1 << 60, Size: 1}}}),
 		"nothing":                  helloNow(t),
 		"something after for ever": helloNow(t, segment{Steps: []step{write}}, segment{}),
 	} {
@@ -98,16 +99,20 @@ func TestHello(t *testing.T) {
 		change func(*hello)
 		want   string
 	}{
-		"sound":                    {func(*hello) {}, ""},
-		"report":                   {func(h *hello) { *h = hello{Report: true, Begin: 7} }, ""},
-		"no steps":                 {func(h *hello) { h.Script = []segment{{Iterations: 3}} }, "without steps that move"},
-		"negative iterations":      {func(h *hello) { h.Script = []segment{{Iterations: -1, Steps: []step{ok}}} }, "iterations"},
-		"something after for ever": {func(h *hello) { h.Script = []segment{{Steps: []step{ok}}, {Iterations: 1, Steps: []step{ok}}} }, "without an end"},
-		"no size":                  {func(h *hello) { h.Script[0].Steps[0].Size = 0 }, "cannot be"},
-		"huge":                     {func(h *hello) { h.Script[0].Steps[0].Max = maxSize + 1 }, "cannot be"},
-		"no window":                {func(h *hello) { h.Duration = 0 }, "window"},
-		"a window of years":        {func(h *hello) { h.Duration = 1 << 62 }, "window"},
-		"negative buffers":         {func(h *hello) { h.Window = -1 }, "buffers"},
+		"sound":    {func(*hello) {}, ""},
+		"report":   {func(h *hello) { *h = hello{Report: true, Begin: 7} }, ""},
+		"no steps": {func(h *hello) { h.Script = []segment{{Iterations: 3}} }, "without steps that move"},
+		"negative iterations": {func(h *hello) { h.Script = []segment{{Iterations: -1, Steps: []step{ok}}} },
+			"iterations"},
+		"something after for ever": {func(h *hello) {
+			h.Script = []segment{{Steps: []step{ok}},
+				{Iterations: 1, Steps: []step{ok}}}
+		}, "without an end"},
+		"no size":           {func(h *hello) { h.Script[0].Steps[0].Size = 0 }, "cannot be"},
+		"huge":              {func(h *hello) { h.Script[0].Steps[0].Max = maxSize + 1 }, "cannot be"},
+		"no window":         {func(h *hello) { h.Duration = 0 }, "window"},
+		"a window of years": {func(h *hello) { h.Duration = 1 << 62 }, "window"},
+		"negative buffers":  {func(h *hello) { h.Window = -1 }, "buffers"},
 	} {
 		h := hello{Duration: 1, Script: []segment{{Iterations: 1, Steps: []step{ok}}}}
 		tc.change(&h)
@@ -157,7 +162,8 @@ func TestWindowsAreBounded(t *testing.T) {
 // when the client has gone, and takes no more memory than the largest message.
 func FuzzHello(f *testing.F) {
 	l := listening(f)
-	for _, h := range []hello{helloNow(f), helloNow(f, segment{}), helloNow(f, segment{Steps: []step{{Write: true, Count: 2, Size: 9, Max: 99}}}),
+	for _, h := range []hello{helloNow(f), helloNow(f, segment{}),
+		helloNow(f, segment{Steps: []step{{Write: true, Count: 2, Size: 9, Max: 99}}}),
 		helloNow(f, segment{Iterations: 1 << 40, Steps: []step{{Count: 1, Size: 1}}}), {Report: true}} {
 		raw, err := json.Marshal(h)
 		if err != nil {

@@ -129,7 +129,8 @@ func describe(name, summary string, bulk bool) workload.Info {
 		Beside:      time.Second,
 	}
 	if !bulk {
-		info.Metrics = []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean, sample.Throughput, sample.Errors}
+		info.Metrics = []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean,
+			sample.Throughput, sample.Errors}
 	}
 	return info
 }
@@ -138,12 +139,14 @@ func describe(name, summary string, bulk bool) workload.Info {
 func (r Runs) Info() workload.Info { return r.info }
 
 // Run implements workload.Workload.
-func (r Runs) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window, m workload.Meter) (workload.Outcome, error) {
+func (r Runs) Run(ctx context.Context, bed workload.Bed, load sample.Load, w workload.Window,
+	m workload.Meter) (workload.Outcome, error) {
 	p := r.profile(load)
 	// All strands are connected before the first moves anything, and each of thousands
 	// has threads at both ends that are made then.
 	const timesLead = 4
-	g := workload.Generators{Connections: timesLead * p.Threads(), Patience: 3 * patience, // the client asks the server for its report at last
+	// the client asks the server for its report at last
+	g := workload.Generators{Connections: timesLead * p.Threads(), Patience: 3 * patience,
 		Server: func(i int) []string {
 			return []string{r.Self, "generate", "uperf-serve", "--addr", fmt.Sprintf("[::]:%d", bed.Pairs[i].Server.Listen),
 				"--connections", strconv.Itoa(p.Strands()), "--datagrams=" + strconv.FormatBool(p.byDatagrams())}
@@ -167,7 +170,8 @@ func (r Runs) Run(ctx context.Context, bed workload.Bed, load sample.Load, w wor
 }
 
 // outcome merges what the pairs' clients counted.
-func (r Runs) outcome(bed workload.Bed, p Profile, w workload.Window, results []workload.Result) (workload.Outcome, error) {
+func (r Runs) outcome(bed workload.Bed, p Profile, w workload.Window, results []workload.Result) (
+	workload.Outcome, error) {
 	out := workload.Outcome{Metrics: map[string]float64{}, Details: map[string]string{}}
 	sum := newCount()
 	seconds := w.Duration.Seconds()
@@ -204,7 +208,8 @@ func (c Count) detail(out map[string]string, seconds float64) {
 		float64(c.Flowops)/seconds, 8*float64(c.FlowopBytes)/seconds)
 	out["received"] = fmt.Sprintf("%d bytes by servers, %d by clients", c.ServerReceived, c.Received)
 	if c.Writes.Count() > 0 {
-		out["single writes"] = fmt.Sprintf("p50 %.4g s, p99 %.4g s, max %.4g s", c.Writes.Percentile(50), c.Writes.Percentile(99), c.Writes.Max())
+		out["single writes"] = fmt.Sprintf("p50 %.4g s, p99 %.4g s, max %.4g s", c.Writes.Percentile(50),
+			c.Writes.Percentile(99), c.Writes.Max())
 	}
 	if c.Cut > 0 {
 		out["cut"] = fmt.Sprintf("%d transactions were under way at the end and are not counted", c.Cut)
