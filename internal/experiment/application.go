@@ -128,8 +128,7 @@ func weights(v config.Value, info workload.Info) (out []application.Metric, err 
 		var names []string
 		if err := list(&names, func(v config.Value) (name string, err error) {
 			err = told(&name, info)(v)
-			return name,
-				err
+			return name, err
 		})(v); err != nil {
 			return nil, err
 		}

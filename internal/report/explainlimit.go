@@ -9,8 +9,7 @@ func limitRows() []explainRow {
 	share := func(name string, of func(explain.Finding) float64) explainRow {
 		return explainRow{name, false, func(f explain.Finding) (string, bool) {
 			v := of(f)
-			return shareText(v),
-				v >= 0.0005
+			return shareText(v), v >= 0.0005
 		}}
 	}
 	stream := func(name string, of func(explain.Streams) float64) explainRow {
