@@ -269,6 +269,20 @@ func (b *bed) stop(host string) {
 	}
 }
 
+// reset undoes what a step has left that failed half-way: the next one begins with agents
+// that know of nothing, and networks without a fault.
+func (b *bed) reset() {
+	b.t.Helper()
+	for _, h := range b.state.Hosts {
+		b.stop(h.Name)
+		b.tell(h.Name, func(c *Cluster) { c.Pods, c.Equal = b.state.Pods, b.state.Spec.Networks })
+		for _, network := range b.state.Spec.Networks {
+			b.impair(network, impair.Impairment{}, "a", "agent-h1")
+		}
+		b.start(h.Name, nil)
+	}
+}
+
 // longest bounds waiting: this machine may be busy with other tests.
 const longest = 30 * time.Second
 

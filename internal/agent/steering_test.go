@@ -28,7 +28,9 @@ import (
 )
 
 // TestSteering runs both agents of a lab through what can happen to them, under
-// TCP and UDP traffic that must outlive all of it.
+// TCP and UDP traffic that must outlive all of it. Each step can be run alone (-run
+// TestSteering/restart): it needs nothing of those before, but that the flows are where
+// it says.
 func TestSteering(t *testing.T) {
 	b := newBed(t, "t-agt", "routed-bgp", "vxlan", "macvlan")
 	b.start("h1", nil)
@@ -40,36 +42,41 @@ func TestSteering(t *testing.T) {
 		Think: 2 * time.Millisecond})
 	for _, step := range []struct {
 		name string
+		on   string // where the flows are before; "" where nobody has moved them
 		run  func(*bed)
 	}{
-		{"pairs open by handshake", pairsOpen},
-		{"the agent answers on its socket", answersOnSocket},
-		{"a switch by hand", switchByHand},
-		{"routes lead straight to where the traffic is", straightens},
-		{"a pin holds", pinHolds},
-		{"a canary of all flows becomes a move", canaryStays},
-		{"a black hole of hosts", blackHole},
-		{"a black hole outwards", oneWay(impair.Impairment{DropEgress: true})},
-		{"a black hole inwards", oneWay(impair.Impairment{DropIngress: true})},
-		{"a black hole of the default network", defaultBlackHole},
-		{"forged probes", forged},
-		{"busy processors", busyProcessors},
-		{"restart", restart},
-		{"dry run", dryRun},
-		{"default deny", defaultDeny},
-		{"a black hole of pods", podBlackHole(impair.Impairment{DropIngress: true, DropEgress: true})},
-		{"a black hole of pods inwards", podBlackHole(impair.Impairment{DropIngress: true})},
-		{"a black hole of pods outwards", podBlackHole(impair.Impairment{DropEgress: true})},
-		{"agents gone", agentsGone},
-		{"the peer is another pod", replaced},
+		{"pairs open by handshake", "", pairsOpen},
+		{"the agent answers on its socket", "routed-bgp", answersOnSocket},
+		{"a switch by hand", "routed-bgp", switchByHand},
+		{"routes lead straight to where the traffic is", "vxlan", straightens},
+		{"a pin holds", "vxlan", pinHolds},
+		{"a canary of all flows becomes a move", "vxlan", canaryStays},
+		{"a black hole of hosts", "vxlan", blackHole},
+		{"a black hole outwards", "vxlan", oneWay(impair.Impairment{DropEgress: true})},
+		{"a black hole inwards", "vxlan", oneWay(impair.Impairment{DropIngress: true})},
+		{"a black hole of the default network", "routed-bgp", defaultBlackHole},
+		{"forged probes", "vxlan", forged},
+		{"busy processors", "vxlan", busyProcessors},
+		{"restart", "vxlan", restart},
+		{"dry run", "routed-bgp", dryRun},
+		{"default deny", "vxlan", defaultDeny},
+		{"a black hole of pods", "macvlan", podBlackHole(impair.Impairment{DropIngress: true, DropEgress: true})},
+		{"a black hole of pods inwards", "macvlan", podBlackHole(impair.Impairment{DropIngress: true})},
+		{"a black hole of pods outwards", "macvlan", podBlackHole(impair.Impairment{DropEgress: true})},
+		{"agents gone", "vxlan", agentsGone},
+		{"the peer is another pod", "vxlan", replaced},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
 			outer := b.t
 			b.t = t
 			defer func() { b.t = outer }()
+			if step.on != "" {
+				b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") })
+				b.move(step.on)
+			}
 			step.run(b)
 		}) {
-			break
+			b.reset()
 		}
 	}
 	checkLived(t, rr.stop(), udp.stop())
@@ -208,7 +215,6 @@ func switchByHand(b *bed) {
 // canaryStays: no more flows move then, but who reads the events must learn of it.
 func canaryStays(b *bed) {
 	a := b.agents["h1"]
-	b.flows("vxlan")
 	since := a.journal.last().ID
 	a.wish.attempt("vxlan", "macvlan")
 	b.flows("macvlan")
@@ -255,7 +261,6 @@ func pinHolds(b *bed) {
 
 func blackHole(b *bed) {
 	a := b.agents["h1"]
-	b.move("vxlan")
 	since := a.journal.last().ID
 	b.impair("vxlan", impair.Impairment{DropIngress: true, DropEgress: true}, "a", "agent-h1")
 	e := a.event(b, since, "failover",
@@ -280,7 +285,6 @@ func blackHole(b *bed) {
 func oneWay(how impair.Impairment) func(*bed) {
 	return func(b *bed) {
 		a := b.agents["h1"]
-		b.move("vxlan")
 		since := a.journal.last().ID
 		b.impair("vxlan", how, "a", "agent-h1")
 		e := a.event(b, since, "failover",
@@ -293,7 +297,6 @@ func oneWay(how impair.Impairment) func(*bed) {
 
 func defaultBlackHole(b *bed) {
 	a := b.agents["h1"]
-	b.move("routed-bgp")
 	since := a.journal.last().ID
 	b.impair("routed-bgp", impair.Impairment{DropIngress: true, DropEgress: true}, "a", "agent-h1")
 	e := a.event(b, since, "failover",
@@ -307,7 +310,6 @@ func defaultBlackHole(b *bed) {
 // have moved: without a key, with another key, and rubbish.
 func forged(b *bed) {
 	a, z := b.agents["h1"], b.agents["h2"]
-	b.move("vxlan")
 	since := z.journal.last().ID
 	self, target := b.pod("agent-h1"), b.pod("agent-h2")
 	lie := notice{kind: noticeFailed, network: uint8(indexOf(z.names, "vxlan")), names: z.dialect()}.encode()
@@ -370,7 +372,6 @@ func dialFrom(b *bed, p topo.Pod, at topo.Attachment) (conn *net.UDPConn) {
 // that the other end waits for its own, is no failure.
 func busyProcessors(b *bed) {
 	a, z := b.agents["h1"], b.agents["h2"]
-	b.move("vxlan")
 	since := map[*running]int{a: a.journal.last().ID, z: z.journal.last().ID}
 	var hogs []*exec.Cmd
 	for range 3 * runtime.NumCPU() {
@@ -403,7 +404,6 @@ func busyProcessors(b *bed) {
 
 // restart: the new agent finds the flows where its predecessor left them.
 func restart(b *bed) {
-	b.move("vxlan")
 	b.stop("h1")
 	a := b.start("h1", func(c *Config) { c.Policy.(*wish).set("vxlan") })
 	e := a.event(b, 0, "adoption", func(e Event) bool { return e.Kind == EventAdopted })
@@ -421,7 +421,6 @@ func restart(b *bed) {
 
 // dryRun decides and moves nothing.
 func dryRun(b *bed) {
-	b.move("routed-bgp")
 	b.stop("h1")
 	a := b.start("h1", func(c *Config) { c.DryRun = true; c.Policy.(*wish).set("macvlan") })
 	e := a.event(b, 0, "a decision", func(e Event) bool { return e.Kind == string(decide.Switch) })
@@ -442,7 +441,6 @@ func dryRun(b *bed) {
 // left and used no more.
 func defaultDeny(b *bed) {
 	a := b.agents["h1"]
-	b.move("vxlan")
 	deny := func(c *Cluster) { c.Equal = []string{"routed-bgp", "macvlan"} }
 	b.tell("h1", deny)
 	b.tell("h2", deny)
@@ -471,7 +469,6 @@ func defaultDeny(b *bed) {
 func podBlackHole(how impair.Impairment) func(*bed) {
 	return func(b *bed) {
 		a := b.agents["h1"]
-		b.move("macvlan")
 		since := a.journal.last().ID
 		b.impair("macvlan", how, "a")
 		e := a.event(b, since, "the pair to leave", func(e Event) bool { return e.Kind == EventSuspect && e.To == "macvlan" })
@@ -494,7 +491,6 @@ func podBlackHole(how impair.Impairment) func(*bed) {
 // the pair, and traffic is native, until the new pair opens.
 func replaced(b *bed) {
 	a, z := b.agents["h1"], b.agents["h2"]
-	b.move("vxlan")
 	before := z.strangers()
 	again := func(c *Cluster) {
 		i := slices.IndexFunc(c.Pods, func(p topo.Pod) bool { return p.Name == "b" })
@@ -541,7 +537,6 @@ func replaced(b *bed) {
 // agentsGone: the data planes fall back to the default network by themselves when
 // the lease is over.
 func agentsGone(b *bed) {
-	b.move("vxlan")
 	b.stop("h1")
 	b.stop("h2")
 	b.await("both pods to send over the default network alone", func() bool {
