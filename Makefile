@@ -15,7 +15,7 @@ SUDO := $(if $(USER_IS_ROOT),,$(if $(HAS_SUDO),sudo -E env PATH=$$PATH))
 ROOTLESS := $(if $(USER_IS_ROOT)$(HAS_SUDO),,1)
 
 # Tests of these packages make no namespaces.
-PURE := . ./internal/topo ./internal/sample ./internal/stat ./internal/rank ./internal/claim ./internal/paper ./internal/explain \
+PURE := . ./internal/topo ./internal/sample ./internal/stat ./internal/rank ./internal/figure ./internal/claim ./internal/paper ./internal/explain \
 	./internal/config ./internal/experiment ./internal/report ./internal/rootless ./internal/path/decide ./internal/path/flow
 
 # The Go tool records the commit as the version, but fails where git cannot tell it.

@@ -132,14 +132,7 @@ func machineOf(dir string) (record map[string]any, err error) {
 }
 
 // figureOf is a figure as a report shows it.
-func figureOf(f drill.Figure) report.SteeringFigure {
-	g := report.SteeringFigure{Drill: f.Drill, Name: f.Name, Unit: f.Unit, Value: f.Value, Low: f.Low, High: f.High, N: f.N,
-		Least: f.Least, Median: f.Median, P99: f.P99, Most: f.Most, Note: f.Note}
-	if f.Bar != nil {
-		g.Bar = &report.SteeringBar{AtLeast: f.Bar.AtLeast, Limit: f.Bar.Limit}
-	}
-	return g
-}
+func figureOf(f drill.Figure) report.SteeringFigure { return report.SteeringFigure{Figure: f.Figure} }
 
 // readAct reads the demonstration's time series; nil where there is none.
 func readAct(dir string) (*drill.Act, error) {

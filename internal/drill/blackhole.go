@@ -276,20 +276,20 @@ func blackholeFigures(o Options, all []Sample) []Figure {
 				continue
 			}
 			if how == "mptcp" {
-				f := figure(v+": stall, median", "s", stalls, median, nil)
+				f := summary(v+": stall, median", "s", stalls, median, nil)
 				f.Note = fmt.Sprintf("two subflows, both ways; %.0f more connections carried nothing before the fault",
 					sum(values(all, v, "never_began")))
-				out = append(out, f, figure("... 99th percentile", "s", stalls, p99, nil))
+				out = append(out, f, summary("... 99th percentile", "s", stalls, p99, nil))
 				continue
 			}
 			name := map[string]string{"both": "both ways", "in": "inwards only", "out": "outwards only", "pod": "one pod's port",
 				"pod-in": "one pod's port, inwards only", "pod-out": "one pod's port, outwards only"}[how]
-			f := figure(kind+", "+name+": stall, median", "s", stalls, median, atMost(stallMedian))
-			f.Note = "detected after " + seconds(figure("", "s", values(all, v, "detected_s"), median, nil).Value) + " (median)"
+			f := summary(kind+", "+name+": stall, median", "s", stalls, median, atMost(stallMedian))
+			f.Note = "detected after " + seconds(summary("", "s", values(all, v, "detected_s"), median, nil).Value) + " (median)"
 			if ofPod(how) {
 				f.Note += "; the hosts' probes pass, so the pair's own echoes tell"
 			}
-			out = append(out, f, figure("... 99th percentile", "s", stalls, p99, atMost(stallP99)))
+			out = append(out, f, summary("... 99th percentile", "s", stalls, p99, atMost(stallP99)))
 		}
 	}
 	return append(out, total("connections lost, steered", "count", steeredOnly(all, "connections_lost"), atMost(0)))

@@ -4,15 +4,17 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"pathwise.dev/pathwise/internal/figure"
 )
 
 // drawn is a figure of n values around centre.
-func drawn(r *rand.Rand, name string, n int, centre float64, bar *Bar) Figure {
+func drawn(r *rand.Rand, name string, n int, centre float64, bar *figure.Bar) Figure {
 	var values []float64
 	for range n {
 		values = append(values, centre*math.Exp(0.1*r.NormFloat64()))
 	}
-	f := figure(name, "s", values, median, bar)
+	f := summary(name, "s", values, median, bar)
 	f.Drill = "switch"
 	return f
 }
@@ -21,7 +23,9 @@ func drawn(r *rand.Rand, name string, n int, centre float64, bar *Bar) Figure {
 // was is not named, and too few values can show nothing.
 func TestCompare(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	f := func(name string, n int, centre float64, bar *Bar) Figure { return drawn(r, name, n, centre, bar) }
+	f := func(name string, n int, centre float64, bar *figure.Bar) Figure {
+		return drawn(r, name, n, centre, bar)
+	}
 	lost := func(n int, each float64) Figure {
 		out := total("lost", "count", make([]float64, n), atMost(0))
 		for i := range out.values {

@@ -303,8 +303,8 @@ func comparison(all []leg, networks []string, mine ride, kept map[string]ride) s
 }
 
 func demoFigures(_ Options, all []Sample) []Figure {
-	f := figure("steered, of the best choice in hindsight", "ratio", values(all, "steered", "of_hindsight"), median,
+	f := summary("steered, of the best choice in hindsight", "ratio", values(all, "steered", "of_hindsight"), median,
 		atLeast(0.97))
-	return []Figure{f, figure("steered, of the best single network", "ratio", values(all, "steered", "of_static"), median,
+	return []Figure{f, summary("steered, of the best single network", "ratio", values(all, "steered", "of_static"), median,
 		atLeast(0.98))}
 }

@@ -100,7 +100,7 @@ func TestShippedDrillsParse(t *testing.T) {
 }
 
 func TestFigure(t *testing.T) {
-	f := figure("x", "s", []float64{5, 1, 3, 2, 4}, median, atMost(3))
+	f := summary("x", "s", []float64{5, 1, 3, 2, 4}, median, atMost(3))
 	if f.Value != 3 || f.Least != 1 || f.Most != 5 || f.N != 5 || f.Low < 1 || f.High > 5 || f.Low > 3 || f.High < 3 ||
 		!f.Met() {
 		t.Errorf("got %+v", f)
@@ -109,12 +109,12 @@ func TestFigure(t *testing.T) {
 		f    Figure
 		want bool
 	}{
-		"at most, above":  {figure("", "", []float64{4}, median, atMost(3)), false},
-		"at least, below": {figure("", "", []float64{4}, median, atLeast(5)), false},
-		"at least, equal": {figure("", "", []float64{5}, median, atLeast(5)), true},
-		"nothing":         {figure("", "", nil, median, atMost(3)), false},
-		"no bar":          {figure("", "", nil, median, nil), true},
-		"not a number":    {figure("", "", []float64{math.NaN()}, median, atMost(3)), false},
+		"at most, above":  {summary("", "", []float64{4}, median, atMost(3)), false},
+		"at least, below": {summary("", "", []float64{4}, median, atLeast(5)), false},
+		"at least, equal": {summary("", "", []float64{5}, median, atLeast(5)), true},
+		"nothing":         {summary("", "", nil, median, atMost(3)), false},
+		"no bar":          {summary("", "", nil, median, nil), true},
+		"not a number":    {summary("", "", []float64{math.NaN()}, median, atMost(3)), false},
 	} {
 		if c.f.Met() != c.want {
 			t.Errorf("%s: got %v", name, c.f.Met())
@@ -137,7 +137,7 @@ func TestBootstrapCovers(t *testing.T) {
 		for i := range values {
 			values[i] = r.ExpFloat64()
 		}
-		f := figure("", "", values, median, nil)
+		f := summary("", "", values, median, nil)
 		if f.Low <= math.Ln2 && math.Ln2 <= f.High {
 			hits++
 		}
@@ -345,7 +345,7 @@ func TestLog(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var b strings.Builder
-	figures := []Figure{figure("stall", "s", []float64{0.05, 0.06}, median, atMost(0.06)),
+	figures := []Figure{summary("stall", "s", []float64{0.05, 0.06}, median, atMost(0.06)),
 		total("lost", "count", []float64{1}, atMost(0))}
 	figures[0].Note = "a note"
 	if err := Table(&b, figures); err != nil {

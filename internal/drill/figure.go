@@ -4,62 +4,27 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"pathwise.dev/pathwise/internal/figure"
 )
 
-// Figure is one answer of a drill, with its spread and its bar.
+// Figure is a figure, and what a comparison tests it by.
 type Figure struct {
-	Drill string `json:"drill"`
-	// Name says what was measured, Unit is "s", "ratio", "count", "bit/s", "B" or "share".
-	Name string `json:"name"`
-	Unit string `json:"unit"`
-	// Value is what is held against the bar; Low and High its interval of 95 %
-	// by bootstrap, where it has one.
-	Value float64 `json:"value"`
-	Low   float64 `json:"low"`
-	High  float64 `json:"high"`
-	// N values entered; Least, Median, P99 and Most are their spread.
-	N      int     `json:"n"`
-	Least  float64 `json:"least"`
-	Median float64 `json:"median"`
-	P99    float64 `json:"p99"`
-	Most   float64 `json:"most"`
-	Bar    *Bar    `json:"bar,omitempty"`
-	// Note is what a reader must know.
-	Note string `json:"note,omitempty"`
+	figure.Figure
 	// values entered, sorted, and the statistic of them by which a comparison tests,
 	// where there is one.
 	values    []float64
 	statistic func(sorted []float64) float64
 }
 
-// Bar is what a figure is held to.
-type Bar struct {
-	// AtLeast or else at most Limit.
-	AtLeast bool    `json:"at_least,omitempty"`
-	Limit   float64 `json:"limit"`
-}
+func atMost(limit float64) *figure.Bar  { return &figure.Bar{Limit: limit} }
+func atLeast(limit float64) *figure.Bar { return &figure.Bar{AtLeast: true, Limit: limit} }
 
-func atMost(limit float64) *Bar  { return &Bar{Limit: limit} }
-func atLeast(limit float64) *Bar { return &Bar{AtLeast: true, Limit: limit} }
-
-// Met tells whether the figure meets its bar. One without values does not.
-func (f Figure) Met() bool {
-	switch {
-	case f.Bar == nil:
-		return true
-	case f.N == 0 || math.IsNaN(f.Value):
-		return false
-	case f.Bar.AtLeast:
-		return f.Value >= f.Bar.Limit
-	}
-	return f.Value <= f.Bar.Limit
-}
-
-// figure summarises values by a statistic, whose interval is bootstrapped.
-func figure(name, unit string, values []float64, statistic func(sorted []float64) float64, bar *Bar) Figure {
+// summary is the figure of values by a statistic, whose interval is bootstrapped.
+func summary(name, unit string, values []float64, statistic func(sorted []float64) float64, bar *figure.Bar) Figure {
 	sorted := slices.Clone(values)
 	slices.Sort(sorted)
-	f := Figure{Name: name, Unit: unit, N: len(sorted), Bar: bar}
+	f := Figure{Figure: figure.Figure{Name: name, Unit: unit, N: len(sorted), Bar: bar}}
 	if f.N == 0 {
 		f.Note = "nothing was measured"
 		return f
@@ -73,8 +38,8 @@ func figure(name, unit string, values []float64, statistic func(sorted []float64
 }
 
 // total is a figure that is a plain sum or count, without an interval.
-func total(name, unit string, values []float64, bar *Bar) Figure {
-	f := figure(name, unit, values, sum, bar)
+func total(name, unit string, values []float64, bar *figure.Bar) Figure {
+	f := summary(name, unit, values, sum, bar)
 	f.Low, f.High = f.Value, f.Value
 	f.statistic = mean // sums of different numbers of values do not compare
 	return f

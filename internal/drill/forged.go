@@ -258,7 +258,7 @@ func forgedFigures(_ Options, all []Sample) []Figure {
 	for i, n := range values(all, "", "counted") {
 		counted = append(counted, n/values(all, "", "thrown")[i])
 	}
-	c := figure("of them counted as refused by the agent", "ratio", counted, median, atLeast(0.95))
+	c := summary("of them counted as refused by the agent", "ratio", counted, median, atLeast(0.95))
 	return []Figure{moves, c, total("orders delivered from replayed probes", "count", extra(all), nil),
 		total("agent restarted or crashed", "count", values(all, "", "restarted"), atMost(0)),
 		total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}

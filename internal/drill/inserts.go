@@ -133,7 +133,7 @@ func insertsFigures(o Options, all []Sample) []Figure {
 			back = append(back, (b-still)*each)
 		}
 	}
-	f := figure("longer by switches", "change", longer, median, atMost(0.005))
+	f := summary("longer by switches", "change", longer, median, atMost(0.005))
 	what := "operations"
 	if o.Workload != "" {
 		what = "operations of " + o.Workload
@@ -142,11 +142,12 @@ func insertsFigures(o Options, all []Sample) []Figure {
 		}
 	}
 	f.Note = fmt.Sprintf("%d switches among %d %s of %s, against as many on each path alone, by turns of %d; both ends on one core; the paper's manager: %+.1f %% (Atici and Boluk 2020, Table 7)",
-		o.Switches, o.Inserts, what, seconds(figure("", "", values(all, "", "still_s"), median, nil).Value), blockLength,
+		o.Switches, o.Inserts, what, seconds(summary("", "", values(all, "", "still_s"), median, nil).Value), blockLength,
 		paperInserts*100)
-	c := figure("... for each switch", "s", cost, median, nil)
-	c.Note = "the map write is " + seconds(figure("", "", values(all, "", "write_median_s"), median, nil).Value) + " of it"
-	b := figure("... to another path and back", "s", back, median, nil)
+	c := summary("... for each switch", "s", cost, median, nil)
+	c.Note = "the map write is " + seconds(summary("", "", values(all, "", "write_median_s"), median, nil).Value) +
+		" of it"
+	b := summary("... to another path and back", "s", back, median, nil)
 	b.Note = "two switches, after which the next operation is where the last was: what more the other takes is what another network takes whose code and data the processor's caches have lost"
 	return []Figure{f, c, b, total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
 }

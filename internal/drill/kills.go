@@ -198,10 +198,10 @@ func killsFigures(_ Options, all []Sample) []Figure {
 	lost := total("connections lost", "count", values(all, "application", "connections_lost"), atMost(0))
 	lost.Note = fmt.Sprintf("%d kills, %.0f connections that lived through all of a repetition; longest gap of the stream %s, longest request %s", len(values(all, "", "stale")),
 		sum(values(all, "application", "connections")),
-		seconds(figure("", "", values(all, "application", "tcp_longest_gap_s"), worst, nil).Value),
-		seconds(figure("", "", values(all, "application", "rr_longest_gap_s"), worst, nil).Value))
+		seconds(summary("", "", values(all, "application", "tcp_longest_gap_s"), worst, nil).Value),
+		seconds(summary("", "", values(all, "application", "rr_longest_gap_s"), worst, nil).Value))
 	stale := total("stale steering after a restart", "count", values(all, "", "stale"), atMost(0))
-	back := figure("both gone for good: back on the default network, longest", "s", values(all, "", "back_s"), worst,
+	back := summary("both gone for good: back on the default network, longest", "s", values(all, "", "back_s"), worst,
 		atMost(steer.DefaultLease.Seconds()))
 	back.Note = "after the kill; the lease is counted from the last heartbeat"
 	return []Figure{lost, total("... corrupt", "count", values(all, "application", "corrupt"), atMost(0)), stale,

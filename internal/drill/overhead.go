@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/cost"
+	"pathwise.dev/pathwise/internal/figure"
 	"pathwise.dev/pathwise/internal/path/telemetry"
 	"pathwise.dev/pathwise/internal/stream"
 	"pathwise.dev/pathwise/internal/topo"
@@ -275,28 +276,29 @@ func (w way) title(what string) string {
 }
 
 func (w way) streams(all []Sample) []Figure {
-	bar := map[string]*Bar{"steered": atLeast(0.95), "attached": atLeast(0.99), "bystander": atLeast(0.99)}[w.with]
-	rate := figure(w.title("TCP throughput"), "ratio", ratios(all, w.variant(true), w.variant(false), "rate"), median, bar)
-	rate.Note = w.without + ": " + Quantity(figure("", "", values(all, w.variant(false), "rate"), median, nil).Value,
+	bar := map[string]*figure.Bar{"steered": atLeast(0.95), "attached": atLeast(0.99), "bystander": atLeast(0.99)}[w.with]
+	rate := summary(w.title("TCP throughput"), "ratio", ratios(all, w.variant(true), w.variant(false), "rate"),
+		median, bar)
+	rate.Note = w.without + ": " + Quantity(summary("", "", values(all, w.variant(false), "rate"), median, nil).Value,
 		"bit/s")
 	return []Figure{rate,
-		figure(w.title("bits per CPU-second"), "ratio", ratios(all, w.variant(true), w.variant(false), "per_cpu"),
+		summary(w.title("bits per CPU-second"), "ratio", ratios(all, w.variant(true), w.variant(false), "per_cpu"),
 			median, bar)}
 }
 
 func (w way) trips(all []Sample) []Figure {
-	note := w.without + ": " + seconds(figure("", "", values(all, w.variant(false), "median_s"), median, nil).Value)
+	note := w.without + ": " + seconds(summary("", "", values(all, w.variant(false), "median_s"), median, nil).Value)
 	if w.with == "steered" || w.with == "encapsulated" {
-		var bar *Bar
+		var bar *figure.Bar
 		if w.with == "steered" {
 			bar = atMost(1e-6)
 		}
-		f := figure(strings.Replace(w.title("rr round trip on one core"), "/", "-", 1), "s",
+		f := summary(strings.Replace(w.title("rr round trip on one core"), "/", "-", 1), "s",
 			differences(all, w.variant(true), w.variant(false), "median_s"), median, bar)
 		f.Note = note
 		return []Figure{f}
 	}
-	f := figure(w.title("rr round trip on one core"), "ratio", ratios(all, w.variant(true), w.variant(false), "median_s"),
+	f := summary(w.title("rr round trip on one core"), "ratio", ratios(all, w.variant(true), w.variant(false), "median_s"),
 		median, atMost(1.01))
 	f.Note = note
 	return []Figure{f}

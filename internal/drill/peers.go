@@ -199,23 +199,23 @@ func (g *ground) hubCosts(ctx context.Context, out *Sample, d time.Duration) err
 func peersFigures(o Options, all []Sample) []Figure {
 	var out []Figure
 	for _, n := range o.Peers[min(1, len(o.Peers)):] {
-		f := figure(fmt.Sprintf("rr round trip, %d peers / %d", n, o.Peers[0]), "ratio",
+		f := summary(fmt.Sprintf("rr round trip, %d peers / %d", n, o.Peers[0]), "ratio",
 			ratios(all, strconv.Itoa(n), strconv.Itoa(o.Peers[0]), "median_s"), median, nil)
 		if n == slices.Max(o.Peers) {
 			f.Bar = atMost(1.01)
 			f.Note = fmt.Sprintf("with one: %s; to enter a peer takes %s; both ends on one core",
-				seconds(figure("", "", values(all, strconv.Itoa(o.Peers[0]), "median_s"), median, nil).Value),
-				seconds(figure("", "", values(all, strconv.Itoa(n), "enter_s"), median, nil).Value))
+				seconds(summary("", "", values(all, strconv.Itoa(o.Peers[0]), "median_s"), median, nil).Value),
+				seconds(summary("", "", values(all, strconv.Itoa(n), "enter_s"), median, nil).Value))
 		}
 		out = append(out, f)
 	}
 	if o.Hosts > 1 {
-		f := figure("agent's CPU, many peer hosts active", "share", values(all, "agent", "cpu"), median, atMost(0.02))
+		f := summary("agent's CPU, many peer hosts active", "share", values(all, "agent", "cpu"), median, atMost(0.02))
 		of := func(value string) float64 { return sum(values(all, "agent", value)) }
 		f.Note = fmt.Sprintf("of one core, %s of it in the kernel; %.0f pairs active over %.0f hosts, a datagram and its echo every 100 ms each; %.0f probes a second sent and %.0f reflected; the other hosts' agents: %s (median)",
 			Quantity(of("system"), "share"), of("active"), of("hosts"), of("answers_per_s"), of("reflected_per_s"),
 			Quantity(of("other_cpu"), "share"))
-		out = append(out, f, figure("... its memory", "B", values(all, "agent", "rss"), median, atMost(64<<20)))
+		out = append(out, f, summary("... its memory", "B", values(all, "agent", "rss"), median, atMost(64<<20)))
 	}
 	return out
 }

@@ -141,11 +141,11 @@ func (g *ground) departure(ctx context.Context, network string, since, limit tim
 
 func ratelimitFigures(o Options, all []Sample) []Figure {
 	moved := values(all, "", "moved_s")
-	f := figure("limited to a tenth: traffic moved, median", "s", moved, median, atMost(1))
+	f := summary("limited to a tenth: traffic moved, median", "s", moved, median, atMost(1))
 	f.Note = fmt.Sprintf("%s means that it had not moved by the end; before %s, after the move %s (medians)", seconds(o.Hold.Seconds()),
-		Quantity(figure("", "", values(all, "", "before"), median, nil).Value, "bit/s"),
-		Quantity(figure("", "", values(all, "", "after"), median, nil).Value, "bit/s"))
-	return []Figure{f, figure("... longest", "s", moved, worst, atMost(1)),
+		Quantity(summary("", "", values(all, "", "before"), median, nil).Value, "bit/s"),
+		Quantity(summary("", "", values(all, "", "after"), median, nil).Value, "bit/s"))
+	return []Figure{f, summary("... longest", "s", moved, worst, atMost(1)),
 		total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
 }
 

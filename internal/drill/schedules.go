@@ -240,15 +240,15 @@ func schedulesFigures(_ Options, all []Sample) []Figure {
 		}
 	}
 	of := values(all, "", "of_hindsight")
-	f := figure("achieved of the best choice in hindsight, median schedule", "ratio", of, median, atLeast(0.97))
+	f := summary("achieved of the best choice in hindsight, median schedule", "ratio", of, median, atLeast(0.97))
 	f.Note = "schedule of hindsight/of best network: " + strings.Join(names, ", ")
 	least := func(sorted []float64) float64 { return sorted[0] }
-	return []Figure{f, figure("... worst schedule", "ratio", of, least, atLeast(0.97)),
-		figure("... median schedule, no phase above its best network", "ratio", values(all, "", "of_hindsight_one"), median,
+	return []Figure{f, summary("... worst schedule", "ratio", of, least, atLeast(0.97)),
+		summary("... median schedule, no phase above its best network", "ratio", values(all, "", "of_hindsight_one"), median,
 			atLeast(0.97)),
-		figure("achieved of the best single network, worst schedule", "ratio", values(all, "", "of_static"), least,
+		summary("achieved of the best single network, worst schedule", "ratio", values(all, "", "of_static"), least,
 			atLeast(0.98)),
-		figure("... worst schedule, no phase above its best network", "ratio", values(all, "", "of_static_one"), least,
+		summary("... worst schedule, no phase above its best network", "ratio", values(all, "", "of_static_one"), least,
 			atLeast(0.98)),
 		phasesFigure(all)}
 }
@@ -271,7 +271,7 @@ func phasesFigure(all []Sample) Figure {
 		}
 		notes = append(notes, s.Text["schedule"]+" "+strings.Join(own, " "))
 	}
-	f := figure("... of the best network of each phase, median phase", "ratio", of, median, nil)
+	f := summary("... of the best network of each phase, median phase", "ratio", of, median, nil)
 	f.Note = "by phase: " + strings.Join(notes, ", ")
 	return f
 }

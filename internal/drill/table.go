@@ -5,6 +5,8 @@ import (
 	"io"
 	"math"
 	"text/tabwriter"
+
+	"pathwise.dev/pathwise/internal/figure"
 )
 
 // Figures returns the figures of every drill of the file from its samples.
@@ -26,8 +28,8 @@ func Figures(f File, samples []Sample) ([]Figure, error) {
 		}
 		figures := k.figures(e.Options, own)
 		if n, first := failures(own); n > 0 {
-			figures = append(figures, Figure{Name: "variants that failed", Unit: "count", Value: float64(n), Low: float64(n),
-				High: float64(n), N: len(own), Bar: atMost(0), Note: first})
+			figures = append(figures, Figure{Figure: figure.Figure{Name: "variants that failed", Unit: "count",
+				Value: float64(n), Low: float64(n), High: float64(n), N: len(own), Bar: atMost(0), Note: first}})
 		}
 		for _, fig := range figures {
 			fig.Drill = e.Name
@@ -58,11 +60,7 @@ func Table(w io.Writer, figures []Figure) error {
 				verdict = "met"
 				met++
 			}
-			sign := "<="
-			if f.Bar.AtLeast {
-				sign = ">="
-			}
-			bar = fmt.Sprintf("%s %s: %s", sign, Quantity(f.Bar.Limit, f.Unit), verdict)
+			bar = fmt.Sprintf("%s %s: %s", f.Bar.Sign(">=", "<="), Quantity(f.Bar.Limit, f.Unit), verdict)
 		}
 		interval, spread := "", ""
 		if f.N > 1 && f.Low != f.High {

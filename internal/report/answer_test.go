@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"pathwise.dev/pathwise/internal/claim"
+	"pathwise.dev/pathwise/internal/figure"
 	"pathwise.dev/pathwise/internal/paper"
 	"pathwise.dev/pathwise/internal/rank"
 	"pathwise.dev/pathwise/internal/sample"
@@ -174,9 +175,10 @@ func TestAnswerInBrowser(t *testing.T) {
 func openDrills() SteeringInput {
 	in := madeSteering()
 	in.Scripts = nil
-	in.Figures = append(in.Figures, SteeringFigure{Drill: "rr", Name: "round trip steered / native", Unit: "ratio",
-		Value: 1.02, Low: 0.95, High: 1.1, N: 10, Least: 0.9, Median: 1.02, P99: 1.2, Most: 1.2,
-		Bar: &SteeringBar{Limit: 1.05}, Took: 90e9})
+	in.Figures = append(in.Figures,
+		SteeringFigure{Figure: figure.Figure{Drill: "rr", Name: "round trip steered / native", Unit: "ratio",
+			Value: 1.02, Low: 0.95, High: 1.1, N: 10, Least: 0.9, Median: 1.02, P99: 1.2, Most: 1.2,
+			Bar: &figure.Bar{Limit: 1.05}}, Took: 90e9})
 	return in
 }
 

@@ -71,7 +71,7 @@ func (f SteeringFigure) bar() string {
 	if f.Bar == nil {
 		return ""
 	}
-	return f.Bar.sign("≥", "≤") + " " + quantity(f.Bar.Limit, f.Unit)
+	return f.Bar.Sign("≥", "≤") + " " + quantity(f.Bar.Limit, f.Unit)
 }
 
 // verdict is "met" or "not met"; empty without a bar.

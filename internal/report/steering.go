@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"pathwise.dev/pathwise/internal/figure"
 	"pathwise.dev/pathwise/internal/sample"
 )
 
@@ -146,50 +147,11 @@ type SteeringShare struct {
 	Parts map[string]float64
 }
 
-// SteeringFigure is one answer of a drill, with its spread and its bar.
+// SteeringFigure is one answer of a drill.
 type SteeringFigure struct {
-	Drill string
-	Name  string
-	// Unit is "s", "ratio", "count", "bit/s", "B", "share", "change" or another word.
-	Unit string
-	// Value is what is held against the bar; Low and High its interval of 95 %,
-	// equal where there is none.
-	Value, Low, High float64
-	// N values entered, from N repetitions or events; none means not measured.
-	N                        int
-	Least, Median, P99, Most float64
-	// Bar is nil where nothing is asked.
-	Bar  *SteeringBar
-	Note string
+	figure.Figure
 	// Took is how long the drill takes with all its repetitions; 0 where not known.
 	Took time.Duration
-}
-
-// SteeringBar is what a figure is held to: at least or else at most Limit.
-type SteeringBar struct {
-	AtLeast bool
-	Limit   float64
-}
-
-// sign is the bar's, least or most.
-func (b SteeringBar) sign(least, most string) string {
-	if b.AtLeast {
-		return least
-	}
-	return most
-}
-
-// Met tells whether the figure meets its bar: it must have been measured.
-func (f SteeringFigure) Met() bool {
-	switch {
-	case f.Bar == nil:
-		return true
-	case f.N == 0:
-		return false
-	case f.Bar.AtLeast:
-		return f.Value >= f.Bar.Limit
-	}
-	return f.Value <= f.Bar.Limit // false for NaN, as above
 }
 
 // Steering writes one HTML file that needs nothing else.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"pathwise.dev/pathwise/internal/figure"
 )
 
 type steeringWrite = func(io.Writer, SteeringInput, Options) error
@@ -197,25 +199,28 @@ func TestSteeringEventsJoinTheirOutcomes(t *testing.T) {
 }
 
 func TestSteeringFigures(t *testing.T) {
-	most := func(v float64) *SteeringBar { return &SteeringBar{Limit: v} }
+	most := func(v float64) *figure.Bar { return &figure.Bar{Limit: v} }
 	for _, x := range []struct {
-		f                   SteeringFigure
+		f                   figure.Figure
 		value, bar, verdict string
 	}{
-		{SteeringFigure{Unit: "s", Value: 0.0471, N: 3, Bar: most(0.06)}, "47.1 ms", "≤ 60.0 ms", "met"},
-		{SteeringFigure{Unit: "s", Value: 0.06, N: 3, Bar: most(0.06)}, "60.0 ms", "≤ 60.0 ms", "met"},
-		{SteeringFigure{Unit: "s", Value: 0.060004, N: 3, Bar: most(0.06)}, "60.004 ms", "≤ 60.0 ms", "not met"},
-		{SteeringFigure{Unit: "ratio", Value: 0.9503, N: 3, Bar: &SteeringBar{true, 0.95}}, "0.9503", "≥ 0.950", "met"},
-		{SteeringFigure{Unit: "share", Value: 0.9699, N: 3, Bar: &SteeringBar{true, 0.97}}, "96.99 %", "≥ 97.0 %", "not met"},
-		{SteeringFigure{Unit: "count", Value: 0, N: 1, Bar: most(0)}, "0", "≤ 0", "met"},
-		{SteeringFigure{Unit: "count", Bar: most(0)}, "-", "≤ 0", "not measured"},
-		{SteeringFigure{Unit: "s", Value: math.NaN(), N: 1, Bar: most(1)}, "-", "≤ 1.00 s", "not met"},
-		{SteeringFigure{Unit: "change", Value: 0.0031, N: 1}, "+0.31 %", "", ""},
-		{SteeringFigure{Unit: "B", Value: 41 << 20, N: 1}, "41.0 MiB", "", ""},
-		{SteeringFigure{Unit: "pigeons", Value: 1234.5, N: 1}, "1234 pigeons", "", ""},
+		{figure.Figure{Unit: "s", Value: 0.0471, N: 3, Bar: most(0.06)}, "47.1 ms", "≤ 60.0 ms", "met"},
+		{figure.Figure{Unit: "s", Value: 0.06, N: 3, Bar: most(0.06)}, "60.0 ms", "≤ 60.0 ms", "met"},
+		{figure.Figure{Unit: "s", Value: 0.060004, N: 3, Bar: most(0.06)}, "60.004 ms", "≤ 60.0 ms", "not met"},
+		{figure.Figure{Unit: "ratio", Value: 0.9503, N: 3, Bar: &figure.Bar{AtLeast: true, Limit: 0.95}}, "0.9503",
+			"≥ 0.950", "met"},
+		{figure.Figure{Unit: "share", Value: 0.9699, N: 3, Bar: &figure.Bar{AtLeast: true, Limit: 0.97}}, "96.99 %",
+			"≥ 97.0 %", "not met"},
+		{figure.Figure{Unit: "count", Value: 0, N: 1, Bar: most(0)}, "0", "≤ 0", "met"},
+		{figure.Figure{Unit: "count", Bar: most(0)}, "-", "≤ 0", "not measured"},
+		{figure.Figure{Unit: "s", Value: math.NaN(), N: 1, Bar: most(1)}, "-", "≤ 1.00 s", "not met"},
+		{figure.Figure{Unit: "change", Value: 0.0031, N: 1}, "+0.31 %", "", ""},
+		{figure.Figure{Unit: "B", Value: 41 << 20, N: 1}, "41.0 MiB", "", ""},
+		{figure.Figure{Unit: "pigeons", Value: 1234.5, N: 1}, "1234 pigeons", "", ""},
 	} {
-		if x.f.value() != x.value || x.f.bar() != x.bar || x.f.verdict() != x.verdict {
-			t.Errorf("%+v: %q %q %q, want %q %q %q", x.f, x.f.value(), x.f.bar(), x.f.verdict(), x.value, x.bar, x.verdict)
+		f := SteeringFigure{Figure: x.f}
+		if f.value() != x.value || f.bar() != x.bar || f.verdict() != x.verdict {
+			t.Errorf("%+v: %q %q %q, want %q %q %q", f, f.value(), f.bar(), f.verdict(), x.value, x.bar, x.verdict)
 		}
 	}
 }
@@ -277,8 +282,9 @@ func FuzzSteering(f *testing.F) {
 			{Name: string(raw), Step: time.Duration(step), Points: madePoints(time.Duration(b), time.Duration(a), values...)}}
 		in := SteeringInput{Name: string(raw), Took: time.Duration(a), Scripts: []SteeringScript{s}}
 		for _, v := range values {
-			in.Figures = append(in.Figures, SteeringFigure{Name: string(raw), Unit: "s", Value: v, Low: -v, High: v, N: 2,
-				Most: v, Bar: &SteeringBar{Limit: values[0]}})
+			in.Figures = append(in.Figures,
+				SteeringFigure{Figure: figure.Figure{Name: string(raw), Unit: "s", Value: v, Low: -v, High: v, N: 2,
+					Most: v, Bar: &figure.Bar{Limit: values[0]}}})
 		}
 		for format, write := range steeringFormats() {
 			if err := write(io.Discard, in, Options{}); err != nil && (step > 0 || len(raw) == 0) {

@@ -67,7 +67,7 @@ func (o steeringWriter) figure(f SteeringFigure) {
 		c["least"], c["median"], c["p99"], c["most"] = known(f.Least), known(f.Median), known(f.P99), known(f.Most)
 	}
 	if f.Bar != nil {
-		c["bar"] = f.Bar.sign(">=", "<=") + exact(f.Bar.Limit)
+		c["bar"] = f.Bar.Sign(">=", "<=") + exact(f.Bar.Limit)
 		c["met"] = strconv.FormatBool(f.Met())
 	}
 	o.row("figure", f.Drill, f.Name, c)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"pathwise.dev/pathwise/internal/figure"
 	"pathwise.dev/pathwise/internal/sample"
 )
 
@@ -119,9 +120,10 @@ func madeDemo(step time.Duration) SteeringScript {
 }
 
 func madeFigures() []SteeringFigure {
-	most := func(v float64) *SteeringBar { return &SteeringBar{Limit: v} }
-	least := func(v float64) *SteeringBar { return &SteeringBar{AtLeast: true, Limit: v} }
-	return []SteeringFigure{
+	most := func(v float64) *figure.Bar { return &figure.Bar{Limit: v} }
+	least := func(v float64) *figure.Bar { return &figure.Bar{AtLeast: true, Limit: v} }
+	var out []SteeringFigure
+	for _, f := range []figure.Figure{
 		{Drill: "switch", Name: "map write of a switch", Unit: "s", Value: 1.34e-6, Low: 1.31e-6, High: 1.38e-6, N: 20000,
 			Least: 0.9e-6, Median: 1.34e-6, P99: 4.2e-6, Most: 38e-6, Bar: most(2e-6)},
 		{Drill: "switch", Name: "packets lost over 10,000 switches", Unit: "count", N: 1, Bar: most(0),
@@ -147,7 +149,10 @@ func madeFigures() []SteeringFigure {
 		{Drill: "peers", Name: "agent's memory with 50 active hosts", Unit: "B", Value: 41 << 20, Low: 41 << 20,
 			High: 41 << 20, N: 1, Bar: most(64 << 20)},
 		{Drill: "quiet", Name: "false switches in an hour", Unit: "count", Bar: most(0), Note: "nothing was measured"},
+	} {
+		out = append(out, SteeringFigure{Figure: f})
 	}
+	return out
 }
 
 func madeSteering() SteeringInput {
@@ -188,8 +193,8 @@ func steeringFixtures() map[string]SteeringInput {
 	odd.Events = append(odd.Events, SteeringEvent{At: time.Hour, Kind: "switch", From: "x", To: "y"},
 		SteeringEvent{ID: 99, Of: 98, Kind: "outcome", Reason: "of nothing"})
 	odd.Shares = []SteeringShare{{0, nil}, {time.Second, map[string]float64{"z": -4, "vxlan": 0}}}
-	nan := SteeringFigure{Drill: "odd", Name: "not a number", Unit: "s", Value: math.NaN(), Low: math.NaN(),
-		High: math.Inf(1), N: 3, Bar: &SteeringBar{Limit: 1}}
+	nan := SteeringFigure{Figure: figure.Figure{Drill: "odd", Name: "not a number", Unit: "s", Value: math.NaN(),
+		Low: math.NaN(), High: math.Inf(1), N: 3, Bar: &figure.Bar{Limit: 1}}}
 	huge := madeDemo(5 * time.Millisecond)
 	huge.Name, huge.Lower, huge.Quantity, huge.Unit = "huge", true, "latency", "s"
 	for i := range huge.Runs {
