@@ -164,11 +164,3 @@ func (s Schedule) impair(r *rand.Rand, load Load) Impairment {
 	}
 	return i
 }
-
-// Length is how long the schedule takes.
-func (s Schedule) Length() (d time.Duration) {
-	for _, p := range s.Phases {
-		d += p.For
-	}
-	return d
-}
