@@ -140,10 +140,12 @@ func groups(t *testing.T, pattern string, files ...string) []string {
 // and no other metric.
 func TestMetricsAndEvents(t *testing.T) {
 	metrics := groups(t, `\bd\("([a-z_]+)", "`, "internal/agent/metrics.go")
-	if page := groups(t, "`pathwise_(?:path|agent)_([a-z_]+)`", "docs/reference/metrics.md"); !slices.Equal(page, metrics) {
+	if page := groups(t, "`pathwise_(?:path|agent)_([a-z_]+)`", "docs/reference/metrics.md"); !slices.Equal(page,
+		metrics) {
 		t.Errorf("metrics.md has %v\nthe agent has %v", page, metrics)
 	}
-	kinds := groups(t, `(?m)^\s+(?:Event\w+|\w+ Kind)\s+= "([a-z]+)"`, "internal/agent/event.go", "internal/path/decide/decide.go")
+	kinds := groups(t, `(?m)^\s+(?:Event\w+|\w+ Kind)\s+= "([a-z]+)"`, "internal/agent/event.go",
+		"internal/path/decide/decide.go")
 	text := strings.Join(groups(t, `(?m)^\| (.*?) \|`, "docs/reference/events.md"), " ")
 	for _, kind := range kinds {
 		if !strings.Contains(text, "`"+kind+"`") {

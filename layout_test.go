@@ -37,7 +37,8 @@ func packages(t *testing.T) (map[string]*pkg, *token.FileSet) {
 			return err
 		}
 		if d.IsDir() {
-			if d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && p != "." || p == "tools" || p == "bin" || p == "results" {
+			if d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && p != "." || p == "tools" || p == "bin" ||
+				p == "results" {
 				return filepath.SkipDir
 			}
 			return nil
@@ -122,7 +123,8 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 func TestMeasuringDoesNotKnowTheRanking(t *testing.T) {
 	all, _ := packages(t)
 	for dir := range all {
-		if (dir == "internal/bench" || dir == "internal/campaign" || strings.HasPrefix(dir, "internal/workload") || strings.HasPrefix(dir, "internal/network")) &&
+		if (dir == "internal/bench" || dir == "internal/campaign" || strings.HasPrefix(dir, "internal/workload") ||
+			strings.HasPrefix(dir, "internal/network")) &&
 			reaches(all, dir, module+"internal/rank", map[string]bool{}) {
 			t.Errorf("%s reaches internal/rank", dir)
 		}
@@ -192,10 +194,12 @@ func TestDeclarations(t *testing.T) {
 					return true
 				}
 				call := x.Name + "." + s.Sel.Name
-				if slices.Contains([]string{"unix.Setns", "unix.Unshare", "syscall.Unshare", "syscall.CLONE_NEWNET", "unix.CLONE_NEWNET"}, call) && dir != "internal/netns" {
+				if slices.Contains([]string{"unix.Setns", "unix.Unshare", "syscall.Unshare", "syscall.CLONE_NEWNET",
+					"unix.CLONE_NEWNET"}, call) && dir != "internal/netns" {
 					t.Errorf("%s: %s: only internal/netns enters or makes namespaces", fset.Position(n.Pos()), call)
 				}
-				if (call == "os.Exit" || strings.HasPrefix(call, "log.Fatal")) && path.Base(fset.Position(n.Pos()).Filename) != "main.go" {
+				if (call == "os.Exit" || strings.HasPrefix(call, "log.Fatal")) &&
+					path.Base(fset.Position(n.Pos()).Filename) != "main.go" {
 					t.Errorf("%s: %s outside main", fset.Position(n.Pos()), call)
 				}
 				return true

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/cost"
@@ -112,7 +111,8 @@ func Run(ctx context.Context, c Config) (sample.Footer, error) {
 	for name, n := range c.Networks {
 		infos[name] = n.Info()
 	}
-	r := &runner{Config: c, cells: c.Experiment.Cells(infos), values: map[sample.Cell][]float64{}, had: map[sample.Cell]int{}, ran: map[trialKey]bool{}, began: c.Now(), order: c.After}
+	r := &runner{Config: c, cells: c.Experiment.Cells(infos), values: map[sample.Cell][]float64{},
+		had: map[sample.Cell]int{}, ran: map[trialKey]bool{}, began: c.Now(), order: c.After}
 	for _, t := range c.Done {
 		r.note(t)
 	}
@@ -268,7 +268,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 // cannot go on; a trial that failed is a sample with a reason.
 func (r *runner) trial(ctx context.Context, cell experiment.Planned, rep int, hold bool) error {
 	r.order++
-	t := sample.Trial{Cell: cell.Cell, Repetition: rep, Order: r.order, Started: r.Now().UTC(), Kernel: cmp.Or(cell.Scenario.Kernel, "host")}
+	t := sample.Trial{Cell: cell.Cell, Repetition: rep, Order: r.order, Started: r.Now().UTC(),
+		Kernel: cmp.Or(cell.Scenario.Kernel, "host")}
 	r.observe(t, false)
 	begin := r.Now()
 	if err := r.measure(ctx, cell, &t, hold); err != nil {
@@ -314,7 +315,8 @@ func (r *runner) outlook() (total int, left time.Duration) {
 		}
 	}
 	total += len(r.ran)
-	if rest := r.Experiment.Budget - r.Now().Sub(r.began); rest > left && r.Experiment.Repeat.Max > r.Experiment.Repeat.Min {
+	if rest := r.Experiment.Budget - r.Now().Sub(r.began); rest > left &&
+		r.Experiment.Repeat.Max > r.Experiment.Repeat.Min {
 		left = rest
 	}
 	return total, left
@@ -385,7 +387,8 @@ func (r *runner) wide() []sample.Warning {
 	if wide == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%d of %d cells have an interval wider than the ±%g %% asked for", wide, measured, 100*r.Experiment.Repeat.Width)
+	text := fmt.Sprintf("%d of %d cells have an interval wider than the ±%g %% asked for", wide, measured,
+		100*r.Experiment.Repeat.Width)
 	if math.IsInf(worst, 0) || math.IsNaN(worst) {
 		text += ", or none at all: " + where
 	} else {
@@ -393,6 +396,3 @@ func (r *runner) wide() []sample.Warning {
 	}
 	return []sample.Warning{{Gate: "wide", Text: text}}
 }
-
-// Reason is the text of an error on one line, as samples have it: errors.Join breaks lines.
-func Reason(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/cost"
@@ -88,7 +89,8 @@ func (r *runner) spec(s topo.Scenario) lab.Spec {
 	spec := lab.Spec{Name: fmt.Sprintf("b%d-%d", os.Getpid(), r.names), Hosts: s.Placement.Hosts(), MTU: s.MTU,
 		VMs: s.Placement.VMs(), Outside: s.Outside, Family: s.IP()}
 	for i := 1; i <= s.Pairs; i++ {
-		spec.Pods = append(spec.Pods, lab.PodSpec{Name: fmt.Sprintf("c%d", i), Host: 1}, lab.PodSpec{Name: fmt.Sprintf("s%d", i), Host: spec.Hosts})
+		spec.Pods = append(spec.Pods, lab.PodSpec{Name: fmt.Sprintf("c%d", i), Host: 1},
+			lab.PodSpec{Name: fmt.Sprintf("s%d", i), Host: spec.Hosts})
 	}
 	return spec
 }
@@ -155,7 +157,8 @@ func (r *runner) keep(m *meter, out workload.Outcome, t *sample.Trial) {
 		err = r.Explain(p)
 	}
 	if err != nil {
-		t.Warnings = append(t.Warnings, sample.Warning{Gate: "explain", Text: "the trial cannot be explained: " + Reason(err)})
+		t.Warnings = append(t.Warnings,
+			sample.Warning{Gate: "explain", Text: "the trial cannot be explained: " + Reason(err)})
 	}
 }
 
@@ -200,3 +203,6 @@ func missing(info workload.Info, metrics map[string]float64) string {
 	}
 	return ""
 }
+
+// Reason is the text of an error on one line, as samples have it: errors.Join breaks lines.
+func Reason(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -136,7 +136,8 @@ func (j judge) findings(network string) []Finding {
 	case t.Value != nil:
 		return j.value(*t.Value, network)
 	case t.Optimum != nil:
-		return j.overKnob(t.Optimum.Over, network, func(j judge, f *Finding, points []point) { j.optimum(*t.Optimum, f, points) })
+		return j.overKnob(t.Optimum.Over, network,
+			func(j judge, f *Finding, points []point) { j.optimum(*t.Optimum, f, points) })
 	default:
 		return j.overKnob(t.Trend.Over, network, func(j judge, f *Finding, points []point) { j.trend(*t.Trend, f, points) })
 	}

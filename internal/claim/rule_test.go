@@ -27,12 +27,14 @@ func TestKindsHaveTheirOwnSpread(t *testing.T) {
 		for _, w := range []string{"tcp-stream", "udp-stream"} {
 			for i := range each {
 				a, b := fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i)
-				claims = append(claims, claim.Claim{ID: w + a, Metric: sample.Throughput, Where: claim.Where{Workload: w}, Test: claim.Test{Order: claim.Order{{a}, {b}}}})
+				claims = append(claims, claim.Claim{ID: w + a, Metric: sample.Throughput, Where: claim.Where{Workload: w},
+					Test: claim.Test{Order: claim.Order{{a}, {b}}}})
 				for block := range blocks {
 					for k, n := range []string{a, b} {
 						level := differ[w] * float64(1-k)
 						trials = append(trials, sample.Trial{Repetition: block + 1, Status: sample.OK,
-							Cell:    sample.Cell{Network: n, Workload: w, Scenario: topo.Scenario{Placement: topo.OneHost, Pairs: 1, MTU: 1500}},
+							Cell: sample.Cell{Network: n, Workload: w,
+								Scenario: topo.Scenario{Placement: topo.OneHost, Pairs: 1, MTU: 1500}},
 							Metrics: map[string]float64{sample.Throughput: math.Exp(20 + level + noise[w]*r.NormFloat64())}})
 					}
 				}
