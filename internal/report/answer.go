@@ -35,7 +35,8 @@ func few(lines []answerLine, more, href string) []answerLine {
 		return lines
 	}
 	rest := len(lines) - mostLines + 1
-	return append(lines[:mostLines-1:mostLines-1], answerLine{Text: fmt.Sprintf("And %d more: see %s.", rest, more), Href: href})
+	return append(lines[:mostLines-1:mostLines-1],
+		answerLine{Text: fmt.Sprintf("And %d more: see %s.", rest, more), Href: href})
 }
 
 // newAnswer is the first screen of a result of trials.
@@ -94,7 +95,8 @@ func asked(a *analysis) string {
 	if len(workloads) == 0 {
 		return "Which network is best? Nothing has been measured yet."
 	}
-	out := fmt.Sprintf("Which of %s is best for %s (%s), and by how much", plural(len(a.networks), "network"), inWords(workloads, 4), inWords(places, 4))
+	out := fmt.Sprintf("Which of %s is best for %s (%s), and by how much", plural(len(a.networks), "network"),
+		inWords(workloads, 4), inWords(places, 4))
 	if all > 0 {
 		out += fmt.Sprintf("; and which of %s of documents hold here", plural(all, "claim"))
 	}
@@ -159,8 +161,9 @@ func knownFigures(a *analysis) (out []answerLine) {
 				if old, ok := best[l.Network]; ok && old.width <= width {
 					continue
 				}
-				best[l.Network] = known{fmt.Sprintf("%s, %s, %s: %s has %s of the %s of %s.", capital(q.Workload), scenarioWords(q.Scenario), load(q.Question),
-					l.Network, spanOf(f.ToBaseline), title(q.Metrics[0]), a.baseline()), width}
+				best[l.Network] = known{fmt.Sprintf("%s, %s, %s: %s has %s of the %s of %s.", capital(q.Workload),
+					scenarioWords(q.Scenario), load(q.Question), l.Network, spanOf(f.ToBaseline), title(q.Metrics[0]), a.baseline()),
+					width}
 			}
 		}
 	}
@@ -182,9 +185,11 @@ func knownNetwork(r rank.Ranking, baseline string) string {
 	case len(tied) == 1 && first.Best != nil:
 		next := o.Odds[1]
 		return fmt.Sprintf("%s is the best of %d networks over all questions, with a probability of %s; %s reaches %s of it%s",
-			first.Network, len(o.Odds), rank.Probability(*first.Best), next.Network, spanOf(next.ToFirst), ofBaseline(first, baseline))
+			first.Network, len(o.Odds), rank.Probability(*first.Best), next.Network, spanOf(next.ToFirst),
+			ofBaseline(first, baseline))
 	case len(tied) > 1 && len(o.Named(rank.Open)) == 0:
-		return fmt.Sprintf("%s, of %d networks, are practically equal and the best over all questions%s", inWords(tied, 4), len(o.Odds), ofBaseline(first, baseline))
+		return fmt.Sprintf("%s, of %d networks, are practically equal and the best over all questions%s", inWords(tied, 4),
+			len(o.Odds), ofBaseline(first, baseline))
 	}
 	return cmp.Or(behindFirst(o), likeliest(o, baseline))
 }
@@ -196,7 +201,8 @@ func likeliest(o *rank.Outlook, baseline string) string {
 		return ""
 	}
 	return fmt.Sprintf("%s did best of %d networks, and is the best with a probability of %s; %s reaches %s of it%s",
-		first.Network, len(o.Odds), rank.Probability(*first.Best), o.Odds[1].Network, spanOf(o.Odds[1].ToFirst), ofBaseline(first, baseline))
+		first.Network, len(o.Odds), rank.Probability(*first.Best), o.Odds[1].Network, spanOf(o.Odds[1].ToFirst),
+		ofBaseline(first, baseline))
 }
 
 // ofBaseline is the size of the effect against the yardstick.
@@ -261,7 +267,9 @@ func openNetworks(a *analysis, p pace) (out []answerLine) {
 		out = append(out, answerLine{Text: c.text(), Href: "#rankings"})
 	}
 	if len(unranked) > 0 {
-		out = append(out, answerLine{Text: capital(inWords(unranked, 3)) + ": no network has an OK trial for every question, so none is ranked.", Href: "#rankings"})
+		out = append(out,
+			answerLine{Text: capital(inWords(unranked, 3)) +
+				": no network has an OK trial for every question, so none is ranked.", Href: "#rankings"})
 	}
 	return out
 }
@@ -306,7 +314,8 @@ func (c openChoice) text() string {
 		out += fmt.Sprintf("; a wrong choice may reach no more than %s of the best", reaching(c.least))
 	}
 	if c.blocks > 0 {
-		out += fmt.Sprintf("; about %s more, %s of these, are expected to tell", minutes(c.seconds), plural(c.blocks, "repetition"))
+		out += fmt.Sprintf("; about %s more, %s of these, are expected to tell", minutes(c.seconds),
+			plural(c.blocks, "repetition"))
 		if len(c.hopeless) > 0 {
 			out += fmt.Sprintf(", but not of %s", inWords(c.hopeless, 3))
 		}

@@ -69,7 +69,8 @@ func (f *forest) add(title string, items []forestItem) {
 	p := forestPanel{Title: title, TitleY: f.Height + 14, Top: f.Height + 20, One: at(1)}
 	y := p.Top
 	for _, it := range items {
-		r := forestRow{Label: middle(it.label, forestName), Name: it.label, Network: it.network, Class: it.class, Text: it.text, Y: y + forestRow1/2, BandY: y + 2}
+		r := forestRow{Label: middle(it.label, forestName), Name: it.label, Network: it.network, Class: it.class,
+			Text: it.text, Y: y + forestRow1/2, BandY: y + 2}
 		lo, hi := ends(it.of)
 		r.Low, r.Mid, r.High = at(lo), at(it.of.Center), at(hi)
 		if it.within != (claim.Range{}) {
@@ -129,7 +130,8 @@ func forestAxis(items []forestItem) (at func(float64) float64, low, high float64
 
 // forestTicks are some round ratios of an axis, few enough to fit next to one another.
 func forestTicks(low, high float64) (out []float64) {
-	for _, set := range [][]float64{{0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5}, {0.4, 0.6, 0.8, 1, 1.5, 2, 3}, {0.125, 0.25, 0.5, 1, 2, 4, 8},
+	for _, set := range [][]float64{{0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5}, {0.4, 0.6, 0.8, 1, 1.5, 2, 3},
+		{0.125, 0.25, 0.5, 1, 2, 4, 8},
 		{1e-3, 0.01, 0.1, 1, 10, 100, 1e3}, {1e-6, 1e-4, 0.01, 1, 100, 1e4, 1e6}} {
 		out = nil
 		for _, v := range set {
@@ -174,7 +176,8 @@ func networkForest(a *analysis) *forest {
 	}
 	out.Caption = "All figures of each network over those of the best one: mean and interval of the weighted ratio"
 	if baselined {
-		out.Caption = "All figures of each network over those of " + a.baseline() + ": mean and interval of the weighted ratio"
+		out.Caption = "All figures of each network over those of " + a.baseline() +
+			": mean and interval of the weighted ratio"
 	}
 	if len(out.Panels) == 0 {
 		return figureForest(a)
@@ -226,7 +229,8 @@ func claimForest(a *analysis) *forest {
 		}
 		m, _ := sample.MetricByName(j.Metric)
 		s := f.Steps[0]
-		it := forestItem{label: j.ID, class: verdictClass(j.Verdict()), text: ratioSpan(s.Ratio), of: s.Ratio, within: stepRange(j.Claim, m)}
+		it := forestItem{label: j.ID, class: verdictClass(j.Verdict()), text: ratioSpan(s.Ratio), of: s.Ratio,
+			within: stepRange(j.Claim, m)}
 		if j.Verdict() == claim.Open {
 			open = append(open, it)
 		} else {

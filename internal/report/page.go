@@ -90,7 +90,8 @@ func newPage(a *analysis) (*page, error) {
 		p.Trials = append(p.Trials, newTrialView(t))
 	}
 	p.Explain = newExplainView(a)
-	style, err := readAssets("assets/page.css", "assets/answer.css", "assets/claims.css", "assets/paper.css", "assets/explain.css")
+	style, err := readAssets("assets/page.css", "assets/answer.css", "assets/claims.css", "assets/paper.css",
+		"assets/explain.css")
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +114,11 @@ func subtitle(a *analysis) string {
 	if first, last := span(a.Results.Trials); !first.IsZero() {
 		when := first.UTC().Format("2006-01-02 15:04")
 		if d := last.Sub(first); d >= time.Minute {
-			when += " to " + last.UTC().Format(map[bool]string{true: "15:04", false: "2006-01-02 15:04"}[last.UTC().Format(time.DateOnly) == first.UTC().Format(time.DateOnly)])
+			format := "2006-01-02 15:04"
+			if last.UTC().Format(time.DateOnly) == first.UTC().Format(time.DateOnly) {
+				format = "15:04"
+			}
+			when += " to " + last.UTC().Format(format)
 		}
 		parts = append(parts, when+" UTC")
 	}
