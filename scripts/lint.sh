@@ -1,5 +1,5 @@
 #!/bin/bash
-# Checks formatting, go vet, staticcheck, functions that nothing
+# Checks formatting, line lengths, go vet, staticcheck, functions that nothing
 # reaches, shellcheck and go.mod of every module here, prints everything that is
 # wrong, and fails if anything is.
 #
@@ -19,6 +19,7 @@ if [ -n "$unformatted" ]; then
 	printf 'not formatted (gofmt -w):\n%s\n' "$unformatted"
 	failed=1
 fi
+check go test -count=1 -run '^TestLinesFit$' .
 for module in . tools/flannel tools/wireguard-go tools/ferretdb; do
 	check go -C "$module" vet ./...
 	(cd "$module" && "$linters/staticcheck" ./...) || failed=1
