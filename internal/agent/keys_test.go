@@ -187,7 +187,8 @@ func TestClocksDiffer(t *testing.T) {
 		z: "the clock of h1 is 30s ahead of this host's"} {
 		r.event(b, 0, want, func(e Event) bool { return e.Kind == EventWarning && strings.HasPrefix(e.Reason, want) })
 		events, _ := r.journal.since(0)
-		if n := len(slices.DeleteFunc(events, func(e Event) bool { return !strings.Contains(e.Reason, "the clock of") })); n != 1 {
+		if n := len(
+			slices.DeleteFunc(events, func(e Event) bool { return !strings.Contains(e.Reason, "the clock of") })); n != 1 {
 			t.Errorf("told %d times", n)
 		}
 	}

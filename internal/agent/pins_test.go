@@ -33,7 +33,8 @@ func TestFormerVersion(t *testing.T) {
 	if err := was.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := route.HoldNeighbour(local.Netns, local.Attachments[0].Dev, peer.Addr(), peer.Attachments[0].MAC, true); err != nil {
+	if _, err := route.HoldNeighbour(local.Netns, local.Attachments[0].Dev, peer.Addr(), peer.Attachments[0].MAC,
+		true); err != nil {
 		t.Fatal(err)
 	}
 	if err := route.Shape(local.Netns, peer.Addr(), route.Form{MTU: 1300}); err != nil {

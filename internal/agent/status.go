@@ -126,7 +126,8 @@ func (a *Agent) admit(p *pair, o Order) (route.Route, decide.PairEvidence, error
 		return to, decide.PairEvidence{}, fmt.Errorf("%w: this agent runs with --dry-run", errRefused)
 	}
 	ev := a.evidence(p, a.cfg.Now())
-	if e := ev.Paths[slices.IndexFunc(ev.Paths, func(e decide.PathEvidence) bool { return e.Network == o.Network })]; e.State != decide.Up && !o.Force {
+	if e := ev.Paths[slices.IndexFunc(ev.Paths,
+		func(e decide.PathEvidence) bool { return e.Network == o.Network })]; e.State != decide.Up && !o.Force {
 		return to, ev, fmt.Errorf("%w: %s is %s (%s): use --force to go there all the same", errRefused, o.Network, e.State,
 			e.Reason)
 	}

@@ -292,7 +292,8 @@ func TestOrderFollowsTheMetric(t *testing.T) {
 	cost := func(n string, v float64) []sample.Trial {
 		return lot(n, "", conns(1), sample.CPUPerGB, v, v*1.01, v*0.99, v)
 	}
-	if f := judge(t, ordered(sample.CPUPerGB, []string{"cheap"}, []string{"dear"}), cost("cheap", 1), cost("dear", 2)); f[0].Verdict != claim.Holds {
+	if f := judge(t, ordered(sample.CPUPerGB, []string{"cheap"}, []string{"dear"}), cost("cheap", 1),
+		cost("dear", 2)); f[0].Verdict != claim.Holds {
 		t.Errorf("got %+v", f)
 	}
 	loss := func(n string, values ...float64) []sample.Trial { return lot(n, "", conns(1), sample.Loss, values...) }

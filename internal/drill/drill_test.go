@@ -309,7 +309,8 @@ func TestLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(l.Write([]Sample{{Drill: "d", Repetition: 1, Values: map[string]float64{"v": 1}}}), l.Close()); err != nil {
+	if err := errors.Join(l.Write([]Sample{{Drill: "d", Repetition: 1, Values: map[string]float64{"v": 1}}}),
+		l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Create(dir, Header{}, nil, nil); err == nil {

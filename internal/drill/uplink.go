@@ -22,7 +22,8 @@ func (g *ground) uplink(ctx context.Context, rates map[string]float64) error {
 		return err
 	}
 	if !g.shaped {
-		if err := tc("qdisc", "replace", "dev", h.Dev, "root", "handle", "1:", "htb", "default", "99", "r2q", "1000"); err != nil {
+		if err := tc("qdisc", "replace", "dev", h.Dev, "root", "handle", "1:", "htb", "default", "99", "r2q",
+			"1000"); err != nil {
 			return err
 		}
 		if err := tc("class", "replace", "dev", h.Dev, "parent", "1:", "classid", "1:99", "htb", "rate", "40gbit", "burst",

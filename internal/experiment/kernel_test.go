@@ -78,7 +78,8 @@ func TestKernelOfAll(t *testing.T) {
 		"networks: [a, {name: a}]":                           `network "a" stands twice`,
 		"kernel: uml\nnetworks: [a, {name: a, kernel: uml}]": `network "a" stands twice on the kernel uml`,
 	} {
-		if _, err := experiment.Parse("e.yaml", strings.NewReader("name: x\n"+text+"\nworkloads: [tcp]"), withKernels()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := experiment.Parse("e.yaml", strings.NewReader("name: x\n"+text+"\nworkloads: [tcp]"),
+			withKernels()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}

@@ -177,7 +177,8 @@ workloads:
 		t.Errorf("got %v", e.Networks)
 	}
 	var b bytes.Buffer
-	if err := e.Encode(&b, func(n experiment.Network) string { return strings.TrimPrefix(n.Find, "cni:dir/") }); err != nil {
+	if err := e.Encode(&b,
+		func(n experiment.Network) string { return strings.TrimPrefix(n.Find, "cni:dir/") }); err != nil {
 		t.Fatal(err)
 	}
 	e.Entries[5].Profile = "dir/dir/web.xml"

@@ -124,7 +124,8 @@ func (o order) layer(early string, control mount) error {
 		}
 	}
 	if o.Modules != "" {
-		if err := try(mount{Source: filepath.Dir(o.Modules), Target: filepath.Join(root, moduleDir), Flags: unix.MS_BIND}); err != nil {
+		if err := try(mount{Source: filepath.Dir(o.Modules), Target: filepath.Join(root, moduleDir),
+			Flags: unix.MS_BIND}); err != nil {
 			return err
 		}
 	}

@@ -108,7 +108,8 @@ func asCommandError(err error, target *mongo.CommandError) bool {
 func TestCapped(t *testing.T) {
 	db := serve(t).Database("test")
 	const size = 1 << 20
-	if err := db.CreateCollection(t.Context(), "ring", options.CreateCollection().SetCapped(true).SetSizeInBytes(size)); err != nil {
+	if err := db.CreateCollection(t.Context(), "ring",
+		options.CreateCollection().SetCapped(true).SetSizeInBytes(size)); err != nil {
 		t.Fatal(err)
 	}
 	c := db.Collection("ring")

@@ -264,7 +264,8 @@ func TestDetach(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, at := range []string{left, other} {
-		if err := errors.Join(os.WriteFile(at, nil, 0o644), unix.Mount("/proc/self/exe", at, "", unix.MS_BIND, "")); err != nil {
+		if err := errors.Join(os.WriteFile(at, nil, 0o644),
+			unix.Mount("/proc/self/exe", at, "", unix.MS_BIND, "")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -193,10 +193,12 @@ func checkFirstScreen(t *testing.T, b *tab, v view) {
 			t.Errorf("%s is from %.0f to %.0f px, %.0f wide: not in the first 900", selectors[i], r[0], r[1], r[2])
 		}
 	}
-	if text := eval[string](t, b, `document.getElementById("unknown").innerText`); !regexp.MustCompile(`minutes? more| h \d+ min more`).MatchString(text) {
+	if text := eval[string](t, b, `document.getElementById("unknown").innerText`); !regexp.MustCompile(
+		`minutes? more| h \d+ min more`).MatchString(text) {
 		t.Errorf("it is not said how long it takes: %s", text)
 	}
-	if text := eval[string](t, b, `document.getElementById("known").innerText`); !regexp.MustCompile(`\d \(\d.*\d\)`).MatchString(text) {
+	if text := eval[string](t, b, `document.getElementById("known").innerText`); !regexp.MustCompile(
+		`\d \(\d.*\d\)`).MatchString(text) {
 		t.Errorf("what is known has no interval: %s", text)
 	}
 	if first := eval[string](t, b, `document.querySelector("main").firstElementChild.id`); first != "answer" {

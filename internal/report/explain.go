@@ -365,7 +365,8 @@ func explainPackets(row func(group, name, figure, unit string, v float64), name,
 // writeExplainFolded writes all stacks, under their network and question.
 func writeExplainFolded(w io.Writer, findings []explain.Finding) error {
 	for _, f := range findings {
-		if err := explain.WriteFoldedUnder(w, f.Network+";"+strings.ReplaceAll(f.Question().String(), ";", ","), f.Stacks); err != nil {
+		if err := explain.WriteFoldedUnder(w, f.Network+";"+strings.ReplaceAll(f.Question().String(), ";", ","),
+			f.Stacks); err != nil {
 			return err
 		}
 	}

@@ -79,7 +79,8 @@ func export(t *testing.T, trials []sample.Trial) byHand {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Render(&b, CSV,
-		Input{Results: sample.Results{Header: sample.Header{Experiment: "atici-boluk"}, Trials: trials}}, Options{}); err != nil {
+		Input{Results: sample.Results{Header: sample.Header{Experiment: "atici-boluk"}, Trials: trials}},
+		Options{}); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&b).ReadAll()

@@ -116,7 +116,8 @@ func furnish() error {
 		if err := os.Mkdir("/run/user", 0o755); err != nil {
 			return fmt.Errorf("create /run/user: %w", err)
 		}
-		if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", users), "/run/user", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", users), "/run/user", "", unix.MS_BIND|unix.MS_REC,
+			""); err != nil {
 			return fmt.Errorf("bind /run/user: %w", err)
 		}
 	}
@@ -136,7 +137,8 @@ func sysfs() error {
 	if groups < 0 {
 		return nil
 	}
-	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", groups), "/sys/fs/cgroup", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", groups), "/sys/fs/cgroup", "", unix.MS_BIND|unix.MS_REC,
+		""); err != nil {
 		return fmt.Errorf("bind /sys/fs/cgroup: %w", err)
 	}
 	return nil

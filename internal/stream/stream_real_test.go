@@ -93,7 +93,8 @@ func testRR(t *testing.T, addr string, c Client) {
 		t.Errorf("%d operations, %d answered, %d timed", n, b.Counts.Operations, a.Latency.Count())
 	}
 	// A closed loop spends no more than all of its time waiting.
-	if busy, whole := a.Latency.Mean()*float64(n), float64(c.Connections)*(a.Ended-a.Started.Monotonic).Seconds(); busy > 1.01*whole {
+	if busy, whole := a.Latency.Mean()*float64(n), float64(c.Connections)*(a.Ended-a.Started.Monotonic).Seconds(); busy >
+		1.01*whole {
 		t.Errorf("%v s of service in %v s", busy, whole)
 	}
 }

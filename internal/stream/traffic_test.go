@@ -95,7 +95,8 @@ func row(t *testing.T) {
 		})
 	}
 	setting := func(ns, path, value string) {
-		if err := netns.Do(ns, func() error { return os.WriteFile("/proc/sys/net/"+path, []byte(value), 0o644) }); err != nil {
+		if err := netns.Do(ns,
+			func() error { return os.WriteFile("/proc/sys/net/"+path, []byte(value), 0o644) }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -125,7 +125,8 @@ func TestScenarios(t *testing.T) {
 			}
 			t.Cleanup(func() { removed(t, s, spec.Name) })
 			t.Logf("notes: %q; booted after %v", l.Notes(), l.Booted)
-			if noted := strings.Contains(strings.Join(l.Notes(), " "), "outside: Open vSwitch"); noted != tc.outside.OpenVSwitch() {
+			if noted := strings.Contains(strings.Join(l.Notes(), " "), "outside: Open vSwitch"); noted !=
+				tc.outside.OpenVSwitch() {
 				t.Errorf("notes %q", l.Notes())
 			}
 			for i, pod := range l.Pods() {

@@ -68,7 +68,8 @@ func serve(ctx context.Context, opts options, running *sync.WaitGroup) error {
 		return fmt.Errorf("set up packet filter: %w", err)
 	}
 	own := network.Lease()
-	if err := sm.HandleSubnetFile(opts.subnetFile, config, opts.masquerade, own.Subnet, own.IPv6Subnet, network.MTU()); err != nil {
+	if err := sm.HandleSubnetFile(opts.subnetFile, config, opts.masquerade, own.Subnet, own.IPv6Subnet,
+		network.MTU()); err != nil {
 		return fmt.Errorf("write subnet file: %w", err)
 	}
 	klog.Infof("subnet %v, MTU %d", own.Subnet, network.MTU())

@@ -81,7 +81,8 @@ func newAsker(pod topo.Pod) (*asker, error) {
 		a.mac = dev.HardwareAddr
 		a.to = unix.SockaddrLinklayer{Protocol: protocol(), Ifindex: dev.Index, Halen: 6,
 			Addr: [8]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
-		if a.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(protocol())); err != nil {
+		if a.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
+			int(protocol())); err != nil {
 			return err
 		}
 		if err := unix.Bind(a.fd, &a.to); err != nil {

@@ -130,7 +130,8 @@ func (f *Fabric) start(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := ServeDB(ctx, f.site, network.Daemon{Name: "ovsdb-" + h.Name, Netns: h.Netns, Env: f.Env(h)}, db, "db"); err != nil {
+		if err := ServeDB(ctx, f.site, network.Daemon{Name: "ovsdb-" + h.Name, Netns: h.Netns, Env: f.Env(h)}, db,
+			"db"); err != nil {
 			return err
 		}
 	}

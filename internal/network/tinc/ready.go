@@ -81,7 +81,8 @@ func (t *try) open(site network.Site, h topo.Host) error {
 		}
 		e.to = unix.SockaddrLinklayer{Protocol: order(etherType), Ifindex: br.Index}
 		e.frame = frame(br.HardwareAddr, h.Index)
-		if e.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(order(etherType))); err != nil {
+		if e.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
+			int(order(etherType))); err != nil {
 			return err
 		}
 		return unix.Bind(e.fd, &e.to)

@@ -39,7 +39,8 @@ func (m *mailbox) receive(fd int) (in, oob []byte, from netip.AddrPort, err erro
 func (m *mailbox) send(fd int, b, oob []byte, to netip.AddrPort, v6 bool) error {
 	size := m.address(to, v6)
 	m.point(b, oob, size)
-	if _, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&m.msg)), unix.MSG_DONTWAIT); errno != 0 {
+	if _, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&m.msg)),
+		unix.MSG_DONTWAIT); errno != 0 {
 		return errno
 	}
 	return nil

@@ -56,17 +56,20 @@ func TestSharedSlot(t *testing.T) {
 		if got := verdict(t, p, p.objs.In, tcp(stable[i], me, 0)); got != verdictNext || came(uid, 0) != 1 {
 			t.Errorf("%s over the default network: verdict %d, %d counted", uid, int32(got), came(uid, 0))
 		}
-		if got := verdict(t, p, p.objs.PathIn, steered(tcp(path[i], local, markTOS), keyOf(1), sayData, false)); got != verdictNext || came(uid, 1) != 1 {
+		if got := verdict(t, p, p.objs.PathIn,
+			steered(tcp(path[i], local, markTOS), keyOf(1), sayData, false)); got != verdictNext || came(uid, 1) != 1 {
 			t.Errorf("%s over the path: verdict %d, %d counted", uid, int32(got), came(uid, 1))
 		}
 	}
 	if err := p.RemovePeer("two"); err != nil {
 		t.Fatal(err)
 	}
-	if got := verdict(t, p, p.objs.PathIn, steered(tcp(path[1], local, markTOS), keyOf(1), sayData, false)); got != verdictDrop {
+	if got := verdict(t, p, p.objs.PathIn,
+		steered(tcp(path[1], local, markTOS), keyOf(1), sayData, false)); got != verdictDrop {
 		t.Errorf("a peer that was removed: verdict %d", int32(got))
 	}
-	if got := verdict(t, p, p.objs.PathIn, steered(tcp(path[0], local, markTOS), keyOf(1), sayData, false)); got != verdictNext || came("one", 1) != 2 {
+	if got := verdict(t, p, p.objs.PathIn,
+		steered(tcp(path[0], local, markTOS), keyOf(1), sayData, false)); got != verdictNext || came("one", 1) != 2 {
 		t.Errorf("the one that stays: verdict %d, %d counted", int32(got), came("one", 1))
 	}
 }

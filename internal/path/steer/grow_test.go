@@ -154,7 +154,8 @@ func TestGrowFails(t *testing.T) {
 	one := b.open(1)
 	b.open(2)
 	// What is in the way of the new maps, as another's would be.
-	if err := os.MkdirAll(filepath.Join(b.config(1).PinDir, roomPins+strconv.Itoa(firstRoom*growth), "in the way"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(b.config(1).PinDir, roomPins+strconv.Itoa(firstRoom*growth), "in the way"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.crowd(one, firstRoom); err == nil {

@@ -134,7 +134,8 @@ func (w *world) notAdmitted(h *headers) string {
 	if p == nil || h.dst != p.stable.Local {
 		return "it was delivered as from none of the peers"
 	}
-	if part := w.flows[bpfFlow{Peer: p.id, Generation: p.gen, Local: h.dport, Remote: h.sport, Proto: h.proto}]; !h.whole || !admitted(part.role) {
+	if part := w.flows[bpfFlow{Peer: p.id, Generation: p.gen, Local: h.dport, Remote: h.sport,
+		Proto: h.proto}]; !h.whole || !admitted(part.role) {
 		return "it was delivered though its flow was not admitted"
 	}
 	if h.proto == 6 && h.opens {

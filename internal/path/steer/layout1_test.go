@@ -69,7 +69,8 @@ func (o *layout1) open(object string) {
 			t.Fatal(err)
 		}
 	}
-	if o.coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: o.dir}}); err != nil {
+	if o.coll, err = ebpf.NewCollectionWithOptions(spec,
+		ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: o.dir}}); err != nil {
 		t.Fatal(err)
 	}
 	o.maps = o.coll.Maps

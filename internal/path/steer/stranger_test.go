@@ -37,7 +37,8 @@ func TestStrangersMoveNothing(t *testing.T) {
 			udpConn, udpBack := b.duplex("udp", 7002)
 			b.move(1, c.network)
 			b.move(2, c.network)
-			if err := errors.Join(say(tcpConn, tcpBack), say(tcpBack, tcpConn), say(udpConn, udpBack), say(udpBack, udpConn)); err != nil {
+			if err := errors.Join(say(tcpConn, tcpBack), say(tcpBack, tcpConn), say(udpConn, udpBack),
+				say(udpBack, udpConn)); err != nil {
 				t.Fatal(err)
 			}
 			one, two := b.standing(1), b.standing(2)
@@ -69,7 +70,8 @@ func TestStrangersMoveNothing(t *testing.T) {
 				t.Errorf("errors believed: %+v", e)
 			}
 			was := b.steered(1)
-			if err := errors.Join(say(tcpConn, tcpBack), say(tcpBack, tcpConn), say(udpConn, udpBack), say(udpBack, udpConn)); err != nil || b.steered(1) == was {
+			if err := errors.Join(say(tcpConn, tcpBack), say(tcpBack, tcpConn), say(udpConn, udpBack),
+				say(udpBack, udpConn)); err != nil || b.steered(1) == was {
 				t.Errorf("after all that: %v, %d packets steered", err, b.steered(1)-was)
 			}
 		})

@@ -160,7 +160,8 @@ func connectMapped(t testing.TB) connection {
 		}
 		f := os.NewFile(uintptr(fd), "mapped")
 		defer f.Close()
-		if err := unix.Connect(fd, &unix.SockaddrInet6{Port: int(p), Addr: netip.MustParseAddr("::ffff:" + server4).As16()}); err != nil {
+		if err := unix.Connect(fd,
+			&unix.SockaddrInet6{Port: int(p), Addr: netip.MustParseAddr("::ffff:" + server4).As16()}); err != nil {
 			return err
 		}
 		k.c, err = net.FileConn(f)

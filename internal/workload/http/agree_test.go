@@ -30,7 +30,8 @@ type said struct{ Rate, Mean, Median float64 }
 func TestAgreeWithWrk(t *testing.T) {
 	g := testbed.New(t, 1)
 	g.Self = filepath.Join(t.TempDir(), "pathwise")
-	if out, err := exec.Command("go", "build", "-o", g.Self, "pathwise.dev/pathwise/cmd/pathwise").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", g.Self, "pathwise.dev/pathwise/cmd/pathwise").CombinedOutput(); err !=
+		nil {
 		t.Fatalf("build pathwise: %v\n%s", err, out)
 	}
 	server := g.Pairs[0].Server
