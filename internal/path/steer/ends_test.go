@@ -31,7 +31,7 @@ func TestReturnThroughConntrack(t *testing.T) {
 			}
 			b.move(1, 0)
 			if err := s.within(5e6, 2*time.Second); err == nil {
-				t.Errorf("no stall (%d packets invalid): docs/steering.md says that there is", b.count("invalid"))
+				t.Errorf("no stall (%d packets invalid): docs/explanation/data-plane.md says that there is", b.count("invalid"))
 			}
 		})
 	}
