@@ -49,7 +49,7 @@ func defaultMemory() MemoryParams {
 func defaultEstimate() EstimateParams {
 	return EstimateParams{
 		Timeout: 0.2, JitterWeight: 4, Unknown: 2, PriorLow: 0.9, PriorHigh: 1.1, Headroom: 1.1,
-		AgeingLoss: 0.1, Ageing: 30, Recovery: 3, LossWeight: 10,
+		Ageing: 30, Recovery: 3, LossWeight: 10,
 		InflatedAt: 2, InflatedGives: 0.5, InflatedAfter: time.Second, DiscountMost: 0.5,
 		OpsLow: 0.97, OpsHigh: 1.03, OtherLoads: true,
 	}

@@ -95,8 +95,8 @@ func (m *Memory) observeOp(t float64, by *MemoryParams) {
 }
 
 // rate estimates the rate of a path that is not in use: its prior times the
-// health last measured on it. With age a good measurement becomes less sure,
-// and a bad one leaves room for the path to have healed. Probes add what they
+// health last measured on it. With age a bad measurement leaves room for the path
+// to have healed. Probes add what they
 // can: a path whose round trip has grown is shared, one that loses carries less.
 func (s *step) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 	m, by := s.memory(p.Network), &s.p.Estimate
@@ -118,7 +118,7 @@ func (s *step) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 	case m.Measured:
 		age := (ev.At - m.HealthAt).Seconds()
 		f.mid = m.Health
-		f.low = m.Health * (1 - by.AgeingLoss*(1-math.Exp(-age/by.Ageing)))
+		f.low = m.Health
 		f.high = m.Health + max(1-m.Health, 0)*(1-math.Exp(-age/by.Recovery))
 		f.high += max(by.Headroom*s.ceiling(p, ev.Load)/prior-max(f.high, 1), 0) * (1 - math.Exp(-age/by.Ageing))
 	}

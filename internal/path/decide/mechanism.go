@@ -75,7 +75,6 @@ func estimateMechanisms() []Mechanism {
 			"paths that lose packets", func(p *Params) { p.Estimate.Timeout = 0 }},
 		{"headroom", "tries a path that may have been impaired whenever it was used",
 			"", func(p *Params) { p.Estimate.Headroom = 0 }},
-		{"ageing", "trusts a good measurement less with age", "", func(p *Params) { p.Estimate.AgeingLoss = 0 }},
 		{"recovery", "lets a bad measurement leave room with age",
 			"", func(p *Params) { p.Estimate.Recovery = math.Inf(1) }},
 		{"probe-loss", "expects less of a path whose probes are lost",

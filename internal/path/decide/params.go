@@ -156,11 +156,10 @@ type EstimateParams struct {
 	// Headroom is by how much a path that was impaired whenever it was used may exceed
 	// all others: else one that follows a better one is never tried.
 	Headroom float64 `unit:"ratio" range:"0 10" source:"chosen"`
-	// AgeingLoss is what a measurement loses with age, Ageing the time constant, and Recovery
-	// that by which a path that was bad may have become good.
-	AgeingLoss float64 `unit:"share" range:"0 1" source:"chosen"`
-	Ageing     float64 `unit:"s" range:"0.1 86400" source:"chosen"`
-	Recovery   float64 `unit:"s" range:"0.1 86400" source:"chosen"`
+	// Recovery is the time constant by which a path that was bad may have become good, and
+	// Ageing that by which it may have got Headroom.
+	Recovery float64 `unit:"s" range:"0.1 86400" source:"chosen"`
+	Ageing   float64 `unit:"s" range:"0.1 86400" source:"chosen"`
 	// LossWeight is that of the probes' loss in what a path carries.
 	LossWeight float64 `unit:"ratio" range:"0 1000" source:"chosen"`
 	// A path whose probes take InflatedAt times the calm round trip is shared, and gives
