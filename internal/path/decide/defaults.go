@@ -68,7 +68,7 @@ func defaultCanary() CanaryParams {
 	return CanaryParams{
 		For: 400 * time.Millisecond, Most: 900 * time.Millisecond, Samples: 3,
 		SamplesMost: 60, SamplesMostLarge: 25, Large: 16,
-		Longest: 10 * time.Second, Doubts: 3.5, RatioClip: 3, MeanWithin: 0.2, LargeGain: 0.5,
+		Longest: 10 * time.Second, Doubts: 3.5, RatioClip: 3, MeanWithin: 0.2,
 		LeastWait: time.Second, MostWait: 5 * time.Minute, Worse: 0.85, Lasting: true, CostSwitches: 2,
 		WholeBelow: 16, Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, Grow: 4, SlackSRTT: 2,
 	}

@@ -271,8 +271,6 @@ type CanaryParams struct {
 	RatioClip float64 `unit:"noises" range:"0.1 1000" source:"chosen"`
 	// MeanWithin is how near the mean must be to what the median says to be used.
 	MeanWithin float64 `unit:"log" range:"0 10" source:"chosen"`
-	// LargeGain is a promise so large that passing data is proof enough.
-	LargeGain float64 `unit:"share" range:"0 1e9" source:"chosen"`
 	// A canary is not repeated before LeastWait, and comes again after MostWait, or once the
 	// active path gives less than Worse of what it gave then.
 	LeastWait time.Duration `unit:"s" range:"0.1 600" source:"chosen"`

@@ -170,7 +170,7 @@ func (s *step) grow(ev PairEvidence) Decision {
 // them can tell what the path carries.
 func (s *step) judgeLimited(ev PairEvidence, b figure, rate float64, need Need) Decision {
 	t := &s.Trial
-	if gain(b.mid, t.Before) < s.p.Canary.LargeGain && s.mayGrow(ev.At) {
+	if s.mayGrow(ev.At) {
 		return s.grow(ev)
 	}
 	// What it gave is no measure of what it can give, but it bears that much.
