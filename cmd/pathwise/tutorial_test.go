@@ -33,11 +33,25 @@ func steps(block string) []lesson {
 	return out
 }
 
+// patience is a shell function for commands that need an agent: it tries until there is
+// one that has seen traffic.
+const patience = `again() {
+	for i in $(seq 300); do
+		if out=$("$@" 2>last.log); then
+			case $out in "no pair of pods"*) ;; *) echo "$out"; return ;; esac
+		fi
+		sleep 0.1
+	done
+	cat last.log >&2
+	return 1
+}
+`
+
 // session is a shell script that runs the commands in turn and prints a line of its own
-// before the output of each. A command that needs an agent is tried until it is there.
+// before the output of each.
 func session(all []lesson) string {
 	var b strings.Builder
-	b.WriteString("set -e\nagain() { for i in $(seq 300); do \"$@\" 2>last.log && return; sleep 0.1; done; cat last.log >&2; return 1; }\n")
+	b.WriteString("set -e\n" + patience)
 	for i, s := range all {
 		again := ""
 		if asksAgents(s.command) {
