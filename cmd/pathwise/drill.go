@@ -45,7 +45,7 @@ func drillCommand(e env) *cobra.Command {
 		Short: "Run drills: switches, faults and kills under live traffic",
 		Long: `Run drills: scripted series of switches, impairments and kills of agents under live
 traffic, on pods of several networks. What the application felt is printed with its
-interval, beside the bar that it is held to.
+interval and the bar that it is held to.
 
 FILE is a file of drills (docs/reference/drills.md), or the name of a shipped one:
 ` + strings.Join(shippedDrills(), ", ") + ` (see "pathwise experiments").

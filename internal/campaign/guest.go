@@ -71,7 +71,7 @@ func (c *Campaign) Inside(ctx context.Context, label, dir string, w io.Writer) e
 }
 
 // part is the group of a kind of kernel, found without looking for the kernel:
-// inside it there is none beside.
+// inside it there is no other.
 func (c *Campaign) part(kind, label string) group {
 	var all []group
 	var mine int

@@ -15,7 +15,7 @@ import (
 )
 
 // message is one line that the part of a run inside a guest tells the outside.
-// One field is set, and Stacks beside Profile.
+// One field is set, and Stacks together with Profile.
 type message struct {
 	Machine *machine.Record `json:"machine,omitempty"`
 	Event   *bench.Event    `json:"event,omitempty"`

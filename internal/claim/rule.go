@@ -28,9 +28,10 @@ type priors struct {
 	rest stat.Prior
 }
 
-// newPriors pools what every comparison knows of its own spread, by kind.
+// newPriors pools what every comparison knows of its own spread, by kind; nil where they are
+// too few to know anything.
 func newPriors(judged []Judged) *priors {
-	p := &priors{own: map[kind]stat.Prior{}}
+	var kinds []kind // in the order of claims, so that sums are the same each time
 	var all, few []stat.Spread
 	by := map[kind][]stat.Spread{}
 	for _, j := range judged {
@@ -38,20 +39,28 @@ func newPriors(judged []Judged) *priors {
 			for _, s := range f.Steps {
 				if spread, ok := s.Ratio.Spread(); ok {
 					k := kindOf(f.Question)
+					if by[k] == nil {
+						kinds = append(kinds, k)
+					}
 					by[k], all = append(by[k], spread), append(all, spread)
 				}
 			}
 		}
 	}
-	for k, spreads := range by {
-		if prior := stat.Pool(spreads); prior.DF > 0 {
+	whole := stat.Pool(all)
+	if whole.DF == 0 {
+		return nil
+	}
+	p := &priors{own: map[kind]stat.Prior{}}
+	for _, k := range kinds {
+		if prior := stat.Pool(by[k]); prior.DF > 0 {
 			p.own[k] = prior
 		} else {
-			few = append(few, spreads...)
+			few = append(few, by[k]...)
 		}
 	}
 	if p.rest = stat.Pool(few); p.rest.DF == 0 {
-		p.rest = stat.Pool(all)
+		p.rest = whole
 	}
 	return p
 }
@@ -77,5 +86,8 @@ func judgeRaced(claims []Claim, b *book, level float64, recommend Recommend) []J
 		}
 	}
 	out := judgeAll(claims, b, look(nil), recommend)
-	return judgeAll(claims, b, look(newPriors(out)), recommend)
+	if p := newPriors(out); p != nil {
+		out = judgeAll(claims, b, look(p), recommend)
+	}
+	return out
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // TestKindsHaveTheirOwnSpread: ten comparisons of a workload that varies by 2 % and differ by
-// 15 %, beside ten of one that varies by 15 % and do not differ. After three blocks the first
+// 15 %, together with ten of one that varies by 15 % and do not differ. After three blocks the first
 // are told, and the second claim no difference that is not there: what the noisy ones
 // know of their spread is not taken for that of the quiet ones, nor the other way round.
 func TestKindsHaveTheirOwnSpread(t *testing.T) {

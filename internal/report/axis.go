@@ -16,23 +16,31 @@ func (s section) title() string {
 	if q := s.Questions[0].Scenario; q.MTU != topo.DefaultMTU {
 		out += fmt.Sprintf(", MTU %d", q.MTU)
 	}
-	if q := s.Questions[0].Scenario; q.Outside != q.Placement.Outside() {
-		out += ", outside " + string(q.Outside)
-	}
-	if q := s.Questions[0].Scenario; q.Cores != topo.CoresFree {
-		out += ", cores " + string(q.Cores)
-	}
-	if q := s.Questions[0].Scenario; q.Rmem != topo.RmemAuto {
-		out += ", rmem " + q.Rmem.Word()
-	}
-	if s.Questions[0].Scenario.IP() == topo.IPv6 {
-		out += ", IPv6"
-	}
-	if vm := s.Questions[0].Scenario.VM; vm != "" {
-		out += ", virtual machines " + vm
+	for _, word := range placeWords(s.Questions[0].Scenario) {
+		out += ", " + word
 	}
 	if s.Kernel != "" {
 		out += ", guest kernel " + s.Kernel
+	}
+	return out
+}
+
+// placeWords says where pods are and how they speak, but for the placement.
+func placeWords(s topo.Scenario) (out []string) {
+	if s.Outside != s.Placement.Outside() {
+		out = append(out, "outside "+string(s.Outside))
+	}
+	if s.Cores != topo.CoresFree {
+		out = append(out, "cores "+string(s.Cores))
+	}
+	if s.Rmem != topo.RmemAuto {
+		out = append(out, "rmem "+s.Rmem.Word())
+	}
+	if s.IP() == topo.IPv6 {
+		out = append(out, "IPv6")
+	}
+	if s.VM != "" {
+		out = append(out, "virtual machines "+s.VM)
 	}
 	return out
 }

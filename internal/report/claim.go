@@ -286,21 +286,7 @@ func findingWhere(j claim.Judged, f claim.Finding) string {
 	if n := q.Scenario.MTU; n != 0 && n != topo.DefaultMTU {
 		parts = append(parts, fmt.Sprintf("MTU %d", n))
 	}
-	if q.Scenario.Outside != q.Scenario.Placement.Outside() {
-		parts = append(parts, "outside "+string(q.Scenario.Outside))
-	}
-	if q.Scenario.Cores != topo.CoresFree {
-		parts = append(parts, "cores "+string(q.Scenario.Cores))
-	}
-	if q.Scenario.Rmem != topo.RmemAuto {
-		parts = append(parts, "rmem "+q.Scenario.Rmem.Word())
-	}
-	if q.Scenario.IP() == topo.IPv6 {
-		parts = append(parts, "IPv6")
-	}
-	if q.Scenario.VM != "" {
-		parts = append(parts, "virtual machines "+q.Scenario.VM)
-	}
+	parts = append(parts, placeWords(q.Scenario)...)
 	if q.Load != (sample.Load{}) || q.Scenario.Pairs > 1 {
 		parts = append(parts, load(q))
 	}

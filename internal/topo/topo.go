@@ -170,21 +170,7 @@ func (s Scenario) String() string {
 	if s.MTU != DefaultMTU {
 		out += fmt.Sprintf(",mtu=%d", s.MTU)
 	}
-	if s.Outside != s.Placement.Outside() {
-		out += ",outside=" + string(s.Outside)
-	}
-	if s.Cores != CoresFree {
-		out += ",cores=" + string(s.Cores)
-	}
-	if s.Rmem != RmemAuto {
-		out += ",rmem=" + s.Rmem.Word()
-	}
-	if s.Family == IPv6 {
-		out += ",family=6"
-	}
-	if s.VM != "" {
-		out += ",vm=" + s.VM
-	}
+	out += s.factors()
 	if s.Kernel != "" {
 		out += ",kernel=" + s.Kernel
 	}
@@ -215,7 +201,11 @@ func (s Scenario) On(outside Outside, vm string) Scenario {
 // processors they are, what their receive buffers begin with, by which IP family they
 // speak and which virtual machines there are where it does not tell.
 func (s Scenario) Place() string {
-	out := string(s.Placement)
+	return string(s.Placement) + s.factors()
+}
+
+// factors is what Place says behind the placement.
+func (s Scenario) factors() (out string) {
 	if s.Outside != s.Placement.Outside() {
 		out += ",outside=" + string(s.Outside)
 	}

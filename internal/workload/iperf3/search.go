@@ -88,8 +88,7 @@ func search(g goal, try func(rate float64) (attempt, error)) (found, error) {
 			return f, err
 		}
 		if !pass && rate == g.Most && f.lossless(g) {
-			sent := f.mostSent()
-			f.Rate, f.Failed, f.Bound = sent, sent*(1+shortfall), true
+			f.Rate, f.Failed, f.Bound = ceiling/(1+shortfall), ceiling, true
 			return f, nil
 		}
 		if pass {
@@ -139,12 +138,4 @@ func (f *found) verify(g goal, rate float64, try func(rate float64) (attempt, er
 // lossless reports whether all trials so far, at whatever rate, lost no more than the goal.
 func (f *found) lossless(g goal) bool {
 	return !slices.ContainsFunc(f.Trials, func(a attempt) bool { return a.Loss > g.Loss })
-}
-
-// mostSent is the highest rate at which a trial sent.
-func (f *found) mostSent() (most float64) {
-	for _, a := range f.Trials {
-		most = math.Max(most, a.Sent)
-	}
-	return most
 }
