@@ -265,7 +265,8 @@ func (g *Ground) Launch(ctx context.Context, _ int, r workload.Runtime) (workloa
 	return out, nil
 }
 
-// Processes lists the programs that run in the bed's pods, as "pid command".
+// Processes lists the programs that run in the bed's pods, as "pid command". One
+// that is dying has no command line any more, and is not listed.
 func (g *Ground) Processes() []string { return g.processes(g.names...) }
 
 // processes lists those in some of the namespaces.
@@ -284,6 +285,9 @@ func (g *Ground) processes(namespaces ...string) []string {
 			}
 			if ino, err := netns.InodeOf(e.Name()); err == nil && ino == want {
 				argv, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+				if len(argv) == 0 { // exit_mm() comes before exit_task_namespaces()
+					continue
+				}
 				out = append(out, e.Name()+" "+strings.ReplaceAll(string(argv), "\x00", " "))
 			}
 		}
