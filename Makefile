@@ -15,8 +15,8 @@ SUDO := $(if $(USER_IS_ROOT),,$(if $(HAS_SUDO),sudo -E env PATH=$$PATH))
 ROOTLESS := $(if $(USER_IS_ROOT)$(HAS_SUDO),,1)
 
 # Tests of these packages make no namespaces.
-PURE := . ./internal/topo ./internal/sample ./internal/stat ./internal/rank ./internal/figure ./internal/claim ./internal/paper ./internal/explain \
-	./internal/config ./internal/experiment ./internal/report ./internal/rootless ./internal/path/decide ./internal/path/flow
+PURE := . ./internal/topo ./internal/sample ./internal/stat ./internal/measure/rank ./internal/measure/figure ./internal/measure/claim ./internal/measure/paper ./internal/explain \
+	./internal/config ./internal/measure/experiment ./internal/measure/report ./internal/lab/rootless ./internal/steer/decide ./internal/steer/flow
 
 # The Go tool records the commit as the version, but fails where git cannot tell it.
 VCS := $(if $(shell git rev-parse HEAD 2>/dev/null),true,false)
@@ -113,14 +113,14 @@ fuzz: ## run each fuzz target for FUZZTIME (20s), or those that match FUZZ; with
 
 # The race detector needs C, and a process of its own size: 5 to 20 times the time and
 # memory. These packages are left to make test:
-#   cmd/pathwise, internal/guest, internal/vm, internal/network/catalogue, internal/workload/catalogue
+#   cmd/pathwise, internal/lab/guest, internal/lab/vm, internal/lab/network/catalogue, internal/measure/workload/catalogue
 #                           boot guests whose init is the test itself: the detector finds no
 #                           memory there where it must lie (as in RACE_SKIP)
-#   internal/path/steer     starts no goroutine; its tests are of programs in the kernel
-#   internal/path/decide, internal/rank, internal/report, internal/stat
+#   internal/steer/dataplane     starts no goroutine; its tests are of programs in the kernel
+#   internal/steer/decide, internal/measure/rank, internal/measure/report, internal/stat
 #                           start no goroutine, and calculate for minutes
-RACE_NOT := cmd/pathwise internal/guest internal/vm internal/network/catalogue \
-	internal/workload/catalogue internal/path/steer internal/path/decide internal/rank internal/report internal/stat
+RACE_NOT := cmd/pathwise internal/lab/guest internal/lab/vm internal/lab/network/catalogue \
+	internal/measure/workload/catalogue internal/steer/dataplane internal/steer/decide internal/measure/rank internal/measure/report internal/stat
 # Some tests hold agents to times that they cannot keep with the detector in them.
 RACE_SKIP := ^(TestHeldUpByNetem|TestManyPeers|TestKeysTurnOver|TestKeysTurnOverOften|TestUpgradesByKill|TestReplayOnAnotherNetwork)$$
 
@@ -143,13 +143,13 @@ bench: build plugins ## run the experiment EXPERIMENT (default quick) into resul
 soak: build plugins ## bench 128 pairs, kill a bench and agents 100 times each, upgrade agents 20 times; an hour of quiet steering
 	go test -count=1 -timeout 30m -tags soak -run '^TestSoakScripts$$' -v $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
 	PATHWISE_KILLS=$(or $(KILLS),100) go test -count=1 -timeout 60m -run '^TestKill$$' -v $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
-	PATHWISE_UPGRADES=$(or $(UPGRADES),10) go test -count=1 -timeout 60m -run '^TestUpgradesByKill$$' -v $(if $(SUDO),-exec '$(SUDO)') ./internal/agent
+	PATHWISE_UPGRADES=$(or $(UPGRADES),10) go test -count=1 -timeout 60m -run '^TestUpgradesByKill$$' -v $(if $(SUDO),-exec '$(SUDO)') ./internal/steer/agent
 	$(SUDO) bin/pathwise drill soak-steering --out results/soak-steering-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: agree
 agree: build plugins ## hold our generators beside iperf3, sockperf, netperf and wrk on one core: a quarter of an hour, on an idle machine
 	$(SUDO) $(PIN) bin/pathwise bench --file generators --out results/generators-$$(date +%Y%m%d-%H%M%S)
-	PATHWISE_ROUNDS=$(or $(ROUNDS),5) $(PIN) $(AGREE) ./internal/workload/http
+	PATHWISE_ROUNDS=$(or $(ROUNDS),5) $(PIN) $(AGREE) ./internal/measure/workload/http
 
 .PHONY: aa
 aa: build plugins ## hold compare to what it promises: RUNS (10) runs of REPETITIONS (10) without and with a change; an hour, on an idle machine

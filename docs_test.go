@@ -139,13 +139,13 @@ func groups(t *testing.T, pattern string, files ...string) []string {
 // TestMetricsAndEvents: the reference has each metric and each kind of event of an agent,
 // and no other metric.
 func TestMetricsAndEvents(t *testing.T) {
-	metrics := groups(t, `\bd\("([a-z_]+)", "`, "internal/agent/metrics.go")
+	metrics := groups(t, `\bd\("([a-z_]+)", "`, "internal/steer/agent/metrics.go")
 	if page := groups(t, "`pathwise_(?:path|agent)_([a-z_]+)`", "docs/reference/metrics.md"); !slices.Equal(page,
 		metrics) {
 		t.Errorf("metrics.md has %v\nthe agent has %v", page, metrics)
 	}
-	kinds := groups(t, `(?m)^\s+(?:Event\w+|\w+ Kind)\s+= "([a-z]+)"`, "internal/agent/event.go",
-		"internal/path/decide/decide.go")
+	kinds := groups(t, `(?m)^\s+(?:Event\w+|\w+ Kind)\s+= "([a-z]+)"`, "internal/steer/agent/event.go",
+		"internal/steer/decide/decide.go")
 	text := strings.Join(groups(t, `(?m)^\| (.*?) \|`, "docs/reference/events.md"), " ")
 	for _, kind := range kinds {
 		if !strings.Contains(text, "`"+kind+"`") {

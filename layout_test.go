@@ -97,9 +97,9 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 	all, _ := packages(t)
 	forbidden := []string{"os", "net", "syscall", "os/exec", "net/http", "golang.org/x/sys/unix",
 		"github.com/vishvananda/netlink"}
-	for _, dir := range []string{"internal/topo", "internal/sample", "internal/stat", "internal/application",
-		"internal/rank", "internal/figure", "internal/claim", "internal/paper", "internal/path/decide", "internal/path/flow",
-		"internal/explain"} {
+	for _, dir := range []string{"internal/topo", "internal/sample", "internal/stat", "internal/measure/application",
+		"internal/measure/rank", "internal/measure/figure", "internal/measure/claim", "internal/measure/paper",
+		"internal/steer/decide", "internal/steer/flow", "internal/explain"} {
 		for _, f := range forbidden {
 			for i := range all[dir].imports {
 				if i == f {
@@ -111,7 +111,7 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 			}
 		}
 	}
-	for _, dir := range []string{"internal/experiment", "internal/config", "internal/report"} {
+	for _, dir := range []string{"internal/measure/experiment", "internal/config", "internal/measure/report"} {
 		for _, f := range forbidden {
 			if all[dir].imports[f] {
 				t.Errorf("%s imports %s: it works on values, readers and writers", dir, f)
@@ -120,13 +120,51 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 	}
 }
 
+// floors lists the rooms from the lowest floor up. A package imports what is on its
+// own floor or on one below.
+func floors() [][]string {
+	return [][]string{
+		{"internal/topo", "internal/sample", "internal/stat", "internal/config"}, // words and values of all
+		{"internal/lab"},
+		{"internal/explain"},
+		{"internal/measure"},
+		{"internal/steer"},
+		{"cmd", "experiments", "scripts"},
+	}
+}
+
+// under reports whether a directory is the room or in it.
+func under(dir, room string) bool { return dir == room || strings.HasPrefix(dir, room+"/") }
+
+// floor is the number of the floor that a directory is on, or -1.
+func floor(dir string) int {
+	return slices.IndexFunc(floors(), func(rooms []string) bool {
+		return slices.ContainsFunc(rooms, func(room string) bool { return under(dir, room) })
+	})
+}
+
+func TestArrowsPointDown(t *testing.T) {
+	all, _ := packages(t)
+	for dir, p := range all {
+		if floor(dir) < 0 && strings.HasPrefix(dir, "internal/") {
+			t.Errorf("%s is in no room: see floors", dir)
+		}
+		for i := range p.imports {
+			to, ok := strings.CutPrefix(i, module)
+			if ok && dir != "." && floor(to) > floor(dir) {
+				t.Errorf("%s imports %s, which is on a floor above", dir, to)
+			}
+		}
+	}
+}
+
 func TestMeasuringDoesNotKnowTheRanking(t *testing.T) {
 	all, _ := packages(t)
 	for dir := range all {
-		if (dir == "internal/bench" || dir == "internal/campaign" || strings.HasPrefix(dir, "internal/workload") ||
-			strings.HasPrefix(dir, "internal/network")) &&
-			reaches(all, dir, module+"internal/rank", map[string]bool{}) {
-			t.Errorf("%s reaches internal/rank", dir)
+		if (dir == "internal/measure/bench" || dir == "internal/measure/campaign" ||
+			strings.HasPrefix(dir, "internal/measure/workload") || under(dir, "internal/lab")) &&
+			reaches(all, dir, module+"internal/measure/rank", map[string]bool{}) {
+			t.Errorf("%s reaches internal/measure/rank", dir)
 		}
 	}
 }
@@ -134,18 +172,18 @@ func TestMeasuringDoesNotKnowTheRanking(t *testing.T) {
 func TestOnlyTheirOwnersImport(t *testing.T) {
 	all, _ := packages(t)
 	owners := map[string]string{
-		"github.com/vishvananda/netns":     "internal/netns",
-		"github.com/spf13/cobra":           "cmd/pathwise",
-		module + "internal/campaign":       "cmd/pathwise",
-		"go.yaml.in/yaml/v3":               "internal/config internal/experiment",
-		"gonum.org/v1/gonum":               "internal/stat",
-		"github.com/opencontainers":        "internal/oci",
-		"github.com/HdrHistogram":          "internal/sample",
-		"github.com/containernetworking":   "internal/lab internal/network/custom internal/cni cmd/pathwise-cni",
-		"github.com/cilium/ebpf":           "internal/path/steer internal/path/telemetry internal/impair internal/cost/profile",
-		"github.com/prometheus":            "internal/agent",
-		"go.mongodb.org/mongo-driver":      "internal/mongowire internal/workload/mongo",
-		module + "internal/network/bridge": "internal/network/plain internal/network/catalogue",
+		"github.com/vishvananda/netns":         "internal/lab/netns",
+		"github.com/spf13/cobra":               "cmd/pathwise",
+		module + "internal/measure/campaign":   "cmd/pathwise",
+		"go.yaml.in/yaml/v3":                   "internal/config internal/measure/experiment",
+		"gonum.org/v1/gonum":                   "internal/stat",
+		"github.com/opencontainers":            "internal/lab/oci",
+		"github.com/HdrHistogram":              "internal/sample",
+		"github.com/containernetworking":       "internal/lab internal/lab/network/custom internal/lab/cni cmd/pathwise-cni",
+		"github.com/cilium/ebpf":               "internal/steer/dataplane internal/steer/telemetry internal/lab/impair internal/explain/profile",
+		"github.com/prometheus":                "internal/steer/agent",
+		"go.mongodb.org/mongo-driver":          "internal/measure/workload/mongowire internal/measure/workload/mongo",
+		module + "internal/lab/network/bridge": "internal/lab/network/plain internal/lab/network/catalogue",
 	}
 	for target, list := range owners {
 		idle := strings.Fields(list)
@@ -195,8 +233,8 @@ func TestDeclarations(t *testing.T) {
 				}
 				call := x.Name + "." + s.Sel.Name
 				if slices.Contains([]string{"unix.Setns", "unix.Unshare", "syscall.Unshare", "syscall.CLONE_NEWNET",
-					"unix.CLONE_NEWNET"}, call) && dir != "internal/netns" {
-					t.Errorf("%s: %s: only internal/netns enters or makes namespaces", fset.Position(n.Pos()), call)
+					"unix.CLONE_NEWNET"}, call) && dir != "internal/lab/netns" {
+					t.Errorf("%s: %s: only internal/lab/netns enters or makes namespaces", fset.Position(n.Pos()), call)
 				}
 				if (call == "os.Exit" || strings.HasPrefix(call, "log.Fatal")) &&
 					path.Base(fset.Position(n.Pos()).Filename) != "main.go" {

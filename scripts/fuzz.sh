@@ -40,7 +40,7 @@ for target in "${targets[@]}"; do
 	go -C "$dir" test -run '^$' -fuzz "^$name\$" -fuzztime "$time" -fuzzminimizetime 500x ${FUZZFLAGS:-} . 2>&1 | tee "$log" ||
 		over || failed+=("$dir/$name")
 done
-programs=internal/path/steer
+programs=internal/steer/dataplane
 if [[ $programs/FuzzPrograms =~ $pattern ]]; then
 	ran=$((ran + 1))
 	echo "== TestPrograms ($programs)"

@@ -4,7 +4,7 @@ package main
 import (
 	"github.com/containernetworking/cni/pkg/skel"
 
-	"pathwise.dev/pathwise/internal/cni"
+	"pathwise.dev/pathwise/internal/lab/cni"
 )
 
 func main() {

@@ -22,11 +22,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"pathwise.dev/pathwise/internal/agent"
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/path/decide"
-	"pathwise.dev/pathwise/internal/path/telemetry"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/agent"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
 )
 

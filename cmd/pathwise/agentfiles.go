@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pathwise.dev/pathwise/internal/agent"
+	"pathwise.dev/pathwise/internal/steer/agent"
 )
 
 // openOwn opens a file of the agent's own to write to, and makes it where there is none. It

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pathwise.dev/pathwise/internal/path/probe"
+	"pathwise.dev/pathwise/internal/steer/probe"
 )
 
 // largestKeyFile bounds what is read at each look.

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
-	"pathwise.dev/pathwise/internal/path/decide"
-	"pathwise.dev/pathwise/internal/rank"
+	"pathwise.dev/pathwise/internal/measure/rank"
 	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/topo"
 )
 

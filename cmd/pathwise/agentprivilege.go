@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pathwise.dev/pathwise/internal/capability"
+	"pathwise.dev/pathwise/internal/lab/capability"
 )
 
 // agentCapabilities are what an agent keeps; docs/reference/agent.md says what for.

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/network/catalogue"
-	"pathwise.dev/pathwise/internal/result"
+	"pathwise.dev/pathwise/internal/lab/network/catalogue"
+	"pathwise.dev/pathwise/internal/measure/result"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/stat"
 	"pathwise.dev/pathwise/internal/topo"

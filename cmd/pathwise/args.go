@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/measure/report"
 )
 
 // exactArgs wants the named arguments, no more and no less.

@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/experiments"
-	"pathwise.dev/pathwise/internal/campaign"
-	"pathwise.dev/pathwise/internal/drill"
-	"pathwise.dev/pathwise/internal/experiment"
-	"pathwise.dev/pathwise/internal/network/catalogue"
-	"pathwise.dev/pathwise/internal/report"
-	"pathwise.dev/pathwise/internal/result"
+	"pathwise.dev/pathwise/internal/lab/network/catalogue"
+	"pathwise.dev/pathwise/internal/measure/campaign"
+	"pathwise.dev/pathwise/internal/measure/experiment"
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/measure/result"
+	"pathwise.dev/pathwise/internal/steer/drill"
 )
 
 // benchFlags is the command line of bench.

@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"pathwise.dev/pathwise/experiments"
-	"pathwise.dev/pathwise/internal/experiment"
-	"pathwise.dev/pathwise/internal/network/catalogue"
-	"pathwise.dev/pathwise/internal/result"
-	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/lab/network/catalogue"
+	"pathwise.dev/pathwise/internal/measure/experiment"
+	"pathwise.dev/pathwise/internal/measure/result"
+	"pathwise.dev/pathwise/internal/measure/workload"
 )
 
 // read reads the experiment's file once: it may be a pipe. Where a result goes on, it is

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"pathwise.dev/pathwise/internal/campaign"
-	"pathwise.dev/pathwise/internal/experiment"
-	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/measure/campaign"
+	"pathwise.dev/pathwise/internal/measure/experiment"
+	"pathwise.dev/pathwise/internal/measure/report"
 	"pathwise.dev/pathwise/internal/sample"
 )
 

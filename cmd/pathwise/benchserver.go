@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"pathwise.dev/pathwise/internal/experiment"
+	"pathwise.dev/pathwise/internal/measure/experiment"
 )
 
 // chooseServer sets the server of --server in all entries that have a choice.

@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/claim"
-	"pathwise.dev/pathwise/internal/experiment"
-	"pathwise.dev/pathwise/internal/report"
-	"pathwise.dev/pathwise/internal/result"
+	"pathwise.dev/pathwise/internal/measure/claim"
+	"pathwise.dev/pathwise/internal/measure/experiment"
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/measure/result"
+	"pathwise.dev/pathwise/internal/measure/workload"
 	"pathwise.dev/pathwise/internal/sample"
-	"pathwise.dev/pathwise/internal/workload"
 )
 
 func claimsCommand(e env) *cobra.Command {

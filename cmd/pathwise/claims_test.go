@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"pathwise.dev/pathwise/internal/network/catalogue"
+	"pathwise.dev/pathwise/internal/lab/network/catalogue"
 )
 
 // TestNetworksHasThemAll: the experiment networks measures every network of the

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"pathwise.dev/pathwise/internal/drill"
-	"pathwise.dev/pathwise/internal/rank"
-	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/measure/rank"
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/steer/drill"
 )
 
 // compareDrills compares two results of drills, and tells whether they differ.

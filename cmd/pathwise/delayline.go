@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/impair"
+	"pathwise.dev/pathwise/internal/lab/impair"
 )
 
 // delayLineCommand is the process of a delay line. It is not for users.

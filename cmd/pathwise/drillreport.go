@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"pathwise.dev/pathwise/internal/drill"
-	"pathwise.dev/pathwise/internal/report"
-	"pathwise.dev/pathwise/internal/result"
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/measure/result"
+	"pathwise.dev/pathwise/internal/steer/drill"
 )
 
 // reportDrills writes the page about a result of drills that has just ended and says where

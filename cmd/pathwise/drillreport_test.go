@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"pathwise.dev/pathwise/internal/drill"
-	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/steer/drill"
 )
 
 // The page says what the drill counted: legs by their nominal lengths and by each run's own

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/experiments"
-	"pathwise.dev/pathwise/internal/drill"
-	"pathwise.dev/pathwise/internal/experiment"
-	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/measure/experiment"
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/steer/drill"
 )
 
 // Kinds of what is shipped.

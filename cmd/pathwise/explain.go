@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/explain"
-	"pathwise.dev/pathwise/internal/rank"
-	"pathwise.dev/pathwise/internal/report"
-	"pathwise.dev/pathwise/internal/result"
+	"pathwise.dev/pathwise/internal/measure/rank"
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/measure/result"
 	"pathwise.dev/pathwise/internal/sample"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/workload"
-	"pathwise.dev/pathwise/internal/workload/bulk"
-	"pathwise.dev/pathwise/internal/workload/request"
+	"pathwise.dev/pathwise/internal/measure/workload"
+	"pathwise.dev/pathwise/internal/measure/workload/bulk"
+	"pathwise.dev/pathwise/internal/measure/workload/request"
 )
 
 // generateCommand holds what Pathwise runs inside pods: its own load generator,

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/workload"
-	"pathwise.dev/pathwise/internal/workload/http"
+	"pathwise.dev/pathwise/internal/measure/workload"
+	"pathwise.dev/pathwise/internal/measure/workload/http"
 )
 
 // generateHTTPCommands are the client and the server of web access.

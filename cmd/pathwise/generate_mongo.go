@@ -5,10 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/mongowire"
-	"pathwise.dev/pathwise/internal/workload"
-	"pathwise.dev/pathwise/internal/workload/mongo"
-	"pathwise.dev/pathwise/internal/workload/socket"
+	"pathwise.dev/pathwise/internal/measure/workload"
+	"pathwise.dev/pathwise/internal/measure/workload/mongo"
+	"pathwise.dev/pathwise/internal/measure/workload/mongowire"
+	"pathwise.dev/pathwise/internal/measure/workload/socket"
 )
 
 // generateMongoCommands are both ends of the mongo workloads.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/drill"
-	"pathwise.dev/pathwise/internal/stream"
+	"pathwise.dev/pathwise/internal/steer/drill"
+	"pathwise.dev/pathwise/internal/steer/stream"
 )
 
 // generateStreamCommand holds the traffic of drills: it runs while paths are
@@ -22,7 +22,7 @@ func generateStreamCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "stream", Short: "Send traffic and print its time line as JSON", Args: exactArgs(),
 		Long: `Sends traffic until its duration is over, a signal comes, or standard input,
-where it is a pipe, is closed; then prints one report (package internal/stream).`,
+where it is a pipe, is closed; then prints one report (package internal/steer/stream).`,
 	}
 	cmd.AddCommand(streamServeCommand(), streamTCPCommand(), streamRRCommand(), streamUDPCommand(), streamICMPCommand())
 	return cmd

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"pathwise.dev/pathwise/internal/stream"
+	"pathwise.dev/pathwise/internal/steer/stream"
 )
 
 func TestStreamRefusesBadFlags(t *testing.T) {

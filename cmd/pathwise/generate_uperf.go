@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/workload"
-	"pathwise.dev/pathwise/internal/workload/uperf"
+	"pathwise.dev/pathwise/internal/measure/workload"
+	"pathwise.dev/pathwise/internal/measure/workload/uperf"
 )
 
 // generateUperfCommands are the two ends of uperf's profiles.

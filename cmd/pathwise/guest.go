@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/guest"
-	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/lab/guest"
+	"pathwise.dev/pathwise/internal/measure/report"
 )
 
 // guestPlace is where guest kernels are looked for.

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"pathwise.dev/pathwise/internal/campaign"
-	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/lab/guest"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/measure/campaign"
 )
 
 // kernels knows on which kernel a network works here.

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
 // TestKill kills a bench at random moments with SIGKILL, cleans up with "lab down

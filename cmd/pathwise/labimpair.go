@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/impair"
 	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/lab/impair"
 )
 
 // faults are the flags of "lab impair".

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/network/catalogue"
-	"pathwise.dev/pathwise/internal/vm"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/network/catalogue"
+	"pathwise.dev/pathwise/internal/lab/vm"
 )
 
 func labUpCommand(e env) *cobra.Command {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"pathwise.dev/pathwise/internal/result"
+	"pathwise.dev/pathwise/internal/measure/result"
 	"pathwise.dev/pathwise/internal/sample"
 )
 
@@ -18,7 +18,7 @@ import (
 // where this one lacks what it needs.
 func TestListsAsShipped(t *testing.T) {
 	bin := binDir(t)
-	files, err := filepath.Glob("../../internal/network/catalogue/testdata/lists/*.conf*")
+	files, err := filepath.Glob("../../internal/lab/network/catalogue/testdata/lists/*.conf*")
 	if err != nil || len(files) < 15 {
 		t.Fatalf("%d lists, expected 15 or more: %v", len(files), err)
 	}

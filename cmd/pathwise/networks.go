@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/campaign"
-	"pathwise.dev/pathwise/internal/machine"
-	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/network/catalogue"
-	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/network/catalogue"
+	"pathwise.dev/pathwise/internal/measure/campaign"
+	"pathwise.dev/pathwise/internal/measure/machine"
+	"pathwise.dev/pathwise/internal/measure/report"
 	"pathwise.dev/pathwise/internal/topo"
 )
 

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"pathwise.dev/pathwise/experiments"
-	"pathwise.dev/pathwise/internal/application"
-	"pathwise.dev/pathwise/internal/claim"
-	"pathwise.dev/pathwise/internal/experiment"
+	"pathwise.dev/pathwise/internal/measure/application"
+	"pathwise.dev/pathwise/internal/measure/claim"
+	"pathwise.dev/pathwise/internal/measure/experiment"
 )
 
 // exhibits are the figures and tables of the documents, read from them and

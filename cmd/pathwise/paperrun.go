@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/campaign"
-	"pathwise.dev/pathwise/internal/experiment"
-	"pathwise.dev/pathwise/internal/report"
-	"pathwise.dev/pathwise/internal/result"
+	"pathwise.dev/pathwise/internal/measure/campaign"
+	"pathwise.dev/pathwise/internal/measure/experiment"
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/measure/result"
 )
 
 // paperFlags is the command line of "paper run".

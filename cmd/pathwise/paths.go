@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/agent"
+	"pathwise.dev/pathwise/internal/steer/agent"
 )
 
 // agents finds the control sockets of running agents: those of a lab, or of dir.

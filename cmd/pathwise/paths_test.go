@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"pathwise.dev/pathwise/internal/agent"
+	"pathwise.dev/pathwise/internal/steer/agent"
 )
 
 // What a path costs stands where it is known, and that packets go in UDP beside why.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"pathwise.dev/pathwise/internal/capability"
+	"pathwise.dev/pathwise/internal/lab/capability"
 )
 
 // needRoot returns why this process may not do what; why says what root is for.

@@ -5,8 +5,8 @@ import (
 	"io"
 	"time"
 
-	"pathwise.dev/pathwise/internal/bench"
-	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/measure/bench"
+	"pathwise.dev/pathwise/internal/measure/report"
 	"pathwise.dev/pathwise/internal/sample"
 )
 

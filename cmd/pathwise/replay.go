@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/path/decide"
-	"pathwise.dev/pathwise/internal/rank"
-	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/measure/rank"
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/steer/decide"
 )
 
 // replayFlags are those of "pathwise replay".

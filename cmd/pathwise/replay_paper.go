@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strconv"
 
-	"pathwise.dev/pathwise/internal/path/decide"
-	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/steer/decide"
 )
 
 // paperReplay is the answer of "pathwise replay --paper".

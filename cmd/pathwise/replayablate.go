@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/path/decide"
-	"pathwise.dev/pathwise/internal/report"
+	"pathwise.dev/pathwise/internal/measure/report"
 	"pathwise.dev/pathwise/internal/stat"
+	"pathwise.dev/pathwise/internal/steer/decide"
 )
 
 // ablatedByDefault is the number of schedules of each family where none is asked for.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"pathwise.dev/pathwise/internal/rootless"
+	"pathwise.dev/pathwise/internal/lab/rootless"
 )
 
 // rootlessHoldCommand is the process that holds a user's namespaces; it is not for users.

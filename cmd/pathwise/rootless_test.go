@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"pathwise.dev/pathwise/internal/result"
+	"pathwise.dev/pathwise/internal/measure/result"
+	"pathwise.dev/pathwise/internal/measure/workload/testbed"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/stat"
-	"pathwise.dev/pathwise/internal/workload/testbed"
 )
 
 // nobody is the ordinary user that tests play.

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"pathwise.dev/pathwise/internal/impair"
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/network/catalogue"
+	"pathwise.dev/pathwise/internal/lab/impair"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/network/catalogue"
 )
 
 // TestSeveralNetworksLeaveNothing compares the machine before and after a lab of

@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/guest"
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/network/catalogue"
+	"pathwise.dev/pathwise/internal/lab/guest"
+	"pathwise.dev/pathwise/internal/lab/network/catalogue"
+	"pathwise.dev/pathwise/internal/lab/vm"
 	"pathwise.dev/pathwise/internal/topo"
-	"pathwise.dev/pathwise/internal/vm"
 )
 
 // vmConfig describes virtual machines of a kind of kernel; "" is the best that can

@@ -6,10 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/report"
-	"pathwise.dev/pathwise/internal/workload"
-	"pathwise.dev/pathwise/internal/workload/catalogue"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/measure/workload"
+	"pathwise.dev/pathwise/internal/measure/workload/catalogue"
 )
 
 // workloadRow is one workload as "workloads -o json" prints it.

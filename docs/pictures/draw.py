@@ -184,21 +184,17 @@ def agent():
 
 
 def layers():
-    p = Picture(820, 400, "The layers: commands over the three jobs over the lab; pure packages apart")
+    p = Picture(820, 470, "Five floors: commands over steer over measure over explain over the lab")
     p.box(20, 20, 780, 44, SAND, "cmd/pathwise", "commands, flags, output", mono=True)
-    p.text(20, 92, "measure", bold=True)
-    p.text(290, 92, "steer", bold=True)
-    p.text(560, 92, "explain and answer", bold=True)
-    p.box(20, 102, 240, 110, BLUE, "", "campaign, bench: trials\nworkload/: generators\nexperiment, paper: the plan\ncost: CPU time of a window\nresult, machine")
-    p.box(290, 102, 240, 110, GREEN, "", "agent: the loop on one host\npath/steer: eBPF data plane\npath/probe: STAMP\npath/telemetry: connections\ndrill: faults under traffic")
-    p.box(560, 102, 240, 110, BLUE, "", "explain: stages and bounds\nclaim: statements\nrank: scores and tests\nreport: text to HTML\nreplay (path/decide)")
-    p.box(20, 236, 780, 62, GREY, "", "lab: hosts, networks and pods: builds, records, removes\nnetwork/: the catalogue; vm, guest: other kernels; impair: faults; oci, cni: attaching")
-    p.box(20, 318, 510, 62, GREY, "", "netns: the only place that enters a namespace\nrootless, capability, config")
-    p.box(560, 318, 240, 62, "#ffffff", "", "pure, no I/O: topo, sample, stat,\nrank, claim, application, explain,\npath/decide, path/flow", dash=True)
-    for x in (140, 410, 680):
-        p.line((x, 64), (x, 80), arrow=True)
-        p.line((x, 212), (x, 236))
-    p.line((275, 298), (275, 318))
+    p.box(20, 88, 780, 66, GREEN, "steer/", "agent: the loop on one host; decide: evidence to decision; dataplane: eBPF in the pod\n"
+          "probe: STAMP; telemetry: connections; route, flow; drill, stream: faults under traffic, judged", mono=True)
+    p.box(20, 178, 780, 66, BLUE, "measure/", "campaign, bench: trials; workload/: generators; experiment, paper: the plan; machine, result\n"
+          "rank, claim, application: answers; figure; report: text to HTML", mono=True)
+    p.box(20, 268, 780, 50, BLUE, "explain/", "stacks to stages, what bounds a network; cost, profile, limit: what they are told by", mono=True)
+    p.box(20, 342, 780, 50, GREY, "lab/", "hosts, networks, pods; network/: the catalogue; vm, guest; oci, cni; impair; netns, sockdiag", mono=True)
+    p.box(20, 416, 780, 40, "#ffffff", "", "the words of all, without I/O of their own: topo, sample, stat, config", dash=True)
+    for y in (64, 154, 244, 318, 392):
+        p.line((410, y), (410, y + 24), arrow=True)
     p.save("layers.svg")
 
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/safchain/ethtool"
 
-	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/network"
 )
 
 // Counters are what a device has carried, both ways.

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/oci"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/oci"
 )
 
 // ErrOwned: a living process holds the lab.

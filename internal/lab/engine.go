@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/topo"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"pathwise.dev/pathwise/internal/config"
-	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/topo"
 )
 

@@ -21,10 +21,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/network/ovs"
-	"pathwise.dev/pathwise/internal/oci"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/network/ovs"
+	"pathwise.dev/pathwise/internal/lab/oci"
 	"pathwise.dev/pathwise/internal/topo"
 )
 

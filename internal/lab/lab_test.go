@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/network/custom"
-	"pathwise.dev/pathwise/internal/network/plain"
-	"pathwise.dev/pathwise/internal/network/vxlan"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/network/custom"
+	"pathwise.dev/pathwise/internal/lab/network/plain"
+	"pathwise.dev/pathwise/internal/lab/network/vxlan"
 )
 
 func store(t *testing.T) lab.Store {

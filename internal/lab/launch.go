@@ -8,25 +8,24 @@ import (
 	"path/filepath"
 	"time"
 
-	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/oci"
-	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/oci"
 )
 
 // Launch implements workload.Ground: it makes one more pod on the host, attaches
 // it as the network's other pods, and starts a container in it by the runtime, where
 // the network's own engine has not done so.
-func (l *Lab) Launch(ctx context.Context, host int, r workload.Runtime) (workload.Launch, error) {
+func (l *Lab) Launch(ctx context.Context, host int, r oci.Runtime) (oci.Launch, error) {
 	if host < 1 || host > len(l.hosts) {
-		return workload.Launch{}, fmt.Errorf("launch pod: no host %d", host)
+		return oci.Launch{}, fmt.Errorf("launch pod: no host %d", host)
 	}
-	if r == workload.Containerd {
+	if r == oci.Containerd {
 		if l.nets[0].plug.Run != nil {
-			return workload.Launch{}, fmt.Errorf("launch pod: network %s has an engine of its own that runs its pods: use the workload startup", l.nets[0].name)
+			return oci.Launch{}, fmt.Errorf("launch pod: network %s has an engine of its own that runs its pods: use the workload startup", l.nets[0].name)
 		}
 		if err := l.containerd(ctx); err != nil {
-			return workload.Launch{}, fmt.Errorf("launch pod: %w", err)
+			return oci.Launch{}, fmt.Errorf("launch pod: %w", err)
 		}
 	}
 	n := len(l.pods) + l.launched
@@ -34,15 +33,15 @@ func (l *Lab) Launch(ctx context.Context, host int, r workload.Runtime) (workloa
 	name := fmt.Sprintf("l%d", l.launched)
 	dir := filepath.Join(l.rec.dir, "containers", name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return workload.Launch{}, fmt.Errorf("launch pod: %w", err)
+		return oci.Launch{}, fmt.Errorf("launch pod: %w", err)
 	}
 	cgroup, err := l.Cgroup() // one for all of the lab's
 	if err != nil {
-		return workload.Launch{}, err
+		return oci.Launch{}, err
 	}
 	c := oci.Container{ID: "pw-" + l.spec.Name + "-" + name, Dir: dir, Cgroup: cgroup + "/" + name,
 		Self: l.opts.Self, Env: []string{labEnv + "=" + l.rec.dir}}
-	out := workload.Launch{Requested: l.opts.Now()}
+	out := oci.Launch{Requested: l.opts.Now()}
 	pod, err := l.makePod(ctx, l.hosts[host-1], PodSpec{Name: name, Host: host}, n)
 	if err != nil {
 		return out, fmt.Errorf("launch pod: %w", err)
@@ -53,7 +52,7 @@ func (l *Lab) Launch(ctx context.Context, host int, r workload.Runtime) (workloa
 		return out, nil
 	}
 	c.Netns = netns.Path(pod.Netns)
-	if r == workload.Containerd {
+	if r == oci.Containerd {
 		err = l.runtime.Start(ctx, c)
 	} else {
 		_, err = oci.Start(ctx, c)

@@ -10,9 +10,8 @@ import (
 	"testing"
 
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/network/plain"
-	"pathwise.dev/pathwise/internal/oci"
-	"pathwise.dev/pathwise/internal/workload"
+	"pathwise.dev/pathwise/internal/lab/network/plain"
+	"pathwise.dev/pathwise/internal/lab/oci"
 )
 
 // TestLaunch starts a pod by each runtime, twice, and leaves nothing.
@@ -29,7 +28,7 @@ func TestLaunch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []workload.Runtime{workload.Runc, workload.Containerd, workload.Containerd, workload.Runc} {
+	for _, r := range []oci.Runtime{oci.Runc, oci.Containerd, oci.Containerd, oci.Runc} {
 		got, err := l.Launch(t.Context(), 1, r)
 		if err != nil || got.Runtime <= 0 || got.Engine {
 			t.Errorf("%s: %+v, %v", r, got, err)

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"pathwise.dev/pathwise/internal/oci"
+	"pathwise.dev/pathwise/internal/lab/oci"
 )
 
 // nameForm is what labs, hosts and pods may be called: their names are parts of

@@ -7,8 +7,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/network/plain"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/network/plain"
 	"pathwise.dev/pathwise/internal/topo"
 )
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/topo"
 )
 

@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/topo"
-	"pathwise.dev/pathwise/internal/workload"
 )
 
 // labEnv marks every process of a lab with the lab's directory, so that it is
@@ -38,14 +38,14 @@ func (l *Lab) command(ctx context.Context, argv []string) (*exec.Cmd, error) {
 }
 
 // Exec implements workload.Ground.
-func (l *Lab) Exec(ctx context.Context, pod topo.Pod, argv ...string) (workload.Result, error) {
+func (l *Lab) Exec(ctx context.Context, pod topo.Pod, argv ...string) (program.Result, error) {
 	return l.exec(ctx, pod.Netns, argv)
 }
 
 // Do implements workload.Ground.
 func (l *Lab) Do(pod topo.Pod, fn func() error) error {
 	if l.guestOf(pod.Netns) != nil {
-		return fmt.Errorf("enter pod %s: %w", pod.Name, workload.ErrElsewhere)
+		return fmt.Errorf("enter pod %s: %w", pod.Name, program.ErrElsewhere)
 	}
 	return netns.Do(pod.Netns, fn)
 }
@@ -56,7 +56,7 @@ func (l *Lab) Run(ctx context.Context, ns string, argv ...string) ([]byte, error
 	return res.Stdout, err
 }
 
-func (l *Lab) exec(ctx context.Context, ns string, argv []string) (workload.Result, error) {
+func (l *Lab) exec(ctx context.Context, ns string, argv []string) (program.Result, error) {
 	if g := l.guestOf(ns); g != nil {
 		return g.exec(ctx, ns, argv)
 	}
@@ -64,23 +64,23 @@ func (l *Lab) exec(ctx context.Context, ns string, argv []string) (workload.Resu
 }
 
 // run runs the program on this kernel, with env beside the environment.
-func (l *Lab) run(ctx context.Context, ns string, argv []string, env ...string) (workload.Result, error) {
+func (l *Lab) run(ctx context.Context, ns string, argv []string, env ...string) (program.Result, error) {
 	cmd, err := l.command(ctx, argv)
 	if err != nil {
-		return workload.Result{}, &workload.ExecError{Argv: argv, Err: err}
+		return program.Result{}, &program.Error{Argv: argv, Err: err}
 	}
 	cmd.Env = append(cmd.Env, env...)
 	stdout, stderr := &Capture{most: mostPrinted}, &ending{most: mostErrors}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	begin := time.Now()
 	if err := netns.Start(ns, cmd); err != nil {
-		return workload.Result{}, &workload.ExecError{Argv: argv, Err: err}
+		return program.Result{}, &program.Error{Argv: argv, Err: err}
 	}
 	err = cmd.Wait()
 	if over := stdout.err(); over != nil {
 		err = over
 	}
-	res := workload.Result{
+	res := program.Result{
 		Stdout: stdout.kept,
 		User:   cmd.ProcessState.UserTime(),
 		System: cmd.ProcessState.SystemTime(),
@@ -90,7 +90,7 @@ func (l *Lab) run(ctx context.Context, ns string, argv []string, env ...string) 
 		err = ctx.Err()
 	}
 	if err != nil {
-		return res, &workload.ExecError{Argv: argv, Stderr: tail(stderr.Bytes()), Err: err}
+		return res, &program.Error{Argv: argv, Stderr: tail(stderr.Bytes()), Err: err}
 	}
 	return res, nil
 }

@@ -11,10 +11,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"pathwise.dev/pathwise/internal/netns"
-	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/topo"
-	"pathwise.dev/pathwise/internal/workload"
 )
 
 // Order is what a virtual machine is told of the lab that it holds a host of.
@@ -48,7 +48,7 @@ type Program struct {
 
 // Ran is how a program ended.
 type Ran struct {
-	workload.Result
+	program.Result
 	Stderr string `json:"stderr,omitempty"`
 	// Failure is empty where it ended well.
 	Failure string `json:"failure,omitempty"`
@@ -88,7 +88,7 @@ func NewShare(s Store, find func(string) (network.Network, error), opts Options)
 func (s *Share) Serve(ctx context.Context, op string, in []byte) (any, error) {
 	switch op {
 	case opClock:
-		return workload.Kernel()
+		return program.Kernel()
 	case opBuild:
 		return request(in, func(o Order) (Built, error) { return s.build(ctx, o) })
 	}
@@ -169,9 +169,9 @@ func (s *Share) build(ctx context.Context, o Order) (Built, error) {
 }
 
 func (s *Share) exec(ctx context.Context, p Program) Ran {
-	res, err := s.lab.run(ctx, p.Netns, p.Argv, workload.Ahead(p.Ahead))
+	res, err := s.lab.run(ctx, p.Netns, p.Argv, program.Ahead(p.Ahead))
 	out := Ran{Result: res}
-	var failed *workload.ExecError
+	var failed *program.Error
 	switch {
 	case errors.As(err, &failed):
 		out.Failure, out.Stderr = failed.Err.Error(), failed.Stderr

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/network/bgp"
-	"pathwise.dev/pathwise/internal/network/plain"
-	"pathwise.dev/pathwise/internal/network/vxlan"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/network/bgp"
+	"pathwise.dev/pathwise/internal/lab/network/plain"
+	"pathwise.dev/pathwise/internal/lab/network/vxlan"
 )
 
 func TestParseFileSaysWhatIsWrong(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/network/ovs"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/network/ovs"
 	"pathwise.dev/pathwise/internal/topo"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"pathwise.dev/pathwise/internal/netns"
+	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
 // openUnbound lets programs that bind to no address and no VRF use the pod's

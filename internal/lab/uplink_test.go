@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"pathwise.dev/pathwise/internal/network"
-	"pathwise.dev/pathwise/internal/network/ipvlan"
-	"pathwise.dev/pathwise/internal/network/macvlan"
-	"pathwise.dev/pathwise/internal/network/vlan"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/network/ipvlan"
+	"pathwise.dev/pathwise/internal/lab/network/macvlan"
+	"pathwise.dev/pathwise/internal/lab/network/vlan"
 )
 
 // TestUplinkGoesToOne: macvlan's modes share an uplink, macvlan and ipvlan do not,

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"pathwise.dev/pathwise/internal/network"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/topo"
-	"pathwise.dev/pathwise/internal/workload"
 )
 
 // GuestTimeout is an Options.Timeout for virtual machines and for labs in a guest:
@@ -238,7 +238,7 @@ func (l *Lab) room(h topo.Host) (Room, error) {
 func (g *guestHost) setClock(ctx context.Context) error {
 	best := time.Hour
 	for range 8 {
-		sent, err := workload.Kernel()
+		sent, err := program.Kernel()
 		if err != nil {
 			return err
 		}
@@ -246,7 +246,7 @@ func (g *guestHost) setClock(ctx context.Context) error {
 		if err := g.Call(ctx, opClock, nil, &there); err != nil {
 			return fmt.Errorf("compare clocks: %w", err)
 		}
-		now, err := workload.Kernel()
+		now, err := program.Kernel()
 		if err != nil {
 			return err
 		}
@@ -275,13 +275,13 @@ func (l *Lab) guestOf(ns string) *guestHost {
 }
 
 // exec runs the program in the machine.
-func (g *guestHost) exec(ctx context.Context, ns string, argv []string) (workload.Result, error) {
+func (g *guestHost) exec(ctx context.Context, ns string, argv []string) (program.Result, error) {
 	var ran Ran
 	if err := g.Call(ctx, opExec, Program{ns, argv, g.ahead}, &ran); err != nil {
-		return workload.Result{}, &workload.ExecError{Argv: argv, Err: cmp.Or(ctx.Err(), errors.Join(err, g.Failed()))}
+		return program.Result{}, &program.Error{Argv: argv, Err: cmp.Or(ctx.Err(), errors.Join(err, g.Failed()))}
 	}
 	if ran.Failure != "" {
-		return ran.Result, &workload.ExecError{Argv: argv, Stderr: ran.Stderr, Err: errors.New(ran.Failure)}
+		return ran.Result, &program.Error{Argv: argv, Stderr: ran.Stderr, Err: errors.New(ran.Failure)}
 	}
 	return ran.Result, nil
 }

@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"pathwise.dev/pathwise/internal/mongowire"
+	"pathwise.dev/pathwise/internal/measure/workload/mongowire"
 )
 
 // both connects to a new FerretDB and to a new server of mongowire.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"pathwise.dev/pathwise/internal/workload"
-	"pathwise.dev/pathwise/internal/workload/mongo"
+	"pathwise.dev/pathwise/internal/lab/program"
+	"pathwise.dev/pathwise/internal/measure/workload/mongo"
 )
 
 // TestOperations: what the mongo workloads take for the right answers, FerretDB
@@ -32,7 +32,7 @@ func TestOperations(t *testing.T) {
 		if !strings.Contains(b.String(), "FerretDB") {
 			t.Errorf("%s: the server is %s", p.Operation, b.String())
 		}
-		now, err := workload.Monotonic()
+		now, err := program.Monotonic()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"pathwise.dev/pathwise/internal/measure/workload"
+	"pathwise.dev/pathwise/internal/measure/workload/mongo"
+	"pathwise.dev/pathwise/internal/measure/workload/testbed"
 	"pathwise.dev/pathwise/internal/sample"
-	"pathwise.dev/pathwise/internal/workload"
-	"pathwise.dev/pathwise/internal/workload/mongo"
-	"pathwise.dev/pathwise/internal/workload/testbed"
 )
 
 // asProgram makes this test's executable FerretDB itself, so that a pod can run it.

@@ -1,0 +1,36 @@
+package campaign
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"pathwise.dev/pathwise/internal/measure/experiment"
+	"pathwise.dev/pathwise/internal/measure/result"
+)
+
+// takeProfiles reads the files of uperf's profiles, and returns the experiment as
+// it is kept in a result, with them next to it.
+func takeProfiles(exp experiment.Experiment) (experiment.Experiment, map[string][]byte, error) {
+	files := map[string][]byte{}
+	exp.Entries = slices.Clone(exp.Entries)
+	for i := range exp.Entries {
+		e := &exp.Entries[i]
+		if e.Profile == "" {
+			continue
+		}
+		raw, err := os.ReadFile(e.Profile)
+		if err != nil {
+			return exp, nil, fmt.Errorf("read profile: %w", err)
+		}
+		name := filepath.Base(e.Profile)
+		if other, ok := files[name]; ok && !bytes.Equal(other, raw) {
+			return exp, nil, fmt.Errorf("two profiles are called %s: results could not tell them apart", name)
+		}
+		files[name] = raw
+		e.Profile = filepath.Join(result.ProfilesDir, name)
+	}
+	return exp, files, nil
+}

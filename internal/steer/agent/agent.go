@@ -1,0 +1,400 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// Config is what an agent works with.
+type Config struct {
+	// Host is the name of the agent's host in the cluster.
+	Host string
+	// Source tells the cluster; it is asked again every second.
+	Source func() (Cluster, error)
+	// Keys authenticate probes and notices; all agents of a cluster share them. They
+	// are asked for at every look at the cluster, and may be others each time.
+	Keys func() (probe.Keys, error)
+	// PinDir is a directory on a bpf file system, this host's own.
+	PinDir string
+	// Cgroup is the root of the cgroup v2 hierarchy that holds the pods; "" does
+	// without what connections tell.
+	Cgroup string
+	Policy decide.Policy
+	// Need of all pairs; "" learns it.
+	Need decide.Need
+	// Prior is what a bench promises: bit/s by network.
+	Prior map[string]float64
+	// CPU is the cost by network, in CPU-seconds per GB, as a bench measured it.
+	CPU map[string]float64
+	// DryRun decides and logs, but moves nothing.
+	DryRun bool
+	// RTOMin is the least retransmission timeout of TCP towards pods that can be
+	// reached by other paths; 0 leaves the kernel's 200 ms.
+	RTOMin time.Duration
+	// Events takes every event as a line of JSON; Evidence the records that
+	// decisions were made on, for replay. Both may be nil.
+	Events, Evidence io.Writer
+	Log              *slog.Logger
+	Now              func() time.Time
+
+	// hold is for how long keys that were withdrawn are accepted; DefaultHold by default.
+	hold probe.Hold
+	// leave is how long a pair without traffic stays entered, leaveAfter by default, and
+	// peers how many a pod may have at a time, steer.DefaultPeers by default.
+	leave time.Duration
+	peers int
+}
+
+// Pace of the loop.
+const (
+	// fastTick is how often counters are looked at while a pair has much traffic, and
+	// slowTick where it has little. What goes right after a look has been silent for
+	// so long at the next one, instead of for silence, and 25 ms are not over then.
+	fastTick, slowTick = 3 * time.Millisecond, 10 * time.Millisecond
+	// suspectTick is the same while a path is suspected.
+	suspectTick = time.Millisecond
+	// idleTick is the same while none has.
+	idleTick = 50 * time.Millisecond
+	// epoch is the period of evidence.
+	epoch = 100 * time.Millisecond
+	// refresh is the period of heartbeats and of looking at the cluster.
+	refresh = 500 * time.Millisecond
+	// quiet is how long a pair without packets still counts as having traffic.
+	quiet = 2 * time.Second
+)
+
+// Agent is the loop on one host.
+type Agent struct {
+	cfg     Config
+	journal *journal
+	start   time.Time
+
+	mu      sync.Mutex // of all below
+	cluster Cluster
+	ring    *probe.Keyring
+	hold    probe.Hold
+	host    topo.Host
+	names   []string
+	self    podID            // the agent's own pod
+	links   map[string]*wire // by network
+	replays *probe.Replays   // of all of them
+	// refusals are those of other hosts' probes.
+	refusals *refusals
+	remote   map[string]*remoteHost // by host name
+	pods     map[string]*pod        // local ones, by UID
+	// elsewhere are the pods that could be peers; observing says that the pairs are
+	// others than those that telemetry is limited to.
+	elsewhere elsewhere
+	observing bool
+	// synced is the description that the rest is in step with, and hosts the names of
+	// its hosts by their index; news is the latest, and unread why it could not be read.
+	synced, news *description
+	hosts        map[int]string
+	unread       error
+	// stranded is when pods could not be taken in.
+	stranded map[string]time.Time
+	// waking are the pairs whose connections are to be woken once the other agent knows.
+	waking []*pair
+	// sustained is when the leases of what is not adopted yet were last renewed.
+	sustained time.Time
+	// glances are at the lines that are looked at all the time. inquiring are the pairs
+	// that ask about a path of theirs, and suspects the paths that are suspected
+	// between hosts.
+	glances   []glance
+	inquiring []*pair
+	suspects  map[*hostPath]*remoteHost
+	passive   *telemetry.Collector
+	// observed are the peers that passive is limited to.
+	observed []netip.Addr
+	ledger   telemetry.Ledger
+	survey   survey
+	waker    waker
+	record   io.Writer
+	// read is when connections were last read of, and connected when there were some;
+	// awaited since when the reading is that evidence waits for, zero if it does not.
+	read, connected, awaited time.Time
+	// busy is how many pairs had traffic at the last evidence.
+	busy int
+	// asked counts the questions of this period that could have waited.
+	asked   int
+	turns   turns
+	running func(func(context.Context) error)
+	clock   clock
+	// lag of the loop, and when its next turn is due.
+	lag lag
+	due time.Time
+	// turned is when the latest turn began, refreshed when one last looked at the
+	// cluster, and weighed when one last gathered evidence.
+	turned, refreshed, weighed time.Time
+	stats                      counters
+	warned                     map[string]time.Time // when a fault was last told
+
+	// Of those who describe alone, without mu: described is the latest description,
+	// told its pods as they were told, and vetted what is steered of them; conflicts are
+	// the addresses that several of them have, as told.
+	described    *description
+	told, vetted []topo.Pod
+	toldHosts    []topo.Host
+	conflicts    map[netip.Addr]string
+}
+
+// counters are the agent's own, for metrics.
+type counters struct {
+	switches, failovers, homes, mutes, suspicions, noticesSent, noticesTaken, kicks uint64
+	// stalls are ticks that came more than 10 ms late.
+	stalls uint64
+	// unobserved is what telemetry could not tell, and unremembered the stuck
+	// connections that were too many to remember.
+	unobserved   telemetry.Faults
+	unremembered uint64
+}
+
+// New prepares an agent. Run does the work.
+func New(cfg Config) (*Agent, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Policy == nil {
+		cfg.Policy = decide.CostAware{}
+	}
+	keys, err := cfg.Keys()
+	if err != nil {
+		return nil, fmt.Errorf("read keys: %w", err)
+	}
+	if len(keys.Current) < 16 {
+		return nil, fmt.Errorf("key of %d octets: expected at least 16", len(keys.Current))
+	}
+	if cfg.leave == 0 {
+		cfg.leave = leaveAfter
+	}
+	if cfg.hold == (probe.Hold{}) {
+		cfg.hold = probe.DefaultHold()
+	}
+	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), hold: cfg.hold, replays: probe.NewReplays(0),
+		refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
+		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
+		suspects: map[*hostPath]*remoteHost{}, stranded: map[string]time.Time{}, warned: map[string]time.Time{},
+		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)}}
+	if _, err = a.ring.Give(keys, a.start); err != nil {
+		return nil, err
+	}
+	if a.clock, err = newClock(a.start); err != nil {
+		return nil, err
+	}
+	if a.record != nil {
+		if err := decide.WriteHeader(a.record, decide.Header{Name: cfg.Host, Unit: "bit/s"}); err != nil {
+			return nil, fmt.Errorf("record evidence: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// Run works until ctx ends. The data plane stays as it is then, until its lease
+// ends, so that a new agent can take over without a packet lost.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	// What runs beside the loop: a fault there ends the agent, as probes that are
+	// not received look like paths that fail.
+	a.running = func(f func(context.Context) error) {
+		wg.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				cancel(err)
+			}
+		})
+	}
+	err := a.setUp()
+	if err == nil {
+		if a.passive != nil {
+			a.running(a.listen)
+			a.running(a.surveyAll)
+			a.running(a.wakeAll)
+		}
+		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom} {
+			a.running(f)
+		}
+		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",
+			a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
+		err = a.loop(ctx)
+	}
+	// What runs beside uses what is closed.
+	cancel(nil)
+	wg.Wait()
+	return errors.Join(err, a.close())
+}
+
+func (a *Agent) setUp() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cfg.Cgroup != "" {
+		c, err := telemetry.Attach(a.cfg.Cgroup, filepath.Join(a.cfg.PinDir, "telemetry"))
+		if err != nil {
+			return fmt.Errorf("attach telemetry: %w", err)
+		}
+		a.passive = c
+	}
+	if err := a.describe(); err != nil {
+		return err
+	}
+	a.news = a.described
+	if err := a.sync(a.news); err != nil {
+		return err
+	}
+	return a.sweep()
+}
+
+// loop is the agent's only clock.
+func (a *Agent) loop(ctx context.Context) (err error) {
+	alarm, err := newAlarm()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, alarm.close()) }()
+	defer context.AfterFunc(ctx, alarm.cancel)()
+	for ctx.Err() == nil {
+		next, err := a.turn()
+		if err == nil {
+			err = alarm.sleep(next)
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// turn does what is due and returns when the next one is. Replies to probes are
+// read here, all that came since the last turn: they are dated, and to be woken by
+// each would cost more than all else.
+func (a *Agent) turn() (time.Duration, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.cfg.Now() // who waits for the lock is late
+	if !a.turned.IsZero() && now.Sub(a.turned) > idleTick+10*time.Millisecond {
+		a.stats.stalls++
+	}
+	a.turned = now
+	weighs := now.Sub(a.weighed) >= epoch && a.informed(now)
+	if err := a.hearProbes(weighs); err != nil {
+		return 0, err
+	}
+	next := a.watch(now)
+	if now.Sub(a.refreshed) >= refresh || a.news != a.synced {
+		a.refreshed = now
+		a.beat()
+		a.rekey(now)
+		a.remark()
+		a.tellRefusals(now)
+		if err := errors.Join(a.unread, a.sync(a.news), a.retire()); err != nil {
+			a.warn("%v", err)
+		}
+	}
+	if weighs {
+		a.admitWanted(a.cfg.Now())
+		if err := a.partIdle(a.cfg.Now()); err != nil {
+			a.warn("%v", err)
+		}
+		if a.observing {
+			a.observing = false
+			if err := a.observe(); err != nil {
+				a.warn("%v", err)
+			}
+		}
+		a.weighed = now
+		a.probeAll(now)
+		a.weigh(now)
+	}
+	if !a.awaited.IsZero() {
+		next = min(next, suspectTick)
+	}
+	end := a.cfg.Now()
+	if !a.due.IsZero() {
+		a.lag.add(a.due, end)
+	}
+	a.due = end.Add(next)
+	return next, nil
+}
+
+// late is how late the loop has been since t.
+func (a *Agent) late(t, now time.Time) time.Duration {
+	due := a.due
+	if due.IsZero() {
+		due = now
+	}
+	return a.lag.since(t, due, now)
+}
+
+func (a *Agent) close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var errs []error
+	for _, w := range a.links {
+		errs = append(errs, w.close())
+	}
+	for _, p := range a.pods {
+		for _, q := range p.pairs {
+			// Whoever takes the programs out then need not know of them.
+			if netns.Exists(p.Netns) {
+				errs = append(errs, a.undirect(q))
+			}
+		}
+		if p.plane != nil {
+			errs = append(errs, p.plane.Close())
+		}
+		errs = append(errs, p.closeEchoer())
+	}
+	if a.passive != nil {
+		errs = append(errs, a.passive.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// note writes an event to the journal and the log.
+func (a *Agent) note(e Event) int {
+	e.At, e.Host = a.cfg.Now(), a.cfg.Host
+	level := slog.LevelInfo
+	if e.Kind == EventWarning {
+		level = slog.LevelWarn
+	}
+	a.cfg.Log.Log(context.Background(), level, e.Reason, "event", e.Kind, "pair", e.Pair, "from", e.From, "to", e.To)
+	return a.journal.add(e)
+}
+
+// warn tells a fault that does not stop the agent, once a minute: what is tried
+// twice a second must not drive other events out of the journal.
+func (a *Agent) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	a.warnOf(text, "%s", text)
+}
+
+// warnOf is warn for a fault whose figures change: about tells it from others.
+func (a *Agent) warnOf(about, format string, args ...any) {
+	now := a.cfg.Now()
+	maps.DeleteFunc(a.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
+	if _, told := a.warned[about]; told {
+		return
+	}
+	a.warned[about] = now
+	a.note(Event{Kind: EventWarning, Reason: fmt.Sprintf(format, args...)})
+}

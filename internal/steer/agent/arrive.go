@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// What takes as long as loading programs, a large part of a second, is done here apart
+// from the loop, which has failures to find in milliseconds meanwhile.
+
+// againAfter is how long a pod that could not be taken in is left alone.
+const againAfter = 2 * time.Second
+
+// takeIn attaches data planes to pods that have come since the agent began, until ctx
+// ends.
+func (a *Agent) takeIn(ctx context.Context) error {
+	return a.eachEpoch(ctx, func() {
+		for _, p := range a.arrived() {
+			if ctx.Err() == nil {
+				a.takeInPod(p)
+			}
+		}
+	})
+}
+
+// eachEpoch calls fn ten times a second until ctx ends.
+func (a *Agent) eachEpoch(ctx context.Context, fn func()) error {
+	tick := time.NewTicker(epoch)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			fn()
+		}
+	}
+}
+
+// arrived lists the pods that are to be steered and are not yet.
+func (a *Agent) arrived() []topo.Pod {
+	missing := a.missing()
+	return slices.DeleteFunc(missing, func(p topo.Pod) bool { return !netns.Exists(p.Netns) }) // on its way, or just gone
+}
+
+func (a *Agent) missing() (out []topo.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.cfg.Now()
+	for _, p := range a.synced.local {
+		if a.pods[p.UID] == nil && now.Sub(a.stranded[p.UID]) >= againAfter {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// takeInPod attaches the data plane to a pod, unless it has gone meanwhile.
+func (a *Agent) takeInPod(p topo.Pod) {
+	a.mu.Lock()
+	others := a.elsewhere
+	a.mu.Unlock()
+	l, faults, err := a.adopt(p, others)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range faults {
+		a.warn("pod %s: %v", p.Name, f)
+	}
+	if err != nil {
+		a.stranded[p.UID] = a.cfg.Now()
+		a.warn("pod %s: %v", p.Name, err)
+		return
+	}
+	delete(a.stranded, p.UID)
+	if !slices.ContainsFunc(a.synced.local, func(q topo.Pod) bool { return q.UID == p.UID }) {
+		err = a.drop(l)
+	} else {
+		a.pods[p.UID] = l
+		err = errors.Join(a.rejoin(l), a.observe())
+		a.rewatch(a.cfg.Now())
+	}
+	if err != nil {
+		a.warn("pod %s: %v", p.Name, err)
+	}
+}
+
+// errCrowded is returned where room for another peer is still to be made.
+var errCrowded = errors.New("there is no room for another peer yet")
+
+// makeRoom makes room for more peers where it is nearly taken, until ctx ends.
+func (a *Agent) makeRoom(ctx context.Context) error {
+	return a.eachEpoch(ctx, func() {
+		for _, l := range a.narrow() {
+			if ctx.Err() != nil {
+				return
+			}
+			if err := a.widen(l); err != nil {
+				a.mu.Lock()
+				a.warn("pod %s: make room for more peers: %v", l.Name, err)
+				l.narrow = a.cfg.Now()
+				a.mu.Unlock()
+			}
+		}
+	})
+}
+
+// narrow lists the pods that have nearly as many peers as there is room for.
+func (a *Agent) narrow() (out []*pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.pods {
+		if l.plane.Narrow() && a.cfg.Now().Sub(l.narrow) >= againAfter {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// widen makes room for more peers of a pod: the agent waits only for it to be put in
+// place.
+func (a *Agent) widen(l *pod) error {
+	a.mu.Lock()
+	if a.pods[l.UID] != l {
+		a.mu.Unlock()
+		return nil // it has just gone
+	}
+	w, err := l.plane.Widen()
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := w.Load(); err != nil {
+		return errors.Join(err, w.Close())
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pods[l.UID] != l {
+		return w.Close()
+	}
+	if err := l.plane.Exchange(w); err != nil {
+		return fmt.Errorf("exchange data plane: %w", err)
+	}
+	return nil
+}

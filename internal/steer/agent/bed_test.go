@@ -1,0 +1,615 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/lab/impair"
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/lab/network/catalogue"
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/internal/steer/stream"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// orders is what the environment tells a child process, which is this test
+// binary as one end of the traffic: real processes in pods.
+type orders struct {
+	Server *stream.Server
+	Client *stream.Client
+	Throw  *throw
+	// CrowdServer and CrowdClient are those of many connections.
+	CrowdServer, CrowdClient *crowd
+	// Agent is one to be killed.
+	Agent *agentOrder
+}
+
+const ordersEnv = "PW_AGENT_TEST_ORDERS"
+
+func TestMain(m *testing.M) {
+	text := os.Getenv(ordersEnv)
+	if text == "" {
+		os.Exit(m.Run())
+	}
+	if err := obey(text); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func obey(text string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	var o orders
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	switch {
+	case o.Agent != nil:
+		return o.Agent.run(ctx)
+	case o.Throw != nil:
+		return o.Throw.run()
+	case o.CrowdServer != nil:
+		return o.CrowdServer.serve(ctx, os.Stdout)
+	case o.CrowdClient != nil:
+		return o.CrowdClient.run(ctx, os.Stdout)
+	case o.Server != nil:
+		return stream.Serve(ctx, os.Stdout, *o.Server)
+	}
+	return stream.Run(ctx, os.Stdout, *o.Client)
+}
+
+// wish is a policy that goes where the test wants, and flees failures as the
+// real ones do, without their memory: what it does is known.
+type wish struct {
+	mu sync.Mutex
+	to string
+	// try is where a canary of all flows is to be.
+	try string
+}
+
+func (w *wish) set(to string) { w.attempt(to, "") }
+
+func (w *wish) attempt(to, try string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.to, w.try = to, try
+}
+
+func (w *wish) Name() string { return "wish" }
+
+func (w *wish) Step(s decide.State, ev decide.PairEvidence) (decide.State, decide.Decision) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	state, up := map[string]decide.Condition{}, ""
+	for _, p := range ev.Paths {
+		state[p.Network] = p.State
+		if p.State == decide.Up && p.Network != ev.Active && (up == "" || p.Network == w.to) {
+			up = p.Network
+		}
+	}
+	d := decide.Decision{Kind: decide.Stay, From: ev.Active, To: ev.Active, Buckets: decide.Buckets, Reason: "well here",
+		Evidence: ev}
+	switch {
+	case (state[ev.Active] == decide.Failed || state[ev.Active] == decide.Ineligible) && up != "":
+		d.Kind, d.To, d.Reason = decide.Failover, up, "the active path has failed"
+	case w.to != ev.Active && state[w.to] == decide.Up:
+		d.Kind, d.To, d.Reason = decide.Switch, w.to, "the test wants it"
+	case w.try != "" && w.try != ev.Active && state[w.try] == decide.Up:
+		d.Kind, d.To, d.Reason = decide.Canary, w.try, "the test tries it"
+	}
+	return s, d
+}
+
+// bed is a lab of two hosts with a pod each, a and b, and their agents.
+type bed struct {
+	t      *testing.T
+	name   string
+	pins   string
+	state  lab.State
+	cgroup string
+	agents map[string]*running
+
+	mu       sync.Mutex
+	clusters map[string]Cluster // what each host's agent is told
+}
+
+// running is an agent of the bed.
+type running struct {
+	*Agent
+	wish   *wish
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func newBed(t *testing.T, name string, networks ...string) *bed {
+	t.Helper()
+	return newBedOf(t, lab.Spec{Name: name, Agents: true, Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2}}},
+		networks...)
+}
+
+// newBedOf is a bed with other pods.
+func newBedOf(t *testing.T, spec lab.Spec, networks ...string) *bed {
+	t.Helper()
+	name := spec.Name
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces and eBPF")
+	}
+	bin, err := filepath.Abs("../../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", os.Getenv("PATH")+":"+bin)
+	var nets []network.Network
+	for _, n := range networks {
+		found, err := catalogue.Find(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nets = append(nets, found)
+	}
+	store := lab.Store{Root: filepath.Join(t.TempDir(), "store")}
+	l, err := store.UpAll(context.Background(), spec, nets,
+		lab.Options{CNIPath: lab.DefaultCNIPath(filepath.Join(bin, "pathwise"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	b := &bed{t: t, name: name, agents: map[string]*running{}, clusters: map[string]Cluster{}}
+	if b.pins, err = store.MountBPF(name); err != nil {
+		t.Fatal(err)
+	}
+	if b.state, err = store.Load(name); err != nil {
+		t.Fatal(err)
+	}
+	if b.cgroup, err = telemetry.CgroupRoot(); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range b.state.Hosts {
+		b.clusters[h.Name] = Cluster{Hosts: b.state.Hosts, Pods: b.state.Pods, Equal: b.state.Spec.Networks}
+	}
+	t.Cleanup(func() {
+		for _, h := range b.state.Hosts {
+			b.stop(h.Name)
+		}
+	})
+	return b
+}
+
+// tell changes what an agent is told of the cluster.
+func (b *bed) tell(host string, change func(*Cluster)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.clusters[host]
+	c.Pods, c.Equal = slices.Clone(c.Pods), slices.Clone(c.Equal)
+	change(&c)
+	b.clusters[host] = c
+}
+
+// oneKey is what tells an agent of one key, always.
+func oneKey(key string) func() (probe.Keys, error) {
+	return func() (probe.Keys, error) { return probe.Keys{Current: []byte(key)}, nil }
+}
+
+// start runs the agent of a host until stop.
+func (b *bed) start(host string, change func(*Config)) *running {
+	b.t.Helper()
+	r := &running{wish: &wish{}, done: make(chan error, 1)}
+	cfg := Config{Host: host, Keys: oneKey("a key of the test, 32 octets wide"), PinDir: filepath.Join(b.pins, host),
+		Cgroup: b.cgroup, Policy: r.wish, RTOMin: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Source: func() (Cluster, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.clusters[host], nil
+		}}
+	if change != nil {
+		change(&cfg)
+	}
+	var err error
+	if r.Agent, err = New(cfg); err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	go func() { r.done <- r.Run(ctx) }()
+	b.agents[host] = r
+	b.await("agent of "+host+" to start", func() bool { return r.journal.last().ID > 0 })
+	return r
+}
+
+// stop ends the agent of a host, if one runs.
+func (b *bed) stop(host string) {
+	r := b.agents[host]
+	if r == nil {
+		return
+	}
+	delete(b.agents, host)
+	r.cancel()
+	select {
+	case err := <-r.done:
+		if err != nil {
+			b.t.Errorf("agent of %s: %v", host, err)
+		}
+	case <-time.After(20 * time.Second):
+		b.t.Errorf("agent of %s does not end", host)
+	}
+	if b.t.Failed() {
+		events, _ := r.journal.since(0)
+		for _, e := range events {
+			b.t.Logf("%s %s %s %s %s>%s: %s", e.At.Format("05.000"), e.Host, e.Kind, e.Pair, e.From, e.To, e.Reason)
+		}
+	}
+}
+
+// reset undoes what a step has left that failed half-way: the next one begins with agents
+// that know of nothing, and networks without a fault.
+func (b *bed) reset() {
+	b.t.Helper()
+	for _, h := range b.state.Hosts {
+		b.stop(h.Name)
+		b.tell(h.Name, func(c *Cluster) { c.Pods, c.Equal = b.state.Pods, b.state.Spec.Networks })
+		for _, network := range b.state.Spec.Networks {
+			b.impair(network, impair.Impairment{}, "a", "agent-h1")
+		}
+		b.start(h.Name, nil)
+	}
+}
+
+// longest bounds waiting: this machine may be busy with other tests.
+const longest = 30 * time.Second
+
+// await waits until what is awaited holds.
+func (b *bed) await(what string, holds func() bool) {
+	b.t.Helper()
+	for end := time.Now().Add(longest); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatalf("waited %v in vain for %s", longest, what)
+		}
+	}
+}
+
+// event waits for an event of an agent after number since.
+func (r *running) event(b *bed, since int, what string, is func(Event) bool) (found Event) {
+	b.t.Helper()
+	b.await(what, func() bool {
+		events, _ := r.journal.since(since)
+		i := slices.IndexFunc(events, is)
+		if i >= 0 {
+			found = events[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// pair finds the agent's pair.
+func (r *running) pair(local, remote string) *pair {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, _ := r.named(local, remote)
+	return p
+}
+
+// opened tells whether the pair's other end has confirmed.
+func (r *running) opened(local, remote string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, _ := r.named(local, remote)
+	return p != nil && !p.opened.IsZero()
+}
+
+// on tells where the maps have the pair's own flows: the network of all of
+// them, or "".
+func (r *running) on(local, remote string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, _ := r.named(local, remote)
+	if p == nil {
+		return ""
+	}
+	choices, err := p.local.plane.Choices(p.remote.UID)
+	if err != nil {
+		return ""
+	}
+	for _, c := range choices {
+		if c.Path != choices[0].Path {
+			return ""
+		}
+	}
+	for _, way := range p.routes {
+		if way.Index == choices[0].Path {
+			return way.Network
+		}
+	}
+	return ""
+}
+
+// tallies are the pair's packets on a network.
+func (r *running) tallies(local, remote, network string) (sent, received uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, _ := r.named(local, remote)
+	if p == nil {
+		return 0, 0
+	}
+	way, ok := p.byNetwork(network)
+	if !ok {
+		return 0, 0
+	}
+	out, in, err := p.local.plane.Tallies(p.remote.UID, way.Index)
+	if err != nil {
+		return 0, 0
+	}
+	return out.Packets, in.Packets
+}
+
+// flows waits until both pods send over the network and nothing over others:
+// a packet or two of keep-alives and neighbours aside, traffic is there alone.
+func (b *bed) flows(network string) {
+	b.t.Helper()
+	a, z := b.agents["h1"], b.agents["h2"]
+	count := func(network string) (n [4]uint64) {
+		n[0], n[1] = a.tallies("a", "b", network)
+		n[2], n[3] = z.tallies("b", "a", network)
+		return n
+	}
+	b.await("both pods to send and receive over "+network+" alone", func() bool {
+		here, others := count(network), map[string][4]uint64{}
+		for _, n := range b.state.Spec.Networks {
+			others[n] = count(n)
+		}
+		time.Sleep(60 * time.Millisecond)
+		now := count(network)
+		for i := range now {
+			if now[i] < here[i]+3 {
+				return false
+			}
+		}
+		for n, was := range others {
+			if n != network && count(n) != was {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// carried begins a flow of datagrams, which ends with the step, and waits until some go
+// over the network, both ways. Of a flow that began before the pair, the data plane may
+// see an answer first, and then leaves it alone for good.
+func (b *bed) carried(network string) {
+	b.t.Helper()
+	sent, received := b.agents["h1"].tallies("a", "b", network)
+	b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	b.await("traffic over "+network, func() bool {
+		s, r := b.agents["h1"].tallies("a", "b", network)
+		return s >= sent+3 && r >= received+3
+	})
+}
+
+// move lets the policy of h1 go to the network, and waits until traffic is there.
+func (b *bed) move(network string) {
+	b.t.Helper()
+	b.agents["h1"].wish.set(network)
+	b.flows(network)
+}
+
+func (b *bed) pod(name string) topo.Pod {
+	i := slices.IndexFunc(b.state.Pods, func(p topo.Pod) bool { return p.Name == name })
+	if i < 0 {
+		b.t.Fatalf("no pod %s", name)
+	}
+	return b.state.Pods[i]
+}
+
+// impair makes the attachments of the pods to a network worse; no change is well.
+func (b *bed) impair(network string, how impair.Impairment, pods ...string) {
+	b.t.Helper()
+	for _, name := range pods {
+		p := b.pod(name)
+		at, ok := p.On(network)
+		if !ok {
+			b.t.Fatalf("%s is not on %s", name, network)
+		}
+		port := impair.Port{Netns: p.Netns, Dev: at.Dev, Host: b.state.Hosts[p.Host-1].Netns}
+		if err := (impair.Impairer{Pins: b.pins}).Apply(port, how); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// load is traffic between pods, until stopped.
+type load struct {
+	t              *testing.T
+	client, server *exec.Cmd
+	said, heard    *bytes.Buffer
+}
+
+// traffic sends from one pod to another's stable address.
+func (b *bed) traffic(from, to string, c stream.Client) *load {
+	b.t.Helper()
+	l := &load{t: b.t, said: &bytes.Buffer{}, heard: &bytes.Buffer{}}
+	server, client := b.pod(to), b.pod(from)
+	out := &listening{done: make(chan struct{}), into: l.heard}
+	l.server = b.child(server, orders{Server: &stream.Server{Kind: c.Kind, Listen: netip.AddrPortFrom(server.Addr(), 0),
+		Record: stream.Record{Bin: stream.DefaultBin, Gap: stream.DefaultGap}}})
+	l.server.Stdout = out
+	if err := netns.Start(server.Netns, l.server); err != nil {
+		b.t.Fatal(err)
+	}
+	select {
+	case <-out.done:
+	case <-time.After(longest):
+		b.t.Fatalf("the server says nothing: %s", l.heard)
+	}
+	c.Target, c.Bind = out.at, client.Addr()
+	c.Patience, c.Record = 5*time.Second, stream.Record{Bin: stream.DefaultBin, Gap: stream.DefaultGap}
+	l.client = b.child(client, orders{Client: &c})
+	l.client.Stdout = l.said
+	if err := netns.Start(client.Netns, l.client); err != nil {
+		b.t.Fatal(err)
+	}
+	return l
+}
+
+func (b *bed) child(p topo.Pod, o orders) *exec.Cmd {
+	raw, err := json.Marshal(o)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), ordersEnv+"="+string(raw))
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	b.t.Cleanup(func() {
+		if cmd.Process != nil && cmd.ProcessState == nil {
+			_ = cmd.Process.Kill() // a test that failed has left it
+			_ = cmd.Wait()
+		}
+	})
+	return cmd
+}
+
+// stop ends the traffic and returns what the client saw.
+func (l *load) stop() stream.Report {
+	l.t.Helper()
+	for _, cmd := range []*exec.Cmd{l.client, l.server} {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			l.t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			l.t.Error(err)
+		}
+	}
+	r, err := stream.Parse(l.said.Bytes())
+	if err != nil {
+		l.t.Errorf("the client's report: %v", err)
+	}
+	return r
+}
+
+// listening reads a server's first line.
+type listening struct {
+	into *bytes.Buffer
+	done chan struct{}
+	at   netip.AddrPort
+	seen bool
+}
+
+func (l *listening) Write(p []byte) (int, error) {
+	l.into.Write(p)
+	if !l.seen {
+		line, err := bufio.NewReader(bytes.NewReader(l.into.Bytes())).ReadString('\n')
+		if at, ok := strings.CutPrefix(strings.TrimSpace(line), "listening "); err == nil && ok {
+			if l.at, err = netip.ParseAddrPort(at); err == nil {
+				l.seen = true
+				close(l.done)
+			}
+		}
+	}
+	return len(p), nil
+}
+
+// strangers sums what the data planes of a host have dropped as strangers'.
+func (r *running) strangers() uint64 {
+	_, e := r.totals()
+	return e.Strangers
+}
+
+// moved counts the buckets that are on other paths than the default.
+func moved(choices [dataplane.Buckets]dataplane.Choice) (n int) {
+	for _, c := range choices {
+		if c.Path != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// transmitted counts what a pod's interface has sent.
+func (b *bed) transmitted(p topo.Pod, dev string) uint64 {
+	b.t.Helper()
+	h, err := netns.Netlink(p.Netns)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer h.Close()
+	l, err := h.LinkByName(dev)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return l.Attrs().Statistics.TxPackets
+}
+
+// neighbour is the state of a pod's neighbour entry; 0 where there is none.
+func (b *bed) neighbour(p topo.Pod, addr netip.Addr) int {
+	b.t.Helper()
+	h, err := netns.Netlink(p.Netns)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer h.Close()
+	all, err := h.NeighList(0, netlink.FAMILY_V4)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, n := range all {
+		if got, ok := netip.AddrFromSlice(n.IP); ok && got.Unmap() == addr {
+			return n.State
+		}
+	}
+	return 0
+}
+
+// run runs a program in a pod and returns what it prints.
+func (b *bed) run(p topo.Pod, argv ...string) string {
+	b.t.Helper()
+	return b.runIn(p.Netns, argv...)
+}
+
+// runIn is run in a namespace, such as a host's.
+func (b *bed) runIn(ns string, argv ...string) string {
+	b.t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := netns.Start(ns, cmd); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		b.t.Fatalf("%v: %v: %s", argv, err, out.String())
+	}
+	return out.String()
+}

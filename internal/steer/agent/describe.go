@@ -1,0 +1,126 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// description is what an agent is told, sorted by what it is asked for by. It is made
+// apart from the loop, as that takes longer than the loop may be held where there are
+// tens of thousands of pods, and is never changed.
+type description struct {
+	Cluster
+	host  topo.Host
+	self  topo.Pod // the agent's own
+	names []string
+	// hosts are the names of hosts, and agents their agents' pods, by the host's index.
+	hosts  map[int]string
+	agents map[int]topo.Pod
+	// local are the pods that are steered, and uids those of all pods.
+	local []topo.Pod
+	uids  map[string]bool
+	elsewhere
+}
+
+// elsewhere are the pods of other hosts that could be peers, by their place in the
+// description. Nothing else is kept of them until there is traffic.
+type elsewhere struct {
+	pods   []topo.Pod
+	byUID  map[string]int32
+	byID   map[podID]int32
+	byAddr map[netip.Addr]int32
+	filter dataplane.Elsewhere
+}
+
+func newElsewhere(pods []topo.Pod, host int) elsewhere {
+	e := elsewhere{pods: pods, byUID: make(map[string]int32, len(pods)), byID: make(map[podID]int32, len(pods)),
+		byAddr: make(map[netip.Addr]int32, len(pods))}
+	addrs := make([]netip.Addr, 0, len(pods))
+	for i, p := range pods {
+		if p.Host == host || p.Agent || p.UID == "" || len(p.Attachments) < 2 {
+			continue
+		}
+		e.byUID[p.UID], e.byID[idOf(p)], e.byAddr[p.Addr()] = int32(i), int32(i), int32(i)
+		addrs = append(addrs, p.Addr())
+	}
+	e.filter = dataplane.NewElsewhere(addrs)
+	return e
+}
+
+// named, identified and addressed find a pod that could be a peer.
+func (e elsewhere) named(uid string) (topo.Pod, bool)          { return find(e.pods, e.byUID, uid) }
+func (e elsewhere) identified(id podID) (topo.Pod, bool)       { return find(e.pods, e.byID, id) }
+func (e elsewhere) addressed(addr netip.Addr) (topo.Pod, bool) { return find(e.pods, e.byAddr, addr) }
+func find[K comparable](pods []topo.Pod, at map[K]int32, k K) (topo.Pod, bool) {
+	i, ok := at[k]
+	if !ok {
+		return topo.Pod{}, false
+	}
+	return pods[i], true
+}
+
+// describe asks what there is, and sorts it if that is another than it was. One
+// goroutine at a time does so.
+func (a *Agent) describe() error {
+	c, err := a.cfg.Source()
+	if err != nil {
+		return fmt.Errorf("read cluster: %w", err)
+	}
+	if c, err = a.vet(c); err != nil {
+		return err
+	}
+	if was := a.described; was != nil && was.same(c) {
+		return nil
+	}
+	d := &description{Cluster: c, names: c.names(), hosts: map[int]string{}, agents: map[int]topo.Pod{},
+		uids: make(map[string]bool, len(c.Pods))}
+	var ok bool
+	if d.host, ok = c.host(a.cfg.Host); !ok {
+		return fmt.Errorf("host %q is not in the cluster", a.cfg.Host)
+	}
+	if d.self, ok = c.agentPod(d.host.Index); !ok {
+		return fmt.Errorf("host %s has no agent pod: a lab file needs \"agents: true\"", d.host.Name)
+	}
+	for _, h := range c.Hosts {
+		d.hosts[h.Index] = h.Name
+	}
+	for _, p := range c.Pods {
+		d.uids[p.UID] = true
+		if _, ok := d.agents[p.Host]; p.Agent && !ok {
+			d.agents[p.Host] = p
+		}
+	}
+	d.local, d.elsewhere = c.steerable(d.host.Index), newElsewhere(c.Pods, d.host.Index)
+	a.described = d
+	return nil
+}
+
+// same reports whether the cluster is the description's, and not only equal to it.
+func (d *description) same(c Cluster) bool {
+	return len(c.Pods) == len(d.Pods) && (len(c.Pods) == 0 || &c.Pods[0] == &d.Pods[0]) &&
+		slices.Equal(c.Hosts, d.Hosts) &&
+		slices.Equal(c.Equal, d.Equal) && slices.Equal(c.Encapsulated, d.Encapsulated)
+}
+
+// describeAll looks at the cluster until ctx ends, and has the loop take up what it finds.
+func (a *Agent) describeAll(ctx context.Context) error {
+	tick := time.NewTicker(refresh)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		err := a.describe()
+		a.mu.Lock()
+		a.news, a.unread = a.described, err
+		a.mu.Unlock()
+	}
+}

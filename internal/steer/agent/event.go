@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/decide"
+)
+
+// Event is one thing that an agent did or saw, for people and for analysis.
+type Event struct {
+	ID   int       `json:"id"`
+	At   time.Time `json:"at"`
+	Host string    `json:"host"`
+	// Kind: a decide.Kind, or one of the words below.
+	Kind string `json:"kind"`
+	Pair string `json:"pair,omitempty"`
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Reason is one sentence with figures.
+	Reason string `json:"reason"`
+	// By: "policy", "user" or "peer".
+	By string `json:"by,omitempty"`
+	// DryRun: decided, not done.
+	DryRun bool `json:"dry_run,omitempty"`
+	// Took is the time of the map writes, and Detected that from the first packet
+	// without answer to the decision, in nanoseconds.
+	Took     time.Duration `json:"took_ns,omitempty"`
+	Detected time.Duration `json:"detected_ns,omitempty"`
+	// PredictedGain and ExpectedLoss as decided.
+	PredictedGain float64 `json:"predicted_gain,omitempty"`
+	ExpectedLoss  float64 `json:"expected_loss_s,omitempty"`
+	// Of is the event whose outcome this is, Gain what it brought: the goodput (or
+	// the round trip time) over the second after against the second before.
+	Of       int                  `json:"of,omitempty"`
+	Gain     *float64             `json:"gain,omitempty"`
+	Evidence *decide.PairEvidence `json:"evidence,omitempty"`
+}
+
+// Kinds of events beside those of decisions.
+const (
+	EventStarted = "started"
+	EventAdopted = "adopted"
+	EventOutcome = "outcome"
+	EventPeer    = "peer"
+	EventSuspect = "suspect"
+	EventCleared = "cleared"
+	EventPinned  = "pinned"
+	// EventConflict: pods that a description gives one address are not steered.
+	EventConflict = "conflict"
+	EventWarning  = "warning"
+	EventKey      = "key"
+)
+
+// keep is how many events an agent holds in memory.
+const keep = 2000
+
+// journal keeps events, writes them down and wakes who follows.
+type journal struct {
+	mu     sync.Mutex
+	events []Event
+	next   int
+	out    io.Writer
+	wake   chan struct{}
+}
+
+func newJournal(out io.Writer) *journal {
+	return &journal{out: out, next: 1, wake: make(chan struct{})}
+}
+
+// add numbers and keeps the event; it returns its number.
+func (j *journal) add(e Event) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e.ID = j.next
+	j.next++
+	if len(j.events) >= keep {
+		j.events = append(j.events[:0], j.events[keep/4:]...)
+	}
+	j.events = append(j.events, e)
+	if j.out != nil {
+		// A full disk must not stop the agent; the event stays in memory.
+		_ = encoder(j.out).Encode(e)
+	}
+	close(j.wake)
+	j.wake = make(chan struct{})
+	return e.ID
+}
+
+// encoder writes names of pairs as they are, p1>p2, so that grep finds them.
+func encoder(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
+}
+
+// since returns the events after number id, and a channel that closes when
+// there are more.
+func (j *journal) since(id int) ([]Event, <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i, e := range j.events {
+		if e.ID > id {
+			return append([]Event(nil), j.events[i:]...), j.wake
+		}
+	}
+	return nil, j.wake
+}
+
+// last returns the newest event.
+func (j *journal) last() Event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.events) == 0 {
+		return Event{}
+	}
+	return j.events[len(j.events)-1]
+}

@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab/sockdiag"
+)
+
+const (
+	// countEvery is how often connections are looked at, where that is quickly done.
+	countEvery = 250 * time.Millisecond
+	// countShare is how many times as long as a look took none is taken after it.
+	countShare = 9
+)
+
+// headcount is a pair's connections as they were last counted. It belongs to countAll.
+type headcount struct {
+	// acked is what each had delivered, by the kernel's number for it, and now what
+	// it has.
+	acked, now map[uint64]uint64
+	// conns carry traffic. total is what all have delivered since the last count, and
+	// limited what those have whose application has nothing more to send.
+	conns          int
+	total, limited float64
+	// known: some were there at the last count.
+	known bool
+}
+
+// begin begins a count.
+func (h *headcount) begin() {
+	*h = headcount{acked: h.now, now: make(map[uint64]uint64, len(h.now))}
+}
+
+// see counts a connection. The kernel's own flag tells of the best sample ever
+// (tcp_rate_gen), so it is the queue that is looked at: unsent data, or a window
+// that is full.
+func (h *headcount) see(s sockdiag.Socket) {
+	h.now[s.ID] = s.BytesAcked
+	if min(s.SentAgo, s.ReceivedAgo) < quiet {
+		h.conns++
+	}
+	was, known := h.acked[s.ID]
+	h.known = h.known || known
+	moved := float64(s.BytesAcked - min(was, s.BytesAcked))
+	h.total += moved
+	if s.Unsent == 0 && s.Unacked < s.Window {
+		h.limited += moved
+	}
+}
+
+// counted takes over what was counted of the pair's connections.
+func (p *pair) counted(h *headcount) {
+	p.conns = h.conns
+	weight := 1.0 // where all are new, what was known was of others
+	if h.known {
+		weight = 0.3
+	}
+	if h.total > 0 {
+		p.weighted = true
+		p.limited += weight * (h.limited/h.total - p.limited)
+	}
+}
+
+// countable are the pairs of a pod whose connections are to be counted.
+type countable struct {
+	pod   *pod
+	pairs map[netip.Addr]*pair // by the peer's stable address
+}
+
+// countAll looks at the TCP connections of pairs with traffic, until ctx ends: how
+// many there are is the load that a policy looks a table up by, and whether they
+// have more to send than they may is whether a path could give them more. The
+// kernel looks at every connection of the machine to list those of a pod, so it is
+// only asked about pods of which it tells, by other means, that they use TCP, and
+// all this takes a tenth of a processor at most.
+func (a *Agent) countAll(ctx context.Context) error {
+	tick := time.NewTimer(countEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		next := countEvery
+		for _, c := range a.countables(a.cfg.Now()) {
+			begin := a.cfg.Now()
+			a.countConnections(c)
+			rest := countShare * a.cfg.Now().Sub(begin)
+			next = max(next-rest, 0)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(rest):
+			}
+		}
+		tick.Reset(max(next, time.Millisecond))
+	}
+}
+
+// countables are the pods to ask about now.
+func (a *Agent) countables(now time.Time) (out []countable) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.pods {
+		recent, pairs := false, map[netip.Addr]*pair{}
+		for _, p := range l.pairs {
+			recent = recent || now.Sub(p.active) < quiet && (a.passive == nil || p.conns > 0 || p.usesTCP(now))
+			pairs[p.routes[0].Remote.Addr] = p
+		}
+		if recent {
+			out = append(out, countable{l, pairs})
+		}
+	}
+	return out
+}
+
+// countConnections counts those of a pod.
+func (a *Agent) countConnections(c countable) {
+	for _, p := range c.pairs {
+		p.heads.begin()
+	}
+	err := sockdiag.Each(c.pod.Netns, func(s sockdiag.Socket) {
+		if p := c.pairs[s.Remote.Addr().Unmap()]; p != nil {
+			p.heads.see(s)
+		}
+	})
+	if err != nil {
+		a.cfg.Log.Debug("connections not counted", "pod", c.pod.Name, "error", err)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range c.pairs {
+		p.counted(&p.heads)
+	}
+}

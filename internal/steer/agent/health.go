@@ -1,0 +1,38 @@
+package agent
+
+import (
+	"maps"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/probe"
+)
+
+// Health is how an agent itself fares.
+type Health struct {
+	Host    string    `json:"host"`
+	Started time.Time `json:"started"`
+	Policy  string    `json:"policy"`
+	DryRun  bool      `json:"dry_run"`
+	Pods    int       `json:"pods"`
+	Pairs   int       `json:"pairs"`
+	Stalls  uint64    `json:"stalls"`
+	// Senders and Reflectors count probes by network, refused ones by reason.
+	Senders    map[string]probe.SenderCounters `json:"senders"`
+	Reflectors map[string]probe.Counters       `json:"reflectors"`
+}
+
+// Health returns it.
+func (a *Agent) Health() Health {
+	a.mu.Lock()
+	h := Health{Host: a.cfg.Host, Started: a.start, Policy: a.cfg.Policy.Name(), DryRun: a.cfg.DryRun, Pods: len(a.pods),
+		Stalls: a.stats.stalls, Senders: map[string]probe.SenderCounters{}, Reflectors: map[string]probe.Counters{}}
+	for _, p := range a.pods {
+		h.Pairs += len(p.pairs)
+	}
+	links := maps.Clone(a.links)
+	a.mu.Unlock()
+	for name, w := range links {
+		h.Senders[name], h.Reflectors[name] = w.sender.Counters(), w.reflector.Counters()
+	}
+	return h
+}

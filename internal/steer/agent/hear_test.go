@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// twoHosts is the agent of h1, without pods: it knows h2 on the networks m and z.
+func twoHosts(t *testing.T) (a *Agent, h2 *remoteHost) {
+	t.Helper()
+	now := time.Unix(1000, 0)
+	a, err := New(Config{Host: "h1", Keys: oneKey("a key of the test, 32 octets wide"),
+		Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, other := topo.Pod{UID: "agent of h1"}, topo.Pod{UID: "agent of h2"}
+	h2 = &remoteHost{name: "h2", pod: idOf(other), paths: map[string]*hostPath{}}
+	a.names, a.self, a.remote["h2"] = []string{"m", "z"}, idOf(own), h2
+	for i, n := range a.names {
+		to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i), 2, 9}), stampPort)
+		h2.paths[n] = &hostPath{network: n, to: to, mtu: 1500, track: probe.NewTrack(1472, false)}
+	}
+	return a, h2
+}
+
+// TestHearOfFailure: another agent is believed about the paths to its own host,
+// if it speaks of the same networks.
+func TestHearOfFailure(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*notice)
+		want   status
+		failed bool
+	}{
+		{"it says so", func(*notice) {}, statusDone, true},
+		{"to somebody else", func(n *notice) { n.to = podID{1} }, statusUnknown, false},
+		{"from nobody we know", func(n *notice) { n.from = podID{1} }, statusUnknown, false},
+		{"of other networks", func(n *notice) { n.names++ }, statusUnknown, false},
+		{"of a network that there is not", func(n *notice) { n.network = 2 }, statusUnknown, false},
+		{"about pods", func(n *notice) { n.kind = noticeOpen }, statusUnknown, false},
+	} {
+		a, h2 := twoHosts(t)
+		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.self, names: a.dialect()}
+		tc.change(&n)
+		answer, err := decodeNotice(a.hear(probe.TLV{Type: noticeType, Value: n.encode()}))
+		if err != nil || answer.status != tc.want {
+			t.Errorf("%s: answered %d, %v, want %d", tc.name, answer.status, err, tc.want)
+		}
+		if failed := !h2.paths["m"].failed.IsZero(); failed != tc.failed || !h2.paths["z"].failed.IsZero() {
+			t.Errorf("%s: m failed: %v, z failed: %v", tc.name, failed, !h2.paths["z"].failed.IsZero())
+		}
+	}
+	a, _ := twoHosts(t)
+	for _, tlv := range []probe.TLV{{Type: noticeType + 1, Value: someNotice().encode()}, {Type: noticeType},
+		{Type: noticeType, Value: make([]byte, noticeSize)}} {
+		if answer := a.hear(tlv); answer != nil {
+			t.Errorf("type %d with %d octets is answered: %x", tlv.Type, len(tlv.Value), answer)
+		}
+	}
+}
+
+// TestRecovery: a failed path is well again after answers in a row, and a lost
+// or late one begins the row anew.
+func TestRecovery(t *testing.T) {
+	a, h2 := twoHosts(t)
+	m := h2.paths["m"]
+	m.failed = a.cfg.Now().Add(-3 * time.Second)
+	answer := func(late bool) {
+		a.answered("m", probe.Reply{From: m.to, RTT: time.Millisecond, At: a.cfg.Now(), Late: late, DSCPSeen: mark,
+			ReplyDSCP: mark})
+	}
+	for range wellAfter - 1 {
+		answer(false)
+	}
+	m.well = 0 // as receive does with a loss
+	for range wellAfter - 1 {
+		answer(false)
+		answer(true)
+	}
+	if m.failed.IsZero() {
+		t.Fatal("well again too soon")
+	}
+	answer(false)
+	if !m.failed.IsZero() {
+		t.Fatal("still failed")
+	}
+	if e := a.journal.last(); e.Kind != EventCleared || e.To != "m" ||
+		!strings.Contains(e.Reason, "answers again, after 3s") {
+		t.Errorf("event: %+v", e)
+	}
+}
+
+// TestMarkThatIsLost: whichever way it is lost, the path is unfit until it is not.
+func TestMarkThatIsLost(t *testing.T) {
+	const hint = "; encapsulated it could be used"
+	for _, tc := range []struct {
+		there, back int
+		want        string
+	}{{mark, mark, ""}, {-1, mark, ""}, {mark, -1, ""}, {0, 0, "arrived as 0" + hint}, {8, mark, "arrived as 8" + hint},
+		{mark, 46, "arrived as 46" + hint}} {
+		a, h2 := twoHosts(t)
+		m := h2.paths["m"]
+		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
+		if !strings.HasSuffix(m.unfit, tc.want) || tc.want == "" && m.unfit != "" {
+			t.Errorf("there %d, back %d: %q, want %q", tc.there, tc.back, m.unfit, tc.want)
+		}
+		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: mark, ReplyDSCP: mark})
+		if m.unfit != "" {
+			t.Errorf("still unfit: %q", m.unfit)
+		}
+		a.cluster.Encapsulated = []string{"m"} // the mark is inside, whatever happens to the outer one
+		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
+		if m.unfit != "" {
+			t.Errorf("unfit, though encapsulated: %q", m.unfit)
+		}
+	}
+}
+
+// TestWarningsAreBounded: one fault is told once a minute, others at once.
+func TestWarningsAreBounded(t *testing.T) {
+	a, _ := twoHosts(t)
+	now := a.cfg.Now()
+	a.cfg.Now = func() time.Time { return now }
+	for range 100 {
+		a.warn("a fault of %s", "the same")
+		now = now.Add(500 * time.Millisecond)
+	}
+	a.warn("another")
+	if id := a.journal.last().ID; id != 2 {
+		t.Errorf("%d warnings, want 2", id)
+	}
+	now = now.Add(time.Minute)
+	a.warn("a fault of the same")
+	if id := a.journal.last().ID; id != 3 || len(a.warned) != 1 {
+		t.Errorf("a minute later: %d warnings, %d remembered", id, len(a.warned))
+	}
+}
+
+// TestUnreachable: what wakes a connection is a well-formed ICMP message that
+// quotes its first segment without acknowledgment.
+func TestUnreachable(t *testing.T) {
+	b := unreachable(netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2"), 40001, 5201, 0x01020304)
+	if len(b) != 8+20+8 || b[0] != 3 || b[1] != 1 {
+		t.Fatalf("%x", b)
+	}
+	if checksum(b) != 0 || checksum(b[8:28]) != 0 {
+		t.Errorf("checksums: %#x, %#x; want 0 over what holds one", checksum(b), checksum(b[8:28]))
+	}
+	src, dst := netip.AddrFrom4([4]byte(b[20:24])), netip.AddrFrom4([4]byte(b[24:28]))
+	if src.String() != "10.1.0.1" || dst.String() != "10.1.0.2" || b[17] != 6 {
+		t.Errorf("quotes %v to %v, protocol %d", src, dst, b[17])
+	}
+	if binary.BigEndian.Uint16(b[28:]) != 40001 || binary.BigEndian.Uint16(b[30:]) != 5201 ||
+		binary.BigEndian.Uint32(b[32:]) != 0x01020304 {
+		t.Errorf("quoted segment: %x", b[28:])
+	}
+}

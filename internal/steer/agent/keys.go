@@ -1,0 +1,268 @@
+package agent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/probe"
+)
+
+// Agents tell each other which keys they accept, by a TLV of a type of their own,
+// until that is confirmed: so each is sent what is signed by a key that it has,
+// and a key turns over without a probe lost, in whatever order the hosts are given it.
+const keysType = 241
+
+const (
+	keysVersion = 1
+	keysSize    = 4 + 8 + 16 + 8*probe.MostKeys
+)
+
+// keyList is one message. The answer is of the other's keys, with the version of
+// what it answers.
+type keyList struct {
+	version uint64
+	from    podID
+	ids     []probe.KeyID
+}
+
+// errKeyList is returned for bytes that are no list of keys of this version.
+var errKeyList = errors.New("no list of keys of this version")
+
+func (l keyList) encode() []byte {
+	b := make([]byte, 0, keysSize)
+	b = append(b, keysVersion, byte(len(l.ids)), 0, 0)
+	b = binary.BigEndian.AppendUint64(b, l.version)
+	b = append(b, l.from[:]...)
+	for _, id := range l.ids {
+		b = append(b, id[:]...)
+	}
+	return append(b, make([]byte, keysSize-len(b))...)
+}
+
+func decodeKeyList(b []byte) (l keyList, err error) {
+	if len(b) != keysSize || b[0] != keysVersion || b[1] == 0 || b[1] > probe.MostKeys {
+		return l, fmt.Errorf("decode list of keys of %d octets: %w", len(b), errKeyList)
+	}
+	l = keyList{version: binary.BigEndian.Uint64(b[4:]), from: podID(b[12:28])}
+	for i := range int(b[1]) {
+		l.ids = append(l.ids, probe.KeyID(b[28+8*i:]))
+	}
+	return l, nil
+}
+
+// peerKeys is what is known of another host's keys.
+type peerKeys struct {
+	// has lists those that it accepts, as it told, or else the one that it answered by.
+	has  []probe.KeyID
+	says bool
+	// told is the version of ours that it has confirmed, and knows since when it has
+	// known that this host has a key.
+	told  uint64
+	knows map[probe.KeyID]time.Time
+	// spoke is when it last answered or told anything. Since asked, unanswered
+	// probes went to it.
+	spoke, asked time.Time
+	unanswered   int
+}
+
+// rekey asks for the keys, and lets those that were withdrawn go once they are
+// needed no more. It is done before anybody is told.
+func (a *Agent) rekey(now time.Time) {
+	changed := false
+	if k, err := a.cfg.Keys(); err != nil {
+		a.warn("the keys stay as they are: %v", err)
+	} else if changed, err = a.ring.Give(k, now, a.needed()...); err != nil {
+		a.warn("the keys stay as they are: %v", err)
+	}
+	if kept, until := a.ring.Until(); changed {
+		e := Event{Kind: EventKey, Reason: fmt.Sprintf("the current key is %x", a.ring.Told()[0])}
+		if kept > 0 {
+			e.Reason += fmt.Sprintf("; until all agents have it, and no later than %s, %d withdrawn ones are accepted",
+				until.Format(time.RFC3339), kept)
+		}
+		a.note(e)
+	}
+	have, told := a.spread(now)
+	dropped, turned := a.ring.Tend(now, have, told)
+	if dropped > 0 {
+		a.note(Event{Kind: EventKey, Reason: fmt.Sprintf("%d withdrawn keys are refused from now on", dropped)})
+	}
+	if changed || turned {
+		a.setKeys()
+		a.hasten(now)
+	}
+	a.warnBehind(now)
+}
+
+// needed are the keys by which this host and others send: one that is given many new keys
+// in a row must not let go of the only one that another host has.
+func (a *Agent) needed() (out []probe.KeyID) {
+	for _, h := range a.remote {
+		for _, id := range []probe.KeyID{a.ring.Best(h.keys.has), a.sentBy(h)} {
+			if id != (probe.KeyID{}) && !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
+	}
+	return out
+}
+
+// hasten has the hosts that were heard of lately told of this version by their next probe,
+// now: paths whose flows the other agent decides about are probed once in some seconds.
+func (a *Agent) hasten(now time.Time) {
+	for _, h := range a.remote {
+		for _, hp := range h.paths {
+			if now.Sub(h.keys.spoke) >= warmFor || !hp.failed.IsZero() || hp.next.Before(now) {
+				continue
+			}
+			if hp.next = now; (hp.sent+1)%fullEvery == 0 {
+				hp.sent++ // one of full size has no room for it
+			}
+			break
+		}
+	}
+}
+
+// setKeys gives all that signs and checks the keys that are accepted now.
+func (a *Agent) setKeys() {
+	keys := a.ring.Keys()
+	for _, w := range a.links {
+		if err := errors.Join(w.sender.SetKeys(keys), w.reflector.SetKeys(keys)); err != nil {
+			a.warn("%s: %v", w.network, err)
+		}
+	}
+}
+
+// behind reports whether a host that was heard of lately has none of the keys of
+// this host's file.
+func (a *Agent) behind(h *remoteHost, now time.Time) bool {
+	return now.Sub(h.keys.spoke) < warmFor && !slices.ContainsFunc(h.keys.has, a.ring.Given)
+}
+
+// spread reports whether all hosts that were heard of lately have a key of this
+// host's file, and whether they have been told of this version of the ring.
+func (a *Agent) spread(now time.Time) (have, told bool) {
+	have, told = true, true
+	for _, h := range a.remote {
+		have = have && !a.behind(h, now)
+		told = told && (now.Sub(h.keys.spoke) >= warmFor || h.keys.told == a.ring.Version() || !h.keys.says)
+	}
+	return have, told
+}
+
+// warnBehind names the hosts that will be locked out when the withdrawn keys go,
+// where they have had time to be given new ones.
+func (a *Agent) warnBehind(now time.Time) {
+	kept, until := a.ring.Until()
+	if kept == 0 || until.Sub(now) > a.hold.Most-a.hold.Least {
+		return
+	}
+	for _, h := range a.remote {
+		if a.behind(h, now) {
+			a.warnOf("behind "+h.name,
+				"%s has no key of this host's file, only one that was withdrawn: without it the agents are strangers from %s on", h.name, until.Format(time.RFC3339))
+		}
+	}
+}
+
+// keyFor names the key to sign with what goes to a host: the first of ours that it
+// has. Where that is not known, or nothing is answered, they are tried in turn.
+func (a *Agent) keyFor(h *remoteHost, now time.Time) probe.KeyID {
+	best, told, k := a.keyBest(h), a.ring.Told(), &h.keys
+	lost := k.unanswered >= 4 && now.Sub(k.asked) >= 500*time.Millisecond
+	if len(told) < 2 || !lost && (len(k.has) > 0 || k.unanswered == 0) {
+		return best
+	}
+	return told[(slices.Index(told, best)+k.unanswered)%len(told)]
+}
+
+// keyBest names the key that both hosts have, as far as is known, or else the current one:
+// for what is derived of it. Ring.Keys lists all that the other host may use; Ring.Version
+// tells when that changed.
+func (a *Agent) keyBest(h *remoteHost) probe.KeyID {
+	if best := a.ring.Best(h.keys.has); best != (probe.KeyID{}) {
+		return best
+	}
+	return a.ring.Told()[0]
+}
+
+// listed adds the list of our keys to what a probe carries, if the host is to be
+// told of it.
+func (a *Agent) listed(h *remoteHost, tlvs []probe.TLV) []probe.TLV {
+	if h.keys.told == a.ring.Version() {
+		return tlvs
+	}
+	l := keyList{version: a.ring.Version(), from: a.self, ids: a.ring.Told()}
+	return append(slices.Clip(tlvs), probe.TLV{Type: keysType, Value: l.encode()})
+}
+
+// ask notes that a probe goes to the host.
+func (k *peerKeys) ask(now time.Time) {
+	if k.unanswered == 0 {
+		k.asked = now
+	}
+	k.unanswered++
+}
+
+// hearKeys takes a host's list, on a reflector's goroutine, and answers with ours.
+func (a *Agent) hearKeys(value []byte) []byte {
+	l, err := decodeKeyList(value)
+	if err != nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, h := range a.remote {
+		if h.pod == l.from {
+			a.has(h, l.ids)
+			h.keys.says, h.keys.spoke = true, a.cfg.Now()
+		}
+	}
+	return keyList{version: l.version, from: a.self, ids: a.ring.Told()}.encode()
+}
+
+// keyed takes what an answer tells of its host's keys.
+func (a *Agent) keyed(h *remoteHost, r probe.Reply) {
+	k := &h.keys
+	k.spoke, k.unanswered = a.cfg.Now(), 0
+	for _, t := range r.TLVs {
+		if t.Type != keysType {
+			continue
+		}
+		if l, err := decodeKeyList(t.Value); err == nil && l.from == h.pod {
+			a.has(h, l.ids)
+			k.says, k.told = true, l.version
+			if l.version == a.ring.Version() {
+				k.learn(a.ring.Told(), k.spoke)
+			}
+			return
+		}
+	}
+	if !k.says {
+		a.has(h, []probe.KeyID{r.Key})
+	}
+}
+
+// learn notes that the host knows that this one has the keys, and no others.
+func (k *peerKeys) learn(ids []probe.KeyID, now time.Time) {
+	knew := k.knows
+	k.knows = make(map[probe.KeyID]time.Time, len(ids))
+	for _, id := range ids {
+		if since, ok := knew[id]; ok {
+			k.knows[id] = since
+		} else {
+			k.knows[id] = now
+		}
+	}
+}
+
+// has notes which keys a host accepts. The marks that packets to it bear change at the
+// next turn: it may be about to refuse those of another key.
+func (a *Agent) has(h *remoteHost, ids []probe.KeyID) {
+	if !slices.Equal(h.keys.has, ids) {
+		h.keys.has, a.refreshed = ids, time.Time{}
+	}
+}

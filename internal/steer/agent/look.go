@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+)
+
+// glance is what a turn of the loop looks at first of a path that carries a pair's
+// packets. Where nothing was sent nothing can fall silent, and most turns find that
+// of most paths. So it is kept apart from what else is known of them: the memory of
+// fifty pairs is not in the processor's caches when a turn begins, and fetching it
+// would be most of what a turn costs.
+type glance struct {
+	pair  *pair
+	line  int
+	meter dataplane.Meter
+	// sent is the packets of the latest look, and open that some of them were not
+	// answered: time alone can then bring news.
+	sent uint64
+	open bool
+}
+
+// glance looks at line n of those attended if there may be something new. It
+// returns when to look again.
+func (a *Agent) glance(n int, now time.Time) time.Duration {
+	g := &a.glances[n]
+	if !g.open && g.meter.Sent() == g.sent {
+		return slowTick
+	}
+	next := a.lookAt(g.pair, g.line, now)
+	a.glances[n].note() // flows may have moved, and others be attended now
+	return next
+}
+
+// note keeps what the latest look at the line found.
+func (g *glance) note() {
+	ln := &g.pair.lines[g.line]
+	g.sent, g.open = ln.sent.Packets, !ln.silent.IsZero()
+}
+
+// attend makes watch look at the pair's lines that had packets lately. For the
+// others each evidence is often enough.
+func (a *Agent) attend(p *pair, now time.Time) {
+	for i := range p.lines {
+		ln := &p.lines[i]
+		if ln.attended || now.Sub(ln.used) >= time.Second {
+			continue
+		}
+		m, err := p.local.plane.Meter(p.remote.UID, p.routes[i].Index)
+		if err != nil {
+			return // the peer was just removed
+		}
+		ln.attended = true
+		g := glance{pair: p, line: i, meter: m}
+		g.note()
+		a.glances = append(a.glances, g)
+	}
+}
+
+// rewatch finds what watch is to look at: lines of pairs with traffic of late. It
+// forgets the inquiries of those that are gone.
+func (a *Agent) rewatch(now time.Time) {
+	a.inquiring = slices.DeleteFunc(a.inquiring, func(p *pair) bool {
+		return a.pods[p.local.UID] != p.local || p.local.pairs[p.remote.UID] != p
+	})
+	for _, g := range a.glances {
+		g.pair.lines[g.line].attended = false
+	}
+	clear(a.glances)
+	a.glances = a.glances[:0]
+	for _, l := range a.pods {
+		for _, p := range l.pairs {
+			if now.Sub(p.active) < quiet {
+				a.attend(p, now)
+			}
+		}
+	}
+}
+
+// look reads a pair's counters, on all paths.
+func (a *Agent) look(p *pair, now time.Time) {
+	for i := range p.lines {
+		a.lookAt(p, i, now)
+	}
+}
+
+// lookAt reads the pair's counters on path i, and suspects it if it went silent. It
+// returns when to look again.
+func (a *Agent) lookAt(p *pair, i int, now time.Time) time.Duration {
+	ln, r := &p.lines[i], &p.routes[i]
+	sent, received, err := p.local.plane.Tallies(p.remote.UID, r.Index)
+	if err != nil {
+		return slowTick // the peer was just removed
+	}
+	tx, rx := sent.Packets != ln.sent.Packets, received.Packets != ln.received.Packets
+	stream := sent.Packets-ln.sent.Packets >= streaming
+	ln.sent, ln.received, ln.came = sent, received, a.clock.at(received.Last)
+	if tx || rx {
+		if now.Sub(p.active) > time.Second {
+			p.resumed = now
+		}
+		p.active, p.host.used = now, now
+		if hp := p.host.paths[r.Network]; hp != nil {
+			hp.busy = now
+		}
+		p.use(i, now)
+	}
+	switch {
+	case sent.Last > received.Last:
+		// Whoever asks in turns falls silent with its last question.
+		if ln.silent.IsZero() || rx {
+			ln.silent = a.clock.at(sent.Last)
+		}
+	case rx:
+		ln.silent = time.Time{}
+	case tx && ln.silent.IsZero():
+		ln.silent = now
+	}
+	// While this loop was late it did not listen.
+	if !ln.silent.IsZero() && now.Sub(ln.silent) >= silence && now.Sub(ln.silent) >= silence+a.late(ln.silent, now) {
+		a.suspect(p, i, now)
+	}
+	return ln.lookAgain(now, stream)
+}
+
+// use notes that packets go over path i.
+func (p *pair) use(i int, now time.Time) {
+	ln := &p.lines[i]
+	if hp := p.host.paths[p.routes[i].Network]; hp != nil && now.Sub(ln.used) > lull {
+		hp.back = now
+	}
+	ln.used = now
+}
+
+// streaming is how many packets between two looks make a stream.
+const streaming = 4
+
+// lookAgain is when to look at the line again. A packet that goes alone is dated by
+// the data plane, so its silence is found when it is due if the line is looked at
+// before, and at the latest with the next look. Of a stream only the latest packet is dated: its silence is
+// counted from a look on, so looks are closer. Silence that was found to mean
+// nothing goes on.
+func (ln *line) lookAgain(now time.Time, stream bool) time.Duration {
+	switch left := silence - now.Sub(ln.silent); {
+	case stream, !ln.silent.IsZero() && left <= 0:
+		return fastTick
+	case !ln.silent.IsZero():
+		return max(left, suspectTick)
+	}
+	return slowTick
+}

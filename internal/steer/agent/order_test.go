@@ -1,0 +1,239 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab/impair"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/stream"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// TestOrders holds agents to what they say: an order that is refused changes nothing,
+// and a pair that was silent has not failed.
+func TestOrders(t *testing.T) {
+	b := newBed(t, "t-order", "routed-bgp", "vxlan", "macvlan")
+	b.start("h1", nil)
+	b.start("h2", nil)
+	for _, step := range []struct {
+		name string
+		run  func(*bed)
+	}{
+		{"an order that is refused enters no pair", refusedFirst},
+		{"refused orders change nothing", refusedOrders},
+		{"a silent pair goes home", silentPair},
+		{"a dry run refuses", dryOrders},
+	} {
+		if !t.Run(step.name, func(t *testing.T) {
+			outer := b.t
+			b.t = t
+			defer func() { b.t = outer }()
+			step.run(b)
+		}) {
+			break
+		}
+	}
+}
+
+// TestUnpinWhatIsNotPinned: it is no event, and nobody is told that a pin has gone.
+func TestUnpinWhatIsNotPinned(t *testing.T) {
+	a, p, _ := askedPair(t)
+	a.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
+	for _, tc := range []struct{ pinned, kind string }{{"", string(decide.Stay)}, {"z", EventPinned},
+		{"", string(decide.Stay)}} {
+		before := a.journal.last().ID
+		p.pinned = tc.pinned
+		e, err := a.Order(Order{Local: "p", Remote: "q"})
+		if err != nil || e.Kind != tc.kind || p.pinned != "" || (a.journal.last().ID != before) != (tc.pinned != "") {
+			t.Errorf("pinned to %q: %+v, %v", tc.pinned, e, err)
+		}
+	}
+}
+
+// unchanged gives an order that is to be refused, and wants nothing to have changed.
+func (b *bed) unchanged(o Order, want string) {
+	b.t.Helper()
+	a := b.agents["h1"]
+	type state struct {
+		pinned, on string
+		assigned   decide.Assignment
+		trial      decide.Trial
+		switches   uint64
+	}
+	look := func() (s state) {
+		s.on = a.on("a", "b")
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		p, _ := a.named("a", "b")
+		s.pinned, s.assigned, s.trial, s.switches = p.pinned, p.assigned, p.state.Trial, a.stats.switches
+		return s
+	}
+	before, since := look(), a.journal.last().ID
+	if _, err := a.Order(o); err == nil || !strings.Contains(err.Error(), want) {
+		b.t.Errorf("%+v: got %v, want %s", o, err, want)
+	}
+	if after := look(); after != before {
+		b.t.Errorf("%+v: %+v became %+v", o, before, after)
+	}
+	events, _ := a.journal.since(since)
+	for _, e := range events {
+		if e.By == "user" {
+			b.t.Errorf("%+v: %+v", o, e)
+		}
+	}
+}
+
+// refusedFirst: the pods have not spoken with each other yet.
+func refusedFirst(b *bed) {
+	a := b.agents["h1"]
+	entered := func() (out []string) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, l := range a.pods {
+			for _, p := range l.pairs {
+				out = append(out, p.name)
+			}
+			out = append(out, l.plane.Peers()...)
+		}
+		return out
+	}
+	if known := entered(); len(known) > 0 {
+		b.t.Fatalf("entered before: %v", known)
+	}
+	for _, tc := range []struct {
+		order Order
+		want  string
+	}{
+		{Order{Local: "a", Remote: "b", Network: "nowhere", Pin: true}, "has no path on"},
+		{Order{Local: "a", Remote: "b", Pin: true}, "expected a network"},
+		{Order{Local: "a", Remote: "b", Network: "vxlan"}, "--force"},
+		{Order{Local: "a", Remote: "c", Network: "vxlan"}, "no such pair"},
+	} {
+		if _, err := a.Order(tc.order); err == nil || !strings.Contains(err.Error(), tc.want) {
+			b.t.Errorf("%+v: got %v, want %s", tc.order, err, tc.want)
+		}
+		if known := entered(); len(known) > 0 {
+			b.t.Errorf("%+v has entered %v", tc.order, known)
+		}
+	}
+}
+
+func refusedOrders(b *bed) {
+	a := b.agents["h1"]
+	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	defer udp.stop()
+	a.wish.set("routed-bgp")
+	b.await("the pair to open", func() bool { return a.opened("a", "b") })
+	b.unchanged(Order{Local: "a", Remote: "b", Network: "nowhere", Pin: true}, "has no path on")
+	b.unchanged(Order{Local: "a", Remote: "b", Pin: true}, "expected a network")
+	b.unchanged(Order{Local: "a", Remote: "b", Force: true}, "expected a network")
+	b.impair("vxlan", impair.Impairment{DropIngress: true, DropEgress: true}, "a", "agent-h1")
+	a.wish.set("vxlan")
+	b.await("the path to have failed", func() bool {
+		for _, p := range a.Paths() {
+			if p.Network == "vxlan" && p.State == string(decide.Failed) {
+				return true
+			}
+		}
+		return false
+	})
+	a.wish.set("routed-bgp")
+	b.flows("routed-bgp")
+	b.unchanged(Order{Local: "a", Remote: "b", Network: "vxlan", Pin: true}, "--force")
+	b.impair("vxlan", impair.Impairment{}, "a", "agent-h1")
+	// A data plane that does not know the peer cannot move its flows.
+	a.mu.Lock()
+	p, _ := a.named("a", "b")
+	err := p.local.plane.RemovePeer(p.remote.UID)
+	a.mu.Unlock()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.unchanged(Order{Local: "a", Remote: "b", Network: "macvlan", Pin: true, Force: true}, "did not move to macvlan")
+	// Neither can the policy, which is to know that.
+	a.wish.set("macvlan")
+	on := ""
+	b.await("the policy to have moved them", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		on = p.on().Network
+		return p.decision.To == "macvlan"
+	})
+	if on != "routed-bgp" {
+		b.t.Errorf("assigned to %s, though the data plane has refused", on)
+	}
+	a.wish.set("routed-bgp")
+	a.mu.Lock()
+	err = a.setPeer(p, true)
+	p.stale = time.Time{}
+	a.mu.Unlock()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	// The next one begins with agents that know of nothing.
+	for _, h := range []string{"h1", "h2"} {
+		b.stop(h)
+		b.start(h, nil)
+	}
+}
+
+// silentPair: confirmations are renewed while there is traffic, and end without.
+func silentPair(b *bed) {
+	a := b.agents["h1"]
+	a.wish.set("vxlan")
+	talk := func() *load {
+		return b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	}
+	udp := talk()
+	b.await("flows to move", func() bool { return a.on("a", "b") == "vxlan" })
+	if got := udp.stop().Counts.Datagrams; got.Received == 0 {
+		b.t.Errorf("%+v", got)
+	}
+	a.mu.Lock()
+	stats := a.stats
+	a.mu.Unlock()
+	since := a.journal.last().ID
+	time.Sleep(21 * time.Second)
+	udp = talk()
+	b.await("the flows to be on the path again", func() bool { return a.on("a", "b") == "vxlan" && a.opened("a", "b") })
+	b.flows("vxlan")
+	if got := udp.stop().Counts.Datagrams; got.Received == 0 || got.Foreign > 0 {
+		b.t.Errorf("%+v", got)
+	}
+	events, _ := a.journal.since(since)
+	homes := 0
+	for _, e := range events {
+		switch e.Kind {
+		case string(decide.Failover), string(decide.Fallback), EventSuspect:
+			b.t.Errorf("a pair that was silent: %+v", e)
+		case string(decide.Home):
+			homes++
+			if e.Pair != "a>b" || e.From != "vxlan" || e.To != "routed-bgp" || !strings.Contains(e.Reason, "no traffic for 1") {
+				b.t.Errorf("event: %+v", e)
+			}
+		}
+	}
+	a.mu.Lock()
+	now := a.stats
+	a.mu.Unlock()
+	if homes != 1 || now.homes != stats.homes+1 || now.failovers != stats.failovers || now.switches > stats.switches+1 {
+		b.t.Errorf("%d events; %+v became %+v", homes, stats, now)
+	}
+}
+
+func dryOrders(b *bed) {
+	b.stop("h1")
+	a := b.start("h1", func(c *Config) { c.DryRun = true; c.Policy.(*wish).set("routed-bgp") })
+	for _, force := range []bool{false, true} {
+		for _, pin := range []bool{false, true} {
+			b.unchanged(Order{Local: "a", Remote: "b", Network: "macvlan", Pin: pin, Force: force}, "--dry-run")
+		}
+	}
+	for _, p := range a.Paths() {
+		if p.Pinned {
+			b.t.Errorf("pinned: %+v", p)
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/internal/steer/route"
+)
+
+// someHosts are remote hosts with three paths each, as they are after use: the
+// traffic takes the first path.
+func someHosts(n int, now time.Time, use func(*remoteHost)) map[string]*remoteHost {
+	out := map[string]*remoteHost{}
+	for i := range n {
+		h := &remoteHost{name: fmt.Sprintf("h%d", i), paths: map[string]*hostPath{}}
+		for _, network := range []string{"m", "x", "z"} {
+			h.paths[network] = &hostPath{network: network}
+		}
+		use(h)
+		if !h.used.IsZero() {
+			h.paths["m"].busy = h.used
+		}
+		out[h.name] = h
+	}
+	return out
+}
+
+// TestProbePace: how often the paths of so many hosts are probed, by the times at
+// which probes are due in two minutes, after a while.
+func TestProbePace(t *testing.T) {
+	zero := time.Unix(1000, 0)
+	always := zero.Add(time.Hour) // in use for as long as this lasts
+	n := 0
+	owner := func(h *remoteHost) { h.used, h.owned = always, always }
+	for _, tc := range []struct {
+		name           string
+		hosts          int
+		use            func(*remoteHost)
+		most           float64       // probes a second in all
+		active, others time.Duration // the longest between two of a path
+	}{
+		{"one host", 1, owner, 20, probeActive, probeStandby},
+		{"few hosts", 3, owner, 45, 200 * ms, 200 * ms},
+		{"fifty hosts", 50, owner, 50, 3 * time.Second, 3 * time.Second},
+		{"as many as follow", 50, func(h *remoteHost) { h.used = always }, 30, probeFollower, probeFollower},
+		{"one that follows", 1, func(h *remoteHost) { h.used = always }, 0.6, probeFollower, probeFollower},
+		{"one with traffic before", 1,
+			func(h *remoteHost) { h.used, h.owned = zero.Add(-time.Minute), zero.Add(-time.Minute) }, 0.3, probeIdle, probeIdle},
+		{"a thousand of these", 1000, func(h *remoteHost) {
+			h.used = zero.Add(-time.Minute)
+			for _, hp := range h.paths {
+				n++
+				hp.next = zero.Add(time.Duration(n) * probeIdleShare)
+			}
+		}, 5, 0, 0},
+		{"without traffic ever", 1000, func(*remoteHost) {}, 0, 0, 0},
+		{"with traffic long ago", 10, func(h *remoteHost) { h.used = zero.Add(-warmFor) }, 0, 0, 0},
+		{"failed when there was traffic", 10, func(h *remoteHost) {
+			h.used, h.paths["x"].failed = zero.Add(-time.Hour), zero.Add(-time.Hour)
+		}, 1, 0, 0},
+	} {
+		remote := someHosts(tc.hosts, zero, tc.use)
+		sent, last := 0, map[*hostPath]time.Time{}
+		longest := map[bool]time.Duration{}
+		for now := zero; now.Before(zero.Add(140 * time.Second)); now = now.Add(epoch) {
+			all := dueProbes(remote, now)
+			if len(all) > probesAtOnce {
+				t.Fatalf("%s: %d probes at once", tc.name, len(all))
+			}
+			for _, d := range all {
+				d.hp.next, d.hp.sent = d.next, d.hp.sent+1
+				if now.Sub(zero) < 20*time.Second {
+					last[d.hp] = now
+					continue
+				}
+				sent++
+				first := d.hp.network == "m"
+				longest[first], last[d.hp] = max(longest[first], now.Sub(last[d.hp])), now
+			}
+		}
+		if rate := float64(sent) / 120; rate > tc.most*1.02+0.05 || rate < tc.most*0.9 {
+			t.Errorf("%s: %.2f probes a second, want %v", tc.name, rate, tc.most)
+		}
+		// What is due between two periods goes with the next.
+		if tc.active > 0 && (longest[true] > tc.active+epoch || longest[false] > tc.others+epoch) {
+			t.Errorf("%s: %v and %v between two, want %v and %v", tc.name, longest[true], longest[false], tc.active, tc.others)
+		}
+	}
+}
+
+// TestPaceOfNow: a path that becomes busy does not wait for when it would have been
+// due, nor does one whose fellows fall idle.
+func TestPaceOfNow(t *testing.T) {
+	now := time.Unix(1000, 0)
+	remote := someHosts(1, now, func(h *remoteHost) { h.used, h.owned = now, now })
+	for _, hp := range remote["h0"].paths {
+		hp.next = now.Add(9 * time.Second)
+	}
+	if got := dueProbes(remote, now); len(got) != 3 || !got[0].next.After(now) {
+		t.Errorf("due: %+v, want all three paths", got)
+	}
+}
+
+// TestNewPathsGoFirst: where many are due, those never probed go before those that
+// were, and what is left over goes with the next period.
+func TestNewPathsGoFirst(t *testing.T) {
+	now := time.Unix(1000, 0)
+	remote := someHosts(50, now, func(h *remoteHost) { h.used, h.owned = now, now })
+	for _, hp := range remote["h7"].paths {
+		hp.next = now.Add(-time.Second)
+	}
+	for name := range remote["h8"].paths {
+		remote["h8"].paths[name].next = now.Add(time.Second)
+	}
+	seen := map[string]int{}
+	for i := range 25 {
+		for _, d := range dueProbes(remote, now) {
+			d.hp.next = d.next
+			seen[d.hp.network]++
+			if i < 24 && slices.Contains([]*hostPath{remote["h7"].paths["m"], remote["h8"].paths["m"]}, d.hp) {
+				t.Errorf("period %d: a path that was probed before goes before new ones", i)
+			}
+		}
+	}
+	if seen["m"]+seen["x"]+seen["z"] != 147 {
+		t.Errorf("%v in 25 periods, want all paths but those of h8, once", seen)
+	}
+}
+
+// TestLookAgain: the counters of a pair with little traffic are looked at when
+// silence could be found, those of a stream more often.
+func TestLookAgain(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, tc := range []struct {
+		name   string
+		silent time.Duration // for so long, 0 not at all
+		stream bool
+		want   time.Duration
+	}{
+		{"nothing outstanding", 0, false, slowTick},
+		{"a packet just went", time.Microsecond, false, silence - time.Microsecond},
+		{"one went a while ago", 4 * ms, false, 2 * ms},
+		{"it is nearly due", silence - time.Microsecond, false, suspectTick},
+		{"it was found to mean nothing", silence, false, fastTick},
+		{"long so", time.Second, false, fastTick},
+		{"a stream", 0, true, fastTick},
+		{"a stream without answer yet", time.Microsecond, true, fastTick},
+	} {
+		ln := line{}
+		if tc.silent > 0 {
+			ln.silent = now.Add(-tc.silent)
+		}
+		if got := ln.lookAgain(now, tc.stream); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestLeisure: what can wait does not crowd one period.
+func TestLeisure(t *testing.T) {
+	a, _ := twoHosts(t)
+	for range 2 {
+		n := 0
+		for range 100 {
+			if a.leisure() {
+				n++
+			}
+		}
+		if n != leisurely {
+			t.Errorf("%d at once, want %d", n, leisurely)
+		}
+		a.weigh(a.cfg.Now()) // the next period
+	}
+}
+
+// TestSummariseWhatIsNew: probes of which nothing is new are not summed up again.
+func TestSummariseWhatIsNew(t *testing.T) {
+	a, h2 := twoHosts(t)
+	now := a.cfg.Now()
+	m := h2.paths["m"]
+	a.summarise(now)
+	if !m.summed.IsZero() {
+		t.Error("summed up before the first answer")
+	}
+	answer := func() { a.answered("m", probe.Reply{From: m.to, RTT: ms, At: now, DSCPSeen: mark, ReplyDSCP: mark}) }
+	answer()
+	for _, tc := range []struct {
+		after  time.Duration
+		answer bool
+		want   bool
+	}{{0, false, true}, {2 * time.Second, false, false}, {3 * time.Second, true, true}, {3100 * ms, true, false},
+		{4 * time.Second, false, true}} {
+		if tc.answer {
+			answer()
+		}
+		at := now.Add(tc.after)
+		a.summarise(at)
+		if got := m.summed.Equal(at); got != tc.want {
+			t.Errorf("after %v: summed up %v, want %v", tc.after, got, tc.want)
+		}
+	}
+	if m.summary.Answered != 3 {
+		t.Errorf("%d answers, want 3", m.summary.Answered)
+	}
+}
+
+// TestRenewal: what the other agent has confirmed it is asked about on one path,
+// and on all of them where no answer came; a bounded number at once.
+func TestRenewal(t *testing.T) {
+	a, p, h2 := askedPair(t)
+	now := a.cfg.Now()
+	a.cfg.Now = func() time.Time { return now }
+	for _, network := range a.names {
+		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		sender, err := probe.NewSender(conn, probe.SenderConfig{Keys: a.ring.Keys()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.links[network] = &wire{network: network, mtu: 1500, sender: sender}
+		h2.paths[network].to = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 9) // discard
+	}
+	for _, tc := range []struct {
+		after   time.Duration
+		confirm bool // the answer to the question
+		want    uint64
+	}{
+		{0, true, 2}, {4 * time.Second, false, 0}, {5 * time.Second, false, 1}, {5100 * ms, false, 0}, {5200 * ms, true, 2},
+		{11 * time.Second, true, 1}, {17 * time.Second, false, 1},
+	} {
+		now = time.Unix(1000, 0).Add(tc.after)
+		before := a.stats.noticesSent
+		a.open(p, now)
+		if got := a.stats.noticesSent - before; got != tc.want {
+			t.Errorf("after %v: asked on %d paths, want %d", tc.after, got, tc.want)
+		}
+		if tc.confirm {
+			p.opened = now
+		}
+	}
+	p.opened, p.asked, a.asked, a.turns = now.Add(-renew), now.Add(-renew), leisurely, turns{turnsMost, 0, turnsMost}
+	before := a.stats.noticesSent
+	if a.open(p, now); a.stats.noticesSent != before || !p.asked.Before(now) {
+		t.Error("it does not wait for the next period")
+	}
+	p.opened, p.asks = time.Time{}, 0
+	if a.open(p, now); a.stats.noticesSent != before+2 {
+		t.Error("what was never confirmed waits")
+	}
+	// Who has had no turn was not asked in vain.
+	p.opened, p.asked = now.Add(-5*renew), now.Add(-6*renew)
+	if a.open(p, now); p.opened.IsZero() {
+		t.Error("a confirmation ends that nobody was asked to renew")
+	}
+	p.asked = now.Add(-4 * renew)
+	if a.open(p, now); !p.opened.IsZero() {
+		t.Error("it was asked in vain for long")
+	}
+	// Each was a probe of its path.
+	m := h2.paths["m"]
+	m.next, m.pace = now, 3*time.Second
+	if a.tellOver(m, someNotice()); !m.next.Equal(now.Add(m.pace)) {
+		t.Errorf("the next regular probe is due %v after a notice, want %v", m.next.Sub(now), m.pace)
+	}
+}
+
+// TestManyPairsAsk: of thousands of pairs few ask in one period, and of those that are
+// confirmed none loses that for want of a turn. Fails if each asks when it likes, or if the
+// turns of some are taken by others.
+func TestManyPairsAsk(t *testing.T) {
+	a, _, h2 := askedPair(t)
+	now := a.cfg.Now()
+	a.cfg.Now = func() time.Time { return now }
+	var l *pod
+	for _, l = range a.pods {
+		break
+	}
+	clear(l.pairs)
+	const many = 1000
+	for i := range 2 * many { // half of them are never answered
+		name := fmt.Sprint("many-", i)
+		p := &pair{name: name, local: l, remote: testPod(name, 2, 1, "z"), host: h2, routes: []route.Route{{Network: "z"}},
+			lines: make([]line, 1), active: now}
+		if i < many {
+			p.opened = now.Add(-time.Duration(i) * renew / many)
+		}
+		l.pairs[name] = p
+	}
+	for range 220 { // periods
+		now = now.Add(epoch)
+		a.turns = turns{}
+		asked := 0
+		for _, p := range l.pairs {
+			was := p.asked
+			if a.open(p, now); p.asked != was {
+				asked++
+				if !p.opened.IsZero() {
+					p.opened, p.asks = now, 0
+				}
+			}
+		}
+		if asked > 3*turnsMost {
+			t.Fatalf("%d asked in one period", asked)
+		}
+	}
+	confirmed, never := 0, 0
+	for _, p := range l.pairs {
+		if !p.opened.IsZero() {
+			confirmed++
+		} else if p.asks == 0 {
+			never++
+		}
+	}
+	if confirmed != many || never > many/10 {
+		t.Errorf("%d of %d are confirmed; %d of those that were not were never asked", confirmed, many, never)
+	}
+}

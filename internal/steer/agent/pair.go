@@ -1,0 +1,162 @@
+package agent
+
+import (
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// pair is a local pod and a remote one. The local agent decides about the flows
+// that the local pod has opened.
+type pair struct {
+	name   string
+	local  *pod
+	remote topo.Pod
+	host   *remoteHost
+	routes []route.Route
+	// opened: the remote data plane takes this pair's packets on every path,
+	// confirmed at that time.
+	opened, asked time.Time
+	asks          int // since it was confirmed
+	// stale is when the data plane is to be told of its paths again.
+	stale time.Time
+	// unsettled: the remote agent has not confirmed the latest choice.
+	unsettled bool
+	noticed   time.Time
+	// diverted is since when the remote agent has had flows on another path than was
+	// said, heardOf when it last said something of its own, away when flows were last
+	// not on the default network, and resumed when traffic came after a lull.
+	diverted, heardOf, away, resumed time.Time
+	// withdrawn: its flows were taken home as it is about to be left.
+	withdrawn bool
+	// waking are the buckets whose connections are to be woken, at wakeAt at the latest.
+	waking dataplane.Set
+	wakeAt time.Time
+	// marks are the keys of the packets' tags.
+	marks marks
+	// joined is when the pair was entered, and taken says that this data plane takes its
+	// packets on every path.
+	joined time.Time
+	taken  bool
+
+	lines []line // by index in routes
+	// active is when packets last went or came.
+	active time.Time
+	// own is when the local pod last sent packets of flows that it opened.
+	own       time.Time
+	ownBefore uint64
+
+	weighed time.Time
+	state   decide.State
+	// assigned is where the pair's own flows are to be.
+	assigned decide.Assignment
+	loss     decide.SwitchLoss
+	decision decide.Decision
+	pinned   string
+	// What the pod's stack was prepared for: packets of that size (0: any), the least
+	// retransmission timeout, the neighbour held. gateway says that a gateway's is
+	// needed instead, which is not held.
+	clamped               int
+	shaped, held, gateway bool
+	outcome               *outcome
+	// direct is the path that the pod's route to the peer leads straight to, 0 for none;
+	// bearing the one that has carried what the pair sends since borne.
+	direct, bearing int
+	borne           time.Time
+	// before is the traffic before the latest canary began, or flows were moved.
+	before []decide.Interval
+	// limited is the share of traffic that its applications limit, followed; weighted
+	// says that it is known.
+	limited  float64
+	weighted bool
+	// heads are its connections as last counted.
+	heads headcount
+	// conns is the number of TCP connections with traffic, as last counted.
+	conns int
+	// stuck connections, nil if there were none, and when flows last moved.
+	stuck  *stalled
+	left   time.Time
+	bytes  [ringLength]decide.Interval
+	nBytes int
+	// accounted is when the latest interval ended.
+	accounted time.Time
+}
+
+// ringLength of intervals kept about a pair's traffic: three seconds.
+const ringLength = 30
+
+// line is a pair's traffic on one path.
+type line struct {
+	inquiry
+	sent, received   dataplane.Tally // as last read
+	epochTx, epochRx uint64          // bytes, at the last evidence
+	used             time.Time       // packets went or came
+	attended         bool            // it is among the agent's glances
+	silent           time.Time       // packets went out since, and none came in; zero if not
+	came             time.Time       // when the latest packet did
+	tx, rx           float64         // bytes per second, over the last evidence
+	// unacked is what TCP gave the path since the last evidence less what was
+	// acknowledged: what is on its way more than before, and what was lost.
+	unacked int64
+	goodput float64 // bytes per second that arrived, both ways
+	figures telemetry.Figures
+	heard   time.Time
+	retrans float64
+	rtos    int
+	// failed: this pair's packets do not pass, though the hosts' probes do. Only
+	// trying tells when they do again: not before until, later each time.
+	failed, until time.Time
+	backoff       time.Duration
+	// mute: the pair's own echoes do not pass, since then; well counts the answers
+	// in a row after that.
+	mute time.Time
+	well int
+}
+
+// telemetryPair is how package telemetry names it.
+func (p *pair) telemetryPair() telemetry.Pair {
+	return telemetry.Pair{Netns: p.local.cookie, Remote: p.routes[0].Remote.Addr}
+}
+
+// on is the path that the pair's own flows are on, but for a canary.
+func (p *pair) on() route.Route {
+	r, ok := p.byNetwork(p.assigned.Active)
+	if !ok {
+		return p.routes[0]
+	}
+	return r
+}
+
+// found is where the maps have most of the pair's own flows: what a predecessor
+// left.
+func (p *pair) found() (decide.Assignment, error) {
+	var votes [dataplane.MaxPaths]int
+	choices, err := p.local.plane.Choices(p.remote.UID)
+	if err != nil {
+		return decide.Assignment{}, err
+	}
+	for _, c := range choices {
+		votes[c.Path%dataplane.MaxPaths]++
+	}
+	best := p.routes[0]
+	for _, r := range p.routes {
+		if votes[r.Index] > votes[best.Index] {
+			best = r
+		}
+	}
+	return decide.Assignment{Active: best.Network}, nil
+}
+
+// byNetwork finds a path of the pair.
+func (p *pair) byNetwork(network string) (route.Route, bool) {
+	for _, r := range p.routes {
+		if r.Network == network {
+			return r, true
+		}
+	}
+	return route.Route{}, false
+}

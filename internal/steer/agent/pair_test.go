@@ -1,0 +1,264 @@
+package agent
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab/sockdiag"
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
+)
+
+func twoPaths(active string, z, m decide.Condition) decide.PairEvidence {
+	return decide.PairEvidence{Default: "z", Active: active,
+		Paths: []decide.PathEvidence{{Network: "z", State: z}, {Network: "m", State: m}}}
+}
+
+// TestKeepPinned: only failure moves a pinned pair, and it comes back.
+func TestKeepPinned(t *testing.T) {
+	p := &pair{pinned: "m"}
+	for _, tc := range []struct {
+		name     string
+		ev       decide.PairEvidence
+		policy   decide.Decision
+		want     decide.Kind
+		from, to string
+	}{
+		{"a gain elsewhere", twoPaths("m", decide.Up, decide.Up), decide.Decision{Kind: decide.Switch, From: "m", To: "z"},
+			decide.Stay, "m", "m"},
+		{"a canary elsewhere", twoPaths("m", decide.Up, decide.Up),
+			decide.Decision{Kind: decide.Canary, From: "m", To: "z", Buckets: 4}, decide.Stay, "m", "m"},
+		{"it fails", twoPaths("m", decide.Up, decide.Failed), decide.Decision{Kind: decide.Failover, From: "m", To: "z"},
+			decide.Failover, "m", "z"},
+		{"all fails", twoPaths("m", decide.Failed, decide.Failed), decide.Decision{Kind: decide.Fallback, From: "m", To: "z"},
+			decide.Fallback, "m", "z"},
+		{"it has failed", twoPaths("z", decide.Up, decide.Failed), decide.Decision{Kind: decide.Stay, From: "z", To: "z"},
+			decide.Stay, "z", "z"},
+		{"it is not eligible", twoPaths("z", decide.Up, decide.Ineligible),
+			decide.Decision{Kind: decide.Stay, From: "z", To: "z"}, decide.Stay, "z", "z"},
+		{"it is suspected", twoPaths("z", decide.Up, decide.Suspect), decide.Decision{Kind: decide.Stay, From: "z", To: "z"},
+			decide.Stay, "z", "z"},
+		{"it is well again", twoPaths("z", decide.Up, decide.Up), decide.Decision{Kind: decide.Stay, From: "z", To: "z"},
+			decide.Switch, "z", "m"},
+	} {
+		d := p.keepPinned(tc.ev, tc.policy)
+		if d.Kind != tc.want || d.From != tc.from || d.To != tc.to {
+			t.Errorf("%s: got %s %s -> %s, want %s %s -> %s", tc.name, d.Kind, d.From, d.To, tc.want, tc.from, tc.to)
+		}
+	}
+}
+
+// TestKeepPinnedEndsACanary: what the decision says is carried out in full.
+func TestKeepPinnedEndsACanary(t *testing.T) {
+	p := &pair{pinned: "m", assigned: decide.Assignment{Active: "m", Canary: "z", Buckets: 4}}
+	d := p.keepPinned(twoPaths("m", decide.Up, decide.Up),
+		decide.Decision{Kind: decide.Canary, From: "m", To: "z", Buckets: 8})
+	if got := p.assigned.Apply(d); got != (decide.Assignment{Active: "m"}) {
+		t.Errorf("got %+v, want all flows on m", got)
+	}
+}
+
+func TestOnAndByNetwork(t *testing.T) {
+	p := &pair{routes: route.Between(testPod("p", 1, 1, "z", "m", "b"), testPod("q", 2, 1, "z", "m", "b"))}
+	for _, tc := range []struct {
+		active string
+		want   int
+	}{{"", 0}, {"z", 0}, {"b", 1}, {"m", 2}, {"gone", 0}} {
+		p.assigned.Active = tc.active
+		if got := p.on().Index; got != tc.want {
+			t.Errorf("assigned to %q: on path %d, want %d", tc.active, got, tc.want)
+		}
+	}
+	if r, ok := p.byNetwork("m"); !ok || r.Local.Dev != "net1" {
+		t.Errorf("byNetwork m: %+v, %v", r, ok)
+	}
+	if _, ok := p.byNetwork("gone"); ok {
+		t.Error("found a network that the pair has not")
+	}
+}
+
+func TestWindow(t *testing.T) {
+	p := &pair{}
+	for i := range ringLength + 5 {
+		p.bytes[p.nBytes%ringLength] = decide.Interval{Bytes: float64(i)}
+		p.nBytes++
+	}
+	for _, tc := range []struct{ i, j, first, n int }{
+		{ringLength, ringLength + 5, ringLength, 5},
+		{0, 10, 5, 5},                           // what is older than the ring is gone
+		{ringLength + 3, 99, ringLength + 3, 2}, // what is to come is not there
+		{-5, 3, 0, 0},
+		{10, 10, 0, 0},
+	} {
+		got := p.window(tc.i, tc.j)
+		if len(got) != tc.n || tc.n > 0 && got[0].Bytes != float64(tc.first) {
+			t.Errorf("window(%d, %d): %v, want %d from %d", tc.i, tc.j, got, tc.n, tc.first)
+		}
+	}
+	young := &pair{nBytes: 3}
+	if got := young.window(young.nBytes-10, young.nBytes); len(got) != 3 {
+		t.Errorf("a young pair's window has %d intervals, want 3", len(got))
+	}
+}
+
+// answeredPath is a path of which probes know.
+func answeredPath(now time.Time) *hostPath {
+	return &hostPath{network: "m", summary: probe.Summary{Answered: 12, Last: now.Add(-30 * time.Millisecond),
+		Jitter: 10 * time.Microsecond, Loss: probe.Ratio{Lost: 1, Of: 4}},
+		// One busy moment of three does not make the path slow.
+		rtts: [9]time.Duration{190 * time.Microsecond, 30 * time.Millisecond, 200 * time.Microsecond}, nRTT: 3}
+}
+
+// TestFill: what is known of a path decides whether it may be used, the gravest
+// reason first.
+func TestFill(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, tc := range []struct {
+		name   string
+		change func(*hostPath)
+		want   decide.Condition
+		reason string
+	}{
+		{"well", func(*hostPath) {}, decide.Up, ""},
+		{"never answered", func(hp *hostPath) { hp.summary = probe.Summary{} }, decide.Ineligible,
+			"no probe has been answered yet"},
+		{"suspected", func(hp *hostPath) { hp.suspected = now.Add(-7 * time.Millisecond) }, decide.Suspect, "silent for 7ms"},
+		{"full-size packets are lost", func(hp *hostPath) { hp.summary.MTUBlackHole = true }, decide.Ineligible,
+			"full-size packets do not pass"},
+		{"the mark is lost", func(hp *hostPath) { hp.unfit = "it does not carry the mark" }, decide.Ineligible,
+			"it does not carry the mark"},
+		{"failed", func(hp *hostPath) { hp.failed = now.Add(-2 * time.Second) }, decide.Failed, "failed 2s ago"},
+		{"failed and unfit", func(hp *hostPath) { hp.failed, hp.unfit = now.Add(-time.Second), "other" }, decide.Failed,
+			"failed 1s ago"},
+		{"suspected and unfit", func(hp *hostPath) { hp.suspected, hp.unfit = now, "other" }, decide.Ineligible, "other"},
+	} {
+		hp := answeredPath(now)
+		tc.change(hp)
+		e := decide.PathEvidence{Network: "m", State: decide.Up}
+		hp.fill(&e, now)
+		if e.State != tc.want || !strings.HasPrefix(e.Reason, tc.reason) || tc.want == decide.Up && e.Reason != "" {
+			t.Errorf("%s: got %s (%s), want %s (%s)", tc.name, e.State, e.Reason, tc.want, tc.reason)
+		}
+	}
+	e := decide.PathEvidence{State: decide.Up}
+	answeredPath(now).fill(&e, now)
+	if e.Probe != (decide.Probe{RTT: 200e-6, Jitter: 10e-6, Loss: 0.25, Samples: 12, Age: 0.03}) {
+		t.Errorf("probe: got %+v", e.Probe)
+	}
+	// An answer from later than now, as clocks of events and of the loop may have it.
+	early := answeredPath(now.Add(time.Second))
+	early.fill(&e, now)
+	if e.Probe.Age != 0 {
+		t.Errorf("age %v", e.Probe.Age)
+	}
+}
+
+// TestAccount: what left the pod in vain is not what arrived.
+func TestAccount(t *testing.T) {
+	var ln line
+	for _, step := range []struct {
+		sent, received uint64
+		unacked        int64
+		want           float64
+	}{
+		{1000, 500, 0, 1500},
+		{9000, 600, 7000, 1100}, // dropped in the host
+		{9100, 600, -300, 400},  // acknowledged later than sent
+		{9200, 700, 5000, 100},  // all lost
+		{10200, 700, 0, 1000},   // no TCP
+	} {
+		ln.sent.Bytes, ln.received.Bytes, ln.unacked = step.sent, step.received, step.unacked
+		if got := ln.account(500 * time.Millisecond); got != step.want || ln.goodput != 2*got {
+			t.Errorf("%+v: %g, %g a second", step, got, ln.goodput)
+		}
+	}
+}
+
+// TestData: what the kernel tells of connections goes with what was counted.
+func TestData(t *testing.T) {
+	now := time.Unix(1000, 0)
+	p := &pair{lines: make([]line, 2)}
+	p.lines[1] = line{tx: 1000, rx: 250, goodput: 1250, rtos: 2}
+	if d := p.data(1, now); d.Goodput != 10000 || d.Tx != 1000 || d.Rx != 250 || d.RTOs != 2 || d.SRTT != 0 ||
+		!d.AppLimited {
+		t.Errorf("counters alone: %+v", d)
+	}
+	if p.conns = 1; p.data(1, now).AppLimited {
+		t.Error("TCP that was not heard of counts as limited by its application")
+	}
+	p.lines[1].heard, p.lines[1].retrans = now, 0.4
+	if !p.data(1, now).AppLimited {
+		t.Error("TCP whose queues were not looked at counts as bulk")
+	}
+	p.limited, p.weighted = 0.9, true
+	p.lines[1].figures = telemetry.Figures{SRTT: 4 * time.Millisecond, AppLimited: true}
+	d := p.data(1, now)
+	if d.SRTT != 4e-3 || !d.AppLimited || d.Retrans != 0.4 || d.Blank {
+		t.Errorf("with what was heard: %+v", d)
+	}
+	p.outcome = &outcome{at: now.Add(-9 * time.Millisecond)}
+	if !p.data(1, now).Blank {
+		t.Error("9 ms after a switch is not blanked")
+	}
+	p.outcome.at = now.Add(-time.Second)
+	if p.data(1, now).Blank {
+		t.Error("a second after a switch is blanked")
+	}
+	if ev := (decide.PairEvidence{Pair: "p>q", Active: "m",
+		Paths: []decide.PathEvidence{{Network: "m", State: decide.Up, Data: d}}}); ev.Check() != nil {
+		t.Errorf("evidence: %v", ev.Check())
+	}
+}
+
+// TestBears: a connection's timeout speaks of the paths that it can be on.
+func TestBears(t *testing.T) {
+	told := func(path int) dataplane.Choice { return dataplane.Choice{Path: path, Told: true} }
+	for _, tc := range []struct {
+		own, followed dataplane.Choice
+		want          []bool // by path
+	}{
+		{dataplane.Choice{}, dataplane.Choice{}, []bool{true, false, false}},
+		{dataplane.Choice{Path: 2}, told(1), []bool{false, true, true}},
+		{dataplane.Choice{Path: 1}, dataplane.Choice{}, []bool{true, true, false}}, // the peer's are on the default network
+	} {
+		for i, want := range tc.want {
+			if bears(i, tc.own, tc.followed) != want {
+				t.Errorf("%+v: path %d: not %v", tc, i, want)
+			}
+		}
+	}
+}
+
+// TestCount: of connections that are all new nothing is known from before.
+func TestCount(t *testing.T) {
+	dialogue := func(id, acked uint64) sockdiag.Socket {
+		return sockdiag.Socket{ID: id, BytesAcked: acked, Window: 10}
+	}
+	bulk := func(id, acked uint64) sockdiag.Socket {
+		return sockdiag.Socket{ID: id, BytesAcked: acked, Window: 10, Unsent: 1 << 16}
+	}
+	p := &pair{}
+	for i, step := range []struct {
+		socks []sockdiag.Socket
+		want  float64
+	}{
+		{[]sockdiag.Socket{dialogue(1, 100)}, 1},
+		{[]sockdiag.Socket{dialogue(1, 200), bulk(2, 300)}, 1 - 0.3*0.75},
+		{[]sockdiag.Socket{bulk(3, 5000)}, 0},
+		{[]sockdiag.Socket{bulk(3, 5000)}, 0}, // nothing moved
+		{[]sockdiag.Socket{dialogue(4, 100)}, 1},
+	} {
+		p.heads.begin()
+		for _, s := range step.socks {
+			p.heads.see(s)
+		}
+		if p.counted(&p.heads); math.Abs(p.limited-step.want) > 1e-12 {
+			t.Errorf("step %d: limited %g, want %g", i, p.limited, step.want)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// rejoin enters the peers that a predecessor has left in the pod's data plane, and
+// forgets those that are none any more.
+func (a *Agent) rejoin(l *pod) error {
+	l.plane.SetElsewhere(a.elsewhere.filter)
+	var errs []error
+	for _, addr := range l.plane.Entered() {
+		if remote, ok := a.elsewhere.addressed(addr); ok {
+			if _, err := a.join(l, remote); !isNative(err) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(append(errs, l.plane.Forget())...)
+}
+
+// admitting is how long the loop may be held by peers that are entered, and wantedMost
+// how many of a pod wait for their turn. Others are asked for again with their next packets.
+const admitting, wantedMost = 3 * time.Millisecond, 1024
+
+// admitWanted enters the peers with which the host's pods have begun to speak.
+func (a *Agent) admitWanted(now time.Time) {
+	for _, l := range a.pods {
+		l.wanted = append(l.wanted, l.plane.Wanted()...)
+		l.wanted = l.wanted[:min(len(l.wanted), wantedMost)]
+		for len(l.wanted) > 0 && a.cfg.Now().Sub(now) < admitting {
+			addr := l.wanted[0]
+			l.wanted = l.wanted[1:]
+			remote, ok := a.elsewhere.addressed(addr)
+			if !ok || l.pairs[remote.UID] != nil {
+				continue
+			}
+			if _, err := a.join(l, remote); errors.Is(err, dataplane.ErrTooMany) {
+				a.warnOf("room "+l.UID,
+					"pod %s speaks with more pods than there is room for (%d): traffic with further ones is native", l.Name, cmp.Or(a.cfg.peers, dataplane.DefaultPeers))
+			} else if err != nil && !isNative(err) {
+				a.warn("%s>%s: %v", l.Name, remote.Name, err)
+			}
+		}
+	}
+}
+
+// errNative is returned for two pods between which there is nothing to choose.
+var errNative = errors.New("there is one path")
+
+// isNative reports whether a pair is native, or is so for now, without a fault.
+func isNative(err error) bool { return errors.Is(err, errNative) || errors.Is(err, errCrowded) }
+
+// join enters a pair of pods. Pods of the same host stay on their default network, on
+// which they are one hop apart.
+func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
+	if p := l.pairs[remote.UID]; p != nil {
+		return p, nil
+	}
+	rs, h := a.eligible(route.Between(l.Pod, remote), a.cluster), a.remote[a.hosts[remote.Host]]
+	if len(rs) < 2 || h == nil {
+		return nil, errNative
+	}
+	if l.plane.Crowded(remote.Addr()) {
+		return nil, errCrowded // it is asked for again with its next packets
+	}
+	p := &pair{name: l.Name + ">" + remote.Name, local: l, remote: remote, host: h, routes: rs,
+		lines: make([]line, len(rs)), limited: 1}
+	if err := a.enter(p); err != nil {
+		return nil, err
+	}
+	l.pairs[remote.UID] = p
+	a.observing = true
+	return p, nil
+}
+
+// syncPairs drops the pairs that are none any more, or have other paths than before:
+// these are entered again, and do not use until then what they must not. They go home
+// first, and take what comes over their paths for another look at the cluster: the other
+// agent may have looked at another moment.
+func (a *Agent) syncPairs(l *pod, c Cluster) error {
+	var errs []error
+	l.withdrawing = false
+	for uid, p := range l.pairs {
+		remote, ok := a.elsewhere.named(uid)
+		if ok && slices.Equal(p.routes, a.eligible(route.Between(l.Pod, remote), c)) &&
+			a.remote[a.hosts[remote.Host]] == p.host {
+			continue
+		}
+		if ok && a.withdraw(p) {
+			continue
+		}
+		errs = append(errs, a.part(p))
+		if ok {
+			if _, err := a.join(l, remote); err != nil && !isNative(err) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// withdraw takes all flows of a pair home, and reports whether it has just done so.
+func (a *Agent) withdraw(p *pair) bool {
+	if p.withdrawn || p.home() || a.cfg.DryRun {
+		return false
+	}
+	p.withdrawn, p.local.withdrawing = true, true
+	p.outcome, p.state.Trial = nil, decide.Trial{}
+	if _, _, err := a.assign(p, decide.Assignment{Active: p.routes[0].Network}, true); err != nil {
+		a.warn("%s: move to %s: %v", p.name, p.routes[0].Network, err)
+	}
+	if _, err := p.local.plane.Unfollow(p.remote.UID); err != nil {
+		a.warn("%s: %v", p.name, err)
+	}
+	p.unsettled = true
+	a.announce(p)
+	a.wakeSoon(p, dataplane.All, a.cfg.Now())
+	return true
+}
+
+// part forgets a pair: its traffic is native.
+func (a *Agent) part(p *pair) error {
+	delete(p.local.pairs, p.remote.UID)
+	a.ledger.Forget(p.telemetryPair())
+	a.observing = true
+	return errors.Join(a.restore(p), p.local.plane.RemovePeer(p.remote.UID))
+}
+
+// leaveAfter is how long a pair without traffic stays entered, and leaving how long the
+// loop may be held by those that leave: of many at a time the rest leave later.
+const leaveAfter, leaving = time.Minute, 2 * time.Millisecond
+
+// partIdle forgets the pairs whose traffic has ended. Both ends must be home first: what
+// one of them still steered would find nobody who puts it back.
+func (a *Agent) partIdle(now time.Time) error {
+	var errs []error
+	for _, l := range a.pods {
+		for _, p := range l.pairs {
+			if now.Sub(p.active) < a.cfg.leave || now.Sub(p.joined) < a.cfg.leave || p.pinned != "" {
+				continue
+			}
+			if p.unsettled && now.Sub(p.active) < 2*a.cfg.leave {
+				if now.Sub(p.noticed) >= time.Second {
+					a.announce(p)
+				}
+				continue
+			}
+			if p.home() {
+				errs = append(errs, a.part(p))
+			}
+			if a.cfg.Now().Sub(now) > leaving {
+				return errors.Join(errs...)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// home reports whether all flows of the pair are on the default network.
+func (p *pair) home() bool {
+	own, err := p.local.plane.Choices(p.remote.UID)
+	followed, followErr := p.local.plane.Followed(p.remote.UID)
+	away := func(c dataplane.Choice) bool { return c.Path != 0 }
+	return err == nil && followErr == nil && p.assigned == decide.Assignment{Active: p.routes[0].Network} &&
+		!slices.ContainsFunc(own[:], away) && !slices.ContainsFunc(followed[:], away)
+}
+
+// sayFull tells once a minute of flows that cannot be told apart any more.
+func (a *Agent) sayFull(l *pod) {
+	if n := l.plane.Events().Full; n != l.full {
+		l.full = n
+		a.warnOf("flows "+l.UID, "pod %s has more flows than there is room for now (%d; %d at most): further ones stay on the default network, until there is", l.Name,
+			l.census.Room, dataplane.DefaultFlows)
+	}
+}

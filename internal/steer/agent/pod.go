@@ -1,0 +1,286 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// pod is a local pod on several networks.
+type pod struct {
+	topo.Pod
+	plane  *dataplane.Plane
+	cookie uint64
+	// mayDirect: nothing forbade direct routes when that was asked.
+	mayDirect bool
+	asked     time.Time
+	pairs     map[string]*pair // by the remote pod's UID
+	// census is of the flows, when they were swept; full counts those without room;
+	// former are the data planes of other versions that are still there.
+	census dataplane.Census
+	swept  time.Time
+	full   uint64
+	former int
+	// wanted are peers that the pod has begun to speak with, to be entered.
+	wanted []netip.Addr
+	// withdrawing: pairs were taken home to be left at the next look at the cluster.
+	withdrawing bool
+	// narrow is when room for more peers could not be made.
+	narrow time.Time
+	// echoer asks peers from the pod's own addresses; nil where there can be none.
+	// echoes are by sequence number whose they are.
+	echoer *probe.Echoer
+	echoes [probe.EchoesKept]*inquiry
+}
+
+// sync brings sockets, data planes and pairs in step with the cluster. What it
+// cannot do now it tries again the next time.
+func (a *Agent) sync(d *description) error {
+	other := a.synced != d
+	if other {
+		a.synced, a.cluster, a.host, a.hosts, a.names, a.self = d, d.Cluster, d.host, d.hosts, d.names, idOf(d.self)
+		a.elsewhere = d.elsewhere
+		for _, l := range a.pods {
+			l.plane.SetElsewhere(d.filter)
+		}
+	}
+	var errs []error
+	for _, at := range d.self.Attachments {
+		if a.links[at.Network] != nil {
+			continue
+		}
+		w, err := a.openWire(d.self, at, indexOf(a.names, at.Network))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		a.links[at.Network] = w
+	}
+	a.syncHosts(d)
+	errs = append(errs, a.syncPods(d, other))
+	a.rewatch(a.cfg.Now()) // pairs may have gone
+	return errors.Join(errs...)
+}
+
+func indexOf(names []string, name string) int {
+	for i, n := range names {
+		if n == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (a *Agent) syncHosts(d *description) {
+	for _, h := range d.Hosts {
+		other, ok := d.agents[h.Index]
+		if h.Name == a.cfg.Host || !ok {
+			continue
+		}
+		r := a.remote[h.Name]
+		if r == nil {
+			r = &remoteHost{name: h.Name, paths: map[string]*hostPath{}}
+			a.remote[h.Name] = r
+		}
+		r.pod = idOf(other)
+		for _, at := range other.Attachments {
+			to := netip.AddrPortFrom(at.Addr, stampPort)
+			if hp := r.paths[at.Network]; (hp == nil || hp.to != to) && a.links[at.Network] != nil {
+				full := min(at.MTU, a.links[at.Network].mtu) - 28
+				r.paths[at.Network] = &hostPath{host: r, network: at.Network, to: to, mtu: at.MTU,
+					track: probe.NewTrack(full, false)}
+			}
+		}
+	}
+}
+
+func (a *Agent) syncPods(d *description, other bool) error {
+	var errs []error
+	here := map[string]bool{}
+	for _, p := range d.local {
+		here[p.UID] = true
+		if a.pods[p.UID] == nil {
+			if !a.turned.IsZero() || !netns.Exists(p.Netns) {
+				continue // on its way, or just gone; while the loop runs, takeIn's
+			}
+			a.sustain()
+			l, faults, err := a.adopt(p, a.elsewhere)
+			for _, f := range faults {
+				a.warn("pod %s: %v", p.Name, f)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("pod %s: %w", p.Name, err))
+				continue
+			}
+			a.pods[p.UID] = l
+			errs = append(errs, a.rejoin(l))
+		}
+		if other || a.pods[p.UID].withdrawing {
+			errs = append(errs, a.syncPairs(a.pods[p.UID], d.Cluster))
+		}
+	}
+	for uid, p := range a.pods {
+		if !here[uid] {
+			delete(a.pods, uid)
+			errs = append(errs, a.drop(p))
+		}
+	}
+	return errors.Join(append(errs, a.observe())...)
+}
+
+// drop lets go of a pod: its namespace is gone or about to go, and so are its programs.
+func (a *Agent) drop(p *pod) error {
+	var errs []error
+	if netns.Exists(p.Netns) {
+		errs = append(errs, route.Clear(p.Netns))
+	}
+	errs = append(errs, p.plane.Remove(), p.closeEchoer())
+	if a.passive != nil {
+		a.survey.unwatch(p.cookie)
+	}
+	for _, q := range p.pairs {
+		a.ledger.Forget(q.telemetryPair())
+	}
+	return errors.Join(errs...)
+}
+
+// observe limits telemetry to connections with peers: others would pay for what
+// nobody asks.
+func (a *Agent) observe() error {
+	var peers []netip.Addr
+	for _, l := range a.pods {
+		for _, p := range l.pairs {
+			peers = append(peers, p.telemetryPair().Remote)
+		}
+	}
+	slices.SortFunc(peers, netip.Addr.Compare)
+	peers = slices.Compact(peers)
+	if a.passive == nil || len(peers) == 0 || slices.Equal(peers, a.observed) {
+		return nil
+	}
+	a.survey.limit(peers)
+	a.observed = peers
+	return nil
+}
+
+// adopt attaches the data plane to a pod, or takes over the one that is there. It needs
+// no lock. Without what faults tell of it works less well.
+func (a *Agent) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, err error) {
+	l = &pod{Pod: p, pairs: map[string]*pair{}}
+	cfg := dataplane.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: pinsOf(a.cfg.PinDir, p.UID),
+		Former: formerPins(a.cfg.PinDir, p.UID), Now: a.cfg.Now, Peers: a.cfg.peers}
+	for _, at := range p.Attachments[1:] {
+		cfg.PathDevs = append(cfg.PathDevs, at.Dev)
+	}
+	if l.plane, err = dataplane.Open(cfg); err != nil {
+		return nil, nil, err
+	}
+	if err := unlead(l, others); err != nil {
+		faults = append(faults, err)
+	}
+	if l.echoer, err = openEchoer(l, a.cfg.Now); err != nil {
+		// Without it failures are still found, by the hosts' probes and by timeouts.
+		faults = append(faults, fmt.Errorf("its own paths cannot be asked: %w", err))
+	}
+	if a.passive != nil {
+		if l.cookie, err = a.passive.Watch(p.Netns); err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("watch connections: %w", err), l.plane.Close(), l.closeEchoer())
+		}
+	}
+	return l, faults, nil
+}
+
+// enter makes the data plane know the peer. Where a predecessor had opened the
+// pair, it stays so.
+func (a *Agent) enter(p *pair) error {
+	p.joined = a.cfg.Now()
+	p.marks = a.marksFor(p.host, nil, p.joined)
+	known, err := p.local.plane.Known(route.Peer(p.remote, p.routes, true, nil, nil))
+	if err != nil {
+		return err
+	}
+	if err := a.setPeer(p, known); err != nil {
+		return err
+	}
+	if p.assigned, err = p.found(); err != nil {
+		return err
+	}
+	if known {
+		p.opened = a.cfg.Now()
+		if at := p.on(); at.Index != 0 {
+			// It has prepared the pod for that, which is to be undone one day.
+			p.held = true
+			if mtu := at.MTU(); mtu < p.routes[0].Local.MTU {
+				p.clamped = mtu
+			}
+			p.unsettled = true // what became of it meanwhile is not known
+			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.Network,
+				Reason: fmt.Sprintf("%s is on %s, as a predecessor left it", p.name, at.Network)})
+		}
+	}
+	for i := range p.lines {
+		ln := &p.lines[i]
+		if ln.sent, ln.received, err = p.local.plane.Tallies(p.remote.UID, p.routes[i].Index); err != nil {
+			return err
+		}
+		// What passed before is no evidence of now.
+		ln.epochTx, ln.epochRx = ln.sent.Bytes, ln.received.Bytes
+	}
+	return nil
+}
+
+// setPeer enters the peer in the data plane, with its paths once it is open. Both
+// agents ask every few seconds, and next hops change rarely: what is fresh stays,
+// unless the pair's packets were found not to pass.
+func (a *Agent) setPeer(p *pair, open bool) error {
+	const fresh, incomplete = 30 * time.Second, 4 * time.Second
+	now := a.cfg.Now()
+	if open && now.Before(p.stale) {
+		return nil
+	}
+	var hops map[int]net.HardwareAddr
+	if open {
+		var err error
+		if hops, err = route.NextHops(p.local.Netns, p.routes); err != nil {
+			return err
+		}
+	}
+	keys := func(network string) dataplane.Keys { return a.keys(p, network) }
+	if err := p.local.plane.SetPeer(route.Peer(p.remote, p.routes, open, hops, keys)); err != nil {
+		return err
+	}
+	p.taken = open
+	p.gateway = false // to be found anew, at times
+	switch {
+	case open && len(hops) < len(p.routes)-1: // the kernel did not know them all
+		p.stale = now.Add(incomplete)
+	case open:
+		p.stale = now.Add(fresh)
+	}
+	return nil
+}
+
+// eligible drops the paths whose policy is not known to equal the default's, and
+// says of the others whether packets are encapsulated there.
+func (a *Agent) eligible(rs []route.Route, c Cluster) []route.Route {
+	if len(rs) == 0 {
+		return nil
+	}
+	out := rs[:1:1]
+	for _, r := range rs[1:] {
+		if indexOf(c.Equal, r.Network) >= 0 {
+			r.Encap = c.encapsulates(r.Network)
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/route"
+)
+
+// Paths returns the paths of all pairs that have traffic, or have a pin.
+func (a *Agent) Paths() []PathStatus {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.cfg.Now()
+	out := []PathStatus{}
+	for _, l := range a.pods {
+		for _, p := range l.pairs {
+			if now.Sub(p.active) >= 10*quiet && p.pinned == "" {
+				continue
+			}
+			ev := a.evidence(p, now)
+			for _, e := range ev.Paths {
+				out = append(out, a.status(p, ev, e))
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(x, y PathStatus) int { return cmp.Compare(x.Pair, y.Pair) })
+	return out
+}
+
+func (a *Agent) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) PathStatus {
+	s := PathStatus{Host: a.cfg.Host, Pair: p.name, Network: e.Network, State: string(e.State), RTT: e.Probe.RTT,
+		Jitter: e.Probe.Jitter, Loss: e.Probe.Loss, Goodput: e.Data.Goodput, Retrans: e.Data.Retrans, SRTT: e.Data.SRTT,
+		CPU: e.CPU, Buckets: e.Buckets, Active: e.Network == ev.Active, Pinned: p.pinned == e.Network, Why: e.Reason}
+	r, _ := p.byNetwork(e.Network)
+	s.Encapsulated = r.Encap
+	s.Score = decide.Scores(p.state, ev)[e.Network]
+	if s.Why == "" && s.Active {
+		s.Why = p.decision.Reason
+		if s.Pinned {
+			s.Why = "pinned by the user"
+		} else if a.cfg.Now().Sub(p.own) >= quiet {
+			s.Why = "no flows of its own: follows the other end"
+		}
+	}
+	return s
+}
+
+var (
+	errNoPair, errRefused = errors.New("no such pair on this host"), errors.New("refused")
+	errStayed             = errors.New("some are elsewhere: see \"pathwise events\"")
+)
+
+// Order moves or pins a pair by hand. The flows of the local pod move; those that
+// the remote one has opened are its own agent's to move.
+func (a *Agent) Order(o Order) (Event, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p, entered := a.named(o.Local, o.Remote)
+	if p == nil {
+		return Event{}, fmt.Errorf("%s>%s: %w: it takes a pod of %s and one of another host, both on several networks",
+			o.Local, o.Remote, errNoPair, a.cfg.Host)
+	}
+	e, err := a.order(p, o)
+	if err != nil && entered {
+		err = errors.Join(err, a.part(p)) // a refusal changes nothing
+	}
+	return e, err
+}
+
+// order is Order for a pair that is entered. What it refuses leaves the pair as it was.
+func (a *Agent) order(p *pair, o Order) (Event, error) {
+	if o.Network == "" {
+		if o.Pin || o.Force {
+			return Event{}, fmt.Errorf("%w: %s: expected a network to move it to", errRefused, p.name)
+		}
+		was := p.pinned
+		if was == "" {
+			return a.stays(p, p.on().Network, "it is not pinned: the policy decides"), nil
+		}
+		p.pinned = ""
+		return a.noted(Event{Kind: EventPinned, Pair: p.name, From: was, By: "user",
+			Reason: "unpinned: the policy decides again"}), nil
+	}
+	to, ev, err := a.admit(p, o)
+	if err != nil {
+		return Event{}, err
+	}
+	before := a.journal.last()
+	if err := a.obey(p, to, ev); err != nil {
+		return Event{}, err
+	}
+	if o.Pin {
+		p.pinned = o.Network
+		return a.noted(Event{Kind: EventPinned, Pair: p.name, To: o.Network, By: "user",
+			Reason: "pinned: only failure moves it"}), nil
+	}
+	if e := a.journal.last(); e.ID != before.ID {
+		return e, nil
+	}
+	return a.stays(p, to.Network, "it is there already"), nil
+}
+
+// stays is the answer to an order that changes nothing, which is no event.
+func (a *Agent) stays(p *pair, network, why string) Event {
+	return Event{At: a.cfg.Now(), Host: a.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: network, To: network,
+		By: "user", Reason: why}
+}
+
+// admit finds the path that an order names, and whether it may be carried out. It
+// changes nothing.
+func (a *Agent) admit(p *pair, o Order) (route.Route, decide.PairEvidence, error) {
+	to, ok := p.byNetwork(o.Network)
+	if !ok {
+		var have []string
+		for _, r := range p.routes {
+			have = append(have, r.Network)
+		}
+		return to, decide.PairEvidence{}, fmt.Errorf("%s has no path on %q: expected one of %v", p.name, o.Network, have)
+	}
+	if a.cfg.DryRun {
+		return to, decide.PairEvidence{}, fmt.Errorf("%w: this agent runs with --dry-run", errRefused)
+	}
+	ev := a.evidence(p, a.cfg.Now())
+	if e := ev.Paths[slices.IndexFunc(ev.Paths,
+		func(e decide.PathEvidence) bool { return e.Network == o.Network })]; e.State != decide.Up && !o.Force {
+		return to, ev, fmt.Errorf("%w: %s is %s (%s): use --force to go there all the same", errRefused, o.Network, e.State,
+			e.Reason)
+	}
+	return to, ev, nil
+}
+
+// obey moves the pair's flows as the user says, or leaves them where they were.
+func (a *Agent) obey(p *pair, to route.Route, ev decide.PairEvidence) error {
+	assigned, trial := p.assigned, p.state.Trial
+	p.state.Trial = decide.Trial{} // a canary under way would take the flows back
+	a.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network, Buckets: decide.Buckets,
+		Confidence: 1, Reason: "the user said so", Evidence: ev}, "user", 0)
+	choices, err := p.local.plane.Choices(p.remote.UID)
+	if err == nil && !slices.ContainsFunc(choices[:], func(c dataplane.Choice) bool { return c.Path != to.Index }) {
+		return nil
+	}
+	p.assigned, p.state.Trial, p.outcome = assigned, trial, nil
+	_, _, back := a.place(p, false)
+	if err = errors.Join(err, back); err == nil {
+		err = errStayed
+	}
+	return fmt.Errorf("%w: the flows of %s did not move to %s: %w", errRefused, p.name, to.Network, err)
+}
+
+func (a *Agent) noted(e Event) Event {
+	a.note(e)
+	return a.journal.last()
+}
+
+// named finds the pair that an order is about. One that has had no traffic yet is entered
+// for it.
+func (a *Agent) named(local, remote string) (p *pair, entered bool) {
+	for _, l := range a.pods {
+		if l.Name != local {
+			continue
+		}
+		for _, r := range a.elsewhere.pods {
+			if _, ok := a.elsewhere.byUID[r.UID]; !ok || r.Name != remote {
+				continue
+			}
+			known := l.pairs[r.UID] != nil
+			if p, err := a.join(l, r); err == nil {
+				return p, !known
+			}
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,278 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
+)
+
+const (
+	// batchMost bounds how many events are taken at a time, under the agent's lock.
+	batchMost = 1024
+	// gather is the least time between two batches, but for those that are full: a black
+	// hole makes all connections of a pair tell the same.
+	gather = time.Millisecond
+)
+
+// listen hears of timeouts as they happen.
+func (a *Agent) listen(ctx context.Context) error {
+	events, err := a.passive.Events(ctx)
+	if err != nil {
+		return fmt.Errorf("listen to connections: %w", err)
+	}
+	batch := make([]telemetry.Event, 0, batchMost)
+	for e := range events {
+		batch = take(append(batch[:0], e), events)
+		a.hearTrouble(batch)
+		if len(batch) < batchMost {
+			time.Sleep(gather)
+		}
+	}
+	return nil
+}
+
+// take adds the events that wait, as many as the batch has room for.
+func take(batch []telemetry.Event, events <-chan telemetry.Event) []telemetry.Event {
+	for len(batch) < cap(batch) {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, e)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// trouble is what a batch of events tells of a pair.
+type trouble struct {
+	// timeouts are the most in a row that a connection had, by bucket.
+	timeouts [dataplane.Buckets]uint32
+	timedOut bool
+	// probes: a connection has sent a tail loss probe. late: a timer fired before the
+	// flows moved, and was heard of only now.
+	probes, late bool
+}
+
+// add adds an event that is not late.
+func (t *trouble) add(e telemetry.Event) {
+	if e.Kind == telemetry.TailProbe {
+		t.probes = true
+		return
+	}
+	b := e.Bucket % dataplane.Buckets
+	t.timeouts[b], t.timedOut = max(t.timeouts[b], e.Count), true
+}
+
+// hearTrouble takes what the kernel tells of connections as it happens. Connections
+// are remembered one by one; their pair is judged once, however many they are.
+func (a *Agent) hearTrouble(batch []telemetry.Event) {
+	batch = slices.DeleteFunc(batch, func(e telemetry.Event) bool { return e.Kind == telemetry.Retransmit })
+	if len(batch) == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.cfg.Now()
+	known, told := map[telemetry.Pair][]*pair{}, map[*pair]*trouble{}
+	for _, e := range batch {
+		pairs, ok := known[e.Pair()]
+		if !ok {
+			pairs = a.pairsOf(e.Pair())
+			known[e.Pair()] = pairs
+		}
+		for _, p := range pairs {
+			if told[p] == nil {
+				told[p] = &trouble{}
+			}
+			a.hearOf(p, e, told[p], now)
+		}
+	}
+	for p, t := range told {
+		a.look(p, now)
+		a.heard(p, t, now)
+	}
+}
+
+// pairsOf finds the pairs that telemetry means.
+func (a *Agent) pairsOf(who telemetry.Pair) (out []*pair) {
+	for _, l := range a.pods {
+		if l.cookie != who.Netns {
+			continue
+		}
+		for _, p := range l.pairs {
+			if p.telemetryPair() == who {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// hearOf notes an event of one of the pair's connections.
+func (a *Agent) hearOf(p *pair, e telemetry.Event, t *trouble, now time.Time) {
+	if e.Kind != telemetry.Timeout {
+		t.add(e)
+		return
+	}
+	if p.stuck == nil {
+		p.stuck = &stalled{}
+	}
+	a.stats.unremembered += uint64(p.stuck.remember(e, now))
+	if !p.left.IsZero() && a.clock.at(e.At).Before(p.left) {
+		t.late = true
+		return
+	}
+	t.add(e)
+}
+
+// heard acts on what was told of the pair. A tail loss probe (RFC 8985 section 7)
+// says that no acknowledgment came for two round trips: the earliest sign of silence
+// there is.
+func (a *Agent) heard(p *pair, t *trouble, now time.Time) {
+	if t.late {
+		a.rouse(p, dataplane.All, now)
+	}
+	if t.timedOut {
+		a.timedOut(p, t, now)
+	}
+	for i := range p.routes {
+		if t.probes && !p.lines[i].silent.IsZero() {
+			a.suspect(p, i, now)
+		}
+	}
+}
+
+// timedOut judges by data: a timeout of a connection, on a path of its own over
+// which nothing has come in since packets went out, says that data does not pass,
+// whatever probes say. The reverse is no proof either way.
+func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
+	const deaf = 15 * time.Millisecond
+	own, err := p.local.plane.Choices(p.remote.UID)
+	followed, followErr := p.local.plane.Followed(p.remote.UID)
+	if err != nil || followErr != nil {
+		return // the peer has just gone
+	}
+	for i, r := range p.routes {
+		inARow := t.on(r.Index, own, followed)
+		if inARow == 0 {
+			continue
+		}
+		ln := &p.lines[i]
+		hp := p.host.paths[r.Network]
+		if ln.silent.IsZero() || now.Sub(ln.silent) < deaf+a.late(ln.silent, now) || hp == nil || !hp.failed.IsZero() ||
+			!ln.mute.IsZero() || now.Before(ln.until) {
+			continue
+		}
+		if !ln.outweigh(inARow, now) {
+			a.suspect(p, i, now)
+			continue
+		}
+		ln.bar(now)
+		since := now.Sub(ln.silent)
+		defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: r.Network, Detected: since,
+			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass",
+				inARow, r.Network, since.Round(time.Millisecond))})
+		a.leave(p, i, now, since)
+	}
+}
+
+// on is the most timeouts in a row of a connection that can be on a path, 0 for none.
+func (t *trouble) on(index int, own, followed [dataplane.Buckets]dataplane.Choice) (most uint32) {
+	for b, n := range t.timeouts {
+		if n > 0 && bears(index, own[b], followed[b]) {
+			most = max(most, n)
+		}
+	}
+	return most
+}
+
+// bar keeps the pair off a path on which a connection timed out, for longer each time.
+func (ln *line) bar(now time.Time) {
+	if now.Sub(ln.failed) > time.Minute {
+		ln.backoff = 0
+	}
+	ln.backoff = min(max(2*ln.backoff, 5*time.Second), 2*time.Minute)
+	ln.failed, ln.until = now, now.Add(ln.backoff)
+}
+
+// bears is whether a connection can be on a path, whose bucket is there by what was
+// chosen here or by the peer, whichever has opened it. A path that flows have left is
+// silent for that.
+func bears(index int, own, followed dataplane.Choice) bool {
+	return own.Path == index || followed.Path == index
+}
+
+// outweigh reports whether so many timeouts in a row say by themselves that data
+// does not pass. Where echoes are answered, they are asked at the first ones: a
+// receiver that is slow to acknowledge causes a timeout too (rto_min).
+func (ln *line) outweigh(inARow uint32, now time.Time) bool {
+	const enough = 3
+	return inARow >= enough || !ln.telling(now)
+}
+
+// leave moves the pair's flows off path i. Those of its own flee; those that the
+// peer has opened go where ours are, until it says otherwise.
+func (a *Agent) leave(p *pair, i int, now time.Time, detected time.Duration) {
+	r, to := p.routes[i], p.on()
+	p.stale = now // it may be the next hop that has changed
+	if to.Index == r.Index {
+		to = a.flee(p, now, detected)
+	}
+	if to.Index == r.Index || a.cfg.DryRun {
+		return
+	}
+	if _, err := p.local.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
+		a.warn("%s: %v", p.name, err)
+	}
+	a.wake(p, dataplane.All, now)
+}
+
+// heardMute: a path that is mute at one end is so at both, and this end may have
+// nothing to send. Echoes will tell when it is well again, so they must be known
+// to pass at times.
+func (a *Agent) heardMute(p *pair, n notice) status {
+	if int(n.network) >= len(a.names) {
+		return statusUnknown
+	}
+	network, now := a.names[n.network], a.cfg.Now()
+	i := p.line(network)
+	if i < 0 || !p.lines[i].telling(now) {
+		return statusUnknown
+	}
+	if ln := &p.lines[i]; ln.mute.IsZero() {
+		ln.end(now)
+		a.mute(p, i, fmt.Sprintf("this pair's packets do not pass over %s: the agent of %s says so", network, p.host.name),
+			now, now, "peer")
+	}
+	return statusDone
+}
+
+// heardFailure: what the other end does not hear, this end need not send. Its
+// sender is known by what it says, which is authentic, not by its address, which
+// is not. Probes will tell when the path is well again.
+func (a *Agent) heardFailure(n notice) status {
+	if n.to != a.self || int(n.network) >= len(a.names) {
+		return statusUnknown
+	}
+	now, network := a.cfg.Now(), a.names[n.network]
+	for _, h := range a.remote {
+		bad := h.paths[network]
+		if h.pod != n.from || bad == nil || len(h.paths) < 2 {
+			continue
+		}
+		if bad.failed.IsZero() {
+			bad.failed, bad.suspected, bad.well = now, time.Time{}, 0
+			a.evacuate(h, bad, now, fmt.Sprintf("%s to %s has failed: its agent says so", bad.network, h.name), 0, "peer")
+		}
+		return statusDone
+	}
+	return statusUnknown
+}

@@ -1,0 +1,299 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// stampPort is STAMP's (RFC 8762 section 4.1).
+const stampPort = 862
+
+// wire is the agent's own attachment to one network: probes go out and are
+// answered there, from the agent's pod.
+type wire struct {
+	network   string
+	number    int
+	addr      netip.Addr
+	mtu       int
+	sender    *probe.Sender
+	reflector *probe.Reflector
+	in        *net.UDPConn
+	inbox     inbox
+}
+
+// inbox holds what became of probes until the loop takes it: a sender may be read
+// in the middle of a judgement.
+type inbox struct {
+	replies []probe.Reply
+	losses  []probe.Lost
+}
+
+func (i *inbox) reply(r probe.Reply) { i.replies = append(i.replies, r) }
+
+func (i *inbox) loss(l probe.Lost) { i.losses = append(i.losses, l) }
+
+func (i *inbox) take() ([]probe.Reply, []probe.Lost) {
+	r, l := i.replies, i.losses
+	i.replies, i.losses = nil, nil
+	return r, l
+}
+
+// openWire opens the sockets in the agent's pod and begins to answer.
+func (a *Agent) openWire(self topo.Pod, at topo.Attachment, number int) (*wire, error) {
+	w := &wire{network: at.Network, number: number, addr: at.Addr, mtu: at.MTU}
+	var out *net.UDPConn
+	err := netns.Do(self.Netns, func() (err error) {
+		if out, err = net.ListenUDP("udp", &net.UDPAddr{IP: at.Addr.AsSlice()}); err != nil {
+			return err
+		}
+		w.in, err = net.ListenUDP("udp", &net.UDPAddr{IP: at.Addr.AsSlice(), Port: stampPort})
+		return err
+	})
+	if err != nil {
+		if out != nil {
+			err = errors.Join(err, out.Close())
+		}
+		return nil, fmt.Errorf("open probe sockets on %s: %w", at.Network, err)
+	}
+	// Polled, as replies can wait for the loop's next turn: what is urgent drains it.
+	w.sender, err = probe.NewSender(out,
+		probe.SenderConfig{Keys: a.ring.Keys(), Network: at.Network, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
+			OnReply: w.inbox.reply, OnLost: w.inbox.loss})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
+	}
+	w.reflector,
+		err = probe.NewReflector(w.in, probe.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network, Replays: a.replays,
+		Now: a.cfg.Now, OnRefused: func(r probe.Refusal) { a.refusals.add(at.Network, r, a.cfg.Now()) },
+		OnTLV: func(_ netip.AddrPort, _ uint16, t probe.TLV) []byte {
+			if t.Type == keysType {
+				return a.hearKeys(t.Value)
+			}
+			return a.hear(t)
+		}})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())
+	}
+	a.running(w.reflector.Serve)
+	return w, nil
+}
+
+func (w *wire) close() error {
+	var errs []error
+	if w.sender != nil {
+		errs = append(errs, w.sender.Close())
+	}
+	if w.in != nil {
+		errs = append(errs, w.in.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// remoteHost is another host, and the paths to it.
+type remoteHost struct {
+	name string
+	// pod is its agent's.
+	pod   podID
+	paths map[string]*hostPath // by network
+	// used is when a pair with that host last had traffic, and owned when it last
+	// had some of flows that a pod of this host has opened: those are decided here.
+	used, owned time.Time
+	keys        peerKeys
+}
+
+// hostPath is one network to another host.
+type hostPath struct {
+	host    *remoteHost
+	network string
+	to      netip.AddrPort
+	mtu     int
+	track   *probe.Track
+	// summary is of summed; told says that more has become of probes since.
+	summary probe.Summary
+	summed  time.Time
+	told    bool
+	// last is when the latest answer came.
+	last time.Time
+	// shots are the latest small probes, for judging.
+	shots []probe.Shot
+	seqs  []uint32
+	// back is when a pair's packets went or came again, after a while without.
+	back time.Time
+	// rtts are those of the latest small probes: their median tells a path's delay,
+	// where a mean would tell the last time a CPU was busy.
+	rtts [9]time.Duration
+	nRTT int
+	// next is when the next regular probe is due, pace the latest distance of two, and
+	// sent counts them.
+	next time.Time
+	pace time.Duration
+	sent int
+	// state: failed since, or suspected since; zero if not.
+	failed, suspected time.Time
+	// since is when packets first went unanswered.
+	since     time.Time
+	direction probe.Direction
+	// alive is when a suspicion was last cleared, well counts answers since failure.
+	alive time.Time
+	well  int
+	burst time.Time
+	// rounds of probes have gone out for the suspicion.
+	rounds int
+	// unfit says why the path must not be used whatever it measures.
+	unfit string
+	// busy is when a pair's packets last took it.
+	busy time.Time
+}
+
+// shotsKept bounds what a judgement looks back over.
+const shotsKept = 16
+
+// send probes the path. Small probes are kept for judging.
+func (a *Agent) send(w *wire, hp *hostPath, full bool, tlvs ...probe.TLV) {
+	o := probe.SendOptions{DSCP: mark, ClassOfService: true, ReplyDSCP: mark, TLVs: tlvs}
+	if full {
+		o.Size = min(hp.mtu, w.mtu) - 28 // IPv4 and UDP header
+	}
+	if h := hp.host; h != nil {
+		now := a.cfg.Now()
+		o.Key = a.keyFor(h, now)
+		h.keys.ask(now)
+		if !full {
+			o.TLVs = a.listed(h, o.TLVs)
+		}
+	}
+	sent, err := w.sender.Send(hp.to, o)
+	if err != nil {
+		// The path may be down: that is what a probe without answer says.
+		a.cfg.Log.Debug("probe not sent", "network", w.network, "to", hp.to, "error", err)
+		sent.At = a.cfg.Now()
+	}
+	if full {
+		return
+	}
+	if len(hp.shots) >= shotsKept {
+		hp.shots, hp.seqs = hp.shots[1:], hp.seqs[1:]
+	}
+	hp.shots, hp.seqs = append(hp.shots, probe.Shot{Sent: sent.At}), append(hp.seqs, sent.Seq)
+}
+
+// path finds the host and its path by the address that probes go to.
+func (a *Agent) path(network string, to netip.Addr) (*remoteHost, *hostPath) {
+	for _, h := range a.remote {
+		if hp := h.paths[network]; hp != nil && hp.to.Addr() == to {
+			return h, hp
+		}
+	}
+	return nil, nil
+}
+
+// hearProbes reads the replies that have come: those to probes in time, and at long
+// intervals those that were not.
+func (a *Agent) hearProbes(late bool) error {
+	for _, w := range a.links {
+		if !late && !w.sender.Waiting() {
+			continue
+		}
+		at, err := w.sender.Drain()
+		if err != nil {
+			return fmt.Errorf("hear probes on %s: %w", w.network, err)
+		}
+		w.sender.Expire(at)
+	}
+	a.receive()
+	return nil
+}
+
+// receive takes what became of probes since it was last called.
+func (a *Agent) receive() {
+	for name, w := range a.links {
+		replies, losses := w.inbox.take()
+		for _, r := range replies {
+			a.answered(name, r)
+		}
+		for _, l := range losses {
+			if _, hp := a.path(name, l.To.Addr()); hp != nil {
+				hp.track.Lost(l)
+				hp.well, hp.told = 0, true
+			}
+		}
+	}
+}
+
+func (a *Agent) answered(network string, r probe.Reply) {
+	h, hp := a.path(network, r.From.Addr())
+	if hp == nil {
+		return
+	}
+	a.keyed(h, r)
+	a.clockOf(h, (r.ForwardDelay-r.BackwardDelay)/2)
+	hp.track.Reply(r)
+	hp.last, hp.told = r.At, true
+	if r.Size < hp.mtu/2 {
+		hp.rtts[hp.nRTT%len(hp.rtts)] = r.RTT
+		hp.nRTT++
+	}
+	for i, seq := range hp.seqs {
+		if seq == r.Seq && hp.shots[i].Answered.IsZero() {
+			hp.shots[i].Answered = r.At
+		}
+	}
+	switch {
+	case a.cluster.encapsulates(network):
+		hp.unfit = "" // the mark is inside
+	case r.DSCPSeen >= 0 && r.DSCPSeen != mark || r.ReplyDSCP >= 0 && r.ReplyDSCP != mark:
+		seen := r.DSCPSeen
+		if seen < 0 || seen == mark {
+			seen = r.ReplyDSCP // it was lost on the way back
+		}
+		hp.unfit = fmt.Sprintf("it does not carry the mark: DSCP %d arrived as %d; encapsulated it could be used", mark, seen)
+	default:
+		hp.unfit = ""
+	}
+	if !r.Late {
+		a.recovered(h, hp)
+	}
+	for _, t := range r.TLVs {
+		if t.Type == noticeType {
+			a.acknowledged(h, t.Value)
+		}
+	}
+}
+
+// usual is the round trip that a judgement may expect of the path: the worst of
+// the last minutes within patience, and what it takes now in any case. Nothing is
+// known of a path to a host without agent.
+func (hp *hostPath) usual() time.Duration {
+	if hp == nil {
+		return patience
+	}
+	return max(min(hp.summary.P99, patience), hp.rtt())
+}
+
+// expected is the same of a suspect path: where traffic has just come back, what it
+// took while there was traffic before, as the queue fills faster than probes tell.
+func (hp *hostPath) expected(now time.Time) time.Duration {
+	if hp != nil && now.Sub(hp.back) < refills {
+		return max(min(hp.summary.P99, queueMost), hp.usual())
+	}
+	return hp.usual()
+}
+
+// rtt is the median of the latest round trips; 0 where there is none.
+func (hp *hostPath) rtt() time.Duration {
+	n := min(hp.nRTT, len(hp.rtts))
+	if n == 0 {
+		return 0
+	}
+	v := hp.rtts
+	slices.Sort(v[:n])
+	return v[n/2]
+}

@@ -1,0 +1,361 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// Set is a set of buckets: bit n stands for bucket n.
+type Set uint64
+
+// All is every bucket.
+const All = ^Set(0)
+
+// Share returns about share (0 to 1) of the buckets, the same ones each time.
+func Share(share float64) Set {
+	n := min(max(int(share*Buckets+0.5), 0), Buckets)
+	if n == Buckets {
+		return All
+	}
+	return Set(1)<<n - 1
+}
+
+// Len is the number of buckets.
+func (s Set) Len() int { return bits.OnesCount64(uint64(s)) }
+
+// Has reports whether bucket n is in the set.
+func (s Set) Has(n uint8) bool { return s>>n&1 == 1 }
+
+// Choice is what the data plane does with a bucket of flows.
+type Choice struct {
+	// Path is the path's index; 0 is the default network.
+	Path int
+	// Told: followed flows: their owner's agent has said so.
+	Told bool
+	// Diverted: followed flows: moved away from the path that was told.
+	Diverted bool
+}
+
+// Parts of a byte of a row: struct row of steer.h.
+const (
+	rowPath     = 7
+	rowTold     = 1 << 3
+	rowDiverted = 1 << 4
+)
+
+func decode(c uint8) Choice {
+	return Choice{Path: int(c & rowPath), Told: c&rowTold != 0, Diverted: c&rowDiverted != 0}
+}
+
+// errUnknown is returned for a peer that SetPeer has not named.
+var errUnknown = errors.New("the data plane does not know the peer")
+
+// Switch moves the flows that this pod has opened to the peer, in the buckets of
+// the set, to a path. The flows' other direction moves when the peer's agent is told
+// (Follow); packets are taken on any path meanwhile. It takes no system call. Buckets
+// that are on the path already stay as they are, so doing it twice changes nothing. It
+// returns the buckets that moved.
+func (p *Plane) Switch(uid string, set Set, path int) (Set, error) {
+	id, ok := p.ids[uid]
+	if !ok {
+		return 0, fmt.Errorf("switch to %s: %w", uid, errUnknown)
+	}
+	if path < 0 || path >= MaxPaths {
+		return 0, fmt.Errorf("switch to %s: path %d: expected 0 to %d", uid, path, MaxPaths-1)
+	}
+	row := row64(p.mem.own, id)
+	var moved Set
+	for b, old := range row {
+		if set>>b&1 == 0 || int(old&rowPath) == path {
+			continue
+		}
+		moved |= 1 << b
+		row[b] = uint8(path)
+	}
+	if moved != 0 {
+		write(p.mem.own, id*Buckets, row[:])
+		p.renumber(id, 0)
+	}
+	return moved, nil
+}
+
+// row64 is the peer's row of own or follow.
+func row64(m *ebpf.Memory, id uint32) (row [Buckets]uint8) {
+	read(m, id*Buckets, row[:])
+	return row
+}
+
+// Of struct order: its size, and where it has what the peer said.
+const (
+	orderSize  = 16
+	orderHeard = 8
+)
+
+// renumber gives this end's choices a number above all that it ever gave them, and above
+// after: wall clock time, so that it grows also where nothing is kept.
+func (p *Plane) renumber(id uint32, after uint64) {
+	now := uint64(p.cfg.Now().UnixNano())
+	put64(p.mem.order, id*orderSize, max(get64(p.mem.order, id*orderSize)+1, after+1, now))
+}
+
+// Number is the number of this end's latest choices for the peer: it grows with each
+// Switch, also from one agent to the next. 0 is none yet.
+func (p *Plane) Number(uid string) (uint64, error) {
+	id, ok := p.ids[uid]
+	if !ok {
+		return 0, fmt.Errorf("read number of choices for %s: %w", uid, errUnknown)
+	}
+	return get64(p.mem.order, id*orderSize), nil
+}
+
+// Renumber gives the choices a number above after, as the peer knows one that is higher
+// than ours, or does not do as the latest says.
+func (p *Plane) Renumber(uid string, after uint64) error {
+	id, ok := p.ids[uid]
+	if !ok {
+		return fmt.Errorf("renumber choices for %s: %w", uid, errUnknown)
+	}
+	p.renumber(id, after)
+	return nil
+}
+
+// Choices returns where the flows are that this pod has opened, by bucket.
+func (p *Plane) Choices(uid string) ([Buckets]Choice, error) { return p.choices(p.mem.own, uid) }
+
+// Followed returns where the flows are that the peer has opened, by bucket.
+func (p *Plane) Followed(uid string) ([Buckets]Choice, error) { return p.choices(p.mem.follow, uid) }
+
+func (p *Plane) choices(m *ebpf.Memory, uid string) (out [Buckets]Choice, err error) {
+	id, ok := p.ids[uid]
+	if !ok {
+		return out, fmt.Errorf("read choices for %s: %w", uid, errUnknown)
+	}
+	for b, c := range row64(m, id) {
+		out[b] = decode(c)
+	}
+	return out, nil
+}
+
+// Follow enters what the peer's agent said about the flows that the peer has opened,
+// under a number that only grows: what is older than what is known changes nothing, and
+// what is as old leaves alone what was diverted. It returns the number that is known now.
+func (p *Plane) Follow(uid string, number uint64, said map[uint8]int) (uint64, error) {
+	id, ok := p.ids[uid]
+	if !ok {
+		return 0, fmt.Errorf("follow %s: %w", uid, errUnknown)
+	}
+	known := get64(p.mem.order, id*orderSize+orderHeard)
+	if number < known {
+		return known, nil
+	}
+	row := row64(p.mem.follow, id)
+	for b, path := range said {
+		if b >= Buckets || path < 0 || path >= MaxPaths {
+			return known, fmt.Errorf("follow %s: bucket %d, path %d: out of range", uid, b, path)
+		}
+		if number > known || row[b]&rowDiverted == 0 {
+			row[b] = uint8(path) | rowTold
+		}
+	}
+	write(p.mem.follow, id*Buckets, row[:])
+	put64(p.mem.order, id*orderSize+orderHeard, number)
+	return number, nil
+}
+
+// Divert moves the flows that the peer has opened away from a path that has
+// failed, until the peer's agent says something newer. It returns how many buckets
+// that were.
+func (p *Plane) Divert(uid string, from, to int) (n int, err error) {
+	id, ok := p.ids[uid]
+	if !ok {
+		return 0, fmt.Errorf("divert %s: %w", uid, errUnknown)
+	}
+	if to < 0 || to >= MaxPaths {
+		return 0, fmt.Errorf("divert %s: path %d: expected 0 to %d", uid, to, MaxPaths-1)
+	}
+	row := row64(p.mem.follow, id)
+	for b, c := range row {
+		if int(c&rowPath) == from {
+			row[b] = uint8(to) | c&rowTold | rowDiverted
+			n++
+		}
+	}
+	if n > 0 {
+		write(p.mem.follow, id*Buckets, row[:])
+	}
+	return n, nil
+}
+
+// Unfollow puts the flows that the peer has opened on the default network, until its
+// agent says something, if only again. It returns how many buckets that were.
+func (p *Plane) Unfollow(uid string) (n int, err error) {
+	id, ok := p.ids[uid]
+	if !ok {
+		return 0, fmt.Errorf("unfollow %s: %w", uid, errUnknown)
+	}
+	row := row64(p.mem.follow, id)
+	for _, c := range row {
+		if c&rowPath != 0 {
+			n++
+		}
+	}
+	if n > 0 {
+		write(p.mem.follow, id*Buckets, make([]byte, Buckets))
+	}
+	return n, nil
+}
+
+// settleHome puts all flows of a pair on the default network.
+func (p *Plane) settleHome(id uint32) {
+	write(p.mem.own, id*Buckets, make([]byte, Buckets))
+	write(p.mem.follow, id*Buckets, make([]byte, Buckets))
+	p.renumber(id, 0)
+}
+
+// Opened counts the packets of flows that the pod has opened to the peer; it is
+// good for telling whether there are some.
+func (p *Plane) Opened(uid string) (uint64, error) {
+	id, ok := p.ids[uid]
+	if !ok {
+		return 0, fmt.Errorf("read tallies of %s: %w", uid, errUnknown)
+	}
+	var n uint64
+	for path := range uint32(MaxPaths) {
+		n += get64(p.mem.sent, (id*MaxPaths+path)*tallySize+tallyOpened)
+	}
+	return n, nil
+}
+
+// Tally counts packets (segments, where the kernel sends several as one) and bytes.
+type Tally struct {
+	Packets, Bytes uint64
+	// Last is, by CLOCK_MONOTONIC, when the latest went that wants an answer: of a
+	// flow that this pod has opened, and no mere acknowledgment. Of what was
+	// received, it is when the latest came: up to a tick of the kernel's clock (1 to
+	// 10 ms) too early, but never earlier than what was sent before it.
+	Last time.Duration
+}
+
+// Tallies returns what went to the peer over the path and what came from it,
+// since the peer was entered.
+func (p *Plane) Tallies(uid string, path int) (sent, received Tally, err error) {
+	id, ok := p.ids[uid]
+	if !ok || path < 0 || path >= MaxPaths {
+		return Tally{}, Tally{}, fmt.Errorf("read tallies of %s, path %d: %w", uid, path, errUnknown)
+	}
+	off := (id*MaxPaths + uint32(path)) * tallySize
+	return tally(p.mem.sent, off), tally(p.mem.received, off), nil
+}
+
+// Of struct tally: its size, and where of what was sent the packets of flows are
+// that were opened here.
+const (
+	tallySize   = 32
+	tallyOpened = 24
+)
+
+func tally(m *ebpf.Memory, off uint32) Tally {
+	var b [tallyOpened]byte
+	read(m, off, b[:])
+	return Tally{binary.NativeEndian.Uint64(b[:8]), binary.NativeEndian.Uint64(b[8:]),
+		time.Duration(binary.NativeEndian.Uint64(b[16:]))}
+}
+
+// Events are the data plane's counts of what is out of the ordinary.
+type Events struct {
+	// Errors are packets dropped because they could not be rewritten.
+	Errors uint64 `json:"errors"`
+	// TooBig are packets larger than their path's MTU, which stayed on the default network.
+	TooBig uint64 `json:"too_big"`
+	// NoPath are packets whose path is not there any more, or cannot take them;
+	// they stayed on the default network.
+	NoPath uint64 `json:"no_path"`
+	// Lease are packets that stayed on the default network because no agent lives.
+	Lease uint64 `json:"lease"`
+	// Strangers are packets that look steered and came from no known peer, or in a form
+	// in which none are steered, such as fragments. They were dropped.
+	Strangers uint64 `json:"strangers"`
+	// ICMP are errors from routers on a path, translated.
+	ICMP uint64 `json:"icmp"`
+	// Forged are packets that look like a peer's but have not its tag. They were
+	// dropped on paths, and moved nothing on the default network.
+	Forged uint64 `json:"forged"`
+	// Unadmitted are steered packets of flows that the default network has not been
+	// seen to admit. They were dropped.
+	Unadmitted uint64 `json:"unadmitted"`
+	// Full are times when there was no room to tell a flow apart: it stays native.
+	Full uint64 `json:"full"`
+}
+
+// Events returns the counts since the data plane was first loaded.
+func (p *Plane) Events() Events {
+	n := func(i uint32) uint64 { return get64(p.mem.events, i*8) }
+	return Events{Errors: n(0), TooBig: n(1), NoPath: n(2), Lease: n(3), Strangers: n(4), ICMP: n(5), Forged: n(6),
+		Unadmitted: n(7), Full: n(8)}
+}
+
+// Peers lists the UIDs of the peers that SetPeer has named, sorted.
+func (p *Plane) Peers() []string { return slices.Sorted(maps.Keys(p.ids)) }
+
+// clear zeroes a peer's rows. What the peer said last is kept from no other pod.
+func (p *Plane) clear(id uint32) {
+	p.settleHome(id)
+	put64(p.mem.order, id*orderSize+orderHeard, 0)
+	put32(p.mem.held, id*stride, 0)
+	write(p.mem.sent, id*MaxPaths*tallySize, make([]byte, MaxPaths*tallySize))
+	write(p.mem.received, id*MaxPaths*tallySize, make([]byte, MaxPaths*tallySize))
+}
+
+// The arrays are as long as load made them and ids are below Peers, so access
+// stays inside; a panic here is a fault of this package.
+
+func read(m *ebpf.Memory, off uint32, b []byte) {
+	if _, err := m.ReadAt(b, int64(off)); err != nil {
+		panic(fmt.Sprintf("steer: read map at %d: %v", off, err))
+	}
+}
+
+func write(m *ebpf.Memory, off uint32, b []byte) {
+	if _, err := m.WriteAt(b, int64(off)); err != nil {
+		panic(fmt.Sprintf("steer: write map at %d: %v", off, err))
+	}
+}
+
+func get32(m *ebpf.Memory, off uint32) uint32 {
+	var b [4]byte
+	read(m, off, b[:])
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+func put32(m *ebpf.Memory, off, v uint32) {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], v)
+	write(m, off, b[:])
+}
+
+func get64(m *ebpf.Memory, off uint32) uint64 {
+	var b [8]byte
+	read(m, off, b[:])
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+func put64(m *ebpf.Memory, off uint32, v uint64) {
+	var b [8]byte
+	putNative64(b[:], v)
+	write(m, off, b[:])
+}
+
+func putNative64(b []byte, v uint64) { binary.NativeEndian.PutUint64(b, v) }
+
+func native64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
+
+func putNative32(b []byte, v uint32) { binary.NativeEndian.PutUint32(b, v) }
+
+func native32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }

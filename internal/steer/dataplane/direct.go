@@ -1,0 +1,52 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
+)
+
+// Direct makes ready for routes that lead from the pod straight to a path's
+// interface, or ends that: such routes must be gone then, as what they lead there
+// would leave as it is. A packet that is led there needs neither eth0's hook nor the
+// redirection and the second passage through the device layer. What its flow's choice
+// has on another path is redirected, as from eth0: a direct route makes the common
+// way short, it chooses nothing. Package route makes them (Form.Direct).
+func (p *Plane) Direct(dev string, ready bool) error {
+	if p.devs[dev] == nil || dev == p.cfg.Dev {
+		return fmt.Errorf("%q is no path's interface of this pod", dev)
+	}
+	if !ready {
+		pin := p.pinOf(dev, "out")
+		detach(pin)
+		if err := os.Remove(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove pin: %w", err)
+		}
+		return nil
+	}
+	// First there: what it redirects is none of the interface's.
+	return netns.Do(p.cfg.Netns, func() error {
+		return p.hook(dev, "out", p.objs.Out, ebpf.AttachTCXEgress, link.Head())
+	})
+}
+
+// MayDirect reports whether direct routes are harmless: no other program is to see what
+// leaves by eth0 (queueing disciplines and filters of tc come behind ours and see nothing
+// of what is redirected either), and reverse paths are not filtered strictly (RFC 3704),
+// as answers may come by another interface.
+func (p *Plane) MayDirect() (ok bool, err error) {
+	if !p.InPlace || !p.loose {
+		return false, nil
+	}
+	err = netns.Do(p.cfg.Netns, func() error {
+		on, err := programs(p.devs[p.cfg.Dev].Index, ebpf.AttachTCXEgress)
+		ok = len(on) == 1
+		return err
+	})
+	return ok, err
+}

@@ -1,0 +1,70 @@
+package dataplane
+
+import (
+	"bytes"
+	"net/netip"
+)
+
+// elsewhereShift is ELSEWHERE_SHIFT of steer.h, which leaves 2^17 bits: of 20,000 pods'
+// addresses one in seven of all others is taken for one, and told of for nothing.
+const elsewhereShift = 15
+
+// Elsewhere is the stable addresses of pods that could be peers, as data planes know them:
+// the same for all pods of a host.
+type Elsewhere struct{ bits []byte }
+
+// NewElsewhere returns that of the addresses.
+func NewElsewhere(addrs []netip.Addr) Elsewhere {
+	bits := make([]byte, 1<<(32-elsewhereShift-3))
+	for _, a := range addrs {
+		h := hashed(word(a)) >> elsewhereShift
+		bits[h>>3] |= 1 << (h & 7) // words of 64 bits, little endian as all of bpfel
+	}
+	return Elsewhere{bits}
+}
+
+// SetElsewhere names the pods that could be peers. Traffic with those that SetPeer has
+// not entered is told by Wanted.
+func (p *Plane) SetElsewhere(e Elsewhere) {
+	had := make([]byte, len(e.bits))
+	read(p.mem.elsewhere, 0, had)
+	if !bytes.Equal(had, e.bits) {
+		write(p.mem.elsewhere, 0, e.bits)
+	}
+}
+
+// wantedSlots is 1 << WANTED_BITS of steer.h, and addrSize the size of an address there.
+const wantedSlots, addrSize = 256, 16
+
+// Wanted lists addresses of elsewhere that the pod has sent to and that are no peer's,
+// since it was last asked. Some may be of others, as they are told by a hash; and of many
+// at once some are told only when more is sent.
+func (p *Plane) Wanted() (out []netip.Addr) {
+	var all [wantedSlots * addrSize]byte
+	read(p.mem.wanted, 0, all[:])
+	for i := range wantedSlots {
+		raw := [16]byte(all[i*addrSize:])
+		if raw == [16]byte{} {
+			continue
+		}
+		write(p.mem.wanted, uint32(i*addrSize), make([]byte, addrSize))
+		out = append(out, unword(raw))
+	}
+	return out
+}
+
+// unword is an address that the data plane has written.
+func unword(raw [16]byte) netip.Addr {
+	if [12]byte(raw[4:]) == [12]byte{} {
+		return netip.AddrFrom4([4]byte(raw[:4]))
+	}
+	return netip.AddrFrom16(raw)
+}
+
+// Entered lists the stable addresses of the peers that the maps hold.
+func (p *Plane) Entered() (out []netip.Addr) {
+	for _, at := range p.places {
+		out = append(out, at.stable...)
+	}
+	return out
+}

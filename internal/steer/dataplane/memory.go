@@ -1,0 +1,68 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// Memory is the kernel memory in bytes that the data plane takes: its maps, the tables of
+// flows among them, and its programs, as the kernel accounts for them (memlock in
+// /proc/PID/fdinfo, which says for maps what they have allocated, since Linux 6.4).
+func (p *Plane) Memory() (uint64, error) {
+	var sum uint64
+	counted := map[ebpf.MapID]bool{}
+	for _, prog := range []*ebpf.Program{p.objs.In, p.objs.Out, p.objs.PathIn} {
+		info, err := prog.Info()
+		if err != nil {
+			return 0, fmt.Errorf("read program: %w", err)
+		}
+		size, _ := info.Memlock()
+		jited, err := info.JitedSize() // not in memlock
+		if err != nil && !errors.Is(err, ebpf.ErrNotSupported) {
+			return 0, fmt.Errorf("read program: %w", err)
+		}
+		sum += size + uint64(jited)
+	}
+	for _, m := range p.maps() {
+		if err := weigh(m, counted, &sum); err != nil {
+			return 0, err
+		}
+	}
+	for i := range uint32(2) {
+		var t *ebpf.Map
+		if err := p.objs.Flows.Lookup(i, &t); errors.Is(err, ebpf.ErrKeyNotExist) {
+			continue
+		} else if err != nil {
+			return 0, fmt.Errorf("look up table of flows: %w", err)
+		}
+		if err := errors.Join(weigh(t, counted, &sum), t.Close()); err != nil {
+			return 0, err
+		}
+	}
+	return sum, nil
+}
+
+// weigh adds what a map takes, once.
+func weigh(m *ebpf.Map, counted map[ebpf.MapID]bool, sum *uint64) error {
+	info, err := m.Info()
+	if err != nil {
+		return fmt.Errorf("read map: %w", err)
+	}
+	id, _ := info.ID()
+	if size, ok := info.Memlock(); ok && !counted[id] {
+		*sum += size
+	}
+	counted[id] = true
+	return nil
+}
+
+// maps are the data plane's, by name.
+func (p *Plane) maps() map[string]*ebpf.Map {
+	o := &p.objs
+	return map[string]*ebpf.Map{"peers4": o.Peers4, "peers6": o.Peers6, "rev4": o.Rev4, "rev6": o.Rev6, "near": o.Near,
+		"near_rev": o.NearRev, "own": o.Own, "follow": o.Follow, "order": o.Order, "sent": o.Sent, "received": o.Received,
+		"slots": o.Slots, "slots_rev": o.SlotsRev, "held": o.Held, "elsewhere": o.Elsewhere, "wanted": o.Wanted,
+		"heartbeat": o.Heartbeat, "events": o.Events, "recent": o.Recent, "flows": o.Flows}
+}

@@ -1,0 +1,247 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
+)
+
+// flood opens UDP flows of pod 1 to an echo server of pod 2, and takes the answers.
+func (b *bed) flood(to string, from, n int, each func(i int)) {
+	b.t.Helper()
+	addr, err := net.ResolveUDPAddr("udp", to)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := netns.Do(b.pods[1], func() error {
+		buf := make([]byte, 16)
+		for i := range n {
+			c, err := net.DialUDP("udp", &net.UDPAddr{Port: from + i}, addr)
+			if err != nil {
+				return err
+			}
+			for range 2 {
+				_, err = c.Write([]byte("x"))
+				if err == nil {
+					err = c.SetReadDeadline(time.Now().Add(time.Second))
+				}
+				if err == nil {
+					_, _ = c.Read(buf) // an answer or none, it is a flow
+				}
+			}
+			if err := errors.Join(err, c.Close()); err != nil {
+				return err
+			}
+			each(i)
+		}
+		return nil
+	}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestFlowsOutliveOthers: with room for 1,024 flows, an idle TCP and an idle UDP flow that
+// are steered outlive 20,000 answered UDP flows and 5,000 short TCP connections of the same
+// peer, and are steered still; the others end, with FIN or RST in seconds. Fails with a
+// table that drives out the oldest, or without the peer's bound.
+func TestFlowsOutliveOthers(t *testing.T) {
+	b := newBed(t)
+	b.flowsOf = 1024
+	b.open(1)
+	two := b.open(2)
+	stream, streamBack := b.duplex("tcp", 7001)
+	conn, back := b.duplex("udp", 7002)
+	b.move(1, 2)
+	b.serve(2, "udp", "10.90.2.2:7003")
+	b.serve(2, "tcp", "10.90.2.2:7004")
+	began := time.Now()
+	b.flood("10.90.2.2:7003", 10000, 20000, func(i int) {
+		if i%2000 == 1999 {
+			b.sweep(1)
+			b.sweep(2)
+		}
+	})
+	for i := range 5000 {
+		c, err := b.dial(1, "tcp", "10.90.2.2:7004")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			_ = c.(*net.TCPConn).SetLinger(0) // ends by RST
+		}
+		c.Close()
+		if i%1000 == 999 {
+			b.sweep(1)
+			b.sweep(2)
+		}
+	}
+	if n := two.Events().Full; n < 20000 {
+		t.Errorf("%d flows found no room after %v: what is tested here?", n, time.Since(began))
+	}
+	was := [2]uint64{b.steered(1), b.steered(2)}
+	if err := errors.Join(say(stream, streamBack), say(streamBack, stream), say(conn, back), say(back, conn)); err != nil {
+		t.Fatal(err)
+	}
+	if now := [2]uint64{b.steered(1), b.steered(2)}; now[0] < was[0]+2 || now[1] < was[1]+2 {
+		t.Errorf("%d and %d packets were steered, expected two or more each", now[0]-was[0], now[1]-was[1])
+	}
+	for pod := 1; pod <= 2; pod++ {
+		b.age(pod, keepUDP+time.Second)
+		if c := b.sweep(pod); c.Flows != 1 || c.Steerable != 1 {
+			t.Errorf("pod %d: %+v, expected the one TCP flow that is open", pod, c)
+		}
+	}
+	// What found no room is taken up now that there is some.
+	if err := say(conn, back); err != nil {
+		t.Fatal(err)
+	}
+	b.settle(conn, back)
+	was[0] = b.steered(1)
+	if err := say(conn, back); err != nil || b.steered(1) == was[0] {
+		t.Errorf("there is room: %v, %d packets steered", err, b.steered(1)-was[0])
+	}
+}
+
+// TestConnectionsEnd: entries of connections that have ended, by FIN or RST, go in seconds.
+// Fails if closed is not noted by both directions and on paths.
+func TestConnectionsEnd(t *testing.T) {
+	b := newBed(t)
+	b.open(1)
+	b.open(2)
+	for path := range 3 {
+		for _, reset := range []bool{false, true} {
+			b.move(1, 0)
+			c, back := b.duplex("tcp", 7001)
+			b.move(1, path)
+			if err := errors.Join(say(c, back), say(back, c)); err != nil {
+				t.Fatal(err)
+			}
+			if reset {
+				_ = c.(*net.TCPConn).SetLinger(0)
+			}
+			c.Close()
+			time.Sleep(20 * time.Millisecond)
+			back.Close()
+			time.Sleep(20 * time.Millisecond)
+			for pod := 1; pod <= 2; pod++ {
+				if c := b.sweep(pod); c.Flows != 1 {
+					t.Errorf("path %d, reset %v, pod %d, just closed: %+v", path, reset, pod, c)
+				}
+				b.age(pod, keepClosed+time.Second)
+				if c := b.sweep(pod); c.Flows != 0 {
+					t.Errorf("path %d, reset %v, pod %d: %+v", path, reset, pod, c)
+				}
+			}
+		}
+	}
+}
+
+// TestPeersShareTheRoom: a peer that has taken all it may have leaves another room. Fails
+// without flows_per_peer.
+func TestPeersShareTheRoom(t *testing.T) {
+	p := benchPlane(t, 2)
+	greedy, modest := benchPeer(0), benchPeer(1)
+	p.Beat()
+	for i := range DefaultFlows {
+		packet := udp(greedy.Pairs[0].Local, greedy.Pairs[0].Remote, 0, uint16(1+i%60000), uint16(1+i/60000))
+		if got := verdict(t, p, p.objs.Out, packet); got != verdictNext {
+			t.Fatalf("flow %d: verdict %d", i, int32(got))
+		}
+		if p.Events().Full > 0 {
+			break
+		}
+		if i%1000 == 999 {
+			p.tend(t)
+		}
+	}
+	have := map[uint32]int{}
+	for k := range p.flows(t) {
+		have[k.Peer]++
+	}
+	if p.Events().Full == 0 || have[p.ids[greedy.UID]] > DefaultFlows/2 {
+		t.Errorf("one peer has %d of %d, full %d times", have[p.ids[greedy.UID]], DefaultFlows, p.Events().Full)
+	}
+	verdict(t, p, p.objs.Out, udp(modest.Pairs[0].Local, modest.Pairs[0].Remote, 0, 7000, 7001))
+	for k, v := range p.flows(t) {
+		if k.Peer == p.ids[modest.UID] && v.Role == roleOwnerNew {
+			return
+		}
+	}
+	t.Errorf("the other peer has no flow: %+v", p.Events())
+}
+
+// tend sweeps a plane that is no bed's.
+func (p *Plane) tend(t testing.TB) {
+	t.Helper()
+	f, err := p.Flows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	c, err := f.Sweep()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Hold(c)
+}
+
+// TestRoomGrowsUnderTraffic: the table grows from 4,096 twice while a stream and a dialogue
+// of datagrams are steered: nothing is lost, nobody goes home. Fails if flows are not found
+// in both tables meanwhile.
+func TestRoomGrowsUnderTraffic(t *testing.T) {
+	b := newBedMTU(t, [3]int{1400, 1450, 1440})
+	b.open(1)
+	b.open(2)
+	s := b.bulk("10.90.2.2:7001", 25e6, false)
+	if err := s.more(1e6); err != nil {
+		t.Fatal(err)
+	}
+	conn, back := b.duplex("udp", 7002)
+	b.serve(2, "udp", "10.90.2.2:7003")
+	b.move(1, 2)
+	end, done := make(chan struct{}), make(chan error, 1)
+	said := 0
+	go func() {
+		for {
+			select {
+			case <-end:
+				done <- nil
+				return
+			default:
+			}
+			if err := errors.Join(say(conn, back), say(back, conn)); err != nil {
+				done <- fmt.Errorf("dialogue, exchange %d: %w", said, err)
+				return
+			}
+			said++
+		}
+	}()
+	rooms := map[int]bool{}
+	var full [3]uint64
+	s.longest()
+	b.flood("10.90.2.2:7003", 10000, 12000, func(i int) {
+		if i%500 == 499 {
+			rooms[b.sweep(1).Room], rooms[b.sweep(2).Room] = true, true
+		}
+	})
+	for pod := 1; pod <= 2; pod++ {
+		full[pod] = b.planes[pod].Events().Full
+	}
+	close(end)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	gap := s.longest()
+	if err := s.more(1e6); err != nil {
+		t.Error(err)
+	}
+	e := b.planes[2].Events()
+	if !rooms[16384] || !rooms[65536] || full[1]+full[2] != 0 || e.Unadmitted != 0 {
+		t.Errorf("rooms %v, full %v, %+v, longest gap %v", rooms, full[1:], e, gap)
+	}
+	t.Logf("rooms %v; %d exchanges; longest gap of the stream %v", rooms, said, gap)
+}

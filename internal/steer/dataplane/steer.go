@@ -1,0 +1,394 @@
+// Package dataplane is the data plane: it attaches the tcx programs of steer.bpf.c in
+// a pod's namespace, keeps their maps, and moves flows between paths by writing
+// one word per bucket.
+//
+// Programs and maps are pinned, so that traffic goes on while no agent runs;
+// Open adopts what a predecessor left, and retires what one of another version
+// left (former.go). It decides nothing: which path is right
+// is said by package decide, and when to ask by package agent.
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
+)
+
+//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type key -type keys -type flow -type part -type tally bpf steer.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+
+// Limits of the data plane; steer.h has the same.
+const (
+	// MaxPaths is the number of paths of a pair, the default network among them.
+	MaxPaths = 8
+	// Buckets is the number of shares in which a pair's flows can be moved.
+	Buckets = 64
+	// DefaultPeers is how many peers a pod can have at a time unless Config says otherwise.
+	DefaultPeers = 4096
+	// Layout numbers the form of the maps and of the marks. Programs of different
+	// layouts take no notice of each other's packets. Before there were numbers it was 1.
+	Layout = 2
+	// DefaultLease is how long steering outlives its agent.
+	DefaultLease = 3 * time.Second
+)
+
+// Config says where the data plane goes.
+type Config struct {
+	// Netns is the name of the pod's network namespace.
+	Netns string
+	// Dev is the pod's interface on its default network; PathDevs are the others.
+	Dev      string
+	PathDevs []string
+	// PinDir is a directory on a bpf file system, this pod's own. It is created.
+	PinDir string
+	// Former are the pin directories that a version with another layout would have
+	// used for this pod: what is there is retired.
+	Former []string
+	// Peers bounds the number of peers at a time; 0 means DefaultPeers. Room is made as
+	// they are entered.
+	Peers int
+	// Flows bounds the number of flows at a time that are told apart from others, and
+	// so can be steered; 0 means DefaultFlows. Room is made as they come.
+	Flows int
+	// Lease is how long flows stay on other paths without a Beat; 0 means DefaultLease.
+	Lease time.Duration
+	// Now is the wall clock, by which choices are numbered; nil means time.Now.
+	Now func() time.Time
+}
+
+func (c Config) fill() Config {
+	if c.Peers == 0 {
+		c.Peers = DefaultPeers
+	}
+	if c.Flows == 0 {
+		c.Flows = DefaultFlows
+	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Plane is the data plane of one pod.
+type Plane struct {
+	cfg  Config
+	objs bpfObjects
+	mem  memory
+	devs map[string]*net.Interface
+	// room is how many peers the maps hold now.
+	room int
+	// table is the form of a table of flows.
+	table *ebpf.MapSpec
+	// former are the data planes of other layouts that are still there.
+	former []*former
+	// ids by the peer's UID; what the maps hold, kept to allocate.
+	ids    map[string]uint32
+	used   []bool
+	places map[uint32]place
+	// InPlace: arrivals are delivered on the path's interface. It is false where
+	// reverse path filtering is strict there, as they then must come by eth0.
+	InPlace bool
+	// loose: nor is it strict on eth0, where replies still come by the default
+	// network while a direct route leads elsewhere.
+	loose bool
+}
+
+// memory is the arrays, mapped: a switch is then no system call.
+type memory struct {
+	own, follow, order, sent, received, slots, slotsRev, held, elsewhere, wanted, heartbeat, events *ebpf.Memory
+}
+
+// Open attaches the data plane to a pod, or adopts the one that is pinned
+// there; flows keep their paths, unless its lease has run out. It needs Linux 6.6
+// (tcx links) and root.
+func Open(cfg Config) (*Plane, error) {
+	p := &Plane{cfg: cfg.fill(), ids: map[string]uint32{}, places: map[uint32]place{}}
+	if err := os.MkdirAll(p.cfg.PinDir, 0o700); err != nil {
+		return nil, fmt.Errorf("create pin directory: %w", err)
+	}
+	if err := netns.Do(p.cfg.Netns, p.look); err != nil {
+		return nil, fmt.Errorf("look at the pod's interfaces: %w", err)
+	}
+	// Loading takes a while, in which a lease could run out that has not yet.
+	lasting, err := Sustain(p.cfg.PinDir, p.cfg.Lease)
+	if err != nil {
+		return nil, err
+	}
+	room, err := roomIn(p.cfg.PinDir)
+	if err != nil {
+		return nil, err
+	}
+	if room == 0 {
+		room = min(firstRoom, p.cfg.Peers)
+	}
+	err = p.load(room, p.sized(room))
+	if errors.Is(err, ebpf.ErrMapIncompatible) {
+		// Somebody else's maps: begin again, on the default network.
+		err = errors.Join(unpin(p.cfg.PinDir), p.load(room, p.sized(room)))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load data plane: %w", err)
+	}
+	p.adopt(lasting)
+	p.retire()
+	p.Beat()
+	if err := netns.Do(p.cfg.Netns, p.attach); err != nil {
+		return nil, errors.Join(fmt.Errorf("attach data plane: %w", err), p.Close())
+	}
+	return p, p.tidy()
+}
+
+// Index is the kernel's number of one of the pod's interfaces, 0 for others.
+func (p *Plane) Index(dev string) int {
+	if i := p.devs[dev]; i != nil {
+		return i.Index
+	}
+	return 0
+}
+
+// look finds the interfaces and whether a path filters strictly (RFC 3704).
+func (p *Plane) look() error {
+	p.devs = map[string]*net.Interface{}
+	p.InPlace, p.loose = true, true
+	for _, name := range append([]string{p.cfg.Dev}, p.cfg.PathDevs...) {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", name, err)
+		}
+		p.devs[name] = dev
+		// The kernel takes the larger of the two (ip-sysctl.rst, rp_filter).
+		mode := 0
+		for _, conf := range []string{"all", name} {
+			raw, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv4/conf", conf, "rp_filter"))
+			if err != nil {
+				return fmt.Errorf("read rp_filter: %w", err)
+			}
+			n, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+			if err != nil {
+				return fmt.Errorf("read rp_filter: %w", err)
+			}
+			mode = max(mode, n)
+		}
+		p.InPlace = p.InPlace && (mode != 1 || name == p.cfg.Dev)
+		p.loose = p.loose && mode != 1
+	}
+	return nil
+}
+
+// attach puts the programs on their hooks, or new ones into links that are
+// pinned, which leaves no moment without.
+func (p *Plane) attach() error {
+	// Out comes last, so that programs which watch or refuse see what the pod
+	// sent; arrivals are translated first, so that they see stable addresses.
+	if err := p.hook(p.cfg.Dev, "in", p.objs.In, ebpf.AttachTCXIngress, link.Head()); err != nil {
+		return err
+	}
+	for _, dev := range p.cfg.PathDevs {
+		if err := p.hook(dev, "path_in", p.objs.PathIn, ebpf.AttachTCXIngress, link.Head()); err != nil {
+			return err
+		}
+		if _, err := os.Stat(p.pinOf(dev, "out")); err == nil { // a predecessor's direct routes
+			if err := p.hook(dev, "out", p.objs.Out, ebpf.AttachTCXEgress, link.Head()); err != nil {
+				return err
+			}
+		}
+	}
+	return p.hook(p.cfg.Dev, "out", p.objs.Out, ebpf.AttachTCXEgress, link.Tail())
+}
+
+// pinOf is where the link of a program on an interface is pinned.
+func (p *Plane) pinOf(dev, what string) string {
+	return filepath.Join(p.cfg.PinDir, "link-"+dev+"-"+what)
+}
+
+func (p *Plane) hook(dev, what string, prog *ebpf.Program, at ebpf.AttachType, where link.Anchor) error {
+	pin := p.pinOf(dev, what)
+	old, err := link.LoadPinnedLink(pin, nil)
+	if err == nil {
+		defer old.Close()
+		if on, err := attached(old, p.devs[dev].Index, at); err != nil {
+			return fmt.Errorf("query %s: %w", dev, err)
+		} else if on {
+			if err := old.Update(prog); err != nil {
+				return fmt.Errorf("update %s on %s: %w", what, dev, err)
+			}
+			return nil
+		}
+		// The interface was made anew: the old link hangs on nothing.
+		if err := old.Unpin(); err != nil {
+			return fmt.Errorf("unpin %s: %w", pin, err)
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("load pinned link %s: %w", pin, err)
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: p.devs[dev].Index, Program: prog, Attach: at, Anchor: where})
+	if err != nil {
+		return fmt.Errorf("attach %s to %s: %w", what, dev, err)
+	}
+	defer l.Close()
+	if err := l.Pin(pin); err != nil {
+		return fmt.Errorf("pin %s: %w", pin, err)
+	}
+	return nil
+}
+
+// attached reports whether the link is on this very interface. The number in the
+// link's information will not do: the interface may be one of another namespace,
+// as when a pod's sandbox was made anew and the old one lingers.
+func attached(l link.Link, ifindex int, at ebpf.AttachType) (bool, error) {
+	info, err := l.Info()
+	if err != nil {
+		return false, fmt.Errorf("read link: %w", err)
+	}
+	on, err := programs(ifindex, at)
+	return slices.ContainsFunc(on, func(a link.AttachedProgram) bool {
+		id, ok := a.LinkID()
+		return ok && id == info.ID
+	}), err
+}
+
+// programs lists those on a hook of an interface. The count is asked for before the
+// list, and others attach theirs as they like: where the list has outgrown the count in
+// between (ENOSPC), it is asked for again, a few times.
+func programs(ifindex int, at ebpf.AttachType) ([]link.AttachedProgram, error) {
+	for tries := 1; ; tries++ {
+		on, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
+		switch {
+		case err == nil:
+			return on.Programs, nil
+		case !errors.Is(err, unix.ENOSPC) || tries == 10:
+			return nil, fmt.Errorf("list programs: %w", err)
+		}
+	}
+}
+
+// Close lets go of the data plane, which goes on as it is.
+func (p *Plane) Close() error { return p.objs.Close() }
+
+// Remove takes the data plane out of the pod, and those of other layouts: traffic is
+// native at once.
+func (p *Plane) Remove() error {
+	errs := []error{p.Close(), Remove(p.cfg.PinDir)}
+	for _, f := range p.former {
+		errs = append(errs, Remove(f.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Remove takes away the data plane that is pinned in dir, also when the pod is gone.
+func Remove(dir string) error {
+	if err := unpin(dir); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove pin directory: %w", err)
+	}
+	return nil
+}
+
+// unpin removes links before maps: a program never sees maps go.
+func unpin(dir string) error {
+	pins, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("list pins: %w", err)
+	}
+	for _, links := range []bool{true, false} {
+		for _, pin := range pins {
+			if strings.HasPrefix(pin.Name(), "link-") != links {
+				continue
+			}
+			at := filepath.Join(dir, pin.Name())
+			if links {
+				detach(at)
+			}
+			if err := os.RemoveAll(at); err != nil {
+				return fmt.Errorf("remove pin: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// detach ends a pinned link now: with its pin alone, the program would stay until
+// the kernel gets round to freeing the inode. Where the interface is gone it fails,
+// as there is nothing to detach from.
+func detach(pin string) {
+	if l, err := link.LoadPinnedLink(pin, nil); err == nil {
+		_ = l.Detach()
+		_ = l.Close()
+	}
+}
+
+// Beat tells the data plane that its agent lives, for another lease. If it comes
+// late, the flows go back to the paths on which the lease ended.
+func (p *Plane) Beat() { put64(p.mem.heartbeat, 0, coarse()) }
+
+// Sustain renews the lease of the data plane that is pinned in dir, if it has not run
+// out: for an agent that has many to adopt. It reports whether it has renewed it; where
+// there is none it has not.
+func Sustain(dir string, lease time.Duration) (bool, error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "heartbeat"), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("open heartbeat: %w", err)
+	}
+	defer m.Close()
+	beat, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		return false, fmt.Errorf("read heartbeat: %w", err)
+	}
+	if len(beat) < 8 || coarse()-native64(beat) >= uint64(lease) {
+		return false, nil
+	}
+	putNative64(beat, coarse())
+	if err := m.Put(uint32(0), beat); err != nil {
+		return false, fmt.Errorf("renew lease: %w", err)
+	}
+	return true, nil
+}
+
+// coarse is what bpf_ktime_get_coarse_ns reads.
+func coarse() uint64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts) // cannot fail for this clock
+	return uint64(ts.Nano())
+}
+
+// generation is what binds entries to a pod: another pod with the same address
+// has another.
+func generation(uid string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(uid)) // never fails
+	return h.Sum32()
+}
+
+// word is an address as the maps hold it.
+func word(a netip.Addr) (out bpfAddr) {
+	b := a.As16()
+	if a.Is4() {
+		v := a.As4()
+		b = [16]byte{}
+		copy(b[:], v[:])
+	}
+	for i := range out.W {
+		out.W[i] = native32(b[i*4:])
+	}
+	return out
+}

@@ -1,0 +1,238 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// DefaultFlows is how many flows of a pod are told apart unless Config says otherwise.
+const DefaultFlows = 131072
+
+// firstTable puts a table into flows where there is none: of the size that the object
+// says. The table grows with the flows, as each takes some 100 octets of kernel memory.
+func firstTable(flows *ebpf.Map, spec *ebpf.MapSpec) error {
+	var have *ebpf.Map
+	err := flows.Lookup(uint32(0), &have)
+	if err == nil {
+		return have.Close()
+	} else if !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("look up table of flows: %w", err)
+	}
+	return exchangeTable(flows, spec, spec.MaxEntries)
+}
+
+// exchangeTable puts a table for so many flows in the first place.
+func exchangeTable(flows *ebpf.Map, spec *ebpf.MapSpec, size uint32) error {
+	spec = spec.Copy()
+	spec.MaxEntries = size
+	t, err := ebpf.NewMap(spec)
+	if err != nil {
+		return fmt.Errorf("create table for %d flows: %w", size, err)
+	}
+	defer t.Close()
+	if err := flows.Put(uint32(0), t); err != nil {
+		return fmt.Errorf("enter table for %d flows: %w", size, err)
+	}
+	return nil
+}
+
+// Flow roles, as steer.h has them.
+const (
+	roleNone = iota
+	roleOwnerNew
+	roleOwner
+	roleFollowNew
+	roleAnswered
+	roleFollow
+)
+
+// Flags of a flow that ends: CLOSED_ of steer.h.
+const (
+	closedOut   = 1
+	closedIn    = 2
+	closedReset = 4
+)
+
+// How long a flow is kept after its latest packet: what Linux has connection tracking
+// wait (nf_conntrack_proto_tcp.c, _udp.c, _icmp.c; Documentation/networking/
+// nf_conntrack-sysctl.rst), but for handshakes and connections that both ends have closed
+// (120 s there), as each takes part of the room.
+const (
+	keepTCP     = 5 * 24 * time.Hour
+	keepOpening = 30 * time.Second
+	keepClosed  = 10 * time.Second
+	keepUDP     = 120 * time.Second
+)
+
+// keep is how long a flow is kept after its latest packet.
+func keep(proto uint8, part bpfPart) time.Duration {
+	settled := part.Role == roleOwner || part.Role == roleFollow || part.Role == roleAnswered
+	switch {
+	case part.Role == roleNone || part.Closed&closedReset != 0 || part.Closed&(closedIn|closedOut) == closedIn|closedOut:
+		return keepClosed
+	case !settled || proto == 1 || proto == 58: // ICMP, ICMPv6
+		return keepOpening
+	case proto == 6:
+		return keepTCP
+	}
+	return keepUDP
+}
+
+// seenUnit is the unit of the times in a flow's part, 2^SEEN_SHIFT ns of steer.h.
+const seenUnit = time.Duration(1 << 28)
+
+// Flows is a pod's table of flows, for whom sweeps it: that takes time with many flows,
+// and needs nothing else of the Plane.
+type Flows struct {
+	outer *ebpf.Map
+	spec  *ebpf.MapSpec
+	most  uint32
+	// peers are the generations of those entered, by number.
+	peers map[uint32]uint32
+}
+
+// Census is what Sweep has found.
+type Census struct {
+	// Flows is how many there are, Steerable how many of them go where the maps say,
+	// Room for how many there is room.
+	Flows, Steerable, Room int
+	// held is Flows by the peer's number.
+	held map[uint32]uint32
+}
+
+// Flows returns the table, with the peers that are entered now. Close it.
+func (p *Plane) Flows() (*Flows, error) {
+	outer, err := p.objs.Flows.Clone()
+	if err != nil {
+		return nil, fmt.Errorf("open table of flows: %w", err)
+	}
+	f := &Flows{outer: outer, spec: p.table, most: uint32(p.cfg.Flows), peers: map[uint32]uint32{}}
+	for uid, id := range p.ids {
+		f.peers[id] = generation(uid)
+	}
+	return f, nil
+}
+
+// Close lets go of the table.
+func (f *Flows) Close() error { return f.outer.Close() }
+
+// Sweep takes out the flows that have ended, and makes room for more where half of it is
+// taken. Not twice at a time.
+func (f *Flows) Sweep() (Census, error) {
+	var tables [2]*ebpf.Map
+	for i := range tables {
+		if err := f.outer.Lookup(uint32(i), &tables[i]); errors.Is(err, ebpf.ErrKeyNotExist) {
+			continue
+		} else if err != nil {
+			return Census{}, fmt.Errorf("look up table of flows: %w", err)
+		}
+		defer tables[i].Close()
+	}
+	if tables[0] == nil {
+		return Census{}, errNoTable
+	}
+	if tables[1] != nil { // a predecessor was killed while it made room
+		if err := f.inherit(tables[0], tables[1]); err != nil {
+			return Census{}, err
+		}
+	}
+	c, err := f.count(tables[0])
+	if err != nil || c.Flows <= c.Room/2 || c.Room >= int(f.most) {
+		return c, err
+	}
+	return c, f.widen(tables[0], &c)
+}
+
+var errNoTable = errors.New("there is no table of flows")
+
+// count takes out what has ended and counts the rest.
+func (f *Flows) count(t *ebpf.Map) (Census, error) {
+	c := Census{Room: int(t.MaxEntries()), held: map[uint32]uint32{}}
+	now := uint32(coarse() >> 28)
+	var ended []bpfFlow
+	if err := each(t, func(k bpfFlow, v bpfPart) {
+		idle := time.Duration(int32(now-v.Seen)) * seenUnit
+		if gen, ok := f.peers[k.Peer]; !ok || gen != k.Generation || idle > keep(k.Proto, v) {
+			ended = append(ended, k)
+			return
+		}
+		c.Flows++
+		c.held[k.Peer]++
+		if v.Role == roleOwner || v.Role == roleFollow {
+			c.Steerable++
+		}
+	}); err != nil {
+		return c, err
+	}
+	for _, k := range ended {
+		if err := t.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return c, fmt.Errorf("delete flow: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// each calls fn for the flows of a table, read many at a time.
+func each(t *ebpf.Map, fn func(bpfFlow, bpfPart)) error {
+	keys, parts := make([]bpfFlow, 1024), make([]bpfPart, 1024)
+	var at ebpf.MapBatchCursor
+	for {
+		n, err := t.BatchLookup(&at, keys, parts, nil)
+		for i := range n {
+			fn(keys[i], parts[i])
+		}
+		switch {
+		case errors.Is(err, ebpf.ErrKeyNotExist):
+			return nil
+		case err != nil:
+			return fmt.Errorf("list flows: %w", err)
+		}
+	}
+}
+
+// widen exchanges the table for a larger one. Flows are found in either until all are
+// in the new one.
+func (f *Flows) widen(t *ebpf.Map, c *Census) error {
+	size := min(uint32(c.Room)*growth, f.most)
+	if err := f.outer.Put(uint32(1), t); err != nil {
+		return fmt.Errorf("keep table of flows: %w", err)
+	}
+	if err := exchangeTable(f.outer, f.spec, size); err != nil {
+		return errors.Join(err, f.outer.Delete(uint32(1)))
+	}
+	c.Room = int(size)
+	var now *ebpf.Map
+	if err := f.outer.Lookup(uint32(0), &now); err != nil {
+		return fmt.Errorf("look up table of flows: %w", err)
+	}
+	defer now.Close()
+	return f.inherit(now, t)
+}
+
+// inherit moves what a table holds to the one that took its place.
+func (f *Flows) inherit(to, from *ebpf.Map) error {
+	var errs []error
+	err := each(from, func(k bpfFlow, v bpfPart) {
+		if err := to.Update(k, v, ebpf.UpdateNoExist); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+			errs = append(errs, fmt.Errorf("move flow: %w", err))
+		}
+	})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
+	if err := f.outer.Delete(uint32(1)); err != nil {
+		return fmt.Errorf("drop old table of flows: %w", err)
+	}
+	return nil
+}
+
+// Hold takes over how many flows each peer has, as a sweep has counted them: none may
+// take more than half of the room.
+func (p *Plane) Hold(c Census) {
+	for id := range p.room {
+		put32(p.mem.held, uint32(id)*stride, c.held[uint32(id)])
+	}
+}

@@ -1,0 +1,175 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/agent"
+)
+
+// agentProcess is "pathwise agent --host HOST", as a user would start it.
+type agentProcess struct {
+	host   string
+	cmd    *exec.Cmd
+	client *agent.Client
+	log    *os.File
+	done   chan struct{}
+}
+
+// startAgent starts the agent of a host and waits until it answers.
+func (g *ground) startAgent(ctx context.Context, host string, args ...string) (*agentProcess, error) {
+	if old := g.agents[host]; old != nil {
+		old.stop()
+	}
+	path := filepath.Join(g.s.Out, "agents")
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, fmt.Errorf("make directory: %w", err)
+	}
+	log, err := os.OpenFile(filepath.Join(path, fmt.Sprintf("%s-%s.log", g.s.entry.Name, host)),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("make log: %w", err)
+	}
+	ns := ""
+	for _, h := range g.lab.Hosts() {
+		if h.Name == host {
+			ns = h.Netns
+		}
+	}
+	a := &agentProcess{host: host, log: log, done: make(chan struct{}),
+		client: agent.Dial(agent.Socket(g.lab.Dir(), host))}
+	a.cmd = exec.Command(g.s.Self,
+		append([]string{"agent", "--lab", g.name, "--host", host, "--seed", strconv.FormatUint(g.s.Seed|1, 10)}, args...)...)
+	a.cmd.Env = append(os.Environ(), g.s.Store.Mark(g.name), "PATHWISE_STATE="+g.s.Store.Root)
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	a.cmd.Stdout, a.cmd.Stderr = log, log
+	if err := netns.Start(ns, a.cmd); err != nil {
+		log.Close()
+		return nil, fmt.Errorf("start agent of %s: %w", host, err)
+	}
+	go func() {
+		_ = a.cmd.Wait() // it is killed on purpose, or the log says why it ended
+		log.Close()
+		close(a.done)
+	}()
+	g.agents[host] = a
+	return a, until(ctx, 15*time.Second, 20*time.Millisecond, "agent of "+host+" answers", func() (bool, error) {
+		select {
+		case <-a.done:
+			return false, fmt.Errorf("agent of %s: %w: see %s", host, errEnded, log.Name())
+		default:
+		}
+		_, err := a.client.Health(ctx)
+		return err == nil, err
+	})
+}
+
+var errEnded = errors.New("it has ended")
+
+// startAgents starts all hosts' agents.
+func (g *ground) startAgents(ctx context.Context, args ...string) error {
+	for _, h := range g.lab.Hosts() {
+		if _, err := g.startAgent(ctx, h.Name, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop ends the agent in good order; what it steered stays until its lease ends.
+func (a *agentProcess) stop() {
+	_ = a.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-a.done:
+	case <-time.After(5 * time.Second):
+		a.kill()
+	}
+}
+
+// kill ends it by SIGKILL.
+func (a *agentProcess) kill() {
+	_ = a.cmd.Process.Kill() // it may have ended
+	<-a.done
+}
+
+// order gives a manual order, again until the agent takes it: a pair that has
+// just begun to talk is not open yet.
+func (g *ground) order(ctx context.Context, host string, o agent.Order) error {
+	return until(ctx, 5*time.Second, 50*time.Millisecond, fmt.Sprintf("order %s>%s to %s", o.Local, o.Remote, o.Network),
+		func() (bool, error) {
+			_, err := g.agents[host].client.Order(ctx, o)
+			return err == nil, err
+		})
+}
+
+// events of an agent after number since.
+func (a *agentProcess) events(ctx context.Context, since int) ([]agent.Event, error) {
+	return a.client.Events(ctx, since, false)
+}
+
+// lastEvent is the number of an agent's newest event.
+func (a *agentProcess) lastEvent(ctx context.Context) (int, error) {
+	all, err := a.events(ctx, 0)
+	if err != nil || len(all) == 0 {
+		return 0, err
+	}
+	return all[len(all)-1].ID, nil
+}
+
+// moves are the events by which a pair's flows changed their path.
+func moves(events []agent.Event) (out []agent.Event) {
+	for _, e := range events {
+		if (e.Kind == "switch" || e.Kind == "failover" || e.Kind == "fallback") && !e.DryRun {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// usage is what a process has used.
+type usage struct {
+	cpu    time.Duration
+	system time.Duration // of it, in the kernel
+	rss    float64       // bytes, now
+	at     time.Time
+}
+
+// usageOf reads /proc/PID/stat (proc(5)) and /proc/PID/status.
+func usageOf(pid int) (u usage, err error) {
+	u.at = time.Now()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return u, fmt.Errorf("read usage: %w", err)
+	}
+	text := string(raw)
+	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:])
+	if len(fields) < 22 {
+		return u, fmt.Errorf("read usage of %d: %w", pid, errFormat)
+	}
+	const hertz = 100 // USER_HZ, part of the ABI
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return u, fmt.Errorf("read usage of %d: %w", pid, errFormat)
+		}
+		u.system = time.Duration(n) * time.Second / hertz // the latter
+		u.cpu += u.system
+	}
+	pages, err := strconv.ParseInt(fields[21], 10, 64)
+	if err != nil {
+		return u, fmt.Errorf("read usage of %d: %w", pid, errFormat)
+	}
+	u.rss = float64(pages) * float64(os.Getpagesize())
+	return u, nil
+}
+
+var errFormat = errors.New("unknown format")

@@ -1,0 +1,378 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/lab/impair"
+	"pathwise.dev/pathwise/internal/steer/agent"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/stream"
+)
+
+// leg is a phase of a schedule as it is played live.
+type leg struct {
+	what string
+	span time.Duration
+	// connections of the application, which together offer so much; 0 is all
+	// that goes.
+	connections int
+	offered     float64
+	// rates of the networks on the uplink.
+	rates map[string]float64
+	// crowd is what other pods send on a network.
+	crowd map[string]float64
+	// holes are black holes by network: both, in, out.
+	holes map[string]string
+	// delays are what each way takes longer, by network.
+	delays map[string]time.Duration
+}
+
+// faults are what impairs networks, at their pods on one host.
+func (l leg) faults() map[string]impair.Impairment {
+	out := map[string]impair.Impairment{}
+	for network, how := range l.holes {
+		out[network] = fault(how)
+	}
+	for network, d := range l.delays {
+		bad := out[network]
+		bad.Delay, bad.Direction = d, impair.Both
+		out[network] = bad
+	}
+	return out
+}
+
+// legs are a schedule's phases with the capacity of the fastest network scaled.
+func legs(s decide.Schedule, capacity float64) []leg {
+	top := 0.0
+	for _, n := range s.Networks {
+		top = max(top, n.Capacity, n.Capacity*n.Many)
+	}
+	scale := capacity / top
+	var out []leg
+	for i, p := range s.Phases {
+		const most = 64 // connections: more would measure the generator
+		l := leg{what: fmt.Sprintf("phase %d", i+1), span: p.For, connections: min(max(p.Load.Connections, 1), most),
+			offered: p.Load.Offered * scale, rates: map[string]float64{}, crowd: map[string]float64{},
+			holes: map[string]string{}, delays: map[string]time.Duration{}}
+		for _, n := range s.Networks {
+			// As decide's model: the capacity changes with the load, by its logarithm.
+			l.rates[n.Name] = scale * n.Capacity * (1 + (n.Many-1)*math.Log(float64(l.connections))/math.Log(100))
+		}
+		for _, bad := range p.Impairments {
+			switch bad.Fault {
+			case decide.RateLimit:
+				l.rates[bad.Network] *= bad.Factor
+			case decide.Competing:
+				l.crowd[bad.Network] = l.rates[bad.Network] * bad.Factor
+			case decide.BlackHole:
+				l.holes[bad.Network] = "both"
+			case decide.BlackHoleForward:
+				l.holes[bad.Network] = "out"
+			case decide.BlackHoleReverse:
+				l.holes[bad.Network] = "in"
+			case decide.Delay:
+				l.delays[bad.Network] = time.Duration(bad.Factor * float64(time.Second))
+			}
+			l.what += fmt.Sprintf(", %s %s", bad.Network, bad.Fault)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// ride is a course as it went: by leg, when it was and what the application got.
+type ride struct {
+	from, to []time.Duration
+	wall     []time.Time
+	rates    []float64
+	total    float64 // bits
+	report   []stream.Report
+}
+
+// player is the traffic of a ride while it is under way.
+type player struct {
+	g *ground
+	// now is the application's flow of this leg, crowd what others send.
+	now   *flow
+	crowd []*flow
+	// past are the flows of the legs before, which tell in their own time.
+	past []chan ended
+}
+
+// ended is what a flow's server saw.
+type ended struct {
+	report stream.Report
+	err    error
+}
+
+// run plays the legs. Each has connections of its own, made before its faults
+// come: a handshake goes over the default network, whoever steers.
+func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r ride, err error) {
+	p := &player{g: g}
+	defer p.leave()
+	for i, l := range all {
+		changed, err := p.change(ctx, l)
+		if err != nil {
+			return r, err
+		}
+		if i > 0 {
+			r.to = append(r.to, changed)
+		}
+		r.from, r.wall = append(r.from, monotonic()), append(r.wall, g.s.Now())
+		if begun != nil {
+			begun(l, i)
+		}
+		if err := pause(ctx, l.span); err != nil {
+			return r, err
+		}
+	}
+	r.to = append(r.to, monotonic())
+	p.finish()
+	return r, errors.Join(p.tell(&r), g.heal())
+}
+
+// change begins a leg: its networks, its connections, those of others, its
+// faults. It returns when the leg before was over.
+func (p *player) change(ctx context.Context, l leg) (over time.Duration, err error) {
+	p.disperse()
+	if err := errors.Join(p.g.heal(), p.g.uplink(ctx, l.rates)); err != nil {
+		return 0, err
+	}
+	f, err := p.g.begin(ctx, traffic{kind: stream.TCP, from: p.g.pod("a"), to: p.g.pod("b"), args: l.args()})
+	if err != nil {
+		return 0, err
+	}
+	p.finish()
+	p.now, over = f, monotonic()
+	if err := p.g.connected(ctx, l.connections); err != nil {
+		return over, err
+	}
+	if p.crowd, err = p.g.gather(ctx, l); err != nil {
+		return over, err
+	}
+	for network, bad := range l.faults() {
+		if err := p.g.impair("h1", network, bad); err != nil {
+			return over, err
+		}
+	}
+	return over, nil
+}
+
+// finish lets the leg's flow end by itself.
+func (p *player) finish() {
+	if p.now == nil {
+		return
+	}
+	f, ch := p.now, make(chan ended, 1)
+	p.now, p.past = nil, append(p.past, ch)
+	go func() {
+		_, server, err := f.end()
+		ch <- ended{server, err}
+	}()
+}
+
+// tell waits for the flows of all legs and adds up what they carried.
+func (p *player) tell(r *ride) (err error) {
+	for i, ch := range p.past {
+		e := <-ch
+		if e.err != nil {
+			err = errors.Join(err, e.err)
+			continue
+		}
+		r.report = append(r.report, e.report)
+		rate := 8 * stream.Throughput(e.report, r.from[i], r.to[i])
+		r.rates = append(r.rates, rate)
+		r.total += rate * (r.to[i] - r.from[i]).Seconds()
+	}
+	return err
+}
+
+func (p *player) disperse() {
+	for _, f := range p.crowd {
+		_ = f.abandon()
+	}
+	p.crowd = nil
+}
+
+func (p *player) leave() {
+	p.disperse()
+	if p.now != nil {
+		_ = p.now.abandon()
+	}
+}
+
+func (l leg) args() []string {
+	args := []string{"--duration", "0", "--connections", strconv.Itoa(l.connections), "--patience", "1s"}
+	if l.offered > 0 {
+		args = append(args, "--rate", strconv.Itoa(int(l.offered)/l.connections))
+	}
+	return args
+}
+
+// connected waits until the last flow begun has made its connections.
+func (g *ground) connected(ctx context.Context, connections int) error {
+	port := strconv.Itoa(int(g.port))
+	// Many handshakes meet a queue that the leg before has filled: TCP repeats a SYN
+	// after 1, 3 and 7 s.
+	return until(ctx, 15*time.Second, 20*time.Millisecond, "connections are made", func() (bool, error) {
+		out, err := g.lab.Run(ctx, g.pod("a").Netns, "ss", "-Htn", "state", "established", "dport", "=", ":"+port)
+		return strings.Count(string(out), "\n") >= connections, err
+	})
+}
+
+// gather lets other pods send on networks, by the networks' own addresses. On
+// the default network these are stable addresses: there it is pods that are on
+// no other, which agents do not steer.
+func (g *ground) gather(ctx context.Context, l leg) (out []*flow, err error) {
+	// As many connections as the application's: shares go by connections.
+	connections := max(l.connections, 4)
+	for network, rate := range l.crowd {
+		from, to := g.pod("c"), g.pod("d")
+		if network == g.nets[0] {
+			from, to = g.pod("e"), g.pod("f")
+		}
+		at, _ := to.On(network)
+		f, err := g.begin(ctx, traffic{kind: stream.TCP, from: from, to: to, at: at.Addr,
+			args: []string{"--duration", "0", "--connections", strconv.Itoa(connections), "--rate",
+				strconv.Itoa(int(rate) / connections)}})
+		if err != nil {
+			return out, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// stage is the lab of rides: pods e and f are on the default network alone.
+func (s *session) stage(name string, networks []string) plan {
+	p := s.pair(name)
+	p.networks = networks
+	p.pods = append(p.pods, lab.PodSpec{Name: "e", Host: 1, Networks: networks[:1]},
+		lab.PodSpec{Name: "f", Host: 2, Networks: networks[:1]})
+	return p
+}
+
+// steered rides with agents under a policy, beginning on the default network.
+func (s *session) steered(ctx context.Context, networks []string, all []leg, policy, evidence string,
+	begun func(*ground, leg, int)) (ride, []agent.Event, error) {
+	p := s.stage("course", networks)
+	g, err := s.ground(ctx, p)
+	if err != nil {
+		return ride{}, nil, err
+	}
+	if err := g.uplink(ctx, all[0].rates); err != nil {
+		return ride{}, nil, err
+	}
+	for _, a := range g.agents {
+		a.stop()
+	}
+	for _, h := range g.lab.Hosts() {
+		args := []string{"--policy", policy}
+		if evidence != "" && h.Name == "h1" {
+			args = append(args, "--record", evidence)
+		}
+		if _, err := g.startAgent(ctx, h.Name, args...); err != nil {
+			return ride{}, nil, err
+		}
+	}
+	// What the ride before has left is undone, under a little traffic.
+	f, err := g.begin(ctx,
+		traffic{kind: stream.RR, from: g.pod("a"), to: g.pod("b"), args: []string{"--duration", "0", "--think", "5ms"}})
+	if err != nil {
+		return ride{}, nil, err
+	}
+	err = pause(ctx, 1200*time.Millisecond)
+	err = errors.Join(err, g.order(ctx, "h1", agent.Order{Local: "a", Remote: "b", Network: networks[0], Force: true}))
+	if err := errors.Join(err, f.abandon()); err != nil {
+		return ride{}, nil, err
+	}
+	since, err := g.agents["h1"].lastEvent(ctx)
+	if err != nil {
+		return ride{}, nil, err
+	}
+	var tell func(leg, int)
+	if begun != nil {
+		tell = func(l leg, i int) { begun(g, l, i) }
+	}
+	r, err := g.run(ctx, all, tell)
+	if err != nil {
+		return r, nil, err
+	}
+	events, err := g.agents["h1"].events(ctx, since)
+	return r, events, err
+}
+
+// kept rides with all flows on one network, whatever happens to it.
+func (s *session) kept(ctx context.Context, networks []string, all []leg, network string,
+	begun func(*ground, leg, int)) (ride, error) {
+	p := s.stage("kept", networks)
+	g, err := s.ground(ctx, p)
+	if err != nil {
+		return ride{}, err
+	}
+	if g.planes == nil {
+		p, err := g.steerer(g.pod("a"), g.pod("b"))
+		if err == nil {
+			err = p.fit()
+		}
+		if err != nil {
+			return ride{}, err
+		}
+	}
+	if err := g.planes.move(g.planes.index(network)); err != nil {
+		return ride{}, err
+	}
+	var tell func(leg, int)
+	if begun != nil {
+		tell = func(l leg, i int) { begun(g, l, i) }
+	}
+	return g.run(ctx, all, tell)
+}
+
+// hindsight is what the best network of each leg gave, in bits, and single
+// what the best single network gave; which names it.
+func hindsight(all []leg, kept map[string]ride) (sum, single float64, which string) {
+	for i, l := range all {
+		top, _ := best(i, kept)
+		sum += top * l.span.Seconds()
+	}
+	for _, network := range sortedNames(kept) {
+		total := 0.0
+		for i, l := range all {
+			total += kept[network].rates[i] * l.span.Seconds()
+		}
+		if total > single {
+			single, which = total, network
+		}
+	}
+	return sum, single, which
+}
+
+// best is the network that gave most in leg i, and how much.
+func best(i int, kept map[string]ride) (top float64, which string) {
+	for _, network := range sortedNames(kept) {
+		if r := kept[network].rates[i]; r > top {
+			top, which = r, network
+		}
+	}
+	return top, which
+}
+
+// achieved is a ride's bits over the legs' nominal times, as hindsight counts.
+func achieved(all []leg, r ride) (sum float64) {
+	for i, l := range all {
+		sum += r.rates[i] * l.span.Seconds()
+	}
+	return sum
+}
+
+func sortedNames(kept map[string]ride) []string { return slices.Sorted(maps.Keys(kept)) }
