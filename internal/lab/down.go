@@ -110,22 +110,9 @@ const dying = 15 * time.Second
 // have started another while it was being looked at. In the cgroup alone is a
 // container that its runtime has made and not started yet.
 func killAll(dir string, made []resource) error {
-	own, err := netns.InodeOf("self")
+	inodes, cgroups, err := where(made)
 	if err != nil {
 		return err
-	}
-	inodes := map[uint64]bool{}
-	var cgroups []string
-	for _, r := range made {
-		if r.Kind == kindCgroup {
-			cgroups = append(cgroups, r.Name)
-		}
-		if r.Kind != kindNetns || !netns.Exists(r.Name) {
-			continue
-		}
-		if ino, err := netns.Inode(r.Name); err == nil && ino != own {
-			inodes[ino] = true
-		}
 	}
 	deadline := time.Now().Add(dying)
 	for {
@@ -141,6 +128,37 @@ func killAll(dir string, made []resource) error {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
+}
+
+// where finds the namespaces, by inode, and the cgroups in which a lab's processes live.
+func where(made []resource) (inodes map[uint64]bool, cgroups []string, err error) {
+	own, err := netns.InodeOf("self")
+	if err != nil {
+		return nil, nil, err
+	}
+	inodes = map[uint64]bool{}
+	for _, r := range made {
+		if r.Kind == kindCgroup {
+			cgroups = append(cgroups, r.Name)
+		}
+		if r.Kind != kindNetns || !netns.Exists(r.Name) {
+			continue
+		}
+		if ino, err := netns.Inode(r.Name); err == nil && ino != own {
+			inodes[ino] = true
+		}
+	}
+	return inodes, cgroups, nil
+}
+
+// Processes lists the processes of the lab on this kernel: the daemons of its network,
+// and what runs in its pods.
+func (l *Lab) Processes() ([]int, error) {
+	inodes, cgroups, err := where(resources(l.rec.dir))
+	if err != nil {
+		return nil, fmt.Errorf("list processes of lab %s: %w", l.spec.Name, err)
+	}
+	return processes(l.rec.dir, inodes, cgroups), nil
 }
 
 // processes lists the lab's processes, zombies and this one excepted.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -35,8 +38,10 @@ func (p pinned) Exec(ctx context.Context, pod topo.Pod, argv ...string) (program
 	return res, err
 }
 
-// pin places the ends of each pair as the scenario has it.
-func pin(b *workload.Bed, c topo.Cores) error {
+// pin places the ends of each pair as the scenario has it, and the programs of the
+// network, which daemons lists, on the cores that have no end, where there are any: a
+// user-space switch that the scheduler moves to and fro is noise of the same kind.
+func pin(b *workload.Bed, c topo.Cores, daemons func() ([]int, error)) error {
 	if c == topo.CoresFree {
 		return nil
 	}
@@ -47,11 +52,40 @@ func pin(b *workload.Bed, c topo.Cores) error {
 	if err := c.Check(len(cores)); err != nil {
 		return err
 	}
-	p := pinned{b.Ground, map[string]int{}}
+	p, idle := pinned{b.Ground, map[string]int{}}, slices.Clone(cores)
 	for i, pair := range b.Pairs {
-		p.core[pair.Client.Netns], p.core[pair.Server.Netns] = c.Ends(i, cores)
+		client, server := c.Ends(i, cores)
+		p.core[pair.Client.Netns], p.core[pair.Server.Netns] = client, server
+		idle = slices.DeleteFunc(idle, func(core int) bool { return core == client || core == server })
 	}
 	b.Ground = p
+	if len(idle) == 0 {
+		return nil
+	}
+	pids, err := daemons()
+	if err != nil {
+		return err
+	}
+	return keep(pids, idle)
+}
+
+// keep binds every thread of the processes to the cores; one that ends meanwhile needs none.
+func keep(pids, cores []int) error {
+	var set unix.CPUSet
+	for _, c := range cores {
+		set.Set(c)
+	}
+	for _, pid := range pids {
+		dir := filepath.Join("/proc", strconv.Itoa(pid), "task")
+		threads, err := os.ReadDir(dir)
+		for _, t := range threads {
+			tid, bad := strconv.Atoi(t.Name())
+			err = errors.Join(err, bad, unix.SchedSetaffinity(tid, &set))
+		}
+		if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("bind process %d to processors %v: %w", pid, cores, err)
+		}
+	}
 	return nil
 }
 

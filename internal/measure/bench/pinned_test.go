@@ -3,8 +3,11 @@ package bench
 import (
 	"context"
 	"errors"
+	"os/exec"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/measure/workload"
@@ -33,7 +36,7 @@ func TestPin(t *testing.T) {
 		t.Fatalf("cores %v: %v", cores, err)
 	}
 	b, a := bed()
-	if err := pin(&b, topo.CoresSame); err != nil {
+	if err := pin(&b, topo.CoresSame, nobody); err != nil {
 		t.Fatal(err)
 	}
 	_, err = b.Exec(context.Background(), b.Pairs[0].Server, "iperf3", "-s")
@@ -46,7 +49,31 @@ func TestPin(t *testing.T) {
 		t.Errorf("a pod of no pair: %v", a.argv)
 	}
 	b, a = bed()
-	if err := pin(&b, topo.CoresFree); err != nil || b.Ground != workload.Ground(a) {
+	if err := pin(&b, topo.CoresFree, nobody); err != nil || b.Ground != workload.Ground(a) {
 		t.Errorf("free ends are bound: %v", err)
+	}
+}
+
+func nobody() ([]int, error) { return nil, nil }
+
+// TestDaemonsKeepOff: a program of the network, with all of its threads, leaves the core
+// of the ends to them.
+func TestDaemonsKeepOff(t *testing.T) {
+	cores, err := allowed()
+	if err != nil || len(cores) < 2 {
+		t.Skipf("cores %v: %v: a daemon needs a second one", cores, err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b := workload.Bed{Pairs: []workload.Pair{{Client: topo.Pod{Netns: "c1"}, Server: topo.Pod{Netns: "s1"}}}}
+	gone := func() ([]int, error) { return []int{cmd.Process.Pid, 1 << 22}, nil } // no such process, by pid_max
+	if err := pin(&b, topo.CoresSame, gone); err != nil {
+		t.Fatal(err)
+	}
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(cmd.Process.Pid, &set); err != nil || set.IsSet(cores[0]) || !set.IsSet(cores[1]) {
+		t.Errorf("bound to %v: %v", set, err)
 	}
 }

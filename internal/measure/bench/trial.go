@@ -108,7 +108,7 @@ func bed(l *lab.Lab) workload.Bed {
 // window offers the cell's load for one window and takes the figures.
 func (r *runner) window(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
 	b := bed(l)
-	if err := pin(&b, cell.Scenario.Cores); err != nil {
+	if err := pin(&b, cell.Scenario.Cores, l.Processes); err != nil {
 		t.Status, t.Reason = sample.Unsupported, Reason(err)
 		return
 	}
