@@ -74,20 +74,26 @@ where it fails.`,
 	fl.StringVar(&f.host, "host", "", "host whose pods to steer (in a lab: each host)")
 	fl.StringVar(&f.cluster, "cluster", "", "file with hosts and pods as JSON, instead of a lab")
 	fl.StringVar(&f.dir, "dir", "", "with --cluster: directory for socket, lock and events")
-	fl.StringVar(&f.keyFile, "key-file", "", "with --cluster: file with the keys that the cluster's agents share, one a line, the current one first; read again when it changes")
+	fl.StringVar(&f.keyFile, "key-file", "",
+		"with --cluster: file with the keys that the cluster's agents share, one a line, the current one first; read again when it changes")
 	fl.StringVar(&f.policy, "policy", "cost-aware", "cost-aware, table, hysteresis or static:NETWORK")
 	fl.StringVar(&f.need, "need", "auto", "what pairs need: throughput, latency, robust, or auto to learn it")
 	fl.StringVar(&f.table, "table", "", "result directory of a bench, as prior and for the policy table")
-	fl.StringSliceVar(&f.encapsulate, "encapsulate", nil, "networks on which steered packets go in UDP, as they track connections or change the DSCP (with --cluster: a key of its file)")
+	fl.StringSliceVar(&f.encapsulate, "encapsulate", nil,
+		"networks on which steered packets go in UDP, as they track connections or change the DSCP (with --cluster: a key of its file)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "decide and log, but move nothing")
-	fl.BoolVar(&f.remove, "remove", false, "take out of the pods what agents that have ended have put there (4 s: flows go home first)")
-	fl.DurationVar(&f.rtoMin, "rto-min", 20*time.Millisecond, "least TCP retransmission timeout towards steered peers (0: the kernel's 200ms)")
+	fl.BoolVar(&f.remove, "remove", false,
+		"take out of the pods what agents that have ended have put there (4 s: flows go home first)")
+	fl.DurationVar(&f.rtoMin, "rto-min", 20*time.Millisecond,
+		"least TCP retransmission timeout towards steered peers (0: the kernel's 200ms)")
 	fl.StringVar(&f.metrics, "metrics", "", "ADDRESS:PORT for Prometheus (with --host)")
 	fl.StringVar(&f.record, "record", "", "write evidence to FILE (with --host; else FILE-HOST) for \"pathwise replay\"")
 	fl.StringVar(&f.logFormat, "log", "text", "log format: text or json")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of random delays (0: random, and logged)")
-	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions([]string{"cost-aware", "table", "hysteresis", "static:"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("need", cobra.FixedCompletions([]string{"auto", "throughput", "latency", "robust"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("policy",
+		cobra.FixedCompletions([]string{"cost-aware", "table", "hysteresis", "static:"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("need", cobra.FixedCompletions([]string{"auto", "throughput", "latency", "robust"},
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -144,7 +150,8 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 	if err := needMachineRoot("agent needs", "to attach eBPF programs"); err != nil {
 		return err
 	}
-	cfg := agent.Config{Policy: policy, Need: decide.Need(f.need), DryRun: f.dryRun, RTOMin: f.rtoMin, Prior: prior.rates, CPU: prior.cpu, Now: e.now}
+	cfg := agent.Config{Policy: policy, Need: decide.Need(f.need), DryRun: f.dryRun, RTOMin: f.rtoMin, Prior: prior.rates,
+		CPU: prior.cpu, Now: e.now}
 	if f.cluster != "" {
 		return clusterAgent(ctx, e, f, cfg)
 	}
@@ -157,7 +164,8 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 	}
 	for _, n := range f.encapsulate {
 		if !slices.Contains(st.Spec.Networks, n) {
-			return usageError{fmt.Errorf("agent: --encapsulate %q: expected networks of lab %s: %s", n, st.Spec.Name, strings.Join(st.Spec.Networks, ", "))}
+			return usageError{fmt.Errorf("agent: --encapsulate %q: expected networks of lab %s: %s", n, st.Spec.Name,
+				strings.Join(st.Spec.Networks, ", "))}
 		}
 	}
 	if f.host == "" {
@@ -173,7 +181,8 @@ func labAgents(ctx context.Context, e env, f agentFlags, st lab.State) error {
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	for _, h := range st.Hosts {
-		args := []string{"agent", "--lab", st.Spec.Name, "--host", h.Name, "--policy", f.policy, "--need", f.need, "--log", f.logFormat,
+		args := []string{"agent", "--lab", st.Spec.Name, "--host", h.Name, "--policy", f.policy, "--need", f.need, "--log",
+			f.logFormat,
 			"--rto-min", f.rtoMin.String(), "--seed", fmt.Sprint(f.seed)}
 		if f.dryRun {
 			args = append(args, "--dry-run")
@@ -368,7 +377,8 @@ func serveMetrics(ctx context.Context, wg *sync.WaitGroup, addr string, a *agent
 	if err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
-	srv := &http.Server{Handler: a.Metrics(), ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 5 * time.Minute}
+	srv := &http.Server{Handler: a.Metrics(), ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout: 5 * time.Minute}
 	wg.Go(func() { _ = srv.Serve(l) }) // ends by Close below
 	wg.Go(func() { <-ctx.Done(); srv.Close() })
 	return nil

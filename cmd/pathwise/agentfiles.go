@@ -35,7 +35,8 @@ func whenChanged(path string, read func() (agent.Cluster, error)) func() (agent.
 	var kept agent.Cluster
 	return func() (agent.Cluster, error) {
 		now, err := os.Stat(path)
-		if err == nil && had != nil && os.SameFile(had, now) && now.Size() == had.Size() && now.ModTime().Equal(had.ModTime()) {
+		if err == nil && had != nil && os.SameFile(had, now) && now.Size() == had.Size() &&
+			now.ModTime().Equal(had.ModTime()) {
 			return kept, nil
 		}
 		had = nil

@@ -10,7 +10,8 @@ import (
 // leads to.
 func TestAgentFilesAreNoLinks(t *testing.T) {
 	dir := t.TempDir()
-	for name, target := range map[string]string{"there": filepath.Join(dir, "precious"), "not there": filepath.Join(dir, "new")} {
+	for name, target := range map[string]string{"there": filepath.Join(dir, "precious"),
+		"not there": filepath.Join(dir, "new")} {
 		if name == "there" {
 			if err := os.WriteFile(target, []byte("precious"), 0o600); err != nil {
 				t.Fatal(err)

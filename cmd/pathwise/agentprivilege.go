@@ -12,7 +12,8 @@ import (
 // CAP_PERFMON is not among them, as the kernel takes CAP_SYS_ADMIN for it
 // (perfmon_capable, Linux 5.8).
 func agentCapabilities() capability.Set {
-	return capability.Of(unix.CAP_BPF, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_SYS_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_NICE)
+	return capability.Of(unix.CAP_BPF, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_SYS_ADMIN, unix.CAP_NET_BIND_SERVICE,
+		unix.CAP_SYS_NICE)
 }
 
 // leastPrivilege leaves root's process, all its threads, an agent's capabilities,

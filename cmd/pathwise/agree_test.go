@@ -142,7 +142,8 @@ func byHand(t *testing.T, bin, network, w string, place topo.Placement) float64 
 		t.Fatal(err)
 	}
 	defer func() { _ = srv.Process.Kill(); _ = srv.Wait() }() // lab down ends the server itself
-	run("lab", "exec", "--lab", "agree", "p2", "--", "sh", "-c", "until ss -Htln 'sport = :"+listen+"' | grep -q .; do sleep 0.01; done")
+	run("lab", "exec", "--lab", "agree", "p2", "--", "sh", "-c",
+		"until ss -Htln 'sport = :"+listen+"' | grep -q .; do sleep 0.01; done")
 	out := run(append([]string{"lab", "exec", "--lab", "agree", "p1", "--"}, client...)...)
 	if w == "tcp-latency" {
 		return messages(t, string(out))

@@ -23,7 +23,8 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		if len(names) > 0 {
 			want = strings.Join(names, " ")
 		}
-		return usageError{fmt.Errorf("%s: expected %s, got %d arguments: see \"%s --help\"", cmd.CommandPath(), want, len(args), cmd.CommandPath())}
+		return usageError{fmt.Errorf("%s: expected %s, got %d arguments: see \"%s --help\"", cmd.CommandPath(), want,
+			len(args), cmd.CommandPath())}
 	}
 }
 

@@ -82,24 +82,31 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.
 	fl.StringVarP(&f.experiment, "file", "f", "quick", "experiment: a file, or the name of a shipped one")
 	fl.StringSliceVar(&f.networks, "networks", nil, "only these networks (cni:FILE for your own)")
 	fl.StringSliceVar(&f.workloads, "workloads", nil, "only these workloads of the experiment")
-	fl.StringSliceVar(&f.families, "family", nil, "IP families of the traffic, 4, 6 or both, in place of the experiment's; each is a question of its own")
-	fl.StringVar(&f.server, "server", "", "server that workloads with a choice of one ask, such as mongod or mongodb://HOST:PORT")
+	fl.StringSliceVar(&f.families, "family", nil,
+		"IP families of the traffic, 4, 6 or both, in place of the experiment's; each is a question of its own")
+	fl.StringVar(&f.server, "server", "",
+		"server that workloads with a choice of one ask, such as mongod or mongodb://HOST:PORT")
 	fl.StringSliceVar(&f.drills, "drills", nil, "only these drills, of a file of drills (see \"pathwise drill\")")
 	fl.StringVar(&f.out, "out", "", "result directory (default results/NAME-TIME)")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random order (default: drawn, and recorded)")
 	fl.BoolVar(&f.dry, "dry-run", false, "print the plan and the time it will take, and run nothing")
 	fl.BoolVar(&f.resume, "resume", false, "go on with the unfinished run in --out")
 	fl.IntVar(&f.repetitions, "repetitions", 0, "so many in place of the experiment's, as \"pathwise compare\" names them")
-	fl.StringVar(&f.kernel, "kernel", campaign.Auto, "kernel for all networks: "+strings.Join(kernelNames(), ", ")+" (a guest for what the host's lacks)")
-	fl.BoolVar(&f.explain, "explain", false, "sample where the CPU time goes and count what limits traffic, for \"pathwise explain\" and the report")
+	fl.StringVar(&f.kernel, "kernel", campaign.Auto, "kernel for all networks: "+strings.Join(kernelNames(),
+		", ")+" (a guest for what the host's lacks)")
+	fl.BoolVar(&f.explain, "explain", false,
+		"sample where the CPU time goes and count what limits traffic, for \"pathwise explain\" and the report")
 	fl.StringVar(&f.inside, "inside", "", "do a guest's part of the run in --out, and tell it on standard output")
 	_ = fl.MarkHidden("inside") // the flag has just been defined
 	_ = cmd.RegisterFlagCompletionFunc("file", completeExperiments)
 	_ = cmd.RegisterFlagCompletionFunc("drills", completeDrills)
-	_ = cmd.RegisterFlagCompletionFunc("family", cobra.FixedCompletions([]string{"4", "6"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("family", cobra.FixedCompletions([]string{"4", "6"},
+		cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("kernel", cobra.FixedCompletions(kernelNames(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("networks", cobra.FixedCompletions(catalogue.Names(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("workloads", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	_ = cmd.RegisterFlagCompletionFunc("networks", cobra.FixedCompletions(catalogue.Names(),
+		cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("workloads", func(*cobra.Command, []string, string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
 		var out []cobra.Completion
 		for _, w := range e.workloads() {
 			out = append(out, w.Info().Name)
@@ -135,7 +142,8 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		return usageError{fmt.Errorf("--drills: %s is no file of drills: expected one such as steering", f.experiment)}
 	}
 	if f.resume {
-		if len(f.networks) > 0 || len(f.workloads) > 0 || len(f.families) > 0 || f.server != "" || f.seeded || f.repetitions != 0 || f.kernel != campaign.Auto {
+		if len(f.networks) > 0 || len(f.workloads) > 0 || len(f.families) > 0 || f.server != "" || f.seeded ||
+			f.repetitions != 0 || f.kernel != campaign.Auto {
 			return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}
 		}
 		f.experiment = filepath.Join(f.out, result.ExperimentFile)

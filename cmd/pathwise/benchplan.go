@@ -51,14 +51,16 @@ func printCampaign(w io.Writer, c *campaign.Campaign, o report.Options) error {
 		return err
 	}
 	x := c.Extent()
-	text := why.String() + fmt.Sprintf("\n%d cells, %d to %d repetitions of each (until %s)\n", x.Cells, r.Min, r.Max, aim(r))
+	text := why.String() + fmt.Sprintf("\n%d cells, %d to %d repetitions of each (until %s)\n", x.Cells, r.Min, r.Max,
+		aim(r))
 	if r.Shared {
 		text += "cells of one network and topology share a build in each repetition\n"
 	}
 	if claimed > 0 {
 		text += fmt.Sprintf("%d of them are compared by claims: %d repetitions at least\n", claimed, r.Claims)
 	}
-	text += fmt.Sprintf("%d trials and about %v at least, about %v at most; nothing run (--dry-run)", x.Trials, x.Least, x.Most)
+	text += fmt.Sprintf("%d trials and about %v at least, about %v at most; nothing run (--dry-run)", x.Trials, x.Least,
+		x.Most)
 	return report.Lines(w, text, o)
 }
 

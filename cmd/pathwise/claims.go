@@ -49,7 +49,8 @@ cannot be told or was not tested, and why.`,
 		},
 	}
 	formatFlag(cmd, &format, report.TableFormats()...)
-	cmd.Flags().StringVarP(&file, "file", "f", "", "take the claims of this experiment: a file, or the name of a shipped one")
+	cmd.Flags().StringVarP(&file, "file", "f", "",
+		"take the claims of this experiment: a file, or the name of a shipped one")
 	cmd.Flags().BoolVar(&check, "check", false, "exit with 1 when a claim does not hold")
 	return cmd
 }
@@ -99,7 +100,8 @@ func stored(r result.Result) (experiment.Experiment, error) {
 	if r.Experiment == "" {
 		return experiment.Experiment{}, nil
 	}
-	return experiment.Parse(filepath.Join(r.Dir, result.ExperimentFile), strings.NewReader(r.Experiment), experiment.Recorded())
+	return experiment.Parse(filepath.Join(r.Dir, result.ExperimentFile), strings.NewReader(r.Experiment),
+		experiment.Recorded())
 }
 
 // withClaims adds the claims, the applications and the paper of the result to a report's input. A
@@ -107,7 +109,8 @@ func stored(r result.Result) (experiment.Experiment, error) {
 func withClaims(in report.Input, r result.Result) report.Input {
 	exp, err := stored(r)
 	if err != nil {
-		in.Results.Header.Warnings = append(in.Results.Header.Warnings, sample.Warning{Gate: "claims", Text: "the claims cannot be read: " + oneLine(err)})
+		in.Results.Header.Warnings = append(in.Results.Header.Warnings,
+			sample.Warning{Gate: "claims", Text: "the claims cannot be read: " + oneLine(err)})
 	}
 	in.Claims, in.Paper, in.Applications = exp.Claims, exp.Paper, exp.Applications
 	return in

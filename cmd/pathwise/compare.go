@@ -77,10 +77,12 @@ trials.`,
 	}
 	formatFlag(cmd, &format, report.TableFormats()...)
 	fl := cmd.Flags()
-	fl.BoolVar(&check, "check", false, "exit with 1 when a difference is significant, or a bar of a drill is met in one result alone")
+	fl.BoolVar(&check, "check", false,
+		"exit with 1 when a difference is significant, or a bar of a drill is met in one result alone")
 	fl.StringSliceVar(&o.Selection.Networks, "networks", nil, "only these networks, beside the host")
 	fl.StringSliceVar(&o.Selection.Workloads, "workloads", nil, "only these workloads")
-	fl.StringSliceVar(&o.Selection.Metrics, "metric", nil, "only these metrics, as CSV and JSON name them: throughput, latency_p99 ...")
+	fl.StringSliceVar(&o.Selection.Metrics, "metric", nil,
+		"only these metrics, as CSV and JSON name them: throughput, latency_p99 ...")
 	fl.StringVar(&family, "family", string(rank.PerQuestion), "rows that are tested together: question or comparison")
 	fl.StringVar(&correction, "correction", string(rank.ByHolm), "what verdicts are drawn by: holm or fdr")
 	fl.StringVar(&change, "change", "10%", "size of change for which the repetitions are counted")
@@ -147,8 +149,11 @@ func completeSelection(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("networks", of(func(s rank.Selection) []string { return s.Networks }))
 	_ = cmd.RegisterFlagCompletionFunc("workloads", of(func(s rank.Selection) []string { return s.Workloads }))
 	_ = cmd.RegisterFlagCompletionFunc("metric", of(func(s rank.Selection) []string { return s.Metrics }))
-	_ = cmd.RegisterFlagCompletionFunc("family", cobra.FixedCompletions([]string{string(rank.PerQuestion), string(rank.PerComparison)}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("correction", cobra.FixedCompletions([]string{string(rank.ByHolm), string(rank.ByDiscovery)}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("family",
+		cobra.FixedCompletions([]string{string(rank.PerQuestion), string(rank.PerComparison)},
+			cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("correction",
+		cobra.FixedCompletions([]string{string(rank.ByHolm), string(rank.ByDiscovery)}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // conditions are what a run is to have in common with one that it is compared with.

@@ -24,7 +24,8 @@ func written(t *testing.T, dir string, r *rand.Rand, speed, bridge float64, dura
 }
 
 // writtenAs is written with a speed for each repetition.
-func writtenAs(t *testing.T, dir string, r *rand.Rand, speed func(rep int) float64, bridge float64, duration, kernel string) {
+func writtenAs(t *testing.T, dir string, r *rand.Rand, speed func(rep int) float64, bridge float64, duration,
+	kernel string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -56,7 +57,8 @@ func writtenAs(t *testing.T, dir string, r *rand.Rand, speed func(rep int) float
 				}
 				cell := sample.Cell{Network: network, Workload: "tcp-stream", Load: sample.Load{Connections: connections},
 					Scenario: topo.Scenario{Placement: topo.OneHost, Pairs: 1, MTU: 1500}}
-				err := w.Trial(sample.Trial{Cell: cell, Repetition: rep, Order: n, Started: time.Unix(1_700_000_000+int64(n), 0), Status: sample.OK, Kernel: kernel,
+				err := w.Trial(sample.Trial{Cell: cell, Repetition: rep, Order: n, Started: time.Unix(1_700_000_000+int64(n), 0),
+					Status: sample.OK, Kernel: kernel,
 					Metrics: map[string]float64{sample.Throughput: v, sample.CPUPerGB: 1e10 / v}})
 				if err != nil {
 					t.Fatal(err)
@@ -88,10 +90,12 @@ func TestCompareResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, rest, found := strings.Cut(got, "figures compared.")
-	if !found || !strings.Contains(first, "window of tcp-stream") || !strings.Contains(first, "6.1.0") || strings.Contains(got, "mhz") {
+	if !found || !strings.Contains(first, "window of tcp-stream") || !strings.Contains(first, "6.1.0") ||
+		strings.Contains(got, "mhz") {
 		t.Errorf("conditions are not said first:\n%s", got)
 	}
-	for _, want := range []string{"drift: the baseline host itself moved", "host b/a", "vs host", "finds", "fdr", "A change of 10 % would have been found in"} {
+	for _, want := range []string{"drift: the baseline host itself moved", "host b/a", "vs host", "finds", "fdr",
+		"A change of 10 % would have been found in"} {
 		if !strings.Contains(rest, want) {
 			t.Errorf("lacks %q:\n%s", want, got)
 		}

@@ -12,7 +12,8 @@ import (
 )
 
 // compareDrills compares two results of drills, and tells whether they differ.
-func compareDrills(e env, dirs [2]string, format string, o rank.CompareOptions, given func(flag string) bool) (differ bool, err error) {
+func compareDrills(e env, dirs [2]string, format string, o rank.CompareOptions,
+	given func(flag string) bool) (differ bool, err error) {
 	for _, name := range []string{"networks", "workloads", "metric", "change"} {
 		if given(name) {
 			return false, usageError{fmt.Errorf("--%s: it is for results of trials, and these hold drills", name)}
@@ -22,7 +23,8 @@ func compareDrills(e env, dirs [2]string, format string, o rank.CompareOptions, 
 	var conditions [2]map[string]string
 	for i, dir := range dirs {
 		if !holdsDrills(dir) {
-			return false, usageError{fmt.Errorf("%s holds drills and %s does not: expected two results of drills, or two of trials", dirs[1-i], dir)}
+			return false, usageError{fmt.Errorf(
+				"%s holds drills and %s does not: expected two results of drills, or two of trials", dirs[1-i], dir)}
 		}
 		var r drill.Result
 		if r, figures[i], err = openDrills(dir); err != nil {
@@ -32,11 +34,13 @@ func compareDrills(e env, dirs [2]string, format string, o rank.CompareOptions, 
 			return false, err
 		}
 	}
-	c := drill.Compare(figures[0], figures[1], drill.CompareOptions{All: o.Family == rank.PerComparison, Discovery: o.Correction == rank.ByDiscovery})
+	c := drill.Compare(figures[0], figures[1], drill.CompareOptions{All: o.Family == rank.PerComparison,
+		Discovery: o.Correction == rank.ByDiscovery})
 	out := report.SteeringComparison{Conditions: rank.Conditions(conditions[0], conditions[1]), By: adjustment(o)}
 	for _, ch := range c.Changes {
 		differ = differ || ch.Significant() || ch.Crossed()
-		out.Changes = append(out.Changes, report.SteeringChange{A: figureOf(ch.A), B: figureOf(ch.B), P: ch.P, Adjusted: ch.Adjusted, Verdict: string(ch.Verdict)})
+		out.Changes = append(out.Changes, report.SteeringChange{A: figureOf(ch.A), B: figureOf(ch.B), P: ch.P,
+			Adjusted: ch.Adjusted, Verdict: string(ch.Verdict)})
 	}
 	for _, f := range c.OnlyA {
 		out.OnlyA = append(out.OnlyA, figureOf(f))

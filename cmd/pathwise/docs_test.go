@@ -101,7 +101,8 @@ func TestDocs(t *testing.T) {
 		if script.Len() == 0 {
 			continue
 		}
-		files += "-- again.sh --\n" + again + "-- ours.conflist --\n" + `{"cniVersion":"1.0.0","name":"ours","plugins":[{"type":"bridge",` +
+		files += "-- again.sh --\n" + again + "-- ours.conflist --\n" +
+			`{"cniVersion":"1.0.0","name":"ours","plugins":[{"type":"bridge",` +
 			`"ipam":{"type":"host-local","ranges":[[{"subnet":"10.88.0.0/16"}]]}}]}` + "\n"
 		name := strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(page, "../../"), ".md"), "/", "-") + ".txtar"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script.String()+files), 0o644); err != nil {

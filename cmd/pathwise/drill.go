@@ -97,7 +97,8 @@ func runDrill(ctx context.Context, e env, f drillFlags, args []string) (err erro
 	}
 	switch {
 	case !drill.IsFile(f.text) && f.resume:
-		return usageError{fmt.Errorf("%s holds no drills: go on with it by \"pathwise bench --resume --out %s\"", f.out, f.out)}
+		return usageError{fmt.Errorf("%s holds no drills: go on with it by \"pathwise bench --resume --out %s\"", f.out,
+			f.out)}
 	case !drill.IsFile(f.text):
 		return usageError{fmt.Errorf("%s is no file of drills: run it by \"pathwise bench -f %s\"", f.file, f.file)}
 	}
@@ -209,8 +210,9 @@ func drills(ctx context.Context, e env, f drillFlags, file drill.File) (err erro
 	p := newProgress(e.stderr, e.interactive(), e.now)
 	all := log.Done
 	runErr := drill.Run(ctx, drill.Config{
-		File: file, Seed: log.Seed, Out: f.out, Store: e.store(), Self: e.self, Find: catalogue.Find, Now: e.now, Done: log.Done,
-		Lab: lab.Options{CNIPath: lab.DefaultCNIPath(e.self)},
+		File: file, Seed: log.Seed, Out: f.out, Store: e.store(), Self: e.self, Find: catalogue.Find, Now: e.now,
+		Done: log.Done,
+		Lab:  lab.Options{CNIPath: lab.DefaultCNIPath(e.self)},
 		Write: func(s []drill.Sample) error {
 			all = append(all, s...)
 			return log.Write(s)
@@ -261,7 +263,8 @@ func (p *progress) observeDrill(d drill.Progress) {
 			}
 		}
 		if !p.interactive {
-			fmt.Fprintf(p.w, "[%d/%d, %s left] %s #%d: %d variants, %d failed\n", d.Done, d.Total, left(d.Left), d.Drill, d.Repetition, len(d.Samples), failed)
+			fmt.Fprintf(p.w, "[%d/%d, %s left] %s #%d: %d variants, %d failed\n", d.Done, d.Total, left(d.Left), d.Drill,
+				d.Repetition, len(d.Samples), failed)
 		}
 	}
 }

@@ -50,7 +50,8 @@ func drillFormats() []string {
 // showDrills writes the report of a result of drills that lies in dir, from its samples.
 func showDrills(e env, dir, format string) error {
 	if !slices.Contains(drillFormats(), format) {
-		return usageError{fmt.Errorf("-o %s: %s holds drills: expected one of %s", format, dir, strings.Join(drillFormats(), ", "))}
+		return usageError{fmt.Errorf("-o %s: %s holds drills: expected one of %s", format, dir,
+			strings.Join(drillFormats(), ", "))}
 	}
 	r, figures, err := openDrills(dir)
 	if err != nil {
@@ -68,7 +69,8 @@ func showDrills(e env, dir, format string) error {
 		return err
 	}
 	write := map[string]func(io.Writer, report.SteeringInput, report.Options) error{
-		report.Text: report.SteeringText, report.Wide: report.SteeringText, report.Markdown: report.SteeringMarkdown, report.CSV: report.SteeringCSV, report.HTML: report.Steering}
+		report.Text: report.SteeringText, report.Wide: report.SteeringText, report.Markdown: report.SteeringMarkdown,
+		report.CSV: report.SteeringCSV, report.HTML: report.Steering}
 	return write[format](e.stdout, in, e.listOptions(format))
 }
 
@@ -88,18 +90,22 @@ func openDrills(dir string) (drill.Result, []drill.Figure, error) {
 
 // fileOf is the file of drills that a result was made by.
 func fileOf(dir string, r drill.Result) (drill.File, error) {
-	return drill.Parse(filepath.Join(dir, drill.ExperimentFile), bytes.NewReader(r.Experiment), func(string) error { return nil })
+	return drill.Parse(filepath.Join(dir, drill.ExperimentFile), bytes.NewReader(r.Experiment),
+		func(string) error { return nil })
 }
 
 // steeringInput is what a report of drills is made of.
-func steeringInput(dir string, head drill.Header, text []byte, figures []drill.Figure, lasted time.Duration) (report.SteeringInput, error) {
-	in := report.SteeringInput{Name: head.Name, Dir: dir, Started: head.Started, Took: lasted, Seed: head.Seed, Experiment: string(text)}
+func steeringInput(dir string, head drill.Header, text []byte, figures []drill.Figure,
+	lasted time.Duration) (report.SteeringInput, error) {
+	in := report.SteeringInput{Name: head.Name, Dir: dir, Started: head.Started, Took: lasted, Seed: head.Seed,
+		Experiment: string(text)}
 	var err error
 	if in.Machine, err = machineOf(dir); err != nil {
 		return in, err
 	}
 	took := map[string]time.Duration{}
-	if file, err := drill.Parse(filepath.Join(dir, drill.ExperimentFile), bytes.NewReader(text), func(string) error { return nil }); err == nil {
+	if file, err := drill.Parse(filepath.Join(dir, drill.ExperimentFile), bytes.NewReader(text),
+		func(string) error { return nil }); err == nil {
 		for _, e := range file.Drills {
 			took[e.Name] = time.Duration(e.Repetitions) * drill.Estimate(file, e)
 		}
@@ -193,7 +199,8 @@ func scriptOf(act drill.Act) report.SteeringScript {
 		s.Runs = append(s.Runs, run)
 	}
 	for _, v := range act.Events {
-		s.Events = append(s.Events, report.SteeringEvent{ID: v.ID, At: v.At.Sub(act.Started), Host: v.Host, Kind: v.Kind, Pair: v.Pair,
+		s.Events = append(s.Events, report.SteeringEvent{ID: v.ID, At: v.At.Sub(act.Started), Host: v.Host, Kind: v.Kind,
+			Pair: v.Pair,
 			From: v.From, To: v.To, Reason: v.Reason, By: v.By, DryRun: v.DryRun, Took: v.Took, Detected: v.Detected,
 			PredictedGain: v.PredictedGain, ExpectedLoss: v.ExpectedLoss, Of: v.Of, Gain: v.Gain})
 	}

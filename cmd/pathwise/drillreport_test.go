@@ -24,7 +24,8 @@ func TestReportOfDemoCountsAsTheDrill(t *testing.T) {
 		for leg, rate := range rates {
 			for i := range 45 {
 				// The steered run's first leg took a second longer than it was meant to.
-				act.Seconds = append(act.Seconds, drill.Second{Run: run, Leg: leg, At: 5*float64(leg) + 0.1001*float64(i), Rate: 1.02 * rate})
+				act.Seconds = append(act.Seconds, drill.Second{Run: run, Leg: leg, At: 5*float64(leg) + 0.1001*float64(i),
+					Rate: 1.02 * rate})
 			}
 		}
 	}

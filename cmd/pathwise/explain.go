@@ -63,7 +63,8 @@ the same figures, as bars and flame graphs.
 		"networks":  func(c sample.Cell) string { return c.Network },
 		"workloads": func(c sample.Cell) string { return c.Workload },
 	} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion,
+			cobra.ShellCompDirective) {
 			return cellsOf(args, of), cobra.ShellCompDirectiveNoFileComp
 		})
 	}
@@ -110,7 +111,8 @@ func only(findings []explain.Finding, networks, workloads []string) ([]explain.F
 		known = slices.Compact(known)
 		for _, n := range ask.names {
 			if !slices.Contains(known, n) {
-				return nil, usageError{fmt.Errorf("%s %s: the result has no such figures: expected some of %s", ask.flag, n, strings.Join(known, ", "))}
+				return nil, usageError{fmt.Errorf("%s %s: the result has no such figures: expected some of %s", ask.flag, n,
+					strings.Join(known, ", "))}
 			}
 		}
 		findings = kept

@@ -41,7 +41,8 @@ func plant() error {
 	if os.Getenv("CNI_COMMAND") != "ADD" {
 		return nil
 	}
-	if out, err := exec.Command("nsenter", "--net="+os.Getenv("CNI_NETNS"), "sh", "-ec", conf.Run).CombinedOutput(); err != nil {
+	if out, err := exec.Command("nsenter", "--net="+os.Getenv("CNI_NETNS"), "sh", "-ec",
+		conf.Run).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", conf.Run, err, out)
 	}
 	_, err := os.Stdout.Write(conf.PrevResult)
@@ -110,7 +111,8 @@ func explained(t *testing.T, nets []planted, workloads string) map[string]explai
 	if err := os.Symlink(self, filepath.Join(dir, planter)); err != nil {
 		t.Fatal(err)
 	}
-	exp := "name: limits\ntopologies: one-host\nwarmup: 200ms\nduration: 800ms\nrepetitions: 1\nworkloads: [" + workloads + "]\nnetworks:\n"
+	exp := "name: limits\ntopologies: one-host\nwarmup: 200ms\nduration: 800ms\nrepetitions: 1\nworkloads: [" + workloads +
+		"]\nnetworks:\n"
 	for _, n := range nets {
 		exp += n.list(t, dir)
 	}
@@ -122,7 +124,8 @@ func explained(t *testing.T, nets []planted, workloads string) map[string]explai
 		cmd := exec.Command("pathwise", args...) // this test's own
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		cmd.Env = append(os.Environ(), "CNI_PATH="+filepath.Join(binDir(t), "cni")+":"+dir, "PATHWISE_STATE="+filepath.Join(dir, "state"))
+		cmd.Env = append(os.Environ(), "CNI_PATH="+filepath.Join(binDir(t), "cni")+":"+dir,
+			"PATHWISE_STATE="+filepath.Join(dir, "state"))
 		if err := cmd.Run(); err != nil {
 			t.Fatalf("%v: %v\n%s%s", args, err, stdout.Bytes(), stderr.Bytes())
 		}

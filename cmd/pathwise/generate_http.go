@@ -55,7 +55,8 @@ func generateNginxCommand() *cobra.Command {
 	var addr netip.AddrPort
 	var congestion string
 	cmd := &cobra.Command{
-		Use: "http-nginx -- NGINX...", Short: "Become an nginx that listens by a congestion control", Args: cobra.MinimumNArgs(1),
+		Use: "http-nginx -- NGINX...", Short: "Become an nginx that listens by a congestion control",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return http.ExecNginx(addr, congestion, args) },
 	}
 	cmd.Flags().TextVar(&addr, "addr", netip.AddrPort{}, "ADDRESS:PORT to listen on, as nginx's configuration has it")

@@ -31,7 +31,8 @@ where it is a pipe, is closed; then prints one report (package internal/steer/st
 func streamServeCommand() *cobra.Command {
 	var s stream.Server
 	cmd := &cobra.Command{
-		Use: "serve tcp|rr|udp", Short: "Answer streams; prints \"listening ADDRESS:PORT\" first", Args: exactArgs("tcp|rr|udp"),
+		Use: "serve tcp|rr|udp", Short: "Answer streams; prints \"listening ADDRESS:PORT\" first",
+		Args: exactArgs("tcp|rr|udp"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.Kind = stream.Kind(args[0])
 			if err := s.Check(); err != nil {
@@ -64,7 +65,8 @@ func streamRRCommand() *cobra.Command {
 	connectionFlags(cmd, c)
 	cmd.Flags().Var(&c.Requests, "request", "bytes of a request, or a range: 200-1000 for inserts")
 	cmd.Flags().IntVar(&c.Size, "size", 0, "bytes of an answer; 0: 64")
-	cmd.Flags().Int64Var(&c.Count, "count", 0, "operations of all connections together, then end; without --duration there is no other end")
+	cmd.Flags().Int64Var(&c.Count, "count", 0,
+		"operations of all connections together, then end; without --duration there is no other end")
 	cmd.Flags().DurationVar(&c.Think, "think", 0, "time between an answer and the next request")
 	cmd.Flags().DurationVar(&c.Work, "work", 0, "CPU time that the client computes between an answer and the next request")
 	return cmd

@@ -63,7 +63,8 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 	var report strings.Builder
 	e := env{stdin: strings.NewReader(""), stdout: &report, stderr: io.Discard, getenv: func(string) string { return "" }}
 	target := strings.TrimSpace(strings.TrimPrefix(first, "listening "))
-	if err := run(t.Context(), e, strings.Fields("generate stream rr --count 50 --request 200-1000 --target "+target)); err != nil {
+	if err := run(t.Context(), e, strings.Fields(
+		"generate stream rr --count 50 --request 200-1000 --target "+target)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -104,7 +104,8 @@ func killOnce(t *testing.T, bin, exp, out string, after time.Duration) string {
 	if err != nil {
 		t.Fatalf("lab down --all: %v: %s", err, down)
 	}
-	t.Logf("killed after %v: %s", after.Round(time.Millisecond), strings.ReplaceAll(strings.TrimSpace(string(down)), "\n", "; "))
+	t.Logf("killed after %v: %s", after.Round(time.Millisecond), strings.ReplaceAll(strings.TrimSpace(string(down)), "\n",
+		"; "))
 	return strconv.Itoa(cmd.Process.Pid)
 }
 
@@ -112,7 +113,8 @@ func killOnce(t *testing.T, bin, exp, out string, after time.Duration) string {
 func machineState(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, argv := range [][]string{{"ip", "-br", "link"}, {"ip", "-br", "addr"}, {"ip", "route", "show", "table", "all"}, {"ip", "rule"},
+	for _, argv := range [][]string{{"ip", "-br", "link"}, {"ip", "-br", "addr"}, {"ip", "route", "show", "table", "all"},
+		{"ip", "rule"},
 		{"nft", "list", "ruleset"}, {"iptables-save"}, {"ip", "netns"}} {
 		raw, err := exec.Command(argv[0], argv[1:]...).Output()
 		if err != nil {
@@ -132,7 +134,8 @@ func machineState(t *testing.T) []string {
 	for line := range strings.Lines(string(raw)) {
 		out = append(out, "mount: "+strings.TrimSpace(line))
 	}
-	for _, dir := range []string{"/run", "/tmp", "/var/lib/cni", "/var/run", "/var/lib/etcd", "/etc/cni", "/sys/fs/cgroup"} {
+	for _, dir := range []string{"/run", "/tmp", "/var/lib/cni", "/var/run", "/var/lib/etcd", "/etc/cni",
+		"/sys/fs/cgroup"} {
 		out = append(out, files(dir)...)
 	}
 	out = append(out, programs(t)...)
@@ -148,7 +151,8 @@ func files(dir string) []string {
 			return nil // gone meanwhile, or not there at all
 		}
 		name := d.Name()
-		if strings.HasPrefix(name, "go-build") || strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "testscript") || strings.HasPrefix(name, "bash_jobs") {
+		if strings.HasPrefix(name, "go-build") || strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "testscript") ||
+			strings.HasPrefix(name, "bash_jobs") {
 			return filepath.SkipDir
 		}
 		if dir == "/sys/fs/cgroup" && !d.IsDir() {
@@ -186,7 +190,8 @@ func programs(t *testing.T) []string {
 		env, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // it may have ended
 		ours := bytes.Contains(env, []byte("PATHWISE_LAB="+lab.DefaultRoot+"/"))
 		args := strings.ReplaceAll(string(cmdline), "\x00", " ")
-		for _, name := range []string{"iperf3", "sockperf", "bird", "etcd", "flanneld", "runc", "dockerd", "containerd", "docker-proxy", "tincd",
+		for _, name := range []string{"iperf3", "sockperf", "bird", "etcd", "flanneld", "runc", "dockerd", "containerd",
+			"docker-proxy", "tincd",
 			"pathwise bench", "pathwise generate", "pathwise delay-line", "/cni/"} {
 			ours = ours || strings.Contains(args, name) && !bytes.Contains(env, []byte("PATHWISE_LAB="))
 		}

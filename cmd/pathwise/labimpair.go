@@ -95,10 +95,12 @@ func (f *faults) flags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.delay, "delay", 0, "hold up what goes out")
 	cmd.Flags().DurationVar(&f.jitter, "jitter", 0, "vary --delay by up to this much, for each packet anew")
 	cmd.Flags().StringVar(&f.reorder, "reorder", "", "share of packets that --delay does not hold up: 1%")
-	cmd.Flags().StringVar(&f.direction, "direction", "", "what --rate, --loss, --delay, --jitter and --reorder act on: in, out or both")
+	cmd.Flags().StringVar(&f.direction, "direction", "",
+		"what --rate, --loss, --delay, --jitter and --reorder act on: in, out or both")
 	cmd.Flags().BoolVar(&f.clear, "clear", false, "end every impairment")
 	for _, flag := range []string{"drop", "direction"} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions([]string{"in", "out", "both"}, cobra.ShellCompDirectiveNoFileComp))
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions([]string{"in", "out", "both"},
+			cobra.ShellCompDirectiveNoFileComp))
 	}
 }
 
@@ -234,7 +236,8 @@ func portsOf(st lab.State, args []string) (out []port, err error) {
 		network = args[1]
 	}
 	if network != "" && !slices.Contains(st.Spec.Networks, network) {
-		return nil, fmt.Errorf("lab %q has no network %q: expected one of %s", st.Spec.Name, network, strings.Join(st.Spec.Networks, ", "))
+		return nil, fmt.Errorf("lab %q has no network %q: expected one of %s", st.Spec.Name, network,
+			strings.Join(st.Spec.Networks, ", "))
 	}
 	found := false
 	for _, p := range st.Pods {
@@ -250,7 +253,8 @@ func portsOf(st lab.State, args []string) (out []port, err error) {
 		}
 	}
 	if where != "" && !found {
-		return nil, fmt.Errorf("lab %q has no pod %q and no host %q with pods: see \"pathwise lab status\"", st.Spec.Name, where, where)
+		return nil, fmt.Errorf("lab %q has no pod %q and no host %q with pods: see \"pathwise lab status\"", st.Spec.Name,
+			where, where)
 	}
 	if network != "" && len(out) == 0 {
 		return nil, fmt.Errorf("lab %q: %s has no interface of its own on %s", st.Spec.Name, where, network)

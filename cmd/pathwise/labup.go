@@ -53,7 +53,8 @@ func labUpCommand(e env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(f.Spec.Check(), lab.Combinable(f.Networks, f.Spec.Agents), lab.Speak(f.Networks, f.Spec)); err != nil {
+			if err := errors.Join(f.Spec.Check(), lab.Combinable(f.Networks, f.Spec.Agents),
+				lab.Speak(f.Networks, f.Spec)); err != nil {
 				return usageError{err}
 			}
 			if dry {
@@ -62,16 +63,20 @@ func labUpCommand(e env) *cobra.Command {
 			return labUp(cmd.Context(), e, f, vms.kind)
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "network", nil, "networks of the catalogue, or cni:FILE, instead of a lab file; the first is the default one")
+	cmd.Flags().StringSliceVar(&names, "network", nil,
+		"networks of the catalogue, or cni:FILE, instead of a lab file; the first is the default one")
 	cmd.Flags().StringVar(&name, "name", "lab", "name of the lab (without a file)")
 	cmd.Flags().IntVar(&hosts, "hosts", 2, "number of hosts (without a file)")
 	cmd.Flags().IntVar(&pods, "pods", 2, "number of pods, spread over the hosts (without a file)")
 	cmd.Flags().IntVar(&mtu, "mtu", 1500, "MTU of the underlay in bytes (without a file)")
-	cmd.Flags().IntVar(&family, "family", 0, "IP family of pods' services, 4 or 6: with 6, hosts and pods have addresses of both (without a file)")
-	cmd.Flags().BoolVar(&agents, "agents", true, "with several networks, a pod for the steering agent on each host (without a file)")
+	cmd.Flags().IntVar(&family, "family", 0,
+		"IP family of pods' services, 4 or 6: with 6, hosts and pods have addresses of both (without a file)")
+	cmd.Flags().BoolVar(&agents, "agents", true,
+		"with several networks, a pod for the steering agent on each host (without a file)")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be made, and make nothing")
 	vms.add(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions(catalogue.Names(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions(catalogue.Names(),
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

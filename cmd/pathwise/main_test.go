@@ -39,7 +39,8 @@ func setup(bin string) func(*testscript.Env) error {
 
 // TestScripts runs the command line as a user does; golden output is in the scripts.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE") != "", Setup: setup(binDir(t)), Condition: condition})
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE") != "",
+		Setup: setup(binDir(t)), Condition: condition})
 }
 
 // condition is the scripts' own: userns where an unprivileged user can be played,

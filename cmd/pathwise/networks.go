@@ -63,7 +63,8 @@ A CNI configuration list of your own is a network too: name it cni:FILE.`,
 		},
 	}
 	formatFlag(cmd, &format, listFormats()...)
-	cmd.Flags().BoolVar(&qualities, "qualities", false, "show the qualitative table: namespace, reach, key-value store, encryption, isolation")
+	cmd.Flags().BoolVar(&qualities, "qualities", false,
+		"show the qualitative table: namespace, reach, key-value store, encryption, isolation")
 	return cmd
 }
 
@@ -153,8 +154,10 @@ func printQualities(w io.Writer, rows []networkRow, o report.Options) error {
 		}
 		q := r.Row
 		l := report.NewList(report.Named(r.Name, r.Summary)...)
-		for _, row := range [][2]string{{"namespace", q.Namespace}, {"within a host", q.IntraHost}, {"between hosts", q.InterHost},
-			{"access outside", q.Outside}, {"key-value store", q.KeyValue}, {"encryption", q.Encryption}, {"isolation", q.Isolation}} {
+		for _, row := range [][2]string{{"namespace", q.Namespace}, {"within a host", q.IntraHost},
+			{"between hosts", q.InterHost},
+			{"access outside", q.Outside}, {"key-value store", q.KeyValue}, {"encryption", q.Encryption},
+			{"isolation", q.Isolation}} {
 			l.Add("  "+row[0], row[1])
 		}
 		if err := l.Write(w, o); err != nil {

@@ -94,7 +94,8 @@ type paperSummary struct {
 }
 
 func newPaperRow(exp experiment.Experiment) paperSummary {
-	row := paperSummary{Name: exp.Name, Authors: exp.Paper.Authors, Title: exp.Paper.Title, Exhibits: len(exp.Paper.Exhibits), Claims: len(exp.Claims)}
+	row := paperSummary{Name: exp.Name, Authors: exp.Paper.Authors, Title: exp.Paper.Title,
+		Exhibits: len(exp.Paper.Exhibits), Claims: len(exp.Claims)}
 	var networks, workloads []string
 	for _, n := range exp.Networks {
 		networks = append(networks, n.Name)
@@ -141,9 +142,11 @@ func paperListCommand(e env) *cobra.Command {
 			if format == "json" {
 				return writeJSON(e.stdout, rows)
 			}
-			l := report.NewList(report.Named("NAME", "DOCUMENT", "NETWORKS", "WORKLOADS", "FIGURES AND TABLES", "CLAIMS", "NOT TESTABLE")...)
+			l := report.NewList(report.Named("NAME", "DOCUMENT", "NETWORKS", "WORKLOADS", "FIGURES AND TABLES", "CLAIMS",
+				"NOT TESTABLE")...)
 			for _, r := range rows {
-				l.Add(r.Name, r.Authors, strconv.Itoa(r.Networks), strconv.Itoa(r.Workloads), strconv.Itoa(r.Exhibits), strconv.Itoa(r.Claims), strconv.Itoa(r.Untested))
+				l.Add(r.Name, r.Authors, strconv.Itoa(r.Networks), strconv.Itoa(r.Workloads), strconv.Itoa(r.Exhibits),
+					strconv.Itoa(r.Claims), strconv.Itoa(r.Untested))
 			}
 			l.Add("all", "", "", "", "", strconv.Itoa(claims), strconv.Itoa(untested))
 			return l.Write(e.stdout, e.listOptions(format))

@@ -17,15 +17,22 @@ import (
 // written here by hand: a file that forgets one fails.
 func exhibits() map[string][]string {
 	return map[string][]string{
-		"atici-boluk": {"fig-1", "fig-2", "table-1", "fig-3", "fig-4", "fig-5", "table-2", "table-3", "fig-6", "fig-7a", "fig-7b", "fig-7c", "fig-8",
-			"fig-9a", "fig-9b", "fig-9c", "fig-9d", "fig-10a", "fig-10b", "fig-10c", "fig-11", "table-4", "table-5", "table-6", "fig-12", "fig-13", "fig-14", "table-7"},
-		"busch-kammerer": {"fig-1", "fig-2", "fig-3", "fig-4", "fig-5", "fig-6", "fig-7", "fig-8", "fig-9", "fig-10", "fig-11", "fig-12", "fig-13"},
-		"claassen": {"overlay-table", "veth", "macvlan", "ipvlan", "local-setup", "switched-setup", "tcp-local-1500", "tcp-local-9000",
+		"atici-boluk": {"fig-1", "fig-2", "table-1", "fig-3", "fig-4", "fig-5", "table-2", "table-3", "fig-6", "fig-7a",
+			"fig-7b", "fig-7c", "fig-8",
+			"fig-9a", "fig-9b", "fig-9c", "fig-9d", "fig-10a", "fig-10b", "fig-10c", "fig-11", "table-4", "table-5", "table-6",
+			"fig-12", "fig-13", "fig-14", "table-7"},
+		"busch-kammerer": {"fig-1", "fig-2", "fig-3", "fig-4", "fig-5", "fig-6", "fig-7", "fig-8", "fig-9", "fig-10",
+			"fig-11", "fig-12", "fig-13"},
+		"claassen": {"overlay-table", "veth", "macvlan", "ipvlan", "local-setup", "switched-setup", "tcp-local-1500",
+			"tcp-local-9000",
 			"udp-local-1500", "udp-local-9000", "tcp-10G-1500", "tcp-10G-9000", "udp-10G-1500", "udp-10G-9000"},
-		"sun": {"vnf-infra", "testbed-1", "testbed-2", "scenarios", "bmp-local-tcp", "bmp-local-udp", "bmp-remote-tcp", "bmp-remote-udp", "bmp-vmp", "vmp-vmp",
+		"sun": {"vnf-infra", "testbed-1", "testbed-2", "scenarios", "bmp-local-tcp", "bmp-local-udp", "bmp-remote-tcp",
+			"bmp-remote-udp", "bmp-vmp", "vmp-vmp",
 			"mpi-scenario", "mpi-1", "mpi-2", "mpi-table"},
-		"suo": {"vm-docker", "clouds", "single-host-modes", "multi-host-modes", "single-vm", "bridge-diagnosis", "multi-host", "cpu-table", "overlay-diagnosis",
-			"packet-size", "vm-interplay", "scalability-bridge", "scalability-overlay", "startup-table", "hierarchy-table", "azure-table", "networking-performance"},
+		"suo": {"vm-docker", "clouds", "single-host-modes", "multi-host-modes", "single-vm", "bridge-diagnosis", "multi-host",
+			"cpu-table", "overlay-diagnosis",
+			"packet-size", "vm-interplay", "scalability-bridge", "scalability-overlay", "startup-table", "hierarchy-table",
+			"azure-table", "networking-performance"},
 	}
 }
 
@@ -75,7 +82,8 @@ func TestPapersAreCovered(t *testing.T) {
 // checkChoice wants an application that the recommendation table has.
 func checkChoice(t *testing.T, name string, c claim.Claim) {
 	t.Helper()
-	if w := c.Test.Choice; w != nil && !slices.ContainsFunc(application.Shipped(), func(a application.Application) bool { return a.Name == w.App }) {
+	if w := c.Test.Choice; w != nil && !slices.ContainsFunc(application.Shipped(),
+		func(a application.Application) bool { return a.Name == w.App }) {
 		t.Errorf("%s: claim %s: no application %s", name, c.ID, w.App)
 	}
 }
@@ -118,7 +126,8 @@ func TestPapersSurviveTheirResult(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if !reflect.DeepEqual(back.Paper, exp.Paper) || !reflect.DeepEqual(back.Claims, exp.Claims) || !reflect.DeepEqual(back.Entries, exp.Entries) {
+		if !reflect.DeepEqual(back.Paper, exp.Paper) || !reflect.DeepEqual(back.Claims, exp.Claims) ||
+			!reflect.DeepEqual(back.Entries, exp.Entries) {
 			t.Errorf("%s: what is read back differs", name)
 		}
 	}

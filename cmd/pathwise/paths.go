@@ -41,7 +41,8 @@ func agents(e env, labName, dir string) (map[string]*agent.Client, error) {
 
 // everywhere asks all agents and joins the answers. Agents that do not answer
 // are told on standard error, unless none does.
-func everywhere[T any](ctx context.Context, e env, all map[string]*agent.Client, ask func(context.Context, *agent.Client) ([]T, error)) ([]T, error) {
+func everywhere[T any](ctx context.Context, e env, all map[string]*agent.Client,
+	ask func(context.Context, *agent.Client) ([]T, error)) ([]T, error) {
 	out := []T{}
 	answered := 0
 	var errs []error
@@ -86,7 +87,10 @@ A pair A>B stands for the flows that A has opened.`,
 			if err != nil {
 				return err
 			}
-			ps, err := everywhere(cmd.Context(), e, all, func(ctx context.Context, c *agent.Client) ([]agent.PathStatus, error) { return c.Paths(ctx) })
+			ps, err := everywhere(cmd.Context(), e, all, func(ctx context.Context, c *agent.Client) ([]agent.PathStatus,
+				error) {
+				return c.Paths(ctx)
+			})
 			if err != nil {
 				return err
 			}
@@ -126,7 +130,8 @@ func printPaths(w io.Writer, ps []agent.PathStatus) error {
 		if known {
 			cpu = seconds(p.CPU) + "\t"
 		}
-		fmt.Fprintf(tw, "%s %s\t%s\t%s\t%s\t%.1f%%\t%s\t%.1f%%\t%s%+.1f\t%d/64\t\n", mark, p.Network, p.State, seconds(p.RTT), seconds(p.Jitter),
+		fmt.Fprintf(tw, "%s %s\t%s\t%s\t%s\t%.1f%%\t%s\t%.1f%%\t%s%+.1f\t%d/64\t\n", mark, p.Network, p.State, seconds(p.RTT),
+			seconds(p.Jitter),
 			p.Loss*100, bitrate(p.Goodput), p.Retrans*100, cpu, p.Score, p.Buckets)
 		name := p.Network
 		if p.Encapsulated {
@@ -182,7 +187,10 @@ a second later what it really brought. JSON has the whole evidence.`,
 			if err != nil {
 				return err
 			}
-			evs, err := everywhere(cmd.Context(), e, clients, func(ctx context.Context, c *agent.Client) ([]agent.Event, error) { return c.Events(ctx, 0, false) })
+			evs, err := everywhere(cmd.Context(), e, clients, func(ctx context.Context, c *agent.Client) ([]agent.Event,
+				error) {
+				return c.Events(ctx, 0, false)
+			})
 			if err != nil {
 				return err
 			}
@@ -224,14 +232,16 @@ func printEvents(w io.Writer, format string, evs []agent.Event) error {
 		if ev.DryRun {
 			extra += ", not done (--dry-run)"
 		}
-		if _, err := fmt.Fprintf(w, "%s %s %s %s: %s%s\n", ev.At.Local().Format("15:04:05.000"), ev.Host, cmp.Or(ev.Pair, "-"), what, ev.Reason, extra); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s %s %s: %s%s\n", ev.At.Local().Format("15:04:05.000"), ev.Host,
+			cmp.Or(ev.Pair, "-"), what, ev.Reason, extra); err != nil {
 			return fmt.Errorf("write events: %w", err)
 		}
 	}
 	return nil
 }
 
-func followEvents(ctx context.Context, e env, clients map[string]*agent.Client, seen []agent.Event, format string) error {
+func followEvents(ctx context.Context, e env, clients map[string]*agent.Client, seen []agent.Event,
+	format string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type news struct {
@@ -307,7 +317,8 @@ func orderCommand(e env, use, short string, pin bool) *cobra.Command {
 			if args[2] == "" { // to an agent, no network is the order to unpin
 				return usageError{fmt.Errorf("%s: NETWORK is empty: expected one of the pair's", cmd.Name())}
 			}
-			return order(cmd.Context(), e, labName, dir, agent.Order{Local: args[0], Remote: args[1], Network: args[2], Pin: pin, Force: force})
+			return order(cmd.Context(), e, labName, dir, agent.Order{Local: args[0], Remote: args[1], Network: args[2], Pin: pin,
+				Force: force})
 		},
 	}
 	whereFlags(e, cmd, &labName, &dir)

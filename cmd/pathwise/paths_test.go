@@ -21,7 +21,8 @@ func TestPrintPaths(t *testing.T) {
 	if err := printPaths(&costs, ps); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(plain.String(), "\n  vxlan: best\n") || !strings.Contains(plain.String(), "\n  ovn (in UDP)\n") || strings.Contains(plain.String(), "cpu/GB") {
+	if !strings.Contains(plain.String(), "\n  vxlan: best\n") || !strings.Contains(plain.String(), "\n  ovn (in UDP)\n") ||
+		strings.Contains(plain.String(), "cpu/GB") {
 		t.Error(plain.String())
 	}
 	if !strings.Contains(costs.String(), "cpu/GB") || !strings.Contains(costs.String(), "250.0ms") {

@@ -93,10 +93,15 @@ agent); "all" is all of them, with every network as a static one.`,
 	cmd.Flags().StringSliceVar(&f.mechanisms, "mechanism", nil, "with --ablate: these mechanisms alone")
 	cmd.Flags().StringSliceVar(&f.families, "family", nil, "with --ablate: these families of schedules alone")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of delays and random schedules")
-	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions([]string{"all", "static:", "table", "hysteresis", "cost-aware"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("mechanism", completeNames(decide.Mechanisms(), func(m decide.Mechanism) string { return m.Name }))
-	_ = cmd.RegisterFlagCompletionFunc("family", completeNames(decide.Families(), func(f decide.Family) string { return f.Name }))
-	_ = cmd.RegisterFlagCompletionFunc("need", cobra.FixedCompletions([]string{"throughput", "latency"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("policy",
+		cobra.FixedCompletions([]string{"all", "static:", "table", "hysteresis", "cost-aware"},
+			cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("mechanism",
+		completeNames(decide.Mechanisms(), func(m decide.Mechanism) string { return m.Name }))
+	_ = cmd.RegisterFlagCompletionFunc("family",
+		completeNames(decide.Families(), func(f decide.Family) string { return f.Name }))
+	_ = cmd.RegisterFlagCompletionFunc("need", cobra.FixedCompletions([]string{"throughput", "latency"},
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -240,10 +245,13 @@ func writeReplay(w io.Writer, format string, h decide.Header, results []decide.R
 		}
 		return writeJSON(w, out)
 	case "csv":
-		rows := [][]string{{"policy", "achieved", "hindsight", "static", "of_hindsight", "of_static", "switches", "failovers", "canaries", "false_switches", "epochs", "unknown"}}
+		rows := [][]string{{"policy", "achieved", "hindsight", "static", "of_hindsight", "of_static", "switches", "failovers",
+			"canaries", "false_switches", "epochs", "unknown"}}
 		for _, r := range results {
-			rows = append(rows, []string{r.Policy, number(r.Achieved), number(r.Hindsight), number(r.Static), number(r.OfHindsight()), number(r.OfStatic()),
-				strconv.Itoa(r.Switches), strconv.Itoa(r.Failovers), strconv.Itoa(r.Canaries), strconv.Itoa(r.False), strconv.Itoa(r.Epochs), strconv.Itoa(r.Unknown)})
+			rows = append(rows, []string{r.Policy, number(r.Achieved), number(r.Hindsight), number(r.Static),
+				number(r.OfHindsight()), number(r.OfStatic()),
+				strconv.Itoa(r.Switches), strconv.Itoa(r.Failovers), strconv.Itoa(r.Canaries), strconv.Itoa(r.False),
+				strconv.Itoa(r.Epochs), strconv.Itoa(r.Unknown)})
 		}
 		if err := csv.NewWriter(w).WriteAll(rows); err != nil {
 			return fmt.Errorf("write CSV: %w", err)
@@ -258,11 +266,13 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
 func writeReplayText(w io.Writer, h decide.Header, results []decide.Result, o report.Options) error {
 	first := results[0]
 	head := fmt.Sprintf("%s: %d pairs, %d epochs; amounts in %s x s\nbest in hindsight %.6g (switching for free %.6g), best static %s %.6g\n",
-		h.Name, first.Pairs, first.Epochs, h.Unit, first.Hindsight, first.HindsightFree, strings.Join(first.StaticNetworks, ", "), first.Static)
+		h.Name, first.Pairs, first.Epochs, h.Unit, first.Hindsight, first.HindsightFree,
+		strings.Join(first.StaticNetworks, ", "), first.Static)
 	if err := report.Lines(w, head, o); err != nil {
 		return err
 	}
-	l := report.NewList(report.Numbered("policy", "achieved", "regret", "of hindsight", "of best static", "switches", "failovers", "canaries", "false")...)
+	l := report.NewList(report.Numbered("policy", "achieved", "regret", "of hindsight", "of best static", "switches",
+		"failovers", "canaries", "false")...)
 	unknown := 0
 	for _, r := range results {
 		l.Add(r.Policy, fmt.Sprintf("%.6g", r.Achieved), regret(r), part(r.OfHindsight()), part(r.OfStatic()),
@@ -273,7 +283,8 @@ func writeReplayText(w io.Writer, h decide.Header, results []decide.Result, o re
 		return err
 	}
 	if unknown > 0 {
-		return report.Lines(w, fmt.Sprintf("\nup to %d epochs are left out: what the policy's path would have given there is not known", unknown), o)
+		return report.Lines(w, fmt.Sprintf(
+			"\nup to %d epochs are left out: what the policy's path would have given there is not known", unknown), o)
 	}
 	return nil
 }
@@ -294,7 +305,8 @@ func writeTrace(w io.Writer, results []decide.Result) {
 	for _, r := range results {
 		last := ""
 		for _, t := range r.Trace {
-			line := fmt.Sprintf("%s %s %d/%d: %s", t.Decision.Kind, t.Decision.To, t.Decision.Buckets, decide.Buckets, t.Decision.Reason)
+			line := fmt.Sprintf("%s %s %d/%d: %s", t.Decision.Kind, t.Decision.To, t.Decision.Buckets, decide.Buckets,
+				t.Decision.Reason)
 			if t.Decision.Kind != decide.Stay && line != last {
 				fmt.Fprintf(w, "%9.1f s  %s  %s  %s\n", t.At.Round(time.Millisecond).Seconds(), r.Policy, t.Pair, line)
 			}

@@ -51,7 +51,8 @@ func (e env) replayPaper(f replayFlags) error {
 	case "csv":
 		rows := [][]string{{"threads", "weave", "calico", "sim_published", "sim_replayed", "path"}}
 		for _, r := range out.Rows {
-			rows = append(rows, []string{strconv.Itoa(r.Threads), cents(r.Weave), cents(r.Calico), cents(r.SIM), cents(r.Replayed), r.Path})
+			rows = append(rows, []string{strconv.Itoa(r.Threads), cents(r.Weave), cents(r.Calico), cents(r.SIM),
+				cents(r.Replayed), r.Path})
 		}
 		if err := csv.NewWriter(e.stdout).WriteAll(rows); err != nil {
 			return fmt.Errorf("write CSV: %w", err)
@@ -67,7 +68,8 @@ func (e env) replayPaper(f replayFlags) error {
 func cents(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
 
 func writePaperText(w io.Writer, h decide.Header, out paperReplay, results []decide.Result, o report.Options) error {
-	head := fmt.Sprintf("Table 5 of Atici and Boluk (2020), ops/s; a switch costs %.2f ms of the path that is left\n", decide.PaperLoss*1000)
+	head := fmt.Sprintf("Table 5 of Atici and Boluk (2020), ops/s; a switch costs %.2f ms of the path that is left\n",
+		decide.PaperLoss*1000)
 	if err := report.Lines(w, head, o); err != nil {
 		return err
 	}
@@ -87,7 +89,8 @@ func writePaperText(w io.Writer, h decide.Header, out paperReplay, results []dec
 	fmt.Fprint(w, "Table 7: 5000 inserts with switches, ms\n\n")
 	l = report.NewList(report.Numbered("switches", "completion", "loss, published", "loss, reckoned", "per switch")...)
 	for _, r := range out.Switches {
-		l.Add(strconv.Itoa(r.Switches), cents(r.Completion), cents(r.Loss), fmt.Sprintf("%.3f", r.Reckoned), fmt.Sprintf("%.3f", r.Each))
+		l.Add(strconv.Itoa(r.Switches), cents(r.Completion), cents(r.Loss), fmt.Sprintf("%.3f", r.Reckoned),
+			fmt.Sprintf("%.3f", r.Each))
 	}
 	if err := l.Write(w, o); err != nil {
 		return err
@@ -171,10 +174,13 @@ func writeSimulated(w io.Writer, f replayFlags, out []simulated, o report.Option
 	case "json":
 		return writeJSON(w, out)
 	case "csv":
-		rows := [][]string{{"policy", "schedules", "of_hindsight_mean", "of_hindsight_p5", "of_hindsight_least", "of_static_mean", "of_static_p5", "of_static_least", "switches", "failovers", "false_switches"}}
+		rows := [][]string{{"policy", "schedules", "of_hindsight_mean", "of_hindsight_p5", "of_hindsight_least",
+			"of_static_mean", "of_static_p5", "of_static_least", "switches", "failovers", "false_switches"}}
 		for _, s := range out {
-			rows = append(rows, []string{s.Policy, strconv.Itoa(s.Schedules), number(s.OfHindsight.Mean), number(s.OfHindsight.P5), number(s.OfHindsight.Least),
-				number(s.OfStatic.Mean), number(s.OfStatic.P5), number(s.OfStatic.Least), strconv.Itoa(s.Switches), strconv.Itoa(s.Failovers), strconv.Itoa(s.False)})
+			rows = append(rows, []string{s.Policy, strconv.Itoa(s.Schedules), number(s.OfHindsight.Mean),
+				number(s.OfHindsight.P5), number(s.OfHindsight.Least),
+				number(s.OfStatic.Mean), number(s.OfStatic.P5), number(s.OfStatic.Least), strconv.Itoa(s.Switches),
+				strconv.Itoa(s.Failovers), strconv.Itoa(s.False)})
 		}
 		if err := csv.NewWriter(w).WriteAll(rows); err != nil {
 			return fmt.Errorf("write CSV: %w", err)
@@ -182,7 +188,8 @@ func writeSimulated(w io.Writer, f replayFlags, out []simulated, o report.Option
 		return nil
 	}
 	fmt.Fprintf(w, "%d random schedules from seed %d, need %s, simulated\n\n", f.random, f.seed, f.need)
-	l := report.NewList(report.Numbered("policy", "of hindsight: mean", "median", "5 %", "least", "of best static: mean", "5 %", "least", "switches", "failovers", "false")...)
+	l := report.NewList(report.Numbered("policy", "of hindsight: mean", "median", "5 %", "least", "of best static: mean",
+		"5 %", "least", "switches", "failovers", "false")...)
 	for _, s := range out {
 		h, b := s.OfHindsight, s.OfStatic
 		l.Add(s.Policy, part(h.Mean), part(h.Median), part(h.P5), part(h.Least), part(b.Mean), part(b.P5), part(b.Least),

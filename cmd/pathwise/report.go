@@ -19,7 +19,8 @@ import (
 // openTrials opens a result of trials.
 func openTrials(dir string) (result.Result, error) {
 	if holdsDrills(dir) {
-		return result.Result{}, fmt.Errorf("%s holds drills: expected a result of trials; \"pathwise report %s\" shows drills", dir, dir)
+		return result.Result{}, fmt.Errorf(
+			"%s holds drills: expected a result of trials; \"pathwise report %s\" shows drills", dir, dir)
 	}
 	return result.Open(dir)
 }
@@ -30,7 +31,8 @@ func openResult(dir string) (report.Input, error) {
 	if err != nil {
 		return report.Input{}, err
 	}
-	in := report.Input{Name: r.Samples.Header.Experiment, Dir: dir, Results: r.Samples, Machine: r.Machine, Experiment: r.Experiment}
+	in := report.Input{Name: r.Samples.Header.Experiment, Dir: dir, Results: r.Samples, Machine: r.Machine,
+		Experiment: r.Experiment}
 	in.Results.Header.Warnings = append(in.Results.Header.Warnings, rank.WarnDrift(r.Samples.Trials, rank.Options{})...)
 	return withFindings(withClaims(in, r))
 }
@@ -108,13 +110,15 @@ the whole table.`,
 		},
 	}
 	formatFlag(cmd, &format, report.TableFormats()...)
-	cmd.Flags().StringVar(&app, "app", "", "application: "+strings.Join(applications(), ", ")+", or one of the experiment's own")
+	cmd.Flags().StringVar(&app, "app", "", "application: "+strings.Join(applications(),
+		", ")+", or one of the experiment's own")
 	cmd.Flags().StringVar(&load, "load", "optimum", "optimum or high")
 	cmd.Flags().StringVar(&topology, "topology", "", "one-host or two-hosts (default two-hosts where it was measured)")
 	cmd.Flags().StringVar(&family, "family", "", "IP family, 4 or 6 (default 4 where it was measured)")
 	cmd.Flags().BoolVar(&robust, "robust", false, "the application needs a robust network")
 	_ = cmd.RegisterFlagCompletionFunc("app", cobra.FixedCompletions(applications(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("load", cobra.FixedCompletions([]string{"optimum", "high"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("load", cobra.FixedCompletions([]string{"optimum", "high"},
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -175,6 +179,8 @@ func readNeed(app, load, topology, family string, robust bool, in report.Input) 
 // simpler orders scenarios: the machine's own kernel first, nothing outside, IPv4, few
 // pairs, a small MTU.
 func simpler(a, b topo.Scenario) bool {
-	return cmp.Or(cmp.Compare(a.Kernel, b.Kernel), cmp.Compare(a.VM, b.VM), cmp.Compare(a.Outside, b.Outside), cmp.Compare(a.Cores, b.Cores),
-		cmp.Compare(a.Rmem, b.Rmem), cmp.Compare(a.Family, b.Family), cmp.Compare(a.Pairs, b.Pairs), cmp.Compare(a.MTU, b.MTU)) < 0
+	return cmp.Or(cmp.Compare(a.Kernel, b.Kernel), cmp.Compare(a.VM, b.VM), cmp.Compare(a.Outside, b.Outside),
+		cmp.Compare(a.Cores, b.Cores),
+		cmp.Compare(a.Rmem, b.Rmem), cmp.Compare(a.Family, b.Family), cmp.Compare(a.Pairs, b.Pairs),
+		cmp.Compare(a.MTU, b.MTU)) < 0
 }

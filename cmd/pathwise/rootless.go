@@ -30,7 +30,8 @@ func rootlessHoldCommand(e env) *cobra.Command {
 func (e env) ownNamespaces(cmd *cobra.Command, args []string) error {
 	path := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	create := slices.Contains([]string{"bench", "networks", "workloads", "lab up", "paper run"}, path)
-	if os.Geteuid() == 0 || !create && !slices.Contains([]string{"lab status", "lab exec", "lab impair", "lab down"}, path) {
+	if os.Geteuid() == 0 || !create && !slices.Contains([]string{"lab status", "lab exec", "lab impair", "lab down"},
+		path) {
 		return nil
 	}
 	err := e.join(cmd.Context(), args, create)
@@ -63,7 +64,8 @@ func (e env) join(ctx context.Context, args []string, create bool) error {
 func (e env) rootlessPlace() rootless.Place {
 	name := "pathwise-rootless"
 	var st unix.Stat_t
-	if dir := e.getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && unix.Stat(dir, &st) == nil && int(st.Uid) == os.Geteuid() {
+	if dir := e.getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && unix.Stat(dir, &st) == nil &&
+		int(st.Uid) == os.Geteuid() {
 		return rootless.Place{Dir: filepath.Join(dir, name)}
 	}
 	return rootless.Place{Dir: filepath.Join(os.TempDir(), name+"-"+strconv.Itoa(os.Geteuid()))}

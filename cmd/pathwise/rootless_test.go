@@ -45,7 +45,8 @@ func newOrdinary(t *testing.T) ordinary {
 	}
 	// The user may not reach the checkout, such as one in /root.
 	cni := filepath.Join(dir, "cni")
-	copying := []string{"-c", `mkdir "$1" && cd "$0" && cp bridge ptp host-local portmap "$1"`, filepath.Join(binDir(t), "cni"), cni}
+	copying := []string{"-c", `mkdir "$1" && cd "$0" && cp bridge ptp host-local portmap "$1"`,
+		filepath.Join(binDir(t), "cni"), cni}
 	if out, err := exec.Command("sh", copying...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -54,7 +55,8 @@ func newOrdinary(t *testing.T) ordinary {
 			t.Fatal(err)
 		}
 	}
-	u.env = []string{"HOME=" + u.dir, "XDG_RUNTIME_DIR=" + u.dir, "PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "CNI_PATH=" + cni}
+	u.env = []string{"HOME=" + u.dir, "XDG_RUNTIME_DIR=" + u.dir, "PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin",
+		"CNI_PATH=" + cni}
 	return u
 }
 
@@ -108,7 +110,8 @@ func (u ordinary) gone() {
 // TestRootless is what Pathwise is to an ordinary user.
 func TestRootless(t *testing.T) {
 	u := newOrdinary(t)
-	for name, test := range map[string]func(*testing.T, ordinary){"lab": rootlessLab, "forbidden": rootlessForbidden, "figures": rootlessFigures} {
+	for name, test := range map[string]func(*testing.T, ordinary){"lab": rootlessLab, "forbidden": rootlessForbidden,
+		"figures": rootlessFigures} {
 		t.Run(name, func(t *testing.T) {
 			u := u
 			u.t = t
@@ -126,8 +129,10 @@ func rootlessLab(t *testing.T, u ordinary) {
 	u.want(0, " 0% packet loss", "lab", "exec", "p1", "--", "ping", "-c1", "10.77.2.1")
 	u.want(7, "", "lab", "exec", "p1", "--", "sh", "-c", "exit 7")
 	u.want(0, u.dir, "lab", "exec", "p1", "--", "pwd")
-	u.want(1, "lab impair needs the machine's root to attach eBPF programs: run as root, for example with sudo", "lab", "impair", "p1", "vxlan", "--drop", "both")
-	u.want(1, "bench --explain needs the machine's root", "bench", "--explain", "--networks", "bridge", "--workloads", "tcp-rr")
+	u.want(1, "lab impair needs the machine's root to attach eBPF programs: run as root, for example with sudo", "lab",
+		"impair", "p1", "vxlan", "--drop", "both")
+	u.want(1, "bench --explain needs the machine's root", "bench", "--explain", "--networks", "bridge", "--workloads",
+		"tcp-rr")
 	u.want(1, "drills need the machine's root", "bench", "-f", "steering")
 	u.want(1, "agent needs root to attach eBPF programs: run as root, for example with sudo", "agent")
 	u.want(0, "removed lab lab", "lab", "down")
@@ -186,7 +191,8 @@ func rootlessForbidden(t *testing.T, u ordinary) {
 		cmd := exec.Command("sh", append([]string{"-c", script, u.bin}, args...)...)
 		cmd.Dir, cmd.Env = u.dir, u.env
 		all := []syscall.SysProcIDMap{{Size: nobody + 1}}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: all, GidMappings: all,
+			GidMappingsEnableSetgroups: true}
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		err := cmd.Run()
@@ -194,7 +200,8 @@ func rootlessForbidden(t *testing.T, u ordinary) {
 			t.Errorf("%v: %v", args, err)
 		}
 		said := stderr.String()
-		if strings.Count(said, "\n") != 1 || !strings.Contains(said, "sysctl user.max_user_namespaces is 0") || !strings.Contains(said, "sudo") {
+		if strings.Count(said, "\n") != 1 || !strings.Contains(said, "sysctl user.max_user_namespaces is 0") ||
+			!strings.Contains(said, "sudo") {
 			t.Errorf("%v says %q", args, said)
 		}
 	}
@@ -220,8 +227,10 @@ func rootlessFigures(t *testing.T, u ordinary) {
 	}
 	// The bounds hold on a machine that does other work.
 	ratio := stat.RatioT(user, root, 0.95)
-	t.Logf("tcp-rr on bridge, rootless over root: %.3f [%.3f, %.3f], %d pairs", ratio.Center, ratio.Low, ratio.High, ratio.N)
-	if ratio.N != 3 || !(ratio.Center > 0.02 && ratio.Center < 50) || !(ratio.Low <= ratio.Center && ratio.Center <= ratio.High) {
+	t.Logf("tcp-rr on bridge, rootless over root: %.3f [%.3f, %.3f], %d pairs", ratio.Center, ratio.Low, ratio.High,
+		ratio.N)
+	if ratio.N != 3 || !(ratio.Center > 0.02 && ratio.Center < 50) ||
+		!(ratio.Low <= ratio.Center && ratio.Center <= ratio.High) {
 		t.Errorf("rootless over root: %+v", ratio)
 	}
 	said, code := u.run("compare", "user-0", "root-0")

@@ -67,8 +67,10 @@ func TestSeveralNetworksLeaveNothing(t *testing.T) {
 	for _, p := range l.Pods() {
 		host := l.Hosts()[p.Host-1].Netns
 		for _, a := range p.Attachments {
-			m := impair.Impairer{Pins: pins, Line: []string{filepath.Join(bin, "pathwise"), impair.LineArgument}, Mark: store.Mark("several")}
-			err := m.Apply(impair.Port{Netns: p.Netns, Dev: a.Dev, Host: host}, impair.Impairment{DropEgress: true, Rate: 1e9, Delay: time.Millisecond})
+			m := impair.Impairer{Pins: pins, Line: []string{filepath.Join(bin, "pathwise"), impair.LineArgument},
+				Mark: store.Mark("several")}
+			err := m.Apply(impair.Port{Netns: p.Netns, Dev: a.Dev, Host: host}, impair.Impairment{DropEgress: true, Rate: 1e9,
+				Delay: time.Millisecond})
 			if err != nil {
 				t.Error(err)
 			}

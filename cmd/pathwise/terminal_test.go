@@ -105,7 +105,8 @@ func TestTablesOnTerminals(t *testing.T) {
 		cut string
 	}{
 		{"networks", ""}, {"networks --qualities", ""}, {"workloads", "left out"}, {"guest list", "machine"},
-		{"paper list", ""}, {"paper show suo", "left out"}, {"paper claims claassen", "left out"}, {"paper run --quick --dry-run all", ""},
+		{"paper list", ""}, {"paper show suo", "left out"}, {"paper claims claassen", "left out"},
+		{"paper run --quick --dry-run all", ""},
 		{"bench --dry-run", ""}, {"bench --dry-run -f demo-steering", ""}, {"replay --paper", "left out"},
 		{"report a", ""}, {"recommend a", ""}, {"recommend a --app bulk", ""}, {"compare a b", "left out"}, {"claims a", ""},
 	} {
@@ -120,7 +121,8 @@ func TestTablesOnTerminals(t *testing.T) {
 				if l := longest(out); utf8.RuneCountInString(l) > columns {
 					t.Errorf("a line of %d on a terminal of %d: %s", utf8.RuneCountInString(l), columns, l)
 				}
-				if cut := strings.Contains(out, "-o wide shows every column; left out to fit"); c.cut != "machine" && cut != (c.cut != "" && columns == 80) {
+				if cut := strings.Contains(out, "-o wide shows every column; left out to fit"); c.cut != "machine" &&
+					cut != (c.cut != "" && columns == 80) {
 					t.Errorf("columns left out at %d: %v, and this is said so:\n%s", columns, !cut, out)
 				}
 			}
@@ -132,7 +134,8 @@ func TestTablesOnTerminals(t *testing.T) {
 			t.Errorf("-o wide lacks %q:\n%s", line, wide)
 		}
 	}
-	if l := longest(shown(t, program, 0, []string{"COLUMNS=100"}, "compare", "a", "b")); utf8.RuneCountInString(l) > 100 || utf8.RuneCountInString(l) <= 80 {
+	if l := longest(shown(t, program, 0, []string{"COLUMNS=100"}, "compare", "a", "b")); utf8.RuneCountInString(l) > 100 ||
+		utf8.RuneCountInString(l) <= 80 {
 		t.Errorf("a terminal that does not know its width goes by COLUMNS: %s", l)
 	}
 }

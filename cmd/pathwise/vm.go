@@ -33,7 +33,8 @@ func (e env) vmConfig(kind string) (vm.Config, error) {
 	if !k.Works() {
 		return vm.Config{}, fmt.Errorf("virtual machines on %s: missing: %v", k.Name, k.Missing[0])
 	}
-	return vm.Config{Kernel: k, Self: e.self, Root: e.store().Root, CNIPath: lab.DefaultCNIPath(e.self), Env: e.guestConfig(k).Env}, nil
+	return vm.Config{Kernel: k, Self: e.self, Root: e.store().Root, CNIPath: lab.DefaultCNIPath(e.self),
+		Env: e.guestConfig(k).Env}, nil
 }
 
 func (e env) vmKernel(kind string) (guest.Kernel, error) {
@@ -41,7 +42,10 @@ func (e env) vmKernel(kind string) (guest.Kernel, error) {
 		return guest.Find(e.guestPlace(), kind)
 	}
 	all := guest.Kernels(e.guestPlace())
-	if i := slices.IndexFunc(all, func(k guest.Kernel) bool { return k.Works() && k.Name == guest.QEMU && !k.Emulated() }); i >= 0 {
+	if i := slices.IndexFunc(all, func(k guest.Kernel) bool {
+		return k.Works() && k.Name == guest.QEMU &&
+			!k.Emulated()
+	}); i >= 0 {
 		return all[i], nil
 	}
 	if i := slices.IndexFunc(all, guest.Kernel.Works); i >= 0 {
@@ -53,7 +57,8 @@ func (e env) vmKernel(kind string) (guest.Kernel, error) {
 // vmAgentCommand is what runs inside a virtual machine; it is not for users.
 func vmAgentCommand(e env) *cobra.Command {
 	return &cobra.Command{
-		Use: vm.Argument, Hidden: true, Short: "Serve a lab's host in a virtual machine", Args: exactArgs("ROOT", "CNIPATH", "ADDRESS"),
+		Use: vm.Argument, Hidden: true, Short: "Serve a lab's host in a virtual machine",
+		Args: exactArgs("ROOT", "CNIPATH", "ADDRESS"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts := lab.Options{CNIPath: filepath.SplitList(args[1]), Self: e.self, Owned: true}
 			addr, err := netip.ParsePrefix(args[2])
@@ -73,9 +78,12 @@ type vmFlags struct {
 
 func (f *vmFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringSliceVar(&f.hosts, "vms", nil, "hosts that are virtual machines, as HOST or HOST:MACHINE: 2 on a machine of its own, 2:1 on that of host 1 (without a file)")
-	fl.StringVar(&f.kind, "vm", "", "kernel of the virtual machines: "+strings.Join(guest.Names(), ", ")+" (default: KVM where there is one, else uml)")
-	fl.StringVar(&f.outside, "outside", "", "what joins hosts on a physical machine to the wire: bridge, ovs for Open vSwitch, vxlan or ovs-vxlan for an overlay (without a file; default with --vms: bridge)")
+	fl.StringSliceVar(&f.hosts, "vms", nil,
+		"hosts that are virtual machines, as HOST or HOST:MACHINE: 2 on a machine of its own, 2:1 on that of host 1 (without a file)")
+	fl.StringVar(&f.kind, "vm", "", "kernel of the virtual machines: "+strings.Join(guest.Names(),
+		", ")+" (default: KVM where there is one, else uml)")
+	fl.StringVar(&f.outside, "outside", "",
+		"what joins hosts on a physical machine to the wire: bridge, ovs for Open vSwitch, vxlan or ovs-vxlan for an overlay (without a file; default with --vms: bridge)")
 	_ = cmd.RegisterFlagCompletionFunc("vm", cobra.FixedCompletions(guest.Names(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("outside", cobra.FixedCompletions(outsides(), cobra.ShellCompDirectiveNoFileComp))
 }

@@ -34,7 +34,8 @@ func workloadsCommand(e env) *cobra.Command {
 			if format == "json" {
 				return writeJSON(e.stdout, rows)
 			}
-			l := report.NewList(report.Head{Name: "WORKLOAD"}, report.Head{Name: "WORKS"}, report.Head{Name: "GENERATOR", Drop: 1},
+			l := report.NewList(report.Head{Name: "WORKLOAD"}, report.Head{Name: "WORKS"},
+				report.Head{Name: "GENERATOR", Drop: 1},
 				report.Head{Name: "LOAD"}, report.Head{Name: "MAIN METRIC"})
 			for _, r := range rows {
 				works := "yes"

@@ -25,7 +25,8 @@ func inGuest() topo.Scenario {
 // TestMerger feeds what a guest tells in pieces of any size.
 func TestMerger(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
-	out, err := result.Create(dir, result.Plan{Header: sample.Header{Experiment: "x"}, Machine: machine.Record{OS: "host"}})
+	out, err := result.Create(dir, result.Plan{Header: sample.Header{Experiment: "x"},
+		Machine: machine.Record{OS: "host"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,8 @@ func TestMerger(t *testing.T) {
 	first := sample.Trial{Cell: cell, Repetition: 1, Order: 1, Status: sample.OK, Kernel: "uml-6"}
 	second := sample.Trial{Cell: cell, Repetition: 2, Order: 2, Kernel: "uml-6"}
 	var text strings.Builder
-	for _, m := range []message{{Machine: &machine.Record{OS: "guest"}}, {Event: &bench.Event{Trial: first}}, {Event: &bench.Event{Trial: first, Ended: true}},
+	for _, m := range []message{{Machine: &machine.Record{OS: "guest"}}, {Event: &bench.Event{Trial: first}},
+		{Event: &bench.Event{Trial: first, Ended: true}},
 		{Event: &bench.Event{Trial: second}}} {
 		if err := json.NewEncoder(&text).Encode(m); err != nil {
 			t.Fatal(err)
@@ -61,7 +63,8 @@ func TestMerger(t *testing.T) {
 		t.Fatalf("%d trials, %d events, %d merged, %v", len(got.Samples.Trials), seen, m.merged, err)
 	}
 	a, b := got.Samples.Trials[0], got.Samples.Trials[1]
-	if a.Order != 42 || a.Status != sample.OK || b.Order != 43 || b.Status != sample.Failed || b.Reason != "the guest died" || b.Repetition != 2 {
+	if a.Order != 42 || a.Status != sample.OK || b.Order != 43 || b.Status != sample.Failed ||
+		b.Reason != "the guest died" || b.Repetition != 2 {
 		t.Errorf("got %+v and %+v", a, b)
 	}
 	if rec, _ := got.Machine["guest uml-6"].(map[string]any); rec["os"] != "guest" {

@@ -270,8 +270,10 @@ func (c CostAware) switchTo(s *step, ev PairEvidence, b, a figure, g float64, co
 
 func (s *step) gainMove(ev PairEvidence, b, a figure, g float64) Decision {
 	need, horizon := s.need(ev), s.p.Gain.Horizon.Seconds()
-	d := move(Switch, ev, b.path.Network, "%s gives %s where %s gives %s: %s more, worth %.0f ms over %.0f s, a switch costs at most %.1f ms",
-		b.path.Network, value(b.mid, need), ev.Active, value(a.mid, need), percent(g), min(g, 1)*horizon*1000, horizon, ev.SwitchLoss.upper()*1000)
+	d := move(Switch, ev, b.path.Network,
+		"%s gives %s where %s gives %s: %s more, worth %.0f ms over %.0f s, a switch costs at most %.1f ms",
+		b.path.Network, value(b.mid, need), ev.Active, value(a.mid, need), percent(g), min(g, 1)*horizon*1000, horizon,
+		ev.SwitchLoss.upper()*1000)
 	d.PredictedGain = g
 	d.Confidence = s.memory(b.path.Network).Lead.part(&s.p.Lead)
 	return d

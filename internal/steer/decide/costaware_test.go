@@ -47,7 +47,8 @@ func TestFailureMovesAtOnce(t *testing.T) {
 			tt.bend(f)
 			d, n := f.run(CostAware{}, 3, Switch, Failover, Fallback)
 			if d.Kind != tt.kind || d.To != tt.to || n != tt.steps {
-				t.Errorf("got %q to %q after %d samples (%s), want %q to %q after %d", d.Kind, d.To, n, d.Reason, tt.kind, tt.to, tt.steps)
+				t.Errorf("got %q to %q after %d samples (%s), want %q to %q after %d", d.Kind, d.To, n, d.Reason, tt.kind, tt.to,
+					tt.steps)
 			}
 		})
 	}
@@ -203,7 +204,8 @@ func TestReturnAfterFailure(t *testing.T) {
 
 func TestHoldDownDoubles(t *testing.T) {
 	p := usual().Failure
-	for failures, want := range map[int]time.Duration{1: p.HoldDown, 2: 2 * p.HoldDown, 4: 8 * p.HoldDown, 30: p.HoldDownMost} {
+	for failures, want := range map[int]time.Duration{1: p.HoldDown, 2: 2 * p.HoldDown, 4: 8 * p.HoldDown,
+		30: p.HoldDownMost} {
 		if got := p.holdDown(failures); got != want {
 			t.Errorf("%d failures: %v, want %v", failures, got, want)
 		}
@@ -370,7 +372,8 @@ func TestQuietHour(t *testing.T) {
 		}
 		r, _ := Simulate(s, CostAware{}, seed)
 		if r.Switches+r.Failovers > 0 {
-			t.Errorf("seed %d, need %s, offered %v: %d switches, %d failovers", seed, s.Need, s.Phases[0].Load.Offered, r.Switches, r.Failovers)
+			t.Errorf("seed %d, need %s, offered %v: %d switches, %d failovers", seed, s.Need, s.Phases[0].Load.Offered,
+				r.Switches, r.Failovers)
 			for _, x := range r.Trace {
 				if x.Decision.Moves() {
 					t.Logf("%v %s: %s", x.At, x.Decision.Kind, x.Decision.Reason)

@@ -19,7 +19,8 @@
 // given in that time (the truth; from a schedule, or from measuring each
 // network alone):
 //
-//	{"for_ns":100000000,"truth":{"bgp":9.1e9,"vxlan":5.2e9},"evidence":{"at_ns":0,"pair":"a>b","active":"bgp","paths":[...]}}
+//	{"for_ns":100000000,"truth":{"bgp":9.1e9,"vxlan":5.2e9},
+//	 "evidence":{"at_ns":0,"pair":"a>b","active":"bgp","paths":[...]}}
 //
 // Unknown keys, values out of range, times that run backwards and paths named
 // twice are errors that name file, line and key.

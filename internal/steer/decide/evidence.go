@@ -155,7 +155,8 @@ func (ev PairEvidence) Check() error {
 	case ev.Load.Threads < 0 || ev.Load.Connections < 0:
 		return keyError("load", "is negative")
 	}
-	figures := map[string]float64{"load.offered": ev.Load.Offered, "switch_loss.mean_s": ev.SwitchLoss.Mean, "switch_loss.upper_s": ev.SwitchLoss.Upper}
+	figures := map[string]float64{"load.offered": ev.Load.Offered, "switch_loss.mean_s": ev.SwitchLoss.Mean,
+		"switch_loss.upper_s": ev.SwitchLoss.Upper}
 	if err := checkFigures("", figures); err != nil {
 		return err
 	}
@@ -193,8 +194,9 @@ func (p PathEvidence) check(key string) error {
 	}
 	return checkFigures(key+".", map[string]float64{
 		"probe.rtt_s": p.Probe.RTT, "probe.jitter_s": p.Probe.Jitter, "probe.loss": p.Probe.Loss, "probe.age_s": p.Probe.Age,
-		"data.goodput": p.Data.Goodput, "data.srtt_s": p.Data.SRTT, "data.retrans": p.Data.Retrans, "data.tx": p.Data.Tx, "data.rx": p.Data.Rx,
-		"prior": p.Prior, "cpu": p.CPU,
+		"data.goodput": p.Data.Goodput, "data.srtt_s": p.Data.SRTT, "data.retrans": p.Data.Retrans, "data.tx": p.Data.Tx,
+		"data.rx": p.Data.Rx,
+		"prior":   p.Prior, "cpu": p.CPU,
 	})
 }
 

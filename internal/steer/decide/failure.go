@@ -68,7 +68,8 @@ func (s *step) failover(ev PairEvidence) (Decision, bool) {
 		return d, true
 	}
 	if p, ok := ev.path(ev.Default); ok && ev.Default != ev.Active && p.State == Suspect && active.State != Up {
-		return move(Fallback, ev, ev.Default, "%s %s and no path is known to be up: %s is the default", ev.Active, why, ev.Default), true
+		return move(Fallback, ev, ev.Default, "%s %s and no path is known to be up: %s is the default", ev.Active, why,
+			ev.Default), true
 	}
 	if active.State == Up {
 		// The silence is no fault of the path as far as probes know, and

@@ -108,7 +108,8 @@ func faults(span time.Duration) Schedule {
 			{Name: second, Capacity: 3.1e8, Many: 1, RTT: 1e-4, Noise: 0.04},
 			{Name: third, Capacity: 3.0e8, Many: 1, RTT: 5e-5, Noise: 0.04},
 		},
-		Phases: []Phase{phase("", "", 0), phase(first, RateLimit, 0.1), phase(second, BlackHole, 0), phase(first, BlackHoleReverse, 0)},
+		Phases: []Phase{phase("", "", 0), phase(first, RateLimit, 0.1), phase(second, BlackHole, 0),
+			phase(first, BlackHoleReverse, 0)},
 	}
 }
 

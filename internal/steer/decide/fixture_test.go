@@ -29,7 +29,8 @@ func in(s *State) *step { return &step{s, usual()} }
 
 func newFeed(need Need) *feed {
 	f := &feed{r: rand.New(rand.NewPCG(1, 2)), at: Assignment{Active: "a"}}
-	f.ev = PairEvidence{Pair: "p>q", Need: need, Default: "a", Load: Load{Connections: 32}, SwitchLoss: LossEstimate{Mean: 0.001, Upper: 0.002, N: 9}}
+	f.ev = PairEvidence{Pair: "p>q", Need: need, Default: "a", Load: Load{Connections: 32},
+		SwitchLoss: LossEstimate{Mean: 0.001, Upper: 0.002, N: 9}}
 	for _, n := range []string{"a", "b"} {
 		f.ev.Paths = append(f.ev.Paths, PathEvidence{Network: n, State: Up, Prior: 1e9,
 			Probe: Probe{RTT: 100e-6, Jitter: 10e-6, Samples: 10, Age: 0.01}})

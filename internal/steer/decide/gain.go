@@ -158,7 +158,8 @@ func (s *step) top(l Load) (top float64) {
 func (s *step) figures(ev PairEvidence, need Need) []figure {
 	active, _ := ev.path(ev.Active)
 	rate := s.activeRate(active, ev.Load)
-	out := []figure{s.unit(ev, active, figure{path: active, low: rate, mid: rate, high: rate, now: active.Data.Goodput}, need)}
+	out := []figure{s.unit(ev, active, figure{path: active, low: rate, mid: rate, high: rate, now: active.Data.Goodput},
+		need)}
 	for _, p := range ev.Paths {
 		if p.Network != ev.Active && (p.State == Up || p.State == Suspect) {
 			out = append(out, s.unit(ev, p, s.rate(ev, p, rate), need))
@@ -255,7 +256,8 @@ func best(candidates []figure) []figure {
 		if math.Abs(b.score-a.score) < tie {
 			c = 0
 		}
-		return cmp.Or(c, cmp.Compare(b.other, a.other), cmp.Compare(a.path.CPU, b.path.CPU), cmp.Compare(a.path.Network, b.path.Network))
+		return cmp.Or(c, cmp.Compare(b.other, a.other), cmp.Compare(a.path.CPU, b.path.CPU),
+			cmp.Compare(a.path.Network, b.path.Network))
 	})
 	return out
 }

@@ -84,7 +84,8 @@ func line(b *strings.Builder, name string, r Result) {
 	canaries := 0
 	for _, x := range r.Trace {
 		d := x.Decision
-		fmt.Fprintf(h, "%s %s %s %d %v %v %v %s\n", d.Kind, d.From, d.To, d.Buckets, d.PredictedGain, d.ExpectedLoss, d.Confidence, d.Reason)
+		fmt.Fprintf(h, "%s %s %s %d %v %v %v %s\n", d.Kind, d.From, d.To, d.Buckets, d.PredictedGain, d.ExpectedLoss,
+			d.Confidence, d.Reason)
 		if d.Kind == Canary {
 			canaries++
 		}

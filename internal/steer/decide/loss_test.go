@@ -52,7 +52,8 @@ func TestSwitchLoss(t *testing.T) {
 		s = s.Add(Switch, Loss{Seconds: v})
 	}
 	// mean 0.002, deviation 0.001, t(0.95, 2) = 2.920.
-	if e := s.Estimate(); math.Abs(e.Mean-0.002) > 1e-12 || math.Abs(e.Upper-(0.002+2.92*0.001/math.Sqrt(3))) > 1e-5 || e.N != 3 {
+	if e := s.Estimate(); math.Abs(e.Mean-0.002) > 1e-12 || math.Abs(e.Upper-(0.002+2.92*0.001/math.Sqrt(3))) > 1e-5 ||
+		e.N != 3 {
 		t.Errorf("got %+v", e)
 	}
 }

@@ -26,7 +26,8 @@ func (m Mechanism) Without() *Params {
 
 // Mechanisms lists all, in the order of Params.
 func Mechanisms() []Mechanism {
-	return slices.Concat(failureMechanisms(), trackMechanisms(), estimateMechanisms(), gainMechanisms(), canaryMechanisms())
+	return slices.Concat(failureMechanisms(), trackMechanisms(), estimateMechanisms(), gainMechanisms(),
+		canaryMechanisms())
 }
 
 func failureMechanisms() []Mechanism {

@@ -63,8 +63,10 @@ func TestScoresAreTheBenchs(t *testing.T) {
 	var f []figure
 	for _, n := range []string{"a", "b", "c"} {
 		trials = append(trials, sample.Trial{
-			Cell:       sample.Cell{Network: n, Scenario: topo.Scenario{Placement: topo.TwoHosts, Pairs: 1, MTU: topo.DefaultMTU}, Workload: "tcp-stream", Load: sample.Load{Connections: 1}},
-			Repetition: 1, Order: len(trials) + 1, Status: sample.OK, Kernel: "host", Metrics: map[string]float64{sample.Throughput: rates[n]},
+			Cell: sample.Cell{Network: n, Scenario: topo.Scenario{Placement: topo.TwoHosts, Pairs: 1,
+				MTU: topo.DefaultMTU}, Workload: "tcp-stream", Load: sample.Load{Connections: 1}},
+			Repetition: 1, Order: len(trials) + 1, Status: sample.OK, Kernel: "host",
+			Metrics: map[string]float64{sample.Throughput: rates[n]},
 		})
 		f = append(f, figure{path: PathEvidence{Network: n}, mid: rates[n]})
 	}
@@ -90,8 +92,10 @@ func TestTableOfARecommendation(t *testing.T) {
 			for rep := range 4 {
 				v := 9e9 - float64(i)*3e9*float64(9-c)/8 + 2e9*float64(i*(c-1))/7 + 1e6*float64(rep)
 				trials = append(trials, sample.Trial{
-					Cell:       sample.Cell{Network: n, Scenario: topo.Scenario{Placement: topo.TwoHosts, Pairs: 1, MTU: topo.DefaultMTU}, Workload: "tcp-stream", Load: sample.Load{Connections: c}},
-					Repetition: rep + 1, Order: len(trials) + 1, Status: sample.OK, Kernel: "host", Metrics: map[string]float64{sample.Throughput: v},
+					Cell: sample.Cell{Network: n, Scenario: topo.Scenario{Placement: topo.TwoHosts, Pairs: 1,
+						MTU: topo.DefaultMTU}, Workload: "tcp-stream", Load: sample.Load{Connections: c}},
+					Repetition: rep + 1, Order: len(trials) + 1, Status: sample.OK, Kernel: "host",
+					Metrics: map[string]float64{sample.Throughput: v},
 				})
 			}
 		}

@@ -14,26 +14,45 @@ const (
 
 func TestRecordingSaysWhatIsWrong(t *testing.T) {
 	swap := func(old, new string) string { return goodHeader + strings.Replace(goodRecord, old, new, 1) }
-	for want, text := range map[string]string{
-		`f.jsonl:1: format is missing: expected "pathwise/evidence"`:                                   "",
-		`f.jsonl:1: format is "pathwise/samples": expected "pathwise/evidence"`:                        `{"format":"pathwise/samples","version":1}` + "\n",
-		`f.jsonl:1: version is 9: this program reads 1 to 1`:                                           `{"format":"pathwise/evidence","version":9}` + "\n",
-		`f.jsonl:1: "for_ns" is no key of the format`:                                                  goodRecord,
-		`f.jsonl:2: "colour" is no key of the format`:                                                  swap(`"pair"`, `"colour":1,"pair"`),
-		`f.jsonl:2: evidence.pair is empty`:                                                            swap(`"pair":"p"`, `"pair":""`),
-		`f.jsonl:2: evidence.active is "z", which is not among the paths`:                              swap(`"active":"a"`, `"active":"z"`),
-		`f.jsonl:2: evidence.paths[0].state is "fine": expected one of [up suspect failed ineligible]`: swap(`"up"`, `"fine"`),
-		`f.jsonl:2: evidence.paths[0].buckets is 65: expected 0 to 64`:                                 swap(`64`, `65`),
-		`f.jsonl:2: evidence.paths[0].probe.rtt_s is -0.1: expected a figure of 0 or more`:             swap(`0.1`, `-0.1`),
-		`f.jsonl:2: evidence.paths.data.goodput is a string: expected float64`:                         swap(`{"goodput":1}`, `{"goodput":"1"}`),
-		`f.jsonl:2: truth.b names none of the paths`:                                                   swap(`{"a":5}`, `{"b":5}`),
-		`f.jsonl:2: truth.a is -5: expected a rate of 0 or more`:                                       swap(`{"a":5}`, `{"a":-5}`),
-		`f.jsonl:2: for_ns is 0: expected over 0 and up to a year`:                                     swap(`100000000`, `0`),
-		`f.jsonl:2: evidence.need is "speed": expected one of [throughput latency robust auto]`:        swap(`"load"`, `"need":"speed","load"`),
-		`f.jsonl:3: evidence.at_ns is 0, before the pair's last record ends at 100000000`:              goodHeader + goodRecord + goodRecord,
-		`f.jsonl:2: more than one value on the line`:                                                   goodHeader + strings.TrimSpace(goodRecord) + "{}\n",
-		`f.jsonl:2: no JSON: invalid character 'h' looking for beginning of value`:                     goodHeader + "hello\n",
+	for _, tc := range []struct{ want, text string }{
+		{`f.jsonl:1: format is missing: expected "pathwise/evidence"`,
+			""},
+		{`f.jsonl:1: format is "pathwise/samples": expected "pathwise/evidence"`,
+			`{"format":"pathwise/samples","version":1}` + "\n"},
+		{`f.jsonl:1: version is 9: this program reads 1 to 1`,
+			`{"format":"pathwise/evidence","version":9}` + "\n"},
+		{`f.jsonl:1: "for_ns" is no key of the format`,
+			goodRecord},
+		{`f.jsonl:2: "colour" is no key of the format`,
+			swap(`"pair"`, `"colour":1,"pair"`)},
+		{`f.jsonl:2: evidence.pair is empty`,
+			swap(`"pair":"p"`, `"pair":""`)},
+		{`f.jsonl:2: evidence.active is "z", which is not among the paths`,
+			swap(`"active":"a"`, `"active":"z"`)},
+		{`f.jsonl:2: evidence.paths[0].state is "fine": expected one of [up suspect failed ineligible]`,
+			swap(`"up"`, `"fine"`)},
+		{`f.jsonl:2: evidence.paths[0].buckets is 65: expected 0 to 64`,
+			swap(`64`, `65`)},
+		{`f.jsonl:2: evidence.paths[0].probe.rtt_s is -0.1: expected a figure of 0 or more`,
+			swap(`0.1`, `-0.1`)},
+		{`f.jsonl:2: evidence.paths.data.goodput is a string: expected float64`,
+			swap(`{"goodput":1}`, `{"goodput":"1"}`)},
+		{`f.jsonl:2: truth.b names none of the paths`,
+			swap(`{"a":5}`, `{"b":5}`)},
+		{`f.jsonl:2: truth.a is -5: expected a rate of 0 or more`,
+			swap(`{"a":5}`, `{"a":-5}`)},
+		{`f.jsonl:2: for_ns is 0: expected over 0 and up to a year`,
+			swap(`100000000`, `0`)},
+		{`f.jsonl:2: evidence.need is "speed": expected one of [throughput latency robust auto]`,
+			swap(`"load"`, `"need":"speed","load"`)},
+		{`f.jsonl:3: evidence.at_ns is 0, before the pair's last record ends at 100000000`,
+			goodHeader + goodRecord + goodRecord},
+		{`f.jsonl:2: more than one value on the line`,
+			goodHeader + strings.TrimSpace(goodRecord) + "{}\n"},
+		{`f.jsonl:2: no JSON: invalid character 'h' looking for beginning of value`,
+			goodHeader + "hello\n"},
 	} {
+		want, text := tc.want, tc.text
 		if _, err := ReadRecording("f.jsonl", strings.NewReader(text)); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
@@ -89,7 +108,8 @@ func FuzzReadRecording(f *testing.F) {
 		if err != nil || len(again.Records) != len(rec.Records) {
 			t.Fatalf("read what was written: %d of %d records, %v", len(again.Records), len(rec.Records), err)
 		}
-		for _, p := range []Policy{CostAware{}, Hysteresis{}, TablePolicy{Table: TableOfPriors(rec)}, Static{Network: "a", Failover: true}} {
+		for _, p := range []Policy{CostAware{}, Hysteresis{}, TablePolicy{Table: TableOfPriors(rec)},
+			Static{Network: "a", Failover: true}} {
 			checkResult(t, Replay(p, rec))
 		}
 	})

@@ -31,19 +31,23 @@ func checkResult(t *testing.T, r Result) {
 			t.Fatalf("%s: %s with gain %v, confidence %v", r.Policy, d.Kind, d.PredictedGain, d.Confidence)
 		}
 	}
-	if slack := 1e-9 * math.Abs(r.HindsightFree); r.Hindsight > r.HindsightFree+slack || r.Static > r.Hindsight+slack || r.Achieved > r.Hindsight+slack {
-		t.Errorf("%s: achieved %v, static %v, hindsight %v, free %v", r.Policy, r.Achieved, r.Static, r.Hindsight, r.HindsightFree)
+	if slack := 1e-9 * math.Abs(r.HindsightFree); r.Hindsight > r.HindsightFree+slack || r.Static > r.Hindsight+slack ||
+		r.Achieved > r.Hindsight+slack {
+		t.Errorf("%s: achieved %v, static %v, hindsight %v, free %v", r.Policy, r.Achieved, r.Static, r.Hindsight,
+			r.HindsightFree)
 	}
 }
 
 func policies() []Policy {
-	return []Policy{CostAware{Seed: 4}, Hysteresis{}, TablePolicy{Table: PaperTable5()}, Static{Network: "b"}, Static{Network: "b", Failover: true}}
+	return []Policy{CostAware{Seed: 4}, Hysteresis{}, TablePolicy{Table: PaperTable5()}, Static{Network: "b"},
+		Static{Network: "b", Failover: true}}
 }
 
 // randomEvidence is anything that passes the check.
 func randomEvidence(r *rand.Rand, at time.Duration, active string) PairEvidence {
-	ev := PairEvidence{At: at, Pair: "p", Need: Needs()[r.IntN(4)], App: "MongoDB insert", Default: "a", Active: active, Pause: r.IntN(5) == 0,
-		Load: Load{Connections: r.IntN(40)}, SwitchLoss: LossEstimate{Upper: r.ExpFloat64() / 100, N: r.IntN(3)}}
+	ev := PairEvidence{At: at, Pair: "p", Need: Needs()[r.IntN(4)], App: "MongoDB insert", Default: "a", Active: active,
+		Pause: r.IntN(5) == 0,
+		Load:  Load{Connections: r.IntN(40)}, SwitchLoss: LossEstimate{Upper: r.ExpFloat64() / 100, N: r.IntN(3)}}
 	figure := func(scale float64) float64 {
 		if r.IntN(4) == 0 {
 			return 0
@@ -52,9 +56,12 @@ func randomEvidence(r *rand.Rand, at time.Duration, active string) PairEvidence 
 	}
 	for _, n := range []string{"a", "b", "c"} {
 		ev.Paths = append(ev.Paths, PathEvidence{
-			Network: n, State: Conditions()[max(r.IntN(8)-4, 0)], Buckets: r.IntN(Buckets + 1), Prior: figure(1e9), CPU: figure(1), OtherPairs: r.IntN(8),
-			Probe: Probe{RTT: figure(1e-4), Jitter: figure(1e-5), Loss: r.Float64() * float64(r.IntN(2)), Samples: r.IntN(10), Age: figure(1)},
-			Data:  Data{Goodput: figure(1e9), AppLimited: r.IntN(2) == 0, SRTT: figure(1e-3), Retrans: figure(0.01), RTOs: max(r.IntN(6)-4, 0), Tx: figure(1e8), Rx: figure(1e8), Blank: r.IntN(6) == 0},
+			Network: n, State: Conditions()[max(r.IntN(8)-4, 0)], Buckets: r.IntN(Buckets + 1), Prior: figure(1e9),
+			CPU: figure(1), OtherPairs: r.IntN(8),
+			Probe: Probe{RTT: figure(1e-4), Jitter: figure(1e-5), Loss: r.Float64() * float64(r.IntN(2)), Samples: r.IntN(10),
+				Age: figure(1)},
+			Data: Data{Goodput: figure(1e9), AppLimited: r.IntN(2) == 0, SRTT: figure(1e-3), Retrans: figure(0.01),
+				RTOs: max(r.IntN(6)-4, 0), Tx: figure(1e8), Rx: figure(1e8), Blank: r.IntN(6) == 0},
 		})
 	}
 	return ev
@@ -207,7 +214,8 @@ func TestReplayRepeatsTheRun(t *testing.T) {
 		again := Replay(CostAware{Seed: 1}, rec)
 		again.Pairs = ran.Pairs
 		if !reflect.DeepEqual(ran, again) {
-			t.Errorf("seed %d: ran %d switches, %v; replayed %d, %v", seed, ran.Switches, ran.Achieved, again.Switches, again.Achieved)
+			t.Errorf("seed %d: ran %d switches, %v; replayed %d, %v", seed, ran.Switches, ran.Achieved, again.Switches,
+				again.Achieved)
 		}
 	}
 }

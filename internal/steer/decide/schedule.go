@@ -116,7 +116,8 @@ func (s Shape) withDefaults() Shape {
 func RandomSchedule(seed uint64, shape Shape) Schedule {
 	shape = shape.withDefaults()
 	r := rand.New(rand.NewPCG(seed, 0x5eed))
-	s := Schedule{Name: fmt.Sprintf("random-%d", seed), Seed: seed, Need: shape.Need, Bare: shape.Bare, Loss: 0.002 + 0.018*r.Float64()}
+	s := Schedule{Name: fmt.Sprintf("random-%d", seed), Seed: seed, Need: shape.Need, Bare: shape.Bare,
+		Loss: 0.002 + 0.018*r.Float64()}
 	base := 1e9 * math.Pow(10, r.Float64())
 	for _, name := range shape.Networks {
 		s.Networks = append(s.Networks, SimNetwork{
@@ -142,7 +143,8 @@ func RandomSchedule(seed uint64, shape Shape) Schedule {
 func (s Schedule) impair(r *rand.Rand, load Load) Impairment {
 	target := s.Networks[0]
 	for _, n := range s.Networks {
-		if s.Need == Latency && n.RTT < target.RTT || s.Need != Latency && n.at(load.Connections) > target.at(load.Connections) {
+		if s.Need == Latency && n.RTT < target.RTT || s.Need != Latency &&
+			n.at(load.Connections) > target.at(load.Connections) {
 			target = n
 		}
 	}

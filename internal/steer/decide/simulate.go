@@ -88,7 +88,8 @@ type seen struct {
 }
 
 func newWorld(s Schedule, seed uint64) *world {
-	w := &world{s: s, r: rand.New(rand.NewPCG(seed, s.Seed)), last: map[string]seen{}, limited: map[string]int{}, links: map[string]*link{}}
+	w := &world{s: s, r: rand.New(rand.NewPCG(seed, s.Seed)), last: map[string]seen{}, limited: map[string]int{},
+		links: map[string]*link{}}
 	for _, n := range s.Networks {
 		w.links[n.Name] = &link{}
 	}
@@ -236,7 +237,8 @@ func (w *world) evidence(p Phase, at Assignment) PairEvidence {
 		n = p.held(n)
 		_, others, _ := w.capacity(n, p)
 		v := w.last[n.Name]
-		e := PathEvidence{Network: n.Name, State: Up, Buckets: int(at.Share(n.Name)*Buckets + 0.5), Data: v.data, Prior: n.at(p.Load.Connections) * (1 + n.Bias)}
+		e := PathEvidence{Network: n.Name, State: Up, Buckets: int(at.Share(n.Name)*Buckets + 0.5), Data: v.data,
+			Prior: n.at(p.Load.Connections) * (1 + n.Bias)}
 		if v.dead {
 			e.State, e.Reason = Failed, "probes went unanswered while others' were"
 			e.Probe = Probe{Samples: 10, Loss: 1, Age: 1}

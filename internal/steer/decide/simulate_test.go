@@ -44,7 +44,8 @@ func TestRandomSchedules(t *testing.T) {
 		usual, _ := play(1, n, shape, func(Schedule) Policy { return Hysteresis{} })
 		for name, v := range map[string]spreadOf{"cost-aware": ours, "table": table, "hysteresis": usual} {
 			t.Logf("%s %s: of hindsight mean %.4f, 5%% %.4f, least %.4f; of static mean %.4f, 5%% %.4f, least %.4f", need, name,
-				mean(v.hindsight), quantile(v.hindsight, 0.05), quantile(v.hindsight, 0), mean(v.static), quantile(v.static, 0.05), quantile(v.static, 0))
+				mean(v.hindsight), quantile(v.hindsight, 0.05), quantile(v.hindsight, 0), mean(v.static), quantile(v.static, 0.05),
+				quantile(v.static, 0))
 		}
 		switches, false_ := 0, 0
 		for i, r := range all {
@@ -89,7 +90,8 @@ func BenchmarkStep(b *testing.B) {
 }
 
 func TestDelayLengthensRoundTrips(t *testing.T) {
-	s := Schedule{Need: Latency, Networks: []SimNetwork{{Name: "x", Capacity: 1e9, Many: 1, RTT: 1e-3}, {Name: "y", Capacity: 1e9, Many: 1, RTT: 1e-3}}}
+	s := Schedule{Need: Latency, Networks: []SimNetwork{{Name: "x", Capacity: 1e9, Many: 1, RTT: 1e-3},
+		{Name: "y", Capacity: 1e9, Many: 1, RTT: 1e-3}}}
 	got := newWorld(s, 1).truth(Phase{Impairments: []Impairment{{Network: "x", Fault: Delay, Factor: 2e-3}}})
 	if x, y := 1/got["x"], 1/got["y"]; x < 4.99e-3 || x > 5.01e-3 || y < 0.99e-3 || y > 1.01e-3 {
 		t.Errorf("round trips of %v and %v s", x, y)

@@ -85,7 +85,8 @@ func (Hysteresis) Step(state State, ev PairEvidence) (State, Decision) {
 		}
 		m.Lead.N++
 		if m.Lead.N >= hysteresisSamples {
-			return *s.State, move(Switch, ev, p.Network, "%s was better by over %s for %d samples", p.Network, percent(hysteresisGain), hysteresisSamples)
+			return *s.State, move(Switch, ev, p.Network, "%s was better by over %s for %d samples", p.Network,
+				percent(hysteresisGain), hysteresisSamples)
 		}
 	}
 	return *s.State, stay(ev, "no path is better by over %s", percent(hysteresisGain))

@@ -77,7 +77,8 @@ func (t *Track) rate(p *TrackParams) (float64, bool) {
 // round trip, or more retransmissions, than its own baseline. Senders that
 // merely send less show neither.
 func (t *Track) strained(d Data, p *TrackParams) bool {
-	return d.RTOs > 0 || (t.SRTT > 0 && d.SRTT > p.StrainSRTT*t.SRTT) || d.Retrans > p.StrainRetrans*t.Retran+p.StrainRetransLeast
+	return d.RTOs > 0 || (t.SRTT > 0 && d.SRTT > p.StrainSRTT*t.SRTT) ||
+		d.Retrans > p.StrainRetrans*t.Retran+p.StrainRetransLeast
 }
 
 // noise is the scatter by which evidence is scaled, within bounds.

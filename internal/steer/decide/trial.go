@@ -86,8 +86,9 @@ func (s *step) canary(ev PairEvidence) Decision {
 	}
 	return Decision{
 		Kind: Canary, From: ev.Active, To: t.To, Buckets: t.Buckets, PredictedGain: t.Gain,
-		ExpectedLoss: ev.SwitchLoss.upper() * float64(t.Buckets) / Buckets, Confidence: s.memory(t.To).Lead.part(&s.p.Lead), Evidence: ev,
-		Reason: fmt.Sprintf("%d of %d buckets try %s: %s (up to %s)", t.Buckets, Buckets, t.To, word, percent(t.Gain)),
+		ExpectedLoss: ev.SwitchLoss.upper() * float64(t.Buckets) / Buckets, Confidence: s.memory(t.To).Lead.part(&s.p.Lead),
+		Evidence: ev,
+		Reason:   fmt.Sprintf("%d of %d buckets try %s: %s (up to %s)", t.Buckets, Buckets, t.To, word, percent(t.Gain)),
 	}
 }
 
@@ -162,7 +163,8 @@ func (s *step) mayGrow(at time.Duration) bool {
 // grow moves so many times the buckets.
 func (s *step) grow(ev PairEvidence) Decision {
 	t := &s.Trial
-	s.Trial = Trial{To: t.To, Buckets: min(s.p.Canary.Grow*t.Buckets, Buckets), Since: ev.At, Began: t.Began, Before: t.Before, Gain: t.Gain}
+	s.Trial = Trial{To: t.To, Buckets: min(s.p.Canary.Grow*t.Buckets, Buckets), Since: ev.At, Began: t.Began,
+		Before: t.Before, Gain: t.Gain}
 	return s.canary(ev)
 }
 

@@ -129,7 +129,8 @@ func TestEveryTrialEnds(t *testing.T) {
 						began = f.ev.At
 						trials++
 					case f.ev.At-began > usual().Canary.Longest:
-						t.Fatalf("%s, %s, %d connections: a trial has gone on for %v: %s", name, need, connections, f.ev.At-began, d.Reason)
+						t.Fatalf("%s, %s, %d connections: a trial has gone on for %v: %s", name, need, connections, f.ev.At-began,
+							d.Reason)
 					}
 				}
 				if trials == 0 && need != Latency {
