@@ -63,7 +63,7 @@ func addDraws(c column, entrants []string, o Options, to []*draws) {
 		for i, p := range posteriors {
 			means[i] = p.Draw(r)
 		}
-		zScores(means, c.metric.Better, scores)
+		ZScores(means, c.metric.Better, scores)
 		for t, d := range to {
 			row := d.scores[n*len(d.known):]
 			for i, k := range at[t] {

@@ -78,7 +78,7 @@ func TestZScores(t *testing.T) {
 		{"zeros", []float64{0, 0}, sample.Lower, []float64{0, 0}},
 	} {
 		got := make([]float64, len(tt.values))
-		zScores(tt.values, tt.better, got)
+		ZScores(tt.values, tt.better, got)
 		for i := range got {
 			if math.Abs(got[i]-tt.want[i]) > 1e-12 {
 				t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)

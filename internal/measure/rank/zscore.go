@@ -7,14 +7,14 @@ import (
 	"pathwise.dev/pathwise/internal/sample"
 )
 
-// zScores normalises values as Atici and Boluk (2020), eq. (1):
+// ZScores normalises values as Atici and Boluk (2020), eq. (1):
 // (value - mu) / sigma, turned by better so that higher is better. Mu and
 // sigma are those of values themselves; the paper does not say which sigma,
 // and this is the population's (divisor N), since the networks at hand are
 // all that are compared and not a sample of others. It scales every score of a
 // sub-feature alike, so that within one the order does not depend on it.
 // Where the values do not differ every score is 0.
-func zScores(values []float64, better sample.Better, out []float64) {
+func ZScores(values []float64, better sample.Better, out []float64) {
 	mu, sigma := population(values)
 	for i, v := range values {
 		out[i] = z(v, mu, sigma, better)

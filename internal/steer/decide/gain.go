@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"pathwise.dev/pathwise/internal/measure/rank"
+	"pathwise.dev/pathwise/internal/sample"
 )
 
 // figure is what one path is expected to give, in the unit of the pair's need:
@@ -198,49 +201,27 @@ func (s *step) unit(ev PairEvidence, p PathEvidence, f figure, need Need) figure
 }
 
 // score sums z-scores, equation (1) of Atici and Boluk (2020), over the
-// features of the need with equal weight; the population deviation and the
-// signs are those of package rank. With two paths a z-score is 1 or -1 however
+// features of the need with equal weight, as package rank does. With two paths a z-score is 1 or -1 however
 // small the difference, so scores order paths and figures say how much is gained.
 func score(f []figure, need Need) {
-	add := func(sign float64, of func(figure) float64) {
-		values := make([]float64, len(f))
+	add := func(better sample.Better, of func(figure) float64) {
+		values, z := make([]float64, len(f)), make([]float64, len(f))
 		for i := range f {
 			values[i] = of(f[i])
 		}
-		for i, z := range zScores(values, sign) {
-			f[i].score += z
+		rank.ZScores(values, better, z)
+		for i := range f {
+			f[i].score += z[i]
 		}
 	}
 	if need != Latency {
-		add(1, func(f figure) float64 { return f.mid })
+		add(sample.Higher, func(f figure) float64 { return f.mid })
 	}
 	if need != Throughput {
-		add(-1, func(f figure) float64 { return f.path.Probe.RTT })
-		add(-1, func(f figure) float64 { return f.path.Probe.Jitter })
-		add(-1, func(f figure) float64 { return f.path.Probe.Loss })
+		add(sample.Lower, func(f figure) float64 { return f.path.Probe.RTT })
+		add(sample.Lower, func(f figure) float64 { return f.path.Probe.Jitter })
+		add(sample.Lower, func(f figure) float64 { return f.path.Probe.Loss })
 	}
-}
-
-// zScores are (value - mean) / population deviation, times sign; 0 where the
-// values do not differ by more than rounding.
-func zScores(values []float64, sign float64) []float64 {
-	n := float64(len(values))
-	mu, squares := 0.0, 0.0
-	for _, v := range values {
-		mu += v / n
-	}
-	for _, v := range values {
-		squares += (v - mu) * (v - mu)
-	}
-	out := make([]float64, len(values))
-	sigma := math.Sqrt(squares / n)
-	if sigma <= rounding*math.Abs(mu) {
-		return out
-	}
-	for i, v := range values {
-		out[i] = sign * (v - mu) / sigma
-	}
-	return out
 }
 
 // rounding is what equal figures may differ by in their last digits, as a part of
