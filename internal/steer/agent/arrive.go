@@ -115,7 +115,7 @@ func (a *Agent) narrow() (out []*pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range a.pods {
-		if l.plane.Narrow() && a.cfg.Now().Sub(l.narrow) >= againAfter {
+		if l.plane.NearlyFull() && a.cfg.Now().Sub(l.narrow) >= againAfter {
 			out = append(out, l)
 		}
 	}

@@ -35,7 +35,7 @@ type elsewhere struct {
 	byUID  map[string]int32
 	byID   map[podID]int32
 	byAddr map[netip.Addr]int32
-	filter dataplane.Elsewhere
+	filter dataplane.Candidates
 }
 
 func newElsewhere(pods []topo.Pod, host int) elsewhere {
@@ -49,7 +49,7 @@ func newElsewhere(pods []topo.Pod, host int) elsewhere {
 		e.byUID[p.UID], e.byID[idOf(p)], e.byAddr[p.Addr()] = int32(i), int32(i), int32(i)
 		addrs = append(addrs, p.Addr())
 	}
-	e.filter = dataplane.NewElsewhere(addrs)
+	e.filter = dataplane.NewCandidates(addrs)
 	return e
 }
 

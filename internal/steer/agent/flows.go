@@ -64,7 +64,7 @@ func (a *Agent) sweepPod(l *pod) {
 		return
 	}
 	if a.pods[l.UID] == l {
-		l.plane.Hold(c)
+		l.plane.SetFlowCounts(c)
 		l.census = c
 		a.sayFull(l)
 	}

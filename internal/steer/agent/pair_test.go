@@ -217,7 +217,7 @@ func TestData(t *testing.T) {
 
 // TestBears: a connection's timeout speaks of the paths that it can be on.
 func TestBears(t *testing.T) {
-	told := func(path int) dataplane.Choice { return dataplane.Choice{Path: path, Told: true} }
+	told := func(path int) dataplane.Choice { return dataplane.Choice{Path: path, Notified: true} }
 	for _, tc := range []struct {
 		own, followed dataplane.Choice
 		want          []bool // by path

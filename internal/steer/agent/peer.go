@@ -15,7 +15,7 @@ import (
 // rejoin enters the peers that a predecessor has left in the pod's data plane, and
 // forgets those that are none any more.
 func (a *Agent) rejoin(l *pod) error {
-	l.plane.SetElsewhere(a.elsewhere.filter)
+	l.plane.SetCandidates(a.elsewhere.filter)
 	var errs []error
 	for _, addr := range l.plane.Entered() {
 		if remote, ok := a.elsewhere.addressed(addr); ok {
@@ -34,7 +34,7 @@ const admitting, wantedMost = 3 * time.Millisecond, 1024
 // admitWanted enters the peers with which the host's pods have begun to speak.
 func (a *Agent) admitWanted(now time.Time) {
 	for _, l := range a.pods {
-		l.wanted = append(l.wanted, l.plane.Wanted()...)
+		l.wanted = append(l.wanted, l.plane.Misses()...)
 		l.wanted = l.wanted[:min(len(l.wanted), wantedMost)]
 		for len(l.wanted) > 0 && a.cfg.Now().Sub(now) < admitting {
 			addr := l.wanted[0]
@@ -69,7 +69,7 @@ func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
 	if len(rs) < 2 || h == nil {
 		return nil, errNative
 	}
-	if l.plane.Crowded(remote.Addr()) {
+	if l.plane.NeedsRoom(remote.Addr()) {
 		return nil, errCrowded // it is asked for again with its next packets
 	}
 	p := &pair{name: l.Name + ">" + remote.Name, local: l, remote: remote, host: h, routes: rs,

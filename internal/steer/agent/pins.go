@@ -75,7 +75,7 @@ func (a *Agent) sweep() error {
 func (a *Agent) beat() {
 	for _, p := range a.pods {
 		if p.plane != nil && !a.cfg.DryRun {
-			p.plane.Beat()
+			p.plane.RenewLease()
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (a *Agent) sustain() {
 	left, _ := filepath.Glob(filepath.Join(layoutPins(a.cfg.PinDir), podPins+"*")) // the pattern is right
 	for _, dir := range left {
 		if uid := strings.TrimPrefix(filepath.Base(dir), podPins); a.pods[uid] == nil && !a.cfg.DryRun {
-			if _, err := dataplane.Sustain(dir, dataplane.DefaultLease); err != nil {
+			if _, err := dataplane.RenewPinned(dir, dataplane.DefaultLease); err != nil {
 				a.warn("%s: %v", dir, err)
 			}
 		}

@@ -50,7 +50,7 @@ func (a *Agent) sync(d *description) error {
 		a.synced, a.cluster, a.host, a.hosts, a.names, a.self = d, d.Cluster, d.host, d.hosts, d.names, idOf(d.self)
 		a.elsewhere = d.elsewhere
 		for _, l := range a.pods {
-			l.plane.SetElsewhere(d.filter)
+			l.plane.SetCandidates(d.filter)
 		}
 	}
 	var errs []error

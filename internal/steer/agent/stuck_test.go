@@ -137,7 +137,7 @@ func TestTroubleIsJudgedOnce(t *testing.T) {
 		t.Errorf("%d on its path, %d on the default one, %d elsewhere", tr.on(1, own, followed), tr.on(0, own, followed),
 			tr.on(2, own, followed))
 	}
-	followed[7] = dataplane.Choice{Path: 1, Told: true} // no flow of that bucket is on the default network
+	followed[7] = dataplane.Choice{Path: 1, Notified: true} // no flow of that bucket is on the default network
 	if tr.on(0, own, followed) != 3 {
 		t.Errorf("%d on the default network", tr.on(0, own, followed))
 	}

@@ -136,7 +136,7 @@ func BenchmarkPeers(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			p.Beat()
+			p.RenewLease()
 			report(b, "out", out)
 			report(b, "path_in", in)
 			report(b, "stranger", stranger)

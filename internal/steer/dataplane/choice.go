@@ -37,8 +37,8 @@ func (s Set) Has(n uint8) bool { return s>>n&1 == 1 }
 type Choice struct {
 	// Path is the path's index; 0 is the default network.
 	Path int
-	// Told: followed flows: their owner's agent has said so.
-	Told bool
+	// Notified: followed flows: their owner's agent has said so.
+	Notified bool
 	// Diverted: followed flows: moved away from the path that was told.
 	Diverted bool
 }
@@ -51,7 +51,7 @@ const (
 )
 
 func decode(c uint8) Choice {
-	return Choice{Path: int(c & rowPath), Told: c&rowTold != 0, Diverted: c&rowDiverted != 0}
+	return Choice{Path: int(c & rowPath), Notified: c&rowTold != 0, Diverted: c&rowDiverted != 0}
 }
 
 // errUnknown is returned for a peer that SetPeer has not named.

@@ -55,7 +55,7 @@ func TestDirect(t *testing.T) {
 	}
 	for _, path := range []int{1, 2, 0, 1} {
 		for pod := 1; pod <= 2; pod++ {
-			b.planes[pod].Beat()
+			b.planes[pod].RenewLease()
 		}
 		b.move(1, path)
 		s, c := b.sent(1, path), eth0()
@@ -78,14 +78,14 @@ func TestDirect(t *testing.T) {
 	if err := exchange(conn, "nobody steers"); err != nil || b.sent(1, 0) != s+1 {
 		t.Errorf("after the lease: %v, %d packets on the default network", err, b.sent(1, 0)-s)
 	}
-	b.planes[1].Beat()
-	b.planes[2].Beat()
+	b.planes[1].RenewLease()
+	b.planes[2].RenewLease()
 	back()
 	// The lease's end and its renewal are epochs of their own, and with two switches more
 	// a new flow in the old one's bucket, which is quiet, would be at the fourth (steer.h).
 	time.Sleep(time.Second)
-	b.planes[1].Beat()
-	b.planes[2].Beat()
+	b.planes[1].RenewLease()
+	b.planes[2].RenewLease()
 	b.everywhere(7100)
 	if pins, err := os.ReadDir(b.config(1).PinDir); err != nil {
 		t.Error(err)

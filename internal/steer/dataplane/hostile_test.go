@@ -449,7 +449,7 @@ func (b *bed) sweep(pod int) Census {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.planes[pod].Hold(c)
+	b.planes[pod].SetFlowCounts(c)
 	return c
 }
 

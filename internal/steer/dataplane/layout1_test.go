@@ -168,7 +168,7 @@ func (o *layout1) peer() {
 	o.put("filter", 0, hints[:])
 }
 
-// beat is Plane.Beat of then: after the lease's end choices are under a later epoch.
+// beat is Plane.RenewLease of then: after the lease's end choices are under a later epoch.
 func (o *layout1) beat() {
 	v, err := o.maps["heartbeat"].LookupBytes(uint32(0))
 	if err != nil {

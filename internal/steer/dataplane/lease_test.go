@@ -27,7 +27,7 @@ func TestAgentProcess(t *testing.T) {
 	}
 	for i := 0; ; i++ {
 		b.open(1)
-		b.planes[1].Beat()
+		b.planes[1].RenewLease()
 	}
 }
 
@@ -142,7 +142,7 @@ func TestLeaseEnds(t *testing.T) {
 		}
 		for _, c := range conns {
 			if path == 2 {
-				b.planes[1].Beat()
+				b.planes[1].RenewLease()
 			}
 			if err := exchange(c, why); err != nil {
 				t.Fatalf("%s: %v", why, err)
@@ -166,7 +166,7 @@ func TestLeaseEnds(t *testing.T) {
 				t.Error("no packet was counted that stayed for the lease")
 			}
 		} // else nothing is sent while the lease is out
-		b.planes[1].Beat()
+		b.planes[1].RenewLease()
 		on(2, "the agent beats again")
 	}
 	time.Sleep(400 * time.Millisecond)

@@ -298,7 +298,7 @@ func (w *world) want(b []byte, h *headers) netip.Addr {
 		dst = netip.AddrFrom4([4]byte(b[30:]))
 	}
 	for _, a := range w.elsewhere {
-		if dst.IsValid() && w.peer(dst) == nil && hashed(word(a))>>elsewhereShift == hashed(word(dst))>>elsewhereShift {
+		if dst.IsValid() && w.peer(dst) == nil && hashed(word(a))>>candidateShift == hashed(word(dst))>>candidateShift {
 			return dst
 		}
 	}

@@ -64,7 +64,7 @@ func newTrials(t testing.TB) []*trial {
 		for i, uid := range []string{"higher", "lower"} {
 			w.enter(t, p, uid, i)
 		}
-		p.SetElsewhere(NewElsewhere(w.elsewhere))
+		p.SetCandidates(NewCandidates(w.elsewhere))
 		out = append(out, &trial{p: p, w: w, table: p.tableOf(t), out: make([]byte, 8192),
 			sent: map[[2]uint32][2]uint64{}, received: map[[2]uint32][2]uint64{}})
 	}
@@ -143,7 +143,7 @@ func (tr *trial) set(r *rand.Rand) error {
 		}
 		tr.begin(peer, r)
 	}
-	p.Wanted()
+	p.Misses()
 	return tr.push()
 }
 
@@ -325,7 +325,7 @@ func (tr *trial) apply(e *effect, life [4 * MaxPaths]uint64) error {
 			return fmt.Errorf("what is none was taken for a sign of life on path %d", i%MaxPaths)
 		}
 	}
-	if got := tr.p.Wanted(); len(got) > 1 || len(got) == 1 != e.wanted.IsValid() || len(got) == 1 && got[0] != e.wanted {
+	if got := tr.p.Misses(); len(got) > 1 || len(got) == 1 != e.wanted.IsValid() || len(got) == 1 && got[0] != e.wanted {
 		return fmt.Errorf("wanted %v, not %v", got, e.wanted)
 	}
 	return nil

@@ -46,7 +46,7 @@ func BenchmarkPass(b *testing.B) {
 				b.Fatal(err)
 			}
 			p.put4(b, peer.UID, 7000, 7001, 6, pass.role)
-			p.Beat()
+			p.RenewLease()
 			err := netns.Do(p.cfg.Netns, func() error {
 				for range 20_000 {
 					ret, ns, err := pass.prog.Benchmark(pass.packet, 1, nil)

@@ -145,7 +145,7 @@ func TestConnectionsEnd(t *testing.T) {
 func TestPeersShareTheRoom(t *testing.T) {
 	p := benchPlane(t, 2)
 	greedy, modest := benchPeer(0), benchPeer(1)
-	p.Beat()
+	p.RenewLease()
 	for i := range DefaultFlows {
 		packet := udp(greedy.Pairs[0].Local, greedy.Pairs[0].Remote, 0, uint16(1+i%60000), uint16(1+i/60000))
 		if got := verdict(t, p, p.objs.Out, packet); got != verdictNext {
@@ -186,7 +186,7 @@ func (p *Plane) tend(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Hold(c)
+	p.SetFlowCounts(c)
 }
 
 // TestRoomGrowsUnderTraffic: the table grows from 4,096 twice while a stream and a dialogue

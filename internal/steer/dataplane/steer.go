@@ -63,7 +63,7 @@ type Config struct {
 	// Flows bounds the number of flows at a time that are told apart from others, and
 	// so can be steered; 0 means DefaultFlows. Room is made as they come.
 	Flows int
-	// Lease is how long flows stay on other paths without a Beat; 0 means DefaultLease.
+	// Lease is how long flows stay on other paths without RenewLease; 0 means DefaultLease.
 	Lease time.Duration
 	// Now is the wall clock, by which choices are numbered; nil means time.Now.
 	Now func() time.Time
@@ -126,7 +126,7 @@ func Open(cfg Config) (*Plane, error) {
 		return nil, fmt.Errorf("look at the pod's interfaces: %w", err)
 	}
 	// Loading takes a while, in which a lease could run out that has not yet.
-	lasting, err := Sustain(p.cfg.PinDir, p.cfg.Lease)
+	lasting, err := RenewPinned(p.cfg.PinDir, p.cfg.Lease)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func Open(cfg Config) (*Plane, error) {
 	}
 	p.adopt(lasting)
 	p.retire()
-	p.Beat()
+	p.RenewLease()
 	if err := netns.Do(p.cfg.Netns, p.attach); err != nil {
 		return nil, errors.Join(fmt.Errorf("attach data plane: %w", err), p.Close())
 	}
@@ -335,14 +335,14 @@ func detach(pin string) {
 	}
 }
 
-// Beat tells the data plane that its agent lives, for another lease. If it comes
+// RenewLease tells the data plane that its agent lives, for another lease. If it comes
 // late, the flows go back to the paths on which the lease ended.
-func (p *Plane) Beat() { put64(p.mem.heartbeat, 0, coarse()) }
+func (p *Plane) RenewLease() { put64(p.mem.heartbeat, 0, coarse()) }
 
-// Sustain renews the lease of the data plane that is pinned in dir, if it has not run
+// RenewPinned renews the lease of the data plane that is pinned in dir, if it has not run
 // out: for an agent that has many to adopt. It reports whether it has renewed it; where
 // there is none it has not.
-func Sustain(dir string, lease time.Duration) (bool, error) {
+func RenewPinned(dir string, lease time.Duration) (bool, error) {
 	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "heartbeat"), nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil

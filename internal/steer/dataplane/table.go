@@ -229,9 +229,9 @@ func (f *Flows) inherit(to, from *ebpf.Map) error {
 	return nil
 }
 
-// Hold takes over how many flows each peer has, as a sweep has counted them: none may
+// SetFlowCounts takes over how many flows each peer has, as a sweep has counted them: none may
 // take more than half of the room.
-func (p *Plane) Hold(c Census) {
+func (p *Plane) SetFlowCounts(c Census) {
 	for id := range p.room {
 		put32(p.mem.held, uint32(id)*stride, c.held[uint32(id)])
 	}

@@ -303,7 +303,7 @@ func (b *bed) retired(want int) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		left := 0
 		for _, p := range b.planes {
-			p.Beat()
+			p.RenewLease()
 			n, err := p.Former()
 			if err != nil {
 				b.t.Fatal(err)
@@ -324,7 +324,7 @@ func (b *bed) goes(who string, count func() uint64) {
 	before := count()
 	for end := time.Now().Add(5 * time.Second); count() < before+200; time.Sleep(5 * time.Millisecond) {
 		for _, p := range b.planes {
-			p.Beat()
+			p.RenewLease()
 		}
 		if time.Now().After(end) {
 			b.t.Fatalf("%s: %d packets went over the path", who, count()-before)

@@ -25,13 +25,15 @@ type Widening struct {
 	objs          bpfObjects
 }
 
-// Narrow reports whether it is time to make room for more peers: three quarters are
+// NearlyFull reports whether it is time to make room for more peers: three quarters are
 // taken, and there may be more.
-func (p *Plane) Narrow() bool { return p.room < p.cfg.Peers && len(p.places) >= p.room-p.room/growth }
+func (p *Plane) NearlyFull() bool {
+	return p.room < p.cfg.Peers && len(p.places) >= p.room-p.room/growth
+}
 
-// Crowded reports whether SetPeer would have to make room first for a peer with that
+// NeedsRoom reports whether SetPeer would have to make room first for a peer with that
 // stable address, which takes as long as loading programs.
-func (p *Plane) Crowded(a netip.Addr) bool {
+func (p *Plane) NeedsRoom(a netip.Addr) bool {
 	if p.room >= p.cfg.Peers || slices.Contains(p.used, false) {
 		return false
 	}

@@ -25,10 +25,10 @@ func TestManyPeers(t *testing.T) {
 	})
 	var exchange, longest time.Duration
 	for i := range most {
-		if want := p.room < most && i >= p.room-p.room/4; p.Narrow() != want {
+		if want := p.room < most && i >= p.room-p.room/4; p.NearlyFull() != want {
 			t.Fatalf("%d peers, room for %d: narrow %v", i, p.room, !want)
 		}
-		if p.Crowded(crowdPeer(i).Pairs[0].Remote) {
+		if p.NeedsRoom(crowdPeer(i).Pairs[0].Remote) {
 			w, err := p.Widen()
 			if err != nil {
 				t.Fatal(err)

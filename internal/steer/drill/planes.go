@@ -43,8 +43,8 @@ func (g *ground) steerer(a, b topo.Pod) (*planes, error) {
 		tick := time.NewTicker(300 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			p.from.Beat()
-			p.to.Beat()
+			p.from.RenewLease()
+			p.to.RenewLease()
 			select {
 			case <-tick.C:
 			case <-p.stop:

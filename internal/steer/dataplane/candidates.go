@@ -5,27 +5,27 @@ import (
 	"net/netip"
 )
 
-// elsewhereShift is ELSEWHERE_SHIFT of steer.h, which leaves 2^17 bits: of 20,000 pods'
+// candidateShift is ELSEWHERE_SHIFT of steer.h, which leaves 2^17 bits: of 20,000 pods'
 // addresses one in seven of all others is taken for one, and told of for nothing.
-const elsewhereShift = 15
+const candidateShift = 15
 
-// Elsewhere is the stable addresses of pods that could be peers, as data planes know them:
+// Candidates is the stable addresses of pods that could be peers, as data planes know them:
 // the same for all pods of a host.
-type Elsewhere struct{ bits []byte }
+type Candidates struct{ bits []byte }
 
-// NewElsewhere returns that of the addresses.
-func NewElsewhere(addrs []netip.Addr) Elsewhere {
-	bits := make([]byte, 1<<(32-elsewhereShift-3))
+// NewCandidates returns that of the addresses.
+func NewCandidates(addrs []netip.Addr) Candidates {
+	bits := make([]byte, 1<<(32-candidateShift-3))
 	for _, a := range addrs {
-		h := hashed(word(a)) >> elsewhereShift
+		h := hashed(word(a)) >> candidateShift
 		bits[h>>3] |= 1 << (h & 7) // words of 64 bits, little endian as all of bpfel
 	}
-	return Elsewhere{bits}
+	return Candidates{bits}
 }
 
-// SetElsewhere names the pods that could be peers. Traffic with those that SetPeer has
-// not entered is told by Wanted.
-func (p *Plane) SetElsewhere(e Elsewhere) {
+// SetCandidates names the pods that could be peers. Traffic with those that SetPeer has
+// not entered is told by Misses.
+func (p *Plane) SetCandidates(e Candidates) {
 	had := make([]byte, len(e.bits))
 	read(p.mem.elsewhere, 0, had)
 	if !bytes.Equal(had, e.bits) {
@@ -33,16 +33,16 @@ func (p *Plane) SetElsewhere(e Elsewhere) {
 	}
 }
 
-// wantedSlots is 1 << WANTED_BITS of steer.h, and addrSize the size of an address there.
-const wantedSlots, addrSize = 256, 16
+// missSlots is 1 << WANTED_BITS of steer.h, and addrSize the size of an address there.
+const missSlots, addrSize = 256, 16
 
-// Wanted lists addresses of elsewhere that the pod has sent to and that are no peer's,
+// Misses lists candidates that the pod has sent to and that are no peer's,
 // since it was last asked. Some may be of others, as they are told by a hash; and of many
 // at once some are told only when more is sent.
-func (p *Plane) Wanted() (out []netip.Addr) {
-	var all [wantedSlots * addrSize]byte
+func (p *Plane) Misses() (out []netip.Addr) {
+	var all [missSlots * addrSize]byte
 	read(p.mem.wanted, 0, all[:])
-	for i := range wantedSlots {
+	for i := range missSlots {
 		raw := [16]byte(all[i*addrSize:])
 		if raw == [16]byte{} {
 			continue
