@@ -367,7 +367,7 @@ func (j judge) optimum(o Optimum, f *Finding, points []point) {
 		f.At = &best.at
 	}
 	if len(pairs) == 0 {
-		f.missing(j.claim, "no figures at the named load and at another one to compare")
+		f.missing("no figures at the named load and at another one to compare")
 		return
 	}
 	f.compare(j, pairs, j.metric.Better == sample.Higher)
@@ -377,7 +377,7 @@ func (j judge) optimum(o Optimum, f *Finding, points []point) {
 // trend compares the figure at each value of the knob with that at the next.
 func (j judge) trend(t Trend, f *Finding, points []point) {
 	if len(points) < 2 {
-		f.missing(j.claim, "fewer than two loads have figures")
+		f.missing("fewer than two loads have figures")
 		return
 	}
 	var pairs [][2]series
@@ -391,7 +391,7 @@ func (j judge) trend(t Trend, f *Finding, points []point) {
 }
 
 // missing makes the finding one of NotTested, with a reason where it has none.
-func (f *Finding) missing(c Claim, why string) {
+func (f *Finding) missing(why string) {
 	f.Verdict = NotTested
 	if len(f.Lacks) == 0 {
 		f.Lacks = []Lack{{Network: f.Network, Kernel: f.Question.Scenario.Kernel, Why: why}}

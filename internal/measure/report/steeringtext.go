@@ -60,7 +60,7 @@ func steeringBlocks(s *steeringStudy, width, nameWidth int) []block {
 	}
 	out = append(out, figureGrids(s.Figures, nameWidth)...)
 	for i := range s.scripts {
-		out = append(out, s.scripts[i].blocks(s, width)...)
+		out = append(out, s.scripts[i].blocks(width)...)
 	}
 	return out
 }
@@ -211,7 +211,7 @@ func byDrill(figures []SteeringFigure) (out []drillFigures) {
 }
 
 // blocks of one script: what was achieved, the time line, the events.
-func (s *scriptStudy) blocks(all *steeringStudy, width int) []block {
+func (s *scriptStudy) blocks(width int) []block {
 	out := []block{heading{2, s.Name}}
 	if s.About != "" {
 		out = append(out, para(oneLine(s.About)))

@@ -292,7 +292,7 @@ func blackholeFigures(o Options, all []Sample) []Figure {
 			out = append(out, f, summary("... 99th percentile", "s", stalls, p99, atMost(stallP99)))
 		}
 	}
-	return append(out, total("connections lost, steered", "count", steeredOnly(all, "connections_lost"), atMost(0)))
+	return append(out, total("connections lost, steered", steeredOnly(all, "connections_lost"), atMost(0)))
 }
 
 func steeredOnly(all []Sample, key string) []float64 {

@@ -27,7 +27,7 @@ func TestCompare(t *testing.T) {
 		return drawn(r, name, n, centre, bar)
 	}
 	lost := func(n int, each float64) Figure {
-		out := total("lost", "count", make([]float64, n), atMost(0))
+		out := total("lost", make([]float64, n), atMost(0))
 		for i := range out.values {
 			out.values[i] = each * float64(i%2)
 		}

@@ -28,15 +28,15 @@ func demoKind() kind {
 // script is what happens in the demonstration, on two networks.
 func script(networks []string, span time.Duration, capacity float64) []leg {
 	first, second := networks[0], networks[1]
-	rates := func(a, b float64) map[string]float64 {
-		return map[string]float64{first: a * capacity, second: b * capacity}
+	rates := func(share float64) map[string]float64 { // of the second network
+		return map[string]float64{first: capacity, second: share * capacity}
 	}
 	return []leg{
-		{what: "calm: " + first + " is the faster network", span: span, connections: 4, rates: rates(1, 0.75)},
-		{what: "the load changes: other pods crowd " + first, span: span, connections: 4, rates: rates(1, 0.75),
+		{what: "calm: " + first + " is the faster network", span: span, connections: 4, rates: rates(0.75)},
+		{what: "the load changes: other pods crowd " + first, span: span, connections: 4, rates: rates(0.75),
 			crowd: map[string]float64{first: 0.9 * capacity}},
-		{what: second + " is limited to a tenth of its rate", span: span, connections: 4, rates: rates(1, 0.075)},
-		{what: first + " turns into a black hole", span: span, connections: 4, rates: rates(1, 0.75),
+		{what: second + " is limited to a tenth of its rate", span: span, connections: 4, rates: rates(0.075)},
+		{what: first + " turns into a black hole", span: span, connections: 4, rates: rates(0.75),
 			holes: map[string]string{first: "both"}},
 	}
 }

@@ -347,7 +347,7 @@ func TestLog(t *testing.T) {
 func TestTable(t *testing.T) {
 	var b strings.Builder
 	figures := []Figure{summary("stall", "s", []float64{0.05, 0.06}, median, atMost(0.06)),
-		total("lost", "count", []float64{1}, atMost(0))}
+		total("lost", []float64{1}, atMost(0))}
 	figures[0].Note = "a note"
 	if err := Table(&b, figures); err != nil {
 		t.Fatal(err)

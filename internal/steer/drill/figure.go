@@ -38,8 +38,8 @@ func summary(name, unit string, values []float64, statistic func(sorted []float6
 }
 
 // total is a figure that is a plain sum or count, without an interval.
-func total(name, unit string, values []float64, bar *figure.Bar) Figure {
-	f := summary(name, unit, values, sum, bar)
+func total(name string, values []float64, bar *figure.Bar) Figure {
+	f := summary(name, "count", values, sum, bar)
 	f.Low, f.High = f.Value, f.Value
 	f.statistic = mean // sums of different numbers of values do not compare
 	return f

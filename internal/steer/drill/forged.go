@@ -251,7 +251,7 @@ func malice(r *rand.Rand, p []byte) [][]byte {
 }
 
 func forgedFigures(_ Options, all []Sample) []Figure {
-	moves := total("decisions while forged probes came", "count", values(all, "", "moves"), atMost(0))
+	moves := total("decisions while forged probes came", values(all, "", "moves"), atMost(0))
 	moves.Note = fmt.Sprintf("%.0f thrown, from the peer's own address: replayed, changed, truncated, oversized, noise; the agent is not restarted, other events: %s",
 		sum(values(all, "", "thrown")), otherEvents(all))
 	counted := make([]float64, 0, len(all))
@@ -259,9 +259,9 @@ func forgedFigures(_ Options, all []Sample) []Figure {
 		counted = append(counted, n/values(all, "", "thrown")[i])
 	}
 	c := summary("of them counted as refused by the agent", "ratio", counted, median, atLeast(0.95))
-	return []Figure{moves, c, total("orders delivered from replayed probes", "count", extra(all), nil),
-		total("agent restarted or crashed", "count", values(all, "", "restarted"), atMost(0)),
-		total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
+	return []Figure{moves, c, total("orders delivered from replayed probes", extra(all), nil),
+		total("agent restarted or crashed", values(all, "", "restarted"), atMost(0)),
+		total("connections lost", values(all, "", "connections_lost"), atMost(0))}
 }
 
 // extra are the orders that the reflector took while it was assailed: those of

@@ -149,5 +149,5 @@ func insertsFigures(o Options, all []Sample) []Figure {
 		" of it"
 	b := summary("... to another path and back", "s", back, median, nil)
 	b.Note = "two switches, after which the next operation is where the last was: what more the other takes is what another network takes whose code and data the processor's caches have lost"
-	return []Figure{f, c, b, total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
+	return []Figure{f, c, b, total("connections lost", values(all, "", "connections_lost"), atMost(0))}
 }

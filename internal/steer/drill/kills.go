@@ -195,15 +195,15 @@ func killsFigures(_ Options, all []Sample) []Figure {
 	for i := range adopted {
 		adopted[i] = 1 - adopted[i]
 	}
-	lost := total("connections lost", "count", values(all, "application", "connections_lost"), atMost(0))
+	lost := total("connections lost", values(all, "application", "connections_lost"), atMost(0))
 	lost.Note = fmt.Sprintf("%d kills, %.0f connections that lived through all of a repetition; longest gap of the stream %s, longest request %s", len(values(all, "", "stale")),
 		sum(values(all, "application", "connections")),
 		seconds(summary("", "", values(all, "application", "tcp_longest_gap_s"), worst, nil).Value),
 		seconds(summary("", "", values(all, "application", "rr_longest_gap_s"), worst, nil).Value))
-	stale := total("stale steering after a restart", "count", values(all, "", "stale"), atMost(0))
+	stale := total("stale steering after a restart", values(all, "", "stale"), atMost(0))
 	back := summary("both gone for good: back on the default network, longest", "s", values(all, "", "back_s"), worst,
 		atMost(dataplane.DefaultLease.Seconds()))
 	back.Note = "after the kill; the lease is counted from the last heartbeat"
-	return []Figure{lost, total("... corrupt", "count", values(all, "application", "corrupt"), atMost(0)), stale,
-		total("choices not adopted by the successor", "count", adopted, atMost(0)), back}
+	return []Figure{lost, total("... corrupt", values(all, "application", "corrupt"), atMost(0)), stale,
+		total("choices not adopted by the successor", adopted, atMost(0)), back}
 }

@@ -148,7 +148,7 @@ func count(out *Sample, events []agent.Event) {
 }
 
 func quietFigures(_ Options, all []Sample) []Figure {
-	f := total("false moves of flows while nothing happens", "count", values(all, "", "false_moves"), atMost(0))
+	f := total("false moves of flows while nothing happens", values(all, "", "false_moves"), atMost(0))
 	f.Note = fmt.Sprintf("in %s, of a stream of 200 Mbit/s and of a request every 10 ms; canaries: %.0f; moves in the %v before, from the default network: %.0f",
 		seconds(sum(values(all, "", "quiet_s"))), sum(values(all, "", "events canary")), placing,
 		sum(values(all, "", "settling_moves")))
@@ -157,7 +157,6 @@ func quietFigures(_ Options, all []Sample) []Figure {
 			f.Note += "; " + s.Text["move"]
 		}
 	}
-	return []Figure{f, total("... moves, with those after which requests were answered sooner", "count",
-		values(all, "", "moves"), nil),
-		total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
+	return []Figure{f, total("... moves, with those after which requests were answered sooner", values(all, "", "moves"), nil),
+		total("connections lost", values(all, "", "connections_lost"), atMost(0))}
 }

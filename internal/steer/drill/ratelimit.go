@@ -146,7 +146,7 @@ func ratelimitFigures(o Options, all []Sample) []Figure {
 		Quantity(summary("", "", values(all, "", "before"), median, nil).Value, "bit/s"),
 		Quantity(summary("", "", values(all, "", "after"), median, nil).Value, "bit/s"))
 	return []Figure{f, summary("... longest", "s", moved, worst, atMost(1)),
-		total("connections lost", "count", values(all, "", "connections_lost"), atMost(0))}
+		total("connections lost", values(all, "", "connections_lost"), atMost(0))}
 }
 
 // writeSysctl sets a sysctl of the network namespace of the calling thread.

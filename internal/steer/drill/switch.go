@@ -178,24 +178,24 @@ func switchFigures(_ Options, all []Sample) []Figure {
 		f.Note = fmt.Sprintf("%.0f switches by package steer, p99 %s, longest %s", n,
 			seconds(median(values(all, "udp", "write_p99_s"))),
 			seconds(summary("", "s", values(all, "udp", "write_most_s"), worst, nil).Value))
-		lost := total("UDP at 50 us: packets lost by the network", "count", values(all, "udp", "lost"), atMost(0))
+		lost := total("UDP at 50 us: packets lost by the network", values(all, "udp", "lost"), atMost(0))
 		lost.Note = fmt.Sprintf("of %.0f; the receiver's own socket dropped %.0f more", sum(values(all, "udp", "expected")),
 			sum(values(all, "udp", "socket_drops")))
 		e := sum(values(all, "udp", "explained"))
-		re := total("UDP at 50 us: reordered", "count", values(all, "udp", "reordered"), atMost(e))
+		re := total("UDP at 50 us: reordered", values(all, "udp", "reordered"), atMost(e))
 		re.Note = fmt.Sprintf("the difference of the paths' median delays explains %.0f; without switches: %.0f", e,
 			sum(values(all, "", "reordered"))-sum(values(all, "udp", "reordered"))-sum(values(all, "mix", "reordered")))
-		out = append(out, f, lost, re, total("UDP at 50 us: duplicated", "count", values(all, "udp", "duplicated"),
+		out = append(out, f, lost, re, total("UDP at 50 us: duplicated", values(all, "udp", "duplicated"),
 			atMost(0)))
 	}
 	if n := values(all, "mix", "switches"); len(n) > 0 {
-		lost := total("TCP, rr, UDP, ICMP at once: connections lost", "count", values(all, "mix", "connections_lost"),
+		lost := total("TCP, rr, UDP, ICMP at once: connections lost", values(all, "mix", "connections_lost"),
 			atMost(0))
 		lost.Note = fmt.Sprintf("%.0f switches, %s by TCP, %.0f operations", sum(n),
 			Quantity(sum(values(all, "mix", "bytes")), "B"), sum(values(all, "mix", "operations")))
-		out = append(out, lost, total("... corrupt connections", "count", values(all, "mix", "corrupt"), atMost(0)),
-			total("... UDP lost", "count", values(all, "mix", "lost"), atMost(0)),
-			total("... ICMP lost", "count", values(all, "mix", "icmp_lost"), atMost(0)))
+		out = append(out, lost, total("... corrupt connections", values(all, "mix", "corrupt"), atMost(0)),
+			total("... UDP lost", values(all, "mix", "lost"), atMost(0)),
+			total("... ICMP lost", values(all, "mix", "icmp_lost"), atMost(0)))
 	}
 	return out
 }

@@ -177,7 +177,7 @@ func (d docker) Build(ctx context.Context, site network.Site) (network.Plug, err
 	}
 	engines := map[int]*engine{}
 	for _, h := range site.Hosts {
-		e, err := start(ctx, site, h, d.flags(site, h))
+		e, err := start(ctx, site, h, d.flags(h))
 		if err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}

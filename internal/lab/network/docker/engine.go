@@ -107,7 +107,7 @@ func executablePath(site network.Site) (string, error) {
 }
 
 // flags are those of the engine that the kind makes different.
-func (d docker) flags(site network.Site, h topo.Host) []string {
+func (d docker) flags(h topo.Host) []string {
 	switch d.kind {
 	case Bridge, NAT, Container:
 		return []string{"--bip", fmt.Sprintf("%v/%d", h.Pods.Masked().Addr().Next(), h.Pods.Bits())}

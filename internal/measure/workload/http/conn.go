@@ -71,7 +71,7 @@ func (w *worker) connect(c *conn) error {
 }
 
 // ready acts on what epoll says of the connection.
-func (w *worker) ready(c *conn, events uint32) {
+func (w *worker) ready(c *conn) {
 	switch c.state {
 	case connecting:
 		w.connected(c)

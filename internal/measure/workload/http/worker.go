@@ -125,7 +125,7 @@ func (w *worker) loop(ctx context.Context) error {
 				_, _ = unix.Read(w.timer, ticks[:]) // EAGAIN where it was set anew
 				continue
 			}
-			w.ready(w.conns[e.Fd], e.Events)
+			w.ready(w.conns[e.Fd])
 		}
 	}
 	return nil
