@@ -132,7 +132,7 @@ race: ## run the tests of packages that can under the race detector, as root: ne
 		$$(go list ./... | grep -vxF $(patsubst %,-e pathwise.dev/pathwise/%,$(RACE_NOT)))
 
 .PHONY: lint
-lint: bin/.stamp/lint ## gofmt, line lengths, go vet, staticcheck, deadcode, shellcheck, go mod tidy
+lint: bin/.stamp/lint ## gofmt, line lengths, go vet, staticcheck, ineffassign, unparam, deadcode, shellcheck, go mod tidy
 	@scripts/lint.sh bin/lint
 
 .PHONY: bench

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Checks formatting, line lengths, go vet, staticcheck, functions that nothing
-# reaches, shellcheck and go.mod of every module here, prints everything that is
-# wrong, and fails if anything is.
+# Checks formatting, line lengths, go vet, staticcheck, assignments without effect,
+# parameters and results that nothing uses, functions that nothing reaches, shellcheck
+# and go.mod of every module here, prints everything that is wrong, and fails if
+# anything is.
 #
 #   scripts/lint.sh LINTERS     the directory of the linters, as make lint builds them
 set -uo pipefail
@@ -22,7 +23,8 @@ fi
 check go test -count=1 -run '^TestLinesFit$' .
 for module in . tools/flannel tools/wireguard-go tools/ferretdb; do
 	check go -C "$module" vet ./...
-	(cd "$module" && "$linters/staticcheck" ./...) || failed=1
+	(cd "$module" && "$linters/staticcheck" ./... && "$linters/ineffassign" ./... &&
+		"$linters/unparam" -tests=false ./...) || failed=1
 done
 # What is left of a change without being reached by a program, tests not counted.
 unreached=$("$linters/deadcode" ./cmd/...) || failed=1
