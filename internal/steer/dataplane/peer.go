@@ -309,8 +309,10 @@ func (p *Plane) remove(id uint32) error {
 // adopt learns from the maps which rows are in use. Their peers are known again
 // once SetPeer names them; Forget removes those that it does not. If the lease has run
 // out, flows begin at home.
-func (p *Plane) adopt(lasting bool) {
-	p.learn()
+func (p *Plane) adopt(lasting bool) error {
+	if err := p.learn(); err != nil {
+		return err
+	}
 	p.sift()
 	if !lasting {
 		// Nobody knows what has become of the paths since: flows begin at home.
@@ -320,6 +322,7 @@ func (p *Plane) adopt(lasting bool) {
 			}
 		}
 	}
+	return nil
 }
 
 // Forget removes the peers that SetPeer has not named since Open.

@@ -27,21 +27,26 @@ func (p *Plane) note(id uint32, a netip.Addr, path bool) {
 }
 
 // learn notes the rows that are in the maps.
-func (p *Plane) learn() {
-	for k, v := range all[uint32, bpfPeer](p.objs.Peers4) {
+func (p *Plane) learn() error {
+	r, err := p.rows()
+	if err != nil {
+		return err
+	}
+	for k, v := range r.peers4 {
 		p.used[v.Id] = true
 		p.note(v.Id, addr4(k), false)
 	}
-	for k, v := range all[bpfAddr, bpfPeer](p.objs.Peers6) {
+	for k, v := range r.peers6 {
 		p.used[v.Id] = true
 		p.note(v.Id, addr6(k), false)
 	}
-	for k, v := range all[uint32, bpfRev](p.objs.Rev4) {
+	for k, v := range r.rev4 {
 		p.note(v.Id, addr4(k), true)
 	}
-	for k, v := range all[bpfAddr, bpfRev](p.objs.Rev6) {
+	for k, v := range r.rev6 {
 		p.note(v.Id, addr6(k), true)
 	}
+	return nil
 }
 
 // drop deletes the row by an address, if it is peer id's: both kinds begin with that.

@@ -145,7 +145,9 @@ func Open(cfg Config) (*Plane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load data plane: %w", err)
 	}
-	p.adopt(lasting)
+	if err := p.adopt(lasting); err != nil {
+		return nil, errors.Join(fmt.Errorf("adopt peers: %w", err), p.Close())
+	}
 	p.retire()
 	p.RenewLease()
 	if err := netns.Do(p.cfg.Netns, p.attach); err != nil {

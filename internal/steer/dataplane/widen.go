@@ -189,9 +189,11 @@ func (p *Plane) arrays() [6]*ebpf.Memory {
 
 // copied is what there is now. The counters go on meanwhile: what passes until the
 // programs are exchanged is not counted.
-func (p *Plane) copied() (r rows, err error) {
-	r = rows{all[uint32, bpfPeer](p.objs.Peers4), all[bpfAddr, bpfPeer](p.objs.Peers6),
-		all[uint32, bpfRev](p.objs.Rev4), all[bpfAddr, bpfRev](p.objs.Rev6), [6][]byte{}}
+func (p *Plane) copied() (rows, error) {
+	r, err := p.rows()
+	if err != nil {
+		return r, err
+	}
 	for i, m := range p.arrays() {
 		r.memory[i] = make([]byte, m.Size())
 		read(m, 0, r.memory[i])
@@ -199,8 +201,18 @@ func (p *Plane) copied() (r rows, err error) {
 	return r, nil
 }
 
+// rows is what the maps hold of peers by their addresses.
+func (p *Plane) rows() (r rows, err error) {
+	var errs [4]error
+	r.peers4, errs[0] = all[uint32, bpfPeer](p.objs.Peers4)
+	r.peers6, errs[1] = all[bpfAddr, bpfPeer](p.objs.Peers6)
+	r.rev4, errs[2] = all[uint32, bpfRev](p.objs.Rev4)
+	r.rev6, errs[3] = all[bpfAddr, bpfRev](p.objs.Rev6)
+	return r, errors.Join(errs[:]...)
+}
+
 // all lists a map, many entries at a time.
-func all[K comparable, V any](m *ebpf.Map) map[K]V {
+func all[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
 	out := map[K]V{}
 	keys, values := make([]K, batch), make([]V, batch)
 	var at ebpf.MapBatchCursor
@@ -209,8 +221,11 @@ func all[K comparable, V any](m *ebpf.Map) map[K]V {
 		for i := range n {
 			out[keys[i]] = values[i]
 		}
-		if err != nil {
-			return out
+		if errors.Is(err, ebpf.ErrKeyNotExist) { // the end
+			return out, nil
+		}
+		if err != nil { // a row that is not known would pass for a free one
+			return nil, fmt.Errorf("list %v: %w", m, err)
 		}
 	}
 }
