@@ -135,8 +135,8 @@ func parse(t *testing.T, text string) experiment.Experiment {
 	return e
 }
 
-func TestParseAndEncodeAgree(t *testing.T) {
-	e := parse(t, `name: x
+// everyKey has the keys of workloads, and of how often they are repeated.
+const everyKey = `name: x
 networks: [vxlan, {name: mine, cni: my.conflist}, "cni:other.conf"]
 topologies: [one-host, two-hosts]
 pairs: [1, 4]
@@ -158,7 +158,10 @@ workloads:
   - {name: nested, topologies: [one-host, bmp2vmp-local, vmp2vmp-remote], pairs: 1, mtu: 1500, outside: [bridge, vxlan], vm: [uml, qemu]}
   - {name: virtual, topologies: [bmp2bmp-local, bmp2vmp-local], pairs: 1, mtu: 1500}
   - {name: uperf, profile: web.xml, pairs: 1, mtu: 1500}
-`)
+`
+
+func TestParseAndEncodeAgree(t *testing.T) {
+	e := parse(t, everyKey)
 	if n := len(e.Entries[3].Scenarios); n != 2+4+4 {
 		t.Errorf("%d scenarios of topologies with virtual machines: %v", n, e.Entries[3].Scenarios)
 	}
