@@ -125,10 +125,10 @@ func BenchmarkPeers(b *testing.B) {
 							peer = benchPeer(rand.IntN(n))
 						}
 						pair := peer.Paths[0].Pairs[0]
-						out[i] = one(p.objs.Out, udp(me, peer.Pairs[0].Remote, 0, 7000, 7001), verdictRedirect)
-						in[i] = one(p.objs.PathIn, steered(udp(pair.Remote, pair.Local, 0, 7001, 7000), keyOf(1), sayData, false),
+						out[i] = one(p.objs.PwEgress, udp(me, peer.Pairs[0].Remote, 0, 7000, 7001), verdictRedirect)
+						in[i] = one(p.objs.PwPathIngress, steered(udp(pair.Remote, pair.Local, 0, 7001, 7000), keyOf(1), sayData, false),
 							verdictNext)
-						stranger[i] = one(p.objs.Out, udp(me, me, 0, 7000, 7001), verdictNext)
+						stranger[i] = one(p.objs.PwEgress, udp(me, me, 0, 7000, 7001), verdictNext)
 					}
 					return nil
 				})

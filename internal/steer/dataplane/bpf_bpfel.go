@@ -18,13 +18,40 @@ type bpfAddr struct {
 	W [4]uint32
 }
 
-type bpfBeat struct {
-	_       structs.HostLayout
-	At      uint64
-	Tick    uint64
-	Lenient uint32
-	Pad     uint32
+type bpfChoice uint32
+
+const (
+	bpfChoiceCHOICE_PATH     bpfChoice = 7
+	bpfChoiceCHOICE_NOTIFIED bpfChoice = 8
+	bpfChoiceCHOICE_DIVERTED bpfChoice = 16
+)
+
+type bpfChoices struct {
+	_      structs.HostLayout
+	Choice [64]uint8
 }
+
+type bpfClosed uint32
+
+const (
+	bpfClosedCLOSED_OUT   bpfClosed = 1
+	bpfClosedCLOSED_IN    bpfClosed = 2
+	bpfClosedCLOSED_RESET bpfClosed = 4
+)
+
+type bpfEvent uint32
+
+const (
+	bpfEventEV_ERROR      bpfEvent = 0
+	bpfEventEV_TOO_BIG    bpfEvent = 1
+	bpfEventEV_NO_PATH    bpfEvent = 2
+	bpfEventEV_LEASE      bpfEvent = 3
+	bpfEventEV_STRANGER   bpfEvent = 4
+	bpfEventEV_ICMP       bpfEvent = 5
+	bpfEventEV_FORGED     bpfEvent = 6
+	bpfEventEV_UNADMITTED bpfEvent = 7
+	bpfEventEV_FULL       bpfEvent = 8
+)
 
 type bpfFlow struct {
 	_          structs.HostLayout
@@ -34,6 +61,16 @@ type bpfFlow struct {
 	Remote     uint16
 	Proto      uint8
 	Pad        [3]uint8
+}
+
+type bpfFlowState struct {
+	_             structs.HostLayout
+	Role          uint8
+	Closed        uint8
+	Announcements uint16
+	Seen          uint32
+	Announced     uint32
+	Pad           uint32
 }
 
 type bpfKey struct {
@@ -46,20 +83,28 @@ type bpfKeys struct {
 	K [4]bpfKey
 }
 
-type bpfOrder struct {
-	_     structs.HostLayout
-	Said  uint64
-	Heard uint64
+type bpfLease struct {
+	_       structs.HostLayout
+	Renewed uint64
+	Tick    uint64
+	Lenient uint32
+	Pad     uint32
 }
 
-type bpfPart struct {
-	_      structs.HostLayout
-	Role   uint8
-	Closed uint8
-	Marks  uint16
-	Seen   uint32
-	Told   uint32
-	Pad    uint32
+type bpfLimit uint32
+
+const (
+	bpfLimitPATHS           bpfLimit = 8
+	bpfLimitKEYS            bpfLimit = 4
+	bpfLimitCANDIDATE_SHIFT bpfLimit = 15
+	bpfLimitMISS_BITS       bpfLimit = 8
+	bpfLimitSEEN_SHIFT      bpfLimit = 28
+)
+
+type bpfNoticeNumbers struct {
+	_        structs.HostLayout
+	Sent     uint64
+	Received uint64
 }
 
 type bpfPath struct {
@@ -74,6 +119,13 @@ type bpfPath struct {
 	Pad     uint8
 	Mac     [12]uint8
 }
+
+type bpfPathFlag uint32
+
+const (
+	bpfPathFlagPATH_MAC   bpfPathFlag = 1
+	bpfPathFlagPATH_ENCAP bpfPathFlag = 2
+)
 
 type bpfPeer struct {
 	_          structs.HostLayout
@@ -103,10 +155,26 @@ type bpfRev struct {
 	Accept       bpfKeys
 }
 
-type bpfRow struct {
-	_      structs.HostLayout
-	Choice [64]uint8
-}
+type bpfRole uint32
+
+const (
+	bpfRoleFLOW_NONE       bpfRole = 0
+	bpfRoleFLOW_OWNER_NEW  bpfRole = 1
+	bpfRoleFLOW_OWNER      bpfRole = 2
+	bpfRoleFLOW_FOLLOW_NEW bpfRole = 3
+	bpfRoleFLOW_ANSWERED   bpfRole = 4
+	bpfRoleFLOW_FOLLOW     bpfRole = 5
+)
+
+type bpfTag uint32
+
+const (
+	bpfTagTAG_DATA      bpfTag = 1
+	bpfTagTAG_OPEN      bpfTag = 2
+	bpfTagTAG_ANSWER    bpfTag = 3
+	bpfTagTAG_SETTLED   bpfTag = 4
+	bpfTagTAG_FORGOTTEN bpfTag = 5
+)
 
 type bpfTally struct {
 	_       structs.HostLayout
@@ -120,36 +188,37 @@ type bpfTally struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapElsewhere     = "elsewhere"
-	bpfMapEvents        = "events"
-	bpfMapFlows         = "flows"
-	bpfMapFollow        = "follow"
-	bpfMapHeartbeat     = "heartbeat"
-	bpfMapHeld          = "held"
-	bpfMapNear          = "near"
-	bpfMapNearRev       = "near_rev"
-	bpfMapOrder         = "order"
-	bpfMapOwn           = "own"
-	bpfMapPeers4        = "peers4"
-	bpfMapPeers6        = "peers6"
-	bpfMapReceived      = "received"
-	bpfMapRecent        = "recent"
-	bpfMapRev4          = "rev4"
-	bpfMapRev6          = "rev6"
-	bpfMapSent          = "sent"
-	bpfMapSlots         = "slots"
-	bpfMapSlotsRev      = "slots_rev"
-	bpfMapWanted        = "wanted"
-	bpfProgIn           = "in"
-	bpfProgOut          = "out"
-	bpfProgPathIn       = "path_in"
-	bpfVarFlowsPerPeer  = "flows_per_peer"
-	bpfVarLeaseNs       = "lease_ns"
-	bpfVarSlotRevShift  = "slot_rev_shift"
-	bpfVarSlotShift     = "slot_shift"
-	bpfVarStableIfindex = "stable_ifindex"
-	bpfVarStableMac     = "stable_mac"
-	bpfVarToStableDev   = "to_stable_dev"
+	bpfMapPwCandidates   = "pw_candidates"
+	bpfMapPwEvents       = "pw_events"
+	bpfMapPwFlowCache    = "pw_flow_cache"
+	bpfMapPwFlowCount    = "pw_flow_count"
+	bpfMapPwFlows        = "pw_flows"
+	bpfMapPwFollower     = "pw_follower"
+	bpfMapPwHeartbeat    = "pw_heartbeat"
+	bpfMapPwMisses       = "pw_misses"
+	bpfMapPwNotices      = "pw_notices"
+	bpfMapPwOwner        = "pw_owner"
+	bpfMapPwPeers4       = "pw_peers4"
+	bpfMapPwPeers6       = "pw_peers6"
+	bpfMapPwReceived     = "pw_received"
+	bpfMapPwRev4         = "pw_rev4"
+	bpfMapPwRev6         = "pw_rev6"
+	bpfMapPwRevRows      = "pw_rev_rows"
+	bpfMapPwRevSlots     = "pw_rev_slots"
+	bpfMapPwRows         = "pw_rows"
+	bpfMapPwSent         = "pw_sent"
+	bpfMapPwSlots        = "pw_slots"
+	bpfProgPwEgress      = "pw_egress"
+	bpfProgPwIngress     = "pw_ingress"
+	bpfProgPwPathIngress = "pw_path_ingress"
+	bpfVarEnums          = "enums"
+	bpfVarFlowsPerPeer   = "flows_per_peer"
+	bpfVarLeaseNs        = "lease_ns"
+	bpfVarSlotRevShift   = "slot_rev_shift"
+	bpfVarSlotShift      = "slot_shift"
+	bpfVarStableIfindex  = "stable_ifindex"
+	bpfVarStableMac      = "stable_mac"
+	bpfVarToStableDev    = "to_stable_dev"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -194,41 +263,42 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	In     *ebpf.ProgramSpec `ebpf:"in"`
-	Out    *ebpf.ProgramSpec `ebpf:"out"`
-	PathIn *ebpf.ProgramSpec `ebpf:"path_in"`
+	PwEgress      *ebpf.ProgramSpec `ebpf:"pw_egress"`
+	PwIngress     *ebpf.ProgramSpec `ebpf:"pw_ingress"`
+	PwPathIngress *ebpf.ProgramSpec `ebpf:"pw_path_ingress"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Elsewhere *ebpf.MapSpec `ebpf:"elsewhere"`
-	Events    *ebpf.MapSpec `ebpf:"events"`
-	Flows     *ebpf.MapSpec `ebpf:"flows"`
-	Follow    *ebpf.MapSpec `ebpf:"follow"`
-	Heartbeat *ebpf.MapSpec `ebpf:"heartbeat"`
-	Held      *ebpf.MapSpec `ebpf:"held"`
-	Near      *ebpf.MapSpec `ebpf:"near"`
-	NearRev   *ebpf.MapSpec `ebpf:"near_rev"`
-	Order     *ebpf.MapSpec `ebpf:"order"`
-	Own       *ebpf.MapSpec `ebpf:"own"`
-	Peers4    *ebpf.MapSpec `ebpf:"peers4"`
-	Peers6    *ebpf.MapSpec `ebpf:"peers6"`
-	Received  *ebpf.MapSpec `ebpf:"received"`
-	Recent    *ebpf.MapSpec `ebpf:"recent"`
-	Rev4      *ebpf.MapSpec `ebpf:"rev4"`
-	Rev6      *ebpf.MapSpec `ebpf:"rev6"`
-	Sent      *ebpf.MapSpec `ebpf:"sent"`
-	Slots     *ebpf.MapSpec `ebpf:"slots"`
-	SlotsRev  *ebpf.MapSpec `ebpf:"slots_rev"`
-	Wanted    *ebpf.MapSpec `ebpf:"wanted"`
+	PwCandidates *ebpf.MapSpec `ebpf:"pw_candidates"`
+	PwEvents     *ebpf.MapSpec `ebpf:"pw_events"`
+	PwFlowCache  *ebpf.MapSpec `ebpf:"pw_flow_cache"`
+	PwFlowCount  *ebpf.MapSpec `ebpf:"pw_flow_count"`
+	PwFlows      *ebpf.MapSpec `ebpf:"pw_flows"`
+	PwFollower   *ebpf.MapSpec `ebpf:"pw_follower"`
+	PwHeartbeat  *ebpf.MapSpec `ebpf:"pw_heartbeat"`
+	PwMisses     *ebpf.MapSpec `ebpf:"pw_misses"`
+	PwNotices    *ebpf.MapSpec `ebpf:"pw_notices"`
+	PwOwner      *ebpf.MapSpec `ebpf:"pw_owner"`
+	PwPeers4     *ebpf.MapSpec `ebpf:"pw_peers4"`
+	PwPeers6     *ebpf.MapSpec `ebpf:"pw_peers6"`
+	PwReceived   *ebpf.MapSpec `ebpf:"pw_received"`
+	PwRev4       *ebpf.MapSpec `ebpf:"pw_rev4"`
+	PwRev6       *ebpf.MapSpec `ebpf:"pw_rev6"`
+	PwRevRows    *ebpf.MapSpec `ebpf:"pw_rev_rows"`
+	PwRevSlots   *ebpf.MapSpec `ebpf:"pw_rev_slots"`
+	PwRows       *ebpf.MapSpec `ebpf:"pw_rows"`
+	PwSent       *ebpf.MapSpec `ebpf:"pw_sent"`
+	PwSlots      *ebpf.MapSpec `ebpf:"pw_slots"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	Enums         *ebpf.VariableSpec `ebpf:"enums"`
 	FlowsPerPeer  *ebpf.VariableSpec `ebpf:"flows_per_peer"`
 	LeaseNs       *ebpf.VariableSpec `ebpf:"lease_ns"`
 	SlotRevShift  *ebpf.VariableSpec `ebpf:"slot_rev_shift"`
@@ -258,50 +328,50 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Elsewhere *ebpf.Map `ebpf:"elsewhere"`
-	Events    *ebpf.Map `ebpf:"events"`
-	Flows     *ebpf.Map `ebpf:"flows"`
-	Follow    *ebpf.Map `ebpf:"follow"`
-	Heartbeat *ebpf.Map `ebpf:"heartbeat"`
-	Held      *ebpf.Map `ebpf:"held"`
-	Near      *ebpf.Map `ebpf:"near"`
-	NearRev   *ebpf.Map `ebpf:"near_rev"`
-	Order     *ebpf.Map `ebpf:"order"`
-	Own       *ebpf.Map `ebpf:"own"`
-	Peers4    *ebpf.Map `ebpf:"peers4"`
-	Peers6    *ebpf.Map `ebpf:"peers6"`
-	Received  *ebpf.Map `ebpf:"received"`
-	Recent    *ebpf.Map `ebpf:"recent"`
-	Rev4      *ebpf.Map `ebpf:"rev4"`
-	Rev6      *ebpf.Map `ebpf:"rev6"`
-	Sent      *ebpf.Map `ebpf:"sent"`
-	Slots     *ebpf.Map `ebpf:"slots"`
-	SlotsRev  *ebpf.Map `ebpf:"slots_rev"`
-	Wanted    *ebpf.Map `ebpf:"wanted"`
+	PwCandidates *ebpf.Map `ebpf:"pw_candidates"`
+	PwEvents     *ebpf.Map `ebpf:"pw_events"`
+	PwFlowCache  *ebpf.Map `ebpf:"pw_flow_cache"`
+	PwFlowCount  *ebpf.Map `ebpf:"pw_flow_count"`
+	PwFlows      *ebpf.Map `ebpf:"pw_flows"`
+	PwFollower   *ebpf.Map `ebpf:"pw_follower"`
+	PwHeartbeat  *ebpf.Map `ebpf:"pw_heartbeat"`
+	PwMisses     *ebpf.Map `ebpf:"pw_misses"`
+	PwNotices    *ebpf.Map `ebpf:"pw_notices"`
+	PwOwner      *ebpf.Map `ebpf:"pw_owner"`
+	PwPeers4     *ebpf.Map `ebpf:"pw_peers4"`
+	PwPeers6     *ebpf.Map `ebpf:"pw_peers6"`
+	PwReceived   *ebpf.Map `ebpf:"pw_received"`
+	PwRev4       *ebpf.Map `ebpf:"pw_rev4"`
+	PwRev6       *ebpf.Map `ebpf:"pw_rev6"`
+	PwRevRows    *ebpf.Map `ebpf:"pw_rev_rows"`
+	PwRevSlots   *ebpf.Map `ebpf:"pw_rev_slots"`
+	PwRows       *ebpf.Map `ebpf:"pw_rows"`
+	PwSent       *ebpf.Map `ebpf:"pw_sent"`
+	PwSlots      *ebpf.Map `ebpf:"pw_slots"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
-		m.Elsewhere,
-		m.Events,
-		m.Flows,
-		m.Follow,
-		m.Heartbeat,
-		m.Held,
-		m.Near,
-		m.NearRev,
-		m.Order,
-		m.Own,
-		m.Peers4,
-		m.Peers6,
-		m.Received,
-		m.Recent,
-		m.Rev4,
-		m.Rev6,
-		m.Sent,
-		m.Slots,
-		m.SlotsRev,
-		m.Wanted,
+		m.PwCandidates,
+		m.PwEvents,
+		m.PwFlowCache,
+		m.PwFlowCount,
+		m.PwFlows,
+		m.PwFollower,
+		m.PwHeartbeat,
+		m.PwMisses,
+		m.PwNotices,
+		m.PwOwner,
+		m.PwPeers4,
+		m.PwPeers6,
+		m.PwReceived,
+		m.PwRev4,
+		m.PwRev6,
+		m.PwRevRows,
+		m.PwRevSlots,
+		m.PwRows,
+		m.PwSent,
+		m.PwSlots,
 	)
 }
 
@@ -309,6 +379,7 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	Enums         *ebpf.Variable `ebpf:"enums"`
 	FlowsPerPeer  *ebpf.Variable `ebpf:"flows_per_peer"`
 	LeaseNs       *ebpf.Variable `ebpf:"lease_ns"`
 	SlotRevShift  *ebpf.Variable `ebpf:"slot_rev_shift"`
@@ -322,16 +393,16 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	In     *ebpf.Program `ebpf:"in"`
-	Out    *ebpf.Program `ebpf:"out"`
-	PathIn *ebpf.Program `ebpf:"path_in"`
+	PwEgress      *ebpf.Program `ebpf:"pw_egress"`
+	PwIngress     *ebpf.Program `ebpf:"pw_ingress"`
+	PwPathIngress *ebpf.Program `ebpf:"pw_path_ingress"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
-		p.In,
-		p.Out,
-		p.PathIn,
+		p.PwEgress,
+		p.PwIngress,
+		p.PwPathIngress,
 	)
 }
 

@@ -5,19 +5,16 @@ import (
 	"net/netip"
 )
 
-// candidateShift is ELSEWHERE_SHIFT of steer.h, which leaves 2^17 bits: of 20,000 pods'
-// addresses one in seven of all others is taken for one, and told of for nothing.
-const candidateShift = 15
-
 // Candidates is the stable addresses of pods that could be peers, as data planes know them:
-// the same for all pods of a host.
+// the same for all pods of a host. 2^17 bits are enough for 20,000 pods: one in seven of
+// all other addresses is taken for one of theirs, and is a miss for nothing.
 type Candidates struct{ bits []byte }
 
 // NewCandidates returns that of the addresses.
 func NewCandidates(addrs []netip.Addr) Candidates {
-	bits := make([]byte, 1<<(32-candidateShift-3))
+	bits := make([]byte, 1<<(32-bpfLimitCANDIDATE_SHIFT-3))
 	for _, a := range addrs {
-		h := hashed(word(a)) >> candidateShift
+		h := hashed(word(a)) >> bpfLimitCANDIDATE_SHIFT
 		bits[h>>3] |= 1 << (h & 7) // words of 64 bits, little endian as all of bpfel
 	}
 	return Candidates{bits}
@@ -27,27 +24,24 @@ func NewCandidates(addrs []netip.Addr) Candidates {
 // not entered is told by Misses.
 func (p *Plane) SetCandidates(e Candidates) {
 	had := make([]byte, len(e.bits))
-	read(p.mem.elsewhere, 0, had)
+	read(p.mem.candidates, 0, had)
 	if !bytes.Equal(had, e.bits) {
-		write(p.mem.elsewhere, 0, e.bits)
+		write(p.mem.candidates, 0, e.bits)
 	}
 }
-
-// missSlots is 1 << WANTED_BITS of steer.h, and addrSize the size of an address there.
-const missSlots, addrSize = 256, 16
 
 // Misses lists candidates that the pod has sent to and that are no peer's,
 // since it was last asked. Some may be of others, as they are told by a hash; and of many
 // at once some are told only when more is sent.
 func (p *Plane) Misses() (out []netip.Addr) {
 	var all [missSlots * addrSize]byte
-	read(p.mem.wanted, 0, all[:])
+	read(p.mem.misses, 0, all[:])
 	for i := range missSlots {
 		raw := [16]byte(all[i*addrSize:])
 		if raw == [16]byte{} {
 			continue
 		}
-		write(p.mem.wanted, uint32(i*addrSize), make([]byte, addrSize))
+		write(p.mem.misses, uint32(i*addrSize), make([]byte, addrSize))
 		out = append(out, unword(raw))
 	}
 	return out

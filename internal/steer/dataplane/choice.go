@@ -43,15 +43,8 @@ type Choice struct {
 	Diverted bool
 }
 
-// Parts of a byte of a row: struct row of steer.h.
-const (
-	rowPath     = 7
-	rowTold     = 1 << 3
-	rowDiverted = 1 << 4
-)
-
 func decode(c uint8) Choice {
-	return Choice{Path: int(c & rowPath), Notified: c&rowTold != 0, Diverted: c&rowDiverted != 0}
+	return Choice{Path: int(c & choicePath), Notified: c&choiceNotified != 0, Diverted: c&choiceDiverted != 0}
 }
 
 // errUnknown is returned for a peer that SetPeer has not named.
@@ -70,17 +63,17 @@ func (p *Plane) Switch(uid string, set Set, path int) (Set, error) {
 	if path < 0 || path >= MaxPaths {
 		return 0, fmt.Errorf("switch to %s: path %d: expected 0 to %d", uid, path, MaxPaths-1)
 	}
-	row := row64(p.mem.own, id)
+	row := row64(p.mem.owner, id)
 	var moved Set
 	for b, old := range row {
-		if set>>b&1 == 0 || int(old&rowPath) == path {
+		if set>>b&1 == 0 || int(old&choicePath) == path {
 			continue
 		}
 		moved |= 1 << b
 		row[b] = uint8(path)
 	}
 	if moved != 0 {
-		write(p.mem.own, id*Buckets, row[:])
+		write(p.mem.owner, id*Buckets, row[:])
 		p.renumber(id, 0)
 	}
 	return moved, nil
@@ -92,17 +85,11 @@ func row64(m *ebpf.Memory, id uint32) (row [Buckets]uint8) {
 	return row
 }
 
-// Of struct order: its size, and where it has what the peer said.
-const (
-	orderSize  = 16
-	orderHeard = 8
-)
-
 // renumber gives this end's choices a number above all that it ever gave them, and above
 // after: wall clock time, so that it grows also where nothing is kept.
 func (p *Plane) renumber(id uint32, after uint64) {
 	now := uint64(p.cfg.Now().UnixNano())
-	put64(p.mem.order, id*orderSize, max(get64(p.mem.order, id*orderSize)+1, after+1, now))
+	put64(p.mem.notices, id*noticeSize, max(get64(p.mem.notices, id*noticeSize)+1, after+1, now))
 }
 
 // Number is the number of this end's latest choices for the peer: it grows with each
@@ -112,7 +99,7 @@ func (p *Plane) Number(uid string) (uint64, error) {
 	if !ok {
 		return 0, fmt.Errorf("read number of choices for %s: %w", uid, errUnknown)
 	}
-	return get64(p.mem.order, id*orderSize), nil
+	return get64(p.mem.notices, id*noticeSize), nil
 }
 
 // Renumber gives the choices a number above after, as the peer knows one that is higher
@@ -127,10 +114,10 @@ func (p *Plane) Renumber(uid string, after uint64) error {
 }
 
 // Choices returns where the flows are that this pod has opened, by bucket.
-func (p *Plane) Choices(uid string) ([Buckets]Choice, error) { return p.choices(p.mem.own, uid) }
+func (p *Plane) Choices(uid string) ([Buckets]Choice, error) { return p.choices(p.mem.owner, uid) }
 
 // Followed returns where the flows are that the peer has opened, by bucket.
-func (p *Plane) Followed(uid string) ([Buckets]Choice, error) { return p.choices(p.mem.follow, uid) }
+func (p *Plane) Followed(uid string) ([Buckets]Choice, error) { return p.choices(p.mem.follower, uid) }
 
 func (p *Plane) choices(m *ebpf.Memory, uid string) (out [Buckets]Choice, err error) {
 	id, ok := p.ids[uid]
@@ -151,21 +138,21 @@ func (p *Plane) Follow(uid string, number uint64, said map[uint8]int) (uint64, e
 	if !ok {
 		return 0, fmt.Errorf("follow %s: %w", uid, errUnknown)
 	}
-	known := get64(p.mem.order, id*orderSize+orderHeard)
+	known := get64(p.mem.notices, id*noticeSize+noticeReceived)
 	if number < known {
 		return known, nil
 	}
-	row := row64(p.mem.follow, id)
+	row := row64(p.mem.follower, id)
 	for b, path := range said {
 		if b >= Buckets || path < 0 || path >= MaxPaths {
 			return known, fmt.Errorf("follow %s: bucket %d, path %d: out of range", uid, b, path)
 		}
-		if number > known || row[b]&rowDiverted == 0 {
-			row[b] = uint8(path) | rowTold
+		if number > known || row[b]&choiceDiverted == 0 {
+			row[b] = uint8(path) | choiceNotified
 		}
 	}
-	write(p.mem.follow, id*Buckets, row[:])
-	put64(p.mem.order, id*orderSize+orderHeard, number)
+	write(p.mem.follower, id*Buckets, row[:])
+	put64(p.mem.notices, id*noticeSize+noticeReceived, number)
 	return number, nil
 }
 
@@ -180,15 +167,15 @@ func (p *Plane) Divert(uid string, from, to int) (n int, err error) {
 	if to < 0 || to >= MaxPaths {
 		return 0, fmt.Errorf("divert %s: path %d: expected 0 to %d", uid, to, MaxPaths-1)
 	}
-	row := row64(p.mem.follow, id)
+	row := row64(p.mem.follower, id)
 	for b, c := range row {
-		if int(c&rowPath) == from {
-			row[b] = uint8(to) | c&rowTold | rowDiverted
+		if int(c&choicePath) == from {
+			row[b] = uint8(to) | c&choiceNotified | choiceDiverted
 			n++
 		}
 	}
 	if n > 0 {
-		write(p.mem.follow, id*Buckets, row[:])
+		write(p.mem.follower, id*Buckets, row[:])
 	}
 	return n, nil
 }
@@ -200,22 +187,22 @@ func (p *Plane) Unfollow(uid string) (n int, err error) {
 	if !ok {
 		return 0, fmt.Errorf("unfollow %s: %w", uid, errUnknown)
 	}
-	row := row64(p.mem.follow, id)
+	row := row64(p.mem.follower, id)
 	for _, c := range row {
-		if c&rowPath != 0 {
+		if c&choicePath != 0 {
 			n++
 		}
 	}
 	if n > 0 {
-		write(p.mem.follow, id*Buckets, make([]byte, Buckets))
+		write(p.mem.follower, id*Buckets, make([]byte, Buckets))
 	}
 	return n, nil
 }
 
 // settleHome puts all flows of a pair on the default network.
 func (p *Plane) settleHome(id uint32) {
-	write(p.mem.own, id*Buckets, make([]byte, Buckets))
-	write(p.mem.follow, id*Buckets, make([]byte, Buckets))
+	write(p.mem.owner, id*Buckets, make([]byte, Buckets))
+	write(p.mem.follower, id*Buckets, make([]byte, Buckets))
 	p.renumber(id, 0)
 }
 
@@ -254,13 +241,6 @@ func (p *Plane) Tallies(uid string, path int) (sent, received Tally, err error) 
 	return tally(p.mem.sent, off), tally(p.mem.received, off), nil
 }
 
-// Of struct tally: its size, and where of what was sent the packets of flows are
-// that were opened here.
-const (
-	tallySize   = 32
-	tallyOpened = 24
-)
-
 func tally(m *ebpf.Memory, off uint32) Tally {
 	var b [tallyOpened]byte
 	read(m, off, b[:])
@@ -296,9 +276,10 @@ type Events struct {
 
 // Events returns the counts since the data plane was first loaded.
 func (p *Plane) Events() Events {
-	n := func(i uint32) uint64 { return get64(p.mem.events, i*8) }
-	return Events{Errors: n(0), TooBig: n(1), NoPath: n(2), Lease: n(3), Strangers: n(4), ICMP: n(5), Forged: n(6),
-		Unadmitted: n(7), Full: n(8)}
+	n := func(e bpfEvent) uint64 { return get64(p.mem.events, uint32(e)*8) }
+	return Events{Errors: n(bpfEventEV_ERROR), TooBig: n(bpfEventEV_TOO_BIG), NoPath: n(bpfEventEV_NO_PATH),
+		Lease: n(bpfEventEV_LEASE), Strangers: n(bpfEventEV_STRANGER), ICMP: n(bpfEventEV_ICMP),
+		Forged: n(bpfEventEV_FORGED), Unadmitted: n(bpfEventEV_UNADMITTED), Full: n(bpfEventEV_FULL)}
 }
 
 // Peers lists the UIDs of the peers that SetPeer has named, sorted.
@@ -307,8 +288,8 @@ func (p *Plane) Peers() []string { return slices.Sorted(maps.Keys(p.ids)) }
 // clear zeroes a peer's rows. What the peer said last is kept from no other pod.
 func (p *Plane) clear(id uint32) {
 	p.settleHome(id)
-	put64(p.mem.order, id*orderSize+orderHeard, 0)
-	put32(p.mem.held, id*stride, 0)
+	put64(p.mem.notices, id*noticeSize+noticeReceived, 0)
+	put32(p.mem.flowCount, id*stride, 0)
 	write(p.mem.sent, id*MaxPaths*tallySize, make([]byte, MaxPaths*tallySize))
 	write(p.mem.received, id*MaxPaths*tallySize, make([]byte, MaxPaths*tallySize))
 }
@@ -318,13 +299,13 @@ func (p *Plane) clear(id uint32) {
 
 func read(m *ebpf.Memory, off uint32, b []byte) {
 	if _, err := m.ReadAt(b, int64(off)); err != nil {
-		panic(fmt.Sprintf("steer: read map at %d: %v", off, err))
+		panic(fmt.Sprintf("dataplane: read map at %d: %v", off, err))
 	}
 }
 
 func write(m *ebpf.Memory, off uint32, b []byte) {
 	if _, err := m.WriteAt(b, int64(off)); err != nil {
-		panic(fmt.Sprintf("steer: write map at %d: %v", off, err))
+		panic(fmt.Sprintf("dataplane: write map at %d: %v", off, err))
 	}
 }
 

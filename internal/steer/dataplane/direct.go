@@ -31,7 +31,7 @@ func (p *Plane) Direct(dev string, ready bool) error {
 	}
 	// First there: what it redirects is none of the interface's.
 	return netns.Do(p.cfg.Netns, func() error {
-		return p.hook(dev, "out", p.objs.Out, ebpf.AttachTCXEgress, link.Head())
+		return p.hook(dev, "out", p.objs.PwEgress, ebpf.AttachTCXEgress, link.Head())
 	})
 }
 

@@ -82,7 +82,7 @@ func TestDirect(t *testing.T) {
 	b.planes[2].RenewLease()
 	back()
 	// The lease's end and its renewal are epochs of their own, and with two switches more
-	// a new flow in the old one's bucket, which is quiet, would be at the fourth (steer.h).
+	// a new flow in the old one's bucket, which is quiet, would be at the fourth (dataplane.h).
 	time.Sleep(time.Second)
 	b.planes[1].RenewLease()
 	b.planes[2].RenewLease()

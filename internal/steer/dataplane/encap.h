@@ -36,13 +36,13 @@ static __always_inline int fits(struct __sk_buff *skb, const struct packet *p, c
 	return p->seglen + sizeof(struct outer) <= pa->mtu && skb->len - ETH_HLEN + sizeof(struct outer) <= 65535;
 }
 
-/* wrap puts the packet into another. Returns 1, and it is as it was, where the
+/* encapsulate puts the packet into another. Returns 1, and it is as it was, where the
  * kernel cannot: a packet of the pod's own tunnel. */
-GLOBAL int wrap(struct __sk_buff *skb, const struct path *pa, __u64 t)
+GLOBAL int encapsulate(struct __sk_buff *skb, const struct path *pa, __u64 t)
 {
 	struct outer o = {};
 	__u32 len = skb->len - ETH_HLEN + sizeof(o);
-	struct iphdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
+	struct iphdr *ip = pull(skb, ETH_HLEN, sizeof(*ip));
 
 	if (!ip || !pa)
 		return 1;
@@ -72,8 +72,8 @@ GLOBAL int wrap(struct __sk_buff *skb, const struct path *pa, __u64 t)
 	return bpf_skb_store_bytes(skb, ETH_HLEN, &o, sizeof(o), 0);
 }
 
-/* wrapped reports whether a packet may be one that wrap has made, and its tag. */
-static __always_inline int wrapped(struct __sk_buff *skb, const struct packet *p, __u64 *t)
+/* shim_tag reports whether encapsulate may have made a packet, and its tag. */
+static __always_inline int shim_tag(struct __sk_buff *skb, const struct packet *p, __u64 *t)
 {
 	struct shim s;
 
@@ -85,8 +85,8 @@ static __always_inline int wrapped(struct __sk_buff *skb, const struct packet *p
 	return 1;
 }
 
-/* wrapped_formerly reports whether layout 1 may have made a packet so. */
-static __always_inline int wrapped_formerly(struct __sk_buff *skb, const struct packet *p)
+/* is_former_shim reports whether layout 1 may have made a packet so. */
+static __always_inline int is_former_shim(struct __sk_buff *skb, const struct packet *p)
 {
 	__be16 magic;
 
@@ -94,10 +94,10 @@ static __always_inline int wrapped_formerly(struct __sk_buff *skb, const struct 
 	       !bpf_skb_load_bytes(skb, p->l4 + sizeof(struct udphdr), &magic, sizeof(magic)) && magic == bpf_htons(FORMER_MAGIC);
 }
 
-/* unwrap takes the outer headers off and reads what was in them. */
-static __always_inline int unwrap(struct __sk_buff *skb, struct packet *p, const struct rev *r)
+/* decapsulate takes the outer headers off and reads what was in them. */
+static __always_inline int decapsulate(struct __sk_buff *skb, struct packet *p, const struct rev *r)
 {
-	struct iphdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
+	struct iphdr *ip = pull(skb, ETH_HLEN, sizeof(*ip));
 
 	if (!ip)
 		return -1;
@@ -105,21 +105,21 @@ static __always_inline int unwrap(struct __sk_buff *skb, struct packet *p, const
 	if (bpf_skb_adjust_room(skb, -(__s32)sizeof(struct outer), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return -1;
 	__builtin_memset(p, 0, sizeof(*p));
-	if (parse(skb, p) < 0 || p->v6 || !same(&p->src, &r->stable_remote, 0) || !same(&p->dst, &r->stable_local, 0))
+	if (parse(skb, p) < 0 || p->v6 || !addr_equal(&p->src, &r->stable_remote, 0) || !addr_equal(&p->dst, &r->stable_local, 0))
 		return -1;
 	if (congested)
 		bpf_skb_ecn_set_ce(skb); /* where the inner packet can say so */
 	return 0;
 }
 
-/* sealed is genuine for what was in a wrapped packet. */
-static __always_inline int sealed(const struct packet *p, const struct rev *r, __u64 t)
+/* verify_shim is verify_tag for what was encapsulated. */
+static __always_inline int verify_shim(const struct packet *p, const struct rev *r, __u64 t)
 {
-	__u64 seven = tagged(p, !r->lower, SAY_DATA);
+	__u64 seven = tag_input(p, !r->lower, TAG_DATA);
 
-	if (t == siphash_any(r->accept.k[0].k[0], r->accept.k[0].k[1], seven))
+	if (t == siphash_noinline(r->accept.k[0].k[0], r->accept.k[0].k[1], seven))
 		return EXACT;
-	return t ? turned(&r->accept, seven, 0, 0, t) : FORGED;
+	return t ? verify_tag_next(&r->accept, seven, 0, 0, t) : FORGED;
 }
 
 /* An ICMP error with as much of the packet in question as IP requires. */
@@ -132,9 +132,9 @@ struct error {
 	__u8 l4[8];
 };
 
-/* unquote makes an error about a wrapped packet one about the packet in it, where
+/* icmp_decap makes an error about an encapsulated packet one about the packet in it, where
  * the router quotes that far (RFC 1812 section 4.3.2.3 asks for 576 bytes). */
-static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p)
+static __always_inline int icmp_decap(struct __sk_buff *skb, const struct packet *p)
 {
 	struct outer o;
 	struct error e;
@@ -144,13 +144,13 @@ static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p
 	if (p->v6 || bpf_skb_load_bytes(skb, at, &o, sizeof(o)) || o.ip.ihl != 5 || o.ip.protocol != IPPROTO_UDP ||
 	    o.udp.dest != bpf_htons(ENCAP_PORT) || o.shim.magic != bpf_htons(ENCAP_MAGIC))
 		return TCX_NEXT;
-	struct rev *r = bpf_map_lookup_elem(&rev4, &o.ip.daddr);
+	struct rev *r = bpf_map_lookup_elem(&pw_rev4, &o.ip.daddr);
 	__u64 t = o.shim.tag[0] | (__u64)o.shim.tag[1] << 32;
 	if (!r || !(r->flags & PATH_ENCAP) || o.ip.saddr != r->local.w[0] || p->dst.w[0] != r->local.w[0] ||
 	    bpf_skb_load_bytes(skb, p->l4, &e.icmp, sizeof(e.icmp)) ||
 	    bpf_skb_load_bytes(skb, at + sizeof(o), &e.ip, sizeof(e) - sizeof(e.icmp)) || e.ip.ihl != 5 ||
 	    e.ip.saddr != r->stable_local.w[0] || e.ip.daddr != r->stable_remote.w[0] ||
-	    !ours(r, 0, e.ip.protocol, e.l4, 0, &t))
+	    !is_ours(r, 0, e.ip.protocol, e.l4, 0, &t))
 		return TCX_NEXT;
 	__u16 mtu = bpf_ntohs(e.icmp.mtu);
 	if (e.icmp.type == 3 && e.icmp.code == 4) /* too big; 0 is unknown (RFC 1191) */

@@ -177,7 +177,7 @@ func TestOlderChoicesMoveNothing(t *testing.T) {
 	b.planes[1].cfg.Now = func() time.Time { return time.Unix(1, 0) }
 	b.open(1)
 	b.planes[1].cfg.Now = func() time.Time { return time.Unix(1, 0) }
-	put64(b.planes[1].mem.order, b.planes[1].ids["pod-2"]*orderSize, 7)
+	put64(b.planes[1].mem.notices, b.planes[1].ids["pod-2"]*noticeSize, 7)
 	b.lead(1, 1)
 	first, said := b.says(1)
 	heard, err := two.Follow("pod-1", first, said)

@@ -22,7 +22,7 @@ func (p *Plane) sift() {
 	var k6 bpfAddr
 	var v bpfPeer
 	var r bpfRev
-	four, six, rev := p.objs.Peers4.Iterate(), p.objs.Peers6.Iterate(), p.objs.Rev4.Iterate()
+	four, six, rev := p.objs.PwPeers4.Iterate(), p.objs.PwPeers6.Iterate(), p.objs.PwRev4.Iterate()
 	for four.Next(&k4, &v) {
 		stable[p.slot(bpfAddr{W: [4]uint32{k4}})] = v.Id + 1
 	}
@@ -35,7 +35,7 @@ func (p *Plane) sift() {
 	if four.Err() != nil || six.Err() != nil || rev.Err() != nil {
 		return // leave it as it was: that is never too narrow
 	}
-	for m, words := range map[*ebpf.Memory][]uint32{p.mem.slots: stable, p.mem.slotsRev: paths} {
+	for m, words := range map[*ebpf.Memory][]uint32{p.mem.slots: stable, p.mem.revSlots: paths} {
 		for i, w := range words {
 			if off := uint32(i) * stride; get32(m, off) != w {
 				put32(m, off, w)
@@ -66,11 +66,11 @@ func (p *Plane) nearPeer(row bpfPeer) error {
 		return nil
 	}
 	var had bpfPeer
-	if err := p.objs.Near.Lookup(row.Id, &had); err != nil || had == row {
+	if err := p.objs.PwRows.Lookup(row.Id, &had); err != nil || had == row {
 		return err
 	}
 	had.Remote = 0
-	return errors.Join(p.objs.Near.Put(row.Id, had), p.objs.Near.Put(row.Id, row))
+	return errors.Join(p.objs.PwRows.Put(row.Id, had), p.objs.PwRows.Put(row.Id, row))
 }
 
 // nearRev is nearPeer for rev4.
@@ -80,16 +80,16 @@ func (p *Plane) nearRev(rev bpfRev) error {
 	}
 	i := rev.Id*MaxPaths + rev.Path
 	var had bpfRev
-	if err := p.objs.NearRev.Lookup(i, &had); err != nil {
+	if err := p.objs.PwRevRows.Lookup(i, &had); err != nil {
 		return err
 	}
 	if had != rev {
 		had.Remote = 0
-		if err := errors.Join(p.objs.NearRev.Put(i, had), p.objs.NearRev.Put(i, rev)); err != nil {
+		if err := errors.Join(p.objs.PwRevRows.Put(i, had), p.objs.PwRevRows.Put(i, rev)); err != nil {
 			return err
 		}
 	}
-	put32(p.mem.slotsRev, p.slotRev(bpfAddr{W: [4]uint32{rev.Remote}})*stride, i+1)
+	put32(p.mem.revSlots, p.slotRev(bpfAddr{W: [4]uint32{rev.Remote}})*stride, i+1)
 	return nil
 }
 
@@ -97,17 +97,17 @@ func (p *Plane) nearRev(rev bpfRev) error {
 func (p *Plane) farRev(rev bpfRev) error {
 	i := rev.Id*MaxPaths + rev.Path
 	var had bpfRev
-	if err := p.objs.NearRev.Lookup(i, &had); err != nil || had.Remote != rev.Remote {
+	if err := p.objs.PwRevRows.Lookup(i, &had); err != nil || had.Remote != rev.Remote {
 		return err
 	}
-	return p.objs.NearRev.Put(i, bpfRev{})
+	return p.objs.PwRevRows.Put(i, bpfRev{})
 }
 
 // far forgets a peer's rows.
 func (p *Plane) far(id uint32) error {
-	err := p.objs.Near.Put(id, bpfPeer{})
+	err := p.objs.PwRows.Put(id, bpfPeer{})
 	for n := range uint32(MaxPaths) {
-		err = errors.Join(err, p.objs.NearRev.Put(id*MaxPaths+n, bpfRev{}))
+		err = errors.Join(err, p.objs.PwRevRows.Put(id*MaxPaths+n, bpfRev{}))
 	}
 	return err
 }

@@ -53,10 +53,10 @@ func TestSharedSlot(t *testing.T) {
 		return received.Packets
 	}
 	for i, uid := range []string{"one", "two"} {
-		if got := verdict(t, p, p.objs.In, tcp(stable[i], me, 0)); got != verdictNext || came(uid, 0) != 1 {
+		if got := verdict(t, p, p.objs.PwIngress, tcp(stable[i], me, 0)); got != verdictNext || came(uid, 0) != 1 {
 			t.Errorf("%s over the default network: verdict %d, %d counted", uid, int32(got), came(uid, 0))
 		}
-		if got := verdict(t, p, p.objs.PathIn,
+		if got := verdict(t, p, p.objs.PwPathIngress,
 			steered(tcp(path[i], local, markTOS), keyOf(1), sayData, false)); got != verdictNext || came(uid, 1) != 1 {
 			t.Errorf("%s over the path: verdict %d, %d counted", uid, int32(got), came(uid, 1))
 		}
@@ -64,11 +64,11 @@ func TestSharedSlot(t *testing.T) {
 	if err := p.RemovePeer("two"); err != nil {
 		t.Fatal(err)
 	}
-	if got := verdict(t, p, p.objs.PathIn,
+	if got := verdict(t, p, p.objs.PwPathIngress,
 		steered(tcp(path[1], local, markTOS), keyOf(1), sayData, false)); got != verdictDrop {
 		t.Errorf("a peer that was removed: verdict %d", int32(got))
 	}
-	if got := verdict(t, p, p.objs.PathIn,
+	if got := verdict(t, p, p.objs.PwPathIngress,
 		steered(tcp(path[0], local, markTOS), keyOf(1), sayData, false)); got != verdictNext || came("one", 1) != 2 {
 		t.Errorf("the one that stays: verdict %d, %d counted", int32(got), came("one", 1))
 	}
@@ -99,14 +99,14 @@ func TestRoleChangesAtOnce(t *testing.T) {
 	p.put4(t, peer.UID, 7000, 7001, 6, roleOwner)
 	packet := tcp(stable.Local, stable.Remote, 0)
 	for range 2 {
-		if got := verdict(t, p, p.objs.Out, packet); got != verdictRedirect {
+		if got := verdict(t, p, p.objs.PwEgress, packet); got != verdictRedirect {
 			t.Fatalf("an owned flow: verdict %d", int32(got))
 		}
 	}
 	syn := tcp(stable.Remote, stable.Local, 0)
 	syn[14+20+13] = 0x02
-	verdict(t, p, p.objs.In, syn)
-	if got := verdict(t, p, p.objs.Out, packet); got != verdictNext {
+	verdict(t, p, p.objs.PwIngress, syn)
+	if got := verdict(t, p, p.objs.PwEgress, packet); got != verdictNext {
 		t.Errorf("after the peer's SYN: verdict %d", int32(got))
 	}
 }

@@ -19,7 +19,7 @@ func (b *bed) forget(pod int, local, remote uint16, proto uint8) {
 	p := b.planes[pod]
 	uid := fmt.Sprintf("pod-%d", 3-pod)
 	var table *ebpf.Map
-	if err := p.objs.Flows.Lookup(uint32(0), &table); err != nil {
+	if err := p.objs.PwFlows.Lookup(uint32(0), &table); err != nil {
 		b.t.Fatal(err)
 	}
 	defer table.Close()
@@ -266,7 +266,7 @@ func TestIdleFlowsAreOpenedAgain(t *testing.T) {
 func (b *bed) age(pod int, by time.Duration) {
 	b.t.Helper()
 	var table *ebpf.Map
-	if err := b.planes[pod].objs.Flows.Lookup(uint32(0), &table); err != nil {
+	if err := b.planes[pod].objs.PwFlows.Lookup(uint32(0), &table); err != nil {
 		b.t.Fatal(err)
 	}
 	defer table.Close()

@@ -59,7 +59,7 @@ func (p *Plane) lenient(on bool) {
 	if on {
 		v = 1
 	}
-	put32(p.mem.heartbeat, 16, v)
+	put32(p.mem.heartbeat, leaseLenient, v)
 }
 
 // Former takes away the data planes of other layouts that have nothing to do any more.

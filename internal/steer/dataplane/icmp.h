@@ -9,10 +9,10 @@ struct quote {
 	__u32 l4;
 	__be16 first; /* of its header: the DSCP is in there */
 	__u16 id;     /* as in struct packet */
-	__u8 proto, mark, later;
+	__u8 proto, mark, non_first;
 };
 
-static __always_inline int quote(struct __sk_buff *skb, const struct packet *p, __u32 at, struct quote *q)
+static __always_inline int parse_quote(struct __sk_buff *skb, const struct packet *p, __u32 at, struct quote *q)
 {
 	if (p->v6) {
 		struct ipv6hdr ip;
@@ -36,20 +36,20 @@ static __always_inline int quote(struct __sk_buff *skb, const struct packet *p, 
 	q->mark = ip.tos >> 2;
 	q->id = bpf_ntohs(ip.id);
 	q->proto = ip.protocol;
-	q->later = (ip.frag_off & bpf_htons(0x1fff)) != 0;
+	q->non_first = (ip.frag_off & bpf_htons(0x1fff)) != 0;
 	q->l4 = at + ip.ihl * 4;
 	return 0;
 }
 
-/* requote changes 16 bits of the quote; the ICMP checksum keeps up. */
-static __always_inline int requote(struct __sk_buff *skb, const struct packet *p, __u32 at, __be16 old, __be16 now)
+/* store_quoted changes 16 bits of the quote; the ICMP checksum keeps up. */
+static __always_inline int store_quoted(struct __sk_buff *skb, const struct packet *p, __u32 at, __be16 old, __be16 now)
 {
 	return bpf_skb_store_bytes(skb, at, &now, 2, 0) || bpf_l4_csum_replace(skb, p->l4 + 2, old, now, 2);
 }
 
-/* restore makes the quoted packet the one that the pod sent: addresses, DSCP, and
+/* restore_quoted makes the quoted packet the one that the pod sent: addresses, DSCP, and
  * the transport's checksum as far as the quote reaches (RFC 5508 section 4.2). */
-static __always_inline int restore(struct __sk_buff *skb, const struct packet *p, __u32 at, const struct quote *q,
+static __always_inline int restore_quoted(struct __sk_buff *skb, const struct packet *p, __u32 at, const struct quote *q,
 				   const struct rev *r)
 {
 	struct addr from[2] = { r->local, q->dst }, to[2] = { r->stable_local, r->stable_remote };
@@ -62,7 +62,7 @@ static __always_inline int restore(struct __sk_buff *skb, const struct packet *p
 		__s64 diff = bpf_csum_diff((__be32 *)from, sizeof(from), (__be32 *)to, sizeof(to), 0);
 		if (bpf_l4_csum_replace(skb, p->l4 + 2, 0, diff, 0) ||
 		    bpf_skb_store_bytes(skb, at + offsetof(struct ipv6hdr, saddr), to, 32, 0) ||
-		    requote(skb, p, at, q->first, first))
+		    store_quoted(skb, p, at, q->first, first))
 			return -1;
 	} else {
 		__be32 pair[2] = { to[0].w[0], to[1].w[0] };
@@ -79,70 +79,70 @@ static __always_inline int restore(struct __sk_buff *skb, const struct packet *p
 		check = q->l4 + offsetof(struct udphdr, check);
 	else if (!p->v6 || q->proto != IPPROTO_ICMPV6)
 		return 0;
-	if (q->later || bpf_skb_load_bytes(skb, check, &sum, 2) || (q->proto == IPPROTO_UDP && !sum))
+	if (q->non_first || bpf_skb_load_bytes(skb, check, &sum, 2) || (q->proto == IPPROTO_UDP && !sum))
 		return 0;
 	__be16 now = ~fold((__u64)(__u16)~sum + r->diff);
-	return requote(skb, p, check, sum, !now && q->proto == IPPROTO_UDP ? 0xffff : now); /* 0 would be none (RFC 768) */
+	return store_quoted(skb, p, check, sum, !now && q->proto == IPPROTO_UDP ? 0xffff : now); /* 0 would be none (RFC 768) */
 }
 
-static __always_inline __s64 difference(const struct addr *a, const struct addr *b, const struct addr *x, const struct addr *y)
+static __always_inline __s64 pair_diff(const struct addr *a, const struct addr *b, const struct addr *x, const struct addr *y)
 {
 	struct addr from[2] = { *a, *b }, to[2] = { *x, *y };
 
 	return bpf_csum_diff((__be32 *)from, sizeof(from), (__be32 *)to, sizeof(to), 0);
 }
 
-/* GUESSES is how many errors may quote what we have not sent, in about four seconds. After
+/* MAX_GUESSES is how many errors may quote what we have not sent, in about four seconds. After
  * these none is believed, as who tries all tags finds one. */
-#define GUESSES 16
+#define MAX_GUESSES 16
 
-/* ours is whether a packet that an error quotes is one that we sent: who has not seen
+/* is_ours is whether a packet that an error quotes is one that we sent: who has not seen
  * it cannot know its tag, which is t whole or else id, of the first of several segments.
  * l4 begins its ports. */
-static __always_inline int ours(const struct rev *r, int v6, __u8 proto, const __u8 *l4, __u16 id, const __u64 *t)
+static __always_inline int is_ours(const struct rev *r, int v6, __u8 proto, const __u8 *l4, __u16 id, const __u64 *t)
 {
 	__u32 n = r->id;
 	int echo = proto == IPPROTO_ICMP || proto == IPPROTO_ICMPV6;
 	struct addr stable = r->stable_remote;
-	struct peer *pe = v6 ? bpf_map_lookup_elem(&peers6, &stable) : bpf_map_lookup_elem(&near, &n);
+	struct peer *pe = v6 ? bpf_map_lookup_elem(&pw_peers6, &stable) : bpf_map_lookup_elem(&pw_rows, &n);
 	struct packet q = { .id = id, .proto = proto, .v6 = v6 };
 
 	if (!pe)
 		return 0;
 	q.sport = echo ? l4[4] << 8 | l4[5] : l4[0] << 8 | l4[1];
 	q.dport = echo ? q.sport : l4[2] << 8 | l4[3];
-	__u64 want = tag(&pe->path[r->path & (PATHS - 1)].key, &q, r->lower, SAY_DATA);
-	return t ? *t == want : matches(&q, want) == EXACT && spent(SPENT_GUESSES) < GUESSES;
+	__u64 want = flow_tag(&pe->path[r->path & (PATHS - 1)].key, &q, r->lower, TAG_DATA);
+	return t ? *t == want : match_tag(&q, want) == EXACT && limit_used(LIMIT_GUESSES) < MAX_GUESSES;
 }
 
 /* In encap.h. */
-static __always_inline int unquote(struct __sk_buff *skb, const struct packet *p);
+static __always_inline int icmp_decap(struct __sk_buff *skb, const struct packet *p);
 
-/* quoted translates an ICMP error from a router on the path: the packet that it
+/* icmp_translate translates an ICMP error from a router on the path: the packet that it
  * quotes, and its destination. Its source stays: routers have no stable address. */
-static __always_inline int quoted(struct __sk_buff *skb, struct packet *p)
+static __always_inline int icmp_translate(struct __sk_buff *skb, struct packet *p)
 {
 	struct quote q = {};
 	__u32 at = p->l4 + 8;
 
-	if (quote(skb, p, at, &q))
+	if (parse_quote(skb, p, at, &q))
 		return TCX_NEXT;
 	if (!IS_MARK(q.mark))
-		return unquote(skb, p);
+		return icmp_decap(skb, p);
 	struct rev *r = rev_of(&q.dst, p->v6);
 	__u8 l4[8];
-	if (!r || !same(&q.src, &r->local, p->v6) || !same(&p->dst, &r->local, p->v6))
+	if (!r || !addr_equal(&q.src, &r->local, p->v6) || !addr_equal(&p->dst, &r->local, p->v6))
 		return TCX_NEXT;
-	if (q.later || bpf_skb_load_bytes(skb, q.l4, l4, sizeof(l4)) || !ours(r, p->v6, q.proto, l4, q.id, NULL)) {
-		spend(SPENT_GUESSES, GUESSES);
+	if (q.non_first || bpf_skb_load_bytes(skb, q.l4, l4, sizeof(l4)) || !is_ours(r, p->v6, q.proto, l4, q.id, NULL)) {
+		limit_take(LIMIT_GUESSES, MAX_GUESSES);
 		count_event(EV_FORGED);
 		return TCX_DROP;
 	}
-	/* In the quote our address is the source, so the pair stands the other way
-	 * round than in what arrives; the sum does not mind. */
-	struct addr src = same(&p->src, &q.dst, p->v6) ? r->stable_remote : p->src;
-	__s64 outer = difference(&p->src, &p->dst, &src, &r->stable_local);
-	if (restore(skb, p, at, &q, r) ||
+	/* In the quote our address is the source, so the pair is the other way round than in
+	 * what arrives; the sum is the same. */
+	struct addr src = addr_equal(&p->src, &q.dst, p->v6) ? r->stable_remote : p->src;
+	__s64 outer = pair_diff(&p->src, &p->dst, &src, &r->stable_local);
+	if (restore_quoted(skb, p, at, &q, r) ||
 	    rewrite(skb, p, &src, &r->stable_local, outer, IS_MARK(p->dscp) ? 0 : p->dscp, NULL)) {
 		count_event(EV_ERROR);
 		return TCX_DROP;
@@ -150,7 +150,7 @@ static __always_inline int quoted(struct __sk_buff *skb, struct packet *p)
 	count_event(EV_ICMP);
 	/* A router's address is reached by this interface, and strict reverse path
 	 * filtering would drop it on eth0. */
-	return same(&src, &r->stable_remote, p->v6) ? deliver(skb) : TCX_NEXT;
+	return addr_equal(&src, &r->stable_remote, p->v6) ? deliver(skb) : TCX_NEXT;
 }
 
 #endif

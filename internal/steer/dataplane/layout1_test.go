@@ -144,7 +144,7 @@ func (o *layout1) put(name string, key uint32, fields ...any) {
 	}
 }
 
-// peer enters the other pod, in the structs of steer.h of then.
+// peer enters the other pod, in the structs of dataplane.h of then.
 func (o *layout1) peer() {
 	home, paths := o.home, o.paths
 	gen, mine, theirs := generation(o.uid), word(home.Local), word(home.Remote)

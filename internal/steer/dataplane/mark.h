@@ -33,35 +33,35 @@ static __always_inline __u64 siphash(const struct key *key, __u64 seven)
 	return v0 ^ v1 ^ v2 ^ v3;
 }
 
-/* siphash_any is siphash out of line, for what is not most packets. */
-GLOBAL __u64 siphash_any(__u64 k0, __u64 k1, __u64 seven)
+/* siphash_noinline is siphash out of line, for all but the fast path. */
+GLOBAL __u64 siphash_noinline(__u64 k0, __u64 k1, __u64 seven)
 {
 	struct key key = { { k0, k1 } };
 
 	return siphash(&key, seven);
 }
 
-/* tagged is what a tag is of. */
-static __always_inline __u64 tagged(const struct packet *p, __u32 lower, __u32 say)
+/* tag_input is what a tag is of. */
+static __always_inline __u64 tag_input(const struct packet *p, __u32 lower, __u32 kind)
 {
-	return (__u64)p->sport | (__u64)p->dport << 16 | (__u64)p->proto << 32 | (__u64)say << 40 | (__u64)lower << 48;
+	return (__u64)p->sport | (__u64)p->dport << 16 | (__u64)p->proto << 32 | (__u64)kind << 40 | (__u64)lower << 48;
 }
 
-/* tag is of a flow, of who says what: lower is whether the sender has the lower stable
+/* flow_tag is the tag of a flow's packet, by its sender and kind: lower is whether the sender has the lower stable
  * address. A packet of one direction, or of one network, which has a key of its own, is
  * none of another. It does not cover what segmentation changes. */
-static __always_inline __u64 tag(const struct key *key, const struct packet *p, __u32 lower, __u32 say)
+static __always_inline __u64 flow_tag(const struct key *key, const struct packet *p, __u32 lower, __u32 kind)
 {
-	__u64 seven = tagged(p, lower, say);
+	__u64 seven = tag_input(p, lower, kind);
 
-	return p->plain && say == SAY_DATA ? siphash(key, seven) : siphash_any(key->k[0], key->k[1], seven);
+	return p->fast && kind == TAG_DATA ? siphash(key, seven) : siphash_noinline(key->k[0], key->k[1], seven);
 }
 
-/* genuine is whether the packet's tag is the one expected: of the first segment
- * exactly, of those that follow it counted up. */
+/* How a packet's tag matches: that of the first segment exactly, those that follow it
+ * counted up. */
 enum { FORGED, GENUINE, EXACT };
 
-static __always_inline int matches(const struct packet *p, __u16 want)
+static __always_inline int match_tag(const struct packet *p, __u16 want)
 {
 	__u16 ahead = p->id - want;
 
@@ -70,9 +70,9 @@ static __always_inline int matches(const struct packet *p, __u16 want)
 	return !p->v6 && ahead < SEGMENTS ? GENUINE : FORGED;
 }
 
-/* turned is genuine by the keys but the first: of which seven the tag is, and of what
- * packet. whole is the tag where it has room, else 0. */
-GLOBAL int turned(const struct keys *accept, __u64 seven, __u32 id, __u32 v6, __u64 whole)
+/* verify_tag_next tries the keys but the first: seven is what the tag is of, id and v6 are the
+ * packet's. whole is the tag where it has room, else 0. */
+GLOBAL int verify_tag_next(const struct keys *accept, __u64 seven, __u32 id, __u32 v6, __u64 whole)
 {
 	struct packet p = { .id = id, .v6 = v6 };
 
@@ -82,26 +82,26 @@ GLOBAL int turned(const struct keys *accept, __u64 seven, __u32 id, __u32 v6, __
 		const struct key *k = &accept->k[i];
 		if (k->k[0] == accept->k[0].k[0])
 			continue;
-		__u64 t = siphash_any(k->k[0], k->k[1], seven);
-		int found = whole ? (t == whole ? EXACT : FORGED) : matches(&p, t);
+		__u64 t = siphash_noinline(k->k[0], k->k[1], seven);
+		int found = whole ? (t == whole ? EXACT : FORGED) : match_tag(&p, t);
 		if (found)
 			return found;
 	}
 	return FORGED;
 }
 
-static __always_inline int genuine(const struct packet *p, const struct keys *accept, __u32 lower, __u32 say)
+static __always_inline int verify_tag(const struct packet *p, const struct keys *accept, __u32 lower, __u32 kind)
 {
-	int found = matches(p, tag(&accept->k[0], p, lower, say));
+	int found = match_tag(p, flow_tag(&accept->k[0], p, lower, kind));
 
 	if (__builtin_expect(found, 1))
 		return found;
-	return turned(accept, tagged(p, lower, say), p->id, p->v6, 0);
+	return verify_tag_next(accept, tag_input(p, lower, kind), p->id, p->v6, 0);
 }
 
-/* class is the mark for an application's DSCP, 0 where there is none: such packets
+/* dscp_mark is the mark for an application's DSCP, 0 where there is none: such packets
  * are not steered. */
-GLOBAL int class(__u32 dscp)
+GLOBAL int dscp_mark(__u32 dscp)
 {
 	for (int i = 0; i < 8; i++)
 		if (dscp == (__u8)(CLASSES >> 8 * i))

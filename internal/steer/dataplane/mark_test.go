@@ -8,13 +8,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// What a tag says: SAY_ of steer.h.
+// What a tag says.
 const (
-	sayData = 1 + iota
-	sayOpen
-	sayAnswer
-	saySettled
-	sayForgotten
+	sayData      = uint8(bpfTagTAG_DATA)
+	sayOpen      = uint8(bpfTagTAG_OPEN)
+	sayAnswer    = uint8(bpfTagTAG_ANSWER)
+	saySettled   = uint8(bpfTagTAG_SETTLED)
+	sayForgotten = uint8(bpfTagTAG_FORGOTTEN)
 )
 
 // siphash13 is SipHash-1-3 of up to seven bytes.
@@ -100,7 +100,7 @@ func keysOf(network int) Keys {
 // tableOf is the plane's table of flows.
 func (p *Plane) tableOf(t testing.TB) (table *ebpf.Map) {
 	t.Helper()
-	if err := p.objs.Flows.Lookup(uint32(0), &table); err != nil {
+	if err := p.objs.PwFlows.Lookup(uint32(0), &table); err != nil {
 		t.Fatal(err)
 	}
 	return table
@@ -112,18 +112,18 @@ func (p *Plane) put4(t testing.TB, uid string, local, remote uint16, proto, role
 	table := p.tableOf(t)
 	defer table.Close()
 	key := bpfFlow{Peer: p.ids[uid], Generation: generation(uid), Local: local, Remote: remote, Proto: proto}
-	if err := table.Put(key, bpfPart{Role: role, Seen: uint32(coarse() >> 28)}); err != nil {
+	if err := table.Put(key, bpfFlowState{Role: role, Seen: uint32(coarse() >> bpfLimitSEEN_SHIFT)}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // flows lists the plane's table.
-func (p *Plane) flows(t testing.TB) map[bpfFlow]bpfPart {
+func (p *Plane) flows(t testing.TB) map[bpfFlow]bpfFlowState {
 	t.Helper()
-	out := map[bpfFlow]bpfPart{}
+	out := map[bpfFlow]bpfFlowState{}
 	table := p.tableOf(t)
 	defer table.Close()
-	if err := each(table, func(k bpfFlow, v bpfPart) { out[k] = v }); err != nil {
+	if err := each(table, func(k bpfFlow, v bpfFlowState) { out[k] = v }); err != nil {
 		t.Fatal(err)
 	}
 	return out

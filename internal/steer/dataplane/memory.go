@@ -13,7 +13,7 @@ import (
 func (p *Plane) Memory() (uint64, error) {
 	var sum uint64
 	counted := map[ebpf.MapID]bool{}
-	for _, prog := range []*ebpf.Program{p.objs.In, p.objs.Out, p.objs.PathIn} {
+	for _, prog := range []*ebpf.Program{p.objs.PwIngress, p.objs.PwEgress, p.objs.PwPathIngress} {
 		info, err := prog.Info()
 		if err != nil {
 			return 0, fmt.Errorf("read program: %w", err)
@@ -32,7 +32,7 @@ func (p *Plane) Memory() (uint64, error) {
 	}
 	for i := range uint32(2) {
 		var t *ebpf.Map
-		if err := p.objs.Flows.Lookup(i, &t); errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := p.objs.PwFlows.Lookup(i, &t); errors.Is(err, ebpf.ErrKeyNotExist) {
 			continue
 		} else if err != nil {
 			return 0, fmt.Errorf("look up table of flows: %w", err)
@@ -61,8 +61,11 @@ func weigh(m *ebpf.Map, counted map[ebpf.MapID]bool, sum *uint64) error {
 // maps are the data plane's, by name.
 func (p *Plane) maps() map[string]*ebpf.Map {
 	o := &p.objs
-	return map[string]*ebpf.Map{"peers4": o.Peers4, "peers6": o.Peers6, "rev4": o.Rev4, "rev6": o.Rev6, "near": o.Near,
-		"near_rev": o.NearRev, "own": o.Own, "follow": o.Follow, "order": o.Order, "sent": o.Sent, "received": o.Received,
-		"slots": o.Slots, "slots_rev": o.SlotsRev, "held": o.Held, "elsewhere": o.Elsewhere, "wanted": o.Wanted,
-		"heartbeat": o.Heartbeat, "events": o.Events, "recent": o.Recent, "flows": o.Flows}
+	return map[string]*ebpf.Map{bpfMapPwPeers4: o.PwPeers4, bpfMapPwPeers6: o.PwPeers6, bpfMapPwRev4: o.PwRev4,
+		bpfMapPwRev6: o.PwRev6, bpfMapPwRows: o.PwRows, bpfMapPwRevRows: o.PwRevRows, bpfMapPwOwner: o.PwOwner,
+		bpfMapPwFollower: o.PwFollower, bpfMapPwNotices: o.PwNotices, bpfMapPwSent: o.PwSent,
+		bpfMapPwReceived: o.PwReceived, bpfMapPwSlots: o.PwSlots, bpfMapPwRevSlots: o.PwRevSlots,
+		bpfMapPwFlowCount: o.PwFlowCount, bpfMapPwCandidates: o.PwCandidates, bpfMapPwMisses: o.PwMisses,
+		bpfMapPwHeartbeat: o.PwHeartbeat, bpfMapPwEvents: o.PwEvents, bpfMapPwFlowCache: o.PwFlowCache,
+		bpfMapPwFlows: o.PwFlows}
 }

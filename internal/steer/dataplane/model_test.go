@@ -9,7 +9,7 @@ import (
 )
 
 // The data plane as a plain function: given what the maps hold and a frame, what a
-// program makes of it. TestPrograms and FuzzPrograms hold steer.bpf.c against it. It
+// program makes of it. TestPrograms and FuzzPrograms hold dataplane.bpf.c against it. It
 // knows one way where the programs have two, for plain packets and for any.
 
 // pathOf is a path to a peer, as both directions see it, of one family.
@@ -150,7 +150,7 @@ func readFrame(b []byte) (h headers) {
 	return h
 }
 
-// classes are the DSCPs that survive steering: CLASSES of steer.h.
+// classes are the DSCPs that survive steering: CLASSES of dataplane.h.
 func classes() []uint8 { return []uint8{0, 1, 2, 4, 10, 18, 34, 46} }
 
 // classOf is the mark for an application's DSCP, 0 for none.
@@ -298,7 +298,8 @@ func (w *world) want(b []byte, h *headers) netip.Addr {
 		dst = netip.AddrFrom4([4]byte(b[30:]))
 	}
 	for _, a := range w.elsewhere {
-		if dst.IsValid() && w.peer(dst) == nil && hashed(word(a))>>candidateShift == hashed(word(dst))>>candidateShift {
+		if dst.IsValid() && w.peer(dst) == nil &&
+			hashed(word(a))>>bpfLimitCANDIDATE_SHIFT == hashed(word(dst))>>bpfLimitCANDIDATE_SHIFT {
 			return dst
 		}
 	}
@@ -360,7 +361,7 @@ func (w *world) begin(e *effect, h *headers, f bpfFlow, c chance) uint8 {
 // choose is the path that the maps have the flow on.
 func (w *world) choose(e *effect, p *peerOf, h *headers, role uint8) uint8 {
 	rows := map[uint8]map[uint32][Buckets]uint8{roleOwner: w.own, roleFollow: w.follow}[role]
-	n := rows[p.id][flow.Bucket(h.sport, h.dport, h.proto)] & rowPath
+	n := rows[p.id][flow.Bucket(h.sport, h.dport, h.proto)] & choicePath
 	if n != 0 && !w.alive {
 		e.events.Lease++
 		return 0

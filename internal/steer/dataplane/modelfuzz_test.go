@@ -139,7 +139,7 @@ func (tr *trial) set(r *rand.Rand) error {
 				}
 			}
 			rows[peer.id] = row
-			write([]*ebpf.Memory{p.mem.own, p.mem.follow}[i], peer.id*Buckets, row[:])
+			write([]*ebpf.Memory{p.mem.owner, p.mem.follower}[i], peer.id*Buckets, row[:])
 		}
 		tr.begin(peer, r)
 	}
@@ -173,8 +173,8 @@ func (tr *trial) begin(peer *peerOf, r *rand.Rand) {
 // push enters the model's flows in the plane's table, and forgets what was in this tick.
 func (tr *trial) push() error {
 	var had, now []bpfFlow
-	var parts []bpfPart
-	err := each(tr.table, func(f bpfFlow, _ bpfPart) { had = append(had, f) })
+	var parts []bpfFlowState
+	err := each(tr.table, func(f bpfFlow, _ bpfFlowState) { had = append(had, f) })
 	for f, p := range tr.w.flows {
 		told, seen := uint32(coarse()>>28), uint32(coarse()>>28)
 		if p.stale {
@@ -184,7 +184,7 @@ func (tr *trial) push() error {
 			seen -= 1000
 		}
 		now, parts = append(now, f),
-			append(parts, bpfPart{Role: p.role, Closed: p.closed, Marks: p.marks, Told: told, Seen: seen})
+			append(parts, bpfFlowState{Role: p.role, Closed: p.closed, Announcements: p.marks, Announced: told, Seen: seen})
 	}
 	if len(had) > 0 {
 		_, derr := tr.table.BatchDelete(had, nil)
@@ -195,14 +195,14 @@ func (tr *trial) push() error {
 	for i := range recent {
 		recent[i] = uint32(i)
 	}
-	_, rerr := tr.p.objs.Recent.BatchUpdate(recent, make([]uint64, len(recent)), nil)
+	_, rerr := tr.p.objs.PwFlowCache.BatchUpdate(recent, make([]uint64, len(recent)), nil)
 	for id, n := range tr.w.held {
-		put32(tr.p.mem.held, id*stride, n)
+		put32(tr.p.mem.flowCount, id*stride, n)
 	}
 	return errors.Join(err, uerr, rerr)
 }
 
-// forget takes the word of this tick of a flow away: struct part's neighbour in steer.h.
+// forget takes the word of this tick of a flow away: a word of pw_flow_cache in dataplane.h.
 func (tr *trial) forget(b []byte) error {
 	h := readFrame(b)
 	p := tr.w.peer(h.dst)
@@ -210,7 +210,7 @@ func (tr *trial) forget(b []byte) error {
 		return nil
 	}
 	i := ((uint32(h.sport)<<16 | uint32(h.dport)) + p.id) * 0x9E3779B1 >> 21
-	return tr.p.objs.Recent.Put(i, uint64(0))
+	return tr.p.objs.PwFlowCache.Put(i, uint64(0))
 }
 
 // run has a program take a frame, and holds what it makes of it against the model.
@@ -222,13 +222,13 @@ func (tr *trial) run(prog int, b []byte, fresh bool) error {
 		}
 	}
 	now := coarse() >> 32
-	for _, what := range []uint32{14, 15} { // SPENT_ of steer.h: none, or all of these four seconds
+	for _, what := range []uint32{14, 15} { // LIMIT_ of dataplane.h: none, or all of these four seconds
 		put64(p.mem.events, what*8, either(w.spent, now<<32|1000, uint64(0)))
 	}
 	before := p.Events()
 	life := tr.lives()
 	opts := ebpf.RunOptions{Data: b, DataOut: tr.out[:cap(tr.out)]}
-	verdict, err := []*ebpf.Program{p.objs.Out, p.objs.In, p.objs.PathIn}[prog].Run(&opts)
+	verdict, err := []*ebpf.Program{p.objs.PwEgress, p.objs.PwIngress, p.objs.PwPathIngress}[prog].Run(&opts)
 	if errors.Is(err, unix.EINVAL) && len(b) < 14+40 {
 		return nil // a test run takes no frame without its headers: how short depends on the kernel
 	}
@@ -282,11 +282,11 @@ func (tr *trial) differs(e *effect, verdict uint32, out []byte, before, after Ev
 	case e.flow == nil:
 		return nil
 	}
-	var part bpfPart
+	var part bpfFlowState
 	if err := tr.table.Lookup(*e.flow, &part); err != nil {
 		return fmt.Errorf("flow %+v: %w", *e.flow, err)
 	}
-	if got := (partOf{part.Role, part.Closed, part.Marks, e.part.stale, e.part.idle}); got != *e.part {
+	if got := (partOf{part.Role, part.Closed, part.Announcements, e.part.stale, e.part.idle}); got != *e.part {
 		return fmt.Errorf("flow %+v is now %+v, not %+v", *e.flow, got, *e.part)
 	}
 	return nil
@@ -335,7 +335,9 @@ func (tr *trial) apply(e *effect, life [4 * MaxPaths]uint64) error {
 func (tr *trial) settled() error {
 	got, want := map[bpfFlow]partOf{}, map[bpfFlow]partOf{}
 	if err := each(tr.table,
-		func(f bpfFlow, p bpfPart) { got[f] = partOf{role: p.Role, closed: p.Closed, marks: p.Marks} }); err != nil {
+		func(f bpfFlow, p bpfFlowState) {
+			got[f] = partOf{role: p.Role, closed: p.Closed, marks: p.Announcements}
+		}); err != nil {
 		return err
 	}
 	for f, p := range tr.w.flows {
@@ -346,7 +348,7 @@ func (tr *trial) settled() error {
 		return fmt.Errorf("flows are %v, not %v", got, want)
 	}
 	for _, peer := range tr.w.peers {
-		if n := get32(tr.p.mem.held, peer.id*stride); n != tr.w.held[peer.id] {
+		if n := get32(tr.p.mem.flowCount, peer.id*stride); n != tr.w.held[peer.id] {
 			return fmt.Errorf("peer %d holds %d flows, not %d", peer.id, n, tr.w.held[peer.id])
 		}
 		for n := range uint32(MaxPaths) {

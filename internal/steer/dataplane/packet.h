@@ -23,11 +23,11 @@ struct packet {
 	__u8 accepts;   /* TCP: SYN with ACK; ICMP: echo reply */
 	__u8 closes;    /* TCP: CLOSED_IN for FIN, CLOSED_RESET for RST */
 	__u8 fragment;
-	__u8 later;     /* a fragment without the transport header */
+	__u8 non_first; /* a fragment without the transport header */
 	__u8 error;     /* an ICMP error that quotes a packet */
-	__u8 asks;      /* it wants an answer, if its sender opened the flow: not a mere acknowledgment */
-	__u8 plain;     /* read by plain */
-	__u8 summed;    /* of plain ones: ip_summed */
+	__u8 wants_reply; /* it wants an answer, if its sender opened the flow: not a mere acknowledgment */
+	__u8 fast;    /* read by parse_fast */
+	__u8 ip_summed; /* if fast: the sk_buff's */
 };
 
 /* The packet's bounds. By assembly, as the compiler may shorten what it takes for
@@ -50,16 +50,16 @@ static __always_inline void *end_of(struct __sk_buff *skb)
 
 static __always_inline void count_event(__u32 what)
 {
-	__u64 *n = bpf_map_lookup_elem(&events, &what);
+	__u64 *n = bpf_map_lookup_elem(&pw_events, &what);
 
 	if (n)
 		__sync_fetch_and_add(n, 1);
 }
 
-/* spent is how often that was done in these four seconds. */
-static __always_inline __u32 spent(__u32 what)
+/* limit_used is how much of a limit was used in these four seconds. */
+static __always_inline __u32 limit_used(__u32 what)
 {
-	__u64 *word = bpf_map_lookup_elem(&events, &what), now = bpf_ktime_get_coarse_ns() >> 32;
+	__u64 *word = bpf_map_lookup_elem(&pw_events, &what), now = bpf_ktime_get_coarse_ns() >> 32;
 
 	if (!word)
 		return ~0u;
@@ -68,12 +68,12 @@ static __always_inline __u32 spent(__u32 what)
 	return *(volatile __u64 *)word;
 }
 
-/* spend is whether it may be done once more: n times, from all processors about so. */
-GLOBAL int spend(__u32 what, __u32 n)
+/* limit_take uses one of a limit of about n, and is 0 if none is left. */
+GLOBAL int limit_take(__u32 what, __u32 n)
 {
-	__u64 *word = bpf_map_lookup_elem(&events, &what);
+	__u64 *word = bpf_map_lookup_elem(&pw_events, &what);
 
-	if (!word || spent(what) >= n)
+	if (!word || limit_used(what) >= n)
 		return 0;
 	__sync_fetch_and_add(word, 1);
 	return 1;
@@ -92,17 +92,17 @@ static __always_inline struct tally *tally(void *map, __u32 id, __u32 n, __u32 p
 	return t;
 }
 
-/* came counts a packet that arrived, and when. To read the clock takes long: it is
- * done once a tick. Within one, it is enough to tell that something has come since
- * the last question. What could be guessed is no sign of life. */
-static __always_inline void came(__u32 id, __u32 n, struct __sk_buff *skb, int alive)
+/* count_received counts a packet that arrived, and when. The
+ * clock is read once a tick, as that takes long. Within one, it is enough to tell that
+ * something has come since the last question. What could be guessed is no sign of life. */
+static __always_inline void count_received(__u32 id, __u32 n, struct __sk_buff *skb, int lease_runs)
 {
-	struct tally *t = tally(&received, id, n, skb->gso_segs, skb->len - ETH_HLEN);
+	struct tally *t = tally(&pw_received, id, n, skb->gso_segs, skb->len - ETH_HLEN);
 	__u32 i = id * PATHS + n;
-	struct tally *asked = bpf_map_lookup_elem(&sent, &i);
+	struct tally *asked = bpf_map_lookup_elem(&pw_sent, &i);
 	__u64 tick = bpf_jiffies64();
 
-	if (!t || !asked || !alive)
+	if (!t || !asked || !lease_runs)
 		return;
 	__u64 last = *(volatile __u64 *)&asked->last;
 	if (t->more != tick) {
@@ -113,73 +113,72 @@ static __always_inline void came(__u32 id, __u32 n, struct __sk_buff *skb, int a
 	}
 }
 
-/* went counts a packet that leaves over path n: mine is the part that this end has
- * in its flow. */
-static __always_inline void went(struct __sk_buff *skb, const struct packet *p, __u32 id, __u32 n, __u32 mine, __u32 packets,
+/* count_sent counts a packet that leaves over path n, of a flow in which this end has the
+ * role. */
+static __always_inline void count_sent(struct __sk_buff *skb, const struct packet *p, __u32 id, __u32 n, __u32 role, __u32 packets,
 				 __u32 bytes)
 {
-	struct tally *t = tally(&sent, id, n, packets, bytes);
+	struct tally *t = tally(&pw_sent, id, n, packets, bytes);
 
-	if (!t || (mine != FLOW_OWNER && mine != FLOW_OWNER_NEW))
+	if (!t || (role != FLOW_OWNER && role != FLOW_OWNER_NEW))
 		return;
 	t->more += 1;
-	if (mine != FLOW_OWNER || !p->asks)
+	if (role != FLOW_OWNER || !p->wants_reply)
 		return;
 	/* TCP has read the clock for each of its packets (tcp_wstamp_ns). */
 	__u64 now = p->proto == IPPROTO_TCP ? skb->tstamp : 0;
 	*(volatile __u64 *)&t->last = now ? now : bpf_ktime_get_ns();
 }
 
-static __always_inline __u32 hashed(const struct addr *a)
+static __always_inline __u32 addr_hash(const struct addr *a)
 {
 	return (a->w[0] ^ a->w[1] ^ a->w[2] ^ a->w[3]) * 0x9E3779B1u;
 }
 
-/* want has the agent told of traffic with a pod that is not entered. Most packets are
- * of none, and are let go by one word. */
-static __always_inline void want(const struct addr *a)
+/* report_miss tells the agent of traffic with a pod that is not entered. Most packets are of
+ * none, and pass by one word. */
+static __always_inline void report_miss(const struct addr *a)
 {
 	/* The upper bits: on the lower ones the last octet of an IPv4 address has no bearing. */
-	__u32 h = hashed(a) >> ELSEWHERE_SHIFT, word = h >> 6, at = hashed(a) >> (32 - WANTED_BITS);
-	__u64 *bits = bpf_map_lookup_elem(&elsewhere, &word);
+	__u32 h = addr_hash(a) >> CANDIDATE_SHIFT, word = h >> 6, at = addr_hash(a) >> (32 - MISS_BITS);
+	__u64 *bits = bpf_map_lookup_elem(&pw_candidates, &word);
 
 	if (!bits || !(*(volatile __u64 *)bits >> (h & 63) & 1))
 		return;
-	struct addr *w = bpf_map_lookup_elem(&wanted, &at);
+	struct addr *w = bpf_map_lookup_elem(&pw_misses, &at);
 	if (w)
 		*w = *a;
 }
 
-/* maybe is whether an address may be a peer's: then a peer's number and one. Most
- * packets of a pod are of none, and are let go by this one word. */
-static __always_inline __u32 maybe(const struct addr *a)
+/* peer_hint is a peer's number and one, if an address may be that peer's; else 0. Most
+ * packets of a pod are of no peer, and pass by this one word. */
+static __always_inline __u32 peer_hint(const struct addr *a)
 {
-	__u32 at = hashed(a) >> slot_shift;
-	__u32 *n = bpf_map_lookup_elem(&slots, &at);
+	__u32 at = addr_hash(a) >> slot_shift;
+	__u32 *n = bpf_map_lookup_elem(&pw_slots, &at);
 
 	return n ? *(volatile __u32 *)n : 0;
 }
 
-/* bystander is whether a packet is surely of no peer. It is asked before anything
- * else is read: a packet of others is to pay for no more than that. field is which
- * address. */
-static __always_inline int bystander(struct __sk_buff *skb, __u32 field, int leaves)
+/* not_peer is whether a packet is surely of no peer. It comes before all other reading, as
+ * that is all that packets of others are to pay for. field is the offset of the address. */
+static __always_inline int not_peer(struct __sk_buff *skb, __u32 field, int leaves)
 {
 	struct addr a = {};
 	void *ip = data_of(skb) + ETH_HLEN;
 
-	asm volatile("" : "+r"(ip)); /* as in peek */
+	asm volatile("" : "+r"(ip)); /* as in pull */
 	if (skb->protocol != bpf_htons(ETH_P_IP) || ip + sizeof(struct iphdr) > end_of(skb))
 		return 0;
 	a.w[0] = *(__u32 *)(ip + field);
-	if (maybe(&a))
+	if (peer_hint(&a))
 		return 0;
 	if (leaves)
-		want(&a);
+		report_miss(&a);
 	return 1;
 }
 
-static __always_inline int same(const struct addr *a, const struct addr *b, int v6)
+static __always_inline int addr_equal(const struct addr *a, const struct addr *b, int v6)
 {
 	if (a->w[0] != b->w[0])
 		return 0;
@@ -196,31 +195,31 @@ static __always_inline struct peer *peer_of(const struct packet *p, const struct
 	__u32 i = hint - 1;
 
 	if (!p->v6) {
-		struct peer *pe = bpf_map_lookup_elem(&near, &i);
-		return pe && pe->remote == key.w[0] ? pe : bpf_map_lookup_elem(&peers4, &key.w[0]);
+		struct peer *pe = bpf_map_lookup_elem(&pw_rows, &i);
+		return pe && pe->remote == key.w[0] ? pe : bpf_map_lookup_elem(&pw_peers4, &key.w[0]);
 	}
-	return bpf_map_lookup_elem(&peers6, &key);
+	return bpf_map_lookup_elem(&pw_peers6, &key);
 }
 
 static __always_inline struct rev *rev_of(const struct addr *a, int v6)
 {
 	struct addr key = *a;
-	__u32 at = hashed(a) >> slot_rev_shift;
+	__u32 at = addr_hash(a) >> slot_rev_shift;
 
 	if (v6)
-		return bpf_map_lookup_elem(&rev6, &key);
-	__u32 *n = bpf_map_lookup_elem(&slots_rev, &at);
+		return bpf_map_lookup_elem(&pw_rev6, &key);
+	__u32 *n = bpf_map_lookup_elem(&pw_rev_slots, &at);
 	if (n) {
 		__u32 i = *(volatile __u32 *)n - 1;
-		struct rev *r = bpf_map_lookup_elem(&near_rev, &i);
+		struct rev *r = bpf_map_lookup_elem(&pw_rev_rows, &i);
 		if (r && r->remote == key.w[0])
 			return r;
 	}
-	return bpf_map_lookup_elem(&rev4, &key.w[0]);
+	return bpf_map_lookup_elem(&pw_rev4, &key.w[0]);
 }
 
-/* peek makes n bytes of the packet readable and returns them, or NULL. */
-static __always_inline void *peek(struct __sk_buff *skb, __u32 off, __u32 n)
+/* pull makes n bytes of the packet readable and returns them, or NULL. */
+static __always_inline void *pull(struct __sk_buff *skb, __u32 off, __u32 n)
 {
 	void *p;
 
@@ -236,17 +235,8 @@ static __always_inline void *peek(struct __sk_buff *skb, __u32 off, __u32 n)
 	return p + n <= end_of(skb) ? p : NULL;
 }
 
-/* bucket is the same in both directions; as package flow has it. */
-static __always_inline __u32 bucket(const struct packet *p)
-{
-	__u32 h = (__u32)(__u16)(p->sport ^ p->dport) * 0x9E3779B1u + p->proto * 0x85EBCA6Bu;
-
-	h ^= h >> 16;
-	return h & (BUCKETS - 1);
-}
-
-/* transport reads ports and flags. Packets of other protocols are not steerable. */
-static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
+/* parse_l4 reads ports and flags. Packets of other protocols are not steerable. */
+static __always_inline void parse_l4(struct __sk_buff *skb, struct packet *p)
 {
 	__u32 hlen = 8;
 	__u8 *b;
@@ -254,7 +244,7 @@ static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 	if (p->fragment)
 		return;
 	if (p->proto == IPPROTO_TCP) {
-		b = peek(skb, p->l4, sizeof(struct tcphdr));
+		b = pull(skb, p->l4, sizeof(struct tcphdr));
 		if (!b)
 			return;
 		p->sport = b[0] << 8 | b[1];
@@ -264,14 +254,14 @@ static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 		p->closes = (b[13] & 1 ? CLOSED_IN : 0) | (b[13] & 4 ? CLOSED_RESET : 0);
 		hlen = (b[12] >> 4) * 4;
 	} else if (p->proto == IPPROTO_UDP) {
-		b = peek(skb, p->l4, 8);
+		b = pull(skb, p->l4, 8);
 		if (!b)
 			return;
 		p->sport = b[0] << 8 | b[1];
 		p->dport = b[2] << 8 | b[3];
 		p->opens = 1;
 	} else if (p->proto == (p->v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP)) {
-		b = peek(skb, p->l4, 8);
+		b = pull(skb, p->l4, 8);
 		if (!b)
 			return;
 		__u8 request = p->v6 ? 128 : 8, reply = p->v6 ? 129 : 0;
@@ -286,21 +276,21 @@ static __always_inline void transport(struct __sk_buff *skb, struct packet *p)
 	}
 	if (p->proto == IPPROTO_ICMP || p->proto == IPPROTO_ICMPV6)
 		p->dport = p->sport;
-	p->asks = p->proto == IPPROTO_TCP ? skb->gso_size || skb->len > p->l4 + hlen : p->opens;
+	p->wants_reply = p->proto == IPPROTO_TCP ? skb->gso_size || skb->len > p->l4 + hlen : p->opens;
 	if (skb->gso_size)
 		p->seglen = p->l4 - ETH_HLEN + hlen + skb->gso_size;
-	p->bucket = bucket(p);
+	p->bucket = flow_bucket(p->sport, p->dport, p->proto);
 	p->steerable = 1;
 }
 
-/* internet reads the addresses of an Ethernet frame with IPv4 or IPv6. Returns -1 for
+/* parse_ip reads the addresses of an Ethernet frame with IPv4 or IPv6. Returns -1 for
  * anything else, and for a header that lies about itself, which the stack drops. Most
  * packets of a pod are of no peer, and end with them. */
-static __always_inline int internet(struct __sk_buff *skb, struct packet *p)
+static __always_inline int parse_ip(struct __sk_buff *skb, struct packet *p)
 {
 	p->seglen = skb->len - ETH_HLEN;
 	if (__builtin_expect(skb->protocol == bpf_htons(ETH_P_IP), 1)) {
-		struct iphdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
+		struct iphdr *ip = pull(skb, ETH_HLEN, sizeof(*ip));
 		if (!ip || ip->version != 4 || ip->ihl < 5)
 			return -1;
 		p->src.w[0] = ip->saddr;
@@ -309,10 +299,10 @@ static __always_inline int internet(struct __sk_buff *skb, struct packet *p)
 		p->dscp = ip->tos >> 2;
 		p->id = bpf_ntohs(ip->id);
 		p->l4 = ETH_HLEN + ip->ihl * 4;
-		p->later = (ip->frag_off & bpf_htons(0x1fff)) != 0;
+		p->non_first = (ip->frag_off & bpf_htons(0x1fff)) != 0;
 		p->fragment = (ip->frag_off & bpf_htons(0x3fff)) != 0; /* an offset, or more to come */
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		struct ipv6hdr *ip = peek(skb, ETH_HLEN, sizeof(*ip));
+		struct ipv6hdr *ip = pull(skb, ETH_HLEN, sizeof(*ip));
 		if (!ip || ip->version != 6)
 			return -1;
 		__builtin_memcpy(&p->src, &ip->saddr, 16);
@@ -330,9 +320,9 @@ static __always_inline int internet(struct __sk_buff *skb, struct packet *p)
 
 static __always_inline int parse(struct __sk_buff *skb, struct packet *p)
 {
-	if (internet(skb, p) < 0)
+	if (parse_ip(skb, p) < 0)
 		return -1;
-	transport(skb, p);
+	parse_l4(skb, p);
 	return 0;
 }
 
@@ -346,32 +336,32 @@ enum { CHECKSUM_NONE, CHECKSUM_UNNECESSARY, CHECKSUM_COMPLETE, CHECKSUM_PARTIAL 
 /* Of Linux 6.2; the verifier makes it a mere assignment. */
 extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 
-/* A plain packet; what is rewritten reaches to the checksum. */
-struct start {
+/* The headers of a packet on the fast path; what is rewritten reaches to the checksum. */
+struct fast_headers {
 	__u16 pad; /* aligns what follows the frame's header */
 	struct ethhdr eth;
 	struct iphdr ip;
 	struct tcphdr tcp;
 } __attribute__((aligned(8)));
-#define PLAIN (sizeof(struct iphdr) + sizeof(struct tcphdr))
-#define START (sizeof(struct iphdr) + offsetof(struct tcphdr, check) + 2)
+#define FAST_HEADERS (sizeof(struct iphdr) + sizeof(struct tcphdr))
+#define FAST_REWRITTEN (sizeof(struct iphdr) + offsetof(struct tcphdr, check) + 2)
 
-/* plain reads what is most common: TCP over IPv4, whole, without IP options, of a
- * connection that neither begins nor ends. Each program is compiled twice, for these and for any, as
- * its time goes by how much code and memory it touches. Returns 0 for others. */
-static __always_inline int plain(struct __sk_buff *skb, struct packet *p)
+/* parse_fast reads what is most common: TCP over IPv4, whole, without IP options, of a
+ * connection that neither begins nor ends. Each program is compiled twice, for these and for
+ * any, as its time goes by how much code and memory it touches. Returns 0 for others. */
+static __always_inline int parse_fast(struct __sk_buff *skb, struct packet *p)
 {
 	void *data = data_of(skb) + ETH_HLEN;
 
-	asm volatile("" : "+r"(data)); /* as in peek */
-	if (skb->protocol != bpf_htons(ETH_P_IP) || data + PLAIN > end_of(skb))
+	asm volatile("" : "+r"(data)); /* as in pull */
+	if (skb->protocol != bpf_htons(ETH_P_IP) || data + FAST_HEADERS > end_of(skb))
 		return 0;
 	struct iphdr *ip = data;
 	__u8 *tcp = data + sizeof(*ip);
 	if (*(__u8 *)data != 0x45 || ip->protocol != IPPROTO_TCP || ip->frag_off & bpf_htons(0x3fff) || tcp[13] & 0x07)
 		return 0;
-	p->summed = BPF_CORE_READ_BITFIELD((struct sk_buff *)bpf_cast_to_kern_ctx(skb), ip_summed);
-	if (p->summed == CHECKSUM_COMPLETE)
+	p->ip_summed = BPF_CORE_READ_BITFIELD((struct sk_buff *)bpf_cast_to_kern_ctx(skb), ip_summed);
+	if (p->ip_summed == CHECKSUM_COMPLETE)
 		return 0;
 	__u32 hlen = (tcp[12] >> 4) * 4;
 	p->src.w[0] = ip->saddr;
@@ -382,10 +372,10 @@ static __always_inline int plain(struct __sk_buff *skb, struct packet *p)
 	p->l4 = ETH_HLEN + sizeof(*ip);
 	p->sport = tcp[0] << 8 | tcp[1];
 	p->dport = tcp[2] << 8 | tcp[3];
-	p->bucket = bucket(p);
-	p->asks = skb->gso_size || skb->len > p->l4 + hlen;
+	p->bucket = flow_bucket(p->sport, p->dport, p->proto);
+	p->wants_reply = skb->gso_size || skb->len > p->l4 + hlen;
 	p->seglen = skb->gso_size ? sizeof(*ip) + hlen + skb->gso_size : skb->len - ETH_HLEN;
-	p->steerable = p->plain = 1;
+	p->steerable = p->fast = 1;
 	return 1;
 }
 

@@ -30,13 +30,13 @@ func BenchmarkPass(b *testing.B) {
 		packet []byte
 		want   uint32
 	}{
-		{"stranger", p.objs.Out, 0, owner, tcp(stable.Local, stable.Local, 0), verdictNext},
-		{"out-default", p.objs.Out, 0, owner, tcp(stable.Local, stable.Remote, 0), verdictNext},
-		{"in-default", p.objs.In, 0, owner, tcp(stable.Remote, stable.Local, 0), verdictNext},
-		{"out-steered", p.objs.Out, 1, owner, tcp(stable.Local, stable.Remote, 0), verdictRedirect},
-		{"path_in-owned", p.objs.PathIn, 1, owner, steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false),
-			verdictNext},
-		{"path_in-followed", p.objs.PathIn, 1, follower,
+		{"stranger", p.objs.PwEgress, 0, owner, tcp(stable.Local, stable.Local, 0), verdictNext},
+		{"out-default", p.objs.PwEgress, 0, owner, tcp(stable.Local, stable.Remote, 0), verdictNext},
+		{"in-default", p.objs.PwIngress, 0, owner, tcp(stable.Remote, stable.Local, 0), verdictNext},
+		{"out-steered", p.objs.PwEgress, 1, owner, tcp(stable.Local, stable.Remote, 0), verdictRedirect},
+		{"path_in-owned", p.objs.PwPathIngress, 1, owner,
+			steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false), verdictNext},
+		{"path_in-followed", p.objs.PwPathIngress, 1, follower,
 			steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false), verdictNext},
 	}
 	took := make([][]float64, len(passes))

@@ -80,7 +80,7 @@ func (p *Plane) SetPeer(peer Peer) error {
 				Ifindex: uint32(dev.Index), Flags: flags(path), Accept: path.Keys.accepted(),
 				Diff: diff(pair, stable), Local: word(pair.Local), StableLocal: word(stable.Local),
 				StableRemote: word(stable.Remote)}
-			err := p.put(p.objs.Rev4, p.objs.Rev6, pair.Remote, rev)
+			err := p.put(p.objs.PwRev4, p.objs.PwRev6, pair.Remote, rev)
 			if err == nil {
 				p.note(id, pair.Remote, true)
 				err = p.nearRev(rev)
@@ -105,7 +105,7 @@ func (p *Plane) SetPeer(peer Peer) error {
 			row.Path[path.Index] = p.path(path, pair, stable)
 		}
 		p.admit(stable.Remote, id)
-		err = p.put(p.objs.Peers4, p.objs.Peers6, stable.Remote, row)
+		err = p.put(p.objs.PwPeers4, p.objs.PwPeers6, stable.Remote, row)
 		if err == nil {
 			p.note(id, stable.Remote, false)
 			err = p.nearPeer(row)
@@ -131,11 +131,11 @@ func (p *Plane) leave(id uint32, v4 bool, old, now bpfPeer) error {
 		var rev bpfRev
 		var err error
 		if v4 {
-			if err = p.objs.Rev4.Lookup(was.Remote.W[0], &rev); err == nil && rev.Id == id {
-				err = errors.Join(p.objs.Rev4.Delete(was.Remote.W[0]), p.farRev(rev))
+			if err = p.objs.PwRev4.Lookup(was.Remote.W[0], &rev); err == nil && rev.Id == id {
+				err = errors.Join(p.objs.PwRev4.Delete(was.Remote.W[0]), p.farRev(rev))
 			}
-		} else if err = p.objs.Rev6.Lookup(was.Remote, &rev); err == nil && rev.Id == id {
-			err = p.objs.Rev6.Delete(was.Remote)
+		} else if err = p.objs.PwRev6.Lookup(was.Remote, &rev); err == nil && rev.Id == id {
+			err = p.objs.PwRev6.Delete(was.Remote)
 		}
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return err
@@ -165,15 +165,9 @@ func (path Path) pair(stable Pair) (Pair, bool) {
 	return pair, ok && (stable.Local.Is4() || !path.Encap)
 }
 
-// Flags of a path, PATH_MAC and PATH_ENCAP of steer.h.
-const (
-	flagMAC   = 1
-	flagEncap = 2
-)
-
 func flags(path Path) uint32 {
 	if path.Encap {
-		return flagEncap
+		return uint32(bpfPathFlagPATH_ENCAP)
 	}
 	return 0
 }
@@ -183,7 +177,7 @@ func (p *Plane) path(path Path, pair, stable Pair) bpfPath {
 	row := bpfPath{Local: word(pair.Local), Remote: word(pair.Remote), Diff: diff(stable, pair),
 		Key: path.Keys.Send.words(), Ifindex: uint32(dev.Index), Mtu: uint16(path.MTU), Flags: uint8(flags(path))}
 	if len(path.NextHop) == 6 && len(dev.HardwareAddr) == 6 {
-		row.Flags |= flagMAC
+		row.Flags |= uint8(bpfPathFlagPATH_MAC)
 		copy(row.Mac[:6], path.NextHop)
 		copy(row.Mac[6:], dev.HardwareAddr)
 	}
@@ -244,7 +238,8 @@ func (p *Plane) Known(peer Peer) (bool, error) {
 		}
 		for _, path := range peer.Paths {
 			at := row.Path[path.Index%MaxPaths]
-			if _, ok := path.pair(pair); ok && (at.Ifindex == 0 || uint32(at.Flags)&flagEncap != flags(path)) {
+			encap := uint32(at.Flags) & uint32(bpfPathFlagPATH_ENCAP)
+			if _, ok := path.pair(pair); ok && (at.Ifindex == 0 || encap != flags(path)) {
 				return false, nil
 			}
 		}
@@ -254,9 +249,9 @@ func (p *Plane) Known(peer Peer) (bool, error) {
 
 func (p *Plane) row(a netip.Addr) (row bpfPeer, err error) {
 	if a.Is4() {
-		err = p.objs.Peers4.Lookup(word(a).W[0], &row)
+		err = p.objs.PwPeers4.Lookup(word(a).W[0], &row)
 	} else {
-		err = p.objs.Peers6.Lookup(word(a), &row)
+		err = p.objs.PwPeers6.Lookup(word(a), &row)
 	}
 	return row, err
 }
@@ -291,10 +286,10 @@ func (p *Plane) remove(id uint32) error {
 	delete(p.places, id)
 	var errs []error
 	for _, a := range at.stable {
-		errs = append(errs, p.drop(p.objs.Peers4, p.objs.Peers6, a, id))
+		errs = append(errs, p.drop(p.objs.PwPeers4, p.objs.PwPeers6, a, id))
 	}
 	for _, a := range at.paths {
-		errs = append(errs, p.drop(p.objs.Rev4, p.objs.Rev6, a, id))
+		errs = append(errs, p.drop(p.objs.PwRev4, p.objs.PwRev6, a, id))
 	}
 	err := errors.Join(append(errs, p.far(id))...)
 	p.clear(id)

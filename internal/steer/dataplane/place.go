@@ -79,8 +79,8 @@ func (p *Plane) release(id uint32, gone place) {
 			continue
 		}
 		slot := p.slotRev(word(a))
-		if i := get32(p.mem.slotsRev, slot*stride); i != 0 && (i-1)/MaxPaths == id {
-			put32(p.mem.slotsRev, slot*stride, p.otherRev(slot))
+		if i := get32(p.mem.revSlots, slot*stride); i != 0 && (i-1)/MaxPaths == id {
+			put32(p.mem.revSlots, slot*stride, p.otherRev(slot))
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (p *Plane) otherRev(slot uint32) uint32 {
 	for _, at := range p.places {
 		for _, a := range at.paths {
 			var r bpfRev
-			if a.Is4() && p.slotRev(word(a)) == slot && p.objs.Rev4.Lookup(word(a).W[0], &r) == nil {
+			if a.Is4() && p.slotRev(word(a)) == slot && p.objs.PwRev4.Lookup(word(a).W[0], &r) == nil {
 				return r.Id*MaxPaths + r.Path + 1
 			}
 		}

@@ -38,14 +38,14 @@ static __always_inline void readdress(struct iphdr *ip, const struct addr *src, 
 	}
 }
 
-/* header changes the IP header. All writing is by bpf_skb_store_bytes: for a program
+/* store_ip_header changes the IP header. All writing is by bpf_skb_store_bytes: for a program
  * that writes by itself the kernel makes each packet writable that its sender still
  * holds, also those that it then leaves alone (tc_cls_act_prologue). */
-static __always_inline int header(struct __sk_buff *skb, const struct packet *p, const struct addr *src,
+static __always_inline int store_ip_header(struct __sk_buff *skb, const struct packet *p, const struct addr *src,
 				  const struct addr *dst, __u32 diff, __u32 dscp)
 {
 	if (p->v6) {
-		struct ipv6hdr *was = peek(skb, ETH_HLEN, sizeof(*was)), ip;
+		struct ipv6hdr *was = pull(skb, ETH_HLEN, sizeof(*was)), ip;
 		if (!was)
 			return -1;
 		ip = *was;
@@ -61,7 +61,7 @@ static __always_inline int header(struct __sk_buff *skb, const struct packet *p,
 		}
 		return bpf_skb_store_bytes(skb, ETH_HLEN, &ip, sizeof(ip), 0);
 	}
-	struct iphdr *was = peek(skb, ETH_HLEN, sizeof(*was)), ip;
+	struct iphdr *was = pull(skb, ETH_HLEN, sizeof(*was)), ip;
 	if (!was)
 		return -1;
 	ip = *was;
@@ -74,31 +74,31 @@ GLOBAL int remark(struct __sk_buff *skb, __u32 v6, __u32 dscp)
 {
 	struct packet p = { .v6 = v6 };
 
-	if (header(skb, &p, NULL, NULL, 0, dscp))
+	if (store_ip_header(skb, &p, NULL, NULL, 0, dscp))
 		count_event(EV_ERROR);
 	return 0;
 }
 
-/* swap is rewrite of a plain packet, in one go. */
-static __always_inline int swap(struct __sk_buff *skb, const struct packet *p, const struct addr *src, const struct addr *dst,
+/* rewrite_fast is rewrite on the fast path, in one go. */
+static __always_inline int rewrite_fast(struct __sk_buff *skb, const struct packet *p, const struct addr *src, const struct addr *dst,
 				__u32 diff, __u32 dscp, const __u8 *mac)
 {
-	struct start s;
-	void *data = peek(skb, ETH_HLEN, START);
+	struct fast_headers s;
+	void *data = pull(skb, ETH_HLEN, FAST_REWRITTEN);
 
 	if (!data)
 		return -1;
-	__builtin_memcpy(&s.ip, __builtin_assume_aligned(data, 8), START);
+	__builtin_memcpy(&s.ip, __builtin_assume_aligned(data, 8), FAST_REWRITTEN);
 	readdress(&s.ip, src, dst, diff, dscp);
 	/* Where it is left to the device, the field holds the sum of the addresses only,
 	 * as it is (inet_proto_csum_replace_by_diff). */
-	__u16 invert = p->summed == CHECKSUM_PARTIAL ? 0 : 0xffff;
+	__u16 invert = p->ip_summed == CHECKSUM_PARTIAL ? 0 : 0xffff;
 	s.tcp.check = fold((__u64)(__u16)(s.tcp.check ^ invert) + diff) ^ invert;
 	if (!mac)
-		return bpf_skb_store_bytes(skb, ETH_HLEN, &s.ip, START, 0);
+		return bpf_skb_store_bytes(skb, ETH_HLEN, &s.ip, FAST_REWRITTEN, 0);
 	__builtin_memcpy(&s.eth, mac, 12);
 	s.eth.h_proto = bpf_htons(ETH_P_IP);
-	return bpf_skb_store_bytes(skb, 0, &s.eth, ETH_HLEN + START, 0);
+	return bpf_skb_store_bytes(skb, 0, &s.eth, ETH_HLEN + FAST_REWRITTEN, 0);
 }
 
 /* rewrite replaces the address pair, and the frame's if mac is given; with GSO and
@@ -110,9 +110,9 @@ static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p
 	__u64 flags = BPF_F_PSEUDO_HDR;
 	__u32 off = 0;
 
-	if (p->plain)
-		return swap(skb, p, src, dst, diff, dscp, mac);
-	if (p->later) {
+	if (p->fast)
+		return rewrite_fast(skb, p, src, dst, diff, dscp, mac);
+	if (p->non_first) {
 		off = 0;
 	} else if (p->proto == IPPROTO_TCP) {
 		off = offsetof(struct tcphdr, check);
@@ -133,7 +133,7 @@ static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p
 	}
 	if (mac && bpf_skb_store_bytes(skb, 0, mac, 12, 0))
 		return -1;
-	return header(skb, p, src, dst, diff, dscp);
+	return store_ip_header(skb, p, src, dst, diff, dscp);
 }
 
 /* deliver hands a translated packet to the stack. */

@@ -49,9 +49,10 @@ func roomIn(dir string) (room int, err error) {
 // entries is how long the maps are that hold something of each peer.
 func entries(room int) map[string]uint32 {
 	n := uint32(room)
-	return map[string]uint32{"peers4": n, "peers6": n, "rev4": n * MaxPaths, "rev6": n * MaxPaths,
-		"near": n, "near_rev": n * MaxPaths, "own": n, "follow": n, "order": n, "sent": n * MaxPaths,
-		"received": n * MaxPaths, "slots": 1 << slotBits(room), "slots_rev": 2 << slotBits(room), "held": n}
+	return map[string]uint32{bpfMapPwPeers4: n, bpfMapPwPeers6: n, bpfMapPwRev4: n * MaxPaths,
+		bpfMapPwRev6: n * MaxPaths, bpfMapPwRows: n, bpfMapPwRevRows: n * MaxPaths, bpfMapPwOwner: n,
+		bpfMapPwFollower: n, bpfMapPwNotices: n, bpfMapPwSent: n * MaxPaths, bpfMapPwReceived: n * MaxPaths,
+		bpfMapPwSlots: 1 << slotBits(room), bpfMapPwRevSlots: 2 << slotBits(room), bpfMapPwFlowCount: n}
 }
 
 // slotBits is the logarithm of the number of slots for stable addresses: eight for each
@@ -60,9 +61,9 @@ func slotBits(room int) int { return max(bits.Len(uint(room-1)), 1) + 3 }
 
 // load loads the programs with the maps for so many peers, which are pinned in dir.
 func (p *Plane) load(room int, dir string) error {
-	spec, err := loadBpf()
+	spec, err := loadObject()
 	if err != nil {
-		return fmt.Errorf("read object: %w", err)
+		return err
 	}
 	maps, err := p.openMaps(spec, room, dir)
 	defer func() {
@@ -102,7 +103,6 @@ func assemble(spec *ebpf.CollectionSpec, constants map[string]any, maps map[stri
 			return objs, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
-	stripLines(spec)
 	return objs, spec.LoadAndAssign(&objs, &ebpf.CollectionOptions{MapReplacements: maps})
 }
 
@@ -114,20 +114,26 @@ func (p *Plane) take(objs bpfObjects, room int) error {
 		return err
 	}
 	p.used = append(p.used, make([]bool, room-len(p.used))...)
-	if old.Out != nil {
+	if old.PwEgress != nil {
 		return old.Close()
 	}
 	return nil
 }
 
-// stripLines takes the lines of the source out of the programs: the kernel would keep
-// them, for each pod again, for logs alone.
-func stripLines(spec *ebpf.CollectionSpec) {
+// loadObject reads the object, and takes the lines of the source out of the programs: the
+// kernel would keep them, for each pod again, for logs alone.
+func loadObject() (*ebpf.CollectionSpec, error) {
+	spec, err := loadBpf()
+	if err != nil {
+		return nil, fmt.Errorf("read object: %w", err)
+	}
 	for _, prog := range spec.Programs {
 		for i, ins := range prog.Instructions {
 			prog.Instructions[i] = ins.WithSource(nil)
 		}
 	}
+	spec.Maps[".rodata"].Name = "pw_rodata" // as the kernel shows it
+	return spec, nil
 }
 
 // openMaps opens the maps that are pinned, and makes and pins those that are not.
@@ -140,18 +146,18 @@ func (p *Plane) openMaps(spec *ebpf.CollectionSpec, room int, dir string) (map[s
 		if strings.HasPrefix(name, ".") {
 			continue // the programs' constants
 		}
-		pin := filepath.Join(p.cfg.PinDir, name)
+		in := p.cfg.PinDir
 		if n, ok := sizes[name]; ok {
-			m.MaxEntries, pin = n, filepath.Join(dir, name)
+			m.MaxEntries, in = n, dir
 		}
-		opened, err := openMap(m, pin)
+		opened, err := openMap(m, filepath.Join(in, pinOfMap(name)))
 		if err != nil {
 			return out, fmt.Errorf("map %s: %w", name, err)
 		}
 		out[name] = opened
 	}
-	p.table = spec.Maps["flows"].InnerMap
-	return out, firstTable(out["flows"], p.table)
+	p.table = spec.Maps[bpfMapPwFlows].InnerMap
+	return out, firstTable(out[bpfMapPwFlows], p.table)
 }
 
 func openMap(spec *ebpf.MapSpec, pin string) (*ebpf.Map, error) {
@@ -178,11 +184,11 @@ func (p *Plane) mapMemory() error {
 	for _, m := range []struct {
 		from *ebpf.Map
 		to   **ebpf.Memory
-	}{{p.objs.Own, &p.mem.own}, {p.objs.Follow, &p.mem.follow}, {p.objs.Order, &p.mem.order}, {p.objs.Sent, &p.mem.sent},
-		{p.objs.Received, &p.mem.received}, {p.objs.Slots, &p.mem.slots}, {p.objs.SlotsRev, &p.mem.slotsRev},
-		{p.objs.Held, &p.mem.held},
-		{p.objs.Elsewhere, &p.mem.elsewhere}, {p.objs.Wanted, &p.mem.wanted}, {p.objs.Heartbeat, &p.mem.heartbeat},
-		{p.objs.Events, &p.mem.events}} {
+	}{{p.objs.PwOwner, &p.mem.owner}, {p.objs.PwFollower, &p.mem.follower}, {p.objs.PwNotices, &p.mem.notices},
+		{p.objs.PwSent, &p.mem.sent}, {p.objs.PwReceived, &p.mem.received}, {p.objs.PwSlots, &p.mem.slots},
+		{p.objs.PwRevSlots, &p.mem.revSlots}, {p.objs.PwFlowCount, &p.mem.flowCount},
+		{p.objs.PwCandidates, &p.mem.candidates}, {p.objs.PwMisses, &p.mem.misses}, {p.objs.PwHeartbeat, &p.mem.heartbeat},
+		{p.objs.PwEvents, &p.mem.events}} {
 		mem, err := m.from.Memory()
 		if err != nil {
 			return fmt.Errorf("map memory: %w", err)

@@ -148,7 +148,7 @@ func TestPeersShareTheRoom(t *testing.T) {
 	p.RenewLease()
 	for i := range DefaultFlows {
 		packet := udp(greedy.Pairs[0].Local, greedy.Pairs[0].Remote, 0, uint16(1+i%60000), uint16(1+i/60000))
-		if got := verdict(t, p, p.objs.Out, packet); got != verdictNext {
+		if got := verdict(t, p, p.objs.PwEgress, packet); got != verdictNext {
 			t.Fatalf("flow %d: verdict %d", i, int32(got))
 		}
 		if p.Events().Full > 0 {
@@ -165,7 +165,7 @@ func TestPeersShareTheRoom(t *testing.T) {
 	if p.Events().Full == 0 || have[p.ids[greedy.UID]] > DefaultFlows/2 {
 		t.Errorf("one peer has %d of %d, full %d times", have[p.ids[greedy.UID]], DefaultFlows, p.Events().Full)
 	}
-	verdict(t, p, p.objs.Out, udp(modest.Pairs[0].Local, modest.Pairs[0].Remote, 0, 7000, 7001))
+	verdict(t, p, p.objs.PwEgress, udp(modest.Pairs[0].Local, modest.Pairs[0].Remote, 0, 7000, 7001))
 	for k, v := range p.flows(t) {
 		if k.Peer == p.ids[modest.UID] && v.Role == roleOwnerNew {
 			return

@@ -212,10 +212,10 @@ func TestPathAddressGivenUp(t *testing.T) {
 		var k4 uint32
 		var k6 bpfAddr
 		var v bpfRev
-		for it := two.objs.Rev4.Iterate(); it.Next(&k4, &v); {
+		for it := two.objs.PwRev4.Iterate(); it.Next(&k4, &v); {
 			n++
 		}
-		for it := two.objs.Rev6.Iterate(); it.Next(&k6, &v); {
+		for it := two.objs.PwRev6.Iterate(); it.Next(&k6, &v); {
 			n++
 		}
 		return n

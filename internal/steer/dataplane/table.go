@@ -39,23 +39,6 @@ func exchangeTable(flows *ebpf.Map, spec *ebpf.MapSpec, size uint32) error {
 	return nil
 }
 
-// Flow roles, as steer.h has them.
-const (
-	roleNone = iota
-	roleOwnerNew
-	roleOwner
-	roleFollowNew
-	roleAnswered
-	roleFollow
-)
-
-// Flags of a flow that ends: CLOSED_ of steer.h.
-const (
-	closedOut   = 1
-	closedIn    = 2
-	closedReset = 4
-)
-
 // How long a flow is kept after its latest packet: what Linux has connection tracking
 // wait (nf_conntrack_proto_tcp.c, _udp.c, _icmp.c; Documentation/networking/
 // nf_conntrack-sysctl.rst), but for handshakes and connections that both ends have closed
@@ -68,7 +51,7 @@ const (
 )
 
 // keep is how long a flow is kept after its latest packet.
-func keep(proto uint8, part bpfPart) time.Duration {
+func keep(proto uint8, part bpfFlowState) time.Duration {
 	settled := part.Role == roleOwner || part.Role == roleFollow || part.Role == roleAnswered
 	switch {
 	case part.Role == roleNone || part.Closed&closedReset != 0 || part.Closed&(closedIn|closedOut) == closedIn|closedOut:
@@ -80,9 +63,6 @@ func keep(proto uint8, part bpfPart) time.Duration {
 	}
 	return keepUDP
 }
-
-// seenUnit is the unit of the times in a flow's part, 2^SEEN_SHIFT ns of steer.h.
-const seenUnit = time.Duration(1 << 28)
 
 // Flows is a pod's table of flows, for whom sweeps it: that takes time with many flows,
 // and needs nothing else of the Plane.
@@ -105,7 +85,7 @@ type Census struct {
 
 // Flows returns the table, with the peers that are entered now. Close it.
 func (p *Plane) Flows() (*Flows, error) {
-	outer, err := p.objs.Flows.Clone()
+	outer, err := p.objs.PwFlows.Clone()
 	if err != nil {
 		return nil, fmt.Errorf("open table of flows: %w", err)
 	}
@@ -151,9 +131,9 @@ var errNoTable = errors.New("there is no table of flows")
 // count takes out what has ended and counts the rest.
 func (f *Flows) count(t *ebpf.Map) (Census, error) {
 	c := Census{Room: int(t.MaxEntries()), held: map[uint32]uint32{}}
-	now := uint32(coarse() >> 28)
+	now := uint32(coarse() >> bpfLimitSEEN_SHIFT)
 	var ended []bpfFlow
-	if err := each(t, func(k bpfFlow, v bpfPart) {
+	if err := each(t, func(k bpfFlow, v bpfFlowState) {
 		idle := time.Duration(int32(now-v.Seen)) * seenUnit
 		if gen, ok := f.peers[k.Peer]; !ok || gen != k.Generation || idle > keep(k.Proto, v) {
 			ended = append(ended, k)
@@ -176,8 +156,8 @@ func (f *Flows) count(t *ebpf.Map) (Census, error) {
 }
 
 // each calls fn for the flows of a table, read many at a time.
-func each(t *ebpf.Map, fn func(bpfFlow, bpfPart)) error {
-	keys, parts := make([]bpfFlow, 1024), make([]bpfPart, 1024)
+func each(t *ebpf.Map, fn func(bpfFlow, bpfFlowState)) error {
+	keys, parts := make([]bpfFlow, 1024), make([]bpfFlowState, 1024)
 	var at ebpf.MapBatchCursor
 	for {
 		n, err := t.BatchLookup(&at, keys, parts, nil)
@@ -215,7 +195,7 @@ func (f *Flows) widen(t *ebpf.Map, c *Census) error {
 // inherit moves what a table holds to the one that took its place.
 func (f *Flows) inherit(to, from *ebpf.Map) error {
 	var errs []error
-	err := each(from, func(k bpfFlow, v bpfPart) {
+	err := each(from, func(k bpfFlow, v bpfFlowState) {
 		if err := to.Update(k, v, ebpf.UpdateNoExist); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 			errs = append(errs, fmt.Errorf("move flow: %w", err))
 		}
@@ -233,6 +213,6 @@ func (f *Flows) inherit(to, from *ebpf.Map) error {
 // take more than half of the room.
 func (p *Plane) SetFlowCounts(c Census) {
 	for id := range p.room {
-		put32(p.mem.held, uint32(id)*stride, c.held[uint32(id)])
+		put32(p.mem.flowCount, uint32(id)*stride, c.held[uint32(id)])
 	}
 }

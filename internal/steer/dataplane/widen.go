@@ -61,9 +61,9 @@ func (p *Plane) Widen() (*Widening, error) {
 
 // Load loads it. It pins nothing: what is killed meanwhile leaves nothing.
 func (w *Widening) Load() error {
-	spec, err := loadBpf()
+	spec, err := loadObject()
 	if err != nil {
-		return fmt.Errorf("read object: %w", err)
+		return err
 	}
 	all := map[string]*ebpf.Map{}
 	for name, m := range w.shared {
@@ -91,7 +91,7 @@ func (w *Widening) Close() error {
 			errs = append(errs, m.Close())
 		}
 	}
-	if w.objs.Out != nil {
+	if w.objs.PwEgress != nil {
 		errs = append(errs, w.objs.Close())
 	}
 	return errors.Join(errs...)
@@ -113,7 +113,7 @@ func (p *Plane) Exchange(w *Widening) error {
 		return errors.Join(fmt.Errorf("create pin directory: %w", err), w.Close())
 	}
 	for name, m := range w.sized {
-		if err := m.Pin(filepath.Join(dir, name)); err != nil {
+		if err := m.Pin(filepath.Join(dir, pinOfMap(name))); err != nil {
 			return errors.Join(fmt.Errorf("pin map %s: %w", name, err), w.Close())
 		}
 	}
@@ -184,7 +184,7 @@ type rows struct {
 
 // arrays are those with something of each peer that is no address.
 func (p *Plane) arrays() [6]*ebpf.Memory {
-	return [6]*ebpf.Memory{p.mem.own, p.mem.follow, p.mem.order, p.mem.sent, p.mem.received, p.mem.held}
+	return [6]*ebpf.Memory{p.mem.owner, p.mem.follower, p.mem.notices, p.mem.sent, p.mem.received, p.mem.flowCount}
 }
 
 // copied is what there is now. The counters go on meanwhile: what passes until the
@@ -204,10 +204,10 @@ func (p *Plane) copied() (rows, error) {
 // rows is what the maps hold of peers by their addresses.
 func (p *Plane) rows() (r rows, err error) {
 	var errs [4]error
-	r.peers4, errs[0] = all[uint32, bpfPeer](p.objs.Peers4)
-	r.peers6, errs[1] = all[bpfAddr, bpfPeer](p.objs.Peers6)
-	r.rev4, errs[2] = all[uint32, bpfRev](p.objs.Rev4)
-	r.rev6, errs[3] = all[bpfAddr, bpfRev](p.objs.Rev6)
+	r.peers4, errs[0] = all[uint32, bpfPeer](p.objs.PwPeers4)
+	r.peers6, errs[1] = all[bpfAddr, bpfPeer](p.objs.PwPeers6)
+	r.rev4, errs[2] = all[uint32, bpfRev](p.objs.PwRev4)
+	r.rev6, errs[3] = all[bpfAddr, bpfRev](p.objs.PwRev6)
 	return r, errors.Join(errs[:]...)
 }
 
@@ -261,9 +261,9 @@ func (p *Plane) fill(r rows) error {
 		paths = append(paths, v.Id*MaxPaths+v.Path)
 	}
 	err := errors.Join(
-		putAll(p.objs.Peers4, peers4, near), putAll(p.objs.Near, ids, near),
-		putAll(p.objs.Rev4, revs4, nearRev), putAll(p.objs.NearRev, paths, nearRev),
-		putAll(p.objs.Peers6, peers6, values(r.peers6, peers6)), putAll(p.objs.Rev6, revs6, values(r.rev6, revs6)))
+		putAll(p.objs.PwPeers4, peers4, near), putAll(p.objs.PwRows, ids, near),
+		putAll(p.objs.PwRev4, revs4, nearRev), putAll(p.objs.PwRevRows, paths, nearRev),
+		putAll(p.objs.PwPeers6, peers6, values(r.peers6, peers6)), putAll(p.objs.PwRev6, revs6, values(r.rev6, revs6)))
 	p.sift()
 	return err
 }

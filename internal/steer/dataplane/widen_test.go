@@ -108,7 +108,7 @@ func (p *Plane) slotted(t *testing.T, a netip.Addr, path bool) {
 	t.Helper()
 	n := get32(p.mem.slots, p.slot(word(a))*stride)
 	if path {
-		n = get32(p.mem.slotsRev, p.slotRev(word(a))*stride)
+		n = get32(p.mem.revSlots, p.slotRev(word(a))*stride)
 		n = (n + MaxPaths - 1) / MaxPaths
 	}
 	if n == 0 || !p.used[n-1] {
@@ -120,7 +120,7 @@ func (p *Plane) slotted(t *testing.T, a netip.Addr, path bool) {
 func (p *Plane) taken(path bool) (n int) {
 	m, size := p.mem.slots, 1<<slotBits(p.room)
 	if path {
-		m, size = p.mem.slotsRev, 2*size
+		m, size = p.mem.revSlots, 2*size
 	}
 	for i := range size {
 		if get32(m, uint32(i)*stride) != 0 {

@@ -8,8 +8,7 @@ const Buckets = 64
 
 // Bucket is the bucket of a flow by its ports, in host order, and its protocol
 // number. It is symmetric, so that both ends of a flow agree without a word.
-// The eBPF programs hold the same lines in C: steer/flow.h and
-// telemetry/telemetry.bpf.c.
+// The eBPF programs have it from bucket.h, the same in C.
 func Bucket(sport, dport uint16, proto uint8) uint8 {
 	h := uint32(sport^dport)*0x9E3779B1 + uint32(proto)*0x85EBCA6B
 	h ^= h >> 16

@@ -23,6 +23,8 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 
+#include "../flow/bucket.h"
+
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
@@ -252,15 +254,6 @@ static __always_inline void fault(__u32 which)
 
 	if (n)
 		__sync_fetch_and_add(n, 1);
-}
-
-/* The same lines as steer/flow.h and flow.Bucket in Go; ports in host order. */
-static __always_inline __u32 flow_bucket(__u16 sport, __u16 dport, __u8 proto)
-{
-	__u32 h = ((__u32)(sport ^ dport) * 0x9E3779B1u + (__u32)proto * 0x85EBCA6Bu);
-
-	h ^= h >> 16;
-	return h & 63;
 }
 
 static __always_inline __u32 log2_of(__u32 v)

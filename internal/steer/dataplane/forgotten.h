@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What is answered to packets that must not be delivered: that their flow is not known. */
+/* The answer to packets that must not be delivered: a note that their flow is forgotten. */
 #ifndef RECALL_H
 #define RECALL_H
 
-/* NOTES is how many there are in about four seconds, so that no replay makes a storm. */
-#define NOTES 256
+/* MAX_NOTES is how many there are in about four seconds, so that no replay makes a storm. */
+#define MAX_NOTES 256
 
 /* A packet without payload, that harms nobody who takes it for one of the flow. */
 struct note {
@@ -26,9 +26,9 @@ struct note {
 	};
 };
 
-/* write_note writes the transport's header: a repeated acknowledgment, a datagram of
+/* fill_note writes the transport's header: a repeated acknowledgment, a datagram of
  * nothing, or an echo reply. The checksum is of the header, as there is nothing else. */
-static __always_inline __u32 write_note(struct __sk_buff *skb, const struct packet *p, struct note *n)
+static __always_inline __u32 fill_note(struct __sk_buff *skb, const struct packet *p, struct note *n)
 {
 	__be32 seq[2] = {};
 	__u32 len = 8;
@@ -55,8 +55,8 @@ static __always_inline __u32 write_note(struct __sk_buff *skb, const struct pack
 	return len;
 }
 
-/* headline writes the IP header of a note, which says FORGOTTEN. */
-static __always_inline int headline(struct __sk_buff *skb, const struct packet *p, const struct addr *from,
+/* store_note_ip writes the IP header of a note, which says FORGOTTEN. */
+static __always_inline int store_note_ip(struct __sk_buff *skb, const struct packet *p, const struct addr *from,
 				    const struct addr *to, __u32 len, __u16 t)
 {
 	if (p->v6) {
@@ -81,8 +81,8 @@ static __always_inline int headline(struct __sk_buff *skb, const struct packet *
 	return bpf_skb_store_bytes(skb, ETH_HLEN, &ip, sizeof(ip), 0);
 }
 
-/* sum_note enters the checksum: of the header, as there is nothing else. */
-static __always_inline void sum_note(struct __sk_buff *skb, const struct packet *p, const struct addr *from,
+/* checksum_note enters the checksum: of the header, as there is nothing else. */
+static __always_inline void checksum_note(struct __sk_buff *skb, const struct packet *p, const struct addr *from,
 				     const struct addr *to, __u32 len, struct note *n)
 {
 	struct addr pair[2] = { *from, *to };
@@ -101,40 +101,40 @@ static __always_inline void sum_note(struct __sk_buff *skb, const struct packet 
 		n->icmp.check = sum;
 }
 
-/* note turns a packet into a note to a peer. */
-GLOBAL int note(struct __sk_buff *skb, const struct packet *p, const struct peer *pe, const struct addr *to)
+/* store_note turns a packet into a note to a peer. */
+GLOBAL int store_note(struct __sk_buff *skb, const struct packet *p, const struct peer *pe, const struct addr *to)
 {
 	struct note n = {};
 	__u32 len, at;
 
-	if (!p || !pe || !to || !(len = write_note(skb, p, &n)))
+	if (!p || !pe || !to || !(len = fill_note(skb, p, &n)))
 		return -1;
 	struct addr from = pe->self, back = *to;
 	struct packet q = { .sport = p->dport, .dport = p->sport, .proto = p->proto };
-	__u16 t = siphash_any(pe->key.k[0], pe->key.k[1], tagged(&q, pe->lower, SAY_FORGOTTEN));
+	__u16 t = siphash_noinline(pe->key.k[0], pe->key.k[1], tag_input(&q, pe->lower, TAG_FORGOTTEN));
 	at = ETH_HLEN + (p->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-	sum_note(skb, p, &from, &back, len, &n);
-	/* What was wrapped on this very machine keeps a tunnel's mark, and cannot be cut: what
+	checksum_note(skb, p, &from, &back, len, &n);
+	/* What was encapsulated on this very machine keeps a tunnel's mark, and cannot be cut: what
 	 * is too long for its IP header is padding then, which the next hop cuts. */
 	if (p->l4 != at || (bpf_skb_change_tail(skb, at + len, 0) && skb->gso_size) || bpf_skb_store_bytes(skb, at, &n, 8, 0) ||
 	    (len == sizeof(n) && bpf_skb_store_bytes(skb, at + 8, &n.w[2], 12, 0)))
 		return -1;
-	return headline(skb, p, &from, &back, len, t);
+	return store_note_ip(skb, p, &from, &back, len, t);
 }
 
-/* recall turns a steered packet of a flow that is not known here into a word to its
- * sender, by the default network, that it is forgotten: it is opened again there. What
- * is not admitted is not delivered, and a sender that hears nothing would go on. */
-static __noinline int recall(struct __sk_buff *skb)
+/* reply_forgotten turns a steered packet of a flow that is not known here into a note to its
+ * sender, over the default network, that it is forgotten: the sender opens it again there.
+ * Such a packet is not delivered, and a sender without an answer would go on. */
+static __noinline int reply_forgotten(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
-	if (parse(skb, &p) < 0 || !p.steerable || !spend(SPENT_NOTES, NOTES))
+	if (parse(skb, &p) < 0 || !p.steerable || !limit_take(LIMIT_NOTES, MAX_NOTES))
 		return TCX_DROP;
 	struct rev *r = rev_of(&p.src, p.v6);
-	struct addr to = r ? r->stable_remote : p.src; /* which was wrapped */
-	struct peer *pe = p.v6 ? bpf_map_lookup_elem(&peers6, &to) : bpf_map_lookup_elem(&peers4, &to);
-	if (!pe || note(skb, &p, pe, &to))
+	struct addr to = r ? r->stable_remote : p.src; /* which was encapsulated */
+	struct peer *pe = p.v6 ? bpf_map_lookup_elem(&pw_peers6, &to) : bpf_map_lookup_elem(&pw_peers4, &to);
+	if (!pe || store_note(skb, &p, pe, &to))
 		return TCX_DROP;
 	return bpf_redirect_neigh(stable_ifindex, NULL, 0, 0);
 }

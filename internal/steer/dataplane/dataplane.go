@@ -1,4 +1,4 @@
-// Package dataplane is the data plane: it attaches the tcx programs of steer.bpf.c in
+// Package dataplane is the data plane: it attaches the tcx programs of dataplane.bpf.c in
 // a pod's namespace, keeps their maps, and moves flows between paths by writing
 // one word per bucket.
 //
@@ -28,9 +28,9 @@ import (
 	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
-//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type key -type keys -type flow -type part -type tally bpf steer.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type key -type keys -type flow -type flow_state -type tally -type choices -type notice_numbers -type lease -type limit -type choice -type tag -type role -type closed -type event -type path_flag bpf dataplane.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
-// Limits of the data plane; steer.h has the same.
+// Limits of the data plane of dataplane.h.
 const (
 	// MaxPaths is the number of paths of a pair, the default network among them.
 	MaxPaths = 8
@@ -111,7 +111,8 @@ type Plane struct {
 
 // memory is the arrays, mapped: a switch is then no system call.
 type memory struct {
-	own, follow, order, sent, received, slots, slotsRev, held, elsewhere, wanted, heartbeat, events *ebpf.Memory
+	owner, follower, notices, sent, received, slots, revSlots *ebpf.Memory
+	flowCount, candidates, misses, heartbeat, events          *ebpf.Memory
 }
 
 // Open attaches the data plane to a pod, or adopts the one that is pinned
@@ -198,20 +199,20 @@ func (p *Plane) look() error {
 func (p *Plane) attach() error {
 	// Out comes last, so that programs which watch or refuse see what the pod
 	// sent; arrivals are translated first, so that they see stable addresses.
-	if err := p.hook(p.cfg.Dev, "in", p.objs.In, ebpf.AttachTCXIngress, link.Head()); err != nil {
+	if err := p.hook(p.cfg.Dev, "in", p.objs.PwIngress, ebpf.AttachTCXIngress, link.Head()); err != nil {
 		return err
 	}
 	for _, dev := range p.cfg.PathDevs {
-		if err := p.hook(dev, "path_in", p.objs.PathIn, ebpf.AttachTCXIngress, link.Head()); err != nil {
+		if err := p.hook(dev, "path_in", p.objs.PwPathIngress, ebpf.AttachTCXIngress, link.Head()); err != nil {
 			return err
 		}
 		if _, err := os.Stat(p.pinOf(dev, "out")); err == nil { // a predecessor's direct routes
-			if err := p.hook(dev, "out", p.objs.Out, ebpf.AttachTCXEgress, link.Head()); err != nil {
+			if err := p.hook(dev, "out", p.objs.PwEgress, ebpf.AttachTCXEgress, link.Head()); err != nil {
 				return err
 			}
 		}
 	}
-	return p.hook(p.cfg.Dev, "out", p.objs.Out, ebpf.AttachTCXEgress, link.Tail())
+	return p.hook(p.cfg.Dev, "out", p.objs.PwEgress, ebpf.AttachTCXEgress, link.Tail())
 }
 
 // pinOf is where the link of a program on an interface is pinned.

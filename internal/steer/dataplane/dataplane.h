@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What the programs and their loader share. */
-#ifndef STEER_H
-#define STEER_H
+/* What the programs and their loader share: bpf2go gives the loader the structs and enums
+ * (-type in dataplane.go). Names of maps and programs begin with pw_, as bpftool lists
+ * those of the whole machine; the kernel keeps 15 characters (BPF_OBJ_NAME_LEN). */
+#ifndef DATAPLANE_H
+#define DATAPLANE_H
 
 /* enum tcx_action_base, of Linux 6.6; older headers lack it. */
 #define TCX_NEXT -1
 #define TCX_DROP 2
 
-#define PATHS 8    /* per pair of pods; path 0 is the default network */
-#define BUCKETS 64 /* per pair of pods */
-#define KEYS 4     /* accepted at a time: keys turn over, and may again before all have the last one */
+enum limit {
+	PATHS = 8, /* per pair of pods; path 0 is the default network */
+	KEYS = 4,  /* accepted at a time: keys turn over, and may again before all have the last one */
+	CANDIDATE_SHIFT = 15,
+	MISS_BITS = 8,
+	SEEN_SHIFT = 28, /* the unit of flow_state.seen in ns, about a quarter of a second */
+};
 
-/* A row holds a peer's choices, a bucket each, in 64 bytes: a switch of all of them is
- * one cache line for the processors to hand over. The path is in the lowest bits, what
- * is above them is the loader's. */
-struct row {
+/* A peer's choices, a bucket each, in 64 bytes: a switch of all of them is one cache line
+ * for the processors to hand over. The path is in the lowest bits; what is above them is
+ * the loader's. */
+struct choices {
 	__u8 choice[BUCKETS];
 };
-#define ROW_PATH(c) ((c) & (PATHS - 1))
+enum choice { CHOICE_PATH = PATHS - 1, CHOICE_NOTIFIED = 8, CHOICE_DIVERTED = 16 };
 
 /* The mark has two parts, as docs/explanation/security.md says. The visible one is a
  * code point of DSCP pool 2, xxx111, which RFC 2474 section 6 leaves to local use; xxx
@@ -38,42 +44,42 @@ struct row {
  * opener says OPEN until the other end has answered there, which says ANSWER until it
  * hears that its answer came, by SETTLED or by DATA. Who gets DATA of a flow that it does
  * not know says FORGOTTEN, in a packet of its own, and the flow is opened again. */
-enum { SAY_DATA = 1, SAY_OPEN, SAY_ANSWER, SAY_SETTLED, SAY_FORGOTTEN };
+enum tag { TAG_DATA = 1, TAG_OPEN, TAG_ANSWER, TAG_SETTLED, TAG_FORGOTTEN };
 
 /* Segments of one packet count the identification up from the tag. */
 #define SEGMENTS 128
 
-/* Says to eth0's ingress that path_in has translated the packet. */
+/* Says to eth0's ingress that pw_path_ingress has translated the packet. */
 #define FROM_PATH 0x50570001
 
-/* A flow's part at this end: what a path may deliver is what both ends have seen to
+/* The role of this end in a flow: what a path may deliver is what both ends have seen to
  * pass the default network in both directions.
  *
  *   OWNER_NEW   opened here; on the default network until the peer has answered there
- *   OWNER       the peer has answered: goes where the map own says
+ *   OWNER       the peer has answered: goes where the map pw_owner says
  *   FOLLOW_NEW  opened by the peer; nothing was answered yet
  *   ANSWERED    answered over the default network; the peer may have left it
- *   FOLLOW      the peer has heard the answer: goes where the map follow says */
-enum { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_ANSWERED, FLOW_FOLLOW };
+ *   FOLLOW      the peer has heard the answer: goes where the map pw_follower says */
+enum role { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_ANSWERED, FLOW_FOLLOW };
 #define ADMITTED(role) ((role) == FLOW_OWNER || (role) >= FLOW_ANSWERED)
 
-/* How a TCP connection ends, in part.closed. */
-#define CLOSED_OUT 1
-#define CLOSED_IN 2
-#define CLOSED_RESET 4
+/* How a TCP connection ends, in flow_state.closed. */
+enum closed { CLOSED_OUT = 1, CLOSED_IN = 2, CLOSED_RESET = 4 };
 
-enum { EV_ERROR, EV_TOO_BIG, EV_NO_PATH, EV_LEASE, EV_STRANGER, EV_ICMP, EV_FORGED, EV_UNADMITTED, EV_FULL, EVENTS };
+enum event { EV_ERROR, EV_TOO_BIG, EV_NO_PATH, EV_LEASE, EV_STRANGER, EV_ICMP, EV_FORGED, EV_UNADMITTED, EV_FULL };
 
-/* At the end of the map events is what is left of what strangers could cause: a time in
- * units of 2^32 ns, about four seconds, and how often it was done since. */
-enum { SPENT_NOTES = 14, SPENT_GUESSES };
+/* At the end of the map pw_events is what is left of what strangers could cause: a time in
+ * units of 2^32 ns, about four seconds, and how much of the limit was used since. */
+enum { LIMIT_NOTES = 14, LIMIT_GUESSES };
 
 struct addr {
 	__u32 w[4]; /* IPv4: the first word */
 };
 
-#define PATH_MAC 1   /* mac holds destination and source */
-#define PATH_ENCAP 2 /* whole packets in UDP, for networks that translation cannot cross */
+enum path_flag {
+	PATH_MAC = 1,   /* mac holds destination and source */
+	PATH_ENCAP = 2, /* whole packets in UDP, for networks that translation cannot cross */
+};
 
 /* A SipHash key, of a pair of pods on a network. */
 struct key {
@@ -129,21 +135,19 @@ struct flow {
 	__u8 pad[3];
 };
 
-/* part is what this end has in a flow. */
-struct part {
+struct flow_state {
 	__u8 role, closed;
-	__u16 marks; /* said about the role, up to what due() repeats at once */
-	__u32 seen;  /* in units of 2^SEEN_SHIFT ns: when something last came of it, or went */
-	__u32 told;  /* the same: when it was last said */
+	__u16 announcements; /* of the role, up to what announce_now() repeats at once */
+	__u32 seen;          /* in units of 2^SEEN_SHIFT ns: the latest packet, either way */
+	__u32 announced;     /* the same: the latest announcement */
 	__u32 pad;
 };
-#define SEEN_SHIFT 28 /* about a quarter of a second */
 
-/* A word of the map recent is what flows has told of a TCP flow in this tick, which
+/* A word of the map pw_flow_cache is what pw_flows has about a TCP flow in this tick, which
  * spares its look-up for further packets: the ports, the peer's number, the tick, and
- * the role. Whoever changes a part takes the word away; who has read the part just
- * before may put the old one back, and is believed until the tick ends. */
-#define RECENT_ROLE 7
+ * the role. A change of the flow's state clears the word. A program that has read the
+ * state just before may write the old word again, which then counts until the tick ends. */
+#define CACHE_ROLE 7
 
 struct tally {
 	__u64 packets, bytes;
@@ -156,22 +160,17 @@ struct tally {
 	__u64 more;
 };
 
-/* order numbers what was said of a peer's choices: by this end, and by the peer. */
-struct order {
-	__u64 said, heard;
+/* The numbers of the latest notices about a peer's choices: this end's, and the peer's. */
+struct notice_numbers {
+	__u64 sent, received;
 };
 
-struct beat {
-	__u64 at;   /* CLOCK_MONOTONIC_COARSE ns: the agent's last sign of life */
-	__u64 tick; /* jiffies in which the data plane has found the lease to run */
+struct lease {
+	__u64 renewed; /* CLOCK_MONOTONIC_COARSE ns: the agent's last sign of life */
+	__u64 tick;    /* jiffies in which the data plane has found the lease to run */
 	__u32 lenient; /* a data plane of another layout is there: it may know what ours does not */
 	__u32 pad;
 };
-
-/* Peers are entered when traffic with them begins: elsewhere has a bit for the address
- * of each pod that could be one, by a hash, and wanted takes those that were sent to. */
-#define ELSEWHERE_SHIFT 15
-#define WANTED_BITS 8
 
 #define MAP(name, t, k, v, n, f)                                                                     \
 	struct {                                                                                     \
@@ -184,30 +183,32 @@ struct beat {
 
 /* Sizes are the loader's; these are for 64 peers. */
 #define PEERS 64
-MAP(peers4, BPF_MAP_TYPE_HASH, __u32, struct peer, PEERS, BPF_F_NO_PREALLOC);
-MAP(peers6, BPF_MAP_TYPE_HASH, struct addr, struct peer, PEERS, BPF_F_NO_PREALLOC);
-MAP(rev4, BPF_MAP_TYPE_HASH, __u32, struct rev, PEERS * PATHS, BPF_F_NO_PREALLOC);
-MAP(rev6, BPF_MAP_TYPE_HASH, struct addr, struct rev, PEERS * PATHS, BPF_F_NO_PREALLOC);
-/* The rows of peers4 and rev4 again, by number: an array is read without a call. */
-MAP(near, BPF_MAP_TYPE_ARRAY, __u32, struct peer, PEERS, 0);
-MAP(near_rev, BPF_MAP_TYPE_ARRAY, __u32, struct rev, PEERS * PATHS, 0);
-MAP(own, BPF_MAP_TYPE_ARRAY, __u32, struct row, PEERS, BPF_F_MMAPABLE);
-MAP(follow, BPF_MAP_TYPE_ARRAY, __u32, struct row, PEERS, BPF_F_MMAPABLE);
-MAP(order, BPF_MAP_TYPE_ARRAY, __u32, struct order, PEERS, BPF_F_MMAPABLE); /* the loader's */
-MAP(sent, BPF_MAP_TYPE_ARRAY, __u32, struct tally, PEERS * PATHS, BPF_F_MMAPABLE);
-MAP(received, BPF_MAP_TYPE_ARRAY, __u32, struct tally, PEERS * PATHS, BPF_F_MMAPABLE);
+MAP(pw_peers4, BPF_MAP_TYPE_HASH, __u32, struct peer, PEERS, BPF_F_NO_PREALLOC);
+MAP(pw_peers6, BPF_MAP_TYPE_HASH, struct addr, struct peer, PEERS, BPF_F_NO_PREALLOC);
+MAP(pw_rev4, BPF_MAP_TYPE_HASH, __u32, struct rev, PEERS * PATHS, BPF_F_NO_PREALLOC);
+MAP(pw_rev6, BPF_MAP_TYPE_HASH, struct addr, struct rev, PEERS * PATHS, BPF_F_NO_PREALLOC);
+/* The rows of pw_peers4 and pw_rev4 again, by number: an array is read without a call. */
+MAP(pw_rows, BPF_MAP_TYPE_ARRAY, __u32, struct peer, PEERS, 0);
+MAP(pw_rev_rows, BPF_MAP_TYPE_ARRAY, __u32, struct rev, PEERS * PATHS, 0);
+MAP(pw_owner, BPF_MAP_TYPE_ARRAY, __u32, struct choices, PEERS, BPF_F_MMAPABLE);
+MAP(pw_follower, BPF_MAP_TYPE_ARRAY, __u32, struct choices, PEERS, BPF_F_MMAPABLE);
+MAP(pw_notices, BPF_MAP_TYPE_ARRAY, __u32, struct notice_numbers, PEERS, BPF_F_MMAPABLE); /* the loader's */
+MAP(pw_sent, BPF_MAP_TYPE_ARRAY, __u32, struct tally, PEERS * PATHS, BPF_F_MMAPABLE);
+MAP(pw_received, BPF_MAP_TYPE_ARRAY, __u32, struct tally, PEERS * PATHS, BPF_F_MMAPABLE);
 /* By a hash of the address (slot), the number of a peer with such a stable address, or
- * of a row of near_rev with such a one on a path, and one; 0 is none. */
-MAP(slots, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS * 8, BPF_F_MMAPABLE);
-MAP(slots_rev, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS * 16, BPF_F_MMAPABLE);
+ * of a row of pw_rev_rows with such a one on a path, and one; 0 is none. */
+MAP(pw_slots, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS * 8, BPF_F_MMAPABLE);
+MAP(pw_rev_slots, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS * 16, BPF_F_MMAPABLE);
 /* How many flows a peer has in the table, so that none takes all the room. */
-MAP(held, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS, BPF_F_MMAPABLE);
+MAP(pw_flow_count, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS, BPF_F_MMAPABLE);
 
-MAP(elsewhere, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1 << (32 - ELSEWHERE_SHIFT - 6), BPF_F_MMAPABLE);
-MAP(wanted, BPF_MAP_TYPE_ARRAY, __u32, struct addr, 1 << WANTED_BITS, BPF_F_MMAPABLE);
-MAP(heartbeat, BPF_MAP_TYPE_ARRAY, __u32, struct beat, 1, BPF_F_MMAPABLE);
-MAP(events, BPF_MAP_TYPE_ARRAY, __u32, __u64, 16, BPF_F_MMAPABLE);
-MAP(recent, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2048, 0);
+/* Peers are entered when traffic with them begins: pw_candidates has a bit for the address
+ * of each pod that could be one, by a hash, and pw_misses takes those that were sent to. */
+MAP(pw_candidates, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1 << (32 - CANDIDATE_SHIFT - 6), BPF_F_MMAPABLE);
+MAP(pw_misses, BPF_MAP_TYPE_ARRAY, __u32, struct addr, 1 << MISS_BITS, BPF_F_MMAPABLE);
+MAP(pw_heartbeat, BPF_MAP_TYPE_ARRAY, __u32, struct lease, 1, BPF_F_MMAPABLE);
+MAP(pw_events, BPF_MAP_TYPE_ARRAY, __u32, __u64, 16, BPF_F_MMAPABLE);
+MAP(pw_flow_cache, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2048, 0);
 
 /* The flows, in a table that the loader replaces by a larger one as it fills: new ones
  * go into the first, and what is not there yet is found in the second. Entries end
@@ -217,13 +218,24 @@ struct table {
 	__uint(max_entries, 4096);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(key_size, sizeof(struct flow)); /* clang 14 gives no types of inner maps */
-	__uint(value_size, sizeof(struct part));
+	__uint(value_size, sizeof(struct flow_state));
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 2);
 	__type(key, __u32);
 	__array(values, struct table);
-} flows SEC(".maps");
+} pw_flows SEC(".maps");
+
+/* No program reads it. BTF, from which bpf2go makes Go types, has no enum that nothing uses. */
+const volatile struct {
+	enum limit limit;
+	enum choice choice;
+	enum tag tag;
+	enum role role;
+	enum closed closed;
+	enum event event;
+	enum path_flag path_flag;
+} enums = {};
 
 #endif

@@ -1,0 +1,75 @@
+package dataplane
+
+import (
+	"strings"
+	"time"
+	"unsafe"
+)
+
+// Names and offsets of dataplane.h, as bpf2go reads them from the object. Where the
+// lengths of arrays differ from those in C, this does not compile.
+var (
+	_ [MaxPaths]bpfPath = bpfPeer{}.Path
+	_ [Buckets]uint8    = bpfChoices{}.Choice
+)
+
+// Parts of a byte of bpfChoices.
+const (
+	choicePath     = uint8(bpfChoiceCHOICE_PATH)
+	choiceNotified = uint8(bpfChoiceCHOICE_NOTIFIED)
+	choiceDiverted = uint8(bpfChoiceCHOICE_DIVERTED)
+)
+
+// Sizes of entries of the arrays, and where they have what.
+const (
+	tallySize      = uint32(unsafe.Sizeof(bpfTally{}))
+	tallyOpened    = uint32(unsafe.Offsetof(bpfTally{}.More)) // of what was sent: packets of flows opened here
+	noticeSize     = uint32(unsafe.Sizeof(bpfNoticeNumbers{}))
+	noticeReceived = uint32(unsafe.Offsetof(bpfNoticeNumbers{}.Received))
+	leaseLenient   = uint32(unsafe.Offsetof(bpfLease{}.Lenient))
+	addrSize       = uint32(unsafe.Sizeof(bpfAddr{}))
+	missSlots      = uint32(1) << bpfLimitMISS_BITS
+)
+
+// Roles of this end in a flow.
+const (
+	roleNone      = uint8(bpfRoleFLOW_NONE)
+	roleOwnerNew  = uint8(bpfRoleFLOW_OWNER_NEW)
+	roleOwner     = uint8(bpfRoleFLOW_OWNER)
+	roleFollowNew = uint8(bpfRoleFLOW_FOLLOW_NEW)
+	roleAnswered  = uint8(bpfRoleFLOW_ANSWERED)
+	roleFollow    = uint8(bpfRoleFLOW_FOLLOW)
+)
+
+// How a flow ends.
+const (
+	closedOut   = uint8(bpfClosedCLOSED_OUT)
+	closedIn    = uint8(bpfClosedCLOSED_IN)
+	closedReset = uint8(bpfClosedCLOSED_RESET)
+)
+
+// seenUnit is the unit of the times in a flow's state.
+const seenUnit = time.Duration(1 << bpfLimitSEEN_SHIFT)
+
+// pinOfMap is what a map is pinned as: without the prefix, as the directory says whose it
+// is, and by the names that the first version of this layout gave. So all versions of one
+// layout adopt each other's maps, and an upgrade or downgrade moves no flow.
+func pinOfMap(name string) string {
+	switch name {
+	case bpfMapPwOwner:
+		return "own"
+	case bpfMapPwFollower:
+		return "follow"
+	case bpfMapPwNotices:
+		return "order"
+	case bpfMapPwFlowCount:
+		return "held"
+	case bpfMapPwCandidates:
+		return "elsewhere"
+	case bpfMapPwMisses:
+		return "wanted"
+	case bpfMapPwFlowCache:
+		return "recent"
+	}
+	return strings.TrimPrefix(name, "pw_")
+}

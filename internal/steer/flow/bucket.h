@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The bucket of a flow: flow.Bucket in C, for the data plane and the telemetry. */
+#ifndef FLOW_BUCKET_H
+#define FLOW_BUCKET_H
+
+enum { BUCKETS = 64 }; /* per pair of pods */
+
+/* flow_bucket is the same in both directions; ports are in host order. */
+static __always_inline __u32 flow_bucket(__u16 sport, __u16 dport, __u8 proto)
+{
+	__u32 h = (__u32)(__u16)(sport ^ dport) * 0x9E3779B1u + proto * 0x85EBCA6Bu;
+
+	h ^= h >> 16;
+	return h & (BUCKETS - 1);
+}
+
+#endif
