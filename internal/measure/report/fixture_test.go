@@ -3,8 +3,11 @@ package report
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"pathwise.dev/pathwise/internal/sample"
@@ -162,8 +165,20 @@ func madeCPU(busy float64) *sample.CPU {
 		Idle: max(40-busy, 0), Cores: 4}
 }
 
-// fixtures are the inputs that every format must bear, by name.
+// fixtures are the inputs that every format must bear, by name. They are made once, as
+// their histograms take half a second; a test may change the trials that it gets.
 func fixtures() map[string]Input {
+	out := maps.Clone(madeOnce())
+	for name, in := range out {
+		in.Results.Trials = slices.Clone(in.Results.Trials)
+		out[name] = in
+	}
+	return out
+}
+
+var madeOnce = sync.OnceValue(makeFixtures)
+
+func makeFixtures() map[string]Input {
 	full := Input{Name: "made-up", Dir: "results/made-up", Results: fullPlan().results(), Machine: madeMachine(),
 		Experiment: madeYAML}
 	one := fullPlan()
