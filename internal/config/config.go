@@ -1,6 +1,7 @@
 // Package config reads YAML files strictly: every error names the file, line
 // and key, and says what was expected. It knows no file's meaning; packages
-// experiment and lab say which keys there are.
+// experiment, drill and lab say which keys there are, the first two by the tags of structs,
+// from which a JSON Schema and a table of the keys are made too.
 package config
 
 import (
@@ -131,8 +132,13 @@ func (v Value) Fields(known map[string]Field, required ...string) error {
 			return err
 		}
 	}
-	for _, name := range required {
-		if !seen[name] {
+	return v.Need(required...)
+}
+
+// Need returns an error for the first of the keys that is not there.
+func (v Value) Need(keys ...string) error {
+	for _, name := range keys {
+		if !v.Has(name) && v.IsMapping() {
 			return (Value{v.file, join(v.key, name), v.node}).Errorf("missing key")
 		}
 	}
@@ -209,12 +215,23 @@ func (v Value) IsMapping() bool { return v.node.Kind == yaml.MappingNode }
 
 // Has reports whether the value is a mapping with the key.
 func (v Value) Has(key string) bool {
+	_, ok := v.child(key)
+	return ok
+}
+
+// Key is the value of a mapping's key, or the mapping itself if it has no such key.
+func (v Value) Key(key string) Value {
+	child, _ := v.child(key)
+	return child
+}
+
+func (v Value) child(key string) (Value, bool) {
 	for i := 0; v.IsMapping() && i+1 < len(v.node.Content); i += 2 {
 		if v.node.Content[i].Value == key {
-			return true
+			return Value{v.file, join(v.key, key), v.node.Content[i+1]}, true
 		}
 	}
-	return false
+	return v, false
 }
 
 // Text reads a string.
