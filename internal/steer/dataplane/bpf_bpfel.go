@@ -195,6 +195,7 @@ const (
 	bpfMapPwFlows        = "pw_flows"
 	bpfMapPwFollower     = "pw_follower"
 	bpfMapPwHeartbeat    = "pw_heartbeat"
+	bpfMapPwHints        = "pw_hints"
 	bpfMapPwMisses       = "pw_misses"
 	bpfMapPwNotices      = "pw_notices"
 	bpfMapPwOwner        = "pw_owner"
@@ -203,11 +204,10 @@ const (
 	bpfMapPwReceived     = "pw_received"
 	bpfMapPwRev4         = "pw_rev4"
 	bpfMapPwRev6         = "pw_rev6"
+	bpfMapPwRevHints     = "pw_rev_hints"
 	bpfMapPwRevRows      = "pw_rev_rows"
-	bpfMapPwRevSlots     = "pw_rev_slots"
 	bpfMapPwRows         = "pw_rows"
 	bpfMapPwSent         = "pw_sent"
-	bpfMapPwSlots        = "pw_slots"
 	bpfProgPwEgress      = "pw_egress"
 	bpfProgPwIngress     = "pw_ingress"
 	bpfProgPwPathIngress = "pw_path_ingress"
@@ -279,6 +279,7 @@ type bpfMapSpecs struct {
 	PwFlows      *ebpf.MapSpec `ebpf:"pw_flows"`
 	PwFollower   *ebpf.MapSpec `ebpf:"pw_follower"`
 	PwHeartbeat  *ebpf.MapSpec `ebpf:"pw_heartbeat"`
+	PwHints      *ebpf.MapSpec `ebpf:"pw_hints"`
 	PwMisses     *ebpf.MapSpec `ebpf:"pw_misses"`
 	PwNotices    *ebpf.MapSpec `ebpf:"pw_notices"`
 	PwOwner      *ebpf.MapSpec `ebpf:"pw_owner"`
@@ -287,11 +288,10 @@ type bpfMapSpecs struct {
 	PwReceived   *ebpf.MapSpec `ebpf:"pw_received"`
 	PwRev4       *ebpf.MapSpec `ebpf:"pw_rev4"`
 	PwRev6       *ebpf.MapSpec `ebpf:"pw_rev6"`
+	PwRevHints   *ebpf.MapSpec `ebpf:"pw_rev_hints"`
 	PwRevRows    *ebpf.MapSpec `ebpf:"pw_rev_rows"`
-	PwRevSlots   *ebpf.MapSpec `ebpf:"pw_rev_slots"`
 	PwRows       *ebpf.MapSpec `ebpf:"pw_rows"`
 	PwSent       *ebpf.MapSpec `ebpf:"pw_sent"`
-	PwSlots      *ebpf.MapSpec `ebpf:"pw_slots"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -335,6 +335,7 @@ type bpfMaps struct {
 	PwFlows      *ebpf.Map `ebpf:"pw_flows"`
 	PwFollower   *ebpf.Map `ebpf:"pw_follower"`
 	PwHeartbeat  *ebpf.Map `ebpf:"pw_heartbeat"`
+	PwHints      *ebpf.Map `ebpf:"pw_hints"`
 	PwMisses     *ebpf.Map `ebpf:"pw_misses"`
 	PwNotices    *ebpf.Map `ebpf:"pw_notices"`
 	PwOwner      *ebpf.Map `ebpf:"pw_owner"`
@@ -343,11 +344,10 @@ type bpfMaps struct {
 	PwReceived   *ebpf.Map `ebpf:"pw_received"`
 	PwRev4       *ebpf.Map `ebpf:"pw_rev4"`
 	PwRev6       *ebpf.Map `ebpf:"pw_rev6"`
+	PwRevHints   *ebpf.Map `ebpf:"pw_rev_hints"`
 	PwRevRows    *ebpf.Map `ebpf:"pw_rev_rows"`
-	PwRevSlots   *ebpf.Map `ebpf:"pw_rev_slots"`
 	PwRows       *ebpf.Map `ebpf:"pw_rows"`
 	PwSent       *ebpf.Map `ebpf:"pw_sent"`
-	PwSlots      *ebpf.Map `ebpf:"pw_slots"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -359,6 +359,7 @@ func (m *bpfMaps) Close() error {
 		m.PwFlows,
 		m.PwFollower,
 		m.PwHeartbeat,
+		m.PwHints,
 		m.PwMisses,
 		m.PwNotices,
 		m.PwOwner,
@@ -367,11 +368,10 @@ func (m *bpfMaps) Close() error {
 		m.PwReceived,
 		m.PwRev4,
 		m.PwRev6,
+		m.PwRevHints,
 		m.PwRevRows,
-		m.PwRevSlots,
 		m.PwRows,
 		m.PwSent,
-		m.PwSlots,
 	)
 }
 

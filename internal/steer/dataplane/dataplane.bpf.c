@@ -32,7 +32,7 @@ const volatile __u32 stable_ifindex = 0;  /* eth0 */
 const volatile __u8 stable_mac[6] = {};
 const volatile __u8 to_stable_dev = 0;    /* hand arrivals to eth0: rp_filter is strict on a path */
 const volatile __u64 lease_ns = 0;
-const volatile __u32 slot_shift = 23, slot_rev_shift = 22; /* of a hash, to an index of pw_slots and pw_rev_slots */
+const volatile __u32 slot_shift = 23, slot_rev_shift = 22; /* of a hash, to an index of pw_hints and pw_rev_hints */
 const volatile __u32 flows_per_peer = 0;
 
 #include "packet.h"

@@ -101,6 +101,8 @@ type Plane struct {
 	ids    map[string]uint32
 	used   []bool
 	places map[uint32]place
+	// near and nearRev are the rows of pw_peers4 and pw_rev4 by number.
+	near, nearRev doubled
 	// InPlace: arrivals are delivered on the path's interface. It is false where
 	// reverse path filtering is strict there, as they then must come by eth0.
 	InPlace bool
@@ -111,7 +113,7 @@ type Plane struct {
 
 // memory is the arrays, mapped: a switch is then no system call.
 type memory struct {
-	owner, follower, notices, sent, received, slots, revSlots *ebpf.Memory
+	owner, follower, notices, sent, received, hints, revHints *ebpf.Memory
 	flowCount, candidates, misses, heartbeat, events          *ebpf.Memory
 }
 

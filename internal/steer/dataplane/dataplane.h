@@ -187,18 +187,19 @@ MAP(pw_peers4, BPF_MAP_TYPE_HASH, __u32, struct peer, PEERS, BPF_F_NO_PREALLOC);
 MAP(pw_peers6, BPF_MAP_TYPE_HASH, struct addr, struct peer, PEERS, BPF_F_NO_PREALLOC);
 MAP(pw_rev4, BPF_MAP_TYPE_HASH, __u32, struct rev, PEERS * PATHS, BPF_F_NO_PREALLOC);
 MAP(pw_rev6, BPF_MAP_TYPE_HASH, struct addr, struct rev, PEERS * PATHS, BPF_F_NO_PREALLOC);
-/* The rows of pw_peers4 and pw_rev4 again, by number: an array is read without a call. */
-MAP(pw_rows, BPF_MAP_TYPE_ARRAY, __u32, struct peer, PEERS, 0);
-MAP(pw_rev_rows, BPF_MAP_TYPE_ARRAY, __u32, struct rev, PEERS * PATHS, 0);
+/* The rows of pw_peers4 and pw_rev4 again: an array is read without a call. Each row has two
+ * places, of which the loader writes the one that no hint names. */
+MAP(pw_rows, BPF_MAP_TYPE_ARRAY, __u32, struct peer, PEERS * 2, 0);
+MAP(pw_rev_rows, BPF_MAP_TYPE_ARRAY, __u32, struct rev, PEERS * PATHS * 2, 0);
 MAP(pw_owner, BPF_MAP_TYPE_ARRAY, __u32, struct choices, PEERS, BPF_F_MMAPABLE);
 MAP(pw_follower, BPF_MAP_TYPE_ARRAY, __u32, struct choices, PEERS, BPF_F_MMAPABLE);
 MAP(pw_notices, BPF_MAP_TYPE_ARRAY, __u32, struct notice_numbers, PEERS, BPF_F_MMAPABLE); /* the loader's */
 MAP(pw_sent, BPF_MAP_TYPE_ARRAY, __u32, struct tally, PEERS * PATHS, BPF_F_MMAPABLE);
 MAP(pw_received, BPF_MAP_TYPE_ARRAY, __u32, struct tally, PEERS * PATHS, BPF_F_MMAPABLE);
-/* By a hash of the address (slot), the number of a peer with such a stable address, or
- * of a row of pw_rev_rows with such a one on a path, and one; 0 is none. */
-MAP(pw_slots, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS * 8, BPF_F_MMAPABLE);
-MAP(pw_rev_slots, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS * 16, BPF_F_MMAPABLE);
+/* By a hash of an address (slot), a place in pw_rows of a peer with such a stable address, or
+ * in pw_rev_rows of one with such an address on a path, and one; 0 is no such peer. */
+MAP(pw_hints, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS * 8, BPF_F_MMAPABLE);
+MAP(pw_rev_hints, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS * 16, BPF_F_MMAPABLE);
 /* How many flows a peer has in the table, so that none takes all the room. */
 MAP(pw_flow_count, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS, BPF_F_MMAPABLE);
 

@@ -101,10 +101,9 @@ static __always_inline __s64 pair_diff(const struct addr *a, const struct addr *
  * l4 begins its ports. */
 static __always_inline int is_ours(const struct rev *r, int v6, __u8 proto, const __u8 *l4, __u16 id, const __u64 *t)
 {
-	__u32 n = r->id;
 	int echo = proto == IPPROTO_ICMP || proto == IPPROTO_ICMPV6;
 	struct addr stable = r->stable_remote;
-	struct peer *pe = v6 ? bpf_map_lookup_elem(&pw_peers6, &stable) : bpf_map_lookup_elem(&pw_rows, &n);
+	struct peer *pe = v6 ? bpf_map_lookup_elem(&pw_peers6, &stable) : bpf_map_lookup_elem(&pw_peers4, &stable.w[0]);
 	struct packet q = { .id = id, .proto = proto, .v6 = v6 };
 
 	if (!pe)

@@ -64,7 +64,7 @@ func (p *Plane) maps() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{bpfMapPwPeers4: o.PwPeers4, bpfMapPwPeers6: o.PwPeers6, bpfMapPwRev4: o.PwRev4,
 		bpfMapPwRev6: o.PwRev6, bpfMapPwRows: o.PwRows, bpfMapPwRevRows: o.PwRevRows, bpfMapPwOwner: o.PwOwner,
 		bpfMapPwFollower: o.PwFollower, bpfMapPwNotices: o.PwNotices, bpfMapPwSent: o.PwSent,
-		bpfMapPwReceived: o.PwReceived, bpfMapPwSlots: o.PwSlots, bpfMapPwRevSlots: o.PwRevSlots,
+		bpfMapPwReceived: o.PwReceived, bpfMapPwHints: o.PwHints, bpfMapPwRevHints: o.PwRevHints,
 		bpfMapPwFlowCount: o.PwFlowCount, bpfMapPwCandidates: o.PwCandidates, bpfMapPwMisses: o.PwMisses,
 		bpfMapPwHeartbeat: o.PwHeartbeat, bpfMapPwEvents: o.PwEvents, bpfMapPwFlowCache: o.PwFlowCache,
 		bpfMapPwFlows: o.PwFlows}

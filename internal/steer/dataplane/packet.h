@@ -150,12 +150,12 @@ static __always_inline void report_miss(const struct addr *a)
 		*w = *a;
 }
 
-/* peer_hint is a peer's number and one, if an address may be that peer's; else 0. Most
+/* peer_hint is a place in pw_rows and one, if an address may be a peer's; else 0. Most
  * packets of a pod are of no peer, and pass by this one word. */
 static __always_inline __u32 peer_hint(const struct addr *a)
 {
 	__u32 at = addr_hash(a) >> slot_shift;
-	__u32 *n = bpf_map_lookup_elem(&pw_slots, &at);
+	__u32 *n = bpf_map_lookup_elem(&pw_hints, &at);
 
 	return n ? *(volatile __u32 *)n : 0;
 }
@@ -187,8 +187,8 @@ static __always_inline int addr_equal(const struct addr *a, const struct addr *b
 
 /* peer_of and rev_of look an address up by a copy of it: what a helper is given a
  * pointer into stays in memory as a whole, here all that is known of the packet.
- * A hash map takes four times as long as the filter's hint, which is right unless
- * two peers share a slot. */
+ * A hash map takes four times as long as the hint, which is right unless two peers share
+ * a slot, or the row is in the hash map alone. */
 static __always_inline struct peer *peer_of(const struct packet *p, const struct addr *a, __u32 hint)
 {
 	struct addr key = *a;
@@ -208,7 +208,7 @@ static __always_inline struct rev *rev_of(const struct addr *a, int v6)
 
 	if (v6)
 		return bpf_map_lookup_elem(&pw_rev6, &key);
-	__u32 *n = bpf_map_lookup_elem(&pw_rev_slots, &at);
+	__u32 *n = bpf_map_lookup_elem(&pw_rev_hints, &at);
 	if (n) {
 		__u32 i = *(volatile __u32 *)n - 1;
 		struct rev *r = bpf_map_lookup_elem(&pw_rev_rows, &i);

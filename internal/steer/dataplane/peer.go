@@ -76,14 +76,14 @@ func (p *Plane) SetPeer(peer Peer) error {
 				continue
 			}
 			dev := p.devs[path.Dev]
-			rev := bpfRev{Id: id, Generation: gen, Lower: lower(stable), Path: uint32(path.Index), Remote: near(pair.Remote),
-				Ifindex: uint32(dev.Index), Flags: flags(path), Accept: path.Keys.accepted(),
+			rev := bpfRev{Id: id, Generation: gen, Lower: lower(stable), Path: uint32(path.Index),
+				Remote: remote4(pair.Remote), Ifindex: uint32(dev.Index), Flags: flags(path), Accept: path.Keys.accepted(),
 				Diff: diff(pair, stable), Local: word(pair.Local), StableLocal: word(stable.Local),
 				StableRemote: word(stable.Remote)}
 			err := p.put(p.objs.PwRev4, p.objs.PwRev6, pair.Remote, rev)
 			if err == nil {
 				p.note(id, pair.Remote, true)
-				err = p.nearRev(rev)
+				err = p.enterRev(rev)
 			}
 			if err != nil {
 				return fmt.Errorf("peer %s: enter path %d: %w", peer.UID, path.Index, err)
@@ -95,8 +95,8 @@ func (p *Plane) SetPeer(peer Peer) error {
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("look up peer %s: %w", peer.UID, err)
 		}
-		row := bpfPeer{Id: id, Generation: gen, Lower: lower(stable), Remote: near(stable.Remote), Self: word(stable.Local),
-			Key: peer.Keys.Send.words(), Accept: peer.Keys.accepted()}
+		row := bpfPeer{Id: id, Generation: gen, Lower: lower(stable), Remote: remote4(stable.Remote),
+			Self: word(stable.Local), Key: peer.Keys.Send.words(), Accept: peer.Keys.accepted()}
 		for _, path := range peer.Paths {
 			pair, ok := path.pair(stable)
 			if !ok {
@@ -104,11 +104,11 @@ func (p *Plane) SetPeer(peer Peer) error {
 			}
 			row.Path[path.Index] = p.path(path, pair, stable)
 		}
-		p.admit(stable.Remote, id)
+		p.admit(stable.Remote)
 		err = p.put(p.objs.PwPeers4, p.objs.PwPeers6, stable.Remote, row)
 		if err == nil {
 			p.note(id, stable.Remote, false)
-			err = p.nearPeer(row)
+			err = p.enterPeer(row)
 		}
 		if err != nil {
 			return fmt.Errorf("enter peer %s: %w", peer.UID, err)
@@ -118,6 +118,21 @@ func (p *Plane) SetPeer(peer Peer) error {
 		}
 	}
 	return nil
+}
+
+// enterPeer enters a row of pw_peers4 by its number, and enterRev one of pw_rev4.
+func (p *Plane) enterPeer(row bpfPeer) error {
+	if row.Remote == 0 {
+		return nil
+	}
+	return enter(&p.near, addrOf4(row.Remote), row.Id, row, p.cfg.Now())
+}
+
+func (p *Plane) enterRev(rev bpfRev) error {
+	if rev.Remote == 0 {
+		return nil
+	}
+	return enter(&p.nearRev, addrOf4(rev.Remote), rev.Id*MaxPaths+rev.Path, rev, p.cfg.Now())
 }
 
 // leave takes nothing more from addresses that were the peer's: they may soon be
@@ -132,7 +147,8 @@ func (p *Plane) leave(id uint32, v4 bool, old, now bpfPeer) error {
 		var err error
 		if v4 {
 			if err = p.objs.PwRev4.Lookup(was.Remote.W[0], &rev); err == nil && rev.Id == id {
-				err = errors.Join(p.objs.PwRev4.Delete(was.Remote.W[0]), p.farRev(rev))
+				err = p.objs.PwRev4.Delete(was.Remote.W[0])
+				p.nearRev.leave(was.Remote, id*MaxPaths+rev.Path, inHash, p.cfg.Now())
 			}
 		} else if err = p.objs.PwRev6.Lookup(was.Remote, &rev); err == nil && rev.Id == id {
 			err = p.objs.PwRev6.Delete(was.Remote)
@@ -291,9 +307,9 @@ func (p *Plane) remove(id uint32) error {
 	for _, a := range at.paths {
 		errs = append(errs, p.drop(p.objs.PwRev4, p.objs.PwRev6, a, id))
 	}
-	err := errors.Join(append(errs, p.far(id))...)
-	p.clear(id)
+	err := errors.Join(errs...)
 	p.release(id, at)
+	p.clear(id)
 	p.used[id] = false
 	if err != nil {
 		return fmt.Errorf("remove peer: %w", err)
@@ -305,10 +321,12 @@ func (p *Plane) remove(id uint32) error {
 // once SetPeer names them; Forget removes those that it does not. If the lease has run
 // out, flows begin at home.
 func (p *Plane) adopt(lasting bool) error {
-	if err := p.learn(); err != nil {
+	r, err := p.rows()
+	if err != nil {
 		return err
 	}
-	p.sift()
+	p.learn(r)
+	p.sift(r)
 	if !lasting {
 		// Nobody knows what has become of the paths since: flows begin at home.
 		for id, used := range p.used {

@@ -27,14 +27,12 @@ func (p *Plane) note(id uint32, a netip.Addr, path bool) {
 }
 
 // learn notes the rows that are in the maps.
-func (p *Plane) learn() error {
-	r, err := p.rows()
-	if err != nil {
-		return err
-	}
+func (p *Plane) learn(r rows) {
+	now := p.cfg.Now()
 	for k, v := range r.peers4 {
 		p.used[v.Id] = true
 		p.note(v.Id, addr4(k), false)
+		p.near.adopt(addrOf4(k), v.Id, now)
 	}
 	for k, v := range r.peers6 {
 		p.used[v.Id] = true
@@ -42,11 +40,11 @@ func (p *Plane) learn() error {
 	}
 	for k, v := range r.rev4 {
 		p.note(v.Id, addr4(k), true)
+		p.nearRev.adopt(addrOf4(k), v.Id*MaxPaths+v.Path, now)
 	}
 	for k, v := range r.rev6 {
 		p.note(v.Id, addr6(k), true)
 	}
-	return nil
 }
 
 // drop deletes the row by an address, if it is peer id's: both kinds begin with that.
@@ -65,46 +63,31 @@ func (p *Plane) drop(v4, v6 *ebpf.Map, a netip.Addr, id uint32) error {
 	return nil
 }
 
-// release gives the slots of a peer that has gone to others whose addresses have the
-// same ones: a packet of theirs must not pass for one of nobody's.
+// release takes the hints to a peer that has gone out of its addresses' slots.
 func (p *Plane) release(id uint32, gone place) {
+	now := p.cfg.Now()
 	for _, a := range gone.stable {
-		slot := p.slot(word(a))
-		if get32(p.mem.slots, slot*stride) == id+1 {
-			put32(p.mem.slots, slot*stride, p.other(slot))
-		}
+		p.near.leave(word(a), id, p.others(&p.near, a, false), now)
 	}
 	for _, a := range gone.paths {
-		if !a.Is4() {
-			continue
-		}
-		slot := p.slotRev(word(a))
-		if i := get32(p.mem.revSlots, slot*stride); i != 0 && (i-1)/MaxPaths == id {
-			put32(p.mem.revSlots, slot*stride, p.otherRev(slot))
-		}
-	}
-}
-
-// other is what the slot is to say: of another peer's address, or 0.
-func (p *Plane) other(slot uint32) uint32 {
-	for id, at := range p.places {
-		for _, a := range at.stable {
-			if p.slot(word(a)) == slot {
-				return id + 1
+		for n := range uint32(MaxPaths) {
+			if a.Is4() {
+				p.nearRev.leave(word(a), id*MaxPaths+n, p.others(&p.nearRev, a, true), now)
 			}
 		}
 	}
-	return 0
 }
 
-// otherRev is other for a slot of addresses on paths. What it does not say is looked up.
-func (p *Plane) otherRev(slot uint32) uint32 {
+// others is the hint for an address that nobody has: 0, but where another's has its slot.
+func (p *Plane) others(d *doubled, gone netip.Addr, path bool) uint32 {
+	slot := d.slot(word(gone))
 	for _, at := range p.places {
-		for _, a := range at.paths {
-			var r bpfRev
-			if a.Is4() && p.slotRev(word(a)) == slot && p.objs.PwRev4.Lookup(word(a).W[0], &r) == nil {
-				return r.Id*MaxPaths + r.Path + 1
-			}
+		of := at.stable
+		if path {
+			of = at.paths
+		}
+		if slices.ContainsFunc(of, func(a netip.Addr) bool { return d.slot(word(a)) == slot && (a.Is4() || !path) }) {
+			return inHash
 		}
 	}
 	return 0

@@ -50,9 +50,9 @@ func roomIn(dir string) (room int, err error) {
 func entries(room int) map[string]uint32 {
 	n := uint32(room)
 	return map[string]uint32{bpfMapPwPeers4: n, bpfMapPwPeers6: n, bpfMapPwRev4: n * MaxPaths,
-		bpfMapPwRev6: n * MaxPaths, bpfMapPwRows: n, bpfMapPwRevRows: n * MaxPaths, bpfMapPwOwner: n,
+		bpfMapPwRev6: n * MaxPaths, bpfMapPwRows: 2 * n, bpfMapPwRevRows: 2 * n * MaxPaths, bpfMapPwOwner: n,
 		bpfMapPwFollower: n, bpfMapPwNotices: n, bpfMapPwSent: n * MaxPaths, bpfMapPwReceived: n * MaxPaths,
-		bpfMapPwSlots: 1 << slotBits(room), bpfMapPwRevSlots: 2 << slotBits(room), bpfMapPwFlowCount: n}
+		bpfMapPwHints: 1 << slotBits(room), bpfMapPwRevHints: 2 << slotBits(room), bpfMapPwFlowCount: n}
 }
 
 // slotBits is the logarithm of the number of slots for stable addresses: eight for each
@@ -185,8 +185,8 @@ func (p *Plane) mapMemory() error {
 		from *ebpf.Map
 		to   **ebpf.Memory
 	}{{p.objs.PwOwner, &p.mem.owner}, {p.objs.PwFollower, &p.mem.follower}, {p.objs.PwNotices, &p.mem.notices},
-		{p.objs.PwSent, &p.mem.sent}, {p.objs.PwReceived, &p.mem.received}, {p.objs.PwSlots, &p.mem.slots},
-		{p.objs.PwRevSlots, &p.mem.revSlots}, {p.objs.PwFlowCount, &p.mem.flowCount},
+		{p.objs.PwSent, &p.mem.sent}, {p.objs.PwReceived, &p.mem.received}, {p.objs.PwHints, &p.mem.hints},
+		{p.objs.PwRevHints, &p.mem.revHints}, {p.objs.PwFlowCount, &p.mem.flowCount},
 		{p.objs.PwCandidates, &p.mem.candidates}, {p.objs.PwMisses, &p.mem.misses}, {p.objs.PwHeartbeat, &p.mem.heartbeat},
 		{p.objs.PwEvents, &p.mem.events}} {
 		mem, err := m.from.Memory()
@@ -195,5 +195,7 @@ func (p *Plane) mapMemory() error {
 		}
 		*m.to = mem
 	}
+	p.near = doubled{p.objs.PwRows, p.mem.hints, 32 - slotBits(p.room), map[uint32]places{}}
+	p.nearRev = doubled{p.objs.PwRevRows, p.mem.revHints, 31 - slotBits(p.room), map[uint32]places{}}
 	return nil
 }

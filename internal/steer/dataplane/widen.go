@@ -134,7 +134,7 @@ func (p *Plane) Exchange(w *Widening) error {
 	}
 	if err != nil {
 		err = errors.Join(fmt.Errorf("make room for %d peers: %w", w.room, err), p.objs.Close(), os.RemoveAll(dir))
-		p.objs, p.mem, p.room, p.used = was.objs, was.mem, was.room, was.used
+		p.objs, p.mem, p.room, p.used, p.near, p.nearRev = was.objs, was.mem, was.room, was.used, was.near, was.nearRev
 		return err
 	}
 	err = netns.Do(p.cfg.Netns, p.attach)
@@ -156,7 +156,7 @@ func (p *Plane) grow() error {
 	return p.Exchange(w)
 }
 
-// tidy removes the maps that are used no more.
+// tidy removes the maps that are used no more, also those of other versions of this layout.
 func (p *Plane) tidy() error {
 	pins, err := os.ReadDir(p.cfg.PinDir)
 	if err != nil {
@@ -168,6 +168,12 @@ func (p *Plane) tidy() error {
 			if err := os.RemoveAll(at); err != nil {
 				return fmt.Errorf("remove pins: %w", err)
 			}
+		}
+	}
+	for _, former := range []string{"near", "near_rev", "slots", "slots_rev"} {
+		err := os.Remove(filepath.Join(p.sized(p.room), former))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove pin: %w", err)
 		}
 	}
 	return nil
@@ -254,17 +260,18 @@ func (p *Plane) fill(r rows) error {
 	peers4, revs4 := slices.Collect(maps.Keys(r.peers4)), slices.Collect(maps.Keys(r.rev4))
 	peers6, revs6 := slices.Collect(maps.Keys(r.peers6)), slices.Collect(maps.Keys(r.rev6))
 	near, nearRev := values(r.peers4, peers4), values(r.rev4, revs4)
-	for _, v := range near {
-		ids = append(ids, v.Id)
+	for _, v := range near { // the first place of each
+		ids, p.near.places[v.Id] = append(ids, v.Id*2), places{}
 	}
 	for _, v := range nearRev {
-		paths = append(paths, v.Id*MaxPaths+v.Path)
+		row := v.Id*MaxPaths + v.Path
+		paths, p.nearRev.places[row] = append(paths, row*2), places{}
 	}
 	err := errors.Join(
 		putAll(p.objs.PwPeers4, peers4, near), putAll(p.objs.PwRows, ids, near),
 		putAll(p.objs.PwRev4, revs4, nearRev), putAll(p.objs.PwRevRows, paths, nearRev),
 		putAll(p.objs.PwPeers6, peers6, values(r.peers6, peers6)), putAll(p.objs.PwRev6, revs6, values(r.rev6, revs6)))
-	p.sift()
+	p.sift(r)
 	return err
 }
 

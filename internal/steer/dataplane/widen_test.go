@@ -88,11 +88,11 @@ func (p *Plane) holds(t *testing.T, i, j int) {
 		}
 		for _, pair := range peer.Pairs {
 			p.slotted(t, pair.Remote, false)
-			stable[p.slot(word(pair.Remote))] = true
+			stable[p.near.slot(word(pair.Remote))] = true
 		}
 		for _, path := range peer.Paths {
 			p.slotted(t, path.Pairs[0].Remote, true)
-			paths[p.slotRev(word(path.Pairs[0].Remote))] = true
+			paths[p.nearRev.slot(word(path.Pairs[0].Remote))] = true
 		}
 	}
 	for what, n := range map[string]int{"slots": p.taken(false) - len(stable),
@@ -103,24 +103,24 @@ func (p *Plane) holds(t *testing.T, i, j int) {
 	}
 }
 
-// slotted wants an address to pass the filter, by a number that is somebody's.
+// slotted wants an address to pass the hints, by a place that is somebody's or by the hash map.
 func (p *Plane) slotted(t *testing.T, a netip.Addr, path bool) {
 	t.Helper()
-	n := get32(p.mem.slots, p.slot(word(a))*stride)
+	d, rows := &p.near, uint32(1)
 	if path {
-		n = get32(p.mem.revSlots, p.slotRev(word(a))*stride)
-		n = (n + MaxPaths - 1) / MaxPaths
+		d, rows = &p.nearRev, MaxPaths
 	}
-	if n == 0 || !p.used[n-1] {
+	n := get32(d.hints, d.slot(word(a))*stride)
+	if n == 0 || n != inHash && !p.used[(n-1)/2/rows] {
 		t.Fatalf("%v: its slot says %d", a, n)
 	}
 }
 
 // taken counts the slots that are somebody's.
 func (p *Plane) taken(path bool) (n int) {
-	m, size := p.mem.slots, 1<<slotBits(p.room)
+	m, size := p.mem.hints, 1<<slotBits(p.room)
 	if path {
-		m, size = p.mem.revSlots, 2*size
+		m, size = p.mem.revHints, 2*size
 	}
 	for i := range size {
 		if get32(m, uint32(i)*stride) != 0 {
