@@ -32,51 +32,34 @@ func podDev(i int) string {
 // publishedPort is the first host port at which pods are published.
 const publishedPort = 20000
 
-// attachAll makes and attaches the spec's pods, hosts side by side: plugins of
-// one host may hold a lock there, those of different hosts do not meet.
-func (l *Lab) attachAll(ctx context.Context) error {
-	specs := l.spec.pods()
-	l.pods = make([]topo.Pod, len(specs))
-	hosts := l.here()
-	errs := make([]error, len(hosts))
-	var wg sync.WaitGroup
-	for i, h := range hosts {
-		wg.Go(func() {
-			for n, p := range specs {
-				if p.Host != h.Index || errs[i] != nil {
-					continue
-				}
-				var pod topo.Pod
-				pod, errs[i] = l.makePod(ctx, h, p, n)
-				l.mu.Lock() // another host's may be saving the record, pods and all
-				l.pods[n] = pod
-				l.mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+// attacher makes the pods of hosts on this kernel and attaches them to the networks.
+type attacher struct {
+	*plan
+	op   *operator
+	nets []built
+	opts Options
+	mu   sync.Mutex // guards opts.Random, while hosts attach side by side
 }
 
 // makePod makes pod number n (from 0) on the host and attaches it.
-func (l *Lab) makePod(ctx context.Context, h topo.Host, p PodSpec, n int) (topo.Pod, error) {
+func (a *attacher) makePod(ctx context.Context, h topo.Host, p PodSpec, n int) (topo.Pod, error) {
 	pod := topo.Pod{Name: p.Name, Host: h.Index, Listen: topo.ServicePort, Agent: p.agent}
 	var err error
-	if pod.UID, err = l.newUID(); err != nil {
+	if pod.UID, err = a.newUID(); err != nil {
 		return pod, fmt.Errorf("make pod %s: %w", p.Name, err)
 	}
 	shared := false
-	plug := l.nets[0].plug
+	plug := a.nets[0].plug
 	switch plug.Mode {
 	case network.ShareHost:
 		pod.Netns, shared = h.Netns, true
-		pod.Attachments = []topo.Attachment{{Network: l.nets[0].name, Dev: h.Dev, Addr: h.Addr.Addr(), Addr6: h.Addr6.Addr(),
-			MTU: l.spec.wireMTU()}}
+		pod.Attachments = []topo.Attachment{{Network: a.nets[0].name, Dev: h.Dev, Addr: h.Addr.Addr(), Addr6: h.Addr6.Addr(),
+			MTU: a.Spec.wireMTU()}}
 	case network.SharePod:
-		pod.Netns = l.spec.netns("p-" + h.Name)
+		pod.Netns = a.Spec.netns("p-" + h.Name)
 		shared = netns.Exists(pod.Netns)
 	default:
-		pod.Netns = l.spec.netns(p.Name)
+		pod.Netns = a.Spec.netns(p.Name)
 	}
 	if plug.Mode == network.ShareHost || plug.Mode == network.SharePod {
 		pod.Listen += uint16(n)
@@ -85,20 +68,20 @@ func (l *Lab) makePod(ctx context.Context, h topo.Host, p PodSpec, n int) (topo.
 	if plug.Publish {
 		published = uint16(publishedPort + n)
 	}
-	if err := errors.Join(ctx.Err(), l.enclose(ctx, pod, published, shared)); err != nil {
+	if err := errors.Join(ctx.Err(), a.enclose(ctx, pod, published, shared)); err != nil {
 		return pod, fmt.Errorf("make pod %s: %w", p.Name, err)
 	}
 	if plug.Mode != network.ShareHost && plug.Mode != network.Closed {
-		if err := l.attachTo(ctx, h, &pod, l.netsOf(p), published, shared); err != nil {
+		if err := a.attachTo(ctx, h, &pod, a.netsOf(p), published, shared); err != nil {
 			return pod, err
 		}
 	}
-	if err := l.serve(&pod); err != nil {
+	if err := a.serve(&pod); err != nil {
 		return pod, fmt.Errorf("attach pod %s: %w", pod.Name, err)
 	}
 	if published > 0 {
 		at := h.Addr
-		if l.spec.ipv6() {
+		if a.Spec.ipv6() {
 			at = h.Addr6
 		}
 		pod.Service = netip.AddrPortFrom(at.Addr(), published)
@@ -108,26 +91,26 @@ func (l *Lab) makePod(ctx context.Context, h topo.Host, p PodSpec, n int) (topo.
 
 // enclose makes the pod's namespace, unless it is shared and there already; or
 // has the network's engine do so.
-func (l *Lab) enclose(ctx context.Context, pod topo.Pod, published uint16, shared bool) error {
+func (a *attacher) enclose(ctx context.Context, pod topo.Pod, published uint16, shared bool) error {
 	switch {
-	case l.nets[0].plug.Run != nil:
-		return l.runPod(ctx, pod, published, shared)
+	case a.nets[0].plug.Run != nil:
+		return a.runPod(ctx, pod, published, shared)
 	case !shared:
-		if err := l.makeNetns(pod.Netns); err != nil {
+		if err := a.op.makeNetns(pod.Netns); err != nil {
 			return err
 		}
-		return l.openIPv6(pod.Netns, false)
+		return a.openIPv6(pod.Netns, false)
 	default:
 		return nil
 	}
 }
 
 // newUID returns a random UUID (RFC 9562 section 5.4).
-func (l *Lab) newUID() (string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (a *attacher) newUID() (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var b [16]byte
-	if _, err := io.ReadFull(l.opts.Random, b[:]); err != nil {
+	if _, err := io.ReadFull(a.opts.Random, b[:]); err != nil {
 		return "", fmt.Errorf("make UID: %w", err)
 	}
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
@@ -135,10 +118,10 @@ func (l *Lab) newUID() (string, error) {
 }
 
 // attachTo attaches the pod to the networks in order.
-func (l *Lab) attachTo(ctx context.Context, h topo.Host, pod *topo.Pod, nets []built, published uint16,
+func (a *attacher) attachTo(ctx context.Context, h topo.Host, pod *topo.Pod, nets []built, published uint16,
 	shared bool) error {
 	for i, b := range nets {
-		if err := l.attach(ctx, h, pod, b, podDev(i), published, shared); err != nil {
+		if err := a.attach(ctx, h, pod, b, podDev(i), published, shared); err != nil {
 			return fmt.Errorf("attach pod %s to %s: %w", pod.Name, b.name, err)
 		}
 	}
@@ -157,16 +140,16 @@ func (l *Lab) attachTo(ctx context.Context, h topo.Host, pod *topo.Pod, nets []b
 	}
 	// Two networks may share a layer 2 (two kinds of macvlan do): each interface
 	// answers for, and asks with, its own address alone.
-	return l.sysctl(pod.Netns,
+	return sysctl(pod.Netns,
 		map[string]string{"net/ipv4/conf/all/arp_ignore": "1", "net/ipv4/conf/all/arp_announce": "2"})
 }
 
 // attach runs CNI ADD for the pod, or finds the address that it has from the
 // pod whose namespace it shares, or from the engine that runs it.
-func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, dev string, published uint16,
+func (a *attacher) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, dev string, published uint16,
 	shared bool) error {
 	if shared || b.plug.Run != nil {
-		return l.readAttachment(pod, b.name, dev)
+		return readAttachment(pod, b.name, dev)
 	}
 	raw, err := b.conflist(ctx, *pod)
 	if err != nil {
@@ -181,17 +164,18 @@ func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, d
 		where = ""
 	}
 	if b.plug.Delete {
-		if err := l.willDelete(deletion{pod.Name, where, pod.Netns, dev, raw, l.opts.CNIPath, l.opts.Timeout}); err != nil {
+		d := deletion{pod.Name, where, pod.Netns, dev, raw, a.opts.CNIPath, a.opts.Timeout}
+		if err := a.op.rec.willDelete(d); err != nil {
 			return err
 		}
 	}
-	rt := runtimeConf(l.spec.Name, pod.Name, pod.Netns, dev)
+	rt := runtimeConf(a.Spec.Name, pod.Name, pod.Netns, dev)
 	if published > 0 {
 		rt.CapabilityArgs = map[string]any{"portMappings": portMappings(pod.Listen, published)}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.Timeout, fmt.Errorf("CNI ADD took longer than %v", l.opts.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.Timeout, fmt.Errorf("CNI ADD took longer than %v", a.opts.Timeout))
 	defer cancel()
-	res, err := cniClient(l.rec.dir, where, l.opts.CNIPath).AddNetworkList(ctx, list, rt)
+	res, err := cniClient(a.op.rec.dir, where, a.opts.CNIPath).AddNetworkList(ctx, list, rt)
 	if err != nil {
 		return fmt.Errorf("CNI ADD: %w", err)
 	}
@@ -199,14 +183,14 @@ func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, d
 	if err != nil {
 		return fmt.Errorf("read CNI result: %w", err)
 	}
-	if err := l.readAttachment(pod, b.name, dev); err != nil {
+	if err := readAttachment(pod, b.name, dev); err != nil {
 		return err
 	}
 	if err := honest(said, pod.Netns); err != nil {
 		return err
 	}
 	if b.plug.Unbound {
-		if err := l.openUnbound(pod.Netns, dev); err != nil {
+		if err := openUnbound(pod.Netns, dev); err != nil {
 			return err
 		}
 	}
@@ -216,18 +200,10 @@ func (l *Lab) attach(ctx context.Context, h topo.Host, pod *topo.Pod, b built, d
 	return b.plug.Attached(ctx, *pod, pod.Attachments[len(pod.Attachments)-1])
 }
 
-// willDelete records an attachment that wants a CNI DEL, before it is made.
-func (l *Lab) willDelete(d deletion) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.deletes = append(l.deletes, d)
-	return l.save(false)
-}
-
 // readAttachment takes the pod's addresses and MTU from the interface itself: what
 // a plugin says and what it did may differ. Of several of a family the first is
 // taken. The IPv6 address is the stable one where there is none of IPv4.
-func (l *Lab) readAttachment(pod *topo.Pod, network, name string) error {
+func readAttachment(pod *topo.Pod, network, name string) error {
 	return netns.Do(pod.Netns, func() error {
 		dev, err := net.InterfaceByName(name)
 		if err != nil {
@@ -291,6 +267,19 @@ func portMappings(listen, host uint16) []map[string]any {
 	var out []map[string]any
 	for _, proto := range []string{"tcp", "udp"} {
 		out = append(out, map[string]any{"hostPort": host, "containerPort": listen, "protocol": proto})
+	}
+	return out
+}
+
+// netsOf returns the networks that the pod is on, the default one first.
+func (a *attacher) netsOf(p PodSpec) []built {
+	if len(p.Networks) == 0 {
+		return a.nets
+	}
+	var out []built
+	for _, name := range p.Networks {
+		i := slices.IndexFunc(a.nets, func(b built) bool { return b.name == name })
+		out = append(out, a.nets[i]) // Check has found it in the spec
 	}
 	return out
 }

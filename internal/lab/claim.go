@@ -23,7 +23,8 @@ func (s Store) Claim(name, guest string) (*Claim, error) {
 	}
 	c := &Claim{s, name, rec}
 	st := State{Spec: Spec{Name: name}, Guest: guest, Created: time.Now(), Owner: os.Getpid(), Up: true}
-	if err := rec.save(st); err != nil {
+	rec.change(func(s *State) { *s = st })
+	if err := rec.save(); err != nil {
 		rec.close()
 		return nil, err
 	}

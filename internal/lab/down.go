@@ -156,7 +156,7 @@ func where(made []resource) (inodes map[uint64]bool, cgroups []string, err error
 func (l *Lab) Processes() ([]int, error) {
 	inodes, cgroups, err := where(resources(l.rec.dir))
 	if err != nil {
-		return nil, fmt.Errorf("list processes of lab %s: %w", l.spec.Name, err)
+		return nil, fmt.Errorf("list processes of lab %s: %w", l.plan.Spec.Name, err)
 	}
 	return processes(l.rec.dir, inodes, cgroups), nil
 }

@@ -13,9 +13,9 @@ import (
 // runPod has the default network's engine run the pod as a container, and makes
 // the namespace that this made known by the pod's name. With shared, the
 // namespace is known already, and the container must be in it.
-func (l *Lab) runPod(ctx context.Context, pod topo.Pod, published uint16, shared bool) error {
-	plug := l.nets[0].plug
-	c := network.Container{Name: l.spec.netns(pod.Name), Host: pod.Host, Env: []string{labEnv + "=" + l.rec.dir},
+func (a *attacher) runPod(ctx context.Context, pod topo.Pod, published uint16, shared bool) error {
+	plug := a.nets[0].plug
+	c := network.Container{Name: a.Spec.netns(pod.Name), Host: pod.Host, Env: []string{a.op.rec.mark()},
 		Listen: pod.Listen, Published: published}
 	if plug.Mode == network.SharePod {
 		leader := pod.Netns + ".leader" // no pod's name has a dot
@@ -25,7 +25,7 @@ func (l *Lab) runPod(ctx context.Context, pod topo.Pod, published uint16, shared
 			c.Name = leader
 		}
 	}
-	most := max(l.opts.Timeout, plug.Patience)
+	most := max(a.opts.Timeout, plug.Patience)
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("the engine took longer than %v", most))
 	defer cancel()
 	pid, err := plug.Run(ctx, c)
@@ -33,7 +33,7 @@ func (l *Lab) runPod(ctx context.Context, pod topo.Pod, published uint16, shared
 		return fmt.Errorf("run container: %w", err)
 	}
 	if !shared {
-		if err := l.rec.intend(kindNetns, pod.Netns); err != nil {
+		if err := a.op.rec.intend(kindNetns, pod.Netns); err != nil {
 			return err
 		}
 		return netns.Attach(pod.Netns, pid)
@@ -46,18 +46,4 @@ func (l *Lab) runPod(ctx context.Context, pod topo.Pod, published uint16, shared
 		return fmt.Errorf("run container: it is in network namespace %d, not in that of %s (%w)", got, pod.Netns, err)
 	}
 	return nil
-}
-
-// Cgroup implements network.Operator.
-func (l *Lab) Cgroup() (string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	path := cgroupOf(l.spec.Name)
-	if !l.cgroup { // recorded once, and for all that is in it
-		if err := l.rec.intend(kindCgroup, path); err != nil {
-			return "", err
-		}
-		l.cgroup = true
-	}
-	return path, nil
 }

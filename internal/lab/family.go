@@ -50,8 +50,8 @@ func Speak(nets []network.Network, s Spec) error {
 }
 
 // needFamily wants the kernel to have IPv6 where the lab is to have it.
-func (l *Lab) needFamily() error {
-	if !l.spec.ipv6() {
+func (p *plan) needFamily() error {
+	if !p.Spec.ipv6() {
 		return nil
 	}
 	if _, err := os.Stat("/proc/sys/net/ipv6"); errors.Is(err, fs.ErrNotExist) {
@@ -63,8 +63,8 @@ func (l *Lab) needFamily() error {
 // openIPv6 turns IPv6 on in a namespace that has no devices yet. Addresses are used at
 // once and not after a second of duplicate address detection (RFC 4862 section 5.4), as
 // nobody else gives any here; forwarding is a router's, as hosts are their pods'.
-func (l *Lab) openIPv6(ns string, forwards bool) error {
-	if !l.spec.ipv6() {
+func (p *plan) openIPv6(ns string, forwards bool) error {
+	if !p.Spec.ipv6() {
 		return nil
 	}
 	values := map[string]string{}
@@ -75,13 +75,13 @@ func (l *Lab) openIPv6(ns string, forwards bool) error {
 			values[base+"forwarding"] = "1"
 		}
 	}
-	return l.sysctl(ns, values)
+	return sysctl(ns, values)
 }
 
 // address6 gives a device the IPv6 address that goes with an IPv4 one, where the lab has
 // IPv6.
-func (l *Lab) address6(nl *netlink.Handle, link netlink.Link, v4 netip.Prefix) error {
-	if !l.spec.ipv6() {
+func (p *plan) address6(nl *netlink.Handle, link netlink.Link, v4 netip.Prefix) error {
+	if !p.Spec.ipv6() {
 		return nil
 	}
 	if err := nl.AddrAdd(link, &netlink.Addr{IPNet: ipNet(topo.Addr6(v4))}); err != nil {
@@ -90,23 +90,23 @@ func (l *Lab) address6(nl *netlink.Handle, link netlink.Link, v4 netip.Prefix) e
 	return nil
 }
 
-// Gateway6 is the underlay's own IPv6 address; the zero value where the lab has none.
-func (l *Lab) Gateway6() netip.Prefix {
-	if !l.spec.ipv6() {
+// gateway6 is the underlay's own IPv6 address; the zero value where the lab has none.
+func (p *plan) gateway6() netip.Prefix {
+	if !p.Spec.ipv6() {
 		return netip.Prefix{}
 	}
-	return topo.Addr6(l.gateway)
+	return topo.Addr6(p.Gateway)
 }
 
 // serve sets where others reach the pod's service port: at its address of the lab's
 // family.
-func (l *Lab) serve(pod *topo.Pod) error {
+func (p *plan) serve(pod *topo.Pod) error {
 	if !pod.Addr().IsValid() {
 		return nil // on no network
 	}
-	a := pod.Address(l.spec.Family)
+	a := pod.Address(p.Spec.Family)
 	if !a.IsValid() {
-		return fmt.Errorf("the pod's interface %s got no IPv%d address, by which it is to be reached", pod.Attachments[0].Dev, l.spec.Family)
+		return fmt.Errorf("the pod's interface %s got no IPv%d address, by which it is to be reached", pod.Attachments[0].Dev, p.Spec.Family)
 	}
 	pod.Service = netip.AddrPortFrom(a, pod.Listen)
 	return nil

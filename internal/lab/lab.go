@@ -15,16 +15,15 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/lab/network"
-	"pathwise.dev/pathwise/internal/lab/network/ovs"
 	"pathwise.dev/pathwise/internal/lab/oci"
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -62,39 +61,25 @@ func (o Options) fill() Options {
 	return o
 }
 
+// Counters are what a device has carried, both ways.
+type Counters struct {
+	Bytes   uint64 `json:"bytes"`
+	Packets uint64 `json:"packets"`
+}
+
 // Lab is a test bed that is up, or was as far as Up came.
 type Lab struct {
 	store Store
 	rec   *record
-	spec  Spec
-	opts  Options
-
-	// nets are the networks; the first is the default one.
-	nets     []built
-	hosts    []topo.Host
-	pods     []topo.Pod
-	underlay string
-	gateway  netip.Prefix
-
-	// outside is Open vSwitch on the physical machines, where that joins their hosts.
-	outside *ovs.Fabric
-	// guests are the hosts in virtual machines; share is set within one of them.
-	guests []*guestHost
-	share  *Order
-	seed   []byte
-	mixed  bool
-
-	daemons []*daemon
-	handles map[string]*netlink.Handle
-	deletes []deletion
-	// launched counts the pods that Launch made.
-	launched int
-	// runtime is the lab's containerd, once it runs.
-	runtime oci.Daemon
-	// cgroup is set once the lab's cgroup is recorded.
-	cgroup  bool
-	created time.Time
-	mu      sync.Mutex // serialises records and UIDs while hosts attach side by side
+	plan  *plan
+	// kernels are all that hold hosts: own, which is this one, and guests, which are
+	// virtual machines'.
+	kernels    []kernel
+	own        *local
+	guests     []*guest
+	hypervisor Hypervisor
+	fabric     *fabric
+	launcher   *launcher
 
 	// Booted is how long virtual machines took to boot, as part of Built.
 	Booted time.Duration
@@ -131,15 +116,14 @@ func (s Store) UpAll(ctx context.Context, spec Spec, nets []network.Network, opt
 		opts.Timeout = GuestTimeout
 	}
 	opts = opts.fill()
-	if err := s.prepare(); err != nil {
-		return nil, err
-	}
-	rec, err := s.create(spec.Name)
+	p, err := newPlan(spec, all, opts)
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{store: s, rec: rec, spec: spec, opts: opts, nets: all, created: opts.Now(),
-		underlay: spec.netns("u"), handles: map[string]*netlink.Handle{}}
+	l, err := s.begin(p, all, opts)
+	if err != nil {
+		return nil, err
+	}
 	if err := l.up(ctx); err != nil {
 		return nil, errors.Join(err, l.Down(context.WithoutCancel(ctx)))
 	}
@@ -147,6 +131,44 @@ func (s Store) UpAll(ctx context.Context, spec Spec, nets []network.Network, opt
 		l.release()
 	}
 	return l, nil
+}
+
+// begin records the lab that is planned, and makes nothing of it yet.
+func (s Store) begin(p *plan, nets []built, opts Options) (*Lab, error) {
+	rec, err := s.open(p, nets, opts)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{store: s, rec: rec, plan: p, hypervisor: opts.Hypervisor,
+		own: newLocal(p, rec, nets, opts, func(h topo.Host) bool { return h.VM == "" })}
+	l.fabric = &fabric{plan: p, op: l.own.op, cniPath: opts.CNIPath}
+	l.own.uplink, l.own.between, l.own.alive = l.fabric.plugUplink, l.fabric.links, l.Failed
+	l.launcher = &launcher{pods: l.own.pods, alive: l.Failed}
+	l.kernels = []kernel{l.own}
+	for _, h := range p.Hosts {
+		if h.VM != "" {
+			g := &guest{host: h, plan: p, rec: rec, nets: nets}
+			l.guests, l.kernels = append(l.guests, g), append(l.kernels, g)
+		}
+	}
+	return l, nil
+}
+
+// open makes the record of the lab that is planned; its first save is the recipe's.
+func (s Store) open(p *plan, nets []built, opts Options) (*record, error) {
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	rec, err := s.create(p.Spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	st := State{Spec: p.Spec, Network: nets[0].name, Created: opts.Now(), Hosts: p.Hosts}
+	if opts.Owned {
+		st.Owner = os.Getpid()
+	}
+	rec.change(func(s *State) { *s = st })
+	return rec, nil
 }
 
 // prepare readies the store and /run/netns.
@@ -157,151 +179,122 @@ func (s Store) prepare() error {
 	return netns.Prepare()
 }
 
-func (l *Lab) up(ctx context.Context) error {
-	begin := l.opts.Now()
-	var err error
-	if l.gateway, err = topo.GatewayAddr(l.spec.Underlay); err != nil {
-		return err
-	}
-	if l.hosts, err = l.spec.hosts(); err != nil {
-		return err
-	}
-	if err := l.markVMs(); err != nil {
-		return err
-	}
-	if err := l.needFamily(); err != nil {
-		return err
-	}
-	if err := l.save(false); err != nil {
-		return err
-	}
-	if err := l.buildUnderlay(); err != nil {
-		return err
-	}
-	if err := l.buildMachines(ctx); err != nil {
-		return err
-	}
-	if err := l.bootVMs(ctx); err != nil {
-		return err
-	}
-	l.Booted = l.opts.Now().Sub(begin)
-	for _, h := range l.here() {
-		if err := errors.Join(ctx.Err(), l.buildHost(ctx, h)); err != nil {
-			return fmt.Errorf("build host %s: %w", h.Name, err)
-		}
-	}
-	if err := l.acquaint(); err != nil {
-		return err
-	}
-	if err := l.join(ctx); err != nil {
-		return err
-	}
-	l.Built = l.opts.Now().Sub(begin) - l.Waited
-	return l.save(true)
-}
-
-// join builds the networks and attaches pods to them, here and in the virtual
-// machines: what is here first, as what a network needs once is here.
-func (l *Lab) join(ctx context.Context) error {
-	if err := errors.Join(l.raise(ctx), l.raiseInVMs(ctx)); err != nil {
-		return err
-	}
-	if err := l.both(func() error { return l.converge(ctx) },
-		func(g *guestHost) error { return g.Call(ctx, opReady, nil, nil) }); err != nil {
-		return err
-	}
-	if err := l.attachAll(ctx); err != nil {
-		return err
-	}
-	if err := l.attachInVMs(ctx); err != nil {
-		return err
-	}
-	return l.both(func() error { return l.finish(ctx) },
-		func(g *guestHost) error { return g.Call(ctx, opSettle, l.pods, nil) })
-}
-
-// both does something here and in the virtual machines, side by side.
-func (l *Lab) both(here func() error, there func(g *guestHost) error) error {
-	done := make(chan error, 1)
-	go func() { done <- l.inVMs(there) }()
-	err := here()
-	return errors.Join(err, <-done)
-}
-
-// finish waits until what has been made carries packets.
-func (l *Lab) finish(ctx context.Context) error {
-	if err := l.awaitLinks(ctx); err != nil {
-		return err
-	}
-	return l.settle(ctx)
-}
-
-// makeDir makes a directory that goes with the lab.
-func (l *Lab) makeDir(name string) (string, error) {
-	dir := filepath.Join(l.rec.dir, name)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return "", fmt.Errorf("create directory: %w", err)
-	}
-	return dir, nil
-}
-
-// save records the lab's state.
-func (l *Lab) save(up bool) error {
-	st := State{Spec: l.spec, Network: l.nets[0].name, Created: l.created, Up: up,
-		Hosts: l.hosts, Pods: l.pods, Delete: l.deletes}
-	if l.opts.Owned {
-		st.Owner = os.Getpid()
-	}
-	return l.rec.save(st)
-}
-
-// Netlink implements network.Operator; the handle lives as long as the lab.
-func (l *Lab) Netlink(ns string) (*netlink.Handle, error) {
-	if h, ok := l.handles[ns]; ok {
-		return h, nil
-	}
-	h, err := netns.Netlink(ns)
-	if err != nil {
-		return nil, err
-	}
-	l.handles[ns] = h
-	return h, nil
-}
-
 // Pods returns the pods in the order of the spec, the agents' last.
-func (l *Lab) Pods() []topo.Pod { return l.pods }
+func (l *Lab) Pods() []topo.Pod { return l.rec.pods() }
 
 // Hosts returns the hosts.
-func (l *Lab) Hosts() []topo.Host { return l.hosts }
+func (l *Lab) Hosts() []topo.Host { return l.plan.Hosts }
 
 // Gateway is the underlay's own address: the world outside the hosts.
-func (l *Lab) Gateway() netip.Prefix { return l.gateway }
+func (l *Lab) Gateway() netip.Prefix { return l.plan.Gateway }
 
 // Underlay is the name of the underlay's namespace.
-func (l *Lab) Underlay() string { return l.underlay }
+func (l *Lab) Underlay() string { return l.plan.underlay() }
 
-// Plug says how the default network attached the pods.
-func (l *Lab) Plug() network.Plug { return l.nets[0].plug }
+// Gateway6 is the underlay's own IPv6 address; the zero value where the lab has none.
+func (l *Lab) Gateway6() netip.Prefix { return l.plan.gateway6() }
+
+// Plug says how the default network attached the pods, on all kernels.
+func (l *Lab) Plug() network.Plug {
+	plug := l.own.nets[0].plug
+	plug.Notes, plug.Crossing = slices.Clone(plug.Notes), slices.Clone(plug.Crossing)
+	for _, g := range l.guests {
+		if len(g.built.Notes) == 0 {
+			continue
+		}
+		plug.Crossing = append(plug.Crossing, g.built.Crossing[0]...)
+		for _, note := range g.built.Notes[0] {
+			if !slices.Contains(plug.Notes, note) {
+				plug.Notes = append(plug.Notes, note)
+			}
+		}
+	}
+	return plug
+}
+
+// Notes are facts of how the lab was built that its spec leaves open: those of the
+// default network, and of what is outside.
+func (l *Lab) Notes() []string {
+	out := l.Plug().Notes
+	if l.fabric.outside != nil {
+		out = append(out, l.fabric.note())
+	}
+	return out
+}
 
 // Dir is the lab's directory, for files that go with it.
 func (l *Lab) Dir() string { return l.rec.dir }
 
+// VM is the kernel of the virtual machines; "" where there are none.
+func (l *Lab) VM() string {
+	for _, g := range l.guests {
+		return g.host.VM
+	}
+	return ""
+}
+
+// Failed returns why a daemon or virtual machine of the lab has ended; nil while all of
+// them run.
+func (l *Lab) Failed() error {
+	for _, g := range l.guests {
+		if err := g.Failed(); err != nil {
+			return fmt.Errorf("host %s: %w", g.host.Name, err)
+		}
+	}
+	return l.own.op.failed()
+}
+
+// at is the kernel that has the namespace.
+func (l *Lab) at(ns string) prober {
+	for _, g := range l.guests {
+		if g.has(ns) {
+			return g
+		}
+	}
+	return l.own
+}
+
+// Exec implements workload.Ground.
+func (l *Lab) Exec(ctx context.Context, pod topo.Pod, argv ...string) (program.Result, error) {
+	return l.at(pod.Netns).exec(ctx, pod.Netns, argv)
+}
+
+// Run runs a program in the namespace and returns what it printed.
+func (l *Lab) Run(ctx context.Context, ns string, argv ...string) ([]byte, error) {
+	res, err := l.at(ns).exec(ctx, ns, argv)
+	return res.Stdout, err
+}
+
+// Do implements workload.Ground.
+func (l *Lab) Do(pod topo.Pod, fn func() error) error { return l.at(pod.Netns).enter(pod, fn) }
+
+// Launch implements workload.Ground.
+func (l *Lab) Launch(ctx context.Context, host int, r oci.Runtime) (oci.Launch, error) {
+	return l.launcher.launch(ctx, host, r)
+}
+
+// Clock implements workload.Clocked.
+func (l *Lab) Clock(pod topo.Pod) time.Duration { return l.at(pod.Netns).ahead() }
+
+// Counters reads those of a device of the lab.
+func (l *Lab) Counters(d network.Device) (Counters, error) { return l.at(d.Netns).count(d) }
+
+// Features reads which offloads of a device of the lab are on.
+func (l *Lab) Features(d network.Device) (map[string]bool, error) { return l.at(d.Netns).features(d) }
+
+// Netlink returns a handle in a namespace of this kernel, which lives as long as the lab.
+func (l *Lab) Netlink(ns string) (*netlink.Handle, error) { return l.own.op.Netlink(ns) }
+
 // release closes what this process holds of the lab.
 func (l *Lab) release() {
-	for _, h := range l.handles {
-		h.Close()
-	}
-	l.handles = nil
+	l.own.op.wiring.close()
 	l.rec.close()
 }
 
 // Down removes the lab and everything in it.
 func (l *Lab) Down(ctx context.Context) error {
-	for _, h := range l.handles {
-		h.Close()
-	}
-	l.handles = nil
-	err := l.store.remove(ctx, l.spec.Name)
+	l.own.op.wiring.close()
+	err := l.store.remove(ctx, l.plan.Spec.Name)
 	l.rec.close()
 	return err
 }

@@ -13,41 +13,52 @@ import (
 	"pathwise.dev/pathwise/internal/lab/oci"
 )
 
-// Launch implements workload.Ground: it makes one more pod on the host, attaches
+// launcher makes pods that are containers, while the lab is up.
+type launcher struct {
+	pods *attacher
+	// alive says why something of the lab has ended; nil while all of it runs.
+	alive func() error
+	// launched counts the pods.
+	launched int
+	// runtime is the lab's containerd, once it runs.
+	runtime oci.Daemon
+}
+
+// launch makes one more pod on the host, attaches
 // it as the network's other pods, and starts a container in it by the runtime, where
 // the network's own engine has not done so.
-func (l *Lab) Launch(ctx context.Context, host int, r oci.Runtime) (oci.Launch, error) {
-	if host < 1 || host > len(l.hosts) {
+func (l *launcher) launch(ctx context.Context, host int, r oci.Runtime) (oci.Launch, error) {
+	if host < 1 || host > len(l.pods.Hosts) {
 		return oci.Launch{}, fmt.Errorf("launch pod: no host %d", host)
 	}
 	if r == oci.Containerd {
-		if l.nets[0].plug.Run != nil {
-			return oci.Launch{}, fmt.Errorf("launch pod: network %s has an engine of its own that runs its pods: use the workload startup", l.nets[0].name)
+		if l.pods.nets[0].plug.Run != nil {
+			return oci.Launch{}, fmt.Errorf("launch pod: network %s has an engine of its own that runs its pods: use the workload startup", l.pods.nets[0].name)
 		}
 		if err := l.containerd(ctx); err != nil {
 			return oci.Launch{}, fmt.Errorf("launch pod: %w", err)
 		}
 	}
-	n := len(l.pods) + l.launched
+	n := len(l.pods.op.rec.pods()) + l.launched
 	l.launched++
 	name := fmt.Sprintf("l%d", l.launched)
-	dir := filepath.Join(l.rec.dir, "containers", name)
+	dir := filepath.Join(l.pods.op.rec.dir, "containers", name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return oci.Launch{}, fmt.Errorf("launch pod: %w", err)
 	}
-	cgroup, err := l.Cgroup() // one for all of the lab's
+	cgroup, err := l.pods.op.Cgroup() // one for all of the lab's
 	if err != nil {
 		return oci.Launch{}, err
 	}
-	c := oci.Container{ID: "pw-" + l.spec.Name + "-" + name, Dir: dir, Cgroup: cgroup + "/" + name,
-		Self: l.opts.Self, Env: []string{labEnv + "=" + l.rec.dir}}
-	out := oci.Launch{Requested: l.opts.Now()}
-	pod, err := l.makePod(ctx, l.hosts[host-1], PodSpec{Name: name, Host: host}, n)
+	c := oci.Container{ID: "pw-" + l.pods.Spec.Name + "-" + name, Dir: dir, Cgroup: cgroup + "/" + name,
+		Self: l.pods.opts.Self, Env: []string{l.pods.op.rec.mark()}}
+	out := oci.Launch{Requested: l.pods.opts.Now()}
+	pod, err := l.pods.makePod(ctx, l.pods.Hosts[host-1], PodSpec{Name: name, Host: host}, n)
 	if err != nil {
 		return out, fmt.Errorf("launch pod: %w", err)
 	}
-	out.Pod, out.Network = pod, l.opts.Now().Sub(out.Requested)
-	if l.nets[0].plug.Run != nil { // the pod is a container already
+	out.Pod, out.Network = pod, l.pods.opts.Now().Sub(out.Requested)
+	if l.pods.nets[0].plug.Run != nil { // the pod is a container already
 		out.Engine, out.Network, out.Runtime = true, 0, out.Network
 		return out, nil
 	}
@@ -60,18 +71,18 @@ func (l *Lab) Launch(ctx context.Context, host int, r oci.Runtime) (oci.Launch, 
 	if err != nil {
 		return out, fmt.Errorf("launch pod: %w", err)
 	}
-	out.Runtime = l.opts.Now().Sub(out.Requested) - out.Network
+	out.Runtime = l.pods.opts.Now().Sub(out.Requested) - out.Network
 	return out, nil
 }
 
 // containerd starts the lab's containerd, where it does not run yet.
-func (l *Lab) containerd(ctx context.Context) error {
+func (l *launcher) containerd(ctx context.Context) error {
 	if l.runtime.Dir != "" {
 		return nil
 	}
-	d := oci.Daemon{Dir: filepath.Join(l.rec.dir, "containerd")}
+	d := oci.Daemon{Dir: filepath.Join(l.pods.op.rec.dir, "containerd")}
 	if _, err := os.Stat(oci.ShimDir); errors.Is(err, os.ErrNotExist) {
-		if err := l.rec.intend(kindDir, oci.ShimDir); err != nil {
+		if err := l.pods.op.rec.intend(kindDir, oci.ShimDir); err != nil {
 			return err
 		}
 	}
@@ -79,13 +90,13 @@ func (l *Lab) containerd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.Start(ctx, network.Daemon{Name: "containerd", Argv: argv}); err != nil {
+	if err := l.pods.op.Start(ctx, network.Daemon{Name: "containerd", Argv: argv}); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.Timeout,
-		fmt.Errorf("containerd did not answer within %v", l.opts.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.pods.opts.Timeout,
+		fmt.Errorf("containerd did not answer within %v", l.pods.opts.Timeout))
 	defer cancel()
-	err = network.Poll(ctx, 20*time.Millisecond, func() error { return errors.Join(l.Failed(), d.Ready(ctx)) })
+	err = network.Poll(ctx, 20*time.Millisecond, func() error { return errors.Join(l.alive(), d.Ready(ctx)) })
 	if err != nil {
 		return fmt.Errorf("start containerd: %w", errors.Join(context.Cause(ctx), err))
 	}

@@ -11,91 +11,62 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab/network"
-	"pathwise.dev/pathwise/internal/topo"
 )
 
 // carrierLimit bounds the wait for links that need not come up: a bridge of a
 // user's own that has no pod yet has no carrier either.
 const carrierLimit = 5 * time.Second
 
-// awaitLinks returns when the kernel has noticed the carrier of every device in
-// the lab's namespaces, which it may do up to a second late (the rate limit of
+// links are those of some namespaces.
+type links struct {
+	// names of the namespaces.
+	names []string
+	// must are the devices that come up; others may.
+	must []network.Device
+}
+
+// add adds a namespace with devices that come up.
+func (a *links) add(ns string, devs ...string) {
+	a.names = append(a.names, ns)
+	for _, d := range devs {
+		a.must = append(a.must, network.Device{Netns: ns, Name: d})
+	}
+}
+
+// await returns when the kernel has noticed the carrier of every device in
+// the namespaces, which it may do up to a second late (the rate limit of
 // net/core/link_watch.c): until then it drops what is sent, and a first segment
 // that is lost costs a TCP connection a second of the window.
-func (l *Lab) awaitLinks(ctx context.Context) error {
-	seen := map[string]bool{}
-	must := map[network.Device]bool{}
-	var names []string
-	if l.share == nil {
-		names = append(names, l.underlay)
-	}
-	for _, m := range l.made() {
-		if l.share != nil {
-			break
-		}
-		names = append(names, l.spec.machineNetns(m))
-	}
-	for _, h := range l.hosts {
-		if h.VM != "" && l.share == nil {
-			must[network.Device{Netns: l.spec.machineNetns(h.Machine), Name: h.Name}] = true
-		}
-	}
-	for _, h := range l.here() {
-		names = append(names, h.Netns)
-		must[network.Device{Netns: h.Netns, Name: h.Dev}] = true
-	}
-	for _, p := range l.pods {
-		if p.Host < 1 || p.Host > len(l.hosts) || !l.isHere(l.hosts[p.Host-1]) {
-			continue
-		}
-		names = append(names, p.Netns)
-		for _, a := range p.Attachments {
-			must[network.Device{Netns: p.Netns, Name: a.Dev}] = true
-		}
-	}
+func (a links) await(ctx context.Context, w *wiring) error {
 	ctx, cancel := context.WithTimeout(ctx, carrierLimit)
 	defer cancel()
-	for _, name := range names {
-		if seen[name] {
+	for i, name := range a.names {
+		if slices.Contains(a.names[:i], name) {
 			continue
 		}
-		seen[name] = true
 		down := ""
 		err := network.Poll(ctx, time.Millisecond, func() (err error) {
-			if down, err = l.firstDown(name); err == nil && down != "" {
+			if down, err = w.firstDown(name); err == nil && down != "" {
 				err = fmt.Errorf("%s in %s has no carrier", down, name)
 			}
 			return err
 		})
-		if err != nil && (down == "" || must[network.Device{Netns: name, Name: down}]) {
+		if err != nil && (down == "" || slices.Contains(a.must, network.Device{Netns: name, Name: down})) {
 			return fmt.Errorf("wait for links: %w", err)
 		}
 	}
-	return l.awaitAddresses(ctx)
+	return nil
 }
 
-// awaitAddresses returns when no IPv6 address of pods and hosts is tentative any
-// more, where pods have such: the kernel uses one only after a second in which nobody
-// else claims it (RFC 4862 section 5.4), and a server cannot listen at it before.
-func (l *Lab) awaitAddresses(ctx context.Context) error {
-	six := func(a topo.Attachment) bool { return a.Addr6.IsValid() }
-	if !slices.ContainsFunc(l.pods, func(p topo.Pod) bool { return slices.ContainsFunc(p.Attachments, six) }) {
-		return nil
-	}
-	var names []string
-	for _, p := range l.pods {
-		if p.Host >= 1 && p.Host <= len(l.hosts) && l.isHere(l.hosts[p.Host-1]) {
-			names = append(names, p.Netns)
-		}
-	}
-	for _, h := range l.here() {
-		names = append(names, h.Netns)
-	}
-	for i, name := range names {
-		if slices.Contains(names[:i], name) {
+// awaitAddresses returns when no IPv6 address in the namespaces is tentative any
+// more: the kernel uses one only after a second in which nobody else claims it
+// (RFC 4862 section 5.4), and a server cannot listen at it before.
+func (a links) awaitAddresses(ctx context.Context, w *wiring) error {
+	for i, name := range a.names {
+		if slices.Contains(a.names[:i], name) {
 			continue
 		}
-		if err := network.Poll(ctx, 5*time.Millisecond, func() error { return l.settled(name) }); err != nil {
+		if err := network.Poll(ctx, 5*time.Millisecond, func() error { return w.settled(name) }); err != nil {
 			return fmt.Errorf("wait for addresses: %w", err)
 		}
 	}
@@ -104,8 +75,8 @@ func (l *Lab) awaitAddresses(ctx context.Context) error {
 
 // settled wants no address of the namespace to be tentative, but on devices that have
 // no carrier and thus no neighbours.
-func (l *Lab) settled(ns string) error {
-	nl, err := l.Netlink(ns)
+func (w *wiring) settled(ns string) error {
+	nl, err := w.Netlink(ns)
 	if err != nil {
 		return err
 	}
@@ -132,8 +103,8 @@ func (l *Lab) settled(ns string) error {
 
 // firstDown names a device of the namespace that is up but not running, "" when
 // there is none.
-func (l *Lab) firstDown(ns string) (string, error) {
-	nl, err := l.Netlink(ns)
+func (w *wiring) firstDown(ns string) (string, error) {
+	nl, err := w.Netlink(ns)
 	if err != nil {
 		return "", err
 	}

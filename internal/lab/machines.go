@@ -67,9 +67,9 @@ func (s Spec) checkVMs() error {
 func (s Spec) wireMTU() int { return s.MTU - s.Outside.Overhead() }
 
 // machines lists the numbers of the lab's physical machines.
-func (l *Lab) machines() []int {
+func (f *fabric) machines() []int {
 	var out []int
-	for _, h := range l.hosts {
+	for _, h := range f.Hosts {
 		if h.Machine != 0 && !slices.Contains(out, h.Machine) {
 			out = append(out, h.Machine)
 		}
@@ -95,98 +95,82 @@ func (s Spec) fabricAddr(machine int) (netip.Prefix, error) {
 }
 
 // buildMachines makes the physical machines, and the outside between them.
-func (l *Lab) buildMachines(ctx context.Context) error {
-	if l.spec.Outside == "" {
+func (f *fabric) buildMachines(ctx context.Context) error {
+	if f.Spec.Outside == "" {
 		return nil
 	}
 	near := underlayBridge
-	if l.spec.Outside.Overlay() {
+	if f.Spec.Outside.Overlay() {
 		near = fabricBridge
-		if err := l.makeBridge(l.underlay, fabricBridge, l.spec.MTU); err != nil {
+		if err := f.op.makeBridge(f.underlay(), fabricBridge, f.Spec.MTU); err != nil {
 			return err
 		}
 	}
-	if l.spec.Outside == topo.OutsideVXLAN {
+	if f.Spec.Outside == topo.OutsideVXLAN {
 		// The underlay is one more machine, the last.
-		if err := l.openTunnel(l.underlay, fabricBridge, underlayBridge, l.underlayMachine()); err != nil {
-			return fmt.Errorf("build outside of the underlay: %w", err)
+		if err := f.openTunnel(f.underlay(), fabricBridge, underlayBridge, f.underlayMachine()); err != nil {
+			return fmt.Errorf("outside of the underlay: %w", err)
 		}
 	}
-	for _, m := range l.made() {
-		if err := l.buildMachine(m, near); err != nil {
-			return fmt.Errorf("build machine m%d: %w", m, err)
+	for _, m := range f.made() {
+		if err := f.buildMachine(m, near); err != nil {
+			return fmt.Errorf("machine m%d: %w", m, err)
 		}
 	}
-	if l.spec.Outside.OpenVSwitch() {
-		return l.openSwitches(ctx)
+	if f.Spec.Outside.OpenVSwitch() {
+		return f.openSwitches(ctx)
 	}
 	return nil
 }
 
 // underlayMachine is the number by which the underlay has an address on the wire.
-func (l *Lab) underlayMachine() int { return l.spec.Hosts + 1 }
+func (f *fabric) underlayMachine() int { return f.Spec.Hosts + 1 }
 
 // made lists the machines that have a namespace. Open vSwitch's VXLAN has one for
 // the underlay, too, whose own bridge is Linux's as networks expect it.
-func (l *Lab) made() []int {
-	if l.spec.Outside == topo.OutsideOVSVXLAN {
-		return append(l.machines(), l.underlayMachine())
+func (f *fabric) made() []int {
+	if f.Spec.Outside == topo.OutsideOVSVXLAN {
+		return append(f.machines(), f.underlayMachine())
 	}
-	return l.machines()
+	return f.machines()
 }
 
 // buildMachine makes a machine's namespace with its wire to the underlay's bridge
 // near, and its own bridge where that is Linux's.
-func (l *Lab) buildMachine(m int, near string) error {
-	ns := l.spec.machineNetns(m)
-	if err := l.makeNetns(ns); err != nil {
+func (f *fabric) buildMachine(m int, near string) error {
+	ns := f.Spec.machineNetns(m)
+	if err := f.op.makeNetns(ns); err != nil {
 		return err
 	}
-	if err := l.sysctl(ns, map[string]string{"net/bridge/bridge-nf-call-iptables": "0",
+	if err := sysctl(ns, map[string]string{"net/bridge/bridge-nf-call-iptables": "0",
 		"net/bridge/bridge-nf-call-ip6tables": "0"}); err != nil {
 		return err
 	}
-	if err := l.plug(cable{l.underlay, near, machineName(m), ns, wire, l.spec.MTU}); err != nil {
+	if err := f.op.plug(cable{f.underlay(), near, machineName(m), ns, wire, f.Spec.MTU}); err != nil {
 		return err
 	}
-	if err := l.setUp(ns, wire); err != nil {
+	if err := f.op.setUp(ns, wire); err != nil {
 		return err
 	}
-	if l.spec.Outside.OpenVSwitch() {
+	if f.Spec.Outside.OpenVSwitch() {
 		return nil
 	}
-	if err := l.makeBridge(ns, machineBridge, l.spec.wireMTU()); err != nil {
+	if err := f.op.makeBridge(ns, machineBridge, f.Spec.wireMTU()); err != nil {
 		return err
 	}
-	if l.spec.Outside == topo.OutsideVXLAN {
-		return l.openTunnel(ns, wire, machineBridge, m)
+	if f.Spec.Outside == topo.OutsideVXLAN {
+		return f.openTunnel(ns, wire, machineBridge, m)
 	}
-	return l.enslave(ns, wire, machineBridge)
-}
-
-// setUp sets a device up.
-func (l *Lab) setUp(ns, dev string) error {
-	nl, err := l.Netlink(ns)
-	if err != nil {
-		return err
-	}
-	link, err := nl.LinkByName(dev)
-	if err != nil {
-		return fmt.Errorf("find %s: %w", dev, err)
-	}
-	if err := nl.LinkSetUp(link); err != nil {
-		return fmt.Errorf("set %s up: %w", dev, err)
-	}
-	return nil
+	return f.op.enslave(ns, wire, machineBridge)
 }
 
 // address gives dev the machine's address on the wire.
-func (l *Lab) address(ns, dev string, m int) (netip.Prefix, error) {
-	local, err := l.spec.fabricAddr(m)
+func (f *fabric) address(ns, dev string, m int) (netip.Prefix, error) {
+	local, err := f.Spec.fabricAddr(m)
 	if err != nil {
 		return local, err
 	}
-	nl, err := l.Netlink(ns)
+	nl, err := f.op.Netlink(ns)
 	if err != nil {
 		return local, err
 	}
@@ -203,8 +187,8 @@ func (l *Lab) address(ns, dev string, m int) (netip.Prefix, error) {
 // openTunnel gives dev the machine's address on the wire and joins the bridge to
 // those of all other machines by VXLAN over it. What a bridge does not know the
 // place of goes to all of them; the rest is learnt.
-func (l *Lab) openTunnel(ns, dev, bridge string, m int) error {
-	nl, err := l.Netlink(ns)
+func (f *fabric) openTunnel(ns, dev, bridge string, m int) error {
+	nl, err := f.op.Netlink(ns)
 	if err != nil {
 		return err
 	}
@@ -212,22 +196,22 @@ func (l *Lab) openTunnel(ns, dev, bridge string, m int) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", dev, err)
 	}
-	local, err := l.address(ns, dev, m)
+	local, err := f.address(ns, dev, m)
 	if err != nil {
 		return err
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = tunnel, l.spec.wireMTU()
+	attrs.Name, attrs.MTU = tunnel, f.Spec.wireMTU()
 	tun := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: outsideVNI, Port: outsidePort, Learning: true,
 		SrcAddr: local.Addr().AsSlice(), VtepDevIndex: under.Attrs().Index}
 	if err := nl.LinkAdd(tun); err != nil {
 		return fmt.Errorf("create outside's VXLAN device: %w", err)
 	}
-	for _, peer := range append(l.machines(), l.underlayMachine()) {
+	for _, peer := range append(f.machines(), f.underlayMachine()) {
 		if peer == m {
 			continue
 		}
-		remote, err := l.spec.fabricAddr(peer)
+		remote, err := f.Spec.fabricAddr(peer)
 		if err != nil {
 			return err
 		}
@@ -237,28 +221,5 @@ func (l *Lab) openTunnel(ns, dev, bridge string, m int) error {
 			return fmt.Errorf("add machine %d to the outside: %w", peer, err)
 		}
 	}
-	return l.enslave(ns, tunnel, bridge)
-}
-
-// enslave makes dev a port of the bridge and sets it up.
-func (l *Lab) enslave(ns, dev, bridge string) error {
-	nl, err := l.Netlink(ns)
-	if err != nil {
-		return err
-	}
-	link, err := nl.LinkByName(dev)
-	if err != nil {
-		return fmt.Errorf("find %s: %w", dev, err)
-	}
-	br, err := nl.LinkByName(bridge)
-	if err != nil {
-		return fmt.Errorf("find %s: %w", bridge, err)
-	}
-	if err := nl.LinkSetMasterByIndex(link, br.Attrs().Index); err != nil {
-		return fmt.Errorf("join %s to %s: %w", dev, bridge, err)
-	}
-	if err := nl.LinkSetUp(link); err != nil {
-		return fmt.Errorf("set %s up: %w", dev, err)
-	}
-	return nil
+	return f.op.enslave(ns, tunnel, bridge)
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -69,41 +67,31 @@ func uplinkFree(before []network.Network, info network.Info) error {
 	return nil
 }
 
-// raise builds the networks one after the other.
-func (l *Lab) raise(ctx context.Context) error {
-	for i := range l.nets {
-		if err := l.buildNetwork(ctx, i); err != nil {
-			return fmt.Errorf("build network %s: %w", l.nets[i].name, err)
-		}
-	}
-	return nil
-}
-
-// converge waits for the daemons of all networks.
-func (l *Lab) converge(ctx context.Context) error {
+// converge implements kernel.
+func (l *local) converge(ctx context.Context) error {
 	begin := l.opts.Now()
-	defer func() { l.Waited += l.opts.Now().Sub(begin) }()
+	defer func() { l.waited += l.opts.Now().Sub(begin) }()
 	for _, n := range l.nets {
 		if n.plug.Ready == nil {
 			continue
 		}
 		if err := l.await(ctx, n, n.plug.Ready); err != nil {
-			return fmt.Errorf("build network %s: %w", n.name, err)
+			return fmt.Errorf("network %s: %w", n.name, err)
 		}
 	}
 	return nil
 }
 
-// settle waits until the networks know the pods that have been attached.
-func (l *Lab) settle(ctx context.Context) error {
+// settleNetworks waits until the networks know the pods that have been attached.
+func (l *local) settleNetworks(ctx context.Context) error {
 	begin := l.opts.Now()
-	defer func() { l.Waited += l.opts.Now().Sub(begin) }()
+	defer func() { l.waited += l.opts.Now().Sub(begin) }()
 	for _, n := range l.nets {
 		if n.plug.Settled == nil {
 			continue
 		}
 		var on []topo.Pod
-		for _, p := range l.pods {
+		for _, p := range l.op.rec.pods() {
 			if _, ok := p.On(n.name); ok {
 				on = append(on, p)
 			}
@@ -116,22 +104,23 @@ func (l *Lab) settle(ctx context.Context) error {
 }
 
 // buildNetwork builds network number i on its own part of the hosts' addresses.
-func (l *Lab) buildNetwork(ctx context.Context, i int) error {
-	dir := filepath.Join(l.rec.dir, "network")
+func (l *local) buildNetwork(ctx context.Context, i int) error {
+	name := "network"
 	if i > 0 {
-		dir = fmt.Sprintf("%s-%d", dir, i)
+		name = fmt.Sprintf("network-%d", i)
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("create directory: %w", err)
-	}
-	hosts, pods, err := l.spec.on(i, l.hosts)
+	dir, err := l.op.rec.makeDir(name)
 	if err != nil {
 		return err
 	}
+	site, err := l.site(i)
+	if err != nil {
+		return err
+	}
+	site.Hosts = slices.DeleteFunc(slices.Clone(site.Hosts), func(h topo.Host) bool { return !l.has(h.Index) })
+	site.Within, site.Dir, site.Lab, site.Self, site.Operator = l.within, dir, l.op.rec.dir, l.opts.Self, l.op
 	n := &l.nets[i]
-	n.plug, err = n.Build(ctx, l.part(network.Site{Index: i, Underlay: l.underlay, Gateway: l.gateway,
-		MTU: l.spec.wireMTU(), Pods: pods, IPv6: l.spec.ipv6(), Dir: dir, Lab: l.rec.dir, Self: l.opts.Self, Operator: l},
-		hosts))
+	n.plug, err = n.Build(ctx, site)
 	mode := n.plug.Mode
 	if several := mode == network.ByCNI || mode == network.ByEngine && i == 0; err == nil && len(l.nets) > 1 &&
 		(!several || n.plug.Publish) {
@@ -141,7 +130,7 @@ func (l *Lab) buildNetwork(ctx context.Context, i int) error {
 }
 
 // await waits for a network's daemons, and no longer than one of them lives.
-func (l *Lab) await(ctx context.Context, n built, converged func(context.Context) error) error {
+func (l *local) await(ctx context.Context, n built, converged func(context.Context) error) error {
 	most := max(l.opts.Timeout, n.plug.Patience)
 	wait, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("not ready after %v", most))
 	defer cancel()
@@ -157,24 +146,11 @@ func (l *Lab) await(ctx context.Context, n built, converged func(context.Context
 			}
 			return nil
 		case <-tick.C:
-			if err := l.Failed(); err != nil {
+			if err := l.alive(); err != nil {
 				cancel()
 				<-ready
 				return err
 			}
 		}
 	}
-}
-
-// netsOf returns the networks that the pod is on, the default one first.
-func (l *Lab) netsOf(p PodSpec) []built {
-	if len(p.Networks) == 0 {
-		return l.nets
-	}
-	var out []built
-	for _, name := range p.Networks {
-		i := slices.IndexFunc(l.nets, func(b built) bool { return b.name == name })
-		out = append(out, l.nets[i]) // Check has found it in the spec
-	}
-	return out
 }

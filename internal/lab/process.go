@@ -21,51 +21,37 @@ import (
 // found after its parent was killed.
 const labEnv = "PATHWISE_LAB"
 
+// programs are what runs for a lab: commands and daemons that carry its mark.
+type programs struct {
+	rec     *record
+	daemons []*daemon
+}
+
 // command prepares a program that carries the lab's mark and, unless it is
 // attached to the terminal, a process group of its own, so that Ctrl-C reaches
 // Pathwise alone and it decides the order in which things stop.
-func (l *Lab) command(ctx context.Context, argv []string) (*exec.Cmd, error) {
+func (p *programs) command(ctx context.Context, argv []string) (*exec.Cmd, error) {
 	path, err := network.FindProgram(argv[0])
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, path, argv[1:]...)
-	cmd.Env = append(os.Environ(), labEnv+"="+l.rec.dir)
+	cmd.Env = append(os.Environ(), p.rec.mark())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	return cmd, nil
 }
 
-// Exec implements workload.Ground.
-func (l *Lab) Exec(ctx context.Context, pod topo.Pod, argv ...string) (program.Result, error) {
-	return l.exec(ctx, pod.Netns, argv)
-}
-
-// Do implements workload.Ground.
-func (l *Lab) Do(pod topo.Pod, fn func() error) error {
-	if l.guestOf(pod.Netns) != nil {
-		return fmt.Errorf("enter pod %s: %w", pod.Name, program.ErrElsewhere)
-	}
-	return netns.Do(pod.Netns, fn)
-}
-
 // Run implements network.Operator.
-func (l *Lab) Run(ctx context.Context, ns string, argv ...string) ([]byte, error) {
-	res, err := l.exec(ctx, ns, argv)
+func (p *programs) Run(ctx context.Context, ns string, argv ...string) ([]byte, error) {
+	res, err := p.run(ctx, ns, argv)
 	return res.Stdout, err
 }
 
-func (l *Lab) exec(ctx context.Context, ns string, argv []string) (program.Result, error) {
-	if g := l.guestOf(ns); g != nil {
-		return g.exec(ctx, ns, argv)
-	}
-	return l.run(ctx, ns, argv)
-}
-
 // run runs the program on this kernel, with env beside the environment.
-func (l *Lab) run(ctx context.Context, ns string, argv []string, env ...string) (program.Result, error) {
-	cmd, err := l.command(ctx, argv)
+func (p *programs) run(ctx context.Context, ns string, argv []string, env ...string) (program.Result, error) {
+	cmd, err := p.command(ctx, argv)
 	if err != nil {
 		return program.Result{}, &program.Error{Argv: argv, Err: err}
 	}
@@ -114,13 +100,13 @@ type daemon struct {
 }
 
 // Start implements network.Operator.
-func (l *Lab) Start(_ context.Context, d network.Daemon) error {
+func (p *programs) Start(_ context.Context, d network.Daemon) error {
 	// Not the caller's context: a daemon lives until the lab goes down.
-	cmd, err := l.command(context.Background(), d.Argv)
+	cmd, err := p.command(context.Background(), d.Argv)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", d.Name, err)
 	}
-	log := filepath.Join(l.rec.dir, d.Name+".log")
+	log := filepath.Join(p.rec.dir, d.Name+".log")
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", d.Name, err)
@@ -136,18 +122,13 @@ func (l *Lab) Start(_ context.Context, d network.Daemon) error {
 		run.err = cmd.Wait()
 		close(run.done)
 	}()
-	l.daemons = append(l.daemons, run)
+	p.daemons = append(p.daemons, run)
 	return nil
 }
 
-// Failed returns why a daemon of the lab has ended; nil while all of them run.
-func (l *Lab) Failed() error {
-	for _, g := range l.guests {
-		if err := g.Failed(); err != nil {
-			return fmt.Errorf("host %s: %w", g.Name, err)
-		}
-	}
-	for _, d := range l.daemons {
+// failed returns why a daemon of the lab has ended; nil while all of them run.
+func (p *programs) failed() error {
+	for _, d := range p.daemons {
 		select {
 		case <-d.done:
 			raw, err := EndOf(d.log, mostErrors)

@@ -5,13 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
-	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/topo"
@@ -19,11 +14,7 @@ import (
 
 // Order is what a virtual machine is told of the lab that it holds a host of.
 type Order struct {
-	Spec    Spec         `json:"spec"`
-	Hosts   []topo.Host  `json:"hosts"`
-	Gateway netip.Prefix `json:"gateway"`
-	Mixed   bool         `json:"mixed,omitempty"`
-	Seed    []byte       `json:"seed"`
+	plan
 	// Find says for each network what the catalogue finds it by.
 	Find []string `json:"find"`
 	// Host is the index of the machine's own host, MAC that of its interface.
@@ -73,7 +64,7 @@ type Share struct {
 	store Store
 	find  func(string) (network.Network, error)
 	opts  Options
-	lab   *Lab
+	lab   *local
 }
 
 // NewShare returns the share of no lab yet; find is the catalogue.
@@ -99,16 +90,19 @@ func (s *Share) Serve(ctx context.Context, op string, in []byte) (any, error) {
 	case opReady:
 		return nil, s.lab.converge(ctx)
 	case opAttach:
-		err := s.lab.attachAll(ctx)
-		return s.lab.pods, err
+		err := s.lab.attach(ctx)
+		return s.lab.op.rec.pods(), err
 	case opSettle:
-		return request(in, func(pods []topo.Pod) (any, error) { s.lab.pods = pods; return nil, s.lab.finish(ctx) })
+		return request(in, func(pods []topo.Pod) (any, error) {
+			s.lab.op.rec.change(func(st *State) { st.Pods = pods })
+			return nil, s.lab.settle(ctx)
+		})
 	case opExec:
 		return request(in, func(p Program) (Ran, error) { return s.exec(ctx, p), nil })
 	case opCount:
-		return request(in, s.lab.Counters)
+		return request(in, s.lab.count)
 	case opFeatures:
-		return request(in, s.lab.Features)
+		return request(in, s.lab.features)
 	default:
 		return nil, fmt.Errorf("unknown operation %q", op)
 	}
@@ -127,7 +121,7 @@ func request[In, Out any](raw []byte, fn func(In) (Out, error)) (any, error) {
 func (s *Share) build(ctx context.Context, o Order) (Built, error) {
 	var out Built
 	if s.lab != nil {
-		return out, fmt.Errorf("this virtual machine holds a host of lab %s already", s.lab.spec.Name)
+		return out, fmt.Errorf("this virtual machine holds a host of lab %s already", s.lab.Spec.Name)
 	}
 	if len(o.Find) != len(o.Spec.Networks) {
 		return out, fmt.Errorf("build host: %d networks to find: expected %d", len(o.Find), len(o.Spec.Networks))
@@ -140,26 +134,14 @@ func (s *Share) build(ctx context.Context, o Order) (Built, error) {
 		}
 		all = append(all, built{Network: network.Named(n, name), name: name})
 	}
-	if err := s.store.prepare(); err != nil {
-		return out, err
-	}
-	rec, err := s.store.create(o.Spec.Name)
+	rec, err := s.store.open(&o.plan, all, s.opts)
 	if err != nil {
 		return out, err
 	}
-	s.lab = &Lab{store: s.store, rec: rec, spec: o.Spec, opts: s.opts, nets: all, created: s.opts.Now(),
-		underlay: o.Spec.netns("u"), handles: map[string]*netlink.Handle{}, hosts: o.Hosts, gateway: o.Gateway, share: &o,
-		seed: o.Seed, mixed: o.Mixed}
-	l := s.lab
-	if err := l.save(false); err != nil {
-		return out, err
-	}
-	for _, h := range l.here() {
-		if err := l.buildHost(ctx, h); err != nil {
-			return out, fmt.Errorf("build host %s: %w", h.Name, err)
-		}
-	}
-	if err := l.raise(ctx); err != nil {
+	l := newLocal(&o.plan, rec, all, s.opts, func(h topo.Host) bool { return h.Index == o.Host })
+	l.within, l.uplink = true, nic{o.MAC, o.Spec.wireMTU(), l.op.wiring}.take
+	s.lab = l
+	if err := errors.Join(rec.save(), l.raise(ctx)); err != nil {
 		return out, err
 	}
 	for _, n := range l.nets {
@@ -169,7 +151,7 @@ func (s *Share) build(ctx context.Context, o Order) (Built, error) {
 }
 
 func (s *Share) exec(ctx context.Context, p Program) Ran {
-	res, err := s.lab.run(ctx, p.Netns, p.Argv, program.Ahead(p.Ahead))
+	res, err := s.lab.op.run(ctx, p.Netns, p.Argv, program.Ahead(p.Ahead))
 	out := Ran{Result: res}
 	var failed *program.Error
 	switch {
@@ -179,60 +161,4 @@ func (s *Share) exec(ctx context.Context, p Program) Ran {
 		out.Failure = err.Error()
 	}
 	return out
-}
-
-// takeNIC makes the machine's interface the host's uplink.
-func (l *Lab) takeNIC(host topo.Host) error {
-	link, nl, err := findNIC(l.share.MAC)
-	if err != nil {
-		return err
-	}
-	defer nl.Close()
-	ns, err := netns.LinkFd(host.Netns)
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	if err := nl.LinkSetNsFd(link, int(ns.Fd())); err != nil {
-		return fmt.Errorf("move interface to %s: %w", host.Name, err)
-	}
-	there, err := l.Netlink(host.Netns)
-	if err != nil {
-		return err
-	}
-	if link, err = there.LinkByName(link.Attrs().Name); err != nil {
-		return fmt.Errorf("find interface of %s: %w", host.Name, err)
-	}
-	if err := there.LinkSetName(link, host.Dev); err != nil {
-		return fmt.Errorf("name interface of %s: %w", host.Name, err)
-	}
-	if err := there.LinkSetMTU(link, l.spec.wireMTU()); err != nil {
-		return fmt.Errorf("set MTU of %s: %w", host.Name, err)
-	}
-	return nil
-}
-
-// findNIC looks for the interface in the machine's first namespace. The caller
-// closes the handle.
-func findNIC(mac string) (netlink.Link, *netlink.Handle, error) {
-	want, err := net.ParseMAC(mac)
-	if err != nil {
-		return nil, nil, fmt.Errorf("find interface: %w", err)
-	}
-	nl, err := netlink.NewHandle()
-	if err != nil {
-		return nil, nil, fmt.Errorf("open netlink: %w", err)
-	}
-	links, err := nl.LinkList()
-	if err != nil {
-		nl.Close()
-		return nil, nil, fmt.Errorf("list interfaces: %w", err)
-	}
-	for _, l := range links {
-		if l.Attrs().HardwareAddr.String() == want.String() {
-			return l, nl, nil
-		}
-	}
-	nl.Close()
-	return nil, nil, fmt.Errorf("the virtual machine has no interface %s", mac)
 }

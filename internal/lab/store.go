@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -127,12 +128,16 @@ const (
 	lockFile  = "owner.lock"
 )
 
-// record is a lab's directory while this process builds or removes it.
+// record is a lab's directory, with its state, while this process builds or removes it.
 type record struct {
 	dir     string
 	journal *os.File
 	// owner is held locked as long as the process that owns the lab lives.
 	owner *os.File
+
+	mu     sync.Mutex // guards the rest: hosts attach side by side
+	state  State
+	cgroup bool // recorded
 }
 
 // create makes the directory of a new lab and locks it.
@@ -162,7 +167,7 @@ func (s Store) create(name string) (*record, error) {
 		owner.Close()
 		return nil, fmt.Errorf("create lab record: %w", err)
 	}
-	return &record{dir, journal, owner}, nil
+	return &record{dir: dir, journal: journal, owner: owner}, nil
 }
 
 // intend records a resource before it is made.
@@ -177,9 +182,43 @@ func (r *record) intend(kind, name string) error {
 	return nil
 }
 
+// change changes the state, which the next save records.
+func (r *record) change(fn func(st *State)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fn(&r.state)
+}
+
+// pods are those of the state: made and attached as far as their names say so.
+func (r *record) pods() []topo.Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.Pods
+}
+
+// mark is the variable, as NAME=VALUE, of the lab's processes.
+func (r *record) mark() string { return labEnv + "=" + r.dir }
+
+// makeDir makes a directory that goes with the lab.
+func (r *record) makeDir(name string) (string, error) {
+	dir := filepath.Join(r.dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", fmt.Errorf("create directory: %w", err)
+	}
+	return dir, nil
+}
+
+// willDelete records an attachment that wants a CNI DEL, before it is made.
+func (r *record) willDelete(d deletion) error {
+	r.change(func(st *State) { st.Delete = append(st.Delete, d) })
+	return r.save()
+}
+
 // save replaces lab.json in one step.
-func (r *record) save(st State) error {
-	raw, err := json.MarshalIndent(st, "", "  ")
+func (r *record) save() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	raw, err := json.MarshalIndent(r.state, "", "  ")
 	if err != nil {
 		return fmt.Errorf("save lab: %w", err)
 	}

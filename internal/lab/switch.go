@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/lab/network/ovs"
@@ -17,118 +16,119 @@ const underlayPort = "und0"
 // openSwitches starts Open vSwitch on the physical machines, as networks of it do on
 // hosts, and gives each machine's bridge its way out: the wire itself, or VXLAN
 // ports over it.
-func (l *Lab) openSwitches(ctx context.Context) error {
+func (f *fabric) openSwitches(ctx context.Context) error {
 	needs := ovs.SwitchNeeds()
-	if l.spec.Outside.Overlay() {
+	if f.Spec.Outside.Overlay() {
 		needs = append(needs, ovs.TunnelNeeds()...)
 	}
-	if miss := network.NewMachine(l.opts.CNIPath).Missing(needs); len(miss) > 0 {
-		return fmt.Errorf("outside %s: missing: %v", l.spec.Outside, miss[0])
+	if miss := network.NewMachine(f.cniPath).Missing(needs); len(miss) > 0 {
+		return fmt.Errorf("outside %s: missing: %v", f.Spec.Outside, miss[0])
 	}
-	dir, err := l.makeDir("outside")
+	dir, err := f.op.rec.makeDir("outside")
 	if err != nil {
 		return err
 	}
-	site := network.Site{Underlay: l.underlay, MTU: l.spec.MTU, Dir: dir, Lab: l.rec.dir, Operator: l}
-	for _, m := range l.made() {
-		addr, err := l.spec.fabricAddr(m)
+	site := network.Site{Underlay: f.underlay(), MTU: f.Spec.MTU, Dir: dir, Lab: f.op.rec.dir, Operator: f.op}
+	for _, m := range f.made() {
+		addr, err := f.Spec.fabricAddr(m)
 		if err != nil {
 			return err
 		}
-		site.Hosts = append(site.Hosts, topo.Host{Index: m, Name: machineName(m), Netns: l.spec.machineNetns(m), Dev: wire,
+		site.Hosts = append(site.Hosts, topo.Host{Index: m, Name: machineName(m), Netns: f.Spec.machineNetns(m), Dev: wire,
 			Addr: addr})
 	}
 	// Whichever datapath it is, it is that of all machines: they are on this kernel.
-	if l.outside, err = ovs.Open(ctx, site, ovs.Best()); err != nil {
-		return fmt.Errorf("outside %s: %w", l.spec.Outside, err)
+	if f.outside, err = ovs.Open(ctx, site, ovs.Best()); err != nil {
+		return fmt.Errorf("outside %s: %w", f.Spec.Outside, err)
 	}
-	if l.spec.Outside.Overlay() {
-		err = l.openOverlay(ctx, site)
+	if f.Spec.Outside.Overlay() {
+		err = f.openOverlay(ctx, site)
 	} else {
-		err = l.openWires(ctx, site)
+		err = f.openWires(ctx, site)
 	}
 	if err != nil {
-		return fmt.Errorf("outside %s: %w", l.spec.Outside, err)
+		return fmt.Errorf("outside %s: %w", f.Spec.Outside, err)
 	}
 	return nil
 }
 
 // openWires makes each machine's bridge with the wire as its port.
-func (l *Lab) openWires(ctx context.Context, site network.Site) error {
+func (f *fabric) openWires(ctx context.Context, site network.Site) error {
 	for _, h := range site.Hosts {
-		if err := l.quiet(h.Netns); err != nil {
+		if err := f.quiet(h.Netns); err != nil {
 			return err
 		}
-		if err := l.outside.Whole(ctx, l.underlay, h.Name); err != nil {
+		if err := f.outside.Whole(ctx, f.underlay(), h.Name); err != nil {
 			return err
 		}
 	}
-	return l.outside.Each(func(h topo.Host) error {
-		return l.outside.Configure(ctx, h, append(l.addBridge(), "--", "add-port", machineBridge, wire)...)
+	return f.outside.Each(func(h topo.Host) error {
+		return f.outside.Configure(ctx, h, append(f.addBridge(), "--", "add-port", machineBridge, wire)...)
 	})
 }
 
 // openOverlay makes each machine's bridge with VXLAN ports to all others over the
 // wire. The last machine is the underlay's: its bridge is a port there.
-func (l *Lab) openOverlay(ctx context.Context, site network.Site) error {
+func (f *fabric) openOverlay(ctx context.Context, site network.Site) error {
 	for _, h := range site.Hosts {
-		if err := l.quiet(h.Netns); err != nil {
+		if err := f.quiet(h.Netns); err != nil {
 			return err
 		}
-		if _, err := l.address(h.Netns, wire, h.Index); err != nil {
+		if _, err := f.address(h.Netns, wire, h.Index); err != nil {
 			return err
 		}
 	}
-	if err := l.outside.PrepareTunnels(); err != nil {
+	if err := f.outside.PrepareTunnels(); err != nil {
 		return err
 	}
-	if err := l.outside.RaiseTunnels(ctx); err != nil {
+	if err := f.outside.RaiseTunnels(ctx); err != nil {
 		return err
 	}
-	err := l.outside.Each(func(h topo.Host) error {
-		tunnels := l.outside.Tunnel(h, machineBridge, "vxlan", fmt.Sprintf("options:key=%d", outsideVNI))
-		return l.outside.Configure(ctx, h, append(l.addBridge(), tunnels...)...)
+	err := f.outside.Each(func(h topo.Host) error {
+		tunnels := f.outside.Tunnel(h, machineBridge, "vxlan", fmt.Sprintf("options:key=%d", outsideVNI))
+		return f.outside.Configure(ctx, h, append(f.addBridge(), tunnels...)...)
 	})
 	if err != nil {
 		return err
 	}
 	last := site.Hosts[len(site.Hosts)-1]
 	near := last.Name + "u"
-	if err := l.plug(cable{l.underlay, underlayBridge, near, last.Netns, underlayPort, l.spec.wireMTU()}); err != nil {
+	c := cable{f.underlay(), underlayBridge, near, last.Netns, underlayPort, f.Spec.wireMTU()}
+	if err := f.op.plug(c); err != nil {
 		return err
 	}
-	if err := l.outside.Whole(ctx, l.underlay, near); err != nil {
+	if err := f.outside.Whole(ctx, f.underlay(), near); err != nil {
 		return err
 	}
-	return l.joinMachine(ctx, last.Index, underlayPort)
+	return f.joinMachine(ctx, last.Index, underlayPort)
 }
 
-func (l *Lab) addBridge() []string {
+func (f *fabric) addBridge() []string {
 	return []string{"add-br", machineBridge, "--", "set", "Bridge", machineBridge,
-		"datapath_type=" + string(l.outside.Datapath)}
+		"datapath_type=" + string(f.outside.Datapath)}
 }
 
 // quiet keeps a machine's kernel, which sees what its switch's ports receive, from
 // answering ARP at devices that do not have the address asked for.
-func (l *Lab) quiet(ns string) error {
-	return l.sysctl(ns, map[string]string{"net/ipv4/conf/all/arp_ignore": "1"})
+func (f *fabric) quiet(ns string) error {
+	return sysctl(ns, map[string]string{"net/ipv4/conf/all/arp_ignore": "1"})
 }
 
 // joinMachine makes dev, which is in the namespace of the machine, a port of the
 // machine's bridge and sets it up.
-func (l *Lab) joinMachine(ctx context.Context, m int, dev string) error {
-	ns := l.spec.machineNetns(m)
-	if l.outside == nil {
-		return l.enslave(ns, dev, machineBridge)
+func (f *fabric) joinMachine(ctx context.Context, m int, dev string) error {
+	ns := f.Spec.machineNetns(m)
+	if f.outside == nil {
+		return f.op.enslave(ns, dev, machineBridge)
 	}
-	if err := l.setUp(ns, dev); err != nil {
+	if err := f.op.setUp(ns, dev); err != nil {
 		return err
 	}
-	h, err := l.outside.Host(m)
+	h, err := f.outside.Host(m)
 	if err != nil {
 		return err
 	}
-	if err := l.outside.Configure(ctx, h, "add-port", machineBridge, dev); err != nil {
+	if err := f.outside.Configure(ctx, h, "add-port", machineBridge, dev); err != nil {
 		return fmt.Errorf("join %s to %s: %w", dev, machineBridge, err)
 	}
 	return nil
@@ -140,39 +140,22 @@ func (l *Lab) joinMachine(ctx context.Context, m int, dev string) error {
 // sends may lack its checksum, which the pair fills in (see ovs.Fabric.Whole) and
 // User-mode Linux does not: its interface's offload is fixed
 // (arch/um/drivers/vector_transports.c).
-func (l *Lab) joinTap(ctx context.Context, m int, tap string) error {
-	if l.outside == nil || l.outside.Datapath == ovs.System {
-		return l.joinMachine(ctx, m, tap)
+func (f *fabric) joinTap(ctx context.Context, m int, tap string) error {
+	if f.outside == nil || f.outside.Datapath == ovs.System {
+		return f.joinMachine(ctx, m, tap)
 	}
-	ns, bridge, near, far := l.spec.machineNetns(m), "b-"+tap, "n-"+tap, "f-"+tap
-	if err := l.makeBridge(ns, bridge, l.spec.wireMTU()); err != nil {
+	ns, bridge, near, far := f.Spec.machineNetns(m), "b-"+tap, "n-"+tap, "f-"+tap
+	if err := f.op.makeBridge(ns, bridge, f.Spec.wireMTU()); err != nil {
 		return err
 	}
-	if err := l.enslave(ns, tap, bridge); err != nil {
+	if err := f.op.enslave(ns, tap, bridge); err != nil {
 		return err
 	}
-	if err := l.plug(cable{ns, bridge, near, ns, far, l.spec.wireMTU()}); err != nil {
+	if err := f.op.plug(cable{ns, bridge, near, ns, far, f.Spec.wireMTU()}); err != nil {
 		return err
 	}
-	if err := l.outside.Whole(ctx, ns, near); err != nil {
+	if err := f.outside.Whole(ctx, ns, near); err != nil {
 		return err
 	}
-	return l.joinMachine(ctx, m, far)
-}
-
-// Notes are facts of how the lab was built that its spec leaves open: those of the
-// default network, and of what is outside.
-func (l *Lab) Notes() []string {
-	out := slices.Clone(l.nets[0].plug.Notes)
-	if l.outside != nil {
-		note := "outside: " + l.outside.Note()
-		if l.outside.Datapath == ovs.Netdev {
-			note += " (this machine's kernel has no datapath of Open vSwitch: " + ovs.KernelDatapath().From + ")"
-		}
-		if len(l.guests) > 0 && l.outside.Datapath == ovs.Netdev {
-			note += ", with a Linux bridge before each virtual machine, which fills in checksums"
-		}
-		out = append(out, note)
-	}
-	return out
+	return f.joinMachine(ctx, m, far)
 }

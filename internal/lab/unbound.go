@@ -15,7 +15,7 @@ import (
 // tables are in the main one too, and sockets of no VRF take what arrives in one
 // (Documentation/networking/vrf.rst). With its address known, a packet goes by the
 // plugins' own rules and tables.
-func (l *Lab) openUnbound(ns, dev string) error {
+func openUnbound(ns, dev string) error {
 	nl, err := netns.Netlink(ns)
 	if err != nil {
 		return err
@@ -48,5 +48,5 @@ func (l *Lab) openUnbound(ns, dev string) error {
 			}
 		}
 	}
-	return l.sysctl(ns, map[string]string{"net/ipv4/tcp_l3mdev_accept": "1", "net/ipv4/udp_l3mdev_accept": "1"})
+	return sysctl(ns, map[string]string{"net/ipv4/tcp_l3mdev_accept": "1", "net/ipv4/udp_l3mdev_accept": "1"})
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/network"
@@ -57,185 +56,82 @@ type Machine interface {
 	Failed() error
 }
 
-// guestHost is a host in a virtual machine.
-type guestHost struct {
-	topo.Host
+// guest is a virtual machine's kernel with the one host on it. Machine is nil until it boots.
+type guest struct {
 	Machine
-	// ahead is how far this kernel's monotonic clock is ahead of the machine's.
-	ahead time.Duration
+	host topo.Host
+	plan *plan
+	rec  *record
+	nets []built
+	// built is what it has said of the networks.
+	built Built
+	// behind is how far the machine's monotonic clock is behind this kernel's.
+	behind time.Duration
 }
 
-// here lists the hosts on this kernel.
-func (l *Lab) here() []topo.Host {
-	var out []topo.Host
-	for _, h := range l.hosts {
-		if l.isHere(h) {
-			out = append(out, h)
-		}
-	}
-	return out
-}
-
-func (l *Lab) isHere(h topo.Host) bool {
-	if l.share != nil {
-		return h.Index == l.share.Host
-	}
-	return h.VM == ""
-}
-
-// part returns the site with the fields of a Site by which a network knows where it is.
-func (l *Lab) part(site network.Site, all []topo.Host) network.Site {
-	site.Hosts = nil
-	for _, h := range all {
-		if l.isHere(h) {
-			site.Hosts = append(site.Hosts, h)
-		}
-	}
-	if len(l.spec.VMs) > 0 {
-		site.Everywhere, site.Mixed, site.Seed, site.Within = all, l.mixed, l.seed, l.share != nil
-	}
-	return site
-}
-
-// markVMs says of each host that is a virtual machine which kernel it has.
-func (l *Lab) markVMs() error {
-	if len(l.spec.VMs) == 0 {
-		return nil
-	}
-	if l.opts.Hypervisor == nil {
-		return errors.New("no means to boot virtual machines: see \"pathwise guest\"")
-	}
-	for _, v := range l.spec.VMs {
-		h := &l.hosts[v.Host-1]
-		h.VM, h.Control = l.opts.Hypervisor.Label(), l.spec.machineNetns(h.Machine)
-	}
-	l.mixed = len(l.spec.VMs) < len(l.hosts)
-	for _, n := range l.nets {
-		if why := n.Info().OneKernel; why != "" {
-			return fmt.Errorf("network %s cannot have hosts in virtual machines: %s", n.name, why)
-		}
-	}
-	l.seed = make([]byte, 32)
-	if _, err := l.opts.Random.Read(l.seed); err != nil {
-		return fmt.Errorf("make seed: %w", err)
-	}
-	return nil
-}
-
-// bootVMs boots the virtual machines, side by side.
-func (l *Lab) bootVMs(ctx context.Context) error {
-	var vms []topo.Host
-	for _, h := range l.hosts {
-		if h.VM != "" {
-			vms = append(vms, h)
-		}
-	}
-	l.guests = make([]*guestHost, len(vms))
-	errs := make([]error, len(vms))
-	rooms := make([]Room, len(vms))
-	for i, h := range vms {
-		var err error
-		if rooms[i], err = l.room(h); err != nil {
-			return fmt.Errorf("boot host %s: %w", h.Name, err)
-		}
-	}
-	var wg sync.WaitGroup
-	for i, h := range vms {
-		wg.Go(func() {
-			m, err := l.opts.Hypervisor.Boot(ctx, rooms[i])
-			if err != nil {
-				errs[i] = fmt.Errorf("boot host %s: %w", h.Name, err)
-				return
-			}
-			l.guests[i] = &guestHost{Host: h, Machine: m}
-			errs[i] = l.guests[i].setClock(ctx)
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	for _, g := range l.guests {
-		if err := l.joinTap(ctx, g.Host.Machine, g.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// inVMs has all virtual machines do something, side by side.
-func (l *Lab) inVMs(fn func(g *guestHost) error) error {
-	errs := make([]error, len(l.guests))
-	var wg sync.WaitGroup
-	for i, g := range l.guests {
-		wg.Go(func() {
-			if err := fn(g); err != nil {
-				errs[i] = fmt.Errorf("host %s: %w", g.Name, errors.Join(err, g.Failed()))
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// raiseInVMs starts the networks in the virtual machines.
-func (l *Lab) raiseInVMs(ctx context.Context) error {
-	said := make([]Built, len(l.hosts)+1)
-	var find []string
-	for _, n := range l.nets {
-		find = append(find, cmp.Or(n.Info().Find, n.name))
-	}
-	err := l.inVMs(func(g *guestHost) error {
-		o := Order{Spec: l.spec, Find: find, Hosts: l.hosts, Gateway: l.gateway, Mixed: l.mixed, Seed: l.seed, Host: g.Index,
-			MAC: g.MAC()}
-		return g.Call(ctx, opBuild, o, &said[g.Index])
-	})
+// boot boots the machine in a room of its own.
+func (g *guest) boot(ctx context.Context, by Hypervisor) error {
+	dir, err := g.rec.makeDir("vm-" + g.host.Name)
 	if err != nil {
 		return err
 	}
-	for _, b := range said {
-		for i := range b.Notes {
-			plug := &l.nets[i].plug
-			plug.Crossing = append(plug.Crossing, b.Crossing[i]...)
-			for _, note := range b.Notes[i] {
-				if !slices.Contains(plug.Notes, note) {
-					plug.Notes = append(plug.Notes, note)
-				}
-			}
-		}
+	g.Machine, err = by.Boot(ctx, Room{Netns: g.plan.Spec.machineNetns(g.host.Machine), Tap: g.host.Name,
+		Control: "c-" + g.host.Name, Number: g.host.Index, Files: dir, MarkedBy: g.rec.mark(), MTU: g.plan.Spec.wireMTU()})
+	if err != nil {
+		return err
+	}
+	return g.setClock(ctx)
+}
+
+// ask is Call with the host and its end in errors.
+func (g *guest) ask(ctx context.Context, op string, in, out any) error {
+	if err := g.Call(ctx, op, in, out); err != nil {
+		return fmt.Errorf("host %s: %w", g.host.Name, errors.Join(err, g.Failed()))
 	}
 	return nil
 }
 
-// attachInVMs attaches the pods there.
-func (l *Lab) attachInVMs(ctx context.Context) error {
-	var mu sync.Mutex
-	return l.inVMs(func(g *guestHost) error {
-		var pods []topo.Pod
-		if err := g.Call(ctx, opAttach, nil, &pods); err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for i, p := range pods {
-			if p.Host == g.Index && i < len(l.pods) {
-				l.pods[i] = p
-			}
-		}
-		return nil
-	})
+// raise implements kernel.
+func (g *guest) raise(ctx context.Context) error {
+	o := Order{plan: *g.plan, Host: g.host.Index, MAC: g.MAC()}
+	for _, n := range g.nets {
+		o.Find = append(o.Find, cmp.Or(n.Info().Find, n.name))
+	}
+	return g.ask(ctx, opBuild, o, &g.built)
 }
 
-// room makes what a virtual machine for the host may use.
-func (l *Lab) room(h topo.Host) (Room, error) {
-	dir, err := l.makeDir("vm-" + h.Name)
-	return Room{Netns: l.spec.machineNetns(h.Machine), Tap: h.Name, Control: "c-" + h.Name, Number: h.Index,
-		Files: dir, MarkedBy: labEnv + "=" + l.rec.dir, MTU: l.spec.wireMTU()}, err
+// converge implements kernel.
+func (g *guest) converge(ctx context.Context) error { return g.ask(ctx, opReady, nil, nil) }
+
+// attach implements kernel.
+func (g *guest) attach(ctx context.Context) error {
+	var pods []topo.Pod
+	if err := g.ask(ctx, opAttach, nil, &pods); err != nil {
+		return err
+	}
+	g.rec.change(func(st *State) {
+		for i, p := range pods {
+			if p.Host == g.host.Index && i < len(st.Pods) {
+				st.Pods[i] = p
+			}
+		}
+	})
+	return nil
+}
+
+// settle implements kernel.
+func (g *guest) settle(ctx context.Context) error { return g.ask(ctx, opSettle, g.rec.pods(), nil) }
+
+// has reports whether the namespace is the machine's.
+func (g *guest) has(ns string) bool {
+	return g.host.Netns == ns || slices.ContainsFunc(g.rec.pods(), func(p topo.Pod) bool {
+		return p.Netns == ns && p.Host == g.host.Index
+	})
 }
 
 // setClock finds out how far the machine's clock is behind this kernel's: by the
 // quickest of some answers, as half of its way there is the error's bound.
-func (g *guestHost) setClock(ctx context.Context) error {
+func (g *guest) setClock(ctx context.Context) error {
 	best := time.Hour
 	for range 8 {
 		sent, err := program.Kernel()
@@ -251,33 +147,16 @@ func (g *guestHost) setClock(ctx context.Context) error {
 			return err
 		}
 		if took := now - sent; took < best {
-			best, g.ahead = took, sent+took/2-there
+			best, g.behind = took, sent+took/2-there
 		}
 	}
 	return nil
 }
 
-// guestOf returns the virtual machine that has the namespace; nil where this
-// kernel has it.
-func (l *Lab) guestOf(ns string) *guestHost {
-	if len(l.guests) == 0 {
-		return nil
-	}
-	for _, g := range l.guests {
-		if g == nil {
-			continue
-		}
-		if g.Netns == ns || slices.ContainsFunc(l.pods, func(p topo.Pod) bool { return p.Netns == ns && p.Host == g.Index }) {
-			return g
-		}
-	}
-	return nil
-}
-
-// exec runs the program in the machine.
-func (g *guestHost) exec(ctx context.Context, ns string, argv []string) (program.Result, error) {
+// exec implements kernel.
+func (g *guest) exec(ctx context.Context, ns string, argv []string) (program.Result, error) {
 	var ran Ran
-	if err := g.Call(ctx, opExec, Program{ns, argv, g.ahead}, &ran); err != nil {
+	if err := g.Call(ctx, opExec, Program{ns, argv, g.behind}, &ran); err != nil {
 		return program.Result{}, &program.Error{Argv: argv, Err: cmp.Or(ctx.Err(), errors.Join(err, g.Failed()))}
 	}
 	if ran.Failure != "" {
@@ -286,20 +165,24 @@ func (g *guestHost) exec(ctx context.Context, ns string, argv []string) (program
 	return ran.Result, nil
 }
 
-// Clock implements workload.Clocked.
-func (l *Lab) Clock(pod topo.Pod) time.Duration {
-	if g := l.guestOf(pod.Netns); g != nil {
-		return g.ahead
-	}
-	return 0
+// enter implements kernel.
+func (g *guest) enter(pod topo.Pod, _ func() error) error {
+	return fmt.Errorf("enter pod %s: %w", pod.Name, program.ErrElsewhere)
 }
 
-// VM is the kernel of the virtual machines; "" where there are none.
-func (l *Lab) VM() string {
-	for _, h := range l.hosts {
-		if h.VM != "" {
-			return h.VM
-		}
-	}
-	return ""
+// ahead implements kernel.
+func (g *guest) ahead() time.Duration { return g.behind }
+
+// count implements kernel.
+func (g *guest) count(d network.Device) (Counters, error) {
+	var out Counters
+	err := g.Call(context.Background(), opCount, d, &out)
+	return out, err
+}
+
+// features implements kernel.
+func (g *guest) features(d network.Device) (map[string]bool, error) {
+	var on map[string]bool
+	err := g.Call(context.Background(), opFeatures, d, &on)
+	return on, err
 }
