@@ -61,10 +61,10 @@ func TestKernel(t *testing.T) {
 		"an interrupt is not whom it stops": {write +
 			"asm_sysvec_apic_timer_interrupt sysvec_apic_timer_interrupt mystery", Unattributed},
 		"packets in an interrupt": {"cpu_startup_entry do_idle asm_common_interrupt common_interrupt handle_softirqs net_rx_action veth_poll", "device"},
-		"a program of the network": {receive + "sch_handle_ingress tcx_run bpf_prog_6deef7357e7b4530_steer",
+		"a program of the network": {receive + "sch_handle_ingress tcx_run bpf_prog_6deef7357e7b4530_pw_path_ingress",
 			"ebpf"},
 		"Pathwise's own look": {receive +
-			"bpf_trace_run1 bpf_prog_955eba83c39e9cad_pathwise_recv bpf_probe_read_kernel", Sampling},
+			"bpf_trace_run1 bpf_prog_955eba83c39e9cad_pw_recv bpf_probe_read_kernel", Sampling},
 		"nothing to do":                        {"secondary_startup_64_no_verify cpu_startup_entry do_idle default_idle_call pv_native_safe_halt", Idle},
 		"a page fault":                         {"asm_exc_page_fault exc_page_fault do_user_addr_fault handle_mm_fault clear_page_erms", "other"},
 		"a function that nobody knows":         {"mystery", Unattributed},

@@ -54,7 +54,7 @@ struct {
 	__uint(max_entries, MAX_DROPS);
 	__type(key, struct drop);
 	__type(value, __u64);
-} drops SEC(".maps");
+} pw_drops SEC(".maps");
 
 /* 1 while the window lasts. */
 struct {
@@ -62,14 +62,14 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} dropping SEC(".maps");
+} pw_dropping SEC(".maps");
 
 SEC("tp_btf/kfree_skb")
-int pathwise_drop(__u64 *ctx)
+int pw_drop(__u64 *ctx)
 {
 	struct sk_buff *skb = (struct sk_buff *)ctx[0];
 	struct drop k = {.reason = (__u32)ctx[2]};
-	__u32 zero = 0, *on = bpf_map_lookup_elem(&dropping, &zero);
+	__u32 zero = 0, *on = bpf_map_lookup_elem(&pw_dropping, &zero);
 	struct sock *sk = skb->sk;
 	__u64 one = 1, *n;
 
@@ -80,11 +80,11 @@ int pathwise_drop(__u64 *ctx)
 		k.netns = sk->__sk_common.skc_net.net->ns.inum;
 	else if (skb->dev)
 		k.netns = skb->dev->nd_net.net->ns.inum;
-	n = bpf_map_lookup_elem(&drops, &k);
+	n = bpf_map_lookup_elem(&pw_drops, &k);
 	if (n)
 		__sync_fetch_and_add(n, 1);
 	else
-		bpf_map_update_elem(&drops, &k, &one, BPF_NOEXIST);
+		bpf_map_update_elem(&pw_drops, &k, &one, BPF_NOEXIST);
 	return 0;
 }
 

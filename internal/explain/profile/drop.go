@@ -34,7 +34,7 @@ func OpenDrops() (d *Drops, err error) {
 	if err := loadDropObjects(&d.objs, nil); err != nil {
 		return d, fmt.Errorf("load program: %w", err)
 	}
-	if d.link, err = link.AttachTracing(link.TracingOptions{Program: d.objs.PathwiseDrop}); err != nil {
+	if d.link, err = link.AttachTracing(link.TracingOptions{Program: d.objs.PwDrop}); err != nil {
 		return d, fmt.Errorf("attach program: %w", err)
 	}
 	return d, nil
@@ -46,7 +46,7 @@ func (d *Drops) Count(on bool) error {
 	if on {
 		v = 1
 	}
-	if err := d.objs.Dropping.Put(uint32(0), v); err != nil {
+	if err := d.objs.PwDropping.Put(uint32(0), v); err != nil {
 		return fmt.Errorf("count dropped packets: %w", err)
 	}
 	return nil
@@ -58,7 +58,7 @@ func (d *Drops) Read(places map[uint64]explain.Place) ([]explain.Drop, error) {
 	var key dropDrop
 	var n uint64
 	counted := map[dropDrop]uint64{}
-	it := d.objs.Drops.Iterate()
+	it := d.objs.PwDrops.Iterate()
 	for it.Next(&key, &n) {
 		if _, ours := places[uint64(key.Netns)]; ours {
 			counted[key] = n

@@ -23,9 +23,9 @@ type dropDrop struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	dropMapDropping      = "dropping"
-	dropMapDrops         = "drops"
-	dropProgPathwiseDrop = "pathwise_drop"
+	dropMapPwDropping = "pw_dropping"
+	dropMapPwDrops    = "pw_drops"
+	dropProgPwDrop    = "pw_drop"
 )
 
 // loadDrop returns the embedded CollectionSpec for drop.
@@ -70,15 +70,15 @@ type dropSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type dropProgramSpecs struct {
-	PathwiseDrop *ebpf.ProgramSpec `ebpf:"pathwise_drop"`
+	PwDrop *ebpf.ProgramSpec `ebpf:"pw_drop"`
 }
 
 // dropMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type dropMapSpecs struct {
-	Dropping *ebpf.MapSpec `ebpf:"dropping"`
-	Drops    *ebpf.MapSpec `ebpf:"drops"`
+	PwDropping *ebpf.MapSpec `ebpf:"pw_dropping"`
+	PwDrops    *ebpf.MapSpec `ebpf:"pw_drops"`
 }
 
 // dropVariableSpecs contains global variables before they are loaded into the kernel.
@@ -107,14 +107,14 @@ func (o *dropObjects) Close() error {
 //
 // It can be passed to loadDropObjects or ebpf.CollectionSpec.LoadAndAssign.
 type dropMaps struct {
-	Dropping *ebpf.Map `ebpf:"dropping"`
-	Drops    *ebpf.Map `ebpf:"drops"`
+	PwDropping *ebpf.Map `ebpf:"pw_dropping"`
+	PwDrops    *ebpf.Map `ebpf:"pw_drops"`
 }
 
 func (m *dropMaps) Close() error {
 	return _DropClose(
-		m.Dropping,
-		m.Drops,
+		m.PwDropping,
+		m.PwDrops,
 	)
 }
 
@@ -128,12 +128,12 @@ type dropVariables struct {
 //
 // It can be passed to loadDropObjects or ebpf.CollectionSpec.LoadAndAssign.
 type dropPrograms struct {
-	PathwiseDrop *ebpf.Program `ebpf:"pathwise_drop"`
+	PwDrop *ebpf.Program `ebpf:"pw_drop"`
 }
 
 func (p *dropPrograms) Close() error {
 	return _DropClose(
-		p.PathwiseDrop,
+		p.PwDrop,
 	)
 }
 

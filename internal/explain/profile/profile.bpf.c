@@ -4,11 +4,11 @@
 /*
  * Where the CPUs are when a timer looks, and how large the packets are.
  *
- * pathwise_sample runs at every tick of a perf event on every CPU and counts
+ * pw_sample runs at every tick of a perf event on every CPU and counts
  * stacks of the kernel where they happen, so that nothing runs in user space
- * while the window lasts. pathwise_recv runs for every packet that enters the
+ * while the window lasts. pw_recv runs for every packet that enters the
  * stack and notes whose namespace the CPU is working for: in a softirq the
- * current task is whoever was interrupted. It and pathwise_sent, which runs for
+ * current task is the one that was interrupted. It and pw_sent, which runs for
  * every packet that a device is given, look closer at one packet in 16.
  *
  * Needs Linux 5.8 and BTF of the kernel: raw tracepoints with BTF (5.5),
@@ -103,21 +103,21 @@ struct {
 	__uint(max_entries, MAX_STACKS);
 	__type(key, __u64);
 	__type(value, struct frames);
-} stacks SEC(".maps");
+} pw_stacks SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_COUNTS);
 	__type(key, struct where);
 	__type(value, __u64);
-} counts SEC(".maps");
+} pw_samples SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, MAX_DEVICES);
 	__type(key, struct device_key);
 	__type(value, struct device_value);
-} devices SEC(".maps");
+} pw_devices SEC(".maps");
 
 /* Per CPU: no other program runs between a sample's reading and its counting. */
 struct {
@@ -125,14 +125,14 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct frames);
-} scratch SEC(".maps");
+} pw_scratch SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct cpu);
-} cpus SEC(".maps");
+} pw_cpus SEC(".maps");
 
 /* 1 while the window lasts. */
 struct {
@@ -140,7 +140,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} measuring SEC(".maps");
+} pw_measuring SEC(".maps");
 
 /* Samples for which there was no room. */
 struct {
@@ -148,12 +148,12 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u64);
-} lost SEC(".maps");
+} pw_lost SEC(".maps");
 
 static __always_inline void lose(void)
 {
 	__u32 zero = 0;
-	__u64 *n = bpf_map_lookup_elem(&lost, &zero);
+	__u64 *n = bpf_map_lookup_elem(&pw_lost, &zero);
 
 	if (n)
 		__sync_fetch_and_add(n, 1);
@@ -179,13 +179,13 @@ static __always_inline __u64 collect(void *ctx, struct frames *f)
 }
 
 SEC("perf_event")
-int pathwise_sample(void *ctx)
+int pw_sample(void *ctx)
 {
 	struct where w = {};
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	__u32 zero = 0;
-	struct cpu *c = bpf_map_lookup_elem(&cpus, &zero);
-	struct frames *f = bpf_map_lookup_elem(&scratch, &zero);
+	struct cpu *c = bpf_map_lookup_elem(&pw_cpus, &zero);
+	struct frames *f = bpf_map_lookup_elem(&pw_scratch, &zero);
 	__u64 one = 1, *n;
 
 	if (!f || !c)
@@ -195,17 +195,17 @@ int pathwise_sample(void *ctx)
 	w.packet_netns = c->netns;
 	w.task_netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
 	BPF_CORE_READ_INTO(&w.process, task, group_leader, comm);
-	n = bpf_map_lookup_elem(&counts, &w);
+	n = bpf_map_lookup_elem(&pw_samples, &w);
 	if (n) {
 		__sync_fetch_and_add(n, 1);
 		return 0;
 	}
-	if (w.stack && !bpf_map_lookup_elem(&stacks, &w.stack) &&
-	    bpf_map_update_elem(&stacks, &w.stack, f, BPF_ANY)) {
+	if (w.stack && !bpf_map_lookup_elem(&pw_stacks, &w.stack) &&
+	    bpf_map_update_elem(&pw_stacks, &w.stack, f, BPF_ANY)) {
 		lose();
 		return 0;
 	}
-	if (bpf_map_update_elem(&counts, &w, &one, BPF_ANY))
+	if (bpf_map_update_elem(&pw_samples, &w, &one, BPF_ANY))
 		lose();
 	return 0;
 }
@@ -220,11 +220,11 @@ static __always_inline void count(struct sk_buff *skb, struct net_device *dev, _
 
 	k.netns = dev->nd_net.net->ns.inum;
 	k.ifindex = dev->ifindex;
-	v = bpf_map_lookup_elem(&devices, &k);
+	v = bpf_map_lookup_elem(&pw_devices, &k);
 	if (!v) {
-		if (bpf_map_update_elem(&devices, &k, &fresh, BPF_NOEXIST))
+		if (bpf_map_update_elem(&pw_devices, &k, &fresh, BPF_NOEXIST))
 			return;
-		v = bpf_map_lookup_elem(&devices, &k);
+		v = bpf_map_lookup_elem(&pw_devices, &k);
 		if (!v)
 			return;
 	}
@@ -243,7 +243,7 @@ static __always_inline void count(struct sk_buff *skb, struct net_device *dev, _
 
 static __always_inline int on(void)
 {
-	__u32 zero = 0, *is = bpf_map_lookup_elem(&measuring, &zero);
+	__u32 zero = 0, *is = bpf_map_lookup_elem(&pw_measuring, &zero);
 
 	return is && *is;
 }
@@ -257,10 +257,10 @@ static __always_inline int chosen(struct cpu *c)
 }
 
 SEC("tp_btf/net_dev_start_xmit")
-int pathwise_sent(__u64 *ctx)
+int pw_sent(__u64 *ctx)
 {
 	__u32 zero = 0;
-	struct cpu *c = bpf_map_lookup_elem(&cpus, &zero);
+	struct cpu *c = bpf_map_lookup_elem(&pw_cpus, &zero);
 
 	if (c && on() && chosen(c))
 		count((struct sk_buff *)ctx[0], (struct net_device *)ctx[1], 0);
@@ -268,11 +268,11 @@ int pathwise_sent(__u64 *ctx)
 }
 
 SEC("tp_btf/netif_receive_skb")
-int pathwise_recv(__u64 *ctx)
+int pw_recv(__u64 *ctx)
 {
 	struct sk_buff *skb = (struct sk_buff *)ctx[0];
 	__u32 zero = 0;
-	struct cpu *c = bpf_map_lookup_elem(&cpus, &zero);
+	struct cpu *c = bpf_map_lookup_elem(&pw_cpus, &zero);
 
 	if (!c || !on())
 		return 0;

@@ -54,16 +54,16 @@ type profileWhere struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	profileMapCounts          = "counts"
-	profileMapCpus            = "cpus"
-	profileMapDevices         = "devices"
-	profileMapLost            = "lost"
-	profileMapMeasuring       = "measuring"
-	profileMapScratch         = "scratch"
-	profileMapStacks          = "stacks"
-	profileProgPathwiseRecv   = "pathwise_recv"
-	profileProgPathwiseSample = "pathwise_sample"
-	profileProgPathwiseSent   = "pathwise_sent"
+	profileMapPwCpus      = "pw_cpus"
+	profileMapPwDevices   = "pw_devices"
+	profileMapPwLost      = "pw_lost"
+	profileMapPwMeasuring = "pw_measuring"
+	profileMapPwSamples   = "pw_samples"
+	profileMapPwScratch   = "pw_scratch"
+	profileMapPwStacks    = "pw_stacks"
+	profileProgPwRecv     = "pw_recv"
+	profileProgPwSample   = "pw_sample"
+	profileProgPwSent     = "pw_sent"
 )
 
 // loadProfile returns the embedded CollectionSpec for profile.
@@ -108,22 +108,22 @@ type profileSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type profileProgramSpecs struct {
-	PathwiseRecv   *ebpf.ProgramSpec `ebpf:"pathwise_recv"`
-	PathwiseSample *ebpf.ProgramSpec `ebpf:"pathwise_sample"`
-	PathwiseSent   *ebpf.ProgramSpec `ebpf:"pathwise_sent"`
+	PwRecv   *ebpf.ProgramSpec `ebpf:"pw_recv"`
+	PwSample *ebpf.ProgramSpec `ebpf:"pw_sample"`
+	PwSent   *ebpf.ProgramSpec `ebpf:"pw_sent"`
 }
 
 // profileMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type profileMapSpecs struct {
-	Counts    *ebpf.MapSpec `ebpf:"counts"`
-	Cpus      *ebpf.MapSpec `ebpf:"cpus"`
-	Devices   *ebpf.MapSpec `ebpf:"devices"`
-	Lost      *ebpf.MapSpec `ebpf:"lost"`
-	Measuring *ebpf.MapSpec `ebpf:"measuring"`
-	Scratch   *ebpf.MapSpec `ebpf:"scratch"`
-	Stacks    *ebpf.MapSpec `ebpf:"stacks"`
+	PwCpus      *ebpf.MapSpec `ebpf:"pw_cpus"`
+	PwDevices   *ebpf.MapSpec `ebpf:"pw_devices"`
+	PwLost      *ebpf.MapSpec `ebpf:"pw_lost"`
+	PwMeasuring *ebpf.MapSpec `ebpf:"pw_measuring"`
+	PwSamples   *ebpf.MapSpec `ebpf:"pw_samples"`
+	PwScratch   *ebpf.MapSpec `ebpf:"pw_scratch"`
+	PwStacks    *ebpf.MapSpec `ebpf:"pw_stacks"`
 }
 
 // profileVariableSpecs contains global variables before they are loaded into the kernel.
@@ -152,24 +152,24 @@ func (o *profileObjects) Close() error {
 //
 // It can be passed to loadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type profileMaps struct {
-	Counts    *ebpf.Map `ebpf:"counts"`
-	Cpus      *ebpf.Map `ebpf:"cpus"`
-	Devices   *ebpf.Map `ebpf:"devices"`
-	Lost      *ebpf.Map `ebpf:"lost"`
-	Measuring *ebpf.Map `ebpf:"measuring"`
-	Scratch   *ebpf.Map `ebpf:"scratch"`
-	Stacks    *ebpf.Map `ebpf:"stacks"`
+	PwCpus      *ebpf.Map `ebpf:"pw_cpus"`
+	PwDevices   *ebpf.Map `ebpf:"pw_devices"`
+	PwLost      *ebpf.Map `ebpf:"pw_lost"`
+	PwMeasuring *ebpf.Map `ebpf:"pw_measuring"`
+	PwSamples   *ebpf.Map `ebpf:"pw_samples"`
+	PwScratch   *ebpf.Map `ebpf:"pw_scratch"`
+	PwStacks    *ebpf.Map `ebpf:"pw_stacks"`
 }
 
 func (m *profileMaps) Close() error {
 	return _ProfileClose(
-		m.Counts,
-		m.Cpus,
-		m.Devices,
-		m.Lost,
-		m.Measuring,
-		m.Scratch,
-		m.Stacks,
+		m.PwCpus,
+		m.PwDevices,
+		m.PwLost,
+		m.PwMeasuring,
+		m.PwSamples,
+		m.PwScratch,
+		m.PwStacks,
 	)
 }
 
@@ -183,16 +183,16 @@ type profileVariables struct {
 //
 // It can be passed to loadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type profilePrograms struct {
-	PathwiseRecv   *ebpf.Program `ebpf:"pathwise_recv"`
-	PathwiseSample *ebpf.Program `ebpf:"pathwise_sample"`
-	PathwiseSent   *ebpf.Program `ebpf:"pathwise_sent"`
+	PwRecv   *ebpf.Program `ebpf:"pw_recv"`
+	PwSample *ebpf.Program `ebpf:"pw_sample"`
+	PwSent   *ebpf.Program `ebpf:"pw_sent"`
 }
 
 func (p *profilePrograms) Close() error {
 	return _ProfileClose(
-		p.PathwiseRecv,
-		p.PathwiseSample,
-		p.PathwiseSent,
+		p.PwRecv,
+		p.PwSample,
+		p.PwSent,
 	)
 }
 

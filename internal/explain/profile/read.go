@@ -36,7 +36,7 @@ func (s *Sampler) Read(t *explain.Table, places map[uint64]explain.Place, device
 	if stacks, err = s.counts(t, frames, places); err != nil {
 		return nil, nil, 0, err
 	}
-	if err := s.objs.Lost.Lookup(uint32(0), &lost); err != nil {
+	if err := s.objs.PwLost.Lookup(uint32(0), &lost); err != nil {
 		return nil, nil, 0, fmt.Errorf("read lost samples: %w", err)
 	}
 	if s.NoPackets == nil {
@@ -50,7 +50,7 @@ func (s *Sampler) frames(names symbols) (map[uint64][]string, error) {
 	out := map[uint64][]string{}
 	var hash uint64
 	var raw profileFrames
-	it := s.objs.Stacks.Iterate()
+	it := s.objs.PwStacks.Iterate()
 	for it.Next(&hash, &raw) {
 		var list []string
 		for _, ip := range raw.Ip {
@@ -73,7 +73,7 @@ func (s *Sampler) counts(t *explain.Table, frames map[uint64][]string, places ma
 	var out []explain.Stack
 	var key profileWhere
 	var n uint64
-	it := s.objs.Counts.Iterate()
+	it := s.objs.PwSamples.Iterate()
 	for it.Next(&key, &n) {
 		process := make([]byte, len(key.Process))
 		for i, c := range key.Process {
@@ -126,7 +126,7 @@ func (s *Sampler) devices(wanted []Device) ([][2]explain.Device, error) {
 		for received := range out[i] {
 			key := profileDeviceKey{Netns: uint32(d.Netns), Ifindex: uint32(d.Index), Received: uint32(received)}
 			var values []profileDeviceValue
-			if err := s.objs.Devices.Lookup(&key, &values); errors.Is(err, ebpf.ErrKeyNotExist) {
+			if err := s.objs.PwDevices.Lookup(&key, &values); errors.Is(err, ebpf.ErrKeyNotExist) {
 				continue
 			} else if err != nil {
 				return nil, fmt.Errorf("read packets of %s: %w", d.Name, err)

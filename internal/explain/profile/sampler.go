@@ -66,7 +66,7 @@ func Open() (s *Sampler, err error) {
 
 // attachPackets attaches the programs that look at packets.
 func (s *Sampler) attachPackets() error {
-	for _, p := range []*ebpf.Program{s.objs.PathwiseSent, s.objs.PathwiseRecv} {
+	for _, p := range []*ebpf.Program{s.objs.PwSent, s.objs.PwRecv} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
 			return fmt.Errorf("attach to packets: %w", err)
@@ -86,7 +86,7 @@ func (s *Sampler) openEvent(cpu int) error {
 		return fmt.Errorf("open perf event: %w", err)
 	}
 	s.events = append(s.events, fd)
-	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, s.objs.PathwiseSample.FD()); err != nil {
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, s.objs.PwSample.FD()); err != nil {
 		return fmt.Errorf("attach program: %w", err)
 	}
 	return nil
@@ -94,7 +94,7 @@ func (s *Sampler) openEvent(cpu int) error {
 
 // Start begins the window.
 func (s *Sampler) Start() error {
-	err := s.objs.Measuring.Put(uint32(0), uint32(1))
+	err := s.objs.PwMeasuring.Put(uint32(0), uint32(1))
 	for _, fd := range s.events {
 		err = errors.Join(err, unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0))
 	}
@@ -110,7 +110,7 @@ func (s *Sampler) Stop() error {
 	for _, fd := range s.events {
 		err = errors.Join(err, unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_DISABLE, 0))
 	}
-	if err = errors.Join(err, s.objs.Measuring.Put(uint32(0), uint32(0))); err != nil {
+	if err = errors.Join(err, s.objs.PwMeasuring.Put(uint32(0), uint32(0))); err != nil {
 		return fmt.Errorf("stop sampling: %w", err)
 	}
 	return nil

@@ -77,7 +77,7 @@ func attached(t *testing.T) []ebpf.ProgramID {
 		info, err := prog.Info()
 		must(t, err)
 		prog.Close()
-		if info.Name == telemetryProgObserve {
+		if info.Name == telemetryProgPwTcpObserve {
 			ids = append(ids, p.ID)
 		}
 	}
@@ -163,16 +163,16 @@ func TestStrangePinsAreReplaced(t *testing.T) {
 			must(t, os.Remove(maps))
 		},
 		"a map is missing": func(t *testing.T, _, maps string) {
-			must(t, os.Remove(filepath.Join(maps, telemetryMapFlows)))
+			must(t, os.Remove(filepath.Join(maps, telemetryMapPwTcpFlows)))
 		},
 		"a map of another shape": func(t *testing.T, _, maps string) {
-			repin(t, filepath.Join(maps, telemetryMapPeers),
+			repin(t, filepath.Join(maps, telemetryMapPwTcpPeers),
 				&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 9})
 		},
 		"new maps, but the old program": func(t *testing.T, _, maps string) {
 			spec, err := loadTelemetry()
 			must(t, err)
-			repin(t, filepath.Join(maps, telemetryMapFlows), spec.Maps[telemetryMapFlows])
+			repin(t, filepath.Join(maps, telemetryMapPwTcpFlows), spec.Maps[telemetryMapPwTcpFlows])
 		},
 		"no link": func(t *testing.T, dir, _ string) {
 			n := len(attached(t))

@@ -216,7 +216,7 @@ func (c *Collector) worksOnMaps(l link.Link) bool {
 
 // loadIterators loads only the iterators, on adopted maps.
 func (c *Collector) loadIterators(spec *ebpf.CollectionSpec) error {
-	delete(spec.Programs, telemetryProgObserve)
+	delete(spec.Programs, telemetryProgPwTcpObserve)
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: c.maps})
 	if err != nil {
 		return fmt.Errorf("load iterators: %w", err)
@@ -227,9 +227,9 @@ func (c *Collector) loadIterators(spec *ebpf.CollectionSpec) error {
 
 // takeIterators keeps the iterators of what was loaded.
 func (c *Collector) takeIterators(coll *ebpf.Collection) (err error) {
-	c.adopt = coll.DetachProgram(telemetryProgAdopt)
-	c.survey, err = link.AttachIter(link.IterOptions{Program: coll.Programs[telemetryProgSurvey],
-		Map: c.maps[telemetryMapSockets]})
+	c.adopt = coll.DetachProgram(telemetryProgPwTcpAdopt)
+	c.survey, err = link.AttachIter(link.IterOptions{Program: coll.Programs[telemetryProgPwTcpSurvey],
+		Map: c.maps[telemetryMapPwTcpSockets]})
 	if err != nil {
 		return fmt.Errorf("attach iterator of watched sockets: %w", err)
 	}
@@ -260,7 +260,7 @@ func (c *Collector) replace(spec *ebpf.CollectionSpec, cgroupDir string) error {
 	if err := c.takeIterators(coll); err != nil {
 		return err
 	}
-	prog := coll.Programs[telemetryProgObserve]
+	prog := coll.Programs[telemetryProgPwTcpObserve]
 	if c.link != nil {
 		if err := c.link.Update(prog); err != nil {
 			return fmt.Errorf("replace program: %w", err)

@@ -80,7 +80,7 @@ func BenchmarkRead(b *testing.B) {
 					values[i].LastActive = at
 				}
 				if n > 0 {
-					_, err := c.maps[telemetryMapFlows].BatchUpdate(keys, values, nil)
+					_, err := c.maps[telemetryMapPwTcpFlows].BatchUpdate(keys, values, nil)
 					must(b, err)
 				}
 				b.StartTimer()

@@ -284,7 +284,7 @@ func TestOldConnectionsAreTakenUp(t *testing.T) {
 // that leave make room, and it is said.
 func TestPeersAreBounded(t *testing.T) {
 	c := attach(t, pins(t))
-	room := int(c.maps[telemetryMapPeers].MaxEntries())
+	room := int(c.maps[telemetryMapPwTcpPeers].MaxEntries())
 	first := netip.MustParseAddr("10.0.0.0")
 	var all []netip.Addr
 	for a := first; len(all) < room+100; a = a.Next() {
@@ -320,7 +320,7 @@ func TestPeersAreBounded(t *testing.T) {
 // somebody reads.
 func TestManyTimeoutsAreTold(t *testing.T) {
 	c := attach(t, pins(t))
-	if room := c.maps[telemetryMapEvents].MaxEntries(); room < 20000*(eventSize+8) {
+	if room := c.maps[telemetryMapPwTcpEvents].MaxEntries(); room < uint32(20000*(eventSize+8)) {
 		t.Errorf("a ring of %d bytes", room)
 	}
 }

@@ -8,18 +8,23 @@ import (
 	"net/netip"
 	"os"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf/ringbuf"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // Kind is what an Event tells.
 type Kind uint8
 
-// The kinds, by growing gravity.
+// The kinds, by growing gravity. A Retransmit is in recovery or after a timeout, a TailProbe
+// had no acknowledgment for about two round trips (RFC 8985 section 7), at most one of each a
+// millisecond and flow. A Timeout had none until the retransmission timer fired (RFC 6298).
 const (
-	Retransmit Kind = 1 // in recovery, or after a timeout; at most one a millisecond and flow
-	TailProbe  Kind = 2 // no acknowledgment for about two round trips (RFC 8985 section 7); as often at most
-	Timeout    Kind = 3 // none until the retransmission timer fired (RFC 6298)
+	Retransmit = Kind(telemetryKindKIND_RETRANSMIT)
+	TailProbe  = Kind(telemetryKindKIND_TAIL_PROBE)
+	Timeout    = Kind(telemetryKindKIND_TIMEOUT)
 )
 
 // String is the kind as logs have it.
@@ -46,32 +51,27 @@ type Event struct {
 	RemotePort uint16
 }
 
-// eventSize is sizeof(struct event) in telemetry.bpf.c.
-const eventSize = 48
+const eventSize = int(unsafe.Sizeof(telemetryEvent{}))
 
 // ErrRecord means bytes that are no event of this program.
 var ErrRecord = errors.New("malformed event")
 
-// decodeEvent reads struct event; the ring is pinned, so that its records may
+// decodeEvent reads what the program has written; the ring is pinned, so that its records may
 // be those of another version.
 func decodeEvent(b []byte) (Event, error) {
 	if len(b) != eventSize {
 		return Event{}, fmt.Errorf("%w: %d bytes, not %d", ErrRecord, len(b), eventSize)
 	}
-	e := Event{
-		Key: Key{
-			Netns:  binary.LittleEndian.Uint64(b[8:]),
-			Remote: netip.AddrFrom16([16]byte(b[16:32])).Unmap(),
-			Bucket: b[44],
-		},
-		At:         time.Duration(binary.LittleEndian.Uint64(b)),
-		Count:      binary.LittleEndian.Uint32(b[32:]),
-		Unacked:    binary.LittleEndian.Uint32(b[36:]),
-		LocalPort:  binary.LittleEndian.Uint16(b[40:]),
-		RemotePort: binary.LittleEndian.Uint16(b[42:]),
-		Kind:       Kind(b[45]),
+	var raw telemetryEvent
+	if _, err := binary.Decode(b, binary.NativeEndian, &raw); err != nil {
+		return Event{}, fmt.Errorf("%w: %w", ErrRecord, err)
 	}
-	if e.Kind < Retransmit || e.Kind > Timeout || e.Bucket >= 64 || e.At < 0 {
+	e := Event{
+		Key:  Key{Netns: raw.Netns, Remote: netip.AddrFrom16(raw.Remote).Unmap(), Bucket: raw.Bucket},
+		Kind: Kind(raw.Kind), At: time.Duration(raw.At), Count: raw.Count, Unacked: raw.SndUna,
+		LocalPort: raw.LocalPort, RemotePort: raw.RemotePort,
+	}
+	if e.Kind < Retransmit || e.Kind > Timeout || e.Bucket >= flow.Buckets || e.At < 0 {
 		return Event{}, fmt.Errorf("%w: %s of bucket %d at %d", ErrRecord, e.Kind, e.Bucket, e.At)
 	}
 	return e, nil
@@ -86,7 +86,7 @@ const waiting = 2048
 // look at At. One reader at a time. A slow receiver loses events, which
 // Faults counts; malformed ones are skipped.
 func (c *Collector) Events(ctx context.Context) (<-chan Event, error) {
-	r, err := ringbuf.NewReader(c.maps[telemetryMapEvents])
+	r, err := ringbuf.NewReader(c.maps[telemetryMapPwTcpEvents])
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}

@@ -30,7 +30,7 @@ type counters map[telemetryFlowKey]*telemetryFlowValue
 // ran has no interval that it could be assigned to.
 func (c *Collector) prime() (err error) {
 	var s telemetrySettings
-	if err := c.maps[telemetryMapSettings].Lookup(uint32(0), &s); err != nil {
+	if err := c.maps[telemetryMapPwTcpSettings].Lookup(uint32(0), &s); err != nil {
 		return fmt.Errorf("read settings: %w", err)
 	}
 	c.reading, c.onlyPeers = s.Window, s.OnlyPeers != 0
@@ -86,7 +86,7 @@ func (c *Collector) list() error {
 	for n := 0; ; {
 		c.now.keys = slices.Grow(c.now.keys[:n], chunk)[:n+chunk]
 		c.now.values = slices.Grow(c.now.values[:n], chunk)[:n+chunk]
-		got, err := c.maps[telemetryMapFlows].BatchLookup(&cursor, c.now.keys[n:], c.now.values[n:], nil)
+		got, err := c.maps[telemetryMapPwTcpFlows].BatchLookup(&cursor, c.now.keys[n:], c.now.values[n:], nil)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("read flows: %w", err)
 		}

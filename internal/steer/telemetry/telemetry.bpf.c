@@ -5,18 +5,18 @@
  * What the kernel sees of the TCP flows of watched namespaces towards watched
  * peers: round trips, retransmissions and timeouts, per bucket of the data plane.
  *
- * observe runs for every TCP socket of the cgroup and asks for callbacks only
+ * pw_tcp_observe runs for every TCP socket of the cgroup and asks for callbacks only
  * on sockets that are watched when they are established, so an unwatched one
  * costs a few short runs while it connects and nothing afterwards. A watched
  * one costs a run per retransmission, per timeout and per change of state, and
- * none per packet: what its connection counts is taken by survey, which walks the
+ * none per packet: what its connection counts is taken by pw_tcp_survey, which walks the
  * watched sockets when they are read. The callback for each round trip is not asked
  * for: a request-response flow has one with each packet, at both ends, and of many
- * thousands a second a reader wants one. adopt watches connections that were there
+ * thousands a second a reader wants one. pw_tcp_adopt watches connections that were there
  * before.
  *
  * Needs Linux 5.16: netns cookies in sock_ops (5.15), bpf_setsockopt in a TCP
- * iterator (5.16), and BTF of the kernel; adopt needs TCP_BPF_SOCK_OPS_CB_FLAGS (6.12).
+ * iterator (5.16), and BTF of the kernel; pw_tcp_adopt needs TCP_BPF_SOCK_OPS_CB_FLAGS (6.12).
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -178,7 +178,6 @@ enum kind {
 	KIND_TIMEOUT = 3,
 };
 
-/* decodeEvent in event.go reads it by these offsets. */
 struct event {
 	__u64 at;
 	__u64 netns;
@@ -205,7 +204,7 @@ struct {
 	__uint(max_entries, MAX_WATCHED);
 	__type(key, __u64);
 	__type(value, __u32);
-} watched SEC(".maps");
+} pw_tcp_watched SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -213,44 +212,46 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u8[16]);
 	__type(value, __u32);
-} peers SEC(".maps");
+} pw_tcp_peers SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct settings);
-} settings SEC(".maps");
+} pw_tcp_settings SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_FLOWS);
 	__type(key, struct flow_key);
 	__type(value, struct flow_value);
-} flows SEC(".maps");
+} pw_tcp_flows SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct socket_value);
-} sockets SEC(".maps");
+} pw_tcp_sockets SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, MAX_EVENT_BYTES);
-} events SEC(".maps");
+} pw_tcp_events SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FAULTS);
 	__type(key, __u32);
 	__type(value, __u64);
-} faults SEC(".maps");
+} pw_tcp_faults SEC(".maps");
 
-static __always_inline void fault(__u32 which)
+/* count_fault and describe are functions in the object, so that BTF has their types for Go. */
+static __noinline void count_fault(enum fault which)
 {
-	__u64 *n = bpf_map_lookup_elem(&faults, &which);
+	__u32 i = which;
+	__u64 *n = bpf_map_lookup_elem(&pw_tcp_faults, &i);
 
 	if (n)
 		__sync_fetch_and_add(n, 1);
@@ -273,7 +274,7 @@ static __always_inline __u32 log2_of(__u32 v)
 	return r | (v >> 1);
 }
 
-static __always_inline void mapped(struct flow_key *key, __u32 addr)
+static __always_inline void set_mapped(struct flow_key *key, __u32 addr)
 {
 	__u32 *word = (__u32 *)key->remote;
 
@@ -281,21 +282,21 @@ static __always_inline void mapped(struct flow_key *key, __u32 addr)
 	word[3] = addr;
 }
 
-static __always_inline int wanted(const struct flow_key *key)
+static __always_inline int is_watched(const struct flow_key *key)
 {
 	__u32 zero = 0;
 	struct settings *s;
 
-	if (!bpf_map_lookup_elem(&watched, &key->netns))
+	if (!bpf_map_lookup_elem(&pw_tcp_watched, &key->netns))
 		return 0;
-	s = bpf_map_lookup_elem(&settings, &zero);
+	s = bpf_map_lookup_elem(&pw_tcp_settings, &zero);
 	if (!s || !s->only_peers)
 		return 1;
-	return bpf_map_lookup_elem(&peers, key->remote) != NULL;
+	return bpf_map_lookup_elem(&pw_tcp_peers, key->remote) != NULL;
 }
 
-/* begin takes what the socket has counted so far as counted. */
-static __always_inline void begin(struct socket_value *st, struct tcp_sock *tp)
+/* set_baseline takes what the socket has counted so far as counted. */
+static __always_inline void set_baseline(struct socket_value *st, struct tcp_sock *tp)
 {
 	if (!tp)
 		return;
@@ -315,10 +316,10 @@ static __always_inline void established(struct bpf_sock_ops *ctx, struct bpf_soc
 	__u16 lport, rport;
 
 	key.netns = bpf_get_netns_cookie(ctx);
-	if (!bpf_map_lookup_elem(&watched, &key.netns))
+	if (!bpf_map_lookup_elem(&pw_tcp_watched, &key.netns))
 		return;
 	if (ctx->family == AF_INET) {
-		mapped(&key, ctx->remote_ip4);
+		set_mapped(&key, ctx->remote_ip4);
 	} else if (ctx->family == AF_INET6) {
 		__u32 *word = (__u32 *)key.remote;
 
@@ -329,39 +330,39 @@ static __always_inline void established(struct bpf_sock_ops *ctx, struct bpf_soc
 	} else {
 		return;
 	}
-	if (!wanted(&key))
+	if (!is_watched(&key))
 		return;
 	lport = ctx->local_port;
 	rport = bpf_ntohl(ctx->remote_port);
 	key.bucket = flow_bucket(lport, rport, IPPROTO_TCP);
-	st = bpf_sk_storage_get(&sockets, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	st = bpf_sk_storage_get(&pw_tcp_sockets, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!st) {
-		fault(FAULT_SOCKET);
+		count_fault(FAULT_SOCKET);
 		return;
 	}
 	/* The handshake is not part of the flow's evidence: it uses path 0. */
-	begin(st, bpf_skc_to_tcp_sock(sk));
+	set_baseline(st, bpf_skc_to_tcp_sock(sk));
 	st->local_port = lport;
 	st->remote_port = rport;
-	st->key = key; /* last: survey looks for it */
+	st->key = key; /* last: pw_tcp_survey looks for it */
 	/* Flags are shared by all sock_ops programs: add, never take away. */
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | CALLBACKS);
 }
 
 static __always_inline struct flow_value *flow_of(const struct flow_key *key, __u64 now)
 {
-	struct flow_value *f = bpf_map_lookup_elem(&flows, key);
+	struct flow_value *f = bpf_map_lookup_elem(&pw_tcp_flows, key);
 
 	if (f)
 		return f;
 	struct flow_value fresh = { .born = now };
 
-	bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&flows, key);
+	bpf_map_update_elem(&pw_tcp_flows, key, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&pw_tcp_flows, key);
 }
 
 /* advance moves what is counted of a socket on to now, and returns by how much. The
- * survey and a callback may come together, on two CPUs: each step is counted once, and
+ * pw_tcp_survey and a callback may come together, on two CPUs: each step is counted once, and
  * who was too late by a step tries once more. */
 static __always_inline __u64 advance64(__u64 *counted, __u64 now)
 {
@@ -395,7 +396,7 @@ static __always_inline __u32 advance(__u32 *counted, __u32 now)
 static __always_inline void on_trip(struct tcp_sock *tp, struct flow_value *f)
 {
 	__u32 rtt = tp->rack.rtt_us, zero = 0;
-	struct settings *s = bpf_map_lookup_elem(&settings, &zero);
+	struct settings *s = bpf_map_lookup_elem(&pw_tcp_settings, &zero);
 
 	f->srtt = tp->srtt_us >> 3;
 	__sync_fetch_and_add(&f->rtt_sum, rtt);
@@ -412,9 +413,9 @@ static __always_inline void on_trip(struct tcp_sock *tp, struct flow_value *f)
 	}
 }
 
-/* fold adds what the socket has done since it was last looked at; of its round trips,
+/* add_counts adds what the socket has done since it was last looked at; of its round trips,
  * the latest. */
-static __always_inline void fold(struct tcp_sock *tp, struct socket_value *st, struct flow_value *f, __u64 now)
+static __always_inline void add_counts(struct tcp_sock *tp, struct socket_value *st, struct flow_value *f, __u64 now)
 {
 	__u64 sent = advance64(&st->bytes_sent, tp->bytes_sent);
 	__u64 acked = advance64(&st->bytes_acked, tp->bytes_acked);
@@ -446,25 +447,30 @@ static __always_inline void fold(struct tcp_sock *tp, struct socket_value *st, s
 	f->last_active = now;
 }
 
-static __always_inline void tell(struct bpf_sock_ops *ctx, const struct socket_value *st,
-				 __u64 now, __u8 kind, __u32 count)
+static __noinline void describe(struct event *e, const struct socket_value *st, enum kind kind)
 {
-	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-
-	if (!e) {
-		fault(FAULT_EVENT);
-		return;
-	}
-	e->at = now;
 	e->netns = st->key.netns;
 	__builtin_memcpy(e->remote, st->key.remote, sizeof(e->remote));
-	e->count = count;
-	e->snd_una = ctx->snd_una;
 	e->local_port = st->local_port;
 	e->remote_port = st->remote_port;
 	e->bucket = st->key.bucket;
 	e->kind = kind;
 	e->zero = 0;
+}
+
+static __always_inline void emit_event(struct bpf_sock_ops *ctx, const struct socket_value *st,
+				       __u64 now, enum kind kind, __u32 count)
+{
+	struct event *e = bpf_ringbuf_reserve(&pw_tcp_events, sizeof(*e), 0);
+
+	if (!e) {
+		count_fault(FAULT_EVENT);
+		return;
+	}
+	e->at = now;
+	e->count = count;
+	e->snd_una = ctx->snd_una;
+	describe(e, st, kind);
 	bpf_ringbuf_submit(e, 0);
 }
 
@@ -477,7 +483,7 @@ static __always_inline void on_retransmit(struct bpf_sock_ops *ctx, struct tcp_s
 {
 	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
 	__u32 segments = ctx->args[1];
-	__u8 kind = KIND_RETRANSMIT;
+	enum kind kind = KIND_RETRANSMIT;
 
 	__sync_fetch_and_add(&f->retransmits, segments);
 	if (BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) < TCP_CA_RECOVERY) {
@@ -490,7 +496,7 @@ static __always_inline void on_retransmit(struct bpf_sock_ops *ctx, struct tcp_s
 		return;
 	}
 	f->last_event = now;
-	tell(ctx, st, now, kind, segments);
+	emit_event(ctx, st, now, kind, segments);
 }
 
 /* args[0] is how many timeouts there were in a row before this one. */
@@ -499,12 +505,12 @@ static __always_inline void on_timeout(struct bpf_sock_ops *ctx, struct socket_v
 {
 	__sync_fetch_and_add(&f->timeouts, 1);
 	f->last_timeout = now;
-	tell(ctx, st, now, KIND_TIMEOUT, ctx->args[0] + 1);
+	emit_event(ctx, st, now, KIND_TIMEOUT, ctx->args[0] + 1);
 }
 
-static __always_inline void happened(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
+static __always_inline void on_callback(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
 {
-	struct socket_value *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+	struct socket_value *st = bpf_sk_storage_get(&pw_tcp_sockets, sk, NULL, 0);
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct flow_value *f;
 	__u64 now;
@@ -512,17 +518,17 @@ static __always_inline void happened(struct bpf_sock_ops *ctx, struct bpf_sock *
 	/* Without, the callback was asked for by another program. */
 	if (!st || !tp)
 		return;
-	if (!wanted(&st->key)) {
-		bpf_sk_storage_delete(&sockets, sk);
+	if (!is_watched(&st->key)) {
+		bpf_sk_storage_delete(&pw_tcp_sockets, sk);
 		return;
 	}
 	now = bpf_ktime_get_ns();
 	f = flow_of(&st->key, now);
 	if (!f) {
-		fault(FAULT_FLOW);
+		count_fault(FAULT_FLOW);
 		return;
 	}
-	fold(tp, st, f, now);
+	add_counts(tp, st, f, now);
 	if (ctx->op == BPF_SOCK_OPS_RETRANS_CB)
 		on_retransmit(ctx, tp, st, f, now);
 	else if (ctx->op == BPF_SOCK_OPS_RTO_CB)
@@ -531,7 +537,7 @@ static __always_inline void happened(struct bpf_sock_ops *ctx, struct bpf_sock *
 
 /* Always 1 and the reply untouched: it observes and changes nothing. */
 SEC("sockops")
-int observe(struct bpf_sock_ops *ctx)
+int pw_tcp_observe(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 
@@ -545,7 +551,7 @@ int observe(struct bpf_sock_ops *ctx)
 	case BPF_SOCK_OPS_RETRANS_CB:
 	case BPF_SOCK_OPS_RTO_CB:
 	case BPF_SOCK_OPS_STATE_CB:
-		happened(ctx, sk);
+		on_callback(ctx, sk);
 		break;
 	}
 	return 1;
@@ -556,7 +562,7 @@ int observe(struct bpf_sock_ops *ctx)
  * done since it was last looked at, if anything.
  */
 SEC("iter/bpf_sk_storage_map")
-int survey(struct bpf_iter__bpf_sk_storage_map *ctx)
+int pw_tcp_survey(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct sock *sk = ctx->sk;
 	struct socket_value *st;
@@ -567,22 +573,22 @@ int survey(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!sk)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
-	st = tp ? bpf_sk_storage_get(&sockets, tp, NULL, 0) : NULL;
+	st = tp ? bpf_sk_storage_get(&pw_tcp_sockets, tp, NULL, 0) : NULL;
 	if (!st)
 		return 0;
 	if (st->segments_out == tp->segs_out && st->bytes_received == tp->bytes_received &&
 	    st->bytes_acked == tp->bytes_acked)
 		return 0;
-	if (!wanted(&st->key)) {
-		begin(st, tp); /* it may be wanted again */
+	if (!is_watched(&st->key)) {
+		set_baseline(st, tp); /* it may be wanted again */
 		return 0;
 	}
 	now = bpf_ktime_get_ns();
 	f = flow_of(&st->key, now);
 	if (f)
-		fold(tp, st, f, now);
+		add_counts(tp, st, f, now);
 	else
-		fault(FAULT_FLOW);
+		count_fault(FAULT_FLOW);
 	return 0;
 }
 
@@ -591,7 +597,7 @@ int survey(struct bpf_iter__bpf_sk_storage_map *ctx)
  * for callbacks on those that are watched; writes an int for each: 0 or an error.
  */
 SEC("iter/tcp")
-int adopt(struct bpf_iter__tcp *ctx)
+int pw_tcp_adopt(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
 	struct flow_key key = {};
@@ -609,20 +615,20 @@ int adopt(struct bpf_iter__tcp *ctx)
 		return 0;
 	key.netns = skc->skc_net.net->net_cookie;
 	if (skc->skc_family == AF_INET)
-		mapped(&key, skc->skc_daddr);
+		set_mapped(&key, skc->skc_daddr);
 	else if (skc->skc_family == AF_INET6)
 		bpf_probe_read_kernel(key.remote, sizeof(key.remote), &skc->skc_v6_daddr);
 	else
 		return 0;
-	if (!wanted(&key))
+	if (!is_watched(&key))
 		return 0;
-	st = bpf_sk_storage_get(&sockets, tp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	st = bpf_sk_storage_get(&pw_tcp_sockets, tp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!st) {
-		fault(FAULT_SOCKET);
+		count_fault(FAULT_SOCKET);
 		return 0;
 	}
 	if (!st->key.netns) { /* not ours yet: counting starts now */
-		begin(st, tp);
+		set_baseline(st, tp);
 		st->local_port = skc->skc_num;
 		st->remote_port = bpf_ntohs(skc->skc_dport);
 		key.bucket = flow_bucket(st->local_port, st->remote_port, IPPROTO_TCP);
@@ -631,7 +637,7 @@ int adopt(struct bpf_iter__tcp *ctx)
 	flags = tp->bpf_sock_ops_cb_flags | CALLBACKS;
 	err = bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
 	if (err)
-		fault(FAULT_ADOPT);
+		count_fault(FAULT_ADOPT);
 	bpf_seq_write(ctx->meta->seq, &err, sizeof(err));
 	return 0;
 }

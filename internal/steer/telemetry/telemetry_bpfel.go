@@ -13,6 +13,30 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type telemetryEvent struct {
+	_          structs.HostLayout
+	At         uint64
+	Netns      uint64
+	Remote     [16]uint8
+	Count      uint32
+	SndUna     uint32
+	LocalPort  uint16
+	RemotePort uint16
+	Bucket     uint8
+	Kind       uint8
+	Zero       uint16
+}
+
+type telemetryFault uint32
+
+const (
+	telemetryFaultFAULT_EVENT  telemetryFault = 0
+	telemetryFaultFAULT_SOCKET telemetryFault = 1
+	telemetryFaultFAULT_FLOW   telemetryFault = 2
+	telemetryFaultFAULT_ADOPT  telemetryFault = 3
+	telemetryFaultFAULTS       telemetryFault = 4
+)
+
 type telemetryFlowKey struct {
 	_      structs.HostLayout
 	Netns  uint64
@@ -51,6 +75,14 @@ type telemetryFlowValue struct {
 	Hist          [32]uint32
 }
 
+type telemetryKind uint32
+
+const (
+	telemetryKindKIND_RETRANSMIT telemetryKind = 1
+	telemetryKindKIND_TAIL_PROBE telemetryKind = 2
+	telemetryKindKIND_TIMEOUT    telemetryKind = 3
+)
+
 type telemetrySettings struct {
 	_         structs.HostLayout
 	Window    uint32
@@ -75,16 +107,16 @@ type telemetrySocketValue struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	telemetryMapEvents   = "events"
-	telemetryMapFaults   = "faults"
-	telemetryMapFlows    = "flows"
-	telemetryMapPeers    = "peers"
-	telemetryMapSettings = "settings"
-	telemetryMapSockets  = "sockets"
-	telemetryMapWatched  = "watched"
-	telemetryProgAdopt   = "adopt"
-	telemetryProgObserve = "observe"
-	telemetryProgSurvey  = "survey"
+	telemetryMapPwTcpEvents   = "pw_tcp_events"
+	telemetryMapPwTcpFaults   = "pw_tcp_faults"
+	telemetryMapPwTcpFlows    = "pw_tcp_flows"
+	telemetryMapPwTcpPeers    = "pw_tcp_peers"
+	telemetryMapPwTcpSettings = "pw_tcp_settings"
+	telemetryMapPwTcpSockets  = "pw_tcp_sockets"
+	telemetryMapPwTcpWatched  = "pw_tcp_watched"
+	telemetryProgPwTcpAdopt   = "pw_tcp_adopt"
+	telemetryProgPwTcpObserve = "pw_tcp_observe"
+	telemetryProgPwTcpSurvey  = "pw_tcp_survey"
 )
 
 // loadTelemetry returns the embedded CollectionSpec for telemetry.
@@ -129,22 +161,22 @@ type telemetrySpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type telemetryProgramSpecs struct {
-	Adopt   *ebpf.ProgramSpec `ebpf:"adopt"`
-	Observe *ebpf.ProgramSpec `ebpf:"observe"`
-	Survey  *ebpf.ProgramSpec `ebpf:"survey"`
+	PwTcpAdopt   *ebpf.ProgramSpec `ebpf:"pw_tcp_adopt"`
+	PwTcpObserve *ebpf.ProgramSpec `ebpf:"pw_tcp_observe"`
+	PwTcpSurvey  *ebpf.ProgramSpec `ebpf:"pw_tcp_survey"`
 }
 
 // telemetryMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type telemetryMapSpecs struct {
-	Events   *ebpf.MapSpec `ebpf:"events"`
-	Faults   *ebpf.MapSpec `ebpf:"faults"`
-	Flows    *ebpf.MapSpec `ebpf:"flows"`
-	Peers    *ebpf.MapSpec `ebpf:"peers"`
-	Settings *ebpf.MapSpec `ebpf:"settings"`
-	Sockets  *ebpf.MapSpec `ebpf:"sockets"`
-	Watched  *ebpf.MapSpec `ebpf:"watched"`
+	PwTcpEvents   *ebpf.MapSpec `ebpf:"pw_tcp_events"`
+	PwTcpFaults   *ebpf.MapSpec `ebpf:"pw_tcp_faults"`
+	PwTcpFlows    *ebpf.MapSpec `ebpf:"pw_tcp_flows"`
+	PwTcpPeers    *ebpf.MapSpec `ebpf:"pw_tcp_peers"`
+	PwTcpSettings *ebpf.MapSpec `ebpf:"pw_tcp_settings"`
+	PwTcpSockets  *ebpf.MapSpec `ebpf:"pw_tcp_sockets"`
+	PwTcpWatched  *ebpf.MapSpec `ebpf:"pw_tcp_watched"`
 }
 
 // telemetryVariableSpecs contains global variables before they are loaded into the kernel.
@@ -173,24 +205,24 @@ func (o *telemetryObjects) Close() error {
 //
 // It can be passed to loadTelemetryObjects or ebpf.CollectionSpec.LoadAndAssign.
 type telemetryMaps struct {
-	Events   *ebpf.Map `ebpf:"events"`
-	Faults   *ebpf.Map `ebpf:"faults"`
-	Flows    *ebpf.Map `ebpf:"flows"`
-	Peers    *ebpf.Map `ebpf:"peers"`
-	Settings *ebpf.Map `ebpf:"settings"`
-	Sockets  *ebpf.Map `ebpf:"sockets"`
-	Watched  *ebpf.Map `ebpf:"watched"`
+	PwTcpEvents   *ebpf.Map `ebpf:"pw_tcp_events"`
+	PwTcpFaults   *ebpf.Map `ebpf:"pw_tcp_faults"`
+	PwTcpFlows    *ebpf.Map `ebpf:"pw_tcp_flows"`
+	PwTcpPeers    *ebpf.Map `ebpf:"pw_tcp_peers"`
+	PwTcpSettings *ebpf.Map `ebpf:"pw_tcp_settings"`
+	PwTcpSockets  *ebpf.Map `ebpf:"pw_tcp_sockets"`
+	PwTcpWatched  *ebpf.Map `ebpf:"pw_tcp_watched"`
 }
 
 func (m *telemetryMaps) Close() error {
 	return _TelemetryClose(
-		m.Events,
-		m.Faults,
-		m.Flows,
-		m.Peers,
-		m.Settings,
-		m.Sockets,
-		m.Watched,
+		m.PwTcpEvents,
+		m.PwTcpFaults,
+		m.PwTcpFlows,
+		m.PwTcpPeers,
+		m.PwTcpSettings,
+		m.PwTcpSockets,
+		m.PwTcpWatched,
 	)
 }
 
@@ -204,16 +236,16 @@ type telemetryVariables struct {
 //
 // It can be passed to loadTelemetryObjects or ebpf.CollectionSpec.LoadAndAssign.
 type telemetryPrograms struct {
-	Adopt   *ebpf.Program `ebpf:"adopt"`
-	Observe *ebpf.Program `ebpf:"observe"`
-	Survey  *ebpf.Program `ebpf:"survey"`
+	PwTcpAdopt   *ebpf.Program `ebpf:"pw_tcp_adopt"`
+	PwTcpObserve *ebpf.Program `ebpf:"pw_tcp_observe"`
+	PwTcpSurvey  *ebpf.Program `ebpf:"pw_tcp_survey"`
 }
 
 func (p *telemetryPrograms) Close() error {
 	return _TelemetryClose(
-		p.Adopt,
-		p.Observe,
-		p.Survey,
+		p.PwTcpAdopt,
+		p.PwTcpObserve,
+		p.PwTcpSurvey,
 	)
 }
 

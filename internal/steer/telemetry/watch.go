@@ -43,7 +43,7 @@ func (c *Collector) Watch(name string) (cookie uint64, err error) {
 		return 0, err
 	}
 	// First new connections, then old ones: none falls between.
-	if err := c.maps[telemetryMapWatched].Put(cookie, uint32(1)); err != nil {
+	if err := c.maps[telemetryMapPwTcpWatched].Put(cookie, uint32(1)); err != nil {
 		return 0, fmt.Errorf("watch namespace %s: %w", name, err)
 	}
 	c.mu.Lock()
@@ -63,7 +63,7 @@ func (c *Collector) Unwatch(cookie uint64) error {
 	c.mu.Unlock()
 	c.walking.Lock()
 	defer c.walking.Unlock()
-	err := c.maps[telemetryMapWatched].Delete(cookie)
+	err := c.maps[telemetryMapPwTcpWatched].Delete(cookie)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("unwatch namespace %d: %w", cookie, err)
 	}
@@ -74,7 +74,7 @@ func (c *Collector) Unwatch(cookie uint64) error {
 		if key.Netns != cookie {
 			continue
 		}
-		if err := c.maps[telemetryMapFlows].Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := c.maps[telemetryMapPwTcpFlows].Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("forget flows of namespace %d: %w", cookie, err)
 		}
 		delete(c.before, key)
@@ -88,7 +88,7 @@ func (c *Collector) Watched() ([]uint64, error) {
 	var cookies []uint64
 	var cookie uint64
 	var one uint32
-	it := c.maps[telemetryMapWatched].Iterate()
+	it := c.maps[telemetryMapPwTcpWatched].Iterate()
 	for it.Next(&cookie, &one) {
 		cookies = append(cookies, cookie)
 	}
@@ -108,7 +108,7 @@ var ErrTooManyPeers = errors.New("too many peers")
 // takes as long as there are connections. Of more than there is room for it takes the
 // first ones by order of address, and returns ErrTooManyPeers.
 func (c *Collector) SetPeers(peers []netip.Addr) error {
-	want, over := wanted(peers, int(c.maps[telemetryMapPeers].MaxEntries()))
+	want, over := wanted(peers, int(c.maps[telemetryMapPwTcpPeers].MaxEntries()))
 	c.mu.Lock()
 	fresh, err := c.limit(want)
 	names := slices.Collect(maps.Values(c.names))
@@ -162,7 +162,7 @@ func (c *Collector) limit(want map[[16]byte]bool) (fresh bool, err error) {
 		if want[p] {
 			continue
 		}
-		if err := c.maps[telemetryMapPeers].Delete(p); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := c.maps[telemetryMapPwTcpPeers].Delete(p); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return false, err
 		}
 	}
@@ -171,7 +171,7 @@ func (c *Collector) limit(want map[[16]byte]bool) (fresh bool, err error) {
 			continue
 		}
 		fresh = true
-		if err := c.maps[telemetryMapPeers].Put(p, uint32(1)); err != nil {
+		if err := c.maps[telemetryMapPwTcpPeers].Put(p, uint32(1)); err != nil {
 			return false, err
 		}
 	}
@@ -183,7 +183,7 @@ func (c *Collector) peers() (map[[16]byte]bool, error) {
 	have := map[[16]byte]bool{}
 	var key [16]byte
 	var one uint32
-	it := c.maps[telemetryMapPeers].Iterate()
+	it := c.maps[telemetryMapPwTcpPeers].Iterate()
 	for it.Next(&key, &one) {
 		have[key] = true
 	}
@@ -198,7 +198,7 @@ func (c *Collector) putSettings() error {
 	if c.onlyPeers {
 		s.OnlyPeers = 1
 	}
-	if err := c.maps[telemetryMapSettings].Put(uint32(0), s); err != nil {
+	if err := c.maps[telemetryMapPwTcpSettings].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("write settings: %w", err)
 	}
 	return nil
@@ -239,13 +239,14 @@ type Faults struct {
 
 // Faults reads the counters.
 func (c *Collector) Faults() (Faults, error) {
-	var n [4]uint64
+	var n [telemetryFaultFAULTS]uint64
 	for i := range n {
-		if err := c.maps[telemetryMapFaults].Lookup(uint32(i), &n[i]); err != nil {
+		if err := c.maps[telemetryMapPwTcpFaults].Lookup(uint32(i), &n[i]); err != nil {
 			return Faults{}, fmt.Errorf("read faults: %w", err)
 		}
 	}
 	c.walking.Lock()
 	defer c.walking.Unlock()
-	return Faults{Events: n[0], Sockets: n[1], Flows: n[2], Refused: n[3], Evicted: c.evicted}, nil
+	return Faults{Events: n[telemetryFaultFAULT_EVENT], Sockets: n[telemetryFaultFAULT_SOCKET],
+		Flows: n[telemetryFaultFAULT_FLOW], Refused: n[telemetryFaultFAULT_ADOPT], Evicted: c.evicted}, nil
 }
