@@ -124,6 +124,7 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 // own floor or on one below.
 func floors() [][]string {
 	return [][]string{
+		{"stamp"}, // what others import
 		{"internal/topo", "internal/sample", "internal/stat", "internal/config"}, // words and values of all
 		{"internal/lab"},
 		{"internal/explain"},
@@ -153,6 +154,24 @@ func TestArrowsPointDown(t *testing.T) {
 			to, ok := strings.CutPrefix(i, module)
 			if ok && dir != "." && floor(to) > floor(dir) {
 				t.Errorf("%s imports %s, which is on a floor above", dir, to)
+			}
+		}
+	}
+}
+
+// TestOthersImportWithoutUs: a public package brings nothing of this module, and
+// nothing of others but the Go project's own.
+func TestOthersImportWithoutUs(t *testing.T) {
+	all, _ := packages(t)
+	for dir, p := range all {
+		if !under(dir, "stamp") {
+			continue
+		}
+		for i := range p.imports {
+			first, _, _ := strings.Cut(i, "/")
+			if strings.Contains(first, ".") && !strings.HasPrefix(i, "golang.org/x/net/") &&
+				!strings.HasPrefix(i, "golang.org/x/sys/") {
+				t.Errorf("%s imports %s: it has the standard library, x/net and x/sys", dir, i)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 time=${1:-20s}
 pattern=${2:-}
 
-mapfile -t targets < <(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' internal cmd tools | sort -u)
+mapfile -t targets < <(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' internal cmd stamp tools | sort -u)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 

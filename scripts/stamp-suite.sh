@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds stamp-suite, an independent implementation of STAMP (RFC 8762, RFC
-# 8972) in Rust, into bin/stamp-suite: the tests of internal/steer/probe measure
+# 8972) in Rust, into bin/stamp-suite: the tests of stamp measure
 # with it against ours. It does nothing if that version is there.
 #
 # It takes cargo from PATH or from $HOME/.cargo/bin. stamp-suite 1.0.0 says that it

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // largestKeyFile bounds what is read at each look.
@@ -19,21 +20,21 @@ const largestKeyFile = 1 << 16
 // keysOf reads the keys of a file again at each call: it is small, and what is
 // written in place may look unchanged to stat(2). What is no file but a pipe, such
 // as a shell's process substitution, is read once.
-func keysOf(path string) func() (probe.Keys, error) {
+func keysOf(path string) func() (stamp.Keys, error) {
 	var before []byte
-	var keys probe.Keys
+	var keys stamp.Keys
 	var once bool
-	return func() (probe.Keys, error) {
+	return func() (stamp.Keys, error) {
 		if once {
 			return keys, nil
 		}
 		raw, regular, err := readKeys(path, before == nil)
 		if err != nil {
-			return probe.Keys{}, fmt.Errorf("read key: %w", err)
+			return stamp.Keys{}, fmt.Errorf("read key: %w", err)
 		}
 		k, err := probe.ParseKeys(raw, before)
 		if err != nil {
-			return probe.Keys{}, fmt.Errorf("%s %w", path, err)
+			return stamp.Keys{}, fmt.Errorf("%s %w", path, err)
 		}
 		before, keys, once = raw, k, !regular
 		return k, nil

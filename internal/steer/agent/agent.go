@@ -17,6 +17,7 @@ import (
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // Config is what an agent works with.
@@ -27,7 +28,7 @@ type Config struct {
 	Source func() (Cluster, error)
 	// Keys authenticate probes and notices; all agents of a cluster share them. They
 	// are asked for at every look at the cluster, and may be others each time.
-	Keys func() (probe.Keys, error)
+	Keys func() (stamp.Keys, error)
 	// PinDir is a directory on a bpf file system, this host's own.
 	PinDir string
 	// Cgroup is the root of the cgroup v2 hierarchy that holds the pods; "" does
@@ -51,8 +52,7 @@ type Config struct {
 	Log              *slog.Logger
 	Now              func() time.Time
 
-	// hold is for how long keys that were withdrawn are accepted; DefaultHold by default.
-	hold probe.Hold
+	hold probe.Hold // how long withdrawn keys are accepted; DefaultHold by default
 	// leave is how long a pair without traffic stays entered, leaveAfter by default, and
 	// peers how many a pod may have at a time, steer.DefaultPeers by default.
 	leave time.Duration
@@ -89,9 +89,9 @@ type Agent struct {
 	hold    probe.Hold
 	host    topo.Host
 	names   []string
-	self    podID            // the agent's own pod
-	links   map[string]*wire // by network
-	replays *probe.Replays   // of all of them
+	self    podID              // the agent's own pod
+	links   map[string]*wire   // by network
+	replays *stamp.ReplayCache // of all of them
 	// refusals are those of other hosts' probes.
 	refusals *refusals
 	remote   map[string]*remoteHost // by host name
@@ -187,7 +187,7 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.hold == (probe.Hold{}) {
 		cfg.hold = probe.DefaultHold()
 	}
-	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), hold: cfg.hold, replays: probe.NewReplays(0),
+	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), hold: cfg.hold, replays: stamp.NewReplayCache(0),
 		refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
 		suspects: map[*hostPath]*remoteHost{}, stranded: map[string]time.Time{}, warned: map[string]time.Time{},

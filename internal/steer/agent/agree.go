@@ -7,7 +7,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
-	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // announce tells where the pair's own flows are.
@@ -67,7 +67,7 @@ func (a *Agent) doubt(p *pair, now time.Time) {
 
 // hear takes a notice from another agent, on a reflector's goroutine, and
 // returns the answer.
-func (a *Agent) hear(t probe.TLV) []byte {
+func (a *Agent) hear(t stamp.TLV) []byte {
 	if t.Type != noticeType {
 		return nil
 	}

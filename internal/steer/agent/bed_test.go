@@ -29,10 +29,10 @@ import (
 	"pathwise.dev/pathwise/internal/lab/network/catalogue"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
-	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/stream"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // orders is what the environment tells a child process, which is this test
@@ -215,8 +215,8 @@ func (b *bed) tell(host string, change func(*Cluster)) {
 }
 
 // oneKey is what tells an agent of one key, always.
-func oneKey(key string) func() (probe.Keys, error) {
-	return func() (probe.Keys, error) { return probe.Keys{Current: []byte(key)}, nil }
+func oneKey(key string) func() (stamp.Keys, error) {
+	return func() (stamp.Keys, error) { return stamp.Keys{Current: []byte(key)}, nil }
 }
 
 // start runs the agent of a host until stop.

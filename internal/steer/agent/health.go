@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // Health is how an agent itself fares.
@@ -17,15 +17,15 @@ type Health struct {
 	Pairs   int       `json:"pairs"`
 	Stalls  uint64    `json:"stalls"`
 	// Senders and Reflectors count probes by network, refused ones by reason.
-	Senders    map[string]probe.SenderCounters `json:"senders"`
-	Reflectors map[string]probe.Counters       `json:"reflectors"`
+	Senders    map[string]stamp.SenderCounters    `json:"senders"`
+	Reflectors map[string]stamp.ReflectorCounters `json:"reflectors"`
 }
 
 // Health returns it.
 func (a *Agent) Health() Health {
 	a.mu.Lock()
 	h := Health{Host: a.cfg.Host, Started: a.start, Policy: a.cfg.Policy.Name(), DryRun: a.cfg.DryRun, Pods: len(a.pods),
-		Stalls: a.stats.stalls, Senders: map[string]probe.SenderCounters{}, Reflectors: map[string]probe.Counters{}}
+		Stalls: a.stats.stalls, Senders: map[string]stamp.SenderCounters{}, Reflectors: map[string]stamp.ReflectorCounters{}}
 	for _, p := range a.pods {
 		h.Pairs += len(p.pairs)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // twoHosts is the agent of h1, without pods: it knows h2 on the networks m and z.
@@ -49,7 +50,7 @@ func TestHearOfFailure(t *testing.T) {
 		a, h2 := twoHosts(t)
 		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.self, names: a.dialect()}
 		tc.change(&n)
-		answer, err := decodeNotice(a.hear(probe.TLV{Type: noticeType, Value: n.encode()}))
+		answer, err := decodeNotice(a.hear(stamp.TLV{Type: noticeType, Value: n.encode()}))
 		if err != nil || answer.status != tc.want {
 			t.Errorf("%s: answered %d, %v, want %d", tc.name, answer.status, err, tc.want)
 		}
@@ -58,7 +59,7 @@ func TestHearOfFailure(t *testing.T) {
 		}
 	}
 	a, _ := twoHosts(t)
-	for _, tlv := range []probe.TLV{{Type: noticeType + 1, Value: someNotice().encode()}, {Type: noticeType},
+	for _, tlv := range []stamp.TLV{{Type: noticeType + 1, Value: someNotice().encode()}, {Type: noticeType},
 		{Type: noticeType, Value: make([]byte, noticeSize)}} {
 		if answer := a.hear(tlv); answer != nil {
 			t.Errorf("type %d with %d octets is answered: %x", tlv.Type, len(tlv.Value), answer)
@@ -73,7 +74,7 @@ func TestRecovery(t *testing.T) {
 	m := h2.paths["m"]
 	m.failed = a.cfg.Now().Add(-3 * time.Second)
 	answer := func(late bool) {
-		a.answered("m", probe.Reply{From: m.to, RTT: time.Millisecond, At: a.cfg.Now(), Late: late, DSCPSeen: mark,
+		a.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, At: a.cfg.Now(), Late: late, DSCPSeen: mark,
 			ReplyDSCP: mark})
 	}
 	for range wellAfter - 1 {
@@ -107,16 +108,16 @@ func TestMarkThatIsLost(t *testing.T) {
 		{mark, 46, "arrived as 46" + hint}} {
 		a, h2 := twoHosts(t)
 		m := h2.paths["m"]
-		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
+		a.answered("m", stamp.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
 		if !strings.HasSuffix(m.unfit, tc.want) || tc.want == "" && m.unfit != "" {
 			t.Errorf("there %d, back %d: %q, want %q", tc.there, tc.back, m.unfit, tc.want)
 		}
-		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: mark, ReplyDSCP: mark})
+		a.answered("m", stamp.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: mark, ReplyDSCP: mark})
 		if m.unfit != "" {
 			t.Errorf("still unfit: %q", m.unfit)
 		}
 		a.cluster.Encapsulated = []string{"m"} // the mark is inside, whatever happens to the outer one
-		a.answered("m", probe.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
+		a.answered("m", stamp.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
 		if m.unfit != "" {
 			t.Errorf("unfit, though encapsulated: %q", m.unfit)
 		}

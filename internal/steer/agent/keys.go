@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // Agents tell each other which keys they accept, by a TLV of a type of their own,
@@ -25,7 +26,7 @@ const (
 type keyList struct {
 	version uint64
 	from    podID
-	ids     []probe.KeyID
+	ids     []stamp.KeyID
 }
 
 // errKeyList is returned for bytes that are no list of keys of this version.
@@ -48,7 +49,7 @@ func decodeKeyList(b []byte) (l keyList, err error) {
 	}
 	l = keyList{version: binary.BigEndian.Uint64(b[4:]), from: podID(b[12:28])}
 	for i := range int(b[1]) {
-		l.ids = append(l.ids, probe.KeyID(b[28+8*i:]))
+		l.ids = append(l.ids, stamp.KeyID(b[28+8*i:]))
 	}
 	return l, nil
 }
@@ -56,12 +57,12 @@ func decodeKeyList(b []byte) (l keyList, err error) {
 // peerKeys is what is known of another host's keys.
 type peerKeys struct {
 	// has lists those that it accepts, as it told, or else the one that it answered by.
-	has  []probe.KeyID
+	has  []stamp.KeyID
 	says bool
 	// told is the version of ours that it has confirmed, and knows since when it has
 	// known that this host has a key.
 	told  uint64
-	knows map[probe.KeyID]time.Time
+	knows map[stamp.KeyID]time.Time
 	// spoke is when it last answered or told anything. Since asked, unanswered
 	// probes went to it.
 	spoke, asked time.Time
@@ -99,10 +100,10 @@ func (a *Agent) rekey(now time.Time) {
 
 // needed are the keys by which this host and others send: one that is given many new keys
 // in a row must not let go of the only one that another host has.
-func (a *Agent) needed() (out []probe.KeyID) {
+func (a *Agent) needed() (out []stamp.KeyID) {
 	for _, h := range a.remote {
-		for _, id := range []probe.KeyID{a.ring.Best(h.keys.has), a.sentBy(h)} {
-			if id != (probe.KeyID{}) && !slices.Contains(out, id) {
+		for _, id := range []stamp.KeyID{a.ring.Best(h.keys.has), a.sentBy(h)} {
+			if id != (stamp.KeyID{}) && !slices.Contains(out, id) {
 				out = append(out, id)
 			}
 		}
@@ -170,7 +171,7 @@ func (a *Agent) warnBehind(now time.Time) {
 
 // keyFor names the key to sign with what goes to a host: the first of ours that it
 // has. Where that is not known, or nothing is answered, they are tried in turn.
-func (a *Agent) keyFor(h *remoteHost, now time.Time) probe.KeyID {
+func (a *Agent) keyFor(h *remoteHost, now time.Time) stamp.KeyID {
 	best, told, k := a.keyBest(h), a.ring.Told(), &h.keys
 	lost := k.unanswered >= 4 && now.Sub(k.asked) >= 500*time.Millisecond
 	if len(told) < 2 || !lost && (len(k.has) > 0 || k.unanswered == 0) {
@@ -182,8 +183,8 @@ func (a *Agent) keyFor(h *remoteHost, now time.Time) probe.KeyID {
 // keyBest names the key that both hosts have, as far as is known, or else the current one:
 // for what is derived of it. Ring.Keys lists all that the other host may use; Ring.Version
 // tells when that changed.
-func (a *Agent) keyBest(h *remoteHost) probe.KeyID {
-	if best := a.ring.Best(h.keys.has); best != (probe.KeyID{}) {
+func (a *Agent) keyBest(h *remoteHost) stamp.KeyID {
+	if best := a.ring.Best(h.keys.has); best != (stamp.KeyID{}) {
 		return best
 	}
 	return a.ring.Told()[0]
@@ -191,12 +192,12 @@ func (a *Agent) keyBest(h *remoteHost) probe.KeyID {
 
 // listed adds the list of our keys to what a probe carries, if the host is to be
 // told of it.
-func (a *Agent) listed(h *remoteHost, tlvs []probe.TLV) []probe.TLV {
+func (a *Agent) listed(h *remoteHost, tlvs []stamp.TLV) []stamp.TLV {
 	if h.keys.told == a.ring.Version() {
 		return tlvs
 	}
 	l := keyList{version: a.ring.Version(), from: a.self, ids: a.ring.Told()}
-	return append(slices.Clip(tlvs), probe.TLV{Type: keysType, Value: l.encode()})
+	return append(slices.Clip(tlvs), stamp.TLV{Type: keysType, Value: l.encode()})
 }
 
 // ask notes that a probe goes to the host.
@@ -225,7 +226,7 @@ func (a *Agent) hearKeys(value []byte) []byte {
 }
 
 // keyed takes what an answer tells of its host's keys.
-func (a *Agent) keyed(h *remoteHost, r probe.Reply) {
+func (a *Agent) keyed(h *remoteHost, r stamp.Reply) {
 	k := &h.keys
 	k.spoke, k.unanswered = a.cfg.Now(), 0
 	for _, t := range r.TLVs {
@@ -242,14 +243,14 @@ func (a *Agent) keyed(h *remoteHost, r probe.Reply) {
 		}
 	}
 	if !k.says {
-		a.has(h, []probe.KeyID{r.Key})
+		a.has(h, []stamp.KeyID{r.Key})
 	}
 }
 
 // learn notes that the host knows that this one has the keys, and no others.
-func (k *peerKeys) learn(ids []probe.KeyID, now time.Time) {
+func (k *peerKeys) learn(ids []stamp.KeyID, now time.Time) {
 	knew := k.knows
-	k.knows = make(map[probe.KeyID]time.Time, len(ids))
+	k.knows = make(map[stamp.KeyID]time.Time, len(ids))
 	for _, id := range ids {
 		if since, ok := knew[id]; ok {
 			k.knows[id] = since
@@ -261,7 +262,7 @@ func (k *peerKeys) learn(ids []probe.KeyID, now time.Time) {
 
 // has notes which keys a host accepts. The marks that packets to it bear change at the
 // next turn: it may be about to refuse those of another key.
-func (a *Agent) has(h *remoteHost, ids []probe.KeyID) {
+func (a *Agent) has(h *remoteHost, ids []stamp.KeyID) {
 	if !slices.Equal(h.keys.has, ids) {
 		h.keys.has, a.refreshed = ids, time.Time{}
 	}

@@ -11,10 +11,11 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/stream"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // keyHolder is a key file that a test writes.
-type keyHolder struct{ p atomic.Pointer[probe.Keys] }
+type keyHolder struct{ p atomic.Pointer[stamp.Keys] }
 
 func holder(keys ...string) *keyHolder {
 	h := &keyHolder{}
@@ -23,14 +24,14 @@ func holder(keys ...string) *keyHolder {
 }
 
 func (h *keyHolder) set(keys ...string) {
-	k := probe.Keys{Current: []byte(keys[0])}
+	k := stamp.Keys{Current: []byte(keys[0])}
 	for _, p := range keys[1:] {
 		k.Previous = append(k.Previous, []byte(p))
 	}
 	h.p.Store(&k)
 }
 
-func (h *keyHolder) keys() (probe.Keys, error) { return *h.p.Load(), nil }
+func (h *keyHolder) keys() (stamp.Keys, error) { return *h.p.Load(), nil }
 
 func testKey(i int) string { return fmt.Sprintf("key %d of the test, 32 octets wide", i) }
 
@@ -131,12 +132,12 @@ func TestKeysTurnOver(t *testing.T) {
 	self, target := b.pod("agent-h1"), b.pod("agent-h2")
 	own, _ := self.On("vxlan")
 	to, _ := target.On("vxlan")
-	s, err := probe.NewSender(dialFrom(b, self, own),
-		probe.SenderConfig{Keys: probe.Keys{Current: []byte(testKey(7))}, Network: "vxlan"})
+	s, err := stamp.NewSender(dialFrom(b, self, own),
+		stamp.SenderConfig{Keys: stamp.Keys{Current: []byte(testKey(7))}, Network: "vxlan"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Send(hostPort(to.Addr), probe.SendOptions{}); err != nil {
+	if _, err := s.Send(hostPort(to.Addr), stamp.SendOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.await("a key that was withdrawn to be refused", func() bool { n, _ := b.refusedProbes(); return n > was })
@@ -196,7 +197,7 @@ func TestClocksDiffer(t *testing.T) {
 }
 
 func TestKeyList(t *testing.T) {
-	l := keyList{version: 7, from: podID{1, 2}, ids: []probe.KeyID{{3}, {4}}}
+	l := keyList{version: 7, from: podID{1, 2}, ids: []stamp.KeyID{{3}, {4}}}
 	got, err := decodeKeyList(l.encode())
 	if err != nil || got.version != 7 || got.from != l.from || !slices.Equal(got.ids, l.ids) {
 		t.Errorf("%+v, %v", got, err)
@@ -214,7 +215,7 @@ func TestKeyList(t *testing.T) {
 
 // FuzzKeyList: whatever comes is refused or means what it says.
 func FuzzKeyList(f *testing.F) {
-	f.Add(keyList{version: 1, ids: []probe.KeyID{{3}, {4}}}.encode())
+	f.Add(keyList{version: 1, ids: []stamp.KeyID{{3}, {4}}}.encode())
 	f.Add([]byte{1, 2})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		l, err := decodeKeyList(in)
@@ -236,11 +237,11 @@ func TestKeyFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := a.cfg.Now()
-	first, second := probe.IDOf([]byte(testKey(2))), probe.IDOf([]byte(testKey(1)))
+	first, second := stamp.IDOf([]byte(testKey(2))), stamp.IDOf([]byte(testKey(1)))
 	if got := a.keyFor(h2, now); got != first {
 		t.Error("the current key does not come first")
 	}
-	tried := map[probe.KeyID]bool{}
+	tried := map[stamp.KeyID]bool{}
 	for range 4 {
 		h2.keys.ask(now)
 		tried[a.keyFor(h2, now)] = true
@@ -248,7 +249,7 @@ func TestKeyFor(t *testing.T) {
 	if !tried[first] || !tried[second] {
 		t.Errorf("tried %d keys of a host that is not known", len(tried))
 	}
-	h2.keys = peerKeys{has: []probe.KeyID{second}, says: true}
+	h2.keys = peerKeys{has: []stamp.KeyID{second}, says: true}
 	for range 100 { // many are on their way
 		h2.keys.ask(now)
 		if a.keyFor(h2, now) != second {
@@ -266,7 +267,7 @@ func TestKeyFor(t *testing.T) {
 	if !tried[first] || !tried[second] {
 		t.Errorf("tried %d keys of a silent host", len(tried))
 	}
-	a.keyed(h2, probe.Reply{Key: first})
+	a.keyed(h2, stamp.Reply{Key: first})
 	if h2.keys.unanswered != 0 || a.keyFor(h2, now) != second {
 		t.Error("an answer does not end the trial")
 	}

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
-	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // marks are the cluster's keys of which those of a pair's tags are derived: the first
 // is for what is sent, all for what comes.
-type marks []probe.KeyID
+type marks []stamp.KeyID
 
 // heeded is how long after it has heard of a key another host's data planes accept what is
 // sent by it, at the latest: it looks at its next turn, or the one after.
@@ -19,7 +19,7 @@ const heeded = 2 * idleTick
 // sendBy is the key for what is sent to the host: the first of ours that it has, of those
 // that it knows this host has. Data planes accept few keys at a time, of which it chooses
 // that one once it knows of it; where that is not known yet, the best one has to do.
-func (a *Agent) sendBy(h *remoteHost, now time.Time) probe.KeyID {
+func (a *Agent) sendBy(h *remoteHost, now time.Time) stamp.KeyID {
 	for _, id := range a.ring.Told() {
 		since, known := h.keys.knows[id]
 		if known && now.Sub(since) >= heeded && slices.Contains(h.keys.has, id) {
@@ -31,11 +31,11 @@ func (a *Agent) sendBy(h *remoteHost, now time.Time) probe.KeyID {
 
 // sentBy is the key by which the host sends by the same rule, once it knows all that this
 // one does; zero if it has none of ours.
-func (a *Agent) sentBy(h *remoteHost) probe.KeyID {
+func (a *Agent) sentBy(h *remoteHost) stamp.KeyID {
 	told := a.ring.Told()
-	i := slices.IndexFunc(h.keys.has, func(id probe.KeyID) bool { return slices.Contains(told, id) })
+	i := slices.IndexFunc(h.keys.has, func(id stamp.KeyID) bool { return slices.Contains(told, id) })
 	if i < 0 {
-		return probe.KeyID{}
+		return stamp.KeyID{}
 	}
 	return h.keys.has[i]
 }

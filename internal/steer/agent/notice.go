@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
-	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // Notices travel between agents as a TLV of an experimental type (RFC 8972
@@ -109,7 +109,7 @@ func (a *Agent) tell(h *remoteHost, n notice, but string) {
 func (a *Agent) tellOver(hp *hostPath, n notice) {
 	if w := a.links[hp.network]; w != nil {
 		a.stats.noticesSent++
-		a.send(w, hp, false, probe.TLV{Type: noticeType, Value: n.encode()})
+		a.send(w, hp, false, stamp.TLV{Type: noticeType, Value: n.encode()})
 		if hp.pace > 0 {
 			hp.next = a.cfg.Now().Add(hp.pace)
 		}

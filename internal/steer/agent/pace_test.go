@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // someHosts are remote hosts with three paths each, as they are after use: the
@@ -187,7 +187,7 @@ func TestSummariseWhatIsNew(t *testing.T) {
 	if !m.summed.IsZero() {
 		t.Error("summed up before the first answer")
 	}
-	answer := func() { a.answered("m", probe.Reply{From: m.to, RTT: ms, At: now, DSCPSeen: mark, ReplyDSCP: mark}) }
+	answer := func() { a.answered("m", stamp.Reply{From: m.to, RTT: ms, At: now, DSCPSeen: mark, ReplyDSCP: mark}) }
 	answer()
 	for _, tc := range []struct {
 		after  time.Duration
@@ -221,7 +221,7 @@ func TestRenewal(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		sender, err := probe.NewSender(conn, probe.SenderConfig{Keys: a.ring.Keys()})
+		sender, err := stamp.NewSender(conn, stamp.SenderConfig{Keys: a.ring.Keys()})
 		if err != nil {
 			t.Fatal(err)
 		}

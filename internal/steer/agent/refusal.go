@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/stamp"
 )
 
 const (
@@ -65,7 +65,7 @@ func newRefusals() *refusals { return &refusals{by: map[refuser]*refused{}} }
 
 // add takes one, on a reflector's goroutine. Of addresses that no host has it keeps
 // nothing.
-func (rs *refusals) add(network string, r probe.Refusal, now time.Time) {
+func (rs *refusals) add(network string, r stamp.Refusal, now time.Time) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	e := rs.by[refuser{network, r.From.Addr()}]
@@ -125,11 +125,11 @@ func (a *Agent) tellRefusals(now time.Time) {
 func (a *Agent) tellRefused(h *remoteHost, w *wire, hp *hostPath, now time.Time) (why string) {
 	from := hp.to.Addr()
 	r := a.refusals.of(refuser{w.network, from}, now)
-	if r.keys.last.After(r.keys.first) && r.keys.lasts(w.reflector.Heard(from), now) {
+	if r.keys.last.After(r.keys.first) && r.keys.lasts(w.reflector.LastProbe(from), now) {
 		a.warnOf("key "+h.name+" "+w.network, "probes and notices from %s are refused on %s: they authenticate by no key of this host", h.name, w.network)
 		why = "the two hosts' keys differ, as its own are refused here"
 	}
-	if r.clocks.last.After(r.clocks.first) && r.clocks.lasts(w.reflector.HeardFresh(from), now) {
+	if r.clocks.last.After(r.clocks.first) && r.clocks.lasts(w.reflector.LastFreshProbe(from), now) {
 		a.clockOf(h, r.ahead)
 		why = "the two hosts' clocks differ, and its own are refused here"
 	}
@@ -138,7 +138,7 @@ func (a *Agent) tellRefused(h *remoteHost, w *wire, hp *hostPath, now time.Time)
 
 // clockOf tells of a clock that differs by more than is tolerated.
 func (a *Agent) clockOf(h *remoteHost, ahead time.Duration) {
-	if ahead.Abs() <= probe.DefaultFreshness {
+	if ahead.Abs() <= stamp.DefaultFreshness {
 		return
 	}
 	word := "ahead of"
@@ -146,5 +146,5 @@ func (a *Agent) clockOf(h *remoteHost, ahead time.Duration) {
 		word = "behind"
 	}
 	a.warnOf("clock "+h.name, "the clock of %s is %v %s this host's: each refuses the other's notices while they differ by more than %v",
-		h.name, ahead.Abs().Round(10*time.Millisecond), word, probe.DefaultFreshness)
+		h.name, ahead.Abs().Round(10*time.Millisecond), word, stamp.DefaultFreshness)
 }

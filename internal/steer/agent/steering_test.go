@@ -22,9 +22,9 @@ import (
 	"pathwise.dev/pathwise/internal/lab/impair"
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/decide"
-	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/stream"
 	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // TestSteering runs both agents of a lab through what can happen to them, under
@@ -323,14 +323,14 @@ func forged(b *bed) {
 	for _, at := range target.Attachments {
 		own, _ := self.On(at.Network)
 		to := netip.AddrPortFrom(at.Addr, stampPort)
-		for _, keys := range []probe.Keys{{}, {Current: []byte("another key of 32 octets, forged")}} {
+		for _, keys := range []stamp.Keys{{}, {Current: []byte("another key of 32 octets, forged")}} {
 			conn := dialFrom(b, self, own)
-			s, err := probe.NewSender(conn, probe.SenderConfig{Keys: keys})
+			s, err := stamp.NewSender(conn, stamp.SenderConfig{Keys: keys})
 			if err != nil {
 				b.t.Fatal(err)
 			}
 			for range 3 {
-				if _, err := s.Send(to, probe.SendOptions{TLVs: []probe.TLV{{Type: noticeType, Value: lie}}}); err != nil {
+				if _, err := s.Send(to, stamp.SendOptions{TLVs: []stamp.TLV{{Type: noticeType, Value: lie}}}); err != nil {
 					b.t.Error(err)
 				}
 			}

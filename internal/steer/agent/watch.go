@@ -170,7 +170,7 @@ func (a *Agent) suspicion(h *remoteHost, hp *hostPath, now time.Time) probe.Susp
 		}
 	}
 	if w := a.links[hp.network]; w != nil {
-		s.Heard = w.reflector.Heard(hp.to.Addr())
+		s.Heard = w.reflector.LastProbe(hp.to.Addr())
 	}
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // stampPort is STAMP's (RFC 8762 section 4.1).
@@ -23,8 +24,8 @@ type wire struct {
 	number    int
 	addr      netip.Addr
 	mtu       int
-	sender    *probe.Sender
-	reflector *probe.Reflector
+	sender    *stamp.Sender
+	reflector *stamp.Reflector
 	in        *net.UDPConn
 	inbox     inbox
 }
@@ -32,15 +33,15 @@ type wire struct {
 // inbox holds what became of probes until the loop takes it: a sender may be read
 // in the middle of a judgement.
 type inbox struct {
-	replies []probe.Reply
-	losses  []probe.Lost
+	replies []stamp.Reply
+	losses  []stamp.Lost
 }
 
-func (i *inbox) reply(r probe.Reply) { i.replies = append(i.replies, r) }
+func (i *inbox) reply(r stamp.Reply) { i.replies = append(i.replies, r) }
 
-func (i *inbox) loss(l probe.Lost) { i.losses = append(i.losses, l) }
+func (i *inbox) loss(l stamp.Lost) { i.losses = append(i.losses, l) }
 
-func (i *inbox) take() ([]probe.Reply, []probe.Lost) {
+func (i *inbox) take() ([]stamp.Reply, []stamp.Lost) {
 	r, l := i.replies, i.losses
 	i.replies, i.losses = nil, nil
 	return r, l
@@ -64,16 +65,16 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, number int) (*wire, 
 		return nil, fmt.Errorf("open probe sockets on %s: %w", at.Network, err)
 	}
 	// Polled, as replies can wait for the loop's next turn: what is urgent drains it.
-	w.sender, err = probe.NewSender(out,
-		probe.SenderConfig{Keys: a.ring.Keys(), Network: at.Network, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
+	w.sender, err = stamp.NewSender(out,
+		stamp.SenderConfig{Keys: a.ring.Keys(), Network: at.Network, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
 			OnReply: w.inbox.reply, OnLost: w.inbox.loss})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
 	}
 	w.reflector,
-		err = probe.NewReflector(w.in, probe.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network, Replays: a.replays,
-		Now: a.cfg.Now, OnRefused: func(r probe.Refusal) { a.refusals.add(at.Network, r, a.cfg.Now()) },
-		OnTLV: func(_ netip.AddrPort, _ uint16, t probe.TLV) []byte {
+		err = stamp.NewReflector(w.in, stamp.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network, Replays: a.replays,
+		Now: a.cfg.Now, OnRefused: func(r stamp.Refusal) { a.refusals.add(at.Network, r, a.cfg.Now()) },
+		OnTLV: func(_ netip.AddrPort, _ uint16, t stamp.TLV) []byte {
 			if t.Type == keysType {
 				return a.hearKeys(t.Value)
 			}
@@ -157,8 +158,8 @@ type hostPath struct {
 const shotsKept = 16
 
 // send probes the path. Small probes are kept for judging.
-func (a *Agent) send(w *wire, hp *hostPath, full bool, tlvs ...probe.TLV) {
-	o := probe.SendOptions{DSCP: mark, ClassOfService: true, ReplyDSCP: mark, TLVs: tlvs}
+func (a *Agent) send(w *wire, hp *hostPath, full bool, tlvs ...stamp.TLV) {
+	o := stamp.SendOptions{DSCP: mark, ClassOfService: true, ReplyDSCP: mark, TLVs: tlvs}
 	if full {
 		o.Size = min(hp.mtu, w.mtu) - 28 // IPv4 and UDP header
 	}
@@ -228,7 +229,7 @@ func (a *Agent) receive() {
 	}
 }
 
-func (a *Agent) answered(network string, r probe.Reply) {
+func (a *Agent) answered(network string, r stamp.Reply) {
 	h, hp := a.path(network, r.From.Addr())
 	if hp == nil {
 		return

@@ -8,7 +8,9 @@ import (
 	mathrand "math/rand/v2"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,8 +27,7 @@ type Echoer struct {
 	noise   *mathrand.ChaCha8
 	id, seq uint16
 	flights [EchoesKept]echo
-	box     *mailbox
-	oob     []byte
+	in, oob []byte
 }
 
 // EchoesKept is how many echoes are remembered: a later one takes the place of
@@ -62,7 +63,7 @@ func NewEchoer(fd int, seed io.Reader, now func() time.Time) (*Echoer, error) {
 		return nil, fmt.Errorf("seed echoes: %w", err)
 	}
 	e := &Echoer{fd: fd, now: now, noise: mathrand.NewChaCha8([32]byte(raw[:32])), id: binary.BigEndian.Uint16(raw[32:]),
-		box: newMailbox(256), oob: make([]byte, oobSize)}
+		in: make([]byte, 256), oob: make([]byte, 256)}
 	// Other answers, such as those to a ping in the pod, must not fill the socket.
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH}, // the IP header's length
@@ -106,13 +107,9 @@ func (e *Echoer) Send(from, to netip.Addr, ifindex int) (seq uint16, at time.Tim
 	binary.BigEndian.PutUint16(b[6:], e.seq)
 	b = append(b, f.nonce[:]...)
 	binary.BigEndian.PutUint16(b[2:], internetChecksum(b))
-	var info [12]byte // ifindex, spec_dst, addr
-	binary.NativeEndian.PutUint32(info[:], uint32(ifindex))
-	source := from.As4()
-	copy(info[4:], source[:])
-	oob := appendControl(e.oob[:0], unix.SOL_IP, unix.IP_PKTINFO, info[:])
+	oob := unix.PktInfo4(&unix.Inet4Pktinfo{Ifindex: int32(ifindex), Spec_dst: from.As4()})
 	f.sent = e.now()
-	if err := e.box.send(e.fd, b, oob, netip.AddrPortFrom(to, 0), false); err != nil {
+	if _, err := unix.SendmsgN(e.fd, b, oob, &unix.SockaddrInet4{Addr: to.As4()}, unix.MSG_DONTWAIT); err != nil {
 		*f = echo{}
 		return e.seq, e.now(), fmt.Errorf("send echo to %s: %w", to, err)
 	}
@@ -120,24 +117,54 @@ func (e *Echoer) Send(from, to netip.Addr, ifindex int) (seq uint16, at time.Tim
 }
 
 // Drain gives heard all answers that have come, and returns a time up to which
-// that is known, as Sender.Drain does.
+// that is known, as stamp.Sender.Drain does.
 func (e *Echoer) Drain(heard func(Echo)) (time.Time, error) {
 	for {
 		now := e.now()
-		in, oob, from, err := e.box.receive(e.fd)
+		n, oobn, _, from, err := unix.Recvmsg(e.fd, e.in, e.oob, unix.MSG_DONTWAIT)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return now, nil
-		case err != nil && passing(err):
+		case err != nil && ofOnePacket(err):
 			continue
 		case err != nil:
 			return now, os.NewSyscallError("recvmsg", err)
 		}
-		if a, ok := e.accept(in, from.Addr()); ok {
-			a.At = received(readAncillary(oob), e.now())
+		peer, ok := from.(*unix.SockaddrInet4)
+		if !ok {
+			continue
+		}
+		if a, ok := e.accept(e.in[:n], netip.AddrFrom4(peer.Addr)); ok {
+			a.At = received(e.oob[:oobn], e.now())
 			heard(a)
 		}
 	}
+}
+
+// ofOnePacket reports whether a socket's error says something of one packet or peer,
+// and not that the socket is of no more use.
+func ofOnePacket(err error) bool {
+	return slices.ContainsFunc([]error{unix.ENOBUFS, unix.ENOMEM, unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH,
+		unix.EHOSTDOWN, unix.ENETDOWN, unix.EINTR, unix.EMSGSIZE, unix.EPERM, unix.EACCES, unix.EINVAL,
+		unix.EADDRNOTAVAIL}, func(e error) bool { return errors.Is(err, e) })
+}
+
+// received is when the kernel took the packet, where it tells and that is credible, or
+// else now. The clock's monotonic reading is kept.
+func received(oob []byte, now time.Time) time.Time {
+	h, data, _, err := unix.ParseOneSocketControlMessage(oob)
+	var ts unix.Timespec
+	if err != nil || h.Level != unix.SOL_SOCKET || h.Type != unix.SCM_TIMESTAMPNS ||
+		len(data) < int(unsafe.Sizeof(ts)) {
+		return now
+	}
+	if _, err := binary.Decode(data, binary.NativeEndian, &ts); err != nil {
+		return now
+	}
+	if lag := now.Round(0).Sub(time.Unix(ts.Unix())); lag >= 0 && lag < 10*time.Second {
+		return now.Add(-lag)
+	}
+	return now
 }
 
 // accept takes an IPv4 packet that may be an answer; each is taken once.

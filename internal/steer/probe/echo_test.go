@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -12,6 +14,23 @@ import (
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 )
+
+// namespace makes a namespace that goes with the test.
+func namespace(t *testing.T, name string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces")
+	}
+	if err := errors.Join(netns.Prepare(), netns.Delete(name), netns.Create(name)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(netns.Delete(name), netns.Release()); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
 
 // echoer opens one in a namespace.
 func echoer(t *testing.T, ns string) *Echoer {

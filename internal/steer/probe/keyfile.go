@@ -3,6 +3,8 @@ package probe
 import (
 	"bytes"
 	"fmt"
+
+	"pathwise.dev/pathwise/stamp"
 )
 
 // MostKeys bounds how many keys are accepted at once.
@@ -16,20 +18,20 @@ const MostKeys = 8
 // Before is what the file held when it was last read, nil at first. Only by that
 // can the first half of a key without end be told from a whole one. An error says
 // what the file does: its name is to come before.
-func ParseKeys(raw, before []byte) (Keys, error) {
-	if len(raw) < macSize {
-		return Keys{}, fmt.Errorf("holds %d bytes: expected a key of %d or more", len(raw), macSize)
+func ParseKeys(raw, before []byte) (stamp.Keys, error) {
+	if len(raw) < stamp.MinKey {
+		return stamp.Keys{}, fmt.Errorf("holds %d bytes: expected a key of %d or more", len(raw), stamp.MinKey)
 	}
 	if form := formOf(raw); form != ofLines {
 		was := formOf(before)
 		switch {
 		case before == nil:
 		case form == unended && was == ofLines:
-			return Keys{}, fmt.Errorf("holds %d bytes and no end of a line: it seems half-written", len(raw))
+			return stamp.Keys{}, fmt.Errorf("holds %d bytes and no end of a line: it seems half-written", len(raw))
 		case form == was && len(raw) < len(before):
-			return Keys{}, fmt.Errorf("holds %d bytes in place of %d: it seems half-written", len(raw), len(before))
+			return stamp.Keys{}, fmt.Errorf("holds %d bytes in place of %d: it seems half-written", len(raw), len(before))
 		}
-		return Keys{Current: bytes.Clone(raw)}, nil
+		return stamp.Keys{Current: bytes.Clone(raw)}, nil
 	}
 	var all [][]byte
 	n := 0
@@ -37,11 +39,11 @@ func ParseKeys(raw, before []byte) (Keys, error) {
 		n++
 		switch {
 		case line[len(line)-1] != '\n':
-			return Keys{}, fmt.Errorf("ends within line %d: it seems half-written", n)
+			return stamp.Keys{}, fmt.Errorf("ends within line %d: it seems half-written", n)
 		case len(bytes.TrimSpace(line)) == 0 || line[0] == '#':
 			continue
-		case len(line) < macSize:
-			return Keys{}, fmt.Errorf("has %d bytes in line %d: expected a key of %d or more", len(line), n, macSize)
+		case len(line) < stamp.MinKey:
+			return stamp.Keys{}, fmt.Errorf("has %d bytes in line %d: expected a key of %d or more", len(line), n, stamp.MinKey)
 		}
 		if !holds(all, line) {
 			all = append(all, bytes.Clone(line))
@@ -49,11 +51,11 @@ func ParseKeys(raw, before []byte) (Keys, error) {
 	}
 	switch {
 	case len(all) == 0:
-		return Keys{}, fmt.Errorf("has %d lines, and none with a key", n)
+		return stamp.Keys{}, fmt.Errorf("has %d lines, and none with a key", n)
 	case len(all) > MostKeys:
-		return Keys{}, fmt.Errorf("has %d keys: expected at most %d", len(all), MostKeys)
+		return stamp.Keys{}, fmt.Errorf("has %d keys: expected at most %d", len(all), MostKeys)
 	}
-	return Keys{Current: all[0], Previous: all[1:]}, nil
+	return stamp.Keys{Current: all[0], Previous: all[1:]}, nil
 }
 
 // form is how keys are written down.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"time"
+
+	"pathwise.dev/pathwise/stamp"
 )
 
 // Hold says for how long a Keyring accepts a key that was withdrawn.
@@ -41,7 +43,7 @@ type Keyring struct {
 // retired is since when peers are told that it is accepted no more.
 type entry struct {
 	key           []byte
-	id            KeyID
+	id            stamp.KeyID
 	left, retired time.Time
 }
 
@@ -50,14 +52,14 @@ func NewKeyring(h Hold) *Keyring { return &Keyring{hold: h} }
 
 // Give replaces the keys. It reports whether what is accepted, or told, changes. Where
 // there is no room for all that are kept, those that are needed go last.
-func (r *Keyring) Give(k Keys, now time.Time, needed ...KeyID) (bool, error) {
-	if err := k.check(); err != nil {
+func (r *Keyring) Give(k stamp.Keys, now time.Time, needed ...stamp.KeyID) (bool, error) {
+	if err := k.Check(); err != nil {
 		return false, err
 	}
 	var next []entry
 	for _, key := range k.All() {
 		if !slices.ContainsFunc(next, func(e entry) bool { return bytes.Equal(e.key, key) }) {
-			next = append(next, entry{key: bytes.Clone(key), id: IDOf(key)})
+			next = append(next, entry{key: bytes.Clone(key), id: stamp.IDOf(key)})
 		}
 	}
 	if r.same(next) {
@@ -102,8 +104,8 @@ func (r *Keyring) same(given []entry) bool {
 }
 
 // Keys lists all that are accepted.
-func (r *Keyring) Keys() Keys {
-	var k Keys
+func (r *Keyring) Keys() stamp.Keys {
+	var k stamp.Keys
 	for i, e := range r.entries {
 		if i == 0 {
 			k.Current = e.key
@@ -118,8 +120,8 @@ func (r *Keyring) Keys() Keys {
 func (r *Keyring) Version() uint64 { return r.version }
 
 // Told lists the names of the keys that peers may use, the best first.
-func (r *Keyring) Told() []KeyID {
-	var out []KeyID
+func (r *Keyring) Told() []stamp.KeyID {
+	var out []stamp.KeyID
 	for _, e := range r.entries {
 		if e.retired.IsZero() {
 			out = append(out, e.id)
@@ -129,7 +131,7 @@ func (r *Keyring) Told() []KeyID {
 }
 
 // Given reports whether the key with the name is one of those given last.
-func (r *Keyring) Given(id KeyID) bool {
+func (r *Keyring) Given(id stamp.KeyID) bool {
 	return slices.ContainsFunc(r.entries, func(e entry) bool { return e.id == id && e.left.IsZero() })
 }
 
@@ -150,17 +152,17 @@ func (r *Keyring) Until() (kept int, at time.Time) {
 
 // Best is the name of the first key of ours that a peer has, of those it has told
 // of; zero if there is none.
-func (r *Keyring) Best(theirs []KeyID) KeyID {
+func (r *Keyring) Best(theirs []stamp.KeyID) stamp.KeyID {
 	for _, e := range r.entries {
 		if e.retired.IsZero() && slices.Contains(theirs, e.id) {
 			return e.id
 		}
 	}
-	return KeyID{}
+	return stamp.KeyID{}
 }
 
 // Key is the key with the name; nil if it is not accepted.
-func (r *Keyring) Key(id KeyID) []byte {
+func (r *Keyring) Key(id stamp.KeyID) []byte {
 	for _, e := range r.entries {
 		if e.id == id {
 			return e.key

@@ -3,6 +3,8 @@ package probe
 import (
 	"slices"
 	"time"
+
+	"pathwise.dev/pathwise/stamp"
 )
 
 // trackSize is how many probes a Track looks back over.
@@ -52,7 +54,7 @@ func NewTrack(full int, sameClock bool) *Track {
 
 // Reply folds in a probe that was answered; one that was folded in as lost
 // before is so no more.
-func (t *Track) Reply(r Reply) {
+func (t *Track) Reply(r stamp.Reply) {
 	t.order(r)
 	o := outcome{
 		seq: r.Seq, reflector: r.ReflectorSeq, epoch: t.epoch, full: t.isFull(r.Size),
@@ -82,7 +84,7 @@ func (t *Track) Reply(r Reply) {
 }
 
 // Lost folds in a probe whose deadline passed.
-func (t *Track) Lost(l Lost) {
+func (t *Track) Lost(l stamp.Lost) {
 	t.put(outcome{seq: l.Seq, full: t.isFull(l.Size), lost: true, sent: l.SentAt})
 }
 
@@ -106,7 +108,7 @@ func (t *Track) find(seq uint32) int {
 }
 
 // order counts overtaking, and notices a reflector that counts anew.
-func (t *Track) order(r Reply) {
+func (t *Track) order(r stamp.Reply) {
 	const slack = 64 // as far as packets are thought to overtake each other
 	if t.answered == 0 {
 		t.maxSeq, t.maxRefl = r.Seq, r.ReflectorSeq
@@ -133,7 +135,7 @@ func (t *Track) order(r Reply) {
 }
 
 // usedBy reports whether another probe's reply had the same reflector's number.
-func (t *Track) usedBy(r Reply) bool {
+func (t *Track) usedBy(r stamp.Reply) bool {
 	for i := range min(t.n, trackSize) {
 		o := &t.ring[i]
 		if !o.lost && o.epoch == t.epoch && o.reflector == r.ReflectorSeq && o.seq != r.Seq {

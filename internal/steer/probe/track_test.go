@@ -4,11 +4,13 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"pathwise.dev/pathwise/stamp"
 )
 
 // trip is one probe of a simulated path.
-func trip(seq, refl uint32, ms float64, rtt time.Duration) Reply {
-	return Reply{
+func trip(seq, refl uint32, ms float64, rtt time.Duration) stamp.Reply {
+	return stamp.Reply{
 		Seq: seq, ReflectorSeq: refl, Size: 172, SentAt: at(ms), At: at(ms).Add(rtt), RTT: rtt,
 		ForwardDelay: rtt / 2, BackwardDelay: rtt / 2,
 	}
@@ -60,12 +62,12 @@ func TestTrackLoss(t *testing.T) {
 		refl := uint32(0)
 		for i := range uint32(100) {
 			if tt.forward != nil && tt.forward(i) {
-				k.Lost(Lost{Seq: i})
+				k.Lost(stamp.Lost{Seq: i})
 				continue
 			}
 			refl++
 			if tt.backward != nil && tt.backward(i) {
-				k.Lost(Lost{Seq: i})
+				k.Lost(stamp.Lost{Seq: i})
 				continue
 			}
 			k.Reply(trip(i, refl-1, float64(i), time.Millisecond))
@@ -81,7 +83,7 @@ func TestTrackLoss(t *testing.T) {
 func TestTrackLateReplyIsNoLoss(t *testing.T) {
 	k := NewTrack(0, true)
 	for i := range uint32(4) {
-		k.Lost(Lost{Seq: i})
+		k.Lost(stamp.Lost{Seq: i})
 	}
 	r := trip(2, 0, 2, time.Second)
 	r.Late = true
@@ -145,7 +147,7 @@ func TestTrackMTUBlackHole(t *testing.T) {
 				r.Size = 1472
 			}
 			if tt.fate(i, full) {
-				k.Lost(Lost{Seq: r.Seq, Size: r.Size, SentAt: r.SentAt})
+				k.Lost(stamp.Lost{Seq: r.Seq, Size: r.Size, SentAt: r.SentAt})
 			} else {
 				k.Reply(r)
 			}
@@ -171,7 +173,7 @@ func TestTrackReflectorGoes(t *testing.T) {
 			case !away:
 				k.Reply(r)
 			case i%8 == 4 || !unknown:
-				k.Lost(Lost{Seq: r.Seq, Size: r.Size, SentAt: r.SentAt})
+				k.Lost(stamp.Lost{Seq: r.Seq, Size: r.Size, SentAt: r.SentAt})
 			}
 		}
 		if s := k.Summary(); s.MTUBlackHole || s.FullLoss.Lost != 7 {

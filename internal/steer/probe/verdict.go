@@ -24,7 +24,7 @@ type Witness struct {
 type Suspicion struct {
 	Start time.Time // when it arose
 	// Now is up to when replies are known to have been read on all paths: what
-	// Sender.Drain returned, the earliest of them.
+	// stamp.Sender.Drain returned, the earliest of them.
 	Now time.Time
 	P99 time.Duration // of the suspect path, before
 	// Late is how late who judges has come to its own work since the suspicion

@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"crypto/hmac"
@@ -8,16 +8,21 @@ import (
 	"net/netip"
 )
 
-// Keys are the secrets of authenticated mode. What is signed by any of them is
-// accepted; what is sent is signed by Current, or by the one that SendOptions
-// name, and what is reflected by the key that signed the probe. A Keyring tells
-// how they turn over while agents run.
+// MinKey is how many octets a key has at least.
+const MinKey = macSize
+
+// Keys are the secrets of authenticated mode (RFC 8762, section 4.4: HMAC-SHA-256, cut
+// to 16 octets), each of [MinKey] octets or more. The zero value is unauthenticated
+// mode. What is signed by any of them is accepted; what is sent is signed by Current,
+// or by the one that SendOptions name, and what is reflected by the key that signed the
+// probe. So keys can be changed while both ends run: give each end the new key as a
+// previous one first, then as the current one.
 type Keys struct {
 	Current  []byte
-	Previous [][]byte // the latest first
+	Previous [][]byte // accepted too
 }
 
-// All lists them, the current one first; none in open mode.
+// All lists them, the current one first; none in unauthenticated mode.
 func (k Keys) All() [][]byte {
 	if len(k.Current) == 0 {
 		return nil
@@ -30,11 +35,12 @@ func (k Keys) mode() Mode {
 	if len(k.Current) > 0 {
 		return Authenticated
 	}
-	return Open
+	return Unauthenticated
 }
 
-// check reports what no keys can be.
-func (k Keys) check() error {
+// Check returns an error that is ErrKey where a key is too short, or where there is a
+// previous one without a current one.
+func (k Keys) Check() error {
 	if len(k.Current) == 0 && len(k.Previous) > 0 {
 		return fmt.Errorf("use a previous key without a current one: %w", ErrKey)
 	}
@@ -46,12 +52,13 @@ func (k Keys) check() error {
 	return nil
 }
 
-// KeyID names a key without telling it. The zero value names none.
+// KeyID names a key without telling it: an HMAC of a constant by the key. It may be
+// logged. The zero value names none.
 type KeyID [8]byte
 
 const keyLabel = "pathwise key name 1"
 
-// IDOf is the key's name.
+// IDOf is the name of a key of any length.
 func IDOf(key []byte) KeyID {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(keyLabel))
@@ -130,7 +137,7 @@ func (s *signer) ofBinding(d direction, at site, p []byte, end int) []byte {
 type ring []*signer
 
 func newRing(k Keys) (ring, error) {
-	if err := k.check(); err != nil {
+	if err := k.Check(); err != nil {
 		return nil, err
 	}
 	var r ring

@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"context"
@@ -12,13 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reply is a probe answered.
+// Reply is a probe answered. Durations are of nanoseconds, as the kernel dates packets
+// (SO_TIMESTAMPNS), but for NTP's fraction of the reflector's timestamps.
 type Reply struct {
 	From netip.AddrPort
 	SSID uint16
 	Seq  uint32
-	Size int
-	// ReflectorSeq counts what a stateful reflector sent; a stateless one copies
+	Size int // octets of UDP payload
+	// ReflectorSeq counts, from 0, what a stateful reflector sent; a stateless one copies
 	// Seq.
 	ReflectorSeq uint32
 	SentAt, At   time.Time // At is when the kernel received it, if it tells
@@ -30,8 +31,8 @@ type Reply struct {
 	// mean what they say only if ClocksAgree. Their changes mean more.
 	ForwardDelay, BackwardDelay time.Duration
 	ClocksAgree                 bool // both ends say they are synchronised, or SameClock
-	// DSCPSeen and ECNSeen are what arrived at the reflector, by the CoS TLV, or
-	// -1. ReplyDSCP and ReplyTTL are what arrived here, or -1.
+	// DSCPSeen (0 to 63) and ECNSeen (0 to 3) are what arrived at the reflector, by the
+	// CoS TLV, or -1. ReplyDSCP and ReplyTTL are what arrived here, or -1.
 	DSCPSeen, ECNSeen, ReplyDSCP, ReplyTTL int
 	// DSCPRefused says that the reflector did not use the wished ReplyDSCP.
 	DSCPRefused bool
@@ -90,7 +91,8 @@ func (s *Sender) Counters() SenderCounters {
 	}
 }
 
-// Run receives replies until ctx ends, which is no error. The socket stays open.
+// Run receives replies until ctx ends, which is no error. The socket stays open. It is to
+// be called once at a time. The error is that of a socket that is of no more use.
 func (s *Sender) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -336,7 +338,7 @@ func (s *Sender) readTLV(t TLV, bound bool, r *Reply) {
 		if d, err := ParseDirectMeasurement(t.Value); err == nil {
 			r.Direct = &d
 		}
-	case experimental(t.Type) && (bound || s.mode == Open):
+	case experimental(t.Type) && (bound || s.mode == Unauthenticated):
 		r.TLVs = append(r.TLVs, TLV{t.Flags, t.Type, append([]byte(nil), t.Value...)})
 	}
 }

@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"fmt"
@@ -34,7 +34,8 @@ func (f Format) Encode(t time.Time) Timestamp {
 }
 
 // Decode reads ts as the time nearest to near that it can mean: both formats
-// wrap, NTP in 2036 and PTP in 2106.
+// wrap, NTP in 2036 and PTP in 2106. The error is ErrTimestamp: PTP's nanoseconds end
+// below 10^9.
 func (f Format) Decode(ts Timestamp, near time.Time) (time.Time, error) {
 	sec, low := uint32(ts>>32), uint64(uint32(ts))
 	ns, epoch := low, int64(0)

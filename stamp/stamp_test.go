@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"context"
@@ -141,7 +141,7 @@ func (l *line) reply(t *testing.T) Reply {
 // TestSockets: every combination of address family and mode, by the kernel: the
 // DSCP of each packet, TTLs, sizes, timestamps and the hook.
 func TestSockets(t *testing.T) {
-	ns := namespace(t, "pw-t-probe")
+	ns := namespace(t, "pw-t-stamp")
 	for _, at := range []string{"127.0.0.1:0", "[::1]:0"} {
 		for name, k := range modes() {
 			l := newLine(t, ns, at, k)
@@ -173,7 +173,7 @@ func TestSockets(t *testing.T) {
 				t.Errorf("%s %s: hook called %d times, expected %d", at, name, len(l.orders), want)
 			}
 			l.mu.Unlock()
-			if r := l.r.Heard(l.to.Addr()); r.IsZero() {
+			if r := l.r.LastProbe(l.to.Addr()); r.IsZero() {
 				t.Errorf("%s %s: never heard", at, name)
 			}
 		}
@@ -183,7 +183,7 @@ func TestSockets(t *testing.T) {
 // TestWildcard: a reflector bound to no address answers from the one it was
 // asked at, of either family.
 func TestWildcard(t *testing.T) {
-	ns := namespace(t, "pw-t-probe-any")
+	ns := namespace(t, "pw-t-stamp-any")
 	for at, tos := range map[string][]string{"[::]:0": {"127.0.0.1", "127.0.0.9", "::1"}, "0.0.0.0:0": {"127.0.0.9"}} {
 		l := newLine(t, ns, at, secret)
 		port := l.to.Port()
@@ -205,7 +205,7 @@ func TestWildcard(t *testing.T) {
 // TestBleached: a network that does not carry the mark is found out, in each
 // direction.
 func TestBleached(t *testing.T) {
-	ns := namespace(t, "pw-t-probe-mark")
+	ns := namespace(t, "pw-t-stamp-mark")
 	l := newLine(t, ns, "127.0.0.1:0", secret)
 	mark := SendOptions{DSCP: 0b101011, ClassOfService: true, ReplyDSCP: 0b100011}
 	for _, tt := range []struct {
@@ -256,12 +256,11 @@ func nft(t *testing.T, ns, rules string) {
 // TestBlackHole: what is lost is reported lost, by its own deadline, and where,
 // once replies come again.
 func TestBlackHole(t *testing.T) {
-	ns := namespace(t, "pw-t-probe-hole")
+	ns := namespace(t, "pw-t-stamp-hole")
 	for _, dir := range []string{"dport", "sport"} {
 		l := newLine(t, ns, "127.0.0.1:0", secret)
-		track := NewTrack(0, true)
 		l.send(t, SendOptions{})
-		track.Reply(l.reply(t))
+		l.reply(t)
 		nft(t, ns, "table ip t { chain c { type filter hook input priority 0; udp "+dir+" "+portString(l.to)+" drop; }; }")
 		for range 5 {
 			l.send(t, SendOptions{Deadline: 20 * time.Millisecond})
@@ -270,7 +269,6 @@ func TestBlackHole(t *testing.T) {
 		for range 5 {
 			x := <-l.lost
 			seqs = append(seqs, x.Seq)
-			track.Lost(x)
 		}
 		slices.Sort(seqs)
 		if !slices.Equal(seqs, []uint32{1, 2, 3, 4, 5}) || l.s.Counters().Lost != 5 {
@@ -278,18 +276,16 @@ func TestBlackHole(t *testing.T) {
 		}
 		nft(t, ns, "delete table ip t")
 		l.send(t, SendOptions{})
-		track.Reply(l.reply(t))
-		s := track.Summary()
-		if f, b := s.Forward.Lost, s.Backward.Lost; dir == "dport" && (f != 5 || b != 0) || dir == "sport" &&
-			(f != 0 || b != 5) {
-			t.Errorf("%s: %d lost forward, %d backward", dir, f, b)
+		r := l.reply(t) // to the seventh: of those before, the reflector has numbered what it saw
+		if seen := r.ReflectorSeq; r.Seq != 6 || dir == "dport" && seen != 1 || dir == "sport" && seen != 6 {
+			t.Errorf("%s: probe %d is the reflector's %d", dir, r.Seq, seen)
 		}
 	}
 }
 
 // TestDrain: what lies in the socket is read before it is judged.
 func TestDrain(t *testing.T) {
-	ns := namespace(t, "pw-t-probe-drain")
+	ns := namespace(t, "pw-t-stamp-drain")
 	l := newLine(t, ns, "127.0.0.1:0", secret)
 	quiet, err := NewSender(listen(t, ns, "127.0.0.1:0"),
 		SenderConfig{Keys: secret, OnReply: func(r Reply) { l.replies <- r }})

@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 // TestFlood plays garbage, cut, oversized, forged and captured packets to real
 // sockets of both ends, among probes that must all be answered as ever.
 func TestFlood(t *testing.T) {
-	ns := namespace(t, "pw-t-probe-flood")
+	ns := namespace(t, "pw-t-stamp-flood")
 	for _, at := range []string{"127.0.0.1:0", "[::1]:0"} {
 		l := newLine(t, ns, at, secret)
 		attacker := listen(t, ns, at)
@@ -74,7 +74,7 @@ func capture(t *testing.T, l *line) []byte {
 // TestReplayedBytes resends captured orders from their own address, to the same
 // reflector and to one that has started since.
 func TestReplayedBytes(t *testing.T) {
-	ns := namespace(t, "pw-t-probe-replay")
+	ns := namespace(t, "pw-t-stamp-replay")
 	l := newLine(t, ns, "127.0.0.1:0", secret)
 	l.send(t, SendOptions{TLVs: notice()})
 	l.reply(t)
@@ -103,7 +103,7 @@ func TestReplayedBytes(t *testing.T) {
 
 // TestOutstandingIsBounded: a sender that nobody answers says so, and recovers.
 func TestOutstandingIsBounded(t *testing.T) {
-	ns := namespace(t, "pw-t-probe-bound")
+	ns := namespace(t, "pw-t-stamp-bound")
 	hole := listen(t, ns, "127.0.0.1:0")
 	lost := make(chan Lost, 100)
 	s, err := NewSender(listen(t, ns, "127.0.0.1:0"), SenderConfig{
@@ -131,7 +131,7 @@ func TestOutstandingIsBounded(t *testing.T) {
 }
 
 func TestSendRefuses(t *testing.T) {
-	ns := namespace(t, "pw-t-probe-send")
+	ns := namespace(t, "pw-t-stamp-send")
 	for name, k := range modes() {
 		l := newLine(t, ns, "127.0.0.1:0", k)
 		for _, tt := range []struct {

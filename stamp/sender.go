@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"crypto/rand"
@@ -15,20 +15,22 @@ import (
 	"time"
 )
 
-// SenderConfig is how a Sender works. Only what has no default must be set.
+// SenderConfig is how a Sender works. Its zero value is unauthenticated.
 type SenderConfig struct {
 	// Keys make it authenticated, as the reflectors must be then.
 	Keys Keys
 	// Format is that of its timestamps, NTP by default.
 	Format Format
-	// Synchronized says that this machine's clock is, to within ClockError.
+	// Synchronized says that this machine's clock is, to UTC, to within ClockError:
+	// what probes tell of it (RFC 8762, section 4.2.1; RFC 4656, section 4.1.2).
 	Synchronized bool
 	ClockError   time.Duration
-	// SameClock says that reflectors read the very clock of this machine.
+	// SameClock says that reflectors read the very clock of this machine, as on loopback.
 	SameClock bool
 	// Deadline is how long a probe may be on its way, 1 s by default.
 	Deadline time.Duration
-	// MaxOutstanding bounds the probes that are remembered, 4096 by default.
+	// MaxOutstanding bounds the probes that are remembered, answered ones too, 4096 by
+	// default: at least what is sent within Deadline.
 	MaxOutstanding int
 	// OnReply and OnLost are told what became of each probe, one at a time, from the
 	// goroutine of Run, Drain or Expire. They may call Send, but neither Drain nor Run.
@@ -39,9 +41,9 @@ type SenderConfig struct {
 	// nothing by it. The socket is the Sender's then, to be closed by Close: it is
 	// taken out of the runtime's poller, which would wake the process for each reply.
 	Polled bool
-	// Network, if it has a name, is the one that every probe is bound to, as to the
-	// addresses of both ends; answers must be bound to the same. The socket must be
-	// bound to an address then.
+	// Network, if it has a name (of up to 255 octets), is the one that every probe is
+	// bound to in authenticated mode, as to the addresses of both ends; answers must be
+	// bound to the same. The socket must be bound to an address then.
 	Network string
 	// Now is the clock, time.Now by default; Seed, read once, is what must not be
 	// guessed, from crypto/rand by default.
@@ -49,22 +51,24 @@ type SenderConfig struct {
 	Seed io.Reader
 }
 
-// SendOptions is one probe.
+// SendOptions is one probe. The zero value is the least packet: a base without TLVs.
 type SendOptions struct {
-	// Size of the UDP payload; zero is the least that holds the rest. Between the
-	// least and four octets more no packet can be.
+	// Size of the UDP payload in octets, up to 65507; zero is the least that holds the
+	// rest. It is reached by an Extra Padding TLV (RFC 8972, section 4.1), whose head
+	// takes four octets: sizes between the least and four more cannot be.
 	Size int
 	// SSID of the session, 0 for the Sender's own, which is random.
 	SSID uint16
-	// DSCP and ECN of the packet.
+	// DSCP, 0 to 63, and ECN, 0 to 3, of the packet.
 	DSCP, ECN uint8
-	// ClassOfService adds that TLV: the reply tells the DSCP that arrived, and
+	// ClassOfService adds that TLV (RFC 8972, section 4.4): the reply tells the DSCP that arrived, and
 	// is to carry ReplyDSCP itself. Without it a reply carries what arrived.
 	ClassOfService bool
 	ReplyDSCP      uint8
-	// DirectMeasurement adds that TLV.
+	// DirectMeasurement adds that TLV (RFC 8972, section 4.5).
 	DirectMeasurement bool
-	// TLVs of experimental types; the binding and the HMAC are added.
+	// TLVs of experimental types, 240 to 250, for a reflector's OnTLV; the binding and
+	// the HMAC are added.
 	TLVs []TLV
 	// Deadline for the reply, the Sender's by default.
 	Deadline time.Duration
@@ -128,7 +132,8 @@ type Sender struct {
 // sending is a session as its sender keeps it.
 type sending struct{ seq, sent uint32 }
 
-// NewSender prepares conn for probing. Run receives.
+// NewSender prepares conn for probing, and leaves it to the caller to close unless it is
+// Polled. Run receives. The error is ErrKey, or that of a socket that takes no options.
 func NewSender(conn *net.UDPConn, cfg SenderConfig) (*Sender, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -212,7 +217,7 @@ func (s *Sender) setKeys(k Keys) (err error) {
 	return err
 }
 
-// SetKeys changes the keys, as Reflector.SetKeys does.
+// SetKeys changes the keys, as [Reflector.SetKeys] does.
 func (s *Sender) SetKeys(k Keys) error {
 	s.receiving.Lock()
 	defer s.receiving.Unlock()
@@ -235,7 +240,9 @@ func (s *Sender) Forget(to netip.AddrPort) {
 	}
 }
 
-// Send sends one probe. Its reply, or its loss, is told by Run.
+// Send sends one probe. Its reply, or its loss, is told to OnReply or OnLost, by Run. Its
+// number within the session is Sent.Seq, from 0. The error is ErrSize, ErrType, ErrBusy,
+// or the socket's: then nothing was sent, and the number is given to the next.
 func (s *Sender) Send(to netip.AddrPort, o SendOptions) (Sent, error) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
@@ -346,7 +353,7 @@ func (s *Sender) build(t TestPacket, o SendOptions, to netip.Addr, nth uint32) e
 	if err != nil {
 		return err
 	}
-	if s.mode == Open {
+	if s.mode == Unauthenticated {
 		return nil
 	}
 	key := s.signs.named(o.Key)

@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"encoding/binary"

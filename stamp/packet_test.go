@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"bytes"
@@ -22,10 +22,10 @@ func TestLayout(t *testing.T) {
 		put  func(Mode, []byte)
 		want string
 	}{
-		{"test open", Open, test.Put, "01020304" + "1112131415161718" + "2122" + "3132" + zeros(28)},
+		{"test open", Unauthenticated, test.Put, "01020304" + "1112131415161718" + "2122" + "3132" + zeros(28)},
 		{"test authenticated", Authenticated, test.Put,
 			"01020304" + zeros(12) + "1112131415161718" + "2122" + "3132" + zeros(68) + zeros(16)},
-		{"reply open", Open, reply.Put, "41424344" + "5152535455565758" + "6162" + "3132" +
+		{"reply open", Unauthenticated, reply.Put, "41424344" + "5152535455565758" + "6162" + "3132" +
 			"7172737475767778" + "01020304" + "1112131415161718" + "2122" + zeros(2) + "81" + zeros(3)},
 		{"reply authenticated", Authenticated, reply.Put, "41424344" + zeros(12) + "5152535455565758" + "6162" + "3132" +
 			zeros(4) + "7172737475767778" + zeros(8) + "01020304" + zeros(12) + "1112131415161718" + "2122" + zeros(6) +

@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"bytes"
@@ -169,20 +169,21 @@ func TestHostile(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		play func(b *bench) []byte // what is played last
-		want func(Counters) uint64
+		want func(ReflectorCounters) uint64
 	}{
 		{"forged sequence number", func(b *bench) []byte { return flip(b.probe(SendOptions{}), 3) },
-			func(c Counters) uint64 { return c.Forged }},
+			func(c ReflectorCounters) uint64 { return c.Forged }},
 		{"forged timestamp", func(b *bench) []byte { return flip(b.probe(SendOptions{}), 20) },
-			func(c Counters) uint64 { return c.Forged }},
+			func(c ReflectorCounters) uint64 { return c.Forged }},
 		{"forged MAC", func(b *bench) []byte { return flip(b.probe(SendOptions{}), 111) },
-			func(c Counters) uint64 { return c.Forged }},
+			func(c ReflectorCounters) uint64 { return c.Forged }},
 		{"truncated", func(b *bench) []byte { return b.probe(SendOptions{})[:111] },
-			func(c Counters) uint64 { return c.Short }},
-		{"empty", func(*bench) []byte { return nil }, func(c Counters) uint64 { return c.Short }},
-		{"oversized", func(b *bench) []byte { return make([]byte, 9217) }, func(c Counters) uint64 { return c.Oversized }},
+			func(c ReflectorCounters) uint64 { return c.Short }},
+		{"empty", func(*bench) []byte { return nil }, func(c ReflectorCounters) uint64 { return c.Short }},
+		{"oversized", func(b *bench) []byte { return make([]byte, 9217) },
+			func(c ReflectorCounters) uint64 { return c.Oversized }},
 		{"replayed", func(b *bench) []byte { p := b.probe(SendOptions{TLVs: notice()}); b.reflect(p); return p },
-			func(c Counters) uint64 { return c.Replayed }},
+			func(c ReflectorCounters) uint64 { return c.Replayed }},
 		{"replayed later", func(b *bench) []byte {
 			p := b.probe(SendOptions{})
 			b.reflect(p)
@@ -191,7 +192,7 @@ func TestHostile(t *testing.T) {
 				b.reflect(b.probe(SendOptions{}))
 			}
 			return p
-		}, func(c Counters) uint64 { return c.Replayed }},
+		}, func(c ReflectorCounters) uint64 { return c.Replayed }},
 		{"replayed after a restart", func(b *bench) []byte {
 			p := b.probe(SendOptions{TLVs: notice()})
 			b.reflect(p)
@@ -199,7 +200,7 @@ func TestHostile(t *testing.T) {
 			b.restart(secret)
 			b.tlvs = nil
 			return p
-		}, func(c Counters) uint64 { return c.Stale }},
+		}, func(c ReflectorCounters) uint64 { return c.Stale }},
 		{"replayed when its session was forgotten", func(b *bench) []byte {
 			p := b.probe(SendOptions{TLVs: notice()})
 			b.reflect(p)
@@ -209,20 +210,20 @@ func TestHostile(t *testing.T) {
 				b.reflect(b.probe(SendOptions{SSID: 100 + i}))
 			}
 			return p
-		}, func(c Counters) uint64 { return c.Replayed }},
+		}, func(c ReflectorCounters) uint64 { return c.Replayed }},
 		{"held back", func(b *bench) []byte {
 			p := b.probe(SendOptions{})
 			b.now = b.now.Add(3 * time.Second)
 			return p
-		}, func(c Counters) uint64 { return c.Stale }},
+		}, func(c ReflectorCounters) uint64 { return c.Stale }},
 		{"from the future", func(b *bench) []byte {
 			b.now = b.now.Add(3 * time.Second)
 			p := b.probe(SendOptions{})
 			b.now = b.now.Add(-3 * time.Second)
 			return p
-		}, func(c Counters) uint64 { return c.Stale }},
+		}, func(c ReflectorCounters) uint64 { return c.Stale }},
 		{"from the reflector's port", func(b *bench) []byte { b.from = b.to; return b.probe(SendOptions{}) },
-			func(c Counters) uint64 { return c.Loop }},
+			func(c ReflectorCounters) uint64 { return c.Loop }},
 	} {
 		b := newBench(t, secret)
 		p := tt.play(b)

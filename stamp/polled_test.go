@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // as if they had been read when they came; so are those that never came. The socket
 // is the sender's to close.
 func TestPolled(t *testing.T) {
-	ns := namespace(t, "pw-t-probe-polled")
+	ns := namespace(t, "pw-t-stamp-polled")
 	for _, at := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
 		l := newLine(t, ns, at, secret)
 		conn := listen(t, ns, at)

@@ -1,6 +1,7 @@
-package probe
+package stamp
 
 import (
+	"bytes"
 	"net"
 	"net/netip"
 	"sync"
@@ -10,7 +11,7 @@ import (
 
 // onNetwork makes both ends of the bench those of a network; the reflector takes
 // part in what others have taken.
-func (b *bench) onNetwork(network string, shared *Replays) {
+func (b *bench) onNetwork(network string, shared *ReplayCache) {
 	b.s.cfg.Network = network
 	b.r.cfg.Network, b.r.addr, b.s.local = network, b.to.Addr(), b.from.Addr()
 	if shared != nil {
@@ -48,7 +49,7 @@ func TestElsewhere(t *testing.T) {
 
 // TestReplaysAreShared: what one reflector of a host has taken no other takes.
 func TestReplaysAreShared(t *testing.T) {
-	shared := NewReplays(0)
+	shared := NewReplayCache(0)
 	one, two := newBench(t, secret), newBench(t, secret)
 	one.r.cfg.Replays, two.r.cfg.Replays = shared, shared
 	p := one.probe(SendOptions{TLVs: notice()})
@@ -61,7 +62,7 @@ func TestReplaysAreShared(t *testing.T) {
 
 // TestReplaysFromManySides: of many that bring one packet, one is let through.
 func TestReplaysFromManySides(t *testing.T) {
-	shared, now := NewReplays(0), time.Unix(1000, 0)
+	shared, now := NewReplayCache(0), time.Unix(1000, 0)
 	p := make([]byte, authBase)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -143,16 +144,21 @@ func TestRefusals(t *testing.T) {
 		told[3].Ahead.Round(time.Second) != time.Minute {
 		t.Errorf("%d octets, %d orders, %+v", len(out), len(b.tlvs), told)
 	}
-	if got := b.r.HeardFresh(b.from.Addr()); !got.Equal(fresh) {
+	if got := b.r.LastFreshProbe(b.from.Addr()); !got.Equal(fresh) {
 		t.Errorf("last fresh at %v, expected %v", got, fresh)
 	}
 }
 
+func ringKey(i int) []byte { return bytes.Repeat([]byte{byte('a' + i)}, 32) }
+
+// turned are the keys of a host that was given key n last, and key n-1 before.
+func turned(n int) Keys { return Keys{Current: ringKey(n), Previous: [][]byte{ringKey(n - 1)}} }
+
 // TestKeysTurnOverLive changes the keys of both ends again and again while probes
 // go, each signed by a key that the other end has: none is lost, none is refused.
 func TestKeysTurnOverLive(t *testing.T) {
-	ns := namespace(t, "pw-t-probe-keys")
-	l := newLine(t, ns, "127.0.0.1:0", ringKeys(0))
+	ns := namespace(t, "pw-t-stamp-keys")
+	l := newLine(t, ns, "127.0.0.1:0", Keys{Current: ringKey(0)})
 	l.s.receiving.Lock()
 	l.s.sending.Lock()
 	l.r.mu.Lock()
@@ -161,12 +167,12 @@ func TestKeysTurnOverLive(t *testing.T) {
 	l.s.sending.Unlock()
 	l.s.receiving.Unlock()
 	for i := range 20 {
-		if err := l.r.SetKeys(ringKeys(i+1, i)); err != nil {
+		if err := l.r.SetKeys(turned(i + 1)); err != nil {
 			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := l.s.SetKeys(ringKeys(i+1, i)); err != nil {
+			if err := l.s.SetKeys(turned(i + 1)); err != nil {
 				t.Error(err)
 			}
 		})

@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"context"
@@ -14,45 +14,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReflectorConfig is how a Reflector works. Only what has no default must be set.
+// ReflectorConfig is how a Reflector works. Its zero value answers anyone.
 type ReflectorConfig struct {
-	// Keys make it authenticated; without, it answers anyone.
+	// Keys make it authenticated: a packet that none of them signed is not answered.
 	Keys Keys
 	// Format is that of its timestamps, NTP by default. Probes say their own.
 	Format Format
-	// Synchronized says that this machine's clock is, to within ClockError.
+	// Synchronized says that this machine's clock is, to UTC, to within ClockError:
+	// what replies tell of it (RFC 8762, section 4.2.1; RFC 4656, section 4.1.2).
 	Synchronized bool
 	ClockError   time.Duration
 	// MaxSessions bounds memory; 4096 by default, less than 400 octets each.
 	MaxSessions int
-	// MaxSize is the longest packet answered; 9216 by default.
+	// MaxSize is the longest packet answered in octets of UDP payload; 9216 by default.
 	MaxSize int
 	// Freshness is how far a new session's timestamp may be from this machine's
 	// clock in authenticated mode; DefaultFreshness by default.
 	Freshness time.Duration
-	// Network, if it has a name, is the one that all probes must be bound to, as to
-	// the addresses that they come from and to: SenderConfig has the same.
+	// Network, if it has a name (of up to 255 octets), is the one that all probes must
+	// be bound to, as to the addresses that they come from and to, in authenticated
+	// mode: SenderConfig has the same. It works with this package's Sender alone.
 	Network string
 	// Replays is shared by the reflectors of a host; by default it is its own.
-	Replays *Replays
+	Replays *ReplayCache
 	// OnRefused is told of packets refused for their key or their time. It must not
 	// wait, nor ask the reflector.
 	OnRefused func(Refusal)
-	// AllowDSCP is the policy for a CoS TLV's wish; nil allows all.
+	// AllowDSCP is the policy for the DSCP, 0 to 63, that a CoS TLV wishes for the reply
+	// (RFC 8972, section 4.4); nil allows all.
 	AllowDSCP func(from netip.AddrPort, dscp uint8) bool
-	// OnTLV is given each TLV of an experimental type that is authentic, fresh,
+	// OnTLV is given, in authenticated mode, each TLV of types 240 to 250 that is fresh
 	// and bound to its packet (see the package comment), once for each packet of
 	// a session. What it returns is the reflected value, cut or filled with zeros
 	// to the length of the received one, since replies are as long as probes; nil
 	// reflects what was received. It runs on the reflector's only goroutine. The
 	// value is only valid until it returns. That from is who sent it is not
-	// authenticated, as no MAC covers addresses: an order says itself whose it is.
+	// authenticated without Network, as no MAC covers addresses then: a value should
+	// say itself whose it is.
 	OnTLV func(from netip.AddrPort, ssid uint16, t TLV) []byte
 	// Now is the clock, time.Now by default.
 	Now func() time.Time
 }
 
-// Refusal is a packet that was refused, or whose orders were.
+// Refusal is a packet that was refused, or whose TLVs of experimental types were.
 type Refusal struct {
 	From netip.AddrPort
 	// Key: it authenticates by none. From may be anybody then.
@@ -61,8 +65,8 @@ type Refusal struct {
 	Ahead time.Duration
 }
 
-// Counters is what became of the packets that came, by the reason.
-type Counters struct {
+// ReflectorCounters is what became of the packets that came, by the reason.
+type ReflectorCounters struct {
 	Received   uint64 // all
 	Reflected  uint64 // answered, if the socket took it
 	Short      uint64 // refused: shorter than a base packet
@@ -98,7 +102,7 @@ type Reflector struct {
 	count [reasons]atomic.Uint64
 }
 
-// What is counted, in the order of Counters.
+// What is counted, in the order of ReflectorCounters.
 const (
 	cReceived = iota
 	cReflected
@@ -118,7 +122,9 @@ const (
 	reasons
 )
 
-// NewReflector prepares conn for reflecting. Serve does the work.
+// NewReflector prepares conn for reflecting, and leaves it to the caller to close. The
+// port of STAMP is 862 (RFC 8762, section 4.1). Serve does the work. The error is ErrKey,
+// or that of a socket that takes no options.
 func NewReflector(conn *net.UDPConn, cfg ReflectorConfig) (*Reflector, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -134,7 +140,7 @@ func NewReflector(conn *net.UDPConn, cfg ReflectorConfig) (*Reflector, error) {
 		cfg.Freshness = DefaultFreshness
 	}
 	if cfg.Replays == nil {
-		cfg.Replays = NewReplays(cfg.Freshness)
+		cfg.Replays = NewReplayCache(cfg.Freshness)
 	}
 	r := &Reflector{
 		cfg: cfg, conn: conn, out: make([]byte, cfg.MaxSize),
@@ -155,8 +161,8 @@ func NewReflector(conn *net.UDPConn, cfg ReflectorConfig) (*Reflector, error) {
 	return r, nil
 }
 
-// SetKeys changes the keys. It cannot change the mode: there must be a key now
-// exactly if there was one before.
+// SetKeys changes the keys, also while Serve runs. It cannot change the mode: there must
+// be a key now exactly if there was one before. The error is ErrKey.
 func (r *Reflector) SetKeys(k Keys) error {
 	keys, err := newRing(k)
 	if err != nil {
@@ -172,12 +178,12 @@ func (r *Reflector) SetKeys(k Keys) error {
 }
 
 // Counters reads all counters; it may be called at any time.
-func (r *Reflector) Counters() Counters {
+func (r *Reflector) Counters() ReflectorCounters {
 	n := func(i int) uint64 { return r.count[i].Load() }
 	r.mu.Lock()
 	sessions := uint64(len(r.sessions.byKey))
 	r.mu.Unlock()
-	return Counters{
+	return ReflectorCounters{
 		Received: n(cReceived), Reflected: n(cReflected), Short: n(cShort), Oversized: n(cOversized),
 		Forged: n(cForged), Elsewhere: n(cElsewhere), BadTime: n(cBadTime), Replayed: n(cReplayed), Stale: n(cStale),
 		Loop: n(cLoop), BadTLV: n(cBadTLV), ForgedTLV: n(cForgedTLV), Unbound: n(cUnbound), Delivered: n(cDelivered),
@@ -185,20 +191,20 @@ func (r *Reflector) Counters() Counters {
 	}
 }
 
-// Heard says when the last probe from a came that was answered: that the
+// LastProbe says when the last probe from a came that was answered: that the
 // direction from a to here works. It is zero if none is remembered.
-func (r *Reflector) Heard(a netip.Addr) time.Time {
-	seen, _ := r.heard(a)
+func (r *Reflector) LastProbe(a netip.Addr) time.Time {
+	seen, _ := r.last(a)
 	return seen
 }
 
-// HeardFresh says the same of probes whose timestamps were fresh.
-func (r *Reflector) HeardFresh(a netip.Addr) time.Time {
-	_, fresh := r.heard(a)
+// LastFreshProbe says the same of probes whose timestamps were fresh.
+func (r *Reflector) LastFreshProbe(a netip.Addr) time.Time {
+	_, fresh := r.last(a)
 	return fresh
 }
 
-func (r *Reflector) heard(a netip.Addr) (seen, fresh time.Time) {
+func (r *Reflector) last(a netip.Addr) (seen, fresh time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for k, s := range r.sessions.byKey {
@@ -215,7 +221,9 @@ func (r *Reflector) heard(a netip.Addr) (seen, fresh time.Time) {
 	return seen, fresh
 }
 
-// Serve answers probes until ctx ends, which is no error. The socket stays open.
+// Serve answers probes until ctx ends, which is no error. The socket stays open. It is to
+// be called once at a time. The error is that of a socket that is of no more use, such
+// as a closed one.
 func (r *Reflector) Serve(ctx context.Context) error {
 	_ = r.conn.SetReadDeadline(time.Time{}) // that of a Serve before
 	stop := context.AfterFunc(ctx, func() { _ = r.conn.SetReadDeadline(time.Unix(1, 0)) })
@@ -247,7 +255,7 @@ func (r *Reflector) Serve(ctx context.Context) error {
 
 // inARow: after so many packets in a row a reflector makes a call that the runtime
 // knows of. That wakes its monitor thread, which makes it give way to others: the
-// calls of a mailbox do not, and a flood must not keep the agent's loop waiting.
+// calls of a mailbox do not, and a flood must not keep other goroutines waiting.
 const inARow = 64
 
 // serveOne answers the next packet, and reports whether there was one.

@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"encoding/binary"
@@ -6,25 +6,24 @@ import (
 	"fmt"
 )
 
-// What can be wrong with bytes from outside, and with what is asked for.
+// What can be wrong with bytes from outside, and with what is asked for. Errors of this
+// package wrap these: use errors.Is.
 var (
-	ErrShort     = errors.New("packet shorter than the base packet")
-	ErrLong      = errors.New("packet longer than allowed")
-	ErrTimestamp = errors.New("timestamp of no time")
-	ErrTLV       = errors.New("malformed TLV")
-	ErrAuth      = errors.New("packet does not authenticate")
-	ErrKey       = errors.New("key shorter than 16 octets")
-	ErrSize      = errors.New("size that no packet can have")
-	ErrType      = errors.New("TLV type reserved for the protocol")
-	ErrBusy      = errors.New("too many probes outstanding")
+	ErrShort     = errors.New("packet shorter than the base packet") // of Parse functions
+	ErrTimestamp = errors.New("timestamp of no time")                // of Decode: 10^9 nanoseconds or more
+	ErrTLV       = errors.New("malformed TLV")                       // of Parse functions
+	ErrKey       = errors.New("key shorter than 16 octets")          // of New and SetKeys
+	ErrSize      = errors.New("size that no packet can have")        // of Send
+	ErrType      = errors.New("TLV type reserved for the protocol")  // of Send: not 240 to 250
+	ErrBusy      = errors.New("too many probes outstanding")         // of Send: MaxOutstanding of them
 )
 
 // Mode is RFC 8762's: unauthenticated or authenticated.
 type Mode uint8
 
-// The modes. Both directions use one mode.
+// The modes: RFC 8762, section 4. Both ends and both directions use one mode.
 const (
-	Open Mode = iota
+	Unauthenticated Mode = iota
 	Authenticated
 )
 
@@ -37,7 +36,8 @@ const (
 	largest = 65507
 )
 
-// Base is the length of a packet without TLVs, the same in both directions.
+// Base is the length of a packet without TLVs in octets, the same in both directions:
+// 44, or 112 in authenticated mode.
 func (m Mode) Base() int {
 	if m == Authenticated {
 		return authBase
@@ -48,15 +48,15 @@ func (m Mode) Base() int {
 // TestPacket is what a Session-Sender sends: RFC 8762, section 4.2, with the
 // SSID of RFC 8972, section 3.
 type TestPacket struct {
-	Seq   uint32
-	Time  Timestamp
+	Seq   uint32    // from 0 for each session
+	Time  Timestamp // T1, when the sender sent, in the format that Error tells
 	Error ErrorEstimate
-	SSID  uint16
+	SSID  uint16 // of the session; 0 is that of a sender without RFC 8972
 }
 
 // ReflectedPacket is what a Session-Reflector answers: RFC 8762, section 4.3.
 type ReflectedPacket struct {
-	Seq      uint32
+	Seq      uint32    // from 0 for each session where the reflector is stateful, or else the probe's
 	Time     Timestamp // T3, when the reflector sent
 	Error    ErrorEstimate
 	SSID     uint16
@@ -81,8 +81,8 @@ func senderTimeAt() place { return place{28, 64} }
 func senderErrAt() place  { return place{36, 72} }
 func ttlAt() place        { return place{40, 80} }
 
-// Put writes the base packet to the start of b, which must be long enough, and
-// zeroes what must be zero. An authenticated packet's HMAC is left zero.
+// Put writes the base packet to the start of b, and zeroes what must be zero. It panics
+// where b is shorter than m.Base. An authenticated packet's HMAC is left zero.
 func (p TestPacket) Put(m Mode, b []byte) {
 	b = b[:m.Base()]
 	clear(b)
@@ -93,7 +93,7 @@ func (p TestPacket) Put(m Mode, b []byte) {
 }
 
 // ParseTest reads a test packet's base; what follows it are TLVs. It does not
-// authenticate.
+// authenticate. The error is ErrShort.
 func ParseTest(m Mode, b []byte) (TestPacket, error) {
 	if len(b) < m.Base() {
 		return TestPacket{}, fmt.Errorf("parse test packet of %d octets: %w", len(b), ErrShort)

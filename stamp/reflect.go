@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"net/netip"
@@ -60,7 +60,7 @@ func (r *Reflector) mode() Mode {
 	if len(r.keys) > 0 {
 		return Authenticated
 	}
-	return Open
+	return Unauthenticated
 }
 
 // refused tells of a packet that is refused for its key or its time.
@@ -110,7 +110,7 @@ func (r *Reflector) admit(in []byte, from netip.AddrPort, a ancillary, now time.
 	}
 	p.test, _ = ParseTest(m, in)
 	k := sessionKey{from, p.test.SSID}
-	if m == Open {
+	if m == Unauthenticated {
 		// A replay cannot be told from a probe that anyone could have made.
 		if p.session = r.sessions.get(k); p.session == nil {
 			p.session = r.sessions.add(k)
@@ -209,7 +209,7 @@ func (r *Reflector) answerTLVs(out []byte, m Mode, ses *session, from netip.Addr
 				continue
 			}
 			r.count[cDelivered].Add(1)
-			r.mu.Unlock() // the hook may ask for Counters or Heard
+			r.mu.Unlock() // the hook may ask for Counters or LastProbe
 			v := r.cfg.OnTLV(from, ses.key.ssid, t)
 			r.mu.Lock()
 			if v != nil {

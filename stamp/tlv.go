@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"encoding/binary"
@@ -6,7 +6,7 @@ import (
 )
 
 // The TLV types that this package knows: RFC 8972, section 5.1. Types 240 to 251
-// are for experiments; the last is the binding of the package comment.
+// are for experiments; the last is the binding that the package comment explains.
 const (
 	TypePadding           = 1
 	TypeClassOfService    = 4
@@ -27,7 +27,8 @@ const (
 
 const tlvHead = 4
 
-// TLV is one extension. Value is opaque here and points into the packet.
+// TLV is one extension: RFC 8972, section 4. Value, of up to 65535 octets, is opaque here;
+// where it was parsed it points into the packet.
 type TLV struct {
 	Flags uint8
 	Type  uint8
@@ -82,7 +83,7 @@ func zero(b []byte) bool {
 }
 
 // ParseTLVs appends to dst the TLVs of b, which is what follows a base packet.
-// Those before a malformed one are returned with the error.
+// Those before a malformed one are returned with the error, which is ErrTLV.
 func ParseTLVs(dst []TLV, b []byte) ([]TLV, error) {
 	for off := 0; ; {
 		t, next, err := nextTLV(b, off)
@@ -118,7 +119,7 @@ func (c ClassOfService) put(b []byte) {
 	binary.BigEndian.PutUint32(b, v)
 }
 
-// ParseClassOfService reads the value of a CoS TLV.
+// ParseClassOfService reads the value of a CoS TLV, of four octets. The error is ErrTLV.
 func ParseClassOfService(b []byte) (ClassOfService, error) {
 	if len(b) != 4 {
 		return ClassOfService{}, fmt.Errorf("parse class of service of %d octets: %w", len(b), ErrTLV)
@@ -141,7 +142,8 @@ func (d DirectMeasurement) put(b []byte) {
 	binary.BigEndian.PutUint32(b[8:], d.ReflectorSent)
 }
 
-// ParseDirectMeasurement reads the value of a direct measurement TLV.
+// ParseDirectMeasurement reads the value of a direct measurement TLV, of twelve octets.
+// The error is ErrTLV.
 func ParseDirectMeasurement(b []byte) (DirectMeasurement, error) {
 	if len(b) != 12 {
 		return DirectMeasurement{}, fmt.Errorf("parse direct measurement of %d octets: %w", len(b), ErrTLV)

@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"encoding/binary"
@@ -6,32 +6,34 @@ import (
 	"time"
 )
 
-// DefaultFreshness is by how much the clocks of two hosts may differ.
+// DefaultFreshness is by how much the clocks of two hosts may differ in authenticated
+// mode, unless ReflectorConfig says otherwise.
 const DefaultFreshness = 2 * time.Second
 
-// Replays is what the reflectors of one host have taken, whatever network it came
-// on, so that none takes what another has. It may be used by many at a time.
-type Replays struct {
+// ReplayCache is what the reflectors of one host have taken, whatever socket it came by,
+// so that none takes what another has. It may be used by many at a time, and grows to
+// some megabytes at most.
+type ReplayCache struct {
 	mu     sync.Mutex
 	recent *recent
 }
 
-// NewReplays is for reflectors with that freshness; 0 is the default.
-func NewReplays(freshness time.Duration) *Replays {
+// NewReplayCache is for reflectors with that freshness; 0 is the default.
+func NewReplayCache(freshness time.Duration) *ReplayCache {
 	if freshness <= 0 {
 		freshness = DefaultFreshness
 	}
-	return &Replays{recent: newRecent(2 * freshness)}
+	return &ReplayCache{recent: newRecent(2 * freshness)}
 }
 
-func (r *Replays) has(p []byte, sent time.Time) bool {
+func (r *ReplayCache) has(p []byte, sent time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.recent.has(p, sent)
 }
 
 // take remembers the authentic packet p, and reports whether it is new.
-func (r *Replays) take(p []byte, sent, now time.Time) bool {
+func (r *ReplayCache) take(p []byte, sent, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.recent.has(p, sent) {
@@ -42,7 +44,7 @@ func (r *Replays) take(p []byte, sent, now time.Time) bool {
 }
 
 // recentMost bounds each half of recent: some 16,000 probes a second for the
-// default freshness, far more than agents send.
+// default freshness.
 const recentMost = 1 << 16
 
 // recent remembers the MACs of the authentic packets of the last while. A

@@ -1,4 +1,4 @@
-package probe
+package stamp
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // missing.
 func stampSuite(t *testing.T) string {
 	t.Helper()
-	root, err := filepath.Abs("../../..")
+	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestInteropSender(t *testing.T) {
 	program := stampSuite(t)
 	for _, c := range interops() {
 		t.Run(c.name, func(t *testing.T) {
-			ns := namespace(t, "pw-t-probe-ss")
+			ns := namespace(t, "pw-t-stamp-ss")
 			var out output
 			cmd := exec.Command(program, append(c.options(), "-i", "--local-port", "8620", "--stateful-reflector")...)
 			cmd.Stdout, cmd.Stderr = &out, &out
@@ -154,7 +154,7 @@ func TestInteropReflector(t *testing.T) {
 	program := stampSuite(t)
 	for _, c := range interops() {
 		t.Run(c.name, func(t *testing.T) {
-			ns := namespace(t, "pw-t-probe-sr")
+			ns := namespace(t, "pw-t-stamp-sr")
 			conn := listen(t, ns, mustPort(c.addr, 0).String())
 			r, err := NewReflector(conn, ReflectorConfig{Keys: c.keys, Format: c.format})
 			if err != nil {
