@@ -345,3 +345,13 @@ func (v Value) describe() string {
 		return strconv.Quote(text)
 	}
 }
+
+// Write writes a value as YAML by its tags.
+func Write(w io.Writer, x any) error {
+	enc := yaml.NewEncoder(w)
+	enc.SetIndent(2)
+	if err := enc.Encode(x); err != nil {
+		return err
+	}
+	return enc.Close()
+}

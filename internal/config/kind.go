@@ -89,6 +89,17 @@ func anyText(words ...string) *jsonschema.Schema {
 	return s
 }
 
+// OrWord is what an editor is told of a kind that may also be the word.
+func OrWord(k Kind, word string) *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Enum: []any{word}}, k.Schema}}
+}
+
+// ListOrMap is what an editor is told of one value, a list of them, or values by key.
+func ListOrMap(one, byKey Kind) *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{one.Schema, {Type: "array", Items: one.Schema},
+		{Type: "object", AdditionalProperties: byKey.Schema}}}
+}
+
 // Int is a whole number in [low, high].
 func Int(low, high int) Kind {
 	least, most := float64(low), float64(high)

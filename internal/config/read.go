@@ -160,18 +160,19 @@ func (r Reader) keys(v Value, dst reflect.Value, f field) error {
 	if err := v.Fields(known); err != nil {
 		return err
 	}
-	var needed []string
 	for _, f := range all {
-		if f.needed {
-			needed = append(needed, f.key)
+		if _, ok := found[f.key]; f.needed && !ok {
+			return v.Need(f.key)
 		}
+	}
+	for _, f := range all {
 		if child, ok := found[f.key]; ok {
 			if err := r.value(child, dst.FieldByIndex(f.index), f); err != nil {
 				return err
 			}
 		}
 	}
-	return v.Need(needed...)
+	return nil
 }
 
 // Keys lists the keys of a struct that a Reader reads.

@@ -42,6 +42,9 @@ func (c Cores) Word() string {
 	return string(c)
 }
 
+// MarshalYAML writes it as files have it.
+func (c Cores) MarshalYAML() (any, error) { return c.Word(), nil }
+
 // Ends returns the cores of pair number i, from 0, of those of a machine; -1 where it may
 // use all. A machine with one core has no two ends apart: see Check.
 func (c Cores) Ends(i int, cores []int) (client, server int) {

@@ -27,3 +27,6 @@ func (r Rmem) Word() string {
 	}
 	return strconv.Itoa(int(r))
 }
+
+// MarshalYAML writes it as files have it.
+func (r Rmem) MarshalYAML() (any, error) { return r.Word(), nil }

@@ -12,12 +12,12 @@ import (
 // and Boluk (2020) does.
 type Choice struct {
 	// App is the application's name in the recommendation table.
-	App string `json:"app"`
+	App string `json:"app" yaml:"app" key:"needed" doc:"the application in the recommendation table"`
 	// Load is "optimum" or "high".
-	Load   string `json:"load"`
-	Robust bool   `json:"robust"`
+	Load   string `json:"load" yaml:"load" key:"needed" doc:"optimum or high"`
+	Robust bool   `json:"robust" yaml:"robust" doc:"the choice of users who need robustness"`
 	// Network is the one that is said to be the best.
-	Network string `json:"network"`
+	Network string `json:"network" yaml:"network" is:"measured" key:"needed" doc:"the best one"`
 }
 
 // Recommend answers which networks are the best for a choice's application in a

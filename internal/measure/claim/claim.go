@@ -109,8 +109,8 @@ type Trend struct {
 
 // Range is an interval of figures, ends included; a missing end is open.
 type Range struct {
-	Least *float64 `json:"least,omitempty"`
-	Most  *float64 `json:"most,omitempty"`
+	Least *float64 `json:"least,omitempty" yaml:"least,omitempty" doc:"lower end; default none"`
+	Most  *float64 `json:"most,omitempty" yaml:"most,omitempty" doc:"upper end; default none"`
 }
 
 // Above tells whether v lies above the range, Below whether below.

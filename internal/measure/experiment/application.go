@@ -3,8 +3,11 @@ package experiment
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/measure/application"
@@ -12,97 +15,63 @@ import (
 	"pathwise.dev/pathwise/internal/sample"
 )
 
-// applications keeps the entries for later: they speak of workloads.
-func (d *draft) applications(v config.Value) (err error) {
-	d.applied, err = v.Items()
-	return err
-}
-
 // application reads {name: NAME, workloads: [...], bounds: [...]}.
-func (d *draft) application(v config.Value) error {
-	var a application.Application
-	var bounds []config.Value
-	err := v.Fields(map[string]config.Field{
-		"name": d.applicationName(&a.Name),
-		"workloads": func(v config.Value) error {
-			items, err := v.Items()
-			for _, item := range items {
-				if err = d.part(item, &a); err != nil {
-					return err
-				}
-			}
-			return err
-		},
-		"bounds": func(v config.Value) (err error) { bounds, err = v.Items(); return err },
-	}, "name", "workloads")
-	for i := 0; err == nil && i < len(bounds); i++ {
-		err = d.bound(bounds[i], &a)
-	}
-	if err != nil {
+func (d *draft) application(_ config.Value, _ *applied, read func() error) error {
+	d.app = &application.Application{}
+	if err := read(); err != nil {
 		return err
 	}
-	d.exp.Applications = append(d.exp.Applications, a)
+	d.exp.Applications = append(d.exp.Applications, *d.app)
 	return nil
 }
 
-func (d *draft) applicationName(dst *string) config.Field {
-	return func(v config.Value) (err error) {
-		if *dst, err = v.Text(); err != nil {
-			return err
-		}
-		named := func(a application.Application) bool { return a.Name == *dst }
-		switch {
-		case !isName(*dst):
-			return v.Errorf("%q: expected a name of letters, digits, dots, hyphens and underscores", *dst)
-		case slices.ContainsFunc(application.Shipped(), named):
-			return v.Errorf("application %q comes with Pathwise: expected another name", *dst)
-		case slices.ContainsFunc(d.exp.Applications, named):
-			return v.Errorf("application %q stands twice", *dst)
-		}
-		return nil
+// applicationName reads a name that no other application has.
+func (d *draft) applicationName(v config.Value) (string, error) {
+	name, err := v.Text()
+	named := func(a application.Application) bool { return a.Name == name }
+	switch {
+	case err != nil:
+		return "", err
+	case !isName(name):
+		return "", v.Errorf("%q: expected a name of letters, digits, dots, hyphens and underscores", name)
+	case slices.ContainsFunc(application.Shipped(), named):
+		return "", v.Errorf("application %q comes with Pathwise: expected another name", name)
+	case slices.ContainsFunc(d.exp.Applications, named):
+		return "", v.Errorf("application %q stands twice", name)
 	}
+	d.app.Name = name // bounds say it
+	return name, nil
 }
 
 // part reads a workload's name alone, or {workload: NAME, weight: NUMBER, load: {...},
 // metrics: ...}.
-func (d *draft) part(v config.Value, a *application.Application) error {
-	p := application.Part{Weight: 1}
-	var metrics, load *config.Value
-	var err error
-	if v.IsMapping() {
-		err = v.Fields(map[string]config.Field{
-			"workload": d.workloadName(&p.Workload),
-			"weight":   weight(&p.Weight),
-			"metrics":  func(v config.Value) error { metrics = &v; return nil },
-			"load":     func(v config.Value) error { load = &v; return nil },
-		}, "workload")
-	} else {
-		err = d.workloadName(&p.Workload)(v)
-	}
-	if err != nil {
+func (d *draft) part(v config.Value, in *piece, read func() error) error {
+	in.Weight = 1
+	if err := read(); err != nil {
 		return err
 	}
-	if a.Has(p.Workload) {
-		return v.Errorf("workload %s stands twice", p.Workload)
+	if d.app.Has(in.Workload) {
+		return v.Errorf("workload %s stands twice", in.Workload)
 	}
+	p := application.Part{Workload: in.Workload, Weight: in.Weight}
 	info, err := d.workload(p.Workload)
 	if err != nil {
 		return v.Wrap(err)
 	}
-	if load != nil {
-		if p.Load, err = d.oneLoad(*load, p.Workload); err != nil {
+	if in.Load != nil {
+		if p.Load, err = d.oneLoad(v.Key("load"), *in.Load, p.Workload); err != nil {
 			return err
 		}
 	}
-	if metrics == nil {
+	if !v.Has("metrics") {
 		p.Metrics, p.Offered = usual(p.Workload, info)
-	} else if p.Metrics, err = weights(*metrics, info); err != nil {
+	} else if p.Metrics, err = readWeights(v.Key("metrics"), info); err != nil {
 		return err
 	}
 	if len(p.Metrics) == 0 {
 		return v.Errorf("metrics: missing key")
 	}
-	a.Parts = append(a.Parts, p)
+	d.app.Parts = append(d.app.Parts, p)
 	return nil
 }
 
@@ -122,24 +91,28 @@ func usual(name string, info workload.Info) (metrics, offered []application.Metr
 	return metrics, nil
 }
 
-// weights reads one metric, a list of metrics that weigh the same, or {METRIC: WEIGHT}.
-func weights(v config.Value, info workload.Info) (out []application.Metric, err error) {
+// readWeights reads one metric, a list of metrics that weigh the same, or {METRIC: WEIGHT}.
+func readWeights(v config.Value, info workload.Info) (out []application.Metric, err error) {
 	if !v.IsMapping() {
+		items, err := v.Items()
 		var names []string
-		if err := list(&names, func(v config.Value) (name string, err error) {
-			err = told(&name, info)(v)
-			return name, err
-		})(v); err != nil {
-			return nil, err
+		for _, item := range items {
+			name, err := told(item, info)
+			if err != nil {
+				return nil, err
+			}
+			if slices.Contains(names, name) {
+				return nil, item.Errorf("%s stands twice", name)
+			}
+			names = append(names, name)
 		}
-		return application.Alike("", names...).Metrics, nil
+		return application.Alike("", names...).Metrics, err
 	}
 	fields := map[string]config.Field{}
 	for _, name := range metricNames(info) {
 		fields[name] = func(v config.Value) error {
-			m := application.Metric{Name: name}
-			err := weight(&m.Weight)(v)
-			out = append(out, m)
+			weight, err := parseWeight(v)
+			out = append(out, application.Metric{Name: name, Weight: weight})
 			return err
 		}
 	}
@@ -148,6 +121,16 @@ func weights(v config.Value, info workload.Info) (out []application.Metric, err 
 	}
 	if len(out) == 0 {
 		return nil, v.Errorf("expected a metric with its weight, such as %s: 1", metricNames(info)[0])
+	}
+	return out, nil
+}
+
+// MarshalYAML keeps the order.
+func (w weights) MarshalYAML() (any, error) {
+	out := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+	for _, m := range w {
+		out.Content = append(out.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: m.Name},
+			&yaml.Node{Kind: yaml.ScalarNode, Value: strconv.FormatFloat(m.Weight, 'g', -1, 64)})
 	}
 	return out, nil
 }
@@ -164,34 +147,18 @@ func metricNames(info workload.Info) (out []string) {
 }
 
 // told reads the name of a metric that a workload tells.
-func told(dst *string, info workload.Info) config.Field {
-	return func(v config.Value) (err error) {
-		if *dst, err = v.Text(); err != nil {
-			return err
-		}
-		if names := metricNames(info); !slices.Contains(names, *dst) {
-			return v.Errorf("workload %s tells no %q: expected one of %s", info.Name, *dst, strings.Join(names, ", "))
-		}
-		return nil
+func told(v config.Value, info workload.Info) (string, error) {
+	name, err := v.Text()
+	if names := metricNames(info); err == nil && !slices.Contains(names, name) {
+		err = v.Errorf("workload %s tells no %q: expected one of %s", info.Name, name, strings.Join(names, ", "))
 	}
+	return name, err
 }
 
-func weight(dst *float64) config.Field {
-	return func(v config.Value) (err error) {
-		if *dst, err = v.Number(); err == nil && *dst <= 0 {
-			return v.Errorf("%g: expected a weight above 0", *dst)
-		}
-		return err
-	}
-}
-
-// oneLoad reads {connections: 8, rate: 1000}: a load that the experiment offers, in
-// the knobs that it has.
-func (d *draft) oneLoad(v config.Value, name string) (*sample.Load, error) {
-	loads, err := combinations(v)
-	if err != nil {
-		return nil, err
-	}
+// oneLoad is {connections: 8, rate: 1000}: a load that the experiment offers, in the knobs
+// that it has.
+func (d *draft) oneLoad(v config.Value, in load, name string) (*sample.Load, error) {
+	loads := in.combinations()
 	if len(loads) != 1 {
 		return nil, v.Errorf("%d loads: expected one", len(loads))
 	}
@@ -205,55 +172,40 @@ func (d *draft) oneLoad(v config.Value, name string) (*sample.Load, error) {
 }
 
 // bound reads {workload: NAME, metric: METRIC, least: AMOUNT, most: AMOUNT}.
-func (d *draft) bound(v config.Value, a *application.Application) error {
-	var b application.Bound
-	var least, most, named *config.Value
-	keep := func(dst **config.Value) config.Field {
-		return func(v config.Value) error { *dst = &v; return nil }
-	}
-	err := v.Fields(map[string]config.Field{
-		"workload": text(&b.Workload), "metric": keep(&named), "least": keep(&least), "most": keep(&most),
-	}, "workload", "metric")
-	if err != nil {
+func (d *draft) bound(v config.Value, in *held, read func() error) error {
+	if err := read(); err != nil {
 		return err
 	}
-	if !a.Has(b.Workload) {
+	if !d.app.Has(in.Workload) {
 		var names []string
-		for _, p := range a.Parts {
+		for _, p := range d.app.Parts {
 			names = append(names, p.Workload)
 		}
-		return v.Errorf("workload: application %s has no workload %q: it has %s", a.Name, b.Workload,
+		return v.Errorf("workload: application %s has no workload %q: it has %s", d.app.Name, in.Workload,
 			strings.Join(names, ", "))
 	}
-	info, err := d.workload(b.Workload)
+	b := application.Bound{Workload: in.Workload}
+	info, err := d.workload(in.Workload)
 	if err == nil {
-		err = told(&b.Metric, info)(*named)
+		b.Metric, err = told(v.Key("metric"), info)
 	}
-	if err == nil {
-		b.Least, b.Most, err = ends(b.Metric, least, most)
+	if err == nil && v.Has("least") {
+		b.Least, err = amount(v.Key("least"), b.Metric)
+	}
+	if err == nil && v.Has("most") {
+		b.Most, err = amount(v.Key("most"), b.Metric)
 	}
 	switch {
 	case err != nil:
-		return err
-	case least == nil && most == nil:
+		return v.Wrap(err)
+	case b.Least == nil && b.Most == nil:
 		return v.Errorf("expected least, most or both, such as most: 5ms")
 	case b.Least != nil && b.Most != nil && *b.Least > *b.Most:
 		return v.Errorf("least %s is above most %s", application.Amount(b.Metric, *b.Least),
 			application.Amount(b.Metric, *b.Most))
 	}
-	a.Bounds = append(a.Bounds, b)
+	d.app.Bounds = append(d.app.Bounds, b)
 	return nil
-}
-
-// ends reads the two ends of a bound, where they are.
-func ends(metric string, least, most *config.Value) (l, m *float64, err error) {
-	if least != nil {
-		l, err = amount(*least, metric)
-	}
-	if most != nil && err == nil {
-		m, err = amount(*most, metric)
-	}
-	return l, m, err
 }
 
 // amount reads a figure with the unit of its metric: 5ms, 1.2G, 0.1%, or a number.
@@ -274,4 +226,46 @@ func amount(v config.Value, metric string) (*float64, error) {
 		out, err = v.Number()
 	}
 	return &out, err
+}
+
+// Applicable returns the applications as far as the experiment offers their workloads:
+// a part of it may lack some. One that has none left is not returned.
+func (e Experiment) Applicable() (out []application.Application) {
+	for _, a := range e.Applications {
+		a.Parts = slices.DeleteFunc(slices.Clone(a.Parts), func(p application.Part) bool {
+			return !slices.ContainsFunc(e.Entries,
+				func(e Entry) bool { return e.Workload == p.Workload && slices.ContainsFunc(e.Loads, p.Takes) })
+		})
+		a.Bounds = slices.DeleteFunc(slices.Clone(a.Bounds), func(b application.Bound) bool { return !a.Has(b.Workload) })
+		if len(a.Parts) > 0 {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func appliedOf(a application.Application) applied {
+	out := applied{Name: a.Name}
+	for _, p := range a.Parts {
+		w := piece{Workload: p.Workload, Weight: p.Weight}
+		if p.Load != nil {
+			l := loadOf(*p.Load)
+			w.Load = &l
+		}
+		if len(p.Offered) == 0 { // those that differ by load are the usual ones
+			w.Metrics = p.Metrics
+		}
+		out.Workloads = append(out.Workloads, w)
+	}
+	for _, b := range a.Bounds {
+		h := held{Workload: b.Workload, Metric: b.Metric}
+		if b.Least != nil {
+			h.Least = application.Amount(b.Metric, *b.Least)
+		}
+		if b.Most != nil {
+			h.Most = application.Amount(b.Metric, *b.Most)
+		}
+		out.Bounds = append(out.Bounds, h)
+	}
+	return out
 }

@@ -13,53 +13,73 @@ import (
 	"pathwise.dev/pathwise/internal/sample"
 )
 
-// claims keeps the entries for later: they speak of networks and workloads.
-func (d *draft) claims(v config.Value) (err error) {
-	d.claimed, err = v.Items()
-	return err
-}
-
 // claim reads one statement of a document.
-func (d *draft) claim(v config.Value) error {
-	var c claim.Claim
-	fields := d.where(&c.Where)
-	for key, field := range map[string]config.Field{
-		"id":        d.claimID(&c),
-		"source":    text(&c.Source),
-		"claim":     prose(&c.Text),
-		"published": prose(&c.Published),
-		"because":   prose(&c.Because),
-		"exhibit":   list(&c.Exhibits, config.Value.Text),
-		"untested":  prose(&c.Untested),
-		"metric":    metric(&c.Metric),
-		"networks":  d.networkNames(&c.Networks),
-		"overall":   boolean(&c.Overall),
-		"except":    text(&c.Except),
-		"relative":  d.relative(&c),
-		"ratio":     d.ratio(&c.Test),
-		"order":     d.order(&c.Test),
-		"value":     value(&c.Test),
-		"optimum":   optimum(&c.Test),
-		"trend":     trend(&c.Test),
-		"choice":    d.choice(&c.Test),
-	} {
-		fields[key] = field
+func (d *draft) claim(v config.Value, in *statement, read func() error) error {
+	if err := read(); err != nil {
+		return err
 	}
-	required := []string{"id", "claim"}
 	if d.exp.Paper == nil {
-		required = append(required, "source")
+		if err := v.Need("source"); err != nil {
+			return err
+		}
 	}
 	measured := !v.Has("untested") && !v.Has("choice")
 	if measured {
-		required = append(required, "workload")
+		if err := v.Need("workload"); err != nil {
+			return err
+		}
 	}
-	if err := v.Fields(fields, required...); err != nil {
-		return err
+	if slices.ContainsFunc(d.exp.Claims, func(o claim.Claim) bool { return o.ID == in.ID }) {
+		return v.Key("id").Errorf("claim %q stands twice", in.ID)
 	}
+	c := in.claim()
 	if err := d.settle(v, &c, measured); err != nil {
 		return err
 	}
 	d.exp.Claims = append(d.exp.Claims, c)
+	return nil
+}
+
+func (in *statement) claim() claim.Claim {
+	c := claim.Claim{ID: in.ID, Source: in.Source, Text: in.Claim, Published: in.Published, Metric: in.Metric,
+		Where: in.Where.where(), Networks: in.Networks, Overall: in.Overall, Except: in.Except, Because: in.Because,
+		Exhibits: in.Exhibits, Untested: in.Untested, Test: claim.Test{Value: in.Value, Choice: in.Choice}}
+	if in.Relative != nil {
+		w := in.Relative.where()
+		c.Relative = &w
+	}
+	for _, group := range in.Order {
+		c.Test.Order = append(c.Test.Order, group)
+	}
+	if r := in.Ratio; r != nil {
+		c.Test.Ratio = &claim.Ratio{Of: r.Of.side(), To: r.To.side(), Range: r.Range}
+	}
+	if o := in.Optimum; o != nil {
+		c.Test.Optimum = &claim.Optimum{Over: o.Over, Range: o.Range}
+	}
+	if t := in.Trend; t != nil {
+		c.Test.Trend = &claim.Trend{Over: t.Over, Falling: t.Goes == down}
+	}
+	return c
+}
+
+func (s *side) side() claim.Side {
+	if s == nil {
+		return claim.Side{}
+	}
+	return claim.Side{Network: s.Network, Where: s.Where.where()}
+}
+
+// optimum reads {over: KNOB, at: NUMBER}, or {over: KNOB, least: NUMBER, most: NUMBER}.
+func (d *draft) optimum(v config.Value, o *optimum, read func() error) error {
+	err := read()
+	switch {
+	case err != nil || o.At == nil:
+		return err
+	case o.Range.Least != nil || o.Range.Most != nil:
+		return v.Errorf("at stands beside least or most: expected one or the other")
+	}
+	o.Range = claim.Range{Least: o.At, Most: o.At}
 	return nil
 }
 
@@ -89,27 +109,6 @@ func (d *draft) settle(v config.Value, c *claim.Claim, measured bool) error {
 	return v.Wrap(d.exp.Asks(*c))
 }
 
-// relative reads where the figures are that a claim's are divided by.
-func (d *draft) relative(c *claim.Claim) config.Field {
-	return func(v config.Value) error {
-		c.Relative = &claim.Where{}
-		fields := d.where(c.Relative)
-		delete(fields, "kernels") // two kernels' figures are never compared
-		return v.Fields(fields)
-	}
-}
-
-// choice reads {app: NAME, load: optimum or high, robust: BOOL, network: NAME}.
-func (d *draft) choice(t *claim.Test) config.Field {
-	return func(v config.Value) error {
-		t.Choice = &claim.Choice{}
-		return v.Fields(map[string]config.Field{
-			"app": text(&t.Choice.App), "robust": boolean(&t.Choice.Robust), "load": text(&t.Choice.Load),
-			"network": func(v config.Value) (err error) { t.Choice.Network, err = d.networkName(v); return err },
-		}, "app", "load", "network")
-	}
-}
-
 // Recorded is the catalogue of an experiment that has been run: all that it
 // names was there, also where this program or machine has it no more.
 func Recorded() Catalogue {
@@ -126,223 +125,37 @@ func Recorded() Catalogue {
 	}
 }
 
-func (d *draft) claimID(c *claim.Claim) config.Field {
-	return func(v config.Value) (err error) {
-		if c.ID, err = v.Text(); err != nil {
-			return err
-		}
-		if !isName(c.ID) {
-			return v.Errorf("%q: expected a name of letters, digits, dots, hyphens and underscores", c.ID)
-		}
-		if slices.ContainsFunc(d.exp.Claims, func(o claim.Claim) bool { return o.ID == c.ID }) {
-			return v.Errorf("claim %q stands twice", c.ID)
-		}
-		return nil
+func statementOf(c claim.Claim) statement {
+	out := statement{ID: c.ID, Source: c.Source, Claim: c.Text, Published: c.Published, Metric: c.Metric,
+		Where: placeOf(c.Where), Networks: c.Networks, Overall: c.Overall, Except: c.Except, Because: c.Because,
+		Exhibits: c.Exhibits, Untested: c.Untested, Value: c.Test.Value, Choice: c.Test.Choice}
+	if c.Relative != nil {
+		p := placeOf(*c.Relative)
+		out.Relative = &p
 	}
-}
-
-// where lists the keys that pick questions.
-func (d *draft) where(w *claim.Where) map[string]config.Field {
-	const anything = 1 << 30
-	return map[string]config.Field{
-		"workload":   d.workloadName(&w.Workload),
-		"topologies": placements(&w.Placements),
-		"pairs":      ints(&w.Pairs, 1, anything),
-		"mtu":        ints(&w.MTUs, 1, anything),
-		"outside":    outsides(&w.Outsides),
-		"family":     families(&w.Families),
-		"kernels":    list(&w.Kernels, d.kernelKind),
-		"load": func(v config.Value) error {
-			items, err := v.Items()
-			for _, item := range items {
-				var more []sample.Load
-				if more, err = combinations(item); err != nil {
-					return err
-				}
-				w.Loads = append(w.Loads, more...)
-			}
-			return err
-		},
+	for _, group := range c.Test.Order {
+		out.Order = append(out.Order, group)
 	}
-}
-
-func (d *draft) workloadName(dst *string) config.Field {
-	return func(v config.Value) (err error) {
-		if *dst, err = v.Text(); err != nil {
-			return err
+	if r := c.Test.Ratio; r != nil {
+		out.Ratio = &ratio{sideOf(r.Of), sideOf(r.To), r.Range}
+	}
+	if o := c.Test.Optimum; o != nil {
+		out.Optimum = &optimum{Over: o.Over, Range: o.Range}
+	}
+	if t := c.Test.Trend; t != nil {
+		out.Trend = &trend{Over: t.Over, Goes: up}
+		if t.Falling {
+			out.Trend.Goes = down
 		}
-		var names []string
-		for _, e := range d.exp.Entries {
-			names = append(names, e.Workload)
-		}
-		if d.exp.Paper != nil { // what its quick variant leaves out is not asked
-			if _, err := d.workload(*dst); err != nil {
-				return v.Wrap(err)
-			}
-			return nil
-		}
-		if !slices.Contains(names, *dst) {
-			return v.Errorf("the experiment has no workload %q: it has %s", *dst, strings.Join(distinct(names), ", "))
-		}
-		return nil
-	}
-}
-
-// networkName reads the name of a network of the experiment.
-func (d *draft) networkName(v config.Value) (string, error) {
-	name, err := v.Text()
-	if err != nil {
-		return "", err
-	}
-	var names []string
-	for _, n := range d.exp.Networks {
-		names = append(names, n.Name)
-	}
-	if !slices.Contains(names, name) {
-		return "", v.Errorf("the experiment has no network %q: it has %s", name, strings.Join(distinct(names), ", "))
-	}
-	return name, nil
-}
-
-func (d *draft) networkNames(dst *[]string) config.Field { return list(dst, d.networkName) }
-
-// distinct keeps the first of equal names.
-func distinct(names []string) (out []string) {
-	for _, n := range names {
-		out = appendNew(out, n)
 	}
 	return out
 }
 
-// ratio reads {of: SIDE, to: SIDE, least: NUMBER, most: NUMBER}; a side that is
-// not there means each of the claim's networks.
-func (d *draft) ratio(t *claim.Test) config.Field {
-	return func(v config.Value) error {
-		t.Ratio = &claim.Ratio{}
-		return v.Fields(map[string]config.Field{
-			"of": d.side(&t.Ratio.Of), "to": d.side(&t.Ratio.To), "least": number(&t.Ratio.Least), "most": number(&t.Ratio.Most),
-		})
-	}
-}
-
-// side reads a network's name, or where the side differs from the claim.
-func (d *draft) side(s *claim.Side) config.Field {
-	return func(v config.Value) (err error) {
-		if !v.IsMapping() {
-			s.Network, err = d.networkName(v)
-			return err
-		}
-		fields := d.where(&s.Where)
-		delete(fields, "kernels") // two kernels' figures are never compared
-		fields["network"] = func(v config.Value) (err error) { s.Network, err = d.networkName(v); return err }
-		return v.Fields(fields)
-	}
-}
-
-// order reads networks, the best first; a list in the list has no order in itself.
-func (d *draft) order(t *claim.Test) config.Field {
-	return func(v config.Value) error {
-		items, err := v.Items()
-		if err != nil {
-			return err
-		}
-		for _, item := range items {
-			var group []string
-			if err := d.networkNames(&group)(item); err != nil {
-				return err
-			}
-			t.Order = append(t.Order, group)
-		}
+// sideOf is nil where the side is each of the claim's networks.
+func sideOf(s claim.Side) *side {
+	out := side{s.Network, placeOf(s.Where)}
+	if out.Network == "" && out.Where.empty() {
 		return nil
 	}
-}
-
-// value reads {least: NUMBER, most: NUMBER}, in the metric's unit.
-func value(t *claim.Test) config.Field {
-	return func(v config.Value) error {
-		t.Value = &claim.Range{}
-		return v.Fields(map[string]config.Field{"least": number(&t.Value.Least), "most": number(&t.Value.Most)})
-	}
-}
-
-// optimum reads {over: KNOB, at: NUMBER}, or {over: KNOB, least: NUMBER, most: NUMBER}.
-func optimum(t *claim.Test) config.Field {
-	return func(v config.Value) error {
-		t.Optimum = &claim.Optimum{}
-		r := &t.Optimum.Range
-		var at *float64
-		err := v.Fields(map[string]config.Field{
-			"over": knob(&t.Optimum.Over), "at": number(&at), "least": number(&r.Least), "most": number(&r.Most),
-		}, "over")
-		switch {
-		case err != nil || at == nil:
-			return err
-		case r.Least != nil || r.Most != nil:
-			return v.Errorf("at stands beside least or most: expected one or the other")
-		}
-		r.Least, r.Most = at, at
-		return nil
-	}
-}
-
-// trend reads {over: KNOB, goes: up or down}.
-func trend(t *claim.Test) config.Field {
-	return func(v config.Value) error {
-		t.Trend = &claim.Trend{}
-		return v.Fields(map[string]config.Field{"over": knob(&t.Trend.Over), "goes": func(v config.Value) error {
-			way, err := v.Text()
-			if err == nil && way != "up" && way != "down" {
-				return v.Errorf("%q: expected up or down", way)
-			}
-			t.Trend.Falling = way == "down"
-			return err
-		}}, "over", "goes")
-	}
-}
-
-func knob(dst *claim.Knob) config.Field {
-	return func(v config.Value) error {
-		name, err := v.Text()
-		if err == nil {
-			*dst, err = claim.ParseKnob(name)
-		}
-		return err
-	}
-}
-
-func metric(dst *string) config.Field {
-	return func(v config.Value) (err error) {
-		if *dst, err = v.Text(); err != nil {
-			return err
-		}
-		if _, ok := sample.MetricByName(*dst); !ok {
-			var names []string
-			for _, m := range append(sample.Metrics(), sample.Derived()...) {
-				names = append(names, m.Name)
-			}
-			return v.Errorf("unknown metric %q: expected one of %s", *dst, strings.Join(names, ", "))
-		}
-		return nil
-	}
-}
-
-// prose reads a text of sentences, which may go over several lines.
-func prose(dst *string) config.Field {
-	return func(v config.Value) error {
-		s, err := v.Text()
-		*dst = strings.Join(strings.Fields(s), " ")
-		return err
-	}
-}
-
-func number(dst **float64) config.Field {
-	return func(v config.Value) error {
-		x, err := v.Number()
-		*dst = &x
-		return err
-	}
-}
-
-func boolean(dst *bool) config.Field {
-	return func(v config.Value) (err error) { *dst, err = v.Bool(); return err }
+	return &out
 }

@@ -1,8 +1,6 @@
 package experiment
 
 import (
-	"path/filepath"
-	"regexp"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/config"
@@ -11,50 +9,35 @@ import (
 )
 
 // entry reads one workload: its name alone, or its keys.
-func (d *draft) entry(v config.Value) error {
-	e := Entry{Window: d.window}
-	at := d.places
-	var load config.Value
-	hasLoad := false
-	var err error
-	if v.IsMapping() {
-		err = v.Fields(at.fields(map[string]config.Field{
-			"name":     text(&e.Workload),
-			"warmup":   duration(&e.Window.Warmup, 0, maxDuration),
-			"duration": duration(&e.Window.Duration, minDuration, maxDuration),
-			"networks": d.networkNames(&e.Networks),
-			"kernels":  list(&e.Kernels, d.kernelKind),
-			"load":     func(v config.Value) error { load, hasLoad = v, true; return nil },
-			"server":   text(&e.Server),
-			"profile":  text(&e.Profile),
-		}, d.catalogue), "name")
-	} else {
-		e.Workload, err = v.Text()
+func (d *draft) entry(v config.Value, in *entry, read func() error) error {
+	*in = entry{Places: d.file.Places, Warmup: d.file.Warmup, Duration: d.file.Duration}
+	if q := d.quick; q != nil {
+		in.Places.Topologies, in.Warmup, in.Duration = q.Topologies, q.Warmup, q.Duration
 	}
-	if err != nil {
+	if err := read(); err != nil {
 		return err
 	}
+	e := Entry{Workload: in.Name, Server: in.Server, Profile: in.Profile, Networks: in.Networks, Kernels: in.Kernels,
+		Window: workload.Window{Warmup: in.Warmup, Duration: in.Duration}}
 	info, err := d.find(v, &e)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if e.Server != "" && info.Server == "" {
+	case e.Server != "" && info.Server == "":
 		return v.Errorf("server: workload %s has no choice of one", e.Workload)
-	}
-	if e.Window.Duration < info.MinDuration {
+	case e.Window.Duration < info.MinDuration:
 		return v.Errorf("duration %v: workload %s needs %v at least", e.Window.Duration, e.Workload, info.MinDuration)
-	}
-	if !info.Pairs && !slices.Equal(at.pairs, []int{1}) {
+	case !info.Pairs && !slices.Equal(in.Places.Pairs, []int{1}):
 		return v.Errorf("pairs: workload %s runs on one pair of pods", e.Workload)
 	}
 	e.Beside, e.OnlyIPv4 = info.Beside, info.OnlyIPv4
 	e.Loads = []sample.Load{info.Fill(sample.Load{})}
-	if hasLoad {
-		if e.Loads, err = loads(load, info); err != nil {
+	if len(in.Load) > 0 {
+		if e.Loads, err = loads(v.Key("load"), in.Load, info); err != nil {
 			return err
 		}
 	}
-	if e.Scenarios, err = at.scenarios(); err != nil {
+	if e.Scenarios, err = in.Places.scenarios(); err != nil {
 		return v.Wrap(err)
 	}
 	return d.add(v, e)
@@ -67,8 +50,8 @@ func (d *draft) find(v config.Value, e *Entry) (workload.Info, error) {
 		return workload.Info{}, v.Errorf("workload %s: expected a profile, the XML file that it is to run", Profiled)
 	case e.Profile != "" && e.Workload != Profiled:
 		return workload.Info{}, v.Errorf("profile: workload %s takes none; %s does", e.Workload, Profiled)
-	case e.Profile != "" && !filepath.IsAbs(e.Profile):
-		e.Profile = filepath.Join(filepath.Dir(d.file), e.Profile)
+	case e.Profile != "":
+		e.Profile = d.beside(e.Profile)
 	}
 	info, err := d.catalogue.Workload(e.Find())
 	if err != nil {
@@ -121,20 +104,11 @@ func (d *draft) askedOf(e Entry) (out []string) {
 	return out
 }
 
-// loads reads {connections: [1, 8], size: 64}, which is every combination of the
-// knobs, or a list of such.
-func loads(v config.Value, info workload.Info) ([]sample.Load, error) {
+// loads are the combinations of each of several loads, which the workload must have.
+func loads(v config.Value, in []load, info workload.Info) (out []sample.Load, err error) {
 	items, err := v.Items()
-	if err != nil {
-		return nil, err
-	}
-	var out []sample.Load
-	for _, item := range items {
-		combos, err := combinations(item)
-		if err != nil {
-			return nil, err
-		}
-		for _, l := range combos {
+	for i, item := range items {
+		for _, l := range in[i].combinations() {
 			if err := info.Check(l); err != nil {
 				return nil, item.Wrap(err)
 			}
@@ -144,44 +118,20 @@ func loads(v config.Value, info workload.Info) ([]sample.Load, error) {
 			out = append(out, l)
 		}
 	}
-	return out, nil
+	return out, err
 }
 
-func combinations(v config.Value) ([]sample.Load, error) {
-	var conns, sizes []int
-	var rates []float64
-	var congestions []string
-	const unbounded = 1 << 30
-	err := v.Fields(map[string]config.Field{
-		"connections": ints(&conns, 1, unbounded),
-		"size":        list(&sizes, func(v config.Value) (int, error) { return v.Size(1, unbounded) }),
-		"rate":        list(&rates, func(v config.Value) (float64, error) { return v.Rate(1e12) }),
-		"congestion":  list(&congestions, congestion),
-	})
-	if err != nil {
-		return nil, err
-	}
-	var out []sample.Load
-	for _, c := range orZero(conns) {
-		for _, s := range orZero(sizes) {
-			for _, r := range orZero(rates) {
-				for _, k := range orZero(congestions) {
+func (in load) combinations() (out []sample.Load) {
+	for _, c := range orZero(in.Connections) {
+		for _, s := range orZero(in.Size) {
+			for _, r := range orZero(in.Rate) {
+				for _, k := range orZero(in.Congestion) {
 					out = append(out, sample.Load{Connections: c, Size: s, Rate: r, Congestion: k})
 				}
 			}
 		}
 	}
-	return out, nil
-}
-
-// congestion reads the name of a congestion control, as the kernel would take it
-// (TCP_CA_NAME_MAX). Which ones there are, it alone knows.
-func congestion(v config.Value) (string, error) {
-	name, err := v.Text()
-	if err == nil && !regexp.MustCompile(`^[a-z][a-z0-9_-]{0,14}$`).MatchString(name) {
-		err = v.Errorf("%q: expected the name of a congestion control, such as cubic or bbr", name)
-	}
-	return name, err
+	return out
 }
 
 // orZero gives a knob that is not set its zero value once.

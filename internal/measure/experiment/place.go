@@ -3,74 +3,26 @@ package experiment
 import (
 	"fmt"
 
-	"pathwise.dev/pathwise/internal/config"
+	"pathwise.dev/pathwise/internal/measure/claim"
 	"pathwise.dev/pathwise/internal/topo"
 )
-
-// places are the keys that say where pods stand; scenarios are their combinations.
-type places struct {
-	placements []topo.Placement
-	pairs      []int
-	mtus       []int
-	// outsides and vms are empty where the file leaves them to the topologies and to
-	// the run.
-	outsides []topo.Outside
-	vms      []string
-	cores    []topo.Cores
-	rmems    []topo.Rmem
-	// families are as Scenario has them.
-	families []int
-}
-
-// everywhere is what an experiment has that says nothing.
-func everywhere() places {
-	return places{placements: []topo.Placement{topo.TwoHosts}, pairs: []int{1}, mtus: []int{topo.DefaultMTU}}
-}
-
-// fields adds the keys to others.
-func (p *places) fields(others map[string]config.Field, c Catalogue) map[string]config.Field {
-	others["topologies"] = placements(&p.placements)
-	others["pairs"] = ints(&p.pairs, 1, topo.MaxPairs)
-	others["mtu"] = ints(&p.mtus, topo.MinMTU, topo.MaxMTU)
-	others["outside"] = outsides(&p.outsides)
-	others["cores"] = list(&p.cores, func(v config.Value) (topo.Cores, error) {
-		s, err := v.Text()
-		if err != nil {
-			return "", err
-		}
-		return topo.ParseCores(s)
-	})
-	others["rmem"] = list(&p.rmems, parseRmem)
-	others["family"] = families(&p.families)
-	others["vm"] = list(&p.vms, func(v config.Value) (string, error) {
-		kind, err := v.Text()
-		if err == nil && kind == HostKernel {
-			return "", fmt.Errorf("%q is no kernel of a virtual machine", kind)
-		}
-		if err == nil && c.Kernel != nil {
-			err = c.Kernel(kind)
-		}
-		return kind, err
-	})
-	return others
-}
 
 // scenarios combines the keys. A key that a topology has no use for makes no more
 // scenarios of it.
 func (p places) scenarios() ([]topo.Scenario, error) {
 	var out []topo.Scenario
-	for _, place := range p.placements {
-		for _, m := range p.mtus {
-			for _, n := range p.pairs {
-				for _, o := range orZero(p.outsides) {
-					for _, vm := range orZero(p.vms) {
+	for _, place := range p.Topologies {
+		for _, m := range p.MTU {
+			for _, n := range p.Pairs {
+				for _, o := range orZero(p.Outside) {
+					for _, vm := range orZero(p.VM) {
 						s := topo.Scenario{Placement: place, Pairs: n, MTU: m}.On(o, vm)
 						if s.Wire() < topo.MinMTU {
 							return nil, fmt.Errorf("mtu: %d leaves %d bytes inside the outside %s: expected %d or more", m, s.Wire(), o, topo.MinMTU)
 						}
-						for _, s.Cores = range orZero(p.cores) {
-							for _, s.Rmem = range orZero(p.rmems) {
-								for _, s.Family = range orZero(p.families) {
+						for _, s.Cores = range orZero(p.Cores) {
+							for _, s.Rmem = range orZero(p.Rmem) {
+								for _, s.Family = range orZero(families(p.Family)) {
 									out = appendNew(out, s)
 								}
 							}
@@ -83,42 +35,58 @@ func (p places) scenarios() ([]topo.Scenario, error) {
 	return out, nil
 }
 
-// parseRmem reads a receive buffer to begin with.
-func parseRmem(v config.Value) (topo.Rmem, error) {
-	if word, err := v.Text(); err == nil && word == topo.RmemAuto.Word() {
-		return topo.RmemAuto, nil
+// placesOf are the keys whose combinations the scenarios are. Those that say what is so
+// without them are left out.
+func placesOf(scenarios []topo.Scenario) (out places) {
+	var nested, bound, buffered, ipv6 bool
+	for _, s := range scenarios {
+		out.Topologies, out.Pairs, out.MTU = appendNew(out.Topologies, s.Placement), appendNew(out.Pairs, s.Pairs),
+			appendNew(out.MTU, s.MTU)
+		if s.VM != "" {
+			out.VM = appendNew(out.VM, s.VM)
+		}
+		out.Outside, nested = appendNew(out.Outside, s.Outside), nested || s != s.On("", s.VM)
+		out.Cores, bound = appendNew(out.Cores, s.Cores), bound || s.Cores != topo.CoresFree
+		out.Rmem, buffered = appendNew(out.Rmem, s.Rmem), buffered || s.Rmem != topo.RmemAuto
+		out.Family, ipv6 = appendNew(out.Family, s.IP()), ipv6 || s.IP() != topo.IPv4
 	}
-	n, err := v.Size(int(topo.MinRmem), int(topo.MaxRmem))
-	return topo.Rmem(n), err
+	if !nested {
+		out.Outside = nil
+	}
+	if !bound {
+		out.Cores = nil
+	}
+	if !buffered {
+		out.Rmem = nil
+	}
+	if !ipv6 {
+		out.Family = nil
+	}
+	return out
 }
 
-// families reads IP families as Scenario has them.
-func families(dst *[]int) config.Field {
-	return list(dst, func(v config.Value) (int, error) {
-		s, err := v.Text()
-		if err != nil {
-			return 0, err
-		}
-		return topo.ParseFamily(s)
-	})
+func (p place) where() claim.Where {
+	w := claim.Where{Workload: p.Workload, Placements: p.Topologies, Pairs: p.Pairs, MTUs: p.MTU, Outsides: p.Outside,
+		Families: families(p.Family), Kernels: p.Kernels}
+	for _, l := range p.Load {
+		w.Loads = append(w.Loads, l.combinations()...)
+	}
+	return w
 }
 
-func placements(dst *[]topo.Placement) config.Field {
-	return list(dst, func(v config.Value) (topo.Placement, error) {
-		s, err := v.Text()
-		if err != nil {
-			return "", err
-		}
-		return topo.ParsePlacement(s)
-	})
+func placeOf(w claim.Where) place {
+	out := place{Workload: w.Workload, Topologies: w.Placements, Pairs: w.Pairs, MTU: w.MTUs, Outside: w.Outsides,
+		Kernels: w.Kernels}
+	for _, f := range w.Families {
+		out.Family = append(out.Family, topo.Scenario{Family: f}.IP())
+	}
+	for _, l := range w.Loads {
+		out.Load = append(out.Load, loadOf(l))
+	}
+	return out
 }
 
-func outsides(dst *[]topo.Outside) config.Field {
-	return list(dst, func(v config.Value) (topo.Outside, error) {
-		s, err := v.Text()
-		if err != nil {
-			return "", err
-		}
-		return topo.ParseOutside(s)
-	})
+func (p place) empty() bool {
+	return p.Workload == "" && len(p.Topologies)+len(p.Pairs)+len(p.MTU)+len(p.Outside)+len(p.Family)+len(p.Kernels)+len(
+		p.Load) == 0
 }
