@@ -79,7 +79,7 @@ func NewShare(s Store, find func(string) (network.Network, error), opts Options)
 func (s *Share) Serve(ctx context.Context, op string, in []byte) (any, error) {
 	switch op {
 	case opClock:
-		return program.Kernel()
+		return program.Kernel(), nil
 	case opBuild:
 		return request(in, func(o Order) (Built, error) { return s.build(ctx, o) })
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/lab/program"
 )
 
 // lane is one direction of a delay line.
@@ -86,7 +88,7 @@ func (l *lane) run() error {
 	buf := make([]byte, largeFrame)
 	fds := []unix.PollFd{{Fd: int32(l.tap.fd), Events: unix.POLLIN}, {Fd: int32(l.bell), Events: unix.POLLIN}}
 	for {
-		now := monotonic()
+		now := program.Kernel()
 		l.release(now)
 		var limit *unix.Timespec
 		if due, ok := l.queue.next(); ok {
@@ -124,7 +126,7 @@ func (l *lane) fill(buf []byte) (taken int, err error) {
 			return taken, fmt.Errorf("read packet: %w", err)
 		}
 		taken++
-		due, ok := l.law.due(monotonic(), n-virtioHeader)
+		due, ok := l.law.due(program.Kernel(), n-virtioHeader)
 		if !ok || l.queue.bytes+n > roomOfLine {
 			l.lost.Add(1)
 			continue
@@ -148,12 +150,4 @@ func (l *lane) release(now time.Duration) {
 		}
 		l.shelf.back(frame)
 	}
-}
-
-func monotonic() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0 // the clock is always there
-	}
-	return time.Duration(ts.Nano())
 }

@@ -42,7 +42,7 @@ func (m Impairer) lose(p Port, w wire, dir way, share float64) error {
 		return remove(old, path)
 	}
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "pw_impair", Type: ebpf.SchedCLS, License: "GPL",
-		Instructions: program(share, w, dir)})
+		Instructions: dropping(share, w, dir)})
 	if err != nil {
 		return fmt.Errorf("load program: %w", err)
 	}
@@ -125,10 +125,10 @@ func (w wire) onlyPods(dir way) (out asm.Instructions) {
 	return out
 }
 
-// program drops the share of the frames, or of those from or to w.mac if it is
+// dropping drops the share of the frames, or of those from or to w.mac if it is
 // not nil, and leaves the others to the next program. A frame that comes from a
 // delay line has had its turn before, or has it after the mark is taken off.
-func program(share float64, w wire, dir way) asm.Instructions {
+func dropping(share float64, w wire, dir way) asm.Instructions {
 	const bits = 24 // of the random number: an operand holds no more than 31
 	out := asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),

@@ -195,9 +195,7 @@ func New(cfg Config) (*Agent, error) {
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
 	}
-	if a.clock, err = newClock(a.start); err != nil {
-		return nil, err
-	}
+	a.clock = newClock(a.start)
 	if a.record != nil {
 		if err := decide.WriteHeader(a.record, decide.Header{Name: cfg.Host, Unit: "bit/s"}); err != nil {
 			return nil, fmt.Errorf("record evidence: %w", err)

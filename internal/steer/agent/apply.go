@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/route"
-	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
 // outcome is a move whose effect is still to be told.
@@ -122,8 +122,7 @@ func (a *Agent) place(p *pair, urgent bool) (moved dataplane.Set, took time.Dura
 	if !urgent {
 		errs = append(errs, a.prepare(p, mtu, steered))
 	}
-	at, err := telemetry.Now()
-	errs = append(errs, err)
+	at := program.Kernel()
 	begin := a.cfg.Now()
 	moved, err = p.local.plane.Switch(p.remote.UID, ^share, to.Index)
 	errs = append(errs, err)

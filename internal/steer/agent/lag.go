@@ -3,7 +3,7 @@ package agent
 import (
 	"time"
 
-	"pathwise.dev/pathwise/internal/steer/telemetry"
+	"pathwise.dev/pathwise/internal/lab/program"
 )
 
 // clock tells the data plane's times, CLOCK_MONOTONIC, by the agent's clock.
@@ -12,11 +12,7 @@ type clock struct {
 	mono time.Duration
 }
 
-func newClock(now time.Time) (c clock, err error) {
-	c.now = now
-	c.mono, err = telemetry.Now()
-	return c, err
-}
+func newClock(now time.Time) clock { return clock{now, program.Kernel()} }
 
 func (c clock) at(mono time.Duration) time.Time {
 	if mono == 0 {

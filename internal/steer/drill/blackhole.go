@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/stream"
 	"pathwise.dev/pathwise/internal/topo"
@@ -117,11 +118,11 @@ func (g *ground) strike(ctx context.Context, out *Sample, f *flow, where, networ
 		return errors.Join(fmt.Errorf("before the fault: %w: %.0f %% on %q, expected %q", errAstray, part*100, at, network),
 			f.abandon())
 	}
-	from := monotonic()
+	from := program.Kernel()
 	err = g.impair(where, network, fault(how))
-	out.Values["struck_s"] = (monotonic() - from).Seconds()
+	out.Values["struck_s"] = (program.Kernel() - from).Seconds()
 	err = errors.Join(err, pause(ctx, g.s.options().Hold))
-	to := monotonic()
+	to := program.Kernel()
 	err = errors.Join(err, g.heal())
 	if err == nil && len(g.agents) > 0 && !ofPod(how) {
 		// Traffic goes on until all is well: without it the agents look less often.

@@ -13,6 +13,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/impair"
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/stream"
@@ -127,7 +128,7 @@ func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r ri
 		if i > 0 {
 			r.to = append(r.to, changed)
 		}
-		r.from, r.wall = append(r.from, monotonic()), append(r.wall, g.s.Now())
+		r.from, r.wall = append(r.from, program.Kernel()), append(r.wall, g.s.Now())
 		if begun != nil {
 			begun(l, i)
 		}
@@ -135,7 +136,7 @@ func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r ri
 			return r, err
 		}
 	}
-	r.to = append(r.to, monotonic())
+	r.to = append(r.to, program.Kernel())
 	p.finish()
 	return r, errors.Join(p.tell(&r), g.heal())
 }
@@ -152,7 +153,7 @@ func (p *player) change(ctx context.Context, l leg) (over time.Duration, err err
 		return 0, err
 	}
 	p.finish()
-	p.now, over = f, monotonic()
+	p.now, over = f, program.Kernel()
 	if err := p.g.connected(ctx, l.connections); err != nil {
 		return over, err
 	}

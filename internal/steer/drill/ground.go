@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/impair"
@@ -235,15 +234,6 @@ func carrier(before, after map[string]uint64) (network string, part float64) {
 		return "", 0
 	}
 	return network, float64(most) / float64(all)
-}
-
-// monotonic is the clock of stream reports.
-func monotonic() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0 // the clock is always there
-	}
-	return time.Duration(ts.Nano())
 }
 
 // pause waits, or ends with ctx.

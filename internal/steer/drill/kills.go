@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/stream"
@@ -176,7 +177,7 @@ func (g *ground) orphan(ctx context.Context, out *Sample) error {
 		a.kill()
 		delete(g.agents, host)
 	}
-	from := monotonic()
+	from := program.Kernel()
 	at, err := g.departure(ctx, network, from, 2*dataplane.DefaultLease)
 	if err != nil {
 		return err

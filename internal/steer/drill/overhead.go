@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/explain/cost"
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/measure/figure"
 	"pathwise.dev/pathwise/internal/steer/stream"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
@@ -180,13 +181,13 @@ func (g *ground) watched(ctx context.Context, t traffic) (m watching, err error)
 		return m, errors.Join(err, f.abandon())
 	}
 	before, err := cost.Read()
-	m.from = monotonic()
+	m.from = program.Kernel()
 	crossed, crossedErr := g.crossed(t.from)
 	if err := errors.Join(err, crossedErr, pause(ctx, g.s.options().For)); err != nil {
 		return m, errors.Join(err, f.abandon())
 	}
 	after, err := cost.Read()
-	m.to = monotonic()
+	m.to = program.Kernel()
 	now, nowErr := g.crossed(t.from)
 	var endErr error
 	m.client, m.server, endErr = f.end()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/stream"
@@ -65,9 +66,9 @@ func runQuiet(ctx context.Context, s *session) ([]Sample, error) {
 			}
 			since[host] = n
 		}
-		begin, from := s.Now(), monotonic()
+		begin, from := s.Now(), program.Kernel()
 		err = pause(ctx, s.options().For)
-		to := monotonic()
+		to := program.Kernel()
 		out.Values["quiet_s"] = (to - from).Seconds()
 		var all []moved
 		for host, a := range g.agents {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/stream"
 )
@@ -64,11 +65,11 @@ func (g *ground) squeeze(ctx context.Context, out *Sample, first string) error {
 		return errors.Join(err, f.abandon())
 	}
 	out.Text["network"] = network
-	struck, wall := monotonic(), g.s.Now()
+	struck, wall := program.Kernel(), g.s.Now()
 	err = g.uplink(ctx, map[string]float64{network: rate / 10})
 	moved, movedErr := g.departure(ctx, network, struck, g.s.options().Hold)
 	err = errors.Join(err, movedErr, pause(ctx, time.Second))
-	to := monotonic()
+	to := program.Kernel()
 	events, eventsErr := g.agents["h1"].events(ctx, since)
 	client, server, endErr := f.end()
 	if err := errors.Join(err, eventsErr, endErr); err != nil {
@@ -95,13 +96,13 @@ func (g *ground) settled(ctx context.Context) (network string, rate float64, err
 	if err != nil {
 		return "", 0, err
 	}
-	from := monotonic()
+	from := program.Kernel()
 	err = until(ctx, 20*time.Second, time.Second, "the traffic keeps to one network", func() (bool, error) {
 		after, err := g.crossed(g.pod("a"))
 		if err != nil {
 			return false, err
 		}
-		now := monotonic()
+		now := program.Kernel()
 		at, part := carrier(before, after)
 		network, rate = at, 8*float64(after[at]-before[at])/(now-from).Seconds()
 		early := now-from < time.Second/2
@@ -122,8 +123,8 @@ func (g *ground) departure(ctx context.Context, network string, since, limit tim
 	if err != nil {
 		return 0, err
 	}
-	for monotonic() < since+limit {
-		begin := monotonic()
+	for program.Kernel() < since+limit {
+		begin := program.Kernel()
 		if err := pause(ctx, window); err != nil {
 			return 0, err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 )
 
@@ -41,10 +42,10 @@ func (p *planes) blow(ctx context.Context, n, paths int, interval time.Duration,
 }
 
 func (p *planes) gust(ctx context.Context, out *storm, n, paths int, interval time.Duration, r *rand.Rand) error {
-	at, next := 0, monotonic()
+	at, next := 0, program.Kernel()
 	for out.done < n {
 		next += time.Duration((0.5 + r.Float64()) * float64(interval))
-		if wait := next - monotonic(); wait > 0 {
+		if wait := next - program.Kernel(); wait > 0 {
 			ts := unix.NsecToTimespec(int64(wait))
 			_ = unix.Nanosleep(&ts, nil) // a signal only shortens it
 		}

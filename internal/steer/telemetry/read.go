@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"pathwise.dev/pathwise/internal/lab/program"
 )
 
 // chunk is how many flows one system call reads; it must exceed the longest
@@ -35,9 +37,7 @@ func (c *Collector) prime() (err error) {
 	}
 	c.reading, c.onlyPeers = s.Window, s.OnlyPeers != 0
 	c.before = counters{}
-	if c.last, err = Now(); err != nil {
-		return err
-	}
+	c.last = program.Kernel()
 	if err := c.collect(); err != nil {
 		return err
 	}
@@ -59,10 +59,7 @@ func (c *Collector) turn() error {
 func (c *Collector) Read() (Reading, error) {
 	c.walking.Lock()
 	defer c.walking.Unlock()
-	to, err := Now()
-	if err != nil {
-		return Reading{}, err
-	}
+	to := program.Kernel()
 	if err := c.collect(); err != nil {
 		return Reading{}, err
 	}

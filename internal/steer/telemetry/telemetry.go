@@ -12,11 +12,8 @@
 package telemetry
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 //go:generate go tool bpf2go -tags linux -target bpfel -go-package telemetry -type flow_key -type flow_value -type settings -type socket_value -type event -type kind -type fault telemetry telemetry.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
@@ -152,14 +149,4 @@ type Flow struct {
 type Reading struct {
 	From, To time.Duration
 	Flows    []Flow
-}
-
-// Now is the clock of all times in this package: CLOCK_MONOTONIC, as eBPF
-// programs read it too.
-func Now() (time.Duration, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0, fmt.Errorf("read monotonic clock: %w", err)
-	}
-	return time.Duration(ts.Nano()), nil
 }

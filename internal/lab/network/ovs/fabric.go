@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/lab/network/device"
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -160,14 +160,10 @@ func (f *Fabric) start(ctx context.Context) error {
 // the kernel's datapath, and all packets are lost.
 func awaitClock(ctx context.Context) error {
 	const enough = 10*time.Second + 100*time.Millisecond
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fmt.Errorf("read clock: %w", err)
-	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(enough - time.Duration(now.Nano())):
+	case <-time.After(enough - program.Kernel()):
 		return nil
 	}
 }
