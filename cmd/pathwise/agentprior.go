@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"pathwise.dev/pathwise/internal/measure/rank"
 	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/stat"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -79,8 +79,7 @@ func here(s topo.Scenario) bool {
 func medians(by map[string][]float64) map[string]float64 {
 	out := map[string]float64{}
 	for k, v := range by {
-		slices.Sort(v)
-		out[k] = (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+		out[k] = stat.Median(v)
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package stat
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -33,6 +34,15 @@ func MeanT(values []float64, level float64) Interval {
 		out.warn("constant", "all %d values are equal: the width 0 is no proof of certainty", m.n)
 	}
 	return out
+}
+
+// Median of the values, of which it sorts a copy; NaN without any.
+func Median(values []float64) float64 {
+	v := slices.Sorted(slices.Values(values))
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
 // Narrow is the stopping rule of a cell: it tells whether there are at least

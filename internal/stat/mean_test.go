@@ -224,3 +224,14 @@ func TestPosteriorOfFew(t *testing.T) {
 		t.Error("equal values vary")
 	}
 }
+
+func TestMedian(t *testing.T) {
+	for _, tc := range []struct {
+		in   []float64
+		want float64
+	}{{[]float64{3}, 3}, {[]float64{4, 2}, 3}, {[]float64{9, 1, 5}, 5}, {[]float64{8, 1, 2, 4}, 3}} {
+		if got := Median(tc.in); got != tc.want {
+			t.Errorf("Median(%v): got %g, want %g", tc.in, got, tc.want)
+		}
+	}
+}

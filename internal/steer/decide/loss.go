@@ -2,7 +2,6 @@ package decide
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/stat"
@@ -85,21 +84,7 @@ func medianRate(in []Interval, of func(Interval) float64) float64 {
 			rates = append(rates, of(i)/i.For.Seconds())
 		}
 	}
-	if len(rates) == 0 {
-		return math.NaN()
-	}
-	return median(rates)
-}
-
-// median of values; it sorts a copy.
-func median(values []float64) float64 {
-	v := slices.Clone(values)
-	slices.Sort(v)
-	n := len(v)
-	if n == 0 {
-		return math.NaN()
-	}
-	return (v[(n-1)/2] + v[n/2]) / 2
+	return stat.Median(rates)
 }
 
 // SwitchLoss is the running estimate of what a switch costs. The zero value

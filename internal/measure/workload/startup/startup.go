@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab/oci"
 	"pathwise.dev/pathwise/internal/measure/workload"
 	"pathwise.dev/pathwise/internal/sample"
+	"pathwise.dev/pathwise/internal/stat"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -143,19 +143,19 @@ func outcome(starts []start) workload.Outcome {
 		silent = silent || !s.Pod.Addr().IsValid()
 	}
 	out := workload.Outcome{
-		Metrics:    map[string]float64{sample.Startup: median(whole)},
+		Metrics:    map[string]float64{sample.Startup: stat.Median(whole)},
 		Operations: float64(len(starts)),
 		Details: map[string]string{
 			"starts":                  list(whole),
 			"runtime part of starts":  list(runtime),
-			"median of runtime parts": fmt.Sprintf("%.4g s", median(runtime)),
+			"median of runtime parts": fmt.Sprintf("%.4g s", stat.Median(runtime)),
 			"answer":                  "ICMP echo from pod to pod",
 		},
 	}
 	if starts[0].Engine {
 		out.Details["network part of starts"] = "not told apart: the engine attaches its pods itself"
 	} else {
-		out.Metrics[sample.StartupNetwork] = median(net)
+		out.Metrics[sample.StartupNetwork] = stat.Median(net)
 		out.Details["network part of starts"] = list(net)
 	}
 	switch {
@@ -167,12 +167,6 @@ func outcome(starts []start) workload.Outcome {
 		out.Details["answer"] = "TCP connection to the published port, accepted or refused"
 	}
 	return out
-}
-
-// median of at least one value.
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
 func list(v []float64) string {

@@ -143,14 +143,3 @@ func TestOutcome(t *testing.T) {
 		t.Errorf("an engine's network part: got %g, want none", v)
 	}
 }
-
-func TestMedian(t *testing.T) {
-	for _, tc := range []struct {
-		in   []float64
-		want float64
-	}{{[]float64{3}, 3}, {[]float64{4, 2}, 3}, {[]float64{9, 1, 5}, 5}, {[]float64{8, 1, 2, 4}, 3}} {
-		if got := median(tc.in); got != tc.want {
-			t.Errorf("median of %v: got %g, want %g", tc.in, got, tc.want)
-		}
-	}
-}
