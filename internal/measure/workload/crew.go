@@ -92,6 +92,19 @@ func (t *Task) Wait(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// WaitAll returns when all members have ended well, or when they are due with late as its
+// cause.
+func WaitAll(ctx context.Context, tasks []*Task, due time.Time, late error) error {
+	ctx, cancel := context.WithDeadlineCause(ctx, due, late)
+	defer cancel()
+	for _, t := range tasks {
+		if err := t.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // SleepUntil returns at the moment t, or with the cause of ctx when that ends.
 func SleepUntil(ctx context.Context, t time.Time) error {
 	timer := time.NewTimer(time.Until(t))

@@ -157,14 +157,7 @@ func (g *Generators) start(begin func(pair int) string) {
 // Wait returns when all clients have ended, which is soon after the window, at whose
 // end it must be called.
 func (g *Generators) Wait(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, g.Patience+generatorEnd, errors.New("the clients did not end in time"))
-	defer cancel()
-	for _, c := range g.tasks {
-		if err := c.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return WaitAll(ctx, g.tasks, time.Now().Add(g.Patience+generatorEnd), errors.New("the clients did not end in time"))
 }
 
 // client runs one pair's client to its end.

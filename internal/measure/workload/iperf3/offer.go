@@ -276,15 +276,8 @@ func patience(ctx context.Context, bed workload.Bed) (context.Context, context.C
 
 // awaitEnd waits until all tests have ended by themselves.
 func awaitEnd(ctx context.Context, tasks []*workload.Task, due time.Time) error {
-	ctx, cancel := context.WithDeadlineCause(ctx, due.Add(endTimeout),
+	return workload.WaitAll(ctx, tasks, due.Add(endTimeout),
 		fmt.Errorf("iperf3 did not end within %v after its time", endTimeout))
-	defer cancel()
-	for _, t := range tasks {
-		if err := t.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // execute runs one iperf3 process to its end.

@@ -101,18 +101,6 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 	})
 }
 
-// await waits for members of the crew, but not for ever.
-func await(ctx context.Context, tasks []*workload.Task, limit time.Duration, why string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New(why))
-	defer cancel()
-	for _, t := range tasks {
-		if err := t.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // ask asks for the congestion control of servers that cannot be told.
 func (t *trial) ask(ctx context.Context) (err error) {
 	if t.Server != "" && !isURI(t.Server) {
@@ -204,7 +192,8 @@ func (t *trial) prepare(ctx context.Context, crew *workload.Crew) (time.Duration
 			return nil
 		}))
 	}
-	err := await(ctx, tasks, prepareTimeout, fmt.Sprintf("the server's documents were not there after %v", prepareTimeout))
+	err := workload.WaitAll(ctx, tasks, time.Now().Add(prepareTimeout),
+		fmt.Errorf("the server's documents were not there after %v", prepareTimeout))
 	return time.Since(begun), err
 }
 

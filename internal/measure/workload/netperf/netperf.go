@@ -180,14 +180,7 @@ func (t *trial) start(crew *workload.Crew, length int) (tasks []*workload.Task) 
 
 // await waits for the clients' ends, but not for ever.
 func await(ctx context.Context, tasks []*workload.Task, limit time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("netperf did not end within its time"))
-	defer cancel()
-	for _, task := range tasks {
-		if err := task.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return workload.WaitAll(ctx, tasks, time.Now().Add(limit), errors.New("netperf did not end within its time"))
 }
 
 func (t *trial) client(ctx context.Context, pair workload.Pair, length int) (

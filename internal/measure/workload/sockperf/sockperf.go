@@ -198,15 +198,8 @@ func (t *trial) run(ctx context.Context, m workload.Meter) error {
 			return err
 		}
 		t.end = t.begin + span.End.Sub(span.Begin)
-		ctx, cancel := context.WithDeadlineCause(ctx, started.Add(time.Duration(t.seconds())*time.Second+endTimeout),
+		return workload.WaitAll(ctx, clients, started.Add(time.Duration(t.seconds())*time.Second+endTimeout),
 			fmt.Errorf("sockperf did not end within %v after its time", endTimeout))
-		defer cancel()
-		for _, c := range clients {
-			if err := c.Wait(ctx); err != nil {
-				return err
-			}
-		}
-		return nil
 	})
 }
 
