@@ -86,11 +86,11 @@ def packet():
         p.box(x, 16, 330, 438, "#ffffff", name, top=True, dash=True)
     p.box(60, 48, 250, 34, SAND, "application, TCP/IP", "")
     p.box(510, 48, 250, 34, SAND, "application, TCP/IP", "")
-    p.box(60, 124, 250, 158, GREY, "out", "last program on the way out of eth0", top=True, mono=True)
+    p.box(60, 124, 250, 158, GREY, "pw_egress", "last program on the way out of eth0", top=True, mono=True)
     for i, s in enumerate(("1  Is the address that of a peer?", "2  Which flow, is it admitted?", "3  Bucket of the flow: which path?",
                            "4  Rewrite both addresses, mark", "5  Redirect to the path's interface")):
         p.text(74, 182 + 20 * i, s)
-    p.box(510, 124, 250, 158, GREY, "path_in", "first program on the way in at net1", top=True, mono=True)
+    p.box(510, 124, 250, 158, GREY, "pw_path_ingress", "first program on the way in at net1", top=True, mono=True)
     for i, s in enumerate(("1  Marked, with the right tag?", "2  Is the flow admitted?", "3  Rewrite the stable addresses back",
                            "4  Put the application's DSCP back", "5  Hand it to the stack as from eth0")):
         p.text(520, 182 + 20 * i, s)
@@ -108,7 +108,7 @@ def packet():
     p.text(262, 305, "steered", soft=True)
     p.line((565, 318), (565, 282))
     p.line((705, 318), (705, 298), (780, 298), (780, 65), (762, 65))
-    p.text(714, 314, "in", bold=True, mono=True)
+    p.text(714, 314, "pw_ingress", bold=True, mono=True)
     p.line((255, 358), (255, 386), (565, 386), (565, 358), colour=INK, width=2)
     p.text(410, 379, "macvlan: path's addresses, mark", "middle", soft=True)
     p.line((115, 358), (115, 424), (705, 424), (705, 358), dash=True)

@@ -137,8 +137,8 @@ func BenchmarkPeers(b *testing.B) {
 				}
 			}
 			p.RenewLease()
-			report(b, "out", out)
-			report(b, "path_in", in)
+			report(b, "egress", out)
+			report(b, "path_ingress", in)
 			report(b, "stranger", stranger)
 			if e := p.Events(); e != (Events{}) {
 				b.Errorf("%+v", e)

@@ -39,7 +39,7 @@ func TestReturnThroughConntrack(t *testing.T) {
 
 // TestEndsLearnAtDifferentTimes: the ends learn of a switch at different times. Until the other end's
 // agent is told, it answers as before, and nothing is lost; no packet moves anything.
-// Fails if path_in looks at the path that was chosen.
+// Fails if pw_path_ingress looks at the path that was chosen.
 func TestEndsLearnAtDifferentTimes(t *testing.T) {
 	b := newBed(t)
 	b.open(1)

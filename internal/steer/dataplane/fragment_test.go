@@ -53,7 +53,7 @@ func cut6(p []byte, at int) (out [][]byte) {
 // that, reach no port: neither one that the default network drops nor any other, in TCP,
 // UDP and ICMP, cut anywhere, overlapping, with a mark on some fragments only. The actors
 // are the peer's own pod with CAP_NET_RAW and a neighbour that takes its address.
-// Fails if path_in lets fragments pass.
+// Fails if pw_path_ingress lets fragments pass.
 func TestHostileFragments(t *testing.T) {
 	b := newBed(t)
 	b.strangers()
@@ -128,7 +128,7 @@ func TestHostileFragments(t *testing.T) {
 // TestHostileUnprivileged: a process of the peer's pod without capabilities binds its path
 // address and gives its datagrams every traffic class. None is delivered as from the stable
 // address, to ports of no flow; to a flow between these two pods there is one chance in 512
-// for each, as the kernel makes the identification. Fails if path_in takes a mark for proof.
+// for each, as the kernel makes the identification. Fails if pw_path_ingress takes a mark for proof.
 func TestHostileUnprivileged(t *testing.T) {
 	b := newBed(t)
 	b.open(1)

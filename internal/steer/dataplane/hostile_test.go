@@ -100,7 +100,7 @@ func at(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
 // TestHostileHandshakes: a pod that may send raw packets, and is a party of the pair,
 // opens nothing over a path: whole or in fragments, with the tag of the flow or without.
-// Fails if path_in delivers what no entry admits, or fragments.
+// Fails if pw_path_ingress delivers what no entry admits, or fragments.
 func TestHostileHandshakes(t *testing.T) {
 	b := newBed(t)
 	b.open(1)

@@ -15,7 +15,7 @@ import (
 )
 
 // TestICMPErrorsReachTheSocket: ICMP errors about steered packets reach the socket that sent
-// them, which is told of the stable address. Fails if path_in leaves errors, or
+// them, which is told of the stable address. Fails if pw_path_ingress leaves errors, or
 // takes those of Linux routers for steered packets.
 func TestICMPErrorsReachTheSocket(t *testing.T) {
 	for _, strict := range []string{"0", "1"} {

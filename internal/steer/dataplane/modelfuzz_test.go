@@ -389,7 +389,8 @@ func (tr *trial) rounds(r *rand.Rand, n int) error {
 
 func show(w *world, prog int, in, out []byte, verdict uint32, e effect) string {
 	return fmt.Sprintf("%s, alive %t, lenient %t: %+v\nin   %x\nout  %x verdict %d\nmodel %x %+v",
-		[]string{"out", "in", "path_in"}[prog], w.alive, w.lenient, readFrame(in), in, out, int32(verdict), e.frame, e)
+		[]string{"egress", "ingress", "path ingress"}[prog], w.alive, w.lenient, readFrame(in), in, out,
+		int32(verdict), e.frame, e)
 }
 
 // warned is whether the kernel has ever given a warning (TAINT_WARN).
@@ -428,7 +429,7 @@ func TestPrograms(t *testing.T) {
 		if err := tr.rounds(rand.New(rand.NewPCG(seed, uint64(i))), int(n)/len(trials)); err != nil {
 			t.Fatalf("PATHWISE_SEED=%d PATHWISE_PACKETS=%d, arrivals handed over %t: %v", seed, n, tr.w.toStable, err)
 		}
-		t.Logf("let go, dropped, redirected: out %v, in %v, path_in %v; %+v", tr.seen[progOut], tr.seen[progIn],
+		t.Logf("let go, dropped, redirected: egress %v, ingress %v, path ingress %v; %+v", tr.seen[progOut], tr.seen[progIn],
 			tr.seen[progPathIn], tr.p.Events())
 		for prog, want := range [][]int{{0, 2}, {0}, {0, 1}} {
 			for _, v := range want {

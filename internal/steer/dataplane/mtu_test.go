@@ -125,7 +125,7 @@ func (b *bed) bytes(pod, path int) uint64 {
 
 // TestRouterWithSmallerMTU: a router on the path has a smaller MTU than the path
 // says. Its ICMP error reaches the socket, and the stack learns the size for the
-// stable address. Fails if path_in drops or leaves such errors.
+// stable address. Fails if pw_path_ingress drops or leaves such errors.
 func TestRouterWithSmallerMTU(t *testing.T) {
 	for _, strict := range []string{"0", "1"} {
 		b := newBed(t)

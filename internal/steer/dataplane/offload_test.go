@@ -170,7 +170,7 @@ func setBytes(t testing.TB, c net.Conn, o option) {
 
 // TestTrafficClassIsKept: the receiver sees the traffic class that the sender has set:
 // the mark is gone, ECN (RFC 3168) is kept, an application's DSCP too. Fails if
-// header writes the whole byte, or path_in leaves the mark.
+// header writes the whole byte, or pw_path_ingress leaves the mark.
 func TestTrafficClassIsKept(t *testing.T) {
 	b := newBed(t)
 	b.open(1)

@@ -15,8 +15,8 @@ import (
 // shows best, and with caches as a system call leaves them. In place a pass takes
 // longer, as more has used the caches in between: see BenchmarkRoundTrip. It tells
 // variants of the programs apart also where a busy machine hides the round trips'
-// difference. Unlike in place, "out" reads the clock each time. Packets are TCP over IPv4 with timestamps and a byte of
-// data.
+// difference. Unlike in place, egress reads the clock each time. Packets are TCP over
+// IPv4 with timestamps and a byte of data.
 func BenchmarkPass(b *testing.B) {
 	p := benchPlane(b, 1)
 	peer := benchPeer(0)
@@ -31,12 +31,12 @@ func BenchmarkPass(b *testing.B) {
 		want   uint32
 	}{
 		{"stranger", p.objs.PwEgress, 0, owner, tcp(stable.Local, stable.Local, 0), verdictNext},
-		{"out-default", p.objs.PwEgress, 0, owner, tcp(stable.Local, stable.Remote, 0), verdictNext},
-		{"in-default", p.objs.PwIngress, 0, owner, tcp(stable.Remote, stable.Local, 0), verdictNext},
-		{"out-steered", p.objs.PwEgress, 1, owner, tcp(stable.Local, stable.Remote, 0), verdictRedirect},
-		{"path_in-owned", p.objs.PwPathIngress, 1, owner,
+		{"egress-default", p.objs.PwEgress, 0, owner, tcp(stable.Local, stable.Remote, 0), verdictNext},
+		{"ingress-default", p.objs.PwIngress, 0, owner, tcp(stable.Remote, stable.Local, 0), verdictNext},
+		{"egress-steered", p.objs.PwEgress, 1, owner, tcp(stable.Local, stable.Remote, 0), verdictRedirect},
+		{"path_ingress-owned", p.objs.PwPathIngress, 1, owner,
 			steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false), verdictNext},
-		{"path_in-followed", p.objs.PwPathIngress, 1, follower,
+		{"path_ingress-followed", p.objs.PwPathIngress, 1, follower,
 			steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false), verdictNext},
 	}
 	took := make([][]float64, len(passes))

@@ -121,7 +121,7 @@ func TestSecondInterface(t *testing.T) {
 // TestHostileAdmin: with CAP_NET_ADMIN in a namespace of its own a neighbour takes the
 // peer's path address, and sends marked datagrams from plain sockets: nothing moves, and
 // what is delivered is a guess. In its own namespace a pod cannot take the programs away
-// with its queueing disciplines. Fails if path_in takes an address for proof.
+// with its queueing disciplines. Fails if pw_path_ingress takes an address for proof.
 func TestHostileAdmin(t *testing.T) {
 	b := newBed(t)
 	b.strangers()

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // Verdicts of the programs.
@@ -155,5 +157,32 @@ func TestPlacesRest(t *testing.T) {
 	now = now.Add(quiescent)
 	if hint, at := set(1404); hint == inHash || at[(hint-1)%2].Path[1].Mtu != 1404 {
 		t.Errorf("after a rest: hint %d, %v", hint, at)
+	}
+}
+
+// TestBucketIsThatOfC: a flow is in the bucket that package flow says, and in no other.
+func TestBucketIsThatOfC(t *testing.T) {
+	p := benchPlane(t, 1)
+	peer, r := benchPeer(0), rand.New(rand.NewPCG(1, 1))
+	pair := peer.Pairs[0]
+	in := func(sport, dport uint16, proto uint8, packet []byte) {
+		t.Helper()
+		own := Set(1) << flow.Bucket(sport, dport, proto)
+		p.put4(t, peer.UID, sport, dport, proto, roleOwner)
+		for set, want := range map[Set]uint32{own: verdictRedirect, ^own: verdictNext} {
+			for s, path := range map[Set]int{set: 1, ^set: 0} {
+				if _, err := p.Switch(peer.UID, s, path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := verdict(t, p, p.objs.PwEgress, packet); got != want {
+				t.Errorf("%d %d %d: verdict %d of buckets %x", sport, dport, proto, int32(got), set)
+			}
+		}
+	}
+	in(7000, 7001, 6, tcp(pair.Local, pair.Remote, 0))
+	for range 300 {
+		sport, dport := uint16(r.Uint32()), uint16(r.Uint32())
+		in(sport, dport, 17, udp(pair.Local, pair.Remote, 0, sport, dport))
 	}
 }

@@ -123,7 +123,7 @@ func receive(c net.Conn, patience time.Duration) (string, error) {
 
 // TestAddressOfAnotherPod: another pod has the peer's address. Nothing of the peer's
 // state is the new pod's, and what is still under way to the old pod by a path
-// is given to nobody. Fails if generations are not compared, or path_in passes
+// is given to nobody. Fails if generations are not compared, or pw_path_ingress passes
 // on what it does not know.
 func TestAddressOfAnotherPod(t *testing.T) {
 	b := newBed(t)
