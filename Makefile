@@ -131,6 +131,11 @@ race: ## run the tests of packages that can under the race detector, as root: ne
 	CGO_ENABLED=1 go test -race -count=1 -timeout 10m -skip '$(RACE_SKIP)' $(if $(SUDO),-exec '$(SUDO)') \
 		$$(go list ./... | grep -vxF $(patsubst %,-e pathwise.dev/pathwise/%,$(RACE_NOT)))
 
+.PHONY: man
+man: ## write docs/reference/cli, and a man page for each command into bin/man
+	PATHWISE_MAN=$(CURDIR)/bin/man go test -count=1 -run '^TestPages$$' ./cmd/pathwise
+	@echo 'man -l bin/man/pathwise.1 shows the first of them'
+
 .PHONY: lint
 lint: bin/.stamp/lint ## gofmt, line lengths, go vet, staticcheck, ineffassign, unparam, deadcode, shellcheck, go mod tidy
 	@scripts/lint.sh bin/lint

@@ -79,7 +79,7 @@ trials.`,
 	fl := cmd.Flags()
 	fl.BoolVar(&check, "check", false,
 		"exit with 1 when a difference is significant, or a bar of a drill is met in one result alone")
-	fl.StringSliceVar(&o.Selection.Networks, "networks", nil, "only these networks, beside the host")
+	fl.StringSliceVar(&o.Selection.Networks, "networks", nil, "only these networks, and the host")
 	fl.StringSliceVar(&o.Selection.Workloads, "workloads", nil, "only these workloads")
 	fl.StringSliceVar(&o.Selection.Metrics, "metric", nil,
 		"only these metrics, as CSV and JSON name them: throughput, latency_p99 ...")

@@ -38,7 +38,7 @@ func guestCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "guest", Short: "List guest kernels, or run a program on one",
 		Long: `A guest kernel builds the networks that the host's kernel cannot: Pathwise boots
-it beside the host's, with the host's own files as a read-only root under a layer
+it next to the host's, with the host's own files as a read-only root under a layer
 in memory, and runs the same programs in it. "pathwise bench" and "pathwise
 networks" use guests by themselves and say so; "guest exec" runs any program.
 

@@ -76,7 +76,7 @@ func pathsCommand(e env) *cobra.Command {
 		Long: `Show the paths of every pair of pods that has traffic, as the running agents see
 them: the state, round trip and loss by probes, what the pair's own traffic
 achieves, the score, and how many of the pair's 64 buckets of flows are on it.
-A pair A>B stands for the flows that A has opened.`,
+A pair A>B means the flows that A has opened.`,
 		Example: "  pathwise paths\n  pathwise paths -o json",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -46,7 +46,7 @@ func reportCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "report DIR", Short: "Show a result: rankings and figures with intervals, or drills",
 		Long: `Show a result: of trials its rankings, figures with intervals and every trial; of
-drills their figures beside the bars, and where there is one the demonstration's time line.`,
+drills their figures next to the bars, and where there is one the demonstration's time line.`,
 		Example: `  pathwise report results/quick
   pathwise report results/quick -o html > quick.html
   pathwise report results/quick -o benchfmt | benchstat -`,
