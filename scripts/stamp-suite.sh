@@ -36,6 +36,6 @@ trap 'rm -rf "$root"' EXIT
 trap 'exit 130' INT TERM HUP
 CARGO_TARGET_DIR=$root/target cargo install --quiet --locked --ignore-rust-version --version "$version" --root "$root" stamp-suite
 mkdir -p bin
-# Renamed into place, so that whoever runs it now keeps the old one.
+# Renamed into place, so that a process that runs it now keeps the old one.
 cp "$root/bin/stamp-suite" "$program.new"
 mv "$program.new" "$program"

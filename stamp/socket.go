@@ -179,7 +179,7 @@ func appendTOS(oob []byte, to netip.Addr, tos uint8) []byte {
 }
 
 // appendSource sets the source address of one packet: that to which the probe
-// was sent, which on a socket bound to no address the kernel would choose anew.
+// was sent, which on a socket bound to no address the kernel would choose again.
 func appendSource(oob []byte, from netip.Addr) []byte {
 	if from.Is4() {
 		var info [12]byte // ifindex, spec_dst, addr

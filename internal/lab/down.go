@@ -19,7 +19,7 @@ import (
 // ErrOwned: a living process holds the lab.
 var ErrOwned = errors.New("in use")
 
-// Down removes the lab called name, whoever made it. A lab that a living
+// Down removes the lab called name, no matter which process made it. A lab that a living
 // process owns is left alone, with ErrOwned, unless force is set.
 func (s Store) Down(ctx context.Context, name string, force bool) error {
 	if err := s.MayDown(name, force); err != nil {

@@ -48,7 +48,7 @@ func TestLaw(t *testing.T) {
 	}
 }
 
-// TestLawRate: at 12 Mbit/s a frame of 1500 bytes takes 1 ms, and whoever finds
+// TestLawRate: at 12 Mbit/s a frame of 1500 bytes takes 1 ms, and a frame that finds
 // more than queueTime before it is lost.
 func TestLawRate(t *testing.T) {
 	l := law{Hold: Hold{Rate: 12e6, Delay: 10 * ms}}

@@ -224,7 +224,7 @@ func listen(dir, name string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The file stays for whoever comes next to remove: the path is not ours
+	// The file stays for the next process to remove: the path is not ours
 	// any more once the directory is closed.
 	ear.SetUnlinkOnClose(false)
 	return ear, nil

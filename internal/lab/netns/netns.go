@@ -59,7 +59,7 @@ func Mounted() (bool, error) {
 }
 
 // marker says that Dir's mount was made by Prepare. It is one for the machine,
-// as the mount is: whoever removes the last namespace undoes it.
+// as the mount is: the process that removes the last namespace undoes it.
 const marker = "/run/pathwise-made-netns-mount"
 
 // Prepare makes Dir a shared mount on itself, as iproute2 does on first use:
@@ -152,7 +152,7 @@ func Attach(name string, pid int) error {
 }
 
 // attach makes the namespace in the file known as name, in Dir as Prepare makes
-// it: whoever released it since then found no namespace in it.
+// it: a process that released it since then found no namespace in it.
 func attach(name, file string) error {
 	return alone(func() error {
 		if err := prepare(); err != nil {

@@ -138,7 +138,7 @@ func TestAttachOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// TestReleaseBesideCreate: whoever removes the last namespace takes nothing away
+// TestReleaseBesideCreate: who removes the last namespace takes nothing away
 // from one who makes the next.
 func TestReleaseBesideCreate(t *testing.T) {
 	if os.Geteuid() != 0 {

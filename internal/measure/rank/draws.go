@@ -12,7 +12,7 @@ import (
 const MonteCarlo = "Monte Carlo of posterior means"
 
 // draws are scores as they could be: in each draw every cell's mean is drawn
-// from its posterior (stat.Posterior), and all z-scores are taken anew, mu and
+// from its posterior (stat.Posterior), and all z-scores are taken again, mu and
 // sigma included. Cells are drawn independently although those of one block
 // share what the machine did; differences then look a little less certain
 // than they are, which is the safe side.

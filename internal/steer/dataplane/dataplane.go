@@ -235,7 +235,7 @@ func (p *Plane) hook(dev, what string, prog *ebpf.Program, at ebpf.AttachType, w
 			}
 			return nil
 		}
-		// The interface was made anew: the old link hangs on nothing.
+		// The interface was made again: the old link hangs on nothing.
 		if err := old.Unpin(); err != nil {
 			return fmt.Errorf("unpin %s: %w", pin, err)
 		}
@@ -255,7 +255,7 @@ func (p *Plane) hook(dev, what string, prog *ebpf.Program, at ebpf.AttachType, w
 
 // attached reports whether the link is on this very interface. The number in the
 // link's information will not do: the interface may be one of another namespace,
-// as when a pod's sandbox was made anew and the old one lingers.
+// as when a pod's sandbox was made again and the old one lingers.
 func attached(l link.Link, ifindex int, at ebpf.AttachType) (bool, error) {
 	info, err := l.Info()
 	if err != nil {

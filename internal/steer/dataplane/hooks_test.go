@@ -198,7 +198,7 @@ func TestPeerWithoutAgent(t *testing.T) {
 	}
 }
 
-// TestInterfacesMadeAgain: the pod's interfaces are made anew, alone and with the
+// TestInterfacesMadeAgain: the pod's interfaces are made again, alone and with the
 // namespace: the plane that is opened again is on the new ones. Fails if hook
 // trusts the link's interface number.
 func TestInterfacesMadeAgain(t *testing.T) {
@@ -227,8 +227,8 @@ func TestInterfacesMadeAgain(t *testing.T) {
 		b.plug(1, n, b.mtu[n])
 	}
 	b.open(1)
-	try(7002, "interfaces made anew")
-	// The sandbox is made anew while the old one lingers, and the numbers of the
+	try(7002, "interfaces made again")
+	// The sandbox is made again while the old one lingers, and the numbers of the
 	// interfaces are the same.
 	old := b.pods[1]
 	b.pods[1] = b.prefix + "-c"
@@ -247,7 +247,7 @@ func TestInterfacesMadeAgain(t *testing.T) {
 		b.plugAs(1, n, b.mtu[n], oldIndex(b, old, dev))
 	}
 	b.open(1)
-	try(7003, "sandbox made anew")
+	try(7003, "sandbox made again")
 }
 
 func oldIndex(b *bed, ns, dev string) int {

@@ -3,7 +3,7 @@ package dataplane
 import "fmt"
 
 // Meter reads how many packets went to a peer over one path, for those who look
-// many times a second: its place is found once. Find it anew after peers were
+// many times a second: its place is found once. Find it again after peers were
 // entered or removed, as the place may be another's then.
 type Meter struct {
 	plane *Plane

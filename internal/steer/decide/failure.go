@@ -23,7 +23,7 @@ func (p *FailureParams) holdDown(failures int) time.Duration {
 // discountOutages takes out of the probes' loss what an outage that is over has left in
 // it. Probes look back over a minute (256 of them, package probe), through which a
 // path that is well again would seem to lose every third packet. What is lost
-// anew counts.
+// again counts.
 func (s *step) discountOutages(ev PairEvidence) PairEvidence {
 	if !s.p.Failure.OutageDiscounted {
 		return ev

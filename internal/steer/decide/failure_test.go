@@ -34,7 +34,7 @@ func TestOutageIsExcused(t *testing.T) {
 		if _, n := f.run(CostAware{}, 100, Switch); n == 0 || f.at.Active != "b" {
 			t.Errorf("%s: still on %s %v after b was well again: %s", need, f.at.Active, f.ev.At-back, f.last.Reason)
 		}
-		// What is lost anew counts in full, what is forgotten is not excused twice.
+		// What is lost again counts in full, what is forgotten is not excused twice.
 		for _, loss := range []float64{0.4, 0.5, 0.1, 0.3} {
 			b.Probe.Loss = loss
 			f.ev.At += time.Minute

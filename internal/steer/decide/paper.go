@@ -83,7 +83,7 @@ const (
 	paperWeaveOnly  = 1650.13
 )
 
-// PaperTable7 returns Table 7 with the loss reckoned anew. The paper does not
+// PaperTable7 returns Table 7 with the loss calculated again. The paper does not
 // say what the loss is taken against; the mean of Calico alone and Weave alone,
 // 1645.545 ms, gives all six figures to 0.005 ms, the last digit printed.
 func PaperTable7() []PaperSwitches {

@@ -116,7 +116,7 @@ type ended struct {
 }
 
 // run plays the legs. Each has connections of its own, made before its faults
-// come: a handshake goes over the default network, whoever steers.
+// come: a handshake goes over the default network, under every policy.
 func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r ride, err error) {
 	p := &player{g: g}
 	defer p.leave()

@@ -117,7 +117,7 @@ func (g *ground) murder(ctx context.Context, out *Sample) error {
 	if err := pause(ctx, time.Duration(g.s.rand.Int64N(int64(1500*time.Millisecond)))); err != nil {
 		return err
 	}
-	// Whoever is dead, flows stay where they are.
+	// Whichever agent is dead, flows stay where they are.
 	stays := g.arrives(ctx, network, time.Second)
 	a, err := g.startAgent(ctx, host)
 	if err := errors.Join(stays, err); err != nil {

@@ -39,7 +39,7 @@ func TestCapped(t *testing.T) {
 	}
 }
 
-// Whoever still has the file open does not spoil what replaced it.
+// A process that still has the file open does not spoil what replaced it.
 func TestReplaceRecording(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "e.jsonl")
 	agent, err := os.Create(path)

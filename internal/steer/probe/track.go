@@ -107,7 +107,7 @@ func (t *Track) find(seq uint32) int {
 	return -1
 }
 
-// order counts overtaking, and notices a reflector that counts anew.
+// order counts overtaking, and notices a reflector that starts to count again.
 func (t *Track) order(r stamp.Reply) {
 	const slack = 64 // as far as packets are thought to overtake each other
 	if t.answered == 0 {

@@ -183,7 +183,7 @@ func HoldNeighbour(ns, dev string, peer netip.Addr, hardware string, hold bool) 
 	return true, nil
 }
 
-// ReleaseNeighbours ends what HoldNeighbour holds on dev for such peers, whoever held it:
+// ReleaseNeighbours ends what HoldNeighbour holds on dev for such peers, also of another agent:
 // a peer's pod that is made again has another hardware address.
 func ReleaseNeighbours(ns, dev string, peer func(netip.Addr) bool) error {
 	h, err := netns.Netlink(ns)

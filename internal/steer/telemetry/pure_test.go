@@ -81,7 +81,7 @@ func TestDiff(t *testing.T) {
 		{"a silent flow is left out", state{key: value(nil)}, state{key: value(nil)}, 3, nil},
 		{"a flow that is gone is left out", state{key: value(nil)}, nil, 3, nil},
 		{"differences", state{key: value(nil)}, state{key: grown}, 4, []Flow{{want, later}}},
-		{"evicted and made anew", state{key: grown}, state{key: value(func(v *telemetryFlowValue) { v.Born = 1500 })}, 3,
+		{"evicted and made again", state{key: grown}, state{key: value(func(v *telemetryFlowValue) { v.Born = 1500 })}, 3,
 			[]Flow{{want, whole}}},
 	} {
 		if got := diff(past(c.before), present(c.now), c.window); len(got)+len(c.flows) > 0 &&

@@ -45,7 +45,7 @@ func (c *Collector) prime() (err error) {
 	return c.turn()
 }
 
-// turn makes the program begin RTT extremes anew.
+// turn makes the program begin RTT extremes again.
 func (c *Collector) turn() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -106,7 +106,7 @@ func makeOverlay(ctx context.Context, site network.Site, engines map[int]*engine
 
 // removeIngress takes the swarm's network for published ports of services away,
 // before any other engine makes its part of it: nothing here is a service, and each
-// part has the engine start itself anew some times, which on a guest's only processor
+// part has the engine start itself again some times, which on a guest's only processor
 // is time that attaching a container then lacks.
 func (e *engine) removeIngress(ctx context.Context) error {
 	return network.Poll(ctx, 20*time.Millisecond, func() error {

@@ -278,7 +278,7 @@ func (f *Fabric) Control(ctx context.Context, h topo.Host, args ...string) ([]by
 }
 
 // AddFlows adds OpenFlow rules to a bridge of the host in one transaction. The
-// file that they are handed over in stays for whoever wants to read it.
+// file that they are handed over in stays for readers.
 func (f *Fabric) AddFlows(ctx context.Context, h topo.Host, bridge, name string, rules []string) error {
 	file := filepath.Join(f.site.Dir, h.Name+"-"+name+".flows")
 	if err := os.WriteFile(file, []byte(strings.Join(rules, "\n")+"\n"), 0o644); err != nil {

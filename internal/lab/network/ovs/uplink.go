@@ -30,7 +30,7 @@ func (f *Fabric) plugPort(ctx context.Context, h topo.Host) error {
 	if err := device.Pair(end, device.End{Netns: h.Netns, Name: f.port()}, f.site.MTU); err != nil {
 		return fmt.Errorf("create second uplink: %w", err)
 	}
-	// What leaves the underlay's switch for this port must be whole, whoever sent it.
+	// What leaves the underlay's switch for this port must be whole, from every sender.
 	if err := f.Whole(ctx, f.site.Underlay, end.Name); err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func (w *worker) loop(ctx context.Context) error {
 		for _, e := range events[:max(n, 0)] {
 			if e.Fd < 0 {
 				var ticks [8]byte
-				_, _ = unix.Read(w.timer, ticks[:]) // EAGAIN where it was set anew
+				_, _ = unix.Read(w.timer, ticks[:]) // EAGAIN where it was set again
 				continue
 			}
 			w.ready(w.conns[e.Fd])

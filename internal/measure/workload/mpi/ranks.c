@@ -55,7 +55,7 @@ static void keep(int64_t from, int64_t took) {
 }
 
 // connect makes every pair of ranks that will talk do so once, then agrees on
-// the window and tells whoever waits for it.
+// the window and tells those who wait for it.
 static void ready(int64_t warmup, int64_t duration, const char *file) {
 	char *a = room((size_t)ranks * size), *b = room((size_t)ranks * size);
 	MPI_Alltoall(a, size, MPI_BYTE, b, size, MPI_BYTE, MPI_COMM_WORLD);

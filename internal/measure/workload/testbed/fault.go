@@ -94,7 +94,7 @@ func (g *Ground) cut(p workload.Pair) error {
 	}
 }
 
-// Babble starts a server in the pod that speaks no protocol: to whoever
+// Babble starts a server in the pod that speaks no protocol: to a client that
 // connects it sends random bytes without end, and it answers each datagram with
 // three. It goes with the test.
 func (g *Ground) Babble(pod topo.Pod) (netip.AddrPort, error) {
