@@ -194,9 +194,11 @@ func TestStrangePinsAreReplaced(t *testing.T) {
 			must(t, first.Close())
 			damage(t, dir, maps)
 			c := attach(t, dir)
-			if c.adopted || len(attached(t)) != before+1 {
-				t.Errorf("adopted %v; %d programs, %d were there", c.adopted, len(attached(t)), before)
+			if c.adopted {
+				t.Error("adopted what is not its own")
 			}
+			// Agents of other tests attach to the same cgroup, and go again.
+			eventually(t, "there is one program more than before", func() bool { return len(attached(t)) == before+1 })
 			_, err = c.Watch(client)
 			must(t, err)
 			k.send(t, megabyte)
