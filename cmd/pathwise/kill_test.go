@@ -220,9 +220,12 @@ func difference(a, b, killed []string) string {
 }
 
 func foreign(line string, killed []string) bool {
-	// Tests of other packages mount BPF file systems in their own directories.
-	if strings.Contains(line, "pw-t-") || strings.HasPrefix(line, "mount: bpf /tmp/Test") {
-		return true
+	// The labs of tests in other packages are named t-…; those tests also mount
+	// BPF file systems in their own directories.
+	for _, theirs := range []string{"pw-t-", "pathwise-t-", "/labs/t-", "mount: bpf /tmp/Test"} {
+		if strings.Contains(line, theirs) {
+			return true
+		}
 	}
 	// A lab of theirs has its number in names and in its directory.
 	m := regexp.MustCompile(`(?:pw-|pathwise-|/labs/)b([0-9]+)-`).FindStringSubmatch(line)
