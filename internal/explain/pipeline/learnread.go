@@ -1,0 +1,132 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// learn reads the action that adds flows. Table is where they go, Dst the bit that
+// says whether one was added, if there is one.
+func (p *parser) learn(v string) (Action, error) {
+	a := Action{Kind: Learn, Table: 1}
+	head := map[string]string{}
+	var specs []string
+	for _, w := range pairs(v) {
+		if err := p.learnWord(&a, w, head, &specs); err != nil {
+			return a, fmt.Errorf("%s: %w", clip(w.text), err)
+		}
+	}
+	out := []string{"table=" + p.Names.FormatTable(a.Table)}
+	for _, k := range []string{"idle_timeout", "hard_timeout", "fin_idle_timeout", "fin_hard_timeout", "priority",
+		"send_flow_rem", "delete_learned", "cookie", "limit", "result_dst"} {
+		if head[k] != "" {
+			out = append(out, head[k])
+		}
+	}
+	a.Text = "learn(" + strings.Join(append(out, specs...), ",") + ")"
+	return a, nil
+}
+
+func (p *parser) learnWord(a *Action, w pair, head map[string]string, specs *[]string) (err error) {
+	switch w.key {
+	case "table":
+		a.Table, err = p.Names.table(w.value)
+		return err
+	case "idle_timeout", "hard_timeout", "fin_idle_timeout", "fin_hard_timeout", "priority", "limit":
+		n, err := number(w.value, 32)
+		if err != nil {
+			return err
+		}
+		head[w.key] = fmt.Sprintf("%s=%d", w.key, n.Lo)
+		if n.Lo == 0 && w.key != "priority" || w.key == "priority" && n.Lo == DefaultPriority {
+			head[w.key] = ""
+		}
+		return nil
+	case "cookie":
+		n, err := number(w.value, 64)
+		if err == nil && n.Lo != 0 {
+			head["cookie"] = "cookie=" + n.hex()
+		}
+		return err
+	case "send_flow_rem", "delete_learned":
+		head[w.key] = w.key
+		return nil
+	case "result_dst":
+		a.Dst, err = p.subfield(w.value)
+		if err == nil {
+			head[w.key] = "result_dst=" + a.Dst.text()
+		}
+		return err
+	}
+	s, err := p.learnSpec(w)
+	*specs = append(*specs, s)
+	return err
+}
+
+// learnSpec is what a learned flow matches, loads or outputs.
+func (p *parser) learnSpec(w pair) (string, error) {
+	switch w.key {
+	case "output":
+		f, err := p.subfield(w.value)
+		return "output:" + f.orText(), err
+	case "load":
+		from, to, ok := strings.Cut(w.value, "->")
+		if !ok {
+			return "", errors.New("expected an arrow (->)")
+		}
+		dst, err := p.subfield(to)
+		if err != nil {
+			return "", err
+		}
+		if src, err := p.subfield(from); err == nil {
+			return "load:" + src.text() + "->" + dst.text(), nil
+		}
+		n, err := number(from, dst.Bits)
+		return "load:" + n.hex() + "->" + dst.text(), err
+	}
+	dst, err := p.subfield(w.key)
+	if err != nil {
+		return "", err
+	}
+	if w.value == "" {
+		return dst.text(), nil
+	}
+	if src, err := p.subfield(w.value); err == nil {
+		if src == dst {
+			return dst.text(), nil
+		}
+		return dst.text() + "=" + src.text(), nil
+	}
+	if !dst.whole() {
+		n, err := number(w.value, dst.Bits)
+		return dst.text() + "=" + n.hex(), err
+	}
+	val, _, err := p.value(dst.Field, w.value)
+	if err != nil {
+		return "", err
+	}
+	var b printer
+	b.Pipeline = p.Pipeline
+	b.fieldValue(dst.Field, val, ones(128))
+	return dst.Field.Name + "=" + b.String(), nil
+}
+
+// text is how Open vSwitch writes the bits.
+func (s Subfield) text() string {
+	switch {
+	case s.whole():
+		return s.Field.Header + "[]"
+	case s.Bits == 1:
+		return s.Field.Header + "[" + strconv.Itoa(s.Start) + "]"
+	}
+	return fmt.Sprintf("%s[%d..%d]", s.Field.Header, s.Start, s.Start+s.Bits-1)
+}
+
+func (s Subfield) orText() string {
+	if s.Field == nil {
+		return ""
+	}
+	return s.text()
+}

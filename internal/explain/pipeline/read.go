@@ -1,0 +1,240 @@
+package pipeline
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Longest is how many bytes a line may have.
+const Longest = 1 << 20
+
+// most is how many notes are kept: input that is something else altogether has as many
+// as lines.
+const most = 1000
+
+// parser reads one line.
+type parser struct {
+	*Pipeline
+	line  int
+	notes []Note
+}
+
+func (p *parser) note(text string, err error) {
+	p.notes = append(p.notes, Note{p.line, clip(text), err.Error()})
+}
+
+// New is a pipeline without flows.
+func New(names *Names) *Pipeline {
+	if names == nil {
+		names = NewNames()
+	}
+	return &Pipeline{Names: names, Words: NewVocabulary()}
+}
+
+// Read adds the flows and groups of a dump, or of a list for ovs-ofctl add-flows. Lines that
+// are not understood are kept as such; an error is one of reading.
+func (p *Pipeline) Read(r io.Reader) error {
+	in := bufio.NewReaderSize(r, 1<<16)
+	for n := 1; ; n++ {
+		line, cut, err := readLine(in)
+		if cut {
+			p.lose(Note{n, clip(line), fmt.Sprintf("the line has over %d bytes", Longest)})
+		} else {
+			p.ReadLine(n, line)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read flows: %w", err)
+		}
+	}
+}
+
+// readLine reads up to the line's end, and keeps no more than the longest.
+func readLine(in *bufio.Reader) (line string, cut bool, err error) {
+	var b strings.Builder
+	for {
+		part, err := in.ReadSlice('\n')
+		if b.Len()+len(part) > Longest {
+			cut = true
+		} else {
+			b.Write(part)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return strings.TrimRight(b.String(), "\r\n"), cut, err
+		}
+	}
+}
+
+func (p *Pipeline) lose(n Note) {
+	if len(p.Lost) < most {
+		p.Lost = append(p.Lost, n)
+	}
+}
+
+// heading reports whether a line is one of those that ovs-ofctl writes around flows.
+func heading(s string) bool {
+	for _, head := range []string{"NXST_FLOW", "OFPST_FLOW", "NXST_GROUP", "OFPST_GROUP", "OFPST_TABLE"} {
+		if strings.HasPrefix(s, head) {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadLine adds one line, by its number in the input.
+func (p *Pipeline) ReadLine(n int, line string) {
+	s := strings.TrimSpace(line)
+	if s == "" || s[0] == '#' || heading(s) {
+		return
+	}
+	q := parser{Pipeline: p, line: n}
+	if strings.HasPrefix(s, "group_id=") {
+		p.Groups = append(p.Groups, q.group(s))
+		for _, note := range q.notes {
+			p.lose(note)
+		}
+		return
+	}
+	f, err := q.flow(s)
+	if err != nil {
+		p.lose(Note{n, clip(s), err.Error()})
+		return
+	}
+	p.Flows = append(p.Flows, f)
+}
+
+// flow reads one flow.
+func (p *parser) flow(s string) (*Flow, error) {
+	for _, command := range []string{"add ", "add,"} { // of a bundle
+		s = strings.TrimPrefix(s, command)
+	}
+	for _, command := range []string{"delete", "modify"} {
+		if strings.HasPrefix(s, command) {
+			return nil, fmt.Errorf("a command to %s flows, not a flow", command)
+		}
+	}
+	head, list, ok := actionsOf(s)
+	if !ok {
+		return nil, errors.New("no actions=")
+	}
+	f := &Flow{Line: p.line, Priority: DefaultPriority}
+	for {
+		w, rest, ok := next(head)
+		if !ok {
+			break
+		}
+		head = rest
+		err := p.attribute(f, w)
+		if errors.Is(err, errNoAttribute) {
+			err = p.condition(&f.Match, w)
+			if err != nil {
+				f.Carried = append(f.Carried, w.text)
+			}
+		}
+		if err != nil {
+			p.note(w.text, err)
+		}
+	}
+	normalize(&f.Match)
+	f.Actions = p.actions(list, 0)
+	f.Notes = p.notes
+	return f, nil
+}
+
+// actionsOf cuts a flow at the first "action", as Open vSwitch does.
+func actionsOf(s string) (head, list string, ok bool) {
+	i := strings.Index(s, "action")
+	if i < 0 {
+		return "", "", false
+	}
+	eq := strings.IndexByte(s[i:], '=')
+	if eq < 0 {
+		return "", "", false
+	}
+	return s[:i], s[i+eq+1:], true
+}
+
+var errNoAttribute = errors.New("part of the match")
+
+// attribute reads what is of a flow but not of its match.
+func (p *parser) attribute(f *Flow, w pair) (err error) {
+	small := func(into *int) error {
+		n, err := number(w.value, 16)
+		*into = int(n.Lo)
+		return err
+	}
+	switch w.key {
+	case "table", "table_id":
+		f.Table, err = p.Names.table(w.value)
+	case "priority", "pri":
+		err = small(&f.Priority)
+	case "idle_timeout":
+		err = small(&f.IdleTimeout)
+	case "hard_timeout":
+		err = small(&f.HardTimeout)
+	case "importance":
+		err = small(&f.Importance)
+	case "cookie":
+		var n Value
+		n, err = number(w.value, 64)
+		f.Cookie = n.Lo
+	case "n_packets", "n_bytes":
+		n, nerr := strconv.ParseUint(w.value, 10, 64)
+		err = nerr
+		f.Counted = true
+		if w.key == "n_packets" {
+			f.Packets = n
+		} else {
+			f.Bytes = n
+		}
+	case "send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts":
+		f.Flags = append(f.Flags, w.key)
+	case "duration", "idle_age", "hard_age", "n_offload_packets", "n_offload_bytes", "no_readonly_table",
+		"allow_hidden_fields":
+	default:
+		return errNoAttribute
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", w.key, err)
+	}
+	return nil
+}
+
+// group reads a line of ovs-ofctl dump-groups, or of add-groups.
+func (p *parser) group(s string) *Group {
+	g := &Group{Line: p.line, Text: s, Type: "all"}
+	parts := strings.Split(s, "bucket=")
+	for _, w := range pairs(parts[0]) {
+		switch w.key {
+		case "group_id":
+			n, err := number(w.value, 32)
+			if err != nil {
+				p.note(w.text, err)
+			}
+			g.ID = uint32(n.Lo)
+		case "type":
+			g.Type = w.value
+		}
+	}
+	for _, part := range parts[1:] {
+		b := Bucket{Weight: 1}
+		head, list, ok := actionsOf(part)
+		if !ok {
+			head, list = "", part
+		}
+		for _, w := range pairs(head) {
+			if w.key == "weight" {
+				b.Weight, _ = strconv.Atoi(w.value)
+			}
+		}
+		b.Actions = p.actions(list, 1)
+		g.Buckets = append(g.Buckets, b)
+	}
+	return g
+}
