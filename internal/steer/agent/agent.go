@@ -315,9 +315,7 @@ func (a *Agent) turn() (time.Duration, error) {
 		}
 		if a.observing {
 			a.observing = false
-			if err := a.observe(); err != nil {
-				a.warn("%v", err)
-			}
+			a.observe()
 		}
 		a.weighed = now
 		a.probeAll(now)

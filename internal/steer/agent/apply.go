@@ -205,7 +205,7 @@ func (p *pair) window(i, j int) []decide.Interval {
 
 // judgeOutcome tells, a second later, what a move brought, and learns from it
 // what moves cost.
-func (a *Agent) judgeOutcome(p *pair, now time.Time) {
+func (a *Agent) judgeOutcome(p *pair) {
 	o := p.outcome
 	if o == nil || p.nBytes < o.from+15 {
 		return

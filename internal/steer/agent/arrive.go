@@ -82,7 +82,8 @@ func (a *Agent) takeInPod(p topo.Pod) {
 		err = a.drop(l)
 	} else {
 		a.pods[p.UID] = l
-		err = errors.Join(a.rejoin(l), a.observe())
+		err = a.rejoin(l)
+		a.observe()
 		a.rewatch(a.cfg.Now())
 	}
 	if err != nil {

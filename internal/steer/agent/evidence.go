@@ -35,7 +35,7 @@ func (a *Agent) weigh(now time.Time) {
 			a.settle(p, now)
 			a.doubt(p, now)
 			a.straighten(p, now)
-			a.judgeOutcome(p, now)
+			a.judgeOutcome(p)
 		}
 	}
 	a.busy = busy

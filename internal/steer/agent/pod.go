@@ -134,7 +134,8 @@ func (a *Agent) syncPods(d *description, other bool) error {
 			errs = append(errs, a.drop(p))
 		}
 	}
-	return errors.Join(append(errs, a.observe())...)
+	a.observe()
+	return errors.Join(errs...)
 }
 
 // drop lets go of a pod: its namespace is gone or about to go, and so are its programs.
@@ -155,7 +156,7 @@ func (a *Agent) drop(p *pod) error {
 
 // observe limits telemetry to connections with peers: others would pay for what
 // nobody asks.
-func (a *Agent) observe() error {
+func (a *Agent) observe() {
 	var peers []netip.Addr
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
@@ -165,11 +166,10 @@ func (a *Agent) observe() error {
 	slices.SortFunc(peers, netip.Addr.Compare)
 	peers = slices.Compact(peers)
 	if a.passive == nil || len(peers) == 0 || slices.Equal(peers, a.observed) {
-		return nil
+		return
 	}
 	a.survey.limit(peers)
 	a.observed = peers
-	return nil
 }
 
 // adopt attaches the data plane to a pod, or takes over the one that is there. It needs
