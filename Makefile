@@ -92,7 +92,7 @@ test: ## run all tests, as root; a skipped test fails unless PATHWISE_ALLOW_SKIP
 	-@$(MAKE) guest-kernel
 	@$(MAKE) $(if $(ROOTLESS),run-pure-tests,run-tests)
 
-TESTFLAGS := -json -count=1 -p 3 -timeout 15m $(if $(SUDO),-exec '$(SUDO)')
+TESTFLAGS := -json -count=1 -timeout 25m $(if $(SUDO),-exec '$(SUDO)')
 
 .PHONY: run-tests
 run-tests:

@@ -58,24 +58,23 @@ func tryIPv6(t *testing.T, n network.Network, name string) {
 		}
 	}
 	before := octets(t, l, pods[0])
-	expect(t, "pod of the same host", info.Row.ReachIntra,
-		exchange(l, pods[0], pods[1].Netns, pods[1].Service, pods[1].Listen))
+	reach(t, l, "pod of the same host", info.Row.ReachIntra, pods[0], pods[1].Netns, pods[1].Service, pods[1].Listen)
 	if l.Plug().Mode != network.SharePod {
-		expect(t, "pod of another host", info.Row.ReachInter,
-			exchange(l, pods[0], pods[2].Netns, pods[2].Service, pods[2].Listen))
-		expect(t, "and back", info.Row.ReachInter, exchange(l, pods[2], pods[0].Netns, pods[0].Service, pods[0].Listen))
+		reach(t, l, "pod of another host", info.Row.ReachInter, pods[0], pods[2].Netns, pods[2].Service,
+			pods[2].Listen)
+		reach(t, l, "and back", info.Row.ReachInter, pods[2], pods[0].Netns, pods[0].Service, pods[0].Listen)
 	}
 	if l.Plug().Mode != network.SharePod && !l.Plug().Publish {
 		old := netip.AddrPortFrom(pods[2].Address(topo.IPv4), pods[2].Listen)
-		expect(t, "over IPv4", info.Row.ReachInter, exchange(l, pods[0], pods[2].Netns, old, pods[2].Listen))
+		reach(t, l, "over IPv4", info.Row.ReachInter, pods[0], pods[2].Netns, old, pods[2].Listen)
 	}
 	if sent := octets(t, l, pods[0]) - before; sent < 500 {
 		t.Errorf("the pod's kernel counted %d bytes of IPv6", sent)
 	}
-	expect(t, "own host", info.Row.ReachOwnHost,
-		exchange(l, pods[0], host.Netns, netip.AddrPortFrom(host.Addr6.Addr(), 7001), 7001))
-	expect(t, "outside", info.Row.ReachOutside,
-		exchange(l, pods[0], l.Underlay(), netip.AddrPortFrom(l.Gateway6().Addr(), 7002), 7002))
+	reach(t, l, "own host", info.Row.ReachOwnHost, pods[0], host.Netns, netip.AddrPortFrom(host.Addr6.Addr(), 7001),
+		7001)
+	reach(t, l, "outside", info.Row.ReachOutside, pods[0], l.Underlay(), netip.AddrPortFrom(l.Gateway6().Addr(),
+		7002), 7002)
 	if info.Row.ReachInter && !l.Plug().Publish { // a published port answers no ping
 		size := topo.DefaultMTU - info.Overhead - 40 - 8 // IPv6 and ICMP
 		for _, dir := range [][2]topo.Pod{{pods[0], pods[2]}, {pods[2], pods[0]}} {
