@@ -136,6 +136,10 @@ man: ## write docs/reference/cli, and a man page for each command into bin/man
 	PATHWISE_MAN=$(CURDIR)/bin/man go test -count=1 -run '^TestPages$$' ./cmd/pathwise
 	@echo 'man -l bin/man/pathwise.1 shows the first of them'
 
+.PHONY: docs
+docs: man ## write the generated pages of docs/reference: commands, keys of files, schemas for editors
+	PATHWISE_WRITE=1 go test -count=1 -run '^TestKeysPage$$' ./cmd/pathwise
+
 .PHONY: lint
 lint: bin/.stamp/lint ## gofmt, line lengths, go vet, staticcheck, ineffassign, unparam, deadcode, shellcheck, go mod tidy
 	@scripts/lint.sh bin/lint

@@ -61,6 +61,7 @@ bench"), drills try steering ("pathwise drill"), papers repeat the study of a do
 		},
 	}
 	formatFlag(cmd, &format, listFormats()...)
+	cmd.AddCommand(keysCommand(e))
 	return cmd
 }
 

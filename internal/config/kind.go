@@ -3,10 +3,9 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // Kind is a sort of value: how it is read, and what is told of it.
@@ -14,13 +13,15 @@ type Kind struct {
 	Read func(Value) (any, error)
 	// Says is what is expected, in words, and Schema the same for an editor.
 	Says   string
-	Schema *jsonschema.Schema
+	Schema *Schema
+	// Unit of what is read, where it is always the same.
+	Unit string
 	// Whole: Read takes the whole list, where the field is a slice.
 	Whole bool
 }
 
 // NewKind is a kind that read reads.
-func NewKind[T any](read func(Value) (T, error), says string, schema *jsonschema.Schema) Kind {
+func NewKind[T any](read func(Value) (T, error), says string, schema *Schema) Kind {
 	return Kind{Read: func(v Value) (any, error) { return read(v) }, Says: says, Schema: schema}
 }
 
@@ -39,10 +40,7 @@ func Parsed[T any](parse func(string) (T, error), says string, words ...string) 
 
 // Word is a kind of text that is one of the words.
 func Word(words ...string) Kind {
-	says := strings.Join(words, ", ")
-	if i := strings.LastIndex(says, ", "); i >= 0 && len(words) == 2 {
-		says = words[0] + " or " + words[1]
-	}
+	says := Either(words...)
 	return Parsed(func(s string) (string, error) {
 		for _, w := range words {
 			if s == w {
@@ -52,8 +50,17 @@ func Word(words ...string) Kind {
 		if len(words) == 2 {
 			return s, fmt.Errorf("%q: expected %s", s, says)
 		}
-		return s, fmt.Errorf("%q: expected one of %s", s, says)
+		return s, fmt.Errorf("%q: expected one of %s", s, strings.Join(words, ", "))
 	}, says, words...)
+}
+
+// Either lists words of which one is expected.
+func Either(words ...string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // Name is a kind of text that can be part of a file's name.
@@ -78,75 +85,98 @@ func Prose() Kind {
 }
 
 // anyText takes numbers and booleans too, as the file's words are read before YAML gives them a type.
-func anyText(words ...string) *jsonschema.Schema {
-	s := &jsonschema.Schema{Types: []string{"string", "number", "boolean"}}
+func anyText(words ...string) *Schema {
+	s := &Schema{Types: []string{"string", "number", "boolean"}}
 	if len(words) > 0 {
-		s = &jsonschema.Schema{}
+		s = &Schema{}
 	}
 	for _, w := range words {
 		s.Enum = append(s.Enum, w)
+		if n, err := strconv.Atoi(w); err == nil {
+			s.Enum = append(s.Enum, n)
+		}
 	}
 	return s
 }
 
-// OrWord is what an editor is told of a kind that may also be the word.
-func OrWord(k Kind, word string) *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Enum: []any{word}}, k.Schema}}
+// orText is what an editor is told of a value that may also be a text of the pattern.
+func orText(other *Schema, pattern string) *Schema {
+	return &Schema{AnyOf: []*Schema{other, {Type: "string", Pattern: pattern}}}
 }
 
-// ListOrMap is what an editor is told of one value, a list of them, or values by key.
-func ListOrMap(one, byKey Kind) *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{one.Schema, {Type: "array", Items: one.Schema},
-		{Type: "object", AdditionalProperties: byKey.Schema}}}
+// OrWord is what an editor is told of a kind that may also be the word.
+func OrWord(k Kind, word string) *Schema {
+	return &Schema{AnyOf: []*Schema{{Enum: []any{word}}, k.Schema}}
+}
+
+// ListOrMap is what an editor is told of one of the words, a list of them, or values by word.
+func ListOrMap(words []string, value *Schema) *Schema {
+	least := 1
+	return &Schema{AnyOf: []*Schema{anyText(words...),
+		{Type: "array", Items: anyText(words...), MinItems: &least, UniqueItems: true},
+		{Type: "object", PropertyNames: anyText(words...), AdditionalProperties: value, MinProperties: &least}}}
 }
 
 // Int is a whole number in [low, high].
 func Int(low, high int) Kind {
-	least, most := float64(low), float64(high)
 	return NewKind(func(v Value) (int, error) { return v.Int(low, high) },
-		fmt.Sprintf("a whole number from %d to %d", low, high),
-		&jsonschema.Schema{Type: "integer", Minimum: &least, Maximum: &most})
+		fmt.Sprintf("a whole number from %d to %d", low, high), within("integer", float64(low), float64(high)))
 }
 
-// written is a number, or a text of the pattern.
-func written(pattern string) *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "number"}, {Type: "string", Pattern: pattern}}}
+// within is a range of numbers.
+func within(kind string, low, high float64) *Schema {
+	return &Schema{Type: kind, Minimum: &low, Maximum: &high}
 }
 
 // Size is Value.Size, in [low, high].
 func Size(low, high int) Kind {
-	return NewKind(func(v Value) (int, error) { return v.Size(low, high) },
-		fmt.Sprintf("a size in bytes from %d to %d, such as 64 or 16k", low, high), written(`^ *[0-9.]+[kKmM]? *$`))
+	k := NewKind(func(v Value) (int, error) { return v.Size(low, high) },
+		fmt.Sprintf("a size from %d to %d, such as 64 or 16k", low, high),
+		orText(within("integer", float64(low), float64(high)), `^ *[0-9.]+[kKmM]? *$`))
+	k.Unit = "bytes; k, M"
+	return k
 }
 
 // Rate is Value.Rate, at most high.
 func Rate(high float64) Kind {
+	zero := 0.0
 	return NewKind(func(v Value) (float64, error) { return v.Rate(high) }, "a rate above 0, such as 200M",
-		written(`^ *[0-9.eE+-]+[kKmMgG]? *$`))
+		orText(&Schema{Type: "number", ExclusiveMinimum: &zero, Maximum: &high}, `^ *[0-9.eE+-]+[kKmMgG]? *$`))
 }
 
 // Duration is Value.Duration, in [low, high].
 func Duration(low, high time.Duration) Kind {
-	s := &jsonschema.Schema{Type: "string", Pattern: `^ *[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+ *$`}
+	s := &Schema{Type: "string", Pattern: `^ *[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+ *$`}
 	if low <= 0 {
-		s = written(s.Pattern)
-		zero := 0.0
-		s.AnyOf[0].Minimum, s.AnyOf[0].Maximum = &zero, &zero
+		s = orText(within("number", 0, 0), s.Pattern)
 	}
-	return NewKind(func(v Value) (time.Duration, error) { return v.Duration(low, high) },
-		fmt.Sprintf("a duration from %v to %v", low, high), s)
+	k := NewKind(func(v Value) (time.Duration, error) { return v.Duration(low, high) },
+		fmt.Sprintf("a duration from %s to %s", short(low), short(high)), s)
+	k.Unit = "us, ms, s, m, h"
+	return k
+}
+
+// short is a duration without the zeros behind its last unit.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // Percent is Value.Percent.
 func Percent() Kind {
-	return NewKind(Value.Percent, "a share, such as 5%",
-		&jsonschema.Schema{Type: "string", Pattern: `^ *[0-9.eE+-]+ *% *$`})
+	k := NewKind(Value.Percent, "a share, such as 5%", &Schema{Type: "string", Pattern: `^ *[0-9.eE+-]+ *% *$`})
+	k.Unit = "%"
+	return k
 }
 
 // Number is a finite number.
-func Number() Kind { return NewKind(Value.Number, "a number", &jsonschema.Schema{Type: "number"}) }
+func Number() Kind { return NewKind(Value.Number, "a number", &Schema{Type: "number"}) }
 
 // Bool is true or false.
-func Bool() Kind {
-	return NewKind(Value.Bool, "true or false", &jsonschema.Schema{Type: "boolean"})
-}
+func Bool() Kind { return NewKind(Value.Bool, "true or false", &Schema{Type: "boolean"}) }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -10,21 +11,26 @@ import (
 )
 
 // Reader reads a file's values into structs by their tags, which also say how the yaml
-// package writes them, and what Schema and Table tell of them:
+// package writes them, and what Schema and Keys tell of them:
 //
-//	yaml:"KEY"     the key; a struct that is ",inline" adds its own keys
-//	is:"KIND"      one of Kinds, or a range such as 1..128 or 100ms..1h
-//	key:"needed"   the key must be there
-//	key:"alone"    a value without keys is this one
-//	key:"repeats"  a list may hold a value twice
-//	without:"KEY"  a key that the struct has elsewhere, and not here
-//	doc:"TEXT"     what it means
+//	yaml:"KEY"      the key; a struct that is ",inline" adds its own keys
+//	is:"KIND"       one of Kinds, or a range such as 1..128 or 100ms..1h
+//	key:"needed"    the key must be there
+//	key:"alone"     a value without keys is this one
+//	key:"repeats"   a list may hold a value twice
+//	without:"KEY"   a key that the struct has elsewhere, and not here
+//	doc:"TEXT"      what it means
+//	unit:"TEXT"     what a number counts, where the kind does not say
+//	default:"TEXT"  what holds without the key, where no value says; of a struct that is
+//	                inline, of all its keys
 //
 // Keys are read in the order of the struct, so that a kind may look at what was read before
 // it. A slice is read from a list, or from one value.
 type Reader struct {
 	Kinds map[string]Kind
 	hooks map[reflect.Type]hook
+	// described adds to the schemas of structs.
+	described map[reflect.Type]func(*Schema)
 }
 
 type hook func(v Value, dst any, read func() error) error
@@ -42,7 +48,8 @@ func (r Reader) Read(v Value, dst any) error { return r.value(v, reflect.ValueOf
 
 // field is a key of a struct.
 type field struct {
-	key, is, doc           string
+	key, is                string
+	doc, unit, preset      string
 	index                  []int
 	needed, alone, repeats bool
 	without                []string
@@ -57,6 +64,7 @@ func fields(t reflect.Type, without []string) (out []field) {
 		if strings.Contains(options, "inline") {
 			for _, inner := range fields(f.Type, without) {
 				inner.index = append([]int{i}, inner.index...)
+				inner.preset = cmp.Or(f.Tag.Get("default"), inner.preset)
 				out = append(out, inner)
 			}
 			continue
@@ -66,6 +74,7 @@ func fields(t reflect.Type, without []string) (out []field) {
 		}
 		how := f.Tag.Get("key")
 		out = append(out, field{key: key, is: f.Tag.Get("is"), doc: f.Tag.Get("doc"), index: []int{i},
+			unit: f.Tag.Get("unit"), preset: f.Tag.Get("default"),
 			needed: strings.Contains(how, "needed"), alone: strings.Contains(how, "alone"),
 			repeats: strings.Contains(how, "repeats"), without: strings.Fields(f.Tag.Get("without")), of: f.Type})
 	}

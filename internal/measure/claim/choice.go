@@ -12,12 +12,12 @@ import (
 // and Boluk (2020) does.
 type Choice struct {
 	// App is the application's name in the recommendation table.
-	App string `json:"app" yaml:"app" key:"needed" doc:"the application in the recommendation table"`
+	App string `json:"app" yaml:"app" key:"needed" doc:"application of the recommendation table"`
 	// Load is "optimum" or "high".
-	Load   string `json:"load" yaml:"load" key:"needed" doc:"optimum or high"`
-	Robust bool   `json:"robust" yaml:"robust" doc:"the choice of users who need robustness"`
+	Load   string `json:"load" yaml:"load" is:"level" key:"needed" doc:"load at which networks are scored"`
+	Robust bool   `json:"robust" yaml:"robust" doc:"the choice of users who need robustness" default:"false"`
 	// Network is the one that is said to be the best.
-	Network string `json:"network" yaml:"network" is:"measured" key:"needed" doc:"the best one"`
+	Network string `json:"network" yaml:"network" is:"measured" key:"needed" doc:"the network that is the best"`
 }
 
 // Recommend answers which networks are the best for a choice's application in a

@@ -109,8 +109,8 @@ type Trend struct {
 
 // Range is an interval of figures, ends included; a missing end is open.
 type Range struct {
-	Least *float64 `json:"least,omitempty" yaml:"least,omitempty" doc:"lower end; default none"`
-	Most  *float64 `json:"most,omitempty" yaml:"most,omitempty" doc:"upper end; default none"`
+	Least *float64 `json:"least,omitempty" yaml:"least,omitempty" doc:"lower end of the range; a figure has its metric's unit" default:"none"`
+	Most  *float64 `json:"most,omitempty" yaml:"most,omitempty" doc:"upper end of the range" default:"none"`
 }
 
 // Above tells whether v lies above the range, Below whether below.

@@ -109,7 +109,7 @@ func readWeights(v config.Value, info workload.Info) (out []application.Metric, 
 		return application.Alike("", names...).Metrics, err
 	}
 	fields := map[string]config.Field{}
-	for _, name := range metricNames(info) {
+	for _, name := range toldBy(info) {
 		fields[name] = func(v config.Value) error {
 			weight, err := parseWeight(v)
 			out = append(out, application.Metric{Name: name, Weight: weight})
@@ -120,7 +120,7 @@ func readWeights(v config.Value, info workload.Info) (out []application.Metric, 
 		return nil, err
 	}
 	if len(out) == 0 {
-		return nil, v.Errorf("expected a metric with its weight, such as %s: 1", metricNames(info)[0])
+		return nil, v.Errorf("expected a metric with its weight, such as %s: 1", toldBy(info)[0])
 	}
 	return out, nil
 }
@@ -135,21 +135,18 @@ func (w weights) MarshalYAML() (any, error) {
 	return out, nil
 }
 
-// metricNames are those that a workload tells, or all where that is not known.
-func metricNames(info workload.Info) (out []string) {
+// toldBy are the metrics that a workload tells, or all where that is not known.
+func toldBy(info workload.Info) []string {
 	if len(info.Metrics) > 0 {
 		return info.Metrics
 	}
-	for _, m := range sample.Metrics() {
-		out = append(out, m.Name)
-	}
-	return out
+	return metricNames(sample.Metrics())
 }
 
 // told reads the name of a metric that a workload tells.
 func told(v config.Value, info workload.Info) (string, error) {
 	name, err := v.Text()
-	if names := metricNames(info); err == nil && !slices.Contains(names, name) {
+	if names := toldBy(info); err == nil && !slices.Contains(names, name) {
 		err = v.Errorf("workload %s tells no %q: expected one of %s", info.Name, name, strings.Join(names, ", "))
 	}
 	return name, err

@@ -40,20 +40,22 @@ const (
 func (d *draft) kinds() map[string]config.Kind {
 	const anything = 1 << 30
 	return map[string]config.Kind{
-		"name":    config.Name(),
-		"app":     config.NewKind(d.applicationName, config.Name().Says, config.Name().Schema),
-		"prose":   config.Prose(),
-		"missing": config.Word(skip, fail),
-		"until":   config.Word(untilWidth, untilVerdicts),
-		"way":     config.Word(up, down),
-		"builds":  config.Parsed(parseBuilds, "own or shared", buildsOwn, buildsShared),
-		"share":   config.Percent(),
+		"name":     config.Name(),
+		"network":  config.Parsed(asIs, "the name of a network"),
+		"workload": config.Parsed(asIs, "the name of a workload"),
+		"app":      config.NewKind(d.applicationName, config.Name().Says, config.Name().Schema),
+		"prose":    config.Prose(),
+		"missing":  config.Word(skip, fail),
+		"until":    config.Word(untilWidth, untilVerdicts),
+		"way":      config.Word(up, down),
+		"builds":   config.Parsed(parseBuilds, "own or shared", buildsOwn, buildsShared),
+		"share":    config.Percent(),
 		"windows": config.NewKind(parseWindows, fmt.Sprintf("a number from 1 to %d, or %s", maxWindows, chosen),
 			config.OrWord(config.Int(1, maxWindows), chosen)),
 		"kernel": config.Parsed(d.kernelKind, "a kind of kernel: host, uml or qemu"),
 		"vm":     config.Parsed(d.virtual, "a kind of guest kernel: uml or qemu"),
 		"route":  config.Parsed(network.ParseRoute, "static or bgp", string(network.RouteStatic), string(network.RouteBGP)),
-		"topology": config.Parsed(topo.ParsePlacement, "a topology",
+		"topology": config.Parsed(topo.ParsePlacement, config.Either(texts(topo.Placements())...),
 			append(texts(topo.Placements()), "bmp2bmp-local", "bmp2bmp-remote")...),
 		"pairs":   config.Int(1, topo.MaxPairs),
 		"mtu":     config.Int(topo.MinMTU, topo.MaxMTU),
@@ -62,17 +64,19 @@ func (d *draft) kinds() map[string]config.Kind {
 			topo.CoresFree.Word(), topo.CoresSame.Word(), topo.CoresApart.Word()),
 		"rmem": config.NewKind(parseRmem, "a size in bytes from 16k to 32m, or auto",
 			config.OrWord(config.Size(int(topo.MinRmem), int(topo.MaxRmem)), topo.RmemAuto.Word())),
-		"family":     config.Parsed(parseFamily, "4 or 6"),
+		"family":     config.Parsed(parseFamily, "4 or 6", "4", "6"),
 		"measured":   config.Parsed(d.networkName, "a network of the experiment"),
 		"asked":      config.Parsed(d.workloadName, "a workload of the experiment"),
 		"size":       config.Size(1, anything),
 		"rate":       config.Rate(1e12),
 		"congestion": config.Parsed(parseCongestion, "a congestion control, such as cubic or bbr"),
-		"metric":     config.Parsed(parseMetric, "a metric"),
-		"knob":       config.Parsed(claim.ParseKnob, "a part of a question", texts(claim.Knobs())...),
-		"weight":     config.NewKind(parseWeight, "a number above 0", config.Number().Schema),
+		"metric":     config.Parsed(parseMetric, "the name of a metric", metricNames(sample.Metrics(), sample.Derived())...),
+		"figure":     config.Parsed(asIs, "the name of a metric of the workload", metricNames(sample.Metrics())...),
+		"level":      config.Parsed(asIs, "optimum or high", "optimum", "high"),
+		"knob":       config.Parsed(claim.ParseKnob, config.Either(texts(claim.Knobs())...), texts(claim.Knobs())...),
+		"weight":     config.NewKind(parseWeight, "a number above 0", above0()),
 		"weights": {Read: later, Whole: true, Says: "a metric, a list of them, or {METRIC: WEIGHT}",
-			Schema: config.ListOrMap(config.Text(), config.Number())},
+			Schema: config.ListOrMap(metricNames(sample.Metrics()), above0())},
 		"amount": config.Parsed(asIs, "a figure with its unit, such as 5ms, 1.2G or 0.1%"),
 	}
 }
@@ -87,8 +91,22 @@ func texts[T ~string](all []T) (out []string) {
 // later leaves the weights of metrics to the part that they are of: its workload says which metrics there are.
 func later(config.Value) (any, error) { return weights(nil), nil }
 
-// asIs keeps a text: what an amount means depends on its metric.
+// asIs keeps a text: what is right depends on what comes behind it in the file.
 func asIs(s string) (string, error) { return s, nil }
+
+// above0 is what an editor is told of a weight.
+func above0() *config.Schema {
+	zero := 0.0
+	return &config.Schema{Type: "number", ExclusiveMinimum: &zero}
+}
+
+// metricNames are the names of metrics.
+func metricNames(lists ...[]sample.Metric) (out []string) {
+	for _, m := range slices.Concat(lists...) {
+		out = append(out, m.Name)
+	}
+	return out
+}
 
 func isName(s string) bool {
 	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString(s)
@@ -148,11 +166,8 @@ func parseMetric(s string) (string, error) {
 	if _, ok := sample.MetricByName(s); ok {
 		return s, nil
 	}
-	var names []string
-	for _, m := range append(sample.Metrics(), sample.Derived()...) {
-		names = append(names, m.Name)
-	}
-	return s, fmt.Errorf("unknown metric %q: expected one of %s", s, strings.Join(names, ", "))
+	return s, fmt.Errorf("unknown metric %q: expected one of %s", s,
+		strings.Join(metricNames(sample.Metrics(), sample.Derived()), ", "))
 }
 
 func parseWeight(v config.Value) (float64, error) {

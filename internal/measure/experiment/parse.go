@@ -54,9 +54,7 @@ func Parse(path string, r io.Reader, c Catalogue) (Experiment, error) {
 	if err != nil {
 		return Experiment{}, err
 	}
-	d := &draft{path: path, catalogue: c, seen: map[sample.Cell]bool{}}
-	d.file = file{Warmup: time.Second, Duration: 5 * time.Second, Repetitions: repetitions{Min: 3, Max: 10, Width: 0.05},
-		Places: places{Topologies: []topo.Placement{topo.TwoHosts}, Pairs: []int{1}, MTU: []int{topo.DefaultMTU}}}
+	d := &draft{path: path, catalogue: c, seen: map[sample.Cell]bool{}, file: defaults()}
 	if err := d.reader().Read(root, &d.file); err != nil {
 		return Experiment{}, err
 	}
@@ -66,6 +64,12 @@ func Parse(path string, r io.Reader, c Catalogue) (Experiment, error) {
 		err = root.Key("paper").Wrap(d.exp.Paper.Check(d.exp.Claims))
 	}
 	return d.exp, err
+}
+
+// defaults is what holds for keys that the file does not have.
+func defaults() file {
+	return file{Warmup: time.Second, Duration: 5 * time.Second, Repetitions: repetitions{Min: 3, Max: 10, Width: 0.05},
+		Places: places{Topologies: []topo.Placement{topo.TwoHosts}, Pairs: []int{1}, MTU: []int{topo.DefaultMTU}}}
 }
 
 // reader reads an experiment into the draft.

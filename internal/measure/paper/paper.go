@@ -32,10 +32,10 @@ type Paper struct {
 // Alias maps a network of the document to the catalogue's.
 type Alias struct {
 	// Theirs is the document's name.
-	Theirs string `json:"theirs" yaml:"theirs" is:"prose" key:"needed" doc:"the document's name of it"`
+	Theirs string `json:"theirs" yaml:"theirs" is:"prose" key:"needed" doc:"the document's name of the network"`
 	// Here are networks of the experiment; none where it has none.
-	Here []string `json:"here,omitempty" yaml:"here,omitempty,flow" is:"measured" doc:"those of the experiment"`
-	Note string   `json:"note,omitempty" yaml:"note,omitempty" is:"prose" doc:"how they differ"`
+	Here []string `json:"here,omitempty" yaml:"here,omitempty,flow" is:"measured" doc:"networks of the experiment that stand for it" default:"none"`
+	Note string   `json:"note,omitempty" yaml:"note,omitempty" is:"prose" doc:"how they differ" default:"none"`
 }
 
 // Exhibit is a figure or a table of the document.

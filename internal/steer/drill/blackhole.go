@@ -22,7 +22,7 @@ const (
 
 func blackholeKind() kind {
 	return kind{
-		name: "blackhole", about: "the active path goes silent, both ways or one, on a whole host or one pod: the longest gap that the application feels; MPTCP beside it",
+		name: "blackhole", about: "the active path goes silent, both ways or one, on a whole host or one pod: the longest gap that the application feels; MPTCP next to it",
 		defaults: Options{Repetitions: 30, Hold: 2 * time.Second, Traffic: []string{"tcp", "rr"},
 			Faults: []string{"both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"}},
 		keys: []string{"hold", "traffic", "faults"},

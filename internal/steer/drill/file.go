@@ -13,54 +13,54 @@ import (
 
 // File is a file of drills.
 type File struct {
-	Name        string   `json:"name" yaml:"name" is:"name" key:"needed" doc:"of the file"`
-	Description string   `json:"description" yaml:"description" doc:"what it is for"`
-	Networks    []string `json:"networks" yaml:"networks" is:"network" doc:"two or more, the default one first"`
-	Drills      []Entry  `json:"drills" yaml:"drills" key:"needed" doc:"in the order in which they are run"`
+	Name        string   `json:"name" yaml:"name" is:"name" key:"needed" doc:"name of the file's results"`
+	Description string   `json:"description" yaml:"description" doc:"one line that says what the drills are for" default:"none"`
+	Networks    []string `json:"networks" yaml:"networks" is:"network" doc:"two networks or more, the default one first"`
+	Drills      []Entry  `json:"drills" yaml:"drills" key:"needed" doc:"drills, in the order in which they run"`
 }
 
 // Entry is one drill of a file.
 type Entry struct {
 	// Name is the drill's, or the entry's own where a drill stands twice.
-	Name string `json:"name" yaml:"name" is:"name" doc:"its own, if a drill is listed twice"`
+	Name string `json:"name" yaml:"name" is:"name" doc:"name of its own, if a drill is listed twice" default:"the drill's name"`
 	// Drill is the kind.
 	Drill   string `json:"drill" yaml:"drill" is:"drill" key:"needed,alone" doc:"what is done"`
-	Options `yaml:",inline"`
+	Options `yaml:",inline" default:"the drill's, see below"`
 }
 
 // Options of all drills; each uses some of them. JSON has them in nanoseconds.
 type Options struct {
 	Repetitions int `json:"repetitions" yaml:"repetitions" is:"1..10000" doc:"how often it is done"`
 	// Switches of one repetition, at this interval.
-	Switches int           `json:"switches,omitempty" yaml:"switches" is:"1..1000000" doc:"in one repetition"`
-	Interval time.Duration `json:"interval_ns,omitempty" yaml:"interval" is:"100us..1m" doc:"between switches"`
+	Switches int           `json:"switches,omitempty" yaml:"switches" is:"1..1000000" doc:"switches in one repetition"`
+	Interval time.Duration `json:"interval_ns,omitempty" yaml:"interval" is:"100us..1m" doc:"time between switches"`
 	// Inserts are request-response operations, with Work of CPU time between them.
 	Inserts int           `json:"inserts,omitempty" yaml:"inserts" is:"10..10000000" doc:"operations in one repetition"`
 	Work    time.Duration `json:"work_ns,omitempty" yaml:"work" is:"0s..1s" doc:"CPU time between operations"`
 	// Workload is what an operation is: one of MongoDB's; "" for a bare round trip.
-	Workload string `json:"workload,omitempty" yaml:"workload" is:"workload" doc:"what an operation is; default a round trip"`
+	Workload string `json:"workload,omitempty" yaml:"workload" is:"workload" doc:"what an operation is, in place of a bare round trip"`
 	// Server is the command line of a server for it, with ${PORT} and ${DIR}; "" is
 	// Pathwise's own.
-	Server string `json:"server,omitempty" yaml:"server" is:"server" doc:"command line of a server for the workload"`
+	Server string `json:"server,omitempty" yaml:"server" is:"server" doc:"command line of a server for the workload; ${PORT} and ${DIR} are filled in"`
 	// For is how long traffic of one variant runs; Hold how long a fault stands.
-	For  time.Duration `json:"for_ns,omitempty" yaml:"for" is:"100ms..24h" doc:"how long traffic of one variant runs"`
-	Hold time.Duration `json:"hold_ns,omitempty" yaml:"hold" is:"100ms..1m" doc:"how long a fault lasts"`
+	For  time.Duration `json:"for_ns,omitempty" yaml:"for" is:"100ms..24h" doc:"time for which the traffic of one variant runs"`
+	Hold time.Duration `json:"hold_ns,omitempty" yaml:"hold" is:"100ms..1m" doc:"time for which a fault lasts"`
 	// Encapsulate has steered packets go in UDP.
 	Encapsulate bool `json:"encapsulate,omitempty" yaml:"encapsulate" doc:"steered packets go in UDP"`
 	// Traffic and Faults name variants.
 	Traffic []string `json:"traffic,omitempty" yaml:"traffic" is:"traffic" key:"repeats" doc:"variants of traffic"`
 	Faults  []string `json:"faults,omitempty" yaml:"faults" is:"fault" key:"repeats" doc:"variants of faults"`
 	// Capacity of the best network in bit/s, where the drill shapes the uplink.
-	Capacity float64 `json:"capacity,omitempty" yaml:"capacity" is:"capacity" doc:"of the best network, in bit/s"`
+	Capacity float64 `json:"capacity,omitempty" yaml:"capacity" is:"capacity" doc:"capacity of the best network" unit:"bit/s; k, M, G"`
 	// Phases of a schedule.
-	Phases int `json:"phases,omitempty" yaml:"phases" is:"1..1000" doc:"of a schedule"`
+	Phases int `json:"phases,omitempty" yaml:"phases" is:"1..1000" doc:"phases of a schedule"`
 	// Peers are numbers of peers; Hosts is the number of hosts in the large lab.
 	Peers []int `json:"peers,omitempty" yaml:"peers" is:"1..1024" key:"repeats" doc:"numbers of peers"`
-	Hosts int   `json:"hosts,omitempty" yaml:"hosts" is:"0..64" doc:"of the large lab; 0 for none"`
+	Hosts int   `json:"hosts,omitempty" yaml:"hosts" is:"0..64" doc:"hosts of the large lab; 0 for none"`
 	// Kills of one repetition.
-	Kills int `json:"kills,omitempty" yaml:"kills" is:"1..10000" doc:"in one repetition"`
+	Kills int `json:"kills,omitempty" yaml:"kills" is:"1..10000" doc:"agents killed in one repetition"`
 	// Probes thrown of each sort.
-	Probes int `json:"probes,omitempty" yaml:"probes" is:"1..1000000" doc:"forged, of each sort"`
+	Probes int `json:"probes,omitempty" yaml:"probes" is:"1..1000000" doc:"forged probes of each sort"`
 }
 
 // Parse reads a file of drills; file stands in errors. network returns an error
@@ -70,10 +70,13 @@ func Parse(file string, r io.Reader, network func(name string) error) (File, err
 	if err != nil {
 		return File{}, err
 	}
-	f := File{Networks: []string{"routed-bgp", "vxlan", "macvlan"}}
+	f := defaults()
 	err = reader(network).Read(root, &f)
 	return f, err
 }
+
+// defaults is what holds for keys that a file does not have.
+func defaults() File { return File{Networks: []string{"routed-bgp", "vxlan", "macvlan"}} }
 
 // reader reads files of drills.
 func reader(network func(name string) error) config.Reader {
@@ -83,7 +86,7 @@ func reader(network func(name string) error) config.Reader {
 	}
 	r := config.Reader{Kinds: map[string]config.Kind{
 		"name":    config.Name(),
-		"network": config.Parsed(func(s string) (string, error) { return s, network(s) }, "a network"),
+		"network": config.Parsed(func(s string) (string, error) { return s, network(s) }, "the name of a network"),
 		"drill": config.Parsed(func(s string) (string, error) {
 			_, err := findKind(s)
 			return s, err
