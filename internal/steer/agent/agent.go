@@ -14,6 +14,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
@@ -117,7 +118,9 @@ type Agent struct {
 	glances   []glance
 	inquiring []*pair
 	suspects  map[*hostPath]*remoteHost
-	passive   *telemetry.Collector
+	// hostParams and pairParams are the figures by which failures are found.
+	hostParams, pairParams detect.Params
+	passive                *telemetry.Collector
 	// observed are the peers that passive is limited to.
 	observed []netip.Addr
 	ledger   telemetry.Ledger
@@ -190,7 +193,8 @@ func New(cfg Config) (*Agent, error) {
 	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), hold: cfg.hold, replays: stamp.NewReplayCache(0),
 		refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
-		suspects: map[*hostPath]*remoteHost{}, stranded: map[string]time.Time{}, warned: map[string]time.Time{},
+		suspects: map[*hostPath]*remoteHost{}, hostParams: detect.Hosts(), pairParams: detect.Pairs(),
+		stranded: map[string]time.Time{}, warned: map[string]time.Time{},
 		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)}}
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err

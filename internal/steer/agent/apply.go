@@ -251,7 +251,7 @@ func (a *Agent) open(p *pair, now time.Time) {
 	p.asked = now
 	p.asks++
 	n := notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect()}
-	if first && hp != nil && hp.failed.IsZero() {
+	if first && hp != nil && !hp.Down() {
 		a.tellOver(hp, n)
 		return
 	}

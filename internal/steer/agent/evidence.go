@@ -15,7 +15,7 @@ func (a *Agent) weigh(now time.Time) {
 	a.asked, a.turns = 0, turns{}
 	busy := 0
 	for _, l := range a.pods {
-		l.hearEchoes(now)
+		a.hearEchoes(l)
 		for _, p := range l.pairs {
 			a.probePair(p, now)
 			a.look(p, now)
@@ -48,7 +48,7 @@ func (a *Agent) weigh(now time.Time) {
 func (p *pair) stranded() bool {
 	i := p.line(p.on().Network)
 	hp := p.host.paths[p.on().Network]
-	return hp != nil && !hp.failed.IsZero() || i >= 0 && !p.lines[i].mute.IsZero()
+	return hp != nil && hp.Down() || i >= 0 && p.lines[i].Down()
 }
 
 // atOnce is how many pairs are decided about in every epoch.
@@ -202,9 +202,9 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 			e.State, e.Reason = decide.Failed,
 				fmt.Sprintf("this pair's packets do not pass: tried again in %v", ln.until.Sub(now).Round(time.Second))
 		}
-		if !ln.mute.IsZero() {
+		if ln.Down() {
 			e.State, e.Reason = decide.Failed,
-				fmt.Sprintf("this pair's packets do not pass, since %v", now.Sub(ln.mute).Round(10*time.Millisecond))
+				fmt.Sprintf("this pair's packets do not pass, since %v", now.Sub(ln.Since()).Round(10*time.Millisecond))
 		}
 		if r.Index != 0 && p.opened.IsZero() {
 			e.State, e.Reason = decide.Ineligible, "the other agent has not confirmed the pair"
@@ -268,17 +268,17 @@ func (hp *hostPath) fill(e *decide.PathEvidence, now time.Time) {
 		}
 		e.Probe.Age = max(now.Sub(last).Seconds(), 0)
 	}
-	switch {
-	case !hp.failed.IsZero():
-		e.State, e.Reason = decide.Failed, fmt.Sprintf("failed %v ago (%s)", now.Sub(hp.failed).Round(10*time.Millisecond),
-			hp.direction)
+	switch suspected, since := hp.Suspected(); {
+	case hp.Down():
+		e.State, e.Reason = decide.Failed, fmt.Sprintf("failed %v ago (%s)", now.Sub(hp.Since()).Round(10*time.Millisecond),
+			hp.Verdict().Direction)
 	case hp.unfit != "":
 		e.State, e.Reason = decide.Ineligible, hp.unfit
 	case s.MTUBlackHole:
 		e.State, e.Reason = decide.Ineligible, "full-size packets do not pass"
 	case s.Answered == 0:
 		e.State, e.Reason = decide.Ineligible, "no probe has been answered yet"
-	case !hp.suspected.IsZero():
-		e.State, e.Reason = decide.Suspect, fmt.Sprintf("silent for %v", now.Sub(hp.suspected).Round(time.Millisecond))
+	case suspected:
+		e.State, e.Reason = decide.Suspect, fmt.Sprintf("silent for %v", now.Sub(since).Round(time.Millisecond))
 	}
 }

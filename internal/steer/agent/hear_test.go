@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/stamp"
@@ -26,7 +27,7 @@ func twoHosts(t *testing.T) (a *Agent, h2 *remoteHost) {
 	a.names, a.self, a.remote["h2"] = []string{"m", "z"}, idOf(own), h2
 	for i, n := range a.names {
 		to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i), 2, 9}), stampPort)
-		h2.paths[n] = &hostPath{network: n, to: to, mtu: 1500, track: probe.NewTrack(1472, false)}
+		h2.paths[n] = &hostPath{Path: detect.New(&a.hostParams), network: n, to: to, mtu: 1500, track: probe.NewTrack(1472, false)}
 	}
 	return a, h2
 }
@@ -54,8 +55,8 @@ func TestHearOfFailure(t *testing.T) {
 		if err != nil || answer.status != tc.want {
 			t.Errorf("%s: answered %d, %v, want %d", tc.name, answer.status, err, tc.want)
 		}
-		if failed := !h2.paths["m"].failed.IsZero(); failed != tc.failed || !h2.paths["z"].failed.IsZero() {
-			t.Errorf("%s: m failed: %v, z failed: %v", tc.name, failed, !h2.paths["z"].failed.IsZero())
+		if failed := h2.paths["m"].Down(); failed != tc.failed || h2.paths["z"].Down() {
+			t.Errorf("%s: m failed: %v, z failed: %v", tc.name, failed, h2.paths["z"].Down())
 		}
 	}
 	a, _ := twoHosts(t)
@@ -72,24 +73,25 @@ func TestHearOfFailure(t *testing.T) {
 func TestRecovery(t *testing.T) {
 	a, h2 := twoHosts(t)
 	m := h2.paths["m"]
-	m.failed = a.cfg.Now().Add(-3 * time.Second)
+	m.Told(a.cfg.Now().Add(-3 * time.Second))
+	wellAfter := a.hostParams.AnswersInARow
 	answer := func(late bool) {
-		a.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, At: a.cfg.Now(), Late: late, DSCPSeen: mark,
+		a.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, SentAt: a.cfg.Now(), At: a.cfg.Now(), Late: late, DSCPSeen: mark,
 			ReplyDSCP: mark})
 	}
 	for range wellAfter - 1 {
 		answer(false)
 	}
-	m.well = 0 // as receive does with a loss
+	m.Lost() // as receive does with a loss
 	for range wellAfter - 1 {
 		answer(false)
 		answer(true)
 	}
-	if m.failed.IsZero() {
+	if !m.Down() {
 		t.Fatal("well again too soon")
 	}
 	answer(false)
-	if !m.failed.IsZero() {
+	if m.Down() {
 		t.Fatal("still failed")
 	}
 	if e := a.journal.last(); e.Kind != EventCleared || e.To != "m" ||

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/route"
 )
@@ -15,116 +16,85 @@ func askedPair(t *testing.T) (*Agent, *pair, *remoteHost) {
 	a, h2 := twoHosts(t)
 	l := &pod{Pod: testPod("p", 1, 1, "m", "z"), pairs: map[string]*pair{}}
 	q := testPod("q", 2, 1, "m", "z")
-	p := &pair{name: "p>q", local: l, remote: q, host: h2, routes: route.Between(l.Pod, q), lines: make([]line, 2)}
+	p := &pair{name: "p>q", local: l, remote: q, host: h2, routes: route.Between(l.Pod, q),
+		lines: newLines(2, &a.pairParams)}
 	a.pods[l.UID], l.pairs[q.UID] = l, p
 	return a, p, h2
 }
 
-// TestContradicted: probes that say that a path has failed are not believed where
-// a pair knows better.
-func TestContradicted(t *testing.T) {
+// TestOpinionOfPairs: probes that say that a path has failed are not believed where a
+// pair knows better.
+func TestOpinionOfPairs(t *testing.T) {
 	a, p, h2 := askedPair(t)
 	now := a.cfg.Now()
 	before := func(d time.Duration) time.Time { return now.Add(-d) }
 	m := h2.paths["m"]
+	m.Suspect(before(15*ms), before(12*ms))
+	type echo struct{ sent, answered time.Duration } // before now
 	for _, tc := range []struct {
-		name     string
-		line     line
-		no, wait bool
+		name      string
+		silent    time.Duration // since then, 0 for not
+		suspected time.Duration // by the pair
+		failing   bool          // so its echoes say
+		echo      echo
+		want      detect.Opinion
 	}{
-		{"still silent", line{silent: before(20 * ms)}, false, false},
-		{"heard again", line{came: before(2 * ms)}, true, false},
-		{"heard again, and silent for a moment", line{silent: before(ms), came: before(2 * ms)}, true, false},
-		{"just fallen silent, as a timer told", line{silent: before(15 * ms)}, false, false},
-		{"asked", line{silent: before(20 * ms), inquiry: inquiry{begun: before(10 * ms)}}, false, true},
-		{"asked, and found to have failed",
-			line{silent: before(20 * ms), inquiry: inquiry{begun: before(10 * ms), ripe: now}}, false, false},
-		{"an echo passed",
-			line{silent: before(20 * ms),
-				inquiry: inquiry{shots: []probe.Shot{{Sent: before(5 * ms), Answered: before(4 * ms)}}}}, true, false},
-		{"an echo had passed",
-			line{silent: before(20 * ms),
-				inquiry: inquiry{shots: []probe.Shot{{Sent: before(50 * ms), Answered: before(49 * ms)}}}}, false, false},
+		{"still silent", 20 * ms, 0, false, echo{}, detect.Agrees},
+		{"heard again", 0, 0, false, echo{}, detect.Denies},
+		{"heard again, and silent for a moment", ms, 0, false, echo{}, detect.Denies},
+		{"just fallen silent, as a timer told", 15 * ms, 0, false, echo{}, detect.Agrees},
+		{"asked", 20 * ms, 10 * ms, false, echo{}, detect.Undecided},
+		{"asked, and found to have failed", 20 * ms, 10 * ms, true, echo{}, detect.Agrees},
+		{"an echo passed", 20 * ms, 0, false, echo{5 * ms, 4 * ms}, detect.Denies},
+		{"an echo had passed", 20 * ms, 0, false, echo{50 * ms, 49 * ms}, detect.Agrees},
 	} {
-		p.lines[0] = tc.line
-		m.suspected, m.since = before(12*ms), before(15*ms)
-		if no, wait := a.contradicted(h2, m, now); no != tc.no || wait != tc.wait {
-			t.Errorf("%s: no %v, wait %v; want %v, %v", tc.name, no, wait, tc.no, tc.wait)
+		ln := &newLines(1, &a.pairParams)[0]
+		if tc.silent > 0 {
+			ln.silence.Since = before(tc.silent)
 		}
-	}
-	// What never ends is not waited for.
-	m.suspected = before(time.Second)
-	p.lines[0] = line{silent: before(time.Second), inquiry: inquiry{begun: before(20 * ms)}}
-	if no, wait := a.contradicted(h2, m, now); no || wait {
-		t.Errorf("after a second: no %v, wait %v", no, wait)
-	}
-}
-
-// TestInquire: only echoes that are known to pass can tell by their silence.
-func TestInquire(t *testing.T) {
-	now := time.Unix(1000, 0)
-	before := func(d time.Duration) time.Time { return now.Add(-d) }
-	for _, tc := range []struct {
-		name string
-		line line
-		want bool
-	}{
-		{"no echo was ever answered", line{}, false},
-		{"one was", line{inquiry: inquiry{answered: before(time.Second)}}, true},
-		{"long ago", line{inquiry: inquiry{answered: before(time.Minute)}}, false},
-		{"asking already", line{inquiry: inquiry{answered: before(time.Second), begun: before(ms)}}, false},
-		{"asked in vain a moment ago", line{inquiry: inquiry{answered: before(time.Second), cleared: before(ms)}}, false},
-		{"asked in vain before", line{inquiry: inquiry{answered: before(time.Second), cleared: before(2 * again)}}, true},
-		{"mute", line{inquiry: inquiry{answered: before(time.Second)}, mute: before(time.Second)}, false},
-	} {
-		silent := before(silence)
-		tc.line.silent = silent
-		if got := tc.line.inquire(now); got != tc.want || got && (tc.line.begun != now || tc.line.since != silent) {
-			t.Errorf("%s: %v, want %v (%+v)", tc.name, got, tc.want, tc.line.inquiry)
+		if tc.suspected > 0 {
+			ln.Suspect(before(tc.silent), before(tc.suspected))
+		}
+		if tc.failing {
+			findFailing(&ln.Path, before(tc.suspected), now)
+		}
+		if tc.echo.sent > 0 {
+			ln.Sent(1, before(tc.echo.sent))
+			ln.Answer(detect.Shot{Seq: 1, Sent: before(tc.echo.sent), Answered: before(tc.echo.answered)}, false)
+		}
+		p.lines[0] = *ln
+		if got := a.opinion(h2, m, now); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
 }
 
-// TestInquiryHears: an answer counts for the echo that it belongs to, once, and
-// what the path usually takes is the worst of them, unless that is out of reason.
-func TestInquiryHears(t *testing.T) {
-	zero := time.Unix(1000, 0)
-	q := &inquiry{}
-	for i := range 4 {
-		q.shots, q.seqs = append(q.shots, probe.Shot{Sent: zero.Add(time.Duration(i) * 2 * ms)}),
-			append(q.seqs, uint16(65534+i))
+// findFailing has a suspected path found to fail, by three probes from then on and a
+// witness.
+func findFailing(p *detect.Path, from, now time.Time) {
+	w := detect.Witness{Name: "z"}
+	for i := range uint32(3) {
+		at := from.Add(time.Duration(i) * ms)
+		p.Sent(i, at)
+		w.Shots = append(w.Shots, detect.Shot{Sent: at, Answered: at.Add(ms / 10)})
 	}
-	if q.usual() != 0 || q.passed(zero) {
-		t.Errorf("before any answer: usual %v, passed %v", q.usual(), q.passed(zero))
-	}
-	q.hear(probe.Echo{Seq: 7, At: zero.Add(ms)}) // of none of these
-	q.hear(probe.Echo{Seq: 65535, At: zero.Add(3 * ms)})
-	q.hear(probe.Echo{Seq: 65535, At: zero.Add(9 * ms)})
-	q.hear(probe.Echo{Seq: 0, At: zero.Add(6 * ms)})
-	if got := q.usual(); got != 2*ms {
-		t.Errorf("usual: %v, want 2ms", got)
-	}
-	if !q.answered.Equal(zero.Add(6*ms)) || !q.passed(zero.Add(4*ms)) || q.passed(zero.Add(5*ms)) {
-		t.Errorf("answered %v; passed since 4 ms %v, since 5 ms %v", q.answered, q.passed(zero.Add(4*ms)),
-			q.passed(zero.Add(5*ms)))
-	}
-	q.hear(probe.Echo{Seq: 1, At: zero.Add(106 * ms)})
-	if got := q.usual(); got != patience {
-		t.Errorf("usual with an answer after 100 ms: %v, want %v", got, patience)
-	}
+	p.Tick(now, detect.Evidence{Until: now, Witnesses: []detect.Witness{w}})
 }
 
-// TestSupersede: what the hosts' probes found is no longer the pair's own affair,
-// but what the pair had found before stays.
-func TestSupersede(t *testing.T) {
-	now := time.Unix(1000, 0)
-	since := now.Add(-20 * ms)
-	for _, mute := range []time.Time{{}, now.Add(-time.Minute), now.Add(-ms)} {
-		ln := line{mute: mute, inquiry: inquiry{begun: since, ripe: now}}
-		ln.supersede(since, now)
-		if kept := !ln.mute.IsZero(); kept != (mute == now.Add(-time.Minute)) || !ln.begun.IsZero() {
-			t.Errorf("mute since %v: kept %v, still asking %v", mute, kept, !ln.begun.IsZero())
-		}
+// TestOpinionOfHosts: a pair leaves a path to the hosts that they suspect, or have found
+// to fail.
+func TestOpinionOfHosts(t *testing.T) {
+	a, h2 := twoHosts(t)
+	now := a.cfg.Now()
+	m := h2.paths["m"]
+	if h2.opinion("m") != detect.Agrees || h2.opinion("none") != detect.Agrees {
+		t.Error("of what is well, or not known to them, hosts know better")
+	}
+	if m.Suspect(now, now); h2.opinion("m") != detect.Undecided {
+		t.Error("what they suspect is not waited for")
+	}
+	if m.Told(now); h2.opinion("m") != detect.Denies {
+		t.Error("what they have found is a pair's")
 	}
 }
 
@@ -132,6 +102,7 @@ func TestSupersede(t *testing.T) {
 // echoes can tell.
 func TestFirstTimeoutAsks(t *testing.T) {
 	now := time.Unix(1000, 0)
+	params := new(detect.Pairs())
 	for _, tc := range []struct {
 		count    uint32
 		answered time.Time
@@ -140,7 +111,10 @@ func TestFirstTimeoutAsks(t *testing.T) {
 		{1, now.Add(-time.Second), false}, {2, now.Add(-time.Second), false}, {3, now.Add(-time.Second), true},
 		{1, time.Time{}, true}, {1, now.Add(-time.Minute), true},
 	} {
-		ln := line{inquiry: inquiry{answered: tc.answered}}
+		ln := &newLines(1, params)[0]
+		if !tc.answered.IsZero() {
+			ln.Answer(detect.Shot{Answered: tc.answered}, false)
+		}
 		if got := ln.outweigh(tc.count, now); got != tc.want {
 			t.Errorf("%d in a row, echo answered %v ago: %v, want %v", tc.count, now.Sub(tc.answered), got, tc.want)
 		}
@@ -156,14 +130,15 @@ func TestInquiringIsAList(t *testing.T) {
 		want int
 	}{
 		{"it goes on", func(*Agent, *pair, time.Time) {}, 1},
-		{"it is over", func(_ *Agent, p *pair, now time.Time) { p.lines[0].end(now) }, 0},
+		{"it is over", func(_ *Agent, p *pair, now time.Time) { p.lines[0].Overrule(time.Time{}, now) }, 0},
 		{"the pair is gone", func(a *Agent, p *pair, now time.Time) { delete(p.local.pairs, p.remote.UID); a.rewatch(now) },
 			0},
 		{"the pod is gone", func(a *Agent, p *pair, now time.Time) { delete(a.pods, p.local.UID); a.rewatch(now) }, 0},
 	} {
 		a, p, _ := askedPair(t)
 		now := a.cfg.Now()
-		p.lines[0].silent, p.lines[0].answered = now.Add(-silence), now.Add(-time.Second)
+		p.lines[0].silence.Since = now.Add(-a.pairParams.Silence)
+		p.lines[0].Answer(detect.Shot{Answered: now.Add(-time.Second)}, false)
 		for range 2 { // however often it is suspected
 			a.suspect(p, 0, now)
 		}
@@ -177,31 +152,15 @@ func TestInquiringIsAList(t *testing.T) {
 	}
 }
 
-// TestSpacing: a suspicion that finds no verdict does not go on at the pace at
-// which it began.
-func TestSpacing(t *testing.T) {
-	hp := &hostPath{}
-	begin := time.Unix(1000, 0)
-	rounds := 0
-	for now := begin; now.Before(begin.Add(time.Second)); now = now.Add(suspectTick) {
-		if now.Sub(hp.burst) < hp.spacing() {
-			continue
-		}
-		hp.burst, rounds = now, rounds+1
-		hp.rounds++
-	}
-	if least, most := burstRounds, burstRounds+int(time.Second/slowShot); rounds <= least || rounds > most {
-		t.Errorf("%d rounds in a second, expected more than %d and at most %d", rounds, least, most)
-	}
-}
-
 // TestExpected: where traffic has come back its queue may fill as it did before,
 // though probes have forgotten that.
 func TestExpected(t *testing.T) {
 	at := time.Unix(1000, 0)
-	hp := &hostPath{network: "m", summary: probe.Summary{P99: 20 * ms}}
+	hosts, pairs := detect.Hosts(), detect.Pairs()
+	hp := &hostPath{Path: detect.New(&hosts), network: "m", summary: probe.Summary{P99: 20 * ms}}
+	refills, patience, queueMost := hosts.Refills, hosts.WorstMost, hosts.QueueMost
 	p := &pair{host: &remoteHost{paths: map[string]*hostPath{"m": hp}}, routes: []route.Route{{Network: "m"}},
-		lines: make([]line, 1)}
+		lines: newLines(1, &pairs)}
 	p.use(0, at)
 	for _, tt := range []struct {
 		name string
@@ -225,8 +184,5 @@ func TestExpected(t *testing.T) {
 		if got := p.expected(0, at.Add(tt.ask)); got != tt.want && (got != 0 || tt.want != patience) {
 			t.Errorf("%s: %v of echoes, want %v", tt.name, got, tt.want)
 		}
-	}
-	if got := (*hostPath)(nil).expected(at); got != patience {
-		t.Errorf("without agent: %v", got)
 	}
 }

@@ -116,7 +116,7 @@ func (a *Agent) needed() (out []stamp.KeyID) {
 func (a *Agent) hasten(now time.Time) {
 	for _, h := range a.remote {
 		for _, hp := range h.paths {
-			if now.Sub(h.keys.spoke) >= warmFor || !hp.failed.IsZero() || hp.next.Before(now) {
+			if now.Sub(h.keys.spoke) >= warmFor || hp.Down() || hp.next.Before(now) {
 				continue
 			}
 			if hp.next = now; (hp.sent+1)%fullEvery == 0 {

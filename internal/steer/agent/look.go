@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
 )
 
 // glance is what a turn of the loop looks at first of a path that carries a pair's
@@ -37,7 +38,7 @@ func (a *Agent) glance(n int, now time.Time) time.Duration {
 // note keeps what the latest look at the line found.
 func (g *glance) note() {
 	ln := &g.pair.lines[g.line]
-	g.sent, g.open = ln.sent.Packets, !ln.silent.IsZero()
+	g.sent, g.open = ln.sent.Packets, !ln.silence.Since.IsZero()
 }
 
 // attend makes watch look at the pair's lines that had packets lately. For the
@@ -96,7 +97,7 @@ func (a *Agent) lookAt(p *pair, i int, now time.Time) time.Duration {
 	}
 	tx, rx := sent.Packets != ln.sent.Packets, received.Packets != ln.received.Packets
 	stream := sent.Packets-ln.sent.Packets >= streaming
-	ln.sent, ln.received, ln.came = sent, received, a.clock.at(received.Last)
+	ln.sent, ln.received = sent, received
 	if tx || rx {
 		if now.Sub(p.active) > time.Second {
 			p.resumed = now
@@ -107,29 +108,21 @@ func (a *Agent) lookAt(p *pair, i int, now time.Time) time.Duration {
 		}
 		p.use(i, now)
 	}
-	switch {
-	case sent.Last > received.Last:
-		// Whoever asks in turns falls silent with its last question.
-		if ln.silent.IsZero() || rx {
-			ln.silent = a.clock.at(sent.Last)
-		}
-	case rx:
-		ln.silent = time.Time{}
-	case tx && ln.silent.IsZero():
-		ln.silent = now
-	}
+	ln.silence.Counted(detect.Count{Sent: tx, Received: rx, LastSent: a.clock.at(sent.Last),
+		LastReceived: a.clock.at(received.Last)}, now)
 	// While this loop was late it did not listen.
-	if !ln.silent.IsZero() && now.Sub(ln.silent) >= silence && now.Sub(ln.silent) >= silence+a.late(ln.silent, now) {
+	if least := a.pairParams.Silence; ln.silence.Lasts(least, now) &&
+		ln.silence.Lasts(least+a.late(ln.silence.Since, now), now) {
 		a.suspect(p, i, now)
 	}
-	return ln.lookAgain(now, stream)
+	return ln.lookAgain(a.pairParams.Silence, now, stream)
 }
 
 // use notes that packets go over path i.
 func (p *pair) use(i int, now time.Time) {
 	ln := &p.lines[i]
-	if hp := p.host.paths[p.routes[i].Network]; hp != nil && now.Sub(ln.used) > lull {
-		hp.back = now
+	if hp := p.host.paths[p.routes[i].Network]; hp != nil {
+		hp.Used(now.Sub(ln.used), now)
 	}
 	ln.used = now
 }
@@ -142,12 +135,12 @@ const streaming = 4
 // before, and at the latest with the next look. Of a stream only the latest packet is dated: its silence is
 // counted from a look on, so looks are closer. Silence that was found to mean
 // nothing goes on.
-func (ln *line) lookAgain(now time.Time, stream bool) time.Duration {
-	switch left := silence - now.Sub(ln.silent); {
-	case stream, !ln.silent.IsZero() && left <= 0:
+func (ln *line) lookAgain(suspicious time.Duration, now time.Time, stream bool) time.Duration {
+	switch since := ln.silence.Since; {
+	case stream, ln.silence.Lasts(suspicious, now):
 		return fastTick
-	case !ln.silent.IsZero():
-		return max(left, suspectTick)
+	case !since.IsZero():
+		return max(suspicious-now.Sub(since), suspectTick)
 	}
 	return slowTick
 }

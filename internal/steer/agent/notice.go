@@ -97,7 +97,7 @@ func decodeNotice(b []byte) (n notice, err error) {
 // that do not arrive cost nothing, and the first acknowledgment counts.
 func (a *Agent) tell(h *remoteHost, n notice, but string) {
 	for name, hp := range h.paths {
-		if name == but && len(h.paths) > 1 || !hp.failed.IsZero() && len(h.paths) > 1 {
+		if name == but && len(h.paths) > 1 || hp.Down() && len(h.paths) > 1 {
 			continue
 		}
 		a.tellOver(hp, n)

@@ -42,7 +42,7 @@ func (h *remoteHost) busy(now time.Time) bool { return now.Sub(h.used) < busyFor
 // every is how often one of the host's paths is to be probed, if it had all the
 // time for itself; 0 is never.
 func (h *remoteHost) every(hp *hostPath, now time.Time) time.Duration {
-	failed := !hp.failed.IsZero()
+	failed := hp.Down()
 	switch {
 	case h.busy(now) && failed:
 		return probeActive
@@ -52,7 +52,7 @@ func (h *remoteHost) every(hp *hostPath, now time.Time) time.Duration {
 		return probeActive
 	case h.busy(now):
 		return probeStandby
-	case failed && now.Sub(hp.failed) < time.Minute:
+	case failed && now.Sub(hp.Since()) < time.Minute:
 		return probeStandby // it may be well again in a moment
 	case failed, now.Sub(h.used) < warmFor:
 		return probeIdle

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/stamp"
 )
@@ -15,11 +16,11 @@ import (
 // someHosts are remote hosts with three paths each, as they are after use: the
 // traffic takes the first path.
 func someHosts(n int, now time.Time, use func(*remoteHost)) map[string]*remoteHost {
-	out := map[string]*remoteHost{}
+	out, params := map[string]*remoteHost{}, detect.Hosts()
 	for i := range n {
 		h := &remoteHost{name: fmt.Sprintf("h%d", i), paths: map[string]*hostPath{}}
 		for _, network := range []string{"m", "x", "z"} {
-			h.paths[network] = &hostPath{network: network}
+			h.paths[network] = &hostPath{Path: detect.New(&params), network: network}
 		}
 		use(h)
 		if !h.used.IsZero() {
@@ -61,7 +62,8 @@ func TestProbePace(t *testing.T) {
 		{"without traffic ever", 1000, func(*remoteHost) {}, 0, 0, 0},
 		{"with traffic long ago", 10, func(h *remoteHost) { h.used = zero.Add(-warmFor) }, 0, 0, 0},
 		{"failed when there was traffic", 10, func(h *remoteHost) {
-			h.used, h.paths["x"].failed = zero.Add(-time.Hour), zero.Add(-time.Hour)
+			h.used = zero.Add(-time.Hour)
+			h.paths["x"].Told(zero.Add(-time.Hour))
 		}, 1, 0, 0},
 	} {
 		remote := someHosts(tc.hosts, zero, tc.use)
@@ -135,6 +137,7 @@ func TestNewPathsGoFirst(t *testing.T) {
 // TestLookAgain: the counters of a pair with little traffic are looked at when
 // silence could be found, those of a stream more often.
 func TestLookAgain(t *testing.T) {
+	silence := detect.Pairs().Silence
 	now := time.Unix(1000, 0)
 	for _, tc := range []struct {
 		name   string
@@ -153,9 +156,9 @@ func TestLookAgain(t *testing.T) {
 	} {
 		ln := line{}
 		if tc.silent > 0 {
-			ln.silent = now.Add(-tc.silent)
+			ln.silence.Since = now.Add(-tc.silent)
 		}
-		if got := ln.lookAgain(now, tc.stream); got != tc.want {
+		if got := ln.lookAgain(silence, now, tc.stream); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
@@ -288,7 +291,7 @@ func TestManyPairsAsk(t *testing.T) {
 	for i := range 2 * many { // half of them are never answered
 		name := fmt.Sprint("many-", i)
 		p := &pair{name: name, local: l, remote: testPod(name, 2, 1, "z"), host: h2, routes: []route.Route{{Network: "z"}},
-			lines: make([]line, 1), active: now}
+			lines: newLines(1, &a.pairParams), active: now}
 		if i < many {
 			p.opened = now.Add(-time.Duration(i) * renew / many)
 		}

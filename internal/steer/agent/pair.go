@@ -5,6 +5,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
@@ -89,16 +90,19 @@ type pair struct {
 // ringLength of intervals kept about a pair's traffic: three seconds.
 const ringLength = 30
 
-// line is a pair's traffic on one path.
+// line is a pair's traffic on one path. Its echoes are those that judge it.
 type line struct {
-	inquiry
+	detect.Path
+	// asked is when the latest echo went, and calm how many packets had come over the
+	// path when one last did in calm.
+	asked            time.Time
+	calm             uint64
 	sent, received   dataplane.Tally // as last read
 	epochTx, epochRx uint64          // bytes, at the last evidence
 	used             time.Time       // packets went or came
 	attended         bool            // it is among the agent's glances
-	silent           time.Time       // packets went out since, and none came in; zero if not
-	came             time.Time       // when the latest packet did
-	tx, rx           float64         // bytes per second, over the last evidence
+	silence          detect.Silence
+	tx, rx           float64 // bytes per second, over the last evidence
 	// unacked is what TCP gave the path since the last evidence less what was
 	// acknowledged: what is on its way more than before, and what was lost.
 	unacked int64
@@ -111,10 +115,15 @@ type line struct {
 	// trying tells when they do again: not before until, later each time.
 	failed, until time.Time
 	backoff       time.Duration
-	// mute: the pair's own echoes do not pass, since then; well counts the answers
-	// in a row after that.
-	mute time.Time
-	well int
+}
+
+// newLines are the paths of a pair.
+func newLines(n int, params *detect.Params) []line {
+	out := make([]line, n)
+	for i := range out {
+		out[i].Path = detect.New(params)
+	}
+	return out
 }
 
 // telemetryPair is how package telemetry names it.

@@ -9,6 +9,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab/sockdiag"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
@@ -108,7 +109,7 @@ func TestWindow(t *testing.T) {
 
 // answeredPath is a path of which probes know.
 func answeredPath(now time.Time) *hostPath {
-	return &hostPath{network: "m", summary: probe.Summary{Answered: 12, Last: now.Add(-30 * time.Millisecond),
+	return &hostPath{Path: detect.New(new(detect.Hosts())), network: "m", summary: probe.Summary{Answered: 12, Last: now.Add(-30 * time.Millisecond),
 		Jitter: 10 * time.Microsecond, Loss: probe.Ratio{Lost: 1, Of: 4}},
 		// One busy moment of three does not make the path slow.
 		rtts: [9]time.Duration{190 * time.Microsecond, 30 * time.Millisecond, 200 * time.Microsecond}, nRTT: 3}
@@ -127,15 +128,15 @@ func TestFill(t *testing.T) {
 		{"well", func(*hostPath) {}, decide.Up, ""},
 		{"never answered", func(hp *hostPath) { hp.summary = probe.Summary{} }, decide.Ineligible,
 			"no probe has been answered yet"},
-		{"suspected", func(hp *hostPath) { hp.suspected = now.Add(-7 * time.Millisecond) }, decide.Suspect, "silent for 7ms"},
+		{"suspected", func(hp *hostPath) { hp.Suspect(now, now.Add(-7*time.Millisecond)) }, decide.Suspect, "silent for 7ms"},
 		{"full-size packets are lost", func(hp *hostPath) { hp.summary.MTUBlackHole = true }, decide.Ineligible,
 			"full-size packets do not pass"},
 		{"the mark is lost", func(hp *hostPath) { hp.unfit = "it does not carry the mark" }, decide.Ineligible,
 			"it does not carry the mark"},
-		{"failed", func(hp *hostPath) { hp.failed = now.Add(-2 * time.Second) }, decide.Failed, "failed 2s ago"},
-		{"failed and unfit", func(hp *hostPath) { hp.failed, hp.unfit = now.Add(-time.Second), "other" }, decide.Failed,
+		{"failed", func(hp *hostPath) { hp.Told(now.Add(-2 * time.Second)) }, decide.Failed, "failed 2s ago"},
+		{"failed and unfit", func(hp *hostPath) { hp.unfit = "other"; hp.Told(now.Add(-time.Second)) }, decide.Failed,
 			"failed 1s ago"},
-		{"suspected and unfit", func(hp *hostPath) { hp.suspected, hp.unfit = now, "other" }, decide.Ineligible, "other"},
+		{"suspected and unfit", func(hp *hostPath) { hp.unfit = "other"; hp.Suspect(now, now) }, decide.Ineligible, "other"},
 	} {
 		hp := answeredPath(now)
 		tc.change(hp)
@@ -182,7 +183,7 @@ func TestAccount(t *testing.T) {
 // TestData: what the kernel tells of connections goes with what was counted.
 func TestData(t *testing.T) {
 	now := time.Unix(1000, 0)
-	p := &pair{lines: make([]line, 2)}
+	p := &pair{lines: newLines(2, new(detect.Pairs()))}
 	p.lines[1] = line{tx: 1000, rx: 250, goodput: 1250, rtos: 2}
 	if d := p.data(1, now); d.Goodput != 10000 || d.Tx != 1000 || d.Rx != 250 || d.RTOs != 2 || d.SRTT != 0 ||
 		!d.AppLimited {

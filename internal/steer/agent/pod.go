@@ -10,6 +10,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/topo"
@@ -39,7 +40,7 @@ type pod struct {
 	// echoer asks peers from the pod's own addresses; nil where there can be none.
 	// echoes are by sequence number whose they are.
 	echoer *probe.Echoer
-	echoes [probe.EchoesKept]*inquiry
+	echoes [probe.EchoesKept]asked
 }
 
 // sync brings sockets, data planes and pairs in step with the cluster. What it
@@ -96,7 +97,7 @@ func (a *Agent) syncHosts(d *description) {
 			to := netip.AddrPortFrom(at.Addr, stampPort)
 			if hp := r.paths[at.Network]; (hp == nil || hp.to != to) && a.links[at.Network] != nil {
 				full := min(at.MTU, a.links[at.Network].mtu) - 28
-				r.paths[at.Network] = &hostPath{host: r, network: at.Network, to: to, mtu: at.MTU,
+				r.paths[at.Network] = &hostPath{Path: detect.New(&a.hostParams), host: r, network: at.Network, to: to, mtu: at.MTU,
 					track: probe.NewTrack(full, false)}
 			}
 		}

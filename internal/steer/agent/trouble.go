@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
@@ -144,7 +145,7 @@ func (a *Agent) heard(p *pair, t *trouble, now time.Time) {
 		a.timedOut(p, t, now)
 	}
 	for i := range p.routes {
-		if t.probes && !p.lines[i].silent.IsZero() {
+		if t.probes && !p.lines[i].silence.Since.IsZero() {
 			a.suspect(p, i, now)
 		}
 	}
@@ -167,8 +168,8 @@ func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
 		}
 		ln := &p.lines[i]
 		hp := p.host.paths[r.Network]
-		if ln.silent.IsZero() || now.Sub(ln.silent) < deaf+a.late(ln.silent, now) || hp == nil || !hp.failed.IsZero() ||
-			!ln.mute.IsZero() || now.Before(ln.until) {
+		if !ln.silence.Lasts(deaf+a.late(ln.silence.Since, now), now) || hp == nil || hp.Down() || ln.Down() ||
+			now.Before(ln.until) {
 			continue
 		}
 		if !ln.outweigh(inARow, now) {
@@ -176,7 +177,7 @@ func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
 			continue
 		}
 		ln.bar(now)
-		since := now.Sub(ln.silent)
+		since := now.Sub(ln.silence.Since)
 		defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: r.Network, Detected: since,
 			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass",
 				inARow, r.Network, since.Round(time.Millisecond))})
@@ -215,7 +216,7 @@ func bears(index int, own, followed dataplane.Choice) bool {
 // receiver that is slow to acknowledge causes a timeout too (rto_min).
 func (ln *line) outweigh(inARow uint32, now time.Time) bool {
 	const enough = 3
-	return inARow >= enough || !ln.telling(now)
+	return inARow >= enough || !ln.Telling(now)
 }
 
 // leave moves the pair's flows off path i. Those of its own flee; those that the
@@ -244,11 +245,10 @@ func (a *Agent) heardMute(p *pair, n notice) status {
 	}
 	network, now := a.names[n.network], a.cfg.Now()
 	i := p.line(network)
-	if i < 0 || !p.lines[i].telling(now) {
+	if i < 0 || !p.lines[i].Telling(now) {
 		return statusUnknown
 	}
-	if ln := &p.lines[i]; ln.mute.IsZero() {
-		ln.end(now)
+	if p.lines[i].Told(now).Has(detect.Fail) {
 		a.mute(p, i, fmt.Sprintf("this pair's packets do not pass over %s: the agent of %s says so", network, p.host.name),
 			now, now, "peer")
 	}
@@ -268,8 +268,7 @@ func (a *Agent) heardFailure(n notice) status {
 		if h.pod != n.from || bad == nil || len(h.paths) < 2 {
 			continue
 		}
-		if bad.failed.IsZero() {
-			bad.failed, bad.suspected, bad.well = now, time.Time{}, 0
+		if bad.Told(now).Has(detect.Fail) {
 			a.evacuate(h, bad, now, fmt.Sprintf("%s to %s has failed: its agent says so", bad.network, h.name), 0, "peer")
 		}
 		return statusDone

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/stamp"
@@ -110,8 +111,9 @@ type remoteHost struct {
 	keys        peerKeys
 }
 
-// hostPath is one network to another host.
+// hostPath is one network to another host. Its small probes are those that judge it.
 type hostPath struct {
+	detect.Path
 	host    *remoteHost
 	network string
 	to      netip.AddrPort
@@ -123,11 +125,6 @@ type hostPath struct {
 	told    bool
 	// last is when the latest answer came.
 	last time.Time
-	// shots are the latest small probes, for judging.
-	shots []probe.Shot
-	seqs  []uint32
-	// back is when a pair's packets went or came again, after a while without.
-	back time.Time
 	// rtts are those of the latest small probes: their median tells a path's delay,
 	// where a mean would tell the last time a CPU was busy.
 	rtts [9]time.Duration
@@ -137,25 +134,11 @@ type hostPath struct {
 	next time.Time
 	pace time.Duration
 	sent int
-	// state: failed since, or suspected since; zero if not.
-	failed, suspected time.Time
-	// since is when packets first went unanswered.
-	since     time.Time
-	direction probe.Direction
-	// alive is when a suspicion was last cleared, well counts answers since failure.
-	alive time.Time
-	well  int
-	burst time.Time
-	// rounds of probes have gone out for the suspicion.
-	rounds int
 	// unfit says why the path must not be used whatever it measures.
 	unfit string
 	// busy is when a pair's packets last took it.
 	busy time.Time
 }
-
-// shotsKept bounds what a judgement looks back over.
-const shotsKept = 16
 
 // send probes the path. Small probes are kept for judging.
 func (a *Agent) send(w *wire, hp *hostPath, full bool, tlvs ...stamp.TLV) {
@@ -177,13 +160,9 @@ func (a *Agent) send(w *wire, hp *hostPath, full bool, tlvs ...stamp.TLV) {
 		a.cfg.Log.Debug("probe not sent", "network", w.network, "to", hp.to, "error", err)
 		sent.At = a.cfg.Now()
 	}
-	if full {
-		return
+	if !full {
+		hp.Sent(sent.Seq, sent.At)
 	}
-	if len(hp.shots) >= shotsKept {
-		hp.shots, hp.seqs = hp.shots[1:], hp.seqs[1:]
-	}
-	hp.shots, hp.seqs = append(hp.shots, probe.Shot{Sent: sent.At}), append(hp.seqs, sent.Seq)
 }
 
 // path finds the host and its path by the address that probes go to.
@@ -223,7 +202,8 @@ func (a *Agent) receive() {
 		for _, l := range losses {
 			if _, hp := a.path(name, l.To.Addr()); hp != nil {
 				hp.track.Lost(l)
-				hp.well, hp.told = 0, true
+				hp.Lost()
+				hp.told = true
 			}
 		}
 	}
@@ -242,11 +222,6 @@ func (a *Agent) answered(network string, r stamp.Reply) {
 		hp.rtts[hp.nRTT%len(hp.rtts)] = r.RTT
 		hp.nRTT++
 	}
-	for i, seq := range hp.seqs {
-		if seq == r.Seq && hp.shots[i].Answered.IsZero() {
-			hp.shots[i].Answered = r.At
-		}
-	}
 	switch {
 	case a.cluster.encapsulates(network):
 		hp.unfit = "" // the mark is inside
@@ -259,8 +234,10 @@ func (a *Agent) answered(network string, r stamp.Reply) {
 	default:
 		hp.unfit = ""
 	}
-	if !r.Late {
-		a.recovered(h, hp)
+	since := hp.Since()
+	if hp.Answer(detect.Shot{Seq: r.Seq, Sent: r.SentAt, Answered: r.At}, r.Late).Has(detect.Recover) {
+		a.note(Event{Kind: EventCleared, To: hp.network, Reason: fmt.Sprintf("%s to %s answers again, after %v", hp.network,
+			h.name, a.cfg.Now().Sub(since).Round(time.Millisecond))})
 	}
 	for _, t := range r.TLVs {
 		if t.Type == noticeType {
@@ -269,23 +246,9 @@ func (a *Agent) answered(network string, r stamp.Reply) {
 	}
 }
 
-// usual is the round trip that a judgement may expect of the path: the worst of
-// the last minutes within patience, and what it takes now in any case. Nothing is
-// known of a path to a host without agent.
-func (hp *hostPath) usual() time.Duration {
-	if hp == nil {
-		return patience
-	}
-	return max(min(hp.summary.P99, patience), hp.rtt())
-}
-
-// expected is the same of a suspect path: where traffic has just come back, what it
-// took while there was traffic before, as the queue fills faster than probes tell.
+// expected is the round trip that a judgement may expect of the path while it is suspected.
 func (hp *hostPath) expected(now time.Time) time.Duration {
-	if hp != nil && now.Sub(hp.back) < refills {
-		return max(min(hp.summary.P99, queueMost), hp.usual())
-	}
-	return hp.usual()
+	return hp.Expected(now, hp.summary.P99, hp.rtt())
 }
 
 // rtt is the median of the latest round trips; 0 where there is none.

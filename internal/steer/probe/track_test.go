@@ -8,6 +8,11 @@ import (
 	"pathwise.dev/pathwise/stamp"
 )
 
+// at is ms milliseconds into a test.
+func at(ms float64) time.Time {
+	return time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC).Add(time.Duration(ms * 1e6))
+}
+
 // trip is one probe of a simulated path.
 func trip(seq, refl uint32, ms float64, rtt time.Duration) stamp.Reply {
 	return stamp.Reply{

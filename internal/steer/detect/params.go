@@ -1,0 +1,64 @@
+package detect
+
+import "time"
+
+// Params are the figures of detection. Hosts and Pairs give those that agents use.
+// They add up to less than TCP's shortest retransmission timeout, 200 ms.
+//
+// Tags say of each its unit, the range in which it makes sense, and why it is so.
+type Params struct {
+	// Silence is how long packets go out on a path, with none coming in, before it is
+	// suspected.
+	Silence time.Duration `unit:"s" range:"0.001 1" why:"longer than a loaded round trip, shorter than a delayed ACK (40 ms)"`
+	// Again is the least time between suspicions of a path that were unfounded.
+	Again time.Duration `unit:"s" range:"0 1" why:"an idle application would be asked without end"`
+	// Every is the distance of the first Burst rounds of probes, and Slow that of the others.
+	Every time.Duration `unit:"s" range:"0.0005 0.1" why:"three in a row within 4 ms"`
+	Burst int           `unit:"rounds" range:"3 1000" why:"what 32 ms have not told, as when nothing answers, is worth less"`
+	Slow  time.Duration `unit:"s" range:"0.0005 1" why:"a suspicion of seconds costs 50 probes a second"`
+	// The other paths are asked from round OthersFrom on, and the hosts from round
+	// HostsFrom on; 0 for never.
+	OthersFrom int `unit:"rounds" range:"1 100" why:"a pair's witness need not know before the last echo that it takes"`
+	HostsFrom  int `unit:"rounds" range:"0 100" why:"the first echo clears what was only a slow application"`
+	// InARow is how many probes in a row must be overdue, each after Times what the path
+	// usually takes, and DeadlineLeast at least.
+	InARow        int           `unit:"probes" range:"1 16" why:"one or two are lost by noise, or a queue that overflows"`
+	Times         int           `unit:"ratio" range:"1 100" why:"a verdict some 8 ms after suspicion"`
+	DeadlineLeast time.Duration `unit:"s" range:"0.0001 1" why:"what a busy kernel takes to answer"`
+	// WorstMost bounds what the worst round trip may add to the deadline. What the path
+	// usually takes now, as in a queue that others fill, is not bounded.
+	WorstMost time.Duration `unit:"s" range:"0 1" why:"one busy moment must not make failures slow to find"`
+	// Refills is how long a path to which traffic has come back after a Lull may fill its
+	// queue again, and QueueMost bounds what that may take.
+	Lull      time.Duration `unit:"s" range:"0 10" why:"by then probes have forgotten the queue"`
+	Refills   time.Duration `unit:"s" range:"0 10" why:"by then probes know it again"`
+	QueueMost time.Duration `unit:"s" range:"0 1" why:"deeper queues are a fault too"`
+	// ConfirmWithin is how long the other level may take to know better.
+	ConfirmWithin time.Duration `unit:"s" range:"0 1" why:"a pair waits for its hosts' probes, these for a pair's echoes"`
+	// ExpiresAfter ends a suspicion about which nothing was found out.
+	ExpiresAfter time.Duration `unit:"s" range:"0.01 60" why:"a fault that is over must not be asked about for ever"`
+	// AnswersInARow make a failed path usable again.
+	AnswersInARow int `unit:"answers" range:"1 100" why:"a path that loses half would come back at every second"`
+	// KnownFor is how long after an answer silence tells something.
+	KnownFor time.Duration `unit:"s" range:"1 600" why:"three calm echoes, one each 5 s: where they are refused all is silent"`
+}
+
+// Hosts are the figures for a path between hosts.
+func Hosts() Params {
+	const ms = time.Millisecond
+	return Params{Silence: 6 * ms, Again: 10 * ms, Every: 2 * ms, Burst: 16, Slow: 20 * ms, OthersFrom: 1, InARow: 3, Times: 2,
+		DeadlineLeast: 2 * ms, WorstMost: 5 * ms, Lull: 50 * ms, Refills: 500 * ms, QueueMost: 50 * ms,
+		ConfirmWithin: 40 * ms, ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second}
+}
+
+// Pairs are the figures for a path between two pods.
+func Pairs() Params {
+	p := Hosts()
+	p.OthersFrom, p.HostsFrom, p.ConfirmWithin, p.ExpiresAfter = p.InARow, 2, 4*time.Millisecond, time.Second
+	return p
+}
+
+// deadline is when a probe counts as overdue on a path with that round trip.
+func (p *Params) deadline(usual time.Duration) time.Duration {
+	return max(p.DeadlineLeast, time.Duration(p.Times)*usual)
+}

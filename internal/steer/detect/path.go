@@ -1,0 +1,256 @@
+package detect
+
+import (
+	"slices"
+	"time"
+)
+
+// kept is how many probes a judgement looks back over.
+const kept = 16
+
+// Path is what is known of one path, and what of that is suspected. It is for one
+// goroutine.
+type Path struct {
+	params *Params
+	state  State
+	// entered is when it came to its state.
+	entered time.Time
+	// suspected is when the latest suspicion arose, and silent since when packets had
+	// gone out unanswered then; cleared is when the latest was found to be nothing.
+	suspected, silent, cleared time.Time
+	// rounds of probes were asked for since, the latest at asked.
+	rounds  int
+	asked   time.Time
+	verdict Verdict
+	// row is how many answers in a row have come in this state.
+	row int
+	// shots are the latest probes, the oldest first, and answered is when one last was.
+	shots    []Shot
+	answered time.Time
+	// back is when a pair's packets took the path after a lull.
+	back time.Time
+}
+
+// New is a path that is Up.
+func New(params *Params) Path { return Path{params: params} }
+
+// State is the path's.
+func (p *Path) State() State { return p.state }
+
+// Down reports whether the path has failed.
+func (p *Path) Down() bool { return p.state == Down }
+
+// Since is when the path came to its state.
+func (p *Path) Since() time.Time { return p.entered }
+
+// Suspected reports whether the path is suspected, and since when.
+func (p *Path) Suspected() (bool, time.Time) {
+	return p.state == Suspect || p.state == Confirming, p.suspected
+}
+
+// Silent is since when packets had gone out unanswered as the latest suspicion arose.
+func (p *Path) Silent() time.Time { return p.silent }
+
+// Verdict is the latest that was not in the path's favour.
+func (p *Path) Verdict() Verdict { return p.verdict }
+
+// Suspect is told that packets have gone out on the path since silent, and none have
+// come in.
+func (p *Path) Suspect(silent, now time.Time) Action {
+	if p.state != Up || now.Sub(p.cleared) < p.params.Again {
+		return 0
+	}
+	p.suspected, p.silent, p.rounds, p.asked, p.verdict = now, silent, 0, time.Time{}, Verdict{}
+	return p.step(Silent, now) | p.ask(now)
+}
+
+// Used is told that packets of a pair go over the path, after so long without.
+func (p *Path) Used(idle time.Duration, now time.Time) {
+	if idle > p.params.Lull {
+		p.back = now
+	}
+}
+
+// Refills reports whether the path's queue may be filling again, faster than probes tell.
+func (p *Path) Refills(now time.Time) bool { return now.Sub(p.back) < p.params.Refills }
+
+// Usual is the round trip that a judgement may expect of the path, of which these are the
+// worst and the median: the worst within bounds, and what half of them took in any case.
+func (p *Path) Usual(worst, median time.Duration) time.Duration {
+	return max(min(worst, p.params.WorstMost), median)
+}
+
+// Expected is the round trip that a judgement may expect of the path while it is
+// suspected: where traffic has just come back, what it took while there was some before.
+func (p *Path) Expected(now time.Time, worst, median time.Duration) time.Duration {
+	usual := p.Usual(worst, median)
+	if p.Refills(now) {
+		return max(min(worst, p.params.QueueMost), usual)
+	}
+	return usual
+}
+
+// Sent is told of a probe on the path.
+func (p *Path) Sent(seq uint32, at time.Time) {
+	if len(p.shots) >= kept {
+		p.shots = slices.Delete(p.shots, 0, 1)
+	}
+	p.shots = append(p.shots, Shot{Seq: seq, Sent: at})
+}
+
+// Answer is told of a probe that was answered, and whether that was after it was given up.
+// For a failed path counts what was sent since it failed.
+func (p *Path) Answer(a Shot, late bool) Action {
+	p.answered = a.Answered
+	for i := range p.shots {
+		if x := &p.shots[i]; x.Seq == a.Seq && x.Answered.IsZero() {
+			x.Answered = a.Answered
+		}
+	}
+	if p.state != Down || late || a.Sent.Before(p.entered) {
+		return 0
+	}
+	if p.row++; p.row < p.params.AnswersInARow {
+		return 0
+	}
+	return p.step(Answered, a.Answered)
+}
+
+// Lost is told that a probe was given up.
+func (p *Path) Lost() { p.row = 0 }
+
+// Unanswered reports whether the latest probe was not answered yet.
+func (p *Path) Unanswered() bool {
+	last := len(p.shots) - 1
+	return last >= 0 && p.shots[last].Answered.IsZero()
+}
+
+// Telling reports whether answers have come lately: where none ever do, silence means
+// nothing.
+func (p *Path) Telling(now time.Time) bool {
+	return !p.answered.IsZero() && now.Sub(p.answered) < p.params.KnownFor
+}
+
+// Refused is told that probes cannot pass, for reasons that are no fault of the path.
+func (p *Path) Refused() { p.answered = time.Time{} }
+
+// Passed reports whether a probe was answered that was sent at t or later.
+func (p *Path) Passed(t time.Time) bool {
+	return slices.ContainsFunc(p.shots, func(x Shot) bool { return !x.Answered.IsZero() && !x.Sent.Before(t) })
+}
+
+// Trips are the worst and the median round trip of the latest probes; 0 where none was
+// answered.
+func (p *Path) Trips() (worst, median time.Duration) {
+	var rtts []time.Duration
+	for _, x := range p.shots {
+		if !x.Answered.IsZero() {
+			rtts = append(rtts, x.Answered.Sub(x.Sent))
+		}
+	}
+	if len(rtts) == 0 {
+		return 0, 0
+	}
+	slices.Sort(rtts)
+	return rtts[len(rtts)-1], rtts[len(rtts)/2]
+}
+
+// Testimony is what the path can say of another one, given its worst and median round
+// trips.
+func (p *Path) Testimony(name string, worst, median time.Duration) Witness {
+	return Witness{Name: name, Usual: p.Usual(worst, median), Shots: p.shots}
+}
+
+// Evidence is what is known of a suspected path besides its own probes.
+type Evidence struct {
+	// Until is up to when answers are known to have been read, on all paths.
+	Until time.Time
+	// Expected is the round trip that may be expected of the path.
+	Expected time.Duration
+	// Late is how late this end has come to its own work since the silence began.
+	Late time.Duration
+	// Came is when a packet of the pair last came over the path, and Heard when one of
+	// the peer's own probes did; zero if never, or not known.
+	Came, Heard time.Time
+	Witnesses   []Witness
+}
+
+// Tick judges a suspected path, and says what to ask.
+func (p *Path) Tick(now time.Time, e Evidence) Action {
+	if on, _ := p.Suspected(); !on {
+		return 0
+	}
+	v := p.params.judge(suspicion{start: p.suspected, shots: p.shots, Evidence: e})
+	switch {
+	case v.Alive, e.Came.After(p.suspected):
+		return p.step(Passes, now)
+	case now.Sub(p.suspected) > p.params.ExpiresAfter:
+		return p.step(Expires, now)
+	case v.Failed:
+		p.verdict = v
+		p.step(Overdue, now)
+	case v.Overdue < p.params.InARow:
+		p.step(Retracted, now)
+	}
+	return p.ask(now)
+}
+
+// ask says whom to ask in this round, if one is due.
+func (p *Path) ask(now time.Time) Action {
+	every := p.params.Every
+	if p.rounds >= p.params.Burst {
+		every = p.params.Slow
+	}
+	if now.Sub(p.asked) < every {
+		return 0
+	}
+	p.asked = now
+	p.rounds++
+	do := Ask
+	if p.rounds >= p.params.OthersFrom {
+		do |= AskOthers
+	}
+	if p.params.HostsFrom > 0 && p.rounds >= p.params.HostsFrom {
+		do |= AskHosts
+	}
+	return do
+}
+
+// Opinion is what the other level says of a path that fails: of one between hosts the
+// pairs on it, of a pair's the hosts.
+type Opinion uint8
+
+// The opinions.
+const (
+	Agrees    Opinion = iota // it does not know better
+	Undecided                // it is about to know
+	Denies                   // it knows that the path is well, or that it has found the failure itself
+)
+
+// Confirm acts on the verdict about a path that fails, unless the other level knows better.
+func (p *Path) Confirm(now time.Time, o Opinion) Action {
+	switch {
+	case p.state != Confirming || o == Undecided && now.Sub(p.entered) < p.params.ConfirmWithin:
+		return 0
+	case o == Denies:
+		return p.step(Denied, now)
+	}
+	return p.step(Agreed, now)
+}
+
+// Told is told that the other end has found the path to fail.
+func (p *Path) Told(now time.Time) Action {
+	if p.state != Down {
+		p.silent, p.verdict = now, Verdict{}
+	}
+	return p.step(Told, now)
+}
+
+// Overrule leaves the path to the hosts' verdict about it, which has come to what was
+// suspected since then. What had failed before stays so.
+func (p *Path) Overrule(since, now time.Time) {
+	if p.state == Down && p.entered.Before(since) {
+		return
+	}
+	p.step(Overruled, now)
+}

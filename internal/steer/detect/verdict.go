@@ -1,0 +1,140 @@
+package detect
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Shot is a probe as a judgement sees it.
+type Shot struct {
+	Seq      uint32
+	Sent     time.Time
+	Answered time.Time // when the reply came to this machine; zero if it has not
+}
+
+// Witness is another path to the same peer.
+type Witness struct {
+	Name  string
+	Usual time.Duration // the round trip that may be expected of it
+	Shots []Shot
+}
+
+// suspicion is what is known when a path is judged. Shots on the suspect path are
+// small ones, in any order: full-size loss is not found here.
+type suspicion struct {
+	start time.Time // when it arose
+	shots []Shot
+	Evidence
+}
+
+// Direction is where packets are lost, as seen from here.
+type Direction uint8
+
+// The directions. That packets are lost on the way back alone is not known from here.
+const (
+	Unknown Direction = iota
+	Forward
+)
+
+func (d Direction) String() string { return [...]string{"unknown", "forward"}[d&1] }
+
+// Verdict is what a suspicion amounts to; undecided if it is neither Alive nor Failed.
+type Verdict struct {
+	Alive, Failed bool
+	Direction     Direction
+	Witness       string // the path that testified to a failure
+	Overdue       int    // how many probes in a row, the newest that are due
+}
+
+func (v Verdict) String() string {
+	return fmt.Sprintf("%d probes in a row overdue, while %s answered a later one", v.Overdue, v.Witness)
+}
+
+// judge says whether the suspect path has failed.
+//
+// It has only if the newest InARow probes that are due are all overdue, and a
+// witness, a probe on another path, sent no earlier than the last of them, was
+// answered within that path's own deadline; and if then one more deadline of the
+// suspect path has passed without an answer. So:
+//
+//   - a stall of this machine fails no path. Replies that lie in sockets are read
+//     before (Until), and are dated by the kernel; and while nothing is sent
+//     nothing becomes overdue beyond what was sent before the stall, for which
+//     there is no witness sent after;
+//   - a stall of the peer fails no path. During it no witness answers; after it,
+//     answers that are late are no witness, and one that was sent just before its
+//     end, and is prompt, still leaves the suspect path's answers, which the peer
+//     gives in the same breath, a whole deadline to come;
+//   - processors that are busy fail no path: by as much as this process came late
+//     to its own work, which is what it can know of them, the suspect's deadlines
+//     are longer. The witness's is not: who is prompt shows that there was time;
+//   - if only one direction is lost the path has failed: a reply needs both.
+//
+// One or two probes lost, by noise or a queue that overflowed, fail nothing. Nor do
+// those that went unanswered before the suspicion arose: what they told was judged then.
+func (p *Params) judge(s suspicion) Verdict {
+	deadline := p.deadline(s.Expected) + max(s.Late, 0)
+	due, row, alive := s.row(deadline)
+	v := Verdict{Overdue: row}
+	if row < p.InARow {
+		v.Alive = alive
+		return v
+	}
+	last, first := due[len(due)-1].Sent, due[len(due)-row].Sent
+	var testified time.Time
+	for _, w := range s.Witnesses {
+		at, ok := testimony(w, last, p.deadline(w.Usual))
+		if ok && (testified.IsZero() || at.Before(testified)) {
+			v.Witness, testified = w.Name, at
+		}
+	}
+	// The suspect's answers get one more deadline.
+	if !testified.IsZero() && !s.Until.Before(testified.Add(deadline)) {
+		v.Failed, v.Direction = true, s.direction(first.Add(deadline))
+	}
+	return v
+}
+
+// row finds the probes that are due, or answered, and how many of the newest of
+// them are overdue; and whether one was answered.
+func (s suspicion) row(deadline time.Duration) (due []Shot, row int, alive bool) {
+	for _, x := range slices.SortedFunc(slices.Values(s.shots), bySent) {
+		switch {
+		case x.Sent.Before(s.start):
+			continue
+		case !x.Answered.IsZero():
+			row, alive = 0, true
+		case s.Until.Sub(x.Sent) >= deadline:
+			row++
+		default:
+			continue // its answer may be on its way
+		}
+		due = append(due, x)
+	}
+	return due, row, alive
+}
+
+func bySent(a, b Shot) int { return a.Sent.Compare(b.Sent) }
+
+// testimony is when the path first answered, within its deadline, a probe sent
+// no earlier than since.
+func testimony(w Witness, since time.Time, deadline time.Duration) (first time.Time, ok bool) {
+	for _, x := range w.Shots {
+		if !x.Answered.IsZero() && !x.Sent.Before(since) && x.Answered.Sub(x.Sent) <= deadline &&
+			(first.IsZero() || x.Answered.Before(first)) {
+			first = x.Answered
+		}
+	}
+	return first, !first.IsZero()
+}
+
+// direction says that the way there is broken, if the peer's packets have come since:
+// a deadline after the first overdue probe, as what the peer sent before the break may
+// still have been on its way.
+func (s suspicion) direction(since time.Time) Direction {
+	if !s.Heard.Before(since) {
+		return Forward
+	}
+	return Unknown
+}
