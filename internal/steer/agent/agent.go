@@ -336,15 +336,6 @@ func (a *Agent) turn() (time.Duration, error) {
 	return next, nil
 }
 
-// late is how late the loop has been since t.
-func (a *Agent) late(t, now time.Time) time.Duration {
-	due := a.due
-	if due.IsZero() {
-		due = now
-	}
-	return a.lag.since(t, due, now)
-}
-
 func (a *Agent) close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -198,9 +198,9 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 		} else {
 			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
 		}
-		if now.Before(ln.until) {
+		if barred, still := ln.bar.Up(now); barred {
 			e.State, e.Reason = decide.Failed,
-				fmt.Sprintf("this pair's packets do not pass: tried again in %v", ln.until.Sub(now).Round(time.Second))
+				fmt.Sprintf("this pair's packets do not pass: tried again in %v", still.Round(time.Second))
 		}
 		if ln.Down() {
 			e.State, e.Reason = decide.Failed,

@@ -27,7 +27,8 @@ func twoHosts(t *testing.T) (a *Agent, h2 *remoteHost) {
 	a.names, a.self, a.remote["h2"] = []string{"m", "z"}, idOf(own), h2
 	for i, n := range a.names {
 		to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i), 2, 9}), stampPort)
-		h2.paths[n] = &hostPath{Path: detect.New(&a.hostParams), network: n, to: to, mtu: 1500, track: probe.NewTrack(1472, false)}
+		h2.paths[n] = &hostPath{Path: detect.New(&a.hostParams), network: n, to: to, mtu: 1500,
+			track: probe.NewTrack(1472, false)}
 	}
 	return a, h2
 }
@@ -76,8 +77,8 @@ func TestRecovery(t *testing.T) {
 	m.Told(a.cfg.Now().Add(-3 * time.Second))
 	wellAfter := a.hostParams.AnswersInARow
 	answer := func(late bool) {
-		a.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, SentAt: a.cfg.Now(), At: a.cfg.Now(), Late: late, DSCPSeen: mark,
-			ReplyDSCP: mark})
+		a.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, SentAt: a.cfg.Now(), At: a.cfg.Now(), Late: late,
+			DSCPSeen: mark, ReplyDSCP: mark})
 	}
 	for range wellAfter - 1 {
 		answer(false)

@@ -206,7 +206,8 @@ func (a *Agent) opinion(h *remoteHost, hp *hostPath, now time.Time) detect.Opini
 			if ln.Passed(suspected) {
 				return detect.Denies
 			}
-			silent = silent || ln.silence.Lasts(a.pairParams.Silence, now) || ln.silence.Lasts(0, now) && ln.silence.Since.Equal(hp.Silent())
+			silent = silent || ln.silence.Lasts(a.pairParams.Silence, now) ||
+				!ln.silence.Since.IsZero() && ln.silence.Since.Equal(hp.Silent())
 			if ln.State() == detect.Suspect {
 				o = detect.Undecided
 			}

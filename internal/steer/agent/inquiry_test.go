@@ -98,29 +98,6 @@ func TestOpinionOfHosts(t *testing.T) {
 	}
 }
 
-// TestFirstTimeoutAsks: a connection's first timeouts only raise suspicion where
-// echoes can tell.
-func TestFirstTimeoutAsks(t *testing.T) {
-	now := time.Unix(1000, 0)
-	params := new(detect.Pairs())
-	for _, tc := range []struct {
-		count    uint32
-		answered time.Time
-		want     bool
-	}{
-		{1, now.Add(-time.Second), false}, {2, now.Add(-time.Second), false}, {3, now.Add(-time.Second), true},
-		{1, time.Time{}, true}, {1, now.Add(-time.Minute), true},
-	} {
-		ln := &newLines(1, params)[0]
-		if !tc.answered.IsZero() {
-			ln.Answer(detect.Shot{Answered: tc.answered}, false)
-		}
-		if got := ln.outweigh(tc.count, now); got != tc.want {
-			t.Errorf("%d in a row, echo answered %v ago: %v, want %v", tc.count, now.Sub(tc.answered), got, tc.want)
-		}
-	}
-}
-
 // TestInquiringIsAList: a pair that asks is followed up for as long as it does, and
 // as there is the pair.
 func TestInquiringIsAList(t *testing.T) {

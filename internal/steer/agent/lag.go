@@ -55,3 +55,12 @@ func (l *lag) since(t, due, now time.Time) time.Duration {
 	}
 	return worst
 }
+
+// late is how late the loop has been since t.
+func (a *Agent) late(t, now time.Time) time.Duration {
+	due := a.due
+	if due.IsZero() {
+		due = now
+	}
+	return a.lag.since(t, due, now)
+}

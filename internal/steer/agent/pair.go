@@ -111,10 +111,7 @@ type line struct {
 	heard   time.Time
 	retrans float64
 	rtos    int
-	// failed: this pair's packets do not pass, though the hosts' probes do. Only
-	// trying tells when they do again: not before until, later each time.
-	failed, until time.Time
-	backoff       time.Duration
+	bar     detect.Bar
 }
 
 // newLines are the paths of a pair.

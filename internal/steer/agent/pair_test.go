@@ -109,7 +109,8 @@ func TestWindow(t *testing.T) {
 
 // answeredPath is a path of which probes know.
 func answeredPath(now time.Time) *hostPath {
-	return &hostPath{Path: detect.New(new(detect.Hosts())), network: "m", summary: probe.Summary{Answered: 12, Last: now.Add(-30 * time.Millisecond),
+	return &hostPath{Path: detect.New(new(detect.Hosts())), network: "m", summary: probe.Summary{
+		Answered: 12, Last: now.Add(-30 * time.Millisecond),
 		Jitter: 10 * time.Microsecond, Loss: probe.Ratio{Lost: 1, Of: 4}},
 		// One busy moment of three does not make the path slow.
 		rtts: [9]time.Duration{190 * time.Microsecond, 30 * time.Millisecond, 200 * time.Microsecond}, nRTT: 3}

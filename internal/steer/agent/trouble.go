@@ -155,7 +155,6 @@ func (a *Agent) heard(p *pair, t *trouble, now time.Time) {
 // which nothing has come in since packets went out, says that data does not pass,
 // whatever probes say. The reverse is no proof either way.
 func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
-	const deaf = 15 * time.Millisecond
 	own, err := p.local.plane.Choices(p.remote.UID)
 	followed, followErr := p.local.plane.Followed(p.remote.UID)
 	if err != nil || followErr != nil {
@@ -168,15 +167,16 @@ func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
 		}
 		ln := &p.lines[i]
 		hp := p.host.paths[r.Network]
-		if !ln.silence.Lasts(deaf+a.late(ln.silence.Since, now), now) || hp == nil || hp.Down() || ln.Down() ||
-			now.Before(ln.until) {
+		barred, _ := ln.bar.Up(now)
+		if barred || hp == nil || hp.Down() || ln.Down() ||
+			!ln.silence.Lasts(a.pairParams.Deaf+a.late(ln.silence.Since, now), now) {
 			continue
 		}
-		if !ln.outweigh(inARow, now) {
+		if !ln.Outweighs(inARow, now) {
 			a.suspect(p, i, now)
 			continue
 		}
-		ln.bar(now)
+		ln.bar.Raise(&a.pairParams, now)
 		since := now.Sub(ln.silence.Since)
 		defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: r.Network, Detected: since,
 			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass",
@@ -195,28 +195,11 @@ func (t *trouble) on(index int, own, followed [dataplane.Buckets]dataplane.Choic
 	return most
 }
 
-// bar keeps the pair off a path on which a connection timed out, for longer each time.
-func (ln *line) bar(now time.Time) {
-	if now.Sub(ln.failed) > time.Minute {
-		ln.backoff = 0
-	}
-	ln.backoff = min(max(2*ln.backoff, 5*time.Second), 2*time.Minute)
-	ln.failed, ln.until = now, now.Add(ln.backoff)
-}
-
 // bears is whether a connection can be on a path, whose bucket is there by what was
 // chosen here or by the peer, whichever has opened it. A path that flows have left is
 // silent for that.
 func bears(index int, own, followed dataplane.Choice) bool {
 	return own.Path == index || followed.Path == index
-}
-
-// outweigh reports whether so many timeouts in a row say by themselves that data
-// does not pass. Where echoes are answered, they are asked at the first ones: a
-// receiver that is slow to acknowledge causes a timeout too (rto_min).
-func (ln *line) outweigh(inARow uint32, now time.Time) bool {
-	const enough = 3
-	return inARow >= enough || !ln.Telling(now)
 }
 
 // leave moves the pair's flows off path i. Those of its own flee; those that the

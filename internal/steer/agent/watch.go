@@ -167,8 +167,10 @@ func (p *pair) forgive(now time.Time) bool {
 	found := false
 	for i, r := range p.routes {
 		hp := p.host.paths[r.Network]
-		if ln := &p.lines[i]; r.Index != p.on().Index && now.Before(ln.until) && hp != nil && !hp.Down() {
-			ln.until, found = now, true
+		bar := &p.lines[i].bar
+		if barred, _ := bar.Up(now); barred && r.Index != p.on().Index && hp != nil && !hp.Down() {
+			bar.Lift(now)
+			found = true
 		}
 	}
 	return found

@@ -9,12 +9,12 @@ import "time"
 type Params struct {
 	// Silence is how long packets go out on a path, with none coming in, before it is
 	// suspected.
-	Silence time.Duration `unit:"s" range:"0.001 1" why:"longer than a loaded round trip, shorter than a delayed ACK (40 ms)"`
+	Silence time.Duration `unit:"s" range:"0.001 1" why:"above a loaded round trip, below a delayed ACK (40 ms)"`
 	// Again is the least time between suspicions of a path that were unfounded.
 	Again time.Duration `unit:"s" range:"0 1" why:"an idle application would be asked without end"`
 	// Every is the distance of the first Burst rounds of probes, and Slow that of the others.
 	Every time.Duration `unit:"s" range:"0.0005 0.1" why:"three in a row within 4 ms"`
-	Burst int           `unit:"rounds" range:"3 1000" why:"what 32 ms have not told, as when nothing answers, is worth less"`
+	Burst int           `unit:"rounds" range:"3 1000" why:"what 32 ms have not told is worth less"`
 	Slow  time.Duration `unit:"s" range:"0.0005 1" why:"a suspicion of seconds costs 50 probes a second"`
 	// The other paths are asked from round OthersFrom on, and the hosts from round
 	// HostsFrom on; 0 for never.
@@ -34,13 +34,22 @@ type Params struct {
 	Refills   time.Duration `unit:"s" range:"0 10" why:"by then probes know it again"`
 	QueueMost time.Duration `unit:"s" range:"0 1" why:"deeper queues are a fault too"`
 	// ConfirmWithin is how long the other level may take to know better.
-	ConfirmWithin time.Duration `unit:"s" range:"0 1" why:"a pair waits for its hosts' probes, these for a pair's echoes"`
+	ConfirmWithin time.Duration `unit:"s" range:"0 1" why:"its probes or echoes are on their way"`
 	// ExpiresAfter ends a suspicion about which nothing was found out.
 	ExpiresAfter time.Duration `unit:"s" range:"0.01 60" why:"a fault that is over must not be asked about for ever"`
 	// AnswersInARow make a failed path usable again.
 	AnswersInARow int `unit:"answers" range:"1 100" why:"a path that loses half would come back at every second"`
 	// KnownFor is how long after an answer silence tells something.
-	KnownFor time.Duration `unit:"s" range:"1 600" why:"three calm echoes, one each 5 s: where they are refused all is silent"`
+	KnownFor time.Duration `unit:"s" range:"1 600" why:"three calm echoes; where they are refused all is silent"`
+	// Deaf is how long nothing has come over a path on which a connection times out, before
+	// that means something. TimeoutsInARow say by themselves that data does not pass.
+	Deaf           time.Duration `unit:"s" range:"0.001 1" why:"a timer that is about to be disarmed may fire"`
+	TimeoutsInARow int           `unit:"timeouts" range:"1 16" why:"a receiver slow to acknowledge causes one or two"`
+	// A path that does not pass data is barred for BarFirst, doubled each time up to BarMost,
+	// and for BarFirst again once it was tried and did so for longer than BarForgotten.
+	BarFirst     time.Duration `unit:"s" range:"1 60" why:"to try costs a connection a timeout of 200 ms"`
+	BarMost      time.Duration `unit:"s" range:"1 3600" why:"TCP's own longest timeout"`
+	BarForgotten time.Duration `unit:"s" range:"1 3600" why:"a minute of use shows that it is another fault"`
 }
 
 // Hosts are the figures for a path between hosts.
@@ -48,7 +57,9 @@ func Hosts() Params {
 	const ms = time.Millisecond
 	return Params{Silence: 6 * ms, Again: 10 * ms, Every: 2 * ms, Burst: 16, Slow: 20 * ms, OthersFrom: 1, InARow: 3, Times: 2,
 		DeadlineLeast: 2 * ms, WorstMost: 5 * ms, Lull: 50 * ms, Refills: 500 * ms, QueueMost: 50 * ms,
-		ConfirmWithin: 40 * ms, ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second}
+		ConfirmWithin: 40 * ms, ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second,
+		Deaf: 15 * ms, TimeoutsInARow: 3, BarFirst: 5 * time.Second, BarMost: 2 * time.Minute,
+		BarForgotten: time.Minute}
 }
 
 // Pairs are the figures for a path between two pods.

@@ -1,0 +1,284 @@
+package detect
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// answer is of a probe sent and answered so many ms into a test.
+func answer(seq uint32, sent, answered float64) Shot {
+	return Shot{Seq: seq, Sent: at(sent), Answered: at(answered)}
+}
+
+// well is a witness that answers at once what was sent at these times.
+func well(sent ...float64) []Witness {
+	w := Witness{Name: "z"}
+	for _, ms := range sent {
+		w.Shots = append(w.Shots, answer(0, ms, ms+.2))
+	}
+	return []Witness{w}
+}
+
+// in is a path that came to a state by the shortest way: suspected at 0 ms, with probes
+// without answer at 0, 2 and 4 ms, found to fail at 8, down at 12.
+func in(t *testing.T, s State, params *Params) *Path {
+	t.Helper()
+	p := New(params)
+	if s >= Suspect {
+		p.Suspect(at(-6), at(0))
+		for i := range uint32(3) {
+			p.Sent(100+i, at(2*float64(i)))
+		}
+	}
+	if s >= Confirming {
+		p.Tick(at(8), Evidence{Until: at(8), Witnesses: well(0, 2, 4)})
+	}
+	if s == Down {
+		p.Confirm(at(12), Agrees)
+	}
+	if p.State() != s {
+		t.Fatalf("%s, want %s", p.State(), s)
+	}
+	return &p
+}
+
+// TestTransitions goes through every row of the table by events as they come, and checks
+// that each event leads nowhere else.
+func TestTransitions(t *testing.T) {
+	params := Pairs()
+	for _, tt := range []struct {
+		on    Event
+		begin State
+		do    func(*Path) Action
+	}{
+		{Silent, Up, func(p *Path) Action { return p.Suspect(at(14), at(20)) }},
+		{Told, Up, func(p *Path) Action { return p.Told(at(20)) }},
+		{Told, Suspect, func(p *Path) Action { return p.Told(at(20)) }},
+		{Told, Confirming, func(p *Path) Action { return p.Told(at(20)) }},
+		{Passes, Suspect, func(p *Path) Action {
+			p.Answer(answer(101, 2, 6), false)
+			return p.Tick(at(7), Evidence{Until: at(7)})
+		}},
+		{Passes, Suspect, func(p *Path) Action { return p.Tick(at(7), Evidence{Until: at(7), Came: at(6.5)}) }},
+		{Passes, Confirming, func(p *Path) Action {
+			p.Answer(answer(102, 4, 8.5), false)
+			return p.Tick(at(9), Evidence{Until: at(9), Witnesses: well(0, 2, 4)})
+		}},
+		{Passes, Confirming, func(p *Path) Action { return p.Tick(at(9), Evidence{Until: at(9), Came: at(6.5)}) }},
+		{Expires, Suspect, func(p *Path) Action { return p.Tick(at(1001), Evidence{Until: at(1001)}) }},
+		{Expires, Confirming, func(p *Path) Action { return p.Tick(at(1001), Evidence{Until: at(1001)}) }},
+		{Overdue, Suspect, func(p *Path) Action { return p.Tick(at(8), Evidence{Until: at(8), Witnesses: well(0, 2, 4)}) }},
+		{Retracted, Confirming, func(p *Path) Action {
+			return p.Tick(at(9), Evidence{Until: at(9), Witnesses: well(0, 2, 4), Late: 20 * time.Millisecond})
+		}},
+		{Agreed, Confirming, func(p *Path) Action { return p.Confirm(at(9), Agrees) }},
+		{Agreed, Confirming, func(p *Path) Action { return p.Confirm(at(12), Undecided) }},
+		{Denied, Confirming, func(p *Path) Action { return p.Confirm(at(9), Denies) }},
+		{Overruled, Suspect, func(p *Path) Action { p.Overrule(at(0), at(9)); return 0 }},
+		{Overruled, Confirming, func(p *Path) Action { p.Overrule(at(0), at(9)); return 0 }},
+		{Overruled, Down, func(p *Path) Action { p.Overrule(at(0), at(20)); return 0 }},
+		{Answered, Down, func(p *Path) (do Action) {
+			for i := range uint32(10) {
+				do = p.Answer(answer(200+i, 100, 101), false)
+			}
+			return do
+		}},
+	} {
+		i := slices.IndexFunc(Table(), func(r Transition) bool { return r.From == tt.begin && r.On == tt.on })
+		if i < 0 {
+			t.Errorf("%s in %s is not in the table", tt.on, tt.begin)
+			continue
+		}
+		row, p := Table()[i], in(t, tt.begin, &params)
+		asks := Ask | AskOthers | AskHosts // go on while it is suspected
+		if do := tt.do(p); p.State() != row.To || do&^asks != row.Do&^asks || do&row.Do != row.Do {
+			t.Errorf("%s in %s: %s, %b; want %s, %b", tt.on, tt.begin, p.State(), do, row.To, row.Do)
+		}
+	}
+	seen := map[[2]uint8]bool{}
+	for _, r := range Table() {
+		if seen[[2]uint8{uint8(r.From), uint8(r.On)}] {
+			t.Errorf("%s in %s is twice in the table", r.On, r.From)
+		}
+		seen[[2]uint8{uint8(r.From), uint8(r.On)}] = true
+	}
+}
+
+// TestNothingHappens: what is not in the table changes nothing.
+func TestNothingHappens(t *testing.T) {
+	params := Hosts()
+	for _, tt := range []struct {
+		name  string
+		begin State
+		do    func(*Path) Action
+	}{
+		{"silence of what is suspected", Suspect, func(p *Path) Action { return p.Suspect(at(14), at(20)) }},
+		{"silence of what has failed", Down, func(p *Path) Action { return p.Suspect(at(14), at(20)) }},
+		{"a word about what has failed", Down, func(p *Path) Action { return p.Told(at(20)) }},
+		{"an answer to what is well", Up, func(p *Path) Action { return p.Answer(answer(1, 0, 1), false) }},
+		{"time", Up, func(p *Path) Action { return p.Tick(at(5000), Evidence{Until: at(5000)}) }},
+		{"time goes on", Down, func(p *Path) Action { return p.Tick(at(5000), Evidence{Until: at(5000)}) }},
+		{"agreement about what nobody asked", Suspect, func(p *Path) Action { return p.Confirm(at(9), Agrees) }},
+		{"the other level takes a moment", Confirming, func(p *Path) Action { return p.Confirm(at(9), Undecided) }},
+		{"failed before the hosts suspected it", Down, func(p *Path) Action { p.Overrule(at(13), at(20)); return 0 }},
+		{"what is well is overruled", Up, func(p *Path) Action { p.Overrule(at(13), at(20)); return 0 }},
+		{"nobody else answers", Confirming, func(p *Path) Action { return p.Tick(at(8.5), Evidence{Until: at(8.5)}) & Fail }},
+	} {
+		p := in(t, tt.begin, &params)
+		if do := tt.do(p); p.State() != tt.begin || do != 0 {
+			t.Errorf("%s: %s, %b; want %s and nothing to be done", tt.name, p.State(), do, tt.begin)
+		}
+	}
+}
+
+// TestSoonAgain: what was found to be nothing is not suspected again at once.
+func TestSoonAgain(t *testing.T) {
+	params := Pairs()
+	p := in(t, Suspect, &params)
+	p.Answer(answer(100, 0, 1), false)
+	p.Tick(at(1), Evidence{Until: at(1)})
+	if p.Suspect(at(0), at(10)); p.State() != Up {
+		t.Error("suspected again after 9 ms")
+	}
+	if p.Suspect(at(0), at(11)); p.State() != Suspect || !p.Silent().Equal(at(0)) {
+		t.Error("not suspected again after 10 ms")
+	}
+}
+
+// TestRounds: a suspicion asks at once, the others and the hosts when it is their turn,
+// and does not go on at the pace at which it began.
+func TestRounds(t *testing.T) {
+	for name, params := range map[string]Params{"hosts": Hosts(), "pairs": Pairs()} {
+		p := New(&params)
+		rounds, others, hosts := 0, 0, 0
+		count := func(do Action) {
+			if do.Has(Ask) {
+				rounds++
+			}
+			if do.Has(AskOthers) && others == 0 {
+				others = rounds
+			}
+			if do.Has(AskHosts) && hosts == 0 {
+				hosts = rounds
+			}
+		}
+		count(p.Suspect(at(-6), at(0)))
+		for ms := 1.; ms < 1000; ms++ {
+			count(p.Tick(at(ms), Evidence{Until: at(ms)}))
+		}
+		if least := params.Burst; rounds <= least || rounds > least+50 || others != params.OthersFrom ||
+			hosts != params.HostsFrom {
+			t.Errorf("%s: %d rounds in a second, the others from %d on, the hosts from %d on", name, rounds, others, hosts)
+		}
+	}
+}
+
+// TestAnswersCountOnce: an answer counts for the probe that it belongs to, once.
+func TestAnswersCountOnce(t *testing.T) {
+	params := Pairs()
+	p := New(&params)
+	for i := range uint32(4) {
+		p.Sent(65534+i, at(2*float64(i)))
+	}
+	if worst, median := p.Trips(); worst != 0 || median != 0 || p.Passed(at(0)) || p.Telling(at(0)) || !p.Unanswered() {
+		t.Error("before any answer")
+	}
+	p.Answer(answer(65535, 2, 3), false)
+	p.Answer(answer(65535, 2, 9), false)
+	p.Answer(answer(65536, 4, 6), false)
+	worst, median := p.Trips()
+	if worst != 2*time.Millisecond || median != worst || !p.Passed(at(4)) || p.Passed(at(5)) || !p.Unanswered() {
+		t.Errorf("worst %v, median %v; passed since 4 ms %v, since 5 ms %v", worst, median, p.Passed(at(4)), p.Passed(at(5)))
+	}
+	p.Answer(answer(65537, 6, 106), false)
+	worst, median = p.Trips()
+	if got := p.Usual(worst, median); got != params.WorstMost || p.Unanswered() {
+		t.Errorf("usual with an answer after 100 ms: %v, want %v", got, params.WorstMost)
+	}
+	if !p.Telling(at(15105)) || p.Telling(at(15107)) {
+		t.Error("not known for 15 s after an answer")
+	}
+	if p.Refused(); p.Telling(at(200)) {
+		t.Error("it tells what is refused")
+	}
+	for i := range uint32(2 * kept) {
+		p.Sent(i, at(200))
+	}
+	if len(p.shots) != kept {
+		t.Errorf("%d probes are kept", len(p.shots))
+	}
+}
+
+// TestOldAnswers: what was sent before a path failed does not speak for it, however much
+// of it is answered then: a path that has become slow answers all of a burst at once.
+func TestOldAnswers(t *testing.T) {
+	params := Hosts()
+	p := in(t, Down, &params)
+	for i := range uint32(20) {
+		if do := p.Answer(answer(100+i, 0, 100), false); do != 0 || !p.Down() {
+			t.Fatalf("recovered by answers to what was sent before it failed")
+		}
+	}
+}
+
+// TestRecoversInARow: a lost probe begins the row again, a late answer does not count.
+func TestRecoversInARow(t *testing.T) {
+	params := Hosts()
+	p := in(t, Down, &params)
+	once := func(late bool) Action { return p.Answer(answer(1, 50, 51), late) }
+	for range params.AnswersInARow - 1 {
+		once(false)
+	}
+	p.Lost()
+	for range params.AnswersInARow - 1 {
+		if once(false)|once(true) != 0 {
+			t.Fatal("recovered too soon")
+		}
+	}
+	if once(false) != Recover || p.State() != Up {
+		t.Error("not recovered after ten in a row")
+	}
+}
+
+// TestSecondFault: what went unanswered in the first fault is no evidence of a second.
+func TestSecondFault(t *testing.T) {
+	params := Pairs()
+	p := in(t, Suspect, &params) // three probes without answer
+	p.Tick(at(1001), Evidence{Until: at(1001)})
+	p.Suspect(at(1100), at(1106))
+	do := p.Tick(at(1106.5), Evidence{Until: at(1106.5), Witnesses: well(1106)})
+	if p.State() != Suspect || do.Has(Fail) {
+		t.Errorf("%s at once, by probes of the first fault", p.State())
+	}
+}
+
+// TestSilence: who is silent since when, by what counters tell.
+func TestSilence(t *testing.T) {
+	never := time.Time{}
+	var s Silence
+	for _, tt := range []struct {
+		name  string
+		count Count
+		want  time.Time
+	}{
+		{"nothing", Count{}, never},
+		{"a question", Count{Sent: true, LastSent: at(1)}, at(1)},
+		{"another", Count{Sent: true, LastSent: at(2)}, at(1)},
+		{"answered", Count{Received: true, LastSent: at(2), LastReceived: at(3)}, never},
+		{"asked again, as it was answered", Count{Sent: true, Received: true, LastSent: at(5), LastReceived: at(4)}, at(5)},
+		{"asked again", Count{Sent: true, Received: true, LastSent: at(7), LastReceived: at(6)}, at(7)},
+		{"both stop", Count{LastSent: at(7), LastReceived: at(6)}, at(7)},
+		{"an answer", Count{Received: true, LastSent: at(7), LastReceived: at(8)}, never},
+		{"what wants no answer", Count{Sent: true, LastSent: at(7), LastReceived: at(8)}, at(9)},
+	} {
+		s.Counted(tt.count, at(9))
+		if !s.Since.Equal(tt.want) || !s.Came.Equal(tt.count.LastReceived) {
+			t.Errorf("%s: silent since %v, want %v", tt.name, s.Since, tt.want)
+		}
+	}
+	if !s.Lasts(0, at(9)) || s.Lasts(6*time.Millisecond, at(14)) || !s.Lasts(6*time.Millisecond, at(15)) ||
+		(Silence{}).Lasts(0, at(9)) {
+		t.Error("it does not last as long as it does")
+	}
+}
