@@ -55,11 +55,12 @@ type Params struct {
 // Hosts are the figures for a path between hosts.
 func Hosts() Params {
 	const ms = time.Millisecond
-	return Params{Silence: 6 * ms, Again: 10 * ms, Every: 2 * ms, Burst: 16, Slow: 20 * ms, OthersFrom: 1, InARow: 3, Times: 2,
-		DeadlineLeast: 2 * ms, WorstMost: 5 * ms, Lull: 50 * ms, Refills: 500 * ms, QueueMost: 50 * ms,
+	return Params{Silence: 6 * ms, Again: 10 * ms, Every: 2 * ms, Burst: 16, Slow: 20 * ms,
+		OthersFrom: 1, InARow: 3, Times: 2, DeadlineLeast: 2 * ms, WorstMost: 5 * ms,
+		Lull: 50 * ms, Refills: 500 * ms, QueueMost: 50 * ms,
 		ConfirmWithin: 40 * ms, ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second,
-		Deaf: 15 * ms, TimeoutsInARow: 3, BarFirst: 5 * time.Second, BarMost: 2 * time.Minute,
-		BarForgotten: time.Minute}
+		Deaf: 15 * ms, TimeoutsInARow: 3,
+		BarFirst: 5 * time.Second, BarMost: 2 * time.Minute, BarForgotten: time.Minute}
 }
 
 // Pairs are the figures for a path between two pods.
