@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -157,13 +158,30 @@ func TestMetricsAndEvents(t *testing.T) {
 	}
 }
 
-// TestReadmeIsShort: two screens.
+// TestReadmeIsShort: two screens, pictures and all.
 func TestReadmeIsShort(t *testing.T) {
 	raw, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(raw), "\n"); n > 66 {
-		t.Errorf("README.md has %d lines", n)
+	const line, screen = 22, 950
+	height := line * strings.Count(string(raw), "\n")
+	for _, m := range regexp.MustCompile(`!\[[^]]*\]\(([^)]+)\)`).FindAllSubmatch(raw, -1) {
+		picture, err := os.ReadFile(string(m[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := regexp.MustCompile(` height="(\d+)"`).FindSubmatch(picture)
+		if size == nil {
+			t.Fatalf("%s has no height", m[1])
+		}
+		n, err := strconv.Atoi(string(size[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		height += n
+	}
+	if height > 2*screen {
+		t.Errorf("README.md is %d pixels high, expected at most %d", height, 2*screen)
 	}
 }

@@ -44,7 +44,7 @@ func holdsDrills(dir string) bool {
 
 // drillFormats are those that a report of drills has, the default first.
 func drillFormats() []string {
-	return []string{report.Text, report.Wide, report.Markdown, report.CSV, report.JSON, report.HTML}
+	return []string{report.Text, report.Wide, report.Markdown, report.CSV, report.JSON, report.HTML, report.SVG}
 }
 
 // showDrills writes the report of a result of drills that lies in dir, from its samples.
@@ -70,7 +70,7 @@ func showDrills(e env, dir, format string) error {
 	}
 	write := map[string]func(io.Writer, report.SteeringInput, report.Options) error{
 		report.Text: report.SteeringText, report.Wide: report.SteeringText, report.Markdown: report.SteeringMarkdown,
-		report.CSV: report.SteeringCSV, report.HTML: report.Steering}
+		report.CSV: report.SteeringCSV, report.HTML: report.Steering, report.SVG: report.SteeringPicture}
 	return write[format](e.stdout, in, e.listOptions(format))
 }
 
@@ -158,7 +158,7 @@ func readAct(dir string) (*drill.Act, error) {
 }
 
 // scriptOf makes the time series what the report plots. Each run's legs began
-// when they could: its points are moved to where the steered run's legs are.
+// when they could: its points are moved to where the steered run's are.
 func scriptOf(act drill.Act) report.SteeringScript {
 	at := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	s := report.SteeringScript{Name: "demo", Quantity: "goodput", Unit: "bit/s", SharesOf: "traffic",
@@ -185,14 +185,14 @@ func scriptOf(act drill.Act) report.SteeringScript {
 		}
 	}
 	for _, name := range names {
-		run := report.SteeringRun{Name: name, Steered: name == "steered", Step: at(step(act, name)), Means: act.Rates[name]}
+		run := report.SteeringRun{Name: name, Steered: name == steeredRun, Step: at(step(act, name)), Means: act.Rates[name]}
 		for _, p := range act.Seconds {
 			if p.Run != name {
 				continue
 			}
 			shift := 0.0
-			if p.Leg < len(act.Legs) {
-				shift = act.Legs[p.Leg].At - began[name][p.Leg]
+			if first, ok := began[steeredRun][p.Leg]; ok {
+				shift = first - began[name][p.Leg]
 			}
 			run.Points = append(run.Points, report.SteeringPoint{At: at(p.At + shift), Value: p.Rate})
 		}
@@ -206,6 +206,9 @@ func scriptOf(act drill.Act) report.SteeringScript {
 	}
 	return s
 }
+
+// steeredRun is the run of the demonstration that agents steer.
+const steeredRun = "steered"
 
 // step is the longest of a run's steps, in seconds: those of a leg are equal.
 func step(act drill.Act, run string) float64 {

@@ -46,9 +46,11 @@ func reportCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "report DIR", Short: "Show a result: rankings and figures with intervals, or drills",
 		Long: `Show a result: of trials its rankings, figures with intervals and every trial; of
-drills their figures next to the bars, and where there is one the demonstration's time line.`,
+drills their figures next to the bars, and where there is one the demonstration's time line.
+-o svg draws the ranking, or the time line, as one picture for a README or a paper.`,
 		Example: `  pathwise report results/quick
   pathwise report results/quick -o html > quick.html
+  pathwise report results/quick -o svg > ranking.svg
   pathwise report results/quick -o benchfmt | benchstat -`,
 		Args: exactArgs("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -65,7 +65,7 @@ func (f *forest) add(title string, items []forestItem) {
 	if len(items) > forestMost {
 		items = items[:forestMost]
 	}
-	at, low, high := forestAxis(items)
+	at, low, high := forestAxis(items, forestLeft, forestRight)
 	p := forestPanel{Title: title, TitleY: f.Height + 14, Top: f.Height + 20, One: at(1)}
 	y := p.Top
 	for _, it := range items {
@@ -105,8 +105,8 @@ func middle(s string, limit int) string {
 	return string(r[:limit-1-tail]) + "…" + string(r[len(r)-tail:])
 }
 
-// forestAxis is the axis that has room for every centre, for 1 and for most of each interval.
-func forestAxis(items []forestItem) (at func(float64) float64, low, high float64) {
+// forestAxis is the axis from left to right that has room for every centre, for 1 and for most of each interval.
+func forestAxis(items []forestItem, left, right float64) (at func(float64) float64, low, high float64) {
 	low, high = 1, 1
 	for _, it := range items {
 		c := it.of.Center
@@ -121,10 +121,10 @@ func forestAxis(items []forestItem) (at func(float64) float64, low, high float64
 	low, high = low/1.08, high*1.08
 	return func(v float64) float64 {
 		if !(v > 0) {
-			return forestLeft
+			return left
 		}
 		part := min(max(math.Log(v/low)/math.Log(high/low), 0), 1)
-		return round1(forestLeft + part*(forestRight-forestLeft))
+		return round1(left + part*(right-left))
 	}, low, high
 }
 

@@ -1,6 +1,6 @@
 // Package report turns a result into something to read or to feed to another
 // program: text for a terminal, Markdown, CSV, JSON, the Go benchmark format,
-// and one self-contained HTML file.
+// one self-contained HTML file, and pictures in SVG.
 //
 // It shows; it does not judge. Every figure, interval, rank and recommendation
 // comes from rank, and a trial that failed is shown with its reason, never left
@@ -33,10 +33,12 @@ const (
 	JSON     = "json"
 	Bench    = "benchfmt"
 	HTML     = "html"
+	// SVG is a picture of the ranking, or of what happened over time.
+	SVG = "svg"
 )
 
 // Formats lists what Render writes, the default first.
-func Formats() []string { return []string{Text, Wide, Markdown, CSV, JSON, Bench, HTML} }
+func Formats() []string { return []string{Text, Wide, Markdown, CSV, JSON, Bench, HTML, SVG} }
 
 // TableFormats lists what Compare and Recommend write, the default first.
 func TableFormats() []string { return []string{Text, Wide, Markdown, CSV, JSON} }
@@ -104,6 +106,8 @@ func Render(w io.Writer, format string, in Input, o Options) error {
 		return writeBench(w, in)
 	case HTML:
 		return writeHTML(w, analyse(in, o))
+	case SVG:
+		return writeRankingPicture(w, analyse(in, o))
 	}
 	return unknownFormat(format, Formats())
 }

@@ -94,9 +94,12 @@ func legs(s decide.Schedule, capacity float64) []leg {
 type ride struct {
 	from, to []time.Duration
 	wall     []time.Time
-	rates    []float64
-	total    float64 // bits
-	report   []stream.Report
+	// came is when each leg's faults came, or where it has none its networks' rates: both
+	// come while the leg before is not over or connections are made.
+	came   []time.Time
+	rates  []float64
+	total  float64 // bits
+	report []stream.Report
 }
 
 // player is the traffic of a ride while it is under way.
@@ -121,13 +124,14 @@ func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r ri
 	p := &player{g: g}
 	defer p.leave()
 	for i, l := range all {
-		changed, err := p.change(ctx, l)
+		over, came, err := p.change(ctx, l)
 		if err != nil {
 			return r, err
 		}
 		if i > 0 {
-			r.to = append(r.to, changed)
+			r.to = append(r.to, over)
 		}
+		r.came = append(r.came, came)
 		r.from, r.wall = append(r.from, program.Kernel()), append(r.wall, g.s.Now())
 		if begun != nil {
 			begun(l, i)
@@ -142,30 +146,34 @@ func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r ri
 }
 
 // change begins a leg: its networks, its connections, those of others, its
-// faults. It returns when the leg before was over.
-func (p *player) change(ctx context.Context, l leg) (over time.Duration, err error) {
+// faults. It returns when the leg before was over, and when the change came.
+func (p *player) change(ctx context.Context, l leg) (over time.Duration, came time.Time, err error) {
 	p.disperse()
+	came = p.g.s.Now()
 	if err := errors.Join(p.g.heal(), p.g.uplink(ctx, l.rates)); err != nil {
-		return 0, err
+		return 0, came, err
 	}
 	f, err := p.g.begin(ctx, traffic{kind: stream.TCP, from: p.g.pod("a"), to: p.g.pod("b"), args: l.args()})
 	if err != nil {
-		return 0, err
+		return 0, came, err
 	}
 	p.finish()
 	p.now, over = f, program.Kernel()
 	if err := p.g.connected(ctx, l.connections); err != nil {
-		return over, err
+		return over, came, err
 	}
 	if p.crowd, err = p.g.gather(ctx, l); err != nil {
-		return over, err
+		return over, came, err
+	}
+	if len(l.faults()) > 0 {
+		came = p.g.s.Now()
 	}
 	for network, bad := range l.faults() {
 		if err := p.g.impair("h1", network, bad); err != nil {
-			return over, err
+			return over, came, err
 		}
 	}
-	return over, nil
+	return over, came, nil
 }
 
 // finish lets the leg's flow end by itself.

@@ -79,7 +79,8 @@ type Act struct {
 	Networks []string `json:"networks"`
 	// Started is when the steered run's first leg began.
 	Started time.Time `json:"started"`
-	// Legs are when what happened, Marks what the agents did.
+	// Legs are when what happened, Marks what the agents did. A leg's change may come a
+	// little before its first point.
 	Legs    []Mark   `json:"legs"`
 	Marks   []Mark   `json:"marks"`
 	Seconds []Second `json:"seconds"`
@@ -172,7 +173,8 @@ func (a *Act) take(r ride, all []leg, events []agent.Event) {
 	}
 	a.Started, a.Events = r.wall[0], events
 	for i := range r.wall {
-		a.Legs = append(a.Legs, Mark{At: r.wall[i].Sub(r.wall[0]).Seconds(), Kind: all[i].sort(all[0]), Text: all[i].what})
+		at := max(r.came[i].Sub(r.wall[0]).Seconds(), 0)
+		a.Legs = append(a.Legs, Mark{At: at, Kind: all[i].sort(all[0]), Text: all[i].what})
 	}
 	for _, e := range events {
 		if e.Pair == "a>b" {
@@ -182,10 +184,16 @@ func (a *Act) take(r ride, all []leg, events []agent.Event) {
 	}
 }
 
-// series is what the application received, by steps of 100 ms and a little more.
+// series is what the application received, by steps of 100 ms and a little more. A leg's
+// flow is the application's from the moment on at which the one before ended: what comes
+// between that and the time that counts, as a fault does, is shown too.
 func series(run string, r ride) (out []Second) {
 	for i, rep := range r.report {
-		for _, p := range stream.Series(rep, r.from[i], r.to[i], 100*time.Millisecond) {
+		from := r.from[i]
+		if i > 0 {
+			from = r.to[i-1]
+		}
+		for _, p := range stream.Series(rep, from, r.to[i], 100*time.Millisecond) {
 			out = append(out, Second{Run: run, Leg: i, At: (p.At - r.from[0]).Seconds(), Rate: 8 * p.Rate})
 		}
 	}
