@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/measure/report"
 )
@@ -19,13 +20,34 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		if len(args) == len(names) {
 			return nil
 		}
-		want := "no argument"
+		want, got := "no argument", "got none"
 		if len(names) > 0 {
 			want = strings.Join(names, " ")
 		}
-		return usageError{fmt.Errorf("%s: expected %s, got %d arguments: see \"%s --help\"", cmd.CommandPath(), want,
-			len(args), cmd.CommandPath())}
+		if len(args) > 0 {
+			got = "got " + strings.Join(args, " ")
+		}
+		return usageError{fmt.Errorf("%s: expected %s, %s: see \"%s --help\"",
+			strings.TrimPrefix(cmd.CommandPath(), "pathwise "), want, got, cmd.CommandPath())}
 	}
+}
+
+// noSuchCommand refuses an argument of a command that is but the parent of others.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	meant := ""
+	if near := config.Nearest(args[0], names); near != "" {
+		meant = fmt.Sprintf("did you mean %q? ", near)
+	}
+	return usageError{fmt.Errorf("unknown command %q: %ssee \"%s --help\"", args[0], meant, cmd.CommandPath())}
 }
 
 // labFlag adds --lab with its completion. A value is checked as it is read, whatever

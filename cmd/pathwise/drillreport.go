@@ -162,7 +162,7 @@ func readAct(dir string) (*drill.Act, error) {
 func scriptOf(act drill.Act) report.SteeringScript {
 	at := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	s := report.SteeringScript{Name: "demo", Quantity: "goodput", Unit: "bit/s", SharesOf: "traffic",
-		About: "The same script of load and faults, played once with agents that steer and once with all traffic kept on each network."}
+		About: "The same script of load and faults, played once with agents that steer and once with all traffic kept on each network. Each phase begins with new connections."}
 	for i, l := range act.Legs {
 		p := report.SteeringPhase{Name: l.Text, Kind: l.Kind, From: at(l.At)}
 		if i+1 < len(act.Legs) {

@@ -47,7 +47,7 @@ has one CPU and about half the host's speed. qemu is a virtual machine.`,
 		Example: `  pathwise guest
   pathwise guest exec -- uname -r
   pathwise guest exec -- pathwise networks`,
-		Args: list.Args, RunE: list.RunE,
+		Args: noSuchCommand, RunE: list.RunE,
 	}
 	cmd.AddCommand(list, guestExecCommand(e))
 	return cmd

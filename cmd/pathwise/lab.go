@@ -43,7 +43,7 @@ Each host then has a pod agent-HOST too, for probes; agents: false leaves it out
   pathwise lab up --network routed-bgp,vxlan,macvlan
   pathwise lab exec p1 -- ping -c3 p2-address
   pathwise lab down`,
-		Args: exactArgs(),
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(labUpCommand(e), labStatusCommand(e), labExecCommand(e), labImpairCommand(e), labDownCommand(e))

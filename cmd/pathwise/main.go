@@ -126,12 +126,7 @@ also after a kill.`,
   pathwise report results/quick      show a result again
   pathwise lab up --network vxlan    a lab to try things in`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q: see \"pathwise --help\"", args[0])}
-			}
-			return nil
-		},
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return e.ownNamespaces(cmd, e.args) }

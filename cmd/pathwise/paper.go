@@ -28,7 +28,7 @@ claims that are held against what was measured. See docs/howto/papers.md.`,
 		Example: `  pathwise paper list
   pathwise paper run --quick all
   pathwise paper claims claassen`,
-		Args: exactArgs(),
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(paperListCommand(e), paperShowCommand(e), paperRunCommand(e), paperClaimsCommand(e))

@@ -159,36 +159,10 @@ func suggest(got string, known map[string]Field) string {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	best, least := "", 3
-	for _, name := range names {
-		if d := distance(got, name); d < least {
-			best, least = name, d
-		}
-	}
-	if best != "" {
+	if best := Nearest(got, names); best != "" {
 		return fmt.Sprintf(": did you mean %q?", best)
 	}
 	return ": expected one of " + strings.Join(names, ", ")
-}
-
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }
 
 // Items returns the elements of a list; a single value is a list of one.

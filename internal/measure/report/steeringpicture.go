@@ -278,7 +278,8 @@ func (p play) foot(y float64) float64 {
 			steps = append(steps, r.Step.Seconds())
 		}
 	}
-	texts := []string{fmt.Sprintf("Lines: %s of each run as the receiving application read it, in steps of about %s; one run each, so without intervals.",
+	texts := []string{oneLine(p.script.About), fmt.Sprintf(
+		"Lines: %s as the receiving application read it, in steps of about %s; one run each, so without intervals.",
 		p.script.Quantity, human(math.Round(100*slices.Max(steps))/100, "s"))}
 	when := ""
 	if !p.all.Started.IsZero() {

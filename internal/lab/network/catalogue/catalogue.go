@@ -5,8 +5,8 @@ package catalogue
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/lab/network/bgp"
 	"pathwise.dev/pathwise/internal/lab/network/bridge"
@@ -112,7 +112,10 @@ func Find(name string) (network.Network, error) {
 	all := All()
 	i := slices.IndexFunc(all, func(n network.Network) bool { return n.Info().Name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("unknown network %q: expected one of %s, or cni:FILE", name, strings.Join(Names(), ", "))
+		if near := config.Nearest(name, Names()); near != "" {
+			return nil, fmt.Errorf("unknown network %q: did you mean %q? \"pathwise networks\" lists all", name, near)
+		}
+		return nil, fmt.Errorf("unknown network %q: \"pathwise networks\" lists what there is, and cni:FILE is a list of yours", name)
 	}
 	return all[i], nil
 }

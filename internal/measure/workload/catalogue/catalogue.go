@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/lab/oci"
 	"pathwise.dev/pathwise/internal/measure/workload"
 	"pathwise.dev/pathwise/internal/measure/workload/bulk"
@@ -79,6 +80,9 @@ func ByName(name string, o Options) (workload.Workload, error) {
 	for _, w := range all {
 		names = append(names, w.Info().Name)
 	}
-	return nil, fmt.Errorf("unknown workload %q: expected one of %s, or %sFILE", name, strings.Join(names, ", "),
+	if near := config.Nearest(name, names); near != "" {
+		return nil, fmt.Errorf("unknown workload %q: did you mean %q? \"pathwise workloads\" lists all", name, near)
+	}
+	return nil, fmt.Errorf("unknown workload %q: \"pathwise workloads\" lists what there is, and %sFILE is a profile of yours", name,
 		uperf.Prefix)
 }
