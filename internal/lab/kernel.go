@@ -69,7 +69,7 @@ type local struct {
 
 // newLocal returns this kernel, on which the plan's hosts are that here says.
 func newLocal(p *plan, rec *record, nets []built, opts Options, here func(topo.Host) bool) *local {
-	op := &operator{rec, &wiring{rec, map[string]*netlink.Handle{}}, &programs{rec: rec}}
+	op := &operator{rec, &wiring{rec: rec, handles: map[string]*netlink.Handle{}}, &programs{rec: rec}}
 	l := &local{plan: p, op: op, opts: opts, nets: nets, alive: op.failed, between: func() links { return links{} },
 		pods: &attacher{plan: p, op: op, nets: nets, opts: opts}}
 	for _, h := range p.Hosts {

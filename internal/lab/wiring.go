@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/vishvananda/netlink"
 
@@ -14,12 +15,16 @@ import (
 
 // wiring makes namespaces, bridges and cables, each recorded before it is made.
 type wiring struct {
-	rec     *record
+	rec *record
+	mu  sync.Mutex // guards handles: pods are attached on all hosts at once
+	// handles are by namespace.
 	handles map[string]*netlink.Handle
 }
 
 // Netlink implements network.Operator; the handle lives as long as the lab.
 func (w *wiring) Netlink(ns string) (*netlink.Handle, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if h, ok := w.handles[ns]; ok {
 		return h, nil
 	}
@@ -152,6 +157,8 @@ func ipNet(p netip.Prefix) *net.IPNet {
 
 // close closes the handles.
 func (w *wiring) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, h := range w.handles {
 		h.Close()
 	}
