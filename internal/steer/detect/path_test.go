@@ -210,6 +210,40 @@ func TestAnswersCountOnce(t *testing.T) {
 	}
 }
 
+// TestExpectedOfAFillingQueue: where traffic has come back after a lull, a path may take as
+// long as it did before, within bounds.
+func TestExpectedOfAFillingQueue(t *testing.T) {
+	const ms = time.Millisecond
+	params := Hosts()
+	for _, tt := range []struct {
+		name                string
+		idle, since         time.Duration // before the traffic, and since it came
+		worst, median, want time.Duration
+	}{
+		{"no lull", params.Lull, ms, 20 * ms, ms, params.WorstMost},
+		{"a lull", params.Lull + 1, ms, 20 * ms, ms, 20 * ms},
+		{"deeper than any queue", time.Second, ms, time.Second, ms, params.QueueMost},
+		{"a queue that others fill", time.Second, ms, 90 * ms, 80 * ms, 80 * ms},
+		{"never full", time.Second, ms, ms, ms, ms},
+		{"probes know it again", time.Second, params.Refills, 20 * ms, ms, params.WorstMost},
+	} {
+		p := New(&params)
+		p.Used(tt.idle, at(0))
+		if got := p.Expected(at(0).Add(tt.since), tt.worst, tt.median); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestToldForgetsVerdict: what the other end says is no verdict of this one.
+func TestToldForgetsVerdict(t *testing.T) {
+	params := Hosts()
+	p := in(t, Confirming, &params)
+	if p.Told(at(20)); p.Verdict() != (Verdict{}) || !p.Silent().Equal(at(20)) || !p.Since().Equal(at(20)) {
+		t.Errorf("%v, silent since %v, down since %v", p.Verdict(), p.Silent(), p.Since())
+	}
+}
+
 // TestOldAnswers: what was sent before a path failed does not speak for it, however much
 // of it is answered then: a path that has become slow answers all of a burst at once.
 func TestOldAnswers(t *testing.T) {
