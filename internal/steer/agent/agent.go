@@ -112,12 +112,12 @@ type Agent struct {
 	waking []*pair
 	// sustained is when the leases of what is not adopted yet were last renewed.
 	sustained time.Time
-	// glances are at the lines that are looked at all the time. inquiring are the pairs
+	// glances are at the lines that are looked at all the time. suspecting are the pairs
 	// that ask about a path of theirs, and suspects the paths that are suspected
 	// between hosts.
-	glances   []glance
-	inquiring []*pair
-	suspects  map[*hostPath]*remoteHost
+	glances    []glance
+	suspecting []*pair
+	suspects   map[*hostPath]*remoteHost
 	// hostParams and pairParams are the figures by which failures are found.
 	hostParams, pairParams detect.Params
 	passive                *telemetry.Collector

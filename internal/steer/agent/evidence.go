@@ -198,9 +198,9 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 		} else {
 			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
 		}
-		if barred, still := ln.bar.Up(now); barred {
+		if left := ln.bar.Left(now); left > 0 {
 			e.State, e.Reason = decide.Failed,
-				fmt.Sprintf("this pair's packets do not pass: tried again in %v", still.Round(time.Second))
+				fmt.Sprintf("this pair's packets do not pass: tried again in %v", left.Round(time.Second))
 		}
 		if ln.Down() {
 			e.State, e.Reason = decide.Failed,
@@ -268,7 +268,7 @@ func (hp *hostPath) fill(e *decide.PathEvidence, now time.Time) {
 		}
 		e.Probe.Age = max(now.Sub(last).Seconds(), 0)
 	}
-	switch suspected, since := hp.Suspected(); {
+	switch {
 	case hp.Down():
 		e.State, e.Reason = decide.Failed, fmt.Sprintf("failed %v ago (%s)", now.Sub(hp.Since()).Round(10*time.Millisecond),
 			hp.Verdict().Direction)
@@ -278,7 +278,7 @@ func (hp *hostPath) fill(e *decide.PathEvidence, now time.Time) {
 		e.State, e.Reason = decide.Ineligible, "full-size packets do not pass"
 	case s.Answered == 0:
 		e.State, e.Reason = decide.Ineligible, "no probe has been answered yet"
-	case suspected:
-		e.State, e.Reason = decide.Suspect, fmt.Sprintf("silent for %v", now.Sub(since).Round(time.Millisecond))
+	case hp.Suspected():
+		e.State, e.Reason = decide.Suspect, fmt.Sprintf("silent for %v", now.Sub(hp.Arose()).Round(time.Millisecond))
 	}
 }

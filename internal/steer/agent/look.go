@@ -61,9 +61,9 @@ func (a *Agent) attend(p *pair, now time.Time) {
 }
 
 // rewatch finds what watch is to look at: lines of pairs with traffic of late. It
-// forgets the inquiries of those that are gone.
+// forgets the suspicions of those that are gone.
 func (a *Agent) rewatch(now time.Time) {
-	a.inquiring = slices.DeleteFunc(a.inquiring, func(p *pair) bool {
+	a.suspecting = slices.DeleteFunc(a.suspecting, func(p *pair) bool {
 		return a.pods[p.local.UID] != p.local || p.local.pairs[p.remote.UID] != p
 	})
 	for _, g := range a.glances {

@@ -167,8 +167,7 @@ func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
 		}
 		ln := &p.lines[i]
 		hp := p.host.paths[r.Network]
-		barred, _ := ln.bar.Up(now)
-		if barred || hp == nil || hp.Down() || ln.Down() ||
+		if ln.bar.Left(now) > 0 || hp == nil || hp.Down() || ln.Down() ||
 			!ln.silence.Lasts(a.pairParams.Deaf+a.late(ln.silence.Since, now), now) {
 			continue
 		}

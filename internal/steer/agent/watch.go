@@ -21,7 +21,7 @@ func (a *Agent) watch(now time.Time) time.Duration {
 		next = min(next, suspectTick)
 	}
 	for hp, h := range a.suspects {
-		if on, _ := hp.Suspected(); !on {
+		if !hp.Suspected() {
 			delete(a.suspects, hp)
 			continue
 		}
@@ -47,8 +47,8 @@ func (a *Agent) suspect(p *pair, i int, now time.Time) {
 	}
 	if ln.Telling(now) {
 		if do := ln.Suspect(ln.silence.Since, now); do != 0 {
-			if !slices.Contains(a.inquiring, p) {
-				a.inquiring = append(a.inquiring, p)
+			if !slices.Contains(a.suspecting, p) {
+				a.suspecting = append(a.suspecting, p)
 			}
 			a.stats.suspicions++
 			a.act(p, i, do, now)
@@ -168,7 +168,7 @@ func (p *pair) forgive(now time.Time) bool {
 	for i, r := range p.routes {
 		hp := p.host.paths[r.Network]
 		bar := &p.lines[i].bar
-		if barred, _ := bar.Up(now); barred && r.Index != p.on().Index && hp != nil && !hp.Down() {
+		if bar.Left(now) > 0 && r.Index != p.on().Index && hp != nil && !hp.Down() {
 			bar.Lift(now)
 			found = true
 		}

@@ -18,8 +18,8 @@ func (b *Bar) Raise(params *Params, now time.Time) {
 	b.until = now.Add(b.lasts)
 }
 
-// Up reports whether the path is barred, and for how long still.
-func (b *Bar) Up(now time.Time) (bool, time.Duration) { return now.Before(b.until), b.until.Sub(now) }
+// Left is for how long the path is barred still; 0 if it is not.
+func (b *Bar) Left(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
 
 // Lift has the path be tried at once.
 func (b *Bar) Lift(now time.Time) { b.until = now }

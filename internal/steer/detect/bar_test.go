@@ -29,27 +29,27 @@ func TestBar(t *testing.T) {
 	params := Pairs()
 	var b Bar
 	now := at(0)
-	if up, _ := b.Up(now); up {
+	if b.Left(now) > 0 {
 		t.Error("barred from the beginning")
 	}
 	for _, want := range []time.Duration{5, 10, 20, 40, 80, 120, 120} {
 		b.Raise(&params, now)
-		up, lasts := b.Up(now)
-		if !up || lasts != want*time.Second {
+		lasts := b.Left(now)
+		if lasts != want*time.Second {
 			t.Errorf("barred for %v, want %v s", lasts, int(want))
 		}
 		now = now.Add(lasts)
-		if up, _ = b.Up(now); up {
+		if b.Left(now) > 0 {
 			t.Error("not tried again")
 		}
 	}
 	now = now.Add(params.BarForgotten + time.Second)
 	b.Raise(&params, now)
-	if _, lasts := b.Up(now); lasts != params.BarFirst {
+	if lasts := b.Left(now); lasts != params.BarFirst {
 		t.Errorf("barred for %v after a while of use", lasts)
 	}
 	b.Lift(now)
-	if up, _ := b.Up(now); up {
+	if b.Left(now) > 0 {
 		t.Error("barred, though that was lifted")
 	}
 }

@@ -43,10 +43,11 @@ func (p *Path) Down() bool { return p.state == Down }
 // Since is when the path came to its state.
 func (p *Path) Since() time.Time { return p.entered }
 
-// Suspected reports whether the path is suspected, and since when.
-func (p *Path) Suspected() (bool, time.Time) {
-	return p.state == Suspect || p.state == Confirming, p.suspected
-}
+// Suspected reports whether the path is suspected.
+func (p *Path) Suspected() bool { return p.state == Suspect || p.state == Confirming }
+
+// Arose is when the latest suspicion did.
+func (p *Path) Arose() time.Time { return p.suspected }
 
 // Silent is since when packets had gone out unanswered as the latest suspicion arose.
 func (p *Path) Silent() time.Time { return p.silent }
@@ -177,7 +178,7 @@ type Evidence struct {
 
 // Tick judges a suspected path, and says what to ask.
 func (p *Path) Tick(now time.Time, e Evidence) Action {
-	if on, _ := p.Suspected(); !on {
+	if !p.Suspected() {
 		return 0
 	}
 	v := p.params.judge(suspicion{start: p.suspected, shots: p.shots, Evidence: e})

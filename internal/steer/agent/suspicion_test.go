@@ -98,9 +98,9 @@ func TestOpinionOfHosts(t *testing.T) {
 	}
 }
 
-// TestInquiringIsAList: a pair that asks is followed up for as long as it does, and
+// TestSuspectingIsAList: a pair that asks is followed up for as long as it does, and
 // as there is the pair.
-func TestInquiringIsAList(t *testing.T) {
+func TestSuspectingIsAList(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		end  func(*Agent, *pair, time.Time)
@@ -119,12 +119,12 @@ func TestInquiringIsAList(t *testing.T) {
 		for range 2 { // however often it is suspected
 			a.suspect(p, 0, now)
 		}
-		if len(a.inquiring) != 1 {
-			t.Fatalf("%d ask, want 1", len(a.inquiring))
+		if len(a.suspecting) != 1 {
+			t.Fatalf("%d ask, want 1", len(a.suspecting))
 		}
 		tc.end(a, p, now)
-		if got := a.judgeAll(now); got != (tc.want > 0) || len(a.inquiring) != tc.want {
-			t.Errorf("%s: under way %v, %d ask, want %d", tc.name, got, len(a.inquiring), tc.want)
+		if got := a.judgeAll(now); got != (tc.want > 0) || len(a.suspecting) != tc.want {
+			t.Errorf("%s: under way %v, %d ask, want %d", tc.name, got, len(a.suspecting), tc.want)
 		}
 	}
 }

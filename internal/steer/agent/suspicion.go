@@ -104,21 +104,21 @@ func (p *pair) expected(i int, now time.Time) time.Duration {
 
 // judgeAll follows up what pairs suspect. It reports whether any does.
 func (a *Agent) judgeAll(now time.Time) (asking bool) {
-	for _, p := range a.inquiring {
+	for _, p := range a.suspecting {
 		a.hearEchoes(p.local)
 		for i := range p.lines {
-			if on, _ := p.lines[i].Suspected(); on {
+			if p.lines[i].Suspected() {
 				a.act(p, i, p.lines[i].Tick(now, a.witnessed(p, i, now)), now)
 			}
 		}
 	}
-	a.inquiring = slices.DeleteFunc(a.inquiring, func(p *pair) bool { return !p.asking() })
-	return len(a.inquiring) > 0
+	a.suspecting = slices.DeleteFunc(a.suspecting, func(p *pair) bool { return !p.asking() })
+	return len(a.suspecting) > 0
 }
 
 // asking reports whether the pair suspects one of its paths. The agent lists those that do.
 func (p *pair) asking() bool {
-	return slices.ContainsFunc(p.lines, func(ln line) bool { on, _ := ln.Suspected(); return on })
+	return slices.ContainsFunc(p.lines, func(ln line) bool { return ln.Suspected() })
 }
 
 // witnessed is what is known of a path that the pair suspects. Answers were read after now.
@@ -159,7 +159,7 @@ func (a *Agent) act(p *pair, i int, do detect.Action, now time.Time) {
 // conclude acts on the verdicts, once it is clear that it is not the whole path between
 // the hosts that has failed: that one all pairs leave.
 func (a *Agent) conclude(now time.Time) {
-	for _, p := range a.inquiring {
+	for _, p := range a.suspecting {
 		for i := range p.lines {
 			if p.lines[i].State() == detect.Confirming {
 				a.act(p, i, p.lines[i].Confirm(now, p.host.opinion(p.routes[i].Network)), now)
@@ -174,10 +174,10 @@ func (h *remoteHost) opinion(network string) detect.Opinion {
 	if hp == nil {
 		return detect.Agrees
 	}
-	switch on, _ := hp.Suspected(); {
+	switch {
 	case hp.Down():
 		return detect.Denies
-	case on:
+	case hp.Suspected():
 		return detect.Undecided
 	}
 	return detect.Agrees
@@ -194,7 +194,6 @@ func (a *Agent) mute(p *pair, i int, reason string, since, now time.Time, by str
 // opinion is what pairs know of a path between hosts that fails: their echoes pass, or
 // who was silent has been heard; or they are about to know.
 func (a *Agent) opinion(h *remoteHost, hp *hostPath, now time.Time) detect.Opinion {
-	_, suspected := hp.Suspected()
 	o, silent := detect.Agrees, false
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
@@ -203,7 +202,7 @@ func (a *Agent) opinion(h *remoteHost, hp *hostPath, now time.Time) detect.Opini
 				continue
 			}
 			ln := &p.lines[i]
-			if ln.Passed(suspected) {
+			if ln.Passed(hp.Arose()) {
 				return detect.Denies
 			}
 			silent = silent || ln.silence.Lasts(a.pairParams.Silence, now) ||
@@ -238,8 +237,7 @@ func (a *Agent) probePair(p *pair, now time.Time) {
 			p.followUp(i, now)
 			continue
 		}
-		on, _ := ln.Suspected()
-		if on || now.Sub(ln.asked) < calmly || now.Sub(p.active) >= quiet || !a.leisure() {
+		if ln.Suspected() || now.Sub(ln.asked) < calmly || now.Sub(p.active) >= quiet || !a.leisure() {
 			continue
 		}
 		if ln.Unanswered() && ln.received.Packets != ln.calm {
