@@ -7,13 +7,14 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/measure/report"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -50,12 +51,12 @@ Each host then has a pod agent-HOST too, for probes; agents: false leaves it out
 	return cmd
 }
 
-func printLab(w io.Writer, st lab.State) error {
+// printLab shows a lab: a line about the whole, then its hosts and pods.
+func printLab(w io.Writer, st lab.State, o report.Options) error {
 	if st.Guest != "" {
 		_, err := fmt.Fprintf(w, "guest %s  kernel %s  booted by process %d\n", st.Spec.Name, st.Guest, st.Owner)
 		return err
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	state := "up"
 	switch {
 	case st.Owner != 0:
@@ -67,13 +68,25 @@ func printLab(w io.Writer, st lab.State) error {
 	if len(st.Spec.Networks) > 1 {
 		networks = "networks " + strings.Join(st.Spec.Networks, ", ")
 	}
-	fmt.Fprintf(tw, "lab %s\t%s\t%s\t\t\n", st.Spec.Name, networks, state)
+	if err := report.Lines(w, fmt.Sprintf("lab %s, %s: %s", st.Spec.Name, state, networks), o); err != nil {
+		return err
+	}
+	o.Wider = "\"pathwise lab status -o wide\""
+	return labTable(st).Write(w, o)
+}
+
+// labTable lists a lab's hosts, their pods, and where there are several networks the pods'
+// interfaces.
+func labTable(st lab.State) *report.List {
+	l := report.NewList(report.Head{Name: "HOST, POD"}, report.Head{Name: "ADDRESS"}, report.Head{Name: "NETWORK", Drop: 1},
+		report.Head{Name: "MTU", Right: true, Drop: 2}, report.Head{Name: "NAMESPACE"},
+		report.Head{Name: "SERVICE", Drop: 3})
 	for _, h := range st.Hosts {
-		where := "netns " + h.Netns
+		where := h.Netns
 		if h.VM != "" {
 			where = fmt.Sprintf("virtual machine %s on machine m%d", h.VM, h.Machine)
 		}
-		fmt.Fprintf(tw, "  host %s\t%s\t%s\t\t\n", h.Name, bothAddresses(h.Addr.Addr(), h.Addr6.Addr()), where)
+		l.Add("host "+h.Name, bothAddresses(h.Addr.Addr(), h.Addr6.Addr()), "", "", where, "")
 		for _, p := range st.Pods {
 			if p.Host != h.Index {
 				continue
@@ -82,15 +95,15 @@ func printLab(w io.Writer, st lab.State) error {
 			if p.Addr().IsValid() {
 				addr, service = bothAddresses(p.Addr(), p.Address(topo.IPv6)), p.Service.String()
 			}
-			fmt.Fprintf(tw, "    pod %s\t%s\tnetns %s\tservice %s\t\n", p.Name, addr, p.Netns, service)
+			l.Add("  pod "+p.Name, addr, "", "", p.Netns, service)
 			for _, a := range p.Attachments {
 				if len(st.Spec.Networks) > 1 {
-					fmt.Fprintf(tw, "      %s\t%s\t%s\tMTU %d\t\n", a.Dev, bothAddresses(a.Addr, a.Addr6), a.Network, a.MTU)
+					l.Add("    "+a.Dev, bothAddresses(a.Addr, a.Addr6), a.Network, strconv.Itoa(a.MTU), "", "")
 				}
 			}
 		}
 	}
-	return flush(tw)
+	return l
 }
 
 // bothAddresses is an address and, where there is another, that of IPv6.
@@ -108,7 +121,7 @@ func labStatusCommand(e env) *cobra.Command {
 		Example: "  pathwise lab status\n  pathwise lab status demo -o json",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: completeLabs(e),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
+			if err := checkFormat(format, listFormats()...); err != nil {
 				return err
 			}
 			name, err := labArg(cmd, args)
@@ -126,7 +139,7 @@ func labStatusCommand(e env) *cobra.Command {
 				}
 				labs = []lab.State{st}
 			}
-			if format == "json" {
+			if format == report.JSON {
 				return writeJSON(e.stdout, append([]lab.State{}, labs...))
 			}
 			if len(labs) == 0 {
@@ -134,14 +147,14 @@ func labStatusCommand(e env) *cobra.Command {
 				return err
 			}
 			for _, st := range labs {
-				if err := printLab(e.stdout, st); err != nil {
+				if err := printLab(e.stdout, st, e.listOptions(format)); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 	}
-	formatFlag(cmd, &format, "text", "json")
+	formatFlag(cmd, &format, listFormats()...)
 	return cmd
 }
 
@@ -283,11 +296,4 @@ func labsToRemove(e env, cmd *cobra.Command, args []string, all bool) ([]string,
 		names = append(names, st.Spec.Name)
 	}
 	return names, err
-}
-
-func flush(tw *tabwriter.Writer) error {
-	if err := tw.Flush(); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	return nil
 }

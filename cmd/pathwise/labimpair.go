@@ -284,3 +284,10 @@ func completePorts(e env, name *string) cobra.CompletionFunc {
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
 }
+
+func flush(tw *tabwriter.Writer) error {
+	if err := tw.Flush(); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	return nil
+}

@@ -176,5 +176,5 @@ func labUp(ctx context.Context, e env, f lab.File, kind string) error {
 	if err != nil {
 		return err
 	}
-	return printLab(e.stdout, st)
+	return printLab(e.stdout, st, e.reportOptions())
 }

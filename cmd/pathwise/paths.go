@@ -8,11 +8,11 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/measure/report"
 	"pathwise.dev/pathwise/internal/steer/agent"
 )
 
@@ -80,7 +80,7 @@ A pair A>B means the flows that A has opened.`,
 		Example: "  pathwise paths\n  pathwise paths -o json",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
+			if err := checkFormat(format, listFormats()...); err != nil {
 				return err
 			}
 			all, err := agents(e, labName, dir)
@@ -95,57 +95,77 @@ A pair A>B means the flows that A has opened.`,
 				return err
 			}
 			slices.SortStableFunc(ps, func(a, b agent.PathStatus) int { return cmp.Compare(a.Pair, b.Pair) })
-			if format == "json" {
+			if format == report.JSON {
 				return writeJSON(e.stdout, ps)
 			}
-			return printPaths(e.stdout, ps)
+			return printPaths(e.stdout, ps, e.listOptions(format))
 		},
 	}
 	whereFlags(e, cmd, &labName, &dir)
-	formatFlag(cmd, &format, "text", "json")
+	formatFlag(cmd, &format, listFormats()...)
 	return cmd
 }
 
-func printPaths(w io.Writer, ps []agent.PathStatus) error {
+// printPaths shows the paths pair by pair, and below each pair why its paths are used or not.
+func printPaths(w io.Writer, ps []agent.PathStatus, o report.Options) error {
 	if len(ps) == 0 {
 		_, err := fmt.Fprintln(w, "no pair of pods has traffic now")
 		return err
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	last, why, heads := "", "", ""
 	known := slices.ContainsFunc(ps, func(p agent.PathStatus) bool { return p.CPU > 0 })
-	if known {
-		heads = "cpu/GB\t"
+	for len(ps) > 0 {
+		n := slices.IndexFunc(ps, func(p agent.PathStatus) bool { return p.Pair != ps[0].Pair })
+		if n < 0 {
+			n = len(ps)
+		}
+		pair := o
+		pair.Unhinted = n < len(ps) // said once, below all
+		if err := printPair(w, ps[:n], known, pair); err != nil {
+			return err
+		}
+		ps = ps[n:]
 	}
+	return nil
+}
+
+// printPair shows the paths of one pair, and what they cost where that is known.
+func printPair(w io.Writer, ps []agent.PathStatus, known bool, o report.Options) error {
+	heads := []report.Head{{Name: "  network"}, {Name: "state"}, {Name: "rtt"}, {Name: "jitter", Drop: 4},
+		{Name: "loss", Drop: 2}, {Name: "goodput"}, {Name: "retr", Drop: 3}}
+	if known {
+		heads = append(heads, report.Head{Name: "cpu/GB", Drop: 5})
+	}
+	l := report.NewList(append(heads, report.Head{Name: "score", Drop: 1}, report.Head{Name: "on"})...)
+	why := ""
 	for _, p := range ps {
-		if p.Pair != last {
-			fmt.Fprintf(tw, "%s%s\n  network\tstate\trtt\tjitter\tloss\tgoodput\tretr\t%sscore\ton\t\n", why, p.Pair, heads)
-			last, why = p.Pair, ""
-		}
-		mark := " "
+		mark := "  "
 		if p.Active {
-			mark = "*"
+			mark = "* "
 		}
-		cpu := ""
+		cells := []string{mark + p.Network, p.State, seconds(p.RTT), seconds(p.Jitter), fmt.Sprintf("%.1f%%", p.Loss*100),
+			bitrate(p.Goodput), fmt.Sprintf("%.1f%%", p.Retrans*100)}
 		if known {
-			cpu = seconds(p.CPU) + "\t"
+			cells = append(cells, seconds(p.CPU))
 		}
-		fmt.Fprintf(tw, "%s %s\t%s\t%s\t%s\t%.1f%%\t%s\t%.1f%%\t%s%+.1f\t%d/64\t\n", mark, p.Network, p.State, seconds(p.RTT),
-			seconds(p.Jitter),
-			p.Loss*100, bitrate(p.Goodput), p.Retrans*100, cpu, p.Score, p.Buckets)
+		l.Add(append(cells, fmt.Sprintf("%+.1f", p.Score), fmt.Sprintf("%d/64", p.Buckets))...)
 		name := p.Network
 		if p.Encapsulated {
 			name += " (in UDP)"
 		}
 		switch {
 		case p.Why != "":
-			why += fmt.Sprintf("  %s: %s\n", name, p.Why)
+			why += fmt.Sprintf("\n  %s: %s", name, p.Why)
 		case p.Encapsulated:
-			why += fmt.Sprintf("  %s\n", name)
+			why += fmt.Sprintf("\n  %s", name)
 		}
 	}
-	fmt.Fprint(tw, why)
-	return flush(tw)
+	if err := report.Lines(w, ps[0].Pair, o); err != nil {
+		return err
+	}
+	if err := l.Write(w, o); err != nil || why == "" {
+		return err
+	}
+	return report.Lines(w, why[1:], o)
 }
 
 func seconds(s float64) string {
