@@ -78,8 +78,8 @@ func printLab(w io.Writer, st lab.State, o report.Options) error {
 // labTable lists a lab's hosts, their pods, and where there are several networks the pods'
 // interfaces.
 func labTable(st lab.State) *report.List {
-	l := report.NewList(report.Head{Name: "HOST, POD"}, report.Head{Name: "ADDRESS"}, report.Head{Name: "NETWORK", Drop: 1},
-		report.Head{Name: "MTU", Right: true, Drop: 2}, report.Head{Name: "NAMESPACE"},
+	l := report.NewList(report.Head{Name: "HOST, POD"}, report.Head{Name: "ADDRESS"},
+		report.Head{Name: "NETWORK", Drop: 1}, report.Head{Name: "MTU", Right: true, Drop: 2}, report.Head{Name: "NAMESPACE"},
 		report.Head{Name: "SERVICE", Drop: 3})
 	for _, h := range st.Hosts {
 		where := h.Netns

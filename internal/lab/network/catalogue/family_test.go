@@ -1,6 +1,7 @@
 package catalogue_test
 
 import (
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -35,9 +36,15 @@ func TestContractIPv6(t *testing.T) {
 			tryIPv6(t, n, fmt.Sprintf("t-six%d", i))
 		})
 	}
-	if tried < 8 && os.Getenv(insideVariable) == "" {
+	if tried < 8 && os.Getenv(insideVariable) == "" && !narrowed() {
 		t.Errorf("%d networks were tried over IPv6", tried)
 	}
+}
+
+// narrowed tells whether the tests of some networks alone were asked for, by -run TEST/NAME.
+func narrowed() bool {
+	run := flag.Lookup("test.run")
+	return run != nil && strings.Contains(run.Value.String(), "/")
 }
 
 // tryIPv6 has two pods on the first host and one on the second.
