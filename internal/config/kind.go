@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -64,16 +63,34 @@ func Either(words ...string) string {
 }
 
 // Name is a kind of text that can be part of a file's name.
-func Name() Kind {
-	const pattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
+func Name() Kind { return Named(func(string) error { return nil }) }
+
+// Named is a kind of name that check takes too.
+func Named(check func(name string) error) Kind {
 	k := Parsed(func(s string) (string, error) {
-		if !regexp.MustCompile(pattern).MatchString(s) {
-			return s, fmt.Errorf("%q: expected a name of letters, digits, dots, hyphens and underscores", s)
+		if err := CheckName(s); err != nil {
+			return s, err
 		}
-		return s, nil
-	}, "a name of letters, digits, dots, hyphens and underscores")
-	k.Schema.Pattern = pattern
+		return s, check(s)
+	}, aName)
+	k.Schema.Pattern = fmt.Sprintf(`^[A-Za-z0-9][A-Za-z0-9._-]{0,%d}$`, maxName-1)
 	return k
+}
+
+// maxName is the length of the longest name, aName what is said of one.
+const (
+	maxName = 64
+	aName   = "a name of letters, digits, dots, hyphens and underscores"
+)
+
+// CheckName returns an error for a text that cannot be part of a file's name.
+func CheckName(s string) error {
+	letter := func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' }
+	other := func(r rune) bool { return !letter(r) && !strings.ContainsRune("._-", r) }
+	if s == "" || len(s) > maxName || !letter(rune(s[0])) || strings.ContainsFunc(s, other) {
+		return fmt.Errorf("%q: expected %s", s, aName)
+	}
+	return nil
 }
 
 // Text is a kind of any text.

@@ -93,7 +93,7 @@ func (d describer) object(t reflect.Type, without []string) *Schema {
 		s := d.value(f.of, f)
 		s.Description = f.doc
 		if f.preset != "" {
-			s.Description += " Default: " + f.preset + "."
+			s.Description += "; default: " + f.preset
 		}
 		out.Properties[f.key] = s
 		out.PropertyOrder = append(out.PropertyOrder, f.key)

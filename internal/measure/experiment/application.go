@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -26,21 +27,16 @@ func (d *draft) application(_ config.Value, _ *applied, read func() error) error
 }
 
 // applicationName reads a name that no other application has.
-func (d *draft) applicationName(v config.Value) (string, error) {
-	name, err := v.Text()
+func (d *draft) applicationName(name string) error {
 	named := func(a application.Application) bool { return a.Name == name }
 	switch {
-	case err != nil:
-		return "", err
-	case !isName(name):
-		return "", v.Errorf("%q: expected a name of letters, digits, dots, hyphens and underscores", name)
 	case slices.ContainsFunc(application.Shipped(), named):
-		return "", v.Errorf("application %q comes with Pathwise: expected another name", name)
+		return fmt.Errorf("application %q comes with Pathwise: expected another name", name)
 	case slices.ContainsFunc(d.exp.Applications, named):
-		return "", v.Errorf("application %q stands twice", name)
+		return fmt.Errorf("application %q stands twice", name)
 	}
 	d.app.Name = name // bounds say it
-	return name, nil
+	return nil
 }
 
 // part reads a workload's name alone, or {workload: NAME, weight: NUMBER, load: {...},

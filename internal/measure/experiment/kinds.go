@@ -43,12 +43,12 @@ func (d *draft) kinds() map[string]config.Kind {
 		"name":     config.Name(),
 		"network":  config.Parsed(asIs, "the name of a network"),
 		"workload": config.Parsed(asIs, "the name of a workload"),
-		"app":      config.NewKind(d.applicationName, config.Name().Says, config.Name().Schema),
+		"app":      config.Named(d.applicationName),
 		"prose":    config.Prose(),
 		"missing":  config.Word(skip, fail),
 		"until":    config.Word(untilWidth, untilVerdicts),
 		"way":      config.Word(up, down),
-		"builds":   config.Parsed(parseBuilds, "own or shared", buildsOwn, buildsShared),
+		"builds":   config.Word(buildsOwn, buildsShared),
 		"share":    config.Percent(),
 		"windows": config.NewKind(parseWindows, fmt.Sprintf("a number from 1 to %d, or %s", maxWindows, chosen),
 			config.OrWord(config.Int(1, maxWindows), chosen)),
@@ -106,17 +106,6 @@ func metricNames(lists ...[]sample.Metric) (out []string) {
 		out = append(out, m.Name)
 	}
 	return out
-}
-
-func isName(s string) bool {
-	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString(s)
-}
-
-func parseBuilds(s string) (string, error) {
-	if s != buildsOwn && s != buildsShared {
-		return s, fmt.Errorf("%q: expected %s, a build for each cell, or %s", s, buildsOwn, buildsShared)
-	}
-	return s, nil
 }
 
 func parseWindows(v config.Value) (windows, error) {

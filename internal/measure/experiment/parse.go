@@ -95,11 +95,12 @@ func (d *draft) network(v config.Value, in *custom, read func() error) error {
 		return err
 	}
 	n := named(in.Name)
+	badName := config.CheckName(in.Name)
 	switch {
 	case in.CNI == "" && in.Route != "":
 		return v.Errorf("route: expected cni: FILE with it, as networks of the catalogue have their own routes")
-	case in.CNI != "" && !isName(in.Name): // results keep the list under that name
-		return v.Errorf("%q: expected a name of letters, digits, dots, hyphens and underscores", in.Name)
+	case in.CNI != "" && badName != nil: // results keep the list under that name
+		return v.Wrap(badName)
 	case in.CNI != "":
 		l := network.List{Path: d.beside(in.CNI), Route: network.Route(in.Route)}
 		n = Network{Name: in.Name, Find: l.String()}

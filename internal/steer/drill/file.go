@@ -25,7 +25,7 @@ type Entry struct {
 	Name string `json:"name" yaml:"name" is:"name" doc:"name of its own, if a drill is listed twice" default:"the drill's name"`
 	// Drill is the kind.
 	Drill   string `json:"drill" yaml:"drill" is:"drill" key:"needed,alone" doc:"what is done"`
-	Options `yaml:",inline" default:"the drill's, see below"`
+	Options `yaml:",inline" default:"the drill's own"`
 }
 
 // Options of all drills; each uses some of them. JSON has them in nanoseconds.
