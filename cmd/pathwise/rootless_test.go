@@ -124,8 +124,8 @@ func TestRootless(t *testing.T) {
 // the one that removes it, and leaves nothing where its holder is killed.
 func rootlessLab(t *testing.T, u ordinary) {
 	t.Helper()
-	u.want(0, "pod p2  10.77.2.1", "lab", "up", "--network", "vxlan")
-	u.want(0, "lab lab     network vxlan  up", "lab", "status")
+	u.want(0, "pod p2   10.77.2.1", "lab", "up", "--network", "vxlan")
+	u.want(0, "lab lab, up: network vxlan", "lab", "status")
 	u.want(0, " 0% packet loss", "lab", "exec", "p1", "--", "ping", "-c1", "10.77.2.1")
 	u.want(7, "", "lab", "exec", "p1", "--", "sh", "-c", "exit 7")
 	u.want(0, u.dir, "lab", "exec", "p1", "--", "pwd")
