@@ -136,7 +136,7 @@ also after a kill.`,
 	addJob(root, "measure", "Measure networks:",
 		networksCommand(e), workloadsCommand(e), experimentsCommand(e), benchCommand(e), paperCommand(e))
 	addJob(root, "explain", "Explain results:",
-		reportCommand(e), recommendCommand(e), compareCommand(e), claimsCommand(e), explainCommand(e))
+		reportCommand(e), recommendCommand(e), compareCommand(e), claimsCommand(e), explainCommand(e), ovsCommand(e))
 	addJob(root, "steer", "Steer live traffic:",
 		agentCommand(e), pathsCommand(e), eventsCommand(e), switchCommand(e), pinCommand(e), unpinCommand(e),
 		drillCommand(e), replayCommand(e))

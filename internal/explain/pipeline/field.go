@@ -342,3 +342,41 @@ func packetRows() []row {
 		{"nsh_ttl", "NXOXM_NSH_TTL", NSHTTL, 0, 8, Dec, needNSH, false},
 	}
 }
+
+// Parts names the pieces of a base that a mask touches: its registers, or the narrowest
+// fields that hold what is touched.
+func (v *Vocabulary) Parts(b Base, mask Value) []string {
+	if b >= Reg0 && b <= Reg12 {
+		var out []string
+		for i := range 4 {
+			if !mask.Right(96 - 32*i).And(ones(32)).IsZero() {
+				out = append(out, fmt.Sprintf("reg%d", 4*int(b-Reg0)+i))
+			}
+		}
+		return out
+	}
+	if b == NWProto { // of ARP it is the operation
+		return []string{"nw_proto"}
+	}
+	best := ""
+	for _, f := range v.fields {
+		m := ones(f.Bits).Left(f.Shift)
+		if f.Base == b && mask.Without(m).IsZero() {
+			if best == "" || f.Bits < v.named[best].Bits {
+				best = f.Name
+			}
+		}
+	}
+	if best == "" {
+		best = v.Name(b)
+	}
+	return []string{strings.TrimSuffix(best, "_oxm")} // in_port, whichever version of OpenFlow
+}
+
+// ZoneText is the zone as a number, or as the field that holds it.
+func (t *Track) ZoneText() string {
+	if t.From.Field != nil {
+		return t.From.text()
+	}
+	return fmt.Sprint(t.Zone)
+}

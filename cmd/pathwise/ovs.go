@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/survey"
+	"pathwise.dev/pathwise/internal/measure/report"
+)
+
+func ovsCommand(e env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ovs",
+		Short: "Explain pipelines of Open vSwitch",
+		Args:  noSuchCommand,
+		RunE:  func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(ovsShowCommand(e))
+	return cmd
+}
+
+func ovsShowCommand(e env) *cobra.Command {
+	var format string
+	var dead bool
+	cmd := &cobra.Command{
+		Use:   "show FILE|BRIDGE",
+		Short: "Show a pipeline's tables, jumps, connection tracking and dead flows",
+		Long: `Show what a pipeline consists of: its tables with their flows and packets, the ways
+between them, the fields that they read and write, the zones in which they track
+connections, and each place where a packet is recirculated, that is begins another
+pass of the datapath. Passes are what cached packets pay for.
+
+Dead flows are those that no packet can meet, with the reason: hidden by flows of
+higher priority, in a table that nothing leads to, or wanting a value that nothing
+loads. In doubt a flow is not dead. Flows that have met no packet so far are another
+matter, and are counted apart. Tables that only a controller's own packets enter
+(packet-out) seem not to be reached.
+
+FILE is the output of "ovs-ofctl dump-flows" (with that of "dump-groups" after it,
+where there are groups) or a list for "ovs-ofctl add-flows"; - is standard input.
+BRIDGE is a name, or unix:SOCKET, which ovs-ofctl is asked for.`,
+		Example: `  pathwise ovs show br-int
+  pathwise ovs show flows.txt --dead
+  ovs-ofctl dump-flows br0 | pathwise ovs show -
+  pathwise ovs show flows.txt -o json | jq -r '.dead[] | .why'`,
+		Args: exactArgs("FILE|BRIDGE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(format, listFormats()...); err != nil {
+				return err
+			}
+			p, err := e.readPipeline(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			s := survey.Of(p)
+			switch {
+			case format == report.JSON:
+				return writeJSON(e.stdout, s)
+			case dead:
+				return printDead(e.stdout, s, e.listOptions(format))
+			}
+			return printSurvey(e.stdout, s, e.listOptions(format))
+		},
+	}
+	formatFlag(cmd, &format, listFormats()...)
+	cmd.Flags().BoolVar(&dead, "dead", false, "list the dead flows alone, each whole")
+	return cmd
+}
+
+// readPipeline reads the flows of a file, of standard input, or of a bridge.
+func (e env) readPipeline(ctx context.Context, name string) (*pipeline.Pipeline, error) {
+	p := pipeline.New(nil)
+	info, err := os.Stat(name)
+	switch {
+	case name == "-":
+		err = p.Read(e.stdin)
+	case err == nil && info.IsDir():
+		return nil, fmt.Errorf("read flows: %s is a directory: expected a file of flows, or a bridge", name)
+	case err == nil:
+		err = readFlows(p, name)
+	case strings.ContainsRune(name, '/') && !strings.Contains(name, ":"):
+		return nil, fmt.Errorf("read flows: %w", err)
+	default:
+		err = dumpFlows(ctx, p, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Flows) == 0 {
+		if len(p.Lost) > 0 {
+			l := p.Lost[0]
+			return nil, fmt.Errorf("%s:%d: %s: expected a flow, such as \"table=0,priority=10,ip actions=drop\"", name, l.Line,
+				l.Reason)
+		}
+		return nil, fmt.Errorf("%s: there are no flows: expected the output of \"ovs-ofctl dump-flows\"", name)
+	}
+	return p, nil
+}
+
+func readFlows(p *pipeline.Pipeline, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("open flows: %w", err)
+	}
+	defer f.Close()
+	return p.Read(f)
+}
+
+// dumpFlows asks a bridge for its groups and flows, in whichever version of OpenFlow it
+// allows: 1.0 knows no groups, and has a flow with goto_table as one with resubmit.
+func dumpFlows(ctx context.Context, p *pipeline.Pipeline, bridge string) error {
+	const versions = "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15"
+	for _, dump := range []string{"dump-groups", "dump-flows"} {
+		var said strings.Builder
+		cmd := exec.CommandContext(ctx, "ovs-ofctl", "-O", versions, "--no-names", dump, bridge)
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		switch {
+		case err != nil && said.Len() > 0:
+			return fmt.Errorf("read flows of bridge %s: %s", bridge, oneLine(fmt.Errorf("%s", strings.TrimSpace(said.String()))))
+		case err != nil:
+			return fmt.Errorf("read flows of bridge %s: %w: expected a file of flows, or a bridge of this machine", bridge, err)
+		}
+		if err := p.Read(strings.NewReader(string(out))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printSurvey writes the survey as text.
+func printSurvey(w io.Writer, s survey.Survey, o report.Options) error {
+	if err := report.Lines(w, overview(s), o); err != nil {
+		return err
+	}
+	tables := report.NewList(report.Head{Name: "TABLE"}, report.Head{Name: "FLOWS", Right: true},
+		report.Head{Name: "PACKETS", Right: true, Drop: 2}, report.Head{Name: "IDLE", Right: true, Drop: 3},
+		report.Head{Name: "DEAD", Right: true}, report.Head{Name: "LEADS TO"}, report.Head{Name: "ZONES", Drop: 1})
+	for _, t := range s.Tables {
+		packets, idle := "-", "-"
+		if s.Idle >= 0 {
+			packets, idle = strconv.FormatUint(t.Packets, 10), strconv.Itoa(t.Idle)
+		}
+		tables.Add(t.Name, strconv.Itoa(t.Flows), packets, idle, strconv.Itoa(t.Dead), leads(t),
+			orDash(strings.Join(t.Zones, " ")))
+		tables.Note("reads " + orDash(strings.Join(t.Reads, " ")))
+		tables.Note("writes " + orDash(strings.Join(t.Writes, " ")))
+	}
+	if err := tables.Write(w, o); err != nil {
+		return err
+	}
+	if len(s.Recirculations) > 0 {
+		fmt.Fprintln(w)
+		if err := recirculations(s).Write(w, o); err != nil {
+			return err
+		}
+	}
+	for _, part := range []string{deadText(s), notes(s)} {
+		if part == "" {
+			continue
+		}
+		fmt.Fprintln(w)
+		if err := report.Lines(w, part, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overview is the survey in one line.
+func overview(s survey.Survey) string {
+	out := fmt.Sprintf("%s in %s, %s, %s, %d dead", counted(s.Flows, "flow"), counted(len(s.Tables), "table"),
+		counted(s.Groups, "group"), counted(len(s.Recirculations), "recirculation"), len(s.Dead))
+	if s.Idle >= 0 {
+		out += fmt.Sprintf(", %d others without a packet so far", s.Idle)
+	}
+	return out + "\n"
+}
+
+// counted is a number of things in words.
+func counted(n int, of string) string {
+	if n != 1 {
+		of += "s"
+	}
+	return fmt.Sprintf("%d %s", n, of)
+}
+
+// leads says where a table's flows lead, and how many do.
+func leads(t survey.Table) string {
+	var order []string
+	flows := map[string]int{}
+	add := func(to string, n int) {
+		if flows[to] == 0 {
+			order = append(order, to)
+		}
+		flows[to] += n
+	}
+	for _, j := range t.Jumps {
+		if j.Kind == string(pipeline.CT) {
+			add("ct:"+j.To, j.Flows)
+		} else {
+			add(j.To, j.Flows)
+		}
+	}
+	if t.Ends > 0 {
+		add("end", t.Ends)
+	}
+	for i, to := range order {
+		order[i] = fmt.Sprintf("%s (%d)", to, flows[to])
+	}
+	if !t.Reached {
+		order = append(order, "not reached")
+	}
+	return strings.Join(order, ", ")
+}
+
+func recirculations(s survey.Survey) *report.List {
+	l := report.NewList(report.Head{Name: "RECIRCULATION"}, report.Head{Name: "FROM"}, report.Head{Name: "TO"},
+		report.Head{Name: "ZONE"}, report.Head{Name: "COMMITS"}, report.Head{Name: "PACKETS", Right: true, Drop: 1})
+	for _, r := range s.Recirculations {
+		commits, packets := "no", "-"
+		if r.Commit {
+			commits = "yes"
+		}
+		if s.Idle >= 0 {
+			packets = strconv.FormatUint(r.Packets, 10)
+		}
+		l.Add(fmt.Sprintf("line %d", r.Line), r.Table, r.To, r.Zone, commits, packets)
+	}
+	return l
+}
+
+// deadText lists the first dead flows by line.
+func deadText(s survey.Survey) string {
+	const shown = 20
+	var out strings.Builder
+	for i, d := range s.Dead {
+		if i == shown {
+			fmt.Fprintf(&out, "and %d more dead flows: see --dead\n", len(s.Dead)-shown)
+			break
+		}
+		fmt.Fprintf(&out, "line %d, table %s: dead: %s\n", d.Line, d.Table, d.Why)
+	}
+	return out.String()
+}
+
+// notes are what limits the survey.
+func notes(s survey.Survey) string {
+	var out strings.Builder
+	for _, u := range s.Unsure {
+		fmt.Fprintf(&out, "note: %s, so that each table may be reached\n", u)
+	}
+	for _, o := range s.Overlaps[:min(len(s.Overlaps), 5)] {
+		fmt.Fprintf(&out, "note: table %s: lines %d and %d have priority %d, and some packets meet both: which is taken is undefined\n",
+			o.Table, o.Lines[0], o.Lines[1], o.Priority)
+	}
+	if n := len(s.Overlaps) - 5; n > 0 {
+		fmt.Fprintf(&out, "note: %d more such pairs: see -o json\n", n)
+	}
+	for i, n := range append(s.Lost, s.NotUnderstood...) {
+		if i == 5 {
+			fmt.Fprintf(&out, "note: %d more places were not understood: see -o json\n", len(s.Lost)+len(s.NotUnderstood)-i)
+			break
+		}
+		fmt.Fprintf(&out, "note: line %d was not understood: %s: %s\n", n.Line, n.Text, n.Reason)
+	}
+	return out.String()
+}
+
+// printDead lists the dead flows, each with its reason.
+func printDead(w io.Writer, s survey.Survey, o report.Options) error {
+	var out strings.Builder
+	for _, d := range s.Dead {
+		fmt.Fprintf(&out, "line %d, table %s: %s\n  %s\n", d.Line, d.Table, d.Why, d.Flow)
+	}
+	if len(s.Dead) == 0 {
+		out.WriteString("no dead flows\n")
+	}
+	return report.Lines(w, strings.TrimSuffix(out.String(), "\n"), o)
+}
