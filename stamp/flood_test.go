@@ -158,3 +158,23 @@ func TestSendRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestForget: the numbers of a peer that is forgotten begin again, those of others go on.
+func TestForget(t *testing.T) {
+	ns := namespace(t, "pw-t-stamp-forget")
+	s, err := NewSender(listen(t, ns, "127.0.0.1:0"), SenderConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, stays := addrOf(listen(t, ns, "127.0.0.1:0")), addrOf(listen(t, ns, "127.0.0.1:0"))
+	for i, want := range [][2]uint32{{0, 0}, {1, 1}, {0, 2}} {
+		if i == 2 {
+			s.Forget(gone)
+		}
+		a, err := s.Send(gone, SendOptions{})
+		b, err2 := s.Send(stays, SendOptions{})
+		if err := errors.Join(err, err2); err != nil || a.Seq != want[0] || b.Seq != want[1] {
+			t.Errorf("round %d: numbers %d and %d, want %v (%v)", i, a.Seq, b.Seq, want, err)
+		}
+	}
+}
