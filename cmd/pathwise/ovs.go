@@ -20,8 +20,12 @@ func ovsCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ovs",
 		Short: "Explain pipelines of Open vSwitch",
-		Args:  noSuchCommand,
-		RunE:  func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+		Long: `Explain pipelines of Open vSwitch, from a dump of flows or from a bridge. What a
+pipeline means here is in docs/explanation/pipelines.md.`,
+		Example: `  pathwise ovs show br-int
+  ovs-ofctl dump-flows br0 | pathwise ovs show -`,
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(ovsShowCommand(e))
 	return cmd
@@ -32,7 +36,7 @@ func ovsShowCommand(e env) *cobra.Command {
 	var dead bool
 	cmd := &cobra.Command{
 		Use:   "show FILE|BRIDGE",
-		Short: "Show a pipeline's tables, jumps, connection tracking and dead flows",
+		Short: "Show a pipeline's tables, jumps, recirculations and dead flows",
 		Long: `Show what a pipeline consists of: its tables with their flows and packets, the ways
 between them, the fields that they read and write, the zones in which they track
 connections, and each place where a packet is recirculated, that is begins another
