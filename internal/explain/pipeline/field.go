@@ -372,11 +372,3 @@ func (v *Vocabulary) Parts(b Base, mask Value) []string {
 	}
 	return []string{strings.TrimSuffix(best, "_oxm")} // in_port, whichever version of OpenFlow
 }
-
-// ZoneText is the zone as a number, or as the field that holds it.
-func (t *Track) ZoneText() string {
-	if t.From.Field != nil {
-		return t.From.text()
-	}
-	return fmt.Sprint(t.Zone)
-}

@@ -3,6 +3,8 @@
 // what they are called, not a switch: it opens nothing and asks nobody.
 package pipeline
 
+import "fmt"
+
 // Pipeline is the flows and groups of a bridge.
 type Pipeline struct {
 	Flows  []*Flow
@@ -232,6 +234,14 @@ type Track struct {
 	// NAT is how nat is written, and empty where there is none.
 	NAT string
 	ALG string
+}
+
+// ZoneText is the zone as a number, or as the field that holds it.
+func (t *Track) ZoneText() string {
+	if t.From.Field != nil {
+		return t.From.text()
+	}
+	return fmt.Sprint(t.Zone)
 }
 
 // Group is a group of the bridge.

@@ -155,6 +155,17 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// TestGroupsInEachOther: groups that hold each other several times are looked into once each:
+// of 64 levels with two ways each nobody would see the end.
+func TestGroupsInEachOther(t *testing.T) {
+	s := of(t, "group_id=1,type=all,bucket=actions=group:2,bucket=actions=group:1,group:2\n"+
+		"group_id=2,type=all,bucket=actions=group:1,bucket=actions=group:1,resubmit(,4)\n"+
+		"actions=group:1\ntable=4 actions=drop\ntable=5 actions=drop")
+	if len(s.Dead) != 1 || s.Dead[0].Line != 5 || len(s.Unsure) > 0 {
+		t.Errorf("dead %+v, unsure %q", s.Dead, s.Unsure)
+	}
+}
+
 // FuzzSurvey: nothing that can be read ends the survey.
 func FuzzSurvey(f *testing.F) {
 	f.Add("table=0,priority=9,ip actions=resubmit(,1),ct(table=2,zone=NXM_NX_REG0[0..15])\ntable=1,reg0=1/3 actions=group:1")

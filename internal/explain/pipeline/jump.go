@@ -1,0 +1,75 @@
+package pipeline
+
+// Jump is a way from one flow into a table.
+type Jump struct {
+	To   Table
+	Kind Kind
+}
+
+// Jumps lists where a list of actions leads, through groups too. Sure is false where there may
+// be more: actions that were not understood, groups that are not known.
+func (p *Pipeline) Jumps(list []Action, from Table) (out []Jump, sure bool) {
+	sure = true
+	p.walk(list, map[uint64]bool{}, func(a Action) (into bool) {
+		switch a.Kind {
+		case Resubmit:
+			to := a.Table
+			if to == NoTable {
+				to = from
+			}
+			out = append(out, Jump{to, Resubmit})
+		case Goto:
+			out = append(out, Jump{a.Table, Goto})
+		case CT:
+			if a.Track.Table != NoTable {
+				out = append(out, Jump{a.Track.Table, CT})
+			}
+		case GroupAction:
+			sure = sure && p.Group(uint32(a.N)) != nil
+		case Output:
+			sure = sure && a.Port != PortTable
+		case Unknown:
+			sure = false
+		}
+		return a.Kind != CT // what is in its exec leads nowhere
+	})
+	return out, sure
+}
+
+// Each calls fn for all actions of a list, those inside others and in groups too, each group
+// once.
+func (p *Pipeline) Each(list []Action, fn func(Action)) {
+	p.walk(list, map[uint64]bool{}, func(a Action) bool {
+		fn(a)
+		return true
+	})
+}
+
+// walk calls fn for all actions, and for those inside one where fn says so. Groups may hold
+// each other, and themselves: those that are in seen are not entered again.
+func (p *Pipeline) walk(list []Action, seen map[uint64]bool, fn func(Action) (into bool)) {
+	for _, a := range list {
+		if fn(a) {
+			p.walk(a.Nested, seen, fn)
+		}
+		if a.Kind != GroupAction || seen[a.N] {
+			continue
+		}
+		seen[a.N] = true
+		if g := p.Group(uint32(a.N)); g != nil {
+			for _, b := range g.Buckets {
+				p.walk(b.Actions, seen, fn)
+			}
+		}
+	}
+}
+
+// Group is the one of that number, or nil.
+func (p *Pipeline) Group(id uint32) *Group {
+	for _, g := range p.Groups {
+		if g.ID == id {
+			return g
+		}
+	}
+	return nil
+}
