@@ -30,7 +30,7 @@ const (
 	vlanCFI            = 0x1000
 )
 
-// protocol is what a word such as tcp6 stands for.
+// protocol is what a word such as tcp6 means.
 func protocol(word string) (eth, proto uint64, ok bool) {
 	switch word {
 	case "ip", "ipv4", "ip4":

@@ -26,34 +26,42 @@ func (n *Names) Port(name string, p Port) { n.ports[name] = p }
 // Table tells the number of a table's name.
 func (n *Names) Table(name string, t Table) { n.tables[name] = t }
 
-// reserved ports by their names; a function, as nothing may change them.
-func reserved() map[string]Port {
-	return map[string]Port{"in_port": PortIn, "table": PortTable, "normal": PortNormal, "flood": PortFlood, "all": PortAll,
-		"controller": PortController, "local": PortLocal, "any": PortNone, "none": PortNone, "unset": PortUnset}
+// reservedPort is a port that is no place of a switch, by its name.
+type reservedPort struct {
+	name string
+	port Port
 }
 
-func (p Port) reserved() string {
-	switch p {
-	case PortIn:
-		return "IN_PORT"
-	case PortTable:
-		return "TABLE"
-	case PortNormal:
-		return "NORMAL"
-	case PortFlood:
-		return "FLOOD"
-	case PortAll:
-		return "ALL"
-	case PortController:
-		return "CONTROLLER"
-	case PortLocal:
-		return "LOCAL"
-	case PortNone:
-		return "ANY"
-	case PortUnset:
-		return "UNSET"
+// reservedPorts lists them, as ovs-ofctl writes them; of two names for one port the first
+// is written. It is a function, as nothing may change them.
+func reservedPorts() [10]reservedPort {
+	return [...]reservedPort{{"IN_PORT", PortIn}, {"TABLE", PortTable}, {"NORMAL", PortNormal}, {"FLOOD", PortFlood},
+		{"ALL", PortAll}, {"CONTROLLER", PortController}, {"LOCAL", PortLocal}, {"ANY", PortNone}, {"NONE", PortNone},
+		{"UNSET", PortUnset}}
+}
+
+// reserved is the port of that name, in letters of either case.
+func reserved(name string) (Port, bool) {
+	for _, r := range reservedPorts() {
+		if strings.EqualFold(r.name, name) {
+			return r.port, true
+		}
 	}
-	return ""
+	return 0, false
+}
+
+// numbered is the number of a name. One that is not known gets first, or the next after it.
+func numbered[N ~int | ~uint32](s string, known map[string]N, names map[N]string, first N) (N, error) {
+	name, err := unquote(s)
+	if err != nil {
+		return 0, err
+	}
+	n, ok := known[name]
+	if !ok {
+		n = first + N(len(known))
+		known[name], names[n] = n, name
+	}
+	return n, nil
 }
 
 // port reads a number or a name.
@@ -67,20 +75,10 @@ func (n *Names) port(s string) (Port, error) {
 		}
 		return 0, fmt.Errorf("port %s is out of range", s)
 	}
-	if p, ok := reserved()[strings.ToLower(s)]; ok {
+	if p, ok := reserved(s); ok {
 		return p, nil
 	}
-	name, err := unquote(s)
-	if err != nil {
-		return 0, err
-	}
-	p, ok := n.ports[name]
-	if !ok {
-		p = unnumbered + Port(len(n.ports))
-		n.ports[name] = p
-		n.portName[p] = name
-	}
-	return p, nil
+	return numbered(s, n.ports, n.portName, unnumbered)
 }
 
 // table reads a number or a name.
@@ -90,17 +88,7 @@ func (n *Names) table(s string) (Table, error) {
 	} else if _, err := strconv.Atoi(s); err == nil {
 		return 0, fmt.Errorf("table %s is out of range", s)
 	}
-	name, err := unquote(s)
-	if err != nil {
-		return 0, err
-	}
-	t, ok := n.tables[name]
-	if !ok {
-		t = Unnumbered + Table(len(n.tables))
-		n.tables[name] = t
-		n.tableName[t] = name
-	}
-	return t, nil
+	return numbered(s, n.tables, n.tableName, Unnumbered)
 }
 
 // unquote takes a name as it is, or in double quotes.
@@ -120,8 +108,10 @@ func unquote(s string) (string, error) {
 
 // FormatPort is how ovs-ofctl writes the port.
 func (n *Names) FormatPort(p Port) string {
-	if s := p.reserved(); s != "" {
-		return s
+	for _, r := range reservedPorts() {
+		if r.port == p {
+			return r.name
+		}
 	}
 	if s, ok := n.portName[p]; ok {
 		return quote(s)
@@ -156,7 +146,7 @@ func quote(s string) string {
 // knownPort is a number, a reserved name or a name that was seen before: what an action may
 // be that is only a port.
 func (n *Names) knownPort(s string) (Port, error) {
-	_, isReserved := reserved()[strings.ToLower(s)]
+	_, isReserved := reserved(s)
 	_, isNamed := n.ports[s]
 	if _, err := strconv.ParseUint(s, 0, 32); err != nil && !isReserved && !isNamed && !strings.HasPrefix(s, `"`) {
 		return 0, fmt.Errorf("%s: no such port", clip(s))

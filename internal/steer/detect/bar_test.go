@@ -23,7 +23,7 @@ func TestOutweighs(t *testing.T) {
 	}
 }
 
-// TestBar: each time a path is tried in vain it is left for twice as long, up to a bound,
+// TestBar: each time a path is tried without success it is left for twice as long, up to a bound,
 // and for the shortest time again once it has been used for a while.
 func TestBar(t *testing.T) {
 	params := Pairs()
