@@ -186,13 +186,13 @@ func write(held map[part]*holdings, a pipeline.Action) {
 
 // wanting says what a flow wants that nothing gives, or nothing.
 func (v *verdict) wanting(f *pipeline.Flow, held map[part]*holdings, tracked bool, made map[uint64]bool) string {
-	for p, h := range held {
+	for _, p := range parts() {
 		t := f.Match.Get(p.base)
 		m, x := t.Mask.Right(p.shift).And(word()), t.Value.Right(p.shift).And(word())
-		if m.IsZero() || h.may(x, m) {
+		if m.IsZero() || held[p].may(x, m) {
 			continue
 		}
-		name := strings32(v.Words, p)
+		name := v.Words.Parts(p.base, word().Left(p.shift))[0]
 		return fmt.Sprintf("no flow loads %s with what it wants (%#x)", name, x.Lo)
 	}
 	if t := f.Match.Get(pipeline.CTState); !tracked && !t.Value.IsZero() {
@@ -202,11 +202,6 @@ func (v *verdict) wanting(f *pipeline.Flow, held map[part]*holdings, tracked boo
 		return fmt.Sprintf("no conjunction of its table has the number %d", t.Value.Lo)
 	}
 	return ""
-}
-
-// strings32 is the name of a part.
-func strings32(words *pipeline.Vocabulary, p part) string {
-	return words.Parts(p.base, word().Left(p.shift))[0]
 }
 
 // may reports whether the bits under the mask may be x.

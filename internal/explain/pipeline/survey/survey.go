@@ -84,14 +84,8 @@ func Of(p *pipeline.Pipeline) Survey {
 	v := verdict{Pipeline: p, tables: tables}
 	v.decide()
 	s.Dead, s.Unsure = v.dead(), append([]string{}, v.unsure...)
-	gone := map[*pipeline.Flow]bool{}
-	for f := range v.why {
-		gone[f] = true
-	}
 	for _, id := range v.order {
-		t := surveyTable(p, id, tables[id], gone)
-		t.Reached = v.reached[id]
-		s.Tables = append(s.Tables, t)
+		s.Tables = append(s.Tables, v.table(id))
 		s.Overlaps = append(s.Overlaps, overlaps(p, id, tables[id])...)
 	}
 	counted := false
@@ -126,25 +120,27 @@ func byTable(p *pipeline.Pipeline) map[pipeline.Table][]*pipeline.Flow {
 	return out
 }
 
-func surveyTable(p *pipeline.Pipeline, id pipeline.Table, flows []*pipeline.Flow, gone map[*pipeline.Flow]bool) Table {
-	t := Table{Name: p.Names.FormatTable(id), Flows: len(flows), Jumps: []Jump{}}
+// table surveys one table, once it is decided which flows are dead.
+func (v *verdict) table(id pipeline.Table) Table {
+	flows := v.tables[id]
+	t := Table{Name: v.Names.FormatTable(id), Reached: v.reached[id], Flows: len(flows), Jumps: []Jump{}}
 	reads, writes, zones := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	jumps := map[Jump]*Jump{}
 	for _, f := range flows {
 		t.Packets += f.Packets
 		t.Bytes += f.Bytes
-		if gone[f] {
+		if _, dead := v.why[f]; dead {
 			t.Dead++
 		} else if f.Counted && f.Packets == 0 {
 			t.Idle++
 		}
-		touch(p, f, reads, writes, zones)
-		ways, _ := p.Jumps(f.Actions, id)
+		touch(v.Pipeline, f, reads, writes, zones)
+		ways, _ := v.Jumps(f.Actions, id)
 		if len(ways) == 0 {
 			t.Ends++
 		}
 		for _, w := range ways {
-			k := Jump{To: p.Names.FormatTable(w.To), Kind: string(w.Kind)}
+			k := Jump{To: v.Names.FormatTable(w.To), Kind: string(w.Kind)}
 			if jumps[k] == nil {
 				jumps[k] = &Jump{To: k.To, Kind: k.Kind}
 			}
