@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -129,7 +130,7 @@ func dumpFlows(ctx context.Context, p *pipeline.Pipeline, bridge string) error {
 		out, err := cmd.Output()
 		switch {
 		case err != nil && said.Len() > 0:
-			return fmt.Errorf("read flows of bridge %s: %s", bridge, oneLine(fmt.Errorf("%s", strings.TrimSpace(said.String()))))
+			return fmt.Errorf("read flows of bridge %s: %s", bridge, strings.TrimSpace(said.String()))
 		case err != nil:
 			return fmt.Errorf("read flows of bridge %s: %w: expected a file of flows, or a bridge of this machine", bridge, err)
 		}
@@ -181,20 +182,12 @@ func printSurvey(w io.Writer, s survey.Survey, o report.Options) error {
 
 // overview is the survey in one line.
 func overview(s survey.Survey) string {
-	out := fmt.Sprintf("%s in %s, %s, %s, %d dead", counted(s.Flows, "flow"), counted(len(s.Tables), "table"),
-		counted(s.Groups, "group"), counted(len(s.Recirculations), "recirculation"), len(s.Dead))
+	out := fmt.Sprintf("%s in %s, %s, %s, %d dead", report.Plural(s.Flows, "flow"), report.Plural(len(s.Tables), "table"),
+		report.Plural(s.Groups, "group"), report.Plural(len(s.Recirculations), "recirculation"), len(s.Dead))
 	if s.Idle >= 0 {
 		out += fmt.Sprintf(", %d others without a packet so far", s.Idle)
 	}
 	return out + "\n"
-}
-
-// counted is a number of things in words.
-func counted(n int, of string) string {
-	if n != 1 {
-		of += "s"
-	}
-	return fmt.Sprintf("%d %s", n, of)
 }
 
 // leads says where a table's flows lead, and how many do.
@@ -269,7 +262,7 @@ func notes(s survey.Survey) string {
 	if n := len(s.Overlaps) - 5; n > 0 {
 		fmt.Fprintf(&out, "note: %d more such pairs: see -o json\n", n)
 	}
-	for i, n := range append(s.Lost, s.NotUnderstood...) {
+	for i, n := range slices.Concat(s.Lost, s.NotUnderstood) {
 		if i == 5 {
 			fmt.Fprintf(&out, "note: %d more places were not understood: see -o json\n", len(s.Lost)+len(s.NotUnderstood)-i)
 			break

@@ -290,7 +290,7 @@ func load(q sample.Question) string {
 		add(strconv.Itoa(n) + " pairs")
 	}
 	if n := q.Load.Connections; n != 0 {
-		add(plural(n, "connection"))
+		add(Plural(n, "connection"))
 	}
 	if n := q.Load.Size; n != 0 {
 		add(strconv.Itoa(n) + " B")
@@ -308,7 +308,8 @@ func load(q sample.Question) string {
 	return cmp.Or(out, "default load")
 }
 
-func plural(n int, noun string) string {
+// Plural is a number of things in words.
+func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -81,7 +81,7 @@ func asked(a *analysis) string {
 	}
 	if p := a.Paper; p != nil {
 		return fmt.Sprintf("Do the findings of %s, “%s”, hold on this machine? %d of the document's %s can be tested by trials here, on %s.",
-			p.Authors, p.Title, tested, plural(all, "claim"), plural(len(a.networks), "network"))
+			p.Authors, p.Title, tested, Plural(all, "claim"), Plural(len(a.networks), "network"))
 	}
 	var workloads, places []string
 	for _, s := range a.sections {
@@ -95,10 +95,10 @@ func asked(a *analysis) string {
 	if len(workloads) == 0 {
 		return "Which network is best? Nothing has been measured yet."
 	}
-	out := fmt.Sprintf("Which of %s is best for %s (%s), and by how much", plural(len(a.networks), "network"),
+	out := fmt.Sprintf("Which of %s is best for %s (%s), and by how much", Plural(len(a.networks), "network"),
 		inWords(workloads, 4), inWords(places, 4))
 	if all > 0 {
-		out += fmt.Sprintf("; and which of %s of documents hold here", plural(all, "claim"))
+		out += fmt.Sprintf("; and which of %s of documents hold here", Plural(all, "claim"))
 	}
 	return out + "?"
 }
@@ -315,7 +315,7 @@ func (c openChoice) text() string {
 	}
 	if c.blocks > 0 {
 		out += fmt.Sprintf("; about %s more, %s of these, are expected to tell", minutes(c.seconds),
-			plural(c.blocks, "repetition"))
+			Plural(c.blocks, "repetition"))
 		if len(c.hopeless) > 0 {
 			out += fmt.Sprintf(", but not of %s", inWords(c.hopeless, 3))
 		}

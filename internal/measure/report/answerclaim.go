@@ -34,7 +34,7 @@ func knownClaims(a *analysis) []answerLine {
 	if told == 1 {
 		are = "is"
 	}
-	head := fmt.Sprintf("%d of %s that can be tested %s told", told, plural(tested, "claim"), are)
+	head := fmt.Sprintf("%d of %s that can be tested %s told", told, Plural(tested, "claim"), are)
 	if told == 0 {
 		out := append([]answerLine{{Text: head + ".", Href: "#claims"}},
 			few(knownNetworks(a), "the rankings", "#rankings")...)
@@ -200,7 +200,7 @@ func openDoubts(judged []claim.Judged, p pace) (doubts []doubt, far []string) {
 // doubtText says what the doubts take together: what a cell is given for one costs the
 // others nothing.
 func doubtText(doubts []doubt, open int, p pace) string {
-	out := fmt.Sprintf("%s cannot be told yet", plural(open, "claim"))
+	out := fmt.Sprintf("%s cannot be told yet", Plural(open, "claim"))
 	if len(doubts) == 0 {
 		return out + "."
 	}

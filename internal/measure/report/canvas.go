@@ -26,20 +26,20 @@ const (
 
 // text writes s with its baseline at y. Classes are those of assets/drawing.css.
 func (d *canvas) text(x, y float64, class, s string) {
-	fmt.Fprintf(&d.body, "<text x=\"%s\" y=\"%s\" class=\"%s\">%s</text>\n", coordinate(round1(x)),
-		coordinate(round1(y)), class, html.EscapeString(s))
+	fmt.Fprintf(&d.body, "<text x=\"%s\" y=\"%s\" class=\"%s\">%s</text>\n", pixel(x),
+		pixel(y), class, html.EscapeString(s))
 }
 
 // rect draws a box.
 func (d *canvas) rect(x, y, width, height float64, class string) {
-	fmt.Fprintf(&d.body, "<rect x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\" class=\"%s\"/>\n", coordinate(round1(x)),
-		coordinate(round1(y)), coordinate(round1(width)), coordinate(round1(height)), class)
+	fmt.Fprintf(&d.body, "<rect x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\" class=\"%s\"/>\n", pixel(x),
+		pixel(y), pixel(width), pixel(height), class)
 }
 
 // line draws a straight line.
 func (d *canvas) line(x1, y1, x2, y2 float64, class string) {
-	d.path(fmt.Sprintf("M%s %sL%s %s", coordinate(round1(x1)), coordinate(round1(y1)), coordinate(round1(x2)),
-		coordinate(round1(y2))), class)
+	d.path(fmt.Sprintf("M%s %sL%s %s", pixel(x1), pixel(y1), pixel(x2),
+		pixel(y2)), class)
 }
 
 // path draws what the commands of SVG's attribute d say.
@@ -49,8 +49,8 @@ func (d *canvas) path(commands, class string) {
 
 // dot draws a point.
 func (d *canvas) dot(x, y, radius float64, class string) {
-	fmt.Fprintf(&d.body, "<circle cx=\"%s\" cy=\"%s\" r=\"%s\" class=\"%s\"/>\n", coordinate(round1(x)),
-		coordinate(round1(y)), coordinate(radius), class)
+	fmt.Fprintf(&d.body, "<circle cx=\"%s\" cy=\"%s\" r=\"%s\" class=\"%s\"/>\n", pixel(x),
+		pixel(y), coordinate(radius), class)
 }
 
 // paragraph writes words below one another from y on, and returns where the next line goes.
@@ -71,6 +71,12 @@ const (
 	letter12   = 6.4
 )
 
+// breadth is how wide a small text is, nearly.
+func breadth(text string) float64 { return letter12 * float64(len([]rune(text))) }
+
+// pixel is where something is in a drawing, to a tenth.
+func pixel(v float64) string { return coordinate(round1(v)) }
+
 // fitted breaks a text into lines that fit a width.
 func fitted(text string, width float64) (out []string) {
 	line := ""
@@ -78,7 +84,7 @@ func fitted(text string, width float64) (out []string) {
 		switch longer := line + " " + word; {
 		case line == "":
 			line = word
-		case float64(len([]rune(longer)))*letter12 <= width:
+		case breadth(longer) <= width:
 			line = longer
 		default:
 			out, line = append(out, line), word

@@ -69,7 +69,7 @@ func claimCounts(judged []claim.Judged) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n[v], behind(v, n[v])))
 		}
 	}
-	return fmt.Sprintf("%s, %s: %s", plural(len(judged), "claim"), plural(all, "finding"), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s, %s: %s", Plural(len(judged), "claim"), Plural(all, "finding"), strings.Join(parts, ", "))
 }
 
 // behind is a verdict behind a number.

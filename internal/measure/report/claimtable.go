@@ -72,7 +72,7 @@ func shortly(c claim.Claim, f claim.Finding) string {
 				n++
 			}
 		}
-		return plainNumber(float64(n)) + " of " + plural(len(f.Steps), "step")
+		return plainNumber(float64(n)) + " of " + Plural(len(f.Steps), "step")
 	}
 	return ""
 }

@@ -102,7 +102,7 @@ func compareLegend(c rank.Comparison, o Options) string {
 // reachText says what a family of tests could have found, and what to do for more.
 func reachText(f rank.Reach) string {
 	size := fmt.Sprintf("%.3g %%", f.Change*100)
-	out := fmt.Sprintf("A change of %s would have been found in %d of %s.", size, f.Found, plural(f.Tests, "row"))
+	out := fmt.Sprintf("A change of %s would have been found in %d of %s.", size, f.Found, Plural(f.Tests, "row"))
 	switch {
 	case f.Found == f.Tests:
 	case f.NeedsMost > 0:
@@ -142,7 +142,7 @@ func verdicts(c rank.Comparison) string {
 		parts = append(parts, fmt.Sprintf("%d changed", n[rank.Changed]))
 	}
 	parts = append(parts, fmt.Sprintf("%d without a significant difference", n[rank.Same]))
-	return fmt.Sprintf("%s of %s compared.", strings.Join(parts, ", "), plural(len(c.Changes)-n[rank.Reference], "figure"))
+	return fmt.Sprintf("%s of %s compared.", strings.Join(parts, ", "), Plural(len(c.Changes)-n[rank.Reference], "figure"))
 }
 
 func changeGrid(q sample.Question, changes []rank.Change) grid {

@@ -100,7 +100,7 @@ func (q question) notes(l line) []string {
 		}
 	}
 	for _, w := range alike(l.Sum.Warnings) {
-		out = append(out, fmt.Sprintf("%s: %s (%d of %s)", w.Gate, w.Text, w.Count, plural(l.Sum.Trials, "trial")))
+		out = append(out, fmt.Sprintf("%s: %s (%d of %s)", w.Gate, w.Text, w.Count, Plural(l.Sum.Trials, "trial")))
 	}
 	for _, k := range l.Sum.Kernels {
 		if k != "host" {
@@ -125,7 +125,7 @@ func endNote(e rank.End, trials int) string {
 	if e.Reason != "" {
 		out += ": " + strings.Join(strings.Fields(e.Reason), " ")
 	}
-	return fmt.Sprintf("%s (%d of %s)", out, e.Count, plural(trials, "trial"))
+	return fmt.Sprintf("%s (%d of %s)", out, e.Count, Plural(trials, "trial"))
 }
 
 // status is the line in a word where it has no figure: its most frequent end.
@@ -153,7 +153,7 @@ func counts(trials []sample.Trial) string {
 	if len(parts) == 0 {
 		return "no trials"
 	}
-	return plural(len(trials), "trial") + ": " + strings.Join(parts, ", ")
+	return Plural(len(trials), "trial") + ": " + strings.Join(parts, ", ")
 }
 
 // incomplete says that the run is unfinished; empty for a finished one.
@@ -164,7 +164,7 @@ func (in Input) incomplete() string {
 	n, m := len(in.Results.Trials), in.Results.Header.Planned
 	out := fmt.Sprintf("incomplete: %d trials", n)
 	if m > 0 {
-		out = fmt.Sprintf("incomplete: %d of %s", n, plural(m, "trial"))
+		out = fmt.Sprintf("incomplete: %d of %s", n, Plural(m, "trial"))
 	}
 	return out + ", continue with --resume"
 }

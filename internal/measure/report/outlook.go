@@ -59,7 +59,7 @@ func newProspect(row rank.Row) prospect {
 		p.Score = score(row.Score)
 	}
 	if len(row.Missing) > 0 {
-		p.Missing = fmt.Sprintf("no OK trial for %s: %s", plural(len(row.Missing), "sub-feature"),
+		p.Missing = fmt.Sprintf("no OK trial for %s: %s", Plural(len(row.Missing), "sub-feature"),
 			listed(row.Missing, "; ", 3))
 	}
 	return p

@@ -110,7 +110,7 @@ func newPage(a *analysis) (*page, error) {
 
 // subtitle says when and how much.
 func subtitle(a *analysis) string {
-	parts := []string{counts(a.Results.Trials), plural(len(a.networks), "network")}
+	parts := []string{counts(a.Results.Trials), Plural(len(a.networks), "network")}
 	if first, last := span(a.Results.Trials); !first.IsZero() {
 		when := first.UTC().Format("2006-01-02 15:04")
 		if d := last.Sub(first); d >= time.Minute {

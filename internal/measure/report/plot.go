@@ -69,8 +69,7 @@ func newPlot(xs []float64, all []exhibitSeries, by float64, over, unit string) *
 		return barPlot(all, by, top, unit)
 	}
 	p := &plot{Width: plotWidth, Height: plotHeight, XTitle: over, Unit: unit}
-	step := niceStep(top / 4)
-	limit := math.Ceil(top/step) * step
+	step, limit := axisUpTo(top)
 	y := func(v float64) float64 {
 		return round1(plotHeight - plotBottom - (plotHeight-plotBottom-plotTop)*min(max(v/limit, 0), 1))
 	}
@@ -135,6 +134,13 @@ func ends(v stat.Interval) (low, high float64) {
 		return v.Center, v.Center
 	}
 	return v.Low, v.High
+}
+
+// axisUpTo is the distance of ticks on an axis from 0, and its end, which is one of them and
+// not below most.
+func axisUpTo(most float64) (step, limit float64) {
+	step = niceStep(max(most, 1e-9) / 4)
+	return step, max(math.Ceil(most/step)*step, step)
 }
 
 func round1(v float64) float64 { return math.Round(10*v) / 10 }

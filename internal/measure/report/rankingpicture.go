@@ -98,8 +98,9 @@ func (a *analysis) drawProspect(d *canvas, y float64, i int, p prospect, interva
 		d.rect(drawingMargin-8, y, drawingWidth-2*drawingMargin+16, rankRow, "stripe")
 	}
 	base, middleOf := y+rankRow/2+4, y+rankRow/2
-	network := slices.IndexFunc(chartNetworks(a), func(n chartNetwork) bool { return n.Name == p.Network })
-	colour := fmt.Sprint(chartNetworks(a)[max(network, 0)].Color)
+	networks := chartNetworks(a)
+	network := slices.IndexFunc(networks, func(n chartNetwork) bool { return n.Name == p.Network })
+	colour := fmt.Sprint(networks[max(network, 0)].Color)
 	if !p.Baseline && p.Missing == "" {
 		d.text(rankNames-8, base, "soft end", fmt.Sprint(i+1))
 	}
@@ -159,13 +160,12 @@ func (a *analysis) pictureLegend() (out []string) {
 func weighedShortly(o *rank.Outlook) string {
 	const shown = 6
 	var workloads []string
-	n := 0
 	for _, w := range o.Weights {
 		if w.Share > 0 {
 			workloads = append(workloads, w.Question.Workload)
-			n++
 		}
 	}
+	n := len(workloads)
 	if n <= shown {
 		return weighed(o)
 	}

@@ -44,13 +44,13 @@ func (s *steeringStudy) asked() string {
 			phases += len(sc.phases)
 		}
 		parts = append(parts,
-			fmt.Sprintf("How near does steering come to the best choice in hindsight while load and faults change (%s)?", plural(phases, "phase")))
+			fmt.Sprintf("How near does steering come to the best choice in hindsight while load and faults change (%s)?", Plural(phases, "phase")))
 	}
 	if n := countBars(s.Figures); n > 0 {
-		parts = append(parts, fmt.Sprintf("Does steering keep its bars? %s of %s have one.", plural(n, "figure"),
-			plural(len(byDrill(s.Figures)), "drill")))
+		parts = append(parts, fmt.Sprintf("Does steering keep its bars? %s of %s have one.", Plural(n, "figure"),
+			Plural(len(byDrill(s.Figures)), "drill")))
 	} else if n := len(s.Figures); n > 0 {
-		parts = append(parts, fmt.Sprintf("What do %s of steering measure?", plural(len(byDrill(s.Figures)), "drill")))
+		parts = append(parts, fmt.Sprintf("What do %s of steering measure?", Plural(len(byDrill(s.Figures)), "drill")))
 	}
 	return cmp.Or(strings.Join(parts, " "), "How well does steering do?")
 }
@@ -81,7 +81,7 @@ func (s *steeringStudy) knownBars() (out []answerLine) {
 	if bars == 0 {
 		return nil
 	}
-	out = append(out, answerLine{Text: fmt.Sprintf("%d of %s met.", len(met), plural(bars, "bar")), Href: "#figures"})
+	out = append(out, answerLine{Text: fmt.Sprintf("%d of %s met.", len(met), Plural(bars, "bar")), Href: "#figures"})
 	for _, f := range missed {
 		out = append(out, answerLine{Mark: "not met", Class: "failed", Text: f.sized(), Href: "#figures"})
 	}

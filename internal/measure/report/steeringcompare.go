@@ -108,7 +108,7 @@ func (c SteeringComparison) verdicts() string {
 		}
 	}
 	out := fmt.Sprintf("%d better, %d worse, %d changed, %d without a significant difference, %d of too few values, of %s compared.",
-		n["better"], n["worse"], n["changed"], n["~"], n["too few"], plural(len(c.Changes), "figure"))
+		n["better"], n["worse"], n["changed"], n["~"], n["too few"], Plural(len(c.Changes), "figure"))
 	if len(crossed) > 0 {
 		out += " Bars met in one run alone: " + listed(crossed, "; ", 6) + "."
 	}

@@ -223,7 +223,7 @@ func (s *scriptStudy) view(id string, all *steeringStudy) scriptView {
 		}
 		out.Events = append(out.Events, e.view())
 	}
-	out.Counts = fmt.Sprintf("%s, %s", plural(len(s.events), "event"), plural(s.moves, "move"))
+	out.Counts = fmt.Sprintf("%s, %s", Plural(len(s.events), "event"), Plural(s.moves, "move"))
 	return out
 }
 

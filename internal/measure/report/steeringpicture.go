@@ -104,7 +104,7 @@ func (p play) partName(part part) []string {
 
 // fits tells whether there is room for a text in a part's columns.
 func (p play) fits(text string, part part) bool {
-	return letter12*float64(len([]rune(text))) <= p.x(part.to)-p.x(part.from)-8
+	return breadth(text) <= p.x(part.to)-p.x(part.from)-8
 }
 
 // classes are those of a run's line: the steered ones are thick and drawn through, the others
@@ -131,7 +131,7 @@ func (p play) legend(y float64) {
 	for _, r := range p.script.runs {
 		p.line(x, y-4, x+26, y-4, p.classes(r))
 		p.text(x+32, y, "ink", p.name(r))
-		x += 32 + letter12*float64(len([]rune(p.name(r)))) + 22
+		x += 32 + breadth(p.name(r)) + 22
 	}
 	if p.script.moves > 0 {
 		p.line(x, y-4, x+26, y-4, "move")
@@ -149,11 +149,7 @@ func (p play) axis(top, bottom float64, sc scale) func(float64) float64 {
 			}
 		}
 	}
-	step := niceStep(max(most, 1e-9) / 4)
-	limit := math.Ceil(most/step) * step
-	if limit == 0 {
-		limit = step
-	}
+	step, limit := axisUpTo(most)
 	y := func(v float64) float64 { return bottom - (bottom-top)*min(max(v/sc.by/limit, 0), 1) }
 	for v := 0.0; v <= limit*1.0001; v += step {
 		p.line(playLeft, y(v*sc.by), playRight, y(v*sc.by), "rule")
@@ -188,8 +184,7 @@ func (p play) curve(r runStudy, y func(float64) float64) {
 			pen = "M"
 			continue
 		}
-		path.WriteString(pen + coordinate(round1(p.x((part[0].from+part[len(part)-1].to)/2))) + " " +
-			coordinate(round1(y(mean))))
+		path.WriteString(pen + pixel(p.x((part[0].from+part[len(part)-1].to)/2)) + " " + pixel(y(mean)))
 		pen = "L"
 	}
 	if path.Len() > 0 {
@@ -270,7 +265,7 @@ func (p play) foot(y float64) float64 {
 		y = p.paragraph(y, "ink", "Flows moved: "+strings.Join(moved, "; ")+".")
 	}
 	if n := p.canaries(); n > 0 {
-		y = p.paragraph(y, "soft", fmt.Sprintf("Not marked: %s another network for a moment.", plural(n, "trial")+" of"))
+		y = p.paragraph(y, "soft", fmt.Sprintf("Not marked: %s of another network for a moment.", Plural(n, "trial")))
 	}
 	var steps []float64
 	for _, r := range p.script.runs {

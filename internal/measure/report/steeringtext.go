@@ -73,10 +73,10 @@ func (s *steeringStudy) subtitle() string {
 		for _, f := range s.Figures {
 			drills[f.Drill] = true
 		}
-		parts = append(parts, plural(len(drills), "drill"), plural(n, "figure"))
+		parts = append(parts, Plural(len(drills), "drill"), Plural(n, "figure"))
 	}
 	if n := len(s.scripts); n > 0 {
-		parts = append(parts, plural(n, "script"))
+		parts = append(parts, Plural(n, "script"))
 	}
 	if !s.Started.IsZero() {
 		parts = append(parts, s.Started.UTC().Format("2006-01-02 15:04")+" UTC")
@@ -109,7 +109,7 @@ func (s *steeringStudy) verdict() []string {
 		bars++
 	}
 	if bars > 0 {
-		t := fmt.Sprintf("%d of %s met", met, plural(bars, "bar"))
+		t := fmt.Sprintf("%d of %s met", met, Plural(bars, "bar"))
 		if len(missed) > 0 {
 			t += "; not met: " + listed(missed, "; ", 6)
 		}

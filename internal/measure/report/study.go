@@ -67,7 +67,7 @@ func studyBlocks(studies []Study) []block {
 
 // state says what the verdicts rest on.
 func (s Study) state() string {
-	n := plural(len(s.Claims), "claim")
+	n := Plural(len(s.Claims), "claim")
 	switch {
 	case s.Dir == "":
 		return fmt.Sprintf("%s, not run yet: \"pathwise paper run --quick %s\".", n, s.Name)
@@ -228,7 +228,7 @@ func paperBlocks(s Study) []block {
 	for _, e := range p.Exhibits {
 		shown.table.add(e.ID, e.Title, counterpart(e), fmt.Sprint(len(claimsOf(e, s.Claims))))
 	}
-	return append(out, names, shown, heading{2, plural(len(s.Claims), "claim")}, s.grid())
+	return append(out, names, shown, heading{2, Plural(len(s.Claims), "claim")}, s.grid())
 }
 
 // counterpart says what stands for an exhibit in a report.

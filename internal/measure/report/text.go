@@ -70,7 +70,7 @@ func briefBlocks(a *analysis) []block {
 func headBlocks(a *analysis) []block {
 	out := []block{
 		heading{1, a.title()},
-		para(fmt.Sprintf("%s; %s; random order from seed %d.", counts(a.Results.Trials), plural(len(a.networks), "network"),
+		para(fmt.Sprintf("%s; %s; random order from seed %d.", counts(a.Results.Trials), Plural(len(a.networks), "network"),
 			a.Results.Header.Seed)),
 	}
 	if s := a.incomplete(); s != "" {
