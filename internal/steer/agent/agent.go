@@ -108,6 +108,8 @@ type Agent struct {
 	unread       error
 	// stranded is when pods could not be taken in.
 	stranded map[string]time.Time
+	// pins are those of pods that are taken up again, by their and the peer's UID.
+	pins map[string]map[string]string
 	// waking are the pairs whose connections are to be woken once the other agent knows.
 	waking []*pair
 	// sustained is when the leases of what is not adopted yet were last renewed.
@@ -194,7 +196,7 @@ func New(cfg Config) (*Agent, error) {
 		refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
 		suspects: map[*hostPath]*remoteHost{}, hostParams: detect.Hosts(), pairParams: detect.Pairs(),
-		stranded: map[string]time.Time{}, warned: map[string]time.Time{},
+		stranded: map[string]time.Time{}, pins: map[string]map[string]string{}, warned: map[string]time.Time{},
 		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)}}
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
@@ -230,7 +232,8 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.running(a.surveyAll)
 			a.running(a.wakeAll)
 		}
-		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom} {
+		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom,
+			a.keepAll} {
 			a.running(f)
 		}
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",
@@ -350,10 +353,7 @@ func (a *Agent) close() error {
 				errs = append(errs, a.undirect(q))
 			}
 		}
-		if p.plane != nil {
-			errs = append(errs, p.plane.Close())
-		}
-		errs = append(errs, p.closeEchoer())
+		errs = append(errs, p.close())
 	}
 	if a.passive != nil {
 		errs = append(errs, a.passive.Close())

@@ -83,6 +83,7 @@ func (a *Agent) takeInPod(p topo.Pod) {
 	} else {
 		a.pods[p.UID] = l
 		err = a.rejoin(l)
+		a.repin(l)
 		a.observe()
 		a.rewatch(a.cfg.Now())
 	}

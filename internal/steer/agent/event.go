@@ -48,6 +48,8 @@ const (
 	EventSuspect = "suspect"
 	EventCleared = "cleared"
 	EventPinned  = "pinned"
+	// EventPod: an interface or the sandbox of a pod has come back.
+	EventPod = "pod"
 	// EventConflict: pods that a description gives one address are not steered.
 	EventConflict = "conflict"
 	EventWarning  = "warning"

@@ -37,6 +37,12 @@ type pod struct {
 	withdrawing bool
 	// narrow is when room for more peers could not be made.
 	narrow time.Time
+	// inode identifies the namespace that the pod was taken up in. keeper keeps what
+	// leads out of it, nil where nothing is to be changed; bare says that it has put back
+	// something, and what is made for pairs is to be made again.
+	inode  uint64
+	keeper *route.Keeper
+	bare   bool
 	// echoer asks peers from the pod's own addresses; nil where there can be none.
 	// echoes are by sequence number whose they are.
 	echoer *probe.Echoer
@@ -145,7 +151,9 @@ func (a *Agent) drop(p *pod) error {
 	if netns.Exists(p.Netns) {
 		errs = append(errs, route.Clear(p.Netns))
 	}
-	errs = append(errs, p.plane.Remove(), p.closeEchoer())
+	errs = append(errs, p.plane.Remove())
+	p.plane = nil
+	errs = append(errs, p.close())
 	if a.passive != nil {
 		a.survey.unwatch(p.cookie)
 	}
@@ -173,17 +181,27 @@ func (a *Agent) observe() {
 	a.observed = peers
 }
 
+// errMoved is returned for a pod whose sandbox is made again as it is taken up.
+var errMoved = errors.New("its namespace has just been made again")
+
 // adopt attaches the data plane to a pod, or takes over the one that is there. It needs
 // no lock. Without what faults tell of it works less well.
 func (a *Agent) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, err error) {
 	l = &pod{Pod: p, pairs: map[string]*pair{}}
+	if l.inode, err = netns.Inode(p.Netns); err != nil {
+		return nil, nil, err
+	}
+	// First: what is missing may be what keeps the rest from being found.
+	if err := a.openKeeper(l); err != nil {
+		faults = append(faults, fmt.Errorf("its routes are not looked after: %w", err))
+	}
 	cfg := dataplane.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: pinsOf(a.cfg.PinDir, p.UID),
 		Former: formerPins(a.cfg.PinDir, p.UID), Now: a.cfg.Now, Peers: a.cfg.peers}
 	for _, at := range p.Attachments[1:] {
 		cfg.PathDevs = append(cfg.PathDevs, at.Dev)
 	}
 	if l.plane, err = dataplane.Open(cfg); err != nil {
-		return nil, nil, err
+		return nil, nil, errors.Join(err, l.close())
 	}
 	if err := unlead(l, others); err != nil {
 		faults = append(faults, err)
@@ -194,8 +212,11 @@ func (a *Agent) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, err
 	}
 	if a.passive != nil {
 		if l.cookie, err = a.passive.Watch(p.Netns); err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("watch connections: %w", err), l.plane.Close(), l.closeEchoer())
+			return nil, nil, errors.Join(fmt.Errorf("watch connections: %w", err), l.close())
 		}
+	}
+	if !l.sandboxed() {
+		return nil, nil, errors.Join(errMoved, l.close())
 	}
 	return l, faults, nil
 }

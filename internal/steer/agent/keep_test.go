@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/stream"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// device is what is needed to make a pod's interface again.
+type device struct {
+	dev, addr, mac, parent string
+	mtu                    int
+}
+
+// device looks at a pod's interface, whose parent is one of the pod's host.
+func (b *bed) device(p topo.Pod, dev string) (d device) {
+	b.t.Helper()
+	find := func(ns string, see func(*netlink.Handle) error) {
+		b.t.Helper()
+		h, err := netns.Netlink(ns)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		defer h.Close()
+		if err := see(h); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	parent := 0
+	find(p.Netns, func(h *netlink.Handle) error {
+		l, err := h.LinkByName(dev)
+		if err != nil {
+			return err
+		}
+		addrs, err := h.AddrList(l, netlink.FAMILY_V4)
+		if err != nil || len(addrs) != 1 {
+			return fmt.Errorf("%d addresses of %s: %w", len(addrs), dev, err)
+		}
+		d = device{dev: dev, addr: addrs[0].IPNet.String(), mac: l.Attrs().HardwareAddr.String(), mtu: l.Attrs().MTU}
+		parent = l.Attrs().ParentIndex
+		return nil
+	})
+	find(b.state.Hosts[p.Host-1].Netns, func(h *netlink.Handle) error {
+		l, err := h.LinkByIndex(parent)
+		if err != nil {
+			return err
+		}
+		d.parent = l.Attrs().Name
+		return nil
+	})
+	return d
+}
+
+// remake makes a pod's macvlan interface again, as whoever attached the pod would.
+func (b *bed) remake(p topo.Pod, d device) {
+	b.t.Helper()
+	host := b.state.Hosts[p.Host-1].Netns
+	b.runIn(host, "ip", "link", "add", "link", d.parent, "name", "pw-again", "address", d.mac, "mtu", fmt.Sprint(d.mtu),
+		"type", "macvlan", "mode", "bridge")
+	b.runIn(host, "ip", "link", "set", "pw-again", "netns", p.Netns, "name", d.dev)
+	b.run(p, "ip", "addr", "add", d.addr, "dev", d.dev)
+	b.run(p, "ip", "link", "set", d.dev, "up")
+}
+
+// TestInterfacesComeBack: a pod's interface goes and comes back in one of many ways, and
+// its path is used again. Nobody but the agent brings back what went with it.
+func TestInterfacesComeBack(t *testing.T) {
+	b := newBed(t, "t-back", "routed-bgp", "vxlan", "macvlan")
+	b.start("h1", nil)
+	b.start("h2", nil)
+	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
+	b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") })
+	for _, step := range []struct {
+		name, network, pod string
+		// away and back are what happens to the interface; both are shell commands of the
+		// pod, with the interface's name and address for DEV and ADDR.
+		away, back string
+		remade     bool
+	}{
+		{"link", "vxlan", "a", "ip link set DEV down", "ip link set DEV up", false},
+		{"link of a macvlan", "macvlan", "a", "ip link set DEV down", "ip link set DEV up", false},
+		{"link of the peer", "vxlan", "b", "ip link set DEV down", "ip link set DEV up", false},
+		{"address", "vxlan", "a", "ip addr del ADDR dev DEV", "ip addr add ADDR dev DEV", false},
+		{"routes", "vxlan", "a", "ip route flush dev DEV; ip route flush table all dev DEV proto boot", "true", false},
+		{"link of the default network", "vxlan", "a", "ip link set eth0 down", "ip link set eth0 up", false},
+		{"interface", "macvlan", "a", "ip link del DEV", "", true},
+		{"interface of the peer", "macvlan", "b", "ip link del DEV", "", true},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			outer := b.t
+			b.t = t
+			defer func() { b.t = outer }()
+			b.move(step.network)
+			p := b.pod(step.pod)
+			at, _ := p.On(step.network)
+			d := b.device(p, at.Dev)
+			sh := func(text string) {
+				t.Helper()
+				b.run(p, "sh", "-c", strings.NewReplacer("DEV", d.dev, "ADDR", d.addr).Replace(text))
+			}
+			sh(step.away)
+			time.Sleep(300 * time.Millisecond) // the path is left meanwhile
+			if step.remade {
+				b.remake(p, d)
+			} else {
+				sh(step.back)
+			}
+			b.flows(step.network)
+		})
+	}
+	checkLived(t, rr.stop(), udp.stop())
+}
+
+// TestFitAgain: what the agent had made in the pod for a pair is there again after its
+// interfaces were down: the route of its own, and what that leads by.
+func TestFitAgain(t *testing.T) {
+	b := newBed(t, "t-fit", "routed-bgp", "vxlan")
+	a := b.start("h1", nil)
+	b.start("h2", nil)
+	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	b.await("the pair to open", func() bool { return a.opened("a", "b") })
+	b.move("vxlan")
+	p, peer := b.pod("a"), b.pod("b").Addr().String()
+	own := func() string { return b.run(p, "ip", "route", "show", "proto", "80", "root", peer) }
+	b.await("the route to lead straight", func() bool { return strings.Contains(own(), "169.254.80.87") })
+	at, _ := p.On("vxlan")
+	for _, dev := range []string{at.Dev, "eth0"} {
+		since := a.journal.last().ID
+		b.run(p, "sh", "-c", fmt.Sprintf("ip link set %s down; ip link set %s up", dev, dev))
+		a.event(b, since, dev+" to be whole again", func(e Event) bool {
+			return e.Kind == EventPod && strings.Contains(e.Reason, "pod a: "+dev+" is whole again")
+		})
+		b.await("the pair's own route", func() bool { return strings.Contains(own(), "rto_min") })
+		b.flows("vxlan")
+	}
+	b.await("the route to lead straight", func() bool { return strings.Contains(own(), "169.254.80.87") })
+	if r := udp.stop(); r.Counts.Datagrams.Received == 0 {
+		t.Errorf("%+v", r.Counts.Datagrams)
+	}
+}
+
+// TestPinsLast: a pin outlives that a pod is taken up again.
+func TestPinsLast(t *testing.T) {
+	b := newBed(t, "t-pins", "routed-bgp", "macvlan")
+	a := b.start("h1", nil)
+	b.start("h2", nil)
+	b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	b.await("the pair to open", func() bool { return a.opened("a", "b") })
+	if _, err := a.Order(Order{Local: "a", Remote: "b", Network: "macvlan", Pin: true}); err != nil {
+		t.Fatal(err)
+	}
+	p := b.pod("a")
+	at, _ := p.On("macvlan")
+	d := b.device(p, at.Dev)
+	b.run(p, "ip", "link", "del", d.dev)
+	b.remake(p, d)
+	b.flows("macvlan")
+	if !slices.ContainsFunc(a.Paths(), func(s PathStatus) bool { return s.Network == "macvlan" && s.Pinned }) {
+		t.Errorf("%+v", a.Paths())
+	}
+}
