@@ -19,7 +19,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s: group %q", c.CommandPath(), c.GroupID)
 		}
 	}
-	walk(root, func(c *cobra.Command) {
+	eachCommand(root, func(c *cobra.Command) {
 		const width = 80
 		if n := utf8.RuneCountInString(c.Short) + c.NamePadding() + len("   "); n > width {
 			t.Errorf("%s: %q is %d columns wide with its name", c.CommandPath(), c.Short, n)
@@ -40,12 +40,12 @@ func TestHelp(t *testing.T) {
 	})
 }
 
-// walk calls f for every command of the user's.
-func walk(c *cobra.Command, f func(*cobra.Command)) {
+// eachCommand calls f for every command of the user's.
+func eachCommand(c *cobra.Command, f func(*cobra.Command)) {
 	f(c)
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() {
-			walk(sub, f)
+			eachCommand(sub, f)
 		}
 	}
 }

@@ -28,7 +28,7 @@ pipeline means here is in docs/explanation/pipelines.md.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(ovsShowCommand(e))
+	cmd.AddCommand(ovsShowCommand(e), ovsTraceCommand(e))
 	return cmd
 }
 
@@ -82,7 +82,12 @@ BRIDGE is a name, or unix:SOCKET, which ovs-ofctl is asked for.`,
 
 // readPipeline reads the flows of a file, of standard input, or of a bridge.
 func (e env) readPipeline(ctx context.Context, name string) (*pipeline.Pipeline, error) {
-	p := pipeline.New(nil)
+	return e.readNamed(ctx, name, nil)
+}
+
+// readNamed reads a pipeline whose ports and tables have the names that are known.
+func (e env) readNamed(ctx context.Context, name string, names *pipeline.Names) (*pipeline.Pipeline, error) {
+	p := pipeline.New(names)
 	info, err := os.Stat(name)
 	switch {
 	case name == "-":

@@ -239,6 +239,9 @@ func (v *Vocabulary) Name(b Base) string { return v.bases[b].name }
 // width of a base in bits.
 func (v *Vocabulary) width(b Base) int { return v.bases[b].bits }
 
+// Full is the bits that a base has.
+func (v *Vocabulary) Full(b Base) Value { return ones(v.width(b)) }
+
 func metadataRows() []row {
 	const ro = true
 	return []row{

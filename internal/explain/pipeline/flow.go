@@ -13,6 +13,8 @@ type Pipeline struct {
 	Lost  []Note
 	Names *Names
 	Words *Vocabulary
+	// byID holds the first group of each number.
+	byID map[uint32]*Group
 }
 
 // Note is a piece of the input that was not understood, and why.

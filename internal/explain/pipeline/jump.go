@@ -65,11 +65,18 @@ func (p *Pipeline) walk(list []Action, seen map[uint64]bool, fn func(Action) (in
 }
 
 // Group is the one of that number, or nil.
-func (p *Pipeline) Group(id uint32) *Group {
-	for _, g := range p.Groups {
-		if g.ID == id {
-			return g
+func (p *Pipeline) Group(id uint32) *Group { return p.byID[id] }
+
+// Entry is the table that packets enter: 0, or the first of the input where tables have
+// names only.
+func (p *Pipeline) Entry() Table {
+	for _, f := range p.Flows {
+		if f.Table < Unnumbered {
+			return 0
 		}
 	}
-	return nil
+	if len(p.Flows) == 0 {
+		return 0
+	}
+	return p.Flows[0].Table
 }

@@ -58,3 +58,10 @@ func (p *Pipeline) PrintActions(list []Action) string {
 	w.actions(list)
 	return w.String()
 }
+
+// PrintTerms is a match, or a packet, without a priority.
+func (p *Pipeline) PrintTerms(m Match) string {
+	w := printer{Pipeline: p}
+	w.match(m, DefaultPriority)
+	return w.String()
+}

@@ -32,7 +32,7 @@ func New(names *Names) *Pipeline {
 	if names == nil {
 		names = NewNames()
 	}
-	return &Pipeline{Names: names, Words: NewVocabulary()}
+	return &Pipeline{Names: names, Words: NewVocabulary(), byID: map[uint32]*Group{}}
 }
 
 // Read adds the flows and groups of a dump, or of a list for ovs-ofctl add-flows. Lines that
@@ -95,7 +95,11 @@ func (p *Pipeline) ReadLine(n int, line string) {
 	}
 	q := parser{Pipeline: p, line: n}
 	if strings.HasPrefix(s, "group_id=") {
-		p.Groups = append(p.Groups, q.group(s))
+		g := q.group(s)
+		p.Groups = append(p.Groups, g)
+		if p.byID[g.ID] == nil {
+			p.byID[g.ID] = g
+		}
 		for _, note := range q.notes {
 			p.lose(note)
 		}

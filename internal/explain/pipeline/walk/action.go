@@ -1,0 +1,252 @@
+package walk
+
+import (
+	"fmt"
+	"strings"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+)
+
+// actions carries out a list, in order (do_xlate_actions of
+// ofproto/ofproto-dpif-xlate.c).
+func (w *walker) actions(list []pipeline.Action) {
+	for _, a := range list {
+		if w.exit || !w.action(a) {
+			return
+		}
+	}
+}
+
+// action carries out one, and says whether the list goes on.
+func (w *walker) action(a pipeline.Action) bool {
+	p := w.packet
+	switch a.Kind {
+	case pipeline.Output:
+		w.output(a)
+	case pipeline.OutputTrunc:
+		w.trunc(a)
+	case pipeline.Controller:
+		w.event(Controller, w.text(a))
+	case pipeline.Enqueue:
+		queue, queued := p.queue, p.queued
+		p.queue, p.queued = a.N, true
+		w.leave(a.Port)
+		p.queue, p.queued = queue, queued
+	case pipeline.SetQueue:
+		p.queue, p.queued = a.N, true
+	case pipeline.PopQueue:
+		p.queue, p.queued = 0, false
+	case pipeline.Resubmit, pipeline.Goto:
+		w.jump(a)
+	case pipeline.GroupAction:
+		w.group(a)
+	case pipeline.CT:
+		w.track(a)
+	case pipeline.CTClear:
+		p.untrack()
+	case pipeline.Clone:
+		w.clone(a.Nested)
+	case pipeline.WriteActions:
+		w.writeActions(a.Nested)
+	case pipeline.ClearActions:
+		p.actions = nil
+		p.fields[pipeline.ActsetOutput] = pipeline.Value{Lo: uint64(pipeline.PortUnset)}
+	case pipeline.DecTTL:
+		return w.decTTL()
+	case pipeline.Exit:
+		w.exit = true
+	default:
+		return w.other(a)
+	}
+	return true
+}
+
+// other carries out actions that lead nowhere.
+func (w *walker) other(a pipeline.Action) bool {
+	switch a.Kind {
+	case pipeline.Learn:
+		w.event(Learn, w.text(a))
+		if a.Dst.Field != nil {
+			w.unknown(w.text(a), "whether a flow is learnt depends on what has been learnt")
+		}
+	case pipeline.Meter:
+		w.event(Meter, w.text(a))
+	case pipeline.Sample:
+		w.event(Sample, w.text(a))
+	case pipeline.Bundle, pipeline.BundleLoad:
+		w.bundle(a)
+	case pipeline.CheckLarger:
+		bit := pipeline.Value{}
+		if w.oracle.Larger(a.N) {
+			bit.Lo = 1
+		}
+		w.packet.put(a.Dst, bit)
+	case pipeline.NoteAction, pipeline.FinTimeout, pipeline.Conjunction, "debug_slow":
+	default:
+		if !w.assign(a) {
+			w.unknown(w.text(a), "no walk through this action is known")
+		}
+	}
+	return true
+}
+
+// text is an action as it is written.
+func (w *walker) text(a pipeline.Action) string { return w.PrintActions([]pipeline.Action{a}) }
+
+// jump looks up the table that the action names.
+func (w *walker) jump(a pipeline.Action) {
+	if a.Original {
+		w.unknown(w.text(a), "the original direction of the connection is not known")
+		return
+	}
+	port := w.packet.inPort()
+	if a.Kind == pipeline.Resubmit && a.Port != pipeline.PortIn {
+		port = a.Port
+	}
+	to := a.Table
+	if to == pipeline.NoTable && a.Kind == pipeline.Resubmit {
+		to = w.table
+	}
+	w.resubmit(to, port)
+}
+
+func (w *walker) output(a pipeline.Action) {
+	if a.Src.Field == nil {
+		w.leave(a.Port)
+		return
+	}
+	const ports = 0xffff
+	if v := w.packet.read(a.Src); v.Hi == 0 && v.Lo <= ports {
+		w.leave(pipeline.Port(v.Lo))
+	} else {
+		w.say("there is no port of the number in %s", a.Src.Field.Name)
+	}
+}
+
+// trunc sends the first bytes of the packet out of a port (xlate_output_trunc_action).
+func (w *walker) trunc(a pipeline.Action) {
+	switch in := w.packet.inPort(); a.Port {
+	case pipeline.PortIn:
+		a.Port = in
+	case in:
+		w.say("not to the port that it came from")
+		return
+	}
+	w.event(Output, w.text(a))
+}
+
+// leave sends the packet out of a port (xlate_output_action).
+func (w *walker) leave(port pipeline.Port) {
+	switch port {
+	case pipeline.PortNone, pipeline.PortUnset:
+		return
+	case pipeline.PortIn:
+		port = w.packet.inPort()
+	case pipeline.PortTable:
+		w.resubmit(w.Entry(), w.packet.inPort())
+		return
+	case pipeline.PortController:
+		w.event(Controller, w.text(pipeline.Action{Kind: pipeline.Controller, N: 0xffff}))
+		return
+	case pipeline.PortNormal, pipeline.PortFlood, pipeline.PortAll:
+		name := w.Names.FormatPort(port)
+		if port == pipeline.PortNormal {
+			w.walk.Opaque = append(w.walk.Opaque, name)
+		}
+		w.event(Output, name)
+		return
+	default:
+		if port == w.packet.inPort() {
+			w.say("not to the port that it came from")
+			return
+		}
+	}
+	text := "output:" + w.Names.FormatPort(port)
+	if w.packet.queued {
+		text = fmt.Sprintf("set_queue:%d,", w.packet.queue) + text
+	}
+	w.event(Output, text)
+}
+
+// clone carries out a list on a copy, and the action set with it. An exit there ends the
+// original too (clone_xlate_actions leaves ctx->exit as it is).
+func (w *walker) clone(list []pipeline.Action) {
+	saved := w.packet
+	w.packet = saved.clone()
+	w.actions(list)
+	if !w.exit {
+		w.actionSet()
+	}
+	w.packet = saved
+}
+
+// resume goes on after a group's bucket, whether or not that met an exit.
+func (w *walker) resume() { w.exit = w.at.Failed != "" || !w.walk.Understood() }
+
+// decTTL says whether the list goes on: a packet whose TTL runs out goes to the
+// controller, and the list ends (compose_dec_ttl).
+func (w *walker) decTTL() bool {
+	p := w.packet
+	if !p.isIP() {
+		return true
+	}
+	if ttl := p.fields[pipeline.NWTTL].Lo; ttl > 1 {
+		p.fields[pipeline.NWTTL] = pipeline.Value{Lo: ttl - 1}
+		return true
+	}
+	w.event(TTL, "dec_ttl")
+	return false
+}
+
+// group carries out a group: each bucket on a copy, or the one that is chosen.
+func (w *walker) group(a pipeline.Action) {
+	g := w.Group(uint32(a.N))
+	switch {
+	case g == nil:
+		w.unknown(w.text(a), "the group is not in the input: expected the output of \"ovs-ofctl dump-groups\" too")
+		return
+	case w.nested >= MaxDepth:
+		w.fail("over %d groups in each other", MaxDepth)
+		return
+	case len(g.Buckets) == 0:
+		return
+	}
+	list := g.Buckets
+	switch g.Type {
+	case "all", "indirect":
+	case "select", "fast_failover", "ff":
+		i := w.oracle.Choose(fmt.Sprintf("group %d", g.ID), len(list), w.packet)
+		w.event(Choice, fmt.Sprintf("group:%d bucket %d of %d", g.ID, i+1, len(list)))
+		list = list[i : i+1]
+		if g.Type == "select" && !strings.Contains(g.Text, "selection_method") {
+			w.at.Hashed++
+		}
+	default:
+		w.unknown(g.Text, "no group of this type is known")
+		return
+	}
+	for _, b := range list {
+		saved := w.packet.clone()
+		w.nested++
+		w.actions(ordered(b.Actions))
+		w.nested--
+		// What a bucket pushes or adds to the action set stays (xlate_group_bucket).
+		saved.stack, saved.actions = w.packet.stack, w.packet.actions
+		w.packet = saved
+		w.resume()
+	}
+}
+
+// bundle sends the packet to one of several ports, or holds that one's number.
+func (w *walker) bundle(a pipeline.Action) {
+	if len(a.Ports) == 0 {
+		return
+	}
+	i := w.oracle.Choose(string(a.Kind), len(a.Ports), w.packet)
+	w.event(Choice, fmt.Sprintf("%s member %d of %d", a.Kind, i+1, len(a.Ports)))
+	if a.Kind == pipeline.BundleLoad {
+		w.packet.put(a.Dst, pipeline.Value{Lo: uint64(a.Ports[i])})
+		return
+	}
+	w.leave(a.Ports[i])
+}

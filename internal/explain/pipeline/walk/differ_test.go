@@ -1,0 +1,242 @@
+package walk_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
+)
+
+// told is an oracle that answers what ofproto/trace was told to.
+type told struct {
+	states []string
+	larger bool
+}
+
+func (o told) Track(ask walk.Ask, p *walk.Packet) {
+	bits := map[string]uint64{}
+	for i, n := range pipeline.CTBits() {
+		bits[n] = 1 << i
+	}
+	var v uint64
+	for _, s := range strings.Split(o.states[ask.Pass-2], ",") {
+		v |= bits[s]
+	}
+	p.Set(pipeline.CTState, pipeline.Value{Lo: v})
+	walk.Translate(ask.NAT, p)
+}
+
+func (o told) Larger(uint64) bool { return o.larger }
+
+func (o told) Choose(string, int, *walk.Packet) int { return 0 }
+
+// mostStates is how many answers are prepared for a packet.
+const mostStates = 64
+
+// seed is that of the environment, or a new one.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	s := uint64(time.Now().UnixNano())
+	if v := os.Getenv("WALK_SEED"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = n
+	}
+	t.Logf("WALK_SEED=%d", s)
+	return s
+}
+
+// TestAgreesWithOpenVSwitch: on pipelines of all that is walked through, a walk says what
+// ofproto/trace of a real ovs-vswitchd says: flows, header and registers in the end, and
+// what the datapath is to do.
+func TestAgreesWithOpenVSwitch(t *testing.T) {
+	pipelines, packets := 800, 5
+	if v := os.Getenv("WALK_PIPELINES"); v != "" {
+		pipelines, _ = strconv.Atoi(v)
+	}
+	if testing.Short() {
+		pipelines = 50
+	}
+	s := newSwitch(t)
+	g := &generator{Rand: rand.New(rand.NewPCG(seed(t), 1)), groups: 4}
+	var groups []string
+	for i := range g.groups {
+		groups = append(groups, g.group(i+1))
+	}
+	s.ofctl("add-groups", groups)
+	met := map[string]int{}
+	for range pipelines {
+		flows := g.pipeline()
+		s.ofctl("replace-flows", flows)
+		p := pipeline.New(nil)
+		if err := p.Read(strings.NewReader(strings.Join(append(flows, groups...), "\n"))); err != nil {
+			t.Fatal(err)
+		}
+		w := walk.Through(p)
+		for range packets {
+			c := check{t: t, s: s, w: w, packet: g.packet(), states: g.states(mostStates), met: met}
+			if !c.run() {
+				t.Logf("packet: %s", c.packet)
+				t.Fatalf("pipeline:\n%s\n%s", strings.Join(groups, "\n"), strings.Join(flows, "\n"))
+			}
+		}
+	}
+	t.Logf("met: %v", met)
+}
+
+// check compares a walk with a trace.
+type check struct {
+	t      *testing.T
+	s      *aSwitch
+	w      *walk.Pipeline
+	packet string
+	states []string
+	met    map[string]int
+}
+
+func (c check) run() bool {
+	c.t.Helper()
+	m, err := c.w.ReadPacket(c.packet)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	got := c.w.Follow(walk.NewPacket(m), told{states: c.states})
+	for _, p := range got.Passes {
+		if p.Failed != "" {
+			c.met[p.Failed]++
+			return true // the switch and the tests' limits are not the same
+		}
+	}
+	if len(got.Unknown) > 0 && got.Unknown[0].Reason == walk.ActionSetTracked {
+		c.met["action sets tracked"]++
+		return true
+	}
+	if !got.Understood() {
+		c.t.Errorf("not understood: %v", got.Unknown)
+		return false
+	}
+	args := []string{c.packet}
+	for _, s := range c.states[:len(got.Passes)-1] {
+		args = append(args, "--ct-next", s)
+	}
+	text := c.s.trace(args...)
+	want := passes(c.t, text)
+	if len(want) != len(got.Passes) {
+		c.t.Errorf("%d passes, want %d: %s", len(got.Passes), len(want), text)
+		return false
+	}
+	c.met["passes"] += len(want)
+	for i, p := range got.Passes {
+		if err := c.same(p, want[i]); err != nil {
+			c.t.Errorf("pass %d: %v\n%s", i+1, err, text)
+			return false
+		}
+	}
+	return true
+}
+
+// same compares a pass.
+func (c check) same(p *walk.Pass, want traced) error {
+	var cookies []uint64
+	for _, s := range p.Steps {
+		if s.Lookup && s.Flow != nil {
+			cookies = append(cookies, s.Flow.Cookie)
+		}
+	}
+	if !slices.Equal(cookies, want.cookies) {
+		return fmt.Errorf("flows %v, want %v", cookies, want.cookies)
+	}
+	c.met["flows"] += len(cookies)
+	final, err := c.final(want.final)
+	if err != nil {
+		return err
+	}
+	if got := c.ended(p.End); got != final {
+		return fmt.Errorf("ends as  %s\nwant     %s", got, final)
+	}
+	r := replay{t: c.t, p: c.w.Pipeline, packet: p.Start.Clone()}
+	r.run(want.actions)
+	var seen []string
+	for _, s := range p.Steps {
+		if s.Event != nil {
+			seen = append(seen, observed(c.w.Pipeline, s.Event)...)
+			c.met[string(s.Event.Kind)]++
+		}
+	}
+	if !slices.Equal(seen, r.out) {
+		return fmt.Errorf("seen\n  %s\nwant\n  %s", strings.Join(seen, "\n  "), strings.Join(r.out, "\n  "))
+	}
+	return nil
+}
+
+// observed is an event as replay writes it.
+func observed(p *pipeline.Pipeline, e *walk.Event) []string {
+	what := e.Text
+	switch e.Kind {
+	case walk.Learn, walk.Choice:
+		return nil
+	case walk.Commit, walk.Lookup:
+		_, in := inside(e.Text)
+		what = trackKey(in)
+	case walk.Controller:
+		what = "controller"
+	case walk.TTL:
+		what = "ttl"
+	case walk.Output:
+		if name, in := inside(e.Text); name == "output" {
+			port, length, _ := strings.Cut(in, ",")
+			what = "output:" + strings.TrimPrefix(port, "port=") + " of " + strings.TrimPrefix(length, "max_len=")
+		}
+		what = strings.ReplaceAll(what, "output:LOCAL", "LOCAL")
+		if what == "LOCAL" {
+			what = "output:LOCAL"
+		}
+		port := strings.Fields(strings.TrimPrefix(what, "output:"))[0]
+		if n, err := strconv.Atoi(port); err == nil && (n < 1 || n > ports) {
+			return nil // the switch has no such port
+		}
+	}
+	return []string{what + " " + leaves(p, e.Packet)}
+}
+
+// final is ofproto/trace's last state of a packet.
+func (c check) final(s string) (string, error) {
+	var kept []string
+	for _, f := range split(s) {
+		k, _, _ := strings.Cut(f, "=")
+		if strings.HasSuffix(f, "=00:00:00:00:00:00") {
+			continue // also of what the packet has not
+		}
+		switch k {
+		case "recirc_id", "eth", "vlan_tci1", "dl_vlan1", "dl_vlan_pcp1":
+		default:
+			kept = append(kept, f)
+		}
+	}
+	m, err := c.w.ReadPacket(strings.Join(kept, ","))
+	if err != nil {
+		return "", err
+	}
+	return c.ended(walk.NewPacket(m)), nil
+}
+
+// ended is all that a packet holds.
+func (c check) ended(p *walk.Packet) string {
+	var m pipeline.Match
+	for _, t := range p.Terms(c.w.Words) {
+		if t.Base != pipeline.RecircID && t.Base != pipeline.PacketType &&
+			t.Base != pipeline.NWFrag && t.Base != pipeline.ActsetOutput {
+			m = append(m, t)
+		}
+	}
+	return c.w.PrintTerms(m)
+}

@@ -1,0 +1,275 @@
+package walk_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
+)
+
+// traced is one pass as ofproto/trace tells it.
+type traced struct {
+	cookies []uint64
+	final   string
+	actions string
+}
+
+var (
+	cookieText = regexp.MustCompile(`(?m)^ +\S.*cookie (0x[0-9a-f]+)$`)
+	finalText  = regexp.MustCompile(`(?m)^Final flow: (.*)$`)
+	startText  = regexp.MustCompile(`(?m)^Flow: (.*)$`)
+	headText   = regexp.MustCompile(`(?m)^={10,}\n(?:[^=].*\n)+={10,}\n`)
+	dpText     = regexp.MustCompile(`(?m)^Datapath actions: (.*)$`)
+)
+
+// passes takes a trace apart.
+func passes(t *testing.T, text string) (out []traced) {
+	t.Helper()
+	for _, part := range headText.Split(text, -1) {
+		var p traced
+		for _, m := range cookieText.FindAllStringSubmatch(part, -1) {
+			n, err := strconv.ParseUint(m[1], 0, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.cookies = append(p.cookies, n)
+		}
+		final, start := finalText.FindStringSubmatch(part), startText.FindStringSubmatch(part)
+		dp := dpText.FindStringSubmatch(part)
+		if final == nil || dp == nil || start == nil {
+			t.Fatalf("a trace that is not understood: %s", part)
+		}
+		if p.final = final[1]; p.final == "unchanged" {
+			p.final = start[1]
+		}
+		p.actions = dp[1]
+		out = append(out, p)
+	}
+	return out
+}
+
+// split cuts a list at the commas that are in no parentheses.
+func split(s string) (out []string) {
+	level, from := 0, 0
+	for i, c := range s {
+		switch {
+		case c == '(':
+			level++
+		case c == ')':
+			level--
+		case c == ',' && level == 0:
+			out, from = append(out, s[from:i]), i+1
+		}
+	}
+	if from < len(s) {
+		out = append(out, s[from:])
+	}
+	return out
+}
+
+// inside cuts "name(inside)".
+func inside(s string) (name, in string) {
+	name, in, _ = strings.Cut(s, "(")
+	return name, strings.TrimSuffix(in, ")")
+}
+
+// replay carries out actions of the datapath, and lists what is observed.
+type replay struct {
+	t      *testing.T
+	p      *pipeline.Pipeline
+	packet *walk.Packet
+	larger bool
+	trunc  string
+	out    []string
+}
+
+func (r *replay) run(list string) {
+	for _, a := range split(list) {
+		name, in := inside(a)
+		switch name {
+		case "drop", "ct_clear", "recirc", "hash":
+		case "clone":
+			saved := r.packet
+			r.packet = r.packet.Clone()
+			r.run(in)
+			r.packet = saved
+		case "set":
+			r.set(in)
+		case "push_vlan":
+			r.vlan(in)
+		case "pop_vlan":
+			r.packet.PopTag()
+		case "trunc":
+			r.trunc = in
+		case "ct":
+			r.ct(in)
+		case "meter":
+			r.seen("meter:" + in)
+		case "sample":
+			r.seen("sample")
+		case "userspace":
+			r.userspace(in)
+		case "check_pkt_len":
+			r.branch(in)
+		default:
+			port, err := strconv.Atoi(name)
+			if err != nil {
+				r.t.Fatalf("action of the datapath: %s", a)
+			}
+			if port == 100 {
+				name = "LOCAL"
+			}
+			if r.trunc != "" {
+				name += " of " + r.trunc
+				r.trunc = ""
+			}
+			r.seen("output:" + name)
+		}
+	}
+}
+
+func (r *replay) seen(what string) { r.out = append(r.out, what+" "+leaves(r.p, r.packet)) }
+
+// leaves is the packet as it leaves.
+func leaves(p *pipeline.Pipeline, packet *walk.Packet) string {
+	var m pipeline.Match
+	for _, t := range packet.Terms(p.Words) {
+		tunnel := t.Base >= pipeline.TunID && t.Base < pipeline.Metadata || t.Base >= pipeline.TunMetadata0
+		if walk.Leaves(t.Base) && !tunnel {
+			m = append(m, t)
+		}
+	}
+	return p.PrintTerms(m) + packet.Tags()
+}
+
+func (r *replay) userspace(in string) {
+	for _, part := range split(in) {
+		name, args := inside(part)
+		if name != "controller" {
+			continue
+		}
+		reason := regexp.MustCompile(`reason=(\d+)`).FindStringSubmatch(args)
+		switch {
+		case reason != nil && reason[1] == "2":
+			r.seen("ttl")
+		default:
+			r.seen("controller")
+		}
+	}
+}
+
+func (r *replay) branch(in string) {
+	for _, part := range split(in) {
+		name, list := inside(part)
+		if name == "gt" && r.larger || name == "le" && !r.larger {
+			r.run(list)
+		}
+	}
+}
+
+func (r *replay) ct(in string) {
+	var out []string
+	for _, part := range split(in) {
+		if part != "force_commit" && !strings.HasPrefix(part, "nat") && !strings.HasPrefix(part, "mark") &&
+			!strings.HasPrefix(part, "label") && !strings.HasPrefix(part, "zone") && part != "commit" {
+			continue
+		}
+		out = append(out, part)
+	}
+	if !strings.Contains(in, "zone=") {
+		out = append(out, "zone=0")
+	}
+	r.seen(trackKey(strings.Join(out, ",")))
+}
+
+// trackKey is ct's arguments in one form.
+func trackKey(in string) string {
+	key := map[string]string{}
+	for _, part := range split(in) {
+		k, v, _ := strings.Cut(part, "=")
+		if strings.HasPrefix(part, "nat") {
+			k, v = "nat", part
+		}
+		if k == "force_commit" {
+			key["commit"], k = "", "force"
+		}
+		if v == "0xffffffff" { // as in mark=0x1/0xffffffff
+			v = ""
+		}
+		key[k] = strings.TrimSuffix(strings.TrimSuffix(v, "/0xffffffff"), "/0xffffffffffffffffffffffffffffffff")
+	}
+	return fmt.Sprint("ct", key)
+}
+
+// set writes into the header what "ipv4(src=10.0.0.1,ttl=63)" says.
+func (r *replay) set(in string) {
+	name, args := inside(in)
+	if name == "skb_mark" || name == "skb_priority" {
+		if name == "skb_mark" {
+			r.field("pkt_mark", args)
+		}
+		return
+	}
+	for _, kv := range split(args) {
+		k, v, _ := strings.Cut(kv, "=")
+		field := map[string]string{"eth.src": "eth_src", "eth.dst": "eth_dst", "ipv4.src": "ip_src", "ipv4.dst": "ip_dst",
+			"ipv4.tos": "tos", "ipv4.ttl": "nw_ttl", "ipv6.src": "ipv6_src", "ipv6.dst": "ipv6_dst", "ipv6.label": "ipv6_label",
+			"ipv6.tclass": "tos", "ipv6.hlimit": "nw_ttl", "tcp.src": "tcp_src", "tcp.dst": "tcp_dst", "udp.src": "udp_src",
+			"udp.dst": "udp_dst", "sctp.src": "sctp_src", "sctp.dst": "sctp_dst", "icmp.type": "icmp_type",
+			"icmp.code": "icmp_code", "icmpv6.type": "icmpv6_type", "icmpv6.code": "icmpv6_code",
+			"arp.sip": "arp_spa", "arp.tip": "arp_tpa", "arp.op": "arp_op",
+			"arp.sha": "arp_sha", "arp.tha": "arp_tha", "nd.target": "nd_target", "nd.sll": "nd_sll",
+			"nd.tll": "nd_tll"}[name+"."+k]
+		if field == "" {
+			r.t.Fatalf("set of the datapath: %s of %s", k, in)
+		}
+		r.field(field, v)
+	}
+}
+
+func (r *replay) field(name, text string) {
+	if name == "tos" {
+		v, m, masked := strings.Cut(text, "/")
+		value, _ := strconv.ParseUint(v, 0, 8)
+		mask := uint64(0xff)
+		if masked {
+			mask, _ = strconv.ParseUint(m, 0, 8)
+		}
+		old := r.packet.Get(pipeline.NWTOS).Lo
+		r.packet.Set(pipeline.NWTOS, pipeline.Value{Lo: old&^mask | value&mask})
+		return
+	}
+	q := pipeline.New(nil)
+	q.ReadLine(1, "actions=set_field:"+text+"->"+name)
+	if len(q.Flows) != 1 || !q.Flows[0].Understood() {
+		r.t.Fatalf("set of the datapath: %s to %s: %v", name, text, q.Lost)
+	}
+	r.packet.Assign(q.Flows[0].Actions[0])
+}
+
+func (r *replay) vlan(in string) {
+	tpid, tci := uint64(0x8100), uint64(0x1000)
+	for _, kv := range split(in) {
+		k, v, _ := strings.Cut(kv, "=")
+		n, err := strconv.ParseUint(v, 0, 16)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		switch k {
+		case "vid":
+			tci |= n
+		case "pcp":
+			tci |= n << 13
+		case "tpid":
+			tpid = n
+		case "cfi":
+			tci &^= 0x1000
+		}
+	}
+	r.packet.PushTag(uint16(tpid))
+	r.packet.Set(pipeline.VLAN, pipeline.Value{Lo: tci})
+}

@@ -1,0 +1,140 @@
+package walk_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ports of a switch's bridge, numbered from 1.
+const ports = 9
+
+// aSwitch is a real ovs-vswitchd with a dummy datapath, which touches no interface of the
+// machine, and its bridge br0 with the ports 1 to 9.
+type aSwitch struct {
+	t      *testing.T
+	dir    string
+	socket string
+}
+
+// newSwitch starts one, or skips the test where there is no Open vSwitch.
+func newSwitch(t *testing.T) *aSwitch {
+	t.Helper()
+	for _, name := range []string{"ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("no %s", name)
+		}
+	}
+	const schema = "/usr/share/openvswitch/vswitch.ovsschema"
+	if _, err := os.Stat(schema); err != nil {
+		t.Skip(err)
+	}
+	dir, err := os.MkdirTemp("", "walk") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &aSwitch{t: t, dir: dir, socket: filepath.Join(dir, "ctl")}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	db := "unix:" + filepath.Join(dir, "db.sock")
+	s.run("ovsdb-tool", "create", filepath.Join(dir, "conf.db"), schema)
+	s.start("ovsdb-server", filepath.Join(dir, "conf.db"), "--remote=p"+db, "--unixctl="+filepath.Join(dir, "dbctl"))
+	s.run("ovs-vsctl", "--db="+db, "--no-wait", "init")
+	s.start("ovs-vswitchd", db, "--enable-dummy", "--disable-system", "--disable-system-route", "--unixctl="+s.socket)
+	args := []string{"--db=" + db, "--timeout=20", "add-br", "br0", "--", "set", "Bridge", "br0", "datapath_type=dummy",
+		"fail_mode=secure", "protocols=[OpenFlow10,OpenFlow13,OpenFlow15]"}
+	for i := 1; i <= ports; i++ {
+		port := fmt.Sprintf("p%d", i)
+		args = append(args, "--", "add-port", "br0", port, "--", "set", "Interface", port, "type=dummy",
+			fmt.Sprintf("ofport_request=%d", i))
+	}
+	s.run("ovs-vsctl", args...)
+	return s
+}
+
+func (s *aSwitch) env() []string {
+	return append(os.Environ(), "OVS_RUNDIR="+s.dir, "OVS_LOGDIR="+s.dir, "OVS_DBDIR="+s.dir)
+}
+
+func (s *aSwitch) run(name string, args ...string) {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), name, args...)
+	cmd.Env = s.env()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+// start runs a daemon until the test is over, and waits for its socket.
+func (s *aSwitch) start(name string, args ...string) {
+	s.t.Helper()
+	cmd := exec.Command(name, append(args, "--log-file="+filepath.Join(s.dir, name+".log"), "-vconsole:off")...)
+	cmd.Env = s.env()
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	socket := s.socket
+	if name == "ovsdb-server" {
+		socket = filepath.Join(s.dir, "db.sock")
+	}
+	for {
+		if _, err := os.Stat(socket); err == nil {
+			return
+		}
+		select {
+		case <-s.t.Context().Done():
+			s.t.Fatalf("%s does not come up", name)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// ofctl runs ovs-ofctl with lines as its file.
+func (s *aSwitch) ofctl(command string, lines []string) {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "lines")
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(s.t.Context(), "ovs-ofctl", "-O", "OpenFlow15", command,
+		"unix:"+filepath.Join(s.dir, "br0.mgmt"), file)
+	cmd.Env = s.env()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Fatalf("ovs-ofctl %s: %v: %s of:\n%s", command, err, out, strings.Join(lines, "\n"))
+	}
+}
+
+// trace is what ofproto/trace says.
+func (s *aSwitch) trace(args ...string) string {
+	s.t.Helper()
+	c, err := net.Dial("unix", s.socket)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close()
+	ask := map[string]any{"id": 0, "method": "ofproto/trace", "params": append([]string{"br0"}, args...)}
+	if err := json.NewEncoder(c).Encode(ask); err != nil {
+		s.t.Fatal(err)
+	}
+	var answer struct {
+		Result string
+		Error  any
+	}
+	if err := json.NewDecoder(c).Decode(&answer); err != nil {
+		log, _ := os.ReadFile(filepath.Join(s.dir, "ovs-vswitchd.log"))
+		s.t.Fatalf("trace %q: %v: %s", args, err, log[max(0, len(log)-1500):])
+	}
+	if answer.Error != nil {
+		s.t.Fatalf("trace %q: %v", args, answer.Error)
+	}
+	return answer.Result
+}
