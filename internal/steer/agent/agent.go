@@ -112,6 +112,8 @@ type Agent struct {
 	pins map[string]map[string]string
 	// waking are the pairs whose connections are to be woken once the other agent knows.
 	waking []*pair
+	// untracked are the pairs whose entries in the host's connection tracking are to go.
+	untracked map[*pair]untracking
 	// sustained is when the leases of what is not adopted yet were last renewed.
 	sustained time.Time
 	// glances are at the lines that are looked at all the time. suspecting are the pairs
@@ -160,6 +162,8 @@ type Agent struct {
 // counters are the agent's own, for metrics.
 type counters struct {
 	switches, failovers, homes, mutes, suspicions, noticesSent, noticesTaken, kicks uint64
+	// untracked are connections that the host's connection tracking was had to forget.
+	untracked uint64
 	// stalls are ticks that came more than 10 ms late.
 	stalls uint64
 	// unobserved is what telemetry could not tell, and unremembered the stuck
@@ -196,7 +200,8 @@ func New(cfg Config) (*Agent, error) {
 		refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
 		suspects: map[*hostPath]*remoteHost{}, hostParams: detect.Hosts(), pairParams: detect.Pairs(),
-		stranded: map[string]time.Time{}, pins: map[string]map[string]string{}, warned: map[string]time.Time{},
+		stranded: map[string]time.Time{}, pins: map[string]map[string]string{}, untracked: map[*pair]untracking{},
+		warned: map[string]time.Time{},
 		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)}}
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
@@ -233,7 +238,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.running(a.wakeAll)
 		}
 		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom,
-			a.keepAll} {
+			a.keepAll, a.forgetTracked} {
 			a.running(f)
 		}
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",

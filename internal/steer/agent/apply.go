@@ -138,6 +138,9 @@ func (a *Agent) place(p *pair, urgent bool) (moved dataplane.Set, took time.Dura
 		}
 	}
 	a.attend(p, begin)
+	if moved != 0 {
+		a.untrack(p)
+	}
 	for b := uint8(0); b < dataplane.Buckets; b++ {
 		if moved.Has(b) {
 			index := to.Index

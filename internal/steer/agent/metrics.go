@@ -56,6 +56,7 @@ func agentMetrics() map[string]*prometheus.Desc {
 		"mutes":      d("mutes_total", "Paths found mute for one pair of pods."),
 		"suspicions": d("suspicions_total", "Suspicions of a path, founded or not."),
 		"kicks":      d("kicks_total", "Messages that woke connections after a failure (RFC 6069)."),
+		"untracked":  d("untracked_total", "Tracked connections that the host's kernel was made to forget, as they had moved."),
 		"unobserved": d("unobserved_total", "What telemetry could not tell of connections, by what there was no room for.", "what"),
 		"stalls":     d("stalls_total", "Ticks of the agent's loop that came late."),
 		"pods":       d("pods", "Pods that are steered."),
@@ -102,6 +103,7 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	stats, events := e.agent.totals()
 	count(e.own["stalls"], stats.stalls)
 	count(e.own["kicks"], stats.kicks)
+	count(e.own["untracked"], stats.untracked)
 	count(e.own["switches"], stats.switches)
 	count(e.own["failovers"], stats.failovers)
 	count(e.own["homes"], stats.homes)
