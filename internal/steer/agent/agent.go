@@ -91,6 +91,7 @@ type Agent struct {
 	host    topo.Host
 	names   []string
 	self    podID              // the agent's own pod
+	waiting string             // for what of it; "": for nothing
 	links   map[string]*wire   // by network
 	replays *stamp.ReplayCache // of all of them
 	// refusals are those of other hosts' probes.
@@ -230,7 +231,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 		})
 	}
-	err := a.setUp()
+	err := a.setUp(ctx)
 	if err == nil {
 		if a.passive != nil {
 			a.running(a.listen)
@@ -248,12 +249,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	// What runs beside uses what is closed.
 	cancel(nil)
 	wg.Wait()
+	if errors.Is(err, errEnded) {
+		err = nil
+	}
 	return errors.Join(err, a.close())
 }
 
-func (a *Agent) setUp() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (a *Agent) setUp(ctx context.Context) error {
 	if a.cfg.Cgroup != "" {
 		c, err := telemetry.Attach(a.cfg.Cgroup, filepath.Join(a.cfg.PinDir, "telemetry"))
 		if err != nil {
@@ -261,14 +263,7 @@ func (a *Agent) setUp() error {
 		}
 		a.passive = c
 	}
-	if err := a.describe(); err != nil {
-		return err
-	}
-	a.news = a.described
-	if err := a.sync(a.news); err != nil {
-		return err
-	}
-	return a.sweep()
+	return a.await(ctx)
 }
 
 // loop is the agent's only clock.

@@ -85,7 +85,7 @@ func (a *Agent) describe() error {
 		return fmt.Errorf("host %q is not in the cluster", a.cfg.Host)
 	}
 	if d.self, ok = c.agentPod(d.host.Index); !ok {
-		return fmt.Errorf("host %s has no agent pod: a lab file needs \"agents: true\"", d.host.Name)
+		return waitError{fmt.Sprintf("its own pod: host %s has no agent pod yet", d.host.Name)}
 	}
 	for _, h := range c.Hosts {
 		d.hosts[h.Index] = h.Name

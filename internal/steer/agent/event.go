@@ -52,8 +52,10 @@ const (
 	EventPod = "pod"
 	// EventConflict: pods that a description gives one address are not steered.
 	EventConflict = "conflict"
-	EventWarning  = "warning"
-	EventKey      = "key"
+	// EventWaiting: the agent's own pod is not there yet, or not whole.
+	EventWaiting = "waiting"
+	EventWarning = "warning"
+	EventKey     = "key"
 )
 
 // keep is how many events an agent holds in memory.

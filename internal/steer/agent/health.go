@@ -16,6 +16,8 @@ type Health struct {
 	Pods    int       `json:"pods"`
 	Pairs   int       `json:"pairs"`
 	Stalls  uint64    `json:"stalls"`
+	// Waiting says for what the agent waits, before it can steer; "": for nothing.
+	Waiting string `json:"waiting,omitempty"`
 	// Senders and Reflectors count probes by network, refused ones by reason.
 	Senders    map[string]stamp.SenderCounters    `json:"senders"`
 	Reflectors map[string]stamp.ReflectorCounters `json:"reflectors"`
@@ -25,7 +27,8 @@ type Health struct {
 func (a *Agent) Health() Health {
 	a.mu.Lock()
 	h := Health{Host: a.cfg.Host, Started: a.start, Policy: a.cfg.Policy.Name(), DryRun: a.cfg.DryRun, Pods: len(a.pods),
-		Stalls: a.stats.stalls, Senders: map[string]stamp.SenderCounters{}, Reflectors: map[string]stamp.ReflectorCounters{}}
+		Stalls: a.stats.stalls, Waiting: a.waiting, Senders: map[string]stamp.SenderCounters{},
+		Reflectors: map[string]stamp.ReflectorCounters{}}
 	for _, p := range a.pods {
 		h.Pairs += len(p.pairs)
 	}

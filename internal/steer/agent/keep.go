@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/vishvananda/netlink"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // Pods' interfaces come, go and come back. What goes with one and comes back with none of
@@ -27,31 +31,53 @@ func (a *Agent) openKeeper(l *pod) error {
 	return err
 }
 
-// keepAll looks after what the pods' interfaces need, until ctx ends.
+// keepAll looks after what the interfaces of the pods need, the agent's own among them,
+// until ctx ends.
 func (a *Agent) keepAll(ctx context.Context) error {
-	return a.eachEpoch(ctx, func() {
+	var mine own
+	err := a.eachEpoch(ctx, func() {
+		if err := mine.keep(a); err != nil {
+			a.complain("the agent's own pod: %v", err)
+		}
 		for _, l := range a.present() {
 			if ctx.Err() == nil {
 				a.keep(l)
 			}
 		}
 	})
+	return errors.Join(err, mine.close())
 }
 
 // present lists the pods that are steered.
-func (a *Agent) present() (out []*pod) {
+func (a *Agent) present() (out []presence) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range a.pods {
-		out = append(out, l)
+		other := !slices.Equal(l.told.Attachments, l.Attachments)
+		if !other && !l.replugging.IsZero() { // it was said for a moment
+			l.replugging = time.Time{}
+			for _, p := range l.pairs {
+				p.withdrawn = false
+			}
+		}
+		out = append(out, presence{pod: l, told: l.told, other: other})
 	}
 	return out
 }
 
+// presence is a pod, and what is told of it by now: other says that its networks are not
+// those that it was taken up with.
+type presence struct {
+	*pod
+	told  topo.Pod
+	other bool
+}
+
 // keep puts back what a pod's interfaces have lost, and what the agent has made there for
-// the pod's pairs. A pod whose interface was made again is taken up again.
-func (a *Agent) keep(l *pod) {
-	if l.keeper == nil {
+// the pod's pairs. A pod is taken up again whose sandbox or interface was made again, or
+// that has other networks.
+func (a *Agent) keep(l presence) {
+	if a.moved(l) || l.other && a.replugged(l) || l.keeper == nil {
 		return
 	}
 	mended, err := l.keeper.Look()
@@ -62,11 +88,11 @@ func (a *Agent) keep(l *pod) {
 		a.noteMended("pod "+l.Name, m)
 		l.bare = true
 	}
-	if a.madeAgain(l, mended) {
+	if len(mended) > 0 && a.madeAgain(l.pod, mended) {
 		return
 	}
 	if l.bare {
-		l.bare = !a.fitAgain(l)
+		l.bare = !a.fitAgain(l.pod)
 	}
 }
 
@@ -86,16 +112,86 @@ func (a *Agent) madeAgain(l *pod, mended []route.Mended) bool {
 	}
 	for _, m := range mended {
 		if l.plane.Index(m.Dev) != m.Index {
-			a.takeAgain(l, fmt.Sprintf("%s was made again", m.Dev))
+			// What is pinned steers its flows meanwhile.
+			a.letGo(l, m.Dev+" was made again", func(l *pod) error { return l.close() })
 			return true
 		}
 	}
 	return false
 }
 
-// takeAgain lets go of a pod, which takeIn then adopts as from a predecessor: what is
-// pinned steers its flows meanwhile.
-func (a *Agent) takeAgain(l *pod, why string) {
+// moved takes up a pod again that is in another sandbox than it was. It reports whether
+// that is so, or the sandbox has gone.
+func (a *Agent) moved(l presence) bool {
+	inode, err := netns.Inode(l.told.Netns)
+	if err == nil && inode == l.inode {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil && a.pods[l.UID] == l.pod {
+		// Its interfaces went with the sandbox, and the programs with them.
+		a.letGo(l.pod, "its sandbox was made again", a.drop)
+	}
+	return true
+}
+
+// replugged takes up a pod again that has other networks than it was taken up with, once
+// its interfaces are there. Flows whose paths are others go home first, and what comes
+// over these is taken for another look at the cluster, as where pairs change (syncPairs).
+func (a *Agent) replugged(l presence) bool {
+	if dev, err := lacking(l.told); err != nil || dev != "" {
+		if err == nil {
+			err = fmt.Errorf("it is said to have %s, which is not there", dev)
+		}
+		a.complain("pod %s: %v: it stays on the networks that it had", l.Name, err)
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.cfg.Now()
+	switch {
+	case a.pods[l.UID] != l.pod:
+	case l.replugging.IsZero() && a.withdrawFrom(l.pod, l.told):
+		l.replugging = now
+	case now.Sub(l.replugging) >= refresh:
+		a.letGo(l.pod, "its networks are others", func(l *pod) error { return l.close() })
+	}
+	return true
+}
+
+// lacking is an interface that the pod is said to have and has not; "" if none.
+func lacking(p topo.Pod) (string, error) {
+	h, err := netns.Netlink(p.Netns)
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	for _, at := range p.Attachments {
+		if _, err := h.LinkByName(at.Dev); errors.As(err, &netlink.LinkNotFoundError{}) {
+			return at.Dev, nil
+		} else if err != nil {
+			return "", fmt.Errorf("find %s: %w", at.Dev, err)
+		}
+	}
+	return "", nil
+}
+
+// withdrawFrom takes the flows of the pod's pairs home whose paths are others by what is
+// told of it, and reports whether there were some.
+func (a *Agent) withdrawFrom(l *pod, told topo.Pod) (some bool) {
+	for uid, p := range l.pairs {
+		remote, ok := a.elsewhere.named(uid)
+		if ok && !slices.Equal(p.routes, a.eligible(route.Between(told, remote), a.cluster)) {
+			some = a.withdraw(p) || some
+		}
+	}
+	return some
+}
+
+// letGo lets go of a pod in one of two ways; takeIn then takes it up as it is by then.
+// What users have pinned stays so.
+func (a *Agent) letGo(l *pod, why string, how func(*pod) error) {
 	a.note(Event{Kind: EventPod, Reason: fmt.Sprintf("pod %s: %s: it is taken up again", l.Name, why)})
 	pins := map[string]string{}
 	for uid, p := range l.pairs {
@@ -107,9 +203,10 @@ func (a *Agent) takeAgain(l *pod, why string) {
 		a.pins[l.UID] = pins
 	}
 	delete(a.pods, l.UID)
-	if err := l.close(); err != nil {
+	if err := how(l); err != nil {
 		a.warn("pod %s: %v", l.Name, err)
 	}
+	a.observe()
 	a.rewatch(a.cfg.Now())
 }
 

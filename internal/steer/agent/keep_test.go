@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"pathwise.dev/pathwise/internal/lab/cni"
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/stream"
 	"pathwise.dev/pathwise/internal/topo"
@@ -168,4 +170,127 @@ func TestPinsLast(t *testing.T) {
 	if !slices.ContainsFunc(a.Paths(), func(s PathStatus) bool { return s.Network == "macvlan" && s.Pinned }) {
 		t.Errorf("%+v", a.Paths())
 	}
+}
+
+// sandbox makes a pod's namespace again, under a name, with other addresses, and has that
+// told to all agents.
+func (b *bed) sandbox(name, netnsName string) {
+	b.t.Helper()
+	p := b.pod(name)
+	var devices []device
+	for _, at := range p.Attachments {
+		devices = append(devices, b.device(p, at.Dev))
+	}
+	if err := netns.Delete(p.Netns); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := netns.Create(netnsName); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		if err := netns.Delete(netnsName); err != nil {
+			b.t.Error(err)
+		}
+	})
+	p.Netns, p.Attachments = netnsName, slices.Clone(p.Attachments)
+	b.run(p, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore; echo 2 > /proc/sys/net/ipv4/conf/all/arp_announce")
+	for i := range p.Attachments {
+		at, d := &p.Attachments[i], devices[i]
+		v4, mac := at.Addr.As4(), []byte(d.mac)
+		v4[3] += 50
+		at.Addr = netip.AddrFrom4(v4)
+		mac[len(mac)-1] = "123456789abcdef0"[at.Addr.As4()[3]%16]
+		_, prefix, _ := strings.Cut(d.addr, "/")
+		d.addr, d.mac, at.MAC = at.Addr.String()+"/"+prefix, string(mac), string(mac)
+		b.remake(p, d)
+	}
+	h, err := netns.Netlink(p.Netns)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer h.Close()
+	for i, at := range p.Attachments[1:] {
+		if err := cni.Separate(h, at.Dev, i+1); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	b.state.Pods = slices.Clone(b.state.Pods)
+	b.state.Pods[slices.IndexFunc(b.state.Pods, func(q topo.Pod) bool { return q.Name == name })] = p
+	for _, host := range b.state.Hosts {
+		b.tell(host.Name, func(c *Cluster) { c.Pods = b.state.Pods })
+	}
+}
+
+// TestSandboxMadeAgain: a pod keeps its UID and has another namespace and other addresses,
+// as after its sandbox was lost: it is steered again, and that is told.
+func TestSandboxMadeAgain(t *testing.T) {
+	b := newBed(t, "t-sandbox", "macvlan", "macvlan-private")
+	a, z := b.start("h1", nil), b.start("h2", nil)
+	before := b.pod("a")
+	for _, name := range []string{"", before.Netns, before.Netns + "-2"} {
+		since := a.journal.last().ID
+		if name != "" {
+			b.sandbox("a", name)
+			a.event(b, since, "the pod to be taken up again", func(e Event) bool {
+				return e.Kind == EventPod && strings.Contains(e.Reason, "pod a: its sandbox was made again")
+			})
+		}
+		// Of a flow that begins before, the data plane may see an answer first, and then
+		// leaves it alone.
+		b.await("both agents to know the pod as it is", func() bool {
+			at, now := b.pod("a").Addr(), [2]*pair{a.pair("a", "b"), z.pair("b", "a")} // which enters it
+			return now[0] != nil && now[1] != nil && now[0].routes[0].Local.Addr == at && now[1].routes[0].Remote.Addr == at
+		})
+		udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+		b.move("macvlan-private")
+		if r := udp.stop(); r.Counts.Datagrams.Received == 0 {
+			t.Errorf("%+v", r.Counts.Datagrams)
+		}
+	}
+	for _, s := range a.Paths() {
+		if s.State != "up" {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// TestFurtherNetwork: pods are attached to a further network, and taken from it, without
+// a restart of theirs or of an agent; no connection is lost.
+func TestFurtherNetwork(t *testing.T) {
+	b := newBed(t, "t-further", "routed-bgp", "macvlan", "vxlan")
+	everywhere := func(change func(*Cluster)) {
+		for _, h := range b.state.Hosts {
+			b.tell(h.Name, change)
+		}
+	}
+	without := func(c *Cluster) {
+		for i := range c.Pods {
+			if p := &c.Pods[i]; !p.Agent {
+				p.Attachments = slices.DeleteFunc(slices.Clone(p.Attachments),
+					func(at topo.Attachment) bool { return at.Network == "macvlan" })
+			}
+		}
+	}
+	everywhere(without)
+	a := b.start("h1", nil)
+	b.start("h2", nil)
+	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
+	b.await("the pair to open", func() bool { return a.opened("a", "b") })
+	b.move("vxlan")
+	networks := func() int { return len(a.Paths()) }
+	if n := networks(); n != 2 {
+		t.Errorf("%d paths, expected 2", n)
+	}
+	for range 2 {
+		everywhere(func(c *Cluster) { c.Pods = b.state.Pods })
+		b.await("the further path", func() bool { return networks() == 3 })
+		b.move("macvlan")
+		b.move("vxlan")
+		everywhere(without)
+		b.await("the further path to go", func() bool { return networks() == 2 })
+		b.flows("vxlan")
+	}
+	checkLived(t, rr.stop(), udp.stop())
 }

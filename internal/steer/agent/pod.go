@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -19,8 +20,12 @@ import (
 // pod is a local pod on several networks.
 type pod struct {
 	topo.Pod
-	plane  *dataplane.Plane
-	cookie uint64
+	// told is what is said of it by now; replugging is since when its flows have been home
+	// as it is to be taken up with other networks.
+	told       topo.Pod
+	replugging time.Time
+	plane      *dataplane.Plane
+	cookie     uint64
 	// mayDirect: nothing forbade direct routes when that was asked.
 	mayDirect bool
 	asked     time.Time
@@ -60,17 +65,9 @@ func (a *Agent) sync(d *description) error {
 			l.plane.SetCandidates(d.filter)
 		}
 	}
-	var errs []error
-	for _, at := range d.self.Attachments {
-		if a.links[at.Network] != nil {
-			continue
-		}
-		w, err := a.openWire(d.self, at, indexOf(a.names, at.Network))
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		a.links[at.Network] = w
+	errs := []error{a.syncWires(d)}
+	if a.waiting != "" && a.turned.IsZero() {
+		return errors.Join(waitError{a.waiting}, errs[0]) // nothing can be steered yet
 	}
 	a.syncHosts(d)
 	errs = append(errs, a.syncPods(d, other))
@@ -115,6 +112,9 @@ func (a *Agent) syncPods(d *description, other bool) error {
 	here := map[string]bool{}
 	for _, p := range d.local {
 		here[p.UID] = true
+		if l := a.pods[p.UID]; l != nil {
+			l.told = p
+		}
 		if a.pods[p.UID] == nil {
 			if !a.turned.IsZero() || !netns.Exists(p.Netns) {
 				continue // on its way, or just gone; while the loop runs, takeIn's
@@ -141,6 +141,7 @@ func (a *Agent) syncPods(d *description, other bool) error {
 			errs = append(errs, a.drop(p))
 		}
 	}
+	maps.DeleteFunc(a.pins, func(uid string, _ map[string]string) bool { return !here[uid] })
 	a.observe()
 	return errors.Join(errs...)
 }
@@ -187,7 +188,7 @@ var errMoved = errors.New("its namespace has just been made again")
 // adopt attaches the data plane to a pod, or takes over the one that is there. It needs
 // no lock. Without what faults tell of it works less well.
 func (a *Agent) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, err error) {
-	l = &pod{Pod: p, pairs: map[string]*pair{}}
+	l = &pod{Pod: p, told: p, pairs: map[string]*pair{}}
 	if l.inode, err = netns.Inode(p.Netns); err != nil {
 		return nil, nil, err
 	}

@@ -640,7 +640,6 @@ func TestFaults(t *testing.T) {
 	}
 	for want, c := range map[string]Cluster{
 		`host "h1" is not in the cluster`: {},
-		`host h1 has no agent pod`:        {Hosts: b.state.Hosts},
 	} {
 		a, err := New(Config{Host: "h1", Keys: oneKey("a key of the test, 32 octets wide"),
 			PinDir: filepath.Join(b.pins, "h1"), Source: func() (Cluster, error) { return c, nil }})

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
@@ -24,11 +25,13 @@ type wire struct {
 	network   string
 	number    int
 	addr      netip.Addr
+	inode     uint64 // of the namespace
 	mtu       int
 	sender    *stamp.Sender
 	reflector *stamp.Reflector
 	in        *net.UDPConn
 	inbox     inbox
+	closed    atomic.Bool // to be opened elsewhere
 }
 
 // inbox holds what became of probes until the loop takes it: a sender may be read
@@ -84,7 +87,7 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, number int) (*wire, 
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())
 	}
-	a.running(w.reflector.Serve)
+	a.running(w.serve)
 	return w, nil
 }
 

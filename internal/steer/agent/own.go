@@ -1,0 +1,173 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// waitError says what the agent waits for: its own pod, from which it probes, may come
+// later than the agent, and be made again.
+type waitError struct{ what string }
+
+func (e waitError) Error() string { return "waiting for " + e.what }
+
+// errEnded is returned where the agent is told to end before it has begun.
+var errEnded = errors.New("told to end")
+
+// await begins once the agent's own pod is there. It says once what it waits for.
+func (a *Agent) await(ctx context.Context) error {
+	for {
+		err := a.begin()
+		var w waitError
+		if !errors.As(err, &w) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errEnded
+		case <-time.After(refresh):
+		}
+	}
+}
+
+// begin takes up all that there is.
+func (a *Agent) begin() error {
+	err := a.describe()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var w waitError
+	if err == nil {
+		a.news = a.described
+		err = a.sync(a.news)
+	} else if errors.As(err, &w) {
+		a.waits(w.what)
+	}
+	if err != nil {
+		return err
+	}
+	return a.sweep()
+}
+
+// waits notes what the agent waits for, "" for nothing, and tells it when it begins to.
+func (a *Agent) waits(what string) {
+	if what != "" && what != a.waiting {
+		a.note(Event{Kind: EventWaiting, Reason: fmt.Sprintf("the agent of %s waits for %s: without it nothing is steered",
+			a.cfg.Host, what)})
+	}
+	a.waiting = what
+}
+
+// syncWires opens sockets in the agent's own pod, and again where that was made again or
+// has another address.
+func (a *Agent) syncWires(d *description) error {
+	inode, gone := netns.Inode(d.self.Netns)
+	var errs []error
+	waiting := ""
+	if gone != nil && len(d.self.Attachments) > 0 {
+		waiting = "its own pod, whose namespace " + d.self.Netns + " is not there"
+	}
+	for _, at := range d.self.Attachments {
+		w := a.links[at.Network]
+		if w != nil && gone == nil && (w.inode != inode || w.addr != at.Addr) {
+			errs = append(errs, a.closeWire(w))
+			w = nil
+		}
+		if w != nil {
+			continue
+		}
+		w, err := a.openWire(d.self, at, indexOf(a.names, at.Network))
+		switch {
+		case err == nil:
+			w.inode = inode
+			a.links[at.Network] = w
+		case gone != nil: // it is waited for
+		case errors.Is(err, unix.EADDRNOTAVAIL):
+			waiting = fmt.Sprintf("the address %s of its own pod, on %s", at.Addr, at.Network)
+		default:
+			errs = append(errs, err)
+		}
+	}
+	a.waits(waiting)
+	return errors.Join(errs...)
+}
+
+// closeWire closes the sockets on a network, which are to be opened elsewhere. What was
+// known by them of paths is forgotten.
+func (a *Agent) closeWire(w *wire) error {
+	delete(a.links, w.network)
+	a.note(Event{Kind: EventPod, Reason: "the agent's own pod was made again: it probes " + w.network + " from there"})
+	for hp := range a.suspects {
+		if hp.network == w.network {
+			delete(a.suspects, hp)
+		}
+	}
+	for _, h := range a.remote {
+		delete(h.paths, w.network)
+	}
+	w.closed.Store(true)
+	return w.close()
+}
+
+// serve answers probes until ctx ends, or the wire is closed to be opened elsewhere.
+func (w *wire) serve(ctx context.Context) error {
+	if err := w.reflector.Serve(ctx); !w.closed.Load() {
+		return err
+	}
+	return nil
+}
+
+// own is the agent's pod, and what looks after its routes.
+type own struct {
+	inode       uint64
+	attachments []topo.Attachment
+	keeper      *route.Keeper
+}
+
+// keep puts back what the interfaces of the agent's own pod have lost.
+func (o *own) keep(a *Agent) error {
+	a.mu.Lock()
+	self := a.synced.self
+	a.mu.Unlock()
+	inode, err := netns.Inode(self.Netns)
+	if err != nil || len(self.Attachments) == 0 || a.cfg.DryRun {
+		return nil // on its way, or nothing to be changed
+	}
+	if inode != o.inode || !slices.Equal(o.attachments, self.Attachments) {
+		if err := o.close(); err != nil {
+			return err
+		}
+		var mended []route.Mended
+		if o.keeper, mended, err = route.Keep(self.Netns, self.Attachments); err != nil {
+			return err
+		}
+		o.inode, o.attachments = inode, self.Attachments
+		o.tell(a, mended)
+	}
+	mended, err := o.keeper.Look()
+	o.tell(a, mended)
+	return err
+}
+
+func (o *own) tell(a *Agent, mended []route.Mended) {
+	for _, m := range mended {
+		a.noteMended("the agent's own pod", m)
+	}
+}
+
+func (o *own) close() error {
+	k := o.keeper
+	*o = own{}
+	if k == nil {
+		return nil
+	}
+	return k.Close()
+}
