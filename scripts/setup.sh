@@ -55,6 +55,9 @@ wanted() {
 	[ "$1" = run ] || cat <<-'LIST'
 		shellcheck                          shellcheck
 		wrk                                 wrk
+		wget                                wget
+		/usr/sbin/sshd                      openssh-server
+		rsync                               rsync
 		clang                               clang
 		llvm-strip                          llvm
 		/usr/include/bpf/bpf_helpers.h      libbpf-dev
@@ -126,6 +129,7 @@ disable_services() {
 		containerd) units=containerd.service ;;
 		tinc) units=tinc.service ;;
 		nginx-light) units=nginx.service ;;
+		openssh-server) units=ssh.service ;;
 		frr) units=frr.service ;;
 		openvswitch-switch) units=openvswitch-switch.service ;;
 		ovn-central) units=ovn-central.service ;;

@@ -171,6 +171,9 @@ static __always_inline int egress_peer(struct __sk_buff *skb, const struct packe
 		role = egress_role(&f, p, &state);
 		if (role == FLOW_OWNER || role == FLOW_FOLLOW)
 			n = choose_path(pe, p->bucket, role);
+		else if (role == FLOW_ANSWERED && state && !p->accepts && surely_heard(state) &&
+			 (n = choose_path(pe, p->bucket, FLOW_FOLLOW)))
+			role = set_role(&f, FLOW_FOLLOW);
 	}
 	int verdict = n ? redirect_path(skb, p, pe, role, n, mark) : PASS_DEFAULT;
 	return verdict == PASS_DEFAULT ? pass_default(skb, pe, p, role, state, mark) : verdict;

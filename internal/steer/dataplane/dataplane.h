@@ -58,7 +58,8 @@ enum tag { TAG_DATA = 1, TAG_OPEN, TAG_ANSWER, TAG_SETTLED, TAG_FORGOTTEN };
  *   OWNER_NEW   opened here; on the default network until the peer has answered there
  *   OWNER       the peer has answered: goes where the map pw_owner says
  *   FOLLOW_NEW  opened by the peer; nothing was answered yet
- *   ANSWERED    answered over the default network; the peer may have left it
+ *   ANSWERED    answered over the default network; the peer may have left it, and may say
+ *               nothing ever more
  *   FOLLOW      the peer has heard the answer: goes where the map pw_follower says */
 enum role { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_ANSWERED, FLOW_FOLLOW };
 #define ADMITTED(role) ((role) == FLOW_OWNER || (role) >= FLOW_ANSWERED)
@@ -137,7 +138,7 @@ struct flow {
 
 struct flow_state {
 	__u8 role, closed;
-	__u16 announcements; /* of the role, up to what announce_now() repeats at once */
+	__u16 announcements; /* of the role, up to one more than announce_now() repeats at once */
 	__u32 seen;          /* in units of 2^SEEN_SHIFT ns: the latest packet, either way */
 	__u32 announced;     /* the same: the latest announcement */
 	__u32 pad;

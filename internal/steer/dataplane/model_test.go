@@ -278,6 +278,10 @@ func (w *world) out(b []byte, c chance) effect {
 	mark, role := classOf(h.dscp), uint8(roleNone)
 	if h.whole && mark != 0 && h.src == p.stable.Local {
 		role = w.begin(&e, &h, f, c)
+		if part := w.flows[f]; role == roleAnswered && !h.accepts && part.heard() && !e.turned && !w.unseen(&e, &h, c) &&
+			w.choose(&e, p, &h, roleFollow) != 0 {
+			role = w.assume(&e, f, roleFollow)
+		}
 		if n := w.choose(&e, p, &h, role); n != 0 && w.cross(&e, p, &h, n, mark) {
 			return e
 		}
@@ -316,6 +320,10 @@ func (w *world) unseen(e *effect, h *headers, c chance) bool {
 	return c.recent
 }
 
+// heard is whether the other end has surely heard an answer: it was said a ninth time, or
+// some time ago.
+func (p partOf) heard() bool { return p.marks > 8 || p.marks > 0 && p.stale }
+
 // due is whether to say it: eight times, then once a second.
 func (w *world) due(e *effect, f bpfFlow, p partOf, c chance) bool {
 	if p.marks >= 8 && !p.stale {
@@ -324,7 +332,7 @@ func (w *world) due(e *effect, f bpfFlow, p partOf, c chance) bool {
 			return false
 		}
 	}
-	w.set(e, f, func(p *partOf) { p.marks, p.stale = min(p.marks+1, 8), false })
+	w.set(e, f, func(p *partOf) { p.marks, p.stale = min(p.marks+1, 9), false })
 	return true
 }
 

@@ -162,7 +162,7 @@ func (tr *trial) begin(peer *peerOf, r *rand.Rand) {
 				}
 				w.flows[f] = partOf{role: pick(r, uint8(roleNone), roleOwnerNew, roleOwner, roleOwner, roleFollowNew, roleAnswered,
 					roleFollow, roleFollow),
-					closed: pick(r, uint8(0), 0, uint8(r.IntN(8))), marks: pick(r, uint16(0), 7, 8), stale: r.IntN(2) == 0,
+					closed: pick(r, uint8(0), 0, uint8(r.IntN(8))), marks: pick(r, uint16(0), 1, 7, 8, 9), stale: r.IntN(2) == 0,
 					idle: proto != 6 && r.IntN(4) == 0}
 				w.held[peer.id]++
 			}

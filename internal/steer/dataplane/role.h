@@ -143,16 +143,25 @@ static __always_inline __u32 owner_role(const struct flow *f, const struct packe
 
 /* announce_now is whether to repeat what the other end has not confirmed: a few times at
  * once, then about every second. */
+#define AT_ONCE 8
 static __always_inline int announce_now(struct flow_state *state)
 {
 	__u32 now = flow_clock();
 
-	if (state->announcements >= 8 && now - state->announced < 4)
+	if (state->announcements >= AT_ONCE && now - state->announced < 4)
 		return 0;
-	if (state->announcements < 8)
+	if (state->announcements <= AT_ONCE)
 		state->announcements++;
 	state->announced = now;
 	return 1;
+}
+
+/* surely_heard is whether the other end has heard of an answer, as far as can be known of one
+ * that only listens from then on: it was told often, for a second, or some time ago. If it
+ * has not, it says FORGOTTEN to what comes by a path. */
+static __always_inline int surely_heard(const struct flow_state *state)
+{
+	return state->announcements > AT_ONCE || (state->announcements && flow_clock() - state->announced >= 2);
 }
 
 /* is_answer is whether a packet shows that the pod took what came: its stack, behind
