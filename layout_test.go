@@ -100,7 +100,8 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 	for _, dir := range []string{"internal/topo", "internal/sample", "internal/stat", "internal/measure/application",
 		"internal/measure/rank", "internal/measure/figure", "internal/measure/claim", "internal/measure/paper",
 		"internal/steer/decide", "internal/steer/detect", "internal/steer/flow", "internal/explain",
-		"internal/explain/pipeline", "internal/explain/pipeline/walk"} {
+		"internal/explain/pipeline", "internal/explain/pipeline/walk", "internal/explain/pipeline/witness",
+		"internal/explain/pipeline/depth", "internal/explain/pipeline/proof"} {
 		for _, f := range forbidden {
 			for i := range all[dir].imports {
 				if i == f {

@@ -1,0 +1,68 @@
+package depth_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/depth"
+)
+
+func of(t *testing.T, flows string) depth.Report {
+	t.Helper()
+	p := pipeline.New(nil)
+	if err := p.Read(strings.NewReader(flows)); err != nil {
+		t.Fatal(err)
+	}
+	return depth.Of(p, 500, rand.New(rand.NewPCG(1, 1)))
+}
+
+// TestClasses: packets are made for each way through, also where it takes a value that
+// was loaded, moved or pushed before, and an answer of the tracker.
+func TestClasses(t *testing.T) {
+	r := of(t, `table=0,in_port=1,ip actions=move:NXM_OF_IP_DST[0..15]->NXM_NX_REG0[0..15],push:NXM_NX_REG0[],ct(table=1,zone=5)
+table=1,ct_state=+est+trk,ip,reg0=0x1234 actions=pop:NXM_NX_REG1[],ct(commit,table=2,zone=6)
+table=1,ct_state=+new+trk,ip actions=CONTROLLER:128
+table=2,reg1=0x1234,ip,nw_src=10.0.0.7 actions=set_field:198.18.0.1->tun_dst,output:9
+table=2,priority=1,ip actions=output:2`)
+	got := map[string]int{}
+	for _, c := range r.Classes {
+		got[c.Name] = c.Passes
+	}
+	for name, passes := range map[string]int{"a port to a tunnel": 3, "a port to a port": 3,
+		"a port to the controller": 2} {
+		if got[name] != passes {
+			t.Errorf("%s: %d passes, want %d: %+v", name, got[name], passes, r.Classes)
+		}
+	}
+	if r.Reached != r.Flows {
+		t.Errorf("%d of %d flows reached", r.Reached, r.Flows)
+	}
+}
+
+// TestMean: what counters say is exact.
+func TestMean(t *testing.T) {
+	r := of(t, `n_packets=100, n_bytes=0, table=0,priority=9,ct_state=-trk,ip actions=ct(table=0)
+n_packets=100, n_bytes=0, table=0,priority=5,ip actions=goto_table:1
+n_packets=20, n_bytes=0, table=0,priority=1 actions=drop
+n_packets=40, n_bytes=0, table=1,tcp actions=ct(commit,table=2)
+n_packets=40, n_bytes=0, table=2 actions=output:2`)
+	m := r.Mean
+	if m == nil || m.Packets != 120 || math.Abs(m.Passes-(1+140.0/120)) > 1e-9 || math.Abs(m.Lookups-300.0/120) > 1e-9 ||
+		math.Abs(m.Commits-40.0/120) > 1e-9 {
+		t.Errorf("%+v", m)
+	}
+	if of(t, "actions=drop").Mean != nil {
+		t.Error("a mean without counters")
+	}
+}
+
+// TestLimits: a pipeline that meets a limit is told.
+func TestLimits(t *testing.T) {
+	r := of(t, "table=0,ip actions=resubmit(,0)\ntable=0,priority=1 actions=output:2")
+	if len(r.Limits.Failed) != 1 || r.Limits.Failed[0] != "over 64 resubmits in each other" || r.Limits.Nested != 64 {
+		t.Errorf("%+v", r.Limits)
+	}
+}

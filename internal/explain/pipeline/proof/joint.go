@@ -1,0 +1,181 @@
+package proof
+
+import (
+	"strings"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+)
+
+// joint carries out an action that is written alike in both. It says whether the lists go
+// on, and whether it could: if not, the two are looked at one by one.
+func (l *lockstep) joint(s *state, ca, cb cursor) (goOn, handled bool) {
+	a := ca.head()
+	switch a.Kind {
+	case pipeline.Resubmit, pipeline.Goto:
+		if a.Original {
+			l.differ(s, ca, cb, "the original direction of a connection is not known")
+			return false, true
+		}
+		return false, false
+	case pipeline.CT:
+		return l.trackBoth(s, ca, cb), true
+	case pipeline.Clone:
+		if l.uses[pipeline.Exit] { // it would end the original too
+			l.differ(s, ca, cb, "an exit may be met in the copy")
+			return false, true
+		}
+		l.copyBoth(s, a.Nested, cb.head().Nested, ca.in, cb.in)
+		return true, true
+	case pipeline.GroupAction:
+		return l.groupBoth(s, ca, cb), true
+	case pipeline.DecTTL:
+		return l.ttlBoth(s, ca, cb), true
+	case pipeline.Exit:
+		l.ends(&state{}) // the action set is not carried out
+		return false, true
+	}
+	if silent(a.Kind) {
+		s.jointly(l.a.Words, *a)
+		s.collect(l.a, true, a)
+		s.collect(l.b, false, cb.head())
+		return true, true
+	}
+	return l.eventBoth(s, ca, cb), true
+}
+
+// copyBoth carries out lists on copies of the packets.
+func (l *lockstep) copyBoth(s *state, la, lb []pipeline.Action, inA, inB pipeline.Table) {
+	s.forked = true
+	next := *s
+	l.lists(&next, cursor{rest: la, in: inA}, cursor{rest: lb, in: inB})
+}
+
+// trackBoth has both packets tracked, by questions that are written alike but for the
+// table.
+func (l *lockstep) trackBoth(s *state, ca, cb cursor) bool {
+	a, b := ca.head(), cb.head()
+	qa, qb := l.question(s, true, a), l.question(s, false, b)
+	if !l.quiet(*a) && (qa != qb || !s.headerAlike()) {
+		l.differ(s, ca, cb, "what the tracker is told may differ")
+		return false
+	}
+	if t := a.Track.Table; t != pipeline.NoTable {
+		s.forked = s.forked || !ca.last() || !cb.last()
+		next := *s
+		next.track(true, qa)
+		next.track(false, qb)
+		if a.Track.NAT != "" {
+			next.translated()
+		}
+		l.add(&next, place{look: true, table: t, port: noPort}, place{look: true, table: b.Track.Table, port: noPort})
+	}
+	s.untrack(true)
+	s.untrack(false)
+	return true
+}
+
+// translated forgets what of a header the tracker may rewrite.
+func (s *state) translated() {
+	for _, b := range []pipeline.Base{pipeline.NWSrc, pipeline.NWDst, pipeline.IPv6Src, pipeline.IPv6Dst, pipeline.TPSrc,
+		pipeline.TPDst} {
+		s.a, s.b = forget(s.a, b, all()), forget(s.b, b, all())
+	}
+}
+
+// groupBoth carries out a group that both have.
+func (l *lockstep) groupBoth(s *state, ca, cb cursor) bool {
+	id := uint32(ca.head().N)
+	switch {
+	case !sameGroup(l.a, l.b, id):
+		l.differ(s, ca, cb, "the groups are not known to be the same")
+		return false
+	case !s.headerAlike():
+		l.differ(s, ca, cb, "the header by which the group chooses may differ")
+		return false
+	case l.uses[pipeline.Push] || l.uses[pipeline.Pop] || l.uses[pipeline.WriteActions]:
+		l.differ(s, ca, cb, "what a bucket pushes, or adds to the action set, stays")
+		return false
+	case deepGroup(l.a.Pipeline, id):
+		l.differ(s, ca, cb, "groups within groups are not looked into")
+		return false
+	}
+	s.forked = true
+	ga, gb := l.a.Group(id), l.b.Group(id)
+	for i := range ga.Buckets {
+		next := *s
+		next.setA, next.setB = "", ""
+		l.lists(&next, cursor{rest: ga.Buckets[i].Actions, in: ca.in}, cursor{rest: gb.Buckets[i].Actions, in: cb.in})
+	}
+	return true
+}
+
+// deepGroup reports whether a group leads to others, or holds what an action set carries
+// out in another order than it is written in.
+func deepGroup(p *pipeline.Pipeline, id uint32) bool {
+	deep := false
+	for _, b := range p.Group(id).Buckets {
+		for i, a := range b.Actions {
+			last := i == len(b.Actions)-1
+			switch a.Kind {
+			case pipeline.Load, pipeline.SetField, pipeline.Move:
+				deep = deep || last
+			case pipeline.Output, pipeline.Resubmit, pipeline.CT:
+				deep = deep || !last
+			default:
+				deep = true
+			}
+		}
+	}
+	return deep
+}
+
+// ttlBoth: a packet whose TTL runs out goes to the controller, and this list ends.
+func (l *lockstep) ttlBoth(s *state, ca, cb cursor) bool {
+	if !s.leavesAlike() {
+		l.differ(s, ca, cb, "the packets may differ")
+		return false
+	}
+	next := *s
+	l.lists(&next, cursor{cont: ca.cont}, cursor{cont: cb.cont})
+	s.a, s.b = forget(s.a, pipeline.NWTTL, all()), forget(s.b, pipeline.NWTTL, all())
+	s.rewritten()
+	return true
+}
+
+// eventBoth is an action that is observed, or whose outcome the switch knows alone.
+func (l *lockstep) eventBoth(s *state, ca, cb cursor) bool {
+	a := ca.head()
+	switch a.Kind {
+	case pipeline.Output:
+		if !l.sameOutput(s, a, cb.head()) {
+			l.differ(s, ca, cb, "the packets, or the port, may differ")
+			return false
+		}
+		return true
+	case pipeline.CheckLarger, pipeline.BundleLoad, pipeline.Multipath:
+		if !s.headerAlike() {
+			l.differ(s, ca, cb, "the packets may differ")
+			return false
+		}
+		b := a.Dst.Field.Base
+		s.a, s.b = forget(s.a, b, a.Dst.Mask()), forget(s.b, b, a.Dst.Mask())
+		s.dirty = forget(s.dirty, b, a.Dst.Mask())
+		s.wrote(b)
+		return true
+	case pipeline.OutputTrunc, pipeline.Controller, pipeline.Enqueue, pipeline.Meter, pipeline.Sample, pipeline.Bundle,
+		pipeline.SetQueue, pipeline.PopQueue:
+		if !s.leavesAlike() || strings.Contains(a.Text, "pause") {
+			l.differ(s, ca, cb, "the packets may differ")
+			return false
+		}
+		return true
+	case pipeline.Learn:
+		if len(s.reads()) > 0 || a.Dst.Field != nil {
+			l.differ(s, ca, cb, "what is learnt may differ")
+			return false
+		}
+		return true
+	}
+	l.differ(s, ca, cb, "nothing is concluded about this action")
+	return false
+}

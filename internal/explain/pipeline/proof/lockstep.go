@@ -1,0 +1,284 @@
+package proof
+
+import (
+	"fmt"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+)
+
+// spot is where a packet is in both pipelines, as far as it is told apart.
+type spot struct {
+	a, b                     place
+	askedA, askedB           string
+	passedA, passedB, popped bool
+	forked                   bool
+	setA, setB               string
+}
+
+// obligation is that packets at a spot fare alike from there on.
+type obligation struct {
+	spot  spot
+	dirty pipeline.Match
+	cases []pair
+	// limit is how many cases there may be before they are merged.
+	limit int
+	busy  bool
+}
+
+// fewCases are kept apart at a spot as they are, mostCases by what flows that can tell the
+// two pipelines apart read.
+const (
+	fewCases  = 24
+	mostCases = 200
+)
+
+// lockstep walks through both pipelines at once, for all packets. What it cannot show is an
+// obstacle.
+type lockstep struct {
+	a, b   *side
+	strict bool
+	alike  map[pipeline.Table]bool
+	// telling are the bits that flows read which the two have not in common.
+	telling pipeline.Match
+	// uses are the kinds of actions that either has.
+	uses  map[pipeline.Kind]bool
+	at    map[spot]*obligation
+	work  []*obligation
+	steps int
+	// obstacles are what was not shown; none, and the two do the same.
+	obstacles []Reason
+	seen      map[string]bool
+}
+
+// Reason says what was not shown, and where.
+type Reason struct {
+	// LineA and LineB are of the flows, 0 where none takes the packet.
+	LineA int    `json:"lineA"`
+	LineB int    `json:"lineB"`
+	Why   string `json:"why"`
+	// Packet is what was known of one there.
+	Packet string `json:"packet"`
+}
+
+// Bounds: what is beyond is undecided.
+const (
+	mostSteps     = 40_000_000
+	mostObstacles = 50
+	mostDeep      = 12
+	mostSpots     = 20_000
+)
+
+func newLockstep(a, b *pipeline.Pipeline, strict bool) *lockstep {
+	l := &lockstep{a: newSide(a), b: newSide(b), strict: strict, at: map[spot]*obligation{}, seen: map[string]bool{},
+		uses: map[pipeline.Kind]bool{}}
+	l.alike = alike(l.a, l.b)
+	l.telling = l.telling.With(pipeline.EthType, pipeline.Value{}, a.Words.Full(pipeline.EthType))
+	for _, s := range []*side{l.a, l.b} {
+		for _, f := range s.Flows {
+			s.Each(f.Actions, func(a pipeline.Action) { l.uses[a.Kind] = true })
+		}
+		for _, t := range s.tables {
+			for _, e := range t.flows {
+				if e.partner != nil && e.partner.text == e.text {
+					continue
+				}
+				for _, m := range e.match {
+					l.telling = l.telling.With(m.Base, pipeline.Value{}, m.Mask)
+				}
+			}
+		}
+	}
+	return l
+}
+
+// run shows that packets fare alike, or finds obstacles.
+func (l *lockstep) run() {
+	var s state
+	for _, b := range []pipeline.Base{pipeline.Reg0, pipeline.Reg4, pipeline.Reg8, pipeline.Reg12, pipeline.Metadata} {
+		s.write(true, b, pipeline.Value{}, l.a.Words.Full(b))
+		s.write(false, b, pipeline.Value{}, l.a.Words.Full(b))
+	}
+	s.untrack(true)
+	s.untrack(false)
+	l.add(&s, place{look: true, table: l.a.Entry(), port: noPort}, place{look: true, table: l.b.Entry(), port: noPort})
+	for len(l.work) > 0 && len(l.obstacles) < mostObstacles {
+		if l.steps > mostSteps || len(l.at) > mostSpots {
+			l.obstacle(nil, nil, nil, "the pipelines are too large to compare in all ways through them")
+			return
+		}
+		at := l.first()
+		o := l.work[at]
+		l.work = append(l.work[:at], l.work[at+1:]...)
+		o.busy = false
+		l.visit(o)
+	}
+}
+
+// first is the spot to look at next: those of low tables first, so that most ways into a
+// table are known when it is looked at.
+func (l *lockstep) first() (at int) {
+	rank := func(o *obligation) int { return int(o.spot.a.table) + int(o.spot.b.table) }
+	for i, o := range l.work {
+		if rank(o) < rank(l.work[at]) {
+			at = i
+		}
+	}
+	return at
+}
+
+// add has packets in a state fare alike from two places on.
+func (l *lockstep) add(s *state, a, b place) {
+	if a.ended() && b.ended() {
+		l.ends(s)
+		return
+	}
+	if l.settled(s, a, b) {
+		return
+	}
+	if deep(a) > mostDeep || deep(b) > mostDeep {
+		l.obstacle(nil, nil, &s.pair, "tables are looked up within each other too deeply")
+		return
+	}
+	k := spot{a, b, s.askedA, s.askedB, s.passedA, s.passedB, s.stackDirty, s.forked, s.setA, s.setB}
+	o := l.at[k]
+	if o == nil {
+		o = &obligation{spot: k}
+		l.at[k] = o
+		o.dirty, o.cases = s.dirty, []pair{s.pair}
+		o.busy = true
+		l.work = append(l.work, o)
+		return
+	}
+	if o.grow(s, l.telling) && !o.busy {
+		o.busy = true
+		l.work = append(l.work, o)
+	}
+}
+
+func deep(p place) int {
+	if p.cont == nil {
+		return 0
+	}
+	return p.cont.deep
+}
+
+// settled reports whether nothing is to be shown: the packets are the same, and so is all
+// that they may meet.
+func (l *lockstep) settled(s *state, a, b place) bool {
+	if !s.same() || !a.look || !b.look || a.table != b.table || a.port != b.port || !l.alike[a.table] {
+		return false
+	}
+	x, y := a.cont, b.cont
+	for x != nil && y != nil {
+		if x.in != y.in || l.a.PrintActions(x.rest) != l.b.PrintActions(y.rest) || !l.leadsAlike(x) {
+			return false
+		}
+		x, y = x.next, y.next
+	}
+	return x == y
+}
+
+func (l *lockstep) leadsAlike(c *cont) bool {
+	ways, sure := l.a.Jumps(c.rest, c.in)
+	for _, j := range ways {
+		sure = sure && l.alike[j.To]
+	}
+	same := true
+	l.a.Each(c.rest, func(a pipeline.Action) {
+		if a.Kind == pipeline.GroupAction {
+			same = same && sameGroup(l.a, l.b, uint32(a.N))
+		}
+	})
+	return sure && same
+}
+
+// grow takes more packets in, and says whether there are any.
+func (o *obligation) grow(s *state, telling pipeline.Match) bool {
+	changed := false
+	for _, t := range s.dirty {
+		if !t.Mask.Without(o.dirty.Get(t.Base).Mask).IsZero() {
+			o.dirty, changed = o.dirty.With(t.Base, pipeline.Value{}, t.Mask), true
+		}
+	}
+	for _, c := range o.cases {
+		if c.a.Covers(s.a) && c.b.Covers(s.b) {
+			return changed
+		}
+	}
+	o.cases = append(o.cases, s.pair)
+	if len(o.cases) > max(fewCases, o.limit) {
+		o.cases = merged(o.cases, telling)
+		if len(o.cases) > mostCases {
+			o.cases = merged(o.cases, telling[:0].With(pipeline.EthType, pipeline.Value{}, all()))
+		}
+		if len(o.cases) > mostCases {
+			o.cases = merged(o.cases, nil)
+		}
+		o.limit = 2 * len(o.cases)
+	}
+	return true
+}
+
+// merged keeps apart only packets that differ in some bits.
+func merged(cases []pair, bits pipeline.Match) (out []pair) {
+	at := map[string]int{}
+	for _, c := range cases {
+		k := knownOf(bits, c.a) + "/" + knownOf(bits, c.b)
+		i, ok := at[k]
+		if !ok {
+			at[k] = len(out)
+			out = append(out, c)
+			continue
+		}
+		out[i] = pair{common(out[i].a, c.a), common(out[i].b, c.b)}
+	}
+	return out
+}
+
+// knownOf is, as a key, which of the bits a match knows, and as what.
+func knownOf(bits, m pipeline.Match) string {
+	var b []byte
+	for _, t := range bits {
+		o := m.Get(t.Base)
+		mask, v := o.Mask.And(t.Mask), o.Value.And(t.Mask)
+		b = fmt.Appendf(b, "%x.%x.%x.%x,", mask.Hi, mask.Lo, v.Hi, v.Lo)
+	}
+	return string(b)
+}
+
+// state is that of one of the obligation's cases.
+func (o *obligation) state(c pair) *state {
+	return &state{pair: c, dirty: o.dirty, askedA: o.spot.askedA, askedB: o.spot.askedB, passedA: o.spot.passedA,
+		passedB: o.spot.passedB, stackDirty: o.spot.popped, setA: o.spot.setA, setB: o.spot.setB,
+		forked: o.spot.forked}
+}
+
+// obstacle notes what was not shown.
+func (l *lockstep) obstacle(fa, fb *pipeline.Flow, c *pair, format string, args ...any) {
+	r := Reason{Why: fmt.Sprintf(format, args...)}
+	if fa != nil {
+		r.LineA = fa.Line
+	}
+	if fb != nil {
+		r.LineB = fb.Line
+	}
+	if c != nil {
+		r.Packet = l.a.PrintTerms(c.a)
+	}
+	k := fmt.Sprintf("%d %d %s", r.LineA, r.LineB, r.Why)
+	if !l.seen[k] && len(l.obstacles) < mostObstacles {
+		l.seen[k] = true
+		l.obstacles = append(l.obstacles, r)
+	}
+}
+
+// ends: both have nothing left to do but their action sets.
+func (l *lockstep) ends(s *state) {
+	switch {
+	case s.setA == "" && s.setB == "":
+	case s.setA != s.setB:
+		l.obstacle(nil, nil, &s.pair, "the action sets differ: %q and %q", s.setA, s.setB)
+	case !s.leavesAlike() || len(s.dirty) > 0 || s.askedA != s.askedB:
+		l.obstacle(nil, nil, &s.pair, "the packets may differ when the action set %q is carried out", s.setA)
+	}
+}

@@ -1,0 +1,87 @@
+// Package proof decides whether two pipelines do the same. It shows that they do by
+// walking through both at once for all packets, never by trying some; that they do not, by
+// a packet that fares differently when both are walked through; and else says what it
+// could not show. It reads values and asks no switch.
+package proof
+
+import (
+	"math/rand/v2"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
+)
+
+// Verdict is what was decided.
+type Verdict string
+
+// Verdicts.
+const (
+	Equal     Verdict = "EQUAL"
+	Different Verdict = "DIFFERENT"
+	Undecided Verdict = "UNDECIDED"
+)
+
+// Decision is a verdict and what it rests on.
+type Decision struct {
+	Verdict Verdict
+	// Assumptions are what Equal takes for granted.
+	Assumptions []string
+	// Witness is a packet that fares differently, for Different.
+	Witness *Witness
+	// Reasons are what was not shown, for Undecided.
+	Reasons []Reason
+	// Tried is how many packets were.
+	Tried int
+}
+
+// Witness is a packet, the tracker's answers, and how it fares in both.
+type Witness struct {
+	Packet  *walk.Packet
+	Answers []string
+	A, B    *walk.Walk
+	// InA and InB are the pipelines, to print walks with.
+	InA, InB *walk.Pipeline
+}
+
+// Options say what counts.
+type Options struct {
+	// Strict has questions to the tracker count, also those of packets that are dropped.
+	Strict bool
+	// Packets is how many are tried at most where equality is not shown.
+	Packets int
+	Random  *rand.Rand
+}
+
+// Of decides whether two pipelines, which were read with the same names, do the same.
+func Of(a, b *pipeline.Pipeline, o Options) Decision {
+	d := Decision{Assumptions: assumptions(o)}
+	l := newLockstep(a, b, o.Strict)
+	if n := len(a.Lost) + len(b.Lost); n > 0 {
+		l.obstacle(nil, nil, nil, "%d lines are no flows", n)
+	}
+	l.run()
+	if len(l.obstacles) == 0 {
+		d.Verdict = Equal
+		return d
+	}
+	d.Witness, d.Tried = l.refute(o)
+	if d.Witness != nil {
+		d.Verdict = Different
+		return d
+	}
+	d.Verdict, d.Reasons = Undecided, l.obstacles
+	return d
+}
+
+// assumptions are what equality takes for granted.
+func assumptions(o Options) []string {
+	out := []string{
+		"no packet meets a limit of Open vSwitch (64 nested resubmits, 4,096 in all, 10 recirculations)",
+		"where flows of one priority want the same packet, both switches take the same one",
+		"the tracker's reassembly of fragments is not observed where no flow reads it",
+	}
+	if o.Strict {
+		return out
+	}
+	return append(out, "questions to the tracker that commit nothing are not observed (see --strict)")
+}

@@ -1,0 +1,199 @@
+package proof_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/proof"
+)
+
+func read(t testing.TB, names *pipeline.Names, lines ...string) *pipeline.Pipeline {
+	t.Helper()
+	p := pipeline.New(names)
+	if err := p.Read(strings.NewReader(strings.Join(lines, "\n"))); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func decide(t testing.TB, a, b string, strict bool) proof.Decision {
+	t.Helper()
+	names := pipeline.NewNames()
+	return proof.Of(read(t, names, strings.Split(a, "\n")...), read(t, names, strings.Split(b, "\n")...),
+		proof.Options{Strict: strict, Packets: 3000, Random: rand.New(rand.NewPCG(1, 1))})
+}
+
+// TestOf holds the rules of docs/explanation/pipelines.md to be decided by.
+func TestOf(t *testing.T) {
+	const e, d, u = proof.Equal, proof.Different, proof.Undecided
+	for _, c := range []struct {
+		why, a, b string
+		want      proof.Verdict
+	}{
+		{"the same", "ip actions=output:2", "ip actions=output:2", e},
+		{"another port", "ip actions=output:2", "ip actions=output:3", d},
+		{"a dead flow less", "priority=9,ip actions=output:2\npriority=5,tcp actions=output:3",
+			"priority=9,ip actions=output:2", e},
+		{"a table folded", "ip actions=load:5->NXM_NX_REG0[],goto_table:1\ntable=1,reg0=5 actions=output:2",
+			"ip actions=output:2", e},
+		{"a port from a register", "ip actions=load:2->NXM_NX_REG0[],output:NXM_NX_REG0[]", "ip actions=output:2", e},
+		{"registers that nobody reads", "ip actions=load:5->NXM_NX_REG0[],output:2", "ip actions=output:2", e},
+		{"a header that leaves", "ip actions=load:5->NXM_NX_PKT_MARK[],output:2", "ip actions=output:2", d},
+		{"split by a prefix", "ip,nw_dst=10.0.0.0/8 actions=output:2",
+			"ip,nw_dst=10.0.0.0/9 actions=output:2\nip,nw_dst=10.128.0.0/9 actions=output:2", e},
+		{"ct(commit),goto_table is not ct(commit,table)",
+			"ip actions=ct(commit),goto_table:1\ntable=1,ct_state=+trk,ip actions=output:2\ntable=1,priority=1,ip actions=output:3",
+			"ip actions=ct(commit,table=1)\ntable=1,ct_state=+trk,ip actions=output:2\ntable=1,priority=1,ip actions=output:3", d},
+		{"a ct that nobody reads", "ip actions=ct(table=1)\ntable=1,ip actions=output:2", "ip actions=output:2", e},
+		{"a ct past a match on ports of fragments",
+			"ip actions=ct(table=1)\ntable=1,tcp,tp_dst=80 actions=goto_table:2\ntable=2,ct_state=+new,ip actions=output:2",
+			"ip actions=goto_table:1\ntable=1,tcp,tp_dst=80 actions=ct(table=2)\ntable=2,ct_state=+new,ip actions=output:2", u},
+		{"a ct past a match on addresses",
+			"ip actions=ct(table=1)\ntable=1,ip,nw_dst=10.0.0.1 actions=goto_table:2\ntable=2,ct_state=+new,ip actions=output:2",
+			"ip actions=goto_table:1\ntable=1,ip,nw_dst=10.0.0.1 actions=ct(table=2)\ntable=2,ct_state=+new,ip actions=output:2", e},
+		{"another zone", "ip actions=ct(table=1,zone=1)\ntable=1,ct_state=+new,ip actions=output:2",
+			"ip actions=ct(table=1,zone=2)\ntable=1,ct_state=+new,ip actions=output:2", d},
+		{"a ct past a new header",
+			"ip actions=mod_nw_dst:10.0.0.9,ct(table=1)\ntable=1,ct_state=+new,ip actions=output:2",
+			"ip actions=ct(table=1)\ntable=1,ct_state=+new,ip actions=mod_nw_dst:10.0.0.9,output:2", d},
+		{"a commit less", "ip actions=ct(commit),output:2", "ip actions=output:2", d},
+		{"a mark more", "ip actions=ct(commit,exec(load:1->NXM_NX_CT_MARK[])),output:2", "ip actions=ct(commit),output:2", d},
+		{"an exit in a copy", "ip actions=clone(exit),output:2", "ip actions=output:2", d},
+		{"what is not understood, in both", "ip actions=frobnicate(1),output:2", "ip actions=frobnicate(1),output:2", e},
+		{"what is not understood, in one", "ip actions=frobnicate(1),output:2", "ip actions=output:2", u},
+		{"learning, alike", "actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)",
+			"actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)", e},
+		{"a table that is learnt", "actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)\ntable=1,ip actions=1",
+			"actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)\ntable=1,tcp actions=1\ntable=1,priority=1,ip actions=1", u},
+		{"the order of outputs", "ip actions=output:2,output:3", "ip actions=output:3,output:2", d},
+		{"a conjunction, another flow", "conj_id=1,ip actions=2\nip,in_port=1 actions=conjunction(1,1/2)\nip,nw_dst=10.0.0.1 actions=conjunction(1,2/2)",
+			"conj_id=1,ip actions=3\nip,in_port=1 actions=conjunction(1,1/2)\nip,nw_dst=10.0.0.1 actions=conjunction(1,2/2)", d},
+		{"a conjunction, elsewhere", "conj_id=1,ip actions=2\nip,in_port=1 actions=conjunction(1,1/2)\nip,nw_dst=10.0.0.1 actions=conjunction(1,2/2)\npriority=1,arp actions=3",
+			"conj_id=1,ip actions=2\nip,in_port=1 actions=conjunction(1,1/2)\nip,nw_dst=10.0.0.1 actions=conjunction(1,2/2)\npriority=1,arp actions=goto_table:1\ntable=1 actions=3", e},
+		{"a push more", "ip actions=push:NXM_NX_REG0[],pop:NXM_NX_REG1[],output:2", "ip actions=output:2", e},
+	} {
+		if got := decide(t, c.a, c.b, false); got.Verdict != c.want {
+			t.Errorf("%s: %s, want %s: %+v", c.why, got.Verdict, c.want, got.Reasons)
+		}
+	}
+}
+
+// TestStrict: a question about a packet that is dropped counts where that is asked for.
+func TestStrict(t *testing.T) {
+	const a, b = "ip actions=ct(table=1)\ntable=1,ip actions=drop", "ip actions=drop"
+	if got := decide(t, a, b, false).Verdict; got != proof.Equal {
+		t.Errorf("forwarding: %s", got)
+	}
+	if got := decide(t, a, b, true).Verdict; got != proof.Different {
+		t.Errorf("strict: %s", got)
+	}
+}
+
+// maker makes small pipelines.
+type maker struct{ *rand.Rand }
+
+func (g maker) one(of ...string) string { return of[g.IntN(len(of))] }
+
+func (g maker) action(t int) string {
+	next := fmt.Sprint(t + 1)
+	return g.one("load:"+g.one("0", "1", "2")+"->NXM_NX_REG"+g.one("0", "1")+"[]", "move:NXM_NX_REG0[]->NXM_NX_REG1[]",
+		"load:1->NXM_NX_REG0[0]", "output:2", "output:3", "mod_nw_dst:10.0.0.2", "mod_nw_src:10.0.0.3",
+		"load:5->NXM_NX_PKT_MARK[]",
+		"ct(commit)", "ct(commit,zone=1)", "ct(table="+next+")", "ct(commit,table="+next+")", "ct_clear",
+		"resubmit(,"+next+")",
+		"clone(load:2->NXM_NX_REG0[],resubmit(,"+next+"))", "output:NXM_NX_REG0[]", "push:NXM_NX_REG0[]", "pop:NXM_NX_REG1[]",
+		"load:0->NXM_OF_IN_PORT[]", "dec_ttl", "set_tunnel:5", "write_actions(output:4)", "clear_actions",
+		"ct(table="+next+",zone=1)", "resubmit(3,"+next+")", "move:NXM_OF_IP_DST[]->NXM_NX_REG1[]", "group:1")
+}
+
+func (g maker) flow(t int) string {
+	match := g.one("ip", "ip,reg0=1", "ip,reg0=0", "ip,reg1=0/1", "tcp,tp_dst=80", "ip,nw_dst=10.0.0.2",
+		"ip,nw_dst=10.0.0.0/30",
+		"ip,in_port=1", "ip,ct_state=+trk", "ip,ct_state=+new+trk", "ip,ct_state=+est+trk", "ip,ct_state=-trk",
+		"ip,nw_src=10.0.0.3",
+		"ip,pkt_mark=5", "ip,reg1=0xa000002", "ip,in_port=3")
+	var list []string
+	for range 1 + g.IntN(3) {
+		list = append(list, g.action(t))
+	}
+	if t < 3 && g.IntN(2) == 0 {
+		list = append(list, fmt.Sprintf("goto_table:%d", t+1))
+	}
+	return fmt.Sprintf("table=%d,priority=%d,%s,actions=%s", t, 1+g.IntN(200), match, strings.Join(list, ","))
+}
+
+// pair is two pipelines of which the second is the first with some flows changed.
+func (g maker) pair() (a, b []string) {
+	for t := range 4 {
+		for range 1 + g.IntN(4) {
+			a = append(a, g.flow(t))
+		}
+	}
+	b = append(b, a...)
+	for range 1 + g.IntN(2) {
+		i := g.IntN(len(b))
+		head, list, _ := strings.Cut(b[i], "actions=")
+		actions := strings.Split(list, ",")
+		switch g.IntN(5) {
+		case 0: // without a flow
+			b = append(b[:i:i], b[i+1:]...)
+		case 1: // another flow
+			b[i] = g.flow(g.IntN(4))
+		case 2: // one more action
+			b[i] = head + "actions=" + g.action(int(head[6]-'0')) + "," + list
+		case 3: // two actions in the other order
+			if n := len(actions); n > 1 && !strings.ContainsAny(list, "(") {
+				actions[0], actions[1] = actions[1], actions[0]
+			}
+			b[i] = head + "actions=" + strings.Join(actions, ",")
+		default: // a flow cut in two
+			b[i] = strings.Replace(b[i], "ip,", "ip,nw_ttl=64,", 1)
+			b = append(b, strings.Replace(a[g.IntN(len(a))], "ip,", "ip,nw_tos=0,", 1))
+		}
+		if len(b) == 0 {
+			return a, a
+		}
+	}
+	return a, b
+}
+
+// TestNeverEqualByMistake: of generated pipelines and changes to them, none is said to be
+// equal that a packet tells apart.
+func TestNeverEqualByMistake(t *testing.T) {
+	s, n := uint64(time.Now().UnixNano()), 400
+	if v := os.Getenv("PROOF_SEED"); v != "" {
+		s, _ = strconv.ParseUint(v, 10, 64)
+	}
+	if v := os.Getenv("PROOF_PAIRS"); v != "" {
+		n, _ = strconv.Atoi(v)
+	}
+	t.Logf("PROOF_SEED=%d", s)
+	g := maker{rand.New(rand.NewPCG(s, s))}
+	verdicts := map[proof.Verdict]int{}
+	for range n {
+		la, lb := g.pair()
+		group := "group_id=1,type=all,bucket=actions=output:2,bucket=actions=load:1->NXM_NX_REG0[],resubmit(,3)"
+		names := pipeline.NewNames()
+		a, b := read(t, names, append(la, group)...), read(t, names, append(lb, group)...)
+		d := proof.Of(a, b, proof.Options{Packets: 300, Random: g.Rand})
+		verdicts[d.Verdict]++
+		if os.Getenv("PROOF_WHY") != "" && d.Verdict == proof.Undecided {
+			t.Logf("why %+v", d.Reasons[0])
+		}
+		if d.Verdict != proof.Equal {
+			continue
+		}
+		if w := proof.Search(a, b, proof.Options{Packets: 400, Random: g.Rand}); w != nil {
+			t.Errorf("said to be equal, but %s %v is not\nA\n%s\nB\n%s", a.PrintTerms(w.Packet.Terms(a.Words)), w.Answers,
+				strings.Join(la, "\n"), strings.Join(lb, "\n"))
+			return
+		}
+	}
+	t.Log(verdicts)
+}

@@ -1,0 +1,96 @@
+package proof
+
+import (
+	"fmt"
+	"strings"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
+	"pathwise.dev/pathwise/internal/explain/pipeline/witness"
+)
+
+// refute looks for a packet that fares differently, by following packets that are made to
+// reach flows of either, first those that only one of them has.
+func (l *lockstep) refute(o Options) (*Witness, int) {
+	if o.Random == nil || o.Packets == 0 {
+		return nil, 0
+	}
+	inA, inB := walk.Through(l.a.Pipeline), walk.Through(l.b.Pipeline)
+	makers := []*witness.Maker{witness.New(inA, o.Random), witness.New(inB, o.Random)}
+	makers[0].Prefer(l.singular(l.a))
+	makers[1].Prefer(l.singular(l.b))
+	for n := range o.Packets {
+		c := makers[n%2].Make()
+		first, second := inA, inB
+		if n%2 == 1 {
+			first, second = inB, inA
+		}
+		packet, oracle := walk.NewPacket(c.Packet), c.Oracle()
+		x := first.Follow(packet, oracle)
+		again := oracle.Again()
+		y := second.Follow(packet, again)
+		if !tellsApart(first, second, x, y, o.Strict) {
+			continue
+		}
+		w := &Witness{Packet: packet, Answers: append(oracle.Said, again.Said...), A: x, B: y, InA: inA, InB: inB}
+		if n%2 == 1 {
+			w.A, w.B = y, x
+		}
+		return w, n + 1
+	}
+	return nil, o.Packets
+}
+
+// Search looks for a packet that fares differently, whatever can be shown.
+func Search(a, b *pipeline.Pipeline, o Options) *Witness {
+	w, _ := newLockstep(a, b, o.Strict).refute(o)
+	return w
+}
+
+// singular are the flows that the other pipeline has not, or has with other actions, and
+// those where something was not shown.
+func (l *lockstep) singular(s *side) map[*pipeline.Flow]bool {
+	out := map[*pipeline.Flow]bool{}
+	lines := map[int]bool{}
+	for _, r := range l.obstacles {
+		lines[r.LineA] = lines[r.LineA] || s == l.a
+		lines[r.LineB] = lines[r.LineB] || s == l.b
+	}
+	for _, t := range s.tables {
+		for _, e := range t.flows {
+			if e.flow != nil && (e.partner == nil || e.partner.text != e.text || lines[e.flow.Line] && e.flow.Line > 0) {
+				out[e.flow] = true
+			}
+		}
+	}
+	return out
+}
+
+// tellsApart reports whether two walks of a packet are seen to differ, beyond doubt.
+func tellsApart(inX, inY *walk.Pipeline, x, y *walk.Walk, strict bool) bool {
+	for _, w := range []*walk.Walk{x, y} {
+		if !w.Understood() || len(w.Undefined) > 0 {
+			return false
+		}
+		for _, p := range w.Passes {
+			if p.Failed != "" {
+				return false
+			}
+		}
+	}
+	return seen(inX, x, strict) != seen(inY, y, strict)
+}
+
+// seen is all that is observed of a walk.
+func seen(p *walk.Pipeline, w *walk.Walk, strict bool) string {
+	var b strings.Builder
+	for _, e := range w.Events() {
+		switch {
+		case e.Kind == walk.Choice:
+		case e.Kind == walk.Lookup && !strict && !strings.Contains(e.Text, "nat"):
+		default:
+			fmt.Fprintf(&b, "%s %s\n", e.Text, p.Left(e.Packet))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,275 @@
+package proof
+
+import (
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+)
+
+// visit goes one step on from a spot, for all packets there: in both pipelines where they
+// look up the same table or carry out actions, else in the one that is behind.
+func (l *lockstep) visit(o *obligation) {
+	a, b := o.spot.a, o.spot.b
+	for _, c := range o.cases {
+		s := o.state(c)
+		switch {
+		case a.look && b.look && a.table == b.table && a.port == b.port:
+			l.together(s, a, b)
+		case a.look && (!b.look || a.table < b.table):
+			l.alone(s, true, a, b)
+		case b.look:
+			l.alone(s, false, b, a)
+		default:
+			l.lists(s, cursorOf(a.cont), cursorOf(b.cont))
+		}
+	}
+}
+
+// touches reports whether a match reads some of the bits.
+func touches(m, bits pipeline.Match) bool {
+	for _, t := range m {
+		if !t.Mask.And(bits.Get(t.Base).Mask).IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// even reports whether a flow takes the same packets of both, but for flows above it that
+// are not.
+func (e *entry) even(bits pipeline.Match) bool {
+	return e.partner != nil && !touches(e.match, bits) && (e.flow == nil || len(e.flow.Carried) == 0)
+}
+
+// lookable notes what a table holds that nothing is concluded about.
+func (l *lockstep) lookable(inA bool, id pipeline.Table, c *pair) bool {
+	s, known := l.side(inA), c.a
+	if !inA {
+		known = c.b
+	}
+	if line, ok := s.learnt[id]; ok {
+		l.obstacle(nil, nil, c, "line %d learns flows into table %s, which are not known", line, s.Names.FormatTable(id))
+		return false
+	}
+	ok := true
+	for _, e := range s.at(id).flows {
+		if e.flow != nil && !e.flow.Understood() && known.Meets(e.match) {
+			n := e.flow.Notes[0]
+			fa, fb := e.flow, (*pipeline.Flow)(nil)
+			if !inA {
+				fa, fb = fb, fa
+			}
+			l.obstacle(fa, fb, c, "not understood: %s: %s", n.Text, n.Reason)
+			ok = false
+		}
+	}
+	return ok
+}
+
+// together looks up a table in both.
+func (l *lockstep) together(s *state, a, b place) {
+	ta, tb := l.a.at(a.table), l.b.at(b.table)
+	if !l.lookable(true, a.table, &s.pair) || !l.lookable(false, b.table, &s.pair) {
+		return
+	}
+	bits := s.reads()
+	if !l.partsAlike(ta, bits) || !l.partsAlike(tb, bits) {
+		l.obstacle(nil, nil, &s.pair, "parts of conjunctions of table %s differ, or read what differs",
+			l.a.Names.FormatTable(a.table))
+		return
+	}
+	var odd []*entry
+	for _, f := range tb.flows {
+		switch {
+		case f.even(bits) || f.flow != nil && partial(f.flow):
+		case l.reenters(s, f, b.table):
+			l.oneFlow(s, false, f, b, a)
+		default:
+			odd = append(odd, f)
+		}
+	}
+	for _, f := range ta.flows {
+		if f.flow != nil && partial(f.flow) {
+			continue
+		}
+		if !f.even(bits) && l.reenters(s, f, a.table) {
+			l.oneFlow(s, true, f, a, b)
+			continue
+		}
+		c, ok := l.takes(s.pair, true, ta, f, a, bits)
+		if !ok {
+			continue
+		}
+		candidates := odd
+		if !f.even(bits) {
+			candidates = tb.flows
+		} else {
+			l.bothTake(s, c, f, f.partner, a, b, bits)
+		}
+		for _, g := range candidates {
+			switch {
+			case g.flow != nil && partial(g.flow), f.even(bits) && g.priority < f.priority,
+				g.even(bits) && !f.even(bits) && g.priority > f.priority, !g.even(bits) && l.reenters(s, g, b.table):
+			default:
+				l.bothTake(s, c, f, g, a, b, bits)
+			}
+		}
+	}
+}
+
+// partsAlike reports whether the parts of a table's conjunctions take the same packets in
+// both.
+func (l *lockstep) partsAlike(t *table, bits pipeline.Match) bool {
+	if !t.partial {
+		return true
+	}
+	for _, e := range t.flows {
+		if e.flow != nil && partial(e.flow) && (!e.even(bits) || e.text != e.partner.text) {
+			return false
+		}
+	}
+	return true
+}
+
+// takes is the packets that a flow takes, unless one above hides it from all of them.
+func (l *lockstep) takes(c pair, inA bool, t *table, f *entry, p place, bits pipeline.Match) (pair, bool) {
+	l.steps++
+	m := f.match
+	if p.port != noPort {
+		in := m.Get(pipeline.InPort)
+		if (pipeline.Value{Lo: uint64(p.port)}).And(in.Mask) != in.Value {
+			return c, false
+		}
+		m = forget(m, pipeline.InPort, all())
+	}
+	out, ok := c.meets(inA, m, bits)
+	if !ok {
+		return c, false
+	}
+	known := out.a
+	if !inA {
+		known = out.b
+	}
+	if p.port != noPort {
+		known = known.With(pipeline.InPort, pipeline.Value{Lo: uint64(p.port)}, pipeline.Value{Lo: 0xffffffff})
+	}
+	return out, !t.hides(known, f.priority)
+}
+
+// bothTake goes on with packets that one flow takes in A and another in B.
+func (l *lockstep) bothTake(s *state, c pair, fa, fb *entry, a, b place, bits pipeline.Match) {
+	c, ok := l.takes(c, false, l.b.at(b.table), fb, b, bits)
+	if ok { // what the flow of B wants may be what one above that of A takes
+		c, ok = l.takes(c, true, l.a.at(a.table), fa, a, bits)
+	}
+	if !ok {
+		return
+	}
+	left := leftBy([]pair{c}, true, l.a.at(a.table), a, fa.priority, bits)
+	for _, c := range leftBy(left, false, l.b.at(b.table), b, fb.priority, bits) {
+		next := *s
+		next.pair = c
+		l.lists(&next, fa.cursor(a), fb.cursor(b))
+	}
+}
+
+// cursor is at the beginning of a flow's actions.
+func (e *entry) cursor(p place) cursor {
+	c := cursor{in: p.table, cont: p.cont}
+	if e.flow != nil {
+		c.rest = e.flow.Actions
+	}
+	return c
+}
+
+// leftBy is what flows above a priority that only one pipeline has leave of packets, as far
+// as it is few pieces.
+func leftBy(cases []pair, inA bool, t *table, p place, priority int, bits pipeline.Match) []pair {
+	const most = 16
+	if p.port != noPort {
+		return cases
+	}
+	for _, g := range t.flows {
+		if g.priority <= priority {
+			break
+		}
+		if g.partner != nil || partial(g.flow) || len(g.flow.Carried) > 0 ||
+			!g.flow.Match.Get(pipeline.ConjID).Mask.IsZero() {
+			continue
+		}
+		var out []pair
+		for _, c := range cases {
+			own := c.a
+			if !inA {
+				own = c.b
+			}
+			pieces := own.Less(g.match)
+			if len(pieces) > most {
+				return cases
+			}
+			for _, m := range pieces {
+				if d, ok := c.meets(inA, m, bits); ok {
+					out = append(out, d)
+				}
+			}
+		}
+		if len(out) > most {
+			return cases
+		}
+		cases = out
+	}
+	return cases
+}
+
+// alone looks up a table in one pipeline, while the packet waits in the other.
+func (l *lockstep) alone(s *state, inA bool, p, waits place) {
+	own := l.side(inA)
+	if !l.lookable(inA, p.table, &s.pair) {
+		return
+	}
+	if own.at(p.table).partial {
+		l.obstacle(nil, nil, &s.pair, "table %s has conjunctions, and is looked up in one pipeline alone",
+			own.Names.FormatTable(p.table))
+		return
+	}
+	for _, f := range own.at(p.table).flows {
+		l.oneFlow(s, inA, f, p, waits)
+	}
+}
+
+func (l *lockstep) side(inA bool) *side {
+	if inA {
+		return l.a
+	}
+	return l.b
+}
+
+// oneFlow goes on with packets that a flow takes in one pipeline.
+func (l *lockstep) oneFlow(s *state, inA bool, f *entry, p, waits place) {
+	c, ok := l.takes(s.pair, inA, l.side(inA).at(p.table), f, p, s.reads())
+	if !ok {
+		return
+	}
+	next := *s
+	next.pair = c
+	l.ahead(&next, inA, f.cursor(p), waits)
+}
+
+// reenters reports whether a flow does nothing but have the packet tracked and look up its
+// own table again.
+func (l *lockstep) reenters(s *state, f *entry, id pipeline.Table) bool {
+	if s.forked || f.flow == nil || len(f.flow.Actions) == 0 {
+		return false
+	}
+	n := len(f.flow.Actions) - 1
+	last := f.flow.Actions[n]
+	for _, a := range f.flow.Actions[:n] {
+		if !silent(a.Kind) {
+			return false
+		}
+	}
+	return last.Kind == pipeline.CT && last.Track.Table == id && l.quiet(last)
+}
+
+// quiet reports whether a question to the tracker is not observed.
+func (l *lockstep) quiet(a pipeline.Action) bool {
+	return a.Kind == pipeline.CT && !a.Track.Commit && a.Track.NAT == "" && !l.strict && len(a.Nested) == 0
+}

@@ -1,0 +1,368 @@
+package witness
+
+import (
+	"slices"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+)
+
+// ref is where a bit is from: 0 and 1 are themselves, others a bit of the packet as it came
+// or of an answer of the tracker.
+type ref int32
+
+const (
+	zero ref = iota
+	one
+	first
+)
+
+// word is a base's bits, from the lowest.
+type word [128]ref
+
+// answerBase numbers what the tracker answers, after the packet's own bases.
+func answerBase(asked int, b pipeline.Base) int { return (asked+1)*pipeline.Bases + int(b) }
+
+// identity is the bits of a base as they came.
+func identity(base int) *word {
+	var w word
+	for i := range w {
+		w[i] = first + ref(base*128+i)
+	}
+	return &w
+}
+
+// thread is one packet on its way, of which only what is asked for is known.
+type thread struct {
+	*Maker
+	packet  map[pipeline.Base]*word
+	known   map[int]pipeline.Term
+	undo    []undo
+	asked   int
+	waiting []resumed
+	stack   []pushed
+	exit    bool
+	larger  bool
+	budget  int
+}
+
+type resumed struct {
+	table  pipeline.Table
+	packet map[pipeline.Base]*word
+}
+
+type pushed struct {
+	w    word
+	bits int
+}
+
+type undo struct {
+	base int
+	was  pipeline.Term
+}
+
+// cleared reports whether a base is zero as a packet comes.
+func cleared(b pipeline.Base) bool {
+	return b >= pipeline.CTState && b <= pipeline.CTTPDst || b >= pipeline.Reg0 && b <= pipeline.Reg12 ||
+		b == pipeline.Metadata || b == pipeline.ConjID || b == pipeline.RecircID
+}
+
+// get is a base's bits now.
+func (t *thread) get(b pipeline.Base) *word {
+	if w := t.packet[b]; w != nil {
+		return w
+	}
+	if cleared(b) {
+		return &word{}
+	}
+	return identity(int(b))
+}
+
+// want has the packet be one that the match wants, or changes nothing.
+func (t *thread) want(m pipeline.Match) bool {
+	from := len(t.undo)
+	for _, term := range m {
+		if term.Base == pipeline.ConjID {
+			continue // that its dimensions are there is for a walk to find
+		}
+		w := t.get(term.Base)
+		for i := range 128 {
+			if term.Mask.Bit(i) && !t.learn(w[i], term.Value.Bit(i)) {
+				t.rollback(from)
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// learn has a bit be set or clear.
+func (t *thread) learn(r ref, set bool) bool {
+	if r < first {
+		return (r == one) == set
+	}
+	base, bit := int(r-first)/128, int(r-first)%128
+	k := t.known[base]
+	mask := pipeline.Value{Lo: 1}.Left(bit)
+	if k.Mask.Bit(bit) {
+		return k.Value.Bit(bit) == set
+	}
+	t.undo = append(t.undo, undo{base, k})
+	k.Mask = k.Mask.Or(mask)
+	if set {
+		k.Value = k.Value.Or(mask)
+	}
+	t.known[base] = k
+	return true
+}
+
+func (t *thread) rollback(n int) {
+	for len(t.undo) > n {
+		u := t.undo[len(t.undo)-1]
+		t.undo = t.undo[:len(t.undo)-1]
+		t.known[u.base] = u.was
+	}
+}
+
+// value is what a base's bits under the mask are, if all of them are known.
+func (t *thread) value(b pipeline.Base, mask pipeline.Value) (v pipeline.Value, ok bool) {
+	w := t.get(b)
+	for i := range 128 {
+		if !mask.Bit(i) {
+			continue
+		}
+		set := w[i] == one
+		if w[i] >= first {
+			k := t.known[int(w[i]-first)/128]
+			at := int(w[i]-first) % 128
+			if !k.Mask.Bit(at) {
+				return v, false
+			}
+			set = k.Value.Bit(at)
+		}
+		if set {
+			v = v.Or(pipeline.Value{Lo: 1}.Left(i))
+		}
+	}
+	return v, true
+}
+
+// choose picks a flow of a table that the packet may meet.
+func (t *thread) choose(id pipeline.Table) *pipeline.Flow {
+	kinds := slices.Clone(t.tables[id])
+	t.random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	if t.random.IntN(4) > 0 { // most often what few have met, else as it comes
+		slices.SortStableFunc(kinds, func(a, b *kind) int { return a.met - b.met })
+	}
+	if t.near != nil && t.random.IntN(2) == 0 {
+		if f := t.preferred(id, kinds); f != nil {
+			return f
+		}
+	}
+	for _, k := range kinds {
+		if f := t.among(k); f != nil {
+			k.met++
+			return f
+		}
+	}
+	return nil
+}
+
+// preferred picks a flow that is one of those that are preferred, or leads to the nearest.
+func (t *thread) preferred(id pipeline.Table, kinds []*kind) *pipeline.Flow {
+	if list := t.wanted[id]; len(list) > 0 && t.random.IntN(3) > 0 {
+		const tries = 4
+		for range tries {
+			if f := list[t.random.IntN(len(list))]; t.want(f.Match) {
+				return f
+			}
+		}
+	}
+	far := map[*kind]int{}
+	for _, k := range kinds {
+		far[k] = t.reach(k.flows[0])
+	}
+	slices.SortStableFunc(kinds, func(a, b *kind) int { return far[a] - far[b] })
+	for _, k := range kinds {
+		if f := t.among(k); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// among picks a flow of the kind.
+func (t *thread) among(k *kind) *pipeline.Flow {
+	whole := true
+	held := map[pipeline.Base]pipeline.Value{}
+	for _, term := range k.match {
+		v, ok := t.value(term.Base, term.Mask)
+		held[term.Base], whole = v, whole && ok
+	}
+	if whole && k.match.Get(pipeline.ConjID).Mask.IsZero() {
+		return k.values[values(k.match, func(b pipeline.Base) pipeline.Value { return held[b] })]
+	}
+	const tries, scanned = 8, 256
+	n := len(k.flows)
+	if n <= scanned {
+		from := t.random.IntN(n)
+		for i := range n {
+			if f := k.flows[(from+i)%n]; t.want(f.Match) {
+				return f
+			}
+		}
+		return nil
+	}
+	for range tries {
+		if f := k.flows[t.random.IntN(n)]; t.want(f.Match) {
+			return f
+		}
+	}
+	return nil
+}
+
+func (t *thread) look(id pipeline.Table, depth int) {
+	const deepest = 64
+	t.budget--
+	if t.budget <= 0 || depth > deepest {
+		t.exit = true
+		return
+	}
+	f := t.choose(id)
+	if f == nil || !f.Understood() {
+		return
+	}
+	t.actions(f.Actions, id, depth)
+}
+
+func (t *thread) actions(list []pipeline.Action, id pipeline.Table, depth int) {
+	for _, a := range list {
+		if t.exit {
+			return
+		}
+		t.action(a, id, depth)
+	}
+}
+
+func (t *thread) action(a pipeline.Action, id pipeline.Table, depth int) {
+	switch a.Kind {
+	case pipeline.Resubmit, pipeline.Goto:
+		to := a.Table
+		if to == pipeline.NoTable {
+			to = id
+		}
+		t.look(to, depth+1)
+	case pipeline.CT:
+		t.track(a)
+	case pipeline.CTClear:
+		t.untrack()
+	case pipeline.Clone:
+		t.apart(func() { t.actions(a.Nested, id, depth+1) })
+	case pipeline.GroupAction:
+		if g := t.p.Group(uint32(a.N)); g != nil && len(g.Buckets) > 0 && depth < 64 {
+			b := g.Buckets[t.random.IntN(len(g.Buckets))]
+			t.apart(func() { t.actions(b.Actions, id, depth+1) })
+		}
+	case pipeline.Exit:
+		t.exit = true
+	default:
+		t.assign(a)
+	}
+}
+
+// apart does something to a copy of the packet.
+func (t *thread) apart(do func()) {
+	saved := t.packet
+	t.packet = clone(saved)
+	do()
+	t.packet, t.exit = saved, false
+}
+
+func clone(p map[pipeline.Base]*word) map[pipeline.Base]*word {
+	out := make(map[pipeline.Base]*word, len(p))
+	for b, w := range p {
+		out[b] = w
+	}
+	return out
+}
+
+// track has a copy go on with an answer of which nothing is known.
+func (t *thread) track(a pipeline.Action) {
+	const most = 12
+	if a.Track.Table != pipeline.NoTable && t.asked < most {
+		p := clone(t.packet)
+		for _, b := range []pipeline.Base{pipeline.CTState, pipeline.CTMark, pipeline.CTLabel} {
+			p[b] = identity(answerBase(t.asked, b))
+		}
+		p[pipeline.CTState][5] = one // +trk
+		t.asked++
+		t.waiting = append(t.waiting, resumed{a.Track.Table, p})
+	}
+	t.untrack()
+}
+
+func (t *thread) untrack() {
+	for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
+		delete(t.packet, b)
+	}
+}
+
+// put writes bits.
+func (t *thread) put(b pipeline.Base, mask pipeline.Value, bit func(i int) ref) {
+	w := *t.get(b)
+	for i := range 128 {
+		if mask.Bit(i) {
+			w[i] = bit(i)
+		}
+	}
+	t.packet[b] = &w
+}
+
+func constant(v pipeline.Value) func(int) ref {
+	return func(i int) ref {
+		if v.Bit(i) {
+			return one
+		}
+		return zero
+	}
+}
+
+func (t *thread) assign(a pipeline.Action) {
+	switch a.Kind {
+	case pipeline.Load, pipeline.SetField, pipeline.WriteMeta:
+		at := a.Dst.Shift()
+		t.put(a.Dst.Field.Base, a.Mask.Left(at).And(a.Dst.Mask()), constant(a.Value.Left(at)))
+	case pipeline.Move:
+		src, from, to := *t.get(a.Src.Field.Base), a.Src.Shift(), a.Dst.Shift()
+		t.put(a.Dst.Field.Base, a.Dst.Mask(), func(i int) ref { return src[i-to+from] })
+	case pipeline.Push:
+		var w word
+		src, from := t.get(a.Dst.Field.Base), a.Dst.Shift()
+		for i := range a.Dst.Bits {
+			w[i] = src[i+from]
+		}
+		t.stack = append(t.stack, pushed{w, a.Dst.Bits})
+	case pipeline.Pop:
+		if n := len(t.stack); n > 0 {
+			top, to := t.stack[n-1], a.Dst.Shift()
+			t.stack = t.stack[:n-1]
+			t.put(a.Dst.Field.Base, a.Dst.Mask(), func(i int) ref { return top.w[i-to] })
+		}
+	case pipeline.SetTunnel, "set_tunnel64":
+		t.put(pipeline.TunID, t.p.Words.Full(pipeline.TunID), constant(pipeline.Value{Lo: a.N}))
+	case "mod_dl_src":
+		t.put(pipeline.EthSrc, t.p.Words.Full(pipeline.EthSrc), constant(pipeline.Value{Lo: a.N}))
+	case "mod_dl_dst":
+		t.put(pipeline.EthDst, t.p.Words.Full(pipeline.EthDst), constant(pipeline.Value{Lo: a.N}))
+	case "mod_nw_src":
+		t.put(pipeline.NWSrc, t.p.Words.Full(pipeline.NWSrc), constant(pipeline.Value{Lo: a.N}))
+	case "mod_nw_dst":
+		t.put(pipeline.NWDst, t.p.Words.Full(pipeline.NWDst), constant(pipeline.Value{Lo: a.N}))
+	case pipeline.CheckLarger:
+		t.put(a.Dst.Field.Base, a.Dst.Mask(), func(int) ref {
+			if t.larger {
+				return one
+			}
+			return zero
+		})
+	}
+}

@@ -1,0 +1,234 @@
+// Package witness makes packets that reach flows of a pipeline: it chooses a flow in each
+// table that a packet may still meet, and keeps what that asks of the packet, bit by bit,
+// back to how it came. What it makes is to be followed by package walk to be sure: it
+// does not look at flows of higher priority. It proves nothing by what it does not find.
+package witness
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
+)
+
+// Maker makes packets for a pipeline.
+type Maker struct {
+	p      *walk.Pipeline
+	random *rand.Rand
+	tables map[pipeline.Table][]*kind
+	ports  []pipeline.Value
+	// wanted are flows that are preferred, near how many tables are before one.
+	wanted map[pipeline.Table][]*pipeline.Flow
+	near   map[pipeline.Table]int
+}
+
+const nowhere = 1 << 20
+
+// Prefer has packets most often be made to reach some of the flows.
+func (m *Maker) Prefer(flows map[*pipeline.Flow]bool) {
+	if len(flows) == 0 {
+		return
+	}
+	m.wanted, m.near = map[pipeline.Table][]*pipeline.Flow{}, map[pipeline.Table]int{}
+	from := map[pipeline.Table]map[pipeline.Table]bool{}
+	for _, f := range m.p.Flows {
+		if flows[f] {
+			m.wanted[f.Table] = append(m.wanted[f.Table], f)
+			m.near[f.Table] = 0
+		}
+		ways, _ := m.p.Jumps(f.Actions, f.Table)
+		for _, j := range ways {
+			if from[j.To] == nil {
+				from[j.To] = map[pipeline.Table]bool{}
+			}
+			from[j.To][f.Table] = true
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for to, tables := range from {
+			for t := range tables {
+				if d := m.distance(to) + 1; d < m.distance(t) {
+					m.near[t], changed = d, true
+				}
+			}
+		}
+	}
+}
+
+func (m *Maker) distance(t pipeline.Table) int {
+	if d, ok := m.near[t]; ok {
+		return d
+	}
+	return nowhere
+}
+
+// reach is how far a flow leads from what is preferred.
+func (m *Maker) reach(f *pipeline.Flow) int {
+	best := nowhere
+	ways, _ := m.p.Jumps(f.Actions, f.Table)
+	for _, j := range ways {
+		best = min(best, m.distance(j.To))
+	}
+	return best
+}
+
+// kind is the flows of a table whose matches have the same masks.
+type kind struct {
+	match  pipeline.Match
+	flows  []*pipeline.Flow
+	values map[string]*pipeline.Flow
+	met    int
+}
+
+// New prepares to make packets; the same random numbers make the same packets.
+func New(p *walk.Pipeline, random *rand.Rand) *Maker {
+	m := &Maker{p: p, random: random, tables: map[pipeline.Table][]*kind{}}
+	at := map[string]*kind{}
+	seen := map[pipeline.Value]bool{}
+	for _, f := range p.Flows {
+		id := fmt.Sprintf("%d %s", f.Table, masks(f.Match))
+		k := at[id]
+		if k == nil {
+			k = &kind{match: f.Match, values: map[string]*pipeline.Flow{}}
+			at[id] = k
+			m.tables[f.Table] = append(m.tables[f.Table], k)
+		}
+		k.flows = append(k.flows, f)
+		k.values[values(f.Match, nil)] = f
+		if t := f.Match.Get(pipeline.InPort); !t.Mask.IsZero() && !seen[t.Value] {
+			seen[t.Value] = true
+			m.ports = append(m.ports, t.Value)
+		}
+	}
+	return m
+}
+
+func masks(m pipeline.Match) string {
+	b := []byte{}
+	for _, t := range m {
+		b = fmt.Appendf(b, "%d=%x.%x ", t.Base, t.Mask.Hi, t.Mask.Lo)
+	}
+	return string(b)
+}
+
+// values is the match's values, or what get tells, as a key.
+func values(m pipeline.Match, get func(pipeline.Base) pipeline.Value) string {
+	b := make([]byte, 0, 17*len(m))
+	for _, t := range m {
+		v := t.Value
+		if get != nil {
+			v = get(t.Base).And(t.Mask)
+		}
+		b = append(b, byte(t.Base))
+		for i := 0; i < 64; i += 8 {
+			b = append(b, byte(v.Hi>>i), byte(v.Lo>>i))
+		}
+	}
+	return string(b)
+}
+
+// Case is a packet, and what its oracles are to answer.
+type Case struct {
+	Packet pipeline.Match
+	// Answers are the tracker's in the order in which it is asked.
+	Answers []walk.Answer
+	Larger  bool
+	// Salt is for answers to questions that were not foreseen.
+	Salt int
+}
+
+// Make makes one packet that may reach flows that few have reached so far.
+func (m *Maker) Make() Case { return m.from(nil) }
+
+// For makes one that the match wants as it comes.
+func (m *Maker) For(want pipeline.Match) Case { return m.from(want) }
+
+func (m *Maker) from(want pipeline.Match) Case {
+	t := &thread{Maker: m, packet: map[pipeline.Base]*word{}, known: map[int]pipeline.Term{},
+		larger: m.random.IntN(2) == 1}
+	t.want(want)
+	t.budget = 400
+	t.waiting = []resumed{{m.p.Entry(), t.packet}}
+	for len(t.waiting) > 0 && t.budget > 0 {
+		next := t.waiting[0]
+		t.waiting = t.waiting[1:]
+		t.packet, t.exit = next.packet, false
+		t.look(next.table, 0)
+	}
+	return Case{t.fill(), t.answers(), t.larger, t.random.IntN(1 << 16)}
+}
+
+// fill is the packet as it came, what nothing asked for being made up.
+func (t *thread) fill() pipeline.Match {
+	var p walk.Packet
+	noise := t.random.IntN(2) == 0
+	for base, k := range t.known {
+		if base < pipeline.Bases {
+			p.Set(pipeline.Base(base), k.Value)
+		}
+	}
+	free := func(b pipeline.Base) pipeline.Value {
+		return t.p.Words.Full(b).Without(t.known[int(b)].Mask)
+	}
+	some := func(b pipeline.Base, of ...uint64) {
+		if full := free(b); full == t.p.Words.Full(b) {
+			p.Set(b, pipeline.Value{Lo: of[t.random.IntN(len(of))]})
+		}
+	}
+	const ipv4, arp, ipv6 = 0x800, 0x806, 0x86dd
+	some(pipeline.EthType, ipv4, ipv4, ipv4, ipv4, arp, ipv6)
+	if p.Get(pipeline.EthType).Lo == arp {
+		some(pipeline.NWProto, 1, 2)
+	} else {
+		some(pipeline.NWProto, 6, 6, 17, 1)
+	}
+	some(pipeline.NWTTL, 64)
+	if !p.Get(pipeline.TunSrc).IsZero() || t.random.IntN(8) == 0 {
+		some(pipeline.TunID, 0, 5, 10, t.random.Uint64()>>40)
+	}
+	some(pipeline.NWFrag, 0)
+	if n := len(t.ports); n > 0 && free(pipeline.InPort) == t.p.Words.Full(pipeline.InPort) {
+		p.Set(pipeline.InPort, t.ports[t.random.IntN(n)])
+	}
+	if noise {
+		for _, b := range []pipeline.Base{pipeline.EthSrc, pipeline.EthDst, pipeline.NWSrc, pipeline.NWDst, pipeline.TPSrc,
+			pipeline.TPDst, pipeline.IPv6Src, pipeline.IPv6Dst, pipeline.ARPSha} {
+			r := pipeline.Value{Hi: t.random.Uint64(), Lo: t.random.Uint64()}
+			p.Set(b, p.Get(b).Or(r.And(free(b))))
+		}
+	}
+	if proto := p.Get(pipeline.NWProto).Lo; proto == 1 || proto == 58 { // ICMP's types and codes are shorter than ports
+		for _, b := range []pipeline.Base{pipeline.TPSrc, pipeline.TPDst} {
+			p.Set(b, p.Get(b).And(pipeline.Value{Lo: 0xff}))
+		}
+	}
+	return pipeline.Sound(p.Terms(t.p.Words))
+}
+
+// states are those that a tracker answers with.
+func states() []uint64 {
+	return []uint64{walk.New, walk.Established, walk.Established | walk.Reply, walk.New | walk.Related, walk.Invalid,
+		walk.Related | walk.Reply, walk.Established | walk.Related}
+}
+
+// answers are the tracker's.
+func (t *thread) answers() (out []walk.Answer) {
+	for i := range t.asked {
+		state := t.known[answerBase(i, pipeline.CTState)]
+		var fit []uint64
+		for _, s := range states() {
+			if (pipeline.Value{Lo: s | walk.Tracked}).Xor(state.Value).And(state.Mask).IsZero() {
+				fit = append(fit, s)
+			}
+		}
+		a := walk.Answer{State: state.Value.Lo, Mark: t.known[answerBase(i, pipeline.CTMark)].Value.Lo,
+			Label: t.known[answerBase(i, pipeline.CTLabel)].Value}
+		if len(fit) > 0 {
+			a.State = fit[t.random.IntN(len(fit))]
+		}
+		out = append(out, a)
+	}
+	return out
+}
