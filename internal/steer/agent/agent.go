@@ -261,7 +261,9 @@ func (a *Agent) setUp(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("attach telemetry: %w", err)
 		}
+		a.mu.Lock()
 		a.passive = c
+		a.mu.Unlock()
 	}
 	return a.await(ctx)
 }

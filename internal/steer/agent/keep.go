@@ -274,10 +274,15 @@ func (l *pod) close() error {
 	if l.plane != nil {
 		errs = append(errs, l.plane.Close())
 	}
-	if l.keeper != nil {
-		errs = append(errs, l.keeper.Close())
+	return errors.Join(append(errs, l.unkeep(), l.closeEchoer())...)
+}
+
+// unkeep ends that its routes are looked after.
+func (l *pod) unkeep() error {
+	if l.keeper == nil {
+		return nil
 	}
-	return errors.Join(append(errs, l.closeEchoer())...)
+	return l.keeper.Close()
 }
 
 // sandboxed reports whether the pod's namespace is still the one that it was taken up in.

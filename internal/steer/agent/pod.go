@@ -152,9 +152,7 @@ func (a *Agent) drop(p *pod) error {
 	if netns.Exists(p.Netns) {
 		errs = append(errs, route.Clear(p.Netns))
 	}
-	errs = append(errs, p.plane.Remove())
-	p.plane = nil
-	errs = append(errs, p.close())
+	errs = append(errs, p.plane.Remove(), p.unkeep(), p.closeEchoer())
 	if a.passive != nil {
 		a.survey.unwatch(p.cookie)
 	}
