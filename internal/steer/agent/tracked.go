@@ -91,14 +91,17 @@ func (a *Agent) leftBehind(now time.Time) (host string, families [2]tracked) {
 		if now.Before(u.at) {
 			continue
 		}
-		if delete(a.untracked, p); !u.again {
+		delete(a.untracked, p)
+		if a.pods[p.local.UID] != p.local || p.local.pairs[p.remote.UID] != p {
+			continue // it has gone
+		}
+		if !u.again {
 			a.untracked[p] = untracking{now.Add(untrackAgain), true}
 		}
 		own, err := p.local.plane.Choices(p.remote.UID)
 		followed, followErr := p.local.plane.Followed(p.remote.UID)
 		if err != nil || followErr != nil {
-			delete(a.untracked, p) // the peer has just gone
-			continue
+			continue // the peer has just gone
 		}
 		for _, r := range p.routes {
 			v6 := 0
