@@ -123,6 +123,10 @@ func (a *Agent) pairFor(n notice) *pair {
 	return nil
 }
 
+// takesDSCP is in the number of an answer to noticeOpen, which has none of its own: this data
+// plane takes steered packets of every DSCP that it steers itself. Earlier versions answer 0.
+const takesDSCP = 1
+
 // heardPair does as a notice says, and answers with what to say and the number that is
 // known.
 func (a *Agent) heardPair(p *pair, n notice) (status, uint64) {
@@ -134,7 +138,7 @@ func (a *Agent) heardPair(p *pair, n notice) (status, uint64) {
 		if err := a.setPeer(p, true); err != nil {
 			return statusUnknown, n.number
 		}
-		return statusDone, n.number
+		return statusDone, takesDSCP
 	case noticeMute:
 		return a.heardMute(p, n), n.number
 	case noticeMoved:
@@ -197,6 +201,9 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 		a.carryOut(p, decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network,
 			Buckets: decide.Buckets, Confidence: 1, Reason: "the other agent does not know the pair any more"}, "peer", 0)
 	case n.status == statusDone && n.kind == noticeOpen:
+		if takes := n.number&takesDSCP != 0; takes != p.takesDSCP {
+			p.takesDSCP, p.stale = takes, time.Time{}
+		}
 		a.openPair(p)
 	case n.kind == noticeMoved:
 		a.confirmed(p, n)

@@ -118,7 +118,7 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	}
 	for name, v := range map[string]uint64{"error": events.Errors, "too_big": events.TooBig, "no_path": events.NoPath,
 		"lease": events.Lease, "stranger": events.Strangers, "icmp": events.ICMP, "forged": events.Forged,
-		"unadmitted": events.Unadmitted, "full": events.Full} {
+		"unadmitted": events.Unadmitted, "full": events.Full, "dscp": events.DSCP} {
 		count(e.own["dataplane"], v, name)
 	}
 	for network, c := range h.Reflectors {
@@ -190,6 +190,7 @@ func (a *Agent) totals() (counters, dataplane.Events) {
 		sum.Forged += e.Forged
 		sum.Unadmitted += e.Unadmitted
 		sum.Full += e.Full
+		sum.DSCP += e.DSCP
 	}
 	return a.stats, sum
 }

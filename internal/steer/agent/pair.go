@@ -43,6 +43,8 @@ type pair struct {
 	// packets on every path.
 	joined time.Time
 	taken  bool
+	// takesDSCP: the other end's data plane takes packets of every DSCP.
+	takesDSCP bool
 
 	lines []line // by index in routes
 	// active is when packets last went or came.

@@ -277,7 +277,9 @@ func (a *Agent) setPeer(p *pair, open bool) error {
 		}
 	}
 	keys := func(network string) dataplane.Keys { return a.keys(p, network) }
-	if err := p.local.plane.SetPeer(route.Peer(p.remote, p.routes, open, hops, keys)); err != nil {
+	peer := route.Peer(p.remote, p.routes, open, hops, keys)
+	peer.DSCP = p.takesDSCP
+	if err := p.local.plane.SetPeer(peer); err != nil {
 		return err
 	}
 	p.taken = open

@@ -30,6 +30,7 @@ type bed struct {
 	mtu    [3]int
 	lease  time.Duration
 	encap  bool // of network 2
+	eight  bool // the pods' data planes are told that the other one knows eight DSCPs
 	// flowsOf is how many flows a pod may have.
 	flowsOf int
 	// peers is how many peers a pod may have, 16 if it is 0.
@@ -170,7 +171,8 @@ func stable6(pod int) Pair {
 // peer is the other pod as the plane of this one is told of it.
 func (b *bed) peer(pod int) Peer {
 	a := netip.MustParseAddr
-	return Peer{UID: fmt.Sprintf("pod-%d", 3-pod), Pairs: []Pair{stable(pod), stable6(pod)}, Keys: keysOf(0),
+	return Peer{UID: fmt.Sprintf("pod-%d", 3-pod), DSCP: !b.eight, Pairs: []Pair{stable(pod), stable6(pod)},
+		Keys: keysOf(0),
 		Paths: []Path{
 			{Index: 1, Dev: "net1", MTU: b.mtu[1], Keys: keysOf(1), Pairs: []Pair{
 				{a(fmt.Sprintf("10.91.0.%d", pod)), a(fmt.Sprintf("10.91.0.%d", 3-pod))},

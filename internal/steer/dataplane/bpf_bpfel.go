@@ -51,6 +51,7 @@ const (
 	bpfEventEV_FORGED     bpfEvent = 6
 	bpfEventEV_UNADMITTED bpfEvent = 7
 	bpfEventEV_FULL       bpfEvent = 8
+	bpfEventEV_DSCP       bpfEvent = 9
 )
 
 type bpfFlow struct {
@@ -70,7 +71,8 @@ type bpfFlowState struct {
 	Announcements uint16
 	Seen          uint32
 	Announced     uint32
-	Pad           uint32
+	Dscp          uint8
+	Pad           [3]uint8
 }
 
 type bpfKey struct {
@@ -125,6 +127,7 @@ type bpfPathFlag uint32
 const (
 	bpfPathFlagPATH_MAC   bpfPathFlag = 1
 	bpfPathFlagPATH_ENCAP bpfPathFlag = 2
+	bpfPathFlagPATH_DSCP  bpfPathFlag = 4
 )
 
 type bpfPeer struct {

@@ -272,6 +272,9 @@ type Events struct {
 	Unadmitted uint64 `json:"unadmitted"`
 	// Full are times when there was no room to tell a flow apart: it stays native.
 	Full uint64 `json:"full"`
+	// DSCP are packets that stayed on the default network because the mark has no room for
+	// the DSCP that their application gave.
+	DSCP uint64 `json:"dscp"`
 }
 
 // Events returns the counts since the data plane was first loaded.
@@ -279,7 +282,8 @@ func (p *Plane) Events() Events {
 	n := func(e bpfEvent) uint64 { return get64(p.mem.events, uint32(e)*8) }
 	return Events{Errors: n(bpfEventEV_ERROR), TooBig: n(bpfEventEV_TOO_BIG), NoPath: n(bpfEventEV_NO_PATH),
 		Lease: n(bpfEventEV_LEASE), Strangers: n(bpfEventEV_STRANGER), ICMP: n(bpfEventEV_ICMP),
-		Forged: n(bpfEventEV_FORGED), Unadmitted: n(bpfEventEV_UNADMITTED), Full: n(bpfEventEV_FULL)}
+		Forged: n(bpfEventEV_FORGED), Unadmitted: n(bpfEventEV_UNADMITTED), Full: n(bpfEventEV_FULL),
+		DSCP: n(bpfEventEV_DSCP)}
 }
 
 // Peers lists the UIDs of the peers that SetPeer has named, sorted.

@@ -83,13 +83,13 @@ static __always_inline int on_path_dev(struct __sk_buff *skb)
 	return skb->ifindex != stable_ifindex;
 }
 
-/* announce tags a packet of a flow on the default network, if it is time to. how is the
- * mark, and in the second byte whether it is IPv6. */
+/* announce tags a packet of a flow on the default network, if it is time to. how is what
+ * dscp_mark gives, and in the second byte whether it is IPv6. */
 GLOBAL int announce(struct __sk_buff *skb, const struct key *key, struct flow_state *state, __u64 what, __u32 how)
 {
 	if (!key || !state || !announce_now(state))
 		return 0;
-	return remark(skb, how >> 8, WITH_TAG(how & 0xff, siphash_noinline(key->k[0], key->k[1], what)));
+	return remark(skb, how >> 8 & 1, WITH_TAG(how & 0xff, siphash_noinline(key->k[0], key->k[1], what) + (how >> 16)));
 }
 
 /* tag_due is the tag for packets on the default network until the other end confirms it. */
@@ -111,7 +111,7 @@ static __always_inline int pass_default(struct __sk_buff *skb, const struct peer
 	if (on_path_dev(skb)) /* eth0's program does the rest */
 		return bpf_redirect_neigh(stable_ifindex, NULL, 0, 0);
 	count_sent(skb, p, pe->id, 0, role, skb->gso_segs, skb->len - ETH_HLEN);
-	if (state && kind)
+	if (state && kind && (!(mark >> 16) || pe->path[0].flags & PATH_DSCP))
 		announce(skb, &pe->key, state, tag_input(p, pe->lower, kind), mark | p->v6 << 8);
 	return TCX_NEXT;
 }
@@ -142,11 +142,15 @@ static __always_inline int redirect_path(struct __sk_buff *skb, const struct pac
 		count_event(pa->ifindex ? EV_TOO_BIG : EV_NO_PATH);
 		return PASS_DEFAULT;
 	}
+	if (mark >> 16 && !(pa->flags & (PATH_DSCP | PATH_ENCAP))) {
+		count_event(EV_DSCP);
+		return PASS_DEFAULT;
+	}
 	__u64 t = flow_tag(&pa->key, p, pe->lower, TAG_DATA);
 	__u32 packets = skb->gso_segs, bytes = skb->len - ETH_HLEN; /* encapsulate changes them */
 	const __u8 *mac = pa->flags & PATH_MAC ? pa->mac : NULL;
 	int err = pa->flags & PATH_ENCAP ? encapsulate(skb, pa, t)
-					 : rewrite(skb, p, &pa->local, &pa->remote, pa->diff, WITH_TAG(mark, t), mac);
+					 : rewrite(skb, p, &pa->local, &pa->remote, pa->diff, WITH_TAG(mark & 0xff, t + (mark >> 16)), mac);
 	if (err == 1) {
 		count_event(EV_NO_PATH);
 		return PASS_DEFAULT;
@@ -174,6 +178,8 @@ static __always_inline int egress_peer(struct __sk_buff *skb, const struct packe
 		else if (role == FLOW_ANSWERED && state && !p->accepts && surely_heard(state) &&
 			 (n = choose_path(pe, p->bucket, FLOW_FOLLOW)))
 			role = set_role(&f, FLOW_FOLLOW);
+	} else if (p->steerable && !mark && (p->proto == IPPROTO_TCP || p->proto == IPPROTO_UDP)) {
+		count_event(EV_DSCP);
 	}
 	int verdict = n ? redirect_path(skb, p, pe, role, n, mark) : PASS_DEFAULT;
 	return verdict == PASS_DEFAULT ? pass_default(skb, pe, p, role, state, mark) : verdict;
@@ -218,12 +224,12 @@ static __always_inline int ingress_peer(struct __sk_buff *skb, const struct pack
 		return TCX_NEXT;
 	struct flow f = { pe->id, pe->generation, p->dport, p->sport, p->proto };
 	int syn = p->proto == IPPROTO_TCP && p->opens;
-	__u32 kind = IS_MARK(p->dscp) ? tag_kind_of(p, &pe->accept, !pe->lower) : 0;
+	__u32 found = IS_MARK(p->dscp) ? tag_kind_of(p, &pe->accept, !pe->lower) : 0, kind = found & HOW;
 	if (kind) {
 		handle_tag(&f, syn, pe->lower, kind);
 		if (kind == TAG_FORGOTTEN)
 			return TCX_DROP; /* it has no other purpose */
-		remark(skb, p->v6, CLASS_DSCP(p->dscp));
+		remark(skb, p->v6, app_dscp(p->dscp, found));
 	} else if (syn) { /* what has a mark but no tag may be an application's own, or sent back by tcp_reflect_tos */
 		/* Its opener does not steer it: a client behind a Service address, or one
 		 * without agent. */
@@ -261,7 +267,7 @@ SEC("tc") int pw_ingress(struct __sk_buff *skb)
 		skb->mark = 0;
 		return TCX_NEXT;
 	}
-	if (!parse_fast(skb, &p))
+	if (!parse_fast(skb, &p) || p.dscp == OTHERS)
 		return ingress_any(skb);
 	__u32 hint = peer_hint(&p.src);
 	struct peer *pe = hint ? peer_of(&p, &p.src, hint) : NULL;
@@ -303,26 +309,33 @@ static __always_inline int reject_former(const struct packet *p)
 #define IS_UNKNOWN_FLOW 1001
 
 /* ingress_steered takes a packet that was steered here: of a flow that the default network
- * has admitted in both directions, and no other. exact is whether its tag could hardly be
- * guessed. */
+ * has admitted in both directions, and no other. found is how its tag matches: one that is
+ * exact could hardly be guessed. */
 static __always_inline int ingress_steered(struct __sk_buff *skb, const struct packet *p, const struct rev *r,
-					   int encap, int exact)
+					   int encap, __u32 found)
 {
 	__u32 n = r->path & (PATHS - 1);
 	struct flow f = { r->id, r->generation, p->dport, p->sport, p->proto };
 	struct flow_state *state;
-	__u32 role = flow_role(&f, &state, 0);
+	__u32 role = flow_role(&f, &state, 0), dscp = app_dscp(p->dscp, found);
+	int exact = (found & HOW) == EXACT;
 
 	if (!ADMITTED(role)) {
 		int verdict = reject(EV_UNADMITTED, encap);
 		return verdict == TCX_DROP && exact ? IS_UNKNOWN_FLOW : verdict;
+	}
+	if (!encap && !p->fast && p->dscp == OTHERS) {
+		int how = other_dscp(&f, found);
+		if (how == FORGED)
+			return reject(EV_FORGED, encap);
+		exact = how == EXACT;
 	}
 	if (role == FLOW_ANSWERED)
 		set_role(&f, FLOW_FOLLOW); /* its owner has heard the answer */
 	if (p->closes)
 		set_closed(&f, p->closes);
 	count_received(r->id, n, skb, exact);
-	if (!encap && rewrite(skb, p, &r->stable_remote, &r->stable_local, r->diff, CLASS_DSCP(p->dscp), NULL)) {
+	if (!encap && rewrite(skb, p, &r->stable_remote, &r->stable_local, r->diff, dscp, NULL)) {
 		count_event(EV_ERROR);
 		return TCX_DROP;
 	}
@@ -361,14 +374,14 @@ GLOBAL int path_ingress_any(struct __sk_buff *skb)
 	    !p.steerable || (p.proto == IPPROTO_TCP && p.opens))
 		return reject(EV_STRANGER, encap);
 	int how = encap ? verify_shim(&p, r, t) : verify_tag(&p, &r->accept, !r->lower, TAG_DATA);
-	return how ? ingress_steered(skb, &p, r, encap, how == EXACT) : reject(EV_FORGED, encap);
+	return how ? ingress_steered(skb, &p, r, encap, how) : reject(EV_FORGED, encap);
 }
 
 SEC("tc") int pw_path_ingress(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
-	if (!parse_fast(skb, &p)) {
+	if (!parse_fast(skb, &p) || p.dscp == OTHERS) {
 		int verdict = path_ingress_any(skb);
 		if (verdict == IS_ICMP_ERROR)
 			return icmp_error(skb);
@@ -380,7 +393,7 @@ SEC("tc") int pw_path_ingress(struct __sk_buff *skb)
 	if (!r || !from_known_path(skb, &p, r) || r->flags & PATH_ENCAP)
 		return path_ingress_any(skb); /* which refuses it */
 	int how = verify_tag(&p, &r->accept, !r->lower, TAG_DATA);
-	int verdict = how ? ingress_steered(skb, &p, r, 0, how == EXACT) : reject(EV_FORGED, 0);
+	int verdict = how ? ingress_steered(skb, &p, r, 0, how) : reject(EV_FORGED, 0);
 	return verdict == IS_UNKNOWN_FLOW ? reply_forgotten(skb) : verdict;
 }
 

@@ -40,6 +40,15 @@ enum choice { CHOICE_PATH = PATHS - 1, CHOICE_NOTIFIED = 8, CHOICE_DIVERTED = 16
 #define CLASSES 0x2e22120a04020100ull /* DSCP 0, 1 (LE), 2, 4, 10 (AF11), 18 (AF21), 34 (AF41), 46 (EF) */
 #define CLASS_DSCP(mark) ((__u8)(CLASSES >> ((mark) >> 3 << 3)))
 
+/* Further DSCPs share the mark of DSCP 2, and are added to the tag, above what segments
+ * count up: a bit for each, where 0 is DSCP 2 itself. They are those that standards may
+ * name (RFC 2474 section 6, pool 1), but for CS6 and CS7, which are the network's own. A
+ * data plane that does not know of them takes such packets for forged, so they are sent
+ * only where PATH_DSCP says that the other end does. */
+#define OTHERS (2 << 3 | MARK)
+#define OTHER_DSCPS 0x5454155155515141ull
+#define OTHERS_SHIFT 10
+
 /* What a tag says. DATA is for paths, the others for the default network: a flow's
  * opener says OPEN until the other end has answered there, which says ANSWER until it
  * hears that its answer came, by SETTLED or by DATA. Who gets DATA of a flow that it does
@@ -67,7 +76,7 @@ enum role { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_ANSWERE
 /* How a TCP connection ends, in flow_state.closed. */
 enum closed { CLOSED_OUT = 1, CLOSED_IN = 2, CLOSED_RESET = 4 };
 
-enum event { EV_ERROR, EV_TOO_BIG, EV_NO_PATH, EV_LEASE, EV_STRANGER, EV_ICMP, EV_FORGED, EV_UNADMITTED, EV_FULL };
+enum event { EV_ERROR, EV_TOO_BIG, EV_NO_PATH, EV_LEASE, EV_STRANGER, EV_ICMP, EV_FORGED, EV_UNADMITTED, EV_FULL, EV_DSCP };
 
 /* At the end of the map pw_events is what is left of what strangers could cause: a time in
  * units of 2^32 ns, about four seconds, and how much of the limit was used since. */
@@ -80,6 +89,7 @@ struct addr {
 enum path_flag {
 	PATH_MAC = 1,   /* mac holds destination and source */
 	PATH_ENCAP = 2, /* whole packets in UDP, for networks that translation cannot cross */
+	PATH_DSCP = 4,  /* the other end knows of OTHERS; path 0: on the default network */
 };
 
 /* A SipHash key, of a pair of pods on a network. */
@@ -141,7 +151,8 @@ struct flow_state {
 	__u16 announcements; /* of the role, up to one more than announce_now() repeats at once */
 	__u32 seen;          /* in units of 2^SEEN_SHIFT ns: the latest packet, either way */
 	__u32 announced;     /* the same: the latest announcement */
-	__u32 pad;
+	__u8 dscp;           /* of OTHERS: of the latest packet from a path whose tag was exact */
+	__u8 pad[3];
 };
 
 /* A word of the map pw_flow_cache is what pw_flows has about a TCP flow in this tick, which

@@ -196,7 +196,7 @@ func (w *world) translated(prog int, in, out []byte) string {
 	if p == nil || !pa.onDev || pa.encap || a.dst != pa.pair.Local {
 		return "it came from no path of the peer"
 	}
-	if found, _ := a.genuine(pa.keys, sayData, !p.lower()); !found {
+	if found, _, _ := a.genuine(pa.keys, sayData, !p.lower()); !found {
 		return "its tag was not right"
 	}
 	return ""

@@ -58,23 +58,31 @@ static __always_inline __u64 flow_tag(const struct key *key, const struct packet
 }
 
 /* How a packet's tag matches: that of the first segment exactly, those that follow it
- * counted up. */
-enum { FORGED, GENUINE, EXACT };
+ * counted up. Of OTHERS, the DSCP is in the upper bits. */
+enum { FORGED, GENUINE, EXACT, FOUND_SHIFT = 8, HOW = (1 << FOUND_SHIFT) - 1 };
 
 static __always_inline int match_tag(const struct packet *p, __u16 want)
 {
-	__u16 ahead = p->id - want;
+	__u16 ahead = p->id - want, other = 0;
 
+	if (!p->fast && p->dscp == OTHERS) { /* the fast path leaves these to the other one */
+		other = ahead >> OTHERS_SHIFT;
+		if (!(OTHER_DSCPS >> other & 1))
+			return FORGED;
+		ahead &= (1 << OTHERS_SHIFT) - 1;
+	}
 	if (!ahead)
-		return EXACT;
-	return !p->v6 && ahead < SEGMENTS ? GENUINE : FORGED;
+		return EXACT | other << FOUND_SHIFT;
+	return !p->v6 && ahead < SEGMENTS ? GENUINE | other << FOUND_SHIFT : FORGED;
 }
 
-/* verify_tag_next tries the keys but the first: seven is what the tag is of, id and v6 are the
- * packet's. whole is the tag where it has room, else 0. */
-GLOBAL int verify_tag_next(const struct keys *accept, __u64 seven, __u32 id, __u32 v6, __u64 whole)
+/* verify_tag_next tries the keys but the first: seven is what the tag is of, id is the
+ * packet's, and kind whether it is IPv6, and one of OTHERS. whole is the tag where it has
+ * room, else 0. */
+enum { KIND_V6 = 1, KIND_OTHERS = 2 };
+GLOBAL int verify_tag_next(const struct keys *accept, __u64 seven, __u32 id, __u32 kind, __u64 whole)
 {
-	struct packet p = { .id = id, .v6 = v6 };
+	struct packet p = { .id = id, .v6 = kind & KIND_V6, .dscp = kind & KIND_OTHERS ? OTHERS : 0 };
 
 	if (!accept)
 		return FORGED;
@@ -96,17 +104,24 @@ static __always_inline int verify_tag(const struct packet *p, const struct keys 
 
 	if (__builtin_expect(found, 1))
 		return found;
-	return verify_tag_next(accept, tag_input(p, lower, kind), p->id, p->v6, 0);
+	return verify_tag_next(accept, tag_input(p, lower, kind), p->id,
+			       (p->v6 ? KIND_V6 : 0) | (!p->fast && p->dscp == OTHERS ? KIND_OTHERS : 0), 0);
 }
 
-/* dscp_mark is the mark for an application's DSCP, 0 where there is none: such packets
- * are not steered. */
+/* dscp_mark is the mark for an application's DSCP, and in the upper half what is added to
+ * the tag; 0 where there is none: such packets are not steered. */
 GLOBAL int dscp_mark(__u32 dscp)
 {
 	for (int i = 0; i < 8; i++)
 		if (dscp == (__u8)(CLASSES >> 8 * i))
 			return i << 3 | MARK;
-	return 0;
+	return OTHER_DSCPS >> (dscp & 63) & 1 ? OTHERS | dscp << (16 + OTHERS_SHIFT) : 0;
+}
+
+/* app_dscp is the DSCP that the application gave, by the mark and what match_tag found. */
+static __always_inline __u32 app_dscp(__u32 mark, __u32 found)
+{
+	return found >> FOUND_SHIFT ? found >> FOUND_SHIFT : CLASS_DSCP(mark);
 }
 
 #endif

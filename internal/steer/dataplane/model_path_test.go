@@ -47,7 +47,7 @@ func (w *world) pathIn(b []byte, c chance) effect {
 	if !h.whole || h.proto == 6 && h.opens {
 		return w.refuse(e, encap, Events{Strangers: 1})
 	}
-	found, exact := h.genuine(pa.keys, sayData, !p.lower())
+	found, exact, other := h.genuine(pa.keys, sayData, !p.lower())
 	if encap {
 		found = false
 		for _, k := range pa.keys.accept() {
@@ -67,6 +67,13 @@ func (w *world) pathIn(b []byte, c chance) effect {
 		}
 		return e
 	}
+	if !encap && h.dscp == others && w.flows[f].dscp != other {
+		if !exact {
+			return w.refuse(e, encap, Events{Forged: 1})
+		}
+		exact = false
+		w.set(&e, f, func(p *partOf) { p.dscp = other })
+	}
 	if w.flows[f].role == roleAnswered {
 		w.assume(&e, f, roleFollow)
 	}
@@ -76,7 +83,7 @@ func (w *world) pathIn(b []byte, c chance) effect {
 	e.received, e.alive = &moved{p.id, n, uint32(len(e.frame) - 14)}, exact
 	if !encap {
 		translate(e.frame, &h, p.stable.Remote, p.stable.Local)
-		write16(e.frame, &h, unmark(h.dscp), false, 0)
+		write16(e.frame, &h, unmark(h.dscp, other), false, 0)
 	}
 	w.deliver(&e)
 	return e
@@ -322,10 +329,10 @@ func restoreQuote(b []byte, h, q *headers, at int, stable Pair) {
 	copy(b[from:], pair)
 	if h.v6 {
 		mend(b, icmp, was, pair)
-		put16(b, at, be16(b[at:])&^(63<<6)|uint16(unmark(q.dscp))<<6, icmp)
+		put16(b, at, be16(b[at:])&^(63<<6)|uint16(unmark(q.dscp, 0))<<6, icmp)
 	} else { // its header's checksum keeps the sum, so the error's stays
 		mend(b, at+10, was, pair)
-		put16(b, at, uint16(b[at])<<8|uint16(b[at+1]&3|unmark(q.dscp)<<2), at+10)
+		put16(b, at, uint16(b[at])<<8|uint16(b[at+1]&3|unmark(q.dscp, 0)<<2), at+10)
 	}
 	sum := q.l4 + sumAt(q.proto, h.v6)
 	if sum == q.l4 || sum+2 > len(b) || q.proto == 17 && be16(b[sum:]) == 0 {

@@ -30,6 +30,8 @@ type peerOf struct {
 	stable Pair
 	keys   Keys
 	paths  [MaxPaths]pathOf
+	// others: its data plane knows of DSCPs that are told by the tag.
+	others bool
 }
 
 func (p *peerOf) lower() bool { return p.stable.Local.Less(p.stable.Remote) }
@@ -37,9 +39,9 @@ func (p *peerOf) lower() bool { return p.stable.Local.Less(p.stable.Remote) }
 // partOf is a flow's part; stale is whether nothing was said for long, idle whether
 // nothing came or went.
 type partOf struct {
-	role, closed uint8
-	marks        uint16
-	stale, idle  bool
+	role, closed, dscp uint8
+	marks              uint16
+	stale, idle        bool
 }
 
 // world is what the maps hold.
@@ -153,17 +155,28 @@ func readFrame(b []byte) (h headers) {
 // classes are the DSCPs that survive steering: CLASSES of dataplane.h.
 func classes() []uint8 { return []uint8{0, 1, 2, 4, 10, 18, 34, 46} }
 
+// others is the mark of the DSCPs that are told by the tag.
+const others = 2<<3 | 7
+
+// isOther is whether a DSCP is: those that standards may name, but the network's own.
+func isOther(dscp uint8) bool {
+	return dscp < 64 && dscp%2 == 0 && dscp != 48 && dscp != 56 && bytes.IndexByte(classes(), dscp) < 0
+}
+
 // classOf is the mark for an application's DSCP, 0 for none.
 func classOf(dscp uint8) uint8 {
 	if i := bytes.IndexByte(classes(), dscp); i >= 0 {
 		return uint8(i)<<3 | 7
 	}
-	return 0
+	return either[uint8](isOther(dscp), others, 0)
 }
 
-func marked(dscp uint8) bool   { return dscp&7 == 7 }
-func unmark(dscp uint8) uint8  { return classes()[dscp>>3] }
-func admitted(role uint8) bool { return role == roleOwner || role >= roleAnswered }
+// added is what the DSCP adds to the tag.
+func added(dscp uint8) uint16 { return either(isOther(dscp), uint16(dscp)<<10, 0) }
+
+func marked(dscp uint8) bool         { return dscp&7 == 7 }
+func unmark(dscp, other uint8) uint8 { return either(other != 0, other, classes()[dscp>>3]) }
+func admitted(role uint8) bool       { return role == roleOwner || role >= roleAnswered }
 
 func (h *headers) tag(k Key, say uint8, lower bool) uint64 {
 	return tagOf(k, h.sport, h.dport, h.proto, say, lower)
@@ -174,17 +187,25 @@ func (h *headers) ahead(k Key, say uint8, lower bool) uint16 {
 	return h.id - uint16(h.tag(k, say, lower))
 }
 
-// genuine is whether it is accepted, and whether it is exactly the one.
-func (h *headers) genuine(keys Keys, say uint8, lower bool) (found, exact bool) {
+// genuine is whether it is accepted, whether it is exactly the one, and the DSCP that it
+// tells.
+func (h *headers) genuine(keys Keys, say uint8, lower bool) (found, exact bool, other uint8) {
 	for _, k := range keys.accept() {
-		switch d := h.ahead(k, say, lower); {
+		d := h.ahead(k, say, lower)
+		if h.dscp == others {
+			if other = uint8(d >> 10); other != 0 && !isOther(other) {
+				continue
+			}
+			d &= 1023
+		}
+		switch {
 		case d == 0:
-			return true, true
+			return true, true, other
 		case d < 128 && !h.v6:
-			return true, false
+			return true, false, other
 		}
 	}
-	return false, false
+	return false, false, 0
 }
 
 // accept is what the maps have of Accept.
@@ -235,7 +256,7 @@ func (w *world) assume(e *effect, f bpfFlow, role uint8) uint8 {
 	}
 	now := partOf{role: role}
 	if known && admitted(role) {
-		now.closed = was.closed
+		now.closed, now.dscp = was.closed, was.dscp
 	}
 	e.flow, e.part, e.turned = &f, &now, true
 	return role
@@ -285,11 +306,16 @@ func (w *world) out(b []byte, c chance) effect {
 		if n := w.choose(&e, p, &h, role); n != 0 && w.cross(&e, p, &h, n, mark) {
 			return e
 		}
+	} else if h.whole && mark == 0 && (h.proto == 6 || h.proto == 17) {
+		e.events.DSCP++
 	}
 	e.sent = &moved{p.id, 0, uint32(len(b) - 14)}
 	say := map[uint8]uint8{roleOwnerNew: sayOpen, roleOwner: saySettled, roleAnswered: sayAnswer}[role]
+	if added(h.dscp) != 0 && !p.others {
+		say = 0
+	}
 	if part, known := w.part(&e, f); known && say != 0 && (e.turned || !w.unseen(&e, &h, c)) && w.due(&e, f, part, c) {
-		write16(e.frame, &h, mark, true, uint16(h.tag(p.keys.Send, say, p.lower())))
+		write16(e.frame, &h, mark, true, uint16(h.tag(p.keys.Send, say, p.lower()))+added(h.dscp))
 	}
 	return e
 }
@@ -391,6 +417,9 @@ func (w *world) cross(e *effect, p *peerOf, h *headers, n, mark uint8) bool {
 	case size > pa.mtu:
 		e.events.TooBig++
 		return false
+	case added(h.dscp) != 0 && !p.others && !pa.encap:
+		e.events.DSCP++
+		return false
 	}
 	e.sent = &moved{p.id, uint32(n), uint32(len(e.frame) - 14)}
 	e.verdict = verdictRedirect
@@ -399,7 +428,7 @@ func (w *world) cross(e *effect, p *peerOf, h *headers, n, mark uint8) bool {
 		e.frame = wrapIn(e.frame, pa.pair, tag)
 	} else {
 		translate(e.frame, h, pa.pair.Local, pa.pair.Remote)
-		write16(e.frame, h, mark, true, uint16(tag))
+		write16(e.frame, h, mark, true, uint16(tag)+added(h.dscp))
 	}
 	copy(e.frame, pa.mac)
 	return true
@@ -418,10 +447,10 @@ func (w *world) in(b []byte) effect {
 		return e
 	}
 	f := bpfFlow{Peer: p.id, Generation: p.gen, Local: h.dport, Remote: h.sport, Proto: h.proto}
-	syn, say := h.proto == 6 && h.opens, uint8(0)
+	syn, say, other := h.proto == 6 && h.opens, uint8(0), uint8(0)
 	for s := uint8(sayForgotten); s >= sayOpen && marked(h.dscp); s-- {
-		if _, exact := h.genuine(p.keys, s, !p.lower()); exact {
-			say = s
+		if _, exact, tells := h.genuine(p.keys, s, !p.lower()); exact {
+			say, other = s, tells
 		}
 	}
 	if say != 0 {
@@ -430,7 +459,7 @@ func (w *world) in(b []byte) effect {
 			e.verdict = verdictDrop // all that it was for
 			return e
 		}
-		write16(e.frame, &h, unmark(h.dscp), false, 0)
+		write16(e.frame, &h, unmark(h.dscp, other), false, 0)
 	} else if syn {
 		w.assume(&e, f, roleNone)
 	}

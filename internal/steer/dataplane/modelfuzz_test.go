@@ -83,7 +83,7 @@ func (w *world) enter(t testing.TB, p *Plane, uid string, i int) {
 		return Keys{Send: of("new"), Accept: [4]Key{of("new"), of("old"), of("older")}}
 	}
 	me, it := addr("10.90.%d.2", "fd90:%d::2", 1), addr("10.90.%d.2", "fd90:%d::2", 2-2*i)
-	peer := Peer{UID: uid, Keys: keys(0), Pairs: []Pair{{me[0], it[0]}, {me[1], it[1]}}}
+	peer := Peer{UID: uid, DSCP: i == 0, Keys: keys(0), Pairs: []Pair{{me[0], it[0]}, {me[1], it[1]}}}
 	for n := 1; n <= 5; n++ {
 		own, its := addr("10.9%d.0.1", "fd9%d::1", n), addr("10.9%d.0.%d", "fd9%d::%d", n, 2+i)
 		path := Path{Index: n, Dev: "net1", MTU: []int{0, 1450, 1400, 600, 9000, 1480}[n], Encap: n == 2 || n == 5,
@@ -100,7 +100,7 @@ func (w *world) enter(t testing.TB, p *Plane, uid string, i int) {
 		t.Fatal(err)
 	}
 	for f, pair := range peer.Pairs {
-		m := &peerOf{id: p.ids[uid], gen: generation(uid), stable: pair, keys: peer.Keys}
+		m := &peerOf{id: p.ids[uid], gen: generation(uid), stable: pair, keys: peer.Keys, others: peer.DSCP}
 		for _, path := range peer.Paths {
 			if f == 1 && path.Encap {
 				continue
@@ -162,7 +162,8 @@ func (tr *trial) begin(peer *peerOf, r *rand.Rand) {
 				}
 				w.flows[f] = partOf{role: pick(r, uint8(roleNone), roleOwnerNew, roleOwner, roleOwner, roleFollowNew, roleAnswered,
 					roleFollow, roleFollow),
-					closed: pick(r, uint8(0), 0, uint8(r.IntN(8))), marks: pick(r, uint16(0), 1, 7, 8, 9), stale: r.IntN(2) == 0,
+					dscp: pick(r, uint8(0), 0, 8, 8, 16), closed: pick(r, uint8(0), 0, uint8(r.IntN(8))),
+					marks: pick(r, uint16(0), 1, 7, 8, 9), stale: r.IntN(2) == 0,
 					idle: proto != 6 && r.IntN(4) == 0}
 				w.held[peer.id]++
 			}
@@ -184,7 +185,8 @@ func (tr *trial) push() error {
 			seen -= 1000
 		}
 		now, parts = append(now, f),
-			append(parts, bpfFlowState{Role: p.role, Closed: p.closed, Announcements: p.marks, Announced: told, Seen: seen})
+			append(parts, bpfFlowState{Role: p.role, Closed: p.closed, Dscp: p.dscp, Announcements: p.marks, Announced: told,
+				Seen: seen})
 	}
 	if len(had) > 0 {
 		_, derr := tr.table.BatchDelete(had, nil)
@@ -286,7 +288,7 @@ func (tr *trial) differs(e *effect, verdict uint32, out []byte, before, after Ev
 	if err := tr.table.Lookup(*e.flow, &part); err != nil {
 		return fmt.Errorf("flow %+v: %w", *e.flow, err)
 	}
-	if got := (partOf{part.Role, part.Closed, part.Announcements, e.part.stale, e.part.idle}); got != *e.part {
+	if got := (partOf{part.Role, part.Closed, part.Dscp, part.Announcements, e.part.stale, e.part.idle}); got != *e.part {
 		return fmt.Errorf("flow %+v is now %+v, not %+v", *e.flow, got, *e.part)
 	}
 	return nil
@@ -294,7 +296,8 @@ func (tr *trial) differs(e *effect, verdict uint32, out []byte, before, after Ev
 
 func minus(a, b Events) Events {
 	return Events{a.Errors - b.Errors, a.TooBig - b.TooBig, a.NoPath - b.NoPath, a.Lease - b.Lease,
-		a.Strangers - b.Strangers, a.ICMP - b.ICMP, a.Forged - b.Forged, a.Unadmitted - b.Unadmitted, a.Full - b.Full}
+		a.Strangers - b.Strangers, a.ICMP - b.ICMP, a.Forged - b.Forged, a.Unadmitted - b.Unadmitted, a.Full - b.Full,
+		a.DSCP - b.DSCP}
 }
 
 // lives is when something was last received, by peer and path.
@@ -336,7 +339,7 @@ func (tr *trial) settled() error {
 	got, want := map[bpfFlow]partOf{}, map[bpfFlow]partOf{}
 	if err := each(tr.table,
 		func(f bpfFlow, p bpfFlowState) {
-			got[f] = partOf{role: p.Role, closed: p.Closed, marks: p.Announcements}
+			got[f] = partOf{role: p.Role, closed: p.Closed, dscp: p.Dscp, marks: p.Announcements}
 		}); err != nil {
 		return err
 	}

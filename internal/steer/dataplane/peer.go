@@ -51,6 +51,9 @@ type Peer struct {
 	// Keys are those of the pair's tags on the default network.
 	Keys  Keys
 	Paths []Path
+	// DSCP: the other end's data plane takes packets of all DSCPs that this one steers.
+	// One of an earlier version knows eight of them.
+	DSCP bool
 }
 
 // ErrTooMany is returned when the plane has no room for a peer.
@@ -103,6 +106,11 @@ func (p *Plane) SetPeer(peer Peer) error {
 				continue // the network has no address of this family
 			}
 			row.Path[path.Index] = p.path(path, pair, stable)
+		}
+		for i := range row.Path {
+			if peer.DSCP && (i == 0 || row.Path[i].Ifindex != 0) {
+				row.Path[i].Flags |= uint8(bpfPathFlagPATH_DSCP)
+			}
 		}
 		p.admit(stable.Remote)
 		err = p.put(p.objs.PwPeers4, p.objs.PwPeers6, stable.Remote, row)

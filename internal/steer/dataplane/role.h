@@ -88,7 +88,7 @@ static __always_inline __u32 flow_role(const struct flow *f, struct flow_state *
 }
 
 /* set_role changes the role that this end has in a flow, and returns it: none where the
- * table has no room. closed stays, but where the flow begins. */
+ * table has no room. closed and dscp stay, but where the flow begins. */
 GLOBAL int set_role(const struct flow *f, __u32 role)
 {
 	struct flow_state now = { .role = role, .seen = flow_clock() };
@@ -100,8 +100,10 @@ GLOBAL int set_role(const struct flow *f, __u32 role)
 	__u32 peer = f->peer;
 	__u64 *r = cache_slot(f);
 	if (state) {
-		if (ADMITTED(role))
+		if (ADMITTED(role)) {
 			now.closed = state->closed;
+			now.dscp = state->dscp;
+		}
 		*state = now;
 	} else if (role != FLOW_NONE) {
 		void *t = bpf_map_lookup_elem(&pw_flows, &zero);
@@ -173,15 +175,35 @@ static __always_inline int is_answer(const struct packet *p)
 	return p->proto == IPPROTO_UDP || p->accepts;
 }
 
-/* tag_kind_of is what the tag of a packet on the default network says, 0 without a valid one. */
+/* tag_kind_of is what the tag of a packet on the default network says, 0 without a valid one;
+ * above FOUND_SHIFT as match_tag. */
 GLOBAL int tag_kind_of(const struct packet *p, const struct keys *accept, __u32 lower)
 {
 	if (!p || !accept)
 		return 0;
-	for (__u32 kind = TAG_OPEN; kind <= TAG_FORGOTTEN; kind++)
-		if (verify_tag(p, accept, lower, kind) == EXACT)
-			return kind;
+	for (__u32 kind = TAG_OPEN; kind <= TAG_FORGOTTEN; kind++) {
+		__u32 found = verify_tag(p, accept, lower, kind);
+		if ((found & HOW) == EXACT)
+			return (found & ~HOW) | kind;
+	}
 	return 0;
+}
+
+/* other_dscp holds a packet of OTHERS from a path against the flow's latest, and returns how
+ * it is to be taken. Many tags are right for some DSCP: so one with another DSCP is to be
+ * exact, and is no sign of life. */
+GLOBAL int other_dscp(const struct flow *f, __u32 found)
+{
+	struct flow_state *state = f ? flow_of(f) : NULL;
+
+	if (!state)
+		return FORGED;
+	if (state->dscp == found >> FOUND_SHIFT)
+		return found & HOW;
+	if ((found & HOW) != EXACT)
+		return FORGED;
+	state->dscp = found >> FOUND_SHIFT;
+	return GENUINE;
 }
 
 /* handle_tag changes the flow's role by what a tag says. */

@@ -81,7 +81,7 @@ func (s *shaper) transport(h *shape) {
 		h.proto = uint8(s.r.Uint32())
 	}
 	h.badSum = s.oneIn(12)
-	h.tos = pick(s.r, classes()...)<<2 | uint8(s.r.IntN(4))
+	h.tos = pick(s.r, append(classes(), 8, 16, 62, 12)...)<<2 | uint8(s.r.IntN(4))
 	if s.oneIn(5) {
 		h.tos = uint8(s.r.Uint32())
 	}
@@ -116,10 +116,14 @@ func (s *shaper) tagged(h *shape, p *peerOf, keys Keys, say uint8, lower bool) u
 	case 7:
 		say = uint8(s.r.IntN(6))
 	}
+	mark := pick(s.r, classOf(0), classOf(0), others, uint8(s.r.IntN(8))<<3|7)
+	if mark == others {
+		add += uint16(pick(s.r, 0, 8, 8, 16, s.r.IntN(64))) << 10
+	}
 	t := tagOf(k, h.sport, h.dport, h.proto, say, lower) + uint64(add)
 	h.id = uint16(t)
 	h.frag |= 0x4000
-	h.tos = h.tos&3 | pick(s.r, classOf(0), classOf(0), uint8(s.r.IntN(8))<<3|7)<<2
+	h.tos = h.tos&3 | mark<<2
 	return t
 }
 
