@@ -141,8 +141,8 @@ func refusedOrders(b *bed) {
 	})
 	a.wish.set("routed-bgp")
 	b.flows("routed-bgp")
-	b.unchanged(Order{Local: "a", Remote: "b", Network: "vxlan", Pin: true}, "--force")
-	b.impair("vxlan", impair.Impairment{}, "a", "agent-h1")
+	b.unchanged(Order{Local: "a", Remote: "b", Network: "vxlan"}, `"pathwise pin" moves there once it is up, --force`)
+	pinPending(b)
 	// A data plane that does not know the peer cannot move its flows.
 	a.mu.Lock()
 	p, _ := a.named("a", "b")
@@ -177,6 +177,33 @@ func refusedOrders(b *bed) {
 		b.stop(h)
 		b.start(h, nil)
 	}
+}
+
+// pinPending: a pin to a path that has failed is an order that stands: it is shown, moves
+// nothing, and is carried out when the path is well again.
+func pinPending(b *bed) {
+	a := b.agents["h1"]
+	e, err := a.Order(Order{Local: "a", Remote: "b", Network: "vxlan", Pin: true})
+	if err != nil || e.Kind != EventPinned || !strings.Contains(e.Reason, "pending: vxlan is failed") {
+		b.t.Errorf("a pin to a failed path: %+v, %v", e, err)
+	}
+	for _, p := range a.Paths() {
+		if p.Pending != (p.Network == "vxlan") || p.Pending && !strings.HasPrefix(p.Why, "pinned, pending: ") {
+			b.t.Errorf("%+v", p)
+		}
+	}
+	b.flows("routed-bgp")
+	b.impair("vxlan", impair.Impairment{}, "a", "agent-h1")
+	b.flows("vxlan")
+	for _, p := range a.Paths() {
+		if p.Pending || p.Pinned != (p.Network == "vxlan") {
+			b.t.Errorf("%+v", p)
+		}
+	}
+	if _, err := a.Order(Order{Local: "a", Remote: "b"}); err != nil {
+		b.t.Error(err)
+	}
+	b.flows("routed-bgp") // as the policy wants
 }
 
 // silentPair: confirmations are renewed while there is traffic, and end without.

@@ -36,6 +36,8 @@ type PathStatus struct {
 	Buckets int  `json:"buckets"`
 	Active  bool `json:"active"`
 	Pinned  bool `json:"pinned,omitempty"`
+	// Pending: the pair is pinned to the path, and is to move there once it is up.
+	Pending bool `json:"pending,omitempty"`
 	// Encapsulated: packets go in UDP there.
 	Encapsulated bool   `json:"encapsulated,omitempty"`
 	Why          string `json:"why"`
@@ -48,7 +50,8 @@ type Order struct {
 	Remote string `json:"remote"`
 	// Network to switch or pin to; "" unpins.
 	Network string `json:"network"`
-	// Pin keeps the policy from moving the pair away; failures excepted.
+	// Pin keeps the policy from moving the pair away; failures excepted. To a path that
+	// is not up the pair moves once it is.
 	Pin bool `json:"pin"`
 	// Force also moves to a path that the agent holds for unfit.
 	Force bool `json:"force"`

@@ -39,6 +39,12 @@ func (a *Agent) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 	r, _ := p.byNetwork(e.Network)
 	s.Encapsulated = r.Encap
 	s.Score = decide.Scores(p.state, ev)[e.Network]
+	if s.Pending = s.Pinned && !s.Active; s.Pending {
+		s.Why = "pinned, pending"
+		if e.Reason != "" {
+			s.Why += ": " + e.Reason
+		}
+	}
 	if s.Why == "" && s.Active {
 		s.Why = p.decision.Reason
 		if s.Pinned {
@@ -87,6 +93,12 @@ func (a *Agent) order(p *pair, o Order) (Event, error) {
 			Reason: "unpinned: the policy decides again"}), nil
 	}
 	to, ev, err := a.admit(p, o)
+	if unfit := (unfitError{}); o.Pin && errors.As(err, &unfit) {
+		p.pinned = o.Network
+		return a.noted(Event{Kind: EventPinned, Pair: p.name, From: p.on().Network, To: o.Network, By: "user",
+			Reason: fmt.Sprintf("pinned, pending: %s is %s (%s): it moves there once that is up", o.Network, unfit.state,
+				unfit.why)}), nil
+	}
 	if err != nil {
 		return Event{}, err
 	}
@@ -128,11 +140,25 @@ func (a *Agent) admit(p *pair, o Order) (route.Route, decide.PairEvidence, error
 	ev := a.evidence(p, a.cfg.Now())
 	if e := ev.Paths[slices.IndexFunc(ev.Paths,
 		func(e decide.PathEvidence) bool { return e.Network == o.Network })]; e.State != decide.Up && !o.Force {
-		return to, ev, fmt.Errorf("%w: %s is %s (%s): use --force to go there all the same", errRefused, o.Network, e.State,
-			e.Reason)
+		return to, ev, unfitError{o.Network, e.State, e.Reason}
 	}
 	return to, ev, nil
 }
+
+// unfitError refuses a move to a path that is not up. A pin to it is an order that stands.
+type unfitError struct {
+	network string
+	state   decide.Condition
+	why     string
+}
+
+func (e unfitError) Error() string {
+	return fmt.Sprintf("%v: %s is %s (%s): \"pathwise pin\" moves there once it is up, --force does all the same", errRefused,
+		e.network, e.state, e.why)
+}
+
+// Unwrap makes it a refusal.
+func (e unfitError) Unwrap() error { return errRefused }
 
 // obey moves the pair's flows as the user says, or leaves them where they were.
 func (a *Agent) obey(p *pair, to route.Route, ev decide.PairEvidence) error {
