@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
@@ -194,7 +195,7 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 			Prior: a.cfg.Prior[r.Network], CPU: a.cfg.CPU[r.Network], OtherPairs: a.others(p, r.Network, now)}
 		e.Data = p.data(i, now)
 		if hp := p.host.paths[r.Network]; hp != nil {
-			hp.fill(&e, now)
+			hp.fill(&e, a.heardLately(hp), now)
 		} else {
 			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
 		}
@@ -257,8 +258,27 @@ func (a *Agent) others(p *pair, network string, now time.Time) int {
 	return n
 }
 
+// heardLately is when a probe of the other agent's last came over the path.
+func (a *Agent) heardLately(hp *hostPath) time.Time {
+	if w := a.links[hp.network]; w != nil {
+		return w.reflector.LastProbe(hp.to.Addr())
+	}
+	return time.Time{}
+}
+
+// direction is where a failed path loses packets, as far as is known: probes of the other
+// agent that come after it failed, and were not on their way by then, have come all the
+// way from there.
+func (hp *hostPath) direction(heard time.Time) detect.Direction {
+	const onTheirWay = 100 * time.Millisecond // in the longest queues
+	if heard.After(hp.Since().Add(onTheirWay)) {
+		return detect.Forward
+	}
+	return hp.Verdict().Direction
+}
+
 // fill adds what probes tell.
-func (hp *hostPath) fill(e *decide.PathEvidence, now time.Time) {
+func (hp *hostPath) fill(e *decide.PathEvidence, heard, now time.Time) {
 	s := hp.summary
 	e.Probe = decide.Probe{RTT: hp.rtt().Seconds(), Jitter: s.Jitter.Seconds(), Loss: s.Loss.Value(),
 		Samples: min(s.Answered, 256)}
@@ -270,8 +290,8 @@ func (hp *hostPath) fill(e *decide.PathEvidence, now time.Time) {
 	}
 	switch {
 	case hp.Down():
-		e.State, e.Reason = decide.Failed, fmt.Sprintf("failed %v ago (%s)", now.Sub(hp.Since()).Round(10*time.Millisecond),
-			hp.Verdict().Direction)
+		e.State, e.Reason = decide.Failed, fmt.Sprintf("failed %v ago%s", now.Sub(hp.Since()).Round(10*time.Millisecond),
+			hp.direction(heard))
 	case hp.unfit != "":
 		e.State, e.Reason = decide.Ineligible, hp.unfit
 	case s.MTUBlackHole:

@@ -142,19 +142,29 @@ func TestFill(t *testing.T) {
 		hp := answeredPath(now)
 		tc.change(hp)
 		e := decide.PathEvidence{Network: "m", State: decide.Up}
-		hp.fill(&e, now)
+		hp.fill(&e, time.Time{}, now)
 		if e.State != tc.want || !strings.HasPrefix(e.Reason, tc.reason) || tc.want == decide.Up && e.Reason != "" {
 			t.Errorf("%s: got %s (%s), want %s (%s)", tc.name, e.State, e.Reason, tc.want, tc.reason)
 		}
 	}
+	// A probe from there that came once the failure was old says where packets are lost.
+	for ago, want := range map[time.Duration]string{time.Second: "failed 2s ago, on the way there",
+		1950 * time.Millisecond: "failed 2s ago", 3 * time.Second: "failed 2s ago"} {
+		hp := answeredPath(now)
+		hp.Told(now.Add(-2 * time.Second))
+		var e decide.PathEvidence
+		if hp.fill(&e, now.Add(-ago), now); e.Reason != want {
+			t.Errorf("a probe %v ago: %s", ago, e.Reason)
+		}
+	}
 	e := decide.PathEvidence{State: decide.Up}
-	answeredPath(now).fill(&e, now)
+	answeredPath(now).fill(&e, time.Time{}, now)
 	if e.Probe != (decide.Probe{RTT: 200e-6, Jitter: 10e-6, Loss: 0.25, Samples: 12, Age: 0.03}) {
 		t.Errorf("probe: got %+v", e.Probe)
 	}
 	// An answer from later than now, as clocks of events and of the loop may have it.
 	early := answeredPath(now.Add(time.Second))
-	early.fill(&e, now)
+	early.fill(&e, time.Time{}, now)
 	if e.Probe.Age != 0 {
 		t.Errorf("age %v", e.Probe.Age)
 	}

@@ -286,10 +286,18 @@ func oneWay(how impair.Impairment) func(*bed) {
 	return func(b *bed) {
 		a := b.agents["h1"]
 		since := a.journal.last().ID
-		b.impair("vxlan", how, "a", "agent-h1")
+		b.impair("vxlan", how, "agent-h1", "a") // else it fails for the pair alone
 		e := a.event(b, since, "failover",
 			func(e Event) bool { return e.Kind == string(decide.Failover) && e.Pair == "a>b" && e.From == "vxlan" })
 		b.flows(e.To)
+		there := func(p PathStatus) bool {
+			return p.Network == "vxlan" && strings.HasSuffix(p.Why, "ago, on the way there")
+		}
+		if how.DropEgress {
+			b.await("the direction", func() bool { return slices.ContainsFunc(a.Paths(), there) })
+		} else if time.Sleep(10 * epoch); slices.ContainsFunc(a.Paths(), there) {
+			b.t.Error("what comes in does not pass, and is said to")
+		}
 		b.impair("vxlan", impair.Impairment{}, "a", "agent-h1")
 		b.flows("vxlan")
 	}

@@ -92,9 +92,7 @@ func (a *Agent) heardFrom(h *remoteHost, hp *hostPath, now time.Time) detect.Evi
 			e.Witnesses = append(e.Witnesses, other.Testimony(name, other.summary.P99, other.rtt()))
 		}
 	}
-	if w := a.links[hp.network]; w != nil {
-		e.Heard = w.reflector.LastProbe(hp.to.Addr())
-	}
+	e.Heard = a.heardLately(hp)
 	return e
 }
 
@@ -125,7 +123,7 @@ func (a *Agent) fail(h *remoteHost, hp *hostPath, now time.Time) {
 			}
 		}
 	}
-	reason := fmt.Sprintf("%s to %s has failed (%s): %v; silent for %v", hp.network, h.name, hp.Verdict().Direction,
+	reason := fmt.Sprintf("%s to %s has failed%s: %v; silent for %v", hp.network, h.name, hp.Verdict().Direction,
 		hp.Verdict(), now.Sub(since).Round(time.Millisecond))
 	a.evacuate(h, hp, now, reason, now.Sub(since), "policy")
 	a.tell(h, notice{kind: noticeFailed, from: a.self, to: h.pod, network: uint8(indexOf(a.names, hp.network)),

@@ -37,7 +37,8 @@ const (
 	Forward
 )
 
-func (d Direction) String() string { return [...]string{"unknown", "forward"}[d&1] }
+// String goes into a sentence about a failure: what is not known is not said.
+func (d Direction) String() string { return [...]string{"", ", on the way there"}[d&1] }
 
 // Verdict is what a suspicion amounts to; undecided if it is neither Alive nor Failed.
 type Verdict struct {
