@@ -199,7 +199,8 @@ func (b *bed) sandbox(name, netnsName string) {
 		v4, mac := at.Addr.As4(), []byte(d.mac)
 		v4[3] += 50
 		at.Addr = netip.AddrFrom4(v4)
-		mac[len(mac)-1] = "123456789abcdef0"[at.Addr.As4()[3]%16]
+		const digits = "0123456789abcdef0"
+		mac[len(mac)-1] = digits[strings.IndexByte(digits, mac[len(mac)-1])+1] // as the old one is still there
 		_, prefix, _ := strings.Cut(d.addr, "/")
 		d.addr, d.mac, at.MAC = at.Addr.String()+"/"+prefix, string(mac), string(mac)
 		b.remake(p, d)
