@@ -12,7 +12,7 @@ import (
 // refute looks for a packet that fares differently, by following packets that are made to
 // reach flows of either, first those that only one of them has.
 func (l *lockstep) refute(o Options) (*Witness, int) {
-	if o.Random == nil || o.Packets == 0 {
+	if o.Random == nil || o.Packets <= 0 {
 		return nil, 0
 	}
 	inA, inB := walk.Through(l.a.Pipeline), walk.Through(l.b.Pipeline)
@@ -39,12 +39,6 @@ func (l *lockstep) refute(o Options) (*Witness, int) {
 		return w, n + 1
 	}
 	return nil, o.Packets
-}
-
-// Search looks for a packet that fares differently, whatever can be shown.
-func Search(a, b *pipeline.Pipeline, o Options) *Witness {
-	w, _ := newLockstep(a, b, o.Strict).refute(o)
-	return w
 }
 
 // singular are the flows that the other pipeline has not, or has with other actions, and
@@ -88,6 +82,14 @@ func seen(p *walk.Pipeline, w *walk.Walk, strict bool) string {
 		switch {
 		case e.Kind == walk.Choice:
 		case e.Kind == walk.Lookup && !strict && !strings.Contains(e.Text, "nat"):
+		case e.Kind == walk.Lookup || e.Kind == walk.Commit: // of its header, the tracker sees no more
+			var m pipeline.Match
+			for _, t := range e.Packet.Terms(p.Words) {
+				if walk.Header(t.Base) {
+					m = append(m, t)
+				}
+			}
+			fmt.Fprintf(&b, "%s %s\n", e.Text, p.PrintTerms(m))
 		default:
 			fmt.Fprintf(&b, "%s %s\n", e.Text, p.Left(e.Packet))
 		}

@@ -140,15 +140,9 @@ type Case struct {
 }
 
 // Make makes one packet that may reach flows that few have reached so far.
-func (m *Maker) Make() Case { return m.from(nil) }
-
-// For makes one that the match wants as it comes.
-func (m *Maker) For(want pipeline.Match) Case { return m.from(want) }
-
-func (m *Maker) from(want pipeline.Match) Case {
+func (m *Maker) Make() Case {
 	t := &thread{Maker: m, packet: map[pipeline.Base]*word{}, known: map[int]pipeline.Term{},
 		larger: m.random.IntN(2) == 1}
-	t.want(want)
 	t.budget = 400
 	t.waiting = []resumed{{m.p.Entry(), t.packet}}
 	for len(t.waiting) > 0 && t.budget > 0 {
@@ -223,11 +217,12 @@ func (t *thread) answers() (out []walk.Answer) {
 				fit = append(fit, s)
 			}
 		}
-		a := walk.Answer{State: state.Value.Lo, Mark: t.known[answerBase(i, pipeline.CTMark)].Value.Lo,
+		a := walk.Answer{Mark: t.known[answerBase(i, pipeline.CTMark)].Value.Lo,
 			Label: t.known[answerBase(i, pipeline.CTLabel)].Value}
-		if len(fit) > 0 {
-			a.State = fit[t.random.IntN(len(fit))]
+		if len(fit) == 0 { // no tracker answers so
+			fit = states()
 		}
+		a.State = fit[t.random.IntN(len(fit))]
 		out = append(out, a)
 	}
 	return out
