@@ -166,7 +166,7 @@ func (g maker) pair() (a, b []string) {
 // TestNeverEqualByMistake: of generated pipelines and changes to them, none is said to be
 // equal that a packet tells apart.
 func TestNeverEqualByMistake(t *testing.T) {
-	s, n := uint64(time.Now().UnixNano()), 400
+	s, n := uint64(time.Now().UnixNano()), 300
 	if v := os.Getenv("PROOF_SEED"); v != "" {
 		s, _ = strconv.ParseUint(v, 10, 64)
 	}
@@ -181,8 +181,11 @@ func TestNeverEqualByMistake(t *testing.T) {
 		group := "group_id=1,type=all,bucket=actions=output:2,bucket=actions=load:1->NXM_NX_REG0[],resubmit(,3)"
 		names := pipeline.NewNames()
 		a, b := read(t, names, append(la, group)...), read(t, names, append(lb, group)...)
-		d := proof.Of(a, b, proof.Options{Packets: 8000, Random: g.Rand})
+		d := proof.Of(a, b, proof.Options{})
 		verdicts[d.Verdict]++
+		if d.Verdict == proof.Equal {
+			d = proof.Of(a, b, proof.Options{Packets: 12000, Random: g.Rand})
+		}
 		if os.Getenv("PROOF_WHY") != "" && d.Verdict == proof.Undecided {
 			t.Logf("why %+v", d.Reasons[0])
 		}

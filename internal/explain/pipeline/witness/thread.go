@@ -82,7 +82,7 @@ func (t *thread) want(m pipeline.Match) bool {
 	from := len(t.undo)
 	for _, term := range m {
 		if term.Base == pipeline.ConjID {
-			continue // that its dimensions are there is for a walk to find
+			continue // see meets
 		}
 		w := t.get(term.Base)
 		for i := range 128 {
@@ -93,6 +93,32 @@ func (t *thread) want(m pipeline.Match) bool {
 		}
 	}
 	return true
+}
+
+// meets has the packet be one that the flow takes, with a part for each dimension where it
+// is that of a conjunction, or changes nothing.
+func (t *thread) meets(f *pipeline.Flow) bool {
+	from := len(t.undo)
+	if !t.want(f.Match) {
+		return false
+	}
+	id := f.Match.Get(pipeline.ConjID)
+	if id.Mask.IsZero() {
+		return true
+	}
+	const tries = 16
+	dims := t.parts[part{f.Table, id.Value.Lo}]
+	for _, list := range dims {
+		found := false
+		for i := 0; i < tries && !found && len(list) > 0; i++ {
+			found = t.want(list[t.random.IntN(len(list))].Match)
+		}
+		if !found {
+			t.rollback(from)
+			return false
+		}
+	}
+	return len(dims) > 0
 }
 
 // learn has a bit be set or clear.
@@ -172,7 +198,7 @@ func (t *thread) preferred(id pipeline.Table, kinds []*kind) *pipeline.Flow {
 	if list := t.wanted[id]; len(list) > 0 && t.random.IntN(3) > 0 {
 		const tries = 4
 		for range tries {
-			if f := list[t.random.IntN(len(list))]; t.want(f.Match) {
+			if f := list[t.random.IntN(len(list))]; t.meets(f) {
 				return f
 			}
 		}
@@ -206,14 +232,14 @@ func (t *thread) among(k *kind) *pipeline.Flow {
 	if n <= scanned {
 		from := t.random.IntN(n)
 		for i := range n {
-			if f := k.flows[(from+i)%n]; t.want(f.Match) {
+			if f := k.flows[(from+i)%n]; t.meets(f) {
 				return f
 			}
 		}
 		return nil
 	}
 	for range tries {
-		if f := k.flows[t.random.IntN(n)]; t.want(f.Match) {
+		if f := k.flows[t.random.IntN(n)]; t.meets(f) {
 			return f
 		}
 	}

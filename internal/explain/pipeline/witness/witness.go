@@ -18,12 +18,37 @@ type Maker struct {
 	random *rand.Rand
 	tables map[pipeline.Table][]*kind
 	ports  []pipeline.Value
+	// parts are those of conjunctions, by table and number.
+	parts map[part][][]*pipeline.Flow
 	// wanted are flows that are preferred, near how many tables are before one.
 	wanted map[pipeline.Table][]*pipeline.Flow
 	near   map[pipeline.Table]int
 }
 
 const nowhere = 1 << 20
+
+// part names a conjunction.
+type part struct {
+	table pipeline.Table
+	id    uint64
+}
+
+// join notes a part of a conjunction, by its dimension, and says whether it is one.
+func (m *Maker) join(f *pipeline.Flow) bool {
+	is := false
+	for _, a := range f.Actions {
+		if a.Kind != pipeline.Conjunction {
+			continue
+		}
+		is = true
+		k := part{f.Table, a.N}
+		for len(m.parts[k]) < a.Clauses {
+			m.parts[k] = append(m.parts[k], nil)
+		}
+		m.parts[k][a.Clause-1] = append(m.parts[k][a.Clause-1], f)
+	}
+	return is
+}
 
 // Prefer has packets most often be made to reach some of the flows.
 func (m *Maker) Prefer(flows map[*pipeline.Flow]bool) {
@@ -84,10 +109,14 @@ type kind struct {
 
 // New prepares to make packets; the same random numbers make the same packets.
 func New(p *walk.Pipeline, random *rand.Rand) *Maker {
-	m := &Maker{p: p, random: random, tables: map[pipeline.Table][]*kind{}}
+	m := &Maker{p: p, random: random, tables: map[pipeline.Table][]*kind{},
+		parts: map[part][][]*pipeline.Flow{}}
 	at := map[string]*kind{}
 	seen := map[pipeline.Value]bool{}
 	for _, f := range p.Flows {
+		if m.join(f) {
+			continue // it takes no packet
+		}
 		id := fmt.Sprintf("%d %s", f.Table, masks(f.Match))
 		k := at[id]
 		if k == nil {
@@ -179,7 +208,7 @@ func (t *thread) fill() pipeline.Match {
 		some(pipeline.NWProto, 6, 6, 17, 1)
 	}
 	some(pipeline.NWTTL, 64)
-	if !p.Get(pipeline.TunSrc).IsZero() || t.random.IntN(8) == 0 {
+	if !p.Get(pipeline.TunSrc).IsZero() {
 		some(pipeline.TunID, 0, 5, 10, t.random.Uint64()>>40)
 	}
 	some(pipeline.NWFrag, 0)
