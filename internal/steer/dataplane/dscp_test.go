@@ -10,11 +10,20 @@ import (
 
 // TestDSCPChangesInMidFlow: a connection changes its DSCP in mid-flow, as OpenSSH's do, is
 // steered all the same, and each packet arrives with the DSCP that it was sent with; where
-// its segments are made on the way, too. Fails if other_dscp takes what is not exact.
+// its segments are made on the way, too, and where packets are encapsulated, as the network
+// clears the DSCP. Fails if app_dscp gives the DSCP of the mark alone.
 func TestDSCPChangesInMidFlow(t *testing.T) {
-	for _, offload := range []string{"on", "off"} {
-		t.Run("offload "+offload, func(t *testing.T) {
+	for _, c := range []struct {
+		offload string
+		encap   bool
+	}{{"on", false}, {"off", false}, {"on", true}, {"off", true}} {
+		offload := c.offload
+		t.Run(fmt.Sprintf("offload %s, encapsulated %t", offload, c.encap), func(t *testing.T) {
 			b := newBedMTU(t, [3]int{1500, 1500, 9000})
+			if b.encap = c.encap; c.encap {
+				b.nft("add table inet t", "add chain inet t f { type filter hook forward priority 0; }",
+					`add rule inet t f iifname { "p1n2", "p2n2" } ip dscp set 0`)
+			}
 			for _, dev := range []string{"p1n1", "p2n1", "p1n2", "p2n2"} {
 				b.run(0, "ethtool", "-K", dev, "tso", offload, "gso", offload, "gro", offload)
 			}
