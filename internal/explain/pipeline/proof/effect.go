@@ -90,8 +90,7 @@ func (s *state) jointly(words *pipeline.Vocabulary, a pipeline.Action) {
 		}
 		s.wrote(b)
 	case pipeline.CTClear:
-		s.untrack(true)
-		s.untrack(false)
+		s.clearBoth()
 	case pipeline.NoteAction, pipeline.FinTimeout, "debug_slow":
 	case pipeline.ClearActions, pipeline.WriteActions: // setA and setB are the caller's
 	default:
@@ -102,6 +101,48 @@ func (s *state) jointly(words *pipeline.Vocabulary, a pipeline.Action) {
 			}
 			s.wrote(b)
 		}
+	}
+}
+
+// clearBoth is ct_clear in both. After a clone or a group a switch may think that the packet
+// is clear already, and leave it as it is: then it is not known, but alike.
+func (s *state) clearBoth() {
+	if s.forked && s.askedA == s.askedB {
+		s.forgetAnswer(true)
+		s.forgetAnswer(false)
+		if s.askedA != never {
+			s.askedA, s.askedB = "perhaps cleared", "perhaps cleared"
+		}
+		return
+	}
+	s.clear(true)
+	s.clear(false)
+}
+
+// clear is ct_clear in one.
+func (s *state) clear(inA bool) {
+	asked, name := &s.askedA, "perhaps cleared, in A"
+	if !inA {
+		asked, name = &s.askedB, "perhaps cleared, in B"
+	}
+	if *asked == never || !s.forked {
+		s.untrack(inA)
+		return
+	}
+	*asked = name
+	s.forgetAnswer(inA)
+}
+
+func (s *state) forgetAnswer(inA bool) {
+	m := &s.a
+	if !inA {
+		m = &s.b
+	}
+	if s.askedA == never && s.askedB == never {
+		return
+	}
+	for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
+		*m = forget(*m, b, all())
 	}
 }
 
@@ -145,7 +186,7 @@ func (s *state) alone(words *pipeline.Vocabulary, inA bool, a pipeline.Action) {
 	}
 	switch a.Kind {
 	case pipeline.CTClear:
-		s.untrack(inA)
+		s.clear(inA)
 	case pipeline.Push, pipeline.Pop:
 		s.stackDirty = true
 		if a.Kind == pipeline.Pop {

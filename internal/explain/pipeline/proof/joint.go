@@ -157,6 +157,10 @@ func (l *lockstep) eventBoth(s *state, ca, cb cursor) bool {
 			l.differ(s, ca, cb, "the packets may differ")
 			return false
 		}
+		if a.Kind == pipeline.CheckLarger && (ca.cont != nil || cb.cont != nil) {
+			l.differ(s, ca, cb, "what comes after a list that asks for the length does not see the answer")
+			return false
+		}
 		b := a.Dst.Field.Base
 		s.a, s.b = forget(s.a, b, a.Dst.Mask()), forget(s.b, b, a.Dst.Mask())
 		s.dirty = forget(s.dirty, b, a.Dst.Mask())

@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -10,11 +11,41 @@ import (
 // actions carries out a list, in order (do_xlate_actions of
 // ofproto/ofproto-dpif-xlate.c).
 func (w *walker) actions(list []pipeline.Action) {
-	for _, a := range list {
-		if w.exit || !w.action(a) {
+	for i, a := range list {
+		switch {
+		case w.exit:
+			return
+		case a.Kind == pipeline.CheckLarger:
+			w.byLength(a, list[i+1:])
+			return
+		case !w.action(a):
 			return
 		}
 	}
+}
+
+// lengthWithSet: xlate_check_pkt_larger does not restore the set for the other branch.
+const lengthWithSet = "ovs-vswitchd (3.1) carries out the action set for longer packets only"
+
+// byLength carries out the rest of a list on a copy that has the answer, and the action set
+// with it: what called the list goes on without (xlate_check_pkt_larger).
+func (w *walker) byLength(a pipeline.Action, rest []pipeline.Action) {
+	if len(w.packet.actions) > 0 {
+		w.unknown(w.text(a), lengthWithSet)
+		return
+	}
+	bit := pipeline.Value{}
+	if w.oracle.Larger(a.N) {
+		bit.Lo = 1
+	}
+	saved, tracked := w.packet, w.tracked
+	w.packet = saved.clone()
+	w.packet.put(a.Dst, bit)
+	w.actions(rest)
+	if !w.exit {
+		w.actionSet()
+	}
+	w.packet, w.tracked = saved, tracked
 }
 
 // action carries out one, and says whether the list goes on.
@@ -43,7 +74,10 @@ func (w *walker) action(a pipeline.Action) bool {
 	case pipeline.CT:
 		w.track(a)
 	case pipeline.CTClear:
-		p.untrack()
+		if w.tracked { // once for all copies that are no copies to the datapath (see clone)
+			p.untrack()
+			w.tracked = false
+		}
 	case pipeline.Clone:
 		w.clone(a.Nested)
 	case pipeline.WriteActions:
@@ -75,12 +109,6 @@ func (w *walker) other(a pipeline.Action) bool {
 		w.event(Sample, w.text(a))
 	case pipeline.Bundle, pipeline.BundleLoad:
 		w.bundle(a)
-	case pipeline.CheckLarger:
-		bit := pipeline.Value{}
-		if w.oracle.Larger(a.N) {
-			bit.Lo = 1
-		}
-		w.packet.put(a.Dst, bit)
 	case pipeline.NoteAction, pipeline.FinTimeout, pipeline.Conjunction, "debug_slow":
 	default:
 		if !w.assign(a) {
@@ -171,13 +199,28 @@ func (w *walker) leave(port pipeline.Port) {
 // clone carries out a list on a copy, and the action set with it. An exit there ends the
 // original too (clone_xlate_actions leaves ctx->exit as it is).
 func (w *walker) clone(list []pipeline.Action) {
-	saved := w.packet
+	saved, tracked := w.packet, w.tracked
 	w.packet = saved.clone()
 	w.actions(list)
 	if !w.exit {
 		w.actionSet()
 	}
 	w.packet = saved
+	if !slices.ContainsFunc(list, lasting) {
+		return // a switch undoes what it did, but does not know that the packet was tracked
+	}
+	w.tracked = tracked
+}
+
+// lasting reports whether an action has a switch make a copy, as it could not undo it
+// (reversible_actions of ofproto/ofproto-dpif-xlate.c).
+func lasting(a pipeline.Action) bool {
+	switch a.Kind {
+	case pipeline.CT, pipeline.Meter, pipeline.NAT, pipeline.OutputTrunc, pipeline.Encap, pipeline.Decap,
+		pipeline.CheckLarger, pipeline.DeleteField:
+		return true
+	}
+	return false
 }
 
 // resume goes on after a group's bucket, whether or not that met an exit.

@@ -166,7 +166,10 @@ func (r *replay) branch(in string) {
 	for _, part := range split(in) {
 		name, list := inside(part)
 		if name == "gt" && r.larger || name == "le" && !r.larger {
+			saved := r.packet
+			r.packet = saved.Clone()
 			r.run(list)
+			r.packet = saved
 		}
 	}
 }

@@ -40,6 +40,7 @@ func (w *walker) track(a pipeline.Action) {
 		w.fork(a, zone, marks)
 	}
 	w.packet.untrack()
+	w.tracked = false
 }
 
 // fork has a copy of the packet go on in another pass, with the answer, and with the mark

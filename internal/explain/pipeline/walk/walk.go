@@ -175,10 +175,13 @@ type walker struct {
 	// reader sees it.
 	nested, shown int
 	exit          bool
+	// tracked says that the packet is as the tracker gave it, so that ct_clear clears it.
+	tracked bool
 }
 
 func (w *walker) pass(p *Pass) {
 	w.at, w.packet, w.table, w.flow, w.nested, w.exit = p, p.Start.clone(), p.Table, nil, 0, false
+	w.tracked = p.From > 0
 	n := len(w.waiting)
 	w.look(p.Table, w.packet.inPort())
 	if !w.exit && p.Failed == "" {
