@@ -16,7 +16,8 @@ const (
 	// Whole is OpenShift's.
 	Whole Pipeline = iota
 	// Shortcut1 has packets tracked on their way from table 0 to the next one, where
-	// Whole has them pass table 0 once more. It does what Whole does.
+	// Whole has them pass table 0 once more. It forwards what Whole forwards, and asks the
+	// tracker nothing about packets that table 0 drops (TestProof).
 	Shortcut1
 	// Shortcut2 leaves out table 20 too. That would have checked a pod's address and
 	// loaded its tenant's number: without it all pods are of tenant 0, which speaks to all.
