@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
@@ -39,7 +40,12 @@ func (a *Agent) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 	r, _ := p.byNetwork(e.Network)
 	s.Encapsulated = r.Encap
 	s.Score = decide.Scores(p.state, ev)[e.Network]
-	if s.Pending = s.Pinned && !s.Active; s.Pending {
+	pending := s.Pinned && !s.Active
+	followed, follows := p.follows(a.cfg.Now())
+	if follows {
+		s.Buckets, s.Active = followed[r.Index], r.Index == slices.Index(followed[:], slices.Max(followed[:]))
+	}
+	if s.Pending = pending; s.Pending {
 		s.Why = "pinned, pending"
 		if e.Reason != "" {
 			s.Why += ": " + e.Reason
@@ -47,13 +53,27 @@ func (a *Agent) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 	}
 	if s.Why == "" && s.Active {
 		s.Why = p.decision.Reason
-		if s.Pinned {
-			s.Why = "pinned by the user"
-		} else if a.cfg.Now().Sub(p.own) >= quiet {
+		if follows {
 			s.Why = "no flows of its own: follows the other end"
+		} else if s.Pinned {
+			s.Why = "pinned by the user"
 		}
 	}
 	return s
+}
+
+// follows says for a pair whose packets are all of flows that the peer has opened how many
+// buckets of those are on each path, by index: where its own flows would be tells nothing
+// of where its packets go.
+func (p *pair) follows(now time.Time) (on [dataplane.MaxPaths]int, only bool) {
+	if now.Sub(p.own) < quiet || now.Sub(p.active) >= quiet {
+		return on, false
+	}
+	choices, err := p.local.plane.Followed(p.remote.UID)
+	for _, c := range choices {
+		on[c.Path%len(on)]++
+	}
+	return on, err == nil
 }
 
 var (

@@ -21,6 +21,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/lab/impair"
 	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/stream"
 	"pathwise.dev/pathwise/internal/topo"
@@ -198,6 +199,12 @@ func switchByHand(b *bed) {
 		b.t.Errorf("event: %+v", e)
 	}
 	b.flows("vxlan") // the peer follows
+	for _, s := range b.agents["h2"].Paths() {
+		if there := s.Network == "vxlan"; s.Active != there || there != (s.Buckets == dataplane.Buckets) ||
+			there && s.Why != "no flows of its own: follows the other end" {
+			b.t.Errorf("a pair that follows: %+v", s)
+		}
+	}
 	b.await("the peer's agent to confirm", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
