@@ -73,9 +73,10 @@ func (b *bed) remake(p topo.Pod, d device) {
 }
 
 // TestInterfacesComeBack: a pod's interface goes and comes back in one of many ways, and
-// its path is used again. Nobody but the agent brings back what went with it.
+// its path is used again. Nobody but the agent brings back what went with it: on a network
+// with gateways, nothing passes without.
 func TestInterfacesComeBack(t *testing.T) {
-	b := newBed(t, "t-back", "routed-bgp", "vxlan", "macvlan")
+	b := newBed(t, "t-back", "vxlan", "routed-bgp", "macvlan")
 	b.start("h1", nil)
 	b.start("h2", nil)
 	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
@@ -89,12 +90,12 @@ func TestInterfacesComeBack(t *testing.T) {
 		away, back string
 		remade     bool
 	}{
-		{"link", "vxlan", "a", "ip link set DEV down", "ip link set DEV up", false},
+		{"link", "routed-bgp", "a", "ip link set DEV down", "ip link set DEV up", false},
 		{"link of a macvlan", "macvlan", "a", "ip link set DEV down", "ip link set DEV up", false},
-		{"link of the peer", "vxlan", "b", "ip link set DEV down", "ip link set DEV up", false},
-		{"address", "vxlan", "a", "ip addr del ADDR dev DEV", "ip addr add ADDR dev DEV", false},
-		{"routes", "vxlan", "a", "ip route flush dev DEV; ip route flush table all dev DEV proto boot", "true", false},
-		{"link of the default network", "vxlan", "a", "ip link set eth0 down", "ip link set eth0 up", false},
+		{"link of the peer", "routed-bgp", "b", "ip link set DEV down", "ip link set DEV up", false},
+		{"address", "routed-bgp", "a", "ip addr del ADDR dev DEV", "ip addr add ADDR dev DEV", false},
+		{"routes", "routed-bgp", "a", "ip route flush dev DEV; ip route flush table all dev DEV proto boot", "true", false},
+		{"link of the default network", "routed-bgp", "a", "ip link set eth0 down", "ip link set eth0 up", false},
 		{"interface", "macvlan", "a", "ip link del DEV", "", true},
 		{"interface of the peer", "macvlan", "b", "ip link del DEV", "", true},
 	} {
