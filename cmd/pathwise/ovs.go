@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/graph"
 	"pathwise.dev/pathwise/internal/explain/pipeline/survey"
 	"pathwise.dev/pathwise/internal/measure/report"
 )
@@ -49,16 +50,19 @@ loads. In doubt a flow is not dead. Flows that have met no packet so far are ano
 matter, and are counted apart. Tables that only a controller's own packets enter
 (packet-out) seem not to be reached.
 
+With -o html, the tables and the ways between them are drawn.
+
 FILE is the output of "ovs-ofctl dump-flows" (with that of "dump-groups" after it,
 where there are groups) or a list for "ovs-ofctl add-flows"; - is standard input.
 BRIDGE is a name, or unix:SOCKET, which ovs-ofctl is asked for.`,
 		Example: `  pathwise ovs show br-int
   pathwise ovs show flows.txt --dead
   ovs-ofctl dump-flows br0 | pathwise ovs show -
+  pathwise ovs show flows.txt -o html
   pathwise ovs show flows.txt -o json | jq -r '.dead[] | .why'`,
 		Args: exactArgs("FILE|BRIDGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, listFormats()...); err != nil {
+			if err := checkFormat(format, append(listFormats(), report.HTML)...); err != nil {
 				return err
 			}
 			p, err := e.readPipeline(cmd.Context(), args[0])
@@ -69,13 +73,15 @@ BRIDGE is a name, or unix:SOCKET, which ovs-ofctl is asked for.`,
 			switch {
 			case format == report.JSON:
 				return writeJSON(e.stdout, s)
+			case format == report.HTML:
+				return graph.Write(e.stdout, s)
 			case dead:
 				return printDead(e.stdout, s, e.listOptions(format))
 			}
 			return printSurvey(e.stdout, s, e.listOptions(format))
 		},
 	}
-	formatFlag(cmd, &format, listFormats()...)
+	formatFlag(cmd, &format, append(listFormats(), report.HTML)...)
 	cmd.Flags().BoolVar(&dead, "dead", false, "list the dead flows alone, each whole")
 	return cmd
 }
