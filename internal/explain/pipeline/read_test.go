@@ -102,6 +102,9 @@ func FuzzRead(f *testing.F) {
 		"ct_state=+trk-new,ct_label=0x1/0xff,ip actions=ct(commit,zone=NXM_NX_REG1[0..15],nat(src=10.0.0.1-10.0.0.9:1-9),exec(set_field:1->ct_mark))",
 		"reg0[0..3]=5,ipv6,ipv6_dst=::1,actions=set_field:fe80::/64->ipv6_src,clone(write_actions(group:1)),learn(table=3,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:0x5->NXM_NX_REG0[])",
 		"group_id=1,type=all,bucket=actions=1",
+		"group_id=1,type=all,bucket=group:2,bucket=group:1\ngroup_id=2,bucket=resubmit(,0),group:1\nactions=group:1",
+		"group_id=3,type=select,selection_method=hash,fields(ip_src),bucket=weight:5,actions=ct(commit,nat(dst=1.2.3.4:5))",
+		"group_id=4,type=ff,bucket=watch_port:1,actions=output:1,bucket=bucket_id:7,watch_group:3,actions=group:3",
 		"vlan_vid=0x1005/0x1fff,actions=bundle(eth_src,50,active_backup,ofport,members:1,2),check_pkt_larger(9)->reg0[0]",
 		"in_port=\"a b\",tcp_flags=+syn-ack,tcp actions=note:1.2,sample(probability=1),fin_timeout(idle_timeout=1)",
 	} {

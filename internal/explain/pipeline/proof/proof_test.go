@@ -197,3 +197,31 @@ func TestNeverEqualByMistake(t *testing.T) {
 	}
 	t.Log(verdicts)
 }
+
+// FuzzOf: nothing makes a decision fail, and a pipeline is never different from itself.
+func FuzzOf(f *testing.F) {
+	f.Add("ip actions=ct(table=0)\nactions=group:1\ngroup_id=1,type=all,bucket=group:1,bucket=resubmit(,0)", "actions=group:1")
+	f.Add("actions=resubmit(,0),resubmit(,1)\ntable=1 actions=clone(ct(table=0,nat(src=10.0.0.1:5)),exit)", "udp6 actions=drop")
+	f.Add("conj_id=1 actions=2\nip actions=conjunction(1,1/2)\nactions=write_actions(group:3),pop_vlan", "frob=1 actions=frob(2)")
+	f.Add("actions=push:NXM_NX_REG0[],resubmit(3,1)\ntable=1,reg0=1 actions=pop:NXM_OF_VLAN_TCI[],output:NXM_NX_REG0[]",
+		"actions=move:NXM_NX_REG0[]->NXM_NX_REG1[],check_pkt_larger(5)->NXM_NX_REG0[0],resubmit(,1)")
+	f.Fuzz(func(t *testing.T, x, y string) {
+		names := pipeline.NewNames()
+		a, b := pipeline.New(names), pipeline.New(names)
+		for p, text := range map[*pipeline.Pipeline]string{a: x, b: y} {
+			if err := p.Read(strings.NewReader(text)); err != nil {
+				t.Fatal(err)
+			}
+			if len(p.Flows) == 0 {
+				return
+			}
+		}
+		o := proof.Options{Packets: 40, Random: rand.New(rand.NewPCG(1, 1))}
+		if d := proof.Of(a, b, o); d.Contradicted {
+			t.Errorf("said to be equal, but %s %v is not", a.PrintTerms(d.Witness.Packet.Terms(a.Words)), d.Witness.Answers)
+		}
+		if d := proof.Of(a, a, o); d.Verdict == proof.Different {
+			t.Errorf("different from itself: %s", a.PrintTerms(d.Witness.Packet.Terms(a.Words)))
+		}
+	})
+}

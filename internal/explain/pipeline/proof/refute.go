@@ -2,6 +2,7 @@ package proof
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -21,24 +22,56 @@ func (l *lockstep) refute(o Options) (*Witness, int) {
 	makers[1].Prefer(l.singular(l.b))
 	for n := range o.Packets {
 		c := makers[n%2].Make()
-		first, second := inA, inB
-		if n%2 == 1 {
-			first, second = inB, inA
+		t := trial{inA, inB, n%2 == 1, o.Strict}
+		if w := t.of(c); w != nil {
+			return t.plainest(c, w), n + 1
 		}
-		packet, oracle := walk.NewPacket(c.Packet), c.Oracle()
-		x := first.Follow(packet, oracle)
-		again := oracle.Again()
-		y := second.Follow(packet, again)
-		if !tellsApart(first, second, x, y, o.Strict) {
-			continue
-		}
-		w := &Witness{Packet: packet, Answers: append(oracle.Said, again.Said...), A: x, B: y, InA: inA, InB: inB}
-		if n%2 == 1 {
-			w.A, w.B = y, x
-		}
-		return w, n + 1
 	}
 	return nil, o.Packets
+}
+
+// trial follows packets through both pipelines, B first where they were made for it.
+type trial struct {
+	inA, inB      *walk.Pipeline
+	first, strict bool
+}
+
+// of is the case as a witness, if it fares differently.
+func (t trial) of(c witness.Case) *Witness {
+	x, y := t.inA, t.inB
+	if t.first {
+		x, y = y, x
+	}
+	packet, oracle := walk.NewPacket(c.Packet), c.Oracle()
+	wx := x.Follow(packet, oracle)
+	again := oracle.Again()
+	wy := y.Follow(packet, again)
+	if !tellsApart(x, y, wx, wy, t.strict) {
+		return nil
+	}
+	if t.first {
+		wx, wy = wy, wx
+	}
+	return &Witness{Packet: packet, Answers: append(oracle.Said, again.Said...), A: wx, B: wy, InA: t.inA, InB: t.inB}
+}
+
+// plainest leaves out of a packet what it need not have to fare differently.
+func (t trial) plainest(c witness.Case, w *Witness) *Witness {
+	for i := 0; i < len(c.Packet); {
+		switch c.Packet[i].Base { // what each packet has
+		case pipeline.InPort, pipeline.EthType, pipeline.NWProto, pipeline.NWTTL:
+			i++
+			continue
+		}
+		less := c
+		less.Packet = pipeline.Sound(append(slices.Clone(c.Packet[:i]), c.Packet[i+1:]...))
+		if found := t.of(less); found != nil && len(less.Packet) < len(c.Packet) {
+			c, w = less, found
+		} else {
+			i++
+		}
+	}
+	return w
 }
 
 // singular are the flows that the other pipeline has not, or has with other actions, and
