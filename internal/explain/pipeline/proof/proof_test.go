@@ -225,3 +225,44 @@ func FuzzOf(f *testing.F) {
 		}
 	})
 }
+
+// TestOVN: of changes to each flow of a pipeline like those of OVN, with zones in
+// registers, a conjunction, a flood and a stack, none is said to be equal that a packet
+// tells apart, and few are undecided.
+func TestOVN(t *testing.T) {
+	text, err := os.ReadFile("testdata/ovn.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if d := decide(t, string(text), string(text), true); d.Verdict != proof.Equal {
+		t.Fatalf("itself: %s %+v", d.Verdict, d.Reasons)
+	}
+	verdicts := map[proof.Verdict]int{}
+	for i, r := range rules {
+		for _, c := range [][2]string{{r, ""}, {"resubmit(,1", "resubmit(,2"}, {"ct(commit,", "ct("},
+			{"load:0x1->NXM_NX_REG1", "load:0x5->NXM_NX_REG1"},
+			{"ip,", "tcp,"}, {"output:2", "output:7"},
+			{"priority=100,", "priority=10,"}, {"+new", "+est"}, {"0x2/0x2", "0x4/0x4"},
+			{"10.0.0.0/24", "10.0.0.0/25"}, {"10.0.0.1", "10.0.0.5"}, {"resubmit(,6", "ct_clear,resubmit(,6"},
+			{"resubmit(,", "load:9->NXM_NX_REG5[],resubmit(,"}, {"metadata=0x1 ", "metadata=0x1,in_port=1 "}} {
+			changed := strings.Replace(r, c[0], c[1], 1)
+			if changed == r {
+				continue
+			}
+			other := append(append(append([]string{}, rules[:i]...), changed), rules[i+1:]...)
+			d := decide(t, string(text), strings.Join(other, "\n"), false)
+			verdicts[d.Verdict]++
+			if d.Contradicted {
+				t.Errorf("said to be equal: %s for %s: %v %v", changed, r, d.Witness.Answers, d.Witness.Packet)
+			}
+			if d.Verdict == proof.Undecided {
+				t.Logf("undecided: %s for %s: %+v", changed, r, d.Reasons[0])
+			}
+		}
+	}
+	t.Log(verdicts)
+	if n := verdicts[proof.Undecided]; n*20 > verdicts[proof.Equal]+verdicts[proof.Different]+n {
+		t.Errorf("%d of %v undecided: more than 5 %%", n, verdicts)
+	}
+}

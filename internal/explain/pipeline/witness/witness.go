@@ -212,6 +212,7 @@ func (t *thread) fill() pipeline.Match {
 		some(pipeline.TunID, 0, 5, 10, t.random.Uint64()>>40)
 	}
 	some(pipeline.NWFrag, 0)
+	some(pipeline.VLAN, 0, 0, 0, 0, 0x1005)
 	if n := len(t.ports); n > 0 && free(pipeline.InPort) == t.p.Words.Full(pipeline.InPort) {
 		p.Set(pipeline.InPort, t.ports[t.random.IntN(n)])
 	}
