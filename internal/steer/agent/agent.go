@@ -127,11 +127,12 @@ type Agent struct {
 	hostParams, pairParams detect.Params
 	passive                *telemetry.Collector
 	// observed are the peers that passive is limited to.
-	observed []netip.Addr
-	ledger   telemetry.Ledger
-	survey   survey
-	waker    waker
-	record   io.Writer
+	observed  []netip.Addr
+	ledger    telemetry.Ledger
+	survey    survey
+	waker     waker
+	inquiries inquiries
+	record    io.Writer
 	// read is when connections were last read of, and connected when there were some;
 	// awaited since when the reading is that evidence waits for, zero if it does not.
 	read, connected, awaited time.Time
@@ -203,7 +204,8 @@ func New(cfg Config) (*Agent, error) {
 		suspects: map[*hostPath]*remoteHost{}, hostParams: detect.Hosts(), pairParams: detect.Pairs(),
 		stranded: map[string]time.Time{}, pins: map[string]map[string]string{}, untracked: map[*pair]untracking{},
 		warned: map[string]time.Time{},
-		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)}}
+		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)},
+		inquiries: inquiries{bell: make(chan struct{}, 1)}}
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
 	}
@@ -222,7 +224,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	// What runs beside the loop: a fault there ends the agent, as probes that are
+	// What runs alongside the loop: a fault there ends the agent, as probes that are
 	// not received look like paths that fail.
 	a.running = func(f func(context.Context) error) {
 		wg.Go(func() {
@@ -237,6 +239,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.running(a.listen)
 			a.running(a.surveyAll)
 			a.running(a.wakeAll)
+			a.running(a.inquireAll)
 		}
 		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom,
 			a.keepAll, a.forgetTracked} {
@@ -246,7 +249,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
 		err = a.loop(ctx)
 	}
-	// What runs beside uses what is closed.
+	// What runs alongside uses what is closed.
 	cancel(nil)
 	wg.Wait()
 	if errors.Is(err, errEnded) {
@@ -350,7 +353,7 @@ func (a *Agent) close() error {
 	}
 	for _, p := range a.pods {
 		for _, q := range p.pairs {
-			// Whoever takes the programs out then need not know of them.
+			// What takes the programs out then need not know of them.
 			if netns.Exists(p.Netns) {
 				errs = append(errs, a.undirect(q))
 			}

@@ -60,6 +60,7 @@ func (a *Agent) doubt(p *pair, now time.Time) {
 		return
 	}
 	if n, err := p.local.plane.Unfollow(p.remote.UID); err == nil && n > 0 {
+		a.refit(p)
 		a.untrack(p)
 		a.note(Event{Kind: EventPeer, Pair: p.name, To: p.routes[0].Network,
 			Reason: fmt.Sprintf("the agent of %s has said nothing of its flows for %v: they are answered on the default network", p.host.name, believes)})
@@ -141,6 +142,8 @@ func (a *Agent) heardPair(p *pair, n notice) (status, uint64) {
 		return statusDone, takesDSCP
 	case noticeMute:
 		return a.heardMute(p, n), n.number
+	case noticeUnpassed:
+		return a.heardUnpassed(p, n), n.number
 	case noticeMoved:
 		return a.heardMove(p, n)
 	}
@@ -175,6 +178,7 @@ func (a *Agent) heardMove(p *pair, n notice) (status, uint64) {
 		return statusUnknown, n.number
 	}
 	if after != before {
+		a.refit(p)
 		a.untrack(p)
 		a.wake(p, dataplane.All, p.heardOf)
 	}

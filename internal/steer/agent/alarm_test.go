@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestAlarm: it wakes when it is due, at once where that is past, each time anew,
+// TestAlarm: it wakes when it is due, at once where that is past, again each time,
 // and at once for good when it is cancelled.
 func TestAlarm(t *testing.T) {
 	a, err := newAlarm()

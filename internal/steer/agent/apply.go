@@ -37,6 +37,9 @@ func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		a.note(e)
 		return
 	}
+	if d.Kind == decide.Home || d.Kind == decide.Fallback {
+		p.detours = nil
+	}
 	if p.assigned.Canary == "" {
 		p.before = p.window(p.nBytes-10, p.nBytes)
 	}
@@ -55,14 +58,19 @@ func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		return
 	}
 	a.stats.switches++
-	// First: what is woken is to be answered on the new path.
-	p.unsettled, p.noticed = true, time.Time{}
-	a.announce(p)
-	a.wakeSoon(p, moved, begin)
+	a.follow(p, moved, begin)
 	id := a.note(e)
 	if d.Moves() {
 		p.outcome = &outcome{at: begin, event: id, kind: d.Kind, before: p.before, from: p.nBytes}
 	}
+}
+
+// follow has the other agent follow flows that have moved, and wakes them.
+func (a *Agent) follow(p *pair, moved dataplane.Set, now time.Time) {
+	// First: what is woken is to be answered on the new path.
+	p.unsettled, p.noticed = true, time.Time{}
+	a.announce(p)
+	a.wakeSoon(p, moved, now)
 }
 
 // assign has the pair's own flows be where to says. Where the data plane refuses, what is
@@ -77,23 +85,36 @@ func (a *Agent) assign(p *pair, to decide.Assignment, urgent bool) (dataplane.Se
 	return moved, took, err
 }
 
+// wanted are the paths where the pair's own flows are to be, by bucket: where they are
+// assigned, but for those that do not get through there.
+func (p *pair) wanted() (paths [dataplane.Buckets]int) {
+	share, to := dataplane.Set(0), p.on()
+	other, canary := p.byNetwork(p.assigned.Canary)
+	if canary {
+		share = dataplane.Share(p.assigned.Share(other.Network))
+	}
+	free := !p.opened.IsZero() && !p.withdrawn
+	for b := range paths {
+		paths[b] = to.Index
+		if share.Has(uint8(b)) {
+			paths[b] = other.Index
+		}
+		if d := p.detours[uint8(b)]; free && d != nil && d.out && d.from == paths[b] && p.usable(d.to) {
+			paths[b] = d.to
+		}
+	}
+	return paths
+}
+
 // placed reports whether the data plane has the pair's own flows where they are assigned.
 func (p *pair) placed() bool {
 	choices, err := p.local.plane.Choices(p.remote.UID)
 	if err != nil {
 		return false
 	}
-	share := dataplane.Set(0)
-	other, canary := p.byNetwork(p.assigned.Canary)
-	if canary {
-		share = dataplane.Share(p.assigned.Share(other.Network))
-	}
+	want := p.wanted()
 	for b, c := range choices {
-		want := p.on()
-		if share.Has(uint8(b)) {
-			want = other
-		}
-		if c.Path != want.Index {
+		if c.Path != want[b] {
 			return false
 		}
 	}
@@ -103,37 +124,28 @@ func (p *pair) placed() bool {
 // place writes the maps as assigned. A path of smaller packets is prepared for
 // before the move, unless it is urgent. took is the time of the map writes.
 func (a *Agent) place(p *pair, urgent bool) (moved dataplane.Set, took time.Duration, err error) {
-	to := p.on()
-	other, canary := p.byNetwork(p.assigned.Canary)
-	share := dataplane.Set(0)
-	if canary {
-		share = dataplane.Share(p.assigned.Share(other.Network))
+	want := p.wanted()
+	var sets [dataplane.MaxPaths]dataplane.Set
+	for b, path := range want {
+		sets[path%dataplane.MaxPaths] |= 1 << b
 	}
-	mtu, steered := 0, false
-	for _, r := range []route.Route{to, other} {
-		if m := r.MTU(); r.Index != 0 {
-			steered = true
-			if m < p.routes[0].Local.MTU && (mtu == 0 || m < mtu) {
-				mtu = m
-			}
-		}
-	}
+	mtu, steered := p.needs(want)
 	var errs []error
 	if !urgent {
 		errs = append(errs, a.prepare(p, mtu, steered))
 	}
 	at := program.Kernel()
 	begin := a.cfg.Now()
-	moved, err = p.local.plane.Switch(p.remote.UID, ^share, to.Index)
-	errs = append(errs, err)
-	if canary {
-		more, err := p.local.plane.Switch(p.remote.UID, share, other.Index)
-		errs = append(errs, err)
-		moved |= more
+	for path, set := range sets {
+		if set != 0 {
+			some, err := p.local.plane.Switch(p.remote.UID, set, path)
+			errs = append(errs, err)
+			moved |= some
+		}
 	}
 	took = a.cfg.Now().Sub(begin)
 	for i, r := range p.routes {
-		if r.Index == to.Index || canary && r.Index == other.Index {
+		if sets[r.Index] != 0 {
 			p.use(i, begin) // look there from now on
 		}
 	}
@@ -141,19 +153,50 @@ func (a *Agent) place(p *pair, urgent bool) (moved dataplane.Set, took time.Dura
 	if moved != 0 {
 		a.untrack(p)
 	}
-	for b := uint8(0); b < dataplane.Buckets; b++ {
-		if moved.Has(b) {
-			index := to.Index
-			if share.Has(b) {
-				index = other.Index
-			}
-			a.ledger.Moved(p.telemetryPair(), b, uint8(index), at)
+	for b, path := range want {
+		if moved.Has(uint8(b)) {
+			a.ledger.Moved(p.telemetryPair(), uint8(b), uint8(path), at)
 		}
 	}
 	if urgent {
 		errs = append(errs, a.prepare(p, mtu, steered))
 	}
 	return moved, took, errors.Join(errs...)
+}
+
+// needs are what the pod's stack is to be fit for: packets of that size (0: any), and whether
+// some take another path than the default network. Those that answer the peer's flows count
+// where there are some: of a download, they are most.
+func (p *pair) needs(own [dataplane.Buckets]int) (mtu int, steered bool) {
+	var used [dataplane.MaxPaths]bool
+	for _, path := range own {
+		used[path%dataplane.MaxPaths] = true
+	}
+	if followed, err := p.local.plane.Followed(p.remote.UID); err == nil && p.fitted {
+		for _, c := range followed {
+			used[c.Path%dataplane.MaxPaths] = true
+		}
+	}
+	for _, r := range p.routes {
+		if m := r.MTU(); r.Index != 0 && used[r.Index] {
+			steered = true
+			if m < p.routes[0].Local.MTU && (mtu == 0 || m < mtu) {
+				mtu = m
+			}
+		}
+	}
+	return mtu, steered
+}
+
+// refit makes the pod's stack fit for where flows are now that the peer has opened.
+func (a *Agent) refit(p *pair) {
+	if a.cfg.DryRun {
+		return
+	}
+	mtu, steered := p.needs(p.wanted())
+	if err := a.prepare(p, mtu, steered); err != nil {
+		a.warn("%s: %v", p.name, err)
+	}
 }
 
 // prepare makes the pod's stack fit for the path: packet size, and the peer's
@@ -245,7 +288,7 @@ func (a *Agent) open(p *pair, now time.Time) {
 	}
 	unanswered := p.asked.After(p.opened)
 	if !p.opened.IsZero() && now.Sub(p.opened) > 4*renew && unanswered {
-		p.opened = time.Time{} // asked in vain for long
+		p.opened = time.Time{} // asked without an answer for long
 	}
 	hp, first := p.host.paths[p.on().Network], !p.opened.IsZero() && !unanswered
 	if !a.turns.take(first, p.asks) {
@@ -267,7 +310,7 @@ func (a *Agent) open(p *pair, now time.Time) {
 const turnsMost = 24
 
 // turns are those that pairs have had in this period to ask the other agent: to be
-// confirmed again, for the first times, and after others in vain. None of these keeps the
+// confirmed again, for the first times, and after others without an answer. None of these keeps the
 // others from theirs.
 type turns [3]int
 

@@ -291,7 +291,7 @@ func (b *bed) await(what string, holds func() bool) {
 	b.t.Helper()
 	for end := time.Now().Add(longest); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			b.t.Fatalf("waited %v in vain for %s", longest, what)
+			b.t.Fatalf("waited %v without success for %s", longest, what)
 		}
 	}
 }
@@ -451,6 +451,7 @@ type load struct {
 	t              *testing.T
 	client, server *exec.Cmd
 	said, heard    *bytes.Buffer
+	port           uint16 // the server's
 }
 
 // traffic sends from one pod to another's stable address.
@@ -470,7 +471,7 @@ func (b *bed) traffic(from, to string, c stream.Client) *load {
 	case <-time.After(longest):
 		b.t.Fatalf("the server says nothing: %s", l.heard)
 	}
-	c.Target, c.Bind = out.at, client.Addr()
+	c.Target, c.Bind, l.port = out.at, client.Addr(), out.at.Port()
 	c.Patience, c.Record = 5*time.Second, stream.Record{Bin: stream.DefaultBin, Gap: stream.DefaultGap}
 	l.client = b.child(client, orders{Client: &c})
 	l.client.Stdout = l.said

@@ -17,7 +17,7 @@ const (
 )
 
 // straighten has the pair's route lead straight to the path that carries what it
-// sends, whoever has opened the flows: the pod's packets then pass one interface, not
+// sends, no matter which end opened the flows: the pod's packets then pass one interface, not
 // two. It decides nothing: flows are where the maps have them, and what is not on that
 // path is redirected to its own.
 func (a *Agent) straighten(p *pair, now time.Time) {

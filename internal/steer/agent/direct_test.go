@@ -15,7 +15,7 @@ import (
 	"pathwise.dev/pathwise/internal/steer/stream"
 )
 
-// straightens: both pods' routes to each other follow the traffic, whoever has opened
+// straightens: both pods' routes to each other follow the traffic, no matter which end opened
 // the flows, unless something else on eth0 is to see it.
 func straightens(b *bed) {
 	follow := func(network string) {

@@ -39,7 +39,7 @@ type Event struct {
 	Evidence *decide.PairEvidence `json:"evidence,omitempty"`
 }
 
-// Kinds of events beside those of decisions.
+// Kinds of events besides those of decisions.
 const (
 	EventStarted = "started"
 	EventAdopted = "adopted"

@@ -33,6 +33,7 @@ func (a *Agent) weigh(now time.Time) {
 				p.weighed = now
 				a.ask(p, now)
 			}
+			a.endDetours(p, now)
 			a.settle(p, now)
 			a.doubt(p, now)
 			a.straighten(p, now)
@@ -152,8 +153,9 @@ func (a *Agent) account(p *pair, now time.Time) {
 		span = min(max(now.Sub(p.accounted), epoch/2), 10*epoch)
 	}
 	p.accounted = now
-	bytes := 0.0
+	bytes, sent := 0.0, uint64(0)
 	for i := range p.lines {
+		sent += p.lines[i].sent.Packets
 		bytes += p.lines[i].account(span)
 	}
 	p.bytes[p.nBytes%ringLength] = decide.Interval{For: span, Bytes: bytes}
@@ -161,7 +163,17 @@ func (a *Agent) account(p *pair, now time.Time) {
 	if own, err := p.local.plane.Opened(p.remote.UID); err == nil && own != p.ownBefore {
 		p.ownBefore, p.own, p.host.owned = own, now, now
 	}
+	if others := sent - min(p.ownBefore, sent); others != p.answeredBefore {
+		p.answeredBefore, p.answered = others, now
+	}
+	if answers := p.answers(now); answers != p.fitted {
+		p.fitted = answers
+		a.refit(p)
+	}
 }
+
+// answers reports whether the pod sends packets of flows that the peer has opened.
+func (p *pair) answers(now time.Time) bool { return now.Sub(p.answered) < quiet }
 
 // account folds the bytes on the path and returns how many arrived, both ways. What
 // leaves the pod says little of that where a device drops before TCP's eyes: it tries

@@ -70,7 +70,7 @@ func TestHearOfFailure(t *testing.T) {
 }
 
 // TestRecovery: a failed path is well again after answers in a row, and a lost
-// or late one begins the row anew.
+// or late one begins the row again.
 func TestRecovery(t *testing.T) {
 	a, h2 := twoHosts(t)
 	m := h2.paths["m"]

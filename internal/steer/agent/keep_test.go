@@ -61,7 +61,7 @@ func (b *bed) device(p topo.Pod, dev string) (d device) {
 	return d
 }
 
-// remake makes a pod's macvlan interface again, as whoever attached the pod would.
+// remake makes a pod's macvlan interface again, as anyone who attached the pod would.
 func (b *bed) remake(p topo.Pod, d device) {
 	b.t.Helper()
 	host := b.state.Hosts[p.Host-1].Netns

@@ -29,6 +29,8 @@ const (
 	noticeFailed
 	// noticeMute says that of a pair of pods alone.
 	noticeMute
+	// noticeUnpassed says that of some buckets of a pair's flows, and where they get through.
+	noticeUnpassed
 )
 
 // status is the answer.
@@ -44,14 +46,14 @@ const (
 	statusDiverted
 )
 
-// noChoice stands for a bucket of which nothing is said.
+// noChoice represents a bucket of which nothing is said.
 const noChoice = 0xff
 
 // notice is one message.
 type notice struct {
 	kind   kind
 	status status
-	// network is the number of the network that failed, or is mute.
+	// network is the number of the network that failed, is mute, or does not pass some flows.
 	network uint8
 	// from is the pod on the sender's host, to the one on the receiver's.
 	from, to podID
@@ -82,7 +84,7 @@ func (n notice) encode() []byte {
 }
 
 func decodeNotice(b []byte) (n notice, err error) {
-	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeMute ||
+	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeUnpassed ||
 		status(b[2]) > statusDiverted {
 		return n, fmt.Errorf("decode notice of %d octets: %w", len(b), errNotice)
 	}

@@ -258,14 +258,14 @@ func TestRenewal(t *testing.T) {
 	if a.open(p, now); a.stats.noticesSent != before+2 {
 		t.Error("what was never confirmed waits")
 	}
-	// Who has had no turn was not asked in vain.
+	// Who has had no turn was not asked without an answer.
 	p.opened, p.asked = now.Add(-5*renew), now.Add(-6*renew)
 	if a.open(p, now); p.opened.IsZero() {
 		t.Error("a confirmation ends that nobody was asked to renew")
 	}
 	p.asked = now.Add(-4 * renew)
 	if a.open(p, now); !p.opened.IsZero() {
-		t.Error("it was asked in vain for long")
+		t.Error("it was asked without an answer for long")
 	}
 	// Each was a probe of its path.
 	m := h2.paths["m"]

@@ -52,14 +52,21 @@ type pair struct {
 	// own is when the local pod last sent packets of flows that it opened.
 	own       time.Time
 	ownBefore uint64
+	// answered is when it last sent others, and fitted that its stack is to be fit for those.
+	answered       time.Time
+	answeredBefore uint64
+	fitted         bool
 
 	weighed time.Time
 	state   decide.State
-	// assigned is where the pair's own flows are to be.
+	// assigned is where the pair's own flows are to be, but for the buckets that make a detour.
 	assigned decide.Assignment
-	loss     decide.SwitchLoss
-	decision decide.Decision
-	pinned   string
+	detours  map[uint8]*detour
+	// inquiries are the connections of which is asked whether they get through.
+	inquiries map[ports]*inquiry
+	loss      decide.SwitchLoss
+	decision  decide.Decision
+	pinned    string
 	// What the pod's stack was prepared for: packets of that size (0: any), the least
 	// retransmission timeout, the neighbour held. gateway says that a gateway's is
 	// needed instead, which is not held.

@@ -170,7 +170,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestAccount: what left the pod in vain is not what arrived.
+// TestAccount: what left the pod and was lost is not what arrived.
 func TestAccount(t *testing.T) {
 	var ln line
 	for _, step := range []struct {

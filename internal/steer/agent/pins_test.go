@@ -24,7 +24,7 @@ func TestFormerVersion(t *testing.T) {
 	b := newBed(t, "t-agent-former", "macvlan", "vxlan")
 	local, peer := b.pod("a"), b.pod("b")
 	dir := filepath.Join(b.pins, "h1", podPins+local.UID)
-	// Ours stands in for it, where the first layout was.
+	// Ours replaces it, where the first layout was.
 	was, err := dataplane.Open(dataplane.Config{Netns: local.Netns, Dev: local.Attachments[0].Dev,
 		PathDevs: []string{local.Attachments[1].Dev}, PinDir: dir})
 	if err != nil {

@@ -248,6 +248,7 @@ func (a *Agent) enter(p *pair) error {
 			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.Network,
 				Reason: fmt.Sprintf("%s is on %s, as a predecessor left it", p.name, at.Network)})
 		}
+		a.tidy(p)
 	}
 	for i := range p.lines {
 		ln := &p.lines[i]
@@ -258,6 +259,21 @@ func (a *Agent) enter(p *pair) error {
 		ln.epochTx, ln.epochRx = ln.sent.Bytes, ln.received.Bytes
 	}
 	return nil
+}
+
+// tidy has all of an adopted pair's own flows be on one path, also those of a canary or a
+// detour of the predecessor's, and the pod's stack be fit for where flows are.
+func (a *Agent) tidy(p *pair) {
+	if a.cfg.DryRun {
+		return
+	}
+	if !p.placed() {
+		p.unsettled = true
+		if _, _, err := a.place(p, true); err != nil {
+			a.warn("%s: %v", p.name, err)
+		}
+	}
+	a.refit(p)
 }
 
 // setPeer enters the peer in the data plane, with its paths once it is open. Both
@@ -283,7 +299,7 @@ func (a *Agent) setPeer(p *pair, open bool) error {
 		return err
 	}
 	p.taken = open
-	p.gateway = false // to be found anew, at times
+	p.gateway = false // to be found again, at times
 	switch {
 	case open && len(hops) < len(p.routes)-1: // the kernel did not know them all
 		p.stale = now.Add(incomplete)

@@ -45,7 +45,7 @@ func courses() (out []course) {
 }
 
 // TestWhoeverSends: the default network fails, and a flow goes on over another while it
-// does, whoever has opened it, whichever end sends. Each has a pair of pods of its own, and
+// does, no matter which end opened it, whichever end sends. Each has a pair of pods of its own, and
 // is alone, so that nothing else finds the failure for it.
 func TestWhoeverSends(t *testing.T) {
 	const each = 5 // pods of a host

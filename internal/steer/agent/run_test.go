@@ -14,7 +14,7 @@ import (
 )
 
 // TestRunEndsAtOnce: an agent that is told to end when it has hardly begun ends what
-// runs beside its loop before it closes what that uses.
+// runs alongside its loop before it closes what that uses.
 func TestRunEndsAtOnce(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: eBPF")

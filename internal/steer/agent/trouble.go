@@ -54,8 +54,8 @@ func take(batch []telemetry.Event, events <-chan telemetry.Event) []telemetry.Ev
 
 // trouble is what a batch of events tells of a pair.
 type trouble struct {
-	// timeouts are the most in a row that a connection had, by bucket.
-	timeouts [dataplane.Buckets]uint32
+	// timeouts are the buckets of connections that had one.
+	timeouts [dataplane.Buckets]bool
 	timedOut bool
 	// probes: a connection has sent a tail loss probe. late: a timer fired before the
 	// flows moved, and was heard of only now.
@@ -68,8 +68,7 @@ func (t *trouble) add(e telemetry.Event) {
 		t.probes = true
 		return
 	}
-	b := e.Bucket % dataplane.Buckets
-	t.timeouts[b], t.timedOut = max(t.timeouts[b], e.Count), true
+	t.timeouts[e.Bucket%dataplane.Buckets], t.timedOut = true, true
 }
 
 // hearTrouble takes what the kernel tells of connections as it happens. Connections
@@ -132,6 +131,7 @@ func (a *Agent) hearOf(p *pair, e telemetry.Event, t *trouble, now time.Time) {
 		return
 	}
 	t.add(e)
+	a.inquire(p, e)
 }
 
 // heard acts on what was told of the pair. A tail loss probe (RFC 8985 section 7)
@@ -151,9 +151,9 @@ func (a *Agent) heard(p *pair, t *trouble, now time.Time) {
 	}
 }
 
-// timedOut judges by data: a timeout of a connection, on a path of its own over
-// which nothing has come in since packets went out, says that data does not pass,
-// whatever probes say. The reverse is no proof either way.
+// timedOut suspects paths by data: a timeout of a connection, on a path of its own over
+// which nothing has come in since packets went out, may say that the path has failed. The
+// connection itself is asked whether data passes: see inquire.
 func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
 	own, err := p.local.plane.Choices(p.remote.UID)
 	followed, followErr := p.local.plane.Followed(p.remote.UID)
@@ -161,37 +161,22 @@ func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
 		return // the peer has just gone
 	}
 	for i, r := range p.routes {
-		inARow := t.on(r.Index, own, followed)
-		if inARow == 0 {
-			continue
-		}
 		ln := &p.lines[i]
-		hp := p.host.paths[r.Network]
-		if ln.bar.Left(now) > 0 || hp == nil || hp.Down() || ln.Down() ||
-			!ln.silence.Lasts(a.pairParams.Deaf+a.late(ln.silence.Since, now), now) {
-			continue
-		}
-		if !ln.Outweighs(inARow, now) {
+		if t.on(r.Index, own, followed) && !ln.Down() &&
+			ln.silence.Lasts(a.pairParams.Deaf+a.late(ln.silence.Since, now), now) {
 			a.suspect(p, i, now)
-			continue
 		}
-		ln.bar.Raise(&a.pairParams, now)
-		since := now.Sub(ln.silence.Since)
-		defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: r.Network, Detected: since,
-			Reason: fmt.Sprintf("a connection timed out (%d in a row) and nothing came over %s for %v, though probes pass",
-				inARow, r.Network, since.Round(time.Millisecond))})
-		a.leave(p, i, now, since)
 	}
 }
 
-// on is the most timeouts in a row of a connection that can be on a path, 0 for none.
-func (t *trouble) on(index int, own, followed [dataplane.Buckets]dataplane.Choice) (most uint32) {
-	for b, n := range t.timeouts {
-		if n > 0 && bears(index, own[b], followed[b]) {
-			most = max(most, n)
+// on reports whether a connection that has timed out can be on a path.
+func (t *trouble) on(index int, own, followed [dataplane.Buckets]dataplane.Choice) bool {
+	for b, out := range t.timeouts {
+		if out && bears(index, own[b], followed[b]) {
+			return true
 		}
 	}
-	return most
+	return false
 }
 
 // bears is whether a connection can be on a path, whose bucket is there by what was
@@ -215,6 +200,7 @@ func (a *Agent) leave(p *pair, i int, now time.Time, detected time.Duration) {
 	if _, err := p.local.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
 		a.warn("%s: %v", p.name, err)
 	}
+	a.refit(p)
 	a.untrack(p)
 	a.wake(p, dataplane.All, now)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Set is a set of buckets: bit n stands for bucket n.
+// Set is a set of buckets: bit n represents bucket n.
 type Set uint64
 
 // All is every bucket.
@@ -160,6 +160,11 @@ func (p *Plane) Follow(uid string, number uint64, said map[uint8]int) (uint64, e
 // failed, until the peer's agent says something newer. It returns how many buckets
 // that were.
 func (p *Plane) Divert(uid string, from, to int) (n int, err error) {
+	return p.DivertSome(uid, All, from, to)
+}
+
+// DivertSome does so in the buckets of a set.
+func (p *Plane) DivertSome(uid string, set Set, from, to int) (n int, err error) {
 	id, ok := p.ids[uid]
 	if !ok {
 		return 0, fmt.Errorf("divert %s: %w", uid, errUnknown)
@@ -169,7 +174,7 @@ func (p *Plane) Divert(uid string, from, to int) (n int, err error) {
 	}
 	row := row64(p.mem.follower, id)
 	for b, c := range row {
-		if int(c&choicePath) == from {
+		if set>>b&1 == 1 && int(c&choicePath) == from {
 			row[b] = uint8(to) | c&choiceNotified | choiceDiverted
 			n++
 		}

@@ -197,7 +197,7 @@ func TestLaterLayout(t *testing.T) {
 	if err := exchange(conn, "by the later one"); err != nil {
 		t.Fatal(err)
 	}
-	// Ours stands in for it: what is pinned is the later version's now.
+	// Ours replaces it: what is pinned is the later version's now.
 	later := filepath.Join(b.dir, "layout-3", "pod-1")
 	if err := os.MkdirAll(filepath.Dir(later), 0o700); err != nil {
 		t.Fatal(err)

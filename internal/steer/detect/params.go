@@ -42,9 +42,21 @@ type Params struct {
 	// KnownFor is how long after an answer silence tells something.
 	KnownFor time.Duration `unit:"s" range:"1 600" why:"three calm echoes; where they are refused all is silent"`
 	// Deaf is how long nothing has come over a path on which a connection times out, before
-	// that means something. TimeoutsInARow say by themselves that data does not pass.
-	Deaf           time.Duration `unit:"s" range:"0.001 1" why:"a timer that is about to be disarmed may fire"`
-	TimeoutsInARow int           `unit:"timeouts" range:"1 16" why:"a receiver slow to acknowledge causes one or two"`
+	// that raises suspicion.
+	Deaf time.Duration `unit:"s" range:"0.001 1" why:"a timer that is about to be disarmed may fire"`
+	// AckWithin is how long after its timer has fired a connection may still be acknowledged on
+	// its path, or AckTrips of its round trips, and TryFor how long that may take on another
+	// one, or its timer, up to TryMost.
+	// DetoursMost connections of a pair are tried at a time. One that no path gets through is
+	// tried again after DetourAgain. From RefusesAt connections that a path was proven not to
+	// get through, the pair leaves it.
+	AckWithin   time.Duration `unit:"s" range:"0.001 1" why:"an acknowledgment is delayed by 40 ms, a timer fires after 20 at least"`
+	AckTrips    int           `unit:"ratio" range:"1 100" why:"a queue that fills makes timers fire: slow is not failed"`
+	TryFor      time.Duration `unit:"s" range:"0.001 1" why:"a connection that is woken tries again within its shortest timer"`
+	TryMost     time.Duration `unit:"s" range:"0.001 2" why:"the kernel's own shortest timer is 200 ms, doubled once"`
+	DetoursMost int           `unit:"connections" range:"1 1000" why:"each asks the kernel every few milliseconds"`
+	DetourAgain time.Duration `unit:"s" range:"0.1 60" why:"a connection whose peer is dead would move for nothing"`
+	RefusesAt   int           `unit:"connections" range:"1 1000" why:"one may be refused for its port, three hardly"`
 	// A path that does not pass data is barred for BarFirst, doubled each time up to BarMost,
 	// and for BarFirst again once it was tried and did so for longer than BarForgotten.
 	BarFirst     time.Duration `unit:"s" range:"1 60" why:"to try costs a connection a timeout of 200 ms"`
@@ -59,7 +71,9 @@ func Hosts() Params {
 		OthersFrom: 1, InARow: 3, Times: 2, DeadlineLeast: 2 * ms, WorstMost: 5 * ms,
 		Lull: 50 * ms, Refills: 500 * ms, QueueMost: 50 * ms,
 		ConfirmWithin: 40 * ms, ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second,
-		Deaf: 15 * ms, TimeoutsInARow: 3,
+		Deaf:      15 * ms,
+		AckWithin: 20 * ms, AckTrips: 3, TryFor: 100 * ms, TryMost: 500 * ms,
+		DetoursMost: 16, DetourAgain: time.Second, RefusesAt: 3,
 		BarFirst: 5 * time.Second, BarMost: 2 * time.Minute, BarForgotten: time.Minute}
 }
 

@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/stream"
+)
+
+// TestFaultsOfSomePackets: a rule in a pod drops some packets of a network, while probes,
+// echoes and other traffic of the pair pass. The connections that it hits leave, those that
+// it does not hit stay, and both are where they were once it is gone.
+func TestFaultsOfSomePackets(t *testing.T) {
+	b := newBed(t, "t-detour", "routed-bgp", "vxlan", "macvlan")
+	for _, h := range []string{"h1", "h2"} {
+		b.start(h, nil)
+	}
+	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
+	hit := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Size: 4000, Think: 2 * time.Millisecond,
+		Requests: stream.Sizes{Min: 4000, Max: 4000}})
+	for _, tt := range []struct {
+		name string
+		on   string // where the flows are
+		pod  string // where the rule is
+		rule string // DEV and PORT are the network's interface there, and the connection's server
+		all  bool   // the rule hits all connections
+	}{
+		{name: "one port of the default network", on: "routed-bgp", pod: "b", rule: "iifname DEV tcp dport PORT drop"},
+		{name: "one port", on: "vxlan", pod: "b", rule: "iifname DEV tcp dport PORT drop"},
+		{name: "its answers", on: "vxlan", pod: "a", rule: "iifname DEV tcp sport PORT drop"},
+		{name: "large packets", on: "macvlan", pod: "b", rule: "iifname DEV meta length > 1000 drop"},
+		{name: "large packets back", on: "macvlan", pod: "a", rule: "iifname DEV meta length > 1000 drop"},
+		{name: "TCP of the default network", on: "routed-bgp", pod: "b", rule: "iifname DEV meta l4proto tcp drop",
+			all: true},
+		{name: "TCP", on: "vxlan", pod: "a", rule: "iifname DEV meta l4proto tcp drop", all: true},
+	} {
+		if !t.Run(tt.name, func(t *testing.T) {
+			outer := b.t
+			b.t = t
+			defer func() { b.t = outer }()
+			b.reset() // with no memory of the case before
+			b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") })
+			b.move(tt.on)
+			b.drops(tt.pod, tt.on, tt.rule, hit.port)
+			b.refuses(tt.on, hit.port, tt.all)
+			b.runIn(b.pod(tt.pod).Netns, "nft", "delete table inet pw-t")
+			b.await("all flows to be back", func() bool { return b.agents["h1"].on("a", "b") == tt.on })
+			b.flows(tt.on)
+		}) {
+			b.runIn(b.pod(tt.pod).Netns, "sh", "-c", "nft delete table inet pw-t 2>/dev/null; true")
+		}
+	}
+	datagrams := udp.stop()
+	checkLived(t, rr.stop(), datagrams)
+	checkLived(t, hit.stop(), datagrams)
+}
+
+// drops has a pod drop what the rule says of a network.
+func (b *bed) drops(pod, network, rule string, port uint16) {
+	b.t.Helper()
+	p := b.pod(pod)
+	dev := ""
+	for _, at := range p.Attachments {
+		if at.Network == network {
+			dev = at.Dev
+		}
+	}
+	rule = strings.NewReplacer("DEV", dev, "PORT", fmt.Sprint(port)).Replace(rule)
+	b.runIn(p.Netns, "nft", fmt.Sprintf("table inet pw-t { chain in { type filter hook input priority 0\n%s\n}\n}", rule))
+}
+
+// refuses waits until the connection with the server's port is found not to get through on
+// the network, and goes elsewhere. The others stay, unless all are hit.
+func (b *bed) refuses(network string, port uint16, all bool) {
+	b.t.Helper()
+	a, z := b.agents["h1"], b.agents["h2"]
+	heard := func(r *running, since int) (found bool) {
+		events, _ := r.journal.since(since)
+		for _, e := range events {
+			found = found || e.Kind == EventSuspect && e.To == network && (all || strings.Contains(e.Reason, fmt.Sprint(port)))
+		}
+		return found
+	}
+	first, second := a.journal.last().ID, z.journal.last().ID
+	b.await("the connection to leave", func() bool { return heard(a, first) || heard(z, second) })
+	elsewhere := func() (n uint64) {
+		for _, other := range b.state.Spec.Networks {
+			if other != network {
+				sent, received := a.tallies("a", "b", other)
+				n += min(sent, received)
+			}
+		}
+		return n
+	}
+	was := elsewhere()
+	b.await("it to go elsewhere", func() bool { return elsewhere() > was+50 })
+	if all {
+		return
+	}
+	sent, received := a.tallies("a", "b", network)
+	b.await("the others to stay", func() bool {
+		s, r := a.tallies("a", "b", network)
+		return s > sent+50 && r > received+50
+	})
+}
+
+// TestNothingGetsThrough: a pod takes nothing on any network, while the hosts' probes pass.
+// No path is to blame: the pair does not move to and fro, no path is barred, and flows are
+// where they were once the fault is over.
+func TestNothingGetsThrough(t *testing.T) {
+	b := newBed(t, "t-nothing", "routed-bgp", "vxlan", "macvlan")
+	for _, h := range []string{"h1", "h2"} {
+		b.start(h, nil)
+	}
+	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 4, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
+	for name, rule := range map[string]string{"nothing": "drop", "echoes alone": "meta l4proto != icmp drop"} {
+		if !t.Run(name, func(t *testing.T) {
+			outer := b.t
+			b.t = t
+			defer func() { b.t = outer }()
+			b.reset()
+			b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") })
+			b.move("vxlan")
+			since := b.agents["h1"].journal.last().ID
+			b.drops("b", "vxlan", rule, 0)
+			time.Sleep(3 * time.Second) // as long as the fault lasts
+			b.runIn(b.pod("b").Netns, "nft", "delete table inet pw-t")
+			b.await("traffic again", func() bool {
+				s, r := b.agents["h1"].tallies("a", "b", "vxlan")
+				time.Sleep(100 * time.Millisecond)
+				s2, r2 := b.agents["h1"].tallies("a", "b", "vxlan")
+				return s2 > s+10 && r2 > r+10
+			})
+			moves := 0
+			events, _ := b.agents["h1"].journal.since(since)
+			for _, e := range events {
+				switch e.Kind {
+				case string(decide.Failover), string(decide.Fallback), string(decide.Switch):
+					moves++
+				case EventSuspect:
+					t.Errorf("blamed: %s", e.Reason)
+				}
+			}
+			if moves > 2 {
+				t.Errorf("%d moves", moves)
+			}
+			b.flows("vxlan")
+		}) {
+			b.runIn(b.pod("b").Netns, "sh", "-c", "nft delete table inet pw-t 2>/dev/null; true")
+		}
+	}
+	checkLived(t, rr.stop(), udp.stop())
+}
