@@ -11,7 +11,8 @@ func DefaultParams() Params {
 		},
 		Track: defaultTrack(),
 		Load: LoadParams{
-			Learn: true, BulkWeight: 0.15, BulkAt: 0.5, Change: 0.2, ClassRatio: 4, ClassForgets: true, LimitedStays: true,
+			Learn: true, BulkWeight: 0.15, BulkAt: 0.5, Change: 0.2, ClassRatio: 4, ClassForgets: true, CollapseKeeps: true,
+			LimitedStays: true,
 		},
 		Memory:   defaultMemory(),
 		Estimate: defaultEstimate(),

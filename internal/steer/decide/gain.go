@@ -243,7 +243,7 @@ func best(candidates []figure) []figure {
 	return out
 }
 
-// gainMost stands for any gain over a path that gives nothing, as JSON knows no
+// gainMost represents any gain over a path that gives nothing, as JSON knows no
 // infinity.
 const gainMost = 100
 

@@ -16,7 +16,7 @@ type LossEstimate struct {
 	N int `json:"n"`
 }
 
-// assumedLoss stands in until switches have been measured: that of Atici and
+// assumedLoss is used until switches have been measured: that of Atici and
 // Boluk (2020), Table 7, whose manager reconnected at each switch. A packet
 // switch costs far less, so the assumption errs towards staying.
 const assumedLoss = 0.01342

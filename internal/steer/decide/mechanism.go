@@ -58,6 +58,8 @@ func trackMechanisms() []Mechanism {
 			"senders that send less and do not say so", func(p *Params) { p.Track.CollapseStrain = 0 }},
 		{"need", "learns what pairs need that declare nothing", "", func(p *Params) { p.Load.Learn = false }},
 		{"load-change", "begins its baseline afresh under another load", "", func(p *Params) { p.Load.Change = 1 }},
+		{"keep-base", "keeps its baseline where the path collapses as the load changes",
+			"loads that change in the moment of a fault", func(p *Params) { p.Load.CollapseKeeps = false }},
 		{"load-class", "remembers rates by class of load", "", func(p *Params) { p.Load.ClassRatio = math.MaxInt }},
 		{"forget-class", "takes no measurement of another class of load",
 			"", func(p *Params) { p.Load.ClassForgets = false }},

@@ -98,6 +98,8 @@ type LoadParams struct {
 	BulkAt     float64 `unit:"share" range:"0 1" source:"chosen"`
 	// Change is by how much a load is another, so that figures of before are no baseline.
 	Change float64 `unit:"share" range:"0 1" source:"chosen"`
+	// CollapseKeeps: where the path collapses at the same time, they stay so.
+	CollapseKeeps bool `unit:"switch" source:"another number of connections makes no queue and no loss on a path that carries half"`
 	// ClassRatio is between the connections of one class of load and of the next.
 	ClassRatio int `unit:"ratio" range:"2 1000000" source:"chosen"`
 	// ClassForgets: what was measured under another class of load is no measurement.

@@ -38,7 +38,7 @@ type Header struct {
 // Record is what was known of a pair at a time, and what the time after it
 // would have given on each path.
 type Record struct {
-	// For is how long the record stands.
+	// For is how long the record is valid.
 	For time.Duration `json:"for_ns"`
 	// Truth is the rate that each path would have given; a path that is
 	// missing is not known.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Result is what a policy achieved, beside what could have been. Amounts are
+// Result is what a policy achieved, alongside what could have been. Amounts are
 // rates times seconds, in the unit of the records.
 type Result struct {
 	Policy string `json:"policy"`

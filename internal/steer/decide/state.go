@@ -104,7 +104,7 @@ type Memory struct {
 	Sustained   float64       `json:"sustained,omitempty"`
 	SustainedAt time.Duration `json:"sustained_at_ns,omitempty"`
 	// NextTrial is when the next canary may begin, ChangedAt when what is known of
-	// the path beside the active one last changed.
+	// the path alongside the active one last changed.
 	NextTrial time.Duration `json:"next_trial_ns"`
 	ChangedAt time.Duration `json:"changed_at_ns"`
 	// Against is what the active path gave when the last canary began.
@@ -167,11 +167,21 @@ func (s *step) observeActive(ev PairEvidence) {
 		s.dropMeasurements(ev)
 	}
 	// Of another load, figures of before are no baseline.
-	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > s.p.Load.Change*max(was, is) {
+	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > s.p.Load.Change*max(was, is) &&
+		!s.collapses(ev) {
 		s.resetBaseline(ev.At, s.need(ev) != Latency)
 		s.Track.SlowStart = s.p.Track.SlowStart
 	}
 	s.Load = ev.Load
+}
+
+// collapses tells whether the active path carries far less than it did just now, with the
+// cause seen on the path. Then that is what has changed, whatever has become of the load.
+func (s *step) collapses(ev PairEvidence) bool {
+	p, _ := ev.path(ev.Active)
+	t := &s.Track
+	return s.p.Load.CollapseKeeps && !p.Data.AppLimited && t.Base > 0 && p.Data.Goodput < s.p.Track.CollapseBelow*t.Base &&
+		t.strained(p.Data, &s.p.Track)
 }
 
 // reversals is the count of mistakes as it has faded.

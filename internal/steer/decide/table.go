@@ -16,7 +16,7 @@ type Table struct {
 
 // TableRow is one cell of a recommendation table.
 type TableRow struct {
-	// App is the application; "" stands for any.
+	// App is the application; "" represents any.
 	App string `json:"app,omitempty"`
 	// Level is the load (threads or connections) that it was measured at; 0 for any.
 	Level int `json:"level,omitempty"`

@@ -68,7 +68,7 @@ func (s *step) beginTrial(ev PairEvidence, b, a figure, up float64, gradual bool
 // Canaries w apart cost cost/w of the time, and come w/2 late on average when the
 // path does become better, once in a time T: together least at
 // w = sqrt(2 T cost / up). T is not known; what has stood for long is likely to
-// stand for as long again (Gott 1993), so that it is for how long nothing is known
+// last as long again (Gott 1993), so that it is for how long nothing is known
 // to have changed, and the horizon at least.
 func (p *Params) canaryWait(cost, up float64, stood time.Duration) time.Duration {
 	if !p.Canary.Lasting {
