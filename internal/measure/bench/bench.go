@@ -352,16 +352,18 @@ func Estimate(c experiment.Planned) time.Duration {
 	if c.Unsupported != "" {
 		return 0
 	}
-	const perPair = 250 * time.Millisecond
-	build, beside := 400*time.Millisecond, c.Beside
+	perPair := 250 * time.Millisecond
+	build, extra := 400*time.Millisecond, c.Extra
 	switch {
 	case c.Scenario.VM != "":
 		build = 8 * time.Second // a boot
 	case c.Scenario.Kernel != "":
-		build, beside = 2500*time.Millisecond, 2*beside // a guest starts programs slowly
+		// A guest makes pods and starts programs slowly: on User-mode Linux a stream's trial took
+		// 6.2 s with one pair and 13.3 s with four, of two windows of a second each (2026-11-25).
+		build, perPair, extra = 4*time.Second, 2200*time.Millisecond, 2*extra
 	}
 	windows := time.Duration(max(c.Windows, 1))
-	return windows*(c.Window.Warmup+c.Window.Duration) + beside + build + time.Duration(c.Scenario.Pairs-1)*perPair
+	return windows*(c.Window.Warmup+c.Window.Duration) + extra + build + time.Duration(c.Scenario.Pairs-1)*perPair
 }
 
 // wide says how many cells have an interval wider than asked for, and which is

@@ -20,7 +20,7 @@ import (
 )
 
 // lens looks inside the measured window of one trial. That a kernel cannot be
-// sampled fails no trial: its record says so, and counters stand in.
+// sampled fails no trial: its record says so, and counters are used.
 type lens struct {
 	table   *explain.Table
 	sampler *profile.Sampler

@@ -198,7 +198,7 @@ func offloads() []string {
 }
 
 // checkIsolation tries to get out of a pod that must not: it has no device
-// beside loopback, and no way to the underlay or to the other pod's host.
+// besides loopback, and no way to the underlay or to the other pod's host.
 func checkIsolation(l *lab.Lab, t *sample.Trial) {
 	t.Status, t.Reason = sample.Refused, "carries no traffic, as it must"
 	pod := l.Pods()[0]

@@ -41,7 +41,7 @@ func (r *runner) windows(cell experiment.Planned, rep int) int {
 }
 
 // components are what windows and builds of a workload have varied, on logarithms, and the
-// mean times in seconds that a build takes beside its windows, and a window.
+// mean times in seconds that a build takes besides its windows, and a window.
 func (r *runner) components(name string) (c stat.Components, build, window float64) {
 	cells := map[sample.Cell]stat.Nested{}
 	var windows, trials float64

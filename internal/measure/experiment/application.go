@@ -33,7 +33,7 @@ func (d *draft) applicationName(name string) error {
 	case slices.ContainsFunc(application.Shipped(), named):
 		return fmt.Errorf("application %q comes with Pathwise: expected another name", name)
 	case slices.ContainsFunc(d.exp.Applications, named):
-		return fmt.Errorf("application %q stands twice", name)
+		return fmt.Errorf("application %q is given twice", name)
 	}
 	d.app.Name = name // bounds say it
 	return nil
@@ -47,7 +47,7 @@ func (d *draft) part(v config.Value, in *piece, read func() error) error {
 		return err
 	}
 	if d.app.Has(in.Workload) {
-		return v.Errorf("workload %s stands twice", in.Workload)
+		return v.Errorf("workload %s is given twice", in.Workload)
 	}
 	p := application.Part{Workload: in.Workload, Weight: in.Weight}
 	info, err := d.workload(p.Workload)
@@ -98,7 +98,7 @@ func readWeights(v config.Value, info workload.Info) (out []application.Metric, 
 				return nil, err
 			}
 			if slices.Contains(names, name) {
-				return nil, item.Errorf("%s stands twice", name)
+				return nil, item.Errorf("%s is given twice", name)
 			}
 			names = append(names, name)
 		}

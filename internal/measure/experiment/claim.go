@@ -30,7 +30,7 @@ func (d *draft) claim(v config.Value, in *statement, read func() error) error {
 		}
 	}
 	if slices.ContainsFunc(d.exp.Claims, func(o claim.Claim) bool { return o.ID == in.ID }) {
-		return v.Key("id").Errorf("claim %q stands twice", in.ID)
+		return v.Key("id").Errorf("claim %q is given twice", in.ID)
 	}
 	c := in.claim()
 	if err := d.settle(v, &c, measured); err != nil {
@@ -77,7 +77,7 @@ func (d *draft) optimum(v config.Value, o *optimum, read func() error) error {
 	case err != nil || o.At == nil:
 		return err
 	case o.Range.Least != nil || o.Range.Most != nil:
-		return v.Errorf("at stands beside least or most: expected one or the other")
+		return v.Errorf("at is given with least or most: expected one or the other")
 	}
 	o.Range = claim.Range{Least: o.At, Most: o.At}
 	return nil

@@ -30,7 +30,7 @@ func (d *draft) entry(v config.Value, in *entry, read func() error) error {
 	case !info.Pairs && !slices.Equal(in.Places.Pairs, []int{1}):
 		return v.Errorf("pairs: workload %s runs on one pair of pods", e.Workload)
 	}
-	e.Beside, e.OnlyIPv4 = info.Beside, info.OnlyIPv4
+	e.Extra, e.OnlyIPv4 = info.Extra, info.OnlyIPv4
 	e.Loads = []sample.Load{info.Fill(sample.Load{})}
 	if len(in.Load) > 0 {
 		if e.Loads, err = loads(v.Key("load"), in.Load, info); err != nil {
@@ -51,7 +51,7 @@ func (d *draft) find(v config.Value, e *Entry) (workload.Info, error) {
 	case e.Profile != "" && e.Workload != Profiled:
 		return workload.Info{}, v.Errorf("profile: workload %s takes none; %s does", e.Workload, Profiled)
 	case e.Profile != "":
-		e.Profile = d.beside(e.Profile)
+		e.Profile = d.relative(e.Profile)
 	}
 	info, err := d.catalogue.Workload(e.Find())
 	if err != nil {
@@ -74,14 +74,14 @@ func (d *draft) workload(name string) (workload.Info, error) {
 	return d.catalogue.Workload(name)
 }
 
-// add appends an entry; the same question must not stand twice.
+// add appends an entry; the same question must not be given twice.
 func (d *draft) add(v config.Value, e Entry) error {
 	for _, s := range e.Scenarios {
 		for _, l := range e.Loads {
 			for _, n := range d.askedOf(e) {
 				key := sample.Cell{Network: n, Scenario: s, Workload: e.Workload, Load: l}
 				if d.seen[key] {
-					return v.Errorf("%s stands twice", key.Question())
+					return v.Errorf("%s is given twice", key.Question())
 				}
 				d.seen[key] = true
 			}
@@ -113,7 +113,7 @@ func loads(v config.Value, in []load, info workload.Info) (out []sample.Load, er
 				return nil, item.Wrap(err)
 			}
 			if l = info.Fill(l); slices.Contains(out, l) {
-				return nil, item.Errorf("load %v stands twice", l)
+				return nil, item.Errorf("load %v is given twice", l)
 			}
 			out = append(out, l)
 		}

@@ -88,8 +88,8 @@ type Entry struct {
 	Loads     []sample.Load
 	Scenarios []topo.Scenario
 	Window    workload.Window
-	// Beside is what a trial takes beside network and window.
-	Beside time.Duration
+	// Extra is what a trial takes besides network and window.
+	Extra time.Duration
 	// OnlyIPv4 says why the workload cannot speak IPv6; "" where it can.
 	OnlyIPv4 string
 	// Networks and Kernels limit the workload to some of the experiment's
@@ -139,8 +139,8 @@ type Planned struct {
 	Window workload.Window
 	// Windows is how many windows a build has; where the run chooses, that it begins with.
 	Windows int
-	// Beside is what a trial takes beside its window and the half second in which most networks stand.
-	Beside time.Duration
+	// Extra is what a trial takes besides its window and the half second in which most networks stand.
+	Extra time.Duration
 	// Least is the number of repetitions that the cell has whatever they tell.
 	Least int
 	// Unsupported says why the network cannot run in the scenario; "" if it can.
@@ -165,7 +165,7 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 					if claimed(cell) {
 						least = max(least, e.Repeat.Claims)
 					}
-					out = append(out, Planned{cell, entry.Window, e.Repeat.windowsOf(entry), entry.Beside + networks[n.Name].Beside,
+					out = append(out, Planned{cell, entry.Window, e.Repeat.windowsOf(entry), entry.Extra + networks[n.Name].Extra,
 						least, why})
 				}
 			}
@@ -178,7 +178,7 @@ func (e Experiment) Cells(networks map[string]network.Info) []Planned {
 // the run chooses two, but for a workload that takes long apart from each of its windows, and
 // where cells share a build, which so costs each of them next to nothing.
 func (r Repeat) windowsOf(e Entry) int {
-	if !r.Shared && r.Windows == ChooseWindows && e.Beside <= e.Window.Warmup+e.Window.Duration {
+	if !r.Shared && r.Windows == ChooseWindows && e.Extra <= e.Window.Warmup+e.Window.Duration {
 		return 2
 	}
 	return max(r.Windows, 1)

@@ -149,7 +149,7 @@ type variant struct {
 // applied is an application.
 type applied struct {
 	Name      string  `yaml:"name" is:"app" key:"needed" doc:"name for --app, which no shipped application has"`
-	Workloads []piece `yaml:"workloads" key:"needed" doc:"workloads that stand for the application"`
+	Workloads []piece `yaml:"workloads" key:"needed" doc:"workloads that represent the application"`
 	Bounds    []held  `yaml:"bounds,omitempty,flow" doc:"bounds that a network must keep to be recommended" default:"none"`
 }
 

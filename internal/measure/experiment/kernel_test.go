@@ -75,8 +75,8 @@ func TestKernelOfAll(t *testing.T) {
 		"networks: [{name: a, kernel: xen}]":                 `e.yaml:2: networks[0].kernel: unknown kernel "xen"`,
 		"networks: [{name: a, kernal: uml}]":                 `did you mean "kernel"?`,
 		"networks: [{kernel: uml}]":                          "missing key",
-		"networks: [a, {name: a}]":                           `network "a" stands twice`,
-		"kernel: uml\nnetworks: [a, {name: a, kernel: uml}]": `network "a" stands twice on the kernel uml`,
+		"networks: [a, {name: a}]":                           `network "a" is given twice`,
+		"kernel: uml\nnetworks: [a, {name: a, kernel: uml}]": `network "a" is given twice on the kernel uml`,
 	} {
 		if _, err := experiment.Parse("e.yaml", strings.NewReader("name: x\n"+text+"\nworkloads: [tcp]"),
 			withKernels()); err == nil || !strings.Contains(err.Error(), want) {

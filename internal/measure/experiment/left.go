@@ -11,7 +11,7 @@ import (
 )
 
 // abridged returns the document with what quick entries leave out of the
-// counterparts of its figures and tables said beside each.
+// counterparts of its figures and tables said alongside each.
 func (e Experiment) abridged(quick []Entry) *paper.Paper {
 	if e.Paper == nil {
 		return nil

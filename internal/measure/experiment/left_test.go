@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// TestQuickSaysWhatItLeaves: beside each exhibit stands what its counterpart lacks
+// TestQuickSaysWhatItLeaves: each exhibit says what its counterpart lacks
 // by the quick variant, and nothing where it lacks nothing.
 func TestQuickSaysWhatItLeaves(t *testing.T) {
 	e := parse(t, `name: x

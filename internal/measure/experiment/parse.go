@@ -102,7 +102,7 @@ func (d *draft) network(v config.Value, in *custom, read func() error) error {
 	case in.CNI != "" && badName != nil: // results keep the list under that name
 		return v.Wrap(badName)
 	case in.CNI != "":
-		l := network.List{Path: d.beside(in.CNI), Route: network.Route(in.Route)}
+		l := network.List{Path: d.relative(in.CNI), Route: network.Route(in.Route)}
 		n = Network{Name: in.Name, Find: l.String()}
 	}
 	on := ""
@@ -110,14 +110,14 @@ func (d *draft) network(v config.Value, in *custom, read func() error) error {
 		n.Kernel, on = d.file.Kernel, " on the kernel "+d.file.Kernel
 	}
 	if slices.ContainsFunc(d.exp.Networks, func(o Network) bool { return o.Name == n.Name && o.Kernel == n.Kernel }) {
-		return v.Errorf("network %q stands twice%s", n.Name, on)
+		return v.Errorf("network %q is given twice%s", n.Name, on)
 	}
 	d.exp.Networks = append(d.exp.Networks, n)
 	return v.Wrap(d.catalogue.Network(n.Find))
 }
 
-// beside is a path that the file has, which is relative to its directory.
-func (d *draft) beside(path string) string {
+// relative is a path that the file has, which is relative to its directory.
+func (d *draft) relative(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
