@@ -156,7 +156,7 @@ soak: build plugins ## bench 128 pairs, kill a bench and agents 100 times each, 
 	$(SUDO) bin/pathwise drill soak-steering --out results/soak-steering-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: agree
-agree: build plugins ## hold our generators beside iperf3, sockperf, netperf and wrk on one core: a quarter of an hour, on an idle machine
+agree: build plugins ## hold our generators against iperf3, sockperf, netperf and wrk on one core: a quarter of an hour, on an idle machine
 	$(SUDO) $(PIN) bin/pathwise bench --file generators --out results/generators-$$(date +%Y%m%d-%H%M%S)
 	PATHWISE_ROUNDS=$(or $(ROUNDS),5) $(PIN) $(AGREE) ./internal/measure/workload/http
 
@@ -165,7 +165,7 @@ aa: build plugins ## hold compare to what it promises: RUNS (10) runs of REPETIT
 	$(SUDO) scripts/aa.sh $(or $(RUNS),10) $(or $(REPETITIONS),10)
 
 .PHONY: agree-bench
-agree-bench: build plugins ## hold bench beside iperf3 and sockperf run by hand, on every network: half an hour
+agree-bench: build plugins ## hold bench against iperf3 and sockperf run by hand, on every network: half an hour
 	PATHWISE_ROUNDS=$(or $(ROUNDS),6) $(AGREE) ./cmd/pathwise
 
 # On several cores the scheduler decides what is compared: client and server on one, or

@@ -109,8 +109,8 @@ func TestNamedPages(t *testing.T) {
 	}
 }
 
-// TestPlainWords keeps words out of the docs that a reader of the field's papers and
-// manuals does not meet.
+// TestPlainWords keeps words out of docs, code and experiments that a reader of the field's
+// papers and manuals does not meet.
 func TestPlainWords(t *testing.T) {
 	odd := regexp.MustCompile(`(?i)[^\n]*\b(stands|anew|beside|whoever|in\s+vain)\b`)
 	for path, text := range pages(t) {
@@ -118,6 +118,32 @@ func TestPlainWords(t *testing.T) {
 			t.Errorf("%s: %s", path, line)
 		}
 	}
+	for _, path := range slices.Concat(sources(t, "cmd"), sources(t, "experiments"), sources(t, "internal"),
+		sources(t, "scripts"), sources(t, "stamp"), sources(t, "tools")) {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range odd.FindAllString(string(raw), -1) {
+			t.Errorf("%s: %s", path, line)
+		}
+	}
+}
+
+// sources returns the files under a directory that somebody wrote.
+func sources(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	written := []string{".go", ".c", ".h", ".sh", ".yaml", ".txtar", ".html", ".css"}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && slices.Contains(written, filepath.Ext(path)) {
+			out = append(out, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // groups returns what the first group of a pattern matches in some files, sorted, each once.

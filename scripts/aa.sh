@@ -29,7 +29,7 @@ command -v jq nft >/dev/null || { echo "aa: needs jq and nft" >&2; exit 1; }
 
 cat >"$dir/plugins/pw-rules" <<'EOF'
 #!/bin/bash
-# A CNI plugin of scripts/aa.sh: RULES of the file beside it become nftables rules in the pod.
+# A CNI plugin of scripts/aa.sh: RULES of the file alongside it become nftables rules in the pod.
 set -euo pipefail
 config=$(cat)
 case $CNI_COMMAND in

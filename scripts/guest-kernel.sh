@@ -12,7 +12,7 @@ die() {
 	exit 1
 }
 
-# newest prints the package of the kernel that the metapackage stands for.
+# newest prints the package of the kernel that the metapackage represents.
 newest() {
 	LC_ALL=C apt-cache depends --important linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: *//p' | head -n 1
 }
@@ -29,7 +29,7 @@ main() {
 		apt-get -q update >/dev/null 2>&1 || say "could not fetch the package lists (run as root to)"
 		package=$(newest)
 	fi
-	[ -n "$package" ] || die "there is no package linux-image-cloud-amd64 here: name a kernel of yours by PATHWISE_QEMU_KERNEL, with its modules in ../lib/modules beside it"
+	[ -n "$package" ] || die "there is no package linux-image-cloud-amd64 here: name a kernel of yours by PATHWISE_QEMU_KERNEL, with its modules in ../lib/modules alongside it"
 	release=${package#linux-image-}
 	into=$1
 	if [ -e "$into/boot/vmlinuz-$release" ] && [ -e "$into/lib/modules/$release/modules.dep" ]; then

@@ -134,7 +134,7 @@ func TestRefusals(t *testing.T) {
 		(told[1].Ahead+3*time.Second).Abs() > time.Microsecond || (told[2].Ahead-5*time.Second).Abs() > time.Microsecond {
 		t.Errorf("%+v", told)
 	}
-	// A session that stands is answered though a clock is set, but its orders are not taken.
+	// A session that is up is answered though a clock is set, but its orders are not taken.
 	b.reflect(b.probe(SendOptions{}))
 	fresh := b.now
 	b.now = b.now.Add(time.Minute)

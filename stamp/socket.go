@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ancillary is what the kernel tells of a received packet, beside its bytes.
+// ancillary is what the kernel tells of a received packet, alongside its bytes.
 type ancillary struct {
 	ttl  int        // TTL or hop limit, -1 if not told
 	tos  int        // DSCP and ECN, -1 if not told

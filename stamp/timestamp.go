@@ -79,7 +79,7 @@ func EstimateError(synchronized bool, f Format, by time.Duration) ErrorEstimate 
 // Synchronized reports whether the clock was synchronised to UTC.
 func (e ErrorEstimate) Synchronized() bool { return e&bitS != 0 }
 
-// Format is that of the timestamps beside the estimate.
+// Format is that of the timestamps alongside the estimate.
 func (e ErrorEstimate) Format() Format {
 	if e&bitZ != 0 {
 		return PTP

@@ -44,7 +44,7 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	if os.Getenv("PATHWISE_KILLS") == "" {
-		// Tests of other packages run beside this one and share /run/netns,
+		// Tests of other packages run alongside this one and share /run/netns,
 		// whose mount comes and goes with the last namespace.
 		if err := errors.Join(netns.Prepare(), netns.Create("pw-t-hold")); err != nil {
 			t.Fatal(err)

@@ -93,7 +93,7 @@ func (f *faults) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.drop, "drop", "", "lose everything: in, out or both")
 	cmd.Flags().StringVar(&f.loss, "loss", "", "lose a share of what goes in and of what goes out: 1%")
 	cmd.Flags().DurationVar(&f.delay, "delay", 0, "hold up what goes out")
-	cmd.Flags().DurationVar(&f.jitter, "jitter", 0, "vary --delay by up to this much, for each packet anew")
+	cmd.Flags().DurationVar(&f.jitter, "jitter", 0, "vary --delay by up to this much, independently for each packet")
 	cmd.Flags().StringVar(&f.reorder, "reorder", "", "share of packets that --delay does not hold up: 1%")
 	cmd.Flags().StringVar(&f.direction, "direction", "",
 		"what --rate, --loss, --delay, --jitter and --reorder act on: in, out or both")

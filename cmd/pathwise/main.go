@@ -32,7 +32,7 @@ func main() {
 	if err != nil {
 		self = os.Args[0]
 	}
-	// "make plugins" puts flanneld beside the executable.
+	// "make plugins" puts flanneld next to the executable.
 	if err := os.Setenv("PATH", os.Getenv("PATH")+string(os.PathListSeparator)+filepath.Dir(self)); err != nil {
 		fmt.Fprintf(os.Stderr, "pathwise: %v\n", err)
 		os.Exit(1)

@@ -169,7 +169,7 @@ func printQualities(w io.Writer, rows []networkRow, o report.Options) error {
 }
 
 // azureModes says where the rest of Suo et al.'s table is.
-const azureModes = `The modes of containers in Microsoft Azure that Suo et al. (2018) list beside
+const azureModes = `The modes of containers in Microsoft Azure that Suo et al. (2018) list alongside
 these (NAT, transparent, overlay, L2Bridge, L2Tunnel) are drivers of Docker on
 Windows and of a cloud's switch: documentation only, nothing here runs them.
 Nearest in kind are docker-nat, docker-macvlan (transparent) and docker-overlay.`

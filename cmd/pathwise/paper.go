@@ -40,7 +40,7 @@ func completePapers(*cobra.Command, []string, string) ([]cobra.Completion, cobra
 	return append(experiments.Papers(), allPapers), cobra.ShellCompDirectiveNoFileComp
 }
 
-// allPapers stands for every shipped document on the command line.
+// allPapers represents every shipped document on the command line.
 const allPapers = "all"
 
 // readPaper reads the experiment that repeats a document's study: a file, or

@@ -52,7 +52,7 @@ func workloadsCommand(e env) *cobra.Command {
 	return cmd
 }
 
-// generator is the program alone; what it counts stands behind it in Tool.
+// generator is the program alone; what it counts is behind it in Tool.
 func generator(tool string) string {
 	if i := strings.IndexAny(tool, ":,;"); i > 0 {
 		return tool[:i]

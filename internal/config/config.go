@@ -125,7 +125,7 @@ func (v Value) Fields(known map[string]Field, required ...string) error {
 			return (Value{v.file, child.key, name}).Errorf("unknown key%s", suggest(name.Value, known))
 		}
 		if seen[name.Value] {
-			return (Value{v.file, child.key, name}).Errorf("key stands twice")
+			return (Value{v.file, child.key, name}).Errorf("key is given twice")
 		}
 		seen[name.Value] = true
 		if err := child.Wrap(read(child)); err != nil {

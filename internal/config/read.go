@@ -148,7 +148,7 @@ func (r Reader) list(v Value, dst reflect.Value, f field) error {
 		}
 		for i := range dst.Len() {
 			if x.Kind() != reflect.Struct && x.Comparable() && !f.repeats && x.Equal(dst.Index(i)) {
-				return item.Errorf("%v stands twice", x)
+				return item.Errorf("%v is given twice", x)
 			}
 		}
 		dst.Set(reflect.Append(dst, x))

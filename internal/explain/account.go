@@ -78,7 +78,7 @@ type Account struct {
 	Machine Modes   `json:"machine"`
 	Cores   []Modes `json:"cores,omitempty"`
 	// Lab is the CPU time of the lab alone per unit of work, in CPU-seconds: that of
-	// pods and hosts, without the underlay, which stands for a wire.
+	// pods and hosts, without the underlay, which represents a wire.
 	Lab float64 `json:"lab_per_work"`
 	// LabShare is the lab's part of the machine's time, Outside what was neither its
 	// nor idle, and Others the part of programs outside: without the kernel's own threads,
@@ -184,7 +184,7 @@ func (a *Account) work(total Record) float64 {
 	return 0
 }
 
-// attribute goes through the stacks. A sample stands for its part of the time
+// attribute goes through the stacks. A sample represents its part of the time
 // that the cores had: a virtual machine that was not run misses ticks.
 func (a *Account) attribute(t *Table, profiles []Profile, total Record, work float64) {
 	merged := map[string]int{}
@@ -260,7 +260,7 @@ func (a *Account) merge(index map[string]int, s Stack) {
 	a.Stacks = append(a.Stacks, s)
 }
 
-// inTunnel reports whether a tunnel's function stands in the stack, above no
+// inTunnel reports whether a tunnel's function is in the stack, above no
 // interrupt or softirq: what it calls is done for it.
 func (t *Table) inTunnel(frames []string) bool {
 	for i := len(frames) - 1; i >= 0; i-- {

@@ -32,7 +32,7 @@ func TestBound(t *testing.T) {
 		want   Bound
 		says   string
 	}{
-		"nothing stands out": {func(*Situation) {}, ByCPU,
+		"nothing is conspicuous": {func(*Situation) {}, ByCPU,
 			"net: bound by the CPU: 2 cores have no time left (0 % idle); 1 CPU-s per GB, 2 times host's: copy 30 %, transport 28 %, device 22 %, " +
 				"and most of what it adds is device (0.22); packets of 44 kB on average (30.4 segments each) against 48 kB."},
 		"the baseline itself": {func(s *Situation) { s.Network, s.Lab = "host", 0.5 }, ByCPU, "0.5 CPU-s per GB: copy 30 %"},
@@ -81,9 +81,9 @@ func TestBound(t *testing.T) {
 		"other programs": {func(s *Situation) { s.Others, s.LabShare = 0.41, 0.57 }, ByOthers,
 			"net: cannot be told on this busy machine: programs outside the lab took 41 % of it, the lab 57 %; measure again while it is idle; 1 CPU-s"},
 		"the kernel's own threads": {func(s *Situation) { s.Outside, s.Others = 0.41, 0.01 }, ByCPU, "no time left"},
-		"programs beside a guest": {func(s *Situation) { s.Limits.Host = &Host{Others: 0.6, Idle: 0.02} }, ByOthers,
-			"programs beside the guest took 60 % of its host"},
-		"programs beside a guest on a host with time left": {func(s *Situation) {
+		"programs alongside a guest": {func(s *Situation) { s.Limits.Host = &Host{Others: 0.6, Idle: 0.02} }, ByOthers,
+			"programs alongside the guest took 60 % of its host"},
+		"programs alongside a guest on a host with time left": {func(s *Situation) {
 			s.Limits.Host = &Host{Others: 0.3,
 				Idle: 0.4}
 		}, ByCPU, "no time left"},

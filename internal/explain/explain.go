@@ -39,7 +39,7 @@ const (
 	// Shared is what client and server have in common: the host of both, or
 	// the namespace of both on the networks host and container.
 	Shared Place = "shared"
-	// Underlay is what stands for the wire.
+	// Underlay is what represents the wire.
 	Underlay Place = "underlay"
 	// Outside is what is not the lab's: other programs, the kernel's own threads.
 	Outside Place = "outside"
@@ -102,7 +102,7 @@ const (
 	Received  = "received"
 )
 
-// Record is what is known of one trial beside its stacks.
+// Record is what is known of one trial besides its stacks.
 type Record struct {
 	sample.Cell
 	Repetition int `json:"repetition"`

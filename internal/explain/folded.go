@@ -20,7 +20,7 @@ const heads = 4
 //	cpu0;softirq;server;iperf3;entry_SYSCALL_64_after_hwframe;do_syscall_64 12
 //
 // The first four elements are the core, the context, the place and the process;
-// frames follow, the root first; the number of samples stands at the end.
+// frames follow, the root first; the number of samples is at the end.
 func WriteFolded(w io.Writer, stacks []Stack) error { return writeFolded(w, "", stacks) }
 
 // WriteFoldedUnder writes stacks without their cores, under a common root such
@@ -63,7 +63,7 @@ func clean(name string) string {
 	return name
 }
 
-// ReadFolded reads what WriteFolded wrote; name stands in errors.
+// ReadFolded reads what WriteFolded wrote; name is used in errors.
 func ReadFolded(name string, r io.Reader) ([]Stack, error) {
 	var out []Stack
 	scan := bufio.NewScanner(r)
@@ -128,7 +128,7 @@ func Pack(stacks []Stack) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Unpack reads what Pack returned; name stands in errors.
+// Unpack reads what Pack returned; name is used in errors.
 func Unpack(name string, packed []byte) ([]Stack, error) {
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

@@ -191,7 +191,7 @@ func (s Situation) busy() (Bound, string) {
 		took = append(took, fmt.Sprintf("its hypervisor gave %s of it to others", percent(s.Machine.Steal)))
 	}
 	if h := s.Limits.Host; h != nil && h.Idle < hostBusy {
-		took = append(took, fmt.Sprintf("programs beside the guest took %s of its host", percent(h.Others)))
+		took = append(took, fmt.Sprintf("programs alongside the guest took %s of its host", percent(h.Others)))
 	}
 	if s.Others >= 0.001 || len(took) == 0 {
 		took = append(took, fmt.Sprintf("programs outside the lab took %s of it", percent(s.Others)))

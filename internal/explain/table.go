@@ -63,7 +63,7 @@ type Table struct {
 // DefaultTable is the table of the package, stages.txt.
 func DefaultTable() (*Table, error) { return ParseTable("stages.txt", stagesText) }
 
-// ParseTable reads a table; name stands in errors. The format is explained at
+// ParseTable reads a table; name is used in errors. The format is explained at
 // the beginning of stages.txt.
 func ParseTable(name, text string) (*Table, error) {
 	t := &Table{docs: map[Stage]string{}, exact: map[string]entry{}, known: map[string]entry{}}
@@ -109,7 +109,7 @@ func (t *Table) add(stage Stage, line string, n int) error {
 		return nil
 	}
 	if old, ok := t.exact[line]; ok {
-		return fmt.Errorf("%s stands in line %d already", line, old.order)
+		return fmt.Errorf("%s is in line %d already", line, old.order)
 	}
 	t.exact[line] = e
 	return nil

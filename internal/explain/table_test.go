@@ -116,7 +116,7 @@ func TestParseTable(t *testing.T) {
 		"[a] b\n\nx y\n":                 "x:3: expected the name",
 		"[a]\n":                          "x:1: expected [stage] and what it is",
 		"[a] b\nx*y*z\n":                 "x:2: expected the name",
-		"[a] b\nx\n[c] d\nx\n":           "x:4: x stands in line 2 already",
+		"[a] b\nx\n[c] d\nx\n":           "x:4: x is in line 2 already",
 		"[a] b\n=\n":                     "x:2: expected the name",
 		"~x\n[a] b\ny\n":                 "",
 		"# nothing but a comment\n[a] b": "",

@@ -208,7 +208,7 @@ func zombie(pid int) bool {
 	if err != nil {
 		return true
 	}
-	// The state follows the command, which stands in parentheses and may hold some.
+	// The state follows the command, which is in parentheses and may hold some.
 	_, rest, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte{' '})
 	return bytes.HasPrefix(rest, []byte("Z")) || bytes.HasPrefix(rest, []byte("X"))
 }

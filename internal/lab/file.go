@@ -29,7 +29,7 @@ type reader struct {
 	agents string
 }
 
-// ParseFile reads a lab file; name stands in errors, find is the catalogue.
+// ParseFile reads a lab file; name is used in errors, find is the catalogue.
 func ParseFile(name string, r io.Reader, find func(string) (network.Network, error)) (File, error) {
 	root, err := config.Parse(name, r)
 	if err != nil {

@@ -43,7 +43,7 @@ func (s Spec) checkVMs() error {
 		case v.On < 1 || v.On > s.Hosts:
 			return badField(key+".on", "%d is out of range: expected the number of a machine, 1 to %d", v.On, s.Hosts)
 		case seen[v.Host]:
-			return badField(key+".host", "host %d stands twice", v.Host)
+			return badField(key+".host", "host %d is given twice", v.Host)
 		}
 		seen[v.Host] = true
 	}

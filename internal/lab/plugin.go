@@ -31,7 +31,7 @@ func cniClient(dir, hostNetns string, path []string) *libcni.CNIConfig {
 	return libcni.NewCNIConfigWithCacheDir(path, filepath.Join(dir, "cni-cache"), &pluginExec{netns: hostNetns, dir: dir})
 }
 
-// pluginExec runs CNI plugins inside a host, "" being this machine. It stands in for libcni's own
+// pluginExec runs CNI plugins inside a host, "" being this machine. It replaces libcni's own
 // executor, which would run them in the caller's namespace.
 type pluginExec struct {
 	netns, dir string
@@ -153,7 +153,7 @@ func runDelete(ctx context.Context, dir, lab string, d deletion) error {
 	return nil
 }
 
-// DefaultCNIPath returns where CNI plugins are looked for: CNI_PATH, then beside
+// DefaultCNIPath returns where CNI plugins are looked for: CNI_PATH, then alongside
 // the pathwise executable, then where distributions put them.
 func DefaultCNIPath(self string) []string {
 	var out []string

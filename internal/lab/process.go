@@ -49,7 +49,7 @@ func (p *programs) Run(ctx context.Context, ns string, argv ...string) ([]byte, 
 	return res.Stdout, err
 }
 
-// run runs the program on this kernel, with env beside the environment.
+// run runs the program on this kernel, with env besides the environment.
 func (p *programs) run(ctx context.Context, ns string, argv []string, env ...string) (program.Result, error) {
 	cmd, err := p.command(ctx, argv)
 	if err != nil {
@@ -142,7 +142,7 @@ func (p *programs) failed() error {
 	return nil
 }
 
-// errEnded stands in for the error of a daemon that ended well, but too soon.
+// errEnded replaces the error of a daemon that ended well, but too soon.
 var errEnded = errors.New("not running")
 
 // InVM returns the host, one that is a virtual machine, and there the namespace of

@@ -57,7 +57,7 @@ const (
 	opClock    = "clock"
 )
 
-// Share is the part of a lab that stands in a virtual machine, as seen from within:
+// Share is the part of a lab that is in a virtual machine, as seen from within:
 // one host with its pods. The lab outside asks for one operation after the other;
 // what it asks for is done by the same code as on its own kernel.
 type Share struct {

@@ -120,7 +120,7 @@ func (s Spec) Check() error {
 func checkNames(key string, names []string) error {
 	for i, n := range names {
 		if slices.Contains(names[:i], n) {
-			return badField(fmt.Sprintf("%s[%d]", key, i), "network %s stands twice", n)
+			return badField(fmt.Sprintf("%s[%d]", key, i), "network %s is given twice", n)
 		}
 	}
 	return nil
@@ -161,7 +161,7 @@ func (s Spec) checkPods() error {
 			return &FieldError{key + ".name", err}
 		}
 		if seen[p.Name] {
-			return badField(key+".name", "%q stands twice: expected a name of its own for each pod", p.Name)
+			return badField(key+".name", "%q is given twice: expected a name of its own for each pod", p.Name)
 		}
 		seen[p.Name] = true
 		if p.Host < 1 || p.Host > s.Hosts {

@@ -9,7 +9,7 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
-// underlayPort is the way from the machine that stands for the underlay to the
+// underlayPort is the way from the machine that represents the underlay to the
 // underlay's bridge, whose port has the machine's name and "u".
 const underlayPort = "und0"
 

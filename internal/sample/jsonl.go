@@ -117,7 +117,7 @@ func chain(prev string, body []byte) string {
 // maxLine bounds one line of a result: a trial with its histogram is a few kB.
 const maxLine = 16 << 20
 
-// Read decodes a samples.jsonl. name stands in errors, which all begin
+// Read decodes a samples.jsonl. name is used in errors, which all begin
 // "name:line:". It returns what it could read before an error, the checksum
 // of the last good line and the offset after it, for Resume.
 func Read(name string, r io.Reader) (res Results, sum string, good int64, err error) {

@@ -19,7 +19,7 @@ type Aspect string
 const (
 	Performance Aspect = "performance"
 	Robustness  Aspect = "robustness"
-	// Cost is shown beside the ranking, and not summed into it.
+	// Cost is shown alongside the ranking, and not summed into it.
 	Cost Aspect = "cost"
 )
 
@@ -69,7 +69,7 @@ func Metrics() []Metric {
 		{LatencyP999, "s", Lower, Performance, "99.9th percentile of the same"},
 		{LatencyMean, "s", Lower, Performance, "mean of the same"},
 		{LatencyIdle, "s", Lower, Performance, "median round trip on the path before it is loaded"},
-		{LatencyLoaded, "s", Lower, Performance, "median round trip beside streams that fill the path both ways"},
+		{LatencyLoaded, "s", Lower, Performance, "median round trip alongside streams that fill the path both ways"},
 		{LatencyGrowth, "ratio", Lower, Performance, "latency_loaded over latency_idle"},
 		{ThroughputDown, "bit/s", Higher, Performance, "payload that clients got from servers while both sent, all pairs together"},
 		{ThroughputUp, "bit/s", Higher, Performance, "payload that servers got from clients while both sent, all pairs together"},

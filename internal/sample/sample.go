@@ -158,7 +158,7 @@ type Phases struct {
 	// Window: measured.
 	Window float64 `json:"window"`
 	// Loaded: from the first generator's start to the last one's end, warm-ups, windows and
-	// what is beside them.
+	// what is alongside them.
 	Loaded float64 `json:"loaded,omitempty"`
 	// Teardown: removing the lab.
 	Teardown float64 `json:"teardown"`

@@ -28,7 +28,7 @@ func TestHomogeneityKeepsItsLevel(t *testing.T) {
 	}
 }
 
-// A difference well beyond the scatter is found, also beside a group that scatters ten times as much.
+// A difference well beyond the scatter is found, also alongside a group that scatters ten times as much.
 func TestHomogeneityFindsADifference(t *testing.T) {
 	r := rand.New(rand.NewPCG(43, 44))
 	found := 0

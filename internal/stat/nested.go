@@ -52,7 +52,7 @@ func ComponentsOf(cells []Nested) (c Components) {
 }
 
 // Split is how many windows of a build make the mean over builds the most precise for the
-// time spent, where a build costs as much beside its windows and a window costs window:
+// time spent, where a build costs as much alongside its windows and a window costs window:
 // sqrt(build/window * within/between) (Cochran 1977, section 10.6), 1 to most.
 func (c Components) Split(build, window float64, most int) int {
 	if c.Between == 0 {

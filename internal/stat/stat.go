@@ -55,7 +55,7 @@ type Interval struct {
 	// Method names how it was made: one of the constants above.
 	Method string
 	// Borrowed is how many degrees of freedom its spread has from other comparisons
-	// (see Prior), beside its own.
+	// (see Prior), alongside its own.
 	Borrowed float64
 	Warnings []Warning
 }

@@ -56,7 +56,7 @@ func Welch(a, b []float64) Test {
 // Holm adjusts p-values for their number, so that the chance of one false
 // rejection among all is at most the level to which the results are compared
 // (Holm 1979), however the tests depend on each other. The order is kept. NaN
-// stands for a test that was not made: it stays NaN and is not counted.
+// represents a test that was not made: it stays NaN and is not counted.
 func Holm(p []float64) []float64 {
 	out := slices.Repeat([]float64{math.NaN()}, len(p))
 	order := ascending(p)

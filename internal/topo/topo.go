@@ -161,7 +161,7 @@ type Scenario struct {
 	Kernel string `json:"kernel,omitempty"`
 }
 
-// String is the scenario in one word, as it stands in keys and tables.
+// String is the scenario in one word, as it is in keys and tables.
 func (s Scenario) String() string {
 	out := string(s.Placement)
 	if s.Pairs != 1 {
@@ -262,7 +262,7 @@ type Host struct {
 	// Control is the namespace from which the virtual machine is spoken to, over a
 	// device that is on none of the lab's networks.
 	Control string `json:"control,omitempty"`
-	// Machine is the number of the physical machine that the host is or stands on;
+	// Machine is the number of the physical machine that the host is or runs on;
 	// 0 where the lab makes no difference.
 	Machine int `json:"machine,omitempty"`
 }
@@ -290,7 +290,7 @@ type Pod struct {
 	// Agent: the pod is the steering agent's own, for its probes, and runs no
 	// application.
 	Agent bool `json:"agent,omitempty"`
-	// Host is the index of the host that the pod stands on.
+	// Host is the index of the host that the pod is on.
 	Host int `json:"host"`
 	// Netns is the name of the pod's network namespace. Pods of the networks
 	// host and container share one with their host or with one another.

@@ -1,7 +1,7 @@
 // Command flanneld is flannel's daemon with the backends that Pathwise's lab
 // runs: vxlan, host-gw, udp and extension, with subnets kept in etcd.
 //
-// Everything that moves packets is flannel's own code. This main stands in for
+// Everything that moves packets is flannel's own code. This main replaces
 // flannel's because that one also imports the Tencent Cloud backend, whose
 // dependency cannot be fetched. It differs in two ways: it waits for etcd and
 // for the network's configuration instead of asking once a second, and it does

@@ -9,7 +9,7 @@ import (
 	"github.com/flannel-io/flannel/pkg/subnet"
 )
 
-// registerUDP stands in for flannel's UDP backend, which needs cgo.
+// registerUDP replaces flannel's UDP backend, which needs cgo.
 func registerUDP() {
 	backend.Register("udp", func(subnet.Manager, *backend.ExternalInterface) (backend.Backend, error) {
 		return nil, errors.New("this flanneld was built without a C compiler: install gcc and libc6-dev and build it again")

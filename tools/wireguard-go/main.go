@@ -1,8 +1,8 @@
 // Command pathwise-wireguard-go runs one device of wireguard-go in the foreground,
 // configured from a file.
 //
-// Everything that handles packets is wireguard-go's own code. This main stands in
-// for wireguard-go's, which takes its configuration by a socket in
+// Everything that handles packets is wireguard-go's own code. This main replaces
+// wireguard-go's, which takes its configuration by a socket in
 // /var/run/wireguard that is named after the device: all labs of a machine, and
 // all hosts of a lab, would share it.
 package main

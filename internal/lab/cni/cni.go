@@ -76,7 +76,7 @@ func parse(args *skel.CmdArgs) (*plan, error) {
 			name = fmt.Sprintf("net%d", i)
 		}
 		if seen[name] {
-			return nil, invalid(fmt.Sprintf("attachments[%d].ifName: %q stands twice", i, name))
+			return nil, invalid(fmt.Sprintf("attachments[%d].ifName: %q is given twice", i, name))
 		}
 		seen[name] = true
 		// libcni checks both with ADD alone, but makes files' names of them with DEL too.

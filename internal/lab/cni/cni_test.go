@@ -197,7 +197,7 @@ func TestRefusesBadConfigurations(t *testing.T) {
 		attachments []map[string]any
 	}{
 		{"attachments: expected at least one network", nil},
-		{`attachments[1].ifName: "eth0" stands twice`,
+		{`attachments[1].ifName: "eth0" is given twice`,
 			[]map[string]any{bridged(dir, "a", "10.91.1.0/24"), {"ifName": "eth0", "conflist": map[string]any{}}}},
 		{"attachments[0].conflist", []map[string]any{{"conflist": map[string]any{"name": "x"}}}},
 	} {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrDefaultRoute: a network beside the default one wants everything sent to it.
+// ErrDefaultRoute: a network besides the default one wants everything sent to it.
 var ErrDefaultRoute = errors.New("it gives the pod a default route, which is the first network's alone: leave it out of the configuration list")
 
 // firstTable is the routing table before that of the pod's network number 1, and

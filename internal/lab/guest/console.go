@@ -24,7 +24,7 @@ func lastWords(dir string) string {
 			lines = append(lines, line)
 		}
 	}
-	// A panic's reason stands above its call trace.
+	// A panic's reason is above its call trace.
 	for i, line := range lines {
 		if strings.Contains(line, "Kernel panic") {
 			lines = lines[max(0, i-1) : i+1]

@@ -1,4 +1,4 @@
-// Package guest boots a kernel beside the host's own and runs one command in it:
+// Package guest boots a kernel alongside the host's own and runs one command in it:
 // for networks that the host's kernel cannot build. The guest's root file system
 // is the host's, read-only under a layer in memory, so that the same programs run
 // in it; its init is the pathwise executable itself.

@@ -156,7 +156,7 @@ func loadOrder(modules string, names []string) ([]string, error) {
 			if moduleName(file) != name {
 				continue
 			}
-			// modules.dep(5): what stands last is needed first.
+			// modules.dep(5): what is last is needed first.
 			needs := append([]string{file}, strings.Fields(rest)...)
 			for i := len(needs) - 1; i >= 0; i-- {
 				if !seen[needs[i]] {

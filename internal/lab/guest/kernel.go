@@ -16,7 +16,7 @@ const (
 	QEMU = "qemu"
 )
 
-// Host stands for the host's own kernel where kernels are named.
+// Host represents the host's own kernel where kernels are named.
 const Host = "host"
 
 // Names lists the kinds of guest kernels.
@@ -56,7 +56,7 @@ func (k Kernel) Works() bool { return len(k.Missing) == 0 }
 
 // Place is where kernels are looked for.
 type Place struct {
-	// Self is the pathwise executable; "make guest-kernel" puts kernels beside it.
+	// Self is the pathwise executable; "make guest-kernel" puts kernels next to it.
 	Self string
 	// Getenv reads the variables that name other kernels; nil means none.
 	Getenv func(string) string

@@ -20,7 +20,7 @@ type program struct {
 	env  []string
 	// files are the program's file descriptors from 3.
 	files []*os.File
-	// log takes its output, beside the guest's other files.
+	// log takes its output, alongside the guest's other files.
 	log string
 	// netns is where it runs; "" for this process's own namespace.
 	netns string

@@ -18,7 +18,7 @@ import (
 // qemuProgram is the emulator and virtual machine monitor.
 const qemuProgram = "qemu-system-x86_64"
 
-// kernelVariable names another kernel for QEMU; its modules lie beside it, in
+// kernelVariable names another kernel for QEMU; its modules are next to it, in
 // ../lib/modules.
 const kernelVariable = "PATHWISE_QEMU_KERNEL"
 

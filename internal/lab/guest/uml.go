@@ -86,7 +86,7 @@ func umlArguments(c Config, dir string) []string {
 		"rootfstype=hostfs", "rootflags=/", "ro", "init=" + c.Self,
 		fmt.Sprintf("mem=%dM", c.Memory>>20),
 		"con=null", "con0=null,fd:1", "con1=null", "quiet",
-		// Beside the guest's other files, and short: a socket's path has 108 bytes.
+		// Alongside the guest's other files, and short: a socket's path has 108 bytes.
 		"uml_dir=uml/", "umid=guest",
 	}
 	for i, n := range c.NICs {

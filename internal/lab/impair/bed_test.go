@@ -14,21 +14,21 @@ import (
 	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
-// bed is a host with two pods, pod and beside, and somebody who is far.
+// bed is a host with two pods, pod and near, and somebody who is far.
 type bed struct {
-	m                Impairer
-	eth0             Port
-	pod, beside, far end
+	m              Impairer
+	eth0           Port
+	pod, near, far end
 }
 
 // end is where datagrams are sent and counted.
 type end struct{ ns, addr string }
 
 const (
-	hostNS   = "pw-t-imp-h"
-	podNS    = "pw-t-imp-p"
-	besideNS = "pw-t-imp-b"
-	farNS    = "pw-t-imp-f"
+	hostNS = "pw-t-imp-h"
+	podNS  = "pw-t-imp-p"
+	nearNS = "pw-t-imp-b"
+	farNS  = "pw-t-imp-f"
 )
 
 // newBed makes pods attached by veth, where the host itself is the far end, or
@@ -38,7 +38,7 @@ func newBed(t testing.TB, kind string) *bed {
 	if err := netns.Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	names := []string{hostNS, podNS, besideNS, farNS}
+	names := []string{hostNS, podNS, nearNS, farNS}
 	t.Cleanup(func() {
 		var errs []error
 		for _, n := range names {
@@ -58,20 +58,20 @@ func newBed(t testing.TB, kind string) *bed {
 		}
 	}
 	b := &bed{m: Impairer{Pins: mountPins(t), Line: []string{self(t), LineArgument}}, eth0: Port{podNS, "eth0", hostNS},
-		pod: end{podNS, "10.92.0.1"}, beside: end{besideNS, "10.92.0.2"}, far: end{hostNS, "10.92.0.100"}}
+		pod: end{podNS, "10.92.0.1"}, near: end{nearNS, "10.92.0.2"}, far: end{hostNS, "10.92.0.100"}}
 	if kind == "macvlan" {
 		b.far.ns = farNS
 		pair(t, hostNS, "uplink", farNS, "eth0")
 		address(t, farNS, "eth0", b.far.addr)
-		for _, e := range []end{b.pod, b.beside} {
+		for _, e := range []end{b.pod, b.near} {
 			child(t, e)
 		}
 		return b
 	}
 	b.plug(t, "eth0", "v0")
-	pair(t, besideNS, "eth0", hostNS, "v2")
-	address(t, besideNS, "eth0", b.beside.addr)
-	ends(t, besideNS, "eth0", hostNS, "v2", b.beside.addr, b.far.addr)
+	pair(t, nearNS, "eth0", hostNS, "v2")
+	address(t, nearNS, "eth0", b.near.addr)
+	ends(t, nearNS, "eth0", hostNS, "v2", b.near.addr, b.far.addr)
 	return b
 }
 

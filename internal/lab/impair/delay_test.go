@@ -223,7 +223,7 @@ func TestLineEnds(t *testing.T) {
 	if f, _, err := b.m.InForce(b.eth0); err != nil || !slices.Contains(f.By, ByLine) {
 		t.Skipf("by %v: this kernel needs no delay line (%v)", f.By, err)
 	}
-	between(t, "beside", [2]int{1000, 1000}, b.count(t, b.beside, b.far))
+	between(t, "near", [2]int{1000, 1000}, b.count(t, b.near, b.far))
 	// The other pod on the device does not go over it.
 	if f, _, err := b.m.InForce(b.eth0); err != nil || f.Out.Passed+f.In.Passed > 500 {
 		t.Errorf("another's packets are held up: %+v %+v %v", f.In, f.Out, err)

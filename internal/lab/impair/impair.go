@@ -105,7 +105,7 @@ type Port struct {
 // of delay lines.
 type Impairer struct {
 	// Pins is a directory on a BPF file system. What is in force is recorded
-	// beside it.
+	// alongside it.
 	Pins string
 	// Line is the command that runs a delay line, where the kernel has no netem:
 	// it gets the port's three names and the directory of its socket as

@@ -41,9 +41,9 @@ func TestLossIsShareOfDatagrams(t *testing.T) {
 				}
 				between(t, tc.name+": out", tc.out, b.count(t, b.pod, b.far))
 				between(t, tc.name+": in", tc.in, b.count(t, b.far, b.pod))
-				// A pod beside it on the same device is not touched.
-				between(t, tc.name+": beside, out", [2]int{1000, 1000}, b.count(t, b.beside, b.far))
-				between(t, tc.name+": beside, in", [2]int{1000, 1000}, b.count(t, b.far, b.beside))
+				// A pod alongside it on the same device is not touched.
+				between(t, tc.name+": near, out", [2]int{1000, 1000}, b.count(t, b.near, b.far))
+				between(t, tc.name+": near, in", [2]int{1000, 1000}, b.count(t, b.far, b.near))
 			}
 			if left, err := filepath.Glob(filepath.Join(b.m.Pins, "impair-*")); err != nil || len(left) > 0 {
 				t.Errorf("pins left: %v %v", left, err)

@@ -24,7 +24,7 @@ const (
 	outOfPod way = "out"
 )
 
-// lose loses the given share of what goes that way. The program stands at the
+// lose loses the given share of what goes that way. The program is at the
 // head of its hook (tcx, Linux 6.6), before any other there, and is exchanged in
 // place where one is there already: nothing slips through in between.
 func (m Impairer) lose(p Port, w wire, dir way, share float64) error {

@@ -146,7 +146,7 @@ func TestReleaseBesideCreate(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for i := range 4 {
-		name := fmt.Sprintf("pw-t-%d-beside-%d", os.Getpid(), i)
+		name := fmt.Sprintf("pw-t-%d-next-%d", os.Getpid(), i)
 		wg.Go(func() {
 			for range 50 {
 				err := netns.Create(name)

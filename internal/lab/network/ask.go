@@ -100,7 +100,7 @@ func tryLink(kind string) error {
 	return nil
 }
 
-// tryChild creates a device that stands on another one.
+// tryChild creates a device that is on another one.
 func tryChild(kind string, attrs netlink.LinkAttrs) error {
 	parent, err := tryParent()
 	if err != nil {

@@ -68,9 +68,9 @@ type Info struct {
 	Closed bool `json:"closed,omitempty"`
 	// Baseline marks the network that the others are compared with.
 	Baseline bool `json:"baseline,omitempty"`
-	// Beside is about how much longer than the half second of most networks it takes
+	// Extra is about how much longer than the half second of most networks it takes
 	// to stand and to be ready, as to plan.
-	Beside time.Duration `json:"-"`
+	Extra time.Duration `json:"-"`
 	// Absent says what this machine, or the kernel that it was looked for on,
 	// lacks to build it at all; "" for the networks of the catalogue.
 	Absent string `json:"-"`

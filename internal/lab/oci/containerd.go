@@ -22,7 +22,7 @@ func ContainerdNeeds() []network.Need {
 		network.NeedProgram("mount", "mount")}
 }
 
-// Daemon is a containerd of a lab's own, beside that of the machine.
+// Daemon is a containerd of a lab's own, alongside that of the machine.
 type Daemon struct {
 	// Dir holds its state, its socket and its configuration.
 	Dir string

@@ -226,7 +226,7 @@ func startOf(pid int) string {
 	if err != nil {
 		return ""
 	}
-	// The command stands in parentheses and may hold spaces (proc(5)); starttime is
+	// The command is in parentheses and may hold spaces (proc(5)); starttime is
 	// field 22, the 20th after it.
 	f := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 	if len(f) < 20 || f[0] == "Z" || f[0] == "X" {

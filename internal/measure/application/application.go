@@ -1,4 +1,4 @@
-// Package application says what users run: which workloads stand for an
+// Package application says what users run: which workloads represent an
 // application, which of their figures matter and by how much, and which bounds a
 // network must keep.
 //
@@ -13,7 +13,7 @@ import (
 	"pathwise.dev/pathwise/internal/sample"
 )
 
-// Application is what a user runs, by the workloads that stand for it.
+// Application is what a user runs, by the workloads that represent it.
 type Application struct {
 	Name string `json:"name"`
 	// Parts are its workloads. Each has its weight, however many figures it has.
@@ -25,7 +25,7 @@ type Application struct {
 // Part is a workload of an application.
 type Part struct {
 	Workload string `json:"workload"`
-	// Weight is its share beside the other parts' weights.
+	// Weight is its share alongside the other parts' weights.
 	Weight float64 `json:"weight"`
 	// Metrics share the part's weight. The first one decides which load is the optimum.
 	Metrics []Metric `json:"metrics"`
@@ -40,7 +40,7 @@ type Part struct {
 	Load *sample.Load `json:"load,omitempty"`
 }
 
-// Metric is a figure with its share beside the part's other metrics.
+// Metric is a figure with its share alongside the part's other metrics.
 type Metric struct {
 	Name   string  `json:"name"`
 	Weight float64 `json:"weight"`
@@ -61,7 +61,7 @@ func (p Part) Takes(load sample.Load) bool {
 		(l.Size == 0 || l.Size == load.Size) && (l.Rate == 0 || l.Rate == load.Rate)
 }
 
-// Has tells whether a workload stands for the application.
+// Has tells whether a workload represents the application.
 func (a Application) Has(workload string) bool {
 	for _, p := range a.Parts {
 		if p.Workload == workload {

@@ -24,7 +24,7 @@ func TestEveryWorkloadBelongs(t *testing.T) {
 	for _, a := range application.Shipped() {
 		for _, p := range a.Parts {
 			if seen[p.Workload] {
-				t.Errorf("%s stands twice", p.Workload)
+				t.Errorf("%s is given twice", p.Workload)
 			}
 			seen[p.Workload] = true
 			if p.Weight != 1 {

@@ -189,7 +189,7 @@ func (c Claim) Places() []Where {
 func (c Claim) Check() error {
 	if c.Untested != "" {
 		if c.Test.tests() > 0 {
-			return errors.New("untested: stands beside a test: expected one or the other")
+			return errors.New("untested: is given with a test: expected one or the other")
 		}
 		return nil
 	}
@@ -267,7 +267,7 @@ func (o Order) check() error {
 	for _, group := range o {
 		for _, n := range group {
 			if seen[n] {
-				return fmt.Errorf("order: %s stands twice", n)
+				return fmt.Errorf("order: %s is given twice", n)
 			}
 			seen[n] = true
 		}

@@ -71,7 +71,7 @@ type Lack struct {
 	tried bool
 }
 
-// Judge holds claims against trials, in the claims' order. Each verdict stands
+// Judge holds claims against trials, in the claims' order. Each verdict is
 // by itself at the level of confidence: of many claims that sit just at the end
 // of their range some will be judged wrongly by chance. Recommend answers claims
 // of a choice.

@@ -176,7 +176,7 @@ func TestKernelsAreNotMixed(t *testing.T) {
 	if len(f) != 1 || f[0].Verdict != claim.Holds || f[0].Question.Scenario.Kernel != "uml-6.1" {
 		t.Errorf("got %+v", f)
 	}
-	// A failure is told beside what another kernel shows; that a kernel cannot is not.
+	// A failure is told alongside what another kernel shows; that a kernel cannot is not.
 	for status, n := range map[sample.Status]int{sample.Failed: 2, sample.Unsupported: 1} {
 		f = judge(t, c, speed("macvlan", 5, 5.1, 5), failed(speed("ipvlan-l3", 1), status, "no such device"),
 			guest("ipvlan-l3"), guest("macvlan"))
@@ -473,7 +473,7 @@ func TestCheck(t *testing.T) {
 		"more networks": {func(c *claim.Claim) { c.Networks = []string{"c"} }, "names its own"},
 		"short order":   {func(c *claim.Claim) { c.Test = claim.Test{Order: claim.Order{{"a"}}} }, "two networks or more"},
 		"order twice": {func(c *claim.Claim) { c.Test = claim.Test{Order: claim.Order{{"a"}, {"b", "a"}}} },
-			"a stands twice"},
+			"a is given twice"},
 		"overall trend": {func(c *claim.Claim) {
 			c.Overall, c.Networks, c.Test = true, []string{"a"}, claim.Test{Trend: &claim.Trend{Over: claim.Size}}
 		}, "overall"},

@@ -100,7 +100,7 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// TestUntested: the reason is the finding, and a test beside it a mistake.
+// TestUntested: the reason is the finding, and a test alongside it a mistake.
 func TestUntested(t *testing.T) {
 	f := judge(t, claim.Claim{ID: "x", Untested: "needs a network card"}, speed("a", 1))
 	if len(f) != 1 || f[0].Verdict != claim.NotTested || f[0].Lacks[0].Why != "needs a network card" {
@@ -109,7 +109,7 @@ func TestUntested(t *testing.T) {
 	c := over("a", "b", 1, 2)
 	c.Untested = "needs a network card"
 	if c.Check() == nil {
-		t.Error("a test beside the reason passes")
+		t.Error("a test alongside the reason passes")
 	}
 }
 

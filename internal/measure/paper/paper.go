@@ -34,7 +34,7 @@ type Alias struct {
 	// Theirs is the document's name.
 	Theirs string `json:"theirs" yaml:"theirs" is:"prose" key:"needed" doc:"the document's name of the network"`
 	// Here are networks of the experiment; none where it has none.
-	Here []string `json:"here,omitempty" yaml:"here,omitempty,flow" is:"measured" doc:"networks of the experiment that stand for it" default:"none"`
+	Here []string `json:"here,omitempty" yaml:"here,omitempty,flow" is:"measured" doc:"networks of the experiment that represent it" default:"none"`
 	Note string   `json:"note,omitempty" yaml:"note,omitempty" is:"prose" doc:"how they differ" default:"none"`
 }
 

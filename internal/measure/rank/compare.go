@@ -100,7 +100,7 @@ type StatusChange struct {
 // Two runs of the same experiment on the same machine differ by more than the
 // scatter within each: the machine drifts (frequency, temperature, neighbours,
 // a page cache), and a plain test of b against a would call the drift a change
-// of every network. The host network stands in every block for this reason, so
+// of every network. The host network is in every block for this reason, so
 // a network is judged by its log ratio to the host of the same question and
 // block: what the machine did to the block cancels, and what it did between
 // the runs does too, as far as it multiplies both alike. The price is the
@@ -118,7 +118,7 @@ type StatusChange struct {
 //
 // The other tested rows are families, one a question: what a reader asks of a
 // workload at a load. Holm's adjustment bounds the chance of any false claim in a
-// family to 1 - Level. Beside it stands the false discovery rate over all rows.
+// family to 1 - Level. Alongside it is the false discovery rate over all rows.
 //
 // A row is judged by its plain values where the host cannot serve: it was not
 // measured there, fewer than two blocks are shared, or a value is 0 (loss,

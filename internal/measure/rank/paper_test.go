@@ -187,7 +187,7 @@ func TestPublishedManager(t *testing.T) {
 			t.Errorf("%d threads: chose %s, want %s", threads, choice[threads], want[threads])
 		}
 	}
-	// With calico as the yardstick its raw ratio stands beside every score.
+	// With calico as the yardstick its raw ratio is next to every score.
 	for _, r := range Rank(table5().trials("calico", "weave", "sim"), Options{Baseline: "calico"}) {
 		if r.Scope != OfQuestion {
 			continue

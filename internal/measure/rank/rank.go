@@ -39,7 +39,7 @@ type Options struct {
 	// from themselves by 0.5 to 4.4 % in the median (see docs/explanation/method.md), so that
 	// less than 3 % would not be seen again.
 	Equal float64
-	// Applications of the experiment, beside those that are shipped.
+	// Applications of the experiment, alongside those that are shipped.
 	Applications []application.Application
 	// RankBaseline lets the baseline compete. Otherwise it is a yardstick: it
 	// gets a score on the others' scale but neither enters their mean and

@@ -91,7 +91,7 @@ func (f Figure) blocks() stat.Blocks {
 }
 
 // Summarize gathers trials by cell, in the order of questions and then of
-// network names. A repetition that stands there twice (a run resumed, two
+// network names. A repetition that is there twice (a run resumed, two
 // results put together) counts once: the trial of higher Order, with a warning.
 func Summarize(trials []sample.Trial, o Options) []Summary {
 	o = o.withDefaults()

@@ -53,7 +53,7 @@ func madeStudy() Input {
 	in.Paper = &paper.Paper{Title: "Networks compared", Authors: "Author 2015", Reference: "a conference",
 		Setup: "Two servers.", Differs: "One machine.",
 		Networks: []paper.Alias{{Theirs: "far", Here: []string{"far-a"},
-			Note: "it stands for a network of the document whose name and whose history take a long line to tell, and then some more"}},
+			Note: "it represents a network of the document whose name and whose history take a long line to tell, and then some more"}},
 		Exhibits: []paper.Exhibit{
 			{ID: "fig-1", Title: "Throughput by network", Shows: []paper.View{view}},
 			{ID: "fig-2", Title: "Throughput once more", Shows: []paper.View{view}},

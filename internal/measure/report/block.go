@@ -129,7 +129,7 @@ type grid struct {
 	title string
 	table table
 	notes footnotes
-	// legend explains the table; it stands below it.
+	// legend explains the table; it is below it.
 	legend string
 	// left are columns that were not made for want of room.
 	left []string

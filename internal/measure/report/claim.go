@@ -18,7 +18,7 @@ import (
 type ClaimsDocument struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	// Level of confidence of the intervals, by which each verdict stands.
+	// Level of confidence of the intervals, by which each verdict is given.
 	Level  float64        `json:"level"`
 	Claims []claim.Judged `json:"claims"`
 }
@@ -184,7 +184,7 @@ func tested(c claim.Claim) string {
 	return fmt.Sprintf("%s rises with %s", what, c.Test.Trend.Over)
 }
 
-// metricText is a metric's name where no unit stands beside it.
+// metricText is a metric's name where no unit is next to it.
 func metricText(m sample.Metric) string {
 	switch m.Name {
 	case sample.CPUPerGB:

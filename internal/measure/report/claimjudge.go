@@ -59,7 +59,7 @@ func choiceText(t claim.Choice) string {
 func claimLegend(judged []claim.Judged, o Options) para {
 	out := fmt.Sprintf("A claim holds where the %s interval of what was measured lies in the range tested, and does not hold where "+
 		"the two have nothing in common; between these the data cannot tell. Where one figure should be above another and the two "+
-		"are the same within 5 %%, they are practically equal. Ratios are paired by repetition, and each verdict stands by itself: "+
+		"are the same within 5 %%, they are practically equal. Ratios are paired by repetition, and each verdict is judged by itself: "+
 		"of many, a few are wrong by chance. Figures of different kernels are never compared. The documents measured other machines, "+
 		"kernels and versions, over real wires: that a claim does not hold here does not make it wrong there.", o.level())
 	if raced(judged, o) {

@@ -15,7 +15,7 @@ import (
 type claimsView struct {
 	Counts string
 	Legend string
-	// By lists the claims of each verdict; one with several stands under each.
+	// By lists the claims of each verdict; one with several is under each.
 	By []verdictView
 	// Claims are those that no figure of a document comes with.
 	Claims []claimView
@@ -53,7 +53,7 @@ type stepView struct {
 	Strip   *claimStrip
 }
 
-// claimStrip draws an interval beside the range that it is held to, in parts of
+// claimStrip draws an interval alongside the range that it is held to, in parts of
 // the strip's width, 0 to 100. One is where the ratio is 1; below 0 without.
 type claimStrip struct{ From, Width, Low, Mid, High, One float64 }
 

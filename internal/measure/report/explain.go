@@ -96,7 +96,7 @@ func explainBlocks(name string, findings []explain.Finding, stages []StageDoc, o
 }
 
 func explainLegend() para {
-	return para("Stages are shares of the lab's own CPU time, told from samples of kernel stacks: of its pods and hosts, without the underlay, which stands for a wire, and without other programs. " +
+	return para("Stages are shares of the lab's own CPU time, told from samples of kernel stacks: of its pods and hosts, without the underlay, which represents a wire, and without other programs. " +
 		"Client and server are the pods and their hosts. Packets are those that the receiving pods got, and those that the client's host sent on the underlay; " +
 		"one GSO packet counts once.")
 }

@@ -210,7 +210,7 @@ func (g gateWarnings) String() string {
 	return g.Gate + ": " + strings.Join(g.Texts, "; ")
 }
 
-// tieLetter is the mark of a row's tie group, empty where the row stands alone.
+// tieLetter is the mark of a row's tie group, empty where the row is alone.
 func tieLetter(r rank.Ranking, row rank.Row) string {
 	n := 0
 	for _, o := range r.Rows {

@@ -120,7 +120,7 @@ func (f SteeringFigure) spread() []string {
 	return out
 }
 
-// strip draws the interval beside the bar's limit.
+// strip draws the interval alongside the bar's limit.
 func (f SteeringFigure) strip() *strip {
 	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 	if f.Bar == nil || f.N == 0 || !finite(f.Value) || f.Value < 0 || f.Bar.Limit < 0 {

@@ -43,11 +43,11 @@ func Formats() []string { return []string{Text, Wide, Markdown, CSV, JSON, Bench
 // TableFormats lists what Compare and Recommend write, the default first.
 func TableFormats() []string { return []string{Text, Wide, Markdown, CSV, JSON} }
 
-// Input is a result and what was recorded beside it.
+// Input is a result and what was recorded alongside it.
 type Input struct {
 	// Name is the title; the experiment's name where it is empty.
 	Name string
-	// Dir is where the result lies, as the user would type it; it stands in hints.
+	// Dir is where the result lies, as the user would type it; it is used in hints.
 	Dir     string
 	Results sample.Results
 	// Machine is the record of the machine, as decoded from JSON; may be nil.

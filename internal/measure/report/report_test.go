@@ -305,7 +305,7 @@ func TestHTMLKeepsDataFromMarkup(t *testing.T) {
 		out := render(t, HTML, fixtures()[name], quick())
 		for _, bad := range []string{"<script>alert", "<b>not markup", "</script> isolation", "</script><b>"} {
 			if strings.Contains(out, bad) {
-				t.Errorf("%s: %q stands in the page", name, bad)
+				t.Errorf("%s: %q is in the page", name, bad)
 			}
 		}
 		if n := strings.Count(out, "</script"); n != 3 {

@@ -12,18 +12,18 @@ import (
 )
 
 // SteeringInput is what drills of steering measured, and what was recorded
-// beside it. Every part may be empty.
+// alongside it. Every part may be empty.
 type SteeringInput struct {
 	// Name is the title.
 	Name string
-	// Dir is where the result lies, as the user would type it; it stands in hints.
+	// Dir is where the result lies, as the user would type it; it is used in hints.
 	Dir     string
 	Started time.Time
 	Took    time.Duration
 	Seed    uint64
 	// Incomplete says what an unfinished run lacks; empty for a finished one.
 	Incomplete string
-	// Method tells how it was measured, beside what every page says.
+	// Method tells how it was measured, alongside what every page says.
 	Method []SteeringFact
 	// Versions by program or part.
 	Versions map[string]string

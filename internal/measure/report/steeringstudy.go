@@ -268,7 +268,7 @@ func studyEvents(events []SteeringEvent) (out []eventStudy, moves int) {
 			continue
 		}
 		i, ok := at[key{e.Host, e.Of}]
-		if !ok { // its event was not handed in: it stands for itself
+		if !ok { // its event was not handed in: it is shown by itself
 			out = append(out, eventStudy{SteeringEvent: e})
 			continue
 		}

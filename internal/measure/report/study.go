@@ -231,7 +231,7 @@ func paperBlocks(s Study) []block {
 	return append(out, names, shown, heading{2, Plural(len(s.Claims), "claim")}, s.grid())
 }
 
-// counterpart says what stands for an exhibit in a report.
+// counterpart says what represents an exhibit in a report.
 func counterpart(e paper.Exhibit) string {
 	var parts []string
 	if e.Choice {

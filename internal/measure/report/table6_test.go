@@ -54,7 +54,7 @@ func studyTrials() (out []sample.Trial) {
 	return out
 }
 
-// tableSix says which workloads stand for the rows of the table.
+// tableSix says which workloads represent the rows of the table.
 func tableSix() map[string][]string {
 	out := map[string][]string{
 		"web":            {"http"},

@@ -255,7 +255,7 @@ func shade(regret, equal float64) int {
 	return out
 }
 
-// strip is a network's interval drawn small beside its figures, in parts of
+// strip is a network's interval drawn small alongside its figures, in parts of
 // the strip's width, 0 to 100. Base is the baseline's centre; below 0 without.
 type strip struct{ Low, Mid, High, Base float64 }
 

@@ -57,7 +57,7 @@ func Open(dir string) (Result, error) {
 	return r, nil
 }
 
-// read returns what it could read also beside an error.
+// read returns what it could read also alongside an error.
 func read(dir string) (Result, error) {
 	r := Result{Dir: dir}
 	path := filepath.Join(dir, SamplesFile)

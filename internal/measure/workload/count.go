@@ -10,7 +10,7 @@ import (
 )
 
 // Count is what a client of our own counted of its operations; it prints it as JSON,
-// often with more beside.
+// often with more next to it.
 type Count struct {
 	// Operations are those that began in the window and ended well.
 	Operations int64 `json:"operations"`

@@ -74,9 +74,9 @@ type Info struct {
 	Server string `json:"server,omitempty"`
 	// MinDuration is the window's least sensible length.
 	MinDuration time.Duration `json:"-"`
-	// Beside is about what a trial takes beside its network and its window, as to
+	// Extra is about what a trial takes besides its network and its window, as to
 	// search for a rate or to fill a database: by it plans are timed.
-	Beside time.Duration `json:"-"`
+	Extra time.Duration `json:"-"`
 }
 
 // Check returns an error that names the load key that the workload cannot take.

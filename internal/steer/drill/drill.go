@@ -1,6 +1,6 @@
 // Package drill runs scripted series of events (switches, impairments, kills) on
 // a lab with steering under live traffic, and tells what the application felt,
-// beside the bar that it is held to.
+// against the bar that it is held to.
 //
 // A drill is not a trial: it does not rank networks, and its lab stays up from
 // one repetition to the next. It makes nothing worse or better by itself:
@@ -33,7 +33,7 @@ type Sample struct {
 	// Values by name, in SI units; Text are facts for a reader.
 	Values map[string]float64 `json:"values,omitempty"`
 	Text   map[string]string  `json:"text,omitempty"`
-	// Reports are files beside drills.jsonl: compressed stream reports.
+	// Reports are files alongside drills.jsonl: compressed stream reports.
 	Reports []string `json:"reports,omitempty"`
 	// Error says why there is no value.
 	Error string `json:"error,omitempty"`

@@ -21,7 +21,7 @@ type File struct {
 
 // Entry is one drill of a file.
 type Entry struct {
-	// Name is the drill's, or the entry's own where a drill stands twice.
+	// Name is the drill's, or the entry's own where a drill is given twice.
 	Name string `json:"name" yaml:"name" is:"name" doc:"name of its own, if a drill is listed twice" default:"the drill's name"`
 	// Drill is the kind.
 	Drill   string `json:"drill" yaml:"drill" is:"drill" key:"needed,alone" doc:"what is done"`
@@ -42,7 +42,7 @@ type Options struct {
 	// Server is the command line of a server for it, with ${PORT} and ${DIR}; "" is
 	// Pathwise's own.
 	Server string `json:"server,omitempty" yaml:"server" is:"server" doc:"command line of a server for the workload; ${PORT} and ${DIR} are filled in"`
-	// For is how long traffic of one variant runs; Hold how long a fault stands.
+	// For is how long traffic of one variant runs; Hold how long a fault lasts.
 	For  time.Duration `json:"for_ns,omitempty" yaml:"for" is:"100ms..24h" doc:"time for which the traffic of one variant runs"`
 	Hold time.Duration `json:"hold_ns,omitempty" yaml:"hold" is:"100ms..1m" doc:"time for which a fault lasts"`
 	// Encapsulate has steered packets go in UDP.
@@ -63,7 +63,7 @@ type Options struct {
 	Probes int `json:"probes,omitempty" yaml:"probes" is:"1..1000000" doc:"forged probes of each sort"`
 }
 
-// Parse reads a file of drills; file stands in errors. network returns an error
+// Parse reads a file of drills; file is used in errors. network returns an error
 // for a name that is no network.
 func Parse(file string, r io.Reader, network func(name string) error) (File, error) {
 	root, err := config.Parse(file, r)
@@ -117,7 +117,7 @@ func checkFile(v config.Value, f *File, read func() error) error {
 	items, err := v.Key("drills").Items()
 	for i, e := range f.Drills {
 		if slices.ContainsFunc(f.Drills[:i], func(o Entry) bool { return o.Name == e.Name }) {
-			return items[i].Errorf("drill %q stands twice: give one of them a name", e.Name)
+			return items[i].Errorf("drill %q is given twice: give one of them a name", e.Name)
 		}
 	}
 	return err
@@ -140,9 +140,9 @@ func checkEntry(v config.Value, e *Entry, read func() error) error {
 	}
 	switch {
 	case e.Workload != "" && e.Work > 0:
-		return v.Errorf("work: stands beside workload %s, which has its own: expected one or the other", e.Workload)
+		return v.Errorf("work: is given with workload %s, which has its own: expected one or the other", e.Workload)
 	case e.Server != "" && e.Workload == "":
-		return v.Errorf("server: %q serves documents: expected a workload beside it, one of %s", e.Server,
+		return v.Errorf("server: %q serves documents: expected a workload alongside it, one of %s", e.Server,
 			strings.Join(documentWorkloads(), ", "))
 	}
 	return nil

@@ -61,7 +61,7 @@ func runForged(ctx context.Context, s *session) ([]Sample, error) {
 	return []Sample{one}, err
 }
 
-// assail plays the strongest attacker that has no key: it stands in the agent's
+// assail plays the strongest attacker that has no key: it is in the agent's
 // own pod on h2, sees all probes of the network, and throws what it makes of
 // them at the agent of h1.
 func (g *ground) assail(ctx context.Context, out *Sample, network string) error {

@@ -147,7 +147,7 @@ func (l *Log) lines(values ...any) error {
 // Close closes the file.
 func (l *Log) Close() error { return l.file.Close() }
 
-// Read reads drills.jsonl; name stands in errors.
+// Read reads drills.jsonl; name is used in errors.
 func Read(name string, r io.Reader) (h Header, samples []Sample, err error) {
 	in := bufio.NewReader(r)
 	for n := 1; ; n++ {

@@ -79,7 +79,7 @@ func runOverhead(ctx context.Context, s *session) ([]Sample, error) {
 	var out []Sample
 	all := ways(g.nets, s.options().Encapsulate)
 	for _, i := range s.order(len(all)) {
-		// The two halves of a pair stand beside each other, in random order.
+		// The two halves of a pair stand next to each other, in random order.
 		first := s.rand.IntN(2) == 0
 		for _, with := range []bool{first, !first} {
 			one, err := s.try(ctx, all[i].variant(with), func(out *Sample) error { return g.compare(ctx, out, all[i], with) })

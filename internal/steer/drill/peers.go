@@ -151,7 +151,7 @@ func (s *session) crowd(ctx context.Context, out *Sample) error {
 	return g.hubCosts(ctx, out, 20*time.Second)
 }
 
-// hubCosts measures the first host's agent, and the others beside it.
+// hubCosts measures the first host's agent, and the others alongside it.
 func (g *ground) hubCosts(ctx context.Context, out *Sample, d time.Duration) error {
 	read := func() (all []usage, err error) {
 		for _, h := range g.lab.Hosts() {

@@ -39,7 +39,7 @@ func Figures(f File, samples []Sample) ([]Figure, error) {
 	return out, nil
 }
 
-// Table prints figures beside their bars.
+// Table prints figures against their bars.
 func Table(w io.Writer, figures []Figure) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "DRILL\tFIGURE\tVALUE\t95 %\tSPREAD\tN\tBAR\t")

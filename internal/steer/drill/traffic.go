@@ -268,7 +268,7 @@ func (f *flow) abandon() error {
 	return os.RemoveAll(f.dir)
 }
 
-// keep writes a report beside the samples, compressed.
+// keep writes a report alongside the samples, compressed.
 func (s *session) keep(out *Sample, what string, r stream.Report) error {
 	name := strings.Map(func(r rune) rune {
 		if r == ' ' || r == '/' {
@@ -303,5 +303,5 @@ func judge(out *Sample, reports ...stream.Report) {
 // lastCPU is where traffic is pinned: the first CPU serves more interrupts.
 func lastCPU() string { return strconv.Itoa(runtime.NumCPU() - 1) }
 
-// nextCPU is another CPU beside it, where there is one.
+// nextCPU is another CPU alongside it, where there is one.
 func nextCPU() string { return strconv.Itoa(max(runtime.NumCPU()-2, 0)) }

@@ -164,7 +164,7 @@ func TestTrackMTUBlackHole(t *testing.T) {
 }
 
 // TestTrackReflectorGoes: a reflector that is away whenever a full-size probe comes has
-// not lost it for its size, also while the small ones beside are not known to be lost.
+// not lost it for its size, also while the small ones alongside are not known to be lost.
 func TestTrackReflectorGoes(t *testing.T) {
 	for _, unknown := range []bool{false, true} {
 		k := NewTrack(1472, true)

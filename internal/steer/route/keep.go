@@ -134,7 +134,7 @@ func (k *Keeper) Look() ([]Mended, error) {
 }
 
 // heard takes what the kernel told: an interface that went, or lost an address, has lost
-// its routes, also where both are there again by now. 0 stands for any.
+// its routes, also where both are there again by now. 0 represents any.
 func (k *Keeper) heard(index int) {
 	for _, x := range k.exits {
 		if x.index == index || index == 0 && x.path {

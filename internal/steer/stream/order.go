@@ -151,7 +151,7 @@ func (o *order) note(l lead) {
 
 // overtaker is the first arrival with a higher number than seq. All before it
 // were lower, so it raised the maximum and is among the leads. One that has left
-// the ring is not found: then the oldest remembered stands in, and the extent is
+// the ring is not found: then the oldest remembered is taken, and the extent is
 // a lower bound.
 func (o *order) overtaker(seq uint64) (lead, bool) {
 	n := len(o.leads)

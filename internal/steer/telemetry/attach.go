@@ -117,7 +117,7 @@ func (c *Collector) mapsDir() string {
 
 // takeOver adopts the pins if the pinned link is on this cgroup and its program
 // works on exactly the pinned maps of this object. Whatever is amiss, the
-// answer is no; only what stands in the way of replacing them is an error.
+// answer is no; only what is in the way of replacing them is an error.
 func (c *Collector) takeOver(spec *ebpf.CollectionSpec, cgroup uint64) (bool, error) {
 	l, err := link.LoadPinnedLink(filepath.Join(c.pins, linkPin), nil)
 	if errors.Is(err, os.ErrNotExist) {
@@ -183,7 +183,7 @@ func onCgroup(l link.Link, cgroup uint64) (bool, error) {
 }
 
 // worksOnMaps tells whether the attached program uses c.maps and no others: an
-// agent that died while replacing leaves new maps beside an old program.
+// agent that died while replacing leaves new maps alongside an old program.
 func (c *Collector) worksOnMaps(l link.Link) bool {
 	info, err := l.Info()
 	if err != nil {

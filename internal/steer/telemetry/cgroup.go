@@ -14,7 +14,7 @@ import (
 var ErrNoCgroup = errors.New("no cgroup of version 2")
 
 // CgroupRoot finds the root of the unified hierarchy: /sys/fs/cgroup, or
-// elsewhere where controllers of version 1 are in use beside it.
+// elsewhere where controllers of version 1 are in use alongside it.
 func CgroupRoot() (string, error) {
 	f, err := os.Open("/proc/self/mounts")
 	if err != nil {

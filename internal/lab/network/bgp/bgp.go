@@ -22,7 +22,7 @@ type bgp struct{}
 // Info implements network.Network.
 func (bgp) Info() network.Info {
 	return network.Info{
-		Name: "routed-bgp", Family: "bgp", Families: network.Both(), Beside: meet,
+		Name: "routed-bgp", Family: "bgp", Families: network.Both(), Extra: meet,
 		Summary: "pod routes by BGP (BIRD 2) and no encapsulation, as Calico's BGP mode",
 		Needs:   append(routed.Needs(), network.NeedProgram("bird", "bird2")),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "routes of the host", InterHost: "routes by BGP",

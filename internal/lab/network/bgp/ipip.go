@@ -24,7 +24,7 @@ type ipip struct{}
 func (ipip) Info() network.Info {
 	return network.Info{
 		Name: "ipip-bgp", Family: "bgp", Summary: "pod routes by BGP (BIRD 2) into an IPIP tunnel device, as Calico's IPIP mode",
-		Overhead: ipipOverhead, Beside: meet,
+		Overhead: ipipOverhead, Extra: meet,
 		Needs: append(routed.Needs(), network.NeedProgram("bird", "bird2"), routed.NeedsOutside(),
 			network.NeedLink("ipip", "CONFIG_NET_IPIP")),
 		Row: network.Quality{Namespace: "independent, isolated", IntraHost: "routes of the host",

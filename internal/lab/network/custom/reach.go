@@ -62,7 +62,7 @@ func (n *Network) nowhere() string {
 	case "dummy":
 		return "its plugin dummy makes an interface that leads nowhere"
 	case "loopback":
-		return "its first plugin loopback makes no interface beside the pod's own loopback: expected one that does before it"
+		return "its first plugin loopback makes no interface besides the pod's own loopback: expected one that does before it"
 	case "tap":
 		return "its plugin tap makes an interface for a program that reads frames, a hypervisor's, and pods have none"
 	case "host-device":

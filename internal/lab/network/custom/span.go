@@ -17,7 +17,7 @@ func (n *Network) oneKernel() string {
 	}
 	for i, p := range n.first.Plugins {
 		if !slices.Contains(selfContained(), p.Network.Type) {
-			return fmt.Sprintf("its plugin %s is none that is known to need nothing beside its own program, and a virtual machine has no daemons and no interfaces of the machine's", p.Network.Type)
+			return fmt.Sprintf("its plugin %s is none that is known to need nothing besides its own program, and a virtual machine has no daemons and no interfaces of the machine's", p.Network.Type)
 		}
 		if i >= len(n.other.Plugins) {
 			break

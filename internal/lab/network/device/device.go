@@ -88,7 +88,7 @@ type Device struct {
 // Next returns the pod's device, which is still to be made.
 func (s Supply) Next(pod topo.Pod) Device {
 	i := slices.IndexFunc(s.site.Hosts, func(h topo.Host) bool { return h.Index == pod.Host })
-	h := s.site.Hosts[i] // a pod stands on a host of the site
+	h := s.site.Hosts[i] // a pod is on a host of the site
 	*s.made[h.Index]++
 	n := *s.made[h.Index]
 	return Device{h, n, fmt.Sprintf("nic%d-%d", s.site.Index, n)}

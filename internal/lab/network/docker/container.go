@@ -127,7 +127,7 @@ const (
 )
 
 // startContainer starts the container, and again where the engine was late: on a
-// guest's only processor, beside other work, it is, and what it has done by then it
+// guest's only processor, alongside other work, it is, and what it has done by then it
 // need not do again. The lab's patience bounds it.
 func (d docker) startContainer(ctx context.Context, e *engine, id string) error {
 	var failed error

@@ -66,8 +66,8 @@ func needs(more ...network.Need) []network.Need {
 func (d docker) Info() network.Info {
 	veth, bridge := network.NeedLink("veth", "CONFIG_VETH"), network.NeedLink("bridge", "CONFIG_BRIDGE")
 	info := network.Info{Name: "docker-" + string(d.kind), Family: "docker", Needs: needs(veth, bridge),
-		Beside: time.Second, // an engine starts
-		First:  "its pods are containers that the engine makes"}
+		Extra: time.Second, // an engine starts
+		First: "its pods are containers that the engine makes"}
 	switch d.kind {
 	case None:
 		return d.none(info)
@@ -149,7 +149,7 @@ func (d docker) child(info network.Info) network.Info {
 
 func (d docker) overlay(info network.Info) network.Info {
 	info.Summary = "Docker's overlay: VXLAN between the engines of a swarm, which learn peers by gossip"
-	info.Beside = 2300 * time.Millisecond // two engines, and a swarm of them
+	info.Extra = 2300 * time.Millisecond // two engines, and a swarm of them
 	info.Overhead = overhead
 	info.Needs = append(info.Needs, network.NeedLink("vxlan", "CONFIG_VXLAN"))
 	info.First, info.Alone = "", "the engine gives its pods a second interface, by which their default route goes"

@@ -196,7 +196,7 @@ func (f flannel) conflist(site network.Site, h topo.Host) (json.RawMessage, erro
 	return raw, nil
 }
 
-// config is flannel's configuration as it stands in etcd. Rules are nftables'
+// config is flannel's configuration as it is in etcd. Rules are nftables'
 // where the kernel has it: with iptables, flannel reads all of them back every
 // five seconds, which is load on the machine while something else is measured.
 // There is one configuration for all hosts, and what each kernel takes is iptables'.

@@ -37,7 +37,7 @@ func up(t *testing.T, store lab.Store, n network.Network, spec lab.Spec) *lab.La
 	for h := 1; h <= spec.Hosts; h++ {
 		spec.Pods = append(spec.Pods, lab.PodSpec{Name: "p" + strconv.Itoa(h), Host: h})
 	}
-	spec.Pods = append(spec.Pods, lab.PodSpec{Name: "beside", Host: 1})
+	spec.Pods = append(spec.Pods, lab.PodSpec{Name: "near", Host: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	l, err := store.Up(ctx, spec, n, lab.Options{CNIPath: cniPath, Owned: true})
@@ -140,14 +140,14 @@ func uplinkMTU(t *testing.T, l *lab.Lab, h topo.Host) int {
 // checkReach tries what the network's row claims.
 func checkReach(t *testing.T, l *lab.Lab, row network.Quality) {
 	t.Helper()
-	a, b, beside := l.Pods()[0], l.Pods()[1], l.Pods()[2]
+	a, b, near := l.Pods()[0], l.Pods()[1], l.Pods()[2]
 	for _, c := range []struct {
 		what  string
 		from  topo.Pod
 		to    netip.Addr
 		claim bool
 	}{
-		{"a pod of its host", a, beside.Addr(), row.ReachIntra},
+		{"a pod of its host", a, near.Addr(), row.ReachIntra},
 		{"a pod of the other host", a, b.Addr(), row.ReachInter},
 		{"a pod of the other host, backwards", b, a.Addr(), row.ReachInter},
 		{"its own host", a, l.Hosts()[0].Addr.Addr(), row.ReachOwnHost},

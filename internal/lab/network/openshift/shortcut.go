@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Pipeline says which tables packets pass. Those beside Whole are what Busch and
+// Pipeline says which tables packets pass. Those alongside Whole are what Busch and
 // Kammerer (2021, sections 5.2 to 5.4) cut from it to see what its parts cost.
 // They cut the way of IP packets between pods; ARP keeps its way, and so does what
 // the node sends and receives itself, without which no pod would be reached.

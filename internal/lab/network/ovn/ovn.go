@@ -1,5 +1,5 @@
 // Package ovn holds ovn-geneve: real OVN with a northbound and a southbound
-// database and ovn-northd beside the underlay's switch, and ovn-controller over
+// database and ovn-northd alongside the underlay's switch, and ovn-controller over
 // Open vSwitch on each host. Each host's pods are on a logical switch of their
 // own, a distributed logical router joins the switches, and Geneve the hosts, as
 // with ovn-kubernetes; gateways to the outside, load balancers and policies are
@@ -47,7 +47,7 @@ type ovn struct{}
 // Info implements network.Network.
 func (ovn) Info() network.Info {
 	return network.Info{
-		Name: "ovn-geneve", Family: "ovn", Overhead: overhead, Beside: time.Second,
+		Name: "ovn-geneve", Family: "ovn", Overhead: overhead, Extra: time.Second,
 		OneKernel: "the lab binds each pod in OVN's databases as it attaches it, which virtual machines do not reach",
 		Summary:   "OVN: a logical switch for each host's pods, a distributed logical router, Geneve between hosts",
 		Needs: append(append(ovs.Needs(), ovs.TunnelNeeds()...), network.NeedPlugin("host-device"),

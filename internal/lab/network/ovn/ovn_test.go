@@ -47,7 +47,7 @@ func up(t *testing.T, spec lab.Spec) *lab.Lab {
 func TestThreeHosts(t *testing.T) {
 	l := up(t, lab.Spec{Name: "t-ovn-three", Hosts: 3, MTU: 9000,
 		Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 2},
-			{Name: "c", Host: 3}, {Name: "beside", Host: 1}}})
+			{Name: "c", Host: 3}, {Name: "near", Host: 1}}})
 	for _, from := range l.Pods() {
 		for _, to := range l.Pods() {
 			if from.Name == to.Name {

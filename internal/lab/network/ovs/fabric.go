@@ -188,7 +188,7 @@ func duplicate(from, to string) error {
 	return nil
 }
 
-// ServeDB starts an ovsdb-server for the database. It listens at name.sock beside
+// ServeDB starts an ovsdb-server for the database. It listens at name.sock alongside
 // it, and at the remotes given.
 func ServeDB(ctx context.Context, site network.Site, d network.Daemon, path, name string, remotes ...string) error {
 	base := filepath.Join(filepath.Dir(path), name)

@@ -5,7 +5,7 @@
 // vSwitch themselves (packages openshift and ovn): see Fabric.
 //
 // The kernel's datapath forwards where the kernel has one, else ovs-vswitchd
-// does; which of them it was stands in the result. Bridges here learn addresses
+// does; which of them it was is in the result. Bridges here learn addresses
 // as any switch; nothing else controls them.
 package ovs
 

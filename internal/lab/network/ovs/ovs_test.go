@@ -35,7 +35,7 @@ func up(t *testing.T, spec lab.Spec, nets ...network.Network) *lab.Lab {
 	for h := 1; h <= spec.Hosts; h++ {
 		spec.Pods = append(spec.Pods, lab.PodSpec{Name: "p" + strconv.Itoa(h), Host: h})
 	}
-	spec.Pods = append(spec.Pods, lab.PodSpec{Name: "beside", Host: 1})
+	spec.Pods = append(spec.Pods, lab.PodSpec{Name: "near", Host: 1})
 	store := lab.Store{Root: filepath.Join(t.TempDir(), "store")}
 	l, err := store.UpAll(t.Context(), spec, nets, lab.Options{CNIPath: cniPath, Owned: true})
 	if err != nil {

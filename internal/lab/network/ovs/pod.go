@@ -68,7 +68,7 @@ func (f *Fabric) Whole(ctx context.Context, ns, dev string) error {
 	return nil
 }
 
-// Number returns the host that a pod stands on and the OpenFlow number that its
+// Number returns the host that a pod is on and the OpenFlow number that its
 // port has there.
 func (f *Fabric) Number(ctx context.Context, pod topo.Pod) (topo.Host, string, error) {
 	h, err := f.Host(pod.Host)

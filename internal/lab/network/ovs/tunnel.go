@@ -53,7 +53,7 @@ func (f *Fabric) Endpoint(h topo.Host) netip.Addr {
 	return vtep(h).Addr()
 }
 
-// TunnelNeeds are needs beside Needs: the macvlan device of tunnels in user space.
+// TunnelNeeds are needs besides Needs: the macvlan device of tunnels in user space.
 func TunnelNeeds() []network.Need {
 	return []network.Need{network.NeedLink("macvlan", "CONFIG_MACVLAN")}
 }

@@ -1,6 +1,6 @@
 // Package plain holds the networks that attach pods to nothing of their own:
 // none, host and container, the three modes that Suo et al. (2018) measure
-// beside the bridge. They need no daemon and, but for container, no plugin.
+// alongside the bridge. They need no daemon and, but for container, no plugin.
 package plain
 
 import (

@@ -5,7 +5,7 @@
 // hands out those that are there and free, and changes nothing about the card.
 //
 // A card belongs to the machine, not to a host of the lab, so hosts take turns
-// with the machine's cards and are otherwise beside the point: pods are on the
+// with the machine's cards and are otherwise of no interest: pods are on the
 // cards' wire, and not on the lab's underlay.
 package sriov
 

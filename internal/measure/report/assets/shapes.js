@@ -55,7 +55,7 @@ const shapes = (function () {
   });
   const valueAxis = (t, name, o) => axis(t, { type: "value", name, nameLocation: "middle", nameGap: 26, min: 0, ...o, axisLabel: { formatter: tick, ...((o || {}).axisLabel || {}) } });
 
-  // whisker draws an interval from [position, centre, low, high] beside a bar
+  // whisker draws an interval from [position, centre, low, high] next to a bar
   // or on a point; across says that values run along x. Ends outside the axis
   // are cut there, without a cap.
   function whisker(t, across, offset, text) {

@@ -12,7 +12,7 @@ const charts = (function () {
   const ground = document.createElement("span");
   ground.hidden = true;
   document.body.append(ground);
-  // A long number has no room beside the axis.
+  // A long number has no room next to the axis.
   const compact = v => (Math.abs(v) >= 1e6 ? tick(v / 1e6) + "M" : tick(v));
   const css = name => { ground.style.color = "var(--" + name + ")"; return getComputedStyle(ground).color; };
   const font = size => size + "px " + getComputedStyle(document.body).fontFamily;
@@ -20,7 +20,7 @@ const charts = (function () {
 
   const plotOf = (sec, kind) => document.querySelector('figure[data-section="' + sec.id + '"][data-chart="' + kind + '"] .plot');
 
-  // What the reader zoomed to stays when the chart is drawn anew.
+  // What the reader zoomed to stays when the chart is drawn again.
   function window_(sec, kind) {
     const plot = plotOf(sec, kind), chart = plot && echarts.getInstanceByDom(plot), zoom = chart && chart.getOption().dataZoom;
     return zoom && zoom[0] ? { start: zoom[0].start, end: zoom[0].end } : { start: 0, end: 100 };

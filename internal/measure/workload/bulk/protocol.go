@@ -22,7 +22,7 @@ const (
 	Down Direction = "down"
 	// Echo: the server sends messages back, as that of package request does.
 	Echo Direction = "echo"
-	// Datagrams: the client sends these beside the connection; the server counts
+	// Datagrams: the client sends these alongside the connection; the server counts
 	// them, and tells when the client has said that it is done.
 	Datagrams Direction = "datagrams"
 )

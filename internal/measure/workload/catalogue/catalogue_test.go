@@ -17,7 +17,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%+v does not say what it is", i)
 		}
 		if seen[i.Name] {
-			t.Errorf("%s stands twice", i.Name)
+			t.Errorf("%s is given twice", i.Name)
 		}
 		seen[i.Name] = true
 		for _, name := range i.Metrics {

@@ -144,7 +144,7 @@ func TestLatencyIsThePlainClients(t *testing.T) {
 				}
 				name := sample.LatencyP99
 				if tc.name == "loaded-latency" {
-					name = sample.LatencyIdle // the median of the idle path: beside streams, queues are what it measures
+					name = sample.LatencyIdle // the median of the idle path: alongside streams, queues are what it measures
 				}
 				got := seconds(out.Metrics[name])
 				tails = append(tails, got, want)

@@ -25,7 +25,7 @@ import (
 // the median of their times in seconds.
 type said struct{ Rate, Mean, Median float64 }
 
-// TestAgreeWithWrk holds the client beside wrk, by turns, with the same nginx:
+// TestAgreeWithWrk compares the client with wrk, by turns, with the same nginx:
 // over loopback and between two pods. It must do as many requests within 5 %, and
 // not take longer; more than wrk is no fault. "make agree" runs it.
 func TestAgreeWithWrk(t *testing.T) {
@@ -53,14 +53,14 @@ func TestAgreeWithWrk(t *testing.T) {
 	for _, from := range []topo.Pod{server, g.Pairs[0].Client} {
 		for _, connections := range []int{1, 50} {
 			for _, shut := range []bool{false, true} {
-				beside(t, g, from, connections, shut)
+				compare(t, g, from, connections, shut)
 			}
 		}
 	}
 }
 
-// beside compares one load from one pod.
-func beside(t *testing.T, g *testbed.Ground, from topo.Pod, connections int, shut bool) {
+// compare compares one load from one pod.
+func compare(t *testing.T, g *testbed.Ground, from topo.Pod, connections int, shut bool) {
 	rounds := 6
 	if v := os.Getenv("PATHWISE_ROUNDS"); v != "" {
 		var err error

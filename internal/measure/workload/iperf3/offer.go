@@ -35,7 +35,7 @@ type offer struct {
 
 // Patience with iperf3.
 const (
-	// startTimeout bounds each step until all streams are connected, beside
+	// startTimeout bounds each step until all streams are connected, besides
 	// what a pair adds.
 	startTimeout = 5 * time.Second
 	startPerPair = 250 * time.Millisecond

@@ -47,7 +47,7 @@ func (UDPMax) Info() workload.Info {
 		Max:         sample.Load{Connections: maxStreams, Size: maxUDPSize, Rate: maxRate},
 		Pairs:       true,
 		MinDuration: time.Second,
-		Beside:      9 * time.Second, // the search
+		Extra:       9 * time.Second, // the search
 	}
 }
 

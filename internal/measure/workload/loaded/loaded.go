@@ -1,5 +1,5 @@
 // Package loaded measures what load does to latency: round trips on an idle
-// path first, and then beside streams that fill it in both directions, as
+// path first, and then alongside streams that fill it in both directions, as
 // flent's RRUL test does and as sparkyfish tells bandwidth and latency (Suo et
 // al. 2018).
 //
@@ -43,7 +43,7 @@ const (
 func (Latency) Info() workload.Info {
 	return workload.Info{
 		Name:    "loaded-latency",
-		Summary: "round trips on the idle path, then beside TCP streams that fill it both ways",
+		Summary: "round trips on the idle path, then alongside TCP streams that fill it both ways",
 		Tool:    "pathwise generate: answered requests (service time, closed loop) and payload that the receivers read",
 		Needs:   []network.Need{network.NeedRoot()},
 		Metrics: []string{sample.LatencyLoaded, sample.LatencyIdle, sample.LatencyGrowth, sample.ThroughputDown,

@@ -59,7 +59,7 @@ func (m Mongo) Info() workload.Info {
 		Server:  "the embedded one, a mongodb:// URI, or a command line such as mongod",
 
 		MinDuration: minDuration,
-		Beside:      600 * time.Millisecond,
+		Extra:       600 * time.Millisecond,
 	}
 }
 

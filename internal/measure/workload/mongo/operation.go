@@ -20,7 +20,7 @@ type operation struct {
 	test    string
 	summary string
 	// before are the documents of the collection before the load, and index the
-	// field that has an index beside _id; "" for none.
+	// field that has an index besides _id; "" for none.
 	before func() []bson.Raw
 	index  string
 	// grows: the load adds documents.
@@ -166,7 +166,7 @@ func writing(c *mongo.Collection, cmd bson.Raw, n int) step {
 			return fmt.Errorf("%w: %v documents written, expected %d", errWrong, answer.Lookup("n"), n)
 		}
 		if _, err := answer.LookupErr("writeErrors"); err == nil {
-			return fmt.Errorf("%w: write errors beside %d documents written", errWrong, n)
+			return fmt.Errorf("%w: write errors alongside %d documents written", errWrong, n)
 		}
 		return nil
 	}

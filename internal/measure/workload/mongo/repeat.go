@@ -24,7 +24,7 @@ func Repeat(ctx context.Context, p Place, count int64, capped bool, between func
 		return 0, err
 	}
 	defer fleet.close()
-	// Or the first operation would open a second connection beside it.
+	// Or the first operation would open a second connection alongside it.
 	if !fleet.awaitReady(ctx, 1, time.Now().Add(findServer)) {
 		return 0, fmt.Errorf("connect: the server's connection was not there within %v", findServer)
 	}

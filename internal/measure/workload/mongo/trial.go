@@ -28,7 +28,7 @@ const (
 	// to be there.
 	serverTimeout  = 20 * time.Second
 	prepareTimeout = 20 * time.Second
-	// lead is what clients may take to start and connect, beside what a pair
+	// lead is what clients may take to start and connect, besides what a pair
 	// and a connection add.
 	lead           = 100 * time.Millisecond
 	leadPerPair    = 40 * time.Millisecond

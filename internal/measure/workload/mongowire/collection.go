@@ -23,7 +23,7 @@ type collection struct {
 	capped, size int
 }
 
-// overhead is what a document takes beside its bytes, about.
+// overhead is what a document takes besides its bytes, about.
 const overhead = 64
 
 func newCollection(capped int) *collection {
@@ -51,7 +51,7 @@ func (c *collection) insert(doc bsoncore.Document) bool {
 	return true
 }
 
-// remember enters an _id into the index; false where it stands there.
+// remember enters an _id into the index; false where it is there.
 func (c *collection) remember(id bsoncore.Value) bool {
 	if id.Type == bsoncore.TypeObjectID {
 		k := [12]byte(id.Data)

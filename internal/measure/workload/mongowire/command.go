@@ -185,7 +185,7 @@ func (m message) document(name string) (bsoncore.Document, *failure) {
 	return v.Data, nil
 }
 
-// list is an array of documents, in the body or beside it.
+// list is an array of documents, in the body or alongside it.
 func (m message) list(name string) ([]bsoncore.Document, *failure) {
 	if docs, there := m.sequences[name]; there {
 		return docs, nil

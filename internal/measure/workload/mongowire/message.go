@@ -45,7 +45,7 @@ type message struct {
 	// flags of OP_MSG.
 	flags uint32
 	body  bsoncore.Document
-	// sequences are documents that stand beside the body, by the field that they are of.
+	// sequences are documents that stand alongside the body, by the field that they are of.
 	sequences map[string][]bsoncore.Document
 }
 

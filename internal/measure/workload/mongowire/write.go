@@ -96,7 +96,7 @@ func (q request) complete(docs []bsoncore.Document) (out []bsoncore.Document, er
 			slab = q.appendObjectID(slab)
 			slab = append(slab, d[4:]...)
 		} else {
-			at := len(d) - len(id.rest) // where the _id stands in d
+			at := len(d) - len(id.rest) // where the _id is in d
 			slab = append(slab, id.whole...)
 			slab = append(slab, d[4:at]...)
 			slab = append(slab, d[at+len(id.whole):]...)
@@ -109,7 +109,7 @@ func (q request) complete(docs []bsoncore.Document) (out []bsoncore.Document, er
 	return out, errs
 }
 
-// idField is a document's _id and what stands from there on.
+// idField is a document's _id and what is from there on.
 type idField struct {
 	element
 	rest []byte

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Open MPI's plm_rsh_agent: runs a command on a "machine", which is a pod's
-# address, as ssh would. Beside it stands the list "pods" of addresses and
+# address, as ssh would. Next to it is the list "pods" of addresses and
 # network namespaces. The host name is the pod's own, or Open MPI would take
 # all pods for one machine.
 set -eu

@@ -51,11 +51,11 @@ const (
 	// maxRanks in a pod; with 128 pairs that is more than a machine carries.
 	maxRanks = 16
 	maxSize  = 4 << 20
-	// startTimeout bounds the time until all ranks are connected, beside what a
+	// startTimeout bounds the time until all ranks are connected, besides what a
 	// rank adds.
 	startTimeout = 20 * time.Second
 	startPerRank = 250 * time.Millisecond
-	// endTimeout is how long after the window Open MPI may take to end, beside
+	// endTimeout is how long after the window Open MPI may take to end, alongside
 	// what a rank adds.
 	endTimeout = 8 * time.Second
 	endPerRank = 200 * time.Millisecond

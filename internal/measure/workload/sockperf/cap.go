@@ -62,7 +62,7 @@ func clearingSpeed() (clearing, error) {
 	return clearing(size / best.Seconds()), nil
 }
 
-// patience is what a client may take to start beside settle, where the servers,
+// patience is what a client may take to start besides settle, where the servers,
 // which are the same program, took so long to start.
 func patience(servers time.Duration) time.Duration {
 	const usual = 50 * time.Millisecond

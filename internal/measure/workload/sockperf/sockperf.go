@@ -41,7 +41,7 @@ const (
 	stretch   = 4
 	dropFirst = stretch * 400 * time.Millisecond
 	dropLast  = stretch * 50 * time.Millisecond
-	// settle is what a client may take from its start to the pause, beside
+	// settle is what a client may take from its start to the pause, besides
 	// what a pair adds; most of it goes into clearing memory, see rateCap.
 	settle        = 100 * time.Millisecond
 	settlePerPair = 20 * time.Millisecond
@@ -66,7 +66,7 @@ func (l Latency) Info() workload.Info {
 		Pairs:       true,
 		OnlyIPv4:    "sockperf speaks IPv6 from version 3.8 on, and Debian 12 has 3.7: measure udp-rr or tcp-rr",
 		MinDuration: 500 * time.Millisecond,
-		Beside:      3500 * time.Millisecond, // its pause, and whole seconds
+		Extra:       3500 * time.Millisecond, // its pause, and whole seconds
 	}
 }
 

@@ -107,7 +107,7 @@ func Generate(ctx context.Context, w io.Writer, o Offer) error {
 	sum.Arrived += theirs.Arrived
 	sum.Sent += theirs.Sent
 	// A bulk transaction is longer than many windows: what was moved counts, and
-	// connections that got nothing through are errors beside it.
+	// connections that got nothing through are errors alongside it.
 	moved := sum.Received + sum.ServerReceived
 	if sum.Operations == 0 && (moved == 0 || sum.Failed > 0 && !o.Profile.bulk()) {
 		return fmt.Errorf("no transaction with %s ended in the window, and %d bytes were moved: %s", o.Target, moved,

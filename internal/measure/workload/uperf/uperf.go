@@ -127,7 +127,7 @@ func describe(name, summary string, bulk bool) workload.Info {
 		Metrics:     []string{sample.Throughput, sample.Errors},
 		Pairs:       true,
 		MinDuration: 200 * time.Millisecond,
-		Beside:      time.Second,
+		Extra:       time.Second,
 	}
 	if !bulk {
 		info.Metrics = []string{sample.Rate, sample.LatencyP50, sample.LatencyP99, sample.LatencyP999, sample.LatencyMean,

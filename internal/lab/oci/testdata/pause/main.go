@@ -1,4 +1,4 @@
-// Command pause stands in for pathwise in the tests of package oci: it answers
+// Command pause replaces pathwise in the tests of package oci: it answers
 // to "generate pause" alone.
 package main
 

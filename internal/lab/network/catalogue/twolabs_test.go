@@ -10,9 +10,9 @@ import (
 	"pathwise.dev/pathwise/internal/lab/network/catalogue"
 )
 
-// TestBeside builds two labs at a time of every network that this kernel has, with
+// TestTwoLabs builds two labs at a time of every network that this kernel has, with
 // the same addresses, and takes one away again: the other works as before.
-func TestBeside(t *testing.T) {
+func TestTwoLabs(t *testing.T) {
 	for i, n := range catalogue.All() {
 		t.Run(n.Info().Name, func(t *testing.T) {
 			if miss := network.NewMachine(cniPath(t)).Missing(n.Info().Needs); len(miss) > 0 {
@@ -22,7 +22,7 @@ func TestBeside(t *testing.T) {
 			spec := lab.Spec{Name: fmt.Sprintf("t-this%d", i), Hosts: 2,
 				Pods: []lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 1}, {Name: "c", Host: 2}}}
 			this := up(t, n, spec)
-			t.Run("beside", func(t *testing.T) { // whose clean-up takes the second lab away
+			t.Run("near", func(t *testing.T) { // whose clean-up takes the second lab away
 				spec.Name = fmt.Sprintf("t-that%d", i)
 				that := up(t, n, spec)
 				// Not the very address: engines that begin side by side share theirs out as they come.
