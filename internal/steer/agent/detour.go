@@ -44,14 +44,19 @@ type inquiries struct {
 	bell chan struct{} // one place
 }
 
-// inquireEvery is how often the kernel is asked about connections that may not get through.
-const inquireEvery = 5 * time.Millisecond
+const (
+	// inquireEvery is how often the kernel is asked about connections that may not get through.
+	inquireEvery = 5 * time.Millisecond
+	// inquiriesMost bounds them, of all pairs: each costs some ten microseconds each time. When
+	// a path fails for all, thousands of timers fire, and nothing is to be learnt from each.
+	inquiriesMost = 64
+)
 
 // inquire takes up that a connection's retransmission timer has fired.
 func (a *Agent) inquire(p *pair, e telemetry.Event) {
 	key := ports{e.LocalPort, e.RemotePort}
-	if p.inquiries[key] != nil || len(p.inquiries) >= a.pairParams.DetoursMost || len(p.routes) < 2 ||
-		p.opened.IsZero() || a.cfg.DryRun {
+	if p.inquiries[key] != nil || len(p.inquiries) >= a.pairParams.DetoursMost ||
+		len(a.inquiries.open) >= inquiriesMost || len(p.routes) < 2 || p.opened.IsZero() || a.cfg.DryRun {
 		return
 	}
 	q := &inquiry{pair: p, ports: key, bucket: e.Bucket % dataplane.Buckets}
@@ -69,8 +74,8 @@ func (a *Agent) inquire(p *pair, e telemetry.Event) {
 // inquireAll follows inquiries up until ctx ends: apart from the loop, as the kernel is asked.
 func (a *Agent) inquireAll(ctx context.Context) error {
 	for ctx.Err() == nil {
-		asked := a.questions()
-		if len(asked) == 0 {
+		asked, open := a.questions()
+		if !open {
 			select {
 			case <-a.inquiries.bell:
 			case <-ctx.Done():
@@ -84,6 +89,7 @@ func (a *Agent) inquireAll(ctx context.Context) error {
 			}
 			a.answers(name, found)
 		}
+		a.forgetInquiries()
 		select {
 		case <-time.After(inquireEvery):
 		case <-ctx.Done():
@@ -92,15 +98,18 @@ func (a *Agent) inquireAll(ctx context.Context) error {
 	return nil
 }
 
-// questions are the connections to ask about, by namespace.
-func (a *Agent) questions() map[string][][2]netip.AddrPort {
+// questions are the connections to ask about, by namespace. open says that there are
+// inquiries, if only such as are kept so that they do not begin again.
+func (a *Agent) questions() (asked map[string][][2]netip.AddrPort, open bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := map[string][][2]netip.AddrPort{}
+	asked = map[string][][2]netip.AddrPort{}
 	for _, q := range a.inquiries.open {
-		out[q.pair.local.Netns] = append(out[q.pair.local.Netns], q.ends())
+		if ns := q.pair.local.Netns; !q.begun || !q.Over() {
+			asked[ns] = append(asked[ns], q.ends())
+		}
 	}
-	return out
+	return asked, len(a.inquiries.open) > 0
 }
 
 // ends are the connection's addresses and ports.
@@ -117,21 +126,33 @@ func (a *Agent) answers(name string, found []sockdiag.Socket) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now, open := a.cfg.Now(), a.inquiries.open[:0]
+	now := a.cfg.Now()
 	for _, q := range a.inquiries.open {
-		p := q.pair
-		if a.pods[p.local.UID] != p.local || p.local.pairs[p.remote.UID] != p {
-			continue // it has gone
-		}
-		if p.local.Netns == name {
+		if q.pair.local.Netns == name && a.knows(q.pair) {
 			s, ok := by[q.ends()]
 			a.answer(q, detect.Progress{Open: ok, Waiting: s.Unacked > 0, Acked: s.BytesAcked, Trip: s.SRTT, Timer: s.RTO}, now)
 		}
-		if !q.begun || !q.Over() || q.State() == detect.Nowhere && now.Sub(q.Since()) < a.pairParams.DetourAgain {
+	}
+}
+
+// knows reports whether the pair is still there.
+func (a *Agent) knows(p *pair) bool {
+	return a.pods[p.local.UID] == p.local && p.local.pairs[p.remote.UID] == p
+}
+
+// forgetInquiries forgets those that are settled, but for a while the connections that no
+// path gets through.
+func (a *Agent) forgetInquiries() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now, open := a.cfg.Now(), a.inquiries.open[:0]
+	for _, q := range a.inquiries.open {
+		asked := !q.begun || !q.Over() || q.State() == detect.Nowhere && now.Sub(q.Since()) < a.pairParams.DetourAgain
+		if a.knows(q.pair) && asked {
 			open = append(open, q)
 			continue
 		}
-		delete(p.inquiries, q.ports)
+		delete(q.pair.inquiries, q.ports)
 	}
 	clear(a.inquiries.open[len(open):])
 	a.inquiries.open = open

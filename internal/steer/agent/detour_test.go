@@ -7,7 +7,11 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/steer/stream"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // TestFaultsOfSomePackets: a rule in a pod drops some packets of a network, while probes,
@@ -157,4 +161,53 @@ func TestNothingGetsThrough(t *testing.T) {
 		}
 	}
 	checkLived(t, rr.stop(), udp.stop())
+}
+
+// TestInquiriesAreBounded: thousands of timers fire when a path fails, and only some of their
+// connections are asked, each once at a time.
+func TestInquiriesAreBounded(t *testing.T) {
+	now := time.Now()
+	a := &Agent{cfg: Config{Now: func() time.Time { return now }}, pairParams: detect.Pairs(), pods: map[string]*pod{},
+		inquiries: inquiries{bell: make(chan struct{}, 1)}}
+	var pairs []*pair
+	for i := range 10 {
+		l := &pod{Pod: topo.Pod{UID: fmt.Sprint(i)}, pairs: map[string]*pair{}}
+		p := &pair{local: l, routes: make([]route.Route, 2), opened: now}
+		a.pods[l.UID], l.pairs[""] = l, p
+		pairs = append(pairs, p)
+		for port := range uint16(1000) {
+			e := telemetry.Event{Kind: telemetry.Timeout, LocalPort: port, RemotePort: 80}
+			a.inquire(p, e)
+			a.inquire(p, e)
+		}
+		if n := len(p.inquiries); n > a.pairParams.DetoursMost {
+			t.Errorf("%d of a pair", n)
+		}
+	}
+	if n := len(a.inquiries.open); n != inquiriesMost {
+		t.Errorf("%d open, want %d", n, inquiriesMost)
+	}
+	// One has gone, one is settled, and one is not to be asked again for a while.
+	delete(a.pods, "0")
+	settled, nowhere := a.inquiries.open[20], a.inquiries.open[21]
+	for _, q := range []*inquiry{settled, nowhere} {
+		q.begun, q.Detour = true, detect.NewDetour(&a.pairParams, 0, detect.Progress{}, now)
+	}
+	settled.Abandon(now)
+	nowhere.Look(detect.Progress{Open: true, Waiting: true}, nil, now.Add(time.Second))
+	a.forgetInquiries()
+	if len(pairs[0].inquiries) > 0 || settled.pair.inquiries[settled.ports] != nil ||
+		nowhere.pair.inquiries[nowhere.ports] == nil {
+		t.Errorf("%d of a pair that has gone, %v, %v", len(pairs[0].inquiries), settled.State(), nowhere.State())
+	}
+	if now = now.Add(3 * time.Second); len(a.inquiries.open) > 0 {
+		a.forgetInquiries()
+	}
+	if nowhere.pair.inquiries[nowhere.ports] != nil {
+		t.Error("it is not asked again")
+	}
+	asked, open := a.questions()
+	if n := len(asked[""]); !open || n == 0 || n > inquiriesMost {
+		t.Errorf("%d are asked", n)
+	}
 }
