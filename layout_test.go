@@ -101,7 +101,8 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 		"internal/measure/rank", "internal/measure/figure", "internal/measure/claim", "internal/measure/paper",
 		"internal/steer/decide", "internal/steer/detect", "internal/steer/flow", "internal/explain",
 		"internal/explain/pipeline", "internal/explain/pipeline/walk", "internal/explain/pipeline/witness",
-		"internal/explain/pipeline/depth", "internal/explain/pipeline/proof", "internal/explain/pipeline/survey"} {
+		"internal/explain/pipeline/depth", "internal/explain/pipeline/proof", "internal/explain/pipeline/survey",
+		"internal/explain/pipeline/reduction"} {
 		for _, f := range forbidden {
 			for i := range all[dir].imports {
 				if i == f {

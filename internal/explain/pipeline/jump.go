@@ -67,6 +67,13 @@ func (p *Pipeline) walk(list []Action, seen map[uint64]bool, fn func(Action) (in
 // Group is the one of that number, or nil.
 func (p *Pipeline) Group(id uint32) *Group { return p.byID[id] }
 
+// With is the same bridge with other flows. The flows are not copied.
+func (p *Pipeline) With(flows []*Flow) *Pipeline {
+	out := *p
+	out.Flows = flows
+	return &out
+}
+
 // Entry is the table that packets enter: 0, or the first of the input where tables have
 // names only.
 func (p *Pipeline) Entry() Table {

@@ -88,7 +88,7 @@ func Of(p *pipeline.Pipeline, packets int, random *rand.Rand) Report {
 			r.NotUnderstood++
 			continue
 		}
-		one := classOf(packet, walked)
+		one := ClassOf(packet, walked)
 		one.Example, one.Answers = p.PrintTerms(c.Packet), append([]string{}, oracle.Said...)
 		r.Limits.met(one, walked)
 		for _, pass := range walked.Passes {
@@ -137,8 +137,8 @@ func (l *Limits) met(c Class, w *walk.Walk) {
 	}
 }
 
-// classOf is the class of one packet.
-func classOf(packet *walk.Packet, w *walk.Walk) Class {
+// ClassOf is the class of one packet, of how it was followed.
+func ClassOf(packet *walk.Packet, w *walk.Walk) Class {
 	c := Class{Passes: w.Depth(), Packets: 1}
 	for _, p := range w.Passes {
 		c.Lookups[1] += p.Lookups

@@ -1,0 +1,231 @@
+package reduction
+
+import (
+	"slices"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
+)
+
+// net is a pipeline's tables, and what its flows read and write as a whole.
+type net struct {
+	*pipeline.Pipeline
+	tables map[pipeline.Table][]*pipeline.Flow
+	// reads are the tables that read the tracker's answers.
+	reads map[pipeline.Table]bool
+	// written are the bases that some flow writes.
+	written map[pipeline.Base]bool
+	tracks  []*pipeline.Track
+	// unsure: there is something that may do anything; ported: some lookup takes the packet
+	// for one of another port; rewrites: some flow may write into the packet's own header,
+	// or learns.
+	unsure, ported, rewrites bool
+}
+
+// answer reports whether a base is of the tracker's answer.
+func answer(b pipeline.Base) bool { return b >= pipeline.CTState && b <= pipeline.CTTPDst }
+
+func newNet(p *pipeline.Pipeline) *net {
+	n := &net{Pipeline: p, tables: map[pipeline.Table][]*pipeline.Flow{}, reads: map[pipeline.Table]bool{},
+		written: map[pipeline.Base]bool{}, unsure: len(p.Lost) > 0}
+	for _, f := range p.Flows {
+		n.tables[f.Table] = append(n.tables[f.Table], f)
+		n.unsure = n.unsure || !f.Understood()
+		for _, t := range f.Match {
+			n.reads[f.Table] = n.reads[f.Table] || answer(t.Base)
+		}
+		p.Each(f.Actions, func(a pipeline.Action) { n.note(f, a) })
+	}
+	return n
+}
+
+// note takes in one action.
+func (n *net) note(f *pipeline.Flow, a pipeline.Action) {
+	if a.Src.Field != nil && answer(a.Src.Field.Base) {
+		n.reads[f.Table] = true
+	}
+	if a.Dst.Field != nil {
+		if a.Kind == pipeline.Push && answer(a.Dst.Field.Base) {
+			n.reads[f.Table] = true
+		}
+		n.written[a.Dst.Field.Base] = true
+	}
+	switch a.Kind {
+	case pipeline.Output, pipeline.OutputTrunc, pipeline.Controller, pipeline.Resubmit, pipeline.Goto, pipeline.Exit,
+		pipeline.Clone, pipeline.Enqueue, pipeline.GroupAction, pipeline.SetQueue, pipeline.PopQueue, pipeline.Meter,
+		pipeline.CT:
+	default:
+		n.rewrites = n.rewrites || !plain(a)
+	}
+	switch a.Kind {
+	case pipeline.CT:
+		n.tracks = append(n.tracks, a.Track)
+		if s := a.Track.From.Field; s != nil && answer(s.Base) {
+			n.reads[f.Table] = true
+		}
+	case pipeline.Resubmit:
+		n.ported = n.ported || a.Port != pipeline.PortIn
+		n.reads[f.Table] = n.reads[f.Table] || a.Original
+	case pipeline.GroupAction:
+		n.unsure = n.unsure || n.Group(uint32(a.N)) == nil
+	case pipeline.Unknown:
+		n.unsure = true
+	}
+}
+
+// plain reports whether an action only moves bits that are not of the packet's own header.
+func plain(a pipeline.Action) bool {
+	switch a.Kind {
+	case pipeline.Load, pipeline.SetField, pipeline.Move, pipeline.WriteMeta, pipeline.Pop:
+		return a.Dst.Field != nil && !walk.Header(a.Dst.Field.Base)
+	case pipeline.Push, pipeline.NoteAction, pipeline.Conjunction, pipeline.CTClear, pipeline.SetTunnel, "set_tunnel64":
+		return true
+	}
+	return false
+}
+
+// constant reports whether nothing changes the packet's own header, so that all questions
+// in a zone are about the same connection. In private zones nat finds nothing to translate
+// but what flows commit.
+func (n *net) constant(private []uint16) bool {
+	return !n.unsure && !n.rewrites && !slices.ContainsFunc(n.tracks, func(t *pipeline.Track) bool {
+		return t.NAT != "" && (t.NAT != "nat" || t.From.Field != nil || !slices.Contains(private, t.Zone))
+	})
+}
+
+// again reports whether the packets that a flow takes have been asked about in the zone
+// before, with the header that they have: it wants an answer, and nobody is asked but this
+// zone's tracker.
+func (n *net) again(f *pipeline.Flow, t *pipeline.Track, private []uint16) bool {
+	if f.Match.Get(pipeline.CTState).Value.IsZero() || !n.constant(private) {
+		return false
+	}
+	return !slices.ContainsFunc(n.tracks, func(o *pipeline.Track) bool {
+		return o.Zone != t.Zone || o.From.Field != nil
+	})
+}
+
+// only reports whether the packets that a flow takes are on no other way at once: none of
+// those that lead to it has been delivered before, or is afterwards.
+func (n *net) only(f *pipeline.Flow) bool {
+	if n.unsure {
+		return false
+	}
+	before := map[pipeline.Table]bool{f.Table: true}
+	for grown := true; grown; {
+		grown = false
+		for _, g := range n.Flows {
+			if before[g.Table] || !n.leads(g, before) {
+				continue
+			}
+			before[g.Table], grown = true, true
+		}
+	}
+	for _, g := range n.Flows {
+		if (g == f || before[g.Table] && n.leads(g, before)) && !single(g) {
+			return false
+		}
+	}
+	return true
+}
+
+// leads reports whether a flow leads into one of the tables.
+func (n *net) leads(f *pipeline.Flow, into map[pipeline.Table]bool) bool {
+	ways, _ := n.Jumps(f.Actions, f.Table)
+	return slices.ContainsFunc(ways, func(j pipeline.Jump) bool { return into[j.To] })
+}
+
+// single reports whether a flow does nothing but send the packet on, in the end.
+func single(f *pipeline.Flow) bool {
+	last := len(f.Actions) - 1
+	for _, a := range f.Actions[:last] {
+		if !plain(a) {
+			return false
+		}
+	}
+	switch f.Actions[last].Kind {
+	case pipeline.Goto, pipeline.Resubmit:
+		return true
+	case pipeline.CT:
+		return f.Actions[last].Track.Table != pipeline.NoTable
+	}
+	return false
+}
+
+// classes say which packets a flow takes, by what no flow changes: in short by their type,
+// and whole.
+func (n *net) classes(f *pipeline.Flow) []pipeline.Match {
+	var short, whole pipeline.Match
+	for _, t := range f.Match {
+		steady := !walk.Header(t.Base) || n.constant(nil) || t.Base == pipeline.EthType && !n.rewrites
+		if answer(t.Base) || n.written[t.Base] || n.unsure || t.Base == pipeline.InPort && n.ported || !steady {
+			continue
+		}
+		whole = append(whole, t)
+		if t.Base == pipeline.EthType {
+			short = append(short, t)
+		}
+	}
+	if len(short) == len(whole) {
+		return []pipeline.Match{whole}
+	}
+	return []pipeline.Match{short, whole}
+}
+
+// search follows packets of a class that have not been tracked, to where the zone is asked,
+// or to where its answer would be read.
+type search struct {
+	*net
+	class pipeline.Match
+	zone  uint16
+	// stop has it end where an answer is read.
+	stop bool
+	seen map[pipeline.Table]bool
+	// sites are flows whose last action leads into a table that reads answers.
+	sites []*pipeline.Flow
+	// lost: some packets are delivered, or are given another header, and the zone has not
+	// been asked. Stuck: a way into a table that reads is no flow's last action.
+	lost, stuck bool
+}
+
+// from follows the packets from a table on.
+func (s *search) from(id pipeline.Table) {
+	if s.seen[id] {
+		return
+	}
+	s.seen[id] = true
+	for _, f := range s.tables[id] {
+		if f.Match.Meets(s.class) {
+			s.flow(f)
+		}
+	}
+}
+
+// flow follows them through a flow's actions.
+func (s *search) flow(f *pipeline.Flow) {
+	for i, a := range f.Actions {
+		switch {
+		case plain(a):
+		case a.Kind == pipeline.Exit:
+			return
+		case a.Kind == pipeline.CT && a.Track.From.Field == nil && a.Track.Zone == s.zone:
+			return
+		case (a.Kind == pipeline.Goto || a.Kind == pipeline.Resubmit && a.Port == pipeline.PortIn) && !a.Original:
+			to := a.Table
+			if to == pipeline.NoTable {
+				to = f.Table
+			}
+			if !s.stop || !s.reads[to] {
+				s.from(to)
+				continue
+			}
+			if i != len(f.Actions)-1 || to != a.Table {
+				s.stuck = true
+				continue
+			}
+			s.sites = append(s.sites, f)
+		default:
+			s.lost = true
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package openshift
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/proof"
+	"pathwise.dev/pathwise/internal/explain/pipeline/reduction"
+	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
+)
+
+// meanPasses is of both directions of an established connection between two pods of a node.
+func meanPasses(t *testing.T, p *pipeline.Pipeline) float64 {
+	t.Helper()
+	passes := 0
+	for packet, state := range map[string]uint64{
+		"tcp,in_port=3,nw_src=10.128.0.2,nw_dst=10.128.0.4,tp_src=1000,tp_dst=80": walk.Established,
+		"tcp,in_port=5,nw_src=10.128.0.4,nw_dst=10.128.0.2,tp_src=80,tp_dst=1000": walk.Established | walk.Reply,
+	} {
+		m, err := p.ReadPacket(packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := walk.Through(p).Follow(walk.NewPacket(m), walk.Given{All: walk.Answer{State: state | walk.Tracked}})
+		if e := w.Events(); len(e) == 0 || e[len(e)-1].Kind != walk.Output {
+			t.Fatalf("%s does not arrive", packet)
+		}
+		passes += w.Depth()
+	}
+	return float64(passes) / 2
+}
+
+// TestReduction: OpenShift's pipeline comes down from 3.5 passes a packet to 2.5, and to 2
+// where nobody else uses zone 0. It keeps what the second and the third cut of Busch and
+// Kammerer (2021, section 5.2) leave out.
+func TestReduction(t *testing.T) {
+	for _, c := range []struct {
+		private       []uint16
+		before, after float64
+		from          Pipeline
+	}{{nil, 3.5, 2.5, Whole}, {[]uint16{0}, 3.5, 2, Whole}, {nil, 3.5, 2.5, Shortcut1}, {nil, 1, 1, Untracked}} {
+		whole := read(t, hostRules(c.from, 3))
+		r := reduction.Of(whole, reduction.Options{Private: c.private, Packets: 1000, Random: rand.New(rand.NewPCG(1, 1))})
+		if b, a := meanPasses(t, whole), meanPasses(t, r.Pipeline); b != c.before || a != c.after {
+			t.Errorf("pipeline %d, private %v: %v passes, then %v, want %v and %v: %+v, refused %+v", c.from, c.private, b, a,
+				c.before, c.after, r.Steps, r.Refused)
+		}
+		if c.private == nil {
+			if d := proof.Of(whole, r.Pipeline, options(false)); d.Verdict != proof.Equal {
+				t.Errorf("%s: %+v %+v", d.Verdict, d.Reasons, d.Witness)
+			}
+		}
+		for _, table := range []pipeline.Table{10, 20, 21, 30} {
+			if !slices.ContainsFunc(r.Pipeline.Flows, func(f *pipeline.Flow) bool { return f.Table == table }) {
+				t.Errorf("table %d is gone", table)
+			}
+		}
+	}
+}
