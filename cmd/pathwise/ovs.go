@@ -29,7 +29,8 @@ pipeline means here is in docs/explanation/pipelines.md.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(ovsShowCommand(e), ovsTraceCommand(e), ovsDepthCommand(e), ovsEqualCommand(e))
+	cmd.AddCommand(ovsShowCommand(e), ovsTraceCommand(e), ovsDepthCommand(e), ovsEqualCommand(e),
+		ovsShortenCommand(e))
 	return cmd
 }
 

@@ -165,10 +165,10 @@ func (r *reducer) bury() {
 	}
 	next := r.now.With(left)
 	if d := r.equal(r.now, next); d.Verdict != proof.Equal {
-		r.refuse(lines[0], "dead flows out", d)
+		r.refuse(lines[0], "leave out flows that no packet can meet", d)
 		return
 	}
-	r.step(next, lines, "no packet can meet these flows (see pathwise ovs show --dead)")
+	r.step(next, lines, "leave out flows that no packet can meet (see \"pathwise ovs show --dead\")")
 	if sent {
 		r.rest("no controller sends packets into tables itself (packet-out)")
 	}

@@ -46,7 +46,7 @@ func (r *reducer) trackings() (out []change) {
 			t.NAT, plain.Track = "", &t
 			a, from = plain, replaced(r.now, f, with(f, plain))
 			zone := fmt.Sprint(t.Zone)
-			because = "; no flow commits a translation in zone " + zone + ", which nobody else uses"
+			because = "; nat finds nothing there, as no flow commits a translation and nobody else uses the zone"
 			rests = []string{"nobody else commits connections in zone " + zone + " (zone-private=" + zone + ")"}
 		}
 		if !quiet(a) {
@@ -98,11 +98,11 @@ func (r *reducer) moves(n *net, f *pipeline.Flow, ct pipeline.Action) (out []cha
 			s.from(to)
 			switch {
 			case again:
-				add(base, nil, "the tracker of zone "+zone+" has answered about this packet already", unobserved)
+				add(base, nil, "do not ask zone "+zone+" again: it has answered about this packet", unobserved)
 			case !s.lost:
-				add(base, nil, "nobody reads the answer of zone "+zone+" before it is asked for again", unobserved)
+				add(base, nil, "do not ask zone "+zone+" here: nobody reads the answer before it is asked again", unobserved)
 			case r.DropLookups:
-				add(base, nil, "nobody reads the answer of zone "+zone, unobserved, dropped)
+				add(base, nil, "do not ask zone "+zone+": nobody reads the answer", unobserved, dropped)
 			}
 		}
 		s = search{net: s.net, class: class, zone: ct.Track.Zone, seen: map[pipeline.Table]bool{}, stop: true,
@@ -119,8 +119,8 @@ func (r *reducer) moves(n *net, f *pipeline.Flow, ct pipeline.Action) (out []cha
 		if s.lost {
 			rests = append(rests, dropped)
 		}
-		add(next, lines, "zone "+zone+" is asked where its answer is first read, on the way into "+tables+
-			", and not where the packet is committed there anyway", rests...)
+		add(next, lines, "ask zone "+zone+" on the way into "+tables+", where its answer is first read; a commit on "+
+			"the way asks too", rests...)
 	}
 	return out
 }
