@@ -1,6 +1,7 @@
 package reduction
 
 import (
+	"maps"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -13,6 +14,8 @@ type net struct {
 	tables map[pipeline.Table][]*pipeline.Flow
 	// reads are the tables that read the tracker's answers.
 	reads map[pipeline.Table]bool
+	// into are the flows that lead into a table.
+	into map[pipeline.Table][]*pipeline.Flow
 	// written are the bases that some flow writes.
 	written map[pipeline.Base]bool
 	tracks  []*pipeline.Track
@@ -27,7 +30,7 @@ func answer(b pipeline.Base) bool { return b >= pipeline.CTState && b <= pipelin
 
 func newNet(p *pipeline.Pipeline) *net {
 	n := &net{Pipeline: p, tables: map[pipeline.Table][]*pipeline.Flow{}, reads: map[pipeline.Table]bool{},
-		written: map[pipeline.Base]bool{}, unsure: len(p.Lost) > 0}
+		into: map[pipeline.Table][]*pipeline.Flow{}, written: map[pipeline.Base]bool{}, unsure: len(p.Lost) > 0}
 	for _, f := range p.Flows {
 		n.tables[f.Table] = append(n.tables[f.Table], f)
 		n.unsure = n.unsure || !f.Understood()
@@ -35,8 +38,28 @@ func newNet(p *pipeline.Pipeline) *net {
 			n.reads[f.Table] = n.reads[f.Table] || answer(t.Base)
 		}
 		p.Each(f.Actions, func(a pipeline.Action) { n.note(f, a) })
+		ways, _ := p.Jumps(f.Actions, f.Table)
+		for _, j := range ways {
+			n.into[j.To] = append(n.into[j.To], f)
+		}
 	}
 	return n
+}
+
+// instead is the net of a pipeline in which a flow was left out, or one that does less is in
+// its place. What the flow wrote counts still.
+func (n *net) instead(p *pipeline.Pipeline, f *pipeline.Flow) *net {
+	small := p.With(nil)
+	for _, g := range p.Flows {
+		if g.Table == f.Table {
+			small.Flows = append(small.Flows, g)
+		}
+	}
+	one := newNet(small)
+	out := *n
+	out.Pipeline, out.tables, out.reads = p, maps.Clone(n.tables), maps.Clone(n.reads)
+	out.tables[f.Table], out.reads[f.Table] = small.Flows, one.reads[f.Table]
+	return &out
 }
 
 // note takes in one action.
@@ -111,28 +134,19 @@ func (n *net) only(f *pipeline.Flow) bool {
 	if n.unsure {
 		return false
 	}
-	before := map[pipeline.Table]bool{f.Table: true}
-	for grown := true; grown; {
-		grown = false
-		for _, g := range n.Flows {
-			if before[g.Table] || !n.leads(g, before) {
-				continue
+	seen := map[pipeline.Table]bool{f.Table: true}
+	for work := []pipeline.Table{f.Table}; len(work) > 0; work = work[1:] {
+		for _, g := range n.into[work[0]] {
+			if !single(g) {
+				return false
 			}
-			before[g.Table], grown = true, true
+			if !seen[g.Table] {
+				seen[g.Table] = true
+				work = append(work, g.Table)
+			}
 		}
 	}
-	for _, g := range n.Flows {
-		if (g == f || before[g.Table] && n.leads(g, before)) && !single(g) {
-			return false
-		}
-	}
-	return true
-}
-
-// leads reports whether a flow leads into one of the tables.
-func (n *net) leads(f *pipeline.Flow, into map[pipeline.Table]bool) bool {
-	ways, _ := n.Jumps(f.Actions, f.Table)
-	return slices.ContainsFunc(ways, func(j pipeline.Jump) bool { return into[j.To] })
+	return single(f)
 }
 
 // single reports whether a flow does nothing but send the packet on, in the end.

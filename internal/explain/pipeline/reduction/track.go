@@ -20,8 +20,12 @@ type change struct {
 	rests         []string
 }
 
-// mostTrackings is how many changes are looked at in a round.
-const mostTrackings = 200
+// Bounds of a round: how many changes are looked at, and of how many flows of one table that
+// ask alike.
+const (
+	mostTrackings = 200
+	mostAlike     = 20
+)
 
 // quiet reports whether an action does nothing but have the packet go on in a table with the
 // tracker's answer.
@@ -32,7 +36,7 @@ func quiet(a pipeline.Action) bool {
 
 // trackings lists changes to where packets are tracked.
 func (r *reducer) trackings() (out []change) {
-	n := newNet(r.now)
+	n, alike := newNet(r.now), map[string]int{}
 	for _, f := range r.now.Flows {
 		last := len(f.Actions) - 1
 		if last < 0 || !lasting(f) || len(out) >= mostTrackings {
@@ -50,6 +54,10 @@ func (r *reducer) trackings() (out []change) {
 			rests = []string{"nobody else commits connections in zone " + zone + " (zone-private=" + zone + ")"}
 		}
 		if !quiet(a) {
+			continue
+		}
+		k := fmt.Sprint(f.Table, *a.Track)
+		if alike[k]++; alike[k] > mostAlike {
 			continue
 		}
 		for _, c := range r.moves(n, f, a) {
@@ -91,9 +99,10 @@ func (r *reducer) moves(n *net, f *pipeline.Flow, ct pipeline.Action) (out []cha
 	add := func(next *pipeline.Pipeline, also []int, what string, rests ...string) {
 		out = append(out, change{next: next, line: f.Line, lines: append([]int{f.Line}, also...), what: what, rests: rests})
 	}
+	shorter := n.instead(base, f)
 	again, only := n.again(f, ct.Track, r.Private), n.only(f)
 	for i, class := range n.classes(f) {
-		s := search{net: newNet(base), class: class, zone: ct.Track.Zone, seen: map[pipeline.Table]bool{}, lost: !only}
+		s := search{net: shorter, class: class, zone: ct.Track.Zone, seen: map[pipeline.Table]bool{}, lost: !only}
 		if i == 0 {
 			s.from(to)
 			switch {
@@ -105,10 +114,10 @@ func (r *reducer) moves(n *net, f *pipeline.Flow, ct pipeline.Action) (out []cha
 				add(base, nil, "do not ask zone "+zone+": nobody reads the answer", unobserved, dropped)
 			}
 		}
-		s = search{net: s.net, class: class, zone: ct.Track.Zone, seen: map[pipeline.Table]bool{}, stop: true,
+		s = search{net: shorter, class: class, zone: ct.Track.Zone, seen: map[pipeline.Table]bool{}, stop: true,
 			lost: !only}
 		s.from(to)
-		if len(s.sites) == 0 || s.stuck || s.net.reads[to] || s.lost && !r.DropLookups {
+		if len(s.sites) == 0 || s.stuck || shorter.reads[to] || s.lost && !r.DropLookups {
 			continue
 		}
 		next, lines, tables, ok := inserted(base, s.sites, class, ct)
@@ -168,8 +177,8 @@ func replaced(p *pipeline.Pipeline, f *pipeline.Flow, by ...*pipeline.Flow) *pip
 // takes others too, one above it takes those of the class.
 func inserted(p *pipeline.Pipeline, sites []*pipeline.Flow, class pipeline.Match, ct pipeline.Action) (
 	next *pipeline.Pipeline, lines []int, tables string, ok bool) {
-	next = p
 	var into []string
+	by := map[*pipeline.Flow][]*pipeline.Flow{}
 	for _, g := range sites {
 		if !lasting(g) {
 			return nil, nil, "", false
@@ -183,19 +192,27 @@ func inserted(p *pipeline.Pipeline, sites []*pipeline.Flow, class pipeline.Match
 		asks := with(g, pipeline.Action{Kind: pipeline.CT, Track: &track})
 		lines = append(lines, g.Line)
 		if class.Covers(g.Match) {
-			next = replaced(next, g, asks)
+			by[g] = []*pipeline.Flow{asks}
 			continue
 		}
 		for _, t := range class {
 			asks.Match = asks.Match.With(t.Base, t.Value, t.Mask)
 		}
 		asks.Priority++
-		if asks.Priority > 65535 || taken(next, asks) {
+		if asks.Priority > 65535 || taken(p, asks) {
 			return nil, nil, "", false
 		}
-		next = replaced(next, g, asks, g)
+		by[g] = []*pipeline.Flow{asks, g}
 	}
-	return next, lines, strings.Join(into, " and "), true
+	var flows []*pipeline.Flow
+	for _, g := range p.Flows {
+		if others, ok := by[g]; ok {
+			flows = append(flows, others...)
+		} else {
+			flows = append(flows, g)
+		}
+	}
+	return p.With(flows), lines, strings.Join(into, " and "), true
 }
 
 // taken reports whether there is a flow of the same priority that some packet of this one
