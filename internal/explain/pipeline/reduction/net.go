@@ -200,6 +200,15 @@ type search struct {
 	// lost: some packets are delivered, or are given another header, and the zone has not
 	// been asked. Stuck: a way into a table that reads is no flow's last action.
 	lost, stuck bool
+	// via are flows whose last action leads into a table that does not, mid those tables
+	// that others lead into.
+	via map[pipeline.Table][]*pipeline.Flow
+	mid map[pipeline.Table]bool
+}
+
+func newSearch(n *net, class pipeline.Match, zone uint16, stop, lost bool) *search {
+	return &search{net: n, class: class, zone: zone, stop: stop, lost: lost, seen: map[pipeline.Table]bool{},
+		via: map[pipeline.Table][]*pipeline.Flow{}, mid: map[pipeline.Table]bool{}}
 }
 
 // from follows the packets from a table on.
@@ -229,17 +238,59 @@ func (s *search) flow(f *pipeline.Flow) {
 			if to == pipeline.NoTable {
 				to = f.Table
 			}
-			if !s.stop || !s.reads[to] {
-				s.from(to)
-				continue
-			}
-			if i != len(f.Actions)-1 || to != a.Table {
+			last, on := i == len(f.Actions)-1 && to == a.Table, !s.stop || !s.reads[to]
+			switch {
+			case on && last:
+				s.via[to] = append(s.via[to], f)
+			case on:
+				s.mid[to] = true
+			case last:
+				s.sites = append(s.sites, f)
+			default:
 				s.stuck = true
-				continue
 			}
-			s.sites = append(s.sites, f)
+			if on {
+				s.from(to)
+			}
 		default:
 			s.lost = true
 		}
 	}
+}
+
+// fewer are sites one table earlier, where few flows lead into one of which many flows are
+// sites and the others drop. Some are asked about there that are dropped then.
+func (s *search) fewer(start pipeline.Table) (sites []*pipeline.Flow, ok bool) {
+	of := map[pipeline.Table][]*pipeline.Flow{}
+	for _, f := range s.sites {
+		of[f.Table] = append(of[f.Table], f)
+	}
+	for _, f := range s.sites {
+		t := f.Table
+		if via := s.via[t]; t == start || s.mid[t] || len(via) == 0 || len(via) >= len(of[t]) || !s.drops(t, of[t]) {
+			sites = append(sites, f)
+			continue
+		}
+		if of[t][0] == f {
+			sites, ok = append(sites, s.via[t]...), true
+		}
+	}
+	return sites, ok
+}
+
+// drops reports whether all flows of a table but some do nothing that is seen.
+func (s *search) drops(t pipeline.Table, but []*pipeline.Flow) bool {
+	known := map[*pipeline.Flow]bool{}
+	for _, f := range but {
+		known[f] = true
+	}
+	for _, f := range s.tables[t] {
+		if known[f] || !f.Match.Meets(s.class) {
+			continue
+		}
+		if slices.ContainsFunc(f.Actions, func(a pipeline.Action) bool { return !plain(a) }) {
+			return false
+		}
+	}
+	return true
 }

@@ -80,11 +80,13 @@ type reducer struct {
 	// rests are assumptions that a step rests on.
 	rests   []string
 	refused map[string]bool
+	// placed are flows that steps have put in, which ask where they are to.
+	placed map[*pipeline.Flow]bool
 }
 
 // Of shortens a pipeline.
 func Of(p *pipeline.Pipeline, o Options) Result {
-	r := reducer{Options: o, now: p, refused: map[string]bool{}}
+	r := reducer{Options: o, now: p, refused: map[string]bool{}, placed: map[*pipeline.Flow]bool{}}
 	r.sample = newSample(p, o)
 	r.result = Result{Steps: []Step{}, Assumptions: []string{}, Refused: []Refused{}}
 	r.result.Before = r.sample.cost(p)
@@ -211,16 +213,34 @@ func (r *reducer) track() bool {
 		if i == mostTried {
 			break
 		}
-		d := r.equal(c.from, c.next)
-		if d.Verdict != proof.Equal {
-			r.refuse(c.line, c.what, d)
-			continue
+		if c.rather != nil {
+			if cost, worse := r.sample.against(r.now, c.rather.next); !worse && cost.less(now) && r.try(*c.rather) {
+				return true
+			}
 		}
-		r.step(c.next, c.lines, c.what+c.because)
-		for _, s := range c.rests {
-			r.rest(s)
+		if r.try(c.change) {
+			return true
 		}
-		return true
 	}
 	return false
+}
+
+// try makes a change if it is shown to change nothing.
+func (r *reducer) try(c change) bool {
+	if d := r.equal(c.from, c.next); d.Verdict != proof.Equal {
+		r.refuse(c.line, c.what, d)
+		return false
+	}
+	before := map[*pipeline.Flow]bool{}
+	for _, f := range r.now.Flows {
+		before[f] = true
+	}
+	for _, f := range c.next.Flows {
+		r.placed[f] = r.placed[f] || !before[f]
+	}
+	r.step(c.next, c.lines, c.what+c.because)
+	for _, s := range c.rests {
+		r.rest(s)
+	}
+	return true
 }

@@ -70,6 +70,13 @@ func TestOf(t *testing.T) {
 			"ip actions=ct(table=1)\narp actions=resubmit(,1)\ntable=1,priority=5,ip,nw_dst=10.0.0.1 actions=ct(commit,table=2)\n" +
 				"table=1,priority=1 actions=resubmit(,2)\ntable=2,ct_state=+est,ip actions=output:2\ntable=2,arp actions=output:3", nil,
 			"add ip actions=resubmit(,1)\nadd table=1, priority=2,ip actions=ct(table=2)"},
+		{"to one flow, not to each of many",
+			"ip,ct_state=-trk actions=ct(table=0)\nip,in_port=1,priority=9 actions=goto_table:1\n" +
+				"table=1,ip,nw_src=10.0.0.1 actions=load:1->NXM_NX_REG0[],goto_table:2\n" +
+				"table=1,ip,nw_src=10.0.0.2 actions=load:2->NXM_NX_REG0[],goto_table:2\n" +
+				"table=2,ip,ct_state=+rpl actions=output:NXM_NX_REG0[]\n" +
+				"table=2,priority=1,ip,nw_dst=10.0.0.3 actions=ct(commit),output:3", nil,
+			"delete_strict table=0,ct_state=-trk,ip\nadd priority=9,ip,in_port=1 actions=ct(table=1)"},
 		{"what is not understood", "ip actions=ct(table=1)\ntable=1,ip actions=frobnicate(1)", nil, ""},
 		{"flows that are learnt", "ip actions=ct(table=1)\ntable=1,ip actions=learn(table=2,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])," +
 			"resubmit(,2)\ntable=2,ip actions=drop", nil, ""},

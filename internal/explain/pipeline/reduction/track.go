@@ -18,6 +18,8 @@ type change struct {
 	// What is done, and because of what.
 	what, because string
 	rests         []string
+	// rather is a change to fewer flows that saves about as much, or nil.
+	rather *change
 }
 
 // Bounds of a round: how many changes are looked at, and of how many flows of one table that
@@ -39,7 +41,7 @@ func (r *reducer) trackings() (out []change) {
 	n, alike := newNet(r.now), map[string]int{}
 	for _, f := range r.now.Flows {
 		last := len(f.Actions) - 1
-		if last < 0 || !lasting(f) || len(out) >= mostTrackings {
+		if last < 0 || !lasting(f) || r.placed[f] || len(out) >= mostTrackings {
 			continue
 		}
 		a, from, because := f.Actions[last], r.now, ""
@@ -61,7 +63,9 @@ func (r *reducer) trackings() (out []change) {
 			continue
 		}
 		for _, c := range r.moves(n, f, a) {
-			c.from, c.because, c.rests = from, c.because+because, append(c.rests, rests...)
+			for x := &c; x != nil; x = x.rather {
+				x.from, x.because, x.rests = from, because, append(x.rests, rests...)
+			}
 			out = append(out, c)
 		}
 	}
@@ -102,8 +106,8 @@ func (r *reducer) moves(n *net, f *pipeline.Flow, ct pipeline.Action) (out []cha
 	shorter := n.instead(base, f)
 	again, only := n.again(f, ct.Track, r.Private), n.only(f)
 	for i, class := range n.classes(f) {
-		s := search{net: shorter, class: class, zone: ct.Track.Zone, seen: map[pipeline.Table]bool{}, lost: !only}
 		if i == 0 {
+			s := newSearch(shorter, class, ct.Track.Zone, false, !only)
 			s.from(to)
 			switch {
 			case again:
@@ -114,22 +118,31 @@ func (r *reducer) moves(n *net, f *pipeline.Flow, ct pipeline.Action) (out []cha
 				add(base, nil, "do not ask zone "+zone+": nobody reads the answer", unobserved, dropped)
 			}
 		}
-		s = search{net: shorter, class: class, zone: ct.Track.Zone, seen: map[pipeline.Table]bool{}, stop: true,
-			lost: !only}
+		s := newSearch(shorter, class, ct.Track.Zone, true, !only)
 		s.from(to)
 		if len(s.sites) == 0 || s.stuck || shorter.reads[to] || s.lost && !r.DropLookups {
-			continue
-		}
-		next, lines, tables, ok := inserted(base, s.sites, class, ct)
-		if !ok {
 			continue
 		}
 		rests := []string{unobserved}
 		if s.lost {
 			rests = append(rests, dropped)
 		}
+		next, lines, tables, ok := inserted(base, s.sites, class, ct)
+		if !ok {
+			continue
+		}
 		add(next, lines, "ask zone "+zone+" on the way into "+tables+", where its answer is first read; a commit on "+
 			"the way asks too", rests...)
+		sites, ok := s.fewer(to)
+		if !ok {
+			continue
+		}
+		if next, lines, tables, ok = inserted(base, sites, class, ct); ok {
+			out[len(out)-1].rather = &change{next: next, line: f.Line, lines: append(lines, f.Line),
+				rests: slices.Clone(rests),
+				what: "ask zone " + zone + " on the way into " + tables + ", shortly before its answer is read; a commit on " +
+					"the way asks too"}
+		}
 	}
 	return out
 }
