@@ -22,7 +22,8 @@ type Options struct {
 	// DropLookups allows for questions to be left out of packets that are delivered. Then
 	// connections that only they keep alive time out.
 	DropLookups bool
-	// Packets is how many are followed to tell what packets cost.
+	// Packets is how many are followed to tell what packets cost; twice as many are tried
+	// at most where a change is not shown to change nothing.
 	Packets int
 	Random  *rand.Rand
 }
@@ -66,9 +67,8 @@ type Refused struct {
 
 // Bounds of the search.
 const (
-	mostSteps  = 50
-	mostTried  = 40 // changes of one step whose proof is tried
-	tryPackets = 2000
+	mostSteps = 50
+	mostTried = 40 // changes of one step whose proof is tried
 )
 
 // reducer is a search under way.
@@ -127,7 +127,7 @@ func (r *reducer) rest(s string) {
 
 // equal decides whether a change changes nothing.
 func (r *reducer) equal(a, b *pipeline.Pipeline) proof.Decision {
-	return proof.Of(a, b, proof.Options{Packets: tryPackets, Random: r.Random})
+	return proof.Of(a, b, proof.Options{Packets: 2 * r.Packets, Random: r.Random})
 }
 
 // step makes a change.
