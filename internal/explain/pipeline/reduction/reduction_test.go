@@ -165,10 +165,7 @@ func (g maker) flow(t int) string {
 	if match == "ip,ct_state=-trk" && g.IntN(2) == 0 {
 		list = fmt.Sprintf("ct(table=%d%s)", t, zone)
 	}
-	if strings.HasSuffix(list, ",drop") {
-		list = strings.TrimSuffix(list, ",drop")
-	}
-	return fmt.Sprintf("table=%d,priority=%d,%s,actions=%s", t, 1+g.IntN(200), match, list)
+	return fmt.Sprintf("table=%d,priority=%d,%s,actions=%s", t, 1+g.IntN(200), match, strings.TrimSuffix(list, ",drop"))
 }
 
 var zoneText = regexp.MustCompile(`zone=(\d+)`)
