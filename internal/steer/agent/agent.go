@@ -58,6 +58,9 @@ type Config struct {
 	// peers how many a pod may have at a time, steer.DefaultPeers by default.
 	leave time.Duration
 	peers int
+	// barFirst is how long a path is first left for that does not pass data, by default as
+	// detect.Pairs says.
+	barFirst time.Duration
 }
 
 // Pace of the loop.
@@ -206,6 +209,9 @@ func New(cfg Config) (*Agent, error) {
 		warned: map[string]time.Time{},
 		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)},
 		inquiries: inquiries{bell: make(chan struct{}, 1)}}
+	if cfg.barFirst > 0 {
+		a.pairParams.BarFirst = cfg.barFirst
+	}
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
 	}

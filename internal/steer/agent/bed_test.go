@@ -132,7 +132,9 @@ type bed struct {
 	pins   string
 	state  lab.State
 	cgroup string
-	agents map[string]*running
+	// barFirst is that of the agents' configuration.
+	barFirst time.Duration
+	agents   map[string]*running
 
 	mu       sync.Mutex
 	clusters map[string]Cluster // what each host's agent is told
@@ -225,6 +227,7 @@ func (b *bed) start(host string, change func(*Config)) *running {
 	r := &running{wish: &wish{}, done: make(chan error, 1)}
 	cfg := Config{Host: host, Keys: oneKey("a key of the test, 32 octets wide"), PinDir: filepath.Join(b.pins, host),
 		Cgroup: b.cgroup, Policy: r.wish, RTOMin: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		barFirst: b.barFirst,
 		Source: func() (Cluster, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -175,7 +175,10 @@ func (a *Agent) answer(q *inquiry, is detect.Progress, now time.Time) {
 	if q.Look(is, p.otherPaths(q.From), now) {
 		a.redirect(p, q, was, now)
 	}
-	if q.State() == detect.Proven {
+	switch q.State() {
+	case detect.Nowhere:
+		p.nowhere = now
+	case detect.Proven:
 		a.proven(p, q, now)
 	}
 }
@@ -278,10 +281,17 @@ func (a *Agent) replace(p *pair, now time.Time) {
 
 // proven acts on a connection that gets through on another path at once: it stays there.
 // Where it is not the only one that its path refuses, or nothing else passes there either,
-// the pair leaves that path.
+// the pair leaves that path. After no path got it through for a while, it only happened to be
+// elsewhere as that ended: it returns, and tells by itself if its path still fails.
 func (a *Agent) proven(p *pair, q *inquiry, now time.Time) {
 	i, to := p.lineOf(q.From), p.lineOf(q.On)
 	if i < 0 || to < 0 || !p.usable(q.From) { // it has failed for all
+		return
+	}
+	if now.Sub(p.nowhere) < time.Duration(a.pairParams.DetourTrust)*a.pairParams.DetourAgain {
+		was := q.On
+		q.On = q.From
+		a.redirect(p, q, was, now)
 		return
 	}
 	from := p.routes[i].Network

@@ -64,9 +64,11 @@ type pair struct {
 	detours  map[uint8]*detour
 	// inquiries are the connections of which is asked whether they get through.
 	inquiries map[ports]*inquiry
-	loss      decide.SwitchLoss
-	decision  decide.Decision
-	pinned    string
+	// nowhere is when a connection last got through on no path.
+	nowhere  time.Time
+	loss     decide.SwitchLoss
+	decision decide.Decision
+	pinned   string
 	// What the pod's stack was prepared for: packets of that size (0: any), the least
 	// retransmission timeout, the neighbour held. gateway says that a gateway's is
 	// needed instead, which is not held.

@@ -48,13 +48,14 @@ type Params struct {
 	// its path, or AckTrips of its round trips, and TryFor how long that may take on another
 	// one, or its timer, up to TryMost.
 	// DetoursMost connections of a pair are tried at a time. One that no path gets through is
-	// tried again after DetourAgain. From RefusesAt connections that a path was proven not to
+	// tried again after DetourAgain, and blames no path for DetourTrust times that. From RefusesAt connections that a path was proven not to
 	// get through, the pair leaves it.
 	AckWithin   time.Duration `unit:"s" range:"0.001 1" why:"an acknowledgment is delayed by 40 ms, a timer fires after 20 at least"`
 	AckTrips    int           `unit:"ratio" range:"1 100" why:"a queue that fills makes timers fire: slow is not failed"`
 	TryFor      time.Duration `unit:"s" range:"0.001 1" why:"a connection that is woken tries again within its shortest timer"`
 	TryMost     time.Duration `unit:"s" range:"0.001 2" why:"the kernel's own shortest timer is 200 ms, doubled once"`
 	DetoursMost int           `unit:"connections" range:"1 1000" why:"each asks the kernel every few milliseconds"`
+	DetourTrust int           `unit:"ratio" range:"1 100" why:"as it ends, it passes wherever it happens to be"`
 	DetourAgain time.Duration `unit:"s" range:"0.1 60" why:"a connection whose peer is dead would move for nothing"`
 	RefusesAt   int           `unit:"connections" range:"1 1000" why:"one may be refused for its port, three hardly"`
 	// A path that does not pass data is barred for BarFirst, doubled each time up to BarMost,
@@ -73,7 +74,7 @@ func Hosts() Params {
 		ConfirmWithin: 40 * ms, ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second,
 		Deaf:      15 * ms,
 		AckWithin: 20 * ms, AckTrips: 3, TryFor: 100 * ms, TryMost: 500 * ms,
-		DetoursMost: 16, DetourAgain: time.Second, RefusesAt: 3,
+		DetoursMost: 16, DetourAgain: time.Second, DetourTrust: 3, RefusesAt: 3,
 		BarFirst: 5 * time.Second, BarMost: 2 * time.Minute, BarForgotten: time.Minute}
 }
 
