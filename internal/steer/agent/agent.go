@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,11 +57,9 @@ type Config struct {
 	hold probe.Hold // how long withdrawn keys are accepted; DefaultHold by default
 	// leave is how long a pair without traffic stays entered, leaveAfter by default, and
 	// peers how many a pod may have at a time, steer.DefaultPeers by default.
-	leave time.Duration
-	peers int
-	// barFirst is how long a path is first left for that does not pass data, by default as
-	// detect.Pairs says.
-	barFirst time.Duration
+	leave    time.Duration
+	peers    int
+	barFirst time.Duration // as in detect.Params
 }
 
 // Pace of the loop.
@@ -209,9 +208,7 @@ func New(cfg Config) (*Agent, error) {
 		warned: map[string]time.Time{},
 		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)},
 		inquiries: inquiries{bell: make(chan struct{}, 1)}}
-	if cfg.barFirst > 0 {
-		a.pairParams.BarFirst = cfg.barFirst
-	}
+	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
 	}

@@ -48,8 +48,8 @@ type Params struct {
 	// its path, or AckTrips of its round trips, and TryFor how long that may take on another
 	// one, or its timer, up to TryMost.
 	// DetoursMost connections of a pair are tried at a time. One that no path gets through is
-	// tried again after DetourAgain, and blames no path for DetourTrust times that. From RefusesAt connections that a path was proven not to
-	// get through, the pair leaves it.
+	// tried again after DetourAgain, and no path is blamed for DetourTrust times that. From
+	// RefusesAt connections that a path was proven not to get through, the pair leaves it.
 	AckWithin   time.Duration `unit:"s" range:"0.001 1" why:"an acknowledgment is delayed by 40 ms, a timer fires after 20 at least"`
 	AckTrips    int           `unit:"ratio" range:"1 100" why:"a queue that fills makes timers fire: slow is not failed"`
 	TryFor      time.Duration `unit:"s" range:"0.001 1" why:"a connection that is woken tries again within its shortest timer"`
