@@ -178,8 +178,8 @@ func (a *Agent) heardMove(p *pair, n notice) (status, uint64) {
 		return statusUnknown, n.number
 	}
 	if after != before {
-		a.refit(p)
 		a.untrack(p)
+		a.refit(p)
 		a.wake(p, dataplane.All, p.heardOf)
 	}
 	if slices.ContainsFunc(after[:], func(c dataplane.Choice) bool { return c.Diverted }) {

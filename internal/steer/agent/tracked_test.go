@@ -79,7 +79,10 @@ func TestInvalidIsDropped(t *testing.T) {
 	b.await("the lease to end", func() bool { return b.transmitted(b.pod("a"), "eth0") > sent+1000 })
 	both("without agents")
 	for _, h := range b.state.Hosts {
-		if n := b.dropped(h.Netns); n > 0 {
+		// What is under way as an entry goes may still meet it. Where entries stay, all packets
+		// are dropped, and the connection hangs.
+		const underWay = 100
+		if n := b.dropped(h.Netns); n > underWay {
 			t.Errorf("%s has dropped %d packets as invalid", h.Name, n)
 		}
 	}
