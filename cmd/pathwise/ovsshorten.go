@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/explain/pipeline"
 	"pathwise.dev/pathwise/internal/explain/pipeline/reduction"
 	"pathwise.dev/pathwise/internal/measure/report"
 )
@@ -147,7 +148,7 @@ func reductionText(r reduction.Result) string {
 		fmt.Fprintf(&b, "nothing was found to do without: %s a packet\n", cost(r.Before))
 	}
 	for i, s := range r.Steps {
-		fmt.Fprintf(&b, "step %d, %s: %s\n", i+1, someLines(s.Lines), s.Why)
+		fmt.Fprintf(&b, "step %d, %s: %s\n", i+1, pipeline.Lines(s.Lines), s.Why)
 		fmt.Fprintf(&b, "  EQUAL; %s a packet, from %s\n", cost(s.After), cost(s.Before))
 	}
 	for _, s := range r.Assumptions {
@@ -162,21 +163,4 @@ func reductionText(r reduction.Result) string {
 		fmt.Fprintf(&b, "not done, line %d, %s: %s: %s\n", f.Line, f.Change, f.Verdict, f.Why)
 	}
 	return b.String()
-}
-
-// someLines lists line numbers, the first few.
-func someLines(list []int) string {
-	const shown = 6
-	var out []string
-	for i, n := range list {
-		if i == shown {
-			out = append(out, fmt.Sprintf("%d more", len(list)-shown))
-			break
-		}
-		out = append(out, strconv.Itoa(n))
-	}
-	if len(list) == 1 {
-		return "line " + out[0]
-	}
-	return "lines " + strings.Join(out[:len(out)-1], ", ") + " and " + out[len(out)-1]
 }

@@ -3,7 +3,11 @@
 // what they are called, not a switch: it opens nothing and asks nobody.
 package pipeline
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Pipeline is the flows and groups of a bridge.
 type Pipeline struct {
@@ -97,6 +101,19 @@ func (m Match) Get(b Base) Term {
 		}
 	}
 	return Term{Base: b}
+}
+
+// Key is what of says of each term, as bytes that are the same for the same: a key of maps.
+func (m Match) Key(of func(Term) Value) []byte {
+	b := make([]byte, 0, 17*len(m))
+	for _, t := range m {
+		v := of(t)
+		b = append(b, byte(t.Base))
+		for i := 0; i < 64; i += 8 {
+			b = append(b, byte(v.Hi>>i), byte(v.Lo>>i))
+		}
+	}
+	return b
 }
 
 // set adds what is wanted of a base; of bits wanted twice the later counts.
@@ -259,4 +276,21 @@ type Group struct {
 type Bucket struct {
 	Weight  int
 	Actions []Action
+}
+
+// Lines lists line numbers, the first few.
+func Lines(list []int) string {
+	const shown = 6
+	var out []string
+	for i, n := range list {
+		if i == shown {
+			out = append(out, fmt.Sprintf("%d more", len(list)-shown))
+			break
+		}
+		out = append(out, strconv.Itoa(n))
+	}
+	if len(list) == 1 {
+		return "line " + out[0]
+	}
+	return "lines " + strings.Join(out[:len(out)-1], ", ") + " and " + out[len(out)-1]
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
@@ -117,7 +116,7 @@ type masks struct {
 }
 
 func (x *index) add(m pipeline.Match) {
-	k := key(m, func(t pipeline.Term) pipeline.Value { return t.Mask })
+	k := string(m.Key(func(t pipeline.Term) pipeline.Value { return t.Mask }))
 	if x.at == nil {
 		x.at = map[string]int{}
 	}
@@ -127,19 +126,7 @@ func (x *index) add(m pipeline.Match) {
 		x.at[k] = i
 		x.kinds = append(x.kinds, masks{m, map[string]bool{}})
 	}
-	x.kinds[i].values[key(m, func(t pipeline.Term) pipeline.Value { return t.Value })] = true
-}
-
-func key(m pipeline.Match, of func(pipeline.Term) pipeline.Value) string {
-	b := make([]byte, 0, 17*len(m))
-	for _, t := range m {
-		v := of(t)
-		b = append(b, byte(t.Base))
-		for i := 0; i < 64; i += 8 {
-			b = append(b, byte(v.Hi>>i), byte(v.Lo>>i))
-		}
-	}
-	return string(b)
+	x.kinds[i].values[string(m.Key(func(t pipeline.Term) pipeline.Value { return t.Value }))] = true
 }
 
 // maybeHides is false if some packet that the flow wants is wanted by nobody here: then
@@ -177,7 +164,7 @@ func (x *index) wants(m pipeline.Match, fill func(pipeline.Base) pipeline.Value)
 		return packet[b]
 	}
 	for _, k := range x.kinds {
-		if k.values[key(k.match, func(t pipeline.Term) pipeline.Value { return get(t.Base).And(t.Mask) })] {
+		if k.values[string(k.match.Key(func(t pipeline.Term) pipeline.Value { return get(t.Base).And(t.Mask) }))] {
 			return true
 		}
 	}
@@ -227,25 +214,9 @@ func hiddenBy(f *pipeline.Flow, above []*pipeline.Flow) (Dead, bool) {
 		rest = next
 		if len(rest) == 0 {
 			slices.Sort(used)
-			return Dead{Reason: HiddenTogether, Why: "hidden by the flows of " + lines(used) + " together", By: used}, true
+			return Dead{Reason: HiddenTogether, Why: "hidden by the flows of " + pipeline.Lines(used) + " together",
+				By: used}, true
 		}
 	}
 	return Dead{}, false
-}
-
-// lines lists line numbers, the first few.
-func lines(list []int) string {
-	const shown = 6
-	var out []string
-	for i, n := range list {
-		if i == shown {
-			out = append(out, fmt.Sprintf("%d more", len(list)-shown))
-			break
-		}
-		out = append(out, fmt.Sprint(n))
-	}
-	if len(list) == 1 {
-		return "line " + out[0]
-	}
-	return "lines " + strings.Join(out[:len(out)-1], ", ") + " and " + out[len(out)-1]
 }

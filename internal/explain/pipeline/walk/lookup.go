@@ -38,14 +38,14 @@ func NewTables(p *pipeline.Pipeline) *Tables {
 			in.carried = append(in.carried, f)
 			continue
 		}
-		masks := string(key(f.Match, func(t pipeline.Term) pipeline.Value { return t.Mask }))
+		masks := string(f.Match.Key(func(t pipeline.Term) pipeline.Value { return t.Mask }))
 		k := at[f.Table][masks]
 		if k == nil {
 			k = &kind{match: f.Match, flows: map[string][]*pipeline.Flow{}}
 			at[f.Table][masks] = k
 			in.kinds = append(in.kinds, k)
 		}
-		values := string(key(f.Match, func(t pipeline.Term) pipeline.Value { return t.Value }))
+		values := string(f.Match.Key(func(t pipeline.Term) pipeline.Value { return t.Value }))
 		k.flows[values] = added(k.flows[values], f)
 		k.top = max(k.top, f.Priority)
 	}
@@ -70,18 +70,6 @@ func added(list []*pipeline.Flow, f *pipeline.Flow) []*pipeline.Flow {
 		}
 	}
 	return append(list, f)
-}
-
-func key(m pipeline.Match, of func(pipeline.Term) pipeline.Value) []byte {
-	b := make([]byte, 0, 17*len(m))
-	for _, t := range m {
-		v := of(t)
-		b = append(b, byte(t.Base))
-		for i := 0; i < 64; i += 8 {
-			b = append(b, byte(v.Hi>>i), byte(v.Lo>>i))
-		}
-	}
-	return b
 }
 
 // found is what a lookup says: the flow, or none, and others of its priority that want the
@@ -165,7 +153,7 @@ func (t *table) plain(p *Packet) (out found) {
 
 // at is the flows of the kind that want the packet.
 func (k *kind) at(p *Packet) []*pipeline.Flow {
-	return k.flows[string(key(k.match, func(t pipeline.Term) pipeline.Value { return p.fields[t.Base].And(t.Mask) }))]
+	return k.flows[string(k.match.Key(func(t pipeline.Term) pipeline.Value { return p.fields[t.Base].And(t.Mask) }))]
 }
 
 func wants(m pipeline.Match, p *Packet) bool {
