@@ -70,7 +70,7 @@ func checkPod(p topo.Pod) error {
 			return fmt.Errorf("dev %q: expected the name of an interface", at.Dev)
 		}
 		// An address by the zone of one machine is the same address for the data plane, and
-		// would be another one for one who looks for those that several pods have.
+		// would be another one where those are looked for that several pods have.
 		if at.Addr.Zone() != "" {
 			return fmt.Errorf("addr %q: expected an address without a zone", at.Addr)
 		}

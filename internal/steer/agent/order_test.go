@@ -179,7 +179,7 @@ func refusedOrders(b *bed) {
 	}
 }
 
-// pinPending: a pin to a path that has failed is an order that is: it is shown, moves
+// pinPending: a pin to a path that has failed is kept until it is well: it is shown, moves
 // nothing, and is carried out when the path is well again.
 func pinPending(b *bed) {
 	a := b.agents["h1"]

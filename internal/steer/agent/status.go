@@ -165,7 +165,7 @@ func (a *Agent) admit(p *pair, o Order) (route.Route, decide.PairEvidence, error
 	return to, ev, nil
 }
 
-// unfitError refuses a move to a path that is not up. A pin to it is an order that is.
+// unfitError refuses a move to a path that is not up. A pin to it is kept until it is.
 type unfitError struct {
 	network string
 	state   decide.Condition
