@@ -206,8 +206,8 @@ func New(cfg Config) (*Agent, error) {
 		suspects: map[*hostPath]*remoteHost{}, hostParams: detect.Hosts(), pairParams: detect.Pairs(),
 		stranded: map[string]time.Time{}, pins: map[string]map[string]string{}, untracked: map[*pair]untracking{},
 		warned: map[string]time.Time{},
-		survey: newSurvey(), waker: waker{bell: make(chan struct{}, 1)},
-		inquiries: inquiries{bell: make(chan struct{}, 1)}}
+		survey: newSurvey(), waker: waker{bell: newBell()},
+		inquiries: inquiries{bell: newBell()}}
 	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err

@@ -60,8 +60,7 @@ func (a *Agent) doubt(p *pair, now time.Time) {
 		return
 	}
 	if n, err := p.local.plane.Unfollow(p.remote.UID); err == nil && n > 0 {
-		a.refit(p)
-		a.untrack(p)
+		a.answersMoved(p)
 		a.note(Event{Kind: EventPeer, Pair: p.name, To: p.routes[0].Network,
 			Reason: fmt.Sprintf("the agent of %s has said nothing of its flows for %v: they are answered on the default network", p.host.name, believes)})
 	}
@@ -178,8 +177,7 @@ func (a *Agent) heardMove(p *pair, n notice) (status, uint64) {
 		return statusUnknown, n.number
 	}
 	if after != before {
-		a.untrack(p)
-		a.refit(p)
+		a.answersMoved(p)
 		a.wake(p, dataplane.All, p.heardOf)
 	}
 	if slices.ContainsFunc(after[:], func(c dataplane.Choice) bool { return c.Diverted }) {

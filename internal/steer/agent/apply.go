@@ -188,6 +188,13 @@ func (p *pair) needs(own [dataplane.Buckets]int) (mtu int, steered bool) {
 	return mtu, steered
 }
 
+// answersMoved does what is due when flows that the peer has opened are answered on another
+// path: the host is to forget them where they were, and the pod's stack to be fit for it.
+func (a *Agent) answersMoved(p *pair) {
+	a.untrack(p)
+	a.refit(p)
+}
+
 // refit makes the pod's stack fit for where flows are now that the peer has opened.
 func (a *Agent) refit(p *pair) {
 	if a.cfg.DryRun {

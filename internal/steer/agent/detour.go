@@ -41,7 +41,7 @@ type inquiry struct {
 // inquiries are those that are open, of all pairs.
 type inquiries struct {
 	open []*inquiry
-	bell chan struct{} // one place
+	bell bell
 }
 
 const (
@@ -65,10 +65,7 @@ func (a *Agent) inquire(p *pair, e telemetry.Event) {
 	}
 	p.inquiries[key] = q
 	a.inquiries.open = append(a.inquiries.open, q)
-	select {
-	case a.inquiries.bell <- struct{}{}:
-	default: // it has rung
-	}
+	a.inquiries.bell.ring()
 }
 
 // inquireAll follows inquiries up until ctx ends: apart from the loop, as the kernel is asked.
@@ -232,13 +229,12 @@ func (p *pair) otherPaths(from int) (out []int) {
 
 // usable reports whether nothing bad is known of the path with that index.
 func (p *pair) usable(index int) bool {
-	for i, r := range p.routes {
-		if r.Index == index {
-			hp := p.host.paths[r.Network]
-			return hp != nil && !hp.Down() && hp.unfit == "" && !p.lines[i].Down()
-		}
+	i := p.lineOf(index)
+	if i < 0 {
+		return false
 	}
-	return false
+	hp := p.host.paths[p.routes[i].Network]
+	return hp != nil && !hp.Down() && hp.unfit == "" && !p.lines[i].Down()
 }
 
 // redirect has the connection's bucket be on the path that its inquiry says.
@@ -248,7 +244,7 @@ func (a *Agent) redirect(p *pair, q *inquiry, was int, now time.Time) {
 		if _, err := p.local.plane.DivertSome(p.remote.UID, set, was, q.On); err != nil {
 			a.warn("%s: %v", p.name, err)
 		}
-		a.refit(p)
+		a.answersMoved(p)
 		a.wake(p, set, now)
 		return
 	}

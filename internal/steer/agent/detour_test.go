@@ -171,7 +171,7 @@ func TestNothingGetsThrough(t *testing.T) {
 func TestInquiriesAreBounded(t *testing.T) {
 	now := time.Now()
 	a := &Agent{cfg: Config{Now: func() time.Time { return now }}, pairParams: detect.Pairs(), pods: map[string]*pod{},
-		inquiries: inquiries{bell: make(chan struct{}, 1)}}
+		inquiries: inquiries{bell: newBell()}}
 	var pairs []*pair
 	for i := range 10 {
 		l := &pod{Pod: topo.Pod{UID: fmt.Sprint(i)}, pairs: map[string]*pair{}}

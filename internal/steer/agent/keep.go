@@ -241,7 +241,7 @@ func (a *Agent) fitAgain(l *pod) bool {
 func (a *Agent) fit(p *pair) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.pods[p.local.UID] != p.local || p.local.pairs[p.remote.UID] != p || a.cfg.DryRun {
+	if !a.knows(p) || a.cfg.DryRun {
 		return true // it has just gone
 	}
 	p.stale = time.Time{} // the next hops are asked for again

@@ -40,7 +40,7 @@ type call struct {
 type waker struct {
 	mu    sync.Mutex
 	calls []*call
-	bell  chan struct{} // one place
+	bell  bell
 }
 
 // wake makes connections that wait for a doubled timeout try at once: the path
@@ -108,10 +108,7 @@ func (w *waker) add(c *call) {
 	w.mu.Lock()
 	w.calls = append(w.calls, c)
 	w.mu.Unlock()
-	select {
-	case w.bell <- struct{}{}:
-	default: // it has rung
-	}
+	w.bell.ring()
 }
 
 // next takes the call that has waited longest.

@@ -63,9 +63,7 @@ func (a *Agent) attend(p *pair, now time.Time) {
 // rewatch finds what watch is to look at: lines of pairs with traffic of late. It
 // forgets the suspicions of those that are gone.
 func (a *Agent) rewatch(now time.Time) {
-	a.suspecting = slices.DeleteFunc(a.suspecting, func(p *pair) bool {
-		return a.pods[p.local.UID] != p.local || p.local.pairs[p.remote.UID] != p
-	})
+	a.suspecting = slices.DeleteFunc(a.suspecting, func(p *pair) bool { return !a.knows(p) })
 	for _, g := range a.glances {
 		g.pair.lines[g.line].attended = false
 	}

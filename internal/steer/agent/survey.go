@@ -15,7 +15,19 @@ import (
 // apart from the loop, which only asks.
 type survey struct {
 	state *surveyState
-	bell  chan struct{} // one place
+	bell  bell
+}
+
+// bell wakes a goroutine that has work to do: once, however often it is rung meanwhile.
+type bell chan struct{}
+
+func newBell() bell { return make(bell, 1) }
+
+func (b bell) ring() {
+	select {
+	case b <- struct{}{}:
+	default: // it has rung
+	}
 }
 
 type surveyState struct {
@@ -27,17 +39,14 @@ type surveyState struct {
 	gone         []uint64     // namespaces to be watched no more
 }
 
-func newSurvey() survey { return survey{state: &surveyState{}, bell: make(chan struct{}, 1)} }
+func newSurvey() survey { return survey{state: &surveyState{}, bell: newBell()} }
 
 // do changes the state and wakes surveyAll.
 func (s survey) do(change func(*surveyState)) {
 	s.state.mu.Lock()
 	change(s.state)
 	s.state.mu.Unlock()
-	select {
-	case s.bell <- struct{}{}:
-	default: // it has rung
-	}
+	s.bell.ring()
 }
 
 // limit has telemetry observe connections with these peers alone: the latest call

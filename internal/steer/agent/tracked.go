@@ -92,7 +92,7 @@ func (a *Agent) leftBehind(now time.Time) (host string, families [2]tracked) {
 			continue
 		}
 		delete(a.untracked, p)
-		if a.pods[p.local.UID] != p.local || p.local.pairs[p.remote.UID] != p {
+		if !a.knows(p) {
 			continue // it has gone
 		}
 		if !u.again {

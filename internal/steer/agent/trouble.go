@@ -200,8 +200,7 @@ func (a *Agent) leave(p *pair, i int, now time.Time, detected time.Duration) {
 	if _, err := p.local.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
 		a.warn("%s: %v", p.name, err)
 	}
-	a.refit(p)
-	a.untrack(p)
+	a.answersMoved(p)
 	a.wake(p, dataplane.All, now)
 }
 

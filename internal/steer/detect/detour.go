@@ -63,61 +63,61 @@ func NewDetour(params *Params, path int, p Progress, fired time.Time) Detour {
 }
 
 // State is how far the detour has come.
-func (t *Detour) State() DetourState { return t.state }
+func (d *Detour) State() DetourState { return d.state }
 
 // Over reports whether the question is settled.
-func (t *Detour) Over() bool { return t.state >= Proven }
+func (d *Detour) Over() bool { return d.state >= Proven }
 
 // Since is when the detour came to its state.
-func (t *Detour) Since() time.Time { return t.since }
+func (d *Detour) Since() time.Time { return d.since }
 
 // Look takes what the kernel says of the connection now. Others are the paths that may be
 // tried, the best first. It reports whether the connection is to be on another path than
-// before: on t.On.
-func (t *Detour) Look(p Progress, others []int, now time.Time) (move bool) {
-	if t.Over() {
+// before: on d.On.
+func (d *Detour) Look(p Progress, others []int, now time.Time) (move bool) {
+	if d.Over() {
 		return false
 	}
-	if !p.Open || !p.Waiting || p.Acked != t.acked {
-		return t.end(p.Open && p.Acked != t.acked && t.state == Trying, now)
+	if !p.Open || !p.Waiting || p.Acked != d.acked {
+		return d.end(p.Open && p.Acked != d.acked && d.state == Trying, now)
 	}
-	wait := max(t.params.AckWithin, time.Duration(t.params.AckTrips)*p.Trip)
-	if t.state == Trying {
-		wait = max(t.params.TryFor, min(p.Timer, t.params.TryMost))
+	wait := max(d.params.AckWithin, time.Duration(d.params.AckTrips)*p.Trip)
+	if d.state == Trying {
+		wait = max(d.params.TryFor, min(p.Timer, d.params.TryMost))
 	}
-	if now.Sub(t.since) < wait {
+	if now.Sub(d.since) < wait {
 		return false
 	}
 	for _, path := range others {
-		if !slices.Contains(t.tried, path) {
-			t.tried = append(t.tried, path)
-			t.state, t.since, t.On = Trying, now, path
+		if !slices.Contains(d.tried, path) {
+			d.tried = append(d.tried, path)
+			d.state, d.since, d.On = Trying, now, path
 			return true
 		}
 	}
-	return t.back(Nowhere, now)
+	return d.back(Nowhere, now)
 }
 
 // Abandon ends the detour, as the connection was moved for another reason.
-func (t *Detour) Abandon(now time.Time) {
-	if !t.Over() {
-		t.state, t.since = Unfounded, now
+func (d *Detour) Abandon(now time.Time) {
+	if !d.Over() {
+		d.state, d.since = Unfounded, now
 	}
 }
 
 // end ends the detour of a connection that is acknowledged, or has nothing to wait for: proven
 // says that it was another path that did it.
-func (t *Detour) end(proven bool, now time.Time) (move bool) {
+func (d *Detour) end(proven bool, now time.Time) (move bool) {
 	if proven {
-		t.state, t.since = Proven, now
+		d.state, d.since = Proven, now
 		return false
 	}
-	return t.back(Unfounded, now)
+	return d.back(Unfounded, now)
 }
 
 // back ends a detour without a result.
-func (t *Detour) back(state DetourState, now time.Time) (move bool) {
-	move = t.On != t.From
-	t.state, t.since, t.On = state, now, t.From
+func (d *Detour) back(state DetourState, now time.Time) (move bool) {
+	move = d.On != d.From
+	d.state, d.since, d.On = state, now, d.From
 	return move
 }
