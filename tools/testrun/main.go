@@ -1,6 +1,6 @@
 // Command testrun reads what "go test -json" writes and prints it short: a line
 // for each package, the output of tests that failed, every skipped test with
-// its reason, and the totals. It fails when a test failed and, as a skipped
+// its reason, the tests that took longest, and the totals. It fails when a test failed and, as a skipped
 // test proves nothing, when one was skipped, unless PATHWISE_ALLOW_SKIP is 1.
 //
 // It runs no tests itself.
@@ -8,11 +8,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -44,7 +46,22 @@ type summary struct {
 	// packages counts those that ended, badPackages those that failed.
 	packages, badPackages int
 	skips                 []string
+	// longs are tests that took long, subtests not among them.
+	longs []long
 }
+
+// long is a test that took so many seconds.
+type long struct {
+	id
+	seconds float64
+}
+
+// The tests that are listed with the time they took: the longest, of those that took
+// this many seconds.
+const (
+	mostLong    = 20
+	longSeconds = 15
+)
 
 var (
 	errFailed  = errors.New("tests failed")
@@ -87,6 +104,9 @@ func (s *summary) line(line string) {
 			s.endPackage(e)
 		} else {
 			s.endTest(at, e.Action)
+			if e.Elapsed >= longSeconds && !strings.Contains(e.Test, "/") {
+				s.longs = append(s.longs, long{at, e.Elapsed})
+			}
 		}
 	}
 }
@@ -153,6 +173,10 @@ func (s *summary) endPackage(e event) {
 }
 
 func (s *summary) finish(allowSkip bool) error {
+	slices.SortStableFunc(s.longs, func(a, b long) int { return cmp.Compare(b.seconds, a.seconds) })
+	for _, l := range s.longs[:min(mostLong, len(s.longs))] {
+		fmt.Fprintf(s.out, "took %.0f s: %s %s\n", l.seconds, l.pkg, l.test)
+	}
 	for _, skip := range s.skips {
 		fmt.Fprintf(s.out, "skipped: %s\n", skip)
 	}

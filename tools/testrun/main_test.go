@@ -41,6 +41,11 @@ func TestRun(t *testing.T) {
 	const empty = `{"Action":"output","Package":"e","Output":"?   \te\t[no test files]\n"}
 {"Action":"skip","Package":"e"}
 `
+	const slow = `{"Action":"pass","Package":"p","Test":"TestB/one","Elapsed":15}
+{"Action":"pass","Package":"p","Test":"TestB","Elapsed":15}
+{"Action":"pass","Package":"p","Test":"TestC","Elapsed":14.9}
+{"Action":"pass","Package":"p","Test":"TestD","Elapsed":80.4}
+`
 	for _, c := range []struct {
 		name, in, out string
 		allowSkip     bool
@@ -57,6 +62,8 @@ func TestRun(t *testing.T) {
 			out: "panic: boom\nFAIL\tp\t0.1s\n1 passed, 1 failed, 0 skipped\n"},
 		{name: "does not build", in: good + end + broken, err: errFailed,
 			out: "ok  \tp\t0.1s\nq.go:1: undefined: x\nFAIL\tq [build failed]\n1 passed, 0 failed, 0 skipped\n"},
+		{name: "long", in: slow + end,
+			out: "ok  \tp\t0.1s\ntook 80 s: p TestD\ntook 15 s: p TestB\n4 passed, 0 failed, 0 skipped\n"},
 		{name: "nothing", in: "go: no such tool\n", err: errNone, out: "go: no such tool\n0 passed, 0 failed, 0 skipped\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
