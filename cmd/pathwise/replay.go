@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -40,7 +41,8 @@ hindsight and the best single network. FILE "-" is standard input.
 
 --paper replays Table 5 of Atici and Boluk (2020) instead, whose manager's
 column the policy "table" must yield, with their Table 7 and Figure 14.
---random plays random schedules of loads and faults through a simulation.
+--random plays random schedules of loads and faults through a simulation, or
+those of families: losses, swinging capacities, flapping paths and others.
 
 --ablate turns each mechanism of the policy cost-aware off in turn, on random
 schedules of several families or on recorded evidence whose truth is known (one
@@ -58,6 +60,8 @@ agent); "all" is all of them, with every network as a static one.`,
   pathwise replay evidence.jsonl --policy table --table results/quick
   pathwise replay --random 200 --seed 7 --policy cost-aware
   pathwise replay --random 200 --bare
+  pathwise replay --random 200 --family all --policy cost-aware
+  pathwise replay --random 50 --family loss,flap --seed 7
   pathwise replay --ablate                         # a minute; 20 schedules a family
   pathwise replay --ablate --random 100 --seed 4000001 -o json
   pathwise replay --ablate --mechanism headroom,recovery --family bare --random 200
@@ -78,7 +82,7 @@ agent); "all" is all of them, with every network as a static one.`,
 			if f.ablate {
 				return e.replayAblate(cmd.Context(), f, args)
 			}
-			return e.replay(f, args)
+			return e.replay(cmd.Context(), f, args)
 		},
 	}
 	formatFlag(cmd, &f.format, replayFormats()...)
@@ -91,7 +95,7 @@ agent); "all" is all of them, with every network as a static one.`,
 	cmd.Flags().StringVar(&f.need, "need", "throughput", "need of random schedules: throughput or latency")
 	cmd.Flags().BoolVar(&f.ablate, "ablate", false, "print what each mechanism of the policy cost-aware earns")
 	cmd.Flags().StringSliceVar(&f.mechanisms, "mechanism", nil, "with --ablate: these mechanisms alone")
-	cmd.Flags().StringSliceVar(&f.families, "family", nil, "with --ablate: these families of schedules alone")
+	cmd.Flags().StringSliceVar(&f.families, "family", nil, "with --random or --ablate: schedules of these families")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of delays and random schedules")
 	_ = cmd.RegisterFlagCompletionFunc("policy",
 		cobra.FixedCompletions([]string{"all", "static:", "table", "hysteresis", "cost-aware"},
@@ -113,8 +117,14 @@ func (f replayFlags) check() error {
 	if err := checkFormat(f.format, replayFormats()...); err != nil {
 		return err
 	}
-	if !f.ablate && len(f.mechanisms)+len(f.families) > 0 {
-		return usageError{errors.New("--mechanism and --family: expected with --ablate")}
+	if !f.ablate && len(f.mechanisms) > 0 {
+		return usageError{errors.New("--mechanism: expected with --ablate")}
+	}
+	if !f.ablate && f.random <= 0 && len(f.families) > 0 {
+		return usageError{errors.New("--family: expected with --random or --ablate")}
+	}
+	if f.bare && len(f.families) > 0 {
+		return usageError{errors.New("--bare: expected without --family, which says what is promised")}
 	}
 	if f.trace && f.format != report.Text && f.format != report.Wide {
 		return usageError{errors.New("--trace: expected with -o text")}
@@ -129,10 +139,10 @@ func (f replayFlags) check() error {
 	return nil
 }
 
-func (e env) replay(f replayFlags, args []string) error {
+func (e env) replay(ctx context.Context, f replayFlags, args []string) error {
 	switch {
 	case f.random > 0:
-		return e.replayRandom(f)
+		return e.replayRandom(ctx, f)
 	case f.paper:
 		return e.replayPaper(f)
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 
 	"pathwise.dev/pathwise/internal/measure/report"
@@ -105,98 +104,4 @@ func writePaperText(w io.Writer, h decide.Header, out paperReplay, results []dec
 	}
 	fmt.Fprintln(w)
 	return writeReplayText(w, h, results, o)
-}
-
-// simulated is what a policy did on random schedules.
-type simulated struct {
-	Policy string `json:"policy"`
-	// Schedules played, and over them the quantiles of achieved over hindsight
-	// and over the best static network.
-	Schedules   int       `json:"schedules"`
-	OfHindsight quantiles `json:"of_hindsight"`
-	OfStatic    quantiles `json:"of_static"`
-	Switches    int       `json:"switches"`
-	Failovers   int       `json:"failovers"`
-	False       int       `json:"false_switches"`
-}
-
-type quantiles struct {
-	Mean   float64 `json:"mean"`
-	Least  float64 `json:"least"`
-	P5     float64 `json:"p5"`
-	Median float64 `json:"median"`
-}
-
-func quantilesOf(values []float64) (q quantiles) {
-	v := slices.Sorted(slices.Values(values))
-	for _, x := range v {
-		q.Mean += x / float64(len(v))
-	}
-	q.Least, q.P5, q.Median = v[0], v[len(v)/20], v[len(v)/2]
-	return q
-}
-
-// replayRandom plays random schedules.
-func (e env) replayRandom(f replayFlags) error {
-	need := decide.Need(f.need)
-	if need != decide.Throughput && need != decide.Latency {
-		return usageError{fmt.Errorf("--need %s: expected throughput or latency", f.need)}
-	}
-	if f.trace {
-		return usageError{fmt.Errorf("--trace: expected with FILE or --paper")}
-	}
-	names := []string{f.policy}
-	if f.policy == "all" {
-		names = []string{"table", "hysteresis", "cost-aware"}
-	}
-	var out []simulated
-	for _, name := range names {
-		s := simulated{Policy: name, Schedules: f.random}
-		var hindsight, static []float64
-		for i := range uint64(f.random) {
-			schedule := decide.RandomSchedule(f.seed+i, decide.Shape{Need: need, Bare: f.bare})
-			policy, err := decide.ParsePolicy(name, schedule.Table(), f.seed)
-			if err != nil {
-				return usageError{fmt.Errorf("--policy: %w, or all", err)}
-			}
-			r, _ := decide.Simulate(schedule, policy, f.seed+i)
-			hindsight, static = append(hindsight, r.OfHindsight()), append(static, r.OfStatic())
-			s.Switches, s.Failovers, s.False = s.Switches+r.Switches, s.Failovers+r.Failovers, s.False+r.False
-		}
-		s.OfHindsight, s.OfStatic = quantilesOf(hindsight), quantilesOf(static)
-		out = append(out, s)
-	}
-	return writeSimulated(e.stdout, f, out, e.listOptions(f.format))
-}
-
-func writeSimulated(w io.Writer, f replayFlags, out []simulated, o report.Options) error {
-	switch f.format {
-	case "json":
-		return writeJSON(w, out)
-	case "csv":
-		rows := [][]string{{"policy", "schedules", "of_hindsight_mean", "of_hindsight_p5", "of_hindsight_least",
-			"of_static_mean", "of_static_p5", "of_static_least", "switches", "failovers", "false_switches"}}
-		for _, s := range out {
-			rows = append(rows, []string{s.Policy, strconv.Itoa(s.Schedules), number(s.OfHindsight.Mean),
-				number(s.OfHindsight.P5), number(s.OfHindsight.Least),
-				number(s.OfStatic.Mean), number(s.OfStatic.P5), number(s.OfStatic.Least), strconv.Itoa(s.Switches),
-				strconv.Itoa(s.Failovers), strconv.Itoa(s.False)})
-		}
-		if err := csv.NewWriter(w).WriteAll(rows); err != nil {
-			return fmt.Errorf("write CSV: %w", err)
-		}
-		return nil
-	}
-	fmt.Fprintf(w, "%d random schedules from seed %d, need %s, simulated\n\n", f.random, f.seed, f.need)
-	l := report.NewList(report.Numbered("policy", "of hindsight: mean", "median", "5 %", "least", "of best static: mean",
-		"5 %", "least", "switches", "failovers", "false")...)
-	for _, s := range out {
-		h, b := s.OfHindsight, s.OfStatic
-		l.Add(s.Policy, part(h.Mean), part(h.Median), part(h.P5), part(h.Least), part(b.Mean), part(b.P5), part(b.Least),
-			strconv.Itoa(s.Switches), strconv.Itoa(s.Failovers), strconv.Itoa(s.False))
-	}
-	if err := l.Write(w, o); err != nil {
-		return err
-	}
-	return nil
 }

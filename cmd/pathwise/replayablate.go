@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -103,37 +101,18 @@ func (e env) ablate(ctx context.Context, courses []decide.Course, mechanisms []d
 	[][]float64, error,
 ) {
 	out := make([][]float64, len(courses))
-	todo, done := make(chan int), make(chan int)
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for i := range todo {
-				out[i] = courses[i].Ablate(mechanisms, seed)
-				done <- i
-			}
-		})
-	}
-	go func() {
-		defer close(done)
-		defer wg.Wait()
-		defer close(todo)
-		for i := range courses {
-			select {
-			case todo <- i:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
 	n := 0
-	for i := range done {
+	err := onAllCPUs(ctx, len(courses), func(i int) error {
+		out[i] = courses[i].Ablate(mechanisms, seed)
+		return nil
+	}, func(i int) {
 		n++
 		e.tellAblated(courses, i, n)
-	}
+	})
 	if e.interactive() {
 		fmt.Fprint(e.stderr, clearLine)
 	}
-	return out, ctx.Err()
+	return out, err
 }
 
 // tellAblated shows how far it is: on a terminal by a line that is rewritten, else by

@@ -4,50 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"pathwise.dev/pathwise/internal/stat"
 )
-
-// Family is a kind of random schedules.
-type Family struct {
-	Name  string `json:"name"`
-	About string `json:"about"`
-
-	draw func(seed uint64) Schedule
-}
-
-// Families lists those that policies are compared on.
-func Families() []Family {
-	shaped := func(s Shape) func(uint64) Schedule {
-		return func(seed uint64) Schedule { return RandomSchedule(seed, s) }
-	}
-	return []Family{
-		{"throughput", "loads and faults, a bench promises rates", shaped(Shape{Need: Throughput})},
-		{"latency", "the same for pairs that wait for answers", shaped(Shape{Need: Latency})},
-		{"bare", "nothing is promised, and probes are as agents make them", shaped(Shape{Need: Throughput, Bare: true})},
-		{"bare-latency", "the same for pairs that wait for answers", shaped(Shape{Need: Latency, Bare: true})},
-		{"quiet", "paths nearly alike on which nothing happens", quiet},
-	}
-}
-
-// quiet is three minutes on three networks of which none is worth a move.
-func quiet(seed uint64) Schedule {
-	const rate, rtt, noise = 5e9, 60e-6, 0.05
-	s := Schedule{Name: fmt.Sprintf("quiet-%d", seed), Seed: seed, Need: Throughput, Loss: 0.005, Bare: seed%8 >= 4,
-		Networks: []SimNetwork{
-			{Name: "a", Capacity: rate, Many: 1, RTT: rtt, Noise: noise},
-			{Name: "b", Capacity: rate, Many: 1, RTT: rtt, Noise: noise},
-			{Name: "c", Capacity: 0.96 * rate, Many: 1, RTT: rtt, Noise: noise, Bias: 0.03},
-		}, Phases: []Phase{{For: 3 * time.Minute, Load: Load{Connections: 16}}}}
-	if seed%2 == 1 {
-		s.Need = Latency
-	}
-	if seed%4 >= 2 {
-		s.Phases[0].Load.Offered = 0.6 * rate
-	}
-	return s
-}
 
 // Course is what policies are run through to compare them: a schedule, or the
 // evidence recorded of a pair.

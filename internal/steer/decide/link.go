@@ -15,6 +15,9 @@ type link struct {
 	// network's queue is full.
 	failed, flood int
 	period        int
+	// barred for so many periods more, as flows did not pass; the last time for bar, and
+	// since then they have passed for good periods.
+	barred, bar, good int
 }
 
 const (
@@ -25,17 +28,24 @@ const (
 	// floods is how likely probes are lost when flows come to a network that gives
 	// them less than flooded of its capacity, floodFor for how many periods.
 	floods, flooded, floodFor = 0.7, 0.25, 4
+	// chokes is how likely a probe is lost in a way back that is choked by flows.
+	chokes = 0.3
+	// A network that flows do not pass is barred for barFirst periods, doubled up to barMost,
+	// and for barFirst again once they have passed for longer than barForgotten (package
+	// detect).
+	barFirst, barMost, barForgotten = 50, 1200, 600
 )
 
-// play runs a period: dead says that nothing passes, used that the pair has
+// play runs a period: all says that no network passes anything, used that the pair has
 // flows there, pressed that they have just come to be more than it carries.
-func (l *link) play(r *rand.Rand, dead, used, pressed bool) {
+func (l *link) play(r *rand.Rand, o offer, all, used, pressed bool) {
 	if pressed && l.flood == 0 && r.Float64() < floods {
 		l.flood = floodFor
 	}
-	lost := dead || l.flood > 0
+	lost := o.dead || l.flood > 0
 	switch {
-	case dead:
+	case all:
+	case o.dead:
 		l.failed = wellAfter * idleEvery
 	case l.flood > 0:
 		l.failed = 1
@@ -43,6 +53,10 @@ func (l *link) play(r *rand.Rand, dead, used, pressed bool) {
 	case l.failed > 0:
 		l.failed--
 	}
+	if one := 1 - o.lost; o.lost > 0 && r.Float64() > one*one || o.choked && used && r.Float64() < chokes {
+		lost = true
+	}
+	l.refuse(o.refused && used, used && !o.dead)
 	if l.period++; used || l.period%idleEvery == 0 {
 		l.lost[l.n%len(l.lost)] = lost
 		l.n++
@@ -50,6 +64,32 @@ func (l *link) play(r *rand.Rand, dead, used, pressed bool) {
 	if l.period%summedEvery == 0 {
 		l.shown = l.ratio()
 	}
+}
+
+// refuse bars the network when flows on it do not pass.
+func (l *link) refuse(refused, used bool) {
+	switch {
+	case refused && l.barred == 0:
+		if l.bar = min(2*l.bar, barMost); l.bar == 0 || l.good > barForgotten {
+			l.bar = barFirst
+		}
+		l.barred, l.good = l.bar, 0
+	case l.barred > 0:
+		l.barred--
+	case used:
+		l.good++
+	}
+}
+
+// reason is why the network is failed; "" where it is not.
+func (l *link) reason() string {
+	switch {
+	case l.failed > 0:
+		return "not enough probes were answered since they were not"
+	case l.barred > 0:
+		return "probes pass and connections do not"
+	}
+	return ""
 }
 
 // ratio is the share of the probes that were lost.

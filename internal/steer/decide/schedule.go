@@ -50,6 +50,8 @@ type Phase struct {
 	For         time.Duration `json:"for_ns"`
 	Load        Load          `json:"load"`
 	Impairments []Impairment  `json:"impairments,omitempty"`
+	// Pause: nothing is asked.
+	Pause bool `json:"pause,omitempty"`
 }
 
 // Fault is a way in which a network is impaired.
@@ -67,6 +69,13 @@ const (
 	Competing Fault = "competing"
 	// Delay holds packets up by Factor seconds, each way.
 	Delay Fault = "delay"
+	// Loses Factor of the packets, each way.
+	Loses Fault = "loss"
+	// Choked: the way back carries acknowledgments so slowly that Factor of the capacity
+	// is left, and answers to probes wait and are lost.
+	Choked Fault = "choked"
+	// Refused: probes pass, and what the pair sends does not.
+	Refused Fault = "refused"
 )
 
 // Impairment is one fault of one network.

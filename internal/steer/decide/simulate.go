@@ -24,6 +24,8 @@ const begin = 2
 // Decisions take effect in the period after the evidence; a switch costs the
 // schedule's loss, and flows that are moved get four fifths in their first period.
 // In a bare schedule connections that begin show half to all of what they get.
+// A network that loses packets gives each connection what TCP makes of that. Where all
+// networks fail at once none is known to have failed: nothing answers that could tell.
 //
 // It also returns the records of the run, which Replay reads.
 func Simulate(s Schedule, policy Policy, seed uint64) (Result, Recording) {
@@ -82,9 +84,10 @@ type world struct {
 
 // seen is what a period showed on a network.
 type seen struct {
-	data    Data
-	dead    bool
-	buckets int
+	data Data
+	// dead: nothing came; all: nor on any other network.
+	dead, all bool
+	buckets   int
 }
 
 func newWorld(s Schedule, seed uint64) *world {
@@ -96,25 +99,56 @@ func newWorld(s Schedule, seed uint64) *world {
 	return w
 }
 
-// capacity is what a network carries now, and the part that others take.
-func (w *world) capacity(n SimNetwork, p Phase) (c, others float64, dead bool) {
-	c = n.at(p.Load.Connections)
+// offer is what a network gives in a phase.
+type offer struct {
+	// carries is its rate, without the part that others take.
+	carries, others float64
+	// lost is the share of packets that it loses, one way.
+	lost float64
+	// dead: nothing passes; refused: probes alone do; choked: the way back is.
+	dead, refused, choked bool
+}
+
+// offers is what a network gives now.
+func (p Phase) offers(n SimNetwork) (o offer) {
+	o.carries = n.at(p.Load.Connections)
 	for _, i := range p.Impairments {
 		switch {
 		case i.Network != n.Name:
 		case i.dead():
-			dead = true
+			o.dead = true
 		case i.Fault == RateLimit:
-			c *= i.Factor
+			o.carries *= i.Factor
+		case i.Fault == Choked:
+			o.carries *= i.Factor
+			o.choked = true
 		case i.Fault == Competing:
-			c *= 1 - i.Factor
-			others = i.Factor
+			o.carries *= 1 - i.Factor
+			o.others = i.Factor
+		case i.Fault == Loses:
+			o.lost = i.Factor
+		case i.Fault == Refused:
+			o.refused = true
 		}
 	}
-	if dead {
-		c = 0
+	if o.lost > 0 {
+		o.carries = min(o.carries, float64(max(p.Load.Connections, 1))*lossy(o.lost, n.rtt(o.others)))
 	}
-	return c, others, dead
+	if o.dead || o.refused {
+		o.carries = 0
+	}
+	return o
+}
+
+// lossy is what TCP makes of loss: the rate of one connection in bit/s that loses so many
+// of its packets at random, at a round trip in seconds. It is CUBIC's response function,
+// or Reno's where that is more, as CUBIC does (RFC 9438, sections 4.3 and 5.1; Mathis
+// 1997), with segments of 1448 bytes. Timeouts are left out: with SACK, RACK and tail loss
+// probes (RFC 8985) bulk flows have few up to a loss of a tenth.
+func lossy(lost, rtt float64) float64 {
+	const segment = 8 * 1448
+	window := max(math.Sqrt(1.5/lost), 1.054*math.Pow(rtt/lost, 0.75))
+	return max(window, 1) * segment / rtt
 }
 
 // held is the network as packets that are held up find it.
@@ -132,39 +166,46 @@ func (p Phase) held(n SimNetwork) SimNetwork {
 func (n SimNetwork) rtt(others float64) float64 { return n.RTT * (1 + 3*others/(1-others)) }
 
 // truth is what each network would give the whole pair, without noise: rate, or
-// operations a second of one connection.
+// operations a second of one connection, which waits for what is lost.
 func (w *world) truth(p Phase) map[string]float64 {
 	out := map[string]float64{}
 	for _, n := range w.s.Networks {
 		n = p.held(n)
-		c, others, dead := w.capacity(n, p)
+		o := p.offers(n)
 		switch {
-		case dead:
+		case o.dead || o.refused || p.Pause:
 			out[n.Name] = 0
 		case w.s.Need == Latency:
-			out[n.Name] = 1 / n.rtt(others)
+			out[n.Name] = 1 / (n.rtt(o.others) + 2*o.lost*retransmit)
 		case p.Load.Offered > 0:
-			out[n.Name] = min(c, p.Load.Offered)
+			out[n.Name] = min(o.carries, p.Load.Offered)
 		default:
-			out[n.Name] = c
+			out[n.Name] = o.carries
 		}
 	}
 	return out
 }
 
+// retransmit is Linux's least retransmission timeout, in seconds.
+const retransmit = 0.2
+
 // play runs a period and keeps what it showed.
 func (w *world) play(p Phase, before, after Assignment) {
 	stall := w.r.IntN(200) == 0
-	if w.young = max(w.young-1, 0); p.Load.Connections != w.connections {
+	if w.young = max(w.young-1, 0); p.Load.Connections != w.connections || p.Pause {
 		w.connections, w.young = p.Load.Connections, begin
 	}
+	all := p.allDead(w.s.Networks)
 	for _, n := range w.s.Networks {
 		share := after.Share(n.Name)
+		if p.Pause {
+			share = 0
+		}
 		n = p.held(n)
-		c, others, dead := w.capacity(n, p)
-		v := seen{dead: dead, buckets: int(share*Buckets + 0.5)}
+		o := p.offers(n)
+		v := seen{dead: o.dead, all: all, buckets: int(share*Buckets + 0.5)}
 		if share > 0 {
-			v.data = w.traffic(n, p, share, c, others, dead)
+			v.data = w.traffic(n, p, share, o)
 			if before.Share(n.Name) != share {
 				v.data.Blank = true
 				v.data.Goodput *= 0.8
@@ -175,25 +216,36 @@ func (w *world) play(p Phase, before, after Assignment) {
 			}
 		}
 		w.last[n.Name] = v
-		if c < 0.6*n.at(p.Load.Connections) && !dead {
+		if o.carries < 0.6*n.at(p.Load.Connections) && !o.dead && !o.refused {
 			w.limited[n.Name]++
 		} else {
 			w.limited[n.Name] = 0
 		}
 		if w.s.Bare {
 			pressed := share > before.Share(n.Name) || share > 0 && w.limited[n.Name] == 1
-			slow := c < flooded*n.at(p.Load.Connections) && !v.data.AppLimited
-			w.links[n.Name].play(w.r, dead, share > 0, pressed && slow)
+			slow := o.carries < flooded*n.at(p.Load.Connections) && !v.data.AppLimited && !o.refused
+			w.links[n.Name].play(w.r, o, all, share > 0, pressed && slow)
 		}
 	}
 	w.now += Period
 }
 
+// allDead tells whether nothing passes on any network.
+func (p Phase) allDead(networks []SimNetwork) bool {
+	for _, n := range networks {
+		if !p.offers(n).dead {
+			return false
+		}
+	}
+	return true
+}
+
 // traffic is what the pair's own data shows on a network.
-func (w *world) traffic(n SimNetwork, p Phase, share, c, others float64, dead bool) Data {
-	if dead {
+func (w *world) traffic(n SimNetwork, p Phase, share float64, o offer) Data {
+	if o.dead || o.refused {
 		return Data{Tx: 1e4, RTOs: 1}
 	}
+	c := o.carries
 	asked := math.Inf(1)
 	if p.Load.Offered > 0 {
 		asked = p.Load.Offered * share
@@ -202,14 +254,20 @@ func (w *world) traffic(n SimNetwork, p Phase, share, c, others float64, dead bo
 	if float64(p.Load.Connections)*share < 0.5 {
 		return Data{}
 	}
+	if o.lost > 0 {
+		c = min(c, float64(p.Load.Connections)*share*lossy(o.lost, n.rtt(o.others)))
+	}
 	if w.s.Need == Latency {
 		asked = c / 100
 	}
-	d := Data{Goodput: min(asked, c), AppLimited: asked < c, SRTT: n.rtt(others) * (1 + 0.1*w.r.Float64())}
+	d := Data{Goodput: min(asked, c), AppLimited: asked < c, SRTT: n.rtt(o.others) * (1 + 0.1*w.r.Float64()), Retrans: o.lost}
 	if !d.AppLimited {
-		// The queue of a full network, in bytes: the slower, the longer.
-		d.SRTT += min(1e-3*n.at(p.Load.Connections)/c, 0.05) * (0.8 + 0.4*w.r.Float64())
-		d.Retrans = 0.001 * w.r.ExpFloat64()
+		// The queue of a full network, in bytes: the slower, the longer. Where losses
+		// keep the window small there is none.
+		if o.lost == 0 {
+			d.SRTT += min(1e-3*n.at(p.Load.Connections)/c, 0.05) * (0.8 + 0.4*w.r.Float64())
+		}
+		d.Retrans += 0.001 * w.r.ExpFloat64()
 		if k := w.limited[n.Name]; k > 0 && k < 10 {
 			d.Retrans += 0.03
 		}
@@ -225,7 +283,7 @@ func (w *world) traffic(n SimNetwork, p Phase, share, c, others float64, dead bo
 // evidence is what the agent knows at this time.
 func (w *world) evidence(p Phase, at Assignment) PairEvidence {
 	ev := PairEvidence{
-		At: w.now, Pair: "a>b", Need: w.s.Need, App: "bulk", Default: w.s.Networks[0].Name, Active: at.Active,
+		At: w.now, Pair: "a>b", Pause: p.Pause, Need: w.s.Need, App: "bulk", Default: w.s.Networks[0].Name, Active: at.Active,
 		Load:       Load{Connections: p.Load.Connections},
 		SwitchLoss: LossEstimate{Mean: w.s.Loss, Upper: 1.5 * w.s.Loss, N: 10},
 	}
@@ -235,14 +293,18 @@ func (w *world) evidence(p Phase, at Assignment) PairEvidence {
 	stall := w.r.IntN(200) == 0
 	for _, n := range w.s.Networks {
 		n = p.held(n)
-		_, others, _ := w.capacity(n, p)
+		others := p.offers(n).others
 		v := w.last[n.Name]
 		e := PathEvidence{Network: n.Name, State: Up, Buckets: int(at.Share(n.Name)*Buckets + 0.5), Data: v.data,
 			Prior: n.at(p.Load.Connections) * (1 + n.Bias)}
-		if v.dead {
+		switch {
+		case v.dead && v.all:
+			e.State, e.Reason = Suspect, "nothing answers on any path"
+			e.Probe = Probe{Samples: 10, Loss: 1, Age: 1}
+		case v.dead:
 			e.State, e.Reason = Failed, "probes went unanswered while others' were"
 			e.Probe = Probe{Samples: 10, Loss: 1, Age: 1}
-		} else {
+		default:
 			noise := math.Exp(0.1 * w.r.NormFloat64())
 			e.Probe = Probe{RTT: n.rtt(others) * noise, Jitter: n.RTT / 10, Samples: 10, Age: 0.01}
 			if stall || w.r.IntN(200) == 0 {
@@ -251,8 +313,8 @@ func (w *world) evidence(p Phase, at Assignment) PairEvidence {
 		}
 		if l := w.links[n.Name]; w.s.Bare {
 			e.Prior, e.Probe.Loss = 0, l.shown
-			if l.failed > 0 {
-				e.State, e.Reason = Failed, "not enough probes were answered since they were not"
+			if reason := l.reason(); reason != "" && e.State != Suspect {
+				e.State, e.Reason = Failed, reason
 			}
 		}
 		ev.Paths = append(ev.Paths, e)

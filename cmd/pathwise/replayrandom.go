@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/steer/decide"
+)
+
+// simulated is what a policy did on random schedules.
+type simulated struct {
+	// Family of the schedules, where they are of one.
+	Family string `json:"family,omitempty"`
+	Policy string `json:"policy"`
+	// Schedules played, and over them the quantiles of achieved over hindsight
+	// and over the best static network.
+	Schedules   int       `json:"schedules"`
+	OfHindsight quantiles `json:"of_hindsight"`
+	OfStatic    quantiles `json:"of_static"`
+	// BelowStatic is the number of schedules with less than 95 % of the best static network.
+	BelowStatic int `json:"below_static"`
+	Switches    int `json:"switches"`
+	Failovers   int `json:"failovers"`
+	False       int `json:"false_switches"`
+}
+
+type quantiles struct {
+	Mean   float64 `json:"mean"`
+	Least  float64 `json:"least"`
+	P5     float64 `json:"p5"`
+	Median float64 `json:"median"`
+}
+
+func quantilesOf(values []float64) (q quantiles) {
+	v := slices.Sorted(slices.Values(values))
+	for _, x := range v {
+		q.Mean += x / float64(len(v))
+	}
+	q.Least, q.P5, q.Median = v[0], v[len(v)/20], v[len(v)/2]
+	return q
+}
+
+// belowStatic is the share of the best static network that steering should not fall short of.
+const belowStatic = 0.95
+
+// replayRandom plays random schedules.
+func (e env) replayRandom(ctx context.Context, f replayFlags) error {
+	need := decide.Need(f.need)
+	if need != decide.Throughput && need != decide.Latency {
+		return usageError{fmt.Errorf("--need %s: expected throughput or latency", f.need)}
+	}
+	if f.trace {
+		return usageError{fmt.Errorf("--trace: expected with FILE or --paper")}
+	}
+	drawn := func(seed uint64) decide.Schedule {
+		return decide.RandomSchedule(seed, decide.Shape{Need: need, Bare: f.bare})
+	}
+	if len(f.families) == 0 {
+		out, err := e.playAll(ctx, f, "", drawn)
+		if err != nil {
+			return err
+		}
+		return writeSimulated(e.stdout, f, out, e.listOptions(f.format))
+	}
+	names := f.families
+	if slices.Equal(names, []string{"all"}) {
+		names = nil
+	}
+	families, err := decide.Named(decide.Families(), func(f decide.Family) string { return f.Name }, names)
+	if err != nil {
+		return usageError{fmt.Errorf("--family: %w, or all", err)}
+	}
+	var out []simulated
+	for i, family := range families {
+		fmt.Fprintf(e.stderr, "[%d/%d] %s\n", i+1, len(families), family.Name)
+		// every other seed, so that an odd one draws none of an even one's schedules
+		one, err := e.playAll(ctx, f, family.Name, func(seed uint64) decide.Schedule {
+			return family.Schedule(f.seed + 2*(seed-f.seed))
+		})
+		if err != nil {
+			return err
+		}
+		out = append(out, one...)
+	}
+	return writeSimulated(e.stdout, f, out, e.listOptions(f.format))
+}
+
+// playAll plays as many schedules as are asked for with each policy.
+func (e env) playAll(ctx context.Context, f replayFlags, family string, draw func(seed uint64) decide.Schedule) (
+	out []simulated, err error,
+) {
+	names := []string{f.policy}
+	if f.policy == "all" {
+		names = []string{"table", "hysteresis", "cost-aware"}
+	}
+	for _, name := range names {
+		s := simulated{Family: family, Policy: name, Schedules: f.random}
+		results := make([]decide.Result, f.random)
+		err := onAllCPUs(ctx, f.random, func(i int) error {
+			schedule := draw(f.seed + uint64(i))
+			policy, err := decide.ParsePolicy(name, schedule.Table(), f.seed)
+			if err != nil {
+				return usageError{fmt.Errorf("--policy: %w, or all", err)}
+			}
+			results[i], _ = decide.Simulate(schedule, policy, schedule.Seed)
+			results[i].Trace = nil // hundreds of schedules would fill the memory
+			return nil
+		}, func(int) {})
+		if err != nil {
+			return nil, err
+		}
+		var hindsight, static []float64
+		for _, r := range results {
+			hindsight, static = append(hindsight, r.OfHindsight()), append(static, r.OfStatic())
+			if r.OfStatic() < belowStatic {
+				s.BelowStatic++
+			}
+			s.Switches, s.Failovers, s.False = s.Switches+r.Switches, s.Failovers+r.Failovers, s.False+r.False
+		}
+		s.OfHindsight, s.OfStatic = quantilesOf(hindsight), quantilesOf(static)
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// onAllCPUs does n things, as many at once as there are CPUs, and tells of each that it is
+// done, one after the other.
+func onAllCPUs(ctx context.Context, n int, do func(i int) error, done func(i int)) error {
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := do(i); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done(i)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func writeSimulated(w io.Writer, f replayFlags, out []simulated, o report.Options) error {
+	switch f.format {
+	case "json":
+		return writeJSON(w, out)
+	case "csv":
+		rows := [][]string{{"family", "policy", "schedules", "of_hindsight_mean", "of_hindsight_p5", "of_hindsight_least",
+			"of_static_mean", "of_static_p5", "of_static_least", "below_static", "switches", "failovers", "false_switches"}}
+		for _, s := range out {
+			rows = append(rows, []string{s.Family, s.Policy, strconv.Itoa(s.Schedules), number(s.OfHindsight.Mean),
+				number(s.OfHindsight.P5), number(s.OfHindsight.Least),
+				number(s.OfStatic.Mean), number(s.OfStatic.P5), number(s.OfStatic.Least), strconv.Itoa(s.BelowStatic),
+				strconv.Itoa(s.Switches), strconv.Itoa(s.Failovers), strconv.Itoa(s.False)})
+		}
+		if err := csv.NewWriter(w).WriteAll(rows); err != nil {
+			return fmt.Errorf("write CSV: %w", err)
+		}
+		return nil
+	}
+	head, title := fmt.Sprintf("%d random schedules from seed %d, need %s, simulated\n\n", f.random, f.seed, f.need), "policy"
+	if len(f.families) > 0 {
+		head = fmt.Sprintf("%d schedules of each family, every other seed from %d, simulated\n\n", f.random, f.seed)
+		title = "family, policy"
+	}
+	fmt.Fprint(w, head)
+	l := report.NewList(report.Numbered(title, "of hindsight: mean", "median", "5 %", "least", "of best static: mean",
+		"5 %", "least", "below 95 %", "switches", "failovers", "false")...)
+	for _, s := range out {
+		h, b := s.OfHindsight, s.OfStatic
+		l.Add(strings.TrimPrefix(s.Family+", "+s.Policy, ", "), part(h.Mean), part(h.Median), part(h.P5), part(h.Least),
+			part(b.Mean), part(b.P5), part(b.Least), strconv.Itoa(s.BelowStatic), strconv.Itoa(s.Switches),
+			strconv.Itoa(s.Failovers), strconv.Itoa(s.False))
+	}
+	return l.Write(w, o)
+}
