@@ -174,7 +174,8 @@ func writeSimulated(w io.Writer, f replayFlags, out []simulated, o report.Option
 		}
 		return nil
 	}
-	head, title := fmt.Sprintf("%d random schedules from seed %d, need %s, simulated\n\n", f.random, f.seed, f.need), "policy"
+	title := "policy"
+	head := fmt.Sprintf("%d random schedules from seed %d, need %s, simulated\n\n", f.random, f.seed, f.need)
 	if len(f.families) > 0 {
 		head = fmt.Sprintf("%d schedules of each family, every other seed from %d, simulated\n\n", f.random, f.seed)
 		title = "family, policy"

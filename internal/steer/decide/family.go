@@ -57,7 +57,8 @@ func drawn(name string, phases func(*course, Load)) func(uint64) Schedule {
 		c.Loss = c.between(0.002, 0.02)
 		base := 100e6 * math.Pow(10, c.Float64())
 		for _, network := range []string{"bgp", "vxlan", "macvlan"} {
-			c.Networks = append(c.Networks, SimNetwork{Name: network, Capacity: base * c.between(0.5, 1), Many: c.between(0.9, 1.1),
+			c.Networks = append(c.Networks, SimNetwork{Name: network,
+				Capacity: base * c.between(0.5, 1), Many: c.between(0.9, 1.1),
 				RTT: 200e-6 * math.Pow(100, c.Float64()), Noise: c.between(0.02, 0.05)})
 		}
 		phases(&c, Load{Connections: 1 << c.IntN(7)})

@@ -260,7 +260,8 @@ func (w *world) traffic(n SimNetwork, p Phase, share float64, o offer) Data {
 	if w.s.Need == Latency {
 		asked = c / 100
 	}
-	d := Data{Goodput: min(asked, c), AppLimited: asked < c, SRTT: n.rtt(o.others) * (1 + 0.1*w.r.Float64()), Retrans: o.lost}
+	d := Data{Goodput: min(asked, c), AppLimited: asked < c, Retrans: o.lost,
+		SRTT: n.rtt(o.others) * (1 + 0.1*w.r.Float64())}
 	if !d.AppLimited {
 		// The queue of a full network, in bytes: the slower, the longer. Where losses
 		// keep the window small there is none.
