@@ -91,5 +91,6 @@ func assumptions(o Options) []string {
 	if o.Strict {
 		return out
 	}
-	return append(out, "questions to the tracker that commit nothing are not observed (see --strict)")
+	return append(out, "questions to the tracker that commit nothing are not observed (see --strict): a connection of "+
+		"which only they remind the tracker may time out")
 }

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/drawn"
 	"pathwise.dev/pathwise/internal/explain/pipeline/proof"
 )
 
@@ -166,17 +165,9 @@ func (g maker) pair() (a, b []string) {
 // TestNeverEqualByMistake: of generated pipelines and changes to them, none is said to be
 // equal that a packet tells apart.
 func TestNeverEqualByMistake(t *testing.T) {
-	s, n := uint64(time.Now().UnixNano()), 300
-	if v := os.Getenv("PROOF_SEED"); v != "" {
-		s, _ = strconv.ParseUint(v, 10, 64)
-	}
-	if v := os.Getenv("PROOF_PAIRS"); v != "" {
-		n, _ = strconv.Atoi(v)
-	}
-	t.Logf("PROOF_SEED=%d", s)
-	g := maker{rand.New(rand.NewPCG(s, s))}
+	g := maker{drawn.Random(t)}
 	verdicts := map[proof.Verdict]int{}
-	for range n {
+	for range drawn.Number(t, "PATHWISE_PAIRS", 300) {
 		la, lb := g.pair()
 		group := "group_id=1,type=all,bucket=actions=output:2,bucket=actions=load:1->NXM_NX_REG0[],resubmit(,3)"
 		names := pipeline.NewNames()
@@ -185,9 +176,6 @@ func TestNeverEqualByMistake(t *testing.T) {
 		verdicts[d.Verdict]++
 		if d.Verdict == proof.Equal {
 			d = proof.Of(a, b, proof.Options{Packets: 12000, Random: g.Rand})
-		}
-		if os.Getenv("PROOF_WHY") != "" && d.Verdict == proof.Undecided {
-			t.Logf("why %+v", d.Reasons[0])
 		}
 		if w := d.Witness; d.Contradicted {
 			t.Errorf("said to be equal, but %s %v is not\nA\n%s\nB\n%s", a.PrintTerms(w.Packet.Terms(a.Words)), w.Answers,

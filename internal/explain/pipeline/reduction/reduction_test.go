@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/drawn"
 	"pathwise.dev/pathwise/internal/explain/pipeline/proof"
 	"pathwise.dev/pathwise/internal/explain/pipeline/reduction"
 	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
@@ -202,15 +200,7 @@ func asked(p *walk.Pipeline, w *walk.Walk) map[string]bool {
 // proof and by packets; packets that are delivered are asked about as before; none takes
 // more passes; and the lines that apply and revert give the one and the other.
 func TestNothingChanges(t *testing.T) {
-	s, n := uint64(time.Now().UnixNano()), 40
-	if v := os.Getenv("REDUCTION_SEED"); v != "" {
-		s, _ = strconv.ParseUint(v, 10, 64)
-	}
-	if v := os.Getenv("REDUCTION_PIPELINES"); v != "" {
-		n, _ = strconv.Atoi(v)
-	}
-	t.Logf("REDUCTION_SEED=%d", s)
-	g := maker{rand.New(rand.NewPCG(s, s))}
+	g, n := maker{drawn.Random(t)}, drawn.Number(t, "PATHWISE_PIPELINES", 40)
 	shortened := 0
 	for range n {
 		lines := []string{"group_id=1,type=all,bucket=actions=output:2,bucket=actions=resubmit(,3)"}
@@ -220,7 +210,7 @@ func TestNothingChanges(t *testing.T) {
 			}
 		}
 		a := read(t, strings.Join(lines, "\n"))
-		r := reduction.Of(a, reduction.Options{Packets: 100, Random: g.Rand})
+		r := reduction.Of(a, reduction.Options{Packets: 100, Random: g.Rand, Fold: g.IntN(2) == 0, Growth: g.IntN(3)})
 		if len(r.Steps) == 0 {
 			continue
 		}

@@ -38,19 +38,23 @@ func (w *walker) byLength(a pipeline.Action, rest []pipeline.Action) {
 	if w.oracle.Larger(a.N) {
 		bit.Lo = 1
 	}
-	saved, tracked := w.packet, w.tracked
+	saved, tracked, bared := w.packet, w.tracked, w.bared
 	w.packet = saved.clone()
 	w.packet.put(a.Dst, bit)
 	w.actions(rest)
 	if !w.exit {
 		w.actionSet()
 	}
-	w.packet, w.tracked = saved, tracked
+	w.packet, w.tracked, w.bared = saved, tracked, bared
 }
 
 // action carries out one, and says whether the list goes on.
 func (w *walker) action(a pipeline.Action) bool {
 	p := w.packet
+	if w.again(a) {
+		w.unknown(w.text(a), afterPop)
+		return false
+	}
 	switch a.Kind {
 	case pipeline.Output:
 		w.output(a)
@@ -109,8 +113,15 @@ func (w *walker) other(a pipeline.Action) bool {
 		w.event(Sample, w.text(a))
 	case pipeline.Bundle, pipeline.BundleLoad:
 		w.bundle(a)
+	case pipeline.Multipath:
+		i := w.oracle.Choose(w.text(a), int(a.N), w.packet)
+		w.event(Choice, fmt.Sprintf("multipath link %d of %d", i, a.N))
+		w.packet.put(a.Dst, pipeline.Value{Lo: uint64(i)})
 	case pipeline.NoteAction, pipeline.FinTimeout, pipeline.Conjunction, "debug_slow":
 	default:
+		if goOn, ok := w.mpls(a); ok {
+			return goOn
+		}
 		if !w.assign(a) {
 			w.unknown(w.text(a), "no walk through this action is known")
 		}
@@ -123,8 +134,8 @@ func (w *walker) text(a pipeline.Action) string { return w.PrintActions([]pipeli
 
 // jump looks up the table that the action names.
 func (w *walker) jump(a pipeline.Action) {
-	if a.Original {
-		w.unknown(w.text(a), "the original direction of the connection is not known")
+	if p := w.packet; a.Original && (!p.isIP() || p.fields[pipeline.CTNWProto].IsZero()) {
+		w.say("not looked up by a connection's original direction: the packet has none")
 		return
 	}
 	port := w.packet.inPort()
@@ -135,7 +146,7 @@ func (w *walker) jump(a pipeline.Action) {
 	if to == pipeline.NoTable && a.Kind == pipeline.Resubmit {
 		to = w.table
 	}
-	w.resubmit(to, port)
+	w.resubmit(to, port, a.Original)
 }
 
 func (w *walker) output(a pipeline.Action) {
@@ -171,7 +182,7 @@ func (w *walker) leave(port pipeline.Port) {
 	case pipeline.PortIn:
 		port = w.packet.inPort()
 	case pipeline.PortTable:
-		w.resubmit(w.Entry(), w.packet.inPort())
+		w.resubmit(w.Entry(), w.packet.inPort(), false)
 		return
 	case pipeline.PortController:
 		w.event(Controller, w.text(pipeline.Action{Kind: pipeline.Controller, N: 0xffff}))
@@ -199,7 +210,7 @@ func (w *walker) leave(port pipeline.Port) {
 // clone carries out a list on a copy, and the action set with it. An exit there ends the
 // original too (clone_xlate_actions leaves ctx->exit as it is).
 func (w *walker) clone(list []pipeline.Action) {
-	saved, tracked := w.packet, w.tracked
+	saved, tracked, bared := w.packet, w.tracked, w.bared
 	w.packet = saved.clone()
 	w.actions(list)
 	if !w.exit {
@@ -207,9 +218,9 @@ func (w *walker) clone(list []pipeline.Action) {
 	}
 	w.packet = saved
 	if !slices.ContainsFunc(list, lasting) {
-		return // a switch undoes what it did, but does not know that the packet was tracked
+		return // a switch undoes what it did, but does not know that the packet was tracked, or lost its labels
 	}
-	w.tracked = tracked
+	w.tracked, w.bared = tracked, bared
 }
 
 // lasting reports whether an action has a switch make a copy, as it could not undo it
@@ -258,6 +269,10 @@ func (w *walker) group(a pipeline.Action) {
 	switch g.Type {
 	case "all", "indirect":
 	case "select", "fast_failover", "ff":
+		if w.bared && g.Type == "select" {
+			w.unknown(w.text(a), afterPop)
+			return
+		}
 		i := w.oracle.Choose(fmt.Sprintf("group %d", g.ID), len(list), w.packet)
 		w.event(Choice, fmt.Sprintf("group:%d bucket %d of %d", g.ID, i+1, len(list)))
 		list = list[i : i+1]
@@ -269,13 +284,13 @@ func (w *walker) group(a pipeline.Action) {
 		return
 	}
 	for _, b := range list {
-		saved := w.packet.clone()
+		saved, bared := w.packet.clone(), w.bared
 		w.nested++
 		w.actions(ordered(b.Actions))
 		w.nested--
 		// What a bucket pushes or adds to the action set stays (xlate_group_bucket).
 		saved.stack, saved.actions = w.packet.stack, w.packet.actions
-		w.packet = saved
+		w.packet, w.bared = saved, bared
 		w.resume()
 	}
 }
@@ -285,7 +300,7 @@ func (w *walker) bundle(a pipeline.Action) {
 	if len(a.Ports) == 0 {
 		return
 	}
-	i := w.oracle.Choose(string(a.Kind), len(a.Ports), w.packet)
+	i := w.oracle.Choose(w.text(a), len(a.Ports), w.packet)
 	w.event(Choice, fmt.Sprintf("%s member %d of %d", a.Kind, i+1, len(a.Ports)))
 	if a.Kind == pipeline.BundleLoad {
 		w.packet.put(a.Dst, pipeline.Value{Lo: uint64(a.Ports[i])})

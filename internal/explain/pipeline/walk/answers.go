@@ -44,6 +44,23 @@ func (a Answer) Fill(p *Packet) {
 	p.fields[pipeline.CTNWProto] = p.fields[pipeline.NWProto]
 }
 
+// swap has a packet be of its connection's original direction (tuple_swap_flow of
+// ofproto/ofproto-dpif-xlate.c).
+func (p *Packet) swap() {
+	pairs := [][2]pipeline.Base{{pipeline.NWProto, pipeline.CTNWProto}, {pipeline.TPSrc, pipeline.CTTPSrc},
+		{pipeline.TPDst, pipeline.CTTPDst}}
+	if p.fields[pipeline.EthType].Lo == ethIPv4 {
+		pairs = append(pairs, [2]pipeline.Base{pipeline.NWSrc, pipeline.CTNWSrc},
+			[2]pipeline.Base{pipeline.NWDst, pipeline.CTNWDst})
+	} else {
+		pairs = append(pairs, [2]pipeline.Base{pipeline.IPv6Src, pipeline.CTIPv6Src},
+			[2]pipeline.Base{pipeline.IPv6Dst, pipeline.CTIPv6Dst})
+	}
+	for _, b := range pairs {
+		p.fields[b[0]], p.fields[b[1]] = p.fields[b[1]], p.fields[b[0]]
+	}
+}
+
 // Tracking is the answer that a packet has.
 func Tracking(p *Packet) Answer {
 	return Answer{p.fields[pipeline.CTState].Lo, p.fields[pipeline.CTMark].Lo, p.fields[pipeline.CTLabel]}

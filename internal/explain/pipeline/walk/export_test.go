@@ -6,8 +6,31 @@ import (
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
 
-// ActionSetTracked is a reason for which a walk ends.
-const ActionSetTracked = actionSetTracked
+// Reasons for which a walk ends.
+const (
+	ActionSetTracked = actionSetTracked
+	AfterPop         = afterPop
+	ManyLabels       = manyLabels
+	NoLabel          = noLabel
+)
+
+// PushLabel and PopLabel are a datapath's actions on labels of MPLS.
+func (p *Packet) PushLabel(eth, lse uint64) {
+	if p.labels() == 0 {
+		p.cover()
+	} else {
+		p.under = append([]uint64{p.fields[pipeline.MPLS].Lo}, p.under...)
+	}
+	p.fields[pipeline.EthType], p.fields[pipeline.MPLS] = pipeline.Value{Lo: eth}, pipeline.Value{Lo: lse}
+}
+
+func (p *Packet) PopLabel(eth uint64) {
+	p.pop(eth)
+	*p = *p.bare()
+}
+
+// Bare is the packet as it leaves.
+func (p *Packet) Bare() *Packet { return p.bare() }
 
 // Clone, PushTag and PopTag are for the tests' replay of a datapath's actions.
 func (p *Packet) Clone() *Packet { return p.clone() }
@@ -21,8 +44,9 @@ func (p *Packet) Assign(a pipeline.Action) { p.write(a.Dst.Field, a.Value, a.Mas
 
 // Tags are those that the header's fields do not show.
 func (p *Packet) Tags() string {
-	if p.tpid == 0 || p.tpid == tpidVLAN && len(p.below) == 0 {
-		return ""
+	s := ""
+	if p.tpid != 0 && p.tpid != tpidVLAN || len(p.below) > 0 {
+		s = fmt.Sprintf(" tpid %#x below %v", p.tpid, p.below)
 	}
-	return fmt.Sprintf(" tpid %#x below %v", p.tpid, p.below)
+	return s + p.labelled()
 }

@@ -84,7 +84,8 @@ func (g *generator) match() string {
 		"tcp,tp_src=0x0/0x1", "udp", "udp,tp_dst=53", "icmp,icmp_type=8", "arp", "arp,arp_op=1",
 		"arp,arp_spa=10.0.0.1", "ipv6",
 		"tcp6,tp_dst=80", "ip,nw_frag=no", "ip,nw_frag=yes", "ip,nw_frag=later", "tcp,tcp_flags=+syn-ack", "ip,nw_ttl=1",
-		"ip,nw_tos=0", "ip,nw_ecn=1", "ip,nw_proto=6", "ipv6,ipv6_src=fc00::/16", "icmp6,icmp_type=135,icmp_code=0"))
+		"mpls", "mpls,mpls_label=7",
+		"mpls,mpls_bos=1,mpls_tc=0", "ip,nw_tos=0", "ip,nw_ecn=1", "ip,nw_proto=6", "ipv6,ipv6_src=fc00::/16", "icmp6,icmp_type=135,icmp_code=0"))
 	seen := map[string]bool{}
 	var kept []string
 	for _, s := range out {
@@ -112,11 +113,13 @@ func (g *generator) actions(t int, match string) string {
 	if !g.larger && g.chance(12) {
 		out = append(out, g.one(g.exit(), "pop:"+g.reg()+"[]"))
 	}
+	out = append(out, g.labels(match)...)
+	labelled := slices.ContainsFunc(out, func(a string) bool { return strings.Contains(a, "_mpls:0x") })
 	var tail []string
 	if g.chance(10) {
 		tail = append(tail, "clear_actions")
 	}
-	if g.chance(15) {
+	if g.chance(15) && !labelled { // the set's actions may not fit any more
 		tail = append(tail, "write_actions("+g.set(match)+")")
 	}
 	if g.chance(6) {
@@ -147,6 +150,19 @@ func (g *generator) actions(t int, match string) string {
 		text = text[:i] + strings.ReplaceAll(text[i:], "push_vlan:0x8100", "set_field:0x3->pkt_mark")
 	}
 	return text
+}
+
+// labels are actions on labels of MPLS, or none.
+func (g *generator) labels(match string) []string {
+	switch {
+	case has(match, "mpls") && g.chance(30):
+		return []string{g.one("push_mpls:0x8847", "pop_mpls:0x8847", "pop_mpls:0x0800,output:2", "push_mpls:0x8848",
+			"pop_mpls:0x86dd,set_field:00:00:00:00:00:05->eth_src,output:3")}
+	case !has(match, "mpls") && g.chance(5):
+		return []string{g.one("push_mpls:0x8847", "push_mpls:0x8847,set_mpls_label:7",
+			"push_mpls:0x8848,set_field:7->mpls_label,push_mpls:0x8847,set_mpls_tc:2,dec_mpls_ttl")}
+	}
+	return nil
 }
 
 // exit is that, or another action that ends nothing.
@@ -191,6 +207,13 @@ func (g *generator) action(t int, match string) string {
 	}
 	if g.chance(15) {
 		return g.out()
+	}
+	if !g.larger && g.chance(4) {
+		return g.one("multipath(eth_src,50,modulo_n,2,0,NXM_NX_REG0[0..1])",
+			"multipath(symmetric_l4,0,hrw,3,0,NXM_NX_REG1[])",
+			"bundle(eth_src,7,hrw,ofport,members:2,5)", "bundle(symmetric_l4,7,active_backup,ofport,members:4,3)",
+			"bundle_load(eth_src,7,hrw,ofport,NXM_NX_REG2[0..15],members:1,2)",
+			"multipath(symmetric_l3,9,hash_threshold,2,0,NXM_NX_REG2[3])", "multipath(eth_src,1,iter_hash,2,1,NXM_NX_REG1[0])")
 	}
 	if g.larger && g.chance(30) {
 		return "check_pkt_larger(1000)->" + g.reg() + "[0]"
@@ -246,6 +269,10 @@ func (g *generator) write(match string) string {
 	}
 	if is("tcp", "tcp6") {
 		own = append(own, "set_field:8080->tcp_src", "mod_tp_dst:81", "move:NXM_OF_TCP_DST[]->"+r()+"[0..15]")
+	}
+	if is("mpls") {
+		own = append(own, "set_mpls_label:7", "set_mpls_tc:3", "set_mpls_ttl:9", "dec_mpls_ttl", "set_field:6->mpls_label",
+			"set_field:1->mpls_tc")
 	}
 	if is("udp") {
 		own = append(own, "set_field:54->udp_dst")
@@ -314,7 +341,8 @@ func (g *generator) packet() string {
 		"icmp,"+ip+",icmp_type=8,icmp_code=0", "tcp,"+ip+",nw_frag=later", "tcp,"+ip+","+l4+",nw_frag=first",
 		"arp,arp_op="+g.one("1", "2")+",arp_spa=10.0.0.1,arp_tpa=10.0.0.2,arp_sha=00:00:00:00:00:01",
 		"tcp6,"+ip6+","+l4, "udp6,"+ip6+","+udp,
-		"icmp6,"+ip6+",icmpv6_type=135,icmpv6_code=0,nd_target=fc00::7,nd_sll=00:00:00:00:00:01", "dl_type=0x88cc")}
+		"icmp6,"+ip6+",icmpv6_type=135,icmpv6_code=0,nd_target=fc00::7,nd_sll=00:00:00:00:00:01", "dl_type=0x88cc",
+		"mpls,mpls_label="+g.one("5", "7")+",mpls_tc="+g.one("0", "1")+",mpls_bos=1,mpls_ttl="+g.one("64", "1"))}
 	if g.chance(25) {
 		out = append(out, "dl_vlan="+g.one("5", "6")+",dl_vlan_pcp=2")
 	}

@@ -59,6 +59,7 @@ func (p *Pipeline) Result(w *Walk) string {
 
 // Left is the packet as it leaves, whole.
 func (p *Pipeline) Left(packet *Packet) string {
+	packet = packet.bare()
 	var m pipeline.Match
 	for _, t := range packet.Terms(p.Words) {
 		if Leaves(t.Base) {
@@ -69,7 +70,7 @@ func (p *Pipeline) Left(packet *Packet) string {
 	if packet.tpid != 0 {
 		s += fmt.Sprintf(" tpid %#x below %v", packet.tpid, packet.below)
 	}
-	return s
+	return s + packet.labelled()
 }
 
 // answers lists those that flows can tell apart: each state, with each mark and label that

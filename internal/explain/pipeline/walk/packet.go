@@ -12,6 +12,9 @@ type Packet struct {
 	// tpid is the Ethernet type of the outermost VLAN tag, below are the tags inside it.
 	tpid  uint16
 	below []tag
+	// under are the labels of MPLS under the outermost, inner is what they are put on.
+	under []uint64
+	inner *[pipeline.Bases]pipeline.Value
 	// queue that the packet is to be put into, with set_queue.
 	queue  uint64
 	queued bool
@@ -74,6 +77,7 @@ func (p *Packet) Set(b pipeline.Base, v pipeline.Value) { p.fields[b] = v }
 func (p *Packet) clone() *Packet {
 	q := *p
 	q.below = slices.Clone(p.below)
+	q.under = slices.Clone(p.under)
 	q.stack = slices.Clone(p.stack)
 	q.actions = slices.Clone(p.actions)
 	return &q

@@ -103,6 +103,11 @@ func (r *replay) run(list string) {
 			r.vlan(in)
 		case "pop_vlan":
 			r.packet.PopTag()
+		case "push_mpls":
+			r.packet.PushLabel(labelled(in))
+		case "pop_mpls":
+			eth, _ := labelled(in)
+			r.packet.PopLabel(eth)
 		case "trunc":
 			r.trunc = in
 		case "ct":
@@ -136,6 +141,7 @@ func (r *replay) seen(what string) { r.out = append(r.out, what+" "+leaves(r.p, 
 
 // leaves is the packet as it leaves.
 func leaves(p *pipeline.Pipeline, packet *walk.Packet) string {
+	packet = packet.Bare()
 	var m pipeline.Match
 	for _, t := range packet.Terms(p.Words) {
 		tunnel := t.Base >= pipeline.TunID && t.Base < pipeline.Metadata || t.Base >= pipeline.TunMetadata0
@@ -208,6 +214,27 @@ func trackKey(in string) string {
 	return fmt.Sprint("ct", key)
 }
 
+// labelled reads "label=7,tc=0,ttl=64,bos=1,eth_type=0x8847".
+func labelled(in string) (eth, lse uint64) {
+	for _, kv := range split(in) {
+		k, v, _ := strings.Cut(kv, "=")
+		n, _ := strconv.ParseUint(v, 0, 32)
+		switch k {
+		case "eth_type":
+			eth = n
+		case "label":
+			lse |= n << 12
+		case "tc":
+			lse |= n << 9
+		case "bos":
+			lse |= n << 8
+		case "ttl":
+			lse |= n
+		}
+	}
+	return eth, lse
+}
+
 // set writes into the header what "ipv4(src=10.0.0.1,ttl=63)" says.
 func (r *replay) set(in string) {
 	name, args := inside(in)
@@ -225,8 +252,12 @@ func (r *replay) set(in string) {
 			"udp.dst": "udp_dst", "sctp.src": "sctp_src", "sctp.dst": "sctp_dst", "icmp.type": "icmp_type",
 			"icmp.code": "icmp_code", "icmpv6.type": "icmpv6_type", "icmpv6.code": "icmpv6_code",
 			"arp.sip": "arp_spa", "arp.tip": "arp_tpa", "arp.op": "arp_op",
+			"mpls.label": "mpls_label", "mpls.tc": "mpls_tc", "mpls.ttl": "mpls_ttl", "mpls.bos": "-",
 			"arp.sha": "arp_sha", "arp.tha": "arp_tha", "nd.target": "nd_target", "nd.sll": "nd_sll",
 			"nd.tll": "nd_tll"}[name+"."+k]
+		if field == "-" {
+			continue // no action writes it
+		}
 		if field == "" {
 			r.t.Fatalf("set of the datapath: %s of %s", k, in)
 		}

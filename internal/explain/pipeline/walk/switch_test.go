@@ -113,15 +113,27 @@ func (s *aSwitch) ofctl(command string, lines []string) {
 	}
 }
 
+// log is the end of the switch's.
+func (s *aSwitch) log() []byte {
+	log, _ := os.ReadFile(filepath.Join(s.dir, "ovs-vswitchd.log"))
+	return log[max(0, len(log)-1500):]
+}
+
 // trace is what ofproto/trace says.
 func (s *aSwitch) trace(args ...string) string {
 	s.t.Helper()
+	return s.appctl("ofproto/trace", append([]string{"br0"}, args...)...)
+}
+
+// appctl is what the switch answers to a command.
+func (s *aSwitch) appctl(command string, args ...string) string {
+	s.t.Helper()
 	c, err := net.Dial("unix", s.socket)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("%s %q: %v: %s", command, args, err, s.log())
 	}
 	defer c.Close()
-	ask := map[string]any{"id": 0, "method": "ofproto/trace", "params": append([]string{"br0"}, args...)}
+	ask := map[string]any{"id": 0, "method": command, "params": append([]string{}, args...)}
 	if err := json.NewEncoder(c).Encode(ask); err != nil {
 		s.t.Fatal(err)
 	}
@@ -130,11 +142,10 @@ func (s *aSwitch) trace(args ...string) string {
 		Error  any
 	}
 	if err := json.NewDecoder(c).Decode(&answer); err != nil {
-		log, _ := os.ReadFile(filepath.Join(s.dir, "ovs-vswitchd.log"))
-		s.t.Fatalf("trace %q: %v: %s", args, err, log[max(0, len(log)-1500):])
+		s.t.Fatalf("%s %q: %v: %s", command, args, err, s.log())
 	}
 	if answer.Error != nil {
-		s.t.Fatalf("trace %q: %v", args, answer.Error)
+		s.t.Fatalf("%s %q: %v", command, args, answer.Error)
 	}
 	return answer.Result
 }

@@ -177,13 +177,15 @@ type walker struct {
 	exit          bool
 	// tracked says that the packet is as the tracker gave it, so that ct_clear clears it.
 	tracked bool
+	// bared says that the packet has lost its last label of MPLS.
+	bared bool
 }
 
 func (w *walker) pass(p *Pass) {
 	w.at, w.packet, w.table, w.flow, w.nested, w.exit = p, p.Start.clone(), p.Table, nil, 0, false
-	w.tracked = p.From > 0
+	w.tracked, w.bared = p.From > 0, false
 	n := len(w.waiting)
-	w.look(p.Table, w.packet.inPort())
+	w.look(p.Table, w.packet.inPort(), false)
 	if !w.exit && p.Failed == "" {
 		w.actionSet()
 	}
@@ -223,11 +225,15 @@ func (w *walker) event(k Kind, text string) {
 	w.at.Steps = append(w.at.Steps, Step{Depth: w.shown, Event: &Event{k, text, w.packet.clone()}})
 }
 
-// look finds the flow of a table that takes the packet, as one from the port, and carries
-// out its actions (rule_dpif_lookup_from_table of ofproto/ofproto-dpif.c).
-func (w *walker) look(id pipeline.Table, port pipeline.Port) {
+// look finds the flow of a table that takes the packet, as one from the port, or with the
+// original direction of its connection, and carries out its actions
+// (rule_dpif_lookup_from_table of ofproto/ofproto-dpif.c).
+func (w *walker) look(id pipeline.Table, port pipeline.Port, original bool) {
 	p := w.packet.clone()
 	p.fields[pipeline.InPort] = pipeline.Value{Lo: uint64(port)}
+	if original {
+		p.swap()
+	}
 	if p.fields[pipeline.NWFrag].Lo&fragAny != 0 {
 		// A switch that has not been told otherwise takes fragments to have no ports.
 		p.fields[pipeline.TPSrc], p.fields[pipeline.TPDst] = pipeline.Value{}, pipeline.Value{}
@@ -257,7 +263,7 @@ func (w *walker) look(id pipeline.Table, port pipeline.Port) {
 
 // resubmit looks up a table on behalf of an action (xlate_table_action of
 // ofproto/ofproto-dpif-xlate.c).
-func (w *walker) resubmit(id pipeline.Table, port pipeline.Port) {
+func (w *walker) resubmit(id pipeline.Table, port pipeline.Port, original bool) {
 	switch {
 	case w.nested >= MaxDepth:
 		w.fail("over %d resubmits in each other", MaxDepth)
@@ -276,6 +282,6 @@ func (w *walker) resubmit(id pipeline.Table, port pipeline.Port) {
 	w.at.Resubmits++
 	w.nested += deepens
 	w.at.Deepest = max(w.at.Deepest, w.nested)
-	w.look(id, port)
+	w.look(id, port, original)
 	w.nested -= deepens
 }

@@ -87,12 +87,12 @@ func doubling(n int) string {
 // TestNotUnderstood: what is not understood is named, and nothing is guessed.
 func TestNotUnderstood(t *testing.T) {
 	for flows, want := range map[string]string{
-		"actions=frobnicate(3),output:2":                           "frobnicate(3)",
-		"actions=group:7":                                          "group:7",
-		"frob=1,priority=9 actions=drop\npriority=1 actions=2":     "priority=9,frob=1",
-		"actions=pop_mpls:0x0800,output:2":                         "pop_mpls:0x0800",
-		"actions=resubmit(,2,ct)":                                  "resubmit(,2,ct)",
-		"actions=multipath(eth_src,50,modulo_n,1,0,NXM_NX_REG0[])": "multipath(eth_src,50,modulo_n,1,0,NXM_NX_REG0[])",
+		"actions=frobnicate(3),output:2":                        "frobnicate(3)",
+		"actions=group:7":                                       "group:7",
+		"frob=1,priority=9 actions=drop\npriority=1 actions=2":  "priority=9,frob=1",
+		"actions=push_mpls:0x8847,pop_mpls:0x0800,resubmit(,2)": "resubmit(,2)",
+		"actions=push_mpls:0x8847,pop_mpls:0x86dd,output:2":     "pop_mpls:0x86dd",
+		"actions=encap(nsh(md_type=1)),output:2":                "encap(nsh(md_type=1))",
 	} {
 		_, w := follow(t, "tcp,in_port=1", strings.Split(flows, "\n")...)
 		if len(w.Unknown) != 1 || w.Unknown[0].Text != want || len(w.Events()) > 0 {

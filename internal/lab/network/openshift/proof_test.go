@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/drawn"
 	"pathwise.dev/pathwise/internal/explain/pipeline/proof"
 )
 
@@ -140,16 +139,12 @@ func mutants(rules []string) (out []mutant) {
 // TestMutants: no pipeline with one flow changed is said to be equal that a packet tells
 // apart; most that differ are found to.
 func TestMutants(t *testing.T) {
-	s := uint64(time.Now().UnixNano())
-	if v := os.Getenv("PROOF_SEED"); v != "" {
-		s, _ = strconv.ParseUint(v, 10, 64)
-	}
-	t.Logf("PROOF_SEED=%d", s)
+	random := drawn.Random(t)
 	whole := hostRules(Whole, 3)
 	verdicts := map[proof.Verdict]int{}
 	for _, m := range mutants(whole) {
 		a, b := read(t, whole), read(t, m.rules)
-		d := proof.Of(a, b, proof.Options{Packets: 40000, Random: rand.New(rand.NewPCG(s, s))})
+		d := proof.Of(a, b, proof.Options{Packets: 40000, Random: random})
 		verdicts[d.Verdict]++
 		switch {
 		case d.Contradicted:
