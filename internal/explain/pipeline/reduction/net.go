@@ -112,7 +112,7 @@ func plain(a pipeline.Action) bool {
 // but what flows commit.
 func (n *net) constant(private []uint16) bool {
 	return !n.unsure && !n.rewrites && !slices.ContainsFunc(n.tracks, func(t *pipeline.Track) bool {
-		return t.NAT != "" && (t.NAT != "nat" || t.From.Field != nil || !slices.Contains(private, t.Zone))
+		return t.NAT != "" && (t.NAT != "nat" || !zoneOf(t).among(private))
 	})
 }
 
@@ -120,12 +120,10 @@ func (n *net) constant(private []uint16) bool {
 // before, with the header that they have: it wants an answer, and nobody is asked but this
 // zone's tracker.
 func (n *net) again(f *pipeline.Flow, t *pipeline.Track, private []uint16) bool {
-	if f.Match.Get(pipeline.CTState).Value.IsZero() || !n.constant(private) {
+	if f.Match.Get(pipeline.CTState).Value.IsZero() || !n.constant(private) || n.changes(zoneOf(t)) {
 		return false
 	}
-	return !slices.ContainsFunc(n.tracks, func(o *pipeline.Track) bool {
-		return o.Zone != t.Zone || o.From.Field != nil
-	})
+	return !slices.ContainsFunc(n.tracks, func(o *pipeline.Track) bool { return zoneOf(o) != zoneOf(t) })
 }
 
 // only reports whether the packets that a flow takes are on no other way at once: none of
@@ -191,14 +189,15 @@ func (n *net) classes(f *pipeline.Flow) []pipeline.Match {
 type search struct {
 	*net
 	class pipeline.Match
-	zone  uint16
+	zone  zone
 	// stop has it end where an answer is read.
 	stop bool
 	seen map[pipeline.Table]bool
 	// sites are flows whose last action leads into a table that reads answers.
 	sites []*pipeline.Flow
 	// lost: some packets are delivered, or are given another header, and the zone has not
-	// been asked. Stuck: a way into a table that reads is no flow's last action.
+	// been asked. Stuck: a way into a table that reads is no flow's last action, or on the way
+	// the field is changed that holds the zone.
 	lost, stuck bool
 	// via are flows whose last action leads into a table that does not, mid those tables
 	// that others lead into.
@@ -206,7 +205,7 @@ type search struct {
 	mid map[pipeline.Table]bool
 }
 
-func newSearch(n *net, class pipeline.Match, zone uint16, stop, lost bool) *search {
+func newSearch(n *net, class pipeline.Match, zone zone, stop, lost bool) *search {
 	return &search{net: n, class: class, zone: zone, stop: stop, lost: lost, seen: map[pipeline.Table]bool{},
 		via: map[pipeline.Table][]*pipeline.Flow{}, mid: map[pipeline.Table]bool{}}
 }
@@ -229,9 +228,12 @@ func (s *search) flow(f *pipeline.Flow) {
 	for i, a := range f.Actions {
 		switch {
 		case plain(a):
+			if s.zone.changedBy(a) {
+				s.lost, s.stuck = true, true
+			}
 		case a.Kind == pipeline.Exit:
 			return
-		case a.Kind == pipeline.CT && a.Track.From.Field == nil && a.Track.Zone == s.zone:
+		case a.Kind == pipeline.CT && zoneOf(a.Track) == s.zone:
 			return
 		case (a.Kind == pipeline.Goto || a.Kind == pipeline.Resubmit && a.Port == pipeline.PortIn) && !a.Original:
 			to := a.Table

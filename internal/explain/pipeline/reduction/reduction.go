@@ -22,6 +22,10 @@ type Options struct {
 	// DropLookups allows for questions to be left out of packets that are delivered. Then
 	// connections that only they keep alive time out.
 	DropLookups bool
+	// Fold asks for changes too that save nothing but lookups; Growth is how many more flows
+	// and masks there may be after each.
+	Fold   bool
+	Growth int
 	// Packets is how many are followed to tell what packets cost; twice as many are tried
 	// at most where a change is not shown to change nothing.
 	Packets int
@@ -38,6 +42,9 @@ type Result struct {
 	Before  Cost    `json:"before"`
 	After   Cost    `json:"after"`
 	Classes []Class `json:"classes"`
+	// Masks are how many different masks the tables have before and after: a lookup tries
+	// each of its table's.
+	Masks [2]int `json:"masks"`
 	// Refused are changes that would save passes and were not shown to change nothing.
 	Refused []Refused `json:"refused"`
 	// Apply and Revert are lines for ovs-ofctl --bundle add-flows.
@@ -97,10 +104,12 @@ func Of(p *pipeline.Pipeline, o Options) Result {
 				break
 			}
 		}
+		for steps := 0; r.Fold && steps < mostSteps && r.fold(); steps++ {
+		}
 		r.bury()
 	}
 	r.result.After, r.result.Classes = r.sample.cost(r.now), r.sample.classes(p, r.now)
-	r.result.Pipeline = r.now
+	r.result.Pipeline, r.result.Masks = r.now, [2]int{Masks(p), Masks(r.now)}
 	r.result.Apply, r.result.Revert = changes(p, r.now), changes(r.now, p)
 	if len(r.result.Steps) > 0 {
 		r.result.Assumptions = r.assumptions()

@@ -33,7 +33,7 @@ const (
 // tracker's answer.
 func quiet(a pipeline.Action) bool {
 	return a.Kind == pipeline.CT && !a.Track.Commit && a.Track.NAT == "" && len(a.Nested) == 0 && a.Track.ALG == "" &&
-		a.Track.Table != pipeline.NoTable && a.Track.From.Field == nil
+		a.Track.Table != pipeline.NoTable
 }
 
 // trackings lists changes to where packets are tracked.
@@ -75,7 +75,7 @@ func (r *reducer) trackings() (out []change) {
 // idle reports whether nat does nothing in a zone: it is private, and no flow commits a
 // translation there, nor a helper that would.
 func (r *reducer) idle(n *net, t *pipeline.Track) bool {
-	if t.Commit || t.From.Field != nil || !slices.Contains(r.Private, t.Zone) || n.unsure {
+	if t.Commit || !zoneOf(t).among(r.Private) || n.unsure {
 		return false
 	}
 	for _, o := range n.tracks {
@@ -99,7 +99,7 @@ func (r *reducer) moves(n *net, f *pipeline.Flow, ct pipeline.Action) (out []cha
 	if !ok {
 		return nil
 	}
-	zone := fmt.Sprint(ct.Track.Zone)
+	zone := ct.Track.ZoneText()
 	add := func(next *pipeline.Pipeline, also []int, what string, rests ...string) {
 		out = append(out, change{next: next, line: f.Line, lines: append([]int{f.Line}, also...), what: what, rests: rests})
 	}
@@ -107,7 +107,7 @@ func (r *reducer) moves(n *net, f *pipeline.Flow, ct pipeline.Action) (out []cha
 	again, only := n.again(f, ct.Track, r.Private), n.only(f)
 	for i, class := range n.classes(f) {
 		if i == 0 {
-			s := newSearch(shorter, class, ct.Track.Zone, false, !only)
+			s := newSearch(shorter, class, zoneOf(ct.Track), false, !only)
 			s.from(to)
 			switch {
 			case again:
@@ -118,7 +118,7 @@ func (r *reducer) moves(n *net, f *pipeline.Flow, ct pipeline.Action) (out []cha
 				add(base, nil, "do not ask zone "+zone+": nobody reads the answer", unobserved, dropped)
 			}
 		}
-		s := newSearch(shorter, class, ct.Track.Zone, true, !only)
+		s := newSearch(shorter, class, zoneOf(ct.Track), true, !only)
 		s.from(to)
 		if len(s.sites) == 0 || s.stuck || shorter.reads[to] || s.lost && !r.DropLookups {
 			continue
