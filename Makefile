@@ -149,10 +149,12 @@ bench: build plugins ## run the experiment EXPERIMENT (default quick) into resul
 	$(SUDO) bin/pathwise bench --file $(or $(EXPERIMENT),quick)
 
 .PHONY: soak
-soak: build plugins ## bench 128 pairs, kill a bench and agents 100 times each, upgrade agents 20 times; an hour of quiet steering
+soak: build plugins ## bench 128 pairs, kill a bench and agents 100 times each, upgrade agents 20 times; 10,000 pipelines, 5,000 mutants; an hour of quiet steering
 	go test -count=1 -timeout 30m -tags soak -run '^TestSoakScripts$$' -v $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
 	PATHWISE_KILLS=$(or $(KILLS),100) go test -count=1 -timeout 60m -run '^TestKill$$' -v $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
 	PATHWISE_UPGRADES=$(or $(UPGRADES),10) go test -count=1 -timeout 60m -run '^TestUpgradesByKill$$' -v $(if $(SUDO),-exec '$(SUDO)') ./internal/steer/agent
+	PATHWISE_PIPELINES=10000 go test -count=1 -timeout 60m -run '^TestAgreesWithOpenVSwitch$$' -v ./internal/explain/pipeline/walk
+	PATHWISE_MUTANTS=5000 go test -count=1 -timeout 120m -run '^TestMutants$$' -v ./internal/explain/pipeline/proof
 	$(SUDO) bin/pathwise drill soak-steering --out results/soak-steering-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: agree

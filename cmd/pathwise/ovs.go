@@ -87,6 +87,14 @@ BRIDGE is a name, or unix:SOCKET, which ovs-ofctl is asked for.`,
 	return cmd
 }
 
+// checkPackets wants --packets to be at least the least.
+func checkPackets(n, least int) error {
+	if n < least {
+		return usageError{fmt.Errorf("--packets=%d: expected a number from %d", n, least)}
+	}
+	return nil
+}
+
 // readPipeline reads the flows of a file, of standard input, or of a bridge.
 func (e env) readPipeline(ctx context.Context, name string) (*pipeline.Pipeline, error) {
 	return e.readNamed(ctx, name, nil)

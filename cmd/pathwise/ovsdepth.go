@@ -40,8 +40,8 @@ FILE and BRIDGE are those of "pathwise ovs show".`,
 			if err := checkFormat(format, listFormats()...); err != nil {
 				return err
 			}
-			if packets < 1 {
-				return usageError{fmt.Errorf("--packets=%d: expected a number above 0", packets)}
+			if err := checkPackets(packets, 1); err != nil {
+				return err
 			}
 			p, err := e.readPipeline(cmd.Context(), args[0])
 			if err != nil {

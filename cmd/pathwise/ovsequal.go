@@ -25,6 +25,11 @@ tracker answers: the same outputs in the same order with the same header, the sa
 commits, packets to controllers and so on. What is observed and what is not is in
 docs/explanation/pipelines.md.
 
+Questions to the tracker that commit nothing are not observed, neither those of packets
+that are dropped nor those of packets that are delivered: but they keep a connection
+alive, and one that the tracker is not asked about any more times out. With --strict
+they count.
+
 EQUAL (exit code 0) is shown for all packets, under the assumptions that are listed;
 never by trying some. DIFFERENT (1) comes with a packet, the tracker's answers and how
 the packet fares in both. UNDECIDED (2) names the flows for which neither was found.
@@ -38,8 +43,8 @@ A and B are files or bridges, as those of "pathwise ovs show".`,
 			if err := checkFormat(format, listFormats()...); err != nil {
 				return err
 			}
-			if packets < 0 {
-				return usageError{fmt.Errorf("--packets=%d: expected a number from 0", packets)}
+			if err := checkPackets(packets, 0); err != nil {
+				return err
 			}
 			names := pipeline.NewNames()
 			var two [2]*pipeline.Pipeline

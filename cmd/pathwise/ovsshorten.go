@@ -23,7 +23,8 @@ const (
 func ovsShortenCommand(e env) *cobra.Command {
 	var format string
 	var assume []string
-	var packets int
+	var packets, growth int
+	var fold bool
 	var seed uint64
 	formats := append(listFormats(), applyFormat, revertFormat)
 	cmd := &cobra.Command{
@@ -35,6 +36,11 @@ asked where its answer is first read, not before, and not where the packet is co
 anyway; it is not asked where nobody reads the answer. Each step is proved to change
 nothing, as by "pathwise ovs equal"; what is not proved is not done, and is named if it
 would have saved a pass.
+
+With --fold, lookups are saved too, which only the first packet of a flow pays for: flows
+that send packets into another table do at once what that would do, as long as neither
+flows nor masks become more, or no more than --growth of each. A lookup tries each mask
+of its table. The controller that wrote the pipeline will not know it again.
 
 Nothing is changed on a switch. With -o apply, the lines that "ovs-ofctl --bundle
 add-flows" takes to change the flows are printed, with -o revert those that change them
@@ -50,6 +56,7 @@ Costs are means over packets that are made to reach as many flows as possible, n
 your traffic. FILE and BRIDGE are those of "pathwise ovs show".`,
 		Example: `  pathwise ovs shorten br-int
   pathwise ovs shorten flows.txt --assume zone-private=0
+  pathwise ovs shorten flows.txt --fold --growth 20
   pathwise ovs shorten br0 -o revert
   pathwise ovs shorten br0 -o apply | ovs-ofctl -O OpenFlow14 --bundle add-flows br0 -`,
 		Args: exactArgs("FILE|BRIDGE"),
@@ -58,9 +65,13 @@ your traffic. FILE and BRIDGE are those of "pathwise ovs show".`,
 				return err
 			}
 			o := reduction.Options{Packets: packets, Random: rand.New(rand.NewPCG(seed, seed))}
-			if packets < 1 {
-				return usageError{fmt.Errorf("--packets=%d: expected a number above 0", packets)}
+			if err := checkPackets(packets, 1); err != nil {
+				return err
 			}
+			if growth < 0 || growth > 0 && !fold {
+				return usageError{fmt.Errorf("--growth=%d: expected a number from 0, with --fold", growth)}
+			}
+			o.Fold, o.Growth = fold, growth
 			if err := readAssumptions(&o, assume); err != nil {
 				return usageError{err}
 			}
@@ -82,6 +93,8 @@ your traffic. FILE and BRIDGE are those of "pathwise ovs show".`,
 	}
 	formatFlag(cmd, &format, formats...)
 	cmd.Flags().StringArrayVar(&assume, "assume", nil, "take for granted: zone-private=Z or drop-lookups (repeatable)")
+	cmd.Flags().BoolVar(&fold, "fold", false, "save lookups too, by doing in one table what another does")
+	cmd.Flags().IntVar(&growth, "growth", 0, "with --fold: how many more flows, and masks, there may be after a step")
 	cmd.Flags().IntVar(&packets, "packets", 1000, "how many packets to make")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "which packets: the same seed makes the same ones")
 	return cmd
@@ -121,9 +134,6 @@ func printReduction(w io.Writer, r reduction.Result, o report.Options) error {
 	if err := report.Lines(w, strings.TrimSuffix(reductionText(r), "\n"), o); err != nil {
 		return err
 	}
-	if len(r.Steps) == 0 {
-		return nil
-	}
 	l := report.NewList(report.Head{Name: "CLASS"}, report.Head{Name: "PASSES", Right: true},
 		report.Head{Name: "AFTER", Right: true}, report.Head{Name: "LOOKUPS", Right: true},
 		report.Head{Name: "AFTER", Right: true}, report.Head{Name: "PACKETS", Right: true, Drop: 1})
@@ -135,9 +145,12 @@ func printReduction(w io.Writer, r reduction.Result, o report.Options) error {
 	if err := l.Write(w, o); err != nil {
 		return err
 	}
+	if len(r.Steps) == 0 {
+		return nil
+	}
 	fmt.Fprintln(w)
-	return report.Lines(w, fmt.Sprintf("%s to change: see -o apply, and -o revert for the way back",
-		report.Plural(len(r.Apply), "flow")), o)
+	return report.Lines(w, fmt.Sprintf("%s to change; %d masks, then %d: see -o apply, and -o revert for the way back",
+		report.Plural(len(r.Apply), "flow"), r.Masks[0], r.Masks[1]), o)
 }
 
 // reductionText is the steps, what they rest on, and what was not done.
