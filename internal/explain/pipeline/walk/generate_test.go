@@ -85,7 +85,8 @@ func (g *generator) match() string {
 		"arp,arp_spa=10.0.0.1", "ipv6",
 		"tcp6,tp_dst=80", "ip,nw_frag=no", "ip,nw_frag=yes", "ip,nw_frag=later", "tcp,tcp_flags=+syn-ack", "ip,nw_ttl=1",
 		"mpls", "mpls,mpls_label=7",
-		"mpls,mpls_bos=1,mpls_tc=0", "ip,nw_tos=0", "ip,nw_ecn=1", "ip,nw_proto=6", "ipv6,ipv6_src=fc00::/16", "icmp6,icmp_type=135,icmp_code=0"))
+		"mpls,mpls_bos=1,mpls_tc=0", "ip,nw_tos=0", "ip,nw_ecn=1", "ip,nw_proto=6", "ipv6,ipv6_src=fc00::/16",
+		"icmp6,icmp_type=135,icmp_code=0"))
 	seen := map[string]bool{}
 	var kept []string
 	for _, s := range out {
