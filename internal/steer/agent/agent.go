@@ -13,10 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/stamp"
@@ -86,9 +86,14 @@ type Agent struct {
 	journal *journal
 	start   time.Time
 
+	// fitter asks pods' kernels, and reports to became. It has locks of its own, which are
+	// taken under mu, where nothing is waited for.
+	fitter *route.Fitter[*pair]
+
 	mu      sync.Mutex // of all below
 	cluster Cluster
 	ring    *probe.Keyring
+	offered stamp.Keys // as last read
 	hold    probe.Hold
 	host    topo.Host
 	names   []string
@@ -109,6 +114,8 @@ type Agent struct {
 	synced, news *description
 	hosts        map[int]string
 	unread       error
+	// dismissed are the pods that are still to be let go of.
+	dismissed []dismissed
 	// stranded is when pods could not be taken in.
 	stranded map[string]time.Time
 	// pins are those of pods that are taken up again, by their and the peer's UID.
@@ -145,9 +152,12 @@ type Agent struct {
 	turns   turns
 	running func(func(context.Context) error)
 	clock   clock
-	// lag of the loop, and when its next turn is due.
-	lag lag
-	due time.Time
+	// lag of the loop, and when its next turn is due, by the alarm; sooner is by when it is
+	// to come at the latest, as this one has found.
+	lag    lag
+	due    time.Time
+	alarm  *alarm
+	sooner time.Duration
 	// turned is when the latest turn began, refreshed when one last looked at the
 	// cluster, and weighed when one last gathered evidence.
 	turned, refreshed, weighed time.Time
@@ -200,7 +210,7 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.hold == (probe.Hold{}) {
 		cfg.hold = probe.DefaultHold()
 	}
-	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), hold: cfg.hold, replays: stamp.NewReplayCache(0),
+	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), offered: keys, hold: cfg.hold, replays: stamp.NewReplayCache(0),
 		refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
 		suspects: map[*hostPath]*remoteHost{}, hostParams: detect.Hosts(), pairParams: detect.Pairs(),
@@ -208,6 +218,7 @@ func New(cfg Config) (*Agent, error) {
 		warned: map[string]time.Time{},
 		survey: newSurvey(), waker: waker{bell: newBell()},
 		inquiries: inquiries{bell: newBell()}}
+	a.fitter = route.NewFitter(a.became)
 	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
@@ -245,7 +256,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.running(a.inquireAll)
 		}
 		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom,
-			a.keepAll, a.forgetTracked} {
+			a.keepAll, a.forgetTracked, a.fitter.Run} {
 			a.running(f)
 		}
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",
@@ -280,12 +291,15 @@ func (a *Agent) loop(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	a.mu.Lock()
+	a.alarm = alarm
+	a.mu.Unlock()
 	defer func() { err = errors.Join(err, alarm.close()) }()
 	defer context.AfterFunc(ctx, alarm.cancel)()
 	for ctx.Err() == nil {
-		next, err := a.turn()
+		err := a.turn()
 		if err == nil {
-			err = alarm.sleep(next)
+			err = alarm.wait()
 		}
 		if err != nil && ctx.Err() == nil {
 			return err
@@ -297,20 +311,20 @@ func (a *Agent) loop(ctx context.Context) (err error) {
 	return nil
 }
 
-// turn does what is due and returns when the next one is. Replies to probes are
+// turn does what is due and sets the alarm for the next one. Replies to probes are
 // read here, all that came since the last turn: they are dated, and to be woken by
 // each would cost more than all else.
-func (a *Agent) turn() (time.Duration, error) {
+func (a *Agent) turn() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.cfg.Now() // who waits for the lock is late
 	if !a.turned.IsZero() && now.Sub(a.turned) > idleTick+10*time.Millisecond {
 		a.stats.stalls++
 	}
-	a.turned = now
+	a.turned, a.sooner = now, idleTick
 	weighs := now.Sub(a.weighed) >= epoch && a.informed(now)
 	if err := a.hearProbes(weighs); err != nil {
-		return 0, err
+		return err
 	}
 	next := a.watch(now)
 	if now.Sub(a.refreshed) >= refresh || a.news != a.synced {
@@ -319,7 +333,7 @@ func (a *Agent) turn() (time.Duration, error) {
 		a.rekey(now)
 		a.remark()
 		a.tellRefusals(now)
-		if err := errors.Join(a.unread, a.sync(a.news), a.retire()); err != nil {
+		if err := errors.Join(a.unread, a.sync(a.news)); err != nil {
 			a.warn("%v", err)
 		}
 	}
@@ -343,11 +357,24 @@ func (a *Agent) turn() (time.Duration, error) {
 	if !a.due.IsZero() {
 		a.lag.add(a.due, end)
 	}
+	next = min(next, a.sooner)
 	a.due = end.Add(next)
-	return next, nil
+	return a.alarm.set(next)
+}
+
+// soon has the next turn come within d: what begins late in a turn, or apart from the loop,
+// does not wait for the turn that was due.
+func (a *Agent) soon(d time.Duration) {
+	a.sooner = min(a.sooner, d)
+	if at := a.cfg.Now().Add(d); at.Before(a.due) && a.alarm != nil {
+		a.due = at
+		_ = a.alarm.set(d) // closed, there are no more turns
+	}
 }
 
 func (a *Agent) close() error {
+	a.settleRoutes()
+	a.letGoAll()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var errs []error
@@ -355,12 +382,6 @@ func (a *Agent) close() error {
 		errs = append(errs, w.close())
 	}
 	for _, p := range a.pods {
-		for _, q := range p.pairs {
-			// What takes the programs out then need not know of them.
-			if netns.Exists(p.Netns) {
-				errs = append(errs, a.undirect(q))
-			}
-		}
 		errs = append(errs, p.close())
 	}
 	if a.passive != nil {

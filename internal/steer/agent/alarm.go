@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -31,31 +32,30 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// sleep waits for d, or until cancel.
-func (a *alarm) sleep(d time.Duration) error {
+// set has it ring after d, whatever was set before. Any goroutine may.
+func (a *alarm) set(d time.Duration) error {
 	at := unix.ItimerSpec{Value: unix.NsecToTimespec(max(d.Nanoseconds(), 1))} // 0 would be never
-	var rang bool
-	var serr error
-	err := a.raw.Read(func(fd uintptr) bool {
-		if !rang {
-			rang = true
-			serr = unix.TimerfdSettime(int(fd), 0, &at, nil)
-			return serr != nil
-		}
+	var failed error
+	err := a.raw.Control(func(fd uintptr) { failed = unix.TimerfdSettime(int(fd), 0, &at, nil) })
+	if err = errors.Join(err, failed); err != nil {
+		return fmt.Errorf("set timer: %w", err)
+	}
+	return nil
+}
+
+// wait waits until it rings, or until cancel.
+func (a *alarm) wait() error {
+	if err := a.raw.Read(func(fd uintptr) bool {
 		var times uint64
 		_, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&times)), unsafe.Sizeof(times))
 		return errno != unix.EAGAIN
-	})
-	if serr != nil {
-		return fmt.Errorf("set timer: %w", serr)
-	}
-	if err != nil {
+	}); err != nil {
 		return fmt.Errorf("wait for timer: %w", err)
 	}
 	return nil
 }
 
-// cancel ends the sleep of now and all later ones.
+// cancel ends the waiting of now and all later ones.
 func (a *alarm) cancel() { _ = a.file.SetReadDeadline(time.Unix(1, 0)) }
 
 func (a *alarm) close() error { return a.file.Close() }

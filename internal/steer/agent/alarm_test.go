@@ -16,23 +16,28 @@ func TestAlarm(t *testing.T) {
 	}
 	for _, d := range []time.Duration{ms, 0, -ms, 3 * ms} {
 		begin := time.Now()
-		if err := a.sleep(d); err != nil {
+		if err := errors.Join(a.set(d), a.wait()); err != nil {
 			t.Fatal(err)
 		}
 		if slept := time.Since(begin); slept < d {
 			t.Errorf("slept for %v, want %v or more", slept, d)
 		}
 	}
+	begin := time.Now()
+	later := errors.Join(a.set(time.Hour), a.set(ms), a.wait()) // as another goroutine may set it meanwhile
+	if slept := time.Since(begin); later != nil || slept < ms {
+		t.Errorf("set again: slept for %v, %v", slept, later)
+	}
 	time.AfterFunc(ms, a.cancel)
 	for range 2 {
-		if err := a.sleep(time.Hour); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := errors.Join(a.set(time.Hour), a.wait()); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("cancelled: %v", err)
 		}
 	}
 	if err := a.close(); err != nil {
 		t.Error(err)
 	}
-	if a.sleep(ms) == nil {
-		t.Error("sleeps when it is closed")
+	if a.set(ms) == nil || a.wait() == nil {
+		t.Error("rings when it is closed")
 	}
 }

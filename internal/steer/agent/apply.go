@@ -8,7 +8,6 @@ import (
 	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
-	"pathwise.dev/pathwise/internal/steer/route"
 )
 
 // outcome is a move whose effect is still to be told.
@@ -43,7 +42,12 @@ func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	if p.assigned.Canary == "" {
 		p.before = p.window(p.nBytes-10, p.nBytes)
 	}
-	moved, took, err := a.assign(p, p.assigned.Apply(d), d.Kind == decide.Failover)
+	to := p.assigned.Apply(d)
+	if d.Kind != decide.Failover && by != "user" && a.preparing(p, to) {
+		p.coming = &coming{d, by, detected}
+		return
+	}
+	moved, took, err := a.assign(p, to)
 	e.Took = took
 	if err != nil {
 		a.warn("%s: move to %s: %v", p.name, d.To, err)
@@ -75,23 +79,23 @@ func (a *Agent) follow(p *pair, moved dataplane.Set, now time.Time) {
 
 // assign has the pair's own flows be where to says. Where the data plane refuses, what is
 // assigned stays as it was: the policy is to decide about where the flows are.
-func (a *Agent) assign(p *pair, to decide.Assignment, urgent bool) (dataplane.Set, time.Duration, error) {
+func (a *Agent) assign(p *pair, to decide.Assignment) (dataplane.Set, time.Duration, error) {
 	was := p.assigned
-	p.assigned = to
-	moved, took, err := a.place(p, urgent)
+	p.assigned, p.coming = to, nil
+	moved, took, err := a.place(p)
 	if err != nil && moved == 0 && !p.placed() {
 		p.assigned = was
 	}
 	return moved, took, err
 }
 
-// wanted are the paths where the pair's own flows are to be, by bucket: where they are
-// assigned, but for those that do not get through there.
-func (p *pair) wanted() (paths [dataplane.Buckets]int) {
-	share, to := dataplane.Set(0), p.on()
-	other, canary := p.byNetwork(p.assigned.Canary)
+// wanted are the paths where the pair's own flows are to be as they are assigned, by bucket:
+// those that do not get through there are not.
+func (p *pair) wanted(as decide.Assignment) (paths [dataplane.Buckets]int) {
+	share, to := dataplane.Set(0), p.at(as)
+	other, canary := p.byNetwork(as.Canary)
 	if canary {
-		share = dataplane.Share(p.assigned.Share(other.Network))
+		share = dataplane.Share(as.Share(other.Network))
 	}
 	free := !p.opened.IsZero() && !p.withdrawn
 	for b := range paths {
@@ -112,7 +116,7 @@ func (p *pair) placed() bool {
 	if err != nil {
 		return false
 	}
-	want := p.wanted()
+	want := p.wanted(p.assigned)
 	for b, c := range choices {
 		if c.Path != want[b] {
 			return false
@@ -121,19 +125,14 @@ func (p *pair) placed() bool {
 	return true
 }
 
-// place writes the maps as assigned. A path of smaller packets is prepared for
-// before the move, unless it is urgent. took is the time of the map writes.
-func (a *Agent) place(p *pair, urgent bool) (moved dataplane.Set, took time.Duration, err error) {
-	want := p.wanted()
+// place writes the maps as assigned. took is the time of that.
+func (a *Agent) place(p *pair) (moved dataplane.Set, took time.Duration, err error) {
+	want := p.wanted(p.assigned)
 	var sets [dataplane.MaxPaths]dataplane.Set
 	for b, path := range want {
 		sets[path%dataplane.MaxPaths] |= 1 << b
 	}
-	mtu, steered := p.needs(want)
 	var errs []error
-	if !urgent {
-		errs = append(errs, a.prepare(p, mtu, steered))
-	}
 	at := program.Kernel()
 	begin := a.cfg.Now()
 	for path, set := range sets {
@@ -158,34 +157,8 @@ func (a *Agent) place(p *pair, urgent bool) (moved dataplane.Set, took time.Dura
 			a.ledger.Moved(p.telemetryPair(), uint8(b), uint8(path), at)
 		}
 	}
-	if urgent {
-		errs = append(errs, a.prepare(p, mtu, steered))
-	}
+	a.refit(p)
 	return moved, took, errors.Join(errs...)
-}
-
-// needs are what the pod's stack is to be fit for: packets of that size (0: any), and whether
-// some take another path than the default network. Those that answer the peer's flows count
-// where there are some: of a download, they are most.
-func (p *pair) needs(own [dataplane.Buckets]int) (mtu int, steered bool) {
-	var used [dataplane.MaxPaths]bool
-	for _, path := range own {
-		used[path%dataplane.MaxPaths] = true
-	}
-	if followed, err := p.local.plane.Followed(p.remote.UID); err == nil && p.fitted {
-		for _, c := range followed {
-			used[c.Path%dataplane.MaxPaths] = true
-		}
-	}
-	for _, r := range p.routes {
-		if m := r.MTU(); r.Index != 0 && used[r.Index] {
-			steered = true
-			if m < p.routes[0].Local.MTU && (mtu == 0 || m < mtu) {
-				mtu = m
-			}
-		}
-	}
-	return mtu, steered
 }
 
 // answersMoved does what is due when flows that the peer has opened are answered on another
@@ -193,57 +166,6 @@ func (p *pair) needs(own [dataplane.Buckets]int) (mtu int, steered bool) {
 func (a *Agent) answersMoved(p *pair) {
 	a.untrack(p)
 	a.refit(p)
-}
-
-// refit makes the pod's stack fit for where flows are now that the peer has opened.
-func (a *Agent) refit(p *pair) {
-	if a.cfg.DryRun {
-		return
-	}
-	mtu, steered := p.needs(p.wanted())
-	if err := a.prepare(p, mtu, steered); err != nil {
-		a.warn("%s: %v", p.name, err)
-	}
-}
-
-// prepare makes the pod's stack fit for the path: packet size, and the peer's
-// hardware address on the default network.
-func (a *Agent) prepare(p *pair, mtu int, steered bool) error {
-	var errs []error
-	peer := p.routes[0].Remote.Addr
-	if mtu != p.clamped || a.cfg.RTOMin > 0 && !p.shaped {
-		was := p.clamped
-		p.clamped = mtu
-		if err := a.shape(p); err != nil {
-			p.clamped = was // as the route is: the next move tries it again
-			errs = append(errs, err)
-		}
-	}
-	if steered != p.held && !p.gateway {
-		onLink, err := route.HoldNeighbour(p.local.Netns, p.routes[0].Local.Dev, peer, p.routes[0].Remote.MAC, steered)
-		if err != nil {
-			// What is held is as before: restore, or the next move, tries it again.
-			return errors.Join(append(errs, err)...)
-		}
-		p.gateway = !onLink
-	}
-	p.held = steered
-	return errors.Join(errs...)
-}
-
-// restore undoes prepare, as the peer goes.
-func (a *Agent) restore(p *pair) error {
-	if a.cfg.DryRun {
-		return nil
-	}
-	peer := p.routes[0].Remote.Addr
-	errs := []error{a.undirect(p), route.Shape(p.local.Netns, peer, route.Form{})}
-	if p.held {
-		_, err := route.HoldNeighbour(p.local.Netns, p.routes[0].Local.Dev, peer, p.routes[0].Remote.MAC, false)
-		errs = append(errs, err)
-	}
-	p.clamped, p.shaped, p.held = 0, false, false
-	return errors.Join(errs...)
 }
 
 // window returns intervals i (from) to j (before) of the pair's traffic, as far
@@ -362,11 +284,7 @@ func (a *Agent) openPair(p *pair) {
 	if a.cfg.DryRun || !was.IsZero() {
 		return
 	}
-	if a.cfg.RTOMin > 0 {
-		if err := a.shape(p); err != nil {
-			a.warn("%s: %v", p.name, err)
-		}
-	}
+	a.refit(p)
 	a.note(Event{Kind: EventPeer, Pair: p.name, Reason: fmt.Sprintf("%s can use %d paths: the agent of %s has confirmed",
 		p.name, len(p.routes), p.host.name)})
 }

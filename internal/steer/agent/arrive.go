@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -17,10 +18,11 @@ import (
 // againAfter is how long a pod that could not be taken in is left alone.
 const againAfter = 2 * time.Second
 
-// takeIn attaches data planes to pods that have come since the agent began, until ctx
-// ends.
+// takeIn lets go of pods that are steered no more, and attaches data planes to pods that
+// have come since the agent began, until ctx ends.
 func (a *Agent) takeIn(ctx context.Context) error {
 	return a.eachEpoch(ctx, func() {
+		a.letGoAll()
 		for _, p := range a.arrived() {
 			if ctx.Err() == nil {
 				a.takeInPod(p)
@@ -54,7 +56,8 @@ func (a *Agent) missing() (out []topo.Pod) {
 	defer a.mu.Unlock()
 	now := a.cfg.Now()
 	for _, p := range a.synced.local {
-		if a.pods[p.UID] == nil && now.Sub(a.stranded[p.UID]) >= againAfter {
+		leaving := slices.ContainsFunc(a.dismissed, func(l dismissed) bool { return l.UID == p.UID })
+		if a.pods[p.UID] == nil && !leaving && now.Sub(a.stranded[p.UID]) >= againAfter {
 			out = append(out, p)
 		}
 	}
@@ -79,7 +82,7 @@ func (a *Agent) takeInPod(p topo.Pod) {
 	}
 	delete(a.stranded, p.UID)
 	if !slices.ContainsFunc(a.synced.local, func(q topo.Pod) bool { return q.UID == p.UID }) {
-		err = a.drop(l)
+		a.dismiss(l, a.drop)
 	} else {
 		a.pods[p.UID] = l
 		err = a.rejoin(l)
@@ -92,12 +95,64 @@ func (a *Agent) takeInPod(p topo.Pod) {
 	}
 }
 
+// dismissed is a pod that is let go of, in one of two ways.
+type dismissed struct {
+	*pod
+	how func(*pod) error
+}
+
+// dismiss has the pod be let go of, apart from the loop, before it is taken up again.
+func (a *Agent) dismiss(l *pod, how func(*pod) error) {
+	if a.pods[l.UID] == l {
+		delete(a.pods, l.UID)
+	}
+	for _, p := range l.pairs {
+		a.ledger.Forget(p.telemetryPair())
+		a.fitter.Forget(p)
+	}
+	a.dismissed = append(a.dismissed, dismissed{l, how})
+}
+
+// letGoAll lets go of the pods that were dismissed.
+func (a *Agent) letGoAll() {
+	a.mu.Lock()
+	all := a.dismissed
+	a.dismissed = nil
+	a.mu.Unlock()
+	if len(all) > 0 {
+		a.fitter.Idle() // what it is doing may be for one of them
+	}
+	for _, l := range all {
+		if err := l.how(l.pod); err != nil {
+			a.complain("pod %s: %v", l.Name, err)
+		}
+	}
+}
+
+// drop lets go of a pod: its namespace is gone or about to go, and so are its programs.
+func (a *Agent) drop(l *pod) error {
+	var errs []error
+	if netns.Exists(l.Netns) {
+		errs = append(errs, route.Clear(l.Netns))
+	}
+	if a.passive != nil {
+		a.survey.unwatch(l.cookie)
+	}
+	return errors.Join(append(errs, l.plane.Remove(), l.unkeep(), l.closeEchoer())...)
+}
+
 // errCrowded is returned where room for another peer is still to be made.
 var errCrowded = errors.New("there is no room for another peer yet")
 
-// makeRoom makes room for more peers where it is nearly taken, until ctx ends.
+// makeRoom makes room for more peers where it is nearly taken, and takes away data planes
+// of other versions, until ctx ends.
 func (a *Agent) makeRoom(ctx context.Context) error {
+	var retired time.Time
 	return a.eachEpoch(ctx, func() {
+		if now := a.cfg.Now(); now.Sub(retired) >= refresh {
+			retired = now
+			a.retire()
+		}
 		for _, l := range a.narrow() {
 			if ctx.Err() != nil {
 				return

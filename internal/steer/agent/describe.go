@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -108,7 +110,8 @@ func (d *description) same(c Cluster) bool {
 		slices.Equal(c.Equal, d.Equal) && slices.Equal(c.Encapsulated, d.Encapsulated)
 }
 
-// describeAll looks at the cluster until ctx ends, and has the loop take up what it finds.
+// describeAll looks at the cluster, the keys and the agent's own pod until ctx ends, and has
+// the loop take up what it finds.
 func (a *Agent) describeAll(ctx context.Context) error {
 	tick := time.NewTicker(refresh)
 	defer tick.Stop()
@@ -119,8 +122,19 @@ func (a *Agent) describeAll(ctx context.Context) error {
 		case <-tick.C:
 		}
 		err := a.describe()
+		keys, keyless := a.cfg.Keys()
+		failed := a.syncWires(a.described)
 		a.mu.Lock()
-		a.news, a.unread = a.described, err
+		if a.news, a.unread = a.described, err; keyless != nil {
+			a.warn("the keys stay as they are: %v", keyless)
+		} else if !reflect.DeepEqual(keys, a.offered) {
+			a.offered, a.refreshed = keys, time.Time{}
+		}
+		w := waitError{}
+		errors.As(failed, &w)
+		if a.waits(w.what); w.what == "" && failed != nil {
+			a.warn("%v", failed)
+		}
 		a.mu.Unlock()
 	}
 }

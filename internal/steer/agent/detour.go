@@ -266,7 +266,7 @@ func (p *pair) detour(bucket uint8) *detour {
 
 // replace has the pair's own flows be where they are wanted now.
 func (a *Agent) replace(p *pair, now time.Time) {
-	moved, _, err := a.place(p, true)
+	moved, _, err := a.place(p)
 	if err != nil {
 		a.warn("%s: %v", p.name, err)
 	}

@@ -28,16 +28,14 @@ func (a *Agent) straighten(p *pair, now time.Time) {
 	if now.Sub(p.borne) < steady {
 		to = p.direct
 	}
-	if to != 0 && (p.opened.IsZero() || a.cfg.DryRun || !p.routes[0].Remote.Addr.Is4() || !a.mayDirect(p.local, now)) {
+	if to != 0 && (p.opened.IsZero() || a.cfg.DryRun || !p.routes[0].Remote.Addr.Is4() || !p.local.mayLead(now)) {
 		to = 0
 	}
 	if to == p.direct || !a.leisure() {
 		return
 	}
-	if err := a.lead(p, to); err != nil {
-		p.borne = now // tried again after a while
-		a.warn("%s: %v", p.name, err)
-	}
+	p.direct = to
+	a.refit(p)
 }
 
 // carrier is the index of the path over which nearly all that the pair sends goes; 0
@@ -62,47 +60,35 @@ func (p *pair) carrier() int {
 	return p.routes[best].Index
 }
 
-// mayDirect asks the pod's data plane, now and then.
-func (a *Agent) mayDirect(l *pod, now time.Time) bool {
-	if now.Sub(l.asked) < askMay {
-		return l.mayDirect
-	}
-	ok, err := l.plane.MayDirect()
-	if err != nil {
-		a.warn("pod %s: %v", l.Name, err)
-	}
-	l.asked, l.mayDirect = now, ok && err == nil
+// mayLead reports whether direct routes are harmless, as far as is known, and has that be
+// asked now and then.
+func (l *pod) mayLead(now time.Time) bool {
+	l.asks = now.Sub(l.asked) >= askMay
 	return l.mayDirect
 }
 
-// lead has the pair's route lead straight to path index, 0 for the default network.
-// The data plane is ready before the route is there, and until it has gone.
-func (a *Agent) lead(p *pair, index int) error {
-	was := p.direct
-	if dev := p.dev(index); dev != "" {
-		if err := p.local.plane.Direct(dev, true); err != nil {
-			return err
+// askDirect asks the data planes of pods whose pairs would have direct routes.
+func (a *Agent) askDirect() {
+	for _, l := range a.askable() {
+		ok, err := l.plane.MayDirect()
+		if err != nil {
+			a.complain("pod %s: %v", l.Name, err)
 		}
+		a.mu.Lock()
+		l.asks, l.asked, l.mayDirect = false, a.cfg.Now(), ok && err == nil
+		a.mu.Unlock()
 	}
-	p.direct = index
-	if err := a.shape(p); err != nil {
-		p.direct = was // the route is as it was, and the data plane ready for either
-		return err
-	}
-	for _, q := range p.local.pairs {
-		if was == 0 || q.direct == was {
-			return nil
-		}
-	}
-	return p.local.plane.Direct(p.dev(was), false)
 }
 
-// undirect ends the pair's direct route.
-func (a *Agent) undirect(p *pair) error {
-	if p.direct == 0 {
-		return nil
+func (a *Agent) askable() (out []*pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.pods {
+		if l.asks {
+			out = append(out, l)
+		}
 	}
-	return a.lead(p, 0)
+	return out
 }
 
 // dev is the pod's interface on a path but the default network's.
@@ -115,15 +101,14 @@ func (p *pair) dev(index int) string {
 	return ""
 }
 
-// shape makes the pod's own route to the peer as the pair needs it.
-func (a *Agent) shape(p *pair) error {
-	f := route.Form{MTU: p.clamped, RTOMin: a.cfg.RTOMin, Direct: p.dev(p.direct)}
-	if f.Direct != "" && f.MTU == 0 {
-		f.MTU = p.routes[0].Local.MTU // not what that interface has: flows may go elsewhere
+// pathBy is the index of the path by an interface of the pod, 0 for "".
+func (p *pair) pathBy(dev string) int {
+	for _, r := range p.routes[1:] {
+		if r.Local.Dev == dev {
+			return r.Index
+		}
 	}
-	err := route.Shape(p.local.Netns, p.routes[0].Remote.Addr, f)
-	p.shaped = err == nil
-	return err
+	return 0
 }
 
 // unlead removes what a predecessor's direct routes have left in the pod. One of another

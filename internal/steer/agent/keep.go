@@ -36,6 +36,7 @@ func (a *Agent) openKeeper(l *pod) error {
 func (a *Agent) keepAll(ctx context.Context) error {
 	var mine own
 	err := a.eachEpoch(ctx, func() {
+		a.askDirect()
 		if err := mine.keep(a); err != nil {
 			a.complain("the agent's own pod: %v", err)
 		}
@@ -58,6 +59,7 @@ func (a *Agent) present() (out []presence) {
 			l.replugging = time.Time{}
 			for _, p := range l.pairs {
 				p.withdrawn = false
+				a.refit(p)
 			}
 		}
 		out = append(out, presence{pod: l, told: l.told, other: other})
@@ -86,13 +88,9 @@ func (a *Agent) keep(l presence) {
 	}
 	for _, m := range mended {
 		a.noteMended("pod "+l.Name, m)
-		l.bare = true
 	}
-	if len(mended) > 0 && a.madeAgain(l.pod, mended) {
-		return
-	}
-	if l.bare {
-		l.bare = !a.fitAgain(l.pod)
+	if len(mended) > 0 && !a.madeAgain(l.pod, mended) {
+		a.fitAgain(l.pod)
 	}
 }
 
@@ -202,10 +200,7 @@ func (a *Agent) letGo(l *pod, why string, how func(*pod) error) {
 	if len(pins) > 0 {
 		a.pins[l.UID] = pins
 	}
-	delete(a.pods, l.UID)
-	if err := how(l); err != nil {
-		a.warn("pod %s: %v", l.Name, err)
-	}
+	a.dismiss(l, how)
 	a.observe()
 	a.rewatch(a.cfg.Now())
 }
@@ -222,50 +217,15 @@ func (a *Agent) repin(l *pod) {
 	delete(a.pins, l.UID)
 }
 
-// fitAgain makes again what the agent had made in the pod for its pairs, as routes and
-// neighbours go with a link. It reports whether all is done.
-func (a *Agent) fitAgain(l *pod) bool {
-	a.mu.Lock()
-	var pairs []*pair
-	for _, p := range l.pairs {
-		pairs = append(pairs, p)
-	}
-	a.mu.Unlock()
-	done := true
-	for _, p := range pairs { // one at a time: there may be thousands
-		done = a.fit(p) && done
-	}
-	return done
-}
-
-func (a *Agent) fit(p *pair) bool {
+// fitAgain has what the agent had made in the pod for its pairs be made again, as routes and
+// neighbours go with a link.
+func (a *Agent) fitAgain(l *pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.knows(p) || a.cfg.DryRun {
-		return true // it has just gone
+	for _, p := range l.pairs {
+		p.stale = time.Time{} // the next hops are asked for again
+		a.fitter.Again(p)
 	}
-	p.stale = time.Time{} // the next hops are asked for again
-	if !p.shaped && p.direct == 0 && p.clamped == 0 {
-		return a.holdAgain(p)
-	}
-	if err := a.shape(p); err != nil {
-		a.warn("%s: %v", p.name, err)
-		return false
-	}
-	return a.holdAgain(p)
-}
-
-// holdAgain holds the peer's hardware address again, if it was.
-func (a *Agent) holdAgain(p *pair) bool {
-	if !p.held || p.gateway {
-		return true
-	}
-	r := p.routes[0]
-	if _, err := route.HoldNeighbour(p.local.Netns, r.Local.Dev, r.Remote.Addr, r.Remote.MAC, true); err != nil {
-		a.warn("%s: %v", p.name, err)
-		return false
-	}
-	return true
 }
 
 // close lets go of a pod, whose data plane goes on as it is.

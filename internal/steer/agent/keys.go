@@ -69,13 +69,11 @@ type peerKeys struct {
 	unanswered   int
 }
 
-// rekey asks for the keys, and lets those that were withdrawn go once they are
-// needed no more. It is done before anybody is told.
+// rekey takes the keys that were offered last, and lets those that were withdrawn go once
+// they are needed no more. It is done before anybody is told.
 func (a *Agent) rekey(now time.Time) {
-	changed := false
-	if k, err := a.cfg.Keys(); err != nil {
-		a.warn("the keys stay as they are: %v", err)
-	} else if changed, err = a.ring.Give(k, now, a.needed()...); err != nil {
+	changed, err := a.ring.Give(a.offered, now, a.needed()...)
+	if err != nil {
 		a.warn("the keys stay as they are: %v", err)
 	}
 	if kept, until := a.ring.Until(); changed {

@@ -62,6 +62,7 @@ func (a *Agent) wakeSoon(p *pair, moved dataplane.Set, now time.Time) {
 	if p.waking == 0 {
 		p.wakeAt = now.Add(confirmSoon)
 		a.waking = append(a.waking, p)
+		a.soon(confirmSoon / 4)
 	}
 	p.waking |= moved
 }

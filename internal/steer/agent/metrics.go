@@ -152,26 +152,18 @@ func (e exporter) capacity(gauge func(*prometheus.Desc, float64, ...string)) {
 func (a *Agent) capacity() (c dataplane.Census, memory uint64) {
 	a.mu.Lock()
 	pods := slices.Collect(maps.Values(a.pods))
+	for _, l := range pods {
+		c.Flows, c.Steerable, c.Room = c.Flows+l.census.Flows, c.Steerable+l.census.Steerable, c.Room+l.census.Room
+	}
 	a.mu.Unlock()
 	for _, l := range pods {
-		census, size := a.capacityOf(l)
-		c.Flows, c.Steerable, c.Room, memory = c.Flows+census.Flows, c.Steerable+census.Steerable, c.Room+census.Room,
-			memory+size
+		size, err := l.plane.Memory()
+		if err != nil { // it may just have gone
+			a.cfg.Log.Debug("memory not asked for", "pod", l.Name, "error", err)
+		}
+		memory += size
 	}
 	return c, memory
-}
-
-func (a *Agent) capacityOf(l *pod) (dataplane.Census, uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.pods[l.UID] != l {
-		return dataplane.Census{}, 0 // it has just gone
-	}
-	size, err := l.plane.Memory()
-	if err != nil {
-		a.warn("pod %s: %v", l.Name, err)
-	}
-	return l.census, size
 }
 
 // totals sums the data planes' events.

@@ -42,16 +42,19 @@ func (a *Agent) await(ctx context.Context) error {
 // begin takes up all that there is.
 func (a *Agent) begin() error {
 	err := a.describe()
+	if err == nil {
+		err = a.syncWires(a.described)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var w waitError
-	if err == nil {
-		a.news = a.described
-		err = a.sync(a.news)
-	} else if errors.As(err, &w) {
+	if w := (waitError{}); errors.As(err, &w) {
 		a.waits(w.what)
 	}
 	if err != nil {
+		return err
+	}
+	a.news = a.described
+	if err := a.sync(a.news); err != nil {
 		return err
 	}
 	return a.sweep()
@@ -67,7 +70,8 @@ func (a *Agent) waits(what string) {
 }
 
 // syncWires opens sockets in the agent's own pod, and again where that was made again or
-// has another address.
+// has another address. It is called by who describes, without the lock, and returns a
+// waitError where that pod is not whole.
 func (a *Agent) syncWires(d *description) error {
 	inode, gone := netns.Inode(d.self.Netns)
 	var errs []error
@@ -76,7 +80,9 @@ func (a *Agent) syncWires(d *description) error {
 		waiting = "its own pod, whose namespace " + d.self.Netns + " is not there"
 	}
 	for _, at := range d.self.Attachments {
+		a.mu.Lock()
 		w := a.links[at.Network]
+		a.mu.Unlock()
 		if w != nil && gone == nil && (w.inode != inode || w.addr != at.Addr) {
 			errs = append(errs, a.closeWire(w))
 			w = nil
@@ -84,25 +90,25 @@ func (a *Agent) syncWires(d *description) error {
 		if w != nil {
 			continue
 		}
-		w, err := a.openWire(d.self, at, indexOf(a.names, at.Network))
+		err := a.openWire(d.self, at, inode)
 		switch {
-		case err == nil:
-			w.inode = inode
-			a.links[at.Network] = w
-		case gone != nil: // it is waited for
+		case err == nil, gone != nil: // it is waited for
 		case errors.Is(err, unix.EADDRNOTAVAIL):
 			waiting = fmt.Sprintf("the address %s of its own pod, on %s", at.Addr, at.Network)
 		default:
 			errs = append(errs, err)
 		}
 	}
-	a.waits(waiting)
+	if waiting != "" {
+		errs = append(errs, waitError{waiting})
+	}
 	return errors.Join(errs...)
 }
 
 // closeWire closes the sockets on a network, which are to be opened elsewhere. What was
 // known by them of paths is forgotten.
 func (a *Agent) closeWire(w *wire) error {
+	a.mu.Lock()
 	delete(a.links, w.network)
 	a.note(Event{Kind: EventPod, Reason: "the agent's own pod was made again: it probes " + w.network + " from there"})
 	for hp := range a.suspects {
@@ -113,6 +119,7 @@ func (a *Agent) closeWire(w *wire) error {
 	for _, h := range a.remote {
 		delete(h.paths, w.network)
 	}
+	a.mu.Unlock()
 	w.closed.Store(true)
 	return w.close()
 }

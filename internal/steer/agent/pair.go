@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net"
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
@@ -23,8 +24,10 @@ type pair struct {
 	// confirmed at that time.
 	opened, asked time.Time
 	asks          int // since it was confirmed
-	// stale is when the data plane is to be told of its paths again.
+	// stale is when the data plane is to be told of its paths again, and hops are their next
+	// hops, as last found.
 	stale time.Time
+	hops  map[int]net.HardwareAddr
 	// unsettled: the remote agent has not confirmed the latest choice.
 	unsettled bool
 	noticed   time.Time
@@ -32,8 +35,9 @@ type pair struct {
 	// said, heardOf when it last said something of its own, away when flows were last
 	// not on the default network, and resumed when traffic came after a lull.
 	diverted, heardOf, away, resumed time.Time
-	// withdrawn: its flows were taken home as it is about to be left.
-	withdrawn bool
+	// withdrawn: its flows were taken home as it is about to be left. parting: it is left
+	// for want of traffic.
+	withdrawn, parting bool
 	// waking are the buckets whose connections are to be woken, at wakeAt at the latest.
 	waking dataplane.Set
 	wakeAt time.Time
@@ -69,13 +73,10 @@ type pair struct {
 	loss     decide.SwitchLoss
 	decision decide.Decision
 	pinned   string
-	// What the pod's stack was prepared for: packets of that size (0: any), the least
-	// retransmission timeout, the neighbour held. gateway says that a gateway's is
-	// needed instead, which is not held.
-	clamped               int
-	shaped, held, gateway bool
-	outcome               *outcome
-	// direct is the path that the pod's route to the peer leads straight to, 0 for none;
+	outcome  *outcome
+	// coming is a move that waits, nil if none does.
+	coming *coming
+	// direct is the path that the pod's route to the peer is to lead straight to, 0 for none;
 	// bearing the one that has carried what the pair sends since borne.
 	direct, bearing int
 	borne           time.Time
@@ -140,8 +141,11 @@ func (p *pair) telemetryPair() telemetry.Pair {
 }
 
 // on is the path that the pair's own flows are on, but for a canary.
-func (p *pair) on() route.Route {
-	r, ok := p.byNetwork(p.assigned.Active)
+func (p *pair) on() route.Route { return p.at(p.assigned) }
+
+// at is the path of most of an assignment's flows.
+func (p *pair) at(as decide.Assignment) route.Route {
+	r, ok := p.byNetwork(as.Active)
 	if !ok {
 		return p.routes[0]
 	}

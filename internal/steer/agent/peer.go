@@ -98,8 +98,10 @@ func (a *Agent) syncPairs(l *pod, c Cluster) error {
 		if ok && a.withdraw(p) {
 			continue
 		}
-		errs = append(errs, a.part(p))
-		if ok {
+		p.withdrawn = true
+		parted, err := a.part(p)
+		errs = append(errs, err)
+		if l.withdrawing = l.withdrawing || !parted; ok && parted {
 			if _, err := a.join(l, remote); err != nil && !isNative(err) {
 				errs = append(errs, err)
 			}
@@ -115,9 +117,10 @@ func (a *Agent) withdraw(p *pair) bool {
 	}
 	p.withdrawn, p.local.withdrawing = true, true
 	p.outcome, p.state.Trial = nil, decide.Trial{}
-	if _, _, err := a.assign(p, decide.Assignment{Active: p.routes[0].Network}, true); err != nil {
+	if _, _, err := a.assign(p, decide.Assignment{Active: p.routes[0].Network}); err != nil {
 		a.warn("%s: move to %s: %v", p.name, p.routes[0].Network, err)
 	}
+	a.unfit(p)
 	if _, err := p.local.plane.Unfollow(p.remote.UID); err != nil {
 		a.warn("%s: %v", p.name, err)
 	}
@@ -128,12 +131,25 @@ func (a *Agent) withdraw(p *pair) bool {
 	return true
 }
 
-// part forgets a pair: its traffic is native.
-func (a *Agent) part(p *pair) error {
+// unfit has nothing in the pod's kernel be made for the pair. It reports whether that is
+// under way.
+func (a *Agent) unfit(p *pair) bool {
+	p.direct = 0
+	return a.fitter.Want(p, p.end(), route.Fit{})
+}
+
+// part forgets a pair, whose traffic is native then. It reports whether it has: first what
+// was made for the pair in the pod's kernel must have gone, as a route may lead to where
+// only the data plane knows what to do.
+func (a *Agent) part(p *pair) (bool, error) {
+	if a.unfit(p) {
+		return false, nil
+	}
+	a.fitter.Forget(p)
 	delete(p.local.pairs, p.remote.UID)
 	a.ledger.Forget(p.telemetryPair())
 	a.observing = true
-	return errors.Join(a.restore(p), p.local.plane.RemovePeer(p.remote.UID))
+	return true, p.local.plane.RemovePeer(p.remote.UID)
 }
 
 // leaveAfter is how long a pair without traffic stays entered, and leaving how long the
@@ -147,6 +163,7 @@ func (a *Agent) partIdle(now time.Time) error {
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
 			if now.Sub(p.active) < a.cfg.leave || now.Sub(p.joined) < a.cfg.leave || p.pinned != "" {
+				a.stay(p)
 				continue
 			}
 			if p.unsettled && now.Sub(p.active) < 2*a.cfg.leave {
@@ -156,7 +173,9 @@ func (a *Agent) partIdle(now time.Time) error {
 				continue
 			}
 			if p.home() {
-				errs = append(errs, a.part(p))
+				parted, err := a.part(p)
+				p.parting = !parted
+				errs = append(errs, err)
 			}
 			if a.cfg.Now().Sub(now) > leaving {
 				return errors.Join(errs...)
@@ -164,6 +183,14 @@ func (a *Agent) partIdle(now time.Time) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// stay has a pair stay that was about to be left for want of traffic.
+func (a *Agent) stay(p *pair) {
+	if p.parting {
+		p.parting = false
+		a.refit(p)
+	}
 }
 
 // home reports whether all flows of the pair are on the default network.

@@ -100,15 +100,25 @@ func (a *Agent) sustain() {
 }
 
 // retire takes away the data planes of other layouts that have nothing to do any more.
-func (a *Agent) retire() error {
-	var errs []error
+func (a *Agent) retire() {
+	a.mu.Lock()
+	var pods []*pod
 	for _, l := range a.pods {
-		before := l.former
+		if l.former > 0 {
+			pods = append(pods, l)
+		}
+	}
+	a.mu.Unlock()
+	for _, l := range pods {
 		left, err := l.plane.Former()
-		if l.former = left; left == 0 && before > 0 {
+		if err != nil {
+			a.complain("%v", err)
+		}
+		if left == 0 {
 			a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("pod %s: the data plane of another version has ended", l.Name)})
 		}
-		errs = append(errs, err)
+		a.mu.Lock()
+		l.former = left
+		a.mu.Unlock()
 	}
-	return errors.Join(errs...)
 }

@@ -26,10 +26,10 @@ type pod struct {
 	replugging time.Time
 	plane      *dataplane.Plane
 	cookie     uint64
-	// mayDirect: nothing forbade direct routes when that was asked.
-	mayDirect bool
-	asked     time.Time
-	pairs     map[string]*pair // by the remote pod's UID
+	// mayDirect: nothing forbade direct routes when that was asked. asks: it is to be.
+	mayDirect, asks bool
+	asked           time.Time
+	pairs           map[string]*pair // by the remote pod's UID
 	// census is of the flows, when they were swept; full counts those without room;
 	// former are the data planes of other versions that are still there.
 	census dataplane.Census
@@ -42,20 +42,20 @@ type pod struct {
 	withdrawing bool
 	// narrow is when room for more peers could not be made.
 	narrow time.Time
+	// hops are the next hops of the paths to peers that a predecessor has left, by address.
+	hops map[netip.Addr]map[int]net.HardwareAddr
 	// inode identifies the namespace that the pod was taken up in. keeper keeps what
-	// leads out of it, nil where nothing is to be changed; bare says that it has put back
-	// something, and what is made for pairs is to be made again.
+	// leads out of it, nil where nothing is to be changed.
 	inode  uint64
 	keeper *route.Keeper
-	bare   bool
 	// echoer asks peers from the pod's own addresses; nil where there can be none.
 	// echoes are by sequence number whose they are.
 	echoer *probe.Echoer
 	echoes [probe.EchoesKept]asked
 }
 
-// sync brings sockets, data planes and pairs in step with the cluster. What it
-// cannot do now it tries again the next time.
+// sync brings data planes and pairs in step with the cluster. What it cannot do now it
+// tries again the next time.
 func (a *Agent) sync(d *description) error {
 	other := a.synced != d
 	if other {
@@ -65,14 +65,10 @@ func (a *Agent) sync(d *description) error {
 			l.plane.SetCandidates(d.filter)
 		}
 	}
-	errs := []error{a.syncWires(d)}
-	if a.waiting != "" && a.turned.IsZero() {
-		return errors.Join(waitError{a.waiting}, errs[0]) // nothing can be steered yet
-	}
 	a.syncHosts(d)
-	errs = append(errs, a.syncPods(d, other))
+	err := a.syncPods(d, other)
 	a.rewatch(a.cfg.Now()) // pairs may have gone
-	return errors.Join(errs...)
+	return err
 }
 
 func indexOf(names []string, name string) int {
@@ -137,28 +133,11 @@ func (a *Agent) syncPods(d *description, other bool) error {
 	}
 	for uid, p := range a.pods {
 		if !here[uid] {
-			delete(a.pods, uid)
-			errs = append(errs, a.drop(p))
+			a.dismiss(p, a.drop)
 		}
 	}
 	maps.DeleteFunc(a.pins, func(uid string, _ map[string]string) bool { return !here[uid] })
 	a.observe()
-	return errors.Join(errs...)
-}
-
-// drop lets go of a pod: its namespace is gone or about to go, and so are its programs.
-func (a *Agent) drop(p *pod) error {
-	var errs []error
-	if netns.Exists(p.Netns) {
-		errs = append(errs, route.Clear(p.Netns))
-	}
-	errs = append(errs, p.plane.Remove(), p.unkeep(), p.closeEchoer())
-	if a.passive != nil {
-		a.survey.unwatch(p.cookie)
-	}
-	for _, q := range p.pairs {
-		a.ledger.Forget(q.telemetryPair())
-	}
 	return errors.Join(errs...)
 }
 
@@ -205,6 +184,9 @@ func (a *Agent) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, err
 	if err := unlead(l, others); err != nil {
 		faults = append(faults, err)
 	}
+	if err := l.findHops(others); err != nil {
+		faults = append(faults, err)
+	}
 	if l.echoer, err = openEchoer(l, a.cfg.Now); err != nil {
 		// Without it failures are still found, by the hosts' probes and by timeouts.
 		faults = append(faults, fmt.Errorf("its own paths cannot be asked: %w", err))
@@ -229,6 +211,9 @@ func (a *Agent) enter(p *pair) error {
 	if err != nil {
 		return err
 	}
+	if known {
+		p.hops = p.local.hops[p.remote.Addr()]
+	}
 	if err := a.setPeer(p, known); err != nil {
 		return err
 	}
@@ -239,10 +224,7 @@ func (a *Agent) enter(p *pair) error {
 		p.opened = a.cfg.Now()
 		if at := p.on(); at.Index != 0 {
 			// It has prepared the pod for that, which is to be undone one day.
-			p.held = true
-			if mtu := at.MTU(); mtu < p.routes[0].Local.MTU {
-				p.clamped = mtu
-			}
+			a.fitter.Adopt(p, p.end(), route.Fit{Hold: true})
 			p.unsettled = true // what became of it meanwhile is not known
 			a.untrack(p)
 			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.Network,
@@ -269,44 +251,59 @@ func (a *Agent) tidy(p *pair) {
 	}
 	if !p.placed() {
 		p.unsettled = true
-		if _, _, err := a.place(p, true); err != nil {
+		if _, _, err := a.place(p); err != nil {
 			a.warn("%s: %v", p.name, err)
 		}
 	}
 	a.refit(p)
 }
 
+// findHops finds the next hops of the paths to the peers that a predecessor has left.
+func (l *pod) findHops(others elsewhere) error {
+	l.hops = map[netip.Addr]map[int]net.HardwareAddr{}
+	for _, addr := range l.plane.Entered() {
+		remote, _ := others.addressed(addr)
+		rs := route.Between(l.Pod, remote)
+		if len(rs) < 2 {
+			continue
+		}
+		var err error
+		if l.hops[addr], err = route.NextHops(l.Netns, rs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hopsFresh is how long next hops are believed, which change rarely, and hopsMissing where
+// the kernel did not know them all.
+const hopsFresh, hopsMissing = 30 * time.Second, 4 * time.Second
+
 // setPeer enters the peer in the data plane, with its paths once it is open. Both
-// agents ask every few seconds, and next hops change rarely: what is fresh stays,
-// unless the pair's packets were found not to pass.
+// agents ask every few seconds: what is fresh stays, unless the pair's packets were found
+// not to pass.
 func (a *Agent) setPeer(p *pair, open bool) error {
-	const fresh, incomplete = 30 * time.Second, 4 * time.Second
 	now := a.cfg.Now()
 	if open && now.Before(p.stale) {
 		return nil
 	}
-	var hops map[int]net.HardwareAddr
-	if open {
-		var err error
-		if hops, err = route.NextHops(p.local.Netns, p.routes); err != nil {
-			return err
-		}
-	}
-	keys := func(network string) dataplane.Keys { return a.keys(p, network) }
-	peer := route.Peer(p.remote, p.routes, open, hops, keys)
-	peer.DSCP = p.takesDSCP
-	if err := p.local.plane.SetPeer(peer); err != nil {
+	if err := a.enterPaths(p, open); err != nil {
 		return err
 	}
-	p.taken = open
-	p.gateway = false // to be found again, at times
-	switch {
-	case open && len(hops) < len(p.routes)-1: // the kernel did not know them all
-		p.stale = now.Add(incomplete)
-	case open:
-		p.stale = now.Add(fresh)
+	if p.taken = open; open {
+		p.stale = now.Add(hopsFresh)
+		a.fitter.Find(p, p.end())
 	}
 	return nil
+}
+
+// enterPaths tells the data plane of the peer, with its paths and their next hops if it is
+// open.
+func (a *Agent) enterPaths(p *pair, open bool) error {
+	keys := func(network string) dataplane.Keys { return a.keys(p, network) }
+	peer := route.Peer(p.remote, p.routes, open, p.hops, keys)
+	peer.DSCP = p.takesDSCP
+	return p.local.plane.SetPeer(peer)
 }
 
 // eligible drops the paths whose policy is not known to equal the default's, and

@@ -5,45 +5,55 @@ import (
 	"testing"
 	"time"
 
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
 // TestRefusedByTheKernel: what the kernel refuses is not held for done, so that it is tried
-// again and undone. The pod's namespace is not there, which every call to the kernel says.
+// again, after a while, and keeps no pair from being left. The pod's namespace is not there,
+// which every call to the kernel says.
 func TestRefusedByTheKernel(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for _, tc := range []struct {
-		name  string
-		begin func(*pair)
-		do    func(*Agent, *pair) error
-		want  func(*pair) bool
-	}{
-		{"the neighbour is not held", func(*pair) {}, func(a *Agent, p *pair) error { return a.prepare(p, 0, true) },
-			func(p *pair) bool { return !p.held && !p.gateway }},
-		{"the neighbour is held still", func(p *pair) { p.held = true },
-			func(a *Agent, p *pair) error { return a.prepare(p, 0, false) }, func(p *pair) bool { return p.held }},
-		{"the route is as wide as before", func(p *pair) { p.held = true },
-			func(a *Agent, p *pair) error { return a.prepare(p, 1400, true) },
-			func(p *pair) bool { return p.clamped == 0 && !p.shaped }},
-		{"the route is as narrow as before", func(p *pair) { p.held, p.clamped, p.shaped = true, 1400, true },
-			func(a *Agent, p *pair) error { return a.prepare(p, 0, true) }, func(p *pair) bool { return p.clamped == 1400 }},
-		{"the route leads straight still", func(p *pair) { p.direct = 1 },
-			func(a *Agent, p *pair) error { return a.undirect(p) }, func(p *pair) bool { return p.direct == 1 }},
-	} {
-		a, p, _ := askedPair(t)
-		p.routes[0].Remote.MAC = "02:00:00:00:00:01"
-		tc.begin(p)
-		if err := tc.do(a, p); err == nil || !tc.want(p) {
-			t.Errorf("%s: %v; held %v, gateway %v, clamped %d, shaped %v, direct %d", tc.name, err, p.held, p.gateway, p.clamped,
-				p.shaped, p.direct)
-		}
-	}
-	// Tried again after a while, not with every look at the pair.
 	a, p, _ := askedPair(t)
-	p.direct, p.bearing, p.borne = 1, 0, now.Add(-2*steady)
-	a.straighten(p, now)
-	if p.direct != 1 || !p.borne.Equal(now) {
-		t.Errorf("leads to %d, to be tried again %v after the fault", p.direct, steady-now.Sub(p.borne))
+	now := a.cfg.Now()
+	p.local.plane, p.opened, p.bearing, p.borne = &dataplane.Plane{}, now, 1, now.Add(-2*steady)
+	p.lines[1].tx, p.local.mayDirect = 1, true
+	if a.straighten(p, now); p.direct != 1 || p.borne.Equal(now) {
+		t.Fatalf("leads to %d", p.direct)
+	}
+	a.fitter.Do(p)
+	if e := a.journal.last(); p.direct != 0 || !p.borne.Equal(now) || e.Kind != EventWarning {
+		t.Errorf("leads to %d, to be tried again %v after the fault; told %+v", p.direct, steady-now.Sub(p.borne), e)
+	}
+	a.fitter.Do(p)
+	if underway := a.refit(p); underway {
+		t.Error("it is under way again at once")
+	}
+	if parted, _ := a.part(p); !parted || len(p.local.pairs) > 0 {
+		t.Error("the pair is not left")
+	}
+}
+
+// TestMovesWait: a move to a path of smaller packets waits until the pod's kernel is fit for
+// it, or cannot be made so; one that a failure or the user wants does not.
+func TestMovesWait(t *testing.T) {
+	for _, tc := range []struct {
+		kind  decide.Kind
+		by    string
+		waits bool
+	}{{decide.Switch, "policy", true}, {decide.Failover, "policy", false}, {decide.Switch, "user", false}} {
+		a, p, _ := askedPair(t)
+		p.local.plane, p.opened = &dataplane.Plane{}, a.cfg.Now()
+		p.assigned = decide.Assignment{Active: "m"}
+		told := func() bool { return a.journal.last().Reason != "" }
+		a.carryOut(p, decide.Decision{Kind: tc.kind, From: "m", To: "z", Buckets: decide.Buckets}, tc.by, 0)
+		if waits := p.coming != nil; waits != tc.waits || told() == tc.waits {
+			t.Errorf("%s by %s: waits %v, carried out %v", tc.kind, tc.by, waits, told())
+		}
+		a.fitter.Do(p)
+		if p.coming != nil || !told() {
+			t.Errorf("%s by %s: it is not carried out", tc.kind, tc.by)
+		}
 	}
 }
 
@@ -58,6 +68,7 @@ func TestConfirmedButNotEntered(t *testing.T) {
 		a, p, h2 := askedPair(t)
 		a.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 		a.cfg.DryRun, p.taken, p.asks = tc.dry, tc.taken, 3
+		p.local.plane = &dataplane.Plane{} // which has no interfaces
 		if tc.taken {
 			p.opened = a.cfg.Now().Add(-renew)
 		}
@@ -67,7 +78,7 @@ func TestConfirmedButNotEntered(t *testing.T) {
 		if got := p.opened.Equal(a.cfg.Now()); got != open || open != (p.asks == 0) {
 			t.Errorf("%s: confirmed at %v, asked %d times", tc.name, p.opened, p.asks)
 		}
-		if e := a.journal.last(); !tc.dry && (e.Kind != EventWarning || !strings.Contains(e.Reason, p.local.Netns)) {
+		if e := a.journal.last(); !tc.dry && (e.Kind != EventWarning || !strings.Contains(e.Reason, "no path's interface")) {
 			t.Errorf("%s: told %+v", tc.name, e)
 		}
 	}

@@ -27,7 +27,7 @@ func (a *Agent) rest(p *pair, now time.Time) {
 		return
 	}
 	p.outcome, p.state.Trial = nil, decide.Trial{}
-	_, took, err := a.assign(p, home, false)
+	_, took, err := a.assign(p, home)
 	if err != nil {
 		a.warn("%s: move to %s: %v", p.name, home.Active, err)
 	}

@@ -93,7 +93,8 @@ func (a *Agent) Order(o Order) (Event, error) {
 	}
 	e, err := a.order(p, o)
 	if err != nil && entered {
-		err = errors.Join(err, a.part(p)) // a refusal changes nothing
+		_, failed := a.part(p)
+		err = errors.Join(err, failed) // a refusal changes nothing
 	}
 	return e, err
 }
@@ -182,6 +183,14 @@ func (e unfitError) Unwrap() error { return errRefused }
 
 // obey moves the pair's flows as the user says, or leaves them where they were.
 func (a *Agent) obey(p *pair, to route.Route, ev decide.PairEvidence) error {
+	if a.preparing(p, decide.Assignment{Active: to.Network}) {
+		a.mu.Unlock()
+		a.fitter.Do(p) // here, as the user waits
+		a.mu.Lock()
+		if !a.knows(p) {
+			return fmt.Errorf("%s: %w", p.name, errNoPair)
+		}
+	}
 	assigned, trial := p.assigned, p.state.Trial
 	p.state.Trial = decide.Trial{} // a canary under way would take the flows back
 	a.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network, Buckets: decide.Buckets,
@@ -191,7 +200,7 @@ func (a *Agent) obey(p *pair, to route.Route, ev decide.PairEvidence) error {
 		return nil
 	}
 	p.assigned, p.state.Trial, p.outcome = assigned, trial, nil
-	_, _, back := a.place(p, false)
+	_, _, back := a.place(p)
 	if err = errors.Join(err, back); err == nil {
 		err = errStayed
 	}

@@ -66,6 +66,9 @@ func (a *Agent) forgetTracked(ctx context.Context) error {
 			return
 		}
 		host, families := a.leftBehind(begin)
+		if !netns.Exists(host) {
+			host = "" // the agent is on a host of its own, as outside of a lab
+		}
 		for v6, t := range families {
 			if len(t) == 0 {
 				continue
@@ -114,8 +117,5 @@ func (a *Agent) leftBehind(now time.Time) (host string, families [2]tracked) {
 			families[v6][ends{r.Local.Addr, r.Remote.Addr}] = whereabouts{r.Index, own, followed}
 		}
 	}
-	if netns.Exists(a.host.Netns) {
-		host = a.host.Netns // else the agent is on a host of its own, as outside of a lab
-	}
-	return host, families
+	return a.host.Netns, families
 }

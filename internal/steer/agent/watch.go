@@ -51,6 +51,7 @@ func (a *Agent) suspect(p *pair, i int, now time.Time) {
 				a.suspecting = append(a.suspecting, p)
 			}
 			a.stats.suspicions++
+			a.soon(suspectTick)
 			a.act(p, i, do, now)
 		}
 	}
@@ -68,6 +69,7 @@ func (a *Agent) suspectHost(p *pair, i int, now time.Time) {
 	if do := hp.Suspect(p.lines[i].silence.Since, now); do != 0 {
 		a.suspects[hp] = p.host
 		a.stats.suspicions++
+		a.soon(suspectTick)
 		a.actOnHost(p.host, hp, do, now)
 	}
 }

@@ -23,7 +23,6 @@ const stampPort = 862
 // answered there, from the agent's pod.
 type wire struct {
 	network   string
-	number    int
 	addr      netip.Addr
 	inode     uint64 // of the namespace
 	mtu       int
@@ -52,8 +51,8 @@ func (i *inbox) take() ([]stamp.Reply, []stamp.Lost) {
 }
 
 // openWire opens the sockets in the agent's pod and begins to answer.
-func (a *Agent) openWire(self topo.Pod, at topo.Attachment, number int) (*wire, error) {
-	w := &wire{network: at.Network, number: number, addr: at.Addr, mtu: at.MTU}
+func (a *Agent) openWire(self topo.Pod, at topo.Attachment, inode uint64) error {
+	w := &wire{network: at.Network, addr: at.Addr, inode: inode, mtu: at.MTU}
 	var out *net.UDPConn
 	err := netns.Do(self.Netns, func() (err error) {
 		if out, err = net.ListenUDP("udp", &net.UDPAddr{IP: at.Addr.AsSlice()}); err != nil {
@@ -66,14 +65,16 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, number int) (*wire, 
 		if out != nil {
 			err = errors.Join(err, out.Close())
 		}
-		return nil, fmt.Errorf("open probe sockets on %s: %w", at.Network, err)
+		return fmt.Errorf("open probe sockets on %s: %w", at.Network, err)
 	}
+	a.mu.Lock() // so that no keys come between
+	defer a.mu.Unlock()
 	// Polled, as replies can wait for the loop's next turn: what is urgent drains it.
 	w.sender, err = stamp.NewSender(out,
 		stamp.SenderConfig{Keys: a.ring.Keys(), Network: at.Network, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
 			OnReply: w.inbox.reply, OnLost: w.inbox.loss})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
+		return errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
 	}
 	w.reflector,
 		err = stamp.NewReflector(w.in, stamp.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network, Replays: a.replays,
@@ -85,10 +86,11 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, number int) (*wire, 
 			return a.hear(t)
 		}})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())
+		return errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())
 	}
+	a.links[at.Network] = w
 	a.running(w.serve)
-	return w, nil
+	return nil
 }
 
 func (w *wire) close() error {

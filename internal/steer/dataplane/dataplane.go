@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -87,10 +88,14 @@ func (c Config) fill() Config {
 
 // Plane is the data plane of one pod.
 type Plane struct {
-	cfg  Config
-	objs bpfObjects
-	mem  memory
-	devs map[string]*net.Interface
+	cfg Config
+	// programs is held where programs are attached or asked about, which other goroutines
+	// than that of who calls the rest may do: see Direct and Memory. Attaching waits for
+	// the kernel (tcx_entry_sync).
+	programs sync.Mutex
+	objs     bpfObjects
+	mem      memory
+	devs     map[string]*net.Interface
 	// room is how many peers the maps hold now.
 	room int
 	// table is the form of a table of flows.
@@ -284,7 +289,11 @@ func programs(ifindex int, at ebpf.AttachType) ([]link.AttachedProgram, error) {
 }
 
 // Close lets go of the data plane, which goes on as it is.
-func (p *Plane) Close() error { return p.objs.Close() }
+func (p *Plane) Close() error {
+	p.programs.Lock()
+	defer p.programs.Unlock()
+	return p.objs.Close()
+}
 
 // Remove takes the data plane out of the pod, and those of other layouts: traffic is
 // native at once.

@@ -16,8 +16,11 @@ import (
 // would leave as it is. A packet that is led there needs neither eth0's hook nor the
 // redirection and the second passage through the device layer. What its flow's choice
 // has on another path is redirected, as from eth0: a direct route makes the common
-// way short, it chooses nothing. Package route makes them (Form.Direct).
+// way short, it chooses nothing. Package route makes them (Form.Direct). Any goroutine may
+// call it.
 func (p *Plane) Direct(dev string, ready bool) error {
+	p.programs.Lock()
+	defer p.programs.Unlock()
 	if p.devs[dev] == nil || dev == p.cfg.Dev {
 		return fmt.Errorf("%q is no path's interface of this pod", dev)
 	}
@@ -38,7 +41,7 @@ func (p *Plane) Direct(dev string, ready bool) error {
 // MayDirect reports whether direct routes are harmless: no other program is to see what
 // leaves by eth0 (queueing disciplines and filters of tc come behind ours and see nothing
 // of what is redirected either), and reverse paths are not filtered strictly (RFC 3704),
-// as answers may come by another interface.
+// as answers may come by another interface. Any goroutine may ask.
 func (p *Plane) MayDirect() (ok bool, err error) {
 	if !p.InPlace || !p.loose {
 		return false, nil

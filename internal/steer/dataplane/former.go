@@ -64,7 +64,8 @@ func (p *Plane) lenient(on bool) {
 
 // Former takes away the data planes of other layouts that have nothing to do any more.
 // Call it about twice a second; it returns how many there still are. Ours lets nothing
-// pass from the moment before the last one goes: the stack would answer with resets.
+// pass from the moment before the last one goes: the stack would answer with resets. Not
+// while Exchange or Remove is called.
 func (p *Plane) Former() (int, error) {
 	var errs []error
 	var ended []*former

@@ -9,8 +9,11 @@ import (
 
 // Memory is the kernel memory in bytes that the data plane takes: its maps, the tables of
 // flows among them, and its programs, as the kernel accounts for them (memlock in
-// /proc/PID/fdinfo, which says for maps what they have allocated, since Linux 6.4).
+// /proc/PID/fdinfo, which says for maps what they have allocated, since Linux 6.4). Any
+// goroutine may ask.
 func (p *Plane) Memory() (uint64, error) {
+	p.programs.Lock()
+	defer p.programs.Unlock()
 	var sum uint64
 	counted := map[ebpf.MapID]bool{}
 	for _, prog := range []*ebpf.Program{p.objs.PwIngress, p.objs.PwEgress, p.objs.PwPathIngress} {

@@ -105,6 +105,8 @@ var errOvertaken = errors.New("there is as much room already")
 // leaves the old maps in use, or the new ones complete; what fails leaves the plane with
 // those that are in use.
 func (p *Plane) Exchange(w *Widening) error {
+	p.programs.Lock()
+	defer p.programs.Unlock()
 	if w.room <= p.room {
 		return errors.Join(errOvertaken, w.Close())
 	}
@@ -121,7 +123,7 @@ func (p *Plane) Exchange(w *Widening) error {
 	if err != nil {
 		return errors.Join(err, w.Close())
 	}
-	was := *p
+	was := Plane{objs: p.objs, mem: p.mem, room: p.room, used: p.used, near: p.near, nearRev: p.nearRev}
 	p.objs = bpfObjects{} // which take would close
 	objs := w.objs
 	w.objs = bpfObjects{}

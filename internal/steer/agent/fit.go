@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/route"
+)
+
+// What a pod's kernel needs for where a pair's flows are, its own route to the peer and
+// the peer's hardware address, is made by the fitter, apart from the loop: each takes as
+// long as the kernel does. The loop says what is needed, and hears what became of it.
+
+// coming is a move that waits until the pod's kernel is fit for it.
+type coming struct {
+	decide.Decision
+	by       string
+	detected time.Duration
+}
+
+// end is the peer as the fitter knows it.
+func (p *pair) end() route.End {
+	return route.End{Netns: p.local.Netns, Routes: p.routes, Ready: p.local.plane.Direct}
+}
+
+// needs is what the pod's kernel is to be fit for where its own flows to the peer are on
+// these paths. Those that answer the peer's flows count where there are some: of a download,
+// they are most.
+func (p *pair) needs(own [dataplane.Buckets]int, rtoMin time.Duration) route.Fit {
+	var used [dataplane.MaxPaths]bool
+	for _, path := range own {
+		used[path%dataplane.MaxPaths] = true
+	}
+	if p.fitted {
+		followed, err := p.local.plane.Followed(p.remote.UID)
+		for _, c := range followed {
+			used[c.Path%dataplane.MaxPaths] = used[c.Path%dataplane.MaxPaths] || err == nil
+		}
+	}
+	fit := route.Fit{Form: route.Form{RTOMin: rtoMin, Direct: p.dev(p.direct)}}
+	usual := p.routes[0].Local.MTU
+	for _, r := range p.routes {
+		if r.Index != 0 && used[r.Index] {
+			fit.Hold = true
+			if m := r.MTU(); m < usual && (fit.MTU == 0 || m < fit.MTU) {
+				fit.MTU = m
+			}
+		}
+	}
+	if fit.Direct != "" && fit.MTU == 0 {
+		fit.MTU = usual // not what that interface has: flows may go elsewhere
+	}
+	return fit
+}
+
+// refit has the pod's kernel be fit for where flows are. It reports whether that is under
+// way.
+func (a *Agent) refit(p *pair) bool {
+	return !a.cfg.DryRun && !p.withdrawn && a.fitter.Want(p, p.end(), p.needs(p.wanted(p.assigned), a.cfg.RTOMin))
+}
+
+// preparing has the pod's kernel be fit for where flows are to be, and still are. It reports
+// whether that is under way: a path of smaller packets is prepared for before the move.
+func (a *Agent) preparing(p *pair, to decide.Assignment) bool {
+	now, then := p.needs(p.wanted(p.assigned), a.cfg.RTOMin), p.needs(p.wanted(to), a.cfg.RTOMin)
+	then.Hold = then.Hold || now.Hold
+	if then.MTU == 0 || now.MTU != 0 && now.MTU < then.MTU {
+		then.MTU = now.MTU
+	}
+	return a.fitter.Want(p, p.end(), then)
+}
+
+// became takes what became of what was asked of the fitter.
+func (a *Agent) became(p *pair, r route.Report) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.knows(p) {
+		return
+	}
+	now := a.cfg.Now()
+	if r.Err != nil {
+		a.warn("%s: %v", p.name, r.Err)
+		if r.Has.Direct != p.dev(p.direct) { // the route is as it was, and the data plane ready for either
+			p.direct, p.borne = p.pathBy(r.Has.Direct), now // tried again after a while
+			a.refit(p)
+		}
+	}
+	if r.Hops != nil {
+		a.found(p, r, now)
+	}
+	if c := p.coming; c != nil {
+		p.coming = nil
+		if to, _ := p.byNetwork(c.To); to.Index == 0 || !p.opened.IsZero() && p.usable(to.Index) {
+			a.carryOut(p, c.Decision, c.by, c.detected)
+		}
+	}
+}
+
+// found tells the data plane the next hops of the pair's paths, if they are others.
+func (a *Agent) found(p *pair, r route.Report, now time.Time) {
+	if again := now.Add(hopsMissing); len(r.Hops) < len(p.routes)-1 && p.stale.After(again) {
+		p.stale = again // the kernel did not know them all
+	}
+	if !p.taken || maps.EqualFunc(p.hops, r.Hops, slices.Equal) {
+		return
+	}
+	p.hops = r.Hops
+	if err := a.enterPaths(p, true); err != nil {
+		a.warn("%s: %v", p.name, err)
+	}
+}
+
+// settleRoutes ends direct routes as the agent ends: what takes the programs out then need
+// not know of them.
+func (a *Agent) settleRoutes() {
+	a.mu.Lock()
+	var straight []*pair
+	for _, l := range a.pods {
+		for _, p := range l.pairs {
+			if p.direct != 0 && l.sandboxed() {
+				p.direct = 0
+				a.refit(p)
+				straight = append(straight, p)
+			}
+		}
+	}
+	a.mu.Unlock()
+	for _, p := range straight {
+		a.fitter.Do(p)
+	}
+}
