@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"path/filepath"
 	"sync"
@@ -62,6 +61,17 @@ type Config struct {
 	barFirst time.Duration // as in detect.Params
 }
 
+// clocked has a clock and a log.
+func (c Config) clocked() Config {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
 // Pace of the loop.
 const (
 	// fastTick is how often counters are looked at while a pair has much traffic, and
@@ -82,9 +92,9 @@ const (
 
 // Agent is the loop on one host.
 type Agent struct {
-	cfg     Config
-	journal *journal
-	start   time.Time
+	*journal
+	cfg   Config
+	start time.Time
 
 	// fitter asks pods' kernels, and reports to became. It has locks of its own, which are
 	// taken under mu, where nothing is waited for.
@@ -162,7 +172,6 @@ type Agent struct {
 	// cluster, and weighed when one last gathered evidence.
 	turned, refreshed, weighed time.Time
 	stats                      counters
-	warned                     map[string]time.Time // when a fault was last told
 
 	// Of those who describe alone, without mu: described is the latest description,
 	// told its pods as they were told, and vetted what is steered of them; conflicts are
@@ -188,12 +197,7 @@ type counters struct {
 
 // New prepares an agent. Run does the work.
 func New(cfg Config) (*Agent, error) {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg = cfg.clocked()
 	if cfg.Policy == nil {
 		cfg.Policy = decide.CostAware{}
 	}
@@ -211,11 +215,10 @@ func New(cfg Config) (*Agent, error) {
 		cfg.hold = probe.DefaultHold()
 	}
 	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), offered: keys, hold: cfg.hold, replays: stamp.NewReplayCache(0),
-		refusals: newRefusals(), journal: newJournal(cfg.Events), start: cfg.Now(),
+		refusals: newRefusals(), journal: newJournal(cfg), start: cfg.Now(),
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
 		suspects: map[*hostPath]*remoteHost{}, hostParams: detect.Hosts(), pairParams: detect.Pairs(),
 		stranded: map[string]time.Time{}, pins: map[string]map[string]string{}, untracked: map[*pair]untracking{},
-		warned: map[string]time.Time{},
 		survey: newSurvey(), waker: waker{bell: newBell()},
 		inquiries: inquiries{bell: newBell()}}
 	a.fitter = route.NewFitter(a.became)
@@ -256,7 +259,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.running(a.inquireAll)
 		}
 		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom,
-			a.keepAll, a.forgetTracked, a.fitter.Run} {
+			a.keepAll, a.forgetTracked, a.fitter.Run, a.writeAll} {
 			a.running(f)
 		}
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",
@@ -269,7 +272,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if errors.Is(err, errEnded) {
 		err = nil
 	}
-	return errors.Join(err, a.close())
+	err = errors.Join(err, a.close())
+	a.write()
+	return err
 }
 
 func (a *Agent) setUp(ctx context.Context) error {
@@ -388,33 +393,4 @@ func (a *Agent) close() error {
 		errs = append(errs, a.passive.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// note writes an event to the journal and the log.
-func (a *Agent) note(e Event) int {
-	e.At, e.Host = a.cfg.Now(), a.cfg.Host
-	level := slog.LevelInfo
-	if e.Kind == EventWarning {
-		level = slog.LevelWarn
-	}
-	a.cfg.Log.Log(context.Background(), level, e.Reason, "event", e.Kind, "pair", e.Pair, "from", e.From, "to", e.To)
-	return a.journal.add(e)
-}
-
-// warn tells a fault that does not stop the agent, once a minute: what is tried
-// twice a second must not drive other events out of the journal.
-func (a *Agent) warn(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	a.warnOf(text, "%s", text)
-}
-
-// warnOf is warn for a fault whose figures change: about tells it from others.
-func (a *Agent) warnOf(about, format string, args ...any) {
-	now := a.cfg.Now()
-	maps.DeleteFunc(a.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
-	if _, told := a.warned[about]; told {
-		return
-	}
-	a.warned[about] = now
-	a.note(Event{Kind: EventWarning, Reason: fmt.Sprintf(format, args...)})
 }

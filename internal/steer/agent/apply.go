@@ -57,13 +57,13 @@ func (a *Agent) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		if d.Moves() && d.From != d.To && err == nil {
 			// What moving cost was lost when the canary began: kind says that nothing
 			// is to be learnt of it now.
-			p.outcome = &outcome{at: begin, event: a.note(e), kind: decide.Canary, before: p.before, from: p.nBytes}
+			p.outcome = &outcome{at: begin, event: a.note(e).ID, kind: decide.Canary, before: p.before, from: p.nBytes}
 		}
 		return
 	}
 	a.stats.switches++
 	a.follow(p, moved, begin)
-	id := a.note(e)
+	id := a.note(e).ID
 	if d.Moves() {
 		p.outcome = &outcome{at: begin, event: id, kind: d.Kind, before: p.before, from: p.nBytes}
 	}

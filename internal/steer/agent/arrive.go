@@ -124,7 +124,7 @@ func (a *Agent) letGoAll() {
 	}
 	for _, l := range all {
 		if err := l.how(l.pod); err != nil {
-			a.complain("pod %s: %v", l.Name, err)
+			a.warn("pod %s: %v", l.Name, err)
 		}
 	}
 }

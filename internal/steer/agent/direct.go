@@ -72,7 +72,7 @@ func (a *Agent) askDirect() {
 	for _, l := range a.askable() {
 		ok, err := l.plane.MayDirect()
 		if err != nil {
-			a.complain("pod %s: %v", l.Name, err)
+			a.warn("pod %s: %v", l.Name, err)
 		}
 		a.mu.Lock()
 		l.asks, l.asked, l.mayDirect = false, a.cfg.Now(), ok && err == nil

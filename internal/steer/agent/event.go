@@ -1,8 +1,12 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -63,19 +67,25 @@ const keep = 2000
 
 // journal keeps events, writes them down and wakes who follows.
 type journal struct {
-	mu     sync.Mutex
+	cfg Config
+
+	writing sync.Mutex // of written, the number of the latest event that is written down
+	written int
+
+	mu     sync.Mutex // of what follows
 	events []Event
 	next   int
-	out    io.Writer
 	wake   chan struct{}
+	warned map[string]time.Time // when a fault was last told
 }
 
-func newJournal(out io.Writer) *journal {
-	return &journal{out: out, next: 1, wake: make(chan struct{})}
+func newJournal(cfg Config) *journal {
+	return &journal{cfg: cfg, next: 1, wake: make(chan struct{}), warned: map[string]time.Time{}}
 }
 
-// add numbers and keeps the event; it returns its number.
-func (j *journal) add(e Event) int {
+// note dates, numbers and keeps the event, and returns it.
+func (j *journal) note(e Event) Event {
+	e.At, e.Host = j.cfg.Now(), j.cfg.Host
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.ID = j.next
@@ -84,13 +94,68 @@ func (j *journal) add(e Event) int {
 		j.events = append(j.events[:0], j.events[keep/4:]...)
 	}
 	j.events = append(j.events, e)
-	if j.out != nil {
-		// A full disk must not stop the agent; the event stays in memory.
-		_ = encoder(j.out).Encode(e)
-	}
 	close(j.wake)
 	j.wake = make(chan struct{})
-	return e.ID
+	return e
+}
+
+// warn tells a fault that does not stop the agent, once a minute: what is tried
+// twice a second must not drive other events out of the journal.
+func (j *journal) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	j.warnOf(text, "%s", text)
+}
+
+// warnOf is warn for a fault whose figures change: about tells it from others.
+func (j *journal) warnOf(about, format string, args ...any) {
+	if j.isNews(about) {
+		j.note(Event{Kind: EventWarning, Reason: fmt.Sprintf(format, args...)})
+	}
+}
+
+// isNews reports whether a fault was not told in the last minute.
+func (j *journal) isNews(about string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := j.cfg.Now()
+	maps.DeleteFunc(j.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
+	_, told := j.warned[about]
+	if !told {
+		j.warned[about] = now
+	}
+	return !told
+}
+
+// writeAll writes events down until ctx ends, apart from who notes them: a disk may be slow.
+func (j *journal) writeAll(ctx context.Context) error {
+	for {
+		select {
+		case <-j.write():
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// write writes down the events that are not yet, and returns a channel that closes when
+// there are more.
+func (j *journal) write() <-chan struct{} {
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	events, more := j.since(j.written)
+	for _, e := range events {
+		j.written = e.ID
+		level := slog.LevelInfo
+		if e.Kind == EventWarning {
+			level = slog.LevelWarn
+		}
+		j.cfg.Log.Log(context.Background(), level, e.Reason, "event", e.Kind, "pair", e.Pair, "from", e.From, "to", e.To)
+		if j.cfg.Events != nil {
+			// A full disk must not stop the agent; the event stays in memory.
+			_ = encoder(j.cfg.Events).Encode(e)
+		}
+	}
+	return more
 }
 
 // encoder writes names of pairs as they are, p1>p2, so that grep finds them.

@@ -11,7 +11,7 @@ import (
 
 func TestJournal(t *testing.T) {
 	var out bytes.Buffer
-	j := newJournal(&out)
+	j := newJournal(Config{Events: &out}.clocked())
 	if e := j.last(); e.ID != 0 {
 		t.Errorf("the last of none: %+v", e)
 	}
@@ -19,15 +19,15 @@ func TestJournal(t *testing.T) {
 	if len(evs) != 0 {
 		t.Errorf("got %v, want none", evs)
 	}
-	if id := j.add(Event{Kind: EventStarted, Reason: "one"}); id != 1 {
-		t.Errorf("the first event has number %d", id)
+	if e := j.note(Event{Kind: EventStarted, Reason: "one"}); e.ID != 1 {
+		t.Errorf("the first event has number %d", e.ID)
 	}
 	select {
 	case <-more:
 	default:
 		t.Error("who waited was not woken")
 	}
-	j.add(Event{Kind: EventPeer, Reason: "two"})
+	j.note(Event{Kind: EventPeer, Reason: "two"})
 	if evs, _ := j.since(1); len(evs) != 1 || evs[0].Reason != "two" || evs[0].ID != 2 {
 		t.Errorf("since 1: %+v", evs)
 	}
@@ -40,6 +40,7 @@ func TestJournal(t *testing.T) {
 	if len(evs) != 0 || j.last().Reason != "two" {
 		t.Errorf("since 2: %+v; last: %+v", evs, j.last())
 	}
+	j.write()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 {
 		t.Fatalf("%d lines written, want 2: %s", len(lines), out.String())
@@ -53,9 +54,9 @@ func TestJournal(t *testing.T) {
 // TestJournalIsBounded: old events go, numbers go on, and who asks for what is
 // gone gets what is left.
 func TestJournalIsBounded(t *testing.T) {
-	j := newJournal(nil)
+	j := newJournal(Config{}.clocked())
 	for range 3*keep + 7 {
-		j.add(Event{})
+		j.note(Event{})
 	}
 	evs, _ := j.since(0)
 	if len(evs) > keep || len(evs) < keep/2 {
@@ -82,20 +83,20 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
 func TestJournalOnAFullDisk(t *testing.T) {
-	j := newJournal(full{})
-	j.add(Event{Reason: "kept"})
-	if j.last().Reason != "kept" {
+	j := newJournal(Config{Events: full{}}.clocked())
+	j.note(Event{Reason: "kept"})
+	if j.write(); j.last().Reason != "kept" {
 		t.Error("the event is lost")
 	}
 }
 
 func TestJournalFromManySides(t *testing.T) {
-	j := newJournal(nil)
+	j := newJournal(Config{}.clocked())
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for range 100 {
-				j.add(Event{})
+				j.note(Event{})
 			}
 		})
 	}

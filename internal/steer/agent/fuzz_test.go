@@ -164,7 +164,7 @@ func FuzzControlRequest(f *testing.F) {
 		f.Fatal(err)
 	}
 	for range 3 {
-		a.journal.add(Event{Kind: EventWarning, Reason: "x"})
+		a.note(Event{Kind: EventWarning, Reason: "x"})
 	}
 	f.Fuzz(func(t *testing.T, method, target, body string) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -25,7 +25,7 @@ func (a *Agent) openKeeper(l *pod) error {
 	}
 	k, mended, err := route.Keep(l.Netns, l.Attachments)
 	for _, m := range mended {
-		a.noteMended("pod "+l.Name, m)
+		a.mended("pod "+l.Name, m)
 	}
 	l.keeper = k
 	return err
@@ -38,7 +38,7 @@ func (a *Agent) keepAll(ctx context.Context) error {
 	err := a.eachEpoch(ctx, func() {
 		a.askDirect()
 		if err := mine.keep(a); err != nil {
-			a.complain("the agent's own pod: %v", err)
+			a.warn("the agent's own pod: %v", err)
 		}
 		for _, l := range a.present() {
 			if ctx.Err() == nil {
@@ -84,19 +84,19 @@ func (a *Agent) keep(l presence) {
 	}
 	mended, err := l.keeper.Look()
 	if err != nil {
-		a.complain("pod %s: %v", l.Name, err)
+		a.warn("pod %s: %v", l.Name, err)
 	}
 	for _, m := range mended {
-		a.noteMended("pod "+l.Name, m)
+		a.mended("pod "+l.Name, m)
 	}
 	if len(mended) > 0 && !a.madeAgain(l.pod, mended) {
 		a.fitAgain(l.pod)
 	}
 }
 
-// noteMended tells of an interface that is whole again.
-func (a *Agent) noteMended(whose string, m route.Mended) {
-	a.note(Event{Kind: EventPod, Reason: fmt.Sprintf("%s: %s is whole again: %d routes and rules were put back", whose,
+// mended tells of an interface that is whole again.
+func (j *journal) mended(whose string, m route.Mended) {
+	j.note(Event{Kind: EventPod, Reason: fmt.Sprintf("%s: %s is whole again: %d routes and rules were put back", whose,
 		m.Dev, m.Routes)})
 }
 
@@ -142,7 +142,7 @@ func (a *Agent) replugged(l presence) bool {
 		if err == nil {
 			err = fmt.Errorf("it is said to have %s, which is not there", dev)
 		}
-		a.complain("pod %s: %v: it stays on the networks that it had", l.Name, err)
+		a.warn("pod %s: %v: it stays on the networks that it had", l.Name, err)
 		return false
 	}
 	a.mu.Lock()

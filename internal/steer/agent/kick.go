@@ -139,10 +139,10 @@ func (a *Agent) wakeAll(ctx context.Context) error {
 		n, err := c.round()
 		a.mu.Lock()
 		a.stats.kicks += uint64(n)
+		a.mu.Unlock()
 		if err != nil {
 			a.warn("%s: wake connections: %v", c.pair, err)
 		}
-		a.mu.Unlock()
 		if err == nil && len(c.conns) > 0 {
 			a.waker.add(c)
 		}

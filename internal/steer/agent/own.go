@@ -166,7 +166,7 @@ func (o *own) keep(a *Agent) error {
 
 func (o *own) tell(a *Agent, mended []route.Mended) {
 	for _, m := range mended {
-		a.noteMended("the agent's own pod", m)
+		a.mended("the agent's own pod", m)
 	}
 }
 

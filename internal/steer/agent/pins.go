@@ -112,7 +112,7 @@ func (a *Agent) retire() {
 	for _, l := range pods {
 		left, err := l.plane.Former()
 		if err != nil {
-			a.complain("%v", err)
+			a.warn("%v", err)
 		}
 		if left == 0 {
 			a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("pod %s: the data plane of another version has ended", l.Name)})

@@ -102,7 +102,7 @@ func TestSocketIsPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Agent{cfg: Config{Host: "h1", Now: time.Now, Log: slog.New(slog.DiscardHandler)}, journal: newJournal(nil)}
+	a := &Agent{cfg: Config{Host: "h1", Now: time.Now, Log: slog.New(slog.DiscardHandler)}, journal: newJournal(Config{}.clocked())}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- a.Serve(ctx, l) }()

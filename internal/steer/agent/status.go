@@ -110,13 +110,13 @@ func (a *Agent) order(p *pair, o Order) (Event, error) {
 			return a.stays(p, p.on().Network, "it is not pinned: the policy decides"), nil
 		}
 		p.pinned = ""
-		return a.noted(Event{Kind: EventPinned, Pair: p.name, From: was, By: "user",
+		return a.note(Event{Kind: EventPinned, Pair: p.name, From: was, By: "user",
 			Reason: "unpinned: the policy decides again"}), nil
 	}
 	to, ev, err := a.admit(p, o)
 	if unfit := (unfitError{}); o.Pin && errors.As(err, &unfit) {
 		p.pinned = o.Network
-		return a.noted(Event{Kind: EventPinned, Pair: p.name, From: p.on().Network, To: o.Network, By: "user",
+		return a.note(Event{Kind: EventPinned, Pair: p.name, From: p.on().Network, To: o.Network, By: "user",
 			Reason: fmt.Sprintf("pinned, pending: %s is %s (%s): it moves there once that is up", o.Network, unfit.state,
 				unfit.why)}), nil
 	}
@@ -129,7 +129,7 @@ func (a *Agent) order(p *pair, o Order) (Event, error) {
 	}
 	if o.Pin {
 		p.pinned = o.Network
-		return a.noted(Event{Kind: EventPinned, Pair: p.name, To: o.Network, By: "user",
+		return a.note(Event{Kind: EventPinned, Pair: p.name, To: o.Network, By: "user",
 			Reason: "pinned: only failure moves it"}), nil
 	}
 	if e := a.journal.last(); e.ID != before.ID {
@@ -205,11 +205,6 @@ func (a *Agent) obey(p *pair, to route.Route, ev decide.PairEvidence) error {
 		err = errStayed
 	}
 	return fmt.Errorf("%w: the flows of %s did not move to %s: %w", errRefused, p.name, to.Network, err)
-}
-
-func (a *Agent) noted(e Event) Event {
-	a.note(e)
-	return a.journal.last()
 }
 
 // named finds the pair that an order is about. One that has had no traffic yet is entered

@@ -146,7 +146,7 @@ func (a *Agent) unwatch(cookie uint64) {
 	_ = a.passive.Unwatch(cookie) // it may be gone already
 	if name := a.netnsOf(cookie); name != "" {
 		if _, err := a.passive.Watch(name); err != nil {
-			a.complain("watch connections: %v", err)
+			a.warn("watch connections: %v", err)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (a *Agent) netnsOf(cookie uint64) string {
 func (a *Agent) readConnections() {
 	r, err := a.passive.Read()
 	if err != nil {
-		a.complain("read telemetry: %v", err)
+		a.warn("read telemetry: %v", err)
 	}
 	st := a.survey.state
 	st.mu.Lock()
@@ -183,9 +183,9 @@ func (a *Agent) setPeers(peers []netip.Addr) {
 	err := a.passive.SetPeers(peers)
 	switch {
 	case errors.Is(err, telemetry.ErrTooManyPeers):
-		a.complain("connections with some peers are not observed, as there are too many: their failures are found by probes alone")
+		a.warn("connections with some peers are not observed, as there are too many: their failures are found by probes alone")
 	case err != nil:
-		a.complain("%v", err)
+		a.warn("%v", err)
 		a.mu.Lock()
 		a.observed = nil
 		a.mu.Unlock()
@@ -196,7 +196,7 @@ func (a *Agent) setPeers(peers []netip.Addr) {
 func (a *Agent) checkFaults(tell bool) {
 	f, err := a.passive.Faults()
 	if err != nil {
-		a.complain("%v", err)
+		a.warn("%v", err)
 		return
 	}
 	a.mu.Lock()
@@ -213,14 +213,7 @@ func (a *Agent) checkFaults(tell bool) {
 		{f.Refused > was.Refused, "this kernel does not let connections be observed that are older than the agent"},
 	} {
 		if w.grown && tell {
-			a.complain("%s", w.text)
+			a.warn("%s", w.text)
 		}
 	}
-}
-
-// complain is warn for what runs apart from the loop.
-func (a *Agent) complain(format string, args ...any) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.warn(format, args...)
 }

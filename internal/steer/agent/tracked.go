@@ -76,10 +76,10 @@ func (a *Agent) forgetTracked(ctx context.Context) error {
 			n, err := conntrack.Forget(host, v6 == 1, t.left)
 			a.mu.Lock()
 			a.stats.untracked += uint64(n)
+			a.mu.Unlock()
 			if err != nil {
 				a.warn("%v", err)
 			}
-			a.mu.Unlock()
 		}
 		rested = a.cfg.Now().Add(countShare * a.cfg.Now().Sub(begin))
 	})
