@@ -14,6 +14,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/kick"
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
@@ -98,7 +99,8 @@ type Agent struct {
 
 	// fitter asks pods' kernels, and reports to became. It has locks of its own, which are
 	// taken under mu, where nothing is waited for.
-	fitter *route.Fitter[*pair]
+	fitter    *route.Fitter[*pair]
+	describer describer
 
 	mu      sync.Mutex // of all below
 	cluster Cluster
@@ -149,7 +151,7 @@ type Agent struct {
 	observed  []netip.Addr
 	ledger    telemetry.Ledger
 	survey    survey
-	waker     waker
+	waker     *kick.Waker
 	inquiries inquiries
 	record    io.Writer
 	// read is when connections were last read of, and connected when there were some;
@@ -172,19 +174,11 @@ type Agent struct {
 	// cluster, and weighed when one last gathered evidence.
 	turned, refreshed, weighed time.Time
 	stats                      counters
-
-	// Of those who describe alone, without mu: described is the latest description,
-	// told its pods as they were told, and vetted what is steered of them; conflicts are
-	// the addresses that several of them have, as told.
-	described    *description
-	told, vetted []topo.Pod
-	toldHosts    []topo.Host
-	conflicts    map[netip.Addr]string
 }
 
 // counters are the agent's own, for metrics.
 type counters struct {
-	switches, failovers, homes, mutes, suspicions, noticesSent, noticesTaken, kicks uint64
+	switches, failovers, homes, mutes, suspicions, noticesSent, noticesTaken uint64
 	// untracked are connections that the host's connection tracking was had to forget.
 	untracked uint64
 	// stalls are ticks that came more than 10 ms late.
@@ -219,9 +213,9 @@ func New(cfg Config) (*Agent, error) {
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
 		suspects: map[*hostPath]*remoteHost{}, hostParams: detect.Hosts(), pairParams: detect.Pairs(),
 		stranded: map[string]time.Time{}, pins: map[string]map[string]string{}, untracked: map[*pair]untracking{},
-		survey: newSurvey(), waker: waker{bell: newBell()},
+		survey: newSurvey(), waker: kick.NewWaker(),
 		inquiries: inquiries{bell: newBell()}}
-	a.fitter = route.NewFitter(a.became)
+	a.fitter, a.describer.journal = route.NewFitter(a.became), a.journal
 	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
@@ -255,7 +249,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		if a.passive != nil {
 			a.running(a.listen)
 			a.running(a.surveyAll)
-			a.running(a.wakeAll)
+			a.running(func(ctx context.Context) error {
+				return a.waker.Run(ctx, func(c kick.Call, err error) {
+					a.warn("wake connections of %s with %s: %v", c.Local, c.Remote, err)
+				})
+			})
 			a.running(a.inquireAll)
 		}
 		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom,

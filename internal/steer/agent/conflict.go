@@ -95,28 +95,28 @@ func (x conflict) describe(pods []topo.Pod) string {
 // vet checks what the agent is told, and takes the pods in a conflict out of what is
 // steered. It says so when that begins, and when it has ended. A description that is
 // the same memory as the last one has been looked at already.
-func (a *Agent) vet(c Cluster) (Cluster, error) {
-	if len(c.Pods) > 0 && len(a.told) == len(c.Pods) && &a.told[0] == &c.Pods[0] && slices.Equal(a.toldHosts, c.Hosts) {
-		c.Pods = a.vetted
+func (r *describer) vet(c Cluster) (Cluster, error) {
+	if len(c.Pods) > 0 && len(r.told) == len(c.Pods) && &r.told[0] == &c.Pods[0] && slices.Equal(r.toldHosts, c.Hosts) {
+		c.Pods = r.vetted
 		return c, nil
 	}
 	if err := c.check(); err != nil {
 		return c, fmt.Errorf("read cluster: %w", err)
 	}
 	out, found := c.distinct()
-	a.told, a.toldHosts, a.vetted = c.Pods, slices.Clone(c.Hosts), out.Pods
+	r.told, r.toldHosts, r.vetted = c.Pods, slices.Clone(c.Hosts), out.Pods
 	now := map[netip.Addr]string{}
 	for _, x := range found {
 		now[x.addr] = x.describe(c.Pods)
-		if a.conflicts[x.addr] != now[x.addr] {
-			a.note(Event{Kind: EventConflict, Reason: now[x.addr]})
+		if r.conflicts[x.addr] != now[x.addr] {
+			r.note(Event{Kind: EventConflict, Reason: now[x.addr]})
 		}
 	}
-	for _, addr := range slices.SortedFunc(maps.Keys(a.conflicts), netip.Addr.Compare) {
+	for _, addr := range slices.SortedFunc(maps.Keys(r.conflicts), netip.Addr.Compare) {
 		if now[addr] == "" {
-			a.note(Event{Kind: EventCleared, Reason: fmt.Sprintf("address %s is said to be of one pod, or none, again", addr)})
+			r.note(Event{Kind: EventCleared, Reason: fmt.Sprintf("address %s is said to be of one pod, or none, again", addr)})
 		}
 	}
-	a.conflicts = now
+	r.conflicts = now
 	return out, nil
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -105,7 +104,7 @@ func TestDescribeMany(t *testing.T) {
 // TestVetTellsOnce: a conflict is told when it begins and when it ends, not twice a
 // second meanwhile.
 func TestVetTellsOnce(t *testing.T) {
-	a := &Agent{cfg: Config{Now: time.Now, Log: slog.New(slog.DiscardHandler)}, journal: newJournal(Config{}.clocked())}
+	a := &describer{journal: newJournal(Config{}.clocked())}
 	p, q := testPod("p", 1, 1, "z", "m"), testPod("q", 2, 1, "z", "m")
 	shared := []topo.Pod{p, with(q, 1, "10.1.1.1")}
 	for i, step := range []struct {

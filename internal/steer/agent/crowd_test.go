@@ -362,7 +362,7 @@ func (r *running) counted() string {
 	for _, p := range r.pods {
 		leases += p.plane.Events().Lease
 	}
-	return fmt.Sprintf("%d kicks, %d stalls, %d packets without lease", r.stats.kicks, r.stats.stalls, leases)
+	return fmt.Sprintf("%d kicks, %d stalls, %d packets without lease", r.waker.Kicks(), r.stats.stalls, leases)
 }
 
 // add adds another report.

@@ -67,24 +67,34 @@ func find[K comparable](pods []topo.Pod, at map[K]int32, k K) (topo.Pod, bool) {
 	return pods[i], true
 }
 
-// describe asks what there is, and sorts it if that is another than it was. One
-// goroutine at a time does so.
-func (a *Agent) describe() error {
-	c, err := a.cfg.Source()
+// describer reads what the agent is told. It is of one goroutine at a time.
+type describer struct {
+	*journal
+	// described is the latest description, told its pods as they were told, and vetted what
+	// is steered of them; conflicts are the addresses that several of them have, as told.
+	described    *description
+	told, vetted []topo.Pod
+	toldHosts    []topo.Host
+	conflicts    map[netip.Addr]string
+}
+
+// describe asks what there is, and sorts it if that is another than it was.
+func (r *describer) describe() error {
+	c, err := r.cfg.Source()
 	if err != nil {
 		return fmt.Errorf("read cluster: %w", err)
 	}
-	if c, err = a.vet(c); err != nil {
+	if c, err = r.vet(c); err != nil {
 		return err
 	}
-	if was := a.described; was != nil && was.same(c) {
+	if was := r.described; was != nil && was.same(c) {
 		return nil
 	}
 	d := &description{Cluster: c, names: c.names(), hosts: map[int]string{}, agents: map[int]topo.Pod{},
 		uids: make(map[string]bool, len(c.Pods))}
 	var ok bool
-	if d.host, ok = c.host(a.cfg.Host); !ok {
-		return fmt.Errorf("host %q is not in the cluster", a.cfg.Host)
+	if d.host, ok = c.host(r.cfg.Host); !ok {
+		return fmt.Errorf("host %q is not in the cluster", r.cfg.Host)
 	}
 	if d.self, ok = c.agentPod(d.host.Index); !ok {
 		return waitError{fmt.Sprintf("its own pod: host %s has no agent pod yet", d.host.Name)}
@@ -99,7 +109,7 @@ func (a *Agent) describe() error {
 		}
 	}
 	d.local, d.elsewhere = c.steerable(d.host.Index), newElsewhere(c.Pods, d.host.Index)
-	a.described = d
+	r.described = d
 	return nil
 }
 
@@ -121,11 +131,11 @@ func (a *Agent) describeAll(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		err := a.describe()
+		err := a.describer.describe()
 		keys, keyless := a.cfg.Keys()
-		failed := a.syncWires(a.described)
+		failed := a.syncWires(a.describer.described)
 		a.mu.Lock()
-		if a.news, a.unread = a.described, err; keyless != nil {
+		if a.news, a.unread = a.describer.described, err; keyless != nil {
 			a.warn("the keys stay as they are: %v", keyless)
 		} else if !reflect.DeepEqual(keys, a.offered) {
 			a.offered, a.refreshed = keys, time.Time{}

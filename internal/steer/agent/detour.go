@@ -27,6 +27,9 @@ type detour struct {
 	bar      detect.Bar
 }
 
+// ports are a connection's within its pair: the local and the remote one.
+type ports [2]uint16
+
 // inquiry is the question whether one connection gets through.
 type inquiry struct {
 	pair *pair

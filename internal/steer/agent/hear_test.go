@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"strings"
 	"testing"
@@ -131,7 +130,7 @@ func TestMarkThatIsLost(t *testing.T) {
 func TestWarningsAreBounded(t *testing.T) {
 	a, _ := twoHosts(t)
 	now := a.cfg.Now()
-	a.cfg.Now = func() time.Time { return now }
+	a.journal.cfg.Now = func() time.Time { return now }
 	for range 100 {
 		a.warn("a fault of %s", "the same")
 		now = now.Add(500 * time.Millisecond)
@@ -144,25 +143,5 @@ func TestWarningsAreBounded(t *testing.T) {
 	a.warn("a fault of the same")
 	if id := a.journal.last().ID; id != 3 || len(a.warned) != 1 {
 		t.Errorf("a minute later: %d warnings, %d remembered", id, len(a.warned))
-	}
-}
-
-// TestUnreachable: what wakes a connection is a well-formed ICMP message that
-// quotes its first segment without acknowledgment.
-func TestUnreachable(t *testing.T) {
-	b := unreachable(netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2"), 40001, 5201, 0x01020304)
-	if len(b) != 8+20+8 || b[0] != 3 || b[1] != 1 {
-		t.Fatalf("%x", b)
-	}
-	if checksum(b) != 0 || checksum(b[8:28]) != 0 {
-		t.Errorf("checksums: %#x, %#x; want 0 over what holds one", checksum(b), checksum(b[8:28]))
-	}
-	src, dst := netip.AddrFrom4([4]byte(b[20:24])), netip.AddrFrom4([4]byte(b[24:28]))
-	if src.String() != "10.1.0.1" || dst.String() != "10.1.0.2" || b[17] != 6 {
-		t.Errorf("quotes %v to %v, protocol %d", src, dst, b[17])
-	}
-	if binary.BigEndian.Uint16(b[28:]) != 40001 || binary.BigEndian.Uint16(b[30:]) != 5201 ||
-		binary.BigEndian.Uint32(b[32:]) != 0x01020304 {
-		t.Errorf("quoted segment: %x", b[28:])
 	}
 }

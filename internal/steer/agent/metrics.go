@@ -102,7 +102,7 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	gauge(e.own["pairs"], float64(h.Pairs))
 	stats, events := e.agent.totals()
 	count(e.own["stalls"], stats.stalls)
-	count(e.own["kicks"], stats.kicks)
+	count(e.own["kicks"], e.agent.waker.Kicks())
 	count(e.own["untracked"], stats.untracked)
 	count(e.own["switches"], stats.switches)
 	count(e.own["failovers"], stats.failovers)

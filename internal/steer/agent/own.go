@@ -41,9 +41,9 @@ func (a *Agent) await(ctx context.Context) error {
 
 // begin takes up all that there is.
 func (a *Agent) begin() error {
-	err := a.describe()
+	err := a.describer.describe()
 	if err == nil {
-		err = a.syncWires(a.described)
+		err = a.syncWires(a.describer.described)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,7 +53,7 @@ func (a *Agent) begin() error {
 	if err != nil {
 		return err
 	}
-	a.news = a.described
+	a.news = a.describer.described
 	if err := a.sync(a.news); err != nil {
 		return err
 	}

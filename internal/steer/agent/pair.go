@@ -7,6 +7,7 @@ import (
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/kick"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
@@ -91,7 +92,7 @@ type pair struct {
 	// conns is the number of TCP connections with traffic, as last counted.
 	conns int
 	// stuck connections, nil if there were none, and when flows last moved.
-	stuck  *stalled
+	stuck  *kick.Stalled
 	left   time.Time
 	bytes  [ringLength]decide.Interval
 	nBytes int

@@ -8,6 +8,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/kick"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
@@ -123,9 +124,9 @@ func (a *Agent) hearOf(p *pair, e telemetry.Event, t *trouble, now time.Time) {
 		return
 	}
 	if p.stuck == nil {
-		p.stuck = &stalled{}
+		p.stuck = &kick.Stalled{}
 	}
-	a.stats.unremembered += uint64(p.stuck.remember(e, now))
+	a.stats.unremembered += uint64(p.stuck.Remember(e, now))
 	if !p.left.IsZero() && a.clock.at(e.At).Before(p.left) {
 		t.late = true
 		return

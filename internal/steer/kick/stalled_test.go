@@ -1,14 +1,15 @@
-package agent
+package kick
 
 import (
+	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/flow"
-	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
@@ -21,28 +22,28 @@ func timeout(i int, count uint32) telemetry.Event {
 
 // TestKicks: those are woken that have moved, as often as their wait was doubled.
 func TestKicks(t *testing.T) {
-	p := &pair{routes: route.Between(testPod("p", 1, 1, "z"), testPod("q", 2, 1, "z")),
-		local: &pod{Pod: testPod("p", 1, 1, "z")}, stuck: &stalled{}}
-	a := &Agent{}
-	now := time.Unix(1000, 0)
+	w, l, now := NewWaker(), &Stalled{}, time.Unix(1000, 0)
 	for bucket := range uint8(3) {
-		p.stuck.remember(telemetry.Event{Key: telemetry.Key{Bucket: bucket}, LocalPort: uint16(bucket),
-			Count: 1 + uint32(bucket)}, now)
+		l.Remember(telemetry.Event{Key: telemetry.Key{Bucket: bucket}, LocalPort: uint16(bucket), Count: 1 + uint32(bucket)},
+			now)
+	}
+	wake := func(moved dataplane.Set) {
+		w.Wake(Call{Local: netip.MustParseAddr("10.0.0.1"), Shelves: l.Take(moved), At: now})
 	}
 	for _, step := range []struct {
 		moved      dataplane.Set
 		want, left int
 	}{{1<<1 | 1<<2, 2 + 3, 1}, {dataplane.All, 1, 0}} {
-		a.wake(p, step.moved, now)
-		c, n := a.waker.next(), 0
-		for _, s := range inOrder(c.shelves, c.at) {
+		wake(step.moved)
+		c, n := w.next(), 0
+		for _, s := range inOrder(c.Shelves, c.At) {
 			n += int(min(s.count, kicksMost))
 		}
-		if n != step.want || held(p.stuck) != step.left || a.waker.next() != nil {
-			t.Errorf("%d messages, %d still wait", n, held(p.stuck))
+		if n != step.want || held(l) != step.left || w.next() != nil {
+			t.Errorf("%d messages, %d still wait", n, held(l))
 		}
 	}
-	if a.wake(p, dataplane.All, now); a.waker.next() != nil || !p.left.Equal(now) {
+	if wake(dataplane.All); w.next() != nil {
 		t.Error("nobody waits, and is woken")
 	}
 }
@@ -50,34 +51,34 @@ func TestKicks(t *testing.T) {
 // TestRemembering: the latest timeout of each connection, for as long as it can be
 // stuck, and of too many the latest.
 func TestRemembering(t *testing.T) {
-	l, now := &stalled{}, time.Unix(1000, 0)
+	l, now := &Stalled{}, time.Unix(1000, 0)
 	for i := range 100 {
-		l.remember(timeout(i, 1), now)
+		l.Remember(timeout(i, 1), now)
 	}
 	for i := range 50 {
-		l.remember(timeout(i, 2), now.Add(time.Minute))
+		l.Remember(timeout(i, 2), now.Add(time.Minute))
 	}
 	if held(l) != 100 {
 		t.Errorf("%d connections", held(l))
 	}
-	l.remember(timeout(100, 1), now.Add(3*time.Minute)) // the others are the old generation now
-	l.remember(timeout(0, 7), now.Add(3*time.Minute))   // but for one that times out again
-	l.remember(timeout(101, 1), now.Add(6*time.Minute))
+	l.Remember(timeout(100, 1), now.Add(3*time.Minute)) // the others are the old generation now
+	l.Remember(timeout(0, 7), now.Add(3*time.Minute))   // but for one that times out again
+	l.Remember(timeout(101, 1), now.Add(6*time.Minute))
 	if held(l) != 3 {
 		t.Errorf("%d connections that could be stuck", held(l))
 	}
 	lost := 0
 	for i := range 5 * stuckMost {
-		lost += l.remember(timeout(i, 1), now.Add(6*time.Minute))
+		lost += l.Remember(timeout(i, 1), now.Add(6*time.Minute))
 	}
 	if n := held(l); n > 2*stuckMost || n < stuckMost || n+lost < 5*stuckMost {
 		t.Errorf("%d connections, %d forgotten for want of room", n, lost)
 	}
-	if n := len(l.take(dataplane.All)); n > 2*dataplane.Buckets || held(l) != 0 || l.n != 0 {
+	if n := len(l.Take(dataplane.All)); n > 2*dataplane.Buckets || held(l) != 0 || l.n != 0 {
 		t.Errorf("%d shelves taken; left: %d, counted %d", n, held(l), l.n)
 	}
 	l = nil
-	if held(l) != 0 || l.take(dataplane.All) != nil {
+	if held(l) != 0 || l.Take(dataplane.All) != nil {
 		t.Error("there are some where there were none")
 	}
 }
@@ -85,15 +86,15 @@ func TestRemembering(t *testing.T) {
 // TestRememberingManyIsLinear: all in a moment, where looking at each other one took
 // 20 s for 20,000.
 func TestRememberingManyIsLinear(t *testing.T) {
-	l, now := &stalled{}, time.Unix(1000, 0)
+	l, now := &Stalled{}, time.Unix(1000, 0)
 	const n = stuckMost
 	begin := time.Now()
 	for round := range uint32(4) {
 		for i := range n {
-			l.remember(timeout(i, 1+round), now)
+			l.Remember(timeout(i, 1+round), now)
 		}
 	}
-	shelves := l.take(dataplane.All)
+	shelves := l.Take(dataplane.All)
 	took := time.Since(begin)
 	if got := len(inOrder(shelves, now)); got != n {
 		t.Errorf("%d of %d", got, n)
@@ -110,7 +111,7 @@ func TestOrderOfWaking(t *testing.T) {
 	at := func(port uint16, count uint32, ago time.Duration) stuck {
 		return stuck{ports: ports{port}, count: count, at: now.Add(-ago).UnixNano()}
 	}
-	shelves := []map[ports]stuck{{
+	shelves := Shelves{{
 		{1}: at(1, 1, time.Millisecond), {2}: at(2, 6, time.Second), {3}: at(3, 6, time.Millisecond)},
 		{{4}: at(4, 1, 3*time.Second), {5}: at(5, 20, 110*time.Second), {6}: at(6, 20, 121*time.Second)}}
 	var got []uint16
@@ -122,51 +123,17 @@ func TestOrderOfWaking(t *testing.T) {
 	}
 }
 
-// TestTroubleIsJudgedOnce: a thousand timeouts say of a path that there was one.
-func TestTroubleIsJudgedOnce(t *testing.T) {
-	var tr trouble
-	var own, followed [dataplane.Buckets]dataplane.Choice
-	for range 1000 {
-		tr.add(telemetry.Event{Key: telemetry.Key{Bucket: 7}, Kind: telemetry.Timeout, Count: 9})
-	}
-	tr.add(telemetry.Event{Kind: telemetry.TailProbe, Count: 50})
-	own[7] = dataplane.Choice{Path: 1}
-	if !tr.on(1, own, followed) || !tr.on(0, own, followed) || tr.on(2, own, followed) || !tr.probes || !tr.timedOut {
-		t.Errorf("on its path %v, on the default one %v, elsewhere %v", tr.on(1, own, followed), tr.on(0, own, followed),
-			tr.on(2, own, followed))
-	}
-	followed[7] = dataplane.Choice{Path: 1, Notified: true}
-	if tr.on(0, own, followed) { // no flow of that bucket is on the default network
-		t.Error("on the default network")
-	}
-}
-
-// TestBatches: what waits is taken at once, and no more than there is room for.
-func TestBatches(t *testing.T) {
-	events := make(chan telemetry.Event, 10)
-	for i := range 9 {
-		events <- timeout(i, 1)
-	}
-	if got := take(make([]telemetry.Event, 1, 4), events); len(got) != 4 || len(events) != 6 {
-		t.Errorf("%d taken, %d wait", len(got), len(events))
-	}
-	close(events)
-	if got := take(make([]telemetry.Event, 1, 40), events); len(got) != 7 {
-		t.Errorf("%d taken", len(got))
-	}
-}
-
 // BenchmarkRemember is n connections that time out, and are taken out to be woken.
 func BenchmarkRemember(b *testing.B) {
 	for _, n := range []int{1000, 10000, 20000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			now := time.Unix(1000, 0)
 			for b.Loop() {
-				l := &stalled{}
+				l := &Stalled{}
 				for i := range n {
-					l.remember(timeout(i, 1), now)
+					l.Remember(timeout(i, 1), now)
 				}
-				l.take(dataplane.All)
+				l.Take(dataplane.All)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/connection")
 		})
@@ -174,7 +141,7 @@ func BenchmarkRemember(b *testing.B) {
 }
 
 // held is how many connections are remembered.
-func held(l *stalled) (n int) {
+func held(l *Stalled) (n int) {
 	if l == nil {
 		return 0
 	}
@@ -182,4 +149,24 @@ func held(l *stalled) (n int) {
 		n += len(l.young[b]) + len(l.old[b])
 	}
 	return n
+}
+
+// TestUnreachable: what wakes a connection is a well-formed ICMP message that
+// quotes its first segment without acknowledgment.
+func TestUnreachable(t *testing.T) {
+	b := unreachable(netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2"), 40001, 5201, 0x01020304)
+	if len(b) != 8+20+8 || b[0] != 3 || b[1] != 1 {
+		t.Fatalf("%x", b)
+	}
+	if checksum(b) != 0 || checksum(b[8:28]) != 0 {
+		t.Errorf("checksums: %#x, %#x; want 0 over what holds one", checksum(b), checksum(b[8:28]))
+	}
+	src, dst := netip.AddrFrom4([4]byte(b[20:24])), netip.AddrFrom4([4]byte(b[24:28]))
+	if src.String() != "10.1.0.1" || dst.String() != "10.1.0.2" || b[17] != 6 {
+		t.Errorf("quotes %v to %v, protocol %d", src, dst, b[17])
+	}
+	if binary.BigEndian.Uint16(b[28:]) != 40001 || binary.BigEndian.Uint16(b[30:]) != 5201 ||
+		binary.BigEndian.Uint32(b[32:]) != 0x01020304 {
+		t.Errorf("quoted segment: %x", b[28:])
+	}
 }

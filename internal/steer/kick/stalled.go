@@ -1,4 +1,4 @@
-package agent
+package kick
 
 import (
 	"time"
@@ -31,19 +31,22 @@ const (
 	stuckMost = 1 << 15
 )
 
-// stalled are the stuck connections of a pair, the latest timeout of each, by bucket:
+// Shelves are connections that were taken out.
+type Shelves []map[ports]stuck
+
+// Stalled are the stuck connections of a pair, the latest timeout of each, by bucket:
 // what moves is taken out whole. They are forgotten by generation, so that no
 // timeout costs more where there are many connections. The zero value is empty.
-type stalled struct {
+type Stalled struct {
 	young, old [dataplane.Buckets]map[ports]stuck
 	// n are in the young generation, which began at.
 	n     int
 	began time.Time
 }
 
-// remember keeps the latest timeout of a connection. It returns how many others
+// Remember keeps the latest timeout of a connection. It returns how many others
 // were forgotten for want of room.
-func (l *stalled) remember(e telemetry.Event, now time.Time) (lost int) {
+func (l *Stalled) Remember(e telemetry.Event, now time.Time) (lost int) {
 	if l.n >= stuckMost || now.Sub(l.began) > rtoMost {
 		if l.n >= stuckMost && now.Sub(l.began) <= rtoMost {
 			for _, shelf := range l.old {
@@ -65,8 +68,8 @@ func (l *stalled) remember(e telemetry.Event, now time.Time) (lost int) {
 	return lost
 }
 
-// take takes out those of the buckets.
-func (l *stalled) take(moved dataplane.Set) (shelves []map[ports]stuck) {
+// Take takes out those of the buckets.
+func (l *Stalled) Take(moved dataplane.Set) (shelves Shelves) {
 	if l == nil {
 		return nil
 	}
