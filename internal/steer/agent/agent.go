@@ -104,9 +104,8 @@ type Agent struct {
 
 	mu      sync.Mutex // of all below
 	cluster Cluster
-	ring    *probe.Keyring
+	ring    ring
 	offered stamp.Keys // as last read
-	hold    probe.Hold
 	host    topo.Host
 	names   []string
 	self    podID              // the agent's own pod
@@ -208,7 +207,7 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.hold == (probe.Hold{}) {
 		cfg.hold = probe.DefaultHold()
 	}
-	a := &Agent{cfg: cfg, ring: probe.NewKeyring(cfg.hold), offered: keys, hold: cfg.hold, replays: stamp.NewReplayCache(0),
+	a := &Agent{cfg: cfg, ring: ring{probe.NewKeyring(cfg.hold), cfg.hold}, offered: keys, replays: stamp.NewReplayCache(0),
 		refusals: newRefusals(), journal: newJournal(cfg), start: cfg.Now(),
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
 		suspects: map[*hostPath]*remoteHost{}, hostParams: detect.Hosts(), pairParams: detect.Pairs(),

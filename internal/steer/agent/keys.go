@@ -69,14 +69,21 @@ type peerKeys struct {
 	unanswered   int
 }
 
+// ring is the keys that this host accepts, and what follows from those that others have.
+type ring struct {
+	*probe.Keyring
+	hold probe.Hold
+}
+
 // rekey takes the keys that were offered last, and lets those that were withdrawn go once
 // they are needed no more. It is done before anybody is told.
 func (a *Agent) rekey(now time.Time) {
-	changed, err := a.ring.Give(a.offered, now, a.needed()...)
+	changed, err := a.ring.Give(a.offered, now, a.ring.needed(a.remote)...)
 	if err != nil {
 		a.warn("the keys stay as they are: %v", err)
 	}
-	if kept, until := a.ring.Until(); changed {
+	kept, until := a.ring.Until()
+	if changed {
 		e := Event{Kind: EventKey, Reason: fmt.Sprintf("the current key is %x", a.ring.Told()[0])}
 		if kept > 0 {
 			e.Reason += fmt.Sprintf("; until all agents have it, and no later than %s, %d withdrawn ones are accepted",
@@ -84,7 +91,7 @@ func (a *Agent) rekey(now time.Time) {
 		}
 		a.note(e)
 	}
-	have, told := a.spread(now)
+	have, told := a.ring.spread(a.remote, now)
 	dropped, turned := a.ring.Tend(now, have, told)
 	if dropped > 0 {
 		a.note(Event{Kind: EventKey, Reason: fmt.Sprintf("%d withdrawn keys are refused from now on", dropped)})
@@ -93,14 +100,17 @@ func (a *Agent) rekey(now time.Time) {
 		a.setKeys()
 		a.hasten(now)
 	}
-	a.warnBehind(now)
+	for _, h := range a.ring.locked(a.remote, now) {
+		a.warnOf("behind "+h,
+			"%s has no key of this host's file, only one that was withdrawn: without it the agents are strangers from %s on", h, until.Format(time.RFC3339))
+	}
 }
 
 // needed are the keys by which this host and others send: one that is given many new keys
 // in a row must not let go of the only one that another host has.
-func (a *Agent) needed() (out []stamp.KeyID) {
-	for _, h := range a.remote {
-		for _, id := range []stamp.KeyID{a.ring.Best(h.keys.has), a.sentBy(h)} {
+func (r ring) needed(hosts map[string]*remoteHost) (out []stamp.KeyID) {
+	for _, h := range hosts {
+		for _, id := range []stamp.KeyID{r.Best(h.keys.has), r.sentBy(&h.keys)} {
 			if id != (stamp.KeyID{}) && !slices.Contains(out, id) {
 				out = append(out, id)
 			}
@@ -137,40 +147,40 @@ func (a *Agent) setKeys() {
 
 // behind reports whether a host that was heard of lately has none of the keys of
 // this host's file.
-func (a *Agent) behind(h *remoteHost, now time.Time) bool {
-	return now.Sub(h.keys.spoke) < warmFor && !slices.ContainsFunc(h.keys.has, a.ring.Given)
+func (r ring) behind(k *peerKeys, now time.Time) bool {
+	return now.Sub(k.spoke) < warmFor && !slices.ContainsFunc(k.has, r.Given)
 }
 
 // spread reports whether all hosts that were heard of lately have a key of this
 // host's file, and whether they have been told of this version of the ring.
-func (a *Agent) spread(now time.Time) (have, told bool) {
+func (r ring) spread(hosts map[string]*remoteHost, now time.Time) (have, told bool) {
 	have, told = true, true
-	for _, h := range a.remote {
-		have = have && !a.behind(h, now)
-		told = told && (now.Sub(h.keys.spoke) >= warmFor || h.keys.told == a.ring.Version() || !h.keys.says)
+	for _, h := range hosts {
+		have = have && !r.behind(&h.keys, now)
+		told = told && (now.Sub(h.keys.spoke) >= warmFor || h.keys.told == r.Version() || !h.keys.says)
 	}
 	return have, told
 }
 
-// warnBehind names the hosts that will be locked out when the withdrawn keys go,
-// where they have had time to be given new ones.
-func (a *Agent) warnBehind(now time.Time) {
-	kept, until := a.ring.Until()
-	if kept == 0 || until.Sub(now) > a.hold.Most-a.hold.Least {
-		return
+// locked names the hosts that will be locked out when the withdrawn keys go, where they
+// have had time to be given new ones.
+func (r ring) locked(hosts map[string]*remoteHost, now time.Time) (out []string) {
+	kept, until := r.Until()
+	if kept == 0 || until.Sub(now) > r.hold.Most-r.hold.Least {
+		return nil
 	}
-	for _, h := range a.remote {
-		if a.behind(h, now) {
-			a.warnOf("behind "+h.name,
-				"%s has no key of this host's file, only one that was withdrawn: without it the agents are strangers from %s on", h.name, until.Format(time.RFC3339))
+	for _, h := range hosts {
+		if r.behind(&h.keys, now) {
+			out = append(out, h.name)
 		}
 	}
+	return out
 }
 
-// keyFor names the key to sign with what goes to a host: the first of ours that it
+// signBy names the key to sign with what goes to a host: the first of ours that it
 // has. Where that is not known, or nothing is answered, they are tried in turn.
-func (a *Agent) keyFor(h *remoteHost, now time.Time) stamp.KeyID {
-	best, told, k := a.keyBest(h), a.ring.Told(), &h.keys
+func (r ring) signBy(k *peerKeys, now time.Time) stamp.KeyID {
+	best, told := r.best(k), r.Told()
 	lost := k.unanswered >= 4 && now.Sub(k.asked) >= 500*time.Millisecond
 	if len(told) < 2 || !lost && (len(k.has) > 0 || k.unanswered == 0) {
 		return best
@@ -178,23 +188,23 @@ func (a *Agent) keyFor(h *remoteHost, now time.Time) stamp.KeyID {
 	return told[(slices.Index(told, best)+k.unanswered)%len(told)]
 }
 
-// keyBest names the key that both hosts have, as far as is known, or else the current one:
-// for what is derived of it. Ring.Keys lists all that the other host may use; Ring.Version
+// best names the key that both hosts have, as far as is known, or else the current one:
+// for what is derived of it. Keys lists all that the other host may use; Version
 // tells when that changed.
-func (a *Agent) keyBest(h *remoteHost) stamp.KeyID {
-	if best := a.ring.Best(h.keys.has); best != (stamp.KeyID{}) {
+func (r ring) best(k *peerKeys) stamp.KeyID {
+	if best := r.Best(k.has); best != (stamp.KeyID{}) {
 		return best
 	}
-	return a.ring.Told()[0]
+	return r.Told()[0]
 }
 
-// listed adds the list of our keys to what a probe carries, if the host is to be
+// listed adds the list of our keys to what a probe of ours carries, if the host is to be
 // told of it.
-func (a *Agent) listed(h *remoteHost, tlvs []stamp.TLV) []stamp.TLV {
-	if h.keys.told == a.ring.Version() {
+func (r ring) listed(k *peerKeys, ours podID, tlvs []stamp.TLV) []stamp.TLV {
+	if k.told == r.Version() {
 		return tlvs
 	}
-	l := keyList{version: a.ring.Version(), from: a.self, ids: a.ring.Told()}
+	l := keyList{version: r.Version(), from: ours, ids: r.Told()}
 	return append(slices.Clip(tlvs), stamp.TLV{Type: keysType, Value: l.encode()})
 }
 

@@ -238,13 +238,13 @@ func TestKeyFor(t *testing.T) {
 	}
 	now := a.cfg.Now()
 	first, second := stamp.IDOf([]byte(testKey(2))), stamp.IDOf([]byte(testKey(1)))
-	if got := a.keyFor(h2, now); got != first {
+	if got := a.ring.signBy(&h2.keys, now); got != first {
 		t.Error("the current key does not come first")
 	}
 	tried := map[stamp.KeyID]bool{}
 	for range 4 {
 		h2.keys.ask(now)
-		tried[a.keyFor(h2, now)] = true
+		tried[a.ring.signBy(&h2.keys, now)] = true
 	}
 	if !tried[first] || !tried[second] {
 		t.Errorf("tried %d keys of a host that is not known", len(tried))
@@ -252,23 +252,23 @@ func TestKeyFor(t *testing.T) {
 	h2.keys = peerKeys{has: []stamp.KeyID{second}, says: true}
 	for range 100 { // many are on their way
 		h2.keys.ask(now)
-		if a.keyFor(h2, now) != second {
+		if a.ring.signBy(&h2.keys, now) != second {
 			t.Fatal("sent what it cannot check")
 		}
 	}
-	if string(a.ring.Key(a.keyBest(h2))) != testKey(1) {
+	if string(a.ring.Key(a.ring.best(&h2.keys))) != testKey(1) {
 		t.Error("not the common key")
 	}
 	clear(tried)
 	for range 4 {
 		h2.keys.ask(now)
-		tried[a.keyFor(h2, now.Add(time.Second))] = true
+		tried[a.ring.signBy(&h2.keys, now.Add(time.Second))] = true
 	}
 	if !tried[first] || !tried[second] {
 		t.Errorf("tried %d keys of a silent host", len(tried))
 	}
 	a.keyed(h2, stamp.Reply{Key: first})
-	if h2.keys.unanswered != 0 || a.keyFor(h2, now) != second {
+	if h2.keys.unanswered != 0 || a.ring.signBy(&h2.keys, now) != second {
 		t.Error("an answer does not end the trial")
 	}
 }

@@ -19,46 +19,46 @@ const heeded = 2 * idleTick
 // sendBy is the key for what is sent to the host: the first of ours that it has, of those
 // that it knows this host has. Data planes accept few keys at a time, of which it chooses
 // that one once it knows of it; where that is not known yet, the best one has to do.
-func (a *Agent) sendBy(h *remoteHost, now time.Time) stamp.KeyID {
-	for _, id := range a.ring.Told() {
-		since, known := h.keys.knows[id]
-		if known && now.Sub(since) >= heeded && slices.Contains(h.keys.has, id) {
+func (r ring) sendBy(k *peerKeys, now time.Time) stamp.KeyID {
+	for _, id := range r.Told() {
+		since, known := k.knows[id]
+		if known && now.Sub(since) >= heeded && slices.Contains(k.has, id) {
 			return id
 		}
 	}
-	return a.keyBest(h)
+	return r.best(k)
 }
 
 // sentBy is the key by which the host sends by the same rule, once it knows all that this
 // one does; zero if it has none of ours.
-func (a *Agent) sentBy(h *remoteHost) stamp.KeyID {
-	told := a.ring.Told()
-	i := slices.IndexFunc(h.keys.has, func(id stamp.KeyID) bool { return slices.Contains(told, id) })
+func (r ring) sentBy(k *peerKeys) stamp.KeyID {
+	told := r.Told()
+	i := slices.IndexFunc(k.has, func(id stamp.KeyID) bool { return slices.Contains(told, id) })
 	if i < 0 {
 		return stamp.KeyID{}
 	}
-	return h.keys.has[i]
+	return k.has[i]
 }
 
-// marksFor are those of a pair with a pod on the host: what is sent by, from here and from
+// marks are those of a pair with a pod on the host: what is sent by, from here and from
 // there. What was accepted stays so as long as there is room, as it was sent by until a
 // moment ago.
-func (a *Agent) marksFor(h *remoteHost, was marks, now time.Time) marks {
-	out := append(append(marks{a.sendBy(h, now), a.sentBy(h)}, was...), a.ring.Told()...)
+func (r ring) marks(k *peerKeys, was marks, now time.Time) marks {
+	out := append(append(marks{r.sendBy(k, now), r.sentBy(k)}, was...), r.Told()...)
 	seen := marks{}
 	for _, id := range out {
-		if a.ring.Key(id) != nil && !slices.Contains(seen, id) {
+		if r.Key(id) != nil && !slices.Contains(seen, id) {
 			seen = append(seen, id)
 		}
 	}
 	return seen[:min(len(seen), len(dataplane.Keys{}.Accept))]
 }
 
-// keys derives the keys of a pair's tags on a network.
-func (a *Agent) keys(p *pair, network string) (k dataplane.Keys) {
+// tags derives the keys of a pair's tags on a network.
+func (r ring) tags(p *pair, network string) (k dataplane.Keys) {
 	for i := range k.Accept {
 		id := p.marks[min(i, len(p.marks)-1)]
-		k.Accept[i] = dataplane.DeriveKey(a.ring.Key(id), p.local.UID, p.remote.UID, network)
+		k.Accept[i] = dataplane.DeriveKey(r.Key(id), p.local.UID, p.remote.UID, network)
 	}
 	k.Send = k.Accept[0]
 	return k
@@ -69,7 +69,7 @@ func (a *Agent) remark() {
 	now := a.cfg.Now()
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
-			if m := a.marksFor(p.host, p.marks, now); !slices.Equal(m, p.marks) {
+			if m := a.ring.marks(&p.host.keys, p.marks, now); !slices.Equal(m, p.marks) {
 				p.marks, p.stale = m, now
 				if err := a.setPeer(p, p.taken); err != nil {
 					a.warn("%s: change keys: %v", p.name, err)

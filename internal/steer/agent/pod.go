@@ -206,7 +206,7 @@ func (a *Agent) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, err
 // pair, it stays so.
 func (a *Agent) enter(p *pair) error {
 	p.joined = a.cfg.Now()
-	p.marks = a.marksFor(p.host, nil, p.joined)
+	p.marks = a.ring.marks(&p.host.keys, nil, p.joined)
 	known, err := p.local.plane.Known(route.Peer(p.remote, p.routes, true, nil, nil))
 	if err != nil {
 		return err
@@ -300,7 +300,7 @@ func (a *Agent) setPeer(p *pair, open bool) error {
 // enterPaths tells the data plane of the peer, with its paths and their next hops if it is
 // open.
 func (a *Agent) enterPaths(p *pair, open bool) error {
-	keys := func(network string) dataplane.Keys { return a.keys(p, network) }
+	keys := func(network string) dataplane.Keys { return a.ring.tags(p, network) }
 	peer := route.Peer(p.remote, p.routes, open, p.hops, keys)
 	peer.DSCP = p.takesDSCP
 	return p.local.plane.SetPeer(peer)

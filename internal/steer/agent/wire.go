@@ -153,10 +153,10 @@ func (a *Agent) send(w *wire, hp *hostPath, full bool, tlvs ...stamp.TLV) {
 	}
 	if h := hp.host; h != nil {
 		now := a.cfg.Now()
-		o.Key = a.keyFor(h, now)
+		o.Key = a.ring.signBy(&h.keys, now)
 		h.keys.ask(now)
 		if !full {
-			o.TLVs = a.listed(h, o.TLVs)
+			o.TLVs = a.ring.listed(&h.keys, a.self, o.TLVs)
 		}
 	}
 	sent, err := w.sender.Send(hp.to, o)
