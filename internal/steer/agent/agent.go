@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -101,6 +100,7 @@ type Agent struct {
 	// taken under mu, where nothing is waited for.
 	fitter    *route.Fitter[*pair]
 	describer describer
+	survey    *survey
 
 	mu      sync.Mutex // of all below
 	cluster Cluster
@@ -145,17 +145,10 @@ type Agent struct {
 	suspects   map[*hostPath]*remoteHost
 	// hostParams and pairParams are the figures by which failures are found.
 	hostParams, pairParams detect.Params
-	passive                *telemetry.Collector
-	// observed are the peers that passive is limited to.
-	observed  []netip.Addr
-	ledger    telemetry.Ledger
-	survey    survey
+	ledger                 telemetry.Ledger
 	waker     *kick.Waker
 	inquiries inquiries
 	record    io.Writer
-	// read is when connections were last read of, and connected when there were some;
-	// awaited since when the reading is that evidence waits for, zero if it does not.
-	read, connected, awaited time.Time
 	// busy is how many pairs had traffic at the last evidence.
 	busy int
 	// asked counts the questions of this period that could have waited.
@@ -182,9 +175,7 @@ type counters struct {
 	untracked uint64
 	// stalls are ticks that came more than 10 ms late.
 	stalls uint64
-	// unobserved is what telemetry could not tell, and unremembered the stuck
-	// connections that were too many to remember.
-	unobserved   telemetry.Faults
+	// unremembered are the stuck connections that were too many to remember.
 	unremembered uint64
 }
 
@@ -212,9 +203,9 @@ func New(cfg Config) (*Agent, error) {
 		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
 		suspects: map[*hostPath]*remoteHost{}, hostParams: detect.Hosts(), pairParams: detect.Pairs(),
 		stranded: map[string]time.Time{}, pins: map[string]map[string]string{}, untracked: map[*pair]untracking{},
-		survey: newSurvey(), waker: kick.NewWaker(),
+		waker: kick.NewWaker(),
 		inquiries: inquiries{bell: newBell()}}
-	a.fitter, a.describer.journal = route.NewFitter(a.became), a.journal
+	a.fitter, a.describer.journal, a.survey = route.NewFitter(a.became), a.journal, newSurvey(a.journal)
 	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
@@ -245,9 +236,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	err := a.setUp(ctx)
 	if err == nil {
-		if a.passive != nil {
+		if a.survey.passive != nil {
 			a.running(a.listen)
-			a.running(a.surveyAll)
+			a.running(func(ctx context.Context) error { return a.survey.run(ctx, a.netnsOf) })
 			a.running(func(ctx context.Context) error {
 				return a.waker.Run(ctx, func(c kick.Call, err error) {
 					a.warn("wake connections of %s with %s: %v", c.Local, c.Remote, err)
@@ -280,9 +271,7 @@ func (a *Agent) setUp(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("attach telemetry: %w", err)
 		}
-		a.mu.Lock()
-		a.passive = c
-		a.mu.Unlock()
+		a.survey.passive = c
 	}
 	return a.await(ctx)
 }
@@ -324,7 +313,7 @@ func (a *Agent) turn() error {
 		a.stats.stalls++
 	}
 	a.turned, a.sooner = now, idleTick
-	weighs := now.Sub(a.weighed) >= epoch && a.informed(now)
+	weighs := now.Sub(a.weighed) >= epoch && a.survey.informed(now)
 	if err := a.hearProbes(weighs); err != nil {
 		return err
 	}
@@ -352,7 +341,7 @@ func (a *Agent) turn() error {
 		a.probeAll(now)
 		a.weigh(now)
 	}
-	if !a.awaited.IsZero() {
+	if !a.survey.awaited.IsZero() {
 		next = min(next, suspectTick)
 	}
 	end := a.cfg.Now()
@@ -386,8 +375,8 @@ func (a *Agent) close() error {
 	for _, p := range a.pods {
 		errs = append(errs, p.close())
 	}
-	if a.passive != nil {
-		errs = append(errs, a.passive.Close())
+	if a.survey.passive != nil {
+		errs = append(errs, a.survey.passive.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -135,7 +135,7 @@ func (a *Agent) drop(l *pod) error {
 	if netns.Exists(l.Netns) {
 		errs = append(errs, route.Clear(l.Netns))
 	}
-	if a.passive != nil {
+	if a.survey.passive != nil {
 		a.survey.unwatch(l.cookie)
 	}
 	return errors.Join(append(errs, l.plane.Remove(), l.unkeep(), l.closeEchoer())...)

@@ -112,13 +112,9 @@ func (a *Agent) hearConnections(now time.Time) {
 			}
 		}
 	}
-	r, ok := a.survey.reading()
+	r, ok := a.survey.reading(now)
 	if !ok {
 		return
-	}
-	a.read = now
-	if len(r.Flows) > 0 {
-		a.connected = now
 	}
 	by := map[telemetry.Pair]*pair{}
 	for _, l := range a.pods {

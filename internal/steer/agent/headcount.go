@@ -107,7 +107,7 @@ func (a *Agent) countables(now time.Time) (out []countable) {
 	for _, l := range a.pods {
 		recent, pairs := false, map[netip.Addr]*pair{}
 		for _, p := range l.pairs {
-			recent = recent || now.Sub(p.active) < quiet && (a.passive == nil || p.conns > 0 || p.usesTCP(now))
+			recent = recent || now.Sub(p.active) < quiet && (a.survey.passive == nil || p.conns > 0 || p.usesTCP(now))
 			pairs[p.routes[0].Remote.Addr] = p
 		}
 		if recent {

@@ -111,9 +111,10 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	count(e.own["mutes"], stats.mutes)
 	e.capacity(gauge)
 	count(e.own["refused"], events.Full)
-	for what, v := range map[string]uint64{"event": stats.unobserved.Events, "socket": stats.unobserved.Sockets,
-		"flow":    stats.unobserved.Flows,
-		"evicted": stats.unobserved.Evicted, "refused": stats.unobserved.Refused, "stuck": stats.unremembered} {
+	lost := e.agent.survey.unobserved()
+	for what, v := range map[string]uint64{"event": lost.Events, "socket": lost.Sockets,
+		"flow":    lost.Flows,
+		"evicted": lost.Evicted, "refused": lost.Refused, "stuck": stats.unremembered} {
 		count(e.own["unobserved"], v, what)
 	}
 	for name, v := range map[string]uint64{"error": events.Errors, "too_big": events.TooBig, "no_path": events.NoPath,

@@ -141,9 +141,11 @@ func (a *Agent) syncPods(d *description, other bool) error {
 	return errors.Join(errs...)
 }
 
-// observe limits telemetry to connections with peers: others would pay for what
-// nobody asks.
+// observe limits telemetry to connections with peers.
 func (a *Agent) observe() {
+	if a.survey.passive == nil {
+		return
+	}
 	var peers []netip.Addr
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
@@ -152,11 +154,19 @@ func (a *Agent) observe() {
 	}
 	slices.SortFunc(peers, netip.Addr.Compare)
 	peers = slices.Compact(peers)
-	if a.passive == nil || len(peers) == 0 || slices.Equal(peers, a.observed) {
-		return
-	}
 	a.survey.limit(peers)
-	a.observed = peers
+}
+
+// netnsOf is the namespace of a pod, "" if none has that cookie.
+func (a *Agent) netnsOf(cookie uint64) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.pods {
+		if l.cookie == cookie {
+			return l.Netns
+		}
+	}
+	return ""
 }
 
 // errMoved is returned for a pod whose sandbox is made again as it is taken up.
@@ -191,8 +201,8 @@ func (a *Agent) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, err
 		// Without it failures are still found, by the hosts' probes and by timeouts.
 		faults = append(faults, fmt.Errorf("its own paths cannot be asked: %w", err))
 	}
-	if a.passive != nil {
-		if l.cookie, err = a.passive.Watch(p.Netns); err != nil {
+	if a.survey.passive != nil {
+		if l.cookie, err = a.survey.passive.Watch(p.Netns); err != nil {
 			return nil, nil, errors.Join(fmt.Errorf("watch connections: %w", err), l.close())
 		}
 	}

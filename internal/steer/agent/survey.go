@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +15,25 @@ import (
 // sockets of all connections, and so does to limit them to other peers: that is done
 // apart from the loop, which only asks.
 type survey struct {
-	state *surveyState
-	bell  bell
+	*journal
+	passive *telemetry.Collector // nil where connections are not observed
+	bell    bell
+
+	// Of the loop: read is when connections were last read of, and connected when there
+	// were some; awaited since when the reading is that evidence waits for, zero if it does
+	// not.
+	read, connected, awaited time.Time
+
+	mu sync.Mutex // of what follows
+	// wanted: a reading is asked for; came: there is one.
+	wanted, came bool
+	latest       telemetry.Reading
+	// limited are the peers that telemetry is to be limited to, and peers the same until
+	// that was done.
+	limited, peers []netip.Addr
+	gone           []uint64 // namespaces to be watched no more
+	// faults are what telemetry could not tell.
+	faults telemetry.Faults
 }
 
 // bell wakes a goroutine that has work to do: once, however often it is rung meanwhile.
@@ -30,52 +48,57 @@ func (b bell) ring() {
 	}
 }
 
-type surveyState struct {
-	mu sync.Mutex
-	// wanted: a reading is asked for; came: there is one.
-	wanted, came bool
-	latest       telemetry.Reading
-	peers        []netip.Addr // to be set, nil if none
-	gone         []uint64     // namespaces to be watched no more
-}
+func newSurvey(j *journal) *survey { return &survey{journal: j, bell: newBell()} }
 
-func newSurvey() survey { return survey{state: &surveyState{}, bell: newBell()} }
-
-// do changes the state and wakes surveyAll.
-func (s survey) do(change func(*surveyState)) {
-	s.state.mu.Lock()
-	change(s.state)
-	s.state.mu.Unlock()
+// do changes what is wanted and wakes run.
+func (s *survey) do(change func()) {
+	s.mu.Lock()
+	change()
+	s.mu.Unlock()
 	s.bell.ring()
 }
 
 // limit has telemetry observe connections with these peers alone: the latest call
-// counts.
-func (s survey) limit(peers []netip.Addr) { s.do(func(st *surveyState) { st.peers = peers }) }
-
-// unwatch has telemetry forget a namespace.
-func (s survey) unwatch(cookie uint64) {
-	s.do(func(st *surveyState) { st.gone = append(st.gone, cookie) })
+// counts. Others would pay for what nobody asks.
+func (s *survey) limit(peers []netip.Addr) {
+	s.mu.Lock()
+	same := len(peers) == 0 || slices.Equal(peers, s.limited)
+	s.mu.Unlock()
+	if !same {
+		s.do(func() { s.limited, s.peers = peers, peers })
+	}
 }
 
-// ask asks for a reading.
-func (s survey) ask() { s.do(func(st *surveyState) { st.wanted = true }) }
+// unwatch has telemetry forget a namespace.
+func (s *survey) unwatch(cookie uint64) { s.do(func() { s.gone = append(s.gone, cookie) }) }
 
 // asked reports whether a reading is on its way, and waits whether there is one.
-func (s survey) asked() (asked, waits bool) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	return s.state.wanted, s.state.came
+func (s *survey) asked() (asked, waits bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wanted, s.came
 }
 
 // reading takes the latest one, if there is one that was not taken.
-func (s survey) reading() (telemetry.Reading, bool) {
-	st := s.state
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	r, ok := st.latest, st.came
-	st.latest, st.came = telemetry.Reading{}, false
+func (s *survey) reading(now time.Time) (telemetry.Reading, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.latest, s.came
+	s.latest, s.came = telemetry.Reading{}, false
+	if ok {
+		s.read = now
+	}
+	if len(r.Flows) > 0 {
+		s.connected = now
+	}
 	return r, ok
+}
+
+// unobserved is what telemetry could not tell.
+func (s *survey) unobserved() telemetry.Faults {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.faults
 }
 
 // patient is how long evidence waits for a reading of connections: of many
@@ -85,124 +108,111 @@ const patient = epoch / 2
 // informed reports whether evidence can be gathered: what is read of connections
 // belongs to the same time as what is counted. A reading walks the kernel's whole
 // table: where nothing was in it for a while, it is looked into less often.
-func (a *Agent) informed(now time.Time) bool {
-	if a.passive == nil {
+func (s *survey) informed(now time.Time) bool {
+	if s.passive == nil {
 		return true
 	}
-	asked, waits := a.survey.asked()
+	asked, waits := s.asked()
 	switch {
-	case waits, !a.awaited.IsZero() && now.Sub(a.awaited) >= patient:
-		a.awaited = time.Time{}
+	case waits, !s.awaited.IsZero() && now.Sub(s.awaited) >= patient:
+		s.awaited = time.Time{}
 		return true
-	case !a.awaited.IsZero():
+	case !s.awaited.IsZero():
 		return false
-	case asked, now.Sub(a.connected) >= quiet && now.Sub(a.read) < 5*epoch:
+	case asked, now.Sub(s.connected) >= quiet && now.Sub(s.read) < 5*epoch:
 		return true // the one that was too late is still on its way; or none is needed
 	}
-	a.awaited = now
-	a.survey.ask()
+	s.awaited = now
+	s.do(func() { s.wanted = true })
 	return false
 }
 
 // faultsEvery is how often it is asked what telemetry could not tell.
 const faultsEvery = time.Second
 
-// surveyAll does what is asked for, until ctx ends.
-func (a *Agent) surveyAll(ctx context.Context) error {
-	a.checkFaults(false) // those of a predecessor's time were its to tell
-	checked := a.cfg.Now()
+// run does what is asked for, until ctx ends. netnsOf is the namespace of a pod by its
+// cookie, "" if none has it.
+func (s *survey) run(ctx context.Context, netnsOf func(uint64) string) error {
+	s.checkFaults(false) // those of a predecessor's time were its to tell
+	checked := s.cfg.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-a.survey.bell:
+		case <-s.bell:
 		}
-		st := a.survey.state
-		st.mu.Lock()
-		wanted, peers, gone := st.wanted, st.peers, st.gone
-		st.peers, st.gone = nil, nil
-		st.mu.Unlock()
+		s.mu.Lock()
+		wanted, peers, gone := s.wanted, s.peers, s.gone
+		s.peers, s.gone = nil, nil
+		s.mu.Unlock()
 		if wanted {
-			a.readConnections()
+			s.readConnections()
 		}
 		for _, cookie := range gone {
-			a.unwatch(cookie)
+			s.unwatchNow(cookie, netnsOf)
 		}
 		if peers != nil {
-			a.setPeers(peers)
+			s.setPeers(peers)
 		}
-		if now := a.cfg.Now(); now.Sub(checked) >= faultsEvery {
+		if now := s.cfg.Now(); now.Sub(checked) >= faultsEvery {
 			checked = now
-			a.checkFaults(true)
+			s.checkFaults(true)
 		}
 	}
 }
 
-// unwatch forgets a namespace, unless a pod of another name has it by now.
-func (a *Agent) unwatch(cookie uint64) {
-	if a.netnsOf(cookie) != "" {
+// unwatchNow forgets a namespace, unless a pod of another name has it by now.
+func (s *survey) unwatchNow(cookie uint64, netnsOf func(uint64) string) {
+	if netnsOf(cookie) != "" {
 		return
 	}
-	_ = a.passive.Unwatch(cookie) // it may be gone already
-	if name := a.netnsOf(cookie); name != "" {
-		if _, err := a.passive.Watch(name); err != nil {
-			a.warn("watch connections: %v", err)
+	_ = s.passive.Unwatch(cookie) // it may be gone already
+	if name := netnsOf(cookie); name != "" {
+		if _, err := s.passive.Watch(name); err != nil {
+			s.warn("watch connections: %v", err)
 		}
 	}
-}
-
-// netnsOf is the namespace of a pod, "" if none has that cookie.
-func (a *Agent) netnsOf(cookie uint64) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, l := range a.pods {
-		if l.cookie == cookie {
-			return l.Netns
-		}
-	}
-	return ""
 }
 
 // readConnections reads, and tells the loop.
-func (a *Agent) readConnections() {
-	r, err := a.passive.Read()
+func (s *survey) readConnections() {
+	r, err := s.passive.Read()
 	if err != nil {
-		a.warn("read telemetry: %v", err)
+		s.warn("read telemetry: %v", err)
 	}
-	st := a.survey.state
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.wanted = false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = false
 	if err == nil {
-		st.latest, st.came = r, true
+		s.latest, s.came = r, true
 	}
 }
 
 // setPeers limits telemetry. What failed is tried again when the loop next looks.
-func (a *Agent) setPeers(peers []netip.Addr) {
-	err := a.passive.SetPeers(peers)
+func (s *survey) setPeers(peers []netip.Addr) {
+	err := s.passive.SetPeers(peers)
 	switch {
 	case errors.Is(err, telemetry.ErrTooManyPeers):
-		a.warn("connections with some peers are not observed, as there are too many: their failures are found by probes alone")
+		s.warn("connections with some peers are not observed, as there are too many: their failures are found by probes alone")
 	case err != nil:
-		a.warn("%v", err)
-		a.mu.Lock()
-		a.observed = nil
-		a.mu.Unlock()
+		s.warn("%v", err)
+		s.mu.Lock()
+		s.limited = nil
+		s.mu.Unlock()
 	}
 }
 
 // checkFaults counts what telemetry could not tell, and tells that there is more of it.
-func (a *Agent) checkFaults(tell bool) {
-	f, err := a.passive.Faults()
+func (s *survey) checkFaults(tell bool) {
+	f, err := s.passive.Faults()
 	if err != nil {
-		a.warn("%v", err)
+		s.warn("%v", err)
 		return
 	}
-	a.mu.Lock()
-	was := a.stats.unobserved
-	a.stats.unobserved = f
-	a.mu.Unlock()
+	s.mu.Lock()
+	was := s.faults
+	s.faults = f
+	s.mu.Unlock()
 	for _, w := range []struct {
 		grown bool
 		text  string
@@ -213,7 +223,7 @@ func (a *Agent) checkFaults(tell bool) {
 		{f.Refused > was.Refused, "this kernel does not let connections be observed that are older than the agent"},
 	} {
 		if w.grown && tell {
-			a.warn("%s", w.text)
+			s.warn("%s", w.text)
 		}
 	}
 }

@@ -12,16 +12,14 @@ import (
 // the first is on its way.
 func TestEvidenceWaitsForAReading(t *testing.T) {
 	now := time.Unix(1000, 0)
-	a := &Agent{survey: newSurvey()}
-	if !a.informed(now) {
+	s := newSurvey(nil)
+	if !s.informed(now) {
 		t.Error("without telemetry it waits")
 	}
-	a.passive = &telemetry.Collector{}
-	a.connected = now
+	s.passive = &telemetry.Collector{}
+	s.connected = now
 	came := func() {
-		a.survey.do(func(st *surveyState) {
-			st.wanted, st.came, st.latest = false, true, telemetry.Reading{From: 1, To: 2}
-		})
+		s.do(func() { s.wanted, s.came, s.latest = false, true, telemetry.Reading{From: 1, To: 2} })
 	}
 	for i, step := range []struct {
 		after      time.Duration
@@ -45,13 +43,13 @@ func TestEvidenceWaitsForAReading(t *testing.T) {
 			came()
 		}
 		if i == 9 {
-			a.read = at.Add(-epoch)
+			s.read = at.Add(-epoch)
 		}
-		got := a.informed(at)
-		if asks, _ := a.survey.asked(); got != step.want || asks != step.asks {
+		got := s.informed(at)
+		if asks, _ := s.asked(); got != step.want || asks != step.asks {
 			t.Errorf("step %d: informed %v, asked %v", i, got, asks)
 		}
-		if _, ok := a.survey.reading(); ok != step.came {
+		if _, ok := s.reading(at); ok != step.came {
 			t.Errorf("step %d: a reading: %v", i, ok)
 		}
 	}
@@ -59,13 +57,12 @@ func TestEvidenceWaitsForAReading(t *testing.T) {
 
 // TestSurveyIsAsked: the latest set of peers counts, every namespace that has gone.
 func TestSurveyIsAsked(t *testing.T) {
-	s := newSurvey()
+	s := newSurvey(nil)
 	s.limit([]netip.Addr{netip.MustParseAddr("10.0.0.1")})
 	s.limit([]netip.Addr{netip.MustParseAddr("10.0.0.2")})
 	s.unwatch(7)
 	s.unwatch(8)
-	if st := s.state; len(st.peers) != 1 || st.peers[0] != netip.MustParseAddr("10.0.0.2") || len(st.gone) != 2 ||
-		len(s.bell) != 1 {
-		t.Errorf("%+v", st)
+	if len(s.peers) != 1 || s.peers[0] != netip.MustParseAddr("10.0.0.2") || len(s.gone) != 2 || len(s.bell) != 1 {
+		t.Errorf("%v, %v", s.peers, s.gone)
 	}
 }

@@ -22,7 +22,7 @@ const (
 
 // listen hears of timeouts as they happen.
 func (a *Agent) listen(ctx context.Context) error {
-	events, err := a.passive.Events(ctx)
+	events, err := a.survey.passive.Events(ctx)
 	if err != nil {
 		return fmt.Errorf("listen to connections: %w", err)
 	}
