@@ -101,21 +101,18 @@ type Agent struct {
 	fitter    *route.Fitter[*pair]
 	describer describer
 	survey    *survey
+	waker     *kick.Waker
 
 	mu      sync.Mutex // of all below
 	cluster Cluster
-	ring    ring
+	ring    *ring
 	offered stamp.Keys // as last read
 	host    topo.Host
 	names   []string
-	self    podID              // the agent's own pod
-	waiting string             // for what of it; "": for nothing
-	links   map[string]*wire   // by network
-	replays *stamp.ReplayCache // of all of them
-	// refusals are those of other hosts' probes.
-	refusals *refusals
-	remote   map[string]*remoteHost // by host name
-	pods     map[string]*pod        // local ones, by UID
+	waiting string // for what of its own pod the agent waits; "": for nothing
+	wires   *wires
+	remote  map[string]*remoteHost // by host name
+	pods    map[string]*pod        // local ones, by UID
 	// elsewhere are the pods that could be peers; observing says that the pairs are
 	// others than those that telemetry is limited to.
 	elsewhere elsewhere
@@ -146,9 +143,9 @@ type Agent struct {
 	// hostParams and pairParams are the figures by which failures are found.
 	hostParams, pairParams detect.Params
 	ledger                 telemetry.Ledger
-	waker     *kick.Waker
-	inquiries inquiries
-	record    io.Writer
+	waker                  *kick.Waker
+	inquiries              inquiries
+	record                 io.Writer
 	// busy is how many pairs had traffic at the last evidence.
 	busy int
 	// asked counts the questions of this period that could have waited.
@@ -170,7 +167,7 @@ type Agent struct {
 
 // counters are the agent's own, for metrics.
 type counters struct {
-	switches, failovers, homes, mutes, suspicions, noticesSent, noticesTaken uint64
+	switches, failovers, homes, mutes, suspicions, noticesTaken uint64
 	// untracked are connections that the host's connection tracking was had to forget.
 	untracked uint64
 	// stalls are ticks that came more than 10 ms late.
@@ -198,14 +195,13 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.hold == (probe.Hold{}) {
 		cfg.hold = probe.DefaultHold()
 	}
-	a := &Agent{cfg: cfg, ring: ring{probe.NewKeyring(cfg.hold), cfg.hold}, offered: keys, replays: stamp.NewReplayCache(0),
-		refusals: newRefusals(), journal: newJournal(cfg), start: cfg.Now(),
-		record: cfg.Evidence, links: map[string]*wire{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{},
-		suspects: map[*hostPath]*remoteHost{}, hostParams: detect.Hosts(), pairParams: detect.Pairs(),
-		stranded: map[string]time.Time{}, pins: map[string]map[string]string{}, untracked: map[*pair]untracking{},
-		waker: kick.NewWaker(),
-		inquiries: inquiries{bell: newBell()}}
-	a.fitter, a.describer.journal, a.survey = route.NewFitter(a.became), a.journal, newSurvey(a.journal)
+	j, r := newJournal(cfg), &ring{probe.NewKeyring(cfg.hold), cfg.hold}
+	a := &Agent{journal: j, cfg: cfg, start: cfg.Now(), describer: describer{journal: j}, survey: newSurvey(j),
+		waker: kick.NewWaker(), ring: r, offered: keys, wires: newWires(j, r), record: cfg.Evidence,
+		remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{},
+		hostParams: detect.Hosts(), pairParams: detect.Pairs(), stranded: map[string]time.Time{},
+		pins: map[string]map[string]string{}, untracked: map[*pair]untracking{}, inquiries: inquiries{bell: newBell()}}
+	a.fitter = route.NewFitter(a.became)
 	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
@@ -314,16 +310,17 @@ func (a *Agent) turn() error {
 	}
 	a.turned, a.sooner = now, idleTick
 	weighs := now.Sub(a.weighed) >= epoch && a.survey.informed(now)
-	if err := a.hearProbes(weighs); err != nil {
+	if err := a.wires.drain(weighs); err != nil {
 		return err
 	}
+	a.receive()
 	next := a.watch(now)
 	if now.Sub(a.refreshed) >= refresh || a.news != a.synced {
 		a.refreshed = now
 		a.beat()
 		a.rekey(now)
 		a.remark()
-		a.tellRefusals(now)
+		a.wires.tellRefusals(a.remote, now)
 		if err := errors.Join(a.unread, a.sync(a.news)); err != nil {
 			a.warn("%v", err)
 		}
@@ -369,7 +366,7 @@ func (a *Agent) close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var errs []error
-	for _, w := range a.links {
+	for _, w := range a.wires.links {
 		errs = append(errs, w.close())
 	}
 	for _, p := range a.pods {

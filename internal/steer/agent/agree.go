@@ -27,7 +27,7 @@ func (a *Agent) announce(p *pair) {
 		}
 	}
 	p.noticed = a.cfg.Now()
-	a.tell(p.host, n, "")
+	a.wires.tell(p.host, n, "")
 }
 
 // remind is how often the other agent is told again where flows are that are not on

@@ -227,10 +227,10 @@ func (a *Agent) open(p *pair, now time.Time) {
 	p.asks++
 	n := notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect()}
 	if first && hp != nil && !hp.Down() {
-		a.tellOver(hp, n)
+		a.wires.tellOver(hp, n)
 		return
 	}
-	a.tell(p.host, n, "")
+	a.wires.tell(p.host, n, "")
 }
 
 // turnsMost is how many pairs of each kind ask in one period. A host whose pods begin to

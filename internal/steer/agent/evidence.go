@@ -203,7 +203,7 @@ func (a *Agent) evidence(p *pair, now time.Time) decide.PairEvidence {
 			Prior: a.cfg.Prior[r.Network], CPU: a.cfg.CPU[r.Network], OtherPairs: a.others(p, r.Network, now)}
 		e.Data = p.data(i, now)
 		if hp := p.host.paths[r.Network]; hp != nil {
-			hp.fill(&e, a.heardLately(hp), now)
+			hp.fill(&e, a.wires.lastProbe(hp), now)
 		} else {
 			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
 		}
@@ -264,14 +264,6 @@ func (a *Agent) others(p *pair, network string, now time.Time) int {
 		}
 	}
 	return n
-}
-
-// heardLately is when a probe of the other agent's last came over the path.
-func (a *Agent) heardLately(hp *hostPath) time.Time {
-	if w := a.links[hp.network]; w != nil {
-		return w.reflector.LastProbe(hp.to.Addr())
-	}
-	return time.Time{}
 }
 
 // direction is where a failed path loses packets, as far as is known: probes of the other

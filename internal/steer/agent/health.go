@@ -32,7 +32,7 @@ func (a *Agent) Health() Health {
 	for _, p := range a.pods {
 		h.Pairs += len(p.pairs)
 	}
-	links := maps.Clone(a.links)
+	links := maps.Clone(a.wires.links)
 	a.mu.Unlock()
 	for name, w := range links {
 		h.Senders[name], h.Reflectors[name] = w.sender.Counters(), w.reflector.Counters()

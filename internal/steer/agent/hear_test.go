@@ -23,7 +23,7 @@ func twoHosts(t *testing.T) (a *Agent, h2 *remoteHost) {
 	}
 	own, other := topo.Pod{UID: "agent of h1"}, topo.Pod{UID: "agent of h2"}
 	h2 = &remoteHost{name: "h2", pod: idOf(other), paths: map[string]*hostPath{}}
-	a.names, a.self, a.remote["h2"] = []string{"m", "z"}, idOf(own), h2
+	a.names, a.wires.self, a.remote["h2"] = []string{"m", "z"}, idOf(own), h2
 	for i, n := range a.names {
 		to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i), 2, 9}), stampPort)
 		h2.paths[n] = &hostPath{Path: detect.New(&a.hostParams), network: n, to: to, mtu: 1500,
@@ -49,7 +49,7 @@ func TestHearOfFailure(t *testing.T) {
 		{"about pods", func(n *notice) { n.kind = noticeOpen }, statusUnknown, false},
 	} {
 		a, h2 := twoHosts(t)
-		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.self, names: a.dialect()}
+		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.wires.self, names: a.dialect()}
 		tc.change(&n)
 		answer, err := decodeNotice(a.hear(stamp.TLV{Type: noticeType, Value: n.encode()}))
 		if err != nil || answer.status != tc.want {

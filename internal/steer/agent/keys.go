@@ -97,7 +97,7 @@ func (a *Agent) rekey(now time.Time) {
 		a.note(Event{Kind: EventKey, Reason: fmt.Sprintf("%d withdrawn keys are refused from now on", dropped)})
 	}
 	if changed || turned {
-		a.setKeys()
+		a.wires.setKeys()
 		a.hasten(now)
 	}
 	for _, h := range a.ring.locked(a.remote, now) {
@@ -131,16 +131,6 @@ func (a *Agent) hasten(now time.Time) {
 				hp.sent++ // one of full size has no room for it
 			}
 			break
-		}
-	}
-}
-
-// setKeys gives all that signs and checks the keys that are accepted now.
-func (a *Agent) setKeys() {
-	keys := a.ring.Keys()
-	for _, w := range a.links {
-		if err := errors.Join(w.sender.SetKeys(keys), w.reflector.SetKeys(keys)); err != nil {
-			a.warn("%s: %v", w.network, err)
 		}
 	}
 }
@@ -230,7 +220,7 @@ func (a *Agent) hearKeys(value []byte) []byte {
 			h.keys.says, h.keys.spoke = true, a.cfg.Now()
 		}
 	}
-	return keyList{version: l.version, from: a.self, ids: a.ring.Told()}.encode()
+	return keyList{version: l.version, from: a.wires.self, ids: a.ring.Told()}.encode()
 }
 
 // keyed takes what an answer tells of its host's keys.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
-	"pathwise.dev/pathwise/stamp"
 )
 
 // Notices travel between agents as a TLV of an experimental type (RFC 8972
@@ -93,27 +92,4 @@ func decodeNotice(b []byte) (n notice, err error) {
 		number: binary.BigEndian.Uint64(b[40:48])}
 	copy(n.choices[:], b[48:])
 	return n, nil
-}
-
-// tell sends a notice to the other host's agent, on every path but one: those
-// that do not arrive cost nothing, and the first acknowledgment counts.
-func (a *Agent) tell(h *remoteHost, n notice, but string) {
-	for name, hp := range h.paths {
-		if name == but && len(h.paths) > 1 || hp.Down() && len(h.paths) > 1 {
-			continue
-		}
-		a.tellOver(hp, n)
-	}
-}
-
-// tellOver sends a notice on one path. It measures as any probe does, so the
-// regular one is due later.
-func (a *Agent) tellOver(hp *hostPath, n notice) {
-	if w := a.links[hp.network]; w != nil {
-		a.stats.noticesSent++
-		a.send(w, hp, false, stamp.TLV{Type: noticeType, Value: n.encode()})
-		if hp.pace > 0 {
-			hp.next = a.cfg.Now().Add(hp.pace)
-		}
-	}
 }

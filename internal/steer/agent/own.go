@@ -81,7 +81,7 @@ func (a *Agent) syncWires(d *description) error {
 	}
 	for _, at := range d.self.Attachments {
 		a.mu.Lock()
-		w := a.links[at.Network]
+		w := a.wires.links[at.Network]
 		a.mu.Unlock()
 		if w != nil && gone == nil && (w.inode != inode || w.addr != at.Addr) {
 			errs = append(errs, a.closeWire(w))
@@ -109,7 +109,7 @@ func (a *Agent) syncWires(d *description) error {
 // known by them of paths is forgotten.
 func (a *Agent) closeWire(w *wire) error {
 	a.mu.Lock()
-	delete(a.links, w.network)
+	delete(a.wires.links, w.network)
 	a.note(Event{Kind: EventPod, Reason: "the agent's own pod was made again: it probes " + w.network + " from there"})
 	for hp := range a.suspects {
 		if hp.network == w.network {

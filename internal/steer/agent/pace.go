@@ -112,9 +112,7 @@ func (a *Agent) leisure() bool {
 func (a *Agent) probeAll(now time.Time) {
 	for _, d := range dueProbes(a.remote, now) {
 		d.hp.next, d.hp.pace = d.next, d.next.Sub(now)
-		if w := a.links[d.hp.network]; w != nil {
-			d.hp.sent++
-			a.send(w, d.hp, d.hp.sent%fullEvery == 0)
-		}
+		d.hp.sent++
+		a.wires.send(d.hp, d.hp.sent%fullEvery == 0)
 	}
 }

@@ -228,7 +228,7 @@ func TestRenewal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.links[network] = &wire{network: network, mtu: 1500, sender: sender}
+		a.wires.links[network] = &wire{network: network, mtu: 1500, sender: sender}
 		h2.paths[network].to = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 9) // discard
 	}
 	for _, tc := range []struct {
@@ -240,9 +240,9 @@ func TestRenewal(t *testing.T) {
 		{11 * time.Second, true, 1}, {17 * time.Second, false, 1},
 	} {
 		now = time.Unix(1000, 0).Add(tc.after)
-		before := a.stats.noticesSent
+		before := a.wires.notices
 		a.open(p, now)
-		if got := a.stats.noticesSent - before; got != tc.want {
+		if got := a.wires.notices - before; got != tc.want {
 			t.Errorf("after %v: asked on %d paths, want %d", tc.after, got, tc.want)
 		}
 		if tc.confirm {
@@ -250,12 +250,12 @@ func TestRenewal(t *testing.T) {
 		}
 	}
 	p.opened, p.asked, a.asked, a.turns = now.Add(-renew), now.Add(-renew), leisurely, turns{turnsMost, 0, turnsMost}
-	before := a.stats.noticesSent
-	if a.open(p, now); a.stats.noticesSent != before || !p.asked.Before(now) {
+	before := a.wires.notices
+	if a.open(p, now); a.wires.notices != before || !p.asked.Before(now) {
 		t.Error("it does not wait for the next period")
 	}
 	p.opened, p.asks = time.Time{}, 0
-	if a.open(p, now); a.stats.noticesSent != before+2 {
+	if a.open(p, now); a.wires.notices != before+2 {
 		t.Error("what was never confirmed waits")
 	}
 	// Who has had no turn was not asked without an answer.
@@ -270,7 +270,7 @@ func TestRenewal(t *testing.T) {
 	// Each was a probe of its path.
 	m := h2.paths["m"]
 	m.next, m.pace = now, 3*time.Second
-	if a.tellOver(m, someNotice()); !m.next.Equal(now.Add(m.pace)) {
+	if a.wires.tellOver(m, someNotice()); !m.next.Equal(now.Add(m.pace)) {
 		t.Errorf("the next regular probe is due %v after a notice, want %v", m.next.Sub(now), m.pace)
 	}
 }

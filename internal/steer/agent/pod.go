@@ -59,7 +59,7 @@ type pod struct {
 func (a *Agent) sync(d *description) error {
 	other := a.synced != d
 	if other {
-		a.synced, a.cluster, a.host, a.hosts, a.names, a.self = d, d.Cluster, d.host, d.hosts, d.names, idOf(d.self)
+		a.synced, a.cluster, a.host, a.hosts, a.names, a.wires.self = d, d.Cluster, d.host, d.hosts, d.names, idOf(d.self)
 		a.elsewhere = d.elsewhere
 		for _, l := range a.pods {
 			l.plane.SetCandidates(d.filter)
@@ -94,8 +94,8 @@ func (a *Agent) syncHosts(d *description) {
 		r.pod = idOf(other)
 		for _, at := range other.Attachments {
 			to := netip.AddrPortFrom(at.Addr, stampPort)
-			if hp := r.paths[at.Network]; (hp == nil || hp.to != to) && a.links[at.Network] != nil {
-				full := min(at.MTU, a.links[at.Network].mtu) - 28
+			if hp := r.paths[at.Network]; (hp == nil || hp.to != to) && a.wires.links[at.Network] != nil {
+				full := min(at.MTU, a.wires.links[at.Network].mtu) - 28
 				r.paths[at.Network] = &hostPath{Path: detect.New(&a.hostParams), host: r, network: at.Network, to: to, mtu: at.MTU,
 					track: probe.NewTrack(full, false)}
 			}

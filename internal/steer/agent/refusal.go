@@ -99,13 +99,13 @@ func (rs *refusals) forget(now time.Time) {
 
 // tellRefusals tells of hosts whose probes are refused here, and of those that
 // answer none of this host's.
-func (a *Agent) tellRefusals(now time.Time) {
-	a.refusals.forget(now)
-	for _, h := range a.remote {
+func (ws *wires) tellRefusals(hosts map[string]*remoteHost, now time.Time) {
+	ws.refusals.forget(now)
+	for _, h := range hosts {
 		why := ""
 		for network, hp := range h.paths {
-			if w := a.links[network]; w != nil {
-				why = max(why, a.tellRefused(h, w, hp, now))
+			if w := ws.links[network]; w != nil {
+				why = max(why, ws.tellRefused(h, w, hp, now))
 			}
 		}
 		k := &h.keys
@@ -115,29 +115,29 @@ func (a *Agent) tellRefusals(now time.Time) {
 		if why == "" {
 			why = "its agent does not run, or refuses them for their key or their time"
 		}
-		a.warnOf("silent "+h.name, "%s has answered none of %d probes on any network for %v: %s", h.name, k.unanswered,
+		ws.warnOf("silent "+h.name, "%s has answered none of %d probes on any network for %v: %s", h.name, k.unanswered,
 			now.Sub(k.asked).Round(time.Second), why)
 	}
 }
 
 // tellRefused tells what is refused of one path's probes, and returns what that
 // says of the other direction.
-func (a *Agent) tellRefused(h *remoteHost, w *wire, hp *hostPath, now time.Time) (why string) {
+func (ws *wires) tellRefused(h *remoteHost, w *wire, hp *hostPath, now time.Time) (why string) {
 	from := hp.to.Addr()
-	r := a.refusals.of(refuser{w.network, from}, now)
+	r := ws.refusals.of(refuser{w.network, from}, now)
 	if r.keys.last.After(r.keys.first) && r.keys.lasts(w.reflector.LastProbe(from), now) {
-		a.warnOf("key "+h.name+" "+w.network, "probes and notices from %s are refused on %s: they authenticate by no key of this host", h.name, w.network)
+		ws.warnOf("key "+h.name+" "+w.network, "probes and notices from %s are refused on %s: they authenticate by no key of this host", h.name, w.network)
 		why = "the two hosts' keys differ, as its own are refused here"
 	}
 	if r.clocks.last.After(r.clocks.first) && r.clocks.lasts(w.reflector.LastFreshProbe(from), now) {
-		a.clockOf(h, r.ahead)
+		ws.clockOf(h, r.ahead)
 		why = "the two hosts' clocks differ, and its own are refused here"
 	}
 	return why
 }
 
 // clockOf tells of a clock that differs by more than is tolerated.
-func (a *Agent) clockOf(h *remoteHost, ahead time.Duration) {
+func (ws *wires) clockOf(h *remoteHost, ahead time.Duration) {
 	if ahead.Abs() <= stamp.DefaultFreshness {
 		return
 	}
@@ -145,6 +145,6 @@ func (a *Agent) clockOf(h *remoteHost, ahead time.Duration) {
 	if ahead < 0 {
 		word = "behind"
 	}
-	a.warnOf("clock "+h.name, "the clock of %s is %v %s this host's: each refuses the other's notices while they differ by more than %v",
+	ws.warnOf("clock "+h.name, "the clock of %s is %v %s this host's: each refuses the other's notices while they differ by more than %v",
 		h.name, ahead.Abs().Round(10*time.Millisecond), word, stamp.DefaultFreshness)
 }

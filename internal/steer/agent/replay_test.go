@@ -113,7 +113,7 @@ func TestReplayOnAnotherNetwork(t *testing.T) {
 		delivered = z.stats.noticesTaken
 		z.mu.Unlock()
 		a.mu.Lock()
-		sent = a.stats.noticesSent
+		sent = a.wires.notices
 		a.mu.Unlock()
 		for _, c := range z.Health().Reflectors {
 			refused += c.Elsewhere + c.Replayed + c.Stale

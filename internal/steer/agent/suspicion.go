@@ -151,7 +151,7 @@ func (a *Agent) act(p *pair, i int, do detect.Action, now time.Time) {
 		since := ln.Silent()
 		a.mute(p, i, fmt.Sprintf("this pair's packets do not pass over %s, though the hosts' probes do: %v; silent for %v",
 			network, ln.Verdict(), now.Sub(since).Round(time.Millisecond)), since, now, "policy")
-		a.tell(p.host, notice{kind: noticeMute, from: idOf(p.local.Pod), to: idOf(p.remote),
+		a.wires.tell(p.host, notice{kind: noticeMute, from: idOf(p.local.Pod), to: idOf(p.remote),
 			network: uint8(indexOf(a.names, network)), names: a.dialect()}, "")
 	}
 }

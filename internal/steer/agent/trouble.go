@@ -228,7 +228,7 @@ func (a *Agent) heardMute(p *pair, n notice) status {
 // sender is known by what it says, which is authentic, not by its address, which
 // is not. Probes will tell when the path is well again.
 func (a *Agent) heardFailure(n notice) status {
-	if n.to != a.self || int(n.network) >= len(a.names) {
+	if n.to != a.wires.self || int(n.network) >= len(a.names) {
 		return statusUnknown
 	}
 	now, network := a.cfg.Now(), a.names[n.network]

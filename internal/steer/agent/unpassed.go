@@ -9,7 +9,7 @@ func (a *Agent) tellUnpassed(p *pair, q *inquiry) {
 		n.choices[b] = noChoice
 	}
 	n.choices[q.bucket] = uint8(indexOf(a.names, p.routes[to].Network))
-	a.tell(p.host, n, "")
+	a.wires.tell(p.host, n, "")
 }
 
 // heardUnpassed has buckets make a detour of which the other agent says that a connection

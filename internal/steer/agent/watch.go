@@ -63,7 +63,7 @@ func (a *Agent) suspect(p *pair, i int, now time.Time) {
 // suspectHost takes it up between the hosts.
 func (a *Agent) suspectHost(p *pair, i int, now time.Time) {
 	hp := p.host.paths[p.routes[i].Network]
-	if hp == nil || a.links[hp.network] == nil {
+	if hp == nil || a.wires.links[hp.network] == nil {
 		return
 	}
 	if do := hp.Suspect(p.lines[i].silence.Since, now); do != 0 {
@@ -94,18 +94,18 @@ func (a *Agent) heardFrom(h *remoteHost, hp *hostPath, now time.Time) detect.Evi
 			e.Witnesses = append(e.Witnesses, other.Testimony(name, other.summary.P99, other.rtt()))
 		}
 	}
-	e.Heard = a.heardLately(hp)
+	e.Heard = a.wires.lastProbe(hp)
 	return e
 }
 
 // actOnHost does what an event on a path between hosts calls for.
 func (a *Agent) actOnHost(h *remoteHost, hp *hostPath, do detect.Action, now time.Time) {
-	if w := a.links[hp.network]; w != nil && do.Has(detect.Ask) {
-		a.send(w, hp, false)
+	if do.Has(detect.Ask) {
+		a.wires.send(hp, false)
 	}
-	for name, other := range h.paths {
-		if do.Has(detect.AskOthers) && other != hp && a.links[name] != nil && !other.Down() {
-			a.send(a.links[name], other, false)
+	for _, other := range h.paths {
+		if do.Has(detect.AskOthers) && other != hp && !other.Down() {
+			a.wires.send(other, false)
 		}
 	}
 	if do.Has(detect.Tell) {
@@ -128,7 +128,7 @@ func (a *Agent) fail(h *remoteHost, hp *hostPath, now time.Time) {
 	reason := fmt.Sprintf("%s to %s has failed%s: %v; silent for %v", hp.network, h.name, hp.Verdict().Direction,
 		hp.Verdict(), now.Sub(since).Round(time.Millisecond))
 	a.evacuate(h, hp, now, reason, now.Sub(since), "policy")
-	a.tell(h, notice{kind: noticeFailed, from: a.self, to: h.pod, network: uint8(indexOf(a.names, hp.network)),
+	a.wires.tell(h, notice{kind: noticeFailed, from: a.wires.self, to: h.pod, network: uint8(indexOf(a.names, hp.network)),
 		names: a.dialect()}, hp.network)
 }
 

@@ -77,8 +77,8 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, inode uint64) error 
 		return errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
 	}
 	w.reflector,
-		err = stamp.NewReflector(w.in, stamp.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network, Replays: a.replays,
-		Now: a.cfg.Now, OnRefused: func(r stamp.Refusal) { a.refusals.add(at.Network, r, a.cfg.Now()) },
+		err = stamp.NewReflector(w.in, stamp.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network, Replays: a.wires.replays,
+		Now: a.cfg.Now, OnRefused: func(r stamp.Refusal) { a.wires.refusals.add(at.Network, r, a.cfg.Now()) },
 		OnTLV: func(_ netip.AddrPort, _ uint16, t stamp.TLV) []byte {
 			if t.Type == keysType {
 				return a.hearKeys(t.Value)
@@ -88,7 +88,7 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, inode uint64) error 
 	if err != nil {
 		return errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())
 	}
-	a.links[at.Network] = w
+	a.wires.links[at.Network] = w
 	a.running(w.serve)
 	return nil
 }
@@ -145,31 +145,6 @@ type hostPath struct {
 	busy time.Time
 }
 
-// send probes the path. Small probes are kept for judging.
-func (a *Agent) send(w *wire, hp *hostPath, full bool, tlvs ...stamp.TLV) {
-	o := stamp.SendOptions{DSCP: mark, ClassOfService: true, ReplyDSCP: mark, TLVs: tlvs}
-	if full {
-		o.Size = min(hp.mtu, w.mtu) - 28 // IPv4 and UDP header
-	}
-	if h := hp.host; h != nil {
-		now := a.cfg.Now()
-		o.Key = a.ring.signBy(&h.keys, now)
-		h.keys.ask(now)
-		if !full {
-			o.TLVs = a.ring.listed(&h.keys, a.self, o.TLVs)
-		}
-	}
-	sent, err := w.sender.Send(hp.to, o)
-	if err != nil {
-		// The path may be down: that is what a probe without answer says.
-		a.cfg.Log.Debug("probe not sent", "network", w.network, "to", hp.to, "error", err)
-		sent.At = a.cfg.Now()
-	}
-	if !full {
-		hp.Sent(sent.Seq, sent.At)
-	}
-}
-
 // path finds the host and its path by the address that probes go to.
 func (a *Agent) path(network string, to netip.Addr) (*remoteHost, *hostPath) {
 	for _, h := range a.remote {
@@ -180,26 +155,9 @@ func (a *Agent) path(network string, to netip.Addr) (*remoteHost, *hostPath) {
 	return nil, nil
 }
 
-// hearProbes reads the replies that have come: those to probes in time, and at long
-// intervals those that were not.
-func (a *Agent) hearProbes(late bool) error {
-	for _, w := range a.links {
-		if !late && !w.sender.Waiting() {
-			continue
-		}
-		at, err := w.sender.Drain()
-		if err != nil {
-			return fmt.Errorf("hear probes on %s: %w", w.network, err)
-		}
-		w.sender.Expire(at)
-	}
-	a.receive()
-	return nil
-}
-
 // receive takes what became of probes since it was last called.
 func (a *Agent) receive() {
-	for name, w := range a.links {
+	for name, w := range a.wires.links {
 		replies, losses := w.inbox.take()
 		for _, r := range replies {
 			a.answered(name, r)
@@ -220,7 +178,7 @@ func (a *Agent) answered(network string, r stamp.Reply) {
 		return
 	}
 	a.keyed(h, r)
-	a.clockOf(h, (r.ForwardDelay-r.BackwardDelay)/2)
+	a.wires.clockOf(h, (r.ForwardDelay-r.BackwardDelay)/2)
 	hp.track.Reply(r)
 	hp.last, hp.told = r.At, true
 	if r.Size < hp.mtu/2 {
