@@ -101,6 +101,7 @@ type Agent struct {
 	fitter    *route.Fitter[*pair]
 	describer describer
 	survey    *survey
+	recorder  *recorder
 	waker     *kick.Waker
 
 	mu      sync.Mutex // of all below
@@ -143,9 +144,7 @@ type Agent struct {
 	// hostParams and pairParams are the figures by which failures are found.
 	hostParams, pairParams detect.Params
 	ledger                 telemetry.Ledger
-	waker                  *kick.Waker
 	inquiries              inquiries
-	record                 io.Writer
 	// busy is how many pairs had traffic at the last evidence.
 	busy int
 	// asked counts the questions of this period that could have waited.
@@ -197,7 +196,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	j, r := newJournal(cfg), &ring{probe.NewKeyring(cfg.hold), cfg.hold}
 	a := &Agent{journal: j, cfg: cfg, start: cfg.Now(), describer: describer{journal: j}, survey: newSurvey(j),
-		waker: kick.NewWaker(), ring: r, offered: keys, wires: newWires(j, r), record: cfg.Evidence,
+		waker: kick.NewWaker(), ring: r, offered: keys, wires: newWires(j, r), recorder: newRecorder(j),
 		remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{},
 		hostParams: detect.Hosts(), pairParams: detect.Pairs(), stranded: map[string]time.Time{},
 		pins: map[string]map[string]string{}, untracked: map[*pair]untracking{}, inquiries: inquiries{bell: newBell()}}
@@ -207,8 +206,8 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a.clock = newClock(a.start)
-	if a.record != nil {
-		if err := decide.WriteHeader(a.record, decide.Header{Name: cfg.Host, Unit: "bit/s"}); err != nil {
+	if cfg.Evidence != nil {
+		if err := decide.WriteHeader(cfg.Evidence, decide.Header{Name: cfg.Host, Unit: "bit/s"}); err != nil {
 			return nil, fmt.Errorf("record evidence: %w", err)
 		}
 	}
@@ -243,7 +242,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.running(a.inquireAll)
 		}
 		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom,
-			a.keepAll, a.forgetTracked, a.fitter.Run, a.writeAll} {
+			a.keepAll, a.forgetTracked, a.fitter.Run, a.writeAll, a.recorder.run} {
 			a.running(f)
 		}
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",

@@ -71,12 +71,7 @@ func (a *Agent) summarise(now time.Time) {
 // ask lets the policy decide about a pair.
 func (a *Agent) ask(p *pair, now time.Time) {
 	ev := a.evidence(p, now)
-	if a.record != nil {
-		if err := decide.WriteRecord(a.record, decide.Record{For: epoch, Evidence: ev}); err != nil {
-			a.warn("record evidence: %v", err)
-			a.record = nil
-		}
-	}
+	a.recorder.add(decide.Record{For: epoch, Evidence: ev})
 	var d decide.Decision
 	p.state, d = a.cfg.Policy.Step(p.state, ev)
 	p.decision = d
