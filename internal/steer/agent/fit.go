@@ -88,6 +88,12 @@ func (a *Agent) became(p *pair, r route.Report) {
 			a.refit(p)
 		}
 	}
+	if p.leaving {
+		if err := a.reenter(p); err != nil {
+			a.warn("%s: %v", p.name, err)
+		}
+		return
+	}
 	if r.Hops != nil {
 		a.found(p, r, now)
 	}

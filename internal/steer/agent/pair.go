@@ -36,9 +36,10 @@ type pair struct {
 	// said, heardOf when it last said something of its own, away when flows were last
 	// not on the default network, and resumed when traffic came after a lull.
 	diverted, heardOf, away, resumed time.Time
-	// withdrawn: its flows were taken home as it is about to be left. parting: it is left
-	// for want of traffic.
-	withdrawn, parting bool
+	// withdrawn: its flows were taken home as it is about to be left. leaving: it is left as
+	// soon as its pod's kernel is rid of what was made for it; parting: so it is, for want of
+	// traffic, if none comes meanwhile.
+	withdrawn, leaving, parting bool
 	// waking are the buckets whose connections are to be woken, at wakeAt at the latest.
 	waking dataplane.Set
 	wakeAt time.Time

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"errors"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -69,7 +70,7 @@ func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
 	if len(rs) < 2 || h == nil {
 		return nil, errNative
 	}
-	if l.plane.NeedsRoom(remote.Addr()) {
+	if l.leaving[remote.Addr()] || l.plane.NeedsRoom(remote.Addr()) {
 		return nil, errCrowded // it is asked for again with its next packets
 	}
 	p := &pair{name: l.Name + ">" + remote.Name, local: l, remote: remote, host: h, routes: rs,
@@ -99,15 +100,24 @@ func (a *Agent) syncPairs(l *pod, c Cluster) error {
 			continue
 		}
 		p.withdrawn = true
-		parted, err := a.part(p)
-		errs = append(errs, err)
-		if l.withdrawing = l.withdrawing || !parted; ok && parted {
-			if _, err := a.join(l, remote); err != nil && !isNative(err) {
-				errs = append(errs, err)
-			}
-		}
+		errs = append(errs, a.reenter(p))
 	}
 	return errors.Join(errs...)
+}
+
+// reenter leaves a pair, and enters it again if it is one still: at once, or as soon as its
+// pod's kernel is rid of what was made for it.
+func (a *Agent) reenter(p *pair) error {
+	parted, err := a.part(p)
+	if p.leaving = !parted; p.leaving {
+		return err
+	}
+	if remote, ok := a.elsewhere.named(p.remote.UID); ok {
+		if _, failed := a.join(p.local, remote); !isNative(failed) {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
 }
 
 // withdraw takes all flows of a pair home, and reports whether it has just done so.
@@ -143,8 +153,13 @@ func (a *Agent) unfit(p *pair) bool {
 // only the data plane knows what to do.
 func (a *Agent) part(p *pair) (bool, error) {
 	if a.unfit(p) {
+		if p.local.leaving == nil {
+			p.local.leaving = map[netip.Addr]bool{}
+		}
+		p.local.leaving[p.remote.Addr()] = true
 		return false, nil
 	}
+	delete(p.local.leaving, p.remote.Addr())
 	a.fitter.Forget(p)
 	delete(p.local.pairs, p.remote.UID)
 	a.ledger.Forget(p.telemetryPair())
@@ -189,6 +204,7 @@ func (a *Agent) partIdle(now time.Time) error {
 func (a *Agent) stay(p *pair) {
 	if p.parting {
 		p.parting = false
+		delete(p.local.leaving, p.remote.Addr())
 		a.refit(p)
 	}
 }

@@ -38,6 +38,9 @@ type pod struct {
 	former int
 	// wanted are peers that the pod has begun to speak with, to be entered.
 	wanted []netip.Addr
+	// leaving are the addresses of peers that are about to be left: no other pod is entered
+	// by them until then.
+	leaving map[netip.Addr]bool
 	// withdrawing: pairs were taken home to be left at the next look at the cluster.
 	withdrawing bool
 	// narrow is when room for more peers could not be made.

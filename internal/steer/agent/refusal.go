@@ -126,7 +126,8 @@ func (ws *wires) tellRefused(h *remoteHost, w *wire, hp *hostPath, now time.Time
 	from := hp.to.Addr()
 	r := ws.refusals.of(refuser{w.network, from}, now)
 	if r.keys.last.After(r.keys.first) && r.keys.lasts(w.reflector.LastProbe(from), now) {
-		ws.warnOf("key "+h.name+" "+w.network, "probes and notices from %s are refused on %s: they authenticate by no key of this host", h.name, w.network)
+		ws.warnOf("key "+h.name+" "+w.network,
+			"probes and notices from %s are refused on %s: they authenticate by no key of this host", h.name, w.network)
 		why = "the two hosts' keys differ, as its own are refused here"
 	}
 	if r.clocks.last.After(r.clocks.first) && r.clocks.lasts(w.reflector.LastFreshProbe(from), now) {

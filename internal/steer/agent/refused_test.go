@@ -3,7 +3,6 @@ package agent
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
@@ -69,6 +68,7 @@ func TestConfirmedButNotEntered(t *testing.T) {
 		a.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 		a.cfg.DryRun, p.taken, p.asks = tc.dry, tc.taken, 3
 		p.local.plane = &dataplane.Plane{} // which has no interfaces
+		p.marks = a.ring.marks(&h2.keys, nil, a.cfg.Now())
 		if tc.taken {
 			p.opened = a.cfg.Now().Add(-renew)
 		}

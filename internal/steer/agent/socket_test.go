@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -102,7 +100,8 @@ func TestSocketIsPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Agent{cfg: Config{Host: "h1", Now: time.Now, Log: slog.New(slog.DiscardHandler)}, journal: newJournal(Config{}.clocked())}
+	cfg := Config{Host: "h1"}.clocked()
+	a := &Agent{cfg: cfg, journal: newJournal(cfg)}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- a.Serve(ctx, l) }()

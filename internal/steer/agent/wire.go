@@ -76,9 +76,9 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, inode uint64) error 
 	if err != nil {
 		return errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
 	}
-	w.reflector,
-		err = stamp.NewReflector(w.in, stamp.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network, Replays: a.wires.replays,
-		Now: a.cfg.Now, OnRefused: func(r stamp.Refusal) { a.wires.refusals.add(at.Network, r, a.cfg.Now()) },
+	w.reflector, err = stamp.NewReflector(w.in, stamp.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network,
+		Replays: a.wires.replays, Now: a.cfg.Now,
+		OnRefused: func(r stamp.Refusal) { a.wires.refusals.add(at.Network, r, a.cfg.Now()) },
 		OnTLV: func(_ netip.AddrPort, _ uint16, t stamp.TLV) []byte {
 			if t.Type == keysType {
 				return a.hearKeys(t.Value)

@@ -22,7 +22,8 @@ type wires struct {
 }
 
 func newWires(j *journal, r *ring) *wires {
-	return &wires{journal: j, ring: r, links: map[string]*wire{}, replays: stamp.NewReplayCache(0), refusals: newRefusals()}
+	return &wires{journal: j, ring: r, links: map[string]*wire{}, replays: stamp.NewReplayCache(0),
+		refusals: newRefusals()}
 }
 
 // send probes the path, if the agent is on its network. Small probes are kept for judging.
