@@ -237,7 +237,9 @@ func (a *Agent) enter(p *pair) error {
 		p.opened = a.cfg.Now()
 		if at := p.on(); at.Index != 0 {
 			// It has prepared the pod for that, which is to be undone one day.
-			a.fitter.Adopt(p, p.end(), route.Fit{Hold: true})
+			if !a.cfg.DryRun {
+				a.fitter.Adopt(p, p.end(), route.Fit{Hold: true})
+			}
 			p.unsettled = true // what became of it meanwhile is not known
 			a.untrack(p)
 			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.Network,
