@@ -200,6 +200,7 @@ func New(cfg Config) (*Agent, error) {
 		remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{},
 		hostParams: detect.Hosts(), pairParams: detect.Pairs(), stranded: map[string]time.Time{},
 		pins: map[string]map[string]string{}, untracked: map[*pair]untracking{}, inquiries: inquiries{bell: newBell()}}
+	a.inquiries.params = &a.pairParams
 	a.fitter = route.NewFitter(a.became)
 	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
 	if _, err = a.ring.Give(keys, a.start); err != nil {

@@ -6,12 +6,9 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pathwise.dev/pathwise/internal/lab/sockdiag"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/detect"
-	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
 // Echoes and probes pass where one port, TCP alone or large packets do not, and so do the
@@ -19,62 +16,12 @@ import (
 // retransmission timer fires, again and again. So a connection is asked itself: it is moved
 // to another path, with its bucket, and stays if it is acknowledged there.
 
-// detour is a bucket of the pair's own flows that leaves the path where it is assigned.
-type detour struct {
-	// from and to are the paths' indexes.
-	from, to int
-	out      bool
-	bar      detect.Bar
-}
-
-// ports are a connection's within its pair: the local and the remote one.
-type ports [2]uint16
-
-// inquiry is the question whether one connection gets through.
-type inquiry struct {
-	pair *pair
-	ports
-	bucket uint8
-	// side says who decides about the flow; it is known once begun.
-	side  dataplane.Side
-	begun bool
-	detect.Detour
-}
-
-// inquiries are those that are open, of all pairs.
-type inquiries struct {
-	open []*inquiry
-	bell bell
-}
-
-const (
-	// inquireEvery is how often the kernel is asked about connections that may not get through.
-	inquireEvery = 5 * time.Millisecond
-	// inquiriesMost bounds them, of all pairs: each costs some ten microseconds each time. When
-	// a path fails for all, thousands of timers fire, and nothing is to be learnt from each.
-	inquiriesMost = 64
-)
-
-// inquire takes up that a connection's retransmission timer has fired.
-func (a *Agent) inquire(p *pair, e telemetry.Event) {
-	key := ports{e.LocalPort, e.RemotePort}
-	if p.inquiries[key] != nil || len(p.inquiries) >= a.pairParams.DetoursMost ||
-		len(a.inquiries.open) >= inquiriesMost || len(p.routes) < 2 || p.opened.IsZero() || a.cfg.DryRun {
-		return
-	}
-	q := &inquiry{pair: p, ports: key, bucket: e.Bucket % dataplane.Buckets}
-	if p.inquiries == nil {
-		p.inquiries = map[ports]*inquiry{}
-	}
-	p.inquiries[key] = q
-	a.inquiries.open = append(a.inquiries.open, q)
-	a.inquiries.bell.ring()
-}
-
 // inquireAll follows inquiries up until ctx ends: apart from the loop, as the kernel is asked.
 func (a *Agent) inquireAll(ctx context.Context) error {
 	for ctx.Err() == nil {
-		asked, open := a.questions()
+		a.mu.Lock()
+		asked, open := a.inquiries.questions()
+		a.mu.Unlock()
 		if !open {
 			select {
 			case <-a.inquiries.bell:
@@ -89,33 +36,15 @@ func (a *Agent) inquireAll(ctx context.Context) error {
 			}
 			a.answers(name, found)
 		}
-		a.forgetInquiries()
+		a.mu.Lock()
+		a.inquiries.settle(a.knows, a.cfg.Now())
+		a.mu.Unlock()
 		select {
 		case <-time.After(inquireEvery):
 		case <-ctx.Done():
 		}
 	}
 	return nil
-}
-
-// questions are the connections to ask about, by namespace. open says that there are
-// inquiries, if only such as are kept so that they do not begin again.
-func (a *Agent) questions() (asked map[string][][2]netip.AddrPort, open bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	asked = map[string][][2]netip.AddrPort{}
-	for _, q := range a.inquiries.open {
-		if ns := q.pair.local.Netns; !q.begun || !q.Over() {
-			asked[ns] = append(asked[ns], q.ends())
-		}
-	}
-	return asked, len(a.inquiries.open) > 0
-}
-
-// ends are the connection's addresses and ports.
-func (q *inquiry) ends() [2]netip.AddrPort {
-	r := q.pair.routes[0]
-	return [2]netip.AddrPort{netip.AddrPortFrom(r.Local.Addr, q.ports[0]), netip.AddrPortFrom(r.Remote.Addr, q.ports[1])}
 }
 
 // answers takes what the kernel says of the connections of a namespace.
@@ -138,24 +67,6 @@ func (a *Agent) answers(name string, found []sockdiag.Socket) {
 // knows reports whether the pair is still there.
 func (a *Agent) knows(p *pair) bool {
 	return a.pods[p.local.UID] == p.local && p.local.pairs[p.remote.UID] == p
-}
-
-// forgetInquiries forgets those that are settled, but for a while the connections that no
-// path gets through.
-func (a *Agent) forgetInquiries() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now, open := a.cfg.Now(), a.inquiries.open[:0]
-	for _, q := range a.inquiries.open {
-		asked := !q.begun || !q.Over() || q.State() == detect.Nowhere && now.Sub(q.Since()) < a.pairParams.DetourAgain
-		if a.knows(q.pair) && asked {
-			open = append(open, q)
-			continue
-		}
-		delete(q.pair.inquiries, q.ports)
-	}
-	clear(a.inquiries.open[len(open):])
-	a.inquiries.open = open
 }
 
 // answer takes what the kernel says of one connection.
@@ -181,40 +92,6 @@ func (a *Agent) answer(q *inquiry, is detect.Progress, now time.Time) {
 	case detect.Proven:
 		a.proven(p, q, now)
 	}
-}
-
-// begin finds the path that the connection is on.
-func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time) {
-	p := q.pair
-	q.begun = true
-	side, err := p.local.plane.Side(p.remote.UID, unix.IPPROTO_TCP, q.ports[0], q.ports[1])
-	if err == nil {
-		q.side = side
-	}
-	path, ok := q.path()
-	if i := p.lineOf(path); i >= 0 && !p.lines[i].Telling(now) {
-		now = now.Add(-params.AckWithin) // nothing else will tell
-	}
-	q.Detour = detect.NewDetour(params, path, is, now)
-	if !ok { // a flow that cannot be moved
-		q.Abandon(now)
-	}
-}
-
-// path is the one that the connection's bucket is on now.
-func (q *inquiry) path() (index int, ok bool) {
-	plane, uid := q.pair.local.plane, q.pair.remote.UID
-	var choices [dataplane.Buckets]dataplane.Choice
-	var err error
-	switch q.side {
-	case dataplane.Ours:
-		choices, err = plane.Choices(uid)
-	case dataplane.Theirs:
-		choices, err = plane.Followed(uid)
-	default:
-		return 0, false
-	}
-	return choices[q.bucket].Path, err == nil
 }
 
 // otherPaths are the paths that a connection on one of them may try, the best known first.
@@ -251,20 +128,9 @@ func (a *Agent) redirect(p *pair, q *inquiry, was int, now time.Time) {
 		a.wake(p, set, now)
 		return
 	}
-	d := p.detour(q.bucket)
+	d := p.detours.of(q.bucket)
 	d.from, d.to, d.out = q.From, q.On, q.On != q.From
 	a.replace(p, now)
-}
-
-// detour is that of a bucket, made where there is none.
-func (p *pair) detour(bucket uint8) *detour {
-	if p.detours == nil {
-		p.detours = map[uint8]*detour{}
-	}
-	if p.detours[bucket] == nil {
-		p.detours[bucket] = &detour{}
-	}
-	return p.detours[bucket]
 }
 
 // replace has the pair's own flows be where they are wanted now.
@@ -300,12 +166,12 @@ func (a *Agent) proven(p *pair, q *inquiry, now time.Time) {
 	if q.side == dataplane.Theirs {
 		a.tellUnpassed(p, q)
 	} else {
-		d := p.detour(q.bucket)
+		d := p.detours.of(q.bucket)
 		d.from, d.to, d.out = q.From, q.On, true
 		d.bar.Raise(&a.pairParams, now)
 	}
 	ln := &p.lines[i]
-	refused := p.refused(q.From, now)
+	refused := p.detours.refused(q.From, now)
 	if refused < a.pairParams.RefusesAt && refused < p.conns && !ln.silence.Lasts(a.pairParams.Deaf, now) {
 		return
 	}
@@ -323,42 +189,4 @@ func (p *pair) lineOf(index int) int {
 		}
 	}
 	return -1
-}
-
-// refused counts the buckets that keep off the path.
-func (p *pair) refused(from int, now time.Time) (n int) {
-	for _, d := range p.detours {
-		if d.from == from && d.bar.Left(now) > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// endDetours has buckets return whose time is over: only trying tells whether their
-// connections get through again.
-func (a *Agent) endDetours(p *pair, now time.Time) {
-	changed := false
-	for b, d := range p.detours {
-		switch {
-		case d.bar.Left(now) > 0:
-		case d.out && !p.inquired(b):
-			d.out, changed = false, true
-		case !d.out && d.bar.Over(now) > a.pairParams.BarForgotten:
-			delete(p.detours, b)
-		}
-	}
-	if changed {
-		a.replace(p, now)
-	}
-}
-
-// inquired reports whether a connection in the bucket is being asked about.
-func (p *pair) inquired(bucket uint8) bool {
-	for _, q := range p.inquiries {
-		if q.bucket == bucket && q.begun && !q.Over() {
-			return true
-		}
-	}
-	return false
 }

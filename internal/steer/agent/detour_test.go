@@ -172,6 +172,7 @@ func TestInquiriesAreBounded(t *testing.T) {
 	now := time.Now()
 	a := &Agent{cfg: Config{Now: func() time.Time { return now }}, pairParams: detect.Pairs(), pods: map[string]*pod{},
 		inquiries: inquiries{bell: newBell()}}
+	a.inquiries.params = &a.pairParams
 	var pairs []*pair
 	for i := range 10 {
 		l := &pod{Pod: topo.Pod{UID: fmt.Sprint(i)}, pairs: map[string]*pair{}}
@@ -180,8 +181,8 @@ func TestInquiriesAreBounded(t *testing.T) {
 		pairs = append(pairs, p)
 		for port := range uint16(1000) {
 			e := telemetry.Event{Kind: telemetry.Timeout, LocalPort: port, RemotePort: 80}
-			a.inquire(p, e)
-			a.inquire(p, e)
+			a.inquiries.add(p, e)
+			a.inquiries.add(p, e)
 		}
 		if n := len(p.inquiries); n > a.pairParams.DetoursMost {
 			t.Errorf("%d of a pair", n)
@@ -198,18 +199,18 @@ func TestInquiriesAreBounded(t *testing.T) {
 	}
 	settled.Abandon(now)
 	nowhere.Look(detect.Progress{Open: true, Waiting: true}, nil, now.Add(time.Second))
-	a.forgetInquiries()
+	a.inquiries.settle(a.knows, now)
 	if len(pairs[0].inquiries) > 0 || settled.pair.inquiries[settled.ports] != nil ||
 		nowhere.pair.inquiries[nowhere.ports] == nil {
 		t.Errorf("%d of a pair that has gone, %v, %v", len(pairs[0].inquiries), settled.State(), nowhere.State())
 	}
 	if now = now.Add(3 * time.Second); len(a.inquiries.open) > 0 {
-		a.forgetInquiries()
+		a.inquiries.settle(a.knows, now)
 	}
 	if nowhere.pair.inquiries[nowhere.ports] != nil {
 		t.Error("it is not asked again")
 	}
-	asked, open := a.questions()
+	asked, open := a.inquiries.questions()
 	if n := len(asked[""]); !open || n == 0 || n > inquiriesMost {
 		t.Errorf("%d are asked", n)
 	}

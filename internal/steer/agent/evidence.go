@@ -33,7 +33,9 @@ func (a *Agent) weigh(now time.Time) {
 				p.weighed = now
 				a.ask(p, now)
 			}
-			a.endDetours(p, now)
+			if p.detours.end(&a.pairParams, p.inquired, now) {
+				a.replace(p, now)
+			}
 			a.settle(p, now)
 			a.doubt(p, now)
 			a.straighten(p, now)

@@ -101,6 +101,8 @@ func (a *Agent) became(p *pair, r route.Report) {
 		p.coming = nil
 		if to, _ := p.byNetwork(c.To); to.Index == 0 || !p.opened.IsZero() && p.usable(to.Index) {
 			a.carryOut(p, c.Decision, c.by, c.detected)
+		} else {
+			a.refit(p)
 		}
 	}
 }

@@ -67,7 +67,7 @@ type pair struct {
 	state   decide.State
 	// assigned is where the pair's own flows are to be, but for the buckets that make a detour.
 	assigned decide.Assignment
-	detours  map[uint8]*detour
+	detours  detours
 	// inquiries are the connections of which is asked whether they get through.
 	inquiries map[ports]*inquiry
 	// nowhere is when a connection last got through on no path.

@@ -132,7 +132,9 @@ func (a *Agent) hearOf(p *pair, e telemetry.Event, t *trouble, now time.Time) {
 		return
 	}
 	t.add(e)
-	a.inquire(p, e)
+	if !a.cfg.DryRun {
+		a.inquiries.add(p, e)
+	}
 }
 
 // heard acts on what was told of the pair. A tail loss probe (RFC 8985 section 7)

@@ -31,7 +31,7 @@ func (a *Agent) heardUnpassed(p *pair, n notice) status {
 		if d := p.detours[uint8(b)]; !ok || to.Index == from.Index || d != nil && d.out {
 			continue
 		}
-		d := p.detour(uint8(b))
+		d := p.detours.of(uint8(b))
 		d.from, d.to, d.out = from.Index, to.Index, true
 		d.bar.Raise(&a.pairParams, now)
 	}
