@@ -101,6 +101,7 @@ type Agent struct {
 	fitter    *route.Fitter[*pair]
 	describer describer
 	survey    *survey
+	untracked *untracked
 	recorder  *recorder
 	waker     *kick.Waker
 
@@ -131,8 +132,6 @@ type Agent struct {
 	pins map[string]map[string]string
 	// waking are the pairs whose connections are to be woken once the other agent knows.
 	waking []*pair
-	// untracked are the pairs whose entries in the host's connection tracking are to go.
-	untracked map[*pair]untracking
 	// sustained is when the leases of what is not adopted yet were last renewed.
 	sustained time.Time
 	// glances are at the lines that are looked at all the time. suspecting are the pairs
@@ -167,8 +166,6 @@ type Agent struct {
 // counters are the agent's own, for metrics.
 type counters struct {
 	switches, failovers, homes, mutes, suspicions, noticesTaken uint64
-	// untracked are connections that the host's connection tracking was had to forget.
-	untracked uint64
 	// stalls are ticks that came more than 10 ms late.
 	stalls uint64
 	// unremembered are the stuck connections that were too many to remember.
@@ -199,7 +196,7 @@ func New(cfg Config) (*Agent, error) {
 		waker: kick.NewWaker(), ring: r, offered: keys, wires: newWires(j, r), recorder: newRecorder(j),
 		remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{},
 		hostParams: detect.Hosts(), pairParams: detect.Pairs(), stranded: map[string]time.Time{},
-		pins: map[string]map[string]string{}, untracked: map[*pair]untracking{}, inquiries: inquiries{bell: newBell()}}
+		pins: map[string]map[string]string{}, untracked: newUntracked(j), inquiries: inquiries{bell: newBell()}}
 	a.inquiries.params = &a.pairParams
 	a.fitter = route.NewFitter(a.became)
 	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
@@ -243,9 +240,10 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.running(a.inquireAll)
 		}
 		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom,
-			a.keepAll, a.forgetTracked, a.fitter.Run, a.writeAll, a.recorder.run} {
+			a.keepAll, a.fitter.Run, a.writeAll, a.recorder.run} {
 			a.running(f)
 		}
+		a.running(func(ctx context.Context) error { return a.untracked.run(ctx, a.leftBehind) })
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",
 			a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
 		err = a.loop(ctx)

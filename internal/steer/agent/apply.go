@@ -150,7 +150,7 @@ func (a *Agent) place(p *pair) (moved dataplane.Set, took time.Duration, err err
 	}
 	a.attend(p, begin)
 	if moved != 0 {
-		a.untrack(p)
+		a.untracked.add(p)
 	}
 	for b, path := range want {
 		if moved.Has(uint8(b)) {
@@ -164,7 +164,7 @@ func (a *Agent) place(p *pair) (moved dataplane.Set, took time.Duration, err err
 // answersMoved does what is due when flows that the peer has opened are answered on another
 // path: the host is to forget them where they were, and the pod's stack to be fit for it.
 func (a *Agent) answersMoved(p *pair) {
-	a.untrack(p)
+	a.untracked.add(p)
 	a.refit(p)
 }
 

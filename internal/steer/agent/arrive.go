@@ -21,7 +21,7 @@ const againAfter = 2 * time.Second
 // takeIn lets go of pods that are steered no more, and attaches data planes to pods that
 // have come since the agent began, until ctx ends.
 func (a *Agent) takeIn(ctx context.Context) error {
-	return a.eachEpoch(ctx, func() {
+	return eachEpoch(ctx, func() {
 		a.letGoAll()
 		for _, p := range a.arrived() {
 			if ctx.Err() == nil {
@@ -32,7 +32,7 @@ func (a *Agent) takeIn(ctx context.Context) error {
 }
 
 // eachEpoch calls fn ten times a second until ctx ends.
-func (a *Agent) eachEpoch(ctx context.Context, fn func()) error {
+func eachEpoch(ctx context.Context, fn func()) error {
 	tick := time.NewTicker(epoch)
 	defer tick.Stop()
 	for {
@@ -148,7 +148,7 @@ var errCrowded = errors.New("there is no room for another peer yet")
 // of other versions, until ctx ends.
 func (a *Agent) makeRoom(ctx context.Context) error {
 	var retired time.Time
-	return a.eachEpoch(ctx, func() {
+	return eachEpoch(ctx, func() {
 		if now := a.cfg.Now(); now.Sub(retired) >= refresh {
 			retired = now
 			a.retire()

@@ -35,7 +35,7 @@ func (a *Agent) openKeeper(l *pod) error {
 // until ctx ends.
 func (a *Agent) keepAll(ctx context.Context) error {
 	var mine own
-	err := a.eachEpoch(ctx, func() {
+	err := eachEpoch(ctx, func() {
 		a.askDirect()
 		if err := mine.keep(a); err != nil {
 			a.warn("the agent's own pod: %v", err)

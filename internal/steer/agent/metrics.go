@@ -103,7 +103,7 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	stats, events := e.agent.totals()
 	count(e.own["stalls"], stats.stalls)
 	count(e.own["kicks"], e.agent.waker.Kicks())
-	count(e.own["untracked"], stats.untracked)
+	count(e.own["untracked"], e.agent.untracked.forgotten.Load())
 	count(e.own["switches"], stats.switches)
 	count(e.own["failovers"], stats.failovers)
 	count(e.own["homes"], stats.homes)

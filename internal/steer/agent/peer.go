@@ -135,7 +135,7 @@ func (a *Agent) withdraw(p *pair) bool {
 		a.warn("%s: %v", p.name, err)
 	}
 	p.unsettled = true
-	a.untrack(p)
+	a.untracked.add(p)
 	a.announce(p)
 	a.wakeSoon(p, dataplane.All, a.cfg.Now())
 	return true

@@ -241,7 +241,7 @@ func (a *Agent) enter(p *pair) error {
 				a.fitter.Adopt(p, p.end(), route.Fit{Hold: true})
 			}
 			p.unsettled = true // what became of it meanwhile is not known
-			a.untrack(p)
+			a.untracked.add(p)
 			a.note(Event{Kind: EventAdopted, Pair: p.name, To: at.Network,
 				Reason: fmt.Sprintf("%s is on %s, as a predecessor left it", p.name, at.Network)})
 		}

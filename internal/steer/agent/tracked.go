@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
@@ -25,8 +27,39 @@ type untracking struct {
 	again bool
 }
 
-// untrack has the host forget what the pair's flows have left behind, as they have moved.
-func (a *Agent) untrack(p *pair) { a.untracked[p] = untracking{at: a.cfg.Now()} }
+// untracked are the pairs whose entries in the host's connection tracking are to go.
+type untracked struct {
+	*journal
+	forgotten atomic.Uint64 // connections that the host was had to forget
+
+	mu  sync.Mutex // of due
+	due map[*pair]untracking
+}
+
+func newUntracked(j *journal) *untracked { return &untracked{journal: j, due: map[*pair]untracking{}} }
+
+// add has the host forget what the pair's flows have left behind, as they have moved.
+func (u *untracked) add(p *pair) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.due[p] = untracking{at: u.cfg.Now()}
+}
+
+// take takes the pairs whose time has come.
+func (u *untracked) take(now time.Time) (out []*pair) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for p, is := range u.due {
+		if now.Before(is.at) {
+			continue
+		}
+		if delete(u.due, p); !is.again {
+			u.due[p] = untracking{now.Add(untrackAgain), true}
+		}
+		out = append(out, p)
+	}
+	return out
+}
 
 // ends are two addresses between which connections go.
 type ends struct{ local, remote netip.Addr }
@@ -55,17 +88,18 @@ func (t tracked) left(c conntrack.Connection) bool {
 
 const protocolTCP = 6
 
-// forgetTracked has the host forget what pairs have left behind, until ctx ends. To list
-// what a host tracks takes long where that is much, so it is done for all of them at once,
-// apart from the loop, and takes a tenth of a processor at most.
-func (a *Agent) forgetTracked(ctx context.Context) error {
+// run has the host forget what pairs have left behind, until ctx ends; left says where that
+// is, and the host's namespace. To list what a host tracks takes long where that is much, so
+// it is done for all of them at once, apart from the loop, and takes a tenth of a processor
+// at most.
+func (u *untracked) run(ctx context.Context, left func([]*pair) (string, [2]tracked)) error {
 	var rested time.Time
-	return a.eachEpoch(ctx, func() {
-		begin := a.cfg.Now()
+	return eachEpoch(ctx, func() {
+		begin := u.cfg.Now()
 		if begin.Before(rested) {
 			return
 		}
-		host, families := a.leftBehind(begin)
+		host, families := left(u.take(begin))
 		if !netns.Exists(host) {
 			host = "" // the agent is on a host of its own, as outside of a lab
 		}
@@ -74,32 +108,23 @@ func (a *Agent) forgetTracked(ctx context.Context) error {
 				continue
 			}
 			n, err := conntrack.Forget(host, v6 == 1, t.left)
-			a.mu.Lock()
-			a.stats.untracked += uint64(n)
-			a.mu.Unlock()
+			u.forgotten.Add(uint64(n))
 			if err != nil {
-				a.warn("%v", err)
+				u.warn("%v", err)
 			}
 		}
-		rested = a.cfg.Now().Add(countShare * a.cfg.Now().Sub(begin))
+		rested = u.cfg.Now().Add(countShare * u.cfg.Now().Sub(begin))
 	})
 }
 
-// leftBehind takes the pairs whose time has come: the host's namespace, and where their
-// connections are, by family.
-func (a *Agent) leftBehind(now time.Time) (host string, families [2]tracked) {
+// leftBehind is the host's namespace, and where the connections of the pairs are that are
+// still there, by family.
+func (a *Agent) leftBehind(pairs []*pair) (host string, families [2]tracked) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for p, u := range a.untracked {
-		if now.Before(u.at) {
-			continue
-		}
-		delete(a.untracked, p)
+	for _, p := range pairs {
 		if !a.knows(p) {
 			continue // it has gone
-		}
-		if !u.again {
-			a.untracked[p] = untracking{now.Add(untrackAgain), true}
 		}
 		own, err := p.local.plane.Choices(p.remote.UID)
 		followed, followErr := p.local.plane.Followed(p.remote.UID)

@@ -90,11 +90,7 @@ func TestInvalidIsDropped(t *testing.T) {
 }
 
 // forgotten is how many tracked connections the agent had its host forget.
-func (r *running) forgotten() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stats.untracked
-}
+func (r *running) forgotten() uint64 { return r.untracked.forgotten.Load() }
 
 // dropped is how many packets the rule of the host has dropped.
 func (b *bed) dropped(host string) int {
