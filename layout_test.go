@@ -315,3 +315,26 @@ func TestPackagesAreDocumentedNouns(t *testing.T) {
 		}
 	}
 }
+
+// TestClocksAreInjected: these rooms read no clock but where they are given one.
+func TestClocksAreInjected(t *testing.T) {
+	all, fset := packages(t)
+	for dir, file := range map[string]string{"internal/steer/agent": "clock.go", "internal/steer/detect": "",
+		"internal/steer/decide": ""} {
+		for _, f := range all[dir].files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				s, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				x, _ := s.X.(*ast.Ident)
+				at := fset.Position(n.Pos())
+				if x != nil && slices.Contains([]string{"time.Now", "time.Since", "time.Until"}, x.Name+"."+s.Sel.Name) &&
+					path.Base(at.Filename) != file {
+					t.Errorf("%s: %s.%s: the clock is given", at, x.Name, s.Sel.Name)
+				}
+				return true
+			})
+		}
+	}
+}

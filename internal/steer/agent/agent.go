@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/kick"
@@ -59,17 +60,6 @@ type Config struct {
 	leave    time.Duration
 	peers    int
 	barFirst time.Duration // as in detect.Params
-}
-
-// clocked has a clock and a log.
-func (c Config) clocked() Config {
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	return c
 }
 
 // Pace of the loop.
@@ -203,7 +193,7 @@ func New(cfg Config) (*Agent, error) {
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
 	}
-	a.clock = newClock(a.start)
+	a.clock = newClock(a.start, program.Kernel)
 	if cfg.Evidence != nil {
 		if err := decide.WriteHeader(cfg.Evidence, decide.Header{Name: cfg.Host, Unit: "bit/s"}); err != nil {
 			return nil, fmt.Errorf("record evidence: %w", err)

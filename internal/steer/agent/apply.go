@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
 )
@@ -133,7 +132,7 @@ func (a *Agent) place(p *pair) (moved dataplane.Set, took time.Duration, err err
 		sets[path%dataplane.MaxPaths] |= 1 << b
 	}
 	var errs []error
-	at := program.Kernel()
+	at := a.clock.kernel()
 	begin := a.cfg.Now()
 	for path, set := range sets {
 		if set != 0 {

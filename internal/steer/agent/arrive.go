@@ -31,20 +31,6 @@ func (a *Agent) takeIn(ctx context.Context) error {
 	})
 }
 
-// eachEpoch calls fn ten times a second until ctx ends.
-func eachEpoch(ctx context.Context, fn func()) error {
-	tick := time.NewTicker(epoch)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			fn()
-		}
-	}
-}
-
 // arrived lists the pods that are to be steered and are not yet.
 func (a *Agent) arrived() []topo.Pod {
 	missing := a.missing()

@@ -1,25 +1,6 @@
 package agent
 
-import (
-	"time"
-
-	"pathwise.dev/pathwise/internal/lab/program"
-)
-
-// clock tells the data plane's times, CLOCK_MONOTONIC, by the agent's clock.
-type clock struct {
-	now  time.Time
-	mono time.Duration
-}
-
-func newClock(now time.Time) clock { return clock{now, program.Kernel()} }
-
-func (c clock) at(mono time.Duration) time.Time {
-	if mono == 0 {
-		return time.Time{} // never
-	}
-	return c.now.Add(mono - c.mono)
-}
+import "time"
 
 // lag remembers how late the loop came to its latest turns, and how long they
 // took. What was not heard while the loop did not listen is no silence: of

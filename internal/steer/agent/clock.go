@@ -1,0 +1,51 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// The agent's time is its configuration's, Now, and that of the kernel, by which the data
+// plane dates packets. Nothing else here reads a clock.
+
+// clock tells the kernel's times, CLOCK_MONOTONIC, by the agent's clock.
+type clock struct {
+	kernel func() time.Duration
+	now    time.Time
+	mono   time.Duration
+}
+
+func newClock(now time.Time, kernel func() time.Duration) clock { return clock{kernel, now, kernel()} }
+
+func (c clock) at(mono time.Duration) time.Time {
+	if mono == 0 {
+		return time.Time{} // never
+	}
+	return c.now.Add(mono - c.mono)
+}
+
+// clocked has a clock and a log.
+func (c Config) clocked() Config {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// eachEpoch calls fn ten times a second until ctx ends.
+func eachEpoch(ctx context.Context, fn func()) error {
+	tick := time.NewTicker(epoch)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			fn()
+		}
+	}
+}
