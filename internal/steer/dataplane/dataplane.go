@@ -16,17 +16,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
-
-	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
 //go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type key -type keys -type flow -type flow_state -type tally -type choices -type notice_numbers -type lease -type limit -type choice -type tag -type role -type closed -type event -type path_flag bpf dataplane.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
@@ -88,14 +81,11 @@ func (c Config) fill() Config {
 
 // Plane is the data plane of one pod.
 type Plane struct {
-	cfg Config
-	// programs is held where programs are attached or asked about, which other goroutines
-	// than that of who calls the rest may do: see Direct and Memory. Attaching waits for
-	// the kernel (tcx_entry_sync).
-	programs sync.Mutex
-	objs     bpfObjects
-	mem      memory
-	devs     map[string]*net.Interface
+	hooks
+	cfg  Config
+	objs bpfObjects
+	mem  memory
+	devs map[string]*net.Interface
 	// room is how many peers the maps hold now.
 	room int
 	// table is the form of a table of flows.
@@ -108,12 +98,6 @@ type Plane struct {
 	places map[uint32]place
 	// near and nearRev are the rows of pw_peers4 and pw_rev4 by number.
 	near, nearRev doubled
-	// InPlace: arrivals are delivered on the path's interface. It is false where
-	// reverse path filtering is strict there, as they then must come by eth0.
-	InPlace bool
-	// loose: nor is it strict on eth0, where replies still come by the default
-	// network while a direct route leads elsewhere.
-	loose bool
 }
 
 // memory is the arrays, mapped: a switch is then no system call.
@@ -126,11 +110,12 @@ type memory struct {
 // there; flows keep their paths, unless its lease has run out. It needs Linux 6.6
 // (tcx links) and root.
 func Open(cfg Config) (*Plane, error) {
-	p := &Plane{cfg: cfg.fill(), ids: map[string]uint32{}, places: map[uint32]place{}}
+	cfg = cfg.fill()
+	p := &Plane{hooks: hooks{of: cfg}, cfg: cfg, ids: map[string]uint32{}, places: map[uint32]place{}}
 	if err := os.MkdirAll(p.cfg.PinDir, 0o700); err != nil {
 		return nil, fmt.Errorf("create pin directory: %w", err)
 	}
-	if err := netns.Do(p.cfg.Netns, p.look); err != nil {
+	if err := p.find(); err != nil {
 		return nil, fmt.Errorf("look at the pod's interfaces: %w", err)
 	}
 	// Loading takes a while, in which a lease could run out that has not yet.
@@ -158,140 +143,16 @@ func Open(cfg Config) (*Plane, error) {
 	}
 	p.retire()
 	p.RenewLease()
-	if err := netns.Do(p.cfg.Netns, p.attach); err != nil {
+	if err := p.attach(p.objs.bpfPrograms); err != nil {
 		return nil, errors.Join(fmt.Errorf("attach data plane: %w", err), p.Close())
 	}
 	return p, p.tidy()
 }
 
-// Index is the kernel's number of one of the pod's interfaces, 0 for others.
-func (p *Plane) Index(dev string) int {
-	if i := p.devs[dev]; i != nil {
-		return i.Index
-	}
-	return 0
-}
-
-// look finds the interfaces and whether a path filters strictly (RFC 3704).
-func (p *Plane) look() error {
-	p.devs = map[string]*net.Interface{}
-	p.InPlace, p.loose = true, true
-	for _, name := range append([]string{p.cfg.Dev}, p.cfg.PathDevs...) {
-		dev, err := net.InterfaceByName(name)
-		if err != nil {
-			return fmt.Errorf("find %s: %w", name, err)
-		}
-		p.devs[name] = dev
-		// The kernel takes the larger of the two (ip-sysctl.rst, rp_filter).
-		mode := 0
-		for _, conf := range []string{"all", name} {
-			raw, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv4/conf", conf, "rp_filter"))
-			if err != nil {
-				return fmt.Errorf("read rp_filter: %w", err)
-			}
-			n, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-			if err != nil {
-				return fmt.Errorf("read rp_filter: %w", err)
-			}
-			mode = max(mode, n)
-		}
-		p.InPlace = p.InPlace && (mode != 1 || name == p.cfg.Dev)
-		p.loose = p.loose && mode != 1
-	}
-	return nil
-}
-
-// attach puts the programs on their hooks, or new ones into links that are
-// pinned, which leaves no moment without.
-func (p *Plane) attach() error {
-	// Out comes last, so that programs which watch or refuse see what the pod
-	// sent; arrivals are translated first, so that they see stable addresses.
-	if err := p.hook(p.cfg.Dev, "in", p.objs.PwIngress, ebpf.AttachTCXIngress, link.Head()); err != nil {
-		return err
-	}
-	for _, dev := range p.cfg.PathDevs {
-		if err := p.hook(dev, "path_in", p.objs.PwPathIngress, ebpf.AttachTCXIngress, link.Head()); err != nil {
-			return err
-		}
-		if _, err := os.Stat(p.pinOf(dev, "out")); err == nil { // a predecessor's direct routes
-			if err := p.hook(dev, "out", p.objs.PwEgress, ebpf.AttachTCXEgress, link.Head()); err != nil {
-				return err
-			}
-		}
-	}
-	return p.hook(p.cfg.Dev, "out", p.objs.PwEgress, ebpf.AttachTCXEgress, link.Tail())
-}
-
-// pinOf is where the link of a program on an interface is pinned.
-func (p *Plane) pinOf(dev, what string) string {
-	return filepath.Join(p.cfg.PinDir, "link-"+dev+"-"+what)
-}
-
-func (p *Plane) hook(dev, what string, prog *ebpf.Program, at ebpf.AttachType, where link.Anchor) error {
-	pin := p.pinOf(dev, what)
-	old, err := link.LoadPinnedLink(pin, nil)
-	if err == nil {
-		defer old.Close()
-		if on, err := attached(old, p.devs[dev].Index, at); err != nil {
-			return fmt.Errorf("query %s: %w", dev, err)
-		} else if on {
-			if err := old.Update(prog); err != nil {
-				return fmt.Errorf("update %s on %s: %w", what, dev, err)
-			}
-			return nil
-		}
-		// The interface was made again: the old link hangs on nothing.
-		if err := old.Unpin(); err != nil {
-			return fmt.Errorf("unpin %s: %w", pin, err)
-		}
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("load pinned link %s: %w", pin, err)
-	}
-	l, err := link.AttachTCX(link.TCXOptions{Interface: p.devs[dev].Index, Program: prog, Attach: at, Anchor: where})
-	if err != nil {
-		return fmt.Errorf("attach %s to %s: %w", what, dev, err)
-	}
-	defer l.Close()
-	if err := l.Pin(pin); err != nil {
-		return fmt.Errorf("pin %s: %w", pin, err)
-	}
-	return nil
-}
-
-// attached reports whether the link is on this very interface. The number in the
-// link's information will not do: the interface may be one of another namespace,
-// as when a pod's sandbox was made again and the old one lingers.
-func attached(l link.Link, ifindex int, at ebpf.AttachType) (bool, error) {
-	info, err := l.Info()
-	if err != nil {
-		return false, fmt.Errorf("read link: %w", err)
-	}
-	on, err := programs(ifindex, at)
-	return slices.ContainsFunc(on, func(a link.AttachedProgram) bool {
-		id, ok := a.LinkID()
-		return ok && id == info.ID
-	}), err
-}
-
-// programs lists those on a hook of an interface. The count is asked for before the
-// list, and others attach theirs as they like: where the list has outgrown the count in
-// between (ENOSPC), it is asked for again, a few times.
-func programs(ifindex int, at ebpf.AttachType) ([]link.AttachedProgram, error) {
-	for tries := 1; ; tries++ {
-		on, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
-		switch {
-		case err == nil:
-			return on.Programs, nil
-		case !errors.Is(err, unix.ENOSPC) || tries == 10:
-			return nil, fmt.Errorf("list programs: %w", err)
-		}
-	}
-}
-
 // Close lets go of the data plane, which goes on as it is.
 func (p *Plane) Close() error {
-	p.programs.Lock()
-	defer p.programs.Unlock()
+	p.attaching.Lock()
+	defer p.attaching.Unlock()
 	return p.objs.Close()
 }
 

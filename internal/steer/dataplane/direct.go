@@ -18,14 +18,14 @@ import (
 // has on another path is redirected, as from eth0: a direct route makes the common
 // way short, it chooses nothing. Package route makes them (Form.Direct). Any goroutine may
 // call it.
-func (p *Plane) Direct(dev string, ready bool) error {
-	p.programs.Lock()
-	defer p.programs.Unlock()
-	if p.devs[dev] == nil || dev == p.cfg.Dev {
+func (h *hooks) Direct(dev string, ready bool) error {
+	h.attaching.Lock()
+	defer h.attaching.Unlock()
+	if h.devs[dev] == nil || dev == h.of.Dev {
 		return fmt.Errorf("%q is no path's interface of this pod", dev)
 	}
 	if !ready {
-		pin := p.pinOf(dev, "out")
+		pin := h.pinOf(dev, "out")
 		detach(pin)
 		if err := os.Remove(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove pin: %w", err)
@@ -33,8 +33,8 @@ func (p *Plane) Direct(dev string, ready bool) error {
 		return nil
 	}
 	// First there: what it redirects is none of the interface's.
-	return netns.Do(p.cfg.Netns, func() error {
-		return p.hook(dev, "out", p.objs.PwEgress, ebpf.AttachTCXEgress, link.Head())
+	return netns.Do(h.of.Netns, func() error {
+		return h.hook(dev, "out", h.progs.PwEgress, ebpf.AttachTCXEgress, link.Head())
 	})
 }
 
@@ -42,12 +42,12 @@ func (p *Plane) Direct(dev string, ready bool) error {
 // leaves by eth0 (queueing disciplines and filters of tc come behind ours and see nothing
 // of what is redirected either), and reverse paths are not filtered strictly (RFC 3704),
 // as answers may come by another interface. Any goroutine may ask.
-func (p *Plane) MayDirect() (ok bool, err error) {
-	if !p.InPlace || !p.loose {
+func (h *hooks) MayDirect() (ok bool, err error) {
+	if !h.InPlace || !h.loose {
 		return false, nil
 	}
-	err = netns.Do(p.cfg.Netns, func() error {
-		on, err := programs(p.devs[p.cfg.Dev].Index, ebpf.AttachTCXEgress)
+	err = netns.Do(h.of.Netns, func() error {
+		on, err := programs(h.devs[h.of.Dev].Index, ebpf.AttachTCXEgress)
 		ok = len(on) == 1
 		return err
 	})

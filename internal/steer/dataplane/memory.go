@@ -12,8 +12,8 @@ import (
 // /proc/PID/fdinfo, which says for maps what they have allocated, since Linux 6.4). Any
 // goroutine may ask.
 func (p *Plane) Memory() (uint64, error) {
-	p.programs.Lock()
-	defer p.programs.Unlock()
+	p.attaching.Lock()
+	defer p.attaching.Unlock()
 	var sum uint64
 	counted := map[ebpf.MapID]bool{}
 	for _, prog := range []*ebpf.Program{p.objs.PwIngress, p.objs.PwEgress, p.objs.PwPathIngress} {

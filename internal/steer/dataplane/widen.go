@@ -10,8 +10,6 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
-
-	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
 // Widening is a data plane for more peers, on its way: the programs are loaded again,
@@ -105,8 +103,8 @@ var errOvertaken = errors.New("there is as much room already")
 // leaves the old maps in use, or the new ones complete; what fails leaves the plane with
 // those that are in use.
 func (p *Plane) Exchange(w *Widening) error {
-	p.programs.Lock()
-	defer p.programs.Unlock()
+	p.attaching.Lock()
+	defer p.attaching.Unlock()
 	if w.room <= p.room {
 		return errors.Join(errOvertaken, w.Close())
 	}
@@ -139,7 +137,7 @@ func (p *Plane) Exchange(w *Widening) error {
 		p.objs, p.mem, p.room, p.used, p.near, p.nearRev = was.objs, was.mem, was.room, was.used, was.near, was.nearRev
 		return err
 	}
-	err = netns.Do(p.cfg.Netns, p.attach)
+	err = p.attach(p.objs.bpfPrograms)
 	if err := errors.Join(err, was.objs.Close()); err != nil {
 		return fmt.Errorf("attach data plane for %d peers: %w", w.room, err)
 	}
