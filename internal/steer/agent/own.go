@@ -47,10 +47,9 @@ func (a *Agent) begin() error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if w := (waitError{}); errors.As(err, &w) {
-		a.waits(w.what)
-	}
-	if err != nil {
+	w := waitError{}
+	errors.As(err, &w)
+	if a.waits(w.what); err != nil {
 		return err
 	}
 	a.news = a.describer.described

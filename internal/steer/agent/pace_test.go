@@ -218,6 +218,7 @@ func TestRenewal(t *testing.T) {
 	a, p, h2 := askedPair(t)
 	now := a.cfg.Now()
 	a.cfg.Now = func() time.Time { return now }
+	a.journal.cfg.Now = a.cfg.Now
 	for _, network := range a.names {
 		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {
@@ -282,6 +283,7 @@ func TestManyPairsAsk(t *testing.T) {
 	a, _, h2 := askedPair(t)
 	now := a.cfg.Now()
 	a.cfg.Now = func() time.Time { return now }
+	a.journal.cfg.Now = a.cfg.Now
 	var l *pod
 	for _, l = range a.pods {
 		break

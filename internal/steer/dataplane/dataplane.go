@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -85,7 +84,6 @@ type Plane struct {
 	cfg  Config
 	objs bpfObjects
 	mem  memory
-	devs map[string]*net.Interface
 	// room is how many peers the maps hold now.
 	room int
 	// table is the form of a table of flows.
