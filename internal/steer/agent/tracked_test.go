@@ -45,8 +45,8 @@ func TestInvalidIsDropped(t *testing.T) {
 	b := newBed(t, "t-inv", "routed-bgp", "vxlan")
 	for _, h := range b.state.Hosts {
 		// Acknowledgments without data are counted apart: they are 40 to 80 bytes long.
-		for _, alone := range [][]string{{"-p", "tcp", "--tcp-flags", "SYN,FIN,RST", "NONE", "-m", "length", "--length", "40:80"},
-			nil} {
+		for _, alone := range [][]string{
+			{"-p", "tcp", "--tcp-flags", "SYN,FIN,RST", "NONE", "-m", "length", "--length", "40:80"}, nil} {
 			b.runIn(h.Netns, slices.Concat([]string{"iptables", "-A", "FORWARD", "-m", "conntrack", "--ctstate", "INVALID"},
 				alone, []string{"-j", "DROP"})...)
 		}
@@ -85,7 +85,16 @@ func TestInvalidIsDropped(t *testing.T) {
 	b.await("the lease to end", func() bool { return b.transmitted(b.pod("a"), "eth0") > sent+1000 })
 	both("without agents")
 	for _, h := range b.state.Hosts {
+		// Until the other end is told of a move, it acknowledges on the old path what went over
+		// the new one, more than the old one's entry has seen sent (tcp_in_window: ACK over
+		// upper bound). The next acknowledgment says the same, on the new path. Of data, resets
+		// and ends of connections nothing may be dropped: where entries stay, they all are, and
+		// the connection hangs.
+		const unseen = 100
 		n := b.dropped(h.Netns)
+		if len(n) != 2 || n[0] > unseen || n[1] > 0 {
+			t.Errorf("%s has dropped as invalid: acknowledgments, others %v", h.Name, n)
+		}
 		t.Logf("%s has dropped as invalid: acknowledgments, others %v", h.Name, n)
 	}
 	t.Logf("longest gaps: up %v, down %v", up.longest(), down.longest())
