@@ -86,6 +86,9 @@ func (p *parser) action(w pair, depth int) (Action, error) {
 		return modAddress(Kind(key), v)
 	}
 	if a, ok, err := p.other(Kind(key), v); ok {
+		if a.Kind == DecTTL && strings.HasSuffix(w.text, "()") { // as a switch prints one that tells no controller
+			a.Text += "()"
+		}
 		return a, err
 	}
 	port, err := p.Names.knownPort(w.key)

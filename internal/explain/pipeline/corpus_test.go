@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -61,5 +62,38 @@ func TestPrintsWhatTheSwitchPrints(t *testing.T) {
 	}
 	if err := in.Err(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestDumpsOfNetworks: what a switch printed of flows of networks that people run is
+// understood whole, and printed as it came. Their dumps, with names of tables and ports, are.
+func TestDumpsOfNetworks(t *testing.T) {
+	files, err := filepath.Glob("testdata/dumps/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no dumps", err)
+	}
+	for _, name := range append(files, "testdata/networks.txt") {
+		if strings.HasSuffix(name, "openshift.txt") {
+			continue // it is as given
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSpace(line)
+			if line == "" || line[0] == '#' || strings.HasPrefix(line, "group_id=") {
+				continue
+			}
+			p := New(nil)
+			p.ReadLine(1, line)
+			if len(p.Flows) != 1 || !p.Flows[0].Understood() {
+				t.Errorf("%s: %s: %v", name, line, p.Lost)
+				continue
+			}
+			if got := p.Print(p.Flows[0], AsGiven); got != line {
+				t.Errorf("%s:\n%s\nprinted\n%s", name, line, got)
+			}
+		}
 	}
 }

@@ -90,7 +90,7 @@ func (w *walker) action(a pipeline.Action) bool {
 		p.actions = nil
 		p.fields[pipeline.ActsetOutput] = pipeline.Value{Lo: uint64(pipeline.PortUnset)}
 	case pipeline.DecTTL:
-		return w.decTTL()
+		return w.decTTL(a)
 	case pipeline.Exit:
 		w.exit = true
 	default:
@@ -239,7 +239,7 @@ func (w *walker) resume() { w.exit = w.at.Failed != "" || !w.walk.Understood() }
 
 // decTTL says whether the list goes on: a packet whose TTL runs out goes to the
 // controller, and the list ends (compose_dec_ttl).
-func (w *walker) decTTL() bool {
+func (w *walker) decTTL(a pipeline.Action) bool {
 	p := w.packet
 	if !p.isIP() {
 		return true
@@ -247,6 +247,10 @@ func (w *walker) decTTL() bool {
 	if ttl := p.fields[pipeline.NWTTL].Lo; ttl > 1 {
 		p.fields[pipeline.NWTTL] = pipeline.Value{Lo: ttl - 1}
 		return true
+	}
+	if a.Text == "dec_ttl()" {
+		w.say("its TTL runs out, and no controller is told")
+		return false
 	}
 	w.event(TTL, "dec_ttl")
 	return false
