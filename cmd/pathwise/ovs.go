@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/bundle"
 	"pathwise.dev/pathwise/internal/explain/pipeline/graph"
 	"pathwise.dev/pathwise/internal/explain/pipeline/survey"
 	"pathwise.dev/pathwise/internal/measure/report"
@@ -114,7 +114,7 @@ func (e env) readNamed(ctx context.Context, name string, names *pipeline.Names) 
 	case strings.ContainsRune(name, '/') && !strings.Contains(name, ":"):
 		return nil, fmt.Errorf("read flows: %w", err)
 	default:
-		err = dumpFlows(ctx, p, name)
+		err = bundle.Bridge(name).Read(ctx, p)
 	}
 	if err != nil {
 		return nil, err
@@ -137,28 +137,6 @@ func readFlows(p *pipeline.Pipeline, name string) error {
 	}
 	defer f.Close()
 	return p.Read(f)
-}
-
-// dumpFlows asks a bridge for its groups and flows, in whichever version of OpenFlow it
-// allows: 1.0 knows no groups, and has a flow with goto_table as one with resubmit.
-func dumpFlows(ctx context.Context, p *pipeline.Pipeline, bridge string) error {
-	const versions = "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15"
-	for _, dump := range []string{"dump-groups", "dump-flows"} {
-		var said strings.Builder
-		cmd := exec.CommandContext(ctx, "ovs-ofctl", "-O", versions, "--no-names", dump, bridge)
-		cmd.Stderr = &said
-		out, err := cmd.Output()
-		switch {
-		case err != nil && said.Len() > 0:
-			return fmt.Errorf("read flows of bridge %s: %s", bridge, strings.TrimSpace(said.String()))
-		case err != nil:
-			return fmt.Errorf("read flows of bridge %s: %w: expected a file of flows, or a bridge of this machine", bridge, err)
-		}
-		if err := p.Read(strings.NewReader(string(out))); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // printSurvey writes the survey as text.

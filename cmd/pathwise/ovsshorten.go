@@ -1,15 +1,20 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/bundle"
 	"pathwise.dev/pathwise/internal/explain/pipeline/reduction"
 	"pathwise.dev/pathwise/internal/measure/report"
 )
@@ -20,12 +25,23 @@ const (
 	revertFormat = "revert"
 )
 
+// shortening is a command line of ovs shorten.
+type shortening struct {
+	format  string
+	assume  []string
+	packets int
+	seed    uint64
+	// fold has lookups saved too, at so many more flows and masks.
+	fold   bool
+	growth int
+	// apply has the bridge changed, and the way back kept in a file; revert is the file of
+	// an earlier change to be taken back.
+	apply        bool
+	keep, revert string
+}
+
 func ovsShortenCommand(e env) *cobra.Command {
-	var format string
-	var assume []string
-	var packets, growth int
-	var fold bool
-	var seed uint64
+	var s shortening
 	formats := append(listFormats(), applyFormat, revertFormat)
 	cmd := &cobra.Command{
 		Use:   "shorten FILE|BRIDGE",
@@ -42,9 +58,14 @@ that send packets into another table do at once what that would do, as long as n
 flows nor masks become more, or no more than --growth of each. A lookup tries each mask
 of its table. The controller that wrote the pipeline will not know it again.
 
-Nothing is changed on a switch. With -o apply, the lines that "ovs-ofctl --bundle
-add-flows" takes to change the flows are printed, with -o revert those that change them
-back.
+Nothing is changed on a switch but with --apply. It reads the bridge's flows once more,
+wants them to be those that the proof is about, writes the way back to a file, and has the
+bridge change all flows at once or none (a bundle of OpenFlow 1.4). --revert takes that
+back. A controller that owns the flows may undo either: the flows are read again
+afterwards, and what is not as it should be is an error.
+
+With -o apply, the lines that "ovs-ofctl --bundle add-flows" takes to change the flows are
+printed, with -o revert those that change them back.
 
 What the steps take for granted is listed. More is found with --assume:
   zone-private=Z  nobody but these flows commits connections in zone Z; zone 0 of the
@@ -57,47 +78,108 @@ your traffic. FILE and BRIDGE are those of "pathwise ovs show".`,
 		Example: `  pathwise ovs shorten br-int
   pathwise ovs shorten flows.txt --assume zone-private=0
   pathwise ovs shorten flows.txt --fold --growth 20
-  pathwise ovs shorten br0 -o revert
+  pathwise ovs shorten br0 --apply
+  pathwise ovs shorten br0 --revert br0.revert
   pathwise ovs shorten br0 -o apply | ovs-ofctl -O OpenFlow14 --bundle add-flows br0 -`,
 		Args: exactArgs("FILE|BRIDGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, formats...); err != nil {
+			if err := checkFormat(s.format, formats...); err != nil {
 				return err
 			}
-			o := reduction.Options{Packets: packets, Random: rand.New(rand.NewPCG(seed, seed))}
-			if err := checkPackets(packets, 1); err != nil {
+			if err := checkPackets(s.packets, 1); err != nil {
 				return err
 			}
-			if growth < 0 || growth > 0 && !fold {
-				return usageError{fmt.Errorf("--growth=%d: expected a number from 0, with --fold", growth)}
-			}
-			o.Fold, o.Growth = fold, growth
-			if err := readAssumptions(&o, assume); err != nil {
+			if err := s.check(args[0]); err != nil {
 				return usageError{err}
 			}
-			p, err := e.readPipeline(cmd.Context(), args[0])
-			if err != nil {
-				return err
+			if s.revert != "" {
+				return e.revert(cmd.Context(), bundle.Bridge(args[0]), s.revert)
 			}
-			r := reduction.Of(p, o)
-			switch format {
-			case report.JSON:
-				return writeJSON(e.stdout, r)
-			case applyFormat:
-				return printLines(e.stdout, r.Apply)
-			case revertFormat:
-				return printLines(e.stdout, r.Revert)
-			}
-			return printReduction(e.stdout, r, e.listOptions(format))
+			return e.shorten(cmd.Context(), args[0], s)
 		},
 	}
-	formatFlag(cmd, &format, formats...)
-	cmd.Flags().StringArrayVar(&assume, "assume", nil, "take for granted: zone-private=Z or drop-lookups (repeatable)")
-	cmd.Flags().BoolVar(&fold, "fold", false, "save lookups too, by doing in one table what another does")
-	cmd.Flags().IntVar(&growth, "growth", 0, "with --fold: how many more flows, and masks, there may be after a step")
-	cmd.Flags().IntVar(&packets, "packets", 1000, "how many packets to make")
-	cmd.Flags().Uint64Var(&seed, "seed", 1, "which packets: the same seed makes the same ones")
+	formatFlag(cmd, &s.format, formats...)
+	cmd.Flags().StringArrayVar(&s.assume, "assume", nil, "take for granted: zone-private=Z or drop-lookups (repeatable)")
+	cmd.Flags().BoolVar(&s.fold, "fold", false, "save lookups too, by doing in one table what another does")
+	cmd.Flags().IntVar(&s.growth, "growth", 0, "with --fold: how many more flows, and masks, there may be after a step")
+	cmd.Flags().IntVar(&s.packets, "packets", 1000, "how many packets to make")
+	cmd.Flags().Uint64Var(&s.seed, "seed", 1, "which packets: the same seed makes the same ones")
+	cmd.Flags().BoolVar(&s.apply, "apply", false, "change the bridge's flows, all at once")
+	cmd.Flags().StringVar(&s.keep, "keep", "", "the file for the way back of --apply (default BRIDGE.revert)")
+	cmd.Flags().StringVar(&s.revert, "revert", "", "take back what --apply did, by the file that it kept")
 	return cmd
+}
+
+// check wants flags that make sense together, for a pipeline of that name.
+func (s shortening) check(name string) error {
+	switch {
+	case s.growth < 0 || s.growth > 0 && !s.fold:
+		return fmt.Errorf("--growth=%d: expected a number from 0, with --fold", s.growth)
+	case s.apply && s.revert != "":
+		return fmt.Errorf("--apply and --revert: expected one of them")
+	case s.keep != "" && !s.apply:
+		return fmt.Errorf("--keep %s: expected --apply with it", s.keep)
+	case (s.apply || s.revert != "") && (s.format == applyFormat || s.format == revertFormat):
+		return fmt.Errorf("-o %s: expected it without --apply and --revert", s.format)
+	case s.apply || s.revert != "":
+		if _, err := os.Stat(name); err == nil || name == "-" {
+			return fmt.Errorf("%s is a file: expected a bridge to change", name)
+		}
+	}
+	return nil
+}
+
+// shorten shortens a pipeline, and the bridge that it is of where that is asked for.
+func (e env) shorten(ctx context.Context, name string, s shortening) error {
+	o := reduction.Options{Packets: s.packets, Random: rand.New(rand.NewPCG(s.seed, s.seed)), Fold: s.fold,
+		Growth: s.growth}
+	if err := readAssumptions(&o, s.assume); err != nil {
+		return usageError{err}
+	}
+	p, err := e.readPipeline(ctx, name)
+	if err != nil {
+		return err
+	}
+	r := reduction.Of(p, o)
+	applied := ""
+	if s.apply && len(r.Apply) > 0 {
+		applied = cmp.Or(s.keep, filepath.Base(strings.TrimPrefix(name, "unix:"))+".revert")
+		if err := bundle.Bridge(name).Apply(ctx, p, r, applied); err != nil {
+			return err
+		}
+	}
+	switch s.format {
+	case report.JSON:
+		return writeJSON(e.stdout, struct {
+			reduction.Result
+			// WayBack is the file that takes back what was applied.
+			WayBack string `json:"wayBack,omitempty"`
+		}{r, applied})
+	case applyFormat:
+		return printLines(e.stdout, r.Apply)
+	case revertFormat:
+		return printLines(e.stdout, r.Revert)
+	}
+	last := fmt.Sprintf("to change; %d masks, then %d: see -o apply, and -o revert for the way back", r.Masks[0],
+		r.Masks[1])
+	if applied != "" {
+		last = fmt.Sprintf("changed on %s; the way back: pathwise ovs shorten %s --revert %s", name, name, applied)
+	}
+	return printReduction(e.stdout, r, last, e.listOptions(s.format))
+}
+
+// revert takes back an earlier change.
+func (e env) revert(ctx context.Context, b bundle.Bridge, file string) error {
+	done, err := b.Revert(ctx, file)
+	if err != nil {
+		return err
+	}
+	said := "bridge %s has its flows of before %s already\n"
+	if done {
+		said = "bridge %s was changed back by %s\n"
+	}
+	_, err = fmt.Fprintf(e.stdout, said, b, file)
+	return err
 }
 
 // readAssumptions reads what may be taken for granted.
@@ -129,8 +211,8 @@ func printLines(w io.Writer, lines []string) error {
 	return nil
 }
 
-// printReduction writes the result as text.
-func printReduction(w io.Writer, r reduction.Result, o report.Options) error {
+// printReduction writes the result as text; last says what is to become of the flows to change.
+func printReduction(w io.Writer, r reduction.Result, last string, o report.Options) error {
 	if err := report.Lines(w, strings.TrimSuffix(reductionText(r), "\n"), o); err != nil {
 		return err
 	}
@@ -149,8 +231,7 @@ func printReduction(w io.Writer, r reduction.Result, o report.Options) error {
 		return nil
 	}
 	fmt.Fprintln(w)
-	return report.Lines(w, fmt.Sprintf("%s to change; %d masks, then %d: see -o apply, and -o revert for the way back",
-		report.Plural(len(r.Apply), "flow"), r.Masks[0], r.Masks[1]), o)
+	return report.Lines(w, fmt.Sprintf("%s %s", report.Plural(len(r.Apply), "flow"), last), o)
 }
 
 // reductionText is the steps, what they rest on, and what was not done.

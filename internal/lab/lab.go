@@ -32,7 +32,7 @@ type Options struct {
 	// CNIPath lists the directories of CNI plugins.
 	CNIPath []string
 	// Timeout bounds each CNI call and the wait for daemons; 0 means 20 s, and
-	// GuestTimeout where a host is a virtual machine.
+	// GuestTimeout in a guest or where a host is a virtual machine.
 	Timeout time.Duration
 	// Owned ties the lab to this process: another one does not remove it
 	// while this one lives.
@@ -49,6 +49,9 @@ type Options struct {
 
 // fill returns the options with defaults where they say nothing.
 func (o Options) fill() Options {
+	if o.Timeout == 0 && os.Getenv(GuestVariable) != "" {
+		o.Timeout = GuestTimeout
+	}
 	if o.Timeout == 0 {
 		o.Timeout = 20 * time.Second
 	}
@@ -275,6 +278,15 @@ func (l *Lab) Launch(ctx context.Context, host int, r oci.Runtime) (oci.Launch, 
 
 // Clock implements workload.Clocked.
 func (l *Lab) Clock(pod topo.Pod) time.Duration { return l.at(pod.Netns).ahead() }
+
+// Forget implements workload.Forgetful.
+func (l *Lab) Forget(ctx context.Context) (bool, error) {
+	d := l.own.nets[0].plug.Datapath
+	if d == nil {
+		return false, nil
+	}
+	return true, d.Forget(ctx)
+}
 
 // Counters reads those of a device of the lab.
 func (l *Lab) Counters(d network.Device) (Counters, error) { return l.at(d.Netns).count(d) }

@@ -17,6 +17,10 @@ import (
 // their processors may be programs, on which a daemon of 75 MB takes its time.
 const GuestTimeout = 2 * time.Minute
 
+// GuestVariable is in the environment of everything that runs in a guest kernel, where
+// package guest's first process has it from the kernel's command line.
+const GuestVariable = "PATHWISE_GUEST"
+
 // Hypervisor gives a lab virtual machines.
 type Hypervisor interface {
 	// Label is the machines' kernel, such as uml-6.1.176.

@@ -53,6 +53,9 @@ const (
 	StartupNetwork = "startup_network"
 	CPUPerGB       = "cpu_per_gb"
 	CPUPerKop      = "cpu_per_kop"
+	LatencyFirst   = "latency_first"
+	Passes         = "passes"
+	CPUPerPacket   = "cpu_per_packet"
 	// CPUCores and SoftIRQShare are of the CPU time that every trial carries;
 	// see Trial.Figure.
 	CPUCores     = "cpu_cores"
@@ -70,6 +73,7 @@ func Metrics() []Metric {
 		{LatencyMean, "s", Lower, Performance, "mean of the same"},
 		{LatencyIdle, "s", Lower, Performance, "median round trip on the path before it is loaded"},
 		{LatencyLoaded, "s", Lower, Performance, "median round trip alongside streams that fill the path both ways"},
+		{LatencyFirst, "s", Lower, Performance, "median round trip of the first packets of a flow, which the network's datapath had forgotten"},
 		{LatencyGrowth, "ratio", Lower, Performance, "latency_loaded over latency_idle"},
 		{ThroughputDown, "bit/s", Higher, Performance, "payload that clients got from servers while both sent, all pairs together"},
 		{ThroughputUp, "bit/s", Higher, Performance, "payload that servers got from clients while both sent, all pairs together"},
@@ -81,6 +85,8 @@ func Metrics() []Metric {
 		{Errors, "1", Lower, Robustness, "operations that began in the window and failed: refused, reset, timed out or answered wrongly, all pairs together"},
 		{CPUPerGB, "CPU-s/GB", Lower, Cost, "CPU time of the whole machine per 10^9 bytes of payload, idle baseline subtracted"},
 		{CPUPerKop, "CPU-s/1000", Lower, Cost, "CPU time of the whole machine per 1000 operations, idle baseline subtracted"},
+		{CPUPerPacket, "CPU-s", Lower, Cost, "CPU time of the whole machine per packet that Open vSwitch's datapaths took in, idle baseline subtracted"},
+		{Passes, "1", Lower, Cost, "passes through Open vSwitch's datapath that a packet took: 1, and one more each time it was recirculated, as to be tracked"},
 	}
 }
 

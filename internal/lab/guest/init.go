@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/network"
 )
 
@@ -22,7 +23,7 @@ const InitArgument = "guest-init"
 
 // orderVariable says where the guest's directory is: a type of file system, a
 // comma, and what to mount.
-const orderVariable = "PATHWISE_GUEST"
+const orderVariable = lab.GuestVariable
 
 // Inside reports whether this process is the first one of a guest.
 func Inside() bool { return os.Getpid() == 1 && os.Getenv(orderVariable) != "" }

@@ -291,6 +291,9 @@ type Plug struct {
 	Publish bool
 	// Crossing lists the devices over which traffic between hosts must pass.
 	Crossing []Device
+	// Datapath is what forwards the network's packets by flows that it caches, where it
+	// can be asked; nil otherwise.
+	Datapath Datapath
 	// Delete: CNI DEL must run when the lab goes down, as the plugins may keep
 	// state outside the lab (configurations that a user brings).
 	Delete bool

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -56,6 +57,10 @@ type meter struct {
 	devices      []device
 	begin, end   cost.Snapshot
 	before, then []counters
+	// datapath is the network's, if it counts its packets; passed is what it had counted at
+	// the beginning, and then what it counted in the window.
+	datapath network.Datapath
+	passed   network.Passed
 	// lens looks inside the window; nil: nobody does.
 	lens *lens
 	err  error
@@ -72,6 +77,7 @@ type counters struct{ bytes, packets uint64 }
 // Begin implements workload.Meter.
 func (m *meter) Begin() {
 	m.before = m.count()
+	m.passed = m.pass()
 	if m.lens != nil {
 		m.lens.begin()
 	}
@@ -85,12 +91,25 @@ func (m *meter) End() {
 		m.lens.end()
 	}
 	m.then = m.count()
+	now := m.pass()
+	m.passed = network.Passed{Packets: now.Packets - m.passed.Packets, Passes: now.Passes - m.passed.Passes}
 }
 
 func (m *meter) cpu() cost.Snapshot {
 	s, err := cost.Read()
 	m.err = errors.Join(m.err, err)
 	return s
+}
+
+// pass is what the network's datapath has counted so far. The daemon answers as fast as the
+// machine lets it, and no context ends here: the program that asks has a limit of its own.
+func (m *meter) pass() network.Passed {
+	if m.datapath == nil {
+		return network.Passed{}
+	}
+	p, err := m.datapath.Count(context.Background())
+	m.err = errors.Join(m.err, err)
+	return p
 }
 
 func (m *meter) count() []counters {

@@ -114,7 +114,7 @@ func (r *runner) window(ctx context.Context, l *lab.Lab, cell experiment.Planned
 	}
 	w := r.Workloads[cell.Workload]
 	t.Warnings = append(t.Warnings, podGates(l, b, r.Networks[cell.Network].Info(), cell.Scenario.Wire())...)
-	m := &meter{devices: watch(l, b, cell.Scenario)}
+	m := &meter{devices: watch(l, b, cell.Scenario), datapath: l.Plug().Datapath}
 	if r.Explain != nil {
 		v, err := newLens(l, b, cell.Window.Duration)
 		if err != nil {
@@ -178,6 +178,9 @@ func (r *runner) figures(cell experiment.Planned, m *meter, out workload.Outcome
 	}
 	if out.Operations > 0 {
 		t.Metrics[sample.CPUPerKop] = cpu.Busy() / (out.Operations / 1e3)
+	}
+	if n := float64(m.passed.Packets); n > 0 {
+		t.Metrics[sample.Passes], t.Metrics[sample.CPUPerPacket] = float64(m.passed.Passes)/n, cpu.Busy()/n
 	}
 	t.Warnings = append(t.Warnings, cpuGates(raw, window, out)...)
 	if r.disturbed > otherWork {

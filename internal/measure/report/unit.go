@@ -38,6 +38,8 @@ func scaleFor(unit string, top float64) scale {
 			return scale{unit, 1}
 		}
 		return step(scale{"s", 1}, scale{"ms", 1e-3}, scale{"us", 1e-6}, scale{"ns", 1e-9})
+	case "CPU-s":
+		return step(scale{unit, 1}, scale{"CPU-ms", 1e-3}, scale{"CPU-us", 1e-6})
 	case "ratio":
 		return scale{"%", 0.01}
 	}

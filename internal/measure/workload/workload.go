@@ -166,6 +166,21 @@ type Ground interface {
 	Launch(ctx context.Context, host int, r oci.Runtime) (oci.Launch, error)
 }
 
+// Forgetful is a Ground whose network may cache flows.
+type Forgetful interface {
+	// Forget has the network forget the flows that it caches; false where it caches none.
+	Forget(ctx context.Context) (bool, error)
+}
+
+// Forget has the ground's network forget the flows that it caches; false where it caches
+// none.
+func Forget(ctx context.Context, g Ground) (bool, error) {
+	if f, ok := g.(Forgetful); ok {
+		return f.Forget(ctx)
+	}
+	return false, nil
+}
+
 // Outcome is what a workload measured.
 type Outcome struct {
 	Metrics map[string]float64

@@ -6,9 +6,9 @@ import (
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
 
-// changes are the lines that make one pipeline of another, for ovs-ofctl --bundle add-flows:
+// Changes are the lines that make one pipeline of another, for ovs-ofctl --bundle add-flows:
 // all of them or none is done.
-func changes(from, to *pipeline.Pipeline) []string {
+func Changes(from, to *pipeline.Pipeline) []string {
 	name := func(p *pipeline.Pipeline, f *pipeline.Flow) string {
 		return fmt.Sprintf("table=%s,%s", p.Names.FormatTable(f.Table), p.PrintMatch(f))
 	}

@@ -110,7 +110,7 @@ func Of(p *pipeline.Pipeline, o Options) Result {
 	}
 	r.result.After, r.result.Classes = r.sample.cost(r.now), r.sample.classes(p, r.now)
 	r.result.Pipeline, r.result.Masks = r.now, [2]int{Masks(p), Masks(r.now)}
-	r.result.Apply, r.result.Revert = changes(p, r.now), changes(r.now, p)
+	r.result.Apply, r.result.Revert = Changes(p, r.now), Changes(r.now, p)
 	if len(r.result.Steps) > 0 {
 		r.result.Assumptions = r.assumptions()
 	}

@@ -71,7 +71,11 @@ func (b bridge) Build(ctx context.Context, site network.Site) (network.Plug, err
 		plug.Publish, plug.Crossing = true, network.Uplinks(site)
 	}
 	for _, h := range site.Hosts {
-		list, err := conflist.List(b.Info().Name, b.plugins(site, h, network.Firewall(ctx, site, h.Netns))...)
+		rules, err := network.Firewall(ctx, site, h.Netns)
+		if err != nil {
+			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
+		}
+		list, err := conflist.List(b.Info().Name, b.plugins(site, h, rules)...)
 		if err != nil {
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}

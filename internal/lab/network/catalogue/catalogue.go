@@ -83,6 +83,7 @@ func All() []network.Network {
 		openshift.New(openshift.Shortcut3, openshift.OneTenant),
 		openshift.New(openshift.Untracked, openshift.OneTenant),
 		openshift.New(openshift.Shortcut3Untracked, openshift.OneTenant),
+		openshift.New(openshift.Shortened, openshift.OneTenant),
 		ovn.New(),
 		weave.New(),
 	}

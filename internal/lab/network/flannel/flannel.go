@@ -200,11 +200,14 @@ func (f flannel) conflist(site network.Site, h topo.Host) (json.RawMessage, erro
 // where the kernel has it: with iptables, flannel reads all of them back every
 // five seconds, which is load on the machine while something else is measured.
 // There is one configuration for all hosts, and what each kernel takes is iptables'.
-func (s *startup) config(ctx context.Context) string {
+func (s *startup) config(ctx context.Context) (string, error) {
 	rules := network.IPTables
 	if s.site.Everywhere == nil {
-		rules = network.Firewall(ctx, s.site, s.site.Underlay)
+		var err error
+		if rules, err = network.Firewall(ctx, s.site, s.site.Underlay); err != nil {
+			return "", err
+		}
 	}
 	return fmt.Sprintf(`{"Network":%q,"SubnetLen":%d,"EnableNFTables":%t,"Backend":{"Type":%q}}`,
-		s.site.Pods.Masked(), s.site.Hosts[0].Pods.Bits(), rules == network.NFTables, s.backend)
+		s.site.Pods.Masked(), s.site.Hosts[0].Pods.Bits(), rules == network.NFTables, s.backend), nil
 }

@@ -57,7 +57,11 @@ func (s *startup) configure(ctx context.Context) error {
 	if err := network.Poll(ctx, 2*time.Millisecond, s.listening); err != nil {
 		return err
 	}
-	if _, err := s.etcdctl(ctx, "put", path.Join(etcdPrefix, "config"), s.config(ctx)); err != nil {
+	config, err := s.config(ctx)
+	if err == nil {
+		_, err = s.etcdctl(ctx, "put", path.Join(etcdPrefix, "config"), config)
+	}
+	if err != nil {
 		return fmt.Errorf("configure flannel: %w", err)
 	}
 	return nil

@@ -87,13 +87,15 @@ func (s sdn) Build(ctx context.Context, site network.Site) (network.Plug, error)
 	if err := f.PrepareTunnels(); err != nil {
 		return plug, err
 	}
+	plug.Datapath = f
 	plug.Crossing, plug.Notes = f.Crossed("vxlan", udpPort), []string{f.Note()}
-	plug.Ready = func(ctx context.Context) error { return s.ready(ctx, site, f) }
+	w := &writer{Fabric: f, pipeline: s.pipeline, rules: map[int][]string{}}
+	plug.Ready = func(ctx context.Context) error { return s.ready(ctx, site, w) }
 	plug.Conflist = func(ctx context.Context, pod topo.Pod) (json.RawMessage,
 		error) {
 		return s.conflist(ctx, site, f, pod)
 	}
-	plug.Attached = func(ctx context.Context, pod topo.Pod, a topo.Attachment) error { return s.attached(ctx, f, pod, a) }
+	plug.Attached = func(ctx context.Context, pod topo.Pod, a topo.Attachment) error { return s.attached(ctx, w, pod, a) }
 	return plug, nil
 }
 
@@ -114,7 +116,7 @@ func (s sdn) conflist(ctx context.Context, site network.Site, f *ovs.Fabric, pod
 // gateway is the node's own address among its pods'.
 func gateway(h topo.Host) netip.Addr { return h.Pods.Masked().Addr().Next() }
 
-func (s sdn) ready(ctx context.Context, site network.Site, f *ovs.Fabric) error {
+func (s sdn) ready(ctx context.Context, site network.Site, f *writer) error {
 	if err := f.RaiseTunnels(ctx); err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func (s sdn) ready(ctx context.Context, site network.Site, f *ovs.Fabric) error 
 		if err != nil {
 			return err
 		}
-		if err := join(ctx, site, f, h); err != nil {
+		if err := join(ctx, site, f.Fabric, h); err != nil {
 			return err
 		}
 		var self node
@@ -140,7 +142,7 @@ func (s sdn) ready(ctx context.Context, site network.Site, f *ovs.Fabric) error 
 				peers = append(peers, n)
 			}
 		}
-		return f.AddFlows(ctx, h, bridge, "node", s.pipeline.nodeRules(site.Pods, services(), self, peers))
+		return f.add(ctx, h, "node", s.pipeline.nodeRules(site.Pods, services(), self, peers))
 	})
 }
 
@@ -163,7 +165,7 @@ func join(ctx context.Context, site network.Site, f *ovs.Fabric, h topo.Host) er
 
 // attached does for a pod what OpenShift's node does: the rules by which its
 // packets pass.
-func (s sdn) attached(ctx context.Context, f *ovs.Fabric, pod topo.Pod, a topo.Attachment) error {
+func (s sdn) attached(ctx context.Context, f *writer, pod topo.Pod, a topo.Attachment) error {
 	if err := f.Attached(ctx, pod, a); err != nil {
 		return err
 	}
@@ -171,5 +173,5 @@ func (s sdn) attached(ctx context.Context, f *ovs.Fabric, pod topo.Pod, a topo.A
 	if err != nil {
 		return err
 	}
-	return f.AddFlows(ctx, h, bridge, "pod-"+pod.Name, podRules(endpoint{a.Addr, a.MAC, port, s.tenants(pod.Name)}))
+	return f.add(ctx, h, "pod-"+pod.Name, podRules(endpoint{a.Addr, a.MAC, port, s.tenants(pod.Name)}))
 }

@@ -68,7 +68,15 @@ func pod(t *testing.T, l *lab.Lab, name string) topo.Pod {
 // TestTenants: pods reach those of their own tenant on any node, none of another,
 // and tenant 0 reaches and is reached by all.
 func TestTenants(t *testing.T) {
-	l := up(t, "t-sdn-tenants", openshift.Whole)
+	for i, p := range []openshift.Pipeline{openshift.Whole, openshift.Shortened} {
+		t.Run(openshift.New(p, tenants).Info().Name, func(t *testing.T) {
+			keptApart(t, up(t, fmt.Sprintf("t-sdn-tenants%d", i), p))
+		})
+	}
+}
+
+func keptApart(t *testing.T, l *lab.Lab) {
+	t.Helper()
 	for _, c := range []struct {
 		from, to string
 		reaches  bool

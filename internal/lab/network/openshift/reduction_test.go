@@ -59,3 +59,53 @@ func TestReduction(t *testing.T) {
 		}
 	}
 }
+
+// fares says what becomes of a packet in a pipeline.
+func fares(t *testing.T, p *pipeline.Pipeline, packet string) string {
+	t.Helper()
+	m, err := p.ReadPacket(packet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range walk.Through(p).Follow(walk.NewPacket(m), walk.Given{All: walk.Answer{State: walk.New}}).Events() {
+		if e.Kind == walk.Output {
+			return e.Text
+		}
+	}
+	return "dropped"
+}
+
+// TestCutsAreNotProposed: what the second and the third cut of Busch and Kammerer (2021,
+// section 5.2) leave out, and the pipeline without tracking, shorten never does, whatever it
+// may take for granted: there is a packet that fares otherwise. With the two cuts that is one
+// of a pod with another's address, and one of another tenant's pod.
+func TestCutsAreNotProposed(t *testing.T) {
+	const (
+		own     = "udp,in_port=3,nw_src=10.128.0.2,nw_dst=10.128.0.4"
+		spoofed = "udp,in_port=4,nw_src=10.128.0.2,nw_dst=10.128.0.4"
+		tenant  = "udp,in_port=4,nw_src=10.128.0.3,nw_dst=10.128.0.4"
+	)
+	whole := read(t, hostRules(Whole, 3))
+	for _, o := range []reduction.Options{{}, {Private: []uint16{0}}, {Private: []uint16{0}, DropLookups: true}} {
+		o.Packets, o.Random = 500, rand.New(rand.NewPCG(2, 2))
+		short := reduction.Of(whole, o).Pipeline
+		for packet, want := range map[string]string{own: "output:5", spoofed: "dropped", tenant: "dropped"} {
+			if a, b := fares(t, whole, packet), fares(t, short, packet); a != want || b != want {
+				t.Errorf("%+v: %s: %s, and %s when shortened, want %s", o, packet, a, b, want)
+			}
+		}
+		for _, c := range []Pipeline{Shortcut2, Shortcut3, Untracked} {
+			if d := proof.Of(short, read(t, hostRules(c, 3)), options(false)); d.Verdict != proof.Different {
+				t.Errorf("%+v: the shortened pipeline and cut %d: %s", o, c, d.Verdict)
+			}
+		}
+	}
+	for _, c := range []Pipeline{Shortcut2, Shortcut3} {
+		cut := read(t, hostRules(c, 3))
+		for _, packet := range []string{spoofed, tenant} {
+			if got := fares(t, cut, packet); got != "output:5" {
+				t.Errorf("cut %d: %s: %s", c, packet, got)
+			}
+		}
+	}
+}

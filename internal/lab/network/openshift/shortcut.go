@@ -5,8 +5,9 @@ import (
 	"net/netip"
 )
 
-// Pipeline says which tables packets pass. Those alongside Whole are what Busch and
-// Kammerer (2021, sections 5.2 to 5.4) cut from it to see what its parts cost.
+// Pipeline says which tables packets pass. Those alongside Whole, but for
+// Shortened, are what Busch and Kammerer (2021, sections 5.2 to 5.4) cut from it to see what
+// its parts cost.
 // They cut the way of IP packets between pods; ARP keeps its way, and so does what
 // the node sends and receives itself, without which no pod would be reached.
 type Pipeline int
@@ -30,10 +31,15 @@ const (
 	Untracked
 	// Shortcut3Untracked is Shortcut3 without connection tracking.
 	Shortcut3Untracked
+	// Shortened is what package reduction makes of Whole, with proof, whenever a pod's rules
+	// come to a node's.
+	Shortened
 )
 
 // Isolates reports whether pods of one tenant are kept from those of another.
-func (p Pipeline) Isolates() bool { return p == Whole || p == Shortcut1 || p == Untracked }
+func (p Pipeline) Isolates() bool {
+	return p == Whole || p == Shortcut1 || p == Untracked || p == Shortened
+}
 
 // tracks reports whether connections are tracked.
 func (p Pipeline) tracks() bool { return p != Untracked && p != Shortcut3Untracked }
@@ -44,7 +50,7 @@ func (p Pipeline) routes() bool { return p != Shortcut3 && p != Shortcut3Untrack
 // name of the network; Whole has OpenShift's.
 func (p Pipeline) name() string {
 	return [...]string{"", "openshift-shortcut-1", "openshift-shortcut-2", "openshift-shortcut-3", "openshift-untracked",
-		"openshift-shortcut-3-untracked"}[p]
+		"openshift-shortcut-3-untracked", "openshift-shortened"}[p]
 }
 
 func (p Pipeline) summary() string {
@@ -53,12 +59,13 @@ func (p Pipeline) summary() string {
 		"openshift-sdn, from table 0 to 21: no check of addresses, no tenants (shortcut #2)",
 		"openshift-sdn, from table 0 to 70 or 90: no routing table either (shortcut #3)",
 		"openshift-sdn without connection tracking",
-		"openshift-shortcut-3 without connection tracking"}[p]
+		"openshift-shortcut-3 without connection tracking",
+		"openshift-sdn, its pipeline shortened with proof, as by \"pathwise ovs shorten\""}[p]
 }
 
 // onward is the action by which a packet leaves table 0.
 func (p Pipeline) onward(table int) string {
-	if p == Whole || !p.tracks() {
+	if p == Whole || p == Shortened || !p.tracks() {
 		return fmt.Sprintf("goto_table:%d", table)
 	}
 	return fmt.Sprintf("ct(table=%d)", table)
@@ -86,7 +93,7 @@ func (p Pipeline) entryRules(cluster, local netip.Prefix, gw netip.Addr) []strin
 		out = append(out, fmt.Sprintf("table=0,priority=%d,ip%s,actions=%s", priority, match, p.onward(table)))
 	}
 	switch p {
-	case Whole:
+	case Whole, Shortened:
 		// Rule 1 comes before all others of its table, so that each packet is tracked.
 		out = append(out, "table=0,priority=300,ct_state=-trk,ip,actions=ct(table=0)")
 		ip(100, "", 20) // rule 2

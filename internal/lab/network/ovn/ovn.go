@@ -90,6 +90,7 @@ func (o ovn) Build(ctx context.Context, site network.Site) (network.Plug, error)
 			return plug, fmt.Errorf("configure host %s: %w", h.Name, err)
 		}
 	}
+	plug.Datapath = f
 	plug.Crossing, plug.Notes = f.Crossed("genev", udpPort), []string{"OVN " + p.version, f.Note()}
 	plug.Conflist = func(ctx context.Context, pod topo.Pod) (json.RawMessage, error) {
 		return p.conflist(ctx, o.Info().Name, pod)

@@ -280,11 +280,20 @@ func (f *Fabric) Control(ctx context.Context, h topo.Host, args ...string) ([]by
 // AddFlows adds OpenFlow rules to a bridge of the host in one transaction. The
 // file that they are handed over in stays for readers.
 func (f *Fabric) AddFlows(ctx context.Context, h topo.Host, bridge, name string, rules []string) error {
+	return f.flows(ctx, h, "add-flows", bridge, name, rules)
+}
+
+// ReplaceFlows has a bridge of the host have these rules and no others, in one transaction.
+func (f *Fabric) ReplaceFlows(ctx context.Context, h topo.Host, bridge, name string, rules []string) error {
+	return f.flows(ctx, h, "replace-flows", bridge, name, rules)
+}
+
+func (f *Fabric) flows(ctx context.Context, h topo.Host, how, bridge, name string, rules []string) error {
 	file := filepath.Join(f.site.Dir, h.Name+"-"+name+".flows")
 	if err := os.WriteFile(file, []byte(strings.Join(rules, "\n")+"\n"), 0o644); err != nil {
 		return fmt.Errorf("write flows: %w", err)
 	}
-	_, err := f.site.Run(ctx, h.Netns, "ovs-ofctl", "-OOpenFlow14", "--bundle", patience, "add-flows",
+	_, err := f.site.Run(ctx, h.Netns, "ovs-ofctl", "-OOpenFlow14", "--bundle", patience, how,
 		"unix:"+f.management(h, bridge), file)
 	return err
 }

@@ -134,7 +134,7 @@ func (o ovs) Build(ctx context.Context, site network.Site) (network.Plug, error)
 	}
 	plug.Conflist = func(ctx context.Context, pod topo.Pod) (json.RawMessage, error) { return o.conflist(ctx, f, pod) }
 	if len(site.Hosts) > 0 {
-		plug.Notes = []string{f.Note()}
+		plug.Notes, plug.Datapath = []string{f.Note()}, f
 	}
 	plug.Attached = f.Attached
 	if o.kind == AFXDP && len(site.Hosts) > 0 {

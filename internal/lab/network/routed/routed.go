@@ -60,7 +60,11 @@ func masquerade(ctx context.Context, site network.Site, h topo.Host, family stri
 	rule := []string{"nft", fmt.Sprintf("add table %[1]s pathwise; "+
 		"add chain %[1]s pathwise out { type nat hook postrouting priority srcnat; }; "+
 		"add rule %[1]s pathwise out %[1]s saddr %[2]v %[1]s daddr != %[3]v oifname %[4]q masquerade", family, own, all, h.Dev)}
-	if network.Firewall(ctx, site, h.Netns) == network.IPTables {
+	rules, err := network.Firewall(ctx, site, h.Netns)
+	if err != nil {
+		return fmt.Errorf("masquerade pods: %w", err)
+	}
+	if rules == network.IPTables {
 		// Without nftables in the kernel, iptables is only of use as it was before.
 		rule = []string{family + "tables-legacy", "-w", "-t", "nat", "-A", "POSTROUTING",
 			"-s", own.String(), "!", "-d", all.String(), "-o", h.Dev, "-j", "MASQUERADE"}

@@ -79,7 +79,7 @@ func (w fastdp) Build(ctx context.Context, site network.Site) (network.Plug, err
 	}
 	plug.Crossing = f.Crossed("vxlan", port)
 	if len(site.Hosts) > 0 {
-		plug.Notes = []string{f.Note()}
+		plug.Notes, plug.Datapath = []string{f.Note()}, f
 	}
 	plug.Ready = func(ctx context.Context) error {
 		return f.Each(func(h topo.Host) error {

@@ -11,6 +11,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab/oci"
 	"pathwise.dev/pathwise/internal/measure/workload"
 	"pathwise.dev/pathwise/internal/measure/workload/bulk"
+	"pathwise.dev/pathwise/internal/measure/workload/first"
 	"pathwise.dev/pathwise/internal/measure/workload/http"
 	"pathwise.dev/pathwise/internal/measure/workload/iperf3"
 	"pathwise.dev/pathwise/internal/measure/workload/loaded"
@@ -45,6 +46,7 @@ func All(o Options) []workload.Workload {
 		request.Requests{Self: o.Self, Proto: workload.UDP},
 		bulk.Stream{Self: o.Self, Proto: workload.TCP},
 		bulk.Stream{Self: o.Self, Proto: workload.UDP},
+		first.Packet{},
 		http.Access{Self: o.Self},
 		http.Access{Self: o.Self, Close: true},
 		loaded.Latency{Self: o.Self},

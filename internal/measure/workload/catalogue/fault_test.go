@@ -13,8 +13,8 @@ import (
 	"pathwise.dev/pathwise/internal/sample"
 )
 
-// serverless lists the workloads that have no server in the pair's pod.
-func serverless() []string { return []string{"startup"} }
+// serverless lists the workloads that run no server in the pair's pod.
+func serverless() []string { return []string{"startup", "first-packet"} }
 
 // faultTimeout is when a run hangs: long after every patience of the workloads.
 const faultTimeout = 45 * time.Second
