@@ -17,9 +17,9 @@ import (
 // their processors may be programs, on which a daemon of 75 MB takes its time.
 const GuestTimeout = 2 * time.Minute
 
-// GuestVariable is in the environment of everything that runs in a guest kernel, where
-// package guest's first process has it from the kernel's command line.
-const GuestVariable = "PATHWISE_GUEST"
+// GuestVariable is in the environment of what runs in a guest: package guest's first process
+// gives it to the command.
+const GuestVariable = "PATHWISE_IN_GUEST"
 
 // Hypervisor gives a lab virtual machines.
 type Hypervisor interface {

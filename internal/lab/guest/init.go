@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,7 +24,7 @@ const InitArgument = "guest-init"
 
 // orderVariable says where the guest's directory is: a type of file system, a
 // comma, and what to mount.
-const orderVariable = lab.GuestVariable
+const orderVariable = "PATHWISE_GUEST"
 
 // Inside reports whether this process is the first one of a guest.
 func Inside() bool { return os.Getpid() == 1 && os.Getenv(orderVariable) != "" }
@@ -275,7 +276,7 @@ func (o order) command() error {
 		fds[i] = files[i].Fd()
 	}
 	pid, err := syscall.ForkExec(path, o.Argv,
-		&syscall.ProcAttr{Env: o.Env, Files: fds, Sys: &syscall.SysProcAttr{Setsid: true}})
+		&syscall.ProcAttr{Env: append(slices.Clone(o.Env), lab.GuestVariable+"=1"), Files: fds, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", o.Argv[0], err)
 	}
