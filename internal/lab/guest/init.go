@@ -275,8 +275,8 @@ func (o order) command() error {
 		defer files[i].Close()
 		fds[i] = files[i].Fd()
 	}
-	pid, err := syscall.ForkExec(path, o.Argv,
-		&syscall.ProcAttr{Env: append(slices.Clone(o.Env), lab.GuestVariable+"=1"), Files: fds, Sys: &syscall.SysProcAttr{Setsid: true}})
+	pid, err := syscall.ForkExec(path, o.Argv, &syscall.ProcAttr{Env: append(slices.Clone(o.Env), lab.GuestVariable+"=1"),
+		Files: fds, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", o.Argv[0], err)
 	}

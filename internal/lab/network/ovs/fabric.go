@@ -200,9 +200,10 @@ func ServeDB(ctx context.Context, site network.Site, d network.Daemon, path, nam
 	return site.Start(ctx, d)
 }
 
-// AwaitDB waits until a database server takes connections at "unix:FILE".
+// AwaitDB waits until a database server takes connections at "unix:FILE". On a busy machine
+// one whose processor is a program (QEMU without KVM) takes over 10 s to begin.
 func AwaitDB(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	err := network.Poll(ctx, time.Millisecond, func() error {
 		conn, err := net.Dial("unix", strings.TrimPrefix(address, "unix:"))
