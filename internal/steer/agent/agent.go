@@ -95,7 +95,10 @@ type Agent struct {
 	recorder  *recorder
 	waker     *kick.Waker
 
-	mu      sync.Mutex // of all below
+	// mu guards all below. It comes before all other locks: those of the types above, of
+	// the Fitter and of data planes. Nothing is waited for while it is held, but for wider
+	// maps to be put in place (Plane.Exchange), and at first for pods to be adopted.
+	mu      sync.Mutex
 	cluster Cluster
 	ring    *ring
 	offered stamp.Keys // as last read

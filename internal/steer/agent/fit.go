@@ -56,10 +56,11 @@ func (p *pair) needs(own [dataplane.Buckets]int, rtoMin time.Duration) route.Fit
 	return fit
 }
 
-// refit has the pod's kernel be fit for where flows are. It reports whether that is under
-// way.
-func (a *Agent) refit(p *pair) bool {
-	return !a.cfg.DryRun && !p.withdrawn && a.fitter.Want(p, p.end(), p.needs(p.wanted(p.assigned), a.cfg.RTOMin))
+// refit has the pod's kernel be fit for where flows are.
+func (a *Agent) refit(p *pair) {
+	if !a.cfg.DryRun && !p.withdrawn {
+		a.fitter.Want(p, p.end(), p.needs(p.wanted(p.assigned), a.cfg.RTOMin))
+	}
 }
 
 // preparing has the pod's kernel be fit for where flows are to be, and still are. It reports

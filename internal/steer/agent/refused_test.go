@@ -25,7 +25,7 @@ func TestRefusedByTheKernel(t *testing.T) {
 		t.Errorf("leads to %d, to be tried again %v after the fault; told %+v", p.direct, steady-now.Sub(p.borne), e)
 	}
 	a.fitter.Do(p)
-	if underway := a.refit(p); underway {
+	if a.preparing(p, p.assigned) {
 		t.Error("it is under way again at once")
 	}
 	if parted, _ := a.part(p); !parted || len(p.local.pairs) > 0 {
