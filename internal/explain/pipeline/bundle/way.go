@@ -109,11 +109,11 @@ func unmet(p *pipeline.Pipeline, lines []string) string {
 
 // differ is the first thing in which two readings of a bridge differ; "" if they do not.
 func differ(a, b *pipeline.Pipeline) string {
-	for _, l := range reduction.Changes(a, b) {
-		if gone, ok := strings.CutPrefix(l, cutStrict); ok {
+	if lines := reduction.Changes(a, b); len(lines) > 0 {
+		if gone, ok := strings.CutPrefix(lines[0], cutStrict); ok {
 			return "there is no " + gone
 		}
-		return "there is " + strings.TrimPrefix(l, addLine)
+		return "there is " + strings.TrimPrefix(lines[0], addLine)
 	}
 	known := map[string]bool{}
 	for _, g := range a.Groups {
