@@ -88,7 +88,7 @@ func parseShow(text string) (p network.Passed, err error) {
 			add(&p.Passes, fields[1], "hit:")
 			add(&p.Passes, fields[2], "missed:")
 			seen = true
-		case fields[0] == "RX" && fields[1] != "packets:?": // of ports that count nothing
+		case fields[0] == "RX" && strings.HasPrefix(fields[1], "packets:") && fields[1] != "packets:?": // ?: not counted
 			add(&p.Packets, fields[1], "packets:")
 		}
 	}

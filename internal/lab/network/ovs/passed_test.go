@@ -27,6 +27,9 @@ const show = `system@ovs-system:
     TX packets:0 errors:0 dropped:0 aborted:0 carrier:0
   port 1: ovs0-1
     RX packets:10 errors:0 dropped:0 overruns:0 frame:0
+    TX packets:9 errors:0 dropped:0 aborted:0 carrier:0
+    collisions:0
+    RX bytes:840  TX bytes:750
   port 2: sdn-vxlan0 (vxlan: packet_type=ptap)
     RX packets:? errors:? dropped:? overruns:? frame:?
 `
