@@ -75,6 +75,7 @@ type Limits struct {
 func Of(p *pipeline.Pipeline, packets int, random *rand.Rand) Report {
 	w := walk.Through(p)
 	maker := witness.New(w, random)
+	maker.Deliver()
 	r := Report{Made: packets, Flows: len(p.Flows), Mean: mean(p), Classes: []Class{}}
 	r.Limits.Failed = []string{}
 	reached := map[*pipeline.Flow]bool{}

@@ -3,6 +3,7 @@ package depth_test
 import (
 	"math"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -39,6 +40,23 @@ table=2,priority=1,ip actions=output:2`)
 	}
 	if r.Reached != r.Flows {
 		t.Errorf("%d of %d flows reached", r.Reached, r.Flows)
+	}
+}
+
+// TestOVN: packets between pods and to a service are made for OVN too, whose zones are in
+// registers: what each costs is told.
+func TestOVN(t *testing.T) {
+	text, err := os.ReadFile("../testdata/dumps/ovn.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := of(t, string(text))
+	passes := map[string]int{}
+	for _, c := range r.Classes {
+		passes[c.Name] = max(passes[c.Name], c.Passes)
+	}
+	if passes["a port to a port"] != 3 {
+		t.Errorf("between pods: %d passes, want 3 of %+v", passes["a port to a port"], r.Classes)
 	}
 }
 

@@ -44,6 +44,7 @@ type sample []witness.Case
 
 func newSample(p *pipeline.Pipeline, o Options) sample {
 	m := witness.New(walk.Through(p), o.Random)
+	m.Deliver()
 	out := sample{}
 	for range o.Packets {
 		out = append(out, m.Make())

@@ -7,6 +7,8 @@ package witness
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
@@ -20,9 +22,21 @@ type Maker struct {
 	ports  []pipeline.Value
 	// parts are those of conjunctions, by table and number.
 	parts map[part][][]*pipeline.Flow
-	// wanted are flows that are preferred, near how many tables are before one.
+	// aims are what packets are made for, one of them each; that of a packet is aim, and nil
+	// for none.
+	aims []*aim
+	aim  *aim
+}
+
+// aim is flows that are preferred.
+type aim struct {
 	wanted map[pipeline.Table][]*pipeline.Flow
-	near   map[pipeline.Table]int
+	// near is how many tables are before one of them.
+	near map[pipeline.Table]int
+	// met says of what is seen of a packet whether it fares as is aimed at; spare is how many
+	// more may be followed to find one that does.
+	met   func(e walk.Event) bool
+	spare int
 }
 
 const nowhere = 1 << 20
@@ -52,15 +66,52 @@ func (m *Maker) join(f *pipeline.Flow) bool {
 
 // Prefer has packets most often be made to reach some of the flows.
 func (m *Maker) Prefer(flows map[*pipeline.Flow]bool) {
-	if len(flows) == 0 {
-		return
+	if a := m.aimAt(flows); a != nil {
+		m.aims = []*aim{a}
 	}
-	m.wanted, m.near = map[pipeline.Table][]*pipeline.Flow{}, map[pipeline.Table]int{}
+}
+
+// Deliver has half of the packets most often be made to leave by a port, and a quarter of
+// them to have their destination translated, as those to a service.
+func (m *Maker) Deliver() {
+	leave, translate := map[*pipeline.Flow]bool{}, map[*pipeline.Flow]bool{}
+	for _, f := range m.p.Flows {
+		m.p.Each(f.Actions, func(a pipeline.Action) {
+			leave[f] = leave[f] || a.Kind == pipeline.Output
+			translate[f] = translate[f] || a.Kind == pipeline.CT && strings.HasPrefix(a.Track.NAT, "nat(dst")
+		})
+	}
+	for _, flows := range []map[*pipeline.Flow]bool{leave, translate} {
+		for f, is := range flows {
+			if !is {
+				delete(flows, f)
+			}
+		}
+	}
+	// What can be spent depends on what a packet costs.
+	spare := min(4000, 500+2_000_000/max(1, len(m.p.Flows)))
+	m.aims = []*aim{nil, nil, m.aimAt(leave), m.aimAt(translate)}
+	if a := m.aims[2]; a != nil {
+		a.met, a.spare = func(e walk.Event) bool { return e.Kind == walk.Output }, 500
+	}
+	if a := m.aims[3]; a != nil {
+		a.met, a.spare = func(e walk.Event) bool {
+			return e.Kind == walk.Commit && strings.Contains(e.Text, "nat(dst")
+		}, spare
+	}
+}
+
+// aimAt is an aim at flows, or none.
+func (m *Maker) aimAt(flows map[*pipeline.Flow]bool) *aim {
+	if len(flows) == 0 {
+		return nil
+	}
+	out := &aim{wanted: map[pipeline.Table][]*pipeline.Flow{}, near: map[pipeline.Table]int{}}
 	from := map[pipeline.Table]map[pipeline.Table]bool{}
 	for _, f := range m.p.Flows {
 		if flows[f] {
-			m.wanted[f.Table] = append(m.wanted[f.Table], f)
-			m.near[f.Table] = 0
+			out.wanted[f.Table] = append(out.wanted[f.Table], f)
+			out.near[f.Table] = 0
 		}
 		ways, _ := m.p.Jumps(f.Actions, f.Table)
 		for _, j := range ways {
@@ -74,16 +125,17 @@ func (m *Maker) Prefer(flows map[*pipeline.Flow]bool) {
 		changed = false
 		for to, tables := range from {
 			for t := range tables {
-				if d := m.distance(to) + 1; d < m.distance(t) {
-					m.near[t], changed = d, true
+				if d := out.distance(to) + 1; d < out.distance(t) {
+					out.near[t], changed = d, true
 				}
 			}
 		}
 	}
+	return out
 }
 
-func (m *Maker) distance(t pipeline.Table) int {
-	if d, ok := m.near[t]; ok {
+func (a *aim) distance(t pipeline.Table) int {
+	if d, ok := a.near[t]; ok {
 		return d
 	}
 	return nowhere
@@ -94,7 +146,7 @@ func (m *Maker) reach(f *pipeline.Flow) int {
 	best := nowhere
 	ways, _ := m.p.Jumps(f.Actions, f.Table)
 	for _, j := range ways {
-		best = min(best, m.distance(j.To))
+		best = min(best, m.aim.distance(j.To))
 	}
 	return best
 }
@@ -125,7 +177,9 @@ func New(p *walk.Pipeline, random *rand.Rand) *Maker {
 			m.tables[f.Table] = append(m.tables[f.Table], k)
 		}
 		k.flows = append(k.flows, f)
-		k.values[values(f.Match, nil)] = f
+		if v := values(f.Match, nil); k.values[v] == nil || k.values[v].Priority <= f.Priority {
+			k.values[v] = f
+		}
 		if t := f.Match.Get(pipeline.InPort); !t.Mask.IsZero() && !seen[t.Value] {
 			seen[t.Value] = true
 			m.ports = append(m.ports, t.Value)
@@ -170,6 +224,22 @@ type Case struct {
 
 // Make makes one packet that may reach flows that few have reached so far.
 func (m *Maker) Make() Case {
+	if m.aim = nil; len(m.aims) > 0 {
+		m.aim = m.aims[m.random.IntN(len(m.aims))]
+	}
+	for {
+		c := m.one()
+		if m.aim == nil || m.aim.spare == 0 {
+			return c
+		}
+		if m.aim.spare--; slices.ContainsFunc(m.p.Follow(walk.NewPacket(c.Packet), c.Oracle()).Events(), m.aim.met) {
+			return c
+		}
+	}
+}
+
+// one makes one packet for the aim.
+func (m *Maker) one() Case {
 	t := &thread{Maker: m, packet: map[pipeline.Base]*word{}, known: map[int]pipeline.Term{},
 		larger: m.random.IntN(2) == 1}
 	t.budget = 400
