@@ -102,7 +102,7 @@ func (m *meter) cpu() cost.Snapshot {
 }
 
 // pass is what the network's datapath has counted so far. The daemon answers as fast as the
-// machine lets it, and no context ends here: the program that asks has a limit of its own.
+// machine lets it, and no context ends here: asking has a limit of its own.
 func (m *meter) pass() network.Passed {
 	if m.datapath == nil {
 		return network.Passed{}
