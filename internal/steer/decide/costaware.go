@@ -26,6 +26,9 @@ func (c CostAware) Step(state State, ev PairEvidence) (State, Decision) {
 	s := newStep(state, c.Params)
 	given := ev
 	s.observe(ev)
+	if ev.Load.level() == 0 {
+		ev.Load = s.Load // in a pause
+	}
 	ev = s.discountOutages(ev)
 	need := s.need(ev)
 	s.observeOps(ev, need)
@@ -78,7 +81,8 @@ func (s *step) demandMet(active PathEvidence, need Need) bool {
 // left out, for a while.
 func (s *step) accumulate(ev PairEvidence, f []figure, need Need) {
 	active, _ := ev.path(ev.Active)
-	if active.Data.Blank || s.Trial.To != "" || ev.Pause || f[0].now <= 0 && need != Throughput || s.stalled(ev) {
+	if active.Data.Blank || s.Trial.To != "" || ev.Pause || f[0].now <= 0 && need != Throughput || s.stalled(ev) ||
+		active.Data.silent() || active.State == Suspect {
 		return
 	}
 	own := s.memory(ev.Active).OpNoise
@@ -137,15 +141,19 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 	if wait := s.dwellLeft(ev.At); wait > 0 && !collapsed && !s.urgent(ev.At, f) {
 		return stay(ev, "%s was chosen a moment ago: stays for %v", ev.Active, wait.Round(time.Millisecond))
 	}
+	var next figure
+	most := 0.0
 	for _, b := range best(f[1:]) {
 		m := s.memory(b.path.Network)
 		if b.path.State != Up || !s.fresh(b.path) || (s.held(m, ev.At) && !collapsed) || !s.carriesDemand(ev, b.path, need) {
 			continue
 		}
 		g := gain(b.mid, f[0].mid)
-		pays := s.pays(ev, g)
+		pays := s.pays(ev, m, g)
 		scored := b.score >= f[0].score || !s.p.Gain.Scored
-		if scored && pays && m.Lead.proved(&s.p.Lead) && (collapsed || s.carriesData(m, ev, need)) {
+		// A path that was left only as it failed for a moment needs no new proof.
+		back := s.Refuge && b.path.Network == s.Fled && m.Proven && m.Measured
+		if scored && pays && (back || m.Lead.proved(&s.p.Lead)) && (collapsed || s.carriesData(m, ev, need)) {
 			return c.switchTo(s, ev, b, f[0], g, collapsed)
 		}
 		up := gain(b.high, f[0].mid)
@@ -155,17 +163,33 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 			}
 			up = g
 		}
-		if s.pays(ev, up) && s.canaryDue(m, ev, f[0].mid) {
-			return s.beginTrial(ev, b, f[0], up, false)
+		if s.pays(ev, m, up) && s.canaryDue(m, ev, f[0].mid) && s.rather(next, b, up, most) {
+			next, most = b, up
 		}
+	}
+	if next.path.Network != "" && !ev.Pause {
+		return s.beginTrial(ev, next, f[0], most, false)
 	}
 	s.Pending = Pending{}
 	return stay(ev, "no path promises more than %s on %s", value(f[0].mid, need), ev.Active)
 }
 
-// pays: over the horizon, the gain exceeds what a switch costs.
-func (s *step) pays(ev PairEvidence, gain float64) bool {
-	return gain > s.p.Gain.Margin && gain*s.p.Gain.Horizon.Seconds() > s.p.Gain.CostWeight*ev.SwitchLoss.upper()
+// rather tells whether a path is to be tried before another one: it may bring more, or as
+// much and was not tried for longer.
+func (s *step) rather(than, b figure, up, most float64) bool {
+	if than.path.Network == "" || up > most*(1+s.p.Gain.Margin) {
+		return true
+	}
+	return up > most/(1+s.p.Gain.Margin) &&
+		s.memory(b.path.Network).NextTrial < s.memory(than.path.Network).NextTrial
+}
+
+// pays: over the horizon, or for as long as the path is expected to stay up where that is
+// less, the gain exceeds what a switch costs, and what the path's failure will.
+func (s *step) pays(ev PairEvidence, m *Memory, gain float64) bool {
+	horizon, lasts := s.p.Gain.Horizon.Seconds(), s.lasts(m, ev.At)
+	cost := s.p.Gain.CostWeight*ev.SwitchLoss.upper() + s.p.Failure.Cost*min(1, horizon/lasts)
+	return gain > s.p.Gain.Margin && gain*min(horizon, lasts) > cost
 }
 
 // canaryDue: the wait since the last canary is over, or the active path has got
@@ -217,8 +241,8 @@ func (s *step) carriesData(m *Memory, ev PairEvidence, need Need) bool {
 
 // dwellLeft is how long the active path must still be kept.
 func (s *step) dwellLeft(at time.Duration) time.Duration {
-	if len(s.Moves) == 0 {
-		return 0
+	if len(s.Moves) == 0 || s.Refuge {
+		return 0 // a path that was not chosen for gain is left for it at any time
 	}
 	d := s.p.Gain.Dwell
 	for _, t := range s.Moves[:len(s.Moves)-1] {

@@ -202,12 +202,22 @@ func TestReturnAfterFailure(t *testing.T) {
 	}
 }
 
-func TestHoldDownDoubles(t *testing.T) {
-	p := usual().Failure
-	for failures, want := range map[int]time.Duration{1: p.HoldDown, 2: 2 * p.HoldDown, 4: 8 * p.HoldDown,
-		30: p.HoldDownMost} {
-		if got := p.holdDown(failures); got != want {
-			t.Errorf("%d failures: %v, want %v", failures, got, want)
+// A path that never failed lasts; one that fails again and again half of its time between
+// failures, or as long as it has been up by now; and what failed long ago is forgotten.
+func TestLasts(t *testing.T) {
+	at := 1000 * time.Second
+	for _, c := range []struct {
+		m    Memory
+		want float64
+	}{
+		{Memory{}, math.Inf(1)},
+		{Memory{Failures: 1, Uptime: 900, FailedAt: at - 5*time.Second, UpSince: at - time.Second}, 450},
+		{Memory{Failures: 9, Uptime: 4, FailedAt: at - 3*time.Second, UpSince: at - 2*time.Second}, 2},
+		{Memory{Failures: 9, Uptime: 4, FailedAt: at - 50*time.Second, UpSince: at - 48*time.Second}, 48},
+		{Memory{Failures: 9, Uptime: 4, FailedAt: at - 11*time.Minute, UpSince: at - 10*time.Minute}, math.Inf(1)},
+	} {
+		if got := in(&State{}).lasts(&c.m, at); got != c.want {
+			t.Errorf("%+v lasts %v s, want %v", c.m, got, c.want)
 		}
 	}
 }

@@ -6,7 +6,8 @@ import "time"
 func DefaultParams() Params {
 	return Params{
 		Failure: FailureParams{
-			SilentSamples: 2, HoldDown: time.Second, HoldDownMost: time.Minute, ForgottenAfter: 10 * time.Minute,
+			SilentSamples: 2, HoldDown: 200 * time.Millisecond, Cost: 0.3, UptimeWeight: 0.5, ForgottenAfter: 10 * time.Minute,
+			ShortOutage: 10 * time.Second, UnansweredAge: 0.15,
 			CanaryForgiven: true, OutageDiscounted: true, ReportedAfter: 2 * time.Second, StaleProbe: 3,
 		},
 		Track: defaultTrack(),
@@ -43,15 +44,15 @@ func defaultMemory() MemoryParams {
 		HealthMost: 2, HealthChange: 0.3, CalmDown: 0.2, CalmUp: 0.005, CalmClip: 2, JitterFloor: 100e-6,
 		OpFirst: 0.1, OpWeight: 0.05, OpClip: 0.5, OpLeast: 0.03, OpMost: 0.5, OpDeviation: 1.25,
 		OwnAfter: 2 * time.Second, OwnMost: 3, OwnFor: time.Hour,
-		ReversalWithin: 30 * time.Second, ReversalMemory: 20 * time.Minute, Thinning: 4,
+		MisledAt: 1.2, ReversalWithin: 30 * time.Second, ReversalMemory: 20 * time.Minute, Thinning: 4,
 	}
 }
 
 func defaultEstimate() EstimateParams {
 	return EstimateParams{
 		Timeout: 0.2, JitterWeight: 4, Unknown: 2, PriorLow: 0.9, PriorHigh: 1.1, Headroom: 1.1,
-		Ageing: 30, Recovery: 3, LossWeight: 10,
-		InflatedAt: 2, InflatedGives: 0.5, InflatedAfter: time.Second, DiscountMost: 0.5,
+		Ageing: 30, Recovery: 2, LossWeight: 10,
+		InflatedAt: 2, InflatedGives: 0.5, InflatedAfter: time.Second, DiscountMost: 1,
 		OpsLow: 0.97, OpsHigh: 1.03, OtherLoads: true,
 	}
 }
@@ -59,7 +60,7 @@ func defaultEstimate() EstimateParams {
 func defaultGain() GainParams {
 	return GainParams{
 		Horizon: 10 * time.Second, Margin: 0.03, CostWeight: 1, Scored: true, Shown: true, SeenFor: 10 * time.Second,
-		Dwell: time.Second, DwellMost: 4 * time.Second, DwellMemory: time.Minute, Urgent: 0.5, UrgentDwell: 2 * time.Second,
+		Dwell: time.Second, DwellMost: 2 * time.Second, DwellMemory: time.Minute, Urgent: 0.5, UrgentDwell: 2 * time.Second,
 		MovesKept: 8, PauseWait: 500 * time.Millisecond, PausedFor: 10 * time.Second,
 		DemandFits: true, Busy: 0.3, SustainedShare: 0.95, SustainedFor: 30 * time.Second,
 	}
@@ -71,6 +72,6 @@ func defaultCanary() CanaryParams {
 		SamplesMost: 60, SamplesMostLarge: 25, Large: 16,
 		Longest: 10 * time.Second, Doubts: 3.5, RatioClip: 3, MeanWithin: 0.2,
 		LeastWait: time.Second, MostWait: 5 * time.Minute, Worse: 0.85, Lasting: true, CostSwitches: 2,
-		WholeBelow: 16, Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, Grow: 4, SlackSRTT: 2,
+		WholeBelow: 2, Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, GrownAt: 1.3, Grow: 4, SlackSRTT: 2,
 	}
 }

@@ -2,22 +2,24 @@ package decide
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
 
 // held tells whether a path is too soon after a failure.
 func (s *step) held(m *Memory, at time.Duration) bool {
-	return m.Failures > 0 && at-m.UpSince < s.p.Failure.holdDown(m.Failures)
+	return m.Failures > 0 && at-m.UpSince < s.p.Failure.HoldDown
 }
 
-// holdDown is how long a path is held down that has failed so often.
-func (p *FailureParams) holdDown(failures int) time.Duration {
-	d := p.HoldDown
-	for i := 1; i < failures && d < p.HoldDownMost; i++ {
-		d *= 2
+// lasts is for how long a path is expected to stay up, in seconds: half of what it stayed
+// up for between its latest failures, as it may have been up for a part of that already,
+// or as long again as it has been up by now (Gott 1993).
+func (s *step) lasts(m *Memory, at time.Duration) float64 {
+	if m.Failures == 0 || at-m.FailedAt > s.p.Failure.ForgottenAfter {
+		return math.Inf(1)
 	}
-	return min(d, p.HoldDownMost)
+	return max(m.Uptime/2, (at - m.UpSince).Seconds())
 }
 
 // discountOutages takes out of the probes' loss what an outage that is over has left in
@@ -32,7 +34,10 @@ func (s *step) discountOutages(ev PairEvidence) PairEvidence {
 	for i := range ev.Paths {
 		p := &ev.Paths[i]
 		m := s.memory(p.Network)
-		if m.Down || m.UpSince > 0 && ev.At-m.UpSince < s.p.Failure.ReportedAfter {
+		if p.State != Up {
+			m.TroubledAt = ev.At
+		}
+		if p.State != Up || m.TroubledAt > 0 && ev.At-m.TroubledAt < s.p.Failure.ReportedAfter {
 			m.OutageLoss = max(m.OutageLoss, p.Probe.Loss)
 		} else {
 			m.OutageLoss = min(m.OutageLoss, p.Probe.Loss)
@@ -67,11 +72,12 @@ func (s *step) failover(ev PairEvidence) (Decision, bool) {
 		d.PredictedGain = 1
 		return d, true
 	}
-	if p, ok := ev.path(ev.Default); ok && ev.Default != ev.Active && p.State == Suspect && active.State != Up {
+	down := active.State == Failed || active.State == Ineligible
+	if p, ok := ev.path(ev.Default); ok && ev.Default != ev.Active && p.State == Suspect && down {
 		return move(Fallback, ev, ev.Default, "%s %s and no path is known to be up: %s is the default", ev.Active, why,
 			ev.Default), true
 	}
-	if active.State == Up {
+	if !down {
 		// The silence is no fault of the path as far as probes know, and
 		// there is nowhere to go.
 		return Decision{}, false

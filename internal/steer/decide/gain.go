@@ -67,6 +67,7 @@ func (s *step) observeOwnLoad(ev PairEvidence) {
 	}
 	m := s.memory(ev.Active)
 	if t, ok := m.Ops.median(window); ok && !active.Data.idle() {
+		s.Misled = t > s.p.Memory.MisledAt*s.Before
 		m.Own, m.OwnAt = min(max(t/s.Before, 1), s.p.Memory.OwnMost), ev.At
 	}
 	s.Before = 0

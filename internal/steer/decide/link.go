@@ -15,25 +15,24 @@ type link struct {
 	// network's queue is full.
 	failed, flood int
 	period        int
-	// barred for so many periods more, as flows did not pass; the last time for bar, and
-	// since then they have passed for good periods.
-	barred, bar, good int
+	// barred for so many periods more, as flows did not pass, since the bar before it was
+	// over for good ones. They did not pass first known periods ago, and last when that was
+	// outage.
+	barred, good, known, outage int
 }
 
 const (
 	// idleEvery and summedEvery are how many periods apart an agent probes a network
-	// that is not in use, and sums its probes up; wellAfter is after how many
-	// answers in a row a network that failed is up.
-	idleEvery, summedEvery, wellAfter = 2, 10, 10
+	// that is not in use, and sums its probes up; wellAfter is after how many periods a
+	// network that failed has answered often enough to be up.
+	idleEvery, summedEvery, wellAfter = 2, 10, 3
 	// floods is how likely probes are lost when flows come to a network that gives
 	// them less than flooded of its capacity, floodFor for how many periods.
 	floods, flooded, floodFor = 0.7, 0.25, 4
 	// chokes is how likely a probe is lost in a way back that is choked by flows.
 	chokes = 0.3
-	// A network that flows do not pass is barred for barFirst periods, doubled up to barMost,
-	// and for barFirst again once they have passed for longer than barForgotten (package
-	// detect).
-	barFirst, barMost, barForgotten = 50, 1200, 600
+	// A network that flows do not pass is barred as in package detect.
+	barPart, barFirst, barMost, barForgotten = 4, 50, 1200, 600
 )
 
 // play runs a period: all says that no network passes anything, used that the pair has
@@ -46,7 +45,7 @@ func (l *link) play(r *rand.Rand, o offer, all, used, pressed bool) {
 	switch {
 	case all:
 	case o.dead:
-		l.failed = wellAfter * idleEvery
+		l.failed = wellAfter
 	case l.flood > 0:
 		l.failed = 1
 		l.flood--
@@ -56,7 +55,7 @@ func (l *link) play(r *rand.Rand, o offer, all, used, pressed bool) {
 	if one := 1 - o.lost; o.lost > 0 && r.Float64() > one*one || o.choked && used && r.Float64() < chokes {
 		lost = true
 	}
-	l.refuse(o.refused && used, used && !o.dead)
+	l.refuse(o.refused && used)
 	if l.period++; used || l.period%idleEvery == 0 {
 		l.lost[l.n%len(l.lost)] = lost
 		l.n++
@@ -66,17 +65,19 @@ func (l *link) play(r *rand.Rand, o offer, all, used, pressed bool) {
 	}
 }
 
-// refuse bars the network when flows on it do not pass.
-func (l *link) refuse(refused, used bool) {
+// refuse bars the network when flows on it do not pass, as detect.Bar does.
+func (l *link) refuse(refused bool) {
+	l.known++
 	switch {
 	case refused && l.barred == 0:
-		if l.bar = min(2*l.bar, barMost); l.bar == 0 || l.good > barForgotten {
-			l.bar = barFirst
+		if l.good > min(max(l.outage, barFirst), barForgotten) || l.outage == 0 {
+			l.known = 1
 		}
-		l.barred, l.good = l.bar, 0
+		l.outage = l.known
+		l.barred, l.good = min(max(l.known/barPart, barFirst), barMost), 0
 	case l.barred > 0:
 		l.barred--
-	case used:
+	default:
 		l.good++
 	}
 }

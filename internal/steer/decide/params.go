@@ -28,10 +28,18 @@ type FailureParams struct {
 	// SilentSamples without any answer, though the pair sends, count as failure; 0 for none.
 	SilentSamples int `unit:"samples" range:"0 100" source:"chosen"`
 	// HoldDown is how long a path must have been up after a failure before it is used
-	// for gain; it doubles with each failure, up to HoldDownMost.
-	HoldDown     time.Duration `unit:"s" range:"0 600" source:"chosen"`
-	HoldDownMost time.Duration `unit:"s" range:"0 3600" source:"chosen"`
-	// ForgottenAfter so long a failure no more counts towards doubling.
+	// for gain.
+	HoldDown time.Duration `unit:"s" range:"0 600" source:"chosen"`
+	// Cost is what a failure of a path costs the pair that is on it. A path that has
+	// failed must promise to earn that before it fails again. UptimeWeight is that of
+	// the latest time between two failures in their moving average.
+	Cost         float64 `unit:"s" range:"0 60" source:"the drill blackhole: stalls of 30 to 200 ms, and TCP's way back"`
+	UptimeWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
+	// An outage no longer than ShortOutage, in which probes went unanswered for
+	// UnansweredAge, leaves the path as it was; after another one it must be tried again.
+	ShortOutage   time.Duration `unit:"s" range:"0 600" source:"SeenFor"`
+	UnansweredAge float64       `unit:"s" range:"0 10" source:"package agent: failed paths are probed each 30 ms"`
+	// ForgottenAfter so long a failure no more counts.
 	ForgottenAfter time.Duration `unit:"s" range:"0 86400" source:"chosen"`
 	// CanaryForgiven: a failure under a canary is the canary's doing, and not counted.
 	CanaryForgiven bool `unit:"switch" source:"the drill faults: canaries drowned the probes of a slow path"`
@@ -135,6 +143,9 @@ type MemoryParams struct {
 	OwnAfter time.Duration `unit:"s" range:"0 60" source:"chosen"`
 	OwnMost  float64       `unit:"ratio" range:"1 100" source:"chosen"`
 	OwnFor   time.Duration `unit:"s" range:"1 86400" source:"chosen"`
+	// MisledAt is by how much longer an operation takes than was promised where a move was a
+	// mistake.
+	MisledAt float64 `unit:"ratio" range:"0 100" source:"chosen: above the scatter of medians, below OwnMost"`
 	// ReversalWithin is within what time a move that is taken back was a mistake, ReversalMemory the
 	// time constant with which mistakes are forgotten. For each, Thinning more samples of
 	// delay count as one: what disturbs a probe, a busy CPU most of all, disturbs its
@@ -297,6 +308,8 @@ type CanaryParams struct {
 	// Grow is by how much a canary grows whose flows get all they ask for, or leave their
 	// path without a queue; 1 for not. A path whose flows take less than SlackSRTT times
 	// the calm round trip has none.
+	// Flows that got GrownAt times what they had before have found out what their path gives.
+	GrownAt   float64 `unit:"ratio" range:"0 100" source:"Cardwell et al. (2016): BBR probes for a quarter more"`
 	Grow      int     `unit:"ratio" range:"1 64" source:"chosen"`
 	SlackSRTT float64 `unit:"ratio" range:"0 100" source:"chosen"`
 }

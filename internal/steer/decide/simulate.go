@@ -291,6 +291,9 @@ func (w *world) evidence(p Phase, at Assignment) PairEvidence {
 	if w.s.Bare {
 		ev.Need = Auto
 	}
+	if p.Pause {
+		ev.Load.Connections = 0
+	}
 	stall := w.r.IntN(200) == 0
 	for _, n := range w.s.Networks {
 		n = p.held(n)

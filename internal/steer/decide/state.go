@@ -38,8 +38,15 @@ type State struct {
 	Since    time.Duration `json:"since_ns"`
 	LastMove Kind          `json:"last_move,omitempty"`
 	Load     Load          `json:"load"`
+	// Refuge: the pair came to the active path as another one failed, and not for gain.
+	Refuge bool `json:"refuge,omitempty"`
+	// Fled is the path that failed.
+	Fled string `json:"fled,omitempty"`
 	// Before is the time of an operation on the active path before it was that.
-	Before float64  `json:"before"`
+	Before float64 `json:"before"`
+	// Misled: soon after the pair had come to the active path, an operation took longer there
+	// than before.
+	Misled bool     `json:"misled,omitempty"`
 	Paths  []Memory `json:"paths,omitempty"`
 	Track  Track    `json:"track"`
 	Trial  Trial    `json:"trial"`
@@ -87,11 +94,19 @@ type Memory struct {
 	OwnAt time.Duration `json:"own_at_ns"`
 	// Down, since when it is up, and how often it failed; FailedUnderCanary says that the
 	// latest failure came while a canary was on it.
-	Down              bool          `json:"down"`
-	UpSince           time.Duration `json:"up_since_ns"`
-	FailedAt          time.Duration `json:"failed_at_ns"`
-	Failures          int           `json:"failures"`
-	FailedUnderCanary bool          `json:"failed_under_canary,omitempty"`
+	Down     bool          `json:"down"`
+	DownAt   time.Duration `json:"down_at_ns,omitempty"`
+	UpSince  time.Duration `json:"up_since_ns"`
+	FailedAt time.Duration `json:"failed_at_ns"`
+	Failures int           `json:"failures"`
+	// Uptime is how long it was up before its failures, seconds: a moving average.
+	Uptime            float64 `json:"uptime_s,omitempty"`
+	FailedUnderCanary bool    `json:"failed_under_canary,omitempty"`
+	// TroubledAt is when it was last not up, be it that nothing answered on any path.
+	TroubledAt time.Duration `json:"troubled_at_ns,omitempty"`
+	// ProbesLost says that while it was down probes were not answered, which data that does
+	// not pass is not the only reason for.
+	ProbesLost bool `json:"probes_lost,omitempty"`
 	// OutageLoss is the loss of probes that past outages account for.
 	OutageLoss float64 `json:"outage_loss,omitempty"`
 	// Lead is the evidence that the path is better than the active one.
@@ -152,16 +167,25 @@ func (s *step) observe(ev PairEvidence) {
 func (s *step) observeActive(ev PairEvidence) {
 	if !s.Started || ev.Active != s.Active {
 		if s.Started && s.LastMove == Switch {
-			s.Moves = append(s.Moves, ev.At)
+			if !s.Refuge {
+				s.Moves = append(s.Moves, ev.At)
+			}
 			s.Moves = s.Moves[max(len(s.Moves)-s.p.Gain.MovesKept, 0):]
-			if ev.Active == s.Previous && ev.At-s.PreviousAt < s.p.Memory.ReversalWithin {
+			if ev.Active == s.Previous && ev.At-s.PreviousAt < s.p.Memory.ReversalWithin && s.misled() {
 				s.Reversals, s.ReversalAt = s.reversals(ev.At)+1, ev.At
 			}
 			s.Previous, s.PreviousAt = s.Active, ev.At
 		}
+		if s.Refuge = s.LastMove == Failover || s.LastMove == Fallback; s.Refuge {
+			s.Fled = s.Active
+		}
 		s.Started, s.Active, s.Since, s.LastMove, s.Silent = true, ev.Active, ev.At, "", 0
 		s.Before, _ = s.memory(ev.Active).Ops.median(window)
+		s.Misled = false
 		s.resetBaseline(ev.At, true)
+	}
+	if ev.Pause || ev.Load.level() == 0 {
+		return // a pause is no other load
 	}
 	if s.p.Load.ClassForgets && s.class(s.Load) != s.class(ev.Load) && s.need(ev) != Latency {
 		s.dropMeasurements(ev)
@@ -173,6 +197,14 @@ func (s *step) observeActive(ev PairEvidence) {
 		s.Track.SlowStart = s.p.Track.SlowStart
 	}
 	s.Load = ev.Load
+}
+
+// misled tells whether it was a mistake to come to the path that is left now: an operation
+// took longer there than it had before, soon after the pair had come. What changed later
+// is another matter.
+func (s *step) misled() bool {
+	now, ok := s.memory(s.Active).Ops.median(1)
+	return s.Misled || s.Before > 0 && ok && now > s.p.Memory.MisledAt*s.Before
 }
 
 // collapses tells whether the active path carries far less than it did just now, with the
@@ -227,14 +259,24 @@ func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool, 
 			if at-m.FailedAt > by.ForgottenAfter {
 				m.Failures = 0
 			}
+			if up := (at - m.UpSince).Seconds(); m.Failures == 0 {
+				m.Uptime = up
+			} else {
+				m.Uptime += by.UptimeWeight * (up - m.Uptime)
+			}
 			m.Failures++
 			m.FailedAt = at
 		}
-		m.Down, m.Proven, m.Lead = true, false, Lead{}
+		m.Down, m.DownAt, m.Proven, m.ProbesLost, m.Lead = true, at, false, false, Lead{}
+	case down && p.State == Failed && p.Probe.Age > by.UnansweredAge:
+		m.ProbesLost = true
 	case !down && m.Down:
-		// Nothing that was measured before the failure counts now; canaries
-		// may begin afresh.
-		m.Down, m.UpSince, m.Measured, m.Health = false, at, false, 1
+		// After an outage of moments that probes have seen the path is as it was. After another
+		// one nothing that was measured before counts; canaries may begin afresh.
+		short := m.ProbesLost && at-m.DownAt <= by.ShortOutage
+		if m.Down, m.UpSince, m.Proven = false, at, short && m.Measured; !short {
+			m.Measured, m.Health = false, 1
+		}
 		if !m.FailedUnderCanary {
 			m.NextTrial, m.ChangedAt = 0, at
 		}
@@ -318,7 +360,7 @@ func (s *step) observeTraffic(ev PairEvidence) {
 	case d.Tx > 0 && (d.RTOs > 0 || p.State == Suspect || s.Silent > 0):
 		s.Silent++
 	}
-	if d.Blank || s.Trial.To != "" || ev.Pause {
+	if d.Blank || s.Trial.To != "" || ev.Pause || d.silent() || p.State == Suspect {
 		return
 	}
 	t := &s.Track
@@ -331,6 +373,10 @@ func (s *step) observeTraffic(ev PairEvidence) {
 
 // idle: no traffic, or none that was watched.
 func (d Data) idle() bool { return d.Goodput == 0 && d.Tx == 0 && d.Rx == 0 && d.RTOs == 0 }
+
+// silent: packets went out, a timeout went off, and nothing came in. That is no rate: what
+// a path carries that nothing answers on is for the failure detector.
+func (d Data) silent() bool { return d.Rx == 0 && d.Goodput == 0 && d.RTOs > 0 }
 
 // bulkiness is 1 for traffic that wants more than it gets.
 func bulkiness(d Data) float64 {

@@ -15,6 +15,8 @@ type Trial struct {
 	Since   time.Duration `json:"since_ns"`
 	// Began is when its first stage did.
 	Began time.Duration `json:"began_ns"`
+	// At is when it was last looked at.
+	At time.Duration `json:"at_ns"`
 	// Before is the active path's figure when it began.
 	Before float64 `json:"before"`
 	// Rates of the canary, figures of it and of the active path in the same
@@ -53,13 +55,13 @@ func (s *step) beginTrial(ev PairEvidence, b, a figure, up float64, gradual bool
 	case gradual:
 		k = s.p.Spread.Step
 	case n > 1 && s.need(ev) == Throughput && by.Bulk > 0:
-		k = by.Bulk
+		k = max(by.Bulk, k)
 	case m.Empty > 0:
 		k = min(k<<(by.EmptyShift*m.Empty), by.EmptyLargest) // flows are not spread evenly
 	}
 	cost := float64(k) / Buckets * (by.For.Seconds() + by.CostSwitches*ev.SwitchLoss.upper())
 	m.NextTrial, m.Against = after(ev.At, s.p.canaryWait(cost, up, ev.At-m.ChangedAt)), a.mid
-	s.Trial = Trial{To: b.path.Network, Buckets: k, Since: ev.At, Began: ev.At, Before: a.mid, Gradual: gradual, Gain: up}
+	s.Trial = Trial{To: b.path.Network, Buckets: k, Since: ev.At, Began: ev.At, At: ev.At, Before: a.mid, Gradual: gradual, Gain: up}
 	return s.canary(ev)
 }
 
@@ -99,6 +101,15 @@ func (c CostAware) runTrial(s *step, ev PairEvidence, f []figure, need Need) Dec
 	if !ok {
 		return s.endTrial(ev, "%s did not carry its canary", t.To)
 	}
+	if elapsed := ev.At - t.At; ev.Pause {
+		// A pause tells nothing, and takes none of the canary's time.
+		t.Since, t.Began, t.At = t.Since+elapsed, t.Began+elapsed, ev.At
+		return s.canary(ev)
+	}
+	t.At = ev.At
+	if other, ok := s.overtakes(ev, f); ok && !t.Gradual {
+		return s.endTrial(ev, "%s promises more than the canary on %s can bring", other, t.To)
+	}
 	s.sample(ev, f[0], b, need)
 	rate, seen := t.Rates.median(s.p.Canary.Samples)
 	switch {
@@ -121,6 +132,20 @@ func (c CostAware) runTrial(s *step, ev PairEvidence, f []figure, need Need) Dec
 		return s.judgeLimited(ev, b, rate, need)
 	}
 	return s.judgeFull(ev, b, rate, need)
+}
+
+// overtakes finds a path that is known to give so much that the canary under way only keeps
+// the pair from it.
+func (s *step) overtakes(ev PairEvidence, f []figure) (string, bool) {
+	t := &s.Trial
+	for _, b := range f[1:] {
+		m, g := s.memory(b.path.Network), gain(b.low, t.Before)
+		if b.path.Network != t.To && b.path.State == Up && s.fresh(b.path) && m.Proven && m.Measured && !s.held(m, ev.At) &&
+			g > t.Gain && s.pays(ev, m, g-t.Gain) {
+			return b.path.Network, true
+		}
+	}
+	return "", false
 }
 
 // overdue: whatever has been seen must do.
@@ -163,7 +188,7 @@ func (s *step) mayGrow(at time.Duration) bool {
 // grow moves so many times the buckets.
 func (s *step) grow(ev PairEvidence) Decision {
 	t := &s.Trial
-	s.Trial = Trial{To: t.To, Buckets: min(s.p.Canary.Grow*t.Buckets, Buckets), Since: ev.At, Began: t.Began,
+	s.Trial = Trial{To: t.To, Buckets: min(s.p.Canary.Grow*t.Buckets, Buckets), Since: ev.At, Began: t.Began, At: ev.At,
 		Before: t.Before, Gain: t.Gain}
 	return s.canary(ev)
 }
@@ -212,7 +237,8 @@ func (s *step) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Dec
 	if mean := t.Total / n; rate > 0 && math.Abs(math.Log(mean/rate)) < s.p.Canary.MeanWithin {
 		rate = mean
 	}
-	if need == Throughput && g < 0 && 2*t.Slack >= t.Rates.N && s.mayGrow(ev.At) {
+	had := t.Before * float64(t.Buckets) / Buckets
+	if need == Throughput && g < 0 && rate < s.p.Canary.GrownAt*had && 2*t.Slack >= t.Rates.N && s.mayGrow(ev.At) {
 		// Its flows have not found out yet what the path gives: BBR keeps to what they
 		// got before for many round trips (Cardwell et al. 2016).
 		return s.grow(ev)
@@ -283,7 +309,7 @@ func (s *step) judge(ev PairEvidence, b figure, g, doubt float64, need Need) Dec
 		ours = t.Before
 	}
 	b.mid = ours * (1 + g)
-	if g <= doubt || !s.pays(ev, g) {
+	if g <= doubt || !s.pays(ev, s.memory(t.To), g) {
 		return s.endTrial(ev, "%s gave its canary %s, no better than %s", t.To, value(b.mid, need), ev.Active)
 	}
 	return s.accept(ev, b, figure{mid: ours}, g)

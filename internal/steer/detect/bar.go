@@ -3,23 +3,22 @@ package detect
 import "time"
 
 // Bar keeps a pair off a path on which its connections time out though probes pass: data
-// count for more. Only trying tells when they pass again, later each time.
+// count for more. Only trying tells when they pass again, at a distance that grows with the
+// time for which they are known not to.
 type Bar struct {
-	raised, until time.Time
-	lasts         time.Duration
+	// first is when they did not pass first, and raised when last.
+	first, raised, until time.Time
 }
 
-// Raise bars the path, for longer each time unless the last time was long ago. A path that
-// was tried before its time, as there was nothing better, is barred for no longer than before:
-// the wait grows with the evidence, and there is no more of that for having been tried often.
+// Raise bars the path, for a part of the time since its connections did not pass first. That
+// is forgotten once they have passed for as long as they did not, or for BarForgotten. A path
+// that is tried before its time, as there is nothing better, is barred for no longer by it.
 func (b *Bar) Raise(params *Params, now time.Time) {
-	switch {
-	case now.Sub(b.until) > params.BarForgotten:
-		b.lasts = params.BarFirst
-	case !now.Before(b.raised.Add(b.lasts)):
-		b.lasts = min(max(2*b.lasts, params.BarFirst), params.BarMost)
+	if now.Sub(b.until) > min(max(b.raised.Sub(b.first), params.BarFirst), params.BarForgotten) {
+		b.first = now
 	}
-	b.raised, b.until = now, now.Add(b.lasts)
+	lasts := min(max(now.Sub(b.first)/time.Duration(params.BarPart), params.BarFirst), params.BarMost)
+	b.raised, b.until = now, now.Add(lasts)
 }
 
 // Over is since when the path is not barred any more; negative while it is.

@@ -58,8 +58,10 @@ type Params struct {
 	DetourTrust int           `unit:"ratio" range:"1 100" why:"as it ends, it passes wherever it happens to be"`
 	DetourAgain time.Duration `unit:"s" range:"0.1 60" why:"a connection whose peer is dead would move for nothing"`
 	RefusesAt   int           `unit:"connections" range:"1 1000" why:"one may be refused for its port, three hardly"`
-	// A path that does not pass data is barred for BarFirst, doubled each time up to BarMost,
-	// and for BarFirst again once it was tried and did so for longer than BarForgotten.
+	// A path that does not pass data is barred for the BarPart-th part of the time that it has not,
+	// BarFirst at least and BarMost at most. That is forgotten once it has passed data for as long,
+	// or for BarForgotten.
+	BarPart      int           `unit:"ratio" range:"1 100" why:"found to be well again at most a quarter of the outage late"`
 	BarFirst     time.Duration `unit:"s" range:"1 60" why:"to try costs a connection a timeout of 200 ms"`
 	BarMost      time.Duration `unit:"s" range:"1 3600" why:"TCP's own longest timeout"`
 	BarForgotten time.Duration `unit:"s" range:"1 3600" why:"a minute of use shows that it is another fault"`
@@ -75,7 +77,7 @@ func Hosts() Params {
 		Deaf:      15 * ms,
 		AckWithin: 20 * ms, AckTrips: 3, TryFor: 100 * ms, TryMost: 500 * ms,
 		DetoursMost: 16, DetourAgain: time.Second, DetourTrust: 3, RefusesAt: 3,
-		BarFirst: 5 * time.Second, BarMost: 2 * time.Minute, BarForgotten: time.Minute}
+		BarPart: 4, BarFirst: 5 * time.Second, BarMost: 2 * time.Minute, BarForgotten: time.Minute}
 }
 
 // Pairs are the figures for a path between two pods.
