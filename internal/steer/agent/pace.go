@@ -11,6 +11,9 @@ const (
 	probeActive  = 100 * time.Millisecond
 	probeStandby = 200 * time.Millisecond
 	probeIdle    = 10 * time.Second
+	// probeFailed is that of paths that failed less than a minute ago: ten answers in a row
+	// take 0.3 s, so that flows are soon back on a path that fails again and again.
+	probeFailed = 30 * time.Millisecond
 	// probeFollower is that of paths whose flows the other host's agent decides
 	// about: it measures them, by probes that both directions show in.
 	probeFollower = 5 * time.Second
@@ -44,6 +47,8 @@ func (h *remoteHost) busy(now time.Time) bool { return now.Sub(h.used) < busyFor
 func (h *remoteHost) every(hp *hostPath, now time.Time) time.Duration {
 	failed := hp.Down()
 	switch {
+	case h.busy(now) && failed && now.Sub(hp.Since()) < time.Minute:
+		return probeFailed
 	case h.busy(now) && failed:
 		return probeActive
 	case h.busy(now) && now.Sub(h.owned) >= busyFor && hp.sent >= firstProbes:

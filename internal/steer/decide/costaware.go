@@ -138,7 +138,7 @@ func (s *step) stalled(ev PairEvidence) bool {
 // seekGain looks for a better path: to switch to, or to try.
 func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Decision {
 	collapsed := need != Latency && s.Track.collapsed(&s.p.Track)
-	if wait := s.dwellLeft(ev.At); wait > 0 && !collapsed && !s.urgent(ev.At, f) {
+	if wait := s.dwellLeft(ev.At); wait > 0 && !collapsed {
 		return stay(ev, "%s was chosen a moment ago: stays for %v", ev.Active, wait.Round(time.Millisecond))
 	}
 	var next figure
@@ -251,18 +251,6 @@ func (s *step) dwellLeft(at time.Duration) time.Duration {
 		}
 	}
 	return s.Since + min(d, s.p.Gain.DwellMost) - at
-}
-
-// urgent: another path promises so much that only the shortest damping is
-// kept, which still bounds flapping.
-func (s *step) urgent(at time.Duration, f []figure) bool {
-	most := 0.0
-	for _, c := range f[1:] {
-		if c.path.State == Up {
-			most = max(most, gain(c.mid, f[0].mid))
-		}
-	}
-	return most >= s.p.Gain.Urgent && at-s.Since >= s.p.Gain.UrgentDwell
 }
 
 // switchTo moves for gain: at once on collapse, else in a pause where the pair

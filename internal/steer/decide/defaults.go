@@ -60,7 +60,7 @@ func defaultEstimate() EstimateParams {
 func defaultGain() GainParams {
 	return GainParams{
 		Horizon: 10 * time.Second, Margin: 0.03, CostWeight: 1, Scored: true, Shown: true, SeenFor: 10 * time.Second,
-		Dwell: time.Second, DwellMost: 2 * time.Second, DwellMemory: time.Minute, Urgent: 0.5, UrgentDwell: 2 * time.Second,
+		Dwell: time.Second, DwellMost: 2 * time.Second, DwellMemory: time.Minute,
 		MovesKept: 8, PauseWait: 500 * time.Millisecond, PausedFor: 10 * time.Second,
 		DemandFits: true, Busy: 0.3, SustainedShare: 0.95, SustainedFor: 30 * time.Second,
 	}

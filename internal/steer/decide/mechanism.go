@@ -112,7 +112,6 @@ func gainMechanisms() []Mechanism {
 			"", func(p *Params) { p.Gain.Dwell, p.Gain.DwellMost = 0, 0 }},
 		{"dwell-longer", "doubles the dwell with each move",
 			"paths that flap", func(p *Params) { p.Gain.DwellMost = p.Gain.Dwell }},
-		{"urgent", "cuts the dwell short for a large gain", "", func(p *Params) { p.Gain.Urgent = math.Inf(1) }},
 		{"pause", "waits for a pause between bursts", "bursts", func(p *Params) { p.Gain.PauseWait = 0 }},
 		{"demand", "does not follow delay to a path that carries less", "queues that the pair's own load makes",
 			func(p *Params) { p.Gain.DemandFits = false }},

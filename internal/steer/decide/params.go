@@ -233,9 +233,6 @@ type GainParams struct {
 	Dwell       time.Duration `unit:"s" range:"0 600" source:"chosen"`
 	DwellMost   time.Duration `unit:"s" range:"0 3600" source:"chosen"`
 	DwellMemory time.Duration `unit:"s" range:"0 86400" source:"chosen"`
-	// From a gain of Urgent, UrgentDwell on the path is enough.
-	Urgent      float64       `unit:"share" range:"0 1e9" source:"chosen"`
-	UrgentDwell time.Duration `unit:"s" range:"0 600" source:"2 x Dwell"`
 	// MovesKept of the latest moves are remembered.
 	MovesKept int `unit:"moves" range:"1 100" source:"chosen"`
 	// PauseWait is how long a move waits for a pause, on pairs that paused within PausedFor.
