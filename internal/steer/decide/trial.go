@@ -61,7 +61,8 @@ func (s *step) beginTrial(ev PairEvidence, b, a figure, up float64, gradual bool
 	}
 	cost := float64(k) / Buckets * (by.For.Seconds() + by.CostSwitches*ev.SwitchLoss.upper())
 	m.NextTrial, m.Against = after(ev.At, s.p.canaryWait(cost, up, ev.At-m.ChangedAt)), a.mid
-	s.Trial = Trial{To: b.path.Network, Buckets: k, Since: ev.At, Began: ev.At, At: ev.At, Before: a.mid, Gradual: gradual, Gain: up}
+	s.Trial = Trial{To: b.path.Network, Buckets: k, Since: ev.At, Began: ev.At, At: ev.At, Before: a.mid,
+		Gradual: gradual, Gain: up}
 	return s.canary(ev)
 }
 
