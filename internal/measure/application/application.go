@@ -112,6 +112,9 @@ func Own(workload string) string {
 	case strings.HasPrefix(workload, "uperf:"):
 		return "it plays a profile of yours, which only you know the use of"
 	}
+	if workload == "first-packet" {
+		return "it measures pipelines of Open vSwitch, and other networks have none"
+	}
 	return "no shipped one has it"
 }
 
