@@ -251,7 +251,8 @@ func (t *trial) awaitGone() error {
 	if err != nil {
 		return nil // it has not begun
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	// on a busy machine the kernel takes seconds
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	return network.Poll(ctx, 2*time.Millisecond, func() error {
 		links, err := filepath.Glob("/proc/[0-9]*/ns/pid")
