@@ -212,7 +212,9 @@ func leads(a pipeline.Action, to pipeline.Table) bool {
 func after(words *pipeline.Vocabulary, f *pipeline.Flow) (known, written pipeline.Match) {
 	known = slices.Clone(f.Match)
 	for _, a := range f.Actions[:len(f.Actions)-1] {
-		b, v, mask, ok := pipeline.Base(0), pipeline.Value{}, pipeline.Value{}, false
+		var b pipeline.Base
+		var v, mask pipeline.Value
+		ok := false
 		switch {
 		case (a.Kind == pipeline.Load || a.Kind == pipeline.SetField || a.Kind == pipeline.WriteMeta) && plain(a):
 			at := a.Dst.Shift()
