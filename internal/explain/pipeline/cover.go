@@ -36,6 +36,20 @@ func (m Match) With(b Base, value, mask Value) Match {
 	return out
 }
 
+// Without is a match that wants nothing of some bits.
+func (m Match) Without(b Base, mask Value) (out Match) {
+	for _, t := range m {
+		if t.Base == b {
+			t.Mask = t.Mask.Without(mask)
+			t.Value = t.Value.And(t.Mask)
+		}
+		if !t.Mask.IsZero() {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // Less is the pieces of m that n does not want, no two of which meet. They are as many as
 // bits that n wants and m leaves open.
 func (m Match) Less(n Match) (out []Match) {

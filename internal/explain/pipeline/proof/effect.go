@@ -65,7 +65,7 @@ func (s *state) jointly(words *pipeline.Vocabulary, a pipeline.Action) {
 	if b, v, mask, ok := constant(words, a); ok {
 		s.write(true, b, v, mask)
 		s.write(false, b, v, mask)
-		s.dirty = forget(s.dirty, b, mask)
+		s.dirty = s.dirty.Without(b, mask)
 		s.wrote(b)
 		return
 	}
@@ -74,7 +74,7 @@ func (s *state) jointly(words *pipeline.Vocabulary, a pipeline.Action) {
 		s.move(true, a)
 		s.move(false, a)
 		dirty := s.reads().Get(a.Src.Field.Base).Mask.And(a.Src.Mask()).Right(a.Src.Shift()).Left(a.Dst.Shift())
-		s.dirty = forget(s.dirty, a.Dst.Field.Base, a.Dst.Mask())
+		s.dirty = s.dirty.Without(a.Dst.Field.Base, a.Dst.Mask())
 		s.mark(a.Dst.Field.Base, dirty)
 		s.uncertain(a.Dst.Field, a.Src.Field)
 		s.wrote(a.Dst.Field.Base)
@@ -84,7 +84,7 @@ func (s *state) jointly(words *pipeline.Vocabulary, a pipeline.Action) {
 		}
 	case pipeline.Pop:
 		b := a.Dst.Field.Base
-		s.a, s.b = forget(s.a, b, all()), forget(s.b, b, all())
+		s.a, s.b = s.a.Without(b, all()), s.b.Without(b, all())
 		if s.stackDirty {
 			s.mark(b, a.Dst.Mask())
 		}
@@ -95,7 +95,7 @@ func (s *state) jointly(words *pipeline.Vocabulary, a pipeline.Action) {
 	case pipeline.ClearActions, pipeline.WriteActions: // setA and setB are the caller's
 	default:
 		for _, b := range written(a) {
-			s.a, s.b = forget(s.a, b, all()), forget(s.b, b, all())
+			s.a, s.b = s.a.Without(b, all()), s.b.Without(b, all())
 			if !s.headerAlike() {
 				s.mark(b, words.Full(b))
 			}
@@ -142,7 +142,7 @@ func (s *state) forgetAnswer(inA bool) {
 		return
 	}
 	for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
-		*m = forget(*m, b, all())
+		*m = m.Without(b, all())
 	}
 }
 
@@ -150,7 +150,7 @@ func (s *state) forgetAnswer(inA bool) {
 func (s *state) uncertain(fields ...*pipeline.Field) {
 	for _, f := range fields {
 		if f.Base == pipeline.VLAN || !f.Held(func(pipeline.Base) pipeline.Value { return pipeline.Value{} }) {
-			s.a, s.b = forget(s.a, fields[0].Base, all()), forget(s.b, fields[0].Base, all())
+			s.a, s.b = s.a.Without(fields[0].Base, all()), s.b.Without(fields[0].Base, all())
 			if !s.headerAlike() {
 				s.mark(fields[0].Base, all())
 			}
@@ -210,9 +210,9 @@ func (s *state) alone(words *pipeline.Vocabulary, inA bool, a pipeline.Action) {
 func (s *state) lose(inA bool, words *pipeline.Vocabulary, a pipeline.Action) {
 	for _, b := range written(a) {
 		if inA {
-			s.a = forget(s.a, b, all())
+			s.a = s.a.Without(b, all())
 		} else {
-			s.b = forget(s.b, b, all())
+			s.b = s.b.Without(b, all())
 		}
 		s.mark(b, words.Full(b))
 		if walk.Header(b) {
@@ -244,7 +244,7 @@ func (s *state) move(inA bool, a pipeline.Action) {
 	to := func(v pipeline.Value) pipeline.Value {
 		return v.And(a.Src.Mask()).Right(a.Src.Shift()).Left(a.Dst.Shift())
 	}
-	out := forget(*m, a.Dst.Field.Base, a.Dst.Mask())
+	out := m.Without(a.Dst.Field.Base, a.Dst.Mask())
 	if mask := to(src.Mask); !mask.IsZero() {
 		out = out.With(a.Dst.Field.Base, to(src.Value).And(mask), mask)
 	}

@@ -78,7 +78,7 @@ func (l *lockstep) trackBoth(s *state, ca, cb cursor) bool {
 func (s *state) translated() {
 	for _, b := range []pipeline.Base{pipeline.NWSrc, pipeline.NWDst, pipeline.IPv6Src, pipeline.IPv6Dst, pipeline.TPSrc,
 		pipeline.TPDst} {
-		s.a, s.b = forget(s.a, b, all()), forget(s.b, b, all())
+		s.a, s.b = s.a.Without(b, all()), s.b.Without(b, all())
 	}
 }
 
@@ -137,7 +137,7 @@ func (l *lockstep) ttlBoth(s *state, ca, cb cursor) bool {
 	}
 	next := *s
 	l.lists(&next, cursor{cont: ca.cont}, cursor{cont: cb.cont})
-	s.a, s.b = forget(s.a, pipeline.NWTTL, all()), forget(s.b, pipeline.NWTTL, all())
+	s.a, s.b = s.a.Without(pipeline.NWTTL, all()), s.b.Without(pipeline.NWTTL, all())
 	s.rewritten()
 	return true
 }
@@ -162,8 +162,8 @@ func (l *lockstep) eventBoth(s *state, ca, cb cursor) bool {
 			return false
 		}
 		b := a.Dst.Field.Base
-		s.a, s.b = forget(s.a, b, a.Dst.Mask()), forget(s.b, b, a.Dst.Mask())
-		s.dirty = forget(s.dirty, b, a.Dst.Mask())
+		s.a, s.b = s.a.Without(b, a.Dst.Mask()), s.b.Without(b, a.Dst.Mask())
+		s.dirty = s.dirty.Without(b, a.Dst.Mask())
 		s.wrote(b)
 		return true
 	case pipeline.OutputTrunc, pipeline.Controller, pipeline.Enqueue, pipeline.Meter, pipeline.Sample, pipeline.Bundle,

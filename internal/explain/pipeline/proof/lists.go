@@ -113,7 +113,7 @@ func (s *state) collect(own *side, inA bool, a *pipeline.Action) {
 	default:
 		return
 	}
-	s.a, s.b = forget(s.a, pipeline.ActsetOutput, all()), forget(s.b, pipeline.ActsetOutput, all())
+	s.a, s.b = s.a.Without(pipeline.ActsetOutput, all()), s.b.Without(pipeline.ActsetOutput, all())
 	if s.setA != s.setB {
 		s.mark(pipeline.ActsetOutput, own.Words.Full(pipeline.ActsetOutput))
 	}

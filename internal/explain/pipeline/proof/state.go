@@ -66,20 +66,6 @@ func common(m, n pipeline.Match) (out pipeline.Match) {
 	return out
 }
 
-// forget drops what is known of bits.
-func forget(m pipeline.Match, b pipeline.Base, mask pipeline.Value) (out pipeline.Match) {
-	for _, t := range m {
-		if t.Base == b {
-			t.Mask = t.Mask.Without(mask)
-			t.Value = t.Value.And(t.Mask)
-		}
-		if !t.Mask.IsZero() {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
 // state is where a packet may be in both pipelines, and how it may differ.
 type state struct {
 	pair
@@ -183,7 +169,7 @@ func (s *state) write(inA bool, b pipeline.Base, v, mask pipeline.Value) {
 	if !inA {
 		m = &s.b
 	}
-	*m = forget(*m, b, mask).With(b, v.And(mask), mask)
+	*m = m.Without(b, mask).With(b, v.And(mask), mask)
 }
 
 // untrack clears the ct_* bits of one side.
@@ -205,11 +191,11 @@ func (s *state) track(inA bool, question string) {
 		m = &s.b
 	}
 	for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
-		*m = forget(*m, b, all())
+		*m = m.Without(b, all())
 	}
 	if !unfragmented(*m) {
 		for _, b := range fragment() {
-			*m = forget(*m, b, all())
+			*m = m.Without(b, all())
 		}
 	}
 	*m = m.With(pipeline.CTState, pipeline.Value{Lo: walk.Tracked}, pipeline.Value{Lo: walk.Tracked})

@@ -138,7 +138,7 @@ func (l *lockstep) takes(c pair, inA bool, t *table, f *entry, p place, bits pip
 		if (pipeline.Value{Lo: uint64(p.port)}).And(in.Mask) != in.Value {
 			return c, false
 		}
-		m = forget(m, pipeline.InPort, all())
+		m = m.Without(pipeline.InPort, all())
 	}
 	out, ok := c.meets(inA, m, bits)
 	if !ok {

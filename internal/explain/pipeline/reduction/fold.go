@@ -230,27 +230,13 @@ func after(words *pipeline.Vocabulary, f *pipeline.Flow) (known, written pipelin
 			}
 			return nil, written
 		}
-		known = without(known, b, mask)
+		known = known.Without(b, mask)
 		written = written.With(b, pipeline.Value{}, mask)
 		if ok {
 			known = known.With(b, v, mask)
 		}
 	}
 	return known, written
-}
-
-// without is a match that wants nothing of some bits.
-func without(m pipeline.Match, b pipeline.Base, mask pipeline.Value) (out pipeline.Match) {
-	for _, t := range m {
-		if t.Base == b {
-			t.Mask = t.Mask.Without(mask)
-			t.Value = t.Value.And(t.Mask)
-		}
-		if !t.Mask.IsZero() {
-			out = append(out, t)
-		}
-	}
-	return out
 }
 
 // takers are the flows of a table that take packets of which that much is known, the highest
