@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/probe"
 )
 
 const (
@@ -170,23 +171,11 @@ func unreachable(local, remote netip.Addr, lport, rport uint16, seq uint32) []by
 	src, dst := local.As4(), remote.As4()
 	ip := []byte{0x45, 0, 0, 40, 0, 0, 0, 0, 64, unix.IPPROTO_TCP, 0, 0}
 	ip = append(append(ip, src[:]...), dst[:]...)
-	binary.BigEndian.PutUint16(ip[10:], checksum(ip))
+	binary.BigEndian.PutUint16(ip[10:], probe.Checksum(ip))
 	b = append(b, ip...)
 	b = binary.BigEndian.AppendUint16(b, lport)
 	b = binary.BigEndian.AppendUint16(b, rport)
 	b = binary.BigEndian.AppendUint32(b, seq)
-	binary.BigEndian.PutUint16(b[2:], checksum(b))
+	binary.BigEndian.PutUint16(b[2:], probe.Checksum(b))
 	return b
-}
-
-// checksum is that of RFC 1071, of an even number of octets.
-func checksum(b []byte) uint16 {
-	sum := uint32(0)
-	for i := 0; i+1 < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
 }

@@ -10,6 +10,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/flow"
+	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
@@ -158,8 +159,8 @@ func TestUnreachable(t *testing.T) {
 	if len(b) != 8+20+8 || b[0] != 3 || b[1] != 1 {
 		t.Fatalf("%x", b)
 	}
-	if checksum(b) != 0 || checksum(b[8:28]) != 0 {
-		t.Errorf("checksums: %#x, %#x; want 0 over what holds one", checksum(b), checksum(b[8:28]))
+	if probe.Checksum(b) != 0 || probe.Checksum(b[8:28]) != 0 {
+		t.Errorf("checksums: %#x, %#x; want 0 over what holds one", probe.Checksum(b), probe.Checksum(b[8:28]))
 	}
 	src, dst := netip.AddrFrom4([4]byte(b[20:24])), netip.AddrFrom4([4]byte(b[24:28]))
 	if src.String() != "10.1.0.1" || dst.String() != "10.1.0.2" || b[17] != 6 {

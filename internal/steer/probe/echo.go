@@ -106,7 +106,7 @@ func (e *Echoer) Send(from, to netip.Addr, ifindex int) (seq uint16, at time.Tim
 	binary.BigEndian.PutUint16(b[4:], e.id)
 	binary.BigEndian.PutUint16(b[6:], e.seq)
 	b = append(b, f.nonce[:]...)
-	binary.BigEndian.PutUint16(b[2:], internetChecksum(b))
+	binary.BigEndian.PutUint16(b[2:], Checksum(b))
 	oob := unix.PktInfo4(&unix.Inet4Pktinfo{Ifindex: int32(ifindex), Spec_dst: from.As4()})
 	f.sent = e.now()
 	if _, err := unix.SendmsgN(e.fd, b, oob, &unix.SockaddrInet4{Addr: to.As4()}, unix.MSG_DONTWAIT); err != nil {
@@ -197,8 +197,8 @@ func ipv4Payload(b []byte) (payload []byte, ok bool) {
 	return b[header:], true
 }
 
-// internetChecksum is that of RFC 1071, of an even number of octets.
-func internetChecksum(b []byte) uint16 {
+// Checksum is that of RFC 1071, of an even number of octets.
+func Checksum(b []byte) uint16 {
 	sum := uint32(0)
 	for i := 0; i+1 < len(b); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(b[i:]))

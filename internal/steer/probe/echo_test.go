@@ -142,9 +142,9 @@ func TestEchoAccept(t *testing.T) {
 
 func TestInternetChecksum(t *testing.T) {
 	b := []byte{icmpEcho, 0, 0, 0, 0x12, 0x34, 0, 5, 0xff, 0xfe}
-	binary.BigEndian.PutUint16(b[2:], internetChecksum(b))
-	if internetChecksum(b) != 0 {
-		t.Errorf("checksum over %x is %#x, want 0", b, internetChecksum(b))
+	binary.BigEndian.PutUint16(b[2:], Checksum(b))
+	if Checksum(b) != 0 {
+		t.Errorf("checksum over %x is %#x, want 0", b, Checksum(b))
 	}
 }
 
