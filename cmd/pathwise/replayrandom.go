@@ -112,8 +112,7 @@ func (e env) playAll(ctx context.Context, f replayFlags, family string, draw fun
 			if err != nil {
 				return usageError{fmt.Errorf("--policy: %w, or all", err)}
 			}
-			results[i], _ = decide.Simulate(schedule, policy, schedule.Seed)
-			results[i].Trace = nil // hundreds of schedules would fill the memory
+			results[i] = decide.Play(schedule, policy, schedule.Seed)
 			return nil
 		}, func(int) {})
 		if err != nil {

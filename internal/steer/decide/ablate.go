@@ -21,7 +21,7 @@ type Course struct {
 func (f Family) Courses(seed uint64, n int) (out []Course) {
 	for i := range uint64(n) {
 		s := f.draw(seed + i)
-		run := func(p Policy) Result { return simulate(s, p, seed+i, nil) }
+		run := func(p Policy) Result { return Play(s, p, seed+i) }
 		out = append(out, Course{Family: f.Name, Name: s.Name, run: run})
 	}
 	return out

@@ -152,7 +152,7 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 		pays := s.pays(ev, m, g)
 		scored := b.score >= f[0].score || !s.p.Gain.Scored
 		// A path that was left only as it failed for a moment needs no new proof.
-		back := s.Refuge && b.path.Network == s.Fled && m.Proven && m.Measured
+		back := b.path.Network == s.Fled && m.Proven && m.Measured
 		if scored && pays && (back || m.Lead.proved(&s.p.Lead)) && (collapsed || s.carriesData(m, ev, need)) {
 			return c.switchTo(s, ev, b, f[0], g, collapsed)
 		}
@@ -241,7 +241,7 @@ func (s *step) carriesData(m *Memory, ev PairEvidence, need Need) bool {
 
 // dwellLeft is how long the active path must still be kept.
 func (s *step) dwellLeft(at time.Duration) time.Duration {
-	if len(s.Moves) == 0 || s.Refuge {
+	if len(s.Moves) == 0 || s.Fled != "" {
 		return 0 // a path that was not chosen for gain is left for it at any time
 	}
 	d := s.p.Gain.Dwell

@@ -72,6 +72,6 @@ func defaultCanary() CanaryParams {
 		SamplesMost: 60, SamplesMostLarge: 25, Large: 16,
 		Longest: 10 * time.Second, Doubts: 3.5, RatioClip: 3, MeanWithin: 0.2,
 		LeastWait: time.Second, MostWait: 5 * time.Minute, Worse: 0.85, Lasting: true, CostSwitches: 2,
-		WholeBelow: 2, Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, GrownAt: 1.3, Grow: 4, SlackSRTT: 2,
+		Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, GrownAt: 1.3, Grow: 4, SlackSRTT: 2,
 	}
 }

@@ -130,8 +130,6 @@ func canaryMechanisms() []Mechanism {
 		{"worse", "tries again at once when the active path gets worse", "", func(p *Params) { p.Canary.Worse = 0 }},
 		{"lasting", "tries the less often the longer nothing has changed",
 			"", func(p *Params) { p.Canary.Lasting = false }},
-		{"whole", "tries few connections all at once",
-			"connections that are unlike", func(p *Params) { p.Canary.WholeBelow = 0 }},
 		{"quarter", "tries a quarter of many bulk flows", "", func(p *Params) { p.Canary.Bulk = 0 }},
 		{"empty", "enlarges a canary that held no flow",
 			"flows spread unevenly over buckets", func(p *Params) { p.Canary.EmptyMost = 0 }},

@@ -290,9 +290,6 @@ type CanaryParams struct {
 	Lasting bool `unit:"switch" source:"Gott (1993)"`
 	// CostSwitches is how many switches a canary's share costs: there and back.
 	CostSwitches float64 `unit:"switches" range:"0 10" source:"there and back"`
-	// WholeBelow connections are tried all at once: they may be as unlike as a bulk transfer
-	// and a heartbeat, so that a part of them says nothing of the rest.
-	WholeBelow int `unit:"connections" range:"0 1000" source:"chosen"`
 	// Bulk buckets of many bulk flows are tried; 0 for as many as hold a flow. They lose
 	// little, as the others take what they leave, and are soon at what the path can give,
 	// which a few are not: BBR probes for a quarter more every eight round trips.

@@ -41,6 +41,9 @@ func Simulate(s Schedule, policy Policy, seed uint64) (Result, Recording) {
 	return out, rec
 }
 
+// Play is Simulate without records and trace, of which many schedules have much.
+func Play(s Schedule, policy Policy, seed uint64) Result { return simulate(s, policy, seed, nil) }
+
 // simulate plays a schedule and tells of each period, unless keep is nil.
 func simulate(s Schedule, policy Policy, seed uint64, keep func(Traced, Record)) Result {
 	w := newWorld(s, seed)

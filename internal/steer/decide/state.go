@@ -38,9 +38,8 @@ type State struct {
 	Since    time.Duration `json:"since_ns"`
 	LastMove Kind          `json:"last_move,omitempty"`
 	Load     Load          `json:"load"`
-	// Refuge: the pair came to the active path as another one failed, and not for gain.
-	Refuge bool `json:"refuge,omitempty"`
-	// Fled is the path that failed.
+	// Fled is the path that failed, where the pair came to the active one for that and not
+	// for gain.
 	Fled string `json:"fled,omitempty"`
 	// Before is the time of an operation on the active path before it was that.
 	Before float64 `json:"before"`
@@ -167,7 +166,7 @@ func (s *step) observe(ev PairEvidence) {
 func (s *step) observeActive(ev PairEvidence) {
 	if !s.Started || ev.Active != s.Active {
 		if s.Started && s.LastMove == Switch {
-			if !s.Refuge {
+			if s.Fled == "" {
 				s.Moves = append(s.Moves, ev.At)
 			}
 			s.Moves = s.Moves[max(len(s.Moves)-s.p.Gain.MovesKept, 0):]
@@ -176,7 +175,7 @@ func (s *step) observeActive(ev PairEvidence) {
 			}
 			s.Previous, s.PreviousAt = s.Active, ev.At
 		}
-		if s.Refuge = s.LastMove == Failover || s.LastMove == Fallback; s.Refuge {
+		if s.Fled = ""; s.LastMove == Failover || s.LastMove == Fallback {
 			s.Fled = s.Active
 		}
 		s.Started, s.Active, s.Since, s.LastMove, s.Silent = true, ev.Active, ev.At, "", 0

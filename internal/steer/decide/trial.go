@@ -46,9 +46,6 @@ func (s *step) beginTrial(ev PairEvidence, b, a figure, up float64, gradual bool
 	}
 	by := &s.p.Canary
 	n = min(n, Buckets)
-	if n < by.WholeBelow {
-		n = 1
-	}
 	m := s.memory(b.path.Network)
 	k := (Buckets + n - 1) / n
 	switch {
