@@ -83,10 +83,7 @@ func TestAgreesWithOpenVSwitch(t *testing.T) {
 	}
 	s := newSwitch(t)
 	g := &generator{Rand: drawn.Random(t), groups: 4}
-	var groups []string
-	for i := range g.groups {
-		groups = append(groups, g.group(i+1))
-	}
+	groups := g.allGroups()
 	s.ofctl("add-groups", groups)
 	met := map[string]int{}
 	for range pipelines {

@@ -303,6 +303,14 @@ func (g *generator) write(match string) string {
 	return g.one(out...)
 }
 
+// allGroups draws as many groups as flows may name.
+func (g *generator) allGroups() (out []string) {
+	for i := range g.groups {
+		out = append(out, g.group(i+1))
+	}
+	return out
+}
+
 // group is one bucket or several, by its number.
 func (g *generator) group(id int) string {
 	bucket := func() string {

@@ -109,10 +109,7 @@ func (w *wire) left(number uint32) (out []string) {
 func TestRealPackets(t *testing.T) {
 	w := newWire(t)
 	g := &generator{Rand: drawn.Random(t), groups: 4}
-	var groups []string
-	for i := range g.groups {
-		groups = append(groups, g.group(i+1))
-	}
+	groups := g.allGroups()
 	w.ofctl("add-groups", groups)
 	number, sent := uint32(0x5eed0000), 0
 	for range drawn.Number(t, "PATHWISE_REAL", 100) {

@@ -174,12 +174,7 @@ func traceOf(t *testing.T, l *lab.Lab, packet string, w *walk.Walk) string {
 func passes(t *testing.T, l *lab.Lab) (spoofed, tenant bool) {
 	t.Helper()
 	red, near, blue := pod(t, l, "red1"), pod(t, l, "red2"), pod(t, l, "blue1")
-	for _, argv := range [][]string{{"ip", "addr", "replace", red.Addr().String() + "/32", "dev", "eth0"},
-		{"ip", "neigh", "replace", near.Addr().String(), "lladdr", near.Attachments[0].MAC, "dev", "eth0"}} {
-		if _, err := l.Exec(t.Context(), blue, argv...); err != nil {
-			t.Fatal(err)
-		}
-	}
+	masquerade(t, l, blue, red, near)
 	stop, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	v := &live{t: t, l: l, stop: stop, arrived: map[string]int{}}

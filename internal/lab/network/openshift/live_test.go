@@ -247,6 +247,17 @@ func again(t *testing.T, l *lab.Lab, p topo.Pod) (n int) {
 	return n
 }
 
+// masquerade lets a pod send to another with the address of a third.
+func masquerade(t *testing.T, l *lab.Lab, who, as, to topo.Pod) {
+	t.Helper()
+	for _, argv := range [][]string{{"ip", "addr", "replace", as.Addr().String() + "/32", "dev", "eth0"},
+		{"ip", "neigh", "replace", to.Addr().String(), "lladdr", to.Attachments[0].MAC, "dev", "eth0"}} {
+		if _, err := l.Exec(t.Context(), who, argv...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestApplyUnderTraffic: as pipelines are shortened and changed back, on two hosts, no
 // connection fails, a stream goes on byte by byte, and what the policy refuses is refused all
 // the time: pods of another tenant, on this host and another, and a pod with another's address.
@@ -255,12 +266,7 @@ func TestApplyUnderTraffic(t *testing.T) {
 	both := []shortening{shorten(t, l, "h1"), shorten(t, l, "h2")}
 	red, near, far := pod(t, l, "red1"), pod(t, l, "red2"), pod(t, l, "red3")
 	blue, other := pod(t, l, "blue1"), pod(t, l, "blue3")
-	for _, argv := range [][]string{{"ip", "addr", "add", red.Addr().String() + "/32", "dev", "eth0"},
-		{"ip", "neigh", "replace", near.Addr().String(), "lladdr", near.Attachments[0].MAC, "dev", "eth0"}} {
-		if _, err := l.Exec(t.Context(), blue, argv...); err != nil {
-			t.Fatal(err)
-		}
-	}
+	masquerade(t, l, blue, red, near)
 	stop, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	v := &live{t: t, l: l, stop: stop, arrived: map[string]int{}}
