@@ -103,3 +103,17 @@ func within(t *testing.T, what string, got, want time.Duration) {
 		t.Errorf("%s: after %v of evidence, want at most %v", what, got, want)
 	}
 }
+
+// Simulate is Play with a trace, and the records of the run, which Replay reads.
+func Simulate(s Schedule, policy Policy, seed uint64) (Result, Recording) {
+	rec := Recording{Header: Header{Format: Format, Version: Version, Name: s.Name, Unit: "bit/s", Loss: s.Loss}}
+	if s.Need == Latency {
+		rec.Header.Unit = "ops/s"
+	}
+	var trace []Traced
+	out := simulate(s, policy, seed, func(t Traced, r Record) {
+		trace, rec.Records = append(trace, t), append(rec.Records, r)
+	})
+	out.Trace = trace
+	return out, rec
+}

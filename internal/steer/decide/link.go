@@ -5,7 +5,7 @@ import (
 )
 
 // link is what an agent's probes of a network look back over, for the schedules
-// of Simulate that are bare.
+// of Play that are bare.
 type link struct {
 	lost [256]bool
 	n    int

@@ -8,7 +8,7 @@ import (
 )
 
 // Schedule is a course of loads and impairments, for live drills and for
-// Simulate.
+// Play.
 type Schedule struct {
 	Name string `json:"name"`
 	Seed uint64 `json:"seed"`
@@ -25,7 +25,7 @@ type Schedule struct {
 	Bare bool `json:"bare,omitempty"`
 }
 
-// SimNetwork is a network as Simulate models it; live drills use its name alone.
+// SimNetwork is a network as Play models it; live drills use its name alone.
 type SimNetwork struct {
 	Name string `json:"name"`
 	// Capacity in bit/s for one connection, and Many times that for 100, in

@@ -14,7 +14,7 @@ const Period = 100 * time.Millisecond
 // they were in drills with round trips of 20 ms.
 const begin = 2
 
-// Simulate plays a schedule against a simple model of networks and has a policy
+// Play plays a schedule against a simple model of networks and has a policy
 // steer one pair through it. The model: a network carries what is asked up to
 // its capacity at that load; a rate limit and competing load lower it; a black
 // hole stops it and is known to the agent in the next piece of evidence. What
@@ -26,22 +26,6 @@ const begin = 2
 // In a bare schedule connections that begin show half to all of what they get.
 // A network that loses packets gives each connection what TCP makes of that. Where all
 // networks fail at once none is known to have failed: nothing answers that could tell.
-//
-// It also returns the records of the run, which Replay reads.
-func Simulate(s Schedule, policy Policy, seed uint64) (Result, Recording) {
-	rec := Recording{Header: Header{Format: Format, Version: Version, Name: s.Name, Unit: "bit/s", Loss: s.Loss}}
-	if s.Need == Latency {
-		rec.Header.Unit = "ops/s"
-	}
-	var trace []Traced
-	out := simulate(s, policy, seed, func(t Traced, r Record) {
-		trace, rec.Records = append(trace, t), append(rec.Records, r)
-	})
-	out.Trace = trace
-	return out, rec
-}
-
-// Play is Simulate without records and trace, of which many schedules have much.
 func Play(s Schedule, policy Policy, seed uint64) Result { return simulate(s, policy, seed, nil) }
 
 // simulate plays a schedule and tells of each period, unless keep is nil.
