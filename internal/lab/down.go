@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/lab/oci"
 )
@@ -204,11 +206,10 @@ func lives(pid string, inodes map[uint64]bool) bool {
 
 // zombie reports whether the process has ended and waits for its parent.
 func zombie(pid int) bool {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return true
 	}
-	// The state follows the command, which is in parentheses and may hold some.
-	_, rest, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte{' '})
-	return bytes.HasPrefix(rest, []byte("Z")) || bytes.HasPrefix(rest, []byte("X"))
+	s, err := p.Stat()
+	return err != nil || s.State == "Z" || s.State == "X"
 }

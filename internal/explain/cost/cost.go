@@ -6,20 +6,15 @@
 package cost
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
+	"maps"
+	"slices"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"pathwise.dev/pathwise/internal/sample"
 )
-
-// tick is the unit of /proc/stat: USER_HZ, 100 per second on every
-// architecture that Go's Linux ports run on.
-const tick = 10 * time.Millisecond
 
 // Snapshot is the machine's CPU time since boot at one moment.
 type Snapshot struct {
@@ -32,62 +27,35 @@ type Snapshot struct {
 }
 
 // Read takes a snapshot of this machine.
-func Read() (Snapshot, error) {
-	raw, err := os.ReadFile("/proc/stat")
+func Read() (Snapshot, error) { return read(procfs.DefaultMountPoint) }
+
+// read takes a snapshot from the directory where a proc file system is mounted.
+func read(proc string) (Snapshot, error) {
+	fs, err := procfs.NewFS(proc)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("read CPU time: %w", err)
 	}
-	s, err := parse(raw)
-	s.At = time.Now()
-	return s, err
-}
-
-// parse reads the text of /proc/stat (proc_stat(5)).
-func parse(raw []byte) (Snapshot, error) {
-	var s Snapshot
-	seen := false
-	scan := bufio.NewScanner(bytes.NewReader(raw))
-	scan.Buffer(nil, 1<<20) // the intr line is long on large machines
-	for scan.Scan() {
-		fields := strings.Fields(scan.Text())
-		if len(fields) < 9 || !strings.HasPrefix(fields[0], "cpu") {
-			continue
-		}
-		line, err := parseModes(fields[1:])
-		if err != nil {
-			return s, err
-		}
-		if fields[0] != "cpu" {
-			line.Cores = 1
-			s.PerCore = append(s.PerCore, line)
-			continue
-		}
-		seen = true
-		line.PerCore = s.PerCore
-		s = line
+	stat, err := fs.Stat()
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("read CPU time: %w", err)
 	}
-	s.Cores = len(s.PerCore)
-	if err := scan.Err(); err != nil {
-		return s, fmt.Errorf("read /proc/stat: %w", err)
+	if len(stat.CPU) == 0 || stat.CPUTotal == (procfs.CPUStat{}) {
+		return Snapshot{}, fmt.Errorf("read CPU time: %s/stat has no cpu lines", proc)
 	}
-	if !seen || s.Cores == 0 {
-		return s, fmt.Errorf("read /proc/stat: no cpu lines")
+	s := modes(stat.CPUTotal)
+	s.At, s.Cores = time.Now(), len(stat.CPU)
+	for _, core := range slices.Sorted(maps.Keys(stat.CPU)) {
+		line := modes(stat.CPU[core])
+		line.Cores = 1
+		s.PerCore = append(s.PerCore, line)
 	}
 	return s, nil
 }
 
-// parseModes reads the figures of one line.
-func parseModes(fields []string) (Snapshot, error) {
-	var v [8]float64
-	for i := range v {
-		n, err := strconv.ParseUint(fields[i], 10, 64)
-		if err != nil {
-			return Snapshot{}, fmt.Errorf("read /proc/stat: field %d: %w", i+1, err)
-		}
-		v[i] = (time.Duration(n) * tick).Seconds()
-	}
-	// user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user already.
-	return Snapshot{User: v[0] + v[1], System: v[2], Idle: v[3] + v[4], IRQ: v[5], SoftIRQ: v[6], Steal: v[7]}, nil
+// modes sums up what is one thing here. Guest time is in user already (proc_stat(5)).
+func modes(c procfs.CPUStat) Snapshot {
+	return Snapshot{User: c.User + c.Nice, System: c.System, Idle: c.Idle + c.Iowait, IRQ: c.IRQ, SoftIRQ: c.SoftIRQ,
+		Steal: c.Steal}
 }
 
 // PerCore returns the CPU time spent from a to b by core. A core that was

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
@@ -32,7 +33,7 @@ type Place struct{ Dir string }
 type holder struct {
 	PID int `json:"pid"`
 	// Start tells the process from a later one of the same number.
-	Start string `json:"start"`
+	Start uint64 `json:"start,string"`
 	// User is its user namespace, as /proc/PID/ns/user shows it.
 	User string `json:"user_namespace"`
 }
@@ -121,7 +122,7 @@ func (p Place) load() (holder, bool) {
 	if err != nil || json.Unmarshal(raw, &h) != nil || h.PID <= 0 {
 		return holder{}, false
 	}
-	return h, h.Start != "" && startOf(h.PID) == h.Start
+	return h, h.Start != 0 && startOf(h.PID) == h.Start
 }
 
 // start makes the namespaces. Of several commands at once one does, and the others
@@ -220,23 +221,18 @@ func (p Place) bless(ctx context.Context, pid int, proceed io.Writer, ready io.R
 	return h, nil
 }
 
-// startOf is when the process started, in ticks since boot; "" where there is none.
-func startOf(pid int) string {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// startOf is when the process started, in ticks since boot; 0 where there is none.
+func startOf(pid int) uint64 {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return ""
+		return 0
 	}
-	// The command is in parentheses and may hold spaces (proc(5)); starttime is
-	// field 22, the 20th after it.
-	f := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	if len(f) < 20 || f[0] == "Z" || f[0] == "X" {
-		return ""
+	const exiting = 0x4 // PF_EXITING (include/linux/sched.h)
+	s, err := p.Stat()
+	if err != nil || s.State == "Z" || s.State == "X" || s.Flags&exiting != 0 {
+		return 0
 	}
-	const exiting = 0x4 // PF_EXITING of field 9 (include/linux/sched.h)
-	if flags, err := strconv.ParseUint(f[6], 10, 64); err != nil || flags&exiting != 0 {
-		return ""
-	}
-	return f[19]
+	return s.Starttime
 }
 
 // forget removes the record of a holder that has gone.
@@ -276,7 +272,7 @@ func (p Place) members(h holder) []int {
 	ours := false
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || startOf(pid) == "" {
+		if err != nil || startOf(pid) == 0 {
 			continue
 		}
 		if in, err := os.Readlink("/proc/" + e.Name() + "/ns/user"); err != nil || in != h.User {

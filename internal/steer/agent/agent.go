@@ -105,6 +105,7 @@ type Agent struct {
 	host    topo.Host
 	names   []string
 	waiting string // for what of its own pod the agent waits; "": for nothing
+	begun readiness
 	wires   *wires
 	remote  map[string]*remoteHost // by host name
 	pods    map[string]*pod        // local ones, by UID
@@ -191,6 +192,7 @@ func New(cfg Config) (*Agent, error) {
 		hostParams: detect.Hosts(), pairParams: detect.Pairs(), stranded: map[string]time.Time{},
 		pins: map[string]map[string]string{}, untracked: newUntracked(j), inquiries: inquiries{bell: newBell()}}
 	a.inquiries.params = &a.pairParams
+	a.begun = newReadiness()
 	a.fitter = route.NewFitter(a.became)
 	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
 	if _, err = a.ring.Give(keys, a.start); err != nil {
@@ -221,6 +223,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		})
 	}
 	err := a.setUp(ctx)
+	a.begun.say()
 	if err == nil {
 		if a.survey.passive != nil {
 			a.running(a.listen)

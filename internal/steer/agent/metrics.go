@@ -18,7 +18,7 @@ func (a *Agent) Metrics() http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(exporter{a, pathMetrics(), agentMetrics()}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
+	return a.begun.before(promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 }
 
 // exporter reads the figures when Prometheus asks, so none is kept twice.

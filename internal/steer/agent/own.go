@@ -27,6 +27,7 @@ var errEnded = errors.New("told to end")
 func (a *Agent) await(ctx context.Context) error {
 	for {
 		err := a.begin()
+		a.begun.say()
 		var w waitError
 		if !errors.As(err, &w) {
 			return err

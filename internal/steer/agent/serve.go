@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -61,7 +62,7 @@ type Order struct {
 // /health; POST /order. Who has connected as another user than root and the agent's
 // own is refused, whatever the socket's permissions.
 func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{Handler: guarded(a.handler()), ReadHeaderTimeout: 5 * time.Second, ConnContext: identify,
+	srv := &http.Server{Handler: guarded(a.begun.before(a.handler())), ReadHeaderTimeout: 5 * time.Second, ConnContext: identify,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
@@ -69,6 +70,30 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("serve control socket: %w", err)
 	}
 	return nil
+}
+
+// readiness is said once, when the agent has taken up what there is, or waits for its own
+// pod. Before, it would tell who asks that it steers nothing, while flows go on as its
+// predecessor had them.
+type readiness struct {
+	said chan struct{}
+	say  func()
+}
+
+func newReadiness() readiness {
+	said := make(chan struct{})
+	return readiness{said, sync.OnceFunc(func() { close(said) })}
+}
+
+// before has requests wait for it.
+func (r readiness) before(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		select {
+		case <-r.said:
+			h.ServeHTTP(w, req)
+		case <-req.Context().Done():
+		}
+	})
 }
 
 // handler answers the requests of Serve.

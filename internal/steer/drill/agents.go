@@ -8,9 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/agent"
@@ -143,33 +144,20 @@ type usage struct {
 	at     time.Time
 }
 
-// usageOf reads /proc/PID/stat (proc(5)) and /proc/PID/status.
+// usageOf reads /proc/PID/stat (proc(5)).
 func usageOf(pid int) (u usage, err error) {
 	u.at = time.Now()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return u, fmt.Errorf("read usage: %w", err)
 	}
-	text := string(raw)
-	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:])
-	if len(fields) < 22 {
-		return u, fmt.Errorf("read usage of %d: %w", pid, errFormat)
-	}
-	const hertz = 100 // USER_HZ, part of the ABI
-	for _, f := range fields[11:13] {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return u, fmt.Errorf("read usage of %d: %w", pid, errFormat)
-		}
-		u.system = time.Duration(n) * time.Second / hertz // the latter
-		u.cpu += u.system
-	}
-	pages, err := strconv.ParseInt(fields[21], 10, 64)
+	s, err := p.Stat()
 	if err != nil {
-		return u, fmt.Errorf("read usage of %d: %w", pid, errFormat)
+		return u, fmt.Errorf("read usage of %d: %w", pid, err)
 	}
-	u.rss = float64(pages) * float64(os.Getpagesize())
+	const tick = time.Second / 100 // USER_HZ, part of the ABI
+	u.system = time.Duration(s.STime) * tick
+	u.cpu = time.Duration(s.UTime)*tick + u.system
+	u.rss = float64(s.ResidentMemory())
 	return u, nil
 }
-
-var errFormat = errors.New("unknown format")

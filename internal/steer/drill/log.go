@@ -20,6 +20,8 @@ const (
 	FiguresFile    = "figures.json"
 )
 
+var errFormat = errors.New("unknown format")
+
 // Header is the first line of drills.jsonl.
 type Header struct {
 	Format  string    `json:"format"`

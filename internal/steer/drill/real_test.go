@@ -38,7 +38,7 @@ drills:
   - {drill: switch, switches: 50, interval: 2ms, for: 200ms}
   - {drill: inserts, repetitions: 1, inserts: 200, switches: 120, workload: mongo-insert-int-vector}
   - {drill: blackhole, repetitions: 1, hold: 500ms, traffic: tcp, faults: [both, mptcp]}
-  - {drill: kills, repetitions: 1, kills: 1}
+  - {drill: kills, repetitions: 1, kills: 3}
   - {drill: forged, probes: 50}
   - {drill: peers, repetitions: 1, peers: [1, 20], for: 200ms, hosts: 0}
   - {drill: demo, for: 500ms, capacity: 100M}
@@ -65,6 +65,9 @@ drills:
 		}
 		if s.Values["connections_lost"]+s.Values["corrupt"] > 0 && !strings.HasSuffix(s.Variant, "mptcp") {
 			t.Errorf("%s, %s: %v, %v", s.Drill, s.Variant, s.Values, s.Text)
+		}
+		if adopted, of := s.Values["adopted"]; of && adopted == 0 || s.Values["stale"] > 0 {
+			t.Errorf("%s: a successor does not say where its predecessor left the flows: %v, %v", s.Drill, s.Values, s.Text)
 		}
 		for _, r := range s.Reports {
 			readReport(t, filepath.Join(dir, "out", r))
