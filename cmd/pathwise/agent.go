@@ -26,7 +26,6 @@ import (
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/decide"
-	"pathwise.dev/pathwise/internal/steer/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -35,8 +34,9 @@ type agentFlags struct {
 	lab, host, cluster, dir, keyFile     string
 	policy, need, table, record, metrics string
 	logFormat                            string
+	kubeconfig, ownPod, cgroup           string
 	encapsulate                          []string
-	dryRun, remove                       bool
+	kube, dryRun, remove                 bool
 	rtoMin                               time.Duration
 	seed                                 uint64
 }
@@ -81,6 +81,7 @@ where it fails.`,
 	fl.StringVar(&f.table, "table", "", "result directory of a bench, as prior and for the policy table")
 	fl.StringSliceVar(&f.encapsulate, "encapsulate", nil,
 		"networks on which steered packets go in UDP, as they track connections or change the DSCP (with --cluster: a key of its file)")
+	kubeFlags(cmd, &f)
 	fl.BoolVar(&f.dryRun, "dry-run", false, "decide and log, but move nothing")
 	fl.BoolVar(&f.remove, "remove", false,
 		"take out of the pods what agents that have ended have put there (4 s: flows go home first)")
@@ -100,6 +101,9 @@ where it fails.`,
 func (f agentFlags) check() error {
 	if f.cluster != "" && (f.host == "" || f.dir == "" || f.keyFile == "" && !f.remove) {
 		return usageError{errors.New("agent: --cluster needs --host, --dir and --key-file")}
+	}
+	if err := f.checkKube(); err != nil {
+		return err
 	}
 	if f.cluster != "" && f.lab != "" {
 		return usageError{errors.New("agent: expected --lab or --cluster, not both")}
@@ -152,7 +156,10 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 	}
 	cfg := agent.Config{Policy: policy, Need: decide.Need(f.need), DryRun: f.dryRun, RTOMin: f.rtoMin, Prior: prior.rates,
 		CPU: prior.cpu, Now: e.now}
-	if f.cluster != "" {
+	switch {
+	case f.kube:
+		return kubeAgent(ctx, e, f, cfg)
+	case f.cluster != "":
 		return clusterAgent(ctx, e, f, cfg)
 	}
 	st, err := chooseLab(e, f.lab)
@@ -260,22 +267,7 @@ func clusterAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) er
 	if _, err := cfg.Source(); err != nil {
 		return err
 	}
-	cfg.Keys = keysOf(f.keyFile)
-	if !f.remove { // else nobody is spoken to
-		if _, err := cfg.Keys(); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(f.dir, 0o700); err != nil {
-		return fmt.Errorf("create directory: %w", err)
-	}
-	var fs unix.Statfs_t
-	pins := filepath.Join("/sys/fs/bpf", "pathwise-"+f.host)
-	if err := unix.Statfs("/sys/fs/bpf", &fs); err != nil || fs.Type != unix.BPF_FS_MAGIC {
-		return errors.New("/sys/fs/bpf is no BPF file system: mount one with \"mount -t bpf bpf /sys/fs/bpf\"")
-	}
-	cfg.Host, cfg.PinDir = f.host, pins
-	return oneAgent(ctx, e, f, f.dir, cfg)
+	return hostAgent(ctx, e, f, cfg)
 }
 
 // oneAgent runs an agent with its socket and files in dir.
@@ -306,9 +298,7 @@ func oneAgent(ctx context.Context, e env, f agentFlags, dir string, cfg agent.Co
 		defer rec.Close()
 		cfg.Evidence = rec
 	}
-	if root, err := telemetry.CgroupRoot(); err == nil {
-		cfg.Cgroup = root
-	} else {
+	if cfg.Cgroup, err = f.cgroupRoot(); err != nil {
 		fmt.Fprintf(e.stderr, "pathwise: no telemetry of connections: %v\n", err)
 	}
 	cfg.Log = slog.New(logHandler(f.logFormat, e.stderr)).With("host", f.host)

@@ -139,7 +139,7 @@ also after a kill.`,
 		reportCommand(e), recommendCommand(e), compareCommand(e), claimsCommand(e), explainCommand(e), ovsCommand(e))
 	addJob(root, "steer", "Steer live traffic:",
 		agentCommand(e), pathsCommand(e), eventsCommand(e), switchCommand(e), pinCommand(e), unpinCommand(e),
-		drillCommand(e), replayCommand(e))
+		kubeCommand(e), drillCommand(e), replayCommand(e))
 	addJob(root, "lab", "Build a lab:", labCommand(e), guestCommand(e))
 	addJob(root, "other", "Other:", versionCommand(e))
 	root.SetHelpCommandGroupID("other")

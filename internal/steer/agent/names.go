@@ -45,7 +45,7 @@ func (c Cluster) check() error {
 		names[h.Name], indexes[h.Index] = true, true
 	}
 	for i, p := range c.Pods {
-		if err := checkPod(p); err != nil {
+		if err := CheckPod(p); err != nil {
 			return fmt.Errorf("pods[%d] (%q): %w", i, p.Name, err)
 		}
 		if p.UID != "" && uids[p.UID] {
@@ -56,7 +56,8 @@ func (c Cluster) check() error {
 	return nil
 }
 
-func checkPod(p topo.Pod) error {
+// CheckPod wants the names of a pod that become paths to be such as cannot lead elsewhere.
+func CheckPod(p topo.Pod) error {
 	// Pods without one are not steered. A file on a BPF file system has no dot in its
 	// name (bpf_lookup).
 	if p.UID != "" && !isWord(p.UID, "-_", 128) {

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"pathwise.dev/pathwise/internal/steer/kube/manifest"
+)
+
+func kubeCommand(e env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kube",
+		Short: "Put agents on a Kubernetes cluster",
+		Long: `Put agents on a Kubernetes cluster, one on each node, which keep pods on several
+NetworkAttachmentDefinitions (Multus) on the best one. docs/howto/kubernetes.md has
+all steps.`,
+		Example: `  pathwise kube install --dry-run --network shop/fast`,
+		Args:    noSuchCommand,
+		RunE:    func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(kubeInstallCommand(e))
+	return cmd
+}
+
+func kubeInstallCommand(e env) *cobra.Command {
+	var dryRun bool
+	o := manifest.Defaults("")
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "Print what a cluster is to be given, for kubectl",
+		Long: `Print the objects that put agents on a cluster: definitions of PathNetwork and
+PathNode, a DaemonSet, and what the agents may do. Give them to "kubectl apply -f -".
+Only --dry-run is there so far.
+
+The agents share a key, which is not printed: make it once, as in the example.
+Nothing is steered before a PathNetwork allows it.`,
+		Example: `  pathwise kube install --dry-run --network shop/fast,shop/bulk | kubectl apply -f -
+  openssl rand -hex 32 > keys && kubectl -n pathwise create secret generic pathwise-key --from-file=keys
+  pathwise kube install --dry-run --namespace net --image registry.example.org/pathwise:1`,
+		Args: exactArgs(),
+		RunE: func(*cobra.Command, []string) error {
+			if !dryRun {
+				return usageError{fmt.Errorf("kube install: expected --dry-run: give what it prints to \"kubectl apply -f -\"")}
+			}
+			out, err := manifest.Write(o)
+			if err != nil {
+				return usageError{fmt.Errorf("kube install: %w", err)}
+			}
+			_, err = e.stdout.Write(out)
+			return err
+		},
+	}
+	fl := cmd.Flags()
+	fl.BoolVar(&dryRun, "dry-run", false, "print the objects, change nothing")
+	fl.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the agents")
+	fl.StringVar(&o.Image, "image", o.Image, "image that holds pathwise as /pathwise")
+	fl.StringSliceVar(&o.Networks, "network", nil, "definitions of networks that the agents probe, as NAMESPACE/NAME")
+	fl.StringVar(&o.Cgroup, "cgroup", o.Cgroup, "where the nodes have their cgroup v2 hierarchy")
+	fl.StringVar(&o.Policy, "policy", "", "policy of the agents, as \"pathwise agent\" has it")
+	fl.StringVar(&o.Need, "need", "", "need of all pairs, as \"pathwise agent\" has it")
+	return cmd
+}

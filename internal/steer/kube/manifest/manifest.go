@@ -1,0 +1,122 @@
+// Package manifest holds what Pathwise is in a Kubernetes cluster: the definitions of its
+// objects, the agents' DaemonSet, and what they may do there.
+//
+// It writes them as YAML. It speaks to no cluster.
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+	"text/template"
+)
+
+//go:embed crd/*.yaml
+var definitions embed.FS
+
+//go:embed agent.yaml
+var agents string
+
+//go:embed namespace.yaml
+var namespace string
+
+// Options are what differs from one cluster to another.
+type Options struct {
+	Namespace string
+	Image     string
+	// Networks are those that the agents probe, as NAMESPACE/NAME of their definitions.
+	Networks []string
+	// Cgroup is where the nodes have their cgroup v2 hierarchy.
+	Cgroup string
+	// Need and Policy are as "pathwise agent" has them; "" leaves them to it.
+	Need, Policy string
+}
+
+// KeySecret is the Secret in which the agents' keys are, and Key its entry.
+const KeySecret, Key = "pathwise-key", "keys"
+
+// Check returns an error where an option would make another document than is meant.
+func (o Options) Check() error {
+	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	if !label.MatchString(o.Namespace) {
+		return fmt.Errorf("namespace %q: expected a DNS label, such as pathwise", o.Namespace)
+	}
+	if !regexp.MustCompile(`^[A-Za-z0-9][-._/:@A-Za-z0-9]*$`).MatchString(o.Image) {
+		return fmt.Errorf("image %q: expected a reference, such as registry.example.org/pathwise:1", o.Image)
+	}
+	for _, n := range o.Networks {
+		if ns, name, ok := strings.Cut(n, "/"); !ok || !label.MatchString(ns) ||
+			!regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`).MatchString(name) {
+			return fmt.Errorf("network %q: expected a NetworkAttachmentDefinition as NAMESPACE/NAME", n)
+		}
+	}
+	if !path.IsAbs(o.Cgroup) || path.Clean(o.Cgroup) != o.Cgroup || strings.ContainsAny(o.Cgroup, "\"\\\n\r") {
+		return fmt.Errorf("cgroup %q: expected an absolute path", o.Cgroup)
+	}
+	word := regexp.MustCompile(`^[-:/.a-z0-9]*$`)
+	if !word.MatchString(o.Need) || !word.MatchString(o.Policy) {
+		return errors.New("need and policy: expected words of \"pathwise agent\"")
+	}
+	return nil
+}
+
+// Definitions are those of the objects, one document each.
+func Definitions() ([]byte, error) {
+	var out bytes.Buffer
+	names, err := fs.Glob(definitions, "crd/*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("list definitions: %w", err)
+	}
+	for _, name := range names {
+		raw, err := definitions.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("read definition: %w", err)
+		}
+		if !bytes.HasPrefix(raw, []byte("---\n")) {
+			out.WriteString("---\n")
+		}
+		out.Write(raw)
+	}
+	return out.Bytes(), nil
+}
+
+// Write returns all that is to be applied, in an order in which it can be.
+func Write(o Options) ([]byte, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	crds, err := Definitions()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	fill := func(name, text string) error {
+		t, err := template.New(name).Option("missingkey=error").Parse(text)
+		if err != nil {
+			return fmt.Errorf("parse %s: %w", name, err)
+		}
+		return t.Execute(&out, struct {
+			Options
+			Attached, Secret, Entry string
+		}{o, strings.Join(o.Networks, ","), KeySecret, Key})
+	}
+	if err := fill("namespace.yaml", namespace); err != nil {
+		return nil, fmt.Errorf("write namespace: %w", err)
+	}
+	out.Write(crds)
+	if err := fill("agent.yaml", agents); err != nil {
+		return nil, fmt.Errorf("write agents: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// Defaults are the options of a cluster of which nothing is known.
+func Defaults(version string) Options {
+	return Options{Namespace: "pathwise", Image: "pathwise:" + cmp.Or(version, "latest"), Cgroup: "/sys/fs/cgroup"}
+}

@@ -1,0 +1,183 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
+)
+
+// documents are those of a text, by kind and name.
+func documents(t *testing.T, text []byte) map[string]map[string]any {
+	t.Helper()
+	out := map[string]map[string]any{}
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var doc map[string]any
+		err := d.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if doc["apiVersion"] == nil {
+			t.Errorf("a document without apiVersion: %v", doc)
+		}
+		name := doc["kind"].(string) + "/" + doc["metadata"].(map[string]any)["name"].(string)
+		if out[name] != nil {
+			t.Errorf("%s is there twice", name)
+		}
+		out[name] = doc
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden file")
+
+// TestWrite holds what is printed against a file.
+func TestWrite(t *testing.T) {
+	o := Defaults("")
+	o.Networks, o.Need = []string{"shop/fast", "shop/bulk"}, "latency"
+	got, err := Write(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/install.yaml"
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s is not what is printed: run with -update, and look at the difference (%v)", golden, err)
+	}
+	all := documents(t, got)
+	for _, name := range []string{"Namespace/pathwise", "CustomResourceDefinition/pathnetworks.pathwise.dev",
+		"CustomResourceDefinition/pathnodes.pathwise.dev", "ServiceAccount/pathwise-agent", "ClusterRole/pathwise-agent",
+		"ClusterRoleBinding/pathwise-agent", "ValidatingAdmissionPolicy/pathwise-pathnode",
+		"ValidatingAdmissionPolicyBinding/pathwise-pathnode", "DaemonSet/pathwise-agent"} {
+		if all[name] == nil {
+			t.Errorf("%s is not there", name)
+		}
+	}
+	if len(all) != 9 {
+		t.Errorf("%d documents", len(all))
+	}
+}
+
+// TestPrivileges: an agent is not privileged, and has the capabilities that it says it needs.
+func TestPrivileges(t *testing.T) {
+	got, err := Write(Defaults("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := at(documents(t, got)["DaemonSet/pathwise-agent"], "spec", "template", "spec").(map[string]any)
+	c := spec["containers"].([]any)[0].(map[string]any)
+	sec := c["securityContext"].(map[string]any)
+	caps := sec["capabilities"].(map[string]any)
+	if sec["privileged"] != false || sec["allowPrivilegeEscalation"] != false || sec["readOnlyRootFilesystem"] != true ||
+		!reflect.DeepEqual(caps["drop"], []any{"ALL"}) || !reflect.DeepEqual(caps["add"],
+		[]any{"SYS_ADMIN", "NET_ADMIN", "NET_RAW", "NET_BIND_SERVICE", "SYS_NICE"}) {
+		t.Errorf("securityContext %v", sec)
+	}
+	for _, key := range []string{"hostNetwork", "hostPID", "hostIPC"} {
+		if spec[key] != nil {
+			t.Errorf("%s: %v", key, spec[key])
+		}
+	}
+	var paths []string
+	for _, v := range spec["volumes"].([]any) {
+		if h, ok := v.(map[string]any)["hostPath"].(map[string]any); ok {
+			paths = append(paths, h["path"].(string))
+		}
+	}
+	if !slices.Equal(paths, []string{"/run/netns", "/sys/fs/bpf", "/sys/fs/cgroup"}) {
+		t.Errorf("of the node: %v", paths)
+	}
+}
+
+// at is what lies under the keys.
+func at(doc any, keys ...string) any {
+	for _, k := range keys {
+		m, ok := doc.(map[string]any)
+		if !ok {
+			return nil
+		}
+		doc = m[k]
+	}
+	return doc
+}
+
+func TestCheck(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		"namespace":  func(o *Options) { o.Namespace = "a: b" },
+		"image":      func(o *Options) { o.Image = "x\nprivileged: true" },
+		"network":    func(o *Options) { o.Networks = []string{"fast"} },
+		`network "`:  func(o *Options) { o.Networks = []string{"shop/a,b"} },
+		"cgroup":     func(o *Options) { o.Cgroup = "/a/../b" },
+		"need and":   func(o *Options) { o.Need = "a b" },
+		"and policy": func(o *Options) { o.Policy = "static:x\n" },
+	} {
+		o := Defaults("")
+		change(&o)
+		if _, err := Write(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// TestDefinitionsAreCurrent holds the definitions against the Go types that they are generated
+// from: the same fields of the same kinds.
+func TestDefinitionsAreCurrent(t *testing.T) {
+	raw, err := Definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := documents(t, raw)
+	for name, of := range map[string]reflect.Type{"pathnetworks": reflect.TypeFor[v1alpha1.PathNetwork](),
+		"pathnodes": reflect.TypeFor[v1alpha1.PathNode]()} {
+		versions, _ := at(all["CustomResourceDefinition/"+name+".pathwise.dev"], "spec", "versions").([]any)
+		if len(versions) != 1 {
+			t.Fatalf("%s: %d versions", name, len(versions))
+		}
+		schema := at(versions[0], "schema", "openAPIV3Schema").(map[string]any)
+		for _, part := range []string{"Spec", "Status"} {
+			if f, ok := of.FieldByName(part); ok {
+				compare(t, name+"."+part, at(schema, "properties", strings.ToLower(part)), f.Type)
+			}
+		}
+	}
+}
+
+// compare holds a schema against a type.
+func compare(t *testing.T, where string, schema any, of reflect.Type) {
+	t.Helper()
+	kinds := map[reflect.Kind]string{reflect.Struct: "object", reflect.Slice: "array", reflect.String: "string",
+		reflect.Bool: "boolean", reflect.Int32: "integer", reflect.Int64: "integer"}
+	if got := at(schema, "type"); got != kinds[of.Kind()] {
+		t.Errorf("%s: type %v, want that of %v: run go generate ./internal/steer/kube/v1alpha1", where, got, of)
+		return
+	}
+	switch of.Kind() {
+	case reflect.Slice:
+		compare(t, where+"[]", at(schema, "items"), of.Elem())
+	case reflect.Struct:
+		fields, _ := at(schema, "properties").(map[string]any)
+		if len(fields) != of.NumField() {
+			t.Errorf("%s: %d fields, want %d", where, len(fields), of.NumField())
+		}
+		for i := range of.NumField() {
+			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			compare(t, where+"."+name, fields[name], of.Field(i).Type)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/tools/cache"
+
+	"pathwise.dev/pathwise/internal/steer/agent"
+	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
+	"pathwise.dev/pathwise/internal/steer/sandbox"
+)
+
+// Config is what a source works with.
+type Config struct {
+	// Kubeconfig is a file; "" is for an agent that is a pod.
+	Kubeconfig string
+	// Node is the agent's own, and Pod the UID of its own pod, from which it probes.
+	Node, Pod string
+	Version   string
+	Log       *slog.Logger
+	Now       func() time.Time
+}
+
+// Source tells an agent of the cluster. Run keeps it up to date.
+type Source struct {
+	cfg                   Config
+	clients               clients
+	pods, nodes, networks cache.SharedInformer
+	finder                finder
+	numbers               hosts
+	writer                writer
+	told                  map[string]bool // warnings, as they hold now
+	changed               chan struct{}
+
+	mu      sync.Mutex
+	cluster agent.Cluster
+	ready   bool
+}
+
+// Pace of looking at namespaces.
+const (
+	// least is the time between two looks, and hasty that while a pod's namespace is
+	// looked for, which is told after the file was made; steady is how often one looks unasked.
+	least, hasty, steady = 200 * time.Millisecond, time.Second, 10 * time.Second
+)
+
+// Open prepares a source; Run has it speak to the server.
+func Open(cfg Config) (*Source, error) {
+	c, err := connect(cfg.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{cfg: cfg, clients: c, finder: finder{self: cfg.Pod}, numbers: hosts{}, told: map[string]bool{},
+		changed: make(chan struct{}, 1), writer: writer{clients: c, node: cfg.Node, now: cfg.Now}}
+	s.numbers.index(cfg.Node)
+	for _, of := range []struct {
+		at *cache.SharedInformer
+		do func() (cache.SharedInformer, error)
+	}{
+		{&s.pods, func() (cache.SharedInformer, error) {
+			return informer(c.core, "pods", &corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", cfg.Node), trimPod)
+		}},
+		{&s.nodes, func() (cache.SharedInformer, error) {
+			return informer(c.paths, "pathnodes", &v1alpha1.PathNode{}, fields.Everything(), trimObject)
+		}},
+		{&s.networks, func() (cache.SharedInformer, error) {
+			return informer(c.paths, "pathnetworks", &v1alpha1.PathNetwork{}, fields.Everything(), trimObject)
+		}},
+	} {
+		if *of.at, err = of.do(); err != nil {
+			return nil, err
+		}
+		if err := s.listen(*of.at); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// listen has what the informer learns be looked at.
+func (s *Source) listen(i cache.SharedInformer) error {
+	ring := func() {
+		select {
+		case s.changed <- struct{}{}:
+		default:
+		}
+	}
+	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { ring() },
+		UpdateFunc: func(_, _ any) { ring() }, DeleteFunc: func(any) { ring() }})
+	if err == nil {
+		err = i.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
+			s.cfg.Log.Warn("read from the API server: it is tried again", "error", err)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("prepare watch: %w", err)
+	}
+	return nil
+}
+
+// errUnread is returned until the cluster was read for the first time.
+var errUnread = errors.New("nothing was read from the API server yet")
+
+// Cluster is the latest that was read: the same memory until it is another.
+func (s *Source) Cluster() (agent.Cluster, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ready {
+		return agent.Cluster{}, errUnread
+	}
+	return s.cluster, nil
+}
+
+// Ready waits until the cluster was read.
+func (s *Source) Ready(ctx context.Context) error {
+	tick := time.NewTicker(least)
+	defer tick.Stop()
+	for {
+		if _, err := s.Cluster(); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// Run reads and writes until ctx ends.
+func (s *Source) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, i := range []cache.SharedInformer{s.pods, s.nodes, s.networks} {
+		wg.Go(func() { i.Run(ctx.Done()) })
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), s.pods.HasSynced, s.nodes.HasSynced, s.networks.HasSynced) {
+		return // told to end
+	}
+	made := make(chan struct{}, 1)
+	if err := watchNamespaces(ctx, &wg, made); err != nil {
+		s.cfg.Log.Warn("namespaces are looked for every ten seconds alone", "error", err)
+	}
+	for {
+		wait := s.look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.changed:
+		case <-made:
+		case <-time.After(wait):
+			continue
+		}
+		select { // what comes at once is looked at once
+		case <-ctx.Done():
+			return
+		case <-time.After(least):
+		}
+	}
+}
+
+// look finds the node's pods, writes of them, and composes the cluster. It returns when to
+// look again, unless something happens before.
+func (s *Source) look(ctx context.Context) time.Duration {
+	warnings := map[string]bool{}
+	all, faults, err := sandbox.Look()
+	for _, f := range append(faults, err) {
+		if f != nil {
+			warnings[f.Error()] = true
+		}
+	}
+	if err != nil {
+		s.warn(warnings)
+		return hasty
+	}
+	now := s.cfg.Now()
+	pods, refused := s.finder.find(objects[*corev1.Pod](s.pods), all, now)
+	for _, r := range refused {
+		warnings[fmt.Sprintf("%s is not steered: %s", r.Pod, r.Reason)] = true
+	}
+	c, odd := compose(s.cfg.Node, s.numbers, pods, objects[*v1alpha1.PathNode](s.nodes),
+		objects[*v1alpha1.PathNetwork](s.networks))
+	for _, f := range odd {
+		warnings[f.Error()] = true
+	}
+	s.mu.Lock()
+	if !s.ready || !reflect.DeepEqual(c, s.cluster) {
+		s.cluster, s.ready = c, true
+	}
+	s.mu.Unlock()
+	spec, status := node(s.cfg.Version, pods, refused)
+	again, err := s.writer.write(ctx, spec, status)
+	if err != nil && ctx.Err() == nil {
+		warnings[err.Error()] = true
+	}
+	s.warn(warnings)
+	if len(s.finder.missing) > 0 {
+		again = min(again, hasty)
+	}
+	return min(again, steady)
+}
+
+// warn tells what is new of what holds now.
+func (s *Source) warn(now map[string]bool) {
+	for _, w := range slices.Sorted(maps.Keys(now)) {
+		if !s.told[w] {
+			s.cfg.Log.Warn(w)
+		}
+	}
+	s.told = now
+}
+
+// objects are those that an informer has.
+func objects[T any](i cache.SharedInformer) []T {
+	var out []T
+	for _, o := range i.GetStore().List() {
+		if t, ok := o.(T); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}
