@@ -62,7 +62,8 @@ type Order struct {
 // /health; POST /order. Who has connected as another user than root and the agent's
 // own is refused, whatever the socket's permissions.
 func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{Handler: guarded(a.begun.before(a.handler())), ReadHeaderTimeout: 5 * time.Second, ConnContext: identify,
+	srv := &http.Server{Handler: guarded(a.begun.before(a.handler())), ConnContext: identify,
+		ReadHeaderTimeout: 5 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
