@@ -205,7 +205,7 @@ func writeAblationText(w io.Writer, a ablation, o report.Options) error {
 // rank orders mechanisms: those that earn most first, in thousandths of a point.
 func (m ablated) rank() (rank int) {
 	for _, x := range m.Earned {
-		if x.Told() {
+		if x.Significant() {
 			rank = max(rank, int(1000*x.Points.Center))
 		}
 	}

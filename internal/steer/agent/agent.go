@@ -105,7 +105,7 @@ type Agent struct {
 	host    topo.Host
 	names   []string
 	waiting string // for what of its own pod the agent waits; "": for nothing
-	begun readiness
+	begun   readiness
 	wires   *wires
 	remote  map[string]*remoteHost // by host name
 	pods    map[string]*pod        // local ones, by UID
@@ -128,10 +128,10 @@ type Agent struct {
 	waking []*pair
 	// sustained is when the leases of what is not adopted yet were last renewed.
 	sustained time.Time
-	// glances are at the lines that are looked at all the time. suspecting are the pairs
+	// polled are at the lines that are looked at all the time. suspecting are the pairs
 	// that ask about a path of theirs, and suspects the paths that are suspected
 	// between hosts.
-	glances    []glance
+	polled     []polled
 	suspecting []*pair
 	suspects   map[*hostPath]*remoteHost
 	// hostParams and pairParams are the figures by which failures are found.
@@ -311,7 +311,7 @@ func (a *Agent) turn() error {
 	next := a.watch(now)
 	if now.Sub(a.refreshed) >= refresh || a.news != a.synced {
 		a.refreshed = now
-		a.beat()
+		a.renewLeases()
 		a.rekey(now)
 		a.remark()
 		a.wires.tellRefusals(a.remote, now)

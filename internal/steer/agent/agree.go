@@ -66,9 +66,9 @@ func (a *Agent) doubt(p *pair, now time.Time) {
 	}
 }
 
-// hear takes a notice from another agent, on a reflector's goroutine, and
+// handleNotice takes a notice from another agent, on a reflector's goroutine, and
 // returns the answer.
-func (a *Agent) hear(t stamp.TLV) []byte {
+func (a *Agent) handleNotice(t stamp.TLV) []byte {
 	if t.Type != noticeType {
 		return nil
 	}
@@ -83,10 +83,10 @@ func (a *Agent) hear(t stamp.TLV) []byte {
 	switch {
 	case n.names != a.dialect(): // one of us has not read the cluster lately
 	case n.kind == noticeFailed:
-		n.status = a.heardFailure(n)
+		n.status = a.handleFailure(n)
 	default:
 		if p := a.pairFor(n); p != nil {
-			n.status, n.number = a.heardPair(p, n)
+			n.status, n.number = a.handlePairNotice(p, n)
 		}
 	}
 	return n.encode()
@@ -127,9 +127,9 @@ func (a *Agent) pairFor(n notice) *pair {
 // plane takes steered packets of every DSCP that it steers itself. Earlier versions answer 0.
 const takesDSCP = 1
 
-// heardPair does as a notice says, and answers with what to say and the number that is
+// handlePairNotice does as a notice says, and answers with what to say and the number that is
 // known.
-func (a *Agent) heardPair(p *pair, n notice) (status, uint64) {
+func (a *Agent) handlePairNotice(p *pair, n notice) (status, uint64) {
 	if a.cfg.DryRun {
 		return statusUnknown, n.number // this data plane is not to be steered
 	}
@@ -140,17 +140,17 @@ func (a *Agent) heardPair(p *pair, n notice) (status, uint64) {
 		}
 		return statusDone, takesDSCP
 	case noticeMute:
-		return a.heardMute(p, n), n.number
+		return a.handleMute(p, n), n.number
 	case noticeUnpassed:
-		return a.heardUnpassed(p, n), n.number
+		return a.handleUnpassed(p, n), n.number
 	case noticeMoved:
-		return a.heardMove(p, n)
+		return a.handleMove(p, n)
 	}
 	return statusDone, n.number
 }
 
-// heardMove follows the pair's flows that the other pod has opened.
-func (a *Agent) heardMove(p *pair, n notice) (status, uint64) {
+// handleMove follows the pair's flows that the other pod has opened.
+func (a *Agent) handleMove(p *pair, n notice) (status, uint64) {
 	said := map[uint8]int{}
 	for b, c := range n.choices {
 		if c == noChoice || int(c) >= len(a.names) {

@@ -177,7 +177,7 @@ func (a *Agent) proven(p *pair, q *inquiry, now time.Time) {
 	}
 	if ln.bar.Left(now) == 0 {
 		ln.bar.Raise(&a.pairParams, now)
-		a.leave(p, i, now, now.Sub(q.Since()))
+		a.leavePath(p, i, now, now.Sub(q.Since()))
 	}
 }
 

@@ -16,11 +16,11 @@ const (
 	askMay = 2 * time.Second
 )
 
-// straighten has the pair's route lead straight to the path that carries what it
+// routeDirectly has the pair's route lead straight to the path that carries what it
 // sends, no matter which end opened the flows: the pod's packets then pass one interface, not
 // two. It decides nothing: flows are where the maps have them, and what is not on that
 // path is redirected to its own.
-func (a *Agent) straighten(p *pair, now time.Time) {
+func (a *Agent) routeDirectly(p *pair, now time.Time) {
 	to := p.carrier()
 	if to != p.bearing {
 		p.bearing, p.borne = to, now

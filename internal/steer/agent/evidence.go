@@ -11,12 +11,12 @@ import (
 
 // weigh gathers evidence about every pair with traffic and asks the policy.
 func (a *Agent) weigh(now time.Time) {
-	a.hearConnections(now)
+	a.handleConnections(now)
 	a.summarise(now)
 	a.asked, a.turns = 0, turns{}
 	busy := 0
 	for _, l := range a.pods {
-		a.hearEchoes(l)
+		a.handleEchoes(l)
 		for _, p := range l.pairs {
 			a.probePair(p, now)
 			a.look(p, now)
@@ -38,7 +38,7 @@ func (a *Agent) weigh(now time.Time) {
 			}
 			a.settle(p, now)
 			a.doubt(p, now)
-			a.straighten(p, now)
+			a.routeDirectly(p, now)
 			a.judgeOutcome(p)
 		}
 	}
@@ -100,8 +100,8 @@ func (p *pair) keepPinned(ev decide.PairEvidence, d decide.Decision) decide.Deci
 	return decide.Decision{Kind: decide.Stay, From: ev.Active, To: ev.Active, Buckets: decide.Buckets, Reason: "pinned"}
 }
 
-// hearConnections takes what was read of what the kernel counted about TCP connections.
-func (a *Agent) hearConnections(now time.Time) {
+// handleConnections takes what was read of what the kernel counted about TCP connections.
+func (a *Agent) handleConnections(now time.Time) {
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
 			for i := range p.lines {

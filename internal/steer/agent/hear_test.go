@@ -51,7 +51,7 @@ func TestHearOfFailure(t *testing.T) {
 		a, h2 := twoHosts(t)
 		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.wires.self, names: a.dialect()}
 		tc.change(&n)
-		answer, err := decodeNotice(a.hear(stamp.TLV{Type: noticeType, Value: n.encode()}))
+		answer, err := decodeNotice(a.handleNotice(stamp.TLV{Type: noticeType, Value: n.encode()}))
 		if err != nil || answer.status != tc.want {
 			t.Errorf("%s: answered %d, %v, want %d", tc.name, answer.status, err, tc.want)
 		}
@@ -62,7 +62,7 @@ func TestHearOfFailure(t *testing.T) {
 	a, _ := twoHosts(t)
 	for _, tlv := range []stamp.TLV{{Type: noticeType + 1, Value: someNotice().encode()}, {Type: noticeType},
 		{Type: noticeType, Value: make([]byte, noticeSize)}} {
-		if answer := a.hear(tlv); answer != nil {
+		if answer := a.handleNotice(tlv); answer != nil {
 			t.Errorf("type %d with %d octets is answered: %x", tlv.Type, len(tlv.Value), answer)
 		}
 	}
@@ -73,7 +73,7 @@ func TestHearOfFailure(t *testing.T) {
 func TestRecovery(t *testing.T) {
 	a, h2 := twoHosts(t)
 	m := h2.paths["m"]
-	m.Told(a.cfg.Now().Add(-3 * time.Second))
+	m.Signaled(a.cfg.Now().Add(-3 * time.Second))
 	wellAfter := a.hostParams.AnswersInARow
 	answer := func(late bool) {
 		a.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, SentAt: a.cfg.Now(), At: a.cfg.Now(), Late: late,

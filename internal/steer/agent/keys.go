@@ -84,7 +84,7 @@ func (a *Agent) rekey(now time.Time) {
 	}
 	kept, until := a.ring.Until()
 	if changed {
-		e := Event{Kind: EventKey, Reason: fmt.Sprintf("the current key is %x", a.ring.Told()[0])}
+		e := Event{Kind: EventKey, Reason: fmt.Sprintf("the current key is %x", a.ring.Offered()[0])}
 		if kept > 0 {
 			e.Reason += fmt.Sprintf("; until all agents have it, and no later than %s, %d withdrawn ones are accepted",
 				until.Format(time.RFC3339), kept)
@@ -98,7 +98,7 @@ func (a *Agent) rekey(now time.Time) {
 	}
 	if changed || turned {
 		a.wires.setKeys()
-		a.hasten(now)
+		a.probeSoon(now)
 	}
 	for _, h := range a.ring.locked(a.remote, now) {
 		a.warnOf("behind "+h,
@@ -119,9 +119,9 @@ func (r ring) needed(hosts map[string]*remoteHost) (out []stamp.KeyID) {
 	return out
 }
 
-// hasten has the hosts that were heard of lately told of this version by their next probe,
+// probeSoon has the hosts that were heard of lately told of this version by their next probe,
 // now: paths whose flows the other agent decides about are probed once in some seconds.
-func (a *Agent) hasten(now time.Time) {
+func (a *Agent) probeSoon(now time.Time) {
 	for _, h := range a.remote {
 		for _, hp := range h.paths {
 			if now.Sub(h.keys.spoke) >= warmFor || hp.Down() || hp.next.Before(now) {
@@ -170,7 +170,7 @@ func (r ring) locked(hosts map[string]*remoteHost, now time.Time) (out []string)
 // signBy names the key to sign with what goes to a host: the first of ours that it
 // has. Where that is not known, or nothing is answered, they are tried in turn.
 func (r ring) signBy(k *peerKeys, now time.Time) stamp.KeyID {
-	best, told := r.best(k), r.Told()
+	best, told := r.best(k), r.Offered()
 	lost := k.unanswered >= 4 && now.Sub(k.asked) >= 500*time.Millisecond
 	if len(told) < 2 || !lost && (len(k.has) > 0 || k.unanswered == 0) {
 		return best
@@ -185,7 +185,7 @@ func (r ring) best(k *peerKeys) stamp.KeyID {
 	if best := r.Best(k.has); best != (stamp.KeyID{}) {
 		return best
 	}
-	return r.Told()[0]
+	return r.Offered()[0]
 }
 
 // listed adds the list of our keys to what a probe of ours carries, if the host is to be
@@ -194,7 +194,7 @@ func (r ring) listed(k *peerKeys, ours podID, tlvs []stamp.TLV) []stamp.TLV {
 	if k.told == r.Version() {
 		return tlvs
 	}
-	l := keyList{version: r.Version(), from: ours, ids: r.Told()}
+	l := keyList{version: r.Version(), from: ours, ids: r.Offered()}
 	return append(slices.Clip(tlvs), stamp.TLV{Type: keysType, Value: l.encode()})
 }
 
@@ -206,8 +206,8 @@ func (k *peerKeys) ask(now time.Time) {
 	k.unanswered++
 }
 
-// hearKeys takes a host's list, on a reflector's goroutine, and answers with ours.
-func (a *Agent) hearKeys(value []byte) []byte {
+// handleKeys takes a host's list, on a reflector's goroutine, and answers with ours.
+func (a *Agent) handleKeys(value []byte) []byte {
 	l, err := decodeKeyList(value)
 	if err != nil {
 		return nil
@@ -220,7 +220,7 @@ func (a *Agent) hearKeys(value []byte) []byte {
 			h.keys.says, h.keys.spoke = true, a.cfg.Now()
 		}
 	}
-	return keyList{version: l.version, from: a.wires.self, ids: a.ring.Told()}.encode()
+	return keyList{version: l.version, from: a.wires.self, ids: a.ring.Offered()}.encode()
 }
 
 // keyed takes what an answer tells of its host's keys.
@@ -235,7 +235,7 @@ func (a *Agent) keyed(h *remoteHost, r stamp.Reply) {
 			a.has(h, l.ids)
 			k.says, k.told = true, l.version
 			if l.version == a.ring.Version() {
-				k.learn(a.ring.Told(), k.spoke)
+				k.learn(a.ring.Offered(), k.spoke)
 			}
 			return
 		}

@@ -8,12 +8,12 @@ import (
 	"pathwise.dev/pathwise/internal/steer/detect"
 )
 
-// glance is what a turn of the loop looks at first of a path that carries a pair's
+// polled is what a turn of the loop looks at first of a path that carries a pair's
 // packets. Where nothing was sent nothing can fall silent, and most turns find that
 // of most paths. So it is kept apart from what else is known of them: the memory of
 // fifty pairs is not in the processor's caches when a turn begins, and fetching it
 // would be most of what a turn costs.
-type glance struct {
+type polled struct {
 	pair  *pair
 	line  int
 	meter dataplane.Meter
@@ -23,20 +23,20 @@ type glance struct {
 	open bool
 }
 
-// glance looks at line n of those attended if there may be something new. It
+// poll looks at line n of those attended if there may be something new. It
 // returns when to look again.
-func (a *Agent) glance(n int, now time.Time) time.Duration {
-	g := &a.glances[n]
+func (a *Agent) poll(n int, now time.Time) time.Duration {
+	g := &a.polled[n]
 	if !g.open && g.meter.Sent() == g.sent {
 		return slowTick
 	}
 	next := a.lookAt(g.pair, g.line, now)
-	a.glances[n].note() // flows may have moved, and others be attended now
+	a.polled[n].note() // flows may have moved, and others be attended now
 	return next
 }
 
 // note keeps what the latest look at the line found.
-func (g *glance) note() {
+func (g *polled) note() {
 	ln := &g.pair.lines[g.line]
 	g.sent, g.open = ln.sent.Packets, !ln.silence.Since.IsZero()
 }
@@ -54,9 +54,9 @@ func (a *Agent) attend(p *pair, now time.Time) {
 			return // the peer was just removed
 		}
 		ln.attended = true
-		g := glance{pair: p, line: i, meter: m}
+		g := polled{pair: p, line: i, meter: m}
 		g.note()
-		a.glances = append(a.glances, g)
+		a.polled = append(a.polled, g)
 	}
 }
 
@@ -64,11 +64,11 @@ func (a *Agent) attend(p *pair, now time.Time) {
 // forgets the suspicions of those that are gone.
 func (a *Agent) rewatch(now time.Time) {
 	a.suspecting = slices.DeleteFunc(a.suspecting, func(p *pair) bool { return !a.knows(p) })
-	for _, g := range a.glances {
+	for _, g := range a.polled {
 		g.pair.lines[g.line].attended = false
 	}
-	clear(a.glances)
-	a.glances = a.glances[:0]
+	clear(a.polled)
+	a.polled = a.polled[:0]
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
 			if now.Sub(p.active) < quiet {

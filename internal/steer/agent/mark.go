@@ -20,7 +20,7 @@ const heeded = 2 * idleTick
 // that it knows this host has. Data planes accept few keys at a time, of which it chooses
 // that one once it knows of it; where that is not known yet, the best one has to do.
 func (r ring) sendBy(k *peerKeys, now time.Time) stamp.KeyID {
-	for _, id := range r.Told() {
+	for _, id := range r.Offered() {
 		since, known := k.knows[id]
 		if known && now.Sub(since) >= heeded && slices.Contains(k.has, id) {
 			return id
@@ -32,7 +32,7 @@ func (r ring) sendBy(k *peerKeys, now time.Time) stamp.KeyID {
 // sentBy is the key by which the host sends by the same rule, once it knows all that this
 // one does; zero if it has none of ours.
 func (r ring) sentBy(k *peerKeys) stamp.KeyID {
-	told := r.Told()
+	told := r.Offered()
 	i := slices.IndexFunc(k.has, func(id stamp.KeyID) bool { return slices.Contains(told, id) })
 	if i < 0 {
 		return stamp.KeyID{}
@@ -44,7 +44,7 @@ func (r ring) sentBy(k *peerKeys) stamp.KeyID {
 // there. What was accepted stays so as long as there is room, as it was sent by until a
 // moment ago.
 func (r ring) marks(k *peerKeys, was marks, now time.Time) marks {
-	out := append(append(marks{r.sendBy(k, now), r.sentBy(k)}, was...), r.Told()...)
+	out := append(append(marks{r.sendBy(k, now), r.sentBy(k)}, was...), r.Offered()...)
 	seen := marks{}
 	for _, id := range out {
 		if r.Key(id) != nil && !slices.Contains(seen, id) {

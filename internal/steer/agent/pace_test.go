@@ -63,7 +63,7 @@ func TestProbePace(t *testing.T) {
 		{"with traffic long ago", 10, func(h *remoteHost) { h.used = zero.Add(-warmFor) }, 0, 0, 0},
 		{"failed when there was traffic", 10, func(h *remoteHost) {
 			h.used = zero.Add(-time.Hour)
-			h.paths["x"].Told(zero.Add(-time.Hour))
+			h.paths["x"].Signaled(zero.Add(-time.Hour))
 		}, 1, 0, 0},
 	} {
 		remote := someHosts(tc.hosts, zero, tc.use)

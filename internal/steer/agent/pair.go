@@ -114,7 +114,7 @@ type line struct {
 	sent, received   dataplane.Tally // as last read
 	epochTx, epochRx uint64          // bytes, at the last evidence
 	used             time.Time       // packets went or came
-	attended         bool            // it is among the agent's glances
+	attended         bool            // it is among those that the agent polls
 	silence          detect.Silence
 	tx, rx           float64 // bytes per second, over the last evidence
 	// unacked is what TCP gave the path since the last evidence less what was

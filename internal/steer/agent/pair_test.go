@@ -134,8 +134,8 @@ func TestFill(t *testing.T) {
 			"full-size packets do not pass"},
 		{"the mark is lost", func(hp *hostPath) { hp.unfit = "it does not carry the mark" }, decide.Ineligible,
 			"it does not carry the mark"},
-		{"failed", func(hp *hostPath) { hp.Told(now.Add(-2 * time.Second)) }, decide.Failed, "failed 2s ago"},
-		{"failed and unfit", func(hp *hostPath) { hp.unfit = "other"; hp.Told(now.Add(-time.Second)) }, decide.Failed,
+		{"failed", func(hp *hostPath) { hp.Signaled(now.Add(-2 * time.Second)) }, decide.Failed, "failed 2s ago"},
+		{"failed and unfit", func(hp *hostPath) { hp.unfit = "other"; hp.Signaled(now.Add(-time.Second)) }, decide.Failed,
 			"failed 1s ago"},
 		{"suspected and unfit", func(hp *hostPath) { hp.unfit = "other"; hp.Suspect(now, now) }, decide.Ineligible, "other"},
 	} {
@@ -151,7 +151,7 @@ func TestFill(t *testing.T) {
 	for ago, want := range map[time.Duration]string{time.Second: "failed 2s ago, on the way there",
 		1950 * time.Millisecond: "failed 2s ago", 3 * time.Second: "failed 2s ago"} {
 		hp := answeredPath(now)
-		hp.Told(now.Add(-2 * time.Second))
+		hp.Signaled(now.Add(-2 * time.Second))
 		var e decide.PathEvidence
 		if hp.fill(&e, now.Add(-ago), now); e.Reason != want {
 			t.Errorf("a probe %v ago: %s", ago, e.Reason)

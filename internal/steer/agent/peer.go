@@ -178,7 +178,7 @@ func (a *Agent) partIdle(now time.Time) error {
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
 			if now.Sub(p.active) < a.cfg.leave || now.Sub(p.joined) < a.cfg.leave || p.pinned != "" {
-				a.stay(p)
+				a.retain(p)
 				continue
 			}
 			if p.unsettled && now.Sub(p.active) < 2*a.cfg.leave {
@@ -200,8 +200,8 @@ func (a *Agent) partIdle(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// stay has a pair stay that was about to be left for want of traffic.
-func (a *Agent) stay(p *pair) {
+// retain has a pair stay that was about to be left for want of traffic.
+func (a *Agent) retain(p *pair) {
 	if p.parting {
 		p.parting = false
 		delete(p.local.leaving, p.remote.Addr())

@@ -71,8 +71,8 @@ func (a *Agent) sweep() error {
 	return errors.Join(errs...)
 }
 
-// beat renews the data planes' leases.
-func (a *Agent) beat() {
+// renewLeases renews the data planes' leases.
+func (a *Agent) renewLeases() {
 	for _, p := range a.pods {
 		if p.plane != nil && !a.cfg.DryRun {
 			p.plane.RenewLease()
@@ -88,7 +88,7 @@ func (a *Agent) sustain() {
 		return
 	}
 	a.sustained = now
-	a.beat()
+	a.renewLeases()
 	left, _ := filepath.Glob(filepath.Join(layoutPins(a.cfg.PinDir), podPins+"*")) // the pattern is right
 	for _, dir := range left {
 		if uid := strings.TrimPrefix(filepath.Base(dir), podPins); a.pods[uid] == nil && !a.cfg.DryRun {

@@ -17,7 +17,7 @@ func TestRefusedByTheKernel(t *testing.T) {
 	now := a.cfg.Now()
 	p.local.plane, p.opened, p.bearing, p.borne = &dataplane.Plane{}, now, 1, now.Add(-2*steady)
 	p.lines[1].tx, p.local.mayDirect = 1, true
-	if a.straighten(p, now); p.direct != 1 || p.borne.Equal(now) {
+	if a.routeDirectly(p, now); p.direct != 1 || p.borne.Equal(now) {
 		t.Fatalf("leads to %d", p.direct)
 	}
 	a.fitter.Do(p)

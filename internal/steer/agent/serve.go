@@ -64,7 +64,7 @@ type Order struct {
 func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{Handler: guarded(a.begun.before(a.handler())), ConnContext: identify,
 		ReadHeaderTimeout: 5 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx }}
+		BaseContext:       func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -107,7 +107,7 @@ func (a *Agent) order(p *pair, o Order) (Event, error) {
 		}
 		was := p.pinned
 		if was == "" {
-			return a.stays(p, p.on().Network, "it is not pinned: the policy decides"), nil
+			return a.unchanged(p, p.on().Network, "it is not pinned: the policy decides"), nil
 		}
 		p.pinned = ""
 		return a.note(Event{Kind: EventPinned, Pair: p.name, From: was, By: "user",
@@ -135,11 +135,11 @@ func (a *Agent) order(p *pair, o Order) (Event, error) {
 	if e := a.journal.last(); e.ID != before.ID {
 		return e, nil
 	}
-	return a.stays(p, to.Network, "it is there already"), nil
+	return a.unchanged(p, to.Network, "it is there already"), nil
 }
 
-// stays is the answer to an order that changes nothing, which is no event.
-func (a *Agent) stays(p *pair, network, why string) Event {
+// unchanged is the answer to an order that changes nothing, which is no event.
+func (a *Agent) unchanged(p *pair, network, why string) Event {
 	return Event{At: a.cfg.Now(), Host: a.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: network, To: network,
 		By: "user", Reason: why}
 }

@@ -73,8 +73,8 @@ func (p *pair) echo(i int) {
 	l.echoes[int(seq)%len(l.echoes)] = asked{p, i}
 }
 
-// hearEchoes takes the answers that have come to the pod.
-func (a *Agent) hearEchoes(l *pod) {
+// handleEchoes takes the answers that have come to the pod.
+func (a *Agent) handleEchoes(l *pod) {
 	if l.echoer == nil {
 		return
 	}
@@ -105,10 +105,10 @@ func (p *pair) expected(i int, now time.Time) time.Duration {
 // judgeAll follows up what pairs suspect. It reports whether any does.
 func (a *Agent) judgeAll(now time.Time) (asking bool) {
 	for _, p := range a.suspecting {
-		a.hearEchoes(p.local)
+		a.handleEchoes(p.local)
 		for i := range p.lines {
 			if p.lines[i].Suspected() {
-				a.act(p, i, p.lines[i].Tick(now, a.witnessed(p, i, now)), now)
+				a.act(p, i, p.lines[i].Tick(now, a.pairEvidence(p, i, now)), now)
 			}
 		}
 	}
@@ -121,8 +121,8 @@ func (p *pair) asking() bool {
 	return slices.ContainsFunc(p.lines, func(ln line) bool { return ln.Suspected() })
 }
 
-// witnessed is what is known of a path that the pair suspects. Answers were read after now.
-func (a *Agent) witnessed(p *pair, i int, now time.Time) detect.Evidence {
+// pairEvidence is what is known of a path that the pair suspects. Answers were read after now.
+func (a *Agent) pairEvidence(p *pair, i int, now time.Time) detect.Evidence {
 	ln := &p.lines[i]
 	e := detect.Evidence{Until: now, Expected: p.expected(i, now), Late: a.late(ln.Silent(), now), Came: ln.silence.Came}
 	for n := range p.lines {
@@ -149,7 +149,7 @@ func (a *Agent) act(p *pair, i int, do detect.Action, now time.Time) {
 	}
 	if ln, network := &p.lines[i], p.routes[i].Network; do.Has(detect.Tell) {
 		since := ln.Silent()
-		a.mute(p, i, fmt.Sprintf("this pair's packets do not pass over %s, though the hosts' probes do: %v; silent for %v",
+		a.failPath(p, i, fmt.Sprintf("this pair's packets do not pass over %s, though the hosts' probes do: %v; silent for %v",
 			network, ln.Verdict(), now.Sub(since).Round(time.Millisecond)), since, now, "policy")
 		a.wires.tell(p.host, notice{kind: noticeMute, from: idOf(p.local.Pod), to: idOf(p.remote),
 			network: uint8(indexOf(a.names, network)), names: a.dialect()}, "")
@@ -183,12 +183,12 @@ func (h *remoteHost) opinion(network string) detect.Opinion {
 	return detect.Agrees
 }
 
-// mute makes a pair leave a path that does not carry its packets.
-func (a *Agent) mute(p *pair, i int, reason string, since, now time.Time, by string) {
+// failPath makes a pair leave a path that does not carry its packets.
+func (a *Agent) failPath(p *pair, i int, reason string, since, now time.Time, by string) {
 	defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: p.routes[i].Network, Detected: now.Sub(since), Reason: reason,
 		By: by})
 	a.stats.mutes++
-	a.leave(p, i, now, now.Sub(since))
+	a.leavePath(p, i, now, now.Sub(since))
 }
 
 // opinion is what pairs know of a path between hosts that fails: their echoes pass, or

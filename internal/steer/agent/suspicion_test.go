@@ -93,7 +93,7 @@ func TestOpinionOfHosts(t *testing.T) {
 	if m.Suspect(now, now); h2.opinion("m") != detect.Undecided {
 		t.Error("what they suspect is not waited for")
 	}
-	if m.Told(now); h2.opinion("m") != detect.Denies {
+	if m.Signaled(now); h2.opinion("m") != detect.Denies {
 		t.Error("what they have found is a pair's")
 	}
 }

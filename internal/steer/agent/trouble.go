@@ -29,7 +29,7 @@ func (a *Agent) listen(ctx context.Context) error {
 	batch := make([]telemetry.Event, 0, batchMost)
 	for e := range events {
 		batch = take(append(batch[:0], e), events)
-		a.hearTrouble(batch)
+		a.handleTCPEvents(batch)
 		if len(batch) < batchMost {
 			time.Sleep(gather)
 		}
@@ -72,9 +72,9 @@ func (t *trouble) add(e telemetry.Event) {
 	t.timeouts[e.Bucket%dataplane.Buckets], t.timedOut = true, true
 }
 
-// hearTrouble takes what the kernel tells of connections as it happens. Connections
+// handleTCPEvents takes what the kernel tells of connections as it happens. Connections
 // are remembered one by one; their pair is judged once, however many they are.
-func (a *Agent) hearTrouble(batch []telemetry.Event) {
+func (a *Agent) handleTCPEvents(batch []telemetry.Event) {
 	batch = slices.DeleteFunc(batch, func(e telemetry.Event) bool { return e.Kind == telemetry.Retransmit })
 	if len(batch) == 0 {
 		return
@@ -93,12 +93,12 @@ func (a *Agent) hearTrouble(batch []telemetry.Event) {
 			if told[p] == nil {
 				told[p] = &trouble{}
 			}
-			a.hearOf(p, e, told[p], now)
+			a.noteTCPEvent(p, e, told[p], now)
 		}
 	}
 	for p, t := range told {
 		a.look(p, now)
-		a.heard(p, t, now)
+		a.judgeTCP(p, t, now)
 	}
 }
 
@@ -117,8 +117,8 @@ func (a *Agent) pairsOf(who telemetry.Pair) (out []*pair) {
 	return out
 }
 
-// hearOf notes an event of one of the pair's connections.
-func (a *Agent) hearOf(p *pair, e telemetry.Event, t *trouble, now time.Time) {
+// noteTCPEvent notes an event of one of the pair's connections.
+func (a *Agent) noteTCPEvent(p *pair, e telemetry.Event, t *trouble, now time.Time) {
 	if e.Kind != telemetry.Timeout {
 		t.add(e)
 		return
@@ -137,12 +137,12 @@ func (a *Agent) hearOf(p *pair, e telemetry.Event, t *trouble, now time.Time) {
 	}
 }
 
-// heard acts on what was told of the pair. A tail loss probe (RFC 8985 section 7)
+// judgeTCP acts on what was told of the pair. A tail loss probe (RFC 8985 section 7)
 // says that no acknowledgment came for two round trips: the earliest sign of silence
 // there is.
-func (a *Agent) heard(p *pair, t *trouble, now time.Time) {
+func (a *Agent) judgeTCP(p *pair, t *trouble, now time.Time) {
 	if t.late {
-		a.rouse(p, dataplane.All, now)
+		a.wakeMoved(p, dataplane.All, now)
 	}
 	if t.timedOut {
 		a.timedOut(p, t, now)
@@ -189,13 +189,13 @@ func bears(index int, own, followed dataplane.Choice) bool {
 	return own.Path == index || followed.Path == index
 }
 
-// leave moves the pair's flows off path i. Those of its own flee; those that the
+// leavePath moves the pair's flows off path i. Those of its own fail over; those that the
 // peer has opened go where ours are, until it says otherwise.
-func (a *Agent) leave(p *pair, i int, now time.Time, detected time.Duration) {
+func (a *Agent) leavePath(p *pair, i int, now time.Time, detected time.Duration) {
 	r, to := p.routes[i], p.on()
 	p.stale = now // it may be the next hop that has changed
 	if to.Index == r.Index {
-		to = a.flee(p, now, detected)
+		to = a.failOver(p, now, detected)
 	}
 	if to.Index == r.Index || a.cfg.DryRun {
 		return
@@ -207,10 +207,10 @@ func (a *Agent) leave(p *pair, i int, now time.Time, detected time.Duration) {
 	a.wake(p, dataplane.All, now)
 }
 
-// heardMute: a path that is mute at one end is so at both, and this end may have
+// handleMute: a path that is mute at one end is so at both, and this end may have
 // nothing to send. Echoes will tell when it is well again, so they must be known
 // to pass at times.
-func (a *Agent) heardMute(p *pair, n notice) status {
+func (a *Agent) handleMute(p *pair, n notice) status {
 	if int(n.network) >= len(a.names) {
 		return statusUnknown
 	}
@@ -219,17 +219,17 @@ func (a *Agent) heardMute(p *pair, n notice) status {
 	if i < 0 || !p.lines[i].Telling(now) {
 		return statusUnknown
 	}
-	if p.lines[i].Told(now).Has(detect.Fail) {
-		a.mute(p, i, fmt.Sprintf("this pair's packets do not pass over %s: the agent of %s says so", network, p.host.name),
+	if p.lines[i].Signaled(now).Has(detect.Fail) {
+		a.failPath(p, i, fmt.Sprintf("this pair's packets do not pass over %s: the agent of %s says so", network, p.host.name),
 			now, now, "peer")
 	}
 	return statusDone
 }
 
-// heardFailure: what the other end does not hear, this end need not send. Its
+// handleFailure: what the other end does not hear, this end need not send. Its
 // sender is known by what it says, which is authentic, not by its address, which
 // is not. Probes will tell when the path is well again.
-func (a *Agent) heardFailure(n notice) status {
+func (a *Agent) handleFailure(n notice) status {
 	if n.to != a.wires.self || int(n.network) >= len(a.names) {
 		return statusUnknown
 	}
@@ -239,7 +239,7 @@ func (a *Agent) heardFailure(n notice) status {
 		if h.pod != n.from || bad == nil || len(h.paths) < 2 {
 			continue
 		}
-		if bad.Told(now).Has(detect.Fail) {
+		if bad.Signaled(now).Has(detect.Fail) {
 			a.evacuate(h, bad, now, fmt.Sprintf("%s to %s has failed: its agent says so", bad.network, h.name), 0, "peer")
 		}
 		return statusDone

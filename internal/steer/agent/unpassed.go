@@ -12,9 +12,9 @@ func (a *Agent) tellUnpassed(p *pair, q *inquiry) {
 	a.wires.tell(p.host, n, "")
 }
 
-// heardUnpassed has buckets make a detour of which the other agent says that a connection
+// handleUnpassed has buckets make a detour of which the other agent says that a connection
 // in them, of a flow that this end has opened, gets through there alone.
-func (a *Agent) heardUnpassed(p *pair, n notice) status {
+func (a *Agent) handleUnpassed(p *pair, n notice) status {
 	if int(n.network) >= len(a.names) {
 		return statusUnknown
 	}

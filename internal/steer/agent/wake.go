@@ -11,7 +11,7 @@ import (
 // wake makes connections that wait for a doubled timeout try at once: the path has changed.
 func (a *Agent) wake(p *pair, moved dataplane.Set, now time.Time) {
 	p.left = now
-	a.rouse(p, moved, now)
+	a.wakeMoved(p, moved, now)
 }
 
 // wakeSoon is wake for flows of the pair's own that have moved, once the other agent
@@ -34,7 +34,7 @@ const confirmSoon = 2 * time.Millisecond
 // wakeNow wakes what wakeSoon has left.
 func (a *Agent) wakeNow(p *pair) {
 	if p.waking != 0 {
-		a.rouse(p, p.waking, a.cfg.Now())
+		a.wakeMoved(p, p.waking, a.cfg.Now())
 		p.waking = 0
 	}
 }
@@ -54,8 +54,8 @@ func (a *Agent) wakeDue(now time.Time) time.Duration {
 	return next
 }
 
-// rouse is wake where flows have moved before.
-func (a *Agent) rouse(p *pair, moved dataplane.Set, now time.Time) {
+// wakeMoved is wake where flows have moved before.
+func (a *Agent) wakeMoved(p *pair, moved dataplane.Set, now time.Time) {
 	r := p.routes[0]
 	a.waker.Wake(kick.Call{Netns: p.local.Netns, Local: r.Local.Addr, Remote: r.Remote.Addr, Shelves: p.stuck.Take(moved),
 		At: now})

@@ -14,8 +14,8 @@ import (
 // It returns when to look again.
 func (a *Agent) watch(now time.Time) time.Duration {
 	next := a.wakeDue(now)
-	for n := range a.glances {
-		next = min(next, a.glance(n, now))
+	for n := range a.polled {
+		next = min(next, a.poll(n, now))
 	}
 	if a.judgeAll(now) {
 		next = min(next, suspectTick)
@@ -26,7 +26,7 @@ func (a *Agent) watch(now time.Time) time.Duration {
 			continue
 		}
 		next = min(next, suspectTick)
-		a.pursue(h, hp, now)
+		a.followUp(h, hp, now)
 	}
 	a.conclude(now)
 	return next
@@ -74,9 +74,9 @@ func (a *Agent) suspectHost(p *pair, i int, now time.Time) {
 	}
 }
 
-// pursue follows up a suspicion between hosts.
-func (a *Agent) pursue(h *remoteHost, hp *hostPath, now time.Time) {
-	do := hp.Tick(now, a.heardFrom(h, hp, now))
+// followUp follows up a suspicion between hosts.
+func (a *Agent) followUp(h *remoteHost, hp *hostPath, now time.Time) {
+	do := hp.Tick(now, a.hostEvidence(h, hp, now))
 	if hp.State() == detect.Confirming {
 		if more := hp.Confirm(now, a.opinion(h, hp, now)); hp.State() != detect.Confirming {
 			do = more
@@ -85,9 +85,9 @@ func (a *Agent) pursue(h *remoteHost, hp *hostPath, now time.Time) {
 	a.actOnHost(h, hp, do, now)
 }
 
-// heardFrom is what is known of a suspected path to a host. Replies that lay in sockets
+// hostEvidence is what is known of a suspected path to a host. Replies that lay in sockets
 // were read after now: else a stall of this process would look like a loss.
-func (a *Agent) heardFrom(h *remoteHost, hp *hostPath, now time.Time) detect.Evidence {
+func (a *Agent) hostEvidence(h *remoteHost, hp *hostPath, now time.Time) detect.Evidence {
 	e := detect.Evidence{Until: now, Expected: hp.expected(now), Late: a.late(hp.Silent(), now)}
 	for name, other := range h.paths {
 		if other != hp && !other.Down() {
@@ -139,14 +139,14 @@ func (a *Agent) evacuate(h *remoteHost, hp *hostPath, now time.Time, reason stri
 	for _, l := range a.pods {
 		for _, p := range l.pairs {
 			if i := p.line(hp.network); p.host == h && i >= 0 {
-				a.leave(p, i, now, detected)
+				a.leavePath(p, i, now, detected)
 			}
 		}
 	}
 }
 
-// flee asks the policy where to go and goes there.
-func (a *Agent) flee(p *pair, now time.Time, detected time.Duration) route.Route {
+// failOver asks the policy where to go and goes there.
+func (a *Agent) failOver(p *pair, now time.Time, detected time.Duration) route.Route {
 	ev := a.evidence(p, now)
 	var d decide.Decision
 	p.state, d = a.cfg.Policy.Step(p.state, ev)

@@ -81,9 +81,9 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, inode uint64) error 
 		OnRefused: func(r stamp.Refusal) { a.wires.refusals.add(at.Network, r, a.cfg.Now()) },
 		OnTLV: func(_ netip.AddrPort, _ uint16, t stamp.TLV) []byte {
 			if t.Type == keysType {
-				return a.hearKeys(t.Value)
+				return a.handleKeys(t.Value)
 			}
-			return a.hear(t)
+			return a.handleNotice(t)
 		}})
 	if err != nil {
 		return errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())

@@ -70,8 +70,10 @@ type Earning struct {
 	Differ int `json:"differ"`
 }
 
-// Told reports whether what it earns, or costs, can be told apart from nothing.
-func (e Earning) Told() bool { return e.Differ > 0 && e.Points.Bounded() && !e.Points.Contains(0) }
+// Significant reports whether what it earns, or costs, can be told apart from nothing.
+func (e Earning) Significant() bool {
+	return e.Differ > 0 && e.Points.Bounded() && !e.Points.Contains(0)
+}
 
 // Earnings compares what Ablate returned of a family's courses, by mechanism.
 func Earnings(family string, mechanisms []Mechanism, achieved [][]float64) (out []Earning) {

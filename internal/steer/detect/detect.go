@@ -43,14 +43,14 @@ const (
 	Retracted              // they are not overdue after all, as this end was late itself
 	Agreed                 // the other level does not know better, or took too long to say
 	Denied                 // it does know better
-	Told                   // the other end says that the path has failed
+	Signaled               // the other end says that the path has failed
 	Overruled              // the hosts have found the path of all pairs to fail
 	Answered               // as often in a row as it takes
 )
 
 func (e Event) String() string {
-	names := [...]string{"Silent", "Passes", "Expires", "Overdue", "Retracted", "Agreed", "Denied", "Told", "Overruled",
-		"Answered"}
+	names := [...]string{"Silent", "Passes", "Expires", "Overdue", "Retracted", "Agreed", "Denied", "Signaled",
+		"Overruled", "Answered"}
 	if int(e) >= len(names) {
 		return fmt.Sprintf("event %d", e)
 	}
@@ -85,18 +85,18 @@ type Transition struct {
 func Table() []Transition {
 	return []Transition{
 		{Up, Silent, Suspect, Ask},
-		{Up, Told, Down, Fail},
+		{Up, Signaled, Down, Fail},
 		{Suspect, Passes, Up, 0},
 		{Suspect, Expires, Up, 0},
 		{Suspect, Overdue, Confirming, 0},
-		{Suspect, Told, Down, Fail},
+		{Suspect, Signaled, Down, Fail},
 		{Suspect, Overruled, Up, 0},
 		{Confirming, Passes, Up, 0},
 		{Confirming, Expires, Up, 0},
 		{Confirming, Retracted, Suspect, 0},
 		{Confirming, Denied, Up, 0},
 		{Confirming, Agreed, Down, Fail | Tell},
-		{Confirming, Told, Down, Fail},
+		{Confirming, Signaled, Down, Fail},
 		{Confirming, Overruled, Up, 0},
 		{Down, Answered, Up, Recover},
 		{Down, Overruled, Up, 0},

@@ -32,7 +32,7 @@ func (w *world) event() Action {
 		return w.p.Confirm(w.now, Opinion(w.rng.Intn(3)))
 	case 3:
 		if w.rng.Intn(10) == 0 {
-			return w.p.Told(w.now)
+			return w.p.Signaled(w.now)
 		}
 	case 4:
 		if w.rng.Intn(10) == 0 {

@@ -239,12 +239,12 @@ func (p *Path) Confirm(now time.Time, o Opinion) Action {
 	return p.step(Agreed, now)
 }
 
-// Told is told that the other end has found the path to fail.
-func (p *Path) Told(now time.Time) Action {
+// Signaled is told that the other end has found the path to fail.
+func (p *Path) Signaled(now time.Time) Action {
 	if p.state != Down {
 		p.silent, p.verdict = now, Verdict{}
 	}
-	return p.step(Told, now)
+	return p.step(Signaled, now)
 }
 
 // Overrule leaves the path to the hosts' verdict about it, which has come to what was

@@ -53,9 +53,9 @@ func TestTransitions(t *testing.T) {
 		do    func(*Path) Action
 	}{
 		{Silent, Up, func(p *Path) Action { return p.Suspect(at(14), at(20)) }},
-		{Told, Up, func(p *Path) Action { return p.Told(at(20)) }},
-		{Told, Suspect, func(p *Path) Action { return p.Told(at(20)) }},
-		{Told, Confirming, func(p *Path) Action { return p.Told(at(20)) }},
+		{Signaled, Up, func(p *Path) Action { return p.Signaled(at(20)) }},
+		{Signaled, Suspect, func(p *Path) Action { return p.Signaled(at(20)) }},
+		{Signaled, Confirming, func(p *Path) Action { return p.Signaled(at(20)) }},
 		{Passes, Suspect, func(p *Path) Action {
 			p.Answer(answer(101, 2, 6), false)
 			return p.Tick(at(7), Evidence{Until: at(7)})
@@ -115,7 +115,7 @@ func TestNothingHappens(t *testing.T) {
 	}{
 		{"silence of what is suspected", Suspect, func(p *Path) Action { return p.Suspect(at(14), at(20)) }},
 		{"silence of what has failed", Down, func(p *Path) Action { return p.Suspect(at(14), at(20)) }},
-		{"a word about what has failed", Down, func(p *Path) Action { return p.Told(at(20)) }},
+		{"a word about what has failed", Down, func(p *Path) Action { return p.Signaled(at(20)) }},
 		{"an answer to what is well", Up, func(p *Path) Action { return p.Answer(answer(1, 0, 1), false) }},
 		{"time", Up, func(p *Path) Action { return p.Tick(at(5000), Evidence{Until: at(5000)}) }},
 		{"time goes on", Down, func(p *Path) Action { return p.Tick(at(5000), Evidence{Until: at(5000)}) }},
@@ -239,7 +239,7 @@ func TestExpectedOfAFillingQueue(t *testing.T) {
 func TestToldForgetsVerdict(t *testing.T) {
 	params := Hosts()
 	p := in(t, Confirming, &params)
-	if p.Told(at(20)); p.Verdict() != (Verdict{}) || !p.Silent().Equal(at(20)) || !p.Since().Equal(at(20)) {
+	if p.Signaled(at(20)); p.Verdict() != (Verdict{}) || !p.Silent().Equal(at(20)) || !p.Since().Equal(at(20)) {
 		t.Errorf("%v, silent since %v, down since %v", p.Verdict(), p.Silent(), p.Since())
 	}
 }

@@ -90,8 +90,8 @@ func legs(s decide.Schedule, capacity float64) []leg {
 	return out
 }
 
-// ride is a course as it went: by leg, when it was and what the application got.
-type ride struct {
+// outcome is a course as it went: by leg, when it was and what the application got.
+type outcome struct {
 	from, to []time.Duration
 	wall     []time.Time
 	// came is when each leg's faults came, or where it has none its networks' rates: both
@@ -102,7 +102,7 @@ type ride struct {
 	report []stream.Report
 }
 
-// player is the traffic of a ride while it is under way.
+// player is the traffic of a course while it is under way.
 type player struct {
 	g *ground
 	// now is the application's flow of this leg, crowd what others send.
@@ -120,7 +120,7 @@ type ended struct {
 
 // run plays the legs. Each has connections of its own, made before its faults
 // come: a handshake goes over the default network, under every policy.
-func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r ride, err error) {
+func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r outcome, err error) {
 	p := &player{g: g}
 	defer p.leave()
 	for i, l := range all {
@@ -190,7 +190,7 @@ func (p *player) finish() {
 }
 
 // tell waits for the flows of all legs and adds up what they carried.
-func (p *player) tell(r *ride) (err error) {
+func (p *player) tell(r *outcome) (err error) {
 	for i, ch := range p.past {
 		e := <-ch
 		if e.err != nil {
@@ -261,7 +261,7 @@ func (g *ground) gather(ctx context.Context, l leg) (out []*flow, err error) {
 	return out, nil
 }
 
-// stage is the lab of rides: pods e and f are on the default network alone.
+// stage is the lab of courses: pods e and f are on the default network alone.
 func (s *session) stage(name string, networks []string) plan {
 	p := s.pair(name)
 	p.networks = networks
@@ -270,16 +270,16 @@ func (s *session) stage(name string, networks []string) plan {
 	return p
 }
 
-// steered rides with agents under a policy, beginning on the default network.
+// steered plays a course with agents under a policy, beginning on the default network.
 func (s *session) steered(ctx context.Context, networks []string, all []leg, policy, evidence string,
-	begun func(*ground, leg, int)) (ride, []agent.Event, error) {
+	begun func(*ground, leg, int)) (outcome, []agent.Event, error) {
 	p := s.stage("course", networks)
 	g, err := s.ground(ctx, p)
 	if err != nil {
-		return ride{}, nil, err
+		return outcome{}, nil, err
 	}
 	if err := g.uplink(ctx, all[0].rates); err != nil {
-		return ride{}, nil, err
+		return outcome{}, nil, err
 	}
 	for _, a := range g.agents {
 		a.stop()
@@ -290,23 +290,23 @@ func (s *session) steered(ctx context.Context, networks []string, all []leg, pol
 			args = append(args, "--record", evidence)
 		}
 		if _, err := g.startAgent(ctx, h.Name, args...); err != nil {
-			return ride{}, nil, err
+			return outcome{}, nil, err
 		}
 	}
-	// What the ride before has left is undone, under a little traffic.
+	// What the course before has left is undone, under a little traffic.
 	f, err := g.begin(ctx,
 		traffic{kind: stream.RR, from: g.pod("a"), to: g.pod("b"), args: []string{"--duration", "0", "--think", "5ms"}})
 	if err != nil {
-		return ride{}, nil, err
+		return outcome{}, nil, err
 	}
 	err = pause(ctx, 1200*time.Millisecond)
 	err = errors.Join(err, g.order(ctx, "h1", agent.Order{Local: "a", Remote: "b", Network: networks[0], Force: true}))
 	if err := errors.Join(err, f.abandon()); err != nil {
-		return ride{}, nil, err
+		return outcome{}, nil, err
 	}
 	since, err := g.agents["h1"].lastEvent(ctx)
 	if err != nil {
-		return ride{}, nil, err
+		return outcome{}, nil, err
 	}
 	var tell func(leg, int)
 	if begun != nil {
@@ -320,13 +320,13 @@ func (s *session) steered(ctx context.Context, networks []string, all []leg, pol
 	return r, events, err
 }
 
-// kept rides with all flows on one network, whatever happens to it.
+// kept plays a course with all flows on one network, whatever happens to it.
 func (s *session) kept(ctx context.Context, networks []string, all []leg, network string,
-	begun func(*ground, leg, int)) (ride, error) {
+	begun func(*ground, leg, int)) (outcome, error) {
 	p := s.stage("kept", networks)
 	g, err := s.ground(ctx, p)
 	if err != nil {
-		return ride{}, err
+		return outcome{}, err
 	}
 	if g.planes == nil {
 		p, err := g.steerer(g.pod("a"), g.pod("b"))
@@ -334,11 +334,11 @@ func (s *session) kept(ctx context.Context, networks []string, all []leg, networ
 			err = p.fit()
 		}
 		if err != nil {
-			return ride{}, err
+			return outcome{}, err
 		}
 	}
 	if err := g.planes.move(g.planes.index(network)); err != nil {
-		return ride{}, err
+		return outcome{}, err
 	}
 	var tell func(leg, int)
 	if begun != nil {
@@ -349,7 +349,7 @@ func (s *session) kept(ctx context.Context, networks []string, all []leg, networ
 
 // hindsight is what the best network of each leg gave, in bits, and single
 // what the best single network gave; which names it.
-func hindsight(all []leg, kept map[string]ride) (sum, single float64, which string) {
+func hindsight(all []leg, kept map[string]outcome) (sum, single float64, which string) {
 	for i, l := range all {
 		top, _ := best(i, kept)
 		sum += top * l.span.Seconds()
@@ -367,7 +367,7 @@ func hindsight(all []leg, kept map[string]ride) (sum, single float64, which stri
 }
 
 // best is the network that gave most in leg i, and how much.
-func best(i int, kept map[string]ride) (top float64, which string) {
+func best(i int, kept map[string]outcome) (top float64, which string) {
 	for _, network := range sortedNames(kept) {
 		if r := kept[network].rates[i]; r > top {
 			top, which = r, network
@@ -376,12 +376,12 @@ func best(i int, kept map[string]ride) (top float64, which string) {
 	return top, which
 }
 
-// achieved is a ride's bits over the legs' nominal times, as hindsight counts.
-func achieved(all []leg, r ride) (sum float64) {
+// achieved is an outcome's bits over the legs' nominal times, as hindsight counts.
+func achieved(all []leg, r outcome) (sum float64) {
 	for i, l := range all {
 		sum += r.rates[i] * l.span.Seconds()
 	}
 	return sum
 }
 
-func sortedNames(kept map[string]ride) []string { return slices.Sorted(maps.Keys(kept)) }
+func sortedNames(kept map[string]outcome) []string { return slices.Sorted(maps.Keys(kept)) }

@@ -100,14 +100,14 @@ func runDemo(ctx context.Context, s *session) ([]Sample, error) {
 	for _, l := range all {
 		act.Spans = append(act.Spans, l.span.Seconds())
 	}
-	kept := map[string]ride{}
-	var mine ride
+	kept := map[string]outcome{}
+	var mine outcome
 	var out []Sample
 	for i, run := range append([]string{"steered"}, networks...) {
 		one, err := s.try(ctx, run, func(out *Sample) (err error) {
 			w := newWatcher(s, run, i == 0)
 			defer w.stop()
-			var r ride
+			var r outcome
 			if i == 0 {
 				s.say("\nlive traffic from pod a to pod b, steered by agents; %s is the default network", networks[0])
 				var events []agent.Event
@@ -157,7 +157,7 @@ func runDemo(ctx context.Context, s *session) ([]Sample, error) {
 	return out, errors.Join(enc.Encode(act), f.Close())
 }
 
-func complete(kept map[string]ride, legs int) bool {
+func complete(kept map[string]outcome, legs int) bool {
 	for _, r := range kept {
 		if len(r.rates) != legs {
 			return false
@@ -166,8 +166,8 @@ func complete(kept map[string]ride, legs int) bool {
 	return true
 }
 
-// take notes when the legs began and what the agents did, in the ride's time.
-func (a *Act) take(r ride, all []leg, events []agent.Event) {
+// take notes when the legs began and what the agents did, in the course's time.
+func (a *Act) take(r outcome, all []leg, events []agent.Event) {
 	if len(r.wall) == 0 {
 		return
 	}
@@ -187,7 +187,7 @@ func (a *Act) take(r ride, all []leg, events []agent.Event) {
 // series is what the application received, by steps of 100 ms and a little more. A leg's
 // flow is the application's from the moment on at which the one before ended: what comes
 // between that and the time that counts, as a fault does, is shown too.
-func series(run string, r ride) (out []Second) {
+func series(run string, r outcome) (out []Second) {
 	for i, rep := range r.report {
 		from := r.from[i]
 		if i > 0 {
@@ -200,7 +200,7 @@ func series(run string, r ride) (out []Second) {
 	return out
 }
 
-// watcher prints a line each second while a ride goes on.
+// watcher prints a line each second while a course goes on.
 type watcher struct {
 	s       *session
 	run     string
@@ -289,13 +289,13 @@ func told(e agent.Event) string {
 }
 
 // comparison is a table of the legs' rates.
-func comparison(all []leg, networks []string, mine ride, kept map[string]ride) string {
+func comparison(all []leg, networks []string, mine outcome, kept map[string]outcome) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-48s %12s", "Mbit/s on average", "steered")
 	for _, n := range networks {
 		fmt.Fprintf(&b, " %16s", "kept "+n)
 	}
-	row := func(what string, of func(ride) float64) {
+	row := func(what string, of func(outcome) float64) {
 		fmt.Fprintf(&b, "\n%-48s %12.0f", what, of(mine)/1e6)
 		for _, n := range networks {
 			fmt.Fprintf(&b, " %16.0f", of(kept[n])/1e6)
@@ -303,10 +303,10 @@ func comparison(all []leg, networks []string, mine ride, kept map[string]ride) s
 	}
 	span := 0.0
 	for i, l := range all {
-		row(l.what, func(r ride) float64 { return r.rates[i] })
+		row(l.what, func(r outcome) float64 { return r.rates[i] })
 		span += l.span.Seconds()
 	}
-	row("all", func(r ride) float64 { return achieved(all, r) / span })
+	row("all", func(r outcome) float64 { return achieved(all, r) / span })
 	return b.String()
 }
 

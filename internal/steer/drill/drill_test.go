@@ -293,12 +293,12 @@ func TestLegFaultsActTogether(t *testing.T) {
 
 func TestHindsight(t *testing.T) {
 	all := []leg{{span: time.Second}, {span: 2 * time.Second}}
-	kept := map[string]ride{"x": {rates: []float64{10, 1}}, "y": {rates: []float64{4, 5}}}
+	kept := map[string]outcome{"x": {rates: []float64{10, 1}}, "y": {rates: []float64{4, 5}}}
 	sum, best, which := hindsight(all, kept)
 	if sum != 20 || best != 14 || which != "y" {
 		t.Errorf("got %v, %v, %s", sum, best, which)
 	}
-	if got := achieved(all, ride{rates: []float64{9, 5}}); got != 19 {
+	if got := achieved(all, outcome{rates: []float64{9, 5}}); got != 19 {
 		t.Errorf("achieved %v", got)
 	}
 }
@@ -445,14 +445,14 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestBounded: a ride on a network whose packets escape its class is no yardstick.
+// TestBounded: a course on a network whose packets escape its class is no yardstick.
 func TestBounded(t *testing.T) {
 	all := []leg{{what: "phase 1", rates: map[string]float64{"vxlan": 100e6}},
 		{what: "phase 2", rates: map[string]float64{"macvlan": 100e6}}}
-	if err := bounded(all, ride{rates: []float64{105e6, 9e9}}, "vxlan"); err != nil {
+	if err := bounded(all, outcome{rates: []float64{105e6, 9e9}}, "vxlan"); err != nil {
 		t.Error(err)
 	}
-	if err := bounded(all, ride{rates: []float64{150e6, 1}}, "vxlan"); !errors.Is(err, errUnbounded) {
+	if err := bounded(all, outcome{rates: []float64{150e6, 1}}, "vxlan"); !errors.Is(err, errUnbounded) {
 		t.Errorf("got %v, want that nothing bounded it", err)
 	}
 }

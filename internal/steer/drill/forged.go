@@ -219,13 +219,13 @@ func (g *ground) throw(ns string, heard []packet, from, to netip.Addr, out *Samp
 		defer c.Close()
 		r := g.s.rand
 		for i := range g.s.options().Probes {
-			for _, m := range malice(r, probes[i%len(probes)].payload) {
+			for _, m := range mutations(r, probes[i%len(probes)].payload) {
 				if _, err := c.WriteToUDPAddrPort(m, netip.AddrPortFrom(to, stampPort)); err == nil {
 					sent++
 				}
 			}
 			a := answers[i%len(answers)]
-			for _, m := range malice(r, a.payload) {
+			for _, m := range mutations(r, a.payload) {
 				if _, err := c.WriteToUDPAddrPort(m, a.to); err == nil {
 					sent++
 				}
@@ -237,9 +237,9 @@ func (g *ground) throw(ns string, heard []packet, from, to netip.Addr, out *Samp
 	return sent, err
 }
 
-// malice is what an attacker makes of a packet: as it was, changed in one byte,
+// mutations is what an attacker makes of a packet: as it was, changed in one byte,
 // cut short, far too long, and noise.
-func malice(r *rand.Rand, p []byte) [][]byte {
+func mutations(r *rand.Rand, p []byte) [][]byte {
 	forged := append([]byte(nil), p...)
 	forged[r.IntN(len(forged))] ^= byte(1 + r.IntN(255))
 	noise := make([]byte, r.IntN(1400))

@@ -150,13 +150,13 @@ func (g *ground) equip(w way) (strip func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	deaf, err := g.hear(a, b)
+	detach, err := g.listen(a, b)
 	if err != nil {
 		_ = g.drop()
 		return nil, err
 	}
 	return func() error {
-		err := deaf()
+		err := detach()
 		_ = g.drop() // what is left goes with the lab
 		return err
 	}, nil
@@ -199,9 +199,9 @@ func (g *ground) watched(ctx context.Context, t traffic) (m watching, err error)
 	return m, nil
 }
 
-// hear attaches telemetry to the connections between two pods and reads it, as an
-// agent does, until deaf is called.
-func (g *ground) hear(a, b topo.Pod) (deaf func() error, err error) {
+// listen attaches telemetry to the connections between two pods and reads it, as an
+// agent does, until detach is called.
+func (g *ground) listen(a, b topo.Pod) (detach func() error, err error) {
 	cgroup, err := telemetry.CgroupRoot()
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 )
 
 // TestDrills runs a little of each mechanism for real: map writes under traffic,
-// agents under faults, kills, forged probes and a ride. It looks at what must
+// agents under faults, kills, forged probes and a course. It looks at what must
 // be there, never at a time. "make build" makes the program that it needs.
 func TestDrills(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -124,9 +124,10 @@ func TestTruthfulEvidence(t *testing.T) {
 	f.Close()
 	// Two legs of half a second, the last record at their end.
 	at := 100 * time.Second
-	mine := ride{from: []time.Duration{at, at + time.Second/2}, to: []time.Duration{at + time.Second/2, at + time.Second},
+	mine := outcome{from: []time.Duration{at, at + time.Second/2},
+		to:    []time.Duration{at + time.Second/2, at + time.Second},
 		rates: []float64{1, 1}}
-	kept := map[string]ride{"x": {rates: []float64{10, 1}}, "y": {rates: []float64{4, 5}}}
+	kept := map[string]outcome{"x": {rates: []float64{10, 1}}, "y": {rates: []float64{4, 5}}}
 	if err := truthful(path, decide.Schedule{Name: "s"}, make([]leg, 2), mine, kept); err != nil {
 		t.Fatal(err)
 	}

@@ -66,14 +66,14 @@ func runSchedules(ctx context.Context, s *session) ([]Sample, error) {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
 	evidence := filepath.Join(dir, fmt.Sprintf("%s-%d.jsonl", plan.Name, s.repetition))
-	kept := map[string]ride{}
-	var mine ride
+	kept := map[string]outcome{}
+	var mine outcome
 	var out []Sample
 	variants := append([]string{"cost-aware"}, s.File.Networks...)
 	for _, i := range s.order(len(variants)) {
 		v := variants[i]
 		one, err := s.try(ctx, v, func(out *Sample) (err error) {
-			var r ride
+			var r outcome
 			if i == 0 {
 				var events []string
 				r, events, err = s.steeredWith(ctx, all, v, evidence)
@@ -119,20 +119,20 @@ func runSchedules(ctx context.Context, s *session) ([]Sample, error) {
 	return append(out, verdict), err
 }
 
-// capped is a ride that got in no leg more than that leg's best network gave. The
+// capped is an outcome that got in no leg more than that leg's best network gave. The
 // best choice in hindsight is one network at a time, but the buckets of a canary
 // are on another network than the rest, and may carry the capacity of two.
-func capped(r ride, kept map[string]ride) ride {
+func capped(r outcome, kept map[string]outcome) outcome {
 	rates := slices.Clone(r.rates)
 	for i, rate := range rates {
 		top, _ := best(i, kept)
 		rates[i] = min(rate, top)
 	}
-	return ride{rates: rates}
+	return outcome{rates: rates}
 }
 
 // phases tells of each phase what was achieved of what the best network gave in it.
-func phases(out *Sample, all []leg, mine ride, kept map[string]ride) {
+func phases(out *Sample, all []leg, mine outcome, kept map[string]outcome) {
 	for i, l := range all {
 		top, which := best(i, kept)
 		if top <= 0 {
@@ -145,13 +145,13 @@ func phases(out *Sample, all []leg, mine ride, kept map[string]ride) {
 }
 
 var (
-	errIncomplete = errors.New("a ride is missing")
+	errIncomplete = errors.New("an outcome is missing")
 	errUnbounded  = errors.New("its capacity did not bound it: the uplink does not tell its packets from others")
 )
 
-// bounded wants a ride that kept one network to have got no more than that had:
+// bounded wants an outcome that kept one network to have got no more than that had:
 // else every comparison with it would be with something that no schedule offers.
-func bounded(all []leg, r ride, network string) error {
+func bounded(all []leg, r outcome, network string) error {
 	const slack = 1.1 // the burst, and what a queue held from the leg before
 	for i, rate := range r.rates {
 		if most := all[i].rates[network]; most > 0 && rate > slack*most {
@@ -161,8 +161,8 @@ func bounded(all []leg, r ride, network string) error {
 	return nil
 }
 
-// steeredWith rides under a policy and tells the events in words.
-func (s *session) steeredWith(ctx context.Context, all []leg, policy, evidence string) (ride, []string, error) {
+// steeredWith outcomes under a policy and tells the events in words.
+func (s *session) steeredWith(ctx context.Context, all []leg, policy, evidence string) (outcome, []string, error) {
 	r, events, err := s.steered(ctx, s.File.Networks, all, policy, evidence, nil)
 	var out []string
 	for _, e := range events {
@@ -174,8 +174,8 @@ func (s *session) steeredWith(ctx context.Context, all []leg, policy, evidence s
 }
 
 // truthful adds to the recorded evidence what each network would have given, as
-// the rides that kept it measured: "pathwise replay" can then judge any policy.
-func truthful(path string, plan decide.Schedule, all []leg, mine ride, kept map[string]ride) error {
+// the outcomes that kept it measured: "pathwise replay" can then judge any policy.
+func truthful(path string, plan decide.Schedule, all []leg, mine outcome, kept map[string]outcome) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("read evidence: %w", err)
@@ -210,7 +210,7 @@ func truthful(path string, plan decide.Schedule, all []leg, mine ride, kept map[
 		}
 	}
 	h := rec.Header
-	h.Name, h.Note = plan.Name, "recorded live by the drill schedules; the truth is what rides on each network alone gave in the phase"
+	h.Name, h.Note = plan.Name, "recorded live by the drill schedules; the truth is what outcomes on each network alone gave in the phase"
 	return replaceRecording(path, decide.Recording{Header: h, Records: out})
 }
 

@@ -14,9 +14,9 @@ import (
 func TestPhases(t *testing.T) {
 	all := []leg{{what: "phase 1", span: time.Second}, {what: "phase 2, x blackhole", span: time.Second},
 		{what: "phase 3", span: time.Second}}
-	kept := map[string]ride{"x": {rates: []float64{4e8, 0, 0}}, "y": {rates: []float64{3e8, 3e8, 0}}}
+	kept := map[string]outcome{"x": {rates: []float64{4e8, 0, 0}}, "y": {rates: []float64{3e8, 3e8, 0}}}
 	v := Sample{Variant: "verdict", Values: map[string]float64{}, Text: map[string]string{"schedule": "s"}}
-	phases(&v, all, ride{rates: []float64{4e8, 2.7e8, 0}}, kept)
+	phases(&v, all, outcome{rates: []float64{4e8, 2.7e8, 0}}, kept)
 	if got := v.Text["phase 2"]; got != "phase 2, x blackhole: 270 Mbit/s of 300 Mbit/s on y" {
 		t.Error(got)
 	}
@@ -29,13 +29,13 @@ func TestPhases(t *testing.T) {
 // What flows on two networks at once got beyond the better one does not make up
 // for what a phase lost.
 func TestCapped(t *testing.T) {
-	kept := map[string]ride{"x": {rates: []float64{4e8, 1e8}}, "y": {rates: []float64{3e8, 2e8}}}
-	mine := ride{rates: []float64{6e8, 1.5e8}}
+	kept := map[string]outcome{"x": {rates: []float64{4e8, 1e8}}, "y": {rates: []float64{3e8, 2e8}}}
+	mine := outcome{rates: []float64{6e8, 1.5e8}}
 	if got := capped(mine, kept).rates; !slices.Equal(got, []float64{4e8, 1.5e8}) {
 		t.Error(got)
 	}
 	if mine.rates[0] != 6e8 {
-		t.Error("the ride itself was changed")
+		t.Error("the outcome itself was changed")
 	}
 }
 

@@ -36,12 +36,13 @@ func (p *planes) blow(ctx context.Context, n, paths int, interval time.Duration,
 		first.Set(0)
 		_ = unix.SchedSetaffinity(0, &first)               // off the cores of pinned traffic, where there are several
 		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // else sleeps are up to 50 us longer
-		errs <- p.gust(ctx, &out, n, paths, interval, r)
+		errs <- p.switchPaths(ctx, &out, n, paths, interval, r)
 	}()
 	return out, <-errs
 }
 
-func (p *planes) gust(ctx context.Context, out *storm, n, paths int, interval time.Duration, r *rand.Rand) error {
+func (p *planes) switchPaths(ctx context.Context, out *storm, n, paths int, interval time.Duration,
+	r *rand.Rand) error {
 	at, next := 0, program.Kernel()
 	for out.done < n {
 		next += time.Duration((0.5 + r.Float64()) * float64(interval))

@@ -119,8 +119,8 @@ func (r *Keyring) Keys() stamp.Keys {
 // Version grows when what is accepted, or told, changes.
 func (r *Keyring) Version() uint64 { return r.version }
 
-// Told lists the names of the keys that peers may use, the best first.
-func (r *Keyring) Told() []stamp.KeyID {
+// Offered lists the names of the keys that peers may use, the best first.
+func (r *Keyring) Offered() []stamp.KeyID {
 	var out []stamp.KeyID
 	for _, e := range r.entries {
 		if e.retired.IsZero() {

@@ -84,7 +84,7 @@ func TestKeyring(t *testing.T) {
 			accepted, tells := "", ""
 			for _, k := range r.Keys().All() {
 				accepted += string(k[0])
-				if slices.Contains(r.Told(), stamp.IDOf(k)) {
+				if slices.Contains(r.Offered(), stamp.IDOf(k)) {
 					tells += string(k[0])
 				}
 			}

@@ -105,7 +105,7 @@ func (k *Keeper) Look() ([]Mended, error) {
 	if k.closed {
 		return nil, nil
 	}
-	changed, err := k.news.read(k.heard)
+	changed, err := k.news.read(k.noteChange)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +133,9 @@ func (k *Keeper) Look() ([]Mended, error) {
 	return out, errors.Join(errs...)
 }
 
-// heard takes what the kernel told: an interface that went, or lost an address, has lost
+// noteChange takes what the kernel told: an interface that went, or lost an address, has lost
 // its routes, also where both are there again by now. 0 represents any.
-func (k *Keeper) heard(index int) {
+func (k *Keeper) noteChange(index int) {
 	for _, x := range k.exits {
 		if x.index == index || index == 0 && x.path {
 			x.lost = true
