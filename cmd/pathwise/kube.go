@@ -19,7 +19,7 @@ all steps.`,
 		Args:    noSuchCommand,
 		RunE:    func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(kubeInstallCommand(e))
+	cmd.AddCommand(kubeInstallCommand(e), kubeUninstallCommand(e))
 	return cmd
 }
 
@@ -59,5 +59,38 @@ Nothing is steered before a PathNetwork allows it.`,
 	fl.StringVar(&o.Cgroup, "cgroup", o.Cgroup, "where the nodes have their cgroup v2 hierarchy")
 	fl.StringVar(&o.Policy, "policy", "", "policy of the agents, as \"pathwise agent\" has it")
 	fl.StringVar(&o.Need, "need", "", "need of all pairs, as \"pathwise agent\" has it")
+	return cmd
+}
+
+func kubeUninstallCommand(e env) *cobra.Command {
+	var dryRun bool
+	o := manifest.Defaults("")
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Print what is to be taken from a cluster, for kubectl",
+		Long: `Print the objects that "pathwise kube install" prints, from the last to the first.
+Give them to "kubectl delete --ignore-not-found -f -". All PathNetworks and PathNodes
+go with their definitions, and the key with its namespace. Only --dry-run is there so
+far.
+
+Flows go home within three seconds after the agents have ended. Programs that were
+attached to pods do nothing after that, and go with the pods.`,
+		Example: `  pathwise kube uninstall --dry-run | kubectl delete --ignore-not-found -f -`,
+		Args:    exactArgs(),
+		RunE: func(*cobra.Command, []string) error {
+			if !dryRun {
+				return usageError{fmt.Errorf("kube uninstall: expected --dry-run: give what it prints to \"kubectl delete -f -\"")}
+			}
+			out, err := manifest.Write(o)
+			if err != nil {
+				return usageError{fmt.Errorf("kube uninstall: %w", err)}
+			}
+			_, err = e.stdout.Write(manifest.Reverse(out))
+			return err
+		},
+	}
+	fl := cmd.Flags()
+	fl.BoolVar(&dryRun, "dry-run", false, "print the objects, change nothing")
+	fl.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the agents")
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -114,6 +115,18 @@ func Write(o Options) ([]byte, error) {
 		return nil, fmt.Errorf("write agents: %w", err)
 	}
 	return out.Bytes(), nil
+}
+
+// Reverse returns the same documents from the last to the first, the order to delete them in:
+// agents go before what they need.
+func Reverse(text []byte) []byte {
+	const mark = "---\n"
+	docs := bytes.Split(bytes.TrimPrefix(text, []byte(mark)), []byte("\n"+mark))
+	slices.Reverse(docs)
+	for i := range docs {
+		docs[i] = append(bytes.TrimRight(docs[i], "\n"), '\n')
+	}
+	return bytes.Join(docs, []byte(mark))
 }
 
 // Defaults are the options of a cluster of which nothing is known.

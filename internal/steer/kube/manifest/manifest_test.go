@@ -61,6 +61,10 @@ func TestWrite(t *testing.T) {
 		t.Errorf("%s is not what is printed: run with -update, and look at the difference (%v)", golden, err)
 	}
 	all := documents(t, got)
+	if back := Reverse(got); !reflect.DeepEqual(documents(t, back), all) || !bytes.Equal(Reverse(back), got) ||
+		!bytes.HasPrefix(back, []byte("apiVersion: apps/v1\nkind: DaemonSet")) {
+		t.Errorf("in reverse: %.300s", back)
+	}
 	for _, name := range []string{"Namespace/pathwise", "CustomResourceDefinition/pathnetworks.pathwise.dev",
 		"CustomResourceDefinition/pathnodes.pathwise.dev", "ServiceAccount/pathwise-agent", "ClusterRole/pathwise-agent",
 		"ClusterRoleBinding/pathwise-agent", "ValidatingAdmissionPolicy/pathwise-pathnode",
