@@ -42,7 +42,8 @@ hindsight and the best single network. FILE "-" is standard input.
 --paper replays Table 5 of Atici and Boluk (2020) instead, whose manager's
 column the policy "table" must yield, with their Table 7 and Figure 14.
 --random plays random schedules of loads and faults through a simulation, or
-those of families: losses, swinging capacities, flapping paths and others.
+those of families: losses, swinging capacities, flapping paths and others. Of a
+pair with bulk and interactive flows (family mixed) each class has a row.
 
 --ablate turns each mechanism of the policy cost-aware off in turn, on random
 schedules of several families or on recorded evidence whose truth is known (one

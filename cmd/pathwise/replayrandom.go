@@ -21,7 +21,9 @@ import (
 type simulated struct {
 	// Family of the schedules, where they are of one.
 	Family string `json:"family,omitempty"`
-	Policy string `json:"policy"`
+	// Class of the flows, where a pair has more than one.
+	Class  decide.Class `json:"class,omitempty"`
+	Policy string       `json:"policy"`
 	// Schedules played, and over them the quantiles of achieved over hindsight
 	// and over the best static network.
 	Schedules   int       `json:"schedules"`
@@ -32,6 +34,10 @@ type simulated struct {
 	Switches    int `json:"switches"`
 	Failovers   int `json:"failovers"`
 	False       int `json:"false_switches"`
+	// Slower50 and Slower99 are the median and the 99th percentile of the time of an
+	// operation, over those of the class alone on its best network: medians of schedules.
+	Slower50 float64 `json:"slower_p50,omitempty"`
+	Slower99 float64 `json:"slower_p99,omitempty"`
 }
 
 type quantiles struct {
@@ -104,7 +110,6 @@ func (e env) playAll(ctx context.Context, f replayFlags, family string, draw fun
 		names = []string{"table", "hysteresis", "cost-aware"}
 	}
 	for _, name := range names {
-		s := simulated{Family: family, Policy: name, Schedules: f.random}
 		results := make([]decide.Result, f.random)
 		err := onAllCPUs(ctx, f.random, func(i int) error {
 			schedule := draw(f.seed + uint64(i))
@@ -118,18 +123,44 @@ func (e env) playAll(ctx context.Context, f replayFlags, family string, draw fun
 		if err != nil {
 			return nil, err
 		}
-		var hindsight, static []float64
-		for _, r := range results {
-			hindsight, static = append(hindsight, r.OfHindsight()), append(static, r.OfStatic())
-			if r.OfStatic() < belowStatic {
-				s.BelowStatic++
+		out = append(out, simulatedOf(family, name, results))
+		for c := range results[0].Classes {
+			class := make([]decide.Result, len(results))
+			for i, r := range results {
+				class[i] = r.Classes[c]
 			}
-			s.Switches, s.Failovers, s.False = s.Switches+r.Switches, s.Failovers+r.Failovers, s.False+r.False
+			out = append(out, simulatedOf(family, name, class))
 		}
-		s.OfHindsight, s.OfStatic = quantilesOf(hindsight), quantilesOf(static)
-		out = append(out, s)
 	}
 	return out, nil
+}
+
+// simulatedOf sums up what a policy did on schedules, or for a class of flows on them.
+func simulatedOf(family, policy string, results []decide.Result) simulated {
+	s := simulated{Family: family, Class: results[0].Class, Policy: policy, Schedules: len(results)}
+	var hindsight, static, slower50, slower99 []float64
+	for _, r := range results {
+		hindsight, static = append(hindsight, r.OfHindsight()), append(static, r.OfStatic())
+		slower50, slower99 = append(slower50, r.Slower50), append(slower99, r.Slower99)
+		if r.OfStatic() < belowStatic {
+			s.BelowStatic++
+		}
+		s.Switches, s.Failovers, s.False = s.Switches+r.Switches, s.Failovers+r.Failovers, s.False+r.False
+	}
+	s.OfHindsight, s.OfStatic = quantilesOf(hindsight), quantilesOf(static)
+	s.Slower50, s.Slower99 = quantilesOf(slower50).Median, quantilesOf(slower99).Median
+	return s
+}
+
+// title names the schedules, and the class where there is one.
+func (s simulated) title() string {
+	var words []string
+	for _, w := range []string{s.Family, string(s.Class), s.Policy} {
+		if w != "" {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // onAllCPUs does n things, as many at once as there are CPUs, and tells of each that it is
@@ -161,12 +192,14 @@ func writeSimulated(w io.Writer, f replayFlags, out []simulated, o report.Option
 		return writeJSON(w, out)
 	case "csv":
 		rows := [][]string{{"family", "policy", "schedules", "of_hindsight_mean", "of_hindsight_p5", "of_hindsight_least",
-			"of_static_mean", "of_static_p5", "of_static_least", "below_static", "switches", "failovers", "false_switches"}}
+			"of_static_mean", "of_static_p5", "of_static_least", "below_static", "switches", "failovers", "false_switches",
+			"class", "slower_p50", "slower_p99"}}
 		for _, s := range out {
 			rows = append(rows, []string{s.Family, s.Policy, strconv.Itoa(s.Schedules), number(s.OfHindsight.Mean),
 				number(s.OfHindsight.P5), number(s.OfHindsight.Least),
 				number(s.OfStatic.Mean), number(s.OfStatic.P5), number(s.OfStatic.Least), strconv.Itoa(s.BelowStatic),
-				strconv.Itoa(s.Switches), strconv.Itoa(s.Failovers), strconv.Itoa(s.False)})
+				strconv.Itoa(s.Switches), strconv.Itoa(s.Failovers), strconv.Itoa(s.False),
+				string(s.Class), number(s.Slower50), number(s.Slower99)})
 		}
 		if err := csv.NewWriter(w).WriteAll(rows); err != nil {
 			return fmt.Errorf("write CSV: %w", err)
@@ -184,9 +217,22 @@ func writeSimulated(w io.Writer, f replayFlags, out []simulated, o report.Option
 		"5 %", "least", "below 95 %", "switches", "failovers", "false")...)
 	for _, s := range out {
 		h, b := s.OfHindsight, s.OfStatic
-		l.Add(strings.TrimPrefix(s.Family+", "+s.Policy, ", "), part(h.Mean), part(h.Median), part(h.P5), part(h.Least),
+		l.Add(s.title(), part(h.Mean), part(h.Median), part(h.P5), part(h.Least),
 			part(b.Mean), part(b.P5), part(b.Least), strconv.Itoa(s.BelowStatic), strconv.Itoa(s.Switches),
 			strconv.Itoa(s.Failovers), strconv.Itoa(s.False))
 	}
-	return l.Write(w, o)
+	if err := l.Write(w, o); err != nil {
+		return err
+	}
+	for _, s := range out {
+		if s.Slower99 == 0 {
+			continue
+		}
+		slower := fmt.Sprintf("\n%s: an operation takes %.2f times as long as on the class's best network alone (median), "+
+			"%.2f times at the 99th percentile\n", s.title(), s.Slower50, s.Slower99)
+		if err := report.Lines(w, slower, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }

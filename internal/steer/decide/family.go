@@ -38,6 +38,10 @@ func Families() []Family {
 		{"choked", "a way back that is choked", drawn("choked", choking)},
 		{"refused", "paths that probes pass and connections do not", drawn("refused", refusing)},
 		{"delay", "delays that come and go, for pairs that wait for answers", drawn("delay", delaying)},
+		{"mixed", "bulk and dialogues of one pair, where rate and delay disagree, each on a path of its own",
+			drawn("mixed", mixing)},
+		{"mixed-together", "the same with one path for all flows of the pair, as agents have it",
+			drawn("mixed", func(c *course, load Load) { mixing(c, load); c.Together = true })},
 	}
 }
 
@@ -208,6 +212,32 @@ func delaying(c *course, load Load) {
 	for c.length() < 80 {
 		c.add(c.between(6, 15), load)
 		c.add(c.between(6, 15), load, Impairment{c.network(), Delay, c.between(0.2e-3, 10e-3)})
+	}
+}
+
+// mixing has the more delay the faster a network is. The bulk comes and goes.
+func mixing(c *course, load Load) {
+	base := c.Networks[0].Capacity
+	for i, at := range c.Perm(len(c.Networks)) {
+		n := &c.Networks[at]
+		far := float64(i) / 2
+		n.Capacity = base * c.between(0.8, 1.2) * math.Pow(0.4, 1-far)
+		n.RTT = 0.4e-3 * c.between(0.7, 1.4) * math.Pow(20, far)
+		n.Queue = c.between(1e-3, 10e-3)
+	}
+	answers := 1 << c.IntN(4)
+	for c.length() < 80 {
+		c.add(c.between(6, 15), load)
+		fault := []Impairment{{c.network(), RateLimit, c.between(0.2, 0.6)}, {c.network(), Competing, c.between(0.3, 0.7)},
+			{c.network(), Delay, c.between(0.2e-3, 10e-3)}}[c.IntN(3)]
+		c.add(c.between(6, 15), load, fault)
+		if c.IntN(3) == 0 {
+			c.add(c.between(1, 5), load)
+			c.Phases[len(c.Phases)-1].Pause = true
+		}
+	}
+	for i := range c.Phases {
+		c.Phases[i].Answers = answers
 	}
 }
 

@@ -8,9 +8,12 @@ import (
 // Result is what a policy achieved, alongside what could have been. Amounts are
 // rates times seconds, in the unit of the records.
 type Result struct {
-	Policy string `json:"policy"`
-	Pairs  int    `json:"pairs"`
-	Epochs int    `json:"epochs"`
+	// Class of the flows, where a pair has more than one; Classes has what each achieved.
+	Class   Class    `json:"class,omitempty"`
+	Classes []Result `json:"classes,omitempty"`
+	Policy  string   `json:"policy"`
+	Pairs   int      `json:"pairs"`
+	Epochs  int      `json:"epochs"`
 	// Unknown counts epochs whose truth the policy's path lacks: they are left
 	// out of every amount.
 	Unknown  int     `json:"unknown"`
@@ -27,8 +30,12 @@ type Result struct {
 	Canaries       int      `json:"canaries"`
 	// False counts switches for gain after which the path that was left would
 	// have carried more than the one moved to, loss counted, until the next move.
-	False int      `json:"false_switches"`
-	Trace []Traced `json:"-"`
+	False int `json:"false_switches"`
+	// Slower50 and Slower99 are the median and the 99th percentile of the time of an
+	// operation, over those of the class alone on its best network.
+	Slower50 float64  `json:"slower_p50,omitempty"`
+	Slower99 float64  `json:"slower_p99,omitempty"`
+	Trace    []Traced `json:"-"`
 }
 
 // Traced is one epoch of a replay.
@@ -137,15 +144,26 @@ func (n *run) rebase(ev PairEvidence) PairEvidence {
 
 // epoch is a span in which every path gives a fixed rate.
 type epoch struct {
-	truth   map[string]float64
+	truth map[string]float64
+	// shared is what each gives alongside the pair's other flows; nil where there are none.
+	shared  map[string]float64
 	seconds float64
 	// loss is what a switch at its beginning costs, in seconds.
 	loss float64
 }
 
+// gives is what a path gives.
+func (e epoch) gives(network string) float64 {
+	if e.shared != nil {
+		return e.shared[network]
+	}
+	return e.truth[network]
+}
+
 // ledger adds up one pair's epochs.
 type ledger struct {
 	epochs   []epoch
+	rates    []float64
 	achieved float64
 	unknown  int
 	moves    []booked
@@ -179,14 +197,15 @@ func (l *ledger) add(e epoch, before, after Assignment, kind Kind) float64 {
 	got := 0.0
 	// In this order and not the map's, so that sums come out alike every time.
 	for _, n := range []string{after.Active, after.Canary} {
-		got += after.Share(n) * e.truth[n] * e.seconds
+		got += after.Share(n) * e.gives(n) * e.seconds
 	}
 	for _, n := range []string{before.Active, before.Canary} {
 		if left := before.Share(n) - after.Share(n); left > 0 {
-			got -= e.loss * left * e.truth[n]
+			got -= e.loss * left * e.gives(n)
 		}
 	}
 	l.achieved += got
+	l.rates = append(l.rates, got/e.seconds)
 	if l.count == nil {
 		l.count = map[Kind]int{}
 	}
@@ -283,9 +302,9 @@ func (l *ledger) falseSwitches() (n int) {
 		if i+1 < len(l.moves) {
 			end = l.moves[i+1].epoch
 		}
-		gained := -l.epochs[m.epoch].loss * l.epochs[m.epoch].truth[m.from]
+		gained := -l.epochs[m.epoch].loss * l.epochs[m.epoch].gives(m.from)
 		for _, e := range l.epochs[m.epoch:end] {
-			gained += (e.truth[m.to] - e.truth[m.from]) * e.seconds
+			gained += (e.gives(m.to) - e.gives(m.from)) * e.seconds
 		}
 		if gained < 0 {
 			n++

@@ -23,6 +23,8 @@ type Schedule struct {
 	// ago, a path that failed is up after two seconds of answers, and flows that come
 	// to a network that is too slow for them drown its probes.
 	Bare bool `json:"bare,omitempty"`
+	// Together: a pair's flows have one path, whatever class they are of.
+	Together bool `json:"together,omitempty"`
 }
 
 // SimNetwork is a network as Play models it; live drills use its name alone.
@@ -38,6 +40,9 @@ type SimNetwork struct {
 	Noise float64 `json:"noise"`
 	// Bias is by how much a bench overstates the capacity: 0.03 for 3 %.
 	Bias float64 `json:"bias"`
+	// Queue is how long packets wait, in seconds, where bulk fills the network: other
+	// flows notice it.
+	Queue float64 `json:"queue_s,omitempty"`
 }
 
 // at is the network's capacity at a load.
@@ -50,8 +55,10 @@ type Phase struct {
 	For         time.Duration `json:"for_ns"`
 	Load        Load          `json:"load"`
 	Impairments []Impairment  `json:"impairments,omitempty"`
-	// Pause: nothing is asked.
+	// Pause: nothing is asked, but by those that wait for answers.
 	Pause bool `json:"pause,omitempty"`
+	// Answers is how many connections wait for answers alongside the bulk of Load.
+	Answers int `json:"answers,omitempty"`
 }
 
 // Fault is a way in which a network is impaired.

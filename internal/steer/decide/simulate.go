@@ -26,33 +26,67 @@ const begin = 2
 // In a bare schedule connections that begin show half to all of what they get.
 // A network that loses packets gives each connection what TCP makes of that. Where all
 // networks fail at once none is known to have failed: nothing answers that could tell.
-func Play(s Schedule, policy Policy, seed uint64) Result { return simulate(s, policy, seed, nil) }
+//
+// A schedule may have flows of two classes, whose amounts are parts of what each would
+// have had alone, so that they can be added up.
+func Play(s Schedule, policy Policy, seed uint64) Result {
+	if s.mixed() {
+		return playMixed(s, policy, seed)
+	}
+	return simulate(s, policy, seed, nil)
+}
 
-// simulate plays a schedule and tells of each period, unless keep is nil.
+// simulate plays a schedule of one class and tells of each period, unless keep is nil.
 func simulate(s Schedule, policy Policy, seed uint64, keep func(Traced, Record)) Result {
-	w := newWorld(s, seed)
-	out := Result{Policy: policy.Name(), Pairs: 1}
-	var state State
-	var book ledger
-	at := Assignment{Active: s.Networks[0].Name}
+	r := newRide(s, policy, seed)
 	for _, phase := range s.Phases {
 		for range int(phase.For / Period) {
-			ev := w.evidence(phase, at)
-			var d Decision
-			state, d = policy.Step(state, ev)
-			next := at.Apply(d)
-			truth := w.truth(phase)
-			rate := book.add(epoch{truth: truth, seconds: Period.Seconds(), loss: s.Loss}, at, next, d.Kind)
+			ev, d := r.decide(phase)
+			truth := r.w.truth(phase)
+			rate := r.play(phase, phase, d)
 			if keep != nil {
-				keep(Traced{At: ev.At, Pair: ev.Pair, Load: ev.Load, Decision: d, After: next, Rate: rate},
+				keep(Traced{At: ev.At, Pair: ev.Pair, Load: ev.Load, Decision: d, After: r.at, Rate: rate},
 					Record{For: Period, Truth: truth, Evidence: ev})
 			}
-			w.play(phase, at, next)
-			at = next
 		}
 	}
-	book.close(&out)
+	out := Result{Policy: policy.Name(), Pairs: 1}
+	r.book.close(&out)
 	return out
+}
+
+// ride is the course of some flows that a policy steers.
+type ride struct {
+	policy Policy
+	w      *world
+	state  State
+	at     Assignment
+	book   ledger
+}
+
+func newRide(s Schedule, policy Policy, seed uint64) *ride {
+	return &ride{policy: policy, w: newWorld(s, seed), at: Assignment{Active: s.Networks[0].Name}}
+}
+
+// decide asks the policy.
+func (r *ride) decide(p Phase) (ev PairEvidence, d Decision) {
+	ev = r.w.evidence(p, r.at)
+	r.state, d = r.policy.Step(r.state, ev)
+	return ev, d
+}
+
+// play carries a decision out for a period, and returns the rate that it gave. alone is the
+// phase without the pair's other flows.
+func (r *ride) play(p, alone Phase, d Decision) float64 {
+	next := r.at.Apply(d)
+	e := epoch{truth: r.w.truth(alone), seconds: Period.Seconds(), loss: r.w.s.Loss}
+	if len(p.Impairments) != len(alone.Impairments) {
+		e.shared = r.w.truth(p)
+	}
+	rate := r.book.add(e, r.at, next, d.Kind)
+	r.w.play(p, r.at, next)
+	r.at = next
+	return rate
 }
 
 // world is the model's state.

@@ -1,0 +1,116 @@
+package decide
+
+import "slices"
+
+// Class is what some flows of a pair have in common in what they need of a path.
+type Class string
+
+// Classes of flows.
+const (
+	// Bulk asks for more than it gets: the rate counts.
+	Bulk Class = "bulk"
+	// Interactive waits for answers: the time of a round trip counts.
+	Interactive Class = "interactive"
+)
+
+// mixed tells whether the schedule's pair has flows of both classes.
+func (s Schedule) mixed() bool {
+	return slices.ContainsFunc(s.Phases, func(p Phase) bool { return p.Answers > 0 })
+}
+
+// queueMost bounds how long packets wait in the queue of a network that bulk fills, in
+// seconds.
+const queueMost = 0.2
+
+// queues are what the bulk's flows do to other packets on the networks that they fill, as
+// delays. A queue is full in bytes: the slower the network, the longer it takes.
+func (w *world) queues(p Phase) (out []Impairment) {
+	for _, n := range w.s.Networks {
+		d, o := w.last[n.Name].data, p.offers(n)
+		if d.AppLimited || d.Goodput <= 0 || o.carries <= 0 || o.lost > 0 {
+			continue
+		}
+		wait := min(n.Queue*n.at(p.Load.Connections)/o.carries, queueMost)
+		out = append(out, Impairment{Network: n.Name, Fault: Delay, Factor: wait / 2})
+	}
+	return out
+}
+
+// answering is the phase as the flows that wait for answers find it: they never pause, and
+// meet the queues of the bulk.
+func (p Phase) answering(queues []Impairment) Phase {
+	p.Load, p.Pause = Load{Connections: p.Answers}, false
+	p.Impairments = slices.Concat(p.Impairments, queues)
+	return p
+}
+
+// playMixed plays a schedule with flows of both classes: each class is steered by what its
+// own flows show, or both by what the bulk's do where the schedule says together, as the
+// bulk has nearly all the bytes. The best in hindsight of each class is what it would have
+// alone.
+func playMixed(s Schedule, policy Policy, seed uint64) Result {
+	bulk, other := ridesOf(s, policy, seed, s.Together)
+	out := Result{Policy: policy.Name(), Pairs: 1, Classes: []Result{bulk.result(Bulk), other.result(Interactive)}}
+	for _, c := range out.Classes {
+		out.Epochs, out.Switches, out.Failovers = out.Epochs+c.Epochs, out.Switches+c.Switches, out.Failovers+c.Failovers
+		out.Canaries, out.False = out.Canaries+c.Canaries, out.False+c.False
+		out.Hindsight, out.HindsightFree = out.Hindsight+1, out.HindsightFree+ratio(c.HindsightFree, c.Hindsight)
+		out.Achieved += c.OfHindsight()
+	}
+	for _, n := range s.Networks {
+		bulk, other := ridesOf(s, Static{Network: n.Name}, seed, true)
+		both := ratio(bulk.book.achieved, out.Classes[0].Hindsight) + ratio(other.book.achieved, out.Classes[1].Hindsight)
+		if both > out.Static {
+			out.Static, out.StaticNetworks = both, []string{n.Name}
+		}
+	}
+	return out
+}
+
+// ridesOf plays both classes.
+func ridesOf(s Schedule, policy Policy, seed uint64, together bool) (bulk, other *ride) {
+	answers := s
+	answers.Need = Latency
+	bulk, other = newRide(s, policy, seed), newRide(answers, policy, seed+1<<32)
+	for _, phase := range s.Phases {
+		for range int(phase.For / Period) {
+			_, d := bulk.decide(phase)
+			if !together {
+				_, e := other.decide(phase.answering(bulk.w.queues(phase)))
+				bulk.play(phase, phase, d)
+				d = e
+			} else {
+				bulk.play(phase, phase, d)
+			}
+			other.play(phase.answering(bulk.w.queues(phase)), phase.answering(nil), d)
+		}
+	}
+	return bulk, other
+}
+
+// result is what the flows of a class achieved.
+func (r *ride) result(class Class) Result {
+	out := Result{Class: class, Policy: r.policy.Name(), Pairs: 1}
+	r.book.close(&out)
+	if class == Interactive && len(out.StaticNetworks) > 0 {
+		out.Slower50, out.Slower99 = r.book.slower(out.StaticNetworks[0], 0.5), r.book.slower(out.StaticNetworks[0], 0.99)
+	}
+	return out
+}
+
+// slower is a quantile of the time of an operation, over the same one on a network alone;
+// times in which one of them gives nothing are left
+// out. 0 is unknown.
+func (l *ledger) slower(network string, q float64) float64 {
+	var ours, alone []float64
+	for i, e := range l.epochs {
+		if best, got := e.truth[network], l.rates[i]; best > 0 && got > 0 {
+			ours, alone = append(ours, 1/got), append(alone, 1/best)
+		}
+	}
+	if len(ours) == 0 {
+		return 0
+	}
+	at := int(q * float64(len(ours)-1))
+	return slices.Sorted(slices.Values(ours))[at] / slices.Sorted(slices.Values(alone))[at]
+}
