@@ -4,6 +4,7 @@
 package pipeline
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -105,13 +106,16 @@ func (m Match) Get(b Base) Term {
 
 // Key is what of says of each term, as bytes that are the same for the same: a key of maps.
 func (m Match) Key(of func(Term) Value) []byte {
-	b := make([]byte, 0, 17*len(m))
+	return m.AppendKey(make([]byte, 0, 17*len(m)), of)
+}
+
+// AppendKey is Key in memory that there is.
+func (m Match) AppendKey(b []byte, of func(Term) Value) []byte {
 	for _, t := range m {
 		v := of(t)
 		b = append(b, byte(t.Base))
-		for i := 0; i < 64; i += 8 {
-			b = append(b, byte(v.Hi>>i), byte(v.Lo>>i))
-		}
+		b = binary.LittleEndian.AppendUint64(b, v.Hi)
+		b = binary.LittleEndian.AppendUint64(b, v.Lo)
 	}
 	return b
 }

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"strings"
 	"testing"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline/drawn"
 )
 
 func read(t *testing.T, text string) *Pipeline {
@@ -110,6 +112,7 @@ func FuzzRead(f *testing.F) {
 	} {
 		f.Add(s)
 	}
+	drawn.Seeds(f)
 	f.Fuzz(func(t *testing.T, s string) {
 		p := New(nil)
 		if err := p.Read(strings.NewReader(s)); err != nil {

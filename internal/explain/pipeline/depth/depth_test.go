@@ -9,6 +9,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 	"pathwise.dev/pathwise/internal/explain/pipeline/depth"
+	"pathwise.dev/pathwise/internal/explain/pipeline/drawn"
 )
 
 func of(t *testing.T, flows string) depth.Report {
@@ -75,6 +76,40 @@ n_packets=40, n_bytes=0, table=2 actions=output:2`)
 	if of(t, "actions=drop").Mean != nil {
 		t.Error("a mean without counters")
 	}
+}
+
+// TestSkipped: no more packets are made than can be followed.
+func TestSkipped(t *testing.T) {
+	p := pipeline.New(nil)
+	text := "actions=" + strings.Repeat("resubmit(,1),", 4000) + "\ntable=1 actions=" + strings.Repeat("load:1->NXM_NX_REG0[],", 900)
+	if err := p.Read(strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	r := depth.Of(p, 20, rand.New(rand.NewPCG(1, 1)))
+	if r.Made == 0 || r.Skipped == 0 || r.Made+r.Skipped != 20 || r.NotUnderstood != r.Made {
+		t.Errorf("%d made, %d not, %d not understood", r.Made, r.Skipped, r.NotUnderstood)
+	}
+}
+
+// FuzzOf: nothing that can be read makes it fail.
+func FuzzOf(f *testing.F) {
+	f.Add("ip actions=ct(table=0,nat(dst=10.0.0.1))\nactions=group:1\ngroup_id=1,type=all,bucket=group:1,bucket=resubmit(,0)")
+	f.Add("n_packets=5,n_bytes=1,table=1,ip actions=push:NXM_NX_REG0[],output:2\nactions=ct(table=1,zone=NXM_NX_REG0[0..15])")
+	drawn.Seeds(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		p := pipeline.New(nil)
+		if err := p.Read(strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		r := depth.Of(p, 20, rand.New(rand.NewPCG(1, 1)))
+		packets := r.NotUnderstood
+		for _, c := range r.Classes {
+			packets += c.Packets
+		}
+		if packets != r.Made || r.Made+r.Skipped != 20 {
+			t.Errorf("%d packets in classes, %d made, %d not", packets, r.Made, r.Skipped)
+		}
+	})
 }
 
 // TestLimits: a pipeline that meets a limit is told.

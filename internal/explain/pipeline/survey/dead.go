@@ -43,6 +43,8 @@ type verdict struct {
 	reached map[pipeline.Table]bool
 	why     map[*pipeline.Flow]Dead
 	unsure  []string
+	// spent is how many matches were looked at to find hidden flows.
+	spent int
 }
 
 func (v *verdict) decide() {
@@ -89,8 +91,8 @@ func (v *verdict) hidden(id pipeline.Table) {
 		j := i
 		for ; j < len(flows) && flows[j].Priority == flows[i].Priority; j++ {
 			f := flows[j]
-			if len(f.Carried) == 0 && seen.maybeHides(f) {
-				if d, ok := hiddenBy(f, flows[:i]); ok {
+			if len(f.Carried) == 0 && v.spent < mostSpent && seen.maybeHides(f, &v.spent) {
+				if d, ok := hiddenBy(f, flows[:i], &v.spent); ok {
 					v.why[f] = d
 				}
 			}
@@ -131,7 +133,7 @@ func (x *index) add(m pipeline.Match) {
 
 // maybeHides is false if some packet that the flow wants is wanted by nobody here: then
 // it is not hidden. It tries a few packets, the same ones each time.
-func (x *index) maybeHides(f *pipeline.Flow) bool {
+func (x *index) maybeHides(f *pipeline.Flow, spent *int) bool {
 	random := rand.New(rand.NewPCG(1, uint64(f.Line)))
 	const tries = 12
 	for try := range tries {
@@ -144,6 +146,7 @@ func (x *index) maybeHides(f *pipeline.Flow) bool {
 			}
 			return pipeline.Value{Hi: random.Uint64(), Lo: random.Uint64()}
 		}
+		*spent += len(x.kinds)
 		if !x.wants(f.Match, fill) {
 			return false
 		}
@@ -171,15 +174,17 @@ func (x *index) wants(m pipeline.Match, fill func(pipeline.Base) pipeline.Value)
 	return false
 }
 
-// Bounds of the exact check: beyond them a flow counts as alive.
+// Bounds of the exact check, for one flow and for all: beyond them a flow counts as alive.
 const (
 	mostPieces = 4096
 	mostWork   = 200000
+	mostSpent  = 30_000_000
 )
 
 // hiddenBy decides exactly whether flows of higher priority take all that f wants.
-func hiddenBy(f *pipeline.Flow, above []*pipeline.Flow) (Dead, bool) {
+func hiddenBy(f *pipeline.Flow, above []*pipeline.Flow, spent *int) (Dead, bool) {
 	var by []*pipeline.Flow
+	*spent += len(above)
 	for _, g := range above {
 		if !steady(g) || !g.Match.Meets(f.Match) {
 			continue
@@ -192,6 +197,7 @@ func hiddenBy(f *pipeline.Flow, above []*pipeline.Flow) (Dead, bool) {
 	// Flows that leave the fewest bits open take the largest pieces; they come first.
 	slices.SortStableFunc(by, func(a, b *pipeline.Flow) int { return len(a.Match) - len(b.Match) })
 	rest, work := []pipeline.Match{f.Match}, 0
+	defer func() { *spent += work }()
 	var used []int
 	for _, g := range by {
 		var next []pipeline.Match

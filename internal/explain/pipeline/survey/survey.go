@@ -204,11 +204,18 @@ func overlaps(p *pipeline.Pipeline, id pipeline.Table, flows []*pipeline.Flow) (
 			j++
 		}
 		same := flows[i:min(j, i+near)]
+		texts := map[*pipeline.Flow]string{}
+		text := func(f *pipeline.Flow) string {
+			if _, ok := texts[f]; !ok {
+				texts[f] = p.PrintActions(f.Actions)
+			}
+			return texts[f]
+		}
 		for a := range same {
 			for b := a + 1; b < len(same) && len(out) < mostOverlaps; b++ {
 				x, y := same[a], same[b]
 				if !conjunctive(x) && !conjunctive(y) && x.Match.Meets(y.Match) &&
-					p.PrintActions(x.Actions) != p.PrintActions(y.Actions) {
+					text(x) != text(y) {
 					out = append(out, Overlap{p.Names.FormatTable(id), x.Priority, [2]int{x.Line, y.Line}})
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/drawn"
 	"pathwise.dev/pathwise/internal/explain/pipeline/survey"
 )
 
@@ -170,6 +171,7 @@ func TestGroupsInEachOther(t *testing.T) {
 func FuzzSurvey(f *testing.F) {
 	f.Add("table=0,priority=9,ip actions=resubmit(,1),ct(table=2,zone=NXM_NX_REG0[0..15])\ntable=1,reg0=1/3 actions=group:1")
 	f.Add("group_id=1,type=select,bucket=actions=group:1\nactions=group:1\nconj_id=1 actions=conjunction(1,1/2)")
+	drawn.Seeds(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		p := pipeline.New(nil)
 		if err := p.Read(strings.NewReader(text)); err != nil {

@@ -12,6 +12,7 @@ import (
 // ofproto/ofproto-dpif-xlate.c).
 func (w *walker) actions(list []pipeline.Action) {
 	for i, a := range list {
+		w.spend(1)
 		switch {
 		case w.exit:
 			return
@@ -39,7 +40,7 @@ func (w *walker) byLength(a pipeline.Action, rest []pipeline.Action) {
 		bit.Lo = 1
 	}
 	saved, tracked, bared := w.packet, w.tracked, w.bared
-	w.packet = saved.clone()
+	w.packet = w.copied()
 	w.packet.put(a.Dst, bit)
 	w.actions(rest)
 	if !w.exit {
@@ -211,7 +212,7 @@ func (w *walker) leave(port pipeline.Port) {
 // original too (clone_xlate_actions leaves ctx->exit as it is).
 func (w *walker) clone(list []pipeline.Action) {
 	saved, tracked, bared := w.packet, w.tracked, w.bared
-	w.packet = saved.clone()
+	w.packet = w.copied()
 	w.actions(list)
 	if !w.exit {
 		w.actionSet()
@@ -288,7 +289,10 @@ func (w *walker) group(a pipeline.Action) {
 		return
 	}
 	for _, b := range list {
-		saved, bared := w.packet.clone(), w.bared
+		if w.exit {
+			return
+		}
+		saved, bared := w.copied(), w.bared
 		w.nested++
 		w.actions(ordered(b.Actions))
 		w.nested--

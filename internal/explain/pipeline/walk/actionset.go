@@ -9,6 +9,7 @@ import (
 // writeActions adds to the action set.
 func (w *walker) writeActions(list []pipeline.Action) {
 	p := w.packet
+	w.spend(len(p.actions) + len(list))
 	grouped := slices.ContainsFunc(p.actions, func(a pipeline.Action) bool { return a.Kind == pipeline.GroupAction })
 	for _, a := range list {
 		if grouped {

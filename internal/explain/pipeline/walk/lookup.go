@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"maps"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -14,6 +15,8 @@ type Tables struct {
 
 type table struct {
 	kinds []*kind
+	// partial says that there are parts of conjunctions.
+	partial bool
 	// carried are flows whose match was not understood.
 	carried []*pipeline.Flow
 }
@@ -28,9 +31,28 @@ type kind struct {
 // NewTables sorts the flows of a pipeline.
 func NewTables(p *pipeline.Pipeline) *Tables {
 	t := &Tables{map[pipeline.Table]*table{}}
+	t.sort(p, func(pipeline.Table) bool { return true })
+	return t
+}
+
+// instead is those of a pipeline that differs in the flows of some tables only.
+func (t *Tables) instead(p *pipeline.Pipeline, differ map[pipeline.Table]bool) *Tables {
+	out := &Tables{maps.Clone(t.tables)}
+	for id := range differ {
+		delete(out.tables, id)
+	}
+	out.sort(p, func(id pipeline.Table) bool { return differ[id] })
+	return out
+}
+
+// sort sorts the flows of some tables.
+func (t *Tables) sort(p *pipeline.Pipeline, some func(pipeline.Table) bool) {
 	at := map[pipeline.Table]map[string]*kind{}
 	for _, f := range p.Flows {
-		if t.tables[f.Table] == nil {
+		if !some(f.Table) {
+			continue
+		}
+		if at[f.Table] == nil {
 			t.tables[f.Table], at[f.Table] = &table{}, map[string]*kind{}
 		}
 		in := t.tables[f.Table]
@@ -38,6 +60,7 @@ func NewTables(p *pipeline.Pipeline) *Tables {
 			in.carried = append(in.carried, f)
 			continue
 		}
+		in.partial = in.partial || conjunctive(f)
 		masks := string(f.Match.Key(func(t pipeline.Term) pipeline.Value { return t.Mask }))
 		k := at[f.Table][masks]
 		if k == nil {
@@ -49,7 +72,8 @@ func NewTables(p *pipeline.Pipeline) *Tables {
 		k.flows[values] = added(k.flows[values], f)
 		k.top = max(k.top, f.Priority)
 	}
-	for _, in := range t.tables {
+	for id := range at {
+		in := t.tables[id]
 		slices.SortStableFunc(in.kinds, func(a, b *kind) int { return b.top - a.top })
 		for _, k := range in.kinds {
 			for _, list := range k.flows {
@@ -57,7 +81,14 @@ func NewTables(p *pipeline.Pipeline) *Tables {
 			}
 		}
 	}
-	return t
+}
+
+// kinds is how many there are of a table: what a lookup tries at most.
+func (t *Tables) kinds(id pipeline.Table) int {
+	if in := t.tables[id]; in != nil {
+		return len(in.kinds) + len(in.carried)
+	}
+	return 0
 }
 
 // added is the flows with one more, which takes the place of one with its priority, as in a
@@ -99,6 +130,9 @@ func (t *Tables) lookup(id pipeline.Table, p *Packet) found {
 // all of one's dimensions are there (classifier_lookup of lib/classifier.c).
 func (t *table) best(p *Packet) found {
 	hard := t.plain(p)
+	if !t.partial {
+		return hard
+	}
 	var soft []*pipeline.Flow
 	for _, k := range t.kinds {
 		if hard.flow != nil && k.top <= hard.flow.Priority {
@@ -140,7 +174,7 @@ func (t *table) plain(p *Packet) (out found) {
 		}
 		for _, f := range k.at(p) {
 			switch {
-			case conjunctive(f):
+			case t.partial && conjunctive(f):
 			case out.flow == nil || f.Priority > out.flow.Priority:
 				out = found{flow: f}
 			case f.Priority == out.flow.Priority:
@@ -153,7 +187,9 @@ func (t *table) plain(p *Packet) (out found) {
 
 // at is the flows of the kind that want the packet.
 func (k *kind) at(p *Packet) []*pipeline.Flow {
-	return k.flows[string(k.match.Key(func(t pipeline.Term) pipeline.Value { return p.fields[t.Base].And(t.Mask) }))]
+	var room [17 * 16]byte
+	return k.flows[string(k.match.AppendKey(room[:0],
+		func(t pipeline.Term) pipeline.Value { return p.fields[t.Base].And(t.Mask) }))]
 }
 
 func wants(m pipeline.Match, p *Packet) bool {

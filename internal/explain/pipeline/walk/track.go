@@ -64,7 +64,7 @@ func (w *walker) fork(a pipeline.Action, zone uint16, marks pipeline.Match) {
 			from = i + 1
 		}
 	}
-	w.waiting = append(w.waiting, &Pass{From: from, Zone: zone, Table: t.Table, Start: p})
+	w.waiting = append(w.waiting, &Pass{From: from, By: w.flow, Zone: zone, Table: t.Table, Start: p})
 }
 
 // trackText is the action with its zone, and with the mark and the label that its exec

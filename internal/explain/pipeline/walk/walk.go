@@ -73,9 +73,10 @@ type Step struct {
 
 // Pass is one pass of the datapath: from its beginning to where nothing is left to do.
 type Pass struct {
-	// From is the pass that sent the packet on, from 1, and 0 for the first. Zone is the
-	// tracker's that was asked in between, Table where it goes on.
+	// From is the pass that sent the packet on, from 1, and 0 for the first, By the flow
+	// that did. Zone is the tracker's that was asked in between, Table where it goes on.
 	From  int
+	By    *pipeline.Flow
 	Zone  uint16
 	Table pipeline.Table
 	// Start and End are the packet.
@@ -98,16 +99,22 @@ type Walk struct {
 	Undefined [][2]*pipeline.Flow
 	// Opaque are actions whose outcome depends on what a switch has learned.
 	Opaque []string
+	// Work is how much there was to do, in about a table's masks and actions.
+	Work int
 }
 
 // Limits of Open vSwitch (ofproto/ofproto-dpif-xlate.c), and how many passes are
-// followed: the kernel defers 10 recirculations of a packet.
+// followed: the kernel defers 10 recirculations of a packet. A switch has none on what it
+// does in between, such as in groups of groups: mostWork is that of a walk.
 const (
 	MaxDepth     = 64
 	MaxResubmits = 4096
 	MaxStack     = 65536
 	MaxDeferred  = 10
 	maxPasses    = 64
+	mostWork     = 1 << 21
+
+	workOfStep, workOfCopy = 16, 128
 )
 
 // Events is all that is observed, pass after pass.
@@ -145,6 +152,11 @@ type Pipeline struct {
 
 // Through prepares a pipeline.
 func Through(p *pipeline.Pipeline) *Pipeline { return &Pipeline{p, NewTables(p)} }
+
+// Instead is another pipeline, which differs in the flows of some tables only.
+func (p *Pipeline) Instead(next *pipeline.Pipeline, differ map[pipeline.Table]bool) *Pipeline {
+	return &Pipeline{next, p.tables.instead(next, differ)}
+}
 
 // Follow lets a packet walk from table 0, or from the first table of the input where
 // tables have names only.
@@ -217,26 +229,48 @@ func (w *walker) unknown(text, reason string) {
 	w.exit = true
 }
 
+// spend notes that something is done, and ends the walk where that becomes too much.
+func (w *walker) spend(work int) {
+	w.walk.Work += work
+	if w.walk.Work > mostWork && w.walk.Understood() {
+		w.unknown("table "+w.Names.FormatTable(w.table), "a packet has more to do than is followed")
+	}
+}
+
+// copied is a copy of the packet.
+func (w *walker) copied() *Packet {
+	w.spend(workOfCopy + len(w.packet.stack) + len(w.packet.actions))
+	return w.packet.clone()
+}
+
 func (w *walker) say(format string, args ...any) {
+	w.walk.Work += workOfStep
 	w.at.Steps = append(w.at.Steps, Step{Depth: w.shown, Say: fmt.Sprintf(format, args...)})
 }
 
 func (w *walker) event(k Kind, text string) {
-	w.at.Steps = append(w.at.Steps, Step{Depth: w.shown, Event: &Event{k, text, w.packet.clone()}})
+	w.spend(workOfStep)
+	w.at.Steps = append(w.at.Steps, Step{Depth: w.shown, Event: &Event{k, text, w.copied()}})
 }
 
 // look finds the flow of a table that takes the packet, as one from the port, or with the
 // original direction of its connection, and carries out its actions
 // (rule_dpif_lookup_from_table of ofproto/ofproto-dpif.c).
 func (w *walker) look(id pipeline.Table, port pipeline.Port, original bool) {
-	p := w.packet.clone()
-	p.fields[pipeline.InPort] = pipeline.Value{Lo: uint64(port)}
-	if original {
-		p.swap()
+	p := w.packet
+	if fragment := p.fields[pipeline.NWFrag].Lo&fragAny != 0; original || fragment || port != p.inPort() {
+		p = p.clone()
+		p.fields[pipeline.InPort] = pipeline.Value{Lo: uint64(port)}
+		if original {
+			p.swap()
+		}
+		if fragment { // a switch that has not been told otherwise takes them to have no ports
+			p.fields[pipeline.TPSrc], p.fields[pipeline.TPDst] = pipeline.Value{}, pipeline.Value{}
+		}
 	}
-	if p.fields[pipeline.NWFrag].Lo&fragAny != 0 {
-		// A switch that has not been told otherwise takes fragments to have no ports.
-		p.fields[pipeline.TPSrc], p.fields[pipeline.TPDst] = pipeline.Value{}, pipeline.Value{}
+	w.spend(workOfStep + w.tables.kinds(id))
+	if !w.walk.Understood() {
+		return
 	}
 	f := w.tables.lookup(id, p)
 	w.at.Lookups++

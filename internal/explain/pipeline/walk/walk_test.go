@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/drawn"
 	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
 )
 
@@ -171,6 +172,7 @@ func FuzzFollow(f *testing.F) {
 	f.Add("actions=resubmit(,0),resubmit(,0),clone(ct(table=0,nat(src=10.0.0.1:5)),exit)", "udp6,in_port=2")
 	f.Add("conj_id=1 actions=2\nip actions=conjunction(1,1/2)\nactions=write_actions(group:3),pop_vlan", "ip,in_port=2")
 	f.Add("group_id=3,type=select,bucket=weight:1,output:1,bucket=output:2\nactions=group:3,push_vlan:1,dec_ttl", "arp,dl_vlan=3")
+	drawn.Seeds(f, "tcp,in_port=1,nw_src=10.0.0.1")
 	f.Fuzz(func(t *testing.T, flows, packet string) {
 		p := pipeline.New(nil)
 		if err := p.Read(strings.NewReader(flows)); err != nil {
