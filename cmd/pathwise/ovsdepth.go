@@ -88,6 +88,9 @@ func depthText(r depth.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s were made; they reach %d of %s\n", report.Plural(r.Made, "packet"), r.Reached,
 		report.Plural(r.Flows, "flow"))
+	if r.Skipped > 0 {
+		fmt.Fprintf(&b, "note: %s more were not made: a packet has too much to do\n", report.Plural(r.Skipped, "packet"))
+	}
 	if m := r.Mean; m != nil {
 		fmt.Fprintf(&b, "counted: %s, with a mean of %.2f passes, %.1f lookups, %.2f questions to the tracker and %.2f commits\n",
 			report.Plural(int(m.Packets), "packet"), m.Passes, m.Lookups, m.Asks, m.Commits)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -131,8 +130,7 @@ func (s shortening) check(name string) error {
 
 // shorten shortens a pipeline, and the bridge that it is of where that is asked for.
 func (e env) shorten(ctx context.Context, name string, s shortening) error {
-	o := reduction.Options{Packets: s.packets, Random: rand.New(rand.NewPCG(s.seed, s.seed)), Fold: s.fold,
-		Growth: s.growth}
+	o := reduction.Options{Packets: s.packets, Seed: s.seed, Fold: s.fold, Growth: s.growth}
 	if err := readAssumptions(&o, s.assume); err != nil {
 		return usageError{err}
 	}
@@ -227,11 +225,40 @@ func printReduction(w io.Writer, r reduction.Result, last string, o report.Optio
 	if err := l.Write(w, o); err != nil {
 		return err
 	}
+	if err := printKept(w, r.Kept, o); err != nil {
+		return err
+	}
 	if len(r.Steps) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
 	return report.Lines(w, fmt.Sprintf("%s %s", report.Plural(len(r.Apply), "flow"), last), o)
+}
+
+// printKept says why recirculations stay.
+func printKept(w io.Writer, kept []reduction.Kept, o report.Options) error {
+	if len(kept) == 0 {
+		return nil
+	}
+	const shown = 12
+	l := report.NewList(report.Head{Name: "RECIRCULATION THAT STAYS"}, report.Head{Name: "FROM"}, report.Head{Name: "TO"},
+		report.Head{Name: "ZONE"}, report.Head{Name: "COMMITS", Drop: 2}, report.Head{Name: "PACKETS", Right: true, Drop: 1})
+	for _, k := range kept[:min(shown, len(kept))] {
+		commits := "no"
+		if k.Commit {
+			commits = "yes"
+		}
+		l.Add(pipeline.Lines(k.Lines), k.Table, k.To, k.Zone, commits, strconv.Itoa(k.Packets))
+		l.Note(k.Why)
+	}
+	fmt.Fprintln(w)
+	if err := l.Write(w, o); err != nil {
+		return err
+	}
+	if rest := len(kept) - shown; rest > 0 {
+		return report.Lines(w, fmt.Sprintf("and %d more: see -o json", rest), o)
+	}
+	return nil
 }
 
 // reductionText is the steps, what they rest on, and what was not done.

@@ -15,7 +15,7 @@ const mostFolds = 40
 
 // fold makes the fold that saves most, if there is one.
 func (r *reducer) fold() bool {
-	now := r.sample.cost(r.now)
+	now := r.sample.cost()
 	type scored struct {
 		change
 		cost Cost
@@ -25,7 +25,7 @@ func (r *reducer) fold() bool {
 		if r.refused[fmt.Sprintf("%d %s", c.line, c.what)] {
 			continue
 		}
-		cost, worse := r.sample.against(r.now, c.next)
+		cost, worse := r.sample.against(c.next)
 		if !worse && cost.less(now) {
 			list = append(list, scored{c, cost})
 		}

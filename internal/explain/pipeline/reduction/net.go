@@ -280,6 +280,31 @@ func (s *search) fewer(start pipeline.Table) (sites []*pipeline.Flow, ok bool) {
 	return sites, ok
 }
 
+// near reports whether the question is where fewer would have it: few flows ask on the way into
+// a table of which many flows are the sites, and the others drop.
+func (s *search) near(start pipeline.Table, asking int) bool {
+	apart := slices.ContainsFunc(s.sites, func(f *pipeline.Flow) bool { return f.Table != start })
+	return !apart && !s.mid[start] && asking < len(s.sites) && s.drops(start, s.sites)
+}
+
+// alike is how many flows ask such a question last, with nat or without.
+func (n *net) alike(t *pipeline.Track) (asking int) {
+	for _, f := range n.Flows {
+		last := len(f.Actions) - 1
+		if last < 0 || f.Actions[last].Kind != pipeline.CT {
+			continue
+		}
+		other := *f.Actions[last].Track
+		if other.NAT == "nat" {
+			other.NAT = ""
+		}
+		if other == *t {
+			asking++
+		}
+	}
+	return asking
+}
+
 // drops reports whether all flows of a table but some do nothing that is seen.
 func (s *search) drops(t pipeline.Table, but []*pipeline.Flow) bool {
 	known := map[*pipeline.Flow]bool{}

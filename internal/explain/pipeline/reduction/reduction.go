@@ -29,8 +29,11 @@ type Options struct {
 	// Packets is how many are followed to tell what packets cost; twice as many are tried
 	// at most where a change is not shown to change nothing.
 	Packets int
-	Random  *rand.Rand
+	// Seed is of the random numbers: the same one makes the same packets.
+	Seed uint64
 }
+
+func (o Options) random() *rand.Rand { return rand.New(rand.NewPCG(o.Seed, o.Seed)) }
 
 // Result is a pipeline as short as was found, and how it came about.
 type Result struct {
@@ -45,8 +48,10 @@ type Result struct {
 	// Masks are how many different masks the tables have before and after: a lookup tries
 	// each of its table's.
 	Masks [2]int `json:"masks"`
-	// Refused are changes that would save passes and were not shown to change nothing.
+	// Refused are changes to the shortened pipeline that would save passes and were not shown
+	// to change nothing, Kept the questions to the tracker that are left in it.
 	Refused []Refused `json:"refused"`
+	Kept    []Kept    `json:"kept"`
 	// Apply and Revert are lines for ovs-ofctl --bundle add-flows.
 	Apply  []string `json:"apply"`
 	Revert []string `json:"revert"`
@@ -74,47 +79,56 @@ type Refused struct {
 
 // Bounds of the search.
 const (
-	mostSteps = 50
-	mostTried = 40 // changes of one step whose proof is tried
+	mostRounds = 20
+	mostSteps  = 50 // of a kind in a round
+	mostTried  = 40 // changes of one step whose proof is tried
 )
 
 // reducer is a search under way.
 type reducer struct {
 	Options
-	now    *pipeline.Pipeline
-	sample sample
-	result Result
+	now *pipeline.Pipeline
+	// sample is packets made for the pipeline as it was when the round began, first those of
+	// the first round. Both are now on their way through the pipeline as it is.
+	sample, first *sample
+	result        Result
 	// rests are assumptions that a step rests on.
 	rests   []string
 	refused map[string]bool
-	// placed are flows that steps have put in, which ask where they are to.
-	placed map[*pipeline.Flow]bool
 }
 
-// Of shortens a pipeline.
+// Of shortens a pipeline. There is nothing to be shortened in what comes of it: rounds follow
+// each other until one finds nothing.
 func Of(p *pipeline.Pipeline, o Options) Result {
-	r := reducer{Options: o, now: p, refused: map[string]bool{}, placed: map[*pipeline.Flow]bool{}}
-	r.sample = newSample(p, o)
+	r := reducer{Options: o, now: p}
 	r.result = Result{Steps: []Step{}, Assumptions: []string{}, Refused: []Refused{}}
-	r.result.Before = r.sample.cost(p)
-	if len(p.Lost) == 0 {
-		r.bury()
-		for range mostSteps {
-			if !r.track() {
-				break
-			}
-		}
-		for steps := 0; r.Fold && steps < mostSteps && r.fold(); steps++ {
-		}
-		r.bury()
+	r.sample = newSample(p, o)
+	r.first = r.sample
+	r.result.Before = r.first.cost()
+	for n := 0; n < mostRounds && len(p.Lost) == 0 && r.round(); n++ {
+		r.sample = newSample(r.now, o)
 	}
-	r.result.After, r.result.Classes = r.sample.cost(r.now), r.sample.classes(p, r.now)
+	r.result.After, r.result.Classes = r.first.cost(), r.first.classes(p, r.now)
+	r.result.Kept = r.kept()
 	r.result.Pipeline, r.result.Masks = r.now, [2]int{Masks(p), Masks(r.now)}
 	r.result.Apply, r.result.Revert = Changes(p, r.now), Changes(r.now, p)
 	if len(r.result.Steps) > 0 {
 		r.result.Assumptions = r.assumptions()
 	}
 	return r.result
+}
+
+// round does what can be done, and says whether anything was.
+func (r *reducer) round() bool {
+	before := len(r.result.Steps)
+	r.refused, r.result.Refused = map[string]bool{}, []Refused{}
+	r.bury()
+	for n := 0; n < mostSteps && r.track(); n++ {
+	}
+	for n := 0; r.Fold && n < mostSteps && r.fold(); n++ {
+	}
+	r.bury()
+	return len(r.result.Steps) > before
 }
 
 // assumptions are what the steps rest on.
@@ -136,14 +150,19 @@ func (r *reducer) rest(s string) {
 
 // equal decides whether a change changes nothing.
 func (r *reducer) equal(a, b *pipeline.Pipeline) proof.Decision {
-	return proof.Of(a, b, proof.Options{Packets: 2 * r.Packets, Random: r.Random})
+	return proof.Of(a, b, proof.Options{Packets: 2 * r.Packets, Random: r.random()})
 }
 
 // step makes a change.
 func (r *reducer) step(next *pipeline.Pipeline, lines []int, why string) {
 	slices.Sort(lines)
-	r.result.Steps = append(r.result.Steps, Step{Lines: slices.Compact(lines), Why: why, Before: r.sample.cost(r.now),
-		After: r.sample.cost(next)})
+	before := r.first.cost()
+	r.first.advance(next)
+	if r.sample != r.first {
+		r.sample.advance(next)
+	}
+	r.result.Steps = append(r.result.Steps, Step{Lines: slices.Compact(lines), Why: why, Before: before,
+		After: r.first.cost()})
 	r.now = next
 }
 
@@ -153,7 +172,8 @@ func lasting(f *pipeline.Flow) bool {
 	return f.Understood() && f.IdleTimeout == 0 && f.HardTimeout == 0
 }
 
-// bury leaves out the dead flows.
+// bury leaves out the dead flows. That no packet meets one is shown by package survey, for all
+// packets; it needs no further proof.
 func (r *reducer) bury() {
 	dead := map[int]survey.Dead{}
 	for _, d := range survey.Of(r.now).Dead {
@@ -174,12 +194,7 @@ func (r *reducer) bury() {
 	if len(lines) == 0 || len(left) == 0 {
 		return
 	}
-	next := r.now.With(left)
-	if d := r.equal(r.now, next); d.Verdict != proof.Equal {
-		r.refuse(lines[0], "leave out flows that no packet can meet", d)
-		return
-	}
-	r.step(next, lines, "leave out flows that no packet can meet (see \"pathwise ovs show --dead\")")
+	r.step(r.now.With(left), lines, "leave out flows that no packet can meet (see \"pathwise ovs show --dead\")")
 	if sent {
 		r.rest("no controller sends packets into tables itself (packet-out)")
 	}
@@ -207,10 +222,10 @@ func (r *reducer) track() bool {
 		change
 		cost Cost
 	}
-	now := r.sample.cost(r.now)
+	now := r.sample.cost()
 	var list []scored
 	for _, c := range r.trackings() {
-		cost, worse := r.sample.against(r.now, c.next)
+		cost, worse := r.sample.against(c.next)
 		if !worse && cost.less(now) {
 			list = append(list, scored{c, cost})
 		}
@@ -223,7 +238,7 @@ func (r *reducer) track() bool {
 			break
 		}
 		if c.rather != nil {
-			if cost, worse := r.sample.against(r.now, c.rather.next); !worse && cost.less(now) && r.try(*c.rather) {
+			if cost, worse := r.sample.against(c.rather.next); !worse && cost.less(now) && r.try(*c.rather) {
 				return true
 			}
 		}
@@ -239,13 +254,6 @@ func (r *reducer) try(c change) bool {
 	if d := r.equal(c.from, c.next); d.Verdict != proof.Equal {
 		r.refuse(c.line, c.what, d)
 		return false
-	}
-	before := map[*pipeline.Flow]bool{}
-	for _, f := range r.now.Flows {
-		before[f] = true
-	}
-	for _, f := range c.next.Flows {
-		r.placed[f] = r.placed[f] || !before[f]
 	}
 	r.step(c.next, c.lines, c.what+c.because)
 	for _, s := range c.rests {

@@ -41,7 +41,7 @@ func (r *reducer) trackings() (out []change) {
 	n, alike := newNet(r.now), map[string]int{}
 	for _, f := range r.now.Flows {
 		last := len(f.Actions) - 1
-		if last < 0 || !lasting(f) || r.placed[f] || len(out) >= mostTrackings {
+		if last < 0 || !lasting(f) || len(out) >= mostTrackings {
 			continue
 		}
 		a, from, because := f.Actions[last], r.now, ""
@@ -120,7 +120,7 @@ func (r *reducer) moves(n *net, f *pipeline.Flow, ct pipeline.Action) (out []cha
 		}
 		s := newSearch(shorter, class, zoneOf(ct.Track), true, !only)
 		s.from(to)
-		if len(s.sites) == 0 || s.stuck || shorter.reads[to] || s.lost && !r.DropLookups {
+		if len(s.sites) == 0 || s.stuck || shorter.reads[to] || s.lost && !r.DropLookups || s.near(to, n.alike(ct.Track)) {
 			continue
 		}
 		rests := []string{unobserved}

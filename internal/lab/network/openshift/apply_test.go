@@ -32,7 +32,7 @@ func shorten(t *testing.T, l *lab.Lab, host string) shortening {
 	if err := s.bridge.Read(t.Context(), s.before); err != nil {
 		t.Fatal(err)
 	}
-	s.result = reduction.Of(s.before, reduction.Options{Packets: 300, Random: rand.New(rand.NewPCG(1, 1))})
+	s.result = reduction.Of(s.before, reduction.Options{Packets: 300, Seed: 1})
 	if len(s.result.Apply) == 0 {
 		t.Fatalf("host %s: nothing to change: %+v", host, s.result)
 	}
@@ -110,7 +110,7 @@ func TestShortened(t *testing.T) {
 	l := up(t, "t-sdn-short", openshift.Shortened)
 	flows := rules(t, l)
 	whole, have := readRules(t, hostRules(t, l, openshift.Whole, flows)), readRules(t, flows)
-	short := reduction.Of(whole, reduction.Options{Packets: 300, Random: rand.New(rand.NewPCG(3, 3))})
+	short := reduction.Of(whole, reduction.Options{Packets: 300, Seed: 3})
 	if lines := reduction.Changes(short.Pipeline, have); len(lines) > 0 || len(short.Apply) == 0 {
 		t.Errorf("the lab's pipeline is not what comes out of the whole: %q", lines)
 	}

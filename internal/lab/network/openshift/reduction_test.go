@@ -1,7 +1,6 @@
 package openshift
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -42,7 +41,7 @@ func TestReduction(t *testing.T) {
 		from          Pipeline
 	}{{nil, 3.5, 2.5, Whole}, {[]uint16{0}, 3.5, 2, Whole}, {nil, 3.5, 2.5, Shortcut1}, {nil, 1, 1, Untracked}} {
 		whole := read(t, hostRules(c.from, 3))
-		r := reduction.Of(whole, reduction.Options{Private: c.private, Packets: 1000, Random: rand.New(rand.NewPCG(1, 1))})
+		r := reduction.Of(whole, reduction.Options{Private: c.private, Packets: 1000, Seed: 1})
 		if b, a := meanPasses(t, whole), meanPasses(t, r.Pipeline); b != c.before || a != c.after {
 			t.Errorf("pipeline %d, private %v: %v passes, then %v, want %v and %v: %+v, refused %+v", c.from, c.private, b, a,
 				c.before, c.after, r.Steps, r.Refused)
@@ -87,7 +86,7 @@ func TestCutsAreNotProposed(t *testing.T) {
 	)
 	whole := read(t, hostRules(Whole, 3))
 	for _, o := range []reduction.Options{{}, {Private: []uint16{0}}, {Private: []uint16{0}, DropLookups: true}} {
-		o.Packets, o.Random = 500, rand.New(rand.NewPCG(2, 2))
+		o.Packets, o.Seed = 500, 2
 		short := reduction.Of(whole, o).Pipeline
 		for packet, want := range map[string]string{own: "output:5", spoofed: "dropped", tenant: "dropped"} {
 			if a, b := fares(t, whole, packet), fares(t, short, packet); a != want || b != want {

@@ -3,7 +3,6 @@ package openshift
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -54,7 +53,7 @@ func shorten(rules []string) ([]string, error) {
 	if len(p.Lost) > 0 {
 		return nil, fmt.Errorf("shorten the pipeline: rule %q: %s", p.Lost[0].Text, p.Lost[0].Reason)
 	}
-	r := reduction.Of(p, reduction.Options{Packets: few, Random: rand.New(rand.NewPCG(1, 1))})
+	r := reduction.Of(p, reduction.Options{Packets: few, Seed: 1})
 	out := make([]string, len(r.Pipeline.Flows))
 	for i, f := range r.Pipeline.Flows {
 		out[i] = r.Pipeline.Print(f, pipeline.AsGiven)
