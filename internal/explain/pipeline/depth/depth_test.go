@@ -81,7 +81,8 @@ n_packets=40, n_bytes=0, table=2 actions=output:2`)
 // TestSkipped: no more packets are made than can be followed.
 func TestSkipped(t *testing.T) {
 	p := pipeline.New(nil)
-	text := "actions=" + strings.Repeat("resubmit(,1),", 4000) + "\ntable=1 actions=" + strings.Repeat("load:1->NXM_NX_REG0[],", 900)
+	text := "actions=" + strings.Repeat("resubmit(,1),", 4000) +
+		"\ntable=1 actions=" + strings.Repeat("load:1->NXM_NX_REG0[],", 900)
 	if err := p.Read(strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,10 @@ func Hostile() map[string]string {
 			"resubmit(,1)\ntable=1 actions=write_actions(output:3)",
 		"a circle of resubmits": "actions=resubmit(,1)\ntable=1 actions=resubmit(,0),resubmit(,1)",
 		"a circle of tracking":  "ip actions=ct(table=0),ct(table=1)\ntable=1,ip actions=ct(table=0,zone=1),ct(table=1)",
-		"missing tables":        "ip actions=resubmit(,77),ct(table=99),goto_table:200\narp actions=resubmit(,8),resubmit(9,)",
-		"unknown actions":       "actions=frob(1),output:2\ntable=1,frob=2 actions=frob\ntable=300 actions=goto_table:1000\nfrob",
+		"missing tables": "ip actions=resubmit(,77),ct(table=99),goto_table:200\n" +
+			"arp actions=resubmit(,8),resubmit(9,)",
+		"unknown actions": "actions=frob(1),output:2\ntable=1,frob=2 actions=frob\n" +
+			"table=300 actions=goto_table:1000\nfrob",
 		"a circle of groups": "group_id=1,type=all,bucket=group:2,bucket=group:1\ngroup_id=2,type=select,bucket=group:1," +
 			"bucket=resubmit(,0),group:2\nactions=group:1,group:2,group:3",
 		"conjunctions without parts": "conj_id=1 actions=1\nip actions=conjunction(1,1/64),conjunction(2,64/64)\n" +

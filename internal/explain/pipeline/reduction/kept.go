@@ -121,7 +121,8 @@ func translated(b pipeline.Base) bool {
 
 // readers are the flows that read some bases first, of packets of a class that go on in a
 // table, and where that is: up to where the tracker is asked again.
-func (n *net) readers(to pipeline.Table, class pipeline.Match, some func(pipeline.Base) bool) (text string, lines []int) {
+func (n *net) readers(to pipeline.Table, class pipeline.Match, some func(pipeline.Base) bool) (
+	text string, lines []int) {
 	const shown = 3
 	var places []string
 	seen := map[pipeline.Table]bool{to: true}
