@@ -25,15 +25,18 @@ func Hostile() map[string]string {
 			"arp actions=resubmit(,8),resubmit(9,)",
 		"unknown actions": "actions=frob(1),output:2\ntable=1,frob=2 actions=frob\n" +
 			"table=300 actions=goto_table:1000\nfrob",
-		"a circle of groups": "group_id=1,type=all,bucket=group:2,bucket=group:1\ngroup_id=2,type=select,bucket=group:1," +
-			"bucket=resubmit(,0),group:2\nactions=group:1,group:2,group:3",
+		"a circle of groups": "group_id=1,type=all,bucket=group:2,bucket=group:1\n" +
+			"group_id=2,type=select,bucket=group:1,bucket=resubmit(,0),group:2\nactions=group:1,group:2,group:3",
 		"conjunctions without parts": "conj_id=1 actions=1\nip actions=conjunction(1,1/64),conjunction(2,64/64)\n" +
 			"table=1,conj_id=7 actions=2",
 		"clones in each other": "actions=" + r("clone(", 1000) + "output:1" + r(")", 1000),
 	}
-	out["255 tables"] = tables(func(i int) string { return fmt.Sprintf("resubmit(,%d)", i+1) })
-	out["255 tables, twice each"] = tables(func(i int) string { return fmt.Sprintf("resubmit(,%d),resubmit(,%d)", i+1, i+1) })
-	out["255 tables that track"] = tables(func(i int) string { return fmt.Sprintf("ct(table=%d),resubmit(,%d)", i+1, i+1) })
+	on := func(list string) func(int) string {
+		return func(i int) string { return strings.ReplaceAll(list, "NEXT", fmt.Sprint(i+1)) }
+	}
+	out["255 tables"] = tables(on("resubmit(,NEXT)"))
+	out["255 tables, twice each"] = tables(on("resubmit(,NEXT),resubmit(,NEXT)"))
+	out["255 tables that track"] = tables(on("ct(table=NEXT),resubmit(,NEXT)"))
 	var groups, masks, ties strings.Builder
 	for i := range 60 {
 		fmt.Fprintf(&groups, "group_id=%d,type=all,bucket=actions=group:%d,bucket=actions=group:%d\n", i, i+1, i+1)
