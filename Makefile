@@ -107,6 +107,17 @@ run-pure-tests:
 	@echo 'test: the others need root, and there is no sudo: the tests of these packages alone: $(PURE)' >&2
 	@go test -count=1 -timeout 15m $(PURE)
 
+# Not part of test: Kubernetes is built for it.
+export PATHWISE_KUBE ?= $(HOME)/.cache/pathwise/kube
+
+.PHONY: kube-tools
+kube-tools: ## build Kubernetes and Multus for kube-test, once: ten minutes or more
+	@scripts/kube-tools.sh $(PATHWISE_KUBE)/bin
+
+.PHONY: kube-test
+kube-test: build plugins kube-tools ## try agents on a Kubernetes cluster of two nodes on this machine, as root
+	$(SUDO) scripts/kube-test.sh
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (20s), or those that match FUZZ; with root, 1,000,000 packets through the eBPF programs
 	@scripts/fuzz.sh "$(or $(FUZZTIME),20s)" "$(FUZZ)"

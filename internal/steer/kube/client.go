@@ -32,7 +32,11 @@ type clients struct{ core, paths *rest.RESTClient }
 // connect prepares clients; it says nothing to the server yet. Without a kubeconfig they
 // are those of the pod that this runs in.
 func connect(kubeconfig string) (clients, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	find := rest.InClusterConfig
+	if kubeconfig != "" {
+		find = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
+	}
+	cfg, err := find()
 	if err != nil {
 		return clients{}, fmt.Errorf("find API server: %w", err)
 	}

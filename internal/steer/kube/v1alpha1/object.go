@@ -128,7 +128,7 @@ type PathNode struct {
 
 	Spec PathNodeSpec `json:"spec"`
 	// +optional
-	Status PathNodeStatus `json:"status,omitzero"`
+	Status PathNodeStatus `json:"status"`
 }
 
 // PathNodeSpec is what other nodes' agents go by.
