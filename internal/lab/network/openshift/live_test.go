@@ -247,6 +247,18 @@ func again(t *testing.T, l *lab.Lab, p topo.Pod) (n int) {
 	return n
 }
 
+// resent is how many first packets of connections a pod's kernel lost between the time and now:
+// it sends them again after a second.
+func resent(t *testing.T, l *lab.Lab, p topo.Pod, since time.Time) int {
+	t.Helper()
+	const first, around = time.Second, 100 * time.Millisecond
+	until := time.Now()
+	time.Sleep(time.Until(since.Add(first - around)))
+	before := again(t, l, p)
+	time.Sleep(time.Until(until.Add(first + 2*around)))
+	return again(t, l, p) - before
+}
+
 // masquerade lets a pod send to another with the address of a third.
 func masquerade(t *testing.T, l *lab.Lab, who, as, to topo.Pod) {
 	t.Helper()
@@ -282,25 +294,23 @@ func TestApplyUnderTraffic(t *testing.T) {
 	v.datagrams("blue elsewhere", other, other.Addr(), inbox)
 	v.datagrams("false address", blue, red.Addr(), inbox)
 
-	began := time.Now()
-	phase := func(name string) {
+	began, changing := time.Now(), 0
+	phase := func(name string, change func(shortening)) {
 		t.Helper()
 		opened, taken, got := v.opened.Load(), v.taken.Load(), v.count("red")
-		time.Sleep(time.Second)
+		start := time.Now()
+		for _, s := range both {
+			change(s)
+		}
+		changing += resent(t, l, red, start)
 		if v.opened.Load() == opened || v.taken.Load() == taken || v.count("red") == got {
 			t.Errorf("%s: no traffic: %d connections, %d bytes, %d datagrams", name, opened, taken, got)
 		}
 	}
-	phase("before")
+	phase("before", func(shortening) {})
 	for round := range 2 {
-		for _, s := range both {
-			s.apply(t)
-		}
-		phase(fmt.Sprintf("shortened, round %d", round))
-		for _, s := range both {
-			s.revert(t)
-		}
-		phase(fmt.Sprintf("changed back, round %d", round))
+		phase(fmt.Sprintf("shortened, round %d", round), func(s shortening) { s.apply(t) })
+		phase(fmt.Sprintf("changed back, round %d", round), func(s shortening) { s.revert(t) })
 	}
 	took := time.Since(began)
 	cancel()
@@ -312,10 +322,10 @@ func TestApplyUnderTraffic(t *testing.T) {
 		t.Errorf("%d connections failed: %v", n, v.said)
 	}
 	// A machine that does not keep up loses packets whatever the flows are.
-	if n := again(t, l, red); n > 0 && float64(v.opened.Load()) > 950*took.Seconds() {
-		t.Errorf("the first packet of %d connections was lost", n)
-	} else if n > 0 {
-		t.Logf("the first packet of %d connections was lost: the machine is too busy", n)
+	elsewhere := again(t, l, red) - changing
+	t.Logf("first packets lost: %d while flows changed, %d in the rest of the time", changing, elsewhere)
+	if changing > 0 && elsewhere == 0 {
+		t.Errorf("the first packets of %d connections were lost while flows changed, and none else", changing)
 	}
 	if v.sent.Load() != v.taken.Load() || v.garbled.Load() > 0 {
 		t.Errorf("the stream sent %d bytes, of which %d arrived, %d pieces garbled", v.sent.Load(), v.taken.Load(),
