@@ -182,6 +182,8 @@ func ClassOf(packet *walk.Packet, w *walk.Walk) Class {
 	}
 	to := strings.Join(ends, " and ")
 	switch {
+	case to == "" && service:
+		c.Name = from + " to a service, dropped"
 	case to == "":
 		c.Name = from + ", dropped"
 	case service:

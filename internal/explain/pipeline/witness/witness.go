@@ -37,7 +37,12 @@ type aim struct {
 	// more may be followed to find one that does.
 	met   func(e walk.Event) bool
 	spare int
+	// work is how much those had to do that were followed (see walk.Walk).
+	work int
 }
+
+// mostWork is how much packets that are followed for an aim may have to do.
+const mostWork = 10_000_000
 
 const nowhere = 1 << 20
 
@@ -232,7 +237,12 @@ func (m *Maker) Make() Case {
 		if m.aim == nil || m.aim.spare == 0 {
 			return c
 		}
-		if m.aim.spare--; slices.ContainsFunc(m.p.Follow(walk.NewPacket(c.Packet), c.Oracle()).Events(), m.aim.met) {
+		w := m.p.Follow(walk.NewPacket(c.Packet), c.Oracle())
+		m.aim.spare--
+		if m.aim.work += w.Work; m.aim.work > mostWork {
+			m.aim.spare = 0
+		}
+		if slices.ContainsFunc(w.Events(), m.aim.met) {
 			return c
 		}
 	}
