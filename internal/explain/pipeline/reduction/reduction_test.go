@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -139,6 +140,39 @@ func TestKept(t *testing.T) {
 			"(see --assume drop-lookups)"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestOVN: of OVN's pipeline no pass can be left out. What packets between pods, and to a service,
+// pay before and after is told, and of each recirculation who reads what it gives.
+func TestOVN(t *testing.T) {
+	text, err := os.ReadFile("../testdata/dumps/ovn.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options()
+	o.Packets = 1000
+	r := reduction.Of(read(t, string(text)), o)
+	passes := map[string]int{}
+	for _, c := range r.Classes {
+		if c.Passes[0] != c.Passes[1] {
+			t.Errorf("%+v", c)
+		}
+		passes[c.Name] = max(passes[c.Name], c.Passes[0])
+	}
+	service := max(passes["a port to a service, dropped"], passes["a port to a service, on to a port"])
+	if passes["a port to a port"] != 3 || service < 4 {
+		t.Errorf("passes %v", passes)
+	}
+	packets := 0
+	for _, k := range r.Kept {
+		packets += k.Packets
+		if len(k.Readers) == 0 || !strings.Contains(k.Why, "its answer is read: ") {
+			t.Errorf("%+v", k)
+		}
+	}
+	if len(r.Kept) != 6 || packets == 0 {
+		t.Errorf("%d recirculations stay, met by %d packets", len(r.Kept), packets)
 	}
 }
 
