@@ -10,8 +10,8 @@ require (
 	github.com/containernetworking/cni v1.3.1
 	github.com/google/jsonschema-go v0.4.3
 	github.com/opencontainers/runtime-spec v1.3.0
-	github.com/prometheus/procfs v0.22.0
 	github.com/prometheus/client_golang v1.25.0
+	github.com/prometheus/procfs v0.22.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/safchain/ethtool v0.7.0
 	github.com/spf13/cobra v1.10.2
