@@ -15,9 +15,9 @@ func Hostile() map[string]string {
 		"10 MB of lines":  r("ip,nw_src=10.0.0.1,tp_dst=80,tcp,priority=7 actions=output:1\n", 160_000),
 		"a match of 1 MB": r("reg0=1,", 140_000) + " actions=output:1",
 		"outputs without end": "actions=" + r("resubmit(,1),", 4000) + "\ntable=1 actions=" +
-			r("output:2,", 100_000),
-		"pushes without end": "actions=" + r("push:NXM_NX_XXREG0[],output:2,", 20_000),
-		"an action set without end": "actions=" + r("write_actions(set_field:1->reg0,output:2),", 20_000) +
+			r("output:2,", 3000),
+		"pushes without end": "actions=" + r("push:NXM_NX_XXREG0[],output:2,", 5000),
+		"an action set without end": "actions=" + r("write_actions(set_field:1->reg0,output:2),", 1000) +
 			"resubmit(,1)\ntable=1 actions=write_actions(output:3)",
 		"a circle of resubmits": "actions=resubmit(,1)\ntable=1 actions=resubmit(,0),resubmit(,1)",
 		"a circle of tracking":  "ip actions=ct(table=0),ct(table=1)\ntable=1,ip actions=ct(table=0,zone=1),ct(table=1)",
@@ -42,7 +42,7 @@ func Hostile() map[string]string {
 		fmt.Fprintf(&groups, "group_id=%d,type=all,bucket=actions=group:%d,bucket=actions=group:%d\n", i, i+1, i+1)
 	}
 	out["groups that double"] = groups.String() + "group_id=60,type=all,bucket=output:1\nactions=group:0"
-	for i := range 3000 {
+	for i := range 1000 {
 		fmt.Fprintf(&masks, "priority=%d,reg0=%d/%#x,reg1=%d/%#x actions=resubmit(,1)\n", i, i, 2*i+1, i, 3*i+1)
 		fmt.Fprintf(&ties, "ip,nw_src=10.0.0.%d,tcp,tp_dst=%d actions=%s\n", i%200, i, r("output:1,", 50))
 	}
@@ -54,9 +54,10 @@ func Hostile() map[string]string {
 // tables are 255 of one flow each, which leads on.
 func tables(list func(int) string) string {
 	var b strings.Builder
-	for i := range 255 {
+	for i := range 254 {
 		fmt.Fprintf(&b, "table=%d,ip,reg0=0 actions=%s\n", i, list(i))
 	}
+	b.WriteString("table=254 actions=output:1\n")
 	return b.String()
 }
 
