@@ -1,8 +1,8 @@
 #!/bin/bash
 # Tries Pathwise on a cluster of two nodes: agents from "pathwise kube install", pods on three
-# networks, 200 switches under TCP, UDP and ICMP, black holes on the network in use, another's
-# PathNode, a forged annotation, a pod that is made again, and that nothing is left. Prints PASS
-# or FAIL for each, and fails if any does.
+# networks, 200 switches under TCP, UDP and ICMP, black holes on the network in use, agents that
+# are killed, another's PathNode, a forged annotation, a pod that is made again, and that nothing
+# is left. Prints PASS or FAIL for each, and fails if any does.
 #
 #   scripts/kube-test.sh [--keep]      --keep leaves the cluster up
 set -uo pipefail
@@ -123,6 +123,17 @@ verdict "five black holes" holes
 wait "$generators"
 verdict "each black hole was left" left
 say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-10:]' "$work/rr.json")"
+
+# Agents that are killed leave flows where they are; those that follow take them over.
+traffic rr 25 --target @:7002 --think 1ms --connections 2
+generators=$!
+eventually 20 three
+agent switch default/client default/server default/fast >/dev/null
+verdict "agents are killed" k -n pathwise delete pod -l app.kubernetes.io/component=agent --grace-period=0 --force
+asked=
+verdict "others are Ready" k -n pathwise rollout status daemonset/pathwise-agent --timeout=60s
+wait "$generators"
+verdict "rr: nothing was lost as agents were killed" whole rr
 
 refused() {
 	local said
