@@ -52,6 +52,7 @@ func (w *walker) fork(a pipeline.Action, zone uint16, marks pipeline.Match) {
 		w.fail("over %d passes", maxPasses)
 		return
 	}
+	w.spend(workOfPass)
 	p := w.packet.clone()
 	p.fields[pipeline.CTZone] = pipeline.Value{Lo: uint64(zone)}
 	w.oracle.Track(Ask{Zone: zone, Commit: t.Commit, Force: t.Force, NAT: t.NAT, Pass: n}, p)

@@ -114,7 +114,7 @@ const (
 	maxPasses    = 64
 	mostWork     = 1 << 21
 
-	workOfStep, workOfCopy = 16, 128
+	workOfStep, workOfCopy, workOfPass = 16, 128, 1024
 )
 
 // Events is all that is observed, pass after pass.
