@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -294,6 +295,11 @@ func (b *bed) await(what string, holds func() bool) {
 	b.t.Helper()
 	for end := time.Now().Add(longest); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
+			for _, host := range slices.Sorted(maps.Keys(b.agents)) {
+				for _, path := range b.agents[host].Paths() {
+					b.t.Logf("%s: %+v", host, path)
+				}
+			}
 			b.t.Fatalf("waited %v without success for %s", longest, what)
 		}
 	}
