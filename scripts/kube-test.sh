@@ -5,6 +5,7 @@
 # is left. Prints PASS or FAIL for each, and fails if any does.
 #
 #   scripts/kube-test.sh [--keep]      --keep leaves the cluster up
+# shellcheck disable=SC2317 # verdict calls functions by their names
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 bed=scripts/kube-bed.sh
