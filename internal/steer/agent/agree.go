@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -127,6 +128,26 @@ func (a *Agent) pairFor(n notice) *pair {
 // plane takes steered packets of every DSCP that it steers itself. Earlier versions answer 0.
 const takesDSCP = 1
 
+// A share of traffic is in the same number, in eight bits: 0 for one that is not known, as
+// earlier versions answer, or 1 to 255 for 0 to 1.
+const shareShift, shareSteps = 8, 254
+
+func (s share) encode() uint64 {
+	if !s.known {
+		return 0
+	}
+	return (1 + uint64(math.Round(min(max(s.part, 0), 1)*shareSteps))) << shareShift
+}
+
+// decodeShare is 1 for a share that is not known: it makes nothing move.
+func decodeShare(number uint64) float64 {
+	v := number >> shareShift & 0xff
+	if v == 0 {
+		return 1
+	}
+	return float64(v-1) / shareSteps
+}
+
 // handlePairNotice does as a notice says, and answers with what to say and the number that is
 // known.
 func (a *Agent) handlePairNotice(p *pair, n notice) (status, uint64) {
@@ -138,7 +159,7 @@ func (a *Agent) handlePairNotice(p *pair, n notice) (status, uint64) {
 		if err := a.setPeer(p, true); err != nil {
 			return statusUnknown, n.number
 		}
-		return statusDone, takesDSCP
+		return statusDone, takesDSCP | p.sending.encode()
 	case noticeMute:
 		return a.handleMute(p, n), n.number
 	case noticeUnpassed:
@@ -206,6 +227,7 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 		if takes := n.number&takesDSCP != 0; takes != p.takesDSCP {
 			p.takesDSCP, p.stale = takes, time.Time{}
 		}
+		p.peerLimited = decodeShare(n.number)
 		a.openPair(p)
 	case n.kind == noticeMoved:
 		a.confirmed(p, n)

@@ -232,7 +232,7 @@ func (p *pair) data(i int, now time.Time) decide.Data {
 	const lately = time.Second
 	switch {
 	case now.Sub(ln.heard) < lately: // not every period brings news of each connection
-		d.SRTT, d.AppLimited = ln.figures.SRTT.Seconds(), !p.weighted || p.limited > 0.5
+		d.SRTT, d.AppLimited = ln.figures.SRTT.Seconds(), !p.limited.known || p.limited.part > 0.5
 	case p.conns == 0:
 		// Not TCP: what is sent is what the application wants to send.
 		d.AppLimited = true

@@ -17,40 +17,46 @@ const (
 
 // headcount is a pair's connections as they were last counted. It belongs to countAll.
 type headcount struct {
-	// acked is what each had delivered, by the kernel's number for it, and now what
-	// it has.
-	acked, now map[uint64]uint64
+	// was is what each had carried, by the kernel's number for it, and now what it has.
+	was, now map[uint64]carried
 	// conns carry traffic. total is what all have delivered since the last count, and
-	// limited what those have whose application has nothing more to send.
-	conns          int
-	total, limited float64
+	// limited what those have whose application has nothing more to send; received is
+	// what came in.
+	conns                    int
+	total, limited, received float64
 	// known: some were there at the last count.
 	known bool
 }
 
+// carried is what a connection has carried, in bytes: what the other end has acknowledged,
+// and what has come in.
+type carried struct{ acked, received uint64 }
+
 // begin begins a count.
 func (h *headcount) begin() {
-	*h = headcount{acked: h.now, now: make(map[uint64]uint64, len(h.now))}
+	*h = headcount{was: h.now, now: make(map[uint64]carried, len(h.now))}
 }
 
 // see counts a connection. The kernel's own flag tells of the best sample ever
 // (tcp_rate_gen), so it is the queue that is looked at: unsent data, or a window
 // that is full.
 func (h *headcount) see(s sockdiag.Socket) {
-	h.now[s.ID] = s.BytesAcked
+	h.now[s.ID] = carried{s.BytesAcked, s.BytesReceived}
 	if min(s.SentAgo, s.ReceivedAgo) < quiet {
 		h.conns++
 	}
-	was, known := h.acked[s.ID]
+	was, known := h.was[s.ID]
 	h.known = h.known || known
-	moved := float64(s.BytesAcked - min(was, s.BytesAcked))
+	moved := float64(s.BytesAcked - min(was.acked, s.BytesAcked))
 	h.total += moved
+	h.received += float64(s.BytesReceived - min(was.received, s.BytesReceived))
 	if s.Unsent == 0 && s.Unacked < s.Window {
 		h.limited += moved
 	}
 }
 
-// counted takes over what was counted of the pair's connections.
+// counted takes over what was counted of the pair's connections. Whether a sender has more
+// than it may send is known at its own end alone: of what is received the peer's agent tells.
 func (p *pair) counted(h *headcount) {
 	p.conns = h.conns
 	weight := 1.0 // where all are new, what was known was of others
@@ -58,9 +64,24 @@ func (p *pair) counted(h *headcount) {
 		weight = 0.3
 	}
 	if h.total > 0 {
-		p.weighted = true
-		p.limited += weight * (h.limited/h.total - p.limited)
+		p.sending.take(weight, h.limited/h.total)
 	}
+	if all := h.total + h.received; all > 0 {
+		p.limited.take(weight, (h.limited+h.received*p.peerLimited)/all)
+	}
+}
+
+// share is a part of a pair's traffic, from 0 to 1, followed; known after the first
+// measurement.
+type share struct {
+	part  float64
+	known bool
+}
+
+// take follows a measurement by a weight from 0 to 1; the first one is taken as it is.
+func (s *share) take(weight, measured float64) {
+	s.part += weight * (measured - s.part)
+	s.known = true
 }
 
 // countable are the pairs of a pod whose connections are to be counted.

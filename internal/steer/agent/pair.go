@@ -84,10 +84,11 @@ type pair struct {
 	borne           time.Time
 	// before is the traffic before the latest canary began, or flows were moved.
 	before []decide.Interval
-	// limited is the share of traffic that its applications limit, followed; weighted
-	// says that it is known.
-	limited  float64
-	weighted bool
+	// limited is the share of its TCP traffic that applications limit, and sending that of
+	// what this end sends; peerLimited is what the other agent says of what its end sends,
+	// 1 where it says nothing.
+	limited, sending share
+	peerLimited      float64
 	// heads are its connections as last counted.
 	heads headcount
 	// conns is the number of TCP connections with traffic, as last counted.

@@ -207,7 +207,7 @@ func TestData(t *testing.T) {
 	if !p.data(1, now).AppLimited {
 		t.Error("TCP whose queues were not looked at counts as bulk")
 	}
-	p.limited, p.weighted = 0.9, true
+	p.limited = share{0.9, true}
 	p.lines[1].figures = telemetry.Figures{SRTT: 4 * time.Millisecond, AppLimited: true}
 	d := p.data(1, now)
 	if d.SRTT != 4e-3 || !d.AppLimited || d.Retrans != 0.4 || d.Blank {
@@ -246,6 +246,25 @@ func TestBears(t *testing.T) {
 	}
 }
 
+// TestShareIsTold: what is told of a share is what was known, and of none that nothing is.
+func TestShareIsTold(t *testing.T) {
+	for _, s := range []share{{0, true}, {0.25, true}, {1, true}, {1, false}, {0.3, false}} {
+		want := s.part
+		if !s.known {
+			want = 1
+		}
+		if got := decodeShare(takesDSCP | s.encode()); math.Abs(got-want) > 0.002 {
+			t.Errorf("%+v: told as %g", s, got)
+		}
+		if s.encode()&takesDSCP != 0 {
+			t.Errorf("%+v: it changes what else is told", s)
+		}
+	}
+	if decodeShare(takesDSCP) != 1 || decodeShare(0) != 1 {
+		t.Error("an earlier version's answer tells of a share")
+	}
+}
+
 // TestCount: of connections that are all new nothing is known from before.
 func TestCount(t *testing.T) {
 	dialogue := func(id, acked uint64) sockdiag.Socket {
@@ -254,7 +273,7 @@ func TestCount(t *testing.T) {
 	bulk := func(id, acked uint64) sockdiag.Socket {
 		return sockdiag.Socket{ID: id, BytesAcked: acked, Window: 10, Unsent: 1 << 16}
 	}
-	p := &pair{}
+	p := &pair{peerLimited: 1}
 	for i, step := range []struct {
 		socks []sockdiag.Socket
 		want  float64
@@ -264,15 +283,20 @@ func TestCount(t *testing.T) {
 		{[]sockdiag.Socket{bulk(3, 5000)}, 0},
 		{[]sockdiag.Socket{bulk(3, 5000)}, 0}, // nothing moved
 		{[]sockdiag.Socket{dialogue(4, 100)}, 1},
-		// What comes in is not looked at: its sender alone knows whether it has more.
+		// Of what comes in nothing is known before the sender's agent tells.
 		{[]sockdiag.Socket{dialogue(4, 200), {ID: 5, BytesAcked: 1, BytesReceived: 1e9, Window: 10}}, 1},
+		{[]sockdiag.Socket{{ID: 5, BytesAcked: 1, BytesReceived: 2e9, Window: 10}}, 0.7},
+		{[]sockdiag.Socket{{ID: 5, BytesAcked: 1e9 + 1, BytesReceived: 3e9, Window: 10}}, 0.7 - 0.3*0.2},
 	} {
 		p.heads.begin()
+		if i == 6 {
+			p.peerLimited = 0
+		}
 		for _, s := range step.socks {
 			p.heads.see(s)
 		}
-		if p.counted(&p.heads); math.Abs(p.limited-step.want) > 1e-12 {
-			t.Errorf("step %d: limited %g, want %g", i, p.limited, step.want)
+		if p.counted(&p.heads); math.Abs(p.limited.part-step.want) > 1e-12 {
+			t.Errorf("step %d: limited %g, want %g", i, p.limited.part, step.want)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
 		return nil, errCrowded // it is asked for again with its next packets
 	}
 	p := &pair{name: l.Name + ">" + remote.Name, local: l, remote: remote, host: h, routes: rs,
-		lines: newLines(len(rs), &a.pairParams), limited: 1}
+		lines: newLines(len(rs), &a.pairParams), limited: share{part: 1}, sending: share{part: 1}, peerLimited: 1}
 	if err := a.enter(p); err != nil {
 		return nil, err
 	}
