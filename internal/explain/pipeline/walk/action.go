@@ -46,6 +46,9 @@ func (w *walker) byLength(a pipeline.Action, rest []pipeline.Action) {
 	if !w.exit {
 		w.actionSet()
 	}
+	if len(w.packet.actions) > 0 { // by a group of the set: it begins the other branch's
+		w.unknown(w.text(a), lengthWithSet)
+	}
 	w.packet, w.tracked, w.bared = saved, tracked, bared
 }
 

@@ -185,8 +185,6 @@ func (c check) lengths() bool {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	text := c.s.trace(c.packet)
-	want := passes(c.t, text)[0]
 	walks := map[bool]*walk.Walk{}
 	for _, larger := range []bool{false, true} {
 		walks[larger] = c.w.Follow(walk.NewPacket(m), told{larger: larger})
@@ -194,6 +192,8 @@ func (c check) lengths() bool {
 			return true // a switch does odd things for shorter packets too, if it does for longer ones
 		}
 	}
+	text := c.s.trace(c.packet)
+	want := passes(c.t, text)[0]
 	for larger, got := range walks {
 		r := replay{t: c.t, p: c.w.Pipeline, packet: got.Passes[0].Start.Clone(), larger: larger}
 		r.run(want.actions)
