@@ -46,12 +46,17 @@ type orders struct {
 	CrowdServer, CrowdClient *crowd
 	// Agent is one to be killed.
 	Agent *agentOrder
+	// Line makes it a delay line of package impair, which gives the arguments.
+	Line bool
 }
 
 const ordersEnv = "PW_AGENT_TEST_ORDERS"
 
 func TestMain(m *testing.M) {
 	text := os.Getenv(ordersEnv)
+	if len(os.Args) == 6 && os.Args[1] == impair.LineArgument {
+		text = `{"Line": true}`
+	}
 	if text == "" {
 		os.Exit(m.Run())
 	}
@@ -70,6 +75,9 @@ func obey(text string) error {
 		return err
 	}
 	switch {
+	case o.Line:
+		l := impair.Line{Port: impair.Port{Netns: os.Args[2], Dev: os.Args[3], Host: os.Args[4]}, Dir: os.Args[5], Seed: 1}
+		return l.Run(ctx, os.Stdout)
 	case o.Agent != nil:
 		return o.Agent.run(ctx)
 	case o.Throw != nil:
@@ -442,6 +450,10 @@ func (b *bed) pod(name string) topo.Pod {
 // impair makes the attachments of the pods to a network worse; no change is well.
 func (b *bed) impair(network string, how impair.Impairment, pods ...string) {
 	b.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	for _, name := range pods {
 		p := b.pod(name)
 		at, ok := p.On(network)
@@ -449,7 +461,7 @@ func (b *bed) impair(network string, how impair.Impairment, pods ...string) {
 			b.t.Fatalf("%s is not on %s", name, network)
 		}
 		port := impair.Port{Netns: p.Netns, Dev: at.Dev, Host: b.state.Hosts[p.Host-1].Netns}
-		if err := (impair.Impairer{Pins: b.pins}).Apply(port, how); err != nil {
+		if err := (impair.Impairer{Pins: b.pins, Line: []string{self, impair.LineArgument}}).Apply(port, how); err != nil {
 			b.t.Fatal(err)
 		}
 	}

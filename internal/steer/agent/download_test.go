@@ -2,6 +2,7 @@ package agent
 
 import (
 	"testing"
+	"time"
 
 	"pathwise.dev/pathwise/internal/lab/impair"
 	"pathwise.dev/pathwise/internal/steer/decide"
@@ -13,8 +14,9 @@ import (
 // senders have more, and its agent tells.
 func TestDownloadsFindMore(t *testing.T) {
 	b := newBed(t, "t-agt-down", "vxlan", "macvlan")
-	b.impair("vxlan", impair.Impairment{Rate: 40e6}, "b")
-	b.impair("macvlan", impair.Impairment{Rate: 200e6}, "b")
+	b.impair("vxlan", impair.Impairment{Rate: 70e6}, "b")
+	b.impair("macvlan", impair.Impairment{Rate: 280e6}, "b")
+	b.impair("macvlan", impair.Impairment{Delay: 10 * time.Millisecond}, "agent-h2") // where a dialogue would not go
 	for _, host := range []string{"h1", "h2"} {
 		b.start(host, func(c *Config) { c.Policy = decide.CostAware{} })
 	}

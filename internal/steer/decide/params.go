@@ -295,7 +295,7 @@ type CanaryParams struct {
 	// which a few are not: BBR probes for a quarter more every eight round trips.
 	Bulk int `unit:"buckets" range:"0 64" source:"Cardwell et al. (2016)"`
 	// A canary without flows is repeated with 2^EmptyShift times the buckets, up to
-	// EmptyMost times and to EmptyLargest buckets.
+	// EmptyLargest; after EmptyMost of them in a row with all.
 	EmptyShift   int `unit:"bits" range:"0 6" source:"chosen"`
 	EmptyMost    int `unit:"canaries" range:"0 3" source:"chosen"`
 	EmptyLargest int `unit:"buckets" range:"1 64" source:"half of Buckets"`

@@ -48,13 +48,16 @@ func (s *step) beginTrial(ev PairEvidence, b, a figure, up float64, gradual bool
 	n = min(n, Buckets)
 	m := s.memory(b.path.Network)
 	k := (Buckets + n - 1) / n
+	if n > 1 && s.need(ev) == Throughput && by.Bulk > 0 {
+		k = max(by.Bulk, k)
+	}
 	switch {
 	case gradual:
 		k = s.p.Spread.Step
-	case n > 1 && s.need(ev) == Throughput && by.Bulk > 0:
-		k = max(by.Bulk, k)
+	case m.Empty > 0 && m.Empty == by.EmptyMost:
+		k = Buckets // the same buckets would be empty for as long as the connections live
 	case m.Empty > 0:
-		k = min(k<<(by.EmptyShift*m.Empty), by.EmptyLargest) // flows are not spread evenly
+		k = min(k<<(by.EmptyShift*m.Empty), max(k, by.EmptyLargest)) // flows are not spread evenly
 	}
 	cost := float64(k) / Buckets * (by.For.Seconds() + by.CostSwitches*ev.SwitchLoss.upper())
 	m.NextTrial, m.Against = after(ev.At, s.p.canaryWait(cost, up, ev.At-m.ChangedAt)), a.mid
