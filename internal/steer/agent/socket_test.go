@@ -104,6 +104,7 @@ func TestSocketIsPrivate(t *testing.T) {
 	a := &Agent{cfg: cfg, journal: newJournal(cfg)}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
+	a.begun.say() // nothing is to be taken up
 	go func() { served <- a.Serve(ctx, l) }()
 	path := Socket(dir, "h1")
 	for file, want := range map[string]os.FileMode{filepath.Dir(path): 0o700, path: 0o600} {
