@@ -6,6 +6,7 @@
 package topo
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -279,6 +280,19 @@ type Attachment struct {
 	MAC string `json:"mac,omitempty"`
 	// MTU of the interface in bytes, as the network set it.
 	MTU int `json:"mtu"`
+}
+
+// SetAddrs gives the attachment the first address of each family, and as Addr that of IPv6
+// where there is no other.
+func (a *Attachment) SetAddrs(addrs []netip.Addr) {
+	first := func(is func(netip.Addr) bool) netip.Addr {
+		if i := slices.IndexFunc(addrs, is); i >= 0 {
+			return addrs[i]
+		}
+		return netip.Addr{}
+	}
+	a.Addr6 = first(netip.Addr.Is6)
+	a.Addr = cmp.Or(first(netip.Addr.Is4), a.Addr6)
 }
 
 // Pod is one network namespace with one stable address, on one host.

@@ -46,18 +46,15 @@ func podOf(p v1alpha1.Pod, host int) (topo.Pod, error) {
 			return out, fmt.Errorf("attachment %d is on %q: expected the default network, and it alone, first", i+1, a.Network)
 		}
 		at := topo.Attachment{Network: a.Network, Dev: a.Device, MAC: a.MAC, MTU: int(a.MTU)}
+		var addrs []netip.Addr
 		for _, text := range a.Addresses {
 			addr, err := netip.ParseAddr(text)
-			switch {
-			case err != nil || addr.Zone() != "":
+			if err != nil || addr.Zone() != "" {
 				return out, fmt.Errorf("address %.80q on %s: expected one without a zone", text, a.Network)
-			case addr.Is4() && !at.Addr.IsValid():
-				at.Addr = addr
-			case addr.Is6() && !at.Addr6.IsValid():
-				at.Addr6 = addr
 			}
+			addrs = append(addrs, addr)
 		}
-		if at.Addr = cmp.Or(at.Addr, at.Addr6); !at.Addr.IsValid() {
+		if at.SetAddrs(addrs); !at.Addr.IsValid() {
 			return out, fmt.Errorf("no address on %s", a.Network)
 		}
 		out.Attachments = append(out.Attachments, at)

@@ -175,16 +175,6 @@ func (st Statement) borneOut(in Interface) error {
 // attachment is what others have of the interface: its MTU is the namespace's.
 func (in Interface) attachment(network string, addrs []netip.Addr) topo.Attachment {
 	at := topo.Attachment{Network: network, Dev: in.Name, MTU: in.MTU, MAC: in.MAC.String()}
-	for _, a := range addrs {
-		switch {
-		case a.Is4() && !at.Addr.IsValid():
-			at.Addr = a
-		case a.Is6() && !at.Addr6.IsValid():
-			at.Addr6 = a
-		}
-	}
-	if !at.Addr.IsValid() {
-		at.Addr = at.Addr6
-	}
+	at.SetAddrs(addrs)
 	return at
 }
