@@ -70,3 +70,6 @@ func (m Match) Less(n Match) (out []Match) {
 	}
 	return out
 }
+
+// Translated are what nat may write of a packet.
+func Translated() []Base { return []Base{NWSrc, NWDst, IPv6Src, IPv6Dst, TPSrc, TPDst} }

@@ -76,8 +76,7 @@ func (l *lockstep) trackBoth(s *state, ca, cb cursor) bool {
 
 // translated forgets what of a header the tracker may rewrite.
 func (s *state) translated() {
-	for _, b := range []pipeline.Base{pipeline.NWSrc, pipeline.NWDst, pipeline.IPv6Src, pipeline.IPv6Dst, pipeline.TPSrc,
-		pipeline.TPDst} {
+	for _, b := range pipeline.Translated() {
 		s.a, s.b = s.a.Without(b, all()), s.b.Without(b, all())
 	}
 }

@@ -111,13 +111,7 @@ func (n *net) needs(f *pipeline.Flow, t *pipeline.Track) (why string, lines []in
 }
 
 // translated reports whether nat may write a base.
-func translated(b pipeline.Base) bool {
-	switch b {
-	case pipeline.NWSrc, pipeline.NWDst, pipeline.IPv6Src, pipeline.IPv6Dst, pipeline.TPSrc, pipeline.TPDst:
-		return true
-	}
-	return false
-}
+func translated(b pipeline.Base) bool { return slices.Contains(pipeline.Translated(), b) }
 
 // readers are the flows that read some bases first, of packets of a class that go on in a
 // table, and where that is: up to where the tracker is asked again.
