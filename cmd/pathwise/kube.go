@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"pathwise.dev/pathwise/internal/steer/kube/manifest"
 )
@@ -24,7 +25,6 @@ all steps.`,
 }
 
 func kubeInstallCommand(e env) *cobra.Command {
-	var dryRun bool
 	o := manifest.Defaults("")
 	cmd := &cobra.Command{
 		Use:   "install",
@@ -39,21 +39,8 @@ Nothing is steered before a PathNetwork allows it.`,
   openssl rand -hex 32 > keys && kubectl -n pathwise create secret generic pathwise-key --from-file=keys
   pathwise kube install --dry-run --namespace net --image registry.example.org/pathwise:1`,
 		Args: exactArgs(),
-		RunE: func(*cobra.Command, []string) error {
-			if !dryRun {
-				return usageError{fmt.Errorf("kube install: expected --dry-run: give what it prints to \"kubectl apply -f -\"")}
-			}
-			out, err := manifest.Write(o)
-			if err != nil {
-				return usageError{fmt.Errorf("kube install: %w", err)}
-			}
-			_, err = e.stdout.Write(out)
-			return err
-		},
 	}
-	fl := cmd.Flags()
-	fl.BoolVar(&dryRun, "dry-run", false, "print the objects, change nothing")
-	fl.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the agents")
+	fl := printsObjects(e, cmd, &o, "apply", func(all []byte) []byte { return all })
 	fl.StringVar(&o.Image, "image", o.Image, "image that holds pathwise as /pathwise")
 	fl.StringSliceVar(&o.Networks, "network", nil, "definitions of networks that the agents probe, as NAMESPACE/NAME")
 	fl.StringVar(&o.Cgroup, "cgroup", o.Cgroup, "where the nodes have their cgroup v2 hierarchy")
@@ -63,7 +50,6 @@ Nothing is steered before a PathNetwork allows it.`,
 }
 
 func kubeUninstallCommand(e env) *cobra.Command {
-	var dryRun bool
 	o := manifest.Defaults("")
 	cmd := &cobra.Command{
 		Use:   "uninstall",
@@ -77,20 +63,29 @@ Flows go home within three seconds after the agents have ended. Programs that we
 attached to pods do nothing after that, and go with the pods.`,
 		Example: `  pathwise kube uninstall --dry-run | kubectl delete --ignore-not-found -f -`,
 		Args:    exactArgs(),
-		RunE: func(*cobra.Command, []string) error {
-			if !dryRun {
-				return usageError{fmt.Errorf("kube uninstall: expected --dry-run: give what it prints to \"kubectl delete -f -\"")}
-			}
-			out, err := manifest.Write(o)
-			if err != nil {
-				return usageError{fmt.Errorf("kube uninstall: %w", err)}
-			}
-			_, err = e.stdout.Write(manifest.Reverse(out))
-			return err
-		},
 	}
-	fl := cmd.Flags()
-	fl.BoolVar(&dryRun, "dry-run", false, "print the objects, change nothing")
-	fl.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the agents")
+	printsObjects(e, cmd, &o, "delete", manifest.Reverse)
 	return cmd
+}
+
+// printsObjects has the command print what is to be given to a verb of kubectl, and returns
+// its flags.
+func printsObjects(e env, cmd *cobra.Command, o *manifest.Options, verb string,
+	ordered func([]byte) []byte) *pflag.FlagSet {
+	fl := cmd.Flags()
+	dryRun := fl.Bool("dry-run", false, "print the objects, change nothing")
+	fl.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the agents")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if !*dryRun {
+			return usageError{fmt.Errorf("kube %s: expected --dry-run: give what it prints to \"kubectl %s -f -\"", cmd.Name(),
+				verb)}
+		}
+		all, err := manifest.Write(*o)
+		if err != nil {
+			return usageError{fmt.Errorf("kube %s: %w", cmd.Name(), err)}
+		}
+		_, err = e.stdout.Write(ordered(all))
+		return err
+	}
+	return fl
 }
