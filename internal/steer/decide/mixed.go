@@ -75,14 +75,12 @@ func ridesOf(s Schedule, policy Policy, seed uint64, together bool) (bulk, other
 	for _, phase := range s.Phases {
 		for range int(phase.For / Period) {
 			_, d := bulk.decide(phase)
+			e := d
 			if !together {
-				_, e := other.decide(phase.answering(bulk.w.queues(phase)))
-				bulk.play(phase, phase, d)
-				d = e
-			} else {
-				bulk.play(phase, phase, d)
+				_, e = other.decide(phase.answering(bulk.w.queues(phase)))
 			}
-			other.play(phase.answering(bulk.w.queues(phase)), phase.answering(nil), d)
+			bulk.play(phase, phase, d)
+			other.play(phase.answering(bulk.w.queues(phase)), phase.answering(nil), e)
 		}
 	}
 	return bulk, other
@@ -99,8 +97,8 @@ func (r *ride) result(class Class) Result {
 }
 
 // slower is a quantile of the time of an operation, over the same one on a network alone;
-// times in which one of them gives nothing are left
-// out. 0 is unknown.
+// times in which one of them gives nothing
+// are left out. 0 is unknown.
 func (l *ledger) slower(network string, q float64) float64 {
 	var ours, alone []float64
 	for i, e := range l.epochs {
