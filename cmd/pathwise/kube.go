@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"pathwise.dev/pathwise/internal/steer/kube/manifest"
 )
@@ -40,7 +39,8 @@ Nothing is steered before a PathNetwork allows it.`,
   pathwise kube install --dry-run --namespace net --image registry.example.org/pathwise:1`,
 		Args: exactArgs(),
 	}
-	fl := printsObjects(e, cmd, &o, "apply", func(all []byte) []byte { return all })
+	printsObjects(e, cmd, &o, "apply", func(all []byte) []byte { return all })
+	fl := cmd.Flags()
 	fl.StringVar(&o.Image, "image", o.Image, "image that holds pathwise as /pathwise")
 	fl.StringSliceVar(&o.Networks, "network", nil, "definitions of networks that the agents probe, as NAMESPACE/NAME")
 	fl.StringVar(&o.Cgroup, "cgroup", o.Cgroup, "where the nodes have their cgroup v2 hierarchy")
@@ -68,10 +68,8 @@ attached to pods do nothing after that, and go with the pods.`,
 	return cmd
 }
 
-// printsObjects has the command print what is to be given to a verb of kubectl, and returns
-// its flags.
-func printsObjects(e env, cmd *cobra.Command, o *manifest.Options, verb string,
-	ordered func([]byte) []byte) *pflag.FlagSet {
+// printsObjects has the command print what is to be given to a verb of kubectl.
+func printsObjects(e env, cmd *cobra.Command, o *manifest.Options, verb string, ordered func([]byte) []byte) {
 	fl := cmd.Flags()
 	dryRun := fl.Bool("dry-run", false, "print the objects, change nothing")
 	fl.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the agents")
@@ -87,5 +85,4 @@ func printsObjects(e env, cmd *cobra.Command, o *manifest.Options, verb string,
 		_, err = e.stdout.Write(ordered(all))
 		return err
 	}
-	return fl
 }
