@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math/bits"
 	"net/netip"
 	"strconv"
@@ -60,7 +61,25 @@ func (v Value) Right(n int) Value {
 func (v Value) IsZero() bool { return v == Value{} }
 
 // Bit is the n-th bit, the lowest being 0.
-func (v Value) Bit(n int) bool { return v.Right(n).Lo&1 == 1 }
+func (v Value) Bit(n int) bool {
+	if n < 64 {
+		return v.Lo>>n&1 == 1
+	}
+	return v.Hi>>(n-64)&1 == 1
+}
+
+// Ones goes over the bits that are set, from the lowest.
+func (v Value) Ones() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at, part := range [2]uint64{v.Lo, v.Hi} {
+			for ; part != 0; part &= part - 1 {
+				if !yield(64*at + bits.TrailingZeros64(part)) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // hex is how Open vSwitch writes a number of any length: no zeros in front, and 0 for zero.
 func (v Value) hex() string {

@@ -1,54 +1,107 @@
 package witness
 
 import (
+	"cmp"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
 
-// choose picks a flow of a table that the packet may meet.
+// choose picks a flow of a table that the packet may meet, and has it not meet others.
 func (t *thread) choose(id pipeline.Table) *pipeline.Flow {
+	k, f := t.pick(id)
+	if f == nil {
+		return nil
+	}
+	t.avoid(id, f)
+	t.ways = append(t.ways, k)
+	if t.toward != nil && slices.Contains(t.toward.wanted[id], f) {
+		t.toward = t.toward.then
+		t.hit = t.toward == nil
+	}
+	return f
+}
+
+// pick picks a flow of a table that the packet may meet.
+func (t *thread) pick(id pipeline.Table) (*kind, *pipeline.Flow) {
 	kinds := slices.Clone(t.tables[id])
 	t.floor = t.taken(kinds)
 	t.random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	if t.random.IntN(4) > 0 { // most often what few have met, else as it comes
 		slices.SortStableFunc(kinds, func(a, b *kind) int { return a.met - b.met })
 	}
-	if t.aim != nil && (t.random.IntN(2) == 0 || t.aim.met != nil && t.random.IntN(4) > 0) {
-		if f := t.preferred(id, kinds); f != nil {
-			return f
+	if t.toward != nil && (t.random.IntN(2) == 0 || t.aim.met != nil && t.random.IntN(4) > 0) {
+		if k, f := t.preferred(id, kinds); f != nil {
+			return k, f
 		}
 	}
 	for _, k := range kinds {
 		if f := t.among(k); f != nil {
 			k.met++
-			return f
+			return k, f
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-// preferred picks a flow that is one of those that are preferred, or leads to the nearest.
-func (t *thread) preferred(id pipeline.Table, kinds []*kind) *pipeline.Flow {
-	if list := t.aim.wanted[id]; len(list) > 0 && t.random.IntN(3) > 0 {
+// preferred picks a flow that is one of those that are preferred, or leads to the nearest, or
+// has led to one before.
+func (t *thread) preferred(id pipeline.Table, kinds []*kind) (*kind, *pipeline.Flow) {
+	if list := t.toward.wanted[id]; len(list) > 0 && t.random.IntN(3) > 0 {
 		const tries = 4
 		for range tries {
 			if f := list[t.random.IntN(len(list))]; t.meets(f) {
-				return f
+				return t.kindOf[f], f
 			}
 		}
 	}
-	far := map[*kind]int{}
+	rank := map[*kind]float64{}
+	byWay := t.random.IntN(2) == 0
 	for _, k := range kinds {
-		far[k] = t.reach(k.flows[0])
-	}
-	slices.SortStableFunc(kinds, func(a, b *kind) int { return far[a] - far[b] })
-	for _, k := range kinds {
-		if f := t.among(k); f != nil {
-			return f
+		rank[k] = t.toward.scores[k].mean() * t.random.Float64()
+		switch far := t.reach(t.toward, k.flows[0]); {
+		case byWay:
+			rank[k] -= float64(far)
+		case far == nowhere:
+			rank[k]--
 		}
 	}
-	return nil
+	slices.SortStableFunc(kinds, func(a, b *kind) int { return cmp.Compare(rank[b], rank[a]) })
+	for _, k := range kinds {
+		if f := t.among(k); f != nil {
+			return k, f
+		}
+	}
+	return nil, nil
+}
+
+// score is how often flows of a kind were on the way of a packet, and how often that led to
+// what was aimed at.
+type score struct{ good, all int }
+
+func (s *score) mean() float64 {
+	if s == nil {
+		return 0.5
+	}
+	return float64(s.good+1) / float64(s.all+2)
+}
+
+// learnWays keeps whether the kinds of flows on the packet's way led to what was aimed at.
+func (t *thread) learnWays() {
+	if t.aim == nil {
+		return
+	}
+	for _, k := range t.ways {
+		s := t.aim.scores[k]
+		if s == nil {
+			s = &score{}
+			t.aim.scores[k] = s
+		}
+		s.all++
+		if t.hit {
+			s.good++
+		}
+	}
 }
 
 // taken is the highest priority of flows of the kinds that take the packet for sure, whatever

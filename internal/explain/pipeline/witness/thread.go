@@ -20,27 +20,36 @@ type word [128]ref
 // answerBase numbers what the tracker answers, after the packet's own bases.
 func answerBase(asked int, b pipeline.Base) int { return (asked+1)*pipeline.Bases + int(b) }
 
-// identity is the bits of a base as they came.
-func identity(base int) *word {
-	var w word
-	for i := range w {
-		w[i] = first + ref(base*128+i)
+// identity is the bits of a base as they came; it is not to be written to.
+func (m *Maker) identity(base int) *word {
+	for len(m.identities) <= base {
+		var w word
+		for i := range w {
+			w[i] = first + ref(len(m.identities)*128+i)
+		}
+		m.identities = append(m.identities, &w)
 	}
-	return &w
+	return m.identities[base]
 }
 
 // thread is one packet on its way, of which only what is asked for is known.
 type thread struct {
 	*Maker
-	packet  map[pipeline.Base]*word
-	known   map[int]pipeline.Term
-	undo    []undo
-	asked   int
+	packet map[pipeline.Base]*word
+	known  map[int]pipeline.Term
+	undo   []undo
+	// asked are the questions to the tracker so far.
+	asked   []question
 	waiting []resumed
 	stack   []pushed
 	exit    bool
 	larger  bool
 	budget  int
+	// toward is what is still aimed at, nil for nothing, hit says that all of it was met; ways
+	// are the kinds of the flows that were chosen.
+	toward *aim
+	hit    bool
+	ways   []*kind
 	// floor is the priority of a flow that takes the packet if none above does.
 	floor int
 }
@@ -72,9 +81,9 @@ func (t *thread) get(b pipeline.Base) *word {
 		return w
 	}
 	if cleared(b) {
-		return &word{}
+		return &t.zeros
 	}
-	return identity(int(b))
+	return t.identity(int(b))
 }
 
 // want has the packet be one that the match wants, or changes nothing.
@@ -85,8 +94,8 @@ func (t *thread) want(m pipeline.Match) bool {
 			continue // see meets
 		}
 		w := t.get(term.Base)
-		for i := range 128 {
-			if term.Mask.Bit(i) && !t.learn(w[i], term.Value.Bit(i)) {
+		for i := range term.Mask.Ones() {
+			if !t.learn(w[i], term.Value.Bit(i)) {
 				t.rollback(from)
 				return false
 			}
@@ -152,10 +161,7 @@ func (t *thread) rollback(n int) {
 // value is what a base's bits under the mask are, if all of them are known.
 func (t *thread) value(b pipeline.Base, mask pipeline.Value) (v pipeline.Value, ok bool) {
 	w := t.get(b)
-	for i := range 128 {
-		if !mask.Bit(i) {
-			continue
-		}
+	for i := range mask.Ones() {
 		set := w[i] == one
 		if w[i] >= first {
 			k := t.known[int(w[i]-first)/128]
@@ -237,21 +243,6 @@ func clone(p map[pipeline.Base]*word) map[pipeline.Base]*word {
 	return out
 }
 
-// track has a copy go on with an answer of which nothing is known.
-func (t *thread) track(a pipeline.Action) {
-	const most = 12
-	if a.Track.Table != pipeline.NoTable && t.asked < most {
-		p := clone(t.packet)
-		for _, b := range []pipeline.Base{pipeline.CTState, pipeline.CTMark, pipeline.CTLabel} {
-			p[b] = identity(answerBase(t.asked, b))
-		}
-		p[pipeline.CTState][5] = one // +trk
-		t.asked++
-		t.waiting = append(t.waiting, resumed{a.Track.Table, p})
-	}
-	t.untrack()
-}
-
 func (t *thread) untrack() {
 	for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
 		delete(t.packet, b)
@@ -261,10 +252,8 @@ func (t *thread) untrack() {
 // put writes bits.
 func (t *thread) put(b pipeline.Base, mask pipeline.Value, bit func(i int) ref) {
 	w := *t.get(b)
-	for i := range 128 {
-		if mask.Bit(i) {
-			w[i] = bit(i)
-		}
+	for i := range mask.Ones() {
+		w[i] = bit(i)
 	}
 	t.packet[b] = &w
 }

@@ -19,6 +19,7 @@ type Maker struct {
 	p      *walk.Pipeline
 	random *rand.Rand
 	tables map[pipeline.Table][]*kind
+	kindOf map[*pipeline.Flow]*kind
 	ports  []pipeline.Value
 	// parts are those of conjunctions, by table and number.
 	parts map[part][][]*pipeline.Flow
@@ -26,6 +27,9 @@ type Maker struct {
 	// for none.
 	aims []*aim
 	aim  *aim
+	// identities are bits as they came, by base; zeros are those of a base that is zero.
+	identities []*word
+	zeros      word
 }
 
 // aim is flows that are preferred.
@@ -33,10 +37,14 @@ type aim struct {
 	wanted map[pipeline.Table][]*pipeline.Flow
 	// near is how many tables are before one of them.
 	near map[pipeline.Table]int
+	// then is what is aimed at once such a flow is met, nil for nothing more.
+	then *aim
 	// met says of what is seen of a packet whether it fares as is aimed at; spare is how many
 	// more may be followed to find one that does.
-	met   func(e walk.Event) bool
+	met   func(seen []walk.Event) bool
 	spare int
+	// scores tell which kinds of flows have led to what was aimed at.
+	scores map[*kind]*score
 	// work is how much those had to do that were followed (see walk.Walk).
 	work int
 }
@@ -69,41 +77,55 @@ func (m *Maker) join(f *pipeline.Flow) bool {
 	return is
 }
 
-// Prefer has packets most often be made to reach some of the flows.
+// Prefer has packets most often be made to reach some of the flows, and half of them to
+// leave by a port then.
 func (m *Maker) Prefer(flows map[*pipeline.Flow]bool) {
-	if a := m.aimAt(flows); a != nil {
-		m.aims = []*aim{a}
+	a, then := m.aimAt(flows), m.aimAt(flows)
+	if a == nil {
+		return
 	}
+	then.then = m.aimAt(m.all(pipeline.Output, func(pipeline.Action) bool { return true }))
+	m.aims = []*aim{a, then}
+}
+
+// all are the flows with an action of a kind that is as is asked for.
+func (m *Maker) all(k pipeline.Kind, is func(pipeline.Action) bool) map[*pipeline.Flow]bool {
+	out := map[*pipeline.Flow]bool{}
+	for _, f := range m.p.Flows {
+		m.p.Each(f.Actions, func(a pipeline.Action) {
+			if a.Kind == k && is(a) {
+				out[f] = true
+			}
+		})
+	}
+	return out
 }
 
 // Deliver has half of the packets most often be made to leave by a port, and a quarter of
 // them to have their destination translated, as those to a service.
 func (m *Maker) Deliver() {
-	leave, translate := map[*pipeline.Flow]bool{}, map[*pipeline.Flow]bool{}
-	for _, f := range m.p.Flows {
-		m.p.Each(f.Actions, func(a pipeline.Action) {
-			leave[f] = leave[f] || a.Kind == pipeline.Output
-			translate[f] = translate[f] || a.Kind == pipeline.CT && strings.HasPrefix(a.Track.NAT, "nat(dst")
-		})
-	}
-	for _, flows := range []map[*pipeline.Flow]bool{leave, translate} {
-		for f, is := range flows {
-			if !is {
-				delete(flows, f)
-			}
-		}
-	}
+	leave := m.all(pipeline.Output, func(pipeline.Action) bool { return true })
+	translate := m.all(pipeline.CT, func(a pipeline.Action) bool { return strings.HasPrefix(a.Track.NAT, "nat(dst") })
 	// What can be spent depends on what a packet costs.
 	spare := min(4000, 500+2_000_000/max(1, len(m.p.Flows)))
 	m.aims = []*aim{nil, nil, m.aimAt(leave), m.aimAt(translate)}
 	if a := m.aims[2]; a != nil {
-		a.met, a.spare = func(e walk.Event) bool { return e.Kind == walk.Output }, 500
+		a.met, a.spare = leaves, 500
 	}
 	if a := m.aims[3]; a != nil {
-		a.met, a.spare = func(e walk.Event) bool {
-			return e.Kind == walk.Commit && strings.Contains(e.Text, "nat(dst")
-		}, spare
+		a.then, a.spare = m.aims[2], spare
+		a.met = func(seen []walk.Event) bool {
+			i := slices.IndexFunc(seen, func(e walk.Event) bool {
+				return e.Kind == walk.Commit && strings.Contains(e.Text, "nat(dst")
+			})
+			return i >= 0 && leaves(seen[i:])
+		}
 	}
+}
+
+// leaves reports whether a packet leaves by a port.
+func leaves(seen []walk.Event) bool {
+	return slices.ContainsFunc(seen, func(e walk.Event) bool { return e.Kind == walk.Output })
 }
 
 // aimAt is an aim at flows, or none.
@@ -111,7 +133,8 @@ func (m *Maker) aimAt(flows map[*pipeline.Flow]bool) *aim {
 	if len(flows) == 0 {
 		return nil
 	}
-	out := &aim{wanted: map[pipeline.Table][]*pipeline.Flow{}, near: map[pipeline.Table]int{}}
+	out := &aim{wanted: map[pipeline.Table][]*pipeline.Flow{}, near: map[pipeline.Table]int{},
+		scores: map[*kind]*score{}}
 	from := map[pipeline.Table]map[pipeline.Table]bool{}
 	for _, f := range m.p.Flows {
 		if flows[f] {
@@ -146,12 +169,12 @@ func (a *aim) distance(t pipeline.Table) int {
 	return nowhere
 }
 
-// reach is how far a flow leads from what is preferred.
-func (m *Maker) reach(f *pipeline.Flow) int {
+// reach is how far a flow leads from what is aimed at.
+func (m *Maker) reach(a *aim, f *pipeline.Flow) int {
 	best := nowhere
 	ways, _ := m.p.Jumps(f.Actions, f.Table)
 	for _, j := range ways {
-		best = min(best, m.aim.distance(j.To))
+		best = min(best, a.distance(j.To))
 	}
 	return best
 }
@@ -161,13 +184,14 @@ type kind struct {
 	match  pipeline.Match
 	flows  []*pipeline.Flow
 	values map[string]*pipeline.Flow
-	met    int
+	// top is the highest priority.
+	top, met int
 }
 
 // New prepares to make packets; the same random numbers make the same packets.
 func New(p *walk.Pipeline, random *rand.Rand) *Maker {
 	m := &Maker{p: p, random: random, tables: map[pipeline.Table][]*kind{},
-		parts: map[part][][]*pipeline.Flow{}}
+		kindOf: map[*pipeline.Flow]*kind{}, parts: map[part][][]*pipeline.Flow{}}
 	at := map[string]*kind{}
 	seen := map[pipeline.Value]bool{}
 	for _, f := range p.Flows {
@@ -181,7 +205,8 @@ func New(p *walk.Pipeline, random *rand.Rand) *Maker {
 			at[id] = k
 			m.tables[f.Table] = append(m.tables[f.Table], k)
 		}
-		k.flows = append(k.flows, f)
+		m.kindOf[f] = k
+		k.flows, k.top = append(k.flows, f), max(k.top, f.Priority)
 		if v := values(f.Match, nil); k.values[v] == nil || k.values[v].Priority <= f.Priority {
 			k.values[v] = f
 		}
@@ -242,7 +267,7 @@ func (m *Maker) Make() Case {
 		if m.aim.work += w.Work; m.aim.work > mostWork {
 			m.aim.spare = 0
 		}
-		if slices.ContainsFunc(w.Events(), m.aim.met) {
+		if m.aim.met(w.Events()) {
 			return c
 		}
 	}
@@ -250,7 +275,7 @@ func (m *Maker) Make() Case {
 
 // one makes one packet for the aim.
 func (m *Maker) one() Case {
-	t := &thread{Maker: m, packet: map[pipeline.Base]*word{}, known: map[int]pipeline.Term{},
+	t := &thread{Maker: m, toward: m.aim, packet: map[pipeline.Base]*word{}, known: map[int]pipeline.Term{},
 		larger: m.random.IntN(2) == 1}
 	t.budget = 400
 	t.waiting = []resumed{{m.p.Entry(), t.packet}}
@@ -260,6 +285,7 @@ func (m *Maker) one() Case {
 		t.packet, t.exit = next.packet, false
 		t.look(next.table, 0)
 	}
+	t.learnWays()
 	return Case{t.fill(), t.answers(), t.larger, t.random.IntN(1 << 16)}
 }
 

@@ -1,0 +1,87 @@
+package witness
+
+import (
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+)
+
+// avoid has the packet not be one that flows of higher priority take, as far as they are
+// few.
+func (t *thread) avoid(id pipeline.Table, f *pipeline.Flow) {
+	const many, most = 256, 1024
+	left := most
+	for _, k := range t.tables[id] {
+		if k.top <= f.Priority || len(k.flows) > many || !k.match.Get(pipeline.ConjID).Mask.IsZero() {
+			continue
+		}
+		if left -= len(k.flows); left < 0 {
+			return
+		}
+		for _, g := range k.flows {
+			if g.Priority > f.Priority {
+				t.shun(g.Match)
+			}
+		}
+	}
+}
+
+// open is a bit of a match of which nothing is known.
+type open struct {
+	base pipeline.Base
+	bit  int
+	r    ref
+	want bool
+}
+
+// shun has the packet differ from a match in one bit, if it may meet it.
+func (t *thread) shun(m pipeline.Match) {
+	var bits, types []open
+	for _, term := range m {
+		w := t.get(term.Base)
+		for i := range term.Mask.Ones() {
+			r, want := t.resolved(w[i]), term.Value.Bit(i)
+			if r < first {
+				if (r == one) != want {
+					return
+				}
+				continue
+			}
+			o := open{term.Base, i, r, want}
+			switch term.Base {
+			case pipeline.EthType, pipeline.NWProto, pipeline.InPort:
+				types = append(types, o)
+			default:
+				bits = append(bits, o)
+			}
+		}
+	}
+	if len(bits) > 0 {
+		o := bits[t.random.IntN(len(bits))]
+		t.learn(o.r, !o.want)
+		return
+	}
+	if len(types) == 0 {
+		return
+	}
+	o := types[t.random.IntN(len(types))]
+	for _, v := range t.usual(o.base) { // another that is usual, if there is one
+		if v.Bit(o.bit) == o.want || !t.want(pipeline.Match{{Base: o.base, Value: v, Mask: t.p.Words.Full(o.base)}}) {
+			continue
+		}
+		return
+	}
+	t.learn(o.r, !o.want)
+}
+
+// usual are values of a field, in any order.
+func (t *thread) usual(b pipeline.Base) (out []pipeline.Value) {
+	switch b {
+	case pipeline.EthType:
+		out = []pipeline.Value{{Lo: 0x800}, {Lo: 0x806}, {Lo: 0x86dd}}
+	case pipeline.NWProto:
+		out = []pipeline.Value{{Lo: 6}, {Lo: 17}, {Lo: 1}, {Lo: 58}}
+	case pipeline.InPort:
+		out = append(out, t.ports[:min(len(t.ports), 64)]...)
+	}
+	t.random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}

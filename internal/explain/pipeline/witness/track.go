@@ -1,0 +1,130 @@
+package witness
+
+import (
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
+)
+
+// question is what the tracker was asked: about which header, in which zone.
+type question struct {
+	packet map[pipeline.Base]*word
+	zone   [16]ref
+}
+
+// track has a copy go on with the tracker's answer: with the one that it had, if the zone has
+// been asked about the header before, else with one of which nothing is known.
+func (t *thread) track(a pipeline.Action) {
+	const most = 12
+	defer t.untrack()
+	if a.Track.Table == pipeline.NoTable {
+		return
+	}
+	q := question{clone(t.packet), t.zone(a.Track)}
+	i := t.before(q)
+	if i == len(t.asked) {
+		if i == most {
+			return
+		}
+		t.asked = append(t.asked, q)
+	}
+	saved, trk := t.packet, pipeline.Value{Lo: walk.Tracked}
+	t.packet = clone(saved)
+	for _, b := range []pipeline.Base{pipeline.CTState, pipeline.CTMark, pipeline.CTLabel} {
+		t.packet[b] = t.identity(answerBase(i, b))
+	}
+	t.put(pipeline.CTState, trk, constant(trk))
+	for _, n := range a.Nested { // exec, which writes the connection's mark and label
+		t.assign(n)
+	}
+	t.translate(a.Track.NAT)
+	t.waiting = append(t.waiting, resumed{a.Track.Table, t.packet})
+	t.packet = saved
+}
+
+// translate has the packet's addresses and ports be those that nat names.
+func (t *thread) translate(nat string) {
+	for _, term := range walk.Translation(nat) {
+		if b := term.Base; b == pipeline.TPSrc || b == pipeline.TPDst {
+			proto, known := t.value(pipeline.NWProto, t.p.Words.Full(pipeline.NWProto))
+			if known && !walk.Ported(proto.Lo) {
+				continue
+			}
+		}
+		t.put(term.Base, term.Mask, constant(term.Value))
+	}
+}
+
+// zone is the bits of the zone that is asked.
+func (t *thread) zone(k *pipeline.Track) (out [16]ref) {
+	bit := constant(pipeline.Value{Lo: uint64(k.Zone)})
+	if k.From.Field != nil {
+		w, at := t.get(k.From.Field.Base), k.From.Shift()
+		bit = func(i int) ref {
+			if i >= k.From.Bits {
+				return zero
+			}
+			return w[i+at]
+		}
+	}
+	for i := range out {
+		out[i] = bit(i)
+	}
+	return out
+}
+
+// before is the number of the question that is the same, or that of the next one.
+func (t *thread) before(q question) int {
+	for i, o := range t.asked {
+		if t.sameBits(o.zone[:], q.zone[:]) && t.sameHeader(o.packet, q.packet) {
+			return i
+		}
+	}
+	return len(t.asked)
+}
+
+// sameHeader reports whether the headers of two packets are known to be the same.
+func (t *thread) sameHeader(p, q map[pipeline.Base]*word) bool {
+	for _, m := range []map[pipeline.Base]*word{p, q} {
+		for b := range m {
+			if !walk.Header(b) {
+				continue
+			}
+			x, y := p[b], q[b]
+			if x == nil {
+				x = t.identity(int(b))
+			}
+			if y == nil {
+				y = t.identity(int(b))
+			}
+			if x != y && !t.sameBits(x[:], y[:]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// sameBits reports whether bits are known to be the same.
+func (t *thread) sameBits(x, y []ref) bool {
+	for i := range x {
+		if x[i] != y[i] && t.resolved(x[i]) != t.resolved(y[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// resolved is 0 or 1 where that is known of a bit, else the bit.
+func (t *thread) resolved(r ref) ref {
+	if r < first {
+		return r
+	}
+	k, at := t.known[int(r-first)/128], int(r-first)%128
+	switch {
+	case !k.Mask.Bit(at):
+		return r
+	case k.Value.Bit(at):
+		return one
+	}
+	return zero
+}
