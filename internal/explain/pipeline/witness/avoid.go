@@ -4,21 +4,30 @@ import (
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
 
-// avoid has the packet not be one that flows of higher priority take, as far as they are
-// few.
-func (t *thread) avoid(id pipeline.Table, f *pipeline.Flow) {
+// taken is a lookup: how the packet was then, and the flow that is to take it.
+type taken struct {
+	packet map[pipeline.Base]*word
+	flow   *pipeline.Flow
+}
+
+// avoidOthers has the packet not be one that flows of higher priority than those which were
+// chosen take, as far as they are few. It comes last, so that nothing is chosen for it.
+func (t *thread) avoidOthers() {
 	const many, most = 256, 1024
-	left := most
-	for _, k := range t.tables[id] {
-		if k.top <= f.Priority || len(k.flows) > many || !k.match.Get(pipeline.ConjID).Mask.IsZero() {
-			continue
-		}
-		if left -= len(k.flows); left < 0 {
-			return
-		}
-		for _, g := range k.flows {
-			if g.Priority > f.Priority {
-				t.shun(g.Match)
+	for _, n := range t.lookups {
+		t.packet = n.packet
+		left := most
+		for _, k := range t.tables[n.flow.Table] {
+			if k.top <= n.flow.Priority || len(k.flows) > many || !k.match.Get(pipeline.ConjID).Mask.IsZero() {
+				continue
+			}
+			if left -= len(k.flows); left < 0 {
+				break
+			}
+			for _, g := range k.flows {
+				if g.Priority > n.flow.Priority {
+					t.shun(g.Match)
+				}
 			}
 		}
 	}
@@ -63,11 +72,21 @@ func (t *thread) shun(m pipeline.Match) {
 		return
 	}
 	o := types[t.random.IntN(len(types))]
+	full := t.p.Words.Full(o.base)
+	shunned := m.Get(o.base)
+	w := t.get(o.base)
 	for _, v := range t.usual(o.base) { // another that is usual, if there is one
-		if v.Bit(o.bit) == o.want || !t.want(pipeline.Match{{Base: o.base, Value: v, Mask: t.p.Words.Full(o.base)}}) {
+		if v.Xor(shunned.Value).And(shunned.Mask).IsZero() {
 			continue
 		}
-		return
+		from, ok := len(t.undo), true
+		for i := range full.Ones() {
+			ok = ok && t.learn(w[i], v.Bit(i))
+		}
+		if ok {
+			return
+		}
+		t.rollback(from)
 	}
 	t.learn(o.r, !o.want)
 }

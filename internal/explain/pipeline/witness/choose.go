@@ -7,15 +7,15 @@ import (
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
 
-// choose picks a flow of a table that the packet may meet, and has it not meet others.
+// choose picks a flow of a table that the packet may meet, and notes it.
 func (t *thread) choose(id pipeline.Table) *pipeline.Flow {
 	k, f := t.pick(id)
 	if f == nil {
 		return nil
 	}
-	t.avoid(id, f)
+	t.lookups = append(t.lookups, taken{clone(t.packet), f})
 	t.ways = append(t.ways, k)
-	if t.toward != nil && slices.Contains(t.toward.wanted[id], f) {
+	if t.toward != nil && t.toward.flows[f] {
 		t.toward = t.toward.then
 		t.hit = t.toward == nil
 	}
@@ -25,7 +25,7 @@ func (t *thread) choose(id pipeline.Table) *pipeline.Flow {
 // pick picks a flow of a table that the packet may meet.
 func (t *thread) pick(id pipeline.Table) (*kind, *pipeline.Flow) {
 	kinds := slices.Clone(t.tables[id])
-	t.floor = t.taken(kinds)
+	t.floor = t.surely(kinds)
 	t.random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	if t.random.IntN(4) > 0 { // most often what few have met, else as it comes
 		slices.SortStableFunc(kinds, func(a, b *kind) int { return a.met - b.met })
@@ -104,9 +104,9 @@ func (t *thread) learnWays() {
 	}
 }
 
-// taken is the highest priority of flows of the kinds that take the packet for sure, whatever
+// surely is the highest priority of flows of the kinds that take the packet for sure, whatever
 // is not known of it.
-func (t *thread) taken(kinds []*kind) int {
+func (t *thread) surely(kinds []*kind) int {
 	most := 0
 	for _, k := range kinds {
 		if f, whole := t.decided(k); whole && f != nil {

@@ -45,11 +45,12 @@ type thread struct {
 	exit    bool
 	larger  bool
 	budget  int
-	// toward is what is still aimed at, nil for nothing, hit says that all of it was met; ways
-	// are the kinds of the flows that were chosen.
-	toward *aim
-	hit    bool
-	ways   []*kind
+	// lookups are those that were planned, ways the kinds of the flows. toward is what is still
+	// aimed at, nil for nothing, hit says that all of it was met.
+	toward  *aim
+	lookups []taken
+	hit     bool
+	ways    []*kind
 	// floor is the priority of a flow that takes the packet if none above does.
 	floor int
 }

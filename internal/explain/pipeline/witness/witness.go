@@ -34,6 +34,7 @@ type Maker struct {
 
 // aim is flows that are preferred.
 type aim struct {
+	flows  map[*pipeline.Flow]bool
 	wanted map[pipeline.Table][]*pipeline.Flow
 	// near is how many tables are before one of them.
 	near map[pipeline.Table]int
@@ -133,7 +134,7 @@ func (m *Maker) aimAt(flows map[*pipeline.Flow]bool) *aim {
 	if len(flows) == 0 {
 		return nil
 	}
-	out := &aim{wanted: map[pipeline.Table][]*pipeline.Flow{}, near: map[pipeline.Table]int{},
+	out := &aim{flows: flows, wanted: map[pipeline.Table][]*pipeline.Flow{}, near: map[pipeline.Table]int{},
 		scores: map[*kind]*score{}}
 	from := map[pipeline.Table]map[pipeline.Table]bool{}
 	for _, f := range m.p.Flows {
@@ -286,6 +287,7 @@ func (m *Maker) one() Case {
 		t.look(next.table, 0)
 	}
 	t.learnWays()
+	t.avoidOthers()
 	return Case{t.fill(), t.answers(), t.larger, t.random.IntN(1 << 16)}
 }
 
