@@ -151,9 +151,9 @@ func (qs *inquiries) settle(knows func(*pair) bool, now time.Time) {
 func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time) {
 	p := q.pair
 	q.begun = true
-	side, err := p.local.plane.Side(p.remote.UID, unix.IPPROTO_TCP, q.ports[0], q.ports[1])
+	side, row, err := p.local.plane.Side(p.remote.UID, unix.IPPROTO_TCP, q.ports[0], q.ports[1])
 	if err == nil {
-		q.side = side
+		q.side, q.bucket = side, row.Bucket(q.bucket)
 	}
 	path, ok := q.path()
 	if i := p.lineOf(path); i >= 0 && !p.lines[i].Telling(now) {

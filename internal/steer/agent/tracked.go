@@ -74,16 +74,21 @@ type whereabouts struct {
 type tracked map[ends]whereabouts
 
 // left reports whether a connection is, or may be, on another path than that of its
-// addresses. Which end has opened it is not known of one that was taken up in the middle,
-// so both ends' choices must be there for it to be left alone. An entry of one that has not
+// addresses. Which end has opened it is not known of one that was taken up in the middle, nor
+// in which row it is, so all choices must be there for it to be left alone. An entry of one that has not
 // gone is no loss: it is taken up again.
 func (t tracked) left(c conntrack.Connection) bool {
 	w, ok := t[ends{c.From.Addr(), c.To.Addr()}]
 	if !ok {
 		w, ok = t[ends{c.To.Addr(), c.From.Addr()}]
 	}
-	b := flow.Bucket(c.From.Port(), c.To.Port(), protocolTCP)
-	return ok && (w.own[b].Path != w.path || w.followed[b].Path != w.path)
+	for row := range flow.Row(flow.Rows) {
+		b := row.Bucket(flow.Bucket(c.From.Port(), c.To.Port(), protocolTCP))
+		if ok && (w.own[b].Path != w.path || w.followed[b].Path != w.path) {
+			return true
+		}
+	}
+	return false
 }
 
 const protocolTCP = 6

@@ -18,6 +18,9 @@ func TestLeft(t *testing.T) {
 	w := whereabouts{}
 	for i := range w.own {
 		w.own[i].Path, w.followed[i].Path = i%2, i/2%2
+		if flow.RowOf(uint8(i)) == 1 {
+			w.own[i].Path, w.followed[i].Path = i%2*(i/4%2), 0 // of all places, some are elsewhere in one row alone
+		}
 	}
 	for path := range 3 {
 		w.path = path
@@ -26,7 +29,11 @@ func TestLeft(t *testing.T) {
 			b := flow.Bucket(port, 80, protocolTCP)
 			c := conntrack.Connection{From: netip.AddrPortFrom(a, port), To: netip.AddrPortFrom(z, 80)}
 			back := conntrack.Connection{From: c.To, To: c.From}
-			want := w.own[b] != (dataplane.Choice{Path: path}) || w.followed[b] != (dataplane.Choice{Path: path})
+			want := false
+			for _, b := range []uint8{b, flow.Row(1).Bucket(b)} {
+				at := dataplane.Choice{Path: path}
+				want = want || w.own[b] != at || w.followed[b] != at
+			}
 			if got := t1.left(c); got != want || t1.left(back) != want {
 				t.Fatalf("port %d, path %d, bucket %d: %v, back %v, expected %v", port, path, b, got, t1.left(back), want)
 			}

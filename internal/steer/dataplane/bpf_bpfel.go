@@ -72,7 +72,8 @@ type bpfFlowState struct {
 	Seen          uint32
 	Announced     uint32
 	Dscp          uint8
-	Pad           [3]uint8
+	Row           uint8
+	Pad           [2]uint8
 }
 
 type bpfKey struct {
@@ -169,6 +170,12 @@ const (
 	bpfRoleFLOW_FOLLOW     bpfRole = 5
 )
 
+type bpfRowOrder struct {
+	_    structs.HostLayout
+	Flow bpfFlow
+	Row  uint32
+}
+
 type bpfTag uint32
 
 const (
@@ -211,6 +218,7 @@ const (
 	bpfMapPwRevRows      = "pw_rev_rows"
 	bpfMapPwRows         = "pw_rows"
 	bpfMapPwSent         = "pw_sent"
+	bpfProgPwAssignRow   = "pw_assign_row"
 	bpfProgPwEgress      = "pw_egress"
 	bpfProgPwIngress     = "pw_ingress"
 	bpfProgPwPathIngress = "pw_path_ingress"
@@ -266,6 +274,7 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
+	PwAssignRow   *ebpf.ProgramSpec `ebpf:"pw_assign_row"`
 	PwEgress      *ebpf.ProgramSpec `ebpf:"pw_egress"`
 	PwIngress     *ebpf.ProgramSpec `ebpf:"pw_ingress"`
 	PwPathIngress *ebpf.ProgramSpec `ebpf:"pw_path_ingress"`
@@ -396,6 +405,7 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
+	PwAssignRow   *ebpf.Program `ebpf:"pw_assign_row"`
 	PwEgress      *ebpf.Program `ebpf:"pw_egress"`
 	PwIngress     *ebpf.Program `ebpf:"pw_ingress"`
 	PwPathIngress *ebpf.Program `ebpf:"pw_path_ingress"`
@@ -403,6 +413,7 @@ type bpfPrograms struct {
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.PwAssignRow,
 		p.PwEgress,
 		p.PwIngress,
 		p.PwPathIngress,

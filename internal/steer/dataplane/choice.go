@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // Set is a set of buckets: bit n represents bucket n.
@@ -18,14 +20,19 @@ type Set uint64
 // All is every bucket.
 const All = ^Set(0)
 
-// Share returns about share (0 to 1) of the buckets, the same ones each time.
+// Share returns about share (0 to 1) of the buckets of each row, the same ones each time, and
+// at least one.
 func Share(share float64) Set {
-	n := min(max(int(share*Buckets+0.5), 0), Buckets)
-	if n == Buckets {
-		return All
+	n := min(max(int(share*flow.Width+0.5), 0), flow.Width)
+	if share > 0 {
+		n = max(n, 1)
 	}
-	return Set(1)<<n - 1
+	some := Set(1)<<n - 1
+	return some&InRow(0) | some<<flow.Width
 }
+
+// InRow is the set of a row's buckets.
+func InRow(row flow.Row) Set { return (Set(1)<<flow.Width - 1) << (int(row) * flow.Width) }
 
 // Len is the number of buckets.
 func (s Set) Len() int { return bits.OnesCount64(uint64(s)) }

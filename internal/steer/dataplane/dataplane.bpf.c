@@ -59,23 +59,10 @@ GLOBAL int lease_runs(void)
 }
 
 #include "role.h"
+#include "row.h"
 #include "forgotten.h"
 #include "icmp.h"
 #include "encap.h"
-
-/* choose_path returns the path on which the pair's maps have a flow. */
-static __always_inline __u32 choose_path(const struct peer *pe, __u32 bucket, __u32 role)
-{
-	__u32 id = pe->id;
-	struct choices *r = role == FLOW_OWNER ? bpf_map_lookup_elem(&pw_owner, &id) : bpf_map_lookup_elem(&pw_follower, &id);
-
-	__u32 n = r ? *(volatile __u8 *)&r->choice[bucket & (BUCKETS - 1)] & CHOICE_PATH : 0;
-	/* A dead agent cannot see its path fail: back to the default. */
-	if (!n || lease_runs())
-		return n;
-	count_event(EV_LEASE);
-	return 0;
-}
 
 /* on_path_dev is whether a direct route has led a packet to a path's interface. */
 static __always_inline int on_path_dev(struct __sk_buff *skb)
@@ -117,9 +104,9 @@ static __always_inline int pass_default(struct __sk_buff *skb, const struct peer
 }
 
 /* egress_role is this end's role in the flow of a packet that leaves. */
-static __always_inline __u32 egress_role(const struct flow *f, const struct packet *p, struct flow_state **state)
+static __always_inline __u32 egress_role(const struct flow *f, const struct packet *p, struct flow_state **state, __u32 *row)
 {
-	__u32 role = owner_role(f, p, state);
+	__u32 role = owner_role(f, p, state, row);
 
 	if (p->closes)
 		set_closed(f, p->closes & CLOSED_RESET ? CLOSED_RESET : CLOSED_OUT);
@@ -167,16 +154,16 @@ static __always_inline int redirect_path(struct __sk_buff *skb, const struct pac
 /* egress_peer sends a packet to a peer. */
 static __always_inline int egress_peer(struct __sk_buff *skb, const struct packet *p, struct peer *pe)
 {
-	__u32 mark = p->dscp || !p->steerable ? dscp_mark(p->dscp) : MARK, role = FLOW_NONE, n = 0;
+	__u32 mark = p->dscp || !p->steerable ? dscp_mark(p->dscp) : MARK, role = FLOW_NONE, n = 0, row = 0;
 	struct flow_state *state = NULL;
 
 	if (p->steerable && mark && addr_equal(&p->src, &pe->self, p->v6)) {
 		struct flow f = { pe->id, pe->generation, p->sport, p->dport, p->proto };
-		role = egress_role(&f, p, &state);
+		role = egress_role(&f, p, &state, &row);
 		if (role == FLOW_OWNER || role == FLOW_FOLLOW)
-			n = choose_path(pe, p->bucket, role);
+			n = choose_path(pe, row_bucket(p->bucket, row), role);
 		else if (role == FLOW_ANSWERED && state && !p->accepts && surely_heard(state) &&
-			 (n = choose_path(pe, p->bucket, FLOW_FOLLOW)))
+			 (n = choose_path(pe, row_bucket(p->bucket, row), FLOW_FOLLOW)))
 			role = set_role(&f, FLOW_FOLLOW);
 	} else if (p->steerable && !mark && (p->proto == IPPROTO_TCP || p->proto == IPPROTO_UDP)) {
 		count_event(EV_DSCP);
@@ -239,6 +226,8 @@ static __always_inline int ingress_peer(struct __sk_buff *skb, const struct pack
 	if (state) {
 		refresh(state);
 		state->closed |= p->closes;
+		if (kind)
+			learn_row(&f, state, 0);
 	}
 	return TCX_NEXT;
 }
@@ -317,7 +306,7 @@ static __always_inline int ingress_steered(struct __sk_buff *skb, const struct p
 	__u32 n = r->path & (PATHS - 1);
 	struct flow f = { r->id, r->generation, p->dport, p->sport, p->proto };
 	struct flow_state *state;
-	__u32 role = flow_role(&f, &state, 0), dscp = app_dscp(p->dscp, found);
+	__u32 row, role = flow_role(&f, &state, 0, &row), dscp = app_dscp(p->dscp, found);
 	int exact = (found & HOW) == EXACT;
 
 	if (!ADMITTED(role)) {
@@ -332,6 +321,8 @@ static __always_inline int ingress_steered(struct __sk_buff *skb, const struct p
 	}
 	if (role == FLOW_ANSWERED)
 		set_role(&f, FLOW_FOLLOW); /* its owner has heard the answer */
+	if (state)
+		learn_row(&f, state, n);
 	if (p->closes)
 		set_closed(&f, p->closes);
 	count_received(r->id, n, skb, exact);

@@ -18,7 +18,8 @@ enum limit {
 };
 
 /* A peer's choices, a bucket each, in 64 bytes: a switch of all of them is one cache line
- * for the processors to hand over. The path is in the lowest bits; what is above them is
+ * for the processors to hand over. They are two rows, so that flows of one pair can go
+ * different ways (flow_state.row). The path is in the lowest bits; what is above them is
  * the loader's. */
 struct choices {
 	__u8 choice[BUCKETS];
@@ -152,14 +153,22 @@ struct flow_state {
 	__u32 seen;          /* in units of 2^SEEN_SHIFT ns: the latest packet, either way */
 	__u32 announced;     /* the same: the latest announcement */
 	__u8 dscp;           /* of OTHERS: of the latest packet from a path whose tag was exact */
-	__u8 pad[3];
+	__u8 row;            /* of its choices, by what Go says (pw_assign_row), or by what comes (learn_row) */
+	__u8 pad[2];
+};
+
+/* What pw_assign_row is to do. */
+struct row_order {
+	struct flow flow;
+	__u32 row;
 };
 
 /* A word of the map pw_flow_cache is what pw_flows has about a TCP flow in this tick, which
- * spares its look-up for further packets: the ports, the peer's number, the tick, and
- * the role. A change of the flow's state clears the word. A program that has read the
+ * spares its look-up for further packets: the ports, the peer's number, the tick, the
+ * row and the role. A change of the flow's state clears the word. A program that has read the
  * state just before may write the old word again, which then counts until the tick ends. */
 #define CACHE_ROLE 7
+#define CACHE_ROW 8
 
 struct tally {
 	__u64 packets, bytes;

@@ -16,7 +16,7 @@ func (p *Plane) Memory() (uint64, error) {
 	defer p.attaching.Unlock()
 	var sum uint64
 	counted := map[ebpf.MapID]bool{}
-	for _, prog := range []*ebpf.Program{p.objs.PwIngress, p.objs.PwEgress, p.objs.PwPathIngress} {
+	for _, prog := range []*ebpf.Program{p.objs.PwIngress, p.objs.PwEgress, p.objs.PwPathIngress, p.objs.PwAssignRow} {
 		info, err := prog.Info()
 		if err != nil {
 			return 0, fmt.Errorf("read program: %w", err)

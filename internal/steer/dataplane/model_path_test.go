@@ -77,6 +77,9 @@ func (w *world) pathIn(b []byte, c chance) effect {
 	if w.flows[f].role == roleAnswered {
 		w.assume(&e, f, roleFollow)
 	}
+	if !w.unseen(&e, &h, c) {
+		w.learn(&e, f, &h, n)
+	}
 	if h.closes != 0 {
 		w.set(&e, f, func(p *partOf) { p.closed |= h.closes })
 	}

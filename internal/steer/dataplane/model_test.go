@@ -39,9 +39,9 @@ func (p *peerOf) lower() bool { return p.stable.Local.Less(p.stable.Remote) }
 // partOf is a flow's part; stale is whether nothing was said for long, idle whether
 // nothing came or went.
 type partOf struct {
-	role, closed, dscp uint8
-	marks              uint16
-	stale, idle        bool
+	role, closed, dscp, row uint8
+	marks                   uint16
+	stale, idle             bool
 }
 
 // world is what the maps hold.
@@ -254,7 +254,7 @@ func (w *world) assume(e *effect, f bpfFlow, role uint8) uint8 {
 		}
 		e.took = true
 	}
-	now := partOf{role: role}
+	now := partOf{role: role, row: was.row}
 	if known && admitted(role) {
 		now.closed, now.dscp = was.closed, was.dscp
 	}
@@ -374,6 +374,7 @@ func (w *world) begin(e *effect, h *headers, f bpfFlow, c chance) uint8 {
 	if tcp && h.opens || role == roleNone && (tcp && !h.accepts && h.closes == 0 || !tcp && h.opens) {
 		role = either[uint8](w.alive, roleOwnerNew, roleNone)
 		role = w.assume(e, f, role)
+		w.set(e, f, func(p *partOf) { p.row = 0 })
 	}
 	if h.closes != 0 {
 		end := uint8(closedOut)
@@ -395,7 +396,8 @@ func (w *world) begin(e *effect, h *headers, f bpfFlow, c chance) uint8 {
 // choose is the path that the maps have the flow on.
 func (w *world) choose(e *effect, p *peerOf, h *headers, role uint8) uint8 {
 	rows := map[uint8]map[uint32][Buckets]uint8{roleOwner: w.own, roleFollow: w.follow}[role]
-	n := rows[p.id][flow.Bucket(h.sport, h.dport, h.proto)] & choicePath
+	part, _ := w.part(e, bpfFlow{Peer: p.id, Generation: p.gen, Local: h.sport, Remote: h.dport, Proto: h.proto})
+	n := rows[p.id][flow.Row(part.row).Bucket(flow.Bucket(h.sport, h.dport, h.proto))] & choicePath
 	if n != 0 && !w.alive {
 		e.events.Lease++
 		return 0
@@ -467,7 +469,25 @@ func (w *world) in(b []byte) effect {
 	if h.closes != 0 {
 		w.set(&e, f, func(p *partOf) { p.closed |= h.closes })
 	}
+	if say != 0 {
+		w.learn(&e, f, &h, 0)
+	}
 	return e
+}
+
+// learn has the answers of the peer's flow go where the flow comes by.
+func (w *world) learn(e *effect, f bpfFlow, h *headers, n uint32) {
+	part, known := w.part(e, f)
+	if !known || part.role < roleAnswered {
+		return
+	}
+	choice := func(row uint8) uint8 {
+		return w.follow[f.Peer][flow.Row(row).Bucket(flow.Bucket(h.sport, h.dport, h.proto))]
+	}
+	own, other := choice(part.row), choice(1-part.row)
+	if own&choiceDiverted == 0 && uint32(own&choicePath) != n && uint32(other&choicePath) == n {
+		w.set(e, f, func(p *partOf) { p.row = 1 - p.row })
+	}
 }
 
 // told is what a word of the other end makes of this end's part.

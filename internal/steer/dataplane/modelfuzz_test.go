@@ -162,7 +162,7 @@ func (tr *trial) begin(peer *peerOf, r *rand.Rand) {
 				}
 				w.flows[f] = partOf{role: pick(r, uint8(roleNone), roleOwnerNew, roleOwner, roleOwner, roleFollowNew, roleAnswered,
 					roleFollow, roleFollow),
-					dscp: pick(r, uint8(0), 0, 8, 8, 16), closed: pick(r, uint8(0), 0, uint8(r.IntN(8))),
+					dscp: pick(r, uint8(0), 0, 8, 8, 16), row: uint8(r.IntN(2)), closed: pick(r, uint8(0), 0, uint8(r.IntN(8))),
 					marks: pick(r, uint16(0), 1, 7, 8, 9), stale: r.IntN(2) == 0,
 					idle: proto != 6 && r.IntN(4) == 0}
 				w.held[peer.id]++
@@ -185,7 +185,7 @@ func (tr *trial) push() error {
 			seen -= 1000
 		}
 		now, parts = append(now, f),
-			append(parts, bpfFlowState{Role: p.role, Closed: p.closed, Dscp: p.dscp, Announcements: p.marks, Announced: told,
+			append(parts, bpfFlowState{Role: p.role, Closed: p.closed, Dscp: p.dscp, Row: p.row, Announcements: p.marks, Announced: told,
 				Seen: seen})
 	}
 	if len(had) > 0 {
@@ -255,7 +255,7 @@ func (tr *trial) run(prog int, b []byte, fresh bool) error {
 		if first == nil {
 			first = fmt.Errorf("%w\n%s", err, show(w, prog, b, opts.DataOut, verdict, e))
 		}
-		if !e.used.due && !e.used.room && (fresh || !e.used.recent) {
+		if !e.used.due && !e.used.room && (fresh && prog == progOut || !e.used.recent) {
 			break
 		}
 	}
@@ -288,7 +288,7 @@ func (tr *trial) differs(e *effect, verdict uint32, out []byte, before, after Ev
 	if err := tr.table.Lookup(*e.flow, &part); err != nil {
 		return fmt.Errorf("flow %+v: %w", *e.flow, err)
 	}
-	if got := (partOf{part.Role, part.Closed, part.Dscp, part.Announcements, e.part.stale, e.part.idle}); got != *e.part {
+	if got := (partOf{part.Role, part.Closed, part.Dscp, part.Row, part.Announcements, e.part.stale, e.part.idle}); got != *e.part {
 		return fmt.Errorf("flow %+v is now %+v, not %+v", *e.flow, got, *e.part)
 	}
 	return nil
@@ -339,7 +339,7 @@ func (tr *trial) settled() error {
 	got, want := map[bpfFlow]partOf{}, map[bpfFlow]partOf{}
 	if err := each(tr.table,
 		func(f bpfFlow, p bpfFlowState) {
-			got[f] = partOf{role: p.Role, closed: p.Closed, dscp: p.Dscp, marks: p.Announcements}
+			got[f] = partOf{role: p.Role, closed: p.Closed, dscp: p.Dscp, row: p.Row, marks: p.Announcements}
 		}); err != nil {
 		return err
 	}

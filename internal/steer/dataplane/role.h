@@ -14,7 +14,7 @@ static __always_inline __u64 *cache_slot(const struct flow *f)
 	return bpf_map_lookup_elem(&pw_flow_cache, &i);
 }
 
-/* cache_key is a flow's word in this tick, but for the role. */
+/* cache_key is a flow's word in this tick, but for row and role. */
 static __always_inline __u64 cache_key(const struct flow *f)
 {
 	return (__u64)f->local << 48 | (__u64)f->remote << 32 | f->peer << 16 | (__u16)(bpf_jiffies64() << 4);
@@ -63,14 +63,16 @@ GLOBAL int set_closed(const struct flow *f, __u32 how)
 /* flow_role is the role that this end has in a flow. state is set where the table was read,
  * for TCP once a tick. A flow that was idle for longer than idle is to be opened again; 0 is
  * never. */
-static __always_inline __u32 flow_role(const struct flow *f, struct flow_state **state, __u32 idle)
+static __always_inline __u32 flow_role(const struct flow *f, struct flow_state **state, __u32 idle, __u32 *row)
 {
 	volatile __u64 *r = cache_slot(f);
 	__u64 name = r ? cache_key(f) : 0, word = r ? *r : 0;
 
 	*state = NULL;
-	if (r && (word & ~(__u64)CACHE_ROLE) == name)
+	*row = word & CACHE_ROW ? 1 : 0;
+	if (r && (word & ~(__u64)(CACHE_ROLE | CACHE_ROW)) == name)
 		return word & CACHE_ROLE;
+	*row = 0;
 	struct flow_state *found = flow_of(f);
 	__u32 role = FLOW_NONE;
 	if (found) {
@@ -79,16 +81,17 @@ static __always_inline __u32 flow_role(const struct flow *f, struct flow_state *
 			found->announcements = 0;
 		}
 		role = found->role & CACHE_ROLE;
+		*row = found->row & (ROWS - 1);
 		refresh(found);
 	}
 	*state = found;
 	if (r)
-		*r = name | role;
+		*r = name | role | (*row ? CACHE_ROW : 0);
 	return role;
 }
 
 /* set_role changes the role that this end has in a flow, and returns it: none where the
- * table has no room. closed and dscp stay, but where the flow begins. */
+ * table has no room. closed and dscp stay, but where the flow begins; row stays. */
 GLOBAL int set_role(const struct flow *f, __u32 role)
 {
 	struct flow_state now = { .role = role, .seen = flow_clock() };
@@ -104,6 +107,7 @@ GLOBAL int set_role(const struct flow *f, __u32 role)
 			now.closed = state->closed;
 			now.dscp = state->dscp;
 		}
+		now.row = state->row;
 		*state = now;
 	} else if (role != FLOW_NONE) {
 		void *t = bpf_map_lookup_elem(&pw_flows, &zero);
@@ -127,11 +131,11 @@ GLOBAL int set_role(const struct flow *f, __u32 role)
 /* owner_role finds or makes the role that this end has in the flow. One that was not
  * seen to begin is opened again: the peer's data plane answers only if it sees the same
  * addresses, and not those of a Service. */
-static __always_inline __u32 owner_role(const struct flow *f, const struct packet *p, struct flow_state **state)
+static __always_inline __u32 owner_role(const struct flow *f, const struct packet *p, struct flow_state **state, __u32 *row)
 {
 	int tcp = f->proto == IPPROTO_TCP;
 	/* The other end may forget it soon, if it has not: a datagram is not sent twice. */
-	__u32 role = flow_role(f, state, tcp ? 0 : f->proto == IPPROTO_UDP ? IDLE_UDP : IDLE_ECHO);
+	__u32 role = flow_role(f, state, tcp ? 0 : f->proto == IPPROTO_UDP ? IDLE_UDP : IDLE_ECHO, row);
 
 	if (!(tcp && p->opens)) {
 		if (role != FLOW_NONE || (tcp ? p->accepts || p->closes : !p->opens))
@@ -140,6 +144,9 @@ static __always_inline __u32 owner_role(const struct flow *f, const struct packe
 	/* A SYN begins another flow with these ports. Without an agent nothing begins. */
 	role = set_role(f, lease_runs() ? FLOW_OWNER_NEW : FLOW_NONE);
 	*state = flow_of(f);
+	*row = 0;
+	if (*state)
+		(*state)->row = 0;
 	return role;
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // Side says who decides where a flow goes.
@@ -20,14 +22,13 @@ const (
 	Theirs
 )
 
-// Side returns who decides where the flow with these ports goes. proto is the number of its
-// protocol, as in IP.
-func (p *Plane) Side(uid string, proto uint8, local, remote uint16) (Side, error) {
-	id, ok := p.ids[uid]
-	if !ok {
-		return Neither, fmt.Errorf("look up flow to %s: %w", uid, errUnknown)
+// Side returns who decides where the flow with these ports goes, and the row of its bucket.
+// proto is the number of its protocol, as in IP.
+func (p *Plane) Side(uid string, proto uint8, local, remote uint16) (Side, flow.Row, error) {
+	key, err := p.flow(uid, proto, local, remote)
+	if err != nil {
+		return Neither, 0, err
 	}
-	key := bpfFlow{Peer: id, Generation: generation(uid), Local: local, Remote: remote, Proto: proto}
 	for i := range uint32(2) { // the second is there while the table is exchanged
 		var table *ebpf.Map
 		err := p.objs.PwFlows.Lookup(i, &table)
@@ -36,14 +37,38 @@ func (p *Plane) Side(uid string, proto uint8, local, remote uint16) (Side, error
 			err = errors.Join(table.Lookup(key, &part), table.Close())
 			switch {
 			case err == nil && part.Role == roleOwner:
-				return Ours, nil
+				return Ours, flow.Row(part.Row), nil
 			case err == nil && part.Role == roleFollow:
-				return Theirs, nil
+				return Theirs, flow.Row(part.Row), nil
 			}
 		}
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return Neither, fmt.Errorf("look up flow to %s: %w", uid, err)
+			return Neither, 0, fmt.Errorf("look up flow to %s: %w", uid, err)
 		}
 	}
-	return Neither, nil
+	return Neither, 0, nil
+}
+
+// flow is a flow's key in the table.
+func (p *Plane) flow(uid string, proto uint8, local, remote uint16) (bpfFlow, error) {
+	id, ok := p.ids[uid]
+	if !ok {
+		return bpfFlow{}, fmt.Errorf("look up flow to %s: %w", uid, errUnknown)
+	}
+	return bpfFlow{Peer: id, Generation: generation(uid), Local: local, Remote: remote, Proto: proto}, nil
+}
+
+// AssignRow has the flow with these ports, which this pod has opened, go by a row of the
+// choices: where that row has its bucket. The peer's data plane follows by itself. It reports
+// whether there is such a flow; doing it twice changes nothing.
+func (p *Plane) AssignRow(uid string, proto uint8, local, remote uint16, row flow.Row) (bool, error) {
+	key, err := p.flow(uid, proto, local, remote)
+	if err != nil {
+		return false, err
+	}
+	found, err := p.objs.PwAssignRow.Run(&ebpf.RunOptions{Context: bpfRowOrder{Flow: key, Row: uint32(row)}})
+	if err != nil {
+		return false, fmt.Errorf("assign row to flow to %s: %w", uid, err)
+	}
+	return found == 1, nil
 }

@@ -13,10 +13,10 @@ func TestBucketIsTheAgreedFunction(t *testing.T) {
 		sport, dport uint16
 		proto, want  uint8
 	}{
-		{40000, 80, 6, 52},
-		{80, 40000, 6, 52},
+		{40000, 80, 6, 20},
+		{80, 40000, 6, 20},
 		{40001, 80, 6, 30},
-		{40000, 80, 17, 44},
+		{40000, 80, 17, 12},
 		{0, 0, 0, 0},
 		{0xffff, 0, 6, 17},
 		{0, 0, 1, 0},
@@ -40,19 +40,33 @@ func TestBucketIsSymmetric(t *testing.T) {
 }
 
 // TestBucketSpreads: consecutive ephemeral ports, as one client's connections
-// to one server have, must use all buckets evenly. 4096 ports make 64 a bucket;
-// random ones would lie within 8 (one standard deviation) most of the time.
+// to one server have, must use all buckets evenly. 4096 ports make 128 a bucket;
+// random ones would lie within 11 (one standard deviation) most of the time.
 func TestBucketSpreads(t *testing.T) {
 	for _, server := range []uint16{80, 5201, 27017} {
 		for _, step := range []int{1, 2} { // Linux gives connect() even or odd ports first
-			var n [flow.Buckets]int
+			var n [flow.Width]int
 			for i := range 4096 {
 				n[flow.Bucket(uint16(32768+step*i), server, 6)]++
 			}
 			for b, got := range n {
-				if got < 32 || got > 128 {
+				if got < 64 || got > 256 {
 					t.Errorf("server port %d, step %d: bucket %d got %d of 4096 flows", server, step, b, got)
 				}
+			}
+		}
+	}
+}
+
+// TestRowsHoldAllBuckets: each bucket is of one row, and has one place in each of the others.
+func TestRowsHoldAllBuckets(t *testing.T) {
+	for b := range uint8(flow.Buckets) {
+		if got := flow.RowOf(b).Bucket(b); got != b {
+			t.Errorf("bucket %d is %d of its row", b, got)
+		}
+		for r := range flow.Row(flow.Rows) {
+			if other := r.Bucket(b); flow.RowOf(other) != r || flow.RowOf(b).Bucket(other) != b {
+				t.Errorf("bucket %d has %d in row %d", b, other, r)
 			}
 		}
 	}

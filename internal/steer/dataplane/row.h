@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The row of a flow: which of the two rows of choices it goes by. */
+#ifndef ROW_H
+#define ROW_H
+
+/* choose_path returns the path on which the pair's maps have a flow. */
+static __always_inline __u32 choose_path(const struct peer *pe, __u32 bucket, __u32 role)
+{
+	__u32 id = pe->id;
+	struct choices *r = role == FLOW_OWNER ? bpf_map_lookup_elem(&pw_owner, &id) : bpf_map_lookup_elem(&pw_follower, &id);
+
+	__u32 n = r ? *(volatile __u8 *)&r->choice[bucket & (BUCKETS - 1)] & CHOICE_PATH : 0;
+	/* A dead agent cannot see its path fail: back to the default. */
+	if (!n || lease_runs())
+		return n;
+	count_event(EV_LEASE);
+	return 0;
+}
+
+/* set_row puts a flow into another row. */
+static __always_inline void set_row(const struct flow *f, struct flow_state *state, __u32 row)
+{
+	volatile __u64 *r = cache_slot(f);
+
+	state->row = row & (ROWS - 1);
+	if (r)
+		*r = 0;
+}
+
+/* learn_row has the answers of a flow that the peer has opened go by the row of its choices
+ * that has path n, by which the flow comes, where the flow's own row has another: the peer
+ * has put it there. What was diverted here stays so. Packets that a switch overtakes come by
+ * either path, and change nothing for long. */
+GLOBAL int learn_row(const struct flow *f, struct flow_state *state, __u32 n)
+{
+	if (!f || !state || state->role < FLOW_ANSWERED)
+		return 0;
+	__u32 id = f->peer, row = state->row & (ROWS - 1), bucket = flow_bucket(f->local, f->remote, f->proto);
+	struct choices *c = bpf_map_lookup_elem(&pw_follower, &id);
+	if (!c)
+		return 0;
+	__u8 own = *(volatile __u8 *)&c->choice[row_bucket(bucket, row)];
+	__u8 other = *(volatile __u8 *)&c->choice[row_bucket(bucket, !row)];
+	if (own & CHOICE_DIVERTED || (own & CHOICE_PATH) == n || (other & CHOICE_PATH) != n)
+		return 0;
+	set_row(f, state, !row);
+	return 1;
+}
+
+/* pw_assign_row puts a flow that this pod has opened into a row, as Go says: not by the table,
+ * as what packets change of the flow meanwhile would be lost. The other end learns of it by the path
+ * on which the flow comes; on the default network, by what is announced there. Returns
+ * whether there is such a flow. */
+SEC("syscall") int pw_assign_row(struct row_order *order)
+{
+	struct flow f = order->flow;
+	struct flow_state *state = flow_of(&f);
+
+	if (!state || (state->role != FLOW_OWNER && state->role != FLOW_OWNER_NEW))
+		return 0;
+	if (state->row != order->row) {
+		set_row(&f, state, order->row);
+		state->announcements = 0;
+	}
+	return 1;
+}
+
+#endif
