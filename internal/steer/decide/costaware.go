@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -193,9 +194,14 @@ func (s *step) pays(ev PairEvidence, m *Memory, gain float64) bool {
 }
 
 // canaryDue: the wait since the last canary is over, or the active path has got
-// worse since, so that there is more to gain now.
+// worse since, so that there is more to gain now. Where the pair's flows that wait for
+// answers are, bulk is tried only for that: its queue would delay them.
 func (s *step) canaryDue(m *Memory, ev PairEvidence, active float64) bool {
-	return ev.At >= m.NextTrial || active < s.p.Canary.Worse*m.Against
+	worse := active < s.p.Canary.Worse*m.Against
+	if p, _ := ev.path(m.Network); p.Answers && slices.Max(m.Best[:]) > 0 {
+		return worse && ev.At >= m.NextTrial
+	}
+	return ev.At >= m.NextTrial || worse
 }
 
 // fresh: probes answered of late, or there are none at all and data must tell.

@@ -26,7 +26,13 @@ func DefaultParams() Params {
 			Crowd: 4, Within: time.Second, Collapsed: 200 * time.Millisecond, Step: 16, Wait: 500 * time.Millisecond,
 		},
 		Canary: defaultCanary(),
+		Class:  DefaultClasses(),
 	}
+}
+
+// DefaultClasses are the figures by which agents tell classes of flows apart.
+func DefaultClasses() ClassParams {
+	return ClassParams{Turn: 32 << 10, Turns: 8, Patience: time.Second, Shown: 2, Sure: 4, Gone: 5 * time.Second}
 }
 
 func defaultTrack() TrackParams {

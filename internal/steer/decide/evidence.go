@@ -90,6 +90,9 @@ type PathEvidence struct {
 	Prior float64 `json:"prior,omitempty"`
 	// CPU is the cost in CPU-seconds per GB; 0 unknown. It breaks ties.
 	CPU float64 `json:"cpu,omitempty"`
+	// Answers: the pair's flows that wait for answers are on the path, where this is about
+	// its bulk alone.
+	Answers bool `json:"answers,omitempty"`
 	// OtherPairs is the number of other pairs of these hosts on the path.
 	OtherPairs int `json:"other_pairs,omitempty"`
 }
@@ -117,7 +120,9 @@ func (l Load) level() int {
 type PairEvidence struct {
 	At   time.Duration `json:"at_ns"`
 	Pair string        `json:"pair"`
-	Need Need          `json:"need,omitempty"`
+	// Class of the flows that it is about; "" for all of the pair's.
+	Class Class `json:"class,omitempty"`
+	Need  Need  `json:"need,omitempty"`
 	// App is the application, for a table; "" unknown.
 	App string `json:"app,omitempty"`
 	// Default is the network of the pair's stable addresses.

@@ -2,17 +2,6 @@ package decide
 
 import "slices"
 
-// Class is what some flows of a pair have in common in what they need of a path.
-type Class string
-
-// Classes of flows.
-const (
-	// Bulk asks for more than it gets: the rate counts.
-	Bulk Class = "bulk"
-	// Interactive waits for answers: the time of a round trip counts.
-	Interactive Class = "interactive"
-)
-
 // mixed tells whether the schedule's pair has flows of both classes.
 func (s Schedule) mixed() bool {
 	return slices.ContainsFunc(s.Phases, func(p Phase) bool { return p.Answers > 0 })
@@ -67,23 +56,49 @@ func playMixed(s Schedule, policy Policy, seed uint64) Result {
 	return out
 }
 
-// ridesOf plays both classes.
+// ridesOf plays both classes. What they are is learned from what their flows do, as agents
+// learn it, and each goes by the row of its class.
 func ridesOf(s Schedule, policy Policy, seed uint64, together bool) (bulk, other *ride) {
-	answers := s
+	answers, by := s, DefaultClasses()
 	answers.Need = Latency
 	bulk, other = newRide(s, policy, seed), newRide(answers, policy, seed+1<<32)
+	var rows Rows
+	var flows [2]Learner
 	for _, phase := range s.Phases {
 		for range int(phase.For / Period) {
-			_, d := bulk.decide(phase)
-			e := d
-			if !together {
-				_, e = other.decide(phase.answering(bulk.w.queues(phase)))
+			ev := RowEvidence{All: bulk.w.evidence(phase, bulk.at)}
+			ev.Of = [2]PairEvidence{other.w.evidence(phase.answering(bulk.w.queues(phase)), other.at), ev.All}
+			looks := [2]Look{other.w.answered(other.rate), bulk.w.sent(phase.Load.Connections)}
+			for row, k := range looks {
+				flows[row] = flows[row].Learn(k, &by)
+				ev.Live[row] = !together && !k.idle() && flows[row].Class() == ClassOf(row)
 			}
-			bulk.play(phase, phase, d)
-			other.play(phase.answering(bulk.w.queues(phase)), phase.answering(nil), e)
+			var d [2]Decision
+			rows, d = StepRows(policy, rows, ev, &by)
+			bulk.play(phase, phase, d[1])
+			other.play(phase.answering(bulk.w.queues(phase)), phase.answering(nil), d[0])
 		}
 	}
 	return bulk, other
+}
+
+// sent is what one of the bulk's flows did in the period before.
+func (w *world) sent(connections int) (k Look) {
+	const segment = 1448
+	k.For = Period
+	for _, s := range w.last {
+		k.Sent += s.data.Goodput / 8 * Period.Seconds() / float64(max(connections, 1))
+		k.Waits = k.Waits || !s.data.AppLimited
+	}
+	k.SegmentsOut = k.Sent / segment
+	return k
+}
+
+// answered is what a flow did that got so many answers a second.
+func (w *world) answered(rate float64) Look {
+	const request = 128
+	n := rate * Period.Seconds()
+	return Look{For: Period, Sent: n * request, Received: n * request, SegmentsOut: n, SegmentsIn: n}
 }
 
 // result is what the flows of a class achieved.

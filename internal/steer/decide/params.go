@@ -21,6 +21,22 @@ type Params struct {
 	Gain     GainParams
 	Spread   SpreadParams
 	Canary   CanaryParams
+	Class    ClassParams
+}
+
+// ClassParams are about classes of flows.
+type ClassParams struct {
+	// Turn is from how many bytes from one answer to the next a flow is bulk; what has
+	// carried less is judged after so many Turns, or after Patience.
+	Turn     float64       `unit:"bytes" range:"1000 1e9" source:"chosen: half a default socket buffer; pages and records are smaller"`
+	Turns    float64       `unit:"answers" range:"1 1000" source:"chosen"`
+	Patience time.Duration `unit:"s" range:"0 60" source:"chosen"`
+	// Shown looks make a class known, and Sure bounds how much more than that it takes to
+	// change it.
+	Shown int `unit:"looks" range:"1 100" source:"package agent: flows are looked at each 250 ms"`
+	Sure  int `unit:"looks" range:"1 100" source:"chosen"`
+	// Gone is for how long a class must have carried nothing for the classes to join.
+	Gone time.Duration `unit:"s" range:"0 600" source:"chosen"`
 }
 
 // FailureParams are about paths that fail and come back.

@@ -62,6 +62,7 @@ type ride struct {
 	state  State
 	at     Assignment
 	book   ledger
+	rate   float64 // of the period before
 }
 
 func newRide(s Schedule, policy Policy, seed uint64) *ride {
@@ -85,7 +86,7 @@ func (r *ride) play(p, alone Phase, d Decision) float64 {
 	}
 	rate := r.book.add(e, r.at, next, d.Kind)
 	r.w.play(p, r.at, next)
-	r.at = next
+	r.at, r.rate = next, rate/Period.Seconds()
 	return rate
 }
 
