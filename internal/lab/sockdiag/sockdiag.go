@@ -37,6 +37,7 @@ type Socket struct {
 	OutOfOrder                uint32 // packets that came in out of order
 	BytesAcked, BytesReceived uint64
 	SegmentsOut, SegmentsIn   uint32
+	DataOut, DataIn           uint32        // segments of them that carried data
 	Unsent                    uint32        // bytes waiting to be sent
 	DeliveryRate              uint64        // bytes a second
 	AppLimited                bool          // of that rate, the best sample kept (tcp_rate_gen): not of now; Unsent is
@@ -192,6 +193,7 @@ func (s *Socket) fill(b info) {
 	s.BytesAcked, s.BytesReceived = b.u64(120), b.u64(128)
 	s.SegmentsOut, s.SegmentsIn = b.u32(136), b.u32(140)
 	s.Unsent, s.DeliveryRate = b.u32(144), b.u64(160)
+	s.DataIn, s.DataOut = b.u32(152), b.u32(156)
 	s.MaxPacing, s.Busy, s.ByWindow, s.ByBuffer = b.u64(112), us(b.u64(168)), us(b.u64(176)), us(b.u64(184))
 	s.Spurious, s.Reordered, s.OutOfOrder = b.u32(216), b.u32(220), b.u32(224)
 }

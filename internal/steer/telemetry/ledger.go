@@ -30,10 +30,11 @@ type Place struct {
 	Epoch uint32
 }
 
-// Account is what flows of a pair met at a place.
+// Account is what a row's flows of a pair met at a place.
 type Account struct {
 	Pair
 	Place
+	Row      flow.Row
 	From, To time.Duration // the readings that it covers
 	Figures
 	Blanked int // flow readings left out because a switch was too near
@@ -52,7 +53,13 @@ type book struct {
 	moved    time.Duration
 	srtt     map[uint8]time.Duration // by path, as heard last
 	moves    [flow.Buckets][]move    // oldest first
-	accounts map[Place]*Account
+	accounts map[rowPlace]*Account
+}
+
+// rowPlace is where a row's buckets are, or some of them.
+type rowPlace struct {
+	Place
+	row flow.Row
 }
 
 // move is one switch of one bucket.
@@ -67,7 +74,7 @@ func (l *Ledger) book(p Pair) *book {
 	}
 	b := l.pairs[p]
 	if b == nil {
-		b = &book{srtt: map[uint8]time.Duration{}, accounts: map[Place]*Account{}}
+		b = &book{srtt: map[uint8]time.Duration{}, accounts: map[rowPlace]*Account{}}
 		l.pairs[p] = b
 	}
 	return b
@@ -132,20 +139,21 @@ func (b *book) where(bucket uint8, from, to time.Duration) (where Place, blanked
 	return where, blanked
 }
 
-// Fold assigns a reading, and returns what it added: per pair and place, in
+// Fold assigns a reading, and returns what it added: per pair, place and row, in
 // order. Readings must be folded in the order they were made.
 func (l *Ledger) Fold(r Reading) []Account {
-	added := map[Pair]map[Place]*Account{}
+	added := map[Pair]map[rowPlace]*Account{}
 	for _, f := range r.Flows {
 		p, b := f.Pair(), l.book(f.Pair())
-		where, blanked := b.assign(f, r)
+		place, blanked := b.assign(f, r)
+		where := rowPlace{place, flow.RowOf(f.Bucket)}
 		if added[p] == nil {
-			added[p] = map[Place]*Account{}
+			added[p] = map[rowPlace]*Account{}
 		}
-		for _, accounts := range []map[Place]*Account{b.accounts, added[p]} {
+		for _, accounts := range []map[rowPlace]*Account{b.accounts, added[p]} {
 			a := accounts[where]
 			if a == nil {
-				a = &Account{Pair: p, Place: where, From: r.From}
+				a = &Account{Pair: p, Place: place, Row: where.row, From: r.From}
 				accounts[where] = a
 			}
 			a.To = r.To
@@ -186,17 +194,17 @@ func (b *book) prune() {
 	if len(b.accounts) <= flow.Buckets+maxAccounts {
 		return
 	}
-	held := map[Place]bool{}
+	held := map[rowPlace]bool{}
 	for i := range b.moves {
-		held[b.place(uint8(i))] = true
+		held[rowPlace{b.place(uint8(i)), flow.RowOf(uint8(i))}] = true
 	}
-	var closed []Place
+	var closed []rowPlace
 	for p := range b.accounts {
 		if !held[p] {
 			closed = append(closed, p)
 		}
 	}
-	slices.SortFunc(closed, func(x, y Place) int { return cmp.Compare(x.Epoch, y.Epoch) })
+	slices.SortFunc(closed, func(x, y rowPlace) int { return cmp.Compare(x.Epoch, y.Epoch) })
 	for _, p := range closed[:max(0, len(closed)-maxAccounts)] {
 		delete(b.accounts, p)
 	}
@@ -205,7 +213,7 @@ func (b *book) prune() {
 // Forget drops a pair, as when its pod is gone.
 func (l *Ledger) Forget(p Pair) { delete(l.pairs, p) }
 
-func appendAccounts(out []Account, accounts map[Place]*Account) []Account {
+func appendAccounts(out []Account, accounts map[rowPlace]*Account) []Account {
 	for _, a := range accounts {
 		out = append(out, *a)
 	}
@@ -215,7 +223,7 @@ func appendAccounts(out []Account, accounts map[Place]*Account) []Account {
 func sorted(accounts []Account) []Account {
 	slices.SortFunc(accounts, func(a, b Account) int {
 		return cmp.Or(cmp.Compare(a.Netns, b.Netns), a.Remote.Compare(b.Remote),
-			cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Path, b.Path))
+			cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Row, b.Row))
 	})
 	return accounts
 }

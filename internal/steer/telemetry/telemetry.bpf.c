@@ -167,6 +167,15 @@ struct socket_value {
 	__u16 remote_port;
 };
 
+/* A connection of which Go has said that it goes by another row of buckets than the first. */
+struct row_key {
+	__u64 netns;
+	__u8 remote[16];
+	__u16 local_port;
+	__u16 remote_port;
+	__u32 zero;
+};
+
 struct settings {
 	__u32 window;
 	__u32 only_peers;
@@ -227,6 +236,13 @@ struct {
 	__type(key, struct flow_key);
 	__type(value, struct flow_value);
 } pw_tcp_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct row_key);
+	__type(value, __u32);
+} pw_tcp_rows SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -359,6 +375,17 @@ static __always_inline struct flow_value *flow_of(const struct flow_key *key, __
 
 	bpf_map_update_elem(&pw_tcp_flows, key, &fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&pw_tcp_flows, key);
+}
+
+/* find_row has what is counted of the socket from now on belong to the bucket of its row. */
+static __always_inline void find_row(struct socket_value *st)
+{
+	struct row_key key = { .netns = st->key.netns, .local_port = st->local_port, .remote_port = st->remote_port };
+	__u32 *row;
+
+	__builtin_memcpy(key.remote, st->key.remote, sizeof(key.remote));
+	row = bpf_map_lookup_elem(&pw_tcp_rows, &key);
+	st->key.bucket = row_bucket(st->key.bucket, row ? *row : 0);
 }
 
 /* advance moves what is counted of a socket on to now, and returns by how much. The
@@ -523,6 +550,7 @@ static __always_inline void on_callback(struct bpf_sock_ops *ctx, struct bpf_soc
 		return;
 	}
 	now = bpf_ktime_get_ns();
+	find_row(st);
 	f = flow_of(&st->key, now);
 	if (!f) {
 		count_fault(FAULT_FLOW);
@@ -584,6 +612,7 @@ int pw_tcp_survey(struct bpf_iter__bpf_sk_storage_map *ctx)
 		return 0;
 	}
 	now = bpf_ktime_get_ns();
+	find_row(st);
 	f = flow_of(&st->key, now);
 	if (f)
 		add_counts(tp, st, f, now);

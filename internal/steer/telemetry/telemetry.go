@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-//go:generate go tool bpf2go -tags linux -target bpfel -go-package telemetry -type flow_key -type flow_value -type settings -type socket_value -type event -type kind -type fault telemetry telemetry.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -tags linux -target bpfel -go-package telemetry -type flow_key -type row_key -type flow_value -type settings -type socket_value -type event -type kind -type fault telemetry telemetry.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Key is whose evidence it is: the flows of one namespace towards one remote
 // address that share a bucket.

@@ -83,6 +83,15 @@ const (
 	telemetryKindKIND_TIMEOUT    telemetryKind = 3
 )
 
+type telemetryRowKey struct {
+	_          structs.HostLayout
+	Netns      uint64
+	Remote     [16]uint8
+	LocalPort  uint16
+	RemotePort uint16
+	Zero       uint32
+}
+
 type telemetrySettings struct {
 	_         structs.HostLayout
 	Window    uint32
@@ -111,6 +120,7 @@ const (
 	telemetryMapPwTcpFaults   = "pw_tcp_faults"
 	telemetryMapPwTcpFlows    = "pw_tcp_flows"
 	telemetryMapPwTcpPeers    = "pw_tcp_peers"
+	telemetryMapPwTcpRows     = "pw_tcp_rows"
 	telemetryMapPwTcpSettings = "pw_tcp_settings"
 	telemetryMapPwTcpSockets  = "pw_tcp_sockets"
 	telemetryMapPwTcpWatched  = "pw_tcp_watched"
@@ -174,6 +184,7 @@ type telemetryMapSpecs struct {
 	PwTcpFaults   *ebpf.MapSpec `ebpf:"pw_tcp_faults"`
 	PwTcpFlows    *ebpf.MapSpec `ebpf:"pw_tcp_flows"`
 	PwTcpPeers    *ebpf.MapSpec `ebpf:"pw_tcp_peers"`
+	PwTcpRows     *ebpf.MapSpec `ebpf:"pw_tcp_rows"`
 	PwTcpSettings *ebpf.MapSpec `ebpf:"pw_tcp_settings"`
 	PwTcpSockets  *ebpf.MapSpec `ebpf:"pw_tcp_sockets"`
 	PwTcpWatched  *ebpf.MapSpec `ebpf:"pw_tcp_watched"`
@@ -209,6 +220,7 @@ type telemetryMaps struct {
 	PwTcpFaults   *ebpf.Map `ebpf:"pw_tcp_faults"`
 	PwTcpFlows    *ebpf.Map `ebpf:"pw_tcp_flows"`
 	PwTcpPeers    *ebpf.Map `ebpf:"pw_tcp_peers"`
+	PwTcpRows     *ebpf.Map `ebpf:"pw_tcp_rows"`
 	PwTcpSettings *ebpf.Map `ebpf:"pw_tcp_settings"`
 	PwTcpSockets  *ebpf.Map `ebpf:"pw_tcp_sockets"`
 	PwTcpWatched  *ebpf.Map `ebpf:"pw_tcp_watched"`
@@ -220,6 +232,7 @@ func (m *telemetryMaps) Close() error {
 		m.PwTcpFaults,
 		m.PwTcpFlows,
 		m.PwTcpPeers,
+		m.PwTcpRows,
 		m.PwTcpSettings,
 		m.PwTcpSockets,
 		m.PwTcpWatched,
