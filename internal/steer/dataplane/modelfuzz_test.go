@@ -185,8 +185,9 @@ func (tr *trial) push() error {
 			seen -= 1000
 		}
 		now, parts = append(now, f),
-			append(parts, bpfFlowState{Role: p.role, Closed: p.closed, Dscp: p.dscp, Row: p.row, Announcements: p.marks, Announced: told,
-				Seen: seen})
+			append(parts, bpfFlowState{Role: p.role, Closed: p.closed, Dscp: p.dscp, Row: p.row, Announcements: p.marks,
+				Announced: told,
+				Seen:      seen})
 	}
 	if len(had) > 0 {
 		_, derr := tr.table.BatchDelete(had, nil)
@@ -288,7 +289,8 @@ func (tr *trial) differs(e *effect, verdict uint32, out []byte, before, after Ev
 	if err := tr.table.Lookup(*e.flow, &part); err != nil {
 		return fmt.Errorf("flow %+v: %w", *e.flow, err)
 	}
-	if got := (partOf{part.Role, part.Closed, part.Dscp, part.Row, part.Announcements, e.part.stale, e.part.idle}); got != *e.part {
+	got := partOf{part.Role, part.Closed, part.Dscp, part.Row, part.Announcements, e.part.stale, e.part.idle}
+	if got != *e.part {
 		return fmt.Errorf("flow %+v is now %+v, not %+v", *e.flow, got, *e.part)
 	}
 	return nil

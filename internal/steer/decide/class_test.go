@@ -15,17 +15,17 @@ func TestClassByWhatFlowsDo(t *testing.T) {
 		look Look
 		want Class
 	}{
-		"upload":                     {upload, Bulk},
-		"download":                   {Look{For: quarter, Received: 1e6, SegmentsIn: 690}, Bulk},
-		"one of 128 downloads":       {Look{For: quarter, Received: 17e3, SegmentsIn: 12}, Bulk},
-		"objects of a megabyte":      {Look{For: quarter, Sent: 200, SegmentsOut: 1, Received: 1e6, SegmentsIn: 690}, Bulk},
-		"upload with acknowledgment": {Look{For: quarter, Sent: 4e6, SegmentsOut: 2700, Received: 400, SegmentsIn: 8, Waits: true}, Bulk},
-		"dialogue":                   {Look{For: quarter, Sent: 1e5, SegmentsOut: 1000, Received: 1e5, SegmentsIn: 1000}, Interactive},
-		"slow dialogue":              {Look{For: quarter, Sent: 100, SegmentsOut: 1, Received: 100, SegmentsIn: 1}, Interactive},
-		"pages of ten kilobytes":     {Look{For: quarter, Sent: 4e3, SegmentsOut: 20, Received: 2e5, SegmentsIn: 140}, Interactive},
-		"limited stream":             {Look{For: quarter, Sent: 1e6, SegmentsOut: 690}, Unknown},
-		"trickle":                    {Look{For: quarter, Sent: 1000, SegmentsOut: 1}, Unknown},
-		"nothing":                    {Look{For: quarter}, Unknown},
+		"upload":                 {upload, Bulk},
+		"download":               {Look{For: quarter, Received: 1e6, SegmentsIn: 690}, Bulk},
+		"one of 128 downloads":   {Look{For: quarter, Received: 17e3, SegmentsIn: 12}, Bulk},
+		"objects of a megabyte":  {Look{quarter, 200, 1e6, 1, 690, false}, Bulk},
+		"upload with answers":    {Look{quarter, 4e6, 400, 2700, 8, true}, Bulk},
+		"dialogue":               {Look{quarter, 1e5, 1e5, 1000, 1000, false}, Interactive},
+		"slow dialogue":          {Look{quarter, 100, 100, 1, 1, false}, Interactive},
+		"pages of ten kilobytes": {Look{quarter, 4e3, 2e5, 20, 140, false}, Interactive},
+		"limited stream":         {Look{For: quarter, Sent: 1e6, SegmentsOut: 690}, Unknown},
+		"trickle":                {Look{For: quarter, Sent: 1000, SegmentsOut: 1}, Unknown},
+		"nothing":                {Look{For: quarter}, Unknown},
 	} {
 		by := DefaultClasses()
 		var l Learner
@@ -78,8 +78,8 @@ func TestClassIsSteady(t *testing.T) {
 	var l Learner
 	last := -by.Shown
 	for n := range 20000 {
-		k := Look{For: quarter, Sent: 4e6 * r.Float64() * float64(r.IntN(2)), Received: 4e6 * r.Float64() * float64(r.IntN(2)),
-			SegmentsOut: float64(r.IntN(300)), SegmentsIn: float64(r.IntN(300)), Waits: r.IntN(2) == 0}
+		bytes := func() float64 { return 4e6 * r.Float64() * float64(r.IntN(2)) }
+		k := Look{quarter, bytes(), bytes(), float64(r.IntN(300)), float64(r.IntN(300)), r.IntN(2) == 0}
 		next := l.Learn(k, &by)
 		if next.Score > by.Sure || next.Score < -by.Sure {
 			t.Fatalf("score %d", next.Score)

@@ -41,7 +41,8 @@ func TestLedgerTellsRowsApart(t *testing.T) {
 			Figures: Figures{BytesAcked: 1 + uint64(flow.RowOf(b))}})
 	}
 	got := l.Fold(r)
-	if len(got) != 2 || got[0].Row != 0 || got[1].Row != 1 || got[0].BytesAcked != flow.Width || got[1].BytesAcked != 2*flow.Width {
+	if len(got) != 2 || got[0].Row != 0 || got[1].Row != 1 || got[0].BytesAcked != flow.Width ||
+		got[1].BytesAcked != 2*flow.Width {
 		t.Errorf("%+v", got)
 	}
 }
