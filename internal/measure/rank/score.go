@@ -54,18 +54,32 @@ func (s *scored) finish() {
 	s.warnRows()
 }
 
-// keep drops the sub-features that cannot order the candidates, and says so.
+// keep drops the sub-features that cannot order the candidates, and says so: once for all that
+// nothing is known of, and once for each network that alone was asked.
 func (s *scored) keep(columns []column, candidates []string, b *book) {
+	var unknown, askers []string
+	alone := map[string][]string{}
 	for _, c := range columns {
 		asked := b.candidates([]sample.Question{c.question})
 		switch {
 		case len(c.entrants(candidates)) == 0:
-			s.warn("missing", "%s: no OK trial of any network: not in the sum", c.name())
+			unknown = append(unknown, c.name())
 		case len(asked) == 1 && len(candidates) > 1:
-			s.warn("missing", "%s: only %s was asked: not in the sum", c.name(), asked[0])
+			if alone[asked[0]] == nil {
+				askers = append(askers, asked[0])
+			}
+			alone[asked[0]] = append(alone[asked[0]], c.name())
 		default:
 			s.columns = append(s.columns, c)
 		}
+	}
+	if len(unknown) > 0 && len(s.columns) == 0 && len(askers) == 0 {
+		s.warn("missing", "no network has an OK trial here: nothing can be ranked")
+	} else if len(unknown) > 0 {
+		s.warn("missing", "no OK trial of any network for %s: not in the sum", few(unknown))
+	}
+	for _, network := range askers {
+		s.warn("missing", "only %s was asked for %s: not in the sum", network, few(alone[network]))
 	}
 }
 
