@@ -244,7 +244,8 @@ func (e env) newResult(name string) string {
 // drawSeed draws a seed that can be typed again.
 func drawSeed() uint64 { return rand.Uint64N(1e6) }
 
-// conclude writes the report and prints the ranking.
+// conclude writes the report and prints the ranking. It returns an error where a network was
+// asked for and not one of its trials succeeded.
 func (e env) conclude(dir string) error {
 	in, path, err := writeReport(dir)
 	if err != nil {
@@ -253,8 +254,14 @@ func (e env) conclude(dir string) error {
 	if err := report.Brief(e.stdout, in, e.reportOptions()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(e.stdout, "\nreport: %s\n", path)
-	return err
+	if _, err = fmt.Fprintf(e.stdout, "\nreport: %s\n", path); err != nil {
+		return err
+	}
+	var errs []error
+	for _, t := range in.Results.Unmeasured() {
+		errs = append(errs, fmt.Errorf("measure %s: no trial succeeded: the first %s: %s", t.Network, t.Status, t.Reason))
+	}
+	return errors.Join(errs...)
 }
 
 // writeReport writes the HTML report of a result into its directory.

@@ -155,6 +155,23 @@ func TestHistogramsMerge(t *testing.T) {
 	}
 }
 
+func TestUnmeasured(t *testing.T) {
+	ended := func(network string, status sample.Status) sample.Trial {
+		return sample.Trial{Cell: sample.Cell{Network: network}, Status: status}
+	}
+	r := sample.Results{Trials: []sample.Trial{
+		ended("vxlan", sample.Failed), ended("bridge", sample.Failed), ended("none", sample.Refused), ended("dummy", sample.Unsupported),
+		ended("gre", sample.Invalid), ended("vxlan", sample.OK), ended("bridge", sample.Failed), ended("none", sample.Failed),
+	}}
+	var got []string
+	for _, first := range r.Unmeasured() {
+		got = append(got, first.Network)
+	}
+	if want := []string{"bridge", "gre"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add(file(f))
 	f.Add([]byte("{}\n"))

@@ -220,3 +220,20 @@ type Point struct {
 	At    float64 `json:"at"`
 	Value float64 `json:"value"`
 }
+
+// Unmeasured returns, in the order in which they ran, the first trial of each network of which
+// trials failed or were invalid, and none was OK. A network that is unsupported is not among
+// them, nor is one that refused traffic as it must.
+func (r Results) Unmeasured() (first []Trial) {
+	measured := map[string]bool{}
+	for _, t := range r.Trials {
+		measured[t.Network] = measured[t.Network] || t.Status == OK || t.Status == Refused
+	}
+	for _, t := range r.Trials {
+		if !measured[t.Network] && (t.Status == Failed || t.Status == Invalid) {
+			first = append(first, t)
+			measured[t.Network] = true
+		}
+	}
+	return first
+}
