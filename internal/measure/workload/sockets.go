@@ -217,10 +217,11 @@ func await(ctx context.Context, g Ground, pod topo.Pod, proto Proto, check func(
 	return nil
 }
 
-// AwaitServers returns when the servers of all pairs listen, or after five seconds
-// with an error that names one that does not.
+// AwaitServers returns when the servers of all pairs listen, or after 20 seconds with an
+// error that names one that does not. In a guest of a machine under load 15, servers were
+// seen to take 5 to 10 seconds.
 func AwaitServers(ctx context.Context, bed Bed, proto Proto) error {
-	const limit = 5 * time.Second
+	const limit = 20 * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("gave up after %v", limit))
 	defer cancel()
 	for _, pair := range bed.Pairs {

@@ -46,7 +46,7 @@ const (
 	settle        = 100 * time.Millisecond
 	settlePerPair = 20 * time.Millisecond
 
-	startTimeout = 5 * time.Second
+	startTimeout = 20 * time.Second
 	// endTimeout is how long it may take to sort and write its log.
 	endTimeout = 20 * time.Second
 )
