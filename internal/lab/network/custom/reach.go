@@ -128,7 +128,7 @@ func (n *Network) keptOnHost() string {
 	case n.fixed(n.other):
 		return "its static gives pods of every host the same addresses: expected ${HOST} in them, the host's number"
 	case n.list.Route == network.RouteNone && n.known() && (kind == "bridge" || kind == "ptp" || layer3):
-		return fmt.Sprintf("its plugin %s makes no way to other hosts: ask for routes by cni:%s?route=static or ?route=bgp", kind, n.list.Path)
+		return fmt.Sprintf("its plugin %s makes no way to other hosts: ask for routes by cni:FILE?route=static or ?route=bgp", kind)
 	case n.list.Route != network.RouteNone && kind == "bridge" && conf["isGateway"] != true &&
 		conf["isDefaultGateway"] != true:
 		return "its bridge has no address by which hosts could route: expected isGateway: true"
