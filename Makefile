@@ -94,10 +94,14 @@ test: ## run all tests, as root; a skipped test fails unless PATHWISE_ALLOW_SKIP
 
 TESTFLAGS := -json -count=1 -timeout 25m $(if $(SUDO),-exec '$(SUDO)')
 
+# The packages that take longest begin first, so that none is alone at the end.
+LONG := ./internal/lab/network/catalogue ./internal/steer/agent ./cmd/pathwise ./internal/steer/drill \
+	./internal/measure/workload/catalogue ./internal/measure/report
+
 .PHONY: run-tests
 run-tests:
 	@go build -o bin/testrun ./tools/testrun
-	@( failed=0; go test $(TESTFLAGS) ./... || failed=1; \
+	@( failed=0; go test $(TESTFLAGS) $(LONG) ./... || failed=1; \
 		go -C tools/wireguard-go test $(TESTFLAGS) ./... || failed=1; \
 		go -C tools/ferretdb test $(TESTFLAGS) ./... || failed=1; \
 		cd tools/flannel && CGO_ENABLED=$(CGO) go test $(TESTFLAGS) ./... || failed=1; exit $$failed ) | bin/testrun
