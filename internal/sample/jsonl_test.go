@@ -160,8 +160,9 @@ func TestUnmeasured(t *testing.T) {
 		return sample.Trial{Cell: sample.Cell{Network: network}, Status: status}
 	}
 	r := sample.Results{Trials: []sample.Trial{
-		ended("vxlan", sample.Failed), ended("bridge", sample.Failed), ended("none", sample.Refused), ended("dummy", sample.Unsupported),
-		ended("gre", sample.Invalid), ended("vxlan", sample.OK), ended("bridge", sample.Failed), ended("none", sample.Failed),
+		ended("vxlan", sample.Failed), ended("bridge", sample.Failed), ended("none", sample.Refused),
+		ended("dummy", sample.Unsupported), ended("gre", sample.Invalid), ended("vxlan", sample.OK),
+		ended("bridge", sample.Failed), ended("none", sample.Failed),
 	}}
 	var got []string
 	for _, first := range r.Unmeasured() {
