@@ -18,7 +18,6 @@ import (
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
-	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/stamp"
 )
 
@@ -83,49 +82,39 @@ const (
 // Agent is the loop on one host.
 type Agent struct {
 	*journal
-	cfg   Config
 	start time.Time
+	begun readiness
 
-	// fitter asks pods' kernels, and reports to became. It has locks of its own, which are
-	// taken under mu, where nothing is waited for.
-	fitter    *route.Fitter[*pair]
+	members *members
+	wires   *wires
+	pacer   *pacer
+	ring    *ring
+	leisure *leisure
+	stacks  *stacks
+	waker   *waker
+	teller  *teller
+	mover   *mover
+	judge   *judge
+
 	describer describer
 	survey    *survey
 	untracked *untracked
 	recorder  *recorder
-	waker     *kick.Waker
 
-	// mu guards all below. It comes before all other locks: those of the types above, of
-	// the Fitter and of data planes. Nothing is waited for while it is held, but for wider
-	// maps to be put in place (Plane.Exchange), and at first for pods to be adopted.
-	mu      sync.Mutex
-	cluster Cluster
-	ring    *ring
+	// The lock of members guards all below.
 	offered stamp.Keys // as last read
-	host    topo.Host
-	names   []string
-	waiting string // for what of its own pod the agent waits; "": for nothing
-	begun   readiness
-	wires   *wires
-	remote  map[string]*remoteHost // by host name
-	pods    map[string]*pod        // local ones, by UID
-	// elsewhere are the pods that could be peers; observing says that the pairs are
-	// others than those that telemetry is limited to.
-	elsewhere elsewhere
+	waiting string     // for what of its own pod the agent waits; "": for nothing
+	// observing says that the pairs are others than those that telemetry is limited to.
 	observing bool
-	// synced is the description that the rest is in step with, and hosts the names of
-	// its hosts by their index; news is the latest, and unread why it could not be read.
-	synced, news *description
-	hosts        map[int]string
-	unread       error
+	// news is the latest description, and unread why it could not be read.
+	news   *description
+	unread error
 	// dismissed are the pods that are still to be let go of.
 	dismissed []dismissed
 	// stranded is when pods could not be taken in.
 	stranded map[string]time.Time
 	// pins are those of pods that are taken up again, by their and the peer's UID.
 	pins map[string]map[string]string
-	// waking are the pairs whose connections are to be woken once the other agent knows.
-	waking []*pair
 	// sustained is when the leases of what is not adopted yet were last renewed.
 	sustained time.Time
 	// polled are at the lines that are looked at all the time. suspecting are the pairs
@@ -136,25 +125,17 @@ type Agent struct {
 	suspects   map[*hostPath]*remoteHost
 	// hostParams and pairParams are the figures by which failures are found.
 	hostParams, pairParams detect.Params
-	ledger                 telemetry.Ledger
+	ledger                 *telemetry.Ledger
 	inquiries              inquiries
 	// busy is how many pairs had traffic at the last evidence.
-	busy int
-	// asked counts the questions of this period that could have waited.
-	asked   int
+	busy    int
 	turns   turns
 	running func(func(context.Context) error)
 	clock   clock
-	// lag of the loop, and when its next turn is due, by the alarm; sooner is by when it is
-	// to come at the latest, as this one has found.
-	lag    lag
-	due    time.Time
-	alarm  *alarm
-	sooner time.Duration
 	// turned is when the latest turn began, refreshed when one last looked at the
 	// cluster, and weighed when one last gathered evidence.
 	turned, refreshed, weighed time.Time
-	stats                      counters
+	stats                      *counters
 }
 
 // counters are the agent's own, for metrics.
@@ -185,26 +166,39 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.hold == (probe.Hold{}) {
 		cfg.hold = probe.DefaultHold()
 	}
-	j, r := newJournal(cfg), &ring{probe.NewKeyring(cfg.hold), cfg.hold}
-	a := &Agent{journal: j, cfg: cfg, start: cfg.Now(), describer: describer{journal: j}, survey: newSurvey(j),
-		waker: kick.NewWaker(), ring: r, offered: keys, wires: newWires(j, r), recorder: newRecorder(j),
-		remote: map[string]*remoteHost{}, pods: map[string]*pod{}, suspects: map[*hostPath]*remoteHost{},
-		hostParams: detect.Hosts(), pairParams: detect.Pairs(), stranded: map[string]time.Time{},
-		pins: map[string]map[string]string{}, untracked: newUntracked(j), inquiries: inquiries{bell: newBell()}}
-	a.inquiries.params = &a.pairParams
-	a.begun = newReadiness()
-	a.fitter = route.NewFitter(a.became)
-	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
+	a := newAgent(cfg)
+	a.offered = keys
 	if _, err = a.ring.Give(keys, a.start); err != nil {
 		return nil, err
 	}
-	a.clock = newClock(a.start, program.Kernel)
 	if cfg.Evidence != nil {
 		if err := decide.WriteHeader(cfg.Evidence, decide.Header{Name: cfg.Host, Unit: "bit/s"}); err != nil {
 			return nil, fmt.Errorf("record evidence: %w", err)
 		}
 	}
 	return a, nil
+}
+
+// newAgent puts the agent's parts together.
+func newAgent(cfg Config) *Agent {
+	j, m := newJournal(cfg), newMembers()
+	r := &ring{probe.NewKeyring(cfg.hold), cfg.hold}
+	a := &Agent{journal: j, start: cfg.Now(), begun: newReadiness(), members: m, ring: r, wires: newWires(j, r),
+		pacer: &pacer{journal: j}, leisure: &leisure{}, describer: describer{journal: j}, survey: newSurvey(j),
+		untracked: newUntracked(j), recorder: newRecorder(j), suspects: map[*hostPath]*remoteHost{},
+		hostParams: detect.Hosts(), pairParams: detect.Pairs(), stranded: map[string]time.Time{},
+		pins: map[string]map[string]string{}, inquiries: inquiries{bell: newBell()}, ledger: &telemetry.Ledger{},
+		stats: &counters{}}
+	a.clock = newClock(a.start, program.Kernel)
+	a.inquiries.params = &a.pairParams
+	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
+	a.stacks = &stacks{journal: j, leisure: a.leisure, fitter: route.NewFitter(a.became)}
+	a.waker = &waker{journal: j, pacer: a.pacer, kicks: kick.NewWaker()}
+	a.teller = &teller{journal: j, members: m, wires: a.wires}
+	a.mover = &mover{journal: j, stacks: a.stacks, waker: a.waker, teller: a.teller, untracked: a.untracked,
+		ledger: a.ledger, clock: a.clock, stats: a.stats}
+	a.judge = &judge{cfg: &j.cfg, members: m, recorder: a.recorder, start: a.start}
+	return a
 }
 
 // Run works until ctx ends. The data plane stays as it is then, until its lease
@@ -229,19 +223,19 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.running(a.listen)
 			a.running(func(ctx context.Context) error { return a.survey.run(ctx, a.netnsOf) })
 			a.running(func(ctx context.Context) error {
-				return a.waker.Run(ctx, func(c kick.Call, err error) {
+				return a.waker.kicks.Run(ctx, func(c kick.Call, err error) {
 					a.warn("wake connections of %s with %s: %v", c.Local, c.Remote, err)
 				})
 			})
 			a.running(a.inquireAll)
 		}
 		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom,
-			a.keepAll, a.fitter.Run, a.writeAll, a.recorder.run} {
+			a.keepAll, a.stacks.fitter.Run, a.writeAll, a.recorder.run} {
 			a.running(f)
 		}
 		a.running(func(ctx context.Context) error { return a.untracked.run(ctx, a.leftBehind) })
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",
-			a.cfg.Host, len(a.pods), a.cfg.Policy.Name())})
+			a.cfg.Host, len(a.members.pods), a.cfg.Policy.Name())})
 		err = a.loop(ctx)
 	}
 	// What runs alongside uses what is closed.
@@ -272,9 +266,9 @@ func (a *Agent) loop(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	a.alarm = alarm
-	a.mu.Unlock()
+	a.members.Lock()
+	a.pacer.alarm = alarm
+	a.members.Unlock()
 	defer func() { err = errors.Join(err, alarm.close()) }()
 	defer context.AfterFunc(ctx, alarm.cancel)()
 	for ctx.Err() == nil {
@@ -296,25 +290,26 @@ func (a *Agent) loop(ctx context.Context) (err error) {
 // read here, all that came since the last turn: they are dated, and to be woken by
 // each would cost more than all else.
 func (a *Agent) turn() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	now := a.cfg.Now() // who waits for the lock is late
 	if !a.turned.IsZero() && now.Sub(a.turned) > idleTick+10*time.Millisecond {
 		a.stats.stalls++
 	}
-	a.turned, a.sooner = now, idleTick
+	a.turned = now
+	a.pacer.begin()
 	weighs := now.Sub(a.weighed) >= epoch && a.survey.informed(now)
 	if err := a.wires.drain(weighs); err != nil {
 		return err
 	}
 	a.receive()
 	next := a.watch(now)
-	if now.Sub(a.refreshed) >= refresh || a.news != a.synced {
+	if now.Sub(a.refreshed) >= refresh || a.news != a.members.description {
 		a.refreshed = now
 		a.renewLeases()
 		a.rekey(now)
 		a.remark()
-		a.wires.tellRefusals(a.remote, now)
+		a.wires.tellRefusals(a.members.remote, now)
 		if err := errors.Join(a.unread, a.sync(a.news)); err != nil {
 			a.warn("%v", err)
 		}
@@ -335,35 +330,19 @@ func (a *Agent) turn() error {
 	if !a.survey.awaited.IsZero() {
 		next = min(next, suspectTick)
 	}
-	end := a.cfg.Now()
-	if !a.due.IsZero() {
-		a.lag.add(a.due, end)
-	}
-	next = min(next, a.sooner)
-	a.due = end.Add(next)
-	return a.alarm.set(next)
-}
-
-// soon has the next turn come within d: what begins late in a turn, or apart from the loop,
-// does not wait for the turn that was due.
-func (a *Agent) soon(d time.Duration) {
-	a.sooner = min(a.sooner, d)
-	if at := a.cfg.Now().Add(d); at.Before(a.due) && a.alarm != nil {
-		a.due = at
-		_ = a.alarm.set(d) // closed, there are no more turns
-	}
+	return a.pacer.end(next)
 }
 
 func (a *Agent) close() error {
 	a.settleRoutes()
 	a.letGoAll()
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	var errs []error
 	for _, w := range a.wires.links {
 		errs = append(errs, w.close())
 	}
-	for _, p := range a.pods {
+	for _, p := range a.members.pods {
 		errs = append(errs, p.close())
 	}
 	if a.survey.passive != nil {

@@ -11,62 +11,6 @@ import (
 	"pathwise.dev/pathwise/stamp"
 )
 
-// announce tells where the pair's own flows are.
-func (a *Agent) announce(p *pair) {
-	choices, err := p.local.plane.Choices(p.remote.UID)
-	number, numberErr := p.local.plane.Number(p.remote.UID)
-	if err != nil || numberErr != nil {
-		return
-	}
-	n := notice{kind: noticeMoved, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect(), number: number}
-	for b, c := range choices {
-		n.choices[b] = noChoice
-		for _, r := range p.routes {
-			if r.Index == c.Path {
-				n.choices[b] = uint8(indexOf(a.names, r.Network))
-			}
-		}
-	}
-	p.noticed = a.cfg.Now()
-	a.wires.tell(p.host, n, "")
-}
-
-// remind is how often the other agent is told again where flows are that are not on
-// the default network, or were lately: whatever happened to what was said, both ends
-// agree again within that time.
-const remind, lately = 500 * time.Millisecond, 10 * time.Second
-
-// persists is for how long the other agent may have flows elsewhere than was said: it
-// tells of the failure that it has seen at once.
-const persists = 300 * time.Millisecond
-
-// settle repeats an announcement until it is confirmed, and then now and then.
-func (a *Agent) settle(p *pair, now time.Time) {
-	if p.assigned != (decide.Assignment{Active: p.routes[0].Network}) {
-		p.away = now
-	}
-	if p.unsettled && now.Sub(p.noticed) >= epoch || now.Sub(p.away) < lately && now.Sub(p.noticed) >= remind {
-		a.announce(p)
-	}
-}
-
-// believes is for how long the other agent's word of where its flows are is good.
-const believes = dataplane.DefaultLease
-
-// doubt has followed flows go home when the agent that decides about them has said
-// nothing of them for long, though there is traffic: it may be dead, and nobody would
-// see their path fail.
-func (a *Agent) doubt(p *pair, now time.Time) {
-	if a.cfg.DryRun || now.Sub(p.heardOf) < believes || now.Sub(p.resumed) < believes {
-		return
-	}
-	if n, err := p.local.plane.Unfollow(p.remote.UID); err == nil && n > 0 {
-		a.answersMoved(p)
-		a.note(Event{Kind: EventPeer, Pair: p.name, To: p.routes[0].Network,
-			Reason: fmt.Sprintf("the agent of %s has said nothing of its flows for %v: they are answered on the default network", p.host.name, believes)})
-	}
-}
-
 // handleNotice takes a notice from another agent, on a reflector's goroutine, and
 // returns the answer.
 func (a *Agent) handleNotice(t stamp.TLV) []byte {
@@ -77,12 +21,12 @@ func (a *Agent) handleNotice(t stamp.TLV) []byte {
 	if err != nil {
 		return nil // another version: it sees its notice come back unanswered
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	a.stats.noticesTaken++
 	n.status = statusUnknown
 	switch {
-	case n.names != a.dialect(): // one of us has not read the cluster lately
+	case n.names != a.members.dialect(): // one of us has not read the cluster lately
 	case n.kind == noticeFailed:
 		n.status = a.handleFailure(n)
 	default:
@@ -93,29 +37,15 @@ func (a *Agent) handleNotice(t stamp.TLV) []byte {
 	return n.encode()
 }
 
-// pairOf finds the pair by its ends' identities.
-func (a *Agent) pairOf(local, remote podID) *pair {
-	who, ok := a.elsewhere.identified(remote)
-	if !ok {
-		return nil
-	}
-	for _, l := range a.pods {
-		if p := l.pairs[who.UID]; p != nil && idOf(l.Pod) == local {
-			return p
-		}
-	}
-	return nil
-}
-
 // pairFor finds the pair that a notice is about. An agent that asks for it to be opened
 // has seen traffic of it.
 func (a *Agent) pairFor(n notice) *pair {
-	p := a.pairOf(n.to, n.from)
+	p := a.members.pairOf(n.to, n.from)
 	if p != nil || n.kind != noticeOpen || a.cfg.DryRun {
 		return p
 	}
-	for _, l := range a.pods {
-		if remote, ok := a.elsewhere.identified(n.from); ok && idOf(l.Pod) == n.to {
+	for _, l := range a.members.pods {
+		if remote, ok := a.members.elsewhere.identified(n.from); ok && idOf(l.Pod) == n.to {
 			if p, err := a.join(l, remote); err == nil {
 				return p
 			}
@@ -174,10 +104,10 @@ func (a *Agent) handlePairNotice(p *pair, n notice) (status, uint64) {
 func (a *Agent) handleMove(p *pair, n notice) (status, uint64) {
 	said := map[uint8]int{}
 	for b, c := range n.choices {
-		if c == noChoice || int(c) >= len(a.names) {
+		if c == noChoice || int(c) >= len(a.members.names) {
 			continue
 		}
-		if r, ok := p.byNetwork(a.names[c]); ok {
+		if r, ok := p.byNetwork(a.members.names[c]); ok {
 			said[uint8(b)] = r.Index
 		}
 	}
@@ -198,8 +128,8 @@ func (a *Agent) handleMove(p *pair, n notice) (status, uint64) {
 		return statusUnknown, n.number
 	}
 	if after != before {
-		a.answersMoved(p)
-		a.wake(p, dataplane.All, p.heardOf)
+		a.mover.answersMoved(p)
+		a.waker.wake(p, dataplane.All, p.heardOf)
 	}
 	if slices.ContainsFunc(after[:], func(c dataplane.Choice) bool { return c.Diverted }) {
 		return statusDiverted, heard
@@ -213,7 +143,7 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 	if err != nil || n.status == statusNone {
 		return
 	}
-	p := a.pairOf(n.from, n.to)
+	p := a.members.pairOf(n.from, n.to)
 	if p == nil || p.host != h {
 		return
 	}
@@ -221,7 +151,7 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 	case n.status == statusUnknown && n.kind == noticeOpen && !p.opened.IsZero():
 		// The pod is another now, or its agent has lost it: native at once.
 		p.opened = time.Time{}
-		a.carryOut(p, decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network,
+		a.mover.carryOut(p, decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network,
 			Buckets: decide.Buckets, Confidence: 1, Reason: "the other agent does not know the pair any more"}, "peer", 0)
 	case n.status == statusDone && n.kind == noticeOpen:
 		if takes := n.number&takesDSCP != 0; takes != p.takesDSCP {
@@ -233,6 +163,10 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 		a.confirmed(p, n)
 	}
 }
+
+// persists is for how long the other agent may have flows elsewhere than was said: it
+// tells of the failure that it has seen at once.
+const persists = 300 * time.Millisecond
 
 // confirmed takes the answer to what was said of the pair's choices.
 func (a *Agent) confirmed(p *pair, n notice) {
@@ -253,7 +187,7 @@ func (a *Agent) confirmed(p *pair, n notice) {
 		return // of an earlier choice
 	case n.status == statusDone:
 		p.unsettled, p.diverted = false, time.Time{}
-		a.wakeNow(p)
+		a.waker.wakeNow(p)
 	case n.status == statusDiverted:
 		// It has seen a path fail that is well here, or is to be left in a moment.
 		p.unsettled = true
@@ -263,4 +197,87 @@ func (a *Agent) confirmed(p *pair, n notice) {
 			again()
 		}
 	}
+}
+
+// renew is how often the other agent is to confirm a pair with traffic.
+const renew = 5 * time.Second
+
+// open asks the other agent to take the pair's packets on every path. What it has
+// confirmed before it is asked on one path first, as that will do nearly always.
+func (a *Agent) open(p *pair, now time.Time) {
+	if now.Sub(p.opened) < renew || now.Sub(p.asked) < p.patience() {
+		return
+	}
+	unanswered := p.asked.After(p.opened)
+	if !p.opened.IsZero() && now.Sub(p.opened) > 4*renew && unanswered {
+		p.opened = time.Time{} // asked without an answer for long
+	}
+	hp, first := p.host.paths[p.on().Network], !p.opened.IsZero() && !unanswered
+	if !a.turns.take(first, p.asks) {
+		return
+	}
+	p.asked = now
+	p.asks++
+	n := notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.members.dialect()}
+	if first && hp != nil && !hp.Down() {
+		a.wires.tellOver(hp, n)
+		return
+	}
+	a.wires.tell(p.host, n, "")
+}
+
+// turnsMost is how many pairs of each kind ask in one period. A host whose pods begin to
+// speak with thousands at once has its loop for what cannot wait all the same: to ask takes
+// some tens of microseconds for each path.
+const turnsMost = 24
+
+// turns are those that pairs have had in this period to ask the other agent: to be
+// confirmed again, for the first times, and after others without an answer. None of these keeps the
+// others from theirs.
+type turns [3]int
+
+func (t *turns) take(again bool, asks int) bool {
+	kind := 2
+	switch {
+	case again:
+		kind = 0
+	case asks < 3:
+		kind = 1
+	}
+	t[kind]++
+	return t[kind] <= turnsMost
+}
+
+// patience is how long a pair waits for an answer before it asks again: an agent that
+// does not know it yet may be about to, but one of hundreds of peers may have none.
+func (p *pair) patience() time.Duration {
+	switch {
+	case p.asks < 10:
+		return 200 * time.Millisecond
+	case p.asks < 40:
+		return time.Second
+	}
+	return renew
+}
+
+// openPair enters the paths, as the other end takes packets on them now. Until the data
+// plane here has them too, the pair is not open.
+func (a *Agent) openPair(p *pair) {
+	if !a.cfg.DryRun {
+		// Again with each confirmation: the next hops may have changed.
+		if err := a.setPeer(p, true); err != nil {
+			a.warn("%s: %v", p.name, err)
+		}
+		if !p.taken {
+			return // it asks again
+		}
+	}
+	was := p.opened
+	p.opened, p.asks = a.cfg.Now(), 0
+	if a.cfg.DryRun || !was.IsZero() {
+		return
+	}
+	a.stacks.refit(p)
+	a.note(Event{Kind: EventPeer, Pair: p.name, Reason: fmt.Sprintf("%s can use %d paths: the agent of %s has confirmed",
+		p.name, len(p.routes), p.host.name)})
 }

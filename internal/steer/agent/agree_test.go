@@ -11,8 +11,8 @@ import (
 // follows tells on which network the flows are that the remote pod has opened: of all
 // of them, or "".
 func (r *running) follows(local, remote string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.members.Lock()
+	defer r.members.Unlock()
 	p, _ := r.named(local, remote)
 	if p == nil {
 		return ""

@@ -38,12 +38,12 @@ func (a *Agent) arrived() []topo.Pod {
 }
 
 func (a *Agent) missing() (out []topo.Pod) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	now := a.cfg.Now()
-	for _, p := range a.synced.local {
+	for _, p := range a.members.local {
 		leaving := slices.ContainsFunc(a.dismissed, func(l dismissed) bool { return l.UID == p.UID })
-		if a.pods[p.UID] == nil && !leaving && now.Sub(a.stranded[p.UID]) >= againAfter {
+		if a.members.pods[p.UID] == nil && !leaving && now.Sub(a.stranded[p.UID]) >= againAfter {
 			out = append(out, p)
 		}
 	}
@@ -52,12 +52,12 @@ func (a *Agent) missing() (out []topo.Pod) {
 
 // takeInPod attaches the data plane to a pod, unless it has gone meanwhile.
 func (a *Agent) takeInPod(p topo.Pod) {
-	a.mu.Lock()
-	others := a.elsewhere
-	a.mu.Unlock()
+	a.members.Lock()
+	others := a.members.elsewhere
+	a.members.Unlock()
 	l, faults, err := a.adopt(p, others)
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	for _, f := range faults {
 		a.warn("pod %s: %v", p.Name, f)
 	}
@@ -67,10 +67,10 @@ func (a *Agent) takeInPod(p topo.Pod) {
 		return
 	}
 	delete(a.stranded, p.UID)
-	if !slices.ContainsFunc(a.synced.local, func(q topo.Pod) bool { return q.UID == p.UID }) {
+	if !slices.ContainsFunc(a.members.local, func(q topo.Pod) bool { return q.UID == p.UID }) {
 		a.dismiss(l, a.drop)
 	} else {
-		a.pods[p.UID] = l
+		a.members.pods[p.UID] = l
 		err = a.rejoin(l)
 		a.repin(l)
 		a.observe()
@@ -89,24 +89,24 @@ type dismissed struct {
 
 // dismiss has the pod be let go of, apart from the loop, before it is taken up again.
 func (a *Agent) dismiss(l *pod, how func(*pod) error) {
-	if a.pods[l.UID] == l {
-		delete(a.pods, l.UID)
+	if a.members.pods[l.UID] == l {
+		delete(a.members.pods, l.UID)
 	}
 	for _, p := range l.pairs {
 		a.ledger.Forget(p.telemetryPair())
-		a.fitter.Forget(p)
+		a.stacks.fitter.Forget(p)
 	}
 	a.dismissed = append(a.dismissed, dismissed{l, how})
 }
 
 // letGoAll lets go of the pods that were dismissed.
 func (a *Agent) letGoAll() {
-	a.mu.Lock()
+	a.members.Lock()
 	all := a.dismissed
 	a.dismissed = nil
-	a.mu.Unlock()
+	a.members.Unlock()
 	if len(all) > 0 {
-		a.fitter.Idle() // what it is doing may be for one of them
+		a.stacks.fitter.Idle() // what it is doing may be for one of them
 	}
 	for _, l := range all {
 		if err := l.how(l.pod); err != nil {
@@ -144,10 +144,10 @@ func (a *Agent) makeRoom(ctx context.Context) error {
 				return
 			}
 			if err := a.widen(l); err != nil {
-				a.mu.Lock()
+				a.members.Lock()
 				a.warn("pod %s: make room for more peers: %v", l.Name, err)
 				l.narrow = a.cfg.Now()
-				a.mu.Unlock()
+				a.members.Unlock()
 			}
 		}
 	})
@@ -155,9 +155,9 @@ func (a *Agent) makeRoom(ctx context.Context) error {
 
 // narrow lists the pods that have nearly as many peers as there is room for.
 func (a *Agent) narrow() (out []*pod) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, l := range a.pods {
+	a.members.Lock()
+	defer a.members.Unlock()
+	for _, l := range a.members.pods {
 		if l.plane.NearlyFull() && a.cfg.Now().Sub(l.narrow) >= againAfter {
 			out = append(out, l)
 		}
@@ -168,22 +168,22 @@ func (a *Agent) narrow() (out []*pod) {
 // widen makes room for more peers of a pod: the agent waits only for it to be put in
 // place.
 func (a *Agent) widen(l *pod) error {
-	a.mu.Lock()
-	if a.pods[l.UID] != l {
-		a.mu.Unlock()
+	a.members.Lock()
+	if a.members.pods[l.UID] != l {
+		a.members.Unlock()
 		return nil // it has just gone
 	}
 	w, err := l.plane.Widen()
-	a.mu.Unlock()
+	a.members.Unlock()
 	if err != nil {
 		return err
 	}
 	if err := w.Load(); err != nil {
 		return errors.Join(err, w.Close())
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.pods[l.UID] != l {
+	a.members.Lock()
+	defer a.members.Unlock()
+	if a.members.pods[l.UID] != l {
 		return w.Close()
 	}
 	if err := l.plane.Exchange(w); err != nil {

@@ -32,9 +32,9 @@ func (b *bed) greet(p topo.Pod, to []netip.Addr) {
 
 // peers is how many peers of a pod are entered.
 func (r *running) peers(local string) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range r.pods {
+	r.members.Lock()
+	defer r.members.Unlock()
+	for _, l := range r.members.pods {
 		if l.Name == local {
 			n = len(l.plane.Peers())
 		}

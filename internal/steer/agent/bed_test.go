@@ -329,16 +329,16 @@ func (r *running) event(b *bed, since int, what string, is func(Event) bool) (fo
 
 // pair finds the agent's pair.
 func (r *running) pair(local, remote string) *pair {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.members.Lock()
+	defer r.members.Unlock()
 	p, _ := r.named(local, remote)
 	return p
 }
 
 // opened tells whether the pair's other end has confirmed.
 func (r *running) opened(local, remote string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.members.Lock()
+	defer r.members.Unlock()
 	p, _ := r.named(local, remote)
 	return p != nil && !p.opened.IsZero()
 }
@@ -346,8 +346,8 @@ func (r *running) opened(local, remote string) bool {
 // on tells where the maps have the pair's own flows: the network of all of
 // them, or "".
 func (r *running) on(local, remote string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.members.Lock()
+	defer r.members.Unlock()
 	p, _ := r.named(local, remote)
 	if p == nil {
 		return ""
@@ -371,8 +371,8 @@ func (r *running) on(local, remote string) string {
 
 // tallies are the pair's packets on a network.
 func (r *running) tallies(local, remote, network string) (sent, received uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.members.Lock()
+	defer r.members.Unlock()
 	p, _ := r.named(local, remote)
 	if p == nil {
 		return 0, 0

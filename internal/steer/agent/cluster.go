@@ -100,9 +100,6 @@ func dialect(names, encapsulated []string) uint32 {
 	return h.Sum32()
 }
 
-// dialect is the agent's own.
-func (a *Agent) dialect() uint32 { return dialect(a.names, a.cluster.Encapsulated) }
-
 // encapsulates reports whether steered flows go in UDP on the network.
 func (c Cluster) encapsulates(network string) bool { return slices.Contains(c.Encapsulated, network) }
 

@@ -250,9 +250,9 @@ func (r *running) held(ctx context.Context) func() wait {
 	go func() {
 		for ctx.Err() == nil {
 			begin := time.Now()
-			r.mu.Lock()
+			r.members.Lock()
 			took := time.Since(begin)
-			r.mu.Unlock()
+			r.members.Unlock()
 			begin = time.Now()
 			time.Sleep(time.Millisecond)
 			late := time.Since(begin) - time.Millisecond
@@ -356,13 +356,13 @@ func (r *running) dies(b *bed, lasts time.Duration, networks ...string) (d death
 
 // counted tells of what the agent counted.
 func (r *running) counted() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.members.Lock()
+	defer r.members.Unlock()
 	leases := uint64(0)
-	for _, p := range r.pods {
+	for _, p := range r.members.pods {
 		leases += p.plane.Events().Lease
 	}
-	return fmt.Sprintf("%d kicks, %d stalls, %d packets without lease", r.waker.Kicks(), r.stats.stalls, leases)
+	return fmt.Sprintf("%d kicks, %d stalls, %d packets without lease", r.waker.kicks.Kicks(), r.stats.stalls, leases)
 }
 
 // add adds another report.

@@ -134,7 +134,7 @@ func (a *Agent) describeAll(ctx context.Context) error {
 		err := a.describer.describe()
 		keys, keyless := a.cfg.Keys()
 		failed := a.syncWires(a.describer.described)
-		a.mu.Lock()
+		a.members.Lock()
 		if a.news, a.unread = a.describer.described, err; keyless != nil {
 			a.warn("the keys stay as they are: %v", keyless)
 		} else if !reflect.DeepEqual(keys, a.offered) {
@@ -145,6 +145,6 @@ func (a *Agent) describeAll(ctx context.Context) error {
 		if a.waits(w.what); w.what == "" && failed != nil {
 			a.warn("%v", failed)
 		}
-		a.mu.Unlock()
+		a.members.Unlock()
 	}
 }

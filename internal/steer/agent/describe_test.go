@@ -119,18 +119,18 @@ func TestDescribeLargeCluster(t *testing.T) {
 	large := time.Since(begin)
 	b.await("the other agent to read it", func() bool {
 		r := b.agents["h2"]
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return len(r.cluster.Pods) > n
+		r.members.Lock()
+		defer r.members.Unlock()
+		return len(r.members.Cluster.Pods) > n
 	})
 	took := heap() - before - told
 	t.Logf("%d pods elsewhere: started in %v, with two in %v; description %d KiB, both agents %d KiB more", n, large, small, told>>10, took>>10)
 	if took > 2*n*640 {
 		t.Errorf("two agents took %d octets for %d pods", took, n)
 	}
-	a.mu.Lock()
-	pairs, entered := len(a.pods[b.pod("a").UID].pairs), len(a.pods[b.pod("a").UID].plane.Entered())
-	a.mu.Unlock()
+	a.members.Lock()
+	pairs, entered := len(a.members.pods[b.pod("a").UID].pairs), len(a.members.pods[b.pod("a").UID].plane.Entered())
+	a.members.Unlock()
 	if pairs > 1 || entered > 1 {
 		t.Errorf("%d pairs and %d peers are entered without traffic", pairs, entered)
 	}
@@ -156,9 +156,9 @@ func TestDescribeLargeCluster(t *testing.T) {
 		b.tell("h1", func(c *Cluster) { c.Pods[len(c.Pods)-1].UID = fmt.Sprintf("other-%d", i) })
 		want := fmt.Sprintf("other-%d", i)
 		b.await("the change to be read", func() bool {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			return a.synced.uids[want]
+			a.members.Lock()
+			defer a.members.Unlock()
+			return a.members.description.uids[want]
 		})
 		time.Sleep(300 * time.Millisecond)
 	})

@@ -19,9 +19,9 @@ import (
 // inquireAll follows inquiries up until ctx ends: apart from the loop, as the kernel is asked.
 func (a *Agent) inquireAll(ctx context.Context) error {
 	for ctx.Err() == nil {
-		a.mu.Lock()
+		a.members.Lock()
 		asked, open := a.inquiries.questions()
-		a.mu.Unlock()
+		a.members.Unlock()
 		if !open {
 			select {
 			case <-a.inquiries.bell:
@@ -36,9 +36,9 @@ func (a *Agent) inquireAll(ctx context.Context) error {
 			}
 			a.answers(name, found)
 		}
-		a.mu.Lock()
-		a.inquiries.settle(a.knows, a.cfg.Now())
-		a.mu.Unlock()
+		a.members.Lock()
+		a.inquiries.settle(a.members.knows, a.cfg.Now())
+		a.members.Unlock()
 		select {
 		case <-time.After(inquireEvery):
 		case <-ctx.Done():
@@ -53,20 +53,15 @@ func (a *Agent) answers(name string, found []sockdiag.Socket) {
 	for _, s := range found {
 		by[[2]netip.AddrPort{s.Local, s.Remote}] = s
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	now := a.cfg.Now()
 	for _, q := range a.inquiries.open {
-		if q.pair.local.Netns == name && a.knows(q.pair) {
+		if q.pair.local.Netns == name && a.members.knows(q.pair) {
 			s, ok := by[q.ends()]
 			a.answer(q, detect.Progress{Open: ok, Waiting: s.Unacked > 0, Acked: s.BytesAcked, Trip: s.SRTT, Timer: s.RTO}, now)
 		}
 	}
-}
-
-// knows reports whether the pair is still there.
-func (a *Agent) knows(p *pair) bool {
-	return a.pods[p.local.UID] == p.local && p.local.pairs[p.remote.UID] == p
 }
 
 // answer takes what the kernel says of one connection.
@@ -124,24 +119,13 @@ func (a *Agent) redirect(p *pair, q *inquiry, was int, now time.Time) {
 		if _, err := p.local.plane.DivertSome(p.remote.UID, set, was, q.On); err != nil {
 			a.warn("%s: %v", p.name, err)
 		}
-		a.answersMoved(p)
-		a.wake(p, set, now)
+		a.mover.answersMoved(p)
+		a.waker.wake(p, set, now)
 		return
 	}
 	d := p.detours.of(q.bucket)
 	d.from, d.to, d.out = q.From, q.On, q.On != q.From
-	a.replace(p, now)
-}
-
-// replace has the pair's own flows be where they are wanted now.
-func (a *Agent) replace(p *pair, now time.Time) {
-	moved, _, err := a.place(p)
-	if err != nil {
-		a.warn("%s: %v", p.name, err)
-	}
-	if moved != 0 {
-		a.follow(p, moved, now)
-	}
+	a.mover.replace(p, now)
 }
 
 // proven acts on a connection that gets through on another path at once: it stays there.
@@ -164,7 +148,7 @@ func (a *Agent) proven(p *pair, q *inquiry, now time.Time) {
 		"the connection from port %d to %d does not get through on %s, and does on %s, though probes pass on both",
 		q.ports[0], q.ports[1], from, p.routes[to].Network)})
 	if q.side == dataplane.Theirs {
-		a.tellUnpassed(p, q)
+		a.teller.tellUnpassed(p, q)
 	} else {
 		d := p.detours.of(q.bucket)
 		d.from, d.to, d.out = q.From, q.On, true

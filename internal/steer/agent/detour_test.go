@@ -170,14 +170,12 @@ func TestNothingGetsThrough(t *testing.T) {
 // connections are asked, each once at a time.
 func TestInquiriesAreBounded(t *testing.T) {
 	now := time.Now()
-	a := &Agent{cfg: Config{Now: func() time.Time { return now }}, pairParams: detect.Pairs(), pods: map[string]*pod{},
-		inquiries: inquiries{bell: newBell()}}
-	a.inquiries.params = &a.pairParams
+	a := newAgent(Config{Now: func() time.Time { return now }})
 	var pairs []*pair
 	for i := range 10 {
 		l := &pod{Pod: topo.Pod{UID: fmt.Sprint(i)}, pairs: map[string]*pair{}}
 		p := &pair{local: l, routes: make([]route.Route, 2), opened: now}
-		a.pods[l.UID], l.pairs[""] = l, p
+		a.members.pods[l.UID], l.pairs[""] = l, p
 		pairs = append(pairs, p)
 		for port := range uint16(1000) {
 			e := telemetry.Event{Kind: telemetry.Timeout, LocalPort: port, RemotePort: 80}
@@ -192,20 +190,20 @@ func TestInquiriesAreBounded(t *testing.T) {
 		t.Errorf("%d open, want %d", n, inquiriesMost)
 	}
 	// One has gone, one is settled, and one is not to be asked again for a while.
-	delete(a.pods, "0")
+	delete(a.members.pods, "0")
 	settled, nowhere := a.inquiries.open[20], a.inquiries.open[21]
 	for _, q := range []*inquiry{settled, nowhere} {
 		q.begun, q.Detour = true, detect.NewDetour(&a.pairParams, 0, detect.Progress{}, now)
 	}
 	settled.Abandon(now)
 	nowhere.Look(detect.Progress{Open: true, Waiting: true}, nil, now.Add(time.Second))
-	a.inquiries.settle(a.knows, now)
+	a.inquiries.settle(a.members.knows, now)
 	if len(pairs[0].inquiries) > 0 || settled.pair.inquiries[settled.ports] != nil ||
 		nowhere.pair.inquiries[nowhere.ports] == nil {
 		t.Errorf("%d of a pair that has gone, %v, %v", len(pairs[0].inquiries), settled.State(), nowhere.State())
 	}
 	if now = now.Add(3 * time.Second); len(a.inquiries.open) > 0 {
-		a.inquiries.settle(a.knows, now)
+		a.inquiries.settle(a.members.knows, now)
 	}
 	if nowhere.pair.inquiries[nowhere.ports] != nil {
 		t.Error("it is not asked again")

@@ -20,7 +20,7 @@ const (
 // sends, no matter which end opened the flows: the pod's packets then pass one interface, not
 // two. It decides nothing: flows are where the maps have them, and what is not on that
 // path is redirected to its own.
-func (a *Agent) routeDirectly(p *pair, now time.Time) {
+func (s *stacks) routeDirectly(p *pair, now time.Time) {
 	to := p.carrier()
 	if to != p.bearing {
 		p.bearing, p.borne = to, now
@@ -28,14 +28,14 @@ func (a *Agent) routeDirectly(p *pair, now time.Time) {
 	if now.Sub(p.borne) < steady {
 		to = p.direct
 	}
-	if to != 0 && (p.opened.IsZero() || a.cfg.DryRun || !p.routes[0].Remote.Addr.Is4() || !p.local.mayLead(now)) {
+	if to != 0 && (p.opened.IsZero() || s.cfg.DryRun || !p.routes[0].Remote.Addr.Is4() || !p.local.mayLead(now)) {
 		to = 0
 	}
-	if to == p.direct || !a.leisure() {
+	if to == p.direct || !s.leisure.take() {
 		return
 	}
 	p.direct = to
-	a.refit(p)
+	s.refit(p)
 }
 
 // carrier is the index of the path over which nearly all that the pair sends goes; 0
@@ -74,16 +74,16 @@ func (a *Agent) askDirect() {
 		if err != nil {
 			a.warn("pod %s: %v", l.Name, err)
 		}
-		a.mu.Lock()
+		a.members.Lock()
 		l.asks, l.asked, l.mayDirect = false, a.cfg.Now(), ok && err == nil
-		a.mu.Unlock()
+		a.members.Unlock()
 	}
 }
 
 func (a *Agent) askable() (out []*pod) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, l := range a.pods {
+	a.members.Lock()
+	defer a.members.Unlock()
+	for _, l := range a.members.pods {
 		if l.asks {
 			out = append(out, l)
 		}

@@ -14,6 +14,15 @@ import (
 // the peer's hardware address, is made by the fitter, apart from the loop: each takes as
 // long as the kernel does. The loop says what is needed, and hears what became of it.
 
+// stacks have the kernels of pods be fit for where their pairs' flows are.
+type stacks struct {
+	*journal
+	leisure *leisure
+	// fitter asks pods' kernels, and reports to Agent.became. It has locks of its own, which
+	// are taken under that of members.
+	fitter *route.Fitter[*pair]
+}
+
 // coming is a move that waits until the pod's kernel is fit for it.
 type coming struct {
 	decide.Decision
@@ -57,28 +66,28 @@ func (p *pair) needs(own [dataplane.Buckets]int, rtoMin time.Duration) route.Fit
 }
 
 // refit has the pod's kernel be fit for where flows are.
-func (a *Agent) refit(p *pair) {
-	if !a.cfg.DryRun && !p.withdrawn {
-		a.fitter.Want(p, p.end(), p.needs(p.wanted(p.assigned), a.cfg.RTOMin))
+func (s *stacks) refit(p *pair) {
+	if !s.cfg.DryRun && !p.withdrawn {
+		s.fitter.Want(p, p.end(), p.needs(p.wanted(p.assigned), s.cfg.RTOMin))
 	}
 }
 
 // preparing has the pod's kernel be fit for where flows are to be, and still are. It reports
 // whether that is under way: a path of smaller packets is prepared for before the move.
-func (a *Agent) preparing(p *pair, to decide.Assignment) bool {
-	now, then := p.needs(p.wanted(p.assigned), a.cfg.RTOMin), p.needs(p.wanted(to), a.cfg.RTOMin)
+func (s *stacks) preparing(p *pair, to decide.Assignment) bool {
+	now, then := p.needs(p.wanted(p.assigned), s.cfg.RTOMin), p.needs(p.wanted(to), s.cfg.RTOMin)
 	then.Hold = then.Hold || now.Hold
 	if then.MTU == 0 || now.MTU != 0 && now.MTU < then.MTU {
 		then.MTU = now.MTU
 	}
-	return a.fitter.Want(p, p.end(), then)
+	return s.fitter.Want(p, p.end(), then)
 }
 
 // became takes what became of what was asked of the fitter.
 func (a *Agent) became(p *pair, r route.Report) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.knows(p) {
+	a.members.Lock()
+	defer a.members.Unlock()
+	if !a.members.knows(p) {
 		return
 	}
 	now := a.cfg.Now()
@@ -86,7 +95,7 @@ func (a *Agent) became(p *pair, r route.Report) {
 		a.warn("%s: %v", p.name, r.Err)
 		if r.Has.Direct != p.dev(p.direct) { // the route is as it was, and the data plane ready for either
 			p.direct, p.borne = p.pathBy(r.Has.Direct), now // tried again after a while
-			a.refit(p)
+			a.stacks.refit(p)
 		}
 	}
 	if p.leaving {
@@ -101,9 +110,9 @@ func (a *Agent) became(p *pair, r route.Report) {
 	if c := p.coming; c != nil {
 		p.coming = nil
 		if to, _ := p.byNetwork(c.To); to.Index == 0 || !p.opened.IsZero() && p.usable(to.Index) {
-			a.carryOut(p, c.Decision, c.by, c.detected)
+			a.mover.carryOut(p, c.Decision, c.by, c.detected)
 		} else {
-			a.refit(p)
+			a.stacks.refit(p)
 		}
 	}
 }
@@ -125,19 +134,19 @@ func (a *Agent) found(p *pair, r route.Report, now time.Time) {
 // settleRoutes ends direct routes as the agent ends: what takes the programs out then need
 // not know of them.
 func (a *Agent) settleRoutes() {
-	a.mu.Lock()
+	a.members.Lock()
 	var straight []*pair
-	for _, l := range a.pods {
+	for _, l := range a.members.pods {
 		for _, p := range l.pairs {
 			if p.direct != 0 && l.sandboxed() {
 				p.direct = 0
-				a.refit(p)
+				a.stacks.refit(p)
 				straight = append(straight, p)
 			}
 		}
 	}
-	a.mu.Unlock()
+	a.members.Unlock()
 	for _, p := range straight {
-		a.fitter.Do(p)
+		a.stacks.fitter.Do(p)
 	}
 }

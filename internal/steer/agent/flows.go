@@ -32,10 +32,10 @@ func (a *Agent) sweepFlows(ctx context.Context) error {
 
 // sweepable lists the pods whose turn it is.
 func (a *Agent) sweepable() (out []*pod) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	now := a.cfg.Now()
-	for _, l := range a.pods {
+	for _, l := range a.members.pods {
 		if l.census.Flows > 0 || now.Sub(l.swept) >= sweepIdle {
 			l.swept = now
 			out = append(out, l)
@@ -45,25 +45,25 @@ func (a *Agent) sweepable() (out []*pod) {
 }
 
 func (a *Agent) sweepPod(l *pod) {
-	a.mu.Lock()
-	if a.pods[l.UID] != l {
-		a.mu.Unlock()
+	a.members.Lock()
+	if a.members.pods[l.UID] != l {
+		a.members.Unlock()
 		return // it has just gone
 	}
 	flows, err := l.plane.Flows()
-	a.mu.Unlock()
+	a.members.Unlock()
 	var c dataplane.Census
 	if err == nil {
 		c, err = flows.Sweep()
 		_ = flows.Close() // a handle of ours
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	if err != nil {
 		a.warn("pod %s: %v", l.Name, err)
 		return
 	}
-	if a.pods[l.UID] == l {
+	if a.members.pods[l.UID] == l {
 		l.plane.SetFlowCounts(c)
 		l.census = c
 		a.sayFull(l)

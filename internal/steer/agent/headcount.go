@@ -123,9 +123,9 @@ func (a *Agent) countAll(ctx context.Context) error {
 
 // countables are the pods to ask about now.
 func (a *Agent) countables(now time.Time) (out []countable) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, l := range a.pods {
+	a.members.Lock()
+	defer a.members.Unlock()
+	for _, l := range a.members.pods {
 		recent, pairs := false, map[netip.Addr]*pair{}
 		for _, p := range l.pairs {
 			recent = recent || now.Sub(p.active) < quiet && (a.survey.passive == nil || p.conns > 0 || p.usesTCP(now))
@@ -152,8 +152,8 @@ func (a *Agent) countConnections(c countable) {
 		a.cfg.Log.Debug("connections not counted", "pod", c.pod.Name, "error", err)
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	for _, p := range c.pairs {
 		p.counted(&p.heads)
 	}

@@ -25,15 +25,15 @@ type Health struct {
 
 // Health returns it.
 func (a *Agent) Health() Health {
-	a.mu.Lock()
-	h := Health{Host: a.cfg.Host, Started: a.start, Policy: a.cfg.Policy.Name(), DryRun: a.cfg.DryRun, Pods: len(a.pods),
+	a.members.Lock()
+	h := Health{Host: a.cfg.Host, Started: a.start, Policy: a.cfg.Policy.Name(), DryRun: a.cfg.DryRun, Pods: len(a.members.pods),
 		Stalls: a.stats.stalls, Waiting: a.waiting, Senders: map[string]stamp.SenderCounters{},
 		Reflectors: map[string]stamp.ReflectorCounters{}}
-	for _, p := range a.pods {
+	for _, p := range a.members.pods {
 		h.Pairs += len(p.pairs)
 	}
 	links := maps.Clone(a.wires.links)
-	a.mu.Unlock()
+	a.members.Unlock()
 	for name, w := range links {
 		h.Senders[name], h.Reflectors[name] = w.sender.Counters(), w.reflector.Counters()
 	}

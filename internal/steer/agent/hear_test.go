@@ -23,8 +23,8 @@ func twoHosts(t *testing.T) (a *Agent, h2 *remoteHost) {
 	}
 	own, other := topo.Pod{UID: "agent of h1"}, topo.Pod{UID: "agent of h2"}
 	h2 = &remoteHost{name: "h2", pod: idOf(other), paths: map[string]*hostPath{}}
-	a.names, a.wires.self, a.remote["h2"] = []string{"m", "z"}, idOf(own), h2
-	for i, n := range a.names {
+	a.members.names, a.wires.self, a.members.remote["h2"] = []string{"m", "z"}, idOf(own), h2
+	for i, n := range a.members.names {
 		to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i), 2, 9}), stampPort)
 		h2.paths[n] = &hostPath{Path: detect.New(&a.hostParams), network: n, to: to, mtu: 1500,
 			track: probe.NewTrack(1472, false)}
@@ -49,7 +49,7 @@ func TestHearOfFailure(t *testing.T) {
 		{"about pods", func(n *notice) { n.kind = noticeOpen }, statusUnknown, false},
 	} {
 		a, h2 := twoHosts(t)
-		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.wires.self, names: a.dialect()}
+		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.wires.self, names: a.members.dialect()}
 		tc.change(&n)
 		answer, err := decodeNotice(a.handleNotice(stamp.TLV{Type: noticeType, Value: n.encode()}))
 		if err != nil || answer.status != tc.want {
@@ -118,7 +118,7 @@ func TestMarkThatIsLost(t *testing.T) {
 		if m.unfit != "" {
 			t.Errorf("still unfit: %q", m.unfit)
 		}
-		a.cluster.Encapsulated = []string{"m"} // the mark is inside, whatever happens to the outer one
+		a.members.Cluster.Encapsulated = []string{"m"} // the mark is inside, whatever happens to the outer one
 		a.answered("m", stamp.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
 		if m.unfit != "" {
 			t.Errorf("unfit, though encapsulated: %q", m.unfit)

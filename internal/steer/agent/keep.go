@@ -51,15 +51,15 @@ func (a *Agent) keepAll(ctx context.Context) error {
 
 // present lists the pods that are steered.
 func (a *Agent) present() (out []presence) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, l := range a.pods {
+	a.members.Lock()
+	defer a.members.Unlock()
+	for _, l := range a.members.pods {
 		other := !slices.Equal(l.told.Attachments, l.Attachments)
 		if !other && !l.replugging.IsZero() { // it was said for a moment
 			l.replugging = time.Time{}
 			for _, p := range l.pairs {
 				p.withdrawn = false
-				a.refit(p)
+				a.stacks.refit(p)
 			}
 		}
 		out = append(out, presence{pod: l, told: l.told, other: other})
@@ -103,9 +103,9 @@ func (j *journal) mended(whose string, m route.Mended) {
 // madeAgain takes up a pod again whose interface has another number than its programs
 // know: those hang on one that is no more. It reports whether that is so.
 func (a *Agent) madeAgain(l *pod, mended []route.Mended) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.pods[l.UID] != l {
+	a.members.Lock()
+	defer a.members.Unlock()
+	if a.members.pods[l.UID] != l {
 		return true // it has just gone
 	}
 	for _, m := range mended {
@@ -125,9 +125,9 @@ func (a *Agent) moved(l presence) bool {
 	if err == nil && inode == l.inode {
 		return false
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err == nil && a.pods[l.UID] == l.pod {
+	a.members.Lock()
+	defer a.members.Unlock()
+	if err == nil && a.members.pods[l.UID] == l.pod {
 		// Its interfaces went with the sandbox, and the programs with them.
 		a.letGo(l.pod, "its sandbox was made again", a.drop)
 	}
@@ -145,11 +145,11 @@ func (a *Agent) replugged(l presence) bool {
 		a.warn("pod %s: %v: it stays on the networks that it had", l.Name, err)
 		return false
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	now := a.cfg.Now()
 	switch {
-	case a.pods[l.UID] != l.pod:
+	case a.members.pods[l.UID] != l.pod:
 	case l.replugging.IsZero() && a.withdrawFrom(l.pod, l.told):
 		l.replugging = now
 	case now.Sub(l.replugging) >= refresh:
@@ -179,9 +179,9 @@ func lacking(p topo.Pod) (string, error) {
 // told of it, and reports whether there were some.
 func (a *Agent) withdrawFrom(l *pod, told topo.Pod) (some bool) {
 	for uid, p := range l.pairs {
-		remote, ok := a.elsewhere.named(uid)
-		if ok && !slices.Equal(p.routes, a.eligible(route.Between(told, remote), a.cluster)) {
-			some = a.withdraw(p) || some
+		remote, ok := a.members.elsewhere.named(uid)
+		if ok && !slices.Equal(p.routes, a.eligible(route.Between(told, remote), a.members.Cluster)) {
+			some = a.mover.withdraw(p) || some
 		}
 	}
 	return some
@@ -208,7 +208,7 @@ func (a *Agent) letGo(l *pod, why string, how func(*pod) error) {
 // repin pins a pod's pairs again that were when it was let go.
 func (a *Agent) repin(l *pod) {
 	for uid, network := range a.pins[l.UID] {
-		if remote, ok := a.elsewhere.named(uid); ok {
+		if remote, ok := a.members.elsewhere.named(uid); ok {
 			if p, err := a.join(l, remote); err == nil {
 				p.pinned = network
 			}
@@ -220,11 +220,11 @@ func (a *Agent) repin(l *pod) {
 // fitAgain has what the agent had made in the pod for its pairs be made again, as routes and
 // neighbours go with a link.
 func (a *Agent) fitAgain(l *pod) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	for _, p := range l.pairs {
 		p.stale = time.Time{} // the next hops are asked for again
-		a.fitter.Again(p)
+		a.stacks.fitter.Again(p)
 	}
 }
 

@@ -78,7 +78,7 @@ type ring struct {
 // rekey takes the keys that were offered last, and lets those that were withdrawn go once
 // they are needed no more. It is done before anybody is told.
 func (a *Agent) rekey(now time.Time) {
-	changed, err := a.ring.Give(a.offered, now, a.ring.needed(a.remote)...)
+	changed, err := a.ring.Give(a.offered, now, a.ring.needed(a.members.remote)...)
 	if err != nil {
 		a.warn("the keys stay as they are: %v", err)
 	}
@@ -91,7 +91,7 @@ func (a *Agent) rekey(now time.Time) {
 		}
 		a.note(e)
 	}
-	have, told := a.ring.spread(a.remote, now)
+	have, told := a.ring.spread(a.members.remote, now)
 	dropped, turned := a.ring.Tend(now, have, told)
 	if dropped > 0 {
 		a.note(Event{Kind: EventKey, Reason: fmt.Sprintf("%d withdrawn keys are refused from now on", dropped)})
@@ -100,7 +100,7 @@ func (a *Agent) rekey(now time.Time) {
 		a.wires.setKeys()
 		a.probeSoon(now)
 	}
-	for _, h := range a.ring.locked(a.remote, now) {
+	for _, h := range a.ring.locked(a.members.remote, now) {
 		a.warnOf("behind "+h,
 			"%s has no key of this host's file, only one that was withdrawn: without it the agents are strangers from %s on", h, until.Format(time.RFC3339))
 	}
@@ -122,7 +122,7 @@ func (r ring) needed(hosts map[string]*remoteHost) (out []stamp.KeyID) {
 // probeSoon has the hosts that were heard of lately told of this version by their next probe,
 // now: paths whose flows the other agent decides about are probed once in some seconds.
 func (a *Agent) probeSoon(now time.Time) {
-	for _, h := range a.remote {
+	for _, h := range a.members.remote {
 		for _, hp := range h.paths {
 			if now.Sub(h.keys.spoke) >= warmFor || hp.Down() || hp.next.Before(now) {
 				continue
@@ -212,9 +212,9 @@ func (a *Agent) handleKeys(value []byte) []byte {
 	if err != nil {
 		return nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, h := range a.remote {
+	a.members.Lock()
+	defer a.members.Unlock()
+	for _, h := range a.members.remote {
 		if h.pod == l.from {
 			a.has(h, l.ids)
 			h.keys.says, h.keys.spoke = true, a.cfg.Now()

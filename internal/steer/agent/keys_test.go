@@ -44,8 +44,8 @@ func (b *bed) startKeyed(host string, h *keyHolder) *running {
 
 // accepts lists the agent's keys, the current one first.
 func (r *running) accepts() (out []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.members.Lock()
+	defer r.members.Unlock()
 	for _, k := range r.ring.Keys().All() {
 		out = append(out, string(k))
 	}

@@ -59,14 +59,14 @@ func TestLargeCluster(t *testing.T) {
 	b.move("macvlan")
 	udp.stop()
 	// Its traffic has ended: as if a minute had passed.
-	one.mu.Lock()
+	one.members.Lock()
 	p, _ := one.named("a", "b")
 	long := one.cfg.Now().Add(-2 * leaveAfter)
-	one.mu.Unlock()
+	one.members.Unlock()
 	b.agents["h1"].wish.set("vxlan")
 	b.await("the pair to leave", func() bool {
-		one.mu.Lock()
-		defer one.mu.Unlock()
+		one.members.Lock()
+		defer one.members.Unlock()
 		p.active, p.joined = long, long
 		if !p.opened.IsZero() {
 			p.opened = long

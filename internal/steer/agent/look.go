@@ -60,20 +60,29 @@ func (a *Agent) attend(p *pair, now time.Time) {
 	}
 }
 
+// attendMoved is attend for the pairs whose flows may be on other paths now.
+func (a *Agent) attendMoved(now time.Time) {
+	for _, p := range a.mover.moved {
+		if a.members.knows(p) {
+			a.attend(p, now)
+		}
+	}
+	clear(a.mover.moved)
+	a.mover.moved = a.mover.moved[:0]
+}
+
 // rewatch finds what watch is to look at: lines of pairs with traffic of late. It
 // forgets the suspicions of those that are gone.
 func (a *Agent) rewatch(now time.Time) {
-	a.suspecting = slices.DeleteFunc(a.suspecting, func(p *pair) bool { return !a.knows(p) })
+	a.suspecting = slices.DeleteFunc(a.suspecting, func(p *pair) bool { return !a.members.knows(p) })
 	for _, g := range a.polled {
 		g.pair.lines[g.line].attended = false
 	}
 	clear(a.polled)
 	a.polled = a.polled[:0]
-	for _, l := range a.pods {
-		for _, p := range l.pairs {
-			if now.Sub(p.active) < quiet {
-				a.attend(p, now)
-			}
+	for p := range a.members.pairs() {
+		if now.Sub(p.active) < quiet {
+			a.attend(p, now)
 		}
 	}
 }
@@ -110,7 +119,7 @@ func (a *Agent) lookAt(p *pair, i int, now time.Time) time.Duration {
 		LastReceived: a.clock.at(received.Last)}, now)
 	// While this loop was late it did not listen.
 	if least := a.pairParams.Silence; ln.silence.Lasts(least, now) &&
-		ln.silence.Lasts(least+a.late(ln.silence.Since, now), now) {
+		ln.silence.Lasts(least+a.pacer.late(ln.silence.Since, now), now) {
 		a.suspect(p, i, now)
 	}
 	return ln.lookAgain(a.pairParams.Silence, now, stream)

@@ -102,7 +102,7 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	gauge(e.own["pairs"], float64(h.Pairs))
 	stats, events := e.agent.totals()
 	count(e.own["stalls"], stats.stalls)
-	count(e.own["kicks"], e.agent.waker.Kicks())
+	count(e.own["kicks"], e.agent.waker.kicks.Kicks())
 	count(e.own["untracked"], e.agent.untracked.forgotten.Load())
 	count(e.own["switches"], stats.switches)
 	count(e.own["failovers"], stats.failovers)
@@ -151,12 +151,12 @@ func (e exporter) capacity(gauge func(*prometheus.Desc, float64, ...string)) {
 // capacity sums the flows of the pods, as they were last swept, and the kernel memory of
 // their data planes. That is asked pod by pod, as it takes a millisecond for each.
 func (a *Agent) capacity() (c dataplane.Census, memory uint64) {
-	a.mu.Lock()
-	pods := slices.Collect(maps.Values(a.pods))
+	a.members.Lock()
+	pods := slices.Collect(maps.Values(a.members.pods))
 	for _, l := range pods {
 		c.Flows, c.Steerable, c.Room = c.Flows+l.census.Flows, c.Steerable+l.census.Steerable, c.Room+l.census.Room
 	}
-	a.mu.Unlock()
+	a.members.Unlock()
 	for _, l := range pods {
 		size, err := l.plane.Memory()
 		if err != nil { // it may just have gone
@@ -169,10 +169,10 @@ func (a *Agent) capacity() (c dataplane.Census, memory uint64) {
 
 // totals sums the data planes' events.
 func (a *Agent) totals() (counters, dataplane.Events) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	var sum dataplane.Events
-	for _, p := range a.pods {
+	for _, p := range a.members.pods {
 		e := p.plane.Events()
 		sum.Errors += e.Errors
 		sum.TooBig += e.TooBig
@@ -185,5 +185,5 @@ func (a *Agent) totals() (counters, dataplane.Events) {
 		sum.Full += e.Full
 		sum.DSCP += e.DSCP
 	}
-	return a.stats, sum
+	return *a.stats, sum
 }

@@ -40,7 +40,7 @@ func TestOrders(t *testing.T) {
 // TestUnpinWhatIsNotPinned: it is no event, and nobody is told that a pin has gone.
 func TestUnpinWhatIsNotPinned(t *testing.T) {
 	a, p, _ := askedPair(t)
-	a.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
+	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 	for _, tc := range []struct{ pinned, kind string }{{"", string(decide.Stay)}, {"z", EventPinned},
 		{"", string(decide.Stay)}} {
 		before := a.journal.last().ID
@@ -64,8 +64,8 @@ func (b *bed) unchanged(o Order, want string) {
 	}
 	look := func() (s state) {
 		s.on = a.on("a", "b")
-		a.mu.Lock()
-		defer a.mu.Unlock()
+		a.members.Lock()
+		defer a.members.Unlock()
 		p, _ := a.named("a", "b")
 		s.pinned, s.assigned, s.trial, s.switches = p.pinned, p.assigned, p.state.Trial, a.stats.switches
 		return s
@@ -89,9 +89,9 @@ func (b *bed) unchanged(o Order, want string) {
 func refusedFirst(b *bed) {
 	a := b.agents["h1"]
 	entered := func() (out []string) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		for _, l := range a.pods {
+		a.members.Lock()
+		defer a.members.Unlock()
+		for _, l := range a.members.pods {
 			for _, p := range l.pairs {
 				out = append(out, p.name)
 			}
@@ -144,10 +144,10 @@ func refusedOrders(b *bed) {
 	b.unchanged(Order{Local: "a", Remote: "b", Network: "vxlan"}, `"pathwise pin" moves there once it is up, --force`)
 	pinPending(b)
 	// A data plane that does not know the peer cannot move its flows.
-	a.mu.Lock()
+	a.members.Lock()
 	p, _ := a.named("a", "b")
 	err := p.local.plane.RemovePeer(p.remote.UID)
-	a.mu.Unlock()
+	a.members.Unlock()
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -156,8 +156,8 @@ func refusedOrders(b *bed) {
 	a.wish.set("macvlan")
 	on := ""
 	b.await("the policy to have moved them", func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
+		a.members.Lock()
+		defer a.members.Unlock()
 		on = p.on().Network
 		return p.decision.To == "macvlan"
 	})
@@ -165,10 +165,10 @@ func refusedOrders(b *bed) {
 		b.t.Errorf("assigned to %s, though the data plane has refused", on)
 	}
 	a.wish.set("routed-bgp")
-	a.mu.Lock()
+	a.members.Lock()
 	err = a.setPeer(p, true)
 	p.stale = time.Time{}
-	a.mu.Unlock()
+	a.members.Unlock()
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -218,9 +218,9 @@ func silentPair(b *bed) {
 	if got := udp.stop().Counts.Datagrams; got.Received == 0 {
 		b.t.Errorf("%+v", got)
 	}
-	a.mu.Lock()
-	stats := a.stats
-	a.mu.Unlock()
+	a.members.Lock()
+	stats := *a.stats
+	a.members.Unlock()
 	since := a.journal.last().ID
 	time.Sleep(21 * time.Second)
 	udp = talk()
@@ -242,9 +242,9 @@ func silentPair(b *bed) {
 			}
 		}
 	}
-	a.mu.Lock()
-	now := a.stats
-	a.mu.Unlock()
+	a.members.Lock()
+	now := *a.stats
+	a.members.Unlock()
 	if homes != 1 || now.homes != stats.homes+1 || now.failovers != stats.failovers || now.switches > stats.switches+1 {
 		b.t.Errorf("%d events; %+v became %+v", homes, stats, now)
 	}

@@ -46,8 +46,8 @@ func (a *Agent) begin() error {
 	if err == nil {
 		err = a.syncWires(a.describer.described)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	w := waitError{}
 	errors.As(err, &w)
 	if a.waits(w.what); err != nil {
@@ -80,9 +80,9 @@ func (a *Agent) syncWires(d *description) error {
 		waiting = "its own pod, whose namespace " + d.self.Netns + " is not there"
 	}
 	for _, at := range d.self.Attachments {
-		a.mu.Lock()
+		a.members.Lock()
 		w := a.wires.links[at.Network]
-		a.mu.Unlock()
+		a.members.Unlock()
 		if w != nil && gone == nil && (w.inode != inode || w.addr != at.Addr) {
 			errs = append(errs, a.closeWire(w))
 			w = nil
@@ -108,7 +108,7 @@ func (a *Agent) syncWires(d *description) error {
 // closeWire closes the sockets on a network, which are to be opened elsewhere. What was
 // known by them of paths is forgotten.
 func (a *Agent) closeWire(w *wire) error {
-	a.mu.Lock()
+	a.members.Lock()
 	delete(a.wires.links, w.network)
 	a.note(Event{Kind: EventPod, Reason: "the agent's own pod was made again: it probes " + w.network + " from there"})
 	for hp := range a.suspects {
@@ -116,10 +116,10 @@ func (a *Agent) closeWire(w *wire) error {
 			delete(a.suspects, hp)
 		}
 	}
-	for _, h := range a.remote {
+	for _, h := range a.members.remote {
 		delete(h.paths, w.network)
 	}
-	a.mu.Unlock()
+	a.members.Unlock()
 	w.closed.Store(true)
 	return w.close()
 }
@@ -142,7 +142,7 @@ type own struct {
 // keep puts back what the interfaces of the agent's own pod have lost.
 func (o *own) keep(a *Agent) error {
 	a.mu.Lock()
-	self := a.synced.self
+	self := a.members.self
 	a.mu.Unlock()
 	inode, err := netns.Inode(self.Netns)
 	if err != nil || len(self.Attachments) == 0 || a.cfg.DryRun {

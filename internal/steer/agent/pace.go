@@ -107,15 +107,18 @@ func dueProbes(remote map[string]*remoteHost, now time.Time) []due {
 	return all[:min(len(all), probesAtOnce)]
 }
 
-// leisure reports whether a question that can wait may be asked in this period.
-func (a *Agent) leisure() bool {
-	a.asked++
-	return a.asked <= leisurely
+// leisure counts the questions of this period that could have waited.
+type leisure struct{ asked int }
+
+// take reports whether another one may be asked.
+func (b *leisure) take() bool {
+	b.asked++
+	return b.asked <= leisurely
 }
 
 // probeAll sends the regular probes that are due.
 func (a *Agent) probeAll(now time.Time) {
-	for _, d := range dueProbes(a.remote, now) {
+	for _, d := range dueProbes(a.members.remote, now) {
 		d.hp.next, d.hp.pace = d.next, d.next.Sub(now)
 		d.hp.sent++
 		a.wires.send(d.hp, d.hp.sent%fullEvery == 0)

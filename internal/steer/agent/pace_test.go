@@ -170,7 +170,7 @@ func TestLeisure(t *testing.T) {
 	for range 2 {
 		n := 0
 		for range 100 {
-			if a.leisure() {
+			if a.leisure.take() {
 				n++
 			}
 		}
@@ -218,8 +218,7 @@ func TestRenewal(t *testing.T) {
 	a, p, h2 := askedPair(t)
 	now := a.cfg.Now()
 	a.cfg.Now = func() time.Time { return now }
-	a.journal.cfg.Now = a.cfg.Now
-	for _, network := range a.names {
+	for _, network := range a.members.names {
 		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {
 			t.Fatal(err)
@@ -229,7 +228,7 @@ func TestRenewal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.wires.links[network] = &wire{network: network, mtu: 1500, sender: sender}
+		h2.paths[network].wire = &wire{network: network, mtu: 1500, sender: sender}
 		h2.paths[network].to = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 9) // discard
 	}
 	for _, tc := range []struct {
@@ -250,7 +249,7 @@ func TestRenewal(t *testing.T) {
 			p.opened = now
 		}
 	}
-	p.opened, p.asked, a.asked, a.turns = now.Add(-renew), now.Add(-renew), leisurely, turns{turnsMost, 0, turnsMost}
+	p.opened, p.asked, a.leisure.asked, a.turns = now.Add(-renew), now.Add(-renew), leisurely, turns{turnsMost, 0, turnsMost}
 	before := a.wires.notices
 	if a.open(p, now); a.wires.notices != before || !p.asked.Before(now) {
 		t.Error("it does not wait for the next period")
@@ -283,9 +282,8 @@ func TestManyPairsAsk(t *testing.T) {
 	a, _, h2 := askedPair(t)
 	now := a.cfg.Now()
 	a.cfg.Now = func() time.Time { return now }
-	a.journal.cfg.Now = a.cfg.Now
 	var l *pod
-	for _, l = range a.pods {
+	for _, l = range a.members.pods {
 		break
 	}
 	clear(l.pairs)

@@ -16,10 +16,10 @@ import (
 // rejoin enters the peers that a predecessor has left in the pod's data plane, and
 // forgets those that are none any more.
 func (a *Agent) rejoin(l *pod) error {
-	l.plane.SetCandidates(a.elsewhere.filter)
+	l.plane.SetCandidates(a.members.elsewhere.filter)
 	var errs []error
 	for _, addr := range l.plane.Entered() {
-		if remote, ok := a.elsewhere.addressed(addr); ok {
+		if remote, ok := a.members.elsewhere.addressed(addr); ok {
 			if _, err := a.join(l, remote); !isNative(err) {
 				errs = append(errs, err)
 			}
@@ -34,13 +34,13 @@ const admitting, wantedMost = 3 * time.Millisecond, 1024
 
 // admitWanted enters the peers with which the host's pods have begun to speak.
 func (a *Agent) admitWanted(now time.Time) {
-	for _, l := range a.pods {
+	for _, l := range a.members.pods {
 		l.wanted = append(l.wanted, l.plane.Misses()...)
 		l.wanted = l.wanted[:min(len(l.wanted), wantedMost)]
 		for len(l.wanted) > 0 && a.cfg.Now().Sub(now) < admitting {
 			addr := l.wanted[0]
 			l.wanted = l.wanted[1:]
-			remote, ok := a.elsewhere.addressed(addr)
+			remote, ok := a.members.elsewhere.addressed(addr)
 			if !ok || l.pairs[remote.UID] != nil {
 				continue
 			}
@@ -66,7 +66,7 @@ func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
 	if p := l.pairs[remote.UID]; p != nil {
 		return p, nil
 	}
-	rs, h := a.eligible(route.Between(l.Pod, remote), a.cluster), a.remote[a.hosts[remote.Host]]
+	rs, h := a.eligible(route.Between(l.Pod, remote), a.members.Cluster), a.members.remote[a.members.hosts[remote.Host]]
 	if len(rs) < 2 || h == nil {
 		return nil, errNative
 	}
@@ -91,12 +91,12 @@ func (a *Agent) syncPairs(l *pod, c Cluster) error {
 	var errs []error
 	l.withdrawing = false
 	for uid, p := range l.pairs {
-		remote, ok := a.elsewhere.named(uid)
+		remote, ok := a.members.elsewhere.named(uid)
 		if ok && slices.Equal(p.routes, a.eligible(route.Between(l.Pod, remote), c)) &&
-			a.remote[a.hosts[remote.Host]] == p.host {
+			a.members.remote[a.members.hosts[remote.Host]] == p.host {
 			continue
 		}
-		if ok && a.withdraw(p) {
+		if ok && a.mover.withdraw(p) {
 			continue
 		}
 		p.withdrawn = true
@@ -112,7 +112,7 @@ func (a *Agent) reenter(p *pair) error {
 	if p.leaving = !parted; p.leaving {
 		return err
 	}
-	if remote, ok := a.elsewhere.named(p.remote.UID); ok {
+	if remote, ok := a.members.elsewhere.named(p.remote.UID); ok {
 		if _, failed := a.join(p.local, remote); !isNative(failed) {
 			err = errors.Join(err, failed)
 		}
@@ -120,39 +120,18 @@ func (a *Agent) reenter(p *pair) error {
 	return err
 }
 
-// withdraw takes all flows of a pair home, and reports whether it has just done so.
-func (a *Agent) withdraw(p *pair) bool {
-	if p.withdrawn || p.home() || a.cfg.DryRun {
-		return false
-	}
-	p.withdrawn, p.local.withdrawing = true, true
-	p.outcome, p.state.Trial = nil, decide.Trial{}
-	if _, _, err := a.assign(p, decide.Assignment{Active: p.routes[0].Network}); err != nil {
-		a.warn("%s: move to %s: %v", p.name, p.routes[0].Network, err)
-	}
-	a.unfit(p)
-	if _, err := p.local.plane.Unfollow(p.remote.UID); err != nil {
-		a.warn("%s: %v", p.name, err)
-	}
-	p.unsettled = true
-	a.untracked.add(p)
-	a.announce(p)
-	a.wakeSoon(p, dataplane.All, a.cfg.Now())
-	return true
-}
-
 // unfit has nothing in the pod's kernel be made for the pair. It reports whether that is
 // under way.
-func (a *Agent) unfit(p *pair) bool {
+func (s *stacks) unfit(p *pair) bool {
 	p.direct = 0
-	return a.fitter.Want(p, p.end(), route.Fit{})
+	return s.fitter.Want(p, p.end(), route.Fit{})
 }
 
 // part forgets a pair, whose traffic is native then. It reports whether it has: first what
 // was made for the pair in the pod's kernel must have gone, as a route may lead to where
 // only the data plane knows what to do.
 func (a *Agent) part(p *pair) (bool, error) {
-	if a.unfit(p) {
+	if a.stacks.unfit(p) {
 		if p.local.leaving == nil {
 			p.local.leaving = map[netip.Addr]bool{}
 		}
@@ -160,7 +139,7 @@ func (a *Agent) part(p *pair) (bool, error) {
 		return false, nil
 	}
 	delete(p.local.leaving, p.remote.Addr())
-	a.fitter.Forget(p)
+	a.stacks.fitter.Forget(p)
 	delete(p.local.pairs, p.remote.UID)
 	a.ledger.Forget(p.telemetryPair())
 	a.observing = true
@@ -175,26 +154,24 @@ const leaveAfter, leaving = time.Minute, 2 * time.Millisecond
 // one of them still steered would find nobody who puts it back.
 func (a *Agent) partIdle(now time.Time) error {
 	var errs []error
-	for _, l := range a.pods {
-		for _, p := range l.pairs {
-			if now.Sub(p.active) < a.cfg.leave || now.Sub(p.joined) < a.cfg.leave || p.pinned != "" {
-				a.retain(p)
-				continue
+	for p := range a.members.pairs() {
+		if now.Sub(p.active) < a.cfg.leave || now.Sub(p.joined) < a.cfg.leave || p.pinned != "" {
+			a.retain(p)
+			continue
+		}
+		if p.unsettled && now.Sub(p.active) < 2*a.cfg.leave {
+			if now.Sub(p.noticed) >= time.Second {
+				a.teller.announce(p)
 			}
-			if p.unsettled && now.Sub(p.active) < 2*a.cfg.leave {
-				if now.Sub(p.noticed) >= time.Second {
-					a.announce(p)
-				}
-				continue
-			}
-			if p.home() {
-				parted, err := a.part(p)
-				p.parting = !parted
-				errs = append(errs, err)
-			}
-			if a.cfg.Now().Sub(now) > leaving {
-				return errors.Join(errs...)
-			}
+			continue
+		}
+		if p.home() {
+			parted, err := a.part(p)
+			p.parting = !parted
+			errs = append(errs, err)
+		}
+		if a.cfg.Now().Sub(now) > leaving {
+			return errors.Join(errs...)
 		}
 	}
 	return errors.Join(errs...)
@@ -205,7 +182,7 @@ func (a *Agent) retain(p *pair) {
 	if p.parting {
 		p.parting = false
 		delete(p.local.leaving, p.remote.Addr())
-		a.refit(p)
+		a.stacks.refit(p)
 	}
 }
 

@@ -61,7 +61,7 @@ func (a *Agent) sweep() error {
 	}
 	var errs []error
 	for uid, dirs := range all {
-		if a.pods[uid] != nil || a.synced.uids[uid] {
+		if a.members.pods[uid] != nil || a.members.description.uids[uid] {
 			continue
 		}
 		for _, dir := range dirs {
@@ -73,7 +73,7 @@ func (a *Agent) sweep() error {
 
 // renewLeases renews the data planes' leases.
 func (a *Agent) renewLeases() {
-	for _, p := range a.pods {
+	for _, p := range a.members.pods {
 		if p.plane != nil && !a.cfg.DryRun {
 			p.plane.RenewLease()
 		}
@@ -91,7 +91,7 @@ func (a *Agent) sustain() {
 	a.renewLeases()
 	left, _ := filepath.Glob(filepath.Join(layoutPins(a.cfg.PinDir), podPins+"*")) // the pattern is right
 	for _, dir := range left {
-		if uid := strings.TrimPrefix(filepath.Base(dir), podPins); a.pods[uid] == nil && !a.cfg.DryRun {
+		if uid := strings.TrimPrefix(filepath.Base(dir), podPins); a.members.pods[uid] == nil && !a.cfg.DryRun {
 			if _, err := dataplane.RenewPinned(dir, dataplane.DefaultLease); err != nil {
 				a.warn("%s: %v", dir, err)
 			}
@@ -101,14 +101,14 @@ func (a *Agent) sustain() {
 
 // retire takes away the data planes of other layouts that have nothing to do any more.
 func (a *Agent) retire() {
-	a.mu.Lock()
+	a.members.Lock()
 	var pods []*pod
-	for _, l := range a.pods {
+	for _, l := range a.members.pods {
 		if l.former > 0 {
 			pods = append(pods, l)
 		}
 	}
-	a.mu.Unlock()
+	a.members.Unlock()
 	for _, l := range pods {
 		left, err := l.plane.Former()
 		if err != nil {
@@ -117,8 +117,8 @@ func (a *Agent) retire() {
 		if left == 0 {
 			a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("pod %s: the data plane of another version has ended", l.Name)})
 		}
-		a.mu.Lock()
+		a.members.Lock()
 		l.former = left
-		a.mu.Unlock()
+		a.members.Unlock()
 	}
 }

@@ -60,11 +60,10 @@ type pod struct {
 // sync brings data planes and pairs in step with the cluster. What it cannot do now it
 // tries again the next time.
 func (a *Agent) sync(d *description) error {
-	other := a.synced != d
+	other := a.members.description != d
 	if other {
-		a.synced, a.cluster, a.host, a.hosts, a.names, a.wires.self = d, d.Cluster, d.host, d.hosts, d.names, idOf(d.self)
-		a.elsewhere = d.elsewhere
-		for _, l := range a.pods {
+		a.members.description, a.wires.self = d, idOf(d.self)
+		for _, l := range a.members.pods {
 			l.plane.SetCandidates(d.filter)
 		}
 	}
@@ -89,18 +88,18 @@ func (a *Agent) syncHosts(d *description) {
 		if h.Name == a.cfg.Host || !ok {
 			continue
 		}
-		r := a.remote[h.Name]
+		r := a.members.remote[h.Name]
 		if r == nil {
 			r = &remoteHost{name: h.Name, paths: map[string]*hostPath{}}
-			a.remote[h.Name] = r
+			a.members.remote[h.Name] = r
 		}
 		r.pod = idOf(other)
 		for _, at := range other.Attachments {
 			to := netip.AddrPortFrom(at.Addr, stampPort)
-			if hp := r.paths[at.Network]; (hp == nil || hp.to != to) && a.wires.links[at.Network] != nil {
-				full := min(at.MTU, a.wires.links[at.Network].mtu) - 28
-				r.paths[at.Network] = &hostPath{Path: detect.New(&a.hostParams), host: r, network: at.Network, to: to, mtu: at.MTU,
-					track: probe.NewTrack(full, false)}
+			hp, w := r.paths[at.Network], a.wires.links[at.Network]
+			if (hp == nil || hp.to != to) && w != nil {
+				r.paths[at.Network] = &hostPath{Path: detect.New(&a.hostParams), host: r, wire: w, network: at.Network, to: to,
+					mtu: at.MTU, track: probe.NewTrack(min(at.MTU, w.mtu)-28, false)}
 			}
 		}
 	}
@@ -111,15 +110,15 @@ func (a *Agent) syncPods(d *description, other bool) error {
 	here := map[string]bool{}
 	for _, p := range d.local {
 		here[p.UID] = true
-		if l := a.pods[p.UID]; l != nil {
+		if l := a.members.pods[p.UID]; l != nil {
 			l.told = p
 		}
-		if a.pods[p.UID] == nil {
+		if a.members.pods[p.UID] == nil {
 			if !a.turned.IsZero() || !netns.Exists(p.Netns) {
 				continue // on its way, or just gone; while the loop runs, takeIn's
 			}
 			a.sustain()
-			l, faults, err := a.adopt(p, a.elsewhere)
+			l, faults, err := a.adopt(p, a.members.elsewhere)
 			for _, f := range faults {
 				a.warn("pod %s: %v", p.Name, f)
 			}
@@ -127,14 +126,14 @@ func (a *Agent) syncPods(d *description, other bool) error {
 				errs = append(errs, fmt.Errorf("pod %s: %w", p.Name, err))
 				continue
 			}
-			a.pods[p.UID] = l
+			a.members.pods[p.UID] = l
 			errs = append(errs, a.rejoin(l))
 		}
-		if other || a.pods[p.UID].withdrawing {
-			errs = append(errs, a.syncPairs(a.pods[p.UID], d.Cluster))
+		if other || a.members.pods[p.UID].withdrawing {
+			errs = append(errs, a.syncPairs(a.members.pods[p.UID], d.Cluster))
 		}
 	}
-	for uid, p := range a.pods {
+	for uid, p := range a.members.pods {
 		if !here[uid] {
 			a.dismiss(p, a.drop)
 		}
@@ -150,10 +149,8 @@ func (a *Agent) observe() {
 		return
 	}
 	var peers []netip.Addr
-	for _, l := range a.pods {
-		for _, p := range l.pairs {
-			peers = append(peers, p.telemetryPair().Remote)
-		}
+	for p := range a.members.pairs() {
+		peers = append(peers, p.telemetryPair().Remote)
 	}
 	slices.SortFunc(peers, netip.Addr.Compare)
 	peers = slices.Compact(peers)
@@ -162,9 +159,9 @@ func (a *Agent) observe() {
 
 // netnsOf is the namespace of a pod, "" if none has that cookie.
 func (a *Agent) netnsOf(cookie uint64) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, l := range a.pods {
+	a.members.Lock()
+	defer a.members.Unlock()
+	for _, l := range a.members.pods {
 		if l.cookie == cookie {
 			return l.Netns
 		}
@@ -238,7 +235,7 @@ func (a *Agent) enter(p *pair) error {
 		if at := p.on(); at.Index != 0 {
 			// It has prepared the pod for that, which is to be undone one day.
 			if !a.cfg.DryRun {
-				a.fitter.Adopt(p, p.end(), route.Fit{Hold: true})
+				a.stacks.fitter.Adopt(p, p.end(), route.Fit{Hold: true})
 			}
 			p.unsettled = true // what became of it meanwhile is not known
 			a.untracked.add(p)
@@ -266,11 +263,11 @@ func (a *Agent) tidy(p *pair) {
 	}
 	if !p.placed() {
 		p.unsettled = true
-		if _, _, err := a.place(p); err != nil {
+		if _, _, err := a.mover.place(p); err != nil {
 			a.warn("%s: %v", p.name, err)
 		}
 	}
-	a.refit(p)
+	a.stacks.refit(p)
 }
 
 // findHops finds the next hops of the paths to the peers that a predecessor has left.
@@ -307,7 +304,7 @@ func (a *Agent) setPeer(p *pair, open bool) error {
 	}
 	if p.taken = open; open {
 		p.stale = now.Add(hopsFresh)
-		a.fitter.Find(p, p.end())
+		a.stacks.fitter.Find(p, p.end())
 	}
 	return nil
 }

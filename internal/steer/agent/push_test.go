@@ -100,9 +100,9 @@ func (b *bed) mended(network, pod string) {
 	b.impair(network, impair.Impairment{}, pod, "agent-h1")
 	for name, r := range b.agents {
 		b.await("the default network to be well for "+name, func() bool {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			for _, h := range r.remote {
+			r.members.Lock()
+			defer r.members.Unlock()
+			for _, h := range r.members.remote {
 				if hp := h.paths[network]; hp == nil || hp.Down() || hp.Suspected() {
 					return false
 				}

@@ -103,10 +103,8 @@ func (ws *wires) tellRefusals(hosts map[string]*remoteHost, now time.Time) {
 	ws.refusals.forget(now)
 	for _, h := range hosts {
 		why := ""
-		for network, hp := range h.paths {
-			if w := ws.links[network]; w != nil {
-				why = max(why, ws.tellRefused(h, w, hp, now))
-			}
+		for _, hp := range h.paths {
+			why = max(why, ws.tellRefused(h, hp.wire, hp, now))
 		}
 		k := &h.keys
 		if k.unanswered < silentProbes || now.Sub(k.asked) < silentFor {

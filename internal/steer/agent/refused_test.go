@@ -17,15 +17,15 @@ func TestRefusedByTheKernel(t *testing.T) {
 	now := a.cfg.Now()
 	p.local.plane, p.opened, p.bearing, p.borne = &dataplane.Plane{}, now, 1, now.Add(-2*steady)
 	p.lines[1].tx, p.local.mayDirect = 1, true
-	if a.routeDirectly(p, now); p.direct != 1 || p.borne.Equal(now) {
+	if a.stacks.routeDirectly(p, now); p.direct != 1 || p.borne.Equal(now) {
 		t.Fatalf("leads to %d", p.direct)
 	}
-	a.fitter.Do(p)
+	a.stacks.fitter.Do(p)
 	if e := a.journal.last(); p.direct != 0 || !p.borne.Equal(now) || e.Kind != EventWarning {
 		t.Errorf("leads to %d, to be tried again %v after the fault; told %+v", p.direct, steady-now.Sub(p.borne), e)
 	}
-	a.fitter.Do(p)
-	if a.preparing(p, p.assigned) {
+	a.stacks.fitter.Do(p)
+	if a.stacks.preparing(p, p.assigned) {
 		t.Error("it is under way again at once")
 	}
 	if parted, _ := a.part(p); !parted || len(p.local.pairs) > 0 {
@@ -45,11 +45,11 @@ func TestMovesWait(t *testing.T) {
 		p.local.plane, p.opened = &dataplane.Plane{}, a.cfg.Now()
 		p.assigned = decide.Assignment{Active: "m"}
 		told := func() bool { return a.journal.last().Reason != "" }
-		a.carryOut(p, decide.Decision{Kind: tc.kind, From: "m", To: "z", Buckets: decide.Buckets}, tc.by, 0)
+		a.mover.carryOut(p, decide.Decision{Kind: tc.kind, From: "m", To: "z", Buckets: decide.Buckets}, tc.by, 0)
 		if waits := p.coming != nil; waits != tc.waits || told() == tc.waits {
 			t.Errorf("%s by %s: waits %v, carried out %v", tc.kind, tc.by, waits, told())
 		}
-		a.fitter.Do(p)
+		a.stacks.fitter.Do(p)
 		if p.coming != nil || !told() {
 			t.Errorf("%s by %s: it is not carried out", tc.kind, tc.by)
 		}
@@ -65,14 +65,14 @@ func TestConfirmedButNotEntered(t *testing.T) {
 		dry   bool
 	}{{name: "never entered"}, {name: "entered before", taken: true}, {name: "a dry run", dry: true}} {
 		a, p, h2 := askedPair(t)
-		a.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
+		a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 		a.cfg.DryRun, p.taken, p.asks = tc.dry, tc.taken, 3
 		p.local.plane = &dataplane.Plane{} // which has no interfaces
 		p.marks = a.ring.marks(&h2.keys, nil, a.cfg.Now())
 		if tc.taken {
 			p.opened = a.cfg.Now().Add(-renew)
 		}
-		n := notice{kind: noticeOpen, status: statusDone, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.dialect()}
+		n := notice{kind: noticeOpen, status: statusDone, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.members.dialect()}
 		a.acknowledged(h2, n.encode())
 		open := tc.taken || tc.dry
 		if got := p.opened.Equal(a.cfg.Now()); got != open || open != (p.asks == 0) {

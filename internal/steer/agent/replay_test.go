@@ -109,12 +109,12 @@ func TestReplayOnAnotherNetwork(t *testing.T) {
 	there, _ := target.On("vxlan")
 	elsewhere, _ := target.On("macvlan")
 	taken := func() (delivered, sent, refused uint64) {
-		z.mu.Lock()
+		z.members.Lock()
 		delivered = z.stats.noticesTaken
-		z.mu.Unlock()
-		a.mu.Lock()
+		z.members.Unlock()
+		a.members.Lock()
 		sent = a.wires.notices
-		a.mu.Unlock()
+		a.members.Unlock()
 		for _, c := range z.Health().Reflectors {
 			refused += c.Elsewhere + c.Replayed + c.Stale
 		}

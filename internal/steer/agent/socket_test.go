@@ -101,7 +101,7 @@ func TestSocketIsPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := Config{Host: "h1"}.clocked()
-	a := &Agent{cfg: cfg, journal: newJournal(cfg), begun: newReadiness()}
+	a := newAgent(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	a.begun.say() // nothing is to be taken up

@@ -14,52 +14,21 @@ import (
 
 // Paths returns the paths of all pairs that have traffic, or have a pin.
 func (a *Agent) Paths() []PathStatus {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	now := a.cfg.Now()
 	out := []PathStatus{}
-	for _, l := range a.pods {
-		for _, p := range l.pairs {
-			if now.Sub(p.active) >= 10*quiet && p.pinned == "" {
-				continue
-			}
-			ev := a.evidence(p, now)
-			for _, e := range ev.Paths {
-				out = append(out, a.status(p, ev, e))
-			}
+	for p := range a.members.pairs() {
+		if now.Sub(p.active) >= 10*quiet && p.pinned == "" {
+			continue
+		}
+		ev := a.judge.evidence(p, now)
+		for _, e := range ev.Paths {
+			out = append(out, a.judge.status(p, ev, e))
 		}
 	}
 	slices.SortStableFunc(out, func(x, y PathStatus) int { return cmp.Compare(x.Pair, y.Pair) })
 	return out
-}
-
-func (a *Agent) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) PathStatus {
-	s := PathStatus{Host: a.cfg.Host, Pair: p.name, Network: e.Network, State: string(e.State), RTT: e.Probe.RTT,
-		Jitter: e.Probe.Jitter, Loss: e.Probe.Loss, Goodput: e.Data.Goodput, Retrans: e.Data.Retrans, SRTT: e.Data.SRTT,
-		CPU: e.CPU, Buckets: e.Buckets, Active: e.Network == ev.Active, Pinned: p.pinned == e.Network, Why: e.Reason}
-	r, _ := p.byNetwork(e.Network)
-	s.Encapsulated = r.Encap
-	s.Score = decide.Scores(p.state, ev)[e.Network]
-	pending := s.Pinned && !s.Active
-	followed, follows := p.follows(a.cfg.Now())
-	if follows {
-		s.Buckets, s.Active = followed[r.Index], r.Index == slices.Index(followed[:], slices.Max(followed[:]))
-	}
-	if s.Pending = pending; s.Pending {
-		s.Why = "pinned, pending"
-		if e.Reason != "" {
-			s.Why += ": " + e.Reason
-		}
-	}
-	if s.Why == "" && s.Active {
-		s.Why = p.decision.Reason
-		if follows {
-			s.Why = "no flows of its own: follows the other end"
-		} else if s.Pinned {
-			s.Why = "pinned by the user"
-		}
-	}
-	return s
 }
 
 // follows says for a pair whose packets are all of flows that the peer has opened how many
@@ -84,8 +53,8 @@ var (
 // Order moves or pins a pair by hand. The flows of the local pod move; those that
 // the remote one has opened are its own agent's to move.
 func (a *Agent) Order(o Order) (Event, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	p, entered := a.named(o.Local, o.Remote)
 	if p == nil {
 		return Event{}, fmt.Errorf("%s>%s: %w: it takes a pod of %s and one of another host, both on several networks",
@@ -158,7 +127,7 @@ func (a *Agent) admit(p *pair, o Order) (route.Route, decide.PairEvidence, error
 	if a.cfg.DryRun {
 		return to, decide.PairEvidence{}, fmt.Errorf("%w: this agent runs with --dry-run", errRefused)
 	}
-	ev := a.evidence(p, a.cfg.Now())
+	ev := a.judge.evidence(p, a.cfg.Now())
 	if e := ev.Paths[slices.IndexFunc(ev.Paths,
 		func(e decide.PathEvidence) bool { return e.Network == o.Network })]; e.State != decide.Up && !o.Force {
 		return to, ev, unfitError{o.Network, e.State, e.Reason}
@@ -183,24 +152,24 @@ func (e unfitError) Unwrap() error { return errRefused }
 
 // obey moves the pair's flows as the user says, or leaves them where they were.
 func (a *Agent) obey(p *pair, to route.Route, ev decide.PairEvidence) error {
-	if a.preparing(p, decide.Assignment{Active: to.Network}) {
-		a.mu.Unlock()
-		a.fitter.Do(p) // here, as the user waits
-		a.mu.Lock()
-		if !a.knows(p) {
+	if a.stacks.preparing(p, decide.Assignment{Active: to.Network}) {
+		a.members.Unlock()
+		a.stacks.fitter.Do(p) // here, as the user waits
+		a.members.Lock()
+		if !a.members.knows(p) {
 			return fmt.Errorf("%s: %w", p.name, errNoPair)
 		}
 	}
 	assigned, trial := p.assigned, p.state.Trial
 	p.state.Trial = decide.Trial{} // a canary under way would take the flows back
-	a.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network, Buckets: decide.Buckets,
+	a.mover.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network, Buckets: decide.Buckets,
 		Confidence: 1, Reason: "the user said so", Evidence: ev}, "user", 0)
 	choices, err := p.local.plane.Choices(p.remote.UID)
 	if err == nil && !slices.ContainsFunc(choices[:], func(c dataplane.Choice) bool { return c.Path != to.Index }) {
 		return nil
 	}
 	p.assigned, p.state.Trial, p.outcome = assigned, trial, nil
-	_, _, back := a.place(p)
+	_, _, back := a.mover.place(p)
 	if err = errors.Join(err, back); err == nil {
 		err = errStayed
 	}
@@ -210,12 +179,12 @@ func (a *Agent) obey(p *pair, to route.Route, ev decide.PairEvidence) error {
 // named finds the pair that an order is about. One that has had no traffic yet is entered
 // for it.
 func (a *Agent) named(local, remote string) (p *pair, entered bool) {
-	for _, l := range a.pods {
+	for _, l := range a.members.pods {
 		if l.Name != local {
 			continue
 		}
-		for _, r := range a.elsewhere.pods {
-			if _, ok := a.elsewhere.byUID[r.UID]; !ok || r.Name != remote {
+		for _, r := range a.members.elsewhere.pods {
+			if _, ok := a.members.elsewhere.byUID[r.UID]; !ok || r.Name != remote {
 				continue
 			}
 			known := l.pairs[r.UID] != nil

@@ -207,8 +207,8 @@ func switchByHand(b *bed) {
 		})
 	})
 	b.await("the peer's agent to confirm", func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
+		a.members.Lock()
+		defer a.members.Unlock()
 		p, _ := a.named("a", "b")
 		return !p.unsettled
 	})
@@ -328,7 +328,7 @@ func forged(b *bed) {
 	a, z := b.agents["h1"], b.agents["h2"]
 	since := z.journal.last().ID
 	self, target := b.pod("agent-h1"), b.pod("agent-h2")
-	lie := notice{kind: noticeFailed, network: uint8(indexOf(z.names, "vxlan")), names: z.dialect()}.encode()
+	lie := notice{kind: noticeFailed, network: uint8(indexOf(z.members.names, "vxlan")), names: z.members.dialect()}.encode()
 	refused := func() (n uint64) {
 		for _, c := range z.Health().Reflectors {
 			n += c.Forged + c.Short + c.Oversized + c.BadTime
@@ -413,9 +413,9 @@ func busyProcessors(b *bed) {
 			}
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	b.t.Logf("the loop was up to %v late; %d suspicions", a.late(a.start, a.cfg.Now()), a.stats.suspicions)
+	a.members.Lock()
+	defer a.members.Unlock()
+	b.t.Logf("the loop was up to %v late; %d suspicions", a.pacer.late(a.start, a.cfg.Now()), a.stats.suspicions)
 }
 
 // restart: the new agent finds the flows where its predecessor left them.
@@ -520,8 +520,8 @@ func replaced(b *bed) {
 	b.await("steered packets to be refused, or flows to have left",
 		func() bool { return z.strangers() > before || a.on("a", "b") == "routed-bgp" })
 	b.await("flows to the old pod to be native", func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
+		a.members.Lock()
+		defer a.members.Unlock()
 		p, _ := a.named("a", "b")
 		choices, err := p.local.plane.Choices(p.remote.UID)
 		return err == nil && moved(choices) == 0 && p.opened.IsZero()
@@ -529,13 +529,13 @@ func replaced(b *bed) {
 	b.tell("h1", again)
 	b.await("the new pair", func() bool { p := a.pair("a", "b"); return p != nil && p.remote.UID == "another-pod" })
 	b.await("the new pair to open", func() bool { return a.opened("a", "b") })
-	a.mu.Lock()
-	for _, l := range a.pods {
+	a.members.Lock()
+	for _, l := range a.members.pods {
 		if l.pairs[old] != nil {
 			b.t.Error("the old pair is still there")
 		}
 	}
-	a.mu.Unlock()
+	a.members.Unlock()
 	// Connections of the old pod would end now; these stay native, as the new
 	// pod has not opened them.
 	b.carried("vxlan")

@@ -124,7 +124,7 @@ func (p *pair) asking() bool {
 // pairEvidence is what is known of a path that the pair suspects. Answers were read after now.
 func (a *Agent) pairEvidence(p *pair, i int, now time.Time) detect.Evidence {
 	ln := &p.lines[i]
-	e := detect.Evidence{Until: now, Expected: p.expected(i, now), Late: a.late(ln.Silent(), now), Came: ln.silence.Came}
+	e := detect.Evidence{Until: now, Expected: p.expected(i, now), Late: a.pacer.late(ln.Silent(), now), Came: ln.silence.Came}
 	for n := range p.lines {
 		if other := &p.lines[n]; n != i && !other.Down() {
 			worst, median := other.Trips()
@@ -152,7 +152,7 @@ func (a *Agent) act(p *pair, i int, do detect.Action, now time.Time) {
 		a.failPath(p, i, fmt.Sprintf("this pair's packets do not pass over %s, though the hosts' probes do: %v; silent for %v",
 			network, ln.Verdict(), now.Sub(since).Round(time.Millisecond)), since, now, "policy")
 		a.wires.tell(p.host, notice{kind: noticeMute, from: idOf(p.local.Pod), to: idOf(p.remote),
-			network: uint8(indexOf(a.names, network)), names: a.dialect()}, "")
+			network: uint8(indexOf(a.members.names, network)), names: a.members.dialect()}, "")
 	}
 }
 
@@ -195,21 +195,19 @@ func (a *Agent) failPath(p *pair, i int, reason string, since, now time.Time, by
 // who was silent has been heard; or they are about to know.
 func (a *Agent) opinion(h *remoteHost, hp *hostPath, now time.Time) detect.Opinion {
 	o, silent := detect.Agrees, false
-	for _, l := range a.pods {
-		for _, p := range l.pairs {
-			i := p.line(hp.network)
-			if p.host != h || i < 0 {
-				continue
-			}
-			ln := &p.lines[i]
-			if ln.Passed(hp.Arose()) {
-				return detect.Denies
-			}
-			silent = silent || ln.silence.Lasts(a.pairParams.Silence, now) ||
-				!ln.silence.Since.IsZero() && ln.silence.Since.Equal(hp.Silent())
-			if ln.State() == detect.Suspect {
-				o = detect.Undecided
-			}
+	for p := range a.members.pairs() {
+		i := p.line(hp.network)
+		if p.host != h || i < 0 {
+			continue
+		}
+		ln := &p.lines[i]
+		if ln.Passed(hp.Arose()) {
+			return detect.Denies
+		}
+		silent = silent || ln.silence.Lasts(a.pairParams.Silence, now) ||
+			!ln.silence.Since.IsZero() && ln.silence.Since.Equal(hp.Silent())
+		if ln.State() == detect.Suspect {
+			o = detect.Undecided
 		}
 	}
 	if !silent {
@@ -237,7 +235,7 @@ func (a *Agent) probePair(p *pair, now time.Time) {
 			p.followUp(i, now)
 			continue
 		}
-		if ln.Suspected() || now.Sub(ln.asked) < calmly || now.Sub(p.active) >= quiet || !a.leisure() {
+		if ln.Suspected() || now.Sub(ln.asked) < calmly || now.Sub(p.active) >= quiet || !a.leisure.take() {
 			continue
 		}
 		if ln.Unanswered() && ln.received.Packets != ln.calm {

@@ -18,7 +18,7 @@ func askedPair(t *testing.T) (*Agent, *pair, *remoteHost) {
 	q := testPod("q", 2, 1, "m", "z")
 	p := &pair{name: "p>q", local: l, remote: q, host: h2, routes: route.Between(l.Pod, q),
 		lines: newLines(2, &a.pairParams)}
-	a.pods[l.UID], l.pairs[q.UID] = l, p
+	a.members.pods[l.UID], l.pairs[q.UID] = l, p
 	return a, p, h2
 }
 
@@ -110,7 +110,7 @@ func TestSuspectingIsAList(t *testing.T) {
 		{"it is over", func(_ *Agent, p *pair, now time.Time) { p.lines[0].Overrule(time.Time{}, now) }, 0},
 		{"the pair is gone", func(a *Agent, p *pair, now time.Time) { delete(p.local.pairs, p.remote.UID); a.rewatch(now) },
 			0},
-		{"the pod is gone", func(a *Agent, p *pair, now time.Time) { delete(a.pods, p.local.UID); a.rewatch(now) }, 0},
+		{"the pod is gone", func(a *Agent, p *pair, now time.Time) { delete(a.members.pods, p.local.UID); a.rewatch(now) }, 0},
 	} {
 		a, p, _ := askedPair(t)
 		now := a.cfg.Now()

@@ -125,10 +125,10 @@ func (u *untracked) run(ctx context.Context, left func([]*pair) (string, [2]trac
 // leftBehind is the host's namespace, and where the connections of the pairs are that are
 // still there, by family.
 func (a *Agent) leftBehind(pairs []*pair) (host string, families [2]tracked) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	for _, p := range pairs {
-		if !a.knows(p) {
+		if !a.members.knows(p) {
 			continue // it has gone
 		}
 		own, err := p.local.plane.Choices(p.remote.UID)
@@ -147,5 +147,5 @@ func (a *Agent) leftBehind(pairs []*pair) (host string, families [2]tracked) {
 			families[v6][ends{r.Local.Addr, r.Remote.Addr}] = whereabouts{r.Index, own, followed}
 		}
 	}
-	return a.host.Netns, families
+	return a.members.host.Netns, families
 }

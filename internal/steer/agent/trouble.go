@@ -79,14 +79,14 @@ func (a *Agent) handleTCPEvents(batch []telemetry.Event) {
 	if len(batch) == 0 {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.members.Lock()
+	defer a.members.Unlock()
 	now := a.cfg.Now()
 	known, told := map[telemetry.Pair][]*pair{}, map[*pair]*trouble{}
 	for _, e := range batch {
 		pairs, ok := known[e.Pair()]
 		if !ok {
-			pairs = a.pairsOf(e.Pair())
+			pairs = a.members.pairsOf(e.Pair())
 			known[e.Pair()] = pairs
 		}
 		for _, p := range pairs {
@@ -100,21 +100,6 @@ func (a *Agent) handleTCPEvents(batch []telemetry.Event) {
 		a.look(p, now)
 		a.judgeTCP(p, t, now)
 	}
-}
-
-// pairsOf finds the pairs that telemetry means.
-func (a *Agent) pairsOf(who telemetry.Pair) (out []*pair) {
-	for _, l := range a.pods {
-		if l.cookie != who.Netns {
-			continue
-		}
-		for _, p := range l.pairs {
-			if p.telemetryPair() == who {
-				out = append(out, p)
-			}
-		}
-	}
-	return out
 }
 
 // noteTCPEvent notes an event of one of the pair's connections.
@@ -142,7 +127,7 @@ func (a *Agent) noteTCPEvent(p *pair, e telemetry.Event, t *trouble, now time.Ti
 // there is.
 func (a *Agent) judgeTCP(p *pair, t *trouble, now time.Time) {
 	if t.late {
-		a.wakeMoved(p, dataplane.All, now)
+		a.waker.wakeMoved(p, dataplane.All, now)
 	}
 	if t.timedOut {
 		a.timedOut(p, t, now)
@@ -166,7 +151,7 @@ func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
 	for i, r := range p.routes {
 		ln := &p.lines[i]
 		if t.on(r.Index, own, followed) && !ln.Down() &&
-			ln.silence.Lasts(a.pairParams.Deaf+a.late(ln.silence.Since, now), now) {
+			ln.silence.Lasts(a.pairParams.Deaf+a.pacer.late(ln.silence.Since, now), now) {
 			a.suspect(p, i, now)
 		}
 	}
@@ -203,18 +188,18 @@ func (a *Agent) leavePath(p *pair, i int, now time.Time, detected time.Duration)
 	if _, err := p.local.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
 		a.warn("%s: %v", p.name, err)
 	}
-	a.answersMoved(p)
-	a.wake(p, dataplane.All, now)
+	a.mover.answersMoved(p)
+	a.waker.wake(p, dataplane.All, now)
 }
 
 // handleMute: a path that is mute at one end is so at both, and this end may have
 // nothing to send. Echoes will tell when it is well again, so they must be known
 // to pass at times.
 func (a *Agent) handleMute(p *pair, n notice) status {
-	if int(n.network) >= len(a.names) {
+	if int(n.network) >= len(a.members.names) {
 		return statusUnknown
 	}
-	network, now := a.names[n.network], a.cfg.Now()
+	network, now := a.members.names[n.network], a.cfg.Now()
 	i := p.line(network)
 	if i < 0 || !p.lines[i].Telling(now) {
 		return statusUnknown
@@ -230,11 +215,11 @@ func (a *Agent) handleMute(p *pair, n notice) status {
 // sender is known by what it says, which is authentic, not by its address, which
 // is not. Probes will tell when the path is well again.
 func (a *Agent) handleFailure(n notice) status {
-	if n.to != a.wires.self || int(n.network) >= len(a.names) {
+	if n.to != a.wires.self || int(n.network) >= len(a.members.names) {
 		return statusUnknown
 	}
-	now, network := a.cfg.Now(), a.names[n.network]
-	for _, h := range a.remote {
+	now, network := a.cfg.Now(), a.members.names[n.network]
+	for _, h := range a.members.remote {
 		bad := h.paths[network]
 		if h.pod != n.from || bad == nil || len(h.paths) < 2 {
 			continue

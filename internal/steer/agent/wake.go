@@ -8,21 +8,30 @@ import (
 	"pathwise.dev/pathwise/internal/steer/kick"
 )
 
+// waker has connections try at once that wait for a doubled timeout, as their path has changed.
+type waker struct {
+	*journal
+	pacer *pacer
+	kicks *kick.Waker
+	// waking are the pairs whose connections are to be woken once the other agent knows.
+	waking []*pair
+}
+
 // wake makes connections that wait for a doubled timeout try at once: the path has changed.
-func (a *Agent) wake(p *pair, moved dataplane.Set, now time.Time) {
+func (w *waker) wake(p *pair, moved dataplane.Set, now time.Time) {
 	p.left = now
-	a.wakeMoved(p, moved, now)
+	w.wakeMoved(p, moved, now)
 }
 
 // wakeSoon is wake for flows of the pair's own that have moved, once the other agent
 // has confirmed that it knows, or after a while: what is woken sooner is answered on the
 // path that was left.
-func (a *Agent) wakeSoon(p *pair, moved dataplane.Set, now time.Time) {
+func (w *waker) wakeSoon(p *pair, moved dataplane.Set, now time.Time) {
 	p.left = now
 	if p.waking == 0 {
 		p.wakeAt = now.Add(confirmSoon)
-		a.waking = append(a.waking, p)
-		a.soon(confirmSoon / 4)
+		w.waking = append(w.waking, p)
+		w.pacer.soon(confirmSoon / 4)
 	}
 	p.waking |= moved
 }
@@ -32,19 +41,19 @@ func (a *Agent) wakeSoon(p *pair, moved dataplane.Set, now time.Time) {
 const confirmSoon = 2 * time.Millisecond
 
 // wakeNow wakes what wakeSoon has left.
-func (a *Agent) wakeNow(p *pair) {
+func (w *waker) wakeNow(p *pair) {
 	if p.waking != 0 {
-		a.wakeMoved(p, p.waking, a.cfg.Now())
+		w.wakeMoved(p, p.waking, w.cfg.Now())
 		p.waking = 0
 	}
 }
 
 // wakeDue wakes those whose time has come, and returns when to look again.
-func (a *Agent) wakeDue(now time.Time) time.Duration {
+func (w *waker) wakeDue(now time.Time) time.Duration {
 	next := idleTick
-	a.waking = slices.DeleteFunc(a.waking, func(p *pair) bool {
+	w.waking = slices.DeleteFunc(w.waking, func(p *pair) bool {
 		if !now.Before(p.wakeAt) {
-			a.wakeNow(p)
+			w.wakeNow(p)
 		}
 		if p.waking != 0 {
 			next = min(next, confirmSoon/4)
@@ -55,8 +64,8 @@ func (a *Agent) wakeDue(now time.Time) time.Duration {
 }
 
 // wakeMoved is wake where flows have moved before.
-func (a *Agent) wakeMoved(p *pair, moved dataplane.Set, now time.Time) {
+func (w *waker) wakeMoved(p *pair, moved dataplane.Set, now time.Time) {
 	r := p.routes[0]
-	a.waker.Wake(kick.Call{Netns: p.local.Netns, Local: r.Local.Addr, Remote: r.Remote.Addr, Shelves: p.stuck.Take(moved),
+	w.kicks.Wake(kick.Call{Netns: p.local.Netns, Local: r.Local.Addr, Remote: r.Remote.Addr, Shelves: p.stuck.Take(moved),
 		At: now})
 }

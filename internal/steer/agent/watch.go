@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/route"
 )
@@ -13,7 +12,8 @@ import (
 // watch looks at the counters of pairs with traffic, and follows up suspicions.
 // It returns when to look again.
 func (a *Agent) watch(now time.Time) time.Duration {
-	next := a.wakeDue(now)
+	next := a.waker.wakeDue(now)
+	a.attendMoved(now)
 	for n := range a.polled {
 		next = min(next, a.poll(n, now))
 	}
@@ -51,7 +51,7 @@ func (a *Agent) suspect(p *pair, i int, now time.Time) {
 				a.suspecting = append(a.suspecting, p)
 			}
 			a.stats.suspicions++
-			a.soon(suspectTick)
+			a.pacer.soon(suspectTick)
 			a.act(p, i, do, now)
 		}
 	}
@@ -63,13 +63,13 @@ func (a *Agent) suspect(p *pair, i int, now time.Time) {
 // suspectHost takes it up between the hosts.
 func (a *Agent) suspectHost(p *pair, i int, now time.Time) {
 	hp := p.host.paths[p.routes[i].Network]
-	if hp == nil || a.wires.links[hp.network] == nil {
+	if hp == nil || hp.wire == nil {
 		return
 	}
 	if do := hp.Suspect(p.lines[i].silence.Since, now); do != 0 {
 		a.suspects[hp] = p.host
 		a.stats.suspicions++
-		a.soon(suspectTick)
+		a.pacer.soon(suspectTick)
 		a.actOnHost(p.host, hp, do, now)
 	}
 }
@@ -88,13 +88,13 @@ func (a *Agent) followUp(h *remoteHost, hp *hostPath, now time.Time) {
 // hostEvidence is what is known of a suspected path to a host. Replies that lay in sockets
 // were read after now: else a stall of this process would look like a loss.
 func (a *Agent) hostEvidence(h *remoteHost, hp *hostPath, now time.Time) detect.Evidence {
-	e := detect.Evidence{Until: now, Expected: hp.expected(now), Late: a.late(hp.Silent(), now)}
+	e := detect.Evidence{Until: now, Expected: hp.expected(now), Late: a.pacer.late(hp.Silent(), now)}
 	for name, other := range h.paths {
 		if other != hp && !other.Down() {
 			e.Witnesses = append(e.Witnesses, other.Testimony(name, other.summary.P99, other.rtt()))
 		}
 	}
-	e.Heard = a.wires.lastProbe(hp)
+	e.Heard = hp.lastProbe()
 	return e
 }
 
@@ -118,60 +118,33 @@ func (a *Agent) actOnHost(h *remoteHost, hp *hostPath, do detect.Action, now tim
 func (a *Agent) fail(h *remoteHost, hp *hostPath, now time.Time) {
 	since := hp.Silent()
 	a.stats.failovers++
-	for _, l := range a.pods {
-		for _, p := range l.pairs {
-			if i := p.line(hp.network); p.host == h && i >= 0 {
-				p.lines[i].Overrule(since, now)
-			}
+	for p := range a.members.pairs() {
+		if i := p.line(hp.network); p.host == h && i >= 0 {
+			p.lines[i].Overrule(since, now)
 		}
 	}
 	reason := fmt.Sprintf("%s to %s has failed%s: %v; silent for %v", hp.network, h.name, hp.Verdict().Direction,
 		hp.Verdict(), now.Sub(since).Round(time.Millisecond))
 	a.evacuate(h, hp, now, reason, now.Sub(since), "policy")
-	a.wires.tell(h, notice{kind: noticeFailed, from: a.wires.self, to: h.pod, network: uint8(indexOf(a.names, hp.network)),
-		names: a.dialect()}, hp.network)
+	a.wires.tell(h, notice{kind: noticeFailed, from: a.wires.self, to: h.pod, network: uint8(indexOf(a.members.names, hp.network)),
+		names: a.members.dialect()}, hp.network)
 }
 
 // evacuate applies the policy to the pairs on the path, at once.
 func (a *Agent) evacuate(h *remoteHost, hp *hostPath, now time.Time, reason string, detected time.Duration, by string) {
 	// Told afterwards: every millisecond counts here.
 	defer a.note(Event{Kind: EventPeer, To: hp.network, Reason: reason, Detected: detected, By: by})
-	for _, l := range a.pods {
-		for _, p := range l.pairs {
-			if i := p.line(hp.network); p.host == h && i >= 0 {
-				a.leavePath(p, i, now, detected)
-			}
+	for p := range a.members.pairs() {
+		if i := p.line(hp.network); p.host == h && i >= 0 {
+			a.leavePath(p, i, now, detected)
 		}
 	}
 }
 
 // failOver asks the policy where to go and goes there.
 func (a *Agent) failOver(p *pair, now time.Time, detected time.Duration) route.Route {
-	ev := a.evidence(p, now)
-	var d decide.Decision
-	p.state, d = a.cfg.Policy.Step(p.state, ev)
-	if !d.Moves() && p.forgive(now) {
-		p.state, d = a.cfg.Policy.Step(p.state, a.evidence(p, now))
+	if d := a.judge.flee(p, now); d.Moves() {
+		a.mover.carryOut(p, d, "policy", detected)
 	}
-	if !d.Moves() {
-		return p.on()
-	}
-	a.carryOut(p, d, "policy", detected)
 	return p.on() // a dry run moves nothing, and a data plane may refuse
-}
-
-// forgive makes paths usable at once that are barred because a connection timed
-// out on them, though probes pass: where the active path has failed, one that may
-// not carry data is better than one that does not.
-func (p *pair) forgive(now time.Time) bool {
-	found := false
-	for i, r := range p.routes {
-		hp := p.host.paths[r.Network]
-		bar := &p.lines[i].bar
-		if bar.Left(now) > 0 && r.Index != p.on().Index && hp != nil && !hp.Down() {
-			bar.Lift(now)
-			found = true
-		}
-	}
-	return found
 }

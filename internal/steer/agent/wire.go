@@ -67,8 +67,8 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, inode uint64) error 
 		}
 		return fmt.Errorf("open probe sockets on %s: %w", at.Network, err)
 	}
-	a.mu.Lock() // so that no keys come between
-	defer a.mu.Unlock()
+	a.members.Lock() // so that no keys come between
+	defer a.members.Unlock()
 	// Polled, as replies can wait for the loop's next turn: what is urgent drains it.
 	w.sender, err = stamp.NewSender(out,
 		stamp.SenderConfig{Keys: a.ring.Keys(), Network: at.Network, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
@@ -120,6 +120,7 @@ type remoteHost struct {
 type hostPath struct {
 	detect.Path
 	host    *remoteHost
+	wire    *wire // nil in tests alone
 	network string
 	to      netip.AddrPort
 	mtu     int
@@ -145,16 +146,6 @@ type hostPath struct {
 	busy time.Time
 }
 
-// path finds the host and its path by the address that probes go to.
-func (a *Agent) path(network string, to netip.Addr) (*remoteHost, *hostPath) {
-	for _, h := range a.remote {
-		if hp := h.paths[network]; hp != nil && hp.to.Addr() == to {
-			return h, hp
-		}
-	}
-	return nil, nil
-}
-
 // receive takes what became of probes since it was last called.
 func (a *Agent) receive() {
 	for name, w := range a.wires.links {
@@ -163,7 +154,7 @@ func (a *Agent) receive() {
 			a.answered(name, r)
 		}
 		for _, l := range losses {
-			if _, hp := a.path(name, l.To.Addr()); hp != nil {
+			if _, hp := a.members.path(name, l.To.Addr()); hp != nil {
 				hp.track.Lost(l)
 				hp.Lost()
 				hp.told = true
@@ -173,7 +164,7 @@ func (a *Agent) receive() {
 }
 
 func (a *Agent) answered(network string, r stamp.Reply) {
-	h, hp := a.path(network, r.From.Addr())
+	h, hp := a.members.path(network, r.From.Addr())
 	if hp == nil {
 		return
 	}
@@ -186,7 +177,7 @@ func (a *Agent) answered(network string, r stamp.Reply) {
 		hp.nRTT++
 	}
 	switch {
-	case a.cluster.encapsulates(network):
+	case a.members.Cluster.encapsulates(network):
 		hp.unfit = "" // the mark is inside
 	case r.DSCPSeen >= 0 && r.DSCPSeen != mark || r.ReplyDSCP >= 0 && r.ReplyDSCP != mark:
 		seen := r.DSCPSeen
@@ -223,4 +214,12 @@ func (hp *hostPath) rtt() time.Duration {
 	v := hp.rtts
 	slices.Sort(v[:n])
 	return v[n/2]
+}
+
+// lastProbe is when a probe of the other agent's last came over the path.
+func (hp *hostPath) lastProbe() time.Time {
+	if hp.wire == nil {
+		return time.Time{}
+	}
+	return hp.wire.reflector.LastProbe(hp.to.Addr())
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"pathwise.dev/pathwise/stamp"
 )
@@ -28,7 +27,7 @@ func newWires(j *journal, r *ring) *wires {
 
 // send probes the path, if the agent is on its network. Small probes are kept for judging.
 func (ws *wires) send(hp *hostPath, full bool, tlvs ...stamp.TLV) {
-	w := ws.links[hp.network]
+	w := hp.wire
 	if w == nil {
 		return
 	}
@@ -69,7 +68,7 @@ func (ws *wires) tell(h *remoteHost, n notice, but string) {
 // tellOver sends a notice on one path. It measures as any probe does, so the
 // regular one is due later.
 func (ws *wires) tellOver(hp *hostPath, n notice) {
-	if ws.links[hp.network] == nil {
+	if hp.wire == nil {
 		return
 	}
 	ws.notices++
@@ -103,12 +102,4 @@ func (ws *wires) setKeys() {
 			ws.warn("%s: %v", w.network, err)
 		}
 	}
-}
-
-// lastProbe is when a probe of the other agent's last came over the path.
-func (ws *wires) lastProbe(hp *hostPath) time.Time {
-	if w := ws.links[hp.network]; w != nil {
-		return w.reflector.LastProbe(hp.to.Addr())
-	}
-	return time.Time{}
 }

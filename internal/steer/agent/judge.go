@@ -1,0 +1,193 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
+)
+
+// judge says what is known of a pair, for the policy to decide by.
+type judge struct {
+	cfg      *Config
+	members  *members
+	recorder *recorder
+	start    time.Time // of the agent
+}
+
+// decide lets the policy decide about a pair.
+func (j *judge) decide(p *pair, now time.Time) decide.Decision {
+	ev := j.evidence(p, now)
+	j.recorder.add(decide.Record{For: epoch, Evidence: ev})
+	p.state, p.decision = j.cfg.Policy.Step(p.state, ev)
+	if p.pinned != "" {
+		return p.keepPinned(ev, p.decision)
+	}
+	return p.decision
+}
+
+// flee lets the policy decide about a pair whose path has failed.
+func (j *judge) flee(p *pair, now time.Time) (d decide.Decision) {
+	p.state, d = j.cfg.Policy.Step(p.state, j.evidence(p, now))
+	if !d.Moves() && p.forgive(now) {
+		p.state, d = j.cfg.Policy.Step(p.state, j.evidence(p, now))
+	}
+	return d
+}
+
+// keepPinned lets only failure move a pinned pair, and brings it back.
+func (p *pair) keepPinned(ev decide.PairEvidence, d decide.Decision) decide.Decision {
+	if d.Kind == decide.Failover || d.Kind == decide.Fallback {
+		return d
+	}
+	back := decide.Decision{Kind: decide.Switch, From: ev.Active, To: p.pinned, Buckets: decide.Buckets, Confidence: 1,
+		Reason: "pinned here, and well again", Evidence: ev}
+	for _, e := range ev.Paths {
+		if e.Network == p.pinned && e.State == decide.Up && ev.Active != p.pinned {
+			return back
+		}
+	}
+	return decide.Decision{Kind: decide.Stay, From: ev.Active, To: ev.Active, Buckets: decide.Buckets, Reason: "pinned"}
+}
+
+// evidence is all that is known of a pair.
+func (j *judge) evidence(p *pair, now time.Time) decide.PairEvidence {
+	ev := decide.PairEvidence{At: now.Sub(j.start), Pair: p.name, Need: j.cfg.Need, Default: p.routes[0].Network,
+		Active: p.on().Network, SwitchLoss: p.loss.Estimate()}
+	var buckets [8]int
+	if choices, err := p.local.plane.Choices(p.remote.UID); err == nil {
+		for _, c := range choices {
+			buckets[c.Path%len(buckets)]++
+		}
+	}
+	total := 0.0
+	for i, r := range p.routes {
+		ln := &p.lines[i]
+		total += ln.tx + ln.rx
+		e := decide.PathEvidence{Network: r.Network, State: decide.Up, Buckets: buckets[r.Index],
+			Prior: j.cfg.Prior[r.Network], CPU: j.cfg.CPU[r.Network], OtherPairs: j.members.others(p, r.Network, now)}
+		e.Data = p.data(i, now)
+		if hp := p.host.paths[r.Network]; hp != nil {
+			hp.fill(&e, hp.lastProbe(), now)
+		} else {
+			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
+		}
+		if left := ln.bar.Left(now); left > 0 {
+			e.State, e.Reason = decide.Failed,
+				fmt.Sprintf("this pair's packets do not pass: tried again in %v", left.Round(time.Second))
+		}
+		if ln.Down() {
+			e.State, e.Reason = decide.Failed,
+				fmt.Sprintf("this pair's packets do not pass, since %v", now.Sub(ln.Since()).Round(10*time.Millisecond))
+		}
+		if r.Index != 0 && p.opened.IsZero() {
+			e.State, e.Reason = decide.Ineligible, "the other agent has not confirmed the pair"
+		}
+		ev.Paths = append(ev.Paths, e)
+	}
+	ev.Pause = total == 0
+	ev.Load.Connections = p.conns
+	return ev
+}
+
+// data is what the pair's own traffic tells of path i.
+func (p *pair) data(i int, now time.Time) decide.Data {
+	ln := &p.lines[i]
+	d := decide.Data{Goodput: 8 * ln.goodput, Tx: ln.tx, Rx: ln.rx, RTOs: ln.rtos, Retrans: ln.retrans}
+	if o := p.outcome; o != nil {
+		d.Blank = now.Sub(o.at) < max(2*ln.figures.SRTT, 10*time.Millisecond)
+	}
+	const lately = time.Second
+	switch {
+	case now.Sub(ln.heard) < lately: // not every period brings news of each connection
+		d.SRTT, d.AppLimited = ln.figures.SRTT.Seconds(), !p.limited.known || p.limited.part > 0.5
+	case p.conns == 0:
+		// Not TCP: what is sent is what the application wants to send.
+		d.AppLimited = true
+	}
+	return d
+}
+
+// direction is where a failed path loses packets, as far as is known: probes of the other
+// agent that come after it failed, and were not on their way by then, have come all the
+// way from there.
+func (hp *hostPath) direction(heard time.Time) detect.Direction {
+	const onTheirWay = 100 * time.Millisecond // in the longest queues
+	if heard.After(hp.Since().Add(onTheirWay)) {
+		return detect.Forward
+	}
+	return hp.Verdict().Direction
+}
+
+// fill adds what probes tell.
+func (hp *hostPath) fill(e *decide.PathEvidence, heard, now time.Time) {
+	s := hp.summary
+	e.Probe = decide.Probe{RTT: hp.rtt().Seconds(), Jitter: s.Jitter.Seconds(), Loss: s.Loss.Value(),
+		Samples: min(s.Answered, 256)}
+	if last := s.Last; !last.IsZero() {
+		if hp.last.After(last) {
+			last = hp.last
+		}
+		e.Probe.Age = max(now.Sub(last).Seconds(), 0)
+	}
+	switch {
+	case hp.Down():
+		e.State, e.Reason = decide.Failed, fmt.Sprintf("failed %v ago%s", now.Sub(hp.Since()).Round(10*time.Millisecond),
+			hp.direction(heard))
+	case hp.unfit != "":
+		e.State, e.Reason = decide.Ineligible, hp.unfit
+	case s.MTUBlackHole:
+		e.State, e.Reason = decide.Ineligible, "full-size packets do not pass"
+	case s.Answered == 0:
+		e.State, e.Reason = decide.Ineligible, "no probe has been answered yet"
+	case hp.Suspected():
+		e.State, e.Reason = decide.Suspect, fmt.Sprintf("silent for %v", now.Sub(hp.Arose()).Round(time.Millisecond))
+	}
+}
+
+// forgive makes paths usable at once that are barred because a connection timed
+// out on them, though probes pass: where the active path has failed, one that may
+// not carry data is better than one that does not.
+func (p *pair) forgive(now time.Time) bool {
+	found := false
+	for i, r := range p.routes {
+		hp := p.host.paths[r.Network]
+		bar := &p.lines[i].bar
+		if bar.Left(now) > 0 && r.Index != p.on().Index && hp != nil && !hp.Down() {
+			bar.Lift(now)
+			found = true
+		}
+	}
+	return found
+}
+
+func (j *judge) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) PathStatus {
+	s := PathStatus{Host: j.cfg.Host, Pair: p.name, Network: e.Network, State: string(e.State), RTT: e.Probe.RTT,
+		Jitter: e.Probe.Jitter, Loss: e.Probe.Loss, Goodput: e.Data.Goodput, Retrans: e.Data.Retrans, SRTT: e.Data.SRTT,
+		CPU: e.CPU, Buckets: e.Buckets, Active: e.Network == ev.Active, Pinned: p.pinned == e.Network, Why: e.Reason}
+	r, _ := p.byNetwork(e.Network)
+	s.Encapsulated = r.Encap
+	s.Score = decide.Scores(p.state, ev)[e.Network]
+	pending := s.Pinned && !s.Active
+	followed, follows := p.follows(j.cfg.Now())
+	if follows {
+		s.Buckets, s.Active = followed[r.Index], r.Index == slices.Index(followed[:], slices.Max(followed[:]))
+	}
+	if s.Pending = pending; s.Pending {
+		s.Why = "pinned, pending"
+		if e.Reason != "" {
+			s.Why += ": " + e.Reason
+		}
+	}
+	if s.Why == "" && s.Active {
+		s.Why = p.decision.Reason
+		if follows {
+			s.Why = "no flows of its own: follows the other end"
+		} else if s.Pinned {
+			s.Why = "pinned by the user"
+		}
+	}
+	return s
+}

@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"iter"
+	"net/netip"
+	"sync"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/telemetry"
+)
+
+// members are the hosts and pods that there are, and the pairs of pods that speak.
+//
+// The lock guards what is reached from here, pods, pairs and hosts with all their fields, and
+// the fields of the types that work on them: whoever calls these holds it, unless their
+// comment says otherwise. It comes before all other locks. Nothing is waited for while it is
+// held, but for wider maps to be put in place (Plane.Exchange), and at first for pods to be
+// adopted.
+type members struct {
+	sync.Mutex
+	*description                        // that the rest is in step with
+	remote       map[string]*remoteHost // by host name
+	pods         map[string]*pod        // local ones, by UID
+}
+
+func newMembers() *members {
+	return &members{description: &description{}, remote: map[string]*remoteHost{}, pods: map[string]*pod{}}
+}
+
+// pairs are all of them.
+func (m *members) pairs() iter.Seq[*pair] {
+	return func(yield func(*pair) bool) {
+		for _, l := range m.pods {
+			for _, p := range l.pairs {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// path finds the host and its path by the address that probes go to.
+func (m *members) path(network string, to netip.Addr) (*remoteHost, *hostPath) {
+	for _, h := range m.remote {
+		if hp := h.paths[network]; hp != nil && hp.to.Addr() == to {
+			return h, hp
+		}
+	}
+	return nil, nil
+}
+
+// knows reports whether the pair is still there.
+func (m *members) knows(p *pair) bool {
+	return m.pods[p.local.UID] == p.local && p.local.pairs[p.remote.UID] == p
+}
+
+// others counts the pairs of the same hosts that are on the network.
+func (m *members) others(p *pair, network string, now time.Time) int {
+	n := 0
+	for q := range m.pairs() {
+		if q != p && q.host == p.host && q.assigned.Active == network && now.Sub(q.active) < quiet {
+			n++
+		}
+	}
+	return n
+}
+
+// dialect is the agent's own.
+func (m *members) dialect() uint32 { return dialect(m.names, m.Cluster.Encapsulated) }
+
+// pairsOf finds the pairs that telemetry means.
+func (m *members) pairsOf(who telemetry.Pair) (out []*pair) {
+	for _, l := range m.pods {
+		if l.cookie != who.Netns {
+			continue
+		}
+		for _, p := range l.pairs {
+			if p.telemetryPair() == who {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// pairOf finds the pair by its ends' identities.
+func (m *members) pairOf(local, remote podID) *pair {
+	who, ok := m.elsewhere.identified(remote)
+	if !ok {
+		return nil
+	}
+	for _, l := range m.pods {
+		if p := l.pairs[who.UID]; p != nil && idOf(l.Pod) == local {
+			return p
+		}
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
+)
+
+// mover has pairs' flows be where decisions say.
+type mover struct {
+	*journal
+	stacks    *stacks
+	waker     *waker
+	teller    *teller
+	untracked *untracked
+	ledger    *telemetry.Ledger
+	clock     clock
+	stats     *counters
+	// moved are the pairs whose flows may be on other paths than when the loop last looked.
+	moved []*pair
+}
+
+// outcome is a move whose effect is still to be told.
+type outcome struct {
+	at     time.Time
+	event  int
+	kind   decide.Kind
+	before []decide.Interval
+	from   int // p.nBytes at the move
+}
+
+// carryOut applies a decision: what is on its path already stays, so doing it
+// twice changes nothing.
+func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Duration) {
+	begin := m.cfg.Now()
+	if _, ok := p.byNetwork(d.To); !ok {
+		m.warn("%s: decided about unknown path %s", p.name, d.To)
+		return
+	}
+	e := Event{Kind: string(d.Kind), Pair: p.name, From: d.From, To: d.To, Reason: d.Reason, By: by, Detected: detected,
+		PredictedGain: d.PredictedGain, ExpectedLoss: d.ExpectedLoss, DryRun: m.cfg.DryRun}
+	if d.Moves() {
+		e.Evidence = &d.Evidence
+	}
+	if m.cfg.DryRun {
+		m.note(e)
+		return
+	}
+	if d.Kind == decide.Home || d.Kind == decide.Fallback {
+		p.detours = nil
+	}
+	if p.assigned.Canary == "" {
+		p.before = p.window(p.nBytes-10, p.nBytes)
+	}
+	to := p.assigned.Apply(d)
+	if d.Kind != decide.Failover && by != "user" && m.stacks.preparing(p, to) {
+		p.coming = &coming{d, by, detected}
+		return
+	}
+	moved, took, err := m.assign(p, to)
+	e.Took = took
+	if err != nil {
+		m.warn("%s: move to %s: %v", p.name, d.To, err)
+	}
+	if moved == 0 {
+		// A canary of all flows becomes a move by staying where it is.
+		if d.Moves() && d.From != d.To && err == nil {
+			// What moving cost was lost when the canary began: kind says that nothing
+			// is to be learnt of it now.
+			p.outcome = &outcome{at: begin, event: m.note(e).ID, kind: decide.Canary, before: p.before, from: p.nBytes}
+		}
+		return
+	}
+	m.stats.switches++
+	m.follow(p, moved, begin)
+	id := m.note(e).ID
+	if d.Moves() {
+		p.outcome = &outcome{at: begin, event: id, kind: d.Kind, before: p.before, from: p.nBytes}
+	}
+}
+
+// follow has the other agent follow flows that have moved, and wakes them.
+func (m *mover) follow(p *pair, moved dataplane.Set, now time.Time) {
+	// First: what is woken is to be answered on the new path.
+	p.unsettled, p.noticed = true, time.Time{}
+	m.teller.announce(p)
+	m.waker.wakeSoon(p, moved, now)
+}
+
+// assign has the pair's own flows be where to says. Where the data plane refuses, what is
+// assigned stays as it was: the policy is to decide about where the flows are.
+func (m *mover) assign(p *pair, to decide.Assignment) (dataplane.Set, time.Duration, error) {
+	was := p.assigned
+	p.assigned, p.coming = to, nil
+	moved, took, err := m.place(p)
+	if err != nil && moved == 0 && !p.placed() {
+		p.assigned = was
+	}
+	return moved, took, err
+}
+
+// wanted are the paths where the pair's own flows are to be as they are assigned, by bucket:
+// those that do not get through there are not.
+func (p *pair) wanted(as decide.Assignment) (paths [dataplane.Buckets]int) {
+	share, to := dataplane.Set(0), p.at(as)
+	other, canary := p.byNetwork(as.Canary)
+	if canary {
+		share = dataplane.Share(as.Share(other.Network))
+	}
+	free := !p.opened.IsZero() && !p.withdrawn
+	for b := range paths {
+		paths[b] = to.Index
+		if share.Has(uint8(b)) {
+			paths[b] = other.Index
+		}
+		if d := p.detours[uint8(b)]; free && d != nil && d.out && d.from == paths[b] && p.usable(d.to) {
+			paths[b] = d.to
+		}
+	}
+	return paths
+}
+
+// placed reports whether the data plane has the pair's own flows where they are assigned.
+func (p *pair) placed() bool {
+	choices, err := p.local.plane.Choices(p.remote.UID)
+	if err != nil {
+		return false
+	}
+	want := p.wanted(p.assigned)
+	for b, c := range choices {
+		if c.Path != want[b] {
+			return false
+		}
+	}
+	return true
+}
+
+// place writes the maps as assigned. took is the time of that.
+func (m *mover) place(p *pair) (moved dataplane.Set, took time.Duration, err error) {
+	want := p.wanted(p.assigned)
+	var sets [dataplane.MaxPaths]dataplane.Set
+	for b, path := range want {
+		sets[path%dataplane.MaxPaths] |= 1 << b
+	}
+	var errs []error
+	at := m.clock.kernel()
+	begin := m.cfg.Now()
+	for path, set := range sets {
+		if set != 0 {
+			some, err := p.local.plane.Switch(p.remote.UID, set, path)
+			errs = append(errs, err)
+			moved |= some
+		}
+	}
+	took = m.cfg.Now().Sub(begin)
+	for i, r := range p.routes {
+		if sets[r.Index] != 0 {
+			p.use(i, begin) // look there from now on
+		}
+	}
+	m.moved = append(m.moved, p)
+	if moved != 0 {
+		m.untracked.add(p)
+	}
+	for b, path := range want {
+		if moved.Has(uint8(b)) {
+			m.ledger.Moved(p.telemetryPair(), uint8(b), uint8(path), at)
+		}
+	}
+	m.stacks.refit(p)
+	return moved, took, errors.Join(errs...)
+}
+
+// answersMoved does what is due when flows that the peer has opened are answered on another
+// path: the host is to forget them where they were, and the pod's stack to be fit for it.
+func (m *mover) answersMoved(p *pair) {
+	m.untracked.add(p)
+	m.stacks.refit(p)
+}
+
+// window returns intervals i (from) to j (before) of the pair's traffic, as far
+// as they are kept.
+func (p *pair) window(i, j int) []decide.Interval {
+	var out []decide.Interval
+	for n := max(i, p.nBytes-ringLength, 0); n < min(j, p.nBytes); n++ {
+		out = append(out, p.bytes[n%ringLength])
+	}
+	return out
+}
+
+// judgeOutcome tells, a second later, what a move brought, and learns from it
+// what moves cost.
+func (m *mover) judgeOutcome(p *pair) {
+	o := p.outcome
+	if o == nil || p.nBytes < o.from+15 {
+		return
+	}
+	p.outcome = nil
+	after := p.window(o.from+5, o.from+15)
+	if loss, ok := decide.LossOf(o.before, p.window(o.from, o.from+5), after); ok {
+		p.loss = p.loss.Add(o.kind, loss)
+	}
+	rate := func(in []decide.Interval) (sum float64) {
+		var span time.Duration
+		for _, i := range in {
+			sum, span = sum+i.Bytes, span+i.For
+		}
+		return sum / max(span, epoch).Seconds()
+	}
+	was, is := rate(o.before), rate(after)
+	if was <= 0 {
+		return
+	}
+	gain := is/was - 1
+	m.note(Event{Kind: EventOutcome, Pair: p.name, Of: o.event, Gain: &gain, To: p.on().Network,
+		Reason: fmt.Sprintf("goodput %+.0f %% in the second after against the second before", gain*100)})
+}
+
+// restAfter is how long the other agent's confirmation holds for a pair without
+// traffic, which is not renewed: less than for one that asks and is not answered, so
+// that a pair that speaks again just before it is asked about has time to be confirmed.
+const restAfter = 3 * renew
+
+// rest takes a pair home whose silence has outlived the confirmation: nobody knows
+// whether what it would send over another path is taken there still. It is no failure,
+// as nothing was lost and nothing moves; and it comes before the pair speaks again, as
+// packets would be on their way over the path by the time that this is seen.
+func (m *mover) rest(p *pair, now time.Time) {
+	if p.opened.IsZero() || now.Sub(p.opened) < restAfter {
+		return
+	}
+	p.opened = time.Time{}
+	from := p.on()
+	home := decide.Assignment{Active: p.routes[0].Network}
+	if m.cfg.DryRun || from.Index == 0 && p.assigned.Canary == "" {
+		return
+	}
+	p.outcome, p.state.Trial = nil, decide.Trial{}
+	_, took, err := m.assign(p, home)
+	if err != nil {
+		m.warn("%s: move to %s: %v", p.name, home.Active, err)
+	}
+	if p.assigned != home {
+		return // the data plane has refused; the policy leaves what is not confirmed
+	}
+	m.stats.homes++
+	p.unsettled = true
+	m.teller.announce(p)
+	m.note(Event{Kind: string(decide.Home), Pair: p.name, From: from.Network, To: home.Active, By: "policy", Took: took,
+		Reason: fmt.Sprintf(
+			"no traffic for %v: its next flows begin on the default network, until the other agent has confirmed the pair again", now.Sub(p.active).Round(time.Second))})
+}
+
+// believes is for how long the other agent's word of where its flows are is good.
+const believes = dataplane.DefaultLease
+
+// doubt has followed flows go home when the agent that decides about them has said
+// nothing of them for long, though there is traffic: it may be dead, and nobody would
+// see their path fail.
+func (m *mover) doubt(p *pair, now time.Time) {
+	if m.cfg.DryRun || now.Sub(p.heardOf) < believes || now.Sub(p.resumed) < believes {
+		return
+	}
+	if n, err := p.local.plane.Unfollow(p.remote.UID); err == nil && n > 0 {
+		m.answersMoved(p)
+		m.note(Event{Kind: EventPeer, Pair: p.name, To: p.routes[0].Network,
+			Reason: fmt.Sprintf("the agent of %s has said nothing of its flows for %v: they are answered on the default network", p.host.name, believes)})
+	}
+}
+
+// replace has the pair's own flows be where they are wanted now.
+func (m *mover) replace(p *pair, now time.Time) {
+	moved, _, err := m.place(p)
+	if err != nil {
+		m.warn("%s: %v", p.name, err)
+	}
+	if moved != 0 {
+		m.follow(p, moved, now)
+	}
+}
+
+// withdraw takes all flows of a pair home, and reports whether it has just done so.
+func (m *mover) withdraw(p *pair) bool {
+	if p.withdrawn || p.home() || m.cfg.DryRun {
+		return false
+	}
+	p.withdrawn, p.local.withdrawing = true, true
+	p.outcome, p.state.Trial = nil, decide.Trial{}
+	if _, _, err := m.assign(p, decide.Assignment{Active: p.routes[0].Network}); err != nil {
+		m.warn("%s: move to %s: %v", p.name, p.routes[0].Network, err)
+	}
+	m.stacks.unfit(p)
+	if _, err := p.local.plane.Unfollow(p.remote.UID); err != nil {
+		m.warn("%s: %v", p.name, err)
+	}
+	p.unsettled = true
+	m.untracked.add(p)
+	m.teller.announce(p)
+	m.waker.wakeSoon(p, dataplane.All, m.cfg.Now())
+	return true
+}
