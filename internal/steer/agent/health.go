@@ -26,8 +26,8 @@ type Health struct {
 // Health returns it.
 func (a *Agent) Health() Health {
 	a.members.Lock()
-	h := Health{Host: a.cfg.Host, Started: a.start, Policy: a.cfg.Policy.Name(), DryRun: a.cfg.DryRun, Pods: len(a.members.pods),
-		Stalls: a.stats.stalls, Waiting: a.waiting, Senders: map[string]stamp.SenderCounters{},
+	h := Health{Host: a.cfg.Host, Started: a.start, Policy: a.cfg.Policy.Name(), DryRun: a.cfg.DryRun,
+		Pods: len(a.members.pods), Stalls: a.stats.stalls, Waiting: a.waiting, Senders: map[string]stamp.SenderCounters{},
 		Reflectors: map[string]stamp.ReflectorCounters{}}
 	for _, p := range a.members.pods {
 		h.Pairs += len(p.pairs)

@@ -249,7 +249,8 @@ func TestRenewal(t *testing.T) {
 			p.opened = now
 		}
 	}
-	p.opened, p.asked, a.leisure.asked, a.turns = now.Add(-renew), now.Add(-renew), leisurely, turns{turnsMost, 0, turnsMost}
+	p.opened, p.asked = now.Add(-renew), now.Add(-renew)
+	a.leisure.asked, a.turns = leisurely, turns{turnsMost, 0, turnsMost}
 	before := a.wires.notices
 	if a.open(p, now); a.wires.notices != before || !p.asked.Before(now) {
 		t.Error("it does not wait for the next period")

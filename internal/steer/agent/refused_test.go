@@ -72,7 +72,8 @@ func TestConfirmedButNotEntered(t *testing.T) {
 		if tc.taken {
 			p.opened = a.cfg.Now().Add(-renew)
 		}
-		n := notice{kind: noticeOpen, status: statusDone, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.members.dialect()}
+		n := notice{kind: noticeOpen, status: statusDone, from: idOf(p.local.Pod), to: idOf(p.remote),
+			names: a.members.dialect()}
 		a.acknowledged(h2, n.encode())
 		open := tc.taken || tc.dry
 		if got := p.opened.Equal(a.cfg.Now()); got != open || open != (p.asks == 0) {

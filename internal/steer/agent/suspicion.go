@@ -124,7 +124,8 @@ func (p *pair) asking() bool {
 // pairEvidence is what is known of a path that the pair suspects. Answers were read after now.
 func (a *Agent) pairEvidence(p *pair, i int, now time.Time) detect.Evidence {
 	ln := &p.lines[i]
-	e := detect.Evidence{Until: now, Expected: p.expected(i, now), Late: a.pacer.late(ln.Silent(), now), Came: ln.silence.Came}
+	e := detect.Evidence{Until: now, Expected: p.expected(i, now), Late: a.pacer.late(ln.Silent(), now),
+		Came: ln.silence.Came}
 	for n := range p.lines {
 		if other := &p.lines[n]; n != i && !other.Down() {
 			worst, median := other.Trips()

@@ -110,7 +110,8 @@ func TestSuspectingIsAList(t *testing.T) {
 		{"it is over", func(_ *Agent, p *pair, now time.Time) { p.lines[0].Overrule(time.Time{}, now) }, 0},
 		{"the pair is gone", func(a *Agent, p *pair, now time.Time) { delete(p.local.pairs, p.remote.UID); a.rewatch(now) },
 			0},
-		{"the pod is gone", func(a *Agent, p *pair, now time.Time) { delete(a.members.pods, p.local.UID); a.rewatch(now) }, 0},
+		{"the pod is gone", func(a *Agent, p *pair, now time.Time) { delete(a.members.pods, p.local.UID); a.rewatch(now) },
+			0},
 	} {
 		a, p, _ := askedPair(t)
 		now := a.cfg.Now()

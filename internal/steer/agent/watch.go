@@ -126,8 +126,8 @@ func (a *Agent) fail(h *remoteHost, hp *hostPath, now time.Time) {
 	reason := fmt.Sprintf("%s to %s has failed%s: %v; silent for %v", hp.network, h.name, hp.Verdict().Direction,
 		hp.Verdict(), now.Sub(since).Round(time.Millisecond))
 	a.evacuate(h, hp, now, reason, now.Sub(since), "policy")
-	a.wires.tell(h, notice{kind: noticeFailed, from: a.wires.self, to: h.pod, network: uint8(indexOf(a.members.names, hp.network)),
-		names: a.members.dialect()}, hp.network)
+	a.wires.tell(h, notice{kind: noticeFailed, from: a.wires.self, to: h.pod,
+		network: uint8(indexOf(a.members.names, hp.network)), names: a.members.dialect()}, hp.network)
 }
 
 // evacuate applies the policy to the pairs on the path, at once.
