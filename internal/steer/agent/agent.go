@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
@@ -18,124 +16,53 @@ import (
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
-	"pathwise.dev/pathwise/stamp"
-)
-
-// Config is what an agent works with.
-type Config struct {
-	// Host is the name of the agent's host in the cluster.
-	Host string
-	// Source tells the cluster; it is asked again every second.
-	Source func() (Cluster, error)
-	// Keys authenticate probes and notices; all agents of a cluster share them. They
-	// are asked for at every look at the cluster, and may be others each time.
-	Keys func() (stamp.Keys, error)
-	// PinDir is a directory on a bpf file system, this host's own.
-	PinDir string
-	// Cgroup is the root of the cgroup v2 hierarchy that holds the pods; "" does
-	// without what connections tell.
-	Cgroup string
-	Policy decide.Policy
-	// Need of all pairs; "" learns it.
-	Need decide.Need
-	// Prior is what a bench promises: bit/s by network.
-	Prior map[string]float64
-	// CPU is the cost by network, in CPU-seconds per GB, as a bench measured it.
-	CPU map[string]float64
-	// DryRun decides and logs, but moves nothing.
-	DryRun bool
-	// RTOMin is the least retransmission timeout of TCP towards pods that can be
-	// reached by other paths; 0 leaves the kernel's 200 ms.
-	RTOMin time.Duration
-	// Events takes every event as a line of JSON; Evidence the records that
-	// decisions were made on, for replay. Both may be nil.
-	Events, Evidence io.Writer
-	Log              *slog.Logger
-	Now              func() time.Time
-
-	hold probe.Hold // how long withdrawn keys are accepted; DefaultHold by default
-	// leave is how long a pair without traffic stays entered, leaveAfter by default, and
-	// peers how many a pod may have at a time, steer.DefaultPeers by default.
-	leave    time.Duration
-	peers    int
-	barFirst time.Duration // as in detect.Params
-}
-
-// Pace of the loop.
-const (
-	// fastTick is how often counters are looked at while a pair has much traffic, and
-	// slowTick where it has little. What goes right after a look has been silent for
-	// so long at the next one, instead of for silence, and 25 ms are not over then.
-	fastTick, slowTick = 3 * time.Millisecond, 10 * time.Millisecond
-	// suspectTick is the same while a path is suspected.
-	suspectTick = time.Millisecond
-	// idleTick is the same while none has.
-	idleTick = 50 * time.Millisecond
-	// epoch is the period of evidence.
-	epoch = 100 * time.Millisecond
-	// refresh is the period of heartbeats and of looking at the cluster.
-	refresh = 500 * time.Millisecond
-	// quiet is how long a pair without packets still counts as having traffic.
-	quiet = 2 * time.Second
 )
 
 // Agent is the loop on one host.
 type Agent struct {
 	*journal
-	start time.Time
-	begun readiness
+	*server
+	*overrides
+	members    *members
+	describer  describer
+	pacer      *pacer
+	survey     *survey
+	readings   *readings
+	wires      *wires
+	turnover   *turnover
+	prober     *prober
+	leisure    *leisure
+	hosts      *hostWatcher
+	pairs      *pairWatcher
+	judge      *judge
+	stacks     *stacks
+	waker      *waker
+	teller     *teller
+	mover      *mover
+	escape     *escape
+	entries    *entries
+	agreement  *agreement
+	respondent *respondent
+	inquirer   *inquirer
+	listener   *listener
+	counter    *counter
+	adopter    *adopter
+	keeper     *keeper
+	planes     *planes
+	sweeper    *sweeper
+	untracked  *untracked
+	recorder   *recorder
+	running    func(func(context.Context) error) // runs what goes on alongside the loop
 
-	members *members
-	wires   *wires
-	pacer   *pacer
-	ring    *ring
-	leisure *leisure
-	stacks  *stacks
-	waker   *waker
-	teller  *teller
-	mover   *mover
-	judge   *judge
-
-	describer describer
-	survey    *survey
-	untracked *untracked
-	recorder  *recorder
-
-	// The lock of members guards all below.
-	offered stamp.Keys // as last read
-	waiting string     // for what of its own pod the agent waits; "": for nothing
-	// observing says that the pairs are others than those that telemetry is limited to.
-	observing bool
-	// news is the latest description, and unread why it could not be read.
+	// The lock of members guards these. news is the latest description, and unread why it
+	// could not be read.
 	news   *description
 	unread error
-	// dismissed are the pods that are still to be let go of.
-	dismissed []dismissed
-	// stranded is when pods could not be taken in.
-	stranded map[string]time.Time
-	// pins are those of pods that are taken up again, by their and the peer's UID.
-	pins map[string]map[string]string
-	// sustained is when the leases of what is not adopted yet were last renewed.
-	sustained time.Time
-	// polled are at the lines that are looked at all the time. suspecting are the pairs
-	// that ask about a path of theirs, and suspects the paths that are suspected
-	// between hosts.
-	polled     []polled
-	suspecting []*pair
-	suspects   map[*hostPath]*remoteHost
-	// hostParams and pairParams are the figures by which failures are found.
-	hostParams, pairParams detect.Params
-	ledger                 *telemetry.Ledger
-	inquiries              inquiries
 	// busy is how many pairs had traffic at the last evidence.
-	busy    int
-	turns   turns
-	running func(func(context.Context) error)
-	clock   clock
+	busy int
 	// turned is when the latest turn began, refreshed when one last looked at the
 	// cluster, and weighed when one last gathered evidence.
 	turned, refreshed, weighed time.Time
-	stats                      *counters
 }
 
 // counters are the agent's own, for metrics.
@@ -167,8 +94,8 @@ func New(cfg Config) (*Agent, error) {
 		cfg.hold = probe.DefaultHold()
 	}
 	a := newAgent(cfg)
-	a.offered = keys
-	if _, err = a.ring.Give(keys, a.start); err != nil {
+	a.turnover.offered = keys
+	if _, err = a.turnover.ring.Give(keys, a.start); err != nil {
 		return nil, err
 	}
 	if cfg.Evidence != nil {
@@ -179,25 +106,43 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// newAgent puts the agent's parts together.
+// newAgent puts the agent's parts together, each from those that it uses.
 func newAgent(cfg Config) *Agent {
-	j, m := newJournal(cfg), newMembers()
-	r := &ring{probe.NewKeyring(cfg.hold), cfg.hold}
-	a := &Agent{journal: j, start: cfg.Now(), begun: newReadiness(), members: m, ring: r, wires: newWires(j, r),
-		pacer: &pacer{journal: j}, leisure: &leisure{}, describer: describer{journal: j}, survey: newSurvey(j),
-		untracked: newUntracked(j), recorder: newRecorder(j), suspects: map[*hostPath]*remoteHost{},
-		hostParams: detect.Hosts(), pairParams: detect.Pairs(), stranded: map[string]time.Time{},
-		pins: map[string]map[string]string{}, inquiries: inquiries{bell: newBell()}, ledger: &telemetry.Ledger{},
-		stats: &counters{}}
-	a.clock = newClock(a.start, program.Kernel)
-	a.inquiries.params = &a.pairParams
-	a.pairParams.BarFirst = cmp.Or(cfg.barFirst, a.pairParams.BarFirst)
-	a.stacks = &stacks{journal: j, leisure: a.leisure, fitter: route.NewFitter(a.became)}
+	j, m, stats, ledger, leisure := newJournal(cfg), newMembers(), &counters{}, &telemetry.Ledger{}, &leisure{}
+	hosts, pairs := detect.Hosts(), detect.Pairs()
+	pairs.BarFirst = cmp.Or(cfg.barFirst, pairs.BarFirst)
+	clock := newClock(cfg.Now(), program.Kernel)
+	a := &Agent{journal: j, members: m, describer: describer{journal: j}, leisure: leisure, pacer: &pacer{journal: j},
+		survey: newSurvey(j), untracked: newUntracked(j), recorder: newRecorder(j)}
+	ring := &ring{probe.NewKeyring(cfg.hold), cfg.hold}
+	a.wires = newWires(j, ring)
+	a.turnover = &turnover{journal: j, members: m, ring: ring, wires: a.wires}
+	a.prober = &prober{j, m, a.wires, a.turnover, &hosts}
+	a.readings = &readings{members: m, survey: a.survey, ledger: ledger}
+	a.hosts = &hostWatcher{m, a.wires, a.pacer, stats, &pairs, map[*hostPath]bool{}}
+	a.pairs = &pairWatcher{journal: j, members: m, hosts: a.hosts, pacer: a.pacer, leisure: leisure, clock: clock,
+		stats: stats, params: &pairs}
+	a.judge = &judge{&j.cfg, m, a.recorder, clock.now}
 	a.waker = &waker{journal: j, pacer: a.pacer, kicks: kick.NewWaker()}
-	a.teller = &teller{journal: j, members: m, wires: a.wires}
+	a.teller = &teller{j, m, a.wires}
+	a.stacks = &stacks{journal: j, leisure: leisure}
 	a.mover = &mover{journal: j, stacks: a.stacks, waker: a.waker, teller: a.teller, untracked: a.untracked,
-		ledger: a.ledger, clock: a.clock, stats: a.stats}
-	a.judge = &judge{cfg: &j.cfg, members: m, recorder: a.recorder, start: a.start}
+		ledger: ledger, clock: clock, stats: stats}
+	a.escape = &escape{j, m, a.judge, a.mover, a.teller, stats}
+	a.entries = &entries{j, m, ring, a.mover, a.stacks, a.teller, a.untracked, ledger, &pairs}
+	a.stacks.fitter = route.NewFitter(a.entries.became)
+	a.agreement = &agreement{journal: j, members: m, wires: a.wires, entries: a.entries, mover: a.mover}
+	a.respondent = &respondent{j, m, a.wires, a.entries, a.mover, a.escape, &pairs, stats}
+	a.inquirer = &inquirer{j, m, a.mover, a.escape, a.teller, &pairs, inquiries{params: &pairs, bell: newBell()}}
+	a.listener = &listener{j, m, a.pairs, a.inquirer, a.waker, a.survey, clock, stats}
+	a.counter = &counter{j, m, a.survey}
+	a.planes, a.sweeper = &planes{journal: j, members: m}, &sweeper{j, m}
+	a.adopter = &adopter{journal: j, members: m, survey: a.survey, ledger: ledger, stacks: a.stacks, entries: a.entries,
+		planes: a.planes, stranded: map[string]time.Time{}, pins: map[string]map[string]string{}}
+	a.keeper = &keeper{journal: j, members: m, adopter: a.adopter, entries: a.entries, stacks: a.stacks}
+	a.overrides = &overrides{j, m, a.judge, a.mover, a.entries, a.stacks}
+	a.server = &server{journal: j, overrides: a.overrides, members: m, judge: a.judge, wires: a.wires, survey: a.survey,
+		waker: a.waker, untracked: a.untracked, begun: newReadiness(), start: clock.now, stats: stats}
 	return a
 }
 
@@ -220,20 +165,20 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.begun.say()
 	if err == nil {
 		if a.survey.passive != nil {
-			a.running(a.listen)
-			a.running(func(ctx context.Context) error { return a.survey.run(ctx, a.netnsOf) })
+			a.running(a.listener.listen)
+			a.running(func(ctx context.Context) error { return a.survey.run(ctx, a.members.netnsOf) })
 			a.running(func(ctx context.Context) error {
 				return a.waker.kicks.Run(ctx, func(c kick.Call, err error) {
 					a.warn("wake connections of %s with %s: %v", c.Local, c.Remote, err)
 				})
 			})
-			a.running(a.inquireAll)
+			a.running(a.inquirer.inquireAll)
 		}
-		for _, f := range []func(context.Context) error{a.countAll, a.sweepFlows, a.describeAll, a.takeIn, a.makeRoom,
-			a.keepAll, a.stacks.fitter.Run, a.writeAll, a.recorder.run} {
+		for _, f := range []func(context.Context) error{a.counter.countAll, a.sweeper.sweepFlows, a.describeAll,
+			a.adopter.takeIn, a.planes.makeRoom, a.keeper.keepAll, a.stacks.fitter.Run, a.writeAll, a.recorder.run} {
 			a.running(f)
 		}
-		a.running(func(ctx context.Context) error { return a.untracked.run(ctx, a.leftBehind) })
+		a.running(func(ctx context.Context) error { return a.untracked.run(ctx, a.members.leftBehind) })
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",
 			a.cfg.Host, len(a.members.pods), a.cfg.Policy.Name())})
 		err = a.loop(ctx)
@@ -302,29 +247,30 @@ func (a *Agent) turn() error {
 	if err := a.wires.drain(weighs); err != nil {
 		return err
 	}
-	a.receive()
+	for _, k := range a.prober.receive() {
+		a.agreement.acknowledged(k.from, k.value)
+	}
 	next := a.watch(now)
-	if now.Sub(a.refreshed) >= refresh || a.news != a.members.description {
+	if now.Sub(a.refreshed) >= refresh || a.turnover.due || a.news != a.members.description {
 		a.refreshed = now
-		a.renewLeases()
-		a.rekey(now)
-		a.remark()
+		a.planes.renewLeases()
+		a.turnover.rekey(now)
+		a.entries.remark()
 		a.wires.tellRefusals(a.members.remote, now)
 		if err := errors.Join(a.unread, a.sync(a.news)); err != nil {
 			a.warn("%v", err)
 		}
 	}
 	if weighs {
-		a.admitWanted(a.cfg.Now())
-		if err := a.partIdle(a.cfg.Now()); err != nil {
+		a.entries.admitWanted(a.cfg.Now())
+		if err := a.entries.partIdle(a.cfg.Now()); err != nil {
 			a.warn("%v", err)
 		}
-		if a.observing {
-			a.observing = false
-			a.observe()
+		if a.readings.changes != a.members.changes {
+			a.readings.observe()
 		}
 		a.weighed = now
-		a.probeAll(now)
+		a.prober.probeAll(now)
 		a.weigh(now)
 	}
 	if !a.survey.awaited.IsZero() {
@@ -333,9 +279,29 @@ func (a *Agent) turn() error {
 	return a.pacer.end(next)
 }
 
+// watch looks at the counters of pairs with traffic, follows up suspicions, and has pairs leave
+// what has failed. It returns when to look again.
+func (a *Agent) watch(now time.Time) time.Duration {
+	for _, p := range a.mover.takeMoved() {
+		if a.members.knows(p) {
+			a.pairs.attend(p, now)
+		}
+	}
+	next := min(a.waker.wakeDue(now), a.pairs.poll(now))
+	asking := a.pairs.judge(now)
+	failed, more := a.hosts.judge(now)
+	if asking || more {
+		next = min(next, suspectTick)
+	}
+	for _, f := range append(failed, a.pairs.conclude(now)...) {
+		a.escape.leave(f, now)
+	}
+	return next
+}
+
 func (a *Agent) close() error {
-	a.settleRoutes()
-	a.letGoAll()
+	a.entries.settleRoutes()
+	a.adopter.letGoAll()
 	a.members.Lock()
 	defer a.members.Unlock()
 	var errs []error
@@ -349,4 +315,45 @@ func (a *Agent) close() error {
 		errs = append(errs, a.survey.passive.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// weigh gathers evidence about every pair with traffic and asks the policy.
+func (a *Agent) weigh(now time.Time) {
+	a.readings.take(now)
+	a.prober.summarise(now)
+	a.leisure.asked, a.agreement.turns = 0, turns{}
+	busy := 0
+	for _, l := range a.members.pods {
+		a.pairs.handleEchoes(l)
+		for _, p := range l.pairs {
+			a.pairs.probePair(p, now)
+			a.pairs.look(p, now)
+			if p.account(now) {
+				a.stacks.refit(p)
+			}
+			if now.Sub(p.active) >= quiet {
+				a.mover.rest(p, now)
+				continue
+			}
+			busy++
+			a.agreement.open(p, now)
+			// With many busy pairs each has its turn, so that the work stays bounded.
+			if !p.withdrawn && (now.Sub(p.own) < quiet || p.stranded()) &&
+				now.Sub(p.weighed) >= time.Duration(a.busy/atOnce)*epoch {
+				p.weighed = now
+				if d := a.judge.decide(p, now); p.assigned.Apply(d) != p.assigned {
+					a.mover.carryOut(p, d, "policy", 0)
+				}
+			}
+			if p.detours.end(a.pairs.params, p.inquired, now) {
+				a.mover.replace(p, now)
+			}
+			a.teller.settle(p, now)
+			a.mover.doubt(p, now)
+			a.stacks.routeDirectly(p, now)
+			a.mover.judgeOutcome(p)
+		}
+	}
+	a.busy = busy
+	a.pairs.rewatch(now)
 }

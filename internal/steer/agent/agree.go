@@ -2,148 +2,18 @@ package agent
 
 import (
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
-	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
-	"pathwise.dev/pathwise/stamp"
 )
 
-// handleNotice takes a notice from another agent, on a reflector's goroutine, and
-// returns the answer.
-func (a *Agent) handleNotice(t stamp.TLV) []byte {
-	if t.Type != noticeType {
-		return nil
-	}
-	n, err := decodeNotice(t.Value)
-	if err != nil {
-		return nil // another version: it sees its notice come back unanswered
-	}
-	a.members.Lock()
-	defer a.members.Unlock()
-	a.stats.noticesTaken++
-	n.status = statusUnknown
-	switch {
-	case n.names != a.members.dialect(): // one of us has not read the cluster lately
-	case n.kind == noticeFailed:
-		n.status = a.handleFailure(n)
-	default:
-		if p := a.pairFor(n); p != nil {
-			n.status, n.number = a.handlePairNotice(p, n)
-		}
-	}
-	return n.encode()
-}
-
-// pairFor finds the pair that a notice is about. An agent that asks for it to be opened
-// has seen traffic of it.
-func (a *Agent) pairFor(n notice) *pair {
-	p := a.members.pairOf(n.to, n.from)
-	if p != nil || n.kind != noticeOpen || a.cfg.DryRun {
-		return p
-	}
-	for _, l := range a.members.pods {
-		if remote, ok := a.members.elsewhere.identified(n.from); ok && idOf(l.Pod) == n.to {
-			if p, err := a.join(l, remote); err == nil {
-				return p
-			}
-		}
-	}
-	return nil
-}
-
-// takesDSCP is in the number of an answer to noticeOpen, which has none of its own: this data
-// plane takes steered packets of every DSCP that it steers itself. Earlier versions answer 0.
-const takesDSCP = 1
-
-// A share of traffic is in the same number, in eight bits: 0 for one that is not known, as
-// earlier versions answer, or 1 to 255 for 0 to 1.
-const shareShift, shareSteps = 8, 254
-
-func (s share) encode() uint64 {
-	if !s.known {
-		return 0
-	}
-	return (1 + uint64(math.Round(min(max(s.part, 0), 1)*shareSteps))) << shareShift
-}
-
-// decodeShare is 1 for a share that is not known: it makes nothing move.
-func decodeShare(number uint64) float64 {
-	v := number >> shareShift & 0xff
-	if v == 0 {
-		return 1
-	}
-	return float64(v-1) / shareSteps
-}
-
-// handlePairNotice does as a notice says, and answers with what to say and the number that is
-// known.
-func (a *Agent) handlePairNotice(p *pair, n notice) (status, uint64) {
-	if a.cfg.DryRun {
-		return statusUnknown, n.number // this data plane is not to be steered
-	}
-	switch n.kind {
-	case noticeOpen:
-		if err := a.setPeer(p, true); err != nil {
-			return statusUnknown, n.number
-		}
-		return statusDone, takesDSCP | p.sending.encode()
-	case noticeMute:
-		return a.handleMute(p, n), n.number
-	case noticeUnpassed:
-		return a.handleUnpassed(p, n), n.number
-	case noticeMoved:
-		return a.handleMove(p, n)
-	}
-	return statusDone, n.number
-}
-
-// handleMove follows the pair's flows that the other pod has opened.
-func (a *Agent) handleMove(p *pair, n notice) (status, uint64) {
-	said := map[uint8]int{}
-	for b, c := range n.choices {
-		if c == noChoice || int(c) >= len(a.members.names) {
-			continue
-		}
-		if r, ok := p.byNetwork(a.members.names[c]); ok {
-			said[uint8(b)] = r.Index
-		}
-	}
-	before, err := p.local.plane.Followed(p.remote.UID)
-	if err != nil {
-		return statusUnknown, n.number
-	}
-	heard, err := p.local.plane.Follow(p.remote.UID, n.number, said)
-	if err != nil {
-		return statusUnknown, n.number
-	}
-	p.heardOf = a.cfg.Now()
-	if heard > n.number {
-		return statusStale, heard
-	}
-	after, err := p.local.plane.Followed(p.remote.UID)
-	if err != nil {
-		return statusUnknown, n.number
-	}
-	if after != before {
-		a.mover.answersMoved(p)
-		a.waker.wake(p, dataplane.All, p.heardOf)
-	}
-	if slices.ContainsFunc(after[:], func(c dataplane.Choice) bool { return c.Diverted }) {
-		return statusDiverted, heard
-	}
-	return statusDone, heard
-}
-
 // acknowledged takes the answer to a notice of ours.
-func (a *Agent) acknowledged(h *remoteHost, value []byte) {
+func (ag *agreement) acknowledged(h *remoteHost, value []byte) {
 	n, err := decodeNotice(value)
 	if err != nil || n.status == statusNone {
 		return
 	}
-	p := a.members.pairOf(n.from, n.to)
+	p := ag.members.pairOf(n.from, n.to)
 	if p == nil || p.host != h {
 		return
 	}
@@ -151,17 +21,27 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 	case n.status == statusUnknown && n.kind == noticeOpen && !p.opened.IsZero():
 		// The pod is another now, or its agent has lost it: native at once.
 		p.opened = time.Time{}
-		a.mover.carryOut(p, decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network,
+		ag.mover.carryOut(p, decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network,
 			Buckets: decide.Buckets, Confidence: 1, Reason: "the other agent does not know the pair any more"}, "peer", 0)
 	case n.status == statusDone && n.kind == noticeOpen:
 		if takes := n.number&takesDSCP != 0; takes != p.takesDSCP {
 			p.takesDSCP, p.stale = takes, time.Time{}
 		}
 		p.peerLimited = decodeShare(n.number)
-		a.openPair(p)
+		ag.openPair(p)
 	case n.kind == noticeMoved:
-		a.confirmed(p, n)
+		ag.confirmed(p, n)
 	}
+}
+
+// agreement has the other agents confirm what this one says of pairs.
+type agreement struct {
+	*journal
+	members *members
+	wires   *wires
+	entries *entries
+	mover   *mover
+	turns   turns
 }
 
 // persists is for how long the other agent may have flows elsewhere than was said: it
@@ -169,14 +49,14 @@ func (a *Agent) acknowledged(h *remoteHost, value []byte) {
 const persists = 300 * time.Millisecond
 
 // confirmed takes the answer to what was said of the pair's choices.
-func (a *Agent) confirmed(p *pair, n notice) {
+func (ag *agreement) confirmed(p *pair, n notice) {
 	number, err := p.local.plane.Number(p.remote.UID)
 	if err != nil {
 		return
 	}
 	again := func() {
 		if err := p.local.plane.Renumber(p.remote.UID, max(number, n.number)); err != nil {
-			a.warn("%s: %v", p.name, err)
+			ag.warn("%s: %v", p.name, err)
 		}
 		p.unsettled, p.noticed, p.diverted = true, time.Time{}, time.Time{}
 	}
@@ -187,11 +67,11 @@ func (a *Agent) confirmed(p *pair, n notice) {
 		return // of an earlier choice
 	case n.status == statusDone:
 		p.unsettled, p.diverted = false, time.Time{}
-		a.waker.wakeNow(p)
+		ag.mover.waker.wakeNow(p)
 	case n.status == statusDiverted:
 		// It has seen a path fail that is well here, or is to be left in a moment.
 		p.unsettled = true
-		if now := a.cfg.Now(); p.diverted.IsZero() {
+		if now := ag.cfg.Now(); p.diverted.IsZero() {
 			p.diverted = now
 		} else if now.Sub(p.diverted) >= persists && !p.stranded() {
 			again()
@@ -204,7 +84,7 @@ const renew = 5 * time.Second
 
 // open asks the other agent to take the pair's packets on every path. What it has
 // confirmed before it is asked on one path first, as that will do nearly always.
-func (a *Agent) open(p *pair, now time.Time) {
+func (ag *agreement) open(p *pair, now time.Time) {
 	if now.Sub(p.opened) < renew || now.Sub(p.asked) < p.patience() {
 		return
 	}
@@ -213,17 +93,17 @@ func (a *Agent) open(p *pair, now time.Time) {
 		p.opened = time.Time{} // asked without an answer for long
 	}
 	hp, first := p.host.paths[p.on().Network], !p.opened.IsZero() && !unanswered
-	if !a.turns.take(first, p.asks) {
+	if !ag.turns.take(first, p.asks) {
 		return
 	}
 	p.asked = now
 	p.asks++
-	n := notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: a.members.dialect()}
+	n := notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: ag.members.dialect()}
 	if first && hp != nil && !hp.Down() {
-		a.wires.tellOver(hp, n)
+		ag.wires.tellOver(hp, n)
 		return
 	}
-	a.wires.tell(p.host, n, "")
+	ag.wires.tell(p.host, n, "")
 }
 
 // turnsMost is how many pairs of each kind ask in one period. A host whose pods begin to
@@ -262,22 +142,22 @@ func (p *pair) patience() time.Duration {
 
 // openPair enters the paths, as the other end takes packets on them now. Until the data
 // plane here has them too, the pair is not open.
-func (a *Agent) openPair(p *pair) {
-	if !a.cfg.DryRun {
+func (ag *agreement) openPair(p *pair) {
+	if !ag.cfg.DryRun {
 		// Again with each confirmation: the next hops may have changed.
-		if err := a.setPeer(p, true); err != nil {
-			a.warn("%s: %v", p.name, err)
+		if err := ag.entries.setPeer(p, true); err != nil {
+			ag.warn("%s: %v", p.name, err)
 		}
 		if !p.taken {
 			return // it asks again
 		}
 	}
 	was := p.opened
-	p.opened, p.asks = a.cfg.Now(), 0
-	if a.cfg.DryRun || !was.IsZero() {
+	p.opened, p.asks = ag.cfg.Now(), 0
+	if ag.cfg.DryRun || !was.IsZero() {
 		return
 	}
-	a.stacks.refit(p)
-	a.note(Event{Kind: EventPeer, Pair: p.name, Reason: fmt.Sprintf("%s can use %d paths: the agent of %s has confirmed",
+	ag.mover.stacks.refit(p)
+	ag.note(Event{Kind: EventPeer, Pair: p.name, Reason: fmt.Sprintf("%s can use %d paths: the agent of %s has confirmed",
 		p.name, len(p.routes), p.host.name)})
 }

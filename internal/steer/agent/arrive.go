@@ -3,12 +3,12 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -18,32 +18,49 @@ import (
 // againAfter is how long a pod that could not be taken in is left alone.
 const againAfter = 2 * time.Second
 
+// adopter takes pods in that are to be steered, and lets go of those that are no more.
+type adopter struct {
+	*journal
+	members *members
+	survey  *survey
+	ledger  *telemetry.Ledger
+	stacks  *stacks
+	entries *entries
+	planes  *planes
+	// dismissed are the pods that are still to be let go of.
+	dismissed []dismissed
+	// stranded is when pods could not be taken in.
+	stranded map[string]time.Time
+	// pins are those of pods that are taken up again, by their and the peer's UID.
+	pins map[string]map[string]string
+}
+
 // takeIn lets go of pods that are steered no more, and attaches data planes to pods that
 // have come since the agent began, until ctx ends.
-func (a *Agent) takeIn(ctx context.Context) error {
+func (ad *adopter) takeIn(ctx context.Context) error {
 	return eachEpoch(ctx, func() {
-		a.letGoAll()
-		for _, p := range a.arrived() {
+		ad.letGoAll()
+		for _, p := range ad.arrived() {
 			if ctx.Err() == nil {
-				a.takeInPod(p)
+				ad.takeInPod(p)
 			}
 		}
 	})
 }
 
 // arrived lists the pods that are to be steered and are not yet.
-func (a *Agent) arrived() []topo.Pod {
-	missing := a.missing()
+func (ad *adopter) arrived() []topo.Pod {
+	missing := ad.missing()
 	return slices.DeleteFunc(missing, func(p topo.Pod) bool { return !netns.Exists(p.Netns) }) // on its way, or just gone
 }
 
-func (a *Agent) missing() (out []topo.Pod) {
-	a.members.Lock()
-	defer a.members.Unlock()
-	now := a.cfg.Now()
-	for _, p := range a.members.local {
-		leaving := slices.ContainsFunc(a.dismissed, func(l dismissed) bool { return l.UID == p.UID })
-		if a.members.pods[p.UID] == nil && !leaving && now.Sub(a.stranded[p.UID]) >= againAfter {
+func (ad *adopter) missing() (out []topo.Pod) {
+	ad.members.Lock()
+	defer ad.members.Unlock()
+	now := ad.cfg.Now()
+	for _, p := range ad.members.local {
+		leaving := slices.ContainsFunc(ad.dismissed, func(l dismissed) bool { return l.UID == p.UID })
+		if ad.members.pods[p.UID] == nil && !leaving && now.Sub(ad.stranded[p.UID]) >= againAfter {
 			out = append(out, p)
 		}
 	}
@@ -51,33 +68,31 @@ func (a *Agent) missing() (out []topo.Pod) {
 }
 
 // takeInPod attaches the data plane to a pod, unless it has gone meanwhile.
-func (a *Agent) takeInPod(p topo.Pod) {
-	a.members.Lock()
-	others := a.members.elsewhere
-	a.members.Unlock()
-	l, faults, err := a.adopt(p, others)
-	a.members.Lock()
-	defer a.members.Unlock()
+func (ad *adopter) takeInPod(p topo.Pod) {
+	ad.members.Lock()
+	others := ad.members.elsewhere
+	ad.members.Unlock()
+	l, faults, err := ad.adopt(p, others)
+	ad.members.Lock()
+	defer ad.members.Unlock()
 	for _, f := range faults {
-		a.warn("pod %s: %v", p.Name, f)
+		ad.warn("pod %s: %v", p.Name, f)
 	}
 	if err != nil {
-		a.stranded[p.UID] = a.cfg.Now()
-		a.warn("pod %s: %v", p.Name, err)
+		ad.stranded[p.UID] = ad.cfg.Now()
+		ad.warn("pod %s: %v", p.Name, err)
 		return
 	}
-	delete(a.stranded, p.UID)
-	if !slices.ContainsFunc(a.members.local, func(q topo.Pod) bool { return q.UID == p.UID }) {
-		a.dismiss(l, a.drop)
+	delete(ad.stranded, p.UID)
+	if !slices.ContainsFunc(ad.members.local, func(q topo.Pod) bool { return q.UID == p.UID }) {
+		ad.dismiss(l, ad.drop)
 	} else {
-		a.members.pods[p.UID] = l
-		err = a.rejoin(l)
-		a.repin(l)
-		a.observe()
-		a.rewatch(a.cfg.Now())
+		ad.members.add(l)
+		err = ad.entries.rejoin(l)
+		ad.repin(l)
 	}
 	if err != nil {
-		a.warn("pod %s: %v", p.Name, err)
+		ad.warn("pod %s: %v", p.Name, err)
 	}
 }
 
@@ -88,106 +103,42 @@ type dismissed struct {
 }
 
 // dismiss has the pod be let go of, apart from the loop, before it is taken up again.
-func (a *Agent) dismiss(l *pod, how func(*pod) error) {
-	if a.members.pods[l.UID] == l {
-		delete(a.members.pods, l.UID)
+func (ad *adopter) dismiss(l *pod, how func(*pod) error) {
+	if ad.members.pods[l.UID] == l {
+		delete(ad.members.pods, l.UID)
+		ad.members.changes++
 	}
 	for _, p := range l.pairs {
-		a.ledger.Forget(p.telemetryPair())
-		a.stacks.fitter.Forget(p)
+		ad.ledger.Forget(p.telemetryPair())
+		ad.stacks.fitter.Forget(p)
 	}
-	a.dismissed = append(a.dismissed, dismissed{l, how})
+	ad.dismissed = append(ad.dismissed, dismissed{l, how})
 }
 
 // letGoAll lets go of the pods that were dismissed.
-func (a *Agent) letGoAll() {
-	a.members.Lock()
-	all := a.dismissed
-	a.dismissed = nil
-	a.members.Unlock()
+func (ad *adopter) letGoAll() {
+	ad.members.Lock()
+	all := ad.dismissed
+	ad.dismissed = nil
+	ad.members.Unlock()
 	if len(all) > 0 {
-		a.stacks.fitter.Idle() // what it is doing may be for one of them
+		ad.stacks.fitter.Idle() // what it is doing may be for one of them
 	}
 	for _, l := range all {
 		if err := l.how(l.pod); err != nil {
-			a.warn("pod %s: %v", l.Name, err)
+			ad.warn("pod %s: %v", l.Name, err)
 		}
 	}
 }
 
 // drop lets go of a pod: its namespace is gone or about to go, and so are its programs.
-func (a *Agent) drop(l *pod) error {
+func (ad *adopter) drop(l *pod) error {
 	var errs []error
 	if netns.Exists(l.Netns) {
 		errs = append(errs, route.Clear(l.Netns))
 	}
-	if a.survey.passive != nil {
-		a.survey.unwatch(l.cookie)
+	if ad.survey.passive != nil {
+		ad.survey.unwatch(l.cookie)
 	}
 	return errors.Join(append(errs, l.plane.Remove(), l.unkeep(), l.closeEchoer())...)
-}
-
-// errCrowded is returned where room for another peer is still to be made.
-var errCrowded = errors.New("there is no room for another peer yet")
-
-// makeRoom makes room for more peers where it is nearly taken, and takes away data planes
-// of other versions, until ctx ends.
-func (a *Agent) makeRoom(ctx context.Context) error {
-	var retired time.Time
-	return eachEpoch(ctx, func() {
-		if now := a.cfg.Now(); now.Sub(retired) >= refresh {
-			retired = now
-			a.retire()
-		}
-		for _, l := range a.narrow() {
-			if ctx.Err() != nil {
-				return
-			}
-			if err := a.widen(l); err != nil {
-				a.members.Lock()
-				a.warn("pod %s: make room for more peers: %v", l.Name, err)
-				l.narrow = a.cfg.Now()
-				a.members.Unlock()
-			}
-		}
-	})
-}
-
-// narrow lists the pods that have nearly as many peers as there is room for.
-func (a *Agent) narrow() (out []*pod) {
-	a.members.Lock()
-	defer a.members.Unlock()
-	for _, l := range a.members.pods {
-		if l.plane.NearlyFull() && a.cfg.Now().Sub(l.narrow) >= againAfter {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-// widen makes room for more peers of a pod: the agent waits only for it to be put in
-// place.
-func (a *Agent) widen(l *pod) error {
-	a.members.Lock()
-	if a.members.pods[l.UID] != l {
-		a.members.Unlock()
-		return nil // it has just gone
-	}
-	w, err := l.plane.Widen()
-	a.members.Unlock()
-	if err != nil {
-		return err
-	}
-	if err := w.Load(); err != nil {
-		return errors.Join(err, w.Close())
-	}
-	a.members.Lock()
-	defer a.members.Unlock()
-	if a.members.pods[l.UID] != l {
-		return w.Close()
-	}
-	if err := l.plane.Exchange(w); err != nil {
-		return fmt.Errorf("exchange data plane: %w", err)
-	}
-	return nil
 }

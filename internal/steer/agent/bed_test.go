@@ -331,7 +331,7 @@ func (r *running) event(b *bed, since int, what string, is func(Event) bool) (fo
 func (r *running) pair(local, remote string) *pair {
 	r.members.Lock()
 	defer r.members.Unlock()
-	p, _ := r.named(local, remote)
+	p, _ := r.entries.named(local, remote)
 	return p
 }
 
@@ -339,7 +339,7 @@ func (r *running) pair(local, remote string) *pair {
 func (r *running) opened(local, remote string) bool {
 	r.members.Lock()
 	defer r.members.Unlock()
-	p, _ := r.named(local, remote)
+	p, _ := r.entries.named(local, remote)
 	return p != nil && !p.opened.IsZero()
 }
 
@@ -348,7 +348,7 @@ func (r *running) opened(local, remote string) bool {
 func (r *running) on(local, remote string) string {
 	r.members.Lock()
 	defer r.members.Unlock()
-	p, _ := r.named(local, remote)
+	p, _ := r.entries.named(local, remote)
 	if p == nil {
 		return ""
 	}
@@ -373,7 +373,7 @@ func (r *running) on(local, remote string) string {
 func (r *running) tallies(local, remote, network string) (sent, received uint64) {
 	r.members.Lock()
 	defer r.members.Unlock()
-	p, _ := r.named(local, remote)
+	p, _ := r.entries.named(local, remote)
 	if p == nil {
 		return 0, 0
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"pathwise.dev/pathwise/internal/config"
+	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -109,4 +110,20 @@ type podID [16]byte
 func idOf(p topo.Pod) podID {
 	sum := sha256.Sum256([]byte(p.UID))
 	return podID(sum[:16])
+}
+
+// eligible drops the paths whose policy is not known to equal the default's, and
+// says of the others whether packets are encapsulated there.
+func (c Cluster) eligible(rs []route.Route) []route.Route {
+	if len(rs) == 0 {
+		return nil
+	}
+	out := rs[:1:1]
+	for _, r := range rs[1:] {
+		if indexOf(c.Equal, r.Network) >= 0 {
+			r.Encap = c.encapsulates(r.Network)
+			out = append(out, r)
+		}
+	}
+	return out
 }

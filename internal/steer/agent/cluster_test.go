@@ -38,14 +38,14 @@ func TestEligible(t *testing.T) {
 		{[]string{"M"}, []string{"z"}},
 	} {
 		var got []string
-		for _, r := range (&Agent{}).eligible(rs, Cluster{Equal: tc.equal}) {
+		for _, r := range (Cluster{Equal: tc.equal}).eligible(rs) {
 			got = append(got, r.Network)
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("equal %v: got %v, want %v", tc.equal, got, tc.want)
 		}
 	}
-	for _, r := range (&Agent{}).eligible(rs, Cluster{Equal: []string{"b", "m"}, Encapsulated: []string{"z", "m"}}) {
+	for _, r := range (Cluster{Equal: []string{"b", "m"}, Encapsulated: []string{"z", "m"}}).eligible(rs) {
 		if r.Encap != (r.Network == "m") { // the default network carries packets as they are
 			t.Errorf("%s encapsulated: %v", r.Network, r.Encap)
 		}
@@ -53,7 +53,7 @@ func TestEligible(t *testing.T) {
 	if len(rs) != 3 || rs[1].Network != "b" {
 		t.Errorf("eligible changed what it was given: %v", rs)
 	}
-	if got := (&Agent{}).eligible(nil, Cluster{}); len(got) != 0 {
+	if got := (Cluster{}).eligible(nil); len(got) != 0 {
 		t.Errorf("no route: got %v", got)
 	}
 }

@@ -137,8 +137,8 @@ func (a *Agent) describeAll(ctx context.Context) error {
 		a.members.Lock()
 		if a.news, a.unread = a.describer.described, err; keyless != nil {
 			a.warn("the keys stay as they are: %v", keyless)
-		} else if !reflect.DeepEqual(keys, a.offered) {
-			a.offered, a.refreshed = keys, time.Time{}
+		} else if !reflect.DeepEqual(keys, a.turnover.offered) {
+			a.turnover.offered, a.turnover.due = keys, true
 		}
 		w := waitError{}
 		errors.As(failed, &w)

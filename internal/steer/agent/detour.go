@@ -16,15 +16,27 @@ import (
 // retransmission timer fires, again and again. So a connection is asked itself: it is moved
 // to another path, with its bucket, and stays if it is acknowledged there.
 
+// inquirer asks connections that may not get through on their path, and moves those that do on
+// another.
+type inquirer struct {
+	*journal
+	members   *members
+	mover     *mover
+	escape    *escape
+	teller    *teller
+	params    *detect.Params
+	inquiries inquiries
+}
+
 // inquireAll follows inquiries up until ctx ends: apart from the loop, as the kernel is asked.
-func (a *Agent) inquireAll(ctx context.Context) error {
+func (iq *inquirer) inquireAll(ctx context.Context) error {
 	for ctx.Err() == nil {
-		a.members.Lock()
-		asked, open := a.inquiries.questions()
-		a.members.Unlock()
+		iq.members.Lock()
+		asked, open := iq.inquiries.questions()
+		iq.members.Unlock()
 		if !open {
 			select {
-			case <-a.inquiries.bell:
+			case <-iq.inquiries.bell:
 			case <-ctx.Done():
 			}
 			continue
@@ -32,13 +44,13 @@ func (a *Agent) inquireAll(ctx context.Context) error {
 		for name, ends := range asked {
 			found, err := sockdiag.Find(name, ends)
 			if err != nil {
-				a.cfg.Log.Debug("connections not looked up", "netns", name, "error", err)
+				iq.cfg.Log.Debug("connections not looked up", "netns", name, "error", err)
 			}
-			a.answers(name, found)
+			iq.answers(name, found)
 		}
-		a.members.Lock()
-		a.inquiries.settle(a.members.knows, a.cfg.Now())
-		a.members.Unlock()
+		iq.members.Lock()
+		iq.inquiries.settle(iq.members.knows, iq.cfg.Now())
+		iq.members.Unlock()
 		select {
 		case <-time.After(inquireEvery):
 		case <-ctx.Done():
@@ -48,27 +60,27 @@ func (a *Agent) inquireAll(ctx context.Context) error {
 }
 
 // answers takes what the kernel says of the connections of a namespace.
-func (a *Agent) answers(name string, found []sockdiag.Socket) {
+func (iq *inquirer) answers(name string, found []sockdiag.Socket) {
 	by := map[[2]netip.AddrPort]sockdiag.Socket{}
 	for _, s := range found {
 		by[[2]netip.AddrPort{s.Local, s.Remote}] = s
 	}
-	a.members.Lock()
-	defer a.members.Unlock()
-	now := a.cfg.Now()
-	for _, q := range a.inquiries.open {
-		if q.pair.local.Netns == name && a.members.knows(q.pair) {
+	iq.members.Lock()
+	defer iq.members.Unlock()
+	now := iq.cfg.Now()
+	for _, q := range iq.inquiries.open {
+		if q.pair.local.Netns == name && iq.members.knows(q.pair) {
 			s, ok := by[q.ends()]
-			a.answer(q, detect.Progress{Open: ok, Waiting: s.Unacked > 0, Acked: s.BytesAcked, Trip: s.SRTT, Timer: s.RTO}, now)
+			iq.answer(q, detect.Progress{Open: ok, Waiting: s.Unacked > 0, Acked: s.BytesAcked, Trip: s.SRTT, Timer: s.RTO}, now)
 		}
 	}
 }
 
 // answer takes what the kernel says of one connection.
-func (a *Agent) answer(q *inquiry, is detect.Progress, now time.Time) {
+func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	p := q.pair
 	if !q.begun {
-		q.begin(&a.pairParams, is, now)
+		q.begin(iq.params, is, now)
 	}
 	if q.Over() {
 		return
@@ -79,13 +91,13 @@ func (a *Agent) answer(q *inquiry, is detect.Progress, now time.Time) {
 		return
 	}
 	if q.Look(is, p.otherPaths(q.From), now) {
-		a.redirect(p, q, was, now)
+		iq.redirect(p, q, was, now)
 	}
 	switch q.State() {
 	case detect.Nowhere:
 		p.nowhere = now
 	case detect.Proven:
-		a.proven(p, q, now)
+		iq.proven(p, q, now)
 	}
 }
 
@@ -113,55 +125,51 @@ func (p *pair) usable(index int) bool {
 }
 
 // redirect has the connection's bucket be on the path that its inquiry says.
-func (a *Agent) redirect(p *pair, q *inquiry, was int, now time.Time) {
+func (iq *inquirer) redirect(p *pair, q *inquiry, was int, now time.Time) {
 	set := dataplane.Set(1) << q.bucket
 	if q.side == dataplane.Theirs {
-		if _, err := p.local.plane.DivertSome(p.remote.UID, set, was, q.On); err != nil {
-			a.warn("%s: %v", p.name, err)
-		}
-		a.mover.answersMoved(p)
-		a.waker.wake(p, set, now)
+		iq.mover.divert(p, set, was, q.On, now)
 		return
 	}
 	d := p.detours.of(q.bucket)
 	d.from, d.to, d.out = q.From, q.On, q.On != q.From
-	a.mover.replace(p, now)
+	iq.mover.replace(p, now)
 }
 
 // proven acts on a connection that gets through on another path at once: it stays there.
 // Where it is not the only one that its path refuses, or nothing else passes there either,
 // the pair leaves that path. After no path got it through for a while, it only happened to be
 // elsewhere as that ended: it returns, and tells by itself if its path still fails.
-func (a *Agent) proven(p *pair, q *inquiry, now time.Time) {
+func (iq *inquirer) proven(p *pair, q *inquiry, now time.Time) {
 	i, to := p.lineOf(q.From), p.lineOf(q.On)
 	if i < 0 || to < 0 || !p.usable(q.From) { // it has failed for all
 		return
 	}
-	if now.Sub(p.nowhere) < time.Duration(a.pairParams.DetourTrust)*a.pairParams.DetourAgain {
+	if now.Sub(p.nowhere) < time.Duration(iq.params.DetourTrust)*iq.params.DetourAgain {
 		was := q.On
 		q.On = q.From
-		a.redirect(p, q, was, now)
+		iq.redirect(p, q, was, now)
 		return
 	}
 	from := p.routes[i].Network
-	a.note(Event{Kind: EventSuspect, Pair: p.name, To: from, Reason: fmt.Sprintf(
+	iq.note(Event{Kind: EventSuspect, Pair: p.name, To: from, Reason: fmt.Sprintf(
 		"the connection from port %d to %d does not get through on %s, and does on %s, though probes pass on both",
 		q.ports[0], q.ports[1], from, p.routes[to].Network)})
 	if q.side == dataplane.Theirs {
-		a.teller.tellUnpassed(p, q)
+		iq.teller.tellUnpassed(p, q)
 	} else {
 		d := p.detours.of(q.bucket)
 		d.from, d.to, d.out = q.From, q.On, true
-		d.bar.Raise(&a.pairParams, now)
+		d.bar.Raise(iq.params, now)
 	}
 	ln := &p.lines[i]
 	refused := p.detours.refused(q.From, now)
-	if refused < a.pairParams.RefusesAt && refused < p.conns && !ln.silence.Lasts(a.pairParams.Deaf, now) {
+	if refused < iq.params.RefusesAt && refused < p.conns && !ln.silence.Lasts(iq.params.Deaf, now) {
 		return
 	}
 	if ln.bar.Left(now) == 0 {
-		ln.bar.Raise(&a.pairParams, now)
-		a.leavePath(p, i, now, now.Sub(q.Since()))
+		ln.bar.Raise(iq.params, now)
+		iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
 	}
 }
 

@@ -179,36 +179,36 @@ func TestInquiriesAreBounded(t *testing.T) {
 		pairs = append(pairs, p)
 		for port := range uint16(1000) {
 			e := telemetry.Event{Kind: telemetry.Timeout, LocalPort: port, RemotePort: 80}
-			a.inquiries.add(p, e)
-			a.inquiries.add(p, e)
+			a.inquirer.inquiries.add(p, e)
+			a.inquirer.inquiries.add(p, e)
 		}
-		if n := len(p.inquiries); n > a.pairParams.DetoursMost {
+		if n := len(p.inquiries); n > a.pairs.params.DetoursMost {
 			t.Errorf("%d of a pair", n)
 		}
 	}
-	if n := len(a.inquiries.open); n != inquiriesMost {
+	if n := len(a.inquirer.inquiries.open); n != inquiriesMost {
 		t.Errorf("%d open, want %d", n, inquiriesMost)
 	}
 	// One has gone, one is settled, and one is not to be asked again for a while.
 	delete(a.members.pods, "0")
-	settled, nowhere := a.inquiries.open[20], a.inquiries.open[21]
+	settled, nowhere := a.inquirer.inquiries.open[20], a.inquirer.inquiries.open[21]
 	for _, q := range []*inquiry{settled, nowhere} {
-		q.begun, q.Detour = true, detect.NewDetour(&a.pairParams, 0, detect.Progress{}, now)
+		q.begun, q.Detour = true, detect.NewDetour(a.pairs.params, 0, detect.Progress{}, now)
 	}
 	settled.Abandon(now)
 	nowhere.Look(detect.Progress{Open: true, Waiting: true}, nil, now.Add(time.Second))
-	a.inquiries.settle(a.members.knows, now)
+	a.inquirer.inquiries.settle(a.members.knows, now)
 	if len(pairs[0].inquiries) > 0 || settled.pair.inquiries[settled.ports] != nil ||
 		nowhere.pair.inquiries[nowhere.ports] == nil {
 		t.Errorf("%d of a pair that has gone, %v, %v", len(pairs[0].inquiries), settled.State(), nowhere.State())
 	}
-	if now = now.Add(3 * time.Second); len(a.inquiries.open) > 0 {
-		a.inquiries.settle(a.members.knows, now)
+	if now = now.Add(3 * time.Second); len(a.inquirer.inquiries.open) > 0 {
+		a.inquirer.inquiries.settle(a.members.knows, now)
 	}
 	if nowhere.pair.inquiries[nowhere.ports] != nil {
 		t.Error("it is not asked again")
 	}
-	asked, open := a.inquiries.questions()
+	asked, open := a.inquirer.inquiries.questions()
 	if n := len(asked[""]); !open || n == 0 || n > inquiriesMost {
 		t.Errorf("%d are asked", n)
 	}

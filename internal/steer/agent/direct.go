@@ -67,30 +67,6 @@ func (l *pod) mayLead(now time.Time) bool {
 	return l.mayDirect
 }
 
-// askDirect asks the data planes of pods whose pairs would have direct routes.
-func (a *Agent) askDirect() {
-	for _, l := range a.askable() {
-		ok, err := l.plane.MayDirect()
-		if err != nil {
-			a.warn("pod %s: %v", l.Name, err)
-		}
-		a.members.Lock()
-		l.asks, l.asked, l.mayDirect = false, a.cfg.Now(), ok && err == nil
-		a.members.Unlock()
-	}
-}
-
-func (a *Agent) askable() (out []*pod) {
-	a.members.Lock()
-	defer a.members.Unlock()
-	for _, l := range a.members.pods {
-		if l.asks {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
 // dev is the pod's interface on a path but the default network's.
 func (p *pair) dev(index int) string {
 	for _, r := range p.routes[1:] {

@@ -62,6 +62,9 @@ const (
 	EventKey     = "key"
 )
 
+// Who moves flows, in Event.By.
+const byPolicy, byUser, byPeer = "policy", "user", "peer"
+
 // keep is how many events an agent holds in memory.
 const keep = 2000
 

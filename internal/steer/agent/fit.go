@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
@@ -81,72 +79,4 @@ func (s *stacks) preparing(p *pair, to decide.Assignment) bool {
 		then.MTU = now.MTU
 	}
 	return s.fitter.Want(p, p.end(), then)
-}
-
-// became takes what became of what was asked of the fitter.
-func (a *Agent) became(p *pair, r route.Report) {
-	a.members.Lock()
-	defer a.members.Unlock()
-	if !a.members.knows(p) {
-		return
-	}
-	now := a.cfg.Now()
-	if r.Err != nil {
-		a.warn("%s: %v", p.name, r.Err)
-		if r.Has.Direct != p.dev(p.direct) { // the route is as it was, and the data plane ready for either
-			p.direct, p.borne = p.pathBy(r.Has.Direct), now // tried again after a while
-			a.stacks.refit(p)
-		}
-	}
-	if p.leaving {
-		if err := a.reenter(p); err != nil {
-			a.warn("%s: %v", p.name, err)
-		}
-		return
-	}
-	if r.Hops != nil {
-		a.found(p, r, now)
-	}
-	if c := p.coming; c != nil {
-		p.coming = nil
-		if to, _ := p.byNetwork(c.To); to.Index == 0 || !p.opened.IsZero() && p.usable(to.Index) {
-			a.mover.carryOut(p, c.Decision, c.by, c.detected)
-		} else {
-			a.stacks.refit(p)
-		}
-	}
-}
-
-// found tells the data plane the next hops of the pair's paths, if they are others.
-func (a *Agent) found(p *pair, r route.Report, now time.Time) {
-	if again := now.Add(hopsMissing); len(r.Hops) < len(p.routes)-1 && p.stale.After(again) {
-		p.stale = again // the kernel did not know them all
-	}
-	if !p.taken || maps.EqualFunc(p.hops, r.Hops, slices.Equal) {
-		return
-	}
-	p.hops = r.Hops
-	if err := a.enterPaths(p, true); err != nil {
-		a.warn("%s: %v", p.name, err)
-	}
-}
-
-// settleRoutes ends direct routes as the agent ends: what takes the programs out then need
-// not know of them.
-func (a *Agent) settleRoutes() {
-	a.members.Lock()
-	var straight []*pair
-	for _, l := range a.members.pods {
-		for _, p := range l.pairs {
-			if p.direct != 0 && l.sandboxed() {
-				p.direct = 0
-				a.stacks.refit(p)
-				straight = append(straight, p)
-			}
-		}
-	}
-	a.members.Unlock()
-	for _, p := range straight {
-		a.stacks.fitter.Do(p)
-	}
 }

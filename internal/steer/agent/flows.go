@@ -11,9 +11,15 @@ import (
 // often.
 const sweepEvery, sweepIdle = time.Second, 10 * time.Second
 
+// sweeper keeps the pods' tables of flows from filling up.
+type sweeper struct {
+	*journal
+	members *members
+}
+
 // sweepFlows takes flows that have ended out of the pods' tables until ctx ends: apart
 // from the loop, as there may be very many.
-func (a *Agent) sweepFlows(ctx context.Context) error {
+func (sw *sweeper) sweepFlows(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -22,20 +28,20 @@ func (a *Agent) sweepFlows(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		for _, l := range a.sweepable() {
+		for _, l := range sw.sweepable() {
 			if ctx.Err() == nil {
-				a.sweepPod(l)
+				sw.sweepPod(l)
 			}
 		}
 	}
 }
 
 // sweepable lists the pods whose turn it is.
-func (a *Agent) sweepable() (out []*pod) {
-	a.members.Lock()
-	defer a.members.Unlock()
-	now := a.cfg.Now()
-	for _, l := range a.members.pods {
+func (sw *sweeper) sweepable() (out []*pod) {
+	sw.members.Lock()
+	defer sw.members.Unlock()
+	now := sw.cfg.Now()
+	for _, l := range sw.members.pods {
 		if l.census.Flows > 0 || now.Sub(l.swept) >= sweepIdle {
 			l.swept = now
 			out = append(out, l)
@@ -44,28 +50,37 @@ func (a *Agent) sweepable() (out []*pod) {
 	return out
 }
 
-func (a *Agent) sweepPod(l *pod) {
-	a.members.Lock()
-	if a.members.pods[l.UID] != l {
-		a.members.Unlock()
+func (sw *sweeper) sweepPod(l *pod) {
+	sw.members.Lock()
+	if sw.members.pods[l.UID] != l {
+		sw.members.Unlock()
 		return // it has just gone
 	}
 	flows, err := l.plane.Flows()
-	a.members.Unlock()
+	sw.members.Unlock()
 	var c dataplane.Census
 	if err == nil {
 		c, err = flows.Sweep()
 		_ = flows.Close() // a handle of ours
 	}
-	a.members.Lock()
-	defer a.members.Unlock()
+	sw.members.Lock()
+	defer sw.members.Unlock()
 	if err != nil {
-		a.warn("pod %s: %v", l.Name, err)
+		sw.warn("pod %s: %v", l.Name, err)
 		return
 	}
-	if a.members.pods[l.UID] == l {
+	if sw.members.pods[l.UID] == l {
 		l.plane.SetFlowCounts(c)
 		l.census = c
-		a.sayFull(l)
+		sw.sayFull(l)
+	}
+}
+
+// sayFull tells once a minute of flows that cannot be told apart any more.
+func (sw *sweeper) sayFull(l *pod) {
+	if n := l.plane.Events().Full; n != l.full {
+		l.full = n
+		sw.warnOf("flows "+l.UID, "pod %s has more flows than there is room for now (%d; %d at most): further ones stay on the default network, until there is", l.Name,
+			l.census.Room, dataplane.DefaultFlows)
 	}
 }

@@ -67,7 +67,7 @@ func work(t *testing.T, c Cluster) {
 			}
 		}
 		for _, q := range c.Pods[i:min(len(c.Pods), 8)] {
-			rs := (&Agent{}).eligible(route.Between(p, q), c)
+			rs := c.eligible(route.Between(p, q))
 			for _, r := range rs {
 				r.MTU()
 			}

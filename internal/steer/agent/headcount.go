@@ -90,13 +90,20 @@ type countable struct {
 	pairs map[netip.Addr]*pair // by the peer's stable address
 }
 
+// counter counts the TCP connections of pairs.
+type counter struct {
+	*journal
+	members *members
+	survey  *survey
+}
+
 // countAll looks at the TCP connections of pairs with traffic, until ctx ends: how
 // many there are is the load that a policy looks a table up by, and whether they
 // have more to send than they may is whether a path could give them more. The
 // kernel looks at every connection of the machine to list those of a pod, so it is
 // only asked about pods of which it tells, by other means, that they use TCP, and
 // all this takes a tenth of a processor at most.
-func (a *Agent) countAll(ctx context.Context) error {
+func (ct *counter) countAll(ctx context.Context) error {
 	tick := time.NewTimer(countEvery)
 	defer tick.Stop()
 	for {
@@ -106,10 +113,10 @@ func (a *Agent) countAll(ctx context.Context) error {
 		case <-tick.C:
 		}
 		next := countEvery
-		for _, c := range a.countables(a.cfg.Now()) {
-			begin := a.cfg.Now()
-			a.countConnections(c)
-			rest := countShare * a.cfg.Now().Sub(begin)
+		for _, c := range ct.countables(ct.cfg.Now()) {
+			begin := ct.cfg.Now()
+			ct.countConnections(c)
+			rest := countShare * ct.cfg.Now().Sub(begin)
 			next = max(next-rest, 0)
 			select {
 			case <-ctx.Done():
@@ -122,13 +129,13 @@ func (a *Agent) countAll(ctx context.Context) error {
 }
 
 // countables are the pods to ask about now.
-func (a *Agent) countables(now time.Time) (out []countable) {
-	a.members.Lock()
-	defer a.members.Unlock()
-	for _, l := range a.members.pods {
+func (ct *counter) countables(now time.Time) (out []countable) {
+	ct.members.Lock()
+	defer ct.members.Unlock()
+	for _, l := range ct.members.pods {
 		recent, pairs := false, map[netip.Addr]*pair{}
 		for _, p := range l.pairs {
-			recent = recent || now.Sub(p.active) < quiet && (a.survey.passive == nil || p.conns > 0 || p.usesTCP(now))
+			recent = recent || now.Sub(p.active) < quiet && (ct.survey.passive == nil || p.conns > 0 || p.usesTCP(now))
 			pairs[p.routes[0].Remote.Addr] = p
 		}
 		if recent {
@@ -139,7 +146,7 @@ func (a *Agent) countables(now time.Time) (out []countable) {
 }
 
 // countConnections counts those of a pod.
-func (a *Agent) countConnections(c countable) {
+func (ct *counter) countConnections(c countable) {
 	for _, p := range c.pairs {
 		p.heads.begin()
 	}
@@ -149,11 +156,11 @@ func (a *Agent) countConnections(c countable) {
 		}
 	})
 	if err != nil {
-		a.cfg.Log.Debug("connections not counted", "pod", c.pod.Name, "error", err)
+		ct.cfg.Log.Debug("connections not counted", "pod", c.pod.Name, "error", err)
 		return
 	}
-	a.members.Lock()
-	defer a.members.Unlock()
+	ct.members.Lock()
+	defer ct.members.Unlock()
 	for _, p := range c.pairs {
 		p.counted(&p.heads)
 	}

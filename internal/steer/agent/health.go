@@ -24,16 +24,16 @@ type Health struct {
 }
 
 // Health returns it.
-func (a *Agent) Health() Health {
-	a.members.Lock()
-	h := Health{Host: a.cfg.Host, Started: a.start, Policy: a.cfg.Policy.Name(), DryRun: a.cfg.DryRun,
-		Pods: len(a.members.pods), Stalls: a.stats.stalls, Waiting: a.waiting, Senders: map[string]stamp.SenderCounters{},
+func (sv *server) Health() Health {
+	sv.members.Lock()
+	h := Health{Host: sv.cfg.Host, Started: sv.start, Policy: sv.cfg.Policy.Name(), DryRun: sv.cfg.DryRun,
+		Pods: len(sv.members.pods), Stalls: sv.stats.stalls, Waiting: sv.waiting, Senders: map[string]stamp.SenderCounters{},
 		Reflectors: map[string]stamp.ReflectorCounters{}}
-	for _, p := range a.members.pods {
+	for _, p := range sv.members.pods {
 		h.Pairs += len(p.pairs)
 	}
-	links := maps.Clone(a.wires.links)
-	a.members.Unlock()
+	links := maps.Clone(sv.wires.links)
+	sv.members.Unlock()
 	for name, w := range links {
 		h.Senders[name], h.Reflectors[name] = w.sender.Counters(), w.reflector.Counters()
 	}

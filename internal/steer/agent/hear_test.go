@@ -26,7 +26,7 @@ func twoHosts(t *testing.T) (a *Agent, h2 *remoteHost) {
 	a.members.names, a.wires.self, a.members.remote["h2"] = []string{"m", "z"}, idOf(own), h2
 	for i, n := range a.members.names {
 		to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i), 2, 9}), stampPort)
-		h2.paths[n] = &hostPath{Path: detect.New(&a.hostParams), network: n, to: to, mtu: 1500,
+		h2.paths[n] = &hostPath{Path: detect.New(a.prober.params), host: h2, network: n, to: to, mtu: 1500,
 			track: probe.NewTrack(1472, false)}
 	}
 	return a, h2
@@ -51,7 +51,7 @@ func TestHearOfFailure(t *testing.T) {
 		a, h2 := twoHosts(t)
 		n := notice{kind: noticeFailed, network: 0, from: h2.pod, to: a.wires.self, names: a.members.dialect()}
 		tc.change(&n)
-		answer, err := decodeNotice(a.handleNotice(stamp.TLV{Type: noticeType, Value: n.encode()}))
+		answer, err := decodeNotice(a.respondent.handleNotice(stamp.TLV{Type: noticeType, Value: n.encode()}))
 		if err != nil || answer.status != tc.want {
 			t.Errorf("%s: answered %d, %v, want %d", tc.name, answer.status, err, tc.want)
 		}
@@ -62,7 +62,7 @@ func TestHearOfFailure(t *testing.T) {
 	a, _ := twoHosts(t)
 	for _, tlv := range []stamp.TLV{{Type: noticeType + 1, Value: someNotice().encode()}, {Type: noticeType},
 		{Type: noticeType, Value: make([]byte, noticeSize)}} {
-		if answer := a.handleNotice(tlv); answer != nil {
+		if answer := a.respondent.handleNotice(tlv); answer != nil {
 			t.Errorf("type %d with %d octets is answered: %x", tlv.Type, len(tlv.Value), answer)
 		}
 	}
@@ -74,9 +74,9 @@ func TestRecovery(t *testing.T) {
 	a, h2 := twoHosts(t)
 	m := h2.paths["m"]
 	m.Signaled(a.cfg.Now().Add(-3 * time.Second))
-	wellAfter := a.hostParams.AnswersInARow
+	wellAfter := a.prober.params.AnswersInARow
 	answer := func(late bool) {
-		a.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, SentAt: a.cfg.Now(), At: a.cfg.Now(), Late: late,
+		a.prober.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, SentAt: a.cfg.Now(), At: a.cfg.Now(), Late: late,
 			DSCPSeen: mark, ReplyDSCP: mark})
 	}
 	for range wellAfter - 1 {
@@ -110,16 +110,16 @@ func TestMarkThatIsLost(t *testing.T) {
 		{mark, 46, "arrived as 46" + hint}} {
 		a, h2 := twoHosts(t)
 		m := h2.paths["m"]
-		a.answered("m", stamp.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
+		a.prober.answered("m", stamp.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
 		if !strings.HasSuffix(m.unfit, tc.want) || tc.want == "" && m.unfit != "" {
 			t.Errorf("there %d, back %d: %q, want %q", tc.there, tc.back, m.unfit, tc.want)
 		}
-		a.answered("m", stamp.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: mark, ReplyDSCP: mark})
+		a.prober.answered("m", stamp.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: mark, ReplyDSCP: mark})
 		if m.unfit != "" {
 			t.Errorf("still unfit: %q", m.unfit)
 		}
 		a.members.Cluster.Encapsulated = []string{"m"} // the mark is inside, whatever happens to the outer one
-		a.answered("m", stamp.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
+		a.prober.answered("m", stamp.Reply{From: m.to, At: a.cfg.Now(), DSCPSeen: tc.there, ReplyDSCP: tc.back})
 		if m.unfit != "" {
 			t.Errorf("unfit, though encapsulated: %q", m.unfit)
 		}

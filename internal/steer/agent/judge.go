@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/detect"
 )
@@ -190,4 +191,18 @@ func (j *judge) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 		}
 	}
 	return s
+}
+
+// follows says for a pair whose packets are all of flows that the peer has opened how many
+// buckets of those are on each path, by index: where its own flows would be tells nothing
+// of where its packets go.
+func (p *pair) follows(now time.Time) (on [dataplane.MaxPaths]int, only bool) {
+	if now.Sub(p.own) < quiet || now.Sub(p.active) >= quiet {
+		return on, false
+	}
+	choices, err := p.local.plane.Followed(p.remote.UID)
+	for _, c := range choices {
+		on[c.Path%len(on)]++
+	}
+	return on, err == nil
 }

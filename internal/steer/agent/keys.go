@@ -75,33 +75,44 @@ type ring struct {
 	hold probe.Hold
 }
 
+// turnover has keys be replaced on all hosts, in whatever order they are given them.
+type turnover struct {
+	*journal
+	members *members
+	ring    *ring
+	wires   *wires
+	offered stamp.Keys // as last read
+	due     bool       // for a look at the next turn
+}
+
 // rekey takes the keys that were offered last, and lets those that were withdrawn go once
 // they are needed no more. It is done before anybody is told.
-func (a *Agent) rekey(now time.Time) {
-	changed, err := a.ring.Give(a.offered, now, a.ring.needed(a.members.remote)...)
+func (to *turnover) rekey(now time.Time) {
+	to.due = false
+	changed, err := to.ring.Give(to.offered, now, to.ring.needed(to.members.remote)...)
 	if err != nil {
-		a.warn("the keys stay as they are: %v", err)
+		to.warn("the keys stay as they are: %v", err)
 	}
-	kept, until := a.ring.Until()
+	kept, until := to.ring.Until()
 	if changed {
-		e := Event{Kind: EventKey, Reason: fmt.Sprintf("the current key is %x", a.ring.Offered()[0])}
+		e := Event{Kind: EventKey, Reason: fmt.Sprintf("the current key is %x", to.ring.Offered()[0])}
 		if kept > 0 {
 			e.Reason += fmt.Sprintf("; until all agents have it, and no later than %s, %d withdrawn ones are accepted",
 				until.Format(time.RFC3339), kept)
 		}
-		a.note(e)
+		to.note(e)
 	}
-	have, told := a.ring.spread(a.members.remote, now)
-	dropped, turned := a.ring.Tend(now, have, told)
+	have, told := to.ring.spread(to.members.remote, now)
+	dropped, turned := to.ring.Tend(now, have, told)
 	if dropped > 0 {
-		a.note(Event{Kind: EventKey, Reason: fmt.Sprintf("%d withdrawn keys are refused from now on", dropped)})
+		to.note(Event{Kind: EventKey, Reason: fmt.Sprintf("%d withdrawn keys are refused from now on", dropped)})
 	}
 	if changed || turned {
-		a.wires.setKeys()
-		a.probeSoon(now)
+		to.wires.setKeys()
+		to.probeSoon(now)
 	}
-	for _, h := range a.ring.locked(a.members.remote, now) {
-		a.warnOf("behind "+h,
+	for _, h := range to.ring.locked(to.members.remote, now) {
+		to.warnOf("behind "+h,
 			"%s has no key of this host's file, only one that was withdrawn: without it the agents are strangers from %s on", h, until.Format(time.RFC3339))
 	}
 }
@@ -121,8 +132,8 @@ func (r ring) needed(hosts map[string]*remoteHost) (out []stamp.KeyID) {
 
 // probeSoon has the hosts that were heard of lately told of this version by their next probe,
 // now: paths whose flows the other agent decides about are probed once in some seconds.
-func (a *Agent) probeSoon(now time.Time) {
-	for _, h := range a.members.remote {
+func (to *turnover) probeSoon(now time.Time) {
+	for _, h := range to.members.remote {
 		for _, hp := range h.paths {
 			if now.Sub(h.keys.spoke) >= warmFor || hp.Down() || hp.next.Before(now) {
 				continue
@@ -207,41 +218,41 @@ func (k *peerKeys) ask(now time.Time) {
 }
 
 // handleKeys takes a host's list, on a reflector's goroutine, and answers with ours.
-func (a *Agent) handleKeys(value []byte) []byte {
+func (to *turnover) handleKeys(value []byte) []byte {
 	l, err := decodeKeyList(value)
 	if err != nil {
 		return nil
 	}
-	a.members.Lock()
-	defer a.members.Unlock()
-	for _, h := range a.members.remote {
+	to.members.Lock()
+	defer to.members.Unlock()
+	for _, h := range to.members.remote {
 		if h.pod == l.from {
-			a.has(h, l.ids)
-			h.keys.says, h.keys.spoke = true, a.cfg.Now()
+			to.has(h, l.ids)
+			h.keys.says, h.keys.spoke = true, to.cfg.Now()
 		}
 	}
-	return keyList{version: l.version, from: a.wires.self, ids: a.ring.Offered()}.encode()
+	return keyList{version: l.version, from: to.wires.self, ids: to.ring.Offered()}.encode()
 }
 
 // keyed takes what an answer tells of its host's keys.
-func (a *Agent) keyed(h *remoteHost, r stamp.Reply) {
+func (to *turnover) keyed(h *remoteHost, r stamp.Reply) {
 	k := &h.keys
-	k.spoke, k.unanswered = a.cfg.Now(), 0
+	k.spoke, k.unanswered = to.cfg.Now(), 0
 	for _, t := range r.TLVs {
 		if t.Type != keysType {
 			continue
 		}
 		if l, err := decodeKeyList(t.Value); err == nil && l.from == h.pod {
-			a.has(h, l.ids)
+			to.has(h, l.ids)
 			k.says, k.told = true, l.version
-			if l.version == a.ring.Version() {
-				k.learn(a.ring.Offered(), k.spoke)
+			if l.version == to.ring.Version() {
+				k.learn(to.ring.Offered(), k.spoke)
 			}
 			return
 		}
 	}
 	if !k.says {
-		a.has(h, []stamp.KeyID{r.Key})
+		to.has(h, []stamp.KeyID{r.Key})
 	}
 }
 
@@ -260,8 +271,8 @@ func (k *peerKeys) learn(ids []stamp.KeyID, now time.Time) {
 
 // has notes which keys a host accepts. The marks that packets to it bear change at the
 // next turn: it may be about to refuse those of another key.
-func (a *Agent) has(h *remoteHost, ids []stamp.KeyID) {
+func (to *turnover) has(h *remoteHost, ids []stamp.KeyID) {
 	if !slices.Equal(h.keys.has, ids) {
-		h.keys.has, a.refreshed = ids, time.Time{}
+		h.keys.has, to.due = ids, true
 	}
 }

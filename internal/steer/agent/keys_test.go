@@ -46,7 +46,7 @@ func (b *bed) startKeyed(host string, h *keyHolder) *running {
 func (r *running) accepts() (out []string) {
 	r.members.Lock()
 	defer r.members.Unlock()
-	for _, k := range r.ring.Keys().All() {
+	for _, k := range r.turnover.ring.Keys().All() {
 		out = append(out, string(k))
 	}
 	return out
@@ -233,18 +233,18 @@ func FuzzKeyList(f *testing.F) {
 func TestKeyFor(t *testing.T) {
 	keys := holder(testKey(2), testKey(1))
 	a, h2 := twoHosts(t)
-	if _, err := a.ring.Give(*keys.p.Load(), a.cfg.Now()); err != nil {
+	if _, err := a.turnover.ring.Give(*keys.p.Load(), a.cfg.Now()); err != nil {
 		t.Fatal(err)
 	}
 	now := a.cfg.Now()
 	first, second := stamp.IDOf([]byte(testKey(2))), stamp.IDOf([]byte(testKey(1)))
-	if got := a.ring.signBy(&h2.keys, now); got != first {
+	if got := a.turnover.ring.signBy(&h2.keys, now); got != first {
 		t.Error("the current key does not come first")
 	}
 	tried := map[stamp.KeyID]bool{}
 	for range 4 {
 		h2.keys.ask(now)
-		tried[a.ring.signBy(&h2.keys, now)] = true
+		tried[a.turnover.ring.signBy(&h2.keys, now)] = true
 	}
 	if !tried[first] || !tried[second] {
 		t.Errorf("tried %d keys of a host that is not known", len(tried))
@@ -252,23 +252,23 @@ func TestKeyFor(t *testing.T) {
 	h2.keys = peerKeys{has: []stamp.KeyID{second}, says: true}
 	for range 100 { // many are on their way
 		h2.keys.ask(now)
-		if a.ring.signBy(&h2.keys, now) != second {
+		if a.turnover.ring.signBy(&h2.keys, now) != second {
 			t.Fatal("sent what it cannot check")
 		}
 	}
-	if string(a.ring.Key(a.ring.best(&h2.keys))) != testKey(1) {
+	if string(a.turnover.ring.Key(a.turnover.ring.best(&h2.keys))) != testKey(1) {
 		t.Error("not the common key")
 	}
 	clear(tried)
 	for range 4 {
 		h2.keys.ask(now)
-		tried[a.ring.signBy(&h2.keys, now.Add(time.Second))] = true
+		tried[a.turnover.ring.signBy(&h2.keys, now.Add(time.Second))] = true
 	}
 	if !tried[first] || !tried[second] {
 		t.Errorf("tried %d keys of a silent host", len(tried))
 	}
-	a.keyed(h2, stamp.Reply{Key: first})
-	if h2.keys.unanswered != 0 || a.ring.signBy(&h2.keys, now) != second {
+	a.turnover.keyed(h2, stamp.Reply{Key: first})
+	if h2.keys.unanswered != 0 || a.turnover.ring.signBy(&h2.keys, now) != second {
 		t.Error("an answer does not end the trial")
 	}
 }

@@ -23,15 +23,38 @@ type polled struct {
 	open bool
 }
 
-// poll looks at line n of those attended if there may be something new. It
-// returns when to look again.
-func (a *Agent) poll(n int, now time.Time) time.Duration {
-	g := &a.polled[n]
-	if !g.open && g.meter.Sent() == g.sent {
-		return slowTick
+// pairWatcher watches what becomes of pairs' packets.
+type pairWatcher struct {
+	*journal
+	members *members
+	hosts   *hostWatcher
+	pacer   *pacer
+	leisure *leisure
+	clock   clock
+	stats   *counters
+	params  *detect.Params
+	// polled are at the lines that are looked at all the time, as of these changes of the
+	// members; suspecting are the pairs that suspect a path of theirs.
+	polled     []polled
+	changes    int
+	suspecting []*pair
+}
+
+// poll looks at the lines of which there may be something new. It returns when to look again.
+func (pw *pairWatcher) poll(now time.Time) time.Duration {
+	if pw.changes != pw.members.changes {
+		pw.rewatch(now)
 	}
-	next := a.lookAt(g.pair, g.line, now)
-	a.polled[n].note() // flows may have moved, and others be attended now
+	next := idleTick
+	for n := range pw.polled {
+		g := &pw.polled[n]
+		if !g.open && g.meter.Sent() == g.sent {
+			next = min(next, slowTick)
+			continue
+		}
+		next = min(next, pw.lookAt(g.pair, g.line, now))
+		pw.polled[n].note()
+	}
 	return next
 }
 
@@ -43,7 +66,7 @@ func (g *polled) note() {
 
 // attend makes watch look at the pair's lines that had packets lately. For the
 // others each evidence is often enough.
-func (a *Agent) attend(p *pair, now time.Time) {
+func (pw *pairWatcher) attend(p *pair, now time.Time) {
 	for i := range p.lines {
 		ln := &p.lines[i]
 		if ln.attended || now.Sub(ln.used) >= time.Second {
@@ -56,47 +79,37 @@ func (a *Agent) attend(p *pair, now time.Time) {
 		ln.attended = true
 		g := polled{pair: p, line: i, meter: m}
 		g.note()
-		a.polled = append(a.polled, g)
+		pw.polled = append(pw.polled, g)
 	}
-}
-
-// attendMoved is attend for the pairs whose flows may be on other paths now.
-func (a *Agent) attendMoved(now time.Time) {
-	for _, p := range a.mover.moved {
-		if a.members.knows(p) {
-			a.attend(p, now)
-		}
-	}
-	clear(a.mover.moved)
-	a.mover.moved = a.mover.moved[:0]
 }
 
 // rewatch finds what watch is to look at: lines of pairs with traffic of late. It
 // forgets the suspicions of those that are gone.
-func (a *Agent) rewatch(now time.Time) {
-	a.suspecting = slices.DeleteFunc(a.suspecting, func(p *pair) bool { return !a.members.knows(p) })
-	for _, g := range a.polled {
+func (pw *pairWatcher) rewatch(now time.Time) {
+	pw.changes = pw.members.changes
+	pw.suspecting = slices.DeleteFunc(pw.suspecting, func(p *pair) bool { return !pw.members.knows(p) })
+	for _, g := range pw.polled {
 		g.pair.lines[g.line].attended = false
 	}
-	clear(a.polled)
-	a.polled = a.polled[:0]
-	for p := range a.members.pairs() {
+	clear(pw.polled)
+	pw.polled = pw.polled[:0]
+	for p := range pw.members.pairs() {
 		if now.Sub(p.active) < quiet {
-			a.attend(p, now)
+			pw.attend(p, now)
 		}
 	}
 }
 
 // look reads a pair's counters, on all paths.
-func (a *Agent) look(p *pair, now time.Time) {
+func (pw *pairWatcher) look(p *pair, now time.Time) {
 	for i := range p.lines {
-		a.lookAt(p, i, now)
+		pw.lookAt(p, i, now)
 	}
 }
 
 // lookAt reads the pair's counters on path i, and suspects it if it went silent. It
 // returns when to look again.
-func (a *Agent) lookAt(p *pair, i int, now time.Time) time.Duration {
+func (pw *pairWatcher) lookAt(p *pair, i int, now time.Time) time.Duration {
 	ln, r := &p.lines[i], &p.routes[i]
 	sent, received, err := p.local.plane.Tallies(p.remote.UID, r.Index)
 	if err != nil {
@@ -115,14 +128,14 @@ func (a *Agent) lookAt(p *pair, i int, now time.Time) time.Duration {
 		}
 		p.use(i, now)
 	}
-	ln.silence.Counted(detect.Count{Sent: tx, Received: rx, LastSent: a.clock.at(sent.Last),
-		LastReceived: a.clock.at(received.Last)}, now)
+	ln.silence.Counted(detect.Count{Sent: tx, Received: rx, LastSent: pw.clock.at(sent.Last),
+		LastReceived: pw.clock.at(received.Last)}, now)
 	// While this loop was late it did not listen.
-	if least := a.pairParams.Silence; ln.silence.Lasts(least, now) &&
-		ln.silence.Lasts(least+a.pacer.late(ln.silence.Since, now), now) {
-		a.suspect(p, i, now)
+	if least := pw.params.Silence; ln.silence.Lasts(least, now) &&
+		ln.silence.Lasts(least+pw.pacer.late(ln.silence.Since, now), now) {
+		pw.suspect(p, i, now)
 	}
-	return ln.lookAgain(a.pairParams.Silence, now, stream)
+	return ln.lookAgain(pw.params.Silence, now, stream)
 }
 
 // use notes that packets go over path i.
@@ -150,4 +163,32 @@ func (ln *line) lookAgain(suspicious time.Duration, now time.Time, stream bool) 
 		return max(suspicious-now.Sub(since), suspectTick)
 	}
 	return slowTick
+}
+
+// suspect takes up that packets go out over path i of the pair and none come in.
+// Where echoes can tell, one comes first: an application that is slow to answer
+// looks no different, and is far more common. The hosts are asked if that is not
+// answered either.
+func (pw *pairWatcher) suspect(p *pair, i int, now time.Time) {
+	ln, hp := &p.lines[i], p.host.paths[p.routes[i].Network]
+	if hp == nil || hp.Down() {
+		return
+	}
+	if ln.silence.Lasts(quiet, now) { // nothing was sent for long: no evidence
+		ln.silence.Since = time.Time{}
+		return
+	}
+	if ln.Telling(now) {
+		if do := ln.Suspect(ln.silence.Since, now); do != 0 {
+			if !slices.Contains(pw.suspecting, p) {
+				pw.suspecting = append(pw.suspecting, p)
+			}
+			pw.stats.suspicions++
+			pw.pacer.soon(suspectTick)
+			pw.ask(p, i, do, now)
+		}
+	}
+	if !ln.Telling(now) {
+		pw.hosts.suspect(hp, ln.silence.Since, now)
+	}
 }

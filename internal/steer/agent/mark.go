@@ -64,18 +64,5 @@ func (r ring) tags(p *pair, network string) (k dataplane.Keys) {
 	return k
 }
 
-// remark has the data planes use other keys where the cluster's have turned over.
-func (a *Agent) remark() {
-	now := a.cfg.Now()
-	for p := range a.members.pairs() {
-		if m := a.ring.marks(&p.host.keys, p.marks, now); !slices.Equal(m, p.marks) {
-			p.marks, p.stale = m, now
-			if err := a.setPeer(p, p.taken); err != nil {
-				a.warn("%s: change keys: %v", p.name, err)
-			}
-		}
-	}
-}
-
 // mark is the DSCP that probes carry: steered packets' own.
 const mark = 0b000111

@@ -21,6 +21,7 @@ type members struct {
 	*description                        // that the rest is in step with
 	remote       map[string]*remoteHost // by host name
 	pods         map[string]*pod        // local ones, by UID
+	changes      int                    // counts pods and pairs that came or went
 }
 
 func newMembers() *members {
@@ -96,4 +97,50 @@ func (m *members) pairOf(local, remote podID) *pair {
 		}
 	}
 	return nil
+}
+
+// netnsOf is the namespace of a pod, "" if none has that cookie.
+func (m *members) netnsOf(cookie uint64) string {
+	m.Lock()
+	defer m.Unlock()
+	for _, l := range m.pods {
+		if l.cookie == cookie {
+			return l.Netns
+		}
+	}
+	return ""
+}
+
+// leftBehind is the host's namespace, and where the connections of the pairs are that are
+// still there, by family.
+func (m *members) leftBehind(pairs []*pair) (host string, families [2]tracked) {
+	m.Lock()
+	defer m.Unlock()
+	for _, p := range pairs {
+		if !m.knows(p) {
+			continue // it has gone
+		}
+		own, err := p.local.plane.Choices(p.remote.UID)
+		followed, followErr := p.local.plane.Followed(p.remote.UID)
+		if err != nil || followErr != nil {
+			continue // the peer has just gone
+		}
+		for _, r := range p.routes {
+			v6 := 0
+			if r.Local.Addr.Is6() {
+				v6 = 1
+			}
+			if families[v6] == nil {
+				families[v6] = tracked{}
+			}
+			families[v6][ends{r.Local.Addr, r.Remote.Addr}] = whereabouts{r.Index, own, followed}
+		}
+	}
+	return m.host.Netns, families
+}
+
+// add adds a local pod.
+func (m *members) add(l *pod) {
+	m.pods[l.UID] = l
+	m.changes++
 }

@@ -14,18 +14,18 @@ import (
 
 // Metrics returns a handler that answers Prometheus with the agent's view of
 // paths, what the data planes counted, and the agent's own counters.
-func (a *Agent) Metrics() http.Handler {
+func (sv *server) Metrics() http.Handler {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(exporter{a, pathMetrics(), agentMetrics()}, collectors.NewGoCollector(),
+	reg.MustRegister(exporter{sv, pathMetrics(), agentMetrics()}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return a.begun.before(promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	return sv.begun.before(promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 }
 
 // exporter reads the figures when Prometheus asks, so none is kept twice.
 type exporter struct {
-	agent *Agent
-	paths map[string]*prometheus.Desc
-	own   map[string]*prometheus.Desc
+	server *server
+	paths  map[string]*prometheus.Desc
+	own    map[string]*prometheus.Desc
 }
 
 func pathMetrics() map[string]*prometheus.Desc {
@@ -87,7 +87,7 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	for _, p := range e.agent.Paths() {
+	for _, p := range e.server.Paths() {
 		up := 0.0
 		if p.State == "up" {
 			up = 1
@@ -97,13 +97,13 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 			gauge(e.paths[name], v, p.Pair, p.Network)
 		}
 	}
-	h := e.agent.Health()
+	h := e.server.Health()
 	gauge(e.own["pods"], float64(h.Pods))
 	gauge(e.own["pairs"], float64(h.Pairs))
-	stats, events := e.agent.totals()
+	stats, events := e.server.totals()
 	count(e.own["stalls"], stats.stalls)
-	count(e.own["kicks"], e.agent.waker.kicks.Kicks())
-	count(e.own["untracked"], e.agent.untracked.forgotten.Load())
+	count(e.own["kicks"], e.server.waker.kicks.Kicks())
+	count(e.own["untracked"], e.server.untracked.forgotten.Load())
 	count(e.own["switches"], stats.switches)
 	count(e.own["failovers"], stats.failovers)
 	count(e.own["homes"], stats.homes)
@@ -111,7 +111,7 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	count(e.own["mutes"], stats.mutes)
 	e.capacity(gauge)
 	count(e.own["refused"], events.Full)
-	lost := e.agent.survey.unobserved()
+	lost := e.server.survey.unobserved()
 	for what, v := range map[string]uint64{"event": lost.Events, "socket": lost.Sockets,
 		"flow":    lost.Flows,
 		"evicted": lost.Evicted, "refused": lost.Refused, "stuck": stats.unremembered} {
@@ -139,40 +139,40 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// capacity tells what the data planes hold, and what that takes.
-func (e exporter) capacity(gauge func(*prometheus.Desc, float64, ...string)) {
-	c, memory := e.agent.capacity()
-	gauge(e.own["memory"], float64(memory))
-	gauge(e.own["flows"], float64(c.Steerable), "steerable")
-	gauge(e.own["flows"], float64(c.Flows-c.Steerable), "other")
-	gauge(e.own["room"], float64(c.Room))
-}
-
 // capacity sums the flows of the pods, as they were last swept, and the kernel memory of
 // their data planes. That is asked pod by pod, as it takes a millisecond for each.
-func (a *Agent) capacity() (c dataplane.Census, memory uint64) {
-	a.members.Lock()
-	pods := slices.Collect(maps.Values(a.members.pods))
+func (sv *server) capacity() (c dataplane.Census, memory uint64) {
+	sv.members.Lock()
+	pods := slices.Collect(maps.Values(sv.members.pods))
 	for _, l := range pods {
 		c.Flows, c.Steerable, c.Room = c.Flows+l.census.Flows, c.Steerable+l.census.Steerable, c.Room+l.census.Room
 	}
-	a.members.Unlock()
+	sv.members.Unlock()
 	for _, l := range pods {
 		size, err := l.plane.Memory()
 		if err != nil { // it may just have gone
-			a.cfg.Log.Debug("memory not asked for", "pod", l.Name, "error", err)
+			sv.cfg.Log.Debug("memory not asked for", "pod", l.Name, "error", err)
 		}
 		memory += size
 	}
 	return c, memory
 }
 
+// capacity tells what the data planes hold, and what that takes.
+func (e exporter) capacity(gauge func(*prometheus.Desc, float64, ...string)) {
+	c, memory := e.server.capacity()
+	gauge(e.own["memory"], float64(memory))
+	gauge(e.own["flows"], float64(c.Steerable), "steerable")
+	gauge(e.own["flows"], float64(c.Flows-c.Steerable), "other")
+	gauge(e.own["room"], float64(c.Room))
+}
+
 // totals sums the data planes' events.
-func (a *Agent) totals() (counters, dataplane.Events) {
-	a.members.Lock()
-	defer a.members.Unlock()
+func (sv *server) totals() (counters, dataplane.Events) {
+	sv.members.Lock()
+	defer sv.members.Unlock()
 	var sum dataplane.Events
-	for _, p := range a.members.pods {
+	for _, p := range sv.members.pods {
 		e := p.plane.Events()
 		sum.Errors += e.Errors
 		sum.TooBig += e.TooBig
@@ -185,5 +185,5 @@ func (a *Agent) totals() (counters, dataplane.Events) {
 		sum.Full += e.Full
 		sum.DSCP += e.DSCP
 	}
-	return *a.stats, sum
+	return *sv.stats, sum
 }

@@ -83,6 +83,13 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	}
 }
 
+// takeMoved takes the pairs whose flows may have moved since it was last called.
+func (m *mover) takeMoved() []*pair {
+	moved := m.moved
+	m.moved = nil
+	return moved
+}
+
 // follow has the other agent follow flows that have moved, and wakes them.
 func (m *mover) follow(p *pair, moved dataplane.Set, now time.Time) {
 	// First: what is woken is to be answered on the new path.
@@ -302,4 +309,14 @@ func (m *mover) withdraw(p *pair) bool {
 	m.teller.announce(p)
 	m.waker.wakeSoon(p, dataplane.All, m.cfg.Now())
 	return true
+}
+
+// divert has flows that the peer has opened be answered on another path than the peer says,
+// until it says so again, and wakes them.
+func (m *mover) divert(p *pair, set dataplane.Set, from, to int, now time.Time) {
+	if _, err := p.local.plane.DivertSome(p.remote.UID, set, from, to); err != nil {
+		m.warn("%s: %v", p.name, err)
+	}
+	m.answersMoved(p)
+	m.waker.wake(p, set, now)
 }

@@ -57,7 +57,7 @@ func (a *Agent) begin() error {
 	if err := a.sync(a.news); err != nil {
 		return err
 	}
-	return a.sweep()
+	return a.planes.sweep()
 }
 
 // waits notes what the agent waits for, "" for nothing, and tells it when it begins to.
@@ -111,11 +111,7 @@ func (a *Agent) closeWire(w *wire) error {
 	a.members.Lock()
 	delete(a.wires.links, w.network)
 	a.note(Event{Kind: EventPod, Reason: "the agent's own pod was made again: it probes " + w.network + " from there"})
-	for hp := range a.suspects {
-		if hp.network == w.network {
-			delete(a.suspects, hp)
-		}
-	}
+	a.hosts.forget(w.network)
 	for _, h := range a.members.remote {
 		delete(h.paths, w.network)
 	}
@@ -140,34 +136,22 @@ type own struct {
 }
 
 // keep puts back what the interfaces of the agent's own pod have lost.
-func (o *own) keep(a *Agent) error {
-	a.mu.Lock()
-	self := a.members.self
-	a.mu.Unlock()
-	inode, err := netns.Inode(self.Netns)
-	if err != nil || len(self.Attachments) == 0 || a.cfg.DryRun {
-		return nil // on its way, or nothing to be changed
+func (o *own) keep(self topo.Pod) (mended []route.Mended, err error) {
+	inode, gone := netns.Inode(self.Netns)
+	if gone != nil || len(self.Attachments) == 0 {
+		return nil, nil // on its way
 	}
 	if inode != o.inode || !slices.Equal(o.attachments, self.Attachments) {
 		if err := o.close(); err != nil {
-			return err
+			return nil, err
 		}
-		var mended []route.Mended
 		if o.keeper, mended, err = route.Keep(self.Netns, self.Attachments); err != nil {
-			return err
+			return nil, err
 		}
 		o.inode, o.attachments = inode, self.Attachments
-		o.tell(a, mended)
 	}
-	mended, err := o.keeper.Look()
-	o.tell(a, mended)
-	return err
-}
-
-func (o *own) tell(a *Agent, mended []route.Mended) {
-	for _, m := range mended {
-		a.mended("the agent's own pod", m)
-	}
+	more, err := o.keeper.Look()
+	return append(mended, more...), err
 }
 
 func (o *own) close() error {

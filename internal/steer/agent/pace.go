@@ -1,8 +1,14 @@
 package agent
 
 import (
+	"fmt"
+	"net/netip"
 	"slices"
 	"time"
+
+	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/stamp"
 )
 
 // Pace of regular probes. On a path that carries traffic they measure; that
@@ -117,10 +123,117 @@ func (b *leisure) take() bool {
 }
 
 // probeAll sends the regular probes that are due.
-func (a *Agent) probeAll(now time.Time) {
-	for _, d := range dueProbes(a.members.remote, now) {
+func (pr *prober) probeAll(now time.Time) {
+	for _, d := range dueProbes(pr.members.remote, now) {
 		d.hp.next, d.hp.pace = d.next, d.next.Sub(now)
 		d.hp.sent++
-		a.wires.send(d.hp, d.hp.sent%fullEvery == 0)
+		pr.wires.send(d.hp, d.hp.sent%fullEvery == 0)
+	}
+}
+
+// prober probes the paths to other hosts, and takes what becomes of that.
+type prober struct {
+	*journal
+	members  *members
+	wires    *wires
+	turnover *turnover
+	params   *detect.Params
+}
+
+// ack is an answer to a notice of ours.
+type ack struct {
+	from  *remoteHost
+	value []byte
+}
+
+// receive takes what became of probes since it was last called, and returns what was
+// answered to notices.
+func (pr *prober) receive() (acks []ack) {
+	for name, w := range pr.wires.links {
+		replies, losses := w.inbox.take()
+		for _, r := range replies {
+			acks = append(acks, pr.answered(name, r)...)
+		}
+		for _, l := range losses {
+			if _, hp := pr.members.path(name, l.To.Addr()); hp != nil {
+				hp.track.Lost(l)
+				hp.Lost()
+				hp.told = true
+			}
+		}
+	}
+	return acks
+}
+
+func (pr *prober) answered(network string, r stamp.Reply) (acks []ack) {
+	h, hp := pr.members.path(network, r.From.Addr())
+	if hp == nil {
+		return nil
+	}
+	pr.turnover.keyed(h, r)
+	pr.wires.clockOf(h, (r.ForwardDelay-r.BackwardDelay)/2)
+	hp.track.Reply(r)
+	hp.last, hp.told = r.At, true
+	if r.Size < hp.mtu/2 {
+		hp.rtts[hp.nRTT%len(hp.rtts)] = r.RTT
+		hp.nRTT++
+	}
+	switch {
+	case pr.members.Cluster.encapsulates(network):
+		hp.unfit = "" // the mark is inside
+	case r.DSCPSeen >= 0 && r.DSCPSeen != mark || r.ReplyDSCP >= 0 && r.ReplyDSCP != mark:
+		seen := r.DSCPSeen
+		if seen < 0 || seen == mark {
+			seen = r.ReplyDSCP // it was lost on the way back
+		}
+		hp.unfit = fmt.Sprintf("it does not carry the mark: DSCP %d arrived as %d; encapsulated it could be used", mark, seen)
+	default:
+		hp.unfit = ""
+	}
+	since := hp.Since()
+	if hp.Answer(detect.Shot{Seq: r.Seq, Sent: r.SentAt, Answered: r.At}, r.Late).Has(detect.Recover) {
+		pr.note(Event{Kind: EventCleared, To: hp.network, Reason: fmt.Sprintf("%s to %s answers again, after %v", hp.network,
+			h.name, pr.cfg.Now().Sub(since).Round(time.Millisecond))})
+	}
+	for _, t := range r.TLVs {
+		if t.Type == noticeType {
+			acks = append(acks, ack{h, t.Value})
+		}
+	}
+	return acks
+}
+
+func (pr *prober) syncHosts(d *description) {
+	for _, h := range d.Hosts {
+		other, ok := d.agents[h.Index]
+		if h.Name == pr.cfg.Host || !ok {
+			continue
+		}
+		r := pr.members.remote[h.Name]
+		if r == nil {
+			r = &remoteHost{name: h.Name, paths: map[string]*hostPath{}}
+			pr.members.remote[h.Name] = r
+		}
+		r.pod = idOf(other)
+		for _, at := range other.Attachments {
+			to := netip.AddrPortFrom(at.Addr, stampPort)
+			hp, w := r.paths[at.Network], pr.wires.links[at.Network]
+			if (hp == nil || hp.to != to) && w != nil {
+				r.paths[at.Network] = &hostPath{Path: detect.New(pr.params), host: r, wire: w, network: at.Network, to: to,
+					mtu: at.MTU, track: probe.NewTrack(min(at.MTU, w.mtu)-28, false)}
+			}
+		}
+	}
+}
+
+// summarise folds what probes told, where they told something. A summary sorts a
+// few hundred figures: once a second is often enough, as failures are not found by it.
+func (pr *prober) summarise(now time.Time) {
+	for _, h := range pr.members.remote {
+		for _, hp := range h.paths {
+			if hp.told && (now.Sub(hp.summed) >= time.Second || hp.summary.Answered == 0) {
+				hp.summary, hp.summed, hp.told = hp.track.Summary(), now, false
+			}
+		}
 	}
 }

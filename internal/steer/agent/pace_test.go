@@ -186,11 +186,13 @@ func TestSummariseWhatIsNew(t *testing.T) {
 	a, h2 := twoHosts(t)
 	now := a.cfg.Now()
 	m := h2.paths["m"]
-	a.summarise(now)
+	a.prober.summarise(now)
 	if !m.summed.IsZero() {
 		t.Error("summed up before the first answer")
 	}
-	answer := func() { a.answered("m", stamp.Reply{From: m.to, RTT: ms, At: now, DSCPSeen: mark, ReplyDSCP: mark}) }
+	answer := func() {
+		a.prober.answered("m", stamp.Reply{From: m.to, RTT: ms, At: now, DSCPSeen: mark, ReplyDSCP: mark})
+	}
 	answer()
 	for _, tc := range []struct {
 		after  time.Duration
@@ -202,7 +204,7 @@ func TestSummariseWhatIsNew(t *testing.T) {
 			answer()
 		}
 		at := now.Add(tc.after)
-		a.summarise(at)
+		a.prober.summarise(at)
 		if got := m.summed.Equal(at); got != tc.want {
 			t.Errorf("after %v: summed up %v, want %v", tc.after, got, tc.want)
 		}
@@ -224,7 +226,7 @@ func TestRenewal(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		sender, err := stamp.NewSender(conn, stamp.SenderConfig{Keys: a.ring.Keys()})
+		sender, err := stamp.NewSender(conn, stamp.SenderConfig{Keys: a.turnover.ring.Keys()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +243,7 @@ func TestRenewal(t *testing.T) {
 	} {
 		now = time.Unix(1000, 0).Add(tc.after)
 		before := a.wires.notices
-		a.open(p, now)
+		a.agreement.open(p, now)
 		if got := a.wires.notices - before; got != tc.want {
 			t.Errorf("after %v: asked on %d paths, want %d", tc.after, got, tc.want)
 		}
@@ -250,22 +252,22 @@ func TestRenewal(t *testing.T) {
 		}
 	}
 	p.opened, p.asked = now.Add(-renew), now.Add(-renew)
-	a.leisure.asked, a.turns = leisurely, turns{turnsMost, 0, turnsMost}
+	a.leisure.asked, a.agreement.turns = leisurely, turns{turnsMost, 0, turnsMost}
 	before := a.wires.notices
-	if a.open(p, now); a.wires.notices != before || !p.asked.Before(now) {
+	if a.agreement.open(p, now); a.wires.notices != before || !p.asked.Before(now) {
 		t.Error("it does not wait for the next period")
 	}
 	p.opened, p.asks = time.Time{}, 0
-	if a.open(p, now); a.wires.notices != before+2 {
+	if a.agreement.open(p, now); a.wires.notices != before+2 {
 		t.Error("what was never confirmed waits")
 	}
 	// Who has had no turn was not asked without an answer.
 	p.opened, p.asked = now.Add(-5*renew), now.Add(-6*renew)
-	if a.open(p, now); p.opened.IsZero() {
+	if a.agreement.open(p, now); p.opened.IsZero() {
 		t.Error("a confirmation ends that nobody was asked to renew")
 	}
 	p.asked = now.Add(-4 * renew)
-	if a.open(p, now); !p.opened.IsZero() {
+	if a.agreement.open(p, now); !p.opened.IsZero() {
 		t.Error("it was asked without an answer for long")
 	}
 	// Each was a probe of its path.
@@ -292,7 +294,7 @@ func TestManyPairsAsk(t *testing.T) {
 	for i := range 2 * many { // half of them are never answered
 		name := fmt.Sprint("many-", i)
 		p := &pair{name: name, local: l, remote: testPod(name, 2, 1, "z"), host: h2, routes: []route.Route{{Network: "z"}},
-			lines: newLines(1, &a.pairParams), active: now}
+			lines: newLines(1, a.pairs.params), active: now}
 		if i < many {
 			p.opened = now.Add(-time.Duration(i) * renew / many)
 		}
@@ -300,11 +302,11 @@ func TestManyPairsAsk(t *testing.T) {
 	}
 	for range 220 { // periods
 		now = now.Add(epoch)
-		a.turns = turns{}
+		a.agreement.turns = turns{}
 		asked := 0
 		for _, p := range l.pairs {
 			was := p.asked
-			if a.open(p, now); p.asked != was {
+			if a.agreement.open(p, now); p.asked != was {
 				asked++
 				if !p.opened.IsZero() {
 					p.opened, p.asks = now, 0

@@ -9,18 +9,33 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
+// entries enters pairs into the data planes of pods, and takes them out.
+type entries struct {
+	*journal
+	members   *members
+	ring      *ring
+	mover     *mover
+	stacks    *stacks
+	teller    *teller
+	untracked *untracked
+	ledger    *telemetry.Ledger
+	params    *detect.Params
+}
+
 // rejoin enters the peers that a predecessor has left in the pod's data plane, and
 // forgets those that are none any more.
-func (a *Agent) rejoin(l *pod) error {
-	l.plane.SetCandidates(a.members.elsewhere.filter)
+func (en *entries) rejoin(l *pod) error {
+	l.plane.SetCandidates(en.members.elsewhere.filter)
 	var errs []error
 	for _, addr := range l.plane.Entered() {
-		if remote, ok := a.members.elsewhere.addressed(addr); ok {
-			if _, err := a.join(l, remote); !isNative(err) {
+		if remote, ok := en.members.elsewhere.addressed(addr); ok {
+			if _, err := en.join(l, remote); !isNative(err) {
 				errs = append(errs, err)
 			}
 		}
@@ -33,22 +48,22 @@ func (a *Agent) rejoin(l *pod) error {
 const admitting, wantedMost = 3 * time.Millisecond, 1024
 
 // admitWanted enters the peers with which the host's pods have begun to speak.
-func (a *Agent) admitWanted(now time.Time) {
-	for _, l := range a.members.pods {
+func (en *entries) admitWanted(now time.Time) {
+	for _, l := range en.members.pods {
 		l.wanted = append(l.wanted, l.plane.Misses()...)
 		l.wanted = l.wanted[:min(len(l.wanted), wantedMost)]
-		for len(l.wanted) > 0 && a.cfg.Now().Sub(now) < admitting {
+		for len(l.wanted) > 0 && en.cfg.Now().Sub(now) < admitting {
 			addr := l.wanted[0]
 			l.wanted = l.wanted[1:]
-			remote, ok := a.members.elsewhere.addressed(addr)
+			remote, ok := en.members.elsewhere.addressed(addr)
 			if !ok || l.pairs[remote.UID] != nil {
 				continue
 			}
-			if _, err := a.join(l, remote); errors.Is(err, dataplane.ErrTooMany) {
-				a.warnOf("room "+l.UID,
-					"pod %s speaks with more pods than there is room for (%d): traffic with further ones is native", l.Name, cmp.Or(a.cfg.peers, dataplane.DefaultPeers))
+			if _, err := en.join(l, remote); errors.Is(err, dataplane.ErrTooMany) {
+				en.warnOf("room "+l.UID,
+					"pod %s speaks with more pods than there is room for (%d): traffic with further ones is native", l.Name, cmp.Or(en.cfg.peers, dataplane.DefaultPeers))
 			} else if err != nil && !isNative(err) {
-				a.warn("%s>%s: %v", l.Name, remote.Name, err)
+				en.warn("%s>%s: %v", l.Name, remote.Name, err)
 			}
 		}
 	}
@@ -57,16 +72,19 @@ func (a *Agent) admitWanted(now time.Time) {
 // errNative is returned for two pods between which there is nothing to choose.
 var errNative = errors.New("there is one path")
 
+// errCrowded is returned where room for another peer is still to be made.
+var errCrowded = errors.New("there is no room for another peer yet")
+
 // isNative reports whether a pair is native, or is so for now, without a fault.
 func isNative(err error) bool { return errors.Is(err, errNative) || errors.Is(err, errCrowded) }
 
 // join enters a pair of pods. Pods of the same host stay on their default network, on
 // which they are one hop apart.
-func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
+func (en *entries) join(l *pod, remote topo.Pod) (*pair, error) {
 	if p := l.pairs[remote.UID]; p != nil {
 		return p, nil
 	}
-	rs, h := a.eligible(route.Between(l.Pod, remote), a.members.Cluster), a.members.remote[a.members.hosts[remote.Host]]
+	rs, h := en.members.Cluster.eligible(route.Between(l.Pod, remote)), en.members.remote[en.members.hosts[remote.Host]]
 	if len(rs) < 2 || h == nil {
 		return nil, errNative
 	}
@@ -74,12 +92,12 @@ func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
 		return nil, errCrowded // it is asked for again with its next packets
 	}
 	p := &pair{name: l.Name + ">" + remote.Name, local: l, remote: remote, host: h, routes: rs,
-		lines: newLines(len(rs), &a.pairParams), limited: share{part: 1}, sending: share{part: 1}, peerLimited: 1}
-	if err := a.enter(p); err != nil {
+		lines: newLines(len(rs), en.params), limited: share{part: 1}, sending: share{part: 1}, peerLimited: 1}
+	if err := en.enter(p); err != nil {
 		return nil, err
 	}
 	l.pairs[remote.UID] = p
-	a.observing = true
+	en.members.changes++
 	return p, nil
 }
 
@@ -87,33 +105,33 @@ func (a *Agent) join(l *pod, remote topo.Pod) (*pair, error) {
 // these are entered again, and do not use until then what they must not. They go home
 // first, and take what comes over their paths for another look at the cluster: the other
 // agent may have looked at another moment.
-func (a *Agent) syncPairs(l *pod, c Cluster) error {
+func (en *entries) syncPairs(l *pod, c Cluster) error {
 	var errs []error
 	l.withdrawing = false
 	for uid, p := range l.pairs {
-		remote, ok := a.members.elsewhere.named(uid)
-		if ok && slices.Equal(p.routes, a.eligible(route.Between(l.Pod, remote), c)) &&
-			a.members.remote[a.members.hosts[remote.Host]] == p.host {
+		remote, ok := en.members.elsewhere.named(uid)
+		if ok && slices.Equal(p.routes, c.eligible(route.Between(l.Pod, remote))) &&
+			en.members.remote[en.members.hosts[remote.Host]] == p.host {
 			continue
 		}
-		if ok && a.mover.withdraw(p) {
+		if ok && en.mover.withdraw(p) {
 			continue
 		}
 		p.withdrawn = true
-		errs = append(errs, a.reenter(p))
+		errs = append(errs, en.reenter(p))
 	}
 	return errors.Join(errs...)
 }
 
 // reenter leaves a pair, and enters it again if it is one still: at once, or as soon as its
 // pod's kernel is rid of what was made for it.
-func (a *Agent) reenter(p *pair) error {
-	parted, err := a.part(p)
+func (en *entries) reenter(p *pair) error {
+	parted, err := en.part(p)
 	if p.leaving = !parted; p.leaving {
 		return err
 	}
-	if remote, ok := a.members.elsewhere.named(p.remote.UID); ok {
-		if _, failed := a.join(p.local, remote); !isNative(failed) {
+	if remote, ok := en.members.elsewhere.named(p.remote.UID); ok {
+		if _, failed := en.join(p.local, remote); !isNative(failed) {
 			err = errors.Join(err, failed)
 		}
 	}
@@ -130,8 +148,8 @@ func (s *stacks) unfit(p *pair) bool {
 // part forgets a pair, whose traffic is native then. It reports whether it has: first what
 // was made for the pair in the pod's kernel must have gone, as a route may lead to where
 // only the data plane knows what to do.
-func (a *Agent) part(p *pair) (bool, error) {
-	if a.stacks.unfit(p) {
+func (en *entries) part(p *pair) (bool, error) {
+	if en.stacks.unfit(p) {
 		if p.local.leaving == nil {
 			p.local.leaving = map[netip.Addr]bool{}
 		}
@@ -139,10 +157,10 @@ func (a *Agent) part(p *pair) (bool, error) {
 		return false, nil
 	}
 	delete(p.local.leaving, p.remote.Addr())
-	a.stacks.fitter.Forget(p)
+	en.stacks.fitter.Forget(p)
 	delete(p.local.pairs, p.remote.UID)
-	a.ledger.Forget(p.telemetryPair())
-	a.observing = true
+	en.ledger.Forget(p.telemetryPair())
+	en.members.changes++
 	return true, p.local.plane.RemovePeer(p.remote.UID)
 }
 
@@ -152,25 +170,25 @@ const leaveAfter, leaving = time.Minute, 2 * time.Millisecond
 
 // partIdle forgets the pairs whose traffic has ended. Both ends must be home first: what
 // one of them still steered would find nobody who puts it back.
-func (a *Agent) partIdle(now time.Time) error {
+func (en *entries) partIdle(now time.Time) error {
 	var errs []error
-	for p := range a.members.pairs() {
-		if now.Sub(p.active) < a.cfg.leave || now.Sub(p.joined) < a.cfg.leave || p.pinned != "" {
-			a.retain(p)
+	for p := range en.members.pairs() {
+		if now.Sub(p.active) < en.cfg.leave || now.Sub(p.joined) < en.cfg.leave || p.pinned != "" {
+			en.retain(p)
 			continue
 		}
-		if p.unsettled && now.Sub(p.active) < 2*a.cfg.leave {
+		if p.unsettled && now.Sub(p.active) < 2*en.cfg.leave {
 			if now.Sub(p.noticed) >= time.Second {
-				a.teller.announce(p)
+				en.teller.announce(p)
 			}
 			continue
 		}
 		if p.home() {
-			parted, err := a.part(p)
+			parted, err := en.part(p)
 			p.parting = !parted
 			errs = append(errs, err)
 		}
-		if a.cfg.Now().Sub(now) > leaving {
+		if en.cfg.Now().Sub(now) > leaving {
 			return errors.Join(errs...)
 		}
 	}
@@ -178,11 +196,11 @@ func (a *Agent) partIdle(now time.Time) error {
 }
 
 // retain has a pair stay that was about to be left for want of traffic.
-func (a *Agent) retain(p *pair) {
+func (en *entries) retain(p *pair) {
 	if p.parting {
 		p.parting = false
 		delete(p.local.leaving, p.remote.Addr())
-		a.stacks.refit(p)
+		en.stacks.refit(p)
 	}
 }
 
@@ -193,13 +211,4 @@ func (p *pair) home() bool {
 	away := func(c dataplane.Choice) bool { return c.Path != 0 }
 	return err == nil && followErr == nil && p.assigned == decide.Assignment{Active: p.routes[0].Network} &&
 		!slices.ContainsFunc(own[:], away) && !slices.ContainsFunc(followed[:], away)
-}
-
-// sayFull tells once a minute of flows that cannot be told apart any more.
-func (a *Agent) sayFull(l *pod) {
-	if n := l.plane.Events().Full; n != l.full {
-		l.full = n
-		a.warnOf("flows "+l.UID, "pod %s has more flows than there is room for now (%d; %d at most): further ones stay on the default network, until there is", l.Name,
-			l.census.Room, dataplane.DefaultFlows)
-	}
 }

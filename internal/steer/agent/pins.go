@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 )
@@ -53,15 +54,23 @@ func pinned(pins string) (map[string][]string, error) {
 	return out, nil
 }
 
+// planes looks after the data planes of pods as long as they are pinned.
+type planes struct {
+	*journal
+	members *members
+	// sustained is when the leases of what is not adopted yet were last renewed.
+	sustained time.Time
+}
+
 // sweep removes the data planes of pods that went while no agent ran.
-func (a *Agent) sweep() error {
-	all, err := pinned(a.cfg.PinDir)
+func (pl *planes) sweep() error {
+	all, err := pinned(pl.cfg.PinDir)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for uid, dirs := range all {
-		if a.members.pods[uid] != nil || a.members.description.uids[uid] {
+		if pl.members.pods[uid] != nil || pl.members.description.uids[uid] {
 			continue
 		}
 		for _, dir := range dirs {
@@ -72,9 +81,9 @@ func (a *Agent) sweep() error {
 }
 
 // renewLeases renews the data planes' leases.
-func (a *Agent) renewLeases() {
-	for _, p := range a.members.pods {
-		if p.plane != nil && !a.cfg.DryRun {
+func (pl *planes) renewLeases() {
+	for _, p := range pl.members.pods {
+		if p.plane != nil && !pl.cfg.DryRun {
 			p.plane.RenewLease()
 		}
 	}
@@ -82,43 +91,43 @@ func (a *Agent) renewLeases() {
 
 // sustain renews the leases of the data planes that a predecessor has left and that are
 // not adopted yet: with many, that takes longer than a lease.
-func (a *Agent) sustain() {
-	now := a.cfg.Now()
-	if now.Sub(a.sustained) < refresh {
+func (pl *planes) sustain() {
+	now := pl.cfg.Now()
+	if now.Sub(pl.sustained) < refresh {
 		return
 	}
-	a.sustained = now
-	a.renewLeases()
-	left, _ := filepath.Glob(filepath.Join(layoutPins(a.cfg.PinDir), podPins+"*")) // the pattern is right
+	pl.sustained = now
+	pl.renewLeases()
+	left, _ := filepath.Glob(filepath.Join(layoutPins(pl.cfg.PinDir), podPins+"*")) // the pattern is right
 	for _, dir := range left {
-		if uid := strings.TrimPrefix(filepath.Base(dir), podPins); a.members.pods[uid] == nil && !a.cfg.DryRun {
+		if uid := strings.TrimPrefix(filepath.Base(dir), podPins); pl.members.pods[uid] == nil && !pl.cfg.DryRun {
 			if _, err := dataplane.RenewPinned(dir, dataplane.DefaultLease); err != nil {
-				a.warn("%s: %v", dir, err)
+				pl.warn("%s: %v", dir, err)
 			}
 		}
 	}
 }
 
 // retire takes away the data planes of other layouts that have nothing to do any more.
-func (a *Agent) retire() {
-	a.members.Lock()
+func (pl *planes) retire() {
+	pl.members.Lock()
 	var pods []*pod
-	for _, l := range a.members.pods {
+	for _, l := range pl.members.pods {
 		if l.former > 0 {
 			pods = append(pods, l)
 		}
 	}
-	a.members.Unlock()
+	pl.members.Unlock()
 	for _, l := range pods {
 		left, err := l.plane.Former()
 		if err != nil {
-			a.warn("%v", err)
+			pl.warn("%v", err)
 		}
 		if left == 0 {
-			a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("pod %s: the data plane of another version has ended", l.Name)})
+			pl.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("pod %s: the data plane of another version has ended", l.Name)})
 		}
-		a.members.Lock()
+		pl.members.Lock()
 		l.former = left
-		a.members.Unlock()
+		pl.members.Unlock()
 	}
 }

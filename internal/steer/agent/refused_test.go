@@ -28,7 +28,7 @@ func TestRefusedByTheKernel(t *testing.T) {
 	if a.stacks.preparing(p, p.assigned) {
 		t.Error("it is under way again at once")
 	}
-	if parted, _ := a.part(p); !parted || len(p.local.pairs) > 0 {
+	if parted, _ := a.entries.part(p); !parted || len(p.local.pairs) > 0 {
 		t.Error("the pair is not left")
 	}
 }
@@ -68,13 +68,13 @@ func TestConfirmedButNotEntered(t *testing.T) {
 		a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 		a.cfg.DryRun, p.taken, p.asks = tc.dry, tc.taken, 3
 		p.local.plane = &dataplane.Plane{} // which has no interfaces
-		p.marks = a.ring.marks(&h2.keys, nil, a.cfg.Now())
+		p.marks = a.turnover.ring.marks(&h2.keys, nil, a.cfg.Now())
 		if tc.taken {
 			p.opened = a.cfg.Now().Add(-renew)
 		}
 		n := notice{kind: noticeOpen, status: statusDone, from: idOf(p.local.Pod), to: idOf(p.remote),
 			names: a.members.dialect()}
-		a.acknowledged(h2, n.encode())
+		a.agreement.acknowledged(h2, n.encode())
 		open := tc.taken || tc.dry
 		if got := p.opened.Equal(a.cfg.Now()); got != open || open != (p.asks == 0) {
 			t.Errorf("%s: confirmed at %v, asked %d times", tc.name, p.opened, p.asks)

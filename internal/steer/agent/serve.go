@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -58,11 +60,46 @@ type Order struct {
 	Force bool `json:"force"`
 }
 
+// server tells who asks how the agent and its paths fare.
+type server struct {
+	*journal
+	overrides *overrides
+	members   *members
+	judge     *judge
+	wires     *wires
+	survey    *survey
+	waker     *waker
+	untracked *untracked
+	begun     readiness
+	waiting   string // for what of its own pod the agent waits; "": for nothing. The lock guards it
+	start     time.Time
+	stats     *counters
+}
+
+// Paths returns the paths of all pairs that have traffic, or have a pin.
+func (sv *server) Paths() []PathStatus {
+	sv.members.Lock()
+	defer sv.members.Unlock()
+	now := sv.cfg.Now()
+	out := []PathStatus{}
+	for p := range sv.members.pairs() {
+		if now.Sub(p.active) >= 10*quiet && p.pinned == "" {
+			continue
+		}
+		ev := sv.judge.evidence(p, now)
+		for _, e := range ev.Paths {
+			out = append(out, sv.judge.status(p, ev, e))
+		}
+	}
+	slices.SortStableFunc(out, func(x, y PathStatus) int { return cmp.Compare(x.Pair, y.Pair) })
+	return out
+}
+
 // Serve answers on a Unix socket until ctx ends: GET /paths, /events?since=N&wait=1,
 // /health; POST /order. Who has connected as another user than root and the agent's
 // own is refused, whatever the socket's permissions.
-func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{Handler: guarded(a.begun.before(a.handler())), ConnContext: identify,
+func (sv *server) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{Handler: guarded(sv.begun.before(sv.handler())), ConnContext: identify,
 		ReadHeaderTimeout: 5 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
@@ -98,18 +135,18 @@ func (r readiness) before(h http.Handler) http.Handler {
 }
 
 // handler answers the requests of Serve.
-func (a *Agent) handler() http.Handler {
+func (sv *server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /paths", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Paths()) })
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Health()) })
-	mux.HandleFunc("GET /events", a.serveEvents)
+	mux.HandleFunc("GET /paths", func(w http.ResponseWriter, _ *http.Request) { reply(w, sv.Paths()) })
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { reply(w, sv.Health()) })
+	mux.HandleFunc("GET /events", sv.serveEvents)
 	mux.HandleFunc("POST /order", func(w http.ResponseWriter, r *http.Request) {
 		o, err := readOrder(http.MaxBytesReader(w, r.Body, mostOrder))
 		if err != nil {
 			http.Error(w, fmt.Sprintf("decode order: %v", err), http.StatusBadRequest)
 			return
 		}
-		e, err := a.Order(o)
+		e, err := sv.overrides.Order(o)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 			return
@@ -143,7 +180,7 @@ func reply(w http.ResponseWriter, v any) {
 }
 
 // serveEvents sends the events after a number; with wait, once there are some.
-func (a *Agent) serveEvents(w http.ResponseWriter, r *http.Request) {
+func (sv *server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	since := 0
 	if s := r.URL.Query().Get("since"); s != "" {
 		n, err := strconv.Atoi(s)
@@ -153,11 +190,11 @@ func (a *Agent) serveEvents(w http.ResponseWriter, r *http.Request) {
 		}
 		since = n
 	}
-	events, more := a.journal.since(since)
+	events, more := sv.journal.since(since)
 	if len(events) == 0 && r.URL.Query().Get("wait") != "" {
 		select {
 		case <-more:
-			events, _ = a.journal.since(since)
+			events, _ = sv.journal.since(since)
 		case <-r.Context().Done():
 		case <-time.After(20 * time.Second):
 		}

@@ -74,7 +74,7 @@ func (p *pair) echo(i int) {
 }
 
 // handleEchoes takes the answers that have come to the pod.
-func (a *Agent) handleEchoes(l *pod) {
+func (pw *pairWatcher) handleEchoes(l *pod) {
 	if l.echoer == nil {
 		return
 	}
@@ -85,7 +85,7 @@ func (a *Agent) handleEchoes(l *pod) {
 			since := ln.Since()
 			do := ln.Answer(detect.Shot{Seq: uint32(e.Seq), Sent: e.SentAt, Answered: e.At}, false)
 			if network := q.pair.routes[q.line].Network; do.Has(detect.Recover) {
-				a.note(Event{Kind: EventCleared, Pair: q.pair.name, To: network, Reason: fmt.Sprintf(
+				pw.note(Event{Kind: EventCleared, Pair: q.pair.name, To: network, Reason: fmt.Sprintf(
 					"%s carries %s again, after %v", network, q.pair.name, e.At.Sub(since).Round(time.Millisecond))})
 			}
 		}
@@ -102,18 +102,18 @@ func (p *pair) expected(i int, now time.Time) time.Duration {
 	return usual
 }
 
-// judgeAll follows up what pairs suspect. It reports whether any does.
-func (a *Agent) judgeAll(now time.Time) (asking bool) {
-	for _, p := range a.suspecting {
-		a.handleEchoes(p.local)
+// judge follows up what pairs suspect. It reports whether any does.
+func (pw *pairWatcher) judge(now time.Time) (asking bool) {
+	for _, p := range pw.suspecting {
+		pw.handleEchoes(p.local)
 		for i := range p.lines {
 			if p.lines[i].Suspected() {
-				a.act(p, i, p.lines[i].Tick(now, a.pairEvidence(p, i, now)), now)
+				pw.ask(p, i, p.lines[i].Tick(now, pw.evidence(p, i, now)), now)
 			}
 		}
 	}
-	a.suspecting = slices.DeleteFunc(a.suspecting, func(p *pair) bool { return !p.asking() })
-	return len(a.suspecting) > 0
+	pw.suspecting = slices.DeleteFunc(pw.suspecting, func(p *pair) bool { return !p.asking() })
+	return len(pw.suspecting) > 0
 }
 
 // asking reports whether the pair suspects one of its paths. The agent lists those that do.
@@ -121,10 +121,10 @@ func (p *pair) asking() bool {
 	return slices.ContainsFunc(p.lines, func(ln line) bool { return ln.Suspected() })
 }
 
-// pairEvidence is what is known of a path that the pair suspects. Answers were read after now.
-func (a *Agent) pairEvidence(p *pair, i int, now time.Time) detect.Evidence {
+// evidence is what is known of a path that the pair suspects. Answers were read after now.
+func (pw *pairWatcher) evidence(p *pair, i int, now time.Time) detect.Evidence {
 	ln := &p.lines[i]
-	e := detect.Evidence{Until: now, Expected: p.expected(i, now), Late: a.pacer.late(ln.Silent(), now),
+	e := detect.Evidence{Until: now, Expected: p.expected(i, now), Late: pw.pacer.late(ln.Silent(), now),
 		Came: ln.silence.Came}
 	for n := range p.lines {
 		if other := &p.lines[n]; n != i && !other.Down() {
@@ -135,8 +135,8 @@ func (a *Agent) pairEvidence(p *pair, i int, now time.Time) detect.Evidence {
 	return e
 }
 
-// act does what an event on the pair's path i calls for.
-func (a *Agent) act(p *pair, i int, do detect.Action, now time.Time) {
+// ask asks as an event on the pair's path i calls for.
+func (pw *pairWatcher) ask(p *pair, i int, do detect.Action, now time.Time) {
 	if do.Has(detect.Ask) {
 		p.echo(i)
 	}
@@ -146,27 +146,25 @@ func (a *Agent) act(p *pair, i int, do detect.Action, now time.Time) {
 		}
 	}
 	if do.Has(detect.AskHosts) {
-		a.suspectHost(p, i, now)
-	}
-	if ln, network := &p.lines[i], p.routes[i].Network; do.Has(detect.Tell) {
-		since := ln.Silent()
-		a.failPath(p, i, fmt.Sprintf("this pair's packets do not pass over %s, though the hosts' probes do: %v; silent for %v",
-			network, ln.Verdict(), now.Sub(since).Round(time.Millisecond)), since, now, "policy")
-		a.wires.tell(p.host, notice{kind: noticeMute, from: idOf(p.local.Pod), to: idOf(p.remote),
-			network: uint8(indexOf(a.members.names, network)), names: a.members.dialect()}, "")
+		pw.hosts.suspect(p.host.paths[p.routes[i].Network], p.lines[i].silence.Since, now)
 	}
 }
 
-// conclude acts on the verdicts, once it is clear that it is not the whole path between
-// the hosts that has failed: that one all pairs leave.
-func (a *Agent) conclude(now time.Time) {
-	for _, p := range a.suspecting {
+// conclude returns the paths that have failed for a pair, once it is clear that it is not the
+// whole path between the hosts that has: that one all pairs leave.
+func (pw *pairWatcher) conclude(now time.Time) (failed []failure) {
+	for _, p := range pw.suspecting {
 		for i := range p.lines {
-			if p.lines[i].State() == detect.Confirming {
-				a.act(p, i, p.lines[i].Confirm(now, p.host.opinion(p.routes[i].Network)), now)
+			ln, network := &p.lines[i], p.routes[i].Network
+			if !ln.Confirm(now, p.host.opinion(network)).Has(detect.Fail) {
+				continue
 			}
+			failed = append(failed, failure{pair: p, line: i, since: ln.Silent(), by: byPolicy, reason: fmt.Sprintf(
+				"this pair's packets do not pass over %s, though the hosts' probes do: %v; silent for %v", network,
+				ln.Verdict(), now.Sub(ln.Silent()).Round(time.Millisecond))})
 		}
 	}
+	return failed
 }
 
 // opinion is what the hosts know of a path that fails for a pair.
@@ -184,39 +182,6 @@ func (h *remoteHost) opinion(network string) detect.Opinion {
 	return detect.Agrees
 }
 
-// failPath makes a pair leave a path that does not carry its packets.
-func (a *Agent) failPath(p *pair, i int, reason string, since, now time.Time, by string) {
-	defer a.note(Event{Kind: EventSuspect, Pair: p.name, To: p.routes[i].Network, Detected: now.Sub(since), Reason: reason,
-		By: by})
-	a.stats.mutes++
-	a.leavePath(p, i, now, now.Sub(since))
-}
-
-// opinion is what pairs know of a path between hosts that fails: their echoes pass, or
-// who was silent has been heard; or they are about to know.
-func (a *Agent) opinion(h *remoteHost, hp *hostPath, now time.Time) detect.Opinion {
-	o, silent := detect.Agrees, false
-	for p := range a.members.pairs() {
-		i := p.line(hp.network)
-		if p.host != h || i < 0 {
-			continue
-		}
-		ln := &p.lines[i]
-		if ln.Passed(hp.Arose()) {
-			return detect.Denies
-		}
-		silent = silent || ln.silence.Lasts(a.pairParams.Silence, now) ||
-			!ln.silence.Since.IsZero() && ln.silence.Since.Equal(hp.Silent())
-		if ln.State() == detect.Suspect {
-			o = detect.Undecided
-		}
-	}
-	if !silent {
-		return detect.Denies
-	}
-	return o
-}
-
 // line is the number of the pair's path on the network, -1 if it has none.
 func (p *pair) line(network string) int {
 	for i, r := range p.routes {
@@ -229,14 +194,14 @@ func (p *pair) line(network string) int {
 
 // probePair asks a pair's paths while all is well, and those that have failed for it
 // until they answer again.
-func (a *Agent) probePair(p *pair, now time.Time) {
+func (pw *pairWatcher) probePair(p *pair, now time.Time) {
 	for i := range p.lines {
 		ln := &p.lines[i]
 		if ln.Down() {
 			p.followUp(i, now)
 			continue
 		}
-		if ln.Suspected() || now.Sub(ln.asked) < calmly || now.Sub(p.active) >= quiet || !a.leisure.take() {
+		if ln.Suspected() || now.Sub(ln.asked) < calmly || now.Sub(p.active) >= quiet || !pw.leisure.take() {
 			continue
 		}
 		if ln.Unanswered() && ln.received.Packets != ln.calm {

@@ -17,7 +17,7 @@ func askedPair(t *testing.T) (*Agent, *pair, *remoteHost) {
 	l := &pod{Pod: testPod("p", 1, 1, "m", "z"), pairs: map[string]*pair{}}
 	q := testPod("q", 2, 1, "m", "z")
 	p := &pair{name: "p>q", local: l, remote: q, host: h2, routes: route.Between(l.Pod, q),
-		lines: newLines(2, &a.pairParams)}
+		lines: newLines(2, a.pairs.params)}
 	a.members.pods[l.UID], l.pairs[q.UID] = l, p
 	return a, p, h2
 }
@@ -48,7 +48,7 @@ func TestOpinionOfPairs(t *testing.T) {
 		{"an echo passed", 20 * ms, 0, false, echo{5 * ms, 4 * ms}, detect.Denies},
 		{"an echo had passed", 20 * ms, 0, false, echo{50 * ms, 49 * ms}, detect.Agrees},
 	} {
-		ln := &newLines(1, &a.pairParams)[0]
+		ln := &newLines(1, a.pairs.params)[0]
 		if tc.silent > 0 {
 			ln.silence.Since = before(tc.silent)
 		}
@@ -63,7 +63,7 @@ func TestOpinionOfPairs(t *testing.T) {
 			ln.Answer(detect.Shot{Seq: 1, Sent: before(tc.echo.sent), Answered: before(tc.echo.answered)}, false)
 		}
 		p.lines[0] = *ln
-		if got := a.opinion(h2, m, now); got != tc.want {
+		if got := a.hosts.opinion(m, now); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
@@ -108,24 +108,24 @@ func TestSuspectingIsAList(t *testing.T) {
 	}{
 		{"it goes on", func(*Agent, *pair, time.Time) {}, 1},
 		{"it is over", func(_ *Agent, p *pair, now time.Time) { p.lines[0].Overrule(time.Time{}, now) }, 0},
-		{"the pair is gone", func(a *Agent, p *pair, now time.Time) { delete(p.local.pairs, p.remote.UID); a.rewatch(now) },
+		{"the pair is gone", func(a *Agent, p *pair, now time.Time) { delete(p.local.pairs, p.remote.UID); a.pairs.rewatch(now) },
 			0},
-		{"the pod is gone", func(a *Agent, p *pair, now time.Time) { delete(a.members.pods, p.local.UID); a.rewatch(now) },
+		{"the pod is gone", func(a *Agent, p *pair, now time.Time) { delete(a.members.pods, p.local.UID); a.pairs.rewatch(now) },
 			0},
 	} {
 		a, p, _ := askedPair(t)
 		now := a.cfg.Now()
-		p.lines[0].silence.Since = now.Add(-a.pairParams.Silence)
+		p.lines[0].silence.Since = now.Add(-a.pairs.params.Silence)
 		p.lines[0].Answer(detect.Shot{Answered: now.Add(-time.Second)}, false)
 		for range 2 { // however often it is suspected
-			a.suspect(p, 0, now)
+			a.pairs.suspect(p, 0, now)
 		}
-		if len(a.suspecting) != 1 {
-			t.Fatalf("%d ask, want 1", len(a.suspecting))
+		if len(a.pairs.suspecting) != 1 {
+			t.Fatalf("%d ask, want 1", len(a.pairs.suspecting))
 		}
 		tc.end(a, p, now)
-		if got := a.judgeAll(now); got != (tc.want > 0) || len(a.suspecting) != tc.want {
-			t.Errorf("%s: under way %v, %d ask, want %d", tc.name, got, len(a.suspecting), tc.want)
+		if got := a.pairs.judge(now); got != (tc.want > 0) || len(a.pairs.suspecting) != tc.want {
+			t.Errorf("%s: under way %v, %d ask, want %d", tc.name, got, len(a.pairs.suspecting), tc.want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (t *teller) announce(p *pair) {
 		n.choices[b] = noChoice
 		for _, r := range p.routes {
 			if r.Index == c.Path {
-				n.choices[b] = uint8(indexOf(t.members.names, r.Network))
+				n.choices[b] = t.number(r.Network)
 			}
 		}
 	}
@@ -52,10 +52,25 @@ func (t *teller) settle(p *pair, now time.Time) {
 func (t *teller) tellUnpassed(p *pair, q *inquiry) {
 	i, to := p.lineOf(q.From), p.lineOf(q.On)
 	n := notice{kind: noticeUnpassed, from: idOf(p.local.Pod), to: idOf(p.remote), names: t.members.dialect(),
-		network: uint8(indexOf(t.members.names, p.routes[i].Network))}
+		network: t.number(p.routes[i].Network)}
 	for b := range n.choices {
 		n.choices[b] = noChoice
 	}
-	n.choices[q.bucket] = uint8(indexOf(t.members.names, p.routes[to].Network))
+	n.choices[q.bucket] = t.number(p.routes[to].Network)
 	t.wires.tell(p.host, n, "")
 }
+
+// mute says that nothing of the pair arrives over path i.
+func (t *teller) mute(p *pair, i int) {
+	t.wires.tell(p.host, notice{kind: noticeMute, from: idOf(p.local.Pod), to: idOf(p.remote),
+		network: t.number(p.routes[i].Network), names: t.members.dialect()}, "")
+}
+
+// failed says that nothing arrives over a path, over the others.
+func (t *teller) failed(hp *hostPath) {
+	t.wires.tell(hp.host, notice{kind: noticeFailed, from: t.wires.self, to: hp.host.pod, network: t.number(hp.network),
+		names: t.members.dialect()}, hp.network)
+}
+
+// number is a network's in notices.
+func (t *teller) number(network string) uint8 { return uint8(indexOf(t.members.names, network)) }

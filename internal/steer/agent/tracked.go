@@ -121,31 +121,3 @@ func (u *untracked) run(ctx context.Context, left func([]*pair) (string, [2]trac
 		rested = u.cfg.Now().Add(countShare * u.cfg.Now().Sub(begin))
 	})
 }
-
-// leftBehind is the host's namespace, and where the connections of the pairs are that are
-// still there, by family.
-func (a *Agent) leftBehind(pairs []*pair) (host string, families [2]tracked) {
-	a.members.Lock()
-	defer a.members.Unlock()
-	for _, p := range pairs {
-		if !a.members.knows(p) {
-			continue // it has gone
-		}
-		own, err := p.local.plane.Choices(p.remote.UID)
-		followed, followErr := p.local.plane.Followed(p.remote.UID)
-		if err != nil || followErr != nil {
-			continue // the peer has just gone
-		}
-		for _, r := range p.routes {
-			v6 := 0
-			if r.Local.Addr.Is6() {
-				v6 = 1
-			}
-			if families[v6] == nil {
-				families[v6] = tracked{}
-			}
-			families[v6][ends{r.Local.Addr, r.Remote.Addr}] = whereabouts{r.Index, own, followed}
-		}
-	}
-	return a.members.host.Netns, families
-}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
-	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/kick"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
@@ -20,16 +19,28 @@ const (
 	gather = time.Millisecond
 )
 
+// listener takes what the kernel tells of connections as it happens.
+type listener struct {
+	*journal
+	members  *members
+	pairs    *pairWatcher
+	inquirer *inquirer
+	waker    *waker
+	survey   *survey
+	clock    clock
+	stats    *counters
+}
+
 // listen hears of timeouts as they happen.
-func (a *Agent) listen(ctx context.Context) error {
-	events, err := a.survey.passive.Events(ctx)
+func (ls *listener) listen(ctx context.Context) error {
+	events, err := ls.survey.passive.Events(ctx)
 	if err != nil {
 		return fmt.Errorf("listen to connections: %w", err)
 	}
 	batch := make([]telemetry.Event, 0, batchMost)
 	for e := range events {
 		batch = take(append(batch[:0], e), events)
-		a.handleTCPEvents(batch)
+		ls.handleTCPEvents(batch)
 		if len(batch) < batchMost {
 			time.Sleep(gather)
 		}
@@ -74,36 +85,39 @@ func (t *trouble) add(e telemetry.Event) {
 
 // handleTCPEvents takes what the kernel tells of connections as it happens. Connections
 // are remembered one by one; their pair is judged once, however many they are.
-func (a *Agent) handleTCPEvents(batch []telemetry.Event) {
+func (ls *listener) handleTCPEvents(batch []telemetry.Event) {
 	batch = slices.DeleteFunc(batch, func(e telemetry.Event) bool { return e.Kind == telemetry.Retransmit })
 	if len(batch) == 0 {
 		return
 	}
-	a.members.Lock()
-	defer a.members.Unlock()
-	now := a.cfg.Now()
+	ls.members.Lock()
+	defer ls.members.Unlock()
+	now := ls.cfg.Now()
 	known, told := map[telemetry.Pair][]*pair{}, map[*pair]*trouble{}
 	for _, e := range batch {
 		pairs, ok := known[e.Pair()]
 		if !ok {
-			pairs = a.members.pairsOf(e.Pair())
+			pairs = ls.members.pairsOf(e.Pair())
 			known[e.Pair()] = pairs
 		}
 		for _, p := range pairs {
 			if told[p] == nil {
 				told[p] = &trouble{}
 			}
-			a.noteTCPEvent(p, e, told[p], now)
+			ls.noteTCPEvent(p, e, told[p], now)
 		}
 	}
 	for p, t := range told {
-		a.look(p, now)
-		a.judgeTCP(p, t, now)
+		ls.pairs.look(p, now)
+		if t.late {
+			ls.waker.wakeMoved(p, dataplane.All, now)
+		}
+		ls.pairs.judgeTCP(p, t, now)
 	}
 }
 
 // noteTCPEvent notes an event of one of the pair's connections.
-func (a *Agent) noteTCPEvent(p *pair, e telemetry.Event, t *trouble, now time.Time) {
+func (ls *listener) noteTCPEvent(p *pair, e telemetry.Event, t *trouble, now time.Time) {
 	if e.Kind != telemetry.Timeout {
 		t.add(e)
 		return
@@ -111,30 +125,27 @@ func (a *Agent) noteTCPEvent(p *pair, e telemetry.Event, t *trouble, now time.Ti
 	if p.stuck == nil {
 		p.stuck = &kick.Stalled{}
 	}
-	a.stats.unremembered += uint64(p.stuck.Remember(e, now))
-	if !p.left.IsZero() && a.clock.at(e.At).Before(p.left) {
+	ls.stats.unremembered += uint64(p.stuck.Remember(e, now))
+	if !p.left.IsZero() && ls.clock.at(e.At).Before(p.left) {
 		t.late = true
 		return
 	}
 	t.add(e)
-	if !a.cfg.DryRun {
-		a.inquiries.add(p, e)
+	if !ls.cfg.DryRun {
+		ls.inquirer.inquiries.add(p, e)
 	}
 }
 
 // judgeTCP acts on what was told of the pair. A tail loss probe (RFC 8985 section 7)
 // says that no acknowledgment came for two round trips: the earliest sign of silence
 // there is.
-func (a *Agent) judgeTCP(p *pair, t *trouble, now time.Time) {
-	if t.late {
-		a.waker.wakeMoved(p, dataplane.All, now)
-	}
+func (pw *pairWatcher) judgeTCP(p *pair, t *trouble, now time.Time) {
 	if t.timedOut {
-		a.timedOut(p, t, now)
+		pw.timedOut(p, t, now)
 	}
 	for i := range p.routes {
 		if t.probes && !p.lines[i].silence.Since.IsZero() {
-			a.suspect(p, i, now)
+			pw.suspect(p, i, now)
 		}
 	}
 }
@@ -142,7 +153,7 @@ func (a *Agent) judgeTCP(p *pair, t *trouble, now time.Time) {
 // timedOut suspects paths by data: a timeout of a connection, on a path of its own over
 // which nothing has come in since packets went out, may say that the path has failed. The
 // connection itself is asked whether data passes: see inquire.
-func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
+func (pw *pairWatcher) timedOut(p *pair, t *trouble, now time.Time) {
 	own, err := p.local.plane.Choices(p.remote.UID)
 	followed, followErr := p.local.plane.Followed(p.remote.UID)
 	if err != nil || followErr != nil {
@@ -151,8 +162,8 @@ func (a *Agent) timedOut(p *pair, t *trouble, now time.Time) {
 	for i, r := range p.routes {
 		ln := &p.lines[i]
 		if t.on(r.Index, own, followed) && !ln.Down() &&
-			ln.silence.Lasts(a.pairParams.Deaf+a.pacer.late(ln.silence.Since, now), now) {
-			a.suspect(p, i, now)
+			ln.silence.Lasts(pw.params.Deaf+pw.pacer.late(ln.silence.Since, now), now) {
+			pw.suspect(p, i, now)
 		}
 	}
 }
@@ -172,62 +183,4 @@ func (t *trouble) on(index int, own, followed [dataplane.Buckets]dataplane.Choic
 // silent for that.
 func bears(index int, own, followed dataplane.Choice) bool {
 	return own.Path == index || followed.Path == index
-}
-
-// leavePath moves the pair's flows off path i. Those of its own fail over; those that the
-// peer has opened go where ours are, until it says otherwise.
-func (a *Agent) leavePath(p *pair, i int, now time.Time, detected time.Duration) {
-	r, to := p.routes[i], p.on()
-	p.stale = now // it may be the next hop that has changed
-	if to.Index == r.Index {
-		to = a.failOver(p, now, detected)
-	}
-	if to.Index == r.Index || a.cfg.DryRun {
-		return
-	}
-	if _, err := p.local.plane.Divert(p.remote.UID, r.Index, to.Index); err != nil {
-		a.warn("%s: %v", p.name, err)
-	}
-	a.mover.answersMoved(p)
-	a.waker.wake(p, dataplane.All, now)
-}
-
-// handleMute: a path that is mute at one end is so at both, and this end may have
-// nothing to send. Echoes will tell when it is well again, so they must be known
-// to pass at times.
-func (a *Agent) handleMute(p *pair, n notice) status {
-	if int(n.network) >= len(a.members.names) {
-		return statusUnknown
-	}
-	network, now := a.members.names[n.network], a.cfg.Now()
-	i := p.line(network)
-	if i < 0 || !p.lines[i].Telling(now) {
-		return statusUnknown
-	}
-	if p.lines[i].Signaled(now).Has(detect.Fail) {
-		a.failPath(p, i, fmt.Sprintf("this pair's packets do not pass over %s: the agent of %s says so", network, p.host.name),
-			now, now, "peer")
-	}
-	return statusDone
-}
-
-// handleFailure: what the other end does not hear, this end need not send. Its
-// sender is known by what it says, which is authentic, not by its address, which
-// is not. Probes will tell when the path is well again.
-func (a *Agent) handleFailure(n notice) status {
-	if n.to != a.wires.self || int(n.network) >= len(a.members.names) {
-		return statusUnknown
-	}
-	now, network := a.cfg.Now(), a.members.names[n.network]
-	for _, h := range a.members.remote {
-		bad := h.paths[network]
-		if h.pod != n.from || bad == nil || len(h.paths) < 2 {
-			continue
-		}
-		if bad.Signaled(now).Has(detect.Fail) {
-			a.evacuate(h, bad, now, fmt.Sprintf("%s to %s has failed: its agent says so", bad.network, h.name), 0, "peer")
-		}
-		return statusDone
-	}
-	return statusUnknown
 }

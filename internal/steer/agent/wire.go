@@ -71,19 +71,19 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, inode uint64) error 
 	defer a.members.Unlock()
 	// Polled, as replies can wait for the loop's next turn: what is urgent drains it.
 	w.sender, err = stamp.NewSender(out,
-		stamp.SenderConfig{Keys: a.ring.Keys(), Network: at.Network, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
+		stamp.SenderConfig{Keys: a.turnover.ring.Keys(), Network: at.Network, Deadline: time.Second, Now: a.cfg.Now, Polled: true,
 			OnReply: w.inbox.reply, OnLost: w.inbox.loss})
 	if err != nil {
 		return errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
 	}
-	w.reflector, err = stamp.NewReflector(w.in, stamp.ReflectorConfig{Keys: a.ring.Keys(), Network: at.Network,
+	w.reflector, err = stamp.NewReflector(w.in, stamp.ReflectorConfig{Keys: a.turnover.ring.Keys(), Network: at.Network,
 		Replays: a.wires.replays, Now: a.cfg.Now,
 		OnRefused: func(r stamp.Refusal) { a.wires.refusals.add(at.Network, r, a.cfg.Now()) },
 		OnTLV: func(_ netip.AddrPort, _ uint16, t stamp.TLV) []byte {
 			if t.Type == keysType {
-				return a.handleKeys(t.Value)
+				return a.turnover.handleKeys(t.Value)
 			}
-			return a.handleNotice(t)
+			return a.respondent.handleNotice(t)
 		}})
 	if err != nil {
 		return errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())
@@ -144,60 +144,6 @@ type hostPath struct {
 	unfit string
 	// busy is when a pair's packets last took it.
 	busy time.Time
-}
-
-// receive takes what became of probes since it was last called.
-func (a *Agent) receive() {
-	for name, w := range a.wires.links {
-		replies, losses := w.inbox.take()
-		for _, r := range replies {
-			a.answered(name, r)
-		}
-		for _, l := range losses {
-			if _, hp := a.members.path(name, l.To.Addr()); hp != nil {
-				hp.track.Lost(l)
-				hp.Lost()
-				hp.told = true
-			}
-		}
-	}
-}
-
-func (a *Agent) answered(network string, r stamp.Reply) {
-	h, hp := a.members.path(network, r.From.Addr())
-	if hp == nil {
-		return
-	}
-	a.keyed(h, r)
-	a.wires.clockOf(h, (r.ForwardDelay-r.BackwardDelay)/2)
-	hp.track.Reply(r)
-	hp.last, hp.told = r.At, true
-	if r.Size < hp.mtu/2 {
-		hp.rtts[hp.nRTT%len(hp.rtts)] = r.RTT
-		hp.nRTT++
-	}
-	switch {
-	case a.members.Cluster.encapsulates(network):
-		hp.unfit = "" // the mark is inside
-	case r.DSCPSeen >= 0 && r.DSCPSeen != mark || r.ReplyDSCP >= 0 && r.ReplyDSCP != mark:
-		seen := r.DSCPSeen
-		if seen < 0 || seen == mark {
-			seen = r.ReplyDSCP // it was lost on the way back
-		}
-		hp.unfit = fmt.Sprintf("it does not carry the mark: DSCP %d arrived as %d; encapsulated it could be used", mark, seen)
-	default:
-		hp.unfit = ""
-	}
-	since := hp.Since()
-	if hp.Answer(detect.Shot{Seq: r.Seq, Sent: r.SentAt, Answered: r.At}, r.Late).Has(detect.Recover) {
-		a.note(Event{Kind: EventCleared, To: hp.network, Reason: fmt.Sprintf("%s to %s answers again, after %v", hp.network,
-			h.name, a.cfg.Now().Sub(since).Round(time.Millisecond))})
-	}
-	for _, t := range r.TLVs {
-		if t.Type == noticeType {
-			a.acknowledged(h, t.Value)
-		}
-	}
 }
 
 // expected is the round trip that a judgement may expect of the path while it is suspected.

@@ -35,13 +35,11 @@ func (ws *wires) send(hp *hostPath, full bool, tlvs ...stamp.TLV) {
 	if full {
 		o.Size = min(hp.mtu, w.mtu) - 28 // IPv4 and UDP header
 	}
-	if h := hp.host; h != nil {
-		now := ws.cfg.Now()
-		o.Key = ws.ring.signBy(&h.keys, now)
-		h.keys.ask(now)
-		if !full {
-			o.TLVs = ws.ring.listed(&h.keys, ws.self, o.TLVs)
-		}
+	now, k := ws.cfg.Now(), &hp.host.keys
+	o.Key = ws.ring.signBy(k, now)
+	k.ask(now)
+	if !full {
+		o.TLVs = ws.ring.listed(k, ws.self, o.TLVs)
 	}
 	sent, err := w.sender.Send(hp.to, o)
 	if err != nil {

@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// enter makes the data plane know the peer. Where a predecessor had opened the
+// pair, it stays so.
+func (en *entries) enter(p *pair) error {
+	p.joined = en.cfg.Now()
+	p.marks = en.ring.marks(&p.host.keys, nil, p.joined)
+	known, err := p.local.plane.Known(route.Peer(p.remote, p.routes, true, nil, nil))
+	if err != nil {
+		return err
+	}
+	if known {
+		p.hops = p.local.hops[p.remote.Addr()]
+	}
+	if err := en.setPeer(p, known); err != nil {
+		return err
+	}
+	if p.assigned, err = p.found(); err != nil {
+		return err
+	}
+	if known {
+		p.opened = en.cfg.Now()
+		if at := p.on(); at.Index != 0 {
+			// It has prepared the pod for that, which is to be undone one day.
+			if !en.cfg.DryRun {
+				en.stacks.fitter.Adopt(p, p.end(), route.Fit{Hold: true})
+			}
+			p.unsettled = true // what became of it meanwhile is not known
+			en.untracked.add(p)
+			en.note(Event{Kind: EventAdopted, Pair: p.name, To: at.Network,
+				Reason: fmt.Sprintf("%s is on %s, as a predecessor left it", p.name, at.Network)})
+		}
+		en.tidy(p)
+	}
+	for i := range p.lines {
+		ln := &p.lines[i]
+		if ln.sent, ln.received, err = p.local.plane.Tallies(p.remote.UID, p.routes[i].Index); err != nil {
+			return err
+		}
+		// What passed before is no evidence of now.
+		ln.epochTx, ln.epochRx = ln.sent.Bytes, ln.received.Bytes
+	}
+	return nil
+}
+
+// tidy has all of an adopted pair's own flows be on one path, also those of a canary or a
+// detour of the predecessor's, and the pod's stack be fit for where flows are.
+func (en *entries) tidy(p *pair) {
+	if en.cfg.DryRun {
+		return
+	}
+	if !p.placed() {
+		p.unsettled = true
+		if _, _, err := en.mover.place(p); err != nil {
+			en.warn("%s: %v", p.name, err)
+		}
+	}
+	en.stacks.refit(p)
+}
+
+// hopsFresh is how long next hops are believed, which change rarely, and hopsMissing where
+// the kernel did not know them all.
+const hopsFresh, hopsMissing = 30 * time.Second, 4 * time.Second
+
+// setPeer enters the peer in the data plane, with its paths once it is open. Both
+// agents ask every few seconds: what is fresh stays, unless the pair's packets were found
+// not to pass.
+func (en *entries) setPeer(p *pair, open bool) error {
+	now := en.cfg.Now()
+	if open && now.Before(p.stale) {
+		return nil
+	}
+	if err := en.enterPaths(p, open); err != nil {
+		return err
+	}
+	if p.taken = open; open {
+		p.stale = now.Add(hopsFresh)
+		en.stacks.fitter.Find(p, p.end())
+	}
+	return nil
+}
+
+// enterPaths tells the data plane of the peer, with its paths and their next hops if it is
+// open.
+func (en *entries) enterPaths(p *pair, open bool) error {
+	keys := func(network string) dataplane.Keys { return en.ring.tags(p, network) }
+	peer := route.Peer(p.remote, p.routes, open, p.hops, keys)
+	peer.DSCP = p.takesDSCP
+	return p.local.plane.SetPeer(peer)
+}
+
+// remark has the data planes use other keys where the cluster's have turned over.
+func (en *entries) remark() {
+	now := en.cfg.Now()
+	for p := range en.members.pairs() {
+		if m := en.ring.marks(&p.host.keys, p.marks, now); !slices.Equal(m, p.marks) {
+			p.marks, p.stale = m, now
+			if err := en.setPeer(p, p.taken); err != nil {
+				en.warn("%s: change keys: %v", p.name, err)
+			}
+		}
+	}
+}
+
+// withdrawFrom takes the flows of the pod's pairs home whose paths are others by what is
+// told of it, and reports whether there were some.
+func (en *entries) withdrawFrom(l *pod, told topo.Pod) (some bool) {
+	for uid, p := range l.pairs {
+		remote, ok := en.members.elsewhere.named(uid)
+		if ok && !slices.Equal(p.routes, en.members.Cluster.eligible(route.Between(told, remote))) {
+			some = en.mover.withdraw(p) || some
+		}
+	}
+	return some
+}
+
+// named finds the pair that an order is about. One that has had no traffic yet is entered
+// for it.
+func (en *entries) named(local, remote string) (p *pair, entered bool) {
+	for _, l := range en.members.pods {
+		if l.Name != local {
+			continue
+		}
+		for _, r := range en.members.elsewhere.pods {
+			if _, ok := en.members.elsewhere.byUID[r.UID]; !ok || r.Name != remote {
+				continue
+			}
+			known := l.pairs[r.UID] != nil
+			if p, err := en.join(l, r); err == nil {
+				return p, !known
+			}
+		}
+	}
+	return nil, false
+}
+
+// became takes what became of what was asked of the fitter.
+func (en *entries) became(p *pair, r route.Report) {
+	en.members.Lock()
+	defer en.members.Unlock()
+	if !en.members.knows(p) {
+		return
+	}
+	now := en.cfg.Now()
+	if r.Err != nil {
+		en.warn("%s: %v", p.name, r.Err)
+		if r.Has.Direct != p.dev(p.direct) { // the route is as it was, and the data plane ready for either
+			p.direct, p.borne = p.pathBy(r.Has.Direct), now // tried again after a while
+			en.stacks.refit(p)
+		}
+	}
+	if p.leaving {
+		if err := en.reenter(p); err != nil {
+			en.warn("%s: %v", p.name, err)
+		}
+		return
+	}
+	if r.Hops != nil {
+		en.found(p, r, now)
+	}
+	if c := p.coming; c != nil {
+		p.coming = nil
+		if to, _ := p.byNetwork(c.To); to.Index == 0 || !p.opened.IsZero() && p.usable(to.Index) {
+			en.mover.carryOut(p, c.Decision, c.by, c.detected)
+		} else {
+			en.stacks.refit(p)
+		}
+	}
+}
+
+// found tells the data plane the next hops of the pair's paths, if they are others.
+func (en *entries) found(p *pair, r route.Report, now time.Time) {
+	if again := now.Add(hopsMissing); len(r.Hops) < len(p.routes)-1 && p.stale.After(again) {
+		p.stale = again // the kernel did not know them all
+	}
+	if !p.taken || maps.EqualFunc(p.hops, r.Hops, slices.Equal) {
+		return
+	}
+	p.hops = r.Hops
+	if err := en.enterPaths(p, true); err != nil {
+		en.warn("%s: %v", p.name, err)
+	}
+}
+
+// settleRoutes ends direct routes as the agent ends: what takes the programs out then need
+// not know of them.
+func (en *entries) settleRoutes() {
+	en.members.Lock()
+	var straight []*pair
+	for _, l := range en.members.pods {
+		for _, p := range l.pairs {
+			if p.direct != 0 && l.sandboxed() {
+				p.direct = 0
+				en.stacks.refit(p)
+				straight = append(straight, p)
+			}
+		}
+	}
+	en.members.Unlock()
+	for _, p := range straight {
+		en.stacks.fitter.Do(p)
+	}
+}

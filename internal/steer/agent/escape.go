@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+)
+
+// failure is a path that does not carry packets: those of all pairs with a host, or one pair's.
+type failure struct {
+	path *hostPath
+	pair *pair // nil: all pairs on the path
+	line int   // of the pair
+	// since is when it fell silent, and by whom that was found: "policy" here, or "peer".
+	since  time.Time
+	reason string
+	by     string
+}
+
+// escape has pairs leave paths that have failed.
+type escape struct {
+	*journal
+	members *members
+	judge   *judge
+	mover   *mover
+	teller  *teller
+	stats   *counters
+}
+
+// leave has the pairs leave that are on the path, at once. Then it tells the other agent what
+// was found here: that one may have nothing to send, and so would not notice.
+func (e *escape) leave(f failure, now time.Time) {
+	event := Event{Kind: EventPeer, Reason: f.reason, Detected: now.Sub(f.since), By: f.by}
+	if f.pair != nil {
+		e.stats.mutes++
+		event.Kind, event.Pair, event.To = EventSuspect, f.pair.name, f.pair.routes[f.line].Network
+		e.leavePath(f.pair, f.line, now, event.Detected)
+	} else {
+		event.To = f.path.network
+		for p := range e.members.pairs() {
+			if i := p.line(f.path.network); p.host == f.path.host && i >= 0 {
+				e.leavePath(p, i, now, event.Detected)
+			}
+		}
+	}
+	e.note(event)
+	switch {
+	case f.by == byPeer:
+	case f.pair != nil:
+		e.teller.mute(f.pair, f.line)
+	default:
+		e.stats.failovers++
+		e.teller.failed(f.path)
+	}
+}
+
+// leavePath moves the pair's flows off path i. Those of its own go where the policy says; those
+// that the peer has opened go where ours are, until it says otherwise.
+func (e *escape) leavePath(p *pair, i int, now time.Time, detected time.Duration) {
+	from := p.routes[i].Index
+	p.stale = now // it may be the next hop that has changed
+	if p.on().Index == from {
+		if d := e.judge.flee(p, now); d.Moves() {
+			e.mover.carryOut(p, d, byPolicy, detected)
+		}
+	}
+	// A dry run moves nothing, and a data plane may refuse.
+	if to := p.on().Index; to != from && !e.cfg.DryRun {
+		e.mover.divert(p, dataplane.All, from, to, now)
+	}
+}
