@@ -1,15 +1,135 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"time"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
 	"pathwise.dev/pathwise/internal/topo"
 )
+
+// What takes as long as loading programs, a large part of a second, is done here apart
+// from the loop, which has failures to find in milliseconds meanwhile.
+
+// againAfter is how long a pod that could not be taken in is left alone.
+const againAfter = 2 * time.Second
+
+// adopter takes pods in that are to be steered, and lets go of those that are no more.
+type adopter struct {
+	*journal
+	members *members
+	survey  *survey
+	ledger  *telemetry.Ledger
+	stacks  *stacks
+	entries *entries
+	planes  *planes
+	// dismissed are the pods that are still to be let go of.
+	dismissed []dismissed
+	// stranded is when pods could not be taken in.
+	stranded map[string]time.Time
+	// pins are those of pods that are taken up again, by their and the peer's UID.
+	pins map[string]map[string]string
+}
+
+// takeIn lets go of pods that are steered no more, and attaches data planes to pods that
+// have come since the agent began, until ctx ends.
+func (ad *adopter) takeIn(ctx context.Context) error {
+	return eachEpoch(ctx, func() {
+		ad.letGoAll()
+		for _, p := range ad.missing() {
+			if ctx.Err() == nil && netns.Exists(p.Netns) { // else on its way, or just gone
+				ad.takeInPod(p)
+			}
+		}
+	})
+}
+
+// missing lists the pods that are to be steered and are not yet.
+func (ad *adopter) missing() (out []topo.Pod) {
+	ad.members.Lock()
+	defer ad.members.Unlock()
+	now := ad.cfg.Now()
+	for _, p := range ad.members.local {
+		leaving := slices.ContainsFunc(ad.dismissed, func(l dismissed) bool { return l.UID == p.UID })
+		if ad.members.pods[p.UID] == nil && !leaving && now.Sub(ad.stranded[p.UID]) >= againAfter {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// takeInPod attaches the data plane to a pod, unless it has gone meanwhile.
+func (ad *adopter) takeInPod(p topo.Pod) {
+	ad.members.Lock()
+	others := ad.members.elsewhere
+	ad.members.Unlock()
+	l, err := ad.adopt(p, others)
+	ad.members.Lock()
+	defer ad.members.Unlock()
+	if err != nil {
+		ad.stranded[p.UID] = ad.cfg.Now()
+		ad.fault("pod "+p.Name, err)
+		return
+	}
+	delete(ad.stranded, p.UID)
+	if !slices.ContainsFunc(ad.members.local, func(q topo.Pod) bool { return q.UID == p.UID }) {
+		ad.dismiss(l, ad.drop)
+	} else {
+		ad.members.add(l)
+		err = ad.entries.rejoin(l)
+		ad.repin(l)
+	}
+	ad.fault("pod "+p.Name, err)
+}
+
+// dismissed is a pod that is let go of, in one of two ways.
+type dismissed struct {
+	*pod
+	how func(*pod) error
+}
+
+// dismiss has the pod be let go of, apart from the loop, before it is taken up again.
+func (ad *adopter) dismiss(l *pod, how func(*pod) error) {
+	ad.members.remove(l)
+	for _, p := range l.pairs {
+		ad.ledger.Forget(p.telemetryPair())
+		ad.stacks.fitter.Forget(p)
+	}
+	ad.dismissed = append(ad.dismissed, dismissed{l, how})
+}
+
+// letGoAll lets go of the pods that were dismissed.
+func (ad *adopter) letGoAll() {
+	ad.members.Lock()
+	all := ad.dismissed
+	ad.dismissed = nil
+	ad.members.Unlock()
+	if len(all) > 0 {
+		ad.stacks.fitter.Idle() // what it is doing may be for one of them
+	}
+	for _, l := range all {
+		ad.fault("pod "+l.Name, l.how(l.pod))
+	}
+}
+
+// drop lets go of a pod: its namespace is gone or about to go, and so are its programs.
+func (ad *adopter) drop(l *pod) error {
+	var errs []error
+	if netns.Exists(l.Netns) {
+		errs = append(errs, route.Clear(l.Netns))
+	}
+	if ad.survey.passive != nil {
+		ad.survey.unwatch(l.cookie)
+	}
+	return errors.Join(append(errs, l.plane.Remove(), l.unkeep(), l.closeEchoer())...)
+}
 
 // openKeeper begins to look after what leads out of a pod.
 func (ad *adopter) openKeeper(l *pod) error {
@@ -17,9 +137,7 @@ func (ad *adopter) openKeeper(l *pod) error {
 		return nil
 	}
 	k, mended, err := route.Keep(l.Netns, l.Attachments)
-	for _, m := range mended {
-		ad.mended("pod "+l.Name, m)
-	}
+	ad.mended("pod "+l.Name, mended)
 	l.keeper = k
 	return err
 }
@@ -65,10 +183,7 @@ func (ad *adopter) syncPods(d *description, other, running bool) error {
 				continue // on its way, or just gone; while the loop runs, takeIn's
 			}
 			ad.planes.sustain()
-			l, faults, err := ad.adopt(p, ad.members.elsewhere)
-			for _, f := range faults {
-				ad.warn("pod %s: %v", p.Name, f)
-			}
+			l, err := ad.adopt(p, ad.members.elsewhere)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("pod %s: %w", p.Name, err))
 				continue
@@ -93,15 +208,16 @@ func (ad *adopter) syncPods(d *description, other, running bool) error {
 var errMoved = errors.New("its namespace has just been made again")
 
 // adopt attaches the data plane to a pod, or takes over the one that is there. It needs
-// no lock. Without what faults tell of it works less well.
-func (ad *adopter) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, err error) {
+// no lock. Without what it only warns of the pod is steered less well.
+func (ad *adopter) adopt(p topo.Pod, others elsewhere) (l *pod, err error) {
+	fault := func(err error) { ad.fault("pod "+p.Name, err) }
 	l = &pod{Pod: p, told: p, pairs: map[string]*pair{}}
 	if l.inode, err = netns.Inode(p.Netns); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	// First: what is missing may be what keeps the rest from being found.
 	if err := ad.openKeeper(l); err != nil {
-		faults = append(faults, fmt.Errorf("its routes are not looked after: %w", err))
+		fault(fmt.Errorf("its routes are not looked after: %w", err))
 	}
 	cfg := dataplane.Config{Netns: p.Netns, Dev: p.Attachments[0].Dev, PinDir: pinsOf(ad.cfg.PinDir, p.UID),
 		Former: formerPins(ad.cfg.PinDir, p.UID), Now: ad.cfg.Now, Peers: ad.cfg.peers}
@@ -109,25 +225,21 @@ func (ad *adopter) adopt(p topo.Pod, others elsewhere) (l *pod, faults []error, 
 		cfg.PathDevs = append(cfg.PathDevs, at.Dev)
 	}
 	if l.plane, err = dataplane.Open(cfg); err != nil {
-		return nil, nil, errors.Join(err, l.close())
+		return nil, errors.Join(err, l.close())
 	}
-	if err := unlead(l, others); err != nil {
-		faults = append(faults, err)
-	}
-	if err := l.findHops(others); err != nil {
-		faults = append(faults, err)
-	}
+	fault(unlead(l, others))
+	fault(l.findHops(others))
 	if l.echoer, err = openEchoer(l, ad.cfg.Now); err != nil {
 		// Without it failures are still found, by the hosts' probes and by timeouts.
-		faults = append(faults, fmt.Errorf("its own paths cannot be asked: %w", err))
+		fault(fmt.Errorf("its own paths cannot be asked: %w", err))
 	}
 	if ad.survey.passive != nil {
 		if l.cookie, err = ad.survey.passive.Watch(p.Netns); err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("watch connections: %w", err), l.close())
+			return nil, errors.Join(fmt.Errorf("watch connections: %w", err), l.close())
 		}
 	}
 	if !l.sandboxed() {
-		return nil, nil, errors.Join(errMoved, l.close())
+		return nil, errors.Join(errMoved, l.close())
 	}
-	return l, faults, nil
+	return l, nil
 }

@@ -62,9 +62,8 @@ func (en *entries) tidy(p *pair) {
 	}
 	if !p.placed() {
 		p.unsettled = true
-		if _, _, err := en.mover.place(p); err != nil {
-			en.warn("%s: %v", p.name, err)
-		}
+		_, _, err := en.mover.place(p)
+		en.fault(p.name, err)
 	}
 	en.stacks.refit(p)
 }
@@ -161,9 +160,7 @@ func (en *entries) became(p *pair, r route.Report) {
 		}
 	}
 	if p.leaving {
-		if err := en.reenter(p); err != nil {
-			en.warn("%s: %v", p.name, err)
-		}
+		en.fault(p.name, en.reenter(p))
 		return
 	}
 	if r.Hops != nil {
@@ -188,9 +185,7 @@ func (en *entries) found(p *pair, r route.Report, now time.Time) {
 		return
 	}
 	p.hops = r.Hops
-	if err := en.enterPaths(p, true); err != nil {
-		en.warn("%s: %v", p.name, err)
-	}
+	en.fault(p.name, en.enterPaths(p, true))
 }
 
 // settleRoutes ends direct routes as the agent ends: what takes the programs out then need

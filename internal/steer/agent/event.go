@@ -109,6 +109,13 @@ func (j *journal) warn(format string, args ...any) {
 	j.warnOf(text, "%s", text)
 }
 
+// fault warns of what has happened to who, if it is an error.
+func (j *journal) fault(who string, err error) {
+	if err != nil {
+		j.warn("%s: %v", who, err)
+	}
+}
+
 // warnOf is warn for a fault whose figures change: about tells it from others.
 func (j *journal) warnOf(about, format string, args ...any) {
 	if j.isNews(about) {

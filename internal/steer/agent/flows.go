@@ -28,26 +28,13 @@ func (sw *sweeper) sweepFlows(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		for _, l := range sw.sweepable() {
+		now := sw.cfg.Now()
+		for _, l := range sw.members.some(func(l *pod) bool { return l.census.Flows > 0 || now.Sub(l.swept) >= sweepIdle }) {
 			if ctx.Err() == nil {
 				sw.sweepPod(l)
 			}
 		}
 	}
-}
-
-// sweepable lists the pods whose turn it is.
-func (sw *sweeper) sweepable() (out []*pod) {
-	sw.members.Lock()
-	defer sw.members.Unlock()
-	now := sw.cfg.Now()
-	for _, l := range sw.members.pods {
-		if l.census.Flows > 0 || now.Sub(l.swept) >= sweepIdle {
-			l.swept = now
-			out = append(out, l)
-		}
-	}
-	return out
 }
 
 func (sw *sweeper) sweepPod(l *pod) {
@@ -56,6 +43,7 @@ func (sw *sweeper) sweepPod(l *pod) {
 		sw.members.Unlock()
 		return // it has just gone
 	}
+	l.swept = sw.cfg.Now()
 	flows, err := l.plane.Flows()
 	sw.members.Unlock()
 	var c dataplane.Census

@@ -76,8 +76,8 @@ func TestRecovery(t *testing.T) {
 	m.Signaled(a.cfg.Now().Add(-3 * time.Second))
 	wellAfter := a.prober.params.AnswersInARow
 	answer := func(late bool) {
-		a.prober.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, SentAt: a.cfg.Now(), At: a.cfg.Now(), Late: late,
-			DSCPSeen: mark, ReplyDSCP: mark})
+		now := a.cfg.Now()
+		a.prober.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, SentAt: now, At: now, Late: late, DSCPSeen: mark, ReplyDSCP: mark})
 	}
 	for range wellAfter - 1 {
 		answer(false)

@@ -52,12 +52,8 @@ func (k *keeper) keepOwn() {
 		return
 	}
 	mended, err := k.mine.keep(self)
-	for _, m := range mended {
-		k.mended("the agent's own pod", m)
-	}
-	if err != nil {
-		k.warn("the agent's own pod: %v", err)
-	}
+	k.mended("the agent's own pod", mended)
+	k.fault("the agent's own pod", err)
 }
 
 // present lists the pods that are steered.
@@ -94,21 +90,19 @@ func (k *keeper) keep(l presence) {
 		return
 	}
 	mended, err := l.keeper.Look()
-	if err != nil {
-		k.warn("pod %s: %v", l.Name, err)
-	}
-	for _, m := range mended {
-		k.mended("pod "+l.Name, m)
-	}
+	k.fault("pod "+l.Name, err)
+	k.mended("pod "+l.Name, mended)
 	if len(mended) > 0 && !k.madeAgain(l.pod, mended) {
 		k.fitAgain(l.pod)
 	}
 }
 
-// mended tells of an interface that is whole again.
-func (j *journal) mended(whose string, m route.Mended) {
-	j.note(Event{Kind: EventPod, Reason: fmt.Sprintf("%s: %s is whole again: %d routes and rules were put back", whose,
-		m.Dev, m.Routes)})
+// mended tells of interfaces that are whole again.
+func (j *journal) mended(whose string, all []route.Mended) {
+	for _, m := range all {
+		j.note(Event{Kind: EventPod, Reason: fmt.Sprintf("%s: %s is whole again: %d routes and rules were put back", whose,
+			m.Dev, m.Routes)})
+	}
 }
 
 // madeAgain takes up a pod again whose interface has another number than its programs
@@ -222,24 +216,11 @@ func (l *pod) sandboxed() bool {
 
 // askDirect asks the data planes of pods whose pairs would have direct routes.
 func (k *keeper) askDirect() {
-	for _, l := range k.askable() {
+	for _, l := range k.members.some(func(l *pod) bool { return l.asks }) {
 		ok, err := l.plane.MayDirect()
-		if err != nil {
-			k.warn("pod %s: %v", l.Name, err)
-		}
+		k.fault("pod "+l.Name, err)
 		k.members.Lock()
 		l.asks, l.asked, l.mayDirect = false, k.cfg.Now(), ok && err == nil
 		k.members.Unlock()
 	}
-}
-
-func (k *keeper) askable() (out []*pod) {
-	k.members.Lock()
-	defer k.members.Unlock()
-	for _, l := range k.members.pods {
-		if l.asks {
-			out = append(out, l)
-		}
-	}
-	return out
 }

@@ -12,8 +12,8 @@ import (
 // members are the hosts and pods that there are, and the pairs of pods that speak.
 //
 // The lock guards what is reached from here, pods, pairs and hosts with all their fields, and
-// the fields of the types that work on them: whoever calls these holds it, unless their
-// comment says otherwise. It comes before all other locks. Nothing is waited for while it is
+// the fields of the types that work on them: their callers hold it, unless a comment says that
+// it is taken. It comes before all other locks. Nothing is waited for while it is
 // held, but for wider maps to be put in place (Plane.Exchange), and at first for pods to be
 // adopted.
 type members struct {
@@ -120,9 +120,8 @@ func (m *members) leftBehind(pairs []*pair) (host string, families [2]tracked) {
 		if !m.knows(p) {
 			continue // it has gone
 		}
-		own, err := p.local.plane.Choices(p.remote.UID)
-		followed, followErr := p.local.plane.Followed(p.remote.UID)
-		if err != nil || followErr != nil {
+		own, followed, err := p.flows()
+		if err != nil {
 			continue // the peer has just gone
 		}
 		for _, r := range p.routes {
@@ -143,4 +142,44 @@ func (m *members) leftBehind(pairs []*pair) (host string, families [2]tracked) {
 func (m *members) add(l *pod) {
 	m.pods[l.UID] = l
 	m.changes++
+}
+
+// remove removes one, if it is the one of that UID.
+func (m *members) remove(l *pod) {
+	if m.pods[l.UID] == l {
+		delete(m.pods, l.UID)
+		m.changes++
+	}
+}
+
+// enter adds a pair to its pod's.
+func (m *members) enter(p *pair) {
+	p.local.pairs[p.remote.UID] = p
+	m.changes++
+}
+
+// leave removes one.
+func (m *members) leave(p *pair) {
+	delete(p.local.pairs, p.remote.UID)
+	m.changes++
+}
+
+// some lists the local pods for which that holds. It takes the lock.
+func (m *members) some(holds func(*pod) bool) (out []*pod) {
+	m.Lock()
+	defer m.Unlock()
+	for _, l := range m.pods {
+		if holds(l) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// network is the one with that number in notices; "" if there is none.
+func (m *members) network(number uint8) string {
+	if number == noChoice || int(number) >= len(m.names) {
+		return ""
+	}
+	return m.names[number]
 }

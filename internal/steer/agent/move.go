@@ -282,9 +282,7 @@ func (m *mover) doubt(p *pair, now time.Time) {
 // replace has the pair's own flows be where they are wanted now.
 func (m *mover) replace(p *pair, now time.Time) {
 	moved, _, err := m.place(p)
-	if err != nil {
-		m.warn("%s: %v", p.name, err)
-	}
+	m.fault(p.name, err)
 	if moved != 0 {
 		m.follow(p, moved, now)
 	}
@@ -301,9 +299,8 @@ func (m *mover) withdraw(p *pair) bool {
 		m.warn("%s: move to %s: %v", p.name, p.routes[0].Network, err)
 	}
 	m.stacks.unfit(p)
-	if _, err := p.local.plane.Unfollow(p.remote.UID); err != nil {
-		m.warn("%s: %v", p.name, err)
-	}
+	_, err := p.local.plane.Unfollow(p.remote.UID)
+	m.fault(p.name, err)
 	p.unsettled = true
 	m.untracked.add(p)
 	m.teller.announce(p)
@@ -314,9 +311,8 @@ func (m *mover) withdraw(p *pair) bool {
 // divert has flows that the peer has opened be answered on another path than the peer says,
 // until it says so again, and wakes them.
 func (m *mover) divert(p *pair, set dataplane.Set, from, to int, now time.Time) {
-	if _, err := p.local.plane.DivertSome(p.remote.UID, set, from, to); err != nil {
-		m.warn("%s: %v", p.name, err)
-	}
+	_, err := p.local.plane.DivertSome(p.remote.UID, set, from, to)
+	m.fault(p.name, err)
 	m.answersMoved(p)
 	m.waker.wake(p, set, now)
 }

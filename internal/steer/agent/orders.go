@@ -137,8 +137,8 @@ func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence) error
 	}
 	assigned, trial := p.assigned, p.state.Trial
 	p.state.Trial = decide.Trial{} // a canary under way would take the flows back
-	od.mover.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network, Buckets: decide.Buckets,
-		Confidence: 1, Reason: "the user said so", Evidence: ev}, "user", 0)
+	od.mover.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network,
+		Buckets: decide.Buckets, Confidence: 1, Reason: "the user said so", Evidence: ev}, "user", 0)
 	choices, err := p.local.plane.Choices(p.remote.UID)
 	if err == nil && !slices.ContainsFunc(choices[:], func(c dataplane.Choice) bool { return c.Path != to.Index }) {
 		return nil

@@ -184,3 +184,11 @@ func (p *pair) byNetwork(network string) (route.Route, bool) {
 	}
 	return route.Route{}, false
 }
+
+// flows are where the pair's own flows are, and those that the peer has opened.
+func (p *pair) flows() (own, followed [dataplane.Buckets]dataplane.Choice, err error) {
+	if own, err = p.local.plane.Choices(p.remote.UID); err == nil {
+		followed, err = p.local.plane.Followed(p.remote.UID)
+	}
+	return own, followed, err
+}

@@ -96,8 +96,7 @@ func (en *entries) join(l *pod, remote topo.Pod) (*pair, error) {
 	if err := en.enter(p); err != nil {
 		return nil, err
 	}
-	l.pairs[remote.UID] = p
-	en.members.changes++
+	en.members.enter(p)
 	return p, nil
 }
 
@@ -158,9 +157,8 @@ func (en *entries) part(p *pair) (bool, error) {
 	}
 	delete(p.local.leaving, p.remote.Addr())
 	en.stacks.fitter.Forget(p)
-	delete(p.local.pairs, p.remote.UID)
+	en.members.leave(p)
 	en.ledger.Forget(p.telemetryPair())
-	en.members.changes++
 	return true, p.local.plane.RemovePeer(p.remote.UID)
 }
 
@@ -206,9 +204,8 @@ func (en *entries) retain(p *pair) {
 
 // home reports whether all flows of the pair are on the default network.
 func (p *pair) home() bool {
-	own, err := p.local.plane.Choices(p.remote.UID)
-	followed, followErr := p.local.plane.Followed(p.remote.UID)
+	own, followed, err := p.flows()
 	away := func(c dataplane.Choice) bool { return c.Path != 0 }
-	return err == nil && followErr == nil && p.assigned == decide.Assignment{Active: p.routes[0].Network} &&
+	return err == nil && p.assigned == decide.Assignment{Active: p.routes[0].Network} &&
 		!slices.ContainsFunc(own[:], away) && !slices.ContainsFunc(followed[:], away)
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -101,33 +102,73 @@ func (pl *planes) sustain() {
 	left, _ := filepath.Glob(filepath.Join(layoutPins(pl.cfg.PinDir), podPins+"*")) // the pattern is right
 	for _, dir := range left {
 		if uid := strings.TrimPrefix(filepath.Base(dir), podPins); pl.members.pods[uid] == nil && !pl.cfg.DryRun {
-			if _, err := dataplane.RenewPinned(dir, dataplane.DefaultLease); err != nil {
-				pl.warn("%s: %v", dir, err)
-			}
+			_, err := dataplane.RenewPinned(dir, dataplane.DefaultLease)
+			pl.fault(dir, err)
 		}
 	}
 }
 
 // retire takes away the data planes of other layouts that have nothing to do any more.
 func (pl *planes) retire() {
-	pl.members.Lock()
-	var pods []*pod
-	for _, l := range pl.members.pods {
-		if l.former > 0 {
-			pods = append(pods, l)
-		}
-	}
-	pl.members.Unlock()
-	for _, l := range pods {
+	for _, l := range pl.members.some(func(l *pod) bool { return l.former > 0 }) {
 		left, err := l.plane.Former()
-		if err != nil {
-			pl.warn("%v", err)
-		}
+		pl.fault("pod "+l.Name, err)
 		if left == 0 {
-			pl.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("pod %s: the data plane of another version has ended", l.Name)})
+			pl.note(Event{Kind: EventStarted, Reason: "pod " + l.Name + ": the data plane of another version has ended"})
 		}
 		pl.members.Lock()
 		l.former = left
 		pl.members.Unlock()
 	}
+}
+
+// makeRoom makes room for more peers where it is nearly taken, and takes away data planes
+// of other versions, until ctx ends.
+func (pl *planes) makeRoom(ctx context.Context) error {
+	var retired time.Time
+	return eachEpoch(ctx, func() {
+		if now := pl.cfg.Now(); now.Sub(retired) >= refresh {
+			retired = now
+			pl.retire()
+		}
+		narrow := func(l *pod) bool { return l.plane.NearlyFull() && pl.cfg.Now().Sub(l.narrow) >= againAfter }
+		for _, l := range pl.members.some(narrow) {
+			if ctx.Err() != nil {
+				return
+			}
+			if err := pl.widen(l); err != nil {
+				pl.members.Lock()
+				pl.warn("pod %s: make room for more peers: %v", l.Name, err)
+				l.narrow = pl.cfg.Now()
+				pl.members.Unlock()
+			}
+		}
+	})
+}
+
+// widen makes room for more peers of a pod: the agent waits only for it to be put in
+// place.
+func (pl *planes) widen(l *pod) error {
+	pl.members.Lock()
+	if pl.members.pods[l.UID] != l {
+		pl.members.Unlock()
+		return nil // it has just gone
+	}
+	w, err := l.plane.Widen()
+	pl.members.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := w.Load(); err != nil {
+		return errors.Join(err, w.Close())
+	}
+	pl.members.Lock()
+	defer pl.members.Unlock()
+	if pl.members.pods[l.UID] != l {
+		return w.Close()
+	}
+	if err := l.plane.Exchange(w); err != nil {
+		return fmt.Errorf("exchange data plane: %w", err)
+	}
+	return nil
 }

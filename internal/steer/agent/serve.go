@@ -7,14 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
+
+	"pathwise.dev/pathwise/stamp"
 )
 
 // PathStatus is one path of a pair that has traffic, as an agent sees it.
@@ -202,77 +203,35 @@ func (sv *server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	reply(w, append([]Event{}, events...))
 }
 
-// mostAnswer bounds an agent's answer, in bytes: that about 20,000 pairs is a fifth.
-const mostAnswer = 64 << 20
-
-// Client talks to an agent's socket.
-type Client struct {
-	http http.Client
+// Health is how an agent itself fares.
+type Health struct {
+	Host    string    `json:"host"`
+	Started time.Time `json:"started"`
+	Policy  string    `json:"policy"`
+	DryRun  bool      `json:"dry_run"`
+	Pods    int       `json:"pods"`
+	Pairs   int       `json:"pairs"`
+	Stalls  uint64    `json:"stalls"`
+	// Waiting says for what the agent waits, before it can steer; "": for nothing.
+	Waiting string `json:"waiting,omitempty"`
+	// Senders and Reflectors count probes by network, refused ones by reason.
+	Senders    map[string]stamp.SenderCounters    `json:"senders"`
+	Reflectors map[string]stamp.ReflectorCounters `json:"reflectors"`
 }
 
-// Dial returns a client of the agent that serves on the Unix socket at path.
-func Dial(path string) *Client {
-	return &Client{http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}}}}
-}
-
-// Paths asks for the paths of all pairs with traffic.
-func (c *Client) Paths(ctx context.Context) (out []PathStatus, err error) {
-	return out, c.get(ctx, "/paths", &out)
-}
-
-// Health asks how the agent itself fares.
-func (c *Client) Health(ctx context.Context) (out Health, err error) {
-	return out, c.get(ctx, "/health", &out)
-}
-
-// Events asks for the events after number since; with wait it waits for some.
-func (c *Client) Events(ctx context.Context, since int, wait bool) (out []Event, err error) {
-	q := fmt.Sprintf("/events?since=%d", since)
-	if wait {
-		q += "&wait=1"
+// Health returns it.
+func (sv *server) Health() Health {
+	sv.members.Lock()
+	h := Health{Host: sv.cfg.Host, Started: sv.start, Policy: sv.cfg.Policy.Name(), DryRun: sv.cfg.DryRun,
+		Pods: len(sv.members.pods), Stalls: sv.stats.stalls, Waiting: sv.waiting, Senders: map[string]stamp.SenderCounters{},
+		Reflectors: map[string]stamp.ReflectorCounters{}}
+	for _, p := range sv.members.pods {
+		h.Pairs += len(p.pairs)
 	}
-	return out, c.get(ctx, q, &out)
-}
-
-// Order gives a manual order and returns the event that came of it.
-func (c *Client) Order(ctx context.Context, o Order) (e Event, err error) {
-	return e, c.call(ctx, http.MethodPost, "/order", o, &e)
-}
-
-func (c *Client) get(ctx context.Context, path string, out any) error {
-	return c.call(ctx, http.MethodGet, path, nil, out)
-}
-
-func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
-	var body []byte
-	if in != nil {
-		var err error
-		if body, err = json.Marshal(in); err != nil {
-			return fmt.Errorf("encode order: %w", err)
-		}
+	links := maps.Clone(sv.wires.links)
+	sv.members.Unlock()
+	for name, w := range links {
+		h.Senders[name], h.Reflectors[name] = w.sender.Counters(), w.reflector.Counters()
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, newBody(body))
-	if err != nil {
-		return fmt.Errorf("ask agent: %w", err)
-	}
-	resp, err := c.http.Do(req)
-	// A socket that nobody listens on is left of an agent that was killed.
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("ask agent: %w", errNotRunning)
-	} else if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("ask agent: %w", errNotRoot)
-	} else if err != nil {
-		return fmt.Errorf("ask agent: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return refusal(resp)
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, mostAnswer)).Decode(out); err != nil {
-		return fmt.Errorf("read agent's answer: %w", err)
-	}
-	return nil
+	return h
 }

@@ -108,10 +108,8 @@ func TestSuspectingIsAList(t *testing.T) {
 	}{
 		{"it goes on", func(*Agent, *pair, time.Time) {}, 1},
 		{"it is over", func(_ *Agent, p *pair, now time.Time) { p.lines[0].Overrule(time.Time{}, now) }, 0},
-		{"the pair is gone", func(a *Agent, p *pair, now time.Time) { delete(p.local.pairs, p.remote.UID); a.pairs.rewatch(now) },
-			0},
-		{"the pod is gone", func(a *Agent, p *pair, now time.Time) { delete(a.members.pods, p.local.UID); a.pairs.rewatch(now) },
-			0},
+		{"the pair is gone", func(a *Agent, p *pair, _ time.Time) { a.members.leave(p) }, 0},
+		{"the pod is gone", func(a *Agent, p *pair, _ time.Time) { a.members.remove(p.local) }, 0},
 	} {
 		a, p, _ := askedPair(t)
 		now := a.cfg.Now()
@@ -124,6 +122,7 @@ func TestSuspectingIsAList(t *testing.T) {
 			t.Fatalf("%d ask, want 1", len(a.pairs.suspecting))
 		}
 		tc.end(a, p, now)
+		a.pairs.poll(now)
 		if got := a.pairs.judge(now); got != (tc.want > 0) || len(a.pairs.suspecting) != tc.want {
 			t.Errorf("%s: under way %v, %d ask, want %d", tc.name, got, len(a.pairs.suspecting), tc.want)
 		}

@@ -154,9 +154,8 @@ func (pw *pairWatcher) judgeTCP(p *pair, t *trouble, now time.Time) {
 // which nothing has come in since packets went out, may say that the path has failed. The
 // connection itself is asked whether data passes: see inquire.
 func (pw *pairWatcher) timedOut(p *pair, t *trouble, now time.Time) {
-	own, err := p.local.plane.Choices(p.remote.UID)
-	followed, followErr := p.local.plane.Followed(p.remote.UID)
-	if err != nil || followErr != nil {
+	own, followed, err := p.flows()
+	if err != nil {
 		return // the peer has just gone
 	}
 	for i, r := range p.routes {
