@@ -269,7 +269,7 @@ func (re *respondent) handlePairNotice(p *pair, n notice) (status, uint64) {
 func (re *respondent) handleMove(p *pair, n notice) (status, uint64) {
 	said := map[uint8]int{}
 	for b, c := range n.choices {
-		if r, ok := p.byNetwork(re.members.network(c)); ok {
+		if r, ok := p.routes.byNetwork(re.members.network(c)); ok {
 			said[uint8(b)] = r.Index
 		}
 	}
@@ -304,7 +304,7 @@ func (re *respondent) handleMove(p *pair, n notice) (status, uint64) {
 // to pass at times.
 func (re *respondent) handleMute(p *pair, n notice) status {
 	network, now := re.members.network(n.network), re.cfg.Now()
-	i := p.line(network)
+	i := p.routes.on(network)
 	if i < 0 || !p.lines[i].Telling(now) {
 		return statusUnknown
 	}
@@ -337,13 +337,13 @@ func (re *respondent) handleFailure(n notice) status {
 // handleUnpassed has buckets make a detour of which the other agent says that a connection
 // in them, of a flow that this end has opened, gets through there alone.
 func (re *respondent) handleUnpassed(p *pair, n notice) status {
-	from, ok := p.byNetwork(re.members.network(n.network))
+	from, ok := p.routes.byNetwork(re.members.network(n.network))
 	if !ok {
 		return statusUnknown
 	}
 	now := re.cfg.Now()
 	for b, c := range n.choices {
-		to, ok := p.byNetwork(re.members.network(c))
+		to, ok := p.routes.byNetwork(re.members.network(c))
 		if d := p.detours[uint8(b)]; !ok || to.Index == from.Index || d != nil && d.out {
 			continue
 		}

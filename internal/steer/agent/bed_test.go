@@ -377,7 +377,7 @@ func (r *running) tallies(local, remote, network string) (sent, received uint64)
 	if p == nil {
 		return 0, 0
 	}
-	way, ok := p.byNetwork(network)
+	way, ok := p.routes.byNetwork(network)
 	if !ok {
 		return 0, 0
 	}

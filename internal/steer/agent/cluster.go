@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"pathwise.dev/pathwise/internal/config"
-	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -114,13 +113,13 @@ func idOf(p topo.Pod) podID {
 
 // eligible drops the paths whose policy is not known to equal the default's, and
 // says of the others whether packets are encapsulated there.
-func (c Cluster) eligible(rs []route.Route) []route.Route {
+func (c Cluster) eligible(rs routes) routes {
 	if len(rs) == 0 {
 		return nil
 	}
 	out := rs[:1:1]
 	for _, r := range rs[1:] {
-		if indexOf(c.Equal, r.Network) >= 0 {
+		if slices.Contains(c.Equal, r.Network) {
 			r.Encap = c.encapsulates(r.Network)
 			out = append(out, r)
 		}

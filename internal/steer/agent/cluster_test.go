@@ -89,7 +89,7 @@ func TestCluster(t *testing.T) {
 	if got := c.names(); !slices.Equal(got, []string{"b", "m", "z"}) {
 		t.Errorf("names: got %v", got)
 	}
-	if indexOf(c.names(), "m") != 1 || indexOf(c.names(), "x") != -1 {
+	if slices.Index(c.names(), "m") != 1 || slices.Index(c.names(), "x") != -1 {
 		t.Error("indexOf")
 	}
 }

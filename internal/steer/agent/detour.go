@@ -119,7 +119,7 @@ func (p *pair) otherPaths(from int) (out []int) {
 
 // usable reports whether nothing bad is known of the path with that index.
 func (p *pair) usable(index int) bool {
-	i := p.lineOf(index)
+	i := p.routes.at(index)
 	if i < 0 {
 		return false
 	}
@@ -144,7 +144,7 @@ func (iq *inquirer) redirect(p *pair, q *inquiry, was int, now time.Time) {
 // the pair leaves that path. After no path got it through for a while, it only happened to be
 // elsewhere as that ended: it returns, and tells by itself if its path still fails.
 func (iq *inquirer) proven(p *pair, q *inquiry, now time.Time) {
-	i, to := p.lineOf(q.From), p.lineOf(q.On)
+	i, to := p.routes.at(q.From), p.routes.at(q.On)
 	if i < 0 || to < 0 || !p.usable(q.From) { // it has failed for all
 		return
 	}
@@ -174,16 +174,6 @@ func (iq *inquirer) proven(p *pair, q *inquiry, now time.Time) {
 		ln.bar.Raise(iq.params, now)
 		iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
 	}
-}
-
-// lineOf is the place among the pair's paths of the one with that index; -1 if it is gone.
-func (p *pair) lineOf(index int) int {
-	for i, r := range p.routes {
-		if r.Index == index {
-			return i
-		}
-	}
-	return -1
 }
 
 // detour is a bucket of the pair's own flows that leaves the path where it is assigned.
@@ -331,7 +321,7 @@ func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time
 		q.side, q.bucket = side, row.Bucket(q.bucket)
 	}
 	path, ok := q.path()
-	if i := p.lineOf(path); i >= 0 && !p.lines[i].Telling(now) {
+	if i := p.routes.at(path); i >= 0 && !p.lines[i].Telling(now) {
 		now = now.Add(-params.AckWithin) // nothing else will tell
 	}
 	q.Detour = detect.NewDetour(params, path, is, now)

@@ -154,8 +154,8 @@ func (en *entries) became(p *pair, r route.Report) {
 	now := en.cfg.Now()
 	if r.Err != nil {
 		en.warn("%s: %v", p.name, r.Err)
-		if r.Has.Direct != p.dev(p.direct) { // the route is as it was, and the data plane ready for either
-			p.direct, p.borne = p.pathBy(r.Has.Direct), now // tried again after a while
+		if r.Has.Direct != p.routes.dev(p.direct) { // the route is as it was, and the data plane ready for either
+			p.direct, p.borne = p.routes.pathBy(r.Has.Direct), now // tried again after a while
 			en.stacks.refit(p)
 		}
 	}
@@ -168,7 +168,7 @@ func (en *entries) became(p *pair, r route.Report) {
 	}
 	if c := p.coming; c != nil {
 		p.coming = nil
-		if to, _ := p.byNetwork(c.To); to.Index == 0 || !p.opened.IsZero() && p.usable(to.Index) {
+		if to, _ := p.routes.byNetwork(c.To); to.Index == 0 || !p.opened.IsZero() && p.usable(to.Index) {
 			en.mover.carryOut(p, c.Decision, c.by, c.detected)
 		} else {
 			en.stacks.refit(p)

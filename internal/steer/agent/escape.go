@@ -38,7 +38,7 @@ func (e *escape) leave(f failure, now time.Time) {
 	} else {
 		event.To = f.path.network
 		for p := range e.members.pairs() {
-			if i := p.line(f.path.network); p.host == f.path.host && i >= 0 {
+			if i := p.routes.on(f.path.network); p.host == f.path.host && i >= 0 {
 				e.leavePath(p, i, now, event.Detected)
 			}
 		}

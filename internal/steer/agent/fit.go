@@ -49,7 +49,7 @@ func (p *pair) needs(own [dataplane.Buckets]int, rtoMin time.Duration) route.Fit
 			used[c.Path%dataplane.MaxPaths] = used[c.Path%dataplane.MaxPaths] || err == nil
 		}
 	}
-	fit := route.Fit{Form: route.Form{RTOMin: rtoMin, Direct: p.dev(p.direct)}}
+	fit := route.Fit{Form: route.Form{RTOMin: rtoMin, Direct: p.routes.dev(p.direct)}}
 	usual := p.routes[0].Local.MTU
 	for _, r := range p.routes {
 		if r.Index != 0 && used[r.Index] {
@@ -140,26 +140,6 @@ func (p *pair) carrier() int {
 func (l *pod) mayLead(now time.Time) bool {
 	l.asks = now.Sub(l.asked) >= askMay
 	return l.mayDirect
-}
-
-// dev is the pod's interface on a path but the default network's.
-func (p *pair) dev(index int) string {
-	for _, r := range p.routes[1:] {
-		if r.Index == index {
-			return r.Local.Dev
-		}
-	}
-	return ""
-}
-
-// pathBy is the index of the path by an interface of the pod, 0 for "".
-func (p *pair) pathBy(dev string) int {
-	for _, r := range p.routes[1:] {
-		if r.Local.Dev == dev {
-			return r.Index
-		}
-	}
-	return 0
 }
 
 // unlead removes what a predecessor's direct routes have left in the pod. One of another

@@ -77,7 +77,8 @@ func TestRecovery(t *testing.T) {
 	wellAfter := a.prober.params.AnswersInARow
 	answer := func(late bool) {
 		now := a.cfg.Now()
-		a.prober.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, SentAt: now, At: now, Late: late, DSCPSeen: mark, ReplyDSCP: mark})
+		a.prober.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, SentAt: now, At: now, Late: late,
+			DSCPSeen: mark, ReplyDSCP: mark})
 	}
 	for range wellAfter - 1 {
 		answer(false)

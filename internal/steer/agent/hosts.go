@@ -88,7 +88,7 @@ func (hw *hostWatcher) ask(hp *hostPath, do detect.Action) {
 func (hw *hostWatcher) failure(hp *hostPath, now time.Time) failure {
 	since := hp.Silent()
 	for p := range hw.members.pairs() {
-		if i := p.line(hp.network); p.host == hp.host && i >= 0 {
+		if i := p.routes.on(hp.network); p.host == hp.host && i >= 0 {
 			p.lines[i].Overrule(since, now)
 		}
 	}
@@ -101,7 +101,7 @@ func (hw *hostWatcher) failure(hp *hostPath, now time.Time) failure {
 func (hw *hostWatcher) opinion(hp *hostPath, now time.Time) detect.Opinion {
 	o, silent := detect.Agrees, false
 	for p := range hw.members.pairs() {
-		i := p.line(hp.network)
+		i := p.routes.on(hp.network)
 		if p.host != hp.host || i < 0 {
 			continue
 		}

@@ -168,7 +168,7 @@ func (j *judge) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 	s := PathStatus{Host: j.cfg.Host, Pair: p.name, Network: e.Network, State: string(e.State), RTT: e.Probe.RTT,
 		Jitter: e.Probe.Jitter, Loss: e.Probe.Loss, Goodput: e.Data.Goodput, Retrans: e.Data.Retrans, SRTT: e.Data.SRTT,
 		CPU: e.CPU, Buckets: e.Buckets, Active: e.Network == ev.Active, Pinned: p.pinned == e.Network, Why: e.Reason}
-	r, _ := p.byNetwork(e.Network)
+	r, _ := p.routes.byNetwork(e.Network)
 	s.Encapsulated = r.Encap
 	s.Score = decide.Scores(p.state, ev)[e.Network]
 	pending := s.Pinned && !s.Active
@@ -211,7 +211,7 @@ func (p *pair) follows(now time.Time) (on [dataplane.MaxPaths]int, only bool) {
 // that has opened no flow must be left too, if not at once, for want of one that was
 // known to be well, then later: its pod is made fit for where the peer's flows are.
 func (p *pair) stranded() bool {
-	i := p.line(p.on().Network)
+	i := p.routes.on(p.on().Network)
 	hp := p.host.paths[p.on().Network]
 	return hp != nil && hp.Down() || i >= 0 && p.lines[i].Down()
 }

@@ -37,7 +37,7 @@ type outcome struct {
 // twice changes nothing.
 func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Duration) {
 	begin := m.cfg.Now()
-	if _, ok := p.byNetwork(d.To); !ok {
+	if _, ok := p.routes.byNetwork(d.To); !ok {
 		m.warn("%s: decided about unknown path %s", p.name, d.To)
 		return
 	}
@@ -114,7 +114,7 @@ func (m *mover) assign(p *pair, to decide.Assignment) (dataplane.Set, time.Durat
 // those that do not get through there are not.
 func (p *pair) wanted(as decide.Assignment) (paths [dataplane.Buckets]int) {
 	share, to := dataplane.Set(0), p.at(as)
-	other, canary := p.byNetwork(as.Canary)
+	other, canary := p.routes.byNetwork(as.Canary)
 	if canary {
 		share = dataplane.Share(as.Share(other.Network))
 	}

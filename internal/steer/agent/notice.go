@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
@@ -140,7 +141,7 @@ func (t *teller) settle(p *pair, now time.Time) {
 
 // tellUnpassed tells the agent that decides about the flow's bucket that it does not pass.
 func (t *teller) tellUnpassed(p *pair, q *inquiry) {
-	i, to := p.lineOf(q.From), p.lineOf(q.On)
+	i, to := p.routes.at(q.From), p.routes.at(q.On)
 	n := notice{kind: noticeUnpassed, from: idOf(p.local.Pod), to: idOf(p.remote), names: t.members.dialect(),
 		network: t.number(p.routes[i].Network)}
 	for b := range n.choices {
@@ -163,4 +164,4 @@ func (t *teller) failed(hp *hostPath) {
 }
 
 // number is a network's in notices.
-func (t *teller) number(network string) uint8 { return uint8(indexOf(t.members.names, network)) }
+func (t *teller) number(network string) uint8 { return uint8(slices.Index(t.members.names, network)) }

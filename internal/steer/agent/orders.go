@@ -91,7 +91,7 @@ func (od *overrides) unchanged(p *pair, network, why string) Event {
 // admit finds the path that an order names, and whether it may be carried out. It
 // changes nothing.
 func (od *overrides) admit(p *pair, o Order) (route.Route, decide.PairEvidence, error) {
-	to, ok := p.byNetwork(o.Network)
+	to, ok := p.routes.byNetwork(o.Network)
 	if !ok {
 		var have []string
 		for _, r := range p.routes {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"net"
+	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
@@ -20,7 +21,7 @@ type pair struct {
 	local  *pod
 	remote topo.Pod
 	host   *remoteHost
-	routes []route.Route
+	routes routes
 	// opened: the remote data plane takes this pair's packets on every path,
 	// confirmed at that time.
 	opened, asked time.Time
@@ -148,11 +149,7 @@ func (p *pair) on() route.Route { return p.at(p.assigned) }
 
 // at is the path of most of an assignment's flows.
 func (p *pair) at(as decide.Assignment) route.Route {
-	r, ok := p.byNetwork(as.Active)
-	if !ok {
-		return p.routes[0]
-	}
-	return r
+	return p.routes[max(p.routes.on(as.Active), 0)]
 }
 
 // found is where the maps have most of the pair's own flows: what a predecessor
@@ -160,9 +157,6 @@ func (p *pair) at(as decide.Assignment) route.Route {
 func (p *pair) found() (decide.Assignment, error) {
 	var votes [dataplane.MaxPaths]int
 	choices, err := p.local.plane.Choices(p.remote.UID)
-	if err != nil {
-		return decide.Assignment{}, err
-	}
 	for _, c := range choices {
 		votes[c.Path%dataplane.MaxPaths]++
 	}
@@ -172,17 +166,7 @@ func (p *pair) found() (decide.Assignment, error) {
 			best = r
 		}
 	}
-	return decide.Assignment{Active: best.Network}, nil
-}
-
-// byNetwork finds a path of the pair.
-func (p *pair) byNetwork(network string) (route.Route, bool) {
-	for _, r := range p.routes {
-		if r.Network == network {
-			return r, true
-		}
-	}
-	return route.Route{}, false
+	return decide.Assignment{Active: best.Network}, err
 }
 
 // flows are where the pair's own flows are, and those that the peer has opened.
@@ -191,4 +175,41 @@ func (p *pair) flows() (own, followed [dataplane.Buckets]dataplane.Choice, err e
 		followed, err = p.local.plane.Followed(p.remote.UID)
 	}
 	return own, followed, err
+}
+
+// routes are the paths of a pair. The first one is its default network's.
+type routes []route.Route
+
+// on is the place of the path on a network, -1 if there is none.
+func (rs routes) on(network string) int {
+	return slices.IndexFunc(rs, func(r route.Route) bool { return r.Network == network })
+}
+
+// at is the place of the path with an index, -1 if it is gone.
+func (rs routes) at(index int) int {
+	return slices.IndexFunc(rs, func(r route.Route) bool { return r.Index == index })
+}
+
+// byNetwork finds the path on a network.
+func (rs routes) byNetwork(network string) (route.Route, bool) {
+	if i := rs.on(network); i >= 0 {
+		return rs[i], true
+	}
+	return route.Route{}, false
+}
+
+// dev is the local pod's interface on a path but the default network's.
+func (rs routes) dev(index int) string {
+	if i := rs.at(index); i > 0 {
+		return rs[i].Local.Dev
+	}
+	return ""
+}
+
+// pathBy is the index of the path by an interface of the local pod, 0 for "".
+func (rs routes) pathBy(dev string) int {
+	if i := slices.IndexFunc(rs, func(r route.Route) bool { return r.Local.Dev == dev }); i > 0 {
+		return rs[i].Index
+	}
+	return 0
 }

@@ -75,10 +75,10 @@ func TestOnAndByNetwork(t *testing.T) {
 			t.Errorf("assigned to %q: on path %d, want %d", tc.active, got, tc.want)
 		}
 	}
-	if r, ok := p.byNetwork("m"); !ok || r.Local.Dev != "net1" {
+	if r, ok := p.routes.byNetwork("m"); !ok || r.Local.Dev != "net1" {
 		t.Errorf("byNetwork m: %+v, %v", r, ok)
 	}
-	if _, ok := p.byNetwork("gone"); ok {
+	if _, ok := p.routes.byNetwork("gone"); ok {
 		t.Error("found a network that the pair has not")
 	}
 }

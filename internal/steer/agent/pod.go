@@ -67,15 +67,6 @@ func (a *Agent) sync(d *description) error {
 	return err
 }
 
-func indexOf(names []string, name string) int {
-	for i, n := range names {
-		if n == name {
-			return i
-		}
-	}
-	return -1
-}
-
 // findHops finds the next hops of the paths to the peers that a predecessor has left.
 func (l *pod) findHops(others elsewhere) error {
 	l.hops = map[netip.Addr]map[int]net.HardwareAddr{}

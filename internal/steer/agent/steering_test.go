@@ -328,7 +328,7 @@ func forged(b *bed) {
 	a, z := b.agents["h1"], b.agents["h2"]
 	since := z.journal.last().ID
 	self, target := b.pod("agent-h1"), b.pod("agent-h2")
-	lie := notice{kind: noticeFailed, network: uint8(indexOf(z.members.names, "vxlan")),
+	lie := notice{kind: noticeFailed, network: uint8(slices.Index(z.members.names, "vxlan")),
 		names: z.members.dialect()}.encode()
 	refused := func() (n uint64) {
 		for _, c := range z.Health().Reflectors {

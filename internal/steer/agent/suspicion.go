@@ -182,16 +182,6 @@ func (h *remoteHost) opinion(network string) detect.Opinion {
 	return detect.Agrees
 }
 
-// line is the number of the pair's path on the network, -1 if it has none.
-func (p *pair) line(network string) int {
-	for i, r := range p.routes {
-		if r.Network == network {
-			return i
-		}
-	}
-	return -1
-}
-
 // probePair asks a pair's paths while all is well, and those that have failed for it
 // until they answer again.
 func (pw *pairWatcher) probePair(p *pair, now time.Time) {
