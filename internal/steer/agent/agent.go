@@ -131,7 +131,7 @@ func newAgent(cfg Config) *Agent {
 	a.escape = &escape{j, m, a.judge, a.mover, a.teller, stats}
 	a.entries = &entries{j, m, ring, a.mover, a.stacks, a.teller, a.untracked, ledger, &pairs}
 	a.stacks.fitter = route.NewFitter(a.entries.became)
-	a.agreement = &agreement{journal: j, members: m, wires: a.wires, entries: a.entries, mover: a.mover}
+	a.agreement = &agreement{j, m, a.wires, a.teller, a.entries, a.mover, turns{}}
 	a.respondent = &respondent{j, m, a.wires, a.entries, a.mover, a.escape, &pairs, stats}
 	a.inquirer = &inquirer{j, m, a.mover, a.escape, a.teller, &pairs, inquiries{params: &pairs, bell: newBell()}}
 	a.listener = &listener{j, m, a.pairs, a.inquirer, a.waker, a.survey, clock, stats}
@@ -342,7 +342,7 @@ func (a *Agent) weigh(now time.Time) {
 				now.Sub(p.weighed) >= time.Duration(a.busy/atOnce)*epoch {
 				p.weighed = now
 				if d := a.judge.decide(p, now); p.assigned.Apply(d) != p.assigned {
-					a.mover.carryOut(p, d, "policy", 0)
+					a.mover.carryOut(p, d, byPolicy, 0)
 				}
 			}
 			if p.detours.end(a.pairs.params, p.inquired, now) {

@@ -12,6 +12,17 @@ import (
 	"pathwise.dev/pathwise/stamp"
 )
 
+// agreement has the other agents confirm what this one says of pairs.
+type agreement struct {
+	*journal
+	members *members
+	wires   *wires
+	teller  *teller
+	entries *entries
+	mover   *mover
+	turns   turns
+}
+
 // acknowledged takes the answer to a notice of ours.
 func (ag *agreement) acknowledged(h *remoteHost, value []byte) {
 	n, err := decodeNotice(value)
@@ -27,7 +38,7 @@ func (ag *agreement) acknowledged(h *remoteHost, value []byte) {
 		// The pod is another now, or its agent has lost it: native at once.
 		p.opened = time.Time{}
 		ag.mover.carryOut(p, decide.Decision{Kind: decide.Fallback, From: p.on().Network, To: p.routes[0].Network,
-			Buckets: decide.Buckets, Confidence: 1, Reason: "the other agent does not know the pair any more"}, "peer", 0)
+			Buckets: decide.Buckets, Confidence: 1, Reason: "the other agent does not know the pair any more"}, byPeer, 0)
 	case n.status == statusDone && n.kind == noticeOpen:
 		if takes := n.number&takesDSCP != 0; takes != p.takesDSCP {
 			p.takesDSCP, p.stale = takes, time.Time{}
@@ -37,16 +48,6 @@ func (ag *agreement) acknowledged(h *remoteHost, value []byte) {
 	case n.kind == noticeMoved:
 		ag.confirmed(p, n)
 	}
-}
-
-// agreement has the other agents confirm what this one says of pairs.
-type agreement struct {
-	*journal
-	members *members
-	wires   *wires
-	entries *entries
-	mover   *mover
-	turns   turns
 }
 
 // persists is for how long the other agent may have flows elsewhere than was said: it
@@ -101,12 +102,11 @@ func (ag *agreement) open(p *pair, now time.Time) {
 	}
 	p.asked = now
 	p.asks++
-	n := notice{kind: noticeOpen, from: idOf(p.local.Pod), to: idOf(p.remote), names: ag.members.dialect()}
-	if first && hp != nil && !hp.Down() {
+	if n := ag.teller.about(p, noticeOpen); first && hp != nil && !hp.Down() {
 		ag.wires.tellOver(hp, n)
-		return
+	} else {
+		ag.wires.tell(p.host, n, "")
 	}
-	ag.wires.tell(p.host, n, "")
 }
 
 // turnsMost is how many pairs of each kind ask in one period. A host whose pods begin to

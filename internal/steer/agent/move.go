@@ -57,7 +57,7 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		p.before = p.window(p.nBytes-10, p.nBytes)
 	}
 	to := p.assigned.Apply(d)
-	if d.Kind != decide.Failover && by != "user" && m.stacks.preparing(p, to) {
+	if d.Kind != decide.Failover && by != byUser && m.stacks.preparing(p, to) {
 		p.coming = &coming{d, by, detected}
 		return
 	}
@@ -66,20 +66,20 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	if err != nil {
 		m.warn("%s: move to %s: %v", p.name, d.To, err)
 	}
-	if moved == 0 {
-		// A canary of all flows becomes a move by staying where it is.
-		if d.Moves() && d.From != d.To && err == nil {
-			// What moving cost was lost when the canary began: kind says that nothing
-			// is to be learnt of it now.
-			p.outcome = &outcome{at: begin, event: m.note(e).ID, kind: decide.Canary, before: p.before, from: p.nBytes}
-		}
+	kind := d.Kind
+	switch {
+	case moved != 0:
+		m.stats.switches++
+		m.follow(p, moved, begin)
+	case !d.Moves() || d.From == d.To || err != nil:
 		return
+	default:
+		// A canary of all flows becomes a move by staying where it is. What moving cost was
+		// lost when the canary began: kind says that nothing is to be learnt of it now.
+		kind = decide.Canary
 	}
-	m.stats.switches++
-	m.follow(p, moved, begin)
-	id := m.note(e).ID
-	if d.Moves() {
-		p.outcome = &outcome{at: begin, event: id, kind: d.Kind, before: p.before, from: p.nBytes}
+	if id := m.note(e).ID; d.Moves() {
+		p.outcome = &outcome{at: begin, event: id, kind: kind, before: p.before, from: p.nBytes}
 	}
 }
 
@@ -110,6 +110,16 @@ func (m *mover) assign(p *pair, to decide.Assignment) (dataplane.Set, time.Durat
 	return moved, took, err
 }
 
+// goHome has the pair's own flows be on the default network, and what was tried be over.
+func (m *mover) goHome(p *pair) time.Duration {
+	p.outcome, p.state.Trial = nil, decide.Trial{}
+	_, took, err := m.assign(p, decide.Assignment{Active: p.routes[0].Network})
+	if err != nil {
+		m.warn("%s: move to %s: %v", p.name, p.routes[0].Network, err)
+	}
+	return took
+}
+
 // wanted are the paths where the pair's own flows are to be as they are assigned, by bucket:
 // those that do not get through there are not.
 func (p *pair) wanted(as decide.Assignment) (paths [dataplane.Buckets]int) {
@@ -134,16 +144,12 @@ func (p *pair) wanted(as decide.Assignment) (paths [dataplane.Buckets]int) {
 // placed reports whether the data plane has the pair's own flows where they are assigned.
 func (p *pair) placed() bool {
 	choices, err := p.local.plane.Choices(p.remote.UID)
-	if err != nil {
-		return false
-	}
-	want := p.wanted(p.assigned)
-	for b, c := range choices {
-		if c.Path != want[b] {
+	for b, path := range p.wanted(p.assigned) {
+		if choices[b].Path != path {
 			return false
 		}
 	}
-	return true
+	return err == nil
 }
 
 // place writes the maps as assigned. took is the time of that.
@@ -246,18 +252,14 @@ func (m *mover) rest(p *pair, now time.Time) {
 	if m.cfg.DryRun || from.Index == 0 && p.assigned.Canary == "" {
 		return
 	}
-	p.outcome, p.state.Trial = nil, decide.Trial{}
-	_, took, err := m.assign(p, home)
-	if err != nil {
-		m.warn("%s: move to %s: %v", p.name, home.Active, err)
-	}
+	took := m.goHome(p)
 	if p.assigned != home {
 		return // the data plane has refused; the policy leaves what is not confirmed
 	}
 	m.stats.homes++
 	p.unsettled = true
 	m.teller.announce(p)
-	m.note(Event{Kind: string(decide.Home), Pair: p.name, From: from.Network, To: home.Active, By: "policy", Took: took,
+	m.note(Event{Kind: string(decide.Home), Pair: p.name, From: from.Network, To: home.Active, By: byPolicy, Took: took,
 		Reason: fmt.Sprintf(
 			"no traffic for %v: its next flows begin on the default network, until the other agent has confirmed the pair again", now.Sub(p.active).Round(time.Second))})
 }
@@ -294,10 +296,7 @@ func (m *mover) withdraw(p *pair) bool {
 		return false
 	}
 	p.withdrawn, p.local.withdrawing = true, true
-	p.outcome, p.state.Trial = nil, decide.Trial{}
-	if _, _, err := m.assign(p, decide.Assignment{Active: p.routes[0].Network}); err != nil {
-		m.warn("%s: move to %s: %v", p.name, p.routes[0].Network, err)
-	}
+	m.goHome(p)
 	m.stacks.unfit(p)
 	_, err := p.local.plane.Unfollow(p.remote.UID)
 	m.fault(p.name, err)

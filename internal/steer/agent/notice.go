@@ -104,6 +104,11 @@ type teller struct {
 	wires   *wires
 }
 
+// about begins a notice about a pair.
+func (t *teller) about(p *pair, what kind) notice {
+	return notice{kind: what, from: idOf(p.local.Pod), to: idOf(p.remote), names: t.members.dialect()}
+}
+
 // announce tells where the pair's own flows are.
 func (t *teller) announce(p *pair) {
 	choices, err := p.local.plane.Choices(p.remote.UID)
@@ -111,13 +116,12 @@ func (t *teller) announce(p *pair) {
 	if err != nil || numberErr != nil {
 		return
 	}
-	n := notice{kind: noticeMoved, from: idOf(p.local.Pod), to: idOf(p.remote), names: t.members.dialect(), number: number}
+	n := t.about(p, noticeMoved)
+	n.number = number
 	for b, c := range choices {
 		n.choices[b] = noChoice
-		for _, r := range p.routes {
-			if r.Index == c.Path {
-				n.choices[b] = t.number(r.Network)
-			}
+		if i := p.routes.at(c.Path); i >= 0 {
+			n.choices[b] = t.number(p.routes[i].Network)
 		}
 	}
 	p.noticed = t.cfg.Now()
@@ -142,8 +146,8 @@ func (t *teller) settle(p *pair, now time.Time) {
 // tellUnpassed tells the agent that decides about the flow's bucket that it does not pass.
 func (t *teller) tellUnpassed(p *pair, q *inquiry) {
 	i, to := p.routes.at(q.From), p.routes.at(q.On)
-	n := notice{kind: noticeUnpassed, from: idOf(p.local.Pod), to: idOf(p.remote), names: t.members.dialect(),
-		network: t.number(p.routes[i].Network)}
+	n := t.about(p, noticeUnpassed)
+	n.network = t.number(p.routes[i].Network)
 	for b := range n.choices {
 		n.choices[b] = noChoice
 	}
@@ -153,8 +157,9 @@ func (t *teller) tellUnpassed(p *pair, q *inquiry) {
 
 // mute says that nothing of the pair arrives over path i.
 func (t *teller) mute(p *pair, i int) {
-	t.wires.tell(p.host, notice{kind: noticeMute, from: idOf(p.local.Pod), to: idOf(p.remote),
-		network: t.number(p.routes[i].Network), names: t.members.dialect()}, "")
+	n := t.about(p, noticeMute)
+	n.network = t.number(p.routes[i].Network)
+	t.wires.tell(p.host, n, "")
 }
 
 // failed says that nothing arrives over a path, over the others.

@@ -54,13 +54,13 @@ func (od *overrides) order(p *pair, o Order) (Event, error) {
 			return od.unchanged(p, p.on().Network, "it is not pinned: the policy decides"), nil
 		}
 		p.pinned = ""
-		return od.note(Event{Kind: EventPinned, Pair: p.name, From: was, By: "user",
+		return od.note(Event{Kind: EventPinned, Pair: p.name, From: was, By: byUser,
 			Reason: "unpinned: the policy decides again"}), nil
 	}
 	to, ev, err := od.admit(p, o)
 	if unfit := (unfitError{}); o.Pin && errors.As(err, &unfit) {
 		p.pinned = o.Network
-		return od.note(Event{Kind: EventPinned, Pair: p.name, From: p.on().Network, To: o.Network, By: "user",
+		return od.note(Event{Kind: EventPinned, Pair: p.name, From: p.on().Network, To: o.Network, By: byUser,
 			Reason: fmt.Sprintf("pinned, pending: %s is %s (%s): it moves there once that is up", o.Network, unfit.state,
 				unfit.why)}), nil
 	}
@@ -73,7 +73,7 @@ func (od *overrides) order(p *pair, o Order) (Event, error) {
 	}
 	if o.Pin {
 		p.pinned = o.Network
-		return od.note(Event{Kind: EventPinned, Pair: p.name, To: o.Network, By: "user",
+		return od.note(Event{Kind: EventPinned, Pair: p.name, To: o.Network, By: byUser,
 			Reason: "pinned: only failure moves it"}), nil
 	}
 	if e := od.journal.last(); e.ID != before.ID {
@@ -85,7 +85,7 @@ func (od *overrides) order(p *pair, o Order) (Event, error) {
 // unchanged is the answer to an order that changes nothing, which is no event.
 func (od *overrides) unchanged(p *pair, network, why string) Event {
 	return Event{At: od.cfg.Now(), Host: od.cfg.Host, Kind: string(decide.Stay), Pair: p.name, From: network, To: network,
-		By: "user", Reason: why}
+		By: byUser, Reason: why}
 }
 
 // admit finds the path that an order names, and whether it may be carried out. It
@@ -138,7 +138,7 @@ func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence) error
 	assigned, trial := p.assigned, p.state.Trial
 	p.state.Trial = decide.Trial{} // a canary under way would take the flows back
 	od.mover.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network,
-		Buckets: decide.Buckets, Confidence: 1, Reason: "the user said so", Evidence: ev}, "user", 0)
+		Buckets: decide.Buckets, Confidence: 1, Reason: "the user said so", Evidence: ev}, byUser, 0)
 	choices, err := p.local.plane.Choices(p.remote.UID)
 	if err == nil && !slices.ContainsFunc(choices[:], func(c dataplane.Choice) bool { return c.Path != to.Index }) {
 		return nil
