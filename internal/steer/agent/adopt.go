@@ -41,7 +41,7 @@ type adopter struct {
 // takeIn lets go of pods that are steered no more, and attaches data planes to pods that
 // have come since the agent began, until ctx ends.
 func (ad *adopter) takeIn(ctx context.Context) error {
-	return eachEpoch(ctx, func() {
+	return each(ctx, epoch, func() {
 		ad.letGoAll()
 		for _, p := range ad.missing() {
 			if ctx.Err() == nil && netns.Exists(p.Netns) { // else on its way, or just gone
@@ -128,7 +128,7 @@ func (ad *adopter) drop(l *pod) error {
 	if ad.survey.passive != nil {
 		ad.survey.unwatch(l.cookie)
 	}
-	return errors.Join(append(errs, l.plane.Remove(), l.unkeep(), l.closeEchoer())...)
+	return errors.Join(append(errs, l.plane.Remove(), l.keeper.Close(), l.closeEchoer())...)
 }
 
 // openKeeper begins to look after what leads out of a pod.

@@ -36,9 +36,9 @@ func (c Config) clocked() Config {
 	return c
 }
 
-// eachEpoch calls fn ten times a second until ctx ends.
-func eachEpoch(ctx context.Context, fn func()) error {
-	tick := time.NewTicker(epoch)
+// each calls fn once in every period until ctx ends.
+func each(ctx context.Context, period time.Duration, fn func()) error {
+	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		select {

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/topo"
@@ -123,14 +122,7 @@ func (d *description) same(c Cluster) bool {
 // describeAll looks at the cluster, the keys and the agent's own pod until ctx ends, and has
 // the loop take up what it finds.
 func (a *Agent) describeAll(ctx context.Context) error {
-	tick := time.NewTicker(refresh)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	return each(ctx, refresh, func() {
 		err := a.describer.describe()
 		keys, keyless := a.cfg.Keys()
 		failed := a.syncWires(a.describer.described)
@@ -146,5 +138,5 @@ func (a *Agent) describeAll(ctx context.Context) error {
 			a.warn("%v", failed)
 		}
 		a.members.Unlock()
-	}
+	})
 }

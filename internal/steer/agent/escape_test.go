@@ -43,8 +43,8 @@ func TestHostsFail(t *testing.T) {
 	if len(found) != 1 || found[0].path != m || found[0].pair != nil || !m.Down() {
 		t.Fatalf("failed %+v", found)
 	}
-	if more := a.pairs.conclude(now); len(more) > 0 || p.asking() {
-		t.Errorf("the pair's own: %+v, still asking %v", more, p.asking())
+	if more := a.pairs.conclude(now); len(more) > 0 || p.lines.asking() {
+		t.Errorf("the pair's own: %+v, still asking %v", more, p.lines.asking())
 	}
 	if found, asking = a.hosts.judge(now); len(found) > 0 || asking {
 		t.Errorf("it fails again: %+v, asking %v", found, asking)

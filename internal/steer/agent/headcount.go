@@ -135,7 +135,7 @@ func (ct *counter) countables(now time.Time) (out []countable) {
 	for _, l := range ct.members.pods {
 		recent, pairs := false, map[netip.Addr]*pair{}
 		for _, p := range l.pairs {
-			recent = recent || now.Sub(p.active) < quiet && (ct.survey.passive == nil || p.conns > 0 || p.usesTCP(now))
+			recent = recent || now.Sub(p.active) < quiet && (ct.survey.passive == nil || p.conns > 0 || p.lines.usesTCP(now))
 			pairs[p.routes[0].Remote.Addr] = p
 		}
 		if recent {

@@ -31,7 +31,7 @@ type keeper struct {
 // keepAll looks after what the interfaces of the pods need, the agent's own among them,
 // until ctx ends.
 func (k *keeper) keepAll(ctx context.Context) error {
-	err := eachEpoch(ctx, func() {
+	err := each(ctx, epoch, func() {
 		k.askDirect()
 		k.keepOwn()
 		for _, l := range k.present() {
@@ -197,15 +197,7 @@ func (l *pod) close() error {
 	if l.plane != nil {
 		errs = append(errs, l.plane.Close())
 	}
-	return errors.Join(append(errs, l.unkeep(), l.closeEchoer())...)
-}
-
-// unkeep ends that its routes are looked after.
-func (l *pod) unkeep() error {
-	if l.keeper == nil {
-		return nil
-	}
-	return l.keeper.Close()
+	return errors.Join(append(errs, l.keeper.Close(), l.closeEchoer())...)
 }
 
 // sandboxed reports whether the pod's namespace is still the one that it was taken up in.

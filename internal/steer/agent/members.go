@@ -12,10 +12,11 @@ import (
 // members are the hosts and pods that there are, and the pairs of pods that speak.
 //
 // The lock guards what is reached from here, pods, pairs and hosts with all their fields, and
-// the fields of the types that work on them: their callers hold it, unless a comment says that
-// it is taken. It comes before all other locks. Nothing is waited for while it is
-// held, but for wider maps to be put in place (Plane.Exchange), and at first for pods to be
-// adopted.
+// the fields of the parts that work on them. Who calls these holds it. Only what runs apart from
+// the loop takes it: adopter, counter, inquirer, keeper, listener, planes and sweeper, and
+// overrides, respondent, server and turnover where they are asked. It comes before all other
+// locks. Nothing is waited for while it is held, but for wider maps to be put in place
+// (Plane.Exchange), and at first for pods to be adopted.
 type members struct {
 	sync.Mutex
 	*description                        // that the rest is in step with

@@ -157,8 +157,5 @@ func (o *own) keep(self topo.Pod) (mended []route.Mended, err error) {
 func (o *own) close() error {
 	k := o.keeper
 	*o = own{}
-	if k == nil {
-		return nil
-	}
 	return k.Close()
 }

@@ -150,7 +150,8 @@ type ack struct {
 // answered to notices.
 func (pr *prober) receive() (acks []ack) {
 	for name, w := range pr.wires.links {
-		replies, losses := w.inbox.take()
+		replies, losses := w.replies, w.losses
+		w.replies, w.losses = nil, nil
 		for _, r := range replies {
 			acks = append(acks, pr.answered(name, r)...)
 		}

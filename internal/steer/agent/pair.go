@@ -53,7 +53,7 @@ type pair struct {
 	// takesDSCP: the other end's data plane takes packets of every DSCP.
 	takesDSCP bool
 
-	lines []line // by index in routes
+	lines lines // by index in routes
 	// active is when packets last went or came.
 	active time.Time
 	// own is when the local pod last sent packets of flows that it opened.
@@ -130,13 +130,25 @@ type line struct {
 	bar     detect.Bar
 }
 
-// newLines are the paths of a pair.
-func newLines(n int, params *detect.Params) []line {
-	out := make([]line, n)
+// lines are a pair's traffic by its paths.
+type lines []line
+
+func newLines(n int, params *detect.Params) lines {
+	out := make(lines, n)
 	for i := range out {
 		out[i].Path = detect.New(params)
 	}
 	return out
+}
+
+// asking reports whether one of the paths is suspected.
+func (ls lines) asking() bool {
+	return slices.ContainsFunc(ls, func(ln line) bool { return ln.Suspected() })
+}
+
+// usesTCP reports whether the kernel told of a connection lately.
+func (ls lines) usesTCP(now time.Time) bool {
+	return slices.ContainsFunc(ls, func(ln line) bool { return now.Sub(ln.heard) < quiet })
 }
 
 // telemetryPair is how package telemetry names it.

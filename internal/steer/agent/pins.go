@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/route"
 )
 
 // podPins begins the name of each directory with a pod's data plane.
@@ -126,7 +128,7 @@ func (pl *planes) retire() {
 // of other versions, until ctx ends.
 func (pl *planes) makeRoom(ctx context.Context) error {
 	var retired time.Time
-	return eachEpoch(ctx, func() {
+	return each(ctx, epoch, func() {
 		if now := pl.cfg.Now(); now.Sub(retired) >= refresh {
 			retired = now
 			pl.retire()
@@ -171,4 +173,109 @@ func (pl *planes) widen(l *pod) error {
 		return fmt.Errorf("exchange data plane: %w", err)
 	}
 	return nil
+}
+
+// sweepEvery is how often pods' tables of flows are swept, those without flows less
+// often.
+const sweepEvery, sweepIdle = time.Second, 10 * time.Second
+
+// sweeper keeps the pods' tables of flows from filling up.
+type sweeper struct {
+	*journal
+	members *members
+}
+
+// sweepFlows takes flows that have ended out of the pods' tables until ctx ends: apart
+// from the loop, as there may be very many.
+func (sw *sweeper) sweepFlows(ctx context.Context) error {
+	due := func(l *pod) bool { return l.census.Flows > 0 || sw.cfg.Now().Sub(l.swept) >= sweepIdle }
+	return each(ctx, sweepEvery, func() {
+		for _, l := range sw.members.some(due) {
+			if ctx.Err() == nil {
+				sw.sweepPod(l)
+			}
+		}
+	})
+}
+
+func (sw *sweeper) sweepPod(l *pod) {
+	sw.members.Lock()
+	if sw.members.pods[l.UID] != l {
+		sw.members.Unlock()
+		return // it has just gone
+	}
+	l.swept = sw.cfg.Now()
+	flows, err := l.plane.Flows()
+	sw.members.Unlock()
+	var c dataplane.Census
+	if err == nil {
+		c, err = flows.Sweep()
+		_ = flows.Close() // a handle of ours
+	}
+	sw.members.Lock()
+	defer sw.members.Unlock()
+	if sw.fault("pod "+l.Name, err); err == nil && sw.members.pods[l.UID] == l {
+		l.plane.SetFlowCounts(c)
+		l.census = c
+		sw.sayFull(l)
+	}
+}
+
+// sayFull tells once a minute of flows that cannot be told apart any more.
+func (sw *sweeper) sayFull(l *pod) {
+	if n := l.plane.Events().Full; n != l.full {
+		l.full = n
+		sw.warnOf("flows "+l.UID, "pod %s has more flows than there is room for now (%d; %d at most): further ones stay on the default network, until there is", l.Name,
+			l.census.Room, dataplane.DefaultFlows)
+	}
+}
+
+// Remove takes out of a host's pods what agents have put there, whose traffic is native
+// then, and away what they have pinned. It needs Host, PinDir and Source of the
+// configuration, and that no agent of the host runs. Doing it twice changes nothing.
+//
+// First it waits until the lease of the last agent is over for sure, and a second in
+// which packets tell the peers: what these still steered would find nobody who puts it
+// back. A connection that sends nothing in that second may be reset by its next packet.
+func Remove(ctx context.Context, cfg Config) error {
+	c, err := cfg.Source()
+	if err != nil {
+		return fmt.Errorf("read cluster: %w", err)
+	}
+	if err := c.check(); err != nil {
+		return fmt.Errorf("read cluster: %w", err)
+	}
+	host, ok := c.host(cfg.Host)
+	if !ok {
+		return fmt.Errorf("host %q is not in the cluster", cfg.Host)
+	}
+	pins, err := os.ReadDir(cfg.PinDir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("list pins: %w", err)
+	}
+	if len(pins) > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(dataplane.DefaultLease + time.Second):
+		}
+	}
+	var errs []error
+	// Routes before programs: some lead to where only those know what to do.
+	for _, p := range c.steerable(host.Index) {
+		if netns.Exists(p.Netns) {
+			errs = append(errs, route.Clear(p.Netns))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	all, err := pinned(cfg.PinDir)
+	errs = append(errs, err)
+	for _, dirs := range all {
+		for _, dir := range dirs {
+			errs = append(errs, dataplane.Remove(dir))
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(cfg.PinDir))...)
 }

@@ -112,13 +112,8 @@ func (pw *pairWatcher) judge(now time.Time) (asking bool) {
 			}
 		}
 	}
-	pw.suspecting = slices.DeleteFunc(pw.suspecting, func(p *pair) bool { return !p.asking() })
+	pw.suspecting = slices.DeleteFunc(pw.suspecting, func(p *pair) bool { return !p.lines.asking() })
 	return len(pw.suspecting) > 0
-}
-
-// asking reports whether the pair suspects one of its paths. The agent lists those that do.
-func (p *pair) asking() bool {
-	return slices.ContainsFunc(p.lines, func(ln line) bool { return ln.Suspected() })
 }
 
 // evidence is what is known of a path that the pair suspects. Answers were read after now.

@@ -99,7 +99,7 @@ const protocolTCP = 6
 // at most.
 func (u *untracked) run(ctx context.Context, left func([]*pair) (string, [2]tracked)) error {
 	var rested time.Time
-	return eachEpoch(ctx, func() {
+	return each(ctx, epoch, func() {
 		begin := u.cfg.Now()
 		if begin.Before(rested) {
 			return

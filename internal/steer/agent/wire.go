@@ -29,25 +29,10 @@ type wire struct {
 	sender    *stamp.Sender
 	reflector *stamp.Reflector
 	in        *net.UDPConn
-	inbox     inbox
 	closed    atomic.Bool // to be opened elsewhere
-}
-
-// inbox holds what became of probes until the loop takes it: a sender may be read
-// in the middle of a judgement.
-type inbox struct {
+	// replies and losses are what became of probes until the loop takes it.
 	replies []stamp.Reply
 	losses  []stamp.Lost
-}
-
-func (i *inbox) reply(r stamp.Reply) { i.replies = append(i.replies, r) }
-
-func (i *inbox) loss(l stamp.Lost) { i.losses = append(i.losses, l) }
-
-func (i *inbox) take() ([]stamp.Reply, []stamp.Lost) {
-	r, l := i.replies, i.losses
-	i.replies, i.losses = nil, nil
-	return r, l
 }
 
 // openWire opens the sockets in the agent's pod and begins to answer.
@@ -72,7 +57,8 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, inode uint64) error 
 	// Polled, as replies can wait for the loop's next turn: what is urgent drains it.
 	w.sender, err = stamp.NewSender(out,
 		stamp.SenderConfig{Keys: a.turnover.ring.Keys(), Network: at.Network, Deadline: time.Second, Now: a.cfg.Now,
-			Polled: true, OnReply: w.inbox.reply, OnLost: w.inbox.loss})
+			Polled: true, OnReply: func(r stamp.Reply) { w.replies = append(w.replies, r) },
+			OnLost: func(l stamp.Lost) { w.losses = append(w.losses, l) }})
 	if err != nil {
 		return errors.Join(fmt.Errorf("probe on %s: %w", at.Network, err), out.Close(), w.close())
 	}

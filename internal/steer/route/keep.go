@@ -83,8 +83,11 @@ func Keep(ns string, attachments []topo.Attachment) (*Keeper, []Mended, error) {
 	return k, mended, nil
 }
 
-// Close ends it. Doing it twice changes nothing.
+// Close ends it. Doing it twice changes nothing, nor does it on nil.
 func (k *Keeper) Close() error {
+	if k == nil {
+		return nil
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
