@@ -18,7 +18,7 @@ import (
 type stacks struct {
 	*journal
 	leisure *leisure
-	// fitter asks pods' kernels, and reports to Agent.became. It has locks of its own, which
+	// fitter asks pods' kernels, and reports to entries. It has locks of its own, which
 	// are taken under that of members.
 	fitter *route.Fitter[*pair]
 }

@@ -103,9 +103,9 @@ func ofPod(how string) bool { return strings.HasPrefix(how, "pod") }
 // strike breaks a network for the time of the drill, and says how long the
 // application waited.
 func (g *ground) strike(ctx context.Context, out *Sample, f *flow, where, network, how string) error {
-	before, err := g.crossed(g.pod("a"))
+	before, err := sentOn(g.pod("a"))
 	err = errors.Join(err, pause(ctx, 100*time.Millisecond))
-	after, afterErr := g.crossed(g.pod("a"))
+	after, afterErr := sentOn(g.pod("a"))
 	if err := errors.Join(err, afterErr); err != nil {
 		return errors.Join(err, f.abandon())
 	}
@@ -223,10 +223,10 @@ func (g *ground) subflowed(ctx context.Context, kind stream.Kind, a, b topo.Pod)
 		return nil, err
 	}
 	err = pause(ctx, 800*time.Millisecond+time.Duration(g.s.rand.Int64N(int64(200*time.Millisecond))))
-	before, beforeErr := g.crossed(a)
+	before, beforeErr := sentOn(a)
 	subflows, subflowsErr := g.subflows(ctx, a)
 	err = errors.Join(err, beforeErr, subflowsErr, pause(ctx, 100*time.Millisecond))
-	after, afterErr := g.crossed(a)
+	after, afterErr := sentOn(a)
 	if err := errors.Join(err, afterErr); err != nil {
 		return nil, errors.Join(err, f.abandon())
 	}

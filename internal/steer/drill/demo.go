@@ -235,7 +235,7 @@ func (w *watcher) stop() {
 
 // watch tells each second what arrived at pod b and by which network.
 func (w *watcher) watch(ctx context.Context, g *ground) {
-	last, err := g.arrived(g.pod("b"))
+	last, err := receivedOn(g.pod("b"))
 	since := 0
 	if w.steered {
 		since, _ = g.agents["h1"].lastEvent(ctx) // older events are then told too
@@ -245,7 +245,7 @@ func (w *watcher) watch(ctx context.Context, g *ground) {
 			return
 		}
 		var now map[string]uint64
-		now, err = g.arrived(g.pod("b"))
+		now, err = receivedOn(g.pod("b"))
 		at, _ := carrier(last, now)
 		bits := 0.0
 		for k, v := range now {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -28,9 +27,9 @@ type ground struct {
 	pins   string
 	agents map[string]*agentProcess
 	planes *planes
-	port   uint16
-	bad    map[string]impair.Port // ports that are impaired now
-	shaped bool                   // the uplink has classes
+	*faults
+	*shaper
+	*generators
 }
 
 // plan says what lab a ground is.
@@ -70,12 +69,16 @@ func (s *session) ground(ctx context.Context, p plan) (*ground, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &ground{s: s, lab: l, name: spec.Name, nets: p.networks, agents: map[string]*agentProcess{}, port: 6000,
-		bad: map[string]impair.Port{}}
+	mark := s.Store.Mark(spec.Name)
+	g := &ground{s: s, lab: l, name: spec.Name, nets: p.networks, agents: map[string]*agentProcess{},
+		faults: &faults{lab: l, bad: map[string]impair.Port{},
+			impairer: impair.Impairer{Line: []string{s.Self, impair.LineArgument}, Mark: mark}},
+		shaper: &shaper{lab: l, nets: p.networks}, generators: &generators{self: s.Self, mark: mark, port: 6000}}
 	s.grounds[p.name] = g
 	if g.pins, err = s.Store.MountBPF(spec.Name); err != nil {
 		return nil, err
 	}
+	g.faults.impairer.Pins = g.pins
 	return g, nil
 }
 
@@ -91,8 +94,10 @@ func (g *ground) close(ctx context.Context) error {
 }
 
 // pod finds a pod; the drill's own code names only pods that its plan has.
-func (g *ground) pod(name string) topo.Pod {
-	for _, p := range g.lab.Pods() {
+func (g *ground) pod(name string) topo.Pod { return podOf(g.lab, name) }
+
+func podOf(l *lab.Lab, name string) topo.Pod {
+	for _, p := range l.Pods() {
 		if p.Name == name {
 			return p
 		}
@@ -110,93 +115,14 @@ func (g *ground) agentPod(host string) topo.Pod {
 	return topo.Pod{}
 }
 
-// ports are the attachments to a network of a pod, or of all pods of a host, the
-// agent's among them.
-func (g *ground) ports(where, network string) (map[string]impair.Port, error) {
-	out := map[string]impair.Port{}
-	for _, p := range g.lab.Pods() {
-		h := g.lab.Hosts()[p.Host-1]
-		if at, ok := p.On(network); ok && (p.Name == where || h.Name == where) {
-			out[p.Name+" "+network] = impair.Port{Netns: p.Netns, Dev: at.Dev, Host: h.Netns}
-		}
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("impair %s of %s: %w", network, where, errNoPort)
-	}
-	return out, nil
-}
-
-func (g *ground) impairer() impair.Impairer {
-	return impair.Impairer{Pins: g.pins, Line: []string{g.s.Self, impair.LineArgument}, Mark: g.s.Store.Mark(g.name)}
-}
-
-// impair makes attachments worse, all of them at once: as one fault, not as one
-// pod's after the other's.
-func (g *ground) impair(where, network string, bad impair.Impairment) error {
-	ports, err := g.ports(where, network)
-	if err != nil {
-		return err
-	}
-	var wg sync.WaitGroup
-	errs := make([]error, 0, len(ports))
-	var mu sync.Mutex
-	for key, port := range ports {
-		g.bad[key] = port
-		wg.Go(func() {
-			err := g.impairer().Apply(port, bad)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, fmt.Errorf("impair %s: %w", key, err))
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// prime makes the attachments ready for a fault: with a loss too small to lose
-// anything the programs are there, and the fault is then an exchange of
-// programs, which takes far less time than what is to be measured.
-func (g *ground) prime(where, network string) error {
-	const nothing = 1e-9
-	return g.impair(where, network, impair.Impairment{LossIngress: nothing, LossEgress: nothing})
-}
-
-var errNoPort = errors.New("no such attachment")
-
-// heal ends every impairment.
-func (g *ground) heal() error {
-	var errs []error
-	for key, port := range g.bad {
-		errs = append(errs, g.impairer().Clear(port))
-		delete(g.bad, key)
-	}
-	return errors.Join(errs...)
-}
-
-// fault is an impairment by name; directions are those of pods on host h1. Where
-// one way stays good the other's program is left as it was primed.
-func fault(name string) impair.Impairment {
-	const nothing = 1e-9
-	out := impair.Impairment{LossIngress: 1, LossEgress: 1}
-	switch name {
-	case "out", "pod-out":
-		out.LossIngress = nothing
-	case "in", "pod-in":
-		out.LossEgress = nothing
-	}
-	return out
-}
-
-// crossed returns the bytes that the pod has sent on each of its networks, as
+// sentOn returns the bytes that the pod has sent on each of its networks, as
 // its interfaces count them: the kernel's word, not that of what steers.
-func (g *ground) crossed(pod topo.Pod) (map[string]uint64, error) {
+func sentOn(pod topo.Pod) (map[string]uint64, error) {
 	return interfaces(pod, func(s *netlink.LinkStatistics) uint64 { return s.TxBytes })
 }
 
-// arrived is the same of what came in.
-func (g *ground) arrived(pod topo.Pod) (map[string]uint64, error) {
+// receivedOn is the same of what came in.
+func receivedOn(pod topo.Pod) (map[string]uint64, error) {
 	return interfaces(pod, func(s *netlink.LinkStatistics) uint64 { return s.RxBytes })
 }
 

@@ -90,12 +90,12 @@ func (g *ground) place(ctx context.Context) (string, error) {
 
 // arrives waits until pod a's bytes leave on the network.
 func (g *ground) arrives(ctx context.Context, network string, limit time.Duration) error {
-	last, err := g.crossed(g.pod("a"))
+	last, err := sentOn(g.pod("a"))
 	if err != nil {
 		return err
 	}
 	return until(ctx, limit, 40*time.Millisecond, "traffic is on "+network, func() (bool, error) {
-		now, err := g.crossed(g.pod("a"))
+		now, err := sentOn(g.pod("a"))
 		at, part := carrier(last, now)
 		last = now
 		return at == network && part > 0.9, err
@@ -150,9 +150,9 @@ func (g *ground) murder(ctx context.Context, out *Sample) error {
 
 // agrees reports whether pod a's bytes are where its agent says that they are.
 func (g *ground) agrees(ctx context.Context) (bool, error) {
-	last, err := g.crossed(g.pod("a"))
+	last, err := sentOn(g.pod("a"))
 	err = errors.Join(err, pause(ctx, 100*time.Millisecond))
-	now, nowErr := g.crossed(g.pod("a"))
+	now, nowErr := sentOn(g.pod("a"))
 	paths, pathsErr := g.agents["h1"].client.Paths(ctx)
 	if err := errors.Join(err, nowErr, pathsErr); err != nil {
 		return false, err

@@ -182,13 +182,13 @@ func (g *ground) watched(ctx context.Context, t traffic) (m watching, err error)
 	}
 	before, err := cost.Read()
 	m.from = program.Kernel()
-	crossed, crossedErr := g.crossed(t.from)
+	crossed, crossedErr := sentOn(t.from)
 	if err := errors.Join(err, crossedErr, pause(ctx, g.s.options().For)); err != nil {
 		return m, errors.Join(err, f.abandon())
 	}
 	after, err := cost.Read()
 	m.to = program.Kernel()
-	now, nowErr := g.crossed(t.from)
+	now, nowErr := sentOn(t.from)
 	var endErr error
 	m.client, m.server, endErr = f.end()
 	if err := errors.Join(err, nowErr, endErr); err != nil {

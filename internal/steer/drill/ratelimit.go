@@ -92,13 +92,13 @@ func (g *ground) squeeze(ctx context.Context, out *Sample, first string) error {
 // agent that has just begun tries the others first. It is then the active path,
 // whichever it is.
 func (g *ground) settled(ctx context.Context) (network string, rate float64, err error) {
-	before, err := g.crossed(g.pod("a"))
+	before, err := sentOn(g.pod("a"))
 	if err != nil {
 		return "", 0, err
 	}
 	from := program.Kernel()
 	err = until(ctx, 20*time.Second, time.Second, "the traffic keeps to one network", func() (bool, error) {
-		after, err := g.crossed(g.pod("a"))
+		after, err := sentOn(g.pod("a"))
 		if err != nil {
 			return false, err
 		}
@@ -119,7 +119,7 @@ func (g *ground) settled(ctx context.Context) (network string, rate float64, err
 // interfaces' own count, and says when; the limit if they do not.
 func (g *ground) departure(ctx context.Context, network string, since, limit time.Duration) (time.Duration, error) {
 	const window = 50 * time.Millisecond
-	last, err := g.crossed(g.pod("a"))
+	last, err := sentOn(g.pod("a"))
 	if err != nil {
 		return 0, err
 	}
@@ -128,7 +128,7 @@ func (g *ground) departure(ctx context.Context, network string, since, limit tim
 		if err := pause(ctx, window); err != nil {
 			return 0, err
 		}
-		now, err := g.crossed(g.pod("a"))
+		now, err := sentOn(g.pod("a"))
 		if err != nil {
 			return 0, err
 		}

@@ -60,18 +60,24 @@ func (o *output) bytes() []byte {
 	return bytes.Clone(o.buf.Bytes())
 }
 
+// generators are the programs that a ground's pods run.
+type generators struct {
+	self, mark string // this program, and how what a lab runs is marked
+	port       uint16 // the latest server's
+}
+
 // generate starts "pathwise generate ARGS" in a pod; before is put in front,
 // such as taskset and its arguments.
-func (g *ground) generate(pod topo.Pod, before []string, args ...string) (*process, error) {
-	argv := append(append([]string{}, before...), g.s.Self, "generate")
+func (g *generators) generate(pod topo.Pod, before []string, args ...string) (*process, error) {
+	argv := append(append([]string{}, before...), g.self, "generate")
 	return g.start(pod, append(argv, args...))
 }
 
 // start starts a program in a pod.
-func (g *ground) start(pod topo.Pod, argv []string) (*process, error) {
+func (g *generators) start(pod topo.Pod, argv []string) (*process, error) {
 	p := &process{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{}),
 		out: output{listen: make(chan struct{})}}
-	p.cmd.Env = append(os.Environ(), g.s.Store.Mark(g.name))
+	p.cmd.Env = append(os.Environ(), g.mark)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.stderr
 	stdin, err := p.cmd.StdinPipe()
@@ -151,7 +157,7 @@ type traffic struct {
 }
 
 // begin starts the server, then the client.
-func (g *ground) begin(ctx context.Context, t traffic) (*flow, error) {
+func (g *generators) begin(ctx context.Context, t traffic) (*flow, error) {
 	f, err := g.serve(ctx, t)
 	if err != nil {
 		return nil, err
@@ -168,7 +174,7 @@ func (g *ground) begin(ctx context.Context, t traffic) (*flow, error) {
 }
 
 // serve starts the server, where the kind has one, and waits until it listens.
-func (g *ground) serve(ctx context.Context, t traffic) (*flow, error) {
+func (g *generators) serve(ctx context.Context, t traffic) (*flow, error) {
 	if !t.at.IsValid() {
 		t.at = t.to.Addr()
 	}
@@ -219,7 +225,7 @@ func onCPU(cpu string) []string {
 }
 
 // beginAll begins several flows. Those that did begin are returned with an error.
-func (g *ground) beginAll(ctx context.Context, all []traffic) (flows []*flow, err error) {
+func (g *generators) beginAll(ctx context.Context, all []traffic) (flows []*flow, err error) {
 	for _, t := range all {
 		f, err := g.begin(ctx, t)
 		if err != nil {

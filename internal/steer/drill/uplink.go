@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"pathwise.dev/pathwise/internal/lab"
 )
 
 // An uplink gives each network a share of its own of the first host's way out,
@@ -14,14 +16,21 @@ import (
 // interface (tc-htb(8)). On one machine all networks else compete for the same
 // processors, and none is ever better for being less crowded.
 
+// shaper gives the networks of a ground rates of their own on the uplink of its first host.
+type shaper struct {
+	lab    *lab.Lab
+	nets   []string
+	shaped bool // the uplink has classes
+}
+
 // uplink sets the rates by network in bit/s; the first call makes the classes.
-func (g *ground) uplink(ctx context.Context, rates map[string]float64) error {
-	h := g.lab.Hosts()[0]
+func (s *shaper) uplink(ctx context.Context, rates map[string]float64) error {
+	h := s.lab.Hosts()[0]
 	tc := func(args ...string) error {
-		_, err := g.lab.Run(ctx, h.Netns, append([]string{"tc"}, args...)...)
+		_, err := s.lab.Run(ctx, h.Netns, append([]string{"tc"}, args...)...)
 		return err
 	}
-	if !g.shaped {
+	if !s.shaped {
 		if err := tc("qdisc", "replace", "dev", h.Dev, "root", "handle", "1:", "htb", "default", "99", "r2q",
 			"1000"); err != nil {
 			return err
@@ -31,7 +40,7 @@ func (g *ground) uplink(ctx context.Context, rates map[string]float64) error {
 			return err
 		}
 	}
-	for i, network := range g.nets {
+	for i, network := range s.nets {
 		rate, ok := rates[network]
 		if !ok {
 			continue
@@ -44,22 +53,22 @@ func (g *ground) uplink(ctx context.Context, rates map[string]float64) error {
 			"cburst", "140k")
 		err = errors.Join(err, tc("qdisc", "replace", "dev", h.Dev, "parent", class, "handle", fmt.Sprintf("%d:", 10+i),
 			"bfifo", "limit", queue))
-		if !g.shaped {
+		if !s.shaped {
 			err = errors.Join(err,
 				tc(append([]string{"filter", "add", "dev", h.Dev, "parent", "1:", "protocol", "ip", "prio", "1", "u32"},
-					append(g.match(network), "flowid", class)...)...))
+					append(s.match(network), "flowid", class)...)...))
 		}
 		if err != nil {
 			return fmt.Errorf("shape %s: %w", network, err)
 		}
 	}
-	g.shaped = true
+	s.shaped = true
 	return nil
 }
 
 // match tells a network's packets on the underlay by u32's matches: a tunnel's by
 // its port, others by the pods' addresses.
-func (g *ground) match(network string) []string {
+func (s *shaper) match(network string) []string {
 	if strings.Contains(network, "vxlan") {
 		port := "8472" // Linux's own
 		if strings.HasPrefix(network, "ovs-") {
@@ -67,7 +76,7 @@ func (g *ground) match(network string) []string {
 		}
 		return []string{"match", "ip", "protocol", "17", "0xff", "match", "ip", "dport", port, "0xffff"}
 	}
-	at, _ := g.pod("b").On(network)
+	at, _ := podOf(s.lab, "b").On(network)
 	const host = 24
 	p, err := at.Addr.Prefix(host)
 	if err != nil {
