@@ -224,7 +224,7 @@ const atOnce = 8
 // account folds the bytes since it last did: over the time that has passed, since
 // an agent that has to wait for a CPU comes late, and a rate by the nominal epoch
 // would be too high then and too low the next time. It reports whether the pod's stack is to be
-// fit for others flows than before.
+// fit for other flows than before.
 func (p *pair) account(now time.Time) (refit bool) {
 	span := epoch
 	if !p.accounted.IsZero() {
