@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"pathwise.dev/pathwise/internal/lab/network/catalogue"
 )
 
 // fences returns the text of a Markdown file's fenced blocks of one language.
@@ -110,4 +112,38 @@ func TestDocs(t *testing.T) {
 		}
 	}
 	testscript.Run(t, testscript.Params{Dir: dir, Setup: setup(binDir(t))})
+}
+
+// TestPagesNameAll: the pages and the experiment that promise every network, and the pages of
+// workloads, name all that there are.
+func TestPagesNameAll(t *testing.T) {
+	read := func(path string) string {
+		raw, err := os.ReadFile(filepath.Join("../..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	page, exp := read("docs/reference/networks.md"), read("experiments/networks.yaml")
+	names := catalogue.Names()
+	for _, name := range names {
+		if !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("docs/reference/networks.md does not name `%s`", name)
+		}
+		if !strings.Contains(exp, "\n  - "+name+"\n") {
+			t.Errorf("experiments/networks.yaml has no network %s", name)
+		}
+	}
+	if want := fmt.Sprintf("It has %d [networks]", len(names)); !strings.Contains(read("README.md"), want) {
+		t.Errorf("README.md does not say %q", want)
+	}
+	var workloads string
+	for _, path := range []string{"workloads", "mongodb", "experiments"} {
+		workloads += read("docs/reference/" + path + ".md")
+	}
+	for _, w := range (env{self: "pathwise"}).workloads() {
+		if name := w.Info().Name; !strings.Contains(workloads, "`"+name+"`") {
+			t.Errorf("no page names the workload `%s`", name)
+		}
+	}
 }
