@@ -11,15 +11,21 @@ import (
 func kubeCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kube",
-		Short: "Put agents on a Kubernetes cluster",
+		Short: "Put agents on a Kubernetes cluster, and ask them",
 		Long: `Put agents on a Kubernetes cluster, one on each node, which keep pods on several
-NetworkAttachmentDefinitions (Multus) on the best one. docs/howto/kubernetes.md has
-all steps.`,
-		Example: `  pathwise kube install --dry-run --network shop/fast`,
-		Args:    noSuchCommand,
-		RunE:    func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+NetworkAttachmentDefinitions (Multus) on the best one, and ask them. Agents are asked
+through the API server, by a command in their own pods (exec): who may run one there
+may ask. As "kubectl-pathwise" on the PATH, the program is "kubectl pathwise".
+docs/howto/kubernetes.md has all steps.`,
+		Example: `  pathwise kube install --dry-run --network shop/fast
+  pathwise kube status --wait
+  pathwise kube why -n shop web db`,
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(kubeInstallCommand(e), kubeUninstallCommand(e))
+	cmd.AddCommand(kubeInstallCommand(e), kubeUninstallCommand(e), kubeStatusCommand(e), kubeWhyCommand(e),
+		kubePathsCommand(e), kubeEventsCommand(e))
+	cmd.AddCommand(kubeOrders(e)...)
 	return cmd
 }
 

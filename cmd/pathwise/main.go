@@ -37,7 +37,8 @@ func main() {
 		fmt.Fprintf(os.Stderr, "pathwise: %v\n", err)
 		os.Exit(1)
 	}
-	e := env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, self: self, now: time.Now}
+	e := env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, self: self, program: os.Args[0],
+		now: time.Now}
 	os.Exit(exitCode(e.stderr, run(ctx, e, os.Args[1:])))
 }
 
@@ -49,6 +50,8 @@ type env struct {
 	// self is the pathwise executable.
 	self string
 	now  func() time.Time
+	// program is the name that it was started by.
+	program string
 	// args is the command line, without the program.
 	args []string
 }
@@ -57,6 +60,9 @@ type env struct {
 func run(ctx context.Context, e env, args []string) error {
 	e.args = args
 	root := rootCommand(e)
+	if filepath.Base(e.program) == kubectlName {
+		root = kubectlCommand(e, root)
+	}
 	root.SetArgs(args)
 	root.SetIn(e.stdin)
 	root.SetOut(e.stdout)
@@ -146,7 +152,7 @@ also after a kill.`,
 	root.SetCompletionCommandGroupID("other")
 	// What Pathwise's own processes are started by: all of these are hidden.
 	root.AddCommand(guestInitCommand(), guestNeedsCommand(), delayLineCommand(e), vmAgentCommand(e),
-		rootlessHoldCommand(e), generateCommand())
+		rootlessHoldCommand(e), agentConnectCommand(e), generateCommand())
 	return root
 }
 

@@ -66,6 +66,11 @@ func order(ctx context.Context, e env, labName, dir string, o agent.Order) error
 	if err != nil {
 		return err
 	}
+	return orderOne(ctx, e, all, o)
+}
+
+// orderOne gives the order to that of the agents that has the pair.
+func orderOne(ctx context.Context, e env, all map[string]*agent.Client, o agent.Order) error {
 	var refused error
 	for host, c := range all {
 		ev, err := c.Order(ctx, o)

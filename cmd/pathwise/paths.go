@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"pathwise.dev/pathwise/internal/measure/report"
 	"pathwise.dev/pathwise/internal/steer/agent"
@@ -39,29 +40,35 @@ func agents(e env, labName, dir string) (map[string]*agent.Client, error) {
 	return out, nil
 }
 
+// asking is how many agents are asked at a time: on a cluster each answers from afar.
+const asking = 16
+
 // everywhere asks all agents and joins the answers. Agents that do not answer
 // are told on standard error, unless none does.
 func everywhere[T any](ctx context.Context, e env, all map[string]*agent.Client,
 	ask func(context.Context, *agent.Client) ([]T, error)) ([]T, error) {
-	out := []T{}
-	answered := 0
-	var errs []error
-	for host, c := range all {
-		got, err := ask(ctx, c)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("agent of %s: %w", host, err))
-			continue
-		}
-		answered++
-		out = append(out, got...)
+	hosts := slices.Sorted(maps.Keys(all))
+	answers, errs := make([][]T, len(hosts)), make([]error, len(hosts))
+	var group errgroup.Group
+	group.SetLimit(asking)
+	for i, host := range hosts {
+		group.Go(func() error {
+			var err error
+			if answers[i], err = ask(ctx, all[host]); err != nil {
+				errs[i] = fmt.Errorf("agent of %s: %w", host, err)
+			}
+			return errs[i]
+		})
 	}
-	if answered == 0 {
+	if group.Wait() != nil && !slices.Contains(errs, nil) {
 		return nil, errors.Join(errs...)
 	}
 	for _, err := range errs {
-		fmt.Fprintf(e.stderr, "pathwise: %s\n", oneLine(err))
+		if err != nil {
+			fmt.Fprintf(e.stderr, "pathwise: %s\n", oneLine(err))
+		}
 	}
-	return out, nil
+	return append([]T{}, slices.Concat(answers...)...), nil
 }
 
 func whereFlags(e env, cmd *cobra.Command, labName, dir *string) {
@@ -87,24 +94,29 @@ A pair A>B means the flows that A has opened.`,
 			if err != nil {
 				return err
 			}
-			ps, err := everywhere(cmd.Context(), e, all, func(ctx context.Context, c *agent.Client) ([]agent.PathStatus,
-				error) {
-				return c.Paths(ctx)
-			})
-			if err != nil {
-				return err
-			}
-			sayWaiting(cmd.Context(), e, all)
-			slices.SortStableFunc(ps, func(a, b agent.PathStatus) int { return cmp.Compare(a.Pair, b.Pair) })
-			if format == report.JSON {
-				return writeJSON(e.stdout, ps)
-			}
-			return printPaths(e.stdout, ps, e.listOptions(format))
+			return showPaths(cmd.Context(), e, all, format, func(string) bool { return true })
 		},
 	}
 	whereFlags(e, cmd, &labName, &dir)
 	formatFlag(cmd, &format, listFormats()...)
 	return cmd
+}
+
+// showPaths shows the paths of those pairs that are meant, by all agents.
+func showPaths(ctx context.Context, e env, all map[string]*agent.Client, format string, meant func(pair string) bool) error {
+	ps, err := everywhere(ctx, e, all, func(ctx context.Context, c *agent.Client) ([]agent.PathStatus, error) {
+		return c.Paths(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	sayWaiting(ctx, e, all)
+	ps = slices.DeleteFunc(ps, func(p agent.PathStatus) bool { return !meant(p.Pair) })
+	slices.SortStableFunc(ps, func(a, b agent.PathStatus) int { return cmp.Compare(a.Pair, b.Pair) })
+	if format == report.JSON {
+		return writeJSON(e.stdout, ps)
+	}
+	return printPaths(e.stdout, ps, e.listOptions(format))
 }
 
 // sayWaiting tells on standard error for what agents wait, and so steer nothing yet.
@@ -217,24 +229,33 @@ a second later what it really brought. JSON has the whole evidence.`,
 			if err != nil {
 				return err
 			}
-			evs, err := everywhere(cmd.Context(), e, clients, func(ctx context.Context, c *agent.Client) ([]agent.Event,
-				error) {
-				return c.Events(ctx, 0, false)
-			})
-			if err != nil {
-				return err
-			}
-			slices.SortStableFunc(evs, func(a, b agent.Event) int { return a.At.Compare(b.At) })
-			if err := printEvents(e.stdout, format, evs); err != nil || !follow {
-				return err
-			}
-			return followEvents(cmd.Context(), e, clients, evs, format)
+			return showEvents(cmd.Context(), e, clients, format, follow, func(string) bool { return true })
 		},
 	}
 	whereFlags(e, cmd, &labName, &dir)
 	formatFlag(cmd, &format, "text", "json")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on")
 	return cmd
+}
+
+// showEvents shows what agents decided about the pairs that are meant, and with follow goes on.
+func showEvents(ctx context.Context, e env, all map[string]*agent.Client, format string, follow bool,
+	meant func(pair string) bool) error {
+	evs, err := everywhere(ctx, e, all, func(ctx context.Context, c *agent.Client) ([]agent.Event, error) {
+		return c.Events(ctx, 0, false)
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(evs, func(a, b agent.Event) int { return a.At.Compare(b.At) })
+	show := func(evs []agent.Event) error {
+		return printEvents(e.stdout, format, slices.DeleteFunc(slices.Clone(evs),
+			func(ev agent.Event) bool { return !meant(ev.Pair) }))
+	}
+	if err := show(evs); err != nil || !follow {
+		return err
+	}
+	return followEvents(ctx, all, evs, show)
 }
 
 func printEvents(w io.Writer, format string, evs []agent.Event) error {
@@ -270,8 +291,8 @@ func printEvents(w io.Writer, format string, evs []agent.Event) error {
 	return nil
 }
 
-func followEvents(ctx context.Context, e env, clients map[string]*agent.Client, seen []agent.Event,
-	format string) error {
+func followEvents(ctx context.Context, clients map[string]*agent.Client, seen []agent.Event,
+	show func([]agent.Event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type news struct {
@@ -314,7 +335,7 @@ func followEvents(ctx context.Context, e env, clients map[string]*agent.Client, 
 				}
 				continue
 			}
-			if err := printEvents(e.stdout, format, n.evs); err != nil {
+			if err := show(n.evs); err != nil {
 				return err
 			}
 		}

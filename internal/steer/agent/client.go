@@ -43,10 +43,13 @@ type Client struct {
 
 // Dial returns a client of the agent that serves on the Unix socket at path.
 func Dial(path string) *Client {
+	return Over(func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", path) })
+}
+
+// Over returns a client of the agent at the other end of the connections that dial makes.
+func Over(dial func(context.Context) (net.Conn, error)) *Client {
 	return &Client{http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}}}}
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}}}
 }
 
 // Paths asks for the paths of all pairs with traffic.

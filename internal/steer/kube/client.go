@@ -43,15 +43,15 @@ func connect(kubeconfig string) (clients, error) {
 	cfg.UserAgent = "pathwise-agent"
 	cfg.Dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 10 * time.Second}).DialContext
 	c := clients{}
-	if c.core, err = client(cfg, "/api", corev1.SchemeGroupVersion, corev1.AddToScheme); err != nil {
+	if c.core, err = Client(cfg, "/api", corev1.SchemeGroupVersion, corev1.AddToScheme); err != nil {
 		return c, err
 	}
-	c.paths, err = client(cfg, "/apis", v1alpha1.Version(), v1alpha1.Register)
+	c.paths, err = Client(cfg, "/apis", v1alpha1.Version(), v1alpha1.Register)
 	return c, err
 }
 
-// client is one for the objects of a version of an API group.
-func client(cfg *rest.Config, path string, gv schema.GroupVersion,
+// Client is one for the objects of a version of an API group.
+func Client(cfg *rest.Config, path string, gv schema.GroupVersion,
 	register func(*runtime.Scheme) error) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := register(scheme); err != nil {

@@ -42,6 +42,9 @@ type Options struct {
 // KeySecret is the Secret in which the agents' keys are, and Key its entry.
 const KeySecret, Key = "pathwise-key", "keys"
 
+// Dir is where an agent has its socket, in its own container.
+const Dir = "/run/pathwise/agent"
+
 // Check returns an error where an option would make another document than is meant.
 func (o Options) Check() error {
 	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
@@ -104,8 +107,8 @@ func Write(o Options) ([]byte, error) {
 		}
 		return t.Execute(&out, struct {
 			Options
-			Attached, Secret, Entry string
-		}{o, strings.Join(o.Networks, ","), KeySecret, Key})
+			Attached, Secret, Entry, Dir string
+		}{o, strings.Join(o.Networks, ","), KeySecret, Key, Dir})
 	}
 	if err := fill("namespace.yaml", namespace); err != nil {
 		return nil, fmt.Errorf("write namespace: %w", err)

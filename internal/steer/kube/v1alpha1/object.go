@@ -185,6 +185,11 @@ type Attachment struct {
 	// +kubebuilder:validation:Minimum=68
 	// +kubebuilder:validation:Maximum=65535
 	MTU int32 `json:"mtu"`
+	// barred says what forbids to move the pod's flows there, as its node's agent has judged;
+	// nothing does where it is empty.
+	//
+	// +kubebuilder:validation:MaxLength=1024
+	Barred string `json:"barred,omitempty"`
 }
 
 // PathNodeStatus is for people.
