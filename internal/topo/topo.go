@@ -309,6 +309,8 @@ type Pod struct {
 	// Netns is the name of the pod's network namespace. Pods of the networks
 	// host and container share one with their host or with one another.
 	Netns string `json:"netns"`
+	// Barred are networks of its that no flow of the pod's may be moved to, as policies forbid.
+	Barred []string `json:"barred,omitempty"`
 	// Attachments: the first is the default network, which gives the stable address.
 	Attachments []Attachment `json:"attachments,omitempty"`
 	// Listen is the port, TCP and UDP, on which the pod's server listens:

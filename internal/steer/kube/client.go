@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +28,10 @@ import (
 )
 
 // clients speak to the API server: core of pods and nodes, paths of Pathwise's objects.
-type clients struct{ core, paths *rest.RESTClient }
+type clients struct {
+	core, paths *rest.RESTClient
+	cfg         *rest.Config
+}
 
 // connect prepares clients; it says nothing to the server yet. Without a kubeconfig they
 // are those of the pod that this runs in.
@@ -42,7 +46,7 @@ func connect(kubeconfig string) (clients, error) {
 	}
 	cfg.UserAgent = "pathwise-agent"
 	cfg.Dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 10 * time.Second}).DialContext
-	c := clients{}
+	c := clients{cfg: cfg}
 	if c.core, err = Client(cfg, "/api", corev1.SchemeGroupVersion, corev1.AddToScheme); err != nil {
 		return c, err
 	}
@@ -61,7 +65,7 @@ func Client(cfg *rest.Config, path string, gv schema.GroupVersion,
 	own := rest.CopyConfig(cfg)
 	own.APIPath, own.GroupVersion = path, &gv
 	own.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	if gv == corev1.SchemeGroupVersion { // half as long as JSON
+	if gv == corev1.SchemeGroupVersion || gv == networkingv1.SchemeGroupVersion { // half as long as JSON
 		own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+
 			runtime.ContentTypeJSON
 	}
@@ -96,6 +100,7 @@ func trimPod(obj any) (any, error) {
 			out.Annotations[key] = v
 		}
 	}
+	out.Labels = p.Labels // policies select by them
 	out.Spec.NodeName, out.Spec.HostNetwork = p.Spec.NodeName, p.Spec.HostNetwork
 	out.Status.Phase, out.Status.PodIPs = p.Status.Phase, p.Status.PodIPs
 	return out, nil

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"pathwise.dev/pathwise/internal/steer/agent"
+	"pathwise.dev/pathwise/internal/steer/kube/netpolicy"
 	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
 	"pathwise.dev/pathwise/internal/steer/sandbox"
 	"pathwise.dev/pathwise/internal/topo"
@@ -21,7 +25,7 @@ func node(version string, pods []own, refused []v1alpha1.Refusal) (v1alpha1.Path
 		seen := v1alpha1.Pod{UID: p.UID, Name: p.Name, Sandbox: int64(p.inode), Agent: p.Agent}
 		for _, at := range p.Attachments {
 			a := v1alpha1.Attachment{Network: at.Network, Device: at.Dev, MAC: at.MAC, MTU: int32(at.MTU),
-				Addresses: []string{at.Addr.String()}}
+				Addresses: []string{at.Addr.String()}, Barred: p.barred[at.Network]}
 			if at.Addr6.IsValid() && at.Addr6 != at.Addr {
 				a.Addresses = append(a.Addresses, at.Addr6.String())
 			}
@@ -42,6 +46,9 @@ func podOf(p v1alpha1.Pod, host int) (topo.Pod, error) {
 		return out, errors.New("it has no UID")
 	}
 	for i, a := range p.Attachments {
+		if a.Barred != "" {
+			out.Barred = append(out.Barred, a.Network)
+		}
 		if (a.Network == sandbox.Default) != (i == 0) {
 			return out, fmt.Errorf("attachment %d is on %q: expected the default network, and it alone, first", i+1, a.Network)
 		}
@@ -133,8 +140,41 @@ func sorted(nodes []*v1alpha1.PathNode) []*v1alpha1.PathNode {
 // say so.
 func allowed(networks []*v1alpha1.PathNetwork) []string {
 	return where(networks, func(s v1alpha1.PathNetworkSpec) bool {
-		return s.Steer != v1alpha1.SteerAllowed || s.Policy != v1alpha1.PolicySameEnforcer
+		return s.Steer != v1alpha1.SteerAllowed ||
+			s.Policy != v1alpha1.PolicySameEnforcer && s.Policy != v1alpha1.PolicyDerived
 	}, false)
+}
+
+// judge says of this node's pods what forbids to move their flows to the networks to which
+// flows may go.
+func judge(pods []own, all []*corev1.Pod, networks []*v1alpha1.PathNetwork, known netpolicy.Known) []own {
+	derived := where(networks, func(s v1alpha1.PathNetworkSpec) bool { return s.Policy == v1alpha1.PolicyDerived }, true)
+	labels := map[string]map[string]string{}
+	for _, p := range all {
+		labels[string(p.UID)] = p.Labels
+	}
+	steered := allowed(networks)
+	out := make([]own, 0, len(pods))
+	for _, p := range pods {
+		ns, _, _ := strings.Cut(p.Name, "/")
+		p.barred, p.Barred = map[string]string{}, nil
+		for _, at := range p.Attachments {
+			if p.Agent || !slices.Contains(steered, at.Network) {
+				continue
+			}
+			rule := netpolicy.SameEnforcer
+			if slices.Contains(derived, at.Network) {
+				rule = netpolicy.Derived
+			}
+			const most = 1024
+			if why := known.Barred(netpolicy.Pod{Namespace: ns, Labels: labels[p.UID]}, at.Network, rule); why != "" {
+				p.barred[at.Network] = why[:min(most, len(why))]
+				p.Barred = append(p.Barred, at.Network)
+			}
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // encapsulated are those of which any PathNetwork says that packets go in UDP.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"pathwise.dev/pathwise/internal/steer/kube/netpolicy"
 	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
 	"pathwise.dev/pathwise/internal/steer/sandbox"
 )
@@ -89,7 +90,8 @@ func TestNetworks(t *testing.T) {
 		"allowed":      {func(*v1alpha1.PathNetworkSpec) {}, true, false},
 		"denied":       {func(s *v1alpha1.PathNetworkSpec) { s.Steer = v1alpha1.SteerDenied }, false, false},
 		"unsaid":       {func(s *v1alpha1.PathNetworkSpec) { s.Steer = "" }, false, false},
-		"unknown":      {func(s *v1alpha1.PathNetworkSpec) { s.Policy = "Derived" }, false, false},
+		"derived":      {func(s *v1alpha1.PathNetworkSpec) { s.Policy = v1alpha1.PolicyDerived }, true, false},
+		"unknown":      {func(s *v1alpha1.PathNetworkSpec) { s.Policy = "Later" }, false, false},
 		"no policy":    {func(s *v1alpha1.PathNetworkSpec) { s.Policy = v1alpha1.PolicyNever }, false, false},
 		"encapsulated": {func(s *v1alpha1.PathNetworkSpec) { s.Encapsulate = v1alpha1.EncapsulateAlways }, true, true},
 	} {
@@ -151,5 +153,39 @@ func TestNodeStatus(t *testing.T) {
 	n := seen("n1", append(pods, apiPod("z", 19))...)
 	if s := n.Status; s.Pods != 1 || s.Refused != 19 || len(s.Refusals) != 16 || s.Refusals[0].Pod != "shop/pa" {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestJudge: what this node's agent has judged of its pods is what the other's goes by.
+func TestJudge(t *testing.T) {
+	a, agent := apiPod("a", 4), apiPod("agent-n1", 9)
+	a.Labels = map[string]string{"app": "a"}
+	deny := netpolicy.Policy{Kind: "NetworkPolicy", Namespace: "shop", Name: "deny",
+		Selects: netpolicy.Selector{{Key: "app", Operator: netpolicy.In, Values: []string{"a"}}}}
+	other := fast()
+	other.Spec.Policy = v1alpha1.PolicyDerived
+	for name, tc := range map[string]struct {
+		networks []*v1alpha1.PathNetwork
+		policies []netpolicy.Policy
+		barred   bool
+	}{
+		"derived, free":      {[]*v1alpha1.PathNetwork{other}, nil, false},
+		"derived, selected":  {[]*v1alpha1.PathNetwork{other}, []netpolicy.Policy{deny}, true},
+		"stated, selected":   {[]*v1alpha1.PathNetwork{fast()}, []netpolicy.Policy{deny}, false},
+		"stated and derived": {[]*v1alpha1.PathNetwork{fast(), other}, []netpolicy.Policy{deny}, true},
+		"not allowed anyway": {nil, []netpolicy.Policy{deny}, false},
+	} {
+		pods := judge(ownPods(a, agent), []*corev1.Pod{a, agent}, tc.networks, netpolicy.Known{Policies: tc.policies})
+		if len(pods) != 2 || len(pods[0].Barred) == 1 != tc.barred || len(pods[1].Barred) != 0 {
+			t.Errorf("%s: %+v", name, pods)
+		}
+		n := &v1alpha1.PathNode{}
+		n.Name = "n1"
+		n.Spec, n.Status = node("test", pods, nil)
+		c, faults := compose("n2", hosts{}, nil, []*v1alpha1.PathNode{n}, []*v1alpha1.PathNetwork{fast()})
+		if len(faults) > 0 || len(c.Pods) != 2 || slices.Contains(c.Pods[0].Barred, "shop/fast") != tc.barred ||
+			(n.Spec.Pods[0].Attachments[1].Barred != "") != tc.barred {
+			t.Errorf("%s, elsewhere: %+v, %v", name, c.Pods, faults)
+		}
 	}
 }

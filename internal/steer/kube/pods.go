@@ -23,6 +23,8 @@ type own struct {
 	topo.Pod
 	inode uint64
 	said  sandbox.Pod // what it was found by
+	// barred says what forbids to move its flows to a network, by that.
+	barred map[string]string
 }
 
 // finder keeps what was found of this node's pods.

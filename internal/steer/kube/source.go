@@ -39,6 +39,7 @@ type Source struct {
 	finder                finder
 	numbers               hosts
 	writer                writer
+	policies              *policies
 	told                  map[string]bool // warnings, as they hold now
 	changed               chan struct{}
 
@@ -62,6 +63,7 @@ func Open(cfg Config) (*Source, error) {
 	}
 	s := &Source{cfg: cfg, clients: c, finder: finder{self: cfg.Pod}, numbers: hosts{}, told: map[string]bool{},
 		changed: make(chan struct{}, 1), writer: writer{clients: c, node: cfg.Node, now: cfg.Now}}
+	s.policies = newPolicies(c.cfg, s.listen)
 	s.numbers.index(cfg.Node)
 	for _, of := range []struct {
 		at *cache.SharedInformer
@@ -144,7 +146,12 @@ func (s *Source) Run(ctx context.Context) {
 	for _, i := range []cache.SharedInformer{s.pods, s.nodes, s.networks} {
 		wg.Go(func() { i.Run(ctx.Done()) })
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), s.pods.HasSynced, s.nodes.HasSynced, s.networks.HasSynced) {
+	if err := s.policies.run(ctx, &wg); err != nil {
+		s.cfg.Log.Error("no policy can be read: nothing is steered", "error", err)
+		return
+	}
+	settled := func() bool { s.policies.follow(ctx, &wg); return s.policies.settled() }
+	if !cache.WaitForCacheSync(ctx.Done(), s.pods.HasSynced, s.nodes.HasSynced, s.networks.HasSynced, settled) {
 		return // told to end
 	}
 	made := make(chan struct{}, 1)
@@ -152,6 +159,7 @@ func (s *Source) Run(ctx context.Context) {
 		s.cfg.Log.Warn("namespaces are looked for every ten seconds alone", "error", err)
 	}
 	for {
+		s.policies.follow(ctx, &wg)
 		wait := s.look(ctx)
 		select {
 		case <-ctx.Done():
@@ -188,8 +196,9 @@ func (s *Source) look(ctx context.Context) time.Duration {
 	for _, r := range refused {
 		warnings[fmt.Sprintf("%s is not steered: %s", r.Pod, r.Reason)] = true
 	}
-	c, odd := compose(s.cfg.Node, s.numbers, pods, objects[*v1alpha1.PathNode](s.nodes),
-		objects[*v1alpha1.PathNetwork](s.networks))
+	networks := objects[*v1alpha1.PathNetwork](s.networks)
+	pods = judge(pods, objects[*corev1.Pod](s.pods), networks, s.policies.known())
+	c, odd := compose(s.cfg.Node, s.numbers, pods, objects[*v1alpha1.PathNode](s.nodes), networks)
 	for _, f := range odd {
 		warnings[f.Error()] = true
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
@@ -30,6 +31,9 @@ type server struct {
 	writes int
 	refuse int // the status of what is written, 0 for none
 	paths  []string
+	// defined are custom kinds, and policies what is answered about kinds of policies.
+	defined  []string
+	policies map[string]func(http.ResponseWriter)
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -49,6 +53,21 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 	case path == "/api/v1/pods":
 		answer(w, corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: list})
+	case s.policies[path] != nil:
+		s.policies[path](w)
+	case path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions":
+		all := metav1.PartialObjectMetadataList{ListMeta: list,
+			TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}
+		for _, name := range s.defined {
+			o := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata",
+				APIVersion: "meta.k8s.io/v1"}}
+			o.Name = name
+			all.Items = append(all.Items, o)
+		}
+		answer(w, all)
+	case path == "/apis/networking.k8s.io/v1/networkpolicies":
+		answer(w, networkingv1.NetworkPolicyList{ListMeta: list,
+			TypeMeta: metav1.TypeMeta{Kind: "NetworkPolicyList", APIVersion: "networking.k8s.io/v1"}})
 	case path == "/api/v1/nodes/n1":
 		n := corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}}
 		n.Name, n.UID = "n1", "uid-node"
@@ -222,7 +241,7 @@ func TestTrim(t *testing.T) {
 	got, err := trimPod(p)
 	q := got.(*corev1.Pod)
 	if err != nil || q.UID != p.UID || len(q.Annotations) != 1 || q.Annotations[sandbox.Annotation] == "" ||
-		q.Spec.Containers != nil || q.Labels != nil || len(q.Status.PodIPs) != 1 {
+		q.Spec.Containers != nil || q.Labels["app"] != "a" || len(q.Status.PodIPs) != 1 {
 		t.Errorf("%+v, %v", q, err)
 	}
 }

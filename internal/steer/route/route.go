@@ -38,7 +38,7 @@ func (r Route) MTU() int {
 func (r Route) size() int { return min(r.Local.MTU, r.Remote.MTU) }
 
 // Between lists the paths between two pods, the default network first, then the
-// others by name. It is empty for pods whose default networks differ: without
+// others by name, without those that either pod's flows are barred from. It is empty for pods whose default networks differ: without
 // agents they could not talk either.
 func Between(local, remote topo.Pod) []Route {
 	if len(local.Attachments) == 0 || len(remote.Attachments) == 0 ||
@@ -49,7 +49,8 @@ func Between(local, remote topo.Pod) []Route {
 	others := slices.Clone(local.Attachments[1:])
 	slices.SortFunc(others, func(a, b topo.Attachment) int { return cmp.Compare(a.Network, b.Network) })
 	for i, a := range others[:min(len(others), dataplane.MaxPaths-1)] {
-		if b, ok := remote.On(a.Network); ok {
+		barred := slices.Contains(local.Barred, a.Network) || slices.Contains(remote.Barred, a.Network)
+		if b, ok := remote.On(a.Network); ok && !barred {
 			// Numbered by the local pod's networks, so that a network has one
 			// number for all of its peers, as its interface has one program.
 			out = append(out, Route{Network: a.Network, Index: i + 1, Local: a, Remote: b})

@@ -23,6 +23,7 @@ func testPod(name string, host, last int, networks ...string) topo.Pod {
 }
 
 func TestBetween(t *testing.T) {
+	barred := func(p topo.Pod, networks ...string) topo.Pod { p.Barred = networks; return p }
 	many := []string{"z", "a", "b", "c", "d", "e", "f", "g", "h", "i"}
 	for _, tc := range []struct {
 		name          string
@@ -37,6 +38,10 @@ func TestBetween(t *testing.T) {
 			"z/0/eth0 m/2/net1"},
 		{"nothing in common but the default", testPod("p", 1, 1, "z", "m"), testPod("q", 2, 1, "z", "b"), "z/0/eth0"},
 		{"other default networks", testPod("p", 1, 1, "z", "m"), testPod("q", 2, 1, "m", "z"), ""},
+		{"the local pod is kept from one", barred(testPod("p", 1, 1, "z", "m", "b"), "b"),
+			testPod("q", 2, 1, "z", "m", "b"), "z/0/eth0 m/2/net1"},
+		{"the remote pod is kept from all", testPod("p", 1, 1, "z", "m", "b"),
+			barred(testPod("q", 2, 1, "z", "m", "b"), "m", "b", "z"), "z/0/eth0"},
 		{"no network", testPod("p", 1, 1), testPod("q", 2, 1, "z"), ""},
 		{"more than the data plane has room for", testPod("p", 1, 1, many...), testPod("q", 2, 1, many...),
 			"z/0/eth0 a/1/net1 b/2/net2 c/3/net3 d/4/net4 e/5/net5 f/6/net6 g/7/net7"},

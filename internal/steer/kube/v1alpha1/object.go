@@ -59,6 +59,8 @@ type PathNetworkSpec struct {
 	Steer Steer `json:"steer,omitempty"`
 	// policy says how agents know that the network refuses what the default network refuses.
 	// SameEnforcer: the administrator states that one enforcer applies the same policy to both.
+	// Derived: flows of pods that no policy of the default network selects may be moved there; of
+	// others they may not, nor where a kind of policy cannot be read.
 	// Never: it is not known, so that nothing is moved there.
 	//
 	// +kubebuilder:default=Never
@@ -83,12 +85,13 @@ const (
 
 // Policy says how it is known that two networks refuse the same.
 //
-// +kubebuilder:validation:Enum=SameEnforcer;Never
+// +kubebuilder:validation:Enum=SameEnforcer;Derived;Never
 type Policy string
 
 // How it is known that two networks refuse the same.
 const (
 	PolicySameEnforcer Policy = "SameEnforcer"
+	PolicyDerived      Policy = "Derived"
 	PolicyNever        Policy = "Never"
 )
 
