@@ -102,7 +102,7 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 		"internal/steer/decide", "internal/steer/detect", "internal/steer/flow", "internal/explain",
 		"internal/explain/pipeline", "internal/explain/pipeline/walk", "internal/explain/pipeline/witness",
 		"internal/explain/pipeline/depth", "internal/explain/pipeline/proof", "internal/explain/pipeline/survey",
-		"internal/explain/pipeline/reduction", "internal/steer/kube/manifest"} {
+		"internal/explain/pipeline/reduction", "internal/steer/kube/manifest", "internal/steer/kube/netpolicy"} {
 		for _, f := range forbidden {
 			for i := range all[dir].imports {
 				if i == f {
@@ -208,7 +208,7 @@ func TestOnlyTheirOwnersImport(t *testing.T) {
 		"github.com/prometheus/client_golang":  "internal/steer/agent",
 		"github.com/prometheus/procfs":         "internal/lab internal/lab/rootless internal/explain/cost internal/steer/drill",
 		"go.mongodb.org/mongo-driver":          "internal/measure/workload/mongowire internal/measure/workload/mongo",
-		"k8s.io":                               "internal/steer/kube internal/steer/kube/v1alpha1",
+		"k8s.io":                               "internal/steer/kube internal/steer/kube/admin internal/steer/kube/v1alpha1",
 		module + "internal/lab/network/bridge": "internal/lab/network/plain internal/lab/network/catalogue",
 	}
 	for target, list := range owners {

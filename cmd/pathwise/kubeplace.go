@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,7 +54,8 @@ func (k *kubeFlag) open(cmd *cobra.Command) (*admin.Cluster, error) {
 }
 
 // ask returns clients of the agents of the nodes where the pods that are meant are.
-func (k *kubeFlag) ask(cmd *cobra.Command, c *admin.Cluster, meant func(pod string) bool) (map[string]*agent.Client, error) {
+func (k *kubeFlag) ask(cmd *cobra.Command, c *admin.Cluster, meant func(pod string) bool) (map[string]*agent.Client,
+	error) {
 	seen, err := c.Nodes(cmd.Context())
 	if err != nil {
 		return nil, err
@@ -67,7 +69,7 @@ func (k *kubeFlag) ask(cmd *cobra.Command, c *admin.Cluster, meant func(pod stri
 		}
 	}
 	if len(nodes) == 0 {
-		return nil, fmt.Errorf("no agent has found such a pod on several networks: \"pathwise kube status\" says what there is")
+		return nil, errors.New("no agent has found such a pod on several networks: \"pathwise kube status\" says what there is")
 	}
 	return c.Ask(cmd.Context(), nodes, manifest.Dir)
 }

@@ -137,7 +137,7 @@ func kubeWhyCommand(e env) *cobra.Command {
 	var k kubeFlag
 	var format string
 	cmd := &cobra.Command{
-		Use: "why POD POD", Short: "Say of each network whether two pods' flows may go there, or the rule",
+		Use: "why POD POD", Short: "Say which networks the flows of two pods may go to, or the rule",
 		Long: `Say of every network of two pods whether flows that the first has opened to the second
 may be moved there, or which rule forbids it, and what the agent sees of it where there
 is traffic.`,

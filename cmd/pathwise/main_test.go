@@ -13,7 +13,7 @@ import (
 // TestMain lets the test binary stand in for pathwise, so that scripts and
 // generators run the code under test, and for a CNI plugin that plants limits.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pathwise": main, planter: plantMain})
+	testscript.Main(m, map[string]func(){"pathwise": main, kubectlName: main, planter: plantMain})
 }
 
 // binDir is where "make build plugins" puts programs and CNI plugins.

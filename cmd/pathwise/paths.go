@@ -103,7 +103,8 @@ A pair A>B means the flows that A has opened.`,
 }
 
 // showPaths shows the paths of those pairs that are meant, by all agents.
-func showPaths(ctx context.Context, e env, all map[string]*agent.Client, format string, meant func(pair string) bool) error {
+func showPaths(ctx context.Context, e env, all map[string]*agent.Client, format string,
+	meant func(pair string) bool) error {
 	ps, err := everywhere(ctx, e, all, func(ctx context.Context, c *agent.Client) ([]agent.PathStatus, error) {
 		return c.Paths(ctx)
 	})

@@ -57,7 +57,8 @@ func TestPolicies(t *testing.T) {
 	multi.Namespace, multi.Name = "shop", "m"
 	multi.Annotations = map[string]string{netpolicy.PolicyFor: "fast", "other": "x"}
 	multi.Spec.PodSelector.MatchLabels = map[string]string{"app": "a"}
-	s := &server{defined: []string{"multi-networkpolicies.k8s.cni.cncf.io", "ciliumnetworkpolicies.cilium.io", "others.example"},
+	s := &server{defined: []string{"multi-networkpolicies.k8s.cni.cncf.io", "ciliumnetworkpolicies.cilium.io",
+		"others.example"},
 		policies: map[string]func(http.ResponseWriter){
 			"/apis/k8s.cni.cncf.io": versions("k8s.cni.cncf.io", "v1beta2"),
 			"/apis/k8s.cni.cncf.io/v1beta2/multi-networkpolicies": func(w http.ResponseWriter) {

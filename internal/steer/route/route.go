@@ -38,8 +38,8 @@ func (r Route) MTU() int {
 func (r Route) size() int { return min(r.Local.MTU, r.Remote.MTU) }
 
 // Between lists the paths between two pods, the default network first, then the
-// others by name, without those that either pod's flows are barred from. It is empty for pods whose default networks differ: without
-// agents they could not talk either.
+// others by name, without those that either pod's flows are barred from. It is empty for pods
+// whose default networks differ: without agents they could not talk either.
 func Between(local, remote topo.Pod) []Route {
 	if len(local.Attachments) == 0 || len(remote.Attachments) == 0 ||
 		local.Attachments[0].Network != remote.Attachments[0].Network {

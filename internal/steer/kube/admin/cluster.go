@@ -133,7 +133,7 @@ func (c *Cluster) Agents(ctx context.Context) ([]Agent, error) {
 			out = append(out, Agent{Node: p.Spec.NodeName, Pod: p.Name, Ready: ready, Why: why})
 		}
 	}
-	// One that ends may still be there beside the one that follows.
+	// One that ends may still be there with the one that follows.
 	slices.SortFunc(out, func(a, b Agent) int {
 		if a.Node != b.Node {
 			return strings.Compare(a.Node, b.Node)

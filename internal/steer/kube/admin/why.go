@@ -147,8 +147,10 @@ func (s scene) verdict(network string, seen [2]v1alpha1.Pod, of Explanation) Ver
 	names := []string{of.From, of.To}
 	var at [2]*v1alpha1.Attachment
 	for i := range seen {
-		if n := slices.IndexFunc(seen[i].Attachments, func(a v1alpha1.Attachment) bool { return a.Network == network }); n >= 0 {
-			at[i] = &seen[i].Attachments[n]
+		for n, a := range seen[i].Attachments {
+			if a.Network == network {
+				at[i] = &seen[i].Attachments[n]
+			}
 		}
 	}
 	if at[0] != nil && at[1] != nil {
