@@ -7,6 +7,7 @@
 #   scripts/kube-bed.sh up         build it; scripts/kube-tools.sh has built the programs before
 #   scripts/kube-bed.sh down       remove it
 #   scripts/kube-bed.sh kubectl ...
+#   scripts/kube-bed.sh pathwise ...               what "pathwise kube" has
 #   scripts/kube-bed.sh node NUMBER COMMAND ...     run a command on a node
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -242,6 +243,7 @@ up() {
 	[ ! -e "$BED" ] || down
 	mkdir -p "$BED"
 	CGO_ENABLED=0 go build -o "$BED/pause" ./internal/lab/oci/testdata/pause
+	CGO_ENABLED=0 go build -o "$BED/attached" ./internal/steer/kube/admin/testdata/attached
 	image pathwise.test/pause:1 "$BED/pause" generate pause
 	image pathwise.test/pathwise:test bin/pathwise
 	keys
@@ -280,6 +282,10 @@ down) down ;;
 kubectl)
 	shift
 	kubectl "$@"
+	;;
+pathwise)
+	shift
+	cp_run env KUBECONFIG="$pki/admin.kubeconfig" bin/pathwise kube "$@"
 	;;
 node)
 	p=$(pgrep -P "$(cat "$BED/n$2.pid")" | head -1)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Tries Pathwise on a cluster of two nodes: agents from "pathwise kube install", pods on three
 # networks, 200 switches under TCP, UDP and ICMP, black holes on the network in use, agents that
-# are killed, another's PathNode, a forged annotation, a pod that is made again, and that nothing
-# is left. Prints PASS or FAIL for each, and fails if any does.
+# are killed, policies that come and go, another's PathNode, a forged annotation, a pod that is made
+# again, and that nothing is left. Prints PASS or FAIL for each, and fails if any does.
 #
 #   scripts/kube-test.sh [--keep]      --keep leaves the cluster up
 # shellcheck disable=SC2317 # verdict calls functions by their names
@@ -10,6 +10,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 bed=scripts/kube-bed.sh
 k() { "$bed" kubectl "$@"; }
+cache=${PATHWISE_KUBE:-${HOME}/.cache/pathwise/kube}
 failed=0 began=$SECONDS
 work=$(mktemp -d)
 [ "${1-}" = --keep ] || trap '"$bed" down; rm -r "$work"' EXIT
@@ -24,11 +25,7 @@ verdict() { # WHAT COMMAND ...: PASS if the command succeeds
 		failed=1
 	fi
 }
-agent() { # COMMAND ...: asks the agent of node 1
-	[ -n "${asked-}" ] ||
-		asked=$(k -n pathwise get pod -l app.kubernetes.io/component=agent --field-selector spec.nodeName=pwk-n1 -o name)
-	k -n pathwise exec "$asked" -- /pathwise "$@" --dir /run/pathwise/agent
-}
+ask() { "$bed" pathwise "$@"; } # what "pathwise kube" has, from outside the cluster
 eventually() { # SECONDS COMMAND ...
 	local end=$((SECONDS + $1))
 	shift
@@ -42,23 +39,21 @@ eventually() { # SECONDS COMMAND ...
 say "PASS  cluster of two nodes is up"
 
 installed=$SECONDS
-bin/pathwise kube install --dry-run --image pathwise.test/pathwise:test --network default/fast,default/bulk \
-	>"$work/install.yaml" || exit 1
-k create namespace pathwise >/dev/null
-openssl rand -hex 32 >"$work/keys"
-k -n pathwise create secret generic pathwise-key --from-file="$work/keys" >/dev/null
-verdict "manifests are applied" k apply --server-side --force-conflicts -f "$work/install.yaml"
+with=(--image pathwise.test/pathwise:test --network "default/fast,default/bulk")
+verdict "check finds that nothing lacks" ask check
+verdict "install" ask install "${with[@]}"
+verdict "install again changes nothing" ask install "${with[@]}"
 k wait --for=condition=Established crd/pathnetworks.pathwise.dev --timeout=20s >/dev/null
 verdict "workload is applied" eventually 10 k apply -f scripts/kube-workload.yaml
-verdict "agents are Ready" k -n pathwise rollout status daemonset/pathwise-agent --timeout=60s
-say "      $((SECONDS - installed)) s from install to Ready"
+verdict "agents are at work" ask status --wait --timeout 60s
+say "      $((SECONDS - installed)) s from install to agents at work"
 verdict "pods are Ready" k wait --for=condition=Ready pod/client pod/server --timeout=60s
 verdict "each node's agent writes of its pods" eventually 20 sh -c \
 	"[ \"\$($bed kubectl get pathnode -o jsonpath='{.items[*].status.pods}')\" = '1 1' ]"
 
-# The networks that are up for the pair, and the one that it is on, by the agent of node 1.
-up() { agent paths -o json | jq -r '.[] | select(.pair == "default/client>default/server" and .state == "up") | .network'; }
-on() { agent paths -o json | jq -r '.[] | select(.pair == "default/client>default/server" and .active) | .network'; }
+# The networks that are up for the pair, and the one that it is on.
+up() { ask paths -o json client | jq -r '.[] | select(.pair == "default/client>default/server" and .state == "up") | .network'; }
+on() { ask paths -o json client | jq -r '.[] | select(.pair == "default/client>default/server" and .active) | .network'; }
 three() { [ "$(up | sort -u | wc -l)" = 3 ]; }
 
 traffic() { # KIND SECONDS FLAGS ...: from the client to the server, in the background
@@ -82,7 +77,7 @@ wait
 switches() {
 	local n
 	for n in $(seq 200); do
-		agent switch default/client default/server "default/$([ $((n % 2)) = 1 ] && echo fast || echo bulk)" || return 1
+		ask switch client server "$([ $((n % 2)) = 1 ] && echo fast || echo bulk)" || return 1
 	done
 	[ -n "$(jobs -r)" ] || { echo 'the traffic has ended before' && return 1; }
 }
@@ -106,7 +101,7 @@ done
 holes() {
 	local n dev
 	for n in 1 2 3 4 5; do
-		agent switch default/client default/server default/fast || return 1
+		ask switch client server fast || return 1
 		sleep 1.5
 		dev=$([ "$(on)" = default/fast ] && echo eth1 || echo eth2)
 		"$bed" node 1 nft "table netdev hole { chain c { type filter hook ingress device $dev priority 0; policy drop; }; }" &&
@@ -129,12 +124,72 @@ say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 
 traffic rr 25 --target @:7002 --think 1ms --connections 2
 generators=$!
 eventually 20 three
-agent switch default/client default/server default/fast >/dev/null
+ask switch client server fast >/dev/null
 verdict "agents are killed" k -n pathwise delete pod -l app.kubernetes.io/component=agent --grace-period=0 --force
-asked=
-verdict "others are Ready" k -n pathwise rollout status daemonset/pathwise-agent --timeout=60s
+verdict "others are at work" ask status --wait --timeout 60s
 wait "$generators"
 verdict "rr: nothing was lost as agents were killed" whole rr
+
+# Policies: by "Derived", what selects a pod keeps it home, and what cannot be read does too.
+eligible() { # NETWORK: what "why" says of it: true, or the rule that forbids it
+	ask why client server -o json | jq -r --arg n "default/$1" '.networks[] | select(.network == $n) | if .eligible then true else .rule end'
+}
+home() { [ "$(on)" = default ]; }
+says() { grep -q "$2" <<<"$(eligible "$1")"; }
+steered() { # the pair is where only flows that are free may be
+	eventually 10 says fast true && eventually 10 says bulk true && eventually 10 three && ask pin client server fast
+}
+comes() { # WHAT FILE: an object of a policy, and how long until the pair is home
+	local since
+	since=$(date +%s%N)
+	k apply -f "$2" && eventually 10 home && ask events client -o json >"$work/events" &&
+		jq -s --argjson t "$since" '[.[] | select(.kind == "home") | (.at | sub("\\..*Z"; "Z") | fromdateiso8601) as $s |
+			($s * 1000 + (.at | capture("\\.(?<f>[0-9]{3})").f | tonumber) - ($t / 1000000 | floor))] | map(select(. >= -1)) | .[0]' \
+			"$work/events" >"$work/took" && say "      $1: home after $(cat "$work/took") ms"
+}
+policy() { # KIND SPEC [ANNOTATIONS] as a file
+	printf 'apiVersion: %s\nkind: %s\nmetadata: {name: deny, namespace: default, annotations: {%s}}\nspec: {%s}\n' \
+		"$1" "$2" "${4-}" "$3" >"$work/policy.yaml"
+}
+pair() { # of the server alone
+	k label pod server app=server --overwrite
+}
+traffic rr 120 --target @:7002 --think 1ms --connections 2
+generators=$!
+eventually 20 three
+verdict "networks are Derived" k patch pathnetwork fast bulk --type=merge -p '{"spec": {"policy": "Derived"}}'
+verdict "no policy: the pair is steered" steered
+pair >/dev/null
+policy networking.k8s.io/v1 NetworkPolicy 'podSelector: {matchLabels: {app: other}}, policyTypes: [Ingress]'
+k apply -f "$work/policy.yaml" >/dev/null
+sleep 2
+verdict "a NetworkPolicy of others changes nothing" says fast true
+policy networking.k8s.io/v1 NetworkPolicy 'podSelector: {matchLabels: {app: server}}, policyTypes: [Ingress], ingress: [{}]'
+verdict "a NetworkPolicy takes the pair home" comes NetworkPolicy "$work/policy.yaml"
+verdict "why names it, for both networks" eval 'says fast "NetworkPolicy default/deny selects it" && says bulk "NetworkPolicy default/deny"'
+k delete -f "$work/policy.yaml" >/dev/null
+verdict "without it the pair is steered" steered
+k patch pathnetwork fast --type=merge -p '{"spec": {"policy": "SameEnforcer"}}' >/dev/null
+k apply -f scripts/kube-policies.yaml >/dev/null
+k wait --for=condition=Established crd/multi-networkpolicies.k8s.cni.cncf.io crd/ciliumnetworkpolicies.cilium.io --timeout=20s >/dev/null
+verdict "kinds of policies that come, and have no object, bar nothing" steered
+policy k8s.cni.cncf.io/v1beta2 MultiNetworkPolicy 'podSelector: {matchLabels: {app: server}}, policyTypes: [Ingress]' \
+	'k8s.v1.cni.cncf.io/policy-for: fast'
+verdict "a MultiNetworkPolicy takes the pair from its network" comes MultiNetworkPolicy "$work/policy.yaml"
+verdict "why names it, for that network alone" eval 'says fast "MultiNetworkPolicy default/deny selects it" && says bulk true'
+k delete -f "$work/policy.yaml" >/dev/null
+k patch pathnetwork fast --type=merge -p '{"spec": {"policy": "Derived"}}' >/dev/null
+verdict "without it the pair is steered again" steered
+# The agents may not read that kind any more, and it is defined again.
+k delete crd ciliumnetworkpolicies.cilium.io >/dev/null
+k get clusterrole pathwise-agent -o json | jq 'del(.rules[] | select(.apiGroups == ["cilium.io"]))' | k replace -f - >/dev/null
+verdict "a kind that cannot be read takes the pair home" comes "unreadable kind" scripts/kube-policies.yaml
+verdict "why names it, too" says bulk "kind CiliumNetworkPolicy cannot be read"
+verdict "install gives the agents back what they may" ask install "${with[@]}"
+verdict "and the pair is steered" eventually 40 steered
+ask unpin client server >/dev/null
+wait "$generators"
+verdict "rr: nothing was lost as policies came and went" whole rr
 
 refused() {
 	local said
@@ -161,10 +216,33 @@ traffic rr 20 --target @:7002 --think 1ms
 verdict "and is steered again" eventually 15 three
 wait
 
-bin/pathwise kube uninstall --dry-run >"$work/uninstall.yaml"
-verdict "uninstall" k delete --ignore-not-found --timeout=90s -f "$work/uninstall.yaml"
+attached() { # how many programs are on the interfaces of the nodes' pods
+	local n
+	for n in 1 2; do
+		"$bed" node "$n" sh -c "for ns in /run/netns/*; do nsenter --net=\$ns $cache/bed/attached; done"
+	done | awk '{n += $1} END {print n + 0}'
+}
+pinned() { # the nodes' pins, and routes in their pods
+	local n
+	for n in 1 2; do
+		"$bed" node "$n" sh -c 'ls -d /sys/fs/bpf/pathwise-* 2>/dev/null; for ns in /run/netns/*; do
+			nsenter --net=$ns ip route show table all proto 0x50; done'
+	done
+}
+clean() { [ "$(attached)" = 0 ] && [ -z "$(pinned)" ] || { attached; pinned; return 1; }; }
+left=$(attached)
+say "      $left programs are attached in pods"
+verdict "there is something to take out" [ "$left" -gt 0 ]
+traffic rr 30 --target @:7002 --think 1ms
+generators=$!
+eventually 20 three
+verdict "uninstall" ask uninstall
+verdict "nothing is left in the pods of either node" clean
 nothing() {
-	! k get namespace,crd,clusterrole,clusterrolebinding,validatingadmissionpolicy -o name | grep pathwise
+	! k get namespace,crd,clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding -o name |
+		grep pathwise
 }
 verdict "no object is left" nothing
+wait "$generators"
+verdict "rr: nothing was lost as all was taken out" whole rr
 exit $failed

@@ -36,7 +36,7 @@ type agentFlags struct {
 	logFormat                            string
 	kubeconfig, ownPod, cgroup           string
 	encapsulate                          []string
-	kube, dryRun, remove                 bool
+	kube, dryRun, remove, stay           bool
 	rtoMin                               time.Duration
 	seed                                 uint64
 }
@@ -85,6 +85,7 @@ where it fails.`,
 	fl.BoolVar(&f.dryRun, "dry-run", false, "decide and log, but move nothing")
 	fl.BoolVar(&f.remove, "remove", false,
 		"take out of the pods what agents that have ended have put there (4 s: flows go home first)")
+	fl.BoolVar(&f.stay, "stay", false, "with --remove and --host: stay until told to end, as what a DaemonSet runs does")
 	fl.DurationVar(&f.rtoMin, "rto-min", 20*time.Millisecond,
 		"least TCP retransmission timeout towards steered peers (0: the kernel's 200ms)")
 	fl.StringVar(&f.metrics, "metrics", "", "ADDRESS:PORT for Prometheus (with --host)")
@@ -110,6 +111,9 @@ func (f agentFlags) check() error {
 	}
 	if f.cluster != "" && len(f.encapsulate) > 0 {
 		return usageError{errors.New("agent: --encapsulate is for labs: the cluster's file has \"encapsulated\"")}
+	}
+	if f.stay && (!f.remove || f.host == "") {
+		return usageError{errors.New("agent: --stay needs --remove and --host")}
 	}
 	if f.host == "" && f.metrics != "" {
 		return usageError{errors.New("agent: --metrics needs --host: each agent has an address of its own")}
@@ -281,6 +285,9 @@ func oneAgent(ctx context.Context, e env, f agentFlags, dir string, cfg agent.Co
 	if f.remove {
 		if err := agent.Remove(ctx, cfg); err != nil {
 			return fmt.Errorf("take out of the pods of %s: %w", f.host, err)
+		}
+		if f.stay {
+			<-ctx.Done()
 		}
 		return nil
 	}

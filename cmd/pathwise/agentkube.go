@@ -62,7 +62,7 @@ func (f agentFlags) cgroupRoot() (string, error) {
 // kubeAgent runs the agent of a node by what an API server says.
 func kubeAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error {
 	src, err := kube.Open(kube.Config{Kubeconfig: f.kubeconfig, Node: f.host, Pod: f.ownPod,
-		Version: strings.TrimSpace(machine.Version()), Now: e.now,
+		Version: strings.TrimSpace(machine.Version()), Now: e.now, Quiet: f.remove,
 		Log: slog.New(logHandler(f.logFormat, e.stderr)).With("host", f.host)})
 	if err != nil {
 		return fmt.Errorf("agent: %w", err)

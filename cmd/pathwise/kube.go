@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/steer/kube/admin"
 	"pathwise.dev/pathwise/internal/steer/kube/manifest"
 )
 
@@ -23,7 +26,7 @@ docs/howto/kubernetes.md has all steps.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(kubeInstallCommand(e), kubeUninstallCommand(e), kubeStatusCommand(e), kubeWhyCommand(e),
+	cmd.AddCommand(kubeCheckCommand(e), kubeInstallCommand(e), kubeUninstallCommand(e), kubeStatusCommand(e), kubeWhyCommand(e),
 		kubePathsCommand(e), kubeEventsCommand(e))
 	cmd.AddCommand(kubeOrders(e)...)
 	return cmd
@@ -33,19 +36,21 @@ func kubeInstallCommand(e env) *cobra.Command {
 	o := manifest.Defaults("")
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "Print what a cluster is to be given, for kubectl",
-		Long: `Print the objects that put agents on a cluster: definitions of PathNetwork and
-PathNode, a DaemonSet, and what the agents may do. Give them to "kubectl apply -f -".
-Only --dry-run is there so far.
-
-The agents share a key, which is not printed: make it once, as in the example.
+		Short: "Put agents on a cluster, or print what it is to be given",
+		Long: `Put agents on a cluster: definitions of PathNetwork and PathNode, a DaemonSet, what the
+agents may do, and the key that they share, unless it is there. Done again, it changes
+what is not as it is to be. With --dry-run it prints the objects for
+"kubectl apply --server-side -f -", without the key, which is then made as in the example.
 Nothing is steered before a PathNetwork allows it.`,
-		Example: `  pathwise kube install --dry-run --network shop/fast,shop/bulk | kubectl apply -f -
+		Example: `  pathwise kube install --network shop/fast,shop/bulk && pathwise kube status --wait
+  pathwise kube install --dry-run --network shop/fast | kubectl apply --server-side -f -
   openssl rand -hex 32 > keys && kubectl -n pathwise create secret generic pathwise-key --from-file=keys
-  pathwise kube install --dry-run --namespace net --image registry.example.org/pathwise:1`,
+  pathwise kube install --namespace net --image registry.example.org/pathwise:1`,
 		Args: exactArgs(),
 	}
-	printsObjects(e, cmd, &o, "apply", func(all []byte) []byte { return all })
+	changesCluster(e, cmd, &o, func(all []byte) []byte { return all }, func(ctx context.Context, c *admin.Cluster) error {
+		return c.Install(ctx, o, e.stdout)
+	})
 	fl := cmd.Flags()
 	fl.StringVar(&o.Image, "image", o.Image, "image that holds pathwise as /pathwise")
 	fl.StringSliceVar(&o.Networks, "network", nil, "definitions of networks that the agents probe, as NAMESPACE/NAME")
@@ -57,38 +62,54 @@ Nothing is steered before a PathNetwork allows it.`,
 
 func kubeUninstallCommand(e env) *cobra.Command {
 	o := manifest.Defaults("")
+	var force bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Print what is to be taken from a cluster, for kubectl",
-		Long: `Print the objects that "pathwise kube install" prints, from the last to the first.
-Give them to "kubectl delete --ignore-not-found -f -". All PathNetworks and PathNodes
-go with their definitions, and the key with its namespace. Only --dry-run is there so
-far.
-
-Flows go home within three seconds after the agents have ended. Programs that were
-attached to pods do nothing after that, and go with the pods.`,
-		Example: `  pathwise kube uninstall --dry-run | kubectl delete --ignore-not-found -f -`,
-		Args:    exactArgs(),
+		Short: "Take all of Pathwise from a cluster, or print the objects",
+		Long: `Take all of Pathwise from a cluster. The agents end first, whose flows are home within
+three seconds. Then a DaemonSet with the agents' own image takes out of the pods of every
+node what was put there: programs, maps, routes. Then the objects go, with all
+PathNetworks, PathNodes and the key. It may be done again where it was cut short.
+With --dry-run it prints the objects for "kubectl delete --ignore-not-found -f -", from
+the last to the first: programs that are then still attached to pods do nothing, and
+go with the pods.`,
+		Example: `  pathwise kube uninstall
+  pathwise kube uninstall --dry-run | kubectl delete --ignore-not-found -f -`,
+		Args: exactArgs(),
 	}
-	printsObjects(e, cmd, &o, "delete", manifest.Reverse)
+	changesCluster(e, cmd, &o, manifest.Reverse, func(ctx context.Context, c *admin.Cluster) error {
+		return c.Uninstall(ctx, o, timeout, force, e.stdout)
+	})
+	cmd.Flags().BoolVar(&force, "force", false, "remove the objects though some node does not say that nothing is left there")
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long each step may take")
 	return cmd
 }
 
-// printsObjects has the command print what is to be given to a verb of kubectl.
-func printsObjects(e env, cmd *cobra.Command, o *manifest.Options, verb string, ordered func([]byte) []byte) {
+// changesCluster has the command do what it says, or print the objects.
+func changesCluster(e env, cmd *cobra.Command, o *manifest.Options, ordered func([]byte) []byte,
+	do func(context.Context, *admin.Cluster) error) {
+	var k kubeFlag
+	k.serverFlags(cmd)
 	fl := cmd.Flags()
 	dryRun := fl.Bool("dry-run", false, "print the objects, change nothing")
 	fl.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the agents")
-	cmd.RunE = func(*cobra.Command, []string) error {
-		if !*dryRun {
-			return usageError{fmt.Errorf("kube %s: expected --dry-run: give what it prints to \"kubectl %s -f -\"", cmd.Name(),
-				verb)}
-		}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		all, err := manifest.Write(*o)
 		if err != nil {
 			return usageError{fmt.Errorf("kube %s: %w", cmd.Name(), err)}
 		}
-		_, err = e.stdout.Write(ordered(all))
-		return err
+		if *dryRun {
+			_, err = e.stdout.Write(ordered(all))
+			return err
+		}
+		c, err := k.open(cmd)
+		if err != nil {
+			return err
+		}
+		if err := do(cmd.Context(), c); err != nil {
+			return fmt.Errorf("kube %s: %w", cmd.Name(), err)
+		}
+		return nil
 	}
 }

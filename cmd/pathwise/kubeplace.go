@@ -20,10 +20,15 @@ type kubeFlag struct{ admin.Place }
 
 // agentsFlags adds the flags that say where the agents are.
 func (k *kubeFlag) agentsFlags(cmd *cobra.Command) {
+	k.serverFlags(cmd)
+	cmd.Flags().StringVar(&k.Agents, "agents-namespace", manifest.Defaults("").Namespace, "namespace of the agents")
+}
+
+// serverFlags adds the flags that say where the API server is.
+func (k *kubeFlag) serverFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&k.Kubeconfig, "kubeconfig", "", "kubeconfig (default: KUBECONFIG, or ~/.kube/config)")
 	fl.StringVar(&k.Context, "context", "", "context of the kubeconfig (default: the current one)")
-	fl.StringVar(&k.Agents, "agents-namespace", manifest.Defaults("").Namespace, "namespace of the agents")
 	_ = cmd.RegisterFlagCompletionFunc("context",
 		func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			names, err := k.Contexts()

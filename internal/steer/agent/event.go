@@ -25,7 +25,7 @@ type Event struct {
 	To   string `json:"to,omitempty"`
 	// Reason is one sentence with figures.
 	Reason string `json:"reason"`
-	// By: "policy", "user" or "peer".
+	// By: "policy", "user", "peer" or "cluster".
 	By string `json:"by,omitempty"`
 	// DryRun: decided, not done.
 	DryRun bool `json:"dry_run,omitempty"`
@@ -63,7 +63,7 @@ const (
 )
 
 // Who moves flows, in Event.By.
-const byPolicy, byUser, byPeer = "policy", "user", "peer"
+const byPolicy, byUser, byPeer, byCluster = "policy", "user", "peer", "cluster"
 
 // keep is how many events an agent holds in memory.
 const keep = 2000

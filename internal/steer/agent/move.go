@@ -296,7 +296,10 @@ func (m *mover) withdraw(p *pair) bool {
 		return false
 	}
 	p.withdrawn, p.local.withdrawing = true, true
-	m.goHome(p)
+	from := p.on().Network
+	took := m.goHome(p)
+	m.note(Event{Kind: string(decide.Home), Pair: p.name, From: from, To: p.routes[0].Network, By: byCluster, Took: took,
+		Reason: "what is told of its pods or networks is another: its flows are home until it is entered again"})
 	m.stacks.unfit(p)
 	_, err := p.local.plane.Unfollow(p.remote.UID)
 	m.fault(p.name, err)

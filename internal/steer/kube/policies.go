@@ -295,3 +295,14 @@ func trimPolicy(obj any) (any, error) {
 	out.Spec.PodSelector = p.Spec.PodSelector
 	return out, nil
 }
+
+// PolicyKinds are the kinds of policies of an API group that agents know, by resource.
+func PolicyKinds(group string) map[string]string {
+	out := map[string]string{}
+	for _, k := range policyKinds() {
+		if k.group == group {
+			out[k.resource] = k.kind
+		}
+	}
+	return out
+}

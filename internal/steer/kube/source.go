@@ -27,8 +27,10 @@ type Config struct {
 	// Node is the agent's own, and Pod the UID of its own pod, from which it probes.
 	Node, Pod string
 	Version   string
-	Log       *slog.Logger
-	Now       func() time.Time
+	// Quiet writes nothing: of an agent that takes away what others have left.
+	Quiet bool
+	Log   *slog.Logger
+	Now   func() time.Time
 }
 
 // Source tells an agent of the cluster. Run keeps it up to date.
@@ -208,7 +210,10 @@ func (s *Source) look(ctx context.Context) time.Duration {
 	}
 	s.mu.Unlock()
 	spec, status := node(s.cfg.Version, pods, refused)
-	again, err := s.writer.write(ctx, spec, status)
+	again, err := steady, error(nil)
+	if !s.cfg.Quiet {
+		again, err = s.writer.write(ctx, spec, status)
+	}
 	if err != nil && ctx.Err() == nil {
 		warnings[err.Error()] = true
 	}

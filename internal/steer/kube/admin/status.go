@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,25 +99,11 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 
 // wanted is how many nodes are to have an agent.
 func (c *Cluster) wanted(ctx context.Context) (int, error) {
-	raw, err := c.raw()
-	if err != nil {
-		return 0, err
-	}
-	text, err := raw.Get().AbsPath("/apis/apps/v1/namespaces", c.agents, "daemonsets", "pathwise-agent").Do(ctx).Raw()
+	n, err := c.rolled(ctx, daemonSet(c.agents, agentSet))
 	if apierrors.IsNotFound(err) {
-		return 0, fmt.Errorf("namespace %s has no DaemonSet pathwise-agent: make it with \"pathwise kube install\"", c.agents)
-	} else if err != nil {
-		return 0, fmt.Errorf("read DaemonSet: %w", err)
+		return 0, fmt.Errorf("namespace %s has no DaemonSet %s: make it with \"pathwise kube install\"", c.agents, agentSet)
 	}
-	var ds struct {
-		Status struct {
-			Desired int `json:"desiredNumberScheduled"`
-		} `json:"status"`
-	}
-	if err := json.Unmarshal(text, &ds); err != nil {
-		return 0, fmt.Errorf("read DaemonSet: %w", err)
-	}
-	return ds.Status.Desired, nil
+	return n.Desired, err
 }
 
 // count says of the networks and pods what the objects do.

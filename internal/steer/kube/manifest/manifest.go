@@ -24,6 +24,9 @@ var definitions embed.FS
 //go:embed agent.yaml
 var agents string
 
+//go:embed leave.yaml
+var leave string
+
 //go:embed namespace.yaml
 var namespace string
 
@@ -100,24 +103,42 @@ func Write(o Options) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	fill := func(name, text string) error {
-		t, err := template.New(name).Option("missingkey=error").Parse(text)
-		if err != nil {
-			return fmt.Errorf("parse %s: %w", name, err)
-		}
-		return t.Execute(&out, struct {
-			Options
-			Attached, Secret, Entry, Dir string
-		}{o, strings.Join(o.Networks, ","), KeySecret, Key, Dir})
-	}
-	if err := fill("namespace.yaml", namespace); err != nil {
-		return nil, fmt.Errorf("write namespace: %w", err)
+	if err := o.fill(&out, "namespace.yaml", namespace); err != nil {
+		return nil, err
 	}
 	out.Write(crds)
-	if err := fill("agent.yaml", agents); err != nil {
-		return nil, fmt.Errorf("write agents: %w", err)
+	if err := o.fill(&out, "agent.yaml", agents); err != nil {
+		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// Leave returns the DaemonSet that takes out of all pods what agents have put there. The agents
+// are to be gone before, and what they may do is to be there still. On each node it is Ready when
+// nothing is left.
+func Leave(o Options) ([]byte, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err := o.fill(&out, "leave.yaml", leave)
+	return out.Bytes(), err
+}
+
+// fill writes one of the files with the options filled in.
+func (o Options) fill(out *bytes.Buffer, name, text string) error {
+	t, err := template.New(name).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return fmt.Errorf("parse %s: %w", name, err)
+	}
+	err = t.Execute(out, struct {
+		Options
+		Attached, Secret, Entry, Dir string
+	}{o, strings.Join(o.Networks, ","), KeySecret, Key, Dir})
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
 }
 
 // Reverse returns the same documents from the last to the first, the order to delete them in:

@@ -78,6 +78,37 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// TestLeave: what takes away what agents have left may do what they may, and no more.
+func TestLeave(t *testing.T) {
+	o := Defaults("1")
+	text, err := Leave(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := Write(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave := at(documents(t, text)["DaemonSet/pathwise-leave"], "spec", "template", "spec").(map[string]any)
+	agent := at(documents(t, whole)["DaemonSet/pathwise-agent"], "spec", "template", "spec").(map[string]any)
+	want := agent["containers"].([]any)[0].(map[string]any)
+	for _, kind := range []string{"initContainers", "containers"} {
+		c := leave[kind].([]any)[0].(map[string]any)
+		for _, key := range []string{"image", "command", "env", "securityContext", "resources"} {
+			if !reflect.DeepEqual(c[key], want[key]) {
+				t.Errorf("%s of %s: %v, want %v", key, kind, c[key], want[key])
+			}
+		}
+	}
+	if leave["serviceAccountName"] != agent["serviceAccountName"] || !reflect.DeepEqual(leave["tolerations"], agent["tolerations"]) {
+		t.Errorf("%v", leave)
+	}
+	o.Image = "a b"
+	if _, err := Leave(o); err == nil {
+		t.Error("a bad image is taken")
+	}
+}
+
 // TestPrivileges: an agent is not privileged, and has the capabilities that it says it needs.
 func TestPrivileges(t *testing.T) {
 	got, err := Write(Defaults("1"))

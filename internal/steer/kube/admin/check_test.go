@@ -1,0 +1,66 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"pathwise.dev/pathwise/internal/steer/sandbox"
+)
+
+func TestFindings(t *testing.T) {
+	good := func() survey {
+		n := corev1.Node{}
+		n.Name = "n1"
+		n.Status.NodeInfo = corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "arm64", KernelVersion: "6.6.0-1-cloud",
+			ContainerRuntimeVersion: "containerd://2.0.1"}
+		return survey{version: "v1.32.0", nodes: []corev1.Node{n}, multus: true, admission: true, proxy: "nftables",
+			namespace: "pathwise", installed: []string{"pathwise"}, networks: []definition{{"shop/fast", ""}}}
+	}
+	for want, change := range map[string]func(*survey){
+		"":                                      func(*survey) {},
+		"lacks Kubernetes v1.31.9":              func(s *survey) { s.version = "v1.31.9" },
+		"lacks no NetworkAttachmentDefinition":  func(s *survey) { s.multus, s.networks = false, nil },
+		"lacks Multus is there, but":            func(s *survey) { s.networks = nil },
+		"lacks no ValidatingAdmissionPolicy":    func(s *survey) { s.admission = false },
+		"note kube-proxy in iptables mode":      func(s *survey) { s.proxy = "iptables" },
+		"note how Services are served":          func(s *survey) { s.proxy = "" },
+		"lacks agents are in namespace old":     func(s *survey) { s.installed = []string{"old", "pathwise"} },
+		"lacks you may not make clusterrole/x":  func(s *survey) { s.forbidden = []string{"clusterrole/x"} },
+		"NetworkPolicy, CiliumNetworkPolicy":    func(s *survey) { s.policies = []string{"CiliumNetworkPolicy"} },
+		"lacks Linux 6.1.0-18-amd64":            func(s *survey) { s.nodes[0].Status.NodeInfo.KernelVersion = "6.1.0-18-amd64" },
+		"lacks s390x":                           func(s *survey) { s.nodes[0].Status.NodeInfo.Architecture = "s390x" },
+		"lacks docker://24":                     func(s *survey) { s.nodes[0].Status.NodeInfo.ContainerRuntimeVersion = "docker://24" },
+		"note windows: its pods":                func(s *survey) { s.nodes[0].Status.NodeInfo.OperatingSystem = "windows" },
+		"note a virtual node":                   func(s *survey) { s.nodes[0].Labels = map[string]string{"type": "virtual-kubelet"} },
+		"note macvlan without addresses":        func(s *survey) { s.networks[0].config = `{"type": "macvlan"}` },
+		"note its configuration cannot be read": func(s *survey) { s.networks[0].config = `{` },
+		"ok bridge, addresses by whereabouts": func(s *survey) {
+			s.networks[0].config = `{"plugins": [{"type": "bridge", "ipam": {"type": "whereabouts"}}]}`
+		},
+		"note ipvlan with host-local, which": func(s *survey) {
+			s.nodes = append(s.nodes, s.nodes[0])
+			s.networks[0].config = `{"type": "ipvlan", "ipam": {"type": "host-local"}}`
+		},
+		"note it would be left alone": func(s *survey) {
+			s.pods = []corev1.Pod{{}}
+			s.pods[0].Annotations = map[string]string{sandbox.Annotation: "{"}
+		},
+		"note it is not Ready: KubeletNotReady": func(s *survey) {
+			s.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady"}}
+		},
+	} {
+		s := good()
+		change(&s)
+		var all []string
+		lacks := false
+		for _, f := range s.findings() {
+			all = append(all, string(f.Grade)+" "+f.What)
+			lacks = lacks || f.Grade == Lacks
+		}
+		if text := strings.Join(all, "\n"); !strings.Contains(text, want) || lacks != strings.HasPrefix(want, "lacks") {
+			t.Errorf("%q: got\n%s", want, text)
+		}
+	}
+}
