@@ -26,8 +26,8 @@ docs/howto/kubernetes.md has all steps.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(kubeCheckCommand(e), kubeInstallCommand(e), kubeUninstallCommand(e), kubeStatusCommand(e), kubeWhyCommand(e),
-		kubePathsCommand(e), kubeEventsCommand(e))
+	cmd.AddCommand(kubeCheckCommand(e), kubeInstallCommand(e), kubeUninstallCommand(e), kubeStatusCommand(e),
+		kubeWhyCommand(e), kubePathsCommand(e), kubeEventsCommand(e))
 	cmd.AddCommand(kubeOrders(e)...)
 	return cmd
 }

@@ -127,7 +127,8 @@ const agentSet, leaveSet = "pathwise-agent", "pathwise-leave"
 // Uninstall takes all from the cluster: first the agents; then what they have put into pods, on
 // every node; then the objects. Within is how long the nodes may take; with force the objects go
 // though some node has not answered.
-func (c *Cluster) Uninstall(ctx context.Context, o manifest.Options, within time.Duration, force bool, w io.Writer) error {
+func (c *Cluster) Uninstall(ctx context.Context, o manifest.Options, within time.Duration, force bool,
+	w io.Writer) error {
 	image, err := c.image(ctx, o.Namespace)
 	if err != nil {
 		return err

@@ -200,11 +200,13 @@ func (s survey) judgePods() []Finding {
 			out = append(out, Finding{p.Namespace + "/" + p.Name, Note, "it would be left alone: " + err.Error()})
 			continue
 		}
-		if slices.ContainsFunc(all, func(st sandbox.Statement) bool { return !st.Default && len(st.Addrs) > 0 }) {
+		further := func(st sandbox.Statement) bool { return !st.Default && len(st.Addrs) > 0 }
+		if slices.ContainsFunc(all, further) {
 			several++
 		}
 	}
-	return append(out, Finding{"cluster", Well, fmt.Sprintf("%d of %d pods are on several networks", several, len(s.pods))})
+	return append(out, Finding{"cluster", Well, fmt.Sprintf("%d of %d pods are on several networks", several,
+		len(s.pods))})
 }
 
 // version reads the first two numbers of a version.

@@ -13,11 +13,17 @@ func TestFindings(t *testing.T) {
 	good := func() survey {
 		n := corev1.Node{}
 		n.Name = "n1"
-		n.Status.NodeInfo = corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "arm64", KernelVersion: "6.6.0-1-cloud",
-			ContainerRuntimeVersion: "containerd://2.0.1"}
+		n.Status.NodeInfo = corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "arm64",
+			KernelVersion: "6.6.0-1-cloud", ContainerRuntimeVersion: "containerd://2.0.1"}
 		return survey{version: "v1.32.0", nodes: []corev1.Node{n}, multus: true, admission: true, proxy: "nftables",
 			namespace: "pathwise", installed: []string{"pathwise"}, networks: []definition{{"shop/fast", ""}}}
 	}
+	info := func(change func(*corev1.NodeSystemInfo)) func(*survey) {
+		return func(s *survey) { change(&s.nodes[0].Status.NodeInfo) }
+	}
+	const plugins = `{"plugins": [{"type": "bridge", "ipam": {"type": "whereabouts"}}]}`
+	virtual := map[string]string{"type": "virtual-kubelet"}
+	config := func(text string) func(*survey) { return func(s *survey) { s.networks[0].config = text } }
 	for want, change := range map[string]func(*survey){
 		"":                                      func(*survey) {},
 		"lacks Kubernetes v1.31.9":              func(s *survey) { s.version = "v1.31.9" },
@@ -29,16 +35,14 @@ func TestFindings(t *testing.T) {
 		"lacks agents are in namespace old":     func(s *survey) { s.installed = []string{"old", "pathwise"} },
 		"lacks you may not make clusterrole/x":  func(s *survey) { s.forbidden = []string{"clusterrole/x"} },
 		"NetworkPolicy, CiliumNetworkPolicy":    func(s *survey) { s.policies = []string{"CiliumNetworkPolicy"} },
-		"lacks Linux 6.1.0-18-amd64":            func(s *survey) { s.nodes[0].Status.NodeInfo.KernelVersion = "6.1.0-18-amd64" },
-		"lacks s390x":                           func(s *survey) { s.nodes[0].Status.NodeInfo.Architecture = "s390x" },
-		"lacks docker://24":                     func(s *survey) { s.nodes[0].Status.NodeInfo.ContainerRuntimeVersion = "docker://24" },
-		"note windows: its pods":                func(s *survey) { s.nodes[0].Status.NodeInfo.OperatingSystem = "windows" },
-		"note a virtual node":                   func(s *survey) { s.nodes[0].Labels = map[string]string{"type": "virtual-kubelet"} },
-		"note macvlan without addresses":        func(s *survey) { s.networks[0].config = `{"type": "macvlan"}` },
-		"note its configuration cannot be read": func(s *survey) { s.networks[0].config = `{` },
-		"ok bridge, addresses by whereabouts": func(s *survey) {
-			s.networks[0].config = `{"plugins": [{"type": "bridge", "ipam": {"type": "whereabouts"}}]}`
-		},
+		"lacks Linux 6.1.0-18":                  info(func(i *corev1.NodeSystemInfo) { i.KernelVersion = "6.1.0-18" }),
+		"lacks s390x":                           info(func(i *corev1.NodeSystemInfo) { i.Architecture = "s390x" }),
+		"lacks docker://24":                     info(func(i *corev1.NodeSystemInfo) { i.ContainerRuntimeVersion = "docker://24" }),
+		"note windows: its":                     info(func(i *corev1.NodeSystemInfo) { i.OperatingSystem = "windows" }),
+		"note a virtual node":                   func(s *survey) { s.nodes[0].Labels = virtual },
+		"note macvlan without addresses":        config(`{"type": "macvlan"}`),
+		"note its configuration cannot be read": config(`{`),
+		"ok bridge, addresses by whereabouts":   config(plugins),
 		"note ipvlan with host-local, which": func(s *survey) {
 			s.nodes = append(s.nodes, s.nodes[0])
 			s.networks[0].config = `{"type": "ipvlan", "ipam": {"type": "host-local"}}`
@@ -48,7 +52,8 @@ func TestFindings(t *testing.T) {
 			s.pods[0].Annotations = map[string]string{sandbox.Annotation: "{"}
 		},
 		"note it is not Ready: KubeletNotReady": func(s *survey) {
-			s.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady"}}
+			s.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
+				Reason: "KubeletNotReady"}}
 		},
 	} {
 		s := good()

@@ -159,7 +159,8 @@ func (c *Cluster) readPermissions(ctx context.Context, o manifest.Options, s *su
 func (c *Cluster) readPods(ctx context.Context, s *survey) error {
 	for next := ""; ; {
 		var list corev1.PodList
-		if err := c.core.Get().Resource("pods").Param("limit", "500").Param("continue", next).Do(ctx).Into(&list); err != nil {
+		err := c.core.Get().Resource("pods").Param("limit", "500").Param("continue", next).Do(ctx).Into(&list)
+		if err != nil {
 			return err
 		}
 		for _, p := range list.Items {

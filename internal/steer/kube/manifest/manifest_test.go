@@ -100,7 +100,8 @@ func TestLeave(t *testing.T) {
 			}
 		}
 	}
-	if leave["serviceAccountName"] != agent["serviceAccountName"] || !reflect.DeepEqual(leave["tolerations"], agent["tolerations"]) {
+	if leave["serviceAccountName"] != agent["serviceAccountName"] ||
+		!reflect.DeepEqual(leave["tolerations"], agent["tolerations"]) {
 		t.Errorf("%v", leave)
 	}
 	o.Image = "a b"
