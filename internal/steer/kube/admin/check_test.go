@@ -21,6 +21,7 @@ func TestFindings(t *testing.T) {
 	info := func(change func(*corev1.NodeSystemInfo)) func(*survey) {
 		return func(s *survey) { change(&s.nodes[0].Status.NodeInfo) }
 	}
+	docker := func(i *corev1.NodeSystemInfo) { i.ContainerRuntimeVersion = "docker://24" }
 	const plugins = `{"plugins": [{"type": "bridge", "ipam": {"type": "whereabouts"}}]}`
 	virtual := map[string]string{"type": "virtual-kubelet"}
 	config := func(text string) func(*survey) { return func(s *survey) { s.networks[0].config = text } }
@@ -37,7 +38,7 @@ func TestFindings(t *testing.T) {
 		"NetworkPolicy, CiliumNetworkPolicy":    func(s *survey) { s.policies = []string{"CiliumNetworkPolicy"} },
 		"lacks Linux 6.1.0-18":                  info(func(i *corev1.NodeSystemInfo) { i.KernelVersion = "6.1.0-18" }),
 		"lacks s390x":                           info(func(i *corev1.NodeSystemInfo) { i.Architecture = "s390x" }),
-		"lacks docker://24":                     info(func(i *corev1.NodeSystemInfo) { i.ContainerRuntimeVersion = "docker://24" }),
+		"lacks docker://24":                     info(docker),
 		"note windows: its":                     info(func(i *corev1.NodeSystemInfo) { i.OperatingSystem = "windows" }),
 		"note a virtual node":                   func(s *survey) { s.nodes[0].Labels = virtual },
 		"note macvlan without addresses":        config(`{"type": "macvlan"}`),
