@@ -134,7 +134,9 @@ verdict "rr: nothing was lost as agents were killed" whole rr
 eligible() { # NETWORK: what "why" says of it: true, or the rule that forbids it
 	ask why client server -o json | jq -r --arg n "default/$1" '.networks[] | select(.network == $n) | if .eligible then true else .rule end'
 }
-home() { [ "$(on)" = default ]; }
+home() { # a pair that has no other network is native, and no agent tells of it
+	case $(on) in default | "") ;; *) return 1 ;; esac
+}
 says() { grep -q "$2" <<<"$(eligible "$1")"; }
 steered() { # the pair is where only flows that are free may be
 	eventually 10 says fast true && eventually 10 says bulk true && eventually 10 three && ask pin client server fast

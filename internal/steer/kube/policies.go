@@ -55,6 +55,7 @@ func (k policyKind) definition() string { return k.resource + "." + k.group }
 // reading is one kind of objects as it is read.
 type reading struct {
 	cache.SharedInformer
+	ctx  context.Context // until it is read no more
 	stop context.CancelFunc
 
 	mu  sync.Mutex
@@ -72,6 +73,12 @@ func (r *reading) noted(err error) {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err):
 		r.err = err
 	}
+}
+
+// gone reports whether the server does not know the kind, in the version that it was asked for.
+func (r *reading) gone() bool {
+	err, _ := r.fault()
+	return apierrors.IsNotFound(err)
 }
 
 // fault is why the kind cannot be read; settled, whether it was read or is known not to be.
@@ -110,7 +117,7 @@ func (p *policies) run(ctx context.Context, wg *sync.WaitGroup) error {
 		return err
 	}
 	p.crds = crds
-	wg.Go(func() { crds.Run(ctx.Done()) })
+	wg.Go(func() { crds.Run(crds.ctx.Done()) })
 	return nil
 }
 
@@ -123,11 +130,16 @@ func (p *policies) follow(ctx context.Context, wg *sync.WaitGroup) {
 	for _, k := range policyKinds() {
 		there := k.group == networkingv1.GroupName || defined[k.definition()]
 		r := p.reading[k]
+		if r != nil && r.gone() { // another version of it may be there by now
+			r.stop()
+			r = nil
+			delete(p.reading, k)
+		}
 		switch {
 		case there && r == nil:
 			if r, p.faults[k] = p.read(ctx, k); r != nil {
 				p.reading[k] = r
-				wg.Go(func() { r.Run(ctx.Done()) })
+				wg.Go(func() { r.Run(r.ctx.Done()) })
 			}
 		case !there && p.crds.HasSynced():
 			if r != nil {
@@ -141,12 +153,9 @@ func (p *policies) follow(ctx context.Context, wg *sync.WaitGroup) {
 
 // read prepares to read a kind.
 func (p *policies) read(ctx context.Context, k policyKind) (*reading, error) {
-	version := "v1"
-	if k.group != networkingv1.GroupName {
-		var err error
-		if version, err = p.version(ctx, k.group); err != nil {
-			return nil, err
-		}
+	version, err := p.version(ctx, k)
+	if err != nil {
+		return nil, err
 	}
 	gv := schema.GroupVersion{Group: k.group, Version: version}
 	if !k.selector {
@@ -165,24 +174,52 @@ func (p *policies) read(ctx context.Context, k policyKind) (*reading, error) {
 	return p.informer(ctx, lw.ListWithContextFunc, lw.WatchFuncWithContext, &networkingv1.NetworkPolicy{}, trimPolicy)
 }
 
-// version is the one that the server prefers of a group.
-func (p *policies) version(ctx context.Context, group string) (string, error) {
+// version is the one in which the server has the kind: of a group, each kind has its own.
+func (p *policies) version(ctx context.Context, k policyKind) (string, error) {
+	if k.group == networkingv1.GroupName {
+		return "v1", nil
+	}
 	c, err := Client(p.cfg, "/apis", schema.GroupVersion{Group: "meta.k8s.io", Version: "v1"}, metav1.AddMetaToScheme)
 	if err != nil {
 		return "", err
 	}
+	read := func(into any, path ...string) error {
+		raw, err := c.Get().AbsPath(path...).Do(ctx).Raw()
+		if err == nil {
+			err = json.Unmarshal(raw, into)
+		}
+		return err
+	}
 	var g metav1.APIGroup
-	raw, err := c.Get().AbsPath("/apis", group).Do(ctx).Raw()
+	err = read(&g, "/apis", k.group)
+	for _, v := range g.Versions {
+		var list metav1.APIResourceList
+		if err = read(&list, "/apis", k.group, v.Version); err != nil {
+			break
+		}
+		if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == k.resource }) {
+			return v.Version, nil
+		}
+	}
 	if err == nil {
-		err = json.Unmarshal(raw, &g)
+		err = errors.New("no version of its group has it yet")
 	}
-	if err != nil {
-		return "", fmt.Errorf("ask for versions of %s: %w", group, err)
+	return "", fmt.Errorf("find %s: %w", k.definition(), err)
+}
+
+// hasty reports whether some kind is to be looked for again soon.
+func (p *policies) hasty() bool {
+	for _, err := range p.faults {
+		if err != nil {
+			return true
+		}
 	}
-	if g.PreferredVersion.Version == "" {
-		return "", fmt.Errorf("group %s has no version", group)
+	for _, r := range p.reading {
+		if r.gone() {
+			return true
+		}
 	}
-	return g.PreferredVersion.Version, nil
+	return false
 }
 
 // metadata prepares to read names and no more.
@@ -205,15 +242,15 @@ func (p *policies) metadata(ctx context.Context, of schema.GroupVersionResource)
 func (p *policies) informer(ctx context.Context, list cache.ListWithContextFunc, observe cache.WatchFuncWithContext,
 	of runtime.Object, trim cache.TransformFunc) (*reading, error) {
 	r := &reading{}
-	ctx, r.stop = context.WithCancel(ctx)
+	r.ctx, r.stop = context.WithCancel(ctx)
 	r.SharedInformer = cache.NewSharedInformer(&cache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			got, err := list(ctx, o)
+			got, err := list(r.ctx, o)
 			r.noted(err)
 			return got, err
 		},
 		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			got, err := observe(ctx, o)
+			got, err := observe(r.ctx, o)
 			r.noted(err)
 			return got, err
 		}}, of, 0)

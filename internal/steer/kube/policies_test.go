@@ -49,7 +49,16 @@ func TestPolicies(t *testing.T) {
 	versions := func(group, version string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
 			answer(w, metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: group,
-				PreferredVersion: metav1.GroupVersionForDiscovery{Version: version}})
+				Versions: []metav1.GroupVersionForDiscovery{{Version: "v1"}, {Version: version}}})
+		}
+	}
+	resources := func(names ...string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			l := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
+			for _, name := range names {
+				l.APIResources = append(l.APIResources, metav1.APIResource{Name: name})
+			}
+			answer(w, l)
 		}
 	}
 	multi := networkingv1.NetworkPolicy{TypeMeta: metav1.TypeMeta{Kind: "MultiNetworkPolicy",
@@ -60,7 +69,11 @@ func TestPolicies(t *testing.T) {
 	s := &server{defined: []string{"multi-networkpolicies.k8s.cni.cncf.io", "ciliumnetworkpolicies.cilium.io",
 		"others.example"},
 		policies: map[string]func(http.ResponseWriter){
-			"/apis/k8s.cni.cncf.io": versions("k8s.cni.cncf.io", "v1beta2"),
+			"/apis/k8s.cni.cncf.io":         versions("k8s.cni.cncf.io", "v1beta2"),
+			"/apis/k8s.cni.cncf.io/v1":      resources("network-attachment-definitions"),
+			"/apis/k8s.cni.cncf.io/v1beta2": resources("multi-networkpolicies"),
+			"/apis/cilium.io/v1":            resources(),
+			"/apis/cilium.io/v2":            resources("ciliumnetworkpolicies"),
 			"/apis/k8s.cni.cncf.io/v1beta2/multi-networkpolicies": func(w http.ResponseWriter) {
 				answer(w, networkingv1.NetworkPolicyList{ListMeta: list, Items: []networkingv1.NetworkPolicy{multi},
 					TypeMeta: metav1.TypeMeta{Kind: "MultiNetworkPolicyList", APIVersion: "k8s.cni.cncf.io/v1beta2"}})

@@ -218,7 +218,7 @@ func (s *Source) look(ctx context.Context) time.Duration {
 		warnings[err.Error()] = true
 	}
 	s.warn(warnings)
-	if len(s.finder.missing) > 0 {
+	if len(s.finder.missing) > 0 || s.policies.hasty() {
 		again = min(again, hasty)
 	}
 	return min(again, steady)

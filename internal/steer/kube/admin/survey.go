@@ -186,13 +186,15 @@ func (s *survey) readPolicies(read reader) error {
 		if len(kinds) == 0 || g.Name == "networking.k8s.io" {
 			continue
 		}
-		var list metav1.APIResourceList
-		if err := read("/apis/"+g.PreferredVersion.GroupVersion, &list); err != nil {
-			return err
-		}
-		for _, r := range list.APIResources {
-			if kind := kinds[r.Name]; kind != "" && !slices.Contains(s.policies, kind) {
-				s.policies = append(s.policies, kind)
+		for _, v := range g.Versions {
+			var list metav1.APIResourceList
+			if err := read("/apis/"+v.GroupVersion, &list); err != nil {
+				return err
+			}
+			for _, r := range list.APIResources {
+				if kind := kinds[r.Name]; kind != "" && !slices.Contains(s.policies, kind) {
+					s.policies = append(s.policies, kind)
+				}
 			}
 		}
 	}
