@@ -8,6 +8,7 @@
 #   scripts/kube-bed.sh down       remove it
 #   scripts/kube-bed.sh kubectl ...
 #   scripts/kube-bed.sh pathwise ...               what "pathwise kube" has
+#   scripts/kube-bed.sh load                       give the nodes the program as it is now
 #   scripts/kube-bed.sh node NUMBER COMMAND ...     run a command on a node
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -286,6 +287,10 @@ kubectl)
 pathwise)
 	shift
 	cp_run env KUBECONFIG="$pki/admin.kubeconfig" bin/pathwise kube "$@"
+	;;
+load)
+	image pathwise.test/pathwise:test bin/pathwise
+	for n in 1 2; do "$0" node $n ctr -n k8s.io images import "$BED/images/pathwise.tar" >/dev/null; done
 	;;
 node)
 	p=$(pgrep -P "$(cat "$BED/n$2.pid")" | head -1)

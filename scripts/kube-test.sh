@@ -141,13 +141,15 @@ says() { grep -q "$2" <<<"$(eligible "$1")"; }
 steered() { # the pair is where only flows that are free may be
 	eventually 10 says fast true && eventually 10 says bulk true && eventually 10 three && ask pin client server fast
 }
-comes() { # WHAT FILE: an object of a policy, and how long until the pair is home
-	local since
-	since=$(date +%s%N)
-	k apply -f "$2" && eventually 10 home && ask events client -o json >"$work/events" &&
-		jq -s --argjson t "$since" '[.[] | select(.kind == "home") | (.at | sub("\\..*Z"; "Z") | fromdateiso8601) as $s |
-			($s * 1000 + (.at | capture("\\.(?<f>[0-9]{3})").f | tonumber) - ($t / 1000000 | floor))] | map(select(. >= -1)) | .[0]' \
-			"$work/events" >"$work/took" && say "      $1: home after $(cat "$work/took") ms"
+comes() { # FILE: an object of a policy, until the pair is home
+	date +%s%N >"$work/since"
+	k apply -f "$1" && eventually 10 home
+}
+took() { # how long it took, by the agent's event
+	ask events client -o json >"$work/events"
+	say "      home after $(jq -rs --argjson t "$(cat "$work/since")" '[.[] | select(.kind == "home") | .at |
+		(sub("\\..*Z"; "Z") | fromdateiso8601 * 1000) + (capture("\\.(?<f>[0-9]{3})").f | tonumber) - ($t / 1000000 | floor) |
+		select(. >= 0)][0]' "$work/events") ms"
 }
 policy() { # KIND SPEC [ANNOTATIONS] as a file
 	printf 'apiVersion: %s\nkind: %s\nmetadata: {name: deny, namespace: default, annotations: {%s}}\nspec: {%s}\n' \
@@ -167,7 +169,8 @@ k apply -f "$work/policy.yaml" >/dev/null
 sleep 2
 verdict "a NetworkPolicy of others changes nothing" says fast true
 policy networking.k8s.io/v1 NetworkPolicy 'podSelector: {matchLabels: {app: server}}, policyTypes: [Ingress], ingress: [{}]'
-verdict "a NetworkPolicy takes the pair home" comes NetworkPolicy "$work/policy.yaml"
+verdict "a NetworkPolicy takes the pair home" comes "$work/policy.yaml"
+took
 verdict "why names it, for both networks" eval 'says fast "NetworkPolicy default/deny selects it" && says bulk "NetworkPolicy default/deny"'
 k delete -f "$work/policy.yaml" >/dev/null
 verdict "without it the pair is steered" steered
@@ -177,7 +180,8 @@ k wait --for=condition=Established crd/multi-networkpolicies.k8s.cni.cncf.io crd
 verdict "kinds of policies that come, and have no object, bar nothing" steered
 policy k8s.cni.cncf.io/v1beta2 MultiNetworkPolicy 'podSelector: {matchLabels: {app: server}}, policyTypes: [Ingress]' \
 	'k8s.v1.cni.cncf.io/policy-for: fast'
-verdict "a MultiNetworkPolicy takes the pair from its network" comes MultiNetworkPolicy "$work/policy.yaml"
+verdict "a MultiNetworkPolicy takes the pair from its network" comes "$work/policy.yaml"
+took
 verdict "why names it, for that network alone" eval 'says fast "MultiNetworkPolicy default/deny selects it" && says bulk true'
 k delete -f "$work/policy.yaml" >/dev/null
 k patch pathnetwork fast --type=merge -p '{"spec": {"policy": "Derived"}}' >/dev/null
@@ -185,7 +189,8 @@ verdict "without it the pair is steered again" steered
 # The agents may not read that kind any more, and it is defined again.
 k delete crd ciliumnetworkpolicies.cilium.io >/dev/null
 k get clusterrole pathwise-agent -o json | jq 'del(.rules[] | select(.apiGroups == ["cilium.io"]))' | k replace -f - >/dev/null
-verdict "a kind that cannot be read takes the pair home" comes "unreadable kind" scripts/kube-policies.yaml
+verdict "a kind that cannot be read takes the pair home" comes scripts/kube-policies.yaml
+took
 verdict "why names it, too" says bulk "kind CiliumNetworkPolicy cannot be read"
 verdict "install gives the agents back what they may" ask install "${with[@]}"
 verdict "and the pair is steered" eventually 40 steered
@@ -208,6 +213,20 @@ forge() { # an annotation that gives another pod's address is believed by no age
 		k get pathnode pwk-n1 -o jsonpath='{.spec.pods[*].name}' | grep -vq default/client
 }
 verdict "a forged network-status is refused" forge
+told() { [ "$(k get events --field-selector reason=SteeringRefused,involvedObject.name=client -o name | wc -l)" = "$1" ]; }
+verdict "an event of the pod says so, once" eventually 5 told 1
+
+sandbox() { # the inode of the client's namespace, as its node's agent has found it
+	k get pathnode pwk-n1 -o json | jq -r '.spec.pods[] | select(.name == "default/client") | .sandbox'
+}
+anew() { # the sandbox is killed, and kubelet makes another for the same pod
+	local was
+	was=$(sandbox)
+	[ -n "$was" ] && "$bed" node 1 sh -c "for p in /proc/[0-9]*; do
+		if [ \"\$(readlink \$p/ns/net)\" = 'net:[$was]' ] && [ \"\$(cat \$p/comm)\" = pause ]; then kill -9 \${p#/proc/}; fi; done" &&
+		eventually 40 sh -c "now=\$($bed kubectl get pathnode pwk-n1 -o json |
+			jq -r '.spec.pods[] | select(.name == \"default/client\") | .sandbox'); [ -n \"\$now\" ] && [ \"\$now\" != $was ]"
+}
 
 again() { # a pod of the same name
 	k delete pod client --wait && eventually 10 k apply -f scripts/kube-workload.yaml &&
@@ -216,6 +235,13 @@ again() { # a pod of the same name
 verdict "the pod is made again" again
 traffic rr 20 --target @:7002 --think 1ms
 verdict "and is steered again" eventually 15 three
+wait
+uid=$(k get pod client -o jsonpath='{.metadata.uid}')
+verdict "its sandbox is killed, and made again" anew
+verdict "it is the same pod" [ "$(k get pod client -o jsonpath='{.metadata.uid}')" = "$uid" ]
+eventually 20 k exec client -c main -- /pathwise version >/dev/null 2>&1
+traffic rr 20 --target @:7002 --think 1ms
+verdict "and it is steered again, too" eventually 15 three
 wait
 
 attached() { # how many programs are on the interfaces of the nodes' pods

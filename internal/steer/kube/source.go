@@ -42,6 +42,7 @@ type Source struct {
 	numbers               hosts
 	writer                writer
 	policies              *policies
+	announcer             announcer
 	told                  map[string]bool // warnings, as they hold now
 	changed               chan struct{}
 
@@ -66,6 +67,7 @@ func Open(cfg Config) (*Source, error) {
 	s := &Source{cfg: cfg, clients: c, finder: finder{self: cfg.Pod}, numbers: hosts{}, told: map[string]bool{},
 		changed: make(chan struct{}, 1), writer: writer{clients: c, node: cfg.Node, now: cfg.Now}}
 	s.policies = newPolicies(c.cfg, s.listen)
+	s.announcer = announcer{clients: c, node: cfg.Node, now: cfg.Now, told: map[string]time.Time{}}
 	s.numbers.index(cfg.Node)
 	for _, of := range []struct {
 		at *cache.SharedInformer
@@ -213,6 +215,9 @@ func (s *Source) look(ctx context.Context) time.Duration {
 	again, err := steady, error(nil)
 	if !s.cfg.Quiet {
 		again, err = s.writer.write(ctx, spec, status)
+	}
+	if err == nil && !s.cfg.Quiet {
+		err = s.announcer.tell(ctx, objects[*corev1.Pod](s.pods), refused)
 	}
 	if err != nil && ctx.Err() == nil {
 		warnings[err.Error()] = true

@@ -14,7 +14,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/klog/v2"
 
 	"pathwise.dev/pathwise/internal/steer/agent"
 )
@@ -67,7 +69,7 @@ func (c *Cluster) tunnel(ctx context.Context, pod, dir string) (net.Conn, error)
 		return nil, err
 	}
 	// Connections are kept for further questions: they outlive the one that opened them.
-	streaming, stop := context.WithCancel(context.WithoutCancel(ctx))
+	streaming, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard())) // it logs its end
 	near, far := net.Pipe()
 	said := &told{}
 	over := make(chan error, 1)
