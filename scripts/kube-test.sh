@@ -4,8 +4,9 @@
 # are killed, policies that come and go, another's PathNode, a forged annotation, a pod that is made
 # again, and that nothing is left. Prints PASS or FAIL for each, and fails if any does.
 #
-#   scripts/kube-test.sh [--keep]      --keep leaves the cluster up
-# shellcheck disable=SC2317 # verdict calls functions by their names
+#   scripts/kube-test.sh [--keep]      --keep leaves the cluster up; PATHWISE_KUBE_HOLES says how many
+#                                      black holes (5), PATHWISE_KUBE_PROXY the mode of kube-proxy
+# shellcheck disable=SC2317,SC2016 # verdict calls functions by their names; a node's shell expands
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 bed=scripts/kube-bed.sh
@@ -100,7 +101,7 @@ done
 
 holes() {
 	local n dev
-	for n in 1 2 3 4 5; do
+	for n in $(seq "${PATHWISE_KUBE_HOLES:-5}"); do
 		ask switch client server fast || return 1
 		sleep 1.5
 		dev=$([ "$(on)" = default/fast ] && echo eth1 || echo eth2)
@@ -112,10 +113,10 @@ holes() {
 left() { # no gap is as long as a black hole
 	jq -e '[.gaps.list[]? | select(.to_ns - .from_ns > 2.5e9)] == []' "$work/rr.json"
 }
-traffic rr 70 --target @:7002 --think 1ms --gap 15ms
+traffic rr $((14 * ${PATHWISE_KUBE_HOLES:-5})) --target @:7002 --think 1ms --gap 15ms
 generators=$!
 eventually 20 three
-verdict "five black holes" holes
+verdict "${PATHWISE_KUBE_HOLES:-5} black holes" holes
 wait "$generators"
 verdict "each black hole was left" left
 say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-10:]' "$work/rr.json")"
@@ -219,7 +220,7 @@ verdict "an event of the pod says so, once" eventually 5 told 1
 sandbox() { # the inode of the client's namespace, as its node's agent has found it
 	k get pathnode pwk-n1 -o json | jq -r '.spec.pods[] | select(.name == "default/client") | .sandbox'
 }
-anew() { # the sandbox is killed, and kubelet makes another for the same pod
+killed() { # the sandbox is killed, and kubelet makes another for the same pod
 	local was
 	was=$(sandbox)
 	[ -n "$was" ] && "$bed" node 1 sh -c "for p in /proc/[0-9]*; do
@@ -237,7 +238,7 @@ traffic rr 20 --target @:7002 --think 1ms
 verdict "and is steered again" eventually 15 three
 wait
 uid=$(k get pod client -o jsonpath='{.metadata.uid}')
-verdict "its sandbox is killed, and made again" anew
+verdict "its sandbox is killed, and made again" killed
 verdict "it is the same pod" [ "$(k get pod client -o jsonpath='{.metadata.uid}')" = "$uid" ]
 eventually 20 k exec client -c main -- /pathwise version >/dev/null 2>&1
 traffic rr 20 --target @:7002 --think 1ms
@@ -257,7 +258,12 @@ pinned() { # the nodes' pins, and routes in their pods
 			nsenter --net=$ns ip route show table all proto 0x50; done'
 	done
 }
-clean() { [ "$(attached)" = 0 ] && [ -z "$(pinned)" ] || { attached; pinned; return 1; }; }
+clean() {
+	local pins
+	pins=$(pinned)
+	echo "$pins"
+	[ "$(attached)" = 0 ] && [ -z "$pins" ]
+}
 left=$(attached)
 say "      $left programs are attached in pods"
 verdict "there is something to take out" [ "$left" -gt 0 ]
