@@ -2,9 +2,15 @@ package pipeline
 
 // Covers reports whether each packet that n wants is one that m wants.
 func (m Match) Covers(n Match) bool {
+	j := 0
 	for _, t := range m {
-		o := n.Get(t.Base)
-		if !t.Mask.Without(o.Mask).IsZero() || !t.Value.Xor(o.Value).And(t.Mask).IsZero() {
+		for j < len(n) && n[j].Base < t.Base {
+			j++
+		}
+		if j == len(n) || n[j].Base != t.Base {
+			return false
+		}
+		if o := n[j]; !t.Mask.Without(o.Mask).IsZero() || !t.Value.Xor(o.Value).And(t.Mask).IsZero() {
 			return false
 		}
 	}
@@ -33,6 +39,23 @@ func (m Match) Meets(n Match) bool {
 func (m Match) With(b Base, value, mask Value) Match {
 	out := append(make(Match, 0, len(m)+1), m...)
 	out.set(b, value, mask)
+	return out
+}
+
+// And is a match that wants what both want; they must not contradict each other.
+func (m Match) And(n Match) Match {
+	out := make(Match, 0, len(m)+len(n))
+	for len(m) > 0 || len(n) > 0 {
+		switch {
+		case len(n) == 0 || len(m) > 0 && m[0].Base < n[0].Base:
+			out, m = append(out, m[0]), m[1:]
+		case len(m) == 0 || n[0].Base < m[0].Base:
+			out, n = append(out, n[0]), n[1:]
+		default:
+			out = append(out, Term{m[0].Base, m[0].Value.Or(n[0].Value), m[0].Mask.Or(n[0].Mask)})
+			m, n = m[1:], n[1:]
+		}
+	}
 	return out
 }
 

@@ -96,9 +96,12 @@ type Match []Term
 
 // Get is the term about the base; its mask is zero where there is none.
 func (m Match) Get(b Base) Term {
-	for _, t := range m {
-		if t.Base == b {
-			return t
+	for i := range m {
+		if m[i].Base >= b {
+			if m[i].Base == b {
+				return m[i]
+			}
+			break
 		}
 	}
 	return Term{Base: b}
@@ -238,7 +241,8 @@ type Action struct {
 	// Nested actions: of clone, write_actions, and the exec of ct.
 	Nested []Action
 	// Track is of ct, Learned of learn.
-	Track *Track
+	Track   *Track
+	Learned *Learned
 	// Clause and Clauses are of conjunction, Ports of bundle.
 	Clause, Clauses int
 	// Original says that a resubmit looks up the connection's original direction.
@@ -257,6 +261,20 @@ type Track struct {
 	// NAT is how nat is written, and empty where there is none.
 	NAT string
 	ALG string
+}
+
+// Learned is the flows that learn() adds: what bits they match, and in order what they do.
+type Learned struct {
+	Priority int
+	Match    []Subfield
+	// Does are bits that are loaded, or those of the port that the packet leaves by.
+	Does []LearnedAction
+}
+
+// LearnedAction is one of them.
+type LearnedAction struct {
+	Kind Kind
+	Bits Subfield
 }
 
 // ZoneText is the zone as a number, or as the field that holds it.

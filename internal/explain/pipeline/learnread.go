@@ -10,7 +10,7 @@ import (
 // learn reads the action that adds flows. Table is where they go, Dst the bit that
 // says whether one was added, if there is one.
 func (p *parser) learn(v string) (Action, error) {
-	a := Action{Kind: Learn, Table: 1}
+	a := Action{Kind: Learn, Table: 1, Learned: &Learned{Priority: DefaultPriority}}
 	head := map[string]string{}
 	var specs []string
 	for _, w := range pairs(v) {
@@ -40,6 +40,9 @@ func (p *parser) learnWord(a *Action, w pair, head map[string]string, specs *[]s
 			return err
 		}
 		head[w.key] = fmt.Sprintf("%s=%d", w.key, n.Lo)
+		if w.key == "priority" {
+			a.Learned.Priority = int(n.Lo)
+		}
 		if n.Lo == 0 && w.key != "priority" || w.key == "priority" && n.Lo == DefaultPriority {
 			head[w.key] = ""
 		}
@@ -60,16 +63,17 @@ func (p *parser) learnWord(a *Action, w pair, head map[string]string, specs *[]s
 		}
 		return err
 	}
-	s, err := p.learnSpec(w)
+	s, err := p.learnSpec(a.Learned, w)
 	*specs = append(*specs, s)
 	return err
 }
 
 // learnSpec is what a learned flow matches, loads or outputs.
-func (p *parser) learnSpec(w pair) (string, error) {
+func (p *parser) learnSpec(l *Learned, w pair) (string, error) {
 	switch w.key {
 	case "output":
 		f, err := p.subfield(w.value)
+		l.Does = append(l.Does, LearnedAction{Output, f})
 		return "output:" + f.orText(), err
 	case "load":
 		from, to, ok := strings.Cut(w.value, "->")
@@ -80,6 +84,7 @@ func (p *parser) learnSpec(w pair) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		l.Does = append(l.Does, LearnedAction{Load, dst})
 		if src, err := p.subfield(from); err == nil {
 			return "load:" + src.text() + "->" + dst.text(), nil
 		}
@@ -90,6 +95,7 @@ func (p *parser) learnSpec(w pair) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	l.Match = append(l.Match, dst)
 	if w.value == "" {
 		return dst.text(), nil
 	}

@@ -48,7 +48,7 @@ func constant(words *pipeline.Vocabulary, a pipeline.Action) (b pipeline.Base, v
 	switch a.Kind {
 	case pipeline.Load, pipeline.SetField, pipeline.WriteMeta:
 		b, at := a.Dst.Field.Base, a.Dst.Shift()
-		fixed := a.Dst.Field.Held(func(pipeline.Base) pipeline.Value { return pipeline.Value{} }) && b != pipeline.VLAN
+		fixed := always(a.Dst.Field)
 		mask = a.Mask.Left(at).And(a.Dst.Mask())
 		return b, a.Value.Left(at).And(mask), mask, fixed
 	case pipeline.SetTunnel, "set_tunnel64":
@@ -74,7 +74,9 @@ func (s *state) jointly(words *pipeline.Vocabulary, a pipeline.Action) {
 		s.move(true, a)
 		s.move(false, a)
 		dirty := s.reads().Get(a.Src.Field.Base).Mask.And(a.Src.Mask()).Right(a.Src.Shift()).Left(a.Dst.Shift())
-		s.dirty = s.dirty.Without(a.Dst.Field.Base, a.Dst.Mask())
+		if always(a.Dst.Field) {
+			s.dirty = s.dirty.Without(a.Dst.Field.Base, a.Dst.Mask())
+		}
 		s.mark(a.Dst.Field.Base, dirty)
 		s.uncertain(a.Dst.Field, a.Src.Field)
 		s.wrote(a.Dst.Field.Base)
@@ -146,10 +148,15 @@ func (s *state) forgetAnswer(inA bool) {
 	}
 }
 
+// always reports whether each packet has a field, so that it is written whatever the packet is.
+func always(f *pipeline.Field) bool {
+	return f.Base != pipeline.VLAN && f.Held(func(pipeline.Base) pipeline.Value { return pipeline.Value{} })
+}
+
 // uncertain marks a field whose writing depends on what the packet is, where that differs.
 func (s *state) uncertain(fields ...*pipeline.Field) {
 	for _, f := range fields {
-		if f.Base == pipeline.VLAN || !f.Held(func(pipeline.Base) pipeline.Value { return pipeline.Value{} }) {
+		if !always(f) {
 			s.a, s.b = s.a.Without(fields[0].Base, all()), s.b.Without(fields[0].Base, all())
 			if !s.headerAlike() {
 				s.mark(fields[0].Base, all())

@@ -91,7 +91,7 @@ func (l *lockstep) groupBoth(s *state, ca, cb cursor) bool {
 	case !s.headerAlike():
 		l.differ(s, ca, cb, "the header by which the group chooses may differ")
 		return false
-	case l.uses[pipeline.Push] || l.uses[pipeline.Pop] || l.uses[pipeline.WriteActions]:
+	case l.a.remains(id) || l.b.remains(id):
 		l.differ(s, ca, cb, "what a bucket pushes, or adds to the action set, stays")
 		return false
 	case deepGroup(l.a.Pipeline, id):
@@ -106,6 +106,51 @@ func (l *lockstep) groupBoth(s *state, ca, cb cursor) bool {
 		l.lists(&next, cursor{rest: ga.Buckets[i].Actions, in: ca.in}, cursor{rest: gb.Buckets[i].Actions, in: cb.in})
 	}
 	return true
+}
+
+// remains reports whether a bucket of a group, or a flow that it leads to in the same pass,
+// may push, pop, or write into the action set. A pass that a tracker's answer begins has a
+// stack of its own.
+func (s *side) remains(id uint32) bool {
+	if is, known := s.remain[id]; known {
+		return is
+	}
+	remains, seen := false, map[pipeline.Table]bool{}
+	var waiting []pipeline.Table
+	look := func(list []pipeline.Action, in pipeline.Table) {
+		s.Each(list, func(a pipeline.Action) {
+			switch a.Kind {
+			case pipeline.Push, pipeline.Pop, pipeline.WriteActions, pipeline.ClearActions:
+				remains = true
+			}
+		})
+		ways, sure := s.Jumps(list, in)
+		remains = remains || !sure
+		for _, j := range ways {
+			switch {
+			case j.Kind == pipeline.CT || seen[j.To]:
+			case j.To == pipeline.NoTable: // the table that the group is used in, which is not known here
+				remains = true
+			default:
+				seen[j.To] = true
+				waiting = append(waiting, j.To)
+			}
+		}
+	}
+	for _, b := range s.Group(id).Buckets {
+		look(b.Actions, pipeline.NoTable)
+	}
+	for len(waiting) > 0 && !remains {
+		t := waiting[0]
+		waiting = waiting[1:]
+		for _, e := range s.at(t).flows {
+			if e.flow != nil {
+				look(e.flow.Actions, t)
+			}
+		}
+	}
+	s.remain[id] = remains
+	return remains
 }
 
 // deepGroup reports whether a group leads to others, or holds what an action set carries

@@ -2,6 +2,7 @@ package proof
 
 import (
 	"fmt"
+	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
@@ -19,7 +20,10 @@ type spot struct {
 type obligation struct {
 	spot  spot
 	dirty pipeline.Match
-	cases []pair
+	// cases are what is known of them; those up to followed were followed on from here with
+	// these bits dirty.
+	cases    []pair
+	followed int
 	// limit is how many cases there may be before they are merged.
 	limit int
 	busy  bool
@@ -139,6 +143,9 @@ func (l *lockstep) add(s *state, a, b place) {
 		l.obstacle(nil, nil, &s.pair, "tables are looked up within each other too deeply")
 		return
 	}
+	if !identical(s.a, s.b) && slices.Equal(s.a, s.b) {
+		s.b = s.a // is compared, and narrowed, once
+	}
 	k := spot{a, b, s.askedA, s.askedB, s.passedA, s.passedB, s.stackDirty, s.forked, s.setA, s.setB}
 	o := l.at[k]
 	if o == nil {
@@ -197,16 +204,17 @@ func (o *obligation) grow(s *state, telling pipeline.Match) bool {
 	changed := false
 	for _, t := range s.dirty {
 		if !t.Mask.Without(o.dirty.Get(t.Base).Mask).IsZero() {
-			o.dirty, changed = o.dirty.With(t.Base, pipeline.Value{}, t.Mask), true
+			o.dirty, changed, o.followed = o.dirty.With(t.Base, pipeline.Value{}, t.Mask), true, 0
 		}
 	}
 	for _, c := range o.cases {
-		if c.a.Covers(s.a) && c.b.Covers(s.b) {
+		if c.a.Covers(s.a) && (identical(c.a, c.b) && identical(s.a, s.b) || c.b.Covers(s.b)) {
 			return changed
 		}
 	}
 	o.cases = append(o.cases, s.pair)
 	if len(o.cases) > max(fewCases, o.limit) {
+		o.followed = 0
 		o.cases = merged(o.cases, telling)
 		if len(o.cases) > mostCases {
 			o.cases = merged(o.cases, telling[:0].With(pipeline.EthType, pipeline.Value{}, all()))
@@ -228,6 +236,11 @@ func merged(cases []pair, bits pipeline.Match) (out []pair) {
 		if !ok {
 			at[k] = len(out)
 			out = append(out, c)
+			continue
+		}
+		if identical(out[i].a, out[i].b) && identical(c.a, c.b) {
+			m := common(out[i].a, c.a)
+			out[i] = pair{m, m}
 			continue
 		}
 		out[i] = pair{common(out[i].a, c.a), common(out[i].b, c.b)}

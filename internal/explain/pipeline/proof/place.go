@@ -16,8 +16,10 @@ type side struct {
 	conts map[contKey]*cont
 	// owner is the flow or the group's line that an action is of.
 	owner map[*pipeline.Action]*pipeline.Flow
-	// learnt are tables into which flows are learnt, by the line that does.
-	learnt map[pipeline.Table]int
+	// learnt is what flows are learnt into a table, by their lines.
+	learnt map[pipeline.Table]map[int]*pipeline.Learned
+	// remain are groups after which the stack or the action set may be another.
+	remain map[uint32]bool
 }
 
 // table is its flows, the highest priority first, the last being that of no flow.
@@ -76,7 +78,8 @@ func (p place) ended() bool { return !p.look && p.cont == nil }
 
 func newSide(p *pipeline.Pipeline) *side {
 	s := &side{Pipeline: p, tables: map[pipeline.Table]*table{}, texts: map[*pipeline.Action]string{},
-		conts: map[contKey]*cont{}, owner: map[*pipeline.Action]*pipeline.Flow{}, learnt: map[pipeline.Table]int{}}
+		conts: map[contKey]*cont{}, owner: map[*pipeline.Action]*pipeline.Flow{}, learnt: map[pipeline.Table]map[int]*pipeline.Learned{},
+		remain: map[uint32]bool{}}
 	for _, f := range p.Flows {
 		t := s.tables[f.Table]
 		if t == nil {
@@ -97,7 +100,10 @@ func newSide(p *pipeline.Pipeline) *side {
 		t.partial = t.partial || partial(f)
 		p.Each(f.Actions, func(a pipeline.Action) {
 			if a.Kind == pipeline.Learn {
-				s.learnt[a.Table] = f.Line
+				if s.learnt[a.Table] == nil {
+					s.learnt[a.Table] = map[int]*pipeline.Learned{}
+				}
+				s.learnt[a.Table][f.Line] = a.Learned
 			}
 		})
 	}

@@ -57,8 +57,11 @@ type Options struct {
 
 // Of decides whether two pipelines, which were read with the same names, do the same.
 func Of(a, b *pipeline.Pipeline, o Options) Decision {
-	d := Decision{Assumptions: assumptions(o)}
 	l := newLockstep(a, b, o.Strict)
+	d := Decision{Assumptions: assumptions(o)}
+	if l.uses[pipeline.Learn] {
+		d.Assumptions = append(d.Assumptions, "flows that were learnt before are the same in both")
+	}
 	if n := len(a.Lost) + len(b.Lost); n > 0 {
 		l.obstacle(nil, nil, nil, "%d lines are no flows", n)
 	}

@@ -30,7 +30,13 @@ func decide(t testing.TB, a, b string, strict bool) proof.Decision {
 
 // TestOf holds the rules of docs/explanation/pipelines.md to be decided by.
 func TestOf(t *testing.T) {
-	const e, d, u = proof.Equal, proof.Different, proof.Undecided
+	const (
+		e, d, u  = proof.Equal, proof.Different, proof.Undecided
+		learning = "priority=9 actions=learn(table=1,priority=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:1->NXM_NX_REG0[]," +
+			"output:NXM_OF_IN_PORT[]),resubmit(,2)"
+		bucket  = "group_id=1,type=all,bucket=actions=output:2,bucket=actions=resubmit(,3)\ntable=3,ip actions=4"
+		pushing = "group_id=1,type=all,bucket=actions=resubmit(,3)\ntable=3,ip actions=load:4->NXM_NX_REG0[],push:NXM_NX_REG0[]"
+	)
 	for _, c := range []struct {
 		why, a, b string
 		want      proof.Verdict
@@ -68,6 +74,23 @@ func TestOf(t *testing.T) {
 		{"what is not understood, in one", "ip actions=frobnicate(1),output:2", "ip actions=output:2", u},
 		{"learning, alike", "actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)",
 			"actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)", e},
+		{"a table that is learnt, elsewhere",
+			learning + "\nip actions=2\ntable=1,priority=1,ip actions=load:1->NXM_NX_REG1[]\ntable=1,priority=2,ip,nw_proto=6 actions=3",
+			learning + "\nip actions=2\ntable=1,priority=1,ip actions=load:1->NXM_NX_REG1[]\ntable=1,priority=2,tcp actions=3", e},
+		{"a table that is learnt, reading what differs",
+			learning + "\ntable=2 actions=load:1->NXM_OF_ETH_DST[],resubmit(,1)", learning + "\ntable=2 actions=resubmit(,1)", u},
+		{"a table that is learnt, sending out what differs",
+			learning + "\ntable=2 actions=load:1->NXM_NX_PKT_MARK[],resubmit(,1)", learning + "\ntable=2 actions=resubmit(,1)", u},
+		{"a table that is learnt, writing what differs", learning + "\ntable=2 actions=load:1->NXM_NX_REG1[],resubmit(,1),output:NXM_NX_REG1[]",
+			learning + "\ntable=2 actions=resubmit(,1),output:NXM_NX_REG1[]", d},
+		{"a table that is learnt, in one", learning + "\ntable=2 actions=resubmit(,1)", learning + "\ntable=2 actions=drop", u},
+		{"a write that not all packets take, of what differs",
+			"ip actions=output:3\narp actions=load:1->NXM_OF_ARP_SPA[],move:NXM_NX_REG0[]->NXM_OF_IP_SRC[],output:2",
+			"ip actions=output:3\narp actions=load:2->NXM_OF_ARP_SPA[],move:NXM_NX_REG0[]->NXM_OF_IP_SRC[],output:2", d},
+		{"a bucket, and a push elsewhere", bucket + "\nip,nw_proto=6 actions=group:1\narp actions=push:NXM_NX_REG0[],pop:NXM_NX_REG1[],2",
+			bucket + "\ntcp actions=group:1\narp actions=push:NXM_NX_REG0[],pop:NXM_NX_REG1[],2", e},
+		{"a bucket that pushes", pushing + "\nip,nw_proto=6 actions=group:1,pop:NXM_NX_REG1[],output:NXM_NX_REG1[]",
+			pushing + "\nip,nw_proto=6 actions=pop:NXM_NX_REG1[],group:1,output:NXM_NX_REG1[]", d},
 		{"a table that is learnt", "actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)\ntable=1,ip actions=1",
 			"actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)\ntable=1,tcp actions=1\ntable=1,priority=1,ip actions=1", u},
 		{"the order of outputs", "ip actions=output:2,output:3", "ip actions=output:3,output:2", d},

@@ -21,25 +21,37 @@ func (c pair) meets(inA bool, m pipeline.Match, dirty pipeline.Match) (pair, boo
 	if !own.Meets(m) {
 		return c, false
 	}
-	for _, t := range m {
-		own = own.With(t.Base, t.Value, t.Mask)
-		if t.Base == pipeline.CTState && !answerable(own.Get(t.Base).Value.Lo, own.Get(t.Base).Mask.Lo) {
-			return c, false
+	clean := m
+	if len(dirty) > 0 {
+		clean = nil
+		for _, t := range m {
+			if t.Mask = t.Mask.Without(dirty.Get(t.Base).Mask); !t.Mask.IsZero() {
+				t.Value = t.Value.And(t.Mask)
+				clean = append(clean, t)
+			}
 		}
-		clean := t.Mask.Without(dirty.Get(t.Base).Mask)
-		if clean.IsZero() {
-			continue
-		}
-		o := other.Get(t.Base)
-		if !o.Value.Xor(t.Value).And(o.Mask).And(clean).IsZero() {
-			return c, false
-		}
-		other = other.With(t.Base, t.Value, clean)
+	}
+	if !other.Meets(clean) {
+		return c, false
+	}
+	if len(dirty) == 0 && identical(own, other) {
+		own = own.And(m)
+		other = own
+	} else {
+		own, other = own.And(m), other.And(clean)
+	}
+	if t := own.Get(pipeline.CTState); !m.Get(pipeline.CTState).Mask.IsZero() && !answerable(t.Value.Lo, t.Mask.Lo) {
+		return c, false
 	}
 	if !inA {
 		own, other = other, own
 	}
 	return pair{own, other}, true
+}
+
+// identical reports whether two matches are one in memory.
+func identical(m, n pipeline.Match) bool {
+	return len(m) == len(n) && (len(m) == 0 || &m[0] == &n[0])
 }
 
 // answerable reports whether a tracker answers so, or a packet that it has not had is so.

@@ -8,7 +8,9 @@ import (
 // look up the same table or carry out actions, else in the one that is behind.
 func (l *lockstep) visit(o *obligation) {
 	a, b := o.spot.a, o.spot.b
-	for _, c := range o.cases {
+	cases := o.cases[o.followed:]
+	o.followed = len(o.cases)
+	for _, c := range cases {
 		s := o.state(c)
 		switch {
 		case a.look && b.look && a.table == b.table && a.port == b.port:
@@ -45,10 +47,6 @@ func (l *lockstep) lookable(inA bool, id pipeline.Table, c *pair) bool {
 	if !inA {
 		known = c.b
 	}
-	if line, ok := s.learnt[id]; ok {
-		l.obstacle(nil, nil, c, "line %d learns flows into table %s, which are not known", line, s.Names.FormatTable(id))
-		return false
-	}
 	ok := true
 	for _, e := range s.at(id).flows {
 		if e.flow != nil && !e.flow.Understood() && known.Meets(e.match) {
@@ -74,6 +72,9 @@ func (l *lockstep) together(s *state, a, b place) {
 	if !l.partsAlike(ta, bits) || !l.partsAlike(tb, bits) {
 		l.obstacle(nil, nil, &s.pair, "parts of conjunctions of table %s differ, or read what differs",
 			l.a.Names.FormatTable(a.table))
+		return
+	}
+	if !l.learntAlike(s, a, b, bits) {
 		return
 	}
 	var odd []*entry
@@ -223,6 +224,11 @@ func leftBy(cases []pair, inA bool, t *table, p place, priority int, bits pipeli
 func (l *lockstep) alone(s *state, inA bool, p, waits place) {
 	own := l.side(inA)
 	if !l.lookable(inA, p.table, &s.pair) {
+		return
+	}
+	if len(own.learnt[p.table]) > 0 {
+		l.obstacle(nil, nil, &s.pair, "flows are learnt into table %s, which is looked up in one pipeline alone",
+			own.Names.FormatTable(p.table))
 		return
 	}
 	if own.at(p.table).partial {

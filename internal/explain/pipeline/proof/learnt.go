@@ -1,0 +1,68 @@
+package proof
+
+import (
+	"maps"
+	"slices"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+)
+
+// learntAlike goes on with packets that flows take which are learnt into a table, and says
+// whether that could be shown. Both switches learn the same: what a packet has them learn is
+// shown to be alike, as all else that is observed. So both have the same such flows, which
+// take the same packets where they read nothing that differs.
+func (l *lockstep) learntAlike(s *state, a, b place, bits pipeline.Match) bool {
+	for _, from := range []*side{l.a, l.b} {
+		for _, line := range slices.Sorted(maps.Keys(from.learnt[a.table])) {
+			k := from.learnt[a.table][line]
+			if k == nil || l.taken(a.table, k.Priority) {
+				l.obstacle(nil, nil, &s.pair, "line %d learns flows into table %s, which may take the place of others", line,
+					from.Names.FormatTable(a.table))
+				return false
+			}
+			for _, f := range k.Match {
+				if touches(pipeline.Match{{Base: f.Field.Base, Mask: f.Mask()}}, bits) {
+					l.obstacle(nil, nil, &s.pair, "line %d learns flows into table %s, which read what differs", line,
+						from.Names.FormatTable(a.table))
+					return false
+				}
+			}
+			if !l.learnt(s, k, a, b) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// taken reports whether a table has flows of a priority, whose place those that are learnt may
+// take: they are gone once those are.
+func (l *lockstep) taken(id pipeline.Table, priority int) bool {
+	of := func(e *entry) bool { return e.flow != nil && e.priority == priority }
+	return slices.ContainsFunc(l.a.at(id).flows, of) || slices.ContainsFunc(l.b.at(id).flows, of)
+}
+
+// learnt carries out in both what a flow that was learnt does. What it loads is not known, but
+// the same.
+func (l *lockstep) learnt(s *state, k *pipeline.Learned, a, b place) bool {
+	next := *s
+	for _, does := range k.Does {
+		if does.Kind == pipeline.Output {
+			if !next.leavesAlike() {
+				l.obstacle(nil, nil, &s.pair, "packets that flows learnt into table %s send out may differ",
+					l.a.Names.FormatTable(a.table))
+				return false
+			}
+			continue
+		}
+		to, mask := does.Bits.Field.Base, does.Bits.Mask()
+		next.a, next.b = next.a.Without(to, mask), next.b.Without(to, mask)
+		if always(does.Bits.Field) {
+			next.dirty = next.dirty.Without(to, mask)
+		}
+		next.uncertain(does.Bits.Field)
+		next.wrote(to)
+	}
+	l.lists(&next, cursor{in: a.table, cont: a.cont}, cursor{in: b.table, cont: b.cont})
+	return true
+}
