@@ -78,7 +78,8 @@ func (p place) ended() bool { return !p.look && p.cont == nil }
 
 func newSide(p *pipeline.Pipeline) *side {
 	s := &side{Pipeline: p, tables: map[pipeline.Table]*table{}, texts: map[*pipeline.Action]string{},
-		conts: map[contKey]*cont{}, owner: map[*pipeline.Action]*pipeline.Flow{}, learnt: map[pipeline.Table]map[int]*pipeline.Learned{},
+		conts: map[contKey]*cont{}, owner: map[*pipeline.Action]*pipeline.Flow{},
+		learnt: map[pipeline.Table]map[int]*pipeline.Learned{},
 		remain: map[uint32]bool{}}
 	for _, f := range p.Flows {
 		t := s.tables[f.Table]
