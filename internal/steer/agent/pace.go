@@ -122,15 +122,6 @@ func (b *leisure) take() bool {
 	return b.asked <= leisurely
 }
 
-// probeAll sends the regular probes that are due.
-func (pr *prober) probeAll(now time.Time) {
-	for _, d := range dueProbes(pr.members.remote, now) {
-		d.hp.next, d.hp.pace = d.next, d.next.Sub(now)
-		d.hp.sent++
-		pr.wires.send(d.hp, d.hp.sent%fullEvery == 0)
-	}
-}
-
 // prober probes the paths to other hosts, and takes what becomes of that.
 type prober struct {
 	*journal
@@ -138,6 +129,15 @@ type prober struct {
 	wires    *wires
 	turnover *turnover
 	params   *detect.Params
+}
+
+// probeAll sends the regular probes that are due.
+func (pr *prober) probeAll(now time.Time) {
+	for _, d := range dueProbes(pr.members.remote, now) {
+		d.hp.next, d.hp.pace = d.next, d.next.Sub(now)
+		d.hp.sent++
+		pr.wires.send(d.hp, d.hp.sent%fullEvery == 0)
+	}
 }
 
 // ack is an answer to a notice of ours.
