@@ -21,7 +21,7 @@ import (
 // againAfter is how long a pod that could not be taken in is left alone.
 const againAfter = 2 * time.Second
 
-// adopter takes pods in that are to be steered, and lets go of those that are no more.
+// adopter attaches data planes to pods for as long as they are to be steered.
 type adopter struct {
 	*journal
 	members *members

@@ -19,8 +19,7 @@ import (
 // retransmission timer fires, again and again. So a connection is asked itself: it is moved
 // to another path, with its bucket, and stays if it is acknowledged there.
 
-// inquirer asks connections that may not get through on their path, and moves those that do on
-// another.
+// inquirer finds a path for connections that do not get through on theirs.
 type inquirer struct {
 	*journal
 	members   *members

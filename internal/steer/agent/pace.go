@@ -122,7 +122,7 @@ func (b *leisure) take() bool {
 	return b.asked <= leisurely
 }
 
-// prober probes the paths to other hosts, and takes what becomes of that.
+// prober measures the paths to other hosts.
 type prober struct {
 	*journal
 	members  *members

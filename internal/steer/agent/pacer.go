@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pacer tells when the loop's next turn is due. Any goroutine may ask for one sooner.
+// pacer tells when the loop's next turn is due, which what cannot wait makes sooner.
 type pacer struct {
 	*journal
 	alarm *alarm // nil before the loop begins

@@ -15,7 +15,7 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
-// entries enters pairs into the data planes of pods, and takes them out.
+// entries keeps the data planes of pods in step with the pairs that there are.
 type entries struct {
 	*journal
 	members   *members
