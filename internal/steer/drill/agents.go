@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/agent"
 )
@@ -26,31 +27,39 @@ type agentProcess struct {
 	done   chan struct{}
 }
 
+// crew is the agents of a ground's hosts.
+type crew struct {
+	s      *session
+	lab    *lab.Lab
+	name   string // of the lab
+	agents map[string]*agentProcess
+}
+
 // startAgent starts the agent of a host and waits until it answers.
-func (g *ground) startAgent(ctx context.Context, host string, args ...string) (*agentProcess, error) {
-	if old := g.agents[host]; old != nil {
+func (c *crew) startAgent(ctx context.Context, host string, args ...string) (*agentProcess, error) {
+	if old := c.agents[host]; old != nil {
 		old.stop()
 	}
-	path := filepath.Join(g.s.Out, "agents")
+	path := filepath.Join(c.s.Out, "agents")
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
-	log, err := os.OpenFile(filepath.Join(path, fmt.Sprintf("%s-%s.log", g.s.entry.Name, host)),
+	log, err := os.OpenFile(filepath.Join(path, fmt.Sprintf("%s-%s.log", c.s.entry.Name, host)),
 		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("make log: %w", err)
 	}
 	ns := ""
-	for _, h := range g.lab.Hosts() {
+	for _, h := range c.lab.Hosts() {
 		if h.Name == host {
 			ns = h.Netns
 		}
 	}
 	a := &agentProcess{host: host, log: log, done: make(chan struct{}),
-		client: agent.Dial(agent.Socket(g.lab.Dir(), host))}
-	a.cmd = exec.Command(g.s.Self,
-		append([]string{"agent", "--lab", g.name, "--host", host, "--seed", strconv.FormatUint(g.s.Seed|1, 10)}, args...)...)
-	a.cmd.Env = append(os.Environ(), g.s.Store.Mark(g.name), "PATHWISE_STATE="+g.s.Store.Root)
+		client: agent.Dial(agent.Socket(c.lab.Dir(), host))}
+	a.cmd = exec.Command(c.s.Self,
+		append([]string{"agent", "--lab", c.name, "--host", host, "--seed", strconv.FormatUint(c.s.Seed|1, 10)}, args...)...)
+	a.cmd.Env = append(os.Environ(), c.s.Store.Mark(c.name), "PATHWISE_STATE="+c.s.Store.Root)
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	a.cmd.Stdout, a.cmd.Stderr = log, log
 	if err := netns.Start(ns, a.cmd); err != nil {
@@ -62,7 +71,7 @@ func (g *ground) startAgent(ctx context.Context, host string, args ...string) (*
 		log.Close()
 		close(a.done)
 	}()
-	g.agents[host] = a
+	c.agents[host] = a
 	return a, until(ctx, 15*time.Second, 20*time.Millisecond, "agent of "+host+" answers", func() (bool, error) {
 		select {
 		case <-a.done:
@@ -77,9 +86,9 @@ func (g *ground) startAgent(ctx context.Context, host string, args ...string) (*
 var errEnded = errors.New("it has ended")
 
 // startAgents starts all hosts' agents.
-func (g *ground) startAgents(ctx context.Context, args ...string) error {
-	for _, h := range g.lab.Hosts() {
-		if _, err := g.startAgent(ctx, h.Name, args...); err != nil {
+func (c *crew) startAgents(ctx context.Context, args ...string) error {
+	for _, h := range c.lab.Hosts() {
+		if _, err := c.startAgent(ctx, h.Name, args...); err != nil {
 			return err
 		}
 	}
@@ -102,12 +111,20 @@ func (a *agentProcess) kill() {
 	<-a.done
 }
 
+// stopAgents stops them all.
+func (c *crew) stopAgents() {
+	for _, a := range c.agents {
+		a.stop()
+	}
+	clear(c.agents)
+}
+
 // order gives a manual order, again until the agent takes it: a pair that has
 // just begun to talk is not open yet.
-func (g *ground) order(ctx context.Context, host string, o agent.Order) error {
+func (c *crew) order(ctx context.Context, host string, o agent.Order) error {
 	return until(ctx, 5*time.Second, 50*time.Millisecond, fmt.Sprintf("order %s>%s to %s", o.Local, o.Remote, o.Network),
 		func() (bool, error) {
-			_, err := g.agents[host].client.Order(ctx, o)
+			_, err := c.agents[host].client.Order(ctx, o)
 			return err == nil, err
 		})
 }

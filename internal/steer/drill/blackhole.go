@@ -89,10 +89,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 	}
 	if ofPod(how) || err != nil {
 		// What a pair has found out about its path it believes for a while: begin again.
-		for _, a := range g.agents {
-			a.stop()
-		}
-		clear(g.agents)
+		g.stopAgents()
 	}
 	return err
 }

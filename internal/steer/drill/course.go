@@ -281,9 +281,7 @@ func (s *session) steered(ctx context.Context, networks []string, all []leg, pol
 	if err := g.uplink(ctx, all[0].rates); err != nil {
 		return outcome{}, nil, err
 	}
-	for _, a := range g.agents {
-		a.stop()
-	}
+	g.stopAgents()
 	for _, h := range g.lab.Hosts() {
 		args := []string{"--policy", policy}
 		if evidence != "" && h.Name == "h1" {

@@ -25,8 +25,8 @@ type ground struct {
 	name   string
 	nets   []string
 	pins   string
-	agents map[string]*agentProcess
 	planes *planes
+	*crew
 	*faults
 	*shaper
 	*generators
@@ -70,7 +70,8 @@ func (s *session) ground(ctx context.Context, p plan) (*ground, error) {
 		return nil, err
 	}
 	mark := s.Store.Mark(spec.Name)
-	g := &ground{s: s, lab: l, name: spec.Name, nets: p.networks, agents: map[string]*agentProcess{},
+	g := &ground{s: s, lab: l, name: spec.Name, nets: p.networks,
+		crew: &crew{s: s, lab: l, name: spec.Name, agents: map[string]*agentProcess{}},
 		faults: &faults{lab: l, bad: map[string]impair.Port{},
 			impairer: impair.Impairer{Line: []string{s.Self, impair.LineArgument}, Mark: mark}},
 		shaper: &shaper{lab: l, nets: p.networks}, generators: &generators{self: s.Self, mark: mark, port: 6000}}
@@ -84,9 +85,7 @@ func (s *session) ground(ctx context.Context, p plan) (*ground, error) {
 
 func (g *ground) close(ctx context.Context) error {
 	var errs []error
-	for _, a := range g.agents {
-		a.stop()
-	}
+	g.stopAgents()
 	if g.planes != nil {
 		errs = append(errs, g.planes.close())
 	}
