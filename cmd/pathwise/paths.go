@@ -15,6 +15,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/measure/report"
 	"pathwise.dev/pathwise/internal/steer/agent"
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // agents finds the control sockets of running agents: those of a lab, or of dir.
@@ -83,7 +84,8 @@ func pathsCommand(e env) *cobra.Command {
 		Long: `Show the paths of every pair of pods that has traffic, as the running agents see
 them: the state, round trip and loss by probes, what the pair's own traffic
 achieves, the score, and how many of the pair's 64 buckets of flows are on it.
-A pair A>B means the flows that A has opened.`,
+A pair A>B means the flows that A has opened. A pair whose bulk has a path of its
+own is shown twice, for its bulk and for its interactive flows, of 32 buckets each.`,
 		Example: "  pathwise paths\n  pathwise paths -o json",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -137,7 +139,7 @@ func printPaths(w io.Writer, ps []agent.PathStatus, o report.Options) error {
 	}
 	known := slices.ContainsFunc(ps, func(p agent.PathStatus) bool { return p.CPU > 0 })
 	for len(ps) > 0 {
-		n := slices.IndexFunc(ps, func(p agent.PathStatus) bool { return p.Pair != ps[0].Pair })
+		n := slices.IndexFunc(ps, func(p agent.PathStatus) bool { return p.Pair != ps[0].Pair || p.Class != ps[0].Class })
 		if n < 0 {
 			n = len(ps)
 		}
@@ -159,7 +161,10 @@ func printPair(w io.Writer, ps []agent.PathStatus, known bool, o report.Options)
 		heads = append(heads, report.Head{Name: "cpu/GB", Drop: 5})
 	}
 	l := report.NewList(append(heads, report.Head{Name: "score", Drop: 1}, report.Head{Name: "on"})...)
-	why := ""
+	why, name, buckets := "", ps[0].Pair, flow.Buckets
+	if class := ps[0].Class; class != "" {
+		name, buckets = name+" "+class, flow.Width
+	}
 	for _, p := range ps {
 		mark := "  "
 		if p.Active {
@@ -170,7 +175,7 @@ func printPair(w io.Writer, ps []agent.PathStatus, known bool, o report.Options)
 		if known {
 			cells = append(cells, seconds(p.CPU))
 		}
-		l.Add(append(cells, fmt.Sprintf("%+.1f", p.Score), fmt.Sprintf("%d/64", p.Buckets))...)
+		l.Add(append(cells, fmt.Sprintf("%+.1f", p.Score), fmt.Sprintf("%d/%d", p.Buckets, buckets))...)
 		name := p.Network
 		if p.Encapsulated {
 			name += " (in UDP)"
@@ -182,7 +187,7 @@ func printPair(w io.Writer, ps []agent.PathStatus, known bool, o report.Options)
 			why += fmt.Sprintf("\n  %s", name)
 		}
 	}
-	if err := report.Lines(w, ps[0].Pair, o); err != nil {
+	if err := report.Lines(w, name, o); err != nil {
 		return err
 	}
 	if err := l.Write(w, o); err != nil || why == "" {
@@ -268,6 +273,9 @@ func printEvents(w io.Writer, format string, evs []agent.Event) error {
 			continue
 		}
 		what := ev.Kind
+		if ev.Class != "" {
+			what += " of " + ev.Class
+		}
 		if ev.From != "" && ev.To != "" && ev.From != ev.To {
 			what += " " + ev.From + " -> " + ev.To
 		}

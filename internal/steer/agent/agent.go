@@ -122,7 +122,7 @@ func newAgent(cfg Config) *Agent {
 	a.hosts = &hostWatcher{m, a.wires, a.pacer, stats, &pairs, map[*hostPath]bool{}}
 	a.pairs = &pairWatcher{journal: j, members: m, hosts: a.hosts, pacer: a.pacer, leisure: leisure, clock: clock,
 		stats: stats, params: &pairs}
-	a.judge = &judge{&j.cfg, m, a.recorder, clock.now}
+	a.judge = &judge{&j.cfg, m, a.recorder, clock.now, decide.DefaultClasses()}
 	a.waker = &waker{journal: j, pacer: a.pacer, kicks: kick.NewWaker()}
 	a.teller = &teller{j, m, a.wires}
 	a.stacks = &stacks{journal: j, leisure: leisure}
@@ -341,8 +341,10 @@ func (a *Agent) weigh(now time.Time) {
 			if !p.withdrawn && (now.Sub(p.own) < quiet || p.stranded()) &&
 				now.Sub(p.weighed) >= time.Duration(a.busy/atOnce)*epoch {
 				p.weighed = now
-				if d := a.judge.decide(p, now); p.assigned.Apply(d) != p.assigned {
-					a.mover.carryOut(p, d, byPolicy, 0)
+				for _, d := range a.judge.decide(p, now) {
+					if p.apply(d) != p.assignments() {
+						a.mover.carryOut(p, d, byPolicy, 0)
+					}
 				}
 			}
 			if p.detours.end(a.pairs.params, p.inquired, now) {

@@ -43,6 +43,7 @@ func (ag *agreement) acknowledged(h *remoteHost, value []byte) {
 		if takes := n.number&takesDSCP != 0; takes != p.takesDSCP {
 			p.takesDSCP, p.stale = takes, time.Time{}
 		}
+		p.takesRows = n.number&takesRows != 0
 		p.peerLimited = decodeShare(n.number)
 		ag.openPair(p)
 	case n.kind == noticeMoved:
@@ -223,6 +224,10 @@ func (re *respondent) pairFor(n notice) *pair {
 // plane takes steered packets of every DSCP that it steers itself. Earlier versions answer 0.
 const takesDSCP = 1
 
+// takesRows is in the same number: this data plane has two rows of buckets. Earlier versions
+// would look for a flow of the second row in either.
+const takesRows = 2
+
 // A share of traffic is in the same number, in eight bits: 0 for one that is not known, as
 // earlier versions answer, or 1 to 255 for 0 to 1.
 const shareShift, shareSteps = 8, 254
@@ -254,7 +259,7 @@ func (re *respondent) handlePairNotice(p *pair, n notice) (status, uint64) {
 		if err := re.entries.setPeer(p, true); err != nil {
 			return statusUnknown, n.number
 		}
-		return statusDone, takesDSCP | p.sending.encode()
+		return statusDone, takesDSCP | takesRows | p.sending.encode()
 	case noticeMute:
 		return re.handleMute(p, n), n.number
 	case noticeUnpassed:

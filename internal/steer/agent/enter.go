@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/flow"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -26,8 +27,13 @@ func (en *entries) enter(p *pair) error {
 	if err := en.setPeer(p, known); err != nil {
 		return err
 	}
-	if p.assigned, err = p.found(); err != nil {
+	as, err := p.found()
+	if err != nil {
 		return err
+	}
+	p.setAssignments(as)
+	if as[0] != as[1] {
+		p.rows.Apart, p.rows.Live = true, [flow.Rows]time.Duration{1, 1} // until it is known what flows there are
 	}
 	if known {
 		p.opened = en.cfg.Now()

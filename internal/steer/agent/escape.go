@@ -59,9 +59,11 @@ func (e *escape) leave(f failure, now time.Time) {
 func (e *escape) leavePath(p *pair, i int, now time.Time, detected time.Duration) {
 	from := p.routes[i].Index
 	p.stale = now // it may be the next hop that has changed
-	if p.on().Index == from {
-		if d := e.judge.flee(p, now); d.Moves() {
-			e.mover.carryOut(p, d, byPolicy, detected)
+	if p.uses(from) {
+		for _, d := range e.judge.flee(p, now) {
+			if d.Moves() {
+				e.mover.carryOut(p, d, byPolicy, detected)
+			}
 		}
 	}
 	// A dry run moves nothing, and a data plane may refuse.

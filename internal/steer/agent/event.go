@@ -21,8 +21,10 @@ type Event struct {
 	// Kind: a decide.Kind, or one of the words below.
 	Kind string `json:"kind"`
 	Pair string `json:"pair,omitempty"`
-	From string `json:"from,omitempty"`
-	To   string `json:"to,omitempty"`
+	// Class of the flows that it is about, "" for all of the pair's.
+	Class string `json:"class,omitempty"`
+	From  string `json:"from,omitempty"`
+	To    string `json:"to,omitempty"`
 	// Reason is one sentence with figures.
 	Reason string `json:"reason"`
 	// By: "policy", "user", "peer" or "cluster".

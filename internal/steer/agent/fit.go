@@ -7,6 +7,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/flow"
 	"pathwise.dev/pathwise/internal/steer/route"
 )
 
@@ -68,14 +69,14 @@ func (p *pair) needs(own [dataplane.Buckets]int, rtoMin time.Duration) route.Fit
 // refit has the pod's kernel be fit for where flows are.
 func (s *stacks) refit(p *pair) {
 	if !s.cfg.DryRun && !p.withdrawn {
-		s.fitter.Want(p, p.end(), p.needs(p.wanted(p.assigned), s.cfg.RTOMin))
+		s.fitter.Want(p, p.end(), p.needs(p.wanted(p.assignments()), s.cfg.RTOMin))
 	}
 }
 
 // preparing has the pod's kernel be fit for where flows are to be, and still are. It reports
 // whether that is under way: a path of smaller packets is prepared for before the move.
-func (s *stacks) preparing(p *pair, to decide.Assignment) bool {
-	now, then := p.needs(p.wanted(p.assigned), s.cfg.RTOMin), p.needs(p.wanted(to), s.cfg.RTOMin)
+func (s *stacks) preparing(p *pair, to [flow.Rows]decide.Assignment) bool {
+	now, then := p.needs(p.wanted(p.assignments()), s.cfg.RTOMin), p.needs(p.wanted(to), s.cfg.RTOMin)
 	then.Hold = then.Hold || now.Hold
 	if then.MTU == 0 || now.MTU != 0 && now.MTU < then.MTU {
 		then.MTU = now.MTU

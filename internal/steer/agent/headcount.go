@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/sockdiag"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 const (
@@ -26,32 +28,106 @@ type headcount struct {
 	total, limited, received float64
 	// known: some were there at the last count.
 	known bool
+	// at is when it was counted, and span how long the count before was ago.
+	at   time.Time
+	span time.Duration
+	// own are the pair's own connections by the row of their class; changes are those whose
+	// row is another, or not said yet.
+	own     [flow.Rows]tallied
+	changes []change
 }
 
-// carried is what a connection has carried, in bytes: what the other end has acknowledged,
-// and what has come in.
-type carried struct{ acked, received uint64 }
+// tallied is what was counted of some connections, as in headcount.
+type tallied struct {
+	conns                    int
+	total, limited, received float64
+}
+
+// carried is what a connection has carried, in bytes and segments with data: what the other
+// end has acknowledged, and what has come in.
+type carried struct {
+	ports           ports
+	acked, received uint64
+	out, in         uint32
+	class           decide.Learner
+	// said is the class of which the data plane was told, and own that the local pod has
+	// opened the connection.
+	said decide.Class
+	own  bool
+}
+
+// change is a connection that goes by another row than before.
+type change struct {
+	id    uint64
+	ports ports
+	class decide.Class
+	gone  bool
+}
+
+// changesMost bounds those of one count, as each takes some microseconds under the lock.
+const changesMost = 256
 
 // begin begins a count.
-func (h *headcount) begin() {
-	*h = headcount{was: h.now, now: make(map[uint64]carried, len(h.now))}
+func (h *headcount) begin(now time.Time) {
+	span := countEvery
+	if !h.at.IsZero() {
+		span = now.Sub(h.at)
+	}
+	*h = headcount{was: h.now, now: make(map[uint64]carried, len(h.now)), at: now, span: span}
 }
 
 // see counts a connection. The kernel's own flag tells of the best sample ever
 // (tcp_rate_gen), so it is the queue that is looked at: unsent data, or a window
 // that is full.
-func (h *headcount) see(s sockdiag.Socket) {
-	h.now[s.ID] = carried{s.BytesAcked, s.BytesReceived}
+func (h *headcount) see(s sockdiag.Socket, by *decide.ClassParams) {
 	if min(s.SentAgo, s.ReceivedAgo) < quiet {
 		h.conns++
 	}
 	was, known := h.was[s.ID]
 	h.known = h.known || known
 	moved := float64(s.BytesAcked - min(was.acked, s.BytesAcked))
+	came := float64(s.BytesReceived - min(was.received, s.BytesReceived))
+	limited := s.Unsent == 0 && s.Unacked < s.Window
 	h.total += moved
-	h.received += float64(s.BytesReceived - min(was.received, s.BytesReceived))
-	if s.Unsent == 0 && s.Unacked < s.Window {
+	h.received += came
+	if limited {
 		h.limited += moved
+	}
+	is := was
+	is.ports, is.acked, is.received, is.out, is.in = ports{s.Local.Port(), s.Remote.Port()}, s.BytesAcked, s.BytesReceived,
+		s.DataOut, s.DataIn
+	if known {
+		is.class = was.class.Learn(decide.Look{For: h.span, Sent: moved, Received: came, SegmentsOut: float64(s.DataOut - was.out),
+			SegmentsIn: float64(s.DataIn - was.in), Waits: !limited}, by)
+	}
+	h.now[s.ID] = is
+	h.sort(s.ID, is, moved, came, limited)
+}
+
+// sort counts a connection by its class, and notes that its row is to be said.
+func (h *headcount) sort(id uint64, is carried, moved, came float64, limited bool) {
+	class := is.class.Class()
+	if class != decide.Unknown && class != is.said && len(h.changes) < changesMost {
+		h.changes = append(h.changes, change{id: id, ports: is.ports, class: class})
+	}
+	if !is.own || is.said != class || moved+came == 0 {
+		return
+	}
+	t := &h.own[class.Row()]
+	t.conns++
+	t.total += moved
+	t.received += came
+	if limited {
+		t.limited += moved
+	}
+}
+
+// ended notes connections that were bulk and are gone: their ports may be another's soon.
+func (h *headcount) ended() {
+	for id, was := range h.was {
+		if _, there := h.now[id]; !there && was.own && was.said == decide.Bulk {
+			h.changes = append(h.changes, change{id: id, ports: was.ports, class: decide.Interactive, gone: true})
+		}
 	}
 }
 
@@ -68,6 +144,37 @@ func (p *pair) counted(h *headcount) {
 	}
 	if all := h.total + h.received; all > 0 {
 		p.limited.take(weight, (h.limited+h.received*p.peerLimited)/all)
+	}
+	for row, t := range h.own {
+		c := &p.classes[row]
+		if c.conns = t.conns; t.conns > 0 {
+			c.live = h.at
+			c.limited.take(weight, (t.limited+t.received*p.peerLimited)/(t.total+t.received))
+		}
+	}
+}
+
+// assignRows has the data plane and telemetry know the rows of connections whose class is
+// another.
+func (ct *counter) assignRows(p *pair) {
+	if ct.cfg.DryRun || ct.survey.passive == nil {
+		return
+	}
+	h := &p.heads
+	h.ended()
+	for _, c := range h.changes {
+		row, own := flow.Row(c.class.Row()), c.gone
+		if !c.gone {
+			var err error
+			own, err = p.local.plane.AssignRow(p.remote.UID, protocolTCP, c.ports[0], c.ports[1], row)
+			ct.fault(p.name, err)
+			is := h.now[c.id]
+			is.said, is.own = c.class, own
+			h.now[c.id] = is
+		}
+		if own {
+			ct.fault(p.name, ct.survey.passive.SetRow(p.telemetryPair(), c.ports[0], c.ports[1], row))
+		}
 	}
 }
 
@@ -147,12 +254,13 @@ func (ct *counter) countables(now time.Time) (out []countable) {
 
 // countConnections counts those of a pod.
 func (ct *counter) countConnections(c countable) {
+	now, by := ct.cfg.Now(), decide.DefaultClasses()
 	for _, p := range c.pairs {
-		p.heads.begin()
+		p.heads.begin(now)
 	}
 	err := sockdiag.Each(c.pod.Netns, func(s sockdiag.Socket) {
 		if p := c.pairs[s.Remote.Addr().Unmap()]; p != nil {
-			p.heads.see(s)
+			p.heads.see(s, &by)
 		}
 	})
 	if err != nil {
@@ -163,5 +271,8 @@ func (ct *counter) countConnections(c countable) {
 	defer ct.members.Unlock()
 	for _, p := range c.pairs {
 		p.counted(&p.heads)
+		if ct.members.knows(p) {
+			ct.assignRows(p)
+		}
 	}
 }

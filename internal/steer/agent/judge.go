@@ -10,6 +10,7 @@ import (
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // judge says what is known of a pair, for the policy to decide by.
@@ -18,24 +19,47 @@ type judge struct {
 	members  *members
 	recorder *recorder
 	start    time.Time // of the agent
+	classes  decide.ClassParams
 }
 
-// decide lets the policy decide about a pair.
-func (j *judge) decide(p *pair, now time.Time) decide.Decision {
-	ev := j.evidence(p, now)
-	j.recorder.add(decide.Record{For: epoch, Evidence: ev})
-	p.state, p.decision = j.cfg.Policy.Step(p.state, ev)
-	if p.pinned != "" {
-		return p.keepPinned(ev, p.decision)
+// decide lets the policy decide about a pair: about all its flows, or about each class apart.
+func (j *judge) decide(p *pair, now time.Time) []decide.Decision {
+	ev := j.rowEvidence(p, now)
+	d := j.step(p, ev)
+	for _, d := range d {
+		j.recorder.add(recordOf(d.Evidence))
 	}
-	return p.decision
+	if p.pinned != "" {
+		for i := range d {
+			d[i] = p.keepPinned(d[i].Evidence, d[i])
+		}
+	}
+	return d
 }
 
-// flee lets the policy decide about a pair whose path has failed.
-func (j *judge) flee(p *pair, now time.Time) (d decide.Decision) {
-	p.state, d = j.cfg.Policy.Step(p.state, j.evidence(p, now))
-	if !d.Moves() && p.forgive(now) {
-		p.state, d = j.cfg.Policy.Step(p.state, j.evidence(p, now))
+// step is one of the policy's.
+func (j *judge) step(p *pair, ev decide.RowEvidence) []decide.Decision {
+	was := p.rows.Apart
+	p.rows, p.decision = decide.StepRows(j.cfg.Policy, p.rows, ev, &j.classes)
+	if was || p.rows.Apart {
+		return slices.Clone(p.decision[:])
+	}
+	return slices.Clone(p.decision[:1])
+}
+
+// recordOf is a record of evidence. Those of classes are told apart by the name of the pair.
+func recordOf(ev decide.PairEvidence) decide.Record {
+	if ev.Class != "" {
+		ev.Pair += " " + string(ev.Class)
+	}
+	return decide.Record{For: epoch, Evidence: ev}
+}
+
+// flee lets the policy decide about a pair of which a path has failed.
+func (j *judge) flee(p *pair, now time.Time) []decide.Decision {
+	d := j.step(p, j.rowEvidence(p, now))
+	if !slices.ContainsFunc(d, decide.Decision.Moves) && p.forgive(now) {
+		d = j.step(p, j.rowEvidence(p, now))
 	}
 	return d
 }
@@ -158,7 +182,7 @@ func (p *pair) forgive(now time.Time) bool {
 	for i, r := range p.routes {
 		hp := p.host.paths[r.Network]
 		bar := &p.lines[i].bar
-		if bar.Left(now) > 0 && r.Index != p.on().Index && hp != nil && !hp.Down() {
+		if bar.Left(now) > 0 && !p.uses(r.Index) && hp != nil && !hp.Down() {
 			bar.Lift(now)
 			found = true
 		}
@@ -172,7 +196,11 @@ func (j *judge) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 		CPU: e.CPU, Buckets: e.Buckets, Active: e.Network == ev.Active, Pinned: p.pinned == e.Network, Why: e.Reason}
 	r, _ := p.routes.byNetwork(e.Network)
 	s.Encapsulated = r.Encap
-	s.Score = decide.Scores(p.state, ev)[e.Network]
+	row := ev.Class.Row()
+	if s.Class = string(ev.Class); s.Class != "" {
+		s.Buckets /= flow.Rows
+	}
+	s.Score = decide.Scores(p.rows.Of[row], ev)[e.Network]
 	pending := s.Pinned && !s.Active
 	followed, follows := p.follows(j.cfg.Now())
 	if follows {
@@ -185,7 +213,7 @@ func (j *judge) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 		}
 	}
 	if s.Why == "" && s.Active {
-		s.Why = p.decision.Reason
+		s.Why = p.decision[row].Reason
 		if follows {
 			s.Why = "no flows of its own: follows the other end"
 		} else if s.Pinned {
@@ -209,13 +237,18 @@ func (p *pair) follows(now time.Time) (on [dataplane.MaxPaths]int, only bool) {
 	return on, err == nil
 }
 
-// stranded reports whether the path that the pair is on has failed. That of a pair
+// stranded reports whether a path that the pair is on has failed. That of a pair
 // that has opened no flow must be left too, if not at once, for want of one that was
 // known to be well, then later: its pod is made fit for where the peer's flows are.
 func (p *pair) stranded() bool {
-	i := p.routes.on(p.on().Network)
-	hp := p.host.paths[p.on().Network]
-	return hp != nil && hp.Down() || i >= 0 && p.lines[i].Down()
+	for _, as := range p.assignments() {
+		at := p.at(as).Network
+		i, hp := p.routes.on(at), p.host.paths[at]
+		if hp != nil && hp.Down() || i >= 0 && p.lines[i].Down() {
+			return true
+		}
+	}
+	return false
 }
 
 // atOnce is how many pairs are decided about in every epoch.

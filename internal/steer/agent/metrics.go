@@ -29,7 +29,7 @@ type exporter struct {
 }
 
 func pathMetrics() map[string]*prometheus.Desc {
-	labels := []string{"pair", "network"}
+	labels := []string{"pair", "network", "class"}
 	d := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("pathwise_path_"+name, help, labels, nil)
 	}
@@ -94,7 +94,7 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 		}
 		for name, v := range map[string]float64{"rtt": p.RTT, "jitter": p.Jitter, "loss": p.Loss, "goodput": p.Goodput,
 			"retrans": p.Retrans, "buckets": float64(p.Buckets), "score": p.Score, "up": up} {
-			gauge(e.paths[name], v, p.Pair, p.Network)
+			gauge(e.paths[name], v, p.Pair, p.Network, p.Class)
 		}
 	}
 	h := e.server.Health()

@@ -7,6 +7,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/flow"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
@@ -41,7 +42,7 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		m.warn("%s: decided about unknown path %s", p.name, d.To)
 		return
 	}
-	e := Event{Kind: string(d.Kind), Pair: p.name, From: d.From, To: d.To, Reason: d.Reason, By: by, Detected: detected,
+	e := Event{Kind: string(d.Kind), Pair: p.name, Class: string(d.Evidence.Class), From: d.From, To: d.To, Reason: d.Reason, By: by, Detected: detected,
 		PredictedGain: d.PredictedGain, ExpectedLoss: d.ExpectedLoss, DryRun: m.cfg.DryRun}
 	if d.Moves() {
 		e.Evidence = &d.Evidence
@@ -53,10 +54,11 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	if d.Kind == decide.Home || d.Kind == decide.Fallback {
 		p.detours = nil
 	}
-	if p.assigned.Canary == "" {
+	class := d.Evidence.Class
+	if as := p.assignments(); as[0].Canary == "" && as[1].Canary == "" {
 		p.before = p.window(p.nBytes-10, p.nBytes)
 	}
-	to := p.assigned.Apply(d)
+	to := p.apply(d)
 	if d.Kind != decide.Failover && by != byUser && m.stacks.preparing(p, to) {
 		p.coming = &coming{d, by, detected}
 		return
@@ -78,9 +80,24 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		// lost when the canary began: kind says that nothing is to be learnt of it now.
 		kind = decide.Canary
 	}
-	if id := m.note(e).ID; d.Moves() {
+	if id := m.note(e).ID; d.Moves() && class != decide.Interactive { // of whose delay bytes tell nothing
 		p.outcome = &outcome{at: begin, event: id, kind: kind, before: p.before, from: p.nBytes}
 	}
+}
+
+// apply is where flows are to be by a decision: those of its class, or all.
+func (p *pair) apply(d decide.Decision) [flow.Rows]decide.Assignment {
+	as := p.assignments()
+	class := d.Evidence.Class
+	for row := range as {
+		if class == "" && as[0] != as[1] {
+			d.From = as[row].Active // wherever they are
+		}
+		if class == "" || class.Row() == row {
+			as[row] = as[row].Apply(d)
+		}
+	}
+	return as
 }
 
 // takeMoved takes the pairs whose flows may have moved since it was last called.
@@ -100,38 +117,44 @@ func (m *mover) follow(p *pair, moved dataplane.Set, now time.Time) {
 
 // assign has the pair's own flows be where to says. Where the data plane refuses, what is
 // assigned stays as it was: the policy is to decide about where the flows are.
-func (m *mover) assign(p *pair, to decide.Assignment) (dataplane.Set, time.Duration, error) {
-	was := p.assigned
-	p.assigned, p.coming = to, nil
+func (m *mover) assign(p *pair, to [flow.Rows]decide.Assignment) (dataplane.Set, time.Duration, error) {
+	was := p.assignments()
+	p.setAssignments(to)
+	p.coming = nil
 	moved, took, err := m.place(p)
 	if err != nil && moved == 0 && !p.placed() {
-		p.assigned = was
+		p.setAssignments(was)
 	}
 	return moved, took, err
 }
 
 // goHome has the pair's own flows be on the default network, and what was tried be over.
 func (m *mover) goHome(p *pair) time.Duration {
-	p.outcome, p.state.Trial = nil, decide.Trial{}
-	_, took, err := m.assign(p, decide.Assignment{Active: p.routes[0].Network})
+	p.outcome = nil
+	p.endTrials()
+	_, took, err := m.assign(p, p.routes.home())
 	if err != nil {
 		m.warn("%s: move to %s: %v", p.name, p.routes[0].Network, err)
 	}
 	return took
 }
 
+// endTrials ends canaries, which would take the flows back.
+func (p *pair) endTrials() {
+	for row := range p.rows.Of {
+		p.rows.Of[row].Trial = decide.Trial{}
+	}
+}
+
 // wanted are the paths where the pair's own flows are to be as they are assigned, by bucket:
 // those that do not get through there are not.
-func (p *pair) wanted(as decide.Assignment) (paths [dataplane.Buckets]int) {
-	share, to := dataplane.Set(0), p.at(as)
-	other, canary := p.routes.byNetwork(as.Canary)
-	if canary {
-		share = dataplane.Share(as.Share(other.Network))
-	}
+func (p *pair) wanted(rows [flow.Rows]decide.Assignment) (paths [dataplane.Buckets]int) {
 	free := !p.opened.IsZero() && !p.withdrawn
 	for b := range paths {
-		paths[b] = to.Index
-		if share.Has(uint8(b)) {
+		as := rows[flow.RowOf(uint8(b))]
+		paths[b] = p.at(as).Index
+		if other, canary := p.routes.byNetwork(as.Canary); canary &&
+			dataplane.Share(as.Share(other.Network)).Has(uint8(b)) {
 			paths[b] = other.Index
 		}
 		if d := p.detours[uint8(b)]; free && d != nil && d.out && d.from == paths[b] && p.usable(d.to) {
@@ -144,7 +167,7 @@ func (p *pair) wanted(as decide.Assignment) (paths [dataplane.Buckets]int) {
 // placed reports whether the data plane has the pair's own flows where they are assigned.
 func (p *pair) placed() bool {
 	choices, err := p.local.plane.Choices(p.remote.UID)
-	for b, path := range p.wanted(p.assigned) {
+	for b, path := range p.wanted(p.assignments()) {
 		if choices[b].Path != path {
 			return false
 		}
@@ -154,7 +177,7 @@ func (p *pair) placed() bool {
 
 // place writes the maps as assigned. took is the time of that.
 func (m *mover) place(p *pair) (moved dataplane.Set, took time.Duration, err error) {
-	want := p.wanted(p.assigned)
+	want := p.wanted(p.assignments())
 	var sets [dataplane.MaxPaths]dataplane.Set
 	for b, path := range want {
 		sets[path%dataplane.MaxPaths] |= 1 << b
@@ -248,18 +271,18 @@ func (m *mover) rest(p *pair, now time.Time) {
 	}
 	p.opened = time.Time{}
 	from := p.on()
-	home := decide.Assignment{Active: p.routes[0].Network}
-	if m.cfg.DryRun || from.Index == 0 && p.assigned.Canary == "" {
+	home := p.routes.home()
+	if m.cfg.DryRun || p.assignments() == home {
 		return
 	}
 	took := m.goHome(p)
-	if p.assigned != home {
+	if p.assignments() != home {
 		return // the data plane has refused; the policy leaves what is not confirmed
 	}
 	m.stats.homes++
 	p.unsettled = true
 	m.teller.announce(p)
-	m.note(Event{Kind: string(decide.Home), Pair: p.name, From: from.Network, To: home.Active, By: byPolicy, Took: took,
+	m.note(Event{Kind: string(decide.Home), Pair: p.name, From: from.Network, To: home[0].Active, By: byPolicy, Took: took,
 		Reason: fmt.Sprintf(
 			"no traffic for %v: its next flows begin on the default network, until the other agent has confirmed the pair again", now.Sub(p.active).Round(time.Second))})
 }

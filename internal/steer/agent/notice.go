@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
-	"pathwise.dev/pathwise/internal/steer/decide"
 )
 
 // Notices travel between agents as a TLV of an experimental type (RFC 8972
@@ -135,7 +134,7 @@ const remind, lately = 500 * time.Millisecond, 10 * time.Second
 
 // settle repeats an announcement until it is confirmed, and then now and then.
 func (t *teller) settle(p *pair, now time.Time) {
-	if p.assigned != (decide.Assignment{Active: p.routes[0].Network}) {
+	if p.assignments() != p.routes.home() {
 		p.away = now
 	}
 	if p.unsettled && now.Sub(p.noticed) >= epoch || now.Sub(p.away) < lately && now.Sub(p.noticed) >= remind {

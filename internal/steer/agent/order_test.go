@@ -67,7 +67,7 @@ func (b *bed) unchanged(o Order, want string) {
 		a.members.Lock()
 		defer a.members.Unlock()
 		p, _ := a.entries.named("a", "b")
-		s.pinned, s.assigned, s.trial, s.switches = p.pinned, p.assigned, p.state.Trial, a.stats.switches
+		s.pinned, s.assigned, s.trial, s.switches = p.pinned, p.assigned, p.rows.Of[0].Trial, a.stats.switches
 		return s
 	}
 	before, since := look(), a.journal.last().ID
@@ -159,7 +159,7 @@ func refusedOrders(b *bed) {
 		a.members.Lock()
 		defer a.members.Unlock()
 		on = p.on().Network
-		return p.decision.To == "macvlan"
+		return p.decision[0].To == "macvlan"
 	})
 	if on != "routed-bgp" {
 		b.t.Errorf("assigned to %s, though the data plane has refused", on)

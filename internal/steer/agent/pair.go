@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"net"
 	"slices"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/flow"
 	"pathwise.dev/pathwise/internal/steer/kick"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
@@ -52,6 +54,8 @@ type pair struct {
 	taken  bool
 	// takesDSCP: the other end's data plane takes packets of every DSCP.
 	takesDSCP bool
+	// takesRows: the other end's data plane knows of rows.
+	takesRows bool
 
 	lines lines // by index in routes
 	// active is when packets last went or came.
@@ -65,16 +69,17 @@ type pair struct {
 	fitted         bool
 
 	weighed time.Time
-	state   decide.State
+	rows    decide.Rows
 	// assigned is where the pair's own flows are to be, but for the buckets that make a detour.
-	assigned decide.Assignment
-	detours  detours
+	// bulk is where those of the second row are, where that is elsewhere.
+	assigned, bulk decide.Assignment
+	detours        detours
 	// inquiries are the connections of which is asked whether they get through.
 	inquiries map[ports]*inquiry
 	// nowhere is when a connection last got through on no path.
 	nowhere  time.Time
 	loss     decide.SwitchLoss
-	decision decide.Decision
+	decision [flow.Rows]decide.Decision
 	pinned   string
 	outcome  *outcome
 	// coming is a move that waits, nil if none does.
@@ -94,6 +99,8 @@ type pair struct {
 	heads headcount
 	// conns is the number of TCP connections with traffic, as last counted.
 	conns int
+	// classes are its own connections of each row's class, as last counted.
+	classes [flow.Rows]classCount
 	// stuck connections, nil if there were none, and when flows last moved.
 	stuck  *kick.Stalled
 	left   time.Time
@@ -128,6 +135,8 @@ type line struct {
 	retrans float64
 	rtos    int
 	bar     detect.Bar
+	// rows is what was read last of the connections of each row.
+	rows [flow.Rows]rowReading
 }
 
 // lines are a pair's traffic by its paths.
@@ -156,29 +165,62 @@ func (p *pair) telemetryPair() telemetry.Pair {
 	return telemetry.Pair{Netns: p.local.cookie, Remote: p.routes[0].Remote.Addr}
 }
 
-// on is the path that the pair's own flows are on, but for a canary.
+// on is the path that the pair's own flows are on, but for a canary, and for bulk that has a
+// path of its own.
 func (p *pair) on() route.Route { return p.at(p.assigned) }
+
+// assignments are those of the rows.
+func (p *pair) assignments() [flow.Rows]decide.Assignment {
+	return [flow.Rows]decide.Assignment{p.assigned, cmp.Or(p.bulk, p.assigned)}
+}
+
+// setAssignments has rows that are alike be one.
+func (p *pair) setAssignments(as [flow.Rows]decide.Assignment) {
+	p.assigned, p.bulk = as[0], as[1]
+	if as[0] == as[1] {
+		p.bulk = decide.Assignment{}
+	}
+}
+
+// together is an assignment of both rows.
+func together(as decide.Assignment) [flow.Rows]decide.Assignment {
+	return [flow.Rows]decide.Assignment{as, as}
+}
+
+// home is the assignment to the default network.
+func (rs routes) home() [flow.Rows]decide.Assignment {
+	return together(decide.Assignment{Active: rs[0].Network})
+}
+
+// uses reports whether a row of the pair's own flows is on the path with that index.
+func (p *pair) uses(index int) bool {
+	as := p.assignments()
+	return p.at(as[0]).Index == index || p.at(as[1]).Index == index
+}
 
 // at is the path of most of an assignment's flows.
 func (p *pair) at(as decide.Assignment) route.Route {
 	return p.routes[max(p.routes.on(as.Active), 0)]
 }
 
-// found is where the maps have most of the pair's own flows: what a predecessor
+// found is where the maps have most of the pair's own flows, by row: what a predecessor
 // left.
-func (p *pair) found() (decide.Assignment, error) {
-	var votes [dataplane.MaxPaths]int
+func (p *pair) found() (out [flow.Rows]decide.Assignment, err error) {
+	var votes [flow.Rows][dataplane.MaxPaths]int
 	choices, err := p.local.plane.Choices(p.remote.UID)
-	for _, c := range choices {
-		votes[c.Path%dataplane.MaxPaths]++
+	for b, c := range choices {
+		votes[flow.RowOf(uint8(b))][c.Path%dataplane.MaxPaths]++
 	}
-	best := p.routes[0]
-	for _, r := range p.routes {
-		if votes[r.Index] > votes[best.Index] {
-			best = r
+	for row := range out {
+		best := p.routes[0]
+		for _, r := range p.routes {
+			if votes[row][r.Index] > votes[row][best.Index] {
+				best = r
+			}
 		}
+		out[row].Active = best.Network
 	}
-	return decide.Assignment{Active: best.Network}, err
+	return out, err
 }
 
 // flows are where the pair's own flows are, and those that the peer has opened.

@@ -288,12 +288,13 @@ func TestCount(t *testing.T) {
 		{[]sockdiag.Socket{{ID: 5, BytesAcked: 1, BytesReceived: 2e9, Window: 10}}, 0.7},
 		{[]sockdiag.Socket{{ID: 5, BytesAcked: 1e9 + 1, BytesReceived: 3e9, Window: 10}}, 0.7 - 0.3*0.2},
 	} {
-		p.heads.begin()
+		by := decide.DefaultClasses()
+		p.heads.begin(time.Unix(int64(i), 0))
 		if i == 6 {
 			p.peerLimited = 0
 		}
 		for _, s := range step.socks {
-			p.heads.see(s)
+			p.heads.see(s, &by)
 		}
 		if p.counted(&p.heads); math.Abs(p.limited.part-step.want) > 1e-12 {
 			t.Errorf("step %d: limited %g, want %g", i, p.limited.part, step.want)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
-	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
@@ -206,6 +205,6 @@ func (en *entries) retain(p *pair) {
 func (p *pair) home() bool {
 	own, followed, err := p.flows()
 	away := func(c dataplane.Choice) bool { return c.Path != 0 }
-	return err == nil && p.assigned == decide.Assignment{Active: p.routes[0].Network} &&
+	return err == nil && p.assignments() == p.routes.home() &&
 		!slices.ContainsFunc(own[:], away) && !slices.ContainsFunc(followed[:], away)
 }

@@ -25,7 +25,7 @@ func TestRefusedByTheKernel(t *testing.T) {
 		t.Errorf("leads to %d, to be tried again %v after the fault; told %+v", p.direct, steady-now.Sub(p.borne), e)
 	}
 	a.stacks.fitter.Do(p)
-	if a.stacks.preparing(p, p.assigned) {
+	if a.stacks.preparing(p, p.assignments()) {
 		t.Error("it is under way again at once")
 	}
 	if parted, _ := a.entries.part(p); !parted || len(p.local.pairs) > 0 {

@@ -25,7 +25,10 @@ import (
 type PathStatus struct {
 	Host string `json:"host"`
 	// Pair is LOCAL>REMOTE: the flows that the local pod has opened.
-	Pair    string `json:"pair"`
+	Pair string `json:"pair"`
+	// Class of the pair's flows that this is about, where bulk has a path of its own: then
+	// buckets are of the 32 of its row.
+	Class   string `json:"class,omitempty"`
 	Network string `json:"network"`
 	State   string `json:"state"`
 	// RTT and Jitter by probes, in seconds; Loss as a ratio.
@@ -90,9 +93,14 @@ func (sv *server) Paths() []PathStatus {
 		if now.Sub(p.active) >= 10*quiet && p.pinned == "" {
 			continue
 		}
-		ev := sv.judge.evidence(p, now)
-		for _, e := range ev.Paths {
-			out = append(out, sv.judge.status(p, ev, e))
+		all := []decide.PairEvidence{sv.judge.evidence(p, now)}
+		if p.rows.Apart {
+			all = []decide.PairEvidence{p.ofRow(all[0], 0, now), p.ofRow(all[0], 1, now)}
+		}
+		for _, ev := range all {
+			for _, e := range ev.Paths {
+				out = append(out, sv.judge.status(p, ev, e))
+			}
 		}
 	}
 	slices.SortStableFunc(out, func(x, y PathStatus) int { return cmp.Compare(x.Pair, y.Pair) })
@@ -356,7 +364,7 @@ func (e unfitError) Unwrap() error { return errRefused }
 
 // obey moves the pair's flows as the user says, or leaves them where they were.
 func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence) error {
-	if od.stacks.preparing(p, decide.Assignment{Active: to.Network}) {
+	if od.stacks.preparing(p, together(decide.Assignment{Active: to.Network})) {
 		od.members.Unlock()
 		od.stacks.fitter.Do(p) // here, as the user waits
 		od.members.Lock()
@@ -364,15 +372,16 @@ func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence) error
 			return fmt.Errorf("%s: %w", p.name, errNoPair)
 		}
 	}
-	assigned, trial := p.assigned, p.state.Trial
-	p.state.Trial = decide.Trial{} // a canary under way would take the flows back
+	assigned, rows := p.assignments(), p.rows
+	p.endTrials()
 	od.mover.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network,
 		Buckets: decide.Buckets, Confidence: 1, Reason: "the user said so", Evidence: ev}, byUser, 0)
 	choices, err := p.local.plane.Choices(p.remote.UID)
 	if err == nil && !slices.ContainsFunc(choices[:], func(c dataplane.Choice) bool { return c.Path != to.Index }) {
 		return nil
 	}
-	p.assigned, p.state.Trial, p.outcome = assigned, trial, nil
+	p.setAssignments(assigned)
+	p.rows, p.outcome = rows, nil
 	_, _, back := od.mover.place(p)
 	if err = errors.Join(err, back); err == nil {
 		err = errStayed

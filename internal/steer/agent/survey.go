@@ -241,6 +241,9 @@ func (rd *readings) take(now time.Time) {
 	for p := range rd.members.pairs() {
 		for i := range p.lines {
 			p.lines[i].retrans, p.lines[i].rtos, p.lines[i].unacked = 0, 0, 0
+			for row := range p.lines[i].rows {
+				p.lines[i].rows[row].rtos, p.lines[i].rows[row].retrans = 0, 0
+			}
 		}
 	}
 	r, ok := rd.survey.reading(now)
@@ -250,20 +253,20 @@ func (rd *readings) take(now time.Time) {
 	by := map[telemetry.Pair]*pair{}
 	for p := range rd.members.pairs() {
 		by[p.telemetryPair()] = p
+		for i := range p.lines {
+			for row := range p.lines[i].rows {
+				p.lines[i].rows[row] = rowReading{heard: p.lines[i].rows[row].heard, srtt: p.lines[i].rows[row].srtt}
+			}
+		}
 	}
 	for _, acc := range rd.ledger.Fold(r) {
 		p := by[acc.Pair]
 		if p == nil {
 			continue
 		}
-		for i, r := range p.routes {
-			if uint8(r.Index) == acc.Path && acc.SegmentsOut+acc.RTT.Count > 0 {
-				ln := &p.lines[i]
-				ln.figures, ln.heard, ln.rtos = acc.Figures, now, int(acc.Timeouts)
-				ln.unacked += int64(acc.BytesSent) - int64(acc.BytesAcked)
-				if acc.SegmentsOut > 0 {
-					ln.retrans = min(float64(acc.Retransmits)/float64(acc.SegmentsOut), 1)
-				}
+		for i, on := range p.routes {
+			if uint8(on.Index) == acc.Path && acc.SegmentsOut+acc.RTT.Count > 0 {
+				p.lines[i].take(acc, r.To-r.From, now)
 			}
 		}
 	}
