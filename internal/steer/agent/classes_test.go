@@ -34,7 +34,8 @@ func TestClassesGoApart(t *testing.T) {
 				return b.classOn(decide.Bulk) == "macvlan" && b.classOn(decide.Interactive) == "vxlan"
 			})
 			b.goApart()
-			if e := b.agents["h1"].event(b, 0, "an event of the bulk", func(e Event) bool { return e.Class == string(decide.Bulk) }); e.Pair != "a>b" {
+			ofBulk := func(e Event) bool { return e.Class == string(decide.Bulk) }
+			if e := b.agents["h1"].event(b, 0, "an event of the bulk", ofBulk); e.Pair != "a>b" {
 				t.Errorf("event %+v", e)
 			}
 			stop()

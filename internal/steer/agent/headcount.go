@@ -97,8 +97,8 @@ func (h *headcount) see(s sockdiag.Socket, by *decide.ClassParams) {
 	is.ports, is.acked, is.received, is.out, is.in = ports{s.Local.Port(), s.Remote.Port()}, s.BytesAcked, s.BytesReceived,
 		s.DataOut, s.DataIn
 	if known {
-		is.class = was.class.Learn(decide.Look{For: h.span, Sent: moved, Received: came, SegmentsOut: float64(s.DataOut - was.out),
-			SegmentsIn: float64(s.DataIn - was.in), Waits: !limited}, by)
+		is.class = was.class.Learn(decide.Look{For: h.span, Sent: moved, Received: came, Waits: !limited,
+			SegmentsOut: float64(s.DataOut - was.out), SegmentsIn: float64(s.DataIn - was.in)}, by)
 	}
 	h.now[s.ID] = is
 	h.sort(s.ID, is, moved, came, limited)
@@ -148,8 +148,11 @@ func (p *pair) counted(h *headcount) {
 	for row, t := range h.own {
 		c := &p.classes[row]
 		if c.conns = t.conns; t.conns > 0 {
-			c.live = h.at
-			c.limited.take(weight, (t.limited+t.received*p.peerLimited)/(t.total+t.received))
+			follow := weight
+			if c.live = h.at; !c.limited.known {
+				follow = 1
+			}
+			c.limited.take(follow, (t.limited+t.received*p.peerLimited)/(t.total+t.received))
 		}
 	}
 }

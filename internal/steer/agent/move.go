@@ -42,8 +42,9 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		m.warn("%s: decided about unknown path %s", p.name, d.To)
 		return
 	}
-	e := Event{Kind: string(d.Kind), Pair: p.name, Class: string(d.Evidence.Class), From: d.From, To: d.To, Reason: d.Reason, By: by, Detected: detected,
-		PredictedGain: d.PredictedGain, ExpectedLoss: d.ExpectedLoss, DryRun: m.cfg.DryRun}
+	class := d.Evidence.Class
+	e := Event{Kind: string(d.Kind), Pair: p.name, Class: string(class), From: d.From, To: d.To, Reason: d.Reason,
+		By: by, Detected: detected, PredictedGain: d.PredictedGain, ExpectedLoss: d.ExpectedLoss, DryRun: m.cfg.DryRun}
 	if d.Moves() {
 		e.Evidence = &d.Evidence
 	}
@@ -54,7 +55,6 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	if d.Kind == decide.Home || d.Kind == decide.Fallback {
 		p.detours = nil
 	}
-	class := d.Evidence.Class
 	if as := p.assignments(); as[0].Canary == "" && as[1].Canary == "" {
 		p.before = p.window(p.nBytes-10, p.nBytes)
 	}
