@@ -181,13 +181,16 @@ func seeTraffic(ctx context.Context, c *admin.Cluster, x *admin.Explanation) err
 	if err != nil {
 		return err
 	}
+	told := map[string]bool{} // of two classes, that which uses the network tells of it
 	for _, p := range ps {
 		for i := range x.Networks {
-			if v := &x.Networks[i]; p.Pair == x.From+">"+x.To && p.Network == v.Network {
-				v.State, v.Why = p.State, p.Why
-				if p.Active {
-					v.State += ", in use"
-				}
+			v := &x.Networks[i]
+			if p.Pair != x.From+">"+x.To || p.Network != v.Network || told[v.Network] {
+				continue
+			}
+			v.State, v.Why = p.State, p.Why
+			if told[v.Network] = p.Active; p.Active {
+				v.State += ", in use"
 			}
 		}
 	}

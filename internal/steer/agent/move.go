@@ -270,8 +270,11 @@ func (m *mover) rest(p *pair, now time.Time) {
 		return
 	}
 	p.opened = time.Time{}
-	from := p.on()
-	home := p.routes.home()
+	from, home := p.on(), p.routes.home()
+	if bulk := p.at(p.assignments()[1]); from.Index == 0 {
+		from = bulk
+	}
+	p.rows.Apart = false // of no class is there anything
 	if m.cfg.DryRun || p.assignments() == home {
 		return
 	}
