@@ -24,6 +24,7 @@ import (
 type fresh struct {
 	committed map[uint16]bool
 	doubtful  bool
+	larger    bool
 }
 
 func (o *fresh) Track(ask walk.Ask, p *walk.Packet) {
@@ -33,7 +34,7 @@ func (o *fresh) Track(ask walk.Ask, p *walk.Packet) {
 	walk.Translate(ask.NAT, p)
 }
 
-func (o *fresh) Larger(uint64) bool { return false }
+func (o *fresh) Larger(uint64) bool { return o.larger }
 
 func (o *fresh) Choose(what string, _ int, _ *walk.Packet) int {
 	o.doubtful = o.doubtful || !strings.HasPrefix(what, "group") && !strings.Contains(what, "active_backup")
@@ -150,6 +151,11 @@ func (w *wire) arrives(p *walk.Pipeline, packet string, number uint32) bool {
 	got := p.Follow(walk.NewPacket(m), o)
 	const mostPasses = 5 // dpif-netdev drops what recirculates more often
 	if o.doubtful || !got.Understood() || len(got.Undefined) > 0 || len(got.Passes) > mostPasses {
+		return true
+	}
+	// A switch translates what it would do with a longer packet too, and does nothing where that meets a limit.
+	longer := p.Follow(walk.NewPacket(m), &fresh{committed: map[uint16]bool{}, larger: true})
+	if !longer.Understood() || longer.Passes[0].Failed != "" {
 		return true
 	}
 	var want []string
