@@ -15,7 +15,7 @@ func (l *lockstep) learntAlike(s *state, a, b place, bits pipeline.Match) bool {
 	for _, from := range []*side{l.a, l.b} {
 		for _, line := range slices.Sorted(maps.Keys(from.learnt[a.table])) {
 			k := from.learnt[a.table][line]
-			if k == nil || l.taken(a.table, k.Priority) {
+			if l.taken(a.table, k.Priority) {
 				l.obstacle(nil, nil, &s.pair, "line %d learns flows into table %s, which may take the place of others", line,
 					from.Names.FormatTable(a.table))
 				return false
@@ -35,11 +35,31 @@ func (l *lockstep) learntAlike(s *state, a, b place, bits pipeline.Match) bool {
 	return true
 }
 
-// taken reports whether a table has flows of a priority, whose place those that are learnt may
-// take: they are gone once those are.
+// flee has flows of priorities that flows are learnt with hide nothing: they come and go.
+func (l *lockstep) flee() {
+	for _, from := range []*side{l.a, l.b} {
+		for id, learnt := range from.learnt {
+			for _, in := range []*side{l.a, l.b} {
+				t := in.at(id)
+				for _, k := range learnt {
+					if t.fleeting == nil {
+						t.fleeting = map[int]bool{}
+					}
+					t.fleeting[k.Priority] = true
+				}
+				t.index()
+			}
+		}
+	}
+}
+
+// taken reports whether a table has flows of a priority that only one pipeline has: one that
+// is learnt may take their place, and then they are gone.
 func (l *lockstep) taken(id pipeline.Table, priority int) bool {
-	of := func(e *entry) bool { return e.flow != nil && e.priority == priority }
-	return slices.ContainsFunc(l.a.at(id).flows, of) || slices.ContainsFunc(l.b.at(id).flows, of)
+	own := func(e *entry) bool {
+		return e.flow != nil && e.priority == priority && (e.partner == nil || e.partner.text != e.text)
+	}
+	return slices.ContainsFunc(l.a.at(id).flows, own) || slices.ContainsFunc(l.b.at(id).flows, own)
 }
 
 // learnt carries out in both what a flow that was learnt does. What it loads is not known, but

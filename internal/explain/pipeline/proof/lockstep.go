@@ -76,6 +76,7 @@ func newLockstep(a, b *pipeline.Pipeline, strict bool) *lockstep {
 	l := &lockstep{a: newSide(a), b: newSide(b), strict: strict, at: map[spot]*obligation{}, seen: map[string]bool{},
 		uses: map[pipeline.Kind]bool{}}
 	l.alike = alike(l.a, l.b)
+	l.flee()
 	l.telling = l.telling.With(pipeline.EthType, pipeline.Value{}, a.Words.Full(pipeline.EthType))
 	for _, s := range []*side{l.a, l.b} {
 		for _, f := range s.Flows {

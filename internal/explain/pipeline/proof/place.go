@@ -28,6 +28,8 @@ type table struct {
 	kinds []*kind
 	// partial says that there are parts of conjunctions.
 	partial bool
+	// fleeting are priorities of flows that are learnt: those come and go.
+	fleeting map[int]bool
 }
 
 // entry is a flow, or none: what then happens to a packet is nothing.
@@ -123,9 +125,16 @@ func (t *table) finish() {
 	t.flows = slices.DeleteFunc(t.flows, func(e *entry) bool { return last[e.id] != e })
 	slices.SortStableFunc(t.flows, func(a, b *entry) int { return b.priority - a.priority })
 	t.flows = append(t.flows, &entry{priority: -1, id: "none"})
+	t.index()
+}
+
+// index sorts those that hide others by their masks.
+func (t *table) index() {
+	t.kinds = nil
 	at := map[string]*kind{}
 	for _, e := range t.flows {
-		if e.flow == nil || partial(e.flow) || !e.flow.Match.Get(pipeline.ConjID).Mask.IsZero() || len(e.flow.Carried) > 0 {
+		if e.flow == nil || partial(e.flow) || !e.flow.Match.Get(pipeline.ConjID).Mask.IsZero() || len(e.flow.Carried) > 0 ||
+			t.fleeting[e.priority] {
 			continue // hides nothing for sure
 		}
 		masks := fmt.Sprint(masksOf(e.match))

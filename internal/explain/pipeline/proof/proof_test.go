@@ -34,6 +34,7 @@ func TestOf(t *testing.T) {
 		e, d, u  = proof.Equal, proof.Different, proof.Undecided
 		learning = "priority=9 actions=learn(table=1,priority=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:1->NXM_NX_REG0[]," +
 			"output:NXM_OF_IN_PORT[]),resubmit(,2)"
+		looking = learning + "\ntable=2 actions=resubmit(,1)\n"
 		bucket  = "group_id=1,type=all,bucket=actions=output:2,bucket=actions=resubmit(,3)\ntable=3,ip actions=4"
 		pushing = "group_id=1,type=all,bucket=actions=resubmit(,3)\ntable=3,ip actions=load:4->NXM_NX_REG0[],push:NXM_NX_REG0[]"
 	)
@@ -75,8 +76,16 @@ func TestOf(t *testing.T) {
 		{"learning, alike", "actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)",
 			"actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)", e},
 		{"a table that is learnt, elsewhere",
-			learning + "\nip actions=2\ntable=1,priority=1,ip actions=load:1->NXM_NX_REG1[]\ntable=1,priority=2,ip,nw_proto=6 actions=3",
-			learning + "\nip actions=2\ntable=1,priority=1,ip actions=load:1->NXM_NX_REG1[]\ntable=1,priority=2,tcp actions=3", e},
+			looking + "table=1,priority=1,ip actions=load:1->NXM_NX_REG1[]\ntable=1,priority=2,ip,nw_proto=6 actions=3",
+			looking + "table=1,priority=1,ip actions=load:1->NXM_NX_REG1[]\ntable=1,priority=2,tcp actions=3", e},
+		{"a flow that was learnt, in both",
+			looking + "table=1,priority=7,ip actions=drop\ntable=1,priority=1,tcp actions=3",
+			looking + "table=1,priority=7,ip actions=drop\ntable=1,priority=1,ip,nw_proto=6 actions=3", e},
+		{"what a flow that was learnt hides, as long as it is there",
+			looking + "table=1,priority=7,ip actions=drop\ntable=1,priority=1,ip actions=3",
+			looking + "table=1,priority=7,ip actions=drop", u},
+		{"a flow that was learnt, in one", looking + "table=1,priority=7,ip,nw_dst=10.0.0.1 actions=drop",
+			looking + "table=1,priority=7,ip,nw_src=10.0.0.1 actions=drop", u},
 		{"a table that is learnt, reading what differs",
 			learning + "\ntable=2 actions=load:1->NXM_OF_ETH_DST[],resubmit(,1)",
 			learning + "\ntable=2 actions=resubmit(,1)", u},
