@@ -121,6 +121,33 @@ wait "$generators"
 verdict "each black hole was left" left
 say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-10:]' "$work/rr.json")"
 
+# A rule in the receiving pod, as of policies on further networks: only that network's addresses
+# are taken, which steered packets do not have. Probes and echoes go on passing.
+inside() { # COMMAND: in the server's network namespace
+	local inode
+	inode=$(k get pathnode pwk-n2 -o json | jq -r '.spec.pods[] | select(.name == "default/server") | .sandbox')
+	"$bed" node 2 sh -c 'for ns in /run/netns/*; do [ "$(stat -Lc %i "$ns")" != "$0" ] || nsenter --net="$ns" nft "$1"; done' \
+		"$inode" "$1"
+}
+rules() {
+	local n dev
+	for n in $(seq "${PATHWISE_KUBE_HOLES:-5}"); do
+		ask switch client server fast || return 1
+		sleep 1.5
+		dev=$([ "$(on)" = default/fast ] && echo 1 || echo 2)
+		inside "table inet rule { chain c { type filter hook input priority 0; iifname net$dev ip saddr != 10.1$dev.0.0/16 drop; }; }" &&
+			sleep 3 && inside 'delete table inet rule' || return 1
+		sleep 4
+	done
+}
+traffic rr $((14 * ${PATHWISE_KUBE_HOLES:-5})) --target @:7002 --think 1ms --gap 15ms
+generators=$!
+eventually 20 three
+verdict "${PATHWISE_KUBE_HOLES:-5} rules in the receiving pod" rules
+wait "$generators"
+verdict "the network of each rule was left" left
+say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-10:]' "$work/rr.json")"
+
 # Agents that are killed leave flows where they are; those that follow take them over.
 traffic rr 25 --target @:7002 --think 1ms --connections 2
 generators=$!

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,8 +27,11 @@ type object struct {
 	text []byte
 }
 
-// objectsOf reads a text of several documents.
-func objectsOf(text []byte) ([]object, error) {
+// objectsOf reads what was written, if it was, of several documents.
+func objectsOf(text []byte, err error) ([]object, error) {
+	if err != nil {
+		return nil, err
+	}
 	var out []object
 	for _, doc := range bytes.Split(bytes.TrimPrefix(text, []byte("---\n")), []byte("\n---\n")) {
 		raw, err := yaml.ToJSON(doc)
@@ -65,11 +69,7 @@ func (o object) path() string {
 // Install gives the cluster all that Pathwise is there, and makes the agents' key if there is
 // none. Done again it changes what is not as it is to be. It tells on w of each object.
 func (c *Cluster) Install(ctx context.Context, o manifest.Options, w io.Writer) error {
-	text, err := manifest.Write(o)
-	if err != nil {
-		return err
-	}
-	all, err := objectsOf(text)
+	all, err := objectsOf(manifest.Write(o))
 	if err != nil {
 		return err
 	}
@@ -141,14 +141,11 @@ func (c *Cluster) Uninstall(ctx context.Context, o manifest.Options, within time
 			fmt.Fprintf(w, "%v\n", err)
 		}
 	}
-	text, err := manifest.Write(o)
+	all, err := objectsOf(manifest.Write(o))
 	if err != nil {
 		return err
 	}
-	all, err := objectsOf(manifest.Reverse(text))
-	if err != nil {
-		return err
-	}
+	slices.Reverse(all)
 	return c.deleteAll(ctx, all, within, w)
 }
 
@@ -158,11 +155,7 @@ func (c *Cluster) leave(ctx context.Context, o manifest.Options, within time.Dur
 	if err := c.deleteAll(ctx, []object{agents}, within, w); err != nil {
 		return err
 	}
-	text, err := manifest.Leave(o)
-	if err != nil {
-		return err
-	}
-	all, err := objectsOf(text)
+	all, err := objectsOf(manifest.Leave(o))
 	if err != nil {
 		return err
 	}

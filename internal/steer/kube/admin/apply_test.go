@@ -8,19 +8,11 @@ import (
 
 // TestPaths: each object of a cluster's is where the API server has its kind.
 func TestPaths(t *testing.T) {
-	text, err := manifest.Write(manifest.Defaults("1"))
+	all, err := objectsOf(manifest.Write(manifest.Defaults("1")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := objectsOf(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leave, err := manifest.Leave(manifest.Defaults("1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := objectsOf(leave)
+	more, err := objectsOf(manifest.Leave(manifest.Defaults("1")))
 	if err != nil {
 		t.Fatal(err)
 	}

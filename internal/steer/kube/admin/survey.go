@@ -122,11 +122,7 @@ func (s *survey) readInstalled(read reader) error {
 
 // readPermissions asks whether the user may make what a cluster is given.
 func (c *Cluster) readPermissions(ctx context.Context, o manifest.Options, s *survey) error {
-	text, err := manifest.Write(o)
-	if err != nil {
-		return err
-	}
-	all, err := objectsOf(text)
+	all, err := objectsOf(manifest.Write(o))
 	if err != nil {
 		return err
 	}
