@@ -75,7 +75,7 @@ func kubeAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error
 	if err := src.Ready(ctx); err != nil {
 		return nil // told to end
 	}
-	cfg.Source = src.Cluster
+	cfg.Source, cfg.News = src.Cluster, src.News()
 	return hostAgent(ctx, e, f, cfg)
 }
 

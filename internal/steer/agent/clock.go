@@ -38,6 +38,11 @@ func (c Config) clocked() Config {
 
 // each calls fn once in every period until ctx ends.
 func each(ctx context.Context, period time.Duration, fn func()) error {
+	return eachOr(ctx, period, nil, fn)
+}
+
+// eachOr is each, and also calls fn at once when something comes on early.
+func eachOr(ctx context.Context, period time.Duration, early <-chan struct{}, fn func()) error {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
@@ -45,6 +50,8 @@ func each(ctx context.Context, period time.Duration, fn func()) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			fn()
+		case <-early:
 			fn()
 		}
 	}

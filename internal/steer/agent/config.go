@@ -16,6 +16,8 @@ type Config struct {
 	Host string
 	// Source tells the cluster; it is asked again every second.
 	Source func() (Cluster, error)
+	// News says that Source tells something else by now; nil where nobody says so.
+	News <-chan struct{}
 	// Keys authenticate probes and notices; all agents of a cluster share them. They
 	// are asked for at every look at the cluster, and may be others each time.
 	Keys func() (stamp.Keys, error)

@@ -125,7 +125,7 @@ func (d *description) same(c Cluster) bool {
 // describeAll looks at the cluster, the keys and the agent's own pod until ctx ends, and has
 // the loop take up what it finds.
 func (a *Agent) describeAll(ctx context.Context) error {
-	return each(ctx, refresh, func() {
+	return eachOr(ctx, refresh, a.cfg.News, func() {
 		err := a.describer.describe()
 		keys, keyless := a.cfg.Keys()
 		failed := a.syncWires(a.describer.described)

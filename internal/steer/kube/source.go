@@ -43,6 +43,7 @@ type Source struct {
 	writer                writer
 	policies              *policies
 	announcer             announcer
+	news                  chan struct{}
 	told                  map[string]bool // warnings, as they hold now
 	changed               chan struct{}
 
@@ -65,7 +66,7 @@ func Open(cfg Config) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{cfg: cfg, clients: c, finder: finder{self: cfg.Pod}, numbers: hosts{}, told: map[string]bool{},
-		changed: make(chan struct{}, 1), writer: writer{clients: c, node: cfg.Node, now: cfg.Now}}
+		changed: make(chan struct{}, 1), news: make(chan struct{}, 1), writer: writer{clients: c, node: cfg.Node, now: cfg.Now}}
 	s.policies = newPolicies(c.cfg, s.listen)
 	s.announcer = announcer{clients: c, node: cfg.Node, now: cfg.Now, told: map[string]time.Time{}}
 	s.numbers.index(cfg.Node)
@@ -126,6 +127,9 @@ func (s *Source) Cluster() (agent.Cluster, error) {
 	}
 	return s.cluster, nil
 }
+
+// News says that the cluster is another than it was.
+func (s *Source) News() <-chan struct{} { return s.news }
 
 // Ready waits until the cluster was read.
 func (s *Source) Ready(ctx context.Context) error {
@@ -209,6 +213,10 @@ func (s *Source) look(ctx context.Context) time.Duration {
 	s.mu.Lock()
 	if !s.ready || !reflect.DeepEqual(c, s.cluster) {
 		s.cluster, s.ready = c, true
+		select {
+		case s.news <- struct{}{}:
+		default: // it is said already
+		}
 	}
 	s.mu.Unlock()
 	spec, status := node(s.cfg.Version, pods, refused)

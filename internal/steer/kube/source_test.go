@@ -164,6 +164,11 @@ func TestSource(t *testing.T) {
 	if err != nil || len(c.Hosts) != 2 || len(c.Pods) != 1 || c.Pods[0].Name != "shop/z" || len(c.Equal) != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
+	select {
+	case <-src.News():
+	default:
+		t.Error("nobody says that a cluster was read")
+	}
 	for written := false; !written; time.Sleep(10 * time.Millisecond) {
 		s.mu.Lock()
 		written = s.node != nil
