@@ -207,7 +207,8 @@ func (p *policies) version(ctx context.Context, k policyKind) (string, error) {
 	return "", fmt.Errorf("find %s: %w", k.definition(), err)
 }
 
-// hasty reports whether some kind is to be looked for again soon.
+// hasty reports whether one is to look again soon: for a kind that is not found, and for one that
+// is being read, as that it has no object is no event.
 func (p *policies) hasty() bool {
 	for _, err := range p.faults {
 		if err != nil {
@@ -215,7 +216,7 @@ func (p *policies) hasty() bool {
 		}
 	}
 	for _, r := range p.reading {
-		if r.gone() {
+		if _, settled := r.fault(); !settled || r.gone() {
 			return true
 		}
 	}

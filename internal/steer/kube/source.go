@@ -66,7 +66,8 @@ func Open(cfg Config) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{cfg: cfg, clients: c, finder: finder{self: cfg.Pod}, numbers: hosts{}, told: map[string]bool{},
-		changed: make(chan struct{}, 1), news: make(chan struct{}, 1), writer: writer{clients: c, node: cfg.Node, now: cfg.Now}}
+		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
+		writer: writer{clients: c, node: cfg.Node, now: cfg.Now}}
 	s.policies = newPolicies(c.cfg, s.listen)
 	s.announcer = announcer{clients: c, node: cfg.Node, now: cfg.Now, told: map[string]time.Time{}}
 	s.numbers.index(cfg.Node)
