@@ -183,6 +183,8 @@ func (p *policies) version(ctx context.Context, k policyKind) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	ctx, cancel := context.WithTimeout(ctx, writeWithin)
+	defer cancel()
 	read := func(into any, path ...string) error {
 		raw, err := c.Get().AbsPath(path...).Do(ctx).Raw()
 		if err == nil {

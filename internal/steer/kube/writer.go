@@ -31,7 +31,7 @@ const (
 	statusEvery = 30 * time.Second
 	firstRetry  = time.Second
 	lastRetry   = 30 * time.Second
-	writeWithin = 10 * time.Second
+	writeWithin = 10 * time.Second // and so long any other question may take
 )
 
 // write writes what has changed, if it is time to. It returns when there may be something to
