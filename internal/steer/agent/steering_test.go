@@ -168,8 +168,8 @@ func answersOnSocket(b *bed) {
 	rec := httptest.NewRecorder()
 	a.Metrics().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
 	text, _ := io.ReadAll(rec.Body)
-	for _, want := range []string{`pathwise_path_up{network="vxlan",pair="a>b"} 1`,
-		`pathwise_path_buckets{network="routed-bgp",pair="a>b"} 64`, "pathwise_agent_pods 1",
+	for _, want := range []string{`pathwise_path_up{class="",network="vxlan",pair="a>b"} 1`,
+		`pathwise_path_buckets{class="",network="routed-bgp",pair="a>b"} 64`, "pathwise_agent_pods 1",
 		"pathwise_agent_switches_total 0", `pathwise_agent_probes_refused_total{network="vxlan",reason="reflector_forged"} 0`,
 		`pathwise_agent_dataplane_events_total{event="stranger"} 0`,
 		`pathwise_agent_flows{state="steerable"} `, "pathwise_agent_flows_room ", "pathwise_agent_flows_refused_total 0",
