@@ -1,6 +1,8 @@
 package witness
 
 import (
+	"slices"
+
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
 
@@ -99,7 +101,15 @@ func (t *thread) usual(b pipeline.Base) (out []pipeline.Value) {
 	case pipeline.NWProto:
 		out = []pipeline.Value{{Lo: 6}, {Lo: 17}, {Lo: 1}, {Lo: 58}}
 	case pipeline.InPort:
-		out = append(out, t.ports[:min(len(t.ports), 64)]...)
+		if t.aim == nil || t.aim.met != nil || t.random.IntN(4) > 0 { // such are often dropped
+			out = append(out, t.ports[:min(len(t.ports), 64)]...)
+			break
+		}
+		p := pipeline.Value{Lo: 1} // one that no flow names
+		for slices.Contains(t.ports, p) {
+			p.Lo++
+		}
+		return []pipeline.Value{p}
 	}
 	t.random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out
