@@ -247,16 +247,10 @@ func (s *step) carriesData(m *Memory, ev PairEvidence, need Need) bool {
 
 // dwellLeft is how long the active path must still be kept.
 func (s *step) dwellLeft(at time.Duration) time.Duration {
-	if len(s.Moves) == 0 || s.Fled != "" {
+	if !s.Chosen {
 		return 0 // a path that was not chosen for gain is left for it at any time
 	}
-	d := s.p.Gain.Dwell
-	for _, t := range s.Moves[:len(s.Moves)-1] {
-		if at-t < s.p.Gain.DwellMemory {
-			d *= 2
-		}
-	}
-	return s.Since + min(d, s.p.Gain.DwellMost) - at
+	return s.Since + s.p.Gain.Dwell - at
 }
 
 // switchTo moves for gain: at once on collapse, else in a pause where the pair

@@ -25,7 +25,7 @@ func TestFailureMovesAtOnce(t *testing.T) {
 			f.path("a").Data = Data{Tx: 1000}
 		}, Failover, "b", usual().Failure.SilentSamples},
 		"a moment after a move": {func(f *feed) {
-			f.state.Moves = []time.Duration{f.ev.At, f.ev.At, f.ev.At}
+			f.state.Chosen, f.state.Since = true, f.ev.At
 			f.path("a").State = Failed
 		}, Failover, "b", 1},
 		"in a crowd": {func(f *feed) {
@@ -222,44 +222,22 @@ func TestLasts(t *testing.T) {
 	}
 }
 
-func TestDwellDoubles(t *testing.T) {
+// A path that was chosen for gain is kept for Dwell; one that was not can be left at any time.
+func TestDwell(t *testing.T) {
 	at := 100 * time.Second
-	dwell, most := usual().Gain.Dwell, usual().Gain.DwellMost
 	for _, tt := range []struct {
-		moves []time.Duration
-		want  time.Duration
+		chosen bool
+		since  time.Duration
+		want   time.Duration
 	}{
-		{nil, 0},
-		{[]time.Duration{at}, dwell},
-		{[]time.Duration{at - 10*time.Second, at}, 2 * dwell},
-		{[]time.Duration{at - 90*time.Second, at}, dwell},
-		{[]time.Duration{at - 30*time.Second, at - 20*time.Second, at - 10*time.Second, at}, most},
+		{false, at, 0},
+		{true, at, usual().Gain.Dwell},
+		{true, at - usual().Gain.Dwell, 0},
 	} {
-		s := State{Moves: tt.moves, Since: at}
+		s := State{Chosen: tt.chosen, Since: tt.since}
 		if got := in(&s).dwellLeft(at); got != tt.want {
-			t.Errorf("moves %v: %v left, want %v", tt.moves, got, tt.want)
+			t.Errorf("%+v: %v left", tt, got)
 		}
-	}
-}
-
-// Two networks that fail one after the other, again and again, are not
-// followed for gain at their pace.
-func TestFlappingIsDamped(t *testing.T) {
-	f := newFeed(Throughput)
-	for i := range 6000 {
-		better, worse := "a", "b"
-		if i/15%2 == 0 {
-			better, worse = worse, better
-		}
-		f.carry(better, 1e9)
-		f.limit(worse, 0.3e9)
-		f.step(CostAware{})
-	}
-	if n := len(f.state.Moves); n > 8 {
-		t.Errorf("%d moves are remembered", n)
-	}
-	if left := in(&f.state).dwellLeft(f.state.Since); len(f.state.Moves) > 4 && left < usual().Gain.DwellMost {
-		t.Errorf("dwell is %v after %d moves", left, len(f.state.Moves))
 	}
 }
 

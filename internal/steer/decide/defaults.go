@@ -57,7 +57,7 @@ func defaultMemory() MemoryParams {
 func defaultEstimate() EstimateParams {
 	return EstimateParams{
 		Timeout: 0.2, JitterWeight: 4, Unknown: 2, PriorLow: 0.9, PriorHigh: 1.1, Headroom: 1.1,
-		Ageing: 30, Recovery: 2, LossWeight: 10,
+		Ageing: 30, Recovery: 1, LossWeight: 10,
 		InflatedAt: 2, InflatedGives: 0.5, InflatedAfter: time.Second, DiscountMost: 1,
 		OpsLow: 0.97, OpsHigh: 1.03, OtherLoads: true,
 	}
@@ -66,17 +66,16 @@ func defaultEstimate() EstimateParams {
 func defaultGain() GainParams {
 	return GainParams{
 		Horizon: 10 * time.Second, Margin: 0.03, CostWeight: 1, Scored: true, Shown: true, SeenFor: 10 * time.Second,
-		Dwell: time.Second, DwellMost: 2 * time.Second, DwellMemory: time.Minute,
-		MovesKept: 8, PauseWait: 500 * time.Millisecond, PausedFor: 10 * time.Second,
+		Dwell: time.Second, PauseWait: 500 * time.Millisecond, PausedFor: 10 * time.Second,
 		DemandFits: true, Busy: 0.3, SustainedShare: 0.95, SustainedFor: 30 * time.Second,
 	}
 }
 
 func defaultCanary() CanaryParams {
 	return CanaryParams{
-		For: 400 * time.Millisecond, Most: 900 * time.Millisecond, Samples: 3,
+		For: 400 * time.Millisecond, Most: 900 * time.Millisecond, Samples: 2,
 		SamplesMost: 60, SamplesMostLarge: 25, Large: 16,
-		Longest: 10 * time.Second, Doubts: 3.5, RatioClip: 3, MeanWithin: 0.2,
+		Longest: 10 * time.Second, AcceptAt: 3.5, RejectAt: 2.5, RatioClip: 3, MeanWithin: 0.2,
 		LeastWait: time.Second, MostWait: 5 * time.Minute, Worse: 0.85, Lasting: true, CostSwitches: 2,
 		Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, GrownAt: 1.3, Grow: 4, SlackSRTT: 2,
 	}

@@ -109,9 +109,7 @@ func gainMechanisms() []Mechanism {
 		{"shown", "wants to have seen that the path carries data",
 			"paths that answer probes and carry no data", func(p *Params) { p.Gain.Shown = false }},
 		{"dwell", "keeps a path for a while before it leaves it for gain",
-			"", func(p *Params) { p.Gain.Dwell, p.Gain.DwellMost = 0, 0 }},
-		{"dwell-longer", "doubles the dwell with each move",
-			"paths that flap", func(p *Params) { p.Gain.DwellMost = p.Gain.Dwell }},
+			"", func(p *Params) { p.Gain.Dwell = 0 }},
 		{"pause", "waits for a pause between bursts", "bursts", func(p *Params) { p.Gain.PauseWait = 0 }},
 		{"demand", "does not follow delay to a path that carries less", "queues that the pair's own load makes",
 			func(p *Params) { p.Gain.DemandFits = false }},
@@ -123,7 +121,9 @@ func gainMechanisms() []Mechanism {
 
 func canaryMechanisms() []Mechanism {
 	return []Mechanism{
-		{"doubt", "goes on with a canary until its gain is clear", "", func(p *Params) { p.Canary.Doubts = 0 }},
+		{"doubt", "goes on with a canary until its gain is clear", "", func(p *Params) { p.Canary.AcceptAt = 0 }},
+		{"give-up", "ends a canary early that is unlikely to gain",
+			"", func(p *Params) { p.Canary.RejectAt = p.Canary.AcceptAt }},
 		{"ratio-clip", "bounds what one sample of a canary counts", "", func(p *Params) { p.Canary.RatioClip = 1000 }},
 		{"mean-gain", "takes a canary's mean where it is near its median",
 			"", func(p *Params) { p.Canary.MeanWithin = 0 }},

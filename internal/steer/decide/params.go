@@ -243,14 +243,8 @@ type GainParams struct {
 	// Shown: the path has carried data, for a need of rate within SeenFor.
 	Shown   bool          `unit:"switch" source:"a probe that is answered does not prove that data passes"`
 	SeenFor time.Duration `unit:"s" range:"0 86400" source:"Horizon"`
-	// Dwell is the least time on a path before it is left for gain; it doubles with every
-	// such move within DwellMemory, up to DwellMost: a course that changes every ten
-	// seconds is still worth following (see Horizon).
-	Dwell       time.Duration `unit:"s" range:"0 600" source:"chosen"`
-	DwellMost   time.Duration `unit:"s" range:"0 3600" source:"chosen"`
-	DwellMemory time.Duration `unit:"s" range:"0 86400" source:"chosen"`
-	// MovesKept of the latest moves are remembered.
-	MovesKept int `unit:"moves" range:"1 100" source:"chosen"`
+	// Dwell is the least time on a path that was chosen for gain before it is left for gain.
+	Dwell time.Duration `unit:"s" range:"0 600" source:"chosen"`
 	// PauseWait is how long a move waits for a pause, on pairs that paused within PausedFor.
 	PauseWait time.Duration `unit:"s" range:"0 60" source:"chosen"`
 	PausedFor time.Duration `unit:"s" range:"0 3600" source:"chosen"`
@@ -290,9 +284,12 @@ type CanaryParams struct {
 	// Longest is within what time of traffic any canary is decided, all its stages together
 	// and whatever its samples lack.
 	Longest time.Duration `unit:"s" range:"0.1 600" source:"chosen"`
-	// Doubts is the number of standard errors that a canary's gain must exceed: it is
-	// looked at after each sample, which makes accidents likelier.
-	Doubts float64 `unit:"errors" range:"0 20" source:"chosen"`
+	// AcceptAt is the number of standard errors that a canary's gain must exceed: it is
+	// looked at after each sample, which makes accidents likelier. RejectAt is by how many
+	// it must fall short of Margin to end before its time: a canary that is ended in error
+	// comes again, where a move in error costs more.
+	AcceptAt float64 `unit:"errors" range:"0 20" source:"chosen"`
+	RejectAt float64 `unit:"errors" range:"0 20" source:"simulation; Wald (1945): two bounds for two kinds of error"`
 	// RatioClip bounds the logarithm of one sample's ratio, in noises.
 	RatioClip float64 `unit:"noises" range:"0.1 1000" source:"chosen"`
 	// MeanWithin is how near the mean must be to what the median says to be used.

@@ -65,13 +65,13 @@ func (s *Rows) lives(row int, by *ClassParams) bool {
 // but for what is known of the paths.
 func (s *Rows) part() {
 	s.Apart, s.Of[1] = true, s.Of[0]
-	s.Of[1].Paths, s.Of[1].Moves = slices.Clone(s.Of[0].Paths), slices.Clone(s.Of[0].Moves)
+	s.Of[1].Paths = slices.Clone(s.Of[0].Paths)
 	s.Of[0] = s.Of[0].afresh()
 }
 
 // afresh is the state without what is known of the traffic.
 func (s State) afresh() State {
-	s.Paths, s.Moves = slices.Clone(s.Paths), slices.Clone(s.Moves)
+	s.Paths = slices.Clone(s.Paths)
 	s.Track, s.Trial, s.Pending, s.Bulk, s.Before, s.Silent = Track{}, Trial{}, Pending{}, 0, 0, 0
 	for i := range s.Paths {
 		s.Paths[i].Lead, s.Paths[i].NextTrial = Lead{}, 0

@@ -51,8 +51,8 @@ type State struct {
 	Trial  Trial    `json:"trial"`
 	// Pending is a move that waits for a pause or for its turn.
 	Pending Pending `json:"pending"`
-	// Moves are the times of the latest moves for gain.
-	Moves []time.Duration `json:"moves,omitempty"`
+	// Chosen: the active path was chosen for gain.
+	Chosen bool `json:"chosen,omitempty"`
 	// Previous is the path that the last of them left, and when; Reversals counts moves
 	// that were soon taken back, fading.
 	Previous   string        `json:"previous,omitempty"`
@@ -166,10 +166,6 @@ func (s *step) observe(ev PairEvidence) {
 func (s *step) observeActive(ev PairEvidence) {
 	if !s.Started || ev.Active != s.Active {
 		if s.Started && s.LastMove == Switch {
-			if s.Fled == "" {
-				s.Moves = append(s.Moves, ev.At)
-			}
-			s.Moves = s.Moves[max(len(s.Moves)-s.p.Gain.MovesKept, 0):]
 			if ev.Active == s.Previous && ev.At-s.PreviousAt < s.p.Memory.ReversalWithin && s.misled() {
 				s.Reversals, s.ReversalAt = s.reversals(ev.At)+1, ev.At
 			}
@@ -178,6 +174,7 @@ func (s *step) observeActive(ev PairEvidence) {
 		if s.Fled = ""; s.LastMove == Failover || s.LastMove == Fallback {
 			s.Fled = s.Active
 		}
+		s.Chosen = s.LastMove == Switch
 		s.Started, s.Active, s.Since, s.LastMove, s.Silent = true, ev.Active, ev.At, "", 0
 		s.Before, _ = s.memory(ev.Active).Ops.median(window)
 		s.Misled = false

@@ -15,6 +15,6 @@ func newStep(s State, p *Params) *step {
 		usual := DefaultParams()
 		p = &usual
 	}
-	s.Paths, s.Moves = slices.Clone(s.Paths), slices.Clone(s.Moves)
+	s.Paths = slices.Clone(s.Paths)
 	return &step{&s, p}
 }

@@ -220,12 +220,14 @@ func (s *step) judgeLimited(ev PairEvidence, b figure, rate float64, need Need) 
 func (s *step) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Decision {
 	t := &s.Trial
 	n := float64(t.Rates.N)
-	logMean, doubt := t.Sum/n, s.p.Canary.Doubts*s.trialNoise(ev, need)/math.Sqrt(n)
+	logMean, deviation := t.Sum/n, s.trialNoise(ev, need)/math.Sqrt(n)
+	doubt := s.p.Canary.AcceptAt * deviation
 	most := s.p.Canary.SamplesMost
 	if t.Buckets > s.p.Canary.Large {
 		most = s.p.Canary.SamplesMostLarge
 	}
-	if math.Abs(logMean-s.p.Gain.Margin) < doubt && t.Rates.N < most && !s.overdue(ev.At) {
+	over := logMean - s.p.Gain.Margin
+	if -s.p.Canary.RejectAt*deviation < over && over < doubt && t.Rates.N < most && !s.overdue(ev.At) {
 		return s.canary(ev)
 	}
 	theirs, _ := t.Theirs.median(1)
