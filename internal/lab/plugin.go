@@ -31,6 +31,10 @@ func cniClient(dir, hostNetns string, path []string) *libcni.CNIConfig {
 	return libcni.NewCNIConfigWithCacheDir(path, filepath.Join(dir, "cni-cache"), &pluginExec{netns: hostNetns, dir: dir})
 }
 
+// outputWait is how long after its end a program's output may take to be read: on a guest of
+// a busy machine a second was too short. One that has left a child with its output ends then.
+const outputWait = 10 * time.Second
+
 // pluginExec runs CNI plugins inside a host, "" being this machine. It replaces libcni's own
 // executor, which would run them in the caller's namespace.
 type pluginExec struct {
@@ -53,7 +57,7 @@ func (p *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 	cmd.Env = append(environ, labEnv+"="+p.dir, "XTABLES_LOCKFILE="+filepath.Join(p.dir, "xtables.lock"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = outputWait
 	stdout, stderr := &Capture{most: mostResult}, &ending{most: mostErrors}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), stdout, stderr
 	name := filepath.Base(path)

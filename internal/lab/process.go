@@ -39,7 +39,7 @@ func (p *programs) command(ctx context.Context, argv []string) (*exec.Cmd, error
 	cmd.Env = append(os.Environ(), p.rec.mark())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = outputWait
 	return cmd, nil
 }
 
