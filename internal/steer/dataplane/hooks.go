@@ -154,14 +154,14 @@ func attached(l link.Link, ifindex int, at ebpf.AttachType) (bool, error) {
 
 // programs lists those on a hook of an interface. The count is asked for before the
 // list, and others attach theirs as they like: where the list has outgrown the count in
-// between (ENOSPC), it is asked for again, a few times.
+// between (ENOSPC), it is asked for again.
 func programs(ifindex int, at ebpf.AttachType) ([]link.AttachedProgram, error) {
 	for tries := 1; ; tries++ {
 		on, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
 		switch {
 		case err == nil:
 			return on.Programs, nil
-		case !errors.Is(err, unix.ENOSPC) || tries == 10:
+		case !errors.Is(err, unix.ENOSPC) || tries == 1000:
 			return nil, fmt.Errorf("list programs: %w", err)
 		}
 	}
