@@ -15,6 +15,10 @@ type generator struct {
 	// larger says that flows may ask for the packet's size, exits that they may exit: then
 	// none is tracked, as a switch resumes some packets in odd places after that.
 	larger, exits bool
+	// push is the action that pushes a label, the same in all flows: Open vSwitch 3.1 sends
+	// what is pushed after a clone with the type that was pushed in the clone
+	// (commit_mpls_action compares labels alone).
+	push string
 }
 
 const tables = 6
@@ -157,11 +161,11 @@ func (g *generator) actions(t int, match string) string {
 func (g *generator) labels(match string) []string {
 	switch {
 	case has(match, "mpls") && g.chance(30):
-		return []string{g.one("push_mpls:0x8847", "pop_mpls:0x8847", "pop_mpls:0x0800,output:2", "push_mpls:0x8848",
+		return []string{g.one(g.push, "pop_mpls:0x8847", "pop_mpls:0x0800,output:2", g.push,
 			"pop_mpls:0x86dd,set_field:00:00:00:00:00:05->eth_src,output:3")}
 	case !has(match, "mpls") && g.chance(5):
-		return []string{g.one("push_mpls:0x8847", "push_mpls:0x8847,set_mpls_label:7",
-			"push_mpls:0x8848,set_field:7->mpls_label,push_mpls:0x8847,set_mpls_tc:2,dec_mpls_ttl")}
+		return []string{g.one(g.push, g.push+",set_mpls_label:7",
+			g.push+",set_field:7->mpls_label,"+g.push+",set_mpls_tc:2,dec_mpls_ttl")}
 	}
 	return nil
 }
