@@ -96,7 +96,7 @@ TESTFLAGS := -json -count=1 -timeout 25m $(if $(SUDO),-exec '$(SUDO)')
 
 # The packages that take longest begin first, so that none is alone at the end.
 LONG := ./internal/lab/network/catalogue ./internal/steer/agent ./cmd/pathwise ./internal/steer/drill \
-	./internal/measure/workload/catalogue ./internal/measure/report
+	./internal/measure/workload/catalogue ./internal/measure/report ./internal/steer/dataplane ./stamp
 
 .PHONY: run-tests
 run-tests:
