@@ -114,7 +114,10 @@ func TestRealPackets(t *testing.T) {
 	w.ofctl("add-groups", groups)
 	number, sent := uint32(0x5eed0000), 0
 	for range drawn.Number(t, "PATHWISE_REAL", 100) {
-		g.larger, g.exits, g.push = g.chance(10), g.chance(25), g.one("push_mpls:0x8847", "push_mpls:0x8848")
+		g.larger, g.exits, g.push = g.chance(10), g.chance(25), "push_mpls:0x8847"
+		if g.chance(10) {
+			g.push = "push_mpls:0x8848"
+		}
 		flows := g.pipeline()
 		w.ofctl("replace-flows", flows)
 		p := pipeline.New(nil)
