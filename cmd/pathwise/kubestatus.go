@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -59,25 +58,12 @@ fails if that takes too long.`,
 	return cmd
 }
 
-// kubeStatus reads the status, and with wait again until all agents are at work.
+// kubeStatus reads the status, with wait once all agents are at work.
 func kubeStatus(ctx context.Context, c *admin.Cluster, wait bool, timeout time.Duration) (admin.Status, error) {
-	for end := time.Now().Add(timeout); ; {
-		s, err := c.Status(ctx)
-		if !wait || err == nil && s.Ready() == "" {
-			return s, err
-		}
-		if err == nil {
-			err = errors.New(s.Ready())
-		}
-		if time.Now().After(end) {
-			return s, fmt.Errorf("after %v: %w", timeout, err)
-		}
-		select {
-		case <-ctx.Done():
-			return s, context.Cause(ctx)
-		case <-time.After(500 * time.Millisecond):
-		}
+	if wait {
+		return c.Await(ctx, timeout)
 	}
+	return c.Status(ctx)
 }
 
 // kubeTraffic adds what the agents say of traffic.

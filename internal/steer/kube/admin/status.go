@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -50,6 +51,18 @@ type Pairs struct {
 	Native  int `json:"native"`
 	// Alone have no other path that is up, by why.
 	Alone map[string]int `json:"alone,omitempty"`
+}
+
+// Await reads the status again and again until every node's agent is at work, within so long.
+func (c *Cluster) Await(ctx context.Context, within time.Duration) (s Status, err error) {
+	err = until(ctx, within, func() (string, error) {
+		var fault error
+		if s, fault = c.Status(ctx); fault != nil {
+			return fault.Error(), nil // it may come
+		}
+		return s.Ready(), nil
+	})
+	return s, err
 }
 
 // Ready says what is still missing until every node's agent is at work; "" is nothing.
