@@ -15,8 +15,8 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
-// steerAnnotation, with the value "false", leaves a pod alone.
-const steerAnnotation = "pathwise.dev/steer"
+// SteerAnnotation, with the value "false", leaves a pod alone.
+const SteerAnnotation = "pathwise.dev/steer"
 
 // own is a pod of this node on several networks, as it is in its namespace.
 type own struct {
@@ -91,7 +91,7 @@ func (f *finder) asked(p *corev1.Pod) (said sandbox.Pod, ok bool, err error) {
 	said.Name = p.Namespace + "/" + p.Name
 	over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	mine := string(p.UID) == f.self
-	if over || p.Spec.HostNetwork || len(p.Status.PodIPs) == 0 || p.Annotations[steerAnnotation] == "false" && !mine {
+	if over || p.Spec.HostNetwork || len(p.Status.PodIPs) == 0 || p.Annotations[SteerAnnotation] == "false" && !mine {
 		return said, false, nil
 	}
 	text, ok := p.Annotations[sandbox.Annotation]

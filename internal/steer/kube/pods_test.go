@@ -42,7 +42,7 @@ func TestFindPods(t *testing.T) {
 		"hostNetwork":   {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, false, ""},
 		"over":          {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false, ""},
 		"no address":    {func(p *corev1.Pod) { p.Status.PodIPs = nil }, false, ""},
-		"left alone":    {func(p *corev1.Pod) { p.Annotations[steerAnnotation] = "false" }, false, ""},
+		"left alone":    {func(p *corev1.Pod) { p.Annotations[SteerAnnotation] = "false" }, false, ""},
 		"no annotation": {func(p *corev1.Pod) { delete(p.Annotations, sandbox.Annotation) }, false, ""},
 		"one network": {func(p *corev1.Pod) {
 			p.Annotations[sandbox.Annotation] = `[{"name":"podnet","ips":["10.244.1.4"],"default":true}]`

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/kube"
 	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
 	"pathwise.dev/pathwise/internal/steer/sandbox"
 )
@@ -112,8 +113,8 @@ func (s scene) seen(p *corev1.Pod) (v1alpha1.Pod, string) {
 		return v1alpha1.Pod{}, fmt.Sprintf("pod %s is on no node yet", name)
 	case p.Spec.HostNetwork:
 		return v1alpha1.Pod{}, fmt.Sprintf("pod %s has the host's network (hostNetwork)", name)
-	case p.Annotations["pathwise.dev/steer"] == "false":
-		return v1alpha1.Pod{}, fmt.Sprintf("pod %s has the annotation pathwise.dev/steer: \"false\"", name)
+	case p.Annotations[kube.SteerAnnotation] == "false":
+		return v1alpha1.Pod{}, fmt.Sprintf("pod %s has the annotation %s: \"false\"", name, kube.SteerAnnotation)
 	case !attached:
 		return v1alpha1.Pod{}, fmt.Sprintf("pod %s is on the default network alone: it has no annotation %s", name,
 			sandbox.Annotation)
