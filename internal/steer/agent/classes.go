@@ -59,26 +59,35 @@ func (j *judge) rowEvidence(p *pair, now time.Time) decide.RowEvidence {
 	if p.pinned != "" {
 		p.rows.Live = [flow.Rows]time.Duration{} // all flows go there
 	}
-	for row := range ev.Of {
+	ev.Of = p.ofRows(ev.All, now)
+	for row := range ev.Live {
 		ev.Live[row] = p.pinned == "" && p.takesRows && now.Sub(p.classes[row].live) < time.Second
-		ev.Of[row] = p.ofRow(ev.All, row, now)
 	}
 	return ev
 }
 
-// ofRow is the evidence about the flows of one row.
-func (p *pair) ofRow(ev decide.PairEvidence, row int, now time.Time) decide.PairEvidence {
+// ofRows is the evidence about the flows of each row.
+func (p *pair) ofRows(ev decide.PairEvidence, now time.Time) (of [flow.Rows]decide.PairEvidence) {
+	choices, err := p.local.plane.Choices(p.remote.UID)
+	on := [flow.Rows]map[int]int{{}, {}} // buckets of each row, by path
+	for b, c := range choices {
+		if err == nil {
+			on[flow.RowOf(uint8(b))][c.Path]++
+		}
+	}
+	for row := range of {
+		of[row] = p.ofRow(ev, row, on[row], now)
+	}
+	return of
+}
+
+// ofRow is the evidence about the flows of one row, of which so many buckets are on each path.
+func (p *pair) ofRow(ev decide.PairEvidence, row int, on map[int]int, now time.Time) decide.PairEvidence {
 	ev.Class, ev.Active, ev.Paths = decide.ClassOf(row), p.at(p.assignments()[row]).Network, slices.Clone(ev.Paths)
 	ev.Load.Connections, ev.Pause = p.classes[row].conns, true
-	choices, err := p.local.plane.Choices(p.remote.UID)
 	for i, r := range p.routes {
 		e := &ev.Paths[i]
-		e.Data, e.Buckets = p.rowData(i, row, now), 0
-		for b, c := range choices {
-			if err == nil && c.Path == r.Index && int(flow.RowOf(uint8(b))) == row {
-				e.Buckets += flow.Rows // of as many as all rows have
-			}
-		}
+		e.Data, e.Buckets = p.rowData(i, row, now), flow.Rows*on[r.Index] // of as many as all rows have
 		ev.Pause = ev.Pause && e.Data.Tx+e.Data.Rx == 0
 	}
 	return ev

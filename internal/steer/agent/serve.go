@@ -95,7 +95,8 @@ func (sv *server) Paths() []PathStatus {
 		}
 		all := []decide.PairEvidence{sv.judge.evidence(p, now)}
 		if p.rows.Apart {
-			all = []decide.PairEvidence{p.ofRow(all[0], 0, now), p.ofRow(all[0], 1, now)}
+			of := p.ofRows(all[0], now)
+			all = of[:]
 		}
 		for _, ev := range all {
 			for _, e := range ev.Paths {
