@@ -29,27 +29,48 @@ func (w *walker) actions(list []pipeline.Action) {
 const lengthWithSet = "ovs-vswitchd (3.1) carries out the action set for longer packets only"
 
 // byLength carries out the rest of a list on a copy that has the answer, and the action set
-// with it: what called the list goes on without (xlate_check_pkt_larger).
+// with it: what called the list goes on without. A switch does so for longer packets, and
+// then for others, whatever the packet: what one branch leaves on the stack is there in the
+// other, an exit in the first ends what called the list for both, and so do its limits
+// (xlate_check_pkt_larger).
 func (w *walker) byLength(a pipeline.Action, rest []pipeline.Action) {
 	if len(w.packet.actions) > 0 {
 		w.unknown(w.text(a), lengthWithSet)
 		return
 	}
-	bit := pipeline.Value{}
-	if w.oracle.Larger(a.N) {
-		bit.Lo = 1
-	}
+	larger := w.oracle.Larger(a.N)
 	saved, tracked, bared := w.packet, w.tracked, w.bared
-	w.packet = w.copied()
-	w.packet.put(a.Dst, bit)
-	w.actions(rest)
-	if !w.exit {
-		w.actionSet()
-	}
-	if len(w.packet.actions) > 0 { // by a group of the set: it begins the other branch's
-		w.unknown(w.text(a), lengthWithSet)
+	stack, exit := saved.stack, false
+	for _, longer := range []bool{true, false} {
+		w.packet, w.tracked, w.bared = saved, tracked, bared
+		w.packet = w.copied()
+		w.packet.stack = slices.Clone(stack)
+		bit := pipeline.Value{}
+		if longer {
+			bit.Lo = 1
+		}
+		w.packet.put(a.Dst, bit)
+		w.branch(rest, longer == larger)
+		if len(w.packet.actions) > 0 { // by a group of the set: it begins the other branch's
+			w.unknown(w.text(a), lengthWithSet)
+		}
+		stack = w.packet.stack
+		exit = exit || longer && w.exit
+		w.resume()
 	}
 	w.packet, w.tracked, w.bared = saved, tracked, bared
+	w.exit = w.exit || exit
+}
+
+// branch carries out a list and the action set: for this packet, or only as a switch must
+// for packets of another length.
+func (w *walker) branch(list []pipeline.Action, own bool) {
+	if !own {
+		w.aside++
+		defer func() { w.aside-- }()
+	}
+	w.actions(list)
+	w.actionSet()
 }
 
 // action carries out one, and says whether the list goes on.
@@ -91,7 +112,7 @@ func (w *walker) action(a pipeline.Action) bool {
 	case pipeline.WriteActions:
 		w.writeActions(a.Nested)
 	case pipeline.ClearActions:
-		p.actions = nil
+		p.actions, w.grouped = nil, false
 		p.fields[pipeline.ActsetOutput] = pipeline.Value{Lo: uint64(pipeline.PortUnset)}
 	case pipeline.DecTTL:
 		return w.decTTL(a)
@@ -193,7 +214,7 @@ func (w *walker) leave(port pipeline.Port) {
 		return
 	case pipeline.PortNormal, pipeline.PortFlood, pipeline.PortAll:
 		name := w.Names.FormatPort(port)
-		if port == pipeline.PortNormal {
+		if port == pipeline.PortNormal && w.aside == 0 {
 			w.walk.Opaque = append(w.walk.Opaque, name)
 		}
 		w.event(Output, name)
@@ -217,9 +238,7 @@ func (w *walker) clone(list []pipeline.Action) {
 	saved, tracked, bared := w.packet, w.tracked, w.bared
 	w.packet = w.copied()
 	w.actions(list)
-	if !w.exit {
-		w.actionSet()
-	}
+	w.actionSet()
 	w.packet = saved
 	if !slices.ContainsFunc(list, lasting) {
 		return // a switch undoes what it did, but does not know that the packet was tracked, or lost its labels
@@ -284,7 +303,7 @@ func (w *walker) group(a pipeline.Action) {
 		i := w.oracle.Choose(fmt.Sprintf("group %d", g.ID), len(list), w.packet)
 		w.event(Choice, fmt.Sprintf("group:%d bucket %d of %d", g.ID, i+1, len(list)))
 		list = list[i : i+1]
-		if g.Type == "select" && !strings.Contains(g.Text, "selection_method") {
+		if w.aside == 0 && g.Type == "select" && !strings.Contains(g.Text, "selection_method") {
 			w.at.Hashed++
 		}
 	default:

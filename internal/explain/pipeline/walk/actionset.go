@@ -6,30 +6,31 @@ import (
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
 
-// writeActions adds to the action set.
+// writeActions adds to the action set. Of its output a table sees nothing once there was a
+// group in a set of this pass, be it that of a copy (xlate_write_actions__ and
+// action_set_has_group, which no copy restores).
 func (w *walker) writeActions(list []pipeline.Action) {
 	p := w.packet
 	w.spend(len(p.actions) + len(list))
-	grouped := slices.ContainsFunc(p.actions, func(a pipeline.Action) bool { return a.Kind == pipeline.GroupAction })
 	for _, a := range list {
-		if grouped {
+		if w.grouped {
 			break
 		}
 		switch a.Kind {
 		case pipeline.Output:
 			p.fields[pipeline.ActsetOutput] = pipeline.Value{Lo: uint64(a.Port)}
 		case pipeline.GroupAction:
-			p.fields[pipeline.ActsetOutput], grouped = pipeline.Value{Lo: uint64(pipeline.PortUnset)}, true
+			p.fields[pipeline.ActsetOutput], w.grouped = pipeline.Value{Lo: uint64(pipeline.PortUnset)}, true
 		}
 	}
 	p.actions = append(slices.Clone(p.actions), list...)
 }
 
-// actionSet carries out the action set, which is empty afterwards.
+// actionSet carries out the action set, which is empty afterwards: after an exit too.
 func (w *walker) actionSet() {
 	list := ordered(w.packet.actions)
 	w.packet.actions = nil
-	if len(list) > 0 {
+	if len(list) > 0 && !w.exit {
 		w.say("the action set:")
 		w.shown++
 		w.actions(list)

@@ -36,7 +36,7 @@ func (w *walker) track(a pipeline.Action) {
 		kind = Commit
 	}
 	w.event(kind, w.trackText(a, zone, marks))
-	if t.Table != pipeline.NoTable {
+	if t.Table != pipeline.NoTable && w.aside == 0 {
 		w.fork(a, zone, marks)
 	}
 	w.packet.untrack()

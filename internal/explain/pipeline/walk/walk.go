@@ -84,7 +84,8 @@ type Pass struct {
 	Steps      []Step
 	// Failed says which limit of a switch was met: then nothing of the pass is done.
 	Failed string
-	// Lookups and Resubmits are counted as a switch does, Deepest is how far they nest.
+	// Lookups are those of this packet. Resubmits are counted as a switch does, with those of
+	// packets of another length where flows ask for it, and Deepest is how far they nest.
 	Lookups, Resubmits, Deepest int
 	// Hashed is how often the datapath begins again to choose by a hash.
 	Hashed int
@@ -191,16 +192,19 @@ type walker struct {
 	tracked bool
 	// bared says that the packet has lost its last label of MPLS.
 	bared bool
+	// grouped says that a group was written into an action set.
+	grouped bool
+	// aside is above 0 while what is followed is not this packet, but one of another length:
+	// nothing of that happens but what a switch forgets to undo.
+	aside int
 }
 
 func (w *walker) pass(p *Pass) {
 	w.at, w.packet, w.table, w.flow, w.nested, w.exit = p, p.Start.clone(), p.Table, nil, 0, false
-	w.tracked, w.bared = p.From > 0, false
+	w.tracked, w.bared, w.grouped = p.From > 0, false, false
 	n := len(w.waiting)
 	w.look(p.Table, w.packet.inPort(), false)
-	if !w.exit && p.Failed == "" {
-		w.actionSet()
-	}
+	w.actionSet()
 	p.End = w.packet
 	if p.Failed != "" {
 		w.waiting = w.waiting[:n]
@@ -213,7 +217,11 @@ func (p *Packet) inPort() pipeline.Port { return pipeline.Port(p.fields[pipeline
 func (w *walker) fail(format string, args ...any) {
 	if w.at.Failed == "" {
 		w.at.Failed = fmt.Sprintf(format, args...)
-		w.say("%s: nothing of this pass is done", w.at.Failed)
+		why := ""
+		if w.aside > 0 {
+			why = " for packets of another length"
+		}
+		w.step(Step{Say: w.at.Failed + why + ": nothing of this pass is done"})
 	}
 	w.exit = true
 }
@@ -225,7 +233,7 @@ func (w *walker) unknown(text, reason string) {
 		n.Line = w.flow.Line
 	}
 	w.walk.Unknown = append(w.walk.Unknown, n)
-	w.say("not understood: %s: %s", text, reason)
+	w.step(Step{Say: fmt.Sprintf("not understood: %s: %s", text, reason)})
 	w.exit = true
 }
 
@@ -243,14 +251,24 @@ func (w *walker) copied() *Packet {
 	return w.packet.clone()
 }
 
+// step is one more line of the walk.
+func (w *walker) step(s Step) {
+	s.Depth = w.shown
+	w.at.Steps = append(w.at.Steps, s)
+}
+
 func (w *walker) say(format string, args ...any) {
 	w.walk.Work += workOfStep
-	w.at.Steps = append(w.at.Steps, Step{Depth: w.shown, Say: fmt.Sprintf(format, args...)})
+	if w.aside == 0 {
+		w.step(Step{Say: fmt.Sprintf(format, args...)})
+	}
 }
 
 func (w *walker) event(k Kind, text string) {
 	w.spend(workOfStep)
-	w.at.Steps = append(w.at.Steps, Step{Depth: w.shown, Event: &Event{k, text, w.copied()}})
+	if w.aside == 0 {
+		w.step(Step{Event: &Event{k, text, w.copied()}})
+	}
 }
 
 // look finds the flow of a table that takes the packet, as one from the port, or with the
@@ -273,8 +291,10 @@ func (w *walker) look(id pipeline.Table, port pipeline.Port, original bool) {
 		return
 	}
 	f := w.tables.lookup(id, p)
-	w.at.Lookups++
-	w.at.Steps = append(w.at.Steps, Step{Depth: w.shown, Lookup: true, Table: id, Flow: f.flow})
+	if w.aside == 0 {
+		w.at.Lookups++
+		w.step(Step{Lookup: true, Table: id, Flow: f.flow})
+	}
 	if f.doubtful != nil {
 		w.flow = f.doubtful
 		w.unknown(w.PrintMatch(f.doubtful), "a part of this match was not understood, and the packet may meet it")
