@@ -115,7 +115,7 @@ func (g *generator) actions(t int, match string) string {
 	for range g.IntN(4) {
 		out = append(out, g.action(t, match))
 	}
-	if !g.larger && g.chance(12) {
+	if g.chance(12) {
 		out = append(out, g.one(g.exit(), "pop:"+g.reg()+"[]"))
 	}
 	out = append(out, g.labels(match)...)
@@ -297,9 +297,6 @@ func (g *generator) write(match string) string {
 	}
 	if is("dl_vlan=5", "vlan_tci=0x1000/0x1000") {
 		own = append(own, "mod_vlan_vid:5", "mod_vlan_pcp:3", "pop_vlan", "strip_vlan", "set_field:0x1006->vlan_vid")
-	}
-	if g.larger { // what one branch leaves on the stack is there in the other (xlate_check_pkt_larger)
-		out = slices.DeleteFunc(out, func(a string) bool { return strings.HasPrefix(a, "p") })
 	}
 	if len(own) > 0 && g.chance(50) {
 		return g.one(own...)

@@ -24,7 +24,7 @@ import (
 type fresh struct {
 	committed map[uint16]bool
 	doubtful  bool
-	larger    bool
+	bytes     uint64
 }
 
 func (o *fresh) Track(ask walk.Ask, p *walk.Packet) {
@@ -34,7 +34,7 @@ func (o *fresh) Track(ask walk.Ask, p *walk.Packet) {
 	walk.Translate(ask.NAT, p)
 }
 
-func (o *fresh) Larger(uint64) bool { return o.larger }
+func (o *fresh) Larger(n uint64) bool { return o.bytes > n }
 
 func (o *fresh) Choose(what string, _ int, _ *walk.Packet) int {
 	o.doubtful = o.doubtful || !strings.HasPrefix(what, "group") && !strings.Contains(what, "active_backup")
@@ -74,11 +74,11 @@ func (w *wire) frames(port int) (out [][]byte) {
 	return out
 }
 
-// compose is a frame of the packet that carries a number, in hexadecimal.
-func (w *wire) compose(packet string, number uint32) string {
+// compose is a frame of the packet that carries a number so many times, in hexadecimal.
+func (w *wire) compose(packet string, number uint32, times int) string {
 	w.t.Helper()
 	text, _ := exec.CommandContext(w.t.Context(), "ovs-ofctl", "compose-packet", packet, // in_port differs, and it fails
-		strings.Repeat(fmt.Sprintf("%08x", number), 4)).Output()
+		strings.Repeat(fmt.Sprintf("%08x", number), times)).Output()
 	var frame strings.Builder
 	for _, m := range dumped.FindAllStringSubmatch(string(text), -1) {
 		frame.WriteString(strings.NewReplacer(" ", "", "-", "").Replace(m[1]))
@@ -91,14 +91,16 @@ func (w *wire) compose(packet string, number uint32) string {
 
 var dumped = regexp.MustCompile(`(?m)^[0-9a-f]{8} ((?:[ -][0-9a-f]{2}){1,16})`)
 
-// left are the packets with the number that have left, by port, as flows.
-func (w *wire) left(number uint32) (out []string) {
+// left are the packets with the number that have left, by port, as flows. Those of which a
+// part was sent are filled up: else nothing of IP is read.
+func (w *wire) left(number uint32, size int) (out []string) {
 	w.t.Helper()
 	mark := binary.BigEndian.AppendUint32(nil, number)
 	for port := 1; port <= ports; port++ {
 		for _, f := range w.frames(port) {
 			if bytes.Contains(f, mark) {
-				out = append(out, fmt.Sprintf("%d %s", port, w.header(f)))
+				whole := append(f, make([]byte, max(0, size-len(f)))...)
+				out = append(out, fmt.Sprintf("%d %s", port, w.header(whole)))
 			}
 		}
 	}
@@ -134,7 +136,11 @@ func TestRealPackets(t *testing.T) {
 				strings.Contains(packet, "pkt_mark") || strings.Contains(packet, "tun_id") || strings.Contains(packet, "metadata") {
 				continue // nor do these, or they have what no wire carries
 			}
-			if !w.arrives(walk.Through(p), packet, number) {
+			times := 4
+			if g.larger && g.chance(50) {
+				times = 300 // more than the 1,000 bytes that flows ask for
+			}
+			if !w.arrives(walk.Through(p), packet, number, times) {
 				t.Fatalf("pipeline:\n%s\n%s\npacket %s", strings.Join(groups, "\n"), strings.Join(flows, "\n"), packet)
 			}
 			sent++
@@ -144,21 +150,18 @@ func TestRealPackets(t *testing.T) {
 }
 
 // arrives sends a packet, and compares what leaves with a walk.
-func (w *wire) arrives(p *walk.Pipeline, packet string, number uint32) bool {
+func (w *wire) arrives(p *walk.Pipeline, packet string, number uint32, times int) bool {
 	w.t.Helper()
 	m, err := p.ReadPacket(packet)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	o := &fresh{committed: map[uint16]bool{}}
+	frame := w.compose(packet, number, times)
+	o := &fresh{committed: map[uint16]bool{}, bytes: uint64(len(frame) / 2)}
 	got := p.Follow(walk.NewPacket(m), o)
+	const tags = 16      // of VLAN and MPLS
 	const mostPasses = 5 // dpif-netdev drops what recirculates more often
 	if o.doubtful || !got.Understood() || len(got.Undefined) > 0 || len(got.Passes) > mostPasses {
-		return true
-	}
-	// A switch translates what it would do with a longer packet too, and does nothing where that meets a limit.
-	longer := p.Follow(walk.NewPacket(m), &fresh{committed: map[uint16]bool{}, larger: true})
-	if !longer.Understood() || longer.Passes[0].Failed != "" {
 		return true
 	}
 	var want []string
@@ -171,13 +174,12 @@ func (w *wire) arrives(p *walk.Pipeline, packet string, number uint32) bool {
 			want = append(want, port+" "+outer(p.Pipeline, e.Packet))
 		}
 	}
-	frame := w.compose(packet, number)
 	w.appctl("dpctl/flush-conntrack")
 	in, _, _ := strings.Cut(strings.TrimPrefix(packet, "in_port="), ",")
 	w.appctl("netdev-dummy/receive", "p"+in, frame)
 	var seen []string
 	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		if seen = w.left(number); len(seen) >= len(want) || time.Now().After(deadline) {
+		if seen = w.left(number, len(frame)/2+tags); len(seen) >= len(want) || time.Now().After(deadline) {
 			break
 		}
 	}

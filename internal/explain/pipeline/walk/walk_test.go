@@ -76,6 +76,53 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestOtherLength: a switch follows packets of another length too, and forgets to undo some of
+// what it did then (xlate_check_pkt_larger of Open vSwitch 3.1 to 3.7).
+func TestOtherLength(t *testing.T) {
+	for flows, want := range map[string]string{
+		// An exit of longer packets ends what called the list for all.
+		"actions=resubmit(,1),output:3\ntable=1 actions=check_pkt_larger(100)->NXM_NX_REG0[0],resubmit(,2)\n" +
+			"table=2,reg0=1 actions=exit\ntable=2,priority=1 actions=output:2": "output:2",
+		"actions=resubmit(,1),output:3\ntable=1 actions=check_pkt_larger(100)->NXM_NX_REG0[0],resubmit(,2)\n" +
+			"table=2,reg0=0 actions=output:2,exit\ntable=2,priority=1 actions=output:4": "output:2; output:3",
+		// What they leave on the stack is there in the other branch.
+		"actions=check_pkt_larger(100)->NXM_NX_REG0[0],resubmit(,2)\ntable=2,reg0=1 actions=load:5->NXM_NX_REG1[],push:" +
+			"NXM_NX_REG1[]\ntable=2,priority=1 actions=pop:NXM_NX_REG1[],output:NXM_NX_REG1[]": "output:5",
+		// A limit that they meet has all dropped.
+		"actions=output:2,check_pkt_larger(100)->NXM_NX_REG0[0],resubmit(,2)\n" +
+			"table=2,reg0=1 actions=resubmit(,2)\ntable=2,priority=1 actions=output:3": "",
+		"actions=output:2,check_pkt_larger(100)->NXM_NX_REG0[0],resubmit(,2)\n" +
+			"table=2,reg0=1 actions=resubmit(,2),exit,output:5": "",
+		// Both are counted: these tables take 4,095 resubmits of 4,096.
+		"actions=output:2,resubmit(,1)\n" + doubling(12):                                       "output:2",
+		"actions=output:2,check_pkt_larger(100)->NXM_NX_REG0[0],resubmit(,1)\n" + doubling(12): "",
+	} {
+		w, walked := follow(t, "tcp,in_port=1", strings.Split(flows, "\n")...)
+		if got := texts(walked); got != want || !walked.Understood() {
+			t.Errorf("%s: %q, want %q", flows, got, want)
+		}
+		if list, _ := w.Outcomes(walked.Passes[0].Start, 10); want == "" && len(list) != 1 {
+			t.Errorf("%s: %d outcomes of a packet that is dropped, want 1", flows, len(list))
+		}
+	}
+}
+
+// TestGroupInACopysSet: after a group in any action set of the pass, no table sees an output
+// in one, until a flow clears it (action_set_has_group of Open vSwitch).
+func TestGroupInACopysSet(t *testing.T) {
+	const then = "write_actions(output:3),resubmit(,1)\ntable=1,actset_output=3 actions=output:4\n" +
+		"group_id=1,type=all,bucket=output:2"
+	for flows, want := range map[string]string{
+		"actions=clone(write_actions(group:1))," + then:               "output:2; output:3",
+		"actions=clone(write_actions(group:1)),clear_actions," + then: "output:2; output:4; output:3",
+		"actions=" + then: "output:4; output:3",
+	} {
+		if _, w := follow(t, "tcp,in_port=1", strings.Split(flows, "\n")...); texts(w) != want {
+			t.Errorf("%s: %q, want %q", flows, texts(w), want)
+		}
+	}
+}
+
 // doubling are tables each of which looks up the next one twice.
 func doubling(n int) string {
 	var out []string
