@@ -309,6 +309,41 @@ func TestLatencyFollowsTheRoundTrip(t *testing.T) {
 	}
 }
 
+// Round trips of idle paths sway by tens of microseconds as the CPU is busy, for a second or
+// two at a time: a pair that has declared no need is not moved after them.
+func TestSwayOfIdlePathsIsNoGain(t *testing.T) {
+	for seed := range uint64(20) {
+		f := newFeed(Auto)
+		f.r = rand.New(rand.NewPCG(seed, 7))
+		c := *f.path("b")
+		c.Network = "c"
+		f.ev.Paths = append(f.ev.Paths, c)
+		all, until := []string{"a", "b", "c"}, map[string]int{}
+		for _, n := range all {
+			f.path(n).Prior = 0
+			f.carry(n, 1e6)
+			f.path(n).Data.AppLimited = true
+		}
+		for i := range 600 {
+			for _, n := range all {
+				if p := f.path(n); i >= until[n] {
+					until[n] = i + 5 + f.r.IntN(20)
+					p.Probe.RTT = 24e-6 + 31e-6*f.r.Float64()
+					p.Probe.Jitter = p.Probe.RTT / 4
+				}
+			}
+			if d := f.step(CostAware{}); d.Moves() {
+				t.Errorf("seed %d, %v: %s: %s", seed, f.ev.At, d.Kind, d.Reason)
+			}
+		}
+		f.path("b").Probe.RTT, f.path("c").Probe.RTT = 5e-3, 5e-3
+		f.path(f.at.Active).Probe.RTT = 50e-3
+		if d, n := f.run(CostAware{}, 50, Switch); n == 0 {
+			t.Errorf("seed %d: not moved for milliseconds: %s", seed, d.Reason)
+		}
+	}
+}
+
 // A robust pair leaves a path that loses and jitters for an equally fast one
 // that does not; one that needs throughput alone has no reason to.
 func TestRobustLeavesLoss(t *testing.T) {

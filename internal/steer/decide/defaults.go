@@ -65,7 +65,8 @@ func defaultEstimate() EstimateParams {
 
 func defaultGain() GainParams {
 	return GainParams{
-		Horizon: 10 * time.Second, Margin: 0.03, CostWeight: 1, Scored: true, Shown: true, SeenFor: 10 * time.Second,
+		Horizon: 10 * time.Second, Margin: 0.03, LeastSaved: 50e-6, CostWeight: 1,
+		Scored: true, Shown: true, SeenFor: 10 * time.Second,
 		Dwell: time.Second, PauseWait: 500 * time.Millisecond, PausedFor: 10 * time.Second,
 		DemandFits: true, Busy: 0.3, SustainedShare: 0.95, SustainedFor: 30 * time.Second,
 	}

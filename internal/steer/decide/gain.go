@@ -34,6 +34,16 @@ func (by *EstimateParams) opTime(p Probe, need Need) float64 {
 	return t
 }
 
+// near is the time of an operation on a path, or that on the active one where they differ by no
+// more than idle paths sway: a pair that has not asked for microseconds is not moved for them.
+func (s *step) near(ev PairEvidence, t, active float64) float64 {
+	declared := ev.Need != Auto && ev.Need != "" && ev.Class == "" // a class is told by its traffic
+	if !declared && active > 0 && math.Abs(t-active) < s.p.Gain.LeastSaved {
+		return active
+	}
+	return t
+}
+
 // need is the pair's need; auto is learned: who wants more than it gets is
 // bulk, who does not waits for answers.
 func (s *step) need(ev PairEvidence) Need {
@@ -186,13 +196,14 @@ func (s *step) unit(ev PairEvidence, p PathEvidence, f figure, need Need) figure
 	if need == Throughput {
 		return f
 	}
-	ops := 0.0
+	active, _ := ev.path(ev.Active)
+	ops, now := 0.0, 0.0
 	if t, ok := s.memory(p.Network).Ops.median(1); ok && t > 0 {
-		ops = 1 / (t * s.ownLoad(ev, p.Network))
+		own, _ := s.memory(ev.Active).Ops.median(1)
+		ops = 1 / s.near(ev, t*s.ownLoad(ev, p.Network), own)
 	}
-	now := 0.0
 	if t := s.p.Estimate.opTime(p.Probe, need); p.Probe.Samples > 0 && t > 0 {
-		now = 1 / (t * s.ownLoad(ev, p.Network))
+		now = 1 / s.near(ev, t*s.ownLoad(ev, p.Network), s.p.Estimate.opTime(active.Probe, need))
 	}
 	if need == Latency {
 		return figure{path: p, low: s.p.Estimate.OpsLow * ops, mid: ops, high: s.p.Estimate.OpsHigh * ops, now: now}
