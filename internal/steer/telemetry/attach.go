@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
@@ -35,7 +36,8 @@ type Collector struct {
 	link    link.Link
 	maps    map[string]*ebpf.Map
 	adopt   *ebpf.Program
-	survey  *link.Iter // over the watched sockets
+	survey  *link.Iter    // over the watched sockets; nil where the kernel refuses to walk a map's elements
+	all     *ebpf.Program // then: over the sockets of a namespace
 	adopted bool
 
 	// walking is held while sockets and flows are read, which takes as long as there are
@@ -76,6 +78,7 @@ func Attach(cgroupDir, pinDir string) (c *Collector, err error) {
 	if err != nil {
 		return c, fmt.Errorf("read object: %w", err)
 	}
+	chooseSurvey(spec)
 	if c.adopted, err = c.takeOver(spec, cgroup); err != nil {
 		return c, err
 	}
@@ -84,10 +87,27 @@ func Attach(cgroupDir, pinDir string) (c *Collector, err error) {
 	} else {
 		err = c.loadIterators(spec)
 	}
+	if err == nil && c.adopted && c.all != nil {
+		err = c.findWatched()
+	}
 	if err != nil {
 		return c, err
 	}
 	return c, c.prime()
+}
+
+// chooseSurvey leaves out of the programs the survey that is not used. Some kernels refuse to
+// walk the elements of maps, whatever the program: there all sockets of each namespace are walked.
+func chooseSurvey(spec *ebpf.CollectionSpec) {
+	of := spec.Programs[telemetryProgPwTcpSurvey]
+	empty, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: of.Type, AttachType: of.AttachType, AttachTo: of.AttachTo,
+		License: of.License, Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	if err != nil {
+		delete(spec.Programs, telemetryProgPwTcpSurvey)
+		return
+	}
+	empty.Close()
+	delete(spec.Programs, telemetryProgPwTcpSurveyAll)
 }
 
 // lockDir makes sure of pinDir and locks it.
@@ -228,6 +248,10 @@ func (c *Collector) loadIterators(spec *ebpf.CollectionSpec) error {
 // takeIterators keeps the iterators of what was loaded.
 func (c *Collector) takeIterators(coll *ebpf.Collection) (err error) {
 	c.adopt = coll.DetachProgram(telemetryProgPwTcpAdopt)
+	if coll.Programs[telemetryProgPwTcpSurvey] == nil {
+		c.all = coll.DetachProgram(telemetryProgPwTcpSurveyAll)
+		return nil
+	}
 	c.survey, err = link.AttachIter(link.IterOptions{Program: coll.Programs[telemetryProgPwTcpSurvey],
 		Map: c.maps[telemetryMapPwTcpSockets]})
 	if err != nil {
@@ -306,8 +330,10 @@ func (c *Collector) closeMaps() error {
 // later Attach adopts it. It comes last: end Events first. Closing twice is fine.
 func (c *Collector) Close() error {
 	errs := []error{c.closeMaps()}
-	if c.adopt != nil {
-		errs = append(errs, c.adopt.Close())
+	for _, p := range []*ebpf.Program{c.adopt, c.all} {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
 	}
 	if c.survey != nil {
 		errs = append(errs, c.survey.Close())
@@ -318,7 +344,7 @@ func (c *Collector) Close() error {
 	if c.lock != nil {
 		errs = append(errs, c.lock.Close())
 	}
-	c.adopt, c.survey, c.link, c.lock = nil, nil, nil, nil
+	c.adopt, c.all, c.survey, c.link, c.lock = nil, nil, nil, nil, nil
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close telemetry: %w", err)
 	}

@@ -71,7 +71,7 @@ func (c *Collector) Read() (Reading, error) {
 
 // collect counts what the watched connections have done, and reads all flows into c.now.
 func (c *Collector) collect() error {
-	if err := walk(c.survey); err != nil {
+	if err := c.surveyed(); err != nil {
 		return err
 	}
 	return c.list()

@@ -585,31 +585,22 @@ int pw_tcp_observe(struct bpf_sock_ops *ctx)
 	return 1;
 }
 
-/*
- * Walks the watched sockets, of whatever namespace, and counts what each of them has
- * done since it was last looked at, if anything.
- */
-SEC("iter/bpf_sk_storage_map")
-int pw_tcp_survey(struct bpf_iter__bpf_sk_storage_map *ctx)
+/* Counts what a watched socket has done since it was last looked at, if anything. */
+static __always_inline void survey(struct tcp_sock *tp)
 {
-	struct sock *sk = ctx->sk;
 	struct socket_value *st;
 	struct flow_value *f;
-	struct tcp_sock *tp;
 	__u64 now;
 
-	if (!sk)
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	st = tp ? bpf_sk_storage_get(&pw_tcp_sockets, tp, NULL, 0) : NULL;
+	st = bpf_sk_storage_get(&pw_tcp_sockets, tp, NULL, 0);
 	if (!st)
-		return 0;
+		return;
 	if (st->segments_out == tp->segs_out && st->bytes_received == tp->bytes_received &&
 	    st->bytes_acked == tp->bytes_acked)
-		return 0;
+		return;
 	if (!is_watched(&st->key)) {
 		set_baseline(st, tp); /* it may be wanted again */
-		return 0;
+		return;
 	}
 	now = bpf_ktime_get_ns();
 	find_row(st);
@@ -618,6 +609,38 @@ int pw_tcp_survey(struct bpf_iter__bpf_sk_storage_map *ctx)
 		add_counts(tp, st, f, now);
 	else
 		count_fault(FAULT_FLOW);
+}
+
+/* Walks the watched sockets, of whatever namespace. */
+SEC("iter/bpf_sk_storage_map")
+int pw_tcp_survey(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock *sk = ctx->sk;
+	struct tcp_sock *tp;
+
+	if (!sk)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (tp)
+		survey(tp);
+	return 0;
+}
+
+/*
+ * The same for all sockets of the namespace in which the iterator is opened, for kernels that
+ * refuse to walk elements of maps.
+ */
+SEC("iter/tcp")
+int pw_tcp_survey_all(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct tcp_sock *tp;
+
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (tp)
+		survey(tp);
 	return 0;
 }
 

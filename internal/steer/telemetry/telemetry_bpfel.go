@@ -116,17 +116,18 @@ type telemetrySocketValue struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	telemetryMapPwTcpEvents   = "pw_tcp_events"
-	telemetryMapPwTcpFaults   = "pw_tcp_faults"
-	telemetryMapPwTcpFlows    = "pw_tcp_flows"
-	telemetryMapPwTcpPeers    = "pw_tcp_peers"
-	telemetryMapPwTcpRows     = "pw_tcp_rows"
-	telemetryMapPwTcpSettings = "pw_tcp_settings"
-	telemetryMapPwTcpSockets  = "pw_tcp_sockets"
-	telemetryMapPwTcpWatched  = "pw_tcp_watched"
-	telemetryProgPwTcpAdopt   = "pw_tcp_adopt"
-	telemetryProgPwTcpObserve = "pw_tcp_observe"
-	telemetryProgPwTcpSurvey  = "pw_tcp_survey"
+	telemetryMapPwTcpEvents     = "pw_tcp_events"
+	telemetryMapPwTcpFaults     = "pw_tcp_faults"
+	telemetryMapPwTcpFlows      = "pw_tcp_flows"
+	telemetryMapPwTcpPeers      = "pw_tcp_peers"
+	telemetryMapPwTcpRows       = "pw_tcp_rows"
+	telemetryMapPwTcpSettings   = "pw_tcp_settings"
+	telemetryMapPwTcpSockets    = "pw_tcp_sockets"
+	telemetryMapPwTcpWatched    = "pw_tcp_watched"
+	telemetryProgPwTcpAdopt     = "pw_tcp_adopt"
+	telemetryProgPwTcpObserve   = "pw_tcp_observe"
+	telemetryProgPwTcpSurvey    = "pw_tcp_survey"
+	telemetryProgPwTcpSurveyAll = "pw_tcp_survey_all"
 )
 
 // loadTelemetry returns the embedded CollectionSpec for telemetry.
@@ -171,9 +172,10 @@ type telemetrySpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type telemetryProgramSpecs struct {
-	PwTcpAdopt   *ebpf.ProgramSpec `ebpf:"pw_tcp_adopt"`
-	PwTcpObserve *ebpf.ProgramSpec `ebpf:"pw_tcp_observe"`
-	PwTcpSurvey  *ebpf.ProgramSpec `ebpf:"pw_tcp_survey"`
+	PwTcpAdopt     *ebpf.ProgramSpec `ebpf:"pw_tcp_adopt"`
+	PwTcpObserve   *ebpf.ProgramSpec `ebpf:"pw_tcp_observe"`
+	PwTcpSurvey    *ebpf.ProgramSpec `ebpf:"pw_tcp_survey"`
+	PwTcpSurveyAll *ebpf.ProgramSpec `ebpf:"pw_tcp_survey_all"`
 }
 
 // telemetryMapSpecs contains maps before they are loaded into the kernel.
@@ -249,9 +251,10 @@ type telemetryVariables struct {
 //
 // It can be passed to loadTelemetryObjects or ebpf.CollectionSpec.LoadAndAssign.
 type telemetryPrograms struct {
-	PwTcpAdopt   *ebpf.Program `ebpf:"pw_tcp_adopt"`
-	PwTcpObserve *ebpf.Program `ebpf:"pw_tcp_observe"`
-	PwTcpSurvey  *ebpf.Program `ebpf:"pw_tcp_survey"`
+	PwTcpAdopt     *ebpf.Program `ebpf:"pw_tcp_adopt"`
+	PwTcpObserve   *ebpf.Program `ebpf:"pw_tcp_observe"`
+	PwTcpSurvey    *ebpf.Program `ebpf:"pw_tcp_survey"`
+	PwTcpSurveyAll *ebpf.Program `ebpf:"pw_tcp_survey_all"`
 }
 
 func (p *telemetryPrograms) Close() error {
@@ -259,6 +262,7 @@ func (p *telemetryPrograms) Close() error {
 		p.PwTcpAdopt,
 		p.PwTcpObserve,
 		p.PwTcpSurvey,
+		p.PwTcpSurveyAll,
 	)
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -53,6 +54,25 @@ func (c *Collector) Watch(name string) (cookie uint64, err error) {
 		return 0, fmt.Errorf("watch namespace %s: %w", name, err)
 	}
 	return cookie, nil
+}
+
+// findWatched finds the names of the namespaces that an earlier agent has watched.
+func (c *Collector) findWatched() error {
+	cookies, err := c.Watched()
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(netns.Dir)
+	if err != nil {
+		return fmt.Errorf("list namespaces: %w", err)
+	}
+	for _, e := range entries {
+		cookie, err := Cookie(e.Name())
+		if err == nil && slices.Contains(cookies, cookie) { // what is no namespace, or gone by now, is none of them
+			c.names[cookie] = e.Name()
+		}
+	}
+	return nil
 }
 
 // Unwatch ends it and forgets the figures; a namespace that is not watched, or
@@ -207,12 +227,33 @@ func (c *Collector) putSettings() error {
 // adoptSockets runs the iterator over the sockets of the namespace called name;
 // the kernel takes the namespace of the thread that opens it.
 func (c *Collector) adoptSockets(name string) error {
-	it, err := link.AttachIter(link.IterOptions{Program: c.adopt})
+	return walkAll(c.adopt, []string{name})
+}
+
+// walkAll runs the program over all sockets of the namespaces.
+func walkAll(p *ebpf.Program, names []string) error {
+	it, err := link.AttachIter(link.IterOptions{Program: p})
 	if err != nil {
 		return fmt.Errorf("attach socket iterator: %w", err)
 	}
 	defer it.Close()
-	return netns.Do(name, func() error { return walk(it) })
+	for _, name := range names {
+		if err := netns.Do(name, func() error { return walk(it) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// surveyed has the program count what the watched connections have done.
+func (c *Collector) surveyed() error {
+	if c.survey != nil {
+		return walk(c.survey)
+	}
+	c.mu.Lock()
+	names := slices.DeleteFunc(slices.Collect(maps.Values(c.names)), func(name string) bool { return !netns.Exists(name) })
+	c.mu.Unlock()
+	return walkAll(c.all, names)
 }
 
 // walk runs an iterator's program over all that there is.
