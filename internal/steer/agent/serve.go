@@ -109,7 +109,7 @@ func (sv *server) Paths() []PathStatus {
 }
 
 // Serve answers on a Unix socket until ctx ends: GET /paths, /events?since=N&wait=1,
-// /health; POST /order. Who has connected as another user than root and the agent's
+// /health, /maps; POST /order. Who has connected as another user than root and the agent's
 // own is refused, whatever the socket's permissions.
 func (sv *server) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{Handler: guarded(sv.begun.before(sv.handler())), ConnContext: identify,
@@ -152,6 +152,7 @@ func (sv *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /paths", func(w http.ResponseWriter, _ *http.Request) { reply(w, sv.Paths()) })
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { reply(w, sv.Health()) })
+	mux.HandleFunc("GET /maps", func(w http.ResponseWriter, _ *http.Request) { reply(w, sv.Maps()) })
 	mux.HandleFunc("GET /events", sv.serveEvents)
 	mux.HandleFunc("POST /order", func(w http.ResponseWriter, r *http.Request) {
 		o, err := readOrder(http.MaxBytesReader(w, r.Body, mostOrder))

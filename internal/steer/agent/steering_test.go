@@ -145,6 +145,11 @@ func answersOnSocket(b *bed) {
 		h.Senders["vxlan"].Accepted == 0 {
 		b.t.Errorf("health: %+v, %v", h, err)
 	}
+	ms, err := c.Maps(ctx)
+	if err != nil || len(ms) != 1 || ms[0].Pod != "a" || ms[0].Fault != "" || ms[0].Memory == 0 || len(ms[0].Peers) != 1 ||
+		ms[0].Peers[0].Pod != "b" || len(ms[0].Peers[0].Paths) != 3 {
+		b.t.Errorf("maps: %+v, %v", ms, err)
+	}
 	evs, err := c.Events(ctx, 0, false)
 	if err != nil || len(evs) == 0 || evs[0].Kind != EventStarted {
 		b.t.Errorf("events: %+v, %v", evs, err)
