@@ -77,7 +77,9 @@ func (l *pod) maps() PodMaps {
 		}
 		m.Peers = append(m.Peers, row)
 	}
-	slices.SortFunc(m.Peers, func(a, b PeerMap) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(m.Peers, func(a, b PeerMap) int {
+		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID))
+	})
 	if err := errors.Join(faults...); err != nil {
 		m.Fault = err.Error()
 	}
