@@ -59,7 +59,7 @@ func (l *lockstep) taken(id pipeline.Table, priority int) bool {
 	own := func(e *entry) bool {
 		return e.flow != nil && e.priority == priority && (e.partner == nil || e.partner.text != e.text)
 	}
-	return slices.ContainsFunc(l.a.at(id).flows, own) || slices.ContainsFunc(l.b.at(id).flows, own)
+	return slices.ContainsFunc(l.a.at(id).all, own) || slices.ContainsFunc(l.b.at(id).all, own)
 }
 
 // learnt carries out in both what a flow that was learnt does. What it loads is not known, but

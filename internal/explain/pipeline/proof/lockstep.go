@@ -83,9 +83,12 @@ func newLockstep(a, b *pipeline.Pipeline, strict bool) *lockstep {
 			s.Each(f.Actions, func(a pipeline.Action) { l.uses[a.Kind] = true })
 		}
 		for _, t := range s.tables {
-			for _, e := range t.flows {
+			for _, e := range t.all {
 				if e.partner != nil && e.partner.text == e.text {
 					continue
+				}
+				if e.part {
+					t.oddParts = append(t.oddParts, e)
 				}
 				for _, m := range e.match {
 					l.telling = l.telling.With(m.Base, pipeline.Value{}, m.Mask)

@@ -24,10 +24,18 @@ type side struct {
 
 // table is its flows, the highest priority first, the last being that of no flow.
 type table struct {
-	flows []*entry
-	kinds []*kind
-	// partial says that there are parts of conjunctions.
-	partial bool
+	// all has the parts of conjunctions too, which take no packet; flows are the others.
+	all, flows []*entry
+	kinds      []*kind
+	// doubtful are those that were not understood.
+	doubtful []*entry
+	// parts are of conjunctions, oddParts those of them that the other pipeline has not, or
+	// others in their place; partBits is what they read.
+	parts, oddParts []*entry
+	partBits        pipeline.Match
+	conjunctions    map[uint64][]*conjunction
+	// byID are the flows that want a conjunction.
+	byID map[uint64][]*entry
 	// fleeting are priorities of flows that are learnt: those come and go.
 	fleeting map[int]bool
 }
@@ -37,9 +45,16 @@ type entry struct {
 	flow     *pipeline.Flow
 	match    pipeline.Match // without conj_id
 	priority int
-	id       string // of priority and match
-	text     string // of the actions
-	partner  *entry
+	// conjunct says that it wants a conjunction, which is conj. low is then the lowest priority
+	// of its parts, where that is below its own: flows from there on may come before it.
+	conjunct bool
+	conj     uint64
+	low      int
+	// part says that it is one of conjunctions.
+	part    bool
+	id      string // of priority and match
+	text    string // of the actions
+	partner *entry
 }
 
 // kind is entries whose matches have the same masks.
@@ -89,18 +104,19 @@ func newSide(p *pipeline.Pipeline) *side {
 			t = &table{}
 			s.tables[f.Table] = t
 		}
-		e := &entry{flow: f, priority: f.Priority, text: p.PrintActions(f.Actions)}
+		e := &entry{flow: f, priority: f.Priority, part: partial(f), text: p.PrintActions(f.Actions)}
 		for _, term := range f.Match {
 			if term.Base != pipeline.ConjID {
 				e.match = append(e.match, term)
+				continue
 			}
+			e.conjunct, e.conj = true, term.Value.Lo
 		}
 		for i := range f.Actions {
 			s.owner[&f.Actions[i]] = f
 		}
 		e.id = fmt.Sprintf("%d %v %v", f.Priority, f.Match, f.Carried)
-		t.flows = append(t.flows, e)
-		t.partial = t.partial || partial(f)
+		t.all = append(t.all, e)
 		p.Each(f.Actions, func(a pipeline.Action) {
 			if a.Kind == pipeline.Learn {
 				if s.learnt[a.Table] == nil {
@@ -119,12 +135,34 @@ func newSide(p *pipeline.Pipeline) *side {
 // finish sorts, and drops flows whose place a later one takes.
 func (t *table) finish() {
 	last := map[string]*entry{}
-	for _, e := range t.flows {
+	for _, e := range t.all {
 		last[e.id] = e
 	}
-	t.flows = slices.DeleteFunc(t.flows, func(e *entry) bool { return last[e.id] != e })
-	slices.SortStableFunc(t.flows, func(a, b *entry) int { return b.priority - a.priority })
-	t.flows = append(t.flows, &entry{priority: -1, id: "none"})
+	t.all = slices.DeleteFunc(t.all, func(e *entry) bool { return last[e.id] != e })
+	slices.SortStableFunc(t.all, func(a, b *entry) int { return b.priority - a.priority })
+	t.all = append(t.all, &entry{priority: -1, id: "none"})
+	t.byID = map[uint64][]*entry{}
+	for _, e := range t.all {
+		if e.flow != nil && !e.flow.Understood() {
+			t.doubtful = append(t.doubtful, e)
+		}
+		if e.part {
+			t.collect(e)
+			continue
+		}
+		t.flows = append(t.flows, e)
+		if e.conjunct {
+			t.byID[e.conj] = append(t.byID[e.conj], e)
+		}
+	}
+	for _, e := range t.flows {
+		e.low = e.priority
+		for _, k := range t.conjunctions[e.conj] {
+			if e.conjunct {
+				e.low = min(e.low, k.priority)
+			}
+		}
+	}
 	t.index()
 }
 
@@ -133,8 +171,7 @@ func (t *table) index() {
 	t.kinds = nil
 	at := map[string]*kind{}
 	for _, e := range t.flows {
-		if e.flow == nil || partial(e.flow) || !e.flow.Match.Get(pipeline.ConjID).Mask.IsZero() || len(e.flow.Carried) > 0 ||
-			t.fleeting[e.priority] {
+		if e.flow == nil || e.conjunct || len(e.flow.Carried) > 0 || t.fleeting[e.priority] {
 			continue // hides nothing for sure
 		}
 		masks := fmt.Sprint(masksOf(e.match))
@@ -188,10 +225,6 @@ func (t *table) hides(m pipeline.Match, priority int) bool {
 		}
 	}
 	return false
-}
-
-func partial(f *pipeline.Flow) bool {
-	return slices.ContainsFunc(f.Actions, func(a pipeline.Action) bool { return a.Kind == pipeline.Conjunction })
 }
 
 // at is the table of that number; one without flows has the entry of no flow alone.
@@ -252,7 +285,7 @@ func alike(a, b *side) map[pipeline.Table]bool {
 			if !same {
 				continue
 			}
-			for _, e := range a.tables[id].flows {
+			for _, e := range a.tables[id].all {
 				if e.flow == nil {
 					continue
 				}
@@ -277,13 +310,13 @@ func alike(a, b *side) map[pipeline.Table]bool {
 func sameFlows(a, b *side, id pipeline.Table) bool {
 	ta, tb := a.at(id), b.at(id)
 	by := map[string]*entry{}
-	for _, e := range tb.flows {
+	for _, e := range tb.all {
 		by[e.id] = e
 	}
-	same := len(ta.flows) == len(tb.flows)
-	for _, e := range ta.flows {
+	same := len(ta.all) == len(tb.all)
+	for _, e := range ta.all {
 		o := by[e.id]
-		if o == nil {
+		if o == nil || o.part != e.part { // a part of a conjunction may have the match of a flow that takes packets
 			same = false
 			continue
 		}

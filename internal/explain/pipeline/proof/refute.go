@@ -84,7 +84,7 @@ func (l *lockstep) singular(s *side) map[*pipeline.Flow]bool {
 		lines[r.LineB] = lines[r.LineB] || s == l.b
 	}
 	for _, t := range s.tables {
-		for _, e := range t.flows {
+		for _, e := range t.all {
 			if e.flow != nil && (e.partner == nil || e.partner.text != e.text || lines[e.flow.Line] && e.flow.Line > 0) {
 				out[e.flow] = true
 			}

@@ -48,8 +48,8 @@ func (l *lockstep) lookable(inA bool, id pipeline.Table, c *pair) bool {
 		known = c.b
 	}
 	ok := true
-	for _, e := range s.at(id).flows {
-		if e.flow != nil && !e.flow.Understood() && known.Meets(e.match) {
+	for _, e := range s.at(id).doubtful {
+		if known.Meets(e.match) {
 			n := e.flow.Notes[0]
 			fa, fb := e.flow, (*pipeline.Flow)(nil)
 			if !inA {
@@ -69,18 +69,13 @@ func (l *lockstep) together(s *state, a, b place) {
 		return
 	}
 	bits := s.reads()
-	if !l.partsAlike(ta, bits) || !l.partsAlike(tb, bits) {
-		l.obstacle(nil, nil, &s.pair, "parts of conjunctions of table %s differ, or read what differs",
-			l.a.Names.FormatTable(a.table))
-		return
-	}
-	if !l.learntAlike(s, a, b, bits) {
+	if !l.learntAlike(s, a, b, bits) || !l.sideways(s, a, b, bits) {
 		return
 	}
 	var odd []*entry
 	for _, f := range tb.flows {
 		switch {
-		case f.even(bits) || f.flow != nil && partial(f.flow):
+		case f.even(bits):
 		case l.reenters(s, f, b.table):
 			l.oneFlow(s, false, f, b, a)
 		default:
@@ -88,9 +83,6 @@ func (l *lockstep) together(s *state, a, b place) {
 		}
 	}
 	for _, f := range ta.flows {
-		if f.flow != nil && partial(f.flow) {
-			continue
-		}
 		if !f.even(bits) && l.reenters(s, f, a.table) {
 			l.oneFlow(s, true, f, a, b)
 			continue
@@ -107,8 +99,10 @@ func (l *lockstep) together(s *state, a, b place) {
 		}
 		for _, g := range candidates {
 			switch {
-			case g.flow != nil && partial(g.flow), f.even(bits) && g.priority < f.priority,
-				g.even(bits) && !f.even(bits) && g.priority > f.priority, !g.even(bits) && l.reenters(s, g, b.table):
+			case f.even(bits) && g.priority < f.low, g.even(bits) && !f.even(bits) && g.low > f.priority,
+				f.conjunct && g.conjunct && f.conj != g.conj, l.skips(s, g, b.table, bits):
+			case f.conjunct && a.port == noPort && !g.conjunct && tb.outdone(f.conj, c.b, g.priority),
+				g.conjunct && b.port == noPort && !f.conjunct && ta.outdone(g.conj, c.a, f.priority):
 			default:
 				l.bothTake(s, c, f, g, a, b, bits)
 			}
@@ -116,30 +110,12 @@ func (l *lockstep) together(s *state, a, b place) {
 	}
 }
 
-// partsAlike reports whether the parts of a table's conjunctions take the same packets in
-// both.
-func (l *lockstep) partsAlike(t *table, bits pipeline.Match) bool {
-	if !t.partial {
-		return true
-	}
-	for _, e := range t.flows {
-		if e.flow != nil && partial(e.flow) && (!e.even(bits) || e.text != e.partner.text) {
-			return false
-		}
-	}
-	return true
-}
-
 // takes is the packets that a flow takes, unless one above hides it from all of them.
 func (l *lockstep) takes(c pair, inA bool, t *table, f *entry, p place, bits pipeline.Match) (pair, bool) {
 	l.steps++
-	m := f.match
-	if p.port != noPort {
-		in := m.Get(pipeline.InPort)
-		if (pipeline.Value{Lo: uint64(p.port)}).And(in.Mask) != in.Value {
-			return c, false
-		}
-		m = m.Without(pipeline.InPort, all())
+	m, ok := f.wants(p)
+	if !ok {
+		return c, false
 	}
 	out, ok := c.meets(inA, m, bits)
 	if !ok {
@@ -152,7 +128,14 @@ func (l *lockstep) takes(c pair, inA bool, t *table, f *entry, p place, bits pip
 	if p.port != noPort {
 		known = known.With(pipeline.InPort, pipeline.Value{Lo: uint64(p.port)}, pipeline.Value{Lo: 0xffffffff})
 	}
-	return out, !t.hides(known, f.priority)
+	priority := f.priority
+	if f.conjunct { // only a conjunction of a priority above that of a flow is looked for
+		priority = min(priority, t.completes(f.conj, known)-1)
+		if priority < -1 {
+			return out, false
+		}
+	}
+	return out, !t.hides(known, priority)
 }
 
 // bothTake goes on with packets that one flow takes in A and another in B.
@@ -192,8 +175,7 @@ func leftBy(cases []pair, inA bool, t *table, p place, priority int, bits pipeli
 		if g.priority <= priority {
 			break
 		}
-		if g.partner != nil || partial(g.flow) || len(g.flow.Carried) > 0 ||
-			!g.flow.Match.Get(pipeline.ConjID).Mask.IsZero() {
+		if g.partner != nil || g.conjunct || len(g.flow.Carried) > 0 {
 			continue
 		}
 		var out []pair
@@ -228,11 +210,6 @@ func (l *lockstep) alone(s *state, inA bool, p, waits place) {
 	}
 	if len(own.learnt[p.table]) > 0 {
 		l.obstacle(nil, nil, &s.pair, "flows are learnt into table %s, which is looked up in one pipeline alone",
-			own.Names.FormatTable(p.table))
-		return
-	}
-	if own.at(p.table).partial {
-		l.obstacle(nil, nil, &s.pair, "table %s has conjunctions, and is looked up in one pipeline alone",
 			own.Names.FormatTable(p.table))
 		return
 	}
