@@ -158,6 +158,33 @@ verdict "others are at work" ask status --wait --timeout 60s
 wait "$generators"
 verdict "rr: nothing was lost as agents were killed" whole rr
 
+# The program's own test, and its archive.
+own() { ask test --switches "${PATHWISE_KUBE_SWITCHES:-200}" >"$work/own" 2>&1; }
+verdict "kube test" own
+sed 's/^/        /' "$work/own"
+cut() { # a test that is interrupted leaves nothing, and neither passes nor fails
+	env --default-signal=INT "$bed" pathwise test >"$work/own" 2>&1 &
+	local p=$! status
+	eventually 30 grep -q 'two pods on two nodes are Ready' "$work/own" || return 1
+	pkill -INT -P $p
+	wait $p
+	status=$?
+	cat "$work/own"
+	[ $status = 130 ] && ! k get namespace pathwise-test >/dev/null 2>&1
+}
+verdict "kube test is interrupted, and leaves nothing" cut
+dumped() {
+	local key file
+	rm -f "$work/dump.tar.gz" && ask sysdump --out "$work/dump.tar.gz" && tar -C "$work" -xzf "$work/dump.tar.gz" || return 1
+	cat "$work/pathwise-sysdump/not-read.txt"
+	key=$(k -n pathwise get secret pathwise-key -o jsonpath='{.data.keys}')
+	for file in objects/pathnodes.json agents/pwk-n1/{log.txt,health.json,paths.json,maps.json,metrics.txt,events.json}; do
+		[ -s "$work/pathwise-sysdump/$file" ] || { echo "no $file" && return 1; }
+	done
+	! grep -rqF -e "$key" -e "$(base64 -d <<<"$key")" "$work/pathwise-sysdump"
+}
+verdict "sysdump has all and no key" dumped
+
 # Policies: by "Derived", what selects a pod keeps it home, and what cannot be read does too.
 eligible() { # NETWORK: what "why" says of it: true, or the rule that forbids it
 	ask why client server -o json | jq -r --arg n "default/$1" '.networks[] | select(.network == $n) | if .eligible then true else .rule end'

@@ -27,7 +27,7 @@ docs/howto/kubernetes.md has all steps.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(kubeCheckCommand(e), kubeInstallCommand(e), kubeUninstallCommand(e), kubeStatusCommand(e),
-		kubeWhyCommand(e), kubePathsCommand(e), kubeEventsCommand(e))
+		kubeWhyCommand(e), kubePathsCommand(e), kubeEventsCommand(e), kubeTestCommand(e), kubeSysdumpCommand(e))
 	cmd.AddCommand(kubeOrders(e)...)
 	return cmd
 }

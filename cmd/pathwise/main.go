@@ -152,7 +152,7 @@ also after a kill.`,
 	root.SetCompletionCommandGroupID("other")
 	// What Pathwise's own processes are started by: all of these are hidden.
 	root.AddCommand(guestInitCommand(), guestNeedsCommand(), delayLineCommand(e), vmAgentCommand(e),
-		rootlessHoldCommand(e), agentConnectCommand(e), generateCommand())
+		rootlessHoldCommand(e), agentConnectCommand(e), agentHoleCommand(e), generateCommand())
 	return root
 }
 

@@ -146,6 +146,7 @@ func (c *Cluster) Uninstall(ctx context.Context, o manifest.Options, within time
 		return err
 	}
 	slices.Reverse(all)
+	all = append([]object{testNamespace()}, all...) // of a test that was killed
 	return c.deleteAll(ctx, all, within, w)
 }
 

@@ -210,10 +210,10 @@ func (c *Cluster) raw() (*rest.RESTClient, error) {
 	return kube.Client(cfg, "/", schema.GroupVersion{Group: "meta.k8s.io", Version: "v1"}, metav1.AddMetaToScheme)
 }
 
-// execURL is where a command in a pod's container is run.
-func (c *Cluster) execURL(pod, container string, command []string) string {
-	req := c.core.Verb(http.MethodPost).Namespace(c.agents).Resource("pods").Name(pod).SubResource("exec").
-		Param("container", container).Param("stdin", "true").Param("stdout", "true").Param("stderr", "true")
+// execURL is where a command in a container is run.
+func (c *Cluster) execURL(at place, command []string) string {
+	req := c.core.Verb(http.MethodPost).Namespace(at.namespace).Resource("pods").Name(at.pod).SubResource("exec").
+		Param("container", at.container).Param("stdin", "true").Param("stdout", "true").Param("stderr", "true")
 	for _, word := range command {
 		req = req.Param("command", word)
 	}

@@ -64,7 +64,12 @@ const dialing = 20 * time.Second
 
 // tunnel connects to the agent in a pod, by a program that it runs there.
 func (c *Cluster) tunnel(ctx context.Context, pod, dir string) (net.Conn, error) {
-	exec, err := c.executor(pod, []string{"/pathwise", "agent-connect", "--dir", dir})
+	return c.tunnelTo(ctx, place{c.agents, pod, "agent"}, []string{"/pathwise", "agent-connect", "--dir", dir}, Hello)
+}
+
+// tunnelTo connects to a program in a pod, which says a line first.
+func (c *Cluster) tunnelTo(ctx context.Context, at place, command []string, first string) (net.Conn, error) {
+	exec, err := c.executor(at, command)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +86,7 @@ func (c *Cluster) tunnel(ctx context.Context, pod, dir string) (net.Conn, error)
 	hello := make(chan error, 1)
 	go func() {
 		line, err := in.ReadString('\n')
-		if err == nil && line != Hello {
+		if err == nil && line != first {
 			err = fmt.Errorf("it says %.80q: expected an agent of this version", line)
 		}
 		hello <- err
@@ -108,16 +113,19 @@ func (c *Cluster) tunnel(ctx context.Context, pod, dir string) (net.Conn, error)
 	} else if err == nil {
 		err = errors.New("it said nothing")
 	}
-	return nil, fmt.Errorf("run a command in pod %s: %w", pod, err)
+	return nil, fmt.Errorf("run a command in pod %s: %w", at.pod, err)
 }
+
+// place is a container.
+type place struct{ namespace, pod, container string }
 
 // executor prepares to run a command in a pod, by WebSocket, which API servers have by default
 // since 1.30.
-func (c *Cluster) executor(pod string, command []string) (remotecommand.Executor, error) {
-	url := c.execURL(pod, "agent", command)
+func (c *Cluster) executor(at place, command []string) (remotecommand.Executor, error) {
+	url := c.execURL(at, command)
 	ws, err := remotecommand.NewWebSocketExecutor(c.cfg, http.MethodGet, url)
 	if err != nil {
-		return nil, fmt.Errorf("prepare a command in pod %s: %w", pod, err)
+		return nil, fmt.Errorf("prepare a command in pod %s: %w", at.pod, err)
 	}
 	return ws, nil
 }

@@ -127,15 +127,18 @@ func Leave(o Options) ([]byte, error) {
 
 // fill writes one of the files with the options filled in.
 func (o Options) fill(out *bytes.Buffer, name, text string) error {
+	return fill(out, name, text, struct {
+		Options
+		Attached, Secret, Entry, Dir string
+	}{o, strings.Join(o.Networks, ","), KeySecret, Key, Dir})
+}
+
+func fill(out *bytes.Buffer, name, text string, with any) error {
 	t, err := template.New(name).Option("missingkey=error").Parse(text)
 	if err != nil {
 		return fmt.Errorf("parse %s: %w", name, err)
 	}
-	err = t.Execute(out, struct {
-		Options
-		Attached, Secret, Entry, Dir string
-	}{o, strings.Join(o.Networks, ","), KeySecret, Key, Dir})
-	if err != nil {
+	if err := t.Execute(out, with); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
