@@ -87,6 +87,10 @@ func (s *step) accumulate(ev PairEvidence, f []figure, need Need) {
 		return
 	}
 	own := s.memory(ev.Active).OpNoise
+	if s.LeadNeed != need && s.LeadNeed != "" {
+		s.dropLeads()
+	}
+	s.LeadNeed = need
 	for _, c := range f[1:] {
 		m := s.memory(c.path.Network)
 		noise, theirs := s.Track.noise(&s.p.Track), c.low
@@ -178,6 +182,9 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 // rather tells whether a path is to be tried before another one: it may bring more, or as
 // much and was not tried for longer.
 func (s *step) rather(than, b figure, up, most float64) bool {
+	if than.path.Network != "" && than.path.Answers != b.path.Answers {
+		return than.path.Answers // where its queue would delay what waits for answers is tried last
+	}
 	if than.path.Network == "" || up > most*(1+s.p.Gain.Margin) {
 		return true
 	}

@@ -38,7 +38,7 @@ func DefaultClasses() ClassParams {
 func defaultTrack() TrackParams {
 	return TrackParams{
 		RateSamples: 3, FullSamples: 3, SlowStart: 2,
-		NoiseFirst: 0.1, NoiseWeight: 0.05, NoiseClip: 0.3, NoiseLeast: 0.04, NoiseMost: 0.3, Deviation: 1.25,
+		NoiseFirst: 0.1, NoiseWeight: 0.05, NoiseKnown: 10, NoiseClip: 0.3, NoiseLeast: 0.04, NoiseMost: 0.3, Deviation: 1.25,
 		MeanWeight: 0.1, MeanWithin: 2, BaseUp: 0.2, BaseDown: 0.01,
 		SRTTWeight: 0.01, SRTTClip: 2, RetransWeight: 0.01, RetransClip: 0.05,
 		StrainSRTT: 1.5, StrainRetrans: 2, StrainRetransLeast: 0.01, CollapseBelow: 0.5, CollapseStrain: 3,
@@ -48,6 +48,7 @@ func defaultTrack() TrackParams {
 func defaultMemory() MemoryParams {
 	return MemoryParams{
 		HealthMost: 2, HealthChange: 0.3, CalmDown: 0.2, CalmUp: 0.005, CalmClip: 2, JitterFloor: 100e-6,
+		EasedAt: 1.7, EasedAfter: time.Second,
 		OpFirst: 0.1, OpWeight: 0.05, OpClip: 0.5, OpLeast: 0.03, OpMost: 0.5, OpDeviation: 1.25,
 		OwnAfter: 2 * time.Second, OwnMost: 3, OwnFor: time.Hour,
 		MisledAt: 1.2, ReversalWithin: 30 * time.Second, ReversalMemory: 20 * time.Minute, Thinning: 4,
@@ -56,7 +57,7 @@ func defaultMemory() MemoryParams {
 
 func defaultEstimate() EstimateParams {
 	return EstimateParams{
-		Timeout: 0.2, JitterWeight: 4, Unknown: 2, PriorLow: 0.9, PriorHigh: 1.1, Headroom: 1.1,
+		Timeout: 0.2, JitterWeight: 4, Unknown: 2, LowDoubt: 2, PriorLow: 0.9, PriorHigh: 1.1, Headroom: 1.1,
 		Ageing: 30, Recovery: 1, LossWeight: 10,
 		InflatedAt: 2, InflatedGives: 0.5, InflatedAfter: time.Second, DiscountMost: 1,
 		OpsLow: 0.97, OpsHigh: 1.03, OtherLoads: true,
@@ -76,7 +77,7 @@ func defaultCanary() CanaryParams {
 	return CanaryParams{
 		For: 400 * time.Millisecond, Most: 900 * time.Millisecond, Samples: 2,
 		SamplesMost: 60, SamplesMostLarge: 25, Large: 16,
-		Longest: 10 * time.Second, AcceptAt: 3.5, RejectAt: 2.5, RatioClip: 3, MeanWithin: 0.2,
+		Longest: 10 * time.Second, AcceptAt: 3, RejectAt: 1.5, Prior: 1, RatioClip: 3, MeanWithin: 0.2,
 		LeastWait: time.Second, MostWait: 5 * time.Minute, Worse: 0.85, Lasting: true, CostSwitches: 2,
 		Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, GrownAt: 1.3, Grow: 4, SlackSRTT: 2,
 	}

@@ -132,7 +132,7 @@ func (s *step) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 	case m.Measured:
 		age := (ev.At - m.HealthAt).Seconds()
 		f.mid = m.Health
-		f.low = m.Health
+		f.low = m.Health * math.Exp(-by.LowDoubt*m.Doubt)
 		f.high = m.Health + max(1-m.Health, 0)*(1-math.Exp(-age/by.Recovery))
 		f.high += max(by.Headroom*s.ceiling(p, ev.Load)/prior-max(f.high, 1), 0) * (1 - math.Exp(-age/by.Ageing))
 	}

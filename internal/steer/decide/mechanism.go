@@ -56,6 +56,8 @@ func trackMechanisms() []Mechanism {
 			"", func(p *Params) { p.Track.FullSamples = 0 }},
 		{"mean-rate", "takes the mean rate where it is near the recent median",
 			"", func(p *Params) { p.Track.MeanWithin = 0 }},
+		{"noise-known", "soon believes the scatter that it sees more than what it supposes",
+			"", func(p *Params) { p.Track.NoiseKnown = 1e9 }},
 		{"collapse", "moves without delay off a path that carries half of what it did",
 			"a collapse while the others are held down", func(p *Params) { p.Track.CollapseBelow = 0 }},
 		{"strain", "calls it a collapse only where the path shows the cause",
@@ -89,6 +91,10 @@ func estimateMechanisms() []Mechanism {
 			"paths that lose packets", func(p *Params) { p.Estimate.LossWeight = 0 }},
 		{"inflation", "expects less of a path whose probes take long",
 			"", func(p *Params) { p.Estimate.InflatedAt = math.Inf(1) }},
+		{"eased", "forgets what a path gave while others used it, once they have gone",
+			"", func(p *Params) { p.Memory.EasedAt = 0 }},
+		{"low-doubt", "takes what few samples have shown to be less, as evidence for a move",
+			"", func(p *Params) { p.Estimate.LowDoubt = 0 }},
 		{"other-loads", "orders unknown paths by what they gave under other loads",
 			"", func(p *Params) { p.Estimate.OtherLoads = false }},
 	}
@@ -122,6 +128,8 @@ func gainMechanisms() []Mechanism {
 func canaryMechanisms() []Mechanism {
 	return []Mechanism{
 		{"doubt", "goes on with a canary until its gain is clear", "", func(p *Params) { p.Canary.AcceptAt = 0 }},
+		{"prior", "wants more of a canary the longer nothing has changed",
+			"", func(p *Params) { p.Canary.Prior = 0 }},
 		{"give-up", "ends a canary early that is unlikely to gain",
 			"", func(p *Params) { p.Canary.RejectAt = p.Canary.AcceptAt }},
 		{"ratio-clip", "bounds what one sample of a canary counts", "", func(p *Params) { p.Canary.RatioClip = 1000 }},

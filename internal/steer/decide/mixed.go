@@ -112,8 +112,7 @@ func (r *ride) result(class Class) Result {
 }
 
 // slower is a quantile of the time of an operation, over the same one on a network alone;
-// times in which one of them gives nothing
-// are left out. 0 is unknown.
+// times in which one of them gives nothing are left out. 0 is unknown.
 func (l *ledger) slower(network string, q float64) float64 {
 	var ours, alone []float64
 	for i, e := range l.epochs {

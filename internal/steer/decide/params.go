@@ -83,9 +83,11 @@ type TrackParams struct {
 	// mean deviation: the first, its weight, the bound of one sample, its least and most.
 	NoiseFirst  float64 `unit:"log" range:"0 1" source:"chosen"`
 	NoiseWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
-	NoiseClip   float64 `unit:"log" range:"0 10" source:"chosen"`
-	NoiseLeast  float64 `unit:"log" range:"0.001 1" source:"chosen: a calm minute must not make the next ripple a signal"`
-	NoiseMost   float64 `unit:"log" range:"0.001 10" source:"chosen"`
+	// The first is worth NoiseKnown samples: what has been seen weighs more than it soon.
+	NoiseKnown float64 `unit:"samples" range:"1 1e9" source:"simulation"`
+	NoiseClip  float64 `unit:"log" range:"0 10" source:"chosen"`
+	NoiseLeast float64 `unit:"log" range:"0.001 1" source:"chosen: a calm minute must not make the next ripple a signal"`
+	NoiseMost  float64 `unit:"log" range:"0.001 10" source:"chosen"`
 	// Deviation is the standard over the mean deviation of a normal figure, sqrt(pi/2).
 	Deviation float64 `unit:"ratio" range:"1 2" source:"normal distribution, rounded"`
 	// MeanWeight is that of the mean rate, which is used where it is nearer to the recent
@@ -145,6 +147,11 @@ type MemoryParams struct {
 	CalmClip float64 `unit:"ratio" range:"1 100" source:"chosen"`
 	// JitterFloor is what a busy CPU adds to the round trips of idle paths now and then.
 	JitterFloor float64 `unit:"s" range:"0 0.01" source:"chosen: above the tens of microseconds by which idle paths sway"`
+	// EasedAt is by how much shorter the probes' round trip is where a path is no more as it
+	// was when its rate was measured, or until EasedAfter after the pair's flows have left
+	// it, as these make a queue too; 0 for never.
+	EasedAt    float64       `unit:"ratio" range:"0 1000" source:"M/M/1: a path of which others used four tenths and do no more"`
+	EasedAfter time.Duration `unit:"s" range:"0 60" source:"chosen: above the half second of a median"`
 	// OpFirst, OpWeight, OpClip, OpLeast and OpMost are those of the scatter of the time of
 	// an operation, as in TrackParams.
 	OpFirst  float64 `unit:"log" range:"0 1" source:"chosen"`
@@ -179,6 +186,9 @@ type EstimateParams struct {
 	JitterWeight float64 `unit:"ratio" range:"0 100" source:"RFC 6298: four times RTTVAR"`
 	// Unknown is by how much a path of which nothing is known may exceed the active one.
 	Unknown float64 `unit:"ratio" range:"1 100" source:"chosen"`
+	// LowDoubt is by how many standard errors what was measured is taken to be less, where
+	// that is evidence for a move: few samples may have been good by accident.
+	LowDoubt float64 `unit:"errors" range:"0 20" source:"normal distribution: 2 in 100 are further out"`
 	// PriorLow and PriorHigh bound what a path gives of its prior that was not measured.
 	PriorLow  float64 `unit:"ratio" range:"0 1" source:"chosen"`
 	PriorHigh float64 `unit:"ratio" range:"1 2" source:"chosen"`
@@ -291,6 +301,8 @@ type CanaryParams struct {
 	// it must fall short of Margin to end before its time: a canary that is ended in error
 	// comes again, where a move in error costs more.
 	AcceptAt float64 `unit:"errors" range:"0 20" source:"chosen"`
+	// Prior is the weight of the odds that nothing has changed just now, in AcceptAt: see acceptAt.
+	Prior    float64 `unit:"ratio" range:"0 10" source:"Gott (1993)"`
 	RejectAt float64 `unit:"errors" range:"0 20" source:"simulation; Wald (1945): two bounds for two kinds of error"`
 	// RatioClip bounds the logarithm of one sample's ratio, in noises.
 	RatioClip float64 `unit:"noises" range:"0.1 1000" source:"chosen"`

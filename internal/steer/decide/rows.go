@@ -74,7 +74,7 @@ func (s State) afresh() State {
 	s.Paths = slices.Clone(s.Paths)
 	s.Track, s.Trial, s.Pending, s.Bulk, s.Before, s.Silent = Track{}, Trial{}, Pending{}, 0, 0, 0
 	for i := range s.Paths {
-		s.Paths[i].Lead, s.Paths[i].NextTrial = Lead{}, 0
+		s.Paths[i].NextTrial = 0
 	}
 	return s
 }

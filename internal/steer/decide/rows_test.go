@@ -116,3 +116,32 @@ func TestRowsTogetherDoTheSame(t *testing.T) {
 		}
 	}
 }
+
+// A path where bulk would delay what waits for answers is tried after those that may bring
+// something too, even if it may bring more.
+func TestPathOfAnswersIsTriedLast(t *testing.T) {
+	s := in(&State{})
+	near, other := figure{path: PathEvidence{Network: "near", Answers: true}}, figure{path: PathEvidence{Network: "other"}}
+	if !s.rather(near, other, 0.2, 1) || s.rather(other, near, 1, 0.2) || !s.rather(figure{}, near, 1, 0) {
+		t.Error("bulk goes where it delays others first")
+	}
+}
+
+// By how much a path is better in delay is no evidence that it is in rate, and is kept where
+// rows part for as long as delay is what counts.
+func TestLeadsAreOfANeed(t *testing.T) {
+	lead := Lead{Fast: 9}
+	rows := Rows{Of: [2]State{{LeadNeed: Latency, Paths: []Memory{{Network: "near", Lead: lead}}}}}
+	rows.part()
+	if got := rows.Of[0].memory("near").Lead; got != lead {
+		t.Errorf("delay: %+v", got)
+	}
+	f := newFeed(Throughput)
+	f.state = State{LeadNeed: Latency, Paths: []Memory{{Network: "b", Health: 1, Lead: Lead{Fast: 15.9}}}}
+	f.path("b").Prior = 0.5e9
+	f.step(CostAware{})
+	f.step(CostAware{})
+	if got := f.state.memory("b").Lead.Fast; got > 4 || f.state.LeadNeed != Throughput {
+		t.Errorf("rate: %v of need %s", got, f.state.LeadNeed)
+	}
+}

@@ -86,7 +86,7 @@ func (r *ride) play(p, alone Phase, d Decision) float64 {
 	}
 	rate := r.book.add(e, r.at, next, d.Kind)
 	r.w.play(p, r.at, next)
-	r.at, r.rate = next, rate/Period.Seconds()
+	r.at, r.rate = next, rate
 	return rate
 }
 

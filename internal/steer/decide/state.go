@@ -47,8 +47,10 @@ type State struct {
 	// than before.
 	Misled bool     `json:"misled,omitempty"`
 	Paths  []Memory `json:"paths,omitempty"`
-	Track  Track    `json:"track"`
-	Trial  Trial    `json:"trial"`
+	// LeadNeed is the need that the leads of paths are about.
+	LeadNeed Need  `json:"lead_need,omitempty"`
+	Track    Track `json:"track"`
+	Trial    Trial `json:"trial"`
 	// Pending is a move that waits for a pause or for its turn.
 	Pending Pending `json:"pending"`
 	// Chosen: the active path was chosen for gain.
@@ -76,6 +78,8 @@ type Memory struct {
 	Health   float64       `json:"health"`
 	Measured bool          `json:"measured"`
 	HealthAt time.Duration `json:"health_at_ns"`
+	// Doubt is the standard error of its logarithm.
+	Doubt float64 `json:"doubt,omitempty"`
 	// Best is the highest rate seen by class of load, the prior of a path that has
 	// none: what a path gives to one connection says little of what it gives to
 	// thirty, which is why the best network changes with the load (Atici and Boluk
@@ -87,6 +91,12 @@ type Memory struct {
 	// times of an operation.
 	Base float64 `json:"base"`
 	Ops  ring    `json:"ops"`
+	// RTTs are the probes' latest round trips, and Then is their median when the path's rate
+	// was measured, or the pair's flows were last there.
+	RTTs ring    `json:"rtts"`
+	Then float64 `json:"then,omitempty"`
+	// LeftAt is when flows of the pair were last on the path.
+	LeftAt time.Duration `json:"left_at_ns,omitempty"`
 	// Own is how many times longer an operation takes once the pair's own traffic
 	// is on the path, as seen when it came; 0 unknown.
 	Own   float64       `json:"own"`
@@ -155,6 +165,7 @@ func (s *step) observe(ev PairEvidence) {
 		m := s.memory(p.Network)
 		m.observeCondition(p, ev.At, s.Trial.To == p.Network, &s.p.Failure)
 		m.observeProbe(p, &s.p.Memory)
+		s.observeEased(m, p, ev.At)
 		if p.Data.Rx > 0 && p.Buckets > 0 && !p.Data.Blank && p.Data.RTOs == 0 {
 			m.Proven = true
 		}
@@ -229,6 +240,13 @@ func (s *step) resetBaseline(at time.Duration, lead bool) {
 	}
 }
 
+// dropLeads forgets by how much other paths were better than the active one.
+func (s *step) dropLeads() {
+	for i := range s.Paths {
+		s.Paths[i].Lead = Lead{}
+	}
+}
+
 // dropMeasurements: what was measured under a load of another class is no measurement
 // of this one.
 func (s *step) dropMeasurements(ev PairEvidence) {
@@ -279,32 +297,6 @@ func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool, 
 	}
 }
 
-// observeProbe keeps the calm round trip: quick to fall, slow to rise, and
-// blind to how far an outlier lies out.
-func (m *Memory) observeProbe(p PathEvidence, by *MemoryParams) {
-	if p.Probe.Samples == 0 || p.Probe.RTT <= 0 {
-		return
-	}
-	rtt := p.Probe.RTT
-	switch {
-	case m.Base == 0:
-		m.Base = rtt
-	case rtt < m.Base:
-		m.Base += by.CalmDown * (rtt - m.Base)
-	default:
-		m.Base += by.CalmUp * (min(rtt, by.CalmClip*m.Base) - m.Base)
-	}
-}
-
-// inflation is the probes' round trip over its calm value, both above a floor of jitter; 1
-// where unknown.
-func (m *Memory) inflation(p PathEvidence, floor float64) float64 {
-	if p.Probe.Samples == 0 || p.Probe.RTT <= 0 || m.Base <= 0 {
-		return 1
-	}
-	return (p.Probe.RTT + floor) / (m.Base + floor)
-}
-
 // loadClasses is the number of classes of a pair's load.
 const loadClasses = 6
 
@@ -331,7 +323,7 @@ func (m *Memory) sustained(rate float64, at time.Duration, by *GainParams) bool 
 }
 
 // measure records the rate of a path whose senders were not short of data.
-func (s *step) measure(p PathEvidence, l Load, rate float64, at time.Duration) {
+func (s *step) measure(p PathEvidence, l Load, rate, doubt float64, at time.Duration) {
 	m, class := s.memory(p.Network), s.class(l)
 	m.Best[class] = max(m.Best[class], rate)
 	if prior := s.prior(p, l); prior > 0 {
@@ -339,7 +331,7 @@ func (s *step) measure(p PathEvidence, l Load, rate float64, at time.Duration) {
 		if !m.Measured || math.Abs(health-m.Health) > s.p.Memory.HealthChange {
 			m.ChangedAt = at
 		}
-		m.Health, m.Measured, m.HealthAt = health, true, at
+		m.Health, m.Doubt, m.Measured, m.HealthAt = health, doubt, true, at
 	}
 }
 
@@ -363,7 +355,7 @@ func (s *step) observeTraffic(ev PairEvidence) {
 	t.observe(d, &s.p.Track)
 	s.Bulk += s.p.Load.BulkWeight * (bulkiness(d) - s.Bulk)
 	if rate, ok := t.rate(&s.p.Track); ok && t.Full >= s.p.Track.FullSamples {
-		s.measure(p, ev.Load, rate, ev.At)
+		s.measure(p, ev.Load, rate, s.Track.noise(&s.p.Track)*math.Sqrt(s.p.Track.MeanWeight/2), ev.At)
 	}
 }
 

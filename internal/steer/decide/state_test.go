@@ -101,9 +101,9 @@ func TestBears(t *testing.T) {
 		f.path("a").Data.AppLimited = tt.limited
 		f.ev.Active = "a"
 		var s State
-		in(&s).measure(*f.path("a"), f.ev.Load, 320e6, 0)
+		in(&s).measure(*f.path("a"), f.ev.Load, 320e6, 0, 0)
 		if tt.measured > 0 {
-			in(&s).measure(*f.path("b"), f.ev.Load, tt.measured, 0)
+			in(&s).measure(*f.path("b"), f.ev.Load, tt.measured, 0, 0)
 		}
 		s.memory("b").Sustained = tt.bore
 		if got := in(&s).carriesDemand(f.ev, *f.path("b"), tt.need); got != tt.want {
@@ -148,7 +148,7 @@ func TestInflation(t *testing.T) {
 func TestOtherLoads(t *testing.T) {
 	var s State
 	at := func(network string, connections int, rate float64) {
-		in(&s).measure(PathEvidence{Network: network}, Load{Connections: connections}, rate, 0)
+		in(&s).measure(PathEvidence{Network: network}, Load{Connections: connections}, rate, 0, 0)
 	}
 	at("b", 4, 200e6)
 	at("c", 4, 300e6)

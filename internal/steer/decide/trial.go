@@ -221,7 +221,7 @@ func (s *step) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Dec
 	t := &s.Trial
 	n := float64(t.Rates.N)
 	logMean, deviation := t.Sum/n, s.trialNoise(ev, need)/math.Sqrt(n)
-	doubt := s.p.Canary.AcceptAt * deviation
+	doubt := s.acceptAt(ev.At) * deviation
 	most := s.p.Canary.SamplesMost
 	if t.Buckets > s.p.Canary.Large {
 		most = s.p.Canary.SamplesMostLarge
@@ -246,8 +246,18 @@ func (s *step) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Dec
 		// got before for many round trips (Cardwell et al. 2016).
 		return s.grow(ev)
 	}
-	s.measure(b.path, ev.Load, rate, ev.At)
+	s.measure(b.path, ev.Load, rate, s.Track.noise(&s.p.Track)/math.Sqrt(n), ev.At)
 	return s.judge(ev, b, g, doubt, need)
+}
+
+// acceptAt is how many standard errors a gain must exceed. The longer nothing has changed, the
+// less likely it is that something has just now (Gott 1993): the odds are added to those that
+// the evidence must beat, as in Wald's test (1945).
+func (s *step) acceptAt(at time.Duration) float64 {
+	by := &s.p.Canary
+	stood := max(at-s.memory(s.Trial.To).ChangedAt, s.p.Gain.Horizon)
+	odds := by.Prior * math.Log(stood.Seconds()/s.p.Gain.Horizon.Seconds())
+	return math.Sqrt(by.AcceptAt*by.AcceptAt + 2*odds)
 }
 
 // compare takes the figures of canary and active path in the same sample:

@@ -223,3 +223,27 @@ func TestCanaryThatDoesNotFillItsPath(t *testing.T) {
 		}
 	}
 }
+
+// The longer nothing has changed, the more a canary must show.
+func TestAcceptAt(t *testing.T) {
+	s := State{Trial: Trial{To: "b"}}
+	by := usual().Canary
+	soon, later := in(&s).acceptAt(5*time.Second), in(&s).acceptAt(time.Hour)
+	if soon != by.AcceptAt || later < by.AcceptAt+1 || later > 2*by.AcceptAt {
+		t.Errorf("%v errors soon after a change, %v an hour later", soon, later)
+	}
+}
+
+// What a few samples have shown is evidence of less, for a move, than what many have.
+func TestFewSamplesAreDoubted(t *testing.T) {
+	f := newFeed(Throughput)
+	f.path("b").Prior = 0
+	var s State
+	low := func(doubt float64) float64 {
+		in(&s).measure(*f.path("b"), f.ev.Load, 1e9, doubt, 0)
+		return in(&s).rate(f.ev, *f.path("b"), 0).low
+	}
+	if many, few := low(0), low(0.05); many != 1e9 || few > 0.92e9 || few < 0.88e9 {
+		t.Errorf("%v of many, %v of few", many, few)
+	}
+}
