@@ -14,19 +14,24 @@ const (
 	NoLabel          = noLabel
 )
 
-// PushLabel and PopLabel are a datapath's actions on labels of MPLS.
-func (p *Packet) PushLabel(eth, lse uint64) {
-	if p.labels() == 0 {
+// PushLabel and PopLabel are a datapath's actions on labels of MPLS. PopLabel says that what
+// was under the label is not known; a label that is put back on that hides it as before.
+func (p *Packet) PushLabel(eth, lse uint64, unknown bool) {
+	switch {
+	case p.labels() == 0 && unknown:
+	case p.labels() == 0:
 		p.cover()
-	} else {
+	default:
 		p.under = append([]uint64{p.fields[pipeline.MPLS].Lo}, p.under...)
 	}
 	p.fields[pipeline.EthType], p.fields[pipeline.MPLS] = pipeline.Value{Lo: eth}, pipeline.Value{Lo: lse}
 }
 
-func (p *Packet) PopLabel(eth uint64) {
+func (p *Packet) PopLabel(eth uint64) (unknown bool) {
+	unknown = p.inner == nil
 	p.pop(eth)
 	*p = *p.bare()
+	return unknown
 }
 
 // Bare is the packet as it leaves.

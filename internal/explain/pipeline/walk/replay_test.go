@@ -84,7 +84,9 @@ type replay struct {
 	packet *walk.Packet
 	larger bool
 	trunc  string
-	out    []string
+	// unknown says that the packet has lost a label which came with it.
+	unknown bool
+	out     []string
 }
 
 func (r *replay) run(list string) {
@@ -93,10 +95,7 @@ func (r *replay) run(list string) {
 		switch name {
 		case "drop", "ct_clear", "recirc", "hash":
 		case "clone":
-			saved := r.packet
-			r.packet = r.packet.Clone()
-			r.run(in)
-			r.packet = saved
+			r.apart(in)
 		case "set":
 			r.set(in)
 		case "push_vlan":
@@ -104,10 +103,11 @@ func (r *replay) run(list string) {
 		case "pop_vlan":
 			r.packet.PopTag()
 		case "push_mpls":
-			r.packet.PushLabel(labelled(in))
+			eth, lse := labelled(in)
+			r.packet.PushLabel(eth, lse, r.unknown)
 		case "pop_mpls":
 			eth, _ := labelled(in)
-			r.packet.PopLabel(eth)
+			r.unknown = r.packet.PopLabel(eth)
 		case "trunc":
 			r.trunc = in
 		case "ct":
@@ -135,6 +135,14 @@ func (r *replay) run(list string) {
 			r.seen("output:" + name)
 		}
 	}
+}
+
+// apart carries out a list on a copy.
+func (r *replay) apart(list string) {
+	saved, unknown := r.packet, r.unknown
+	r.packet = saved.Clone()
+	r.run(list)
+	r.packet, r.unknown = saved, unknown
 }
 
 func (r *replay) seen(what string) { r.out = append(r.out, what+" "+leaves(r.p, r.packet)) }
@@ -172,10 +180,7 @@ func (r *replay) branch(in string) {
 	for _, part := range split(in) {
 		name, list := inside(part)
 		if name == "gt" && r.larger || name == "le" && !r.larger {
-			saved := r.packet
-			r.packet = saved.Clone()
-			r.run(list)
-			r.packet = saved
+			r.apart(list)
 		}
 	}
 }
