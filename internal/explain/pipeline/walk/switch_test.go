@@ -109,7 +109,7 @@ func (s *aSwitch) ofctl(command string, lines []string) {
 		"unix:"+filepath.Join(s.dir, "br0.mgmt"), file)
 	cmd.Env = s.env()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		s.t.Fatalf("ovs-ofctl %s: %v: %s of:\n%s", command, err, out, strings.Join(lines, "\n"))
+		s.t.Fatalf("ovs-ofctl %s: %v: %s %s of:\n%s", command, err, out, s.log(), strings.Join(lines, "\n"))
 	}
 }
 
