@@ -8,6 +8,7 @@
 #   scripts/kube-bed.sh down       remove it
 #   scripts/kube-bed.sh kubectl ...
 #   scripts/kube-bed.sh pathwise ...               what "pathwise kube" has
+#   scripts/kube-bed.sh put FILE PATH              make an object by one request to the API server
 #   scripts/kube-bed.sh load                       give the nodes the program as it is now
 #   scripts/kube-bed.sh node NUMBER COMMAND ...     run a command on a node
 set -euo pipefail
@@ -287,6 +288,10 @@ kubectl)
 pathwise)
 	shift
 	cp_run env KUBECONFIG="$pki/admin.kubeconfig" bin/pathwise kube "$@"
+	;;
+put)
+	cp_run curl -sSf -o /dev/null --cacert "$pki/ca.crt" -H "Authorization: Bearer $(awk -F, '$3 == "admin" {print $1}' "$pki/tokens.csv")" \
+		-H 'Content-Type: application/yaml' --data-binary "@$2" "$server$3"
 	;;
 load)
 	image pathwise.test/pathwise:test bin/pathwise

@@ -76,6 +76,9 @@ func kubeAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error
 		return nil // told to end
 	}
 	cfg.Source, cfg.News = src.Cluster, src.News()
+	if !f.remove {
+		wg.Go(func() { src.Follow(ctx, agent.Dial(agent.Socket(f.dir, f.host))) })
+	}
 	return hostAgent(ctx, e, f, cfg)
 }
 

@@ -311,6 +311,8 @@ type Pod struct {
 	Netns string `json:"netns"`
 	// Barred are networks of its that no flow of the pod's may be moved to, as policies forbid.
 	Barred []string `json:"barred,omitempty"`
+	// Need is what its flows ask of their path, as agents have it; "" leaves it to the agent.
+	Need string `json:"need,omitempty"`
 	// Attachments: the first is the default network, which gives the stable address.
 	Attachments []Attachment `json:"attachments,omitempty"`
 	// Listen is the port, TCP and UDP, on which the pod's server listens:

@@ -176,7 +176,7 @@ func (ad *adopter) syncPods(d *description, other, running bool) error {
 	for _, p := range d.local {
 		here[p.UID] = true
 		if l := ad.members.pods[p.UID]; l != nil {
-			l.told, l.Barred = p, p.Barred
+			l.told, l.Barred, l.Need = p, p.Barred, p.Need
 		}
 		if ad.members.pods[p.UID] == nil {
 			if running || !netns.Exists(p.Netns) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"pathwise.dev/pathwise/internal/config"
+	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -186,6 +187,9 @@ func CheckPod(p topo.Pod) error {
 	}
 	if p.Netns != "" && !isFile(p.Netns, 255) {
 		return fmt.Errorf("netns %q: expected the name of a file in /run/netns", p.Netns)
+	}
+	if p.Need != "" && !slices.Contains(decide.Needs(), decide.Need(p.Need)) {
+		return fmt.Errorf("need %q: expected one of %v", p.Need, decide.Needs())
 	}
 	for _, at := range p.Attachments {
 		if !isDevice(at.Dev) {

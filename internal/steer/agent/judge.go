@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -81,8 +82,8 @@ func (p *pair) keepPinned(ev decide.PairEvidence, d decide.Decision) decide.Deci
 
 // evidence is all that is known of a pair.
 func (j *judge) evidence(p *pair, now time.Time) decide.PairEvidence {
-	ev := decide.PairEvidence{At: now.Sub(j.start), Pair: p.name, Need: j.cfg.Need, Default: p.routes[0].Network,
-		Active: p.on().Network, SwitchLoss: p.loss.Estimate()}
+	ev := decide.PairEvidence{At: now.Sub(j.start), Pair: p.name, Need: cmp.Or(decide.Need(p.local.Need), j.cfg.Need),
+		Default: p.routes[0].Network, Active: p.on().Network, SwitchLoss: p.loss.Estimate()}
 	var buckets [8]int
 	if choices, err := p.local.plane.Choices(p.remote.UID); err == nil {
 		for _, c := range choices {

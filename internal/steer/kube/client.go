@@ -95,7 +95,7 @@ func trimPod(obj any) (any, error) {
 	out := &corev1.Pod{}
 	out.Namespace, out.Name, out.UID, out.ResourceVersion = p.Namespace, p.Name, p.UID, p.ResourceVersion
 	out.Annotations = map[string]string{}
-	for _, key := range []string{sandbox.Annotation, SteerAnnotation} {
+	for _, key := range []string{sandbox.Annotation, SteerAnnotation, NeedAnnotation} {
 		if v, ok := p.Annotations[key]; ok {
 			out.Annotations[key] = v
 		}

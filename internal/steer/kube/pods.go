@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
 	"pathwise.dev/pathwise/internal/steer/sandbox"
 	"pathwise.dev/pathwise/internal/topo"
@@ -17,6 +18,27 @@ import (
 
 // SteerAnnotation, with the value "false", leaves a pod alone.
 const SteerAnnotation = "pathwise.dev/steer"
+
+// NeedAnnotation says what the pod's flows need.
+const NeedAnnotation = "pathwise.dev/need"
+
+// needs are those of the pods that say one, by UID; odd are the pods, by name, that say another
+// word.
+func needs(all []*corev1.Pod) (of map[string]string, odd []v1alpha1.Refusal) {
+	of = map[string]string{}
+	for _, p := range all {
+		text, ok := p.Annotations[NeedAnnotation]
+		switch {
+		case !ok:
+		case slices.Contains(decide.Needs(), decide.Need(text)):
+			of[string(p.UID)] = text
+		default:
+			odd = append(odd, v1alpha1.Refusal{Pod: p.Namespace + "/" + p.Name, Reason: fmt.Sprintf(
+				"annotation %s: %.80q: expected one of %v: it is as if there were none", NeedAnnotation, text, decide.Needs())})
+		}
+	}
+	return of, odd
+}
 
 // own is a pod of this node on several networks, as it is in its namespace.
 type own struct {

@@ -112,3 +112,19 @@ func TestFindKeeps(t *testing.T) {
 		t.Errorf("something else is said: %v, %v", found, refused)
 	}
 }
+
+// TestNeeds: a pod says what its flows need by a word that agents know; another word is told, and
+// nothing else.
+func TestNeeds(t *testing.T) {
+	good, bad, none := apiPod("a", 4), apiPod("b", 5), apiPod("c", 6)
+	good.Annotations[NeedAnnotation], bad.Annotations[NeedAnnotation] = "throughput", "speed"
+	of, odd := needs([]*corev1.Pod{good, bad, none})
+	if len(of) != 1 || of[string(good.UID)] != "throughput" || len(odd) != 1 || odd[0].Pod != "shop/b" ||
+		!strings.Contains(odd[0].Reason, `"speed": expected one of`) {
+		t.Errorf("%v, %v", of, odd)
+	}
+	trimmed, err := trimPod(good)
+	if err != nil || trimmed.(*corev1.Pod).Annotations[NeedAnnotation] != "throughput" {
+		t.Errorf("%+v, %v", trimmed, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,51 +13,77 @@ import (
 	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
 )
 
-// announcer tells a pod's users that it is left alone, as an event of the pod.
+// announcer tells a pod's users what is of concern to them, as an event of the pod.
 type announcer struct {
 	clients
 	node string
 	now  func() time.Time
-	// told is when that was last told of a pod, by its UID; failed is when one was last not taken.
+
+	mu sync.Mutex
+	// told is when something was last told of a pod, by its UID; failed is when that was last not taken.
 	told   map[string]time.Time
 	failed time.Time
 }
 
+// notice is what is told.
+type notice struct{ reason, kind, text string }
+
+func noticeOf(reason, kind, text string) notice { return notice{reason, kind, text} }
+
 // Bounds of telling: a pod is told of once in each, and after one that failed none for that long.
 const tellEvery, tellAgain = time.Minute, 30 * time.Second
 
-// refusedReason is the reason of the events.
-const refusedReason = "SteeringRefused"
+// The reasons of events of pods of which something cannot be done.
+const refusedReason, needReason = "SteeringRefused", "NeedIgnored"
 
-// tell tells of the pods that are refused now, each once a minute at most.
-func (a *announcer) tell(ctx context.Context, pods []*corev1.Pod, refused []v1alpha1.Refusal) error {
-	now := a.now()
-	maps.DeleteFunc(a.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
-	if now.Sub(a.failed) < tellAgain {
-		return nil
-	}
+// tell tells of the pods of which something is refused now, each once a minute at most.
+func (a *announcer) tell(ctx context.Context, pods []*corev1.Pod, refused []v1alpha1.Refusal, reason string) error {
 	why := map[string]string{}
 	for _, r := range refused {
 		why[r.Pod] = r.Reason
 	}
 	for _, p := range pods {
-		reason, is := why[p.Namespace+"/"+p.Name]
-		if _, told := a.told[string(p.UID)]; !is || told {
+		text, is := why[p.Namespace+"/"+p.Name]
+		if !is || !a.may(p) {
 			continue
 		}
-		a.told[string(p.UID)] = now
-		if err := a.event(ctx, p, reason, now); err != nil {
-			a.failed = now
-			return fmt.Errorf("tell of pod %s/%s: %w", p.Namespace, p.Name, err)
+		if err := a.say(ctx, p, noticeOf(reason, corev1.EventTypeWarning, text)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// may reports whether something may be told of the pod now.
+func (a *announcer) may(p *corev1.Pod) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	maps.DeleteFunc(a.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
+	_, told := a.told[string(p.UID)]
+	return !told && now.Sub(a.failed) >= tellAgain
+}
+
+// say tells of a pod.
+func (a *announcer) say(ctx context.Context, p *corev1.Pod, n notice) error {
+	now := a.now()
+	a.mu.Lock()
+	a.told[string(p.UID)] = now
+	a.mu.Unlock()
+	if err := a.event(ctx, p, n, now); err != nil {
+		a.mu.Lock()
+		a.failed = now
+		a.mu.Unlock()
+		return fmt.Errorf("tell of pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	return nil
+}
+
 // event makes one.
-func (a *announcer) event(ctx context.Context, p *corev1.Pod, message string, now time.Time) error {
+func (a *announcer) event(ctx context.Context, p *corev1.Pod, n notice, now time.Time) error {
+	const most = 1024 // bytes, of the API
 	at := metav1.NewTime(now)
-	e := &corev1.Event{Reason: refusedReason, Message: message, Type: corev1.EventTypeWarning, Count: 1,
+	e := &corev1.Event{Reason: n.reason, Message: n.text[:min(most, len(n.text))], Type: n.kind, Count: 1,
 		FirstTimestamp: at, LastTimestamp: at, Source: corev1.EventSource{Component: "pathwise-agent", Host: a.node},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name,
 			UID: p.UID}}

@@ -38,7 +38,7 @@ func TestTell(t *testing.T) {
 	}{{0, true, 1}, {time.Second, true, 1}, {tellEvery, true, 2}, {tellEvery, false, 3}, {time.Second, true, 3},
 		{tellEvery, true, 4}} {
 		now, taken = now.Add(step.after), step.taken
-		if err := a.tell(t.Context(), pods, refused); made != step.made || (err == nil) != step.taken {
+		if err := a.tell(t.Context(), pods, refused, refusedReason); made != step.made || (err == nil) != step.taken {
 			t.Errorf("step %d: %d made, %v", n, made, err)
 		}
 	}

@@ -169,6 +169,7 @@ func (s *Source) Run(ctx context.Context) {
 	}
 	for {
 		s.policies.follow(ctx, &wg)
+		began := s.cfg.Now()
 		wait := s.look(ctx)
 		select {
 		case <-ctx.Done():
@@ -178,10 +179,12 @@ func (s *Source) Run(ctx context.Context) {
 		case <-time.After(wait):
 			continue
 		}
-		select { // what comes at once is looked at once
+		// What comes at once is looked at once; after some rest one looks at once, as a policy
+		// that comes is not to wait.
+		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(least):
+		case <-time.After(least - s.cfg.Now().Sub(began)):
 		}
 	}
 }
@@ -205,10 +208,17 @@ func (s *Source) look(ctx context.Context) time.Duration {
 	for _, r := range refused {
 		warnings[fmt.Sprintf("%s is not steered: %s", r.Pod, r.Reason)] = true
 	}
+	need, odd := needs(objects[*corev1.Pod](s.pods))
+	for i, p := range pods {
+		pods[i].Need = need[p.UID]
+	}
+	for _, o := range odd {
+		warnings[o.Pod+": "+o.Reason] = true
+	}
 	networks := objects[*v1alpha1.PathNetwork](s.networks)
 	pods = judge(pods, objects[*corev1.Pod](s.pods), networks, s.policies.known())
-	c, odd := compose(s.cfg.Node, s.numbers, pods, objects[*v1alpha1.PathNode](s.nodes), networks)
-	for _, f := range odd {
+	c, faulty := compose(s.cfg.Node, s.numbers, pods, objects[*v1alpha1.PathNode](s.nodes), networks)
+	for _, f := range faulty {
 		warnings[f.Error()] = true
 	}
 	s.mu.Lock()
@@ -226,7 +236,8 @@ func (s *Source) look(ctx context.Context) time.Duration {
 		again, err = s.writer.write(ctx, spec, status)
 	}
 	if err == nil && !s.cfg.Quiet {
-		err = s.announcer.tell(ctx, objects[*corev1.Pod](s.pods), refused)
+		err = errors.Join(s.announcer.tell(ctx, objects[*corev1.Pod](s.pods), refused, refusedReason),
+			s.announcer.tell(ctx, objects[*corev1.Pod](s.pods), odd, needReason))
 	}
 	if err != nil && ctx.Err() == nil {
 		warnings[err.Error()] = true
