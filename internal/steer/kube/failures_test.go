@@ -27,7 +27,9 @@ func TestFailures(t *testing.T) {
 	check := func(step string, want ...string) {
 		t.Helper()
 		var got []string
-		f.tell(func(string) bool { return may }, func(pod string, n notice) { got = append(got, pod+" "+n.reason+": "+n.text) })
+		f.tell(func(string) bool { return may }, func(pod string, n notice) {
+			got = append(got, pod+" "+n.reason+": "+n.text)
+		})
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", step, got, want)
 		}
