@@ -122,6 +122,16 @@ kube-tools: ## build Kubernetes and Multus for kube-test, once: ten minutes or m
 kube-test: build plugins kube-tools ## try agents on a Kubernetes cluster of two nodes on this machine, as root
 	$(SUDO) scripts/kube-test.sh
 
+# As bin/pathwise, for each architecture that agents run on.
+IMAGE ?= pathwise:$(shell git describe --tags --always 2>/dev/null || echo latest)
+
+.PHONY: images
+images: ## write bin/images/pathwise.oci.tar, an OCI image for amd64 and arm64; IMAGE names it
+	@mkdir -p bin/images
+	for arch in amd64 arm64; do \
+		CGO_ENABLED=0 GOARCH=$$arch go build -trimpath -buildvcs=$(VCS) -ldflags '-s -w' -o bin/images/pathwise-$$arch ./cmd/pathwise; done
+	scripts/image.sh bin/images/pathwise.oci.tar $(IMAGE) pathwise amd64=bin/images/pathwise-amd64 arm64=bin/images/pathwise-arm64
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (20s), or those that match FUZZ; with root, 1,000,000 packets through the eBPF programs
 	@scripts/fuzz.sh "$(or $(FUZZTIME),20s)" "$(FUZZ)"

@@ -137,6 +137,12 @@ control_plane() {
 	until_true 20 kubectl apply -f scripts/kube-networks.yaml
 }
 
+# pathwise_image: the image of the program as it is now.
+pathwise_image() {
+	mkdir -p "$BED/images"
+	scripts/image.sh "$BED/images/pathwise.tar" pathwise.test/pathwise:test pathwise "$(go env GOARCH)=bin/pathwise"
+}
+
 # image REFERENCE PROGRAM [ARGUMENT ...]: an image that holds one static program.
 image() (
 	reference=$1 program=$2 name=$(basename "$2") t=$(mktemp -d)
@@ -247,7 +253,7 @@ up() {
 	CGO_ENABLED=0 go build -o "$BED/pause" ./internal/lab/oci/testdata/pause
 	CGO_ENABLED=0 go build -o "$BED/attached" ./internal/steer/kube/admin/testdata/attached
 	image pathwise.test/pause:1 "$BED/pause" generate pause
-	image pathwise.test/pathwise:test bin/pathwise
+	pathwise_image
 	keys
 	wires
 	control_plane
@@ -294,7 +300,7 @@ put)
 		-H 'Content-Type: application/yaml' --data-binary "@$2" "$server$3"
 	;;
 load)
-	image pathwise.test/pathwise:test bin/pathwise
+	pathwise_image
 	for n in 1 2; do "$0" node $n ctr -n k8s.io images import "$BED/images/pathwise.tar" >/dev/null; done
 	;;
 node)

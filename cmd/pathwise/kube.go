@@ -55,6 +55,7 @@ Nothing is steered before a PathNetwork allows it.`,
 	fl.StringVar(&o.Image, "image", o.Image, "image that holds pathwise as /pathwise")
 	fl.StringSliceVar(&o.Networks, "network", nil, "definitions of networks that the agents probe, as NAMESPACE/NAME")
 	fl.StringVar(&o.Cgroup, "cgroup", o.Cgroup, "where the nodes have their cgroup v2 hierarchy")
+	fl.BoolVar(&o.Monitoring, "monitoring", false, "also a PodMonitor and a PrometheusRule of the Prometheus operator, and a Grafana dashboard")
 	fl.StringVar(&o.Policy, "policy", "", "policy of the agents, as \"pathwise agent\" has it")
 	fl.StringVar(&o.Need, "need", "", "need of all pairs, as \"pathwise agent\" has it")
 	return cmd

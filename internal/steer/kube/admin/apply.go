@@ -141,6 +141,7 @@ func (c *Cluster) Uninstall(ctx context.Context, o manifest.Options, within time
 			fmt.Fprintf(w, "%v\n", err)
 		}
 	}
+	o.Monitoring = true // what is not there is not missed
 	all, err := objectsOf(manifest.Write(o))
 	if err != nil {
 		return err

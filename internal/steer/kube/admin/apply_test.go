@@ -8,7 +8,9 @@ import (
 
 // TestPaths: each object of a cluster's is where the API server has its kind.
 func TestPaths(t *testing.T) {
-	all, err := objectsOf(manifest.Write(manifest.Defaults("1")))
+	o := manifest.Defaults("1")
+	o.Monitoring = true
+	all, err := objectsOf(manifest.Write(o))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +28,9 @@ func TestPaths(t *testing.T) {
 		"clusterrolebinding/pathwise-agent":                  "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/pathwise-agent",
 		"validatingadmissionpolicy/pathwise-pathnode":        admission + "icies/pathwise-pathnode",
 		"validatingadmissionpolicybinding/pathwise-pathnode": admission + "icybindings/pathwise-pathnode",
+		"podmonitor/pathwise-agent":                          "/apis/monitoring.coreos.com/v1/namespaces/pathwise/podmonitors/pathwise-agent",
+		"prometheusrule/pathwise-agent":                      "/apis/monitoring.coreos.com/v1/namespaces/pathwise/prometheusrules/pathwise-agent",
+		"configmap/pathwise-dashboard":                       "/api/v1/namespaces/pathwise/configmaps/pathwise-dashboard",
 		"daemonset/pathwise-agent":                           "/apis/apps/v1/namespaces/pathwise/daemonsets/pathwise-agent",
 		"daemonset/pathwise-leave":                           "/apis/apps/v1/namespaces/pathwise/daemonsets/pathwise-leave",
 	}

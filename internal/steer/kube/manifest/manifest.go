@@ -27,6 +27,12 @@ var agents string
 //go:embed leave.yaml
 var leave string
 
+//go:embed monitoring.yaml
+var monitoring string
+
+//go:embed dashboard.json
+var dashboard string
+
 //go:embed namespace.yaml
 var namespace string
 
@@ -38,6 +44,9 @@ type Options struct {
 	Networks []string
 	// Cgroup is where the nodes have their cgroup v2 hierarchy.
 	Cgroup string
+	// Monitoring adds a PodMonitor, a PrometheusRule and a dashboard: the cluster has the Prometheus
+	// operator.
+	Monitoring bool
 	// Need and Policy are as "pathwise agent" has them; "" leaves them to it.
 	Need, Policy string
 }
@@ -107,6 +116,14 @@ func Write(o Options) ([]byte, error) {
 		return nil, err
 	}
 	out.Write(crds)
+	if o.Monitoring {
+		if err := o.fill(&out, "monitoring.yaml", monitoring); err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(dashboard) {
+			out.WriteString("    " + line)
+		}
+	}
 	if err := o.fill(&out, "agent.yaml", agents); err != nil {
 		return nil, err
 	}

@@ -2,11 +2,13 @@ package manifest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"io"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -215,5 +217,43 @@ func compare(t *testing.T, where string, schema any, of reflect.Type) {
 			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
 			compare(t, where+"."+name, fields[name], of.Field(i).Type)
 		}
+	}
+}
+
+// TestMonitoring: rules and dashboard ask for metrics that agents have, and are read as what
+// they are.
+func TestMonitoring(t *testing.T) {
+	o := Defaults("")
+	o.Namespace, o.Monitoring = "net", true
+	text, err := Write(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := documents(t, text)
+	for _, name := range []string{"PodMonitor/pathwise-agent", "PrometheusRule/pathwise-agent",
+		"ConfigMap/pathwise-dashboard"} {
+		if all[name] == nil || all[name]["metadata"].(map[string]any)["namespace"] != "net" {
+			t.Errorf("%s: %v", name, all[name])
+		}
+	}
+	said, ok := all["ConfigMap/pathwise-dashboard"]["data"].(map[string]any)["pathwise.json"].(string)
+	var board struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
+	if err := json.Unmarshal([]byte(said), &board); !ok || err != nil || len(board.Panels) < 5 {
+		t.Errorf("dashboard: %d panels, %v", len(board.Panels), err)
+	}
+	known, err := os.ReadFile("../../../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := regexp.MustCompile(`pathwise_(agent|path)_[a-z_]+`).FindAllString(monitoring+dashboard, -1)
+	for _, metric := range asked {
+		if !strings.Contains(string(known), "`"+metric+"`") {
+			t.Errorf("%s is no metric of an agent", metric)
+		}
+	}
+	if len(asked) < 15 {
+		t.Errorf("%d metrics are asked for", len(asked))
 	}
 }
