@@ -5,7 +5,9 @@
 # again, and that nothing is left. Prints PASS or FAIL for each, and fails if any does.
 #
 #   scripts/kube-test.sh [--keep]      --keep leaves the cluster up; PATHWISE_KUBE_HOLES says how many
-#                                      black holes (5), PATHWISE_KUBE_PROXY the mode of kube-proxy
+#                                      black holes (5), PATHWISE_KUBE_POLICIES how many policies (10),
+#                                      PATHWISE_KUBE_AWAY for how many seconds the API server is away
+#                                      (120), PATHWISE_KUBE_PROXY the mode of kube-proxy
 # shellcheck disable=SC2317,SC2016 # verdict calls functions by their names; a node's shell expands
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -74,6 +76,33 @@ whole() { # KIND: nothing of its traffic is lost
 traffic rr 15 --target @:7002 --think 1ms
 verdict "the pair is up on all three networks" eventually 12 three
 wait
+
+# The program's own test, and its archive.
+own() { ask test --switches "${PATHWISE_KUBE_SWITCHES:-200}" >"$work/own" 2>&1; }
+verdict "kube test" own
+sed 's/^/        /' "$work/own"
+cut() { # a test that is interrupted leaves nothing, and neither passes nor fails
+	env --default-signal=INT "$bed" pathwise test >"$work/own" 2>&1 &
+	local p=$! status
+	eventually 30 grep -q 'two pods on two nodes are Ready' "$work/own" || return 1
+	pkill -INT -P $p
+	wait $p
+	status=$?
+	cat "$work/own"
+	[ $status = 130 ] && ! k get namespace pathwise-test >/dev/null 2>&1
+}
+verdict "kube test is interrupted, and leaves nothing" cut
+dumped() {
+	local key file
+	rm -f "$work/dump.tar.gz" && ask sysdump --out "$work/dump.tar.gz" && tar -C "$work" -xzf "$work/dump.tar.gz" || return 1
+	cat "$work/pathwise-sysdump/not-read.txt"
+	key=$(k -n pathwise get secret pathwise-key -o jsonpath='{.data.keys}')
+	for file in objects/pathnodes.json agents/pwk-n1/{log.txt,health.json,paths.json,maps.json,metrics.txt,events.json}; do
+		[ -s "$work/pathwise-sysdump/$file" ] || { echo "no $file" && return 1; }
+	done
+	! grep -rqF -e "$key" -e "$(base64 -d <<<"$key")" "$work/pathwise-sysdump"
+}
+verdict "sysdump has all and no key" dumped
 
 switches() {
 	local n
@@ -148,6 +177,40 @@ wait "$generators"
 verdict "the network of each rule was left" left
 say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-10:]' "$work/rr.json")"
 
+# The API server is away: it answers nobody. Traffic is begun on the node, as exec goes through it.
+steers() { # COMMAND: in the client's network namespace, on its node
+	local inode
+	inode=$(k get pathnode pwk-n1 -o json | jq -r '.spec.pods[] | select(.name == "default/client") | .sandbox')
+	"$bed" node 1 sh -c 'for ns in /run/netns/*; do [ "$(stat -Lc %i "$ns")" != "$0" ] || exec nsenter --net="$ns" "$@"; done' \
+		"$inode" "$@"
+}
+restarts() { k -n pathwise get pods -l app.kubernetes.io/component=agent -o jsonpath='{.items[*].status.containerStatuses[*].restartCount}'; }
+away() { # for so many seconds, with a black hole meanwhile
+	local seconds=$1 before dev api
+	api=$(cat "$cache/bed/apiserver.pid") before=$(restarts)
+	ask switch client server fast || return 1
+	dev=$([ "$(on)" = default/fast ] && echo eth1 || echo eth2)
+	kill -STOP "$api"
+	sleep $((seconds / 2))
+	"$bed" node 1 nft "table netdev hole { chain c { type filter hook ingress device $dev priority 0; policy drop; }; }"
+	sleep 3
+	"$bed" node 1 nft delete table netdev hole
+	sleep $((seconds / 2))
+	kill -CONT "$api"
+	eventually 30 k get --raw /readyz >/dev/null && ask status --wait --timeout 60s && [ "$(restarts)" = "$before" ]
+}
+target=$(k get pod server -o jsonpath='{.status.podIP}'):7002
+seconds=${PATHWISE_KUBE_AWAY:-120}
+steers "$PWD/bin/pathwise" generate stream rr --target "$target" --think 1ms --gap 15ms --duration $((seconds + 30))s \
+	>"$work/rr.json" 2>"$work/rr.err" </dev/null &
+generators=$!
+eventually 20 three
+verdict "API server away for $seconds s, with a black hole: no agent restarts" away "$seconds"
+wait "$generators"
+verdict "the black hole was left meanwhile" left
+verdict "rr: nothing was lost while the API server was away" whole rr
+say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-5:]' "$work/rr.json")"
+
 # Agents that are killed leave flows where they are; those that follow take them over.
 traffic rr 25 --target @:7002 --think 1ms --connections 2
 generators=$!
@@ -157,33 +220,6 @@ verdict "agents are killed" k -n pathwise delete pod -l app.kubernetes.io/compon
 verdict "others are at work" ask status --wait --timeout 60s
 wait "$generators"
 verdict "rr: nothing was lost as agents were killed" whole rr
-
-# The program's own test, and its archive.
-own() { ask test --switches "${PATHWISE_KUBE_SWITCHES:-200}" >"$work/own" 2>&1; }
-verdict "kube test" own
-sed 's/^/        /' "$work/own"
-cut() { # a test that is interrupted leaves nothing, and neither passes nor fails
-	env --default-signal=INT "$bed" pathwise test >"$work/own" 2>&1 &
-	local p=$! status
-	eventually 30 grep -q 'two pods on two nodes are Ready' "$work/own" || return 1
-	pkill -INT -P $p
-	wait $p
-	status=$?
-	cat "$work/own"
-	[ $status = 130 ] && ! k get namespace pathwise-test >/dev/null 2>&1
-}
-verdict "kube test is interrupted, and leaves nothing" cut
-dumped() {
-	local key file
-	rm -f "$work/dump.tar.gz" && ask sysdump --out "$work/dump.tar.gz" && tar -C "$work" -xzf "$work/dump.tar.gz" || return 1
-	cat "$work/pathwise-sysdump/not-read.txt"
-	key=$(k -n pathwise get secret pathwise-key -o jsonpath='{.data.keys}')
-	for file in objects/pathnodes.json agents/pwk-n1/{log.txt,health.json,paths.json,maps.json,metrics.txt,events.json}; do
-		[ -s "$work/pathwise-sysdump/$file" ] || { echo "no $file" && return 1; }
-	done
-	! grep -rqF -e "$key" -e "$(base64 -d <<<"$key")" "$work/pathwise-sysdump"
-}
-verdict "sysdump has all and no key" dumped
 
 # Policies: by "Derived", what selects a pod keeps it home, and what cannot be read does too.
 eligible() { # NETWORK: what "why" says of it: true, or the rule that forbids it

@@ -142,6 +142,9 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 	if err := leastPrivilege(e); err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
+	if err := tellMissing(e); err != nil {
+		return fmt.Errorf("agent: %w", err)
+	}
 	prior, err := readPrior(f)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -23,4 +24,53 @@ func leastPrivilege(e env) error {
 		return nil // it is told that it has to be root
 	}
 	return capability.Keep(agentCapabilities(), capability.Program{Path: e.self, Args: os.Args, Env: os.Environ()})
+}
+
+// privilege is a capability of an agent, and what it is for.
+type privilege struct {
+	number    int
+	name, use string
+	// needed: there is no agent without it.
+	needed bool
+}
+
+func privileges() []privilege {
+	return []privilege{
+		{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "it enters the pods' namespaces", true},
+		{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", "it attaches programs and sets routes in pods", true},
+		{unix.CAP_NET_BIND_SERVICE, "CAP_NET_BIND_SERVICE", "it answers probes on port 862", true},
+		{unix.CAP_NET_RAW, "CAP_NET_RAW",
+			"a pair's own paths are not asked and connections not woken: failures of one pair alone are seen later", false},
+		{unix.CAP_SYS_NICE, "CAP_SYS_NICE", "failures are seen later while the CPUs are busy", false},
+	}
+}
+
+// missing says what an agent with these capabilities lacks: an error where there is none, and else
+// what it does less well.
+func missing(have capability.Set) (less []string, err error) {
+	for _, p := range privileges() {
+		switch lacks := have&capability.Of(p.number) == 0; {
+		case lacks && p.needed:
+			return nil, fmt.Errorf("%s is missing, by which %s: see docs/reference/agent.md", p.name, p.use)
+		case lacks:
+			less = append(less, fmt.Sprintf("%s is missing: %s", p.name, p.use))
+		}
+	}
+	return less, nil
+}
+
+// tellMissing tells of capabilities that root's agent has not.
+func tellMissing(e env) error {
+	if os.Geteuid() != 0 {
+		return nil // it is told that it has to be root
+	}
+	have, err := capability.Read()
+	if err != nil {
+		return err
+	}
+	less, err := missing(have.Effective)
+	for _, said := range less {
+		fmt.Fprintf(e.stderr, "pathwise: agent: %s\n", said)
+	}
+	return err
 }

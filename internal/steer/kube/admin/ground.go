@@ -197,12 +197,21 @@ func (g *Ground) Paths(ctx context.Context) ([]agent.PathStatus, error) {
 
 // Switch moves the flows that the client has opened.
 func (g *Ground) Switch(ctx context.Context, network string) error {
+	return g.order(ctx, network, false)
+}
+
+// Pin also keeps them there; with "" they are kept nowhere.
+func (g *Ground) Pin(ctx context.Context, network string) error {
+	return g.order(ctx, network, network != "")
+}
+
+func (g *Ground) order(ctx context.Context, network string, pin bool) error {
 	c, err := g.agent(ctx)
 	if err != nil {
 		return err
 	}
 	_, err = c.Order(ctx, agent.Order{Local: testName(manifest.TestClient), Remote: testName(manifest.TestServer),
-		Network: network})
+		Network: network, Pin: pin})
 	return err
 }
 

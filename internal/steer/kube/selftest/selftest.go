@@ -42,8 +42,10 @@ type Ground interface {
 	Run(ctx context.Context, pod string, input io.Reader, args ...string) ([]byte, error)
 	// Paths are those of the client's pair with the server.
 	Paths(ctx context.Context) ([]agent.PathStatus, error)
-	// Switch moves the pair's flows that the client has opened.
+	// Switch moves the pair's flows that the client has opened, and Pin also keeps them there,
+	// but for failures; with "" it lets the policy decide again.
 	Switch(ctx context.Context, network string) error
+	Pin(ctx context.Context, network string) error
 	// Hole loses all that comes to the server over the network, until it is closed.
 	Hole(ctx context.Context, network string) (io.Closer, error)
 	// Kill kills the agent of the client's node; Agents waits until every agent is at work.
@@ -200,12 +202,16 @@ func why(all []agent.PathStatus, networks []string) string {
 	return strings.Join(out, ", ")
 }
 
-// on has the flows be on the network, where they may have been before.
-func (r *run) on(ctx context.Context, network string) error {
+// on does something while the flows are on the network, and the policy leaves them there.
+func (r *run) on(ctx context.Context, network string, do func() error) error {
 	if err := r.up(ctx); err != nil {
 		return err
 	}
-	return r.Switch(ctx, network)
+	if err := r.Pin(ctx, network); err != nil {
+		return err
+	}
+	err := do()
+	return errors.Join(err, r.Pin(ctx, ""))
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -75,6 +75,13 @@ func (g *ground) Switch(_ context.Context, network string) error {
 	return nil
 }
 
+func (g *ground) Pin(ctx context.Context, network string) error {
+	if network == "" {
+		return nil
+	}
+	return g.Switch(ctx, network)
+}
+
 func (g *ground) Hole(context.Context, string) (io.Closer, error) {
 	g.holes++
 	return io.NopCloser(nil), nil
@@ -133,7 +140,7 @@ func interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	g := &ground{}
 	g.inSwitch = func(n int) error {
-		if n == 5 {
+		if n == 10 {
 			cancel()
 			return ctx.Err()
 		}

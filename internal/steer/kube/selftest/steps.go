@@ -2,6 +2,7 @@ package selftest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -10,13 +11,12 @@ import (
 func (r *run) carried(ctx context.Context, network string) (string, error) {
 	all := r.three(settling + 10*time.Second)
 	err := r.during(ctx, func(ctx context.Context) error {
-		if err := r.on(ctx, network); err != nil {
-			return err
-		}
-		if err := wait(ctx, 3*time.Second); err != nil {
-			return err
-		}
-		return r.stays(ctx, network)
+		return r.on(ctx, network, func() error {
+			if err := wait(ctx, 3*time.Second); err != nil {
+				return err
+			}
+			return r.stays(ctx, network)
+		})
 	}, all...)
 	return counts(all), err
 }
@@ -37,6 +37,7 @@ func (r *run) stays(ctx context.Context, network string) error {
 
 // switches moves the flows from network to network. Traffic goes on for as long as that takes.
 func (r *run) switches(ctx context.Context) (string, error) {
+	const apart = 50 * time.Millisecond
 	const one = time.Second // at most, on average
 	all := r.three(settling + time.Duration(r.Switches)*one)
 	began := time.Now()
@@ -49,6 +50,9 @@ func (r *run) switches(ctx context.Context) (string, error) {
 		for n := range r.Switches {
 			if err := r.Switch(ctx, r.next(n)); err != nil {
 				return fmt.Errorf("switch %d: %w", n+1, err)
+			}
+			if err := wait(ctx, apart); err != nil {
+				return err
 			}
 		}
 		took = time.Since(began)
@@ -67,25 +71,16 @@ func (r *run) next(n int) string {
 func (r *run) hole(ctx context.Context, network string) (string, error) {
 	t := r.rr(settling + 15*time.Second)
 	err := r.during(ctx, func(ctx context.Context) error {
-		if err := r.on(ctx, network); err != nil {
-			return err
-		}
-		if err := wait(ctx, time.Second); err != nil {
-			return err
-		}
-		// The policy may have moved them meanwhile.
-		if err := r.Switch(ctx, network); err != nil {
-			return err
-		}
-		hole, err := r.Hole(ctx, network)
-		if err != nil {
-			return err
-		}
-		err = wait(ctx, 3*time.Second)
-		if closed := hole.Close(); err == nil {
-			err = closed
-		}
-		return err
+		return r.on(ctx, network, func() error {
+			if err := wait(ctx, time.Second); err != nil {
+				return err
+			}
+			hole, err := r.Hole(ctx, network)
+			if err != nil {
+				return err
+			}
+			return errors.Join(wait(ctx, 3*time.Second), hole.Close())
+		})
 	}, t)
 	gap := t.longest()
 	if err == nil && gap > r.Gap {
@@ -99,7 +94,10 @@ func (r *run) killed(ctx context.Context) (string, error) {
 	t := r.rr(2*settling + 60*time.Second)
 	var took time.Duration
 	err := r.during(ctx, func(ctx context.Context) error {
-		if err := r.on(ctx, r.Networks[0]); err != nil {
+		if err := r.up(ctx); err != nil {
+			return err
+		}
+		if err := r.Switch(ctx, r.Networks[0]); err != nil {
 			return err
 		}
 		if err := r.Kill(ctx); err != nil {
