@@ -134,8 +134,8 @@ holes() {
 		ask switch client server fast || return 1
 		sleep 1.5
 		dev=$([ "$(on)" = default/fast ] && echo eth1 || echo eth2)
-		"$bed" node 1 nft "table netdev hole { chain c { type filter hook ingress device $dev priority 0; policy drop; }; }" &&
-			sleep 3 && "$bed" node 1 nft delete table netdev hole || return 1
+		"$bed" node 1 nft "table netdev pw_hole { chain c { type filter hook ingress device $dev priority 0; policy drop; }; }" &&
+			sleep 3 && "$bed" node 1 nft delete table netdev pw_hole || return 1
 		sleep 4
 	done
 }
@@ -164,8 +164,8 @@ rules() {
 		ask switch client server fast || return 1
 		sleep 1.5
 		dev=$([ "$(on)" = default/fast ] && echo 1 || echo 2)
-		inside "table inet rule { chain c { type filter hook input priority 0; iifname net$dev ip saddr != 10.1$dev.0.0/16 drop; }; }" &&
-			sleep 3 && inside 'delete table inet rule' || return 1
+		inside "table inet pw_rule { chain c { type filter hook input priority 0; iifname net$dev ip saddr != 10.1$dev.0.0/16 drop; }; }" &&
+			sleep 3 && inside 'delete table inet pw_rule' || return 1
 		sleep 4
 	done
 }
@@ -192,9 +192,9 @@ away() { # for so many seconds, with a black hole meanwhile
 	dev=$([ "$(on)" = default/fast ] && echo eth1 || echo eth2)
 	kill -STOP "$api"
 	sleep $((seconds / 2))
-	"$bed" node 1 nft "table netdev hole { chain c { type filter hook ingress device $dev priority 0; policy drop; }; }"
+	"$bed" node 1 nft "table netdev pw_hole { chain c { type filter hook ingress device $dev priority 0; policy drop; }; }"
 	sleep 3
-	"$bed" node 1 nft delete table netdev hole
+	"$bed" node 1 nft delete table netdev pw_hole
 	sleep $((seconds / 2))
 	kill -CONT "$api"
 	eventually 30 k get --raw /readyz >/dev/null && ask status --wait --timeout 60s && [ "$(restarts)" = "$before" ]
