@@ -77,24 +77,14 @@ func (p *Pipeline) lose(n Note) {
 	}
 }
 
-// heading reports whether a line is one of those that ovs-ofctl writes around flows.
-func heading(s string) bool {
-	for _, head := range []string{"NXST_FLOW", "OFPST_FLOW", "NXST_GROUP", "OFPST_GROUP", "OFPST_TABLE"} {
-		if strings.HasPrefix(s, head) {
-			return true
-		}
-	}
-	return false
-}
-
 // ReadLine adds one line, by its number in the input.
 func (p *Pipeline) ReadLine(n int, line string) {
-	s := strings.TrimSpace(line)
-	if s == "" || s[0] == '#' || heading(s) {
+	s := bare(line)
+	if s == "" || heading(s) || heading(line) { // a root's prompt has the sign of a comment
 		return
 	}
 	q := parser{Pipeline: p, line: n}
-	if strings.HasPrefix(s, "group_id=") {
+	if s = grouped(s); strings.HasPrefix(s, "group_id=") {
 		g := q.group(s)
 		p.Groups = append(p.Groups, g)
 		if p.byID[g.ID] == nil {
@@ -115,8 +105,8 @@ func (p *Pipeline) ReadLine(n int, line string) {
 
 // flow reads one flow.
 func (p *parser) flow(s string) (*Flow, error) {
-	for _, command := range []string{"add ", "add,"} { // of a bundle
-		s = strings.TrimPrefix(s, command)
+	for _, command := range []string{"flow ", "add ", "add,"} { // of a bundle
+		s = strings.TrimSpace(strings.TrimPrefix(s, command))
 	}
 	for _, command := range []string{"delete", "modify"} {
 		if strings.HasPrefix(s, command) {
