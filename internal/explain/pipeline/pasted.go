@@ -13,7 +13,7 @@ func bare(line string) string {
 	if strings.IndexByte(s, escape) >= 0 {
 		s = colored().ReplaceAllString(s, "")
 	}
-	s = strings.TrimSpace(s)
+	s = commanded(strings.TrimSpace(s))
 	for cut := true; cut; {
 		s, cut = unmarked(s)
 	}
@@ -54,6 +54,45 @@ func unmarked(s string) (rest string, cut bool) {
 		return s, false
 	}
 	return strings.TrimSpace(rest), true
+}
+
+// commanded is the flow or the group of a command line that adds it with ovs-ofctl.
+func commanded(s string) string {
+	_, rest, ok := strings.Cut(s, "ovs-ofctl ")
+	if !ok {
+		return s
+	}
+	seen, value := 0, false // the command, then the switch
+	for rest != "" {
+		word, after, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+		switch {
+		case value:
+			value = false
+		case word == "-O" || word == "-F" || word == "-t":
+			value = true
+		case strings.HasPrefix(word, "-"):
+		case seen == 0 && word != "add-flow" && word != "add-group":
+			return s
+		case seen == 2:
+			return unquoted(strings.TrimSpace(rest))
+		default:
+			seen++
+		}
+		rest = after
+	}
+	return s
+}
+
+// unquoted is what a shell makes of a word that is quoted whole, with more behind it or not.
+func unquoted(s string) string {
+	for _, quote := range []string{`"`, "'"} {
+		if in, ok := strings.CutPrefix(s, quote); ok {
+			if word, _, ok := strings.Cut(in, quote); ok {
+				return word
+			}
+		}
+	}
+	return s
 }
 
 // grouped is a group as "dump-groups" shows it, of a line of a bundle that adds one.

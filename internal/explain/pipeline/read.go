@@ -39,19 +39,27 @@ func New(names *Names) *Pipeline {
 // are not understood are kept as such; an error is one of reading.
 func (p *Pipeline) Read(r io.Reader) error {
 	in := bufio.NewReaderSize(r, 1<<16)
+	var w wrapped
 	for n := 1; ; n++ {
 		line, cut, err := readLine(in)
 		if cut {
 			p.lose(Note{n, clip(line), fmt.Sprintf("the line has over %d bytes", Longest)})
 		} else {
-			p.ReadLine(n, line)
+			p.readAll(w.add(n, line))
 		}
 		if errors.Is(err, io.EOF) {
+			p.readAll(w.flush())
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read flows: %w", err)
 		}
+	}
+}
+
+func (p *Pipeline) readAll(lines []rawLine) {
+	for _, l := range lines {
+		p.ReadLine(l.n, l.text)
 	}
 }
 

@@ -35,6 +35,11 @@ func TestEveryLineIsReadOrNamed(t *testing.T) {
 		{line: "\x1b[33mtable=\x1b[m1, ip actions=\x1b[31mdrop\x1b[m", printed: "table=1, ip actions=drop"},
 		{line: "ip,actions=drop # all of it", printed: "ip actions=drop"},
 		{line: `in_port="a#b" actions=output:"c#d"#e`, printed: `in_port="a#b" actions=output:"c#d"`},
+		{line: `sh ovs-ofctl add-flow -OOpenFlow13 s1 "table=5, dl_type=0x0800, actions=goto_table=10" | |`,
+			printed: "table=5, ip actions=goto_table:10"},
+		{line: "root@a:~# ovs-ofctl -O OpenFlow13 add-flow br0 'ip,in_port=1 actions=drop' # c", printed: "ip,in_port=1 actions=drop"},
+		{line: "sudo ovs-ofctl add-flow br0 table=2,actions=NORMAL", printed: "table=2, actions=NORMAL"},
+		{line: "ovs-ofctl add-group -O OpenFlow13 br0 group_id=1,type=all,bucket=output:2"},
 		{line: "flow add table=1,ip actions=drop", printed: "table=1, ip actions=drop"},
 		{line: "flow table=1,ip actions=drop", printed: "table=1, ip actions=drop"},
 		{line: "flow delete table=1", lost: "a command to delete flows, not a flow"},
@@ -75,6 +80,39 @@ func TestEveryLineIsReadOrNamed(t *testing.T) {
 		}
 		if got := p.Print(f, AsGiven); c.printed != "" && got != c.printed {
 			t.Errorf("%s: printed %s, want %s", c.line, got, c.printed)
+		}
+	}
+}
+
+// TestWrapped: a flow that was wrapped is one, and no part of it is read as another.
+func TestWrapped(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want []string
+		lost int
+	}{
+		{"  cookie=0x0, duration=47.068s, table=19, n_packets=0, n_bytes=0,\n    idle_age=47, priority=110,icmp6,metadata=0x5," +
+			"icmp_type=135,\n        icmp_code=0\n   actions=resubmit(,20)\ncookie=0x0, table=22, actions=drop",
+			[]string{"table=19, priority=110,icmp6,metadata=0x5,icmp_type=135,icmp_code=0 actions=resubmit(,20)",
+				"table=22, actions=drop"}, 0},
+		{"table=1,ip,actions=ct(commit,\n  table=2,zone=3),\noutput:2\nip actions=drop",
+			[]string{"table=1, ip actions=ct(commit,table=2,zone=3),output:2", "ip actions=drop"}, 0},
+		{"table=4,tcp actions=learn(table=5, \\\n  NXM_OF_IP_DST[]), \\\n resubmit(,42)\n",
+			[]string{"table=4, tcp actions=learn(table=5,NXM_OF_IP_DST[]),resubmit(,42)"}, 0},
+		{"group_id=5,type=select,\\\nbucket=actions=output:1,\\\nbucket=actions=output:2\nactions=group:5",
+			[]string{"actions=group:5"}, 0},
+		{"cookie=0x1, table=3, priority=5,ip\ncookie=0x2, table=3, priority=6,ip actions=drop\ntable=9,ip",
+			[]string{"cookie=0x2, table=3, priority=6,ip actions=drop"}, 2},
+		{"ip actions=output:1,\ntable=1,ip actions=drop\n", []string{"ip actions=output:1", "table=1, ip actions=drop"}, 0},
+		{"words that a page has\nactions=drop", []string{"actions=drop"}, 1},
+	} {
+		p := read(t, c.text)
+		var got []string
+		for _, f := range p.Flows {
+			got = append(got, p.Print(f, AsGiven))
+		}
+		if strings.Join(got, "|") != strings.Join(c.want, "|") || len(p.Lost) != c.lost {
+			t.Errorf("%q: %q, want %q; lost %v, want %d", c.text, got, c.want, p.Lost, c.lost)
 		}
 	}
 }
