@@ -3,92 +3,17 @@ package drill
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab"
-	"pathwise.dev/pathwise/internal/lab/impair"
 	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/agent"
-	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/stream"
 )
-
-// leg is a phase of a schedule as it is played live.
-type leg struct {
-	what string
-	span time.Duration
-	// connections of the application, which together offer so much; 0 is all
-	// that goes.
-	connections int
-	offered     float64
-	// rates of the networks on the uplink.
-	rates map[string]float64
-	// crowd is what other pods send on a network.
-	crowd map[string]float64
-	// holes are black holes by network: both, in, out.
-	holes map[string]string
-	// delays are what each way takes longer, by network.
-	delays map[string]time.Duration
-}
-
-// faults are what impairs networks, at their pods on one host.
-func (l leg) faults() map[string]impair.Impairment {
-	out := map[string]impair.Impairment{}
-	for network, how := range l.holes {
-		out[network] = fault(how)
-	}
-	for network, d := range l.delays {
-		bad := out[network]
-		bad.Delay, bad.Direction = d, impair.Both
-		out[network] = bad
-	}
-	return out
-}
-
-// legs are a schedule's phases with the capacity of the fastest network scaled.
-func legs(s decide.Schedule, capacity float64) []leg {
-	top := 0.0
-	for _, n := range s.Networks {
-		top = max(top, n.Capacity, n.Capacity*n.Many)
-	}
-	scale := capacity / top
-	var out []leg
-	for i, p := range s.Phases {
-		const most = 64 // connections: more would measure the generator
-		l := leg{what: fmt.Sprintf("phase %d", i+1), span: p.For, connections: min(max(p.Load.Connections, 1), most),
-			offered: p.Load.Offered * scale, rates: map[string]float64{}, crowd: map[string]float64{},
-			holes: map[string]string{}, delays: map[string]time.Duration{}}
-		for _, n := range s.Networks {
-			// As decide's model: the capacity changes with the load, by its logarithm.
-			l.rates[n.Name] = scale * n.Capacity * (1 + (n.Many-1)*math.Log(float64(l.connections))/math.Log(100))
-		}
-		for _, bad := range p.Impairments {
-			switch bad.Fault {
-			case decide.RateLimit:
-				l.rates[bad.Network] *= bad.Factor
-			case decide.Competing:
-				l.crowd[bad.Network] = l.rates[bad.Network] * bad.Factor
-			case decide.BlackHole:
-				l.holes[bad.Network] = "both"
-			case decide.BlackHoleForward:
-				l.holes[bad.Network] = "out"
-			case decide.BlackHoleReverse:
-				l.holes[bad.Network] = "in"
-			case decide.Delay:
-				l.delays[bad.Network] = time.Duration(bad.Factor * float64(time.Second))
-			}
-			l.what += fmt.Sprintf(", %s %s", bad.Network, bad.Fault)
-		}
-		out = append(out, l)
-	}
-	return out
-}
 
 // outcome is a course as it went: by leg, when it was and what the application got.
 type outcome struct {
@@ -108,8 +33,11 @@ type player struct {
 	// now is the application's flow of this leg, crowd what others send.
 	now   *flow
 	crowd []*flow
-	// past are the flows of the legs before, which tell in their own time.
+	// past are the flows of the legs before, which tell in their own time; of has the number
+	// of each leg's flow.
 	past []chan ended
+	of   []int
+	leg  leg
 }
 
 // ended is what a flow's server saw.
@@ -148,6 +76,13 @@ func (g *ground) run(ctx context.Context, all []leg, begun func(leg, int)) (r ou
 // change begins a leg: its networks, its connections, those of others, its
 // faults. It returns when the leg before was over, and when the change came.
 func (p *player) change(ctx context.Context, l leg) (over time.Duration, came time.Time, err error) {
+	before := p.leg
+	p.leg = l
+	if l.goesOn {
+		p.of = append(p.of, len(p.past))
+		over, came = program.Kernel(), p.g.s.Now()
+		return over, came, p.g.alter(ctx, before, l)
+	}
 	p.disperse()
 	came = p.g.s.Now()
 	if err := errors.Join(p.g.heal(), p.g.uplink(ctx, l.rates)); err != nil {
@@ -158,6 +93,7 @@ func (p *player) change(ctx context.Context, l leg) (over time.Duration, came ti
 		return 0, came, err
 	}
 	p.finish()
+	p.of = append(p.of, len(p.past))
 	p.now, over = f, program.Kernel()
 	if err := p.g.connected(ctx, l.connections); err != nil {
 		return over, came, err
@@ -176,6 +112,23 @@ func (p *player) change(ctx context.Context, l leg) (over time.Duration, came ti
 	return over, came, nil
 }
 
+// alter makes the networks what they are in a leg that has the connections of the one before.
+func (g *ground) alter(ctx context.Context, before, l leg) error {
+	if !maps.Equal(before.rates, l.rates) {
+		if err := g.uplink(ctx, l.rates); err != nil {
+			return err
+		}
+	}
+	if maps.Equal(before.faults(), l.faults()) {
+		return nil
+	}
+	err := g.heal()
+	for network, bad := range l.faults() {
+		err = errors.Join(err, g.impair("h1", network, bad))
+	}
+	return err
+}
+
 // finish lets the leg's flow end by itself.
 func (p *player) finish() {
 	if p.now == nil {
@@ -191,18 +144,20 @@ func (p *player) finish() {
 
 // tell waits for the flows of all legs and adds up what they carried.
 func (p *player) tell(r *outcome) (err error) {
-	for i, ch := range p.past {
+	for _, ch := range p.past {
 		e := <-ch
-		if e.err != nil {
-			err = errors.Join(err, e.err)
-			continue
-		}
+		err = errors.Join(err, e.err)
 		r.report = append(r.report, e.report)
-		rate := 8 * stream.Throughput(e.report, r.from[i], r.to[i])
+	}
+	if err != nil {
+		return err
+	}
+	for i := range r.from {
+		rate := 8 * stream.Throughput(r.report[p.of[i]], r.from[i], r.to[i])
 		r.rates = append(r.rates, rate)
 		r.total += rate * (r.to[i] - r.from[i]).Seconds()
 	}
-	return err
+	return nil
 }
 
 func (p *player) disperse() {

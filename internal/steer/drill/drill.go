@@ -90,7 +90,7 @@ type kind struct {
 // kinds is every drill in the order of the bars.
 func kinds() []kind {
 	return []kind{switchKind(), insertsKind(), overheadKind(), blackholeKind(),
-		ratelimitKind(), quietKind(), schedulesKind(), killsKind(), peersKind(), forgedKind(), demoKind()}
+		ratelimitKind(), quietKind(), schedulesKind(), familiesKind(), killsKind(), peersKind(), forgedKind(), demoKind()}
 }
 
 // Names lists the drills.

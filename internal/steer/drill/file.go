@@ -50,6 +50,8 @@ type Options struct {
 	// Traffic and Faults name variants.
 	Traffic []string `json:"traffic,omitempty" yaml:"traffic" is:"traffic" key:"repeats" doc:"variants of traffic"`
 	Faults  []string `json:"faults,omitempty" yaml:"faults" is:"fault" key:"repeats" doc:"variants of faults"`
+	// Families of random schedules.
+	Families []string `json:"families,omitempty" yaml:"families" is:"family" key:"repeats" doc:"families of random schedules"`
 	// Capacity of the best network in bit/s, where the drill shapes the uplink.
 	Capacity float64 `json:"capacity,omitempty" yaml:"capacity" is:"capacity" doc:"capacity of the best network" unit:"bit/s; k, M, G"`
 	// Phases of a schedule.
@@ -100,6 +102,7 @@ func reader(network func(name string) error) config.Reader {
 		}, "a command line, such as mongod"),
 		"traffic":  config.Word("tcp", "rr", "mix", "udp"),
 		"fault":    config.Word("both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"),
+		"family":   config.Word(playable()...),
 		"capacity": config.Rate(1e12),
 	}}
 	config.Around(&r, checkFile)
@@ -116,6 +119,9 @@ func checkFile(v config.Value, f *File, read func() error) error {
 	}
 	items, err := v.Key("drills").Items()
 	for i, e := range f.Drills {
+		if e.Drill == "families" && len(f.Networks) < familyNetworks {
+			return v.Key("networks").Errorf("expected three networks or more: the drill families plays on three")
+		}
 		if slices.ContainsFunc(f.Drills[:i], func(o Entry) bool { return o.Name == e.Name }) {
 			return items[i].Errorf("drill %q is given twice: give one of them a name", e.Name)
 		}

@@ -163,7 +163,14 @@ func bounded(all []leg, r outcome, network string) error {
 
 // steeredWith outcomes under a policy and tells the events in words.
 func (s *session) steeredWith(ctx context.Context, all []leg, policy, evidence string) (outcome, []string, error) {
-	r, events, err := s.steered(ctx, s.File.Networks, all, policy, evidence, nil)
+	return s.steeredOn(ctx, s.File.Networks, all, policy, evidence)
+}
+
+// steeredOn is the same on some of the networks.
+func (s *session) steeredOn(ctx context.Context, networks []string, all []leg, policy, evidence string) (
+	outcome, []string, error,
+) {
+	r, events, err := s.steered(ctx, networks, all, policy, evidence, nil)
 	var out []string
 	for _, e := range events {
 		if e.Pair == "a>b" || e.Pair == "" {
