@@ -178,7 +178,7 @@ GLOBAL int egress_any(struct __sk_buff *skb)
 	struct packet p = {};
 	__u32 hint;
 
-	if (parse_ip(skb, &p) < 0)
+	if (parse_ip_once(skb, &p) < 0)
 		return TCX_NEXT;
 	if (!(hint = peer_hint(&p.dst))) {
 		report_miss(&p.dst);
@@ -187,7 +187,7 @@ GLOBAL int egress_any(struct __sk_buff *skb)
 	struct peer *pe = peer_of(&p, &p.dst, hint);
 	if (!pe)
 		return TCX_NEXT;
-	parse_l4(skb, &p);
+	parse_l4_once(skb, &p);
 	return egress_peer(skb, &p, pe);
 }
 
@@ -238,12 +238,12 @@ GLOBAL int ingress_any(struct __sk_buff *skb)
 	struct packet p = {};
 	__u32 hint;
 
-	if (parse_ip(skb, &p) < 0 || !(hint = peer_hint(&p.src)))
+	if (parse_ip_once(skb, &p) < 0 || !(hint = peer_hint(&p.src)))
 		return TCX_NEXT;
 	struct peer *pe = peer_of(&p, &p.src, hint);
 	if (!pe)
 		return TCX_NEXT;
-	parse_l4(skb, &p);
+	parse_l4_once(skb, &p);
 	return ingress_peer(skb, &p, pe);
 }
 
@@ -348,11 +348,11 @@ GLOBAL int path_ingress_any(struct __sk_buff *skb)
 	struct packet p = {};
 	__u64 t = 0;
 
-	if (parse_ip(skb, &p) < 0)
+	if (parse_ip_once(skb, &p) < 0)
 		return TCX_NEXT;
 	if (p.proto == IPPROTO_TCP && !IS_MARK(p.dscp))
 		return reject_former(&p); /* TCP of the application's own on this path */
-	parse_l4(skb, &p);
+	parse_l4_once(skb, &p);
 	if (p.error)
 		return IS_ICMP_ERROR;
 	int encap = shim_tag(skb, &p, &t);

@@ -318,11 +318,25 @@ static __always_inline int parse_ip(struct __sk_buff *skb, struct packet *p)
 	return 0;
 }
 
+/* The same, each looked at by the verifier once: what follows is not looked at again for each
+ * kind of packet, which is most of the time that it takes to load the programs. */
+GLOBAL int parse_ip_once(struct __sk_buff *skb, struct packet *p)
+{
+	return p ? parse_ip(skb, p) : -1;
+}
+
+GLOBAL int parse_l4_once(struct __sk_buff *skb, struct packet *p)
+{
+	if (p)
+		parse_l4(skb, p);
+	return 0;
+}
+
 static __always_inline int parse(struct __sk_buff *skb, struct packet *p)
 {
-	if (parse_ip(skb, p) < 0)
+	if (parse_ip_once(skb, p) < 0)
 		return -1;
-	parse_l4(skb, p);
+	parse_l4_once(skb, p);
 	return 0;
 }
 
