@@ -61,7 +61,7 @@ func TestConjunctions(t *testing.T) {
 	g := maker{drawn.Random(t)}
 	verdicts := map[proof.Verdict]int{}
 	packets := everyPacket()
-	for range drawn.Number(t, "PATHWISE_PAIRS", 300) {
+	for range drawn.Number(t, "PATHWISE_PAIRS", 150) {
 		la := g.conjunctive(3 + g.IntN(8))
 		lb := slices.Clone(la)
 		for range 1 + g.IntN(2) {

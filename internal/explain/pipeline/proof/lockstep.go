@@ -43,7 +43,8 @@ type lockstep struct {
 	strict bool
 	alike  map[pipeline.Table]bool
 	// telling are the bits that flows read which the two have not in common.
-	telling pipeline.Match
+	telling   pipeline.Match
+	mostCases int
 	// uses are the kinds of actions that either has.
 	uses  map[pipeline.Kind]bool
 	at    map[spot]*obligation
@@ -74,7 +75,7 @@ const (
 
 func newLockstep(a, b *pipeline.Pipeline, strict bool) *lockstep {
 	l := &lockstep{a: newSide(a), b: newSide(b), strict: strict, at: map[spot]*obligation{}, seen: map[string]bool{},
-		uses: map[pipeline.Kind]bool{}}
+		uses: map[pipeline.Kind]bool{}, mostCases: mostCases}
 	l.alike = alike(l.a, l.b)
 	l.flee()
 	l.telling = l.telling.With(pipeline.EthType, pipeline.Value{}, a.Words.Full(pipeline.EthType))
@@ -101,6 +102,9 @@ func newLockstep(a, b *pipeline.Pipeline, strict bool) *lockstep {
 
 // run shows that packets fare alike, or finds obstacles.
 func (l *lockstep) run() {
+	if n := len(l.a.Lost) + len(l.b.Lost); n > 0 {
+		l.obstacle(nil, nil, nil, "%d lines are no flows", n)
+	}
 	var s state
 	for _, b := range []pipeline.Base{pipeline.Reg0, pipeline.Reg4, pipeline.Reg8, pipeline.Reg12, pipeline.Metadata} {
 		s.write(true, b, pipeline.Value{}, l.a.Words.Full(b))
@@ -120,6 +124,25 @@ func (l *lockstep) run() {
 		o.busy = false
 		l.visit(o)
 	}
+}
+
+// refine begins again, and keeps more packets apart: also by what the flows read that may take
+// them in the place of those that the two have not in common.
+func (l *lockstep) refine() {
+	const more = 5
+	for _, o := range l.oddEntries() {
+		for _, y := range l.side(!o.inA).at(o.table).flows {
+			if y.text == o.text || !y.match.Meets(o.match) {
+				continue
+			}
+			for _, m := range y.match {
+				l.telling = l.telling.With(m.Base, pipeline.Value{}, m.Mask)
+			}
+		}
+	}
+	l.mostCases *= more
+	l.at, l.seen, l.obstacles, l.work, l.steps = map[spot]*obligation{}, map[string]bool{}, nil, nil, 0
+	l.run()
 }
 
 // first is the spot to look at next: those of low tables first, so that most ways into a
@@ -160,7 +183,7 @@ func (l *lockstep) add(s *state, a, b place) {
 		l.work = append(l.work, o)
 		return
 	}
-	if o.grow(s, l.telling) && !o.busy {
+	if o.grow(s, l.telling, l.mostCases) && !o.busy {
 		o.busy = true
 		l.work = append(l.work, o)
 	}
@@ -204,7 +227,7 @@ func (l *lockstep) leadsAlike(c *cont) bool {
 }
 
 // grow takes more packets in, and says whether there are any.
-func (o *obligation) grow(s *state, telling pipeline.Match) bool {
+func (o *obligation) grow(s *state, telling pipeline.Match, most int) bool {
 	changed := false
 	for _, t := range s.dirty {
 		if !t.Mask.Without(o.dirty.Get(t.Base).Mask).IsZero() {
@@ -220,10 +243,10 @@ func (o *obligation) grow(s *state, telling pipeline.Match) bool {
 	if len(o.cases) > max(fewCases, o.limit) {
 		o.followed = 0
 		o.cases = merged(o.cases, telling)
-		if len(o.cases) > mostCases {
+		if len(o.cases) > most {
 			o.cases = merged(o.cases, telling[:0].With(pipeline.EthType, pipeline.Value{}, all()))
 		}
-		if len(o.cases) > mostCases {
+		if len(o.cases) > most {
 			o.cases = merged(o.cases, nil)
 		}
 		o.limit = 2 * len(o.cases)

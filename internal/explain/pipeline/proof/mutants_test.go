@@ -3,6 +3,7 @@ package proof_test
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -112,11 +113,43 @@ func mutants(of map[string][]string) (out []mutant) {
 					continue
 				}
 				other := append(append(append([]string{}, lines[:i]...), is), lines[i+1:]...)
-				out = append(out, mutant{name, l, is, other})
+				out = append(out, mutant{name, l, is, grouped(other)})
 			}
 		}
 	}
 	return out
+}
+
+// TestDecided: changes are decided that were not once: parts of conjunctions that complete none;
+// a flow that only the deepest of packets meet; one in whose place others do the same, which
+// depends on registers.
+func TestDecided(t *testing.T) {
+	of := dumps(t)
+	for _, c := range []struct {
+		dump, was, is string
+		want          proof.Verdict
+	}{
+		{"neutron", "table=82, priority=73,ct_state=+est-rel-rpl,tcp,reg5=0x2,tp_dst=0x54/0xfffc",
+			"table=82, priority=7,ct_state=+est-rel-rpl,tcp,reg5=0x2,tp_dst=0x54/0xfffc", proof.Equal},
+		{"neutron", "table=71, priority=70,udp,reg5=0x2,in_port=2,tp_src=67", "table=71, priority=7,udp,reg5=0x2,in_port=2,tp_src=67",
+			proof.Different},
+		{"antrea", "table=L3Forwarding, priority=200,ip,reg0=0x200/0x200,nw_dst=10.10.0.26",
+			"table=L3Forwarding, priority=200,tcp,reg0=0x200/0x200,nw_dst=10.10.0.26", proof.Different},
+		{"antrea", "table=IngressMetric, priority=200,ct_state=-new,ct_label=0x6/",
+			"table=IngressMetric, priority=20,ct_state=-new,ct_label=0x6/", proof.Equal},
+	} {
+		text := strings.Join(of[c.dump], "\n")
+		changed := strings.Replace(text, c.was, c.is, 1)
+		if changed == text {
+			t.Fatalf("%s: no such flow", c.was)
+		}
+		names := pipeline.NewNames()
+		d := proof.Of(read(t, names, of[c.dump]...), read(t, names, strings.Split(changed, "\n")...),
+			proof.Options{Packets: 4000, Random: rand.New(rand.NewPCG(2, 2))})
+		if d.Verdict != c.want || d.Contradicted {
+			t.Errorf("%s: %s, want %s: %+v", c.is, d.Verdict, c.want, d.Reasons)
+		}
+	}
 }
 
 // TestMutants: of changes to each flow of pipelines that people run, none is said to be equal

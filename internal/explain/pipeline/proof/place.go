@@ -104,7 +104,7 @@ func newSide(p *pipeline.Pipeline) *side {
 			t = &table{}
 			s.tables[f.Table] = t
 		}
-		e := &entry{flow: f, priority: f.Priority, part: partial(f), text: p.PrintActions(f.Actions)}
+		e := &entry{flow: f, priority: f.Priority, part: partial(f), text: s.print(f.Actions)}
 		for _, term := range f.Match {
 			if term.Base != pipeline.ConjID {
 				e.match = append(e.match, term)
@@ -253,11 +253,25 @@ func (s *side) then(rest []pipeline.Action, in pipeline.Table, next *cont) *cont
 	return s.conts[k]
 }
 
+// print is actions as they are written, without bits that a mask leaves out.
+func (s *side) print(list []pipeline.Action) string { return s.PrintActions(plain(list)) }
+
+func plain(list []pipeline.Action) []pipeline.Action {
+	out := slices.Clone(list)
+	for i := range out {
+		if out[i].Kind == pipeline.SetField {
+			out[i].Value = out[i].Value.And(out[i].Mask)
+		}
+		out[i].Nested = plain(out[i].Nested)
+	}
+	return out
+}
+
 // text is an action as it is written.
 func (s *side) text(a *pipeline.Action) string {
 	t, ok := s.texts[a]
 	if !ok {
-		t = s.PrintActions([]pipeline.Action{*a})
+		t = s.print([]pipeline.Action{*a})
 		s.texts[a] = t
 	}
 	return t

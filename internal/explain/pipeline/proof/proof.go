@@ -53,6 +53,8 @@ type Options struct {
 	// Packets is how many are tried at most where equality is not shown.
 	Packets int
 	Random  *rand.Rand
+	// Once leaves out the second, closer look where equality is not shown at once.
+	Once bool
 }
 
 // Of decides whether two pipelines, which were read with the same names, do the same.
@@ -62,26 +64,44 @@ func Of(a, b *pipeline.Pipeline, o Options) Decision {
 	if l.uses[pipeline.Learn] {
 		d.Assumptions = append(d.Assumptions, "flows that were learnt before are the same in both")
 	}
-	if n := len(a.Lost) + len(b.Lost); n > 0 {
-		l.obstacle(nil, nil, nil, "%d lines are no flows", n)
-	}
 	l.run()
 	shown := len(l.obstacles) == 0
-	if shown {
-		const share = 20 // of the packets, against mistakes
-		o.Packets /= share
-	}
-	d.Witness, d.Tried = l.refute(o)
-	switch {
-	case d.Witness != nil:
+	if d.Witness, d.Tried, shown = l.look(o, shown); d.Witness != nil {
 		d.Verdict, d.Contradicted = Different, shown
 		return d
-	case shown:
+	}
+	if shown {
 		d.Verdict = Equal
 		return d
 	}
 	d.Verdict, d.Reasons = Undecided, l.obstacles
 	return d
+}
+
+// look looks for a packet that fares differently: for few, against mistakes, if equality was
+// shown. If it was not, and is not soon refuted, it is tried once more, with more care.
+func (l *lockstep) look(o Options, shown bool) (w *Witness, tried int, equal bool) {
+	const share, soon = 20, 4
+	if o.Random == nil || o.Packets <= 0 {
+		if !shown && !o.Once {
+			l.refine()
+		}
+		return nil, 0, len(l.obstacles) == 0
+	}
+	s := l.search(o)
+	if shown {
+		return s.refute(o.Packets / share), s.tried, true
+	}
+	if w = s.refute(o.Packets / soon); w != nil {
+		return w, s.tried, false
+	}
+	if !o.Once {
+		l.refine()
+	}
+	if shown = len(l.obstacles) == 0; shown {
+		return nil, s.tried, true
+	}
+	return s.refute(o.Packets), s.tried, false
 }
 
 // assumptions are what equality takes for granted.

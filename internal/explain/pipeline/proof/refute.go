@@ -10,24 +10,48 @@ import (
 	"pathwise.dev/pathwise/internal/explain/pipeline/witness"
 )
 
-// refute looks for a packet that fares differently, by following packets that are made to
-// reach flows of either, first those that only one of them has.
-func (l *lockstep) refute(o Options) (*Witness, int) {
-	if o.Random == nil || o.Packets <= 0 {
-		return nil, 0
-	}
-	inA, inB := walk.Through(l.a.Pipeline), walk.Through(l.b.Pipeline)
-	makers := []*witness.Maker{witness.New(inA, o.Random), witness.New(inB, o.Random)}
-	makers[0].Prefer(l.singular(l.a))
-	makers[1].Prefer(l.singular(l.b))
-	for n := range o.Packets {
-		c := makers[n%2].Make()
-		t := trial{inA, inB, n%2 == 1, o.Strict}
+// search looks for a packet that fares differently, by following packets that are made to
+// reach flows of either, first those that only one of them has, and packets that are made to be
+// taken by different flows in both.
+type search struct {
+	Options
+	inA, inB *walk.Pipeline
+	makers   []*witness.Maker
+	forks    *forks
+	tried    int
+}
+
+func (l *lockstep) search(o Options) *search {
+	s := &search{Options: o, inA: walk.Through(l.a.Pipeline), inB: walk.Through(l.b.Pipeline)}
+	s.makers = []*witness.Maker{witness.New(s.inA, o.Random), witness.New(s.inB, o.Random)}
+	s.makers[0].Prefer(l.singular(l.a))
+	s.makers[1].Prefer(l.singular(l.b))
+	s.forks = l.forks(o.Random, s.makers[0], s.makers[1])
+	return s
+}
+
+// refute tries packets until so many were tried.
+func (s *search) refute(most int) *Witness {
+	for ; s.tried < most; s.tried++ {
+		c, forB := s.next()
+		t := trial{s.inA, s.inB, forB, s.Strict}
 		if w := t.of(c); w != nil {
-			return t.plainest(c, w), n + 1
+			s.tried++
+			return t.plainest(c, w)
 		}
 	}
-	return nil, o.Packets
+	return nil
+}
+
+// next is a packet to try, and whether it was made for B.
+func (s *search) next() (c witness.Case, forB bool) {
+	n := s.tried
+	if n%4 > 1 {
+		if c, forB, ok := s.forks.next(); ok {
+			return c, forB
+		}
+	}
+	return s.makers[n%2].Make(), n%2 == 1
 }
 
 // trial follows packets through both pipelines, B first where they were made for it.

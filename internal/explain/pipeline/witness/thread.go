@@ -53,6 +53,12 @@ type thread struct {
 	ways    []*kind
 	// floor is the priority of a flow that takes the packet if none above does.
 	floor int
+	// exact says that no flow above those that are planned is to take the packet: clauses hold
+	// what else it must be like. failed says that it cannot be, came that it has come to the fork.
+	exact, failed, came bool
+	fork                Fork
+	plan                []step
+	clauses             []clause
 }
 
 type resumed struct {
@@ -186,8 +192,15 @@ func (t *thread) look(id pipeline.Table, depth int) {
 		t.exit = true
 		return
 	}
-	f := t.choose(id)
-	if f == nil || !f.Understood() {
+	choose := t.choose
+	if t.exact {
+		choose = t.next
+	}
+	f := choose(id)
+	if t.failed {
+		t.exit = true
+	}
+	if t.exit || f == nil || !f.Understood() {
 		return
 	}
 	t.actions(f.Actions, id, depth)
@@ -233,7 +246,7 @@ func (t *thread) apart(do func()) {
 	saved := t.packet
 	t.packet = clone(saved)
 	do()
-	t.packet, t.exit = saved, false
+	t.packet, t.exit = saved, t.failed
 }
 
 func clone(p map[pipeline.Base]*word) map[pipeline.Base]*word {

@@ -29,6 +29,7 @@ func (t *thread) track(a pipeline.Action) {
 	}
 	saved, trk := t.packet, pipeline.Value{Lo: walk.Tracked}
 	t.packet = clone(saved)
+	t.original()
 	for _, b := range []pipeline.Base{pipeline.CTState, pipeline.CTMark, pipeline.CTLabel} {
 		t.packet[b] = t.identity(answerBase(i, b))
 	}

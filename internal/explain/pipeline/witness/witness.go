@@ -30,6 +30,13 @@ type Maker struct {
 	// identities are bits as they came, by base; zeros are those of a base that is zero.
 	identities []*word
 	zeros      word
+	// waysInto are the ways into each table, tablesAfter the tables that a flow leads to.
+	waysInto    map[pipeline.Table][]way
+	tablesAfter map[*pipeline.Flow]map[pipeline.Table]bool
+	// mays is what packets may be in each table.
+	mays map[pipeline.Table]may
+	// looked is how many tables were looked at to plan backwards.
+	looked int
 }
 
 // aim is flows that are preferred.
@@ -276,19 +283,31 @@ func (m *Maker) Make() Case {
 
 // one makes one packet for the aim.
 func (m *Maker) one() Case {
-	t := &thread{Maker: m, toward: m.aim, packet: map[pipeline.Base]*word{}, known: map[int]pipeline.Term{},
+	t := m.thread()
+	t.toward = m.aim
+	t.run()
+	t.learnWays()
+	t.avoidOthers()
+	return Case{t.fill(), t.answers(), t.larger, t.random.IntN(1 << 16)}
+}
+
+// thread is a packet of which nothing is known.
+func (m *Maker) thread() *thread {
+	t := &thread{Maker: m, packet: map[pipeline.Base]*word{}, known: map[int]pipeline.Term{},
 		larger: m.random.IntN(2) == 1}
 	t.budget = 400
-	t.waiting = []resumed{{m.p.Entry(), t.packet}}
-	for len(t.waiting) > 0 && t.budget > 0 {
+	return t
+}
+
+// run has it go through the pipeline, pass after pass.
+func (t *thread) run() {
+	t.waiting = []resumed{{t.p.Entry(), t.packet}}
+	for len(t.waiting) > 0 && t.budget > 0 && !t.failed {
 		next := t.waiting[0]
 		t.waiting = t.waiting[1:]
 		t.packet, t.exit = next.packet, false
 		t.look(next.table, 0)
 	}
-	t.learnWays()
-	t.avoidOthers()
-	return Case{t.fill(), t.answers(), t.larger, t.random.IntN(1 << 16)}
 }
 
 // fill is the packet as it came, what nothing asked for being made up.
@@ -351,7 +370,7 @@ func (t *thread) answers() (out []walk.Answer) {
 		state := t.known[answerBase(i, pipeline.CTState)]
 		var fit []uint64
 		for _, s := range states() {
-			if (pipeline.Value{Lo: s | walk.Tracked}).Xor(state.Value).And(state.Mask).IsZero() {
+			if fits(s, state) {
 				fit = append(fit, s)
 			}
 		}

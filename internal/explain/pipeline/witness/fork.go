@@ -1,0 +1,139 @@
+package witness
+
+import (
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+)
+
+// Fork is a lookup that a packet is to come to, and what it is to be like there.
+type Fork struct {
+	Table pipeline.Table
+	// Wants and Shuns are what it is, and is not.
+	Wants, Shuns []pipeline.Match
+	// Flow takes it then, nil for none.
+	Flow *pipeline.Flow
+}
+
+// mostTries is how many packets are made for a fork in vain until it is given up.
+const mostTries = 2
+
+// mostLooked is how many tables are looked at, for all packets, to plan backwards.
+const mostLooked = 150_000
+
+// Through makes a packet that comes to a fork as is asked for, if it finds one. It is planned
+// backwards, from a flow that is observed, or reads some of the bits, through the fork to how
+// packets come, and made forwards then: it is taken by none of the flows above those planned.
+func (m *Maker) Through(k Fork, reads pipeline.Match) (Case, bool) {
+	if m.looked > mostLooked {
+		return Case{}, false
+	}
+	for range mostTries {
+		plan, ok := m.plan(k, reads)
+		if !ok {
+			continue
+		}
+		t := m.thread()
+		t.exact, t.fork, t.plan = true, k, plan
+		t.run()
+		budget := 400
+		if t.failed || !t.came || !t.solve(&budget) {
+			continue
+		}
+		return Case{t.fill(), t.answers(), t.larger, t.random.IntN(1 << 16)}, true
+	}
+	return Case{}, false
+}
+
+// next picks the flow that is to take the packet in a table: the planned one, if it is its turn,
+// else any. None of higher priority takes it.
+func (t *thread) next(id pipeline.Table) *pipeline.Flow {
+	if len(t.plan) == 0 || t.plan[0].table != id {
+		return t.free(id)
+	}
+	step := t.plan[0]
+	t.plan = t.plan[1:]
+	if step.fork {
+		t.failed, t.came = !t.comes(t.fork), true
+		return t.fork.Flow
+	}
+	t.failed = !t.takenBy(step.flow)
+	return step.flow
+}
+
+// free picks any flow that may take the packet.
+func (t *thread) free(id pipeline.Table) *pipeline.Flow {
+	const tries = 6
+	for range tries {
+		from := t.mark()
+		k, f := t.pick(id)
+		if f == nil {
+			break
+		}
+		t.back(from) // it was only looked at
+		if t.takenBy(f) {
+			t.ways = append(t.ways, k)
+			return f
+		}
+	}
+	return nil
+}
+
+// comes has the packet be as it is to be at a fork.
+func (t *thread) comes(k Fork) bool {
+	for _, m := range k.Wants {
+		if !t.want(m) {
+			return false
+		}
+	}
+	for _, m := range k.Shuns {
+		if !t.not(m) {
+			return false
+		}
+	}
+	return t.propagate()
+}
+
+// takenBy has a flow take the packet, and none above it, or changes nothing.
+func (t *thread) takenBy(f *pipeline.Flow) bool {
+	from := t.mark()
+	t.floor = 0
+	if t.meets(f) && t.notAbove(f) && t.propagate() {
+		return true
+	}
+	t.back(from)
+	return false
+}
+
+// notAbove has none of the flows above one take the packet. Kinds of very many flows are left
+// out: whether those take it is seen once it is followed.
+func (t *thread) notAbove(f *pipeline.Flow) bool {
+	const many = 2000
+	for _, k := range t.tables[f.Table] {
+		if k.top <= f.Priority || !k.match.Get(pipeline.ConjID).Mask.IsZero() {
+			continue
+		}
+		if g, whole := t.decided(k); whole {
+			if g != nil && g.Priority > f.Priority {
+				return false
+			}
+			continue
+		}
+		if len(k.flows) > many {
+			continue
+		}
+		for _, g := range k.flows {
+			if g.Priority > f.Priority && !t.not(g.Match) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// original has ct_* be of the connection's original direction, which is taken to be the packet's.
+func (t *thread) original() {
+	for _, b := range [][2]pipeline.Base{{pipeline.CTNWSrc, pipeline.NWSrc}, {pipeline.CTNWDst, pipeline.NWDst},
+		{pipeline.CTIPv6Src, pipeline.IPv6Src}, {pipeline.CTIPv6Dst, pipeline.IPv6Dst}, {pipeline.CTTPSrc, pipeline.TPSrc},
+		{pipeline.CTTPDst, pipeline.TPDst}, {pipeline.CTNWProto, pipeline.NWProto}} {
+		t.packet[b[0]] = t.get(b[1])
+	}
+}

@@ -1,0 +1,289 @@
+package witness
+
+import (
+	"slices"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+)
+
+// way is how a flow leads into a table: what it does before, and the action that leads there.
+type way struct {
+	flow   *pipeline.Flow
+	before []pipeline.Action
+	jump   pipeline.Action
+}
+
+// step is a lookup that is planned: in which table, and the flow that is to take the packet,
+// unless it is the fork.
+type step struct {
+	table pipeline.Table
+	flow  *pipeline.Flow
+	fork  bool
+}
+
+// into are the ways into each table.
+func (m *Maker) into() map[pipeline.Table][]way {
+	if m.waysInto == nil {
+		m.waysInto = map[pipeline.Table][]way{}
+		for _, f := range m.p.Flows {
+			m.lead(f, nil, f.Actions, 0)
+		}
+	}
+	return m.waysInto
+}
+
+// lead notes the ways of a list of actions, after those before it.
+func (m *Maker) lead(f *pipeline.Flow, before, list []pipeline.Action, depth int) {
+	const deepest = 4
+	for i, a := range list {
+		upTo := append(slices.Clip(before), list[:i]...)
+		switch a.Kind {
+		case pipeline.Resubmit, pipeline.Goto:
+			to := a.Table
+			if to == pipeline.NoTable {
+				to = f.Table
+			}
+			m.waysInto[to] = append(m.waysInto[to], way{f, upTo, a})
+		case pipeline.CT:
+			if a.Track.Table != pipeline.NoTable {
+				m.waysInto[a.Track.Table] = append(m.waysInto[a.Track.Table], way{f, upTo, a})
+			}
+		case pipeline.Clone:
+			if depth < deepest {
+				m.lead(f, upTo, a.Nested, depth+1)
+			}
+		case pipeline.GroupAction:
+			if g := m.p.Group(uint32(a.N)); g != nil && depth < deepest {
+				for _, b := range g.Buckets {
+					m.lead(f, upTo, b.Actions, depth+1)
+				}
+			}
+		}
+	}
+}
+
+// planner looks for a way backwards.
+type planner struct {
+	*Maker
+	fork Fork
+	// from are the tables that the fork's flow leads to.
+	from   map[pipeline.Table]bool
+	failed map[string]bool
+	budget int
+	mays   map[pipeline.Table]may
+}
+
+// plan is the lookups that lead a packet to a fork, and often on to a flow that is observed, or
+// that reads some of the bits.
+func (m *Maker) plan(k Fork, reads pipeline.Match) ([]step, bool) {
+	p := &planner{Maker: m, fork: k, failed: map[string]bool{}, budget: 300, mays: m.mayBe()}
+	if goals := m.goals(k, reads); len(goals) > 0 && m.random.IntN(4) > 0 {
+		p.from = m.after(k.Flow)
+		const tries = 3
+		for range tries {
+			f := goals[m.random.IntN(len(goals))]
+			if cond, ok := m.asks(f, nil); ok {
+				p.budget = 300
+				if steps, ok := p.back(f.Table, cond, false, 0); ok {
+					return append(steps, step{table: f.Table, flow: f}), true
+				}
+			}
+		}
+	}
+	cond, ok := k.asks(nil)
+	if !ok {
+		return nil, false
+	}
+	p.budget = 300
+	steps, ok := p.back(k.Table, cond, true, 0)
+	return append(steps, step{table: k.Table, fork: true}), ok
+}
+
+// asks is a condition and what a fork wants.
+func (k Fork) asks(cond pipeline.Match) (pipeline.Match, bool) {
+	for _, m := range k.Wants {
+		if !cond.Meets(m) {
+			return nil, false
+		}
+		cond = cond.And(m)
+	}
+	return cond, true
+}
+
+// goals are the flows after a fork that are observed, or read some of the bits.
+func (m *Maker) goals(k Fork, reads pipeline.Match) (out []*pipeline.Flow) {
+	if k.Flow == nil {
+		return nil
+	}
+	after := m.after(k.Flow)
+	for _, f := range m.p.Flows {
+		if !after[f.Table] || m.kindOf[f] == nil {
+			continue
+		}
+		seen := slices.ContainsFunc(f.Match, func(t pipeline.Term) bool {
+			return !t.Mask.And(reads.Get(t.Base).Mask).IsZero()
+		})
+		m.p.Each(f.Actions, func(a pipeline.Action) {
+			seen = seen || a.Kind == pipeline.Output || a.Kind == pipeline.Controller || a.Kind == pipeline.CT && a.Track.Commit
+		})
+		if seen {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// after are the tables that a flow leads to.
+func (m *Maker) after(f *pipeline.Flow) map[pipeline.Table]bool {
+	if out, ok := m.tablesAfter[f]; ok || f == nil {
+		return out
+	}
+	leads := map[pipeline.Table]map[pipeline.Table]bool{}
+	for to, ways := range m.into() {
+		for _, w := range ways {
+			if leads[w.flow.Table] == nil {
+				leads[w.flow.Table] = map[pipeline.Table]bool{}
+			}
+			leads[w.flow.Table][to] = true
+		}
+	}
+	out := map[pipeline.Table]bool{}
+	var waiting []pipeline.Table
+	jumps, _ := m.p.Jumps(f.Actions, f.Table)
+	for _, j := range jumps {
+		waiting = append(waiting, j.To)
+	}
+	for len(waiting) > 0 {
+		t := waiting[0]
+		waiting = waiting[1:]
+		if out[t] {
+			continue
+		}
+		out[t] = true
+		for to := range leads[t] {
+			waiting = append(waiting, to)
+		}
+	}
+	if m.tablesAfter == nil {
+		m.tablesAfter = map[*pipeline.Flow]map[pipeline.Table]bool{}
+	}
+	m.tablesAfter[f] = out
+	return out
+}
+
+// back is the lookups before a table that lead there with packets of which a condition holds.
+// passed says that the fork is one of those behind it.
+func (p *planner) back(id pipeline.Table, cond pipeline.Match, passed bool, depth int) ([]step, bool) {
+	const deepest = 80
+	p.looked++
+	if p.budget--; p.budget < 0 || depth > deepest {
+		return nil, false
+	}
+	if passed && id == p.p.Entry() && fresh(cond) {
+		return nil, true
+	}
+	if m := p.mays[id]; m.one == nil || !m.allows(cond) {
+		return nil, false
+	}
+	key := planned(id, passed, cond)
+	if p.failed[key] {
+		return nil, false
+	}
+	ways := slices.Clone(p.into()[id])
+	p.random.Shuffle(len(ways), func(i, j int) { ways[i], ways[j] = ways[j], ways[i] })
+	for _, w := range ways {
+		before, nested, ok := p.regress(cond, w)
+		if !ok {
+			continue
+		}
+		s, done := step{table: w.flow.Table, flow: w.flow}, passed
+		switch {
+		case !passed && w.flow == p.fork.Flow:
+			if before, ok = p.fork.asks(before); !ok {
+				continue
+			}
+			s.fork, done = true, true
+		case !passed && !p.from[w.flow.Table]:
+			continue
+		default:
+			if before, ok = p.asks(w.flow, before); !ok || p.hidden(w.flow, before) {
+				continue
+			}
+		}
+		if steps, ok := p.back(w.flow.Table, before, done, depth+1); ok {
+			return append(append(steps, s), nested...), true
+		}
+		if p.budget < 0 {
+			return nil, false
+		}
+	}
+	p.failed[key] = true
+	return nil, false
+}
+
+// planned is a table and a condition as a key.
+func planned(id pipeline.Table, passed bool, cond pipeline.Match) string {
+	b := make([]byte, 0, 8+34*len(cond))
+	b = append(b, byte(id), byte(id>>8), byte(id>>16), byte(id>>24))
+	if passed {
+		b = append(b, 1)
+	}
+	b = cond.AppendKey(b, func(t pipeline.Term) pipeline.Value { return t.Mask })
+	return string(cond.AppendKey(b, func(t pipeline.Term) pipeline.Value { return t.Value }))
+}
+
+// asks is a condition and what a flow wants, with parts of its conjunction.
+func (m *Maker) asks(f *pipeline.Flow, cond pipeline.Match) (pipeline.Match, bool) {
+	match := f.Match
+	id := match.Get(pipeline.ConjID)
+	if !id.Mask.IsZero() {
+		match = match.Without(pipeline.ConjID, id.Mask)
+	}
+	if !cond.Meets(match) {
+		return nil, false
+	}
+	cond = cond.And(match)
+	if id.Mask.IsZero() {
+		return cond, true
+	}
+	const tries = 16
+	dims := m.parts[part{f.Table, id.Value.Lo}]
+	for _, list := range dims {
+		found := false
+		for i := 0; i < tries && !found && len(list) > 0; i++ {
+			if g := list[m.random.IntN(len(list))]; cond.Meets(g.Match) {
+				cond, found = cond.And(g.Match), true
+			}
+		}
+		if !found {
+			return nil, false
+		}
+	}
+	return cond, len(dims) > 0
+}
+
+// hidden reports whether a flow above one takes all packets of which a condition holds.
+func (p *planner) hidden(f *pipeline.Flow, cond pipeline.Match) bool {
+	for _, k := range p.tables[f.Table] {
+		if k.top <= f.Priority || !k.match.Get(pipeline.ConjID).Mask.IsZero() {
+			continue
+		}
+		known := !slices.ContainsFunc(k.match, func(t pipeline.Term) bool {
+			return !t.Mask.Without(cond.Get(t.Base).Mask).IsZero()
+		})
+		if !known {
+			continue
+		}
+		g := k.values[values(k.match, func(b pipeline.Base) pipeline.Value { return cond.Get(b).Value })]
+		if g != nil && g.Priority > f.Priority {
+			return true
+		}
+	}
+	return false
+}
+
+// fresh reports whether a packet that just came may be so.
+func fresh(cond pipeline.Match) bool {
+	return !slices.ContainsFunc(cond, func(t pipeline.Term) bool { return cleared(t.Base) && !t.Value.IsZero() })
+}
+
