@@ -66,6 +66,7 @@ func (l *lockstep) taken(id pipeline.Table, priority int) bool {
 // the same.
 func (l *lockstep) learnt(s *state, k *pipeline.Learned, a, b place) bool {
 	next := *s
+	next.not = nil
 	for _, does := range k.Does {
 		if does.Kind == pipeline.Output {
 			if !next.leavesAlike() {

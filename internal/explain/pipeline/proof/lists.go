@@ -75,6 +75,7 @@ func (l *lockstep) ahead(s *state, inA bool, c cursor, other place) {
 	}
 	for c = c.ready(); !c.done(); c = c.next() {
 		a := c.head()
+		s.after(a)
 		if p, tracks, ok := l.jumps(s, own, c); ok {
 			if tracks {
 				s.track(inA, l.question(s, inA, a))
@@ -164,6 +165,7 @@ func (l *lockstep) lists(s *state, ca, cb cursor) {
 			return
 		}
 		if !ca.done() && !cb.done() && l.a.text(ca.head()) == l.b.text(cb.head()) {
+			s.after(ca.head())
 			goOn, handled := l.joint(s, ca, cb)
 			if handled {
 				if !goOn {
@@ -175,10 +177,12 @@ func (l *lockstep) lists(s *state, ca, cb cursor) {
 		}
 		switch {
 		case !ca.done() && silent(ca.head().Kind):
+			s.after(ca.head())
 			s.alone(l.a.Words, true, *ca.head())
 			s.collect(l.a, true, ca.head())
 			ca = ca.next()
 		case !cb.done() && silent(cb.head().Kind):
+			s.after(cb.head())
 			s.alone(l.b.Words, false, *cb.head())
 			s.collect(l.b, false, cb.head())
 			cb = cb.next()
@@ -193,6 +197,11 @@ func (l *lockstep) lists(s *state, ca, cb cursor) {
 
 // differing goes on where the next actions are not the same.
 func (l *lockstep) differing(s *state, ca, cb cursor) (cursor, cursor, bool) {
+	for _, c := range []cursor{ca, cb} {
+		if !c.done() {
+			s.after(c.head())
+		}
+	}
 	pa, tracksA, jumpsA := l.jumps(s, l.a, ca)
 	pb, tracksB, jumpsB := l.jumps(s, l.b, cb)
 	if jumpsA || jumpsB {

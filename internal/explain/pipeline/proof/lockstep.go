@@ -45,6 +45,8 @@ type lockstep struct {
 	// telling are the bits that flows read which the two have not in common.
 	telling   pipeline.Match
 	mostCases int
+	// wanted is what packets are that such flows take.
+	wanted []pipeline.Match
 	// uses are the kinds of actions that either has.
 	uses  map[pipeline.Kind]bool
 	at    map[spot]*obligation
@@ -91,9 +93,7 @@ func newLockstep(a, b *pipeline.Pipeline, strict bool) *lockstep {
 				if e.part {
 					t.oddParts = append(t.oddParts, e)
 				}
-				for _, m := range e.match {
-					l.telling = l.telling.With(m.Base, pipeline.Value{}, m.Mask)
-				}
+				l.tell(e.match)
 			}
 		}
 	}
@@ -126,6 +126,13 @@ func (l *lockstep) run() {
 	}
 }
 
+// tell has the bits that a match wants be told apart.
+func (l *lockstep) tell(match pipeline.Match) {
+	for _, m := range match {
+		l.telling = l.telling.With(m.Base, pipeline.Value{}, m.Mask)
+	}
+}
+
 // refine begins again, and keeps more packets apart: also by what the flows read that may take
 // them in the place of those that the two have not in common.
 func (l *lockstep) refine() {
@@ -135,11 +142,24 @@ func (l *lockstep) refine() {
 			if y.text == o.text || !y.match.Meets(o.match) {
 				continue
 			}
-			for _, m := range y.match {
-				l.telling = l.telling.With(m.Base, pipeline.Value{}, m.Mask)
+			l.tell(y.match)
+		}
+		if o.conjunct {
+			for _, k := range l.side(o.inA).at(o.table).conjunctions[o.conj] {
+				for _, d := range k.dims {
+					for _, e := range d {
+						l.tell(e.match)
+					}
+				}
 			}
 		}
 	}
+	for _, s := range []*side{l.a, l.b} {
+		for _, t := range s.tables {
+			t.complement()
+		}
+	}
+	l.want()
 	l.mostCases *= more
 	l.at, l.seen, l.obstacles, l.work, l.steps = map[spot]*obligation{}, map[string]bool{}, nil, nil, 0
 	l.run()
@@ -235,7 +255,7 @@ func (o *obligation) grow(s *state, telling pipeline.Match, most int) bool {
 		}
 	}
 	for _, c := range o.cases {
-		if c.a.Covers(s.a) && (identical(c.a, c.b) && identical(s.a, s.b) || c.b.Covers(s.b)) {
+		if s.allNot(c.not) && c.a.Covers(s.a) && (identical(c.a, c.b) && identical(s.a, s.b) || c.b.Covers(s.b)) {
 			return changed
 		}
 	}
@@ -265,12 +285,13 @@ func merged(cases []pair, bits pipeline.Match) (out []pair) {
 			out = append(out, c)
 			continue
 		}
+		not := shared(out[i], c)
 		if identical(out[i].a, out[i].b) && identical(c.a, c.b) {
 			m := common(out[i].a, c.a)
-			out[i] = pair{m, m}
+			out[i] = pair{m, m, not}
 			continue
 		}
-		out[i] = pair{common(out[i].a, c.a), common(out[i].b, c.b)}
+		out[i] = pair{common(out[i].a, c.a), common(out[i].b, c.b), not}
 	}
 	return out
 }

@@ -131,8 +131,8 @@ func TestDecided(t *testing.T) {
 	}{
 		{"neutron", "table=82, priority=73,ct_state=+est-rel-rpl,tcp,reg5=0x2,tp_dst=0x54/0xfffc",
 			"table=82, priority=7,ct_state=+est-rel-rpl,tcp,reg5=0x2,tp_dst=0x54/0xfffc", proof.Equal},
-		{"neutron", "table=71, priority=70,udp,reg5=0x2,in_port=2,tp_src=67", "table=71, priority=7,udp,reg5=0x2,in_port=2,tp_src=67",
-			proof.Different},
+		{"neutron", "table=71, priority=70,udp,reg5=0x2,in_port=2,tp_src=67",
+			"table=71, priority=7,udp,reg5=0x2,in_port=2,tp_src=67", proof.Different},
 		{"antrea", "table=L3Forwarding, priority=200,ip,reg0=0x200/0x200,nw_dst=10.10.0.26",
 			"table=L3Forwarding, priority=200,tcp,reg0=0x200/0x200,nw_dst=10.10.0.26", proof.Different},
 		{"antrea", "table=IngressMetric, priority=200,ct_state=-new,ct_label=0x6/",

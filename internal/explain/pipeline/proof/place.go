@@ -34,6 +34,9 @@ type table struct {
 	parts, oddParts []*entry
 	partBits        pipeline.Match
 	conjunctions    map[uint64][]*conjunction
+	// completing is what completes conjunctions, certain that their flows take packets then.
+	completing []completing
+	certain    bool
 	// byID are the flows that want a conjunction.
 	byID map[uint64][]*entry
 	// fleeting are priorities of flows that are learnt: those come and go.

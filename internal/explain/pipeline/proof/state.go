@@ -9,7 +9,11 @@ import (
 
 // pair is what is known of a packet in both pipelines at once: of the one in A, and of the
 // one in B. Bits that are not dirty are the same in both, and known of both alike.
-type pair struct{ a, b pipeline.Match }
+type pair struct {
+	a, b pipeline.Match
+	// not is what it is not, in both.
+	not []pipeline.Match
+}
 
 // meets adds what a match wants to one side, and of bits that are not dirty to the other;
 // false if it cannot be.
@@ -46,7 +50,7 @@ func (c pair) meets(inA bool, m pipeline.Match, dirty pipeline.Match) (pair, boo
 	if !inA {
 		own, other = other, own
 	}
-	return pair{own, other}, true
+	return pair{own, other, c.not}, true
 }
 
 // identical reports whether two matches are one in memory.

@@ -128,10 +128,13 @@ func (l *lockstep) takes(c pair, inA bool, t *table, f *entry, p place, bits pip
 	if p.port != noPort {
 		known = known.With(pipeline.InPort, pipeline.Value{Lo: uint64(p.port)}, pipeline.Value{Lo: 0xffffffff})
 	}
+	if p.port == noPort && out.excluded(known) {
+		return out, false
+	}
 	priority := f.priority
 	if f.conjunct { // only a conjunction of a priority above that of a flow is looked for
 		priority = min(priority, t.completes(f.conj, known)-1)
-		if priority < -1 {
+		if priority < -1 || p.port == noPort && out.excludes(t, f.conj, known) {
 			return out, false
 		}
 	}
@@ -144,15 +147,24 @@ func (l *lockstep) bothTake(s *state, c pair, fa, fb *entry, a, b place, bits pi
 	if ok { // what the flow of B wants may be what one above that of A takes
 		c, ok = l.takes(c, true, l.a.at(a.table), fa, a, bits)
 	}
-	if !ok {
+	if !ok || overlaps(fa, fb) || overlaps(fb, fa) {
 		return
 	}
+	c = l.notes(l.notes(c, true, fa, a, bits), false, fb, b, bits)
 	left := leftBy([]pair{c}, true, l.a.at(a.table), a, fa.priority, bits)
 	for _, c := range leftBy(left, false, l.b.at(b.table), b, fb.priority, bits) {
 		next := *s
 		next.pair = c
 		l.lists(&next, fa.cursor(a), fb.cursor(b))
 	}
+}
+
+// overlaps reports whether the flow that takes a packet in one pipeline is in the other too, with
+// the priority of the one that is to take it there: both switches take the same one then, and
+// that the same is done is shown of these.
+func overlaps(f, g *entry) bool {
+	return g.partner != nil && g.partner != f && g.partner.priority == f.priority && g.flow != nil && !g.conjunct &&
+		!f.conjunct
 }
 
 // cursor is at the beginning of a flow's actions.

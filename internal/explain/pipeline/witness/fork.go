@@ -13,7 +13,7 @@ type Fork struct {
 	Flow *pipeline.Flow
 }
 
-// mostTries is how many packets are made for a fork in vain until it is given up.
+// mostTries is how many plans are made for a fork until it is given up.
 const mostTries = 2
 
 // mostLooked is how many tables are looked at, for all packets, to plan backwards.

@@ -286,4 +286,3 @@ func (p *planner) hidden(f *pipeline.Flow, cond pipeline.Match) bool {
 func fresh(cond pipeline.Match) bool {
 	return !slices.ContainsFunc(cond, func(t pipeline.Term) bool { return cleared(t.Base) && !t.Value.IsZero() })
 }
-
