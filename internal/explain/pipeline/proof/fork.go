@@ -28,7 +28,7 @@ type oddEntry struct {
 }
 
 // mostMissed is how often no packet is found, if none ever is, until no more are looked for.
-const mostMissed = 60
+const mostMissed = 300
 
 func (l *lockstep) forks(random *rand.Rand, inA, inB *witness.Maker) *forks {
 	return &forks{lockstep: l, random: random, makers: [2]*witness.Maker{inA, inB}, odd: l.oddEntries()}

@@ -23,7 +23,8 @@ func shared(c, d pair) (out []pipeline.Match) {
 		}
 	}
 	for _, m := range d.not {
-		if c.isNot(m) && len(out) < mostNot && !slices.ContainsFunc(out, func(n pipeline.Match) bool { return identical(m, n) }) {
+		twice := slices.ContainsFunc(out, func(n pipeline.Match) bool { return identical(m, n) })
+		if c.isNot(m) && len(out) < mostNot && !twice {
 			out = append(out, m)
 		}
 	}
@@ -49,13 +50,18 @@ func (s *state) after(a *pipeline.Action) {
 	switch a.Kind {
 	case pipeline.Resubmit, pipeline.Goto, pipeline.Output, pipeline.NoteAction:
 		return
+	case pipeline.DecTTL:
+		s.forgetNot(pipeline.NWTTL)
 	case pipeline.Load, pipeline.SetField, pipeline.WriteMeta, pipeline.Move:
-		s.not = slices.DeleteFunc(slices.Clone(s.not), func(m pipeline.Match) bool {
-			return !m.Get(a.Dst.Field.Base).Mask.IsZero()
-		})
-		return
+		s.forgetNot(a.Dst.Field.Base)
+	default:
+		s.not = nil
 	}
-	s.not = nil
+}
+
+// forgetNot forgets what packets are known not to be that is about a base.
+func (s *state) forgetNot(b pipeline.Base) {
+	s.not = slices.DeleteFunc(slices.Clone(s.not), func(m pipeline.Match) bool { return !m.Get(b).Mask.IsZero() })
 }
 
 // notes has packets that a flow takes not be what flows above it want, where that would decide

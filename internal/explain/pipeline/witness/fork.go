@@ -34,6 +34,7 @@ func (m *Maker) Through(k Fork, reads pipeline.Match) (Case, bool) {
 		t := m.thread()
 		t.exact, t.fork, t.plan = true, k, plan
 		t.run()
+		m.rate(plan, len(t.plan), t.failed)
 		budget := 400
 		if t.failed || !t.came || !t.solve(&budget) {
 			continue
@@ -41,6 +42,24 @@ func (m *Maker) Through(k Fork, reads pipeline.Match) (Case, bool) {
 		return Case{t.fill(), t.answers(), t.larger, t.random.IntN(1 << 16)}, true
 	}
 	return Case{}, false
+}
+
+// rate keeps how far a plan was followed.
+func (m *Maker) rate(plan []step, left int, failed bool) {
+	if m.rates == nil {
+		m.rates = map[*pipeline.Flow]*score{}
+	}
+	for i, s := range plan[:len(plan)-left] {
+		r := m.rates[s.flow]
+		if r == nil {
+			r = &score{}
+			m.rates[s.flow] = r
+		}
+		r.all++
+		if !failed || i < len(plan)-left-1 {
+			r.good++
+		}
+	}
 }
 
 // next picks the flow that is to take the packet in a table: the planned one, if it is its turn,

@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"cmp"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -71,12 +72,15 @@ type planner struct {
 	failed map[string]bool
 	budget int
 	mays   map[pipeline.Table]may
+	// modest says that ways are tried first that ask for little.
+	modest bool
 }
 
 // plan is the lookups that lead a packet to a fork, and often on to a flow that is observed, or
 // that reads some of the bits.
 func (m *Maker) plan(k Fork, reads pipeline.Match) ([]step, bool) {
-	p := &planner{Maker: m, fork: k, failed: map[string]bool{}, budget: 300, mays: m.mayBe()}
+	p := &planner{Maker: m, fork: k, failed: map[string]bool{}, budget: 300, mays: m.mayBe(),
+		modest: m.random.IntN(2) == 0}
 	if goals := m.goals(k, reads); len(goals) > 0 && m.random.IntN(4) > 0 {
 		p.from = m.after(k.Flow)
 		const tries = 3
@@ -189,9 +193,7 @@ func (p *planner) back(id pipeline.Table, cond pipeline.Match, passed bool, dept
 	if p.failed[key] {
 		return nil, false
 	}
-	ways := slices.Clone(p.into()[id])
-	p.random.Shuffle(len(ways), func(i, j int) { ways[i], ways[j] = ways[j], ways[i] })
-	for _, w := range ways {
+	for _, w := range p.ordered(id) {
 		before, nested, ok := p.regress(cond, w)
 		if !ok {
 			continue
@@ -219,6 +221,22 @@ func (p *planner) back(id pipeline.Table, cond pipeline.Match, passed bool, dept
 	}
 	p.failed[key] = true
 	return nil, false
+}
+
+// ordered is the ways into a table, in any order, but most often first those that have proved
+// good, and in half of the plans those that ask for little.
+func (p *planner) ordered(id pipeline.Table) []way {
+	ways := slices.Clone(p.into()[id])
+	rank := map[*pipeline.Flow]float64{}
+	for _, w := range ways {
+		rank[w.flow] = p.rates[w.flow].mean() * p.random.Float64()
+		if p.modest {
+			rank[w.flow] /= float64(1 + len(w.flow.Match))
+		}
+	}
+	p.random.Shuffle(len(ways), func(i, j int) { ways[i], ways[j] = ways[j], ways[i] })
+	slices.SortStableFunc(ways, func(v, w way) int { return cmp.Compare(rank[w.flow], rank[v.flow]) })
+	return ways
 }
 
 // planned is a table and a condition as a key.

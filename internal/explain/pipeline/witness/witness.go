@@ -33,6 +33,8 @@ type Maker struct {
 	// waysInto are the ways into each table, tablesAfter the tables that a flow leads to.
 	waysInto    map[pipeline.Table][]way
 	tablesAfter map[*pipeline.Flow]map[pipeline.Table]bool
+	// rates tell how often flows took a packet as was planned.
+	rates map[*pipeline.Flow]*score
 	// mays is what packets may be in each table.
 	mays map[pipeline.Table]may
 	// looked is how many tables were looked at to plan backwards.
