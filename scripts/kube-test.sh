@@ -85,11 +85,11 @@ cut() { # a test that is interrupted leaves nothing, and neither passes nor fail
 	env --default-signal=INT "$bed" pathwise test >"$work/own" 2>&1 &
 	local p=$! status
 	eventually 30 grep -q 'two pods on two nodes are Ready' "$work/own" || return 1
-	pkill -INT -P $p
-	wait $p
+	pkill -INT -P "$p"
+	wait "$p"
 	status=$?
 	cat "$work/own"
-	[ $status = 130 ] && ! k get namespace pathwise-test >/dev/null 2>&1
+	[ "$status" = 130 ] && ! k get namespace pathwise-test >/dev/null 2>&1
 }
 verdict "kube test is interrupted, and leaves nothing" cut
 dumped() {

@@ -51,7 +51,7 @@ func missing(have capability.Set) (less []string, err error) {
 	for _, p := range privileges() {
 		switch lacks := have&capability.Of(p.number) == 0; {
 		case lacks && p.needed:
-			return nil, fmt.Errorf("%s is missing, by which %s: see docs/reference/agent.md", p.name, p.use)
+			return nil, fmt.Errorf("an agent needs %s, by which %s: %s", p.name, p.use, capability.Grant)
 		case lacks:
 			less = append(less, fmt.Sprintf("%s is missing: %s", p.name, p.use))
 		}

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"io"
 	"maps"
 	"net/netip"
@@ -63,7 +64,7 @@ func (c *Collector) findWatched() error {
 		return err
 	}
 	entries, err := os.ReadDir(netns.Dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // no namespace has a name yet
 		return fmt.Errorf("list namespaces: %w", err)
 	}
 	for _, e := range entries {

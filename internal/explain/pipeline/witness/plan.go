@@ -9,9 +9,22 @@ import (
 
 // way is how a flow leads into a table: what it does before, and the action that leads there.
 type way struct {
-	flow   *pipeline.Flow
-	before []pipeline.Action
+	flow *pipeline.Flow
+	// before are the actions of each list that the way is in, outermost first. They are parts
+	// of the flow's own lists: copies would grow with the square of a list's length.
+	before [][]pipeline.Action
 	jump   pipeline.Action
+}
+
+// backwards are the actions before a way, last first.
+func (w way) backwards(yield func(pipeline.Action) bool) {
+	for _, list := range slices.Backward(w.before) {
+		for _, a := range slices.Backward(list) {
+			if !yield(a) {
+				return
+			}
+		}
+	}
 }
 
 // step is a lookup that is planned: in which table, and the flow that is to take the packet,
@@ -34,10 +47,10 @@ func (m *Maker) into() map[pipeline.Table][]way {
 }
 
 // lead notes the ways of a list of actions, after those before it.
-func (m *Maker) lead(f *pipeline.Flow, before, list []pipeline.Action, depth int) {
+func (m *Maker) lead(f *pipeline.Flow, before [][]pipeline.Action, list []pipeline.Action, depth int) {
 	const deepest = 4
 	for i, a := range list {
-		upTo := append(slices.Clip(before), list[:i]...)
+		upTo := append(slices.Clip(before), list[:i])
 		switch a.Kind {
 		case pipeline.Resubmit, pipeline.Goto:
 			to := a.Table

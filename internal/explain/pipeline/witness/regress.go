@@ -22,8 +22,7 @@ func (p *planner) regress(cond pipeline.Match, w way) (before pipeline.Match, ne
 			}
 		}
 	}
-	for i := len(w.before) - 1; i >= 0; i-- {
-		a := w.before[i]
+	for a := range w.backwards {
 		if a.Kind == pipeline.Resubmit && a.Table != pipeline.NoTable {
 			if g, earlier := p.provider(a.Table, cond); g != nil {
 				cond, nested = earlier, append([]step{{table: a.Table, flow: g}}, nested...)

@@ -167,11 +167,10 @@ func (r *run) begin(ctx context.Context) error {
 
 // up waits until the pair has a path that is up on every network.
 func (r *run) up(ctx context.Context) error {
-	missing := r.networks()
 	for end := time.Now().Add(settling); ; {
 		all, err := r.Paths(ctx)
 		if err == nil {
-			missing = slices.DeleteFunc(r.networks(), func(n string) bool {
+			missing := slices.DeleteFunc(r.networks(), func(n string) bool {
 				return slices.ContainsFunc(all, func(p agent.PathStatus) bool { return p.Network == n && p.State == "up" })
 			})
 			if len(missing) == 0 {
