@@ -3,8 +3,8 @@ package telemetry
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"io"
+	"io/fs"
 	"maps"
 	"net/netip"
 	"os"

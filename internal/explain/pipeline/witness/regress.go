@@ -10,7 +10,7 @@ import (
 // regress is what holds of packets before a way, if a condition holds of them behind it, and
 // the lookups on the way that have it hold.
 func (p *planner) regress(cond pipeline.Match, w way) (before pipeline.Match, nested []step, ok bool) {
-	switch ok = true; w.jump.Kind {
+	switch w.jump.Kind {
 	case pipeline.CT:
 		if cond, ok = answered(cond, w.jump); !ok {
 			return nil, nil, false
@@ -86,7 +86,7 @@ func written(cond pipeline.Match, b pipeline.Base, v, mask pipeline.Value) (pipe
 
 // answered is what held before a packet was tracked.
 func answered(cond pipeline.Match, a pipeline.Action) (pipeline.Match, bool) {
-	ok := true
+	var ok bool
 	for i := len(a.Nested) - 1; i >= 0; i-- {
 		if cond, ok = undone(cond, a.Nested[i]); !ok {
 			return nil, false
