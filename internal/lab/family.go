@@ -28,11 +28,8 @@ func (s Spec) checkFamily() error {
 }
 
 // Speak returns a *FieldError where pods of a network would have no addresses of the spec's
-// family. Several networks of a pod are kept apart by IPv4 addresses (cni.Separate).
+// family.
 func Speak(nets []network.Network, s Spec) error {
-	if s.ipv6() && len(nets) > 1 {
-		return badField("family", "6: pods are on several networks by IPv4 alone: expected one network")
-	}
 	for _, n := range nets {
 		if n == nil || s.Family == 0 {
 			continue

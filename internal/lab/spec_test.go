@@ -79,8 +79,6 @@ func TestParseFileSaysWhatIsWrong(t *testing.T) {
 		{"family", "network: vxlan\nfamily: 5\npods: [{name: a, host: 1}]", "lab.yaml:2: family: 5: expected 4 or 6"},
 		{"no family", "network: vxlan\nfamily: ipv6\npods: [{name: a, host: 1}]",
 			`lab.yaml:2: family: "ipv6": expected a whole number from 4 to 6`},
-		{"family of several", "networks: [vxlan, bgp]\nfamily: 6\npods: [{name: a, host: 1}]",
-			"lab.yaml:2: family: 6: pods are on several networks by IPv4 alone: expected one network"},
 		{"family within", "network: vxlan\nfamily: 6\nvms: [{host: 2}]\npods: [{name: a, host: 1}]",
 			"lab.yaml:2: family: hosts in virtual machines have IPv4 addresses alone"},
 		{"no room for IPv6", "network: vxlan\nfamily: 6\nmtu: 1300\npods: [{name: a, host: 1}]",

@@ -28,16 +28,34 @@ func Separate(nl *netlink.Handle, dev string, n int) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", dev, err)
 	}
-	addrs, err := nl.AddrList(link, netlink.FAMILY_V4)
-	if err != nil {
-		return fmt.Errorf("list addresses of %s: %w", dev, err)
+	for _, family := range families() {
+		addrs, err := nl.AddrList(link, family)
+		if err != nil {
+			return fmt.Errorf("list addresses of %s: %w", dev, err)
+		}
+		if addrs = slices.DeleteFunc(addrs, ofLink); len(addrs) > 0 {
+			if err := separate(nl, link, n, family, addrs); err != nil {
+				return err
+			}
+		}
 	}
-	routes, err := routesOf(nl, link.Attrs().Index)
+	return nil
+}
+
+func families() []int { return []int{netlink.FAMILY_V4, netlink.FAMILY_V6} }
+
+// ofLink reports whether an address means something on its link alone.
+func ofLink(a netlink.Addr) bool { return a.IP.To4() == nil && a.IP.IsLinkLocalUnicast() }
+
+// separate is Separate for the addresses of a family.
+func separate(nl *netlink.Handle, link netlink.Link, n, family int, addrs []netlink.Addr) error {
+	dev, all := link.Attrs().Name, everywhere(family)
+	routes, err := routesOf(nl, link.Attrs().Index, family)
 	if err != nil {
 		return err
 	}
 	// One that is not there is unreachable, not the default network's.
-	none := netlink.Route{Dst: &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, Type: unix.RTN_UNREACHABLE}
+	none := netlink.Route{Dst: all, Type: unix.RTN_UNREACHABLE}
 	for _, r := range append(routes, none) {
 		r.Table = firstTable + n
 		if err := nl.RouteReplace(&r); err != nil {
@@ -45,8 +63,8 @@ func Separate(nl *netlink.Handle, dev string, n int) error {
 		}
 	}
 	for _, a := range addrs {
-		r := rule(n)
-		r.Src = &net.IPNet{IP: a.IP, Mask: net.CIDRMask(32, 32)}
+		r := rule(n, family)
+		r.Src = &net.IPNet{IP: a.IP, Mask: net.CIDRMask(8*len(all.IP), 8*len(all.IP))}
 		if err := nl.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("add rule for %v: %w", a.IP, err)
 		}
@@ -54,10 +72,18 @@ func Separate(nl *netlink.Handle, dev string, n int) error {
 	return nil
 }
 
+// everywhere is the range of all addresses of a family.
+func everywhere(family int) *net.IPNet {
+	if family == netlink.FAMILY_V6 {
+		return &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
+	}
+	return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
+}
+
 // routesOf returns the interface's routes, those without a gateway first, as the
 // others need them.
-func routesOf(nl *netlink.Handle, index int) ([]netlink.Route, error) {
-	all, err := nl.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+func routesOf(nl *netlink.Handle, index, family int) ([]netlink.Route, error) {
+	all, err := nl.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
@@ -67,6 +93,9 @@ func routesOf(nl *netlink.Handle, index int) ([]netlink.Route, error) {
 			slices.ContainsFunc(r.MultiPath, func(h *netlink.NexthopInfo) bool { return h.LinkIndex == index })
 		if !ours {
 			continue
+		}
+		if r.Dst != nil && r.Dst.IP.To4() == nil && r.Dst.IP.IsLinkLocalUnicast() {
+			continue // of each link, and asked for with its interface
 		}
 		if r.Dst == nil || len(r.Dst.Mask) > 0 && slices.Max(r.Dst.Mask) == 0 {
 			return nil, ErrDefaultRoute
@@ -80,16 +109,26 @@ func routesOf(nl *netlink.Handle, index int) ([]netlink.Route, error) {
 
 // Rejoin takes away what Separate has made; the interface's own routes go with it.
 func Rejoin(nl *netlink.Handle, n int) error {
-	rules, err := nl.RuleListFiltered(netlink.FAMILY_V4, rule(n), netlink.RT_FILTER_TABLE)
+	for _, family := range families() {
+		if err := rejoin(nl, n, family); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rejoin(nl *netlink.Handle, n, family int) error {
+	rules, err := nl.RuleListFiltered(family, rule(n, family), netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return fmt.Errorf("list rules: %w", err)
 	}
 	for _, r := range rules {
+		r.Family = family
 		if err := nl.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("delete rule for %v: %w", r.Src, err)
 		}
 	}
-	routes, err := nl.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: firstTable + n}, netlink.RT_FILTER_TABLE)
+	routes, err := nl.RouteListFiltered(family, &netlink.Route{Table: firstTable + n}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}
@@ -101,8 +140,8 @@ func Rejoin(nl *netlink.Handle, n int) error {
 	return nil
 }
 
-func rule(n int) *netlink.Rule {
+func rule(n, family int) *netlink.Rule {
 	r := netlink.NewRule()
-	r.Family, r.Table, r.Priority = netlink.FAMILY_V4, firstTable+n, firstTable+n
+	r.Family, r.Table, r.Priority = family, firstTable+n, firstTable+n
 	return r
 }

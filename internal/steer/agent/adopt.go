@@ -128,7 +128,7 @@ func (ad *adopter) drop(l *pod) error {
 	if ad.survey.passive != nil {
 		ad.survey.unwatch(l.cookie)
 	}
-	return errors.Join(append(errs, l.plane.Remove(), l.keeper.Close(), l.closeEchoer())...)
+	return errors.Join(append(errs, l.plane.Remove(), l.keeper.Close(), l.closeEchoers())...)
 }
 
 // openKeeper begins to look after what leads out of a pod.
@@ -229,7 +229,7 @@ func (ad *adopter) adopt(p topo.Pod, others elsewhere) (l *pod, err error) {
 	}
 	fault(unlead(l, others))
 	fault(l.findHops(others))
-	if l.echoer, err = openEchoer(l, ad.cfg.Now); err != nil {
+	if err := l.openEchoers(ad.cfg.Now); err != nil {
 		// Without it failures are still found, by the hosts' probes and by timeouts.
 		fault(fmt.Errorf("its own paths cannot be asked: %w", err))
 	}

@@ -204,6 +204,7 @@ func newBedOf(t *testing.T, spec lab.Spec, networks ...string) *bed {
 	if b.cgroup, err = telemetry.CgroupRoot(); err != nil {
 		t.Fatal(err)
 	}
+	b.narrow(spec.Family)
 	for _, h := range b.state.Hosts {
 		b.clusters[h.Name] = Cluster{Hosts: b.state.Hosts, Pods: b.state.Pods, Equal: b.state.Spec.Networks}
 	}
@@ -213,6 +214,20 @@ func newBedOf(t *testing.T, spec lab.Spec, networks ...string) *bed {
 		}
 	})
 	return b
+}
+
+// narrow has pods be known, and spoken to, by their IPv6 addresses alone, where that is the
+// bed's family: the lab has given them addresses of both.
+func (b *bed) narrow(family int) {
+	if family != topo.IPv6 {
+		return
+	}
+	for i := range b.state.Pods {
+		ats := b.state.Pods[i].Attachments
+		for n := range ats {
+			ats[n].Addr = ats[n].Addr6
+		}
+	}
 }
 
 // tell changes what an agent is told of the cluster.
@@ -603,7 +618,7 @@ func (b *bed) neighbour(p topo.Pod, addr netip.Addr) int {
 		b.t.Fatal(err)
 	}
 	defer h.Close()
-	all, err := h.NeighList(0, netlink.FAMILY_V4)
+	all, err := h.NeighList(0, netlink.FAMILY_ALL)
 	if err != nil {
 		b.t.Fatal(err)
 	}

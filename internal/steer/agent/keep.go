@@ -197,7 +197,7 @@ func (l *pod) close() error {
 	if l.plane != nil {
 		errs = append(errs, l.plane.Close())
 	}
-	return errors.Join(append(errs, l.keeper.Close(), l.closeEchoer())...)
+	return errors.Join(append(errs, l.keeper.Close(), l.closeEchoers())...)
 }
 
 // sandboxed reports whether the pod's namespace is still the one that it was taken up in.

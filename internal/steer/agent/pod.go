@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
-	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -45,10 +44,8 @@ type pod struct {
 	// leads out of it, nil where nothing is to be changed.
 	inode  uint64
 	keeper *route.Keeper
-	// echoer asks peers from the pod's own addresses; nil where there can be none.
-	// echoes are by sequence number whose they are.
-	echoer *probe.Echoer
-	echoes [probe.EchoesKept]asked
+	// askers ask peers from the pod's own addresses, of IPv4 and of IPv6.
+	askers [2]asker
 }
 
 // sync brings data planes and pairs in step with the cluster. What it cannot do now it

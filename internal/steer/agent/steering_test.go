@@ -33,19 +33,7 @@ import (
 // TestSteering/restart): it needs nothing of those before, but that the flows are where
 // it says.
 func TestSteering(t *testing.T) {
-	b := newBed(t, "t-agt", "routed-bgp", "vxlan", "macvlan")
-	b.start("h1", nil)
-	b.start("h2", nil)
-	// Of a UDP flow that began before, the data plane may see an answer first, and
-	// then leaves it alone for good.
-	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
-	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600},
-		Think: 2 * time.Millisecond})
-	for _, step := range []struct {
-		name string
-		on   string // where the flows are before; "" where nobody has moved them
-		run  func(*bed)
-	}{
+	steers(t, newBed(t, "t-agt", "routed-bgp", "vxlan", "macvlan"), []step{
 		{"pairs open by handshake", "", pairsOpen},
 		{"the agent answers on its socket", "routed-bgp", answersOnSocket},
 		{"a switch by hand", "routed-bgp", switchByHand},
@@ -66,7 +54,27 @@ func TestSteering(t *testing.T) {
 		{"a black hole of pods outwards", "macvlan", podBlackHole(impair.Impairment{DropEgress: true})},
 		{"agents gone", "vxlan", agentsGone},
 		{"the peer is another pod", "vxlan", replaced},
-	} {
+	})
+}
+
+// step is one of what can happen to agents.
+type step struct {
+	name string
+	on   string // where the flows are before; "" where nobody has moved them
+	run  func(*bed)
+}
+
+// steers runs steps under traffic, which must outlive all of them.
+func steers(t *testing.T, b *bed, steps []step) {
+	t.Helper()
+	b.start("h1", nil)
+	b.start("h2", nil)
+	// Of a UDP flow that began before, the data plane may see an answer first, and
+	// then leaves it alone for good.
+	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
+	for _, step := range steps {
 		if !t.Run(step.name, func(t *testing.T) {
 			outer := b.t
 			b.t = t

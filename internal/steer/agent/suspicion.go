@@ -12,6 +12,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/probe"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // Probes go between hosts: they pass where one pod's own attachment swallows its
@@ -23,28 +24,65 @@ import (
 // well: whether echoes pass must be known before their silence can tell.
 const calmly = 5 * time.Second
 
-// openEchoer opens the pod's own socket for echoes.
-func openEchoer(l *pod, now func() time.Time) (e *probe.Echoer, err error) {
+// asker asks peers from the pod's own addresses of a family; its Echoer is nil where there
+// can be none. echoes are by sequence number whose they are.
+type asker struct {
+	*probe.Echoer
+	echoes [probe.EchoesKept]asked
+}
+
+// openEchoers opens the pod's own sockets for echoes, of each family that it has.
+func (l *pod) openEchoers(now func() time.Time) error {
+	var errs []error
+	for v6 := range l.askers {
+		if !l.speaks(v6 == 1) {
+			continue
+		}
+		e, err := openEchoer(l.Netns, v6 == 1, now)
+		l.askers[v6].Echoer = e
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// speaks reports whether the pod has an address of the family on a network.
+func (l *pod) speaks(v6 bool) bool {
+	return slices.ContainsFunc(l.Attachments, func(at topo.Attachment) bool {
+		return at.Addr.Is6() == v6 && at.Addr.IsValid() || v6 && at.Addr6.IsValid()
+	})
+}
+
+func openEchoer(ns string, v6 bool, now func() time.Time) (e *probe.Echoer, err error) {
 	var fd int
-	if err := netns.Do(l.Netns, func() (err error) {
-		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
+	if err := netns.Do(ns, func() (err error) {
+		fd, err = probe.Socket(v6)
 		return err
 	}); err != nil {
-		return nil, fmt.Errorf("open raw socket: %w", err)
+		return nil, err
 	}
-	if e, err = probe.NewEchoer(fd, rand.Reader, now); err != nil {
+	if e, err = probe.NewEchoer(fd, v6, rand.Reader, now); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
 	return e, nil
 }
 
-func (l *pod) closeEchoer() error {
-	if l.echoer == nil {
-		return nil
+// asker is that of a family.
+func (l *pod) asker(v6 bool) *asker {
+	if v6 {
+		return &l.askers[1]
 	}
-	e := l.echoer
-	l.echoer = nil
-	return e.Close()
+	return &l.askers[0]
+}
+
+func (l *pod) closeEchoers() error {
+	var errs []error
+	for i := range l.askers {
+		if e := l.askers[i].Echoer; e != nil {
+			l.askers[i].Echoer = nil
+			errs = append(errs, e.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // asked is which pair an echo asked, and on which of its paths.
@@ -56,10 +94,11 @@ type asked struct {
 // echo asks the other end of path i.
 func (p *pair) echo(i int) {
 	l, r, ln := p.local, p.routes[i], &p.lines[i]
-	if l.echoer == nil || !r.Local.Addr.Is4() || !r.Remote.Addr.Is4() {
+	from := l.asker(r.Local.Addr.Is6())
+	if from.Echoer == nil {
 		return
 	}
-	seq, at, err := l.echoer.Send(r.Local.Addr, r.Remote.Addr, l.plane.Index(r.Local.Dev))
+	seq, at, err := from.Send(r.Local.Addr, r.Remote.Addr, l.plane.Index(r.Local.Dev))
 	ln.asked = at
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
@@ -70,17 +109,22 @@ func (p *pair) echo(i int) {
 	}
 	// Any other fault says what an echo without answer says.
 	ln.Sent(uint32(seq), at)
-	l.echoes[int(seq)%len(l.echoes)] = asked{p, i}
+	from.echoes[int(seq)%len(from.echoes)] = asked{p, i}
 }
 
 // handleEchoes takes the answers that have come to the pod.
 func (pw *pairWatcher) handleEchoes(l *pod) {
-	if l.echoer == nil {
-		return
+	for i := range l.askers {
+		if l.askers[i].Echoer != nil {
+			pw.drainEchoes(&l.askers[i])
+		}
 	}
+}
+
+func (pw *pairWatcher) drainEchoes(from *asker) {
 	// A socket that cannot be read says what echoes without answer say.
-	_, _ = l.echoer.Drain(func(e probe.Echo) {
-		if q := l.echoes[int(e.Seq)%len(l.echoes)]; q.pair != nil {
+	_, _ = from.Drain(func(e probe.Echo) {
+		if q := from.echoes[int(e.Seq)%len(from.echoes)]; q.pair != nil {
 			ln := &q.pair.lines[q.line]
 			since := ln.Since()
 			do := ln.Answer(detect.Shot{Seq: uint32(e.Seq), Sent: e.SentAt, Answered: e.At}, false)

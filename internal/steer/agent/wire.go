@@ -182,7 +182,7 @@ func (ws *wires) send(hp *hostPath, full bool, tlvs ...stamp.TLV) {
 	}
 	o := stamp.SendOptions{DSCP: mark, ClassOfService: true, ReplyDSCP: mark, TLVs: tlvs}
 	if full {
-		o.Size = min(hp.mtu, w.mtu) - 28 // IPv4 and UDP header
+		o.Size = min(hp.mtu, w.mtu) - headersTo(hp.to.Addr())
 	}
 	now, k := ws.cfg.Now(), &hp.host.keys
 	o.Key = ws.ring.signBy(k, now)
@@ -199,6 +199,14 @@ func (ws *wires) send(hp *hostPath, full bool, tlvs ...stamp.TLV) {
 	if !full {
 		hp.Sent(sent.Seq, sent.At)
 	}
+}
+
+// headersTo is the length of the headers of IP and UDP to the address, in bytes.
+func headersTo(a netip.Addr) int {
+	if a.Is4() {
+		return 20 + 8
+	}
+	return 40 + 8
 }
 
 // tell sends a notice to the other host's agent, on every path but one: those

@@ -1,8 +1,8 @@
 // Package kick wakes TCP connections that wait for a retransmission timeout that was doubled
 // on a path that they have left: the wait has lost its reason, and would last for seconds.
-// An ICMP host unreachable that quotes the first segment without acknowledgment takes one
-// doubling back (RFC 6069; tcp_ld_RTO_revert), and retransmits if the shorter wait is over.
-// Those that do not wait ignore it.
+// An ICMP host unreachable (of IPv6, no route to destination) that quotes the first segment
+// without acknowledgment takes one doubling back (RFC 6069; tcp_ld_RTO_revert), and
+// retransmits if the shorter wait is over. Those that do not wait ignore it.
 //
 // It does not know which connections those are, nor when they have moved: it is told.
 package kick
@@ -64,7 +64,7 @@ func (w *Waker) Kicks() uint64 { return w.kicks.Load() }
 // Wake has the connections of a call try at once. It takes as long for many connections as
 // for one, as it only hands them over.
 func (w *Waker) Wake(c Call) {
-	if len(c.Shelves) > 0 && c.Local.Is4() {
+	if len(c.Shelves) > 0 {
 		w.add(&c)
 	}
 }
@@ -127,16 +127,19 @@ func (c *Call) round() (n int, err error) {
 		return 0, nil
 	}
 	err = netns.Do(c.Netns, func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
+		fd, err := probe.Socket(c.Local.Is6())
 		if err != nil {
-			return fmt.Errorf("open raw socket: %w", err)
+			return err
 		}
 		defer unix.Close(fd)
-		to := unix.SockaddrInet4{Addr: c.Local.As4()}
+		var to unix.Sockaddr = &unix.SockaddrInet6{Addr: c.Local.As16()}
+		if c.Local.Is4() {
+			to = &unix.SockaddrInet4{Addr: c.Local.As4()}
+		}
 		for _, s := range some {
 			k := unreachable(c.Local, c.Remote, s.ports[0], s.ports[1], s.unacked)
 			for range min(s.count, kicksMost) {
-				if err := unix.Sendto(fd, k, 0, &to); err != nil {
+				if err := unix.Sendto(fd, k, 0, to); err != nil {
 					return fmt.Errorf("send to %s: %w", c.Local, err)
 				}
 				n++
@@ -163,19 +166,27 @@ func inOrder(shelves Shelves, now time.Time) (out []stuck) {
 	return out
 }
 
-// unreachable is an ICMP host unreachable (RFC 792) that quotes a TCP segment of
-// the connection.
+// unreachable is an ICMP host unreachable (RFC 792), or of IPv6 a message that there is no
+// route (RFC 4443 section 3.1), whose checksum is the kernel's. It quotes a TCP segment of the
+// connection.
 func unreachable(local, remote netip.Addr, lport, rport uint16, seq uint32) []byte {
-	b := make([]byte, 8, 36)
-	b[0], b[1] = 3, 1
-	src, dst := local.As4(), remote.As4()
-	ip := []byte{0x45, 0, 0, 40, 0, 0, 0, 0, 64, unix.IPPROTO_TCP, 0, 0}
-	ip = append(append(ip, src[:]...), dst[:]...)
-	binary.BigEndian.PutUint16(ip[10:], probe.Checksum(ip))
-	b = append(b, ip...)
+	b := make([]byte, 8, 8+40+8)
+	if local.Is4() {
+		b[0], b[1] = 3, 1
+		ip := []byte{0x45, 0, 0, 40, 0, 0, 0, 0, 64, unix.IPPROTO_TCP, 0, 0}
+		ip = append(append(ip, local.AsSlice()...), remote.AsSlice()...)
+		binary.BigEndian.PutUint16(ip[10:], probe.Checksum(ip))
+		b = append(b, ip...)
+	} else {
+		b[0], b[1] = 1, 0
+		b = append(b, 0x60, 0, 0, 0, 0, 20, unix.IPPROTO_TCP, 64)
+		b = append(append(b, local.AsSlice()...), remote.AsSlice()...)
+	}
 	b = binary.BigEndian.AppendUint16(b, lport)
 	b = binary.BigEndian.AppendUint16(b, rport)
 	b = binary.BigEndian.AppendUint32(b, seq)
-	binary.BigEndian.PutUint16(b[2:], probe.Checksum(b))
+	if local.Is4() {
+		binary.BigEndian.PutUint16(b[2:], probe.Checksum(b))
+	}
 	return b
 }

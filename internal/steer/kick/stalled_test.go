@@ -171,3 +171,21 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("quoted segment: %x", b[28:])
 	}
 }
+
+// TestUnreachableIPv6: of IPv6 the message says that there is no route, which is what takes a
+// doubling back there (tcp_v6_err).
+func TestUnreachableIPv6(t *testing.T) {
+	local, remote := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")
+	b := unreachable(local, remote, 40001, 5201, 0x01020304)
+	if len(b) != 8+40+8 || b[0] != 1 || b[1] != 0 || b[8]>>4 != 6 || b[8+6] != 6 {
+		t.Fatalf("%x", b)
+	}
+	src, dst := netip.AddrFrom16([16]byte(b[16:32])), netip.AddrFrom16([16]byte(b[32:48]))
+	if src != local || dst != remote {
+		t.Errorf("quotes %v to %v", src, dst)
+	}
+	if binary.BigEndian.Uint16(b[48:]) != 40001 || binary.BigEndian.Uint16(b[50:]) != 5201 ||
+		binary.BigEndian.Uint32(b[52:]) != 0x01020304 {
+		t.Errorf("quoted segment: %x", b[48:])
+	}
+}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Echoer asks peers by ICMP echo (RFC 792), IPv4 only. It needs no agent at the
+// Echoer asks peers by ICMP echo (RFC 792, of IPv6 RFC 4443). It needs no agent at the
 // other end: the kernel answers, at once, however busy its processors are. What
 // it hears says that packets pass both ways, and no more; it is not
 // authenticated, but who has not seen the question cannot answer it.
@@ -23,6 +23,7 @@ import (
 // It is for one goroutine.
 type Echoer struct {
 	fd      int
+	v6      bool
 	now     func() time.Time
 	noise   *mathrand.ChaCha8
 	id, seq uint16
@@ -53,37 +54,69 @@ type Echo struct {
 // of the sender's choice it also keeps the data plane from steering the echo.
 const echoDSCP = 48
 
-const icmpEchoReply, icmpEcho = 0, 8
+const (
+	icmpEchoReply, icmpEcho     = 0, 8
+	icmpv6EchoReply, icmpv6Echo = 129, 128
+)
 
-// NewEchoer prepares a raw ICMP socket of the namespace that it is to ask from,
+// Socket opens a raw ICMP socket of the family for an Echoer, in the caller's namespace.
+func Socket(v6 bool) (fd int, err error) {
+	family, protocol := unix.AF_INET, unix.IPPROTO_ICMP
+	if v6 {
+		family, protocol = unix.AF_INET6, unix.IPPROTO_ICMPV6
+	}
+	fd, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return -1, fmt.Errorf("open raw socket: %w", err)
+	}
+	return fd, nil
+}
+
+// NewEchoer prepares a raw ICMP socket of the namespace that it is to ask from, see Socket,
 // and owns it from now on. Seed is what must not be guessed.
-func NewEchoer(fd int, seed io.Reader, now func() time.Time) (*Echoer, error) {
+func NewEchoer(fd int, v6 bool, seed io.Reader, now func() time.Time) (*Echoer, error) {
 	var raw [34]byte
 	if _, err := io.ReadFull(seed, raw[:]); err != nil {
 		return nil, fmt.Errorf("seed echoes: %w", err)
 	}
-	e := &Echoer{fd: fd, now: now, noise: mathrand.NewChaCha8([32]byte(raw[:32])), id: binary.BigEndian.Uint16(raw[32:]),
-		in: make([]byte, 256), oob: make([]byte, 256)}
-	// Other answers, such as those to a ping in the pod, must not fill the socket.
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH}, // the IP header's length
-		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND},  // ICMP type
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: icmpEchoReply},
-		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_IND, K: 4}, // identifier
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(e.id)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff},
-		{Code: unix.BPF_RET | unix.BPF_K},
-	}
+	e := &Echoer{fd: fd, v6: v6, now: now, noise: mathrand.NewChaCha8([32]byte(raw[:32])),
+		id: binary.BigEndian.Uint16(raw[32:]), in: make([]byte, 256), oob: make([]byte, 256)}
+	filter := e.filter()
 	err := errors.Join(
 		unix.SetNonblock(fd, true),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
-		unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TOS, echoDSCP<<2),
+		e.setDSCP(),
 		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 			&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}))
 	if err != nil {
 		return nil, fmt.Errorf("set options of ICMP socket: %w", err)
 	}
 	return e, nil
+}
+
+// filter takes nothing but answers to this echoer: others, such as those to a ping in the
+// pod, must not fill the socket. A raw socket of IPv6 has no IP header before them.
+func (e *Echoer) filter() []unix.SockFilter {
+	header, reply := unix.SockFilter{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH}, uint32(icmpEchoReply)
+	if e.v6 {
+		header, reply = unix.SockFilter{Code: unix.BPF_LDX | unix.BPF_W | unix.BPF_IMM}, icmpv6EchoReply
+	}
+	return []unix.SockFilter{
+		header, // the IP header's length
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND}, // ICMP type
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: reply},
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_IND, K: 4}, // identifier
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(e.id)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff},
+		{Code: unix.BPF_RET | unix.BPF_K},
+	}
+}
+
+func (e *Echoer) setDSCP() error {
+	if e.v6 {
+		return unix.SetsockoptInt(e.fd, unix.SOL_IPV6, unix.IPV6_TCLASS, echoDSCP<<2)
+	}
+	return unix.SetsockoptInt(e.fd, unix.SOL_IP, unix.IP_TOS, echoDSCP<<2)
 }
 
 // Close ends it.
@@ -103,17 +136,34 @@ func (e *Echoer) Send(from, to netip.Addr, ifindex int) (seq uint16, at time.Tim
 	_, _ = e.noise.Read(f.nonce[:]) // it never fails
 	b := make([]byte, 8, 8+len(f.nonce))
 	b[0] = icmpEcho
+	if e.v6 {
+		b[0] = icmpv6Echo
+	}
 	binary.BigEndian.PutUint16(b[4:], e.id)
 	binary.BigEndian.PutUint16(b[6:], e.seq)
 	b = append(b, f.nonce[:]...)
-	binary.BigEndian.PutUint16(b[2:], Checksum(b))
-	oob := unix.PktInfo4(&unix.Inet4Pktinfo{Ifindex: int32(ifindex), Spec_dst: from.As4()})
 	f.sent = e.now()
-	if _, err := unix.SendmsgN(e.fd, b, oob, &unix.SockaddrInet4{Addr: to.As4()}, unix.MSG_DONTWAIT); err != nil {
+	if err := e.transmit(b, from, to, ifindex); err != nil {
 		*f = echo{}
 		return e.seq, e.now(), fmt.Errorf("send echo to %s: %w", to, err)
 	}
 	return e.seq, f.sent, nil
+}
+
+// transmit sends a message. Its checksum is the kernel's with IPv6 (RFC 3542, section 3.1).
+func (e *Echoer) transmit(b []byte, from, to netip.Addr, ifindex int) error {
+	if from.Is6() != e.v6 || to.Is6() != e.v6 {
+		return unix.EAFNOSUPPORT
+	}
+	if e.v6 {
+		oob := unix.PktInfo6(&unix.Inet6Pktinfo{Ifindex: uint32(ifindex), Addr: from.As16()})
+		_, err := unix.SendmsgN(e.fd, b, oob, &unix.SockaddrInet6{Addr: to.As16()}, unix.MSG_DONTWAIT)
+		return err
+	}
+	binary.BigEndian.PutUint16(b[2:], Checksum(b))
+	oob := unix.PktInfo4(&unix.Inet4Pktinfo{Ifindex: int32(ifindex), Spec_dst: from.As4()})
+	_, err := unix.SendmsgN(e.fd, b, oob, &unix.SockaddrInet4{Addr: to.As4()}, unix.MSG_DONTWAIT)
+	return err
 }
 
 // Drain gives heard all answers that have come, and returns a time up to which
@@ -130,11 +180,14 @@ func (e *Echoer) Drain(heard func(Echo)) (time.Time, error) {
 		case err != nil:
 			return now, os.NewSyscallError("recvmsg", err)
 		}
-		peer, ok := from.(*unix.SockaddrInet4)
-		if !ok {
-			continue
+		var peer netip.Addr
+		switch from := from.(type) {
+		case *unix.SockaddrInet4:
+			peer = netip.AddrFrom4(from.Addr)
+		case *unix.SockaddrInet6:
+			peer = netip.AddrFrom16(from.Addr)
 		}
-		if a, ok := e.accept(e.in[:n], netip.AddrFrom4(peer.Addr)); ok {
+		if a, ok := e.accept(e.in[:n], peer); ok {
 			a.At = received(e.oob[:oobn], e.now())
 			heard(a)
 		}
@@ -167,10 +220,14 @@ func received(oob []byte, now time.Time) time.Time {
 	return now
 }
 
-// accept takes an IPv4 packet that may be an answer; each is taken once.
+// accept takes what may be an answer, an IPv4 packet or an ICMPv6 message; each is taken once.
 func (e *Echoer) accept(b []byte, from netip.Addr) (Echo, bool) {
-	b, ok := ipv4Payload(b)
-	if !ok || len(b) != 8+16 || b[0] != icmpEchoReply || binary.BigEndian.Uint16(b[4:]) != e.id {
+	reply, ok := byte(icmpv6EchoReply), true
+	if !e.v6 {
+		reply = icmpEchoReply
+		b, ok = ipv4Payload(b)
+	}
+	if !ok || len(b) != 8+16 || b[0] != reply || binary.BigEndian.Uint16(b[4:]) != e.id {
 		return Echo{}, false
 	}
 	seq := binary.BigEndian.Uint16(b[6:])

@@ -7,10 +7,9 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 )
@@ -33,16 +32,16 @@ func namespace(t *testing.T, name string) string {
 }
 
 // echoer opens one in a namespace.
-func echoer(t *testing.T, ns string) *Echoer {
+func echoer(t *testing.T, ns string, v6 bool) *Echoer {
 	t.Helper()
 	var fd int
 	if err := netns.Do(ns, func() (err error) {
-		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
+		fd, err = Socket(v6)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewEchoer(fd, rand.Reader, time.Now)
+	e, err := NewEchoer(fd, v6, rand.Reader, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +57,28 @@ func echoer(t *testing.T, ns string) *Echoer {
 // for each question, by the kernel's clock; others do not.
 func TestEcho(t *testing.T) {
 	ns := namespace(t, "pw-echo")
-	e, other := echoer(t, ns), echoer(t, ns)
-	here, nobody := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
+	run(t, ns, "ip", "link", "set", "lo", "up")
+	for _, address := range []string{"fd00::1/128", "fd00::2/128"} {
+		run(t, ns, "ip", "address", "add", address, "dev", "lo", "nodad")
+	}
+	t.Run("IPv4", func(t *testing.T) { echoes(t, ns, "127.0.0.1", "127.0.0.2", "192.0.2.1") })
+	t.Run("IPv6", func(t *testing.T) { echoes(t, ns, "fd00::1", "fd00::2", "2001:db8::1") })
+}
+
+func run(t *testing.T, ns string, argv ...string) {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	if err := netns.Start(ns, cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %v", argv, err)
+	}
+}
+
+func echoes(t *testing.T, ns string, self, another, elsewhere string) {
+	here, nobody := netip.MustParseAddr(self), netip.MustParseAddr(another)
+	e, other := echoer(t, ns, here.Is6()), echoer(t, ns, here.Is6())
 	lo := 1
 	var asked []uint16
 	var last time.Time
@@ -89,7 +108,7 @@ func TestEcho(t *testing.T) {
 			t.Errorf("answer %d: %+v", i, a)
 		}
 	}
-	if _, _, err := e.Send(here, netip.MustParseAddr("192.0.2.1"), lo+7); err == nil {
+	if _, _, err := e.Send(here, netip.MustParseAddr(elsewhere), lo+7); err == nil {
 		t.Error("an echo by an interface that is not there is no error")
 	}
 }
@@ -137,6 +156,30 @@ func TestEchoAccept(t *testing.T) {
 	options := append([]byte{0x46, 23: 0}, pending()[20:]...)
 	if _, ok := e.accept(options, peer); !ok {
 		t.Error("refused with IP options")
+	}
+}
+
+// TestEchoAcceptIPv6: a message of ICMPv6 comes without its IP header.
+func TestEchoAcceptIPv6(t *testing.T) {
+	peer := netip.MustParseAddr("fd00::2")
+	e := &Echoer{id: 0x1234, v6: true, now: time.Now}
+	pending := func() []byte {
+		e.flights[5] = echo{seq: 5, to: peer, nonce: [16]byte{1, 2, 3}, sent: time.Unix(1, 0)}
+		return append([]byte{icmpv6EchoReply, 0, 0, 0, 0x12, 0x34, 0, 5}, e.flights[5].nonce[:]...)
+	}
+	for name, change := range map[string]func([]byte) []byte{
+		"nothing":             func([]byte) []byte { return nil },
+		"a question":          func(b []byte) []byte { b[0] = icmpv6Echo; return b },
+		"an answer with IPv4": func(b []byte) []byte { b[0] = icmpEchoReply; return b },
+		"another's":           func(b []byte) []byte { b[5]++; return b },
+		"an IPv4 packet":      func(b []byte) []byte { return append([]byte{0x45, 19: 0}, b...) },
+	} {
+		if a, ok := e.accept(change(pending()), peer); ok {
+			t.Errorf("%s: accepted as %+v", name, a)
+		}
+	}
+	if a, ok := e.accept(pending(), peer); !ok || a.Seq != 5 {
+		t.Errorf("refused: %+v", a)
 	}
 }
 

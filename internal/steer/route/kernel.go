@@ -239,7 +239,7 @@ func NextHops(ns string, rs []Route) (map[int]net.HardwareAddr, error) {
 			}
 			continue
 		}
-		neighbours, err := h.NeighList(found[0].LinkIndex, netlink.FAMILY_V4)
+		neighbours, err := h.NeighList(found[0].LinkIndex, netlink.FAMILY_ALL)
 		if err != nil {
 			return nil, fmt.Errorf("list neighbours on %s: %w", r.Local.Dev, err)
 		}
