@@ -102,7 +102,8 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 		"internal/steer/decide", "internal/steer/detect", "internal/steer/flow", "internal/explain",
 		"internal/explain/pipeline", "internal/explain/pipeline/walk", "internal/explain/pipeline/witness",
 		"internal/explain/pipeline/depth", "internal/explain/pipeline/proof", "internal/explain/pipeline/survey",
-		"internal/explain/pipeline/reduction", "internal/steer/kube/manifest", "internal/steer/kube/netpolicy"} {
+		"internal/explain/pipeline/reduction", "internal/steer/kube/manifest", "internal/steer/kube/netpolicy",
+		"internal/steer/kube/pathpolicy"} {
 		for _, f := range forbidden {
 			for i := range all[dir].imports {
 				if i == f {

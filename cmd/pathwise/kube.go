@@ -37,10 +37,11 @@ func kubeInstallCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Put agents on a cluster, or print what it is to be given",
-		Long: `Put agents on a cluster: definitions of PathNetwork and PathNode, a DaemonSet, what the
-agents may do, and the key that they share, unless it is there. Done again, it changes
-what is not as it is to be. With --dry-run it prints the objects for
-"kubectl apply --server-side -f -", without the key, which is then made as in the example.
+		Long: `Put agents on a cluster: definitions of PathNetwork, PathPolicy and PathNode, a
+DaemonSet, what the agents may do, and the key that they share, unless it is there.
+Done again, it changes what is not as it is to be. With --dry-run it prints the objects
+for "kubectl apply --server-side -f -", without the key, which is then made as in the
+example.
 Nothing is steered before a PathNetwork allows it.`,
 		Example: `  pathwise kube install --network shop/fast,shop/bulk && pathwise kube status --wait
   pathwise kube install --dry-run --network shop/fast | kubectl apply --server-side -f -
@@ -71,10 +72,10 @@ func kubeUninstallCommand(e env) *cobra.Command {
 		Long: `Take all of Pathwise from a cluster. The agents end first, whose flows are home within
 three seconds. Then a DaemonSet with the agents' own image takes out of the pods of every
 node what was put there: programs, maps, routes. Then the objects go, with all
-PathNetworks, PathNodes and the key. It may be done again where it was cut short.
-With --dry-run it prints the objects for "kubectl delete --ignore-not-found -f -", from
-the last to the first: programs that are then still attached to pods do nothing, and
-go with the pods.`,
+PathNetworks, PathPolicies, PathNodes and the key. It may be done again where it was
+cut short. With --dry-run it prints the objects for "kubectl delete --ignore-not-found
+-f -", from the last to the first: programs that are then still attached to pods do
+nothing, and go with the pods.`,
 		Example: `  pathwise kube uninstall
   pathwise kube uninstall --dry-run | kubectl delete --ignore-not-found -f -`,
 		Args: exactArgs(),

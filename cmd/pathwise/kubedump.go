@@ -17,7 +17,7 @@ func kubeSysdumpCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "sysdump", Short: "Write what helps to find a fault into an archive, no secrets",
 		Long: `Write one archive (.tar.gz) to look into a fault with, or to send to somebody: what
-"check" and "status" say, nodes, networks, policies, PathNetworks and PathNodes, the
+"check" and "status" say, nodes, networks, policies, all PathNetworks and the like, the
 agents' DaemonSet and pods, events, and of each agent its log, health, paths, events,
 metrics and maps. Secrets are not asked for; names and addresses of nodes and pods are
 in it. What could not be read is told, and is in its file not-read.txt.`,

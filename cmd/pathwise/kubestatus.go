@@ -125,8 +125,8 @@ func kubeWhyCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "why POD POD", Short: "Say which networks the flows of two pods may go to, or the rule",
 		Long: `Say of every network of two pods whether flows that the first has opened to the second
-may be moved there, or which rule forbids it, and what the agent sees of it where there
-is traffic.`,
+may be moved there, or which rule forbids it, what the agent sees of it where there is
+traffic, and which PathPolicy holds for each pod.`,
 		Example: "  pathwise kube why -n shop web db\n  pathwise kube why shop/web data/db -o json",
 		Args:    exactArgs("POD", "POD"), ValidArgsFunction: k.pods(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -208,6 +208,9 @@ func printWhy(w io.Writer, x admin.Explanation, o report.Options) error {
 	}
 	if x.Rule != "" && len(x.Networks) == 1 {
 		why += "\n  " + x.Rule
+	}
+	for _, p := range x.Policies {
+		why += "\n  " + p.String()
 	}
 	if err := l.Write(w, o); err != nil {
 		return err

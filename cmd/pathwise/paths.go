@@ -165,6 +165,9 @@ func printPair(w io.Writer, ps []agent.PathStatus, known bool, o report.Options)
 	if class := ps[0].Class; class != "" {
 		name, buckets = name+" "+class, flow.Width
 	}
+	if ps[0].Policy != "" {
+		name += " (" + ps[0].Policy + ")"
+	}
 	for _, p := range ps {
 		mark := "  "
 		if p.Active {

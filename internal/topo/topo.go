@@ -313,6 +313,13 @@ type Pod struct {
 	Barred []string `json:"barred,omitempty"`
 	// Need is what its flows ask of their path, as agents have it; "" leaves it to the agent.
 	Need string `json:"need,omitempty"`
+	// Pin is the network that flows which the pod has opened are kept on, failures excepted;
+	// nothing is for pairs that have no path there.
+	Pin string `json:"pin,omitempty"`
+	// DryRun: of flows that the pod has opened is decided and told, and none is moved.
+	DryRun bool `json:"dry_run,omitempty"`
+	// Policy names what says Need, Pin and DryRun, for people.
+	Policy string `json:"policy,omitempty"`
 	// Attachments: the first is the default network, which gives the stable address.
 	Attachments []Attachment `json:"attachments,omitempty"`
 	// Listen is the port, TCP and UDP, on which the pod's server listens:

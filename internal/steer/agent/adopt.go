@@ -177,6 +177,7 @@ func (ad *adopter) syncPods(d *description, other, running bool) error {
 		here[p.UID] = true
 		if l := ad.members.pods[p.UID]; l != nil {
 			l.told, l.Barred, l.Need = p, p.Barred, p.Need
+			l.Pin, l.DryRun, l.Policy = p.Pin, p.DryRun, p.Policy
 		}
 		if ad.members.pods[p.UID] == nil {
 			if running || !netns.Exists(p.Netns) {

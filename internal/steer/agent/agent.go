@@ -336,6 +336,7 @@ func (a *Agent) weigh(now time.Time) {
 				continue
 			}
 			busy++
+			a.mover.keepHome(p)
 			a.agreement.open(p, now)
 			// With many busy pairs each has its turn, so that the work stays bounded.
 			if !p.withdrawn && (now.Sub(p.own) < quiet || p.stranded()) &&

@@ -56,12 +56,12 @@ type classCount struct {
 // rowEvidence is all that is known of a pair, and of each row of its own flows.
 func (j *judge) rowEvidence(p *pair, now time.Time) decide.RowEvidence {
 	ev := decide.RowEvidence{All: j.evidence(p, now)}
-	if p.pinned != "" {
+	if p.pin() != "" {
 		p.rows.Live = [flow.Rows]time.Duration{} // all flows go there
 	}
 	ev.Of = p.ofRows(ev.All, now)
 	for row := range ev.Live {
-		ev.Live[row] = p.pinned == "" && p.takesRows && now.Sub(p.classes[row].live) < time.Second
+		ev.Live[row] = p.pin() == "" && p.takesRows && now.Sub(p.classes[row].live) < time.Second
 	}
 	return ev
 }

@@ -30,7 +30,7 @@ func (j *judge) decide(p *pair, now time.Time) []decide.Decision {
 	for _, d := range d {
 		j.recorder.add(recordOf(d.Evidence))
 	}
-	if p.pinned != "" {
+	if p.pin() != "" {
 		for i := range d {
 			d[i] = p.keepPinned(d[i].Evidence, d[i])
 		}
@@ -65,15 +65,27 @@ func (j *judge) flee(p *pair, now time.Time) []decide.Decision {
 	return d
 }
 
+// pin is the network that the pair is pinned to, "" for none: a user's order comes before what
+// the cluster says of the pod.
+func (p *pair) pin() string {
+	if p.pinned != "" {
+		return p.pinned
+	}
+	if _, ok := p.routes.byNetwork(p.local.Pin); ok {
+		return p.local.Pin
+	}
+	return ""
+}
+
 // keepPinned lets only failure move a pinned pair, and brings it back.
 func (p *pair) keepPinned(ev decide.PairEvidence, d decide.Decision) decide.Decision {
 	if d.Kind == decide.Failover || d.Kind == decide.Fallback {
 		return d
 	}
-	back := decide.Decision{Kind: decide.Switch, From: ev.Active, To: p.pinned, Buckets: decide.Buckets, Confidence: 1,
+	back := decide.Decision{Kind: decide.Switch, From: ev.Active, To: p.pin(), Buckets: decide.Buckets, Confidence: 1,
 		Reason: "pinned here, and well again", Evidence: ev}
 	for _, e := range ev.Paths {
-		if e.Network == p.pinned && e.State == decide.Up && ev.Active != p.pinned {
+		if e.Network == p.pin() && e.State == decide.Up && ev.Active != p.pin() {
 			return back
 		}
 	}
@@ -194,7 +206,8 @@ func (p *pair) forgive(now time.Time) bool {
 func (j *judge) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) PathStatus {
 	s := PathStatus{Host: j.cfg.Host, Pair: p.name, Network: e.Network, State: string(e.State), RTT: e.Probe.RTT,
 		Jitter: e.Probe.Jitter, Loss: e.Probe.Loss, Goodput: e.Data.Goodput, Retrans: e.Data.Retrans, SRTT: e.Data.SRTT,
-		CPU: e.CPU, Buckets: e.Buckets, Active: e.Network == ev.Active, Pinned: p.pinned == e.Network, Why: e.Reason}
+		CPU: e.CPU, Buckets: e.Buckets, Active: e.Network == ev.Active, Pinned: p.pin() == e.Network, Why: e.Reason,
+		Policy: p.local.Policy}
 	r, _ := p.routes.byNetwork(e.Network)
 	s.Encapsulated = r.Encap
 	row := ev.Class.Row()
@@ -218,10 +231,30 @@ func (j *judge) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 		if follows {
 			s.Why = "no flows of its own: follows the other end"
 		} else if s.Pinned {
-			s.Why = "pinned by the user"
+			s.Why = "pinned by " + cmp.Or(p.pinner(), "the user")
+		}
+		if p.local.DryRun {
+			s.Why = p.wouldSay(p.decision[row])
 		}
 	}
 	return s
+}
+
+// pinner is what pins the pair, "" where that is a user or nobody.
+func (p *pair) pinner() string {
+	if p.pinned != "" || p.pin() == "" {
+		return ""
+	}
+	return p.local.Policy
+}
+
+// wouldSay tells what a decision would do if the pod's flows were moved.
+func (p *pair) wouldSay(d decide.Decision) string {
+	text := "a dry run by " + p.local.Policy + ": "
+	if d.Moves() && d.To != d.From {
+		return text + fmt.Sprintf("%s to %s would follow: %s", d.Kind, d.To, d.Reason)
+	}
+	return text + cmp.Or(d.Reason, "nothing was decided yet")
 }
 
 // follows says for a pair whose packets are all of flows that the peer has opened how many

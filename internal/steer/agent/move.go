@@ -44,12 +44,12 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	}
 	class := d.Evidence.Class
 	e := Event{Kind: string(d.Kind), Pair: p.name, Class: string(class), From: d.From, To: d.To, Reason: d.Reason,
-		By: by, Detected: detected, PredictedGain: d.PredictedGain, ExpectedLoss: d.ExpectedLoss, DryRun: m.cfg.DryRun}
+		By: by, Detected: detected, PredictedGain: d.PredictedGain, ExpectedLoss: d.ExpectedLoss, DryRun: m.dry(p)}
 	if d.Moves() {
 		e.Evidence = &d.Evidence
 	}
-	if m.cfg.DryRun {
-		m.note(e)
+	if m.dry(p) {
+		m.tellOnly(p, e)
 		return
 	}
 	if d.Kind == decide.Home || d.Kind == decide.Fallback {
@@ -83,6 +83,35 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	if id := m.note(e).ID; d.Moves() && class != decide.Interactive { // of whose delay bytes tell nothing
 		p.outcome = &outcome{at: begin, event: id, kind: kind, before: p.before, from: p.nBytes}
 	}
+}
+
+// dry reports whether the pair's own flows are not to be moved.
+func (m *mover) dry(p *pair) bool { return m.cfg.DryRun || p.local.DryRun }
+
+// tellOnly tells a move that is not done, once as long as the same is decided: what would be done
+// is decided again in every epoch.
+func (m *mover) tellOnly(p *pair, e Event) {
+	if would := e.Kind + " " + e.Class + ">" + e.To; would != p.would {
+		p.would = would
+		m.note(e)
+	}
+}
+
+// keepHome has the flows of a pod that are not to be moved be home, where they were moved before.
+func (m *mover) keepHome(p *pair) {
+	home := p.routes.home()
+	if !p.local.DryRun || m.cfg.DryRun || p.assignments() == home {
+		return
+	}
+	from := p.on()
+	took := m.goHome(p)
+	if p.assignments() != home {
+		return // the data plane has refused; it is tried again
+	}
+	m.stats.homes++
+	m.follow(p, dataplane.All, m.cfg.Now())
+	m.note(Event{Kind: string(decide.Home), Pair: p.name, From: from.Network, To: home[0].Active, By: byCluster,
+		Took: took, Reason: p.local.Policy + " says dry run: its flows are on the default network"})
 }
 
 // apply is where flows are to be by a decision: those of its class, or all.

@@ -80,8 +80,10 @@ type pair struct {
 	nowhere  time.Time
 	loss     decide.SwitchLoss
 	decision [flow.Rows]decide.Decision
-	pinned   string
-	outcome  *outcome
+	// pinned is the network that a user has pinned the pair to; would is the latest move that
+	// was decided and, in a dry run, not done.
+	pinned, would string
+	outcome       *outcome
 	// coming is a move that waits, nil if none does.
 	coming *coming
 	// direct is the path that the pod's route to the peer is to lead straight to, 0 for none;

@@ -22,7 +22,11 @@ func node(version string, pods []own, refused []v1alpha1.Refusal) (v1alpha1.Path
 	spec := v1alpha1.PathNodeSpec{Version: version}
 	status := v1alpha1.PathNodeStatus{Refused: int32(len(refused)), Refusals: refused[:min(16, len(refused))]}
 	for _, p := range pods {
-		seen := v1alpha1.Pod{UID: p.UID, Name: p.Name, Sandbox: int64(p.inode), Agent: p.Agent}
+		seen := v1alpha1.Pod{UID: p.UID, Name: p.Name, Sandbox: int64(p.inode), Agent: p.Agent, Need: p.Need, Pin: p.Pin,
+			DryRun: p.DryRun}
+		for _, y := range p.policies {
+			seen.Policies = append(seen.Policies, y.Name)
+		}
 		for _, at := range p.Attachments {
 			a := v1alpha1.Attachment{Network: at.Network, Device: at.Dev, MAC: at.MAC, MTU: int32(at.MTU),
 				Addresses: []string{at.Addr.String()}, Barred: p.barred[at.Network]}
@@ -147,12 +151,9 @@ func allowed(networks []*v1alpha1.PathNetwork) []string {
 
 // judge says of this node's pods what forbids to move their flows to the networks to which
 // flows may go.
-func judge(pods []own, all []*corev1.Pod, networks []*v1alpha1.PathNetwork, known netpolicy.Known) []own {
+func judge(pods []own, labels map[string]map[string]string, networks []*v1alpha1.PathNetwork,
+	known netpolicy.Known) []own {
 	derived := where(networks, func(s v1alpha1.PathNetworkSpec) bool { return s.Policy == v1alpha1.PolicyDerived }, true)
-	labels := map[string]map[string]string{}
-	for _, p := range all {
-		labels[string(p.UID)] = p.Labels
-	}
 	steered := allowed(networks)
 	out := make([]own, 0, len(pods))
 	for _, p := range pods {
@@ -167,12 +168,25 @@ func judge(pods []own, all []*corev1.Pod, networks []*v1alpha1.PathNetwork, know
 				rule = netpolicy.Derived
 			}
 			const most = 1024
-			if why := known.Barred(netpolicy.Pod{Namespace: ns, Labels: labels[p.UID]}, at.Network, rule); why != "" {
+			why := known.Barred(netpolicy.Pod{Namespace: ns, Labels: labels[p.UID]}, at.Network, rule)
+			if why == "" && len(p.policies) > 0 {
+				why = p.policies[0].Bars(at.Network)
+			}
+			if why != "" {
 				p.barred[at.Network] = why[:min(most, len(why))]
 				p.Barred = append(p.Barred, at.Network)
 			}
 		}
 		out = append(out, p)
+	}
+	return out
+}
+
+// labelsOf are the pods' labels, by UID.
+func labelsOf(pods []*corev1.Pod) map[string]map[string]string {
+	out := map[string]map[string]string{}
+	for _, p := range pods {
+		out[string(p.UID)] = p.Labels
 	}
 	return out
 }

@@ -175,7 +175,8 @@ func TestJudge(t *testing.T) {
 		"stated and derived": {[]*v1alpha1.PathNetwork{fast(), other}, []netpolicy.Policy{deny}, true},
 		"not allowed anyway": {nil, []netpolicy.Policy{deny}, false},
 	} {
-		pods := judge(ownPods(a, agent), []*corev1.Pod{a, agent}, tc.networks, netpolicy.Known{Policies: tc.policies})
+		pods := judge(ownPods(a, agent), labelsOf([]*corev1.Pod{a, agent}), tc.networks,
+			netpolicy.Known{Policies: tc.policies})
 		if len(pods) != 2 || len(pods[0].Barred) == 1 != tc.barred || len(pods[1].Barred) != 0 {
 			t.Errorf("%s: %+v", name, pods)
 		}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/kube/pathpolicy"
 	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
 	"pathwise.dev/pathwise/internal/steer/sandbox"
 	"pathwise.dev/pathwise/internal/topo"
@@ -47,6 +48,8 @@ type own struct {
 	said  sandbox.Pod // what it was found by
 	// barred says what forbids to move its flows to a network, by that.
 	barred map[string]string
+	// policies are the PathPolicies that select it; the first one holds.
+	policies []pathpolicy.Policy
 }
 
 // finder keeps what was found of this node's pods.

@@ -38,11 +38,13 @@ type Source struct {
 	cfg                   Config
 	clients               clients
 	pods, nodes, networks cache.SharedInformer
+	asks                  cache.SharedInformer // PathPolicies
 	finder                finder
 	numbers               hosts
 	writer                writer
 	policies              *policies
 	announcer             announcer
+	teller                teller
 	news                  chan struct{}
 	told                  map[string]bool // warnings, as they hold now
 	changed               chan struct{}
@@ -70,6 +72,7 @@ func Open(cfg Config) (*Source, error) {
 		writer: writer{clients: c, node: cfg.Node, now: cfg.Now}}
 	s.policies = newPolicies(c.cfg, s.listen)
 	s.announcer = announcer{clients: c, node: cfg.Node, now: cfg.Now, told: map[string]time.Time{}}
+	s.teller = newTeller(c, cfg.Node, cfg.Now)
 	s.numbers.index(cfg.Node)
 	for _, of := range []struct {
 		at *cache.SharedInformer
@@ -83,6 +86,9 @@ func Open(cfg Config) (*Source, error) {
 		}},
 		{&s.networks, func() (cache.SharedInformer, error) {
 			return informer(c.paths, "pathnetworks", &v1alpha1.PathNetwork{}, fields.Everything(), trimObject)
+		}},
+		{&s.asks, func() (cache.SharedInformer, error) {
+			return informer(c.paths, "pathpolicies", &v1alpha1.PathPolicy{}, fields.Everything(), trimObject)
 		}},
 	} {
 		if *of.at, err = of.do(); err != nil {
@@ -152,7 +158,7 @@ func (s *Source) Ready(ctx context.Context) error {
 func (s *Source) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, i := range []cache.SharedInformer{s.pods, s.nodes, s.networks} {
+	for _, i := range []cache.SharedInformer{s.pods, s.nodes, s.networks, s.asks} {
 		wg.Go(func() { i.Run(ctx.Done()) })
 	}
 	if err := s.policies.run(ctx, &wg); err != nil {
@@ -160,7 +166,8 @@ func (s *Source) Run(ctx context.Context) {
 		return
 	}
 	settled := func() bool { s.policies.follow(ctx, &wg); return s.policies.settled() }
-	if !cache.WaitForCacheSync(ctx.Done(), s.pods.HasSynced, s.nodes.HasSynced, s.networks.HasSynced, settled) {
+	if !cache.WaitForCacheSync(ctx.Done(), s.pods.HasSynced, s.nodes.HasSynced, s.networks.HasSynced, s.asks.HasSynced,
+		settled) {
 		return // told to end
 	}
 	made := make(chan struct{}, 1)
@@ -209,14 +216,12 @@ func (s *Source) look(ctx context.Context) time.Duration {
 		warnings[fmt.Sprintf("%s is not steered: %s", r.Pod, r.Reason)] = true
 	}
 	need, odd := needs(objects[*corev1.Pod](s.pods))
-	for i, p := range pods {
-		pods[i].Need = need[p.UID]
-	}
 	for _, o := range odd {
 		warnings[o.Pod+": "+o.Reason] = true
 	}
 	networks := objects[*v1alpha1.PathNetwork](s.networks)
-	pods = judge(pods, objects[*corev1.Pod](s.pods), networks, s.policies.known())
+	labels, asks := labelsOf(objects[*corev1.Pod](s.pods)), objects[*v1alpha1.PathPolicy](s.asks)
+	pods = judge(ask(pods, labels, pathPolicies(asks), need), labels, networks, s.policies.known())
 	c, faulty := compose(s.cfg.Node, s.numbers, pods, objects[*v1alpha1.PathNode](s.nodes), networks)
 	for _, f := range faulty {
 		warnings[f.Error()] = true
@@ -234,6 +239,8 @@ func (s *Source) look(ctx context.Context) time.Duration {
 	again, err := steady, error(nil)
 	if !s.cfg.Quiet {
 		again, err = s.writer.write(ctx, spec, status)
+		later, failed := s.teller.tell(ctx, asks, objects[*v1alpha1.PathNode](s.nodes), networks)
+		again, err = min(again, later), errors.Join(err, failed)
 	}
 	if err == nil && !s.cfg.Quiet {
 		err = errors.Join(s.announcer.tell(ctx, objects[*corev1.Pod](s.pods), refused, refusedReason),

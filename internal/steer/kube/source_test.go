@@ -31,6 +31,8 @@ type server struct {
 	writes int
 	refuse int // the status of what is written, 0 for none
 	paths  []string
+	asks   []v1alpha1.PathPolicy
+	wrote  []string // statuses of those
 	// defined are custom kinds, and policies what is answered about kinds of policies.
 	defined  []string
 	policies map[string]func(http.ResponseWriter)
@@ -75,6 +77,18 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == group+"pathnetworks":
 		answer(w, v1alpha1.PathNetworkList{ListMeta: list, Items: []v1alpha1.PathNetwork{*fast()},
 			TypeMeta: metav1.TypeMeta{Kind: "PathNetworkList", APIVersion: "pathwise.dev/v1alpha1"}})
+	case path == group+"pathpolicies":
+		answer(w, v1alpha1.PathPolicyList{ListMeta: list, Items: s.asks,
+			TypeMeta: metav1.TypeMeta{Kind: "PathPolicyList", APIVersion: "pathwise.dev/v1alpha1"}})
+	case strings.HasPrefix(path, group+"namespaces/") && strings.HasSuffix(path, "/status"):
+		s.writes++
+		if s.refuse != 0 {
+			fail(w, s.refuse, metav1.StatusReasonForbidden)
+			return
+		}
+		raw, _ := io.ReadAll(r.Body)
+		s.wrote = append(s.wrote, r.Method+" "+path)
+		answer(w, json.RawMessage(raw))
 	case path == group+"pathnodes" && r.Method == http.MethodGet:
 		answer(w, v1alpha1.PathNodeList{ListMeta: list, Items: []v1alpha1.PathNode{*seen("n2", apiPod("z", 5))},
 			TypeMeta: metav1.TypeMeta{Kind: "PathNodeList", APIVersion: "pathwise.dev/v1alpha1"}})

@@ -21,6 +21,7 @@ func TestPaths(t *testing.T) {
 	const admission = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpol"
 	want := map[string]string{
 		"namespace/pathwise": "/api/v1/namespaces/pathwise",
+		"customresourcedefinition/pathpolicies.pathwise.dev": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pathpolicies.pathwise.dev",
 		"customresourcedefinition/pathnetworks.pathwise.dev": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pathnetworks.pathwise.dev",
 		"customresourcedefinition/pathnodes.pathwise.dev":    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pathnodes.pathwise.dev",
 		"serviceaccount/pathwise-agent":                      "/api/v1/namespaces/pathwise/serviceaccounts/pathwise-agent",

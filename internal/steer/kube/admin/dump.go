@@ -85,6 +85,7 @@ func (d *dump) objects(agents string) {
 		{"nodes", "/api/v1/nodes", nil, false},
 		{"pathnetworks", paths + "pathnetworks", nil, false},
 		{"pathnodes", paths + "pathnodes", nil, false},
+		{"pathpolicies", paths + "pathpolicies", nil, true},
 		{"network-attachment-definitions", nads + "v1/network-attachment-definitions", nil, true},
 		{"networkpolicies", "/apis/networking.k8s.io/v1/networkpolicies", nil, false},
 		{"multi-networkpolicies", nads + "v1beta2/multi-networkpolicies", nil, true},

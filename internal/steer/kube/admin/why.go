@@ -33,8 +33,57 @@ type Explanation struct {
 	To    string    `json:"to"`
 	Nodes [2]string `json:"nodes"`
 	// Rule forbids all networks but the default one; "" where none does.
-	Rule     string    `json:"rule,omitempty"`
+	Rule string `json:"rule,omitempty"`
+	// Policies say what the agents of the nodes go by for each pod, where a PathPolicy selects it.
+	Policies []Policy  `json:"policies,omitempty"`
 	Networks []Verdict `json:"networks"`
+}
+
+// Policy is the PathPolicy that holds for a pod.
+type Policy struct {
+	Pod string `json:"pod"`
+	// Name as NAMESPACE/NAME; Overridden are those that select the pod too, and do not hold.
+	Name       string   `json:"name"`
+	Overridden []string `json:"overridden,omitempty"`
+	// Need, Pin and DryRun are what the agent goes by for the flows that the pod has opened.
+	Need   string `json:"need,omitempty"`
+	Pin    string `json:"pin,omitempty"`
+	DryRun bool   `json:"dry_run,omitempty"`
+}
+
+// String is a sentence for people.
+func (p Policy) String() string {
+	text := fmt.Sprintf("pod %s: PathPolicy %s holds", p.Pod, p.Name)
+	if len(p.Overridden) > 0 {
+		text += ", not the younger " + strings.Join(p.Overridden, ", ")
+	}
+	var says []string
+	if p.Need != "" {
+		says = append(says, "need "+p.Need)
+	}
+	if p.Pin != "" {
+		says = append(says, "pinned to "+p.Pin)
+	}
+	if p.DryRun {
+		says = append(says, "a dry run, nothing is moved")
+	}
+	if len(says) > 0 {
+		text += "; of flows that it opens: " + strings.Join(says, ", ")
+	}
+	return text
+}
+
+// policyOf is the policy that holds for a pod, as its node's agent has written.
+func policyOf(p v1alpha1.Pod) (Policy, bool) {
+	if len(p.Policies) == 0 {
+		return Policy{}, false
+	}
+	ns, _, _ := strings.Cut(p.Name, "/")
+	out := Policy{Pod: p.Name, Name: ns + "/" + p.Policies[0], Need: p.Need, Pin: p.Pin, DryRun: p.DryRun}
+	for _, name := range p.Policies[1:] {
+		out.Overridden = append(out.Overridden, ns+"/"+name)
+	}
+	return out, true
 }
 
 // scene is what an explanation is made of.
@@ -80,6 +129,11 @@ func (s scene) explain() Explanation {
 	}
 	if out.Rule == "" && out.Nodes[0] == out.Nodes[1] {
 		out.Rule = fmt.Sprintf("both pods are on node %s: pods of one node stay on the default network", out.Nodes[0])
+	}
+	for _, p := range seen {
+		if y, ok := policyOf(p); ok {
+			out.Policies = append(out.Policies, y)
+		}
 	}
 	for _, network := range networksOf(seen) {
 		out.Networks = append(out.Networks, s.verdict(network, seen, out))

@@ -141,3 +141,28 @@ func TestReady(t *testing.T) {
 		}
 	}
 }
+
+// TestWhyPolicies: what agents go by for each pod is told, with those that do not hold.
+func TestWhyPolicies(t *testing.T) {
+	s := twoPods()
+	if x := s.explain(); len(x.Policies) != 0 {
+		t.Errorf("none: %+v", x.Policies)
+	}
+	a, b := &s.nodes[0].Spec.Pods[1], &s.nodes[1].Spec.Pods[1]
+	a.Policies, a.Need, a.Pin = []string{"web", "all"}, "latency", "shop/fast"
+	b.Policies, b.DryRun = []string{"all"}, true
+	x := s.explain()
+	var got []string
+	for _, p := range x.Policies {
+		got = append(got, p.String())
+	}
+	want := "pod shop/a: PathPolicy shop/web holds, not the younger shop/all; of flows that it opens: need latency, pinned to shop/fast\n" +
+		"pod shop/b: PathPolicy shop/all holds; of flows that it opens: a dry run, nothing is moved"
+	if strings.Join(got, "\n") != want {
+		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+	b.Policies, b.DryRun = []string{"nets"}, false
+	if x = s.explain(); x.Policies[1].String() != "pod shop/b: PathPolicy shop/nets holds" {
+		t.Errorf("%s", x.Policies[1])
+	}
+}

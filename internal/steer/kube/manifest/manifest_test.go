@@ -68,14 +68,15 @@ func TestWrite(t *testing.T) {
 		t.Errorf("in reverse: %.300s", back)
 	}
 	for _, name := range []string{"Namespace/pathwise", "CustomResourceDefinition/pathnetworks.pathwise.dev",
-		"CustomResourceDefinition/pathnodes.pathwise.dev", "ServiceAccount/pathwise-agent", "ClusterRole/pathwise-agent",
+		"CustomResourceDefinition/pathnodes.pathwise.dev", "CustomResourceDefinition/pathpolicies.pathwise.dev",
+		"ServiceAccount/pathwise-agent", "ClusterRole/pathwise-agent",
 		"ClusterRoleBinding/pathwise-agent", "ValidatingAdmissionPolicy/pathwise-pathnode",
 		"ValidatingAdmissionPolicyBinding/pathwise-pathnode", "DaemonSet/pathwise-agent"} {
 		if all[name] == nil {
 			t.Errorf("%s is not there", name)
 		}
 	}
-	if len(all) != 9 {
+	if len(all) != 10 {
 		t.Errorf("%d documents", len(all))
 	}
 }

@@ -35,9 +35,9 @@ type Requirement struct {
 // Selector selects the pods whose labels fulfil all; the empty one selects every pod.
 type Selector []Requirement
 
-// selects reports whether the labels fulfil all. An operator that is not known selects, as a
+// Selects reports whether the labels fulfil all. An operator that is not known selects, as a
 // policy that might be of the pod is taken to be.
-func (s Selector) selects(labels map[string]string) bool {
+func (s Selector) Selects(labels map[string]string) bool {
 	for _, r := range s {
 		value, has := labels[r.Key]
 		ok := true
@@ -124,7 +124,7 @@ func (k Known) Barred(p Pod, network string, rule Rule) string {
 
 // of reports whether the policy may select the pod.
 func (y Policy) of(p Pod) bool {
-	return (y.Namespace == "" || y.Namespace == p.Namespace) && y.Selects.selects(p.Labels)
+	return (y.Namespace == "" || y.Namespace == p.Namespace) && y.Selects.Selects(p.Labels)
 }
 
 // String names the policy.

@@ -1,5 +1,6 @@
 // Package v1alpha1 holds the objects of the API group pathwise.dev, as an API server keeps
-// them: which networks flows may be moved to, and what each node's agent has seen.
+// them: which networks flows may be moved to, what pods need, and what each node's agent
+// has seen.
 //
 // It holds no rule of how they are read or written. Fields and values that no agent acts on
 // are not there: the API server refuses what would do nothing.
@@ -23,7 +24,8 @@ func Version() schema.GroupVersion {
 
 // Register makes a scheme know the objects.
 func Register(s *runtime.Scheme) error {
-	s.AddKnownTypes(Version(), &PathNetwork{}, &PathNetworkList{}, &PathNode{}, &PathNodeList{})
+	s.AddKnownTypes(Version(), &PathNetwork{}, &PathNetworkList{}, &PathNode{}, &PathNodeList{},
+		&PathPolicy{}, &PathPolicyList{})
 	metav1.AddToGroupVersion(s, Version())
 	return nil
 }
@@ -168,6 +170,19 @@ type Pod struct {
 	// +listType=map
 	// +listMapKey=network
 	Attachments []Attachment `json:"attachments"`
+	// policies are the names of the PathPolicies that select the pod; the first one holds.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=atomic
+	Policies []string `json:"policies,omitempty"`
+	// need, pin and dryRun are what the agent goes by for flows that the pod has opened.
+	//
+	// +kubebuilder:validation:MaxLength=16
+	Need string `json:"need,omitempty"`
+	// +kubebuilder:validation:MaxLength=317
+	Pin    string `json:"pin,omitempty"`
+	DryRun bool   `json:"dryRun,omitempty"`
 }
 
 // Attachment is one interface of a pod.
