@@ -408,3 +408,26 @@ func TestQuietHour(t *testing.T) {
 		}
 	}
 }
+
+// Microseconds that two idle paths do not sway by are a gain: a pair that waits for answers of
+// 100 us does a fifth more on a path of 80 us.
+func TestSettledMicrosecondsAreAGain(t *testing.T) {
+	for _, needed := range []float64{80e-6, 96e-6} {
+		f := newFeed(Auto)
+		for _, n := range []string{"a", "b"} {
+			f.path(n).Prior = 0
+			f.carry(n, 1e6)
+			f.path(n).Data.AppLimited = true
+		}
+		moved := false
+		for range 300 {
+			f.path("a").Probe.RTT = 100e-6 * math.Exp(0.05*f.r.NormFloat64())
+			f.path("b").Probe.RTT = needed * math.Exp(0.05*f.r.NormFloat64())
+			f.step(CostAware{})
+			moved = moved || f.at.Active == "b"
+		}
+		if worth := needed == 80e-6; moved != worth {
+			t.Errorf("%v s against 100 us: moved %v: %s", needed, moved, f.last.Reason)
+		}
+	}
+}

@@ -38,7 +38,7 @@ func DefaultClasses() ClassParams {
 func defaultTrack() TrackParams {
 	return TrackParams{
 		RateSamples: 3, FullSamples: 3, SlowStart: 2,
-		NoiseFirst: 0.1, NoiseWeight: 0.05, NoiseKnown: 10, NoiseClip: 0.3, NoiseLeast: 0.04, NoiseMost: 0.3, Deviation: 1.25,
+		NoiseFirst: 0.1, NoiseWeight: 0.05, NoiseClip: 0.3, NoiseLeast: 0.04, NoiseMost: 0.3, Deviation: 1.25,
 		MeanWeight: 0.1, MeanWithin: 2, BaseUp: 0.2, BaseDown: 0.01,
 		SRTTWeight: 0.01, SRTTClip: 2, RetransWeight: 0.01, RetransClip: 0.05,
 		StrainSRTT: 1.5, StrainRetrans: 2, StrainRetransLeast: 0.01, CollapseBelow: 0.5, CollapseStrain: 3,
@@ -50,6 +50,7 @@ func defaultMemory() MemoryParams {
 		HealthMost: 2, HealthChange: 0.3, CalmDown: 0.2, CalmUp: 0.005, CalmClip: 2, JitterFloor: 100e-6,
 		EasedAt: 1.7, EasedAfter: time.Second,
 		OpFirst: 0.1, OpWeight: 0.05, OpClip: 0.5, OpLeast: 0.03, OpMost: 0.5, OpDeviation: 1.25,
+		SwayFor: 15 * time.Second, SwayStays: 12, SwayErrors: 3.2,
 		OwnAfter: 2 * time.Second, OwnMost: 3, OwnFor: time.Hour,
 		MisledAt: 1.2, ReversalWithin: 30 * time.Second, ReversalMemory: 20 * time.Minute, Thinning: 4,
 	}

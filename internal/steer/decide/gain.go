@@ -34,14 +34,18 @@ func (by *EstimateParams) opTime(p Probe, need Need) float64 {
 	return t
 }
 
-// near is the time of an operation on a path, or that on the active one where they differ by no
-// more than idle paths sway: a pair that has not asked for microseconds is not moved for them.
-func (s *step) near(ev PairEvidence, t, active float64) float64 {
+// near is the time t of an operation on a path, or that on the active one where they differ by
+// microseconds and sway into each other: idle paths do with the CPU, and a pair that has not
+// declared its need is not moved for that. What stays apart is a difference of the paths.
+func (s *step) near(ev PairEvidence, path string, t, active float64) float64 {
 	declared := ev.Need != Auto && ev.Need != "" && ev.Class == "" // a class is told by its traffic
-	if !declared && active > 0 && math.Abs(t-active) < s.p.Gain.LeastSaved {
-		return active
+	if declared || active <= 0 || math.Abs(t-active) >= s.p.Gain.LeastSaved {
+		return t
 	}
-	return t
+	if s.memory(path).Sway.apart(s.memory(ev.Active).Sway, &s.p.Memory) {
+		return t
+	}
+	return active
 }
 
 // need is the pair's need; auto is learned: who wants more than it gets is
@@ -106,6 +110,7 @@ func (m *Memory) observeOp(t float64, by *MemoryParams) {
 	}
 	m.OpNoise = min(max(m.OpNoise, by.OpLeast), by.OpMost)
 	m.Ops.add(t)
+	m.Sway.add(t, by)
 }
 
 // rate estimates the rate of a path that is not in use: its prior times the
@@ -200,10 +205,10 @@ func (s *step) unit(ev PairEvidence, p PathEvidence, f figure, need Need) figure
 	ops, now := 0.0, 0.0
 	if t, ok := s.memory(p.Network).Ops.median(1); ok && t > 0 {
 		own, _ := s.memory(ev.Active).Ops.median(1)
-		ops = 1 / s.near(ev, t*s.ownLoad(ev, p.Network), own)
+		ops = 1 / s.near(ev, p.Network, t*s.ownLoad(ev, p.Network), own)
 	}
 	if t := s.p.Estimate.opTime(p.Probe, need); p.Probe.Samples > 0 && t > 0 {
-		now = 1 / s.near(ev, t*s.ownLoad(ev, p.Network), s.p.Estimate.opTime(active.Probe, need))
+		now = 1 / s.near(ev, p.Network, t*s.ownLoad(ev, p.Network), s.p.Estimate.opTime(active.Probe, need))
 	}
 	if need == Latency {
 		return figure{path: p, low: s.p.Estimate.OpsLow * ops, mid: ops, high: s.p.Estimate.OpsHigh * ops, now: now}

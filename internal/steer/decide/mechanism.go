@@ -56,8 +56,6 @@ func trackMechanisms() []Mechanism {
 			"", func(p *Params) { p.Track.FullSamples = 0 }},
 		{"mean-rate", "takes the mean rate where it is near the recent median",
 			"", func(p *Params) { p.Track.MeanWithin = 0 }},
-		{"noise-known", "soon believes the scatter that it sees more than what it supposes",
-			"", func(p *Params) { p.Track.NoiseKnown = 1e9 }},
 		{"collapse", "moves without delay off a path that carries half of what it did",
 			"a collapse while the others are held down", func(p *Params) { p.Track.CollapseBelow = 0 }},
 		{"strain", "calls it a collapse only where the path shows the cause",

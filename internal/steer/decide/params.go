@@ -83,11 +83,9 @@ type TrackParams struct {
 	// mean deviation: the first, its weight, the bound of one sample, its least and most.
 	NoiseFirst  float64 `unit:"log" range:"0 1" source:"chosen"`
 	NoiseWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
-	// The first is worth NoiseKnown samples: what has been seen weighs more than it soon.
-	NoiseKnown float64 `unit:"samples" range:"1 1e9" source:"simulation"`
-	NoiseClip  float64 `unit:"log" range:"0 10" source:"chosen"`
-	NoiseLeast float64 `unit:"log" range:"0.001 1" source:"chosen: a calm minute must not make the next ripple a signal"`
-	NoiseMost  float64 `unit:"log" range:"0.001 10" source:"chosen"`
+	NoiseClip   float64 `unit:"log" range:"0 10" source:"chosen"`
+	NoiseLeast  float64 `unit:"log" range:"0.001 1" source:"chosen: a calm minute must not make the next ripple a signal"`
+	NoiseMost   float64 `unit:"log" range:"0.001 10" source:"chosen"`
 	// Deviation is the standard over the mean deviation of a normal figure, sqrt(pi/2).
 	Deviation float64 `unit:"ratio" range:"1 2" source:"normal distribution, rounded"`
 	// MeanWeight is that of the mean rate, which is used where it is nearer to the recent
@@ -161,6 +159,12 @@ type MemoryParams struct {
 	OpMost   float64 `unit:"log" range:"0.001 10" source:"chosen"`
 	// OpDeviation is Deviation of TrackParams.
 	OpDeviation float64 `unit:"ratio" range:"1 2" source:"normal distribution, rounded"`
+	// SwayFor is the time constant with which it is forgotten how the times of a path sway,
+	// SwayStays how many independent times that is, and SwayErrors by how many standard errors
+	// those of two paths differ where they are apart.
+	SwayFor    time.Duration `unit:"s" range:"0.1 3600" source:"chosen: idle paths between two nodes stayed at one time for up to 2.5 s"`
+	SwayStays  float64       `unit:"times" range:"1 1000" source:"2 SwayFor over 2.5 s"`
+	SwayErrors float64       `unit:"standard errors" range:"0 100" source:"chosen: one wrong in an hour of sway at the worst that was seen"`
 	// Own load: after OwnAfter on a path it shows what the pair's traffic does to it, by
 	// OwnMost at most, forgotten with the time constant OwnFor.
 	OwnAfter time.Duration `unit:"s" range:"0 60" source:"chosen"`
@@ -246,7 +250,8 @@ type GainParams struct {
 	// Margin is the least gain worth a thought: below it lies what two builds of one
 	// network differ by.
 	Margin float64 `unit:"share" range:"0 1" source:"public CNI benchmarks: builds differ by 0.5 to 4.4 % in the median"`
-	// LeastSaved is the least time of an operation that moves a pair which declares no need.
+	// LeastSaved is the least time of an operation that moves a pair which declares no need,
+	// while the times of the two paths still sway into each other.
 	LeastSaved float64 `unit:"s" range:"0 0.01" source:"two nodes on a busy machine: idle paths swayed between 24 and 55 us"`
 	// CostWeight is that of the upper bound of what switches cost, which a gain must exceed.
 	CostWeight float64 `unit:"ratio" range:"0 100" source:"the bound as it is"`

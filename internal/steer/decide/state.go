@@ -122,6 +122,8 @@ type Memory struct {
 	Lead Lead `json:"lead"`
 	// OpNoise is the scatter of the logarithm of Ops.
 	OpNoise float64 `json:"op_noise"`
+	// Sway is how the time of an operation has swayed.
+	Sway Sway `json:"sway"`
 	// Empty counts canaries in a row that held no flow.
 	Empty int `json:"empty"`
 	// Sustained is what the path carried at SustainedAt of flows that got all they asked for.

@@ -38,7 +38,7 @@ func (t *Track) observe(d Data, p *TrackParams) {
 		// hide the next ones.
 		if m, ok := t.Rate.median(1); ok && m > 0 {
 			off := min(math.Abs(math.Log(rate/m)), p.NoiseClip)
-			t.Noise += max(p.NoiseWeight, 1/(p.NoiseKnown+float64(t.Rate.N))) * (p.Deviation*off - t.Noise)
+			t.Noise += p.NoiseWeight * (p.Deviation*off - t.Noise)
 		}
 	}
 	t.Rate.add(rate)
