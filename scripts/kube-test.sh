@@ -4,10 +4,13 @@
 # are killed, policies that come and go, another's PathNode, a forged annotation, a pod that is made
 # again, and that nothing is left. Prints PASS or FAIL for each, and fails if any does.
 #
-#   scripts/kube-test.sh [--keep]      --keep leaves the cluster up; PATHWISE_KUBE_HOLES says how many
-#                                      black holes (5), PATHWISE_KUBE_POLICIES how many policies (10),
-#                                      PATHWISE_KUBE_AWAY for how many seconds the API server is away
-#                                      (120), PATHWISE_KUBE_PROXY the mode of kube-proxy
+#   scripts/kube-test.sh [--keep] [PART ...]
+#
+# Without a PART all are run: own switches holes rules away killed policies asks forged sandbox
+# uninstall. --keep leaves the cluster up, and goes on with one that is. PATHWISE_KUBE_HOLES says
+# how many black holes (20), PATHWISE_KUBE_RULES how many rules in the receiving pod (20),
+# PATHWISE_KUBE_POLICIES how many policies (10), PATHWISE_KUBE_AWAY for how many seconds the API
+# server is away (120), PATHWISE_KUBE_PROXY the mode of kube-proxy.
 # shellcheck disable=SC2317,SC2016 # verdict calls functions by their names; a node's shell expands
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -16,7 +19,14 @@ k() { "$bed" kubectl "$@"; }
 cache=${PATHWISE_KUBE:-${HOME}/.cache/pathwise/kube}
 failed=0 began=$SECONDS
 work=$(mktemp -d)
-[ "${1-}" = --keep ] || trap '"$bed" down; rm -r "$work"' EXIT
+keep=
+[ "${1-}" != --keep ] || { keep=1 && shift; }
+parts=" $* "
+trap '[ -n "$keep" ] || "$bed" down; rm -r "$work"' EXIT
+part() { # NAME: whether it is to be run
+	[ "$parts" = "  " ] || [[ $parts = *" $1 "* ]] || return 1
+	say "---   $1, at load $(cut -d' ' -f1-3 /proc/loadavg)"
+}
 
 say() { printf '%4d s  %s\n' $((SECONDS - began)) "$*"; }
 verdict() { # WHAT COMMAND ...: PASS if the command succeeds
@@ -38,12 +48,12 @@ eventually() { # SECONDS COMMAND ...
 	done
 }
 
+with=(--image pathwise.test/pathwise:test --network "default/fast,default/bulk")
+if [ -z "$keep" ] || ! k get nodes >/dev/null 2>&1; then
 "$bed" up || exit 1
 say "PASS  cluster of two nodes is up"
-
-installed=$SECONDS
-with=(--image pathwise.test/pathwise:test --network "default/fast,default/bulk")
 verdict "check finds that nothing lacks" ask check
+installed=$SECONDS
 verdict "install" ask install "${with[@]}"
 verdict "install again changes nothing" ask install "${with[@]}"
 k wait --for=condition=Established crd/pathnetworks.pathwise.dev --timeout=20s >/dev/null
@@ -51,6 +61,7 @@ verdict "workload is applied" eventually 10 k apply -f scripts/kube-workload.yam
 verdict "agents are at work" ask status --wait --timeout 60s
 say "      $((SECONDS - installed)) s from install to agents at work"
 verdict "pods are Ready" k wait --for=condition=Ready pod/client pod/server --timeout=60s
+fi
 verdict "each node's agent writes of its pods" eventually 20 sh -c \
 	"[ \"\$($bed kubectl get pathnode -o jsonpath='{.items[*].status.pods}')\" = '1 1' ]"
 
@@ -73,10 +84,14 @@ whole() { # KIND: nothing of its traffic is lost
 			"$work/$1.json"
 }
 
+left() { # no gap is as long as a black hole
+	jq -e '[.gaps.list[]? | select(.to_ns - .from_ns > 2.5e9)] == []' "$work/rr.json"
+}
 traffic rr 15 --target @:7002 --think 1ms
 verdict "the pair is up on all three networks" eventually 12 three
 wait
 
+if part own; then
 # The program's own test, and its archive.
 own() { ask test --switches "${PATHWISE_KUBE_SWITCHES:-200}" >"$work/own" 2>&1; }
 verdict "kube test" own
@@ -103,7 +118,9 @@ dumped() {
 	! grep -rqF -e "$key" -e "$(base64 -d <<<"$key")" "$work/pathwise-sysdump"
 }
 verdict "sysdump has all and no key" dumped
+fi
 
+if part switches; then
 switches() {
 	local n
 	for n in $(seq 200); do
@@ -127,10 +144,12 @@ for kind in rr received icmp; do
 	verdict "$kind: nothing was lost" whole $kind
 	say "      $(jq -c '.counts | del(.connections)' "$work/$kind.json")"
 done
+fi
 
+if part holes; then
 holes() {
 	local n dev
-	for n in $(seq "${PATHWISE_KUBE_HOLES:-5}"); do
+	for n in $(seq "${PATHWISE_KUBE_HOLES:-20}"); do
 		ask switch client server fast || return 1
 		sleep 1.5
 		dev=$([ "$(on)" = default/fast ] && echo eth1 || echo eth2)
@@ -139,17 +158,16 @@ holes() {
 		sleep 4
 	done
 }
-left() { # no gap is as long as a black hole
-	jq -e '[.gaps.list[]? | select(.to_ns - .from_ns > 2.5e9)] == []' "$work/rr.json"
-}
-traffic rr $((14 * ${PATHWISE_KUBE_HOLES:-5})) --target @:7002 --think 1ms --gap 15ms
+traffic rr $((14 * ${PATHWISE_KUBE_HOLES:-20})) --target @:7002 --think 1ms --gap 15ms
 generators=$!
 eventually 20 three
-verdict "${PATHWISE_KUBE_HOLES:-5} black holes" holes
+verdict "${PATHWISE_KUBE_HOLES:-20} black holes" holes
 wait "$generators"
 verdict "each black hole was left" left
 say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-10:]' "$work/rr.json")"
+fi
 
+if part rules; then
 # A rule in the receiving pod, as of policies on further networks: only that network's addresses
 # are taken, which steered packets do not have. Probes and echoes go on passing.
 inside() { # COMMAND: in the server's network namespace
@@ -160,7 +178,7 @@ inside() { # COMMAND: in the server's network namespace
 }
 rules() {
 	local n dev
-	for n in $(seq "${PATHWISE_KUBE_HOLES:-5}"); do
+	for n in $(seq "${PATHWISE_KUBE_RULES:-20}"); do
 		ask switch client server fast || return 1
 		sleep 1.5
 		dev=$([ "$(on)" = default/fast ] && echo 1 || echo 2)
@@ -169,14 +187,16 @@ rules() {
 		sleep 4
 	done
 }
-traffic rr $((14 * ${PATHWISE_KUBE_HOLES:-5})) --target @:7002 --think 1ms --gap 15ms
+traffic rr $((14 * ${PATHWISE_KUBE_RULES:-20})) --target @:7002 --think 1ms --gap 15ms
 generators=$!
 eventually 20 three
-verdict "${PATHWISE_KUBE_HOLES:-5} rules in the receiving pod" rules
+verdict "${PATHWISE_KUBE_RULES:-20} rules in the receiving pod" rules
 wait "$generators"
 verdict "the network of each rule was left" left
 say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-10:]' "$work/rr.json")"
+fi
 
+if part away; then
 # The API server is away: it answers nobody. Traffic is begun on the node, as exec goes through it.
 steers() { # COMMAND: in the client's network namespace, on its node
 	local inode
@@ -210,7 +230,9 @@ wait "$generators"
 verdict "the black hole was left meanwhile" left
 verdict "rr: nothing was lost while the API server was away" whole rr
 say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-5:]' "$work/rr.json")"
+fi
 
+if part killed; then
 # Agents that are killed leave flows where they are; those that follow take them over.
 traffic rr 25 --target @:7002 --think 1ms --connections 2
 generators=$!
@@ -220,6 +242,7 @@ verdict "agents are killed" k -n pathwise delete pod -l app.kubernetes.io/compon
 verdict "others are at work" ask status --wait --timeout 60s
 wait "$generators"
 verdict "rr: nothing was lost as agents were killed" whole rr
+fi
 
 # Policies: by "Derived", what selects a pod keeps it home, and what cannot be read does too.
 eligible() { # NETWORK: what "why" says of it: true, or the rule that forbids it
@@ -267,6 +290,7 @@ policy() { # KIND SPEC [ANNOTATIONS] as a file
 pair() { # of the server alone
 	k label pod server app=server --overwrite
 }
+if part policies; then
 traffic rr 240 --target @:7002 --think 1ms --connections 2
 generators=$!
 eventually 20 three
@@ -307,7 +331,64 @@ verdict "and the pair is steered" eventually 40 steered
 ask unpin client server >/dev/null
 wait "$generators"
 verdict "rr: nothing was lost as policies came and went" whole rr
+fi
 
+# PathPolicies: what they say is what agents do, and is told.
+object() { # NAME SPEC: a PathPolicy
+	printf 'apiVersion: pathwise.dev/v1alpha1\nkind: PathPolicy\nmetadata: {name: %s, namespace: default}\nspec: {%s}\n' "$1" "$2"
+}
+invalid() { # SPEC WHY: the API server refuses it, and says why
+	local said
+	said=$(object bad "$1" | k apply -f - 2>&1) && { echo "taken: $1" && return 1; }
+	grep -q "$2" <<<"$said" || { echo "$said" && return 1; }
+}
+refusals() {
+	invalid 'podSelector: {}' 'it says nothing' &&
+		invalid 'pin: default/fast, networks: [default/bulk]' 'pin is none of networks' &&
+		invalid 'pin: default/fast, dryRun: true' 'exclude each other' &&
+		invalid 'need: speed' 'Unsupported value' &&
+		invalid 'networks: []' 'should have at least 1 items' &&
+		invalid 'networks: [Fast]' 'should match' &&
+		invalid 'need: robust, podSelector: {matchExpressions: [{key: a, operator: In}]}' 'In and NotIn need values' &&
+		invalid 'need: robust, podSelector: {matchExpressions: [{key: a, operator: Gt, values: ["1"]}]}' 'Unsupported value'
+}
+holds() { # NAME PODS OVERRIDDEN ACCEPTED, as kubectl shows it
+	[ "$(k get pathpolicy "$1" -o jsonpath='{.status.pods} {.status.overridden} {.status.conditions[?(@.type=="Accepted")].status}')" = \
+		"$2 $3 $4" ]
+}
+told_by() { ask paths -o json client | jq -r '.[] | select(.pair == "default/client>default/server" and .active) | .policy, .why'; }
+is_on() { [ "$(on)" = "$1" ]; }
+explains() { grep -q "$1" <<<"$(ask why client server)"; }
+if part asks; then
+	verdict "what says nothing, or what nobody could do, is refused" refusals
+	k label pod client app=client --overwrite >/dev/null
+	traffic rr 120 --target @:7002 --think 1ms --connections 2
+	generators=$!
+	eventually 20 three
+	object pinned 'podSelector: {matchLabels: {app: client}}, pin: default/bulk' | k apply -f - >/dev/null
+	verdict "a pin moves the pair" eventually 10 is_on default/bulk
+	verdict "paths says whose it is" eventually 5 sh -c "$bed pathwise paths -o json client | grep -q 'pinned by PathPolicy default/pinned'"
+	verdict "why says so" explains 'PathPolicy default/pinned holds; of flows that it opens: pinned to default/bulk'
+	object never 'networks: [default], need: robust' | k apply -f - >/dev/null
+	verdict "a younger one holds for the other pod alone, and its status says so" eventually 45 holds never 1 1 True
+	verdict "why names both" explains 'not the younger default/never'
+	verdict "for that pod no other network is eligible" says fast 'PathPolicy default/never does not name it in networks'
+	verdict "and the pair is home" eventually 10 home
+	k delete pathpolicy never >/dev/null
+	verdict "without it the pair is where it is pinned" eventually 15 is_on default/bulk
+	k delete pathpolicy pinned >/dev/null
+	object dry 'podSelector: {matchLabels: {app: client}}, dryRun: true' | k apply -f - >/dev/null
+	verdict "a dry run takes the pair home" eventually 10 is_on default
+	verdict "paths says that it is one" eventually 5 sh -c "$bed pathwise paths -o json client | grep -q 'a dry run by PathPolicy default/dry'"
+	verdict "an order is refused by its name" sh -c "! $bed pathwise switch client server fast 2>$work/said; grep -q 'PathPolicy default/dry says dry run' $work/said"
+	object odd 'pin: default/none' | k apply -f - >/dev/null
+	verdict "a network that nobody allows is not accepted" eventually 45 holds odd 1 1 False
+	k delete pathpolicy dry odd >/dev/null
+	wait "$generators"
+	verdict "rr: nothing was lost as PathPolicies came and went" whole rr
+fi
+
+if part forged; then
 refused() {
 	local said
 	said=$(k annotate pathnode pwk-n1 forged=yes 2>&1) && return 1
@@ -325,6 +406,7 @@ forge() { # an annotation that gives another pod's address is believed by no age
 verdict "a forged network-status is refused" forge
 told() { [ "$(k get events --field-selector reason=SteeringRefused,involvedObject.name=client -o name | wc -l)" = "$1" ]; }
 verdict "an event of the pod says so, once" eventually 5 told 1
+fi
 
 sandbox() { # the inode of the client's namespace, as its node's agent has found it
 	k get pathnode pwk-n1 -o json | jq -r '.spec.pods[] | select(.name == "default/client") | .sandbox'
@@ -342,6 +424,7 @@ again() { # a pod of the same name
 	k delete pod client --wait && eventually 10 k apply -f scripts/kube-workload.yaml &&
 		k wait --for=condition=Ready pod/client --timeout=60s
 }
+if part sandbox; then
 verdict "the pod is made again" again
 traffic rr 20 --target @:7002 --think 1ms
 verdict "and is steered again" eventually 15 three
@@ -353,6 +436,7 @@ eventually 20 k exec client -c main -- /pathwise version >/dev/null 2>&1
 traffic rr 20 --target @:7002 --think 1ms
 verdict "and it is steered again, too" eventually 15 three
 wait
+fi
 
 attached() { # how many programs are on the interfaces of the nodes' pods
 	local n
@@ -373,9 +457,10 @@ clean() {
 	echo "$pins"
 	[ "$(attached)" = 0 ] && [ -z "$pins" ]
 }
-left=$(attached)
-say "      $left programs are attached in pods"
-verdict "there is something to take out" [ "$left" -gt 0 ]
+if part uninstall; then
+there=$(attached)
+say "      $there programs are attached in pods"
+verdict "there is something to take out" [ "$there" -gt 0 ]
 traffic rr 30 --target @:7002 --think 1ms
 generators=$!
 eventually 20 three
@@ -388,4 +473,5 @@ nothing() {
 verdict "no object is left" nothing
 wait "$generators"
 verdict "rr: nothing was lost as all was taken out" whole rr
+fi
 exit $failed
