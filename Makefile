@@ -104,6 +104,7 @@ run-tests:
 	@( failed=0; go test $(TESTFLAGS) $(LONG) ./... || failed=1; \
 		go -C tools/wireguard-go test $(TESTFLAGS) ./... || failed=1; \
 		go -C tools/ferretdb test $(TESTFLAGS) ./... || failed=1; \
+		go -C tools/nfpm test $(TESTFLAGS) ./... || failed=1; \
 		cd tools/flannel && CGO_ENABLED=$(CGO) go test $(TESTFLAGS) ./... || failed=1; exit $$failed ) | bin/testrun
 
 .PHONY: run-pure-tests
@@ -129,8 +130,17 @@ IMAGE ?= pathwise:$(shell git describe --tags --always 2>/dev/null || echo lates
 images: ## write bin/images/pathwise.oci.tar, an OCI image for amd64 and arm64; IMAGE names it
 	@mkdir -p bin/images
 	for arch in amd64 arm64; do \
-		CGO_ENABLED=0 GOARCH=$$arch go build -trimpath -buildvcs=$(VCS) -ldflags '-s -w' -o bin/images/pathwise-$$arch ./cmd/pathwise; done
-	scripts/image.sh bin/images/pathwise.oci.tar $(IMAGE) pathwise amd64=bin/images/pathwise-amd64 arm64=bin/images/pathwise-arm64
+		CGO_ENABLED=0 GOARCH=$$arch go build -trimpath -buildvcs=$(VCS) -ldflags '-s -w' -o bin/images/$$arch/ ./cmd/pathwise ./cmd/pathwise-cni; done
+	scripts/image.sh bin/images/pathwise.oci.tar $(IMAGE) pathwise amd64=bin/images/amd64/pathwise arm64=bin/images/arm64/pathwise
+
+bin/.stamp/nfpm: tools/nfpm/go.mod tools/nfpm/go.sum
+	cd tools/nfpm && CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GOINSTALL) tool
+	@mkdir -p $(@D) && touch $@
+
+.PHONY: dist
+dist: images man bin/.stamp/nfpm ## write bin/dist: Debian packages and that image, for amd64 and arm64, lists of contents, SHA256SUMS
+	@rm -rf bin/dist && mkdir -p bin/dist && cp bin/images/pathwise.oci.tar bin/dist/
+	scripts/dist.sh bin/dist $(lastword $(subst :, ,$(IMAGE))) bin/nfpm bin/man amd64=bin/images/amd64 arm64=bin/images/arm64
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (20s), or those that match FUZZ; with root, 1,000,000 packets through the eBPF programs
