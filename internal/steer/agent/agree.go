@@ -211,7 +211,8 @@ func (re *respondent) pairFor(n notice) *pair {
 		return p
 	}
 	for _, l := range re.members.pods {
-		if remote, ok := re.members.elsewhere.identified(n.from); ok && idOf(l.Pod) == n.to {
+		remote, ok := re.members.elsewhere.identified(n.from)
+		if ok && idBy(uidIn(l.Pod, remote.Addr().Is6())) == n.to {
 			if p, err := re.entries.join(l, remote); err == nil {
 				return p
 			}

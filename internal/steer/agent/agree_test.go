@@ -13,7 +13,7 @@ import (
 func (r *running) follows(local, remote string) string {
 	r.members.Lock()
 	defer r.members.Unlock()
-	p, _ := r.entries.named(local, remote)
+	p := r.entries.firstNamed(local, remote)
 	if p == nil {
 		return ""
 	}

@@ -204,7 +204,6 @@ func newBedOf(t *testing.T, spec lab.Spec, networks ...string) *bed {
 	if b.cgroup, err = telemetry.CgroupRoot(); err != nil {
 		t.Fatal(err)
 	}
-	b.narrow(spec.Family)
 	for _, h := range b.state.Hosts {
 		b.clusters[h.Name] = Cluster{Hosts: b.state.Hosts, Pods: b.state.Pods, Equal: b.state.Spec.Networks}
 	}
@@ -216,12 +215,9 @@ func newBedOf(t *testing.T, spec lab.Spec, networks ...string) *bed {
 	return b
 }
 
-// narrow has pods be known, and spoken to, by their IPv6 addresses alone, where that is the
-// bed's family: the lab has given them addresses of both.
-func (b *bed) narrow(family int) {
-	if family != topo.IPv6 {
-		return
-	}
+// narrow has pods be known, and spoken to, by their IPv6 addresses alone: a lab of IPv6 has
+// given them addresses of both families.
+func (b *bed) narrow() {
 	for i := range b.state.Pods {
 		ats := b.state.Pods[i].Attachments
 		for n := range ats {
@@ -346,15 +342,23 @@ func (r *running) event(b *bed, since int, what string, is func(Event) bool) (fo
 func (r *running) pair(local, remote string) *pair {
 	r.members.Lock()
 	defer r.members.Unlock()
-	p, _ := r.entries.named(local, remote)
+	p := r.entries.firstNamed(local, remote)
 	return p
+}
+
+// firstNamed is the pair of that name, of IPv4 if there are two; nil if there is none.
+func (en *entries) firstNamed(local, remote string) *pair {
+	if all := en.named(local, remote); len(all) > 0 {
+		return all[0].pair
+	}
+	return nil
 }
 
 // opened tells whether the pair's other end has confirmed.
 func (r *running) opened(local, remote string) bool {
 	r.members.Lock()
 	defer r.members.Unlock()
-	p, _ := r.entries.named(local, remote)
+	p := r.entries.firstNamed(local, remote)
 	return p != nil && !p.opened.IsZero()
 }
 
@@ -363,7 +367,7 @@ func (r *running) opened(local, remote string) bool {
 func (r *running) on(local, remote string) string {
 	r.members.Lock()
 	defer r.members.Unlock()
-	p, _ := r.entries.named(local, remote)
+	p := r.entries.firstNamed(local, remote)
 	if p == nil {
 		return ""
 	}
@@ -388,7 +392,7 @@ func (r *running) on(local, remote string) string {
 func (r *running) tallies(local, remote, network string) (sent, received uint64) {
 	r.members.Lock()
 	defer r.members.Unlock()
-	p, _ := r.entries.named(local, remote)
+	p := r.entries.firstNamed(local, remote)
 	if p == nil {
 		return 0, 0
 	}
@@ -493,10 +497,17 @@ type load struct {
 // traffic sends from one pod to another's stable address.
 func (b *bed) traffic(from, to string, c stream.Client) *load {
 	b.t.Helper()
+	return b.trafficIn(0, from, to, c)
+}
+
+// trafficIn is traffic in an IP family.
+func (b *bed) trafficIn(family int, from, to string, c stream.Client) *load {
+	b.t.Helper()
 	l := &load{t: b.t, said: &bytes.Buffer{}, heard: &bytes.Buffer{}}
 	server, client := b.pod(to), b.pod(from)
 	out := &listening{done: make(chan struct{}), into: l.heard}
-	l.server = b.child(server, orders{Server: &stream.Server{Kind: c.Kind, Listen: netip.AddrPortFrom(server.Addr(), 0),
+	listen := netip.AddrPortFrom(server.Address(family), 0)
+	l.server = b.child(server, orders{Server: &stream.Server{Kind: c.Kind, Listen: listen,
 		Record: stream.Record{Bin: stream.DefaultBin, Gap: stream.DefaultGap}}})
 	l.server.Stdout = out
 	if err := netns.Start(server.Netns, l.server); err != nil {
@@ -507,7 +518,7 @@ func (b *bed) traffic(from, to string, c stream.Client) *load {
 	case <-time.After(longest):
 		b.t.Fatalf("the server says nothing: %s", l.heard)
 	}
-	c.Target, c.Bind, l.port = out.at, client.Addr(), out.at.Port()
+	c.Target, c.Bind, l.port = out.at, client.Address(family), out.at.Port()
 	c.Patience, c.Record = 5*time.Second, stream.Record{Bin: stream.DefaultBin, Gap: stream.DefaultGap}
 	l.client = b.child(client, orders{Client: &c})
 	l.client.Stdout = l.said

@@ -108,13 +108,15 @@ func (c Cluster) encapsulates(network string) bool { return slices.Contains(c.En
 // podID is a pod's identity in notices.
 type podID [16]byte
 
-func idOf(p topo.Pod) podID {
-	sum := sha256.Sum256([]byte(p.UID))
+func idOf(p topo.Pod) podID { return idBy(p.UID) }
+
+func idBy(uid string) podID {
+	sum := sha256.Sum256([]byte(uid))
 	return podID(sum[:16])
 }
 
 // eligible drops the paths whose policy is not known to equal the default's, and
-// says of the others whether packets are encapsulated there.
+// says of the others whether packets are encapsulated there, which those of IPv6 cannot be.
 func (c Cluster) eligible(rs routes) routes {
 	if len(rs) == 0 {
 		return nil
@@ -123,6 +125,9 @@ func (c Cluster) eligible(rs routes) routes {
 	for _, r := range rs[1:] {
 		if slices.Contains(c.Equal, r.Network) {
 			r.Encap = c.encapsulates(r.Network)
+			if r.Encap && r.Local.Addr.Is6() {
+				continue
+			}
 			out = append(out, r)
 		}
 	}
@@ -199,6 +204,9 @@ func CheckPod(p topo.Pod) error {
 		// would be another one where those are looked for that several pods have.
 		if at.Addr.Zone() != "" {
 			return fmt.Errorf("addr %q: expected an address without a zone", at.Addr)
+		}
+		if at.Addr6.IsValid() && (!at.Addr6.Is6() || at.Addr6.Is4In6() || at.Addr6.Zone() != "") {
+			return fmt.Errorf("addr6 %q: expected an IPv6 address without a zone", at.Addr6)
 		}
 		if strings.ContainsFunc(at.Network, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			return fmt.Errorf("network %q: expected a name without control characters", at.Network)

@@ -33,7 +33,8 @@ type description struct {
 }
 
 // elsewhere are the pods of other hosts that could be peers, by their place in the
-// description. Nothing else is kept of them until there is traffic.
+// description, twice that and one more as pairs of IPv6 know them if they have both families.
+// Nothing else is kept of them until there is traffic.
 type elsewhere struct {
 	pods   []topo.Pod
 	byUID  map[string]int32
@@ -47,11 +48,15 @@ func newElsewhere(pods []topo.Pod, host int) elsewhere {
 		byAddr: make(map[netip.Addr]int32, len(pods))}
 	addrs := make([]netip.Addr, 0, len(pods))
 	for i, p := range pods {
-		if p.Host == host || p.Agent || p.UID == "" || len(p.Attachments) < 2 {
+		if p.Host == host || p.Agent || p.UID == "" {
 			continue
 		}
-		e.byUID[p.UID], e.byID[idOf(p)], e.byAddr[p.Addr()] = int32(i), int32(i), int32(i)
-		addrs = append(addrs, p.Addr())
+		for n, p := range families(p) {
+			if at := int32(2*i + n); len(p.Attachments) > 1 {
+				e.byUID[p.UID], e.byID[idOf(p)], e.byAddr[p.Addr()] = at, at, at
+				addrs = append(addrs, p.Addr())
+			}
+		}
 	}
 	e.filter = dataplane.NewCandidates(addrs)
 	return e
@@ -63,10 +68,14 @@ func (e elsewhere) identified(id podID) (topo.Pod, bool)       { return find(e.p
 func (e elsewhere) addressed(addr netip.Addr) (topo.Pod, bool) { return find(e.pods, e.byAddr, addr) }
 func find[K comparable](pods []topo.Pod, at map[K]int32, k K) (topo.Pod, bool) {
 	i, ok := at[k]
-	if !ok {
+	switch {
+	case !ok:
 		return topo.Pod{}, false
+	case i%2 == 1:
+		return in6(pods[i/2]), true
+	default:
+		return pods[i/2], true
 	}
-	return pods[i], true
 }
 
 // describer reads what the agent is told. It is of one goroutine at a time.
@@ -168,18 +177,20 @@ func (c Cluster) distinct() (Cluster, []conflict) {
 	first, by := make(map[netip.Addr]claim, 2*len(c.Pods)), map[netip.Addr][]claim{}
 	for i, p := range c.Pods {
 		for n, at := range p.Attachments {
-			if !at.Addr.IsValid() {
-				continue
-			}
-			addr, cl := at.Addr.Unmap(), claim{i, at.Network, n == 0}
-			other, known := first[addr]
-			switch {
-			case !known:
-				first[addr] = cl
-			case by[addr] == nil:
-				by[addr] = []claim{other, cl}
-			default:
-				by[addr] = append(by[addr], cl)
+			for v6, addr := range [...]netip.Addr{at.Addr.Unmap(), at.Addr6} {
+				if !addr.IsValid() || v6 == 1 && addr == at.Addr {
+					continue
+				}
+				cl := claim{i, at.Network, n == 0}
+				other, known := first[addr]
+				switch {
+				case !known:
+					first[addr] = cl
+				case by[addr] == nil:
+					by[addr] = []claim{other, cl}
+				default:
+					by[addr] = append(by[addr], cl)
+				}
 			}
 		}
 	}

@@ -130,24 +130,35 @@ func (en *entries) withdrawFrom(l *pod, told topo.Pod) (some bool) {
 	return some
 }
 
-// named finds the pair that an order is about. One that has had no traffic yet is entered
-// for it.
-func (en *entries) named(local, remote string) (p *pair, entered bool) {
+// ordered is a pair that an order is about; entered says that it was entered for it.
+type ordered struct {
+	*pair
+	entered bool
+}
+
+// named finds the pairs that an order is about: of pods of both IP families that of IPv4 first.
+// Those that have had no traffic yet are entered for it.
+func (en *entries) named(local, remote string) (out []ordered) {
 	for _, l := range en.members.pods {
 		if l.Name != local {
 			continue
 		}
 		for _, r := range en.members.elsewhere.pods {
-			if _, ok := en.members.elsewhere.byUID[r.UID]; !ok || r.Name != remote {
+			if r.Name != remote {
 				continue
 			}
-			known := l.pairs[r.UID] != nil
-			if p, err := en.join(l, r); err == nil {
-				return p, !known
+			for _, r := range families(r) {
+				if _, ok := en.members.elsewhere.byUID[r.UID]; !ok {
+					continue
+				}
+				known := l.pairs[r.UID] != nil
+				if p, err := en.join(l, r); err == nil {
+					out = append(out, ordered{p, !known})
+				}
 			}
 		}
 	}
-	return nil, false
+	return out
 }
 
 // became takes what became of what was asked of the fitter.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
@@ -236,6 +237,9 @@ func (j *judge) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 		if p.local.DryRun {
 			s.Why = p.wouldSay(p.decision[row])
 		}
+	}
+	if slices.Contains(p.notIn6, e.Network) {
+		s.Why = strings.TrimPrefix(s.Why+"; IPv6 is not steered here", "; ")
 	}
 	return s
 }

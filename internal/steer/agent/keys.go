@@ -328,7 +328,7 @@ func (r ring) marks(k *peerKeys, was marks, now time.Time) marks {
 func (r ring) tags(p *pair, network string) (k dataplane.Keys) {
 	for i := range k.Accept {
 		id := p.marks[min(i, len(p.marks)-1)]
-		k.Accept[i] = dataplane.DeriveKey(r.Key(id), p.local.UID, p.remote.UID, network)
+		k.Accept[i] = dataplane.DeriveKey(r.Key(id), p.localUID(), p.remote.UID, network)
 	}
 	k.Send = k.Accept[0]
 	return k

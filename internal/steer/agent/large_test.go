@@ -60,7 +60,7 @@ func TestLargeCluster(t *testing.T) {
 	udp.stop()
 	// Its traffic has ended: as if a minute had passed.
 	one.members.Lock()
-	p, _ := one.entries.named("a", "b")
+	p := one.entries.firstNamed("a", "b")
 	long := one.cfg.Now().Add(-2 * leaveAfter)
 	one.members.Unlock()
 	b.agents["h1"].wish.set("vxlan")

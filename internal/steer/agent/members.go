@@ -93,7 +93,7 @@ func (m *members) pairOf(local, remote podID) *pair {
 		return nil
 	}
 	for _, l := range m.pods {
-		if p := l.pairs[who.UID]; p != nil && idOf(l.Pod) == local {
+		if p := l.pairs[who.UID]; p != nil && idBy(p.localUID()) == local {
 			return p
 		}
 	}

@@ -105,7 +105,7 @@ type teller struct {
 
 // about begins a notice about a pair.
 func (t *teller) about(p *pair, what kind) notice {
-	return notice{kind: what, from: idOf(p.local.Pod), to: idOf(p.remote), names: t.members.dialect()}
+	return notice{kind: what, from: idBy(p.localUID()), to: idOf(p.remote), names: t.members.dialect()}
 }
 
 // announce tells where the pair's own flows are.

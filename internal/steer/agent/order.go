@@ -65,17 +65,38 @@ type overrides struct {
 func (od *overrides) Order(o Order) (Event, error) {
 	od.members.Lock()
 	defer od.members.Unlock()
-	p, entered := od.entries.named(o.Local, o.Remote)
-	if p == nil {
+	all := od.entries.named(o.Local, o.Remote)
+	if len(all) == 0 {
 		return Event{}, fmt.Errorf("%s>%s: %w: it takes a pod of %s and one of another host, both on several networks",
 			o.Local, o.Remote, errNoPair, od.cfg.Host)
 	}
-	e, err := od.order(p, o)
-	if err != nil && entered {
-		_, failed := od.entries.part(p)
-		err = errors.Join(err, failed) // a refusal changes nothing
+	var first Event
+	for i, p := range all {
+		if !od.members.knows(p.pair) {
+			continue // it has gone while the first one was moved
+		}
+		e, err := od.order(p.pair, o)
+		if err != nil && p.entered {
+			_, failed := od.entries.part(p.pair)
+			err = errors.Join(err, failed) // a refusal changes nothing
+		}
+		switch {
+		case err != nil && i == 0:
+			// What is left of it has been asked for by nobody.
+			for _, p := range all[1:] {
+				if p.entered {
+					_, failed := od.entries.part(p.pair)
+					err = errors.Join(err, failed)
+				}
+			}
+			return Event{}, err
+		case err != nil:
+			return first, fmt.Errorf("%s is done, but not for %s: %w", all[0].name, p.name, err)
+		case i == 0:
+			first = e
+		}
 	}
-	return e, err
+	return first, nil
 }
 
 // order is Order for a pair that is entered. What it refuses leaves the pair as it was.

@@ -66,7 +66,7 @@ func (b *bed) unchanged(o Order, want string) {
 		s.on = a.on("a", "b")
 		a.members.Lock()
 		defer a.members.Unlock()
-		p, _ := a.entries.named("a", "b")
+		p := a.entries.firstNamed("a", "b")
 		s.pinned, s.assigned, s.trial, s.switches = p.pinned, p.assigned, p.rows.Of[0].Trial, a.stats.switches
 		return s
 	}
@@ -145,7 +145,7 @@ func refusedOrders(b *bed) {
 	pinPending(b)
 	// A data plane that does not know the peer cannot move its flows.
 	a.members.Lock()
-	p, _ := a.entries.named("a", "b")
+	p := a.entries.firstNamed("a", "b")
 	err := p.local.plane.RemovePeer(p.remote.UID)
 	a.members.Unlock()
 	if err != nil {

@@ -24,6 +24,9 @@ type pair struct {
 	remote topo.Pod
 	host   *remoteHost
 	routes routes
+	// notIn6 are the networks on which the pods' IPv6 packets are not steered, of a pair of
+	// IPv4 of pods that have both.
+	notIn6 []string
 	// opened: the remote data plane takes this pair's packets on every path,
 	// confirmed at that time.
 	opened, asked time.Time

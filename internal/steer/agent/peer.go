@@ -90,8 +90,9 @@ func (en *entries) join(l *pod, remote topo.Pod) (*pair, error) {
 	if l.leaving[remote.Addr()] || l.plane.NeedsRoom(remote.Addr()) {
 		return nil, errCrowded // it is asked for again with its next packets
 	}
-	p := &pair{name: l.Name + ">" + remote.Name, local: l, remote: remote, host: h, routes: rs,
-		lines: newLines(len(rs), en.params), limited: share{part: 1}, sending: share{part: 1}, peerLimited: 1}
+	p := &pair{name: pairName(l.Pod, remote), local: l, remote: remote, host: h, routes: rs,
+		notIn6: en.members.Cluster.notIn6(l.Pod, remote, rs), lines: newLines(len(rs), en.params),
+		limited: share{part: 1}, sending: share{part: 1}, peerLimited: 1}
 	if err := en.enter(p); err != nil {
 		return nil, err
 	}

@@ -222,7 +222,7 @@ func switchByHand(b *bed) {
 	b.await("the peer's agent to confirm", func() bool {
 		a.members.Lock()
 		defer a.members.Unlock()
-		p, _ := a.entries.named("a", "b")
+		p := a.entries.firstNamed("a", "b")
 		return !p.unsettled
 	})
 	again, err := a.Order(Order{Local: "a", Remote: "b", Network: "vxlan"})
@@ -536,7 +536,7 @@ func replaced(b *bed) {
 	b.await("flows to the old pod to be native", func() bool {
 		a.members.Lock()
 		defer a.members.Unlock()
-		p, _ := a.entries.named("a", "b")
+		p := a.entries.firstNamed("a", "b")
 		choices, err := p.local.plane.Choices(p.remote.UID)
 		return err == nil && moved(choices) == 0 && p.opened.IsZero()
 	})

@@ -9,6 +9,7 @@ package route
 import (
 	"cmp"
 	"net"
+	"net/netip"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
@@ -37,23 +38,54 @@ func (r Route) MTU() int {
 // size is how large packets may be on the network itself, in bytes.
 func (r Route) size() int { return min(r.Local.MTU, r.Remote.MTU) }
 
+// AddrIn is the attachment's address of an IP family, if it has one.
+func AddrIn(at topo.Attachment, v6 bool) (netip.Addr, bool) {
+	switch {
+	case at.Addr.IsValid() && at.Addr.Is6() == v6:
+		return at.Addr, true
+	case v6 && at.Addr6.IsValid():
+		return at.Addr6, true
+	default:
+		return netip.Addr{}, false
+	}
+}
+
+// in is the attachment with its address of a family alone.
+func in(at topo.Attachment, v6 bool) (topo.Attachment, bool) {
+	addr, ok := AddrIn(at, v6)
+	at.Addr, at.Addr6 = addr, netip.Addr{}
+	return at, ok
+}
+
 // Between lists the paths between two pods, the default network first, then the
-// others by name, without those that either pod's flows are barred from. It is empty for pods
-// whose default networks differ: without agents they could not talk either.
+// others by name, without those that either pod's flows are barred from. They are of the IP
+// family of the remote pod's stable address. It is empty for pods whose default networks
+// differ: without agents they could not talk either.
 func Between(local, remote topo.Pod) []Route {
 	if len(local.Attachments) == 0 || len(remote.Attachments) == 0 ||
 		local.Attachments[0].Network != remote.Attachments[0].Network {
 		return nil
 	}
-	out := []Route{{Network: local.Attachments[0].Network, Local: local.Attachments[0], Remote: remote.Attachments[0]}}
+	v6 := remote.Addr().Is6()
+	here, ok := in(local.Attachments[0], v6)
+	there, too := in(remote.Attachments[0], v6)
+	if !ok || !too {
+		return nil
+	}
+	out := []Route{{Network: here.Network, Local: here, Remote: there}}
 	others := slices.Clone(local.Attachments[1:])
 	slices.SortFunc(others, func(a, b topo.Attachment) int { return cmp.Compare(a.Network, b.Network) })
 	for i, a := range others[:min(len(others), dataplane.MaxPaths-1)] {
 		barred := slices.Contains(local.Barred, a.Network) || slices.Contains(remote.Barred, a.Network)
-		if b, ok := remote.On(a.Network); ok && !barred {
+		b, ok := remote.On(a.Network)
+		if !ok || barred {
+			continue
+		}
+		here, ok := in(a, v6)
+		if there, too := in(b, v6); ok && too {
 			// Numbered by the local pod's networks, so that a network has one
 			// number for all of its peers, as its interface has one program.
-			out = append(out, Route{Network: a.Network, Index: i + 1, Local: a, Remote: b})
+			out = append(out, Route{Network: a.Network, Index: i + 1, Local: here, Remote: there})
 		}
 	}
 	return out
