@@ -20,11 +20,14 @@ const (
 	stallP99    = 0.250
 )
 
+// faultMPTCP is a black hole of one of two subflows of MPTCP (RFC 8684), with no agent.
+const faultMPTCP = "mptcp"
+
 func blackholeKind() kind {
 	return kind{
 		name: "blackhole", about: "the active path goes silent, both ways or one, on a whole host or one pod: the longest gap that the application feels; MPTCP next to it",
 		defaults: Options{Repetitions: 30, Hold: 2 * time.Second, Traffic: []string{"tcp", "rr"},
-			Faults: []string{"both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"}},
+			Faults: []string{"both", "in", "out", "pod", "pod-in", "pod-out", faultMPTCP}},
 		keys: []string{"hold", "traffic", "faults"},
 		length: func(o Options, _ File) time.Duration {
 			return time.Duration(len(o.Traffic)*len(o.Faults)) * (o.Hold + 3500*time.Millisecond)
@@ -39,7 +42,7 @@ func runBlackhole(ctx context.Context, s *session) ([]Sample, error) {
 	for _, i := range s.order(len(o.Traffic) * len(o.Faults)) {
 		kind, how := stream.Kind(o.Traffic[i/len(o.Faults)]), o.Faults[i%len(o.Faults)]
 		one, err := s.try(ctx, string(kind)+" "+how, func(out *Sample) error {
-			if how == "mptcp" {
+			if how == faultMPTCP {
 				return s.twoSubflows(ctx, out, kind)
 			}
 			return s.hole(ctx, out, kind, how)
@@ -66,7 +69,8 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 	if err := errors.Join(g.healthy(ctx), g.prime(where, network)); err != nil {
 		return err
 	}
-	f, err := g.begin(ctx, traffic{kind: kind, from: g.pod("a"), to: g.pod("b"), args: []string{"--duration", "0"}})
+	f, err := g.begin(ctx, traffic{kind: kind, from: g.pod("a"), to: g.pod("b"),
+		at: g.pod("b").Address(s.File.Family), args: []string{"--duration", "0"}})
 	if err != nil {
 		return err
 	}
@@ -82,7 +86,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 	}
 	events, err := g.agents["h1"].events(ctx, since)
 	for _, e := range moves(events) {
-		if e.Pair == "a>b" && e.From == network {
+		if e.Pair == s.pairOf("a>b") && e.From == network {
 			out.Values["detected_s"], out.Text["moved"] = e.Detected.Seconds(), e.Kind+" to "+e.To+": "+e.Reason
 			break
 		}
@@ -92,6 +96,14 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 		g.stopAgents()
 	}
 	return err
+}
+
+// pairOf is how agents call the pair of the traffic, as the lab's pods have both families.
+func (s *session) pairOf(name string) string {
+	if s.File.Family == topo.IPv6 {
+		return name + " (IPv6)"
+	}
+	return name
 }
 
 // ofPod reports whether a fault is of one pod's port, not of its whole host.
@@ -273,7 +285,7 @@ func blackholeFigures(o Options, all []Sample) []Figure {
 			if len(stalls) == 0 {
 				continue
 			}
-			if how == "mptcp" {
+			if how == faultMPTCP {
 				f := summary(v+": stall, median", "s", stalls, median, nil)
 				f.Note = fmt.Sprintf("two subflows, both ways; %.0f more connections carried nothing before the fault",
 					sum(values(all, v, "never_began")))

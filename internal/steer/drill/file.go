@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/config"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // File is a file of drills.
@@ -16,7 +17,9 @@ type File struct {
 	Name        string   `json:"name" yaml:"name" is:"name" key:"needed" doc:"name of the file's results"`
 	Description string   `json:"description" yaml:"description" doc:"one line that says what the drills are for" default:"none"`
 	Networks    []string `json:"networks" yaml:"networks" is:"network" doc:"two networks or more, the default one first"`
-	Drills      []Entry  `json:"drills" yaml:"drills" key:"needed" doc:"drills, in the order in which they run"`
+	// Family is that of the traffic: 0 or 4, or 6.
+	Family int     `json:"family,omitempty" yaml:"family" is:"ip" doc:"IP family of the traffic" default:"4"`
+	Drills []Entry `json:"drills" yaml:"drills" key:"needed" doc:"drills, in the order in which they run"`
 }
 
 // Entry is one drill of a file.
@@ -101,8 +104,9 @@ func reader(network func(name string) error) config.Reader {
 			return s, nil
 		}, "a command line, such as mongod"),
 		"traffic":  config.Word("tcp", "rr", "mix", "udp"),
-		"fault":    config.Word("both", "in", "out", "pod", "pod-in", "pod-out", "mptcp"),
+		"fault":    config.Word("both", "in", "out", "pod", "pod-in", "pod-out", faultMPTCP),
 		"family":   config.Word(playable()...),
+		"ip":       config.Parsed(topo.ParseFamily, "4 or 6", "4", "6"),
 		"capacity": config.Rate(1e12),
 	}}
 	config.Around(&r, checkFile)
@@ -119,6 +123,9 @@ func checkFile(v config.Value, f *File, read func() error) error {
 	}
 	items, err := v.Key("drills").Items()
 	for i, e := range f.Drills {
+		if f.Family == topo.IPv6 && (e.Drill != "blackhole" || slices.Contains(e.Faults, faultMPTCP)) {
+			return items[i].Errorf("over IPv6 there is the drill blackhole alone, with faults but %s", faultMPTCP)
+		}
 		if e.Drill == "families" && len(f.Networks) < familyNetworks {
 			return v.Key("networks").Errorf("expected three networks or more: the drill families plays on three")
 		}

@@ -61,7 +61,7 @@ func (s *session) ground(ctx context.Context, p plan) (*ground, error) {
 		nets = append(nets, found)
 	}
 	spec := lab.Spec{Name: cmp.Or(s.Prefix, "drill") + "-" + p.name, Hosts: p.hosts, Networks: p.networks,
-		Agents: p.agents, Pods: p.pods}.Fill()
+		Agents: p.agents, Pods: p.pods, Family: s.File.Family}.Fill()
 	opts := s.Lab
 	opts.Owned, opts.Self = true, s.Self
 	opts.Timeout = 20*time.Second + time.Duration(p.hosts)*3*time.Second // daemons of many hosts share two cores
