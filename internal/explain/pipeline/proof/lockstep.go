@@ -48,10 +48,15 @@ type lockstep struct {
 	// wanted is what packets are that such flows take.
 	wanted []pipeline.Match
 	// uses are the kinds of actions that either has.
-	uses  map[pipeline.Kind]bool
-	at    map[spot]*obligation
+	uses map[pipeline.Kind]bool
+	at   map[spot]*obligation
+	// names are the questions that are told apart in two places.
+	names map[[2]place]map[string]bool
 	work  []*obligation
-	steps int
+	// steps are those so far, budget how many there may be: a step takes some 2.5 us.
+	steps, budget int
+	// need is what packets must be to meet what the two have not in common, nil if that is not known.
+	need *needs
 	// obstacles are what was not shown; none, and the two do the same.
 	obstacles []Reason
 	seen      map[string]bool
@@ -69,7 +74,7 @@ type Reason struct {
 
 // Bounds: what is beyond is undecided.
 const (
-	mostSteps     = 40_000_000
+	mostSteps     = 8_000_000
 	mostObstacles = 50
 	mostDeep      = 12
 	mostSpots     = 20_000
@@ -77,7 +82,9 @@ const (
 
 func newLockstep(a, b *pipeline.Pipeline, strict bool) *lockstep {
 	l := &lockstep{a: newSide(a), b: newSide(b), strict: strict, at: map[spot]*obligation{}, seen: map[string]bool{},
-		uses: map[pipeline.Kind]bool{}, mostCases: mostCases}
+		names: map[[2]place]map[string]bool{},
+		uses:  map[pipeline.Kind]bool{}, mostCases: mostCases,
+		budget: mostSteps}
 	l.alike = alike(l.a, l.b)
 	l.flee()
 	l.telling = l.telling.With(pipeline.EthType, pipeline.Value{}, a.Words.Full(pipeline.EthType))
@@ -97,6 +104,7 @@ func newLockstep(a, b *pipeline.Pipeline, strict bool) *lockstep {
 			}
 		}
 	}
+	l.need = l.findNeeds()
 	return l
 }
 
@@ -114,8 +122,8 @@ func (l *lockstep) run() {
 	s.untrack(false)
 	l.add(&s, place{look: true, table: l.a.Entry(), port: noPort}, place{look: true, table: l.b.Entry(), port: noPort})
 	for len(l.work) > 0 && len(l.obstacles) < mostObstacles {
-		if l.steps > mostSteps || len(l.at) > mostSpots {
-			l.obstacle(nil, nil, nil, "the pipelines are too large to compare in all ways through them")
+		if l.steps > l.budget || len(l.at) > mostSpots {
+			l.tooLarge()
 			return
 		}
 		at := l.first()
@@ -123,6 +131,22 @@ func (l *lockstep) run() {
 		l.work = append(l.work[:at], l.work[at+1:]...)
 		o.busy = false
 		l.visit(o)
+	}
+}
+
+// tooLarge notes the flows that the two have not in common as ones of which nothing was shown.
+func (l *lockstep) tooLarge() {
+	const why = "the pipelines are too large to compare in all ways through them"
+	odd := l.oddEntries()
+	for _, o := range odd[:min(len(odd), 5)] {
+		if o.inA {
+			l.obstacle(o.flow, nil, nil, why)
+		} else {
+			l.obstacle(nil, o.flow, nil, why)
+		}
+	}
+	if len(odd) == 0 {
+		l.obstacle(nil, nil, nil, why)
 	}
 }
 
@@ -161,6 +185,7 @@ func (l *lockstep) refine() {
 	}
 	l.want()
 	l.mostCases *= more
+	l.names = map[[2]place]map[string]bool{}
 	l.at, l.seen, l.obstacles, l.work, l.steps = map[spot]*obligation{}, map[string]bool{}, nil, nil, 0
 	l.run()
 }
@@ -186,6 +211,17 @@ func (l *lockstep) add(s *state, a, b place) {
 	if l.settled(s, a, b) {
 		return
 	}
+	if l.need != nil && l.twins(s, a, b) {
+		for _, next := range l.need.narrowed(s, a) {
+			l.put(next, a, b)
+		}
+		return
+	}
+	l.put(s, a, b)
+}
+
+// put has packets in a state be followed from two places on.
+func (l *lockstep) put(s *state, a, b place) {
 	if deep(a) > mostDeep || deep(b) > mostDeep {
 		l.obstacle(nil, nil, &s.pair, "tables are looked up within each other too deeply")
 		return
@@ -193,6 +229,7 @@ func (l *lockstep) add(s *state, a, b place) {
 	if !identical(s.a, s.b) && slices.Equal(s.a, s.b) {
 		s.b = s.a // is compared, and narrowed, once
 	}
+	s = l.named(s, a, b)
 	k := spot{a, b, s.askedA, s.askedB, s.passedA, s.passedB, s.stackDirty, s.forked, s.setA, s.setB}
 	o := l.at[k]
 	if o == nil {
@@ -214,36 +251,6 @@ func deep(p place) int {
 		return 0
 	}
 	return p.cont.deep
-}
-
-// settled reports whether nothing is to be shown: the packets are the same, and so is all
-// that they may meet.
-func (l *lockstep) settled(s *state, a, b place) bool {
-	if !s.same() || !a.look || !b.look || a.table != b.table || a.port != b.port || !l.alike[a.table] {
-		return false
-	}
-	x, y := a.cont, b.cont
-	for x != nil && y != nil {
-		if x.in != y.in || l.a.PrintActions(x.rest) != l.b.PrintActions(y.rest) || !l.leadsAlike(x) {
-			return false
-		}
-		x, y = x.next, y.next
-	}
-	return x == y
-}
-
-func (l *lockstep) leadsAlike(c *cont) bool {
-	ways, sure := l.a.Jumps(c.rest, c.in)
-	for _, j := range ways {
-		sure = sure && l.alike[j.To]
-	}
-	same := true
-	l.a.Each(c.rest, func(a pipeline.Action) {
-		if a.Kind == pipeline.GroupAction {
-			same = same && sameGroup(l.a, l.b, uint32(a.N))
-		}
-	})
-	return sure && same
 }
 
 // grow takes more packets in, and says whether there are any.
