@@ -2,9 +2,7 @@ package kube
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -43,39 +41,6 @@ func node(version string, pods []own, refused []v1alpha1.Refusal) (v1alpha1.Path
 	return spec, status
 }
 
-// podOf is a pod that another node's agent has seen.
-func podOf(p v1alpha1.Pod, host int) (topo.Pod, error) {
-	out := topo.Pod{Name: p.Name, UID: p.UID, Host: host, Agent: p.Agent}
-	if p.UID == "" {
-		return out, errors.New("it has no UID")
-	}
-	for i, a := range p.Attachments {
-		if a.Barred != "" {
-			out.Barred = append(out.Barred, a.Network)
-		}
-		if (a.Network == sandbox.Default) != (i == 0) {
-			return out, fmt.Errorf("attachment %d is on %q: expected the default network, and it alone, first", i+1, a.Network)
-		}
-		at := topo.Attachment{Network: a.Network, Dev: a.Device, MAC: a.MAC, MTU: int(a.MTU)}
-		var addrs []netip.Addr
-		for _, text := range a.Addresses {
-			addr, err := netip.ParseAddr(text)
-			if err != nil || addr.Zone() != "" {
-				return out, fmt.Errorf("address %.80q on %s: expected one without a zone", text, a.Network)
-			}
-			addrs = append(addrs, addr)
-		}
-		if at.SetAddrs(addrs); !at.Addr.IsValid() {
-			return out, fmt.Errorf("no address on %s", a.Network)
-		}
-		out.Attachments = append(out.Attachments, at)
-	}
-	if len(out.Attachments) == 0 {
-		return out, errors.New("it is on no network")
-	}
-	return out, agent.CheckPod(out)
-}
-
 // hosts number nodes, and keep to it.
 type hosts map[string]int
 
@@ -86,58 +51,149 @@ func (h hosts) index(node string) int {
 	return h[node]
 }
 
-// compose is what the agent of the node self is told. What another node's agent cannot have
-// seen is left out, and told.
-func compose(self string, numbers hosts, pods []own, nodes []*v1alpha1.PathNode,
-	networks []*v1alpha1.PathNetwork) (c agent.Cluster, faults []error) {
+// composer makes what the agent of the node self is told. It keeps room between times.
+type composer struct {
+	self    string
+	numbers hosts
+	claimed map[string]int // by UID, how many say that they have it
+	several int            // UIDs that more than one does
+	counted map[string]*view
+	// What was composed last, of these.
+	of     composed
+	latest agent.Cluster
+	faults []error
+}
+
+// composed is what a cluster is made of.
+type composed struct {
+	pods     []own
+	nodes    []*view // by name
+	networks []*v1alpha1.PathNetwork
+}
+
+// equal reports whether both come to the same cluster. Objects that are the same memory are not
+// looked into: of a large cluster that would take longer than to compose it.
+func (a composed) equal(b composed) bool {
+	return slices.EqualFunc(a.nodes, b.nodes, func(x, y *view) bool {
+		return x == y || x.Name == y.Name && reflect.DeepEqual(x.pods, y.pods) && reflect.DeepEqual(x.faults, y.faults)
+	}) && slices.EqualFunc(a.networks, b.networks, func(x, y *v1alpha1.PathNetwork) bool {
+		return x == y || x.Spec == y.Spec
+	}) && reflect.DeepEqual(a.pods, b.pods)
+}
+
+func newComposer(self string) composer {
+	c := composer{self: self, numbers: hosts{}, claimed: map[string]int{}, counted: map[string]*view{}}
+	c.numbers.index(self)
+	return c
+}
+
+// compose makes it: the same memory as the last time where it is the same. What another node's
+// agent cannot have seen is left out, and told.
+func (m *composer) compose(pods []own, nodes []*view, networks []*v1alpha1.PathNetwork) (agent.Cluster, []error) {
+	nodes = slices.DeleteFunc(sorted(nodes), func(n *view) bool { return n.Name == m.self })
+	networks = slices.SortedFunc(slices.Values(networks), func(a, b *v1alpha1.PathNetwork) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+	if now := (composed{pods, nodes, networks}); m.latest.Hosts == nil || !m.of.equal(now) {
+		m.of = now
+		m.latest, m.faults = m.fresh(now)
+	}
+	return m.latest, m.faults
+}
+
+// fresh composes what there is now.
+func (m *composer) fresh(now composed) (c agent.Cluster, faults []error) {
+	pods, nodes, networks := now.pods, now.nodes, now.networks
 	known := map[string]bool{sandbox.Default: true}
 	for _, n := range networks {
 		known[n.Spec.Attachment] = true
 	}
 	c.Equal, c.Encapsulated = allowed(networks), encapsulated(networks)
-	c.Hosts = []topo.Host{{Index: numbers.index(self), Name: self}}
-	claimed := map[string]int{} // by UID, how many say that they have it
+	c.Hosts = []topo.Host{{Index: m.numbers.index(m.self), Name: m.self}}
+	c.Pods = make([]topo.Pod, 0, m.claim(pods, nodes))
 	for _, p := range pods {
-		p.Host = numbers.index(self)
-		c.Pods = append(c.Pods, p.on(known))
-		claimed[p.UID]++
+		p.Host = m.numbers.index(m.self)
+		c.Pods = append(c.Pods, on(p.Pod, known))
 	}
-	var others []topo.Pod
-	for _, n := range sorted(nodes) {
-		if n.Name == self {
+	for _, n := range nodes {
+		index := m.numbers.index(n.Name)
+		c.Hosts = append(c.Hosts, topo.Host{Index: index, Name: n.Name})
+		faults = append(faults, n.faults...)
+		whole := !slices.ContainsFunc(n.networks, func(name string) bool { return !known[name] })
+		if p := len(c.Pods); whole && m.several == 0 {
+			c.Pods = append(c.Pods, n.pods...)
+			for i := range c.Pods[p:] {
+				c.Pods[p+i].Host = index
+			}
 			continue
 		}
-		index := numbers.index(n.Name)
-		c.Hosts = append(c.Hosts, topo.Host{Index: index, Name: n.Name})
-		for _, seen := range n.Spec.Pods {
-			p, err := podOf(seen, index)
-			if err != nil {
-				faults = append(faults, fmt.Errorf("PathNode %s, pod %.80q: %w", n.Name, seen.Name, err))
-				continue
+		for _, p := range n.pods {
+			if m.several == 0 || m.claimed[p.UID] == 1 { // a pod is on one node: nobody knows on which of several
+				p.Host = index
+				c.Pods = append(c.Pods, on(p, known))
 			}
-			claimed[p.UID]++
-			others = append(others, own{Pod: p}.on(known))
-		}
-	}
-	for _, p := range others {
-		if claimed[p.UID] == 1 { // a pod is on one node: nobody knows on which of several
-			c.Pods = append(c.Pods, p)
 		}
 	}
 	return c, faults
 }
 
+// claim counts who says that they have which pod, and returns of how many pods that is said. What
+// is as it was is not counted again: that would take most of the time in a large cluster.
+func (m *composer) claim(pods []own, nodes []*view) (total int) {
+	mine := &view{}
+	mine.Name = m.self
+	for _, p := range pods {
+		mine.pods = append(mine.pods, p.Pod)
+	}
+	now := map[string]bool{}
+	for _, n := range append([]*view{mine}, nodes...) {
+		total, now[n.Name] = total+len(n.pods), true
+		if m.counted[n.Name] != n {
+			m.count(m.counted[n.Name], -1)
+			m.count(n, 1)
+			m.counted[n.Name] = n
+		}
+	}
+	for name, n := range m.counted {
+		if !now[name] {
+			m.count(n, -1)
+			delete(m.counted, name)
+		}
+	}
+	return total
+}
+
+// count adds a node's claims, or takes them away.
+func (m *composer) count(n *view, by int) {
+	if n == nil {
+		return
+	}
+	for _, p := range n.pods {
+		was := m.claimed[p.UID]
+		is := was + by
+		if m.claimed[p.UID] = is; is == 0 {
+			delete(m.claimed, p.UID)
+		}
+		switch {
+		case was < 2 && is > 1:
+			m.several++
+		case was > 1 && is < 2:
+			m.several--
+		}
+	}
+}
+
 // on is the pod with those of its attachments that there is a PathNetwork for.
-func (o own) on(known map[string]bool) topo.Pod {
-	p := o.Pod
+func on(p topo.Pod, known map[string]bool) topo.Pod {
 	unknown := func(a topo.Attachment) bool { return !known[a.Network] }
-	p.Attachments = slices.DeleteFunc(slices.Clone(p.Attachments), unknown)
+	if slices.ContainsFunc(p.Attachments, unknown) {
+		p.Attachments = slices.DeleteFunc(slices.Clone(p.Attachments), unknown)
+	}
 	return p
 }
 
-func sorted(nodes []*v1alpha1.PathNode) []*v1alpha1.PathNode {
-	byName := func(a, b *v1alpha1.PathNode) int { return cmp.Compare(a.Name, b.Name) }
-	return slices.SortedFunc(slices.Values(nodes), byName)
+func sorted(nodes []*view) []*view {
+	return slices.SortedFunc(slices.Values(nodes), func(a, b *view) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // allowed are the networks to which flows may go: of several PathNetworks of one all have to

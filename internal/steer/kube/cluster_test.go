@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/kube/netpolicy"
 	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
 	"pathwise.dev/pathwise/internal/steer/sandbox"
@@ -49,8 +50,8 @@ func ownPods(pods ...*corev1.Pod) []own {
 // TestCompose: what one node's agent writes is what the other's reads.
 func TestCompose(t *testing.T) {
 	own := ownPods(apiPod("a", 4), apiPod("agent-n1", 9))
-	numbers := hosts{}
-	c, faults := compose("n1", numbers, own, []*v1alpha1.PathNode{seen("n2", apiPod("z", 5), apiPod("agent-n2", 8)),
+	m := newComposer("n1")
+	c, faults := m.composeAll(own, []*v1alpha1.PathNode{seen("n2", apiPod("z", 5), apiPod("agent-n2", 8)),
 		seen("n1", apiPod("stale", 6))}, []*v1alpha1.PathNetwork{fast()})
 	if len(faults) > 0 || len(c.Hosts) != 2 || c.Hosts[0].Name != "n1" || c.Hosts[1].Name != "n2" {
 		t.Fatalf("%+v, %v", c.Hosts, faults)
@@ -70,7 +71,7 @@ func TestCompose(t *testing.T) {
 		t.Errorf("equal %v, encapsulated %v", c.Equal, c.Encapsulated)
 	}
 	// A node that comes changes no other's number.
-	c, _ = compose("n1", numbers, own, []*v1alpha1.PathNode{seen("n0"), seen("n2", apiPod("z", 5))}, nil)
+	c, _ = m.composeAll(own, []*v1alpha1.PathNode{seen("n0"), seen("n2", apiPod("z", 5))}, nil)
 	if len(c.Hosts) != 3 || c.Hosts[1].Name != "n0" || c.Hosts[1].Index != 3 || c.Hosts[2].Index != 2 {
 		t.Errorf("hosts %+v", c.Hosts)
 	}
@@ -126,7 +127,7 @@ func TestComposeRefuses(t *testing.T) {
 	} {
 		bad := seen("n3", apiPod("x", 6))
 		change(&bad.Spec.Pods[0])
-		c, _ := compose("n1", hosts{}, own, []*v1alpha1.PathNode{good, bad, seen("n4", apiPod("y", 7))},
+		c, _ := composeFor("n1", own, []*v1alpha1.PathNode{good, bad, seen("n4", apiPod("y", 7))},
 			[]*v1alpha1.PathNetwork{fast()})
 		var names []string
 		for _, p := range c.Pods {
@@ -183,10 +184,60 @@ func TestJudge(t *testing.T) {
 		n := &v1alpha1.PathNode{}
 		n.Name = "n1"
 		n.Spec, n.Status = node("test", pods, nil)
-		c, faults := compose("n2", hosts{}, nil, []*v1alpha1.PathNode{n}, []*v1alpha1.PathNetwork{fast()})
+		c, faults := composeFor("n2", nil, []*v1alpha1.PathNode{n}, []*v1alpha1.PathNetwork{fast()})
 		if len(faults) > 0 || len(c.Pods) != 2 || slices.Contains(c.Pods[0].Barred, "shop/fast") != tc.barred ||
 			(n.Spec.Pods[0].Attachments[1].Barred != "") != tc.barred {
 			t.Errorf("%s, elsewhere: %+v, %v", name, c.Pods, faults)
 		}
 	}
+}
+
+// TestComposeAgain: what comes to the same cluster is the same memory, and what does not is seen.
+func TestComposeAgain(t *testing.T) {
+	m := newComposer("n1")
+	pods := func(last ...int) []own { return ownPods(apiPod("a", last[0])) }
+	nodes, networks := []*v1alpha1.PathNode{seen("n2", apiPod("z", 5))}, []*v1alpha1.PathNetwork{fast()}
+	was, _ := m.composeAll(pods(4), nodes, networks)
+	denied, other := fast(), seen("n2", apiPod("z", 5))
+	denied.Spec.Steer, other.Status.Pods = v1alpha1.SteerDenied, 7
+	barred := pods(4)
+	barred[0].Barred = []string{"shop/fast"}
+	for _, step := range []struct {
+		name     string
+		pods     []own
+		nodes    []*v1alpha1.PathNode
+		networks []*v1alpha1.PathNetwork
+		same     bool
+	}{
+		{"nothing is other", pods(4), nodes, networks, true},
+		{"a status is", pods(4), []*v1alpha1.PathNode{other}, []*v1alpha1.PathNetwork{fast()}, true},
+		{"a pod is barred", barred, nodes, networks, false},
+		{"a pod has gone elsewhere", barred, []*v1alpha1.PathNode{seen("n2")}, networks, false},
+		{"one has come", barred, []*v1alpha1.PathNode{seen("n2", apiPod("z", 6))}, networks, false},
+		{"a node has come", barred, append(nodes, seen("n3")), networks, false},
+		{"a network is denied", barred, append(nodes, seen("n3")), []*v1alpha1.PathNetwork{denied}, false},
+	} {
+		c, _ := m.composeAll(step.pods, step.nodes, step.networks)
+		if same := &c.Hosts[0] == &was.Hosts[0]; same != step.same {
+			t.Errorf("%s: the same %v", step.name, same)
+		}
+		was = c
+	}
+}
+
+// composeAll composes of PathNodes as they are.
+func (m *composer) composeAll(pods []own, nodes []*v1alpha1.PathNode, networks []*v1alpha1.PathNetwork) (agent.Cluster,
+	[]error) {
+	var views []*view
+	for _, n := range nodes {
+		views = append(views, viewOf(n))
+	}
+	return m.compose(pods, views, networks)
+}
+
+// composeFor is what the agent of a node is told at first.
+func composeFor(self string, pods []own, nodes []*v1alpha1.PathNode, networks []*v1alpha1.PathNetwork) (agent.Cluster,
+	[]error) {
+	m := newComposer(self)
+	return m.composeAll(pods, nodes, networks)
 }

@@ -61,23 +61,14 @@ func ask(pods []own, labels map[string]map[string]string, all []pathpolicy.Polic
 }
 
 // policyStatus is the status of a policy, by what agents have written of their nodes' pods.
-func policyStatus(p *v1alpha1.PathPolicy, nodes []*v1alpha1.PathNode, networks []*v1alpha1.PathNetwork,
+func policyStatus(p *v1alpha1.PathPolicy, nodes []*view, networks []*v1alpha1.PathNetwork,
 	now time.Time) v1alpha1.PathPolicyStatus {
 	out := *p.Status.DeepCopy()
 	out.Pods, out.Overridden = 0, 0
 	for _, n := range nodes {
-		for _, pod := range n.Spec.Pods {
-			if len(pod.Policies) == 0 || !strings.HasPrefix(pod.Name, p.Namespace+"/") {
-				continue
-			}
-			switch slices.Index(pod.Policies, p.Name) {
-			case -1:
-			case 0:
-				out.Pods++
-			default:
-				out.Overridden++
-			}
-		}
+		a := n.asks[p.Namespace+"/"+p.Name]
+		out.Pods += a.holds
+		out.Overridden += a.overridden
 	}
 	set := func(kind, reason, text string, is bool) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: text,
@@ -120,7 +111,7 @@ func notAllowed(p *v1alpha1.PathPolicy, networks []*v1alpha1.PathNetwork) string
 
 // rank says how many nodes come before this one in writing the object's status: of all agents
 // the same one is the first, and another one for another object.
-func rank(uid, self string, nodes []*v1alpha1.PathNode) int {
+func rank(uid, self string, nodes []*view) int {
 	weight := func(node string) uint64 {
 		h := fnv.New64a()
 		fmt.Fprintf(h, "%s\x00%s", uid, node) // never fails
@@ -164,7 +155,7 @@ func newTeller(c clients, node string, now func() time.Time) teller {
 }
 
 // tell writes what is due, and returns when to look again.
-func (t *teller) tell(ctx context.Context, all []*v1alpha1.PathPolicy, nodes []*v1alpha1.PathNode,
+func (t *teller) tell(ctx context.Context, all []*v1alpha1.PathPolicy, nodes []*view,
 	networks []*v1alpha1.PathNetwork) (time.Duration, error) {
 	now := t.now()
 	if next := t.looked.Add(tellPace); now.Before(next) && len(all) > 0 {

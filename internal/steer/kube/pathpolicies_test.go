@@ -72,7 +72,7 @@ func TestAsk(t *testing.T) {
 	}
 	n := &v1alpha1.PathNode{Spec: spec}
 	n.Name = "n1"
-	c, faults := compose("n2", hosts{}, nil, []*v1alpha1.PathNode{n}, []*v1alpha1.PathNetwork{fast()})
+	c, faults := composeFor("n2", nil, []*v1alpha1.PathNode{n}, []*v1alpha1.PathNetwork{fast()})
 	if len(faults) > 0 || len(c.Pods) != 3 || !slices.Equal(c.Pods[0].Barred, []string{"shop/fast"}) ||
 		c.Pods[0].Pin != "" || c.Pods[2].DryRun { // these are of the flows that a pod opens
 		t.Errorf("elsewhere: %+v, %v", c.Pods, faults)
@@ -106,7 +106,7 @@ func TestPolicyStatus(t *testing.T) {
 			[]v1alpha1.Pod{of("shop/a", "p")}, 1, 0, "NetworkNotAllowed", "Applied"},
 	} {
 		p := pathPolicy("p", 0, tc.spec)
-		s := policyStatus(p, []*v1alpha1.PathNode{{Spec: v1alpha1.PathNodeSpec{Pods: tc.pods}}},
+		s := policyStatus(p, []*view{viewOf(&v1alpha1.PathNode{Spec: v1alpha1.PathNodeSpec{Pods: tc.pods}})},
 			[]*v1alpha1.PathNetwork{fast()}, now)
 		accepted := meta.FindStatusCondition(s.Conditions, "Accepted")
 		applied := meta.FindStatusCondition(s.Conditions, "Applied")
@@ -117,7 +117,7 @@ func TestPolicyStatus(t *testing.T) {
 			t.Errorf("%s: %+v", name, s)
 		}
 		p.Status = s // nothing is written again
-		if again := policyStatus(p, []*v1alpha1.PathNode{{Spec: v1alpha1.PathNodeSpec{Pods: tc.pods}}},
+		if again := policyStatus(p, []*view{viewOf(&v1alpha1.PathNode{Spec: v1alpha1.PathNodeSpec{Pods: tc.pods}})},
 			[]*v1alpha1.PathNetwork{fast()}, now.Add(time.Hour)); !slices.Equal(again.Conditions, s.Conditions) {
 			t.Errorf("%s: %+v, and later %+v", name, s, again)
 		}
@@ -136,11 +136,10 @@ func TestTellWithoutStorm(t *testing.T) {
 	}
 	now := time.Unix(5000, 0)
 	var agents []teller
-	var nodes []*v1alpha1.PathNode
+	var nodes []*view
 	for i := range 50 {
-		n := &v1alpha1.PathNode{}
+		n := &view{asks: map[string]asked{"shop/p": {holds: 1}}}
 		n.Name = fmt.Sprintf("n%d", i)
-		n.Spec.Pods = []v1alpha1.Pod{{Name: fmt.Sprintf("shop/p%d", i), Policies: []string{"p"}}}
 		nodes = append(nodes, n)
 		agents = append(agents, newTeller(c, n.Name, func() time.Time { return now }))
 	}
@@ -155,7 +154,7 @@ func TestTellWithoutStorm(t *testing.T) {
 			}
 		}
 	}
-	first := slices.IndexFunc(nodes, func(n *v1alpha1.PathNode) bool { return rank("uid-p", n.Name, nodes) == 0 })
+	first := slices.IndexFunc(nodes, func(n *view) bool { return rank("uid-p", n.Name, nodes) == 0 })
 	for range 60 { // two minutes, in which what was written is not seen, and the pods change
 		round("")
 		now = now.Add(tellPace)
@@ -173,7 +172,7 @@ func TestTellWithoutStorm(t *testing.T) {
 	if len(s.wrote) > 0 {
 		t.Errorf("%v: nothing had changed", s.wrote)
 	}
-	nodes[7].Spec.Pods = nil // what changes is written once, by one
+	nodes[7].asks = nil // what changes is written once, by one
 	round("")
 	if len(s.wrote) != 1 || s.wrote[0] != "PUT /apis/pathwise.dev/v1alpha1/namespaces/shop/pathpolicies/p/status" {
 		t.Errorf("%v", s.wrote)
@@ -181,7 +180,7 @@ func TestTellWithoutStorm(t *testing.T) {
 	all[0].Status = policyStatus(all[0], nodes, nil, now)
 	now = now.Add(time.Hour)
 	round("")
-	s.wrote, nodes[8].Spec.Pods = nil, nil
+	s.wrote, nodes[8].asks = nil, nil
 	for range 20 { // the first is away
 		round(nodes[first].Name)
 		now = now.Add(tellPace)
@@ -191,7 +190,7 @@ func TestTellWithoutStorm(t *testing.T) {
 	}
 	s.refuse = http.StatusForbidden
 	s.writes = 0
-	nodes[9].Spec.Pods, now = nil, now.Add(time.Hour)
+	nodes[9].asks, now = nil, now.Add(time.Hour)
 	for range 30 {
 		round("")
 		now = now.Add(tellPace)

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
+	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,14 +41,22 @@ type Source struct {
 	pods, nodes, networks cache.SharedInformer
 	asks                  cache.SharedInformer // PathPolicies
 	finder                finder
-	numbers               hosts
+	composer              composer
 	writer                writer
 	policies              *policies
 	announcer             announcer
 	teller                teller
 	news                  chan struct{}
 	told                  map[string]bool // warnings, as they hold now
-	changed               chan struct{}
+	changed               chan struct{}   // something of other nodes
+	urgent                chan struct{}   // something else
+
+	here atomic.Bool // something has changed on this node
+	seen struct {    // of this node, when it was last looked at
+		at     time.Time
+		all    []sandbox.Sandbox
+		faults []error
+	}
 
 	mu      sync.Mutex
 	cluster agent.Cluster
@@ -59,7 +68,14 @@ const (
 	// least is the time between two looks, and hasty that while a pod's namespace is
 	// looked for, which is told after the file was made; steady is how often one looks unasked.
 	least, hasty, steady = 200 * time.Millisecond, time.Second, 10 * time.Second
+	// slowest is the most between two looks while something changes.
+	slowest = time.Second
 )
+
+// restAfter is the time between two looks for what changes on other nodes, where one takes so long:
+// in a large cluster something does all the time, and looking is not to take more than a small
+// part of a core. What is of this node, or a policy, does not wait for it.
+func restAfter(took time.Duration) time.Duration { return min(max(least, 100*took), slowest) }
 
 // Open prepares a source; Run has it speak to the server.
 func Open(cfg Config) (*Source, error) {
@@ -67,13 +83,13 @@ func Open(cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{cfg: cfg, clients: c, finder: finder{self: cfg.Pod}, numbers: hosts{}, told: map[string]bool{},
-		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
+	s := &Source{cfg: cfg, clients: c, finder: finder{self: cfg.Pod}, composer: newComposer(cfg.Node),
+		told:    map[string]bool{},
+		changed: make(chan struct{}, 1), urgent: make(chan struct{}, 1), news: make(chan struct{}, 1),
 		writer: writer{clients: c, node: cfg.Node, now: cfg.Now}}
 	s.policies = newPolicies(c.cfg, s.listen)
 	s.announcer = announcer{clients: c, node: cfg.Node, now: cfg.Now, told: map[string]time.Time{}}
 	s.teller = newTeller(c, cfg.Node, cfg.Now)
-	s.numbers.index(cfg.Node)
 	for _, of := range []struct {
 		at *cache.SharedInformer
 		do func() (cache.SharedInformer, error)
@@ -82,7 +98,7 @@ func Open(cfg Config) (*Source, error) {
 			return informer(c.core, "pods", &corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", cfg.Node), trimPod)
 		}},
 		{&s.nodes, func() (cache.SharedInformer, error) {
-			return informer(c.paths, "pathnodes", &v1alpha1.PathNode{}, fields.Everything(), trimObject)
+			return informer(c.paths, "pathnodes", &v1alpha1.PathNode{}, fields.Everything(), trimNode)
 		}},
 		{&s.networks, func() (cache.SharedInformer, error) {
 			return informer(c.paths, "pathnetworks", &v1alpha1.PathNetwork{}, fields.Everything(), trimObject)
@@ -94,18 +110,33 @@ func Open(cfg Config) (*Source, error) {
 		if *of.at, err = of.do(); err != nil {
 			return nil, err
 		}
-		if err := s.listen(*of.at); err != nil {
+		switch of.at {
+		case &s.pods:
+			err = s.follow(*of.at, s.urgent, &s.here)
+		case &s.nodes:
+			err = s.follow(*of.at, s.changed, nil)
+		default:
+			err = s.follow(*of.at, s.urgent, nil)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
+	s.here.Store(true)
 	return s, nil
 }
 
-// listen has what the informer learns be looked at.
-func (s *Source) listen(i cache.SharedInformer) error {
+// listen has what the informer learns be looked at soon.
+func (s *Source) listen(i cache.SharedInformer) error { return s.follow(i, s.urgent, nil) }
+
+// follow has what the informer learns be told, and noted before that if note is not nil.
+func (s *Source) follow(i cache.SharedInformer, tell chan<- struct{}, note *atomic.Bool) error {
 	ring := func() {
+		if note != nil {
+			note.Store(true)
+		}
 		select {
-		case s.changed <- struct{}{}:
+		case tell <- struct{}{}:
 		default:
 		}
 	}
@@ -170,6 +201,7 @@ func (s *Source) Run(ctx context.Context) {
 		settled) {
 		return // told to end
 	}
+	debug.FreeOSMemory() // reading a large cluster took several times what is kept
 	made := make(chan struct{}, 1)
 	if err := watchNamespaces(ctx, &wg, made); err != nil {
 		s.cfg.Log.Warn("namespaces are looked for every ten seconds alone", "error", err)
@@ -178,29 +210,56 @@ func (s *Source) Run(ctx context.Context) {
 		s.policies.follow(ctx, &wg)
 		began := s.cfg.Now()
 		wait := s.look(ctx)
+		took := s.cfg.Now().Sub(began)
+		urgent := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.changed:
+		case <-s.urgent:
+			urgent = true
 		case <-made:
+			urgent = true
+			s.here.Store(true)
 		case <-time.After(wait):
 			continue
 		}
 		// What comes at once is looked at once; after some rest one looks at once, as a policy
 		// that comes is not to wait.
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(least - s.cfg.Now().Sub(began)):
+		s.rest(ctx, least-s.cfg.Now().Sub(began), nil)
+		if !urgent {
+			s.rest(ctx, restAfter(took)-s.cfg.Now().Sub(began), s.urgent)
 		}
 	}
+}
+
+// rest waits, but no longer than until something is urgent.
+func (s *Source) rest(ctx context.Context, d time.Duration, urgent <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-urgent:
+	case <-time.After(d):
+	}
+}
+
+// boxes are the namespaces of this node. They are looked at where something has changed here, or a
+// pod's is missing, and now and then: not for every change of another node.
+func (s *Source) boxes(now time.Time) ([]sandbox.Sandbox, []error, error) {
+	var err error
+	if s.here.Swap(false) || len(s.finder.missing) > 0 || now.Sub(s.seen.at) >= steady {
+		s.seen.all, s.seen.faults, err = sandbox.Look()
+		if s.seen.at = now; err != nil {
+			s.here.Store(true)
+		}
+	}
+	return s.seen.all, s.seen.faults, err
 }
 
 // look finds the node's pods, writes of them, and composes the cluster. It returns when to
 // look again, unless something happens before.
 func (s *Source) look(ctx context.Context) time.Duration {
-	warnings := map[string]bool{}
-	all, faults, err := sandbox.Look()
+	warnings, now := map[string]bool{}, s.cfg.Now()
+	all, faults, err := s.boxes(now)
 	for _, f := range append(faults, err) {
 		if f != nil {
 			warnings[f.Error()] = true
@@ -210,7 +269,6 @@ func (s *Source) look(ctx context.Context) time.Duration {
 		s.warn(warnings)
 		return hasty
 	}
-	now := s.cfg.Now()
 	pods, refused := s.finder.find(objects[*corev1.Pod](s.pods), all, now)
 	for _, r := range refused {
 		warnings[fmt.Sprintf("%s is not steered: %s", r.Pod, r.Reason)] = true
@@ -222,12 +280,13 @@ func (s *Source) look(ctx context.Context) time.Duration {
 	networks := objects[*v1alpha1.PathNetwork](s.networks)
 	labels, asks := labelsOf(objects[*corev1.Pod](s.pods)), objects[*v1alpha1.PathPolicy](s.asks)
 	pods = judge(ask(pods, labels, pathPolicies(asks), need), labels, networks, s.policies.known())
-	c, faulty := compose(s.cfg.Node, s.numbers, pods, objects[*v1alpha1.PathNode](s.nodes), networks)
+	nodes := objects[*view](s.nodes)
+	c, faulty := s.composer.compose(pods, nodes, networks)
 	for _, f := range faulty {
 		warnings[f.Error()] = true
 	}
 	s.mu.Lock()
-	if !s.ready || !reflect.DeepEqual(c, s.cluster) {
+	if !s.ready || &c.Hosts[0] != &s.cluster.Hosts[0] { // another memory: it is another
 		s.cluster, s.ready = c, true
 		select {
 		case s.news <- struct{}{}:
@@ -239,7 +298,7 @@ func (s *Source) look(ctx context.Context) time.Duration {
 	again, err := steady, error(nil)
 	if !s.cfg.Quiet {
 		again, err = s.writer.write(ctx, spec, status)
-		later, failed := s.teller.tell(ctx, asks, objects[*v1alpha1.PathNode](s.nodes), networks)
+		later, failed := s.teller.tell(ctx, asks, nodes, networks)
 		again, err = min(again, later), errors.Join(err, failed)
 	}
 	if err == nil && !s.cfg.Quiet {
