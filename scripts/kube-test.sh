@@ -179,7 +179,7 @@ inside() { # COMMAND: in the server's network namespace
 rules() {
 	local n dev
 	for n in $(seq "${PATHWISE_KUBE_RULES:-20}"); do
-		ask switch client server fast || return 1
+		eventually 10 ask switch client server fast || return 1 # refused while some flows make a detour
 		sleep 1.5
 		dev=$([ "$(on)" = default/fast ] && echo 1 || echo 2)
 		inside "table inet pw_rule { chain c { type filter hook input priority 0; iifname net$dev ip saddr != 10.1$dev.0.0/16 drop; }; }" &&
