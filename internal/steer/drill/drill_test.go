@@ -44,7 +44,12 @@ func TestParse(t *testing.T) {
 		"word":         {text: "name: x\ndrills: [{drill: blackhole, faults: up}]", fail: "f:2: drills[0].faults"},
 		"one network":  {text: "name: x\nnetworks: vxlan\ndrills: [quiet]", fail: "f:2: networks: expected two"},
 		"bad network":  {text: "name: x\nnetworks: [vxlan, nowhere]\ndrills: [quiet]", fail: "no such network"},
-		"no drills":    {text: "name: x", fail: "drills"},
+		"IPv6 of others": {text: "name: x\nfamily: 6\ndrills: [switch]",
+			fail: "f:3: drills[0]: over IPv6 there is the drill blackhole alone"},
+		"IPv6 and MPTCP": {text: "name: x\nfamily: 6\ndrills: [blackhole]", fail: "with faults but mptcp"},
+		"IPv6": {text: "name: x\nfamily: 6\ndrills:\n - {drill: blackhole, faults: in}\n" +
+			" - {drill: blackhole, name: again, faults: out}"},
+		"no drills": {text: "name: x", fail: "drills"},
 	} {
 		f, err := Parse("f", strings.NewReader(c.text), known)
 		switch {
