@@ -73,7 +73,8 @@ func (iq *inquirer) answers(name string, found []sockdiag.Socket) {
 	for _, q := range iq.inquiries.open {
 		if q.pair.local.Netns == name && iq.members.knows(q.pair) {
 			s, ok := by[q.ends()]
-			iq.answer(q, detect.Progress{Open: ok, Waiting: s.Unacked > 0, Acked: s.BytesAcked, Trip: s.SRTT, Timer: s.RTO}, now)
+			iq.answer(q, detect.Progress{Open: ok, Waiting: s.Unacked > 0, Acked: s.BytesAcked,
+				Trip: s.SRTT, Timer: s.RTO, Tries: int(s.Backoff)}, now)
 		}
 	}
 }
@@ -92,8 +93,17 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 		q.Abandon(now)
 		return
 	}
-	if q.Look(is, p.otherPaths(q.From), now) {
+	i := p.routes.at(q.From)
+	if i < 0 { // it is gone
+		q.Abandon(now)
+		return
+	}
+	from := &p.lines[i].accidents
+	if q.Look(is, from.Tries(iq.params, now), p.otherPaths(q.From), now) {
 		iq.redirect(p, q, was, now)
+	}
+	if q.Accident(is) {
+		from.Add(iq.params, now)
 	}
 	switch q.State() {
 	case detect.Nowhere:
@@ -166,7 +176,8 @@ func (iq *inquirer) proven(p *pair, q *inquiry, now time.Time) {
 	}
 	ln := &p.lines[i]
 	refused := p.detours.refused(q.From, now)
-	if refused < iq.params.RefusesAt && refused < p.conns && !ln.silence.Lasts(iq.params.Deaf, now) {
+	conns := max(p.conns, len(p.inquiries)) // those that have just begun are not counted yet
+	if refused < iq.params.RefusesAt && refused < conns && !ln.silence.Lasts(iq.params.Deaf, now) {
 		return
 	}
 	if ln.bar.Left(now) == 0 {

@@ -196,7 +196,7 @@ func TestInquiriesAreBounded(t *testing.T) {
 		q.begun, q.Detour = true, detect.NewDetour(a.pairs.params, 0, detect.Progress{}, now)
 	}
 	settled.Abandon(now)
-	nowhere.Look(detect.Progress{Open: true, Waiting: true}, nil, now.Add(time.Second))
+	nowhere.Look(detect.Progress{Open: true, Waiting: true}, 1, nil, now.Add(time.Second))
 	a.inquirer.inquiries.settle(a.members.knows, now)
 	if len(pairs[0].inquiries) > 0 || settled.pair.inquiries[settled.ports] != nil ||
 		nowhere.pair.inquiries[nowhere.ports] == nil {

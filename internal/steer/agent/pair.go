@@ -140,6 +140,8 @@ type line struct {
 	retrans float64
 	rtos    int
 	bar     detect.Bar
+	// accidents are those of the pair's connections on the path.
+	accidents detect.Accidents
 	// rows is what was read last of the connections of each row.
 	rows [flow.Rows]rowReading
 }

@@ -55,6 +55,8 @@ type Progress struct {
 	// Trip is its smoothed round trip, and Timer its retransmission timer: a connection that
 	// is not woken tries again then.
 	Trip, Timer time.Duration
+	// Tries is how often its timer has fired since it was last acknowledged.
+	Tries int
 }
 
 // NewDetour begins one for a connection on that path, whose timer fired at that time.
@@ -71,10 +73,10 @@ func (d *Detour) Over() bool { return d.state >= Proven }
 // Since is when the detour came to its state.
 func (d *Detour) Since() time.Time { return d.since }
 
-// Look takes what the kernel says of the connection now. Others are the paths that may be
-// tried, the best first. It reports whether the connection is to be on another path than
-// before: on d.On.
-func (d *Detour) Look(p Progress, others []int, now time.Time) (move bool) {
+// Look takes what the kernel says of the connection now. Tries is how often its timer has to
+// have fired (Accidents), and others are the paths that may be tried, the best first. It
+// reports whether the connection is to be on another path than before: on d.On.
+func (d *Detour) Look(p Progress, tries int, others []int, now time.Time) (move bool) {
 	if d.Over() {
 		return false
 	}
@@ -85,7 +87,7 @@ func (d *Detour) Look(p Progress, others []int, now time.Time) (move bool) {
 	if d.state == Trying {
 		wait = max(d.params.TryFor, min(p.Timer, d.params.TryMost))
 	}
-	if now.Sub(d.since) < wait {
+	if now.Sub(d.since) < wait || d.state == Doubted && tries > 1 && p.Tries < tries {
 		return false
 	}
 	for _, path := range others {
@@ -96,6 +98,12 @@ func (d *Detour) Look(p Progress, others []int, now time.Time) (move bool) {
 		}
 	}
 	return d.back(Nowhere, now)
+}
+
+// Accident reports whether the connection's timer has fired on a path that got it through all
+// the same.
+func (d *Detour) Accident(p Progress) bool {
+	return d.state == Unfounded && d.On == d.From && p.Open && p.Acked != d.acked
 }
 
 // Abandon ends the detour, as the connection was moved for another reason.

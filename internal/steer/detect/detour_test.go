@@ -45,7 +45,7 @@ func TestDetour(t *testing.T) {
 		d := NewDetour(&params, 1, stuck, at(0))
 		for _, l := range tt.looks {
 			was := d.On
-			if moved := d.Look(l.is, tt.others, at(l.at)); moved != (d.On != was) || d.On != l.on || d.State() != l.end {
+			if moved := d.Look(l.is, 1, tt.others, at(l.at)); moved != (d.On != was) || d.On != l.on || d.State() != l.end {
 				t.Errorf("%s: after %v ms on %d, %v, moved %v; want on %d, %v", name, l.at, d.On, d.State(), moved, l.on, l.end)
 			}
 		}
@@ -74,7 +74,7 @@ func TestDetourBlamesNothingWithoutProof(t *testing.T) {
 			if i == int(closes)+20 {
 				p.Open = false
 			}
-			if d.Look(p, paths, at(float64(5*i))) && !d.Over() {
+			if d.Look(p, 1, paths, at(float64(5*i))) && !d.Over() {
 				if slices.Contains(visited, d.On) {
 					return fmt.Errorf("tries %d again, after %v", d.On, visited)
 				}
