@@ -497,7 +497,7 @@ func (w *world) told(e *effect, f bpfFlow, syn, lower bool, say uint8) {
 	case say == sayAnswer && role == roleOwnerNew:
 		w.assume(e, f, roleOwner)
 	case say == sayForgotten && admitted(role):
-		w.assume(e, f, either(role == roleOwner, roleOwnerNew, roleNone))
+		w.assume(e, f, roleOwnerNew)
 	case say == saySettled && role == roleAnswered:
 		w.assume(e, f, roleFollow)
 	case say == saySettled && role == roleNone:

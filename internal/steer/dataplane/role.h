@@ -81,8 +81,7 @@ static __always_inline __u32 flow_role(const struct flow *f, struct flow_state *
 			found->announcements = 0;
 		}
 		role = found->role & CACHE_ROLE;
-		if (role != FLOW_NONE)
-			*row = found->row & (ROWS - 1);
+		*row = found->row & (ROWS - 1);
 		refresh(found);
 	}
 	*state = found;
@@ -129,55 +128,18 @@ GLOBAL int set_role(const struct flow *f, __u32 role)
 #define IDLE_UDP (60000000000ull >> SEEN_SHIFT)
 #define IDLE_ECHO (15000000000ull >> SEEN_SHIFT)
 
-/* is_served is whether this pod has surely accepted the connection that a packet is of: it
- * listens on its port there, and that port is the lower one, so that of two ends that listen
- * at most one says so. No connection has port 0, so what is found listens. The addresses are
- * read again, as the compiler holds those of struct packet in registers. The answer holds for
- * a tick, by a word with a row but no role. */
-GLOBAL int is_served(struct __sk_buff *skb, const struct flow *f)
-{
-	struct bpf_sock_tuple t = {};
-	int served = 0, size = sizeof(t.ipv4), err;
-
-	if (!f || f->local >= f->remote)
-		return 0;
-	if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		err = bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, daddr), t.ipv6.saddr, sizeof(t.ipv6.saddr)) ||
-		      bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), t.ipv6.daddr, sizeof(t.ipv6.daddr));
-		t.ipv6.dport = bpf_htons(f->local);
-		size = sizeof(t.ipv6);
-	} else {
-		err = bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, daddr), &t.ipv4.saddr, sizeof(t.ipv4.saddr)) ||
-		      bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), &t.ipv4.daddr, sizeof(t.ipv4.daddr));
-		t.ipv4.dport = bpf_htons(f->local);
-	}
-	struct bpf_sock *sk = err ? NULL : bpf_skc_lookup_tcp(skb, &t, size, BPF_F_CURRENT_NETNS, 0);
-	if (sk) {
-		served = sk->state == BPF_TCP_LISTEN;
-		bpf_sk_release(sk);
-	}
-	__u64 *r = served ? cache_slot(f) : NULL;
-	if (r)
-		*(volatile __u64 *)r = cache_key(f) | CACHE_ROW;
-	return served;
-}
-
 /* owner_role finds or makes the role that this end has in the flow. One that was not
  * seen to begin is opened again: the peer's data plane answers only if it sees the same
  * addresses, and not those of a Service. */
-static __always_inline __u32 owner_role(struct __sk_buff *skb, const struct flow *f, const struct packet *p,
-					struct flow_state **state, __u32 *row)
+static __always_inline __u32 owner_role(const struct flow *f, const struct packet *p, struct flow_state **state, __u32 *row)
 {
 	int tcp = f->proto == IPPROTO_TCP;
 	/* The other end may forget it soon, if it has not: a datagram is not sent twice. */
 	__u32 role = flow_role(f, state, tcp ? 0 : f->proto == IPPROTO_UDP ? IDLE_UDP : IDLE_ECHO, row);
 
 	if (!(tcp && p->opens)) {
-		/* A row without a role is of this tick, by is_served. */
-		if (role != FLOW_NONE || *row || (tcp ? p->accepts || p->closes : !p->opens))
+		if (role != FLOW_NONE || (tcp ? p->accepts || p->closes : !p->opens))
 			return role;
-		if (tcp && is_served(skb, f)) /* the other end opens it */
-			return FLOW_NONE;
 	}
 	/* A SYN begins another flow with these ports. Without an agent nothing begins. */
 	role = set_role(f, lease_runs() ? FLOW_OWNER_NEW : FLOW_NONE);
@@ -263,9 +225,8 @@ GLOBAL int handle_tag(const struct flow *f, __u32 syn, __u32 lower, __u32 kind)
 		if (role == FLOW_OWNER_NEW)
 			next = FLOW_OWNER;
 	} else if (kind == TAG_FORGOTTEN) {
-		/* What the other end has opened it opens again, if it is known to have. */
 		if (ADMITTED(role))
-			next = role == FLOW_OWNER ? FLOW_OWNER_NEW : FLOW_NONE;
+			next = FLOW_OWNER_NEW;
 	} else if (kind == TAG_SETTLED) {
 		if (role == FLOW_ANSWERED)
 			next = FLOW_FOLLOW;
