@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"strings"
 
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/topo"
@@ -57,8 +58,7 @@ func (p *pair) localUID() string { return uidIn(p.local.Pod, p.v6()) }
 // pairName is how a pair is shown.
 func pairName(local, remote topo.Pod) string {
 	name := local.Name + ">" + remote.Name
-	if remote.Addr().Is6() && dual(local) && len(remote.UID) > len(ofIPv6) &&
-		remote.UID[len(remote.UID)-len(ofIPv6):] == ofIPv6 {
+	if remote.Addr().Is6() && dual(local) && strings.HasSuffix(remote.UID, ofIPv6) {
 		return name + " (IPv6)"
 	}
 	return name

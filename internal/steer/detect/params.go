@@ -57,10 +57,10 @@ type Params struct {
 	DetoursMost int           `unit:"connections" range:"1 1000" why:"each asks the kernel every few milliseconds"`
 	DetourTrust int           `unit:"ratio" range:"1 100" why:"as it ends, it passes wherever it happens to be"`
 	DetourAgain time.Duration `unit:"s" range:"0.1 60" why:"a connection whose peer is dead would move for nothing"`
+	RefusesAt   int           `unit:"connections" range:"1 1000" why:"one may be refused for its port, three hardly"`
 	// AccidentsFor is the time constant with which it is forgotten that timers fired on a path
 	// that got their connections through.
 	AccidentsFor time.Duration `unit:"s" range:"0.1 600" why:"some twenty times a timer, as a path that is full goes on to be"`
-	RefusesAt    int           `unit:"connections" range:"1 1000" why:"one may be refused for its port, three hardly"`
 	// A path that does not pass data is barred for the BarPart-th part of the time that it has not,
 	// BarFirst at least and BarMost at most. That is forgotten once it has passed data for as long,
 	// or for BarForgotten.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -127,13 +126,7 @@ func TestPolicyStatus(t *testing.T) {
 // TestTellWithoutStorm: of many agents that all see each change, one writes each policy's status,
 // once in half a minute; where it is away, the next one does.
 func TestTellWithoutStorm(t *testing.T) {
-	s := &server{}
-	hs := httptest.NewServer(s)
-	defer hs.Close()
-	c, err := connect(kubeconfig(t, hs.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, c := serving(t)
 	now := time.Unix(5000, 0)
 	var agents []teller
 	var nodes []*view
@@ -202,13 +195,7 @@ func TestTellWithoutStorm(t *testing.T) {
 
 // TestTellManyPolicies: a thousand that come at once are written at a bounded pace.
 func TestTellManyPolicies(t *testing.T) {
-	s := &server{}
-	hs := httptest.NewServer(s)
-	defer hs.Close()
-	c, err := connect(kubeconfig(t, hs.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, c := serving(t)
 	now := time.Unix(5000, 0)
 	tl := newTeller(c, "n1", func() time.Time { return now })
 	var all []*v1alpha1.PathPolicy

@@ -269,16 +269,17 @@ func (s *Source) look(ctx context.Context) time.Duration {
 		s.warn(warnings)
 		return hasty
 	}
-	pods, refused := s.finder.find(objects[*corev1.Pod](s.pods), all, now)
+	listed := objects[*corev1.Pod](s.pods)
+	pods, refused := s.finder.find(listed, all, now)
 	for _, r := range refused {
 		warnings[fmt.Sprintf("%s is not steered: %s", r.Pod, r.Reason)] = true
 	}
-	need, odd := needs(objects[*corev1.Pod](s.pods))
+	need, odd := needs(listed)
 	for _, o := range odd {
 		warnings[o.Pod+": "+o.Reason] = true
 	}
 	networks := objects[*v1alpha1.PathNetwork](s.networks)
-	labels, asks := labelsOf(objects[*corev1.Pod](s.pods)), objects[*v1alpha1.PathPolicy](s.asks)
+	labels, asks := labelsOf(listed), objects[*v1alpha1.PathPolicy](s.asks)
 	pods = judge(ask(pods, labels, pathPolicies(asks), need), labels, networks, s.policies.known())
 	nodes := objects[*view](s.nodes)
 	c, faulty := s.composer.compose(pods, nodes, networks)
@@ -302,8 +303,8 @@ func (s *Source) look(ctx context.Context) time.Duration {
 		again, err = min(again, later), errors.Join(err, failed)
 	}
 	if err == nil && !s.cfg.Quiet {
-		err = errors.Join(s.announcer.tell(ctx, objects[*corev1.Pod](s.pods), refused, refusedReason),
-			s.announcer.tell(ctx, objects[*corev1.Pod](s.pods), odd, needReason))
+		err = errors.Join(s.announcer.tell(ctx, listed, refused, refusedReason),
+			s.announcer.tell(ctx, listed, odd, needReason))
 	}
 	if err != nil && ctx.Err() == nil {
 		warnings[err.Error()] = true

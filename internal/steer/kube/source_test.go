@@ -141,6 +141,19 @@ func fail(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 		Status: metav1.StatusFailure, Code: int32(code), Reason: reason})
 }
 
+// serving is a server that runs until the test ends, and who asks it.
+func serving(t *testing.T) (*server, clients) {
+	t.Helper()
+	s := &server{}
+	hs := httptest.NewServer(s)
+	t.Cleanup(hs.Close)
+	c, err := connect(kubeconfig(t, hs.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, c
+}
+
 // kubeconfig is a file by which the server is found.
 func kubeconfig(t *testing.T, url string) string {
 	t.Helper()
@@ -206,13 +219,7 @@ func TestSource(t *testing.T) {
 // TestWriter: what others go by is written at once, what is for people now and then, and what
 // fails later each time.
 func TestWriter(t *testing.T) {
-	s := &server{}
-	hs := httptest.NewServer(s)
-	defer hs.Close()
-	c, err := connect(kubeconfig(t, hs.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, c := serving(t)
 	now := time.Unix(1000, 0)
 	w := writer{clients: c, node: "n1", now: func() time.Time { return now }}
 	first, other := seen("n1", apiPod("a", 4)), seen("n1", apiPod("b", 5))

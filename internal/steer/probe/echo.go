@@ -59,7 +59,7 @@ const (
 	icmpv6EchoReply, icmpv6Echo = 129, 128
 )
 
-// Socket opens a raw ICMP socket of the family for an Echoer, in the caller's namespace.
+// Socket opens a raw ICMP socket of the family in the caller's namespace.
 func Socket(v6 bool) (fd int, err error) {
 	family, protocol := unix.AF_INET, unix.IPPROTO_ICMP
 	if v6 {
