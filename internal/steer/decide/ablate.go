@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"pathwise.dev/pathwise/internal/stat"
 )
@@ -50,11 +51,14 @@ func (rec Recording) Courses() (out []Course) {
 }
 
 // Ablate runs the course with all mechanisms, and then without each in turn. It
-// returns what each run achieved of the best in hindsight.
-func (c Course) Ablate(mechanisms []Mechanism, seed uint64) []float64 {
-	out := []float64{c.run(CostAware{Seed: seed}).OfHindsight()}
+// returns what each run achieved of the best in hindsight. share is whether flows may share networks.
+func (c Course) Ablate(mechanisms []Mechanism, seed uint64, share bool) []float64 {
+	all := CostAware{Seed: seed}.WithShare(share)
+	out := []float64{c.run(all).OfHindsight()}
 	for _, m := range mechanisms {
-		out = append(out, c.run(CostAware{Seed: seed, Params: m.Without()}).OfHindsight())
+		without := *all.Params
+		m.off(&without)
+		out = append(out, c.run(CostAware{Seed: seed, Params: &without}).OfHindsight())
 	}
 	return out
 }
@@ -104,7 +108,7 @@ func Named[T any](all []T, name func(T) string, names []string) ([]T, error) {
 	for _, n := range names {
 		i := slices.Index(have, n)
 		if i < 0 {
-			return nil, fmt.Errorf("unknown name %q: expected one of %v", n, have)
+			return nil, fmt.Errorf("unknown name %q: expected one of %s", n, strings.Join(have, ", "))
 		}
 		out = append(out, all[i])
 	}

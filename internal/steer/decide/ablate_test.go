@@ -59,7 +59,7 @@ func TestAblate(t *testing.T) {
 	}
 	var achieved [][]float64
 	for _, c := range Families()[2].Courses(51, 3) {
-		achieved = append(achieved, c.Ablate(mechanisms, 51))
+		achieved = append(achieved, c.Ablate(mechanisms, 51, false))
 	}
 	e := Earnings("bare", mechanisms, achieved)
 	if e[0].Points.Center < 1 || e[0].Differ != 3 || e[1].Differ != 0 {
@@ -67,6 +67,35 @@ func TestAblate(t *testing.T) {
 	}
 	if _, err := Named(Mechanisms(), func(m Mechanism) string { return m.Name }, []string{"luck"}); err == nil {
 		t.Error("luck was found")
+	}
+}
+
+// To share two networks of equal limits earns about as much again as one gives, where it may.
+func TestAblateShares(t *testing.T) {
+	families, err := Named(Families(), func(f Family) string { return f.Name }, []string{"share-two"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mechanisms, plain := ShareMechanisms(), DefaultParams()
+	plain.Share.On = true
+	for _, m := range mechanisms {
+		p := plain
+		if m.off(&p); len(m.Name) > 12 || m.About == "" || reflect.DeepEqual(p, plain) {
+			t.Errorf("%s: nothing is turned off, or told", m.Name)
+		}
+	}
+	for _, share := range []bool{true, false} {
+		var achieved [][]float64
+		for _, c := range families[0].Courses(52, 2) {
+			achieved = append(achieved, c.Ablate(mechanisms, 52, share))
+		}
+		e := Earnings("share-two", mechanisms, achieved)
+		if points := e[0].Points.Center; (points > 80) != share {
+			t.Errorf("share %v: to share earns %v points", share, points)
+		}
+		if !share && e[1].Differ+e[2].Differ+e[3].Differ+e[4].Differ > 0 {
+			t.Errorf("%+v", e)
+		}
 	}
 }
 
@@ -84,7 +113,7 @@ func TestRecordedCourses(t *testing.T) {
 		t.Fatalf("got %+v", courses)
 	}
 	ran, _ := Simulate(RandomSchedule(3, Shape{Phases: 2}), CostAware{}, 3)
-	if got := courses[0].Ablate(nil, 0); len(got) != 1 || got[0] != ran.OfHindsight() {
+	if got := courses[0].Ablate(nil, 0, false); len(got) != 1 || got[0] != ran.OfHindsight() {
 		t.Errorf("got %v, ran %v", got, ran.OfHindsight())
 	}
 }

@@ -22,6 +22,17 @@ type CostAware struct {
 // Name of the policy.
 func (CostAware) Name() string { return "cost-aware" }
 
+// WithShare is the policy with flows that share networks, or without.
+func (c CostAware) WithShare(on bool) CostAware {
+	p := DefaultParams()
+	if c.Params != nil {
+		p = *c.Params
+	}
+	p.Share.On = on
+	c.Params = &p
+	return c
+}
+
 // Step decides.
 func (c CostAware) Step(state State, ev PairEvidence) (State, Decision) {
 	s := newStep(state, c.Params)
@@ -38,8 +49,14 @@ func (c CostAware) Step(state State, ev PairEvidence) (State, Decision) {
 	case d.Moves():
 		s.LastMove = d.Kind
 		s.Trial, s.Pending = Trial{}, Pending{}
+		if s.Shared.Active != d.To {
+			s.Shared = Shared{}
+		}
 	case d.Kind == Stay:
 		s.Trial = Trial{} // also where there was nowhere to fail over to
+		if s.Shared.Check == 0 {
+			s.Shared = Shared{}
+		}
 	}
 	d.Evidence = given
 	return *s.State, d
@@ -53,6 +70,9 @@ func (c CostAware) decide(s *step, ev PairEvidence, need Need) Decision {
 	s.accumulate(ev, f, need)
 	if s.Trial.To != "" {
 		return c.runTrial(s, ev, f, need)
+	}
+	if s.Shared.on() {
+		return c.runShare(s, ev, f, need)
 	}
 	active, _ := ev.path(ev.Active)
 	switch {
@@ -82,7 +102,8 @@ func (s *step) demandMet(active PathEvidence, need Need) bool {
 // left out, for a while.
 func (s *step) accumulate(ev PairEvidence, f []figure, need Need) {
 	active, _ := ev.path(ev.Active)
-	if active.Data.Blank || s.Trial.To != "" || ev.Pause || f[0].now <= 0 && need != Throughput || s.stalled(ev) ||
+	if active.Data.Blank || s.Trial.To != "" || s.Shared.on() || ev.Pause ||
+		f[0].now <= 0 && need != Throughput || s.stalled(ev) ||
 		active.Data.silent() || active.State == Suspect {
 		return
 	}
@@ -143,9 +164,6 @@ func (s *step) stalled(ev PairEvidence) bool {
 // seekGain looks for a better path: to switch to, or to try.
 func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Decision {
 	collapsed := need != Latency && s.Track.collapsed(&s.p.Track)
-	if wait := s.dwellLeft(ev.At); wait > 0 && !collapsed {
-		return stay(ev, "%s was chosen a moment ago: stays for %v", ev.Active, wait.Round(time.Millisecond))
-	}
 	var next figure
 	most := 0.0
 	for _, b := range best(f[1:]) {
@@ -154,7 +172,7 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 			continue
 		}
 		g := gain(b.mid, f[0].mid)
-		pays := s.pays(ev, m, g)
+		pays := s.pays(ev, g)
 		scored := b.score >= f[0].score || !s.p.Gain.Scored
 		// A path that was left only as it failed for a moment needs no new proof.
 		back := b.path.Network == s.Fled && m.Proven && m.Measured
@@ -168,7 +186,7 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 			}
 			up = g
 		}
-		if s.pays(ev, m, up) && s.canaryDue(m, ev, f[0].mid) && s.rather(next, b, up, most) {
+		if s.pays(ev, up) && s.canaryDue(m, ev, f[0].mid) && s.rather(next, b, up, most) {
 			next, most = b, up
 		}
 	}
@@ -176,7 +194,10 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 		return s.beginTrial(ev, next, f[0], most, false)
 	}
 	s.Pending = Pending{}
-	return stay(ev, "no path promises more than %s on %s", value(f[0].mid, need), ev.Active)
+	if d, ok := s.beginShare(ev, f, need); ok {
+		return d
+	}
+	return stay(ev, "no path promises better than %s on %s", value(f[0].mid, need), ev.Active)
 }
 
 // rather tells whether a path is to be tried before another one: it may bring more, or as
@@ -192,12 +213,10 @@ func (s *step) rather(than, b figure, up, most float64) bool {
 		s.memory(b.path.Network).NextTrial < s.memory(than.path.Network).NextTrial
 }
 
-// pays: over the horizon, or for as long as the path is expected to stay up where that is
-// less, the gain exceeds what a switch costs, and what the path's failure will.
-func (s *step) pays(ev PairEvidence, m *Memory, gain float64) bool {
-	horizon, lasts := s.p.Gain.Horizon.Seconds(), s.lasts(m, ev.At)
-	cost := s.p.Gain.CostWeight*ev.SwitchLoss.upper() + s.p.Failure.Cost*min(1, horizon/lasts)
-	return gain > s.p.Gain.Margin && gain*min(horizon, lasts) > cost
+// pays: over the horizon the gain exceeds what a switch costs.
+func (s *step) pays(ev PairEvidence, gain float64) bool {
+	cost := s.p.Gain.CostWeight * ev.SwitchLoss.upper()
+	return gain > s.p.Gain.Margin && gain*s.p.Gain.Horizon.Seconds() > cost
 }
 
 // canaryDue: the wait since the last canary is over, or the active path has got
@@ -250,14 +269,6 @@ func (s *step) carriesData(m *Memory, ev PairEvidence, need Need) bool {
 		return m.Proven
 	}
 	return m.Proven && m.Measured && ev.At-m.HealthAt <= s.p.Gain.SeenFor
-}
-
-// dwellLeft is how long the active path must still be kept.
-func (s *step) dwellLeft(at time.Duration) time.Duration {
-	if !s.Chosen {
-		return 0 // a path that was not chosen for gain is left for it at any time
-	}
-	return s.Since + s.p.Gain.Dwell - at
 }
 
 // switchTo moves for gain: at once on collapse, else in a pause where the pair

@@ -25,7 +25,7 @@ func TestFailureMovesAtOnce(t *testing.T) {
 			f.path("a").Data = Data{Tx: 1000}
 		}, Failover, "b", usual().Failure.SilentSamples},
 		"a moment after a move": {func(f *feed) {
-			f.state.Chosen, f.state.Since = true, f.ev.At
+			f.state.Since, f.state.LastMove = f.ev.At, Switch
 			f.path("a").State = Failed
 		}, Failover, "b", 1},
 		"in a crowd": {func(f *feed) {
@@ -199,45 +199,6 @@ func TestReturnAfterFailure(t *testing.T) {
 	}
 	if f.at.Active != "a" {
 		t.Errorf("still on %s: %s", f.at.Active, f.last.Reason)
-	}
-}
-
-// A path that never failed lasts; one that fails again and again half of its time between
-// failures, or as long as it has been up by now; and what failed long ago is forgotten.
-func TestLasts(t *testing.T) {
-	at := 1000 * time.Second
-	for _, c := range []struct {
-		m    Memory
-		want float64
-	}{
-		{Memory{}, math.Inf(1)},
-		{Memory{Failures: 1, Uptime: 900, FailedAt: at - 5*time.Second, UpSince: at - time.Second}, 450},
-		{Memory{Failures: 9, Uptime: 4, FailedAt: at - 3*time.Second, UpSince: at - 2*time.Second}, 2},
-		{Memory{Failures: 9, Uptime: 4, FailedAt: at - 50*time.Second, UpSince: at - 48*time.Second}, 48},
-		{Memory{Failures: 9, Uptime: 4, FailedAt: at - 11*time.Minute, UpSince: at - 10*time.Minute}, math.Inf(1)},
-	} {
-		if got := in(&State{}).lasts(&c.m, at); got != c.want {
-			t.Errorf("%+v lasts %v s, want %v", c.m, got, c.want)
-		}
-	}
-}
-
-// A path that was chosen for gain is kept for Dwell; one that was not can be left at any time.
-func TestDwell(t *testing.T) {
-	at := 100 * time.Second
-	for _, tt := range []struct {
-		chosen bool
-		since  time.Duration
-		want   time.Duration
-	}{
-		{false, at, 0},
-		{true, at, usual().Gain.Dwell},
-		{true, at - usual().Gain.Dwell, 0},
-	} {
-		s := State{Chosen: tt.chosen, Since: tt.since}
-		if got := in(&s).dwellLeft(at); got != tt.want {
-			t.Errorf("%+v: %v left", tt, got)
-		}
 	}
 }
 

@@ -53,15 +53,20 @@ const (
 	Home Kind = "home"
 	// Canary: a share of the flows on another path, to see whether it carries them.
 	Canary Kind = "canary"
+	// Share: the flows share several networks, as they carry more together.
+	Share Kind = "share"
 )
 
 // Decision is the wanted assignment of a pair's buckets: Buckets of them on
-// To, the others on From. Where From and To are the same, all are on it.
+// To, the others on From. Where From and To are the same, all are on it. Where flows share
+// networks With says which buckets are on further ones, and To is the one of them with most.
 type Decision struct {
 	Kind    Kind   `json:"kind"`
 	From    string `json:"from"`
 	To      string `json:"to"`
 	Buckets int    `json:"buckets"`
+	// With are the portions of further networks.
+	With Portions `json:"with,omitzero"`
 	// Reason is one sentence for people, with figures.
 	Reason string `json:"reason"`
 	// PredictedGain is what To is expected to bring over From, 0.1 for 10 % more.
@@ -86,6 +91,8 @@ type Assignment struct {
 	// Canary has Buckets of them; "" for none.
 	Canary  string `json:"canary,omitempty"`
 	Buckets int    `json:"buckets,omitempty"`
+	// With are further networks that the flows share with the active one.
+	With Portions `json:"with,omitzero"`
 }
 
 // Apply returns the assignment that a decision wants. It is idempotent. A
@@ -96,7 +103,9 @@ func (a Assignment) Apply(d Decision) Assignment {
 	case d.From != a.Active:
 		return a
 	case d.Moves():
-		return Assignment{Active: d.To}
+		return Assignment{Active: d.To, With: d.With}
+	case d.Kind == Share:
+		return Assignment{Active: a.Active, With: d.With}
 	case d.Kind == Canary:
 		return Assignment{Active: a.Active, Canary: d.To, Buckets: d.Buckets}
 	}
@@ -108,11 +117,11 @@ func (a Assignment) Share(network string) float64 {
 	canary := float64(a.Buckets) / Buckets
 	switch network {
 	case a.Active:
-		return 1 - canary
+		return 1 - canary - float64(a.With.total())/Buckets
 	case a.Canary:
 		return canary
 	}
-	return 0
+	return float64(a.With.On(network)) / Buckets
 }
 
 // Policy decides about a pair. Step is a pure function: the zero State begins,

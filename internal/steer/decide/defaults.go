@@ -6,13 +6,13 @@ import "time"
 func DefaultParams() Params {
 	return Params{
 		Failure: FailureParams{
-			SilentSamples: 2, HoldDown: 200 * time.Millisecond, Cost: 0.3, UptimeWeight: 0.5, ForgottenAfter: 10 * time.Minute,
+			SilentSamples: 2, HoldDown: 200 * time.Millisecond,
 			ShortOutage: 10 * time.Second, UnansweredAge: 0.15,
 			CanaryForgiven: true, OutageDiscounted: true, ReportedAfter: 2 * time.Second, StaleProbe: 3,
 		},
 		Track: defaultTrack(),
 		Load: LoadParams{
-			Learn: true, BulkWeight: 0.15, BulkAt: 0.5, Change: 0.2, ClassRatio: 4, ClassForgets: true, CollapseKeeps: true,
+			Learn: true, BulkWeight: 0.15, BulkAt: 0.5, Change: 0.2, ClassRatio: 4, CollapseKeeps: true,
 			LimitedStays: true,
 		},
 		Memory:   defaultMemory(),
@@ -27,6 +27,17 @@ func DefaultParams() Params {
 		},
 		Canary: defaultCanary(),
 		Class:  DefaultClasses(),
+		Share:  defaultShare(),
+	}
+}
+
+func defaultShare() ShareParams {
+	return ShareParams{
+		Flows: 8, Margin: 0.06, CPUWeight: 1, Buckets: 16, Least: 4, Even: 1.5, WeighEvery: 4 * time.Second,
+		Settle: 200 * time.Millisecond, Weight: 0.1,
+		Samples: 4, SamplesMost: 30, AcceptAt: 3, RejectAt: 1.5, AddsMost: 4,
+		CheckFirst: 30 * time.Second, CheckMost: 5 * time.Minute, CheckAgain: 5 * time.Second, Room: 0.85,
+		FirstWait: 5 * time.Second, MostWait: 5 * time.Minute,
 	}
 }
 
@@ -60,8 +71,7 @@ func defaultEstimate() EstimateParams {
 	return EstimateParams{
 		Timeout: 0.2, JitterWeight: 4, Unknown: 2, LowDoubt: 2, PriorLow: 0.9, PriorHigh: 1.1, Headroom: 1.1,
 		Ageing: 30, Recovery: 1, LossWeight: 10,
-		InflatedAt: 2, InflatedGives: 0.5, InflatedAfter: time.Second, DiscountMost: 1,
-		OpsLow: 0.97, OpsHigh: 1.03, OtherLoads: true,
+		OpsLow: 0.97, OpsHigh: 1.03,
 	}
 }
 
@@ -69,7 +79,7 @@ func defaultGain() GainParams {
 	return GainParams{
 		Horizon: 10 * time.Second, Margin: 0.03, LeastSaved: 50e-6, CostWeight: 1,
 		Scored: true, Shown: true, SeenFor: 10 * time.Second,
-		Dwell: time.Second, PauseWait: 500 * time.Millisecond, PausedFor: 10 * time.Second,
+		PauseWait: 500 * time.Millisecond, PausedFor: 10 * time.Second,
 		DemandFits: true, Busy: 0.3, SustainedShare: 0.95, SustainedFor: 30 * time.Second,
 	}
 }

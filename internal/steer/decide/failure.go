@@ -2,7 +2,6 @@ package decide
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 )
@@ -10,16 +9,6 @@ import (
 // held tells whether a path is too soon after a failure.
 func (s *step) held(m *Memory, at time.Duration) bool {
 	return m.Failures > 0 && at-m.UpSince < s.p.Failure.HoldDown
-}
-
-// lasts is for how long a path is expected to stay up, in seconds: half of what it stayed
-// up for between its latest failures, as it may have been up for a part of that already,
-// or as long again as it has been up by now (Gott 1993).
-func (s *step) lasts(m *Memory, at time.Duration) float64 {
-	if m.Failures == 0 || at-m.FailedAt > s.p.Failure.ForgottenAfter {
-		return math.Inf(1)
-	}
-	return max(m.Uptime/2, (at - m.UpSince).Seconds())
 }
 
 // discountOutages takes out of the probes' loss what an outage that is over has left in
@@ -50,7 +39,7 @@ func (s *step) discountOutages(ev PairEvidence) PairEvidence {
 }
 
 // failover leaves an active path that has failed or may not be used: without
-// dwell, canary or delay. ok is false when there is no reason.
+// canary or delay. ok is false when there is no reason.
 func (s *step) failover(ev PairEvidence) (Decision, bool) {
 	active, _ := ev.path(ev.Active)
 	var why string
@@ -66,6 +55,9 @@ func (s *step) failover(ev PairEvidence) (Decision, bool) {
 	}
 	if active.Reason != "" {
 		why += " (" + active.Reason + ")"
+	}
+	if d, ok := s.inherit(ev, why); ok {
+		return d, true
 	}
 	if to, ok := s.backup(ev); ok {
 		d := move(Failover, ev, to.Network, "%s %s: %s answers", ev.Active, why, to.Network)

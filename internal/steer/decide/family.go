@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -23,7 +24,7 @@ func Families() []Family {
 	shaped := func(s Shape) func(uint64) Schedule {
 		return func(seed uint64) Schedule { return RandomSchedule(seed, s) }
 	}
-	return []Family{
+	return slices.Concat([]Family{
 		{"throughput", "loads and faults, a bench promises rates", shaped(Shape{Need: Throughput})},
 		{"latency", "the same for pairs that wait for answers", shaped(Shape{Need: Latency})},
 		{"bare", "nothing is promised, and probes are as agents make them", shaped(Shape{Need: Throughput, Bare: true})},
@@ -42,7 +43,7 @@ func Families() []Family {
 			drawn("mixed", mixing)},
 		{"mixed-together", "the same with one path for all flows of the pair, as agents have it",
 			drawn("mixed", func(c *course, load Load) { mixing(c, load); c.Together = true })},
-	}
+	}, sharers())
 }
 
 // course draws the phases of a schedule.

@@ -18,9 +18,6 @@ type figure struct {
 	// now is the latest single figure: of the active path as seen.
 	now   float64
 	score float64
-	// other is what the path gave at best under any load, where nothing is known
-	// of this one: it breaks ties.
-	other float64
 }
 
 // opTime is the time of an operation on a path: a round trip, and for what is
@@ -115,8 +112,7 @@ func (m *Memory) observeOp(t float64, by *MemoryParams) {
 
 // rate estimates the rate of a path that is not in use: its prior times the
 // health last measured on it. With age a bad measurement leaves room for the path
-// to have healed. Probes add what they
-// can: a path whose round trip has grown is shared, one that loses carries less.
+// to have healed. Probes add what they can: a path that loses carries less.
 func (s *step) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 	m, by := s.memory(p.Network), &s.p.Estimate
 	prior := s.prior(p, ev.Load)
@@ -124,9 +120,6 @@ func (s *step) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 	if prior <= 0 {
 		// Nothing is known: it may be twice as good, it may be nothing.
 		f.high = by.Unknown * active
-		if by.OtherLoads {
-			f.other = slices.Max(m.Best[:])
-		}
 		return f
 	}
 	f.low, f.mid, f.high = by.PriorLow, 1, by.PriorHigh
@@ -142,10 +135,7 @@ func (s *step) rate(ev PairEvidence, p PathEvidence, active float64) figure {
 		f.high += max(by.Headroom*s.ceiling(p, ev.Load)/prior-max(f.high, 1), 0) * (1 - math.Exp(-age/by.Ageing))
 	}
 	discount := 1 / (1 + by.LossWeight*p.Probe.Loss)
-	if m.inflation(p, s.p.Memory.JitterFloor) > by.InflatedAt && (!m.Measured || ev.At-m.HealthAt > by.InflatedAfter) {
-		discount *= by.InflatedGives
-	}
-	f.low, f.mid, f.high = f.low*discount*prior, f.mid*discount*prior, f.high*max(discount, by.DiscountMost)*prior
+	f.low, f.mid, f.high = f.low*discount*prior, f.mid*discount*prior, f.high*prior
 	return f
 }
 
@@ -254,7 +244,7 @@ func best(candidates []figure) []figure {
 		if math.Abs(b.score-a.score) < tie {
 			c = 0
 		}
-		return cmp.Or(c, cmp.Compare(b.other, a.other), cmp.Compare(a.path.CPU, b.path.CPU),
+		return cmp.Or(c, cmp.Compare(a.path.CPU, b.path.CPU),
 			cmp.Compare(a.path.Network, b.path.Network))
 	})
 	return out

@@ -22,6 +22,7 @@ type Params struct {
 	Spread   SpreadParams
 	Canary   CanaryParams
 	Class    ClassParams
+	Share    ShareParams
 }
 
 // ClassParams are about classes of flows.
@@ -46,17 +47,10 @@ type FailureParams struct {
 	// HoldDown is how long a path must have been up after a failure before it is used
 	// for gain.
 	HoldDown time.Duration `unit:"s" range:"0 600" source:"chosen"`
-	// Cost is what a failure of a path costs the pair that is on it. A path that has
-	// failed must promise to earn that before it fails again. UptimeWeight is that of
-	// the latest time between two failures in their moving average.
-	Cost         float64 `unit:"s" range:"0 60" source:"the drill blackhole: stalls of 30 to 200 ms, and TCP's way back"`
-	UptimeWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
 	// An outage no longer than ShortOutage, in which probes went unanswered for
 	// UnansweredAge, leaves the path as it was; after another one it must be tried again.
 	ShortOutage   time.Duration `unit:"s" range:"0 600" source:"SeenFor"`
 	UnansweredAge float64       `unit:"s" range:"0 10" source:"package agent: failed paths are probed each 30 ms"`
-	// ForgottenAfter so long a failure no more counts.
-	ForgottenAfter time.Duration `unit:"s" range:"0 86400" source:"chosen"`
 	// CanaryForgiven: a failure under a canary is the canary's doing, and not counted.
 	CanaryForgiven bool `unit:"switch" source:"the drill faults: canaries drowned the probes of a slow path"`
 	// OutageDiscounted takes out of the probes' loss what an outage that is over has left
@@ -126,8 +120,6 @@ type LoadParams struct {
 	CollapseKeeps bool `unit:"switch" source:"another number of connections makes no queue and no loss on a path that carries half"`
 	// ClassRatio is between the connections of one class of load and of the next.
 	ClassRatio int `unit:"ratio" range:"2 1000000" source:"chosen"`
-	// ClassForgets: what was measured under another class of load is no measurement.
-	ClassForgets bool `unit:"switch" source:"Atici and Boluk (2020), Table 6: the best network changes with the load"`
 	// LimitedStays: a bulk pair that gets all it asks for is left where it is.
 	LimitedStays bool `unit:"switch" source:"no path can give more than what is asked"`
 }
@@ -205,18 +197,9 @@ type EstimateParams struct {
 	Ageing   float64 `unit:"s" range:"0.1 86400" source:"chosen"`
 	// LossWeight is that of the probes' loss in what a path carries.
 	LossWeight float64 `unit:"ratio" range:"0 1000" source:"chosen"`
-	// A path whose probes take InflatedAt times the calm round trip is shared, and gives
-	// InflatedGives, where no measurement of the last InflatedAfter says otherwise.
-	InflatedAt    float64       `unit:"ratio" range:"1 1000000000" source:"chosen"`
-	InflatedGives float64       `unit:"share" range:"0 1" source:"chosen"`
-	InflatedAfter time.Duration `unit:"s" range:"0 60" source:"chosen"`
-	// DiscountMost bounds what probes take from the upper bound: they see no rates.
-	DiscountMost float64 `unit:"share" range:"0 1" source:"chosen"`
 	// OpsLow and OpsHigh bound operations a second, which probes see.
 	OpsLow  float64 `unit:"ratio" range:"0 1" source:"chosen"`
 	OpsHigh float64 `unit:"ratio" range:"1 2" source:"chosen"`
-	// OtherLoads orders paths of which nothing is known by what they gave under others.
-	OtherLoads bool `unit:"switch" source:"chosen"`
 }
 
 // LeadParams are about the evidence that a path is better: see Lead.
@@ -260,8 +243,6 @@ type GainParams struct {
 	// Shown: the path has carried data, for a need of rate within SeenFor.
 	Shown   bool          `unit:"switch" source:"a probe that is answered does not prove that data passes"`
 	SeenFor time.Duration `unit:"s" range:"0 86400" source:"Horizon"`
-	// Dwell is the least time on a path that was chosen for gain before it is left for gain.
-	Dwell time.Duration `unit:"s" range:"0 600" source:"chosen"`
 	// PauseWait is how long a move waits for a pause, on pairs that paused within PausedFor.
 	PauseWait time.Duration `unit:"s" range:"0 60" source:"chosen"`
 	PausedFor time.Duration `unit:"s" range:"0 3600" source:"chosen"`
@@ -338,4 +319,49 @@ type CanaryParams struct {
 	GrownAt   float64 `unit:"ratio" range:"0 100" source:"Cardwell et al. (2016): BBR probes for a quarter more"`
 	Grow      int     `unit:"ratio" range:"1 64" source:"chosen"`
 	SlackSRTT float64 `unit:"ratio" range:"0 100" source:"chosen"`
+}
+
+// ShareParams are about flows that share several networks.
+type ShareParams struct {
+	// On: they may, from so many Flows on; sharing ends below half of them.
+	On    bool `unit:"switch" source:"the agent's --share"`
+	Flows int  `unit:"connections" range:"2 1000000" source:"chosen: of eight, all are in one half of the buckets once in 128 times"`
+	// Margin is by how much networks must carry more together than the best of them.
+	// CPUWeight is that of the CPU that a byte takes more then.
+	Margin    float64 `unit:"share" range:"0 1" source:"chosen: twice what two builds of one network differ by"`
+	CPUWeight float64 `unit:"ratio" range:"0 100" source:"chosen: a tenth more CPU for each byte is to bring a tenth more"`
+	// A network is tried with so many Buckets. Portions are Least or more, and follow what
+	// networks carry each WeighEvery where they differ from that by Even: a flow that is moved
+	// may be reordered.
+	Buckets    int           `unit:"buckets" range:"1 32" source:"Canary.Bulk"`
+	Least      int           `unit:"buckets" range:"1 16" source:"chosen: two of a row"`
+	Even       float64       `unit:"ratio" range:"1 64" source:"chosen"`
+	WeighEvery time.Duration `unit:"s" range:"0.1 600" source:"chosen"`
+	// For Settle after flows have moved nothing is seen. Weight is that of moving averages.
+	Settle time.Duration `unit:"s" range:"0 10" source:"drills with round trips of 20 ms: TCP needs ten of them"`
+	Weight float64       `unit:"weight" range:"0 1" source:"TrackParams.MeanWeight"`
+	// Samples decide where they are clear by AcceptAt errors, or speak against it by RejectAt,
+	// and SamplesMost otherwise. AddsMost bounds what one of them counts.
+	Samples     int     `unit:"samples" range:"1 100" source:"chosen"`
+	SamplesMost int     `unit:"samples" range:"1 1000" source:"chosen"`
+	AcceptAt    float64 `unit:"errors" range:"0 20" source:"Canary.AcceptAt"`
+	RejectAt    float64 `unit:"errors" range:"0 20" source:"Canary.RejectAt"`
+	AddsMost    float64 `unit:"ratio" range:"1 100" source:"chosen: a spike is one sample"`
+	// All flows are on one network for some samples, to see what it carries alone, after
+	// CheckFirst, and after twice as long each time, up to CheckMost. Where all carry no more
+	// than one did they are at once, but not within CheckAgain.
+	CheckFirst time.Duration `unit:"s" range:"1 3600" source:"chosen: a check takes 0.6 s, 2 % of it"`
+	CheckMost  time.Duration `unit:"s" range:"1 86400" source:"Canary.MostWait"`
+	CheckAgain time.Duration `unit:"s" range:"0.1 600" source:"chosen"`
+	// Room: one network is enough that carried this part more alone than is asked for.
+	Room float64 `unit:"share" range:"0 1" source:"chosen"`
+	// A network that added nothing is tried again after FirstWait, and after twice as long each
+	// time, up to MostWait.
+	FirstWait time.Duration `unit:"s" range:"0.1 600" source:"chosen"`
+	MostWait  time.Duration `unit:"s" range:"1 86400" source:"Canary.MostWait"`
+}
+
+// checkWait is the time until it is looked what one network carries alone, after so many looks.
+func (p *ShareParams) checkWait(checks int) time.Duration {
+	return min(p.CheckFirst<<min(checks, 20), p.CheckMost)
 }

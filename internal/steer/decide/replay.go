@@ -22,12 +22,17 @@ type Result struct {
 	// switching; HindsightFree without.
 	Hindsight     float64 `json:"hindsight"`
 	HindsightFree float64 `json:"hindsight_free"`
+	// HindsightShared is the best with as many networks at once as flows may share, without
+	// the cost of switching; 0 where that is not known.
+	HindsightShared float64 `json:"hindsight_shared,omitempty"`
 	// Static is the best single network for each pair, without failover.
 	Static         float64  `json:"static"`
 	StaticNetworks []string `json:"static_networks"`
 	Switches       int      `json:"switches"`
 	Failovers      int      `json:"failovers"`
 	Canaries       int      `json:"canaries"`
+	// Shares counts times when the portions of networks that flows share were changed.
+	Shares int `json:"shares,omitempty"`
 	// False counts switches for gain after which the path that was left would
 	// have carried more than the one moved to, loss counted, until the next move.
 	False int `json:"false_switches"`
@@ -56,6 +61,9 @@ func (r Result) OfHindsight() float64 { return ratio(r.Achieved, r.Hindsight) }
 // OfStatic is what was achieved over what the best static networks give.
 func (r Result) OfStatic() float64 { return ratio(r.Achieved, r.Static) }
 
+// OfShared is what was achieved as a part of the best with several networks at once.
+func (r Result) OfShared() float64 { return ratio(r.Achieved, r.HindsightShared) }
+
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 1
@@ -67,8 +75,12 @@ func ratio(a, b float64) float64 {
 // recorded active path and from then on is where the policy puts it. Where that
 // is not where the recording had it, the data of the paths concerned is made
 // from the truth of the record before; probes stay as recorded, so that what the
-// pair's own load does to them is not seen.
+// pair's own load does to them is not seen. Flows share no networks, as the truth does not
+// tell what these give together.
 func Replay(policy Policy, rec Recording) Result {
+	if c, ok := policy.(CostAware); ok {
+		policy = c.WithShare(false)
+	}
 	out := Result{Policy: policy.Name()}
 	runs := map[string]*run{}
 	var order []string
@@ -150,6 +162,9 @@ type epoch struct {
 	seconds float64
 	// loss is what a switch at its beginning costs, in seconds.
 	loss float64
+	// sum is what the flows get of the networks that they share, and most the most that any
+	// networks give together.
+	sum, most float64
 }
 
 // gives is what a path gives.
@@ -179,14 +194,14 @@ type booked struct {
 
 // add books an epoch at whose beginning the assignment changed, and returns
 // the rate that it gave. What moves is charged the loss at the rate of the path
-// that it leaves, as in Table 5 of Atici and Boluk (2020); see Paper. Flows on
-// two paths at once get no credit for the sum of both: each share counts as if
+// that it leaves, as in Table 5 of Atici and Boluk (2020); see Paper. A canary
+// gets no credit for the sum of both paths: each share counts as if
 // its path carried all, so that hindsight, which has one path at a time, is a
-// fair yardstick.
+// fair yardstick. Flows that share networks have what these give together.
 func (l *ledger) add(e epoch, before, after Assignment, kind Kind) float64 {
 	for _, a := range []Assignment{before, after} {
-		for _, n := range []string{a.Active, a.Canary} {
-			if _, known := e.truth[n]; n != "" && a.Share(n) > 0 && !known {
+		for _, n := range a.Networks() {
+			if _, known := e.truth[n]; a.Share(n) > 0 && !known {
 				l.unknown++
 				return 0
 			}
@@ -196,10 +211,13 @@ func (l *ledger) add(e epoch, before, after Assignment, kind Kind) float64 {
 	l.epochs = append(l.epochs, e)
 	got := 0.0
 	// In this order and not the map's, so that sums come out alike every time.
-	for _, n := range []string{after.Active, after.Canary} {
+	for _, n := range after.Networks() {
 		got += after.Share(n) * e.gives(n) * e.seconds
 	}
-	for _, n := range []string{before.Active, before.Canary} {
+	if !after.With.None() && e.most > 0 {
+		got = e.sum * e.seconds
+	}
+	for _, n := range before.Networks() {
 		if left := before.Share(n) - after.Share(n); left > 0 {
 			got -= e.loss * left * e.gives(n)
 		}
@@ -215,6 +233,9 @@ func (l *ledger) add(e epoch, before, after Assignment, kind Kind) float64 {
 	}
 	if kind == Canary && before.Canary != after.Canary {
 		l.count[Canary]++
+	}
+	if kind == Share && before.With != after.With {
+		l.count[Share]++
 	}
 	return got / e.seconds
 }
@@ -249,6 +270,10 @@ func (l *ledger) close(out *Result) {
 	out.Switches += l.count[Switch]
 	out.Failovers += l.count[Failover] + l.count[Fallback]
 	out.Canaries += l.count[Canary]
+	out.Shares += l.count[Share]
+	for _, e := range l.epochs {
+		out.HindsightShared += e.most * e.seconds
+	}
 	out.False += l.falseSwitches()
 }
 

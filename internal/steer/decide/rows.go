@@ -66,7 +66,18 @@ func (s *Rows) lives(row int, by *ClassParams) bool {
 func (s *Rows) part() {
 	s.Apart, s.Of[1] = true, s.Of[0]
 	s.Of[1].Paths = slices.Clone(s.Of[0].Paths)
+	s.Of[1].forgetCanaries()
 	s.Of[0] = s.Of[0].afresh()
+}
+
+// forgetCanaries forgets what canaries have measured while the classes were not known: one that
+// held the flows that wait for answers has seen next to nothing, whatever its path gives.
+func (s *State) forgetCanaries() {
+	for i := range s.Paths {
+		if m := &s.Paths[i]; m.Network != s.Active {
+			m.Measured, m.Health, m.NextTrial = false, 1, 0
+		}
+	}
 }
 
 // afresh is the state without what is known of the traffic.

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -59,6 +60,23 @@ func TestRowsPartAndJoin(t *testing.T) {
 	drive(&s, &on, 37*time.Second, 3*time.Second, [2]bool{false, true}, Auto)
 	if s.Apart || on[0].Active != "far" || on[1].Active != "far" {
 		t.Errorf("bulk alone: apart %t, %+v", s.Apart, on)
+	}
+}
+
+// A canary that held the flows that wait for answers, before it was known that they do, says
+// nothing of what its path gives the bulk.
+func TestCanaryBeforeTheClasses(t *testing.T) {
+	on := [2]Assignment{{Active: "near"}, {Active: "near"}}
+	var s Rows
+	drive(&s, &on, 0, 300*time.Millisecond, [2]bool{}, Auto)
+	misled := &s.Of[0].Paths[slices.IndexFunc(s.Of[0].Paths, func(m Memory) bool { return m.Network == "far" })]
+	misled.Measured, misled.Health, misled.HealthAt, misled.NextTrial = true, 1, 300*time.Millisecond, time.Minute
+	for i := range misled.Best {
+		misled.Best[i] = 3e5
+	}
+	drive(&s, &on, 300*time.Millisecond, 15*time.Second, [2]bool{true, true}, Auto)
+	if !s.Apart || on[1].Active != "far" {
+		t.Errorf("apart %t, %+v", s.Apart, on)
 	}
 }
 

@@ -25,6 +25,12 @@ type Schedule struct {
 	Bare bool `json:"bare,omitempty"`
 	// Together: a pair's flows have one path, whatever class they are of.
 	Together bool `json:"together,omitempty"`
+	// Hashed: connections are spread over buckets by accident, and each is on one network.
+	Hashed bool `json:"hashed,omitempty"`
+	// Beneath is what all networks carry at most, together: a link or a CPU is beneath them; 0
+	// for no bound. Costs is the part of it that is lost where flows are on several.
+	Beneath float64 `json:"beneath,omitempty"`
+	Costs   float64 `json:"costs,omitempty"`
 }
 
 // SimNetwork is a network as Play models it; live drills use its name alone.

@@ -84,6 +84,9 @@ func (r *ride) play(p, alone Phase, d Decision) float64 {
 	if len(p.Impairments) != len(alone.Impairments) {
 		e.shared = r.w.truth(p)
 	}
+	if r.w.s.Need != Latency {
+		e.most, e.sum = r.w.together(alone), r.w.given(p, next).sum(r.w.s.Networks)
+	}
 	rate := r.book.add(e, r.at, next, d.Kind)
 	r.w.play(p, r.at, next)
 	r.at, r.rate = next, rate
@@ -102,6 +105,8 @@ type world struct {
 	links   map[string]*link
 	// connections of the period before, and for how many more some of them begin.
 	connections, young int
+	// places are the buckets of connections, of a hashed schedule.
+	places []int
 }
 
 // seen is what a period showed on a network.
@@ -199,10 +204,13 @@ func (w *world) truth(p Phase) map[string]float64 {
 			out[n.Name] = 0
 		case w.s.Need == Latency:
 			out[n.Name] = 1 / (n.rtt(o.others) + 2*o.lost*retransmit)
-		case p.Load.Offered > 0:
-			out[n.Name] = min(o.carries, p.Load.Offered)
 		default:
 			out[n.Name] = o.carries
+			for _, bound := range []float64{p.Load.Offered, w.s.Beneath} {
+				if bound > 0 {
+					out[n.Name] = min(out[n.Name], bound)
+				}
+			}
 		}
 	}
 	return out
@@ -218,6 +226,10 @@ func (w *world) play(p Phase, before, after Assignment) {
 		w.connections, w.young = p.Load.Connections, begin
 	}
 	all := p.allDead(w.s.Networks)
+	flows, given := w.flows(after, p.Load.Connections), rates(nil)
+	if w.s.Beneath > 0 {
+		given = w.given(p, after)
+	}
 	for _, n := range w.s.Networks {
 		share := after.Share(n.Name)
 		if p.Pause {
@@ -226,9 +238,16 @@ func (w *world) play(p Phase, before, after Assignment) {
 		n = p.held(n)
 		o := p.offers(n)
 		v := seen{dead: o.dead, all: all, buckets: int(share*Buckets + 0.5)}
+		if w.s.Hashed {
+			share = min(math.Ceil(share), flows[n.Name]/float64(max(p.Load.Connections, 1)))
+		}
 		if share > 0 {
-			v.data = w.traffic(n, p, share, o)
-			if before.Share(n.Name) != share {
+			left := o
+			if given != nil && !o.dead {
+				left.carries = min(o.carries, given[n.Name])
+			}
+			v.data = w.traffic(n, p, share, left)
+			if before.Share(n.Name) != after.Share(n.Name) {
 				v.data.Blank = true
 				v.data.Goodput *= 0.8
 			}

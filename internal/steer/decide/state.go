@@ -51,10 +51,10 @@ type State struct {
 	LeadNeed Need  `json:"lead_need,omitempty"`
 	Track    Track `json:"track"`
 	Trial    Trial `json:"trial"`
+	// Shared is about flows that share several networks.
+	Shared Shared `json:"shared,omitzero"`
 	// Pending is a move that waits for a pause or for its turn.
 	Pending Pending `json:"pending"`
-	// Chosen: the active path was chosen for gain.
-	Chosen bool `json:"chosen,omitempty"`
 	// Previous is the path that the last of them left, and when; Reversals counts moves
 	// that were soon taken back, fading.
 	Previous   string        `json:"previous,omitempty"`
@@ -103,14 +103,11 @@ type Memory struct {
 	OwnAt time.Duration `json:"own_at_ns"`
 	// Down, since when it is up, and how often it failed; FailedUnderCanary says that the
 	// latest failure came while a canary was on it.
-	Down     bool          `json:"down"`
-	DownAt   time.Duration `json:"down_at_ns,omitempty"`
-	UpSince  time.Duration `json:"up_since_ns"`
-	FailedAt time.Duration `json:"failed_at_ns"`
-	Failures int           `json:"failures"`
-	// Uptime is how long it was up before its failures, seconds: a moving average.
-	Uptime            float64 `json:"uptime_s,omitempty"`
-	FailedUnderCanary bool    `json:"failed_under_canary,omitempty"`
+	Down              bool          `json:"down"`
+	DownAt            time.Duration `json:"down_at_ns,omitempty"`
+	UpSince           time.Duration `json:"up_since_ns"`
+	Failures          int           `json:"failures"`
+	FailedUnderCanary bool          `json:"failed_under_canary,omitempty"`
 	// TroubledAt is when it was last not up, be it that nothing answered on any path.
 	TroubledAt time.Duration `json:"troubled_at_ns,omitempty"`
 	// ProbesLost says that while it was down probes were not answered, which data that does
@@ -135,6 +132,10 @@ type Memory struct {
 	ChangedAt time.Duration `json:"changed_at_ns"`
 	// Against is what the active path gave when the last canary began.
 	Against float64 `json:"against"`
+	// NextShare is when a portion of the flows may next try what the path adds, after ShareFails
+	// times in a row in which it added nothing.
+	NextShare  time.Duration `json:"next_share_ns,omitempty"`
+	ShareFails int           `json:"share_fails,omitempty"`
 }
 
 // Pending is a move decided but not yet made.
@@ -163,9 +164,12 @@ func (s *step) observe(ev PairEvidence) {
 	}
 	// Memories of paths that are gone go too, so that State stays small.
 	s.Paths = slices.DeleteFunc(s.Paths, func(m Memory) bool { _, ok := ev.path(m.Network); return !ok })
+	if s.Shared.Active != ev.Active {
+		s.Shared = Shared{}
+	}
 	for _, p := range ev.Paths {
 		m := s.memory(p.Network)
-		m.observeCondition(p, ev.At, s.Trial.To == p.Network, &s.p.Failure)
+		m.observeCondition(p, ev.At, s.Trial.To == p.Network || s.Shared.Trying == p.Network, &s.p.Failure)
 		m.observeProbe(p, &s.p.Memory)
 		s.observeEased(m, p, ev.At)
 		if p.Data.Rx > 0 && p.Buckets > 0 && !p.Data.Blank && p.Data.RTOs == 0 {
@@ -187,7 +191,6 @@ func (s *step) observeActive(ev PairEvidence) {
 		if s.Fled = ""; s.LastMove == Failover || s.LastMove == Fallback {
 			s.Fled = s.Active
 		}
-		s.Chosen = s.LastMove == Switch
 		s.Started, s.Active, s.Since, s.LastMove, s.Silent = true, ev.Active, ev.At, "", 0
 		s.Before, _ = s.memory(ev.Active).Ops.median(window)
 		s.Misled = false
@@ -195,9 +198,6 @@ func (s *step) observeActive(ev PairEvidence) {
 	}
 	if ev.Pause || ev.Load.level() == 0 {
 		return // a pause is no other load
-	}
-	if s.p.Load.ClassForgets && s.class(s.Load) != s.class(ev.Load) && s.need(ev) != Latency {
-		s.dropMeasurements(ev)
 	}
 	// Of another load, figures of before are no baseline.
 	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > s.p.Load.Change*max(was, is) &&
@@ -249,18 +249,6 @@ func (s *step) dropLeads() {
 	}
 }
 
-// dropMeasurements: what was measured under a load of another class is no measurement
-// of this one.
-func (s *step) dropMeasurements(ev PairEvidence) {
-	for i := range s.Paths {
-		m := &s.Paths[i]
-		m.ChangedAt = ev.At
-		if p, ok := ev.path(m.Network); ok && p.Prior <= 0 {
-			m.Measured, m.Health = false, 1
-		}
-	}
-}
-
 // observeCondition counts failures. One under a canary is left out: flows that
 // come to a path that carries less than they bring fill its queue, and probes are
 // lost in it. That tells of the path's rate, and is answered as any canary that
@@ -272,16 +260,7 @@ func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool, 
 	case down && !m.Down:
 		m.FailedUnderCanary = tried && p.State == Failed
 		if p.State == Failed && !tried {
-			if at-m.FailedAt > by.ForgottenAfter {
-				m.Failures = 0
-			}
-			if up := (at - m.UpSince).Seconds(); m.Failures == 0 {
-				m.Uptime = up
-			} else {
-				m.Uptime += by.UptimeWeight * (up - m.Uptime)
-			}
 			m.Failures++
-			m.FailedAt = at
 		}
 		m.Down, m.DownAt, m.Proven, m.ProbesLost, m.Lead = true, at, false, false, Lead{}
 	case down && p.State == Failed && p.Probe.Age > by.UnansweredAge:
@@ -353,9 +332,15 @@ func (s *step) observeTraffic(ev PairEvidence) {
 	if d.Blank || s.Trial.To != "" || ev.Pause || d.silent() || p.State == Suspect {
 		return
 	}
+	if h := &s.Shared; h.on() { // what one network carries of it is no baseline
+		if h.Trying == "" && h.Check == 0 && h.Total > 0 {
+			s.Bulk += s.p.Load.BulkWeight * (h.bulkiness(d, &s.p.Share) - s.Bulk)
+		}
+		return
+	}
+	s.Bulk += s.p.Load.BulkWeight * (bulkiness(d) - s.Bulk)
 	t := &s.Track
 	t.observe(d, &s.p.Track)
-	s.Bulk += s.p.Load.BulkWeight * (bulkiness(d) - s.Bulk)
 	if rate, ok := t.rate(&s.p.Track); ok && t.Full >= s.p.Track.FullSamples {
 		s.measure(p, ev.Load, rate, s.Track.noise(&s.p.Track)*math.Sqrt(s.p.Track.MeanWeight/2), ev.At)
 	}

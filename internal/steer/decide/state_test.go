@@ -142,22 +142,3 @@ func TestInflation(t *testing.T) {
 		}
 	}
 }
-
-// Where nothing is known of paths under the load of now, the one that gave more under
-// another is taken, or tried, first.
-func TestOtherLoads(t *testing.T) {
-	var s State
-	at := func(network string, connections int, rate float64) {
-		in(&s).measure(PathEvidence{Network: network}, Load{Connections: connections}, rate, 0, 0)
-	}
-	at("b", 4, 200e6)
-	at("c", 4, 300e6)
-	at("c", 64, 100e6)
-	var f []figure
-	for _, network := range []string{"b", "c"} {
-		f = append(f, in(&s).rate(PairEvidence{Load: Load{Connections: 20}}, PathEvidence{Network: network}, 0))
-	}
-	if got := best(f)[0].path.Network; got != "c" {
-		t.Errorf("got %s", got)
-	}
-}

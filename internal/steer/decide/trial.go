@@ -25,8 +25,9 @@ type Trial struct {
 	Theirs ring    `json:"theirs"`
 	Ours   ring    `json:"ours"`
 	Sum    float64 `json:"sum"`
-	// Total of all rates.
+	// Total of all rates, and Added of what they added: see addedBy.
 	Total float64 `json:"total"`
+	Added float64 `json:"added,omitempty"`
 	// Quiet counts samples in a row in which the canary had no data.
 	Quiet int `json:"quiet"`
 	// Limited counts samples in which the canary had nothing more to send, and Slack
@@ -125,6 +126,9 @@ func (c CostAware) runTrial(s *step, ev PairEvidence, f []figure, need Need) Dec
 		return s.endTrial(ev, "%s showed no data of its canary within %v", t.To, (ev.At - t.Since).Round(time.Millisecond))
 	}
 	s.memory(t.To).Empty = 0
+	if d, ok := s.shareTrial(ev, need); ok {
+		return d
+	}
 	switch {
 	case need == Latency:
 		// Probes have shown the gain; data passes, which was the question.
@@ -142,7 +146,7 @@ func (s *step) overtakes(ev PairEvidence, f []figure) (string, bool) {
 	for _, b := range f[1:] {
 		m, g := s.memory(b.path.Network), gain(b.low, t.Before)
 		if b.path.Network != t.To && b.path.State == Up && s.fresh(b.path) && m.Proven && m.Measured && !s.held(m, ev.At) &&
-			g > t.Gain && s.pays(ev, m, g-t.Gain) {
+			g > t.Gain && s.pays(ev, g-t.Gain) {
 			return b.path.Network, true
 		}
 	}
@@ -171,6 +175,9 @@ func (s *step) sample(ev PairEvidence, a, b figure, need Need) {
 	}
 	t.Rates.add(d.Goodput)
 	t.Total += d.Goodput
+	if need == Throughput {
+		t.Added += s.addedBy(d.Goodput+a.path.Data.Goodput, t.Before)
+	}
 	s.compare(ev, a, b, need)
 	t.Quiet = 0
 	if d.AppLimited {
@@ -322,7 +329,7 @@ func (s *step) judge(ev PairEvidence, b figure, g, doubt float64, need Need) Dec
 		ours = t.Before
 	}
 	b.mid = ours * (1 + g)
-	if g <= doubt || !s.pays(ev, s.memory(t.To), g) {
+	if g <= doubt || !s.pays(ev, g) {
 		return s.endTrial(ev, "%s gave its canary %s, no better than %s", t.To, value(b.mid, need), ev.Active)
 	}
 	return s.accept(ev, b, figure{mid: ours}, g)
