@@ -22,11 +22,16 @@ import (
 type Connection struct{ From, To netip.AddrPort }
 
 // established is the state of a connection that is neither opening nor closing
-// (TCP_CONNTRACK_ESTABLISHED). In the others, packets say by themselves what they are: half
-// a handshake is taken up by nobody.
-const established = 3
+// (TCP_CONNTRACK_ESTABLISHED), answered that of one whose opening was answered
+// (TCP_CONNTRACK_SYN_RECV): it stays so where the rest went another way. In the others, packets say
+// by themselves what they are: half a handshake is taken up by nobody.
+const established, answered = 3, 2
 
-// Forget has the kernel forget the established TCP connections of a family that which says,
+// answeredFor is how long the kernel keeps one that was answered, in seconds, by default
+// (nf_conntrack_tcp_timeout_syn_recv), and patience for how many the rest may be on its way.
+const answeredFor, patience = 60, 1
+
+// Forget has the kernel forget the TCP connections of a family that which says and that have been opened,
 // in the namespace called ns, "" for the caller's own. Those whose addresses or ports it
 // translates stay, as nobody else knows what they were. It returns how many went.
 func Forget(ns string, v6 bool, which func(Connection) bool) (n int, err error) {
@@ -58,7 +63,8 @@ type filter func(Connection) bool
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.
 func (which filter) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 	state, ok := f.ProtoInfo.(*netlink.ProtoInfoTCP)
-	if !ok || state.State != established {
+	opened := ok && (state.State == established || state.State == answered && f.TimeOut < answeredFor-patience)
+	if !opened {
 		return false
 	}
 	there, back := f.Forward, f.Reverse

@@ -73,7 +73,8 @@ type bpfFlowState struct {
 	Announced     uint32
 	Dscp          uint8
 	Row           uint8
-	Pad           [2]uint8
+	Claimed       uint8
+	Pad           uint8
 }
 
 type bpfKey struct {

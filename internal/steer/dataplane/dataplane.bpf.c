@@ -104,15 +104,16 @@ static __always_inline int pass_default(struct __sk_buff *skb, const struct peer
 }
 
 /* egress_role is this end's role in the flow of a packet that leaves. */
-static __always_inline __u32 egress_role(const struct flow *f, const struct packet *p, struct flow_state **state, __u32 *row)
+static __always_inline __u32 egress_role(struct __sk_buff *skb, const struct flow *f, const struct packet *p,
+					 struct flow_state **state, __u32 *row)
 {
-	__u32 role = owner_role(f, p, state, row);
+	__u32 role = owner_role(skb, f, p, state, row);
 
 	if (p->closes)
 		set_closed(f, p->closes & CLOSED_RESET ? CLOSED_RESET : CLOSED_OUT);
 	if (role != FLOW_FOLLOW_NEW || !is_answer(p))
 		return role;
-	role = set_role(f, FLOW_ANSWERED);
+	role = set_role(f, claim(skb, f) ? FLOW_OWNER_NEW : FLOW_ANSWERED);
 	*state = flow_of(f);
 	return role;
 }
@@ -159,7 +160,7 @@ static __always_inline int egress_peer(struct __sk_buff *skb, const struct packe
 
 	if (p->steerable && mark && addr_equal(&p->src, &pe->self, p->v6)) {
 		struct flow f = { pe->id, pe->generation, p->sport, p->dport, p->proto };
-		role = egress_role(&f, p, &state, &row);
+		role = egress_role(skb, &f, p, &state, &row);
 		if (role == FLOW_OWNER || role == FLOW_FOLLOW)
 			n = choose_path(pe, row_bucket(p->bucket, row), role);
 		else if (role == FLOW_ANSWERED && state && !p->accepts && surely_heard(state) &&

@@ -74,6 +74,9 @@ enum tag { TAG_DATA = 1, TAG_OPEN, TAG_ANSWER, TAG_SETTLED, TAG_FORGOTTEN };
 enum role { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_ANSWERED, FLOW_FOLLOW };
 #define ADMITTED(role) ((role) == FLOW_OWNER || (role) >= FLOW_ANSWERED)
 
+/* Which end of a TCP connection a socket is. */
+enum side { SIDE_UNKNOWN, SIDE_OPENER, SIDE_SERVER };
+
 /* How a TCP connection ends, in flow_state.closed. */
 enum closed { CLOSED_OUT = 1, CLOSED_IN = 2, CLOSED_RESET = 4 };
 
@@ -154,7 +157,8 @@ struct flow_state {
 	__u32 announced;     /* the same: the latest announcement */
 	__u8 dscp;           /* of OTHERS: of the latest packet from a path whose tag was exact */
 	__u8 row;            /* of its choices, by what Go says (pw_assign_row), or by what comes (learn_row) */
-	__u8 pad[2];
+	__u8 claimed;        /* TCP: this end has said once that it opens the flow */
+	__u8 pad;
 };
 
 /* What pw_assign_row is to do. */

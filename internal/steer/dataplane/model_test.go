@@ -42,6 +42,7 @@ type partOf struct {
 	role, closed, dscp, row uint8
 	marks                   uint16
 	stale, idle             bool
+	claimed                 uint8
 }
 
 // world is what the maps hold.
@@ -254,7 +255,7 @@ func (w *world) assume(e *effect, f bpfFlow, role uint8) uint8 {
 		}
 		e.took = true
 	}
-	now := partOf{role: role, row: was.row}
+	now := partOf{role: role, row: was.row, claimed: was.claimed}
 	if known && admitted(role) {
 		now.closed, now.dscp = was.closed, was.dscp
 	}
@@ -350,7 +351,7 @@ func (w *world) unseen(e *effect, h *headers, c chance) bool {
 // some time ago.
 func (p partOf) heard() bool { return p.marks > 8 || p.marks > 0 && p.stale }
 
-// due is whether to say it: eight times, then once a second.
+// due is whether to say it: eight times, then once in a unit of the clock, a quarter of a second.
 func (w *world) due(e *effect, f bpfFlow, p partOf, c chance) bool {
 	if p.marks >= 8 && !p.stale {
 		e.used.due = true
@@ -374,7 +375,7 @@ func (w *world) begin(e *effect, h *headers, f bpfFlow, c chance) uint8 {
 	if tcp && h.opens || role == roleNone && (tcp && !h.accepts && h.closes == 0 || !tcp && h.opens) {
 		role = either[uint8](w.alive, roleOwnerNew, roleNone)
 		role = w.assume(e, f, role)
-		w.set(e, f, func(p *partOf) { p.row = 0 })
+		w.set(e, f, func(p *partOf) { p.row, p.claimed = 0, either[uint8](role == roleOwnerNew, 1, 0) })
 	}
 	if h.closes != 0 {
 		end := uint8(closedOut)
@@ -496,6 +497,8 @@ func (w *world) told(e *effect, f bpfFlow, syn, lower bool, say uint8) {
 	switch {
 	case say == sayAnswer && role == roleOwnerNew:
 		w.assume(e, f, roleOwner)
+	case say == sayForgotten && admitted(role) && role != roleOwner && f.Proto == 6:
+		w.assume(e, f, roleNone)
 	case say == sayForgotten && admitted(role):
 		w.assume(e, f, roleOwnerNew)
 	case say == saySettled && role == roleAnswered:

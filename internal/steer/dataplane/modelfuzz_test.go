@@ -164,7 +164,7 @@ func (tr *trial) begin(peer *peerOf, r *rand.Rand) {
 					roleFollow, roleFollow),
 					dscp: pick(r, uint8(0), 0, 8, 8, 16), row: uint8(r.IntN(2)), closed: pick(r, uint8(0), 0, uint8(r.IntN(8))),
 					marks: pick(r, uint16(0), 1, 7, 8, 9), stale: r.IntN(2) == 0,
-					idle: proto != 6 && r.IntN(4) == 0}
+					idle: proto != 6 && r.IntN(4) == 0, claimed: uint8(r.IntN(2))}
 				w.held[peer.id]++
 			}
 		}
@@ -186,8 +186,7 @@ func (tr *trial) push() error {
 		}
 		now, parts = append(now, f),
 			append(parts, bpfFlowState{Role: p.role, Closed: p.closed, Dscp: p.dscp, Row: p.row, Announcements: p.marks,
-				Announced: told,
-				Seen:      seen})
+				Announced: told, Seen: seen, Claimed: p.claimed})
 	}
 	if len(had) > 0 {
 		_, derr := tr.table.BatchDelete(had, nil)
@@ -289,7 +288,7 @@ func (tr *trial) differs(e *effect, verdict uint32, out []byte, before, after Ev
 	if err := tr.table.Lookup(*e.flow, &part); err != nil {
 		return fmt.Errorf("flow %+v: %w", *e.flow, err)
 	}
-	got := partOf{part.Role, part.Closed, part.Dscp, part.Row, part.Announcements, e.part.stale, e.part.idle}
+	got := partOf{part.Role, part.Closed, part.Dscp, part.Row, part.Announcements, e.part.stale, e.part.idle, part.Claimed}
 	if got != *e.part {
 		return fmt.Errorf("flow %+v is now %+v, not %+v", *e.flow, got, *e.part)
 	}
@@ -341,7 +340,8 @@ func (tr *trial) settled() error {
 	got, want := map[bpfFlow]partOf{}, map[bpfFlow]partOf{}
 	if err := each(tr.table,
 		func(f bpfFlow, p bpfFlowState) {
-			got[f] = partOf{role: p.Role, closed: p.Closed, dscp: p.Dscp, row: p.Row, marks: p.Announcements}
+			got[f] = partOf{role: p.Role, closed: p.Closed, dscp: p.Dscp, row: p.Row, marks: p.Announcements,
+				claimed: p.Claimed}
 		}); err != nil {
 		return err
 	}

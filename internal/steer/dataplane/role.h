@@ -91,7 +91,7 @@ static __always_inline __u32 flow_role(const struct flow *f, struct flow_state *
 }
 
 /* set_role changes the role that this end has in a flow, and returns it: none where the
- * table has no room. closed and dscp stay, but where the flow begins; row stays. */
+ * table has no room. closed and dscp stay, but where the flow begins; row and claimed stay. */
 GLOBAL int set_role(const struct flow *f, __u32 role)
 {
 	struct flow_state now = { .role = role, .seen = flow_clock() };
@@ -108,6 +108,7 @@ GLOBAL int set_role(const struct flow *f, __u32 role)
 			now.dscp = state->dscp;
 		}
 		now.row = state->row;
+		now.claimed = state->claimed;
 		*state = now;
 	} else if (role != FLOW_NONE) {
 		void *t = bpf_map_lookup_elem(&pw_flows, &zero);
@@ -128,36 +129,82 @@ GLOBAL int set_role(const struct flow *f, __u32 role)
 #define IDLE_UDP (60000000000ull >> SEEN_SHIFT)
 #define IDLE_ECHO (15000000000ull >> SEEN_SHIFT)
 
+/* What is read of the kernel's types, found by name (CO-RE). */
+#define KERNEL_TYPE __attribute__((preserve_access_index))
+struct sock {
+	__u32 sk_max_ack_backlog;
+} KERNEL_TYPE;
+struct inet_sock {
+	struct sock sk;
+} KERNEL_TYPE;
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+} KERNEL_TYPE;
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+} KERNEL_TYPE;
+
+/* side_of is which end of its connection has sent a packet, by its socket. What accept(2) gives
+ * is a copy of the listener, and so has the length that listen(2) gave to its queue
+ * (sk_clone_lock), also when the listener is gone; what has connected has none. A server
+ * that has asked for a queue of 0 looks like a client. */
+GLOBAL int side_of(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct tcp_sock *tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
+
+	if (!tp)
+		return SIDE_UNKNOWN; /* a pod that only forwards */
+	return tp->inet_conn.icsk_inet.sk.sk_max_ack_backlog ? SIDE_SERVER : SIDE_OPENER;
+}
+
+/* claim is whether this end takes a connection for its own that the other end has said to
+ * open: it has opened it itself, and no SYN was seen. It does so once: an end of an earlier
+ * version, or a server that looks like a client, may insist, and then the lower address owns. */
+GLOBAL int claim(struct __sk_buff *skb, const struct flow *f)
+{
+	struct flow_state *state = f && f->proto == IPPROTO_TCP ? flow_of(f) : NULL;
+
+	if (!state || state->claimed || side_of(skb) != SIDE_OPENER || !lease_runs())
+		return 0;
+	state->claimed = 1;
+	return 1;
+}
+
 /* owner_role finds or makes the role that this end has in the flow. One that was not
- * seen to begin is opened again: the peer's data plane answers only if it sees the same
- * addresses, and not those of a Service. */
-static __always_inline __u32 owner_role(const struct flow *f, const struct packet *p, struct flow_state **state, __u32 *row)
+ * seen to begin is opened again, of TCP by the end that has opened it: the peer's data plane
+ * answers only if it sees the same addresses, and not those of a Service. */
+static __always_inline __u32 owner_role(struct __sk_buff *skb, const struct flow *f, const struct packet *p,
+					struct flow_state **state, __u32 *row)
 {
 	int tcp = f->proto == IPPROTO_TCP;
 	/* The other end may forget it soon, if it has not: a datagram is not sent twice. */
 	__u32 role = flow_role(f, state, tcp ? 0 : f->proto == IPPROTO_UDP ? IDLE_UDP : IDLE_ECHO, row);
 
 	if (!(tcp && p->opens)) {
-		if (role != FLOW_NONE || (tcp ? p->accepts || p->closes : !p->opens))
+		if (role != FLOW_NONE || (tcp ? p->accepts || p->closes || side_of(skb) == SIDE_SERVER : !p->opens))
 			return role;
 	}
 	/* A SYN begins another flow with these ports. Without an agent nothing begins. */
 	role = set_role(f, lease_runs() ? FLOW_OWNER_NEW : FLOW_NONE);
 	*state = flow_of(f);
 	*row = 0;
-	if (*state)
+	if (*state) {
 		(*state)->row = 0;
+		(*state)->claimed = role == FLOW_OWNER_NEW;
+	}
 	return role;
 }
 
 /* announce_now is whether to repeat what the other end has not confirmed: a few times at
- * once, then about every second. */
+ * once, then every quarter of a second, as an older flow is native until both ends have
+ * entered the pair, and cannot leave a network that fails. */
 #define AT_ONCE 8
 static __always_inline int announce_now(struct flow_state *state)
 {
 	__u32 now = flow_clock();
 
-	if (state->announcements >= AT_ONCE && now - state->announced < 4)
+	if (state->announcements >= AT_ONCE && now == state->announced)
 		return 0;
 	if (state->announcements <= AT_ONCE)
 		state->announcements++;
@@ -166,7 +213,7 @@ static __always_inline int announce_now(struct flow_state *state)
 }
 
 /* surely_heard is whether the other end has heard of an answer, as far as can be known of one
- * that only listens from then on: it was told often, for a second, or some time ago. If it
+ * that only listens from then on: it was told nine times, or some time ago. If it
  * has not, it says FORGOTTEN to what comes by a path. */
 static __always_inline int surely_heard(const struct flow_state *state)
 {
@@ -225,15 +272,17 @@ GLOBAL int handle_tag(const struct flow *f, __u32 syn, __u32 lower, __u32 kind)
 		if (role == FLOW_OWNER_NEW)
 			next = FLOW_OWNER;
 	} else if (kind == TAG_FORGOTTEN) {
+		/* A connection is opened again by the end that has opened it, which side_of() tells
+		 * with the next packet. */
 		if (ADMITTED(role))
-			next = FLOW_OWNER_NEW;
+			next = f->proto == IPPROTO_TCP && role != FLOW_OWNER ? FLOW_NONE : FLOW_OWNER_NEW;
 	} else if (kind == TAG_SETTLED) {
 		if (role == FLOW_ANSWERED)
 			next = FLOW_FOLLOW;
 		else if (role == FLOW_NONE)
 			next = FLOW_FOLLOW_NEW; /* forgotten here: learnt again */
 	} else if (!syn && lower && (role == FLOW_OWNER || role == FLOW_OWNER_NEW)) {
-		next = FLOW_OWNER_NEW; /* both ends sent first: the lower address owns */
+		next = FLOW_OWNER_NEW; /* both ends open it: the lower address owns */
 	} else if (!syn && role >= FLOW_ANSWERED) {
 		next = FLOW_ANSWERED; /* the other end has not heard it, or has forgotten */
 	} else {
