@@ -55,18 +55,30 @@ func runBlackhole(ctx context.Context, s *session) ([]Sample, error) {
 	return out, nil
 }
 
+// aim is the network that a fault is of, each in turn, and where the fault is made: all is well, and it is
+// prepared there.
+func (s *session) aim(ctx context.Context, g *ground, how string) (network, where string, err error) {
+	network, where = g.nets[s.repetition%len(g.nets)], "h1"
+	if ofPod(how) {
+		where = "a"
+	}
+	return network, where, errors.Join(g.healthy(ctx), g.prime(where, network))
+}
+
+// moment lets traffic be on its path for some time, and ends at a moment at random.
+func (s *session) moment(ctx context.Context) error {
+	return pause(ctx, 400*time.Millisecond+time.Duration(s.rand.Int64N(int64(200*time.Millisecond))))
+}
+
 // hole breaks the path that the agents have the traffic on.
 func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how string) error {
 	g, err := s.ground(ctx, s.pair("steered"))
 	if err != nil {
 		return err
 	}
-	// Each network in turn; pinned, so that it is the one.
-	network, where := g.nets[s.repetition%len(g.nets)], "h1"
-	if ofPod(how) {
-		where = "a"
-	}
-	if err := errors.Join(g.healthy(ctx), g.prime(where, network)); err != nil {
+	// Pinned, so that it is the one.
+	network, where, err := s.aim(ctx, g, how)
+	if err != nil {
 		return err
 	}
 	f, err := g.begin(ctx, traffic{kind: kind, from: g.pod("a"), to: g.pod("b"),
@@ -75,8 +87,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 		return err
 	}
 	err = g.order(ctx, "h1", agent.Order{Local: "a", Remote: "b", Network: network, Pin: true})
-	// Some time on the path, and a moment at random.
-	err = errors.Join(err, pause(ctx, 400*time.Millisecond+time.Duration(s.rand.Int64N(int64(200*time.Millisecond)))))
+	err = errors.Join(err, s.moment(ctx))
 	since, sinceErr := g.agents["h1"].lastEvent(ctx)
 	if err := errors.Join(err, sinceErr, ctx.Err()); err != nil {
 		return errors.Join(err, f.abandon())

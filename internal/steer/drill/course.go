@@ -6,13 +6,13 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/stream"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 // outcome is a course as it went: by leg, when it was and what the application got.
@@ -95,7 +95,7 @@ func (p *player) change(ctx context.Context, l leg) (over time.Duration, came ti
 	p.finish()
 	p.of = append(p.of, len(p.past))
 	p.now, over = f, program.Kernel()
-	if err := p.g.connected(ctx, l.connections); err != nil {
+	if err := p.g.connected(ctx, p.g.port, l.connections); err != nil {
 		return over, came, err
 	}
 	if p.crowd, err = p.g.gather(ctx, l); err != nil {
@@ -182,17 +182,6 @@ func (l leg) args() []string {
 	return args
 }
 
-// connected waits until the last flow begun has made its connections.
-func (g *ground) connected(ctx context.Context, connections int) error {
-	port := strconv.Itoa(int(g.port))
-	// Many handshakes meet a queue that the leg before has filled: TCP repeats a SYN
-	// after 1, 3 and 7 s.
-	return until(ctx, 15*time.Second, 20*time.Millisecond, "connections are made", func() (bool, error) {
-		out, err := g.lab.Run(ctx, g.pod("a").Netns, "ss", "-Htn", "state", "established", "dport", "=", ":"+port)
-		return strings.Count(string(out), "\n") >= connections, err
-	})
-}
-
 // gather lets other pods send on networks, by the networks' own addresses. On
 // the default network these are stable addresses: there it is pods that are on
 // no other, which agents do not steer.
@@ -246,18 +235,7 @@ func (s *session) steered(ctx context.Context, networks []string, all []leg, pol
 			return outcome{}, nil, err
 		}
 	}
-	// What the course before has left is undone, under a little traffic.
-	f, err := g.begin(ctx,
-		traffic{kind: stream.RR, from: g.pod("a"), to: g.pod("b"), args: []string{"--duration", "0", "--think", "5ms"}})
-	if err != nil {
-		return outcome{}, nil, err
-	}
-	err = pause(ctx, 1200*time.Millisecond)
-	err = errors.Join(err, g.order(ctx, "h1", agent.Order{Local: "a", Remote: "b", Network: networks[0], Force: true}))
-	if err := errors.Join(err, f.abandon()); err != nil {
-		return outcome{}, nil, err
-	}
-	since, err := g.agents["h1"].lastEvent(ctx)
+	since, err := g.home(ctx, g.pod("a"), g.pod("b"))
 	if err != nil {
 		return outcome{}, nil, err
 	}
@@ -273,6 +251,27 @@ func (s *session) steered(ctx context.Context, networks []string, all []leg, pol
 	return r, events, err
 }
 
+// home undoes what the course before has left, under a little traffic: all flows of a pair are
+// on the default network. It returns the number of its agent's latest event.
+func (g *ground) home(ctx context.Context, local, remote topo.Pod) (since int, err error) {
+	f, err := g.begin(ctx,
+		traffic{kind: stream.RR, from: local, to: remote, args: []string{"--duration", "0", "--think", "5ms"}})
+	if err != nil {
+		return 0, err
+	}
+	host := g.hostOf(local)
+	err = pause(ctx, 1200*time.Millisecond)
+	err = errors.Join(err,
+		g.order(ctx, host, agent.Order{Local: local.Name, Remote: remote.Name, Network: g.nets[0], Force: true}))
+	if err := errors.Join(err, f.abandon()); err != nil {
+		return 0, err
+	}
+	return g.agents[host].lastEvent(ctx)
+}
+
+// hostOf names a pod's host.
+func (g *ground) hostOf(pod topo.Pod) string { return g.lab.Hosts()[pod.Host-1].Name }
+
 // kept plays a course with all flows on one network, whatever happens to it.
 func (s *session) kept(ctx context.Context, networks []string, all []leg, network string,
 	begun func(*ground, leg, int)) (outcome, error) {
@@ -281,14 +280,8 @@ func (s *session) kept(ctx context.Context, networks []string, all []leg, networ
 	if err != nil {
 		return outcome{}, err
 	}
-	if g.planes == nil {
-		p, err := g.steerer(g.pod("a"), g.pod("b"))
-		if err == nil {
-			err = p.fit()
-		}
-		if err != nil {
-			return outcome{}, err
-		}
+	if err := g.byHand(); err != nil {
+		return outcome{}, err
 	}
 	if err := g.planes.move(g.planes.index(network)); err != nil {
 		return outcome{}, err
@@ -337,4 +330,4 @@ func achieved(all []leg, r outcome) (sum float64) {
 	return sum
 }
 
-func sortedNames(kept map[string]outcome) []string { return slices.Sorted(maps.Keys(kept)) }
+func sortedNames[T any](of map[string]T) []string { return slices.Sorted(maps.Keys(of)) }

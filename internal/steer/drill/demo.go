@@ -275,6 +275,8 @@ func told(e agent.Event) string {
 	switch decide.Kind(e.Kind) {
 	case decide.Canary:
 		return "tries " + e.To
+	case decide.Share:
+		return "shares with " + e.To
 	case decide.Stay:
 		return "stays on " + e.To
 	case decide.Failover:

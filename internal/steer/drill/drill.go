@@ -89,8 +89,9 @@ type kind struct {
 
 // kinds is every drill in the order of the bars.
 func kinds() []kind {
-	return []kind{switchKind(), insertsKind(), overheadKind(), blackholeKind(),
-		ratelimitKind(), quietKind(), schedulesKind(), familiesKind(), killsKind(), peersKind(), forgedKind(), demoKind()}
+	return []kind{switchKind(), insertsKind(), overheadKind(), blackholeKind(), programsKind(),
+		ratelimitKind(), quietKind(), schedulesKind(), familiesKind(),
+		sharesKind(), killsKind(), peersKind(), forgedKind(), demoKind()}
 }
 
 // Names lists the drills.

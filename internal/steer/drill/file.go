@@ -55,6 +55,10 @@ type Options struct {
 	Faults  []string `json:"faults,omitempty" yaml:"faults" is:"fault" key:"repeats" doc:"variants of faults"`
 	// Families of random schedules.
 	Families []string `json:"families,omitempty" yaml:"families" is:"family" key:"repeats" doc:"families of random schedules"`
+	// Limits are courses of networks that flows may share; Programs move bulk over so many Connections.
+	Limits      []string `json:"limits,omitempty" yaml:"limits" is:"sharing" key:"repeats" doc:"courses of what the networks give"`
+	Programs    []string `json:"programs,omitempty" yaml:"programs" is:"program" key:"repeats" doc:"programs that move bulk"`
+	Connections int      `json:"connections,omitempty" yaml:"connections" is:"1..1000" doc:"connections of a program"`
 	// Capacity of the best network in bit/s, where the drill shapes the uplink.
 	Capacity float64 `json:"capacity,omitempty" yaml:"capacity" is:"capacity" doc:"capacity of the best network" unit:"bit/s; k, M, G"`
 	// Phases of a schedule.
@@ -106,6 +110,8 @@ func reader(network func(name string) error) config.Reader {
 		"traffic":  config.Word("tcp", "rr", "mix", "udp"),
 		"fault":    config.Word("both", "in", "out", "pod", "pod-in", "pod-out", faultMPTCP),
 		"family":   config.Word(playable()...),
+		"sharing":  config.Word(sharingNames()...),
+		"program":  config.Word(programNames(isAny)...),
 		"ip":       config.Parsed(topo.ParseFamily, "4 or 6", "4", "6"),
 		"capacity": config.Rate(1e12),
 	}}
@@ -126,8 +132,10 @@ func checkFile(v config.Value, f *File, read func() error) error {
 		if f.Family == topo.IPv6 && (e.Drill != "blackhole" || slices.Contains(e.Faults, faultMPTCP)) {
 			return items[i].Errorf("over IPv6 there is the drill blackhole alone, with faults but %s", faultMPTCP)
 		}
-		if e.Drill == "families" && len(f.Networks) < familyNetworks {
-			return v.Key("networks").Errorf("expected three networks or more: the drill families plays on three")
+		if three := e.Drill == "families" || slices.ContainsFunc(e.Limits, func(name string) bool {
+			return named(name).networks > 2
+		}); three && len(f.Networks) < familyNetworks {
+			return v.Key("networks").Errorf("expected three networks or more: the drill %s plays on three", e.Drill)
 		}
 		if slices.ContainsFunc(f.Drills[:i], func(o Entry) bool { return o.Name == e.Name }) {
 			return items[i].Errorf("drill %q is given twice: give one of them a name", e.Name)
@@ -154,6 +162,11 @@ func checkEntry(v config.Value, e *Entry, read func() error) error {
 	switch {
 	case e.Workload != "" && e.Work > 0:
 		return v.Errorf("work: is given with workload %s, which has its own: expected one or the other", e.Workload)
+	case e.Drill == "programs" && slices.Contains(e.Faults, faultMPTCP):
+		return v.Key("faults").Errorf("the drill programs has no %s: expected the others", faultMPTCP)
+	case e.Drill == "shares" && slices.ContainsFunc(e.Programs, func(p string) bool { return programNamed(p).asks }):
+		return v.Key("programs").Errorf("the drill shares is about bulk: expected some of %s",
+			strings.Join(programNames(isBulk), ", "))
 	case e.Server != "" && e.Workload == "":
 		return v.Errorf("server: %q serves documents: expected a workload alongside it, one of %s", e.Server,
 			strings.Join(documentWorkloads(), ", "))

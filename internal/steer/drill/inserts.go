@@ -44,14 +44,8 @@ func runInserts(ctx context.Context, s *session) ([]Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	if g.planes == nil {
-		p, err := g.steerer(g.pod("a"), g.pod("b"))
-		if err == nil {
-			err = p.fit()
-		}
-		if err != nil {
-			return nil, err
-		}
+	if err := g.byHand(); err != nil {
+		return nil, err
 	}
 	one, err := s.try(ctx, "inserts", func(out *Sample) error { return g.inserts(ctx, out) })
 	return []Sample{one}, err

@@ -186,6 +186,18 @@ func (g *ground) drop() error {
 	return p.close()
 }
 
+// byHand opens the data planes of pods a and b unless they are open, with packets that all paths carry.
+func (g *ground) byHand() error {
+	if g.planes != nil {
+		return nil
+	}
+	p, err := g.steerer(g.pod("a"), g.pod("b"))
+	if err != nil {
+		return err
+	}
+	return p.fit()
+}
+
 // fit bounds the packets between the pods to what the paths on these networks carry,
 // or all paths where none is named, as agents do before a planned move: larger ones
 // would stay on the default network.

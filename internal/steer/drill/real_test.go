@@ -42,6 +42,8 @@ drills:
   - {drill: forged, probes: 50}
   - {drill: peers, repetitions: 1, peers: [1, 20], for: 200ms, hosts: 0}
   - {drill: demo, for: 500ms, capacity: 100M}
+  - {drill: shares, repetitions: 1, limits: beneath, for: 1s, capacity: 50M}
+  - {drill: programs, repetitions: 1, hold: 500ms, faults: both}
 `
 	f, err := Parse("little", strings.NewReader(text), func(n string) error { _, err := catalogue.Find(n); return err })
 	if err != nil {

@@ -149,12 +149,14 @@ var (
 	errUnbounded  = errors.New("its capacity did not bound it: the uplink does not tell its packets from others")
 )
 
+// boundedBy is what may come above a limit: the burst, and what a queue held from the leg before.
+const boundedBy = 1.1
+
 // bounded wants an outcome that kept one network to have got no more than that had:
 // else every comparison with it would be with something that no schedule offers.
 func bounded(all []leg, r outcome, network string) error {
-	const slack = 1.1 // the burst, and what a queue held from the leg before
 	for i, rate := range r.rates {
-		if most := all[i].rates[network]; most > 0 && rate > slack*most {
+		if most := all[i].rates[network]; most > 0 && rate > boundedBy*most {
 			return fmt.Errorf("%s, %s: %.4g of %.4g bit/s: %w", network, all[i].what, rate, most, errUnbounded)
 		}
 	}

@@ -18,25 +18,25 @@ import (
 
 // shaper gives the networks of a ground rates of their own on the uplink of its first host.
 type shaper struct {
-	lab    *lab.Lab
-	nets   []string
-	shaped bool // the uplink has classes
+	lab  *lab.Lab
+	nets []string
+	// shaped is how the uplink has classes: one of each network, or one of all.
+	shaped shape
 }
+
+type shape int
+
+const (
+	unshaped shape = iota
+	apart
+	together
+)
 
 // uplink sets the rates by network in bit/s; the first call makes the classes.
 func (s *shaper) uplink(ctx context.Context, rates map[string]float64) error {
-	h := s.lab.Hosts()[0]
-	tc := func(args ...string) error {
-		_, err := s.lab.Run(ctx, h.Netns, append([]string{"tc"}, args...)...)
-		return err
-	}
-	if !s.shaped {
-		if err := tc("qdisc", "replace", "dev", h.Dev, "root", "handle", "1:", "htb", "default", "99", "r2q",
-			"1000"); err != nil {
-			return err
-		}
-		if err := tc("class", "replace", "dev", h.Dev, "parent", "1:", "classid", "1:99", "htb", "rate", "40gbit", "burst",
-			"1m", "cburst", "1m"); err != nil {
+	first := s.shaped != apart
+	if first {
+		if err := s.root(ctx, apart); err != nil {
 			return err
 		}
 	}
@@ -45,25 +45,78 @@ func (s *shaper) uplink(ctx context.Context, rates map[string]float64) error {
 		if !ok {
 			continue
 		}
-		class := fmt.Sprintf("1:%d", 10+i)
-		// The burst holds what a socket hands over at once (GSO), the queue 20 ms.
-		queue := strconv.Itoa(max(int(rate/8*0.020), 150_000))
-		bits := strconv.FormatInt(int64(rate), 10) + "bit"
-		err := tc("class", "replace", "dev", h.Dev, "parent", "1:", "classid", class, "htb", "rate", bits, "burst", "140k",
-			"cburst", "140k")
-		err = errors.Join(err, tc("qdisc", "replace", "dev", h.Dev, "parent", class, "handle", fmt.Sprintf("%d:", 10+i),
-			"bfifo", "limit", queue))
-		if !s.shaped {
-			err = errors.Join(err,
-				tc(append([]string{"filter", "add", "dev", h.Dev, "parent", "1:", "protocol", "ip", "prio", "1", "u32"},
-					append(s.match(network), "flowid", class)...)...))
+		err := s.class(ctx, firstClass+i, rate)
+		if first {
+			err = errors.Join(err, s.steer(ctx, network, firstClass+i))
 		}
 		if err != nil {
 			return fmt.Errorf("shape %s: %w", network, err)
 		}
 	}
-	s.shaped = true
 	return nil
+}
+
+// bottleneck gives all networks one class and queue, of a rate in bit/s.
+func (s *shaper) bottleneck(ctx context.Context, rate float64) error {
+	first := s.shaped != together
+	if first {
+		if err := s.root(ctx, together); err != nil {
+			return err
+		}
+	}
+	err := s.class(ctx, firstClass, rate)
+	for _, network := range s.nets {
+		if first {
+			err = errors.Join(err, s.steer(ctx, network, firstClass))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("shape the uplink: %w", err)
+	}
+	return nil
+}
+
+// firstClass is the number of the first network's class.
+const firstClass = 10
+
+// root makes the uplink's root, without a limit for what belongs to no network.
+func (s *shaper) root(ctx context.Context, as shape) error {
+	dev := s.lab.Hosts()[0].Dev
+	if s.shaped != unshaped {
+		if err := s.tc(ctx, "qdisc", "del", "dev", dev, "root"); err != nil {
+			return err
+		}
+	}
+	s.shaped = as
+	if err := s.tc(ctx, "qdisc", "replace", "dev", dev, "root", "handle", "1:", "htb", "default", "99", "r2q",
+		"1000"); err != nil {
+		return err
+	}
+	return s.tc(ctx, "class", "replace", "dev", dev, "parent", "1:", "classid", "1:99", "htb", "rate", "40gbit", "burst",
+		"1m", "cburst", "1m")
+}
+
+// class sets the rate of a class.
+func (s *shaper) class(ctx context.Context, number int, rate float64) error {
+	dev, class := s.lab.Hosts()[0].Dev, fmt.Sprintf("1:%d", number)
+	// The burst holds what a socket hands over at once (GSO), the queue 20 ms.
+	queue := strconv.Itoa(max(int(rate/8*0.020), 150_000))
+	bits := strconv.FormatInt(int64(rate), 10) + "bit"
+	err := s.tc(ctx, "class", "replace", "dev", dev, "parent", "1:", "classid", class, "htb", "rate", bits,
+		"burst", "140k", "cburst", "140k")
+	return errors.Join(err, s.tc(ctx, "qdisc", "replace", "dev", dev, "parent", class,
+		"handle", fmt.Sprintf("%d:", number), "bfifo", "limit", queue))
+}
+
+// steer has a network's packets go to a class.
+func (s *shaper) steer(ctx context.Context, network string, number int) error {
+	return s.tc(ctx, append([]string{"filter", "add", "dev", s.lab.Hosts()[0].Dev, "parent", "1:", "protocol", "ip",
+		"prio", "1", "u32"}, append(s.match(network), "flowid", fmt.Sprintf("1:%d", number))...)...)
+}
+
+func (s *shaper) tc(ctx context.Context, args ...string) error {
+	_, err := s.lab.Run(ctx, s.lab.Hosts()[0].Netns, append([]string{"tc"}, args...)...)
+	return err
 }
 
 // match tells a network's packets on the underlay by u32's matches: a tunnel's by

@@ -1,0 +1,165 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab/program"
+	"pathwise.dev/pathwise/internal/steer/agent"
+	"pathwise.dev/pathwise/internal/steer/stream"
+)
+
+// playShared plays a course with agents whose bulk may share networks, beginning on the
+// default one.
+func (s *session) playShared(ctx context.Context, out *Sample, c sharing, by string, all []leg, networks []string,
+	_ string) (carried, error) {
+	g, err := s.ground(ctx, s.stage("shares-"+c.name, networks))
+	if err != nil {
+		return carried{}, err
+	}
+	if err := c.limit(ctx, g, all[0]); err != nil {
+		return carried{}, err
+	}
+	g.stopAgents()
+	if err := g.startAgents(ctx, "--share", "on"); err != nil {
+		return carried{}, err
+	}
+	p := programNamed(by)
+	opener, other := g.pod("a"), g.pod("b")
+	if p.pulls {
+		opener, other = other, opener
+	}
+	host := g.hostOf(opener)
+	since, err := g.home(ctx, opener, other)
+	if err != nil {
+		return carried{}, err
+	}
+	got, err := s.play(ctx, out, g, p, all)
+	if err != nil {
+		return got, err
+	}
+	events, err := g.agents[host].events(ctx, since)
+	tellShares(out, events, opener.Name+">"+other.Name)
+	return got, err
+}
+
+// tellShares keeps what the pair's agent did, and when flows first shared networks.
+func tellShares(out *Sample, events []agent.Event, pair string) {
+	var lines []string
+	for _, e := range events {
+		if e.Pair != pair && e.Pair != "" {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s->%s %s", e.At.Format("05.000"), e.Kind, e.From, e.To, e.Reason))
+	}
+	out.Text["events"] = strings.Join(lines, "\n")
+}
+
+// playAlone plays a course without agents, all flows on one network.
+func (s *session) playAlone(ctx context.Context, out *Sample, c sharing, by string, all []leg, networks []string,
+	network string) (carried, error) {
+	g, err := s.ground(ctx, s.stage("alone-"+c.name, networks))
+	if err != nil {
+		return carried{}, err
+	}
+	if err := g.byHand(); err != nil {
+		return carried{}, err
+	}
+	if err := g.planes.move(g.planes.index(network)); err != nil {
+		return carried{}, err
+	}
+	if err := c.limit(ctx, g, all[0]); err != nil {
+		return carried{}, err
+	}
+	got, err := s.play(ctx, out, g, programNamed(by), all)
+	if part := out.Values["on "+network]; err == nil && part < 0.95 {
+		err = fmt.Errorf("%w: %.0f %% on %s", errAstray, part*100, network)
+	}
+	if most := all[0].rates[network] * boundedBy; err == nil && len(all) == 1 && got.bits > most {
+		err = fmt.Errorf("%s: %.4g of %.4g bit/s: %w", network, got.bits, most, errUnbounded)
+	}
+	return got, err
+}
+
+// limit gives networks what the leg has them give: of their own, or all of them one bottleneck.
+func (c sharing) limit(ctx context.Context, g *ground, l leg) error {
+	if c.beneath {
+		return g.bottleneck(ctx, l.rates[g.nets[0]])
+	}
+	return g.uplink(ctx, l.rates)
+}
+
+// play has a program carry what it can while the legs go by.
+func (s *session) play(ctx context.Context, out *Sample, g *ground, p realProgram, all []leg) (
+	got carried, err error,
+) {
+	o := s.options()
+	t, err := p.begin(ctx, g, o)
+	if err != nil {
+		return got, err
+	}
+	defer t.stop()
+	if err := g.connected(ctx, t.port, o.Connections); err != nil {
+		return got, err
+	}
+	sent, err := sentOn(g.pod("a"))
+	segments, again, e := g.segments(ctx)
+	if err := errors.Join(err, e); err != nil {
+		return got, err
+	}
+	var from, to time.Duration // the fault's
+	for i, l := range all {
+		if i > 0 {
+			err = g.alter(ctx, all[i-1], l)
+		}
+		if len(l.holes) > 0 {
+			from = program.Kernel()
+			to = from + l.span
+		}
+		if err := errors.Join(err, pause(ctx, l.span)); err != nil {
+			return got, errors.Join(err, g.heal())
+		}
+	}
+	after, err := sentOn(g.pod("a"))
+	segmentsAfter, againAfter, e := g.segments(ctx)
+	bits, report, endErr := t.end()
+	if err := errors.Join(err, e, endErr, g.heal()); err != nil {
+		return got, err
+	}
+	got = carried{bits: bits, again: float64(againAfter-again) / max(float64(segmentsAfter-segments), 1)}
+	out.Values["bits"], out.Values["sent_again"] = got.bits, float64(againAfter-again)
+	tellNetworks(out, sent, after)
+	if report != nil {
+		judge(out, *report)
+		if gap, ok := stream.Stall(*report, from, to); from > 0 && ok && strings.HasSuffix(out.Variant, sharedVariant) {
+			out.Values["gap_s"] = gap.Length().Seconds()
+		}
+		return got, s.keep(out, "server", *report)
+	}
+	return got, nil
+}
+
+// tellNetworks says what part of the sender's bytes went out on each network.
+func tellNetworks(out *Sample, before, after map[string]uint64) {
+	all := 0.0
+	for network, n := range after {
+		all += float64(n - before[network])
+	}
+	for network, n := range after {
+		out.Values["on "+network] = float64(n-before[network]) / max(all, 1)
+	}
+}
+
+// segments are those that pod a's TCP has sent, and sent again (proc(5), net/snmp).
+func (g *ground) segments(ctx context.Context) (sent, again int, err error) {
+	out, err := g.lab.Run(ctx, g.pod("a").Netns, "cat", "/proc/net/snmp")
+	if err != nil {
+		return 0, 0, err
+	}
+	sent, err = counter(string(out), "Tcp:", "OutSegs")
+	again, more := counter(string(out), "Tcp:", "RetransSegs")
+	return sent, again, errors.Join(err, more)
+}

@@ -1,0 +1,135 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/topo"
+)
+
+// A course fills its time on connections that last throughout, within the capacity; what is
+// drawn is the seed's, and the network that fails is another one in the next repetition.
+func TestSharings(t *testing.T) {
+	o := sharesKind().defaults
+	for _, c := range sharings() {
+		networks := []string{"x", "y", "z"}[:c.networks]
+		draw := func(repetition int) []leg {
+			return c.course(c.legs(rand.New(rand.NewPCG(4, 5)), repetition), networks, o)
+		}
+		all := draw(1)
+		sum, dead := time.Duration(0), ""
+		for i, l := range all {
+			sum += l.span
+			if l.goesOn != (i > 0) || l.connections != o.Connections || len(l.rates) != c.networks {
+				t.Errorf("%s, leg %d: %+v", c.name, i, l)
+			}
+			for _, n := range networks {
+				if r := l.rates[n]; r < 0.2*o.Capacity || r > o.Capacity {
+					t.Errorf("%s, leg %d: %v bit/s of %s", c.name, i, r, n)
+				}
+			}
+			for n := range l.holes {
+				dead += n
+			}
+		}
+		if sum != o.For || (dead != "") != (c.name == "fails") {
+			t.Errorf("%s takes %v, %q fails", c.name, sum, dead)
+		}
+		again, other := draw(1), draw(2)
+		for i := range all {
+			if again[i].rates["x"] != all[i].rates["x"] {
+				t.Errorf("%s is not the seed's", c.name)
+			}
+		}
+		if c.name == "fails" && (len(other[1].holes) != 1 || other[1].holes[dead] != "") {
+			t.Errorf("%s fails in each repetition: %v", dead, other[1].holes)
+		}
+	}
+}
+
+// What is shared is held against the best network alone, and by the course's own bar.
+func TestSharesFigures(t *testing.T) {
+	v := Sample{Variant: "two iperf3 verdict", Values: map[string]float64{}, Text: map[string]string{}}
+	of := map[string]carried{sharedVariant: {bits: 150e6, again: 0.02}, "x": {bits: 60e6}, "y": {bits: 75e6, again: 0.01}}
+	if err := judgeShare(&v, of); err != nil || v.Text["best network"] != "y" {
+		t.Errorf("%v, %v", v, err)
+	}
+	if err := judgeShare(&v, map[string]carried{sharedVariant: {bits: 1}}); !errors.Is(err, errNothing) {
+		t.Errorf("judged against nothing: %v", err)
+	}
+	lost := Sample{Variant: "fails stream shared", Values: map[string]float64{"connections_lost": 1, "gap_s": 0.07}}
+	alone := Sample{Variant: "fails stream x", Values: map[string]float64{"connections_lost": 8}}
+	got := sharesFigures(Options{Limits: []string{"two", "fails"}, Programs: []string{"iperf3"}}, []Sample{v, lost, alone})
+	if len(got) != 5 {
+		t.Fatalf("%d figures: %+v", len(got), got)
+	}
+	if f := got[0]; f.Value != 2 || !f.Met() || !strings.Contains(f.Note, "2.00 % of segments, 1.00 % on the best") {
+		t.Errorf("%+v", f)
+	}
+	for i, met := range []bool{true, true, false, true, false} {
+		if got[i].Met() != met {
+			t.Errorf("%+v", got[i])
+		}
+	}
+	if got[4].Value != 1 {
+		t.Errorf("connections lost alone are counted: %+v", got[4])
+	}
+}
+
+// What programs tell is read, and what they do not tell is an error.
+func TestProgramsTell(t *testing.T) {
+	const told = `{"start":{},"end":{"sum_sent":{"bits_per_second":9},"sum_received":{"bits_per_second":76.5}}}`
+	if bits, err := iperf3Received([]byte(told)); bits != 76.5 || err != nil {
+		t.Errorf("iperf3: %v, %v", bits, err)
+	}
+	if bits, err := curlReceived([]byte("1000 2.0\n3000 4\n")); math.Abs(bits-8000) > 1e-9 || err != nil {
+		t.Errorf("curl: %v, %v", bits, err)
+	}
+	for name, f := range map[string]func() (float64, error){
+		"iperf3 fails":      func() (float64, error) { return iperf3Received([]byte(`{"error":"unable to connect"}`)) },
+		"iperf3 is cut off": func() (float64, error) { return iperf3Received([]byte(`{"start":`)) },
+		"iperf3 is silent":  func() (float64, error) { return iperf3Received(nil) },
+		"curl is silent":    func() (float64, error) { return curlReceived(nil) },
+		"curl says more":    func() (float64, error) { return curlReceived([]byte("curl: (7) no\n")) },
+	} {
+		if bits, err := f(); err == nil {
+			t.Errorf("%s: %v", name, bits)
+		}
+	}
+}
+
+// Three networks are asked for where a course has three.
+func TestSharesWantNetworks(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"[a, b]\ndrills:\n  - {drill: shares, limits: [two, fails]}": true,
+		"[a, b]\ndrills:\n  - {drill: shares, limits: three}":        false,
+		"[a, b]\ndrills: [shares]":                                   false,
+		"[a, b, c]\ndrills: [shares]":                                true,
+		"[a, b, c]\ndrills: [{drill: shares, programs: ftp}]":        false,
+		"[a, b, c]\ndrills: [{drill: shares, programs: wrk}]":        false,
+		"[a, b, c]\ndrills: [{drill: programs, faults: mptcp}]":      false,
+	} {
+		f, err := Parse("f.yaml", strings.NewReader("name: f\nnetworks: "+text), known)
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+		if ok && !slices.Equal(f.Drills[0].Programs, programNames(isBulk)) {
+			t.Errorf("%s: programs %v", text, f.Drills[0].Programs)
+		}
+	}
+}
+
+// A program that is missing is told by its name.
+func TestMissingProgram(t *testing.T) {
+	g := &ground{generators: &generators{}}
+	_, _, err := g.startPair(context.Background(), topo.Pod{}, topo.Pod{}, []string{"no-such-server"}, []string{"true"})
+	if err == nil || !strings.Contains(err.Error(), "no-such-server") {
+		t.Errorf("%v", err)
+	}
+}
