@@ -331,6 +331,9 @@ func (a *Agent) weigh(now time.Time) {
 			if p.account(now) {
 				a.stacks.refit(p)
 			}
+			if p.lines[0].carries() && !p.home() {
+				a.untracked.stray(p)
+			}
 			if now.Sub(p.active) >= quiet {
 				a.mover.rest(p, now)
 				continue

@@ -87,10 +87,22 @@ func (ag *agreement) confirmed(p *pair, n notice) {
 // renew is how often the other agent is to confirm a pair with traffic.
 const renew = 5 * time.Second
 
+// renewSoon is the same while it may tell what is not known yet: whether the senders of bulk that
+// has just begun to come in have more.
+const renewSoon = time.Second
+
+// renewal is how long the other agent's latest confirmation does.
+func (p *pair) renewal(now time.Time) time.Duration {
+	if !p.fresh.IsZero() && now.Sub(p.fresh) < renew {
+		return renewSoon
+	}
+	return renew
+}
+
 // open asks the other agent to take the pair's packets on every path. What it has
 // confirmed before it is asked on one path first, as that will do nearly always.
 func (ag *agreement) open(p *pair, now time.Time) {
-	if now.Sub(p.opened) < renew || now.Sub(p.asked) < p.patience() {
+	if now.Sub(p.opened) < p.renewal(now) || now.Sub(p.asked) < p.patience() {
 		return
 	}
 	unanswered := p.asked.After(p.opened)

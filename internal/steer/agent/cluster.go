@@ -159,9 +159,9 @@ func isWord(text, inner string, most int) bool {
 }
 
 // check wants all names of the cluster that become paths to be such as cannot lead
-// elsewhere, and what identifies hosts and pods to do so.
-func (c Cluster) check() error {
-	names, indexes, uids := map[string]bool{}, map[int]bool{}, map[string]bool{}
+// elsewhere, and what identifies hosts and pods to do so. was are pods that were checked before.
+func (c Cluster) check(was []topo.Pod) error {
+	names, indexes := map[string]bool{}, map[int]bool{}
 	for i, h := range c.Hosts {
 		if err := CheckHost(h.Name); err != nil {
 			return fmt.Errorf("hosts[%d]: %w", i, err)
@@ -171,16 +171,32 @@ func (c Cluster) check() error {
 		}
 		names[h.Name], indexes[h.Index] = true, true
 	}
-	for i, p := range c.Pods {
-		if err := CheckPod(p); err != nil {
-			return fmt.Errorf("pods[%d] (%q): %w", i, p.Name, err)
+	uids := newIndex(len(c.Pods), func(at int32) string { return c.Pods[at].UID })
+	for i := range c.Pods {
+		p, checked := &c.Pods[i], false
+		if was, checked = after(was, p); !checked {
+			if err := CheckPod(*p); err != nil {
+				return fmt.Errorf("pods[%d] (%q): %w", i, p.Name, err)
+			}
 		}
-		if p.UID != "" && uids[p.UID] {
+		if _, twice := uids.add(int32(i)); twice && p.UID != "" {
 			return fmt.Errorf("pods[%d] (%q): UID %s is there twice", i, p.Name, p.UID)
 		}
-		uids[p.UID] = true
 	}
 	return nil
+}
+
+// after finds a pod near the beginning of what is left of those that were checked before, as it
+// was then, and returns those after it.
+func after(was []topo.Pod, p *topo.Pod) (left []topo.Pod, found bool) {
+	const near = 256 // of nodes that changed all pods are others
+	for n := range min(len(was), near) {
+		if q := &was[n]; p.UID == q.UID && len(p.Attachments) > 0 && len(p.Attachments) == len(q.Attachments) &&
+			&p.Attachments[0] == &q.Attachments[0] && p.Netns == q.Netns && p.Need == q.Need {
+			return was[n+1:], true
+		}
+	}
+	return was, false
 }
 
 // CheckPod wants the names of a pod that become paths to be such as cannot lead elsewhere.

@@ -18,6 +18,9 @@ type Config struct {
 	Source func() (Cluster, error)
 	// News says that Source tells something else by now; nil where nobody says so.
 	News <-chan struct{}
+	// HostNetns is the file of the host's network namespace, where the agent is in another; "" takes
+	// it from the cluster, or for the agent's own.
+	HostNetns string
 	// Keys authenticate probes and notices; all agents of a cluster share them. They
 	// are asked for at every look at the cluster, and may be others each time.
 	Keys func() (stamp.Keys, error)

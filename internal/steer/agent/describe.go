@@ -26,55 +26,88 @@ type description struct {
 	// hosts are the names of hosts, and agents their agents' pods, by the host's index.
 	hosts  map[int]string
 	agents map[int]topo.Pod
-	// local are the pods that are steered, and uids those of all pods.
-	local []topo.Pod
-	uids  map[string]bool
+	local  []topo.Pod // those that are steered
 	elsewhere
 }
 
-// elsewhere are the pods of other hosts that could be peers, by their place in the
-// description, twice that and one more as pairs of IPv6 know them if they have both families.
-// Nothing else is kept of them until there is traffic.
+// elsewhere are the pods of other hosts that could be peers. Nothing else is kept of them
+// until there is traffic.
 type elsewhere struct {
 	pods   []topo.Pod
-	byUID  map[string]int32
-	byID   map[podID]int32
-	byAddr map[netip.Addr]int32
+	peers  []candidate
+	byUID  index[string]
+	byID   index[podID]
+	byAddr index[netip.Addr]
 	filter dataplane.Candidates
 }
 
-func newElsewhere(pods []topo.Pod, host int) elsewhere {
-	e := elsewhere{pods: pods, byUID: make(map[string]int32, len(pods)), byID: make(map[podID]int32, len(pods)),
-		byAddr: make(map[netip.Addr]int32, len(pods))}
-	addrs := make([]netip.Addr, 0, len(pods))
-	for i, p := range pods {
+// candidate is a pod that could be a peer, as pairs of one family know it: the pod's place in
+// the description, and whether those are pairs of IPv6 of a pod that has both families.
+type candidate struct {
+	at   int32
+	in6  bool
+	uid  string
+	id   podID
+	addr netip.Addr
+}
+
+// newElsewhere finds the pods of other hosts among all. was is what it found before: the
+// identities of the pods in it are known.
+func newElsewhere(pods []topo.Pod, host int, was elsewhere) elsewhere {
+	e := elsewhere{pods: pods, peers: make([]candidate, 0, max(len(was.peers), len(pods)/2))}
+	for i := range pods {
+		p := &pods[i]
 		if p.Host == host || p.Agent || p.UID == "" {
 			continue
 		}
-		for n, p := range families(p) {
-			if at := int32(2*i + n); len(p.Attachments) > 1 {
-				e.byUID[p.UID], e.byID[idOf(p)], e.byAddr[p.Addr()] = at, at, at
-				addrs = append(addrs, p.Addr())
-			}
+		e.add(int32(i), false, p, was)
+		if dual(*p) {
+			p := in6(*p)
+			e.add(int32(i), true, &p, was)
 		}
+	}
+	peers, addrs := e.peers, make([]netip.Addr, len(e.peers))
+	e.byUID = newIndex(len(peers), func(at int32) string { return peers[at].uid })
+	e.byID = newIndex(len(peers), func(at int32) podID { return peers[at].id })
+	e.byAddr = newIndex(len(peers), func(at int32) netip.Addr { return peers[at].addr })
+	for at := range peers {
+		e.byUID.add(int32(at))
+		e.byID.add(int32(at))
+		e.byAddr.add(int32(at))
+		addrs[at] = peers[at].addr
 	}
 	e.filter = dataplane.NewCandidates(addrs)
 	return e
 }
 
+// add enters a pod of several networks.
+func (e *elsewhere) add(at int32, in6 bool, p *topo.Pod, was elsewhere) {
+	if len(p.Attachments) < 2 {
+		return
+	}
+	c := candidate{at: at, in6: in6, uid: p.UID, addr: p.Addr()}
+	if known, ok := was.byUID.find(p.UID); ok {
+		c.id = was.peers[known].id
+	} else {
+		c.id = idOf(*p)
+	}
+	e.peers = append(e.peers, c)
+}
+
 // named, identified and addressed find a pod that could be a peer.
-func (e elsewhere) named(uid string) (topo.Pod, bool)          { return find(e.pods, e.byUID, uid) }
-func (e elsewhere) identified(id podID) (topo.Pod, bool)       { return find(e.pods, e.byID, id) }
-func (e elsewhere) addressed(addr netip.Addr) (topo.Pod, bool) { return find(e.pods, e.byAddr, addr) }
-func find[K comparable](pods []topo.Pod, at map[K]int32, k K) (topo.Pod, bool) {
-	i, ok := at[k]
+func (e elsewhere) named(uid string) (topo.Pod, bool)          { return e.found(e.byUID.find(uid)) }
+func (e elsewhere) identified(id podID) (topo.Pod, bool)       { return e.found(e.byID.find(id)) }
+func (e elsewhere) addressed(addr netip.Addr) (topo.Pod, bool) { return e.found(e.byAddr.find(addr)) }
+
+// found is the pod of a candidate.
+func (e elsewhere) found(at int32, ok bool) (topo.Pod, bool) {
 	switch {
 	case !ok:
 		return topo.Pod{}, false
-	case i%2 == 1:
-		return in6(pods[i/2]), true
+	case e.peers[at].in6:
+		return in6(e.pods[e.peers[at].at]), true
 	default:
-		return pods[i/2], true
+		return e.pods[e.peers[at].at], true
 	}
 }
 
@@ -101,8 +134,7 @@ func (r *describer) describe() error {
 	if was := r.described; was != nil && was.same(c) {
 		return nil
 	}
-	d := &description{Cluster: c, names: c.names(), hosts: map[int]string{}, agents: map[int]topo.Pod{},
-		uids: make(map[string]bool, len(c.Pods))}
+	d := &description{Cluster: c, names: c.names(), hosts: map[int]string{}, agents: map[int]topo.Pod{}}
 	var ok bool
 	if d.host, ok = c.host(r.cfg.Host); !ok {
 		return fmt.Errorf("host %q is not in the cluster", r.cfg.Host)
@@ -113,15 +145,24 @@ func (r *describer) describe() error {
 	for _, h := range c.Hosts {
 		d.hosts[h.Index] = h.Name
 	}
-	for _, p := range c.Pods {
-		d.uids[p.UID] = true
+	for i := range c.Pods {
+		p := &c.Pods[i]
 		if _, ok := d.agents[p.Host]; p.Agent && !ok {
-			d.agents[p.Host] = p
+			d.agents[p.Host] = *p
 		}
 	}
-	d.local, d.elsewhere = c.steerable(d.host.Index), newElsewhere(c.Pods, d.host.Index)
+	var was elsewhere
+	if r.described != nil {
+		was = r.described.elsewhere
+	}
+	d.local, d.elsewhere = c.steerable(d.host.Index), newElsewhere(c.Pods, d.host.Index, was)
 	r.described = d
 	return nil
+}
+
+// has tells whether there is a pod of the UID.
+func (d *description) has(uid string) bool {
+	return slices.ContainsFunc(d.Pods, func(p topo.Pod) bool { return p.UID == uid })
 }
 
 // same reports whether the cluster is the description's, and not only equal to it.
@@ -168,30 +209,58 @@ type conflict struct {
 	claims []claim
 }
 
+// held is an address that a pod has, by the pod's place in the cluster and the attachment's.
+type held struct {
+	pod int32
+	at  int16
+	v6  bool // the attachment's second address
+}
+
+// of is the address itself.
+func (h held) of(c Cluster) netip.Addr {
+	at := &c.Pods[h.pod].Attachments[h.at]
+	if h.v6 {
+		return at.Addr6
+	}
+	return at.Addr.Unmap()
+}
+
+// claim tells of it as conflicts do.
+func (h held) claim(c Cluster) claim {
+	return claim{int(h.pod), c.Pods[h.pod].Attachments[h.at].Network, h.at == 0}
+}
+
+// addresses lists those of all pods.
+func (c Cluster) addresses() []held {
+	out := make([]held, 0, 3*len(c.Pods))
+	for i := range c.Pods {
+		for n := range c.Pods[i].Attachments {
+			at := &c.Pods[i].Attachments[n]
+			if at.Addr.IsValid() {
+				out = append(out, held{int32(i), int16(n), false})
+			}
+			if at.Addr6.IsValid() && at.Addr6 != at.Addr {
+				out = append(out, held{int32(i), int16(n), true})
+			}
+		}
+	}
+	return out
+}
+
 // distinct returns the cluster with every pod that is in a conflict on its default
 // network alone, which makes it native for all agents alike, and the conflicts.
 // Pods with one network are native anyway, and may share an address, such as that of
 // their host.
 func (c Cluster) distinct() (Cluster, []conflict) {
 	// Nearly all addresses are one pod's: a list is made of the others' alone.
-	first, by := make(map[netip.Addr]claim, 2*len(c.Pods)), map[netip.Addr][]claim{}
-	for i, p := range c.Pods {
-		for n, at := range p.Attachments {
-			for v6, addr := range [...]netip.Addr{at.Addr.Unmap(), at.Addr6} {
-				if !addr.IsValid() || v6 == 1 && addr == at.Addr {
-					continue
-				}
-				cl := claim{i, at.Network, n == 0}
-				other, known := first[addr]
-				switch {
-				case !known:
-					first[addr] = cl
-				case by[addr] == nil:
-					by[addr] = []claim{other, cl}
-				default:
-					by[addr] = append(by[addr], cl)
-				}
-			}
+	first, by := c.addresses(), map[netip.Addr][]claim{}
+	seen := newIndex(len(first), func(at int32) netip.Addr { return first[at].of(c) })
+	for i, h := range first {
+		other, known := seen.add(int32(i))
+		if addr := h.of(c); known && by[addr] == nil {
+			by[addr] = []claim{first[other].claim(c), h.claim(c)}
+		} else if known {
+			by[addr] = append(by[addr], h.claim(c))
 		}
 	}
 	var out []conflict
@@ -244,7 +313,7 @@ func (r *describer) vet(c Cluster) (Cluster, error) {
 		c.Pods = r.vetted
 		return c, nil
 	}
-	if err := c.check(); err != nil {
+	if err := c.check(r.told); err != nil {
 		return c, fmt.Errorf("read cluster: %w", err)
 	}
 	out, found := c.distinct()

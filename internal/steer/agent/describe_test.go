@@ -158,7 +158,7 @@ func TestDescribeLargeCluster(t *testing.T) {
 		b.await("the change to be read", func() bool {
 			a.members.Lock()
 			defer a.members.Unlock()
-			return a.members.description.uids[want]
+			return a.members.description.has(want)
 		})
 		time.Sleep(300 * time.Millisecond)
 	})

@@ -233,6 +233,26 @@ func (ds detours) end(params *detect.Params, asked func(bucket uint8) bool, now 
 	return some
 }
 
+// insist has the pair try the path again at once, with the buckets that keep off it. What it
+// returns has all of that be as it was.
+func (p *pair) insist(path int, now time.Time) (restore func()) {
+	was := detours{}
+	for b, d := range p.detours {
+		before := *d
+		was[b] = &before
+		if d.from == path {
+			d.out = false
+			d.bar.Lift(now)
+		}
+	}
+	bar := &p.lines[p.routes.at(path)].bar
+	barred := *bar
+	if bar.Left(now) > 0 {
+		bar.Lift(now)
+	}
+	return func() { p.detours, *bar = was, barred }
+}
+
 // inquired reports whether a connection in the bucket is being asked about.
 func (p *pair) inquired(bucket uint8) bool {
 	for _, q := range p.inquiries {

@@ -213,3 +213,40 @@ func TestInquiriesAreBounded(t *testing.T) {
 		t.Errorf("%d are asked", n)
 	}
 }
+
+// TestInsist: a user who insists has all flows try a path at once, also those that keep off it as they
+// did not get through there; where that cannot be done, all is as it was.
+func TestInsist(t *testing.T) {
+	a, p, _ := askedPair(t)
+	now := a.cfg.Now()
+	p.opened, p.assigned = now, decide.Assignment{Active: "z"}
+	m, z := p.routes[0].Index, p.routes[1].Index
+	if p.routes[1].Network != "z" {
+		t.Fatalf("%+v", p.routes)
+	}
+	off := func(bucket uint8, from, to int) {
+		d := p.detours.of(bucket)
+		d.from, d.to, d.out = from, to, true
+		d.bar.Raise(a.pairs.params, now)
+	}
+	off(5, z, m)
+	off(6, m, z)
+	p.lines[1].bar.Raise(a.pairs.params, now)
+	check := func(what string, path, refused int, barred bool) {
+		t.Helper()
+		if got := p.wanted(p.assignments())[5]; got != path {
+			t.Errorf("%s: bucket 5 is wanted on %d, want %d", what, got, path)
+		}
+		if n := p.detours.refused(z, now); n != refused || (p.lines[1].bar.Left(now) > 0) != barred {
+			t.Errorf("%s: %d buckets keep off it, barred for %v", what, n, p.lines[1].bar.Left(now))
+		}
+		if !p.detours[6].out || p.detours.refused(m, now) != 1 {
+			t.Errorf("%s: those that keep off another path are forgotten", what)
+		}
+	}
+	check("before", m, 1, true)
+	restore := p.insist(z, now)
+	check("insisted", z, 0, false)
+	restore()
+	check("restored", m, 1, true)
+}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
 )
 
 // failure is a path that does not carry packets: those of all pairs with a host, or one pair's.
@@ -61,7 +62,7 @@ func (e *escape) leavePath(p *pair, i int, now time.Time, detected time.Duration
 	p.stale = now // it may be the next hop that has changed
 	if p.uses(from) {
 		for _, d := range e.judge.flee(p, now) {
-			if d.Moves() {
+			if p.leaves(d) {
 				e.mover.carryOut(p, d, byPolicy, detected)
 			}
 		}
@@ -70,4 +71,17 @@ func (e *escape) leavePath(p *pair, i int, now time.Time, detected time.Duration
 	if to := p.on().Index; to != from && !e.cfg.DryRun {
 		e.mover.divert(p, dataplane.All, from, to, now)
 	}
+}
+
+// leaves reports whether a decision takes flows off a path that they are on, but for a canary.
+func (p *pair) leaves(d decide.Decision) bool {
+	was, is := p.assignments(), p.apply(d)
+	for row := range was {
+		for _, one := range was[row].With {
+			if one.Network != "" && is[row].With.On(one.Network) == 0 {
+				return true
+			}
+		}
+	}
+	return d.Moves()
 }

@@ -131,10 +131,19 @@ func (h *headcount) ended() {
 	}
 }
 
+// bulkComes is how many bytes that came in between two counts are bulk: those of a few pages are fewer.
+const bulkComes = 100_000
+
 // counted takes over what was counted of the pair's connections. Whether a sender has more
 // than it may send is known at its own end alone: of what is received the peer's agent tells.
 func (p *pair) counted(h *headcount) {
 	p.conns = h.conns
+	if h.received > bulkComes {
+		if h.at.Sub(p.came) > renew {
+			p.fresh = h.at
+		}
+		p.came = h.at
+	}
 	weight := 1.0 // where all are new, what was known was of others
 	if h.known {
 		weight = 0.3

@@ -60,7 +60,7 @@ func recordOf(ev decide.PairEvidence) decide.Record {
 // flee lets the policy decide about a pair of which a path has failed.
 func (j *judge) flee(p *pair, now time.Time) []decide.Decision {
 	d := j.step(p, j.rowEvidence(p, now))
-	if !slices.ContainsFunc(d, decide.Decision.Moves) && p.forgive(now) {
+	if !slices.ContainsFunc(d, p.leaves) && p.forgive(now) {
 		d = j.step(p, j.rowEvidence(p, now))
 	}
 	return d
@@ -115,11 +115,12 @@ func (j *judge) evidence(p *pair, now time.Time) decide.PairEvidence {
 		} else {
 			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
 		}
-		if left := ln.bar.Left(now); left > 0 {
+		down := e.State == decide.Failed // between the hosts, of which more is known, as the direction
+		if left := ln.bar.Left(now); left > 0 && !down {
 			e.State, e.Reason = decide.Failed,
 				fmt.Sprintf("this pair's packets do not pass: tried again in %v", left.Round(time.Second))
 		}
-		if ln.Down() {
+		if ln.Down() && !down {
 			e.State, e.Reason = decide.Failed,
 				fmt.Sprintf("this pair's packets do not pass, since %v", now.Sub(ln.Since()).Round(10*time.Millisecond))
 		}
@@ -238,6 +239,9 @@ func (j *judge) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 			s.Why = p.wouldSay(p.decision[row])
 		}
 	}
+	if shares := p.assignments()[row].With.On(e.Network); s.Why == "" && shares > 0 && !follows {
+		s.Why = "shares the flows: " + p.decision[row].Reason
+	}
 	if slices.Contains(p.notIn6, e.Network) {
 		s.Why = strings.TrimPrefix(s.Why+"; IPv6 is not steered here", "; ")
 	}
@@ -279,14 +283,10 @@ func (p *pair) follows(now time.Time) (on [dataplane.MaxPaths]int, only bool) {
 // that has opened no flow must be left too, if not at once, for want of one that was
 // known to be well, then later: its pod is made fit for where the peer's flows are.
 func (p *pair) stranded() bool {
-	for _, as := range p.assignments() {
-		at := p.at(as).Network
-		i, hp := p.routes.on(at), p.host.paths[at]
-		if hp != nil && hp.Down() || i >= 0 && p.lines[i].Down() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.used(), func(i int) bool {
+		hp := p.host.paths[p.routes[i].Network]
+		return hp != nil && hp.Down() || p.lines[i].Down()
+	})
 }
 
 // atOnce is how many pairs are decided about in every epoch.
@@ -336,6 +336,9 @@ func (ln *line) account(span time.Duration) float64 {
 	ln.goodput = arrived / span.Seconds()
 	return arrived
 }
+
+// carries reports whether anything went over the path in the last epoch.
+func (ln *line) carries() bool { return ln.tx+ln.rx > 0 }
 
 // recorder writes down what decisions were made on, apart from who decides: a disk may be
 // slow.

@@ -61,7 +61,8 @@ func (m *members) knows(p *pair) bool {
 func (m *members) others(p *pair, network string, now time.Time) int {
 	n := 0
 	for q := range m.pairs() {
-		if q != p && q.host == p.host && q.assigned.Active == network && now.Sub(q.active) < quiet {
+		if q != p && q.host == p.host &&
+			(q.assigned.Active == network || q.assigned.With.On(network) > 0) && now.Sub(q.active) < quiet {
 			n++
 		}
 	}
@@ -114,11 +115,11 @@ func (m *members) netnsOf(cookie uint64) string {
 
 // leftBehind is the host's namespace, and where the connections of the pairs are that are
 // still there, by family.
-func (m *members) leftBehind(pairs []*pair) (host string, families [2]tracked) {
+func (m *members) leftBehind(looks []look) (host string, families [2]tracked) {
 	m.Lock()
 	defer m.Unlock()
-	for _, p := range pairs {
-		if !m.knows(p) {
+	for _, p := range looks {
+		if !m.knows(p.pair) {
 			continue // it has gone
 		}
 		own, followed, err := p.flows()
@@ -133,7 +134,7 @@ func (m *members) leftBehind(pairs []*pair) (host string, families [2]tracked) {
 			if families[v6] == nil {
 				families[v6] = tracked{}
 			}
-			families[v6][ends{r.Local.Addr, r.Remote.Addr}] = whereabouts{r.Index, own, followed}
+			families[v6][ends{r.Local.Addr, r.Remote.Addr}] = whereabouts{r.Index, own, followed, p.all}
 		}
 	}
 	return m.host.Netns, families

@@ -55,10 +55,10 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	if d.Kind == decide.Home || d.Kind == decide.Fallback {
 		p.detours = nil
 	}
-	if as := p.assignments(); as[0].Canary == "" && as[1].Canary == "" {
+	if as := p.assignments(); len(as[0].Networks()) == 1 && len(as[1].Networks()) == 1 {
 		p.before = p.window(p.nBytes-10, p.nBytes)
 	}
-	to := p.apply(d)
+	was, to := p.assignments(), p.apply(d)
 	if d.Kind != decide.Failover && by != byUser && m.stacks.preparing(p, to) {
 		p.coming = &coming{d, by, detected}
 		return
@@ -73,6 +73,7 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	case moved != 0:
 		m.stats.switches++
 		m.follow(p, moved, begin)
+	case err == nil && stays(d, was, to):
 	case !d.Moves() || d.From == d.To || err != nil:
 		return
 	default:
@@ -83,6 +84,12 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	if id := m.note(e).ID; d.Moves() && class != decide.Interactive { // of whose delay bytes tell nothing
 		p.outcome = &outcome{at: begin, event: id, kind: kind, before: p.before, from: p.nBytes}
 	}
+}
+
+// stays is whether a canary stays where it is from now on, as the portion of a network that flows
+// share: none moves, but what was tried is so.
+func stays(d decide.Decision, was, to [flow.Rows]decide.Assignment) bool {
+	return d.Kind == decide.Share && was != to
 }
 
 // dry reports whether the pair's own flows are not to be moved.
@@ -168,10 +175,10 @@ func (m *mover) goHome(p *pair) time.Duration {
 	return took
 }
 
-// endTrials ends canaries, which would take the flows back.
+// endTrials ends canaries and shares, which would take the flows back.
 func (p *pair) endTrials() {
 	for row := range p.rows.Of {
-		p.rows.Of[row].Trial = decide.Trial{}
+		p.rows.Of[row].Trial, p.rows.Of[row].Shared = decide.Trial{}, decide.Shared{}
 	}
 }
 
@@ -182,6 +189,9 @@ func (p *pair) wanted(rows [flow.Rows]decide.Assignment) (paths [dataplane.Bucke
 	for b := range paths {
 		as := rows[flow.RowOf(uint8(b))]
 		paths[b] = p.at(as).Index
+		if r, ok := p.routes.byNetwork(as.On(b%flow.Width, flow.Width)); ok && !as.With.None() {
+			paths[b] = r.Index
+		}
 		if other, canary := p.routes.byNetwork(as.Canary); canary &&
 			dataplane.Share(as.Share(other.Network)).Has(uint8(b)) {
 			paths[b] = other.Index

@@ -128,7 +128,7 @@ func (od *overrides) order(p *pair, o Order) (Event, error) {
 		return Event{}, err
 	}
 	before := od.journal.last()
-	if err := od.obey(p, to, ev); err != nil {
+	if err := od.obey(p, to, ev, o.Force); err != nil {
 		return Event{}, err
 	}
 	if o.Pin {
@@ -136,7 +136,8 @@ func (od *overrides) order(p *pair, o Order) (Event, error) {
 		return od.note(Event{Kind: EventPinned, Pair: p.name, To: o.Network, By: byUser,
 			Reason: "pinned: only failure moves it"}), nil
 	}
-	if e := od.journal.last(); e.ID != before.ID {
+	// Others' events may come in the meantime, and the policy may have been faster.
+	if e := od.journal.last(); e.ID != before.ID && e.By == byUser && e.Pair == p.name {
 		return e, nil
 	}
 	return od.unchanged(p, to.Network, "it is there already"), nil
@@ -193,8 +194,9 @@ func (e unfitError) Error() string {
 // Unwrap makes it a refusal.
 func (e unfitError) Unwrap() error { return errRefused }
 
-// obey moves the pair's flows as the user says, or leaves them where they were.
-func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence) error {
+// obey moves the pair's flows as the user says, or leaves them where they were. By force also
+// those that keep off that path.
+func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence, force bool) error {
 	if od.stacks.preparing(p, together(decide.Assignment{Active: to.Network})) {
 		od.members.Unlock()
 		od.stacks.fitter.Do(p) // here, as the user waits
@@ -203,19 +205,40 @@ func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence) error
 			return fmt.Errorf("%s: %w", p.name, errNoPair)
 		}
 	}
-	assigned, rows := p.assignments(), p.rows
+	assigned, rows, restore := p.assignments(), p.rows, func() {}
+	if force {
+		restore = p.insist(to.Index, od.cfg.Now())
+	}
+	d := decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network,
+		Buckets: decide.Buckets, Confidence: 1, Reason: "the user said so", Evidence: ev}
+	// Before anything moves: what is undone would have been told as done.
+	if off := p.keepOff(d, to.Index); off > 0 {
+		restore()
+		return fmt.Errorf("%w: %d of %d groups of flows of %s keep off %s, as connections did not get through there: --force tries it all the same",
+			errRefused, off, decide.Buckets, p.name, to.Network)
+	}
 	p.endTrials()
-	od.mover.carryOut(p, decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network,
-		Buckets: decide.Buckets, Confidence: 1, Reason: "the user said so", Evidence: ev}, byUser, 0)
+	od.mover.carryOut(p, d, byUser, 0)
 	choices, err := p.local.plane.Choices(p.remote.UID)
 	if err == nil && !slices.ContainsFunc(choices[:], func(c dataplane.Choice) bool { return c.Path != to.Index }) {
 		return nil
 	}
 	p.setAssignments(assigned)
 	p.rows, p.outcome = rows, nil
+	restore()
 	_, _, back := od.mover.place(p)
 	if err = errors.Join(err, back); err == nil {
 		err = errStayed
 	}
 	return fmt.Errorf("%w: the flows of %s did not move to %s: %w", errRefused, p.name, to.Network, err)
+}
+
+// keepOff counts the buckets that would be elsewhere than on the path after the decision.
+func (p *pair) keepOff(d decide.Decision, path int) (n int) {
+	for _, on := range p.wanted(p.apply(d)) {
+		if on != path {
+			n++
+		}
+	}
+	return n
 }

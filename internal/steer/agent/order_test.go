@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/impair"
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/stream"
 	"pathwise.dev/pathwise/internal/topo"
@@ -40,7 +42,7 @@ func TestOrders(t *testing.T) {
 // TestUnpinWhatIsNotPinned: it is no event, and nobody is told that a pin has gone.
 func TestUnpinWhatIsNotPinned(t *testing.T) {
 	a, p, _ := askedPair(t)
-	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
+	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1, elsewhere{})
 	for _, tc := range []struct{ pinned, kind string }{{"", string(decide.Stay)}, {"z", EventPinned},
 		{"", string(decide.Stay)}} {
 		before := a.journal.last().ID
@@ -49,6 +51,32 @@ func TestUnpinWhatIsNotPinned(t *testing.T) {
 		if err != nil || e.Kind != tc.kind || p.pinned != "" || (a.journal.last().ID != before) != (tc.pinned != "") {
 			t.Errorf("pinned to %q: %+v, %v", tc.pinned, e, err)
 		}
+	}
+}
+
+// TestOrderToWhatFlowsKeepOff: flows that do not get through on a path keep off it, so that an
+// order to it is refused before anything moves, and nothing is told as done.
+func TestOrderToWhatFlowsKeepOff(t *testing.T) {
+	a, p, _ := askedPair(t)
+	now := a.cfg.Now()
+	p.local.plane, p.opened = &dataplane.Plane{}, now
+	p.assigned = decide.Assignment{Active: "m"}
+	z := p.routes[1].Index
+	d := p.detours.of(5)
+	d.from, d.to, d.out = z, p.routes[0].Index, true
+	d.bar.Raise(a.pairs.params, now)
+	a.members.Lock() // as Order has it
+	defer a.members.Unlock()
+	err := a.overrides.obey(p, p.routes[1], decide.PairEvidence{}, false)
+	if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "1 of 64 groups of flows of p>q keep off z") {
+		t.Error(err)
+	}
+	if e := a.journal.last(); strings.Contains(e.Reason, "move to") || a.stats.switches != 0 || p.on().Network != "m" {
+		t.Errorf("told %+v; %d switches, on %s", e, a.stats.switches, p.on().Network)
+	}
+	if err := a.overrides.obey(p, p.routes[1], decide.PairEvidence{}, true); err == nil ||
+		strings.Contains(err.Error(), "keep off") || !p.detours[5].out {
+		t.Errorf("by force: %v, %+v", err, p.detours[5])
 	}
 }
 
@@ -143,6 +171,7 @@ func refusedOrders(b *bed) {
 	b.flows("routed-bgp")
 	b.unchanged(Order{Local: "a", Remote: "b", Network: "vxlan"}, `"pathwise pin" moves there once it is up, --force`)
 	pinPending(b)
+	keepsOff(b)
 	// A data plane that does not know the peer cannot move its flows.
 	a.members.Lock()
 	p := a.entries.firstNamed("a", "b")
@@ -204,6 +233,24 @@ func pinPending(b *bed) {
 		b.t.Error(err)
 	}
 	b.flows("routed-bgp") // as the policy wants
+}
+
+// keepsOff: a connection that does not get through on a path keeps its bucket off it. An order
+// there would have moved the others, and is refused before that.
+func keepsOff(b *bed) {
+	a := b.agents["h1"]
+	a.members.Lock()
+	p := a.entries.firstNamed("a", "b")
+	to, _ := p.routes.byNetwork("macvlan")
+	d := p.detours.of(7)
+	d.from, d.to, d.out = to.Index, p.on().Index, true
+	d.bar.Raise(a.pairs.params, a.cfg.Now())
+	a.members.Unlock()
+	b.unchanged(Order{Local: "a", Remote: "b", Network: "macvlan"}, "keep off macvlan")
+	b.unchanged(Order{Local: "a", Remote: "b", Network: "macvlan", Pin: true}, "keep off macvlan")
+	a.members.Lock()
+	defer a.members.Unlock()
+	delete(p.detours, 7)
 }
 
 // silentPair: confirmations are renewed while there is traffic, and end without.

@@ -100,6 +100,8 @@ type pair struct {
 	// 1 where it says nothing.
 	limited, sending share
 	peerLimited      float64
+	// fresh is when bulk began to come in, after there had been none, and came when it last did.
+	fresh, came time.Time
 	// heads are its connections as last counted.
 	heads headcount
 	// conns is the number of TCP connections with traffic, as last counted.
@@ -199,10 +201,23 @@ func (rs routes) home() [flow.Rows]decide.Assignment {
 	return together(decide.Assignment{Active: rs[0].Network})
 }
 
-// uses reports whether a row of the pair's own flows is on the path with that index.
+// uses reports whether a row of the pair's own flows is on the path with that index, be it
+// with others that the flows share, but for a canary.
 func (p *pair) uses(index int) bool {
-	as := p.assignments()
-	return p.at(as[0]).Index == index || p.at(as[1]).Index == index
+	return slices.ContainsFunc(p.used(), func(i int) bool { return p.routes[i].Index == index })
+}
+
+// used are the places of the paths that the pair's own flows are on, but for canaries.
+func (p *pair) used() (out []int) {
+	for _, as := range p.assignments() {
+		out = append(out, max(p.routes.on(as.Active), 0))
+		for _, one := range as.With {
+			if i := p.routes.on(one.Network); i >= 0 {
+				out = append(out, i)
+			}
+		}
+	}
+	return out
 }
 
 // at is the path of most of an assignment's flows.

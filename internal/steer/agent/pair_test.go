@@ -265,6 +265,26 @@ func TestShareIsTold(t *testing.T) {
 	}
 }
 
+// TestBulkComes: where bulk has just begun to come in, the other agent is asked soon what its senders
+// have, and as ever when it has told.
+func TestBulkComes(t *testing.T) {
+	by := decide.DefaultClasses()
+	p := &pair{peerLimited: 1}
+	for i, step := range []struct {
+		at   int // seconds
+		came uint64
+		want time.Duration
+	}{{0, 5000, renew}, {1, 1e6, renewSoon}, {2, 2e6, renewSoon}, {6, 3e6, renew}, {9, 4e6, renew}, {20, 4e6, renew},
+		{21, 5e6, renewSoon}, {22, 5e6, renewSoon}} {
+		now := time.Unix(int64(1000+step.at), 0)
+		p.heads.begin(now)
+		p.heads.see(sockdiag.Socket{ID: 5, BytesAcked: 1, BytesReceived: step.came, Window: 10}, &by)
+		if p.counted(&p.heads); p.renewal(now) != step.want {
+			t.Errorf("step %d: asked again after %v, want %v", i, p.renewal(now), step.want)
+		}
+	}
+}
+
 // TestCount: of connections that are all new nothing is known from before.
 func TestCount(t *testing.T) {
 	dialogue := func(id, acked uint64) sockdiag.Socket {
@@ -298,6 +318,28 @@ func TestCount(t *testing.T) {
 		}
 		if p.counted(&p.heads); math.Abs(p.limited.part-step.want) > 1e-12 {
 			t.Errorf("step %d: limited %g, want %g", i, p.limited.part, step.want)
+		}
+	}
+}
+
+// TestWhyAPathFailed: where the network between the hosts has failed that is told, as more is known of
+// it than of the pair's own packets.
+func TestWhyAPathFailed(t *testing.T) {
+	for _, tc := range []struct {
+		hosts, pair bool
+		want        string
+	}{{true, true, "failed 2s ago"}, {true, false, "failed 2s ago"}, {false, true, "this pair's packets do not pass"}} {
+		a, p, h2 := askedPair(t)
+		now := a.cfg.Now()
+		p.local.plane, p.opened = &dataplane.Plane{}, now
+		if tc.hosts {
+			h2.paths["z"].Signaled(now.Add(-2 * time.Second))
+		}
+		if tc.pair {
+			p.lines[1].Signaled(now.Add(-3 * time.Second))
+		}
+		if e := a.judge.evidence(p, now).Paths[1]; e.State != decide.Failed || !strings.HasPrefix(e.Reason, tc.want) {
+			t.Errorf("%+v: %s, %s", tc, e.State, e.Reason)
 		}
 	}
 }

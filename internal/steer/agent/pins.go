@@ -73,7 +73,7 @@ func (pl *planes) sweep() error {
 	}
 	var errs []error
 	for uid, dirs := range all {
-		if pl.members.pods[uid] != nil || pl.members.description.uids[uid] {
+		if pl.members.pods[uid] != nil || pl.members.description.has(uid) {
 			continue
 		}
 		for _, dir := range dirs {
@@ -242,7 +242,7 @@ func Remove(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("read cluster: %w", err)
 	}
-	if err := c.check(); err != nil {
+	if err := c.check(nil); err != nil {
 		return fmt.Errorf("read cluster: %w", err)
 	}
 	host, ok := c.host(cfg.Host)

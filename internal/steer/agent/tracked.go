@@ -21,10 +21,17 @@ import (
 const untrackAgain = time.Second
 
 // untracking is when a pair's entries are to be looked for; again says that it is for the
-// last time.
+// last time, and all that those of flows on the default network go too: they are back there
+// before what they had left behind was looked for once more.
 type untracking struct {
-	at    time.Time
-	again bool
+	at         time.Time
+	again, all bool
+}
+
+// look is a pair whose entries are to be looked for now.
+type look struct {
+	*pair
+	all bool
 }
 
 // untracked are the pairs whose entries in the host's connection tracking are to go.
@@ -42,11 +49,27 @@ func newUntracked(j *journal) *untracked { return &untracked{journal: j, due: ma
 func (u *untracked) add(p *pair) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.due[p] = untracking{at: u.cfg.Now()}
+	_, soon := u.due[p]
+	u.due[p] = untracking{at: u.cfg.Now(), all: soon}
+}
+
+// stray has the host forget, in a while, what the pair's flows leave behind on the default network
+// though they are elsewhere: connections open there before they leave, and so do late packets. Where
+// their entries are to be looked for before that, they are once more: half a handshake is left alone as
+// long as it may go on.
+func (u *untracked) stray(p *pair) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	is, sooner := u.due[p]
+	if !sooner {
+		is.at = u.cfg.Now().Add(untrackAgain)
+	}
+	is.again = !sooner
+	u.due[p] = is
 }
 
 // take takes the pairs whose time has come.
-func (u *untracked) take(now time.Time) (out []*pair) {
+func (u *untracked) take(now time.Time) (out []look) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for p, is := range u.due {
@@ -54,9 +77,9 @@ func (u *untracked) take(now time.Time) (out []*pair) {
 			continue
 		}
 		if delete(u.due, p); !is.again {
-			u.due[p] = untracking{now.Add(untrackAgain), true}
+			u.due[p] = untracking{at: now.Add(untrackAgain), again: true}
 		}
-		out = append(out, p)
+		out = append(out, look{p, is.all})
 	}
 	return out
 }
@@ -68,6 +91,7 @@ type ends struct{ local, remote netip.Addr }
 type whereabouts struct {
 	path          int // that of the addresses
 	own, followed [dataplane.Buckets]dataplane.Choice
+	all           bool // as of look
 }
 
 // tracked are the addresses whose entries are to be looked at.
@@ -84,7 +108,7 @@ func (t tracked) left(c conntrack.Connection) bool {
 	}
 	for row := range flow.Row(flow.Rows) {
 		b := row.Bucket(flow.Bucket(c.From.Port(), c.To.Port(), protocolTCP))
-		if ok && (w.own[b].Path != w.path || w.followed[b].Path != w.path) {
+		if ok && (w.all || w.own[b].Path != w.path || w.followed[b].Path != w.path) {
 			return true
 		}
 	}
@@ -97,7 +121,7 @@ const protocolTCP = 6
 // is, and the host's namespace. To list what a host tracks takes long where that is much, so
 // it is done for all of them at once, apart from the loop, and takes a tenth of a processor
 // at most.
-func (u *untracked) run(ctx context.Context, left func([]*pair) (string, [2]tracked)) error {
+func (u *untracked) run(ctx context.Context, left func([]look) (string, [2]tracked)) error {
 	var rested time.Time
 	return each(ctx, epoch, func() {
 		begin := u.cfg.Now()
@@ -105,7 +129,10 @@ func (u *untracked) run(ctx context.Context, left func([]*pair) (string, [2]trac
 			return
 		}
 		host, families := left(u.take(begin))
-		if !netns.Exists(host) {
+		switch {
+		case u.cfg.HostNetns != "":
+			host = u.cfg.HostNetns
+		case !netns.Exists(host):
 			host = "" // the agent is on a host of its own, as outside of a lab
 		}
 		for v6, t := range families {

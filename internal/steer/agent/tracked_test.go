@@ -6,9 +6,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pathwise.dev/pathwise/internal/steer/conntrack"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
@@ -39,6 +41,69 @@ func TestLeft(t *testing.T) {
 			}
 			if t1.left(conntrack.Connection{From: c.From, To: netip.AddrPortFrom(a, 80)}) {
 				t.Fatal("a connection of no pair has left")
+			}
+		}
+	}
+}
+
+// TestBackBeforeTheSecondLook: of flows that leave or come back while the second look at what they left
+// is due, all entries go; of others those alone that they have left.
+func TestBackBeforeTheSecondLook(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := &pair{}
+	for _, tc := range []struct {
+		away time.Duration
+		all  bool
+	}{{untrackAgain / 2, true}, {untrackAgain + epoch, false}} {
+		u := newUntracked(newJournal(Config{Now: func() time.Time { return now }}))
+		u.add(p)
+		for end := now.Add(tc.away); now.Before(end); now = now.Add(epoch) {
+			for _, l := range u.take(now) {
+				if l.all {
+					t.Errorf("away for %v: all go as they leave", tc.away)
+				}
+			}
+		}
+		u.add(p)
+		if got := u.take(now); len(got) != 1 || got[0].all != tc.all {
+			t.Errorf("away for %v: %+v", tc.away, got)
+		}
+	}
+	here := tracked{ends{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}: whereabouts{all: true}}
+	if !here.left(conntrack.Connection{From: netip.MustParseAddrPort("10.0.0.2:80"),
+		To: netip.MustParseAddrPort("10.0.0.1:4000")}) {
+		t.Error("an entry of a connection that is back stays")
+	}
+}
+
+// TestStrays: entries of what was on the default network are looked for when it is a second old at
+// least, however soon they are looked for anyway: before, a handshake is left alone, as it may go on.
+func TestStrays(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := &pair{}
+	for name, sooner := range map[string]func(*untracked){
+		"nothing":      func(*untracked) {},
+		"others moved": func(u *untracked) { u.add(p) },
+		"others came":  func(u *untracked) { u.stray(p) },
+		"looked once":  func(u *untracked) { u.add(p); u.take(now) },
+	} {
+		for wait := range 15 {
+			u := newUntracked(newJournal(Config{Now: func() time.Time { return now }}))
+			sooner(u)
+			came, looked := now.Add(time.Duration(wait)*epoch), time.Time{}
+			for last := now.Add(5 * time.Second); now.Before(last); now = now.Add(epoch) {
+				if now.Equal(came) {
+					u.stray(p)
+				}
+				if len(u.take(now)) > 0 {
+					looked = now
+				}
+			}
+			if looked.Before(came.Add(untrackAgain)) {
+				t.Errorf("%s, after %d epochs: looked last %v after it came", name, wait, looked.Sub(came))
+			}
+			if len(u.due) > 0 {
+				t.Errorf("%s: it is looked for for ever", name)
 			}
 		}
 	}
@@ -103,6 +168,76 @@ func TestInvalidIsDropped(t *testing.T) {
 			t.Errorf("%s has dropped as invalid: acknowledgments, others %v", h.Name, n)
 		}
 		t.Logf("%s has dropped as invalid: acknowledgments, others %v", h.Name, n)
+	}
+	t.Logf("longest gaps: up %v, down %v", up.longest(), down.longest())
+}
+
+// strictBed is a pair whose hosts drop what their connection tracking calls invalid.
+func strictBed(t *testing.T, name string) *bed {
+	t.Helper()
+	b := newBed(t, name, "routed-bgp", "vxlan")
+	for _, h := range b.state.Hosts {
+		b.runIn(h.Netns, "iptables", "-A", "FORWARD", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP")
+	}
+	b.start("h1", nil)
+	b.start("h2", nil)
+	b.carried("routed-bgp")
+	b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") })
+	return b
+}
+
+// TestInvalidOfHaste: flows that come back to the default network before what they had left behind was
+// looked for once more meet entries of before. These go too.
+func TestInvalidOfHaste(t *testing.T) {
+	b := strictBed(t, "t-invh")
+	const rate = 50e6
+	up, down := b.flow("tcp", "a", "b", "a", rate), b.flow("tcp", "a", "b", "b", rate)
+	up.more(b, "up on the default network", 30e6)
+	for range 100 {
+		for _, network := range []string{"vxlan", "routed-bgp"} {
+			b.agents["h1"].wish.set(network)
+			time.Sleep(60 * time.Millisecond)
+		}
+	}
+	b.await("flows to return", func() bool { return b.agents["h1"].on("a", "b") == "routed-bgp" })
+	up.more(b, "up at last", 30e6)
+	down.more(b, "down at last", 30e6)
+	for name, r := range b.agents {
+		events, _ := r.journal.since(0)
+		for _, e := range events {
+			if e.Kind == string(decide.Failover) {
+				t.Errorf("%s: %+v", name, e)
+			}
+		}
+	}
+	for _, h := range b.state.Hosts {
+		t.Logf("%s has dropped as invalid: %v", h.Name, b.dropped(h.Netns))
+	}
+	t.Logf("longest gaps: up %v, down %v", up.longest(), down.longest())
+}
+
+// TestInvalidOfNewIsDropped: a connection that begins while its pair is on another network opens on
+// the default one. It lives when it comes back there, as the agents have died.
+func TestInvalidOfNewIsDropped(t *testing.T) {
+	b := strictBed(t, "t-invn")
+	first := b.flow("tcp", "a", "b", "a", 1e6)
+	b.agents["h1"].wish.set("vxlan")
+	b.await("flows to leave", func() bool { return b.agents["h1"].on("a", "b") == "vxlan" })
+	first.more(b, "on vxlan", 1e5)
+	time.Sleep(3 * untrackAgain) // what the move has left behind is forgotten by then
+	const rate = 50e6
+	up, down := b.flow("tcp", "a", "b", "a", rate), b.flow("tcp", "a", "b", "b", rate)
+	up.more(b, "up on vxlan", 60e6)
+	down.more(b, "down on vxlan", 60e6)
+	time.Sleep(2 * untrackAgain)
+	b.stop("h1")
+	b.stop("h2")
+	sent := b.transmitted(b.pod("a"), "eth0")
+	b.await("the lease to end", func() bool { return b.transmitted(b.pod("a"), "eth0") > sent+1000 })
+	up.more(b, "up without agents", 30e6)
+	down.more(b, "down without agents", 30e6)
+	for _, h := range b.state.Hosts {
+		t.Logf("%s has dropped as invalid: %v", h.Name, b.dropped(h.Netns))
 	}
 	t.Logf("longest gaps: up %v, down %v", up.longest(), down.longest())
 }
