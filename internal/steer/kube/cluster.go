@@ -15,10 +15,20 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
+// What an object may hold of a text, in bytes: the API server refuses one with more as a whole.
+const (
+	mostVersion = 128
+	mostReason  = 1024
+)
+
 // node is this node's PathNode, as it is to be.
 func node(version string, pods []own, refused []v1alpha1.Refusal) (v1alpha1.PathNodeSpec, v1alpha1.PathNodeStatus) {
-	spec := v1alpha1.PathNodeSpec{Version: version}
-	status := v1alpha1.PathNodeStatus{Refused: int32(len(refused)), Refusals: refused[:min(16, len(refused))]}
+	spec := v1alpha1.PathNodeSpec{Version: cut(version, mostVersion)}
+	status := v1alpha1.PathNodeStatus{Refused: int32(len(refused)),
+		Refusals: slices.Clone(refused[:min(16, len(refused))])}
+	for i := range status.Refusals {
+		status.Refusals[i].Reason = cut(status.Refusals[i].Reason, mostReason)
+	}
 	for _, p := range pods {
 		seen := v1alpha1.Pod{UID: p.UID, Name: p.Name, Sandbox: int64(p.inode), Agent: p.Agent, Need: p.Need, Pin: p.Pin,
 			DryRun: p.DryRun}
@@ -27,7 +37,7 @@ func node(version string, pods []own, refused []v1alpha1.Refusal) (v1alpha1.Path
 		}
 		for _, at := range p.Attachments {
 			a := v1alpha1.Attachment{Network: at.Network, Device: at.Dev, MAC: at.MAC, MTU: int32(at.MTU),
-				Addresses: []string{at.Addr.String()}, Barred: p.barred[at.Network]}
+				Addresses: []string{at.Addr.String()}, Barred: cut(p.barred[at.Network], mostReason)}
 			if at.Addr6.IsValid() && at.Addr6 != at.Addr {
 				a.Addresses = append(a.Addresses, at.Addr6.String())
 			}
@@ -223,13 +233,12 @@ func judge(pods []own, labels map[string]map[string]string, networks []*v1alpha1
 			if slices.Contains(derived, at.Network) {
 				rule = netpolicy.Derived
 			}
-			const most = 1024
 			why := known.Barred(netpolicy.Pod{Namespace: ns, Labels: labels[p.UID]}, at.Network, rule)
 			if why == "" && len(p.policies) > 0 {
 				why = p.policies[0].Bars(at.Network)
 			}
 			if why != "" {
-				p.barred[at.Network] = why[:min(most, len(why))]
+				p.barred[at.Network] = why
 				p.Barred = append(p.Barred, at.Network)
 			}
 		}
@@ -267,4 +276,12 @@ func where(networks []*v1alpha1.PathNetwork, so func(v1alpha1.PathNetworkSpec) b
 	}
 	slices.Sort(out)
 	return out
+}
+
+// cut is the beginning of a text that is too long.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
 }

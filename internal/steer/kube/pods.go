@@ -86,9 +86,7 @@ func (f *finder) find(pods []*corev1.Pod, all []sandbox.Sandbox, now time.Time) 
 			found[uid] = o
 		case errors.As(err, &none) && now.Sub(f.since(uid, missing, now)) < patience:
 		default:
-			const most = 1024
-			reason := err.Error()
-			refused = append(refused, v1alpha1.Refusal{Pod: name, Reason: reason[:min(most, len(reason))]})
+			refused = append(refused, v1alpha1.Refusal{Pod: name, Reason: err.Error()})
 		}
 	}
 	f.found, f.missing = found, missing

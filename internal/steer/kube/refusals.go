@@ -81,9 +81,8 @@ func (a *announcer) say(ctx context.Context, p *corev1.Pod, n notice) error {
 
 // event makes one.
 func (a *announcer) event(ctx context.Context, p *corev1.Pod, n notice, now time.Time) error {
-	const most = 1024 // bytes, of the API
 	at := metav1.NewTime(now)
-	e := &corev1.Event{Reason: n.reason, Message: n.text[:min(most, len(n.text))], Type: n.kind, Count: 1,
+	e := &corev1.Event{Reason: n.reason, Message: cut(n.text, mostReason), Type: n.kind, Count: 1,
 		FirstTimestamp: at, LastTimestamp: at, Source: corev1.EventSource{Component: "pathwise-agent", Host: a.node},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name,
 			UID: p.UID}}

@@ -68,14 +68,15 @@ const (
 	// least is the time between two looks, and hasty that while a pod's namespace is
 	// looked for, which is told after the file was made; steady is how often one looks unasked.
 	least, hasty, steady = 200 * time.Millisecond, time.Second, 10 * time.Second
-	// slowest is the most between two looks while something changes.
-	slowest = time.Second
+	// slowest is the most between two looks while something changes on other nodes.
+	slowest = 3 * time.Second
 )
 
 // restAfter is the time between two looks for what changes on other nodes, where one takes so long:
 // in a large cluster something does all the time, and looking is not to take more than a small
-// part of a core. What is of this node, or a policy, does not wait for it.
-func restAfter(took time.Duration) time.Duration { return min(max(least, 100*took), slowest) }
+// part of a core: the agent sorts what was found after that, which takes twice as long again. What is of
+// this node, or a policy, does not wait for it.
+func restAfter(took time.Duration) time.Duration { return min(max(least, 200*took), slowest) }
 
 // Open prepares a source; Run has it speak to the server.
 func Open(cfg Config) (*Source, error) {

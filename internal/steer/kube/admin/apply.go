@@ -104,6 +104,20 @@ func (c *Cluster) apply(ctx context.Context, o object) error {
 	return nil
 }
 
+// applyAll has the cluster be as the documents say.
+func (c *Cluster) applyAll(ctx context.Context, docs []byte) error {
+	all, err := objectsOf(docs, nil)
+	if err != nil {
+		return err
+	}
+	for _, o := range all {
+		if err := c.apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // makeKey makes the Secret with the agents' key, unless it is there.
 func (c *Cluster) makeKey(ctx context.Context, namespace string) (bool, error) {
 	var key [32]byte
@@ -147,7 +161,7 @@ func (c *Cluster) Uninstall(ctx context.Context, o manifest.Options, within time
 		return err
 	}
 	slices.Reverse(all)
-	all = append([]object{testNamespace()}, all...) // of a test that was killed
+	all = append([]object{testNamespace(), benchNamespace()}, all...) // of a test, or a bench, that was killed
 	return c.deleteAll(ctx, all, within, w)
 }
 

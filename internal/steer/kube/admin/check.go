@@ -93,9 +93,9 @@ func (s survey) cluster() []Finding {
 	case "nftables":
 		say(Well, "kube-proxy in nftables mode")
 	case "":
-		say(Note, "how Services are served is not known: where a node's rules drop packets of state INVALID, connections may stall when they come back to the default network")
+		say(Note, "how Services are served is not known: agents have nodes forget the connections that they move, but not where a network plugin tracks them by itself (eBPF, a zone of Open vSwitch)")
 	default:
-		say(Note, "kube-proxy in %s mode drops packets of state INVALID: connections may stall when they come back to the default network at a high rate",
+		say(Well, "kube-proxy in %s mode: its rules drop packets of state INVALID, so agents have nodes forget the connections that they move",
 			s.proxy)
 	}
 	for _, ns := range s.installed {

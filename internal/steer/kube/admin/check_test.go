@@ -31,7 +31,7 @@ func TestFindings(t *testing.T) {
 		"lacks no NetworkAttachmentDefinition":  func(s *survey) { s.multus, s.networks = false, nil },
 		"lacks Multus is there, but":            func(s *survey) { s.networks = nil },
 		"lacks no ValidatingAdmissionPolicy":    func(s *survey) { s.admission = false },
-		"note kube-proxy in iptables mode":      func(s *survey) { s.proxy = "iptables" },
+		"ok kube-proxy in iptables mode":        func(s *survey) { s.proxy = "iptables" },
 		"note how Services are served":          func(s *survey) { s.proxy = "" },
 		"lacks agents are in namespace old":     func(s *survey) { s.installed = []string{"old", "pathwise"} },
 		"lacks you may not make clusterrole/x":  func(s *survey) { s.forbidden = []string{"clusterrole/x"} },

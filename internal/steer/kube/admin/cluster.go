@@ -10,6 +10,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -64,6 +65,8 @@ func (p Place) Contexts() ([]string, error) {
 type Cluster struct {
 	// Namespace of the pods that are meant.
 	Namespace string
+	// Say tells who waits what for; nil tells nobody.
+	Say func(what string)
 
 	agents      string // namespace of the agents
 	cfg         *rest.Config
@@ -74,6 +77,9 @@ type Cluster struct {
 func Open(p Place) (*Cluster, error) {
 	cc := p.config()
 	cfg, err := cc.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("there is no kubeconfig: name one with --kubeconfig or KUBECONFIG, or make ~/.kube/config")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}

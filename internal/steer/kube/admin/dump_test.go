@@ -43,9 +43,15 @@ func cluster(t *testing.T, s *server) *Cluster {
 	t.Helper()
 	hs := httptest.NewServer(s)
 	t.Cleanup(hs.Close)
+	return clusterAt(t, hs.URL)
+}
+
+// clusterAt is one whose API server is there.
+func clusterAt(t *testing.T, url string) *Cluster {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{"apiVersion": "v1", "kind": "Config", "current-context": "x",
-"clusters": [{"name": "c", "cluster": {"server": "` + hs.URL + `"}}],
+"clusters": [{"name": "c", "cluster": {"server": "` + url + `"}}],
 "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}]}`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ type Ground struct {
 	nodes   [2]string
 	options manifest.Options
 	client  *agent.Client // of the client's agent; nil where it is to be found again
+	held    *claim        // the pods' namespace; nil before Make
 }
 
 // HoleMade is what the program says that loses a pod's packets, once it does.
@@ -86,9 +87,6 @@ func tried(all []Network, asked []string) (out []string, err error) {
 
 // Make makes the pods.
 func (g *Ground) Make(ctx context.Context) error {
-	if err := g.Remove(ctx); err != nil { // an earlier test that was killed
-		return err
-	}
 	var api corev1.Service // has an address of the family that pods have first
 	if err := g.core.Get().Namespace("default").Resource("services").Name("kubernetes").Do(ctx).Into(&api); err != nil {
 		return fmt.Errorf("read service kubernetes: %w", err)
@@ -99,7 +97,11 @@ func (g *Ground) Make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range all {
+	// What a test has left that was killed goes, and another at the same time is refused.
+	if _, g.held, err = g.claim(ctx, all[0], usualTimes()); err != nil {
+		return err
+	}
+	for _, o := range all[1:] {
 		if err := g.apply(ctx, o); err != nil {
 			return err
 		}
@@ -117,14 +119,13 @@ func anywhere(ip string) string {
 
 // Remove removes the namespace of the pods, with all that is in it.
 func (g *Ground) Remove(ctx context.Context) error {
-	return g.deleteAll(ctx, []object{testNamespace()}, time.Minute, io.Discard)
+	if g.held == nil {
+		return nil
+	}
+	return g.held.release(ctx)
 }
 
-func testNamespace() object {
-	o := object{}
-	o.APIVersion, o.Kind, o.Name = "v1", "Namespace", manifest.TestNamespace
-	return o
-}
+func testNamespace() object { return namespaceOf(manifest.TestNamespace) }
 
 // Address waits until the pod is Ready, and is its address.
 func (g *Ground) Address(ctx context.Context, pod string) (ip string, err error) {

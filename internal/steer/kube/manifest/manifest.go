@@ -54,6 +54,9 @@ type Options struct {
 // KeySecret is the Secret in which the agents' keys are, and Key its entry.
 const KeySecret, Key = "pathwise-key", "keys"
 
+// PriorMap is the ConfigMap in which agents are told what a bench promises, and Prior its entry.
+const PriorMap, Prior = "pathwise-prior", "prior.json"
+
 // Dir is where an agent has its socket, in its own container.
 const Dir = "/run/pathwise/agent"
 
@@ -146,8 +149,8 @@ func Leave(o Options) ([]byte, error) {
 func (o Options) fill(out *bytes.Buffer, name, text string) error {
 	return fill(out, name, text, struct {
 		Options
-		Attached, Secret, Entry, Dir string
-	}{o, strings.Join(o.Networks, ","), KeySecret, Key, Dir})
+		Attached, Secret, Entry, Dir, Prior, PriorEntry string
+	}{o, strings.Join(o.Networks, ","), KeySecret, Key, Dir, PriorMap, Prior})
 }
 
 func fill(out *bytes.Buffer, name, text string, with any) error {

@@ -81,7 +81,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestLeave: what takes away what agents have left may do what they may, and no more.
+// TestLeave: what takes away what agents have left may do what they may, but for opening the node's
+// own namespace, and no more.
 func TestLeave(t *testing.T) {
 	o := Defaults("1")
 	text, err := Leave(o)
@@ -95,6 +96,10 @@ func TestLeave(t *testing.T) {
 	leave := at(documents(t, text)["DaemonSet/pathwise-leave"], "spec", "template", "spec").(map[string]any)
 	agent := at(documents(t, whole)["DaemonSet/pathwise-agent"], "spec", "template", "spec").(map[string]any)
 	want := agent["containers"].([]any)[0].(map[string]any)
+	may := want["securityContext"].(map[string]any)
+	caps := may["capabilities"].(map[string]any)
+	caps["add"] = slices.DeleteFunc(caps["add"].([]any), func(c any) bool { return c == "SYS_PTRACE" })
+	delete(may, "appArmorProfile") // by which it may be opened
 	for _, kind := range []string{"initContainers", "containers"} {
 		c := leave[kind].([]any)[0].(map[string]any)
 		for _, key := range []string{"image", "command", "env", "securityContext", "resources"} {
@@ -125,7 +130,7 @@ func TestPrivileges(t *testing.T) {
 	caps := sec["capabilities"].(map[string]any)
 	if sec["privileged"] != false || sec["allowPrivilegeEscalation"] != false || sec["readOnlyRootFilesystem"] != true ||
 		!reflect.DeepEqual(caps["drop"], []any{"ALL"}) || !reflect.DeepEqual(caps["add"],
-		[]any{"SYS_ADMIN", "NET_ADMIN", "NET_RAW", "NET_BIND_SERVICE", "SYS_NICE"}) {
+		[]any{"SYS_ADMIN", "NET_ADMIN", "NET_RAW", "NET_BIND_SERVICE", "SYS_NICE", "SYS_PTRACE"}) {
 		t.Errorf("securityContext %v", sec)
 	}
 	for _, key := range []string{"hostNetwork", "hostPID", "hostIPC"} {
@@ -139,7 +144,7 @@ func TestPrivileges(t *testing.T) {
 			paths = append(paths, h["path"].(string))
 		}
 	}
-	if !slices.Equal(paths, []string{"/run/netns", "/sys/fs/bpf", "/sys/fs/cgroup"}) {
+	if !slices.Equal(paths, []string{"/run/netns", "/sys/fs/bpf", "/sys/fs/cgroup", "/proc"}) {
 		t.Errorf("of the node: %v", paths)
 	}
 }
@@ -256,5 +261,57 @@ func TestMonitoring(t *testing.T) {
 	}
 	if len(asked) < 15 {
 		t.Errorf("%d metrics are asked for", len(asked))
+	}
+}
+
+// TestBench: pods of a bench are on their nodes, on their networks, and not steered.
+func TestBench(t *testing.T) {
+	text, err := Bench("example.org/pathwise:1", []BenchPod{{Name: "c1", Node: "n1", Attached: "shop/fast"},
+		{Name: "s1", Node: "n2", Host: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := documents(t, text)
+	if len(all) != 2 {
+		t.Fatalf("%d documents: %s", len(all), text)
+	}
+	if text, err = BenchSpace(); err != nil || documents(t, text)["Namespace/"+BenchNamespace] == nil {
+		t.Errorf("%s, %v", text, err)
+	}
+	for name, want := range map[string][3]any{"c1": {"n1", "shop/fast", false}, "s1": {"n2", nil, true}} {
+		p := all["Pod/"+name]
+		notes := at(p, "metadata", "annotations").(map[string]any)
+		got := [3]any{at(p, "spec", "nodeName"), notes["k8s.v1.cni.cncf.io/networks"], at(p, "spec", "hostNetwork")}
+		if got != want || notes["pathwise.dev/steer"] != "false" {
+			t.Errorf("%s: %v, %v", name, got, notes)
+		}
+	}
+	for _, bad := range []BenchPod{{Name: "c1", Node: "a b"}, {Name: "C", Node: "n1"},
+		{Name: "c1", Node: "n1", Attached: "fast"}} {
+		if _, err := Bench("pathwise:1", []BenchPod{bad}); err == nil {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+}
+
+// TestChart: a chart has a version, and all that Write has; that it comes to the same is held by Helm's own
+// library, in tools/helm.
+func TestChart(t *testing.T) {
+	files, err := Chart("1.2.3-rc.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"Chart.yaml": "version: 1.2.3-rc.1",
+		"values.yaml": "image: \"pathwise:latest\"", "templates/agent.yaml": "kind: DaemonSet",
+		"templates/pathwise.dev_pathnodes.yaml": "kind: CustomResourceDefinition",
+		"templates/monitoring.yaml":             "kind: PrometheusRule", "files/dashboard.json": "panels"} {
+		if !strings.Contains(string(files[name]), want) {
+			t.Errorf("%s: %s", name, files[name])
+		}
+	}
+	for _, bad := range []string{"", "v1.2.3", "1.2", "1.2.3 x"} {
+		if _, err := Chart(bad); err == nil {
+			t.Errorf("version %q is taken", bad)
+		}
 	}
 }

@@ -140,7 +140,7 @@ type PathNode struct {
 type PathNodeSpec struct {
 	// version of the agent.
 	//
-	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 	// pods are those on several networks, as they were found in their namespaces.
 	//
