@@ -60,17 +60,22 @@ func (m Match) And(n Match) Match {
 }
 
 // Without is a match that wants nothing of some bits.
-func (m Match) Without(b Base, mask Value) (out Match) {
-	for _, t := range m {
-		if t.Base == b {
-			t.Mask = t.Mask.Without(mask)
-			t.Value = t.Value.And(t.Mask)
+func (m Match) Without(b Base, mask Value) Match {
+	for i, t := range m {
+		if t.Base < b {
+			continue
 		}
-		if !t.Mask.IsZero() {
+		if t.Base > b || t.Mask.And(mask).IsZero() {
+			break
+		}
+		out := append(make(Match, 0, len(m)), m[:i]...)
+		if t.Mask = t.Mask.Without(mask); !t.Mask.IsZero() {
+			t.Value = t.Value.And(t.Mask)
 			out = append(out, t)
 		}
+		return append(out, m[i+1:]...)
 	}
-	return out
+	return m[:len(m):len(m)]
 }
 
 // Less is the pieces of m that n does not want, no two of which meet. They are as many as

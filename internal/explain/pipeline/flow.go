@@ -269,6 +269,8 @@ type Learned struct {
 	Match    []Subfield
 	// Does are bits that are loaded, or those of the port that the packet leaves by.
 	Does []LearnedAction
+	// From are bits of the packet that the flow is made of.
+	From []Subfield
 }
 
 // LearnedAction is one of them.
@@ -292,12 +294,16 @@ type Group struct {
 	Type    string
 	Buckets []Bucket
 	Text    string
+	// Head is what is written before the buckets.
+	Head string
 }
 
 // Bucket is one way that a group sends packets.
 type Bucket struct {
 	Weight  int
 	Actions []Action
+	// Head is what is written before the actions.
+	Head string
 }
 
 // Lines lists line numbers, the first few.

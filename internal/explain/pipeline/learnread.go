@@ -73,7 +73,7 @@ func (p *parser) learnSpec(l *Learned, w pair) (string, error) {
 	switch w.key {
 	case "output":
 		f, err := p.subfield(w.value)
-		l.Does = append(l.Does, LearnedAction{Output, f})
+		l.Does, l.From = append(l.Does, LearnedAction{Output, f}), append(l.From, f)
 		return "output:" + f.orText(), err
 	case "load":
 		from, to, ok := strings.Cut(w.value, "->")
@@ -86,6 +86,7 @@ func (p *parser) learnSpec(l *Learned, w pair) (string, error) {
 		}
 		l.Does = append(l.Does, LearnedAction{Load, dst})
 		if src, err := p.subfield(from); err == nil {
+			l.From = append(l.From, src)
 			return "load:" + src.text() + "->" + dst.text(), nil
 		}
 		n, err := number(from, dst.Bits)
@@ -97,9 +98,11 @@ func (p *parser) learnSpec(l *Learned, w pair) (string, error) {
 	}
 	l.Match = append(l.Match, dst)
 	if w.value == "" {
+		l.From = append(l.From, dst)
 		return dst.text(), nil
 	}
 	if src, err := p.subfield(w.value); err == nil {
+		l.From = append(l.From, src)
 		if src == dst {
 			return dst.text(), nil
 		}

@@ -157,7 +157,7 @@ func fragment(s string) (v, mask Value, err error) {
 
 // value reads what a field is to be, with its mask, counted from the field's lowest bit.
 func (p *parser) value(f *Field, s string) (v, mask Value, err error) {
-	if s == "" || s == "*" || s == "ANY" {
+	if s == "" || s == "*" || s == "ANY" && f.Form != PortForm { // of ports, it is the number of none
 		if s == "" {
 			err = errors.New("a value is missing")
 		}

@@ -65,3 +65,18 @@ func (p *Pipeline) PrintTerms(m Match) string {
 	w.match(m, DefaultPriority)
 	return w.String()
 }
+
+// PrintPacket is a packet as ofproto/trace takes it: ports of UDP and SCTP, and types of ICMPv6, have
+// names of their own there, unlike in a flow.
+func (p *Pipeline) PrintPacket(m Match) string {
+	names := map[uint64]*strings.Replacer{
+		protoUDP:   strings.NewReplacer(",tp_src=", ",udp_src=", ",tp_dst=", ",udp_dst="),
+		protoSCTP:  strings.NewReplacer(",tp_src=", ",sctp_src=", ",tp_dst=", ",sctp_dst="),
+		protoICMP6: strings.NewReplacer(",icmp_type=", ",icmpv6_type=", ",icmp_code=", ",icmpv6_code="),
+	}
+	s, proto := p.PrintTerms(m), m.Get(NWProto).Value.Lo
+	if r := names[proto]; r != nil && (proto != protoICMP6 || m.Get(EthType).Value.Lo == ethIPv6) {
+		return r.Replace(s)
+	}
+	return s
+}

@@ -212,6 +212,7 @@ func (p *parser) attribute(f *Flow, w pair) (err error) {
 func (p *parser) group(s string) *Group {
 	g := &Group{Line: p.line, Text: s, Type: "all"}
 	parts := strings.Split(s, "bucket=")
+	g.Head = strings.Trim(parts[0], ", ")
 	for _, w := range pairs(parts[0]) {
 		switch w.key {
 		case "group_id":
@@ -230,6 +231,7 @@ func (p *parser) group(s string) *Group {
 		if !ok {
 			head, list = "", part
 		}
+		b.Head = strings.Trim(head, ", ")
 		for _, w := range pairs(head) {
 			if w.key == "weight" {
 				b.Weight, _ = strconv.Atoi(w.value)

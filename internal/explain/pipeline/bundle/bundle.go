@@ -41,6 +41,8 @@ func (b Bridge) Read(ctx context.Context, p *pipeline.Pipeline) error {
 		switch {
 		case errors.Is(err, exec.ErrNotFound):
 			return fmt.Errorf("read flows of bridge %s: %w: expected a file of flows, or a bridge of this machine", b, err)
+		case err != nil && strings.Contains(err.Error(), "is not a bridge"):
+			return fmt.Errorf("%s: no file of flows, and no bridge of this machine", b)
 		case err != nil:
 			return fmt.Errorf("read flows of bridge %s: %w", b, err)
 		}

@@ -98,7 +98,7 @@ func Of(p *pipeline.Pipeline, packets int, random *rand.Rand) Report {
 			continue
 		}
 		one := ClassOf(packet, walked)
-		one.Example, one.Answers = p.PrintTerms(c.Packet), append([]string{}, oracle.Said...)
+		one.Example, one.Answers = p.PrintPacket(c.Packet), append([]string{}, oracle.Said...)
 		r.Limits.met(one, walked)
 		for _, pass := range walked.Passes {
 			for _, s := range pass.Steps {

@@ -26,19 +26,19 @@ func (n *needs) before(a pipeline.Action, in pipeline.Table, after []pipeline.Ma
 		if a.Original && len(n.at[to]) > 0 {
 			return []pipeline.Match{nil}
 		}
-		return either(without(after, n.writes[to]), n.at[to])
+		return n.either(n.without(after, n.writes[to]), n.at[to])
 	case pipeline.CT:
-		after = without(after, n.writesOf([]pipeline.Action{a}))
+		after = n.without(after, n.writesOf([]pipeline.Action{a}))
 		if a.Track.Table == pipeline.NoTable {
 			return after
 		}
-		return either(after, n.tracked(a))
+		return n.either(after, n.tracked(a))
 	case pipeline.Clone:
-		return either(after, n.back(a.Nested, in, nil))
+		return n.either(after, n.back(a.Nested, in, nil))
 	case pipeline.GroupAction:
 		return n.beforeGroup(a, in, after)
 	case pipeline.CheckLarger, pipeline.BundleLoad, pipeline.Multipath, pipeline.DecTTL, pipeline.CTClear:
-		return without(after, n.writesOf([]pipeline.Action{a}))
+		return n.without(after, n.writesOf([]pipeline.Action{a}))
 	case pipeline.Load, pipeline.SetField, pipeline.WriteMeta, pipeline.SetTunnel, "set_tunnel64", "mod_dl_src",
 		"mod_dl_dst",
 		pipeline.Move:
@@ -47,7 +47,7 @@ func (n *needs) before(a pipeline.Action, in pipeline.Table, after []pipeline.Ma
 		return after
 	}
 	for _, b := range written(a) {
-		after = without(after, pipeline.Match{{Base: b, Mask: all()}})
+		after = n.without(after, pipeline.Match{{Base: b, Mask: all()}})
 	}
 	return after
 }
@@ -68,22 +68,22 @@ func (n *needs) tracked(a pipeline.Action) (out []pipeline.Match) {
 			out = append(out, m)
 		}
 	}
-	return without(out, lost)
+	return n.without(out, lost)
 }
 
 // beforeGroup is what packets must be before a group. What its buckets write may stay.
 func (n *needs) beforeGroup(a pipeline.Action, in pipeline.Table, after []pipeline.Match) []pipeline.Match {
 	id := uint32(a.N)
-	out := without(after, n.writesOf([]pipeline.Action{a}))
+	out := n.without(after, n.writesOf([]pipeline.Action{a}))
 	ways, _ := n.a.Jumps([]pipeline.Action{a}, in)
 	for _, j := range ways {
 		if deepGroup(n.a.Pipeline, id) && len(n.at[j.To]) > 0 {
 			return []pipeline.Match{nil}
 		}
-		out = without(out, n.writes[j.To])
+		out = n.without(out, n.writes[j.To])
 	}
 	for _, b := range n.a.Group(id).Buckets {
-		out = either(out, n.back(b.Actions, in, nil))
+		out = n.either(out, n.back(b.Actions, in, nil))
 	}
 	return out
 }
@@ -94,7 +94,7 @@ func (n *needs) beforeWrite(a pipeline.Action, after []pipeline.Match) (out []pi
 		if b, v, mask, ok := constant(n.a.Words, a); ok {
 			t := m.Get(b)
 			if t.Value.Xor(v).And(t.Mask).And(mask).IsZero() {
-				out, _ = include(out, m.Without(b, mask))
+				out, _ = n.include(out, m.Without(b, mask))
 			}
 			continue
 		}
@@ -109,33 +109,33 @@ func (n *needs) beforeWrite(a pipeline.Action, after []pipeline.Match) (out []pi
 				}
 				m = m.And(from)
 			}
-			out, _ = include(out, m)
+			out, _ = n.include(out, m)
 			continue
 		}
 		for _, b := range written(a) {
 			m = m.Without(b, all())
 		}
-		out, _ = include(out, m)
+		out, _ = n.include(out, m)
 	}
 	return out
 }
 
 // without is packets of which nothing is asked about some bits.
-func without(list []pipeline.Match, bits pipeline.Match) (out []pipeline.Match) {
+func (n *needs) without(list []pipeline.Match, bits pipeline.Match) (out []pipeline.Match) {
 	for _, m := range list {
 		if touches(m, bits) {
 			for _, t := range bits {
 				m = m.Without(t.Base, t.Mask)
 			}
 		}
-		out, _ = include(out, m)
+		out, _ = n.include(out, m)
 	}
 	return out
 }
 
-func either(list, others []pipeline.Match) []pipeline.Match {
+func (n *needs) either(list, others []pipeline.Match) []pipeline.Match {
 	for _, m := range others {
-		list, _ = include(list, m)
+		list, _ = n.include(list, m)
 	}
 	return list
 }

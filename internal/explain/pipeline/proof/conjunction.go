@@ -89,6 +89,27 @@ func (t *table) outdone(id uint64, m pipeline.Match, priority int) bool {
 	})
 }
 
+// whole reports whether a flow of a conjunction takes what completes that in both pipelines: it
+// and all parts are in both, and read nothing that differs.
+func (t *table) whole(e *entry, bits pipeline.Match) bool {
+	return e.conjunct && e.even(bits) && !t.fleeting[e.priority] &&
+		!slices.ContainsFunc(t.conjunctions[e.conj], func(k *conjunction) bool {
+			return t.fleeting[k.priority] || slices.ContainsFunc(k.dims, func(d []*entry) bool {
+				return slices.ContainsFunc(d, func(p *entry) bool { return !p.even(bits) || p.text != p.partner.text })
+			})
+		})
+}
+
+// rivalled reports whether another conjunction has parts of the same priority.
+func (t *table) rivalled(id uint64, priority int) bool {
+	for other, list := range t.conjunctions {
+		if other != id && slices.ContainsFunc(list, func(k *conjunction) bool { return k.priority == priority }) {
+			return true
+		}
+	}
+	return false
+}
+
 // odd are the parts of conjunctions that the other pipeline has not, or that read what differs.
 func (t *table) odd(bits pipeline.Match) []*entry {
 	reading := touches(t.partBits, bits)
@@ -163,6 +184,7 @@ func (l *lockstep) onlyIn(s *state, inA bool, c pair, part *entry, id uint64, a,
 			for _, y := range other.flows {
 				switch {
 				case !apart(x, y), y.conjunct && y.conj == id, l.skips(s, y, at.table, bits),
+					x.conjunct && y.low > part.priority && other.whole(y, bits),
 					!y.conjunct && y.even(bits) && y.priority > x.priority,
 					!x.conjunct && x.even(bits) && x.priority > y.priority:
 				case inA:

@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"slices"
 	"strings"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -17,6 +18,9 @@ func (l *lockstep) joint(s *state, ca, cb cursor) (goOn, handled bool) {
 			return false, true
 		}
 		return false, false
+	case goBack:
+		l.comesBack(s, ca, cb)
+		return false, true
 	case pipeline.CT:
 		return l.trackBoth(s, ca, cb), true
 	case pipeline.Clone:
@@ -67,6 +71,7 @@ func (l *lockstep) trackBoth(s *state, ca, cb cursor) bool {
 		if a.Track.NAT != "" {
 			next.translated()
 		}
+		next.trail = l.dive.led(s.trail, a, b)
 		l.add(&next, place{look: true, table: t, port: noPort}, place{look: true, table: b.Track.Table, port: noPort})
 	}
 	s.untrack(true)
@@ -85,8 +90,8 @@ func (s *state) translated() {
 func (l *lockstep) groupBoth(s *state, ca, cb cursor) bool {
 	id := uint32(ca.head().N)
 	switch {
-	case !sameGroup(l.a, l.b, id):
-		l.differ(s, ca, cb, "the groups are not known to be the same")
+	case !sameBuckets(l.a, l.b, id):
+		l.differ(s, ca, cb, "the groups are not known to choose alike")
 		return false
 	case !s.headerAlike():
 		l.differ(s, ca, cb, "the header by which the group chooses may differ")
@@ -94,7 +99,7 @@ func (l *lockstep) groupBoth(s *state, ca, cb cursor) bool {
 	case l.a.remains(id) || l.b.remains(id):
 		l.differ(s, ca, cb, "what a bucket pushes, or adds to the action set, stays")
 		return false
-	case deepGroup(l.a.Pipeline, id):
+	case deepGroup(l.a.Pipeline, id) || deepGroup(l.b.Pipeline, id):
 		l.differ(s, ca, cb, "groups within groups are not looked into")
 		return false
 	}
@@ -218,7 +223,10 @@ func (l *lockstep) eventBoth(s *state, ca, cb cursor) bool {
 		}
 		return true
 	case pipeline.Learn:
-		if len(s.reads()) > 0 || a.Dst.Field != nil {
+		differs := func(from pipeline.Subfield) bool {
+			return touches(pipeline.Match{{Base: from.Field.Base, Mask: from.Mask()}}, s.reads())
+		}
+		if a.Dst.Field != nil || a.Learned == nil || slices.ContainsFunc(a.Learned.From, differs) {
 			l.differ(s, ca, cb, "what is learnt may differ")
 			return false
 		}

@@ -32,6 +32,12 @@ func (c cursor) next() cursor { return cursor{c.rest[1:], c.in, c.cont}.ready() 
 // last reports whether nothing comes after the next action.
 func (c cursor) last() bool { return c.next().done() }
 
+// backNext reports whether nothing comes after the next action but to go back.
+func (c cursor) backNext() bool {
+	next := c.next()
+	return next.done() || next.head().Kind == goBack
+}
+
 // waits is the place of a packet whose next action is the cursor's.
 func (s *side) waits(c cursor) place { return place{cont: s.then(c.rest, c.in, c.cont)} }
 
@@ -55,7 +61,7 @@ func (l *lockstep) jumps(st *state, s *side, c cursor) (p place, tracks, ok bool
 		}
 		return p, false, true
 	case pipeline.CT:
-		if l.quiet(*a) && a.Track.Table != pipeline.NoTable && c.last() && !st.forked {
+		if l.quiet(*a) && a.Track.Table != pipeline.NoTable && (c.last() && !st.forked || l.dive != nil && c.backNext()) {
 			return place{look: true, table: a.Track.Table, port: noPort}, true, true
 		}
 	}
@@ -80,6 +86,11 @@ func (l *lockstep) ahead(s *state, inA bool, c cursor, other place) {
 			if tracks {
 				s.track(inA, l.question(s, inA, a))
 			}
+			if inA {
+				s.trail = l.dive.led(s.trail, a, nil)
+			} else {
+				s.trail = l.dive.led(s.trail, nil, a)
+			}
 			add(p)
 			return
 		}
@@ -92,6 +103,7 @@ func (l *lockstep) ahead(s *state, inA bool, c cursor, other place) {
 			s.collect(own, inA, a)
 		case l.quiet(*a) && a.Track.Table == pipeline.NoTable:
 			s.untrack(inA)
+		case s.nowhere(inA, c):
 		default:
 			add(own.waits(c))
 			return
@@ -164,6 +176,14 @@ func (l *lockstep) lists(s *state, ca, cb cursor) {
 			l.ends(s)
 			return
 		}
+		if s.nowhere(true, ca) {
+			ca = ca.next()
+			continue
+		}
+		if s.nowhere(false, cb) {
+			cb = cb.next()
+			continue
+		}
 		if !ca.done() && !cb.done() && l.a.text(ca.head()) == l.b.text(cb.head()) {
 			s.after(ca.head())
 			goOn, handled := l.joint(s, ca, cb)
@@ -195,6 +215,21 @@ func (l *lockstep) lists(s *state, ca, cb cursor) {
 	}
 }
 
+// nowhere reports whether the next action sends the packet to the port that it came from, which is
+// nothing.
+func (s *state) nowhere(inA bool, c cursor) bool {
+	if c.done() || c.head().Kind != pipeline.Output || c.head().Src.Field != nil || c.head().Port >= pipeline.PortMax {
+		return false
+	}
+	m := s.a
+	if !inA {
+		m = s.b
+	}
+	const whole = 0xffff // a switch has no others below PortMax
+	in := m.Get(pipeline.InPort)
+	return in.Mask.Lo&whole == whole && in.Value.Lo == uint64(c.head().Port)
+}
+
 // differing goes on where the next actions are not the same.
 func (l *lockstep) differing(s *state, ca, cb cursor) (cursor, cursor, bool) {
 	for _, c := range []cursor{ca, cb} {
@@ -218,12 +253,18 @@ func (l *lockstep) differing(s *state, ca, cb cursor) (cursor, cursor, bool) {
 		if tracksB {
 			s.track(false, qb)
 		}
-		if !jumpsA {
+		var viaA, viaB *pipeline.Action
+		if jumpsA {
+			viaA = ca.head()
+		} else {
 			pa = l.a.waits(ca)
 		}
-		if !jumpsB {
+		if jumpsB {
+			viaB = cb.head()
+		} else {
 			pb = l.b.waits(cb)
 		}
+		s.trail = l.dive.led(s.trail, viaA, viaB)
 		l.add(s, pa, pb)
 		return ca, cb, false
 	}

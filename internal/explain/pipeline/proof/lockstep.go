@@ -57,6 +57,14 @@ type lockstep struct {
 	steps, budget int
 	// need is what packets must be to meet what the two have not in common, nil if that is not known.
 	need *needs
+	// came is what packets may be in each table, once that was asked for.
+	came *reach
+	// reads are the bits of registers that are read later, in A and in B.
+	reads [2]*live
+	// local is what is read in A and in B after each table, while it is shown table by table.
+	local [2]map[pipeline.Table]pipeline.Match
+	// dive is set while single packets are followed, to find one that fares differently.
+	dive *dive
 	// obstacles are what was not shown; none, and the two do the same.
 	obstacles []Reason
 	seen      map[string]bool
@@ -74,7 +82,8 @@ type Reason struct {
 
 // Bounds: what is beyond is undecided.
 const (
-	mostSteps     = 8_000_000
+	fewestSteps   = 400_000
+	stepsPerFlow  = 400
 	mostObstacles = 50
 	mostDeep      = 12
 	mostSpots     = 20_000
@@ -84,7 +93,7 @@ func newLockstep(a, b *pipeline.Pipeline, strict bool) *lockstep {
 	l := &lockstep{a: newSide(a), b: newSide(b), strict: strict, at: map[spot]*obligation{}, seen: map[string]bool{},
 		names: map[[2]place]map[string]bool{},
 		uses:  map[pipeline.Kind]bool{}, mostCases: mostCases,
-		budget: mostSteps}
+		budget: fewestSteps + stepsPerFlow*max(len(a.Flows), len(b.Flows))}
 	l.alike = alike(l.a, l.b)
 	l.flee()
 	l.telling = l.telling.With(pipeline.EthType, pipeline.Value{}, a.Words.Full(pipeline.EthType))
@@ -104,7 +113,8 @@ func newLockstep(a, b *pipeline.Pipeline, strict bool) *lockstep {
 			}
 		}
 	}
-	l.need = l.findNeeds()
+	l.reads = [2]*live{newLive(l.a), newLive(l.b)}
+	l.need = l.findNeeds(mostNeeds)
 	return l
 }
 
@@ -113,14 +123,12 @@ func (l *lockstep) run() {
 	if n := len(l.a.Lost) + len(l.b.Lost); n > 0 {
 		l.obstacle(nil, nil, nil, "%d lines are no flows", n)
 	}
-	var s state
-	for _, b := range []pipeline.Base{pipeline.Reg0, pipeline.Reg4, pipeline.Reg8, pipeline.Reg12, pipeline.Metadata} {
-		s.write(true, b, pipeline.Value{}, l.a.Words.Full(b))
-		s.write(false, b, pipeline.Value{}, l.a.Words.Full(b))
-	}
-	s.untrack(true)
-	s.untrack(false)
-	l.add(&s, place{look: true, table: l.a.Entry(), port: noPort}, place{look: true, table: l.b.Entry(), port: noPort})
+	l.enter()
+	l.follow()
+}
+
+// follow goes on with all packets there are.
+func (l *lockstep) follow() {
 	for len(l.work) > 0 && len(l.obstacles) < mostObstacles {
 		if l.steps > l.budget || len(l.at) > mostSpots {
 			l.tooLarge()
@@ -132,6 +140,18 @@ func (l *lockstep) run() {
 		o.busy = false
 		l.visit(o)
 	}
+}
+
+// enter has all packets come in.
+func (l *lockstep) enter() {
+	var s state
+	for _, b := range []pipeline.Base{pipeline.Reg0, pipeline.Reg4, pipeline.Reg8, pipeline.Reg12, pipeline.Metadata} {
+		s.write(true, b, pipeline.Value{}, l.a.Words.Full(b))
+		s.write(false, b, pipeline.Value{}, l.a.Words.Full(b))
+	}
+	s.untrack(true)
+	s.untrack(false)
+	l.add(&s, place{look: true, table: l.a.Entry(), port: noPort}, place{look: true, table: l.b.Entry(), port: noPort})
 }
 
 // tooLarge notes the flows that the two have not in common as ones of which nothing was shown.
@@ -185,9 +205,14 @@ func (l *lockstep) refine() {
 	}
 	l.want()
 	l.mostCases *= more
+	l.again()
+	l.run()
+}
+
+// again forgets what was looked at.
+func (l *lockstep) again() {
 	l.names = map[[2]place]map[string]bool{}
 	l.at, l.seen, l.obstacles, l.work, l.steps = map[spot]*obligation{}, map[string]bool{}, nil, nil, 0
-	l.run()
 }
 
 // first is the spot to look at next: those of low tables first, so that most ways into a
@@ -208,7 +233,8 @@ func (l *lockstep) add(s *state, a, b place) {
 		l.ends(s)
 		return
 	}
-	if l.settled(s, a, b) {
+	l.forget(s, a, b)
+	if l.settled(s, a, b) || l.local[0] != nil && l.twins(s, a, b) {
 		return
 	}
 	if l.need != nil && l.twins(s, a, b) {
@@ -228,6 +254,10 @@ func (l *lockstep) put(s *state, a, b place) {
 	}
 	if !identical(s.a, s.b) && slices.Equal(s.a, s.b) {
 		s.b = s.a // is compared, and narrowed, once
+	}
+	if l.dive != nil {
+		l.dive.put(s, a, b)
+		return
 	}
 	s = l.named(s, a, b)
 	k := spot{a, b, s.askedA, s.askedB, s.passedA, s.passedB, s.stackDirty, s.forked, s.setA, s.setB}
@@ -295,10 +325,10 @@ func merged(cases []pair, bits pipeline.Match) (out []pair) {
 		not := shared(out[i], c)
 		if identical(out[i].a, out[i].b) && identical(c.a, c.b) {
 			m := common(out[i].a, c.a)
-			out[i] = pair{m, m, not}
+			out[i] = pair{m, m, not, nil}
 			continue
 		}
-		out[i] = pair{common(out[i].a, c.a), common(out[i].b, c.b), not}
+		out[i] = pair{common(out[i].a, c.a), common(out[i].b, c.b), not, nil}
 	}
 	return out
 }
@@ -323,6 +353,12 @@ func (o *obligation) state(c pair) *state {
 
 // obstacle notes what was not shown.
 func (l *lockstep) obstacle(fa, fb *pipeline.Flow, c *pair, format string, args ...any) {
+	if l.dive != nil {
+		if c != nil {
+			l.dive.parted = append(l.dive.parted, c.trail)
+		}
+		return
+	}
 	r := Reason{Why: fmt.Sprintf(format, args...)}
 	if fa != nil {
 		r.LineA = fa.Line

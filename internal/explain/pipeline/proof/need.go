@@ -20,22 +20,27 @@ type needs struct {
 	ported map[pipeline.Table]bool
 	after  map[*cont][]pipeline.Match
 	steps  int
+	// most is how many kinds of packets are told apart in a table.
+	most int
 }
 
-// mostNeeds is how many kinds of packets are told apart in a table, mostLooked how many are looked
-// at in all.
+// mostNeeds is how many kinds of packets are told apart in a table to show that two pipelines do the
+// same, mostAimed how many to make a packet that fares differently, mostLooked how many are looked at
+// in all.
 const (
 	mostNeeds  = 24
+	mostAimed  = 64
 	mostLooked = 2_000_000
 )
 
 // findNeeds finds what packets must be, or nothing if there is something in the pipelines that
 // it does not follow.
-func (l *lockstep) findNeeds() *needs {
+func (l *lockstep) findNeeds(most int) *needs {
 	if !l.followed(l.a) || !l.followed(l.b) {
 		return nil
 	}
-	n := &needs{lockstep: l, at: map[pipeline.Table][]pipeline.Match{}, writes: map[pipeline.Table]pipeline.Match{},
+	n := &needs{lockstep: l, most: most, at: map[pipeline.Table][]pipeline.Match{},
+		writes: map[pipeline.Table]pipeline.Match{},
 		ported: map[pipeline.Table]bool{}, after: map[*cont][]pipeline.Match{}}
 	n.written()
 	var changed []pipeline.Table
@@ -67,6 +72,10 @@ func (l *lockstep) followed(s *side) bool {
 		ok := true
 		s.Each(f.Actions, func(a pipeline.Action) {
 			ok = ok && (silent(a.Kind) || passes(a.Kind)) && !strings.Contains(a.Text, "pause")
+			if a.Kind == pipeline.GroupAction {
+				g := s.Group(uint32(a.N))
+				ok = ok && g != nil && !within(s.Pipeline, g)
+			}
 			if a.Kind == pipeline.WriteActions { // a group may lead on once the walk is over
 				ok = ok && !slices.ContainsFunc(a.Nested, func(n pipeline.Action) bool { return n.Kind == pipeline.GroupAction })
 			}
@@ -111,6 +120,10 @@ func (l *lockstep) decides(o oddEntry) (out []pipeline.Match) {
 			if !whole {
 				ways = []pipeline.Match{o.match}
 			}
+			if t.rivalled(a.N, k.priority) { // then it decides which of them counts, though no flow wants it
+				out = append(out, ways...)
+				continue
+			}
 			for _, m := range ways {
 				for _, f := range t.byID[a.N] {
 					if m.Meets(f.match) {
@@ -145,21 +158,32 @@ func (n *needs) written() {
 				}
 				n.ported[to] = true
 			}
-			if a.Kind == pipeline.Learn && a.Learned != nil {
-				for _, does := range a.Learned.Does {
-					if does.Bits.Field != nil {
-						n.writes[a.Table] = n.writes[a.Table].With(does.Bits.Field.Base, pipeline.Value{}, all())
-					}
-				}
-			}
+			learnt(n.writes, a)
 		})
 	}
+	onward(n.writes, leads)
+}
+
+// learnt adds what flows that an action learns will write.
+func learnt(writes map[pipeline.Table]pipeline.Match, a pipeline.Action) {
+	if a.Kind != pipeline.Learn || a.Learned == nil {
+		return
+	}
+	for _, does := range a.Learned.Does {
+		if does.Bits.Field != nil {
+			writes[a.Table] = writes[a.Table].With(does.Bits.Field.Base, pipeline.Value{}, all())
+		}
+	}
+}
+
+// onward has each table write what those write that it leads to.
+func onward(writes map[pipeline.Table]pipeline.Match, leads map[pipeline.Table]map[pipeline.Table]bool) {
 	for changed := true; changed; {
 		changed = false
 		for t, tos := range leads {
 			for to := range tos {
-				if w := joined(n.writes[t], n.writes[to]); !slices.Equal(w, n.writes[t]) {
-					n.writes[t], changed = w, true
+				if w := joined(writes[t], writes[to]); !slices.Equal(w, writes[t]) {
+					writes[t], changed = w, true
 				}
 			}
 		}
@@ -202,20 +226,20 @@ func (n *needs) take(t pipeline.Table, m pipeline.Match) bool {
 	if n.ported[t] {
 		m = m.Without(pipeline.InPort, all())
 	}
-	list, more := include(n.at[t], m)
+	list, more := n.include(n.at[t], m)
 	n.at[t] = list
 	return more
 }
 
 // include has a list be of packets too, and says whether they are more. Of many kinds it takes
 // together those that have most in common.
-func include(list []pipeline.Match, m pipeline.Match) ([]pipeline.Match, bool) {
+func (n *needs) include(list []pipeline.Match, m pipeline.Match) ([]pipeline.Match, bool) {
 	if slices.ContainsFunc(list, func(o pipeline.Match) bool { return o.Covers(m) }) {
 		return list, false
 	}
 	for {
 		list = slices.DeleteFunc(slices.Clone(list), func(o pipeline.Match) bool { return m.Covers(o) })
-		if len(list) < mostNeeds {
+		if len(list) < n.most {
 			return append(list, m), true
 		}
 		best, at := -1, 0
@@ -281,7 +305,7 @@ func (n *needs) spread(changed []pipeline.Table) bool {
 
 // of is what packets must be in a place.
 func (n *needs) of(p place) []pipeline.Match {
-	return either(without(n.then(p.cont), n.writes[p.table]), n.at[p.table])
+	return n.either(n.without(n.then(p.cont), n.writes[p.table]), n.at[p.table])
 }
 
 // then is what packets must be when it is gone on with what is left to do.

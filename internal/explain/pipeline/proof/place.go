@@ -361,3 +361,11 @@ func sameGroup(a, b *side, id uint32) bool {
 	g, h := a.Group(id), b.Group(id)
 	return g != nil && h != nil && g.Text == h.Text
 }
+
+// sameBuckets reports whether a group chooses the same bucket in both for the same header: all but
+// the actions of its buckets is written alike.
+func sameBuckets(a, b *side, id uint32) bool {
+	g, h := a.Group(id), b.Group(id)
+	return g != nil && h != nil && g.Head == h.Head && slices.EqualFunc(g.Buckets, h.Buckets,
+		func(x, y pipeline.Bucket) bool { return x.Head == y.Head })
+}

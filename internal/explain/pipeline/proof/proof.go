@@ -53,6 +53,8 @@ type Options struct {
 	// Packets is how many are tried at most where equality is not shown.
 	Packets int
 	Random  *rand.Rand
+	// Doubt has equality be tried also where a packet was found soon, to see that it is not shown.
+	Doubt bool
 	// Once leaves out the second, closer look where equality is not shown at once.
 	Once bool
 }
@@ -64,9 +66,27 @@ func Of(a, b *pipeline.Pipeline, o Options) Decision {
 	if l.uses[pipeline.Learn] {
 		d.Assumptions = append(d.Assumptions, "flows that were learnt before are the same in both")
 	}
-	l.run()
-	shown := len(l.obstacles) == 0
-	if d.Witness, d.Tried, shown = l.look(o, shown); d.Witness != nil {
+	var s *search
+	shown := l.locally(nil) || l.locally(l.reached())
+	if o.Random != nil && o.Packets > 0 {
+		s = l.search(o)
+		if !shown || o.Doubt {
+			d.Witness = l.soon(s)
+		}
+		if d.Witness != nil && !o.Doubt {
+			d.Verdict = Different
+			return d
+		}
+	}
+	if !shown {
+		l.run()
+		shown = len(l.obstacles) == 0
+	}
+	if d.Witness != nil {
+		d.Verdict, d.Contradicted = Different, shown
+		return d
+	}
+	if d.Witness, d.Tried, shown = l.look(s, o, shown); d.Witness != nil {
 		d.Verdict, d.Contradicted = Different, shown
 		return d
 	}
@@ -78,20 +98,48 @@ func Of(a, b *pipeline.Pipeline, o Options) Decision {
 	return d
 }
 
+// fewSteps and manySteps are how much is done to find a packet where the two part, before equality
+// is tried and after it was not shown.
+const (
+	fewSteps  = 200_000
+	manySteps = 400_000
+	// looksPerPacket is how many tables are looked at to plan packets against mistakes.
+	looksPerPacket = 4
+)
+
+// soon looks for a packet that fares differently where that costs little.
+func (l *lockstep) soon(s *search) *Witness {
+	defer func() { l.steps = 0 }()
+	if w := l.divesLocally(s, l.reached(), fewSteps); w != nil {
+		return w
+	}
+	l.steps = 0
+	return l.dives(s, fewSteps)
+}
+
 // look looks for a packet that fares differently: for few, against mistakes, if equality was
 // shown. If it was not, and is not soon refuted, it is tried once more, with more care.
-func (l *lockstep) look(o Options, shown bool) (w *Witness, tried int, equal bool) {
+func (l *lockstep) look(s *search, o Options, shown bool) (w *Witness, tried int, equal bool) {
 	const share, soon = 20, 4
-	if o.Random == nil || o.Packets <= 0 {
+	if s == nil {
 		if !shown && !o.Once {
 			l.refine()
 		}
 		return nil, 0, len(l.obstacles) == 0
 	}
-	s := l.search(o)
 	if shown {
+		for _, m := range s.makers {
+			m.Spare(looksPerPacket * o.Packets)
+		}
 		return s.refute(o.Packets / share), s.tried, true
 	}
+	if w = l.divesLocally(s, l.reached(), l.steps+manySteps); w != nil {
+		return w, s.tried, false
+	}
+	if w = l.dives(s, manySteps); w != nil {
+		return w, s.tried, false
+	}
+	l.prefer(s)
 	if w = s.refute(o.Packets / soon); w != nil {
 		return w, s.tried, false
 	}
@@ -101,7 +149,15 @@ func (l *lockstep) look(o Options, shown bool) (w *Witness, tried int, equal boo
 	if shown = len(l.obstacles) == 0; shown {
 		return nil, s.tried, true
 	}
-	return s.refute(o.Packets), s.tried, false
+	s.limits = true
+	l.steps = 0
+	if w = l.divesLocally(s, l.reached(), manySteps); w != nil {
+		return w, s.tried, false
+	}
+	if w = l.dives(s, manySteps); w != nil {
+		return w, s.tried, false
+	}
+	return s.refute(o.Packets / 2), s.tried, false
 }
 
 // assumptions are what equality takes for granted.

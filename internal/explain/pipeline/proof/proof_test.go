@@ -25,7 +25,7 @@ func decide(t testing.TB, a, b string, strict bool) proof.Decision {
 	t.Helper()
 	names := pipeline.NewNames()
 	return proof.Of(read(t, names, strings.Split(a, "\n")...), read(t, names, strings.Split(b, "\n")...),
-		proof.Options{Strict: strict, Packets: 3000, Random: rand.New(rand.NewPCG(1, 1))})
+		proof.Options{Strict: strict, Packets: 3000, Random: rand.New(rand.NewPCG(1, 1)), Doubt: true})
 }
 
 // TestOf holds the rules of docs/explanation/pipelines.md to be decided by.
@@ -106,11 +106,74 @@ func TestOf(t *testing.T) {
 			pushing + "\nip,nw_proto=6 actions=pop:NXM_NX_REG1[],group:1,output:NXM_NX_REG1[]", d},
 		{"a table that is learnt", "actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)\ntable=1,ip actions=1",
 			"actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,1)\ntable=1,tcp actions=1\ntable=1,priority=1,ip actions=1", u},
+		{"flows of one priority that overlap, and neither does what the other pipeline does",
+			"ip actions=output:2\nip,nw_dst=10.0.0.1 actions=output:1",
+			"ip actions=output:2\npriority=40000,ip,nw_dst=10.0.0.1 actions=output:3", d},
+		{"another bucket", bucket + "\nip actions=group:1",
+			strings.Replace(bucket, "output:2", "output:5", 1) + "\nip actions=group:1", d},
+		{"a bucket that does the same in another way", bucket + "\nip actions=group:1",
+			strings.Replace(bucket, "output:2", "load:2->NXM_NX_REG7[],output:NXM_NX_REG7[]", 1) + "\nip actions=group:1", e},
+		{"a bucket that leads elsewhere, where the same is done", bucket + "\nip actions=group:1\ntable=4,ip actions=4",
+			strings.Replace(bucket, "resubmit(,3)", "resubmit(,4)", 1) + "\nip actions=group:1\ntable=4,ip actions=4", e},
+		{"a group that chooses by other weights", "group_id=1,type=select,bucket=weight:1,actions=2,bucket=weight:2,actions=3\nip actions=group:1",
+			"group_id=1,type=select,bucket=weight:2,actions=2,bucket=weight:1,actions=3\nip actions=group:1", u},
+		{"a register that is read where a walk ends",
+			"ip actions=write_actions(move:NXM_NX_REG1[]->NXM_OF_ETH_DST[0..31],output:4),load:1->NXM_NX_REG1[],goto_table:1\ntable=1 actions=drop",
+			"ip actions=write_actions(move:NXM_NX_REG1[]->NXM_OF_ETH_DST[0..31],output:4),load:2->NXM_NX_REG1[],goto_table:1\ntable=1 actions=drop", d},
+		{"a register that is written before it is read", "ip actions=load:1->NXM_NX_REG1[],resubmit(,1)\n" +
+			"table=1,ip actions=move:NXM_NX_REG0[]->NXM_NX_REG1[],resubmit(,2)\ntable=2,ip,reg1=0 actions=output:2",
+			"ip actions=load:2->NXM_NX_REG1[],resubmit(,1)\n" +
+				"table=1,ip actions=move:NXM_NX_REG0[]->NXM_NX_REG1[],resubmit(,2)\ntable=2,ip,reg1=0 actions=output:2", e},
+		{"a register of which some bits are read", "ip actions=load:1->NXM_NX_REG1[],resubmit(,1)\ntable=1,ip,reg1=0/2 actions=output:2",
+			"ip actions=load:5->NXM_NX_REG1[],resubmit(,1)\ntable=1,ip,reg1=0/2 actions=output:2", e},
+		{"a register that is written after a TTL that may run out",
+			"ip actions=load:1->NXM_NX_REG1[],resubmit(,1),resubmit(,2)\n" +
+				"table=1,ip actions=resubmit(,3),dec_ttl,load:0->NXM_NX_REG1[]\ntable=2,ip,reg1=1 actions=output:2\ntable=3 actions=drop",
+			"ip actions=load:2->NXM_NX_REG1[],resubmit(,1),resubmit(,2)\n" +
+				"table=1,ip actions=resubmit(,3),dec_ttl,load:0->NXM_NX_REG1[]\ntable=2,ip,reg1=1 actions=output:2\ntable=3 actions=drop", d},
+		{"a register that is read after a table, wherever that was looked up",
+			"ip actions=resubmit(,1),output:NXM_NX_REG1[]\narp actions=resubmit(,1)\ntable=1 actions=load:2->NXM_NX_REG1[]",
+			"ip actions=resubmit(,1),output:NXM_NX_REG1[]\narp actions=resubmit(,1)\ntable=1 actions=load:3->NXM_NX_REG1[]", d},
+		{"a register that is not read after a table, though before",
+			"ip,reg1=0 actions=resubmit(,1),output:2\narp actions=resubmit(,1)\ntable=1 actions=load:2->NXM_NX_REG1[]",
+			"ip,reg1=0 actions=resubmit(,1),output:2\narp actions=resubmit(,1)\ntable=1 actions=load:3->NXM_NX_REG1[]", e},
+		{"a table that is entered by another port's number",
+			"ip,in_port=1 actions=resubmit(7,1)\ntable=1,in_port=7 actions=output:2",
+			"ip,in_port=1 actions=resubmit(7,1)\ntable=1,in_port=8 actions=output:2", d},
+		{"a register that is moved before it is read", "ip actions=load:1->NXM_NX_REG1[],resubmit(,1)\n" +
+			"table=1,ip actions=move:NXM_NX_REG1[0]->NXM_NX_REG2[7],resubmit(,2)\ntable=2,ip,reg2=0x80/0x80 actions=output:2",
+			"ip actions=load:2->NXM_NX_REG1[],resubmit(,1)\n" +
+				"table=1,ip actions=move:NXM_NX_REG1[0]->NXM_NX_REG2[7],resubmit(,2)\ntable=2,ip,reg2=0x80/0x80 actions=output:2", d},
+		{"a register that is a zone", "ip actions=load:1->NXM_NX_REG1[],resubmit(,1)\n" +
+			"table=1,ip actions=ct(commit,zone=NXM_NX_REG1[0..15]),output:2", "ip actions=load:2->NXM_NX_REG1[],resubmit(,1)\n" +
+			"table=1,ip actions=ct(commit,zone=NXM_NX_REG1[0..15]),output:2", d},
 		{"the order of outputs", "ip actions=output:2,output:3", "ip actions=output:3,output:2", d},
 		{"a conjunction, another flow", "conj_id=1,ip actions=2\nip,in_port=1 actions=conjunction(1,1/2)\nip,nw_dst=10.0.0.1 actions=conjunction(1,2/2)",
 			"conj_id=1,ip actions=3\nip,in_port=1 actions=conjunction(1,1/2)\nip,nw_dst=10.0.0.1 actions=conjunction(1,2/2)", d},
 		{"a conjunction, elsewhere", "conj_id=1,ip actions=2\nip,in_port=1 actions=conjunction(1,1/2)\nip,nw_dst=10.0.0.1 actions=conjunction(1,2/2)\npriority=1,arp actions=3",
 			"conj_id=1,ip actions=2\nip,in_port=1 actions=conjunction(1,1/2)\nip,nw_dst=10.0.0.1 actions=conjunction(1,2/2)\npriority=1,arp actions=goto_table:1\ntable=1 actions=3", e},
+		{"flows of one priority, by what differs",
+			"ip actions=load:1->NXM_NX_REG0[],resubmit(,1)\ntable=1,ip,reg0=1 actions=output:1\ntable=1,ip,reg0=2 actions=output:2",
+			"ip actions=load:2->NXM_NX_REG0[],resubmit(,1)\ntable=1,ip,reg0=1 actions=output:1\ntable=1,ip,reg0=2 actions=output:2", d},
+		{"flows of one priority that overlap, in both", "ip actions=output:2\nip,nw_dst=10.0.0.1 actions=output:1",
+			"ip actions=output:2\nip,nw_dst=10.0.0.1 actions=output:1\narp,arp_op=7 actions=drop", e},
+		{"flows of one priority that overlap, in one", "ip actions=output:2\nip,nw_dst=10.0.0.1 actions=output:1",
+			"ip actions=output:2", d},
+		{"a rival conjunction of which no flow wants to know",
+			"conj_id=4,ip actions=8\nip,nw_dst=10.0.0.2 actions=conjunction(4,1/2),conjunction(3,1/2)\n" +
+				"ip,in_port=2 actions=conjunction(4,2/2)\nip,nw_src=10.0.0.1 actions=conjunction(3,2/2)",
+			"conj_id=4,ip actions=8\nip,nw_dst=10.0.0.2 actions=conjunction(4,1/2),conjunction(3,1/2)\n" +
+				"ip,in_port=2 actions=conjunction(4,2/2)", u},
+		{"learning from what does not differ", learning + "\npriority=10,ip actions=load:5->NXM_NX_REG3[],resubmit(,4)\n" +
+			"table=4 actions=learn(table=1,priority=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),output:2",
+			learning + "\npriority=10,ip actions=resubmit(,4)\n" +
+				"table=4 actions=learn(table=1,priority=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),output:2", e},
+		{"learning from what differs", "ip actions=load:5->NXM_NX_REG3[],learn(table=1,NXM_NX_REG4[]=NXM_NX_REG3[])",
+			"ip actions=learn(table=1,NXM_NX_REG4[]=NXM_NX_REG3[])", d},
+		{"a circle in one", "ip actions=resubmit(,1)\ntable=1,ip actions=output:2",
+			"ip actions=resubmit(,1)\ntable=1,ip actions=output:2,resubmit(,0)", d},
+		{"another zone's answer", "ip actions=ct(table=1,zone=700)\ntable=1,ip,ct_zone=700 actions=2",
+			"ip actions=ct(table=1,zone=700)\ntable=1,ip,ct_zone=700 actions=3", d},
 		{"a push more", "ip actions=push:NXM_NX_REG0[],pop:NXM_NX_REG1[],output:2", "ip actions=output:2", e},
 	} {
 		if got := decide(t, c.a, c.b, false); got.Verdict != c.want || got.Contradicted {
@@ -143,7 +206,8 @@ func (g maker) action(t int) string {
 		"ct(commit)", "ct(commit,zone=1)", "ct(table="+next+")", "ct(commit,table="+next+")", "ct_clear",
 		"resubmit(,"+next+")",
 		"clone(load:2->NXM_NX_REG0[],resubmit(,"+next+"))", "output:NXM_NX_REG0[]", "push:NXM_NX_REG0[]", "pop:NXM_NX_REG1[]",
-		"load:0->NXM_OF_IN_PORT[]", "dec_ttl", "set_tunnel:5", "write_actions(output:4)", "clear_actions",
+		"load:0->NXM_OF_IN_PORT[]", "dec_ttl", "set_tunnel:5", "write_actions(output:4)",
+		"write_actions(move:NXM_NX_REG1[]->NXM_OF_ETH_DST[0..31],output:4)", "clear_actions",
 		"ct(table="+next+",zone=1)", "resubmit(3,"+next+")", "move:NXM_OF_IP_DST[]->NXM_NX_REG1[]", "group:1")
 }
 
@@ -160,7 +224,11 @@ func (g maker) flow(t int) string {
 	if t < 3 && g.IntN(2) == 0 {
 		list = append(list, fmt.Sprintf("goto_table:%d", t+1))
 	}
-	return fmt.Sprintf("table=%d,priority=%d,%s,actions=%s", t, 1+g.IntN(200), match, strings.Join(list, ","))
+	priority := 1 + g.IntN(200)
+	if g.IntN(2) == 0 { // often that of another
+		priority = 1 + g.IntN(3)
+	}
+	return fmt.Sprintf("table=%d,priority=%d,%s,actions=%s", t, priority, match, strings.Join(list, ","))
 }
 
 // pair is two pipelines of which the second is the first with some flows changed.
@@ -205,15 +273,20 @@ func TestNeverEqualByMistake(t *testing.T) {
 	verdicts := map[proof.Verdict]int{}
 	for range drawn.Number(t, "PATHWISE_PAIRS", 300) {
 		la, lb := g.pair()
-		group := "group_id=1,type=all,bucket=actions=output:2,bucket=actions=load:1->NXM_NX_REG0[],resubmit(,3)"
+		const group = "group_id=1,type=all,bucket=actions=output:2,bucket=actions=load:1->NXM_NX_REG0[],resubmit(,3)"
+		other := group
+		if g.IntN(3) == 0 { // often with another bucket
+			other = strings.Replace(group, g.one("output:2", "load:1", "resubmit(,3)"),
+				g.one("output:3", "load:0", "resubmit(,2)"), 1)
+		}
 		names := pipeline.NewNames()
-		a, b := read(t, names, append(la, group)...), read(t, names, append(lb, group)...)
+		a, b := read(t, names, append(la, group)...), read(t, names, append(lb, other)...)
 		d := proof.Of(a, b, proof.Options{})
 		verdicts[d.Verdict]++
 		if d.Verdict == proof.Equal {
 			d = proof.Of(a, b, proof.Options{Packets: 12000, Random: g.Rand})
 		}
-		if w := d.Witness; d.Contradicted {
+		if w := d.Witness; w != nil {
 			t.Errorf("said to be equal, but %s %v is not\nA\n%s\nB\n%s", a.PrintTerms(w.Packet.Terms(a.Words)), w.Answers,
 				strings.Join(la, "\n"), strings.Join(lb, "\n"))
 			return
@@ -226,6 +299,8 @@ func TestNeverEqualByMistake(t *testing.T) {
 func FuzzOf(f *testing.F) {
 	f.Add("ip actions=ct(table=0)\nactions=group:1\ngroup_id=1,type=all,bucket=group:1,bucket=resubmit(,0)", "actions=group:1")
 	f.Add("actions=resubmit(,0),resubmit(,1)\ntable=1 actions=clone(ct(table=0,nat(src=10.0.0.1:5)),exit)", "udp6 actions=drop")
+	f.Add("table=1 actions=group:1\nactions=resubmit(,1)\ngroup_id=1,type=all,bucket=group:1,bucket=output:NXM_NX_REG0[]",
+		"table=1 actions=2\nactions=resubmit(,1)\ngroup_id=1,type=all,bucket=group:1")
 	f.Add("conj_id=1 actions=2\nip actions=conjunction(1,1/2)\nactions=write_actions(group:3),pop_vlan", "frob=1 actions=frob(2)")
 	f.Add("actions=push:NXM_NX_REG0[],resubmit(3,1)\ntable=1,reg0=1 actions=pop:NXM_OF_VLAN_TCI[],output:NXM_NX_REG0[]",
 		"actions=move:NXM_NX_REG0[]->NXM_NX_REG1[],check_pkt_larger(5)->NXM_NX_REG0[0],resubmit(,1)")
@@ -240,7 +315,7 @@ func FuzzOf(f *testing.F) {
 				return
 			}
 		}
-		o := proof.Options{Packets: 40, Random: rand.New(rand.NewPCG(1, 1))}
+		o := proof.Options{Packets: 40, Random: rand.New(rand.NewPCG(1, 1)), Doubt: true}
 		if d := proof.Of(a, b, o); d.Contradicted {
 			t.Errorf("said to be equal, but %s %v is not", a.PrintTerms(d.Witness.Packet.Terms(a.Words)), d.Witness.Answers)
 		}

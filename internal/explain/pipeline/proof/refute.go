@@ -19,22 +19,34 @@ type search struct {
 	makers   []*witness.Maker
 	forks    *forks
 	tried    int
+	spent    int
+	// aimed is what packets must be to meet what the two have not in common.
+	aimed *needs
+	// limits says that limits of a switch count, and that flows of one priority overlap: equality takes
+	// for granted that none is met, and that the same flow is taken.
+	limits bool
 }
 
 func (l *lockstep) search(o Options) *search {
 	s := &search{Options: o, inA: walk.Through(l.a.Pipeline), inB: walk.Through(l.b.Pipeline)}
 	s.makers = []*witness.Maker{witness.New(s.inA, o.Random), witness.New(s.inB, o.Random)}
-	s.makers[0].Prefer(l.singular(l.a))
-	s.makers[1].Prefer(l.singular(l.b))
+	l.prefer(s)
 	s.forks = l.forks(o.Random, s.makers[0], s.makers[1])
 	return s
+}
+
+// prefer has packets reach the flows that the two have not in common, or where something was not
+// shown.
+func (l *lockstep) prefer(s *search) {
+	s.makers[0].Prefer(l.singular(l.a))
+	s.makers[1].Prefer(l.singular(l.b))
 }
 
 // refute tries packets until so many were tried.
 func (s *search) refute(most int) *Witness {
 	for ; s.tried < most; s.tried++ {
 		c, forB := s.next()
-		t := trial{s.inA, s.inB, forB, s.Strict}
+		t := trial{s.inA, s.inB, forB, s.Strict, s.limits, &s.spent}
 		if w := t.of(c); w != nil {
 			s.tried++
 			return t.plainest(c, w)
@@ -54,10 +66,24 @@ func (s *search) next() (c witness.Case, forB bool) {
 	return s.makers[n%2].Make(), n%2 == 1
 }
 
-// trial follows packets through both pipelines, B first where they were made for it.
+// trial follows packets through both pipelines, B first where they were made for it. limits says
+// that it counts if a packet meets a limit of a switch in one of the two.
 type trial struct {
-	inA, inB      *walk.Pipeline
-	first, strict bool
+	inA, inB              *walk.Pipeline
+	first, strict, limits bool
+	// spent is how much the packets that were followed had to do (see walk.Walk).
+	spent *int
+}
+
+// arriving is a packet by a port that a switch of Open vSwitch may have: its numbers have 16
+// bits, and those above are reserved (OFPP_MAX).
+func arriving(packet pipeline.Match) pipeline.Match {
+	const last, reserved, low = 0xfeff, 0xffffff00, 0x7fff
+	in := packet.Get(pipeline.InPort)
+	if in.Value.Lo <= last || in.Value.Lo >= reserved {
+		return packet
+	}
+	return packet.With(pipeline.InPort, pipeline.Value{Lo: in.Value.Lo & low}, in.Mask)
 }
 
 // of is the case as a witness, if it fares differently.
@@ -70,7 +96,18 @@ func (t trial) of(c witness.Case) *Witness {
 	wx := x.Follow(packet, oracle)
 	again := oracle.Again()
 	wy := y.Follow(packet, again)
-	if !tellsApart(x, y, wx, wy, t.strict) {
+	*t.spent += wx.Work + wy.Work
+	if len(wx.Undefined)+len(wy.Undefined) > 0 {
+		if !t.whichever(x, y, packet, again) {
+			ok := false
+			if !t.limits {
+				return nil
+			}
+			if wx, wy, ok = t.byOrder(x, y, packet, again); !ok {
+				return nil
+			}
+		}
+	} else if !t.tellsApart(x, y, wx, wy) {
 		return nil
 	}
 	if t.first {
@@ -79,8 +116,14 @@ func (t trial) of(c witness.Case) *Witness {
 	return &Witness{Packet: packet, Answers: append(oracle.Said, again.Said...), A: wx, B: wy, InA: t.inA, InB: t.inB}
 }
 
-// plainest leaves out of a packet what it need not have to fare differently.
+// plainest leaves out of a packet what it need not have to fare differently, and has it come by a
+// port that there may be.
 func (t trial) plainest(c witness.Case, w *Witness) *Witness {
+	by := c
+	by.Packet = arriving(c.Packet)
+	if found := t.of(by); found != nil {
+		c, w = by, found
+	}
 	for i := 0; i < len(c.Packet); {
 		switch c.Packet[i].Base { // what each packet has
 		case pipeline.InPort, pipeline.EthType, pipeline.NWProto, pipeline.NWTTL:
@@ -118,18 +161,25 @@ func (l *lockstep) singular(s *side) map[*pipeline.Flow]bool {
 }
 
 // tellsApart reports whether two walks of a packet are seen to differ, beyond doubt.
-func tellsApart(inX, inY *walk.Pipeline, x, y *walk.Walk, strict bool) bool {
+func (t trial) tellsApart(inX, inY *walk.Pipeline, x, y *walk.Walk) bool {
+	n := 0
 	for _, w := range []*walk.Walk{x, y} {
-		if !w.Understood() || len(w.Undefined) > 0 {
+		if !w.Understood() {
 			return false
 		}
-		for _, p := range w.Passes {
-			if p.Failed != "" {
-				return false
-			}
+		if failed(w) {
+			n++
 		}
 	}
-	return seen(inX, x, strict) != seen(inY, y, strict)
+	if n > 1 || n == 1 && !t.limits {
+		return false
+	}
+	return seen(inX, x, t.strict) != seen(inY, y, t.strict)
+}
+
+// failed reports whether a limit of a switch was met.
+func failed(w *walk.Walk) bool {
+	return slices.ContainsFunc(w.Passes, func(p *walk.Pass) bool { return p.Failed != "" })
 }
 
 // seen is all that is observed of a walk.
@@ -147,6 +197,12 @@ func seen(p *walk.Pipeline, w *walk.Walk, strict bool) string {
 				}
 			}
 			fmt.Fprintf(&b, "%s %s\n", e.Text, p.PrintTerms(m))
+		case e.Kind == walk.Learn && e.Learned != nil: // of what it is made of
+			fmt.Fprint(&b, e.Text)
+			for _, from := range e.Learned.From {
+				fmt.Fprintf(&b, " %x", e.Packet.Get(from.Field.Base).And(from.Mask()))
+			}
+			fmt.Fprintln(&b)
 		default:
 			fmt.Fprintf(&b, "%s %s\n", e.Text, p.Left(e.Packet))
 		}

@@ -13,6 +13,8 @@ type pair struct {
 	a, b pipeline.Match
 	// not is what it is not, in both.
 	not []pipeline.Match
+	// trail is the flows that took it.
+	trail *trail
 }
 
 // meets adds what a match wants to one side, and of bits that are not dirty to the other;
@@ -50,7 +52,7 @@ func (c pair) meets(inA bool, m pipeline.Match, dirty pipeline.Match) (pair, boo
 	if !inA {
 		own, other = other, own
 	}
-	return pair{own, other, c.not}, true
+	return pair{own, other, c.not, c.trail}, true
 }
 
 // identical reports whether two matches are one in memory.
@@ -67,7 +69,7 @@ func answerable(v, mask uint64) bool {
 	case v&walk.Invalid != 0:
 		return v&more == 0
 	}
-	return v&(walk.New|walk.Established) != walk.New|walk.Established
+	return v&walk.New == 0 || v&(walk.Established|walk.Reply) == 0
 }
 
 // common is what two matches both know.

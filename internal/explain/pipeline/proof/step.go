@@ -147,7 +147,7 @@ func (l *lockstep) bothTake(s *state, c pair, fa, fb *entry, a, b place, bits pi
 	if ok { // what the flow of B wants may be what one above that of A takes
 		c, ok = l.takes(c, true, l.a.at(a.table), fa, a, bits)
 	}
-	if !ok || overlaps(fa, fb) || overlaps(fb, fa) {
+	if !ok || overlap(fa, fb, bits) {
 		return
 	}
 	c = l.notes(l.notes(c, true, fa, a, bits), false, fb, b, bits)
@@ -155,16 +155,17 @@ func (l *lockstep) bothTake(s *state, c pair, fa, fb *entry, a, b place, bits pi
 	for _, c := range leftBy(left, false, l.b.at(b.table), b, fb.priority, bits) {
 		next := *s
 		next.pair = c
+		next.trail = l.dive.trail(c.trail, a.table, fa, fb)
 		l.lists(&next, fa.cursor(a), fb.cursor(b))
 	}
 }
 
-// overlaps reports whether the flow that takes a packet in one pipeline is in the other too, with
-// the priority of the one that is to take it there: both switches take the same one then, and
-// that the same is done is shown of these.
-func overlaps(f, g *entry) bool {
-	return g.partner != nil && g.partner != f && g.partner.priority == f.priority && g.flow != nil && !g.conjunct &&
-		!f.conjunct
+// overlap reports whether two flows of one priority, which both are in both pipelines, want the
+// packet in both: both switches take the same one then, and that the same is done is shown of
+// these. If one reads what differs it may want the packet in one pipeline alone.
+func overlap(f, g *entry, bits pipeline.Match) bool {
+	return f.partner != g && f.priority == g.priority && f.flow != nil && g.flow != nil && f.even(bits) && g.even(bits) &&
+		!f.conjunct && !g.conjunct
 }
 
 // cursor is at the beginning of a flow's actions.
@@ -220,7 +221,7 @@ func (l *lockstep) alone(s *state, inA bool, p, waits place) {
 	if !l.lookable(inA, p.table, &s.pair) {
 		return
 	}
-	if len(own.learnt[p.table]) > 0 {
+	if len(own.learnt[p.table]) > 0 && l.dive == nil { // no packet that is made meets what others have had it learn
 		l.obstacle(nil, nil, &s.pair, "flows are learnt into table %s, which is looked up in one pipeline alone",
 			own.Names.FormatTable(p.table))
 		return
@@ -245,6 +246,11 @@ func (l *lockstep) oneFlow(s *state, inA bool, f *entry, p, waits place) {
 	}
 	next := *s
 	next.pair = c
+	if inA {
+		next.trail = l.dive.trail(c.trail, p.table, f, nil)
+	} else {
+		next.trail = l.dive.trail(c.trail, p.table, nil, f)
+	}
 	l.ahead(&next, inA, f.cursor(p), waits)
 }
 

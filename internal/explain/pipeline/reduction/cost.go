@@ -53,7 +53,7 @@ func (s *sample) classes(a, b *pipeline.Pipeline) []Class {
 		c := Class{Name: depth.ClassOf(packet, wa).Name, Passes: [2]int{wa.Depth(), wb.Depth()}}
 		k := fmt.Sprintf("%s %v", c.Name, c.Passes)
 		if at[k] == nil {
-			c.Example, c.Answers = a.PrintTerms(one.Packet), append([]string{}, oracle.Said...)
+			c.Example, c.Answers = a.PrintPacket(one.Packet), append([]string{}, oracle.Said...)
 			at[k] = &c
 		}
 		at[k].Packets++

@@ -209,7 +209,7 @@ func (r *reducer) refuse(line int, change string, d proof.Decision) {
 	r.refused[k] = true
 	why := "a packet fares differently"
 	if d.Witness != nil {
-		why += ": " + r.now.PrintTerms(d.Witness.Packet.Terms(r.now.Words))
+		why += ": " + r.now.PrintPacket(d.Witness.Packet.Terms(r.now.Words))
 	} else if len(d.Reasons) > 0 {
 		why = d.Reasons[0].Why
 	}

@@ -109,6 +109,10 @@ type found struct {
 	flow      *pipeline.Flow
 	undefined *pipeline.Flow
 	doubtful  *pipeline.Flow
+	// others are all of its priority that want the packet, but for one conjunction of several.
+	others []*pipeline.Flow
+	// rivals says that several conjunctions were complete.
+	rivals bool
 }
 
 // lookup finds the flow of the highest priority that wants the packet.
@@ -155,7 +159,7 @@ func (t *table) best(p *Packet) found {
 			q := p.clone()
 			q.fields[pipeline.ConjID] = pipeline.Value{Lo: ids[0]}
 			if out := t.plain(q); out.flow != nil {
-				if len(ids) > 1 && out.undefined == nil {
+				if out.rivals = len(ids) > 1; out.rivals && out.undefined == nil {
 					out.undefined = soft[j-1]
 				}
 				return out
@@ -178,7 +182,7 @@ func (t *table) plain(p *Packet) (out found) {
 			case out.flow == nil || f.Priority > out.flow.Priority:
 				out = found{flow: f}
 			case f.Priority == out.flow.Priority:
-				out.undefined = f
+				out.undefined, out.others = f, append(out.others, f)
 			}
 		}
 	}

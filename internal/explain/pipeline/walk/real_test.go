@@ -99,7 +99,7 @@ func (w *wire) left(number uint32, size int) (out []string) {
 	for port := 1; port <= ports; port++ {
 		for _, f := range w.frames(port) {
 			if bytes.Contains(f, mark) {
-				whole := append(f, make([]byte, max(0, size-len(f)))...)
+				whole := append(slices.Clip(f), make([]byte, max(0, size-len(f)))...) // what follows is another's
 				out = append(out, fmt.Sprintf("%d %s", port, w.header(whole)))
 			}
 		}

@@ -19,7 +19,7 @@ type traced struct {
 }
 
 var (
-	cookieText = regexp.MustCompile(`(?m)^ +\S.*cookie (0x[0-9a-f]+)$`)
+	cookieText = regexp.MustCompile(`(?m)^ *\d+\. .*cookie (0x[0-9a-f]+)$`)
 	finalText  = regexp.MustCompile(`(?m)^Final flow: (.*)$`)
 	startText  = regexp.MustCompile(`(?m)^Flow: (.*)$`)
 	headText   = regexp.MustCompile(`(?m)^={10,}\n(?:[^=].*\n)+={10,}\n`)

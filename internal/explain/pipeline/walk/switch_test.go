@@ -134,8 +134,8 @@ func (s *aSwitch) appctl(command string, args ...string) string {
 	}
 	defer c.Close()
 	ask := map[string]any{"id": 0, "method": command, "params": append([]string{}, args...)}
-	if err := json.NewEncoder(c).Encode(ask); err != nil {
-		s.t.Fatal(err)
+	if err := json.NewEncoder(c).Encode(ask); err != nil { // the switch may have come to its end
+		s.t.Fatalf("%s %q: %v: %s", command, args, err, s.log())
 	}
 	var answer struct {
 		Result string

@@ -58,6 +58,8 @@ type Event struct {
 	Text string
 	// Packet is the packet as it was then.
 	Packet *Packet
+	// Learned is what a switch learns by it.
+	Learned *pipeline.Learned
 }
 
 // Step is one line of a walk: a lookup, or else an event, or else words.
@@ -98,6 +100,8 @@ type Walk struct {
 	Unknown []pipeline.Note
 	// Undefined are flows of one priority that both want the packet.
 	Undefined [][2]*pipeline.Flow
+	// Rivals says that several conjunctions were complete, of which one was followed.
+	Rivals bool
 	// Opaque are actions whose outcome depends on what a switch has learned.
 	Opaque []string
 	// Work is how much there was to do, in about a table's masks and actions.
@@ -162,7 +166,13 @@ func (p *Pipeline) Instead(next *pipeline.Pipeline, differ map[pipeline.Table]bo
 // Follow lets a packet walk from table 0, or from the first table of the input where
 // tables have names only.
 func (p *Pipeline) Follow(packet *Packet, o Oracle) *Walk {
-	w := walker{Pipeline: p, oracle: o, walk: &Walk{}}
+	return p.FollowPicking(packet, o, nil)
+}
+
+// FollowPicking is Follow that picks one of several flows of one priority, by its number, where a
+// switch might take any.
+func (p *Pipeline) FollowPicking(packet *Packet, o Oracle, pick func(of []*pipeline.Flow) int) *Walk {
+	w := walker{Pipeline: p, oracle: o, pick: pick, walk: &Walk{}}
 	w.waiting = []*Pass{{Table: p.Entry(), Start: packet.clone()}}
 	for len(w.waiting) > 0 && w.walk.Understood() {
 		pass := w.waiting[0]
@@ -177,6 +187,7 @@ func (p *Pipeline) Follow(packet *Packet, o Oracle) *Walk {
 type walker struct {
 	*Pipeline
 	oracle  Oracle
+	pick    func(of []*pipeline.Flow) int
 	walk    *Walk
 	waiting []*Pass
 
@@ -264,10 +275,14 @@ func (w *walker) say(format string, args ...any) {
 	}
 }
 
-func (w *walker) event(k Kind, text string) {
+func (w *walker) event(k Kind, text string) { w.seen(Event{Kind: k, Text: text}) }
+
+// seen notes an event of the packet.
+func (w *walker) seen(e Event) {
 	w.spend(workOfStep)
 	if w.aside == 0 {
-		w.step(Step{Event: &Event{k, text, w.copied()}})
+		e.Packet = w.copied()
+		w.step(Step{Event: &e})
 	}
 }
 
@@ -291,6 +306,13 @@ func (w *walker) look(id pipeline.Table, port pipeline.Port, original bool) {
 		return
 	}
 	f := w.tables.lookup(id, p)
+	w.walk.Rivals = w.walk.Rivals || f.rivals
+	if len(f.others) > 0 && w.pick != nil && f.doubtful == nil {
+		of := append([]*pipeline.Flow{f.flow}, f.others...)
+		if i := w.pick(of); i > 0 {
+			f.flow, f.undefined = of[i], f.flow
+		}
+	}
 	if w.aside == 0 {
 		w.at.Lookups++
 		w.step(Step{Lookup: true, Table: id, Flow: f.flow})

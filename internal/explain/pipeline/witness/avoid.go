@@ -8,7 +8,7 @@ import (
 
 // taken is a lookup: how the packet was then, and the flow that is to take it.
 type taken struct {
-	packet map[pipeline.Base]*word
+	packet *words
 	flow   *pipeline.Flow
 }
 
@@ -20,7 +20,7 @@ func (t *thread) avoidOthers() {
 		t.packet = n.packet
 		left := most
 		for _, k := range t.tables[n.flow.Table] {
-			if k.top <= n.flow.Priority || len(k.flows) > many || !k.match.Get(pipeline.ConjID).Mask.IsZero() {
+			if k.top <= n.flow.Priority || len(k.flows) > many || k.conjunctive {
 				continue
 			}
 			if left -= len(k.flows); left < 0 {
@@ -45,11 +45,16 @@ type open struct {
 
 // shun has the packet differ from a match in one bit, if it may meet it.
 func (t *thread) shun(m pipeline.Match) {
+	for _, term := range m { // most often it is another, which is seen at once
+		if t.differs(t.get(term.Base), term) {
+			return
+		}
+	}
 	var bits, types []open
 	for _, term := range m {
 		w := t.get(term.Base)
-		for i := range term.Mask.Ones() {
-			r, want := t.resolved(w[i]), term.Value.Bit(i)
+		for i := range term.Mask.Without(w.fixed).Ones() {
+			r, want := t.resolved(w.bits[i]), term.Value.Bit(i)
 			if r < first {
 				if (r == one) != want {
 					return
@@ -74,21 +79,14 @@ func (t *thread) shun(m pipeline.Match) {
 		return
 	}
 	o := types[t.random.IntN(len(types))]
-	full := t.p.Words.Full(o.base)
 	shunned := m.Get(o.base)
-	w := t.get(o.base)
 	for _, v := range t.usual(o.base) { // another that is usual, if there is one
 		if v.Xor(shunned.Value).And(shunned.Mask).IsZero() {
 			continue
 		}
-		from, ok := len(t.undo), true
-		for i := range full.Ones() {
-			ok = ok && t.learn(w[i], v.Bit(i))
-		}
-		if ok {
+		if t.want(pipeline.Match{{Base: o.base, Value: v, Mask: t.p.Words.Full(o.base)}}) {
 			return
 		}
-		t.rollback(from)
 	}
 	t.learn(o.r, !o.want)
 }

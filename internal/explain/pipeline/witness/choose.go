@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
 )
 
 // choose picks a flow of a table that the packet may meet, and notes it.
@@ -13,7 +14,7 @@ func (t *thread) choose(id pipeline.Table) *pipeline.Flow {
 	if f == nil {
 		return nil
 	}
-	t.lookups = append(t.lookups, taken{clone(t.packet), f})
+	t.lookups = append(t.lookups, taken{t.packet.lent(), f})
 	t.ways = append(t.ways, k)
 	if t.toward != nil && t.toward.flows[f] {
 		t.toward = t.toward.then
@@ -119,18 +120,21 @@ func (t *thread) surely(kinds []*kind) int {
 // decided is the flow of the kind that takes the packet, or none, where what is known of the
 // packet decides that.
 func (t *thread) decided(k *kind) (f *pipeline.Flow, whole bool) {
-	if !k.match.Get(pipeline.ConjID).Mask.IsZero() {
+	if k.conjunctive {
 		return nil, false
 	}
-	held := map[pipeline.Base]pipeline.Value{}
-	for _, term := range k.match {
-		v, ok := t.value(term.Base, term.Mask)
-		if !ok {
-			return nil, false
+	var room [17 * 16]byte
+	whole = true
+	key := k.match.AppendKey(room[:0], func(term pipeline.Term) (v pipeline.Value) {
+		if whole {
+			v, whole = t.value(term.Base, term.Mask)
 		}
-		held[term.Base] = v
+		return v
+	})
+	if !whole {
+		return nil, false
 	}
-	return k.values[values(k.match, func(b pipeline.Base) pipeline.Value { return held[b] })], true
+	return k.values[string(key)], true
 }
 
 // among picks a flow of the kind.
@@ -158,4 +162,11 @@ func (t *thread) among(k *kind) *pipeline.Flow {
 		}
 	}
 	return nil
+}
+
+// leaves reports whether a packet leaves by a port, and not back by the one that it came from, as
+// answers to ARP do.
+func (m *Maker) leaves(came pipeline.Match, seen []walk.Event) bool {
+	back := "output:" + m.p.Names.FormatPort(pipeline.Port(came.Get(pipeline.InPort).Value.Lo))
+	return slices.ContainsFunc(seen, func(e walk.Event) bool { return e.Kind == walk.Output && e.Text != back })
 }

@@ -19,11 +19,14 @@ const mostTries = 2
 // mostLooked is how many tables are looked at, for all packets, to plan backwards.
 const mostLooked = 150_000
 
+// Spare has little be spent on planning backwards: so many tables are looked at from now on.
+func (m *Maker) Spare(looks int) { m.spared = max(0, mostLooked-m.looked-looks) }
+
 // Through makes a packet that comes to a fork as is asked for, if it finds one. It is planned
 // backwards, from a flow that is observed, or reads some of the bits, through the fork to how
 // packets come, and made forwards then: it is taken by none of the flows above those planned.
 func (m *Maker) Through(k Fork, reads pipeline.Match) (Case, bool) {
-	if m.looked > mostLooked {
+	if m.looked > mostLooked-m.spared {
 		return Case{}, false
 	}
 	for range mostTries {
@@ -65,7 +68,7 @@ func (m *Maker) rate(plan []step, left int, failed bool) {
 // next picks the flow that is to take the packet in a table: the planned one, if it is its turn,
 // else any. None of higher priority takes it.
 func (t *thread) next(id pipeline.Table) *pipeline.Flow {
-	if len(t.plan) == 0 || t.plan[0].table != id {
+	if len(t.plan) == 0 || t.plan[0].table != id || t.plan[0].via != nil && t.plan[0].via != t.by {
 		return t.free(id)
 	}
 	step := t.plan[0]
@@ -74,7 +77,11 @@ func (t *thread) next(id pipeline.Table) *pipeline.Flow {
 		t.failed, t.came = !t.comes(t.fork), true
 		return t.fork.Flow
 	}
-	t.failed = !t.takenBy(step.flow)
+	if step.flow == nil {
+		t.failed = !t.missed(id)
+	} else {
+		t.failed = !t.takenBy(step.flow)
+	}
 	return step.flow
 }
 
@@ -126,12 +133,15 @@ func (t *thread) takenBy(f *pipeline.Flow) bool {
 // out: whether those take it is seen once it is followed.
 func (t *thread) notAbove(f *pipeline.Flow) bool {
 	const many = 2000
+	rivals := func(g *pipeline.Flow) bool {
+		return g.Priority > f.Priority || t.alone && g != f && g.Priority == f.Priority
+	}
 	for _, k := range t.tables[f.Table] {
-		if k.top <= f.Priority || !k.match.Get(pipeline.ConjID).Mask.IsZero() {
+		if k.top < f.Priority || k.top == f.Priority && !t.alone || k.conjunctive {
 			continue
 		}
 		if g, whole := t.decided(k); whole {
-			if g != nil && g.Priority > f.Priority {
+			if g != nil && rivals(g) {
 				return false
 			}
 			continue
@@ -140,7 +150,7 @@ func (t *thread) notAbove(f *pipeline.Flow) bool {
 			continue
 		}
 		for _, g := range k.flows {
-			if g.Priority > f.Priority && !t.not(g.Match) {
+			if rivals(g) && !t.not(g.Match) {
 				return false
 			}
 		}
@@ -153,6 +163,9 @@ func (t *thread) original() {
 	for _, b := range [][2]pipeline.Base{{pipeline.CTNWSrc, pipeline.NWSrc}, {pipeline.CTNWDst, pipeline.NWDst},
 		{pipeline.CTIPv6Src, pipeline.IPv6Src}, {pipeline.CTIPv6Dst, pipeline.IPv6Dst}, {pipeline.CTTPSrc, pipeline.TPSrc},
 		{pipeline.CTTPDst, pipeline.TPDst}, {pipeline.CTNWProto, pipeline.NWProto}} {
-		t.packet[b[0]] = t.get(b[1])
+		t.write(b[0], t.get(b[1]))
 	}
 }
+
+// Looked is how many tables were looked at so far to plan backwards.
+func (m *Maker) Looked() int { return m.looked }

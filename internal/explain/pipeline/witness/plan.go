@@ -13,14 +13,14 @@ type way struct {
 	// before are the actions of each list that the way is in, outermost first. They are parts
 	// of the flow's own lists: copies would grow with the square of a list's length.
 	before [][]pipeline.Action
-	jump   pipeline.Action
+	jump   *pipeline.Action
 }
 
 // backwards are the actions before a way, last first.
-func (w way) backwards(yield func(pipeline.Action) bool) {
+func (w way) backwards(yield func(*pipeline.Action) bool) {
 	for _, list := range slices.Backward(w.before) {
-		for _, a := range slices.Backward(list) {
-			if !yield(a) {
+		for i := range slices.Backward(list) {
+			if !yield(&list[i]) {
 				return
 			}
 		}
@@ -28,11 +28,12 @@ func (w way) backwards(yield func(pipeline.Action) bool) {
 }
 
 // step is a lookup that is planned: in which table, and the flow that is to take the packet,
-// unless it is the fork.
+// unless it is the fork. via is the action that leads there, nil if any may that leads into the table.
 type step struct {
 	table pipeline.Table
 	flow  *pipeline.Flow
 	fork  bool
+	via   *pipeline.Action
 }
 
 // into are the ways into each table.
@@ -49,8 +50,8 @@ func (m *Maker) into() map[pipeline.Table][]way {
 // lead notes the ways of a list of actions, after those before it.
 func (m *Maker) lead(f *pipeline.Flow, before [][]pipeline.Action, list []pipeline.Action, depth int) {
 	const deepest = 4
-	for i, a := range list {
-		upTo := append(slices.Clip(before), list[:i])
+	for i := range list {
+		a, upTo := &list[i], append(slices.Clip(before), list[:i])
 		switch a.Kind {
 		case pipeline.Resubmit, pipeline.Goto:
 			to := a.Table
@@ -85,24 +86,30 @@ type planner struct {
 	failed map[string]bool
 	budget int
 	mays   map[pipeline.Table]may
-	// modest says that ways are tried first that ask for little.
-	modest bool
+	// modest says that ways are tried first that ask for little, direct those from tables that
+	// packets soon come to.
+	modest, direct bool
 }
 
 // plan is the lookups that lead a packet to a fork, and often on to a flow that is observed, or
 // that reads some of the bits.
 func (m *Maker) plan(k Fork, reads pipeline.Match) ([]step, bool) {
-	p := &planner{Maker: m, fork: k, failed: map[string]bool{}, budget: 300, mays: m.mayBe(),
-		modest: m.random.IntN(2) == 0}
+	p := &planner{Maker: m, fork: k, failed: map[string]bool{}, mays: m.mayBe(),
+		modest: m.random.IntN(2) == 0, direct: m.random.IntN(2) == 0}
+	// Most plans are found soon, or not at all; a few want long.
+	budget := 200
+	if m.random.IntN(3) == 0 {
+		budget = 1500
+	}
 	if goals := m.goals(k, reads); len(goals) > 0 && m.random.IntN(4) > 0 {
 		p.from = m.after(k.Flow)
 		const tries = 3
 		for range tries {
 			f := goals[m.random.IntN(len(goals))]
 			if cond, ok := m.asks(f, nil); ok {
-				p.budget = 300
-				if steps, ok := p.back(f.Table, cond, false, 0); ok {
-					return append(steps, step{table: f.Table, flow: f}), true
+				p.budget = budget
+				if steps, via, ok := p.back(f.Table, cond, false, 0); ok {
+					return append(steps, step{table: f.Table, flow: f, via: via}), true
 				}
 			}
 		}
@@ -111,9 +118,9 @@ func (m *Maker) plan(k Fork, reads pipeline.Match) ([]step, bool) {
 	if !ok {
 		return nil, false
 	}
-	p.budget = 300
-	steps, ok := p.back(k.Table, cond, true, 0)
-	return append(steps, step{table: k.Table, fork: true}), ok
+	p.budget = budget
+	steps, via, ok := p.back(k.Table, cond, true, 0)
+	return append(steps, step{table: k.Table, fork: true, via: via}), ok
 }
 
 // asks is a condition and what a fork wants.
@@ -189,22 +196,27 @@ func (m *Maker) after(f *pipeline.Flow) map[pipeline.Table]bool {
 }
 
 // back is the lookups before a table that lead there with packets of which a condition holds.
-// passed says that the fork is one of those behind it.
-func (p *planner) back(id pipeline.Table, cond pipeline.Match, passed bool, depth int) ([]step, bool) {
+// passed says that the fork is one of those behind it. via is the action that leads into the table.
+func (p *planner) back(id pipeline.Table, cond pipeline.Match, passed bool, depth int) (steps []step,
+	via *pipeline.Action, ok bool) {
 	const deepest = 80
-	p.looked++
-	if p.budget--; p.budget < 0 || depth > deepest {
-		return nil, false
-	}
 	if passed && id == p.p.Entry() && fresh(cond) {
-		return nil, true
+		return nil, nil, true
 	}
 	if m := p.mays[id]; m.one == nil || !m.allows(cond) {
-		return nil, false
+		return nil, nil, false
 	}
 	key := planned(id, passed, cond)
 	if p.failed[key] {
-		return nil, false
+		return nil, nil, false
+	}
+	if !p.comes(id, cond) {
+		p.failed[key] = true
+		return nil, nil, false
+	}
+	p.looked++
+	if p.budget--; p.budget < 0 || depth > deepest {
+		return nil, nil, false
 	}
 	for _, w := range p.ordered(id) {
 		before, nested, ok := p.regress(cond, w)
@@ -225,19 +237,19 @@ func (p *planner) back(id pipeline.Table, cond pipeline.Match, passed bool, dept
 				continue
 			}
 		}
-		if steps, ok := p.back(w.flow.Table, before, done, depth+1); ok {
-			return append(append(steps, s), nested...), true
+		if steps, s.via, ok = p.back(w.flow.Table, before, done, depth+1); ok {
+			return append(append(steps, s), nested...), w.jump, true
 		}
 		if p.budget < 0 {
-			return nil, false
+			return nil, nil, false
 		}
 	}
 	p.failed[key] = true
-	return nil, false
+	return nil, nil, false
 }
 
 // ordered is the ways into a table, in any order, but most often first those that have proved
-// good, and in half of the plans those that ask for little.
+// good, and in half of the plans those that ask for little, or that are short.
 func (p *planner) ordered(id pipeline.Table) []way {
 	ways := slices.Clone(p.into()[id])
 	rank := map[*pipeline.Flow]float64{}
@@ -246,10 +258,39 @@ func (p *planner) ordered(id pipeline.Table) []way {
 		if p.modest {
 			rank[w.flow] /= float64(1 + len(w.flow.Match))
 		}
+		if p.direct {
+			rank[w.flow] -= float64(p.far()[w.flow.Table])
+		}
 	}
 	p.random.Shuffle(len(ways), func(i, j int) { ways[i], ways[j] = ways[j], ways[i] })
 	slices.SortStableFunc(ways, func(v, w way) int { return cmp.Compare(rank[w.flow], rank[v.flow]) })
 	return ways
+}
+
+// far is how many lookups a table is from where packets come in, at least.
+func (m *Maker) far() map[pipeline.Table]int {
+	if m.distances != nil {
+		return m.distances
+	}
+	leads := map[pipeline.Table][]pipeline.Table{}
+	for to, ways := range m.into() {
+		for _, w := range ways {
+			leads[w.flow.Table] = append(leads[w.flow.Table], to)
+		}
+	}
+	m.distances = map[pipeline.Table]int{m.p.Entry(): 0}
+	waiting := []pipeline.Table{m.p.Entry()}
+	for len(waiting) > 0 {
+		t := waiting[0]
+		waiting = waiting[1:]
+		for _, to := range leads[t] {
+			if _, known := m.distances[to]; !known {
+				m.distances[to] = m.distances[t] + 1
+				waiting = append(waiting, to)
+			}
+		}
+	}
+	return m.distances
 }
 
 // planned is a table and a condition as a key.
@@ -296,7 +337,7 @@ func (m *Maker) asks(f *pipeline.Flow, cond pipeline.Match) (pipeline.Match, boo
 // hidden reports whether a flow above one takes all packets of which a condition holds.
 func (p *planner) hidden(f *pipeline.Flow, cond pipeline.Match) bool {
 	for _, k := range p.tables[f.Table] {
-		if k.top <= f.Priority || !k.match.Get(pipeline.ConjID).Mask.IsZero() {
+		if k.top <= f.Priority || k.conjunctive {
 			continue
 		}
 		known := !slices.ContainsFunc(k.match, func(t pipeline.Term) bool {
@@ -305,8 +346,8 @@ func (p *planner) hidden(f *pipeline.Flow, cond pipeline.Match) bool {
 		if !known {
 			continue
 		}
-		g := k.values[values(k.match, func(b pipeline.Base) pipeline.Value { return cond.Get(b).Value })]
-		if g != nil && g.Priority > f.Priority {
+		key := k.match.Key(func(t pipeline.Term) pipeline.Value { return cond.Get(t.Base).Value.And(t.Mask) })
+		if g := k.values[string(key)]; g != nil && g.Priority > f.Priority {
 			return true
 		}
 	}

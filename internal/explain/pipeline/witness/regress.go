@@ -12,7 +12,7 @@ import (
 func (p *planner) regress(cond pipeline.Match, w way) (before pipeline.Match, nested []step, ok bool) {
 	switch w.jump.Kind {
 	case pipeline.CT:
-		if cond, ok = answered(cond, w.jump); !ok {
+		if cond, ok = answered(cond, *w.jump); !ok {
 			return nil, nil, false
 		}
 	case pipeline.Resubmit:
@@ -25,11 +25,11 @@ func (p *planner) regress(cond pipeline.Match, w way) (before pipeline.Match, ne
 	for a := range w.backwards {
 		if a.Kind == pipeline.Resubmit && a.Table != pipeline.NoTable {
 			if g, earlier := p.provider(a.Table, cond); g != nil {
-				cond, nested = earlier, append([]step{{table: a.Table, flow: g}}, nested...)
+				cond, nested = earlier, append([]step{{table: a.Table, flow: g, via: a}}, nested...)
 			}
 			continue
 		}
-		if cond, ok = undone(cond, a); !ok {
+		if cond, ok = undone(cond, *a); !ok {
 			return nil, nil, false
 		}
 	}
@@ -98,13 +98,34 @@ func answered(cond pipeline.Match, a pipeline.Action) (pipeline.Match, bool) {
 		}
 	}
 	state := cond.Get(pipeline.CTState)
-	if !slices.ContainsFunc(states(), func(s uint64) bool { return fits(s, state) }) {
+	if len(fitting(state)) == 0 {
+		return nil, false
+	}
+	if cond, ok = zoned(cond, a.Track); !ok {
 		return nil, false
 	}
 	for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
 		cond = cond.Without(b, all())
 	}
 	return cond, true
+}
+
+// zoned is what held before a zone was asked, if a condition says which.
+func zoned(cond pipeline.Match, k *pipeline.Track) (pipeline.Match, bool) {
+	const whole = 0xffff
+	want := cond.Get(pipeline.CTZone)
+	if k.From.Field == nil {
+		return written(cond, pipeline.CTZone, pipeline.Value{Lo: uint64(k.Zone)}, pipeline.Value{Lo: whole})
+	}
+	to := func(v pipeline.Value) pipeline.Value { return v.Left(k.From.Shift()).And(k.From.Mask()) }
+	if want.Mask.IsZero() {
+		return cond, true
+	}
+	from := pipeline.Match{{Base: k.From.Field.Base, Value: to(want.Value), Mask: to(want.Mask)}}
+	if !cond.Meets(from) {
+		return nil, false
+	}
+	return cond.And(from), true
 }
 
 // undone is what held before an action.

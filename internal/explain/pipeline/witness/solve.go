@@ -31,8 +31,11 @@ func (t *thread) not(m pipeline.Match) bool {
 	var c clause
 	for _, term := range m {
 		w := t.get(term.Base)
-		for i := range term.Mask.Ones() {
-			r, want := t.resolved(w[i]), term.Value.Bit(i)
+		if t.differs(w, term) {
+			return true
+		}
+		for i := range term.Mask.Without(w.fixed).Ones() {
+			r, want := t.resolved(w.bits[i]), term.Value.Bit(i)
 			switch {
 			case r >= first:
 				c = append(c, literal{r, !want})
@@ -97,8 +100,8 @@ func (t *thread) undecided(c clause) (at, n int) {
 // answerable reports whether a tracker may answer as is asked for.
 func (t *thread) answerable() bool {
 	for i := range t.asked {
-		want := t.known[answerBase(i, pipeline.CTState)]
-		if !want.Mask.IsZero() && !slices.ContainsFunc(states(), func(s uint64) bool { return fits(s, want) }) {
+		want := t.fact(answerBase(i, pipeline.CTState))
+		if !want.Mask.IsZero() && len(fitting(want)) == 0 {
 			return false
 		}
 	}
@@ -165,7 +168,7 @@ func (t *thread) choosing(l literal) bool {
 		}
 		ok := true
 		for i := range t.p.Words.Full(base).Ones() {
-			ok = ok && t.learn(w[i], v.Bit(i))
+			ok = ok && t.learn(w.bits[i], v.Bit(i))
 		}
 		if ok {
 			return true

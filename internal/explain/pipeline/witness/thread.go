@@ -14,18 +14,15 @@ const (
 	first
 )
 
-// word is a base's bits, from the lowest.
-type word [128]ref
-
 // answerBase numbers what the tracker answers, after the packet's own bases.
 func answerBase(asked int, b pipeline.Base) int { return (asked+1)*pipeline.Bases + int(b) }
 
 // identity is the bits of a base as they came; it is not to be written to.
 func (m *Maker) identity(base int) *word {
 	for len(m.identities) <= base {
-		var w word
-		for i := range w {
-			w[i] = first + ref(len(m.identities)*128+i)
+		w := word{base: len(m.identities)}
+		for i := range w.bits {
+			w.bits[i] = first + ref(len(m.identities)*128+i)
 		}
 		m.identities = append(m.identities, &w)
 	}
@@ -35,9 +32,10 @@ func (m *Maker) identity(base int) *word {
 // thread is one packet on its way, of which only what is asked for is known.
 type thread struct {
 	*Maker
-	packet map[pipeline.Base]*word
-	known  map[int]pipeline.Term
-	undo   []undo
+	packet *words
+	// known is what is known of each base as it came, and of the tracker's answers after these.
+	known []pipeline.Term
+	undo  []undo
 	// asked are the questions to the tracker so far.
 	asked   []question
 	waiting []resumed
@@ -56,14 +54,23 @@ type thread struct {
 	// exact says that no flow above those that are planned is to take the packet: clauses hold
 	// what else it must be like. failed says that it cannot be, came that it has come to the fork.
 	exact, failed, came bool
-	fork                Fork
-	plan                []step
-	clauses             []clause
+	// alone says that no other flow of its priority is to want it either.
+	alone bool
+	fork  Fork
+	plan  []step
+	// by is the action by which a table is looked up. anywhere says that the packet did not just come,
+	// so that nothing of it is cleared.
+	by       *pipeline.Action
+	anywhere bool
+	// through is the pipeline that a packet went through last, of two.
+	through *Maker
+	clauses []clause
 }
 
 type resumed struct {
 	table  pipeline.Table
-	packet map[pipeline.Base]*word
+	packet *words
+	by     *pipeline.Action
 }
 
 type pushed struct {
@@ -84,10 +91,15 @@ func cleared(b pipeline.Base) bool {
 
 // get is a base's bits now.
 func (t *thread) get(b pipeline.Base) *word {
-	if w := t.packet[b]; w != nil {
+	return t.of(t.packet, b)
+}
+
+// of is a base's bits in a packet.
+func (t *thread) of(p *words, b pipeline.Base) *word {
+	if w := p.at[b]; w != nil {
 		return w
 	}
-	if cleared(b) {
+	if cleared(b) && !t.anywhere {
 		return &t.zeros
 	}
 	return t.identity(int(b))
@@ -100,15 +112,62 @@ func (t *thread) want(m pipeline.Match) bool {
 		if term.Base == pipeline.ConjID {
 			continue // see meets
 		}
-		w := t.get(term.Base)
-		for i := range term.Mask.Ones() {
-			if !t.learn(w[i], term.Value.Bit(i)) {
-				t.rollback(from)
-				return false
-			}
+		if !t.wantTerm(term) {
+			t.rollback(from)
+			return false
 		}
 	}
 	return true
+}
+
+// wantTerm is want of one base; it may leave something learnt where it fails.
+func (t *thread) wantTerm(term pipeline.Term) bool {
+	w := t.get(term.Base)
+	if !w.value.Xor(term.Value).And(term.Mask).And(w.fixed).IsZero() {
+		return false
+	}
+	rest := term.Mask.Without(w.fixed)
+	if w.base != mixed {
+		return t.learnBits(w.base, term.Value, rest)
+	}
+	for i := range rest.Ones() {
+		if !t.learn(w.bits[i], term.Value.Bit(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// differs reports whether it is known of a word as a whole that it is not as is wanted.
+func (t *thread) differs(w *word, term pipeline.Term) bool {
+	off := w.value.Xor(term.Value).And(w.fixed)
+	if w.base != mixed {
+		k := t.fact(w.base)
+		off = off.Or(k.Value.Xor(term.Value).And(k.Mask).Without(w.fixed))
+	}
+	return !off.And(term.Mask).IsZero()
+}
+
+// learnBits has the bits of a base under a mask be those of a value, or changes nothing.
+func (t *thread) learnBits(base int, v, mask pipeline.Value) bool {
+	k := t.fact(base)
+	if !k.Value.Xor(v).And(k.Mask).And(mask).IsZero() {
+		return false
+	}
+	if add := mask.Without(k.Mask); !add.IsZero() {
+		t.undo = append(t.undo, undo{base, k})
+		k.Mask, k.Value = k.Mask.Or(add), k.Value.Or(v.And(add))
+		t.known[base] = k
+	}
+	return true
+}
+
+// fact is what is known of a base.
+func (t *thread) fact(base int) pipeline.Term {
+	for len(t.known) <= base {
+		t.known = append(t.known, pipeline.Term{})
+	}
+	return t.known[base]
 }
 
 // meets has the packet be one that the flow takes, with a part for each dimension where it
@@ -142,19 +201,12 @@ func (t *thread) learn(r ref, set bool) bool {
 	if r < first {
 		return (r == one) == set
 	}
-	base, bit := int(r-first)/128, int(r-first)%128
-	k := t.known[base]
-	mask := pipeline.Value{Lo: 1}.Left(bit)
-	if k.Mask.Bit(bit) {
-		return k.Value.Bit(bit) == set
+	bit := pipeline.Value{Lo: 1}.Left(int(r-first) % 128)
+	v := bit
+	if !set {
+		v = pipeline.Value{}
 	}
-	t.undo = append(t.undo, undo{base, k})
-	k.Mask = k.Mask.Or(mask)
-	if set {
-		k.Value = k.Value.Or(mask)
-	}
-	t.known[base] = k
-	return true
+	return t.learnBits(int(r-first)/128, v, bit)
 }
 
 func (t *thread) rollback(n int) {
@@ -168,18 +220,19 @@ func (t *thread) rollback(n int) {
 // value is what a base's bits under the mask are, if all of them are known.
 func (t *thread) value(b pipeline.Base, mask pipeline.Value) (v pipeline.Value, ok bool) {
 	w := t.get(b)
-	for i := range mask.Ones() {
-		set := w[i] == one
-		if w[i] >= first {
-			k := t.known[int(w[i]-first)/128]
-			at := int(w[i]-first) % 128
-			if !k.Mask.Bit(at) {
-				return v, false
-			}
-			set = k.Value.Bit(at)
-		}
-		if set {
+	v = w.value.And(mask)
+	rest := mask.Without(w.fixed)
+	if w.base != mixed {
+		k := t.fact(w.base)
+		return v.Or(k.Value.And(rest)), rest.Without(k.Mask).IsZero()
+	}
+	for i := range rest.Ones() {
+		switch t.resolved(w.bits[i]) {
+		case zero:
+		case one:
 			v = v.Or(pipeline.Value{Lo: 1}.Left(i))
+		default:
+			return v, false
 		}
 	}
 	return v, true
@@ -188,7 +241,7 @@ func (t *thread) value(b pipeline.Base, mask pipeline.Value) (v pipeline.Value, 
 func (t *thread) look(id pipeline.Table, depth int) {
 	const deepest = 64
 	t.budget--
-	if t.budget <= 0 || depth > deepest {
+	if t.budget <= 0 || depth > deepest || t.anywhere && len(t.plan) == 0 { // no more is asked
 		t.exit = true
 		return
 	}
@@ -207,21 +260,22 @@ func (t *thread) look(id pipeline.Table, depth int) {
 }
 
 func (t *thread) actions(list []pipeline.Action, id pipeline.Table, depth int) {
-	for _, a := range list {
+	for i := range list {
 		if t.exit {
 			return
 		}
-		t.action(a, id, depth)
+		t.action(&list[i], id, depth)
 	}
 }
 
-func (t *thread) action(a pipeline.Action, id pipeline.Table, depth int) {
+func (t *thread) action(a *pipeline.Action, id pipeline.Table, depth int) {
 	switch a.Kind {
 	case pipeline.Resubmit, pipeline.Goto:
 		to := a.Table
 		if to == pipeline.NoTable {
 			to = id
 		}
+		t.by = a
 		t.look(to, depth+1)
 	case pipeline.CT:
 		t.track(a)
@@ -237,39 +291,43 @@ func (t *thread) action(a pipeline.Action, id pipeline.Table, depth int) {
 	case pipeline.Exit:
 		t.exit = true
 	default:
-		t.assign(a)
+		t.assign(*a)
 	}
 }
 
 // apart does something to a copy of the packet.
 func (t *thread) apart(do func()) {
-	saved := t.packet
-	t.packet = clone(saved)
+	saved := t.packet.lent()
 	do()
 	t.packet, t.exit = saved, t.failed
 }
 
-func clone(p map[pipeline.Base]*word) map[pipeline.Base]*word {
-	out := make(map[pipeline.Base]*word, len(p))
-	for b, w := range p {
-		out[b] = w
-	}
-	return out
-}
-
 func (t *thread) untrack() {
 	for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
-		delete(t.packet, b)
+		t.write(b, nil)
 	}
+}
+
+// write has a base be a word, nil for how it came.
+func (t *thread) write(b pipeline.Base, w *word) {
+	if t.packet.at[b] == w {
+		return
+	}
+	if t.packet.shared {
+		p := *t.packet
+		p.shared, t.packet = false, &p
+	}
+	t.packet.at[b] = w
 }
 
 // put writes bits.
 func (t *thread) put(b pipeline.Base, mask pipeline.Value, bit func(i int) ref) {
 	w := *t.get(b)
 	for i := range mask.Ones() {
-		w[i] = bit(i)
+		w.bits[i] = bit(i)
 	}
-	t.packet[b] = &w
+	w.sum()
+	t.write(b, &w)
 }
 
 func constant(v pipeline.Value) func(int) ref {
@@ -288,19 +346,19 @@ func (t *thread) assign(a pipeline.Action) {
 		t.put(a.Dst.Field.Base, a.Mask.Left(at).And(a.Dst.Mask()), constant(a.Value.Left(at)))
 	case pipeline.Move:
 		src, from, to := *t.get(a.Src.Field.Base), a.Src.Shift(), a.Dst.Shift()
-		t.put(a.Dst.Field.Base, a.Dst.Mask(), func(i int) ref { return src[i-to+from] })
+		t.put(a.Dst.Field.Base, a.Dst.Mask(), func(i int) ref { return src.bits[i-to+from] })
 	case pipeline.Push:
 		var w word
 		src, from := t.get(a.Dst.Field.Base), a.Dst.Shift()
 		for i := range a.Dst.Bits {
-			w[i] = src[i+from]
+			w.bits[i] = src.bits[i+from]
 		}
 		t.stack = append(t.stack, pushed{w, a.Dst.Bits})
 	case pipeline.Pop:
 		if n := len(t.stack); n > 0 {
 			top, to := t.stack[n-1], a.Dst.Shift()
 			t.stack = t.stack[:n-1]
-			t.put(a.Dst.Field.Base, a.Dst.Mask(), func(i int) ref { return top.w[i-to] })
+			t.put(a.Dst.Field.Base, a.Dst.Mask(), func(i int) ref { return top.w.bits[i-to] })
 		}
 	case pipeline.SetTunnel, "set_tunnel64":
 		t.put(pipeline.TunID, t.p.Words.Full(pipeline.TunID), constant(pipeline.Value{Lo: a.N}))

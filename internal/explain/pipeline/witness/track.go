@@ -7,19 +7,19 @@ import (
 
 // question is what the tracker was asked: about which header, in which zone.
 type question struct {
-	packet map[pipeline.Base]*word
+	packet *words
 	zone   [16]ref
 }
 
 // track has a copy go on with the tracker's answer: with the one that it had, if the zone has
 // been asked about the header before, else with one of which nothing is known.
-func (t *thread) track(a pipeline.Action) {
+func (t *thread) track(a *pipeline.Action) {
 	const most = 12
 	defer t.untrack()
 	if a.Track.Table == pipeline.NoTable {
 		return
 	}
-	q := question{clone(t.packet), t.zone(a.Track)}
+	q := question{t.packet.lent(), t.zone(a.Track)}
 	i := t.before(q)
 	if i == len(t.asked) {
 		if i == most {
@@ -28,17 +28,22 @@ func (t *thread) track(a pipeline.Action) {
 		t.asked = append(t.asked, q)
 	}
 	saved, trk := t.packet, pipeline.Value{Lo: walk.Tracked}
-	t.packet = clone(saved)
 	t.original()
 	for _, b := range []pipeline.Base{pipeline.CTState, pipeline.CTMark, pipeline.CTLabel} {
-		t.packet[b] = t.identity(answerBase(i, b))
+		t.write(b, t.identity(answerBase(i, b)))
 	}
 	t.put(pipeline.CTState, trk, constant(trk))
+	t.put(pipeline.CTZone, all(), func(i int) ref {
+		if i < len(q.zone) {
+			return q.zone[i]
+		}
+		return zero
+	})
 	for _, n := range a.Nested { // exec, which writes the connection's mark and label
 		t.assign(n)
 	}
 	t.translate(a.Track.NAT)
-	t.waiting = append(t.waiting, resumed{a.Track.Table, t.packet})
+	t.waiting = append(t.waiting, resumed{a.Track.Table, t.packet, a})
 	t.packet = saved
 }
 
@@ -64,7 +69,7 @@ func (t *thread) zone(k *pipeline.Track) (out [16]ref) {
 			if i >= k.From.Bits {
 				return zero
 			}
-			return w[i+at]
+			return w.bits[i+at]
 		}
 	}
 	for i := range out {
@@ -84,22 +89,14 @@ func (t *thread) before(q question) int {
 }
 
 // sameHeader reports whether the headers of two packets are known to be the same.
-func (t *thread) sameHeader(p, q map[pipeline.Base]*word) bool {
-	for _, m := range []map[pipeline.Base]*word{p, q} {
-		for b := range m {
-			if !walk.Header(b) {
-				continue
-			}
-			x, y := p[b], q[b]
-			if x == nil {
-				x = t.identity(int(b))
-			}
-			if y == nil {
-				y = t.identity(int(b))
-			}
-			if x != y && !t.sameBits(x[:], y[:]) {
-				return false
-			}
+func (t *thread) sameHeader(p, q *words) bool {
+	for i := range pipeline.Bases {
+		b := pipeline.Base(i)
+		if p.at[b] == q.at[b] || !walk.Header(b) {
+			continue
+		}
+		if x, y := t.of(p, b), t.of(q, b); x != y && !t.sameBits(x.bits[:], y.bits[:]) {
+			return false
 		}
 	}
 	return true
@@ -120,7 +117,7 @@ func (t *thread) resolved(r ref) ref {
 	if r < first {
 		return r
 	}
-	k, at := t.known[int(r-first)/128], int(r-first)%128
+	k, at := t.fact(int(r-first)/128), int(r-first)%128
 	switch {
 	case !k.Mask.Bit(at):
 		return r
@@ -128,4 +125,16 @@ func (t *thread) resolved(r ref) ref {
 		return one
 	}
 	return zero
+}
+
+// fragment has a later fragment be one that there is: it is a fragment, and has no ports.
+func fragment(p *walk.Packet) {
+	const fragment, later = 1, 2
+	if p.Get(pipeline.NWFrag).Lo&later == 0 {
+		return
+	}
+	p.Set(pipeline.NWFrag, pipeline.Value{Lo: fragment | later})
+	for _, b := range []pipeline.Base{pipeline.TPSrc, pipeline.TPDst, pipeline.TCPFlags} {
+		p.Set(b, pipeline.Value{})
+	}
 }

@@ -33,12 +33,16 @@ type Maker struct {
 	// waysInto are the ways into each table, tablesAfter the tables that a flow leads to.
 	waysInto    map[pipeline.Table][]way
 	tablesAfter map[*pipeline.Flow]map[pipeline.Table]bool
+	// distances are how far tables are from the first.
+	distances map[pipeline.Table]int
 	// rates tell how often flows took a packet as was planned.
 	rates map[*pipeline.Flow]*score
 	// mays is what packets may be in each table.
 	mays map[pipeline.Table]may
-	// looked is how many tables were looked at to plan backwards.
-	looked int
+	// within tells whether packets that a match wants may come to a table, as far as that is known.
+	within func(pipeline.Table, pipeline.Match) bool
+	// looked is how many tables were looked at to plan backwards, spared how many fewer may be.
+	looked, spared int
 }
 
 // aim is flows that are preferred.
@@ -51,7 +55,7 @@ type aim struct {
 	then *aim
 	// met says of what is seen of a packet whether it fares as is aimed at; spare is how many
 	// more may be followed to find one that does.
-	met   func(seen []walk.Event) bool
+	met   func(came pipeline.Match, seen []walk.Event) bool
 	spare int
 	// scores tell which kinds of flows have led to what was aimed at.
 	scores map[*kind]*score
@@ -120,22 +124,17 @@ func (m *Maker) Deliver() {
 	spare := min(4000, 500+2_000_000/max(1, len(m.p.Flows)))
 	m.aims = []*aim{nil, nil, m.aimAt(leave), m.aimAt(translate)}
 	if a := m.aims[2]; a != nil {
-		a.met, a.spare = leaves, 500
+		a.met, a.spare = m.leaves, 500
 	}
 	if a := m.aims[3]; a != nil {
 		a.then, a.spare = m.aims[2], spare
-		a.met = func(seen []walk.Event) bool {
+		a.met = func(came pipeline.Match, seen []walk.Event) bool {
 			i := slices.IndexFunc(seen, func(e walk.Event) bool {
 				return e.Kind == walk.Commit && strings.Contains(e.Text, "nat(dst")
 			})
-			return i >= 0 && leaves(seen[i:])
+			return i >= 0 && m.leaves(came, seen[i:])
 		}
 	}
-}
-
-// leaves reports whether a packet leaves by a port.
-func leaves(seen []walk.Event) bool {
-	return slices.ContainsFunc(seen, func(e walk.Event) bool { return e.Kind == walk.Output })
 }
 
 // aimAt is an aim at flows, or none.
@@ -194,6 +193,8 @@ type kind struct {
 	match  pipeline.Match
 	flows  []*pipeline.Flow
 	values map[string]*pipeline.Flow
+	// conjunctive says that they are of conjunctions.
+	conjunctive bool
 	// top is the highest priority.
 	top, met int
 }
@@ -202,7 +203,9 @@ type kind struct {
 func New(p *walk.Pipeline, random *rand.Rand) *Maker {
 	m := &Maker{p: p, random: random, tables: map[pipeline.Table][]*kind{},
 		kindOf: map[*pipeline.Flow]*kind{}, parts: map[part][][]*pipeline.Flow{}}
+	m.zeros.sum()
 	at := map[string]*kind{}
+	value := func(t pipeline.Term) pipeline.Value { return t.Value }
 	seen := map[pipeline.Value]bool{}
 	for _, f := range p.Flows {
 		if m.join(f) {
@@ -211,13 +214,14 @@ func New(p *walk.Pipeline, random *rand.Rand) *Maker {
 		id := fmt.Sprintf("%d %s", f.Table, masks(f.Match))
 		k := at[id]
 		if k == nil {
-			k = &kind{match: f.Match, values: map[string]*pipeline.Flow{}}
+			k = &kind{match: f.Match, values: map[string]*pipeline.Flow{},
+				conjunctive: !f.Match.Get(pipeline.ConjID).Mask.IsZero()}
 			at[id] = k
 			m.tables[f.Table] = append(m.tables[f.Table], k)
 		}
 		m.kindOf[f] = k
 		k.flows, k.top = append(k.flows, f), max(k.top, f.Priority)
-		if v := values(f.Match, nil); k.values[v] == nil || k.values[v].Priority <= f.Priority {
+		if v := string(f.Match.Key(value)); k.values[v] == nil || k.values[v].Priority <= f.Priority {
 			k.values[v] = f
 		}
 		if t := f.Match.Get(pipeline.InPort); !t.Mask.IsZero() && !seen[t.Value] {
@@ -232,22 +236,6 @@ func masks(m pipeline.Match) string {
 	b := []byte{}
 	for _, t := range m {
 		b = fmt.Appendf(b, "%d=%x.%x ", t.Base, t.Mask.Hi, t.Mask.Lo)
-	}
-	return string(b)
-}
-
-// values is the match's values, or what get tells, as a key.
-func values(m pipeline.Match, get func(pipeline.Base) pipeline.Value) string {
-	b := make([]byte, 0, 17*len(m))
-	for _, t := range m {
-		v := t.Value
-		if get != nil {
-			v = get(t.Base).And(t.Mask)
-		}
-		b = append(b, byte(t.Base))
-		for i := 0; i < 64; i += 8 {
-			b = append(b, byte(v.Hi>>i), byte(v.Lo>>i))
-		}
 	}
 	return string(b)
 }
@@ -277,7 +265,7 @@ func (m *Maker) Make() Case {
 		if m.aim.work += w.Work; m.aim.work > mostWork {
 			m.aim.spare = 0
 		}
-		if m.aim.met(w.Events()) {
+		if m.aim.met(c.Packet, w.Events()) {
 			return c
 		}
 	}
@@ -295,21 +283,10 @@ func (m *Maker) one() Case {
 
 // thread is a packet of which nothing is known.
 func (m *Maker) thread() *thread {
-	t := &thread{Maker: m, packet: map[pipeline.Base]*word{}, known: map[int]pipeline.Term{},
+	t := &thread{Maker: m, packet: &words{},
 		larger: m.random.IntN(2) == 1}
 	t.budget = 400
 	return t
-}
-
-// run has it go through the pipeline, pass after pass.
-func (t *thread) run() {
-	t.waiting = []resumed{{t.p.Entry(), t.packet}}
-	for len(t.waiting) > 0 && t.budget > 0 && !t.failed {
-		next := t.waiting[0]
-		t.waiting = t.waiting[1:]
-		t.packet, t.exit = next.packet, false
-		t.look(next.table, 0)
-	}
 }
 
 // fill is the packet as it came, what nothing asked for being made up.
@@ -322,7 +299,7 @@ func (t *thread) fill() pipeline.Match {
 		}
 	}
 	free := func(b pipeline.Base) pipeline.Value {
-		return t.p.Words.Full(b).Without(t.known[int(b)].Mask)
+		return t.p.Words.Full(b).Without(t.fact(int(b)).Mask)
 	}
 	some := func(b pipeline.Base, of ...uint64) {
 		if full := free(b); full == t.p.Words.Full(b) {
@@ -337,6 +314,9 @@ func (t *thread) fill() pipeline.Match {
 		some(pipeline.NWProto, 6, 6, 17, 1)
 	}
 	some(pipeline.NWTTL, 64)
+	if t.exact && t.random.IntN(8) == 0 && free(pipeline.NWTTL) == t.p.Words.Full(pipeline.NWTTL) { // runs out soon
+		p.Set(pipeline.NWTTL, pipeline.Value{Lo: 1})
+	}
 	if !p.Get(pipeline.TunSrc).IsZero() {
 		some(pipeline.TunID, 0, 5, 10, t.random.Uint64()>>40)
 	}
@@ -357,10 +337,35 @@ func (t *thread) fill() pipeline.Match {
 			p.Set(b, p.Get(b).And(pipeline.Value{Lo: 0xff}))
 		}
 	}
+	fragment(&p)
 	return pipeline.Sound(p.Terms(t.p.Words))
 }
 
-// states are those that a tracker answers with.
+// fitting are the states that a tracker may answer with where a state is wanted: those that are
+// usual, or else those that ovs-fields(7) allows.
+func fitting(want pipeline.Term) (out []uint64) {
+	for _, s := range states() {
+		if fits(s, want) {
+			out = append(out, s)
+		}
+	}
+	const last = 0xff // with snat and dnat
+	for s := uint64(walk.Tracked); len(out) == 0 && s <= last; s++ {
+		if s&walk.Tracked != 0 && fits(s, want) && allowed(s) {
+			return []uint64{s}
+		}
+	}
+	return out
+}
+
+// allowed reports whether the bits of a state go together: no other is with +inv, and a new
+// connection is neither established nor has replies.
+func allowed(s uint64) bool {
+	return s == walk.Tracked|walk.Invalid ||
+		s&walk.Invalid == 0 && (s&walk.New == 0 || s&(walk.Established|walk.Reply) == 0)
+}
+
+// states are those that a tracker answers with most often.
 func states() []uint64 {
 	return []uint64{walk.New, walk.Established, walk.Established | walk.Reply, walk.New | walk.Related, walk.Invalid,
 		walk.Related | walk.Reply, walk.Established | walk.Related}
@@ -369,15 +374,10 @@ func states() []uint64 {
 // answers are the tracker's.
 func (t *thread) answers() (out []walk.Answer) {
 	for i := range t.asked {
-		state := t.known[answerBase(i, pipeline.CTState)]
-		var fit []uint64
-		for _, s := range states() {
-			if fits(s, state) {
-				fit = append(fit, s)
-			}
-		}
-		a := walk.Answer{Mark: t.known[answerBase(i, pipeline.CTMark)].Value.Lo,
-			Label: t.known[answerBase(i, pipeline.CTLabel)].Value}
+		state := t.fact(answerBase(i, pipeline.CTState))
+		fit := fitting(state)
+		a := walk.Answer{Mark: t.fact(answerBase(i, pipeline.CTMark)).Value.Lo,
+			Label: t.fact(answerBase(i, pipeline.CTLabel)).Value}
 		if len(fit) == 0 { // no tracker answers so
 			fit = states()
 		}

@@ -1,0 +1,305 @@
+package proof
+
+import (
+	"slices"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
+)
+
+// reach is what packets may be that come to each table of one pipeline, found forwards from how they
+// come in; in doubt they may be more.
+type reach struct {
+	*needs
+	side *side
+	at   map[pipeline.Table][]pipeline.Match
+	// writes are the bits that may be written in a table and in those that it leads to in the same pass.
+	writes  map[pipeline.Table]pipeline.Match
+	waiting []pipeline.Table
+	// words are the registers, those that most flows read first. Where there are many kinds of packets in
+	// a table, they are told apart only by so many of these.
+	words  []pipeline.Match
+	apart  map[pipeline.Table]int
+	groups map[pipeline.Table]map[string]int
+	steps  int
+}
+
+// Of more than manyKinds of packets in a table those are taken together that nothing tells apart which
+// counts; of more than mostKinds also others.
+const (
+	manyKinds = 64
+	mostKinds = 1000
+)
+
+// reached is what packets may be, found once.
+func (l *lockstep) reached() *reach {
+	if l.came == nil {
+		l.came = l.findReach(l.a)
+	}
+	return l.came
+}
+
+// findReach finds what packets may be; nil if that is too much, or not followed.
+func (l *lockstep) findReach(s *side) *reach {
+	if l.need == nil { // see followed
+		return nil
+	}
+	r := &reach{needs: &needs{lockstep: l, most: mostKinds, ported: l.need.ported}, side: s,
+		at: map[pipeline.Table][]pipeline.Match{}, writes: map[pipeline.Table]pipeline.Match{},
+		apart: map[pipeline.Table]int{}, groups: map[pipeline.Table]map[string]int{}}
+	r.rank()
+	r.written()
+	var come pipeline.Match
+	for _, b := range registers() {
+		come = come.With(b, pipeline.Value{}, s.Words.Full(b))
+	}
+	r.into(s.Entry(), cleared(come))
+	for len(r.waiting) > 0 {
+		id := slices.Min(r.waiting)
+		r.waiting = slices.DeleteFunc(r.waiting, func(t pipeline.Table) bool { return t == id })
+		list := r.at[id]
+		for _, e := range s.at(id).flows {
+			if e.flow == nil {
+				continue
+			}
+			own := e.match
+			if r.ported[id] {
+				own = own.Without(pipeline.InPort, all())
+			}
+			for _, m := range list {
+				if r.steps++; r.steps > mostLooked {
+					return nil
+				}
+				if !m.Meets(own) || !r.ported[id] && !e.conjunct && s.at(id).hides(m.And(own), e.priority) {
+					continue
+				}
+				r.list(m.And(own), e.flow.Actions, id)
+			}
+		}
+	}
+	return r
+}
+
+// cleared is packets without an answer of the tracker.
+func cleared(m pipeline.Match) pipeline.Match {
+	for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
+		m = m.Without(b, all()).With(b, pipeline.Value{}, all())
+	}
+	return m
+}
+
+// into has packets come to a table.
+func (r *reach) into(t pipeline.Table, m pipeline.Match) {
+	for _, b := range []pipeline.Base{pipeline.ActsetOutput, pipeline.RecircID} {
+		m = m.Without(b, all())
+	}
+	if r.ported[t] {
+		m = m.Without(pipeline.InPort, all())
+	}
+	more := false
+	if r.apart[t] == 0 {
+		if r.at[t], more = r.include(r.at[t], m); len(r.at[t]) > manyKinds {
+			r.apart[t] = len(r.words)
+			r.regroup(t)
+		}
+	} else if more = r.group(t, m); len(r.at[t]) > mostKinds && r.apart[t] > 1 {
+		r.apart[t]--
+		r.regroup(t)
+	}
+	if more && !slices.Contains(r.waiting, t) {
+		r.waiting = append(r.waiting, t)
+	}
+}
+
+// group takes packets together that are told apart by nothing that counts, and says whether they are more.
+func (r *reach) group(t pipeline.Table, m pipeline.Match) bool {
+	key := r.key(r.words[r.apart[t]-1], m)
+	i, known := r.groups[t][key]
+	switch {
+	case !known:
+		r.groups[t][key] = len(r.at[t])
+		r.at[t] = append(slices.Clip(r.at[t]), m)
+	case r.at[t][i].Covers(m):
+		return false
+	default:
+		r.at[t] = slices.Clone(r.at[t])
+		r.at[t][i] = common(r.at[t][i], m)
+	}
+	return true
+}
+
+// key is which of the bits packets are known to be, and as what.
+func (r *reach) key(bits, m pipeline.Match) string {
+	var room [17 * 10]byte
+	b := bits.AppendKey(room[:0], func(t pipeline.Term) pipeline.Value { return m.Get(t.Base).Mask.And(t.Mask) })
+	return string(bits.AppendKey(b, func(t pipeline.Term) pipeline.Value {
+		k := m.Get(t.Base)
+		return k.Value.And(k.Mask).And(t.Mask)
+	}))
+}
+
+// comes reports whether packets that a match wants may come to a table.
+func (r *reach) comes(id pipeline.Table, match pipeline.Match) bool {
+	return slices.ContainsFunc(r.at[id], match.Meets)
+}
+
+// regroup takes packets in a table together until they are few.
+func (r *reach) regroup(t pipeline.Table) {
+	for ; ; r.apart[t]-- {
+		list := r.at[t]
+		r.at[t], r.groups[t] = nil, map[string]int{}
+		for _, m := range list {
+			r.group(t, m)
+		}
+		if len(r.at[t]) < mostKinds/2 || r.apart[t] == 1 {
+			return
+		}
+	}
+}
+
+// rank has the registers be told apart by that most flows read: first by one, then by two, and so on.
+func (r *reach) rank() {
+	reads := map[pipeline.Base][4]int{}
+	for _, f := range r.side.Flows {
+		for _, t := range f.Match {
+			n := reads[t.Base]
+			for i := range n {
+				if register(t.Base) && !t.Mask.And(word(i)).IsZero() {
+					n[i]++
+				}
+			}
+			reads[t.Base] = n
+		}
+	}
+	type ranked struct {
+		base pipeline.Base
+		i, n int
+	}
+	var all []ranked
+	for _, b := range registers() {
+		for i, n := range reads[b] {
+			if n > 0 {
+				all = append(all, ranked{b, i, n})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(x, y ranked) int { return y.n - x.n })
+	bits := pipeline.Match{}.With(pipeline.EthType, pipeline.Value{}, r.side.Words.Full(pipeline.EthType))
+	r.words = append(r.words, bits)
+	for _, k := range all {
+		bits = bits.With(k.base, pipeline.Value{}, word(k.i))
+		r.words = append(r.words, bits)
+	}
+	const tracked = walk.Tracked
+	r.words = append(r.words, bits.With(pipeline.CTState, pipeline.Value{}, pipeline.Value{Lo: tracked}))
+}
+
+// word is the bits of one of four registers that a base holds.
+func word(i int) pipeline.Value {
+	const width, ones = 32, 0xffffffff
+	return pipeline.Value{Lo: ones}.Left(width * i)
+}
+
+// list has packets go through actions, and is what they are afterwards.
+func (r *reach) list(m pipeline.Match, list []pipeline.Action, in pipeline.Table) {
+	for _, a := range list {
+		r.steps++
+		switch a.Kind {
+		case pipeline.Resubmit, pipeline.Goto:
+			to := a.Table
+			if to == pipeline.NoTable {
+				to = in
+			}
+			r.into(to, m)
+			m = less(m, r.writes[to])
+		case pipeline.CT:
+			if a.Track.Table != pipeline.NoTable {
+				r.into(a.Track.Table, r.afterTrack(m, a))
+			}
+			m = cleared(m)
+		case pipeline.Clone:
+			r.list(m, a.Nested, in)
+		case pipeline.GroupAction:
+			for _, b := range r.side.Group(uint32(a.N)).Buckets {
+				r.list(m, b.Actions, in)
+			}
+			m = less(m, r.writesOf([]pipeline.Action{a}))
+			ways, _ := r.side.Jumps([]pipeline.Action{a}, in)
+			for _, j := range ways {
+				m = less(m, r.writes[j.To])
+			}
+		default:
+			m = r.wrote(m, a)
+		}
+	}
+}
+
+// afterTrack is packets once they were tracked.
+func (r *reach) afterTrack(m pipeline.Match, a pipeline.Action) pipeline.Match {
+	m = less(m, ctBits())
+	for _, b := range fragment() {
+		m = m.Without(b, all())
+	}
+	if a.Track.NAT != "" {
+		for _, b := range pipeline.Translated() {
+			m = m.Without(b, all())
+		}
+	}
+	return m
+}
+
+// wrote is packets once an action has written into them.
+func (r *reach) wrote(m pipeline.Match, a pipeline.Action) pipeline.Match {
+	if b, v, mask, ok := constant(r.side.Words, a); ok {
+		return m.Without(b, mask).With(b, v.And(mask), mask)
+	}
+	if a.Kind == pipeline.Move && always(a.Dst.Field) && always(a.Src.Field) {
+		s := state{pair: pair{a: m}}
+		s.move(true, a)
+		return s.a
+	}
+	return less(m, r.writesOf([]pipeline.Action{a}))
+}
+
+// less is packets of which nothing is known about some bits.
+func less(m, bits pipeline.Match) pipeline.Match {
+	for _, t := range bits {
+		m = m.Without(t.Base, t.Mask)
+	}
+	return m
+}
+
+func ctBits() (out pipeline.Match) {
+	for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
+		out = out.With(b, pipeline.Value{}, all())
+	}
+	return out
+}
+
+// written finds what may be written, bit by bit where that is known.
+func (r *reach) written() {
+	leads := map[pipeline.Table]map[pipeline.Table]bool{}
+	for _, f := range r.side.Flows {
+		if leads[f.Table] == nil {
+			leads[f.Table] = map[pipeline.Table]bool{}
+		}
+		for _, a := range f.Actions {
+			if a.Kind == pipeline.Clone { // on a copy
+				continue
+			}
+			ways, _ := r.side.Jumps([]pipeline.Action{a}, f.Table)
+			for _, j := range ways {
+				if j.Kind != pipeline.CT {
+					leads[f.Table][j.To] = true
+				}
+			}
+			bits := r.writesOf([]pipeline.Action{a})
+			if b, _, mask, ok := constant(r.side.Words, a); ok {
+				bits = bits.Without(b, all()).With(b, pipeline.Value{}, mask)
+			}
+			r.writes[f.Table] = joined(r.writes[f.Table], bits)
+		}
+		r.side.Each(f.Actions, func(a pipeline.Action) { learnt(r.writes, a) })
+	}
+	onward(r.writes, leads)
+}
