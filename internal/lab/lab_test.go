@@ -66,6 +66,7 @@ func TestBadPluginsAreNamedAndLeaveNothing(t *testing.T) {
 		{"rubbish", "echo not json at all", `plugin bad: its result is no JSON: "not json at all"`},
 		{"fails", `echo '{"cniVersion":"1.0.0","code":11,"msg":"out of ponies"}'; exit 1`, "out of ponies"},
 		{"fails silently", "exit 3", "plugin bad: exit status 3"},
+		{"prints nothing", "echo busy >&2", `plugin bad: it printed no result: it printed "busy"`},
 		{"lies", `nsenter --net=$CNI_NETNS sh -c 'ip link add eth0 type veth peer name x0; ip addr add 10.9.9.9/24 dev eth0; ip addr add fd00:9::9/64 dev eth0'
 			echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.9.9/24"},{"address":"fd00:9::8/64"}]}'`, "has address fd00:9::8, but it has 10.9.9.9, fd00:9::9"},
 		{"does nothing", `echo '{"cniVersion":"1.0.0"}'`, "find the pod's interface"},

@@ -9,8 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -76,12 +76,26 @@ func (p *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 		if json.Unmarshal(stdout.kept, &told) == nil && told.Msg != "" {
 			return nil, fmt.Errorf("plugin %s: %w", name, &told)
 		}
-		return nil, fmt.Errorf("plugin %s: %w: it printed %q", name, err, tail(append(stdout.kept, stderr.Bytes()...)))
+		if errors.Is(err, exec.ErrWaitDelay) {
+			return nil, fmt.Errorf("plugin %s: it left a process that keeps its output open", name)
+		}
+		return nil, fmt.Errorf("plugin %s: %w%s", name, err, printed(append(stdout.kept, stderr.Bytes()...)))
+	}
+	if add := slices.Contains(environ, "CNI_COMMAND=ADD"); add && len(bytes.TrimSpace(stdout.kept)) == 0 {
+		return nil, fmt.Errorf("plugin %s: it printed no result%s", name, printed(stderr.Bytes()))
 	}
 	if err := checkResult(stdout.kept); err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", name, err)
 	}
 	return stdout.kept, nil
+}
+
+// printed is the end of what a plugin printed, for an error.
+func printed(text []byte) string {
+	if said := tail(text); said != "" {
+		return fmt.Sprintf(": it printed %q", said)
+	}
+	return ""
 }
 
 // checkResult refuses what the CNI library takes and hands to the next plugin as the
@@ -118,44 +132,6 @@ func checkResult(out []byte) error {
 const mostResult = 1 << 20
 
 var _ invoke.Exec = (*pluginExec)(nil)
-
-// deleteTimeout bounds a CNI DEL where ADD was given as much as usual: a plugin that hangs
-// must not keep a lab up. Where ADD was given more, as on a guest's kernel, so is DEL.
-const deleteTimeout = 5 * time.Second
-
-func (d deletion) limit() time.Duration { return max(deleteTimeout, d.Timeout/4) }
-
-// runDeletes calls CNI DEL for recorded attachments, side by side, as the lab
-// goes down. Errors are returned together; one does not keep the others from
-// running.
-func runDeletes(ctx context.Context, dir string, st State) error {
-	errs := make([]error, len(st.Delete))
-	var wg sync.WaitGroup
-	for i, d := range st.Delete {
-		if d.Host == "" || netns.Exists(d.Host) { // "" is the machine's own
-			wg.Go(func() { errs[i] = runDelete(ctx, dir, st.Spec.Name, d) })
-		}
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w (the plugin may have left state of its own)", err)
-	}
-	return nil
-}
-
-func runDelete(ctx context.Context, dir, lab string, d deletion) error {
-	list, err := libcni.ConfListFromBytes(d.Conflist)
-	if err != nil {
-		return fmt.Errorf("read CNI configuration list: %w", err)
-	}
-	rt := runtimeConf(lab, d.Pod, d.Netns, d.IfName)
-	ctx, cancel := context.WithTimeoutCause(ctx, d.limit(), fmt.Errorf("CNI DEL took longer than %v", d.limit()))
-	defer cancel()
-	if err := cniClient(dir, d.Host, d.CNIPath).DelNetworkList(ctx, list, rt); err != nil {
-		return fmt.Errorf("CNI DEL of pod %s: %w", d.Pod, err)
-	}
-	return nil
-}
 
 // DefaultCNIPath returns where CNI plugins are looked for: CNI_PATH, then alongside
 // the pathwise executable, then where distributions put them.

@@ -22,6 +22,7 @@ func (l *Lab) recipe() []step {
 		{"build networks", l.inTurn(kernel.raise)},
 		{"wait for networks", l.together(kernel.converge)},
 		{"attach pods", l.inTurn(kernel.attach)},
+		{"tell pods apart", l.tellPodsApart},
 		{"wait for pods", l.together(kernel.settle)},
 	}
 }

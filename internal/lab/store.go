@@ -74,7 +74,7 @@ func (s Store) dir(name string) string { return filepath.Join(s.labs(), name) }
 func (s Store) benchLock() string      { return filepath.Join(s.Root, "bench.lock") }
 
 // ErrNoLab: no lab of that name is recorded.
-var ErrNoLab = errors.New("no such lab")
+var ErrNoLab = errors.New("no such lab: \"pathwise lab status\" lists all")
 
 // List returns the states of all recorded labs, by name. A lab whose record
 // cannot be read is returned with its name alone; what is no record is left out.

@@ -190,21 +190,27 @@ func prepare(dir string, c Config) error {
 func watchBoot(c Config, file string, began time.Time, done <-chan struct{},
 	cancel context.CancelCauseFunc) <-chan bool {
 	out := make(chan bool, 1)
-	up := func() bool { _, err := os.Stat(file); return err == nil }
+	up := func() bool {
+		if !exists(file) {
+			return false
+		}
+		if c.Ready != nil {
+			c.Ready(time.Since(began))
+		}
+		return true
+	}
 	go func() {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {
 			case <-done:
+				// A short command may end within a tick.
 				out <- up()
 				return
 			case <-tick.C:
 			}
 			if up() {
-				if c.Ready != nil {
-					c.Ready(time.Since(began))
-				}
 				out <- true
 				return
 			}

@@ -21,8 +21,14 @@ import (
 // Dir is where iproute2 keeps named namespaces, so that "ip netns" sees ours.
 const Dir = "/run/netns"
 
-// Path is the file that holds the namespace called name.
-func Path(name string) string { return filepath.Join(Dir, name) }
+// Path is the file that holds the namespace called name. One that has no name is called by its
+// file, an absolute path such as /proc/1/ns/net.
+func Path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(Dir, name)
+}
 
 // Exists reports whether a namespace of that name is there.
 func Exists(name string) bool {

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -53,6 +54,23 @@ func trySocket(name string) error {
 		return fmt.Errorf("socket %s: %w", name, err)
 	}
 	return unix.Close(fd)
+}
+
+// tryCongestion gives a socket the congestion control, which loads its module where there
+// is one and the caller is root (net/ipv4/tcp_cong.c, tcp_set_congestion_control). One that
+// is there and that this caller may not choose is not missing: in a namespace of his own
+// he may.
+func tryCongestion(name string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open socket: %w", err)
+	}
+	defer unix.Close(fd)
+	err = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+	if err != nil && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("setsockopt TCP_CONGESTION: %w", err)
+	}
+	return nil
 }
 
 // VLANFiltering is the device type of a bridge that tells VLANs apart.

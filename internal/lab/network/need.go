@@ -31,6 +31,8 @@ const (
 	Encap Kind = "route encapsulation"
 	// Socket: an address family of sockets.
 	Socket Kind = "socket family"
+	// Congestion: a congestion control of TCP.
+	Congestion Kind = "congestion control"
 	// Hardware: a device that no kernel or package brings.
 	Hardware Kind = "hardware"
 	// File: a file or directory that must exist.
@@ -70,6 +72,11 @@ func NeedEncap(name, option string) Need { return Need{Encap, name, "a kernel wi
 
 // NeedSocket needs an address family of sockets; option is the kernel's name of it.
 func NeedSocket(name, option string) Need { return Need{Socket, name, "a kernel with " + option} }
+
+// NeedCongestion needs a congestion control of TCP.
+func NeedCongestion(name string) Need {
+	return Need{Congestion, name, "cat /proc/sys/net/ipv4/tcp_available_congestion_control shows those that are loaded"}
+}
 
 // SRIOV names the hardware that PhysicalFunctions looks for.
 const SRIOV = "SR-IOV"
@@ -150,9 +157,11 @@ func (m *Machine) Missing(needs []Need) []Missing {
 	return out
 }
 
-// Uninstalled is the error of what is not installed of the needs: programs and plugins.
+// Uninstalled is the error of what is not installed of the needs: programs, plugins and
+// congestion controls.
 func (m *Machine) Uninstalled(what string, needs []Need) error {
-	needs = slices.DeleteFunc(slices.Clone(needs), func(n Need) bool { return n.Kind != Program && n.Kind != Plugin })
+	installed := []Kind{Program, Plugin, Congestion}
+	needs = slices.DeleteFunc(slices.Clone(needs), func(n Need) bool { return !slices.Contains(installed, n.Kind) })
 	if miss := m.Missing(needs); len(miss) > 0 {
 		return CannotRun(what, miss)
 	}
@@ -185,6 +194,10 @@ func (m *Machine) check(n Need) string {
 		if err := m.ask(n); errors.Is(err, fs.ErrPermission) && rootless.Inside() {
 			return fmt.Sprintf("run as root, for example with sudo: %v", err)
 		} else if err != nil {
+			return fmt.Sprintf("%s: %v", n.From, err)
+		}
+	case Congestion:
+		if err := tryCongestion(n.Name); err != nil {
 			return fmt.Sprintf("%s: %v", n.From, err)
 		}
 	case Hardware:

@@ -76,3 +76,13 @@ func TestHardwareIsLookedFor(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+func TestCongestionControlsAreAskedFor(t *testing.T) {
+	m := NewMachine(nil)
+	if got := m.Missing([]Need{NeedCongestion("cubic")}); len(got) != 0 {
+		t.Errorf("missing %v: it is what Linux begins with", got)
+	}
+	if got := m.Missing([]Need{NeedCongestion("no-such-pace")}); len(got) != 1 || got[0].Kind != Congestion {
+		t.Errorf("missing %v", got)
+	}
+}

@@ -25,8 +25,11 @@ const good = `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"macvlan","mas
 func TestLoadRefusesWhatIsNoList(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"{\n\n  \"name\": x}", "x.conflist:3: not a CNI configuration list: invalid character"},
-		{"", "not a CNI configuration list"},
-		{"[]", "not a CNI configuration list"},
+		{"", "not a CNI configuration list: the file is empty"},
+		{"\xef\xbb\xbf" + good, "not a CNI configuration list: it begins with a byte order mark"},
+		{"[]", "not a CNI configuration list: expected an object"},
+		{"5", "not a CNI configuration list: expected an object"},
+		{"null", "not a CNI configuration list: expected an object"},
 		{`{"cniVersion":"1.0.0","name":"x"}`, "expected at least one plugin"},
 		{`{"cniVersion":"1.0.0","name":"x","plugins":[]}`, "no plugins in list"},
 		{`{"cniVersion":"1.0.0","name":"x","plugins":[{}]}`, "not a CNI configuration list"},

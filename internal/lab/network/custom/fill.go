@@ -72,9 +72,15 @@ func (n *Network) fill(p place) ([]byte, error) {
 func decode(text []byte) (map[string]any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	var list map[string]any
-	err := d.Decode(&list)
-	if err == nil && list == nil {
+	var value any
+	err := d.Decode(&value)
+	list, object := value.(map[string]any)
+	switch {
+	case errors.Is(err, io.EOF):
+		err = errors.New("the file is empty")
+	case err != nil && bytes.HasPrefix(text, []byte("\xef\xbb\xbf")):
+		err = errors.New("it begins with a byte order mark, which CNI does not take either")
+	case err == nil && !object:
 		err = errors.New("expected an object")
 	}
 	if err == nil {

@@ -1,8 +1,10 @@
 package custom
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
@@ -65,6 +67,11 @@ func (n *Network) nowhere() string {
 		return "its first plugin loopback makes no interface besides the pod's own loopback: expected one that does before it"
 	case "tap":
 		return "its plugin tap makes an interface for a program that reads frames, a hypervisor's, and pods have none"
+	case "flannel":
+		if file := flanneld(conf); file != "" {
+			return fmt.Sprintf("its plugin flannel reads %s, which flanneld writes, and none runs for a list: expected flannel-vxlan, "+
+				"flannel-host-gw or flannel-udp, networks that run it", file)
+		}
 	case "host-device":
 		if conf["device"] == nil {
 			return "its host-device names a card, and the lab has none: expected the key device, for which each pod gets an interface on the underlay"
@@ -97,6 +104,8 @@ func (n *Network) keptApart() string {
 	switch {
 	case n.fixed(n.second):
 		return "its static gives every pod of a host the same address: expected ${POD} in it, the pod's number on its host"
+	case (kind == "bridge" || kind == "macvlan") && n.twins(n.second):
+		return "its key mac gives every pod of a host the same MAC address: expected ${POD} in it, or no mac"
 	case kind == "macvlan" && mode == "private":
 		return "macvlan's mode private keeps pods of one host apart"
 	case kind == "macvlan" && mode == "vepa":
@@ -119,6 +128,36 @@ func (n *Network) fixed(other *libcni.NetworkConfigList) bool {
 		equalAddresses(n.first, other)
 }
 
+// twins reports whether the list sets a MAC address that is the same in another one.
+func (n *Network) twins(other *libcni.NetworkConfigList) bool {
+	for i, p := range n.first.Plugins {
+		if mac := macOf(p.Bytes); mac != "" && mac == macOf(other.Plugins[i].Bytes) {
+			return true
+		}
+	}
+	return false
+}
+
+// macOf is the MAC address that a plugin sets; "" where it sets none.
+func macOf(plugin []byte) string {
+	conf, err := decode(plugin)
+	if err != nil {
+		return "" // the CNI library has read it
+	}
+	mac, _ := conf["mac"].(string)
+	return mac
+}
+
+// flanneld is the file of flanneld's that the plugin flannel lacks; "" where it is there.
+func flanneld(conf map[string]any) string {
+	file, _ := conf["subnetFile"].(string)
+	file = cmp.Or(file, "/run/flannel/subnet.env")
+	if _, err := os.Stat(file); err == nil {
+		return ""
+	}
+	return file
+}
+
 // keptOnHost says why pods of two hosts do not reach each other.
 func (n *Network) keptOnHost() string {
 	kind, conf := n.main()
@@ -127,6 +166,8 @@ func (n *Network) keptOnHost() string {
 	switch {
 	case n.fixed(n.other):
 		return "its static gives pods of every host the same addresses: expected ${HOST} in them, the host's number"
+	case kind == "macvlan" && n.twins(n.other):
+		return "its key mac gives pods of every host the same MAC address: expected ${HOST} in it, or no mac"
 	case n.list.Route == network.RouteNone && n.known() && (kind == "bridge" || kind == "ptp" || layer3):
 		return fmt.Sprintf("its plugin %s makes no way to other hosts: ask for routes by cni:FILE?route=static or ?route=bgp", kind)
 	case n.list.Route != network.RouteNone && kind == "bridge" && conf["isGateway"] != true &&

@@ -62,7 +62,17 @@ func TestWhereListsReach(t *testing.T) {
 		"loopback": {list(`{"type":"loopback"}`), "", "loopback", "loopback"},
 		"card": {list(`{"type":"host-device","pciBusID":"0000:3d:00.1",` + shared + `}`), "", "names a card",
 			"names a card"},
-		"device":  {list(`{"type":"host-device","device":"enp0s1",` + shared + `}`), "", "", ""},
+		"device": {list(`{"type":"host-device","device":"enp0s1",` + shared + `}`), "", "", ""},
+		"one MAC": {list(`{"type":"bridge",`+shared+`}`, `{"type":"tuning","mac":"c2:b0:57:49:47:f1"}`), "",
+			"the same MAC address", "ask for routes"},
+		"one MAC on all hosts": {list(`{"type":"macvlan","mac":"c2:b0:57:49:47:f1",` + shared + `}`), "",
+			"expected ${POD}", "expected ${HOST}"},
+		"a MAC each": {list(`{"type":"macvlan",`+shared+`}`,
+			`{"type":"tuning","mac":"c2:b0:57:49:0${HOST}:0${POD}"}`), "", "", ""},
+		"one MAC, routed": {list(`{"type":"ptp",`+shared+`}`,
+			`{"type":"tuning","mac":"c2:b0:57:49:47:f1"}`), "static", "", ""},
+		"flannel": {list(`{"type":"flannel","subnetFile":"/nowhere/subnet.env"}`, `{"type":"portmap"}`), "",
+			"reads /nowhere/subnet.env, which flanneld writes", "expected flannel-vxlan"},
 		"unknown": {list(`{"type":"calico","ipam":{"type":"calico-ipam"}}`), "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

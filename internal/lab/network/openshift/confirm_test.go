@@ -73,6 +73,9 @@ func deliveries(trace string) (out []string) {
 		if m := regexp.MustCompile(`^(?:-> output port is |output:)(\d+|LOCAL)$`).FindStringSubmatch(line); m != nil && on {
 			out = append(out, "output:"+m[1])
 		}
+		if on && line == ">> skipping output to input port" && len(out) > 0 {
+			out = out[:len(out)-1]
+		}
 		if on && strings.HasPrefix(line, "ct(") {
 			out = append(out, asked(line)...)
 		}
