@@ -38,6 +38,8 @@ type Config struct {
 	Seed      uint64
 	Store     lab.Store
 	Lab       lab.Options
+	// Site is where labs are made in place of this machine; nil: here.
+	Site Site
 	// VMs boot the scenarios' virtual machines, by Scenario.VM.
 	VMs map[string]Hypervisor
 	// Log takes the samples; trials in Done are not run again.
@@ -231,28 +233,24 @@ func (r *runner) overBudget(next experiment.Planned) bool {
 // least busy of all such windows counts: other work on the machine comes and
 // goes, and subtracting what is there now and gone later would hide real cost.
 func (r *runner) watchIdle(ctx context.Context) error {
-	a, err := cost.Read()
+	before, err := r.machines()
 	if err != nil {
 		return err
 	}
 	if err := sleep(ctx, idleWindow); err != nil {
 		return err
 	}
-	b, err := cost.Read()
+	after, err := r.machines()
 	if err != nil {
 		return err
 	}
+	a, b := cost.Sum(before), cost.Sum(after)
 	idle, idleFor := cost.Between(a, b), b.At.Sub(a.At)
 	r.disturbed = share(idle, idleFor)
 	if r.idleFor == 0 || r.disturbed < share(r.idle, r.idleFor) {
 		r.idle, r.idleFor = idle, idleFor
 	}
 	return nil
-}
-
-// share is how much of the machine's time was used.
-func share(c sample.CPU, window time.Duration) float64 {
-	return c.Busy() / (float64(c.Cores) * window.Seconds())
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -14,7 +13,7 @@ import (
 // stack is a pod's IPv6 as a device that traffic must pass: what its kernel has sent and
 // received in packets of IPv6, by its own count. A workload that speaks IPv4 all the same
 // leaves nothing there.
-func stack(l *lab.Lab, pod topo.Pod) device {
+func stack(l Lab, pod topo.Pod) device {
 	return device{network.Device{Netns: pod.Netns, Name: "IPv6"}, func() (c counters, err error) {
 		err = l.Do(pod, func() error {
 			raw, err := os.ReadFile("/proc/thread-self/net/snmp6")

@@ -54,8 +54,11 @@ func cut(seen time.Duration, planned workload.Window, out workload.Outcome) stri
 
 // meter takes CPU time and device counters at the ends of the window.
 type meter struct {
-	devices      []device
-	begin, end   cost.Snapshot
+	devices    []device
+	begin, end cost.Snapshot
+	// spent is the CPU time of all machines, from and to what it was by machine.
+	spent        func() (map[string]cost.Snapshot, error)
+	from, to     map[string]cost.Snapshot
 	before, then []counters
 	// datapath is the network's, if it counts its packets; passed is what it had counted at
 	// the beginning, and then what it counted in the window.
@@ -81,12 +84,12 @@ func (m *meter) Begin() {
 	if m.lens != nil {
 		m.lens.begin()
 	}
-	m.begin = m.cpu()
+	m.begin, m.from = m.cpu()
 }
 
 // End implements workload.Meter.
 func (m *meter) End() {
-	m.end = m.cpu()
+	m.end, m.to = m.cpu()
 	if m.lens != nil {
 		m.lens.end()
 	}
@@ -95,10 +98,10 @@ func (m *meter) End() {
 	m.passed = network.Passed{Packets: now.Packets - m.passed.Packets, Passes: now.Passes - m.passed.Passes}
 }
 
-func (m *meter) cpu() cost.Snapshot {
-	s, err := cost.Read()
+func (m *meter) cpu() (cost.Snapshot, map[string]cost.Snapshot) {
+	all, err := m.spent()
 	m.err = errors.Join(m.err, err)
-	return s
+	return cost.Sum(all), all
 }
 
 // pass is what the network's datapath has counted so far. The daemon answers as fast as the
@@ -138,7 +141,7 @@ func (m *meter) crossed(out workload.Outcome) string {
 // watch lists the devices that the traffic must pass: those that the network
 // names, on the hosts that pods are on, when pods are on different hosts; and
 // the first client's own interface where it has one, which must carry its share.
-func watch(l *lab.Lab, b workload.Bed, s topo.Scenario) []device {
+func watch(l Lab, b workload.Bed, s topo.Scenario) []device {
 	var out []device
 	if s.Placement.Hosts() > 1 {
 		for _, d := range l.Plug().Crossing {
@@ -155,7 +158,7 @@ func watch(l *lab.Lab, b workload.Bed, s topo.Scenario) []device {
 	return out
 }
 
-func reader(l *lab.Lab, d network.Device) device {
+func reader(l Lab, d network.Device) device {
 	return device{d, func() (counters, error) {
 		c, err := l.Counters(d)
 		return counters{c.Bytes, c.Packets}, err
@@ -186,7 +189,7 @@ func cpuGates(raw sample.CPU, window time.Duration, out workload.Outcome) []samp
 }
 
 // podGates looks at MTU and offloads of the first pair's interfaces.
-func podGates(l *lab.Lab, b workload.Bed, info network.Info, wire int) []sample.Warning {
+func podGates(l Lab, b workload.Bed, info network.Info, wire int) []sample.Warning {
 	c, s := b.Pairs[0].Client, b.Pairs[0].Server
 	if len(c.Attachments) == 0 || len(s.Attachments) == 0 {
 		return nil

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/measure/experiment"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/stat"
@@ -77,7 +76,7 @@ func (r *runner) components(name string) (c stat.Components, build, window float
 
 // load offers the cell's load, for as many windows as the build is to have, and takes the
 // figures. A window that fails ends the trial.
-func (r *runner) load(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
+func (r *runner) load(ctx context.Context, l Lab, cell experiment.Planned, t *sample.Trial) {
 	begin := r.Now()
 	n := r.windows(cell, t.Repetition)
 	parts := make([]sample.Trial, 0, n)
@@ -103,7 +102,7 @@ const tries = 3
 // programs that make and remove network namespaces hold the kernel's lock for seconds
 // by which counters are read (rtnl_mutex). Such a window has no figures, so that nothing is
 // chosen by what was measured.
-func (r *runner) whole(ctx context.Context, l *lab.Lab, cell experiment.Planned, begun sample.Trial) sample.Trial {
+func (r *runner) whole(ctx context.Context, l Lab, cell experiment.Planned, begun sample.Trial) sample.Trial {
 	for try := 1; ; try++ {
 		t := begun
 		t.Warnings, t.Notes = slices.Clone(begun.Warnings), slices.Clone(begun.Notes)

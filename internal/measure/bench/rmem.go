@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
 // setRmem has TCP sockets of all pods begin with a receive buffer of that size. See
 // "The receive buffer" in docs/explanation/method.md for what it is good for.
-func setRmem(ctx context.Context, l *lab.Lab, bytes topo.Rmem) error {
+func setRmem(ctx context.Context, l Lab, bytes topo.Rmem) error {
 	if bytes == topo.RmemAuto {
 		return nil
 	}

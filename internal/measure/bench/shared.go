@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/measure/experiment"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -53,7 +52,7 @@ func (r *runner) grouped(cells []experiment.Planned) []experiment.Planned {
 
 // held is a lab that stays up for the next trial.
 type held struct {
-	lab *lab.Lab
+	lab Lab
 	// built is the order of the trial for which it was built.
 	built int
 	build build

@@ -47,8 +47,8 @@ func (r *runner) measure(ctx context.Context, cell experiment.Planned, t *sample
 	if note := r.VMs[cell.Scenario.VM].Note; note != "" {
 		t.Notes = append(t.Notes, note)
 	}
-	if net.Info().Closed {
-		checkIsolation(h.lab, t)
+	if own, ok := h.lab.(*lab.Lab); ok && net.Info().Closed {
+		checkIsolation(own, t)
 	} else {
 		r.load(ctx, h.lab, cell, t)
 	}
@@ -70,14 +70,14 @@ func (r *runner) build(ctx context.Context, cell experiment.Planned, t *sample.T
 	if kind := cell.Scenario.VM; kind != "" {
 		opts.Hypervisor = r.VMs[kind].Hypervisor // nil where there is none, which the lab says
 	}
-	l, err := r.Store.Up(ctx, r.spec(cell.Scenario), r.Networks[cell.Network], opts)
+	l, built, waited, err := r.up(ctx, r.spec(cell.Scenario), cell.Network, opts)
 	if err != nil {
 		return nil, err
 	}
 	if err := setRmem(ctx, l, cell.Scenario.Rmem); err != nil {
 		return nil, errors.Join(err, l.Down(context.WithoutCancel(ctx)))
 	}
-	t.Phases.Build, t.Phases.Ready = l.Built.Seconds(), l.Waited.Seconds()
+	t.Phases.Build, t.Phases.Ready = built.Seconds(), waited.Seconds()
 	return &held{l, t.Order, buildOf(cell)}, nil
 }
 
@@ -96,7 +96,7 @@ func (r *runner) spec(s topo.Scenario) lab.Spec {
 }
 
 // bed pairs the pods of a lab that spec describes.
-func bed(l *lab.Lab) workload.Bed {
+func bed(l Lab) workload.Bed {
 	b := workload.Bed{Ground: l, Dir: l.Dir()}
 	pods := l.Pods()
 	for i := 0; i+1 < len(pods); i += 2 {
@@ -106,7 +106,7 @@ func bed(l *lab.Lab) workload.Bed {
 }
 
 // window offers the cell's load for one window and takes the figures.
-func (r *runner) window(ctx context.Context, l *lab.Lab, cell experiment.Planned, t *sample.Trial) {
+func (r *runner) window(ctx context.Context, l Lab, cell experiment.Planned, t *sample.Trial) {
 	b := bed(l)
 	if err := pin(&b, cell.Scenario.Cores, l.Processes); err != nil {
 		t.Status, t.Reason = sample.Unsupported, Reason(err)
@@ -114,9 +114,9 @@ func (r *runner) window(ctx context.Context, l *lab.Lab, cell experiment.Planned
 	}
 	w := r.Workloads[cell.Workload]
 	t.Warnings = append(t.Warnings, podGates(l, b, r.Networks[cell.Network].Info(), cell.Scenario.Wire())...)
-	m := &meter{devices: watch(l, b, cell.Scenario), datapath: l.Plug().Datapath}
-	if r.Explain != nil {
-		v, err := newLens(l, b, cell.Window.Duration)
+	m := &meter{devices: watch(l, b, cell.Scenario), datapath: l.Plug().Datapath, spent: r.machines}
+	if own, ok := l.(*lab.Lab); ok && r.Explain != nil {
+		v, err := newLens(own, b, cell.Window.Duration)
 		if err != nil {
 			t.Status, t.Reason = sample.Failed, Reason(err)
 			return
@@ -131,6 +131,10 @@ func (r *runner) window(ctx context.Context, l *lab.Lab, cell experiment.Planned
 	t.Warnings = append(t.Warnings, out.Warnings...)
 	t.Notes = append(t.Notes, out.Notes...)
 	t.Details, t.Series = out.Details, out.Series
+	if i, ok := l.(Inspector); ok {
+		t.Warnings = append(t.Warnings, i.Warnings()...)
+	}
+	apart(m.from, m.to, t)
 	if err = errors.Join(err, m.err); err == nil && m.end.At.IsZero() {
 		err = errors.New("workload ended without a measured window")
 	}

@@ -37,6 +37,10 @@ type Config struct {
 	Log io.Writer
 	// Kernels knows on which kernel a network works.
 	Kernels *Kernels
+	// Site is where labs are in place of this machine, and Network finds the networks there; nil:
+	// here, and those of the catalogue.
+	Site    bench.Site
+	Network func(name string) (network.Network, error)
 	// Workload finds the workload that an experiment calls so.
 	Workload func(name string) (workload.Workload, error)
 	// VM describes virtual machines of a kind of kernel; "" is the best there is.
@@ -46,6 +50,8 @@ type Config struct {
 	Command func(label, dir string) []string
 	// Explain: look inside each trial's window.
 	Explain bool
+	// Getenv looks up a variable of the environment, for profiles of uperf's.
+	Getenv func(string) string
 }
 
 // Progress is told where a campaign is.
@@ -121,7 +127,11 @@ func (c *Campaign) Cells() (out []experiment.Planned) {
 // find takes the experiment's networks and workloads from the catalogues.
 func (c *Campaign) find() error {
 	for _, n := range c.exp.Networks {
-		net, err := catalogue.Find(n.Find)
+		find := catalogue.Find
+		if c.Network != nil {
+			find = c.Network
+		}
+		net, err := find(n.Find)
 		if err != nil {
 			return err
 		}
@@ -160,13 +170,16 @@ func (c *Campaign) served(entry experiment.Entry) (workload.Workload, error) {
 
 // Ready checks that everything the campaign needs is there, before anything is made.
 func (c *Campaign) Ready(ctx context.Context) error {
+	if c.Site != nil {
+		return nil // who made it has looked
+	}
 	for _, g := range c.groups {
 		if err := c.readyOn(ctx, g); err != nil {
 			return err
 		}
 	}
-	for name, w := range c.workloads {
-		if miss := c.Kernels.host.Missing(w.Info().Needs); len(miss) > 0 {
+	for name := range c.workloads {
+		if miss := c.Kernels.host.Missing(c.needs(name)); len(miss) > 0 {
 			return network.CannotRun("workload "+name, miss)
 		}
 	}

@@ -53,7 +53,7 @@ func (c *Campaign) Measure(ctx context.Context, t Target, p Progress) (dir strin
 
 // warnings are what a reader is to know of the whole campaign.
 func (c *Campaign) warnings() []sample.Warning {
-	return slices.Concat(rootlessWarning(), c.kernelWarnings(), c.lacks)
+	return slices.Concat(rootlessWarning(), c.siteWarning(), c.kernelWarnings(), c.lacks)
 }
 
 // open makes the result directory, or opens that of an unfinished run.
@@ -76,7 +76,7 @@ func (c *Campaign) open(ctx context.Context, t Target) (*result.Run, error) {
 		}
 		plan.Networks[n.Name+".conflist"] = raw
 	}
-	exp, profiles, err := takeProfiles(c.exp)
+	exp, profiles, err := takeProfiles(c.exp, c.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +106,21 @@ func Busy(load float64, online string) []sample.Warning {
 	return []sample.Warning{{Gate: "busy", Text: text}}
 }
 
+// siteWarning tells a reader that what is said of the machine is not of that which was measured.
+func (c *Campaign) siteWarning() []sample.Warning {
+	if c.Site == nil {
+		return nil
+	}
+	return []sample.Warning{{Gate: "cluster",
+		Text: "measured between nodes of a cluster, on its networks as they are: the machine that is described is the one where the command ran"}}
+}
+
 // rootlessWarning tells a reader that figures were measured without root.
 func rootlessWarning() []sample.Warning {
 	if !rootless.Inside() {
 		return nil
 	}
-	return []sample.Warning{{Gate: "rootless", Text: "rootless: measured in a user namespace, without the machine's root"}}
+	return []sample.Warning{{Gate: "rootless", Text: "measured in a user namespace, without the machine's root"}}
 }
 
 // measure runs the groups one after the other: nothing is compared across
@@ -162,6 +171,7 @@ func (c *Campaign) config(g group, seed uint64, done []sample.Trial, log *sample
 	watch func(bench.Event)) bench.Config {
 	return bench.Config{
 		VMs:        hypervisors(g.vms),
+		Site:       c.Site,
 		Experiment: g.exp, Networks: g.networks, Workloads: c.workloads, Seed: seed, Store: c.Store,
 		Lab: lab.Options{CNIPath: lab.DefaultCNIPath(c.Self), Owned: true, Self: c.Self},
 		Log: log, Done: done, Observe: watch, Now: c.Now, Doubts: doubts(g.exp.Claims),

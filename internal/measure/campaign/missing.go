@@ -42,7 +42,7 @@ func (c *Campaign) leaveOut() {
 	}
 	lacking := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(c.workloads)) {
-		if miss := c.Kernels.host.Missing(c.workloads[name].Info().Needs); len(miss) > 0 {
+		if miss := c.Kernels.host.Missing(c.needs(name)); len(miss) > 0 {
 			lacking[name] = true
 			text := "left out: " + bench.Reason(network.CannotRun("workload "+name, miss))
 			c.lacks = append(c.lacks, sample.Warning{Gate: "missing", Text: text})
@@ -51,6 +51,25 @@ func (c *Campaign) leaveOut() {
 	}
 	lost := func(e experiment.Entry) bool { return lacking[e.Workload] }
 	c.exp.Entries = slices.DeleteFunc(slices.Clone(c.exp.Entries), lost)
+}
+
+// needs are what the workload needs of the machine, the congestion controls of its loads
+// too where the host's kernel is the one that gives them.
+func (c *Campaign) needs(name string) []network.Need {
+	out := slices.Clone(c.workloads[name].Info().Needs)
+	onHost := func(n experiment.Network) bool { return n.Kernel == "" }
+	if !slices.ContainsFunc(c.exp.Networks, onHost) {
+		return slices.DeleteFunc(out, func(n network.Need) bool { return n.Kind == network.Congestion })
+	}
+	for _, e := range c.exp.Entries {
+		for _, l := range e.Loads {
+			need := network.NeedCongestion(l.Congestion)
+			if e.Workload == name && l.Congestion != "" && !slices.Contains(out, need) {
+				out = append(out, need)
+			}
+		}
+	}
+	return out
 }
 
 // infos describes networks by name.
@@ -78,7 +97,7 @@ func (c *Campaign) Uninstalled() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.workloads)) {
-		errs = append(errs, c.Kernels.host.Uninstalled("workload "+name, c.workloads[name].Info().Needs))
+		errs = append(errs, c.Kernels.host.Uninstalled("workload "+name, c.needs(name)))
 	}
 	return errors.Join(errs...)
 }

@@ -75,6 +75,7 @@ func TestKernelOfAll(t *testing.T) {
 		"networks: [{name: a, kernel: xen}]":                 `e.yaml:2: networks[0].kernel: unknown kernel "xen"`,
 		"networks: [{name: a, kernal: uml}]":                 `did you mean "kernel"?`,
 		"networks: [{kernel: uml}]":                          "missing key",
+		"networks: [{name: host, cni: x.conflist}]":          "a list cannot be called host, as the baseline is",
 		"networks: [a, {name: a}]":                           `network "a" is given twice`,
 		"kernel: uml\nnetworks: [a, {name: a, kernel: uml}]": `network "a" is given twice on the kernel uml`,
 	} {

@@ -99,6 +99,8 @@ func (d *draft) network(v config.Value, in *custom, read func() error) error {
 	switch {
 	case in.CNI == "" && in.Route != "":
 		return v.Errorf("route: expected cni: FILE with it, as networks of the catalogue have their own routes")
+	case in.CNI != "" && in.Name == "host":
+		return v.Errorf("name: a list cannot be called host, as the baseline is: expected another name")
 	case in.CNI != "" && badName != nil: // results keep the list under that name
 		return v.Wrap(badName)
 	case in.CNI != "":

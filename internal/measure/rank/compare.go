@@ -44,6 +44,18 @@ type Comparison struct {
 	Warnings []sample.Warning `json:"warnings,omitempty"`
 }
 
+// Compared is the number of rows that have a verdict: those of networks, and cells that
+// ended otherwise.
+func (c Comparison) Compared() int {
+	n := len(c.Statuses)
+	for _, ch := range c.Changes {
+		if ch.Verdict != Reference {
+			n++
+		}
+	}
+	return n
+}
+
 // Change is one metric of one cell in two runs.
 type Change struct {
 	sample.Cell

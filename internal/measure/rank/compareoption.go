@@ -114,6 +114,9 @@ func (s Selection) Check(choices Selection) error {
 	return nil
 }
 
+// Any reports whether anything is left out.
+func (s Selection) Any() bool { return len(s.Networks)+len(s.Workloads)+len(s.Metrics) > 0 }
+
 func asks(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }
 
 // cell tells whether a cell is selected.

@@ -235,12 +235,18 @@ func (o *Outlook) Tied() (out []string) {
 	return out
 }
 
+// leastToTell is how many repetitions a rank needs at the least.
+const leastToTell = 3
+
 // Wants is how many more repetitions of the network and of the first one are expected to tell
 // them apart, or to show that they are practically equal: most where no number below that
 // would, 0 for a network that is not open.
 func (o *Outlook) Wants(n Odds, most int) int {
 	if n.Tie != Open || n.ToFirst == nil {
 		return 0
+	}
+	if !n.ToFirst.Bounded() { // one repetition: nothing is known of the scatter
+		return max(leastToTell-n.ToFirst.N, 1)
 	}
 	i := *n.ToFirst
 	i.Method = stat.RatioWelch // its width goes by logarithms, as that of any ratio

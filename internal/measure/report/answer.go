@@ -95,8 +95,15 @@ func asked(a *analysis) string {
 	if len(workloads) == 0 {
 		return "Which network is best? Nothing has been measured yet."
 	}
-	out := fmt.Sprintf("Which of %s is best for %s (%s), and by how much", Plural(len(a.networks), "network"),
-		inWords(workloads, 4), inWords(places, 4))
+	rivals := len(slices.DeleteFunc(slices.Clone(a.networks), func(n string) bool { return n == a.baseline() }))
+	what := fmt.Sprintf("%s (%s)", inWords(workloads, 4), inWords(places, 4))
+	out := fmt.Sprintf("Which of %s is best for %s, and by how much", Plural(rivals, "network"), what)
+	switch rivals {
+	case 0:
+		out = fmt.Sprintf("What does %s reach with %s", a.baseline(), what)
+	case 1:
+		out = fmt.Sprintf("What does one network reach with %s, next to %s", what, a.baseline())
+	}
 	if all > 0 {
 		out += fmt.Sprintf("; and which of %s of documents hold here", Plural(all, "claim"))
 	}
@@ -248,6 +255,8 @@ type openChoice struct {
 	seconds  float64
 	// least is what a wrong choice may reach of the first network.
 	least float64
+	// single: of some there is one repetition, and so no scatter.
+	single bool
 }
 
 // openNetworks says between which networks the data cannot choose, once for all the
@@ -300,6 +309,8 @@ func addChoice(choices []*openChoice, r rank.Ranking, p pace, trials []sample.Tr
 		}
 		if n.ToFirst != nil && n.ToFirst.Bounded() {
 			c.least = min(c.least, n.ToFirst.Low)
+		} else {
+			c.single = true
 		}
 	}
 	c.blocks = max(c.blocks, blocks)
@@ -314,8 +325,11 @@ func (c openChoice) text() string {
 		out += fmt.Sprintf("; a wrong choice may reach no more than %s of the best", reaching(c.least))
 	}
 	if c.blocks > 0 {
-		out += fmt.Sprintf("; about %s more, %s of these, are expected to tell", minutes(c.seconds),
-			Plural(c.blocks, "repetition"))
+		promise := "are expected to tell"
+		if c.single {
+			promise = "are the least that can tell, as one shows no scatter"
+		}
+		out += fmt.Sprintf("; about %s more, %s of these, %s", minutes(c.seconds), Plural(c.blocks, "repetition"), promise)
 		if len(c.hopeless) > 0 {
 			out += fmt.Sprintf(", but not of %s", inWords(c.hopeless, 3))
 		}
@@ -326,17 +340,6 @@ func (c openChoice) text() string {
 
 // mostBlocks is the number of repetitions beyond which nobody waits.
 const mostBlocks = 200
-
-// minutes shows seconds of waiting: "a minute", "12 minutes", "3 h 20 min".
-func minutes(seconds float64) string {
-	switch m := math.Ceil(seconds / 60); {
-	case m <= 1:
-		return "a minute"
-	case m < 120:
-		return fmt.Sprintf("%.0f minutes", m)
-	}
-	return duration(seconds)
-}
 
 // pace is how long a trial of each cell takes, building and removing included.
 type pace struct {

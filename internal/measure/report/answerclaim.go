@@ -230,3 +230,14 @@ func doubtText(doubts []doubt, open int, p pace) string {
 	}
 	return out + ", the cheapest first: " + inWords(ids, 5) + "."
 }
+
+// minutes shows seconds of waiting: "a minute", "12 minutes", "3 h 20 min".
+func minutes(seconds float64) string {
+	switch m := math.Ceil(seconds / 60); {
+	case m <= 1:
+		return "a minute"
+	case m < 120:
+		return fmt.Sprintf("%.0f minutes", m)
+	}
+	return duration(seconds)
+}

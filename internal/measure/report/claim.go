@@ -45,7 +45,7 @@ func (o Options) confidence() float64 { return cmp.Or(o.Rank.Level, stat.Level) 
 // claimBlocks shows every claim with what was published, measured and found.
 func claimBlocks(judged []claim.Judged, o Options) []block {
 	if len(judged) == 0 {
-		return []block{alert("the experiment makes no claims: see docs/reference/experiments.md for the key claims")}
+		return []block{alert("the experiment makes no claims: docs/reference/claims.md says how it may")}
 	}
 	out := []block{heading{2, "Claims of the documents"}, para(claimCounts(judged) + ".")}
 	for _, j := range judged {

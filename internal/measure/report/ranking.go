@@ -60,7 +60,7 @@ func chosen(r rank.Recommendation) string {
 	const shown = 1
 	for i, n := range r.Chosen[1:] {
 		if more := len(r.Chosen) - 1 - i; i >= shown && more > 0 {
-			return out + fmt.Sprintf(" +%d", more)
+			return out + fmt.Sprintf(" and %d more", more)
 		}
 		out += " " + tieMark(r, n) + " " + n
 	}

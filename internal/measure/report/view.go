@@ -220,27 +220,34 @@ type matrixCell struct {
 	Shade int
 }
 
-// appMatrix is nil where there is no more to tell than the overall ranking does.
+// appMatrix has the regrets of the recommendations, so that a figure has one value; it is nil
+// where there is no more to tell than the overall ranking does.
 func appMatrix(a *analysis) *matrix {
 	out := &matrix{}
 	rows := make([]matrixRow, len(a.networks))
-	for _, r := range a.rankings {
-		if r.Scope != rank.OfApplication {
-			continue
-		}
-		out.Head = append(out.Head, r.Application+", "+scenarioWords(*r.Scenario))
-		for i, n := range a.networks {
-			cell := matrixCell{Text: "-"}
-			if odds, ok := r.Outlook.Find(n); ok && odds.Regret != nil {
-				cell.Text, cell.Shade = rank.Percent(*odds.Regret), shade(*odds.Regret, a.opts.Rank.EqualBelow())
+	told := make([]bool, len(a.networks))
+	for _, g := range a.grids {
+		for _, row := range g.Rows {
+			out.Head = append(out.Head, row.App+", "+scenarioWords(g.Scenario))
+			for i, n := range a.networks {
+				cell := matrixCell{Text: "-"}
+				odds, ok := row.OptimumUnrobust.Ranking.Outlook.Find(n)
+				if ok && odds.Regret != nil {
+					cell.Text, cell.Shade = rank.Percent(*odds.Regret), shade(*odds.Regret, a.opts.Rank.EqualBelow())
+					told[i] = true
+				}
+				rows[i].Network, rows[i].Cells = n, append(rows[i].Cells, cell)
 			}
-			rows[i].Network, rows[i].Cells = n, append(rows[i].Cells, cell)
 		}
 	}
-	if len(out.Head) < 2 {
+	for i, t := range told {
+		if t {
+			out.Rows = append(out.Rows, rows[i])
+		}
+	}
+	if len(out.Head) < 2 || len(out.Rows) == 0 {
 		return nil
 	}
-	out.Rows = rows
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"pathwise.dev/pathwise/internal/config"
@@ -50,13 +51,9 @@ func (r *Run) Profile(p explain.Profile) (err error) {
 
 // Profiles reads the profiles that a result directory holds; none is no error.
 func Profiles(dir string) ([]explain.Profile, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, ProfilesDir, "*"+recordEnd))
-	if err != nil {
-		return nil, fmt.Errorf("list profiles: %w", err)
-	}
 	var out []explain.Profile
-	for _, path := range paths {
-		p, err := readProfile(path)
+	for _, name := range records(dir) {
+		p, err := readProfile(filepath.Join(dir, ProfilesDir, name))
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +82,20 @@ func readProfile(path string) (p explain.Profile, err error) {
 }
 
 // Explained reports whether trials of the result in dir were looked into.
-func Explained(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, ProfilesDir))
-	return err == nil
+func Explained(dir string) bool { return len(records(dir)) > 0 }
+
+// records are the names of the records that a result directory holds, in order. The
+// directory has the user's profiles of uperf too, whose names are no numbers.
+func records(dir string) (out []string) {
+	files, err := os.ReadDir(filepath.Join(dir, ProfilesDir))
+	if err != nil {
+		return nil
+	}
+	for _, f := range files {
+		number, ok := strings.CutSuffix(f.Name(), recordEnd)
+		if _, err := strconv.ParseUint(number, 10, 64); ok && err == nil {
+			out = append(out, f.Name())
+		}
+	}
+	return out
 }

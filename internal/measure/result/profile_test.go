@@ -16,6 +16,17 @@ func TestProfiles(t *testing.T) {
 	if got, err := result.Profiles(dir); err != nil || len(got) != 0 || result.Explained(dir) {
 		t.Fatalf("nobody looked: %+v, %v", got, err)
 	}
+	// A profile of uperf's in the same directory is none of these.
+	theirs := filepath.Join(dir, result.ProfilesDir, "web.json")
+	if err := os.MkdirAll(filepath.Dir(theirs), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(theirs, []byte("<profile/>"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := result.Profiles(dir); err != nil || len(got) != 0 || result.Explained(dir) {
+		t.Fatalf("taken for what --explain wrote: %+v, %v", got, err)
+	}
 	want := []explain.Profile{
 		{Record: explain.Record{Cell: trial(1).Cell, Order: 1, Frequency: 997, Window: 2, Bytes: 5},
 			Stacks: []explain.Stack{{Context: explain.SoftIRQ, Place: explain.Server, Process: "p", Frames: []string{"f", "g"},

@@ -40,8 +40,10 @@ const (
 	generatorEnd = 5 * time.Second
 	// generatorLead is what clients may take to connect, and to start where no barrier
 	// holds them until all have; a pair and a connection add to it.
-	generatorLead  = 60 * time.Millisecond
-	leadPerPair    = 20 * time.Millisecond
+	generatorLead = 60 * time.Millisecond
+	leadPerPair   = 20 * time.Millisecond
+	// leadElsewhere is the least of clients that a busy machine has to be asked for.
+	leadElsewhere  = 400 * time.Millisecond
 	leadPerHundred = 20 * time.Millisecond
 )
 
@@ -91,7 +93,7 @@ func (g *Generators) Serve(ctx context.Context, bed Bed, crew *Crew) (lead time.
 	// does connecting.
 	took := time.Since(started)
 	if clientsElsewhere(bed) {
-		return max(lead, 2*took), nil
+		return max(lead, 2*took, leadElsewhere), nil
 	}
 	return max(lead, took/2), nil
 }

@@ -16,6 +16,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/measure/workload"
 	"pathwise.dev/pathwise/internal/measure/workload/catalogue"
+	"pathwise.dev/pathwise/internal/measure/workload/example"
 	"pathwise.dev/pathwise/internal/measure/workload/testbed"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
@@ -56,10 +57,11 @@ func load(w workload.Workload) sample.Load {
 }
 
 // portless reports whether the workload talks to the pods themselves and not to
-// the port of a service: startup goes to pods that it launches, MPI to all.
+// the port of a service: startup goes to pods that it launches, MPI to all, the docs'
+// example to a kernel.
 func portless(w workload.Workload) bool {
 	name := w.Info().Name
-	return strings.HasPrefix(name, "startup") || strings.HasPrefix(name, "mpi-")
+	return strings.HasPrefix(name, "startup") || strings.HasPrefix(name, "mpi-") || name == "ping"
 }
 
 // alone reports that nothing of the workload runs in the bed. What startup
@@ -74,11 +76,12 @@ func alone(t *testing.T, g *testbed.Ground) {
 	}
 }
 
-// present lists the workloads, but those of netperf where it is not installed:
-// not every Debian may install it (section non-free).
+// present lists the workloads and the docs' example, but those of netperf where it is not
+// installed: not every Debian may install it (section non-free).
 func present(self string) []workload.Workload {
 	_, missing := network.FindProgram("netperf")
-	return slices.DeleteFunc(catalogue.All(catalogue.Options{Self: self}), func(w workload.Workload) bool {
+	all := append(catalogue.All(catalogue.Options{Self: self}), example.Ping{})
+	return slices.DeleteFunc(all, func(w workload.Workload) bool {
 		// the lab's test runs it
 		return missing != nil && strings.HasPrefix(w.Info().Name, "netperf-") || w.Info().Name == "startup-containerd"
 	})
@@ -98,7 +101,7 @@ func kinds(self string) []workload.Workload {
 	})
 }
 
-func TestMeasuresWhatItPromises(t *testing.T) {
+func TestContractPromises(t *testing.T) {
 	self := build(t)
 	for _, w := range present(self) {
 		info := w.Info()
@@ -149,8 +152,8 @@ func TestMeasuresWhatItPromises(t *testing.T) {
 	}
 }
 
-// TestEndsWithItsContext cuts each workload off before, in and after its warm-up.
-func TestEndsWithItsContext(t *testing.T) {
+// TestContractContext cuts each workload off before, in and after its warm-up.
+func TestContractContext(t *testing.T) {
 	self := build(t)
 	for _, w := range kinds(self) {
 		t.Run(w.Info().Name, func(t *testing.T) {
@@ -184,9 +187,9 @@ func TestEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestServerThatIsNotReached: the server's own side is fine, but nothing answers
+// TestContractNotReached: the server's own side is fine, but nothing answers
 // where the client goes.
-func TestServerThatIsNotReached(t *testing.T) {
+func TestContractNotReached(t *testing.T) {
 	self := build(t)
 	for _, w := range kinds(self) {
 		if portless(w) {
@@ -220,21 +223,23 @@ func TestServerThatIsNotReached(t *testing.T) {
 	}
 }
 
-// TestGroundWithoutPrograms: a tool that cannot be run is named.
-func TestGroundWithoutPrograms(t *testing.T) {
+// TestContractPrograms: a tool that cannot be run is named.
+func TestContractPrograms(t *testing.T) {
 	g := testbed.New(t, 1)
 	for _, w := range kinds("/nowhere/pathwise") {
 		if w.Info().Name == "first-packet" {
 			continue // it runs none
 		}
-		begun := time.Now()
-		_, err := w.Run(t.Context(), workload.Bed{Pairs: g.Pairs, Ground: bare{g}}, load(w), window(), &testbed.Meter{})
-		if !errors.Is(err, exec.ErrNotFound) {
-			t.Errorf("%s: got %v, want that the program is missing", w.Info().Name, err)
-		}
-		if took := time.Since(begun); took > 2*time.Second {
-			t.Errorf("%s: took %v", w.Info().Name, took)
-		}
+		t.Run(w.Info().Name, func(t *testing.T) {
+			begun := time.Now()
+			_, err := w.Run(t.Context(), workload.Bed{Pairs: g.Pairs, Ground: bare{g}}, load(w), window(), &testbed.Meter{})
+			if !errors.Is(err, exec.ErrNotFound) {
+				t.Errorf("got %v, want that the program is missing", err)
+			}
+			if took := time.Since(begun); took > 2*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
 	}
 }
 

@@ -14,16 +14,16 @@ import (
 )
 
 // serverless lists the workloads that run no server in the pair's pod.
-func serverless() []string { return []string{"startup", "first-packet"} }
+func serverless() []string { return []string{"startup", "first-packet", "ping"} }
 
 // faultTimeout is when a run hangs: long after every patience of the workloads.
 const faultTimeout = 45 * time.Second
 
-// TestFaults strikes the server of every workload while it is measured, and
+// TestContractFaults strikes the server of every workload while it is measured, and
 // lets each talk to one that answers wrongly. A run must end with an error, or
 // with counted errors or losses and a warning that gives the reason: never hang,
 // and never pass off a silent server for a slow one.
-func TestFaults(t *testing.T) {
+func TestContractFaults(t *testing.T) {
 	self := build(t)
 	for _, w := range kinds(self) {
 		if slices.Contains(serverless(), w.Info().Name) {

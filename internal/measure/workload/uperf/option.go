@@ -23,7 +23,7 @@ func (f *Flowop) setKind(v string) error {
 	}
 	known := []Kind{Connect, Accept, Read, Write, Disconnect, Think, Nop}
 	if !slices.Contains(known, f.Kind) {
-		return fmt.Errorf("not supported: expected one of %v, send or recv", known)
+		return errors.New("not supported: expected connect, accept, read, write, send, recv, disconnect, think or nop")
 	}
 	return nil
 }

@@ -180,17 +180,14 @@ func (p *parser) attributes(t tag, set map[string]func(string) error) error {
 	return nil
 }
 
-// value replaces a value that is a variable. uperf looks for its name in small
-// letters.
+// value replaces a value that is a variable.
 func (p *parser) value(v string) (string, error) {
 	name, ok := strings.CutPrefix(v, "$")
 	if !ok {
 		return v, nil
 	}
-	for _, n := range []string{name, strings.ToLower(name)} {
-		if set := p.getenv(n); set != "" {
-			return set, nil
-		}
+	if set := lookup(name, p.getenv); set != "" {
+		return set, nil
 	}
 	return v, fmt.Errorf("the environment variable %s is not set", name)
 }

@@ -129,7 +129,7 @@ func TestParseRefuses(t *testing.T) {
 		{body("<transaction duration='soon'/>"), "expected a time such as"},
 		{body("<transaction iterations='$iter'/>"), `iterations="$iter": the environment variable iter is not set`},
 		{body(`<transaction><flowop type="sendfile" options="dir=/tmp"/></transaction>`),
-			`type="sendfile": not supported: expected one of [connect accept`},
+			`type="sendfile": not supported: expected connect, accept`},
 		{body(`<transaction><flowop type="sendfilev" options="dir=/tmp"/></transaction>`),
 			`type="sendfilev": not supported: Linux has no sendfilev`},
 		{body(`<transaction><flowop type="write" options="size=1 dir=/tmp"/></transaction>`),

@@ -83,7 +83,20 @@ func FromFile(self, path string, getenv func(string) string) (Runs, error) {
 	if p.any(Flowop.asks) {
 		info.Knobs = append(info.Knobs, "congestion")
 	}
+	info.Needs = append(info.Needs, p.needs()...)
 	return Runs{self, info, func(l sample.Load) Profile { return p.under(l.Congestion) }}, nil
+}
+
+// needs are the congestion controls that the profile names itself.
+func (p Profile) needs() (out []network.Need) {
+	p.any(func(f Flowop) bool {
+		need := network.NeedCongestion(f.Congestion)
+		if f.Congestion != "" && !slices.Contains(out, need) {
+			out = append(out, need)
+		}
+		return false
+	})
+	return out
 }
 
 // bulk reports whether a measured transaction has a flowop with a count, so that
