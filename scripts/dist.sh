@@ -1,6 +1,6 @@
 #!/bin/bash
 # Writes what is given away: for each architecture a Debian package with the programs, man pages and
-# completion, and a list of what is in the program (CycloneDX); and SHA256SUMS of all files there.
+# completion, and a list of what is in the program (CycloneDX); the Helm chart; and SHA256SUMS of all files there.
 # The same programs make the same files.
 #
 #   scripts/dist.sh DIR VERSION NFPM MAN ARCHITECTURE=PROGRAMS ...
@@ -8,6 +8,7 @@
 # PROGRAMS is a directory with pathwise and pathwise-cni, MAN one with man pages and NFPM the program
 # that makes packages (tools/nfpm).
 set -euo pipefail
+command -v jq >/dev/null || { echo "dist: needs jq: apt-get install jq" >&2; exit 1; }
 dir=$1 version=$2 nfpm=$3 man=$4
 shift 4
 t=$(mktemp -d)
@@ -21,8 +22,9 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$(dirname "$0")" log -1 
 mkdir -p "$t/man" "$t/completion"
 for page in "$man"/*.1; do gzip -n -9 -c "$page" >"$t/man/$(basename "$page").gz"; done
 for of in "$@"; do # by the program that runs here
-	if "${of#*=}/pathwise" completion bash >"$t/completion/pathwise" 2>/dev/null; then break; fi
+	if "${of#*=}/pathwise" completion bash >"$t/completion/pathwise" 2>/dev/null; then here=${of#*=}/pathwise && break; fi
 done
+[ -n "${here-}" ] || { echo "dist: no program of $* runs here" >&2; exit 1; }
 
 # contents PROGRAM: its modules, as CycloneDX.
 contents() {
@@ -36,7 +38,13 @@ contents() {
 }
 
 mkdir -p "$dir"
-rm -f "$dir"/*.deb "$dir"/*.cdx.json "$dir/SHA256SUMS"
+rm -f "$dir"/*.deb "$dir"/*.cdx.json "$dir"/pathwise-*.tgz "$dir/SHA256SUMS"
+# Helm wants three numbers, and what comes before a release behind a hyphen.
+chart=${version//\~/-}
+[[ $chart =~ ^[0-9]+\.[0-9]+\.[0-9]+([-+]|$) ]] || chart=0.0.0-$chart
+"$here" kube chart "$t/chart/pathwise" --version "$chart"
+tar -C "$t/chart" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - pathwise |
+	gzip -n -9 >"$dir/pathwise-$chart.tgz"
 for of in "$@"; do
 	arch=${of%%=*} programs=${of#*=}
 	cat >"$t/nfpm.yaml" <<-FILE

@@ -8,10 +8,14 @@
 #   scripts/kube-bed.sh down       remove it
 #   scripts/kube-bed.sh kubectl ...
 #   scripts/kube-bed.sh pathwise ...               what "pathwise kube" has
+#   scripts/kube-bed.sh outside COMMAND ...         run a command that finds the cluster by its kubeconfig
 #   scripts/kube-bed.sh put FILE PATH              make an object by one request to the API server
 #   scripts/kube-bed.sh load                       give the nodes the program as it is now
+#   scripts/kube-bed.sh former PROGRAM              give the nodes another program, as the image pathwise:former
+#   scripts/kube-bed.sh restart NUMBER              stop a node at once, and start it again
 #   scripts/kube-bed.sh node NUMBER COMMAND ...     run a command on a node
 set -euo pipefail
+from=$PWD
 cd "$(dirname "$0")/.."
 cache=${PATHWISE_KUBE:-${HOME}/.cache/pathwise/kube}
 export TOOLS=$cache/bin BED=$cache/bed PLUGINS=$PWD/bin/cni
@@ -139,6 +143,10 @@ control_plane() {
 
 # pathwise_image: the image of the program as it is now.
 pathwise_image() {
+	go version -m bin/pathwise | grep -q 'CGO_ENABLED=0' || {
+		echo 'kube-bed: bin/pathwise needs libraries that an image has not: make build' >&2
+		exit 1
+	}
 	mkdir -p "$BED/images"
 	scripts/image.sh "$BED/images/pathwise.tar" pathwise.test/pathwise:test pathwise "$(go env GOARCH)=bin/pathwise"
 }
@@ -220,6 +228,21 @@ files() {
 	done
 }
 
+# restart N: as after a power cut. What is on disks stays, and nothing else.
+restart() {
+	local n=$1 p h
+	p=$(pgrep -P "$(cat "$BED/n$n.pid")" | head -1)
+	kill -9 "$p"
+	until_true 20 sh -c "! kill -0 $p"
+	for h in $(hierarchies); do
+		until_true 20 sh -c "[ ! -d /sys/fs/cgroup/$h/pwk-n$n ] ||
+			find /sys/fs/cgroup/$h/pwk-n$n -depth -type d -exec rmdir {} +"
+	done
+	ip -n "pwk-n$n" link delete cni0
+	ip netns exec "pwk-n$n" nft flush ruleset
+	node_up "$n"
+}
+
 node_up() {
 	local n=$1 h dir
 	files "$n"
@@ -295,6 +318,11 @@ pathwise)
 	shift
 	cp_run env KUBECONFIG="$pki/admin.kubeconfig" bin/pathwise kube "$@"
 	;;
+outside)
+	shift
+	cd "$from"
+	nsenter --net=/run/netns/pwk-cp env KUBECONFIG="$pki/admin.kubeconfig" "$@"
+	;;
 put)
 	cp_run curl -sSf -o /dev/null --cacert "$pki/ca.crt" -H "Authorization: Bearer $(awk -F, '$3 == "admin" {print $1}' "$pki/tokens.csv")" \
 		-H 'Content-Type: application/yaml' --data-binary "@$2" "$server$3"
@@ -303,6 +331,12 @@ load)
 	pathwise_image
 	for n in 1 2; do "$0" node $n ctr -n k8s.io images import "$BED/images/pathwise.tar" >/dev/null; done
 	;;
+former)
+	cp "$2" "$BED/former"
+	scripts/image.sh "$BED/images/former.tar" pathwise.test/pathwise:former pathwise "$(go env GOARCH)=$BED/former"
+	for n in 1 2; do "$0" node $n ctr -n k8s.io images import "$BED/images/former.tar" >/dev/null; done
+	;;
+restart) restart "$2" ;;
 node)
 	p=$(pgrep -P "$(cat "$BED/n$2.pid")" | head -1)
 	shift 2

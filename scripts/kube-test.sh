@@ -4,13 +4,15 @@
 # are killed, policies that come and go, another's PathNode, a forged annotation, a pod that is made
 # again, and that nothing is left. Prints PASS or FAIL for each, and fails if any does.
 #
-#   scripts/kube-test.sh [--keep] [PART ...]
+#   scripts/kube-test.sh [--keep] [--proxy MODE] [PART ...]
 #
-# Without a PART all are run: own switches holes rules away killed policies asks forged sandbox
-# uninstall. --keep leaves the cluster up, and goes on with one that is. PATHWISE_KUBE_HOLES says
-# how many black holes (20), PATHWISE_KUBE_RULES how many rules in the receiving pod (20),
-# PATHWISE_KUBE_POLICIES how many policies (10), PATHWISE_KUBE_AWAY for how many seconds the API
-# server is away (120), PATHWISE_KUBE_PROXY the mode of kube-proxy.
+# Without a PART all are run: own switches holes rules away killed lease bench policies asks forged
+# sandbox restart images scale caps uninstall tutorial. --keep leaves the cluster up, and goes on with one that
+# is. --proxy is the mode of kube-proxy, nftables or iptables, of a cluster that is built.
+# PATHWISE_KUBE_HOLES says how many black holes (20), PATHWISE_KUBE_RULES how many rules in the
+# receiving pod (20), PATHWISE_KUBE_POLICIES how many policies (10), PATHWISE_KUBE_AWAY for how many
+# seconds the API server is away (120), PATHWISE_KUBE_LEASES how many times agents end, each way (20),
+# PATHWISE_KUBE_FORMER a program of a former version, without which the part images is left out.
 # shellcheck disable=SC2317,SC2016 # verdict calls functions by their names; a node's shell expands
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -20,7 +22,18 @@ cache=${PATHWISE_KUBE:-${HOME}/.cache/pathwise/kube}
 failed=0 began=$SECONDS
 work=$(mktemp -d)
 keep=
-[ "${1-}" != --keep ] || { keep=1 && shift; }
+while :; do
+	case ${1-} in
+	--keep) keep=1 && shift ;;
+	--proxy) export PATHWISE_KUBE_PROXY=${2-} && shift 2 ;;
+	*) break ;;
+	esac
+done
+case ${PATHWISE_KUBE_PROXY:=nftables} in nftables | iptables) ;; *)
+	echo "kube-test: --proxy $PATHWISE_KUBE_PROXY: expected nftables or iptables" >&2
+	exit 2
+	;;
+esac
 parts=" $* "
 trap '[ -n "$keep" ] || "$bed" down; rm -r "$work"' EXIT
 part() { # NAME: whether it is to be run
@@ -67,7 +80,8 @@ verdict "each node's agent writes of its pods" eventually 20 sh -c \
 
 # The networks that are up for the pair, and the one that it is on.
 up() { ask paths -o json client | jq -r '.[] | select(.pair == "default/client>default/server" and .state == "up") | .network'; }
-on() { ask paths -o json client | jq -r '.[] | select(.pair == "default/client>default/server" and .active) | .network'; }
+on() { ask paths -o json client | jq -r '.[] | select(.pair == "default/client>default/server" and .active) | .network' | sort -u; }
+is_on() { [ "$(on)" = "$1" ]; }
 three() { [ "$(up | sort -u | wc -l)" = 3 ]; }
 
 traffic() { # KIND SECONDS FLAGS ...: from the client to the server, in the background
@@ -84,8 +98,12 @@ whole() { # KIND: nothing of its traffic is lost
 			"$work/$1.json"
 }
 
-left() { # no gap is as long as a black hole
-	jq -e '[.gaps.list[]? | select(.to_ns - .from_ns > 2.5e9)] == []' "$work/rr.json"
+left() { # MILLISECONDS: no gap is as long
+	jq -e --argjson most "$1" '[.gaps.list[]? | select(.to_ns - .from_ns > $most * 1e6)] == []' "$work/rr.json"
+}
+gaps() { # FAULTS: the longest gaps, one for each fault, and of these the p95
+	jq -c --argjson n "$1" '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-$n:] |
+		"\(.), p95 \(.[((length - 1) * 0.95) | ceil] // 0)"' "$work/rr.json" | tr -d '"'
 }
 traffic rr 15 --target @:7002 --think 1ms
 verdict "the pair is up on all three networks" eventually 12 three
@@ -96,7 +114,7 @@ if part own; then
 own() { ask test --switches "${PATHWISE_KUBE_SWITCHES:-200}" >"$work/own" 2>&1; }
 verdict "kube test" own
 sed 's/^/        /' "$work/own"
-cut() { # a test that is interrupted leaves nothing, and neither passes nor fails
+broken_off() { # a test that is interrupted leaves nothing, and neither passes nor fails
 	env --default-signal=INT "$bed" pathwise test >"$work/own" 2>&1 &
 	local p=$! status
 	eventually 30 grep -q 'two pods on two nodes are Ready' "$work/own" || return 1
@@ -106,7 +124,7 @@ cut() { # a test that is interrupted leaves nothing, and neither passes nor fail
 	cat "$work/own"
 	[ "$status" = 130 ] && ! k get namespace pathwise-test >/dev/null 2>&1
 }
-verdict "kube test is interrupted, and leaves nothing" cut
+verdict "kube test is interrupted, and leaves nothing" broken_off
 dumped() {
 	local key file
 	rm -f "$work/dump.tar.gz" && ask sysdump --out "$work/dump.tar.gz" && tar -C "$work" -xzf "$work/dump.tar.gz" || return 1
@@ -163,8 +181,8 @@ generators=$!
 eventually 20 three
 verdict "${PATHWISE_KUBE_HOLES:-20} black holes" holes
 wait "$generators"
-verdict "each black hole was left" left
-say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-10:]' "$work/rr.json")"
+verdict "each black hole was left" left 1000
+say "      longest gaps, in ms: $(gaps "${PATHWISE_KUBE_HOLES:-20}")"
 fi
 
 if part rules; then
@@ -179,9 +197,14 @@ inside() { # COMMAND: in the server's network namespace
 rules() {
 	local n dev
 	for n in $(seq "${PATHWISE_KUBE_RULES:-20}"); do
-		eventually 10 ask switch client server fast || return 1 # refused while some flows make a detour
+		# A network that fails again and again is tried at ever longer intervals, unless somebody insists.
+		ask switch --force client server fast || return 1
 		sleep 1.5
-		dev=$([ "$(on)" = default/fast ] && echo 1 || echo 2)
+		case $(on) in
+		default/fast) dev=1 ;;
+		default/bulk) dev=2 ;;
+		*) echo "rule $n: the pair is on $(on), where there can be no such rule" && return 1 ;;
+		esac
 		inside "table inet pw_rule { chain c { type filter hook input priority 0; iifname net$dev ip saddr != 10.1$dev.0.0/16 drop; }; }" &&
 			sleep 3 && inside 'delete table inet pw_rule' || return 1
 		sleep 4
@@ -192,8 +215,8 @@ generators=$!
 eventually 20 three
 verdict "${PATHWISE_KUBE_RULES:-20} rules in the receiving pod" rules
 wait "$generators"
-verdict "the network of each rule was left" left
-say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-10:]' "$work/rr.json")"
+verdict "the network of each rule was left within a second" left 1000
+say "      longest gaps, in ms: $(gaps "${PATHWISE_KUBE_RULES:-20}")"
 fi
 
 if part away; then
@@ -211,6 +234,7 @@ away() { # for so many seconds, with a black hole meanwhile
 	ask switch client server fast || return 1
 	dev=$([ "$(on)" = default/fast ] && echo eth1 || echo eth2)
 	kill -STOP "$api"
+	read -r gone _ </proc/uptime
 	sleep $((seconds / 2))
 	"$bed" node 1 nft "table netdev pw_hole { chain c { type filter hook ingress device $dev priority 0; policy drop; }; }"
 	sleep 3
@@ -227,9 +251,10 @@ generators=$!
 eventually 20 three
 verdict "API server away for $seconds s, with a black hole: no agent restarts" away "$seconds"
 wait "$generators"
-verdict "the black hole was left meanwhile" left
+verdict "the black hole was left meanwhile" left 1000
 verdict "rr: nothing was lost while the API server was away" whole rr
-say "      longest gaps, in ms: $(jq -c '[.gaps.list[]? | (.to_ns - .from_ns) / 1e6 | floor] | sort | .[-5:]' "$work/rr.json")"
+say "      longest gaps, in ms, and when, in s after it went: $(jq -r --argjson gone "$gone" '[.gaps.list[]? | [(.to_ns - .from_ns) / 1e6,
+	.from_ns / 1e9 - $gone | floor]] | sort | .[-5:] | map("\(.[0]) at \(.[1])") | join(", ")' "$work/rr.json")"
 fi
 
 if part killed; then
@@ -242,6 +267,116 @@ verdict "agents are killed" k -n pathwise delete pod -l app.kubernetes.io/compon
 verdict "others are at work" ask status --wait --timeout 60s
 wait "$generators"
 verdict "rr: nothing was lost as agents were killed" whole rr
+fi
+
+if part lease; then
+# Agents end on both nodes, and none follow, while a stream of 400 Mbit/s is elsewhere: by SIGKILL,
+# or as the DaemonSet wants none on a node. It goes home when the lease ends, and loses nothing. What
+# tracks connections there drops what does not fit (kube-proxy in iptables mode).
+agents() { # how many there are
+	k -n pathwise get pods -l app.kubernetes.io/component=agent -o name | wc -l
+}
+gone() { [ "$(agents)" = 0 ]; }
+back() { # the DaemonSet as it was, and agents at work
+	k -n pathwise delete daemonset pathwise-agent --ignore-not-found --cascade=foreground >/dev/null &&
+		eventually 15 gone && k create -f "$work/daemonset.json" >/dev/null && ask status --wait --timeout 60s >/dev/null
+}
+end_killed() {
+	local n
+	k -n pathwise delete daemonset pathwise-agent --cascade=orphan >/dev/null || return 1
+	for n in 1 2; do "$bed" node "$n" pkill -9 -f '^/pathwise agent ' & done
+	k -n pathwise delete pod -l app.kubernetes.io/component=agent --grace-period=0 --force >/dev/null 2>&1
+	eventually 10 gone
+}
+end_drained() {
+	k -n pathwise patch daemonset pathwise-agent -p \
+		'{"spec": {"template": {"spec": {"nodeSelector": {"pathwise.test/none": "true"}}}}}' >/dev/null && eventually 10 gone
+}
+invalid() { # what the nodes have dropped as INVALID, where they do
+	for n in 1 2; do "$bed" node "$n" iptables -nvxL KUBE-FORWARD 2>/dev/null; done | awk '/INVALID/ {n += $1} END {print n + 0}'
+}
+lease() { # killed|drained
+	local n way generator dropped
+	: >"$work/gaps"
+	for n in $(seq "${PATHWISE_KUBE_LEASES:-20}"); do
+		way=--reverse=$([ $((n % 2)) = 1 ] && echo true || echo false) # the receiver tells of gaps, and the sender
+		dropped=$(invalid)
+		traffic tcp 12 --target @:7004 --rate 400000000 --gap 15ms "$way"
+		generator=$!
+		eventually 12 three && eventually 5 ask pin client server fast >/dev/null && eventually 5 is_on default/fast || return 1
+		sleep 1.5
+		is_on default/fast || { echo "$n: the stream is on $(on)" && return 1; }
+		k -n pathwise logs -f -l app.kubernetes.io/component=agent --prefix --since=15s >"$work/agents-$n.log" 2>/dev/null &
+		"end_$1" || return 1
+		wait "$generator"
+		jq -r --arg n "$n" --arg way "$way" --arg dropped $(($(invalid) - dropped)) '"\($n) \([.gaps.list[]? |
+			(.to_ns - .from_ns) / 1e6 | floor] | max // 0) \(.counts.connections.closed) \(.counts.connections.lost)
+			\($dropped) \((.counts.bytes_sent // 0) + (.counts.bytes_received // 0)) \($way) \(.errors.reasons // "")" |
+			gsub("[\n\t]+"; " ")' "$work/tcp.json" >>"$work/gaps"
+		mv "$work/tcp.json" "$work/tcp-$n.json"
+		back || return 1
+	done
+	awk '$2 >= 1000 || $3 != 1 || $4 != 0' "$work/gaps" >"$work/bad"
+	while read -r n way; do
+		echo "$n: $way"
+		tail -12 "$work/agents-$n.log" | cut -c1-400
+		[ -z "${PATHWISE_KUBE_LOGS-}" ] || cp "$work/agents-$n.log" "$work/tcp-$n.json" "$PATHWISE_KUBE_LOGS"
+	done <"$work/bad"
+	[ ! -s "$work/bad" ]
+}
+k -n pathwise get daemonset pathwise-agent -o json | jq 'del(.status, .metadata.uid, .metadata.resourceVersion,
+	.metadata.generation, .metadata.creationTimestamp, .metadata.managedFields)' >"$work/daemonset.json"
+for way in killed drained; do
+	verdict "agents $way ${PATHWISE_KUBE_LEASES:-20} times at 400 Mbit/s, kube-proxy in $PATHWISE_KUBE_PROXY mode" lease $way
+	say "      longest gaps, in ms: $(awk '{print $2}' "$work/gaps" | sort -n | paste -sd' '), packets dropped as INVALID: $(
+		awk '{n += $5} END {print n + 0}' "$work/gaps")"
+done
+fi
+
+measure() { "$bed" outside bin/pathwise bench --kube --nodes pwk-n1,pwk-n2 "$@"; }
+if part bench; then
+# The cluster's networks, ranked; a bench that is killed leaves what the next one takes away.
+ranked() { # an interval on each rank
+	measure --networks default,default/fast,default/bulk,host --repetitions "${PATHWISE_KUBE_REPETITIONS:-5}" --out "$work/bench" \
+		>"$work/ranking" 2>"$work/progress" || { tail -20 "$work/progress" "$work/ranking" && return 1; }
+	bin/pathwise report "$work/bench" -o json >"$work/report.json" && bin/pathwise recommend "$work/bench" >/dev/null &&
+		bin/pathwise compare "$work/bench" "$work/bench" >/dev/null
+}
+verdict "bench on default, two networks, host" ranked
+sed 's/^/        /' "$work/ranking"
+verdict "nothing of the bench is left" sh -c "! $bed kubectl get namespace pathwise-bench >/dev/null 2>&1"
+second() { # while one runs another is refused, and removes nothing
+	measure --networks default --repetitions 2 --out "$work/first" >"$work/slain" 2>&1 &
+	local p=$! status said
+	eventually 60 grep -q '^\[' "$work/slain" || return 1
+	said=$(measure --networks default --repetitions 1 --out "$work/second" 2>&1) && { echo "taken: $said" && return 1; }
+	echo "$said"
+	wait "$p"
+	status=$?
+	[ "$status" = 0 ] && grep -q 'one runs at a time on a cluster' <<<"$said" && ! [ -e "$work/second" ] &&
+		bin/pathwise report "$work/first" -o json | jq -e '.trials != [] and all(.trials[]; .status == "ok")'
+}
+verdict "a second bench is refused, and the first goes on" second
+slain() { # KILL SIGNAL
+	measure --networks default --repetitions 2 --out "$work/slain-$1" >"$work/slain" 2>&1 &
+	local p
+	eventually 60 grep -q '^\[' "$work/slain" || return 1
+	p=$(pgrep -f "pathwise bench --kube .*--out $work/slain-$1" | tail -1)
+	kill "-$1" "$p"
+	wait $!
+	return 0
+}
+verdict "a bench is killed" slain KILL
+verdict "its namespace is left" k get namespace pathwise-bench
+verdict "a bench is interrupted" slain INT
+verdict "and takes both's away" sh -c "! $bed kubectl get namespace pathwise-bench >/dev/null 2>&1"
+resumed() { # what was killed goes on from the last trial that is kept
+	local was
+	was=$(wc -l <"$work/slain-KILL/samples.jsonl")
+	measure --resume --out "$work/slain-KILL" >"$work/slain" 2>&1 || { tail "$work/slain" && return 1; }
+	[ "$(wc -l <"$work/slain-KILL/samples.jsonl")" -gt "$was" ] && bin/pathwise compare "$work/first" "$work/slain-KILL"
+}
+verdict "a bench that was killed goes on with --resume, and is compared" resumed
 fi
 
 # Policies: by "Derived", what selects a pod keeps it home, and what cannot be read does too.
@@ -357,7 +492,6 @@ holds() { # NAME PODS OVERRIDDEN ACCEPTED, as kubectl shows it
 		"$2 $3 $4" ]
 }
 told_by() { ask paths -o json client | jq -r '.[] | select(.pair == "default/client>default/server" and .active) | .policy, .why'; }
-is_on() { [ "$(on)" = "$1" ]; }
 explains() { grep -q "$1" <<<"$(ask why client server)"; }
 if part asks; then
 	verdict "what says nothing, or what nobody could do, is refused" refusals
@@ -438,6 +572,48 @@ verdict "and it is steered again, too" eventually 15 three
 wait
 fi
 
+if part restart; then
+# A node is stopped at once and started again: its pods have other namespaces and addresses.
+traffic rr 5 --target @:7002 --think 1ms
+wait
+sandboxes() { k get pathnode pwk-n2 -o jsonpath='{.spec.pods[?(@.name=="default/server")].sandbox}'; }
+was=$(sandboxes)
+another() { local now && now=$(sandboxes) && [ -n "$now" ] && [ "$now" != "$was" ]; }
+verdict "node pwk-n2 is stopped, and started again" "$bed" restart 2
+verdict "its pods run again" eventually 90 k exec server -c rr -- /pathwise version >/dev/null 2>&1
+running=$SECONDS
+verdict "its agent has found the pod's other namespace" eventually 40 another
+traffic rr 40 --target @:7002 --think 1ms
+generators=$!
+verdict "and is steered again" eventually 20 three
+say "      $((SECONDS - running)) s after its pods ran"
+wait "$generators"
+verdict "rr: nothing was lost" whole rr
+fi
+
+if part images && [ -n "${PATHWISE_KUBE_FORMER-}" ]; then
+# Agents of a former version, given by its program, are replaced by those of this one, and back, as
+# "kube install" of each does it.
+as() { # PROGRAM TAG
+	"$bed" outside "$1" kube install --image "pathwise.test/pathwise:$2" --network default/fast,default/bulk >/dev/null &&
+		"$bed" outside "$1" kube status --wait --timeout 90s
+}
+verdict "the former version has an image" "$bed" former "$PATHWISE_KUBE_FORMER"
+verdict "it is at work" as "$PATHWISE_KUBE_FORMER" former
+traffic rr 90 --target @:7002 --think 1ms --connections 2
+generators=$!
+verdict "it steers" eventually 20 three
+ask switch client server fast >/dev/null
+verdict "this version takes over" as bin/pathwise test
+verdict "it steers" eventually 20 three
+verdict "the former one takes over" as "$PATHWISE_KUBE_FORMER" former
+verdict "it steers" eventually 20 three
+verdict "this version takes over" as bin/pathwise test
+wait "$generators"
+verdict "rr: nothing was lost, nor reset" whole rr
+say "      longest gaps, in ms: $(gaps 5)"
+fi
+
 attached() { # how many programs are on the interfaces of the nodes' pods
 	local n
 	for n in 1 2; do
@@ -457,15 +633,123 @@ clean() {
 	echo "$pins"
 	[ "$(attached)" = 0 ] && [ -z "$pins" ]
 }
+if part scale; then
+# 1,000 nodes of 20 pods each, as their agents would have written them, of which ten change in a second: what
+# an agent costs that begins there, whole, by the kernel's figures of its process and of its interface.
+agent_of() { "$bed" node 1 pgrep -n -f '^/pathwise agent '; }
+figure() { "$bed" node 1 awk -v k="$2:" '$1 == k {print int($2 / 1024)}' "/proc/$1/status"; }
+ticks() { "$bed" node 1 awk '{print $14 + $15}' "/proc/$1/stat"; }
+received() { "$bed" node 1 awk -F'[ :]+' '$2 == "eth0" {print $3}' "/proc/$1/net/dev"; }
+many() { # an admission policy lets agents alone write of nodes; "install" makes it again
+	k delete validatingadmissionpolicybinding pathwise-pathnode >/dev/null
+	jq -nc '[range(1000) as $n | {apiVersion: "pathwise.dev/v1alpha1", kind: "PathNode", metadata: {name: "made-\($n)",
+		labels: {"pathwise.test/made": "true"}}, spec: {version: "test", pods: [range(20) as $p | {uid: "made-\($n)-\($p)",
+		name: "made-\($p % 7)/application-\($p)-7d9c5b6f4d-x\($n)", sandbox: (4026532000 + $p), agent: ($p == 0),
+		attachments: [["default", "eth0", 100], ["default/fast", "net1", 110], ["default/bulk", "net2", 120] | {network: .[0],
+		device: .[1], mtu: 1500, mac: "0a:58:00:00:00:01", addresses: ["10.\(.[2] + ($n / 250 | floor)).\($n % 250).\($p + 1)"]}]}]}}] |
+		{apiVersion: "v1", kind: "List", items: .}' >"$work/many.json" || return 1
+	k create -f "$work/many.json" >/dev/null || return 1
+	[ "$(k get pathnodes -l pathwise.test/made -o name | wc -l)" = 1000 ]
+}
+changes() { # SECONDS: ten a second, each gives one node another pod in place of one
+	local n
+	for n in $(seq 0 $((10 * $1 - 1))); do
+		[ "$n" = 0 ] || echo next
+		printf '%s\n' 'request = PATCH' 'silent' 'fail' 'output = /dev/null' "cacert = $cache/bed/pki/ca.crt" \
+			'header = "Content-Type: application/json-patch+json"' \
+			"header = \"Authorization: Bearer $(awk -F, '$3 == "admin" {print $1}' "$cache/bed/pki/tokens.csv")\"" \
+			"url = https://10.88.0.1:6443/apis/pathwise.dev/v1alpha1/pathnodes/made-$((n * 7919 % 1000))" \
+			"data = \"[{\\\"op\\\": \\\"replace\\\", \\\"path\\\": \\\"/spec/pods/$((n % 19 + 1))/uid\\\", \\\"value\\\": \\\"new-$n\\\"}]\""
+	done >"$work/changes"
+	"$bed" outside curl --rate 10/s -K "$work/changes"
+}
+costs() { # within the bars: 80 MiB, 112 at the peak, 10 MB read at start, 3 % of a core
+	local p read idle before from
+	k -n pathwise delete pod -l app.kubernetes.io/component=agent >/dev/null && ask status --wait --timeout 60s >/dev/null &&
+		sleep 5 && p=$(agent_of) && read=$(received "$p") || return 1
+	before=$(ticks "$p") && sleep 20 && idle=$(($(ticks "$p") - before))
+	before=$(ticks "$p") from=$(date +%s%N)
+	changes 30 || return 1
+	echo "$(figure "$p" VmRSS) MiB, $(figure "$p" VmHWM) at the peak; $((read / 1000)) kB read at start; CPU of a core: $(
+		awk -v t=$(($(ticks "$p") - before)) -v ns=$(($(date +%s%N) - from)) -v i="$idle" \
+			'BEGIN {printf "%.1f %% with 10 changes a second, %.1f %% without", t / (ns / 1e9), i / 20}')" >"$work/costs"
+	awk '{exit !($1 + 0 && $1 <= 80 && $3 <= 112 && $8 < 10000 && $16 < 3)}' "$work/costs" || { cat "$work/costs" && return 1; }
+}
+verdict "1,000 PathNodes of 20 pods are made" many
+verdict "an agent among them is within its bounds" costs
+say "      $(cat "$work/costs")"
+k delete --raw '/apis/pathwise.dev/v1alpha1/pathnodes?labelSelector=pathwise.test%2Fmade' >/dev/null
+verdict "install makes again what was taken away for that" ask install "${with[@]}"
+fi
+
+if part caps; then
+# Each capability and each mount is taken from the agents in turn. They begin with less, and say what; or end, and
+# name it.
+end_of() { # what the agents have said, those that have ended too
+	k -n pathwise logs -l app.kubernetes.io/component=agent --tail=30 --prefix 2>/dev/null
+	k -n pathwise logs -l app.kubernetes.io/component=agent --tail=30 --prefix --previous 2>/dev/null
+}
+told_of() { end_of >"$work/end"; grep -qE "$1" "$work/end"; }
+ended() { [ "$(k -n pathwise get pods -l app.kubernetes.io/component=agent -o json |
+	jq '[.items[].status.containerStatuses[]? | select(.restartCount > 0 or .state.terminated)] | length')" = 2 ]; }
+lacks() { # begins|ends WORDS FILTER
+	k -n pathwise delete daemonset pathwise-agent --cascade=foreground >/dev/null &&
+		eventually 20 sh -c "! $bed kubectl -n pathwise get pods -o name | grep -q ." &&
+		jq "$3" "$work/whole.json" | k create -f - >/dev/null || return 1
+	if [ "$1" = ends ]; then eventually 30 ended; else ask status --wait --timeout 30s >/dev/null && ! ended; fi || {
+		end_of && k -n pathwise get pods && return 1
+	}
+	[ -z "$2" ] || eventually 10 told_of "$2" || { cat "$work/end" && return 1; }
+}
+k -n pathwise get daemonset pathwise-agent -o json | jq 'del(.status, .metadata.uid, .metadata.resourceVersion,
+	.metadata.generation, .metadata.creationTimestamp, .metadata.managedFields)' >"$work/whole.json"
+while read -r how capability; do
+	verdict "without CAP_$capability an agent $how, and says so" lacks "$how" "CAP_$capability" \
+		".spec.template.spec.containers[0].securityContext.capabilities.add -= [\"$capability\"]"
+done <<-'LIST'
+	ends SYS_ADMIN
+	ends NET_ADMIN
+	begins NET_RAW
+	ends NET_BIND_SERVICE
+	begins SYS_NICE
+	ends SYS_PTRACE
+LIST
+while read -r how name words; do
+	verdict "without the mount $name an agent $how${words:+, and names it}" lacks "$how" "$words" \
+		"del(.spec.template.spec.containers[0].volumeMounts[] | select(.name == \"$name\"))"
+done <<-'LIST'
+	ends netns /run/netns
+	ends bpf /sys/fs/bpf
+	begins cgroup /host/cgroup
+	ends proc /host/proc
+	ends run /run/pathwise
+	ends key /etc/pathwise
+	begins prior
+LIST
+k -n pathwise delete daemonset pathwise-agent --cascade=foreground >/dev/null
+verdict "with all of them the agents are at work" sh -c "$bed kubectl create -f $work/whole.json && $bed pathwise status --wait --timeout 60s"
+fi
+
 if part uninstall; then
 there=$(attached)
 say "      $there programs are attached in pods"
 verdict "there is something to take out" [ "$there" -gt 0 ]
-traffic rr 30 --target @:7002 --think 1ms
+traffic rr 60 --target @:7002 --think 1ms
 generators=$!
 eventually 20 three
+measure --networks default --repetitions 20 --out "$work/left" >"$work/meanwhile" 2>&1 &
+bench=$!
+eventually 60 grep -q '^\[' "$work/meanwhile"
 verdict "uninstall" ask uninstall
 verdict "nothing is left in the pods of either node" clean
+told_why() {
+	local status
+	wait "$bench"
+	status=$?
+	tail -5 "$work/meanwhile"
+	[ "$status" = 1 ] && grep -q "namespace pathwise-bench is not this run's any more" "$work/meanwhile"
+}
+verdict "a bench that ran meanwhile ends, and says why" told_why
 nothing() {
 	! k get namespace,crd,clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding -o name |
 		grep pathwise
@@ -473,5 +757,21 @@ nothing() {
 verdict "no object is left" nothing
 wait "$generators"
 verdict "rr: nothing was lost as all was taken out" whole rr
+fi
+
+if part tutorial; then
+# docs/tutorial/kubernetes.md as it is, on a cluster without agents; with PATHWISE_PASTE its outputs are
+# written into the page.
+k delete -f scripts/kube-workload.yaml --now --ignore-not-found >/dev/null 2>&1
+ask uninstall >/dev/null 2>&1
+tutorial() {
+	local root=$PWD
+	go test -c -o "$work/tutorial.test" ./cmd/pathwise && cd cmd/pathwise && "$root/$bed" outside env PATHWISE_KUBE_TUTORIAL=1 \
+		"$work/tutorial.test" -test.run '^TestTutorials$/^kubernetes.md$' -test.v
+	local status=$?
+	cd "$root" && return "$status"
+}
+verdict "docs/tutorial/kubernetes.md, as written" tutorial
+sed 's/^/        /' "$work/verdict" | tail -5
 fi
 exit $failed

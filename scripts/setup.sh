@@ -54,6 +54,7 @@ wanted() {
 	LIST
 	[ "$1" = run ] || cat <<-'LIST'
 		shellcheck                          shellcheck
+		jq                                  jq
 		wrk                                 wrk
 		wget                                wget
 		/usr/sbin/sshd                      openssh-server

@@ -31,7 +31,7 @@ func TestDist(t *testing.T) {
 	nfpm, programs, man := filepath.Join(dir, "nfpm"), filepath.Join(dir, "programs"), filepath.Join(dir, "man")
 	run(t, "go", "build", "-o", nfpm, "github.com/goreleaser/nfpm/v2/cmd/nfpm")
 	for _, p := range []string{"pathwise", "pathwise-cni"} {
-		run(t, "go", "-C", "../..", "build", "-o", filepath.Join(programs, p), "./cmd/pathwise-cni")
+		run(t, "go", "-C", "../..", "build", "-o", filepath.Join(programs, p), "./cmd/"+p)
 	}
 	if err := os.Mkdir(man, 0o755); err != nil {
 		t.Fatal(err)
@@ -44,14 +44,26 @@ func TestDist(t *testing.T) {
 	for range 2 {
 		out := filepath.Join(dir, "out")
 		run(t, "../../scripts/dist.sh", out, "v1.2.3", nfpm, man, "amd64="+programs, "arm64="+programs)
-		if text := run(t, "sh", "-c", "cd "+out+" && sha256sum -c SHA256SUMS"); strings.Count(text, ": OK") != 4 {
+		if text := run(t, "sh", "-c", "cd "+out+" && sha256sum -c SHA256SUMS"); strings.Count(text, ": OK") != 5 {
 			t.Errorf("%s", text)
 		}
-		raw, err := os.ReadFile(filepath.Join(out, name+".deb"))
-		if err != nil || before != nil && !bytes.Equal(raw, before) {
-			t.Errorf("made again, it is another (%v)", err)
+		var made []byte
+		for _, file := range []string{name + ".deb", "pathwise-1.2.3.tgz"} {
+			raw, err := os.ReadFile(filepath.Join(out, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			made = append(made, raw...)
 		}
-		before = raw
+		if before != nil && !bytes.Equal(made, before) {
+			t.Error("made again, it is another")
+		}
+		before = made
+	}
+	chart := run(t, "tar", "-xOzf", filepath.Join(dir, "out", "pathwise-1.2.3.tgz"), "pathwise/Chart.yaml",
+		"pathwise/templates/agent.yaml")
+	if !strings.Contains(chart, "version: 1.2.3\n") || !strings.Contains(chart, "kind: DaemonSet") {
+		t.Errorf("%s", chart)
 	}
 	deb := filepath.Join(dir, "out", name+".deb")
 	files := run(t, "dpkg-deb", "-c", deb)
