@@ -33,8 +33,10 @@ import (
 type agentFlags struct {
 	lab, host, cluster, dir, keyFile     string
 	policy, need, table, record, metrics string
+	share                                string
 	logFormat                            string
 	kubeconfig, ownPod, cgroup           string
+	hostNetns, prior                     string
 	encapsulate                          []string
 	kube, dryRun, remove, stay           bool
 	rtoMin                               time.Duration
@@ -78,6 +80,8 @@ where it fails.`,
 		"with --cluster: file with the keys that the cluster's agents share, one a line, the current one first; read again when it changes")
 	fl.StringVar(&f.policy, "policy", "cost-aware", "cost-aware, table, hysteresis or static:NETWORK")
 	fl.StringVar(&f.need, "need", "auto", "what pairs need: throughput, latency, robust, or auto to learn it")
+	fl.StringVar(&f.share, "share", "off",
+		"on or off: whether bulk of many connections may share several networks (policy cost-aware)")
 	fl.StringVar(&f.table, "table", "", "result directory of a bench, as prior and for the policy table")
 	fl.StringSliceVar(&f.encapsulate, "encapsulate", nil,
 		"networks on which steered packets go in UDP, as they track connections or change the DSCP (with --cluster: a key of its file)")
@@ -94,6 +98,7 @@ where it fails.`,
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of random delays (0: random, and logged)")
 	_ = cmd.RegisterFlagCompletionFunc("policy",
 		cobra.FixedCompletions([]string{"cost-aware", "table", "hysteresis", "static:"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("share", cobra.FixedCompletions(onOff(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("need", cobra.FixedCompletions([]string{"auto", "throughput", "latency", "robust"},
 		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -126,6 +131,9 @@ func (f agentFlags) check() error {
 	if !slices.Contains(decide.Needs(), decide.Need(f.need)) {
 		return usageError{fmt.Errorf("agent: --need %q: expected one of %v", f.need, decide.Needs())}
 	}
+	if err := checkShare(f.share); err != nil {
+		return err
+	}
 	if f.logFormat != "text" && f.logFormat != "json" {
 		return usageError{fmt.Errorf("agent: --log %q: expected text or json", f.logFormat)}
 	}
@@ -139,7 +147,7 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	if err := leastPrivilege(e); err != nil {
+	if err := leastPrivilege(e, f.hostNetns); err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
 	if err := tellMissing(e); err != nil {
@@ -161,8 +169,8 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 	if err := needMachineRoot("agent needs", "to attach eBPF programs"); err != nil {
 		return err
 	}
-	cfg := agent.Config{Policy: policy, Need: decide.Need(f.need), DryRun: f.dryRun, RTOMin: f.rtoMin, Prior: prior.rates,
-		CPU: prior.cpu, Now: e.now}
+	cfg := agent.Config{Policy: sharing(policy, f.share), Need: decide.Need(f.need), DryRun: f.dryRun, RTOMin: f.rtoMin,
+		Prior: prior.rates, CPU: prior.cpu, Now: e.now}
 	switch {
 	case f.kube:
 		return kubeAgent(ctx, e, f, cfg)
@@ -196,8 +204,7 @@ func labAgents(ctx context.Context, e env, f agentFlags, st lab.State) error {
 	var wg sync.WaitGroup
 	for _, h := range st.Hosts {
 		args := []string{"agent", "--lab", st.Spec.Name, "--host", h.Name, "--policy", f.policy, "--need", f.need, "--log",
-			f.logFormat,
-			"--rto-min", f.rtoMin.String(), "--seed", fmt.Sprint(f.seed)}
+			f.logFormat, "--share", f.share, "--rto-min", f.rtoMin.String(), "--seed", fmt.Sprint(f.seed)}
 		if f.dryRun {
 			args = append(args, "--dry-run")
 		}

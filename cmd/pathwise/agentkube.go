@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/measure/machine"
 	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/kube"
@@ -25,13 +26,16 @@ func kubeFlags(cmd *cobra.Command, f *agentFlags) {
 	fl.BoolVar(&f.kube, "kube", false, "read pods and networks from a Kubernetes API server, instead of a lab")
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "with --kube: file that says how to reach the server (default: as a pod does)")
 	fl.StringVar(&f.ownPod, "own-pod", "", "with --kube: UID of the agent's own pod, from which it probes")
+	fl.StringVar(&f.hostNetns, "host-netns", "",
+		"with --kube: file of the node's network namespace, whose connection tracking forgets connections that have moved (default: the agent's own)")
+	fl.StringVar(&f.prior, "prior", "", "with --kube: file that \"recommend --to-cluster\" has written; one that is not there says nothing")
 	fl.StringVar(&f.cgroup, "cgroup", "", "root of the cgroup v2 hierarchy of the host's pods (default: the first that is mounted)")
 }
 
 func (f agentFlags) checkKube() error {
 	if !f.kube {
-		if f.kubeconfig != "" || f.ownPod != "" {
-			return usageError{errors.New("agent: --kubeconfig and --own-pod need --kube")}
+		if f.kubeconfig != "" || f.ownPod != "" || f.hostNetns != "" || f.prior != "" {
+			return usageError{errors.New("agent: --kubeconfig, --own-pod, --host-netns and --prior need --kube")}
 		}
 		return nil
 	}
@@ -59,8 +63,20 @@ func (f agentFlags) cgroupRoot() (string, error) {
 	return "", fmt.Errorf("--cgroup %s: no cgroup v2 hierarchy is mounted there", f.cgroup)
 }
 
+// hasNamespaces wants the directory where a container runtime keeps pods' namespaces: that of the
+// agent's own pod is to be among them, so that without it none would ever be found.
+func hasNamespaces(dir string) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("%s is not there, where the node's container runtime keeps pods' namespaces: mount the node's", dir)
+	}
+	return nil
+}
+
 // kubeAgent runs the agent of a node by what an API server says.
 func kubeAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error {
+	if err := hasNamespaces(netns.Dir); err != nil {
+		return fmt.Errorf("agent: %w", err)
+	}
 	src, err := kube.Open(kube.Config{Kubeconfig: f.kubeconfig, Node: f.host, Pod: f.ownPod,
 		Version: strings.TrimSpace(machine.Version()), Now: e.now, Quiet: f.remove,
 		Log: slog.New(logHandler(f.logFormat, e.stderr)).With("host", f.host)})
@@ -75,7 +91,7 @@ func kubeAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error
 	if err := src.Ready(ctx); err != nil {
 		return nil // told to end
 	}
-	cfg.Source, cfg.News = src.Cluster, src.News()
+	cfg.Source, cfg.News, cfg.HostNetns = src.Cluster, src.News(), f.hostNetns
 	if !f.remove {
 		wg.Go(func() { src.Follow(ctx, agent.Dial(agent.Socket(f.dir, f.host))) })
 	}

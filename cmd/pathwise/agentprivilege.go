@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -19,11 +20,36 @@ func agentCapabilities() capability.Set {
 
 // leastPrivilege leaves root's process, all its threads, an agent's capabilities,
 // before it reads what others have written. An agent that is begun by one has no more.
-func leastPrivilege(e env) error {
+//
+// The agent of a node also opens its host's network namespace, which takes CAP_SYS_PTRACE.
+func leastPrivilege(e env, hostNetns string) error {
 	if os.Geteuid() != 0 {
 		return nil // it is told that it has to be root
 	}
-	return capability.Keep(agentCapabilities(), capability.Program{Path: e.self, Args: os.Args, Env: os.Environ()})
+	keep := agentCapabilities()
+	if hostNetns != "" {
+		keep |= capability.Of(unix.CAP_SYS_PTRACE)
+	}
+	if err := capability.Keep(keep, capability.Program{Path: e.self, Args: os.Args, Env: os.Environ()}); err != nil {
+		return err
+	}
+	return opens(hostNetns)
+}
+
+// opens returns an error where the file of the host's namespace cannot be opened, as it is to be
+// whenever connections have moved.
+func opens(hostNetns string) error {
+	if hostNetns == "" {
+		return nil
+	}
+	fd, err := unix.Open(hostNetns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("an agent needs CAP_SYS_PTRACE, by which it opens its node's network namespace %s: %w: %s",
+			hostNetns, err, capability.Grant)
+	} else if err != nil {
+		return fmt.Errorf("open the node's network namespace %s: %w", hostNetns, err)
+	}
+	return unix.Close(fd)
 }
 
 // privilege is a capability of an agent, and what it is for.

@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/lab"
@@ -30,6 +33,36 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		return usageError{fmt.Errorf("%s: expected %s, %s: see \"%s --help\"",
 			strings.TrimPrefix(cmd.CommandPath(), "pathwise "), want, got, cmd.CommandPath())}
 	}
+}
+
+// flagError says what is wrong with a flag, and which one was meant or what it takes.
+func flagError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	var unknown *pflag.NotExistError
+	var value *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
+		if near := config.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			text += fmt.Sprintf(": did you mean --%s?", near)
+			return usageError{fmt.Errorf("%s see \"%s --help\"", text, cmd.CommandPath())}
+		}
+		if strings.Contains(cmd.Use, "-- CMD") {
+			text += ": what a program is given comes after --"
+		}
+	case errors.As(err, &value) && errors.Is(err, strconv.ErrSyntax):
+		kind := "a whole number"
+		if value.GetFlag().Value.Type() == "bool" {
+			kind = "true or false"
+		}
+		text = fmt.Sprintf("--%s %q: expected %s", value.GetFlag().Name, value.GetValue(), kind)
+	}
+	return usageError{fmt.Errorf("%s: see \"%s --help\"", text, cmd.CommandPath())}
 }
 
 // noSuchCommand refuses an argument of a command that is but the parent of others.

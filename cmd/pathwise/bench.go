@@ -40,6 +40,7 @@ type benchFlags struct {
 	explain bool
 	// kernel is where networks run that do not say.
 	kernel string
+	kube   benchKube
 	// inside is the guest's name in results, where this is the part of a run
 	// that a guest does.
 	inside string
@@ -59,6 +60,10 @@ baseline of their own there, and the result says so (see "pathwise guest").
 
 A file of drills is run as "pathwise drill" runs it.
 
+With --kube it measures the networks of a Kubernetes cluster as they are, between two of
+its nodes: pods are made for every repetition, on the default network, on that of a
+NetworkAttachmentDefinition (NAMESPACE/NAME), or on the nodes' own (host).
+
 Ctrl-C stops after cleaning up; the result keeps every finished trial and
 --resume goes on from there. After a kill, "pathwise lab down --all" cleans up.
 
@@ -71,14 +76,19 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.
   pathwise bench --networks ipvlan-l2,macvlan --kernel uml
   pathwise bench --networks bridge,vxlan,cni:my.conflist --family 4,6
   pathwise bench --explain --networks bridge,vxlan --workloads tcp-stream
-  pathwise bench --resume --out results/mine`,
+  pathwise bench --resume --out results/mine
+  pathwise bench --kube --nodes n1,n2 --networks default,shop/fast,host`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.seeded, f.named = cmd.Flags().Changed("seed"), cmd.Flags().Changed("file")
+			if cmd.Flags().Changed("repetitions") && f.repetitions == 0 {
+				return usageError{fmt.Errorf("--repetitions 0: expected 1 to %d", experiment.MostRepetitions)}
+			}
 			return runBench(cmd.Context(), e, f)
 		},
 	}
 	fl := cmd.Flags()
+	f.kube.flags(cmd)
 	fl.StringVarP(&f.experiment, "file", "f", "quick", "experiment: a file, or the name of a shipped one")
 	fl.StringSliceVar(&f.networks, "networks", nil, "only these networks (cni:FILE for your own)")
 	fl.StringSliceVar(&f.workloads, "workloads", nil, "only these workloads of the experiment")
@@ -120,9 +130,15 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 	if f.inside != "" {
 		return runInside(ctx, e, f)
 	}
+	if err := f.kube.check(f); err != nil {
+		return usageError{err}
+	}
+	if f.kube.on {
+		return runKubeBench(ctx, e, f)
+	}
 	if f.kernel != campaign.Auto {
 		if err := checkKernel(f.kernel); err != nil {
-			return usageError{fmt.Errorf("--kernel: %w", err)}
+			return usageError{fmt.Errorf("--kernel: %w, or auto", err)}
 		}
 	}
 	if f.resume && f.named {
@@ -180,7 +196,7 @@ func (e env) campaign(exp experiment.Experiment, explain bool) *campaign.Campaig
 		Self: e.self, Store: e.store(), Now: e.now, Log: e.stderr,
 		Kernels: e.kernels(), Workload: e.workload, VM: e.vmConfig,
 		Command: func(label, dir string) []string { return insideCommand(label, dir, explain) },
-		Explain: explain,
+		Explain: explain, Getenv: e.getenv,
 	}, exp)
 }
 

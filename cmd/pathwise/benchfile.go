@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"pathwise.dev/pathwise/experiments"
+	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/lab/network/catalogue"
 	"pathwise.dev/pathwise/internal/measure/experiment"
 	"pathwise.dev/pathwise/internal/measure/result"
@@ -28,10 +30,22 @@ func (f *benchFlags) read() error {
 			return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}
 		}
 		f.experiment = filepath.Join(f.out, result.ExperimentFile)
+		if err := begun("bench", f.out, f.experiment); err != nil {
+			return err
+		}
 	}
 	var err error
 	f.text, err = readFile(f.experiment)
 	return err
+}
+
+// begun refuses to go on in a directory without the file that says what is run.
+func begun(command, dir, file string) error {
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return usageError{fmt.Errorf("%s --resume: %s holds no result: expected the --out DIR of a run that was begun",
+			command, dir)}
+	}
+	return nil
 }
 
 // readFile reads an experiment's file, or a shipped one of that name.
@@ -97,10 +111,14 @@ func (e env) catalogue() experiment.Catalogue {
 func openExperiment(name string) (fs.File, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(name, "/.") {
+		if near := config.Nearest(name, experiments.Names()); near != "" && !slices.Contains(experiments.Names(), name) {
+			return nil, fmt.Errorf("no file and no shipped experiment %q: did you mean %q? \"pathwise experiments\" lists all",
+				name, near)
+		}
 		return experiments.Open(name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open experiment: %w", err)
+		return nil, fmt.Errorf("experiment: %w", err)
 	}
 	return f, nil
 }

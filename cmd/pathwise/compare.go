@@ -1,16 +1,22 @@
 package main
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"pathwise.dev/pathwise/internal/lab/network"
+	"pathwise.dev/pathwise/internal/measure/experiment"
 	"pathwise.dev/pathwise/internal/measure/rank"
 	"pathwise.dev/pathwise/internal/measure/report"
 	"pathwise.dev/pathwise/internal/measure/result"
@@ -26,10 +32,11 @@ func compareCommand(e env) *cobra.Command {
 		Long: `Say what changed from one result to another, what could have been seen, and what
 it would take to see more.
 
-What differs between the runs themselves is said first: windows, --explain,
-kernel, version, machine. A network is judged by its ratio to the host network
-of the same repetition, so that a machine that is slower today is no change of a
-network; how unevenly the host's own figures moved widens intervals and tests.
+What differs between the runs themselves is said first: windows, --explain, lists
+and profiles of yours, kernel, version, machine. A network is judged by its ratio
+to the host network of the same repetition, so that a machine that is slower today
+is no change of a network; how unevenly the host's own figures moved widens
+intervals and tests.
 
 The rows of a question (a workload at a load in a scenario) are one family: the
 chance of any false claim in it is at most 5 % (Holm). --family comparison makes
@@ -56,9 +63,9 @@ trials.`,
 				return usageError{err}
 			}
 			if holdsDrills(args[0]) || holdsDrills(args[1]) {
-				differ, err := compareDrills(e, [2]string(args), format, o, cmd.Flags().Changed)
-				if err == nil && check && differ {
-					err = silentError{errors.New("results differ")}
+				differ, compared, err := compareDrills(e, [2]string(args), format, o, cmd.Flags().Changed)
+				if err == nil && check {
+					err = checked([2]string(args), differ, compared)
 				}
 				return err
 			}
@@ -69,8 +76,8 @@ trials.`,
 			if err := report.Compare(e.stdout, format, args[0], args[1], c, e.reportOptions()); err != nil {
 				return err
 			}
-			if check && changed(c) {
-				return silentError{errors.New("results differ")}
+			if check {
+				return checked([2]string(args), changed(c), c.Compared())
 			}
 			return nil
 		},
@@ -78,7 +85,7 @@ trials.`,
 	formatFlag(cmd, &format, report.TableFormats()...)
 	fl := cmd.Flags()
 	fl.BoolVar(&check, "check", false,
-		"exit with 1 when a difference is significant, or a bar of a drill is met in one result alone")
+		"exit with 1 when a difference is significant, a bar of a drill is met in one result alone, or nothing is in common")
 	fl.StringSliceVar(&o.Selection.Networks, "networks", nil, "only these networks, and the host")
 	fl.StringSliceVar(&o.Selection.Workloads, "workloads", nil, "only these workloads")
 	fl.StringSliceVar(&o.Selection.Metrics, "metric", nil,
@@ -88,6 +95,19 @@ trials.`,
 	fl.StringVar(&change, "change", "10%", "size of change for which the repetitions are counted")
 	completeSelection(cmd)
 	return cmd
+}
+
+// checked is what --check answers: nothing compared is not "unchanged".
+func checked(dirs [2]string, differ bool, compared int) error {
+	switch {
+	case differ:
+		return silentError{errors.New("results differ")}
+	case compared == 0:
+		return fmt.Errorf("--check: %s and %s have no figure in common, so nothing is known to be unchanged",
+			dirs[0], dirs[1])
+	default:
+		return nil
+	}
 }
 
 // readCompareFlags reads the flags that are words or sizes.
@@ -124,7 +144,12 @@ func (e env) compareResults(dirA, dirB string, o rank.CompareOptions) (rank.Comp
 		return rank.Comparison{}, usageError{err}
 	}
 	o.Conditions = rank.Conditions(conditions(a), conditions(b))
-	return rank.Compare(a.Samples.Trials, b.Samples.Trials, o), nil
+	c := rank.Compare(a.Samples.Trials, b.Samples.Trials, o)
+	if c.Compared() == 0 && o.Selection.Any() {
+		return c, usageError{errors.New("nothing to compare: both results have no figure of a network, " +
+			"next to the host's, that all of --networks, --workloads and --metric select")}
+	}
+	return c, nil
 }
 
 // completeSelection completes names from the results that the command line names so far.
@@ -164,11 +189,17 @@ func conditions(r result.Result) map[string]string {
 	}
 	if exp, err := stored(r); err == nil {
 		for _, e := range exp.Entries {
-			out["window of "+e.Find()] = fmt.Sprintf("%v after %v", e.Window.Duration, e.Window.Warmup)
+			label := e.Workload
+			if e.Profile != "" {
+				label = experiment.Profiled + ":" + strings.TrimSuffix(filepath.Base(e.Profile), filepath.Ext(e.Profile))
+				out["profile "+label] = fingerprint(e.Profile)
+			}
+			out["window of "+label] = fmt.Sprintf("%v after %v", e.Window.Duration, e.Window.Warmup)
 		}
 		for _, n := range exp.Networks {
-			if n.Find != n.Name {
-				out["network "+n.Name] = n.Find
+			if l, ok, err := network.ParseList(n.Find); ok && err == nil {
+				out["list of "+n.Name] = fingerprint(l.Path)
+				out["route of "+n.Name] = cmp.Or(string(l.Route), "none")
 			}
 		}
 	}
@@ -180,6 +211,16 @@ func conditions(r result.Result) map[string]string {
 	out["kernel"] = strings.Join(slices.Sorted(maps.Keys(kernels)), ", ")
 	flatten(out, "", r.Machine)
 	return out
+}
+
+// fingerprint tells what a file of the user's holds from what another one does: where a
+// result keeps it says nothing of it.
+func fingerprint(path string) string {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "cannot be read"
+	}
+	return fmt.Sprintf("SHA-256 %.6x", sha256.Sum256(raw))
 }
 
 // flatten adds the machine's record, name by name, without what changes by itself.

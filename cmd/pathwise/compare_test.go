@@ -176,3 +176,89 @@ func TestReportTellsDrift(t *testing.T) {
 		}
 	}
 }
+
+// Lists and profiles of the user's are compared by what is in them: where a result keeps
+// them is no difference between the runs.
+func TestCompareReadsFilesOfTheUser(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	list := `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"ptp","ipam":{"type":"host-local","subnet":"10.1.0.0/16"}}]}`
+	profile := `<profile name="x"><group nthreads="1"><transaction iterations="1"><flowop type="connect" ` +
+		`options="remotehost=$h protocol=tcp"/></transaction><transaction duration="1s">` +
+		`<flowop type="write" options="size=9"/></transaction></group></profile>`
+	for _, d := range []string{a, b} {
+		written(t, d, rand.New(rand.NewPCG(7, 8)), 1, 1, "1s", "6.1.0")
+		for name, text := range map[string]string{
+			"experiment.yaml": "name: mine\nnetworks: [{name: ours, cni: networks/ours.conflist, route: static}]\n" +
+				"workloads: [tcp-rr, {name: uperf, profile: profiles/web.xml}]\n",
+			"networks/ours.conflist": list, "profiles/web.xml": profile,
+		} {
+			path := filepath.Join(d, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	compare := func(args ...string) string {
+		var out bytes.Buffer
+		e := env{stdout: &out, stderr: &out, getenv: func(string) string { return "" }, now: time.Now}
+		if err := run(t.Context(), e, append([]string{"compare", a, b}, args...)); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	if got := compare(); strings.Contains(got, "Conditions") {
+		t.Errorf("the same files differ:\n%s", got)
+	}
+	for name, text := range map[string]string{
+		"networks/ours.conflist": strings.Replace(list, "10.1", "10.2", 1),
+		"profiles/web.xml":       strings.Replace(profile, "size=9", "size=8", 1),
+		"experiment.yaml": "name: mine\nnetworks: [{name: ours, cni: networks/ours.conflist, route: bgp}]\n" +
+			"workloads: [tcp-rr, {name: uperf, profile: profiles/web.xml, duration: 9s}]\n",
+	} {
+		if err := os.WriteFile(filepath.Join(b, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := compare()
+	for _, want := range []string{"list of ours ", "route of ours ", "profile uperf:web ", "window of uperf:web "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("lacks %s:\n%s", want, got)
+		}
+	}
+}
+
+// Nothing compared is not "unchanged".
+func TestCompareOfNothing(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	written(t, a, rand.New(rand.NewPCG(7, 8)), 1, 1, "1s", "6.1.0")
+	if err := os.MkdirAll(b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(b, result.SamplesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := sample.NewWriter(f, sample.Header{Experiment: "mine", Seed: 1, Planned: 60}); err != nil {
+		t.Fatal(err)
+	}
+	compare := func(args ...string) error {
+		var out bytes.Buffer
+		e := env{stdout: &out, stderr: &out, getenv: func(string) string { return "" }, now: time.Now}
+		return run(t.Context(), e, append([]string{"compare"}, args...))
+	}
+	if err := compare(a, b); err != nil {
+		t.Errorf("without --check: %v", err)
+	}
+	if err := compare(a, b, "--check"); err == nil || !strings.Contains(err.Error(), "nothing is known to be unchanged") {
+		t.Errorf("--check: %v", err)
+	}
+	if err := compare(a, a, "--networks", "host"); err == nil || !strings.HasPrefix(err.Error(), "nothing to compare") {
+		t.Errorf("host alone: %v", err)
+	}
+}

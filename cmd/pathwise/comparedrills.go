@@ -11,27 +11,28 @@ import (
 	"pathwise.dev/pathwise/internal/steer/drill"
 )
 
-// compareDrills compares two results of drills, and tells whether they differ.
+// compareDrills compares two results of drills, and tells whether they differ, and how many
+// figures both have.
 func compareDrills(e env, dirs [2]string, format string, o rank.CompareOptions,
-	given func(flag string) bool) (differ bool, err error) {
+	given func(flag string) bool) (differ bool, compared int, err error) {
 	for _, name := range []string{"networks", "workloads", "metric", "change"} {
 		if given(name) {
-			return false, usageError{fmt.Errorf("--%s: it is for results of trials, and these hold drills", name)}
+			return false, 0, usageError{fmt.Errorf("--%s: it is for results of trials, and these hold drills", name)}
 		}
 	}
 	var figures [2][]drill.Figure
 	var conditions [2]map[string]string
 	for i, dir := range dirs {
 		if !holdsDrills(dir) {
-			return false, usageError{fmt.Errorf(
+			return false, 0, usageError{fmt.Errorf(
 				"%s holds drills and %s does not: expected two results of drills, or two of trials", dirs[1-i], dir)}
 		}
 		var r drill.Result
 		if r, figures[i], err = openDrills(dir); err != nil {
-			return false, err
+			return false, 0, err
 		}
 		if conditions[i], err = drillConditions(dir, r); err != nil {
-			return false, err
+			return false, 0, err
 		}
 	}
 	c := drill.Compare(figures[0], figures[1], drill.CompareOptions{All: o.Family == rank.PerComparison,
@@ -48,7 +49,7 @@ func compareDrills(e env, dirs [2]string, format string, o rank.CompareOptions,
 	for _, f := range c.OnlyB {
 		out.OnlyB = append(out.OnlyB, figureOf(f))
 	}
-	return differ, report.CompareSteering(e.stdout, format, dirs[0], dirs[1], out, e.reportOptions())
+	return differ, len(c.Changes), report.CompareSteering(e.stdout, format, dirs[0], dirs[1], out, e.reportOptions())
 }
 
 // adjustment says how p-values of drills are adjusted.

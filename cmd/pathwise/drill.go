@@ -91,6 +91,8 @@ func (f *drillFlags) args(args []string) error {
 func runDrill(ctx context.Context, e env, f drillFlags, args []string) (err error) {
 	if f.file = filepath.Join(f.out, drill.ExperimentFile); !f.resume {
 		f.file = args[0]
+	} else if err := begun("drill", f.out, f.file); err != nil {
+		return err
 	}
 	if f.text, err = readFile(f.file); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"pathwise.dev/pathwise/internal/measure/workload"
 	"pathwise.dev/pathwise/internal/measure/workload/bulk"
 	"pathwise.dev/pathwise/internal/measure/workload/request"
+	"pathwise.dev/pathwise/internal/steer/kube/trial"
 )
 
 // generateCommand holds what Pathwise runs inside pods: its own load generator,
@@ -17,6 +18,7 @@ func generateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "generate", Hidden: true, Short: "Load generators that run in pods", Args: exactArgs()}
 	cmd.AddCommand(generateRequestsCommand(), generateServeCommand(), generateBulkCommand(), generateBulkServeCommand(),
 		generatePauseCommand(), generateStreamCommand(), generateInsertsCommand())
+	cmd.AddCommand(generateRunCommand(), generateMeterCommand())
 	cmd.AddCommand(generateHTTPCommands()...)
 	cmd.AddCommand(generateMongoCommands()...)
 	cmd.AddCommand(generateUperfCommands()...)
@@ -111,6 +113,23 @@ func generateBulkServeCommand() *cobra.Command {
 	congestionFlag(cmd, &s.Congestion)
 	cmd.Flags().BoolVar(&s.Datagrams, "datagrams", false, "take UDP as well")
 	return cmd
+}
+
+// generateRunCommand and generateMeterCommand are what "bench --kube" runs in pods of a cluster.
+func generateRunCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "run", Short: "Run a program as a line of JSON says, until it or standard input ends", Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return trial.Run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+}
+
+func generateMeterCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "meter", Short: "Tell of this machine and pod, at each line of standard input", Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return trial.Meter(cmd.InOrStdin(), cmd.OutOrStdout()) },
+	}
 }
 
 func generatePauseCommand() *cobra.Command {

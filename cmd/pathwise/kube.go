@@ -27,7 +27,8 @@ docs/howto/kubernetes.md has all steps.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(kubeCheckCommand(e), kubeInstallCommand(e), kubeUninstallCommand(e), kubeStatusCommand(e),
-		kubeWhyCommand(e), kubePathsCommand(e), kubeEventsCommand(e), kubeTestCommand(e), kubeSysdumpCommand(e))
+		kubeWhyCommand(e), kubePathsCommand(e), kubeEventsCommand(e), kubeTestCommand(e), kubeSysdumpCommand(e),
+		kubeChartCommand())
 	cmd.AddCommand(kubeOrders(e)...)
 	return cmd
 }

@@ -35,6 +35,7 @@ keep what they have; those of the client's node have no agent for some seconds.`
 			if err != nil {
 				return err
 			}
+			c.Say = e.remark
 			ground, networks, err := c.Ground(cmd.Context(), o, nodes)
 			if err != nil {
 				return fmt.Errorf("kube test: %w", err)

@@ -42,7 +42,7 @@ A pod may be on some of them only: {name: c, host: 1, networks: [routed-bgp]}.
 Each host then has a pod agent-HOST too, for probes; agents: false leaves it out.`,
 		Example: `  pathwise lab up --network vxlan
   pathwise lab up --network routed-bgp,vxlan,macvlan
-  pathwise lab exec p1 -- ping -c3 p2-address
+  pathwise lab exec p1 -- ping -c3 10.77.2.1
   pathwise lab down`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -214,13 +214,13 @@ func printForces(e env, st lab.State, ports []port, format string) error {
 		return nil
 	}
 	tw := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "POD\tNETWORK\tIMPAIRMENT\tBY\t")
+	fmt.Fprintln(tw, "POD\tNETWORK\tIMPAIRMENT\tBY")
 	for _, f := range all {
 		by := strings.Join(f.By, ", ")
 		if f.Ended {
 			by += " (which has ended: nothing is held up)"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t\n", f.Pod, f.Network, f.Impairment, by)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", f.Pod, f.Network, f.Impairment, by)
 	}
 	return flush(tw)
 }

@@ -15,6 +15,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/lab/network/catalogue"
 	"pathwise.dev/pathwise/internal/lab/vm"
+	"pathwise.dev/pathwise/internal/topo"
 )
 
 func labUpCommand(e env) *cobra.Command {
@@ -42,6 +43,10 @@ func labUpCommand(e env) *cobra.Command {
 				return usageError{errors.New("lab up: expected a file or --network, not both")}
 			case len(args) == 1:
 				f, err = readLab(e, args[0])
+			case cmd.Flags().Changed("hosts") && hosts < 1:
+				return usageError{fmt.Errorf("lab up: --hosts %d: expected 1 or more", hosts)}
+			case cmd.Flags().Changed("mtu") && mtu < 1:
+				return usageError{fmt.Errorf("lab up: --mtu %d: expected %d to %d bytes", mtu, topo.MinMTU, topo.MaxMTU)}
 			case len(names) == 0:
 				return usageError{errors.New("lab up: expected a file or --network NAME: see \"pathwise lab up --help\"")}
 			default:
@@ -108,7 +113,10 @@ func readLab(e env, path string) (lab.File, error) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return lab.File{}, fmt.Errorf("open lab file: %w", err)
+		if _, found := catalogue.Find(path); found == nil {
+			return lab.File{}, usageError{fmt.Errorf("lab up: there is no file %s: the network is --network %[1]s", path)}
+		}
+		return lab.File{}, fmt.Errorf("lab file: %w", err)
 	}
 	defer f.Close()
 	return lab.ParseFile(path, f, catalogue.Find)

@@ -136,9 +136,7 @@ also after a kill.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return e.ownNamespaces(cmd, e.args) }
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w: see \"%s --help\"", err, cmd.CommandPath())}
-	})
+	root.SetFlagErrorFunc(flagError)
 	addJob(root, "measure", "Measure networks:",
 		networksCommand(e), workloadsCommand(e), experimentsCommand(e), benchCommand(e), paperCommand(e))
 	addJob(root, "explain", "Explain results:",

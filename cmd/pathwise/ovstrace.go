@@ -119,7 +119,7 @@ type traceEvent struct {
 }
 
 func traceOf(p *walk.Pipeline, packet *walk.Packet, w *walk.Walk) packetTrace {
-	tr := packetTrace{Packet: p.PrintTerms(packet.Terms(p.Words)), Passes: w.Depth(), Results: []traceEvent{},
+	tr := packetTrace{Packet: p.PrintPacket(packet.Terms(p.Words)), Passes: w.Depth(), Results: []traceEvent{},
 		Undefined: []string{}, Opaque: append([]string{}, slices.Compact(w.Opaque)...),
 		NotUnderstood: append([]pipeline.Note{}, w.Unknown...)}
 	shown := func(ev walk.Event) traceEvent {
@@ -249,7 +249,7 @@ func (e env) outcomes(p *walk.Pipeline, packet *walk.Packet, format string) erro
 		return writeJSON(e.stdout, out)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", p.PrintTerms(packet.Terms(p.Words)))
+	fmt.Fprintf(&b, "%s\n", p.PrintPacket(packet.Terms(p.Words)))
 	for i, o := range out.Outcomes {
 		fmt.Fprintf(&b, "\noutcome %d, of %s", i+1, report.Plural(o.Cases, "case"))
 		if len(o.Answers) > 0 {

@@ -41,9 +41,9 @@ Each document has its report, and index.html leads to them.`,
 		Example: `  pathwise paper run --quick all --dry-run   how long it takes
   pathwise paper run --quick all
   pathwise paper run claassen                as its author did, hours`,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{fmt.Errorf("%s: expected NAME or all: see \"pathwise paper list\"", cmd.CommandPath())}
+				return usageError{errors.New("paper run: expected NAME or all: see \"pathwise paper list\"")}
 			}
 			return nil
 		},
@@ -77,6 +77,11 @@ func runPapers(ctx context.Context, e env, names []string, f paperFlags) error {
 	exps, err := e.readPapers(names)
 	if err != nil {
 		return err
+	}
+	if !f.dry { // without root all networks would be skipped as missing
+		if err := needBenchRoot(false); err != nil {
+			return err
+		}
 	}
 	var runs []paperRun
 	for _, exp := range exps {

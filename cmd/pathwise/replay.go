@@ -22,6 +22,7 @@ import (
 // replayFlags are those of "pathwise replay".
 type replayFlags struct {
 	policy, format, table string
+	share                 string
 	paper, trace          bool
 	random                int
 	bare                  bool
@@ -35,8 +36,8 @@ func replayCommand(e env) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use: "replay [FILE...]", Short: "Run policies on recorded or simulated evidence",
-		Long: `Run recorded evidence (JSON lines, see docs/explanation/decision.md) through steering
-policies, and set what each would have achieved against the best choice in
+		Long: `Run recorded evidence (JSON lines, see docs/explanation/decision-simulated.md) through
+steering policies, and set what each would have achieved against the best choice in
 hindsight and the best single network. FILE "-" is standard input.
 
 --paper replays Table 5 of Atici and Boluk (2020) instead, whose manager's
@@ -48,7 +49,8 @@ pair with bulk and interactive flows (family mixed) each class has a row.
 --ablate turns each mechanism of the policy cost-aware off in turn, on random
 schedules of several families or on recorded evidence whose truth is known (one
 FILE or more, as drills of schedules write them), and prints what it earns: the
-points of the best in hindsight that are lost without it, with intervals.
+points of the best in hindsight that are lost without it, with intervals; with
+--share on of those by which flows share networks too.
 
 Policies: static:NETWORK, table (the network that a table names at the load:
 --table DIR takes a result of "pathwise bench", else the priors in FILE),
@@ -68,6 +70,9 @@ agent); "all" is all of them, with every network as a static one.`,
   pathwise replay --ablate --mechanism headroom,recovery --family bare --random 200
   pathwise replay --ablate results/schedules/evidence/*.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("random") && f.random < 1 {
+				return usageError{fmt.Errorf("--random %d: expected 1 or more", f.random)}
+			}
 			if f.ablate {
 				return nil
 			}
@@ -89,6 +94,8 @@ agent); "all" is all of them, with every network as a static one.`,
 	formatFlag(cmd, &f.format, replayFormats()...)
 	cmd.Flags().StringVar(&f.policy, "policy", "all", "static:NETWORK, table, hysteresis, cost-aware or all")
 	cmd.Flags().StringVar(&f.table, "table", "", "result directory whose recommendations the policy table follows")
+	cmd.Flags().StringVar(&f.share, "share", "off",
+		"with --random or --ablate: on or off, whether the policy cost-aware lets bulk share several networks")
 	cmd.Flags().BoolVar(&f.paper, "paper", false, "replay Table 5 of Atici and Boluk (2020)")
 	cmd.Flags().BoolVar(&f.trace, "trace", false, "print each decision other than to stay")
 	cmd.Flags().IntVar(&f.random, "random", 0, "simulate this many random schedules")
@@ -102,9 +109,11 @@ agent); "all" is all of them, with every network as a static one.`,
 		cobra.FixedCompletions([]string{"all", "static:", "table", "hysteresis", "cost-aware"},
 			cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("mechanism",
-		completeNames(decide.Mechanisms(), func(m decide.Mechanism) string { return m.Name }))
+		completeNames(append(decide.Mechanisms(), decide.ShareMechanisms()...),
+			func(m decide.Mechanism) string { return m.Name }))
 	_ = cmd.RegisterFlagCompletionFunc("family",
 		completeNames(decide.Families(), func(f decide.Family) string { return f.Name }))
+	_ = cmd.RegisterFlagCompletionFunc("share", cobra.FixedCompletions(onOff(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("need", cobra.FixedCompletions([]string{"throughput", "latency"},
 		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -123,6 +132,9 @@ func (f replayFlags) check() error {
 	}
 	if !f.ablate && f.random <= 0 && len(f.families) > 0 {
 		return usageError{errors.New("--family: expected with --random or --ablate")}
+	}
+	if err := checkShare(f.share); err != nil {
+		return err
 	}
 	if f.bare && len(f.families) > 0 {
 		return usageError{errors.New("--bare: expected without --family, which says what is promised")}
@@ -175,6 +187,10 @@ func (e env) readRecording(path string) (decide.Recording, error) {
 			return decide.Recording{}, fmt.Errorf("replay: %w", err)
 		}
 		defer file.Close()
+		if st, err := file.Stat(); err == nil && st.IsDir() {
+			return decide.Recording{}, usageError{fmt.Errorf(
+				"replay: %s: expected a file of evidence, such as evidence/*.jsonl of a result of drills", path)}
+		}
 		in, name = file, path
 	}
 	rec, err := decide.ReadRecording(name, in)

@@ -53,7 +53,11 @@ func (e env) replayAblate(ctx context.Context, f replayFlags, args []string) err
 	if err := f.checkAblate(); err != nil {
 		return err
 	}
-	mechanisms, err := decide.Named(decide.Mechanisms(), func(m decide.Mechanism) string { return m.Name }, f.mechanisms)
+	all := decide.Mechanisms()
+	if f.share == "on" {
+		all = append(all, decide.ShareMechanisms()...)
+	}
+	mechanisms, err := decide.Named(all, func(m decide.Mechanism) string { return m.Name }, f.mechanisms)
 	if err != nil {
 		return usageError{fmt.Errorf("--mechanism: %w", err)}
 	}
@@ -61,7 +65,7 @@ func (e env) replayAblate(ctx context.Context, f replayFlags, args []string) err
 	if err != nil {
 		return err
 	}
-	achieved, err := e.ablate(ctx, courses, mechanisms, f.seed)
+	achieved, err := e.ablate(ctx, courses, mechanisms, f)
 	if err != nil {
 		return err
 	}
@@ -97,13 +101,13 @@ func (e env) courses(f replayFlags, args []string) (out []decide.Course, err err
 }
 
 // ablate runs the courses on all CPUs. The result has their order.
-func (e env) ablate(ctx context.Context, courses []decide.Course, mechanisms []decide.Mechanism, seed uint64) (
+func (e env) ablate(ctx context.Context, courses []decide.Course, mechanisms []decide.Mechanism, f replayFlags) (
 	[][]float64, error,
 ) {
 	out := make([][]float64, len(courses))
 	n := 0
 	err := onAllCPUs(ctx, len(courses), func(i int) error {
-		out[i] = courses[i].Ablate(mechanisms, seed)
+		out[i] = courses[i].Ablate(mechanisms, f.seed, f.share == "on")
 		return nil
 	}, func(i int) {
 		n++

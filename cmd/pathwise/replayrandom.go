@@ -29,11 +29,15 @@ type simulated struct {
 	Schedules   int       `json:"schedules"`
 	OfHindsight quantiles `json:"of_hindsight"`
 	OfStatic    quantiles `json:"of_static"`
+	// OfShared is the same over the best with several networks at once.
+	OfShared quantiles `json:"of_shared"`
 	// BelowStatic is the number of schedules with less than 95 % of the best static network.
 	BelowStatic int `json:"below_static"`
 	Switches    int `json:"switches"`
 	Failovers   int `json:"failovers"`
 	False       int `json:"false_switches"`
+	// Shares is how often the portions of networks that flows share were changed.
+	Shares int `json:"shares"`
 	// Slower50 and Slower99 are the median and the 99th percentile of the time of an
 	// operation, over those of the class alone on its best network: medians of schedules.
 	Slower50 float64 `json:"slower_p50,omitempty"`
@@ -117,7 +121,7 @@ func (e env) playAll(ctx context.Context, f replayFlags, family string, draw fun
 			if err != nil {
 				return usageError{fmt.Errorf("--policy: %w, or all", err)}
 			}
-			results[i] = decide.Play(schedule, policy, schedule.Seed)
+			results[i] = decide.Play(schedule, sharing(policy, f.share), schedule.Seed)
 			return nil
 		}, func(int) {})
 		if err != nil {
@@ -138,16 +142,18 @@ func (e env) playAll(ctx context.Context, f replayFlags, family string, draw fun
 // simulatedOf sums up what a policy did on schedules, or for a class of flows on them.
 func simulatedOf(family, policy string, results []decide.Result) simulated {
 	s := simulated{Family: family, Class: results[0].Class, Policy: policy, Schedules: len(results)}
-	var hindsight, static, slower50, slower99 []float64
+	var hindsight, static, shared, slower50, slower99 []float64
 	for _, r := range results {
 		hindsight, static = append(hindsight, r.OfHindsight()), append(static, r.OfStatic())
+		shared = append(shared, r.OfShared())
+		s.Shares += r.Shares
 		slower50, slower99 = append(slower50, r.Slower50), append(slower99, r.Slower99)
 		if r.OfStatic() < belowStatic {
 			s.BelowStatic++
 		}
 		s.Switches, s.Failovers, s.False = s.Switches+r.Switches, s.Failovers+r.Failovers, s.False+r.False
 	}
-	s.OfHindsight, s.OfStatic = quantilesOf(hindsight), quantilesOf(static)
+	s.OfHindsight, s.OfStatic, s.OfShared = quantilesOf(hindsight), quantilesOf(static), quantilesOf(shared)
 	s.Slower50, s.Slower99 = quantilesOf(slower50).Median, quantilesOf(slower99).Median
 	return s
 }
@@ -193,13 +199,14 @@ func writeSimulated(w io.Writer, f replayFlags, out []simulated, o report.Option
 	case "csv":
 		rows := [][]string{{"family", "policy", "schedules", "of_hindsight_mean", "of_hindsight_p5", "of_hindsight_least",
 			"of_static_mean", "of_static_p5", "of_static_least", "below_static", "switches", "failovers", "false_switches",
-			"class", "slower_p50", "slower_p99"}}
+			"class", "slower_p50", "slower_p99", "of_shared_mean", "of_shared_p5", "shares"}}
 		for _, s := range out {
 			rows = append(rows, []string{s.Family, s.Policy, strconv.Itoa(s.Schedules), number(s.OfHindsight.Mean),
 				number(s.OfHindsight.P5), number(s.OfHindsight.Least),
 				number(s.OfStatic.Mean), number(s.OfStatic.P5), number(s.OfStatic.Least), strconv.Itoa(s.BelowStatic),
 				strconv.Itoa(s.Switches), strconv.Itoa(s.Failovers), strconv.Itoa(s.False),
-				string(s.Class), number(s.Slower50), number(s.Slower99)})
+				string(s.Class), number(s.Slower50), number(s.Slower99),
+				number(s.OfShared.Mean), number(s.OfShared.P5), strconv.Itoa(s.Shares)})
 		}
 		if err := csv.NewWriter(w).WriteAll(rows); err != nil {
 			return fmt.Errorf("write CSV: %w", err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,7 +74,8 @@ drills their figures next to the bars, and where there is one the demonstration'
 
 func recommendCommand(e env) *cobra.Command {
 	var format, app, load, topology, family string
-	var robust bool
+	var robust, toCluster bool
+	var k kubeFlag
 	cmd := &cobra.Command{
 		Use: "recommend DIR", Short: "Name the best network for an application, from a result",
 		Long: `Name the best network for an application at its optimum or at high load, with
@@ -84,13 +86,23 @@ nothing has none, and the answer says why. With --robust jitter, retransmissions
 and loss have half of the weight. The sum of z-scores of Atici and Boluk (2020)
 is shown too. Applications of your own, with weights and bounds that a network
 must keep, are written in the experiment (docs/reference/experiments.md). Without --app,
-the whole table.`,
+the whole table. With --to-cluster the agents of a Kubernetes cluster are told what a
+result of "bench --kube" promises of each network, as their prior.`,
 		Example: `  pathwise recommend results/quick
-  pathwise recommend results/quick --app bulk --load high --robust`,
+  pathwise recommend results/quick --app bulk --load high --robust
+  pathwise recommend results/cluster --to-cluster`,
 		Args: exactArgs("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(format, report.TableFormats()...); err != nil {
 				return err
+			}
+			if toCluster {
+				return tellCluster(cmd, e, k, args[0])
+			}
+			for _, name := range []string{"load", "topology", "family", "robust"} {
+				if app == "" && cmd.Flags().Changed(name) {
+					return usageError{fmt.Errorf("recommend: --%s needs --app: without it the whole table is shown", name)}
+				}
 			}
 			in, err := openResult(args[0])
 			if err != nil {
@@ -105,6 +117,9 @@ the whole table.`,
 				return err
 			}
 			r, err := rank.Recommend(in.Results.Trials, need, o)
+			if errors.Is(err, rank.ErrUnknownApplication) {
+				return usageError{fmt.Errorf("recommend: %w", err)}
+			}
 			if err != nil {
 				return fmt.Errorf("recommend: %w", err)
 			}
@@ -117,6 +132,8 @@ the whole table.`,
 	cmd.Flags().StringVar(&load, "load", "optimum", "optimum or high")
 	cmd.Flags().StringVar(&topology, "topology", "", "one-host or two-hosts (default two-hosts where it was measured)")
 	cmd.Flags().StringVar(&family, "family", "", "IP family, 4 or 6 (default 4 where it was measured)")
+	cmd.Flags().BoolVar(&toCluster, "to-cluster", false, "tell the agents of a cluster what the result promises")
+	k.agentsFlags(cmd)
 	cmd.Flags().BoolVar(&robust, "robust", false, "the application needs a robust network")
 	_ = cmd.RegisterFlagCompletionFunc("app", cobra.FixedCompletions(applications(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("load", cobra.FixedCompletions([]string{"optimum", "high"},
