@@ -105,6 +105,7 @@ run-tests:
 		go -C tools/wireguard-go test $(TESTFLAGS) ./... || failed=1; \
 		go -C tools/ferretdb test $(TESTFLAGS) ./... || failed=1; \
 		go -C tools/nfpm test $(TESTFLAGS) ./... || failed=1; \
+		go -C tools/helm test $(TESTFLAGS) ./... || failed=1; \
 		cd tools/flannel && CGO_ENABLED=$(CGO) go test $(TESTFLAGS) ./... || failed=1; exit $$failed ) | bin/testrun
 
 .PHONY: run-pure-tests
@@ -138,7 +139,7 @@ bin/.stamp/nfpm: tools/nfpm/go.mod tools/nfpm/go.sum
 	@mkdir -p $(@D) && touch $@
 
 .PHONY: dist
-dist: images man bin/.stamp/nfpm ## write bin/dist: Debian packages and that image, for amd64 and arm64, lists of contents, SHA256SUMS
+dist: images man bin/.stamp/nfpm ## write bin/dist: Debian packages, that image and the Helm chart, for amd64 and arm64, lists of contents, SHA256SUMS
 	@rm -rf bin/dist && mkdir -p bin/dist && cp bin/images/pathwise.oci.tar bin/dist/
 	scripts/dist.sh bin/dist $(lastword $(subst :, ,$(IMAGE))) bin/nfpm bin/man amd64=bin/images/amd64 arm64=bin/images/arm64
 

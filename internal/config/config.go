@@ -57,14 +57,26 @@ func Parse(file string, r io.Reader) (Value, error) {
 	if len(raw) > maxSize {
 		return Value{}, &Error{file, 1, "", fmt.Errorf("file is larger than %d bytes", maxSize)}
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
+	var doc, next yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(raw))
+	if err := documents.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
 		return Value{}, syntax(file, err)
+	}
+	switch err := documents.Decode(&next); {
+	case err != nil && !errors.Is(err, io.EOF):
+		return Value{}, syntax(file, err)
+	case err == nil && !empty(next):
+		return Value{}, &Error{file, next.Line, "", errors.New("a second document (after ---): expected one in a file")}
 	}
 	if len(doc.Content) == 0 {
 		return Value{}, &Error{file, 1, "", errors.New("empty file: expected keys and values")}
 	}
 	return Value{file: file, node: doc.Content[0]}, nil
+}
+
+// empty reports whether a document holds nothing, as one after a last "---" does.
+func empty(doc yaml.Node) bool {
+	return len(doc.Content) == 0 || doc.Content[0].Tag == "!!null"
 }
 
 // syntax moves the line that the YAML library put into its message to the front.
