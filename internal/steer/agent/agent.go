@@ -140,7 +140,7 @@ func newAgent(cfg Config) *Agent {
 	a.adopter = &adopter{journal: j, members: m, survey: a.survey, ledger: ledger, stacks: a.stacks, entries: a.entries,
 		planes: a.planes, stranded: map[string]time.Time{}, pins: map[string]map[string]string{}}
 	a.keeper = &keeper{journal: j, members: m, adopter: a.adopter, entries: a.entries, stacks: a.stacks}
-	a.overrides = &overrides{j, m, a.judge, a.mover, a.entries, a.stacks}
+	a.overrides = &overrides{j, m, a.judge, a.mover, a.entries, a.stacks, a.untracked}
 	a.server = &server{journal: j, overrides: a.overrides, members: m, judge: a.judge, wires: a.wires, survey: a.survey,
 		waker: a.waker, untracked: a.untracked, begun: newReadiness(), start: clock.now, stats: stats}
 	return a
@@ -178,7 +178,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.adopter.takeIn, a.planes.makeRoom, a.keeper.keepAll, a.stacks.fitter.Run, a.writeAll, a.recorder.run} {
 			a.running(f)
 		}
-		a.running(func(ctx context.Context) error { return a.untracked.run(ctx, a.members.leftBehind) })
+		a.running(func(ctx context.Context) error { return a.untracked.run(ctx, a.members.leftBehind, a.entries.goOn) })
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",
 			a.cfg.Host, len(a.members.pods), a.cfg.Policy.Name())})
 		err = a.loop(ctx)

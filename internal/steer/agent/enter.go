@@ -183,13 +183,31 @@ func (en *entries) became(p *pair, r route.Report) {
 	if r.Hops != nil {
 		en.found(p, r, now)
 	}
-	if c := p.coming; c != nil {
-		p.coming = nil
-		if to, _ := p.routes.byNetwork(c.To); to.Index == 0 || !p.opened.IsZero() && p.usable(to.Index) {
-			en.mover.carryOut(p, c.Decision, c.by, c.detected)
-		} else {
-			en.stacks.refit(p)
+	en.move(p)
+}
+
+// goOn moves pairs that have waited until their hosts had forgotten what they left behind.
+func (en *entries) goOn(pairs []*pair) {
+	en.members.Lock()
+	defer en.members.Unlock()
+	for _, p := range pairs {
+		if en.members.knows(p) && !p.leaving {
+			en.move(p)
 		}
+	}
+}
+
+// move carries out what has waited, where that is still possible.
+func (en *entries) move(p *pair) {
+	c := p.coming
+	if c == nil {
+		return
+	}
+	p.coming = nil
+	if to, _ := p.routes.byNetwork(c.To); to.Index == 0 || !p.opened.IsZero() && p.usable(to.Index) {
+		en.mover.carryOut(p, c.Decision, c.by, c.detected)
+	} else {
+		en.stacks.refit(p)
 	}
 }
 

@@ -127,6 +127,10 @@ func (m *members) leftBehind(looks []look) (host string, families [2]tracked) {
 			continue // the peer has just gone
 		}
 		for _, r := range p.routes {
+			w := whereabouts{r.Index, own, followed, p.all}
+			if w.whole() {
+				continue // nothing has left it
+			}
 			v6 := 0
 			if r.Local.Addr.Is6() {
 				v6 = 1
@@ -134,7 +138,7 @@ func (m *members) leftBehind(looks []look) (host string, families [2]tracked) {
 			if families[v6] == nil {
 				families[v6] = tracked{}
 			}
-			families[v6][ends{r.Local.Addr, r.Remote.Addr}] = whereabouts{r.Index, own, followed, p.all}
+			families[v6][ends{r.Local.Addr, r.Remote.Addr}] = w
 		}
 	}
 	return m.host.Netns, families

@@ -59,7 +59,7 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		p.before = p.window(p.nBytes-10, p.nBytes)
 	}
 	was, to := p.assignments(), p.apply(d)
-	if d.Kind != decide.Failover && by != byUser && m.stacks.preparing(p, to) {
+	if d.Kind != decide.Failover && by != byUser && (m.stacks.preparing(p, to) || m.untracked.before(p) != nil) {
 		p.coming = &coming{d, by, detected}
 		return
 	}

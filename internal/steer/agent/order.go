@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
@@ -58,6 +59,8 @@ type overrides struct {
 	mover   *mover
 	entries *entries
 	stacks  *stacks
+	// untracked is asked before flows return.
+	untracked *untracked
 }
 
 // Order moves or pins a pair by hand. The flows of the local pod move; those that
@@ -197,9 +200,18 @@ func (e unfitError) Unwrap() error { return errRefused }
 // obey moves the pair's flows as the user says, or leaves them where they were. By force also
 // those that keep off that path.
 func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence, force bool) error {
-	if od.stacks.preparing(p, together(decide.Assignment{Active: to.Network})) {
+	preparing := od.stacks.preparing(p, together(decide.Assignment{Active: to.Network}))
+	if forgotten := od.untracked.before(p); preparing || forgotten != nil {
 		od.members.Unlock()
-		od.stacks.fitter.Do(p) // here, as the user waits
+		if preparing {
+			od.stacks.fitter.Do(p) // here, as the user waits
+		}
+		if forgotten != nil {
+			select {
+			case <-forgotten:
+			case <-time.After(untrackAgain):
+			}
+		}
 		od.members.Lock()
 		if !od.members.knows(p) {
 			return fmt.Errorf("%s: %w", p.name, errNoPair)

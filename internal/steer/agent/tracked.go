@@ -38,12 +38,20 @@ type look struct {
 type untracked struct {
 	*journal
 	forgotten atomic.Uint64 // connections that the host was had to forget
+	bell      bell          // something is due
 
-	mu  sync.Mutex // of due
+	mu  sync.Mutex // of what follows
 	due map[*pair]untracking
+	// waiting are pairs whose flows are to move once it has been looked: who waits is told by the channel.
+	// looked is when it was, of those that have not moved yet.
+	waiting map[*pair]chan struct{}
+	looked  map[*pair]time.Time
 }
 
-func newUntracked(j *journal) *untracked { return &untracked{journal: j, due: map[*pair]untracking{}} }
+func newUntracked(j *journal) *untracked {
+	return &untracked{journal: j, bell: newBell(), due: map[*pair]untracking{}, waiting: map[*pair]chan struct{}{},
+		looked: map[*pair]time.Time{}}
+}
 
 // add has the host forget what the pair's flows have left behind, as they have moved.
 func (u *untracked) add(p *pair) {
@@ -51,6 +59,7 @@ func (u *untracked) add(p *pair) {
 	defer u.mu.Unlock()
 	_, soon := u.due[p]
 	u.due[p] = untracking{at: u.cfg.Now(), all: soon}
+	u.bell.ring()
 }
 
 // stray has the host forget, in a while, what the pair's flows leave behind on the default network
@@ -68,20 +77,62 @@ func (u *untracked) stray(p *pair) {
 	u.due[p] = is
 }
 
-// take takes the pairs whose time has come.
-func (u *untracked) take(now time.Time) (out []look) {
+// before has the host forget what the pair's flows have left behind before they move again, as they may come
+// back to it: what does not fit is dropped until then. It returns what is closed when that is done, nil where
+// nothing is left. A move that cannot wait does not ask.
+func (u *untracked) before(p *pair) <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	is, left := u.due[p]
+	at, looked := u.looked[p]
+	delete(u.looked, p)
+	if !left || looked && u.cfg.Now().Sub(at) < untrackAgain {
+		return nil
+	}
+	if u.waiting[p] == nil {
+		u.waiting[p] = make(chan struct{})
+		is.at, is.again = u.cfg.Now(), false
+		u.due[p] = is
+		u.bell.ring()
+	}
+	return u.waiting[p]
+}
+
+// take takes the pairs whose time has come. Where that rests, those alone for which somebody waits.
+func (u *untracked) take(now time.Time, rests bool) (out []look) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for p, is := range u.due {
-		if now.Before(is.at) {
+		if now.Before(is.at) || rests && u.waiting[p] == nil {
 			continue
 		}
 		if delete(u.due, p); !is.again {
-			u.due[p] = untracking{at: now.Add(untrackAgain), again: true}
+			u.due[p] = untracking{at: now.Add(untrackAgain), again: true, all: is.all}
 		}
 		out = append(out, look{p, is.all})
 	}
 	return out
+}
+
+// tell tells who waits for pairs that it has been looked, and returns these.
+func (u *untracked) tell(looks []look) (awaited []*pair) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := u.cfg.Now()
+	for p, at := range u.looked {
+		if now.Sub(at) >= untrackAgain {
+			delete(u.looked, p) // it stays where it is
+		}
+	}
+	for _, l := range looks {
+		if c := u.waiting[l.pair]; c != nil {
+			close(c)
+			delete(u.waiting, l.pair)
+			u.looked[l.pair] = now
+			awaited = append(awaited, l.pair)
+		}
+	}
+	return awaited
 }
 
 // ends are two addresses between which connections go.
@@ -92,6 +143,16 @@ type whereabouts struct {
 	path          int // that of the addresses
 	own, followed [dataplane.Buckets]dataplane.Choice
 	all           bool // as of look
+}
+
+// whole reports whether all of them are on the path of the addresses, and none has come back just now.
+func (w whereabouts) whole() bool {
+	for b := range w.own {
+		if w.own[b].Path != w.path || w.followed[b].Path != w.path {
+			return false
+		}
+	}
+	return !w.all
 }
 
 // tracked are the addresses whose entries are to be looked at.
@@ -115,36 +176,47 @@ func (t tracked) left(c conntrack.Connection) bool {
 	return false
 }
 
+// between are the addresses.
+func (t tracked) between() (out [][2]netip.Addr) {
+	for e := range t {
+		out = append(out, [2]netip.Addr{e.local, e.remote})
+	}
+	return out
+}
+
 const protocolTCP = 6
 
 // run has the host forget what pairs have left behind, until ctx ends; left says where that
-// is, and the host's namespace. To list what a host tracks takes long where that is much, so
-// it is done for all of them at once, apart from the loop, and takes a tenth of a processor
-// at most.
-func (u *untracked) run(ctx context.Context, left func([]look) (string, [2]tracked)) error {
+// is, and the host's namespace, and move moves pairs that have waited for it. To list what a host tracks
+// takes long where that is much, so it is done for all of them at once, apart from the loop, and takes a
+// tenth of a processor at most, unless somebody waits.
+func (u *untracked) run(ctx context.Context, left func([]look) (string, [2]tracked), move func([]*pair)) error {
 	var rested time.Time
-	return each(ctx, epoch, func() {
+	return eachOr(ctx, epoch, u.bell, func() {
 		begin := u.cfg.Now()
-		if begin.Before(rested) {
+		looks := u.take(begin, begin.Before(rested))
+		if len(looks) == 0 {
 			return
 		}
-		host, families := left(u.take(begin))
+		host, families := left(looks)
 		switch {
 		case u.cfg.HostNetns != "":
 			host = u.cfg.HostNetns
 		case !netns.Exists(host):
 			host = "" // the agent is on a host of its own, as outside of a lab
 		}
+		var took time.Duration
 		for v6, t := range families {
-			if len(t) == 0 {
-				continue
-			}
-			n, err := conntrack.Forget(host, v6 == 1, t.left)
+			n, spent, err := conntrack.Forget(host, v6 == 1, t.between(), t.left)
 			u.forgotten.Add(uint64(n))
-			if err != nil {
+			if took += spent; err != nil {
 				u.warn("%v", err)
 			}
 		}
-		rested = u.cfg.Now().Add(countShare * u.cfg.Now().Sub(begin))
+		// By the processor's time: on a host that is busy it is waiting that takes long.
+		rested = u.cfg.Now().Add(countShare * took)
+		if awaited := u.tell(looks); len(awaited) > 0 {
+			move(awaited)
+		}
 	})
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -8,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/conntrack"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
@@ -58,14 +63,14 @@ func TestBackBeforeTheSecondLook(t *testing.T) {
 		u := newUntracked(newJournal(Config{Now: func() time.Time { return now }}))
 		u.add(p)
 		for end := now.Add(tc.away); now.Before(end); now = now.Add(epoch) {
-			for _, l := range u.take(now) {
+			for _, l := range u.take(now, false) {
 				if l.all {
 					t.Errorf("away for %v: all go as they leave", tc.away)
 				}
 			}
 		}
 		u.add(p)
-		if got := u.take(now); len(got) != 1 || got[0].all != tc.all {
+		if got := u.take(now, false); len(got) != 1 || got[0].all != tc.all {
 			t.Errorf("away for %v: %+v", tc.away, got)
 		}
 	}
@@ -85,7 +90,7 @@ func TestStrays(t *testing.T) {
 		"nothing":      func(*untracked) {},
 		"others moved": func(u *untracked) { u.add(p) },
 		"others came":  func(u *untracked) { u.stray(p) },
-		"looked once":  func(u *untracked) { u.add(p); u.take(now) },
+		"looked once":  func(u *untracked) { u.add(p); u.take(now, false) },
 	} {
 		for wait := range 15 {
 			u := newUntracked(newJournal(Config{Now: func() time.Time { return now }}))
@@ -95,7 +100,7 @@ func TestStrays(t *testing.T) {
 				if now.Equal(came) {
 					u.stray(p)
 				}
-				if len(u.take(now)) > 0 {
+				if len(u.take(now, false)) > 0 {
 					looked = now
 				}
 			}
@@ -214,6 +219,69 @@ func TestInvalidOfHaste(t *testing.T) {
 		t.Logf("%s has dropped as invalid: %v", h.Name, b.dropped(h.Netns))
 	}
 	t.Logf("longest gaps: up %v, down %v", up.longest(), down.longest())
+}
+
+// TestInvalidOfReturn: hosts that track very much take long to look for what flows have left behind. Flows that
+// come back to the default network before such a look has ended meet nothing of before, on either host, as
+// they come when the look has ended.
+func TestInvalidOfReturn(t *testing.T) {
+	b := strictBed(t, "t-invr")
+	for _, h := range b.state.Hosts {
+		track(t, h.Netns, 60000)
+	}
+	const rate = 50e6
+	var all []*flowing
+	for n := range 4 {
+		sender := []string{"a", "b"}[n%2]
+		f := b.flow("tcp", "a", "b", sender, rate)
+		f.more(b, "on the default network from "+sender, 30e6)
+		for _, network := range []string{"vxlan", "routed-bgp"} {
+			b.agents["h1"].wish.set(network)
+			b.await("flows to be on "+network, func() bool { return b.agents["h1"].on("a", "b") == network })
+		}
+		f.more(b, "back from "+sender, 30e6)
+		f.stop()
+		all = append(all, f)
+	}
+	for _, h := range b.state.Hosts {
+		t.Logf("%s has dropped as invalid: %v", h.Name, b.dropped(h.Netns))
+	}
+	for name, r := range b.agents {
+		events, _ := r.journal.since(0)
+		for _, e := range events {
+			if e.Kind == string(decide.Failover) || e.Kind == EventSuspect {
+				t.Errorf("%s: %+v", name, e)
+			}
+		}
+	}
+	for _, f := range all {
+		t.Logf("longest gap: %v", f.longest())
+	}
+}
+
+// track has a host track so many connections of others.
+func track(t *testing.T, host string, n int) {
+	t.Helper()
+	if err := netns.Do(host, func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_NETFILTER)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		for i := range n {
+			from, to := net.IP{198, 18, byte(i >> 8), byte(i)}, net.IP{198, 19, 0, 1}
+			if err := h.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, &netlink.ConntrackFlow{
+				FamilyType: unix.AF_INET, TimeOut: 3600, ProtoInfo: &netlink.ProtoInfoTCP{State: 3},
+				Forward: netlink.IPTuple{Protocol: unix.IPPROTO_TCP, SrcIP: from, DstIP: to, SrcPort: 1000, DstPort: 80},
+				Reverse: netlink.IPTuple{Protocol: unix.IPPROTO_TCP, SrcIP: to, DstIP: from, SrcPort: 80, DstPort: 1000},
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestInvalidOfNewIsDropped: a connection that begins while its pair is on another network opens on

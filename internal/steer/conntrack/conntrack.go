@@ -9,10 +9,10 @@ package conntrack
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
+	"runtime"
+	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
@@ -31,48 +31,96 @@ const established, answered = 3, 2
 // (nf_conntrack_tcp_timeout_syn_recv), and patience for how many the rest may be on its way.
 const answeredFor, patience = 60, 1
 
-// Forget has the kernel forget the TCP connections of a family that which says and that have been opened,
-// in the namespace called ns, "" for the caller's own. Those whose addresses or ports it
-// translates stay, as nobody else knows what they were. It returns how many went.
-func Forget(ns string, v6 bool, which func(Connection) bool) (n int, err error) {
-	family := netlink.InetFamily(unix.AF_INET)
+// perLook is how many entries the kernel gives in the time in which it goes through all that it tracks, and
+// gives none: that many buckets are empty.
+const perLook = 4000
+
+// Forget has the kernel forget the TCP connections of a family between those pairs of addresses that which says
+// and that have been opened, in the namespace called ns, "" for the caller's own. Those whose addresses or ports
+// it translates stay, as nobody else knows what they were. It returns how many went, and what processor's time
+// that took: it may be much where much is tracked.
+func Forget(ns string, v6 bool, between [][2]netip.Addr, which func(Connection) bool) (
+	n int, took time.Duration, err error) {
+	family := uint8(unix.AF_INET)
 	if v6 {
 		family = unix.AF_INET6
 	}
-	forget := func() error {
-		found, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filter(which))
-		n = int(found)
+	forget := func() (err error) {
+		begin := spent()
+		n, err = forgetHere(family, between, which)
+		took = spent() - begin
 		return err
 	}
 	if ns == "" {
+		runtime.LockOSThread() // whose time is counted
 		err = forget()
+		runtime.UnlockOSThread()
 	} else {
 		err = netns.Do(ns, forget)
 	}
 	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
-		return 0, nil // a kernel that does not track connections, or does not speak of them
+		return 0, took, nil // a kernel that does not track connections, or does not speak of them
 	}
 	if err != nil {
-		return n, fmt.Errorf("forget tracked connections: %w", err)
+		return n, took, fmt.Errorf("forget tracked connections: %w", err)
+	}
+	return n, took, nil
+}
+
+// forgetHere is Forget in the thread's namespace. Of IPv6 the kernel gives what is not between the addresses
+// (Linux 6.18 compares them the wrong way round), so all is asked for.
+func forgetHere(family uint8, between [][2]netip.Addr, which func(Connection) bool) (n int, err error) {
+	if len(between) == 0 {
+		return 0, nil
+	}
+	named := map[[2]netip.Addr]bool{}
+	for _, b := range between {
+		named[b], named[[2]netip.Addr{b[1], b[0]}] = true, true
+	}
+	all, err := total()
+	if err != nil {
+		return 0, err
+	}
+	if all < perLook*2*len(between) || family == unix.AF_INET6 {
+		between = [][2]netip.Addr{{}}
+	}
+	for _, b := range between {
+		for _, b := range [][2]netip.Addr{b, {b[1], b[0]}} {
+			found, err := dump(family, b[0], b[1])
+			if err != nil {
+				return n, err
+			}
+			for _, e := range found {
+				if !e.opened() || !named[[2]netip.Addr{e.orig.From.Addr(), e.orig.To.Addr()}] || !which(e.orig) {
+					continue
+				}
+				gone, err := e.forget(family)
+				if err != nil {
+					return n, err
+				}
+				if gone {
+					n++
+				}
+			}
+			if b[0] == b[1] {
+				break
+			}
+		}
 	}
 	return n, nil
 }
 
-type filter func(Connection) bool
-
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (which filter) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
-	state, ok := f.ProtoInfo.(*netlink.ProtoInfoTCP)
-	opened := ok && (state.State == established || state.State == answered && f.TimeOut < answeredFor-patience)
-	if !opened {
-		return false
-	}
-	there, back := f.Forward, f.Reverse
-	c := Connection{end(there.SrcIP, there.SrcPort), end(there.DstIP, there.DstPort)}
-	return c.From == end(back.DstIP, back.DstPort) && c.To == end(back.SrcIP, back.SrcPort) && which(c)
+// opened reports whether it is one that has been opened, between the addresses and ports that its ends know.
+func (e entry) opened() bool {
+	opened := e.state == established || e.state == answered && e.timeout < answeredFor-patience
+	return opened && e.reply == Connection{From: e.orig.To, To: e.orig.From}
 }
 
-func end(ip net.IP, port uint16) netip.AddrPort {
-	addr, _ := netip.AddrFromSlice(ip) // no address is nobody's
-	return netip.AddrPortFrom(addr.Unmap(), port)
+// spent is the thread's processor time so far.
+func spent() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
 }

@@ -1,0 +1,150 @@
+package conntrack
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// What the kernel tracks is asked for here, with a filter of the kernel's own (Linux 5.8): it goes
+// through all entries, and gives those alone that are between the addresses that are named. To have it give
+// all, and look for them here, takes some ten times as long.
+
+// Messages, attributes and flags of linux/netfilter/nfnetlink_conntrack.h and of ctnetlink that package nl does
+// not name.
+const (
+	ctStats         = 5 // IPCTNL_MSG_CT_GET_STATS
+	ctaStatsEntries = 1 // CTA_STATS_GLOBAL_ENTRIES
+
+	ctaFilter      = 25
+	ctaFilterOrig  = 1
+	ctaFilterReply = 2
+
+	filterSource, filterDestination, filterProtocol = 1 << 0, 1 << 1, 1 << 3
+)
+
+// entry is a TCP connection that the kernel tracks.
+type entry struct {
+	raw         []byte // as it was given, by which it is named
+	orig, reply Connection
+	state       uint8
+	timeout     uint32 // in seconds
+}
+
+// dump asks for the entries from one address to another, of IPv4; for all where these are not valid.
+func dump(family uint8, from, to netip.Addr) ([]entry, error) {
+	req := request(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
+	if from.IsValid() {
+		tuple, filter := nested(nl.CTA_TUPLE_ORIG), nested(ctaFilter)
+		ip := nested(nl.CTA_TUPLE_IP)
+		ip.AddRtAttr(nl.CTA_IP_V4_SRC, from.AsSlice())
+		ip.AddRtAttr(nl.CTA_IP_V4_DST, to.AsSlice())
+		tuple.AddChild(ip)
+		proto := nested(nl.CTA_TUPLE_PROTO)
+		proto.AddRtAttr(nl.CTA_PROTO_NUM, []byte{unix.IPPROTO_TCP})
+		tuple.AddChild(proto)
+		filter.AddRtAttr(ctaFilterOrig, nl.Uint32Attr(filterSource|filterDestination|filterProtocol))
+		filter.AddRtAttr(ctaFilterReply, nl.Uint32Attr(0))
+		req.AddData(tuple)
+		req.AddData(filter)
+	}
+	var found []entry
+	messages, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, err
+	}
+	for _, m := range messages {
+		if e, ok := parse(m); ok {
+			found = append(found, e)
+		}
+	}
+	return found, nil // an interrupted one has nearly all, and another look follows
+}
+
+// total is how much the kernel tracks in the namespace, of whatever family.
+func total() (int, error) {
+	messages, err := request(unix.AF_UNSPEC, ctStats, unix.NLM_F_ACK).Execute(unix.NETLINK_NETFILTER, 0)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range messages {
+		if len(m) < nl.SizeofNfgenmsg {
+			continue
+		}
+		if n := attribute(m[nl.SizeofNfgenmsg:], ctaStatsEntries); len(n) == 4 {
+			return int(binary.BigEndian.Uint32(n)), nil
+		}
+	}
+	return 0, nil
+}
+
+// forget has the kernel forget the entry, and reports whether that was still there.
+func (e entry) forget(family uint8) (bool, error) {
+	req := request(family, nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK)
+	req.AddRawData(e.raw[nl.SizeofNfgenmsg:])
+	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func request(family uint8, operation, flags int) *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|operation, flags)
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0})
+	return req
+}
+
+func nested(kind int) *nl.RtAttr { return nl.NewRtAttr(kind|unix.NLA_F_NESTED, nil) }
+
+// attribute is that of a kind in a message, nil where there is none.
+func attribute(b []byte, kind uint16) []byte {
+	for len(b) >= unix.SizeofNlAttr {
+		n := int(nl.NativeEndian().Uint16(b))
+		if n < unix.SizeofNlAttr || n > len(b) {
+			break
+		}
+		if nl.NativeEndian().Uint16(b[2:])&nl.NLA_TYPE_MASK == kind {
+			return b[unix.SizeofNlAttr:n]
+		}
+		b = b[min((n+3)&^3, len(b)):]
+	}
+	return nil
+}
+
+// parse reads an entry, if it is of TCP.
+func parse(message []byte) (e entry, ok bool) {
+	if len(message) < nl.SizeofNfgenmsg {
+		return e, false
+	}
+	all := message[nl.SizeofNfgenmsg:]
+	state := attribute(attribute(attribute(all, nl.CTA_PROTOINFO), nl.CTA_PROTOINFO_TCP), nl.CTA_PROTOINFO_TCP_STATE)
+	timeout := attribute(all, nl.CTA_TIMEOUT)
+	if len(state) != 1 || len(timeout) != 4 {
+		return e, false
+	}
+	return entry{message, tuple(attribute(all, nl.CTA_TUPLE_ORIG)), tuple(attribute(all, nl.CTA_TUPLE_REPLY)), state[0],
+		binary.BigEndian.Uint32(timeout)}, true
+}
+
+func tuple(b []byte) Connection {
+	ip, proto := attribute(b, nl.CTA_TUPLE_IP), attribute(b, nl.CTA_TUPLE_PROTO)
+	at := func(v4, v6, port uint16) netip.AddrPort {
+		b := attribute(ip, v4)
+		if b == nil {
+			b = attribute(ip, v6)
+		}
+		addr, _ := netip.AddrFromSlice(b) // no address is nobody's
+		var n uint16
+		if p := attribute(proto, port); len(p) == 2 {
+			n = binary.BigEndian.Uint16(p)
+		}
+		return netip.AddrPortFrom(addr, n)
+	}
+	return Connection{at(nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, nl.CTA_PROTO_SRC_PORT),
+		at(nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST, nl.CTA_PROTO_DST_PORT)}
+}
