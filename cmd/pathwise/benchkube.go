@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -137,7 +138,7 @@ func runKubeBench(ctx context.Context, e env, f benchFlags) (err error) {
 	if ctx, err = on.Claim(ctx); err != nil {
 		return fmt.Errorf("bench --kube: %w", err)
 	}
-	defer func() { err = errors.Join(err, on.Release(context.WithoutCancel(ctx))) }()
+	defer func() { err = release(context.WithoutCancel(ctx), on, err) }()
 	site, err := trial.Open(ctx, on, trial.Plan{Nodes: nodes, Image: image, Self: e.self, Dir: dir})
 	if err != nil {
 		return fmt.Errorf("bench --kube: %w", err)
@@ -153,6 +154,20 @@ func runKubeBench(ctx context.Context, e env, f benchFlags) (err error) {
 		err = e.conclude(result)
 	}
 	return err
+}
+
+// release gives the namespace of a bench back that has failed with err, or has not. Where it has failed as
+// somebody has taken the namespace away, that is why, and nothing else.
+func release(ctx context.Context, on *admin.Bench, err error) error {
+	const answering = 10 * time.Second
+	if err != nil {
+		asking, stop := context.WithTimeout(ctx, answering)
+		defer stop()
+		if why := on.Removed(asking); why != nil {
+			return fmt.Errorf("bench --kube: %w", why)
+		}
+	}
+	return errors.Join(err, on.Release(ctx))
 }
 
 // remark tells on stderr what a command waits for.

@@ -39,6 +39,10 @@ func (b *Bench) Claim(ctx context.Context) (context.Context, error) {
 	return ctx, err
 }
 
+// Removed is why what a bench wants of the cluster fails, where that is as its namespace is being removed by
+// somebody else; else nil.
+func (b *Bench) Removed(ctx context.Context) error { return b.held.removed(ctx) }
+
 // Release removes the namespace, with all that is in it.
 func (b *Bench) Release(ctx context.Context) error { return b.held.release(ctx) }
 

@@ -136,6 +136,10 @@ func holderOf(l coordinationv1.Lease) string {
 // keep renews the Lease until ctx ends. An API server that does not answer is asked again.
 func (h *claim) keep(ctx context.Context) {
 	for pause(ctx, h.times.renew) == nil {
+		if err := h.removed(ctx); err != nil {
+			h.lost(err)
+			return
+		}
 		err := h.write(ctx, (*rest.RESTClient).Put)
 		if apierrors.IsConflict(err) { // it may have been written, and the answer lost
 			var now coordinationv1.Lease
@@ -152,6 +156,22 @@ func (h *claim) keep(ctx context.Context) {
 		h.lost(fmt.Errorf("namespace %s is not this run's any more: %w", h.ns.Name, err))
 		return
 	}
+}
+
+// removed is why the namespace is not this run's any more: somebody removes it, or has. It is nil where it is
+// there, or nobody can say.
+func (h *claim) removed(ctx context.Context) error {
+	var ns corev1.Namespace
+	err := h.c.core.Get().Resource("namespaces").Name(h.ns.Name).Do(ctx).Into(&ns)
+	what := "is being removed"
+	switch {
+	case apierrors.IsNotFound(err):
+		what = "was removed"
+	case err != nil || ns.DeletionTimestamp == nil:
+		return nil
+	}
+	h.gone.Store(true)
+	return fmt.Errorf("namespace %s is not this run's any more: it %s, as by \"pathwise kube uninstall\"", h.ns.Name, what)
 }
 
 // wrote reports whether it is this run's Lease.

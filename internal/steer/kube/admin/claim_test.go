@@ -19,7 +19,8 @@ import (
 type spaces struct {
 	mu      sync.Mutex
 	there   bool
-	going   int // how often it is still being removed when it is asked for
+	ending  bool // it is being removed
+	going   int  // how often it is still being removed when it is asked for
 	lease   *coordinationv1.Lease
 	version int
 	pods    string // a list
@@ -45,6 +46,8 @@ func (s *spaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.there, s.lease = false, nil
 	case !s.there:
 		code, answer = failure(http.StatusNotFound, "NotFound", "")
+	case s.ending:
+		answer = json.RawMessage(`{"kind": "Namespace", "apiVersion": "v1", "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -156,6 +159,48 @@ func TestClaim(t *testing.T) {
 	}
 	if err := h.release(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestClaimRemoved: a run whose namespace somebody takes away is told so, before it has gone and after that, and
+// removes nothing then.
+func TestClaimRemoved(t *testing.T) {
+	for what, take := range map[string]func(*spaces){
+		"is being removed": func(s *spaces) { s.ending = true },
+		"was removed":      func(s *spaces) { s.there, s.lease = false, nil },
+	} {
+		s := &spaces{}
+		hs := httptest.NewServer(s)
+		t.Cleanup(hs.Close)
+		c := clusterAt(t, hs.URL)
+		slow := quick()
+		slow.renew = time.Hour
+		for n, times := range []claimTimes{quick(), slow} {
+			ctx, h, err := c.claim(t.Context(), namespaceOf("x"), times)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.removed(t.Context()); err != nil {
+				t.Errorf("while it is there: %v", err)
+			}
+			s.do(func() { take(s) })
+			if err = h.removed(t.Context()); n == 0 {
+				<-ctx.Done()
+				err = context.Cause(ctx)
+			}
+			if err == nil || !strings.Contains(err.Error(), "not this run's any more: it "+what) {
+				t.Errorf("%s: %v", what, err)
+			}
+			if err := h.release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			s.do(func() {
+				if what == "is being removed" && !s.there {
+					t.Error("it removed the namespace")
+				}
+				s.there, s.ending, s.lease = false, false, nil
+			})
+		}
 	}
 }
 
