@@ -35,6 +35,11 @@ case ${PATHWISE_KUBE_PROXY:=nftables} in nftables | iptables) ;; *)
 	;;
 esac
 parts=" $* "
+known=' own switches holes rules away killed lease bench policies asks forged sandbox restart images scale caps'
+known+=' uninstall tutorial '
+for name in "$@"; do
+	[[ $known = *" $name "* ]] || { echo "kube-test: no part $name: expected$known" >&2 && exit 2; }
+done
 trap '[ -n "$keep" ] || "$bed" down; rm -r "$work"' EXIT
 part() { # NAME: whether it is to be run
 	[ "$parts" = "  " ] || [[ $parts = *" $1 "* ]] || return 1
