@@ -135,7 +135,7 @@ func newAgent(cfg Config) *Agent {
 	a.respondent = &respondent{j, m, a.wires, a.entries, a.mover, a.escape, &pairs, stats}
 	a.inquirer = &inquirer{j, m, a.mover, a.escape, a.teller, &pairs, inquiries{params: &pairs, bell: newBell()}}
 	a.listener = &listener{j, m, a.pairs, a.inquirer, a.waker, a.survey, clock, stats}
-	a.counter = &counter{j, m, a.survey}
+	a.counter = &counter{j, m, a.survey, a.untracked}
 	a.planes, a.sweeper = &planes{journal: j, members: m}, &sweeper{j, m}
 	a.adopter = &adopter{journal: j, members: m, survey: a.survey, ledger: ledger, stacks: a.stacks, entries: a.entries,
 		planes: a.planes, stranded: map[string]time.Time{}, pins: map[string]map[string]string{}}

@@ -26,8 +26,8 @@ type headcount struct {
 	// what came in.
 	conns                    int
 	total, limited, received float64
-	// known: some were there at the last count.
-	known bool
+	// known: some were there at the last count; fresh: others were not.
+	known, fresh bool
 	// at is when it was counted, and span how long the count before was ago.
 	at   time.Time
 	span time.Duration
@@ -84,7 +84,7 @@ func (h *headcount) see(s sockdiag.Socket, by *decide.ClassParams) {
 		h.conns++
 	}
 	was, known := h.was[s.ID]
-	h.known = h.known || known
+	h.known, h.fresh = h.known || known, h.fresh || !known
 	moved := float64(s.BytesAcked - min(was.acked, s.BytesAcked))
 	came := float64(s.BytesReceived - min(was.received, s.BytesReceived))
 	limited := s.Unsent == 0 && s.Unacked < s.Window
@@ -212,8 +212,9 @@ type countable struct {
 // counter counts the TCP connections of pairs.
 type counter struct {
 	*journal
-	members *members
-	survey  *survey
+	members   *members
+	survey    *survey
+	untracked *untracked
 }
 
 // countAll looks at the TCP connections of pairs with traffic, until ctx ends: how
@@ -285,6 +286,9 @@ func (ct *counter) countConnections(c countable) {
 		p.counted(&p.heads)
 		if ct.members.knows(p) {
 			ct.assignRows(p)
+			if p.heads.fresh && len(p.routes) > 1 {
+				ct.untracked.begin(p)
+			}
 		}
 	}
 }

@@ -115,11 +115,11 @@ func (m *members) netnsOf(cookie uint64) string {
 
 // leftBehind is the host's namespace, and where the connections of the pairs are that are
 // still there, by family.
-func (m *members) leftBehind(looks []look) (host string, families [2]tracked) {
+func (m *members) leftBehind(looks []*pair) (host string, families [2]tracked) {
 	m.Lock()
 	defer m.Unlock()
 	for _, p := range looks {
-		if !m.knows(p.pair) {
+		if !m.knows(p) {
 			continue // it has gone
 		}
 		own, followed, err := p.flows()
@@ -127,9 +127,9 @@ func (m *members) leftBehind(looks []look) (host string, families [2]tracked) {
 			continue // the peer has just gone
 		}
 		for _, r := range p.routes {
-			w := whereabouts{r.Index, own, followed, p.all}
-			if w.whole() {
-				continue // nothing has left it
+			w := whereabouts{r.Index, own, followed}
+			if r.Index != 0 && w.whole() {
+				continue // nothing has left it, and nothing opens there
 			}
 			v6 := 0
 			if r.Local.Addr.Is6() {

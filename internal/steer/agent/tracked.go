@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -14,24 +15,18 @@ import (
 )
 
 // Hosts that track connections drop what does not fit what they have tracked. So what a
-// connection has left behind on a path is forgotten there, before it comes back.
+// connection has left behind on a path is forgotten there, before it comes back, and the windows
+// of those that stay are looked at no more.
 
 // untrackAgain is how long after flows have moved their entries are looked for once more:
 // what was on its way has made new ones meanwhile.
 const untrackAgain = time.Second
 
 // untracking is when a pair's entries are to be looked for; again says that it is for the
-// last time, and all that those of flows on the default network go too: they are back there
-// before what they had left behind was looked for once more.
+// last time.
 type untracking struct {
-	at         time.Time
-	again, all bool
-}
-
-// look is a pair whose entries are to be looked for now.
-type look struct {
-	*pair
-	all bool
+	at    time.Time
+	again bool
 }
 
 // untracked are the pairs whose entries in the host's connection tracking are to go.
@@ -46,19 +41,20 @@ type untracked struct {
 	// looked is when it was, of those that have not moved yet.
 	waiting map[*pair]chan struct{}
 	looked  map[*pair]time.Time
+	// begun is when it was looked for what has begun, of pairs of which that is less than a second ago.
+	begun map[*pair]time.Time
 }
 
 func newUntracked(j *journal) *untracked {
 	return &untracked{journal: j, bell: newBell(), due: map[*pair]untracking{}, waiting: map[*pair]chan struct{}{},
-		looked: map[*pair]time.Time{}}
+		looked: map[*pair]time.Time{}, begun: map[*pair]time.Time{}}
 }
 
 // add has the host forget what the pair's flows have left behind, as they have moved.
 func (u *untracked) add(p *pair) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	_, soon := u.due[p]
-	u.due[p] = untracking{at: u.cfg.Now(), all: soon}
+	u.due[p] = untracking{at: u.cfg.Now()}
 	u.bell.ring()
 }
 
@@ -75,6 +71,18 @@ func (u *untracked) stray(p *pair) {
 	}
 	is.again = !sooner
 	u.due[p] = is
+}
+
+// begin has the host look at windows no more of connections of the pair that have begun: they may leave, and
+// come back before the other end's host is told. Where connections begin all the time, that is once in a while.
+func (u *untracked) begin(p *pair) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, sooner := u.due[p]; !sooner {
+		u.due[p] = untracking{at: u.begun[p].Add(untrackAgain), again: true}
+		u.begun[p] = u.cfg.Now()
+		u.bell.ring()
+	}
 }
 
 // before has the host forget what the pair's flows have left behind before they move again, as they may come
@@ -99,7 +107,7 @@ func (u *untracked) before(p *pair) <-chan struct{} {
 }
 
 // take takes the pairs whose time has come. Where that rests, those alone for which somebody waits.
-func (u *untracked) take(now time.Time, rests bool) (out []look) {
+func (u *untracked) take(now time.Time, rests bool) (out []*pair) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for p, is := range u.due {
@@ -107,29 +115,27 @@ func (u *untracked) take(now time.Time, rests bool) (out []look) {
 			continue
 		}
 		if delete(u.due, p); !is.again {
-			u.due[p] = untracking{at: now.Add(untrackAgain), again: true, all: is.all}
+			u.due[p] = untracking{at: now.Add(untrackAgain), again: true}
 		}
-		out = append(out, look{p, is.all})
+		out = append(out, p)
 	}
 	return out
 }
 
 // tell tells who waits for pairs that it has been looked, and returns these.
-func (u *untracked) tell(looks []look) (awaited []*pair) {
+func (u *untracked) tell(looks []*pair) (awaited []*pair) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := u.cfg.Now()
-	for p, at := range u.looked {
-		if now.Sub(at) >= untrackAgain {
-			delete(u.looked, p) // it stays where it is
-		}
+	for _, of := range []map[*pair]time.Time{u.looked, u.begun} { // of begun as pairs go
+		maps.DeleteFunc(of, func(_ *pair, at time.Time) bool { return now.Sub(at) >= untrackAgain })
 	}
-	for _, l := range looks {
-		if c := u.waiting[l.pair]; c != nil {
+	for _, p := range looks {
+		if c := u.waiting[p]; c != nil {
 			close(c)
-			delete(u.waiting, l.pair)
-			u.looked[l.pair] = now
-			awaited = append(awaited, l.pair)
+			delete(u.waiting, p)
+			u.looked[p] = now
+			awaited = append(awaited, p)
 		}
 	}
 	return awaited
@@ -142,17 +148,16 @@ type ends struct{ local, remote netip.Addr }
 type whereabouts struct {
 	path          int // that of the addresses
 	own, followed [dataplane.Buckets]dataplane.Choice
-	all           bool // as of look
 }
 
-// whole reports whether all of them are on the path of the addresses, and none has come back just now.
+// whole reports whether all of them are on the path of the addresses.
 func (w whereabouts) whole() bool {
 	for b := range w.own {
 		if w.own[b].Path != w.path || w.followed[b].Path != w.path {
 			return false
 		}
 	}
-	return !w.all
+	return true
 }
 
 // tracked are the addresses whose entries are to be looked at.
@@ -169,7 +174,7 @@ func (t tracked) left(c conntrack.Connection) bool {
 	}
 	for row := range flow.Row(flow.Rows) {
 		b := row.Bucket(flow.Bucket(c.From.Port(), c.To.Port(), protocolTCP))
-		if ok && (w.all || w.own[b].Path != w.path || w.followed[b].Path != w.path) {
+		if ok && (w.own[b].Path != w.path || w.followed[b].Path != w.path) {
 			return true
 		}
 	}
@@ -190,7 +195,7 @@ const protocolTCP = 6
 // is, and the host's namespace, and move moves pairs that have waited for it. To list what a host tracks
 // takes long where that is much, so it is done for all of them at once, apart from the loop, and takes a
 // tenth of a processor at most, unless somebody waits.
-func (u *untracked) run(ctx context.Context, left func([]look) (string, [2]tracked), move func([]*pair)) error {
+func (u *untracked) run(ctx context.Context, left func([]*pair) (string, [2]tracked), move func([]*pair)) error {
 	var rested time.Time
 	return eachOr(ctx, epoch, u.bell, func() {
 		begin := u.cfg.Now()

@@ -51,36 +51,6 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestBackBeforeTheSecondLook: of flows that leave or come back while the second look at what they left
-// is due, all entries go; of others those alone that they have left.
-func TestBackBeforeTheSecondLook(t *testing.T) {
-	now := time.Unix(0, 0)
-	p := &pair{}
-	for _, tc := range []struct {
-		away time.Duration
-		all  bool
-	}{{untrackAgain / 2, true}, {untrackAgain + epoch, false}} {
-		u := newUntracked(newJournal(Config{Now: func() time.Time { return now }}))
-		u.add(p)
-		for end := now.Add(tc.away); now.Before(end); now = now.Add(epoch) {
-			for _, l := range u.take(now, false) {
-				if l.all {
-					t.Errorf("away for %v: all go as they leave", tc.away)
-				}
-			}
-		}
-		u.add(p)
-		if got := u.take(now, false); len(got) != 1 || got[0].all != tc.all {
-			t.Errorf("away for %v: %+v", tc.away, got)
-		}
-	}
-	here := tracked{ends{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}: whereabouts{all: true}}
-	if !here.left(conntrack.Connection{From: netip.MustParseAddrPort("10.0.0.2:80"),
-		To: netip.MustParseAddrPort("10.0.0.1:4000")}) {
-		t.Error("an entry of a connection that is back stays")
-	}
-}
-
 // TestStrays: entries of what was on the default network are looked for when it is a second old at
 // least, however soon they are looked for anyway: before, a handshake is left alone, as it may go on.
 func TestStrays(t *testing.T) {

@@ -1,9 +1,10 @@
-// Package conntrack has a host's kernel forget TCP connections that it tracks.
+// Package conntrack has a host's kernel forget TCP connections that it tracks, or take them as they come.
 //
 // A connection that comes back to a network in the middle is taken up there like one that
 // was never seen (nf_conntrack_tcp_loose), unless an old entry knows of it: its window is
 // not where the connection is by then, so that what comes is INVALID, which firewalls
-// drop. It does not know which connections have left: that is said by who moves them.
+// drop. Entries that are taken up so have no such window, and the same is said here of the others. It does not
+// know which connections have left: that is said by who moves them.
 package conntrack
 
 import (
@@ -36,9 +37,10 @@ const answeredFor, patience = 60, 1
 const perLook = 4000
 
 // Forget has the kernel forget the TCP connections of a family between those pairs of addresses that which says
-// and that have been opened, in the namespace called ns, "" for the caller's own. Those whose addresses or ports
-// it translates stay, as nobody else knows what they were. It returns how many went, and what processor's time
-// that took: it may be much where much is tracked.
+// and that have been opened, in the namespace called ns, "" for the caller's own. Of the others it looks at the
+// windows no more: half a handshake is taken up by nobody, so it is not forgotten, and what stays may leave later.
+// Those whose addresses or ports it translates stay as they are. It returns how many went, and what processor's
+// time that took: it may be much where much is tracked.
 func Forget(ns string, v6 bool, between [][2]netip.Addr, which func(Connection) bool) (
 	n int, took time.Duration, err error) {
 	family := uint8(unix.AF_INET)
@@ -91,14 +93,14 @@ func forgetHere(family uint8, between [][2]netip.Addr, which func(Connection) bo
 				return n, err
 			}
 			for _, e := range found {
-				if !e.opened() || !named[[2]netip.Addr{e.orig.From.Addr(), e.orig.To.Addr()}] || !which(e.orig) {
+				if !named[[2]netip.Addr{e.orig.From.Addr(), e.orig.To.Addr()}] || !e.plain() {
 					continue
 				}
-				gone, err := e.forget(family)
+				done, err := e.treat(family, which)
 				if err != nil {
 					return n, err
 				}
-				if gone {
+				if done {
 					n++
 				}
 			}
@@ -110,11 +112,20 @@ func forgetHere(family uint8, between [][2]netip.Addr, which func(Connection) bo
 	return n, nil
 }
 
-// opened reports whether it is one that has been opened, between the addresses and ports that its ends know.
-func (e entry) opened() bool {
+// treat forgets the entry, or has its windows be looked at no more. It reports whether it is forgotten.
+func (e entry) treat(family uint8, which func(Connection) bool) (bool, error) {
 	opened := e.state == established || e.state == answered && e.timeout < answeredFor-patience
-	return opened && e.reply == Connection{From: e.orig.To, To: e.orig.From}
+	switch {
+	case opened && which(e.orig):
+		return e.forget(family)
+	case e.strict:
+		return false, e.loosen(family)
+	}
+	return false, nil
 }
+
+// plain reports whether it is between the addresses and ports that its ends know.
+func (e entry) plain() bool { return e.reply == Connection{From: e.orig.To, To: e.orig.From} }
 
 // spent is the thread's processor time so far.
 func spent() time.Duration {

@@ -67,6 +67,9 @@ func TestForget(t *testing.T) {
 	if got, want := tracked(t, ns), []uint16{7002, 7003, 7004}; !slices.Equal(got, want) {
 		t.Errorf("tracked after that: %v, expected %v", got, want)
 	}
+	if got, want := strict(t, ns), []uint16{7003}; !slices.Equal(got, want) {
+		t.Errorf("the windows of connections to ports %v are looked at, expected those to %v, which are translated", got, want)
+	}
 	if n, _, err := Forget(ns, false, here, named); n != 0 || err != nil {
 		t.Errorf("again: %d, %v", n, err)
 	}
@@ -170,6 +173,23 @@ func dial(t *testing.T, ns, to string) error {
 		}
 		return err
 	})
+}
+
+// strict are the ports to which connections are tracked by their windows.
+func strict(t *testing.T, ns string) (ports []uint16) {
+	t.Helper()
+	if err := netns.Do(ns, func() error {
+		all, err := dump(unix.AF_INET, netip.Addr{}, netip.Addr{})
+		for _, e := range all {
+			if e.strict {
+				ports = append(ports, e.orig.To.Port())
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return ports
 }
 
 // tracked are the ports to which connections are tracked.

@@ -27,12 +27,17 @@ const (
 	filterSource, filterDestination, filterProtocol = 1 << 0, 1 << 1, 1 << 3
 )
 
+// liberal is the flag of an end of an entry whose window is not looked at (IP_CT_TCP_FLAG_BE_LIBERAL), as those
+// have that the kernel has taken up in the middle.
+const liberal = 8
+
 // entry is a TCP connection that the kernel tracks.
 type entry struct {
 	raw         []byte // as it was given, by which it is named
 	orig, reply Connection
 	state       uint8
 	timeout     uint32 // in seconds
+	strict      bool   // the window of an end is looked at
 }
 
 // dump asks for the entries from one address to another, of IPv4; for all where these are not valid.
@@ -93,6 +98,29 @@ func (e entry) forget(family uint8) (bool, error) {
 	return err == nil, err
 }
 
+// loosen has the kernel look at the entry's windows no more.
+func (e entry) loosen(family uint8) error {
+	all := e.raw[nl.SizeofNfgenmsg:]
+	req := request(family, nl.IPCTNL_MSG_CT_NEW, unix.NLM_F_ACK|unix.NLM_F_REPLACE)
+	for _, kind := range []uint16{nl.CTA_TUPLE_ORIG, nl.CTA_TUPLE_REPLY} {
+		req.AddData(nl.NewRtAttr(int(kind)|unix.NLA_F_NESTED, attribute(all, kind)))
+	}
+	if zone := attribute(all, nl.CTA_ZONE); zone != nil {
+		req.AddData(nl.NewRtAttr(nl.CTA_ZONE, zone))
+	}
+	info, tcp := nested(nl.CTA_PROTOINFO), nested(nl.CTA_PROTOINFO_TCP)
+	for _, end := range []int{nl.CTA_PROTOINFO_TCP_FLAGS_ORIGINAL, nl.CTA_PROTOINFO_TCP_FLAGS_REPLY} {
+		tcp.AddRtAttr(end, []byte{liberal, liberal}) // the flag, and that no other is meant
+	}
+	info.AddChild(tcp)
+	req.AddData(info)
+	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil // it has gone meanwhile
+	}
+	return err
+}
+
 func request(family uint8, operation, flags int) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|operation, flags)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0})
@@ -122,13 +150,19 @@ func parse(message []byte) (e entry, ok bool) {
 		return e, false
 	}
 	all := message[nl.SizeofNfgenmsg:]
-	state := attribute(attribute(attribute(all, nl.CTA_PROTOINFO), nl.CTA_PROTOINFO_TCP), nl.CTA_PROTOINFO_TCP_STATE)
+	tcp := attribute(attribute(all, nl.CTA_PROTOINFO), nl.CTA_PROTOINFO_TCP)
+	state := attribute(tcp, nl.CTA_PROTOINFO_TCP_STATE)
 	timeout := attribute(all, nl.CTA_TIMEOUT)
 	if len(state) != 1 || len(timeout) != 4 {
 		return e, false
 	}
-	return entry{message, tuple(attribute(all, nl.CTA_TUPLE_ORIG)), tuple(attribute(all, nl.CTA_TUPLE_REPLY)), state[0],
-		binary.BigEndian.Uint32(timeout)}, true
+	e = entry{raw: message, orig: tuple(attribute(all, nl.CTA_TUPLE_ORIG)),
+		reply: tuple(attribute(all, nl.CTA_TUPLE_REPLY)), state: state[0], timeout: binary.BigEndian.Uint32(timeout)}
+	for _, end := range []uint16{nl.CTA_PROTOINFO_TCP_FLAGS_ORIGINAL, nl.CTA_PROTOINFO_TCP_FLAGS_REPLY} {
+		flags := attribute(tcp, end)
+		e.strict = e.strict || len(flags) > 0 && flags[0]&liberal == 0
+	}
+	return e, true
 }
 
 func tuple(b []byte) Connection {

@@ -38,12 +38,16 @@ func (r *run) stays(ctx context.Context, network string) error {
 // switches moves the flows from network to network. Traffic goes on for as long as that takes.
 func (r *run) switches(ctx context.Context) (string, error) {
 	const apart = 50 * time.Millisecond
-	const one = time.Second // at most, on average
+	const begun = 2 * time.Second // the traffic: else the first switches are under none
+	const one = time.Second       // at most, on average
 	all := r.three(settling + time.Duration(r.Switches)*one)
 	began := time.Now()
 	var took time.Duration
 	err := r.during(ctx, func(ctx context.Context) error {
 		if err := r.up(ctx); err != nil {
+			return err
+		}
+		if err := wait(ctx, begun); err != nil {
 			return err
 		}
 		began = time.Now()
