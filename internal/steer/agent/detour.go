@@ -73,8 +73,8 @@ func (iq *inquirer) answers(name string, found []sockdiag.Socket) {
 	for _, q := range iq.inquiries.open {
 		if q.pair.local.Netns == name && iq.members.knows(q.pair) {
 			s, ok := by[q.ends()]
-			iq.answer(q, detect.Progress{Open: ok, Waiting: s.Unacked > 0, Acked: s.BytesAcked,
-				Trip: s.SRTT, Timer: s.RTO, Tries: int(s.Backoff)}, now)
+			iq.answer(q, detect.Progress{Open: ok, Waiting: s.Unacked > 0, Acked: s.BytesAcked, Sent: int(s.DataOut),
+				Busy: s.Busy, Trip: s.SRTT, Timer: s.RTO, Tries: int(s.Backoff)}, now)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 		return
 	}
 	from := &p.lines[i].accidents
-	if q.Look(is, from.Tries(iq.params, now), p.otherPaths(q.From), now) {
+	if q.Look(is, from.TriesOf(iq.params, is, iq.around(q, is, now), now), p.otherPaths(q.From), now) {
 		iq.redirect(p, q, was, now)
 	}
 	if q.Accident(is) {
@@ -109,8 +109,23 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	case detect.Nowhere:
 		p.nowhere = now
 	case detect.Proven:
-		iq.proven(p, q, now)
+		iq.proven(p, q, is, now)
 	}
+}
+
+// around is what is known of the path that the connection is asked about.
+func (iq *inquirer) around(q *inquiry, is detect.Progress, now time.Time) (a detect.Around) {
+	p := q.pair
+	ln, deaf := &p.lines[p.routes.at(q.From)], iq.params.Deaf
+	if ln.Telling(now) { // else it is not waited for an acknowledgment
+		deaf = is.Deaf(iq.params)
+	}
+	a.Silent = ln.silence.Lasts(deaf, now)
+	for _, other := range p.inquiries {
+		a.Ahead = a.Ahead || other != q && other.begun && other.From == q.From && other.State() == detect.Trying &&
+			now.Sub(other.Since()) < iq.params.AckWithin
+	}
+	return a
 }
 
 // otherPaths are the paths that a connection on one of them may try, the best known first.
@@ -149,10 +164,10 @@ func (iq *inquirer) redirect(p *pair, q *inquiry, was int, now time.Time) {
 }
 
 // proven acts on a connection that gets through on another path at once: it stays there.
-// Where it is not the only one that its path refuses, or nothing else passes there either,
-// the pair leaves that path. After no path got it through for a while, it only happened to be
+// Where its path refuses most of the pair's connections, or nothing else passes there either, the
+// pair leaves that path. After no path got it through for a while, it only happened to be
 // elsewhere as that ended: it returns, and tells by itself if its path still fails.
-func (iq *inquirer) proven(p *pair, q *inquiry, now time.Time) {
+func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Time) {
 	i, to := p.routes.at(q.From), p.routes.at(q.On)
 	if i < 0 || to < 0 || !p.usable(q.From) { // it has failed for all
 		return
@@ -176,8 +191,7 @@ func (iq *inquirer) proven(p *pair, q *inquiry, now time.Time) {
 	}
 	ln := &p.lines[i]
 	refused := p.detours.refused(q.From, now)
-	conns := max(p.conns, len(p.inquiries)) // those that have just begun are not counted yet
-	if refused < iq.params.RefusesAt && refused < conns && !ln.silence.Lasts(iq.params.Deaf, now) {
+	if !ln.accidents.Refuses(iq.params, refused, p.conns, is, iq.around(q, is, now), now) {
 		return
 	}
 	if ln.bar.Left(now) == 0 {

@@ -25,6 +25,46 @@ func (a *Accidents) Tries(params *Params, now time.Time) int {
 	return 1 + bits.Len(uint(math.Round(a.left(params, now))))
 }
 
+// Around is what is known of a path besides, while a connection is asked whether it gets through.
+type Around struct {
+	// Silent: nothing comes over it.
+	Silent bool
+	// Ahead: another connection has just left it to find out.
+	Ahead bool
+}
+
+// TriesOf is how often the timer of that connection has to fire. One that has just begun may have
+// lost all that it sent to a full queue, as many do that begin at once: its timer fires once more.
+// And where packets come over the path as ever, one of those that wait goes first: meanwhile some of
+// the others are acknowledged where they are, if the path is only full.
+func (a *Accidents) TriesOf(params *Params, p Progress, around Around, now time.Time) int {
+	tries := a.Tries(params, now)
+	if around.Ahead && !around.Silent {
+		return math.MaxInt
+	}
+	if p.begins(params) {
+		tries++
+	}
+	return tries
+}
+
+// Refuses reports whether a path on which refused connections were proven not to get through, the
+// one with that progress last, refuses the pair, which had conns as last counted. It does not as
+// long as most of them get through, or as many got through there after their timers had fired; nor
+// is it known of connections that have just begun, as those that began with them are not counted.
+func (a *Accidents) Refuses(params *Params, refused, conns int, p Progress, around Around, now time.Time) bool {
+	switch {
+	case around.Silent && !p.begins(params):
+		return true
+	case refused <= int(math.Round(a.left(params, now))), p.Busy < params.Counted:
+		return false
+	}
+	return refused >= min(params.RefusesAt, conns) && 2*refused > conns
+}
+
+// begins reports whether the connection has sent little more than its first window.
+func (p Progress) begins(params *Params) bool { return p.Sent < params.FirstWindow }
+
 // left is how many are remembered.
 func (a *Accidents) left(params *Params, now time.Time) float64 {
 	if a.n == 0 {

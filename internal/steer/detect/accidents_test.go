@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -42,5 +43,66 @@ func TestDetourWaitsForTries(t *testing.T) {
 	}
 	if d.Look(p, 3, []int{2}, late); d.State() != Proven || d.Accident(p) {
 		t.Errorf("acknowledged on another path: %v", d.State())
+	}
+}
+
+// TestTriesOf: a connection that begins has to fail once more, and one goes ahead of those that
+// wait, but where nothing comes over the path.
+func TestTriesOf(t *testing.T) {
+	params := Pairs()
+	begun, grown := Progress{Sent: params.FirstWindow - 1}, Progress{Sent: params.FirstWindow}
+	var full Accidents
+	full.Add(&params, at(0))
+	for name, tt := range map[string]struct {
+		of     Accidents
+		p      Progress
+		around Around
+		want   int
+	}{
+		"it has sent for long":         {p: grown, want: 1},
+		"it begins":                    {p: begun, want: 2},
+		"on a full path":               {of: full, p: grown, want: 2},
+		"it begins on a full path":     {of: full, p: begun, want: 3},
+		"another is ahead":             {p: grown, around: Around{Ahead: true}, want: math.MaxInt},
+		"nothing comes over the path":  {p: grown, around: Around{Silent: true, Ahead: true}, want: 1},
+		"nothing comes, and it begins": {p: begun, around: Around{Silent: true, Ahead: true}, want: 2},
+	} {
+		if got := tt.of.TriesOf(&params, tt.p, tt.around, at(0)); got != tt.want {
+			t.Errorf("%s: %d tries, want %d", name, got, tt.want)
+		}
+	}
+}
+
+// TestRefuses: a path is left for some connections that it does not get through unless it got more
+// through after all.
+func TestRefuses(t *testing.T) {
+	params := Pairs()
+	begun, grown := Progress{Sent: 1}, Progress{Sent: params.FirstWindow, Busy: params.Counted}
+	quick, asks := Progress{Sent: 200, Busy: params.Counted - 1}, Progress{Sent: params.FirstWindow}
+	for name, tt := range map[string]struct {
+		refused, conns, accidents int
+		p                         Progress
+		silent                    bool
+		want                      bool
+	}{
+		"one of two":                            {refused: 1, conns: 2, p: grown},
+		"all":                                   {refused: 2, conns: 2, p: grown, want: true},
+		"all, but others may have begun":        {refused: 1, conns: 1, p: quick},
+		"three of many":                         {refused: 3, conns: 64, p: grown},
+		"three of five":                         {refused: 3, conns: 5, p: grown, want: true},
+		"three, but three got through":          {refused: 3, conns: 5, accidents: 3, p: grown},
+		"four, and three got through":           {refused: 4, conns: 5, accidents: 3, p: grown, want: true},
+		"all, but as many got through":          {refused: 1, conns: 1, accidents: 1, p: grown},
+		"nothing comes, whatever got through":   {refused: 1, conns: 9, accidents: 5, p: grown, silent: true, want: true},
+		"nothing comes, and it begins":          {refused: 3, conns: 3, p: begun, silent: true},
+		"nothing comes to one that asks little": {refused: 1, conns: 9, p: asks, silent: true, want: true},
+	} {
+		var a Accidents
+		for range tt.accidents {
+			a.Add(&params, at(0))
+		}
+		if got := a.Refuses(&params, tt.refused, tt.conns, tt.p, Around{Silent: tt.silent}, at(0)); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
 	}
 }

@@ -52,6 +52,10 @@ type Progress struct {
 	Waiting bool
 	// Acked is how many bytes were, since it began.
 	Acked uint64
+	// Sent is how many segments with data it has sent, those that it sent again included.
+	Sent int
+	// Busy is how long it had something to send or on its way.
+	Busy time.Duration
 	// Trip is its smoothed round trip, and Timer its retransmission timer: a connection that
 	// is not woken tries again then.
 	Trip, Timer time.Duration
@@ -74,7 +78,7 @@ func (d *Detour) Over() bool { return d.state >= Proven }
 func (d *Detour) Since() time.Time { return d.since }
 
 // Look takes what the kernel says of the connection now. Tries is how often its timer has to
-// have fired (Accidents), and others are the paths that may be tried, the best first. It
+// have fired (Accidents.TriesOf), and others are the paths that may be tried, the best first. It
 // reports whether the connection is to be on another path than before: on d.On.
 func (d *Detour) Look(p Progress, tries int, others []int, now time.Time) (move bool) {
 	if d.Over() {
@@ -83,7 +87,7 @@ func (d *Detour) Look(p Progress, tries int, others []int, now time.Time) (move 
 	if !p.Open || !p.Waiting || p.Acked != d.acked {
 		return d.end(p.Open && p.Acked != d.acked && d.state == Trying, now)
 	}
-	wait := max(d.params.AckWithin, time.Duration(d.params.AckTrips)*p.Trip)
+	wait := p.late(d.params)
 	if d.state == Trying {
 		wait = max(d.params.TryFor, min(p.Timer, d.params.TryMost))
 	}
@@ -99,6 +103,15 @@ func (d *Detour) Look(p Progress, tries int, others []int, now time.Time) (move 
 	}
 	return d.back(Nowhere, now)
 }
+
+// late is how long an acknowledgment may take.
+func (p Progress) late(params *Params) time.Duration {
+	return max(params.AckWithin, time.Duration(params.AckTrips)*p.Trip)
+}
+
+// Deaf is how long nothing has come over a path by the time that a connection's timer has fired and
+// it has waited for an acknowledgment, unless other packets pass.
+func (p Progress) Deaf(params *Params) time.Duration { return params.Deaf + p.late(params) }
 
 // Accident reports whether the connection's timer has fired on a path that got it through all
 // the same.

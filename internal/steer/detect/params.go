@@ -61,6 +61,11 @@ type Params struct {
 	// AccidentsFor is the time constant with which it is forgotten that timers fired on a path
 	// that got their connections through.
 	AccidentsFor time.Duration `unit:"s" range:"0.1 600" why:"some twenty times a timer, as a path that is full goes on to be"`
+	// FirstWindow is how many segments a connection sends that begins, those sent again included.
+	// One that was not busy for Counted may not be counted among its pair's yet, nor those that
+	// began with it.
+	FirstWindow int           `unit:"segments" range:"1 1000" why:"RFC 6928 has it send 10 at once, and most may be lost twice"`
+	Counted     time.Duration `unit:"s" range:"0 10" why:"agents count every 250 ms where that is quickly done"`
 	// A path that does not pass data is barred for the BarPart-th part of the time that it has not,
 	// BarFirst at least and BarMost at most. That is forgotten once it has passed data for as long,
 	// or for BarForgotten.
@@ -80,8 +85,8 @@ func Hosts() Params {
 		Deaf:      15 * ms,
 		AckWithin: 20 * ms, AckTrips: 3, TryFor: 100 * ms, TryMost: 500 * ms,
 		DetoursMost: 16, DetourAgain: time.Second, DetourTrust: 3, RefusesAt: 3,
-		AccidentsFor: 5 * time.Second,
-		BarPart:      4, BarFirst: 5 * time.Second, BarMost: 2 * time.Minute, BarForgotten: time.Minute}
+		AccidentsFor: 5 * time.Second, FirstWindow: 30, Counted: 500 * ms,
+		BarPart: 4, BarFirst: 5 * time.Second, BarMost: 2 * time.Minute, BarForgotten: time.Minute}
 }
 
 // Pairs are the figures for a path between two pods.
