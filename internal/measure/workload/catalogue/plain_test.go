@@ -3,10 +3,15 @@ package catalogue_test
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,8 +29,27 @@ type plain struct {
 	pause time.Duration
 }
 
-// serve answers between the pods until the listener is closed.
-func (p plain) serve(l net.Listener) {
+// TestMain is the plain server where its address and size are in the environment. The server
+// has a process of its own, as those of the workloads have: on a busy machine each hand-over
+// to another process waits for a CPU, which goroutines of one process do not.
+func TestMain(m *testing.M) {
+	var p plain
+	var at string
+	if n, _ := fmt.Sscan(os.Getenv(plainServer), &at, &p.size); n == 2 {
+		p.serve(at)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const plainServer = "PATHWISE_TEST_PLAIN_SERVER"
+
+// serve answers until the process is killed.
+func (p plain) serve(at string) {
+	l, err := (&net.ListenConfig{Control: socket.Control(workload.Congestion)}).Listen(context.Background(), "tcp", at)
+	if err != nil {
+		panic(err)
+	}
 	body := make([]byte, p.size)
 	for {
 		c, err := l.Accept()
@@ -46,30 +70,34 @@ func (p plain) serve(l net.Listener) {
 	}
 }
 
-// run is the times of the answers.
-func (p plain) run(t *testing.T, g *testbed.Ground, d time.Duration) *sample.Histogram {
+// start starts the server in its pod, until the test ends.
+func (p plain) start(t *testing.T, g *testbed.Ground) (at string) {
 	t.Helper()
-	control := socket.Control(workload.Congestion)
-	to := netip.AddrPortFrom(g.Pairs[0].Server.Addr(), 7201).String()
-	var l net.Listener
-	err := g.Do(g.Pairs[0].Server, func() (err error) {
-		lc := net.ListenConfig{Control: control}
-		l, err = lc.Listen(t.Context(), "tcp", to)
-		return err
-	})
-	if err != nil {
+	at = netip.AddrPortFrom(g.Pairs[0].Server.Addr(), 7201).String()
+	server := exec.Command(os.Args[0])
+	server.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", plainServer, at, p.size))
+	server.Stderr = os.Stderr
+	// A child has the namespace of the thread that starts it.
+	if err := g.Do(g.Pairs[0].Server, server.Start); err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	go p.serve(l)
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait() // it was killed
+	})
+	return at
+}
+
+// run is the times of the answers.
+func (p plain) run(t *testing.T, g *testbed.Ground, to string, d time.Duration) *sample.Histogram {
+	t.Helper()
 	sum := sample.NewHistogram()
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for i := range p.connections {
 		var c net.Conn
 		err := g.Do(g.Pairs[0].Client, func() (err error) {
-			dialer := net.Dialer{Control: control}
-			c, err = dialer.DialContext(context.Background(), "tcp", to)
+			c, err = dial(to)
 			return err
 		})
 		if err != nil {
@@ -101,6 +129,17 @@ func (p plain) run(t *testing.T, g *testbed.Ground, d time.Duration) *sample.His
 	return sum
 }
 
+// dial connects to the server once it listens.
+func dial(to string) (c net.Conn, err error) {
+	dialer := net.Dialer{Control: socket.Control(workload.Congestion)}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if c, err = dialer.DialContext(context.Background(), "tcp", to); !errors.Is(err, syscall.ECONNREFUSED) {
+			return c, err
+		}
+	}
+	return nil, err
+}
+
 // TestLatencyIsThePlainClients: no generator, nor the server that it asks, adds to latency
 // what a client and a server without any craft do not have: pacing, corking, delayed
 // acknowledgements, all of which take milliseconds; one is no fault, as MongoDB's driver takes
@@ -108,7 +147,7 @@ func (p plain) run(t *testing.T, g *testbed.Ground, d time.Duration) *sample.His
 // where a CPU is waited for; of several rounds, which other programs may disturb, the best
 // counts.
 func TestLatencyIsThePlainClients(t *testing.T) {
-	const rounds, window, times, floor = 6, 400 * time.Millisecond, 5, time.Millisecond
+	const rounds, window, times, floor = 12, 400 * time.Millisecond, 5, time.Millisecond
 	self := build(t)
 	all := map[string]workload.Workload{}
 	for _, w := range present(self) {
@@ -134,9 +173,10 @@ func TestLatencyIsThePlainClients(t *testing.T) {
 		l := w.Info().Fill(tc.load)
 		t.Run(tc.name+"/"+l.String(), func(t *testing.T) {
 			g := bed(t, 1, self)
+			at := tc.start(t, g)
 			var tails []time.Duration
 			for range rounds {
-				want := seconds(tc.run(t, g, window).Percentile(99))
+				want := seconds(tc.run(t, g, at, window).Percentile(99))
 				out, err := w.Run(t.Context(), g.Bed(), l, workload.Window{Warmup: 200 * time.Millisecond, Duration: window},
 					&testbed.Meter{})
 				if err != nil {
