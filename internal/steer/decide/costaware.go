@@ -163,21 +163,19 @@ func (s *step) stalled(ev PairEvidence) bool {
 
 // seekGain looks for a better path: to switch to, or to try.
 func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Decision {
-	collapsed := need != Latency && s.Track.collapsed(&s.p.Track)
 	var next figure
 	most := 0.0
 	for _, b := range best(f[1:]) {
 		m := s.memory(b.path.Network)
-		if b.path.State != Up || !s.fresh(b.path) || (s.held(m, ev.At) && !collapsed) || !s.carriesDemand(ev, b.path, need) {
+		if b.path.State != Up || !s.fresh(b.path) || !s.carriesDemand(ev, b.path, need) {
 			continue
 		}
 		g := gain(b.mid, f[0].mid)
 		pays := s.pays(ev, g)
-		scored := b.score >= f[0].score || !s.p.Gain.Scored
 		// A path that was left only as it failed for a moment needs no new proof.
 		back := b.path.Network == s.Fled && m.Proven && m.Measured
-		if scored && pays && (back || m.Lead.proved(&s.p.Lead)) && (collapsed || s.carriesData(m, ev, need)) {
-			return c.switchTo(s, ev, b, f[0], g, collapsed)
+		if pays && (back || m.Lead.proved(&s.p.Lead)) && s.carriesData(m, ev, need) {
+			return c.switchTo(s, ev, b, f[0], g)
 		}
 		up := gain(b.high, f[0].mid)
 		if need == Latency {
@@ -271,28 +269,20 @@ func (s *step) carriesData(m *Memory, ev PairEvidence, need Need) bool {
 	return m.Proven && m.Measured && ev.At-m.HealthAt <= s.p.Gain.SeenFor
 }
 
-// switchTo moves for gain: at once on collapse, else in a pause where the pair
-// has pauses, after a random delay and in steps where many pairs may move too.
-func (c CostAware) switchTo(s *step, ev PairEvidence, b, a figure, g float64, collapsed bool) Decision {
+// switchTo moves for gain: at once, or after a random delay and in steps where many
+// pairs may move too.
+func (c CostAware) switchTo(s *step, ev PairEvidence, b, a figure, g float64) Decision {
 	network := b.path.Network
 	if s.Pending.To != network {
-		s.Pending = Pending{To: network, At: ev.At, By: ev.At}
+		s.Pending = Pending{To: network, At: ev.At}
 		if s.crowded(ev, network) {
-			within := s.p.Spread.Within
-			if collapsed {
-				within = s.p.Spread.Collapsed
-			}
-			delay := time.Duration(c.random(s, ev.Pair) * float64(within))
-			s.Pending.At, s.Pending.By = after(ev.At, delay), after(ev.At, delay)
-		}
-		if !collapsed && s.Paused && ev.At-s.PausedAt < s.p.Gain.PausedFor {
-			s.Pending.By = after(s.Pending.By, s.p.Gain.PauseWait)
+			s.Pending.At = after(ev.At, time.Duration(c.random(s, ev.Pair)*float64(s.p.Spread.Within)))
 		}
 	}
-	if ev.At < s.Pending.At || (ev.At < s.Pending.By && !ev.Pause) {
-		return stay(ev, "%s is better by %s: waits for a pause or its turn", network, percent(g))
+	if ev.At < s.Pending.At {
+		return stay(ev, "%s is better by %s: waits for its turn", network, percent(g))
 	}
-	if !collapsed && s.crowded(ev, network) {
+	if s.crowded(ev, network) {
 		return s.beginTrial(ev, b, a, g, true)
 	}
 	return s.gainMove(ev, b, a, g)

@@ -6,13 +6,13 @@ import "time"
 func DefaultParams() Params {
 	return Params{
 		Failure: FailureParams{
-			SilentSamples: 2, HoldDown: 200 * time.Millisecond,
-			ShortOutage: 10 * time.Second, UnansweredAge: 0.15,
+			SilentSamples: 2,
+			ShortOutage:   10 * time.Second, UnansweredAge: 0.15,
 			CanaryForgiven: true, OutageDiscounted: true, ReportedAfter: 2 * time.Second, StaleProbe: 3,
 		},
 		Track: defaultTrack(),
 		Load: LoadParams{
-			Learn: true, BulkWeight: 0.15, BulkAt: 0.5, Change: 0.2, ClassRatio: 4, CollapseKeeps: true,
+			Learn: true, BulkWeight: 0.15, BulkAt: 0.5, Change: 0.2, ClassRatio: 4,
 			LimitedStays: true,
 		},
 		Memory:   defaultMemory(),
@@ -23,7 +23,7 @@ func DefaultParams() Params {
 		},
 		Gain: defaultGain(),
 		Spread: SpreadParams{
-			Crowd: 4, Within: time.Second, Collapsed: 200 * time.Millisecond, Step: 16, Wait: 500 * time.Millisecond,
+			Crowd: 4, Within: time.Second, Step: 16, Wait: 500 * time.Millisecond,
 		},
 		Canary: defaultCanary(),
 		Class:  DefaultClasses(),
@@ -50,9 +50,7 @@ func defaultTrack() TrackParams {
 	return TrackParams{
 		RateSamples: 3, FullSamples: 3, SlowStart: 2,
 		NoiseFirst: 0.1, NoiseWeight: 0.05, NoiseClip: 0.3, NoiseLeast: 0.04, NoiseMost: 0.3, Deviation: 1.25,
-		MeanWeight: 0.1, MeanWithin: 2, BaseUp: 0.2, BaseDown: 0.01,
-		SRTTWeight: 0.01, SRTTClip: 2, RetransWeight: 0.01, RetransClip: 0.05,
-		StrainSRTT: 1.5, StrainRetrans: 2, StrainRetransLeast: 0.01, CollapseBelow: 0.5, CollapseStrain: 3,
+		MeanWeight: 0.1, MeanWithin: 2,
 	}
 }
 
@@ -78,8 +76,7 @@ func defaultEstimate() EstimateParams {
 func defaultGain() GainParams {
 	return GainParams{
 		Horizon: 10 * time.Second, Margin: 0.03, LeastSaved: 50e-6, CostWeight: 1,
-		Scored: true, Shown: true, SeenFor: 10 * time.Second,
-		PauseWait: 500 * time.Millisecond, PausedFor: 10 * time.Second,
+		Shown: true, SeenFor: 10 * time.Second,
 		DemandFits: true, Busy: 0.3, SustainedShare: 0.95, SustainedFor: 30 * time.Second,
 	}
 }

@@ -3,13 +3,7 @@ package decide
 import (
 	"cmp"
 	"slices"
-	"time"
 )
-
-// held tells whether a path is too soon after a failure.
-func (s *step) held(m *Memory, at time.Duration) bool {
-	return m.Failures > 0 && at-m.UpSince < s.p.Failure.HoldDown
-}
 
 // discountOutages takes out of the probes' loss what an outage that is over has left in
 // it. Probes look back over a minute (256 of them, package probe), through which a
@@ -78,8 +72,7 @@ func (s *step) failover(ev PairEvidence) (Decision, bool) {
 }
 
 // backup is the best path that is up: one that answers probes rather than one
-// that is merely not known to be down, one without recent failure rather than
-// one with, then by score.
+// that is merely not known to be down, then by score.
 func (s *step) backup(ev PairEvidence) (PathEvidence, bool) {
 	need := s.need(ev)
 	var candidates []figure
@@ -93,18 +86,14 @@ func (s *step) backup(ev PairEvidence) (PathEvidence, bool) {
 	}
 	score(candidates, need)
 	return slices.MinFunc(best(candidates), func(a, b figure) int {
-		return cmp.Compare(s.backupRank(ev, a.path), s.backupRank(ev, b.path))
+		return cmp.Compare(s.unanswered(a.path), s.unanswered(b.path))
 	}).path, true
 }
 
-// backupRank ranks a path for a failover before its score does: 2 for one that does not
-// answer probes, 1 more for one that failed a moment ago.
-func (s *step) backupRank(ev PairEvidence, p PathEvidence) (rank int) {
+// unanswered is 1 for a path that does not answer probes, and 0 for one that does.
+func (s *step) unanswered(p PathEvidence) int {
 	if !s.fresh(p) || p.Probe.Samples == 0 {
-		rank += 2
+		return 1
 	}
-	if s.held(s.memory(p.Network), ev.At) {
-		rank++
-	}
-	return rank
+	return 0
 }

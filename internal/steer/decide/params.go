@@ -44,9 +44,6 @@ type ClassParams struct {
 type FailureParams struct {
 	// SilentSamples without any answer, though the pair sends, count as failure; 0 for none.
 	SilentSamples int `unit:"samples" range:"0 100" source:"chosen"`
-	// HoldDown is how long a path must have been up after a failure before it is used
-	// for gain.
-	HoldDown time.Duration `unit:"s" range:"0 600" source:"chosen"`
 	// An outage no longer than ShortOutage, in which probes went unanswered for
 	// UnansweredAge, leaves the path as it was; after another one it must be tried again.
 	ShortOutage   time.Duration `unit:"s" range:"0 600" source:"SeenFor"`
@@ -86,24 +83,6 @@ type TrackParams struct {
 	// median than MeanWithin times the noise.
 	MeanWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
 	MeanWithin float64 `unit:"noises" range:"0 10" source:"chosen"`
-	// BaseUp and BaseDown are the weights of the baseline, where rates are above and below.
-	BaseUp   float64 `unit:"weight" range:"0 1" source:"chosen"`
-	BaseDown float64 `unit:"weight" range:"0 1" source:"chosen"`
-	// SRTTWeight is that of the calm round trip where it rises, SRTTClip bounds one sample.
-	SRTTWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
-	SRTTClip   float64 `unit:"ratio" range:"1 100" source:"chosen"`
-	// RetransWeight is that of the calm share of retransmissions, RetransClip bounds a sample.
-	RetransWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
-	RetransClip   float64 `unit:"share" range:"0 1" source:"chosen"`
-	// A path is strained whose round trip is StrainSRTT times the calm one, or whose
-	// retransmissions are StrainRetrans times the calm ones and StrainRetransLeast more.
-	StrainSRTT         float64 `unit:"ratio" range:"1 100" source:"chosen"`
-	StrainRetrans      float64 `unit:"ratio" range:"1 100" source:"chosen"`
-	StrainRetransLeast float64 `unit:"share" range:"0 1" source:"chosen"`
-	// It has collapsed where it carries less than CollapseBelow of its baseline after
-	// CollapseStrain strained samples more than others; 0 for never.
-	CollapseBelow  float64 `unit:"share" range:"0 1" source:"chosen"`
-	CollapseStrain int     `unit:"samples" range:"0 5" source:"chosen"`
 }
 
 // LoadParams are about what the pair asks of its path.
@@ -114,10 +93,8 @@ type LoadParams struct {
 	Learn      bool    `unit:"switch" source:"the need follows the traffic"`
 	BulkWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
 	BulkAt     float64 `unit:"share" range:"0 1" source:"chosen"`
-	// Change is by how much a load is another, so that figures of before are no baseline.
+	// Change is by how much a load is another, so that figures of before say nothing.
 	Change float64 `unit:"share" range:"0 1" source:"chosen"`
-	// CollapseKeeps: where the path collapses at the same time, they stay so.
-	CollapseKeeps bool `unit:"switch" source:"another number of connections makes no queue and no loss on a path that carries half"`
 	// ClassRatio is between the connections of one class of load and of the next.
 	ClassRatio int `unit:"ratio" range:"2 1000000" source:"chosen"`
 	// LimitedStays: a bulk pair that gets all it asks for is left where it is.
@@ -238,14 +215,9 @@ type GainParams struct {
 	LeastSaved float64 `unit:"s" range:"0 0.01" source:"two nodes on a busy machine: idle paths swayed between 24 and 55 us"`
 	// CostWeight is that of the upper bound of what switches cost, which a gain must exceed.
 	CostWeight float64 `unit:"ratio" range:"0 100" source:"the bound as it is"`
-	// Scored: the path has the higher sum of z-scores too.
-	Scored bool `unit:"switch" source:"Atici and Boluk (2020), equation 1"`
 	// Shown: the path has carried data, for a need of rate within SeenFor.
 	Shown   bool          `unit:"switch" source:"a probe that is answered does not prove that data passes"`
 	SeenFor time.Duration `unit:"s" range:"0 86400" source:"Horizon"`
-	// PauseWait is how long a move waits for a pause, on pairs that paused within PausedFor.
-	PauseWait time.Duration `unit:"s" range:"0 60" source:"chosen"`
-	PausedFor time.Duration `unit:"s" range:"0 3600" source:"chosen"`
 	// DemandFits: a pair that gets all it asks for goes only where that much is carried. One that
 	// sends more than Busy of the most that any path gave may be filling its path itself, and
 	// goes only where that was measured, or where flows that got all they asked for had
@@ -259,12 +231,11 @@ type GainParams struct {
 // SpreadParams keep many pairs that see the same from moving as a herd.
 type SpreadParams struct {
 	// Crowd is the number of other pairs on a path from which moves are spread over Within,
-	// or on collapse over Collapsed, and made in steps of Step buckets, Wait apart.
-	Crowd     int           `unit:"pairs" range:"1 1000000000" source:"chosen"`
-	Within    time.Duration `unit:"s" range:"0 60" source:"chosen"`
-	Collapsed time.Duration `unit:"s" range:"0 60" source:"Within / 5"`
-	Step      int           `unit:"buckets" range:"1 64" source:"a quarter of Buckets"`
-	Wait      time.Duration `unit:"s" range:"0 60" source:"chosen"`
+	// and made in steps of Step buckets, Wait apart.
+	Crowd  int           `unit:"pairs" range:"1 1000000000" source:"chosen"`
+	Within time.Duration `unit:"s" range:"0 60" source:"chosen"`
+	Step   int           `unit:"buckets" range:"1 64" source:"a quarter of Buckets"`
+	Wait   time.Duration `unit:"s" range:"0 60" source:"chosen"`
 }
 
 // CanaryParams are about flows that try a path.

@@ -53,7 +53,7 @@ type State struct {
 	Trial    Trial `json:"trial"`
 	// Shared is about flows that share several networks.
 	Shared Shared `json:"shared,omitzero"`
-	// Pending is a move that waits for a pause or for its turn.
+	// Pending is a move that waits for its turn.
 	Pending Pending `json:"pending"`
 	// Previous is the path that the last of them left, and when; Reversals counts moves
 	// that were soon taken back, fading.
@@ -61,11 +61,9 @@ type State struct {
 	PreviousAt time.Duration `json:"previous_at_ns"`
 	Reversals  float64       `json:"reversals"`
 	ReversalAt time.Duration `json:"reversal_at_ns"`
-	// PausedAt is when the pair last paused; Silent counts samples without answer.
-	PausedAt time.Duration `json:"paused_at_ns"`
-	Paused   bool          `json:"paused"`
-	Silent   int           `json:"silent"`
-	Stalled  int           `json:"stalled"`
+	// Silent counts samples without answer.
+	Silent  int `json:"silent"`
+	Stalled int `json:"stalled"`
 	// Draws counts random numbers taken.
 	Draws uint64  `json:"draws"`
 	Bulk  float64 `json:"bulk"`
@@ -101,12 +99,10 @@ type Memory struct {
 	// is on the path, as seen when it came; 0 unknown.
 	Own   float64       `json:"own"`
 	OwnAt time.Duration `json:"own_at_ns"`
-	// Down, since when it is up, and how often it failed; FailedUnderCanary says that the
-	// latest failure came while a canary was on it.
+	// Down, and since when; FailedUnderCanary says that the latest failure came while a canary
+	// was on it.
 	Down              bool          `json:"down"`
 	DownAt            time.Duration `json:"down_at_ns,omitempty"`
-	UpSince           time.Duration `json:"up_since_ns"`
-	Failures          int           `json:"failures"`
 	FailedUnderCanary bool          `json:"failed_under_canary,omitempty"`
 	// TroubledAt is when it was last not up, be it that nothing answered on any path.
 	TroubledAt time.Duration `json:"troubled_at_ns,omitempty"`
@@ -142,7 +138,6 @@ type Memory struct {
 type Pending struct {
 	To string        `json:"to,omitempty"`
 	At time.Duration `json:"at_ns"`
-	By time.Duration `json:"by_ns"`
 }
 
 // memory returns the memory of a network, made where it is new.
@@ -159,9 +154,6 @@ func (s *State) memory(network string) *Memory {
 // observe takes in the evidence.
 func (s *step) observe(ev PairEvidence) {
 	s.observeActive(ev)
-	if ev.Pause {
-		s.PausedAt, s.Paused = ev.At, true
-	}
 	// Memories of paths that are gone go too, so that State stays small.
 	s.Paths = slices.DeleteFunc(s.Paths, func(m Memory) bool { _, ok := ev.path(m.Network); return !ok })
 	if s.Shared.Active != ev.Active {
@@ -200,8 +192,7 @@ func (s *step) observeActive(ev PairEvidence) {
 		return // a pause is no other load
 	}
 	// Of another load, figures of before are no baseline.
-	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > s.p.Load.Change*max(was, is) &&
-		!s.collapses(ev) {
+	if was, is := float64(s.Load.level()), float64(ev.Load.level()); math.Abs(was-is) > s.p.Load.Change*max(was, is) {
 		s.resetBaseline(ev.At, s.need(ev) != Latency)
 		s.Track.SlowStart = s.p.Track.SlowStart
 	}
@@ -214,15 +205,6 @@ func (s *step) observeActive(ev PairEvidence) {
 func (s *step) misled() bool {
 	now, ok := s.memory(s.Active).Ops.median(1)
 	return s.Misled || s.Before > 0 && ok && now > s.p.Memory.MisledAt*s.Before
-}
-
-// collapses tells whether the active path carries far less than it did just now, with the
-// cause seen on the path. Then that is what has changed, whatever has become of the load.
-func (s *step) collapses(ev PairEvidence) bool {
-	p, _ := ev.path(ev.Active)
-	t := &s.Track
-	return s.p.Load.CollapseKeeps && !p.Data.AppLimited && t.Base > 0 && p.Data.Goodput < s.p.Track.CollapseBelow*t.Base &&
-		t.strained(p.Data, &s.p.Track)
 }
 
 // reversals is the count of mistakes as it has faded.
@@ -249,7 +231,7 @@ func (s *step) dropLeads() {
 	}
 }
 
-// observeCondition counts failures. One under a canary is left out: flows that
+// observeCondition follows failures. One under a canary is the canary's: flows that
 // come to a path that carries less than they bring fill its queue, and probes are
 // lost in it. That tells of the path's rate, and is answered as any canary that
 // brought nothing is.
@@ -259,9 +241,6 @@ func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool, 
 	switch {
 	case down && !m.Down:
 		m.FailedUnderCanary = tried && p.State == Failed
-		if p.State == Failed && !tried {
-			m.Failures++
-		}
 		m.Down, m.DownAt, m.Proven, m.ProbesLost, m.Lead = true, at, false, false, Lead{}
 	case down && p.State == Failed && p.Probe.Age > by.UnansweredAge:
 		m.ProbesLost = true
@@ -269,7 +248,7 @@ func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool, 
 		// After an outage of moments that probes have seen the path is as it was. After another
 		// one nothing that was measured before counts; canaries may begin afresh.
 		short := m.ProbesLost && at-m.DownAt <= by.ShortOutage
-		if m.Down, m.UpSince, m.Proven = false, at, short && m.Measured; !short {
+		if m.Down, m.Proven = false, short && m.Measured; !short {
 			m.Measured, m.Health = false, 1
 		}
 		if !m.FailedUnderCanary {

@@ -8,8 +8,7 @@ import (
 // Static keeps a pair on one network.
 type Static struct {
 	Network string
-	// Failover leaves it while it has failed, and returns when it has been up
-	// for the hold-down.
+	// Failover leaves it while it has failed.
 	Failover bool
 }
 
@@ -34,8 +33,6 @@ func (p Static) Step(state State, ev PairEvidence) (State, Decision) {
 		return *s.State, stay(ev, "%s is not among the pair's paths", p.Network)
 	case home.State != Up:
 		return *s.State, stay(ev, "%s is %s", p.Network, home.State)
-	case p.Failover && s.held(s.memory(p.Network), ev.At):
-		return *s.State, stay(ev, "%s failed a moment ago: not yet", p.Network)
 	}
 	return *s.State, move(Switch, ev, p.Network, "%s is the only choice", p.Network)
 }

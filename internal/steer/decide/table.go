@@ -90,7 +90,7 @@ func (p TablePolicy) Step(state State, ev PairEvidence) (State, Decision) {
 		if c == ev.Active {
 			return *s.State, stay(ev, "the table names %s at load %d", c, row.Level)
 		}
-		if !known || to.State != Up || s.held(s.memory(c), ev.At) {
+		if !known || to.State != Up {
 			continue
 		}
 		a, b := row.Rates[ev.Active], row.Rates[c]

@@ -145,7 +145,7 @@ func (s *step) overtakes(ev PairEvidence, f []figure) (string, bool) {
 	t := &s.Trial
 	for _, b := range f[1:] {
 		m, g := s.memory(b.path.Network), gain(b.low, t.Before)
-		if b.path.Network != t.To && b.path.State == Up && s.fresh(b.path) && m.Proven && m.Measured && !s.held(m, ev.At) &&
+		if b.path.Network != t.To && b.path.State == Up && s.fresh(b.path) && m.Proven && m.Measured &&
 			g > t.Gain && s.pays(ev, g-t.Gain) {
 			return b.path.Network, true
 		}
