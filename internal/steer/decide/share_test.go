@@ -202,3 +202,33 @@ func TestBucketsOfAssignments(t *testing.T) {
 		}
 	}
 }
+
+// A network that comes back carries more at first than it can: its queue is empty. Flows that
+// shared it before share it again, and are not all moved there for that.
+func TestSharedNetworkComesBack(t *testing.T) {
+	for _, burst := range []float64{1, 1.3, 2} {
+		f := sharedFeed(t, "a", "b")
+		f.path("b").State = Failed
+		f.run(sharing(1), 50)
+		f.path("b").State = Up
+		samples := 0
+		for range 200 {
+			f.carry("b", 1e9)
+			if f.at.Share("b") > 0 {
+				if samples++; samples <= 3 {
+					f.carry("b", burst*1e9)
+				}
+			}
+			if f.step(sharing(1)); f.last.Kind == Switch || f.at.Active != "a" {
+				t.Errorf("burst %v: all flows are on %s: %s", burst, f.at.Active, f.last.Reason)
+				break
+			}
+			if len(f.at.Networks()) == 2 && f.at.Canary == "" && f.state.Shared.Trying == "" {
+				break
+			}
+		}
+		if len(f.at.Networks()) != 2 || f.at.Canary != "" {
+			t.Errorf("burst %v: on %+v: %s", burst, f.at, f.last.Reason)
+		}
+	}
+}

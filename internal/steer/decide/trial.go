@@ -130,6 +130,10 @@ func (c CostAware) runTrial(s *step, ev PairEvidence, f []figure, need Need) Dec
 		return d
 	}
 	switch {
+	case s.mayShare(ev, need, s.p.Share.Flows) && t.Rates.N < s.p.Share.Samples && !s.overdue(ev.At):
+		// Whether it adds to what is carried is known later than whether it carries more at first,
+		// as a path does whose queue and bucket of tokens are empty.
+		return s.canary(ev)
 	case need == Latency:
 		// Probes have shown the gain; data passes, which was the question.
 		return s.accept(ev, b, figure{mid: t.Before}, t.Gain)
