@@ -74,6 +74,7 @@ func (l *lockstep) comesTo(id pipeline.Table, came *reach) {
 	}
 	a, b := in(l.a), in(l.b)
 	for _, m := range of {
+		m = m.Without(uncopied())
 		s := &state{pair: pair{a: m, b: m}, askedA: "the same", askedB: "the same", forked: true}
 		for _, next := range l.need.narrowed(s, a) {
 			l.forget(next, a, b)

@@ -94,8 +94,10 @@ func newLockstep(a, b *pipeline.Pipeline, strict bool) *lockstep {
 		names: map[[2]place]map[string]bool{},
 		uses:  map[pipeline.Kind]bool{}, mostCases: mostCases,
 		budget: fewestSteps + stepsPerFlow*max(len(a.Flows), len(b.Flows))}
-	l.alike = alike(l.a, l.b)
 	l.flee()
+	if l.alike = alike(l.a, l.b); l.prune() {
+		l.alike = alike(l.a, l.b)
+	}
 	l.telling = l.telling.With(pipeline.EthType, pipeline.Value{}, a.Words.Full(pipeline.EthType))
 	for _, s := range []*side{l.a, l.b} {
 		for _, f := range s.Flows {

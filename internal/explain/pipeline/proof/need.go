@@ -103,8 +103,12 @@ func passes(k pipeline.Kind) bool {
 func (l *lockstep) decides(o oddEntry) (out []pipeline.Match) {
 	t := l.side(o.inA).at(o.table)
 	if !o.part {
-		if !o.conjunct && t.hides(o.match, o.priority) {
-			return nil
+		if o.conjunct {
+			return []pipeline.Match{o.match}
+		}
+		const few = 6
+		if left := t.leaves(o.entry); len(left) <= few {
+			return left
 		}
 		return []pipeline.Match{o.match}
 	}

@@ -16,6 +16,9 @@ type reach struct {
 	// writes are the bits that may be written in a table and in those that it leads to in the same pass.
 	writes  map[pipeline.Table]pipeline.Match
 	waiting []pipeline.Table
+	// clearing are tables in which, or in those that they lead to in the same pass, packets may be cleared
+	// of the tracker's answer, copying those in which copies may be.
+	clearing, copying map[pipeline.Table]bool
 	// words are the registers, those that most flows read first. Where there are many kinds of packets in
 	// a table, they are told apart only by so many of these.
 	words  []pipeline.Match
@@ -46,14 +49,15 @@ func (l *lockstep) findReach(s *side) *reach {
 	}
 	r := &reach{needs: &needs{lockstep: l, most: mostKinds, ported: l.need.ported}, side: s,
 		at: map[pipeline.Table][]pipeline.Match{}, writes: map[pipeline.Table]pipeline.Match{},
-		apart: map[pipeline.Table]int{}, groups: map[pipeline.Table]map[string]int{}}
+		clearing: map[pipeline.Table]bool{}, copying: map[pipeline.Table]bool{}, apart: map[pipeline.Table]int{}, groups: map[pipeline.Table]map[string]int{}}
 	r.rank()
 	r.written()
 	var come pipeline.Match
 	for _, b := range registers() {
 		come = come.With(b, pipeline.Value{}, s.Words.Full(b))
 	}
-	r.into(s.Entry(), cleared(come))
+	b, bit := uncopied()
+	r.into(s.Entry(), cleared(come).With(b, pipeline.Value{}, bit))
 	for len(r.waiting) > 0 {
 		id := slices.Min(r.waiting)
 		r.waiting = slices.DeleteFunc(r.waiting, func(t pipeline.Table) bool { return t == id })
@@ -70,14 +74,47 @@ func (l *lockstep) findReach(s *side) *reach {
 				if r.steps++; r.steps > mostLooked {
 					return nil
 				}
-				if !m.Meets(own) || !r.ported[id] && !e.conjunct && s.at(id).hides(m.And(own), e.priority) {
+				if !m.Meets(own) {
 					continue
 				}
-				r.list(m.And(own), e.flow.Actions, id)
+				taken, ok := m.And(own), true
+				if !r.ported[id] && !e.conjunct {
+					taken, ok = s.at(id).narrows(taken, e.priority)
+				}
+				if ok {
+					r.list(taken, e.flow.Actions, id)
+				}
 			}
 		}
 	}
 	return r
+}
+
+// uncopied is a bit of no packet: it is zero as long as no copy was cleared in a pass. After that a
+// switch may not clear the packet itself (see walk).
+func uncopied() (b pipeline.Base, bit pipeline.Value) {
+	return pipeline.RecircID, pipeline.Value{Hi: 1}
+}
+
+// clears reports whether a list of actions, or what it leads to in the same pass, may clear packets.
+func (r *reach) clears(list []pipeline.Action, in pipeline.Table) (clears bool) {
+	r.side.Each(list, func(a pipeline.Action) {
+		clears = clears || a.Kind == pipeline.CT || a.Kind == pipeline.CTClear
+	})
+	return clears || r.leads(list, in, r.clearing)
+}
+
+// copies reports whether it may clear copies.
+func (r *reach) copies(list []pipeline.Action, in pipeline.Table) bool {
+	return r.leads(list, in, r.copying) || slices.ContainsFunc(list, func(a pipeline.Action) bool {
+		return (a.Kind == pipeline.Clone || a.Kind == pipeline.GroupAction) && r.clears([]pipeline.Action{a}, in)
+	})
+}
+
+// leads reports whether a list of actions leads into some of the tables in the same pass.
+func (r *reach) leads(list []pipeline.Action, in pipeline.Table, to map[pipeline.Table]bool) bool {
+	ways, _ := r.side.Jumps(list, in)
+	return slices.ContainsFunc(ways, func(j pipeline.Jump) bool { return j.Kind != pipeline.CT && to[j.To] })
 }
 
 // cleared is packets without an answer of the tracker.
@@ -90,11 +127,14 @@ func cleared(m pipeline.Match) pipeline.Match {
 
 // into has packets come to a table.
 func (r *reach) into(t pipeline.Table, m pipeline.Match) {
-	for _, b := range []pipeline.Base{pipeline.ActsetOutput, pipeline.RecircID} {
-		m = m.Without(b, all())
-	}
+	m = m.Without(pipeline.ActsetOutput, all()).Without(pipeline.RecircID, pipeline.Value{Lo: ^uint64(0)})
 	if r.ported[t] {
 		m = m.Without(pipeline.InPort, all())
+	}
+	if reads := r.reads[0]; !reads.whole { // what nobody reads need not be told apart
+		for _, b := range registers() {
+			m = m.Without(b, all().Without(reads.at[t].Get(b).Mask))
+		}
 	}
 	more := false
 	if r.apart[t] == 0 {
@@ -184,7 +224,8 @@ func (r *reach) rank() {
 		}
 	}
 	slices.SortStableFunc(all, func(x, y ranked) int { return y.n - x.n })
-	bits := pipeline.Match{}.With(pipeline.EthType, pipeline.Value{}, r.side.Words.Full(pipeline.EthType))
+	b, bit := uncopied()
+	bits := pipeline.Match{{Base: pipeline.EthType, Mask: r.side.Words.Full(pipeline.EthType)}}.With(b, pipeline.Value{}, bit)
 	r.words = append(r.words, bits)
 	for _, k := range all {
 		bits = bits.With(k.base, pipeline.Value{}, word(k.i))
@@ -211,19 +252,27 @@ func (r *reach) list(m pipeline.Match, list []pipeline.Action, in pipeline.Table
 				to = in
 			}
 			r.into(to, m)
-			m = less(m, r.writes[to])
+			if m = less(m, r.writes[to]); r.copying[to] {
+				m = m.Without(uncopied())
+			}
 		case pipeline.CT:
 			if a.Track.Table != pipeline.NoTable {
 				r.into(a.Track.Table, r.afterTrack(m, a))
 			}
 			m = cleared(m)
+		case pipeline.CTClear:
+			m = r.cleared(m)
 		case pipeline.Clone:
-			r.list(m, a.Nested, in)
+			if r.list(m, a.Nested, in); r.clears(a.Nested, in) {
+				m = m.Without(uncopied())
+			}
 		case pipeline.GroupAction:
 			for _, b := range r.side.Group(uint32(a.N)).Buckets {
 				r.list(m, b.Actions, in)
 			}
-			m = less(m, r.writesOf([]pipeline.Action{a}))
+			if m = less(m, r.writesOf([]pipeline.Action{a})); r.clears([]pipeline.Action{a}, in) {
+				m = m.Without(uncopied())
+			}
 			ways, _ := r.side.Jumps([]pipeline.Action{a}, in)
 			for _, j := range ways {
 				m = less(m, r.writes[j.To])
@@ -234,9 +283,25 @@ func (r *reach) list(m pipeline.Match, list []pipeline.Action, in pipeline.Table
 	}
 }
 
+// cleared is packets after ct_clear.
+func (r *reach) cleared(m pipeline.Match) pipeline.Match {
+	const tracked = walk.Tracked
+	b, bit := uncopied()
+	if s := m.Get(pipeline.CTState); s.Mask.Lo&tracked != 0 && s.Value.Lo&tracked == 0 {
+		return m // it has none
+	}
+	if m.Get(b).Mask.And(bit).IsZero() {
+		return less(m, ctBits())
+	}
+	return cleared(m)
+}
+
 // afterTrack is packets once they were tracked.
 func (r *reach) afterTrack(m pipeline.Match, a pipeline.Action) pipeline.Match {
-	m = less(m, ctBits())
+	const tracked = walk.Tracked
+	b, bit := uncopied()
+	m = less(m, ctBits()).With(pipeline.CTState, pipeline.Value{Lo: tracked}, pipeline.Value{Lo: tracked})
+	m = m.Without(b, bit).With(b, pipeline.Value{}, bit)
 	for _, b := range fragment() {
 		m = m.Without(b, all())
 	}
@@ -302,4 +367,15 @@ func (r *reach) written() {
 		r.side.Each(f.Actions, func(a pipeline.Action) { learnt(r.writes, a) })
 	}
 	onward(r.writes, leads)
+	for changed := true; changed; {
+		changed = false
+		for _, f := range r.side.Flows {
+			if !r.clearing[f.Table] && r.clears(f.Actions, f.Table) {
+				r.clearing[f.Table], changed = true, true
+			}
+			if !r.copying[f.Table] && r.copies(f.Actions, f.Table) {
+				r.copying[f.Table], changed = true, true
+			}
+		}
+	}
 }

@@ -138,7 +138,14 @@ func (l *lockstep) takes(c pair, inA bool, t *table, f *entry, p place, bits pip
 			return out, false
 		}
 	}
-	return out, !t.hides(known, priority)
+	if p.port != noPort {
+		return out, !t.hides(known, priority)
+	}
+	more, ok := t.narrows(known, priority)
+	if !ok || identical(more, known) {
+		return out, ok
+	}
+	return out.meets(inA, more, bits)
 }
 
 // bothTake goes on with packets that one flow takes in A and another in B.

@@ -14,6 +14,9 @@ type Answer struct {
 	State uint64
 	Mark  uint64
 	Label pipeline.Value
+	// Whole says that the tracker has made one packet of a first fragment and the others, as the kernel's
+	// does.
+	Whole bool
 }
 
 // Bits of ct_state.
@@ -27,6 +30,7 @@ func (a Answer) Fill(p *Packet) {
 	p.fields[pipeline.CTState] = pipeline.Value{Lo: a.State | Tracked}
 	p.fields[pipeline.CTMark] = pipeline.Value{Lo: a.Mark}
 	p.fields[pipeline.CTLabel] = a.Label
+	p.whole = p.whole || a.Whole && p.fields[pipeline.NWFrag].Lo == fragAny
 	if a.State&Invalid != 0 {
 		return
 	}
@@ -63,7 +67,7 @@ func (p *Packet) swap() {
 
 // Tracking is the answer that a packet has.
 func Tracking(p *Packet) Answer {
-	return Answer{p.fields[pipeline.CTState].Lo, p.fields[pipeline.CTMark].Lo, p.fields[pipeline.CTLabel]}
+	return Answer{p.fields[pipeline.CTState].Lo, p.fields[pipeline.CTMark].Lo, p.fields[pipeline.CTLabel], p.whole}
 }
 
 // String is the answer's bits, and its mark and label where there are some.
@@ -80,6 +84,9 @@ func (a Answer) String() string {
 	}
 	if !a.Label.IsZero() {
 		s += fmt.Sprintf(",label=0x%x%016x", a.Label.Hi, a.Label.Lo)
+	}
+	if a.Whole {
+		s += ",whole=1"
 	}
 	return s
 }
@@ -120,7 +127,7 @@ func (g *Given) Read(s string) error {
 	for _, part := range strings.Split(s, ",") {
 		k, v, ok := strings.Cut(part, "=")
 		if !ok {
-			return fmt.Errorf("%q: expected zone=, state=, mark= or label=, such as zone=0,state=est|rpl", part)
+			return fmt.Errorf("%q: expected zone=, state=, mark=, label= or whole=, such as zone=0,state=est|rpl", part)
 		}
 		var err error
 		switch k {
@@ -140,8 +147,12 @@ func (g *Given) Read(s string) error {
 			if a.Label.Lo, err = strconv.ParseUint(v, 0, 64); err != nil {
 				return fmt.Errorf("label=%s: expected a number of 64 bits", v)
 			}
+		case "whole":
+			if a.Whole, err = strconv.ParseBool(v); err != nil {
+				return fmt.Errorf("whole=%s: expected 0 or 1", v)
+			}
 		default:
-			return fmt.Errorf("%q: expected zone=, state=, mark= or label=, such as zone=0,state=est|rpl", part)
+			return fmt.Errorf("%q: expected zone=, state=, mark=, label= or whole=, such as zone=0,state=est|rpl", part)
 		}
 		if err != nil {
 			return err

@@ -15,6 +15,9 @@ type Packet struct {
 	// under are the labels of MPLS under the outermost, inner is what they are put on.
 	under []uint64
 	inner *[pipeline.Bases]pipeline.Value
+	// whole says that it is a fragment of which, with the others, the tracker has made one packet: lookups
+	// see its ports then. It leaves as it came: the datapath makes fragments of it again.
+	whole bool
 	// queue that the packet is to be put into, with set_queue.
 	queue  uint64
 	queued bool

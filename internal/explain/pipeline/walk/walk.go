@@ -297,7 +297,10 @@ func (w *walker) look(id pipeline.Table, port pipeline.Port, original bool) {
 		if original {
 			p.swap()
 		}
-		if fragment { // a switch that has not been told otherwise takes them to have no ports
+		switch {
+		case p.whole:
+			p.fields[pipeline.NWFrag] = pipeline.Value{}
+		case fragment: // a switch that has not been told otherwise takes them to have no ports
 			p.fields[pipeline.TPSrc], p.fields[pipeline.TPDst] = pipeline.Value{}, pipeline.Value{}
 		}
 	}

@@ -204,7 +204,7 @@ func TestAnswers(t *testing.T) {
 		"zone=x":         "zone=x: expected a number from 0 to 65535",
 		"state=old":      "state=old: expected some of new|est|rel|rpl|inv|trk|snat|dnat",
 		"state=":         "state=: expected some of new|est|rel|rpl|inv|trk|snat|dnat",
-		"frob=1":         `"frob=1": expected zone=, state=, mark= or label=, such as zone=0,state=est|rpl`,
+		"frob=1":         `"frob=1": expected zone=, state=, mark=, label= or whole=, such as zone=0,state=est|rpl`,
 		"zone=1,mark=-1": "mark=-1: expected a number of 32 bits",
 	} {
 		if err := g.Read(s); err == nil || err.Error() != want {

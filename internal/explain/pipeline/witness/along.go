@@ -33,6 +33,7 @@ type Lookup struct {
 // alone says that no other flow of their priorities is to want it.
 func (m *Maker) Along(own []Lookup, other *Maker, theirs []Lookup, alone bool) (Case, bool) {
 	t := m.thread()
+	t.pieces = m.random.IntN(oneInPieces) == 0
 	if !t.both(other, own, theirs, m.p.Entry(), alone) {
 		return Case{}, false
 	}
@@ -45,7 +46,7 @@ func (t *thread) made() (Case, bool) {
 	if !t.solve(&budget) {
 		return Case{}, false
 	}
-	return Case{t.fill(), t.answers(), t.larger, t.random.IntN(1 << 16)}, true
+	return t.caseOf(), true
 }
 
 // both has the packet go by lookups in two pipelines, from a table on; false if it cannot.
@@ -59,6 +60,7 @@ func (t *thread) both(other *Maker, own, theirs []Lookup, from pipeline.Table, a
 	}{{m, own}, {other, theirs}} {
 		t.Maker, t.packet, t.stack, t.budget = way.through, &words{}, nil, 400
 		t.through = way.through
+		t.fragmented(t.pieces)
 		t.plan = nil
 		for _, l := range way.by {
 			t.plan = append(t.plan, step{table: l.Table, flow: l.Flow, via: l.Via})
@@ -104,7 +106,8 @@ func (m *Maker) Toward(id pipeline.Table, own []Lookup, other *Maker, theirs []L
 	if !t.both(other, own, theirs, id, alone) || !t.propagate() {
 		return Case{}, false
 	}
-	steps, via, ok := m.planTo(id, t.condition())
+	pieces := m.random.IntN(oneInPieces) == 0
+	steps, via, ok := m.planTo(id, t.condition(), pieces)
 	if !ok {
 		return Case{}, false
 	}
@@ -125,6 +128,7 @@ func (m *Maker) Toward(id pipeline.Table, own []Lookup, other *Maker, theirs []L
 		inA[n].Via, inB[n].Via = via, by
 	}
 	t = m.thread()
+	t.pieces = pieces
 	ok = t.both(other, inA, inB, m.p.Entry(), alone)
 	if came := min(len(steps), len(inA)-len(t.plan)); came > 0 && t.through == m { // how far it came
 		m.rate(steps, len(steps)-came, !ok && came < len(steps))
@@ -136,9 +140,9 @@ func (m *Maker) Toward(id pipeline.Table, own []Lookup, other *Maker, theirs []L
 }
 
 // planTo is the lookups that lead to a table with packets of which a condition holds.
-func (m *Maker) planTo(id pipeline.Table, cond pipeline.Match) (steps []step, via *pipeline.Action, ok bool) {
+func (m *Maker) planTo(id pipeline.Table, cond pipeline.Match, pieces bool) (steps []step, via *pipeline.Action, ok bool) {
 	p := &planner{Maker: m, failed: map[string]bool{}, mays: m.mayBe(), modest: m.random.IntN(2) == 0,
-		direct: m.random.IntN(2) == 0, budget: 200}
+		direct: m.random.IntN(2) == 0, budget: 200, pieces: pieces}
 	if m.random.IntN(3) == 0 {
 		p.budget = 1500
 	}

@@ -30,19 +30,21 @@ func (m *Maker) Through(k Fork, reads pipeline.Match) (Case, bool) {
 		return Case{}, false
 	}
 	for range mostTries {
-		plan, ok := m.plan(k, reads)
+		pieces := m.random.IntN(oneInPieces) == 0
+		plan, ok := m.plan(k, reads, pieces)
 		if !ok {
 			continue
 		}
 		t := m.thread()
 		t.exact, t.fork, t.plan = true, k, plan
+		t.fragmented(pieces)
 		t.run()
 		m.rate(plan, len(t.plan), t.failed)
 		budget := 400
 		if t.failed || !t.came || !t.solve(&budget) {
 			continue
 		}
-		return Case{t.fill(), t.answers(), t.larger, t.random.IntN(1 << 16)}, true
+		return t.caseOf(), true
 	}
 	return Case{}, false
 }

@@ -34,6 +34,7 @@ func (o *Oracle) Track(ask walk.Ask, p *walk.Packet) {
 		} else {
 			a = o.c.any(about)
 		}
+		a.Whole = o.c.Whole
 		o.next++
 		o.known[about] = a
 		o.Said = append(o.Said, fmt.Sprintf("zone=%d,state=%v", ask.Zone, a))

@@ -89,13 +89,15 @@ type planner struct {
 	// modest says that ways are tried first that ask for little, direct those from tables that
 	// packets soon come to.
 	modest, direct bool
+	// pieces says that the packet is a fragment, of which the tracker makes a whole one.
+	pieces bool
 }
 
 // plan is the lookups that lead a packet to a fork, and often on to a flow that is observed, or
 // that reads some of the bits.
-func (m *Maker) plan(k Fork, reads pipeline.Match) ([]step, bool) {
+func (m *Maker) plan(k Fork, reads pipeline.Match, pieces bool) ([]step, bool) {
 	p := &planner{Maker: m, fork: k, failed: map[string]bool{}, mays: m.mayBe(),
-		modest: m.random.IntN(2) == 0, direct: m.random.IntN(2) == 0}
+		modest: m.random.IntN(2) == 0, direct: m.random.IntN(2) == 0, pieces: pieces}
 	// Most plans are found soon, or not at all; a few want long.
 	budget := 200
 	if m.random.IntN(3) == 0 {

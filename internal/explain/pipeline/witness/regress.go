@@ -15,6 +15,11 @@ func (p *planner) regress(cond pipeline.Match, w way) (before pipeline.Match, ne
 		if cond, ok = answered(cond, *w.jump); !ok {
 			return nil, nil, false
 		}
+		if p.pieces { // before, nobody saw its ports
+			for _, b := range []pipeline.Base{pipeline.NWFrag, pipeline.TPSrc, pipeline.TPDst} {
+				cond = cond.Without(b, all())
+			}
+		}
 	case pipeline.Resubmit:
 		if w.jump.Port != pipeline.PortIn {
 			if cond, ok = written(cond, pipeline.InPort, pipeline.Value{Lo: uint64(w.jump.Port)}, all()); !ok {

@@ -62,6 +62,8 @@ type thread struct {
 	// so that nothing of it is cleared.
 	by       *pipeline.Action
 	anywhere bool
+	// pieces says that the packet is a first fragment, of which the tracker makes a whole one.
+	pieces bool
 	// through is the pipeline that a packet went through last, of two.
 	through *Maker
 	clauses []clause

@@ -27,7 +27,9 @@ func (t *thread) track(a *pipeline.Action) {
 		}
 		t.asked = append(t.asked, q)
 	}
-	saved, trk := t.packet, pipeline.Value{Lo: walk.Tracked}
+	saved := t.packet
+	t.reassembled()
+	trk := pipeline.Value{Lo: walk.Tracked}
 	t.original()
 	for _, b := range []pipeline.Base{pipeline.CTState, pipeline.CTMark, pipeline.CTLabel} {
 		t.write(b, t.identity(answerBase(i, b)))
@@ -125,6 +127,35 @@ func (t *thread) resolved(r ref) ref {
 		return one
 	}
 	return zero
+}
+
+// oneInPieces: one of so many packets is a first fragment.
+const oneInPieces = 6
+
+// fragmented has the packet be a first fragment, if it is to be one, of which no lookup sees the ports
+// until it is tracked.
+func (t *thread) fragmented(is bool) {
+	const fragment, bits = 1, 3
+	t.pieces = is
+	if !is || t.anywhere || !t.learnBits(int(pipeline.NWFrag), pipeline.Value{Lo: fragment}, pipeline.Value{Lo: bits}) {
+		return
+	}
+	for _, b := range []pipeline.Base{pipeline.TPSrc, pipeline.TPDst} {
+		t.write(b, &t.zeros)
+	}
+}
+
+// reassembled has lookups see the packet whole.
+func (t *thread) reassembled() {
+	if !t.pieces || t.packet.at[pipeline.NWFrag] != nil {
+		return
+	}
+	t.write(pipeline.NWFrag, &t.zeros)
+	for _, b := range []pipeline.Base{pipeline.TPSrc, pipeline.TPDst} {
+		if t.packet.at[b] == &t.zeros {
+			t.write(b, nil)
+		}
+	}
 }
 
 // fragment has a later fragment be one that there is: it is a fragment, and has no ports.

@@ -246,6 +246,8 @@ type Case struct {
 	// Answers are the tracker's in the order in which it is asked.
 	Answers []walk.Answer
 	Larger  bool
+	// Whole says that the tracker makes one packet of fragments.
+	Whole bool
 	// Salt is for answers to questions that were not foreseen.
 	Salt int
 }
@@ -278,7 +280,7 @@ func (m *Maker) one() Case {
 	t.run()
 	t.learnWays()
 	t.avoidOthers()
-	return Case{t.fill(), t.answers(), t.larger, t.random.IntN(1 << 16)}
+	return t.caseOf()
 }
 
 // thread is a packet of which nothing is known.
@@ -287,6 +289,11 @@ func (m *Maker) thread() *thread {
 		larger: m.random.IntN(2) == 1}
 	t.budget = 400
 	return t
+}
+
+// caseOf is the packet and the answers, what nothing asked for being made up.
+func (t *thread) caseOf() Case {
+	return Case{t.fill(), t.answers(), t.larger, t.pieces, t.random.IntN(1 << 16)}
 }
 
 // fill is the packet as it came, what nothing asked for being made up.
