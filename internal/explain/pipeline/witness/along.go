@@ -61,6 +61,9 @@ func (t *thread) both(other *Maker, own, theirs []Lookup, from pipeline.Table, a
 		t.Maker, t.packet, t.stack, t.budget = way.through, &words{}, nil, 400
 		t.through = way.through
 		t.fragmented(t.pieces)
+		if !t.want(t.entry) {
+			return false
+		}
 		t.plan = nil
 		for _, l := range way.by {
 			t.plan = append(t.plan, step{table: l.Table, flow: l.Flow, via: l.Via})
@@ -106,8 +109,10 @@ func (m *Maker) Toward(id pipeline.Table, own []Lookup, other *Maker, theirs []L
 	if !t.both(other, own, theirs, id, alone) || !t.propagate() {
 		return Case{}, false
 	}
-	pieces := m.random.IntN(oneInPieces) == 0
-	steps, via, ok := m.planTo(id, t.condition(), pieces)
+	cond := t.condition()
+	pieces := m.inPieces(cond)
+	p := m.planner(pieces)
+	steps, via, ok := p.back(id, cond, true, 0)
 	if !ok {
 		return Case{}, false
 	}
@@ -128,7 +133,7 @@ func (m *Maker) Toward(id pipeline.Table, own []Lookup, other *Maker, theirs []L
 		inA[n].Via, inB[n].Via = via, by
 	}
 	t = m.thread()
-	t.pieces = pieces
+	t.pieces, t.entry = pieces, p.entry
 	ok = t.both(other, inA, inB, m.p.Entry(), alone)
 	if came := min(len(steps), len(inA)-len(t.plan)); came > 0 && t.through == m { // how far it came
 		m.rate(steps, len(steps)-came, !ok && came < len(steps))
@@ -139,14 +144,15 @@ func (m *Maker) Toward(id pipeline.Table, own []Lookup, other *Maker, theirs []L
 	return t.made()
 }
 
-// planTo is the lookups that lead to a table with packets of which a condition holds.
-func (m *Maker) planTo(id pipeline.Table, cond pipeline.Match, pieces bool) (steps []step, via *pipeline.Action, ok bool) {
+// planner is one that may look at few tables, or at more: most plans are found soon, or not at all; a few
+// want long.
+func (m *Maker) planner(pieces bool) *planner {
 	p := &planner{Maker: m, failed: map[string]bool{}, mays: m.mayBe(), modest: m.random.IntN(2) == 0,
 		direct: m.random.IntN(2) == 0, budget: 200, pieces: pieces}
 	if m.random.IntN(3) == 0 {
 		p.budget = 1500
 	}
-	return p.back(id, cond, true, 0)
+	return p
 }
 
 // condition is what is known of the packet where it is.

@@ -31,13 +31,17 @@ func (m *Maker) Through(k Fork, reads pipeline.Match) (Case, bool) {
 	}
 	for range mostTries {
 		pieces := m.random.IntN(oneInPieces) == 0
-		plan, ok := m.plan(k, reads, pieces)
+		p := m.planner(pieces)
+		plan, ok := p.plan(k, reads)
 		if !ok {
 			continue
 		}
 		t := m.thread()
 		t.exact, t.fork, t.plan = true, k, plan
 		t.fragmented(pieces)
+		if !t.want(p.entry) {
+			continue
+		}
 		t.run()
 		m.rate(plan, len(t.plan), t.failed)
 		budget := 400

@@ -91,18 +91,15 @@ type planner struct {
 	modest, direct bool
 	// pieces says that the packet is a fragment, of which the tracker makes a whole one.
 	pieces bool
+	// entry is what the packet must be as it comes, once a way was found.
+	entry pipeline.Match
 }
 
 // plan is the lookups that lead a packet to a fork, and often on to a flow that is observed, or
 // that reads some of the bits.
-func (m *Maker) plan(k Fork, reads pipeline.Match, pieces bool) ([]step, bool) {
-	p := &planner{Maker: m, fork: k, failed: map[string]bool{}, mays: m.mayBe(),
-		modest: m.random.IntN(2) == 0, direct: m.random.IntN(2) == 0, pieces: pieces}
-	// Most plans are found soon, or not at all; a few want long.
-	budget := 200
-	if m.random.IntN(3) == 0 {
-		budget = 1500
-	}
+func (p *planner) plan(k Fork, reads pipeline.Match) ([]step, bool) {
+	m, budget := p.Maker, p.budget
+	p.fork = k
 	if goals := m.goals(k, reads); len(goals) > 0 && m.random.IntN(4) > 0 {
 		p.from = m.after(k.Flow)
 		const tries = 3
@@ -203,6 +200,10 @@ func (p *planner) back(id pipeline.Table, cond pipeline.Match, passed bool, dept
 	via *pipeline.Action, ok bool) {
 	const deepest = 80
 	if passed && id == p.p.Entry() && fresh(cond) {
+		p.entry = slices.DeleteFunc(slices.Clone(cond), func(t pipeline.Term) bool { return cleared(t.Base) })
+		if p.pieces { // those are of the packet once it was tracked
+			p.entry = p.entry.Without(pipeline.TPSrc, all()).Without(pipeline.TPDst, all())
+		}
 		return nil, nil, true
 	}
 	if m := p.mays[id]; m.one == nil || !m.allows(cond) {
@@ -235,7 +236,10 @@ func (p *planner) back(id pipeline.Table, cond pipeline.Match, passed bool, dept
 		case !passed && !p.from[w.flow.Table]:
 			continue
 		default:
-			if before, ok = p.asks(w.flow, before); !ok || p.hidden(w.flow, before) {
+			if before, ok = p.asks(w.flow, before); !ok {
+				continue
+			}
+			if before, ok = p.narrowed(w.flow, before); !ok {
 				continue
 			}
 		}
@@ -336,24 +340,53 @@ func (m *Maker) asks(f *pipeline.Flow, cond pipeline.Match) (pipeline.Match, boo
 	return cond, len(dims) > 0
 }
 
-// hidden reports whether a flow above one takes all packets of which a condition holds.
-func (p *planner) hidden(f *pipeline.Flow, cond pipeline.Match) bool {
-	for _, k := range p.tables[f.Table] {
-		if k.top <= f.Priority || k.conjunctive {
-			continue
-		}
-		known := !slices.ContainsFunc(k.match, func(t pipeline.Term) bool {
-			return !t.Mask.Without(cond.Get(t.Base).Mask).IsZero()
-		})
-		if !known {
-			continue
-		}
-		key := k.match.Key(func(t pipeline.Term) pipeline.Value { return cond.Get(t.Base).Value.And(t.Mask) })
-		if g := k.values[string(key)]; g != nil && g.Priority > f.Priority {
-			return true
+// narrowed is what packets are that a flow takes, of those of which a condition holds; false if flows
+// above it take them all. One that takes all but those of which one bit is other leaves these.
+func (p *planner) narrowed(f *pipeline.Flow, cond pipeline.Match) (pipeline.Match, bool) {
+	takes := func(k *kind, m pipeline.Match) bool {
+		key := k.match.Key(func(t pipeline.Term) pipeline.Value { return m.Get(t.Base).Value.And(t.Mask) })
+		g := k.values[string(key)]
+		return g != nil && g.Priority > f.Priority
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, k := range p.tables[f.Table] {
+			if k.top <= f.Priority || k.conjunctive {
+				continue
+			}
+			open, n := k.open(cond)
+			if n == 0 && takes(k, cond) {
+				return nil, false
+			}
+			if n != 1 {
+				continue
+			}
+			off, on := cond.With(open.Base, pipeline.Value{}, open.Mask), cond.With(open.Base, open.Mask, open.Mask)
+			switch offTaken, onTaken := takes(k, off), takes(k, on); {
+			case offTaken && onTaken:
+				return nil, false
+			case offTaken:
+				cond, changed = on, true
+			case onTaken:
+				cond, changed = off, true
+			}
 		}
 	}
-	return false
+	return cond, true
+}
+
+// open is how many bits that flows of a kind want a condition leaves open, up to two, and the last.
+func (k *kind) open(cond pipeline.Match) (bit pipeline.Term, n int) {
+	for _, t := range k.match {
+		rest := t.Mask.Without(cond.Get(t.Base).Mask)
+		for i := range rest.Ones() {
+			if n++; n > 1 {
+				return bit, n
+			}
+			bit = pipeline.Term{Base: t.Base, Mask: pipeline.Value{Lo: 1}.Left(i)}
+		}
+	}
+	return bit, n
 }
 
 // fresh reports whether a packet that just came may be so.

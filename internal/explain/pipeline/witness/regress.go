@@ -19,6 +19,10 @@ func (p *planner) regress(cond pipeline.Match, w way) (before pipeline.Match, ne
 			for _, b := range []pipeline.Base{pipeline.NWFrag, pipeline.TPSrc, pipeline.TPDst} {
 				cond = cond.Without(b, all())
 			}
+			cond = cond.With(pipeline.NWFrag, pipeline.Value{Lo: 1}, p.p.Words.Full(pipeline.NWFrag))
+			for _, b := range []pipeline.Base{pipeline.TPSrc, pipeline.TPDst} {
+				cond = cond.With(b, pipeline.Value{}, p.p.Words.Full(b))
+			}
 		}
 	case pipeline.Resubmit:
 		if w.jump.Port != pipeline.PortIn {

@@ -58,6 +58,8 @@ type thread struct {
 	alone bool
 	fork  Fork
 	plan  []step
+	// entry is what it is known to be from the beginning.
+	entry pipeline.Match
 	// by is the action by which a table is looked up. anywhere says that the packet did not just come,
 	// so that nothing of it is cleared.
 	by       *pipeline.Action

@@ -130,7 +130,18 @@ func (t *thread) resolved(r ref) ref {
 }
 
 // oneInPieces: one of so many packets is a first fragment.
-const oneInPieces = 6
+const oneInPieces = 8
+
+// inPieces says, of a packet that is to be so somewhere, whether it is to come as a first fragment: more
+// often where its ports are seen once it was tracked.
+func (m *Maker) inPieces(cond pipeline.Match) bool {
+	const often = 3
+	ported := !cond.Get(pipeline.TPSrc).Mask.IsZero() || !cond.Get(pipeline.TPDst).Mask.IsZero()
+	if ported && cond.Get(pipeline.CTState).Value.Lo&walk.Tracked != 0 {
+		return m.random.IntN(often) == 0
+	}
+	return m.random.IntN(oneInPieces) == 0
+}
 
 // fragmented has the packet be a first fragment, if it is to be one, of which no lookup sees the ports
 // until it is tracked.
