@@ -165,10 +165,26 @@ func (s *search) along(t *trail) *Witness {
 		if !ok {
 			return nil
 		}
-		try := trial{s.inA, s.inB, false, s.Strict, s.limits, &s.spent}
+		if w := s.vary(c); w != nil {
+			return w
+		}
+	}
+	return nil
+}
+
+// vary tries a packet, and a few times with other answers of the tracker.
+func (s *search) vary(c witness.Case) *Witness {
+	const few, more = 2, 6
+	n := few
+	if s.limits {
+		n = more
+	}
+	try := trial{s.inA, s.inB, false, s.Strict, s.limits, &s.spent}
+	for range n {
 		if w := try.of(c); w != nil {
 			return try.plainest(c, w)
 		}
+		c = c.Varied(s.Random)
 	}
 	return nil
 }

@@ -40,9 +40,8 @@ func (l *lockstep) divesLocally(s *search, came *reach, budget int) *Witness {
 			if !ok {
 				continue
 			}
-			try := trial{s.inA, s.inB, false, s.Strict, s.limits, &s.spent}
-			if w := try.of(c); w != nil {
-				return try.plainest(c, w)
+			if w := s.vary(c); w != nil {
+				return w
 			}
 		}
 		return nil

@@ -151,6 +151,9 @@ func (l *lockstep) look(s *search, o Options, shown bool) (w *Witness, tried int
 	}
 	s.limits = true
 	l.steps = 0
+	for _, m := range s.makers {
+		m.More()
+	}
 	if w = l.divesLocally(s, l.reached(), manySteps); w != nil {
 		return w, s.tried, false
 	}

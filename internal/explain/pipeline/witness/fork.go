@@ -22,6 +22,11 @@ const mostLooked = 150_000
 // Spare has little be spent on planning backwards: so many tables are looked at from now on.
 func (m *Maker) Spare(looks int) { m.spared = max(0, mostLooked-m.looked-looks) }
 
+// More has some more be spent on planning backwards.
+func (m *Maker) More() {
+	m.looked = min(m.looked, -m.spared)
+}
+
 // Through makes a packet that comes to a fork as is asked for, if it finds one. It is planned
 // backwards, from a flow that is observed, or reads some of the bits, through the fork to how
 // packets come, and made forwards then: it is taken by none of the flows above those planned.

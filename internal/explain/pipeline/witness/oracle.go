@@ -2,6 +2,8 @@ package witness
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -58,6 +60,20 @@ func hash(s string) int {
 		n = (n*31 + int(c)) & 0xffffff
 	}
 	return n
+}
+
+// Varied is the case with some other answers.
+func (c Case) Varied(random *rand.Rand) Case {
+	const fewest, labels = 2, 4
+	c.Answers = append(slices.Clone(c.Answers), make([]walk.Answer, max(0, fewest-len(c.Answers)))...)
+	all := states()
+	for i := range c.Answers {
+		if random.IntN(2) == 0 || c.Answers[i].State == 0 {
+			c.Answers[i].State = all[random.IntN(len(all))]
+			c.Answers[i].Label.Lo = random.Uint64N(labels)
+		}
+	}
+	return c
 }
 
 // any is an answer to a question that the case did not foresee.
