@@ -119,6 +119,10 @@ func (e env) readNamed(ctx context.Context, name string, names *pipeline.Names) 
 	if err != nil {
 		return nil, err
 	}
+	if p.Second > 0 {
+		return nil, fmt.Errorf("%s:%d: a second dump begins here, as of another bridge: expected the flows of one bridge; "+
+			"split the file, and see each by itself (what a patch port leads to is another bridge's pipeline)", name, p.Second)
+	}
 	if len(p.Flows) == 0 {
 		if len(p.Lost) > 0 {
 			l := p.Lost[0]

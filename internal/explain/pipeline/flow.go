@@ -18,6 +18,9 @@ type Pipeline struct {
 	Lost  []Note
 	Names *Names
 	Words *Vocabulary
+	// Second is the line with which flows of a second dump begin, such as another bridge's, 0 if there is none.
+	Second int
+	dumps  dumps
 	// byID holds the first group of each number.
 	byID map[uint32]*Group
 }

@@ -88,7 +88,11 @@ func (p *Pipeline) lose(n Note) {
 // ReadLine adds one line, by its number in the input.
 func (p *Pipeline) ReadLine(n int, line string) {
 	s := bare(line)
-	if s == "" || heading(s) || heading(line) { // a root's prompt has the sign of a comment
+	if s == "" {
+		return
+	}
+	if heading(s) || heading(line) { // a root's prompt has the sign of a comment
+		p.dumps.head(line)
 		return
 	}
 	q := parser{Pipeline: p, line: n}
@@ -109,6 +113,9 @@ func (p *Pipeline) ReadLine(n int, line string) {
 		return
 	}
 	p.Flows = append(p.Flows, f)
+	if p.dumps.again(f.Table) && p.Second == 0 {
+		p.Second = n
+	}
 }
 
 // flow reads one flow.

@@ -59,7 +59,7 @@ func TestOf(t *testing.T) {
 		{"a ct that nobody reads", "ip actions=ct(table=1)\ntable=1,ip actions=output:2", "ip actions=output:2", e},
 		{"a ct past a match on ports of fragments",
 			"ip actions=ct(table=1)\ntable=1,tcp,tp_dst=80 actions=goto_table:2\ntable=2,ct_state=+new,ip actions=output:2",
-			"ip actions=goto_table:1\ntable=1,tcp,tp_dst=80 actions=ct(table=2)\ntable=2,ct_state=+new,ip actions=output:2", u},
+			"ip actions=goto_table:1\ntable=1,tcp,tp_dst=80 actions=ct(table=2)\ntable=2,ct_state=+new,ip actions=output:2", d},
 		{"a ct past a match on addresses",
 			"ip actions=ct(table=1)\ntable=1,ip,nw_dst=10.0.0.1 actions=goto_table:2\ntable=2,ct_state=+new,ip actions=output:2",
 			"ip actions=goto_table:1\ntable=1,ip,nw_dst=10.0.0.1 actions=ct(table=2)\ntable=2,ct_state=+new,ip actions=output:2", e},
@@ -205,7 +205,8 @@ func (g maker) action(t int) string {
 		"load:5->NXM_NX_PKT_MARK[]",
 		"ct(commit)", "ct(commit,zone=1)", "ct(table="+next+")", "ct(commit,table="+next+")", "ct_clear",
 		"resubmit(,"+next+")",
-		"clone(load:2->NXM_NX_REG0[],resubmit(,"+next+"))", "output:NXM_NX_REG0[]", "push:NXM_NX_REG0[]", "pop:NXM_NX_REG1[]",
+		"clone(load:2->NXM_NX_REG0[],resubmit(,"+next+"))", "clone(ct_clear,resubmit(,"+next+"))",
+		"load:2->NXM_NX_REG0[0..1]", "output:NXM_NX_REG0[]", "push:NXM_NX_REG0[]", "pop:NXM_NX_REG1[]",
 		"load:0->NXM_OF_IN_PORT[]", "dec_ttl", "set_tunnel:5", "write_actions(output:4)",
 		"write_actions(move:NXM_NX_REG1[]->NXM_OF_ETH_DST[0..31],output:4)", "clear_actions",
 		"ct(table="+next+",zone=1)", "resubmit(3,"+next+")", "move:NXM_OF_IP_DST[]->NXM_NX_REG1[]", "group:1")
@@ -216,7 +217,8 @@ func (g maker) flow(t int) string {
 		"ip,nw_dst=10.0.0.0/30",
 		"ip,in_port=1", "ip,ct_state=+trk", "ip,ct_state=+new+trk", "ip,ct_state=+est+trk", "ip,ct_state=-trk",
 		"ip,nw_src=10.0.0.3",
-		"ip,pkt_mark=5", "ip,reg1=0xa000002", "ip,in_port=3")
+		"ip,pkt_mark=5", "ip,reg1=0xa000002", "ip,in_port=3", "ip,reg0=1/1", "ip,reg0=0/1", "ip,reg0=2/2",
+		"ip,ct_state=-new+trk", "ip,ct_state=+inv+trk", "tcp,tp_dst=80/0xfffe", "ip,nw_frag=no", "ip,ct_label=1/1")
 	var list []string
 	for range 1 + g.IntN(3) {
 		list = append(list, g.action(t))

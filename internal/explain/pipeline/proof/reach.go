@@ -19,6 +19,9 @@ type reach struct {
 	// clearing are tables in which, or in those that they lead to in the same pass, packets may be cleared
 	// of the tracker's answer, copying those in which copies may be.
 	clearing, copying map[pipeline.Table]bool
+	// elsewise are the bits that lookups of a table may see otherwise than they are: in_port, or what is
+	// of a connection's original direction.
+	elsewise map[pipeline.Table]pipeline.Match
 	// words are the registers, those that most flows read first. Where there are many kinds of packets in
 	// a table, they are told apart only by so many of these.
 	words  []pipeline.Match
@@ -47,9 +50,11 @@ func (l *lockstep) findReach(s *side) *reach {
 	if l.need == nil { // see followed
 		return nil
 	}
-	r := &reach{needs: &needs{lockstep: l, most: mostKinds, ported: l.need.ported}, side: s,
+	r := &reach{needs: &needs{lockstep: l, most: mostKinds}, side: s,
 		at: map[pipeline.Table][]pipeline.Match{}, writes: map[pipeline.Table]pipeline.Match{},
-		clearing: map[pipeline.Table]bool{}, copying: map[pipeline.Table]bool{}, apart: map[pipeline.Table]int{}, groups: map[pipeline.Table]map[string]int{}}
+		clearing: map[pipeline.Table]bool{}, copying: map[pipeline.Table]bool{},
+		elsewise: map[pipeline.Table]pipeline.Match{},
+		apart:    map[pipeline.Table]int{}, groups: map[pipeline.Table]map[string]int{}}
 	r.rank()
 	r.written()
 	var come pipeline.Match
@@ -66,10 +71,7 @@ func (l *lockstep) findReach(s *side) *reach {
 			if e.flow == nil {
 				continue
 			}
-			own := e.match
-			if r.ported[id] {
-				own = own.Without(pipeline.InPort, all())
-			}
+			own := less(e.match, r.elsewise[id])
 			for _, m := range list {
 				if r.steps++; r.steps > mostLooked {
 					return nil
@@ -78,7 +80,7 @@ func (l *lockstep) findReach(s *side) *reach {
 					continue
 				}
 				taken, ok := m.And(own), true
-				if !r.ported[id] && !e.conjunct {
+				if len(r.elsewise[id]) == 0 && !e.conjunct {
 					taken, ok = s.at(id).narrows(taken, e.priority)
 				}
 				if ok {
@@ -90,47 +92,10 @@ func (l *lockstep) findReach(s *side) *reach {
 	return r
 }
 
-// uncopied is a bit of no packet: it is zero as long as no copy was cleared in a pass. After that a
-// switch may not clear the packet itself (see walk).
-func uncopied() (b pipeline.Base, bit pipeline.Value) {
-	return pipeline.RecircID, pipeline.Value{Hi: 1}
-}
-
-// clears reports whether a list of actions, or what it leads to in the same pass, may clear packets.
-func (r *reach) clears(list []pipeline.Action, in pipeline.Table) (clears bool) {
-	r.side.Each(list, func(a pipeline.Action) {
-		clears = clears || a.Kind == pipeline.CT || a.Kind == pipeline.CTClear
-	})
-	return clears || r.leads(list, in, r.clearing)
-}
-
-// copies reports whether it may clear copies.
-func (r *reach) copies(list []pipeline.Action, in pipeline.Table) bool {
-	return r.leads(list, in, r.copying) || slices.ContainsFunc(list, func(a pipeline.Action) bool {
-		return (a.Kind == pipeline.Clone || a.Kind == pipeline.GroupAction) && r.clears([]pipeline.Action{a}, in)
-	})
-}
-
-// leads reports whether a list of actions leads into some of the tables in the same pass.
-func (r *reach) leads(list []pipeline.Action, in pipeline.Table, to map[pipeline.Table]bool) bool {
-	ways, _ := r.side.Jumps(list, in)
-	return slices.ContainsFunc(ways, func(j pipeline.Jump) bool { return j.Kind != pipeline.CT && to[j.To] })
-}
-
-// cleared is packets without an answer of the tracker.
-func cleared(m pipeline.Match) pipeline.Match {
-	for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
-		m = m.Without(b, all()).With(b, pipeline.Value{}, all())
-	}
-	return m
-}
-
 // into has packets come to a table.
 func (r *reach) into(t pipeline.Table, m pipeline.Match) {
 	m = m.Without(pipeline.ActsetOutput, all()).Without(pipeline.RecircID, pipeline.Value{Lo: ^uint64(0)})
-	if r.ported[t] {
-		m = m.Without(pipeline.InPort, all())
-	}
+	m = less(m, r.elsewise[t])
 	if reads := r.reads[0]; !reads.whole { // what nobody reads need not be told apart
 		for _, b := range registers() {
 			m = m.Without(b, all().Without(reads.at[t].Get(b).Mask))
@@ -225,7 +190,8 @@ func (r *reach) rank() {
 	}
 	slices.SortStableFunc(all, func(x, y ranked) int { return y.n - x.n })
 	b, bit := uncopied()
-	bits := pipeline.Match{{Base: pipeline.EthType, Mask: r.side.Words.Full(pipeline.EthType)}}.With(b, pipeline.Value{}, bit)
+	bits := pipeline.Match{}.With(pipeline.EthType, pipeline.Value{}, r.side.Words.Full(pipeline.EthType))
+	bits = bits.With(b, pipeline.Value{}, bit)
 	r.words = append(r.words, bits)
 	for _, k := range all {
 		bits = bits.With(k.base, pipeline.Value{}, word(k.i))
@@ -283,19 +249,6 @@ func (r *reach) list(m pipeline.Match, list []pipeline.Action, in pipeline.Table
 	}
 }
 
-// cleared is packets after ct_clear.
-func (r *reach) cleared(m pipeline.Match) pipeline.Match {
-	const tracked = walk.Tracked
-	b, bit := uncopied()
-	if s := m.Get(pipeline.CTState); s.Mask.Lo&tracked != 0 && s.Value.Lo&tracked == 0 {
-		return m // it has none
-	}
-	if m.Get(b).Mask.And(bit).IsZero() {
-		return less(m, ctBits())
-	}
-	return cleared(m)
-}
-
 // afterTrack is packets once they were tracked.
 func (r *reach) afterTrack(m pipeline.Match, a pipeline.Action) pipeline.Match {
 	const tracked = walk.Tracked
@@ -334,11 +287,25 @@ func less(m, bits pipeline.Match) pipeline.Match {
 	return m
 }
 
-func ctBits() (out pipeline.Match) {
-	for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
-		out = out.With(b, pipeline.Value{}, all())
+// looksUp notes what lookups to which an action leads may see otherwise.
+func (r *reach) looksUp(a pipeline.Action, in pipeline.Table) {
+	if a.Kind != pipeline.Resubmit {
+		return
 	}
-	return out
+	to := a.Table
+	if to == pipeline.NoTable {
+		to = in
+	}
+	if a.Port != pipeline.PortIn {
+		r.elsewise[to] = r.elsewise[to].With(pipeline.InPort, pipeline.Value{}, all())
+	}
+	if a.Original {
+		bits := joined(ctBits(), pipeline.Match{}.With(pipeline.NWProto, pipeline.Value{}, all()))
+		for _, b := range pipeline.Translated() {
+			bits = bits.With(b, pipeline.Value{}, all())
+		}
+		r.elsewise[to] = joined(r.elsewise[to], bits)
+	}
 }
 
 // written finds what may be written, bit by bit where that is known.
@@ -364,7 +331,10 @@ func (r *reach) written() {
 			}
 			r.writes[f.Table] = joined(r.writes[f.Table], bits)
 		}
-		r.side.Each(f.Actions, func(a pipeline.Action) { learnt(r.writes, a) })
+		r.side.Each(f.Actions, func(a pipeline.Action) {
+			learnt(r.writes, a)
+			r.looksUp(a, f.Table)
+		})
 	}
 	onward(r.writes, leads)
 	for changed := true; changed; {

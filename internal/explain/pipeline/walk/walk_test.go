@@ -56,6 +56,29 @@ func TestTracking(t *testing.T) {
 	}
 }
 
+// TestFragment: once the tracker has made a whole packet of a first fragment and others, lookups see its ports.
+func TestFragment(t *testing.T) {
+	flows := "ip actions=ct(table=1)\ntable=1,tcp,tp_dst=80 actions=output:2\ntable=1,priority=1,ip,nw_frag=first actions=output:3"
+	p := pipeline.New(pipeline.NewNames())
+	if err := p.Read(strings.NewReader(flows)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := p.ReadPacket("tcp,tp_dst=80,nw_frag=first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for whole, want := range map[string]string{"0": "output:3", "1": "output:2"} {
+		var given walk.Given
+		if err := given.Read("state=new,whole=" + whole); err != nil {
+			t.Fatal(err)
+		}
+		seen := walk.Through(p).Follow(walk.NewPacket(m), given).Events()
+		if got := seen[len(seen)-1].Text; got != want {
+			t.Errorf("whole=%s: %s, want %s", whole, got, want)
+		}
+	}
+}
+
 // TestLimits: a walk ends at the limits of a switch, and says so.
 func TestLimits(t *testing.T) {
 	for flows, want := range map[string]string{
