@@ -203,6 +203,8 @@ func seen(p *walk.Pipeline, w *walk.Walk, strict bool) string {
 				fmt.Fprintf(&b, " %x", e.Packet.Get(from.Field.Base).And(from.Mask()))
 			}
 			fmt.Fprintln(&b)
+		case e.Kind == walk.Controller || e.Kind == walk.TTL: // which is told where it came from
+			fmt.Fprintf(&b, "%s %x %s\n", e.Text, e.Packet.Get(pipeline.InPort).Lo, p.Left(e.Packet))
 		default:
 			fmt.Fprintf(&b, "%s %s\n", e.Text, p.Left(e.Packet))
 		}
