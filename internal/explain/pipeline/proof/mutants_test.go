@@ -161,10 +161,15 @@ func TestDecided(t *testing.T) {
 			"table=33, priority=5,metadata=0x3,dl_dst=0a:58:0a:12:00:02", proof.Equal},
 		{"antrea", "table=IngressMetric, priority=200,ct_state=-new,ct_label=0x6/",
 			"table=IngressMetric, priority=20,ct_state=-new,ct_label=0x6/", proof.Equal},
+		// Others of higher priority together take all that it wants.
 		{"ovn", "table=45, priority=0,metadata=0x3 actions=resubmit(,46)",
-			"table=45, priority=0,metadata=0x3 actions=output:3", proof.Equal}, // others of higher priority together take all that it wants
+			"table=45, priority=0,metadata=0x3 actions=output:3", proof.Equal},
+		// No packet is tracked there.
 		{"ovn", "table=24, priority=1,reg0=0x40/0x40,metadata=0x3 actions=push",
-			"table=24, priority=1,reg0=0x40/0x40,metadata=0x3 actions=output:3,push", proof.Equal}, // no packet is tracked there
+			"table=24, priority=1,reg0=0x40/0x40,metadata=0x3 actions=output:3,push", proof.Equal},
+		// Controllers are told another port.
+		{"ovn", "table=64, priority=100,reg10=0x1/0x1,reg15=0x1,metadata=0x3 actions=push",
+			"table=64, priority=100,reg10=0x2/0x1,reg15=0x1,metadata=0x3 actions=push", proof.Different},
 	} {
 		text := strings.Join(of[c.dump], "\n")
 		changed := strings.Replace(text, c.was, c.is, 1)
