@@ -20,7 +20,9 @@ func (l *lockstep) locally(came *reach) bool {
 		return false
 	}
 	l.local = [2]map[pipeline.Table]pipeline.Match{l.reads[0].returns(), l.reads[1].returns()}
+	l.wantOften()
 	defer func() {
+		l.often = nil
 		l.local = [2]map[pipeline.Table]pipeline.Match{}
 		l.again()
 	}()

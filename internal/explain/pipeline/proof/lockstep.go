@@ -47,6 +47,8 @@ type lockstep struct {
 	mostCases int
 	// wanted is what packets are that such flows take.
 	wanted []pipeline.Match
+	// often is what flows of several tables want.
+	often map[string]bool
 	// uses are the kinds of actions that either has.
 	uses map[pipeline.Kind]bool
 	at   map[spot]*obligation

@@ -65,9 +65,9 @@ func (s *state) forgetNot(b pipeline.Base) {
 }
 
 // notes has packets that a flow takes not be what flows above it want, where that would decide
-// about packets which flows take that the two have not in common.
+// about packets which flows take that the two have not in common, or, table by table, what others want.
 func (l *lockstep) notes(c pair, inA bool, f *entry, p place, bits pipeline.Match) pair {
-	if len(l.wanted) == 0 || p.port != noPort || len(c.not) >= mostNot {
+	if len(l.wanted)+len(l.often) == 0 || p.port != noPort || len(c.not) >= mostNot {
 		return c
 	}
 	known := c.a
@@ -75,14 +75,15 @@ func (l *lockstep) notes(c pair, inA bool, f *entry, p place, bits pipeline.Matc
 		known = c.b
 	}
 	wanted := slices.DeleteFunc(slices.Clone(l.wanted), func(w pipeline.Match) bool { return !known.Meets(w) })
-	if len(wanted) == 0 {
+	if len(wanted)+len(l.often) == 0 {
 		return c
 	}
 	for _, m := range l.above(l.side(inA).at(p.table), f) {
 		if touches(m, bits) || c.isNot(m) || !known.Meets(m) {
 			continue
 		}
-		if slices.ContainsFunc(wanted, func(w pipeline.Match) bool { return m.Covers(known.And(w)) }) {
+		again := l.often[matchKey(m)]
+		if again || slices.ContainsFunc(wanted, func(w pipeline.Match) bool { return m.Covers(known.And(w)) }) {
 			c.not = append(slices.Clip(c.not), m)
 		}
 		if len(c.not) >= mostNot {
@@ -90,6 +91,28 @@ func (l *lockstep) notes(c pair, inA bool, f *entry, p place, bits pipeline.Matc
 		}
 	}
 	return c
+}
+
+// matchKey is a match as a key.
+func matchKey(m pipeline.Match) string {
+	b := m.AppendKey(nil, func(t pipeline.Term) pipeline.Value { return t.Mask })
+	return string(m.AppendKey(b, func(t pipeline.Term) pipeline.Value { return t.Value }))
+}
+
+// wantOften notes what flows of several tables want: packets that are not so in the one are not in the other.
+func (l *lockstep) wantOften() {
+	in := map[string]pipeline.Table{}
+	l.often = map[string]bool{}
+	for id, t := range l.a.tables {
+		for _, e := range t.flows {
+			if k := matchKey(e.match); e.flow != nil && len(e.match) > 0 {
+				if other, known := in[k]; known && other != id {
+					l.often[k] = true
+				}
+				in[k] = id
+			}
+		}
+	}
 }
 
 // above is what packets are not that a flow takes: what plain flows above it want, and what
