@@ -35,20 +35,24 @@ type flight struct {
 
 // flights is a bounded set of probes, with those pending ordered by deadline.
 type flights struct {
-	slots []flight
+	slots []*flight // made as they are first used
 	byKey map[flightKey]*flight
 	due   deadlines
 	next  int
 }
 
 func newFlights(most int) *flights {
-	return &flights{slots: make([]flight, most), byKey: make(map[flightKey]*flight, most)}
+	return &flights{slots: make([]*flight, most), byKey: map[flightKey]*flight{}}
 }
 
 // add takes the oldest slot that holds nothing pending; nil if there is none.
 func (f *flights) add(fl flight) *flight {
 	for range f.slots {
-		s := &f.slots[f.next]
+		s := f.slots[f.next]
+		if s == nil {
+			s = &flight{}
+			f.slots[f.next] = s
+		}
 		f.next = (f.next + 1) % len(f.slots)
 		if s.fate == pending {
 			continue

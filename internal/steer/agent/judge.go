@@ -352,7 +352,11 @@ type recorder struct {
 const recordsMost = 4096
 
 func newRecorder(j *journal) *recorder {
-	return &recorder{journal: j, out: j.cfg.Evidence, todo: make(chan decide.Record, recordsMost)}
+	room := recordsMost
+	if j.cfg.Evidence == nil {
+		room = 0 // nothing is handed over
+	}
+	return &recorder{journal: j, out: j.cfg.Evidence, todo: make(chan decide.Record, room)}
 }
 
 // add hands over a record.

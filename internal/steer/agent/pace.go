@@ -48,6 +48,10 @@ const (
 // busy reports whether pairs with that host had traffic of late.
 func (h *remoteHost) busy(now time.Time) bool { return now.Sub(h.used) < busyFor }
 
+// cold reports whether no path of the host's is to be probed, as there has been no traffic with it for long: of
+// nearly all hosts of a large cluster that is all that is asked, ten times a second. down is looked at each second.
+func (h *remoteHost) cold(now time.Time) bool { return !h.down && now.Sub(h.used) >= warmFor }
+
 // every is how often one of the host's paths is to be probed, if it had all the
 // time for itself; 0 is never.
 func (h *remoteHost) every(hp *hostPath, now time.Time) time.Duration {
@@ -81,7 +85,12 @@ type due struct {
 // where there are many.
 func dueProbes(remote map[string]*remoteHost, now time.Time) []due {
 	var busy, idle time.Duration // how many paths, as parts of the time
+	var warm []*remoteHost
 	for _, h := range remote {
+		if h.cold(now) {
+			continue
+		}
+		warm = append(warm, h)
 		for _, hp := range h.paths {
 			switch {
 			case h.busy(now):
@@ -92,7 +101,7 @@ func dueProbes(remote map[string]*remoteHost, now time.Time) []due {
 		}
 	}
 	var all []due
-	for _, h := range remote {
+	for _, h := range warm {
 		least := idle
 		if h.busy(now) {
 			least = busy
@@ -215,7 +224,7 @@ func (pr *prober) syncHosts(d *description) {
 			r = &remoteHost{name: h.Name, paths: map[string]*hostPath{}}
 			pr.members.remote[h.Name] = r
 		}
-		r.pod = idOf(other)
+		r.pod, r.down = idOf(other), false
 		for _, at := range other.Attachments {
 			to := netip.AddrPortFrom(at.Addr, stampPort)
 			hp, w := r.paths[at.Network], pr.wires.links[at.Network]
@@ -223,6 +232,7 @@ func (pr *prober) syncHosts(d *description) {
 				r.paths[at.Network] = &hostPath{Path: detect.New(pr.params), host: r, wire: w, network: at.Network, to: to,
 					mtu: at.MTU, track: probe.NewTrack(min(at.MTU, w.mtu)-28, false)}
 			}
+			r.down = r.down || hp != nil && hp.Down()
 		}
 	}
 }
@@ -231,6 +241,9 @@ func (pr *prober) syncHosts(d *description) {
 // few hundred figures: once a second is often enough, as failures are not found by it.
 func (pr *prober) summarise(now time.Time) {
 	for _, h := range pr.members.remote {
+		if h.cold(now) {
+			continue // what was told last is folded before it cools down
+		}
 		for _, hp := range h.paths {
 			if hp.told && (now.Sub(hp.summed) >= time.Second || hp.summary.Answered == 0) {
 				hp.summary, hp.summed, hp.told = hp.track.Summary(), now, false

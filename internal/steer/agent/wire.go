@@ -99,7 +99,9 @@ type remoteHost struct {
 	// used is when a pair with that host last had traffic, and owned when it last
 	// had some of flows that a pod of this host has opened: those are decided here.
 	used, owned time.Time
-	keys        peerKeys
+	// down: some path had failed when that was last looked at.
+	down bool
+	keys peerKeys
 }
 
 // hostPath is one network to another host. Its small probes are those that judge it.

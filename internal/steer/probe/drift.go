@@ -17,12 +17,17 @@ const (
 // time, and the last few delays. A delay here is the difference of two clocks'
 // readings, so it has an unknown constant and grows as the clocks drift apart.
 type drift struct {
-	fixed  bool // both clocks are one
+	fixed bool // both clocks are one
+	n     int  // buckets ever
+	m     int  // delays ever
+	at    time.Time
+	*delays
+}
+
+// delays are those that a drift keeps: nil before the first, as most hosts have no traffic with each other.
+type delays struct {
 	least  [driftBuckets]minimum
-	n      int // buckets ever
 	recent [driftRecent]time.Duration
-	m      int // delays ever
-	at     time.Time
 }
 
 type minimum struct {
@@ -31,6 +36,9 @@ type minimum struct {
 }
 
 func (d *drift) add(at time.Time, delay time.Duration) {
+	if d.delays == nil {
+		d.delays = &delays{}
+	}
 	d.recent[d.m%driftRecent] = delay
 	d.m++
 	if at.After(d.at) {
