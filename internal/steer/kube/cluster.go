@@ -85,10 +85,16 @@ type composed struct {
 // looked into: of a large cluster that would take longer than to compose it.
 func (a composed) equal(b composed) bool {
 	return slices.EqualFunc(a.nodes, b.nodes, func(x, y *view) bool {
-		return x == y || x.Name == y.Name && reflect.DeepEqual(x.pods, y.pods) && reflect.DeepEqual(x.faults, y.faults)
+		return x == y || x.Name == y.Name && slices.EqualFunc(x.pods, y.pods, alike) && reflect.DeepEqual(x.faults, y.faults)
 	}) && slices.EqualFunc(a.networks, b.networks, func(x, y *v1alpha1.PathNetwork) bool {
 		return x == y || x.Spec == y.Spec
 	}) && reflect.DeepEqual(a.pods, b.pods)
+}
+
+// alike reports whether pods are the same but for their host, which is not known of one that was just read.
+func alike(a, b topo.Pod) bool {
+	a.Host = b.Host
+	return reflect.DeepEqual(a, b)
 }
 
 func newComposer(self string) composer {
@@ -135,6 +141,7 @@ func (m *composer) fresh(now composed) (c agent.Cluster, faults []error) {
 			for i := range c.Pods[p:] {
 				c.Pods[p+i].Host = index
 			}
+			n.pods = c.Pods[p:len(c.Pods):len(c.Pods)] // one memory for both: of a large cluster it is most
 			continue
 		}
 		for _, p := range n.pods {

@@ -20,7 +20,8 @@ import (
 // one is three times as large.
 type view struct {
 	metav1.ObjectMeta // name and version alone
-	// pods are without their host; faults are why others are not there.
+	// pods are without their host, until a cluster is composed of them; faults are why others are not there.
+	// They are of the goroutine that composes, once they are kept.
 	pods   []topo.Pod
 	faults []error
 	// networks are those that the pods are on.
