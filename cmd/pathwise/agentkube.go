@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -73,16 +72,9 @@ func hasNamespaces(dir string) error {
 	return nil
 }
 
-// collectAt is by how many percent memory grows before it is collected, unless GOGC says it: an agent is on every
-// node, and nearly all that it keeps is what it was told of others. To collect it sooner than by default takes
-// some thousandths of a core.
-const collectAt = 40
-
 // kubeAgent runs the agent of a node by what an API server says.
 func kubeAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
+	frugal()
 	if err := hasNamespaces(netns.Dir); err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
@@ -100,6 +92,11 @@ func kubeAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error
 	if err := src.Ready(ctx); err != nil {
 		return nil // told to end
 	}
+	wg.Go(func() {
+		if err := giveBack(ctx, settled); err != nil {
+			e.remark(fmt.Sprintf("agent: %v", err))
+		}
+	})
 	cfg.Source, cfg.News, cfg.HostNetns = src.Cluster, src.News(), f.hostNetns
 	if !f.remove {
 		wg.Go(func() { src.Follow(ctx, agent.Dial(agent.Socket(f.dir, f.host))) })
