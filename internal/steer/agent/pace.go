@@ -165,10 +165,10 @@ func (pr *prober) receive() (acks []ack) {
 			acks = append(acks, pr.answered(name, r)...)
 		}
 		for _, l := range losses {
-			if _, hp := pr.members.path(name, l.To.Addr()); hp != nil {
+			if h, hp := pr.members.path(name, l.To.Addr()); hp != nil {
 				hp.track.Lost(l)
 				hp.Lost()
-				hp.told = true
+				hp.told, h.told = true, true
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func (pr *prober) answered(network string, r stamp.Reply) (acks []ack) {
 	pr.turnover.keyed(h, r)
 	pr.wires.clockOf(h, (r.ForwardDelay-r.BackwardDelay)/2)
 	hp.track.Reply(r)
-	hp.last, hp.told = r.At, true
+	hp.last, hp.told, h.told = r.At, true, true
 	if r.Size < hp.mtu/2 {
 		hp.rtts[hp.nRTT%len(hp.rtts)] = r.RTT
 		hp.nRTT++
@@ -241,13 +241,15 @@ func (pr *prober) syncHosts(d *description) {
 // few hundred figures: once a second is often enough, as failures are not found by it.
 func (pr *prober) summarise(now time.Time) {
 	for _, h := range pr.members.remote {
-		if h.cold(now) {
-			continue // what was told last is folded before it cools down
+		if !h.told {
+			continue
 		}
+		h.told = false
 		for _, hp := range h.paths {
 			if hp.told && (now.Sub(hp.summed) >= time.Second || hp.summary.Answered == 0) {
 				hp.summary, hp.summed, hp.told = hp.track.Summary(), now, false
 			}
+			h.told = h.told || hp.told
 		}
 	}
 }

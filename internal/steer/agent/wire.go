@@ -99,8 +99,8 @@ type remoteHost struct {
 	// used is when a pair with that host last had traffic, and owned when it last
 	// had some of flows that a pod of this host has opened: those are decided here.
 	used, owned time.Time
-	// down: some path had failed when that was last looked at.
-	down bool
+	// down: some path had failed when that was last looked at; told: of some path more was told than is summed up.
+	down, told bool
 	keys peerKeys
 }
 
