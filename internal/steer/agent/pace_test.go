@@ -64,6 +64,7 @@ func TestProbePace(t *testing.T) {
 		{"failed when there was traffic", 10, func(h *remoteHost) {
 			h.used = zero.Add(-time.Hour)
 			h.paths["x"].Signaled(zero.Add(-time.Hour))
+			h.down = true // as is found within a second
 		}, 1, 0, 0},
 	} {
 		remote := someHosts(tc.hosts, zero, tc.use)

@@ -101,7 +101,7 @@ type remoteHost struct {
 	used, owned time.Time
 	// down: some path had failed when that was last looked at; told: of some path more was told than is summed up.
 	down, told bool
-	keys peerKeys
+	keys       peerKeys
 }
 
 // hostPath is one network to another host. Its small probes are those that judge it.
