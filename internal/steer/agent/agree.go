@@ -318,17 +318,24 @@ func (re *respondent) handleMove(p *pair, n notice) (status, uint64) {
 }
 
 // handleMute: a path that is mute at one end is so at both, and this end may have
-// nothing to send. Echoes will tell when it is well again, so they must be known
-// to pass at times.
+// nothing to send. Echoes will tell when it is well again, if they are known to pass at times;
+// else it is tried again after a while.
 func (re *respondent) handleMute(p *pair, n notice) status {
 	network, now := re.members.network(n.network), re.cfg.Now()
 	i := p.routes.on(network)
-	if i < 0 || !p.lines[i].Telling(now) {
+	if i < 0 {
 		return statusUnknown
 	}
-	if p.lines[i].Signaled(now).Has(detect.Fail) {
-		re.escape.leave(failure{pair: p, line: i, since: now, by: byPeer, reason: fmt.Sprintf(
-			"this pair's packets do not pass over %s: the agent of %s says so", network, p.host.name)}, now)
+	ln, f := &p.lines[i], failure{pair: p, line: i, since: now, by: byPeer, reason: fmt.Sprintf(
+		"this pair's packets do not pass over %s: the agent of %s says so", network, p.host.name)}
+	switch {
+	case ln.Telling(now):
+		if ln.Signaled(now).Has(detect.Fail) {
+			re.escape.leave(f, now)
+		}
+	case ln.bar.Left(now) == 0:
+		ln.bar.Raise(re.params, now)
+		re.escape.leave(f, now)
 	}
 	return statusDone
 }

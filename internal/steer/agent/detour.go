@@ -107,7 +107,7 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	}
 	switch q.State() {
 	case detect.Nowhere:
-		p.nowhere = now
+		p.nowhere, p.excused = now, nil
 	case detect.Proven:
 		iq.proven(p, q, is, now)
 	}
@@ -166,13 +166,13 @@ func (iq *inquirer) redirect(p *pair, q *inquiry, was int, now time.Time) {
 // proven acts on a connection that gets through on another path at once: it stays there.
 // Where its path refuses most of the pair's connections, or nothing else passes there either, the
 // pair leaves that path. After no path got it through for a while, it only happened to be
-// elsewhere as that ended: it returns, and tells by itself if its path still fails.
+// elsewhere as that ended: it returns, and tells by itself if its path still fails: then it stays.
 func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Time) {
 	i, to := p.routes.at(q.From), p.routes.at(q.On)
 	if i < 0 || to < 0 || !p.usable(q.From) { // it has failed for all
 		return
 	}
-	if now.Sub(p.nowhere) < time.Duration(iq.params.DetourTrust)*iq.params.DetourAgain {
+	if p.excuses(q.ports, time.Duration(iq.params.DetourTrust)*iq.params.DetourAgain, now) {
 		was := q.On
 		q.On = q.From
 		iq.redirect(p, q, was, now)
@@ -198,83 +198,6 @@ func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Tim
 		ln.bar.Raise(iq.params, now)
 		iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
 	}
-}
-
-// detour is a bucket of the pair's own flows that leaves the path where it is assigned.
-type detour struct {
-	// from and to are the paths' indexes.
-	from, to int
-	out      bool
-	bar      detect.Bar
-}
-
-// detours are those of a pair, by bucket.
-type detours map[uint8]*detour
-
-// of is that of a bucket, made where there is none.
-func (ds *detours) of(bucket uint8) *detour {
-	if *ds == nil {
-		*ds = detours{}
-	}
-	if (*ds)[bucket] == nil {
-		(*ds)[bucket] = &detour{}
-	}
-	return (*ds)[bucket]
-}
-
-// refused counts the buckets that keep off the path.
-func (ds detours) refused(from int, now time.Time) (n int) {
-	for _, d := range ds {
-		if d.from == from && d.bar.Left(now) > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// end has buckets return whose time is over: only trying tells whether their connections get
-// through again. It reports whether some do, but for those that are being asked about.
-func (ds detours) end(params *detect.Params, asked func(bucket uint8) bool, now time.Time) (some bool) {
-	for b, d := range ds {
-		switch {
-		case d.bar.Left(now) > 0:
-		case d.out && !asked(b):
-			d.out, some = false, true
-		case !d.out && d.bar.Over(now) > params.BarForgotten:
-			delete(ds, b)
-		}
-	}
-	return some
-}
-
-// insist has the pair try the path again at once, with the buckets that keep off it. What it
-// returns has all of that be as it was.
-func (p *pair) insist(path int, now time.Time) (restore func()) {
-	was := detours{}
-	for b, d := range p.detours {
-		before := *d
-		was[b] = &before
-		if d.from == path {
-			d.out = false
-			d.bar.Lift(now)
-		}
-	}
-	bar := &p.lines[p.routes.at(path)].bar
-	barred := *bar
-	if bar.Left(now) > 0 {
-		bar.Lift(now)
-	}
-	return func() { p.detours, *bar = was, barred }
-}
-
-// inquired reports whether a connection in the bucket is being asked about.
-func (p *pair) inquired(bucket uint8) bool {
-	for _, q := range p.inquiries {
-		if q.bucket == bucket && q.begun && !q.Over() {
-			return true
-		}
-	}
-	return false
 }
 
 // ports are a connection's within its pair: the local and the remote one.

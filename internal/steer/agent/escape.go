@@ -68,9 +68,23 @@ func (e *escape) leavePath(p *pair, i int, now time.Time, detected time.Duration
 		}
 	}
 	// A dry run moves nothing, and a data plane may refuse.
-	if to := p.on().Index; to != from && !e.cfg.DryRun {
+	if to, ok := p.refuge(from); ok && !e.cfg.DryRun {
 		e.mover.divert(p, dataplane.All, from, to, now)
 	}
+}
+
+// refuge is the path that flows of the peer take which leave one that has failed: where the pair's
+// own are, or, where those have not left as there are none or they may not, the best known.
+func (p *pair) refuge(from int) (to int, ok bool) {
+	if to = p.on().Index; to != from {
+		return to, true
+	}
+	// The peer takes packets on every path: it has said so, or moves flows itself.
+	others := p.otherPaths(from)
+	if len(others) == 0 || p.opened.IsZero() && p.heardOf.IsZero() {
+		return 0, false
+	}
+	return others[0], true
 }
 
 // leaves reports whether a decision takes flows off a path that they are on, but for a canary.

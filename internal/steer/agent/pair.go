@@ -79,8 +79,10 @@ type pair struct {
 	detours        detours
 	// inquiries are the connections of which is asked whether they get through.
 	inquiries map[ports]*inquiry
-	// nowhere is when a connection last got through on no path.
+	// nowhere is when a connection last got through on no path, and excused are those that got
+	// through elsewhere since, and returned.
 	nowhere  time.Time
+	excused  map[ports]bool
 	loss     decide.SwitchLoss
 	decision [flow.Rows]decide.Decision
 	// pinned is the network that a user has pinned the pair to; would is the latest move that

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/detect"
+)
+
+// detour is a bucket of the pair's own flows that leaves the path where it is assigned.
+type detour struct {
+	// from and to are the paths' indexes.
+	from, to int
+	out      bool
+	bar      detect.Bar
+}
+
+// detours are those of a pair, by bucket.
+type detours map[uint8]*detour
+
+// of is that of a bucket, made where there is none.
+func (ds *detours) of(bucket uint8) *detour {
+	if *ds == nil {
+		*ds = detours{}
+	}
+	if (*ds)[bucket] == nil {
+		(*ds)[bucket] = &detour{}
+	}
+	return (*ds)[bucket]
+}
+
+// refused counts the buckets that keep off the path.
+func (ds detours) refused(from int, now time.Time) (n int) {
+	for _, d := range ds {
+		if d.from == from && d.bar.Left(now) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// end has buckets return whose time is over: only trying tells whether their connections get
+// through again. It reports whether some do, but for those that are being asked about.
+func (ds detours) end(params *detect.Params, asked func(bucket uint8) bool, now time.Time) (some bool) {
+	for b, d := range ds {
+		switch {
+		case d.bar.Left(now) > 0:
+		case d.out && !asked(b):
+			d.out, some = false, true
+		case !d.out && d.bar.Over(now) > params.BarForgotten:
+			delete(ds, b)
+		}
+	}
+	return some
+}
+
+// insist has the pair try the path again at once, with the buckets that keep off it. What it
+// returns has all of that be as it was.
+func (p *pair) insist(path int, now time.Time) (restore func()) {
+	was := detours{}
+	for b, d := range p.detours {
+		before := *d
+		was[b] = &before
+		if d.from == path {
+			d.out = false
+			d.bar.Lift(now)
+		}
+	}
+	bar := &p.lines[p.routes.at(path)].bar
+	barred := *bar
+	if bar.Left(now) > 0 {
+		bar.Lift(now)
+	}
+	return func() { p.detours, *bar = was, barred }
+}
+
+// inquired reports whether a connection in the bucket is being asked about.
+func (p *pair) inquired(bucket uint8) bool {
+	for _, q := range p.inquiries {
+		if q.bucket == bucket && q.begun && !q.Over() {
+			return true
+		}
+	}
+	return false
+}
+
+// excuses reports whether no path is to blame yet for a connection that gets through on another
+// one: none has got one through for so long, and this one has not returned since.
+func (p *pair) excuses(conn ports, trust time.Duration, now time.Time) bool {
+	if now.Sub(p.nowhere) >= trust || p.excused[conn] {
+		return false
+	}
+	if p.excused == nil {
+		p.excused = map[ports]bool{}
+	}
+	p.excused[conn] = true
+	return true
+}
