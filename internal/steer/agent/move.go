@@ -59,7 +59,8 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		p.before = p.window(p.nBytes-10, p.nBytes)
 	}
 	was, to := p.assignments(), p.apply(d)
-	if d.Kind != decide.Failover && by != byUser && (m.stacks.preparing(p, to) || m.untracked.before(p) != nil) {
+	now := d.Kind == decide.Failover || by == byUser || p.flees(was, to, begin)
+	if !now && (m.stacks.preparing(p, to) || m.untracked.before(p) != nil) {
 		p.coming = &coming{d, by, detected}
 		return
 	}
@@ -84,6 +85,20 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	if id := m.note(e).ID; d.Moves() && class != decide.Interactive { // of whose delay bytes tell nothing
 		p.outcome = &outcome{at: begin, event: id, kind: kind, before: p.before, from: p.nBytes}
 	}
+}
+
+// flees reports whether flows leave a path that has failed, as a portion of those that share several
+// does without a failover of the others.
+func (p *pair) flees(was, to [flow.Rows]decide.Assignment, now time.Time) bool {
+	for row := range was {
+		for _, one := range was[row].With {
+			i := p.routes.on(one.Network)
+			if i >= 0 && to[row].With.On(one.Network) == 0 && (!p.usable(p.routes[i].Index) || p.lines[i].bar.Left(now) > 0) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // stays is whether a canary stays where it is from now on, as the portion of a network that flows

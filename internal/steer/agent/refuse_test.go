@@ -98,8 +98,8 @@ func TestMuteUnasked(t *testing.T) {
 			t.Errorf("answered %d", got)
 		}
 	}
-	ln := &p.lines[0]
-	if left := ln.bar.Left(a.cfg.Now()); left != a.pairs.params.BarFirst || ln.Down() || p.lines[1].bar.Left(a.cfg.Now()) > 0 {
+	ln, other := &p.lines[0], &p.lines[1]
+	if left := ln.bar.Left(a.cfg.Now()); left != a.pairs.params.BarFirst || ln.Down() || other.bar.Left(a.cfg.Now()) > 0 {
 		t.Errorf("barred for %v, failed %v", left, ln.Down())
 	}
 	if n.network = 7; a.respondent.handleMute(p, n) != statusUnknown {

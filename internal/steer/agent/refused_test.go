@@ -56,6 +56,24 @@ func TestMovesWait(t *testing.T) {
 	}
 }
 
+// TestPortionsFlee: flows that share networks leave one that has failed at once, as all do that
+// leave their only one; they wait where it is only not worth it.
+func TestPortionsFlee(t *testing.T) {
+	for _, failed := range []bool{true, false} {
+		a, p, h2 := askedPair(t)
+		now := a.cfg.Now()
+		p.local.plane, p.opened = &dataplane.Plane{}, now
+		p.assigned = decide.Assignment{Active: "m", With: decide.Portions{{Network: "z", Buckets: 24}}}
+		if failed {
+			h2.paths["z"].Signaled(now)
+		}
+		a.mover.carryOut(p, decide.Decision{Kind: decide.Stay, From: "m", To: "m", Buckets: decide.Buckets}, byPolicy, 0)
+		if waits := p.coming != nil; waits == failed {
+			t.Errorf("failed %v: waits %v", failed, waits)
+		}
+	}
+}
+
 // TestConfirmedButNotEntered: the other agent takes the pair's packets on every path, and
 // the data plane here cannot be told of them: nothing may be moved there.
 func TestConfirmedButNotEntered(t *testing.T) {
