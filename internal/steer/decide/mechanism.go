@@ -118,6 +118,8 @@ func canaryMechanisms() []Mechanism {
 		{"lasting", "tries the less often the longer nothing has changed",
 			"", func(p *Params) { p.Canary.Lasting = false }},
 		{"quarter", "tries a quarter of many bulk flows", "", func(p *Params) { p.Canary.Bulk = 0 }},
+		{"mute", "ends a canary that nothing comes back of after the second sample, not the first",
+			"full paths that answer nothing for a moment", func(p *Params) { p.Canary.MuteSamples = 1 }},
 		{"empty", "enlarges a canary that held no flow",
 			"flows spread unevenly over buckets", func(p *Params) { p.Canary.EmptyMost = 0 }},
 		{"grow", "enlarges a canary whose flows do not fill the path", "", func(p *Params) { p.Canary.Grow = 1 }},

@@ -270,6 +270,8 @@ type CanaryParams struct {
 	LeastWait time.Duration `unit:"s" range:"0.1 600" source:"chosen"`
 	MostWait  time.Duration `unit:"s" range:"1 86400" source:"chosen"`
 	Worse     float64       `unit:"share" range:"0 1" source:"chosen"`
+	// MuteSamples in a row, in which timers fired and nothing came back, end a canary.
+	MuteSamples int `unit:"samples" range:"1 20" source:"the drill shares: a full path answers nothing to two flows for a tenth of a second"`
 	// Lasting: the longer nothing has changed, the rarer are canaries.
 	Lasting bool `unit:"switch" source:"Gott (1993)"`
 	// CostSwitches is how many switches a canary's share costs: there and back.

@@ -66,6 +66,7 @@ func shown() map[string]func(*Params) bool {
 		"prior":        laterMustShowMore,
 		"ratio-clip":   oneSpikeIsNoGain,
 		"mean-gain":    func(p *Params) bool { return movesBetweenEquals(p) < 20 },
+		"mute":         aMomentWithoutAnswersEndsNoCanary,
 		"empty":        emptyCanariesGrow,
 		"slack":        slowSendersAreNoSlowPath,
 	}
@@ -289,6 +290,20 @@ func oneSpikeIsNoGain(p *Params) bool {
 		}
 	}
 	return true
+}
+
+// aMomentWithoutAnswersEndsNoCanary: of the samples of a canary on a full path one has no answer.
+func aMomentWithoutAnswersEndsNoCanary(p *Params) bool {
+	f := newFeed(Throughput)
+	f.path("b").Prior = 1.5e9
+	f.carry("b", 1.5e9)
+	f.run(CostAware{Params: p}, 100, Canary)
+	full := f.path("b").Data
+	f.path("b").Data = Data{Tx: 1000, RTOs: 1}
+	f.step(CostAware{Params: p})
+	f.path("b").Data = full
+	d, _ := f.run(CostAware{Params: p}, 10, Stay, Switch)
+	return f.at.Canary == "b" || d.Kind == Switch
 }
 
 func emptyCanariesGrow(p *Params) bool {

@@ -28,6 +28,8 @@ type Trial struct {
 	// Total of all rates, and Added of what they added: see addedBy.
 	Total float64 `json:"total"`
 	Added float64 `json:"added,omitempty"`
+	// Mute counts samples in a row of which nothing came back though timers fired.
+	Mute int `json:"mute,omitempty"`
 	// Quiet counts samples in a row in which the canary had no data.
 	Quiet int `json:"quiet"`
 	// Limited counts samples in which the canary had nothing more to send, and Slack
@@ -99,7 +101,7 @@ func (s *step) canary(ev PairEvidence) Decision {
 // runTrial goes on with a canary, ends it, or makes it a switch.
 func (c CostAware) runTrial(s *step, ev PairEvidence, f []figure, need Need) Decision {
 	t := &s.Trial
-	b, ok := t.carried(f)
+	b, ok := t.carried(f, s.p.Canary.MuteSamples)
 	if !ok {
 		return s.endTrial(ev, "%s did not carry its canary", t.To)
 	}
@@ -160,14 +162,18 @@ func (s *step) overtakes(ev PairEvidence, f []figure) (string, bool) {
 // overdue: whatever has been seen must do.
 func (s *step) overdue(at time.Duration) bool { return at-s.Trial.Began >= s.p.Canary.Longest }
 
-// carried finds the canary's path; ok is false where it does not carry data.
-func (t *Trial) carried(f []figure) (b figure, ok bool) {
+// carried finds the canary's path; ok is false where it has carried no data in so many samples
+// in a row.
+func (t *Trial) carried(f []figure, mute int) (b figure, ok bool) {
 	i := slices.IndexFunc(f, func(f figure) bool { return f.path.Network == t.To })
 	if i <= 0 {
 		return figure{}, false
 	}
 	p := f[i].path
-	return f[i], p.State == Up && (p.Data.RTOs == 0 || p.Data.Rx > 0)
+	if t.Mute++; p.Data.RTOs == 0 || p.Data.Rx > 0 {
+		t.Mute = 0
+	}
+	return f[i], p.State == Up && t.Mute < mute
 }
 
 // sample takes in what the canary showed since the evidence before.
