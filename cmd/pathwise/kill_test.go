@@ -189,7 +189,8 @@ func programs(t *testing.T) []string {
 		}
 		env, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // it may have ended
 		ours := bytes.Contains(env, []byte("PATHWISE_LAB="+lab.DefaultRoot+"/"))
-		args := strings.ReplaceAll(string(cmdline), "\x00", " ")
+		// One line each, also where an argument has several.
+		args := strings.NewReplacer("\x00", " ", "\n", " ").Replace(string(cmdline))
 		for _, name := range []string{"iperf3", "sockperf", "bird", "etcd", "flanneld", "runc", "dockerd", "containerd",
 			"docker-proxy", "tincd",
 			"pathwise bench", "pathwise generate", "pathwise delay-line", "/cni/"} {
