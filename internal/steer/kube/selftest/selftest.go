@@ -100,7 +100,7 @@ func Run(ctx context.Context, g Ground, p Plan, w io.Writer) (err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removing)
 		defer cancel()
-		r.step("nothing of the test is left", func() (string, error) { return "", g.Remove(ctx) })
+		r.step(ctx, "nothing of the test is left", func() (string, error) { return "", g.Remove(ctx) })
 		if err == nil && r.failed {
 			err = ErrFailed
 		}
@@ -113,28 +113,32 @@ func Run(ctx context.Context, g Ground, p Plan, w io.Writer) (err error) {
 const removing, settling = 2 * time.Minute, 30 * time.Second
 
 func (r *run) all(ctx context.Context) {
-	if !r.step("agents are at work", func() (string, error) { return "", r.Agents(ctx) }) ||
-		!r.step("two pods on two nodes are Ready", func() (string, error) { return "", r.begin(ctx) }) ||
-		!r.step("the pair has a path on "+strings.Join(r.networks(), ", "), func() (string, error) {
+	if !r.step(ctx, "agents are at work", func() (string, error) { return "", r.Agents(ctx) }) ||
+		!r.step(ctx, "two pods on two nodes are Ready", func() (string, error) { return "", r.begin(ctx) }) ||
+		!r.step(ctx, "the pair has a path on "+strings.Join(r.networks(), ", "), func() (string, error) {
 			return "", r.during(ctx, r.up, r.rr(settling+5*time.Second))
 		}) {
 		return
 	}
 	for _, n := range r.networks() {
-		r.step("TCP, UDP and ICMP over "+n, func() (string, error) { return r.carried(ctx, n) })
+		r.step(ctx, "TCP, UDP and ICMP over "+n, func() (string, error) { return r.carried(ctx, n) })
 	}
-	r.step(fmt.Sprintf("%d switches under TCP, UDP and ICMP lose nothing", r.Switches), func() (string, error) {
+	r.step(ctx, fmt.Sprintf("%d switches under TCP, UDP and ICMP lose nothing", r.Switches), func() (string, error) {
 		return r.switches(ctx)
 	})
 	for n := range r.Holes {
 		on := r.Networks[n%len(r.Networks)]
-		r.step("a black hole on "+on+" is left", func() (string, error) { return r.hole(ctx, on) })
+		r.step(ctx, "a black hole on "+on+" is left", func() (string, error) { return r.hole(ctx, on) })
 	}
-	r.step("the client's agent is killed, and its successor goes on", func() (string, error) { return r.killed(ctx) })
+	r.step(ctx, "the client's agent is killed, and its successor goes on", func() (string, error) { return r.killed(ctx) })
 }
 
-// step tells whether what it does passes; what is interrupted is neither.
-func (r *run) step(what string, do func() (string, error)) bool {
+// step tells whether what it does passes; what is interrupted is neither, and what follows is not
+// begun.
+func (r *run) step(ctx context.Context, what string, do func() (string, error)) bool {
+	if ctx.Err() != nil {
+		return false
+	}
 	said, err := do()
 	switch {
 	case errors.Is(err, context.Canceled):

@@ -2,6 +2,7 @@ package selftest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,16 +28,36 @@ type ground struct {
 	made     bool
 	bend     func(*stream.Report)
 	noMake   error
-	inSwitch func(n int) error
+	calls    int
+	inCall   func(n int)
 }
 
-func (g *ground) Make(context.Context) error { g.made = true; return g.noMake }
+// call counts what is asked of a cluster: nothing, once the test has been interrupted.
+func (g *ground) call(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls++
+	if g.inCall != nil {
+		g.inCall(g.calls)
+	}
+	return ctx.Err()
+}
+
+func (g *ground) Make(ctx context.Context) error {
+	g.made = true
+	return cmp.Or(g.noMake, g.call(ctx))
+}
 
 func (g *ground) Remove(ctx context.Context) error { g.removed++; return ctx.Err() }
 
-func (g *ground) Address(context.Context, string) (string, error) { return "10.0.0.1", nil }
+func (g *ground) Address(ctx context.Context, _ string) (string, error) {
+	return "10.0.0.1", g.call(ctx)
+}
 
 func (g *ground) Run(ctx context.Context, _ string, input io.Reader, args ...string) ([]byte, error) {
+	if err := g.call(ctx); err != nil {
+		return nil, err
+	}
 	done := make(chan struct{})
 	go func() { _, _ = io.Copy(io.Discard, input); close(done) }()
 	select {
@@ -54,7 +75,10 @@ func (g *ground) Run(ctx context.Context, _ string, input io.Reader, args ...str
 	return json.Marshal(r)
 }
 
-func (g *ground) Paths(context.Context) ([]agent.PathStatus, error) {
+func (g *ground) Paths(ctx context.Context) ([]agent.PathStatus, error) {
+	if err := g.call(ctx); err != nil {
+		return nil, err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []agent.PathStatus
@@ -64,14 +88,14 @@ func (g *ground) Paths(context.Context) ([]agent.PathStatus, error) {
 	return out, nil
 }
 
-func (g *ground) Switch(_ context.Context, network string) error {
+func (g *ground) Switch(ctx context.Context, network string) error {
+	if err := g.call(ctx); err != nil {
+		return err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.on = network
 	g.switches++
-	if g.inSwitch != nil {
-		return g.inSwitch(g.switches)
-	}
 	return nil
 }
 
@@ -82,14 +106,14 @@ func (g *ground) Pin(ctx context.Context, network string) error {
 	return g.Switch(ctx, network)
 }
 
-func (g *ground) Hole(context.Context, string) (io.Closer, error) {
+func (g *ground) Hole(ctx context.Context, _ string) (io.Closer, error) {
 	g.holes++
-	return io.NopCloser(nil), nil
+	return io.NopCloser(nil), g.call(ctx)
 }
 
-func (g *ground) Kill(context.Context) error { g.killed++; return nil }
+func (g *ground) Kill(ctx context.Context) error { g.killed++; return g.call(ctx) }
 
-func (g *ground) Agents(context.Context) error { return nil }
+func (g *ground) Agents(ctx context.Context) error { return g.call(ctx) }
 
 func plan() Plan {
 	return Plan{Networks: []string{"x/fast", "x/bulk"}, Switches: 20, Holes: 1, Gap: time.Second}
@@ -132,26 +156,33 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestInterrupted: what was made is removed also where the test is interrupted, and that is no
-// failure of a step.
-func TestInterrupted(t *testing.T) { synctest.Test(t, interrupted) }
-
-func interrupted(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	g := &ground{}
-	g.inSwitch = func(n int) error {
-		if n == 10 {
-			cancel()
-			return ctx.Err()
-		}
-		return nil
+// TestInterrupted: whenever the test is interrupted, what was made is removed, no step has failed,
+// and none is begun.
+func TestInterrupted(t *testing.T) {
+	for n, began := 1, true; began; n++ {
+		synctest.Test(t, func(t *testing.T) { began = interrupted(t, n) })
 	}
+}
+
+// interrupted interrupts what the test asks of the cluster the n-th time, and tells whether it does.
+func interrupted(t *testing.T, n int) bool {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	g := &ground{inCall: func(call int) {
+		if call == n {
+			cancel()
+		}
+	}}
 	var out bytes.Buffer
 	err := Run(ctx, g, plan(), &out)
-	if !errors.Is(err, context.Canceled) || g.removed != 1 || strings.Contains(out.String(), "FAIL") ||
-		!strings.Contains(out.String(), "interrupted") || !strings.Contains(out.String(), "PASS  nothing of the test") {
-		t.Errorf("%v, removed %d times:\n%s", err, g.removed, &out)
+	if g.calls < n {
+		return false
 	}
+	if !errors.Is(err, context.Canceled) || g.removed != 1 || strings.Contains(out.String(), "FAIL") ||
+		strings.Count(out.String(), ": interrupted") > 1 || !strings.Contains(out.String(), "PASS  nothing of the test") {
+		t.Errorf("call %d: %v, removed %d times:\n%s", n, err, g.removed, &out)
+	}
+	return true
 }
 
 // TestNotBegun: without pods nothing is tried, and what there is of them is removed.
