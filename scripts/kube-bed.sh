@@ -121,6 +121,13 @@ control_plane() {
 		--advertise-client-urls http://10.88.0.1:2379 --listen-peer-urls http://10.88.0.1:2380 \
 		--initial-advertise-peer-urls http://10.88.0.1:2380 --initial-cluster default=http://10.88.0.1:2380
 	until_true 30 cp_run curl -sf http://10.88.0.1:2379/health
+	# What agents ask is written down, and nothing of others.
+	cat >"$BED/audit.yaml" <<-FILE
+		apiVersion: audit.k8s.io/v1
+		kind: Policy
+		omitStages: [RequestReceived]
+		rules: [{level: Metadata, userGroups: ["system:serviceaccounts:pathwise"]}, {level: None}]
+	FILE
 	begin apiserver "$TOOLS/kube-apiserver" --etcd-servers=http://10.88.0.1:2379 --bind-address=10.88.0.1 \
 		--advertise-address=10.88.0.1 --secure-port=6443 --service-cluster-ip-range=10.96.0.0/16 \
 		--tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" --client-ca-file="$pki/ca.crt" \
@@ -128,7 +135,7 @@ control_plane() {
 		--service-account-issuer=https://kubernetes.default.svc --token-auth-file="$pki/tokens.csv" \
 		--authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true \
 		--kubelet-client-certificate="$pki/kubelet.crt" --kubelet-client-key="$pki/kubelet.key" \
-		--kubelet-preferred-address-types=InternalIP
+		--kubelet-preferred-address-types=InternalIP --audit-policy-file="$BED/audit.yaml" --audit-log-path="$BED/audit.log"
 	until_true 90 kubectl get --raw /readyz
 	begin manager "$TOOLS/kube-controller-manager" --kubeconfig="$pki/manager.kubeconfig" \
 		--authentication-kubeconfig="$pki/manager.kubeconfig" --authorization-kubeconfig="$pki/manager.kubeconfig" \

@@ -120,13 +120,13 @@ own() { ask test --switches "${PATHWISE_KUBE_SWITCHES:-200}" >"$work/own" 2>&1; 
 verdict "kube test" own
 sed 's/^/        /' "$work/own"
 broken_off() { # a test that is interrupted leaves nothing, and neither passes nor fails
-	env --default-signal=INT "$bed" pathwise test >"$work/own" 2>&1 &
+	env --default-signal=INT "$bed" pathwise test >"$work/broken" 2>&1 &
 	local p=$! status
-	eventually 30 grep -q 'two pods on two nodes are Ready' "$work/own" || return 1
-	pkill -INT -P "$p"
+	eventually 60 grep -q 'two pods on two nodes are Ready' "$work/broken"
+	pkill -INT -P "$p" || return 1
 	wait "$p"
 	status=$?
-	cat "$work/own"
+	cat "$work/broken"
 	[ "$status" = 130 ] && ! k get namespace pathwise-test >/dev/null 2>&1
 }
 verdict "kube test is interrupted, and leaves nothing" broken_off
@@ -236,17 +236,30 @@ restarts() { k -n pathwise get pods -l app.kubernetes.io/component=agent -o json
 away() { # for so many seconds, with a black hole meanwhile
 	local seconds=$1 before dev api
 	api=$(cat "$cache/bed/apiserver.pid") before=$(restarts)
-	ask switch client server fast || return 1
+	ask pin client server fast || return 1
 	dev=$([ "$(on)" = default/fast ] && echo eth1 || echo eth2)
 	kill -STOP "$api"
 	read -r gone _ </proc/uptime
 	sleep $((seconds / 2))
+	read -r hole _ </proc/uptime
 	"$bed" node 1 nft "table netdev pw_hole { chain c { type filter hook ingress device $dev priority 0; policy drop; }; }"
 	sleep 3
 	"$bed" node 1 nft delete table netdev pw_hole
 	sleep $((seconds / 2))
+	returned=$(date +%s)
 	kill -CONT "$api"
 	eventually 30 k get --raw /readyz >/dev/null && ask status --wait --timeout 60s && [ "$(restarts)" = "$before" ]
+}
+requests() { # FILTER: how many of each agent the API server has served that the filter takes; $at is when
+	jq -nc --argjson back "$returned" '[inputs | {id: .auditID, of: .user.extra["authentication.kubernetes.io/pod-name"][0],
+		at: (.requestReceivedTimestamp[:19] + "Z" | fromdate)}] | unique_by(.id) | group_by(.of) | map((map(.at) | min) as $began |
+		{key: .[0].of, value: map(.at as $at | select('"$1"')) | length}) | from_entries' "$cache/bed/audit.log"
+}
+burst() { # an agent may read all again, as when it began, and no more
+	requests '$at >= $back and $at < $back + 30' >"$work/back" && requests '$at < $began + 30' >"$work/began" || return 1
+	cat "$work/back" "$work/began"
+	jq -se '.[0] as $back | .[1] as $began | ($back | add) > 0 and
+		([$back | to_entries[] | select(.value > $began[.key])] == [])' "$work/back" "$work/began"
 }
 target=$(k get pod server -o jsonpath='{.status.podIP}'):7002
 seconds=${PATHWISE_KUBE_AWAY:-120}
@@ -258,7 +271,11 @@ verdict "API server away for $seconds s, with a black hole: no agent restarts" a
 wait "$generators"
 verdict "the black hole was left meanwhile" left 1000
 verdict "rr: nothing was lost while the API server was away" whole rr
-say "      longest gaps, in ms, and when, in s after it went: $(jq -r --argjson gone "$gone" '[.gaps.list[]? | [(.to_ns - .from_ns) / 1e6,
+sleep 20
+verdict "no agent asks more in the 30 s after that than when it began" burst
+say "      requests of each agent, at its return $(cat "$work/back"), when it began $(cat "$work/began")"
+ask unpin client server >/dev/null
+say "      black hole $(awk -v h="$hole" -v g="$gone" 'BEGIN {print int(h - g)}') s after it went; longest gaps, in ms, and when: $(jq -r --argjson gone "$gone" '[.gaps.list[]? | [(.to_ns - .from_ns) / 1e6,
 	.from_ns / 1e9 - $gone | floor]] | sort | .[-5:] | map("\(.[0]) at \(.[1])") | join(", ")' "$work/rr.json")"
 fi
 
