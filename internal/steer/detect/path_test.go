@@ -316,3 +316,48 @@ func TestSilence(t *testing.T) {
 		t.Error("it does not last as long as it does")
 	}
 }
+
+// TestFullPaths: a failure is found however long a witness takes that is as full as the path was.
+func TestFullPaths(t *testing.T) {
+	for level, params := range map[string]Params{"hosts": Hosts(), "pairs": Pairs()} {
+		for _, trip := range []float64{.2, 1, 3, 5, 10, 15, 20, 25, 30, 40} {
+			took, found := fails(&params, trip)
+			// The third round at 4 ms, its answer by the witness, and what the path is given then; answers
+			// that are looked for in the slow rounds come up to two of these later.
+			usual := time.Duration(trip * 1e6)
+			most := 4*time.Millisecond + usual + params.deadline(usual) + params.ConfirmWithin + 2*params.Slow
+			if t.Logf("%s, %v: %v after the suspicion", level, usual, took); !found || took > most {
+				t.Errorf("%s, %v: found %v after %v, want %v at most", level, usual, found, took, most)
+			}
+		}
+	}
+}
+
+// fails has a path fail, next to another one, on which echoes take so many ms.
+func fails(params *Params, trip float64) (after time.Duration, found bool) {
+	usual := time.Duration(trip * 1e6)
+	p, other := New(params), New(params)
+	seq := uint32(0)
+	ask := func(do Action, ms float64) {
+		if seq++; do.Has(Ask) {
+			p.Sent(seq, at(ms))
+		}
+		if do.Has(AskOthers) {
+			other.Sent(seq, at(ms))
+		}
+	}
+	ask(p.Suspect(at(-6), at(0)), 0)
+	for ms := 0.; ms < 1000; ms++ {
+		for _, x := range other.shots {
+			if !x.Sent.Add(usual).After(at(ms)) && x.Answered.IsZero() {
+				other.Answer(Shot{Seq: x.Seq, Sent: x.Sent, Answered: x.Sent.Add(usual)}, false)
+			}
+		}
+		ask(p.Tick(at(ms), Evidence{Until: at(ms), Expected: usual,
+			Witnesses: []Witness{other.Testimony("z", usual, usual)}}), ms)
+		if p.Confirm(at(ms), Undecided).Has(Fail) {
+			return at(ms).Sub(at(0)), true
+		}
+	}
+	return 0, false
+}

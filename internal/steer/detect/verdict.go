@@ -54,10 +54,11 @@ func (v Verdict) String() string {
 
 // judge says whether the suspect path has failed.
 //
-// It has only if the newest InARow probes that are due are all overdue, and a
-// witness, a probe on another path, sent no earlier than the last of them, was
-// answered within that path's own deadline; and if then one more deadline of the
-// suspect path has passed without an answer. So:
+// It has only if the newest InARow probes that are due are all overdue, or more in a
+// row, and a witness, a probe on another path, sent no earlier than the InARow-th of
+// that row, was answered within that path's own deadline; and if then one more deadline
+// of the suspect path has passed without an answer. Of the newest it need not be: on
+// full paths probes are sent, and become overdue, faster than any witness answers. So:
 //
 //   - a stall of this machine fails no path. Replies that lie in sockets are read
 //     before (Until), and are dated by the kernel; and while nothing is sent
@@ -82,7 +83,8 @@ func (p *Params) judge(s suspicion) Verdict {
 		v.Alive = alive
 		return v
 	}
-	last, first := due[len(due)-1].Sent, due[len(due)-row].Sent
+	overdue := due[len(due)-row:]
+	first, last := overdue[0].Sent, overdue[p.InARow-1].Sent
 	var testified time.Time
 	for _, w := range s.Witnesses {
 		at, ok := testimony(w, last, p.deadline(w.Usual))

@@ -48,6 +48,8 @@ func TestJudge(t *testing.T) {
 	const p99 = 300 * time.Microsecond // so that the deadline is the floor, 3 ms
 	witness := func(pairs ...float64) []Witness { return []Witness{{"vxlan", p99, shots(pairs...)}} }
 	never := time.Time{}
+	row := shots(0, -1, 3, -1, 6, -1, 9, -1, 12, -1, 15, -1, 18, -1, 21, -1)
+	full := []Witness{{"vxlan", 10 * time.Millisecond, shots(0, 15, 3, 15, 6, 15, 9, 15, 12, 15, 15, 15, 18, 15, 21, 15)}}
 	lost, prompt, deaf := shots(0, -1, 3, -1, 6, -1), witness(0, .2, 3, .2, 6, .2), witness(0, -1, 3, -1, 6, -1)
 	for _, tt := range []struct {
 		name      string
@@ -109,6 +111,13 @@ func TestJudge(t *testing.T) {
 		{"a second witness testifies", 12, p99, lost,
 			append(deaf, Witness{"macvlan", p99, shots(6, .2)}), never, failed, Unknown},
 		{"nothing sent", 700, p99, nil, nil, never, undecided, Unknown},
+
+		// Asked every 3 ms, with a deadline of 20: the newest that is overdue is always younger than
+		// 23 ms, and no witness that takes 15 has answered one sent since and left 20 more.
+		{"full paths", 41.1, 5 * time.Millisecond, row, full, never, failed, Unknown},
+		{"full paths, a little early", 40.9, 5 * time.Millisecond, row, full, never, undecided, Unknown},
+		{"full paths, the third in a row is the second", 41.1, 5 * time.Millisecond,
+			append(shots(0, 30), row[1:]...), full, never, undecided, Unknown},
 	} {
 		v := patient().judge(suspicion{start: at(0), shots: tt.suspect,
 			Evidence: Evidence{Until: at(tt.now), Expected: tt.p99, Witnesses: tt.witnesses, Heard: tt.heard}})
@@ -148,40 +157,49 @@ func TestJudgeLate(t *testing.T) {
 	}
 }
 
-// TestStalls plays stalls of 50 ms of either end, at every moment, on two paths
-// that work, and judges at every millisecond: neither ever fails.
+// TestStalls plays stalls of 50 ms of either end, at every moment, on two paths that work, idle or
+// full, and judges at every millisecond: neither ever fails.
 func TestStalls(t *testing.T) {
-	const long = 50.
 	for stall := -10.; stall < 60; stall++ {
 		for _, here := range []bool{true, false} {
-			for _, lag := range []float64{0, .5, 2} { // by which the suspect's answers trail after the stall
-				var suspect, other []Shot
-				for ms := 0.; ms < 120; ms += 3 {
-					sent := ms
-					if here && ms >= stall && ms < stall+long {
-						continue // nothing is sent
-					}
-					answer := func(extra float64) float64 {
-						if !here && sent+.1 >= stall && sent+.1 < stall+long {
-							return stall + long + extra
-						}
-						return sent + .2
-					}
-					suspect = append(suspect, Shot{Sent: at(sent), Answered: at(answer(lag))})
-					other = append(other, Shot{Sent: at(sent), Answered: at(answer(0))})
-				}
-				for now := 0.; now < 130; now += .25 {
-					if here && now >= stall && now < stall+long {
-						continue
-					}
-					v := patient().judge(suspicion{start: at(0), shots: until(suspect, at(now)),
-						Evidence: Evidence{Until: at(now), Expected: 200 * time.Microsecond,
-							Witnesses: []Witness{{"other", 200 * time.Microsecond, until(other, at(now))}}}})
-					if v.Failed {
-						t.Fatalf("stall at %v here=%v, judged at %v: %s", stall, here, now, v)
-					}
+			for _, trip := range []float64{.2, 15} {
+				for _, lag := range []float64{0, .5, 2} { // by which the suspect's answers trail after the stall
+					playStall(t, stall, here, trip, lag)
 				}
 			}
+		}
+	}
+}
+
+// playStall plays one stall, here or of the peer.
+func playStall(t *testing.T, stall float64, here bool, trip, lag float64) {
+	t.Helper()
+	const long = 50.
+	usual, params := time.Duration(trip*1e6), patient()
+	params.Times = 2 // so that a full path's deadline is shorter than the stall
+	in := func(ms float64) bool { return ms >= stall && ms < stall+long }
+	var suspect, other []Shot
+	for sent := 0.; sent < 120; sent += 3 {
+		if here && in(sent) {
+			continue // nothing is sent
+		}
+		answer := func(extra float64) float64 {
+			if !here && in(sent+trip/2) {
+				return stall + long + trip/2 + extra
+			}
+			return sent + trip
+		}
+		suspect = append(suspect, Shot{Sent: at(sent), Answered: at(answer(lag))})
+		other = append(other, Shot{Sent: at(sent), Answered: at(answer(0))})
+	}
+	for now := 0.; now < 150; now += .25 {
+		if here && in(now) {
+			continue
+		}
+		v := params.judge(suspicion{start: at(0), shots: until(suspect, at(now)), Evidence: Evidence{Until: at(now),
+			Expected: usual, Witnesses: []Witness{{"other", usual, until(other, at(now))}}}})
+		if v.Failed {
+			t.Fatalf("stall at %v here=%v, judged at %v: %s", stall, here, now, v)
 		}
 	}
 }
