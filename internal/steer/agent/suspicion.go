@@ -168,6 +168,9 @@ func (pw *pairWatcher) evidence(p *pair, i int, now time.Time) detect.Evidence {
 	for n := range p.lines {
 		if other := &p.lines[n]; n != i && !other.Down() {
 			worst, median := other.Trips()
+			if hp := p.host.paths[p.routes[n].Network]; hp != nil {
+				median = max(median, hp.rtt()) // queues fill between two echoes in calm
+			}
 			e.Witnesses = append(e.Witnesses, other.Testimony(p.routes[n].Network, worst, median))
 		}
 	}
@@ -195,12 +198,17 @@ func (pw *pairWatcher) conclude(now time.Time) (failed []failure) {
 	for _, p := range pw.suspecting {
 		for i := range p.lines {
 			ln, network := &p.lines[i], p.routes[i].Network
-			if !ln.Confirm(now, p.host.opinion(network)).Has(detect.Fail) {
+			o := p.host.opinion(network)
+			if !ln.Confirm(now, o).Has(detect.Fail) {
 				continue
 			}
+			hosts := "though the hosts' probes do"
+			if o == detect.Undecided {
+				hosts = "and whether the hosts' probes do is not clear yet"
+			}
 			failed = append(failed, failure{pair: p, line: i, since: ln.Silent(), by: byPolicy, reason: fmt.Sprintf(
-				"this pair's packets do not pass over %s, though the hosts' probes do: %v; silent for %v", network,
-				ln.Verdict(), now.Sub(ln.Silent()).Round(time.Millisecond))})
+				"this pair's packets do not pass over %s, %s: %v; silent for %v", network, hosts, ln.Verdict(),
+				now.Sub(ln.Silent()).Round(time.Millisecond))})
 		}
 	}
 	return failed

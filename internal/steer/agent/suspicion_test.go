@@ -81,6 +81,63 @@ func findFailing(p *detect.Path, from, now time.Time) {
 	p.Tick(now, detect.Evidence{Until: now, Witnesses: []detect.Witness{w}})
 }
 
+// TestWitnessOnAFullPath: an echo is prompt that takes as long as probes do on its path now, though
+// none of the pair's did before.
+func TestWitnessOnAFullPath(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		probe time.Duration // the hosts' round trip on the witness' path
+		want  bool
+	}{
+		{"full", 20 * ms, true},
+		{"not full, and late", ms, false},
+	} {
+		a, p, h2 := askedPair(t)
+		now := a.cfg.Now()
+		z, m := h2.paths["z"], &p.lines[0]
+		z.rtts[0], z.nRTT = tc.probe, 1
+		for i := range uint32(8) { // in calm
+			sent := now.Add(-time.Duration(8-i) * calmly)
+			p.lines[1].Sent(100+i, sent)
+			p.lines[1].Answer(detect.Shot{Seq: 100 + i, Sent: sent, Answered: sent.Add(ms)}, false)
+		}
+		m.Suspect(now.Add(-106*ms), now.Add(-100*ms))
+		for i := range uint32(3) {
+			sent := now.Add(time.Duration(2*i)*ms - 100*ms)
+			m.Sent(i, sent)
+			p.lines[1].Sent(10+i, sent)
+			p.lines[1].Answer(detect.Shot{Seq: 10 + i, Sent: sent, Answered: sent.Add(25 * ms)}, false)
+		}
+		m.Tick(now, a.pairs.evidence(p, 0, now))
+		if got := m.State() == detect.Confirming; got != tc.want {
+			t.Errorf("%s: failing %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestRefusedForARoundTrip: where packets pass and an echo did not, echoes tell nothing until the
+// next one is answered, which goes out in the same moment.
+func TestRefusedForARoundTrip(t *testing.T) {
+	a, p, _ := askedPair(t)
+	now, ln := a.cfg.Now(), &p.lines[0]
+	asked := now.Add(-calmly)
+	ln.Answer(detect.Shot{Answered: asked.Add(-calmly)}, false)
+	ln.Sent(1, asked) // and lost
+	ln.asked, ln.received.Packets, p.active = asked, 1, now
+	if !ln.Telling(now) {
+		t.Fatal("not known for two turns")
+	}
+	a.pairs.probePair(p, now)
+	if ln.Telling(now) {
+		t.Error("packets pass and echoes do not, and these are believed")
+	}
+	ln.Sent(2, now) // by that call, where the pod has a socket for it
+	ln.Answer(detect.Shot{Seq: 2, Sent: now, Answered: now.Add(ms)}, false)
+	if !ln.Telling(now.Add(ms)) {
+		t.Error("not believed again with the next answer")
+	}
+}
+
 // TestOpinionOfHosts: a pair leaves a path to the hosts that they suspect, or have found
 // to fail.
 func TestOpinionOfHosts(t *testing.T) {
