@@ -17,6 +17,7 @@ import (
 	"pathwise.dev/pathwise/internal/measure/machine"
 	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/kube"
+	"pathwise.dev/pathwise/internal/steer/memory"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
@@ -74,7 +75,7 @@ func hasNamespaces(dir string) error {
 
 // kubeAgent runs the agent of a node by what an API server says.
 func kubeAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error {
-	frugal()
+	memory.Frugal()
 	if err := hasNamespaces(netns.Dir); err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
@@ -93,7 +94,7 @@ func kubeAgent(ctx context.Context, e env, f agentFlags, cfg agent.Config) error
 		return nil // told to end
 	}
 	wg.Go(func() {
-		if err := giveBack(ctx, settled); err != nil {
+		if err := memory.GiveBack(ctx, memory.Settled); err != nil {
 			e.remark(fmt.Sprintf("agent: %v", err))
 		}
 	})
