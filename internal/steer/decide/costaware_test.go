@@ -219,9 +219,8 @@ func TestNoHerd(t *testing.T) {
 		f.path("b").Prior = 1.5e9
 		f.carry("b", 1.5e9)
 		f.calmWithoutTrial()
-		m := f.state.memory("b")
-		m.Proven, m.Measured, m.Health, m.HealthAt, m.Lead.Fast = true, true, 1, f.ev.At, usual().Lead.Threshold
-		m.NextTrial = time.Hour
+		f.prove("b")
+		f.state.memory("b").Lead.Fast = usual().Lead.Threshold
 		start := f.ev.At
 		d, n := f.run(CostAware{Seed: 9}, 30, Canary, Switch)
 		if n == 0 || d.Kind != Canary || d.Buckets != step {
@@ -242,11 +241,8 @@ func TestNoHerd(t *testing.T) {
 }
 
 func TestLatencyFollowsTheRoundTrip(t *testing.T) {
-	f := newFeed(Latency)
+	f := newDialogue()
 	f.path("b").Probe.RTT = 60e-6
-	f.carry("b", 1e6)
-	f.carry("a", 1e6)
-	f.path("a").Data.AppLimited, f.path("b").Data.AppLimited = true, true
 	d, n := f.run(CostAware{}, 50, Switch)
 	if n == 0 || d.To != "b" || math.Abs(d.PredictedGain-2.0/3) > 0.05 {
 		t.Errorf("got %s to %q, gain %.2f; want b, 0.67: %s", d.Kind, d.To, d.PredictedGain, f.last.Reason)

@@ -39,6 +39,16 @@ func newFeed(need Need) *feed {
 	return f
 }
 
+// newDialogue is the feed of a pair that waits for answers, and sends little.
+func newDialogue() *feed {
+	f := newFeed(Latency)
+	for _, n := range []string{"a", "b"} {
+		f.carry(n, 1e6)
+		f.path(n).Data.AppLimited = true
+	}
+	return f
+}
+
 func (f *feed) path(n string) *PathEvidence {
 	return &f.ev.Paths[slices.IndexFunc(f.ev.Paths, func(p PathEvidence) bool { return p.Network == n })]
 }
@@ -46,6 +56,12 @@ func (f *feed) path(n string) *PathEvidence {
 // carry says what a path carries while flows are on it.
 func (f *feed) carry(n string, rate float64) {
 	f.path(n).Data = Data{Goodput: rate, SRTT: 500e-6, Tx: max(rate/8, 1), Rx: rate / 160}
+}
+
+// prove makes a path one that was measured a moment ago, as it gave its prior.
+func (f *feed) prove(network string) {
+	m := f.state.memory(network)
+	m.Proven, m.Measured, m.Health, m.HealthAt, m.NextTrial = true, true, 1, f.ev.At, f.ev.At+time.Hour
 }
 
 // step decides once and applies the decision. Paths without flows show no data.

@@ -72,12 +72,6 @@ func shown() map[string]func(*Params) bool {
 	}
 }
 
-// prove makes a path one that was measured a moment ago, as it gave its prior.
-func (f *feed) prove(network string) {
-	m := f.state.memory(network)
-	m.Proven, m.Measured, m.Health, m.HealthAt, m.NextTrial = true, true, 1, f.ev.At, f.ev.At+time.Hour
-}
-
 func silenceIsLeft(p *Params) bool {
 	f := newFeed(Throughput)
 	f.run(CostAware{Params: p}, 20)
@@ -123,11 +117,7 @@ func whatOthersLeaveIsTried(p *Params) bool { return !measuredAfter(p, 4e-3, 1e-
 // movesUnderOwnLoad counts the moves in ten minutes of a pair whose own traffic makes the path
 // slower that it is on.
 func movesUnderOwnLoad(p *Params) (moves int) {
-	f := newFeed(Latency)
-	for _, n := range []string{"a", "b"} {
-		f.carry(n, 1e6)
-		f.path(n).Data.AppLimited = true
-	}
+	f := newDialogue()
 	for range 6000 {
 		for _, n := range []string{"a", "b"} {
 			f.path(n).Probe.RTT = 200e-6
@@ -145,11 +135,7 @@ func movesUnderOwnLoad(p *Params) (moves int) {
 
 // lossIsLeft: of two equally long paths a dialogue leaves the one that loses.
 func lossIsLeft(p *Params) bool {
-	f := newFeed(Latency)
-	for _, n := range []string{"a", "b"} {
-		f.carry(n, 1e6)
-		f.path(n).Data.AppLimited = true
-	}
+	f := newDialogue()
 	f.path("a").Probe.Loss = 0.01
 	f.run(CostAware{Params: p}, 100, Switch)
 	return f.at.Active == "b"

@@ -101,8 +101,8 @@ func (s *step) canary(ev PairEvidence) Decision {
 // runTrial goes on with a canary, ends it, or makes it a switch.
 func (c CostAware) runTrial(s *step, ev PairEvidence, f []figure, need Need) Decision {
 	t := &s.Trial
-	b, ok := t.carried(f, s.p.Canary.MuteSamples)
-	if !ok {
+	b, ok := t.path(f)
+	if !ok || t.countMute(b.path.Data) >= s.p.Canary.MuteSamples {
 		return s.endTrial(ev, "%s did not carry its canary", t.To)
 	}
 	if elapsed := ev.At - t.At; ev.Pause {
@@ -162,18 +162,21 @@ func (s *step) overtakes(ev PairEvidence, f []figure) (string, bool) {
 // overdue: whatever has been seen must do.
 func (s *step) overdue(at time.Duration) bool { return at-s.Trial.Began >= s.p.Canary.Longest }
 
-// carried finds the canary's path; ok is false where it has carried no data in so many samples
-// in a row.
-func (t *Trial) carried(f []figure, mute int) (b figure, ok bool) {
+// path finds the canary's path; ok is false where it is not up.
+func (t *Trial) path(f []figure) (b figure, ok bool) {
 	i := slices.IndexFunc(f, func(f figure) bool { return f.path.Network == t.To })
 	if i <= 0 {
 		return figure{}, false
 	}
-	p := f[i].path
-	if t.Mute++; p.Data.RTOs == 0 || p.Data.Rx > 0 {
+	return f[i], f[i].path.State == Up
+}
+
+// countMute counts the samples in a row in which timers fired and nothing came back.
+func (t *Trial) countMute(d Data) int {
+	if t.Mute++; d.RTOs == 0 || d.Rx > 0 {
 		t.Mute = 0
 	}
-	return f[i], p.State == Up && t.Mute < mute
+	return t.Mute
 }
 
 // sample takes in what the canary showed since the evidence before.
