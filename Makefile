@@ -106,7 +106,7 @@ run-tests:
 		go -C tools/ferretdb test $(TESTFLAGS) ./... || failed=1; \
 		go -C tools/nfpm test $(TESTFLAGS) ./... || failed=1; \
 		go -C tools/helm test $(TESTFLAGS) ./... || failed=1; \
-		cd tools/flannel && CGO_ENABLED=$(CGO) go test $(TESTFLAGS) ./... || failed=1; exit $$failed ) | bin/testrun
+		cd tools/flannel && CGO_ENABLED=$(CGO) go test $(TESTFLAGS) ./... || failed=1; exit $$failed ) | bin/testrun go test $(TESTFLAGS)
 
 .PHONY: run-pure-tests
 run-pure-tests:

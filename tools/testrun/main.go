@@ -3,7 +3,10 @@
 // its reason, the tests that took longest, and the totals. It fails when a test failed and, as a skipped
 // test proves nothing, when one was skipped, unless PATHWISE_ALLOW_SKIP is 1.
 //
-// It runs no tests itself.
+// Its arguments, where there are any, are a command that runs tests ("go test -json"). A few tests that failed
+// run once more by it, each alone: a test of live networks may fail on a machine that is busy with other work.
+// One that passes then is printed as flaky, with the output of its failure, and the run passes. PATHWISE_STRICT=1
+// counts it as failed. A package that crashed, ran out of time or was not built fails at once.
 package main
 
 import (
@@ -14,12 +17,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 )
 
 func main() {
-	if err := run(os.Stdin, os.Stdout, os.Getenv("PATHWISE_ALLOW_SKIP") == "1"); err != nil {
+	again := again(os.Args[1:])
+	if os.Getenv("PATHWISE_STRICT") == "1" {
+		again = nil
+	}
+	if err := run(os.Stdin, os.Stdout, os.Getenv("PATHWISE_ALLOW_SKIP") == "1", again); err != nil {
 		fmt.Fprintf(os.Stderr, "testrun: %v\n", err)
 		os.Exit(1)
 	}
@@ -43,9 +52,14 @@ type summary struct {
 	// output holds what tests wrote that have not ended yet.
 	output                  map[id]*strings.Builder
 	passed, failed, skipped int
-	// packages counts those that ended, badPackages those that failed.
-	packages, badPackages int
-	skips                 []string
+	// packages counts those that ended, badPackages those that failed, brokenPackages those of them in which
+	// something other than a test's own verdict failed.
+	packages, badPackages, brokenPackages int
+	skips                                 []string
+	// bad are the tests that failed, subtests not among them.
+	bad []id
+	// flaky are the tests that failed and passed as they ran once more.
+	flaky []id
 	// longs are tests that took long, subtests not among them.
 	longs []long
 }
@@ -63,13 +77,29 @@ const (
 	longSeconds = 15
 )
 
+// mostAgain is how many tests may fail for them to run once more: where more fail, something is broken.
+const mostAgain = 3
+
 var (
 	errFailed  = errors.New("tests failed")
 	errSkipped = errors.New("tests were skipped: see the reasons above, or allow it with PATHWISE_ALLOW_SKIP=1")
 	errNone    = errors.New("no package was tested")
 )
 
-func run(in io.Reader, out io.Writer, allowSkip bool) error {
+// run prints what it reads. Tests that failed run once more by again, which writes what "go test -json" writes;
+// nil runs none.
+func run(in io.Reader, out io.Writer, allowSkip bool, again func(id) io.Reader) error {
+	s, err := read(in, out)
+	if err != nil {
+		return err
+	}
+	if err := s.retry(again); err != nil {
+		return err
+	}
+	return s.finish(allowSkip)
+}
+
+func read(in io.Reader, out io.Writer) (*summary, error) {
 	s := &summary{out: out, output: map[id]*strings.Builder{}}
 	lines := bufio.NewReader(in)
 	for {
@@ -80,10 +110,52 @@ func run(in io.Reader, out io.Writer, allowSkip bool) error {
 		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return fmt.Errorf("read test results: %w", err)
+			return nil, fmt.Errorf("read test results: %w", err)
 		}
 	}
-	return s.finish(allowSkip)
+	return s, nil
+}
+
+// again runs one test alone by a command; nil where there is no command.
+func again(command []string) func(id) io.Reader {
+	if len(command) == 0 {
+		return nil
+	}
+	return func(t id) io.Reader {
+		r, w := io.Pipe()
+		args := append(slices.Clone(command[1:]), "-run", "^"+regexp.QuoteMeta(t.test)+"$", t.pkg)
+		cmd := exec.Command(command[0], args...)
+		cmd.Stdout, cmd.Stderr = w, os.Stderr
+		go func() {
+			_ = cmd.Run() // what it has written tells how the test ended
+			w.Close()
+		}()
+		return r
+	}
+}
+
+// retry runs the tests that failed once more, where they are few and nothing else failed.
+func (s *summary) retry(again func(id) io.Reader) error {
+	if again == nil || s.brokenPackages > 0 || len(s.bad) > mostAgain {
+		return nil
+	}
+	var still []id
+	for _, t := range s.bad {
+		fmt.Fprintf(s.out, "failed, runs once more alone: %s %s\n", t.pkg, t.test)
+		second, err := read(again(t), s.out)
+		if err != nil {
+			return err
+		}
+		if second.passed > 0 && second.failed == 0 && second.badPackages == 0 && second.skipped == 0 {
+			s.flaky = append(s.flaky, t)
+		} else {
+			still = append(still, t)
+		}
+	}
+	if len(s.bad) > 0 && len(still) == 0 {
+		s.failed, s.badPackages = 0, 0
+	}
+	return nil
 }
 
 // line takes one line; one that is no event was written by the Go tool itself.
@@ -126,6 +198,9 @@ func (s *summary) endTest(at id, action string) {
 		s.passed++
 	case "fail":
 		s.failed++
+		if !strings.Contains(at.test, "/") {
+			s.bad = append(s.bad, at)
+		}
 		fmt.Fprint(s.out, text)
 	case "skip":
 		s.skipped++
@@ -151,10 +226,12 @@ func (s *summary) endPackage(e event) {
 	s.packages++
 	own := s.buffer(id{e.Package, ""}).String()
 	delete(s.output, id{e.Package, ""})
+	broken := !slices.ContainsFunc(s.bad, func(t id) bool { return t.pkg == e.Package })
 	for at, text := range s.output {
 		if at.pkg == e.Package {
 			if e.Action == "fail" {
 				s.failed++
+				broken = true
 				fmt.Fprint(s.out, text.String())
 			}
 			delete(s.output, at)
@@ -162,6 +239,9 @@ func (s *summary) endPackage(e event) {
 	}
 	if e.Action == "fail" {
 		s.badPackages++
+		if broken {
+			s.brokenPackages++
+		}
 		fmt.Fprint(s.out, own)
 		return
 	}
@@ -180,7 +260,14 @@ func (s *summary) finish(allowSkip bool) error {
 	for _, skip := range s.skips {
 		fmt.Fprintf(s.out, "skipped: %s\n", skip)
 	}
-	fmt.Fprintf(s.out, "%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)
+	for _, t := range s.flaky {
+		fmt.Fprintf(s.out, "flaky: failed, and passed alone: %s %s\n", t.pkg, t.test)
+	}
+	fmt.Fprintf(s.out, "%d passed, %d failed, %d skipped", s.passed, s.failed, s.skipped)
+	if len(s.flaky) > 0 {
+		fmt.Fprintf(s.out, ", %d flaky", len(s.flaky))
+	}
+	fmt.Fprintln(s.out)
 	switch {
 	case s.failed > 0 || s.badPackages > 0:
 		return errFailed

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 )
@@ -68,11 +69,66 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out strings.Builder
-			if err := run(strings.NewReader(c.in), &out, c.allowSkip); !errors.Is(err, c.err) {
+			if err := run(strings.NewReader(c.in), &out, c.allowSkip, nil); !errors.Is(err, c.err) {
 				t.Errorf("got error %v, want %v", err, c.err)
 			}
 			if out.String() != c.out {
 				t.Errorf("got\n%swant\n%s", out.String(), c.out)
+			}
+		})
+	}
+}
+
+// TestFlaky: a few tests that failed run once more alone, and the run passes when all of them do.
+func TestFlaky(t *testing.T) {
+	const end = `{"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
+{"Action":"fail","Package":"p"}
+`
+	fails := func(test string) string {
+		return `{"Action":"output","Package":"p","Test":"` + test + `","Output":"why\n"}
+{"Action":"fail","Package":"p","Test":"` + test + `"}
+`
+	}
+	const crash = `{"Action":"output","Package":"p","Test":"TestP","Output":"panic: boom\n"}
+`
+	passes := `{"Action":"pass","Package":"p","Test":"TestF"}
+{"Action":"output","Package":"p","Output":"ok  \tp\t0.1s\n"}
+{"Action":"pass","Package":"p"}
+`
+	const broken = `{"Action":"output","Package":"q","Output":"FAIL\tq [build failed]\n"}
+{"Action":"fail","Package":"q","FailedBuild":"q"}
+`
+	skips := `{"Action":"skip","Package":"p","Test":"TestF"}
+{"Action":"pass","Package":"p"}
+`
+	for _, c := range []struct {
+		name, in, second string
+		ran              int
+		err              error
+		last             string
+	}{
+		{"passes alone", fails("TestF/sub") + fails("TestF") + end, passes, 1, nil, "0 passed, 0 failed, 0 skipped, 1 flaky"},
+		{"fails again", fails("TestF") + end, fails("TestF") + end, 1, errFailed, "0 passed, 1 failed, 0 skipped"},
+		{"is skipped then", fails("TestF") + end, skips, 1, errFailed, "0 passed, 1 failed, 0 skipped"},
+		{"does not run then", fails("TestF") + end, "", 1, errFailed, "0 passed, 1 failed, 0 skipped"},
+		{"three", fails("TestF") + fails("TestG") + fails("TestH") + end, passes, 3, nil,
+			"0 passed, 0 failed, 0 skipped, 3 flaky"},
+		{"too many", fails("TestF") + fails("TestG") + fails("TestH") + fails("TestI") + end, passes, 0, errFailed,
+			"0 passed, 4 failed, 0 skipped"},
+		{"crashed too", fails("TestF") + crash + end, passes, 0, errFailed, "0 passed, 2 failed, 0 skipped"},
+		{"package alone", end, passes, 0, errFailed, "0 passed, 0 failed, 0 skipped"},
+		{"another is not built", fails("TestF") + end + broken, passes, 0, errFailed, "0 passed, 1 failed, 0 skipped"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out strings.Builder
+			ran := 0
+			err := run(strings.NewReader(c.in), &out, false, func(id) io.Reader {
+				ran++
+				return strings.NewReader(c.second)
+			})
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			if !errors.Is(err, c.err) || ran != c.ran || lines[len(lines)-1] != c.last {
+				t.Errorf("%v, %d ran again, %q; want %v, %d, %q", err, ran, lines[len(lines)-1], c.err, c.ran, c.last)
 			}
 		})
 	}
