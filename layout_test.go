@@ -199,7 +199,7 @@ func TestOnlyTheirOwnersImport(t *testing.T) {
 		"github.com/vishvananda/netns":         "internal/lab/netns",
 		"github.com/spf13/cobra":               "cmd/pathwise",
 		module + "internal/measure/campaign":   "cmd/pathwise",
-		"go.yaml.in/yaml/v3":                   "internal/config internal/measure/experiment",
+		"go.yaml.in/yaml/v3":                   "internal/config internal/lab/network/custom internal/measure/experiment",
 		"github.com/google/jsonschema-go":      "internal/config",
 		"gonum.org/v1/gonum":                   "internal/stat",
 		"github.com/opencontainers":            "internal/lab/oci",

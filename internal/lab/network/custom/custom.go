@@ -55,11 +55,18 @@ func Read(path string) ([]byte, error) {
 }
 
 // Load reads the configuration list; name is what results call it. A file with a
-// single plugin's configuration is a list of one.
+// single plugin's configuration is a list of one. A manifest gives the configuration of its
+// NetworkAttachmentDefinition.
 func Load(name string, l network.List) (*Network, error) {
 	raw, err := Read(l.Path)
 	if err != nil {
 		return nil, err
+	}
+	switch conf, is, err := configuration(raw); {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", l.Path, err)
+	case is:
+		raw = conf
 	}
 	n := &Network{name: name, list: l, raw: raw}
 	if err := n.look(); err != nil {

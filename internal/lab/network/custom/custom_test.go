@@ -103,8 +103,53 @@ func TestSpanningVirtualMachines(t *testing.T) {
 	}
 }
 
+// manifest has one configuration in which Multus takes the name from the object.
+const manifest = `# a comment
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: fast, namespace: shop}
+spec:
+  config: '{"cniVersion":"0.3.1","plugins":[{"type":"macvlan","master":"${DEV}",
+    "ipam":{"type":"host-local","subnet":"${SUBNET}"}},{"type":"tuning"}]}'
+`
+
+// TestLoadTakesManifests: users of Multus have their lists in NetworkAttachmentDefinitions.
+func TestLoadTakesManifests(t *testing.T) {
+	const other = "\n---\nkind: ConfigMap\ndata: {a: NetworkAttachmentDefinition}\nspec: {config: {b: c}}\n"
+	named := func(name string) string { return strings.Replace(manifest, "name: fast", "name: "+name, 1) }
+	for name, tc := range map[string]struct{ text, want, err string }{
+		"one":          {manifest, "fast", ""},
+		"among others": {manifest + other, "fast", ""},
+		"as kubectl": {`{"kind":"List","items":[{"kind":"NetworkAttachmentDefinition","metadata":{"name":"k"},` +
+			`"spec":{"config":"{\"cniVersion\":\"0.3.1\",\"type\":\"ptp\"}"}}]}`, "k", ""},
+		"its own name": {strings.Replace(manifest, `"cniVersion"`, `"name":"own","cniVersion"`, 1), "own", ""},
+		"two": {manifest + "---\n" + named("slow"), "",
+			"expected one NetworkAttachmentDefinition in the file, there are 2: fast, slow"},
+		"empty": {"kind: NetworkAttachmentDefinition\nmetadata: {name: e}\n", "",
+			"NetworkAttachmentDefinition e has no spec.config"},
+		"no text": {"kind: NetworkAttachmentDefinition\nmetadata: {name: e}\nspec: {config: {a: b}}\n", "",
+			"key spec.config: expected a text"},
+		"no JSON":      {strings.Replace(manifest, `{"cni`, `{'"cni`, 1), "", "x.conflist: "},
+		"none of them": {"kind: ConfigMap # NetworkAttachmentDefinition\n", "", "not a CNI configuration list"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, err := load(t, tc.text)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("got %v, want %s", err, tc.err)
+				}
+				return
+			}
+			if err != nil || n.first.Name != tc.want {
+				t.Errorf("got %v, %v, want the name %s", n, err, tc.want)
+			}
+		})
+	}
+}
+
 func FuzzLoad(f *testing.F) {
 	f.Add(good)
+	f.Add(manifest)
 	f.Add(`{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"a","ipam":[]}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		n, err := load(t, text)
