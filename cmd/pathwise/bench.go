@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +36,9 @@ type benchFlags struct {
 	seed        uint64
 	seeded      bool
 	repetitions int
-	dry, resume bool
+	// duration and budget replace those of the experiment; 0 for its own.
+	duration, budget time.Duration
+	dry, resume      bool
 	// explain: look inside each trial's window.
 	explain bool
 	// kernel is where networks run that do not say.
@@ -71,6 +74,7 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.
 "pathwise experiments" says what each is for.`,
 		Example: `  pathwise bench
   pathwise bench --networks bridge,macvlan --workloads tcp-stream
+  pathwise bench --workloads tcp-rr --duration 1s --budget 2m
   pathwise bench -f my.yaml --out results/mine --dry-run
   pathwise bench --networks 'cni:my.conflist?route=static,bridge' --workloads tcp-rr
   pathwise bench --networks ipvlan-l2,macvlan --kernel uml
@@ -83,6 +87,11 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.
 			f.seeded, f.named = cmd.Flags().Changed("seed"), cmd.Flags().Changed("file")
 			if cmd.Flags().Changed("repetitions") && f.repetitions == 0 {
 				return usageError{fmt.Errorf("--repetitions 0: expected 1 to %d", experiment.MostRepetitions)}
+			}
+			for flag, d := range map[string]time.Duration{"duration": f.duration, "budget": f.budget} {
+				if cmd.Flags().Changed(flag) && d == 0 {
+					return usageError{fmt.Errorf("--%s 0s: expected a time such as 2s or 10m", flag)}
+				}
 			}
 			return runBench(cmd.Context(), e, f)
 		},
@@ -102,6 +111,9 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.
 	fl.BoolVar(&f.dry, "dry-run", false, "print the plan and the time it will take, and run nothing")
 	fl.BoolVar(&f.resume, "resume", false, "go on with the unfinished run in --out")
 	fl.IntVar(&f.repetitions, "repetitions", 0, "so many in place of the experiment's, as \"pathwise compare\" names them")
+	fl.DurationVar(&f.duration, "duration", 0, "time that each trial measures, in place of the experiment's")
+	fl.DurationVar(&f.budget, "budget", 0,
+		"time that the run may take, in place of the experiment's; the least repetitions are done all the same")
 	fl.StringVar(&f.kernel, "kernel", campaign.Auto, "kernel for all networks: "+strings.Join(kernelNames(),
 		", ")+" (a guest for what the host's lacks)")
 	fl.BoolVar(&f.explain, "explain", false,
@@ -159,7 +171,7 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 	}
 	if f.resume {
 		if len(f.networks) > 0 || len(f.workloads) > 0 || len(f.families) > 0 || f.server != "" || f.seeded ||
-			f.repetitions != 0 || f.kernel != campaign.Auto {
+			f.repetitions != 0 || f.duration != 0 || f.budget != 0 || f.kernel != campaign.Auto {
 			return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}
 		}
 		f.experiment = filepath.Join(f.out, result.ExperimentFile)

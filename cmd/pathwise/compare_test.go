@@ -159,6 +159,29 @@ func TestBenchRepetitions(t *testing.T) {
 	}
 }
 
+// A trial's time and the run's are asked for as the file's keys are, within the same bounds.
+func TestBenchTimes(t *testing.T) {
+	e := env{getenv: func(string) string { return "" }}
+	exp, err := readExperiment(e, benchFlags{experiment: "networks", duration: 2 * time.Second, budget: time.Minute})
+	if err != nil || exp.Budget != time.Minute {
+		t.Fatalf("%v, budget %v", err, exp.Budget)
+	}
+	for _, entry := range exp.Entries {
+		if entry.Window.Duration != 2*time.Second || entry.Window.Warmup == 0 {
+			t.Errorf("%s: %+v", entry.Workload, entry.Window)
+		}
+	}
+	for _, f := range []benchFlags{{duration: -1}, {duration: time.Millisecond}, {duration: 2 * time.Hour}, {budget: 1}} {
+		f.experiment = "quick"
+		if _, err := readExperiment(e, f); err == nil {
+			t.Errorf("duration %v, budget %v are taken", f.duration, f.budget)
+		}
+	}
+	if _, err := (benchFlags{budget: time.Minute, kernel: "auto"}).asDrills(); err == nil {
+		t.Error("drills take a budget")
+	}
+}
+
 // A host that slows by a fifth from the first repetition to the last is told by the report.
 func TestReportTellsDrift(t *testing.T) {
 	still, slows := filepath.Join(t.TempDir(), "still"), filepath.Join(t.TempDir(), "slows")

@@ -117,6 +117,8 @@ func (f benchFlags) asDrills() (drillFlags, error) {
 		err = errors.New("--kernel: drills run on the host's kernel")
 	case f.repetitions != 0:
 		err = errors.New("--repetitions: drills have their own: see the file's key repetitions")
+	case f.duration != 0 || f.budget != 0:
+		err = errors.New("bench: --duration and --budget are for trials: see the keys of a file of drills")
 	case len(f.families) > 0:
 		err = errors.New("--family: drills steer over IPv4: expected an experiment's file")
 	case len(f.networks) > 0 || len(f.workloads) > 0:

@@ -31,6 +31,9 @@ const (
 	maxWindows = 100
 	// MostRepetitions is the greatest number that can be asked for.
 	MostRepetitions = 1000
+	// The bounds of what a trial measures and of what a run may take, as the keys have them.
+	LeastDuration, MostDuration = 100 * time.Millisecond, time.Hour
+	LeastBudget, MostBudget     = time.Second, 720 * time.Hour
 )
 
 // draft is an experiment as far as it is read: keys are read in the order of the struct file,
