@@ -354,6 +354,7 @@ func (a *Agent) weigh(now time.Time) {
 			if p.detours.end(a.pairs.params, p.inquired, now) {
 				a.mover.replace(p, now)
 			}
+			a.entries.askAgain(p, now)
 			a.teller.settle(p, now)
 			a.mover.doubt(p, now)
 			a.stacks.routeDirectly(p, now)

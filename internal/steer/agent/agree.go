@@ -26,7 +26,7 @@ type agreement struct {
 // acknowledged takes the answer to a notice of ours.
 func (ag *agreement) acknowledged(h *remoteHost, value []byte) {
 	n, err := decodeNotice(value)
-	if err != nil || n.status == statusNone {
+	if err != nil || n.status == statusNone && n.kind != noticeReturn {
 		return
 	}
 	p := ag.members.pairOf(n.from, n.to)
@@ -48,6 +48,8 @@ func (ag *agreement) acknowledged(h *remoteHost, value []byte) {
 		ag.openPair(p)
 	case n.kind == noticeMoved:
 		ag.confirmed(p, n)
+	case n.kind == noticeReturn:
+		ag.returns(p, n.status)
 	}
 }
 
@@ -279,6 +281,8 @@ func (re *respondent) handlePairNotice(p *pair, n notice) (status, uint64) {
 		return re.handleUnpassed(p, n), n.number
 	case noticeMoved:
 		return re.handleMove(p, n)
+	case noticeReturn:
+		return re.handleReturn(p), n.number
 	}
 	return statusDone, n.number
 }

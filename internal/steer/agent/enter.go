@@ -191,7 +191,7 @@ func (en *entries) goOn(pairs []*pair) {
 	en.members.Lock()
 	defer en.members.Unlock()
 	for _, p := range pairs {
-		if en.members.knows(p) && !p.leaving {
+		if en.members.knows(p) {
 			en.move(p)
 		}
 	}
@@ -200,7 +200,7 @@ func (en *entries) goOn(pairs []*pair) {
 // move carries out what has waited, where that is still possible.
 func (en *entries) move(p *pair) {
 	c := p.coming
-	if c == nil {
+	if c == nil || p.leaving {
 		return
 	}
 	p.coming = nil

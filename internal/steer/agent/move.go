@@ -60,7 +60,7 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	}
 	was, to := p.assignments(), p.apply(d)
 	now := d.Kind == decide.Failover || by == byUser || p.flees(was, to, begin)
-	if !now && (m.stacks.preparing(p, to) || m.untracked.before(p) != nil) {
+	if !now && m.waits(p, to, begin) {
 		p.coming = &coming{d, by, detected}
 		return
 	}
@@ -161,7 +161,7 @@ func (m *mover) takeMoved() []*pair {
 // follow has the other agent follow flows that have moved, and wakes them.
 func (m *mover) follow(p *pair, moved dataplane.Set, now time.Time) {
 	// First: what is woken is to be answered on the new path.
-	p.unsettled, p.noticed = true, time.Time{}
+	p.unsettled, p.noticed, p.away, p.comeback = true, time.Time{}, now, comeback{}
 	m.teller.announce(p)
 	m.waker.wakeSoon(p, moved, now)
 }
@@ -344,23 +344,6 @@ func (m *mover) rest(p *pair, now time.Time) {
 			"no traffic for %v: its next flows begin on the default network, until the other agent has confirmed the pair again", now.Sub(p.active).Round(time.Second))})
 }
 
-// believes is for how long the other agent's word of where its flows are is good.
-const believes = dataplane.DefaultLease
-
-// doubt has followed flows go home when the agent that decides about them has said
-// nothing of them for long, though there is traffic: it may be dead, and nobody would
-// see their path fail.
-func (m *mover) doubt(p *pair, now time.Time) {
-	if m.cfg.DryRun || now.Sub(p.heardOf) < believes || now.Sub(p.resumed) < believes {
-		return
-	}
-	if n, err := p.local.plane.Unfollow(p.remote.UID); err == nil && n > 0 {
-		m.answersMoved(p)
-		m.note(Event{Kind: EventPeer, Pair: p.name, To: p.routes[0].Network,
-			Reason: fmt.Sprintf("the agent of %s has said nothing of its flows for %v: they are answered on the default network", p.host.name, believes)})
-	}
-}
-
 // replace has the pair's own flows be where they are wanted now.
 func (m *mover) replace(p *pair, now time.Time) {
 	moved, _, err := m.place(p)
@@ -388,13 +371,4 @@ func (m *mover) withdraw(p *pair) bool {
 	m.teller.announce(p)
 	m.waker.wakeSoon(p, dataplane.All, m.cfg.Now())
 	return true
-}
-
-// divert has flows that the peer has opened be answered on another path than the peer says,
-// until it says so again, and wakes them.
-func (m *mover) divert(p *pair, set dataplane.Set, from, to int, now time.Time) {
-	_, err := p.local.plane.DivertSome(p.remote.UID, set, from, to)
-	m.fault(p.name, err)
-	m.answersMoved(p)
-	m.waker.wake(p, set, now)
 }

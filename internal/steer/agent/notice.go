@@ -32,6 +32,8 @@ const (
 	noticeMute
 	// noticeUnpassed says that of some buckets of a pair's flows, and where they get through.
 	noticeUnpassed
+	// noticeReturn asks whether the receiver's host has forgotten what the pair's flows have left behind.
+	noticeReturn
 )
 
 // status is the answer.
@@ -45,6 +47,8 @@ const (
 	statusStale
 	// statusDiverted: done as said before, but flows have left a path that failed since.
 	statusDiverted
+	// statusLooking: it is being done.
+	statusLooking
 )
 
 // noChoice represents a bucket of which nothing is said.
@@ -85,8 +89,8 @@ func (n notice) encode() []byte {
 }
 
 func decodeNotice(b []byte) (n notice, err error) {
-	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeUnpassed ||
-		status(b[2]) > statusDiverted {
+	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeReturn ||
+		status(b[2]) > statusLooking {
 		return n, fmt.Errorf("decode notice of %d octets: %w", len(b), errNotice)
 	}
 	n = notice{kind: kind(b[1]), status: status(b[2]), network: b[3],

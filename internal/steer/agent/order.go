@@ -201,17 +201,13 @@ func (e unfitError) Unwrap() error { return errRefused }
 // those that keep off that path.
 func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence, force bool) error {
 	preparing := od.stacks.preparing(p, together(decide.Assignment{Active: to.Network}))
-	if forgotten := od.untracked.before(p); preparing || forgotten != nil {
+	forgotten := []<-chan struct{}{od.untracked.before(p), od.mover.beforeThere(p, od.cfg.Now())}
+	if preparing || forgotten[0] != nil || forgotten[1] != nil {
 		od.members.Unlock()
 		if preparing {
 			od.stacks.fitter.Do(p) // here, as the user waits
 		}
-		if forgotten != nil {
-			select {
-			case <-forgotten:
-			case <-time.After(untrackAgain):
-			}
-		}
+		awaitAll(forgotten, untrackAgain)
 		od.members.Lock()
 		if !od.members.knows(p) {
 			return fmt.Errorf("%s: %w", p.name, errNoPair)
@@ -243,6 +239,21 @@ func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence, force
 		err = errStayed
 	}
 	return fmt.Errorf("%w: the flows of %s did not move to %s: %w", errRefused, p.name, to.Network, err)
+}
+
+// awaitAll waits until all that is not nil is closed, or for that long.
+func awaitAll(closed []<-chan struct{}, most time.Duration) {
+	end := time.After(most)
+	for _, c := range closed {
+		if c == nil {
+			continue
+		}
+		select {
+		case <-c:
+		case <-end:
+			return
+		}
+	}
 }
 
 // keepOff counts the buckets that would be elsewhere than on the path after the decision.

@@ -91,6 +91,8 @@ type pair struct {
 	outcome       *outcome
 	// coming is a move that waits, nil if none does.
 	coming *coming
+	// comeback is what the other host is to have done before flows come back.
+	comeback comeback
 	// direct is the path that the pod's route to the peer is to lead straight to, 0 for none;
 	// bearing the one that has carried what the pair sends since borne.
 	direct, bearing int

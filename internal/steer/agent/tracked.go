@@ -55,6 +55,7 @@ func (u *untracked) add(p *pair) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.due[p] = untracking{at: u.cfg.Now()}
+	delete(u.looked, p)
 	u.bell.ring()
 }
 
@@ -93,7 +94,6 @@ func (u *untracked) before(p *pair) <-chan struct{} {
 	defer u.mu.Unlock()
 	is, left := u.due[p]
 	at, looked := u.looked[p]
-	delete(u.looked, p)
 	if !left || looked && u.cfg.Now().Sub(at) < untrackAgain {
 		return nil
 	}

@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+)
+
+// Flows that the peer has opened are where its agent says, but where a path has failed.
+
+// divert has flows that the peer has opened be answered on another path than the peer says,
+// until it says so again, and wakes them.
+func (m *mover) divert(p *pair, set dataplane.Set, from, to int, now time.Time) {
+	_, err := p.local.plane.DivertSome(p.remote.UID, set, from, to)
+	m.fault(p.name, err)
+	m.answersMoved(p)
+	m.waker.wake(p, set, now)
+}
+
+// believes is for how long the other agent's word of where its flows are is good.
+const believes = dataplane.DefaultLease
+
+// doubt has followed flows go home when the agent that decides about them has said
+// nothing of them for long, though there is traffic: it may be dead, and nobody would
+// see their path fail.
+func (m *mover) doubt(p *pair, now time.Time) {
+	if m.cfg.DryRun || !p.doubtful(now) {
+		return
+	}
+	if n, err := p.local.plane.Unfollow(p.remote.UID); err == nil && n > 0 {
+		m.answersMoved(p)
+		m.note(Event{Kind: EventPeer, Pair: p.name, To: p.routes[0].Network,
+			Reason: fmt.Sprintf("the agent of %s has said nothing of its flows for %v: they are answered on the default network", p.host.name, believes)})
+	}
+}
+
+// doubtful reports whether that is so. Flows stay where they are as long as the default network is known to fail: there
+// they get nothing through, whoever decides about them.
+func (p *pair) doubtful(now time.Time) bool {
+	home := &p.lines[0]
+	hp := p.host.paths[p.routes[0].Network]
+	fails := hp != nil && hp.Down() || home.Down() || home.bar.Left(now) > 0
+	return now.Sub(p.heardOf) >= believes && now.Sub(p.resumed) >= believes && !fails
+}
