@@ -110,14 +110,14 @@ func (s *session) play(ctx context.Context, out *Sample, g *ground, p realProgra
 	if err := errors.Join(err, e); err != nil {
 		return got, err
 	}
-	var from, to time.Duration // the fault's
+	var f outage
 	for i, l := range all {
+		begin := program.Kernel()
 		if i > 0 {
 			err = g.alter(ctx, all[i-1], l)
 		}
 		if len(l.holes) > 0 {
-			from = program.Kernel()
-			to = from + l.span
+			f = outage{from: begin, struck: program.Kernel(), span: l.span}
 		}
 		if err := errors.Join(err, pause(ctx, l.span)); err != nil {
 			return got, errors.Join(err, g.heal())
@@ -134,12 +134,32 @@ func (s *session) play(ctx context.Context, out *Sample, g *ground, p realProgra
 	tellNetworks(out, sent, after)
 	if report != nil {
 		judge(out, *report)
-		if gap, ok := stream.Stall(*report, from, to); from > 0 && ok && strings.HasSuffix(out.Variant, sharedVariant) {
-			out.Values["gap_s"] = gap.Length().Seconds()
+		if strings.HasSuffix(out.Variant, sharedVariant) {
+			f.tell(out, *report)
 		}
 		return got, s.keep(out, "server", *report)
 	}
 	return got, nil
+}
+
+// outage is when a network fails: its rules were changed between from and struck.
+type outage struct{ from, struck, span time.Duration }
+
+// drains is how long after a network has failed the last bytes may come that were on their way, in its queue.
+const drains = 50 * time.Millisecond
+
+// tell keeps the longest gap of a connection that the failure began, that of the whole time of it, and that of as long
+// before: on the network that is left, and full, there are others.
+func (f outage) tell(out *Sample, r stream.Report) {
+	if f.span == 0 {
+		return
+	}
+	for key, between := range map[string][2]time.Duration{"gap_s": {f.from, f.struck + drains},
+		"gap_outage_s": {f.from, f.struck + f.span}, "gap_before_s": {f.from - f.span, f.from}} {
+		if gap, ok := stream.Stall(r, between[0], between[1]); ok {
+			out.Values[key] = gap.Length().Seconds()
+		}
+	}
 }
 
 // tellNetworks says what part of the sender's bytes went out on each network.

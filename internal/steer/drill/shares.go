@@ -216,8 +216,11 @@ func sharesFigures(o Options, all []Sample) (out []Figure) {
 		atLeast(noLoss)))
 	if gaps := values(all, "", "gap_s"); len(gaps) > 0 {
 		f := summary("a shared network fails: longest gap of a connection, median", "s", gaps, median, atMost(stallMedian))
-		f.Note = "by Pathwise's own streams, which tell when bytes come on each connection"
-		out = append(out, f, summary("... longest", "s", gaps, worst, atMost(stallP99)))
+		f.Note = "by Pathwise's own streams, which tell when bytes come on each connection: of the gaps that the failure began"
+		whole := summary("... in the whole time that it fails, median", "s", values(all, "", "gap_outage_s"), median, nil)
+		whole.Note = "as others begin on the network that is left, and full; in as long before: " +
+			seconds(summary("", "s", values(all, "", "gap_before_s"), median, nil).Value) + " (median)"
+		out = append(out, f, summary("... longest", "s", gaps, worst, atMost(stallP99)), whole)
 	}
 	if lost := lostShared(all); len(lost) > 0 {
 		out = append(out, total("connections lost", lost, atMost(0)))

@@ -3,6 +3,7 @@ package drill
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"pathwise.dev/pathwise/internal/steer/stream"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -63,22 +65,43 @@ func TestSharesFigures(t *testing.T) {
 	if err := judgeShare(&v, map[string]carried{sharedVariant: {bits: 1}}); !errors.Is(err, errNothing) {
 		t.Errorf("judged against nothing: %v", err)
 	}
-	lost := Sample{Variant: "fails stream shared", Values: map[string]float64{"connections_lost": 1, "gap_s": 0.07}}
+	lost := Sample{Variant: "fails stream shared", Values: map[string]float64{"connections_lost": 1, "gap_s": 0.07,
+		"gap_outage_s": 0.21, "gap_before_s": 0.19}}
 	alone := Sample{Variant: "fails stream x", Values: map[string]float64{"connections_lost": 8}}
 	got := sharesFigures(Options{Limits: []string{"two", "fails"}, Programs: []string{"iperf3"}}, []Sample{v, lost, alone})
-	if len(got) != 5 {
+	if len(got) != 6 {
 		t.Fatalf("%d figures: %+v", len(got), got)
 	}
 	if f := got[0]; f.Value != 2 || !f.Met() || !strings.Contains(f.Note, "2.00 % of segments, 1.00 % on the best") {
 		t.Errorf("%+v", f)
 	}
-	for i, met := range []bool{true, true, false, true, false} {
+	for i, met := range []bool{true, true, false, true, true, false} {
 		if got[i].Met() != met {
 			t.Errorf("%+v", got[i])
 		}
 	}
-	if got[4].Value != 1 {
-		t.Errorf("connections lost alone are counted: %+v", got[4])
+	if f := got[4]; f.Bar != nil || f.Value != 0.21 || !strings.Contains(f.Note, "in as long before: 190.0 ms") {
+		t.Errorf("the whole outage: %+v", f)
+	}
+	if got[5].Value != 1 {
+		t.Errorf("connections lost alone are counted: %+v", got[5])
+	}
+}
+
+// Gaps are the failure's that begin with it, or as what was on its way has come.
+func TestOutage(t *testing.T) {
+	const ms = time.Millisecond
+	gap := func(from, to time.Duration) stream.Gap { return stream.Gap{From: from, To: to} }
+	r := stream.Report{Gaps: stream.Gaps{List: []stream.Gap{gap(100*ms, 290*ms), gap(995*ms, 1040*ms), gap(1030*ms, 1090*ms),
+		gap(1200*ms, 1410*ms), gap(2500*ms, 2900*ms)}}}
+	out := Sample{Values: map[string]float64{}}
+	outage{}.tell(&out, r)
+	if len(out.Values) > 0 {
+		t.Errorf("without an outage: %v", out.Values)
+	}
+	outage{from: 1000 * ms, struck: 1010 * ms, span: 1000 * ms}.tell(&out, r)
+	if want := map[string]float64{"gap_s": 0.06, "gap_outage_s": 0.21, "gap_before_s": 0.19}; !maps.Equal(out.Values, want) {
+		t.Errorf("%v, expected %v", out.Values, want)
 	}
 }
 
