@@ -15,10 +15,10 @@ func TestDoubt(t *testing.T) {
 	}{
 		{"nothing was said for long", func(*Agent, *pair, time.Time) {}, true},
 		{"something was said", func(_ *Agent, p *pair, now time.Time) { p.heardOf = now.Add(-believes / 2) }, false},
-		{"traffic has just come back", func(_ *Agent, p *pair, now time.Time) { p.resumed = now.Add(-believes / 2) }, false},
-		{"the default network has failed", func(_ *Agent, p *pair, now time.Time) { p.host.paths["m"].Signaled(now) }, false},
+		{"traffic is just back", func(_ *Agent, p *pair, now time.Time) { p.resumed = now.Add(-believes / 2) }, false},
+		{"the default one has failed", func(_ *Agent, p *pair, now time.Time) { p.host.paths["m"].Signaled(now) }, false},
 		{"it has failed for the pair", func(_ *Agent, p *pair, now time.Time) { p.lines[0].Signaled(now) }, false},
-		{"it does not pass data", func(a *Agent, p *pair, now time.Time) { p.lines[0].bar.Raise(a.pairs.params, now) }, false},
+		{"data do not pass", func(a *Agent, p *pair, now time.Time) { p.lines[0].bar.Raise(a.pairs.params, now) }, false},
 		{"the other network has failed", func(_ *Agent, p *pair, now time.Time) { p.lines[1].Signaled(now) }, true},
 		{"the other host has no agent there", func(_ *Agent, p *pair, _ time.Time) { delete(p.host.paths, "m") }, true},
 	} {

@@ -92,15 +92,16 @@ func TestSharesFigures(t *testing.T) {
 func TestOutage(t *testing.T) {
 	const ms = time.Millisecond
 	gap := func(from, to time.Duration) stream.Gap { return stream.Gap{From: from, To: to} }
-	r := stream.Report{Gaps: stream.Gaps{List: []stream.Gap{gap(100*ms, 290*ms), gap(995*ms, 1040*ms), gap(1030*ms, 1090*ms),
-		gap(1200*ms, 1410*ms), gap(2500*ms, 2900*ms)}}}
+	r := stream.Report{Gaps: stream.Gaps{List: []stream.Gap{gap(100*ms, 290*ms), gap(995*ms, 1040*ms),
+		gap(1030*ms, 1090*ms), gap(1200*ms, 1410*ms), gap(2500*ms, 2900*ms)}}}
 	out := Sample{Values: map[string]float64{}}
 	outage{}.tell(&out, r)
 	if len(out.Values) > 0 {
 		t.Errorf("without an outage: %v", out.Values)
 	}
 	outage{from: 1000 * ms, struck: 1010 * ms, span: 1000 * ms}.tell(&out, r)
-	if want := map[string]float64{"gap_s": 0.06, "gap_outage_s": 0.21, "gap_before_s": 0.19}; !maps.Equal(out.Values, want) {
+	want := map[string]float64{"gap_s": 0.06, "gap_outage_s": 0.21, "gap_before_s": 0.19}
+	if !maps.Equal(out.Values, want) {
 		t.Errorf("%v, expected %v", out.Values, want)
 	}
 }
