@@ -36,7 +36,7 @@ func (m *mover) doubt(p *pair, now time.Time) {
 }
 
 // doubtful reports whether that is so. Flows stay where they are as long as the default network is known to fail: there
-// they get nothing through, whoever decides about them.
+// they get nothing through.
 func (p *pair) doubtful(now time.Time) bool {
 	home := &p.lines[0]
 	hp := p.host.paths[p.routes[0].Network]
