@@ -69,9 +69,9 @@ func (c Cluster) agentPod(index int) (topo.Pod, bool) {
 // steerable lists the host's pods that have more than one network.
 func (c Cluster) steerable(index int) []topo.Pod {
 	var out []topo.Pod
-	for _, p := range c.Pods {
-		if p.Host == index && !p.Agent && p.UID != "" && len(p.Attachments) > 1 {
-			out = append(out, p)
+	for i := range c.Pods {
+		if p := &c.Pods[i]; p.Host == index && !p.Agent && p.UID != "" && len(p.Attachments) > 1 {
+			out = append(out, *p)
 		}
 	}
 	return out
@@ -80,11 +80,14 @@ func (c Cluster) steerable(index int) []topo.Pod {
 // names lists the cluster's networks in the order that gives them their
 // numbers in notices; every agent derives the same.
 func (c Cluster) names() []string {
-	seen := map[string]bool{}
-	for _, p := range c.Pods {
-		for _, a := range p.Attachments {
-			seen[a.Network] = true
+	seen, last := map[string]bool{}, []topo.Attachment(nil)
+	for i := range c.Pods {
+		for n, a := range c.Pods[i].Attachments {
+			if n >= len(last) || last[n].Network != a.Network { // nearly all pods are on the same ones
+				seen[a.Network] = true
+			}
 		}
+		last = c.Pods[i].Attachments
 	}
 	return slices.Sorted(maps.Keys(seen))
 }
@@ -159,9 +162,12 @@ func isWord(text, inner string, most int) bool {
 }
 
 // check wants all names of the cluster that become paths to be such as cannot lead
-// elsewhere, and what identifies hosts and pods to do so. was are pods that were checked before.
-func (c Cluster) check(was []topo.Pod) error {
-	names, indexes := map[string]bool{}, map[int]bool{}
+// elsewhere, and what identifies hosts and pods to do so.
+func (c Cluster) check() error { return (&register{}).vet(c) }
+
+// checkHosts checks what is told of hosts.
+func (c Cluster) checkHosts() error {
+	names, indexes := make(map[string]bool, len(c.Hosts)), make(map[int]bool, len(c.Hosts))
 	for i, h := range c.Hosts {
 		if err := CheckHost(h.Name); err != nil {
 			return fmt.Errorf("hosts[%d]: %w", i, err)
@@ -171,32 +177,20 @@ func (c Cluster) check(was []topo.Pod) error {
 		}
 		names[h.Name], indexes[h.Index] = true, true
 	}
-	uids := newIndex(len(c.Pods), func(at int32) string { return c.Pods[at].UID })
-	for i := range c.Pods {
-		p, checked := &c.Pods[i], false
-		if was, checked = after(was, p); !checked {
-			if err := CheckPod(*p); err != nil {
-				return fmt.Errorf("pods[%d] (%q): %w", i, p.Name, err)
-			}
-		}
-		if _, twice := uids.add(int32(i)); twice && p.UID != "" {
-			return fmt.Errorf("pods[%d] (%q): UID %s is there twice", i, p.Name, p.UID)
-		}
-	}
 	return nil
 }
 
-// after finds a pod near the beginning of what is left of those that were checked before, as it
-// was then, and returns those after it.
-func after(was []topo.Pod, p *topo.Pod) (left []topo.Pod, found bool) {
-	const near = 256 // of nodes that changed all pods are others
-	for n := range min(len(was), near) {
-		if q := &was[n]; p.UID == q.UID && len(p.Attachments) > 0 && len(p.Attachments) == len(q.Attachments) &&
-			&p.Attachments[0] == &q.Attachments[0] && p.Netns == q.Netns && p.Need == q.Need {
-			return was[n+1:], true
+// checkUIDs wants each to be of one pod.
+func (c Cluster) checkUIDs() error {
+	known := map[string]bool{}
+	for i := range c.Pods {
+		p := &c.Pods[i]
+		if known[p.UID] {
+			return fmt.Errorf("pods[%d] (%q): UID %s is there twice", i, p.Name, p.UID)
 		}
+		known[p.UID] = p.UID != ""
 	}
-	return was, false
+	return nil
 }
 
 // CheckPod wants the names of a pod that become paths to be such as cannot lead elsewhere.

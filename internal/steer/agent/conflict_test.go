@@ -18,6 +18,9 @@ func with(p topo.Pod, i int, addr string) topo.Pod {
 	return p
 }
 
+// anyAddr: any address may be several pods'.
+func anyAddr(netip.Addr) bool { return true }
+
 // TestDistinct: who has an address of another pod's is native, and so is that one.
 func TestDistinct(t *testing.T) {
 	p, q, r := testPod("p", 1, 1, "z", "m"), testPod("q", 2, 1, "z", "m"), testPod("r", 2, 2, "z", "m", "b")
@@ -55,7 +58,7 @@ func TestDistinct(t *testing.T) {
 			[]string{"10.0.2.2", "10.1.1.1"}},
 	} {
 		before := slices.Clone(tc.pods)
-		got, found := Cluster{Pods: tc.pods}.distinct()
+		got, found := Cluster{Pods: tc.pods}.distinct(anyAddr)
 		var native, addrs []string
 		for i, p := range got.Pods {
 			if was := tc.pods[i]; len(p.Attachments) < len(was.Attachments) {
@@ -91,7 +94,7 @@ func TestDescribeMany(t *testing.T) {
 	for i := range 2000 {
 		pods = append(pods, with(testPod("p"+string(rune('a'+i%26)), 1+i%9, 1, "z", "m"), 1, "10.1.1.1"))
 	}
-	_, found := Cluster{Pods: pods}.distinct()
+	_, found := Cluster{Pods: pods}.distinct(anyAddr)
 	i := slices.IndexFunc(found, func(x conflict) bool { return x.addr == netip.MustParseAddr("10.1.1.1") })
 	if i < 0 {
 		t.Fatal("not found")

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -30,87 +29,6 @@ type description struct {
 	elsewhere
 }
 
-// elsewhere are the pods of other hosts that could be peers. Nothing else is kept of them
-// until there is traffic.
-type elsewhere struct {
-	pods   []topo.Pod
-	peers  []candidate
-	byUID  index[string]
-	byID   index[podID]
-	byAddr index[netip.Addr]
-	filter dataplane.Candidates
-}
-
-// candidate is a pod that could be a peer, as pairs of one family know it: the pod's place in
-// the description, and whether those are pairs of IPv6 of a pod that has both families.
-type candidate struct {
-	at   int32
-	in6  bool
-	uid  string
-	id   podID
-	addr netip.Addr
-}
-
-// newElsewhere finds the pods of other hosts among all. was is what it found before: the
-// identities of the pods in it are known.
-func newElsewhere(pods []topo.Pod, host int, was elsewhere) elsewhere {
-	e := elsewhere{pods: pods, peers: make([]candidate, 0, max(len(was.peers), len(pods)/2))}
-	for i := range pods {
-		p := &pods[i]
-		if p.Host == host || p.Agent || p.UID == "" {
-			continue
-		}
-		e.add(int32(i), false, p, was)
-		if dual(*p) {
-			p := in6(*p)
-			e.add(int32(i), true, &p, was)
-		}
-	}
-	peers, addrs := e.peers, make([]netip.Addr, len(e.peers))
-	e.byUID = newIndex(len(peers), func(at int32) string { return peers[at].uid })
-	e.byID = newIndex(len(peers), func(at int32) podID { return peers[at].id })
-	e.byAddr = newIndex(len(peers), func(at int32) netip.Addr { return peers[at].addr })
-	for at := range peers {
-		e.byUID.add(int32(at))
-		e.byID.add(int32(at))
-		e.byAddr.add(int32(at))
-		addrs[at] = peers[at].addr
-	}
-	e.filter = dataplane.NewCandidates(addrs)
-	return e
-}
-
-// add enters a pod of several networks.
-func (e *elsewhere) add(at int32, in6 bool, p *topo.Pod, was elsewhere) {
-	if len(p.Attachments) < 2 {
-		return
-	}
-	c := candidate{at: at, in6: in6, uid: p.UID, addr: p.Addr()}
-	if known, ok := was.byUID.find(p.UID); ok {
-		c.id = was.peers[known].id
-	} else {
-		c.id = idOf(*p)
-	}
-	e.peers = append(e.peers, c)
-}
-
-// named, identified and addressed find a pod that could be a peer.
-func (e elsewhere) named(uid string) (topo.Pod, bool)          { return e.found(e.byUID.find(uid)) }
-func (e elsewhere) identified(id podID) (topo.Pod, bool)       { return e.found(e.byID.find(id)) }
-func (e elsewhere) addressed(addr netip.Addr) (topo.Pod, bool) { return e.found(e.byAddr.find(addr)) }
-
-// found is the pod of a candidate.
-func (e elsewhere) found(at int32, ok bool) (topo.Pod, bool) {
-	switch {
-	case !ok:
-		return topo.Pod{}, false
-	case e.peers[at].in6:
-		return in6(e.pods[e.peers[at].at]), true
-	default:
-		return e.pods[e.peers[at].at], true
-	}
-}
-
 // describer reads what the agent is told. It is of one goroutine at a time.
 type describer struct {
 	*journal
@@ -120,6 +38,7 @@ type describer struct {
 	told, vetted []topo.Pod
 	toldHosts    []topo.Host
 	conflicts    map[netip.Addr]string
+	register     register
 }
 
 // describe asks what there is, and sorts it if that is another than it was.
@@ -146,16 +65,19 @@ func (r *describer) describe() error {
 		d.hosts[h.Index] = h.Name
 	}
 	for i := range c.Pods {
-		p := &c.Pods[i]
-		if _, ok := d.agents[p.Host]; p.Agent && !ok {
-			d.agents[p.Host] = *p
+		if p := &c.Pods[i]; p.Agent {
+			if _, ok := d.agents[p.Host]; !ok {
+				d.agents[p.Host] = *p
+			}
 		}
 	}
-	var was elsewhere
-	if r.described != nil {
-		was = r.described.elsewhere
+	d.local = c.steerable(d.host.Index)
+	if was := r.described; was == nil || was.host.Index != d.host.Index {
+		d.elsewhere = newElsewhere(c.Pods, d.host.Index)
+	} else {
+		d.elsewhere = was.next(c.Pods, d.host.Index, r.register.between(was.Pods, c.Pods))
 	}
-	d.local, d.elsewhere = c.steerable(d.host.Index), newElsewhere(c.Pods, d.host.Index, was)
+	r.register.forget()
 	r.described = d
 	return nil
 }
@@ -167,8 +89,7 @@ func (d *description) has(uid string) bool {
 
 // same reports whether the cluster is the description's, and not only equal to it.
 func (d *description) same(c Cluster) bool {
-	return len(c.Pods) == len(d.Pods) && (len(c.Pods) == 0 || &c.Pods[0] == &d.Pods[0]) &&
-		slices.Equal(c.Hosts, d.Hosts) &&
+	return oneMemory(c.Pods, d.Pods) && slices.Equal(c.Hosts, d.Hosts) &&
 		slices.Equal(c.Equal, d.Equal) && slices.Equal(c.Encapsulated, d.Encapsulated)
 }
 
@@ -209,64 +130,23 @@ type conflict struct {
 	claims []claim
 }
 
-// held is an address that a pod has, by the pod's place in the cluster and the attachment's.
-type held struct {
-	pod int32
-	at  int16
-	v6  bool // the attachment's second address
-}
-
-// of is the address itself.
-func (h held) of(c Cluster) netip.Addr {
-	at := &c.Pods[h.pod].Attachments[h.at]
-	if h.v6 {
-		return at.Addr6
-	}
-	return at.Addr.Unmap()
-}
-
-// claim tells of it as conflicts do.
-func (h held) claim(c Cluster) claim {
-	return claim{int(h.pod), c.Pods[h.pod].Attachments[h.at].Network, h.at == 0}
-}
-
-// addresses lists those of all pods.
-func (c Cluster) addresses() []held {
-	out := make([]held, 0, 3*len(c.Pods))
-	for i := range c.Pods {
-		for n := range c.Pods[i].Attachments {
-			at := &c.Pods[i].Attachments[n]
-			if at.Addr.IsValid() {
-				out = append(out, held{int32(i), int16(n), false})
-			}
-			if at.Addr6.IsValid() && at.Addr6 != at.Addr {
-				out = append(out, held{int32(i), int16(n), true})
-			}
-		}
-	}
-	return out
-}
-
 // distinct returns the cluster with every pod that is in a conflict on its default
 // network alone, which makes it native for all agents alike, and the conflicts.
 // Pods with one network are native anyway, and may share an address, such as that of
-// their host.
-func (c Cluster) distinct() (Cluster, []conflict) {
-	// Nearly all addresses are one pod's: a list is made of the others' alone.
-	first, by := c.addresses(), map[netip.Addr][]claim{}
-	seen := newIndex(len(first), func(at int32) netip.Addr { return first[at].of(c) })
-	for i, h := range first {
-		other, known := seen.add(int32(i))
-		if addr := h.of(c); known && by[addr] == nil {
-			by[addr] = []claim{first[other].claim(c), h.claim(c)}
-		} else if known {
-			by[addr] = append(by[addr], h.claim(c))
-		}
+// their host. Of the addresses for which several says no there is one alone.
+func (c Cluster) distinct(several func(netip.Addr) bool) (Cluster, []conflict) {
+	by := map[netip.Addr][]claim{}
+	for i := range c.Pods {
+		eachAddr(&c.Pods[i], func(n int, a netip.Addr) {
+			if several(a) {
+				by[a] = append(by[a], claim{i, c.Pods[i].Attachments[n].Network, n == 0})
+			}
+		})
 	}
 	var out []conflict
 	native := map[int]bool{}
 	for addr, claims := range by {
-		if !slices.ContainsFunc(claims, func(cl claim) bool { return len(c.Pods[cl.pod].Attachments) > 1 }) {
+		if len(claims) < 2 || !slices.ContainsFunc(claims, func(cl claim) bool { return len(c.Pods[cl.pod].Attachments) > 1 }) {
 			continue
 		}
 		out = append(out, conflict{addr, claims})
@@ -309,14 +189,17 @@ func (x conflict) describe(pods []topo.Pod) string {
 // steered. It says so when that begins, and when it has ended. A description that is
 // the same memory as the last one has been looked at already.
 func (r *describer) vet(c Cluster) (Cluster, error) {
-	if len(c.Pods) > 0 && len(r.told) == len(c.Pods) && &r.told[0] == &c.Pods[0] && slices.Equal(r.toldHosts, c.Hosts) {
+	if len(c.Pods) > 0 && oneMemory(r.told, c.Pods) && slices.Equal(r.toldHosts, c.Hosts) {
 		c.Pods = r.vetted
 		return c, nil
 	}
-	if err := c.check(r.told); err != nil {
+	if err := r.register.vet(c); err != nil {
 		return c, fmt.Errorf("read cluster: %w", err)
 	}
-	out, found := c.distinct()
+	out, found := c, []conflict(nil)
+	if r.register.addrs.several > 0 {
+		out, found = c.distinct(r.register.addrs.many)
+	}
 	r.told, r.toldHosts, r.vetted = c.Pods, slices.Clone(c.Hosts), out.Pods
 	now := map[netip.Addr]string{}
 	for _, x := range found {

@@ -148,7 +148,7 @@ func (en *entries) named(local, remote string) (out []ordered) {
 				continue
 			}
 			for _, r := range families(r) {
-				if _, ok := en.members.elsewhere.byUID.find(r.UID); !ok {
+				if _, ok := en.members.elsewhere.named(r.UID); !ok {
 					continue
 				}
 				known := l.pairs[r.UID] != nil

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"pathwise.dev/pathwise/internal/topo"
@@ -64,26 +66,21 @@ func crowded() Cluster {
 // What changes of one host leaves the others' pods checked, and refuses a wrong one all the same.
 func TestCheckAfterAChange(t *testing.T) {
 	was, now := crowded(), crowded()
-	copy(now.Pods, was.Pods)
 	for i := 100; i < 120; i++ {
-		now.Pods[i].Attachments = append([]topo.Attachment{}, now.Pods[i].Attachments...)
+		now.Pods[i].Attachments[1].MTU++
 	}
 	now.Pods = append(now.Pods[:40:40], now.Pods[43:]...)
-	if err := now.check(was.Pods); err != nil {
+	var r register
+	if err := errors.Join(r.vet(was), r.vet(now)); err != nil {
 		t.Error(err)
 	}
-	left, checked := was.Pods, 0
-	for i := range now.Pods {
-		var known bool
-		if left, known = after(left, &now.Pods[i]); !known {
-			checked++
-		}
+	if x := r.since; len(x.came) != 20 || len(x.gone) != 23 {
+		t.Errorf("%d pods were checked again, and %d have gone", len(x.came), len(x.gone))
 	}
-	if checked != 20 {
-		t.Errorf("%d pods were checked again", checked)
-	}
+	now.Pods = slices.Clone(now.Pods)
+	now.Pods[110].Attachments = slices.Clone(now.Pods[110].Attachments)
 	now.Pods[110].Attachments[1].Dev = "../net1"
-	if err := now.check(was.Pods); err == nil {
+	if err := r.vet(now); err == nil {
 		t.Error("a device that leads elsewhere was taken")
 	}
 }

@@ -156,7 +156,7 @@ func TestFamilies(t *testing.T) {
 			[]string{"l>r: m fd00::2, x fd01::2"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, got, not := newElsewhere([]topo.Pod{tc.remote}, 1, elsewhere{}), []string(nil), []string(nil)
+			e, got, not := newElsewhere([]topo.Pod{tc.remote}, 1), []string(nil), []string(nil)
 			for _, r := range families(tc.remote) {
 				rs := c.eligible(route.Between(local, r))
 				text := pairName(local, r) + ": "

@@ -14,7 +14,7 @@ import (
 func TestMembersComeAndGo(t *testing.T) {
 	m := newMembers()
 	q := testPod("q", 2, 1, "m", "z")
-	m.description = &description{names: []string{"m", "z"}, elsewhere: newElsewhere([]topo.Pod{q}, 1, elsewhere{})}
+	m.description = &description{names: []string{"m", "z"}, elsewhere: newElsewhere([]topo.Pod{q}, 1)}
 	l := &pod{Pod: testPod("p", 1, 1, "m", "z"), pairs: map[string]*pair{}, cookie: 7}
 	p := &pair{local: l, remote: q, routes: route.Between(l.Pod, q)}
 	known := func() []bool {

@@ -17,7 +17,7 @@ func TestCheckCluster(t *testing.T) {
 		return Cluster{Hosts: []topo.Host{{Index: 1, Name: "h1"}, {Index: 2, Name: "node-2.example.com"}},
 			Pods: []topo.Pod{own, testPod("p", 1, 1, "z", "m"), testPod("q", 2, 1, "z", "m")}}
 	}
-	if err := good().check(nil); err != nil {
+	if err := good().check(); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -50,7 +50,7 @@ func TestCheckCluster(t *testing.T) {
 		c := good()
 		c.Pods[1].Attachments = slices.Clone(c.Pods[1].Attachments)
 		tc.change(&c)
-		if err := c.check(nil); tc.want == "" && err != nil || tc.want != "" &&
+		if err := c.check(); tc.want == "" && err != nil || tc.want != "" &&
 			(err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
 		}

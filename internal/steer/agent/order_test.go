@@ -42,7 +42,7 @@ func TestOrders(t *testing.T) {
 // TestUnpinWhatIsNotPinned: it is no event, and nobody is told that a pin has gone.
 func TestUnpinWhatIsNotPinned(t *testing.T) {
 	a, p, _ := askedPair(t)
-	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1, elsewhere{})
+	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 	for _, tc := range []struct{ pinned, kind string }{{"", string(decide.Stay)}, {"z", EventPinned},
 		{"", string(decide.Stay)}} {
 		before := a.journal.last().ID

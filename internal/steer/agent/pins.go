@@ -242,7 +242,7 @@ func Remove(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("read cluster: %w", err)
 	}
-	if err := c.check(nil); err != nil {
+	if err := c.check(); err != nil {
 		return fmt.Errorf("read cluster: %w", err)
 	}
 	host, ok := c.host(cfg.Host)

@@ -83,7 +83,7 @@ func TestConfirmedButNotEntered(t *testing.T) {
 		dry   bool
 	}{{name: "never entered"}, {name: "entered before", taken: true}, {name: "a dry run", dry: true}} {
 		a, p, h2 := askedPair(t)
-		a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1, elsewhere{})
+		a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 		a.cfg.DryRun, p.taken, p.asks = tc.dry, tc.taken, 3
 		p.local.plane = &dataplane.Plane{} // which has no interfaces
 		p.marks = a.turnover.ring.marks(&h2.keys, nil, a.cfg.Now())

@@ -34,7 +34,7 @@ func TestPinByTheCluster(t *testing.T) {
 		if d := p.keepPinned(ev, decide.Decision{Kind: decide.Switch, To: "q"}); (d.To == "m") != (tc.want == "m") {
 			t.Errorf("%s: %+v", name, d)
 		}
-		a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1, elsewhere{})
+		a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 		e, err := a.Order(Order{Local: "p", Remote: "q"})
 		if err != nil || strings.Contains(e.Reason, "P keeps it on "+tc.want) != (tc.by != "") {
 			t.Errorf("%s, unpinned: %+v, %v", name, e, err)
@@ -50,7 +50,7 @@ func TestPinByTheCluster(t *testing.T) {
 // are elsewhere come home, and those of other pods go on.
 func TestDryRunOfAPod(t *testing.T) {
 	a, p, _ := askedPair(t)
-	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1, elsewhere{})
+	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 	p.local.plane, p.opened = &dataplane.Plane{}, a.cfg.Now()
 	p.assigned, p.local.DryRun, p.local.Policy = decide.Assignment{Active: "m"}, true, "P"
 	d := decide.Decision{Kind: decide.Switch, From: "m", To: "z", Buckets: decide.Buckets, Reason: "better"}

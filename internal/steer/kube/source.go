@@ -74,7 +74,7 @@ const (
 
 // restAfter is the time between two looks for what changes on other nodes, where one takes so long:
 // in a large cluster something does all the time, and looking is not to take more than a small
-// part of a core: the agent sorts what was found after that, which takes four times as long again. What is of
+// part of a core: the agent looks at what has changed after that, which takes as long again. What is of
 // this node, or a policy, does not wait for it.
 func restAfter(took time.Duration) time.Duration { return min(max(least, 500*took), slowest) }
 
