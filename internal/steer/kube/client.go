@@ -101,7 +101,8 @@ func trimPod(obj any) (any, error) {
 		}
 	}
 	out.Labels = p.Labels // policies select by them
-	out.Spec.NodeName, out.Spec.HostNetwork = p.Spec.NodeName, p.Spec.HostNetwork
+	out.Spec.NodeName, out.Spec.HostNetwork, out.Spec.RuntimeClassName = p.Spec.NodeName, p.Spec.HostNetwork,
+		p.Spec.RuntimeClassName
 	out.Status.Phase, out.Status.PodIPs = p.Status.Phase, p.Status.PodIPs
 	return out, nil
 }

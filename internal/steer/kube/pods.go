@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,6 +127,9 @@ func (f *finder) asked(p *corev1.Pod) (said sandbox.Pod, ok bool, err error) {
 			return said, false, err
 		}
 	}
+	if class := p.Spec.RuntimeClassName; class != nil && ownKernel(*class) {
+		return said, false, fmt.Errorf("runtime class %.80q: its connections are another kernel's than the node's", *class)
+	}
 	for _, ip := range p.Status.PodIPs {
 		a, err := netip.ParseAddr(ip.IP)
 		if err != nil {
@@ -135,6 +139,13 @@ func (f *finder) asked(p *corev1.Pod) (said sandbox.Pod, ok bool, err error) {
 	}
 	further := func(s sandbox.Statement) bool { return !s.Default && len(s.Addrs) > 0 }
 	return said, mine || slices.ContainsFunc(said.Attachments, further), nil
+}
+
+// ownKernel reports whether pods of the runtime class have a network stack of their own, as Kata and gVisor
+// give them: the class is named for what it runs, as those install it.
+func ownKernel(class string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(strings.ToLower(class), func(r rune) bool { return r == '-' || r == '.' }),
+		func(word string) bool { return word == "kata" || word == "gvisor" || word == "runsc" })
 }
 
 // locate finds the pod's namespace, or has it be where it was.

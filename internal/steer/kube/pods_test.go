@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -38,12 +39,15 @@ func TestFindPods(t *testing.T) {
 		found   bool
 		refused string
 	}{
-		"as it is":      {func(*corev1.Pod) {}, true, ""},
-		"hostNetwork":   {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, false, ""},
-		"over":          {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false, ""},
-		"no address":    {func(p *corev1.Pod) { p.Status.PodIPs = nil }, false, ""},
-		"left alone":    {func(p *corev1.Pod) { p.Annotations[SteerAnnotation] = "false" }, false, ""},
-		"no annotation": {func(p *corev1.Pod) { delete(p.Annotations, sandbox.Annotation) }, false, ""},
+		"as it is":        {func(*corev1.Pod) {}, true, ""},
+		"hostNetwork":     {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, false, ""},
+		"over":            {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false, ""},
+		"no address":      {func(p *corev1.Pod) { p.Status.PodIPs = nil }, false, ""},
+		"left alone":      {func(p *corev1.Pod) { p.Annotations[SteerAnnotation] = "false" }, false, ""},
+		"no annotation":   {func(p *corev1.Pod) { delete(p.Annotations, sandbox.Annotation) }, false, ""},
+		"Kata":            {func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata-qemu") }, false, `"kata-qemu": its`},
+		"gVisor":          {func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("gvisor") }, false, `"gvisor": its`},
+		"another runtime": {func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("nvidia") }, true, ""},
 		"one network": {func(p *corev1.Pod) {
 			p.Annotations[sandbox.Annotation] = `[{"name":"podnet","ips":["10.244.1.4"],"default":true}]`
 		}, false, ""},
@@ -64,6 +68,26 @@ func TestFindPods(t *testing.T) {
 		if tc.refused != "" && (refused[0].Pod != "shop/a" || !strings.Contains(refused[0].Reason, tc.refused)) {
 			t.Errorf("%s: %v", name, refused)
 		}
+	}
+}
+
+// TestFindIPv6Alone: a pod without an IPv4 address is found by that of IPv6, which is its stable one.
+func TestFindIPv6Alone(t *testing.T) {
+	p, b := apiPod("a", 4), box(4)
+	p.Annotations[sandbox.Annotation] = strings.NewReplacer("10.244.1.4", "fd00::4", "10.1.1.4", "fd01::4").Replace(
+		p.Annotations[sandbox.Annotation])
+	p.Status.PodIPs[0].IP = "fd00::4"
+	b.Interfaces[0].Addrs, b.Interfaces[1].Addrs = []netip.Addr{netip.MustParseAddr("fd00::4")},
+		[]netip.Addr{netip.MustParseAddr("fd01::4")}
+	f := finder{}
+	found, refused := f.find([]*corev1.Pod{p}, []sandbox.Sandbox{box(5), b}, time.Unix(1000, 0))
+	if len(found) != 1 || len(refused) != 0 || found[0].Addr() != b.Interfaces[0].Addrs[0] ||
+		found[0].Attachments[1].Addr != b.Interfaces[1].Addrs[0] {
+		t.Fatalf("%+v, %v", found, refused)
+	}
+	spec, _ := node("test", found, nil)
+	if other, err := podOf(spec.Pods[0]); err != nil || !reflect.DeepEqual(other.Attachments, found[0].Attachments) {
+		t.Errorf("as another node reads it: %+v, %v", other, err)
 	}
 }
 

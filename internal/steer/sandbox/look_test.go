@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -103,5 +104,58 @@ func address(t *testing.T, ns string, to map[string]string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestLookAsNamespacesGo: a namespace that goes between the list and the look into it is left out, and is
+// no fault.
+func TestLookAsNamespacesGo(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces")
+	}
+	if err := netns.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := netns.Release(); err != nil {
+			t.Error(err)
+		}
+	}()
+	prefix := fmt.Sprintf("pw-t-sbg-%d-", os.Getpid())
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for n := 0; ; n++ {
+			name := fmt.Sprint(prefix, n%3)
+			if err := errors.Join(netns.Create(name), netns.Delete(name)); err != nil {
+				done <- err
+				return
+			}
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+		}
+	}()
+	for range 100 {
+		all, faults, err := Look()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range faults {
+			if strings.Contains(f.Error(), prefix) && !strings.Contains(f.Error(), "was made again as it was read") {
+				t.Errorf("a fault: %v", f)
+			}
+		}
+		for _, s := range all {
+			if strings.HasPrefix(s.Netns, prefix) && s.Inode == 0 {
+				t.Errorf("found without an identity: %+v", s)
+			}
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }
