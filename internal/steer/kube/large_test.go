@@ -155,7 +155,9 @@ func TestLargeCluster(t *testing.T) {
 	t.Logf("%+v", c)
 	// 3 % is wanted, and seen on a machine that is not busy; the same work takes more CPU on one that is.
 	const busy = 5
-	if c.RSS == 0 || c.RSS > 80 || c.Peak > 112 || c.CPU > busy || c.Pods != largeNodes*largePods || c.News < 10 {
+	// In the twenty seconds one looks at least once in three, the slowest pace, which a busy machine comes to.
+	const fewest = 5
+	if c.RSS == 0 || c.RSS > 80 || c.Peak > 112 || c.CPU > busy || c.Pods != largeNodes*largePods || c.News < fewest {
 		t.Errorf("%+v: want at most 80 MiB, 112 at the peak, 3 %% of a core", c)
 	}
 }
