@@ -41,7 +41,7 @@ func TestMovesWaitForTheOtherHost(t *testing.T) {
 		}, false},
 	} {
 		a, p, h2 := askedPair(t)
-		a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1, elsewhere{})
+		a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 		p.local.plane, p.opened = &dataplane.Plane{}, a.cfg.Now()
 		p.assigned = decide.Assignment{Active: "m"}
 		if tc.away {
@@ -61,7 +61,7 @@ func TestMovesWaitForTheOtherHost(t *testing.T) {
 // TestAnswersOnceForgotten: the other agent is told that nothing is left once this host has looked.
 func TestAnswersOnceForgotten(t *testing.T) {
 	a, p, _ := askedPair(t)
-	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1, elsewhere{})
+	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 	ask := func(want status) {
 		t.Helper()
 		n := notice{kind: noticeReturn, from: idOf(p.remote), to: idBy(p.localUID()), names: a.members.dialect()}

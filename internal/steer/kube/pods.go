@@ -144,8 +144,8 @@ func (f *finder) asked(p *corev1.Pod) (said sandbox.Pod, ok bool, err error) {
 // ownKernel reports whether pods of the runtime class have a network stack of their own, as Kata and gVisor
 // give them: the class is named for what it runs, as those install it.
 func ownKernel(class string) bool {
-	return slices.ContainsFunc(strings.FieldsFunc(strings.ToLower(class), func(r rune) bool { return r == '-' || r == '.' }),
-		func(word string) bool { return word == "kata" || word == "gvisor" || word == "runsc" })
+	words := strings.FieldsFunc(strings.ToLower(class), func(r rune) bool { return r == '-' || r == '.' })
+	return slices.ContainsFunc(words, func(w string) bool { return w == "kata" || w == "gvisor" || w == "runsc" })
 }
 
 // locate finds the pod's namespace, or has it be where it was.
