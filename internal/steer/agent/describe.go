@@ -146,7 +146,8 @@ func (c Cluster) distinct(several func(netip.Addr) bool) (Cluster, []conflict) {
 	var out []conflict
 	native := map[int]bool{}
 	for addr, claims := range by {
-		if len(claims) < 2 || !slices.ContainsFunc(claims, func(cl claim) bool { return len(c.Pods[cl.pod].Attachments) > 1 }) {
+		further := func(cl claim) bool { return len(c.Pods[cl.pod].Attachments) > 1 }
+		if len(claims) < 2 || !slices.ContainsFunc(claims, further) {
 			continue
 		}
 		out = append(out, conflict{addr, claims})
