@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// kept is how many probes a judgement looks back over.
-const kept = 16
+// kept is how many probes a judgement looks back over: more than it asks for at once, as in a deep queue those
+// that begin the row are judged when slow ones have followed. recent are those that tell the usual round trip.
+const kept, recent = 32, 16
 
 // Path is what is known of one path, and what of that is suspected. It is for one
 // goroutine.
@@ -144,7 +145,7 @@ func (p *Path) Passed(t time.Time) bool {
 // answered.
 func (p *Path) Trips() (worst, median time.Duration) {
 	var rtts []time.Duration
-	for _, x := range p.shots {
+	for _, x := range p.shots[max(len(p.shots)-recent, 0):] {
 		if !x.Answered.IsZero() {
 			rtts = append(rtts, x.Answered.Sub(x.Sent))
 		}
