@@ -37,6 +37,7 @@ pipeline means here is in docs/explanation/pipelines.md.`,
 func ovsShowCommand(e env) *cobra.Command {
 	var format string
 	var dead bool
+	var patches []string
 	cmd := &cobra.Command{
 		Use:   "show FILE|BRIDGE",
 		Short: "Show a pipeline's tables, jumps, recirculations and dead flows",
@@ -55,18 +56,24 @@ With -o html, the tables and the ways between them are drawn.
 
 FILE is the output of "ovs-ofctl dump-flows" (with that of "dump-groups" after it,
 where there are groups) or a list for "ovs-ofctl add-flows"; - is standard input.
-BRIDGE is a name, or unix:SOCKET, which ovs-ofctl is asked for.`,
+BRIDGE is a name, or unix:SOCKET, which ovs-ofctl is asked for.
+
+Bridges that patch ports join are one pipeline: name them all, with commas in between,
+such as br-int,br-tun. Packets are followed through the patch ports that ovs-vsctl knows.
+Of files, each has the name of its bridge before it, and --patch tells the ports.`,
 		Example: `  pathwise ovs show br-int
   pathwise ovs show flows.txt --dead
   ovs-ofctl dump-flows br0 | pathwise ovs show -
   pathwise ovs show flows.txt -o html
+  pathwise ovs show br-int,br-tun
+  pathwise ovs show br-int=int.txt,br-tun=tun.txt --patch br-int:2=br-tun:1
   pathwise ovs show flows.txt -o json | jq -r '.dead[] | .why'`,
 		Args: exactArgs("FILE|BRIDGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(format, append(listFormats(), report.HTML)...); err != nil {
 				return err
 			}
-			p, err := e.readPipeline(cmd.Context(), args[0])
+			p, err := e.readPipeline(cmd.Context(), args[0], patches)
 			if err != nil {
 				return err
 			}
@@ -83,6 +90,7 @@ BRIDGE is a name, or unix:SOCKET, which ovs-ofctl is asked for.`,
 		},
 	}
 	formatFlag(cmd, &format, append(listFormats(), report.HTML)...)
+	patchFlag(cmd, &patches)
 	cmd.Flags().BoolVar(&dead, "dead", false, "list the dead flows alone, each whole")
 	return cmd
 }
@@ -95,9 +103,9 @@ func checkPackets(n, least int) error {
 	return nil
 }
 
-// readPipeline reads the flows of a file, of standard input, or of a bridge.
-func (e env) readPipeline(ctx context.Context, name string) (*pipeline.Pipeline, error) {
-	return e.readNamed(ctx, name, nil)
+// readPipeline reads the flows of a file, of standard input, or of a bridge, or of several.
+func (e env) readPipeline(ctx context.Context, name string, patches []string) (*pipeline.Pipeline, error) {
+	return e.readBridges(ctx, name, pipeline.NewNames(), patches)
 }
 
 // readNamed reads a pipeline whose ports and tables have the names that are known.
@@ -121,7 +129,7 @@ func (e env) readNamed(ctx context.Context, name string, names *pipeline.Names) 
 	}
 	if p.Second > 0 {
 		return nil, fmt.Errorf("%s:%d: a second dump begins here, as of another bridge: expected the flows of one bridge; "+
-			"split the file, and see each by itself (what a patch port leads to is another bridge's pipeline)", name, p.Second)
+			"split the file, and see each by itself, or both as %q with --patch", name, p.Second, "br-int=FILE,br-tun=FILE")
 	}
 	if len(p.Flows) == 0 {
 		if len(p.Lost) > 0 {

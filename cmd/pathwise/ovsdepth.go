@@ -17,6 +17,7 @@ import (
 func ovsDepthCommand(e env) *cobra.Command {
 	var format string
 	var packets int
+	var patches []string
 	var seed uint64
 	cmd := &cobra.Command{
 		Use:   "depth FILE|BRIDGE",
@@ -31,7 +32,8 @@ Packets are made to reach as many flows as possible, and each is followed as by
 "pathwise ovs trace": what is listed does occur, but there may be more. Where flows have
 counters, the mean over the packets that they counted is told too.
 
-FILE and BRIDGE are those of "pathwise ovs show".`,
+FILE and BRIDGE are those of "pathwise ovs show"; of several bridges, packets come to the
+first.`,
 		Example: `  pathwise ovs depth br-int
   pathwise ovs depth flows.txt --packets 5000
   pathwise ovs depth flows.txt -o json | jq '.classes[] | {class, passes, example}'`,
@@ -43,7 +45,7 @@ FILE and BRIDGE are those of "pathwise ovs show".`,
 			if err := checkPackets(packets, 1); err != nil {
 				return err
 			}
-			p, err := e.readPipeline(cmd.Context(), args[0])
+			p, err := e.readPipeline(cmd.Context(), args[0], patches)
 			if err != nil {
 				return err
 			}
@@ -55,6 +57,7 @@ FILE and BRIDGE are those of "pathwise ovs show".`,
 		},
 	}
 	formatFlag(cmd, &format, listFormats()...)
+	patchFlag(cmd, &patches)
 	cmd.Flags().IntVar(&packets, "packets", 1000, "how many packets to make")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "which packets: the same seed makes the same ones")
 	return cmd

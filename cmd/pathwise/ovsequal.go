@@ -16,6 +16,7 @@ func ovsEqualCommand(e env) *cobra.Command {
 	var format string
 	var strict bool
 	var packets int
+	var patches []string
 	var seed uint64
 	cmd := &cobra.Command{
 		Use:   "equal A B",
@@ -34,7 +35,8 @@ EQUAL (exit code 0) is shown for all packets, under the assumptions that are lis
 never by trying some. DIFFERENT (1) comes with a packet, the tracker's answers and how
 the packet fares in both. UNDECIDED (2) names the flows for which neither was found.
 
-A and B are files or bridges, as those of "pathwise ovs show".`,
+A and B are files or bridges, as those of "pathwise ovs show". Of several bridges that
+patch ports join, packets come to each by its other ports.`,
 		Example: `  pathwise ovs equal before.txt after.txt
   pathwise ovs equal br-int after.txt --strict
   pathwise ovs equal before.txt after.txt -o json | jq .verdict`,
@@ -49,16 +51,18 @@ A and B are files or bridges, as those of "pathwise ovs show".`,
 			names := pipeline.NewNames()
 			var two [2]*pipeline.Pipeline
 			for i, arg := range args {
-				p, err := e.readNamed(cmd.Context(), arg, names)
+				p, err := e.readBridges(cmd.Context(), arg, names, patches)
 				if err != nil {
 					return err
 				}
 				two[i] = p
 			}
-			d := proof.Of(two[0], two[1], proof.Options{Strict: strict, Packets: packets,
+			d, err := equalBridges(two[0], two[1], proof.Options{Strict: strict, Packets: packets,
 				Random: rand.New(rand.NewPCG(seed, seed))})
+			if err != nil {
+				return err
+			}
 			out := equalOf(d, strict)
-			var err error
 			if format == report.JSON {
 				err = writeJSON(e.stdout, out)
 			} else {
@@ -74,6 +78,7 @@ A and B are files or bridges, as those of "pathwise ovs show".`,
 		},
 	}
 	formatFlag(cmd, &format, listFormats()...)
+	patchFlag(cmd, &patches)
 	cmd.Flags().BoolVar(&strict, "strict", false,
 		"have questions to the tracker count, also those of packets that are dropped")
 	cmd.Flags().IntVar(&packets, "packets", 20000, "how many packets to try where equality is not shown")

@@ -134,7 +134,10 @@ func (e env) shorten(ctx context.Context, name string, s shortening) error {
 	if err := readAssumptions(&o, s.assume); err != nil {
 		return usageError{err}
 	}
-	p, err := e.readPipeline(ctx, name)
+	if _, several := bridgesOf(name); several {
+		return usageError{fmt.Errorf("%s: expected one bridge: each is shortened by itself", name)}
+	}
+	p, err := e.readNamed(ctx, name, nil)
 	if err != nil {
 		return err
 	}

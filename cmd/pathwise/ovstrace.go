@@ -15,7 +15,7 @@ import (
 
 func ovsTraceCommand(e env) *cobra.Command {
 	var format string
-	var answers []string
+	var answers, patches []string
 	var all, larger bool
 	cmd := &cobra.Command{
 		Use:   "trace FILE|BRIDGE PACKET",
@@ -30,10 +30,11 @@ otherwise. With --all, the packet is followed once for each answer that flows te
 each size and each choice of a group, and the outcomes are listed.
 
 What is not understood ends the walk and is named. FILE and BRIDGE are those of
-"pathwise ovs show".`,
+"pathwise ovs show"; of several bridges, the packet comes to the first.`,
 		Example: `  pathwise ovs trace br-int tcp,in_port=3,nw_src=10.0.0.3,nw_dst=10.0.0.4,tp_dst=80
   pathwise ovs trace flows.txt icmp,in_port=1,icmp_type=8 --ct zone=5,state=est|rpl
   pathwise ovs trace flows.txt udp,in_port=1,nw_ttl=64 --all
+  pathwise ovs trace br-int,br-tun icmp,in_port=5
   pathwise ovs trace flows.txt arp,in_port=1 -o json | jq .results`,
 		Args: exactArgs("FILE|BRIDGE", "PACKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,7 +50,7 @@ What is not understood ends the walk and is named. FILE and BRIDGE are those of
 			if all && len(answers) > 0 {
 				return usageError{fmt.Errorf("--all and --ct: expected one of them")}
 			}
-			p, err := e.readPipeline(cmd.Context(), args[0])
+			p, err := e.readPipeline(cmd.Context(), args[0], patches)
 			if err != nil {
 				return err
 			}
@@ -69,6 +70,7 @@ What is not understood ends the walk and is named. FILE and BRIDGE are those of
 		},
 	}
 	formatFlag(cmd, &format, listFormats()...)
+	patchFlag(cmd, &patches)
 	cmd.Flags().StringArrayVar(&answers, "ct", nil,
 		"the tracker's answer, such as zone=5,state=est|rpl,mark=1 (repeatable; without zone: of all others)")
 	cmd.Flags().BoolVar(&larger, "larger", false, "have the packet be larger than any size that is asked about")
@@ -172,6 +174,8 @@ func (tr packetTrace) text() string {
 		for _, s := range p.Steps {
 			in := strings.Repeat("  ", s.Depth+1)
 			switch {
+			case s.Table != "" && s.Line == 0 && s.Match != "": // no flow of the input
+				fmt.Fprintf(&b, "%stable %s: %s\n", in, s.Table, s.Match)
 			case s.Table != "" && s.Line == 0:
 				fmt.Fprintf(&b, "%stable %s: no flow\n", in, s.Table)
 			case s.Table != "":

@@ -34,6 +34,14 @@ func (w *printer) actions(list []Action) {
 }
 
 func (w *printer) action(a Action) {
+	if a.Bridge != "" {
+		w.WriteString(a.Bridge + ":")
+	}
+	if a.Patch {
+		fmt.Fprintf(w, "output:%s(to port %s of %s)", w.Names.FormatPort(a.Port), w.Names.FormatPort(a.Peer),
+			w.Names.bridge(a.Peer.Bridge()))
+		return
+	}
 	switch a.Kind {
 	case Output:
 		w.output(a)
@@ -118,7 +126,7 @@ func (w *printer) output(a Action) {
 		fmt.Fprintf(w, "output:%s", a.Src.text())
 		return
 	}
-	if a.Port < PortMax || a.Port >= unnumbered {
+	if own := a.Port.own(); own < PortMax || own >= unnumbered {
 		w.WriteString("output:")
 	}
 	w.WriteString(w.Names.FormatPort(a.Port))

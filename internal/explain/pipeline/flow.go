@@ -23,6 +23,11 @@ type Pipeline struct {
 	dumps  dumps
 	// byID holds the first group of each number.
 	byID map[uint32]*Group
+	// entries are the tables that packets of each bridge enter, where there are several.
+	entries []Table
+	// patches are their patch ports; opaque says that it is not known what goes through some.
+	patches map[Port]Action
+	opaque  bool
 }
 
 // Note is a piece of the input that was not understood, and why.
@@ -250,7 +255,13 @@ type Action struct {
 	Clause, Clauses int
 	// Original says that a resubmit looks up the connection's original direction.
 	Original bool
-	Ports    []Port
+	// Patch says that a clone is an output to a patch port, the peer of which is Peer: Nested is what
+	// becomes of a copy there.
+	Patch bool
+	Peer  Port
+	// Bridge is the bridge of an action that is observed, where it is not the first of several.
+	Bridge string
+	Ports  []Port
 }
 
 // Track is what ct() has inside.

@@ -77,6 +77,9 @@ func (p *Pipeline) With(flows []*Flow) *Pipeline {
 // Entry is the table that packets enter: 0, or the first of the input where tables have
 // names only.
 func (p *Pipeline) Entry() Table {
+	if len(p.entries) > 0 {
+		return p.entries[0]
+	}
 	for _, f := range p.Flows {
 		if f.Table < Unnumbered {
 			return 0

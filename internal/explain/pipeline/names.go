@@ -13,11 +13,12 @@ type Names struct {
 	tables    map[string]Table
 	portName  map[Port]string
 	tableName map[Table]string
+	bridges   []string
 }
 
 // NewNames knows none.
 func NewNames() *Names {
-	return &Names{map[string]Port{}, map[string]Table{}, map[Port]string{}, map[Table]string{}}
+	return &Names{map[string]Port{}, map[string]Table{}, map[Port]string{}, map[Table]string{}, nil}
 }
 
 // Port tells the number of a port's name.
@@ -81,6 +82,9 @@ func (n *Names) port(s string) (Port, error) {
 	return numbered(s, n.ports, n.portName, unnumbered)
 }
 
+// ReadPort reads a number or a name.
+func (n *Names) ReadPort(s string) (Port, error) { return n.port(s) }
+
 // table reads a number or a name.
 func (n *Names) table(s string) (Table, error) {
 	if v, err := strconv.ParseUint(s, 0, 8); err == nil {
@@ -108,6 +112,7 @@ func unquote(s string) (string, error) {
 
 // FormatPort is how ovs-ofctl writes the port.
 func (n *Names) FormatPort(p Port) string {
+	p = p.own()
 	for _, r := range reservedPorts() {
 		if r.port == p {
 			return r.name
@@ -121,6 +126,9 @@ func (n *Names) FormatPort(p Port) string {
 
 // FormatTable is how ovs-ofctl writes the table.
 func (n *Names) FormatTable(t Table) string {
+	if b := t.bridge(); b > 0 {
+		return n.bridge(b) + ":" + n.FormatTable(t.own())
+	}
 	if s, ok := n.tableName[t]; ok {
 		return quote(s)
 	}

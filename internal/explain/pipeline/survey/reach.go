@@ -10,6 +10,9 @@ import (
 // entry is the table that packets enter: 0, or the first of the input where tables have
 // names only.
 func (v *verdict) entry() pipeline.Table {
+	if v.Several() {
+		return v.Entry()
+	}
 	if len(v.order) == 0 || v.order[0] < pipeline.Unnumbered {
 		return 0
 	}
@@ -19,9 +22,15 @@ func (v *verdict) entry() pipeline.Table {
 // reach finds the tables that live flows lead to. Where something may lead anywhere, none
 // is said not to be reached.
 func (v *verdict) reach() {
-	v.reached = map[pipeline.Table]bool{v.entry(): true}
+	v.reached = map[pipeline.Table]bool{}
 	v.unsure = nil
-	work := []pipeline.Table{v.entry()}
+	work := v.Entries()
+	if !v.Several() {
+		work = []pipeline.Table{v.entry()}
+	}
+	for _, t := range work {
+		v.reached[t] = true
+	}
 	sure := len(v.Lost) == 0
 	if !sure {
 		v.doubt("%d lines were not understood", len(v.Lost))

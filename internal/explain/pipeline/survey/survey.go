@@ -163,8 +163,16 @@ func touch(p *pipeline.Pipeline, f *pipeline.Flow, reads, writes, zones map[stri
 			reads[n] = true
 		}
 	}
+	crossing := map[*pipeline.Field]bool{}
+	for _, a := range f.Actions {
+		for _, n := range a.Nested {
+			if a.Patch && n.Dst.Field != nil { // what a patch port clears is no flow's doing
+				crossing[n.Dst.Field] = true
+			}
+		}
+	}
 	p.Each(f.Actions, func(a pipeline.Action) {
-		if a.Dst.Field != nil {
+		if a.Dst.Field != nil && !crossing[a.Dst.Field] {
 			m := writes
 			if a.Kind == pipeline.Push {
 				m = reads

@@ -108,6 +108,10 @@ func (w *walker) action(a pipeline.Action) bool {
 			w.tracked = false
 		}
 	case pipeline.Clone:
+		if a.Patch {
+			w.leave(a.Port)
+			break
+		}
 		w.clone(a.Nested)
 	case pipeline.WriteActions:
 		w.writeActions(a.Nested)
@@ -181,7 +185,7 @@ func (w *walker) output(a pipeline.Action) {
 	}
 	const ports = 0xffff
 	if v := w.packet.read(a.Src); v.Hi == 0 && v.Lo <= ports {
-		w.leave(pipeline.Port(v.Lo))
+		w.leave(pipeline.Port(v.Lo).Of(a.Port.Bridge()))
 	} else {
 		w.say("there is no port of the number in %s", a.Src.Field.Name)
 	}
@@ -206,30 +210,50 @@ func (w *walker) leave(port pipeline.Port) {
 		return
 	case pipeline.PortIn:
 		port = w.packet.inPort()
+		if a, ok := w.Patched(port); ok {
+			w.patch(a)
+			return
+		}
 	case pipeline.PortTable:
 		w.resubmit(w.Entry(), w.packet.inPort(), false)
 		return
 	case pipeline.PortController:
 		w.event(Controller, w.text(pipeline.Action{Kind: pipeline.Controller, N: 0xffff}))
 		return
-	case pipeline.PortNormal, pipeline.PortFlood, pipeline.PortAll:
-		name := w.Names.FormatPort(port)
-		if port == pipeline.PortNormal && w.aside == 0 {
-			w.walk.Opaque = append(w.walk.Opaque, name)
-		}
-		w.event(Output, name)
-		return
 	default:
+		if w.special(port) {
+			return
+		}
 		if port == w.packet.inPort() {
 			w.say("not to the port that it came from")
 			return
 		}
 	}
-	text := "output:" + w.Names.FormatPort(port)
+	if a, ok := w.Patched(port); ok {
+		w.patch(a)
+		return
+	}
+	text := w.Names.At(port, "output:"+w.Names.FormatPort(port))
 	if w.packet.queued {
 		text = fmt.Sprintf("set_queue:%d,", w.packet.queue) + text
 	}
 	w.event(Output, text)
+}
+
+// special sends the packet to several ports, or to one that a switch has learned, if the port says so.
+func (w *walker) special(port pipeline.Port) bool {
+	own := port.Of(0)
+	switch own {
+	case pipeline.PortNormal, pipeline.PortFlood, pipeline.PortAll:
+	default:
+		return false
+	}
+	name := w.Names.At(port, w.Names.FormatPort(port))
+	if own == pipeline.PortNormal && w.aside == 0 {
+		w.walk.Opaque = append(w.walk.Opaque, name)
+	}
+	w.event(Output, name)
+	return true
 }
 
 // clone carries out a list on a copy, and the action set with it. An exit there ends the

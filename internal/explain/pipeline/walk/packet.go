@@ -145,7 +145,9 @@ func (p *Packet) write(f *pipeline.Field, v, mask pipeline.Value) {
 	case pipeline.NWProto:
 		mask = mask.And(pipeline.Value{Lo: 0xff})
 	case pipeline.InPort:
-		mask = mask.And(pipeline.Value{Lo: 0xffff})
+		if f.Name != pipeline.BridgePort {
+			mask = mask.And(pipeline.Value{Lo: 0xffff})
+		}
 	}
 	p.fields[f.Base] = p.fields[f.Base].Without(mask).Or(v.And(mask))
 }

@@ -21,6 +21,8 @@ type aSwitch struct {
 	t      *testing.T
 	dir    string
 	socket string
+	// bridge is the one that ofctl is about.
+	bridge string
 }
 
 // newSwitch starts one, or skips the test where there is no Open vSwitch.
@@ -39,7 +41,7 @@ func newSwitch(t *testing.T) *aSwitch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &aSwitch{t: t, dir: dir, socket: filepath.Join(dir, "ctl")}
+	s := &aSwitch{t: t, dir: dir, socket: filepath.Join(dir, "ctl"), bridge: "br0"}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	db := "unix:" + filepath.Join(dir, "db.sock")
 	s.run("ovsdb-tool", "create", filepath.Join(dir, "conf.db"), schema)
@@ -106,7 +108,7 @@ func (s *aSwitch) ofctl(command string, lines []string) {
 		s.t.Fatal(err)
 	}
 	cmd := exec.CommandContext(s.t.Context(), "ovs-ofctl", "-O", "OpenFlow15", command,
-		"unix:"+filepath.Join(s.dir, "br0.mgmt"), file)
+		"unix:"+filepath.Join(s.dir, s.bridge+".mgmt"), file)
 	cmd.Env = s.env()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.t.Fatalf("ovs-ofctl %s: %v: %s %s of:\n%s", command, err, out, s.log(), strings.Join(lines, "\n"))

@@ -205,6 +205,8 @@ type walker struct {
 	bared bool
 	// grouped says that a group was written into an action set.
 	grouped bool
+	// beyond is above 0 while the packet is in a bridge that a patch port led to.
+	beyond int
 	// aside is above 0 while what is followed is not this packet, but one of another length:
 	// nothing of that happens but what a switch forgets to undo.
 	aside int
@@ -226,6 +228,10 @@ func (p *Packet) inPort() pipeline.Port { return pipeline.Port(p.fields[pipeline
 
 // fail ends the pass at a switch's limit.
 func (w *walker) fail(format string, args ...any) {
+	if w.beyond > 0 && w.walk.Understood() {
+		w.unknown(fmt.Sprintf(format, args...), "a limit is met beyond a patch port: what is before it goes on")
+		return
+	}
 	if w.at.Failed == "" {
 		w.at.Failed = fmt.Sprintf(format, args...)
 		why := ""
