@@ -118,13 +118,13 @@ func readPatches(list []string, names *pipeline.Names) (map[pipeline.End]pipelin
 // equalBridges decides whether two pipelines do the same. Of several bridges, packets come to each.
 func equalBridges(a, b *pipeline.Pipeline, o proof.Options) (proof.Decision, error) {
 	if a.Several() != b.Several() || len(a.Entries()) != len(b.Entries()) {
-		return proof.Decision{}, usageError{errors.New("A and B: expected as many bridges in both")}
+		return proof.Decision{}, usageError{errors.New("expected as many bridges in A as in B")}
 	}
 	if !a.Several() {
 		return proof.Of(a, b, o), nil
 	}
 	if !slices.Equal(a.Entries(), b.Entries()) {
-		return proof.Decision{}, usageError{errors.New("A and B: expected bridges of the same names, in the same order")}
+		return proof.Decision{}, usageError{errors.New("expected bridges of the same names in A and B, in the same order")}
 	}
 	var out proof.Decision
 	for i := range a.Entries() {

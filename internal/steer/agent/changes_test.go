@@ -207,7 +207,8 @@ func (r *describer) alike(t *testing.T, whole *describer, of churn) {
 		alike(uid, func(e elsewhere) (topo.Pod, bool) { return e.identified(idBy(uid)) })
 	}
 	for n := range 250 {
-		for _, a := range []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), netip.AddrFrom4([4]byte{10, 0, 1, byte(n)}),
+		for _, a := range []netip.Addr{
+			netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), netip.AddrFrom4([4]byte{10, 0, 1, byte(n)}),
 			netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(n)}), netip.AddrFrom16([16]byte{0: 0xfd, 14: 1, 15: byte(n)}), {}} {
 			alike(a, func(e elsewhere) (topo.Pod, bool) { return e.addressed(a) })
 		}

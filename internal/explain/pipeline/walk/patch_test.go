@@ -18,7 +18,8 @@ import (
 // patched adds bridge br1 with ports 1 to 3, and two patches between port 20 and 21 of either bridge.
 func (s *aSwitch) patched() {
 	s.t.Helper()
-	args := []string{"--db=unix:" + filepath.Join(s.dir, "db.sock"), "--timeout=20", "add-br", "br1", "--", "set", "Bridge",
+	args := []string{"--db=unix:" + filepath.Join(s.dir, "db.sock"), "--timeout=20",
+		"add-br", "br1", "--", "set", "Bridge",
 		"br1", "datapath_type=dummy", "fail_mode=secure", "protocols=[OpenFlow10,OpenFlow13,OpenFlow15]"}
 	for i := 1; i <= 3; i++ {
 		args = append(args, "--", "add-port", "br1", fmt.Sprintf("q%d", i), "--", "set", "Interface", fmt.Sprintf("q%d", i),
