@@ -101,12 +101,14 @@ LONG := ./internal/lab/network/catalogue ./internal/steer/agent ./cmd/pathwise .
 .PHONY: run-tests
 run-tests:
 	@go build -o bin/testrun ./tools/testrun
-	@( failed=0; go test $(TESTFLAGS) $(LONG) ./... || failed=1; \
-		go -C tools/wireguard-go test $(TESTFLAGS) ./... || failed=1; \
-		go -C tools/ferretdb test $(TESTFLAGS) ./... || failed=1; \
-		go -C tools/nfpm test $(TESTFLAGS) ./... || failed=1; \
-		go -C tools/helm test $(TESTFLAGS) ./... || failed=1; \
-		cd tools/flannel && CGO_ENABLED=$(CGO) go test $(TESTFLAGS) ./... || failed=1; exit $$failed ) | bin/testrun go test $(TESTFLAGS)
+	@( tested() { "$$@" || echo '{"Action":"go-failed"}'; }; \
+		tested go test $(TESTFLAGS) $(LONG) ./...; \
+		tested go -C tools/wireguard-go test $(TESTFLAGS) ./...; \
+		tested go -C tools/ferretdb test $(TESTFLAGS) ./...; \
+		tested go -C tools/nfpm test $(TESTFLAGS) ./...; \
+		tested go -C tools/helm test $(TESTFLAGS) ./...; \
+		cd tools/flannel && export CGO_ENABLED=$(CGO) && tested go test $(TESTFLAGS) ./... ) | \
+		bin/testrun go test $(TESTFLAGS)
 
 .PHONY: run-pure-tests
 run-pure-tests:

@@ -55,7 +55,9 @@ type summary struct {
 	// packages counts those that ended, badPackages those that failed, brokenPackages those of them in which
 	// something other than a test's own verdict failed.
 	packages, badPackages, brokenPackages int
-	skips                                 []string
+	// told are those of badPackages that ended before the latest Go command failed.
+	told  int
+	skips []string
 	// bad are the tests that failed, subtests not among them.
 	bad []id
 	// flaky are the tests that failed and passed as they ran once more.
@@ -167,6 +169,12 @@ func (s *summary) line(line string) {
 	}
 	at := id{e.Package, e.Test}
 	switch e.Action {
+	case "go-failed": // the Makefile's: where no package failed, the command itself did
+		if s.told == s.badPackages {
+			s.badPackages++
+			s.brokenPackages++
+		}
+		s.told = s.badPackages
 	case "build-output":
 		fmt.Fprint(s.out, e.Output)
 	case "output":

@@ -98,6 +98,8 @@ func TestFlaky(t *testing.T) {
 	const broken = `{"Action":"output","Package":"q","Output":"FAIL\tq [build failed]\n"}
 {"Action":"fail","Package":"q","FailedBuild":"q"}
 `
+	const goFailed = `{"Action":"go-failed"}
+`
 	skips := `{"Action":"skip","Package":"p","Test":"TestF"}
 {"Action":"pass","Package":"p"}
 `
@@ -117,6 +119,10 @@ func TestFlaky(t *testing.T) {
 			"0 passed, 4 failed, 0 skipped"},
 		{"crashed too", fails("TestF") + crash + end, passes, 0, errFailed, "0 passed, 2 failed, 0 skipped"},
 		{"package alone", end, passes, 0, errFailed, "0 passed, 0 failed, 0 skipped"},
+		{"told of its package", fails("TestF") + end + goFailed, passes, 1, nil, "0 passed, 0 failed, 0 skipped, 1 flaky"},
+		{"a command fails too", fails("TestF") + end + goFailed + goFailed, passes, 0, errFailed,
+			"0 passed, 1 failed, 0 skipped"},
+		{"a command fails alone", passes + goFailed, passes, 0, errFailed, "1 passed, 0 failed, 0 skipped"},
 		{"another is not built", fails("TestF") + end + broken, passes, 0, errFailed, "0 passed, 1 failed, 0 skipped"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
