@@ -7,27 +7,12 @@ import (
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
 
-// entry is the table that packets enter: 0, or the first of the input where tables have
-// names only.
-func (v *verdict) entry() pipeline.Table {
-	if v.Several() {
-		return v.Entry()
-	}
-	if len(v.order) == 0 || v.order[0] < pipeline.Unnumbered {
-		return 0
-	}
-	return v.Flows[0].Table
-}
-
 // reach finds the tables that live flows lead to. Where something may lead anywhere, none
 // is said not to be reached.
 func (v *verdict) reach() {
 	v.reached = map[pipeline.Table]bool{}
 	v.unsure = nil
 	work := v.Entries()
-	if !v.Several() {
-		work = []pipeline.Table{v.entry()}
-	}
 	for _, t := range work {
 		v.reached[t] = true
 	}
@@ -68,7 +53,7 @@ func (v *verdict) reach() {
 		for _, f := range v.tables[t] {
 			if _, dead := v.why[f]; !dead {
 				v.why[f] = Dead{Reason: NotReached, Why: fmt.Sprintf("table %s is not reached from table %s",
-					v.Names.FormatTable(t), v.Names.FormatTable(v.entry()))}
+					v.Names.FormatTable(t), v.Names.FormatTable(v.Entry()))}
 			}
 		}
 	}
