@@ -22,8 +22,13 @@ type Bridge string
 
 // ofctl runs ovs-ofctl with the versions of OpenFlow that it may speak.
 func (b Bridge) ofctl(ctx context.Context, versions, input string, args ...string) (string, error) {
+	return output(ctx, input, "ovs-ofctl", append([]string{"-O", versions}, args...)...)
+}
+
+// output runs a program of Open vSwitch. What it says on standard error is why it fails.
+func output(ctx context.Context, input, program string, args ...string) (string, error) {
 	var said strings.Builder
-	cmd := exec.CommandContext(ctx, "ovs-ofctl", append([]string{"-O", versions}, args...)...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr, cmd.Stdin = &said, strings.NewReader(input)
 	out, err := cmd.Output()
 	if text := strings.TrimSpace(said.String()); err != nil && text != "" {

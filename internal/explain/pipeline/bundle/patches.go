@@ -3,9 +3,7 @@ package bundle
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -61,15 +59,9 @@ func Patches(ctx context.Context, bridges []string) (map[pipeline.End]pipeline.E
 }
 
 func vsctl(ctx context.Context, args ...string) (string, error) {
-	var said strings.Builder
-	cmd := exec.CommandContext(ctx, "ovs-vsctl", append([]string{"--timeout=10"}, args...)...)
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if text := strings.TrimSpace(said.String()); err != nil && text != "" {
-		err = errors.New(text)
-	}
+	out, err := output(ctx, "", "ovs-vsctl", append([]string{"--timeout=10"}, args...)...)
 	if err != nil {
 		return "", fmt.Errorf("read patch ports: %w", err)
 	}
-	return string(out), nil
+	return out, nil
 }
