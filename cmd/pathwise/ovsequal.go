@@ -57,11 +57,12 @@ patch ports join, packets come to each by its other ports.`,
 				}
 				two[i] = p
 			}
-			d, err := equalBridges(two[0], two[1], proof.Options{Strict: strict, Packets: packets,
-				Random: rand.New(rand.NewPCG(seed, seed))})
+			err := checkAlike(two[0], two[1])
 			if err != nil {
 				return err
 			}
+			d := proof.Of(two[0], two[1], proof.Options{Strict: strict, Packets: packets,
+				Random: rand.New(rand.NewPCG(seed, seed))})
 			out := equalOf(d, strict)
 			if format == report.JSON {
 				err = writeJSON(e.stdout, out)

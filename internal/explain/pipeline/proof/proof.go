@@ -59,8 +59,30 @@ type Options struct {
 	Once bool
 }
 
-// Of decides whether two pipelines, which were read with the same names, do the same.
+// Of decides whether two pipelines, which were read with the same names, do the same. Of several bridges, which
+// are the same in both, packets come to each.
 func Of(a, b *pipeline.Pipeline, o Options) Decision {
+	if !a.Several() {
+		return entered(a, b, o)
+	}
+	var out Decision
+	for i := range a.Entries() {
+		d := entered(a.From(i), b.From(i), o)
+		if i == 0 || d.Verdict == Different || d.Verdict == Undecided && out.Verdict == Equal {
+			d.Tried += out.Tried
+			out = d
+		} else {
+			out.Tried += d.Tried
+		}
+		if d.Verdict == Different {
+			break
+		}
+	}
+	return out
+}
+
+// entered decides it of packets that come to the first bridge.
+func entered(a, b *pipeline.Pipeline, o Options) Decision {
 	l := newLockstep(a, b, o.Strict)
 	d := Decision{Assumptions: assumptions(o)}
 	if l.uses[pipeline.Learn] {
