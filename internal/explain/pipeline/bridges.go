@@ -25,6 +25,8 @@ const (
 	bridgeOfPort  = 20
 	bridgeOfGroup = 27
 	mostBridges   = 16
+	// allPort are the bits of a port with its bridge.
+	allPort = 1<<32 - 1
 	// Last is a number above that of all tables.
 	Last Table = mostBridges << bridgeOfTable
 	// BridgePort is the name of in_port with its bridge.
@@ -94,7 +96,7 @@ func (p *Pipeline) From(i int) *Pipeline {
 	for _, port := range slices.Sorted(maps.Keys(p.patches)) {
 		if !p.opaque && port.Bridge() == entry.bridge() {
 			out.Flows = append(out.Flows, &Flow{Table: gate, Priority: 2,
-				Match: Match{{Base: InPort, Value: num(uint64(port)), Mask: num(0xffffffff)}}})
+				Match: Match{{Base: InPort, Value: num(uint64(port)), Mask: num(allPort)}}})
 		}
 	}
 	return &out
@@ -137,10 +139,7 @@ func Join(bridges []Bridge, peers map[End]End) (*Pipeline, error) {
 	}
 	out.patches = map[Port]Action{}
 	for _, p := range j.sorted() {
-		j.n, j.name = p.Bridge(), ""
-		if j.n > 0 {
-			j.name = names.bridge(j.n)
-		}
+		j.turnTo(p.Bridge())
 		out.patches[p] = j.patch(p)
 	}
 	for _, b := range bridges {
@@ -192,11 +191,15 @@ func tunnelOptions(bridges []Bridge) (out []Base) {
 	return out
 }
 
-func (j *joiner) add(b Bridge, n int) error {
-	j.n, j.name = n, ""
-	if n > 0 {
-		j.name = b.Name
+// turnTo goes on to the bridge of a number.
+func (j *joiner) turnTo(n int) {
+	if j.n, j.name = n, ""; n > 0 {
+		j.name = j.out.Names.bridge(n)
 	}
+}
+
+func (j *joiner) add(b Bridge, n int) error {
+	j.turnTo(n)
 	for _, f := range b.Flows {
 		g := *f
 		g.Table = j.table(f.Table)
@@ -204,7 +207,7 @@ func (j *joiner) add(b Bridge, n int) error {
 		for i, t := range g.Match {
 			if t.Base == InPort {
 				g.Match[i].Value = num(uint64(Port(t.Value.Lo).Of(n)))
-				g.Match[i].Mask = t.Mask.Or(num(0xfff00000))
+				g.Match[i].Mask = t.Mask.Or(num(allPort &^ (1<<bridgeOfPort - 1)))
 			}
 		}
 		g.Actions = j.actions(f.Actions)
@@ -248,7 +251,7 @@ func (j *joiner) actions(list []Action) (out []Action) {
 }
 
 func (j *joiner) action(a Action) []Action {
-	text := a
+	given := a
 	if a.Kind == WriteActions {
 		a.Nested = j.inSet(a.Nested)
 		return []Action{a}
@@ -260,7 +263,7 @@ func (j *joiner) action(a Action) []Action {
 	case Enqueue, OutputTrunc:
 		a.Port, a.Bridge = a.Port.Of(j.n), j.name
 		if _, patch := j.peers[a.Port]; patch {
-			return j.unknown(text)
+			return j.unknown(given)
 		}
 	case Resubmit:
 		a.Port, a.Table = a.Port.Of(j.n), j.table(a.Table)
@@ -276,14 +279,13 @@ func (j *joiner) action(a Action) []Action {
 		a.N, a.Bridge = j.group(a.N), j.name
 	case Bundle, BundleLoad:
 		if j.n > 0 || a.Kind == Bundle && j.patched() {
-			return j.unknown(text)
+			return j.unknown(given)
 		}
 	case Controller, Meter, Sample, Multipath:
 		a.Bridge = j.name
-	case Unknown:
 	case SetField, Load, Move:
 		if j.n > 0 && (a.Dst.Field.Name == "in_port_oxm" || a.Src.Field != nil && a.Src.Field.Name == "in_port_oxm") {
-			return j.unknown(text)
+			return j.unknown(given)
 		}
 	}
 	return []Action{a}
@@ -316,7 +318,7 @@ func (j *joiner) patched() bool {
 
 // output is to a port, or through a patch port.
 func (j *joiner) output(a Action) []Action {
-	text := a
+	given := a
 	a.Bridge = j.name
 	a.Port = a.Port.Of(j.n)
 	own := a.Port.own()
@@ -325,11 +327,11 @@ func (j *joiner) output(a Action) []Action {
 		j.out.opaque = j.out.opaque || j.patched()
 		a.Port = Port(j.n) << bridgeOfPort
 	case own == PortTable && j.n > 0:
-		return j.unknown(text)
+		return j.unknown(given)
 	case (own == PortNormal || own == PortIn) && j.patched(): // which port it is is not known before
 		j.out.opaque = true
 	case (own == PortFlood || own == PortAll) && j.set && j.patched():
-		return j.unknown(text)
+		return j.unknown(given)
 	case own == PortFlood || own == PortAll:
 		out := []Action{a}
 		for _, p := range j.sorted() {
@@ -348,13 +350,8 @@ func (j *joiner) output(a Action) []Action {
 	return []Action{a}
 }
 
-func (j *joiner) sorted() (out []Port) {
-	for p := range j.peers {
-		out = append(out, p)
-	}
-	slices.Sort(out)
-	return out
-}
+// sorted are the patch ports of all bridges.
+func (j *joiner) sorted() []Port { return slices.Sorted(maps.Keys(j.peers)) }
 
 // patch is what becomes of a copy of the packet that goes through a patch port.
 func (j *joiner) patch(p Port) Action {
