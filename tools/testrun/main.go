@@ -141,7 +141,6 @@ func (s *summary) retry(again func(id) io.Reader) error {
 	if again == nil || s.brokenPackages > 0 || len(s.bad) > mostAgain {
 		return nil
 	}
-	var still []id
 	for _, t := range s.bad {
 		fmt.Fprintf(s.out, "failed, runs once more alone: %s %s\n", t.pkg, t.test)
 		second, err := read(again(t), s.out)
@@ -150,11 +149,9 @@ func (s *summary) retry(again func(id) io.Reader) error {
 		}
 		if second.passed > 0 && second.failed == 0 && second.badPackages == 0 && second.skipped == 0 {
 			s.flaky = append(s.flaky, t)
-		} else {
-			still = append(still, t)
 		}
 	}
-	if len(s.bad) > 0 && len(still) == 0 {
+	if len(s.bad) > 0 && len(s.flaky) == len(s.bad) {
 		s.failed, s.badPackages = 0, 0
 	}
 	return nil
