@@ -6,13 +6,15 @@
 #
 #   scripts/kube-test.sh [--keep] [--proxy MODE] [PART ...]
 #
-# Without a PART all are run: own switches holes rules away killed lease bench policies asks forged
+# Without a PART all are run: own switches holes rules away killed lease bench policies enforced asks forged
 # sandbox restart images scale caps uninstall tutorial. --keep leaves the cluster up, and goes on with one that
 # is. --proxy is the mode of kube-proxy, nftables or iptables, of a cluster that is built.
 # PATHWISE_KUBE_HOLES says how many black holes (20), PATHWISE_KUBE_RULES how many rules in the
 # receiving pod (20), PATHWISE_KUBE_POLICIES how many policies (10), PATHWISE_KUBE_AWAY for how many
 # seconds the API server is away (120), PATHWISE_KUBE_LEASES how many times agents end, each way (20),
-# PATHWISE_KUBE_FORMER a program of a former version, without which the part images is left out.
+# PATHWISE_KUBE_FORMER a program of a former version, without which the part images is left out, and
+# PATHWISE_KUBE_ENFORCER multi-networkpolicy-iptables (Network Plumbing Working Group) as a static program,
+# without which the part enforced is.
 # shellcheck disable=SC2317,SC2016 # verdict calls functions by their names; a node's shell expands
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -35,7 +37,7 @@ case ${PATHWISE_KUBE_PROXY:=nftables} in nftables | iptables) ;; *)
 	;;
 esac
 parts=" $* "
-known=' own switches holes rules away killed lease bench policies asks forged sandbox restart images scale caps'
+known=' own switches holes rules away killed lease bench policies enforced asks forged sandbox restart images scale caps'
 known+=' uninstall tutorial '
 for name in "$@"; do
 	[[ $known = *" $name "* ]] || { echo "kube-test: no part $name: expected$known" >&2 && exit 2; }
@@ -190,15 +192,15 @@ verdict "each black hole was left" left 1000
 say "      longest gaps, in ms: $(gaps "${PATHWISE_KUBE_HOLES:-20}")"
 fi
 
-if part rules; then
-# A rule in the receiving pod, as of policies on further networks: only that network's addresses
-# are taken, which steered packets do not have. Probes and echoes go on passing.
 inside() { # COMMAND: in the server's network namespace
 	local inode
 	inode=$(k get pathnode pwk-n2 -o json | jq -r '.spec.pods[] | select(.name == "default/server") | .sandbox')
 	"$bed" node 2 sh -c 'for ns in /run/netns/*; do [ "$(stat -Lc %i "$ns")" != "$0" ] || nsenter --net="$ns" nft "$1"; done' \
 		"$inode" "$1"
 }
+if part rules; then
+# A rule in the receiving pod, as of policies on further networks: only that network's addresses
+# are taken, which steered packets do not have. Probes and echoes go on passing.
 rules() {
 	local n dev
 	for n in $(seq "${PATHWISE_KUBE_RULES:-20}"); do
@@ -486,6 +488,83 @@ verdict "why names it, too" says bulk "kind CiliumNetworkPolicy cannot be read"
 verdict "install gives the agents back what they may" ask install "${with[@]}"
 verdict "and the pair is steered" eventually 40 steered
 ask unpin client server >/dev/null
+wait "$generators"
+verdict "rr: nothing was lost as policies came and went" whole rr
+fi
+
+if part enforced && [ -n "${PATHWISE_KUBE_ENFORCER-}" ]; then
+# MultiNetworkPolicies as they are enforced: in the pods, by the addresses of the network, which steered
+# packets do not have.
+program=$cache/bed/enforcer
+enforce() { # on each node, which has the networks' configurations in files
+	local n
+	cp "$PATHWISE_KUBE_ENFORCER" "$program" || return 1
+	for n in 1 2; do
+		"$bed" node "$n" sh -c 'mkdir -p /etc/cni/multus && ln -sfn ../net.d /etc/cni/multus/net.d' || return 1
+		"$bed" node "$n" "$program" --kubeconfig="$cache/bed/pki/admin.kubeconfig" --hostname-override="pwk-n$n" \
+			--container-runtime-endpoint=unix:///run/containerd/containerd.sock >"$work/enforcer-$n" 2>&1 &
+	done
+}
+enforce_no_more() {
+	local n
+	for n in 1 2; do "$bed" node "$n" pkill -TERM -f "^$program "; done
+	eventually 10 sh -c "! $bed node 1 pgrep -f '^$program ' && ! $bed node 2 pgrep -f '^$program '" >/dev/null
+}
+rules_of() { # how many rules of the enforcer are in the server's namespace that drop
+	inside 'list ruleset' 2>/dev/null | grep -A9 'chain MULTI-INGRESS ' | grep -c drop
+}
+enforced() { [ "$(rules_of)" -gt 0 ]; }
+free() { [ "$(rules_of)" = 0 ]; }
+passes() { # NETWORK: what is no steered packet passes there, to the address that the server has on it
+	local ip
+	ip=$(k get pathnode pwk-n2 -o json | jq -r --arg n "default/$1" '.spec.pods[] | select(.name == "default/server") |
+		.attachments[] | select(.network == $n) | .addresses[0]')
+	k exec client -c main -- /pathwise generate stream rr --target "$ip:7002" --think 1ms --duration 2s 2>"$work/passes.err" |
+		jq -e '(.counts.operations // 0) > 20' >/dev/null
+}
+never() { # NETWORK: the pair has not been moved there since the policy was made
+	ask events client -o json | jq -rs --arg n "default/$1" --argjson t "$(cat "$work/since")" '[.[] | select(.to == $n and
+		.pair == "default/client>default/server" and (.at | sub("\\..*Z"; "Z") | fromdateiso8601) > ($t / 1e9) + 1)]' |
+		tee /dev/stderr | jq -e '. == []'
+}
+refused_there() { ! ask switch client server "$1" && eventually 2 home; }
+bars() { # WHAT SPEC: a policy of the network fast
+	policy k8s.cni.cncf.io/v1beta2 MultiNetworkPolicy "$2" 'k8s.v1.cni.cncf.io/policy-for: fast'
+	verdict "$1 takes the pair home" eval 'steered >/dev/null && put multi-networkpolicies'
+	verdict "it is enforced" eventually 20 enforced
+}
+k label pod client app=client --overwrite >/dev/null
+pair >/dev/null
+k apply -f scripts/kube-policies.yaml >/dev/null
+k wait --for=condition=Established crd/multi-networkpolicies.k8s.cni.cncf.io --timeout=20s >/dev/null
+verdict "the enforcer of MultiNetworkPolicies begins" enforce
+traffic rr $((60 + 12 * ${PATHWISE_KUBE_POLICIES:-10})) --target @:7002 --think 1ms --connections 2
+generators=$!
+verdict "without a policy the pair is steered" steered
+verdict "and packets pass on fast" passes fast
+rm -f "$work/took" "$work/late"
+verdict "${PATHWISE_KUBE_POLICIES:-10} policies: each time home within a second" soon multi-networkpolicies \
+	k8s.cni.cncf.io/v1beta2 MultiNetworkPolicy 'podSelector: {matchLabels: {app: server}}, policyTypes: [Ingress]' \
+	'k8s.v1.cni.cncf.io/policy-for: fast'
+say "      home after, in ms, by: $(sort -n "$work/took" | paste -sd, -)"
+verdict "the last one is enforced no more" eventually 20 free
+bars "a policy that permits nothing" 'podSelector: {matchLabels: {app: server}}, policyTypes: [Ingress]'
+verdict "why names it, for that network alone" eval 'says fast "MultiNetworkPolicy default/deny selects it" && says bulk true'
+verdict "no packet passes on fast" eval '! passes fast'
+verdict "an order to fast is refused" refused_there fast
+sleep 5
+verdict "the pair has not been on fast" never fast
+k delete -f "$work/policy.yaml" >/dev/null
+verdict "without it packets pass again" eventually 20 passes fast
+bars "one that permits the client" 'podSelector: {matchLabels: {app: server}}, policyTypes: [Ingress], ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]'
+verdict "packets with addresses of fast pass there" passes fast
+verdict "why names it" says fast "MultiNetworkPolicy default/deny selects it"
+sleep 5
+verdict "the pair has not been on fast" never fast
+k delete -f "$work/policy.yaml" >/dev/null
+verdict "without it the pair is steered again" eventually 20 steered
+ask unpin client server >/dev/null
+verdict "the enforcer ends, and takes its rules" eval 'enforce_no_more && eventually 10 free'
 wait "$generators"
 verdict "rr: nothing was lost as policies came and went" whole rr
 fi

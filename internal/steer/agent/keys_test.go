@@ -178,6 +178,25 @@ func TestWrongKey(t *testing.T) {
 	udp.stop()
 }
 
+// TestClocksAreNear: hosts whose clocks are not quite two seconds apart steer, and nobody is told.
+func TestClocksAreNear(t *testing.T) {
+	b := newBed(t, "t-agt-cnear", "vxlan", "macvlan")
+	a := b.start("h1", nil)
+	z := b.start("h2", func(c *Config) { c.Now = func() time.Time { return time.Now().Add(-1900 * time.Millisecond) } })
+	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	b.await("the pairs to open", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	time.Sleep(time.Second)
+	for _, r := range []*running{a, z} {
+		events, _ := r.journal.since(0)
+		for _, e := range events {
+			if e.Kind == EventWarning && (strings.Contains(e.Reason, "clock") || strings.Contains(e.Reason, "refused")) {
+				t.Errorf("told: %s", e.Reason)
+			}
+		}
+	}
+	udp.stop()
+}
+
 // TestClocksDiffer: both hosts are told by how much.
 func TestClocksDiffer(t *testing.T) {
 	b := newBed(t, "t-agt-clock", "vxlan", "macvlan")

@@ -127,8 +127,8 @@ func (f *finder) asked(p *corev1.Pod) (said sandbox.Pod, ok bool, err error) {
 			return said, false, err
 		}
 	}
-	if class := p.Spec.RuntimeClassName; class != nil && ownKernel(*class) {
-		return said, false, fmt.Errorf("runtime class %.80q: its connections are another kernel's than the node's", *class)
+	if err := OwnKernel(p); err != nil {
+		return said, false, err
 	}
 	for _, ip := range p.Status.PodIPs {
 		a, err := netip.ParseAddr(ip.IP)
@@ -141,11 +141,18 @@ func (f *finder) asked(p *corev1.Pod) (said sandbox.Pod, ok bool, err error) {
 	return said, mine || slices.ContainsFunc(said.Attachments, further), nil
 }
 
-// ownKernel reports whether pods of the runtime class have a network stack of their own, as Kata and gVisor
-// give them: the class is named for what it runs, as those install it.
-func ownKernel(class string) bool {
-	words := strings.FieldsFunc(strings.ToLower(class), func(r rune) bool { return r == '-' || r == '.' })
-	return slices.ContainsFunc(words, func(w string) bool { return w == "kata" || w == "gvisor" || w == "runsc" })
+// OwnKernel is an error where the pod has a network stack of its own, as Kata and gVisor give it: the runtime
+// class is named for what it runs, as those install it.
+func OwnKernel(p *corev1.Pod) error {
+	class := p.Spec.RuntimeClassName
+	if class == nil {
+		return nil
+	}
+	words := strings.FieldsFunc(strings.ToLower(*class), func(r rune) bool { return r == '-' || r == '.' })
+	if !slices.ContainsFunc(words, func(w string) bool { return w == "kata" || w == "gvisor" || w == "runsc" }) {
+		return nil
+	}
+	return fmt.Errorf("runtime class %.80q: its connections are another kernel's than the node's", *class)
 }
 
 // locate finds the pod's namespace, or has it be where it was.

@@ -33,6 +33,9 @@ type server struct {
 	paths  []string
 	asks   []v1alpha1.PathPolicy
 	wrote  []string // statuses of those
+	// forbidden: nothing may be read any more; cut ends all watches.
+	forbidden bool
+	cut       chan struct{}
 	// defined are custom kinds, and policies what is answered about kinds of policies.
 	defined  []string
 	policies map[string]func(http.ResponseWriter)
@@ -45,13 +48,19 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	const group = "/apis/pathwise.dev/v1alpha1/"
 	list := metav1.ListMeta{ResourceVersion: "1"}
 	switch path := r.URL.Path; {
+	case s.forbidden:
+		fail(w, http.StatusForbidden, metav1.StatusReasonForbidden)
 	case r.URL.Query().Get("sendInitialEvents") == "true":
 		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	case r.URL.Query().Get("watch") != "":
+		cut := s.cut
 		s.mu.Unlock()
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
-		<-r.Context().Done()
+		select {
+		case <-r.Context().Done():
+		case <-cut:
+		}
 		s.mu.Lock()
 	case path == "/api/v1/pods":
 		answer(w, corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: list})

@@ -69,6 +69,9 @@ func (o object) path() string {
 // Install gives the cluster all that Pathwise is there, and makes the agents' key if there is
 // none. Done again it changes what is not as it is to be. It tells on w of each object.
 func (c *Cluster) Install(ctx context.Context, o manifest.Options, w io.Writer) error {
+	if err := c.alone(ctx, o.Namespace); err != nil {
+		return err
+	}
 	all, err := objectsOf(manifest.Write(o))
 	if err != nil {
 		return err
@@ -86,6 +89,24 @@ func (c *Cluster) Install(ctx context.Context, o manifest.Options, w io.Writer) 
 			return err
 		} else if made {
 			fmt.Fprintf(w, "secret/%s made\n", manifest.KeySecret)
+		}
+	}
+	return nil
+}
+
+// alone is an error where agents are in another namespace: two installations would steer the same pods, and
+// what both have for the whole cluster is there once.
+func (c *Cluster) alone(ctx context.Context, namespace string) error {
+	all, err := c.installed(ctx)
+	if apierrors.IsForbidden(err) {
+		return nil // who may not look there goes on as they ask
+	} else if err != nil {
+		return err
+	}
+	for _, ns := range all {
+		if ns != namespace {
+			return fmt.Errorf("agents are in namespace %s: name that with --namespace, or take them from there with \"pathwise kube uninstall --namespace %s\" first",
+				ns, ns)
 		}
 	}
 	return nil
@@ -143,6 +164,9 @@ const agentSet, leaveSet = "pathwise-agent", "pathwise-leave"
 // though some node has not answered.
 func (c *Cluster) Uninstall(ctx context.Context, o manifest.Options, within time.Duration, force bool,
 	w io.Writer) error {
+	if err := c.alone(ctx, o.Namespace); err != nil {
+		return err
+	}
 	image, err := c.image(ctx, o.Namespace)
 	if err != nil {
 		return err

@@ -1,7 +1,13 @@
 package admin
 
 import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"pathwise.dev/pathwise/internal/steer/kube/manifest"
 )
@@ -43,5 +49,36 @@ func TestPaths(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("not there: %v", want)
+	}
+}
+
+// TestAnotherInstallation: where agents are in another namespace, nothing is made and nothing is taken away.
+func TestAnotherInstallation(t *testing.T) {
+	written := 0
+	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method != http.MethodGet {
+			written++
+		}
+		if r.URL.Path != "/apis/apps/v1/daemonsets" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		fmt.Fprint(w, `{"kind": "DaemonSetList", "apiVersion": "apps/v1", "items": [
+{"metadata": {"name": "other", "namespace": "x"}}, {"metadata": {"name": "pathwise-agent", "namespace": "old"}}]}`)
+	}))
+	t.Cleanup(hs.Close)
+	c, o, out := clusterAt(t, hs.URL), manifest.Defaults("1"), &bytes.Buffer{}
+	for what, err := range map[string]error{"install": c.Install(t.Context(), o, out),
+		"uninstall": c.Uninstall(t.Context(), o, time.Second, true, out)} {
+		if err == nil || !strings.Contains(err.Error(), "agents are in namespace old: name that with --namespace") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if written != 0 || out.Len() != 0 {
+		t.Errorf("%d written: %s", written, out)
+	}
+	if err := c.alone(t.Context(), "old"); err != nil {
+		t.Errorf("in its own namespace: %v", err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"pathwise.dev/pathwise/internal/steer/kube"
+	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
 	"pathwise.dev/pathwise/internal/steer/sandbox"
 )
 
@@ -36,6 +38,7 @@ type survey struct {
 	version  string // of the API server
 	nodes    []corev1.Node
 	networks []definition
+	allowed  []v1alpha1.PathNetwork
 	multus   bool
 	// admission: the server knows ValidatingAdmissionPolicy.
 	admission bool
@@ -65,7 +68,21 @@ func (s survey) findings() []Finding {
 	for _, d := range s.networks {
 		out = append(out, d.judge(len(s.nodes)))
 	}
-	return append(append(out, s.judgePods()...), s.faults...)
+	out = append(append(out, s.judgeAllowed()...), s.judgePods()...)
+	return append(out, s.faults...)
+}
+
+// judgeAllowed says which PathNetworks are of a network that there is not.
+func (s survey) judgeAllowed() []Finding {
+	var out []Finding
+	for _, n := range s.allowed {
+		named := func(d definition) bool { return d.name == n.Spec.Attachment }
+		if !slices.ContainsFunc(s.networks, named) {
+			out = append(out, Finding{n.Spec.Attachment, Note, fmt.Sprintf(
+				"PathNetwork %s names it, and there is no such NetworkAttachmentDefinition: nothing is moved there", n.Name)})
+		}
+	}
+	return out
 }
 
 func (s survey) cluster() []Finding {
@@ -196,6 +213,9 @@ func (s survey) judgePods() []Finding {
 			continue
 		}
 		all, err := sandbox.ParseStatus(text)
+		if err == nil {
+			err = kube.OwnKernel(&p)
+		}
 		if err != nil {
 			out = append(out, Finding{p.Namespace + "/" + p.Name, Note, "it would be left alone: " + err.Error()})
 			continue

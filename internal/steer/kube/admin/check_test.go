@@ -52,6 +52,16 @@ func TestFindings(t *testing.T) {
 			s.pods = []corev1.Pod{{}}
 			s.pods[0].Annotations = map[string]string{sandbox.Annotation: "{"}
 		},
+		`note it would be left alone: runtime class "kata-qemu"`: func(s *survey) {
+			s.pods = []corev1.Pod{{}}
+			s.pods[0].Annotations = map[string]string{sandbox.Annotation: "[]"}
+			s.pods[0].Spec.RuntimeClassName = new("kata-qemu")
+		},
+		"note PathNetwork slow names it, and there is no such": func(s *survey) {
+			s.allowed = twoPods().networks
+			s.allowed = append(s.allowed, s.allowed[0])
+			s.allowed[1].Name, s.allowed[1].Spec.Attachment = "slow", "shop/slow"
+		},
 		"note it is not Ready: KubeletNotReady": func(s *survey) {
 			s.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
 				Reason: "KubeletNotReady"}}

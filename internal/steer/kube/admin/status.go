@@ -154,7 +154,9 @@ func (s *Status) count(nodes []v1alpha1.PathNode, networks []v1alpha1.PathNetwor
 	}
 	delete(by, sandbox.Default)
 	for name, o := range by {
-		o.Why = scene{networks: networks}.allowed(name)
+		if o.Why = (scene{networks: networks}).allowed(name); o.Why == "" && o.Agents == 0 {
+			o.Why = "no agent is on it, and so none probes it: name it to \"pathwise kube install --network\""
+		}
 		o.Allowed = o.Why == ""
 		s.Networks = append(s.Networks, *o)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/kube"
 	"pathwise.dev/pathwise/internal/steer/kube/manifest"
+	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
 )
 
 // Check looks at a cluster before agents are put there. It changes nothing.
@@ -45,9 +46,10 @@ func (c *Cluster) Check(ctx context.Context, o manifest.Options) ([]Finding, err
 	}{
 		{"nodes", func() (err error) { s.nodes, err = c.nodeList(ctx); return err }},
 		{"networks", func() error { return s.readNetworks(read) }},
+		{"PathNetworks", func() (err error) { s.allowed, err = c.pathNetworks(ctx); return err }},
 		{"admission policies", func() error { return s.readAdmission(read) }},
 		{"kube-proxy", func() error { return s.readProxy(read) }},
-		{"agents", func() error { return s.readInstalled(read) }},
+		{"agents", func() (err error) { s.installed, err = c.installed(ctx); return err }},
 		{"permissions", func() error { return c.readPermissions(ctx, o, &s) }},
 		{"pods", func() error { return c.readPods(ctx, &s) }},
 		{"definitions", func() error { return s.readPolicies(read) }},
@@ -109,15 +111,35 @@ func (s *survey) readProxy(read reader) error {
 	return err
 }
 
-func (s *survey) readInstalled(read reader) error {
+// pathNetworks are those that there are, none where the kind is not defined yet.
+func (c *Cluster) pathNetworks(ctx context.Context) ([]v1alpha1.PathNetwork, error) {
+	all, err := c.Networks(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return all, err
+}
+
+// installed are the namespaces that have agents.
+func (c *Cluster) installed(ctx context.Context) (out []string, err error) {
+	raw, err := c.raw()
+	if err != nil {
+		return nil, err
+	}
+	text, err := raw.Get().AbsPath("/apis/apps/v1/daemonsets").Do(ctx).Raw()
+	if err != nil {
+		return nil, fmt.Errorf("list DaemonSets: %w", err)
+	}
 	var list metav1.PartialObjectMetadataList
-	err := read("/apis/apps/v1/daemonsets", &list)
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("list DaemonSets: %w", err)
+	}
 	for _, d := range list.Items {
-		if d.Name == agentSet && !slices.Contains(s.installed, d.Namespace) {
-			s.installed = append(s.installed, d.Namespace)
+		if d.Name == agentSet && !slices.Contains(out, d.Namespace) {
+			out = append(out, d.Namespace)
 		}
 	}
-	return err
+	return out, nil
 }
 
 // readPermissions asks whether the user may make what a cluster is given.
@@ -162,7 +184,7 @@ func (c *Cluster) readPods(ctx context.Context, s *survey) error {
 		for _, p := range list.Items {
 			kept := corev1.Pod{}
 			kept.Namespace, kept.Name, kept.Annotations = p.Namespace, p.Name, p.Annotations
-			kept.Spec.HostNetwork = p.Spec.HostNetwork
+			kept.Spec.HostNetwork, kept.Spec.RuntimeClassName = p.Spec.HostNetwork, p.Spec.RuntimeClassName
 			s.pods = append(s.pods, kept)
 		}
 		if next = list.Continue; next == "" {

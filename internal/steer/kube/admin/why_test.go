@@ -117,6 +117,14 @@ func TestStatus(t *testing.T) {
 		s.Networks[0].Agents != 2 || s.Networks[0].Pods != 2 || s.Networks[0].Barred != 1 {
 		t.Errorf("%+v", s)
 	}
+	// A network that no agent is on, as of a definition that there is not, is steered to by none.
+	sc.networks = append(sc.networks, sc.networks[0])
+	sc.networks[1].Spec.Attachment = "shop/none"
+	none := Status{}
+	none.count(sc.nodes, sc.networks)
+	if all := none.Networks; len(all) != 2 || all[1].Allowed || !strings.Contains(all[1].Why, "no agent is on it") {
+		t.Errorf("a network without agents: %+v", none.Networks)
+	}
 	at := func(pair, network, state string, active bool) agent.PathStatus {
 		return agent.PathStatus{Pair: pair, Network: network, State: state, Active: active, Why: "w"}
 	}

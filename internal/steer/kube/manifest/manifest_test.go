@@ -133,6 +133,9 @@ func TestPrivileges(t *testing.T) {
 		[]any{"SYS_ADMIN", "NET_ADMIN", "NET_RAW", "NET_BIND_SERVICE", "SYS_NICE", "SYS_PTRACE"}) {
 		t.Errorf("securityContext %v", sec)
 	}
+	if got := at(sec, "seLinuxOptions", "type"); got != "spc_t" {
+		t.Errorf("where SELinux enforces the node's files are closed to %v", got)
+	}
 	for _, key := range []string{"hostNetwork", "hostPID", "hostIPC"} {
 		if spec[key] != nil {
 			t.Errorf("%s: %v", key, spec[key])
