@@ -527,7 +527,7 @@ never() { # NETWORK: the pair has not been moved there since the policy was made
 		.pair == "default/client>default/server" and (.at | sub("\\..*Z"; "Z") | fromdateiso8601) > ($t / 1e9) + 1)]' |
 		tee /dev/stderr | jq -e '. == []'
 }
-refused_there() { ! ask switch client server "$1" && eventually 2 home; }
+refused_there() { ! ask switch client server "$1" && ! is_on "default/$1"; }
 bars() { # WHAT SPEC: a policy of the network fast
 	policy k8s.cni.cncf.io/v1beta2 MultiNetworkPolicy "$2" 'k8s.v1.cni.cncf.io/policy-for: fast'
 	verdict "$1 takes the pair home" eval 'steered >/dev/null && put multi-networkpolicies'
