@@ -353,15 +353,22 @@ func (j *joiner) output(a Action) []Action {
 // sorted are the patch ports of all bridges.
 func (j *joiner) sorted() []Port { return slices.Sorted(maps.Keys(j.peers)) }
 
+// PatchClears reports whether bits of a packet are zero once it went through a patch port: registers,
+// metadata, and what came with it out of a tunnel. The tracker's answer, stack and action set are gone too.
+func PatchClears(b Base) bool { return b >= Reg0 && b <= Metadata || b >= TunMetadata0 }
+
 // patch is what becomes of a copy of the packet that goes through a patch port.
 func (j *joiner) patch(p Port) Action {
 	peer := j.peers[p]
 	nested := []Action{{Kind: ClearActions}, {Kind: CTClear}}
-	cleared := slices.Clone(j.tunnel)
-	for b := Reg0; b <= Metadata; b++ {
-		cleared = append(cleared, b)
+	bases := slices.Clone(j.tunnel)
+	for b := range TunMetadata0 {
+		bases = append(bases, b)
 	}
-	for _, b := range cleared {
+	for _, b := range bases {
+		if !PatchClears(b) {
+			continue
+		}
 		if f := j.out.Words.Field(j.out.Words.Name(b)); f != nil {
 			nested = append(nested, Action{Kind: SetField, Dst: Subfield{f, 0, f.Bits}, Mask: ones(f.Bits)})
 		}

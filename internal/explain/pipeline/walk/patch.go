@@ -12,7 +12,7 @@ func (w *walker) patch(a pipeline.Action) {
 	p.untrack()
 	p.stack, p.actions = nil, nil
 	for b := range p.fields {
-		if base := pipeline.Base(b); base >= pipeline.Reg0 && base <= pipeline.Metadata || base >= pipeline.TunMetadata0 {
+		if pipeline.PatchClears(pipeline.Base(b)) {
 			p.fields[b] = pipeline.Value{}
 		}
 	}
