@@ -112,49 +112,107 @@ func (l *lockstep) dives(s *search, budget int) *Witness {
 	l.dive = &dive{random: s.Random, far: l.far(), rounds: mostMade}
 	defer func(need *needs) { l.dive, l.need = nil, need }(l.need)
 	l.need = s.aimed
-	return l.diveFrom(s, budget, l.enter, s.along)
+	return l.diveFrom(s, budget, l.a.Entry, func(pipeline.Table) { l.enter() },
+		func(t *trail) (*Witness, bool) { return s.along(t), true })
 }
 
-// diveFrom looks for a packet that fares differently, of those that come in by enter. along tries some
-// that go by a trail.
-func (l *lockstep) diveFrom(s *search, budget int, enter func(), along func(*trail) *Witness) *Witness {
-	exhausted, most := 0, s.spent+mostSpent
+// node is packets on their way, and what becomes of them: it is found once, however often they are met.
+type node struct {
+	*obligation
+	opened   bool
+	children []*node
+	// parted are the ways on which they may fare differently; long is one of packets that are followed no
+	// further.
+	parted []*parting
+	long   *trail
+	// far says how soon they may part: it is low where they have.
+	far float64
+}
+
+// parting is a way that is tried until it is known that no packet goes there.
+type parting struct {
+	*trail
+	dead bool
+}
+
+// attempt tries packets that go by a trail, and says whether it may be worth to try again.
+type attempt func(*trail) (w *Witness, again bool)
+
+// diveFrom looks for a packet that fares differently, of those that come in by enter to a table that is
+// picked.
+func (l *lockstep) diveFrom(s *search, budget int, pick func() pipeline.Table, enter func(pipeline.Table),
+	along attempt) *Witness {
+	exhausted, most, roots := 0, s.spent+s.worth(mostSpent), map[pipeline.Table]*node{}
 	for until := l.steps + budget; l.steps < until && exhausted < l.dive.rounds && s.spent < most; {
-		l.dive.children = nil
-		enter()
+		id := pick()
 		l.steps++
-		waiting := l.ordered(l.dive.children)
+		if roots[id] == nil {
+			l.dive.children = nil
+			enter(id)
+			roots[id] = &node{opened: true}
+			l.follows(roots[id])
+		}
+		tried, waiting := false, l.ordered(roots[id])
 		for n := 0; len(waiting) > 0 && n < mostVisited && l.steps < until && s.spent < most; n++ {
 			o := waiting[len(waiting)-1]
 			waiting = waiting[:len(waiting)-1]
-			if l.dive.may != nil && o.cases[0].trail != nil && !l.dive.may(o.cases[0].trail) {
-				l.steps += stepsPerTrail
-				continue
-			}
-			l.dive.children, l.dive.parted = nil, nil
-			l.visit(o)
-			for _, t := range l.dive.parted {
-				if w := along(t); w != nil {
+			l.open(o)
+			for _, t := range o.parted {
+				if t.dead {
+					continue
+				}
+				tried = true
+				w, again := along(t.trail)
+				if w != nil {
 					return w
 				}
+				t.dead = !again
 			}
-			next := l.ordered(l.dive.children)
+			next := l.ordered(o)
 			if len(next) == 0 && l.dive.may == nil && l.dive.random.IntN(2) == 0 { // what comes next is most often as hopeless
 				waiting = waiting[:l.dive.random.IntN(len(waiting)+1)]
 			}
 			waiting = append(waiting, next...)
 		}
 		if t := l.dive.long; t != nil && s.limits {
-			if w := along(t); w != nil {
+			if w, _ := along(t); w != nil {
 				return w
 			}
 		}
 		l.dive.long = nil
-		if len(waiting) == 0 {
-			exhausted++
+		if len(waiting) > 0 {
+			continue
+		}
+		if exhausted++; !tried && l.dive.may != nil && len(roots) == 1 {
+			exhausted += l.dive.rounds / fewRounds
 		}
 	}
 	return nil
+}
+
+// fewRounds is how often all ways are gone on which nothing is left to be tried.
+const fewRounds = 4
+
+// open finds what becomes of packets.
+func (l *lockstep) open(n *node) {
+	const again = 10
+	if n.opened {
+		l.steps += again
+		return
+	}
+	n.opened = true
+	if t := n.cases[0].trail; l.dive.may != nil && t != nil && !l.dive.may(t) {
+		l.steps += stepsPerTrail
+		return
+	}
+	l.dive.children, l.dive.parted = nil, nil
+	l.visit(n.obligation)
+	for _, t := range l.dive.parted {
+		if l.dive.may == nil || l.dive.may(t) {
+			n.parted = append(n.parted, &parting{trail: t})
+		}
+	}
+	l.follows(n)
 }
 
 // along tries packets that go by a trail.
@@ -220,24 +278,37 @@ func (l *lockstep) far() map[pipeline.Table]int {
 	return out
 }
 
-// ordered is packets to follow, the first to follow last: those that may part soon, more or less,
-// and first of all those that have. Those that have come far already are left out.
-func (l *lockstep) ordered(list []*obligation) []*obligation {
-	const noise = 4
-	rank := map[*obligation]float64{}
-	for _, o := range list {
+// follows notes packets to follow, but for those that have come far already.
+func (l *lockstep) follows(n *node) {
+	for _, o := range l.dive.children {
 		c := o.cases[0]
 		if c.trail != nil && c.trail.length > longest {
-			l.dive.long = c.trail
+			n.long = c.trail
 			continue
 		}
-		rank[o] = l.dive.random.Float64() * noise
+		far := 0.
 		if l.twins(o.state(c), o.spot.a, o.spot.b) {
-			rank[o] += 1 + noise + float64(l.distance(o.spot.a))
+			far = 1 + noise + float64(l.distance(o.spot.a))
 		}
+		n.children = append(n.children, &node{obligation: o, far: far})
 	}
-	list = slices.DeleteFunc(slices.Clone(list), func(o *obligation) bool { _, ok := rank[o]; return !ok })
-	slices.SortStableFunc(list, func(x, y *obligation) int { return cmp.Compare(rank[y], rank[x]) })
+}
+
+// noise is how much is left to chance in what order packets are followed.
+const noise = 4
+
+// ordered is packets to follow, the first to follow last: those that may part soon, more or less,
+// and first of all those that have.
+func (l *lockstep) ordered(n *node) []*node {
+	if n.long != nil {
+		l.dive.long = n.long
+	}
+	rank := map[*node]float64{}
+	for _, c := range n.children {
+		rank[c] = c.far + l.dive.random.Float64()*noise
+	}
+	list := slices.Clone(n.children)
+	slices.SortStableFunc(list, func(x, y *node) int { return cmp.Compare(rank[y], rank[x]) })
 	return list
 }
 

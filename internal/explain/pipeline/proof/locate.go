@@ -25,26 +25,25 @@ func (l *lockstep) divesLocally(s *search, came *reach, budget int) *Witness {
 		inA, inB := t.lookups()
 		return s.makers[0].May(id, inA, s.makers[1], inB, !s.limits)
 	}
-	return l.diveFrom(s, budget, func() {
+	return l.diveFrom(s, budget, func() pipeline.Table {
 		id = tables[s.Random.IntN(len(tables))]
-		l.comesTo(id, came)
-	}, func(t *trail) *Witness {
+		return id
+	}, func(id pipeline.Table) { l.comesTo(id, came) }, func(t *trail) (*Witness, bool) {
 		inA, inB := t.lookups()
-		if !l.dive.may(t) {
-			return nil
-		}
 		for range mostPlanned {
 			looked := s.makers[0].Looked()
-			c, ok := s.makers[0].Toward(id, inA, s.makers[1], inB, partners, !s.limits)
-			l.steps += stepsPerLook * (s.makers[0].Looked() - looked + 1)
-			if !ok {
-				continue
-			}
-			if w := s.vary(c); w != nil {
-				return w
+			c, ok, again := s.makers[0].Toward(id, inA, s.makers[1], inB, partners, !s.limits)
+			l.steps += stepsPerTrail + stepsPerLook*(s.makers[0].Looked()-looked)
+			switch {
+			case ok:
+				if w := s.vary(c); w != nil {
+					return w, true
+				}
+			case !again:
+				return nil, false
 			}
 		}
-		return nil
+		return nil, true
 	})
 }
 

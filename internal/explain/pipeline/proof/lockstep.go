@@ -59,8 +59,8 @@ type lockstep struct {
 	steps, budget int
 	// need is what packets must be to meet what the two have not in common, nil if that is not known.
 	need *needs
-	// came is what packets may be in each table, once that was asked for.
-	came *reach
+	// came finds what packets may be in each table of A.
+	came *entrance
 	// reads are the bits of registers that are read later, in A and in B.
 	reads [2]*live
 	// local is what is read in A and in B after each table, while it is shown table by table.

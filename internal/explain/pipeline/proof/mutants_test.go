@@ -225,20 +225,25 @@ func TestMutants(t *testing.T) {
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	undecided, n, doubt := 0, 0, drawn.Number(t, "PATHWISE_DOUBT", 2)
 	verdicts, spent := map[string]map[proof.Verdict]int{}, map[string]time.Duration{}
+	names, whole, bases := map[string]*pipeline.Names{}, map[string]*pipeline.Pipeline{}, map[string]*proof.Base{}
 	for _, m := range all[:most] {
 		if verdicts[m.dump] == nil {
 			verdicts[m.dump] = map[proof.Verdict]int{}
 		}
-		names := pipeline.NewNames()
-		a, b := read(t, names, of[m.dump]...), read(t, names, m.lines()...)
+		if bases[m.dump] == nil {
+			names[m.dump] = pipeline.NewNames()
+			whole[m.dump] = read(t, names[m.dump], of[m.dump]...)
+			bases[m.dump] = proof.NewBase(whole[m.dump])
+		}
+		a, b := whole[m.dump], read(t, names[m.dump], m.lines()...)
 		if len(b.Lost) > 0 || unread(b) > unread(a) {
 			continue // no switch takes it
 		}
 		n++
 		from := busy(t)
-		d := proof.Of(a, b, proof.Options{Packets: 4000, Random: random, Doubt: n%doubt == 0})
+		d := bases[m.dump].Of(b, proof.Options{Packets: 4000, Random: random, Doubt: n%doubt == 0})
 		if d.Verdict == proof.Equal && harder > 1 {
-			d = proof.Of(a, b, proof.Options{Packets: 4000 * harder, Random: random})
+			d = bases[m.dump].Of(b, proof.Options{Packets: 4000 * harder, Random: random})
 		}
 		verdicts[m.dump][d.Verdict]++
 		took := busy(t) - from

@@ -50,7 +50,8 @@ type Witness struct {
 type Options struct {
 	// Strict has questions to the tracker count, also those of packets that are dropped.
 	Strict bool
-	// Packets is how many are tried at most where equality is not shown.
+	// Packets is how many are tried at most where equality is not shown, fewer if they have much to do. It
+	// also bounds what is done to find single ways on which the two part.
 	Packets int
 	Random  *rand.Rand
 	// Doubt has equality be tried also where a packet was found soon, to see that it is not shown.
@@ -59,31 +60,13 @@ type Options struct {
 	Once bool
 }
 
-// Of decides whether two pipelines, which were read with the same names, do the same. Of several bridges, which
-// are the same in both, packets come to each.
-func Of(a, b *pipeline.Pipeline, o Options) Decision {
-	if !a.Several() {
-		return entered(a, b, o)
-	}
-	var out Decision
-	for i := range a.Entries() {
-		d := entered(a.From(i), b.From(i), o)
-		if i == 0 || d.Verdict == Different || d.Verdict == Undecided && out.Verdict == Equal {
-			d.Tried += out.Tried
-			out = d
-		} else {
-			out.Tried += d.Tried
-		}
-		if d.Verdict == Different {
-			break
-		}
-	}
-	return out
-}
+// Of decides whether two pipelines, which were read with the same names, do the same (see Base.Of).
+func Of(a, b *pipeline.Pipeline, o Options) Decision { return NewBase(a).Of(b, o) }
 
 // entered decides it of packets that come to the first bridge.
-func entered(a, b *pipeline.Pipeline, o Options) Decision {
-	l := newLockstep(a, b, o.Strict)
+func entered(a *entrance, b *pipeline.Pipeline, o Options) Decision {
+	l := newLockstep(a.Pipeline, b, o.Strict)
+	l.came = a
 	d := Decision{Assumptions: assumptions(o)}
 	if l.uses[pipeline.Learn] {
 		d.Assumptions = append(d.Assumptions, "flows that were learnt before are the same in both")
@@ -121,28 +104,32 @@ func entered(a, b *pipeline.Pipeline, o Options) Decision {
 }
 
 // fewSteps and manySteps are how much is done to find a packet where the two part, before equality
-// is tried and after it was not shown.
+// is tried and after it was not shown, if so many packets as manyPackets or more may be tried.
 const (
-	fewSteps  = 200_000
-	manySteps = 400_000
+	fewSteps    = 200_000
+	manySteps   = 400_000
+	manyPackets = 500
 	// looksPerPacket is how many tables are looked at to plan packets against mistakes.
 	looksPerPacket = 4
 )
 
+// worth is as much of something as so many packets are worth.
+func (o Options) worth(n int) int { return n * min(o.Packets, manyPackets) / manyPackets }
+
 // soon looks for a packet that fares differently where that costs little.
 func (l *lockstep) soon(s *search) *Witness {
 	defer func() { l.steps = 0 }()
-	if w := l.divesLocally(s, l.reached(), fewSteps); w != nil {
+	if w := l.divesLocally(s, l.reached(), s.worth(fewSteps)); w != nil {
 		return w
 	}
 	l.steps = 0
-	return l.dives(s, fewSteps)
+	return l.dives(s, s.worth(fewSteps))
 }
 
 // look looks for a packet that fares differently: for few, against mistakes, if equality was
 // shown. If it was not, and is not soon refuted, it is tried once more, with more care.
 func (l *lockstep) look(s *search, o Options, shown bool) (w *Witness, tried int, equal bool) {
-	const share, soon = 20, 4
+	const share = 20
 	if s == nil {
 		if !shown && !o.Once {
 			l.refine()
@@ -155,14 +142,14 @@ func (l *lockstep) look(s *search, o Options, shown bool) (w *Witness, tried int
 		}
 		return s.refute(o.Packets / share), s.tried, true
 	}
-	if w = l.divesLocally(s, l.reached(), l.steps+manySteps); w != nil {
+	if w = l.divesLocally(s, l.reached(), l.steps+o.worth(manySteps)); w != nil {
 		return w, s.tried, false
 	}
-	if w = l.dives(s, manySteps); w != nil {
+	if w = l.dives(s, o.worth(manySteps)); w != nil {
 		return w, s.tried, false
 	}
 	l.prefer(s)
-	if w = s.refute(o.Packets / soon); w != nil {
+	if w = s.refute(o.Packets / share); w != nil { // few, as most often none of them does
 		return w, s.tried, false
 	}
 	if !o.Once {
@@ -176,10 +163,10 @@ func (l *lockstep) look(s *search, o Options, shown bool) (w *Witness, tried int
 	for _, m := range s.makers {
 		m.More()
 	}
-	if w = l.divesLocally(s, l.reached(), manySteps); w != nil {
+	if w = l.divesLocally(s, l.reached(), o.worth(manySteps)); w != nil {
 		return w, s.tried, false
 	}
-	if w = l.dives(s, manySteps); w != nil {
+	if w = l.dives(s, o.worth(manySteps)); w != nil {
 		return w, s.tried, false
 	}
 	return s.refute(o.Packets / 2), s.tried, false

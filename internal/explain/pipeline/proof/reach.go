@@ -37,19 +37,16 @@ const (
 	mostKinds = 1000
 )
 
-// reached is what packets may be, found once.
+// reached is what packets may be.
 func (l *lockstep) reached() *reach {
-	if l.came == nil {
-		l.came = l.findReach(l.a)
-	}
-	return l.came
-}
-
-// findReach finds what packets may be; nil if that is too much, or not followed.
-func (l *lockstep) findReach(s *side) *reach {
 	if l.need == nil { // see followed
 		return nil
 	}
+	return l.came.reached()
+}
+
+// findReach finds what packets may be; nil if that is too much. All that the pipeline has is followed.
+func (l *lockstep) findReach(s *side) *reach {
 	r := &reach{needs: &needs{lockstep: l, most: mostKinds}, side: s,
 		at: map[pipeline.Table][]pipeline.Match{}, writes: map[pipeline.Table]pipeline.Match{},
 		clearing: map[pipeline.Table]bool{}, copying: map[pipeline.Table]bool{},

@@ -91,7 +91,9 @@ type reducer struct {
 	// sample is packets made for the pipeline as it was when the round began, first those of
 	// the first round. Both are now on their way through the pipeline as it is.
 	sample, first *sample
-	result        Result
+	// base is what changes are held against.
+	base   *proof.Base
+	result Result
 	// rests are assumptions that a step rests on.
 	rests   []string
 	refused map[string]bool
@@ -150,7 +152,10 @@ func (r *reducer) rest(s string) {
 
 // equal decides whether a change changes nothing.
 func (r *reducer) equal(a, b *pipeline.Pipeline) proof.Decision {
-	return proof.Of(a, b, proof.Options{Packets: 2 * r.Packets, Random: r.random(), Once: true})
+	if !r.base.Is(a) {
+		r.base = proof.NewBase(a)
+	}
+	return r.base.Of(b, proof.Options{Packets: 2 * r.Packets, Random: r.random(), Once: true})
 }
 
 // step makes a change.

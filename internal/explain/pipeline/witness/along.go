@@ -99,23 +99,42 @@ func (m *Maker) comes(id pipeline.Table, match pipeline.Match) bool {
 
 // Toward makes a packet that comes to a table, and goes from there by such lookups in this pipeline
 // and by others in another one. How it comes there is planned backwards, through flows that both have.
+// If it makes none it says whether to try again may help.
 func (m *Maker) Toward(id pipeline.Table, own []Lookup, other *Maker, theirs []Lookup, partner Partner,
-	alone bool) (Case, bool) {
+	alone bool) (c Case, ok, again bool) {
 	if m.looked > mostLooked-m.spared || len(own) == 0 || len(theirs) == 0 {
-		return Case{}, false
+		return Case{}, false, false
 	}
 	t := m.thread()
 	t.anywhere = true
 	if !t.both(other, own, theirs, id, alone) || !t.propagate() {
-		return Case{}, false
+		return Case{}, false, true
 	}
 	cond := t.condition()
-	pieces := m.inPieces(cond)
-	p := m.planner(pieces)
+	p := m.planner(m.inPieces(cond))
+	for range 2 {
+		if m.hopeless[p.planned(id, true, cond)] < oftenEnough {
+			again = true
+			break
+		}
+		p.pieces = !p.pieces
+	}
+	if !again {
+		return Case{}, false, false
+	}
 	steps, via, ok := p.back(id, cond, true, 0)
 	if !ok {
-		return Case{}, false
+		return Case{}, false, true
 	}
+	if c, ok = m.onward(p, steps, via, own, other, theirs, partner, alone); !ok {
+		return Case{}, false, true
+	}
+	return c, true, true
+}
+
+// onward makes a packet that goes by lookups that were planned, and then by others.
+func (m *Maker) onward(p *planner, steps []step, via *pipeline.Action, own []Lookup, other *Maker,
+	theirs []Lookup, partner Partner, alone bool) (Case, bool) {
 	var inA, inB []Lookup
 	for _, s := range steps {
 		f, by := partner(s.flow, s.via)
@@ -132,9 +151,9 @@ func (m *Maker) Toward(id pipeline.Table, own []Lookup, other *Maker, theirs []L
 		}
 		inA[n].Via, inB[n].Via = via, by
 	}
-	t = m.thread()
-	t.pieces, t.entry = pieces, p.entry
-	ok = t.both(other, inA, inB, m.p.Entry(), alone)
+	t := m.thread()
+	t.pieces, t.entry = p.pieces, p.entry
+	ok := t.both(other, inA, inB, m.p.Entry(), alone)
 	if came := min(len(steps), len(inA)-len(t.plan)); came > 0 && t.through == m { // how far it came
 		m.rate(steps, len(steps)-came, !ok && came < len(steps))
 	}

@@ -1,7 +1,7 @@
 package witness
 
 import (
-	"cmp"
+	"fmt"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -17,7 +17,7 @@ type way struct {
 }
 
 // backwards are the actions before a way, last first.
-func (w way) backwards(yield func(*pipeline.Action) bool) {
+func (w *way) backwards(yield func(*pipeline.Action) bool) {
 	for _, list := range slices.Backward(w.before) {
 		for i := range slices.Backward(list) {
 			if !yield(&list[i]) {
@@ -81,6 +81,8 @@ func (m *Maker) lead(f *pipeline.Flow, before [][]pipeline.Action, list []pipeli
 type planner struct {
 	*Maker
 	fork Fork
+	// forked is the fork as a key.
+	forked string
 	// from are the tables that the fork's flow leads to.
 	from   map[pipeline.Table]bool
 	failed map[string]bool
@@ -91,6 +93,8 @@ type planner struct {
 	modest, direct bool
 	// pieces says that the packet is a fragment, of which the tracker makes a whole one.
 	pieces bool
+	// cut says that a way became too long to be followed.
+	cut bool
 	// entry is what the packet must be as it comes, once a way was found.
 	entry pipeline.Match
 }
@@ -99,7 +103,7 @@ type planner struct {
 // that reads some of the bits.
 func (p *planner) plan(k Fork, reads pipeline.Match) ([]step, bool) {
 	m, budget := p.Maker, p.budget
-	p.fork = k
+	p.fork, p.forked = k, k.key()
 	if goals := m.goals(k, reads); len(goals) > 0 && m.random.IntN(4) > 0 {
 		p.from = m.after(k.Flow)
 		const tries = 3
@@ -131,6 +135,19 @@ func (k Fork) asks(cond pipeline.Match) (pipeline.Match, bool) {
 		cond = cond.And(m)
 	}
 	return cond, true
+}
+
+// key is what plans have of a fork, as a key.
+func (k Fork) key() string {
+	b := fmt.Appendf(nil, "%d ", k.Table)
+	if k.Flow != nil {
+		b = fmt.Appendf(b, "%d ", k.Flow.Line)
+	}
+	for _, m := range k.Wants {
+		b = m.AppendKey(append(b, ' '), func(t pipeline.Term) pipeline.Value { return t.Mask })
+		b = m.AppendKey(b, func(t pipeline.Term) pipeline.Value { return t.Value })
+	}
+	return string(b)
 }
 
 // goals are the flows after a fork that are observed, or read some of the bits.
@@ -209,19 +226,23 @@ func (p *planner) back(id pipeline.Table, cond pipeline.Match, passed bool, dept
 	if m := p.mays[id]; m.one == nil || !m.allows(cond) {
 		return nil, nil, false
 	}
-	key := planned(id, passed, cond)
-	if p.failed[key] {
+	key := p.planned(id, passed, cond)
+	if p.failed[key] || p.hopeless[key] >= oftenEnough {
 		return nil, nil, false
 	}
 	if !p.comes(id, cond) {
-		p.failed[key] = true
+		p.hopeless[key] = oftenEnough
 		return nil, nil, false
 	}
 	p.looked++
-	if p.budget--; p.budget < 0 || depth > deepest {
+	if p.budget--; p.budget < 0 {
 		return nil, nil, false
 	}
-	for _, w := range p.ordered(id) {
+	if depth > deepest {
+		p.cut = true
+		return nil, nil, false
+	}
+	for w := range p.ordered(id) {
 		before, nested, ok := p.regress(cond, w)
 		if !ok {
 			continue
@@ -250,61 +271,35 @@ func (p *planner) back(id pipeline.Table, cond pipeline.Match, passed bool, dept
 			return nil, nil, false
 		}
 	}
-	p.failed[key] = true
+	p.fails(key)
 	return nil, nil, false
 }
 
-// ordered is the ways into a table, in any order, but most often first those that have proved
-// good, and in half of the plans those that ask for little, or that are short.
-func (p *planner) ordered(id pipeline.Table) []way {
-	ways := slices.Clone(p.into()[id])
-	rank := map[*pipeline.Flow]float64{}
-	for _, w := range ways {
-		rank[w.flow] = p.rates[w.flow].mean() * p.random.Float64()
-		if p.modest {
-			rank[w.flow] /= float64(1 + len(w.flow.Match))
-		}
-		if p.direct {
-			rank[w.flow] -= float64(p.far()[w.flow.Table])
-		}
-	}
-	p.random.Shuffle(len(ways), func(i, j int) { ways[i], ways[j] = ways[j], ways[i] })
-	slices.SortStableFunc(ways, func(v, w way) int { return cmp.Compare(rank[w.flow], rank[v.flow]) })
-	return ways
-}
+// oftenEnough is how many plans find no way back from where packets are before no more try to: in a plan
+// some is left to chance.
+const oftenEnough = 3
 
-// far is how many lookups a table is from where packets come in, at least.
-func (m *Maker) far() map[pipeline.Table]int {
-	if m.distances != nil {
-		return m.distances
+// fails notes that no way back was found.
+func (p *planner) fails(key string) {
+	p.failed[key] = true
+	if !p.cut {
+		p.hopeless[key]++
 	}
-	leads := map[pipeline.Table][]pipeline.Table{}
-	for to, ways := range m.into() {
-		for _, w := range ways {
-			leads[w.flow.Table] = append(leads[w.flow.Table], to)
-		}
-	}
-	m.distances = map[pipeline.Table]int{m.p.Entry(): 0}
-	waiting := []pipeline.Table{m.p.Entry()}
-	for len(waiting) > 0 {
-		t := waiting[0]
-		waiting = waiting[1:]
-		for _, to := range leads[t] {
-			if _, known := m.distances[to]; !known {
-				m.distances[to] = m.distances[t] + 1
-				waiting = append(waiting, to)
-			}
-		}
-	}
-	return m.distances
 }
 
 // planned is a table and a condition as a key.
-func planned(id pipeline.Table, passed bool, cond pipeline.Match) string {
+func (p *planner) planned(id pipeline.Table, passed bool, cond pipeline.Match) string {
+	const apart, whole = 1, 2
 	b := make([]byte, 0, 8+34*len(cond))
-	b = append(b, byte(id), byte(id>>8), byte(id>>16), byte(id>>24))
+	b = append(b, byte(id), byte(id>>8), byte(id>>16), byte(id>>24), 0)
 	if passed {
-		b = append(b, 1)
+		b[4] |= apart
+	}
+	if p.pieces {
+		b[4] |= whole
+	}
+	if !passed {
+		b = append(b, p.forked...)
 	}
 	b = cond.AppendKey(b, func(t pipeline.Term) pipeline.Value { return t.Mask })
 	return string(cond.AppendKey(b, func(t pipeline.Term) pipeline.Value { return t.Value }))

@@ -9,7 +9,7 @@ import (
 
 // regress is what holds of packets before a way, if a condition holds of them behind it, and
 // the lookups on the way that have it hold.
-func (p *planner) regress(cond pipeline.Match, w way) (before pipeline.Match, nested []step, ok bool) {
+func (p *planner) regress(cond pipeline.Match, w *way) (before pipeline.Match, nested []step, ok bool) {
 	switch w.jump.Kind {
 	case pipeline.CT:
 		if cond, ok = answered(cond, *w.jump); !ok {

@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"math/bits"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -17,33 +18,26 @@ type literal struct {
 type clause []literal
 
 // mark is how far a thread is, to go back to.
-type mark struct{ undo, clauses int }
+type mark struct{ undo, clauses, literals int }
 
-func (t *thread) mark() mark { return mark{len(t.undo), len(t.clauses)} }
+func (t *thread) mark() mark { return mark{len(t.undo), len(t.clauses), len(t.literals)} }
 
 func (t *thread) back(to mark) {
 	t.rollback(to.undo)
-	t.clauses = t.clauses[:to.clauses]
+	t.clauses, t.literals = t.clauses[:to.clauses], t.literals[:to.literals]
 }
 
 // not has the packet be none that the match wants, now or once more is known; false if it is one.
 func (t *thread) not(m pipeline.Match) bool {
-	var c clause
+	from := len(t.literals)
 	for _, term := range m {
 		w := t.get(term.Base)
-		if t.differs(w, term) {
+		if t.differs(w, term) || !t.otherwise(w, term) {
+			t.literals = t.literals[:from]
 			return true
 		}
-		for i := range term.Mask.Without(w.fixed).Ones() {
-			r, want := t.resolved(w.bits[i]), term.Value.Bit(i)
-			switch {
-			case r >= first:
-				c = append(c, literal{r, !want})
-			case (r == one) != want:
-				return true
-			}
-		}
 	}
+	c := clause(t.literals[from:len(t.literals):len(t.literals)])
 	switch len(c) {
 	case 0:
 		return false
@@ -51,6 +45,30 @@ func (t *thread) not(m pipeline.Match) bool {
 		return t.learn(c[0].r, c[0].set)
 	}
 	t.clauses = append(t.clauses, c)
+	return true
+}
+
+// otherwise adds the literals by which a word is not as is wanted; false if it is known not to be.
+func (t *thread) otherwise(w *word, term pipeline.Term) bool {
+	rest := term.Mask.Without(w.fixed)
+	if w.base != mixed { // of what is known of it, nothing differs
+		rest = rest.Without(t.fact(w.base).Mask)
+	}
+	for at, part := range [2]uint64{rest.Lo, rest.Hi} {
+		for ; part != 0; part &= part - 1 {
+			i := 64*at + bits.TrailingZeros64(part)
+			r := w.bits[i]
+			if w.base == mixed {
+				r = t.resolved(r)
+			}
+			switch want := term.Value.Bit(i); {
+			case r >= first:
+				t.literals = append(t.literals, literal{r, !want})
+			case (r == one) != want:
+				return false
+			}
+		}
+	}
 	return true
 }
 

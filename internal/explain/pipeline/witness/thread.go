@@ -69,6 +69,8 @@ type thread struct {
 	// through is the pipeline that a packet went through last, of two.
 	through *Maker
 	clauses []clause
+	// literals are those of clauses, one behind the other.
+	literals []literal
 }
 
 type resumed struct {
