@@ -24,6 +24,7 @@ const (
 	bpfChoiceCHOICE_PATH     bpfChoice = 7
 	bpfChoiceCHOICE_NOTIFIED bpfChoice = 8
 	bpfChoiceCHOICE_DIVERTED bpfChoice = 16
+	bpfChoiceCHOICE_OPENS    bpfChoice = 32
 )
 
 type bpfChoices struct {
@@ -52,6 +53,7 @@ const (
 	bpfEventEV_UNADMITTED bpfEvent = 7
 	bpfEventEV_FULL       bpfEvent = 8
 	bpfEventEV_DSCP       bpfEvent = 9
+	bpfEventEV_ELSEWHERE  bpfEvent = 10
 )
 
 type bpfFlow struct {

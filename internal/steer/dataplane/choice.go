@@ -77,13 +77,33 @@ func (p *Plane) Switch(uid string, set Set, path int) (Set, error) {
 			continue
 		}
 		moved |= 1 << b
-		row[b] = uint8(path)
+		row[b] = uint8(path) | old&choiceOpens
 	}
 	if moved != 0 {
 		write(p.mem.owner, id*Buckets, row[:])
 		p.renumber(id, 0)
 	}
 	return moved, nil
+}
+
+// OpenElsewhere says whether flows with the peer may begin on the path where their bucket is,
+// and be taken from one: while the default network is known to fail, where policy is the same
+// on the networks, and as long as the lease runs. Both ends have to be told.
+func (p *Plane) OpenElsewhere(uid string, may bool) error {
+	id, ok := p.ids[uid]
+	if !ok {
+		return fmt.Errorf("open flows with %s elsewhere: %w", uid, errUnknown)
+	}
+	var first [1]byte
+	read(p.mem.owner, id*Buckets, first[:])
+	now := first[0] &^ choiceOpens
+	if may {
+		now |= choiceOpens
+	}
+	if now != first[0] {
+		write(p.mem.owner, id*Buckets, []byte{now})
+	}
+	return nil
 }
 
 // row64 is the peer's row of own or follow.
@@ -287,6 +307,8 @@ type Events struct {
 	// DSCP are packets that stayed on the default network because the mark has no room for
 	// the DSCP that their application gave.
 	DSCP uint64 `json:"dscp"`
+	// Elsewhere are packets that opened a flow on a path, as the default network failed.
+	Elsewhere uint64 `json:"elsewhere"`
 }
 
 // Events returns the counts since the data plane was first loaded.
@@ -295,7 +317,7 @@ func (p *Plane) Events() Events {
 	return Events{Errors: n(bpfEventEV_ERROR), TooBig: n(bpfEventEV_TOO_BIG), NoPath: n(bpfEventEV_NO_PATH),
 		Lease: n(bpfEventEV_LEASE), Strangers: n(bpfEventEV_STRANGER), ICMP: n(bpfEventEV_ICMP),
 		Forged: n(bpfEventEV_FORGED), Unadmitted: n(bpfEventEV_UNADMITTED), Full: n(bpfEventEV_FULL),
-		DSCP: n(bpfEventEV_DSCP)}
+		DSCP: n(bpfEventEV_DSCP), Elsewhere: n(bpfEventEV_ELSEWHERE)}
 }
 
 // Peers lists the UIDs of the peers that SetPeer has named, sorted.

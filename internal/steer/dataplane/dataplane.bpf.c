@@ -166,6 +166,8 @@ static __always_inline int egress_peer(struct __sk_buff *skb, const struct packe
 		else if (role == FLOW_ANSWERED && state && !p->accepts && surely_heard(state) &&
 			 (n = choose_path(pe, row_bucket(p->bucket, row), FLOW_FOLLOW)))
 			role = set_role(&f, FLOW_FOLLOW);
+		else
+			n = opening_path(pe, row_bucket(p->bucket, row), role);
 	} else if (p->steerable && !mark && (p->proto == IPPROTO_TCP || p->proto == IPPROTO_UDP)) {
 		count_event(EV_DSCP);
 	}
@@ -299,8 +301,8 @@ static __always_inline int reject_former(const struct packet *p)
 #define IS_UNKNOWN_FLOW 1001
 
 /* ingress_steered takes a packet that was steered here: of a flow that the default network
- * has admitted in both directions, and no other. found is how its tag matches: one that is
- * exact could hardly be guessed. */
+ * has admitted in both directions, and no other, but while that fails (open_from_path).
+ * found is how its tag matches: one that is exact could hardly be guessed. */
 static __always_inline int ingress_steered(struct __sk_buff *skb, const struct packet *p, const struct rev *r,
 					   int encap, __u32 found)
 {
@@ -308,9 +310,9 @@ static __always_inline int ingress_steered(struct __sk_buff *skb, const struct p
 	struct flow f = { r->id, r->generation, p->dport, p->sport, p->proto };
 	struct flow_state *state;
 	__u32 row, role = flow_role(&f, &state, 0, &row), dscp = app_dscp(p->dscp, found);
-	int exact = (found & HOW) == EXACT;
+	int exact = (found & HOW) == EXACT, syn = p->proto == IPPROTO_TCP && p->opens;
 
-	if (!ADMITTED(role)) {
+	if ((syn || !ADMITTED(role)) && !(exact && (role = open_from_path(&f, syn ? FLOW_NONE : role)))) {
 		int verdict = reject(EV_UNADMITTED, encap);
 		return verdict == TCX_DROP && exact ? IS_UNKNOWN_FLOW : verdict;
 	}
@@ -360,10 +362,10 @@ GLOBAL int path_ingress_any(struct __sk_buff *skb)
 		return is_former_shim(skb, &p) ? reject(EV_STRANGER, 0) : reject_former(&p);
 	struct rev *r = rev_of(&p.src, p.v6);
 	/* Meant for a pod that had this address before, or from one that we do not know:
-	 * never deliver it to a stranger. Nor a fragment, nor a SYN, which no data plane
-	 * steers: it would go past the policy of the default network. */
+	 * never deliver it to a stranger. Nor a fragment, nor a SYN, which would go past the
+	 * policy of the default network, but while that fails and policy is the same. */
 	if (!r || !from_known_path(skb, &p, r) || encap != ((r->flags & PATH_ENCAP) != 0) || (encap && decapsulate(skb, &p, r)) ||
-	    !p.steerable || (p.proto == IPPROTO_TCP && p.opens))
+	    !p.steerable || (p.proto == IPPROTO_TCP && p.opens && !opens_elsewhere(r->id)))
 		return reject(EV_STRANGER, encap);
 	int how = encap ? verify_shim(&p, r, t) : verify_tag(&p, &r->accept, !r->lower, TAG_DATA);
 	return how ? ingress_steered(skb, &p, r, encap, how) : reject(EV_FORGED, encap);

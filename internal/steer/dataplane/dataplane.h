@@ -20,11 +20,16 @@ enum limit {
 /* A peer's choices, a bucket each, in 64 bytes: a switch of all of them is one cache line
  * for the processors to hand over. They are two rows, so that flows of one pair can go
  * different ways (flow_state.row). The path is in the lowest bits; what is above them is
- * the loader's. */
+ * the loader's, but for CHOICE_OPENS. */
 struct choices {
 	__u8 choice[BUCKETS];
 };
-enum choice { CHOICE_PATH = PATHS - 1, CHOICE_NOTIFIED = 8, CHOICE_DIVERTED = 16 };
+enum choice {
+	CHOICE_PATH = PATHS - 1,
+	CHOICE_NOTIFIED = 8,
+	CHOICE_DIVERTED = 16,
+	CHOICE_OPENS = 32, /* in the first of pw_owner: flows with this peer may begin on a path, either way */
+};
 
 /* The mark has two parts, as docs/explanation/security.md says. The visible one is a
  * code point of DSCP pool 2, xxx111, which RFC 2474 section 6 leaves to local use; xxx
@@ -70,7 +75,10 @@ enum tag { TAG_DATA = 1, TAG_OPEN, TAG_ANSWER, TAG_SETTLED, TAG_FORGOTTEN };
  *   FOLLOW_NEW  opened by the peer; nothing was answered yet
  *   ANSWERED    answered over the default network; the peer may have left it, and may say
  *               nothing ever more
- *   FOLLOW      the peer has heard the answer: goes where the map pw_follower says */
+ *   FOLLOW      the peer has heard the answer: goes where the map pw_follower says
+ *
+ * While the default network is known to fail, a path may stand in for it where the networks'
+ * policy is the same (opens_elsewhere). */
 enum role { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_ANSWERED, FLOW_FOLLOW };
 #define ADMITTED(role) ((role) == FLOW_OWNER || (role) >= FLOW_ANSWERED)
 
@@ -80,7 +88,7 @@ enum side { SIDE_UNKNOWN, SIDE_OPENER, SIDE_SERVER };
 /* How a TCP connection ends, in flow_state.closed. */
 enum closed { CLOSED_OUT = 1, CLOSED_IN = 2, CLOSED_RESET = 4 };
 
-enum event { EV_ERROR, EV_TOO_BIG, EV_NO_PATH, EV_LEASE, EV_STRANGER, EV_ICMP, EV_FORGED, EV_UNADMITTED, EV_FULL, EV_DSCP };
+enum event { EV_ERROR, EV_TOO_BIG, EV_NO_PATH, EV_LEASE, EV_STRANGER, EV_ICMP, EV_FORGED, EV_UNADMITTED, EV_FULL, EV_DSCP, EV_ELSEWHERE };
 
 /* At the end of the map pw_events is what is left of what strangers could cause: a time in
  * units of 2^32 ns, about four seconds, and how much of the limit was used since. */

@@ -18,6 +18,7 @@ const (
 	choicePath     = uint8(bpfChoiceCHOICE_PATH)
 	choiceNotified = uint8(bpfChoiceCHOICE_NOTIFIED)
 	choiceDiverted = uint8(bpfChoiceCHOICE_DIVERTED)
+	choiceOpens    = uint8(bpfChoiceCHOICE_OPENS) // in the first alone
 )
 
 // Sizes of entries of the arrays, and where they have what.

@@ -44,7 +44,8 @@ func (w *world) pathIn(b []byte, c chance) effect {
 			congest(e.frame)
 		}
 	}
-	if !h.whole || h.proto == 6 && h.opens {
+	syn := h.proto == 6 && h.opens
+	if !h.whole || syn && !w.opens(p) {
 		return w.refuse(e, encap, Events{Strangers: 1})
 	}
 	found, exact, other := h.genuine(pa.keys, sayData, !p.lower())
@@ -60,21 +61,27 @@ func (w *world) pathIn(b []byte, c chance) effect {
 		return w.refuse(e, encap, Events{Forged: 1})
 	}
 	w.touch(&e, f)
-	if !admitted(w.flows[f].role) {
+	role := w.flows[f].role
+	if syn || !admitted(role) {
+		role = w.openFromPath(&e, f, either(syn, roleNone, role), exact && w.opens(p))
+	}
+	if role == roleNone {
+		full := e.events.Full
 		e = w.refuse(e, encap, Events{Unadmitted: 1})
+		e.events.Full = full // there was no room for it
 		if exact && e.verdict == verdictDrop && w.may(&e, c) {
 			e.frame, e.verdict = p.recall(e.frame, &h)
 		}
 		return e
 	}
-	if !encap && h.dscp == others && w.flows[f].dscp != other {
+	if part, _ := w.part(&e, f); !encap && h.dscp == others && part.dscp != other {
 		if !exact {
 			return w.refuse(e, encap, Events{Forged: 1})
 		}
 		exact = false
 		w.set(&e, f, func(p *partOf) { p.dscp = other })
 	}
-	if w.flows[f].role == roleAnswered {
+	if role == roleAnswered {
 		w.assume(&e, f, roleFollow)
 	}
 	if !w.unseen(&e, &h, c) {
@@ -90,6 +97,20 @@ func (w *world) pathIn(b []byte, c chance) effect {
 	}
 	w.deliver(&e)
 	return e
+}
+
+// openFromPath is the role of this end in a flow that is not admitted, once a packet of it has
+// come by a path: none where it may not.
+func (w *world) openFromPath(e *effect, f bpfFlow, role uint8, may bool) uint8 {
+	switch {
+	case !may:
+		return roleNone
+	case role == roleOwnerNew:
+		return w.assume(e, f, roleOwner)
+	case role == roleFollowNew:
+		return role
+	}
+	return w.assume(e, f, roleFollowNew)
 }
 
 // refuse drops a packet; where another layout may know it, it is left to that, as it

@@ -304,7 +304,14 @@ func (w *world) out(b []byte, c chance) effect {
 			w.choose(&e, p, &h, roleFollow) != 0 {
 			role = w.assume(&e, f, roleFollow)
 		}
-		if n := w.choose(&e, p, &h, role); n != 0 && w.cross(&e, p, &h, n, mark) {
+		n := w.choose(&e, p, &h, role)
+		if w.opens(p) && (role == roleOwnerNew || role == roleAnswered) {
+			n = w.choose(&e, p, &h, role+1) // as one that is admitted
+			if n != 0 && role == roleOwnerNew {
+				e.events.Elsewhere++
+			}
+		}
+		if n != 0 && w.cross(&e, p, &h, n, mark) {
 			return e
 		}
 	} else if h.whole && mark == 0 && (h.proto == 6 || h.proto == 17) {
@@ -320,6 +327,9 @@ func (w *world) out(b []byte, c chance) effect {
 	}
 	return e
 }
+
+// opens is whether flows may begin on a path.
+func (w *world) opens(p *peerOf) bool { return w.alive && w.own[p.id][0]&choiceOpens != 0 }
 
 // want is the address that the agent is told of. It is read before anything else: of
 // IPv4, also where the header lies about itself, which does no harm.

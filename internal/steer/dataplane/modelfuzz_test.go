@@ -298,7 +298,7 @@ func (tr *trial) differs(e *effect, verdict uint32, out []byte, before, after Ev
 func minus(a, b Events) Events {
 	return Events{a.Errors - b.Errors, a.TooBig - b.TooBig, a.NoPath - b.NoPath, a.Lease - b.Lease,
 		a.Strangers - b.Strangers, a.ICMP - b.ICMP, a.Forged - b.Forged, a.Unadmitted - b.Unadmitted, a.Full - b.Full,
-		a.DSCP - b.DSCP}
+		a.DSCP - b.DSCP, a.Elsewhere - b.Elsewhere}
 }
 
 // lives is when something was last received, by peer and path.

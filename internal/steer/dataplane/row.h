@@ -17,6 +17,42 @@ static __always_inline __u32 choose_path(const struct peer *pe, __u32 bucket, __
 	return 0;
 }
 
+/* opens_elsewhere is whether flows with a peer may begin on a path: the agent knows that the
+ * default network fails, and that policy is the same on others. The other end has to know
+ * the same: it takes no such flow else. */
+GLOBAL int opens_elsewhere(__u32 peer)
+{
+	struct choices *c = bpf_map_lookup_elem(&pw_owner, &peer);
+
+	return c && *(volatile __u8 *)&c->choice[0] & CHOICE_OPENS && lease_runs();
+}
+
+/* opening_path is the path of a packet whose flow begins, or whose answer the other end has yet
+ * to hear: 0, the default network, but while that fails. */
+static __always_inline __u32 opening_path(const struct peer *pe, __u32 bucket, __u32 role)
+{
+	__u32 n;
+
+	if ((role != FLOW_OWNER_NEW && role != FLOW_ANSWERED) || !opens_elsewhere(pe->id))
+		return 0;
+	n = choose_path(pe, bucket, role == FLOW_OWNER_NEW ? FLOW_OWNER : FLOW_FOLLOW);
+	if (n && role == FLOW_OWNER_NEW)
+		count_event(EV_ELSEWHERE);
+	return n;
+}
+
+/* open_from_path makes of a packet from a path what a tag on the default network would: the
+ * beginning of a flow, or the answer to it. Returns the flow's role, none where a path may
+ * not do so or there is no room. */
+GLOBAL int open_from_path(const struct flow *f, __u32 role)
+{
+	if (!f || !opens_elsewhere(f->peer))
+		return FLOW_NONE;
+	if (role == FLOW_OWNER_NEW)
+		return set_role(f, FLOW_OWNER);
+	return role == FLOW_FOLLOW_NEW ? role : set_role(f, FLOW_FOLLOW_NEW);
+}
+
 /* set_row puts a flow into another row. */
 static __always_inline void set_row(const struct flow *f, struct flow_state *state, __u32 row)
 {

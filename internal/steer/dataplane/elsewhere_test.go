@@ -1,0 +1,131 @@
+package dataplane
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// allow tells a pod's plane whether flows with the other pod may begin on a path.
+func (b *bed) allow(pod int, may bool) {
+	b.t.Helper()
+	if err := b.planes[pod].OpenElsewhere(fmt.Sprintf("pod-%d", 3-pod), may); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestOpenElsewhere: while the default network fails, a flow begins on the path where its
+// bucket is if both ends allow it, whichever opens it and on whatever path it is answered, and
+// goes on over the default network once that is back.
+func TestOpenElsewhere(t *testing.T) {
+	for _, family := range []string{"4", "6"} {
+		for _, network := range []string{"tcp", "udp"} {
+			for _, pod := range []int{1, 2} {
+				for _, encap := range []bool{false, true} {
+					if encap && family == "6" {
+						continue // encapsulation is for IPv4 alone
+					}
+					t.Run(fmt.Sprintf("%s%s opened by pod %d, encapsulated %v", network, family, pod, encap), func(t *testing.T) {
+						b := newBed(t)
+						b.encap = encap
+						openElsewhere(b, network+family, pod)
+					})
+				}
+			}
+		}
+	}
+}
+
+func openElsewhere(b *bed, network string, pod int) {
+	b.open(1)
+	b.open(2)
+	b.carry(false)
+	b.move(pod, 2)
+	for _, end := range []int{1, 2} {
+		b.allow(end, true)
+	}
+	format := "10.90.%d.2:7001"
+	if network[3] == '6' {
+		format = "[fd90:%d::2]:7001"
+	}
+	at := fmt.Sprintf(format, 3-pod)
+	conn := b.echoFrom(pod, network, at, at)
+	for range 3 {
+		if err := exchange(conn, "begun elsewhere"); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if n := b.planes[pod].Events().Elsewhere; n == 0 {
+		b.t.Error("no packet is counted that opened a flow on a path")
+	}
+	near, far := ports(conn)
+	proto := map[byte]uint8{'t': 6, 'u': 17}[network[0]]
+	if c, s := b.role(pod, near, far, proto), b.role(3-pod, far, near, proto); c != roleOwner || s != roleFollow {
+		b.t.Errorf("roles %d of the opener and %d of the other end, expected %d and %d", c, s, roleOwner, roleFollow)
+	}
+	b.carry(true)
+	for _, end := range []int{1, 2} {
+		b.allow(end, false)
+	}
+	b.move(pod, 0)
+	for range 3 {
+		if err := exchange(conn, "on the default network"); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// carry has the default network carry packets between the pods, or drop them without a word.
+func (b *bed) carry(so bool) {
+	b.t.Helper()
+	for _, family := range []string{"ipv4", "ipv6"} {
+		for pod := 1; pod <= 2; pod++ {
+			b.run(0, "sysctl", "-qw", fmt.Sprintf("net.%s.conf.p%dn0.forwarding=%d", family, pod, either(so, 1, 0)))
+		}
+	}
+}
+
+// TestOpenElsewhereNeedsBoth: a path opens nothing that one of the two ends does not allow, nor
+// where no agent lives, and what is refused harms no flow that there is.
+func TestOpenElsewhereNeedsBoth(t *testing.T) {
+	for name, who := range map[string][]int{"nobody": nil, "the opener alone": {1}, "the other end alone": {2}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.open(1)
+			b.open(2)
+			before := b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001")
+			if err := exchange(before, "on the default network"); err != nil {
+				t.Fatal(err)
+			}
+			b.move(1, 2)
+			b.carry(false)
+			for _, pod := range who {
+				b.allow(pod, true)
+			}
+			b.serve(2, "tcp", "10.90.2.2:7002")
+			if conn, err := b.dial(1, "tcp", "10.90.2.2:7002", option{value: 1500 * time.Millisecond}); err == nil {
+				conn.Close()
+				t.Error("a connection has begun on a path")
+			}
+			if err := exchange(before, "moved away"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("without an agent", func(t *testing.T) {
+		b := newBed(t)
+		b.lease = 500 * time.Millisecond
+		b.open(1)
+		b.open(2)
+		b.move(1, 2)
+		b.allow(1, true)
+		b.allow(2, true)
+		b.carry(false)
+		b.serve(2, "tcp", "10.90.2.2:7002")
+		time.Sleep(time.Second) // nobody renews the lease
+		if conn, err := b.dial(1, "tcp", "10.90.2.2:7002", option{value: 1500 * time.Millisecond}); err == nil {
+			conn.Close()
+			t.Error("a connection has begun on a path without an agent")
+		}
+	})
+}
