@@ -180,10 +180,14 @@ GLOBAL int egress_any(struct __sk_buff *skb)
 	struct packet p = {};
 	__u32 hint;
 
-	if (parse_ip_once(skb, &p) < 0)
+	if (parse_ip_once(skb, &p) < 0) {
+		report_asked(skb);
 		return TCX_NEXT;
+	}
 	if (!(hint = peer_hint(&p.dst))) {
 		report_miss(&p.dst);
+		if (p.v6)
+			report_asked(skb);
 		return TCX_NEXT;
 	}
 	struct peer *pe = peer_of(&p, &p.dst, hint);

@@ -1,9 +1,14 @@
 package dataplane
 
 import (
+	"bytes"
 	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
 )
 
 // allow tells a pod's plane whether flows with the other pod may begin on a path.
@@ -128,4 +133,46 @@ func TestOpenElsewhereNeedsBoth(t *testing.T) {
 			t.Error("a connection has begun on a path without an agent")
 		}
 	})
+}
+
+// TestAskedForIsTold: a pod whose link address is asked for is told to the agent, as no packet to
+// it gets to the programs where nobody answers; and what is no such question is not.
+func TestAskedForIsTold(t *testing.T) {
+	b := newBed(t)
+	p := b.open(1)
+	v4, v6 := netip.MustParseAddr("10.90.77.2"), netip.MustParseAddr("fd90:77::2")
+	p.SetCandidates(NewCandidates([]netip.Addr{v4, v6}))
+	eth := append(bytes.Repeat([]byte{0xff}, 12), 0x08, 0x06)
+	arp := func(op byte) []byte {
+		out := append(bytes.Clone(eth), 0, 1, 8, 0, 6, 4, 0, op)
+		out = append(out, make([]byte, 16)...)
+		return append(out, v4.AsSlice()...)
+	}
+	solicit := func(kind byte) []byte {
+		eth[12], eth[13] = 0x86, 0xdd
+		out := append(bytes.Clone(eth), 0x60, 0, 0, 0, 0, 24, 58, 255)
+		for _, a := range []string{"fd90:1::2", "ff02::1:ff00:2"} {
+			out = append(out, netip.MustParseAddr(a).AsSlice()...)
+		}
+		return append(append(out, kind, 0, 0, 0, 0, 0, 0, 0), v6.AsSlice()...)
+	}
+	for _, c := range []struct {
+		name  string
+		frame []byte
+		want  []netip.Addr
+	}{
+		{"ARP request", arp(1), []netip.Addr{v4}},
+		{"ARP reply", arp(2), nil},
+		{"cut short", arp(1)[:40], nil},
+		{"neighbour solicitation", solicit(135), []netip.Addr{v6}},
+		{"neighbour advertisement", solicit(136), nil},
+	} {
+		verdict, err := p.objs.PwEgress.Run(&ebpf.RunOptions{Data: c.frame, DataOut: make([]byte, 256)})
+		if err != nil || verdict != verdictNext {
+			t.Errorf("%s: verdict %d, %v", c.name, int32(verdict), err)
+		}
+		if got := p.Misses(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: told of %v, expected %v", c.name, got, c.want)
+		}
+	}
 }

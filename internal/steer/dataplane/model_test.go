@@ -335,6 +335,12 @@ func (w *world) opens(p *peerOf) bool { return w.alive && w.own[p.id][0]&choiceO
 // IPv4, also where the header lies about itself, which does no harm.
 func (w *world) want(b []byte, h *headers) netip.Addr {
 	dst := h.dst
+	switch t := be16(b[12:]); { // who is asked for is told too
+	case t == 0x0806 && len(b) >= 42 && b[21] == 1:
+		dst = netip.AddrFrom4([4]byte(b[38:]))
+	case t == 0x86dd && len(b) >= 78 && b[20] == 58 && b[54] == 135 && b[14]>>4 == 6:
+		dst = netip.AddrFrom16([16]byte(b[62:]))
+	}
 	if be16(b[12:]) == 0x0800 && len(b) >= 34 {
 		dst = netip.AddrFrom4([4]byte(b[30:]))
 	}

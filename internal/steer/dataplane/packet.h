@@ -235,6 +235,32 @@ static __always_inline void *pull(struct __sk_buff *skb, __u32 off, __u32 n)
 	return p + n <= end_of(skb) ? p : NULL;
 }
 
+/* report_asked tells the agent of a pod whose link address is asked for, by ARP (RFC 826) or
+ * neighbour solicitation (RFC 4861 section 4.3): where nobody answers, as the default network
+ * fails, no packet to it gets here. */
+GLOBAL int report_asked(struct __sk_buff *skb)
+{
+	struct addr a = {};
+	__u8 *b;
+
+	if (skb->protocol == bpf_htons(ETH_P_ARP)) {
+		b = pull(skb, ETH_HLEN, 28);
+		if (!b || b[7] != 1)
+			return 0;
+		__builtin_memcpy(&a, b + 24, 4);
+	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		b = pull(skb, ETH_HLEN, sizeof(struct ipv6hdr) + 24);
+		if (!b || b[6] != IPPROTO_ICMPV6 || b[sizeof(struct ipv6hdr)] != 135)
+			return 0;
+		__builtin_memcpy(&a, b + sizeof(struct ipv6hdr) + 8, 16);
+	} else {
+		return 0;
+	}
+	if (!peer_hint(&a))
+		report_miss(&a);
+	return 0;
+}
+
 /* parse_l4 reads ports and flags. Packets of other protocols are not steerable. */
 static __always_inline void parse_l4(struct __sk_buff *skb, struct packet *p)
 {
