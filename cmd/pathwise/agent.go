@@ -262,7 +262,8 @@ func labAgent(ctx context.Context, e env, f agentFlags, st lab.State, cfg agent.
 	cfg.Source = whenChanged(e.store().StateFile(st.Spec.Name), func() (agent.Cluster, error) {
 		st, err := e.store().Load(st.Spec.Name)
 		// A lab enforces no policy on its pods: no network refuses what another lets through.
-		return agent.Cluster{Hosts: st.Hosts, Pods: st.Pods, Equal: st.Spec.Networks, Encapsulated: f.encapsulate}, err
+		return agent.Cluster{Hosts: st.Hosts, Pods: st.Pods, Equal: st.Spec.Networks, Encapsulated: f.encapsulate,
+			OpenElsewhere: true}, err
 	})
 	return oneAgent(ctx, e, f, dir, cfg)
 }

@@ -40,6 +40,7 @@ type Agent struct {
 	teller     *teller
 	mover      *mover
 	escape     *escape
+	opener     *opener
 	entries    *entries
 	agreement  *agreement
 	respondent *respondent
@@ -128,7 +129,8 @@ func newAgent(cfg Config) *Agent {
 	a.stacks = &stacks{journal: j, leisure: leisure}
 	a.mover = &mover{journal: j, stacks: a.stacks, waker: a.waker, teller: a.teller, untracked: a.untracked,
 		ledger: ledger, clock: clock, stats: stats}
-	a.escape = &escape{j, m, a.judge, a.mover, a.teller, stats}
+	a.opener = &opener{j, m}
+	a.escape = &escape{j, m, a.judge, a.mover, a.opener, a.teller, stats}
 	a.entries = &entries{j, m, ring, a.mover, a.stacks, a.teller, a.untracked, ledger, &pairs}
 	a.stacks.fitter = route.NewFitter(a.entries.became)
 	a.agreement = &agreement{j, m, a.wires, a.teller, a.entries, a.mover, turns{}}
@@ -334,8 +336,13 @@ func (a *Agent) weigh(now time.Time) {
 			if p.lines[0].carries() && !p.home() {
 				a.untracked.stray(p)
 			}
+			a.opener.judge(p, now)
 			if now.Sub(p.active) >= quiet {
-				a.mover.rest(p, now)
+				if !p.opening.IsZero() {
+					a.agreement.open(p, now) // its next flow is to find a network
+				} else {
+					a.mover.rest(p, now)
+				}
 				continue
 			}
 			busy++

@@ -43,7 +43,7 @@ func (ag *agreement) acknowledged(h *remoteHost, value []byte) {
 		if takes := n.number&takesDSCP != 0; takes != p.takesDSCP {
 			p.takesDSCP, p.stale = takes, time.Time{}
 		}
-		p.takesRows = n.number&takesRows != 0
+		p.takesRows, p.takesOpening = n.number&takesRows != 0, n.number&opensElsewhere != 0
 		p.peerLimited = decodeShare(n.number)
 		ag.openPair(p)
 	case n.kind == noticeMoved:
@@ -117,7 +117,9 @@ func (ag *agreement) open(p *pair, now time.Time) {
 	}
 	p.asked = now
 	p.asks++
-	if n := ag.teller.about(p, noticeOpen); first && hp != nil && !hp.Down() {
+	n := ag.teller.about(p, noticeOpen)
+	n.number = ag.members.Cluster.opening()
+	if first && hp != nil && !hp.Down() {
 		ag.wires.tellOver(hp, n)
 	} else {
 		ag.wires.tell(p.host, n, "")
@@ -274,7 +276,9 @@ func (re *respondent) handlePairNotice(p *pair, n notice) (status, uint64) {
 		if err := re.entries.setPeer(p, true); err != nil {
 			return statusUnknown, n.number
 		}
-		return statusDone, takesDSCP | takesRows | p.sending.encode()
+		p.takesOpening = n.number&opensElsewhere != 0
+		re.escape.opener.judge(p, re.cfg.Now())
+		return statusDone, takesDSCP | takesRows | re.members.Cluster.opening() | p.sending.encode()
 	case noticeMute:
 		return re.handleMute(p, n), n.number
 	case noticeUnpassed:

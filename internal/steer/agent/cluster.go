@@ -25,6 +25,9 @@ type Cluster struct {
 	// Encapsulated lists the networks that translation cannot cross, as they track
 	// connections or change the DSCP: flows that are steered there go in UDP.
 	Encapsulated []string `json:"encapsulated,omitempty"`
+	// OpenElsewhere says that flows may begin on a network of Equal while the default network is
+	// known to fail: its own policy then does not see them at all.
+	OpenElsewhere bool `json:"open_elsewhere,omitempty"`
 }
 
 // mostCluster bounds a cluster's description, in bytes: one of 100,000 pods with four

@@ -90,7 +90,8 @@ func (d *description) has(uid string) bool {
 // same reports whether the cluster is the description's, and not only equal to it.
 func (d *description) same(c Cluster) bool {
 	return oneMemory(c.Pods, d.Pods) && slices.Equal(c.Hosts, d.Hosts) &&
-		slices.Equal(c.Equal, d.Equal) && slices.Equal(c.Encapsulated, d.Encapsulated)
+		slices.Equal(c.Equal, d.Equal) && slices.Equal(c.Encapsulated, d.Encapsulated) &&
+		c.OpenElsewhere == d.OpenElsewhere
 }
 
 // describeAll looks at the cluster, the keys and the agent's own pod until ctx ends, and has

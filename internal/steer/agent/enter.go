@@ -27,6 +27,11 @@ func (en *entries) enter(p *pair) error {
 	if err := en.setPeer(p, known); err != nil {
 		return err
 	}
+	if known { // a predecessor may have let flows begin elsewhere
+		if err := p.local.plane.OpenElsewhere(p.remote.UID, false); err != nil {
+			return err
+		}
+	}
 	as, err := p.found()
 	if err != nil {
 		return err

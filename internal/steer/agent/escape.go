@@ -24,6 +24,7 @@ type escape struct {
 	members *members
 	judge   *judge
 	mover   *mover
+	opener  *opener
 	teller  *teller
 	stats   *counters
 }
@@ -71,6 +72,7 @@ func (e *escape) leavePath(p *pair, i int, now time.Time, detected time.Duration
 	if to, ok := p.refuge(from); ok && !e.cfg.DryRun {
 		e.mover.divert(p, dataplane.All, from, to, now)
 	}
+	e.opener.judge(p, now)
 }
 
 // refuge is the path that flows of the peer take which leave one that has failed: where the pair's

@@ -60,8 +60,10 @@ const (
 	EventConflict = "conflict"
 	// EventWaiting: the agent's own pod is not there yet, or not whole.
 	EventWaiting = "waiting"
-	EventWarning = "warning"
-	EventKey     = "key"
+	// EventElsewhere: new flows begin on other networks, as the default one fails, or no more.
+	EventElsewhere = "elsewhere"
+	EventWarning   = "warning"
+	EventKey       = "key"
 )
 
 // Who moves flows, in Event.By.

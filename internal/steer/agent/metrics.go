@@ -119,7 +119,8 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	}
 	for name, v := range map[string]uint64{"error": events.Errors, "too_big": events.TooBig, "no_path": events.NoPath,
 		"lease": events.Lease, "stranger": events.Strangers, "icmp": events.ICMP, "forged": events.Forged,
-		"unadmitted": events.Unadmitted, "full": events.Full, "dscp": events.DSCP} {
+		"unadmitted": events.Unadmitted, "full": events.Full, "dscp": events.DSCP,
+		"elsewhere": events.Elsewhere} {
 		count(e.own["dataplane"], v, name)
 	}
 	for network, c := range h.Reflectors {

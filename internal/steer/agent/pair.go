@@ -59,6 +59,10 @@ type pair struct {
 	takesDSCP bool
 	// takesRows: the other end's data plane knows of rows.
 	takesRows bool
+	// takesOpening: the other end lets flows begin on another network while the default one
+	// fails. opening is since when they may here.
+	takesOpening bool
+	opening      time.Time
 
 	lines lines // by index in routes
 	// active is when packets last went or came.

@@ -58,7 +58,11 @@ func (en *entries) admitWanted(now time.Time) {
 			if !ok || l.pairs[remote.UID] != nil {
 				continue
 			}
-			if _, err := en.join(l, remote); errors.Is(err, dataplane.ErrTooMany) {
+			p, err := en.join(l, remote)
+			if p != nil {
+				p.active = now // it may have asked for a link address alone
+			}
+			if errors.Is(err, dataplane.ErrTooMany) {
 				en.warnOf("room "+l.UID,
 					"pod %s speaks with more pods than there is room for (%d): traffic with further ones is native", l.Name, cmp.Or(en.cfg.peers, dataplane.DefaultPeers))
 			} else if err != nil && !isNative(err) {

@@ -76,9 +76,10 @@ type composer struct {
 
 // composed is what a cluster is made of.
 type composed struct {
-	pods     []own
-	nodes    []*view // by name
-	networks []*v1alpha1.PathNetwork
+	pods      []own
+	nodes     []*view // by name
+	networks  []*v1alpha1.PathNetwork
+	unpoliced bool // there is no policy of any kind
 }
 
 // equal reports whether both come to the same cluster. Objects that are the same memory are not
@@ -88,7 +89,7 @@ func (a composed) equal(b composed) bool {
 		return x == y || x.Name == y.Name && slices.EqualFunc(x.pods, y.pods, alike) && reflect.DeepEqual(x.faults, y.faults)
 	}) && slices.EqualFunc(a.networks, b.networks, func(x, y *v1alpha1.PathNetwork) bool {
 		return x == y || x.Spec == y.Spec
-	}) && reflect.DeepEqual(a.pods, b.pods)
+	}) && reflect.DeepEqual(a.pods, b.pods) && a.unpoliced == b.unpoliced
 }
 
 // alike reports whether pods are the same but for their host, which is not known of one that was just read.
@@ -105,12 +106,13 @@ func newComposer(self string) composer {
 
 // compose makes it: the same memory as the last time where it is the same. What another node's
 // agent cannot have seen is left out, and told.
-func (m *composer) compose(pods []own, nodes []*view, networks []*v1alpha1.PathNetwork) (agent.Cluster, []error) {
+func (m *composer) compose(pods []own, nodes []*view, networks []*v1alpha1.PathNetwork,
+	unpoliced bool) (agent.Cluster, []error) {
 	nodes = slices.DeleteFunc(sorted(nodes), func(n *view) bool { return n.Name == m.self })
 	networks = slices.SortedFunc(slices.Values(networks), func(a, b *v1alpha1.PathNetwork) int {
 		return cmp.Compare(a.Name, b.Name)
 	})
-	if now := (composed{pods, nodes, networks}); m.latest.Hosts == nil || !m.of.equal(now) {
+	if now := (composed{pods, nodes, networks, unpoliced}); m.latest.Hosts == nil || !m.of.equal(now) {
 		m.of = now
 		m.latest, m.faults = m.fresh(now)
 	}
@@ -125,6 +127,8 @@ func (m *composer) fresh(now composed) (c agent.Cluster, faults []error) {
 		known[n.Spec.Attachment] = true
 	}
 	c.Equal, c.Encapsulated = allowed(networks), encapsulated(networks)
+	// What no policy selects may begin on any network: the default one refuses nothing.
+	c.OpenElsewhere = now.unpoliced
 	c.Hosts = []topo.Host{{Index: m.numbers.index(m.self), Name: m.self}}
 	c.Pods = make([]topo.Pod, 0, m.claim(pods, nodes))
 	for _, p := range pods {

@@ -225,6 +225,20 @@ func TestComposeAgain(t *testing.T) {
 	}
 }
 
+// TestComposeUnpoliced: flows may begin elsewhere as long as there is no policy, and the first one
+// makes another cluster of it.
+func TestComposeUnpoliced(t *testing.T) {
+	m := newComposer("n1")
+	views, networks := []*view{viewOf(seen("n2", apiPod("z", 5)))}, []*v1alpha1.PathNetwork{fast()}
+	for _, known := range []netpolicy.Known{{}, {Policies: []netpolicy.Policy{{Kind: "NetworkPolicy"}}},
+		{Unread: []netpolicy.Unread{{Kind: "CiliumNetworkPolicy"}}}, {}} {
+		c, _ := m.compose(ownPods(apiPod("a", 4)), views, networks, known.None())
+		if want := len(known.Policies)+len(known.Unread) == 0; c.OpenElsewhere != want {
+			t.Errorf("%+v: flows may begin elsewhere: %v, expected %v", known, c.OpenElsewhere, want)
+		}
+	}
+}
+
 // composeAll composes of PathNodes as they are.
 func (m *composer) composeAll(pods []own, nodes []*v1alpha1.PathNode, networks []*v1alpha1.PathNetwork) (agent.Cluster,
 	[]error) {
@@ -232,7 +246,7 @@ func (m *composer) composeAll(pods []own, nodes []*v1alpha1.PathNode, networks [
 	for _, n := range nodes {
 		views = append(views, viewOf(n))
 	}
-	return m.compose(pods, views, networks)
+	return m.compose(pods, views, networks, false)
 }
 
 // composeFor is what the agent of a node is told at first.

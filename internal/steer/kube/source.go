@@ -281,9 +281,10 @@ func (s *Source) look(ctx context.Context) time.Duration {
 	}
 	networks := objects[*v1alpha1.PathNetwork](s.networks)
 	labels, asks := labelsOf(listed), objects[*v1alpha1.PathPolicy](s.asks)
-	pods = judge(ask(pods, labels, pathPolicies(asks), need), labels, networks, s.policies.known())
+	known := s.policies.known()
+	pods = judge(ask(pods, labels, pathPolicies(asks), need), labels, networks, known)
 	nodes := objects[*view](s.nodes)
-	c, faulty := s.composer.compose(pods, nodes, networks)
+	c, faulty := s.composer.compose(pods, nodes, networks, known.None())
 	for _, f := range faulty {
 		warnings[f.Error()] = true
 	}

@@ -101,6 +101,10 @@ const (
 	Derived      Rule = "Derived"
 )
 
+// None reports whether there is no policy in the cluster, of any kind that could be read, and none
+// that could not.
+func (k Known) None() bool { return len(k.Policies) == 0 && len(k.Unread) == 0 }
+
 // Barred says what forbids to move the pod's flows to the network; "" where nothing does.
 func (k Known) Barred(p Pod, network string, rule Rule) string {
 	for _, u := range k.Unread {

@@ -1,0 +1,174 @@
+package agent
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/lab/impair"
+	"pathwise.dev/pathwise/internal/lab/netns"
+)
+
+// openingBed is two pods on h1, one on h2 where nginx serves, and agents that are told that flows
+// may begin elsewhere.
+func openingBed(t *testing.T, name string, networks ...string) (b *bed, url string) {
+	t.Helper()
+	b = newBedOf(t, lab.Spec{Name: name, Agents: true, Pods: []lab.PodSpec{{Name: "a0", Host: 1}, {Name: "a1", Host: 1},
+		{Name: "b", Host: 2}}}, networks...)
+	for _, h := range b.state.Hosts {
+		// As kube-proxy has hosts do: they have not seen connections begin that began elsewhere.
+		b.runIn(h.Netns, "iptables", "-A", "FORWARD", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP")
+		b.tell(h.Name, func(c *Cluster) { c.OpenElsewhere = true })
+		b.start(h.Name, nil)
+	}
+	addr := b.pod("b").Addr().String()
+	dir := b.nginx(addr)
+	if err := os.WriteFile(filepath.Join(dir, "small"), []byte("small"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("nginx", "-p", dir, "-c", dir+"/nginx.conf")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := netns.Start(b.pod("b").Netns, cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has no other end
+		_ = cmd.Wait()
+	})
+	url = "http://" + addr + ":8080/small"
+	b.await("nginx to serve", func() bool { return b.fetch("a0", url, "1") == nil })
+	return b, url
+}
+
+// fetch has a pod make a connection of its own for a file.
+func (b *bed) fetch(pod, url, patience string) error {
+	cmd := exec.Command("wget", "-q", "-t", "1", "-T", patience, "-O", "/dev/null", url)
+	if err := netns.Start(b.pod(pod).Netns, cmd); err != nil {
+		return err
+	}
+	return cmd.Wait()
+}
+
+// busy gives a pair traffic, and waits until both ends have confirmed it.
+func (b *bed) busy(pod string) *flowing {
+	b.t.Helper()
+	f := b.flow("tcp", pod, "b", pod, 1e5)
+	b.await("the pair to open", func() bool { return b.agents["h1"].opened(pod, "b") && b.agents["h2"].opened("b", pod) })
+	return f
+}
+
+// fail has the default network drop what the pod of h2 and its agent send and get.
+func (b *bed) fail() {
+	b.impair(b.state.Spec.Networks[0], impair.Impairment{DropIngress: true, DropEgress: true}, "b", "agent-h2")
+}
+
+// TestConnectionsBeginElsewhere: while the default network fails, programs of others connect
+// over another one: of a pair with traffic, of one that has none, and of one that nobody knows
+// yet. What has begun there goes on when the default network is back, and goes there.
+func TestConnectionsBeginElsewhere(t *testing.T) {
+	b, url := openingBed(t, "t-opening", "routed-bgp", "vxlan", "macvlan")
+	a := b.agents["h1"]
+	b.busy("a0")
+	since := a.journal.last().ID
+	b.fail()
+	a.event(b, since, "flows to begin elsewhere", func(e Event) bool {
+		return e.Kind == EventElsewhere && strings.HasPrefix(e.Pair, "a0") && strings.Contains(e.Reason, "new flows begin on")
+	})
+	for range 10 {
+		if err := b.fetch("a0", url, "5"); err != nil {
+			t.Fatal("of a pair with traffic: ", err)
+		}
+	}
+	if err := b.fetch("a1", url, "15"); err != nil {
+		t.Fatal("of a pair that was not known: ", err)
+	}
+	told := false
+	for _, p := range a.Paths() {
+		told = told || p.Network == "routed-bgp" && strings.Contains(p.Why, "new flows begin elsewhere")
+	}
+	if !told {
+		t.Errorf("paths do not tell it: %+v", a.Paths())
+	}
+	flows := []*flowing{b.flow("tcp", "a0", "b", "a0", 2e5), b.flow("tcp", "b", "a0", "a0", 2e5),
+		b.flow("udp", "a0", "b", "b", 2e5)}
+	for _, f := range flows {
+		f.more(b, "begun elsewhere", 2e5)
+	}
+	if _, came := a.tallies("a0", "b", "routed-bgp"); came > 1e5 {
+		t.Errorf("%d packets came over a network that drops all", came)
+	}
+	since = a.journal.last().ID
+	b.impair("routed-bgp", impair.Impairment{}, "b", "agent-h2")
+	a.event(b, since, "flows to begin on the default network again", func(e Event) bool {
+		return e.Kind == EventElsewhere && strings.HasPrefix(e.Pair, "a0") && strings.Contains(e.Reason, "again")
+	})
+	for host, pods := range map[string][2]string{"h1": {"a0", "b"}, "h2": {"b", "a0"}} {
+		b.await("the flows to be home", func() bool {
+			_, err := b.agents[host].Order(Order{Local: pods[0], Remote: pods[1], Network: "routed-bgp"})
+			return err == nil && b.agents[host].on(pods[0], pods[1]) == "routed-bgp"
+		})
+	}
+	before, _ := a.tallies("a0", "b", "routed-bgp")
+	for _, f := range flows {
+		f.more(b, "on the default network", 5e5)
+	}
+	if now, _ := a.tallies("a0", "b", "routed-bgp"); now < before+100 {
+		t.Errorf("%d packets went over the default network, %d before", now, before)
+	}
+}
+
+// TestConnectionsBeginAtRest: so do those of a pair that has had no traffic for longer than the
+// other agent's confirmation holds.
+func TestConnectionsBeginAtRest(t *testing.T) {
+	b, url := openingBed(t, "t-resting", "routed-bgp", "vxlan", "macvlan")
+	traffic := b.busy("a0")
+	b.fail()
+	b.await("flows to begin elsewhere", func() bool { return b.fetch("a0", url, "5") == nil })
+	traffic.stop()
+	time.Sleep(restAfter + quiet + time.Second)
+	if err := b.fetch("a0", url, "5"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestConnectionsBeginUnresolved: so do those of a pod that has never spoken with another of its
+// link, which no longer answers when it is asked for its address.
+func TestConnectionsBeginUnresolved(t *testing.T) {
+	b, url := openingBed(t, "t-unresolved", "macvlan", "routed-bgp")
+	b.busy("a0")
+	b.fail()
+	b.await("flows to begin elsewhere", func() bool { return b.fetch("a0", url, "5") == nil })
+	if err := b.fetch("a1", url, "15"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestConnectionsBeginByConsent: none begins elsewhere where one of the two clusters' descriptions
+// does not say that it may.
+func TestConnectionsBeginByConsent(t *testing.T) {
+	b, url := openingBed(t, "t-consent", "routed-bgp", "vxlan", "macvlan")
+	a := b.agents["h1"]
+	b.tell("h2", func(c *Cluster) { c.OpenElsewhere = false })
+	b.busy("a0")
+	b.await("the other end to take it back", func() bool {
+		p := a.pair("a0", "b")
+		a.members.Lock()
+		defer a.members.Unlock()
+		return p != nil && !p.opened.IsZero() && !p.takesOpening
+	})
+	b.fail()
+	b.await("the default network to be known to fail", func() bool {
+		p := a.pair("a0", "b")
+		a.members.Lock()
+		defer a.members.Unlock()
+		return p != nil && p.homeFails()
+	})
+	if err := b.fetch("a0", url, "3"); err == nil {
+		t.Error("a connection has begun over a network whose other end does not allow that")
+	}
+}
