@@ -107,6 +107,7 @@ run-tests:
 		tested go -C tools/ferretdb test $(TESTFLAGS) ./...; \
 		tested go -C tools/nfpm test $(TESTFLAGS) ./...; \
 		tested go -C tools/helm test $(TESTFLAGS) ./...; \
+		tested go -C tools/prometheus test $(TESTFLAGS) ./...; \
 		cd tools/flannel && export CGO_ENABLED=$(CGO) && tested go test $(TESTFLAGS) ./... ) | \
 		bin/testrun go test $(TESTFLAGS)
 
