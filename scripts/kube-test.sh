@@ -7,11 +7,12 @@
 #   scripts/kube-test.sh [--keep] [--proxy MODE] [PART ...]
 #
 # Without a PART all are run: own switches holes rules away killed lease bench policies enforced asks forged
-# sandbox restart images scale caps uninstall tutorial. --keep leaves the cluster up, and goes on with one that
+# sandbox restart images scale caps helm uninstall tutorial. --keep leaves the cluster up, and goes on with one that
 # is. --proxy is the mode of kube-proxy, nftables or iptables, of a cluster that is built.
 # PATHWISE_KUBE_HOLES says how many black holes (20), PATHWISE_KUBE_RULES how many rules in the
 # receiving pod (20), PATHWISE_KUBE_POLICIES how many policies (10), PATHWISE_KUBE_AWAY for how many
-# seconds the API server is away (120), PATHWISE_KUBE_LEASES how many times agents end, each way (20),
+# seconds the API server is away (120), PATHWISE_KUBE_LEASES how many times agents end, each way (20) of
+# PATHWISE_KUBE_ENDS ("killed drained"),
 # PATHWISE_KUBE_FORMER a program of a former version, without which the part images is left out, and
 # PATHWISE_KUBE_ENFORCER multi-networkpolicy-iptables (Network Plumbing Working Group) as a static program,
 # without which the part enforced is.
@@ -38,7 +39,7 @@ case ${PATHWISE_KUBE_PROXY:=nftables} in nftables | iptables) ;; *)
 esac
 parts=" $* "
 known=' own switches holes rules away killed lease bench policies enforced asks forged sandbox restart images scale caps'
-known+=' uninstall tutorial '
+known+=' helm uninstall tutorial '
 for name in "$@"; do
 	[[ $known = *" $name "* ]] || { echo "kube-test: no part $name: expected$known" >&2 && exit 2; }
 done
@@ -350,8 +351,8 @@ lease() { # killed|drained
 }
 k -n pathwise get daemonset pathwise-agent -o json | jq 'del(.status, .metadata.uid, .metadata.resourceVersion,
 	.metadata.generation, .metadata.creationTimestamp, .metadata.managedFields)' >"$work/daemonset.json"
-for way in killed drained; do
-	verdict "agents $way ${PATHWISE_KUBE_LEASES:-20} times at 400 Mbit/s, kube-proxy in $PATHWISE_KUBE_PROXY mode" lease $way
+for way in ${PATHWISE_KUBE_ENDS:-killed drained}; do
+	verdict "agents $way ${PATHWISE_KUBE_LEASES:-20} times at 400 Mbit/s, kube-proxy in $PATHWISE_KUBE_PROXY mode" lease "$way"
 	say "      longest gaps, in ms: $(awk '{print $2}' "$work/gaps" | sort -n | paste -sd' '), packets dropped as INVALID: $(
 		awk '{n += $5} END {print n + 0}' "$work/gaps")"
 done
@@ -829,6 +830,42 @@ done <<-'LIST'
 LIST
 k -n pathwise delete daemonset pathwise-agent --cascade=foreground >/dev/null
 verdict "with all of them the agents are at work" sh -c "$bed kubectl create -f $work/whole.json && $bed pathwise status --wait --timeout 60s"
+fi
+
+if part helm; then
+# The chart gives a cluster what "install" does, which then changes nothing: by Helm's own library.
+helm() { # install|uninstall
+	local root=$PWD status
+	cd tools/helm && "$root/$bed" outside env PATHWISE_KUBE_HELM="$1" \
+		PATHWISE_KUBE_VALUES="image=pathwise.test/pathwise:test,networks={default/fast,default/bulk}" \
+		"$work/helm.test" -test.run '^TestOnCluster$' -test.v
+	status=$?
+	cd "$root" && return "$status"
+}
+generation() { k -n pathwise get daemonset pathwise-agent -o jsonpath='{.metadata.generation}'; }
+the_same() {
+	local was
+	was=$(generation)
+	ask install "${with[@]}" >/dev/null && [ -n "$was" ] && [ "$(generation)" = "$was" ]
+}
+key() { openssl rand -hex 32 >"$work/keys" && k -n pathwise create secret generic pathwise-key --from-file=keys="$work/keys"; }
+verdict "uninstall" ask uninstall
+verdict "Helm is built" go -C tools/helm test -c -o "$work/helm.test" .
+verdict "helm install" helm install
+verdict "the key is made" key
+verdict "agents are at work" ask status --wait --timeout 60s
+verdict "install changes nothing of the agents" the_same
+k apply -f scripts/kube-workload.yaml >/dev/null
+traffic rr 20 --target @:7002 --think 1ms
+generators=$!
+verdict "and the pair is steered" eventually 15 three
+wait "$generators"
+verdict "uninstall takes out of the pods what agents have put there" ask uninstall
+verdict "helm uninstall" helm uninstall
+verdict "install" ask install "${with[@]}"
+k wait --for=condition=Established crd/pathnetworks.pathwise.dev --timeout=20s >/dev/null
+verdict "workload is applied" eventually 10 k apply -f scripts/kube-workload.yaml
+verdict "agents are at work" ask status --wait --timeout 60s
 fi
 
 if part uninstall; then
