@@ -113,7 +113,7 @@ func (m *Maker) Toward(id pipeline.Table, own []Lookup, other *Maker, theirs []L
 	cond := t.condition()
 	p := m.planner(m.inPieces(cond))
 	for range 2 {
-		if m.hopeless[p.planned(id, true, cond)] < oftenEnough {
+		if m.hopeless[digest(p.planned(id, true, cond))] < oftenEnough {
 			again = true
 			break
 		}

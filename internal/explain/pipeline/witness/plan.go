@@ -2,6 +2,7 @@ package witness
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -150,6 +151,13 @@ func (k Fork) key() string {
 	return string(b)
 }
 
+// digest is a key in little memory. Two that have the same cost a plan at most: nothing is concluded from it.
+func digest(key string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(key)) // never fails
+	return h.Sum64()
+}
+
 // goals are the flows after a fork that are observed, or read some of the bits.
 func (m *Maker) goals(k Fork, reads pipeline.Match) (out []*pipeline.Flow) {
 	if k.Flow == nil {
@@ -227,11 +235,11 @@ func (p *planner) back(id pipeline.Table, cond pipeline.Match, passed bool, dept
 		return nil, nil, false
 	}
 	key := p.planned(id, passed, cond)
-	if p.failed[key] || p.hopeless[key] >= oftenEnough {
+	if p.failed[key] || p.hopeless[digest(key)] >= oftenEnough {
 		return nil, nil, false
 	}
 	if !p.comes(id, cond) {
-		p.hopeless[key] = oftenEnough
+		p.hopeless[digest(key)] = oftenEnough
 		return nil, nil, false
 	}
 	p.looked++
@@ -283,7 +291,7 @@ const oftenEnough = 3
 func (p *planner) fails(key string) {
 	p.failed[key] = true
 	if !p.cut {
-		p.hopeless[key]++
+		p.hopeless[digest(key)]++
 	}
 }
 

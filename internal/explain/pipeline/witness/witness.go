@@ -43,8 +43,8 @@ type Maker struct {
 	within func(pipeline.Table, pipeline.Match) bool
 	// looked is how many tables were looked at to plan backwards, spared how many fewer may be.
 	looked, spared int
-	// hopeless is how often no way back was found from where packets are.
-	hopeless map[string]int
+	// hopeless is how often no way back was found from where packets are (see digest).
+	hopeless map[uint64]int8
 }
 
 // aim is flows that are preferred.
@@ -204,7 +204,7 @@ type kind struct {
 // New prepares to make packets; the same random numbers make the same packets.
 func New(p *walk.Pipeline, random *rand.Rand) *Maker {
 	m := &Maker{p: p, random: random, tables: map[pipeline.Table][]*kind{},
-		kindOf: map[*pipeline.Flow]*kind{}, parts: map[part][][]*pipeline.Flow{}, hopeless: map[string]int{}}
+		kindOf: map[*pipeline.Flow]*kind{}, parts: map[part][][]*pipeline.Flow{}, hopeless: map[uint64]int8{}}
 	m.zeros.sum()
 	at := map[string]*kind{}
 	value := func(t pipeline.Term) pipeline.Value { return t.Value }
