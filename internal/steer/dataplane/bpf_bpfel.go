@@ -221,6 +221,7 @@ const (
 	bpfMapPwRevRows      = "pw_rev_rows"
 	bpfMapPwRows         = "pw_rows"
 	bpfMapPwSent         = "pw_sent"
+	bpfProgPwAdmit       = "pw_admit"
 	bpfProgPwAssignRow   = "pw_assign_row"
 	bpfProgPwEgress      = "pw_egress"
 	bpfProgPwIngress     = "pw_ingress"
@@ -277,6 +278,7 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
+	PwAdmit       *ebpf.ProgramSpec `ebpf:"pw_admit"`
 	PwAssignRow   *ebpf.ProgramSpec `ebpf:"pw_assign_row"`
 	PwEgress      *ebpf.ProgramSpec `ebpf:"pw_egress"`
 	PwIngress     *ebpf.ProgramSpec `ebpf:"pw_ingress"`
@@ -408,6 +410,7 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
+	PwAdmit       *ebpf.Program `ebpf:"pw_admit"`
 	PwAssignRow   *ebpf.Program `ebpf:"pw_assign_row"`
 	PwEgress      *ebpf.Program `ebpf:"pw_egress"`
 	PwIngress     *ebpf.Program `ebpf:"pw_ingress"`
@@ -416,6 +419,7 @@ type bpfPrograms struct {
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.PwAdmit,
 		p.PwAssignRow,
 		p.PwEgress,
 		p.PwIngress,

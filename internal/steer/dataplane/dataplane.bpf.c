@@ -153,7 +153,7 @@ static __always_inline int redirect_path(struct __sk_buff *skb, const struct pac
 }
 
 /* egress_peer sends a packet to a peer. */
-static __always_inline int egress_peer(struct __sk_buff *skb, const struct packet *p, struct peer *pe)
+static __always_inline int egress_peer(struct __sk_buff *skb, struct packet *p, struct peer *pe)
 {
 	__u32 mark = p->dscp || !p->steerable ? dscp_mark(p->dscp) : MARK, role = FLOW_NONE, n = 0, row = 0;
 	struct flow_state *state = NULL;
@@ -161,6 +161,8 @@ static __always_inline int egress_peer(struct __sk_buff *skb, const struct packe
 	if (p->steerable && mark && addr_equal(&p->src, &pe->self, p->v6)) {
 		struct flow f = { pe->id, pe->generation, p->sport, p->dport, p->proto };
 		role = egress_role(skb, &f, p, &state, &row);
+		if (p->proto == IPPROTO_UDP)
+			p->wants_reply = wants_datagram(&f, state, role);
 		if (role == FLOW_OWNER || role == FLOW_FOLLOW)
 			n = choose_path(pe, row_bucket(p->bucket, row), role);
 		else if (role == FLOW_ANSWERED && state && !p->accepts && surely_heard(state) &&
@@ -232,6 +234,7 @@ static __always_inline int ingress_peer(struct __sk_buff *skb, const struct pack
 	struct flow_state *state = flow_of(&f);
 	if (state) {
 		refresh(state);
+		note_answer(&f, state, state->role <= FLOW_OWNER);
 		state->closed |= p->closes;
 		if (kind)
 			learn_row(&f, state, 0);
@@ -328,8 +331,10 @@ static __always_inline int ingress_steered(struct __sk_buff *skb, const struct p
 	}
 	if (role == FLOW_ANSWERED)
 		set_role(&f, FLOW_FOLLOW); /* its owner has heard the answer */
-	if (state)
+	if (state) {
 		learn_row(&f, state, n);
+		note_answer(&f, state, role <= FLOW_OWNER);
+	}
 	if (p->closes)
 		set_closed(&f, p->closes);
 	count_received(r->id, n, skb, exact);
@@ -337,7 +342,7 @@ static __always_inline int ingress_steered(struct __sk_buff *skb, const struct p
 		count_event(EV_ERROR);
 		return TCX_DROP;
 	}
-	return deliver(skb);
+	return deliver(skb, role == FLOW_FOLLOW_NEW || is_one_way(&f, state));
 }
 
 /* Linux routers answer a marked packet with an error that looks marked: they keep

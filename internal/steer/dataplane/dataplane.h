@@ -82,6 +82,9 @@ enum tag { TAG_DATA = 1, TAG_OPEN, TAG_ANSWER, TAG_SETTLED, TAG_FORGOTTEN };
 enum role { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_ANSWERED, FLOW_FOLLOW };
 #define ADMITTED(role) ((role) == FLOW_OWNER || (role) >= FLOW_ANSWERED)
 
+/* In flow_state.claimed: agents have admitted a flow of datagrams, and nothing has come back. */
+#define ONE_WAY 2
+
 /* Which end of a TCP connection a socket is. */
 enum side { SIDE_UNKNOWN, SIDE_OPENER, SIDE_SERVER };
 
@@ -165,7 +168,7 @@ struct flow_state {
 	__u32 announced;     /* the same: the latest announcement */
 	__u8 dscp;           /* of OTHERS: of the latest packet from a path whose tag was exact */
 	__u8 row;            /* of its choices, by what Go says (pw_assign_row), or by what comes (learn_row) */
-	__u8 claimed;        /* TCP: this end has said once that it opens the flow */
+	__u8 claimed;        /* this end has said once that it opens the flow, or ONE_WAY */
 	__u8 pad;
 };
 

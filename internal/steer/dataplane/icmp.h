@@ -149,7 +149,7 @@ static __always_inline int icmp_translate(struct __sk_buff *skb, struct packet *
 	count_event(EV_ICMP);
 	/* A router's address is reached by this interface, and strict reverse path
 	 * filtering would drop it on eth0. */
-	return addr_equal(&src, &r->stable_remote, p->v6) ? deliver(skb) : TCX_NEXT;
+	return addr_equal(&src, &r->stable_remote, p->v6) ? deliver(skb, 0) : TCX_NEXT;
 }
 
 #endif

@@ -49,6 +49,12 @@ const (
 	closedReset = uint8(bpfClosedCLOSED_RESET)
 )
 
+// In bpfFlowState.Claimed: nothing has come back of a flow that agents have admitted.
+const oneWay = 2
+
+// atOnce is how often an announcement is repeated at once (AT_ONCE).
+const atOnce = 8
+
 // seenUnit is the unit of the times in a flow's state.
 const seenUnit = time.Duration(1 << bpfLimitSEEN_SHIFT)
 

@@ -16,7 +16,8 @@ func (p *Plane) Memory() (uint64, error) {
 	defer p.attaching.Unlock()
 	var sum uint64
 	counted := map[ebpf.MapID]bool{}
-	for _, prog := range []*ebpf.Program{p.objs.PwIngress, p.objs.PwEgress, p.objs.PwPathIngress, p.objs.PwAssignRow} {
+	for _, prog := range []*ebpf.Program{p.objs.PwIngress, p.objs.PwEgress, p.objs.PwPathIngress, p.objs.PwAssignRow,
+		p.objs.PwAdmit} {
 		info, err := prog.Info()
 		if err != nil {
 			return 0, fmt.Errorf("read program: %w", err)

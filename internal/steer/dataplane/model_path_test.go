@@ -87,6 +87,7 @@ func (w *world) pathIn(b []byte, c chance) effect {
 	if !w.unseen(&e, &h, c) {
 		w.learn(&e, f, &h, n)
 	}
+	w.answered(&e, f, role <= roleOwner)
 	if h.closes != 0 {
 		w.set(&e, f, func(p *partOf) { p.closed |= h.closes })
 	}
@@ -95,7 +96,7 @@ func (w *world) pathIn(b []byte, c chance) effect {
 		translate(e.frame, &h, p.stable.Remote, p.stable.Local)
 		write16(e.frame, &h, unmark(h.dscp, other), false, 0)
 	}
-	w.deliver(&e)
+	w.deliver(&e, role == roleFollowNew || w.isOneWay(&e, f))
 	return e
 }
 
@@ -153,8 +154,8 @@ func (p *peerOf) recall(b []byte, h *headers) ([]byte, uint32) {
 	return out, verdictRedirect
 }
 
-func (w *world) deliver(e *effect) {
-	if w.toStable {
+func (w *world) deliver(e *effect, unseen bool) {
+	if w.toStable || unseen {
 		copy(e.frame, w.mac[:])
 		e.verdict = verdictRedirect
 	}
@@ -323,7 +324,7 @@ func (w *world) quoted(e *effect, h *headers, c chance) {
 	}
 	write16(b, h, dscp, false, 0)
 	if src == p.stable.Remote {
-		w.deliver(e)
+		w.deliver(e, false)
 	}
 }
 

@@ -287,6 +287,19 @@ func (w *world) touch(e *effect, f bpfFlow) {
 	}
 }
 
+// isOneWay is whether nobody has answered a flow that agents have admitted.
+func (w *world) isOneWay(e *effect, f bpfFlow) bool {
+	part, _ := w.part(e, f)
+	return f.Proto == 17 && part.claimed == oneWay
+}
+
+// answered notes that a flow is none of one way, if this packet is an answer.
+func (w *world) answered(e *effect, f bpfFlow, answers bool) {
+	if answers && w.isOneWay(e, f) {
+		w.set(e, f, func(p *partOf) { p.claimed = 1 })
+	}
+}
+
 // out is the program on eth0's egress.
 func (w *world) out(b []byte, c chance) effect {
 	e := effect{verdict: verdictNext, frame: bytes.Clone(b)}
@@ -300,6 +313,7 @@ func (w *world) out(b []byte, c chance) effect {
 	mark, role := classOf(h.dscp), uint8(roleNone)
 	if h.whole && mark != 0 && h.src == p.stable.Local {
 		role = w.begin(&e, &h, f, c)
+		w.answered(&e, f, role > roleOwner)
 		if part := w.flows[f]; role == roleAnswered && !h.accepts && part.heard() && !e.turned && !w.unseen(&e, &h, c) &&
 			w.choose(&e, p, &h, roleFollow) != 0 {
 			role = w.assume(&e, f, roleFollow)
@@ -483,6 +497,8 @@ func (w *world) in(b []byte) effect {
 		w.assume(&e, f, roleNone)
 	}
 	w.touch(&e, f)
+	part, _ := w.part(&e, f)
+	w.answered(&e, f, part.role <= roleOwner)
 	if h.closes != 0 {
 		w.set(&e, f, func(p *partOf) { p.closed |= h.closes })
 	}

@@ -136,10 +136,12 @@ static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p
 	return store_ip_header(skb, p, src, dst, diff, dscp);
 }
 
-/* deliver hands a translated packet to the stack. */
-static __always_inline int deliver(struct __sk_buff *skb)
+/* deliver hands a translated packet to the stack. What filters in the pod may not have seen of its
+ * flow comes by eth0, as on the default network, so that those that tell interfaces apart take it for
+ * the same. */
+static __always_inline int deliver(struct __sk_buff *skb, int unseen)
 {
-	if (!to_stable_dev)
+	if (!to_stable_dev && !unseen)
 		return TCX_NEXT;
 	/* The redirect runs eth_type_trans again: the frame must carry eth0's MAC. */
 	__u8 mac[6];

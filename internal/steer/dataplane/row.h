@@ -101,4 +101,47 @@ SEC("syscall") int pw_assign_row(struct row_order *order)
 	return 1;
 }
 
+/* pw_admit takes a flow of datagrams that nobody answers for one that is answered, where its
+ * announcement has passed the default network: at the end that gets it, when the other agent
+ * asks, and then at the one that sends it. Returns whether it is admitted. */
+SEC("syscall") int pw_admit(struct flow *order)
+{
+	struct flow f = *order;
+	struct flow_state *state = f.proto == IPPROTO_UDP ? flow_of(&f) : NULL;
+
+	if (!state)
+		return 0;
+	/* As set_role, which this type of program may not call; of datagrams nothing is cached. */
+	if (!ADMITTED(state->role) && state->role != FLOW_NONE) {
+		state->announcements = 0;
+		state->claimed = ONE_WAY;
+		state->role = state->role == FLOW_FOLLOW_NEW ? FLOW_ANSWERED : FLOW_OWNER;
+	}
+	return ADMITTED(state->role);
+}
+
+/* is_one_way is whether nobody has answered a flow that agents have admitted. */
+static __always_inline int is_one_way(const struct flow *f, const struct flow_state *state)
+{
+	return f->proto == IPPROTO_UDP && state && state->claimed == ONE_WAY;
+}
+
+/* note_answer notes that the end that gets a flow has answered: answers is whether this packet,
+ * which leaves or comes, would be an answer by the role of this end. */
+static __always_inline void note_answer(const struct flow *f, struct flow_state *state, int answers)
+{
+	if (is_one_way(f, state) && answers)
+		state->claimed = 1;
+}
+
+/* wants_datagram is whether an answer is waited for to a datagram that leaves: of one way there
+ * is none. It notes one that is an answer itself. */
+GLOBAL int wants_datagram(const struct flow *f, struct flow_state *state, __u32 role)
+{
+	if (!f || !state)
+		return 1;
+	note_answer(f, state, role > FLOW_OWNER);
+	return role != FLOW_OWNER || !is_one_way(f, state);
+}
+
 #endif

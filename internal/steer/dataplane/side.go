@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/steer/flow"
 )
@@ -47,6 +48,21 @@ func (p *Plane) Side(uid string, proto uint8, local, remote uint16) (Side, flow.
 		}
 	}
 	return Neither, 0, nil
+}
+
+// AdmitOneWay takes a flow of datagrams that nobody answers for one that is answered, so that it
+// goes where the choices say. First at the end that gets it: it reports whether the flow's
+// announcement has come there over the default network. Doing it twice changes nothing.
+func (p *Plane) AdmitOneWay(uid string, local, remote uint16) (bool, error) {
+	key, err := p.flow(uid, unix.IPPROTO_UDP, local, remote)
+	if err != nil {
+		return false, err
+	}
+	admitted, err := p.objs.PwAdmit.Run(&ebpf.RunOptions{Context: key})
+	if err != nil {
+		return false, fmt.Errorf("admit flow to %s: %w", uid, err)
+	}
+	return admitted == 1, nil
 }
 
 // flow is a flow's key in the table.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // DefaultFlows is how many flows of a pod are told apart unless Config says otherwise.
@@ -70,8 +71,9 @@ type Flows struct {
 	outer *ebpf.Map
 	spec  *ebpf.MapSpec
 	most  uint32
-	// peers are the generations of those entered, by number.
+	// peers are the generations of those entered, by number, and uids their UIDs.
 	peers map[uint32]uint32
+	uids  map[uint32]string
 }
 
 // Census is what Sweep has found.
@@ -79,8 +81,26 @@ type Census struct {
 	// Flows is how many there are, Steerable how many of them go where the maps say,
 	// Room for how many there is room.
 	Flows, Steerable, Room int
+	// OneWay are flows of datagrams that pods send and nobody answers: a part, of very many.
+	OneWay []OneWay
 	// held is Flows by the peer's number.
 	held map[uint32]uint32
+}
+
+// OneWay is a flow of datagrams to a peer of which nothing has come back.
+type OneWay struct {
+	UID           string // the peer's
+	Local, Remote uint16 // ports
+	Admitted      bool   // AdmitOneWay was called
+}
+
+// oneWayMost bounds how many of them are listed, and lively is how lately they must have sent.
+const oneWayMost, lively = 256, 2 * time.Second
+
+// isOneWay reports whether a flow is one: it was announced again and again.
+func isOneWay(k bpfFlow, v bpfFlowState, idle time.Duration) bool {
+	waits := v.Role == roleOwnerNew && v.Announcements > atOnce
+	return k.Proto == unix.IPPROTO_UDP && idle < lively && (waits || v.Role == roleOwner && v.Claimed == oneWay)
 }
 
 // Flows returns the table, with the peers that are entered now. Close it.
@@ -89,9 +109,10 @@ func (p *Plane) Flows() (*Flows, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open table of flows: %w", err)
 	}
-	f := &Flows{outer: outer, spec: p.table, most: uint32(p.cfg.Flows), peers: map[uint32]uint32{}}
+	f := &Flows{outer: outer, spec: p.table, most: uint32(p.cfg.Flows), peers: map[uint32]uint32{},
+		uids: map[uint32]string{}}
 	for uid, id := range p.ids {
-		f.peers[id] = generation(uid)
+		f.peers[id], f.uids[id] = generation(uid), uid
 	}
 	return f, nil
 }
@@ -143,6 +164,9 @@ func (f *Flows) count(t *ebpf.Map) (Census, error) {
 		c.held[k.Peer]++
 		if v.Role == roleOwner || v.Role == roleFollow {
 			c.Steerable++
+		}
+		if isOneWay(k, v, idle) && len(c.OneWay) < oneWayMost {
+			c.OneWay = append(c.OneWay, OneWay{f.uids[k.Peer], k.Local, k.Remote, v.Role == roleOwner})
 		}
 	}); err != nil {
 		return c, err
