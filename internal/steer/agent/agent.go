@@ -133,12 +133,13 @@ func newAgent(cfg Config) *Agent {
 	a.escape = &escape{j, m, a.judge, a.mover, a.opener, a.teller, stats}
 	a.entries = &entries{j, m, ring, a.mover, a.stacks, a.teller, a.untracked, ledger, &pairs}
 	a.stacks.fitter = route.NewFitter(a.entries.became)
-	a.agreement = &agreement{j, m, a.wires, a.teller, a.entries, a.mover, turns{}}
+	oneWay := &datagrams{j, m, a.teller, a.wires}
+	a.agreement = &agreement{j, m, a.wires, a.teller, a.entries, a.mover, oneWay, turns{}}
 	a.respondent = &respondent{j, m, a.wires, a.entries, a.mover, a.escape, &pairs, stats}
 	a.inquirer = &inquirer{j, m, a.mover, a.escape, a.teller, &pairs, inquiries{params: &pairs, bell: newBell()}}
 	a.listener = &listener{j, m, a.pairs, a.inquirer, a.waker, a.survey, clock, stats}
 	a.counter = &counter{j, m, a.survey, a.untracked}
-	a.planes, a.sweeper = &planes{journal: j, members: m}, &sweeper{j, m}
+	a.planes, a.sweeper = &planes{journal: j, members: m}, &sweeper{j, m, oneWay}
 	a.adopter = &adopter{journal: j, members: m, survey: a.survey, ledger: ledger, stacks: a.stacks, entries: a.entries,
 		planes: a.planes, stranded: map[string]time.Time{}, pins: map[string]map[string]string{}}
 	a.keeper = &keeper{journal: j, members: m, adopter: a.adopter, entries: a.entries, stacks: a.stacks}

@@ -15,12 +15,13 @@ import (
 // agreement has the other agents confirm what this one says of pairs.
 type agreement struct {
 	*journal
-	members *members
-	wires   *wires
-	teller  *teller
-	entries *entries
-	mover   *mover
-	turns   turns
+	members   *members
+	wires     *wires
+	teller    *teller
+	entries   *entries
+	mover     *mover
+	datagrams *datagrams
+	turns     turns
 }
 
 // acknowledged takes the answer to a notice of ours.
@@ -50,6 +51,8 @@ func (ag *agreement) acknowledged(h *remoteHost, value []byte) {
 		ag.confirmed(p, n)
 	case n.kind == noticeReturn:
 		ag.returns(p, n.status)
+	case n.kind == noticeOneWay && n.status == statusDone:
+		ag.datagrams.answered(p, n)
 	}
 }
 
@@ -287,6 +290,8 @@ func (re *respondent) handlePairNotice(p *pair, n notice) (status, uint64) {
 		return re.handleMove(p, n)
 	case noticeReturn:
 		return re.handleReturn(p), n.number
+	case noticeOneWay:
+		return re.handleOneWay(p, n)
 	}
 	return statusDone, n.number
 }

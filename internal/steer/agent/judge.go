@@ -149,6 +149,7 @@ func (p *pair) data(i int, now time.Time) decide.Data {
 		// Not TCP: what is sent is what the application wants to send.
 		d.AppLimited = true
 	}
+	p.countedAway(&d, i, now)
 	return d
 }
 

@@ -34,6 +34,9 @@ const (
 	noticeUnpassed
 	// noticeReturn asks whether the receiver's host has forgotten what the pair's flows have left behind.
 	noticeReturn
+	// noticeOneWay asks to admit a flow of datagrams that the sender's pod sends and nobody answers,
+	// by its ports, and how much of the pair has come over a network.
+	noticeOneWay
 )
 
 // status is the answer.
@@ -58,13 +61,14 @@ const noChoice = 0xff
 type notice struct {
 	kind   kind
 	status status
-	// network is the number of the network that failed, is mute, or does not pass some flows.
+	// network is the number of the network that failed, is mute, does not pass some flows, or is
+	// counted.
 	network uint8
 	// from is the pod on the sender's host, to the one on the receiver's.
 	from, to podID
 	// names tells whether both number the networks alike.
 	names uint32
-	// number orders what was said of a pair's choices.
+	// number orders what was said of a pair's choices; of others, see each.
 	number uint64
 	// choices: each bucket's network number; noChoice for none.
 	choices [dataplane.Buckets]uint8
@@ -89,7 +93,7 @@ func (n notice) encode() []byte {
 }
 
 func decodeNotice(b []byte) (n notice, err error) {
-	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeReturn ||
+	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeOneWay ||
 		status(b[2]) > statusLooking {
 		return n, fmt.Errorf("decode notice of %d octets: %w", len(b), errNotice)
 	}

@@ -38,6 +38,8 @@ type pair struct {
 	// unsettled: the remote agent has not confirmed the latest choice.
 	unsettled bool
 	noticed   time.Time
+	// counts are of its flows of one way.
+	counts counts
 	// diverted is since when the remote agent has had flows on another path than was
 	// said, heardOf when it last said something of its own, away when flows were last
 	// not on the default network, and resumed when traffic came after a lull.

@@ -182,7 +182,8 @@ const sweepEvery, sweepIdle = time.Second, 10 * time.Second
 // sweeper keeps the pods' tables of flows from filling up.
 type sweeper struct {
 	*journal
-	members *members
+	members   *members
+	datagrams *datagrams
 }
 
 // sweepFlows takes flows that have ended out of the pods' tables until ctx ends: apart
@@ -218,6 +219,7 @@ func (sw *sweeper) sweepPod(l *pod) {
 		l.plane.SetFlowCounts(c)
 		l.census = c
 		sw.sayFull(l)
+		sw.datagrams.ask(l)
 	}
 }
 
