@@ -119,7 +119,7 @@ func (c *counts) take(came uint32) {
 // arrive.
 func (p *pair) countedAway(d *decide.Data, i int, now time.Time) {
 	c := p.counts
-	if p.conns > 0 || c.last.network != p.routes[i].Network || now.Sub(c.last.at) > countedFor {
+	if p.conns > 0 || c.last.network == "" || c.last.network != p.routes[i].Network || now.Sub(c.last.at) > countedFor {
 		return
 	}
 	const well = 0.01 // below that it may be what is on its way
