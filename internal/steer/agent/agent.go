@@ -133,7 +133,7 @@ func newAgent(cfg Config) *Agent {
 	a.escape = &escape{j, m, a.judge, a.mover, a.opener, a.teller, stats}
 	a.entries = &entries{j, m, ring, a.mover, a.stacks, a.teller, a.untracked, ledger, &pairs}
 	a.stacks.fitter = route.NewFitter(a.entries.became)
-	oneWay := &datagrams{j, m, a.teller, a.wires}
+	oneWay := &datagrams{j, m, a.teller}
 	a.agreement = &agreement{j, m, a.wires, a.teller, a.entries, a.mover, oneWay, turns{}}
 	a.respondent = &respondent{j, m, a.wires, a.entries, a.mover, a.escape, &pairs, stats}
 	a.inquirer = &inquirer{j, m, a.mover, a.escape, a.teller, &pairs, inquiries{params: &pairs, bell: newBell()}}

@@ -105,7 +105,7 @@ func (p *pair) renewal(now time.Time) time.Duration {
 }
 
 // open asks the other agent to take the pair's packets on every path. What it has
-// confirmed before it is asked on one path first, as that will do nearly always.
+// confirmed before it is asked on one path first.
 func (ag *agreement) open(p *pair, now time.Time) {
 	if now.Sub(p.opened) < p.renewal(now) || now.Sub(p.asked) < p.patience() {
 		return
@@ -114,7 +114,7 @@ func (ag *agreement) open(p *pair, now time.Time) {
 	if !p.opened.IsZero() && now.Sub(p.opened) > 4*renew && unanswered {
 		p.opened = time.Time{} // asked without an answer for long
 	}
-	hp, first := p.host.paths[p.on().Network], !p.opened.IsZero() && !unanswered
+	first := !p.opened.IsZero() && !unanswered
 	if !ag.turns.take(first, p.asks) {
 		return
 	}
@@ -122,8 +122,8 @@ func (ag *agreement) open(p *pair, now time.Time) {
 	p.asks++
 	n := ag.teller.about(p, noticeOpen)
 	n.number = ag.members.Cluster.opening()
-	if first && hp != nil && !hp.Down() {
-		ag.wires.tellOver(hp, n)
+	if first {
+		ag.teller.tellFirst(p, n)
 	} else {
 		ag.wires.tell(p.host, n, "")
 	}

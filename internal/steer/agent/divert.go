@@ -38,12 +38,12 @@ func (m *mover) doubt(p *pair, now time.Time) {
 // doubtful reports whether that is so. Flows stay where they are as long as the default network is known to fail: there
 // they get nothing through.
 func (p *pair) doubtful(now time.Time) bool {
-	fails := p.homeFails() || p.lines[0].bar.Left(now) > 0
+	fails := p.fails(0) || p.lines[0].bar.Left(now) > 0
 	return now.Sub(p.heardOf) >= believes && now.Sub(p.resumed) >= believes && !fails
 }
 
-// homeFails reports whether the default network is known to fail now, for the host or for the pair.
-func (p *pair) homeFails() bool {
-	hp := p.host.paths[p.routes[0].Network]
-	return hp != nil && hp.Down() || p.lines[0].Down()
+// fails reports whether path i is known to fail now, for the host or for the pair.
+func (p *pair) fails(i int) bool {
+	hp := p.host.paths[p.routes[i].Network]
+	return hp != nil && hp.Down() || p.lines[i].Down()
 }

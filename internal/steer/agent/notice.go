@@ -116,6 +116,16 @@ func (t *teller) about(p *pair, what kind) notice {
 	return notice{kind: what, from: idBy(p.localUID()), to: idOf(p.remote), names: t.members.dialect()}
 }
 
+// tellFirst tells it over the path that the pair's own flows are on, as that will do nearly always;
+// over all where that one fails.
+func (t *teller) tellFirst(p *pair, n notice) {
+	if hp := p.host.paths[p.on().Network]; hp != nil && !hp.Down() {
+		t.wires.tellOver(hp, n)
+	} else {
+		t.wires.tell(p.host, n, "")
+	}
+}
+
 // announce tells where the pair's own flows are.
 func (t *teller) announce(p *pair) {
 	choices, err := p.local.plane.Choices(p.remote.UID)

@@ -14,7 +14,6 @@ type datagrams struct {
 	*journal
 	members *members
 	teller  *teller
-	wires   *wires
 }
 
 // asksMost bounds how many flows of a pod are asked about at a time.
@@ -49,11 +48,7 @@ func (dg *datagrams) tell(p *pair, f dataplane.OneWay) {
 	p.counts.asking = arrival{network: at.Network, sent: sent.Packets, at: dg.cfg.Now()}
 	n := dg.teller.about(p, noticeOneWay)
 	n.network, n.number = dg.teller.number(at.Network), uint64(f.Local)<<16|uint64(f.Remote)
-	if hp := p.host.paths[at.Network]; hp != nil && !hp.Down() {
-		dg.wires.tellOver(hp, n)
-	} else {
-		dg.wires.tell(p.host, n, "")
-	}
+	dg.teller.tellFirst(p, n)
 }
 
 // answered takes the answer: the flow goes where the pair's choices say from now on.

@@ -52,5 +52,5 @@ func (o *opener) judge(p *pair, now time.Time) {
 // better.
 func (o *opener) mayOpen(p *pair) bool {
 	agreed := o.members.Cluster.OpenElsewhere && p.takesOpening && (p.taken || !p.opened.IsZero())
-	return agreed && !o.cfg.DryRun && !p.local.DryRun && p.homeFails() && len(p.otherPaths(0)) > 0
+	return agreed && !o.cfg.DryRun && !p.local.DryRun && p.fails(0) && len(p.otherPaths(0)) > 0
 }
