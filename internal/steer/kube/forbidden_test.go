@@ -9,8 +9,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/tools/cache"
 )
 
 // forbid takes from all who ask what they may read, or gives it back; watches end, as the API server has
@@ -29,19 +27,8 @@ func (s *server) forbid(yes bool) {
 func TestForbiddenPolicies(t *testing.T) {
 	s := &server{}
 	s.forbid(false)
-	hs := httptest.NewServer(s)
-	defer hs.Close()
-	c, err := connect(kubeconfig(t, hs.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	defer func() { cancel(); hs.CloseClientConnections(); wg.Wait() }()
-	p := newPolicies(c.cfg, func(cache.SharedInformer) error { return nil })
-	if err := p.run(ctx, &wg); err != nil {
-		t.Fatal(err)
-	}
+	p, follow, stop := readPolicies(t, s)
+	defer stop()
 	for _, step := range []struct {
 		forbidden bool
 		want      string
@@ -49,7 +36,7 @@ func TestForbiddenPolicies(t *testing.T) {
 		s.forbid(step.forbidden)
 		var unread []string
 		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			p.follow(ctx, &wg)
+			follow()
 			unread = nil
 			for _, u := range p.known().Unread {
 				unread = append(unread, u.Kind)

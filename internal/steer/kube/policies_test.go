@@ -16,29 +16,37 @@ import (
 	"pathwise.dev/pathwise/internal/steer/kube/netpolicy"
 )
 
-// known is what is known of policies once all has settled at a server.
-func known(t *testing.T, s *server) netpolicy.Known {
+// readPolicies begins to read policies from a server: follow takes up what it has, until stop.
+func readPolicies(t *testing.T, s *server) (p *policies, follow, stop func()) {
 	t.Helper()
 	hs := httptest.NewServer(s)
-	defer hs.Close()
 	c, err := connect(kubeconfig(t, hs.URL))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	p := newPolicies(c.cfg, func(cache.SharedInformer) error { return nil })
+	p = newPolicies(c.cfg, func(cache.SharedInformer) error { return nil })
 	if err := p.run(ctx, &wg); err != nil {
 		t.Fatal(err)
 	}
-	for p.follow(ctx, &wg); !p.settled(); p.follow(ctx, &wg) {
+	return p, func() { p.follow(ctx, &wg) }, func() {
+		cancel()
+		hs.CloseClientConnections()
+		wg.Wait()
+		hs.Close()
+	}
+}
+
+// known is what is known of policies once all has settled at a server.
+func known(t *testing.T, s *server) netpolicy.Known {
+	t.Helper()
+	p, follow, stop := readPolicies(t, s)
+	defer stop()
+	for follow(); !p.settled(); follow() {
 		time.Sleep(10 * time.Millisecond)
 	}
-	out := p.known()
-	cancel()
-	hs.CloseClientConnections()
-	wg.Wait()
-	return out
+	return p.known()
 }
 
 // TestPolicies reads policies of the kinds that a cluster has; what it may not read, it knows
