@@ -180,20 +180,23 @@ func TestExplainNamesTheLimit(t *testing.T) {
 
 // named benches the networks and checks that each one's limit is the planted one, or said
 // to be unknown where others took the CPU, as other packages' tests may. A trial for
-// which the machine was too busy is tried again.
+// which the machine was too busy is tried again, and so is one of which that is said.
 func named(t *testing.T, nets []planted) {
 	t.Helper()
 	found := map[string]explain.Finding{}
 	for left, try := nets, 0; len(left) > 0 && try < 3; try++ {
 		maps.Copy(found, explained(t, left, "tcp-bulk"))
-		left = slices.DeleteFunc(slices.Clone(left), func(n planted) bool { _, ok := found[n.name+" tcp-bulk"]; return ok })
+		left = slices.DeleteFunc(slices.Clone(left), func(n planted) bool {
+			f, ok := found[n.name+" tcp-bulk"]
+			return ok && f.Bound != explain.ByOthers
+		})
 	}
 	for _, n := range nets {
 		f, ok := found[n.name+" tcp-bulk"]
 		switch {
 		case !ok || f.Missing != "" || !f.Watched || len(f.Limits.Unread) > 0:
 			t.Errorf("%s: not looked into: %s, unread %v", n.name, f.Missing, f.Limits.Unread)
-		case slices.Contains(n.want, f.Bound), f.Bound == explain.ByOthers && f.Others >= 0.1:
+		case slices.Contains(n.want, f.Bound), f.Bound == explain.ByOthers && max(f.Others, f.Contended)+f.Machine.Steal >= 0.1:
 		default:
 			t.Errorf("%s: %s, want one of %v: %s", n.name, f.Bound, n.want, f.Sentence)
 		}

@@ -187,7 +187,7 @@ func (s Situation) byOthers() (Bound, string) {
 
 func (s Situation) busy() (Bound, string) {
 	var took []string
-	if s.Machine.Steal >= otherWork {
+	if s.Machine.Steal >= 0.01 {
 		took = append(took, fmt.Sprintf("its hypervisor gave %s of it to others", percent(s.Machine.Steal)))
 	}
 	if h := s.Limits.Host; h != nil && h.Idle < hostBusy {

@@ -79,8 +79,9 @@ const (
 	longSeconds = 15
 )
 
-// mostAgain is how many tests may fail for them to run once more: where more fail, something is broken.
-const mostAgain = 3
+// mostAgain is how many tests may fail for them to run once more: where more fail, something is broken. On a
+// machine that is busy with other work, four of 3,300 were seen to fail that pass alone.
+const mostAgain = 6
 
 var (
 	errFailed  = errors.New("tests failed")

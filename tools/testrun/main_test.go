@@ -115,8 +115,8 @@ func TestFlaky(t *testing.T) {
 		{"does not run then", fails("TestF") + end, "", 1, errFailed, "0 passed, 1 failed, 0 skipped"},
 		{"three", fails("TestF") + fails("TestG") + fails("TestH") + end, passes, 3, nil,
 			"0 passed, 0 failed, 0 skipped, 3 flaky"},
-		{"too many", fails("TestF") + fails("TestG") + fails("TestH") + fails("TestI") + end, passes, 0, errFailed,
-			"0 passed, 4 failed, 0 skipped"},
+		{"too many", fails("TestA") + fails("TestB") + fails("TestC") + fails("TestD") + fails("TestE") + fails("TestF") +
+			fails("TestG") + end, passes, 0, errFailed, "0 passed, 7 failed, 0 skipped"},
 		{"crashed too", fails("TestF") + crash + end, passes, 0, errFailed, "0 passed, 2 failed, 0 skipped"},
 		{"package alone", end, passes, 0, errFailed, "0 passed, 0 failed, 0 skipped"},
 		{"told of its package", fails("TestF") + end + goFailed, passes, 1, nil, "0 passed, 0 failed, 0 skipped, 1 flaky"},

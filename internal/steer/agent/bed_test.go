@@ -439,8 +439,8 @@ func (b *bed) flows(network string) {
 }
 
 // carried begins a flow of datagrams, which ends with the step, and waits until some go
-// over the network, both ways. Of a flow that began before the pair, the data plane may
-// see an answer first, and then leaves it alone for good.
+// over the network, both ways. A flow that began before the pair may be b's: its data plane
+// may have seen an answer first.
 func (b *bed) carried(network string) {
 	b.t.Helper()
 	sent, received := b.agents["h1"].tallies("a", "b", network)

@@ -131,7 +131,8 @@ func TestConnectionsBeginAtRest(t *testing.T) {
 	b.await("flows to begin elsewhere", func() bool { return b.fetch("a0", url, "5") == nil })
 	traffic.stop()
 	time.Sleep(restAfter + quiet + time.Second)
-	if err := b.fetch("a0", url, "5"); err != nil {
+	// The first SYN of a pair at rest is lost, and on a busy machine the second may be.
+	if err := b.fetch("a0", url, "15"); err != nil {
 		t.Fatal(err)
 	}
 }
