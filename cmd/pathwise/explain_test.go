@@ -196,7 +196,8 @@ func named(t *testing.T, nets []planted) {
 		switch {
 		case !ok || f.Missing != "" || !f.Watched || len(f.Limits.Unread) > 0:
 			t.Errorf("%s: not looked into: %s, unread %v", n.name, f.Missing, f.Limits.Unread)
-		case slices.Contains(n.want, f.Bound), f.Bound == explain.ByOthers && max(f.Others, f.Contended)+f.Machine.Steal >= 0.1:
+		case slices.Contains(n.want, f.Bound),
+			f.Bound == explain.ByOthers && max(f.Others, f.Contended)+f.Machine.Steal >= 0.1:
 		default:
 			t.Errorf("%s: %s, want one of %v: %s", n.name, f.Bound, n.want, f.Sentence)
 		}

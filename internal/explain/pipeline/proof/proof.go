@@ -176,6 +176,7 @@ func (l *lockstep) look(s *search, o Options, shown bool) (w *Witness, tried int
 func assumptions(o Options) []string {
 	out := []string{
 		"no packet meets a limit of Open vSwitch (64 nested resubmits, 4,096 in all, 10 recirculations)",
+		"no packet has two VLAN tags when the datapath begins again with it",
 		"where flows of one priority want the same packet, both switches take the same one",
 		"the tracker's reassembly of fragments is not observed where no flow reads it",
 	}

@@ -327,8 +327,8 @@ func (w *walker) group(a pipeline.Action) {
 		i := w.oracle.Choose(fmt.Sprintf("group %d", g.ID), len(list), w.packet)
 		w.event(Choice, fmt.Sprintf("group:%d bucket %d of %d", g.ID, i+1, len(list)))
 		list = list[i : i+1]
-		if w.aside == 0 && g.Type == "select" && !strings.Contains(g.Text, "selection_method") {
-			w.at.Hashed++
+		if g.Type == "select" && !strings.Contains(g.Text, "selection_method") {
+			w.hashes(a)
 		}
 	default:
 		w.unknown(g.Text, "no group of this type is known")
@@ -346,6 +346,16 @@ func (w *walker) group(a pipeline.Action) {
 		saved.stack, saved.actions = w.packet.stack, w.packet.actions
 		w.packet, w.bared = saved, bared
 		w.resume()
+	}
+}
+
+// hashes notes that the datapath begins again with the packet, to choose by a hash.
+func (w *walker) hashes(a pipeline.Action) {
+	switch {
+	case len(w.packet.below) > 0:
+		w.unknown(w.text(a), twoTags)
+	case w.aside == 0:
+		w.at.Hashed++
 	}
 }
 

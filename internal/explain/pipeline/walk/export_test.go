@@ -11,6 +11,7 @@ const (
 	ActionSetTracked = actionSetTracked
 	AfterPop         = afterPop
 	ManyLabels       = manyLabels
+	TwoTags          = twoTags
 	NoLabel          = noLabel
 )
 

@@ -11,6 +11,10 @@ import (
 // no such packet.
 const actionSetTracked = "ovs-vswitchd (3.1) comes to its end when a packet with an action set is tracked"
 
+// twoTags: a trace goes on with what the packet was, a datapath reads it again (parse_vlan of lib/flow.c).
+const twoTags = "in its next pass, of a packet with two VLAN tags a switch sees what its vlan-limit says: by default, " +
+	"of the second no more than that it is one"
+
 // track carries out ct(): a question to the tracker, the answer to which a copy of the
 // packet has in the table that is named; the original goes on without (compose_conntrack_action
 // of ofproto/ofproto-dpif-xlate.c).
@@ -25,6 +29,10 @@ func (w *walker) track(a pipeline.Action) {
 	}
 	marks := w.marks(a.Nested)
 	if !w.walk.Understood() {
+		return
+	}
+	if t.Table != pipeline.NoTable && len(w.packet.below) > 0 {
+		w.unknown(w.text(a), twoTags)
 		return
 	}
 	if t.Table != pipeline.NoTable && len(w.packet.actions) > 0 {

@@ -164,6 +164,7 @@ func TestNotUnderstood(t *testing.T) {
 		"actions=push_mpls:0x8847,pop_mpls:0x0800,resubmit(,2)": "resubmit(,2)",
 		"actions=push_mpls:0x8847,pop_mpls:0x86dd,output:2":     "pop_mpls:0x86dd",
 		"actions=encap(nsh(md_type=1)),output:2":                "encap(nsh(md_type=1))",
+		"actions=push_vlan:0x8100,push_vlan:0x8100,ct(table=1)": "ct(table=1)",
 	} {
 		_, w := follow(t, "tcp,in_port=1", strings.Split(flows, "\n")...)
 		if len(w.Unknown) != 1 || w.Unknown[0].Text != want || len(w.Events()) > 0 {
