@@ -181,7 +181,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.adopter.takeIn, a.planes.makeRoom, a.keeper.keepAll, a.stacks.fitter.Run, a.writeAll, a.recorder.run} {
 			a.running(f)
 		}
-		a.running(func(ctx context.Context) error { return a.untracked.run(ctx, a.members.leftBehind, a.entries.goOn) })
+		a.running(func(ctx context.Context) error { return a.untracked.run(ctx, a.members, a.entries.goOn) })
 		a.note(Event{Kind: EventStarted, Reason: fmt.Sprintf("agent of %s: %d pods on several networks, policy %s",
 			a.cfg.Host, len(a.members.pods), a.cfg.Policy.Name())})
 		err = a.loop(ctx)

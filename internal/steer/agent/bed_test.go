@@ -661,3 +661,13 @@ func (b *bed) runIn(ns string, argv ...string) string {
 	}
 	return out.String()
 }
+
+// last returns the newest event.
+func (j *journal) last() Event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.events) == 0 {
+		return Event{}
+	}
+	return j.events[len(j.events)-1]
+}

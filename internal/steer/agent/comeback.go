@@ -22,16 +22,19 @@ type comeback struct {
 
 // waits reports whether a move of the pair's flows is to wait until this host and the other one are ready for it.
 func (m *mover) waits(p *pair, to [flow.Rows]decide.Assignment, now time.Time) bool {
-	preparing, here, there := m.stacks.preparing(p, to), m.untracked.before(p), m.beforeThere(p, now)
+	preparing, here, there := m.stacks.preparing(p, to), m.untracked.before(p), m.beforeThere(p, now, epoch)
 	return preparing || here != nil || there != nil
 }
 
 // beforeThere asks the other agent to have its host forget what the pair's flows have left behind, before they move
-// again. It returns what is closed when that is done, nil where nothing is left, or the other agent does not say so in
-// time. Flows that were on the default network for long have left nothing.
-func (m *mover) beforeThere(p *pair, now time.Time) <-chan struct{} {
+// again, once in every. It returns what is closed when that is done, nil where nothing is left, or the other agent does
+// not say so in time. Flows that were on the default network for long have left nothing.
+func (m *mover) beforeThere(p *pair, now time.Time, every time.Duration) <-chan struct{} {
 	c := &p.comeback
 	switch {
+	case p.takesReturns:
+		p.forgotThere(now)
+		return nil
 	case p.opened.IsZero(), now.Sub(p.away) >= lately, now.Sub(c.forgot) < untrackAgain:
 		return nil
 	case c.waits == nil:
@@ -40,7 +43,7 @@ func (m *mover) beforeThere(p *pair, now time.Time) <-chan struct{} {
 		p.forgotThere(now)
 		return nil
 	}
-	if now.Sub(c.last) >= epoch {
+	if now.Sub(c.last) >= every {
 		c.last = now
 		m.teller.wires.tell(p.host, m.teller.about(p, noticeReturn), "")
 	}
@@ -73,7 +76,7 @@ func (ag *agreement) returns(p *pair, is status) {
 
 // askAgain asks again for what a move waits, where the other agent has not said yet that it is done.
 func (en *entries) askAgain(p *pair, now time.Time) {
-	if p.coming != nil && p.comeback.waits != nil && en.mover.beforeThere(p, now) == nil {
+	if p.coming != nil && p.comeback.waits != nil && en.mover.beforeThere(p, now, epoch) == nil {
 		en.move(p)
 	}
 }

@@ -191,13 +191,3 @@ func (j *journal) since(id int) ([]Event, <-chan struct{}) {
 	}
 	return nil, j.wake
 }
-
-// last returns the newest event.
-func (j *journal) last() Event {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.events) == 0 {
-		return Event{}
-	}
-	return j.events[len(j.events)-1]
-}

@@ -113,9 +113,8 @@ func (m *members) netnsOf(cookie uint64) string {
 	return ""
 }
 
-// leftBehind is the host's namespace, and where the connections of the pairs are that are
-// still there, by family.
-func (m *members) leftBehind(looks []*pair) (host string, families [2]tracked) {
+// leftBehind is where the connections of the pairs are that are still there, by family.
+func (m *members) leftBehind(looks []*pair) (families [2]tracked) {
 	m.Lock()
 	defer m.Unlock()
 	for _, p := range looks {
@@ -141,7 +140,7 @@ func (m *members) leftBehind(looks []*pair) (host string, families [2]tracked) {
 			families[v6][ends{r.Local.Addr, r.Remote.Addr}] = w
 		}
 	}
-	return m.host.Netns, families
+	return families
 }
 
 // add adds a local pod.

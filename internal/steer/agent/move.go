@@ -35,12 +35,12 @@ type outcome struct {
 }
 
 // carryOut applies a decision: what is on its path already stays, so doing it
-// twice changes nothing.
-func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Duration) {
+// twice changes nothing. It returns the event, without a number where nothing moves now.
+func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Duration) Event {
 	begin := m.cfg.Now()
 	if _, ok := p.routes.byNetwork(d.To); !ok {
 		m.warn("%s: decided about unknown path %s", p.name, d.To)
-		return
+		return Event{}
 	}
 	class := d.Evidence.Class
 	e := Event{Kind: string(d.Kind), Pair: p.name, Class: string(class), From: d.From, To: d.To, Reason: d.Reason,
@@ -50,7 +50,7 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	}
 	if m.dry(p) {
 		m.tellOnly(p, e)
-		return
+		return Event{}
 	}
 	if d.Kind == decide.Home || d.Kind == decide.Fallback {
 		p.detours = nil
@@ -62,7 +62,7 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	now := d.Kind == decide.Failover || by == byUser || p.flees(was, to, begin)
 	if !now && m.waits(p, to, begin) {
 		p.coming = &coming{d, by, detected}
-		return
+		return Event{}
 	}
 	moved, took, err := m.assign(p, to)
 	e.Took = took
@@ -76,15 +76,17 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		m.follow(p, moved, begin)
 	case err == nil && stays(d, was, to):
 	case !d.Moves() || d.From == d.To || err != nil:
-		return
+		return Event{}
 	default:
 		// A canary of all flows becomes a move by staying where it is. What moving cost was
 		// lost when the canary began: kind says that nothing is to be learnt of it now.
 		kind = decide.Canary
 	}
-	if id := m.note(e).ID; d.Moves() && class != decide.Interactive { // of whose delay bytes tell nothing
-		p.outcome = &outcome{at: begin, event: id, kind: kind, before: p.before, from: p.nBytes}
+	e = m.note(e)
+	if d.Moves() && class != decide.Interactive { // of whose delay bytes tell nothing
+		p.outcome = &outcome{at: begin, event: e.ID, kind: kind, before: p.before, from: p.nBytes}
 	}
+	return e
 }
 
 // flees reports whether flows leave a path that has failed, as a portion of those that share several

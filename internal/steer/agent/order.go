@@ -130,8 +130,8 @@ func (od *overrides) order(p *pair, o Order) (Event, error) {
 	if err != nil {
 		return Event{}, err
 	}
-	before := od.journal.last()
-	if err := od.obey(p, to, ev, o.Force); err != nil {
+	e, err := od.obey(p, to, ev, o.Force)
+	if err != nil {
 		return Event{}, err
 	}
 	if o.Pin {
@@ -139,10 +139,10 @@ func (od *overrides) order(p *pair, o Order) (Event, error) {
 		return od.note(Event{Kind: EventPinned, Pair: p.name, To: o.Network, By: byUser,
 			Reason: "pinned: only failure moves it"}), nil
 	}
-	// Others' events may come in the meantime, and the policy may have been faster.
-	if e := od.journal.last(); e.ID != before.ID && e.By == byUser && e.Pair == p.name {
+	if e.ID != 0 {
 		return e, nil
 	}
+	// It was, or the policy has been faster.
 	return od.unchanged(p, to.Network, "it is there already"), nil
 }
 
@@ -197,21 +197,37 @@ func (e unfitError) Error() string {
 // Unwrap makes it a refusal.
 func (e unfitError) Unwrap() error { return errRefused }
 
-// obey moves the pair's flows as the user says, or leaves them where they were. By force also
-// those that keep off that path.
-func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence, force bool) error {
-	preparing := od.stacks.preparing(p, together(decide.Assignment{Active: to.Network}))
-	forgotten := []<-chan struct{}{od.untracked.before(p), od.mover.beforeThere(p, od.cfg.Now())}
-	if preparing || forgotten[0] != nil || forgotten[1] != nil {
+// askSoon is how often the other agent is asked whether its host is ready while a user waits.
+const askSoon = 5 * time.Millisecond
+
+// prepare waits until both hosts are ready for the pair's flows to move, or for a second. It lets go of the lock
+// meanwhile.
+func (od *overrides) prepare(p *pair, to route.Route) error {
+	end := od.cfg.Now().Add(untrackAgain)
+	for fitted := false; ; fitted = true {
+		now := od.cfg.Now()
+		fits := fitted || !od.stacks.preparing(p, together(decide.Assignment{Active: to.Network}))
+		here, there := od.untracked.before(p), od.mover.beforeThere(p, now, askSoon)
+		if fits && here == nil && there == nil || !now.Before(end) {
+			return nil
+		}
 		od.members.Unlock()
-		if preparing {
+		if !fits {
 			od.stacks.fitter.Do(p) // here, as the user waits
 		}
-		awaitAll(forgotten, untrackAgain)
+		awaitAll(askSoon, here, there)
 		od.members.Lock()
 		if !od.members.knows(p) {
 			return fmt.Errorf("%s: %w", p.name, errNoPair)
 		}
+	}
+}
+
+// obey moves the pair's flows as the user says, or leaves them where they were. By force also
+// those that keep off that path. It returns the event, without a number where they were there already.
+func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence, force bool) (Event, error) {
+	if err := od.prepare(p, to); err != nil {
+		return Event{}, err
 	}
 	assigned, rows, restore := p.assignments(), p.rows, func() {}
 	if force {
@@ -222,14 +238,14 @@ func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence, force
 	// Before anything moves: what is undone would have been told as done.
 	if off := p.keepOff(d, to.Index); off > 0 {
 		restore()
-		return fmt.Errorf("%w: %d of %d groups of flows of %s keep off %s, as connections did not get through there: --force tries it all the same",
+		return Event{}, fmt.Errorf("%w: %d of %d groups of flows of %s keep off %s, as connections did not get through there: --force tries it all the same",
 			errRefused, off, decide.Buckets, p.name, to.Network)
 	}
 	p.endTrials()
-	od.mover.carryOut(p, d, byUser, 0)
+	e := od.mover.carryOut(p, d, byUser, 0)
 	choices, err := p.local.plane.Choices(p.remote.UID)
 	if err == nil && !slices.ContainsFunc(choices[:], func(c dataplane.Choice) bool { return c.Path != to.Index }) {
-		return nil
+		return e, nil
 	}
 	p.setAssignments(assigned)
 	p.rows, p.outcome = rows, nil
@@ -238,11 +254,11 @@ func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence, force
 	if err = errors.Join(err, back); err == nil {
 		err = errStayed
 	}
-	return fmt.Errorf("%w: the flows of %s did not move to %s: %w", errRefused, p.name, to.Network, err)
+	return Event{}, fmt.Errorf("%w: the flows of %s did not move to %s: %w", errRefused, p.name, to.Network, err)
 }
 
 // awaitAll waits until all that is not nil is closed, or for that long.
-func awaitAll(closed []<-chan struct{}, most time.Duration) {
+func awaitAll(most time.Duration, closed ...<-chan struct{}) {
 	end := time.After(most)
 	for _, c := range closed {
 		if c == nil {

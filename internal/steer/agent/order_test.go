@@ -67,14 +67,14 @@ func TestOrderToWhatFlowsKeepOff(t *testing.T) {
 	d.bar.Raise(a.pairs.params, now)
 	a.members.Lock() // as Order has it
 	defer a.members.Unlock()
-	err := a.overrides.obey(p, p.routes[1], decide.PairEvidence{}, false)
+	_, err := a.overrides.obey(p, p.routes[1], decide.PairEvidence{}, false)
 	if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "1 of 64 groups of flows of p>q keep off z") {
 		t.Error(err)
 	}
 	if e := a.journal.last(); strings.Contains(e.Reason, "move to") || a.stats.switches != 0 || p.on().Network != "m" {
 		t.Errorf("told %+v; %d switches, on %s", e, a.stats.switches, p.on().Network)
 	}
-	if err := a.overrides.obey(p, p.routes[1], decide.PairEvidence{}, true); err == nil ||
+	if _, err := a.overrides.obey(p, p.routes[1], decide.PairEvidence{}, true); err == nil ||
 		strings.Contains(err.Error(), "keep off") || !p.detours[5].out {
 		t.Errorf("by force: %v, %+v", err, p.detours[5])
 	}

@@ -64,6 +64,8 @@ type pair struct {
 	// takesOpening: the other end lets flows begin on another network while the default one
 	// fails. opening is since when they may here.
 	takesOpening bool
+	// takesReturns: no filter of the other end's host is stateful.
+	takesReturns bool
 	opening      time.Time
 
 	lines lines // by index in routes

@@ -16,7 +16,8 @@ import (
 
 // Hosts that track connections drop what does not fit what they have tracked. So what a
 // connection has left behind on a path is forgotten there, before it comes back, and the windows
-// of those that stay are looked at no more.
+// of those that stay are looked at no more. Where no filter of the host is stateful, nothing is dropped so, and
+// nothing is looked for.
 
 // untrackAgain is how long after flows have moved their entries are looked for once more:
 // what was on its way has made new ones meanwhile.
@@ -34,6 +35,8 @@ type untracked struct {
 	*journal
 	forgotten atomic.Uint64 // connections that the host was had to forget
 	bell      bell          // something is due
+	// stateless: no filter of the host drops what does not fit what is tracked.
+	stateless atomic.Bool
 
 	mu  sync.Mutex // of what follows
 	due map[*pair]untracking
@@ -52,6 +55,9 @@ func newUntracked(j *journal) *untracked {
 
 // add has the host forget what the pair's flows have left behind, as they have moved.
 func (u *untracked) add(p *pair) {
+	if u.stateless.Load() {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.due[p] = untracking{at: u.cfg.Now()}
@@ -64,6 +70,9 @@ func (u *untracked) add(p *pair) {
 // their entries are to be looked for before that, they are once more: half a handshake is left alone as
 // long as it may go on.
 func (u *untracked) stray(p *pair) {
+	if u.stateless.Load() {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	is, sooner := u.due[p]
@@ -77,6 +86,9 @@ func (u *untracked) stray(p *pair) {
 // begin has the host look at windows no more of connections of the pair that have begun: they may leave, and
 // come back before the other end's host is told. Where connections begin all the time, that is once in a while.
 func (u *untracked) begin(p *pair) {
+	if u.stateless.Load() {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if _, sooner := u.due[p]; !sooner {
@@ -94,7 +106,7 @@ func (u *untracked) before(p *pair) <-chan struct{} {
 	defer u.mu.Unlock()
 	is, left := u.due[p]
 	at, looked := u.looked[p]
-	if !left || looked && u.cfg.Now().Sub(at) < untrackAgain {
+	if u.stateless.Load() || !left || looked && u.cfg.Now().Sub(at) < untrackAgain {
 		return nil
 	}
 	if u.waiting[p] == nil {
@@ -191,27 +203,23 @@ func (t tracked) between() (out [][2]netip.Addr) {
 
 const protocolTCP = 6
 
-// run has the host forget what pairs have left behind, until ctx ends; left says where that
-// is, and the host's namespace, and move moves pairs that have waited for it. To list what a host tracks
-// takes long where that is much, so it is done for all of them at once, apart from the loop, and takes a
-// tenth of a processor at most, unless somebody waits.
-func (u *untracked) run(ctx context.Context, left func([]*pair) (string, [2]tracked), move func([]*pair)) error {
+// run has the host forget what pairs have left behind, until ctx ends, and move moves those that have waited for it. To
+// list what a host tracks takes long where that is much, so it is done for all of them at once, apart from the loop,
+// and takes a tenth of a processor at most, unless somebody waits.
+func (u *untracked) run(ctx context.Context, m *members, move func([]*pair)) error {
 	var rested time.Time
+	filters := filtering{untracked: u}
 	return eachOr(ctx, epoch, u.bell, func() {
-		begin := u.cfg.Now()
+		begin, host := u.cfg.Now(), u.host(m)
+		if awaited := filters.look(host, m, begin); len(awaited) > 0 {
+			move(awaited)
+		}
 		looks := u.take(begin, begin.Before(rested))
 		if len(looks) == 0 {
 			return
 		}
-		host, families := left(looks)
-		switch {
-		case u.cfg.HostNetns != "":
-			host = u.cfg.HostNetns
-		case !netns.Exists(host):
-			host = "" // the agent is on a host of its own, as outside of a lab
-		}
 		var took time.Duration
-		for v6, t := range families {
+		for v6, t := range m.leftBehind(looks) {
 			n, spent, err := conntrack.Forget(host, v6 == 1, t.between(), t.left)
 			u.forgotten.Add(uint64(n))
 			if took += spent; err != nil {
@@ -224,4 +232,17 @@ func (u *untracked) run(ctx context.Context, left func([]*pair) (string, [2]trac
 			move(awaited)
 		}
 	})
+}
+
+// host is the namespace of the host that tracks; "" where the agent is in it.
+func (u *untracked) host(m *members) string {
+	if u.cfg.HostNetns != "" {
+		return u.cfg.HostNetns
+	}
+	m.Lock()
+	defer m.Unlock()
+	if !netns.Exists(m.host.Netns) {
+		return "" // the agent is on a host of its own, as outside of a lab
+	}
+	return m.host.Netns
 }
