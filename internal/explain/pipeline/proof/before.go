@@ -9,13 +9,15 @@ import (
 // back is what packets must be before a list of actions, if they must be so after it, or else on
 // the way.
 func (n *needs) back(list []pipeline.Action, in pipeline.Table, after []pipeline.Match) []pipeline.Match {
+	end := after
 	for _, a := range slices.Backward(list) {
-		after = n.before(a, in, after)
+		after = n.before(a, in, after, end)
 	}
 	return after
 }
 
-func (n *needs) before(a pipeline.Action, in pipeline.Table, after []pipeline.Match) []pipeline.Match {
+// before is what packets must be before an action, if they must be so after it, or so after its list.
+func (n *needs) before(a pipeline.Action, in pipeline.Table, after, end []pipeline.Match) []pipeline.Match {
 	n.steps += 1 + len(after)
 	switch a.Kind {
 	case pipeline.Resubmit, pipeline.Goto:
@@ -37,7 +39,10 @@ func (n *needs) before(a pipeline.Action, in pipeline.Table, after []pipeline.Ma
 		return n.either(after, n.back(a.Nested, in, nil))
 	case pipeline.GroupAction:
 		return n.beforeGroup(a, in, after)
-	case pipeline.CheckLarger, pipeline.BundleLoad, pipeline.Multipath, pipeline.DecTTL, pipeline.CTClear:
+	case pipeline.DecTTL: // where the TTL runs out, the list ends
+		after = slices.DeleteFunc(slices.Clone(after), mostTTL().Covers)
+		return n.either(n.without(after, n.writesOf([]pipeline.Action{a})), end)
+	case pipeline.CheckLarger, pipeline.BundleLoad, pipeline.Multipath, pipeline.CTClear:
 		return n.without(after, n.writesOf([]pipeline.Action{a}))
 	case pipeline.Load, pipeline.SetField, pipeline.WriteMeta, pipeline.SetTunnel, "set_tunnel64", "mod_dl_src",
 		"mod_dl_dst",

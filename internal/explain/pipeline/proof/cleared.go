@@ -13,6 +13,20 @@ func uncopied() (b pipeline.Base, bit pipeline.Value) {
 	return pipeline.RecircID, pipeline.Value{Hi: 1}
 }
 
+// decremented is a bit of no packet: it is one where its TTL was decremented last, and so is not the most.
+func decremented() (b pipeline.Base, bit pipeline.Value) {
+	return pipeline.RecircID, pipeline.Value{Hi: 2}
+}
+
+// wants reports whether packets may meet what a flow wants.
+func wants(match, m pipeline.Match) bool {
+	if !m.Meets(match) {
+		return false
+	}
+	b, bit := decremented()
+	return m.Get(b).Value.And(bit).IsZero() || !mostTTL().Covers(match)
+}
+
 // clears reports whether a list of actions, or what it leads to in the same pass, may clear packets.
 func (r *reach) clears(list []pipeline.Action, in pipeline.Table) (clears bool) {
 	r.side.Each(list, func(a pipeline.Action) {

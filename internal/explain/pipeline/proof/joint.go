@@ -54,6 +54,15 @@ func (l *lockstep) copyBoth(s *state, la, lb []pipeline.Action, inA, inB pipelin
 	l.lists(&next, cursor{rest: la, in: inA}, cursor{rest: lb, in: inB})
 }
 
+// copyOne carries out a list on a copy of one packet, of which nobody may see anything.
+func (l *lockstep) copyOne(s *state, inA bool, c cursor) {
+	if inA {
+		l.copyBoth(s, c.head().Nested, nil, c.in, c.in)
+		return
+	}
+	l.copyBoth(s, nil, c.head().Nested, c.in, c.in)
+}
+
 // trackBoth has both packets tracked, by questions that are written alike but for the
 // table.
 func (l *lockstep) trackBoth(s *state, ca, cb cursor) bool {
@@ -187,6 +196,7 @@ func (l *lockstep) ttlBoth(s *state, ca, cb cursor) bool {
 	next := *s
 	l.lists(&next, cursor{cont: ca.cont}, cursor{cont: cb.cont})
 	s.a, s.b = s.a.Without(pipeline.NWTTL, all()), s.b.Without(pipeline.NWTTL, all())
+	s.not = append(slices.Clip(s.not), mostTTL())
 	s.rewritten()
 	return true
 }

@@ -278,14 +278,17 @@ func (l *lockstep) differing(s *state, ca, cb cursor) (cursor, cursor, bool) {
 		}
 	}
 	for _, inA := range []bool{true, false} {
-		c := ca
+		c, other := ca, cb
 		if !inA {
-			c = cb
+			c, other = cb, ca
 		}
 		if c.done() {
 			continue
 		}
 		switch a := c.head(); {
+		case a.Kind == pipeline.Clone && !l.uses[pipeline.Exit] && (other.done() || other.head().Kind != pipeline.Clone):
+			l.copyOne(s, inA, c)
+			c = c.next()
 		case a.Kind == pipeline.Exit:
 			c = cursor{}
 		case l.quiet(*a) && a.Track.Table == pipeline.NoTable:

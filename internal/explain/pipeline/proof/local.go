@@ -76,8 +76,12 @@ func (l *lockstep) comesTo(id pipeline.Table, came *reach) {
 	}
 	a, b := in(l.a), in(l.b)
 	for _, m := range of {
-		m = m.Without(uncopied())
-		s := &state{pair: pair{a: m, b: m}, askedA: "the same", askedB: "the same", forked: true}
+		s := &state{askedA: "the same", askedB: "the same", forked: true}
+		if b, bit := decremented(); !m.Get(b).Value.And(bit).IsZero() {
+			s.not = []pipeline.Match{mostTTL()}
+		}
+		m = m.Without(uncopied()).Without(decremented())
+		s.a, s.b = m, m
 		for _, next := range l.need.narrowed(s, a) {
 			l.forget(next, a, b)
 			l.put(next, a, b)

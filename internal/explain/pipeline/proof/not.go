@@ -11,7 +11,7 @@ const mostNot = 12
 
 // isNot reports whether packets are known not to be what a match wants.
 func (c pair) isNot(m pipeline.Match) bool {
-	return slices.ContainsFunc(c.not, func(n pipeline.Match) bool { return identical(m, n) }) ||
+	return slices.ContainsFunc(c.not, func(n pipeline.Match) bool { return slices.Equal(m, n) }) ||
 		!c.a.Meets(m) && !c.b.Meets(m)
 }
 
@@ -23,7 +23,7 @@ func shared(c, d pair) (out []pipeline.Match) {
 		}
 	}
 	for _, m := range d.not {
-		twice := slices.ContainsFunc(out, func(n pipeline.Match) bool { return identical(m, n) })
+		twice := slices.ContainsFunc(out, func(n pipeline.Match) bool { return slices.Equal(m, n) })
 		if c.isNot(m) && len(out) < mostNot && !twice {
 			out = append(out, m)
 		}
@@ -41,6 +41,12 @@ func (c pair) excluded(m pipeline.Match) bool {
 	return slices.ContainsFunc(c.not, func(n pipeline.Match) bool { return n.Covers(m) })
 }
 
+// mostTTL is packets that dec_ttl leaves none of.
+func mostTTL() pipeline.Match {
+	const most = 255
+	return pipeline.Match{{Base: pipeline.NWTTL, Value: pipeline.Value{Lo: most}, Mask: pipeline.Value{Lo: most}}}
+}
+
 // after forgets what packets are known not to be, as far as an action may write what that is
 // about.
 func (s *state) after(a *pipeline.Action) {
@@ -48,20 +54,31 @@ func (s *state) after(a *pipeline.Action) {
 		return
 	}
 	switch a.Kind {
-	case pipeline.Resubmit, pipeline.Goto, pipeline.Output, pipeline.NoteAction:
-		return
+	case pipeline.Resubmit, pipeline.Goto, pipeline.Output, pipeline.NoteAction, pipeline.Controller, pipeline.Learn,
+		pipeline.Push:
+	case pipeline.Clone: // what it does, it does to a copy
 	case pipeline.DecTTL:
 		s.forgetNot(pipeline.NWTTL)
-	case pipeline.Load, pipeline.SetField, pipeline.WriteMeta, pipeline.Move:
+	case pipeline.Load, pipeline.SetField, pipeline.WriteMeta, pipeline.Move, pipeline.Pop, pipeline.CheckLarger:
 		s.forgetNot(a.Dst.Field.Base)
+	case pipeline.CT, pipeline.CTClear:
+		for b := pipeline.CTState; b <= pipeline.CTTPDst; b++ {
+			s.forgetNot(b)
+		}
+		if a.Kind == pipeline.CT && a.Track.Table != pipeline.NoTable {
+			s.forgetNot(fragment()...)
+			s.forgetNot(pipeline.Translated()...)
+		}
 	default:
 		s.not = nil
 	}
 }
 
-// forgetNot forgets what packets are known not to be that is about a base.
-func (s *state) forgetNot(b pipeline.Base) {
-	s.not = slices.DeleteFunc(slices.Clone(s.not), func(m pipeline.Match) bool { return !m.Get(b).Mask.IsZero() })
+// forgetNot forgets what packets are known not to be that is about some bases.
+func (s *state) forgetNot(of ...pipeline.Base) {
+	s.not = slices.DeleteFunc(slices.Clone(s.not), func(m pipeline.Match) bool {
+		return slices.ContainsFunc(of, func(b pipeline.Base) bool { return !m.Get(b).Mask.IsZero() })
+	})
 }
 
 // notes has packets that a flow takes not be what flows above it want, where that would decide

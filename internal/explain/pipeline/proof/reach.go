@@ -73,7 +73,7 @@ func (l *lockstep) findReach(s *side) *reach {
 				if r.steps++; r.steps > mostLooked {
 					return nil
 				}
-				if !m.Meets(own) {
+				if !wants(own, m) {
 					continue
 				}
 				taken, ok := m.And(own), true
@@ -142,7 +142,7 @@ func (r *reach) key(bits, m pipeline.Match) string {
 
 // comes reports whether packets that a match wants may come to a table.
 func (r *reach) comes(id pipeline.Table, match pipeline.Match) bool {
-	return slices.ContainsFunc(r.at[id], match.Meets)
+	return slices.ContainsFunc(r.at[id], func(m pipeline.Match) bool { return wants(match, m) })
 }
 
 // regroup takes packets in a table together until they are few.
@@ -273,13 +273,20 @@ func (r *reach) wrote(m pipeline.Match, a pipeline.Action) pipeline.Match {
 		s.move(true, a)
 		return s.a
 	}
-	return less(m, r.writesOf([]pipeline.Action{a}))
+	m = less(m, r.writesOf([]pipeline.Action{a}))
+	if b, bit := decremented(); a.Kind == pipeline.DecTTL {
+		m = m.With(b, bit, bit)
+	}
+	return m
 }
 
 // less is packets of which nothing is known about some bits.
 func less(m, bits pipeline.Match) pipeline.Match {
 	for _, t := range bits {
 		m = m.Without(t.Base, t.Mask)
+		if t.Base == pipeline.NWTTL {
+			m = m.Without(decremented())
+		}
 	}
 	return m
 }

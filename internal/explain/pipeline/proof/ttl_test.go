@@ -1,0 +1,47 @@
+package proof_test
+
+import (
+	"strings"
+	"testing"
+
+	"pathwise.dev/pathwise/internal/explain/pipeline"
+	"pathwise.dev/pathwise/internal/explain/pipeline/proof"
+)
+
+// TestDecremented: dec_ttl leaves no packet the highest TTL, which is known through copies, trackers and tables
+// until it is written again; and where the TTL runs out the rest of the list is not carried out.
+func TestDecremented(t *testing.T) {
+	const hop = "ipv6,in_port=1 actions=dec_ttl,"
+	const odd = "table=9,icmp6,nw_ttl=255,icmp_type=135 actions=output:"
+	for _, c := range []struct {
+		lines string
+		want  proof.Verdict
+	}{
+		{hop + "resubmit(,9)", proof.Equal},
+		{hop + "clone(set_field:7->reg1,resubmit(,9)),output:3", proof.Equal},
+		{hop + "clone(output:3),resubmit(,9)", proof.Equal},
+		{hop + "ct_clear,resubmit(,9)", proof.Equal},
+		{hop + "ct(table=9,zone=3,nat)", proof.Equal},
+		{hop + "ct(commit,zone=3),resubmit(,9)", proof.Equal},
+		{hop + "clone(ct_clear,resubmit(,5))\ntable=5 actions=push:NXM_NX_REG1[],set_field:3->reg0,pop:NXM_NX_REG1[]," +
+			"resubmit(,9)", proof.Equal},
+		{hop + "mod_nw_ttl:255,resubmit(,9)", proof.Undecided},
+		{hop + "resubmit(,9)\nipv6,in_port=2 actions=resubmit(,9)", proof.Undecided},
+		{"ipv6,in_port=1 actions=resubmit(,5),resubmit(,9)\ntable=5,tcp6 actions=dec_ttl", proof.Undecided},
+		{"ip actions=resubmit(,1),resubmit(,2)\ntable=1 actions=resubmit(,5),dec_ttl,set_field:1->reg0\n" +
+			"table=5 actions=output:4\ntable=2,reg0=0 actions=output:2", proof.Undecided},
+	} {
+		names := pipeline.NewNames()
+		lines := strings.Split(c.lines, "\n")
+		a := append(append([]string{}, lines...), odd+"2")
+		b := append(append([]string{}, lines...), odd+"5")
+		if strings.Contains(c.lines, "table=2") {
+			a = lines
+			b = strings.Split(strings.ReplaceAll(c.lines, "actions=output:2", "actions=output:3"), "\n")
+		}
+		d := proof.Of(read(t, names, a...), read(t, names, b...), proof.Options{})
+		if d.Verdict != c.want {
+			t.Errorf("%s: %s, want %s: %+v", c.lines, d.Verdict, c.want, d.Reasons)
+		}
+	}
+}
