@@ -89,8 +89,11 @@ func (s sdn) Build(ctx context.Context, site network.Site) (network.Plug, error)
 	}
 	plug.Datapath = f
 	plug.Crossing, plug.Notes = f.Crossed("vxlan", udpPort), []string{f.Note()}
-	w := &writer{Fabric: f, pipeline: s.pipeline, rules: map[int][]string{}}
+	w := &writer{Fabric: f, pipeline: s.pipeline, hosts: map[int]*shortened{}}
 	plug.Ready = func(ctx context.Context) error { return s.ready(ctx, site, w) }
+	if s.pipeline == Shortened {
+		plug.Settled = w.settled
+	}
 	plug.Conflist = func(ctx context.Context, pod topo.Pod) (json.RawMessage,
 		error) {
 		return s.conflist(ctx, site, f, pod)

@@ -31,7 +31,7 @@ const (
 	Untracked
 	// Shortcut3Untracked is Shortcut3 without connection tracking.
 	Shortcut3Untracked
-	// Shortened is what package reduction makes of Whole, with proof, whenever a pod's rules
+	// Shortened is what package reduction makes of Whole, with proof, once the pods' rules have
 	// come to a node's.
 	Shortened
 )

@@ -17,29 +17,64 @@ import (
 type writer struct {
 	*ovs.Fabric
 	pipeline Pipeline
-	// mu guards rules: those of each host so far, as Whole has them, for Shortened.
+	// mu guards hosts, for Shortened.
 	mu    sync.Mutex
-	rules map[int][]string
+	hosts map[int]*shortened
 }
 
-// add adds rules to a host's.
+// shortened is a host's rules so far, as Whole has them, and whether those of the bridge are the shortened ones.
+type shortened struct {
+	rules []string
+	done  bool
+}
+
+// add adds rules to a host's. Those that are to be shortened are whole until no pod is missing: it takes as long for
+// some as for all.
 func (w *writer) add(ctx context.Context, h topo.Host, name string, rules []string) error {
 	if w.pipeline != Shortened {
 		return w.AddFlows(ctx, h, bridge, name, rules)
 	}
 	w.mu.Lock()
+	s := w.hosts[h.Index]
+	if s == nil {
+		s = &shortened{}
+		w.hosts[h.Index] = s
+	}
 	for _, r := range rules {
-		if !slices.Contains(w.rules[h.Index], r) { // pods of one tenant share a rule
-			w.rules[h.Index] = append(w.rules[h.Index], r)
+		if !slices.Contains(s.rules, r) { // pods of one tenant share a rule
+			s.rules = append(s.rules, r)
 		}
 	}
-	all := slices.Clone(w.rules[h.Index])
+	all, done := slices.Clone(s.rules), s.done
+	s.done = false
 	w.mu.Unlock()
-	short, err := shorten(all)
-	if err != nil {
-		return err
+	if done {
+		return w.ReplaceFlows(ctx, h, bridge, name, all)
 	}
-	return w.ReplaceFlows(ctx, h, bridge, name, short)
+	return w.AddFlows(ctx, h, bridge, name, rules)
+}
+
+// settled shortens the rules of each host that has new ones.
+func (w *writer) settled(ctx context.Context, _ []topo.Pod) error {
+	return w.Each(func(h topo.Host) error {
+		w.mu.Lock()
+		s := w.hosts[h.Index]
+		skip := s == nil || s.done
+		var all []string
+		if !skip {
+			all = slices.Clone(s.rules)
+			s.done = true
+		}
+		w.mu.Unlock()
+		if skip {
+			return nil
+		}
+		short, err := shorten(all)
+		if err != nil {
+			return err
+		}
+		return w.ReplaceFlows(ctx, h, bridge, "shortened", short)
+	})
 }
 
 // shorten is what the rules can be proved to do without, left out.
