@@ -162,7 +162,6 @@ func (w *wire) arrives(p *walk.Pipeline, packet string, number uint32, times int
 	frame := w.compose(packet, number, times)
 	o := &fresh{committed: map[uint16]bool{}, bytes: uint64(len(frame) / 2)}
 	got := p.Follow(walk.NewPacket(m), o)
-	const tags = 16      // of VLAN and MPLS
 	const mostPasses = 5 // dpif-netdev drops what recirculates more often
 	if o.doubtful || !got.Understood() || len(got.Undefined) > 0 || len(got.Passes) > mostPasses {
 		return true
@@ -180,14 +179,8 @@ func (w *wire) arrives(p *walk.Pipeline, packet string, number uint32, times int
 	w.appctl("dpctl/flush-conntrack")
 	in, _, _ := strings.Cut(strings.TrimPrefix(packet, "in_port="), ",")
 	w.appctl("netdev-dummy/receive", "p"+in, frame)
-	var seen []string
-	for deadline := time.Now().Add(mostWait); ; time.Sleep(2 * time.Millisecond) {
-		if seen = w.left(number, len(frame)/2+tags); len(seen) >= len(want) || time.Now().After(deadline) {
-			break
-		}
-	}
-	slices.Sort(want) // ports' files say nothing of the order among them
-	slices.Sort(seen)
+	seen := w.arrived(number, len(frame)/2, len(want))
+	slices.Sort(want)
 	if !slices.Equal(seen, want) {
 		w.t.Errorf("seen\n  %s\nwant\n  %s\nframe %s", strings.Join(seen, "\n  "), strings.Join(want, "\n  "), frame)
 		return false
