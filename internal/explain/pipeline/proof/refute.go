@@ -120,13 +120,24 @@ func (t trial) of(c witness.Case) *Witness {
 	return &Witness{Packet: packet, Answers: append(oracle.Said, again.Said...), A: wx, B: wy, InA: t.inA, InB: t.inB}
 }
 
+// usual is the packet with a TTL as hosts send it.
+func usual(packet pipeline.Match) pipeline.Match {
+	const ttl = 64
+	if had := packet.Get(pipeline.NWTTL); !had.Mask.IsZero() {
+		return packet.With(pipeline.NWTTL, pipeline.Value{Lo: ttl}, had.Mask)
+	}
+	return packet
+}
+
 // plainest leaves out of a packet what it need not have to fare differently, and has it come by a
-// port that there may be.
+// port that there may be and with a TTL that it may have.
 func (t trial) plainest(c witness.Case, w *Witness) *Witness {
-	by := c
-	by.Packet = arriving(c.Packet)
-	if found := t.of(by); found != nil {
-		c, w = by, found
+	for _, plainer := range []func(pipeline.Match) pipeline.Match{arriving, usual} {
+		by := c
+		by.Packet = plainer(c.Packet)
+		if found := t.of(by); found != nil {
+			c, w = by, found
+		}
 	}
 	for i := 0; i < len(c.Packet); {
 		switch c.Packet[i].Base { // what each packet has

@@ -1,6 +1,7 @@
 package proof_test
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -42,6 +43,25 @@ func TestDecremented(t *testing.T) {
 		d := proof.Of(read(t, names, a...), read(t, names, b...), proof.Options{})
 		if d.Verdict != c.want {
 			t.Errorf("%s: %s, want %s: %+v", c.lines, d.Verdict, c.want, d.Reasons)
+		}
+	}
+}
+
+// TestUsualTTL: a packet that two pipelines tell apart has the TTL that hosts send, unless that is what they tell
+// it by.
+func TestUsualTTL(t *testing.T) {
+	const ttl = 64
+	for seed := range uint64(20) {
+		for match, usual := range map[string]bool{"ip": true, "ip,nw_ttl=7": false, "tcp6,tp_dst=80": true} {
+			names := pipeline.NewNames()
+			d := proof.Of(read(t, names, match+" actions=dec_ttl,output:2"), read(t, names, match+" actions=dec_ttl,output:3"),
+				proof.Options{Packets: 200, Random: rand.New(rand.NewPCG(seed, seed))})
+			if d.Witness == nil {
+				t.Fatalf("%s: %s", match, d.Verdict)
+			}
+			if got := d.Witness.Packet.Get(pipeline.NWTTL).Lo; (got == ttl) != usual {
+				t.Errorf("%s, seed %d: TTL %d", match, seed, got)
+			}
 		}
 	}
 }
