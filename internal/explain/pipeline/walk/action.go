@@ -13,6 +13,10 @@ import (
 func (w *walker) actions(list []pipeline.Action) {
 	for i, a := range list {
 		w.spend(1)
+		if w.last(&list[i]) {
+			w.shown--
+			defer func() { w.shown++ }()
+		}
 		switch {
 		case w.exit:
 			return
@@ -23,6 +27,16 @@ func (w *walker) actions(list []pipeline.Action) {
 			return
 		}
 	}
+}
+
+// last reports whether an action is the last of a flow's and leads to a table. That table is shown next to the
+// flow's and not within it, as by ofproto/trace: pipelines are long.
+func (w *walker) last(a *pipeline.Action) bool {
+	if w.flow == nil || a.Kind != pipeline.Resubmit && a.Kind != pipeline.Goto {
+		return false
+	}
+	own := w.flow.Actions
+	return a == &own[len(own)-1]
 }
 
 // lengthWithSet: xlate_check_pkt_larger does not restore the set for the other branch.
