@@ -189,12 +189,21 @@ func deepGroup(p *pipeline.Pipeline, id uint32) bool {
 
 // ttlBoth: a packet whose TTL runs out goes to the controller, and this list ends.
 func (l *lockstep) ttlBoth(s *state, ca, cb cursor) bool {
-	if !s.leavesAlike() {
+	ttl := !s.dirty.Get(pipeline.NWTTL).Mask.IsZero()
+	if ttl || !s.leavesAlike() && !untold(ca.head()) {
 		l.differ(s, ca, cb, "the packets may differ")
 		return false
 	}
-	next := *s
-	l.lists(&next, cursor{cont: ca.cont}, cursor{cont: cb.cont})
+	if ends, ok := s.meets(true, expired(), s.reads()); ok || !s.ip(true) {
+		next := *s
+		if s.ip(true) {
+			next.pair = ends
+		}
+		l.lists(&next, cursor{cont: ca.cont}, cursor{cont: cb.cont})
+	}
+	if s.ip(true) && expired().Covers(s.a) {
+		return false
+	}
 	s.a, s.b = s.a.Without(pipeline.NWTTL, all()), s.b.Without(pipeline.NWTTL, all())
 	s.not = append(slices.Clip(s.not), mostTTL())
 	s.rewritten()

@@ -294,6 +294,12 @@ func (l *lockstep) differing(s *state, ca, cb cursor) (cursor, cursor, bool) {
 		case l.quiet(*a) && a.Track.Table == pipeline.NoTable:
 			s.untrack(inA)
 			c = c.next()
+		case s.endsUntold(inA, a):
+			c = cursorOf(c.cont)
+		case s.mayEndUntold(inA, a):
+			l.endsOne(s, inA, c, other)
+			s.decrement(inA)
+			c = c.next()
 		default:
 			continue
 		}

@@ -47,6 +47,38 @@ func TestDecremented(t *testing.T) {
 	}
 }
 
+// TestUntold: where the TTL runs out, and no controller is told, no more is seen than that the list ends.
+func TestUntold(t *testing.T) {
+	const on = "\ntable=1,ip actions=dec_ttl(),output:2\ntable=2,ip actions="
+	for _, c := range []struct {
+		a, b string
+		want proof.Verdict
+	}{
+		{"ip,nw_ttl=1 actions=resubmit(,1)", "ip,nw_ttl=1 actions=drop", proof.Equal},
+		{"ip,nw_ttl=0 actions=resubmit(,1),output:3", "ip,nw_ttl=0 actions=output:3", proof.Equal},
+		{"ip,nw_ttl=2 actions=resubmit(,1)", "ip,nw_ttl=2 actions=drop", proof.Undecided},
+		{"ip actions=resubmit(,1)", "ip actions=drop", proof.Undecided},
+		{"ip actions=dec_ttl()", "ip actions=drop", proof.Equal},
+		{"ip actions=dec_ttl(),output:3", "ip actions=output:3", proof.Undecided},
+		{"ip actions=dec_ttl", "ip actions=drop", proof.Undecided},
+		{"ip,nw_ttl=1 actions=dec_ttl", "ip,nw_ttl=1 actions=drop", proof.Undecided},
+		{"ip actions=clone(dec_ttl()),output:3", "ip actions=output:3", proof.Equal},
+		{"ip,nw_ttl=1 actions=set_field:5->tun_id,dec_ttl(),output:3", "ip,nw_ttl=1 actions=dec_ttl(),output:3", proof.Equal},
+		{"ip,nw_ttl=9 actions=set_field:5->tun_id,dec_ttl(),output:3", "ip,nw_ttl=9 actions=dec_ttl(),output:3",
+			proof.Undecided},
+	} {
+		for range 2 {
+			names := pipeline.NewNames()
+			d := proof.Of(read(t, names, strings.Split(c.a+on+"drop", "\n")...),
+				read(t, names, strings.Split(c.b+on+"drop", "\n")...), proof.Options{})
+			if d.Verdict != c.want {
+				t.Errorf("%s and %s: %s, want %s: %+v", c.a, c.b, d.Verdict, c.want, d.Reasons)
+			}
+			c.a, c.b = c.b, c.a
+		}
+	}
+}
+
 // TestUsualTTL: a packet that two pipelines tell apart has the TTL that hosts send, unless that is what they tell
 // it by.
 func TestUsualTTL(t *testing.T) {
