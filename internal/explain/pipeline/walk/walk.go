@@ -7,6 +7,7 @@ package walk
 
 import (
 	"fmt"
+	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
@@ -319,7 +320,7 @@ func (w *walker) look(id pipeline.Table, port pipeline.Port, original bool) {
 	if len(f.others) > 0 && w.pick != nil && f.doubtful == nil {
 		of := append([]*pipeline.Flow{f.flow}, f.others...)
 		if i := w.pick(of); i > 0 {
-			f.flow, f.undefined = of[i], f.flow
+			f.flow, f.undefined, f.others = of[i], of[0], slices.Delete(of, i, i+1)
 		}
 	}
 	if w.aside == 0 {
@@ -334,9 +335,9 @@ func (w *walker) look(id pipeline.Table, port pipeline.Port, original bool) {
 	if f.flow == nil {
 		return
 	}
-	if f.undefined != nil {
-		w.walk.Undefined = append(w.walk.Undefined, [2]*pipeline.Flow{f.flow, f.undefined})
-		w.say("undefined: line %d wants the packet too, at the same priority", f.undefined.Line)
+	if other := w.rival(f); other != nil {
+		w.walk.Undefined = append(w.walk.Undefined, [2]*pipeline.Flow{f.flow, other})
+		w.say("undefined: line %d wants the packet too, at the same priority", other.Line)
 	}
 	table, flow := w.table, w.flow
 	w.table, w.flow = id, f.flow
@@ -344,6 +345,19 @@ func (w *walker) look(id pipeline.Table, port pipeline.Port, original bool) {
 	w.actions(f.flow.Actions)
 	w.shown--
 	w.table, w.flow = table, flow
+}
+
+// rival is a flow that might take the packet in the place of the one that does, and does something else.
+func (w *walker) rival(f found) *pipeline.Flow {
+	if f.rivals {
+		return f.undefined
+	}
+	for _, o := range f.others {
+		if w.PrintActions(o.Actions) != w.PrintActions(f.flow.Actions) {
+			return o
+		}
+	}
+	return nil
 }
 
 // resubmit looks up a table on behalf of an action (xlate_table_action of

@@ -179,6 +179,11 @@ func TestUndefined(t *testing.T) {
 	if len(w.Undefined) != 1 {
 		t.Errorf("undefined: %v", w.Undefined)
 	}
+	// Both do the same.
+	const same = " actions=dec_ttl,output:2"
+	if _, w := follow(t, "tcp,in_port=1", "ip"+same, "in_port=1"+same); len(w.Undefined) > 0 {
+		t.Errorf("undefined: %v", w.Undefined)
+	}
 	// Of two with the same match the later one takes the place of the other.
 	if _, w := follow(t, "tcp,in_port=1", "ip actions=output:2", "ip actions=output:3"); texts(w) != "output:3" {
 		t.Errorf("%s", texts(w))
