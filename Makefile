@@ -188,7 +188,7 @@ bench: build plugins ## run the experiment EXPERIMENT (default quick) into resul
 	$(SUDO) bin/pathwise bench --file $(or $(EXPERIMENT),quick)
 
 .PHONY: soak
-soak: build plugins ## bench 128 pairs, kill a bench and agents 100 times each, upgrade agents 20 times; 10,000 pipelines, 5,000 mutants; an hour of quiet steering
+soak: build plugins ## bench 128 pairs, kill a bench and agents 100 times each, upgrade agents 20 times; 10,000 pipelines, 5,000 mutants; an hour of quiet steering and one of swinging capacity
 	go test -count=1 -timeout 30m -tags soak -run '^TestSoakScripts$$' -v $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
 	PATHWISE_KILLS=$(or $(KILLS),100) go test -count=1 -timeout 60m -run '^TestKill$$' -v $(if $(SUDO),-exec '$(SUDO)') ./cmd/pathwise
 	PATHWISE_UPGRADES=$(or $(UPGRADES),10) go test -count=1 -timeout 60m -run '^TestUpgradesByKill$$' -v $(if $(SUDO),-exec '$(SUDO)') ./internal/steer/agent

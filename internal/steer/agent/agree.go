@@ -300,10 +300,10 @@ func (re *respondent) handlePairNotice(p *pair, n notice) (status, uint64) {
 
 // handleMove follows the pair's flows that the other pod has opened.
 func (re *respondent) handleMove(p *pair, n notice) (status, uint64) {
-	said := map[uint8]int{}
+	said := dataplane.Nothing()
 	for b, c := range n.choices {
 		if r, ok := p.routes.byNetwork(re.members.network(c)); ok {
-			said[uint8(b)] = r.Index
+			said[b] = int8(r.Index)
 		}
 	}
 	before, err := p.local.plane.Followed(p.remote.UID)

@@ -45,17 +45,13 @@ func TestAgreeAgain(t *testing.T) {
 	b.move("macvlan")
 	a := b.pod("a").UID
 	plane := func() *dataplane.Plane { return two.pair("b", "a").local.plane }
-	word := func() (number uint64, said map[uint8]int) {
+	word := func() (number uint64, said dataplane.Said) {
 		followed, err := plane().Followed(a)
 		number, numberErr := one.pair("a", "b").local.plane.Number(b.pod("b").UID)
 		if err != nil || numberErr != nil {
 			t.Fatal(err, numberErr)
 		}
-		said = map[uint8]int{}
-		for i, c := range followed {
-			said[uint8(i)] = c.Path
-		}
-		return number, said
+		return number, dataplane.Tells(followed)
 	}
 	old, said := word()
 	b.move("routed-bgp")

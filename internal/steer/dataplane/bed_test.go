@@ -236,7 +236,7 @@ func (b *bed) tell(pod int) {
 }
 
 // says is what pod's agent would say.
-func (b *bed) says(pod int) (uint64, map[uint8]int) {
+func (b *bed) says(pod int) (uint64, Said) {
 	b.t.Helper()
 	uid := fmt.Sprintf("pod-%d", 3-pod)
 	choices, err := b.planes[pod].Choices(uid)
@@ -247,11 +247,7 @@ func (b *bed) says(pod int) (uint64, map[uint8]int) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	said := map[uint8]int{}
-	for i, c := range choices {
-		said[uint8(i)] = c.Path
-	}
-	return number, said
+	return number, Tells(choices)
 }
 
 // crossed returns the packets that pod's plane sent and received over a path.

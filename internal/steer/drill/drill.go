@@ -90,7 +90,7 @@ type kind struct {
 // kinds is every drill in the order of the bars.
 func kinds() []kind {
 	return []kind{switchKind(), insertsKind(), overheadKind(), blackholeKind(), programsKind(),
-		ratelimitKind(), quietKind(), schedulesKind(), familiesKind(),
+		ratelimitKind(), quietKind(), swingsKind(), schedulesKind(), familiesKind(),
 		sharesKind(), killsKind(), peersKind(), forgedKind(), demoKind()}
 }
 

@@ -157,11 +157,7 @@ func follows(from, to *dataplane.Plane, a, b string) error {
 	if err != nil {
 		return err
 	}
-	said := map[uint8]int{}
-	for bucket, c := range choices {
-		said[uint8(bucket)] = c.Path
-	}
-	_, err = to.Follow(a, number, said)
+	_, err = to.Follow(a, number, dataplane.Tells(choices))
 	return err
 }
 

@@ -41,6 +41,7 @@ drills:
   - {drill: kills, repetitions: 1, kills: 3}
   - {drill: forged, probes: 50}
   - {drill: peers, repetitions: 1, peers: [1, 20], for: 200ms, hosts: 0}
+  - {drill: swings, for: 3s}
   - {drill: demo, for: 500ms, capacity: 100M}
   - {drill: shares, repetitions: 1, limits: beneath, for: 1s, capacity: 50M}
   - {drill: programs, repetitions: 1, hold: 500ms, faults: both}
