@@ -117,7 +117,8 @@ func mistaken(out *Sample, events []agent.Event) {
 func swingsFigures(_ Options, all []Sample) []Figure {
 	f := total("failures seen while nothing fails", values(all, "", "failures"), atMost(0))
 	f.Note = fmt.Sprintf("in %s, as each network's rate changed %.0f times; suspicions: %.0f",
-		seconds(sum(values(all, "", "swung_s"))), sum(values(all, "", "swings")), sum(values(all, "", "events "+agent.EventSuspect)))
+		seconds(sum(values(all, "", "swung_s"))), sum(values(all, "", "swings")),
+		sum(values(all, "", "events "+agent.EventSuspect)))
 	for _, s := range all {
 		if s.Text["failure"] != "" {
 			f.Note += "; " + s.Text["failure"]
