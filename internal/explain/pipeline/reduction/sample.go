@@ -21,8 +21,8 @@ type sample struct {
 type followed struct {
 	witness.Case
 	// sound: it came to its end.
-	sound           bool
-	passes, lookups int
+	sound                 bool
+	passes, lookups, work int
 	// by are the flows that took it, lowest the least of their priorities by table, -1 where
 	// none did.
 	by     map[*pipeline.Flow]bool
@@ -34,11 +34,18 @@ func newSample(p *pipeline.Pipeline, o Options) *sample {
 	m := witness.New(walk.Through(ordered(p)), o.random())
 	m.Deliver()
 	s := &sample{in: walk.Through(p)}
-	for range o.Packets {
-		s.packets = append(s.packets, follow(s.in, m.Make()))
+	for long := 0; len(s.packets) < o.Packets && long < mostLong; {
+		one := follow(s.in, m.Make())
+		if s.packets = append(s.packets, one); one.work > muchWork {
+			long++
+		}
 	}
 	return s
 }
+
+// mostLong is how many packets are made that have muchWork to do, some hundred times what a pipeline that people run
+// has: others of such a pipeline tell nothing more.
+const mostLong, muchWork = 4, 1 << 20
 
 // ordered is a pipeline with its flows by table, priority and match.
 func ordered(p *pipeline.Pipeline) *pipeline.Pipeline {
@@ -58,8 +65,8 @@ func ordered(p *pipeline.Pipeline) *pipeline.Pipeline {
 
 func follow(in *walk.Pipeline, c witness.Case) followed {
 	w := in.Follow(walk.NewPacket(c.Packet), c.Oracle())
-	out := followed{Case: c, sound: sound(w), passes: w.Depth(), lookups: lookups(w), by: map[*pipeline.Flow]bool{},
-		lowest: map[pipeline.Table]int{}}
+	out := followed{Case: c, sound: sound(w), passes: w.Depth(), lookups: lookups(w), work: w.Work,
+		by: map[*pipeline.Flow]bool{}, lowest: map[pipeline.Table]int{}}
 	for _, p := range w.Passes {
 		for _, s := range p.Steps {
 			if !s.Lookup {
