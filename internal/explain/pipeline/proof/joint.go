@@ -54,13 +54,20 @@ func (l *lockstep) copyBoth(s *state, la, lb []pipeline.Action, inA, inB pipelin
 	l.lists(&next, cursor{rest: la, in: inA}, cursor{rest: lb, in: inB})
 }
 
-// copyOne carries out a list on a copy of one packet, of which nobody may see anything.
+// copyOne carries out a list on a copy of one packet, of which nobody may see anything. If it clears the copy of the
+// tracker's answer, a switch may not clear the packet later, as it does in the other pipeline.
 func (l *lockstep) copyOne(s *state, inA bool, c cursor) {
 	if inA {
 		l.copyBoth(s, c.head().Nested, nil, c.in, c.in)
-		return
+	} else {
+		l.copyBoth(s, nil, c.head().Nested, c.in, c.in)
 	}
-	l.copyBoth(s, nil, c.head().Nested, c.in, c.in)
+	switch {
+	case inA && s.askedA != never:
+		s.askedA = "copied, in A"
+	case !inA && s.askedB != never:
+		s.askedB = "copied, in B"
+	}
 }
 
 // trackBoth has both packets tracked, by questions that are written alike but for the

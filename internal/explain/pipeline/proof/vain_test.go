@@ -1,6 +1,7 @@
 package proof_test
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -32,6 +33,30 @@ func TestVainCopy(t *testing.T) {
 		e := proof.Of(read(t, names, b...), read(t, names, a...), proof.Options{})
 		if d.Verdict != c.want || e.Verdict != c.want {
 			t.Errorf("%s: %s and %s, want %s: %+v", c.copy, d.Verdict, e.Verdict, c.want, d.Reasons)
+		}
+	}
+}
+
+// TestCopyThatClears: after a copy was cleared of the tracker's answer a switch does not clear the packet itself.
+func TestCopyThatClears(t *testing.T) {
+	const in = "ip actions=ct(table=1)\ntable=2,ct_state=+trk,ip actions=output:2\ntable=3 actions=ct_clear,resubmit(,2)\n" +
+		"table=1,ip actions="
+	for then, want := range map[string]proof.Verdict{
+		"ct_clear,resubmit(,2)": proof.Different,
+		"output:4,resubmit(,3)": proof.Different,
+		"resubmit(,3)":          proof.Different,
+		"resubmit(,2)":          proof.Equal,
+		"output:3":              proof.Equal,
+	} {
+		names := pipeline.NewNames()
+		a := read(t, names, strings.Split(in+"clone(ct_clear),"+then, "\n")...)
+		b := read(t, names, strings.Split(in+then, "\n")...)
+		o := proof.Options{}
+		if want == proof.Different {
+			o = proof.Options{Packets: 500, Random: rand.New(rand.NewPCG(1, 1)), Doubt: true}
+		}
+		if d := proof.Of(a, b, o); d.Verdict != want || d.Contradicted {
+			t.Errorf("%s: %s, contradicted: %v, want %s: %+v", then, d.Verdict, d.Contradicted, want, d.Reasons)
 		}
 	}
 }
