@@ -118,7 +118,7 @@ func newAgent(cfg Config) *Agent {
 	ring := &ring{probe.NewKeyring(cfg.hold), cfg.hold}
 	a.wires = newWires(j, ring)
 	a.turnover = &turnover{journal: j, members: m, ring: ring, wires: a.wires}
-	a.prober = &prober{j, m, a.wires, a.turnover, &hosts}
+	a.prober = &prober{journal: j, members: m, wires: a.wires, turnover: a.turnover, params: &hosts}
 	a.readings = &readings{members: m, survey: a.survey, ledger: ledger}
 	a.hosts = &hostWatcher{m, a.wires, a.pacer, stats, &pairs, map[*hostPath]bool{}}
 	a.pairs = &pairWatcher{journal: j, members: m, hosts: a.hosts, pacer: a.pacer, leisure: leisure, clock: clock,

@@ -36,20 +36,26 @@ func (c Config) clocked() Config {
 	return c
 }
 
-// each calls fn once in every period until ctx ends.
+// each calls fn once in every period until ctx ends. All that have one period do so at one time: a process that wakes
+// seldom costs less than one that does as much in as many wakes (Go's monitor runs for a while after each).
 func each(ctx context.Context, period time.Duration, fn func()) error {
 	return eachOr(ctx, period, nil, fn)
 }
 
 // eachOr is each, and also calls fn at once when something comes on early.
 func eachOr(ctx context.Context, period time.Duration, early <-chan struct{}, fn func()) error {
-	tick := time.NewTicker(period)
+	now := time.Now()
+	tick := time.NewTicker(now.Truncate(period).Add(period).Sub(now))
 	defer tick.Stop()
-	for {
+	for together := false; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			if !together {
+				tick.Reset(period)
+				together = true
+			}
 			fn()
 		case <-early:
 			fn()

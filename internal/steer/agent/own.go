@@ -110,6 +110,7 @@ func (a *Agent) syncWires(d *description) error {
 func (a *Agent) closeWire(w *wire) error {
 	a.members.Lock()
 	delete(a.wires.links, w.network)
+	a.wires.changes++
 	a.note(Event{Kind: EventPod, Reason: "the agent's own pod was made again: it probes " + w.network + " from there"})
 	a.hosts.forget(w.network)
 	for _, h := range a.members.remote {

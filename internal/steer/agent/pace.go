@@ -138,6 +138,11 @@ type prober struct {
 	wires    *wires
 	turnover *turnover
 	params   *detect.Params
+	// synced is of what the hosts were last made: the description, and how often the wires had changed.
+	synced struct {
+		description *description
+		links       int
+	}
 }
 
 // probeAll sends the regular probes that are due.
@@ -213,7 +218,16 @@ func (pr *prober) answered(network string, r stamp.Reply) (acks []ack) {
 	return acks
 }
 
-func (pr *prober) syncHosts(d *description) {
+func (pr *prober) syncHosts(d *description, now time.Time) {
+	if pr.synced.description == d && pr.synced.links == pr.wires.changes {
+		for _, h := range pr.members.remote {
+			if !h.cold(now) {
+				h.down = h.failing()
+			}
+		}
+		return
+	}
+	pr.synced.description, pr.synced.links = d, pr.wires.changes
 	for _, h := range d.Hosts {
 		other, ok := d.agents[h.Index]
 		if h.Name == pr.cfg.Host || !ok {
@@ -224,7 +238,7 @@ func (pr *prober) syncHosts(d *description) {
 			r = &remoteHost{name: h.Name, paths: map[string]*hostPath{}}
 			pr.members.remote[h.Name] = r
 		}
-		r.pod, r.down = idOf(other), false
+		r.pod = idOf(other)
 		for _, at := range other.Attachments {
 			to := netip.AddrPortFrom(at.Addr, stampPort)
 			hp, w := r.paths[at.Network], pr.wires.links[at.Network]
@@ -232,9 +246,19 @@ func (pr *prober) syncHosts(d *description) {
 				r.paths[at.Network] = &hostPath{Path: detect.New(pr.params), host: r, wire: w, network: at.Network, to: to,
 					mtu: at.MTU, track: probe.NewTrack(min(at.MTU, w.mtu)-28, false)}
 			}
-			r.down = r.down || hp != nil && hp.Down()
+		}
+		r.down = r.failing()
+	}
+}
+
+// failing reports whether some path has failed.
+func (h *remoteHost) failing() bool {
+	for _, hp := range h.paths {
+		if hp.Down() {
+			return true
 		}
 	}
+	return false
 }
 
 // summarise folds what probes told, where they told something. A summary sorts a

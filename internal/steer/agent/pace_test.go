@@ -10,6 +10,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/route"
+	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/stamp"
 )
 
@@ -328,5 +329,40 @@ func TestManyPairsAsk(t *testing.T) {
 	}
 	if confirmed != many || never > many/10 {
 		t.Errorf("%d of %d are confirmed; %d of those that were not were never asked", confirmed, many, never)
+	}
+}
+
+// TestSyncHosts: hosts are made anew where the description or the agent's links are others. Meanwhile it is noted which
+// of those with traffic has a path that has failed.
+func TestSyncHosts(t *testing.T) {
+	a, h2 := twoHosts(t)
+	clear(h2.paths)
+	now := a.cfg.Now()
+	a.wires.links["m"], a.wires.links["z"] = &wire{mtu: 1500}, &wire{mtu: 1500}
+	agents := map[int]topo.Pod{2: testPod("agent-h2", 2, 9, "m", "z")}
+	d := &description{Cluster: Cluster{Hosts: []topo.Host{{Index: 2, Name: "h2"}}}, agents: agents}
+	a.prober.syncHosts(d, now)
+	made := h2.paths["m"]
+	if h2.pod != idOf(agents[2]) || made == nil || made.wire != a.wires.links["m"] || h2.down {
+		t.Fatalf("%+v", h2)
+	}
+	delete(h2.paths, "m")
+	a.prober.syncHosts(d, now)
+	if h2.paths["m"] != nil {
+		t.Error("made again though nothing is another")
+	}
+	a.wires.changes++
+	if a.prober.syncHosts(d, now); h2.paths["m"] == nil {
+		t.Error("not made again as links have changed")
+	}
+	h2.used = now
+	h2.paths["m"].Signaled(now)
+	if a.prober.syncHosts(d, now); !h2.down {
+		t.Error("a path has failed, and that is not noted")
+	}
+	again := *d
+	delete(h2.paths, "z")
+	if a.prober.syncHosts(&again, now); h2.paths["z"] == nil || !h2.down {
+		t.Error("another description changes nothing")
 	}
 }

@@ -58,7 +58,7 @@ func (a *Agent) sync(d *description) error {
 			l.plane.SetCandidates(d.filter)
 		}
 	}
-	a.prober.syncHosts(d)
+	a.prober.syncHosts(d, a.cfg.Now())
 	err := a.adopter.syncPods(d, other, !a.turned.IsZero())
 	a.readings.observe()
 	return err

@@ -97,9 +97,17 @@ func (rs *refusals) forget(now time.Time) {
 	maps.DeleteFunc(rs.by, func(_ refuser, e *refused) bool { return now.Sub(e.looked) >= time.Minute })
 }
 
+// tellEvery is how often it is looked whose probes are refused: that is told once they were for longer, and the
+// look takes in all paths to all hosts.
+const tellEvery = 2 * time.Second
+
 // tellRefusals tells of hosts whose probes are refused here, and of those that
 // answer none of this host's.
 func (ws *wires) tellRefusals(hosts map[string]*remoteHost, now time.Time) {
+	if now.Sub(ws.warned) < tellEvery {
+		return
+	}
+	ws.warned = now
 	ws.refusals.forget(now)
 	for _, h := range hosts {
 		why := ""

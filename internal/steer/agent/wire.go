@@ -75,6 +75,7 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, inode uint64) error 
 		return errors.Join(fmt.Errorf("reflect on %s: %w", at.Network, err), w.close())
 	}
 	a.wires.links[at.Network] = w
+	a.wires.changes++
 	a.running(w.serve)
 	return nil
 }
@@ -168,7 +169,9 @@ type wires struct {
 	replays *stamp.ReplayCache // of all of them
 	// refusals are those of other hosts' probes.
 	refusals *refusals
-	notices  uint64 // sent
+	notices  uint64    // sent
+	changes  int       // counts links that came or went
+	warned   time.Time // when it was last looked whose probes are refused
 }
 
 func newWires(j *journal, r *ring) *wires {
