@@ -122,6 +122,7 @@ func (pw *pairWatcher) lookAt(p *pair, i int, now time.Time) time.Duration {
 		if now.Sub(p.active) > time.Second {
 			p.resumed = now
 		}
+		pw.members.woken = pw.members.woken || p.host.cold(now)
 		p.active, p.host.used = now, now
 		if hp := p.host.paths[r.Network]; hp != nil {
 			hp.busy = now

@@ -23,6 +23,7 @@ type members struct {
 	remote       map[string]*remoteHost // by host name
 	pods         map[string]*pod        // local ones, by UID
 	changes      int                    // counts pods and pairs that came or went
+	woken        bool                   // a host without traffic for long has some
 }
 
 func newMembers() *members {

@@ -81,16 +81,21 @@ type due struct {
 	next time.Time
 }
 
+// warm are the hosts of which paths are to be probed.
+func warm(remote map[string]*remoteHost, now time.Time) (out []*remoteHost) {
+	for _, h := range remote {
+		if !h.cold(now) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
 // dueProbes are the regular probes to be sent now: those that have waited longest,
 // where there are many.
-func dueProbes(remote map[string]*remoteHost, now time.Time) []due {
+func dueProbes(warm []*remoteHost, now time.Time) []due {
 	var busy, idle time.Duration // how many paths, as parts of the time
-	var warm []*remoteHost
-	for _, h := range remote {
-		if h.cold(now) {
-			continue
-		}
-		warm = append(warm, h)
+	for _, h := range warm {
 		for _, hp := range h.paths {
 			switch {
 			case h.busy(now):
@@ -138,6 +143,9 @@ type prober struct {
 	wires    *wires
 	turnover *turnover
 	params   *detect.Params
+	// warm are the hosts of which paths are probed, since warmed: nearly none of a large cluster's.
+	warm   []*remoteHost
+	warmed time.Time
 	// synced is of what the hosts were last made: the description, and how often the wires had changed.
 	synced struct {
 		description *description
@@ -147,7 +155,10 @@ type prober struct {
 
 // probeAll sends the regular probes that are due.
 func (pr *prober) probeAll(now time.Time) {
-	for _, d := range dueProbes(pr.members.remote, now) {
+	if m := pr.members; m.woken || now.Sub(pr.warmed) >= time.Second {
+		m.woken, pr.warmed, pr.warm = false, now, warm(m.remote, now)
+	}
+	for _, d := range dueProbes(pr.warm, now) {
 		d.hp.next, d.hp.pace = d.next, d.next.Sub(now)
 		d.hp.sent++
 		pr.wires.send(d.hp, d.hp.sent%fullEvery == 0)
@@ -227,7 +238,7 @@ func (pr *prober) syncHosts(d *description, now time.Time) {
 		}
 		return
 	}
-	pr.synced.description, pr.synced.links = d, pr.wires.changes
+	pr.synced.description, pr.synced.links, pr.members.woken = d, pr.wires.changes, true
 	for _, h := range d.Hosts {
 		other, ok := d.agents[h.Index]
 		if h.Name == pr.cfg.Host || !ok {

@@ -72,7 +72,7 @@ func TestProbePace(t *testing.T) {
 		sent, last := 0, map[*hostPath]time.Time{}
 		longest := map[bool]time.Duration{}
 		for now := zero; now.Before(zero.Add(140 * time.Second)); now = now.Add(epoch) {
-			all := dueProbes(remote, now)
+			all := dueProbes(warm(remote, now), now)
 			if len(all) > probesAtOnce {
 				t.Fatalf("%s: %d probes at once", tc.name, len(all))
 			}
@@ -105,7 +105,7 @@ func TestPaceOfNow(t *testing.T) {
 	for _, hp := range remote["h0"].paths {
 		hp.next = now.Add(9 * time.Second)
 	}
-	if got := dueProbes(remote, now); len(got) != 3 || !got[0].next.After(now) {
+	if got := dueProbes(warm(remote, now), now); len(got) != 3 || !got[0].next.After(now) {
 		t.Errorf("due: %+v, want all three paths", got)
 	}
 }
@@ -123,7 +123,7 @@ func TestNewPathsGoFirst(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for i := range 25 {
-		for _, d := range dueProbes(remote, now) {
+		for _, d := range dueProbes(warm(remote, now), now) {
 			d.hp.next = d.next
 			seen[d.hp.network]++
 			if i < 24 && slices.Contains([]*hostPath{remote["h7"].paths["m"], remote["h8"].paths["m"]}, d.hp) {
@@ -364,5 +364,24 @@ func TestSyncHosts(t *testing.T) {
 	delete(h2.paths, "z")
 	if a.prober.syncHosts(&again, now); h2.paths["z"] == nil || !h2.down {
 		t.Error("another description changes nothing")
+	}
+}
+
+// TestWarm: a host that had no traffic for long is probed from the next period on as it has some.
+func TestWarm(t *testing.T) {
+	a, p, h2 := askedPair(t)
+	now := a.cfg.Now()
+	a.prober.probeAll(now)
+	if len(a.prober.warm) > 0 {
+		t.Error("a host without traffic is probed")
+	}
+	h2.used = now.Add(-time.Hour)
+	a.members.woken = a.members.woken || p.host.cold(now)
+	h2.used = now
+	if a.prober.probeAll(now.Add(epoch)); len(a.prober.warm) != 1 {
+		t.Error("a host with traffic is not probed")
+	}
+	if a.prober.probeAll(now.Add(epoch + warmFor)); len(a.prober.warm) > 0 {
+		t.Error("a host that has gone silent is probed for ever")
 	}
 }
