@@ -332,7 +332,7 @@ func TestManyPairsAsk(t *testing.T) {
 	}
 }
 
-// TestSyncHosts: hosts are made anew where the description or the agent's links are others. Meanwhile it is noted which
+// TestSyncHosts: hosts are new where the description or the agent's links are others. Meanwhile it is noted which
 // of those with traffic has a path that has failed.
 func TestSyncHosts(t *testing.T) {
 	a, h2 := twoHosts(t)
