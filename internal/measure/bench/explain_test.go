@@ -39,6 +39,8 @@ func TestExplain(t *testing.T) {
 		}
 		t.Fatalf("got %d findings of %d trials", len(findings), len(res.Trials))
 	}
+	// What a bridge floods goes into a tunnel too, such as questions for neighbours: a sample or two.
+	const stray = 0.005
 	for _, f := range findings {
 		tunnelled := f.Network == "vxlan" && f.Scenario.Placement == topo.TwoHosts
 		switch own := f.Share(explain.Encapsulation) + f.Share(explain.Decapsulation); {
@@ -46,7 +48,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v: no samples: %s", f.Cell, f.Missing)
 		case f.Share(explain.Bridging) == 0:
 			t.Errorf("%v: nothing in the bridge", f.Cell)
-		case (own > 0) != tunnelled:
+		case (own > stray) != tunnelled:
 			t.Errorf("%v: %.1f %% in tunnels", f.Cell, 100*own)
 		case f.Share(explain.Unattributed) >= 0.15:
 			t.Errorf("%v: %.1f %% unattributed", f.Cell, 100*f.Share(explain.Unattributed))
