@@ -37,7 +37,7 @@ func (f *filtering) look(host string, m *members, now time.Time) (awaited []*pai
 		f.next = now.Add(statefulFor)
 	}
 	switch {
-	case stateful != f.stateless.Load():
+	case stateful != f.stateless.Load(): // as it was
 	case stateful:
 		f.stateless.Store(false)
 		m.Lock()

@@ -150,3 +150,73 @@ func TestReplayOfAForgottenFlow(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// TestReplayOfABeginning: the packet by which a connection began on a path, while both ends let connections begin
+// there, is played by a neighbour. On another network it is refused. Where it was captured it opens no connection, as
+// the pod that is answered knows of none, and others go on beginning; once none may begin there, it gets nowhere.
+func TestReplayOfABeginning(t *testing.T) {
+	b := newBed(t)
+	b.strangers()
+	b.open(1)
+	two := b.open(2)
+	b.move(1, 2)
+	b.carry(false)
+	b.allow(1, true)
+	b.allow(2, true)
+	tap := b.tap(2, "net2", "10.92.1.2")
+	conn := b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001")
+	if err := exchange(conn, "begun elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	const syn, ack, flags = 0x02, 0x10, 20 + 13
+	var begins []byte
+	for _, p := range tap() {
+		if p[9] == 6 && p[flags]&(syn|ack) == syn {
+			begins = p
+		}
+	}
+	if begins == nil {
+		t.Fatal("no packet that begins a connection was captured")
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond) // the rest of the connection
+	opened := func() uint64 { return b.snmp(2)["Tcp:PassiveOpens"] }
+	before, taken := opened(), b.taken(2)
+	there, same := b.gun(neighbour, "net1", neighbour, 2, false), b.gun(neighbour, "net2", 1, 2, true)
+	play := func(g *gun, p []byte) {
+		for range 100 {
+			g.fire(t, p)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	id := binary.BigEndian.Uint16(begins[4:])
+	play(there, begins)
+	play(there, ip4("10.91.0.1", "10.91.0.2", begins[1], id, 0x4000, begins[9], begins[20:]))
+	if now := b.taken(2); now != taken {
+		t.Errorf("played on another network, the stack took %d packets", now-taken)
+	}
+	play(same, begins)
+	t.Logf("played where it was captured, the stack took %d packets", b.taken(2)-taken)
+	if now := opened(); now != before {
+		t.Errorf("%d connections have begun that nobody has opened", now-before)
+	}
+	again, err := b.dial(1, "tcp", "10.90.2.2:7001")
+	if err == nil {
+		err = exchange(again, "begun after the replays")
+	}
+	if err != nil || opened() != before+1 {
+		t.Errorf("another connection: %v, %d have begun", err, opened()-before)
+	}
+	b.allow(1, false)
+	b.allow(2, false)
+	taken, refused := b.taken(2), two.Events()
+	play(same, begins)
+	if now := b.taken(2); now != taken {
+		t.Errorf("where none may begin, the stack took %d packets", now-taken)
+	}
+	if now := two.Events(); now == refused {
+		t.Errorf("what is refused is not counted: %+v", now)
+	}
+}
