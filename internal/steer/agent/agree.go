@@ -44,8 +44,8 @@ func (ag *agreement) acknowledged(h *remoteHost, value []byte) {
 		if takes := n.number&takesDSCP != 0; takes != p.takesDSCP {
 			p.takesDSCP, p.stale = takes, time.Time{}
 		}
-		p.takesRows, p.takesOpening, p.takesReturns = n.number&takesRows != 0, n.number&opensElsewhere != 0,
-			n.number&takesReturns != 0
+		p.takesRows = n.number&takesRows != 0
+		p.consented(n.number)
 		p.peerLimited = decodeShare(n.number)
 		ag.openPair(p)
 	case n.kind == noticeMoved:
@@ -122,7 +122,7 @@ func (ag *agreement) open(p *pair, now time.Time) {
 	p.asked = now
 	p.asks++
 	n := ag.teller.about(p, noticeOpen)
-	n.number = ag.members.Cluster.opening() | ag.mover.untracked.returns()
+	n.number = ag.mover.consents(ag.members.Cluster)
 	if first {
 		ag.teller.tellFirst(p, n)
 	} else {
@@ -280,10 +280,9 @@ func (re *respondent) handlePairNotice(p *pair, n notice) (status, uint64) {
 		if err := re.entries.setPeer(p, true); err != nil {
 			return statusUnknown, n.number
 		}
-		p.takesOpening, p.takesReturns = n.number&opensElsewhere != 0, n.number&takesReturns != 0
+		p.consented(n.number)
 		re.escape.opener.judge(p, re.cfg.Now())
-		return statusDone, takesDSCP | takesRows | re.members.Cluster.opening() | re.mover.untracked.returns() |
-			p.sending.encode()
+		return statusDone, takesDSCP | takesRows | re.mover.consents(re.members.Cluster) | p.sending.encode()
 	case noticeMute:
 		return re.handleMute(p, n), n.number
 	case noticeUnpassed:

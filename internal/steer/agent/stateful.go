@@ -26,11 +26,11 @@ const lookEach, statefulFor = time.Second, time.Minute
 
 // look looks, in its time. Where no filter is stateful any more, nothing is to be forgotten, and it returns the pairs
 // that have waited for that; where one is now, so is what all pairs have left behind. What cannot be read may be.
-func (f *filtering) look(host string, m *members, now time.Time) (awaited []*pair) {
+func (f *filtering) look(host func() string, m *members, now time.Time) (awaited []*pair) {
 	if now.Before(f.next) {
 		return nil
 	}
-	stateful, err := f.filters.Stateful(host)
+	stateful, err := f.filters.Stateful(host())
 	f.fault("filters of the host", err)
 	f.next = f.cfg.Now().Add(max(lookEach, countShare*f.cfg.Now().Sub(now)))
 	if stateful {
@@ -59,6 +59,14 @@ func (u *untracked) drop() []*pair {
 	clear(u.due)
 	u.mu.Unlock()
 	return u.tell(looks)
+}
+
+// consents is what noticeOpen and its answer say of what this end takes.
+func (m *mover) consents(c Cluster) uint64 { return c.opening() | m.untracked.returns() }
+
+// consented notes what the other end has said so.
+func (p *pair) consented(number uint64) {
+	p.takesOpening, p.takesReturns = number&opensElsewhere != 0, number&takesReturns != 0
 }
 
 // returns is what noticeOpen and its answer say of that.

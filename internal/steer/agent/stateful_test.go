@@ -26,6 +26,7 @@ func TestStateless(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	in := func(ns string) func() string { return func() string { return ns } }
 	b := &bed{t: t}
 	a, p, _ := askedPair(t)
 	u := a.untracked
@@ -40,7 +41,7 @@ func TestStateless(t *testing.T) {
 		}
 	}
 	check("before the first look", false, 1)
-	if got := f.look(ns, a.members, now); len(got) != 1 || got[0] != p {
+	if got := f.look(in(ns), a.members, now); len(got) != 1 || got[0] != p {
 		t.Errorf("%v have waited", got)
 	}
 	select {
@@ -56,16 +57,16 @@ func TestStateless(t *testing.T) {
 		t.Error("a move is to wait where nothing is dropped")
 	}
 	b.runIn(ns, "nft", "add table ip t; add chain ip t c; add rule ip t c ct state invalid drop")
-	f.look(ns, a.members, now.Add(lookEach/2))
+	f.look(in(ns), a.members, now.Add(lookEach/2))
 	check("before the next look", true, 0)
-	f.look(ns, a.members, f.next)
+	f.look(in(ns), a.members, f.next)
 	check("with a rule", false, 1)
 	b.runIn(ns, "nft", "flush chain ip t c")
-	f.look(ns, a.members, f.next.Add(-time.Millisecond))
+	f.look(in(ns), a.members, f.next.Add(-time.Millisecond))
 	check("taken to be as it was", false, 1)
-	f.look(ns, a.members, f.next)
+	f.look(in(ns), a.members, f.next)
 	check("without it again", true, 0)
-	f.look("pw-t-no-such", a.members, f.next)
+	f.look(in("pw-t-no-such"), a.members, f.next)
 	check("of what cannot be read", false, 1)
 }
 

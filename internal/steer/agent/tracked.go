@@ -208,9 +208,9 @@ const protocolTCP = 6
 // and takes a tenth of a processor at most, unless somebody waits.
 func (u *untracked) run(ctx context.Context, m *members, move func([]*pair)) error {
 	var rested time.Time
-	filters := filtering{untracked: u}
+	filters, host := filtering{untracked: u}, func() string { return u.host(m) }
 	return eachOr(ctx, epoch, u.bell, func() {
-		begin, host := u.cfg.Now(), u.host(m)
+		begin := u.cfg.Now()
 		if awaited := filters.look(host, m, begin); len(awaited) > 0 {
 			move(awaited)
 		}
@@ -218,9 +218,9 @@ func (u *untracked) run(ctx context.Context, m *members, move func([]*pair)) err
 		if len(looks) == 0 {
 			return
 		}
-		var took time.Duration
+		in, took := host(), time.Duration(0)
 		for v6, t := range m.leftBehind(looks) {
-			n, spent, err := conntrack.Forget(host, v6 == 1, t.between(), t.left)
+			n, spent, err := conntrack.Forget(in, v6 == 1, t.between(), t.left)
 			u.forgotten.Add(uint64(n))
 			if took += spent; err != nil {
 				u.warn("%v", err)
@@ -240,9 +240,10 @@ func (u *untracked) host(m *members) string {
 		return u.cfg.HostNetns
 	}
 	m.Lock()
-	defer m.Unlock()
-	if !netns.Exists(m.host.Netns) {
+	ns := m.host.Netns
+	m.Unlock()
+	if !netns.Exists(ns) {
 		return "" // the agent is on a host of its own, as outside of a lab
 	}
-	return m.host.Netns
+	return ns
 }

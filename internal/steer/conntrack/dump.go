@@ -72,16 +72,19 @@ func dump(family uint8, from, to netip.Addr) ([]entry, error) {
 
 // total is how much the kernel tracks in the namespace, of whatever family.
 func total() (int, error) {
-	messages, err := request(unix.AF_UNSPEC, ctStats, unix.NLM_F_ACK).Execute(unix.NETLINK_NETFILTER, 0)
+	n, err := number(request(unix.AF_UNSPEC, ctStats, unix.NLM_F_ACK), ctaStatsEntries)
+	return int(n), err
+}
+
+// number asks for an attribute that is a number; it is 0 where there is none.
+func number(req *nl.NetlinkRequest, kind uint16) (uint32, error) {
+	messages, err := req.Execute(unix.NETLINK_NETFILTER, 0)
 	if err != nil {
 		return 0, err
 	}
 	for _, m := range messages {
-		if len(m) < nl.SizeofNfgenmsg {
-			continue
-		}
-		if n := attribute(m[nl.SizeofNfgenmsg:], ctaStatsEntries); len(n) == 4 {
-			return int(binary.BigEndian.Uint32(n)), nil
+		if n := body(m, kind); len(n) == 4 {
+			return binary.BigEndian.Uint32(n), nil
 		}
 	}
 	return 0, nil
@@ -122,7 +125,12 @@ func (e entry) loosen(family uint8) error {
 }
 
 func request(family uint8, operation, flags int) *nl.NetlinkRequest {
-	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|operation, flags)
+	return requestOf(unix.NFNL_SUBSYS_CTNETLINK, family, operation, flags)
+}
+
+// requestOf is one to a part of nfnetlink.
+func requestOf(subsystem int, family uint8, operation, flags int) *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(subsystem<<8|operation, flags)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0})
 	return req
 }
@@ -132,16 +140,33 @@ func nested(kind int) *nl.RtAttr { return nl.NewRtAttr(kind|unix.NLA_F_NESTED, n
 // attribute is that of a kind in a message, nil where there is none.
 func attribute(b []byte, kind uint16) []byte {
 	for len(b) >= unix.SizeofNlAttr {
-		n := int(nl.NativeEndian().Uint16(b))
-		if n < unix.SizeofNlAttr || n > len(b) {
+		is, value, rest, ok := first(b)
+		if !ok {
 			break
 		}
-		if nl.NativeEndian().Uint16(b[2:])&nl.NLA_TYPE_MASK == kind {
-			return b[unix.SizeofNlAttr:n]
+		if is == kind {
+			return value
 		}
-		b = b[min((n+3)&^3, len(b)):]
+		b = rest
 	}
 	return nil
+}
+
+// first is the first attribute, and what follows it; ok is whether it is whole.
+func first(b []byte) (kind uint16, value, rest []byte, ok bool) {
+	n := int(nl.NativeEndian().Uint16(b))
+	if n < unix.SizeofNlAttr || n > len(b) {
+		return 0, nil, nil, false
+	}
+	return nl.NativeEndian().Uint16(b[2:]) & nl.NLA_TYPE_MASK, b[unix.SizeofNlAttr:n], b[min((n+3)&^3, len(b)):], true
+}
+
+// body is an attribute of a message of nfnetlink.
+func body(message []byte, kind uint16) []byte {
+	if len(message) < nl.SizeofNfgenmsg {
+		return nil
+	}
+	return attribute(message[nl.SizeofNfgenmsg:], kind)
 }
 
 // parse reads an entry, if it is of TCP.

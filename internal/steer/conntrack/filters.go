@@ -2,7 +2,6 @@ package conntrack
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -65,11 +64,11 @@ func (f *Filters) look() (bool, error) {
 func elsewhere() (bool, error) {
 	for _, names := range []string{"ip_tables_names", "ip6_tables_names"} {
 		// A kernel without these has no such file.
-		tables, err := os.ReadFile("/proc/thread-self/net/" + names)
+		listed, err := os.ReadFile("/proc/thread-self/net/" + names)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return true, err
 		}
-		if len(tables) > 0 {
+		if len(listed) > 0 {
 			return true, nil
 		}
 	}
@@ -96,25 +95,17 @@ func switches() (bool, error) {
 
 // rulesGeneration is a number that changes with the rules of nftables.
 func rulesGeneration() (uint32, error) {
-	messages, err := tablesRequest(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK).Execute(unix.NETLINK_NETFILTER, 0)
+	const id = 1 // NFTA_GEN_ID
+	n, err := number(tables(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK), id)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
 		return 0, nil // a kernel without nftables
 	}
-	if err != nil {
-		return 0, err
-	}
-	const id = 1 // NFTA_GEN_ID
-	for _, m := range messages {
-		if b := body(m, id); len(b) == 4 {
-			return binary.BigEndian.Uint32(b), nil
-		}
-	}
-	return 0, nil
+	return n, err
 }
 
 // statefulRules reads all rules of nftables, among them those of iptables-nft.
 func statefulRules() (bool, error) {
-	rules, err := tablesRequest(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP).Execute(unix.NETLINK_NETFILTER, 0)
+	rules, err := tables(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP).Execute(unix.NETLINK_NETFILTER, 0)
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
 		return false, nil
@@ -135,11 +126,10 @@ func statefulRules() (bool, error) {
 func asking(expressions []byte) bool {
 	const ctSource, matchName = 4, 1 // NFTA_CT_SREG, NFTA_MATCH_NAME
 	for len(expressions) >= unix.SizeofNlAttr {
-		n := int(nl.NativeEndian().Uint16(expressions))
-		if n < unix.SizeofNlAttr || n > len(expressions) {
+		_, one, rest, ok := first(expressions)
+		if !ok {
 			return true // not understood
 		}
-		one := expressions[unix.SizeofNlAttr:n]
 		name, data := text(attribute(one, unix.NFTA_EXPR_NAME)), attribute(one, unix.NFTA_EXPR_DATA)
 		switch {
 		case name == "ct" && attribute(data, ctSource) == nil: // with a source it sets something
@@ -147,7 +137,7 @@ func asking(expressions []byte) bool {
 		case name == "match" && asks(text(attribute(data, matchName))):
 			return true
 		}
-		expressions = expressions[min((n+3)&^3, len(expressions)):]
+		expressions = rest
 	}
 	return false
 }
@@ -160,16 +150,7 @@ func asks(match string) bool {
 
 func text(b []byte) string { return string(bytes.TrimRight(b, "\x00")) }
 
-// body is an attribute of a message of nfnetlink.
-func body(message []byte, kind uint16) []byte {
-	if len(message) < nl.SizeofNfgenmsg {
-		return nil
-	}
-	return attribute(message[nl.SizeofNfgenmsg:], kind)
-}
-
-func tablesRequest(operation, flags int) *nl.NetlinkRequest {
-	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|operation, flags)
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
-	return req
+// tables is a request about nftables of all families.
+func tables(operation, flags int) *nl.NetlinkRequest {
+	return requestOf(unix.NFNL_SUBSYS_NFTABLES, unix.AF_UNSPEC, operation, flags)
 }

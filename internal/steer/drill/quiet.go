@@ -37,16 +37,12 @@ func runQuiet(ctx context.Context, s *session) ([]Sample, error) {
 		if err != nil {
 			return err
 		}
-		var flows []*flow
-		for _, t := range []traffic{
+		flows, err := g.beginAll(ctx, []traffic{
 			{kind: stream.TCP, from: g.pod("a"), to: g.pod("b"), args: []string{"--duration", "0", "--rate", "200000000"}},
 			{kind: stream.RR, from: g.pod("c"), to: g.pod("d"), args: []string{"--duration", "0", "--think", "10ms"}},
-		} {
-			f, err := g.begin(ctx, t)
-			if err != nil {
-				return err
-			}
-			flows = append(flows, f)
+		})
+		if err != nil {
+			return err
 		}
 		// A new pair is on the default network, and goes to the best one: that is no
 		// move on a quiet path, but is told.
@@ -79,17 +75,23 @@ func runQuiet(ctx context.Context, s *session) ([]Sample, error) {
 				all = append(all, moved{at: from + e.At.Sub(begin), pair: e.Pair, kind: e.Kind, from: e.From, to: e.To})
 			}
 		}
-		var asked stream.Report
-		for _, f := range flows {
-			client, server, e := f.end()
-			err = errors.Join(err, e)
-			judge(out, client, server)
-			asked = client // the last one's
-		}
+		asked, e := endAll(out, flows) // the last one's
+		err = errors.Join(err, e)
 		out.Values["false_moves"] = float64(falseMoves(all, asked, from, to))
 		return err
 	})
 	return []Sample{one}, err
+}
+
+// endAll ends flows, judges what they saw, and returns what the last one's client says.
+func endAll(out *Sample, flows []*flow) (last stream.Report, err error) {
+	for _, f := range flows {
+		client, server, e := f.end()
+		err = errors.Join(err, e)
+		judge(out, client, server)
+		last = client
+	}
+	return last, err
 }
 
 // asker is the pair whose requests tell which network answers sooner.

@@ -23,7 +23,7 @@ func swingsKind() kind {
 	}
 }
 
-// What a network gives, as a part of the capacity: 30 to 170 Mbit/s of 200. It holds for swingHolds, at random.
+// What a network gives, as a part of the capacity: 30 to 170 Mbit/s of 200, and for how long.
 const (
 	swingLeast, swingMost       = 0.15, 0.85
 	swingShortest, swingLongest = 500 * time.Millisecond, 5 * time.Second
@@ -68,13 +68,9 @@ func runSwings(ctx context.Context, s *session) ([]Sample, error) {
 				return err
 			}
 		}
-		var flows []*flow
-		for _, t := range bursts(g) {
-			f, err := g.begin(ctx, t)
-			if err != nil {
-				return err
-			}
-			flows = append(flows, f)
+		flows, err := g.beginAll(ctx, bursts(g))
+		if err != nil {
+			return err
 		}
 		from := program.Kernel()
 		end := from + s.options().For
@@ -92,12 +88,8 @@ func runSwings(ctx context.Context, s *session) ([]Sample, error) {
 			count(out, events)
 			mistaken(out, events)
 		}
-		for _, f := range flows {
-			client, server, e := f.end()
-			err = errors.Join(err, e)
-			judge(out, client, server)
-		}
-		return err
+		_, e := endAll(out, flows)
+		return errors.Join(err, e)
 	})
 	return []Sample{one}, err
 }

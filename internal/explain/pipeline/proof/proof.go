@@ -172,14 +172,19 @@ func (l *lockstep) look(s *search, o Options, shown bool) (w *Witness, tried int
 	return s.refute(o.Packets / 2), s.tried, false
 }
 
-// assumptions are what equality takes for granted.
-func assumptions(o Options) []string {
-	out := []string{
+// Assumptions are what any proof takes for granted of two of something, such as switches.
+func Assumptions(two string) []string {
+	return []string{
 		"no packet meets a limit of Open vSwitch (64 nested resubmits, 4,096 in all, 10 recirculations)",
 		"no packet has two VLAN tags when the datapath begins again with it",
-		"where flows of one priority want the same packet, both switches take the same one",
+		"where flows of one priority want the same packet, both " + two + " take the same one",
 		"the tracker's reassembly of fragments is not observed where no flow reads it",
 	}
+}
+
+// assumptions are what equality takes for granted.
+func assumptions(o Options) []string {
+	out := Assumptions("switches")
 	if o.Strict {
 		return out
 	}

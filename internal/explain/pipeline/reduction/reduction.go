@@ -135,13 +135,7 @@ func (r *reducer) round() bool {
 
 // assumptions are what the steps rest on.
 func (r *reducer) assumptions() []string {
-	out := []string{
-		"no packet meets a limit of Open vSwitch (64 nested resubmits, 4,096 in all, 10 recirculations)",
-		"no packet has two VLAN tags when the datapath begins again with it",
-		"where flows of one priority want the same packet, both pipelines take the same one",
-		"the tracker's reassembly of fragments is not observed where no flow reads it",
-	}
-	return append(out, r.rests...)
+	return append(proof.Assumptions("pipelines"), r.rests...)
 }
 
 // rest notes an assumption that a step rests on.

@@ -57,16 +57,8 @@ func (w *writer) add(ctx context.Context, h topo.Host, name string, rules []stri
 // settled shortens the rules of each host that has new ones.
 func (w *writer) settled(ctx context.Context, _ []topo.Pod) error {
 	return w.Each(func(h topo.Host) error {
-		w.mu.Lock()
-		s := w.hosts[h.Index]
-		skip := s == nil || s.done
-		var all []string
-		if !skip {
-			all = slices.Clone(s.rules)
-			s.done = true
-		}
-		w.mu.Unlock()
-		if skip {
+		all := w.take(h)
+		if len(all) == 0 {
 			return nil
 		}
 		short, err := shorten(all)
@@ -75,6 +67,18 @@ func (w *writer) settled(ctx context.Context, _ []topo.Pod) error {
 		}
 		return w.ReplaceFlows(ctx, h, bridge, "shortened", short)
 	})
+}
+
+// take takes a host's rules, to be shortened, if it has new ones.
+func (w *writer) take(h topo.Host) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.hosts[h.Index]
+	if s == nil || s.done {
+		return nil
+	}
+	s.done = true
+	return slices.Clone(s.rules)
 }
 
 // shorten is what the rules can be proved to do without, left out.
