@@ -281,6 +281,8 @@ type Track struct {
 type Learned struct {
 	Priority int
 	Match    []Subfield
+	// Wants is what all of them match, whatever packet they are made of.
+	Wants Match
 	// Does are bits that are loaded, or those of the port that the packet leaves by.
 	Does []LearnedAction
 	// From are bits of the packet that the flow is made of.

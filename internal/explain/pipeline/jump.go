@@ -36,6 +36,19 @@ func (p *Pipeline) Jumps(list []Action, from Table) (out []Jump, sure bool) {
 	return out, sure
 }
 
+// Learnt is the flows that are learnt into each table, one for each action that does so.
+func (p *Pipeline) Learnt() map[Table][]*Learned {
+	out := map[Table][]*Learned{}
+	for _, f := range p.Flows {
+		p.Each(f.Actions, func(a Action) {
+			if a.Kind == Learn {
+				out[a.Table] = append(out[a.Table], a.Learned)
+			}
+		})
+	}
+	return out
+}
+
 // Each calls fn for all actions of a list, those inside others and in groups too, each group
 // once.
 func (p *Pipeline) Each(list []Action, fn func(Action)) {

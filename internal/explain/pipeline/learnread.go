@@ -110,16 +110,26 @@ func (p *parser) learnSpec(l *Learned, w pair) (string, error) {
 	}
 	if !dst.whole() {
 		n, err := number(w.value, dst.Bits)
+		l.want(dst, n, ones(dst.Bits))
 		return dst.text() + "=" + n.hex(), err
 	}
-	val, _, err := p.value(dst.Field, w.value)
+	val, mask, err := p.value(dst.Field, w.value)
 	if err != nil {
 		return "", err
 	}
+	l.want(dst, val, mask)
 	var b printer
 	b.Pipeline = p.Pipeline
 	b.fieldValue(dst.Field, val, ones(128))
 	return dst.Field.Name + "=" + b.String(), nil
+}
+
+// want notes a value that learned flows match.
+func (l *Learned) want(s Subfield, v, mask Value) {
+	mask = mask.Left(s.Shift()).And(s.Mask())
+	if s.Field.Base != VLAN && l.Wants.Get(s.Field.Base).Mask.And(mask).IsZero() {
+		l.Wants = l.Wants.With(s.Field.Base, v.Left(s.Shift()).And(mask), mask)
+	}
 }
 
 // text is how Open vSwitch writes the bits.

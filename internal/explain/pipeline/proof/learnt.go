@@ -1,7 +1,6 @@
 package proof
 
 import (
-	"maps"
 	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
@@ -10,29 +9,52 @@ import (
 // learntAlike goes on with packets that flows take which are learnt into a table, and says
 // whether that could be shown. Both switches learn the same: what a packet has them learn is
 // shown to be alike, as all else that is observed. So both have the same such flows, which
-// take the same packets where they read nothing that differs.
+// take the same packets where they read nothing that differs, and no flow comes before them in
+// one pipeline alone.
 func (l *lockstep) learntAlike(s *state, a, b place, bits pipeline.Match) bool {
-	for _, from := range []*side{l.a, l.b} {
-		for _, line := range slices.Sorted(maps.Keys(from.learnt[a.table])) {
-			k := from.learnt[a.table][line]
-			if l.taken(a.table, k.Priority) {
-				l.obstacle(nil, nil, &s.pair, "line %d learns flows into table %s, which may take the place of others", line,
-					from.Names.FormatTable(a.table))
-				return false
-			}
-			for _, f := range k.Match {
-				if touches(pipeline.Match{{Base: f.Field.Base, Mask: f.Mask()}}, bits) {
-					l.obstacle(nil, nil, &s.pair, "line %d learns flows into table %s, which read what differs", line,
-						from.Names.FormatTable(a.table))
-					return false
-				}
-			}
-			if !l.learnt(s, k, a, b) {
-				return false
-			}
+	if l.dive != nil {
+		return true // no packet that is made meets what others have had a switch learn
+	}
+	for _, k := range slices.Concat(l.a.learnt[a.table], l.b.learnt[b.table]) {
+		if !s.a.Meets(k.Wants) && !s.b.Meets(k.Wants) {
+			continue
 		}
+		why := ""
+		e, inA := l.rival(s, k, a, b, bits)
+		switch { // in this order: the last goes on with what they do
+		case e != nil:
+			why = "what one pipeline has alone may come before flows that are learnt into table %s, or be replaced by one"
+		case slices.ContainsFunc(k.Match, func(f pipeline.Subfield) bool {
+			return touches(pipeline.Match{{Base: f.Field.Base, Mask: f.Mask()}}, bits)
+		}):
+			why = "flows that are learnt into table %s read what differs"
+		case !l.learnt(s, k, a, b):
+			why = "packets that flows learnt into table %s send out may differ"
+		default:
+			continue
+		}
+		fa, fb := l.a.learner(a.table), l.b.learner(b.table)
+		if e != nil && inA {
+			fa, fb = e.flow, nil
+		} else if e != nil {
+			fa, fb = nil, e.flow
+		}
+		l.obstacle(fa, fb, &s.pair, why, l.a.Names.FormatTable(a.table))
+		return false
 	}
 	return true
+}
+
+// learner is the first flow that has others learnt into a table, or nil.
+func (s *side) learner(id pipeline.Table) (out *pipeline.Flow) {
+	for _, f := range s.Flows {
+		s.Each(f.Actions, func(a pipeline.Action) {
+			if out == nil && a.Kind == pipeline.Learn && a.Table == id {
+				out = f
+			}
+		})
+	}
+	return out
 }
 
 // flee has flows of priorities that flows are learnt with hide nothing: they come and go.
@@ -53,28 +75,43 @@ func (l *lockstep) flee() {
 	}
 }
 
-// taken reports whether a table has flows of a priority that only one pipeline has: one that
-// is learnt may take their place, and then they are gone.
-func (l *lockstep) taken(id pipeline.Table, priority int) bool {
-	own := func(e *entry) bool {
-		return e.flow != nil && e.priority == priority && (e.partner == nil || e.partner.text != e.text)
+// rival is a flow that may take packets in one pipeline alone which flows that are learnt take in the
+// other, or whose place one of these may take; nil if there is none.
+func (l *lockstep) rival(s *state, k *pipeline.Learned, a, b place, bits pipeline.Match) (e *entry, inA bool) {
+	for _, inA := range []bool{true, false} {
+		t, p := l.a.at(a.table), a
+		if !inA {
+			t, p = l.b.at(b.table), b
+		}
+		comes := func(e *entry) bool {
+			return e.flow != nil && e.priority >= k.Priority && e.match.Meets(k.Wants)
+		}
+		for _, e := range t.odd(bits) {
+			if comes(e) {
+				return e, inA
+			}
+		}
+		for _, e := range t.flows {
+			both := e.even(bits) && (e.priority > k.Priority || e.partner.text == e.text)
+			if both || !comes(e) {
+				continue
+			}
+			if _, takes := l.takes(s.pair, inA, t, e, p, bits); takes {
+				return e, inA
+			}
+		}
 	}
-	return slices.ContainsFunc(l.a.at(id).all, own) || slices.ContainsFunc(l.b.at(id).all, own)
+	return nil, false
 }
 
 // learnt carries out in both what a flow that was learnt does. What it loads is not known, but
 // the same.
 func (l *lockstep) learnt(s *state, k *pipeline.Learned, a, b place) bool {
-	if l.dive != nil {
-		return true // no packet that is made meets what others have had a switch learn
-	}
 	next := *s
 	next.not = nil
 	for _, does := range k.Does {
 		if does.Kind == pipeline.Output {
 			if !next.leavesAlike() {
-				l.obstacle(nil, nil, &s.pair, "packets that flows learnt into table %s send out may differ",
-					l.a.Names.FormatTable(a.table))
 				return false
 			}
 			continue

@@ -16,8 +16,8 @@ type side struct {
 	conts map[contKey]*cont
 	// owner is the flow or the group's line that an action is of.
 	owner map[*pipeline.Action]*pipeline.Flow
-	// learnt is what flows are learnt into a table, by their lines.
-	learnt map[pipeline.Table]map[int]*pipeline.Learned
+	// learnt is what flows are learnt into a table.
+	learnt map[pipeline.Table][]*pipeline.Learned
 	// remain are groups after which the stack or the action set may be another.
 	remain map[uint32]bool
 }
@@ -99,8 +99,7 @@ func (p place) ended() bool { return !p.look && p.cont == nil }
 func newSide(p *pipeline.Pipeline) *side {
 	s := &side{Pipeline: p, tables: map[pipeline.Table]*table{}, texts: map[*pipeline.Action]string{},
 		conts: map[contKey]*cont{}, owner: map[*pipeline.Action]*pipeline.Flow{},
-		learnt: map[pipeline.Table]map[int]*pipeline.Learned{},
-		remain: map[uint32]bool{}}
+		learnt: p.Learnt(), remain: map[uint32]bool{}}
 	for _, f := range p.Flows {
 		t := s.tables[f.Table]
 		if t == nil {
@@ -120,14 +119,6 @@ func newSide(p *pipeline.Pipeline) *side {
 		}
 		e.id = fmt.Sprintf("%d %v %v", f.Priority, f.Match, f.Carried)
 		t.all = append(t.all, e)
-		p.Each(f.Actions, func(a pipeline.Action) {
-			if a.Kind == pipeline.Learn {
-				if s.learnt[a.Table] == nil {
-					s.learnt[a.Table] = map[int]*pipeline.Learned{}
-				}
-				s.learnt[a.Table][f.Line] = a.Learned
-			}
-		})
 	}
 	for _, t := range s.tables {
 		t.finish()

@@ -38,6 +38,9 @@ func TestOf(t *testing.T) {
 		bucket  = "group_id=1,type=all,bucket=actions=output:2,bucket=actions=resubmit(,3)\ntable=3,ip actions=4"
 		pushing = "group_id=1,type=all,bucket=actions=resubmit(,3)\ntable=3,ip actions=load:4->NXM_NX_REG0[],push:NXM_NX_REG0[]"
 	)
+	twice := strings.Replace(looking, "resubmit(,2)",
+		"learn(table=1,priority=6,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,2)", 1)
+	arps := strings.Replace(looking, "NXM_OF_ETH_DST[]", "eth_type=0x806,NXM_OF_ETH_DST[]", 1)
 	for _, c := range []struct {
 		why, a, b string
 		want      proof.Verdict
@@ -84,6 +87,23 @@ func TestOf(t *testing.T) {
 		{"what a flow that was learnt hides, as long as it is there",
 			looking + "table=1,priority=7,ip actions=drop\ntable=1,priority=1,ip actions=3",
 			looking + "table=1,priority=7,ip actions=drop", u},
+		{"what hides flows that are learnt, in one pipeline alone",
+			looking + "table=1,priority=10,ip actions=drop", looking, u},
+		{"a way past flows that are learnt, in one pipeline alone",
+			looking + "table=1,priority=10,ip actions=goto_table:3", looking, u},
+		{"what hides others than those that are learnt",
+			arps + "table=1,priority=10,ip actions=drop", arps, e},
+		{"what hides flows that are learnt, if a bit is so that differs",
+			learning + "\ntable=2 actions=load:1->NXM_NX_REG1[],resubmit(,1)\ntable=1,priority=10,reg1=1 actions=drop",
+			learning + "\ntable=2 actions=load:2->NXM_NX_REG1[],resubmit(,1)\ntable=1,priority=10,reg1=1 actions=drop", u},
+		{"a part of a conjunction that hides flows that are learnt, in one pipeline alone",
+			looking + "table=1,priority=10,conj_id=1 actions=drop\ntable=1,priority=10,ip actions=conjunction(1,1/2)\n" +
+				"table=1,priority=10,in_port=1 actions=conjunction(1,2/2)",
+			looking + "table=1,priority=10,conj_id=1 actions=drop\ntable=1,priority=10,ip actions=conjunction(1,1/2)\n" +
+				"table=1,priority=10,in_port=2 actions=conjunction(1,2/2)", u},
+		{"two kinds of flows that a flow learns",
+			twice + "table=1,priority=7,ip actions=drop\ntable=1,priority=1,ip actions=3",
+			twice + "table=1,priority=7,ip actions=drop", u},
 		{"a flow that was learnt, in one", looking + "table=1,priority=7,ip,nw_dst=10.0.0.1 actions=drop",
 			looking + "table=1,priority=7,ip,nw_src=10.0.0.1 actions=drop", u},
 		{"a table that is learnt, reading what differs",

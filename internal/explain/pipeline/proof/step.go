@@ -229,8 +229,8 @@ func (l *lockstep) alone(s *state, inA bool, p, waits place) {
 		return
 	}
 	if len(own.learnt[p.table]) > 0 && l.dive == nil { // no packet that is made meets what others have had it learn
-		l.obstacle(nil, nil, &s.pair, "flows are learnt into table %s, which is looked up in one pipeline alone",
-			own.Names.FormatTable(p.table))
+		l.obstacle(l.a.learner(p.table), l.b.learner(p.table), &s.pair,
+			"flows are learnt into table %s, which is looked up in one pipeline alone", own.Names.FormatTable(p.table))
 		return
 	}
 	for _, f := range own.at(p.table).flows {

@@ -81,7 +81,7 @@ func (s *sample) recirculated() map[*pipeline.Flow]int {
 func (n *net) needs(f *pipeline.Flow, t *pipeline.Track) (why string, lines []int) {
 	lines = []int{}
 	if !lasting(f) {
-		return "its flow has a time-out, or was not understood", lines
+		return "its flow has a time-out, learns others, or was not understood", lines
 	}
 	classes := n.classes(f)
 	class := classes[len(classes)-1]

@@ -19,6 +19,8 @@ type net struct {
 	// written are the bases that some flow writes.
 	written map[pipeline.Base]bool
 	tracks  []*pipeline.Track
+	// learnt are the flows that are learnt into a table: where these send packets is not known.
+	learnt map[pipeline.Table][]*pipeline.Learned
 	// unsure: there is something that may do anything; ported: some lookup takes the packet
 	// for one of another port; rewrites: some flow may write into the packet's own header,
 	// or learns.
@@ -30,7 +32,8 @@ func answer(b pipeline.Base) bool { return b >= pipeline.CTState && b <= pipelin
 
 func newNet(p *pipeline.Pipeline) *net {
 	n := &net{Pipeline: p, tables: map[pipeline.Table][]*pipeline.Flow{}, reads: map[pipeline.Table]bool{},
-		into: map[pipeline.Table][]*pipeline.Flow{}, written: map[pipeline.Base]bool{}, unsure: len(p.Lost) > 0}
+		into: map[pipeline.Table][]*pipeline.Flow{}, written: map[pipeline.Base]bool{}, unsure: len(p.Lost) > 0,
+		learnt: p.Learnt()}
 	for _, f := range p.Flows {
 		n.tables[f.Table] = append(n.tables[f.Table], f)
 		n.unsure = n.unsure || !f.Understood()
@@ -197,7 +200,7 @@ type search struct {
 	sites []*pipeline.Flow
 	// lost: some packets are delivered, or are given another header, and the zone has not
 	// been asked. Stuck: a way into a table that reads is no flow's last action, or on the way
-	// the field is changed that holds the zone.
+	// the field is changed that holds the zone, or are flows that are learnt.
 	lost, stuck bool
 	// via are flows whose last action leads into a table that does not, mid those tables
 	// that others lead into.
@@ -216,6 +219,9 @@ func (s *search) from(id pipeline.Table) {
 		return
 	}
 	s.seen[id] = true
+	if len(s.learnt[id]) > 0 {
+		s.lost, s.stuck = true, true
+	}
 	for _, f := range s.tables[id] {
 		if f.Match.Meets(s.class) {
 			s.flow(f)
@@ -307,6 +313,9 @@ func (n *net) alike(t *pipeline.Track) (asking int) {
 
 // drops reports whether all flows of a table but some do nothing that is seen.
 func (s *search) drops(t pipeline.Table, but []*pipeline.Flow) bool {
+	if len(s.learnt[t]) > 0 {
+		return false
+	}
 	known := map[*pipeline.Flow]bool{}
 	for _, f := range but {
 		known[f] = true

@@ -166,10 +166,11 @@ func (r *reducer) step(next *pipeline.Pipeline, lines []int, why string) {
 	r.now = next
 }
 
-// lasting reports whether a flow is one that may be changed: understood, and there until it
-// is deleted.
+// lasting reports whether a flow is one that may be changed: understood, there until it is
+// deleted, and none with which others go that it had a switch learn.
 func lasting(f *pipeline.Flow) bool {
-	return f.Understood() && f.IdleTimeout == 0 && f.HardTimeout == 0
+	learns := slices.ContainsFunc(f.Actions, func(a pipeline.Action) bool { return a.Kind == pipeline.Learn })
+	return f.Understood() && f.IdleTimeout == 0 && f.HardTimeout == 0 && !learns
 }
 
 // bury leaves out the dead flows. That no packet meets one is shown by package survey, for all
@@ -181,10 +182,11 @@ func (r *reducer) bury() {
 	}
 	var left []*pipeline.Flow
 	var lines []int
-	sent := false
+	sent, learnt := false, r.now.Learnt()
 	for _, f := range r.now.Flows {
 		d, ok := dead[f.Line]
-		if !ok || !lasting(f) || d.Flow != r.now.Print(f, pipeline.AsGiven) {
+		may := slices.ContainsFunc(learnt[f.Table], func(k *pipeline.Learned) bool { return k.Priority == f.Priority })
+		if !ok || may || !lasting(f) || d.Flow != r.now.Print(f, pipeline.AsGiven) {
 			left = append(left, f)
 			continue
 		}

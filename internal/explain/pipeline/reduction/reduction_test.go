@@ -33,6 +33,7 @@ func options() reduction.Options {
 
 // TestOf holds what is done, and what is not, to docs/explanation/pipelines.md.
 func TestOf(t *testing.T) {
+	const learning = "arp actions=learn(table=1,priority=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),output:3\n"
 	for _, c := range []struct {
 		why, flows string
 		change     func(*reduction.Options)
@@ -80,6 +81,20 @@ func TestOf(t *testing.T) {
 		{"what is not understood", "ip actions=ct(table=1)\ntable=1,ip actions=frobnicate(1)", nil, ""},
 		{"flows that are learnt", "ip actions=ct(table=1)\ntable=1,ip actions=learn(table=2,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])," +
 			"resubmit(,2)\ntable=2,ip actions=drop", nil, ""},
+		{"flows that are learnt may deliver, which keeps connections alive", learning +
+			"ip actions=ct(table=1)\ntable=1,priority=1,ip actions=drop", nil, ""},
+		{"the way into a table goes past flows that are learnt", learning + "ip actions=ct(table=1)\n" +
+			"table=1,priority=1,ip actions=goto_table:2\ntable=2,ct_state=+est,ip actions=output:2", nil, ""},
+		{"a table that flows are learnt into is no other's",
+			learning + "ip,in_port=1 actions=resubmit(,1)\ntable=1,ip actions=output:2",
+			func(o *reduction.Options) { o.Fold = true }, ""},
+		{"it is looked up again", learning + "ip actions=resubmit(,1)\ntable=1,ip,ct_state=-trk actions=ct(table=1)\n" +
+			"table=1,priority=1,ip actions=goto_table:2\ntable=2,ct_state=+est,ip actions=controller,output:2",
+			func(o *reduction.Options) { o.Fold = true }, ""},
+		{"a flow that may be learnt, though none takes its packets", learning + "table=1,priority=9 actions=drop\n" +
+			"table=1,priority=7,dl_dst=00:00:00:00:00:05 actions=output:5\nip actions=resubmit(,1)", nil, ""},
+		{"a flow with which go those that it had a switch learn", "priority=40000,arp actions=drop\n" +
+			strings.Replace(learning, "table=1", "delete_learned,table=1", 1) + "ip actions=resubmit(,1)", nil, ""},
 		{"flows that end by themselves", "idle_timeout=5,ip actions=ct(table=1)\ntable=1,ip actions=drop", nil, ""},
 	} {
 		o := options()

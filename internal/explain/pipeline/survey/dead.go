@@ -39,6 +39,7 @@ const (
 type verdict struct {
 	*pipeline.Pipeline
 	tables  map[pipeline.Table][]*pipeline.Flow
+	learnt  map[pipeline.Table][]*pipeline.Learned
 	order   []pipeline.Table
 	reached map[pipeline.Table]bool
 	why     map[*pipeline.Flow]Dead
@@ -48,7 +49,7 @@ type verdict struct {
 }
 
 func (v *verdict) decide() {
-	v.why = map[*pipeline.Flow]Dead{}
+	v.why, v.learnt = map[*pipeline.Flow]Dead{}, v.Learnt()
 	for id := range v.tables {
 		v.order = append(v.order, id)
 	}
@@ -83,23 +84,28 @@ func steady(f *pipeline.Flow) bool {
 	return f.IdleTimeout == 0 && f.HardTimeout == 0 && len(f.Carried) == 0 && !conjunctive(f)
 }
 
-// hidden looks for flows of a table that those of higher priority hide.
+// hidden looks for flows of a table that those of higher priority hide. One that a flow which is
+// learnt may replace does not stay.
 func (v *verdict) hidden(id pipeline.Table) {
 	flows := v.tables[id]
-	seen := index{}
+	seen, above := index{}, []*pipeline.Flow(nil)
+	replaced := func(f *pipeline.Flow) bool {
+		return slices.ContainsFunc(v.learnt[id], func(k *pipeline.Learned) bool { return k.Priority == f.Priority })
+	}
 	for i := 0; i < len(flows); {
 		j := i
 		for ; j < len(flows) && flows[j].Priority == flows[i].Priority; j++ {
 			f := flows[j]
 			if len(f.Carried) == 0 && v.spent < mostSpent && seen.maybeHides(f, &v.spent) {
-				if d, ok := hiddenBy(f, flows[:i], &v.spent); ok {
+				if d, ok := hiddenBy(f, above, &v.spent); ok {
 					v.why[f] = d
 				}
 			}
 		}
 		for ; i < j; i++ {
-			if steady(flows[i]) {
-				seen.add(flows[i].Match)
+			if f := flows[i]; steady(f) && !replaced(f) {
+				seen.add(f.Match)
+				above = append(above, f)
 			}
 		}
 	}
@@ -181,12 +187,12 @@ const (
 	mostSpent  = 30_000_000
 )
 
-// hiddenBy decides exactly whether flows of higher priority take all that f wants.
+// hiddenBy decides exactly whether flows of higher priority, which stay, take all that f wants.
 func hiddenBy(f *pipeline.Flow, above []*pipeline.Flow, spent *int) (Dead, bool) {
 	var by []*pipeline.Flow
 	*spent += len(above)
 	for _, g := range above {
-		if !steady(g) || !g.Match.Meets(f.Match) {
+		if !g.Match.Meets(f.Match) {
 			continue
 		}
 		if g.Match.Covers(f.Match) {

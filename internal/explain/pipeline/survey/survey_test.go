@@ -59,6 +59,11 @@ func TestDead(t *testing.T) {
 		"through an alias": {"actions=load:0x100000002->OXM_OF_PKT_REG0[],resubmit(,1)\ntable=1,reg0=1,reg1=2 actions=drop", ""},
 		"what is learnt may load": {"actions=learn(table=5,load:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15]),resubmit(,1)\n" +
 			"table=1,reg0=7 actions=drop", ""},
+		"by one that a flow which is learnt may replace is not": {
+			"actions=learn(table=1,priority=9,eth_type=0x800),resubmit(,1)\n" +
+				"table=1,priority=9,ip actions=drop\ntable=1,priority=5,tcp actions=NORMAL", ""},
+		"by one before flows that are learnt": {"actions=learn(table=1,priority=7,eth_type=0x800),resubmit(,1)\n" +
+			"table=1,priority=9,ip actions=drop\ntable=1,priority=5,tcp actions=NORMAL", "3 hidden"},
 		"an exec does not load": {"actions=ct(commit,exec(load:1->NXM_NX_CT_MARK[])),resubmit(,1)\ntable=1,reg0=1 actions=drop", "2 never-loaded"},
 		"in a clone it does":    {"actions=clone(load:1->NXM_NX_REG0[],resubmit(,1))\ntable=1,reg0=1 actions=drop", ""},
 		"popped":                {"actions=push:NXM_OF_IN_PORT[],pop:NXM_NX_REG0[0..15],resubmit(,1)\ntable=1,reg0=1 actions=drop", ""},
