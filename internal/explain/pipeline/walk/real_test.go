@@ -223,23 +223,45 @@ func outer(p *pipeline.Pipeline, packet *walk.Packet) string {
 	return p.PrintTerms(m)
 }
 
-// TestTwoTags: in the pass after it was tracked a packet with two tags is one of IP no more to a switch that was
-// not told otherwise, though ofproto/trace says that it is.
+// TestTwoTags: a packet with two tags, one that comes so and one in the pass after it was tracked, is one of IP
+// no more to a switch that was not told otherwise, though ofproto/trace says that it is; to one whose
+// vlan-limit is 2 it is.
 func TestTwoTags(t *testing.T) {
 	w := newWire(t)
-	w.ofctl("replace-flows", []string{"tcp actions=push_vlan:0x8100,ct(table=1)", "table=1,priority=2,ip actions=output:2",
-		"table=1,priority=1 actions=output:3"})
 	const packet = "in_port=1,dl_src=00:00:00:00:00:01,dl_dst=00:00:00:00:00:02,dl_vlan=5,tcp,nw_src=10.0.0.1," +
 		"nw_dst=10.0.0.2,nw_ttl=9,tp_src=1000,tp_dst=80,tcp_flags=ack"
-	if trace := w.trace(packet); !strings.HasSuffix(strings.TrimSpace(trace), "actions: 2") {
-		t.Errorf("a trace says else:\n%s", trace)
+	inTable := func(t int) []string {
+		return []string{fmt.Sprintf("table=%d,priority=3,ip actions=output:2", t),
+			fmt.Sprintf("table=%d,priority=2,dl_vlan=6,dl_type=0x8100 actions=output:3", t),
+			fmt.Sprintf("table=%d,priority=2,dl_vlan=0,dl_type=0x8100 actions=output:3", t)}
 	}
-	const number = 0x5eed0000
-	w.appctl("netdev-dummy/receive", "p1", w.compose(packet, number, 4))
-	for deadline := time.Now().Add(mostWait); len(w.frames(3)) == 0 && time.Now().Before(deadline); {
-		time.Sleep(2 * time.Millisecond)
-	}
-	if n, m := len(w.frames(2)), len(w.frames(3)); n != 0 || m != 1 {
-		t.Errorf("%d packets have left as ones of IP, and %d others, want 0 and 1", n, m)
+	number := uint32(0x5eed0000)
+	for _, limit := range []int{1, 2} {
+		if limit > 1 {
+			w.run("ovs-vsctl", "--db=unix:"+filepath.Join(w.dir, "db.sock"), "--timeout=20", "set", "Open_vSwitch", ".",
+				fmt.Sprintf("other_config:vlan-limit=%d", limit))
+		}
+		for _, comes := range []bool{true, false} {
+			number++
+			flows, frame := inTable(0), w.compose(packet, number, 4)
+			if comes {
+				const macs = 24 // two addresses, in hexadecimal
+				frame = frame[:macs] + "81000006" + frame[macs:]
+			} else {
+				flows = append(inTable(1), "tcp actions=push_vlan:0x8100,ct(table=1)")
+			}
+			w.ofctl("replace-flows", flows)
+			if trace := w.trace(packet); !comes && !strings.HasSuffix(strings.TrimSpace(trace), "actions: 2") {
+				t.Errorf("a trace says else:\n%s", trace)
+			}
+			w.appctl("netdev-dummy/receive", "p1", frame)
+			want := 4 - limit
+			for deadline := time.Now().Add(mostWait); len(w.left(number, 0)) == 0 && time.Now().Before(deadline); {
+				time.Sleep(2 * time.Millisecond)
+			}
+			if got := w.left(number, 0); len(got) != 1 || !strings.HasPrefix(got[0], fmt.Sprint(want)) {
+				t.Errorf("vlan-limit %d, came so %v: it has left by %v, want %d", limit, comes, got, want)
+			}
+		}
 	}
 }
