@@ -233,7 +233,7 @@ func (p *parser) ct(v string, depth int) (Action, error) {
 		case "force":
 			t.Force = true
 		case "table":
-			t.Table, err = p.Names.table(w.value)
+			t.Table, err = p.Names.oneTable(w.value)
 		case "zone":
 			var n Value
 			if n, err = number(w.value, 16); err == nil {

@@ -64,7 +64,7 @@ func (p *parser) action(w pair, depth int) (Action, error) {
 	case Resubmit:
 		return p.resubmit(v)
 	case Goto:
-		t, err := p.Names.table(v)
+		t, err := p.Names.oneTable(v)
 		return Action{Kind: Goto, Table: t}, err
 	case CT:
 		return p.ct(v, depth)

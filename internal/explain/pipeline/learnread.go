@@ -32,7 +32,7 @@ func (p *parser) learn(v string) (Action, error) {
 func (p *parser) learnWord(a *Action, w pair, head map[string]string, specs *[]string) (err error) {
 	switch w.key {
 	case "table":
-		a.Table, err = p.Names.table(w.value)
+		a.Table, err = p.Names.oneTable(w.value)
 		return err
 	case "idle_timeout", "hard_timeout", "fin_idle_timeout", "fin_hard_timeout", "priority", "limit":
 		n, err := number(w.value, 32)

@@ -95,6 +95,15 @@ func (n *Names) table(s string) (Table, error) {
 	return numbered(s, n.tables, n.tableName, Unnumbered)
 }
 
+// oneTable is a table that actions lead to by its name or number, of which 255 is none.
+func (n *Names) oneTable(s string) (Table, error) {
+	t, err := n.table(s)
+	if err == nil && t == NoTable {
+		err = fmt.Errorf("%s is no table", clip(s))
+	}
+	return t, err
+}
+
 // unquote takes a name as it is, or in double quotes.
 func unquote(s string) (string, error) {
 	if strings.HasPrefix(s, `"`) {

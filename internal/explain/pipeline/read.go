@@ -180,7 +180,9 @@ func (p *parser) attribute(f *Flow, w pair) (err error) {
 	}
 	switch w.key {
 	case "table", "table_id":
-		f.Table, err = p.Names.table(w.value)
+		if f.Table, err = p.Names.table(w.value); f.Table == NoTable { // a switch that is to choose takes the first
+			f.Table = 0
+		}
 	case "priority", "pri":
 		err = small(&f.Priority)
 	case "idle_timeout":

@@ -117,6 +117,22 @@ func TestWrapped(t *testing.T) {
 	}
 }
 
+// TestNoTable: 255 is the number of no table: a flow that is given with it is put into the first, as a switch
+// does, an action that leads there leads nowhere.
+func TestNoTable(t *testing.T) {
+	if p := read(t, "table=255,ip actions=drop"); p.Print(p.Flows[0], AsGiven) != "ip actions=drop" {
+		t.Errorf("%q", p.Print(p.Flows[0], AsGiven))
+	}
+	for _, action := range []string{"goto_table:255", "ct(table=0xff)", "learn(table=255,eth_type=0x800)", "resubmit(,255)"} {
+		if f := read(t, "ip actions="+action).Flows[0]; f.Understood() {
+			t.Errorf("%s: understood", action)
+		}
+	}
+	if p := read(t, "actions=resubmit(1,255)"); p.Print(p.Flows[0], AsGiven) != "actions=resubmit:1" {
+		t.Errorf("%q", p.Print(p.Flows[0], AsGiven))
+	}
+}
+
 func TestCounters(t *testing.T) {
 	p := read(t, "n_packets=3, n_bytes=4, ip actions=drop\nip actions=drop")
 	if f := p.Flows[0]; !f.Counted || f.Packets != 3 || f.Bytes != 4 || p.Flows[1].Counted {
