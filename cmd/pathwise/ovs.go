@@ -183,7 +183,7 @@ func printSurvey(w io.Writer, s survey.Survey, o report.Options) error {
 			continue
 		}
 		fmt.Fprintln(w)
-		if err := report.Lines(w, part, o); err != nil {
+		if err := report.Lines(w, strings.TrimSuffix(part, "\n"), o); err != nil {
 			return err
 		}
 	}
@@ -195,7 +195,7 @@ func overview(s survey.Survey) string {
 	out := fmt.Sprintf("%s in %s, %s, %s, %d dead", report.Plural(s.Flows, "flow"), report.Plural(len(s.Tables), "table"),
 		report.Plural(s.Groups, "group"), report.Plural(len(s.Recirculations), "recirculation"), len(s.Dead))
 	if s.Idle >= 0 {
-		out += fmt.Sprintf(", %d others without a packet so far", s.Idle)
+		out += fmt.Sprintf(", %s without a packet so far", report.Plural(s.Idle, "other"))
 	}
 	return out + "\n"
 }

@@ -2,11 +2,13 @@ package pipeline
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // bare is a line without what terminals, pages and messages put around one when it is copied:
-// colors, a number or a mark in front, and cells of a table behind. No flow begins or ends so.
+// colors, a number or a mark in front, cells of a table behind, and quotation marks around it, as of a
+// program's list. No flow begins or ends so.
 // A comment is cut as ovs-ofctl does (ds_get_preprocessed_line), but not in a name.
 func bare(line string) string {
 	s := line
@@ -17,6 +19,7 @@ func bare(line string) string {
 	for cut := true; cut; {
 		s, cut = unmarked(s)
 	}
+	s = inQuotes(s)
 	named := false
 	for i, c := range s {
 		if c == '"' {
@@ -38,6 +41,15 @@ const escape = 0x1b
 // colored are sequences of a terminal (ECMA-48, SGR and EL), as "ovs-ofctl --color" writes them.
 func colored() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9;]*[mK]") }
 
+// inQuotes is what is in quotation marks, if all of a flow or a group is.
+func inQuotes(s string) string {
+	in, ok := strings.CutSuffix(strings.TrimRight(s, ",;"), s[:min(1, len(s))])
+	if !ok || len(in) < 1 || !strings.ContainsAny(s[:1], "\"'`") || !strings.Contains(in, "action") {
+		return s
+	}
+	return strings.TrimSpace(in[1:])
+}
+
 // unmarked takes one mark off a line's begin: "> ", "- ", "12. ", "12: ", "12) ".
 func unmarked(s string) (rest string, cut bool) {
 	mark, rest, ok := strings.Cut(s, " ")
@@ -48,7 +60,7 @@ func unmarked(s string) (rest string, cut bool) {
 	case ".", ":", ")":
 		ok = len(mark) > 1
 	default:
-		ok = mark == ">" || mark == "-" || mark == "*" || mark == "|"
+		ok = slices.Contains([]string{">", "-", "*", "|", "·", "•"}, mark)
 	}
 	if !ok {
 		return s, false
@@ -102,6 +114,14 @@ func grouped(s string) string {
 		return s
 	}
 	return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(rest), "add "))
+}
+
+// prompted reports whether a line is a shell's prompt, with a command that is no flow or none.
+func prompted(line string) bool {
+	if strings.Contains(line, "action") {
+		return false
+	}
+	return regexp.MustCompile(`^\s*(\[\S+@[^\]]*\]|[\w.-]+@[\w.-]+(:\S*)?|)\s*[$#](\s|$)`).MatchString(line)
 }
 
 // heading reports whether a line is one of those that are around flows: what ovs-ofctl writes,

@@ -95,6 +95,9 @@ func (p *Pipeline) ReadLine(n int, line string) {
 		p.dumps.head(line)
 		return
 	}
+	if prompted(line) {
+		return
+	}
 	q := parser{Pipeline: p, line: n}
 	if s = grouped(s); strings.HasPrefix(s, "group_id=") {
 		g := q.group(s)
@@ -142,11 +145,9 @@ func (p *parser) flow(s string) (*Flow, error) {
 		err := p.attribute(f, w)
 		if errors.Is(err, errNoAttribute) {
 			err = p.condition(&f.Match, w)
-			if err != nil {
-				f.Carried = append(f.Carried, w.text)
-			}
 		}
 		if err != nil {
+			f.Carried = append(f.Carried, w.text)
 			p.note(w.text, err)
 		}
 	}
@@ -175,7 +176,9 @@ var errNoAttribute = errors.New("part of the match")
 func (p *parser) attribute(f *Flow, w pair) (err error) {
 	small := func(into *int) error {
 		n, err := number(w.value, 16)
-		*into = int(n.Lo)
+		if err == nil {
+			*into = int(n.Lo)
+		}
 		return err
 	}
 	switch w.key {

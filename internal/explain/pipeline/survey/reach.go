@@ -18,7 +18,11 @@ func (v *verdict) reach() {
 	}
 	sure := len(v.Lost) == 0
 	if !sure {
-		v.doubt("%d lines were not understood", len(v.Lost))
+		if n := len(v.Lost); n > 1 {
+			v.doubt("%d lines were not understood", n)
+		} else {
+			v.doubt("a line was not understood")
+		}
 	}
 	for len(work) > 0 {
 		t := work[0]
