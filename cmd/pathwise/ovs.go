@@ -77,7 +77,10 @@ Of files, each has the name of its bridge before it, and --patch tells the ports
 			if err != nil {
 				return err
 			}
-			s := survey.Of(p)
+			s, err := until(cmd.Context(), func() survey.Survey { return survey.Of(p) })
+			if err != nil {
+				return err
+			}
 			switch {
 			case format == report.JSON:
 				return writeJSON(e.stdout, s)
@@ -93,6 +96,18 @@ Of files, each has the name of its bridge before it, and --patch tells the ports
 	patchFlag(cmd, &patches)
 	cmd.Flags().BoolVar(&dead, "dead", false, "list the dead flows alone, each whole")
 	return cmd
+}
+
+// until is what comes of a reckoning, unless it is to end before: it is left then, as the program ends.
+func until[T any](ctx context.Context, reckon func() T) (out T, err error) {
+	done := make(chan T, 1)
+	go func() { done <- reckon() }()
+	select {
+	case out = <-done:
+		return out, nil
+	case <-ctx.Done():
+		return out, ctx.Err()
+	}
 }
 
 // checkPackets wants --packets to be at least the least.

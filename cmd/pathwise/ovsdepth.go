@@ -49,7 +49,12 @@ first.`,
 			if err != nil {
 				return err
 			}
-			r := depth.Of(p, packets, rand.New(rand.NewPCG(seed, seed)))
+			r, err := until(cmd.Context(), func() depth.Report {
+				return depth.Of(p, packets, rand.New(rand.NewPCG(seed, seed)))
+			})
+			if err != nil {
+				return err
+			}
 			if format == report.JSON {
 				return writeJSON(e.stdout, r)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -12,16 +13,7 @@ import (
 	"pathwise.dev/pathwise/internal/measure/report"
 )
 
-func ovsEqualCommand(e env) *cobra.Command {
-	var format string
-	var strict bool
-	var packets int
-	var patches []string
-	var seed uint64
-	cmd := &cobra.Command{
-		Use:   "equal A B",
-		Short: "Decide whether two pipelines do the same",
-		Long: `Decide whether two pipelines do the same with each packet, whatever the connection
+const equalLong = `Decide whether two pipelines do the same with each packet, whatever the connection
 tracker answers: the same outputs in the same order with the same header, the same
 commits, packets to controllers and so on. What is observed and what is not is in
 docs/explanation/pipelines.md.
@@ -36,55 +28,80 @@ never by trying some. DIFFERENT (1) comes with a packet, the tracker's answers a
 the packet fares in both. UNDECIDED (2) names the flows for which neither was found.
 
 A and B are files or bridges, as those of "pathwise ovs show". Of several bridges that
-patch ports join, packets come to each by its other ports.`,
+patch ports join, packets come to each by its other ports.`
+
+// comparison is a command line of ovs equal.
+type comparison struct {
+	format  string
+	strict  bool
+	packets int
+	patches []string
+	seed    uint64
+}
+
+func ovsEqualCommand(e env) *cobra.Command {
+	var c comparison
+	cmd := &cobra.Command{
+		Use:   "equal A B",
+		Short: "Decide whether two pipelines do the same",
+		Long:  equalLong,
 		Example: `  pathwise ovs equal before.txt after.txt
   pathwise ovs equal br-int after.txt --strict
   pathwise ovs equal before.txt after.txt -o json | jq .verdict`,
 		Args: exactArgs("A", "B"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, listFormats()...); err != nil {
+			if err := checkFormat(c.format, listFormats()...); err != nil {
 				return err
 			}
-			if err := checkPackets(packets, 0); err != nil {
+			if err := checkPackets(c.packets, 0); err != nil {
 				return err
 			}
-			names := pipeline.NewNames()
-			var two [2]*pipeline.Pipeline
-			for i, arg := range args {
-				p, err := e.readBridges(cmd.Context(), arg, names, patches)
-				if err != nil {
-					return err
-				}
-				two[i] = p
-			}
-			err := checkAlike(two[0], two[1])
-			if err != nil {
-				return err
-			}
-			d := proof.Of(two[0], two[1], proof.Options{Strict: strict, Packets: packets,
-				Random: rand.New(rand.NewPCG(seed, seed))})
-			out := equalOf(d, strict)
-			if format == report.JSON {
-				err = writeJSON(e.stdout, out)
-			} else {
-				err = report.Lines(e.stdout, strings.TrimSuffix(out.text(), "\n"), e.listOptions(format))
-			}
-			switch {
-			case err != nil || d.Verdict == proof.Equal:
-				return err
-			case d.Verdict == proof.Different:
-				return codeError(1)
-			}
-			return codeError(2)
+			return e.equal(cmd.Context(), args[0], args[1], c)
 		},
 	}
-	formatFlag(cmd, &format, listFormats()...)
-	patchFlag(cmd, &patches)
-	cmd.Flags().BoolVar(&strict, "strict", false,
+	formatFlag(cmd, &c.format, listFormats()...)
+	patchFlag(cmd, &c.patches)
+	cmd.Flags().BoolVar(&c.strict, "strict", false,
 		"have questions to the tracker count, also those of packets that are dropped")
-	cmd.Flags().IntVar(&packets, "packets", 20000, "how many packets to try where equality is not shown")
-	cmd.Flags().Uint64Var(&seed, "seed", 1, "which packets: the same seed makes the same ones")
+	cmd.Flags().IntVar(&c.packets, "packets", 20000, "how many packets to try where equality is not shown")
+	cmd.Flags().Uint64Var(&c.seed, "seed", 1, "which packets: the same seed makes the same ones")
 	return cmd
+}
+
+// equal decides it of two pipelines, and has the exit code say what.
+func (e env) equal(ctx context.Context, nameA, nameB string, c comparison) error {
+	names := pipeline.NewNames()
+	a, err := e.readBridges(ctx, nameA, names, c.patches)
+	if err != nil {
+		return err
+	}
+	b, err := e.readBridges(ctx, nameB, names, c.patches)
+	if err != nil {
+		return err
+	}
+	if err := checkAlike(a, b); err != nil {
+		return err
+	}
+	d, err := until(ctx, func() proof.Decision {
+		return proof.Of(a, b, proof.Options{Strict: c.strict, Packets: c.packets,
+			Random: rand.New(rand.NewPCG(c.seed, c.seed))})
+	})
+	if err != nil {
+		return err
+	}
+	out := equalOf(d, c.strict)
+	if c.format == report.JSON {
+		err = writeJSON(e.stdout, out)
+	} else {
+		err = report.Lines(e.stdout, strings.TrimSuffix(out.text(), "\n"), e.listOptions(c.format))
+	}
+	switch {
+	case err != nil || d.Verdict == proof.Equal:
+		return err
+	case d.Verdict == proof.Different:
+		return codeError(1)
+	}
+	return codeError(2)
 }
 
 // equality is a decision as it is printed.

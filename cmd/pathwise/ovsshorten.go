@@ -39,13 +39,7 @@ type shortening struct {
 	keep, revert string
 }
 
-func ovsShortenCommand(e env) *cobra.Command {
-	var s shortening
-	formats := append(listFormats(), applyFormat, revertFormat)
-	cmd := &cobra.Command{
-		Use:   "shorten FILE|BRIDGE",
-		Short: "Find what a pipeline can do without, with proof",
-		Long: `Find what a pipeline can do without: fewer passes of the datapath first, which cached
+const shortenLong = `Find what a pipeline can do without: fewer passes of the datapath first, which cached
 packets pay for, fewer table lookups second. Dead flows go; the connection tracker is
 asked where its answer is first read, not before, and not where the packet is committed
 anyway; it is not asked where nobody reads the answer. Each step is proved to change
@@ -73,7 +67,15 @@ What the steps take for granted is listed. More is found with --assume:
                   it knows of a connection may become older
 
 Costs are means over packets that are made to reach as many flows as possible, not of
-your traffic. FILE and BRIDGE are those of "pathwise ovs show".`,
+your traffic. FILE and BRIDGE are those of "pathwise ovs show".`
+
+func ovsShortenCommand(e env) *cobra.Command {
+	var s shortening
+	formats := append(listFormats(), applyFormat, revertFormat)
+	cmd := &cobra.Command{
+		Use:   "shorten FILE|BRIDGE",
+		Short: "Find what a pipeline can do without, with proof",
+		Long:  shortenLong,
 		Example: `  pathwise ovs shorten br-int
   pathwise ovs shorten flows.txt --assume zone-private=0
   pathwise ovs shorten flows.txt --fold --growth 20
@@ -141,7 +143,10 @@ func (e env) shorten(ctx context.Context, name string, s shortening) error {
 	if err != nil {
 		return err
 	}
-	r := reduction.Of(p, o)
+	r, err := until(ctx, func() reduction.Result { return reduction.Of(p, o) })
+	if err != nil {
+		return err
+	}
 	applied := ""
 	if s.apply && len(r.Apply) > 0 {
 		applied = cmp.Or(s.keep, filepath.Base(strings.TrimPrefix(name, "unix:"))+".revert")

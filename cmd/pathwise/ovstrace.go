@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -13,14 +14,7 @@ import (
 	"pathwise.dev/pathwise/internal/measure/report"
 )
 
-func ovsTraceCommand(e env) *cobra.Command {
-	var format string
-	var answers, patches []string
-	var all, larger bool
-	cmd := &cobra.Command{
-		Use:   "trace FILE|BRIDGE PACKET",
-		Short: "Follow a packet through a pipeline, without a switch",
-		Long: `Follow a packet through a pipeline as Open vSwitch does, without one: the flow that
+const traceLong = `Follow a packet through a pipeline as Open vSwitch does, without one: the flow that
 takes it in each table, what the connection tracker is asked, where it is recirculated,
 and what leaves in the end.
 
@@ -30,7 +24,21 @@ otherwise. With --all, the packet is followed once for each answer that flows te
 each size and each choice of a group, and the outcomes are listed.
 
 What is not understood ends the walk and is named. FILE and BRIDGE are those of
-"pathwise ovs show"; of several bridges, the packet comes to the first.`,
+"pathwise ovs show"; of several bridges, the packet comes to the first.`
+
+// tracing is a command line of ovs trace.
+type tracing struct {
+	format           string
+	answers, patches []string
+	all, larger      bool
+}
+
+func ovsTraceCommand(e env) *cobra.Command {
+	var t tracing
+	cmd := &cobra.Command{
+		Use:   "trace FILE|BRIDGE PACKET",
+		Short: "Follow a packet through a pipeline, without a switch",
+		Long:  traceLong,
 		Example: `  pathwise ovs trace br-int tcp,in_port=3,nw_src=10.0.0.3,nw_dst=10.0.0.4,tp_dst=80
   pathwise ovs trace flows.txt icmp,in_port=1,icmp_type=8 --ct zone=5,state=est|rpl
   pathwise ovs trace flows.txt udp,in_port=1,nw_ttl=64 --all
@@ -38,44 +46,49 @@ What is not understood ends the walk and is named. FILE and BRIDGE are those of
   pathwise ovs trace flows.txt arp,in_port=1 -o json | jq .results`,
 		Args: exactArgs("FILE|BRIDGE", "PACKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, listFormats()...); err != nil {
+			if err := checkFormat(t.format, listFormats()...); err != nil {
 				return err
 			}
-			given := walk.Given{All: walk.Answer{State: walk.New}, Long: larger}
-			for _, a := range answers {
-				if err := given.Read(a); err != nil {
-					return usageError{fmt.Errorf("--ct: %w", err)}
-				}
-			}
-			if all && len(answers) > 0 {
-				return usageError{fmt.Errorf("--all and --ct: expected one of them")}
-			}
-			p, err := e.readPipeline(cmd.Context(), args[0], patches)
-			if err != nil {
-				return err
-			}
-			m, err := p.ReadPacket(args[1])
-			if err != nil {
-				return usageError{err}
-			}
-			w, packet := walk.Through(p), walk.NewPacket(m)
-			if all {
-				return e.outcomes(w, packet, format)
-			}
-			tr := traceOf(w, packet, w.Follow(packet, given))
-			if format == report.JSON {
-				return writeJSON(e.stdout, tr)
-			}
-			return report.Lines(e.stdout, tr.text(), e.listOptions(format))
+			return e.trace(cmd.Context(), args[0], args[1], t)
 		},
 	}
-	formatFlag(cmd, &format, listFormats()...)
-	patchFlag(cmd, &patches)
-	cmd.Flags().StringArrayVar(&answers, "ct", nil,
+	formatFlag(cmd, &t.format, listFormats()...)
+	patchFlag(cmd, &t.patches)
+	cmd.Flags().StringArrayVar(&t.answers, "ct", nil,
 		"the tracker's answer, such as zone=5,state=est|rpl,mark=1 (repeatable; without zone: of all others)")
-	cmd.Flags().BoolVar(&larger, "larger", false, "have the packet be larger than any size that is asked about")
-	cmd.Flags().BoolVar(&all, "all", false, "list every outcome over the tracker's answers")
+	cmd.Flags().BoolVar(&t.larger, "larger", false, "have the packet be larger than any size that is asked about")
+	cmd.Flags().BoolVar(&t.all, "all", false, "list every outcome over the tracker's answers")
 	return cmd
+}
+
+// trace follows a packet, or lists how it may fare.
+func (e env) trace(ctx context.Context, name, packet string, t tracing) error {
+	given := walk.Given{All: walk.Answer{State: walk.New}, Long: t.larger}
+	for _, a := range t.answers {
+		if err := given.Read(a); err != nil {
+			return usageError{fmt.Errorf("--ct: %w", err)}
+		}
+	}
+	if t.all && len(t.answers) > 0 {
+		return usageError{fmt.Errorf("--all and --ct: expected one of them")}
+	}
+	p, err := e.readPipeline(ctx, name, t.patches)
+	if err != nil {
+		return err
+	}
+	m, err := p.ReadPacket(packet)
+	if err != nil {
+		return usageError{err}
+	}
+	w, came := walk.Through(p), walk.NewPacket(m)
+	if t.all {
+		return e.outcomes(ctx, w, came, t.format)
+	}
+	tr := traceOf(w, came, w.Follow(came, given))
+	if t.format == report.JSON {
+		return writeJSON(e.stdout, tr)
+	}
+	return report.Lines(e.stdout, tr.text(), e.listOptions(t.format))
 }
 
 // packetTrace is a walk as it is printed.
@@ -235,8 +248,15 @@ func (ev traceEvent) line() string {
 const mostWalks = 4096
 
 // outcomes lists how the packet may fare.
-func (e env) outcomes(p *walk.Pipeline, packet *walk.Packet, format string) error {
-	list, whole := p.Outcomes(packet, mostWalks)
+func (e env) outcomes(ctx context.Context, p *walk.Pipeline, packet *walk.Packet, format string) error {
+	whole := false
+	list, err := until(ctx, func() (list []walk.Outcome) {
+		list, whole = p.Outcomes(packet, mostWalks)
+		return list
+	})
+	if err != nil {
+		return err
+	}
 	type outcome struct {
 		Answers []string    `json:"answers"`
 		Cases   int         `json:"cases"`

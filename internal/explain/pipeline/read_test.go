@@ -130,7 +130,8 @@ func TestNoTable(t *testing.T) {
 	if p := read(t, "table=255,ip actions=drop"); p.Print(p.Flows[0], AsGiven) != "ip actions=drop" {
 		t.Errorf("%q", p.Print(p.Flows[0], AsGiven))
 	}
-	for _, action := range []string{"goto_table:255", "ct(table=0xff)", "learn(table=255,eth_type=0x800)", "resubmit(,255)"} {
+	for _, action := range []string{"goto_table:255", "ct(table=0xff)", "learn(table=255,eth_type=0x800)",
+		"resubmit(,255)"} {
 		if f := read(t, "ip actions="+action).Flows[0]; f.Understood() {
 			t.Errorf("%s: understood", action)
 		}

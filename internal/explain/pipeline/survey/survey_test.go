@@ -34,7 +34,7 @@ func TestDead(t *testing.T) {
 			"priority=1,ip,nw_src=10.0.0.0/8 actions=NORMAL", "3 hidden-together"},
 		"all but one address is not": {"priority=9,ip,nw_src=10.0.0.0/9 actions=drop\n" +
 			"priority=9,ip,nw_src=10.128.0.0/10 actions=drop\npriority=1,ip,nw_src=10.0.0.0/8 actions=NORMAL", ""},
-		"by a flow that times out is not": {"priority=9,idle_timeout=9,ip actions=drop\npriority=5,tcp actions=NORMAL", ""},
+		"by a flow that times out is not":              {"priority=9,idle_timeout=9,ip actions=drop\npriority=5,tcp actions=NORMAL", ""},
 		"by a flow whose priority is not known is not": {"priority=high,ip actions=drop\npriority=5,tcp actions=NORMAL", ""},
 		"by a part of a conjunction is not": {"priority=9,ip actions=conjunction(1,1/2)\npriority=9,tcp actions=conjunction(1,2/2)\n" +
 			"priority=9,conj_id=1,ip actions=drop\npriority=5,tcp actions=NORMAL", ""},
