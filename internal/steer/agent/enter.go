@@ -60,7 +60,7 @@ func (en *entries) enter(p *pair) error {
 			return err
 		}
 		// What passed before is no evidence of now.
-		ln.epochTx, ln.epochRx = ln.sent.Bytes, ln.received.Bytes
+		ln.counted = counted{ln.sent, ln.received}
 	}
 	return nil
 }

@@ -58,6 +58,24 @@ func (m *members) knows(p *pair) bool {
 	return m.pods[p.local.UID] == p.local && p.local.pairs[p.remote.UID] == p
 }
 
+// came is when a packet last came over the path to a pair but one, and next by when another should have, of the
+// traffic of late. A pair that sends nothing does not count: what comes to it tells nothing of the other direction.
+func (m *members) came(hp *hostPath, but *pair) (last, next time.Time) {
+	for p := range m.pairs() {
+		i := p.routes.on(hp.network)
+		if p == but || p.host != hp.host || i < 0 || !p.sends() {
+			continue
+		}
+		if came := p.lines[i].silence.Came; came.After(last) {
+			last = came
+		}
+		if due := p.lines[i].silence.Came.Add(p.gap); due.After(next) {
+			next = due
+		}
+	}
+	return last, next
+}
+
 // others counts the pairs of the same hosts that are on the network.
 func (m *members) others(p *pair, network string, now time.Time) int {
 	n := 0

@@ -127,6 +127,9 @@ type pair struct {
 	nBytes int
 	// accounted is when the latest interval ended.
 	accounted time.Time
+	// gap is for how long nothing may come of its traffic over a path that passes, as found at gapAt.
+	gap   time.Duration
+	gapAt time.Time
 }
 
 // ringLength of intervals kept about a pair's traffic: three seconds.
@@ -137,14 +140,14 @@ type line struct {
 	detect.Path
 	// asked is when the latest echo went, and calm how many packets had come over the
 	// path when one last did in calm.
-	asked            time.Time
-	calm             uint64
-	sent, received   dataplane.Tally // as last read
-	epochTx, epochRx uint64          // bytes, at the last evidence
-	used             time.Time       // packets went or came
-	attended         bool            // it is among those that the agent polls
-	silence          detect.Silence
-	tx, rx           float64 // bytes per second, over the last evidence
+	asked          time.Time
+	calm           uint64
+	sent, received dataplane.Tally // as last read
+	counted        counted
+	used           time.Time // packets went or came
+	attended       bool      // it is among those that the agent polls
+	silence        detect.Silence
+	tx, rx         float64 // bytes per second, over the last evidence
 	// unacked is what TCP gave the path since the last evidence less what was
 	// acknowledged: what is on its way more than before, and what was lost.
 	unacked int64
@@ -158,6 +161,14 @@ type line struct {
 	accidents detect.Accidents
 	// rows is what was read last of the connections of each row.
 	rows [flow.Rows]rowReading
+}
+
+// counted is what a line had carried at the last evidence.
+type counted struct{ sent, received dataplane.Tally }
+
+// sends reports whether the pair has sent anything in the last epoch, or since.
+func (p *pair) sends() bool {
+	return slices.ContainsFunc(p.lines, func(ln line) bool { return ln.tx > 0 || ln.sent != ln.counted.sent })
 }
 
 // lines are a pair's traffic by its paths.

@@ -191,6 +191,39 @@ func TestAccount(t *testing.T) {
 	}
 }
 
+// TestGap: for how long nothing may come of a pair's traffic follows what arrived of its bulk, the longest of a moment.
+func TestGap(t *testing.T) {
+	params := detect.Pairs()
+	p := &pair{lines: newLines(2, &params)}
+	now := time.Unix(1000, 0)
+	for _, step := range []struct {
+		name       string
+		arrived    float64 // in 100 ms
+		sent       dataplane.Tally
+		after      time.Duration
+		least, max time.Duration
+	}{
+		{"little", 1000, dataplane.Tally{Packets: 10, Bytes: 1000}, epoch, 0, 0},
+		{"bulk of 800 Mbit/s", 1e7, dataplane.Tally{Packets: 500, Bytes: 1e7}, epoch, 3 * ms, 5 * ms},
+		{"of which little arrives", 1e6, dataplane.Tally{Packets: 5000, Bytes: 1e8}, epoch, 30 * ms, 30 * ms},
+		{"a pause", 0, dataplane.Tally{}, epoch, 30 * ms, 30 * ms},
+		{"fast again", 1e7, dataplane.Tally{Packets: 500, Bytes: 1e7}, epoch, 30 * ms, 30 * ms},
+		{"for long", 1e7, dataplane.Tally{Packets: 500, Bytes: 1e7}, quiet, 3 * ms, 5 * ms},
+		{"little for long", 1000, dataplane.Tally{Packets: 10, Bytes: 1000}, quiet, 0, 0},
+	} {
+		now = now.Add(step.after)
+		before := []counted{p.lines[0].counted, p.lines[1].counted}
+		ln := &p.lines[1]
+		ln.sent.Packets += step.sent.Packets
+		ln.sent.Bytes += step.sent.Bytes
+		ln.counted = counted{ln.sent, ln.received}
+		p.accountGap(step.arrived, before, epoch, now)
+		if p.gap < step.least || p.gap > step.max {
+			t.Errorf("%s: %v, want %v to %v", step.name, p.gap, step.least, step.max)
+		}
+	}
+}
+
 // TestData: what the kernel tells of connections goes with what was counted.
 func TestData(t *testing.T) {
 	now := time.Unix(1000, 0)

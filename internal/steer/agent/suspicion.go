@@ -136,11 +136,11 @@ func (pw *pairWatcher) drainEchoes(from *asker) {
 	})
 }
 
-// expected is the round trip that a judgement may expect of echoes on path i: where its
-// queue fills again, as long as between the hosts.
+// expected is the round trip that a judgement may expect of echoes on path i: as long as between the hosts, in
+// whose queue they are.
 func (p *pair) expected(i int, now time.Time) time.Duration {
 	usual := p.lines[i].Usual(p.lines[i].Trips())
-	if hp := p.host.paths[p.routes[i].Network]; hp != nil && hp.Refills(now) {
+	if hp := p.host.paths[p.routes[i].Network]; hp != nil {
 		return max(usual, hp.expected(now))
 	}
 	return usual
@@ -164,7 +164,7 @@ func (pw *pairWatcher) judge(now time.Time) (asking bool) {
 func (pw *pairWatcher) evidence(p *pair, i int, now time.Time) detect.Evidence {
 	ln := &p.lines[i]
 	e := detect.Evidence{Until: now, Expected: p.expected(i, now), Late: pw.pacer.late(ln.Silent(), now),
-		Came: ln.silence.Came}
+		Came: ln.silence.Came, Next: ln.silence.Came.Add(p.gap)}
 	for n := range p.lines {
 		if other := &p.lines[n]; n != i && !other.Down() {
 			worst, median := other.Trips()
@@ -198,12 +198,12 @@ func (pw *pairWatcher) conclude(now time.Time) (failed []failure) {
 	for _, p := range pw.suspecting {
 		for i := range p.lines {
 			ln, network := &p.lines[i], p.routes[i].Network
-			o := p.host.opinion(network)
+			o := pw.opinion(p, i, now)
 			if !ln.Confirm(now, o).Has(detect.Fail) {
 				continue
 			}
 			hosts := "though the hosts' probes do"
-			if o == detect.Undecided {
+			if o == detect.Undecided || o == detect.Passing {
 				hosts = "and whether the hosts' probes do is not clear yet"
 			}
 			failed = append(failed, failure{pair: p, line: i, since: ln.Silent(), by: byPolicy, reason: fmt.Sprintf(
@@ -214,15 +214,20 @@ func (pw *pairWatcher) conclude(now time.Time) (failed []failure) {
 	return failed
 }
 
-// opinion is what the hosts know of a path that fails for a pair.
-func (h *remoteHost) opinion(network string) detect.Opinion {
-	hp := h.paths[network]
+// opinion is what the hosts know of a path that fails for a pair. Where a probe is answered that went after
+// the pair's echoes, these were not in a queue.
+func (pw *pairWatcher) opinion(p *pair, i int, now time.Time) detect.Opinion {
+	hp, ln := p.host.paths[p.routes[i].Network], &p.lines[i]
 	if hp == nil {
 		return detect.Agrees
 	}
-	switch {
+	switch came, next := pw.members.came(hp, p); {
 	case hp.Down():
 		return detect.Denies
+	case hp.Passed(ln.Verdict().Since):
+		return detect.Agrees
+	case came.After(ln.Arose()), now.Before(next):
+		return detect.Passing
 	case hp.Suspected():
 		return detect.Undecided
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/steer/route"
@@ -139,19 +140,51 @@ func TestRefusedForARoundTrip(t *testing.T) {
 }
 
 // TestOpinionOfHosts: a pair leaves a path to the hosts that they suspect, or have found
-// to fail.
+// to fail; and as long as packets of others come over it, they wait for a probe that went after
+// the pair's echoes: both may be in one queue.
 func TestOpinionOfHosts(t *testing.T) {
-	a, h2 := twoHosts(t)
-	now := a.cfg.Now()
-	m := h2.paths["m"]
-	if h2.opinion("m") != detect.Agrees || h2.opinion("none") != detect.Agrees {
-		t.Error("of what is well, or not known to them, hosts know better")
-	}
-	if m.Suspect(now, now); h2.opinion("m") != detect.Undecided {
-		t.Error("what they suspect is not waited for")
-	}
-	if m.Signaled(now); h2.opinion("m") != detect.Denies {
-		t.Error("what they have found is a pair's")
+	for _, tc := range []struct {
+		name string
+		do   func(m *hostPath, other *pair, now time.Time)
+		want detect.Opinion
+	}{
+		{"well", func(*hostPath, *pair, time.Time) {}, detect.Agrees},
+		{"suspected", func(m *hostPath, _ *pair, now time.Time) { m.Suspect(now, now) }, detect.Undecided},
+		{"found to fail", func(m *hostPath, _ *pair, now time.Time) { m.Signaled(now) }, detect.Denies},
+		{"another's packet came since", func(_ *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came = now.Add(-ms)
+		}, detect.Passing},
+		{"another's came, which sends nothing", func(_ *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came, other.lines[0].sent = now.Add(-ms), dataplane.Tally{}
+		}, detect.Agrees},
+		{"another's came before", func(_ *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came = now.Add(-20 * ms)
+		}, detect.Agrees},
+		{"another's bulk came before", func(_ *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came, other.gap = now.Add(-20*ms), 25*ms
+		}, detect.Passing},
+		{"another's bulk came long before", func(_ *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came, other.gap = now.Add(-30*ms), 25*ms
+		}, detect.Agrees},
+		{"... and a probe was answered that went after the echoes", func(m *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came = now.Add(-ms)
+			m.Sent(7, now.Add(-8*ms))
+			m.Answer(detect.Shot{Seq: 7, Sent: now.Add(-8 * ms), Answered: now.Add(-7 * ms)}, false)
+		}, detect.Agrees},
+	} {
+		a, p, h2 := askedPair(t)
+		now := a.cfg.Now()
+		other := &pair{local: p.local, remote: testPod("r", 2, 2, "m", "z"), host: h2, routes: p.routes,
+			lines: newLines(2, a.pairs.params)}
+		other.lines[0].sent.Packets = 1
+		p.local.pairs[other.remote.UID] = other
+		ln := &p.lines[0]
+		ln.Suspect(now.Add(-16*ms), now.Add(-10*ms))
+		findFailing(&ln.Path, now.Add(-10*ms), now)
+		tc.do(h2.paths["m"], other, now)
+		if got := a.pairs.opinion(p, 0, now); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
 	}
 }
 
@@ -215,7 +248,7 @@ func TestExpected(t *testing.T) {
 		if got := hp.expected(at.Add(tt.ask)); got != tt.want {
 			t.Errorf("%s: %v between hosts, want %v", tt.name, got, tt.want)
 		}
-		if got := p.expected(0, at.Add(tt.ask)); got != tt.want && (got != 0 || tt.want != patience) {
+		if got := p.expected(0, at.Add(tt.ask)); got != tt.want {
 			t.Errorf("%s: %v of echoes, want %v", tt.name, got, tt.want)
 		}
 	}

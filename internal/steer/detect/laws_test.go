@@ -29,7 +29,7 @@ func (w *world) event() Action {
 	case 0, 1:
 		return w.p.Suspect(w.now.Add(-6*time.Millisecond), w.now)
 	case 2:
-		return w.p.Confirm(w.now, Opinion(w.rng.Intn(3)))
+		return w.p.Confirm(w.now, Opinion(w.rng.Intn(4)))
 	case 3:
 		if w.rng.Intn(10) == 0 {
 			return w.p.Signaled(w.now)

@@ -33,8 +33,14 @@ type Params struct {
 	Lull      time.Duration `unit:"s" range:"0 10" why:"by then probes have forgotten the queue"`
 	Refills   time.Duration `unit:"s" range:"0 10" why:"by then probes know it again"`
 	QueueMost time.Duration `unit:"s" range:"0 1" why:"deeper queues are a fault too"`
+	// GapRate is how much lower than of late a path's rate may be when a judgement waits for the next packet
+	// that it lets out, GapMost how long it waits at most.
+	GapRate int           `unit:"ratio" range:"1 100" why:"what a network shares may change as much from one moment to the next"`
+	GapMost time.Duration `unit:"s" range:"0 1" why:"64 kB at 17 Mbit/s; slower ones show longer round trips"`
 	// ConfirmWithin is how long the other level may take to know better.
 	ConfirmWithin time.Duration `unit:"s" range:"0 1" why:"its probes or echoes are on their way"`
+	// PassingMost is how long it may take while packets of others come over the path.
+	PassingMost time.Duration `unit:"s" range:"0 1" why:"TCP's shortest timeout, after which a connection is asked itself"`
 	// ExpiresAfter ends a suspicion about which nothing was found out.
 	ExpiresAfter time.Duration `unit:"s" range:"0.01 60" why:"a fault that is over must not be asked about for ever"`
 	// AnswersInARow make a failed path usable again.
@@ -81,7 +87,8 @@ func Hosts() Params {
 	return Params{Silence: 6 * ms, Again: 10 * ms, Every: 2 * ms, Burst: 16, Slow: 20 * ms,
 		OthersFrom: 1, InARow: 3, Times: 2, DeadlineLeast: 2 * ms, WorstMost: 5 * ms,
 		Lull: 50 * ms, Refills: 500 * ms, QueueMost: 50 * ms,
-		ConfirmWithin: 40 * ms, ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second,
+		GapRate: 6, GapMost: 30 * ms, ConfirmWithin: 40 * ms, PassingMost: 200 * ms,
+		ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second,
 		Deaf:      15 * ms,
 		AckWithin: 20 * ms, AckTrips: 3, TryFor: 100 * ms, TryMost: 500 * ms,
 		DetoursMost: 16, DetourAgain: time.Second, DetourTrust: 3, RefusesAt: 3,
@@ -94,6 +101,22 @@ func Pairs() Params {
 	p := Hosts()
 	p.OthersFrom, p.HostsFrom, p.ConfirmWithin, p.ExpiresAfter = p.InARow, 2, 4*time.Millisecond, time.Second
 	return p
+}
+
+// atOnce is what a sender hands over at once (GSO), in bytes: a shaper lets it out as one packet.
+const atOnce = 64 << 10
+
+// GapOf is for how long nothing may come over a path that passes, of traffic in packets of that mean size in
+// bytes and of that rate in bytes per second.
+func (p *Params) GapOf(size, rate float64) time.Duration {
+	const segment = 1500 // a larger mean is of several
+	if size > segment {
+		size = atOnce
+	}
+	if rate <= 0 {
+		return 0
+	}
+	return min(time.Duration(float64(p.GapRate)*size/rate*float64(time.Second)), p.GapMost)
 }
 
 // deadline is when a probe counts as overdue on a path with that round trip.

@@ -73,6 +73,9 @@ func (p *Path) Used(idle time.Duration, now time.Time) {
 	}
 }
 
+// GapOf is Params.GapOf of the path's.
+func (p *Path) GapOf(size, rate float64) time.Duration { return p.params.GapOf(size, rate) }
+
 // Refills reports whether the path's queue may be filling again, faster than probes tell.
 func (p *Path) Refills(now time.Time) bool { return now.Sub(p.back) < p.params.Refills }
 
@@ -171,10 +174,13 @@ type Evidence struct {
 	Expected time.Duration
 	// Late is how late this end has come to its own work since the silence began.
 	Late time.Duration
-	// Came is when a packet of the pair last came over the path, and Heard when one of
-	// the peer's own probes did; zero if never, or not known.
-	Came, Heard time.Time
-	Witnesses   []Witness
+	// Came is when a packet of the pair last came over the path, or between hosts one of a pair
+	// that sends too: a queue that has just filled holds probes up for longer than could be
+	// expected, and lets packets out all the time. Next is by when another should have come, of
+	// what comes (GapOf), and Heard when one of the peer's own probes did. Zero if never, or not
+	// known.
+	Came, Next, Heard time.Time
+	Witnesses         []Witness
 }
 
 // Tick judges a suspected path, and says what to ask.
@@ -188,6 +194,7 @@ func (p *Path) Tick(now time.Time, e Evidence) Action {
 		return p.step(Passes, now)
 	case now.Sub(p.suspected) > p.params.ExpiresAfter:
 		return p.step(Expires, now)
+	case v.Failed && now.Before(e.Next):
 	case v.Failed:
 		p.verdict = v
 		p.step(Overdue, now)
@@ -226,13 +233,15 @@ type Opinion uint8
 const (
 	Agrees    Opinion = iota // it does not know better
 	Undecided                // it is about to know
+	Passing                  // others' packets pass, and its own probes wait, perhaps in the same queue
 	Denies                   // it knows that the path is well, or that it has found the failure itself
 )
 
 // Confirm acts on the verdict about a path that fails, unless the other level knows better.
 func (p *Path) Confirm(now time.Time, o Opinion) Action {
 	switch {
-	case p.state != Confirming || o == Undecided && now.Sub(p.entered) < p.params.ConfirmWithin:
+	case p.state != Confirming || o == Undecided && now.Sub(p.entered) < p.params.ConfirmWithin ||
+		o == Passing && now.Sub(p.entered) < p.params.PassingMost:
 		return 0
 	case o == Denies:
 		return p.step(Denied, now)

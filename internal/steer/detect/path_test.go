@@ -361,3 +361,65 @@ func fails(params *Params, trip float64) (after time.Duration, found bool) {
 	}
 	return 0, false
 }
+
+// TestPassesByOthers: a probe that waits in a queue is overdue, and the path has not failed, as packets come that
+// the queue lets out; and where a shaper lets out 64 kB at once, not before the next should have come.
+func TestPassesByOthers(t *testing.T) {
+	params := Hosts()
+	for _, tt := range []struct {
+		name       string
+		came, next float64 // ms, as the path was suspected at 0
+		want       State
+	}{
+		{"nothing came for long", -30, -30, Confirming},
+		{"since", 3, 3, Up},
+		{"just before, and little", -4, -3, Confirming},
+		{"just before, of bulk", -4, 20, Suspect},
+		{"of bulk, and long enough ago", -16, 8, Confirming},
+	} {
+		p := in(t, Suspect, &params)
+		p.Tick(at(8), Evidence{Until: at(8), Came: at(tt.came), Next: at(tt.next), Witnesses: well(0, 2, 4)})
+		if p.State() != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, p.State(), tt.want)
+		}
+	}
+}
+
+// TestGapOf: bulk comes in lumps, the slower the farther apart.
+func TestGapOf(t *testing.T) {
+	params := Hosts()
+	const mbit = 1e6 / 8.0
+	for _, tt := range []struct {
+		name       string
+		size, rate float64
+		least      time.Duration
+		most       time.Duration
+	}{
+		{"nothing", 0, 0, 0, 0},
+		{"small packets", 200, 8 * mbit, 1 * time.Millisecond, 2 * time.Millisecond},
+		{"full ones", 1500, 100 * mbit, 500 * time.Microsecond, time.Millisecond},
+		{"bulk of 10 Gbit/s", 20000, 10000 * mbit, 0, time.Millisecond},
+		{"bulk of a gigabit", 20000, 1000 * mbit, 3 * time.Millisecond, 4 * time.Millisecond},
+		{"bulk of 200 Mbit/s, of which 33 are left", 20000, 200 * mbit, 15 * time.Millisecond, 17 * time.Millisecond},
+		{"slow bulk", 20000, 10 * mbit, params.GapMost, params.GapMost},
+	} {
+		if got := params.GapOf(tt.size, tt.rate); got < tt.least || got > tt.most {
+			t.Errorf("%s: %v, want %v to %v", tt.name, got, tt.least, tt.most)
+		}
+	}
+}
+
+// TestPassing: as long as packets of others pass, a verdict about a pair waits for the hosts' probes, but no longer
+// than TCP's shortest timeout.
+func TestPassing(t *testing.T) {
+	params := Pairs()
+	p := in(t, Confirming, &params)
+	for ms := 8.0; ms < 208; ms += 2 {
+		if do := p.Confirm(at(ms), Passing); do != 0 || p.State() != Confirming {
+			t.Fatalf("%s after %v ms", p.State(), ms)
+		}
+	}
+	if do := p.Confirm(at(208), Passing); !do.Has(Fail) {
+		t.Errorf("%s after 200 ms", p.State())
+	}
+}

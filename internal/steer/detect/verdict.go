@@ -46,6 +46,8 @@ type Verdict struct {
 	Direction     Direction
 	Witness       string // the path that testified to a failure
 	Overdue       int    // how many probes in a row, the newest that are due
+	// Since is when the first of that row was sent, of a path that has failed.
+	Since time.Time
 }
 
 func (v Verdict) String() string {
@@ -94,7 +96,7 @@ func (p *Params) judge(s suspicion) Verdict {
 	}
 	// The suspect's answers get one more deadline.
 	if !testified.IsZero() && !s.Until.Before(testified.Add(deadline)) {
-		v.Failed, v.Direction = true, s.direction(first.Add(deadline))
+		v.Failed, v.Since, v.Direction = true, first, s.direction(first.Add(deadline))
 	}
 	return v
 }
