@@ -1,5 +1,7 @@
 package pipeline
 
+import "slices"
+
 // Jump is a way from one flow into a table.
 type Jump struct {
 	To   Table
@@ -37,16 +39,30 @@ func (p *Pipeline) Jumps(list []Action, from Table) (out []Jump, sure bool) {
 }
 
 // Learnt is the flows that are learnt into each table, one for each action that does so.
-func (p *Pipeline) Learnt() map[Table][]*Learned {
-	out := map[Table][]*Learned{}
+type Learnt map[Table][]Lesson
+
+// Lesson is flows that are learnt, and the flow by which.
+type Lesson struct {
+	*Learned
+	By *Flow
+}
+
+// Learnt finds those of the pipeline, in the order of the flows by which.
+func (p *Pipeline) Learnt() Learnt {
+	out := Learnt{}
 	for _, f := range p.Flows {
 		p.Each(f.Actions, func(a Action) {
 			if a.Kind == Learn {
-				out[a.Table] = append(out[a.Table], a.Learned)
+				out[a.Table] = append(out[a.Table], Lesson{a.Learned, f})
 			}
 		})
 	}
 	return out
+}
+
+// MayReplace reports whether a flow that is learnt may take that one's place.
+func (l Learnt) MayReplace(f *Flow) bool {
+	return slices.ContainsFunc(l[f.Table], func(k Lesson) bool { return k.Priority == f.Priority })
 }
 
 // Each calls fn for all actions of a list, those inside others and in groups too, each group

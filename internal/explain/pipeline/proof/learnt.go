@@ -46,15 +46,11 @@ func (l *lockstep) learntAlike(s *state, a, b place, bits pipeline.Match) bool {
 }
 
 // learner is the first flow that has others learnt into a table, or nil.
-func (s *side) learner(id pipeline.Table) (out *pipeline.Flow) {
-	for _, f := range s.Flows {
-		s.Each(f.Actions, func(a pipeline.Action) {
-			if out == nil && a.Kind == pipeline.Learn && a.Table == id {
-				out = f
-			}
-		})
+func (s *side) learner(id pipeline.Table) *pipeline.Flow {
+	if all := s.learnt[id]; len(all) > 0 {
+		return all[0].By
 	}
-	return out
+	return nil
 }
 
 // flee has flows of priorities that flows are learnt with hide nothing: they come and go.
@@ -77,7 +73,7 @@ func (l *lockstep) flee() {
 
 // rival is a flow that may take packets in one pipeline alone which flows that are learnt take in the
 // other, or whose place one of these may take; nil if there is none.
-func (l *lockstep) rival(s *state, k *pipeline.Learned, a, b place, bits pipeline.Match) (e *entry, inA bool) {
+func (l *lockstep) rival(s *state, k pipeline.Lesson, a, b place, bits pipeline.Match) (e *entry, inA bool) {
 	for _, inA := range []bool{true, false} {
 		t, p := l.a.at(a.table), a
 		if !inA {
@@ -106,7 +102,7 @@ func (l *lockstep) rival(s *state, k *pipeline.Learned, a, b place, bits pipelin
 
 // learnt carries out in both what a flow that was learnt does. What it loads is not known, but
 // the same.
-func (l *lockstep) learnt(s *state, k *pipeline.Learned, a, b place) bool {
+func (l *lockstep) learnt(s *state, k pipeline.Lesson, a, b place) bool {
 	next := *s
 	next.not = nil
 	for _, does := range k.Does {

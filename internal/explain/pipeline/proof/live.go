@@ -106,7 +106,7 @@ func (v *live) read(id pipeline.Table) (out pipeline.Match) {
 		}
 	}
 	for _, k := range v.learnt[id] {
-		if k == nil {
+		if k.Learned == nil {
 			return anything()
 		}
 		for _, f := range k.Match {

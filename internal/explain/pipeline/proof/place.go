@@ -17,7 +17,7 @@ type side struct {
 	// owner is the flow or the group's line that an action is of.
 	owner map[*pipeline.Action]*pipeline.Flow
 	// learnt is what flows are learnt into a table.
-	learnt map[pipeline.Table][]*pipeline.Learned
+	learnt pipeline.Learnt
 	// remain are groups after which the stack or the action set may be another.
 	remain map[uint32]bool
 }

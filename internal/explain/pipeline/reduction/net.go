@@ -20,7 +20,7 @@ type net struct {
 	written map[pipeline.Base]bool
 	tracks  []*pipeline.Track
 	// learnt are the flows that are learnt into a table: where these send packets is not known.
-	learnt map[pipeline.Table][]*pipeline.Learned
+	learnt pipeline.Learnt
 	// unsure: there is something that may do anything; ported: some lookup takes the packet
 	// for one of another port; rewrites: some flow may write into the packet's own header,
 	// or learns.

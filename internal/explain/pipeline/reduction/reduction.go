@@ -185,8 +185,7 @@ func (r *reducer) bury() {
 	sent, learnt := false, r.now.Learnt()
 	for _, f := range r.now.Flows {
 		d, ok := dead[f.Line]
-		may := slices.ContainsFunc(learnt[f.Table], func(k *pipeline.Learned) bool { return k.Priority == f.Priority })
-		if !ok || may || !lasting(f) || d.Flow != r.now.Print(f, pipeline.AsGiven) {
+		if !ok || learnt.MayReplace(f) || !lasting(f) || d.Flow != r.now.Print(f, pipeline.AsGiven) {
 			left = append(left, f)
 			continue
 		}

@@ -39,7 +39,7 @@ const (
 type verdict struct {
 	*pipeline.Pipeline
 	tables  map[pipeline.Table][]*pipeline.Flow
-	learnt  map[pipeline.Table][]*pipeline.Learned
+	learnt  pipeline.Learnt
 	order   []pipeline.Table
 	reached map[pipeline.Table]bool
 	why     map[*pipeline.Flow]Dead
@@ -89,9 +89,6 @@ func steady(f *pipeline.Flow) bool {
 func (v *verdict) hidden(id pipeline.Table) {
 	flows := v.tables[id]
 	seen, above := index{}, []*pipeline.Flow(nil)
-	replaced := func(f *pipeline.Flow) bool {
-		return slices.ContainsFunc(v.learnt[id], func(k *pipeline.Learned) bool { return k.Priority == f.Priority })
-	}
 	for i := 0; i < len(flows); {
 		j := i
 		for ; j < len(flows) && flows[j].Priority == flows[i].Priority; j++ {
@@ -103,7 +100,7 @@ func (v *verdict) hidden(id pipeline.Table) {
 			}
 		}
 		for ; i < j; i++ {
-			if f := flows[i]; steady(f) && !replaced(f) {
+			if f := flows[i]; steady(f) && !v.learnt.MayReplace(f) {
 				seen.add(f.Match)
 				above = append(above, f)
 			}
