@@ -5,26 +5,25 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
 )
 
 // account folds the bytes since it last did: over the time that has passed, since
 // an agent that has to wait for a CPU comes late, and a rate by the nominal epoch
 // would be too high then and too low the next time. It reports whether the pod's stack is to be
 // fit for other flows than before.
-func (p *pair) account(now time.Time) (refit bool) {
+func (p *pair) account(params *detect.Params, now time.Time) (refit bool) {
 	span := epoch
 	if !p.accounted.IsZero() {
 		span = min(max(now.Sub(p.accounted), epoch/2), 10*epoch)
 	}
 	p.accounted = now
-	bytes, sent := 0.0, uint64(0)
-	var before [dataplane.MaxPaths]counted
+	bytes, sent, size := 0.0, uint64(0), p.size()
 	for i := range p.lines {
-		before[i] = p.lines[i].counted
 		sent += p.lines[i].sent.Packets
 		bytes += p.lines[i].account(span)
 	}
-	p.accountGap(bytes, before[:], span, now)
+	p.accountGap(params, bytes, size, span, now)
 	p.bytes[p.nBytes%ringLength] = decide.Interval{For: span, Bytes: bytes}
 	p.nBytes++
 	if own, err := p.local.plane.Opened(p.remote.UID); err == nil && own != p.ownBefore {
@@ -38,26 +37,26 @@ func (p *pair) account(now time.Time) (refit bool) {
 	return refit
 }
 
-// accountGap says for how long nothing may come of the pair's traffic, by what arrived of it in this interval: not
-// what was sent, most of which a full device may drop at once. The longest of a moment counts, as bulk comes in
-// bursts, and begins slowly.
-func (p *pair) accountGap(arrived float64, before []counted, span time.Duration, now time.Time) {
+// accountGap says for how long nothing may come of the pair's traffic, by what arrived of it in this interval, in
+// packets of that size: not what was sent, most of which a full device may drop at once. The longest of a moment
+// counts, as bulk comes in bursts, and begins slowly.
+func (p *pair) accountGap(params *detect.Params, arrived, size float64, span time.Duration, now time.Time) {
 	const bulk = 64 << 10 // bytes of an interval: less fills no queue
 	gap := time.Duration(0)
-	if size := p.size(before); arrived >= bulk {
-		gap = p.lines[0].GapOf(size, arrived/span.Seconds())
+	if arrived >= bulk {
+		gap = params.GapOf(size, arrived/span.Seconds())
 	}
 	if gap >= p.gap || now.Sub(p.gapAt) >= quiet {
 		p.gap, p.gapAt = gap, now
 	}
 }
 
-// size is the mean size in bytes of the pair's packets since these counts, of the direction where they are larger.
-func (p *pair) size(since []counted) float64 {
+// size is the mean size in bytes of the pair's packets since the last evidence, of the direction where they are larger.
+func (p *pair) size() float64 {
 	var bytes, packets [2]float64
 	for i := range p.lines {
 		ln := &p.lines[i]
-		for d, t := range [...][2]dataplane.Tally{{ln.sent, since[i].sent}, {ln.received, since[i].received}} {
+		for d, t := range [...][2]dataplane.Tally{{ln.sent, ln.counted.sent}, {ln.received, ln.counted.received}} {
 			bytes[d] += float64(t[0].Bytes - t[1].Bytes)
 			packets[d] += float64(t[0].Packets - t[1].Packets)
 		}

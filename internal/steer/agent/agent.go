@@ -331,7 +331,7 @@ func (a *Agent) weigh(now time.Time) {
 		for _, p := range l.pairs {
 			a.pairs.probePair(p, now)
 			a.pairs.look(p, now)
-			if p.account(now) {
+			if p.account(a.pairs.params, now) {
 				a.stacks.refit(p)
 			}
 			if p.lines[0].carries() && !p.home() {

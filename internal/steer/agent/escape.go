@@ -39,10 +39,8 @@ func (e *escape) leave(f failure, now time.Time) {
 		e.leavePath(f.pair, f.line, now, event.Detected)
 	} else {
 		event.To = f.path.network
-		for p := range e.members.pairs() {
-			if i := p.routes.on(f.path.network); p.host == f.path.host && i >= 0 {
-				e.leavePath(p, i, now, event.Detected)
-			}
+		for p, i := range e.members.along(f.path) {
+			e.leavePath(p, i, now, event.Detected)
 		}
 	}
 	e.note(event)

@@ -88,10 +88,8 @@ func (hw *hostWatcher) ask(hp *hostPath, do detect.Action) {
 // failure is what has become of the path. What its pairs suspect of it is settled with that.
 func (hw *hostWatcher) failure(hp *hostPath, now time.Time) failure {
 	since := hp.Silent()
-	for p := range hw.members.pairs() {
-		if i := p.routes.on(hp.network); p.host == hp.host && i >= 0 {
-			p.lines[i].Overrule(since, now)
-		}
+	for p, i := range hw.members.along(hp) {
+		p.lines[i].Overrule(since, now)
 	}
 	return failure{path: hp, since: since, by: byPolicy, reason: fmt.Sprintf("%s to %s has failed%s: %v; silent for %v",
 		hp.network, hp.host.name, hp.Verdict().Direction, hp.Verdict(), now.Sub(since).Round(time.Millisecond))}
@@ -101,11 +99,7 @@ func (hw *hostWatcher) failure(hp *hostPath, now time.Time) failure {
 // who was silent has been heard; or they are about to know.
 func (hw *hostWatcher) opinion(hp *hostPath, now time.Time) detect.Opinion {
 	o, silent := detect.Agrees, false
-	for p := range hw.members.pairs() {
-		i := p.routes.on(hp.network)
-		if p.host != hp.host || i < 0 {
-			continue
-		}
+	for p, i := range hw.members.along(hp) {
 		ln := &p.lines[i]
 		if ln.Passed(hp.Arose()) {
 			return detect.Denies

@@ -43,6 +43,20 @@ func (m *members) pairs() iter.Seq[*pair] {
 	}
 }
 
+// along are the pairs that a path between hosts is one of, and its place among theirs.
+func (m *members) along(hp *hostPath) iter.Seq2[*pair, int] {
+	return func(yield func(*pair, int) bool) {
+		for p := range m.pairs() {
+			if p.host != hp.host {
+				continue
+			}
+			if i := p.routes.on(hp.network); i >= 0 && !yield(p, i) {
+				return
+			}
+		}
+	}
+}
+
 // path finds the host and its path by the address that probes go to.
 func (m *members) path(network string, to netip.Addr) (*remoteHost, *hostPath) {
 	for _, h := range m.remote {
@@ -61,9 +75,8 @@ func (m *members) knows(p *pair) bool {
 // came is when a packet last came over the path to a pair but one, and next by when another should have, of the
 // traffic of late. A pair that sends nothing does not count: what comes to it tells nothing of the other direction.
 func (m *members) came(hp *hostPath, but *pair) (last, next time.Time) {
-	for p := range m.pairs() {
-		i := p.routes.on(hp.network)
-		if p == but || p.host != hp.host || i < 0 || !p.sends() {
+	for p, i := range m.along(hp) {
+		if p == but || !p.sends() {
 			continue
 		}
 		if came := p.lines[i].silence.Came; came.After(last) {

@@ -212,12 +212,12 @@ func TestGap(t *testing.T) {
 		{"little for long", 1000, dataplane.Tally{Packets: 10, Bytes: 1000}, quiet, 0, 0},
 	} {
 		now = now.Add(step.after)
-		before := []counted{p.lines[0].counted, p.lines[1].counted}
 		ln := &p.lines[1]
 		ln.sent.Packets += step.sent.Packets
 		ln.sent.Bytes += step.sent.Bytes
+		size := p.size()
 		ln.counted = counted{ln.sent, ln.received}
-		p.accountGap(step.arrived, before, epoch, now)
+		p.accountGap(&params, step.arrived, size, epoch, now)
 		if p.gap < step.least || p.gap > step.max {
 			t.Errorf("%s: %v, want %v to %v", step.name, p.gap, step.least, step.max)
 		}

@@ -198,6 +198,9 @@ func (pw *pairWatcher) conclude(now time.Time) (failed []failure) {
 	for _, p := range pw.suspecting {
 		for i := range p.lines {
 			ln, network := &p.lines[i], p.routes[i].Network
+			if ln.State() != detect.Confirming {
+				continue // nobody is asked about it
+			}
 			o := pw.opinion(p, i, now)
 			if !ln.Confirm(now, o).Has(detect.Fail) {
 				continue

@@ -73,11 +73,8 @@ func (p *Path) Used(idle time.Duration, now time.Time) {
 	}
 }
 
-// GapOf is Params.GapOf of the path's.
-func (p *Path) GapOf(size, rate float64) time.Duration { return p.params.GapOf(size, rate) }
-
-// Refills reports whether the path's queue may be filling again, faster than probes tell.
-func (p *Path) Refills(now time.Time) bool { return now.Sub(p.back) < p.params.Refills }
+// refills reports whether the path's queue may be filling again, faster than probes tell.
+func (p *Path) refills(now time.Time) bool { return now.Sub(p.back) < p.params.Refills }
 
 // Usual is the round trip that a judgement may expect of the path, of which these are the
 // worst and the median: the worst within bounds, and what half of them took in any case.
@@ -89,7 +86,7 @@ func (p *Path) Usual(worst, median time.Duration) time.Duration {
 // suspected: where traffic has just come back, what it took while there was some before.
 func (p *Path) Expected(now time.Time, worst, median time.Duration) time.Duration {
 	usual := p.Usual(worst, median)
-	if p.Refills(now) {
+	if p.refills(now) {
 		return max(min(worst, p.params.QueueMost), usual)
 	}
 	return usual
