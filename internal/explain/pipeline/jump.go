@@ -74,6 +74,17 @@ func (p *Pipeline) Each(list []Action, fn func(Action)) {
 	})
 }
 
+// Any reports whether some action of a list, or one inside another or in a group, is so.
+func (p *Pipeline) Any(list []Action, is func(Action) bool) (some bool) {
+	p.Each(list, func(a Action) { some = some || is(a) })
+	return some
+}
+
+// Fleeting reports whether a flow may end by itself: it has a time-out, or an action that gives it one.
+func (p *Pipeline) Fleeting(f *Flow) bool {
+	return f.IdleTimeout > 0 || f.HardTimeout > 0 || p.Any(f.Actions, func(a Action) bool { return a.Kind == FinTimeout })
+}
+
 // walk calls fn for all actions, and for those inside one where fn says so. Groups may hold
 // each other, and themselves: those that are in seen are not entered again.
 func (p *Pipeline) walk(list []Action, seen map[uint64]bool, fn func(Action) (into bool)) {

@@ -53,20 +53,34 @@ func (s *side) learner(id pipeline.Table) *pipeline.Flow {
 	return nil
 }
 
-// flee has flows of priorities that flows are learnt with hide nothing: they come and go.
+// flee has flows of priorities that flows are learnt with, or that some have which may time out, hide
+// nothing: they come and go.
 func (l *lockstep) flee() {
 	for _, from := range []*side{l.a, l.b} {
 		for id, learnt := range from.learnt {
-			for _, in := range []*side{l.a, l.b} {
-				t := in.at(id)
-				for _, k := range learnt {
-					if t.fleeting == nil {
-						t.fleeting = map[int]bool{}
-					}
-					t.fleeting[k.Priority] = true
-				}
-				t.index()
+			for _, k := range learnt {
+				l.flees(id, k.Priority)
 			}
+		}
+		for _, f := range from.Flows {
+			if from.Fleeting(f) {
+				l.timed = true
+				l.flees(f.Table, f.Priority)
+			}
+		}
+	}
+}
+
+// flees has flows of one priority of a table hide nothing.
+func (l *lockstep) flees(id pipeline.Table, priority int) {
+	for _, s := range []*side{l.a, l.b} {
+		t := s.at(id)
+		if t.fleeting == nil {
+			t.fleeting = map[int]bool{}
+		}
+		if !t.fleeting[priority] {
+			t.fleeting[priority] = true
+			t.index()
 		}
 	}
 }

@@ -49,9 +49,10 @@ type lockstep struct {
 	wanted []pipeline.Match
 	// often is what flows of several tables want.
 	often map[string]bool
-	// uses are the kinds of actions that either has.
-	uses map[pipeline.Kind]bool
-	at   map[spot]*obligation
+	// uses are the kinds of actions that either has; timed says that some flow may time out.
+	uses  map[pipeline.Kind]bool
+	timed bool
+	at    map[spot]*obligation
 	// names are the questions that are told apart in two places.
 	names map[[2]place]map[string]bool
 	work  []*obligation

@@ -39,7 +39,7 @@ type table struct {
 	certain    bool
 	// byID are the flows that want a conjunction.
 	byID map[uint64][]*entry
-	// fleeting are priorities of flows that are learnt: those come and go.
+	// fleeting are priorities of flows that are learnt, or may time out: those come and go.
 	fleeting map[int]bool
 }
 

@@ -71,6 +71,9 @@ func entered(a *entrance, b *pipeline.Pipeline, o Options) Decision {
 	if l.uses[pipeline.Learn] {
 		d.Assumptions = append(d.Assumptions, "flows that were learnt before are the same in both")
 	}
+	if l.timed {
+		d.Assumptions = append(d.Assumptions, "a flow that may time out is there in both or in neither, and stays if one has it alone")
+	}
 	var s *search
 	shown := l.locally(nil) || l.locally(l.reached())
 	if o.Random != nil && o.Packets > 0 {

@@ -83,7 +83,7 @@ func (r *reducer) order() (out []pipeline.Table) {
 // foldInto has flows of a table do what another does with their packets. It makes for no more
 // flows and no more masks than there were, but for as many as are allowed.
 func (r *reducer) foldInto(n *net, from, to pipeline.Table) (c change, ok bool) {
-	if !foldable(n.tables[to]) {
+	if !foldable(n.Pipeline, n.tables[to]) {
 		return c, false
 	}
 	by := map[*pipeline.Flow][]*pipeline.Flow{}
@@ -135,32 +135,33 @@ func Masks(p *pipeline.Pipeline) int {
 }
 
 // foldable reports whether a table is one of flows that can be carried out elsewhere.
-func foldable(flows []*pipeline.Flow) bool {
+func foldable(p *pipeline.Pipeline, flows []*pipeline.Flow) bool {
 	for _, f := range flows {
-		if !lasting(f) || len(f.Flags) > 0 || !f.Match.Get(pipeline.ConjID).Mask.IsZero() {
+		if !lasting(p, f) || len(f.Flags) > 0 || !f.Match.Get(pipeline.ConjID).Mask.IsZero() || p.Any(f.Actions, local) {
 			return false
-		}
-		for _, a := range f.Actions {
-			switch a.Kind {
-			case pipeline.Conjunction, pipeline.Controller, pipeline.Learn:
-				return false
-			case pipeline.WriteMeta, pipeline.WriteActions, pipeline.ClearActions, pipeline.Meter:
-				return false // instructions, whose order is OpenFlow's
-			case pipeline.Resubmit:
-				if a.Table == pipeline.NoTable {
-					return false
-				}
-			}
 		}
 	}
 	return true
+}
+
+// local reports whether an action does something else in another table.
+func local(a pipeline.Action) bool {
+	switch a.Kind {
+	case pipeline.Conjunction, pipeline.Controller, pipeline.Learn:
+		return true
+	case pipeline.WriteMeta, pipeline.WriteActions, pipeline.ClearActions, pipeline.Meter:
+		return true // instructions, whose order is OpenFlow's
+	case pipeline.Resubmit:
+		return a.Table == pipeline.NoTable
+	}
+	return false
 }
 
 // folded is the flows in the place of one whose last action leads into a table, one for each
 // flow of the table that takes its packets.
 func (r *reducer) folded(n *net, f *pipeline.Flow, to pipeline.Table) (out []*pipeline.Flow, ok bool) {
 	last := len(f.Actions) - 1
-	if last < 0 || !foldable([]*pipeline.Flow{f}) || !leads(f.Actions[last], to) {
+	if last < 0 || !foldable(n.Pipeline, []*pipeline.Flow{f}) || !leads(f.Actions[last], to) {
 		return nil, false
 	}
 	known, written := after(r.now.Words, f)
@@ -279,7 +280,7 @@ func crowded(flows []*pipeline.Flow, f, one *pipeline.Flow) bool {
 func (r *reducer) reentries() (out []change) {
 	n := newNet(r.now)
 	for _, f := range r.now.Flows {
-		if len(f.Actions) != 1 || !lasting(f) || !quiet(f.Actions[0]) || f.Actions[0].Track.Table != f.Table {
+		if len(f.Actions) != 1 || !lasting(r.now, f) || !quiet(f.Actions[0]) || f.Actions[0].Track.Table != f.Table {
 			continue
 		}
 		base, _, ok := r.without(f, f.Actions[0])
@@ -287,7 +288,7 @@ func (r *reducer) reentries() (out []change) {
 			continue
 		}
 		for _, class := range n.classes(f) {
-			sites, ok := onward(n.tables[f.Table], f, class)
+			sites, ok := onward(n.Pipeline, n.tables[f.Table], f, class)
 			if !ok {
 				continue
 			}
@@ -307,7 +308,8 @@ func (r *reducer) reentries() (out []change) {
 
 // onward are the flows of a table but one that take packets of a class, all of which send them
 // on into another table, or drop them.
-func onward(flows []*pipeline.Flow, but *pipeline.Flow, class pipeline.Match) (out []*pipeline.Flow, ok bool) {
+func onward(p *pipeline.Pipeline, flows []*pipeline.Flow, but *pipeline.Flow, class pipeline.Match) (
+	out []*pipeline.Flow, ok bool) {
 	for _, g := range flows {
 		if g == but || !g.Match.Meets(class) {
 			continue
@@ -316,7 +318,7 @@ func onward(flows []*pipeline.Flow, but *pipeline.Flow, class pipeline.Match) (o
 		if last < 0 {
 			continue
 		}
-		if !lasting(g) || !slices.ContainsFunc(g.Actions, func(a pipeline.Action) bool { return !plain(a) }) {
+		if !lasting(p, g) || !slices.ContainsFunc(g.Actions, func(a pipeline.Action) bool { return !plain(a) }) {
 			return nil, false
 		}
 		for _, a := range g.Actions[:last] {

@@ -80,7 +80,7 @@ func (s *sample) recirculated() map[*pipeline.Flow]int {
 // needs says what of a question's answer is needed, and by which lines.
 func (n *net) needs(f *pipeline.Flow, t *pipeline.Track) (why string, lines []int) {
 	lines = []int{}
-	if !lasting(f) {
+	if !lasting(n.Pipeline, f) {
 		return "its flow has a time-out, learns others, or was not understood", lines
 	}
 	classes := n.classes(f)

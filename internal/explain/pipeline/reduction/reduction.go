@@ -168,9 +168,9 @@ func (r *reducer) step(next *pipeline.Pipeline, lines []int, why string) {
 
 // lasting reports whether a flow is one that may be changed: understood, there until it is
 // deleted, and none with which others go that it had a switch learn.
-func lasting(f *pipeline.Flow) bool {
-	learns := slices.ContainsFunc(f.Actions, func(a pipeline.Action) bool { return a.Kind == pipeline.Learn })
-	return f.Understood() && f.IdleTimeout == 0 && f.HardTimeout == 0 && !learns
+func lasting(p *pipeline.Pipeline, f *pipeline.Flow) bool {
+	learns := func(a pipeline.Action) bool { return a.Kind == pipeline.Learn }
+	return f.Understood() && !p.Fleeting(f) && !p.Any(f.Actions, learns)
 }
 
 // bury leaves out the dead flows. That no packet meets one is shown by package survey, for all
@@ -185,7 +185,7 @@ func (r *reducer) bury() {
 	sent, learnt := false, r.now.Learnt()
 	for _, f := range r.now.Flows {
 		d, ok := dead[f.Line]
-		if !ok || learnt.MayReplace(f) || !lasting(f) || d.Flow != r.now.Print(f, pipeline.AsGiven) {
+		if !ok || learnt.MayReplace(f) || !lasting(r.now, f) || d.Flow != r.now.Print(f, pipeline.AsGiven) {
 			left = append(left, f)
 			continue
 		}

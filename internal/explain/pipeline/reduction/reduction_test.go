@@ -95,6 +95,18 @@ func TestOf(t *testing.T) {
 			"table=1,priority=7,dl_dst=00:00:00:00:00:05 actions=output:5\nip actions=resubmit(,1)", nil, ""},
 		{"a flow with which go those that it had a switch learn", "priority=40000,arp actions=drop\n" +
 			strings.Replace(learning, "table=1", "delete_learned,table=1", 1) + "ip actions=resubmit(,1)", nil, ""},
+		{"such a flow, which learns by a copy", "priority=40000,arp actions=drop\n" +
+			"arp actions=clone(learn(delete_learned,table=1,priority=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])),output:3\n" +
+			"ip actions=resubmit(,1)", nil, ""},
+		{"a flow that learns in a group's bucket", "group_id=1,type=all,bucket=actions=learn(table=1,priority=7," +
+			"NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])\npriority=40000,arp actions=drop\n" +
+			"arp actions=group:1\nip actions=resubmit(,1)", nil, ""},
+		{"a flow that ends by itself once a connection ends", "priority=40000,tcp actions=fin_timeout(idle_timeout=5),output:2\n" +
+			"priority=5,tcp,tp_dst=80 actions=output:3", nil, ""},
+		{"the same, by a copy", "priority=40000,tcp actions=clone(fin_timeout(hard_timeout=5)),output:2\n" +
+			"priority=5,tcp,tp_dst=80 actions=output:3", nil, ""},
+		{"a copy tells a controller in which table", "ip,in_port=1 actions=goto_table:1\n" +
+			"table=1,ip actions=clone(controller),output:2", func(o *reduction.Options) { o.Fold = true }, ""},
 		{"flows that end by themselves", "idle_timeout=5,ip actions=ct(table=1)\ntable=1,ip actions=drop", nil, ""},
 	} {
 		o := options()

@@ -41,7 +41,7 @@ func (r *reducer) trackings() (out []change) {
 	n, alike := newNet(r.now), map[string]int{}
 	for _, f := range r.now.Flows {
 		last := len(f.Actions) - 1
-		if last < 0 || !lasting(f) || len(out) >= mostTrackings {
+		if last < 0 || !lasting(r.now, f) || len(out) >= mostTrackings {
 			continue
 		}
 		a, from, because := f.Actions[last], r.now, ""
@@ -193,7 +193,7 @@ func inserted(p *pipeline.Pipeline, sites []*pipeline.Flow, class pipeline.Match
 	var into []string
 	by := map[*pipeline.Flow][]*pipeline.Flow{}
 	for _, g := range sites {
-		if !lasting(g) {
+		if !lasting(p, g) {
 			return nil, nil, "", false
 		}
 		track := *ct.Track

@@ -79,13 +79,13 @@ func (v *verdict) dead() []Dead {
 	return out
 }
 
-// steady reports whether a flow stays, so that it can hide others.
-func steady(f *pipeline.Flow) bool {
-	return f.IdleTimeout == 0 && f.HardTimeout == 0 && len(f.Carried) == 0 && !conjunctive(f)
+// steady reports whether a flow stays, so that it can hide others. One that a flow which is learnt
+// may replace does not.
+func (v *verdict) steady(f *pipeline.Flow) bool {
+	return !v.Fleeting(f) && len(f.Carried) == 0 && !conjunctive(f) && !v.learnt.MayReplace(f)
 }
 
-// hidden looks for flows of a table that those of higher priority hide. One that a flow which is
-// learnt may replace does not stay.
+// hidden looks for flows of a table that those of higher priority hide.
 func (v *verdict) hidden(id pipeline.Table) {
 	flows := v.tables[id]
 	seen, above := index{}, []*pipeline.Flow(nil)
@@ -100,7 +100,7 @@ func (v *verdict) hidden(id pipeline.Table) {
 			}
 		}
 		for ; i < j; i++ {
-			if f := flows[i]; steady(f) && !v.learnt.MayReplace(f) {
+			if f := flows[i]; v.steady(f) {
 				seen.add(f.Match)
 				above = append(above, f)
 			}
