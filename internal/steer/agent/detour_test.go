@@ -23,7 +23,6 @@ func TestFaultsOfSomePackets(t *testing.T) {
 	for _, h := range []string{"h1", "h2"} {
 		b.start(h, nil)
 	}
-	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
 	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600},
 		Think: 2 * time.Millisecond})
 	hit := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Size: 4000, Think: 2 * time.Millisecond,
@@ -51,6 +50,7 @@ func TestFaultsOfSomePackets(t *testing.T) {
 			b.reset() // with no memory of the case before
 			b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") })
 			b.move(tt.on)
+			b.carried(tt.on) // datagrams: those of before the reset may be b's
 			b.drops(tt.pod, tt.on, tt.rule, hit.port)
 			b.refuses(tt.on, hit.port, tt.all)
 			b.runIn(b.pod(tt.pod).Netns, "nft", "delete table inet pw-t")
@@ -60,9 +60,8 @@ func TestFaultsOfSomePackets(t *testing.T) {
 			b.runIn(b.pod(tt.pod).Netns, "sh", "-c", "nft delete table inet pw-t 2>/dev/null; true")
 		}
 	}
-	datagrams := udp.stop()
-	checkLived(t, rr.stop(), datagrams)
-	checkLived(t, hit.stop(), datagrams)
+	checkConnections(t, rr.stop())
+	checkConnections(t, hit.stop())
 }
 
 // drops has a pod drop what the rule says of a network.
@@ -122,7 +121,6 @@ func TestNothingGetsThrough(t *testing.T) {
 	for _, h := range []string{"h1", "h2"} {
 		b.start(h, nil)
 	}
-	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
 	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 4, Requests: stream.Sizes{Min: 64, Max: 600},
 		Think: 2 * time.Millisecond})
 	for name, rule := range map[string]string{"nothing": "drop", "echoes alone": "meta l4proto != icmp drop"} {
@@ -133,6 +131,7 @@ func TestNothingGetsThrough(t *testing.T) {
 			b.reset()
 			b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") })
 			b.move("vxlan")
+			b.carried("vxlan") // datagrams: those of before the reset may be b's
 			since := b.agents["h1"].journal.last().ID
 			b.drops("b", "vxlan", rule, 0)
 			time.Sleep(2 * time.Second) // as long as the fault lasts
@@ -163,7 +162,7 @@ func TestNothingGetsThrough(t *testing.T) {
 			b.runIn(b.pod("b").Netns, "sh", "-c", "nft delete table inet pw-t 2>/dev/null; true")
 		}
 	}
-	checkLived(t, rr.stop(), udp.stop())
+	checkConnections(t, rr.stop())
 }
 
 // TestInquiriesAreBounded: thousands of timers fire when a path fails, and only some of their

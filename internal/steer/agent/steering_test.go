@@ -97,16 +97,23 @@ func steers(t *testing.T, b *bed, steps []step) {
 // checkLived wants no connection lost, and traffic both ways until the end.
 func checkLived(t *testing.T, rr, udp stream.Report) {
 	t.Helper()
-	c := rr.Counts
-	if c.Connections.Lost > 0 || c.Connections.Opened == 0 || c.Corrupt > 0 || c.Operations == 0 {
-		t.Errorf("TCP: %+v, %d operations, %d corrupt, %v", c.Connections, c.Operations, c.Corrupt, rr.Errors.Reasons)
-	}
+	checkConnections(t, rr)
 	d := udp.Counts.Datagrams
 	if d.Received == 0 || d.Duplicated > 0 || d.Foreign > 0 {
 		t.Errorf("UDP: %+v, %v", d, udp.Errors.Reasons)
 	}
+	t.Logf("%d of %d datagrams came back", d.Received, d.Sent)
+}
+
+// checkConnections wants no connection lost, and traffic both ways until the end.
+func checkConnections(t *testing.T, rr stream.Report) {
+	t.Helper()
+	c := rr.Counts
+	if c.Connections.Lost > 0 || c.Connections.Opened == 0 || c.Corrupt > 0 || c.Operations == 0 {
+		t.Errorf("TCP: %+v, %d operations, %d corrupt, %v", c.Connections, c.Operations, c.Corrupt, rr.Errors.Reasons)
+	}
 	worst, _ := stream.Stall(rr, 0, rr.Ended)
-	t.Logf("%d operations, longest stall %v; %d of %d datagrams came back", c.Operations, worst.Length(), d.Received, d.Sent)
+	t.Logf("%d operations, longest stall %v", c.Operations, worst.Length())
 }
 
 func pairsOpen(b *bed) {

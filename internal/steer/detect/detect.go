@@ -107,10 +107,13 @@ func Table() []Transition {
 func (p *Path) step(on Event, now time.Time) Action {
 	for _, t := range Table() {
 		if t.From == p.state && t.On == on {
-			p.state, p.entered, p.row = t.To, now, 0
 			if t.To == Up {
 				p.cleared = now
 			}
+			if p.state == Down {
+				p.well = now
+			}
+			p.state, p.entered, p.row = t.To, now, 0
 			return t.Do
 		}
 	}

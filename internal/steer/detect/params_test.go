@@ -19,6 +19,8 @@ func TestParamsAreDocumented(t *testing.T) {
 				x = float64(f)
 			case time.Duration:
 				x = f.Seconds()
+			case float64:
+				x = f
 			}
 			_, err := fmt.Sscan(field.Tag.Get("range"), &least, &most)
 			if err != nil || field.Tag.Get("unit") == "" || field.Tag.Get("why") == "" {

@@ -19,6 +19,10 @@ type Path struct {
 	// suspected is when the latest suspicion arose, and silent since when packets had
 	// gone out unanswered then; cleared is when the latest was found to be nothing.
 	suspected, silent, cleared time.Time
+	// well is when it last came back from a failure.
+	well time.Time
+	// weak is that the silence has lasted since before one was found to be nothing.
+	weak bool
 	// rounds of probes were asked for since, the latest at asked.
 	rounds  int
 	asked   time.Time
@@ -63,6 +67,7 @@ func (p *Path) Suspect(silent, now time.Time) Action {
 		return 0
 	}
 	p.suspected, p.silent, p.rounds, p.asked, p.verdict = now, silent, 0, time.Time{}, Verdict{}
+	p.weak = silent.Before(p.cleared)
 	return p.step(Silent, now) | p.ask(now)
 }
 
@@ -185,7 +190,7 @@ func (p *Path) Tick(now time.Time, e Evidence) Action {
 	if !p.Suspected() {
 		return 0
 	}
-	v := p.params.judge(suspicion{start: p.suspected, shots: p.shots, Evidence: e})
+	v := p.params.judge(suspicion{start: p.suspected, shots: p.shots, well: p.well, weak: p.weak, Evidence: e})
 	switch {
 	case v.Alive, e.Came.After(p.suspected):
 		return p.step(Passes, now)
@@ -195,7 +200,7 @@ func (p *Path) Tick(now time.Time, e Evidence) Action {
 	case v.Failed:
 		p.verdict = v
 		p.step(Overdue, now)
-	case v.Overdue < p.params.InARow:
+	case v.Overdue < v.Needed:
 		p.step(Retracted, now)
 	}
 	return p.ask(now)

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -25,6 +26,10 @@ type Witness struct {
 type suspicion struct {
 	start time.Time // when it arose
 	shots []Shot
+	// well is when the path last came back from a failure, and weak that the silence was found to
+	// mean nothing before.
+	well time.Time
+	weak bool
 	Evidence
 }
 
@@ -46,6 +51,7 @@ type Verdict struct {
 	Direction     Direction
 	Witness       string // the path that testified to a failure
 	Overdue       int    // how many probes in a row, the newest that are due
+	Needed        int    // how many tell a failure
 	// Since is when the first of that row was sent, of a path that has failed.
 	Since time.Time
 }
@@ -56,8 +62,8 @@ func (v Verdict) String() string {
 
 // judge says whether the suspect path has failed.
 //
-// It has only if the newest InARow probes that are due are all overdue, or more in a
-// row, and a witness, a probe on another path, sent no earlier than the InARow-th of
+// It has only if the newest probes that are due are all overdue, as many as are needed, or more in a
+// row, and a witness, a probe on another path, sent no earlier than the last needed one of
 // that row, was answered within that path's own deadline; and if then one more deadline
 // of the suspect path has passed without an answer. Of the newest it need not be: on
 // full paths probes are sent, and become overdue, faster than any witness answers. So:
@@ -80,13 +86,13 @@ func (v Verdict) String() string {
 func (p *Params) judge(s suspicion) Verdict {
 	deadline := p.deadline(s.Expected) + max(s.Late, 0)
 	due, row, alive := s.row(deadline)
-	v := Verdict{Overdue: row}
-	if row < p.InARow {
+	v := Verdict{Overdue: row, Needed: p.needed(s, deadline)}
+	if row < v.Needed {
 		v.Alive = alive
 		return v
 	}
 	overdue := due[len(due)-row:]
-	first, last := overdue[0].Sent, overdue[p.InARow-1].Sent
+	first, last := overdue[0].Sent, overdue[v.Needed-1].Sent
 	var testified time.Time
 	for _, w := range s.Witnesses {
 		at, ok := testimony(w, last, p.deadline(w.Usual))
@@ -99,6 +105,40 @@ func (p *Params) judge(s suspicion) Verdict {
 		v.Failed, v.Since, v.Direction = true, first, s.direction(first.Add(deadline))
 	}
 	return v
+}
+
+// needed is how many probes in a row must be overdue: more than chance loses, of what the path has lost
+// lately: by the rule of succession (Laplace 1814) and a standard error more, as only few are known.
+func (p *Params) needed(s suspicion, deadline time.Duration) int {
+	n := p.InARow
+	if s.weak {
+		n *= p.Weak
+	}
+	if lost, of := s.losses(deadline); lost > 0 {
+		chance := float64(lost+1) / float64(of+2)
+		chance += math.Sqrt(chance * (1 - chance) / float64(of+2))
+		n = max(n, int(math.Ceil(math.Log(p.ByChance)/math.Log(chance))))
+	}
+	return min(n, p.RowMost)
+}
+
+// losses counts the probes of before the suspicion that followed an answered one, and how many of these went
+// unanswered: an outage counts once, however long it was, and one that was found to be a failure not at all.
+func (s suspicion) losses(deadline time.Duration) (lost, of int) {
+	answered := false
+	for _, x := range slices.SortedFunc(slices.Values(s.shots), bySent) {
+		switch {
+		case !x.Sent.Add(deadline).Before(s.start), x.Sent.Before(s.well):
+			continue
+		case answered && x.Answered.IsZero():
+			lost++
+			fallthrough
+		case answered:
+			of++
+		}
+		answered = !x.Answered.IsZero()
+	}
+	return lost, of
 }
 
 // row finds the probes that are due, or answered, and how many of the newest of
