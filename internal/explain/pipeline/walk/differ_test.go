@@ -2,6 +2,7 @@ package walk_test
 
 import (
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,15 +78,17 @@ const mostStates = 64
 // ofproto/trace of a real ovs-vswitchd says: flows, header and registers in the end, and
 // what the datapath is to do.
 func TestAgreesWithOpenVSwitch(t *testing.T) {
-	pipelines, packets := drawn.Number(t, "PATHWISE_PIPELINES", 1000), 5
+	pipelines, packets := drawn.Number(t, "PATHWISE_PIPELINES", 1000), 100
 	if testing.Short() {
 		pipelines = 50
 	}
+	const seldom = 400 // the heap is small, and all is soon forgotten
+	defer debug.SetGCPercent(debug.SetGCPercent(seldom))
 	s := newSwitch(t)
 	g := &generator{Rand: drawn.Random(t), groups: 4}
 	groups := g.allGroups()
 	s.ofctl("add-groups", groups)
-	met := map[string]int{}
+	met, sets := map[string]int{}, map[string]pipeline.Action{}
 	var flows []string
 	t.Cleanup(func() { // the switch may have come to its end
 		if t.Failed() {
@@ -105,7 +108,7 @@ func TestAgreesWithOpenVSwitch(t *testing.T) {
 		}
 		w := walk.Through(p)
 		for range packets {
-			c := check{t: t, s: s, w: w, packet: g.packet(), states: g.states(mostStates), met: met}
+			c := check{t: t, s: s, w: w, packet: g.packet(), states: g.states(mostStates), met: met, sets: sets}
 			run := c.run
 			if g.larger {
 				run = c.lengths
@@ -126,6 +129,7 @@ type check struct {
 	packet string
 	states []string
 	met    map[string]int
+	sets   map[string]pipeline.Action
 }
 
 // mostChoices is how many ways to choose are tried.
@@ -266,7 +270,7 @@ func (c check) lengths() bool {
 			c.met["limits by length"]++
 			continue
 		}
-		r := replay{t: c.t, p: c.w.Pipeline, packet: got.Passes[0].Start.Clone(), larger: larger}
+		r := replay{t: c.t, p: c.w.Pipeline, packet: got.Passes[0].Start.Clone(), larger: larger, sets: c.sets}
 		r.run(want.actions)
 		var seen []string
 		for _, e := range got.Events() {
@@ -301,7 +305,7 @@ func (c check) same(p *walk.Pass, want traced) error {
 	if got := c.ended(p.End); got != final {
 		return fmt.Errorf("ends as  %s\nwant     %s", got, final)
 	}
-	r := replay{t: c.t, p: c.w.Pipeline, packet: p.Start.Clone()}
+	r := replay{t: c.t, p: c.w.Pipeline, packet: p.Start.Clone(), sets: c.sets}
 	r.run(want.actions)
 	var seen []string
 	for _, s := range p.Steps {

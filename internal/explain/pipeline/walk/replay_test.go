@@ -18,38 +18,47 @@ type traced struct {
 	actions string
 }
 
-var (
-	cookieText = regexp.MustCompile(`(?m)^ *\d+\. .*cookie (0x[0-9a-f]+)$`)
-	finalText  = regexp.MustCompile(`(?m)^Final flow: (.*)$`)
-	startText  = regexp.MustCompile(`(?m)^Flow: (.*)$`)
-	headText   = regexp.MustCompile(`(?m)^={10,}\n(?:[^=].*\n)+={10,}\n`)
-	dpText     = regexp.MustCompile(`(?m)^Datapath actions: (.*)$`)
-)
-
-// passes takes a trace apart.
+// passes takes a trace apart, line by line: expressions take longer than the trace.
 func passes(t *testing.T, text string) (out []traced) {
 	t.Helper()
-	for _, part := range headText.Split(text, -1) {
-		var p traced
-		for _, m := range cookieText.FindAllStringSubmatch(part, -1) {
-			n, err := strconv.ParseUint(m[1], 0, 64)
-			if err != nil {
-				t.Fatal(err)
+	var p traced
+	start, began := "", false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		switch value := func(head string) string { return strings.TrimPrefix(line, head) }; {
+		case strings.HasPrefix(line, "Flow: "):
+			p, start, began = traced{}, value("Flow: "), true
+		case strings.HasPrefix(line, "Final flow: "):
+			if p.final = value("Final flow: "); p.final == "unchanged" {
+				p.final = start
 			}
-			p.cookies = append(p.cookies, n)
+		case strings.HasPrefix(line, "Datapath actions: "):
+			p.actions = value("Datapath actions: ")
+			if !began || p.final == "" {
+				t.Fatalf("a trace that is not understood: %s", text)
+			}
+			out, began = append(out, p), false
+		default:
+			if n, ok := cookieOf(line); ok {
+				p.cookies = append(p.cookies, n)
+			}
 		}
-		final, start := finalText.FindStringSubmatch(part), startText.FindStringSubmatch(part)
-		dp := dpText.FindStringSubmatch(part)
-		if final == nil || dp == nil || start == nil {
-			t.Fatalf("a trace that is not understood: %s", part)
-		}
-		if p.final = final[1]; p.final == "unchanged" {
-			p.final = start[1]
-		}
-		p.actions = dp[1]
-		out = append(out, p)
+	}
+	if began || len(out) == 0 {
+		t.Fatalf("a trace that is not understood: %s", text)
 	}
 	return out
+}
+
+// cookieOf is that of the flow that takes a packet, if a trace's line is about one (" 1. ip, priority 9, cookie 0x5").
+func cookieOf(line string) (uint64, bool) {
+	table, flow, _ := strings.Cut(strings.TrimSpace(line), ". ")
+	_, cookie, has := strings.Cut(flow, "cookie ")
+	if _, err := strconv.ParseUint(table, 10, 16); err != nil || !has {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(cookie, 0, 64)
+	return n, err == nil
 }
 
 // split cuts a list at the commas that are in no parentheses.
@@ -87,6 +96,8 @@ type replay struct {
 	// unknown says that the packet has lost a label which came with it.
 	unknown bool
 	out     []string
+	// sets are actions that were read before.
+	sets map[string]pipeline.Action
 }
 
 func (r *replay) run(list string) {
@@ -282,12 +293,18 @@ func (r *replay) field(name, text string) {
 		r.packet.Set(pipeline.NWTOS, pipeline.Value{Lo: old&^mask | value&mask})
 		return
 	}
-	q := pipeline.New(nil)
-	q.ReadLine(1, "actions=set_field:"+text+"->"+name)
-	if len(q.Flows) != 1 || !q.Flows[0].Understood() {
-		r.t.Fatalf("set of the datapath: %s to %s: %v", name, text, q.Lost)
+	k := text + "->" + name
+	a, known := r.sets[k]
+	if !known {
+		q := pipeline.New(nil)
+		q.ReadLine(1, "actions=set_field:"+k)
+		if len(q.Flows) != 1 || !q.Flows[0].Understood() {
+			r.t.Fatalf("set of the datapath: %s: %v", k, q.Lost)
+		}
+		a = q.Flows[0].Actions[0]
+		r.sets[k] = a
 	}
-	r.packet.Assign(q.Flows[0].Actions[0])
+	r.packet.Assign(a)
 }
 
 func (r *replay) vlan(in string) {

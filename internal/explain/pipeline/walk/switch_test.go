@@ -23,6 +23,9 @@ type aSwitch struct {
 	socket string
 	// bridge is the one that ofctl is about.
 	bridge string
+	// control is where commands are given, answers what comes back.
+	control net.Conn
+	answers *json.Decoder
 }
 
 // newSwitch starts one, or skips the test where there is no Open vSwitch.
@@ -130,24 +133,34 @@ func (s *aSwitch) trace(args ...string) string {
 // appctl is what the switch answers to a command.
 func (s *aSwitch) appctl(command string, args ...string) string {
 	s.t.Helper()
-	c, err := net.Dial("unix", s.socket)
-	if err != nil {
+	result, failure, err := s.ask(command, args)
+	if err != nil { // the switch may have come to its end
 		s.t.Fatalf("%s %q: %v: %s", command, args, err, s.log())
 	}
-	defer c.Close()
+	if failure != nil {
+		s.t.Fatalf("%s %q: %v", command, args, failure)
+	}
+	return result
+}
+
+// ask gives the switch a command by the connection that is kept for all of them, as a new one for each
+// takes as long as a trace.
+func (s *aSwitch) ask(command string, args []string) (result string, failure any, err error) {
+	if s.control == nil {
+		if s.control, err = net.Dial("unix", s.socket); err != nil {
+			return "", nil, err
+		}
+		s.t.Cleanup(func() { s.control.Close() })
+		s.answers = json.NewDecoder(s.control)
+	}
 	ask := map[string]any{"id": 0, "method": command, "params": append([]string{}, args...)}
-	if err := json.NewEncoder(c).Encode(ask); err != nil { // the switch may have come to its end
-		s.t.Fatalf("%s %q: %v: %s", command, args, err, s.log())
+	if err := json.NewEncoder(s.control).Encode(ask); err != nil {
+		return "", nil, err
 	}
 	var answer struct {
 		Result string
 		Error  any
 	}
-	if err := json.NewDecoder(c).Decode(&answer); err != nil {
-		s.t.Fatalf("%s %q: %v: %s", command, args, err, s.log())
-	}
-	if answer.Error != nil {
-		s.t.Fatalf("%s %q: %v", command, args, answer.Error)
-	}
-	return answer.Result
+	err = s.answers.Decode(&answer)
+	return answer.Result, answer.Error, err
 }
