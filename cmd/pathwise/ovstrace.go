@@ -129,8 +129,9 @@ type traceStep struct {
 type traceEvent struct {
 	Kind string `json:"kind"`
 	Text string `json:"text"`
-	// With is what of the packet is not as it came.
-	With string `json:"with,omitempty"`
+	// With is what of the packet is not as it came, Learns the flow that is learnt.
+	With   string `json:"with,omitempty"`
+	Learns string `json:"learns,omitempty"`
 }
 
 func traceOf(p *walk.Pipeline, packet *walk.Packet, w *walk.Walk) packetTrace {
@@ -138,7 +139,11 @@ func traceOf(p *walk.Pipeline, packet *walk.Packet, w *walk.Walk) packetTrace {
 		Undefined: []string{}, Opaque: append([]string{}, slices.Compact(w.Opaque)...),
 		NotUnderstood: append([]pipeline.Note{}, w.Unknown...)}
 	shown := func(ev walk.Event) traceEvent {
-		return traceEvent{string(ev.Kind), ev.Text, p.PrintTerms(ev.Packet.Changes(packet, p.Words))}
+		out := traceEvent{Kind: string(ev.Kind), Text: ev.Text, With: p.PrintTerms(ev.Packet.Changes(packet, p.Words))}
+		if ev.Flow != nil {
+			out.Learns = p.Print(ev.Flow, pipeline.AsGiven)
+		}
+		return out
 	}
 	for _, ev := range w.Events() {
 		if ev.Kind != walk.Lookup && ev.Kind != walk.Choice {
@@ -188,7 +193,7 @@ func (tr packetTrace) text() string {
 			in := strings.Repeat("  ", s.Depth+1)
 			switch {
 			case s.Table != "" && s.Line == 0 && s.Match != "": // no flow of the input
-				fmt.Fprintf(&b, "%stable %s: %s\n", in, s.Table, s.Match)
+				fmt.Fprintf(&b, "%stable %s: %s actions=%s\n", in, s.Table, s.Match, s.Actions)
 			case s.Table != "" && s.Line == 0:
 				fmt.Fprintf(&b, "%stable %s: no flow\n", in, s.Table)
 			case s.Table != "":
@@ -238,10 +243,14 @@ func passes(n int) string {
 }
 
 func (ev traceEvent) line() string {
-	if ev.With == "" {
-		return ev.Text
+	text := ev.Text
+	if ev.With != "" {
+		text += " with " + ev.With
 	}
-	return ev.Text + " with " + ev.With
+	if ev.Learns != "" {
+		text += ": " + ev.Learns
+	}
+	return text
 }
 
 // mostWalks is how often a packet is followed to list its outcomes.

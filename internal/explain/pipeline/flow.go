@@ -287,6 +287,21 @@ type Learned struct {
 	Does []LearnedAction
 	// From are bits of the packet that the flow is made of.
 	From []Subfield
+	// Model is the flow but for its table and what comes of a packet, Limit how many there may be with its cookie,
+	// 0 for any number.
+	Model Flow
+	Limit int
+	// FinIdle and FinHard are time-outs that it has once a connection ends.
+	FinIdle, FinHard int
+	Specs            []LearnSpec
+}
+
+// LearnSpec is one thing that flows match or do: bits that are those of the packet, or always of a value.
+type LearnSpec struct {
+	// Kind is Load or Output, and empty for a match.
+	Kind     Kind
+	Src, Dst Subfield
+	Value    Value
 }
 
 // LearnedAction is one of them.

@@ -25,6 +25,7 @@ func (p *parser) learn(v string) (Action, error) {
 			out = append(out, head[k])
 		}
 	}
+	a.Learned.Model.Priority = a.Learned.Priority
 	a.Text = "learn(" + strings.Join(append(out, specs...), ",") + ")"
 	return a, nil
 }
@@ -40,9 +41,7 @@ func (p *parser) learnWord(a *Action, w pair, head map[string]string, specs *[]s
 			return err
 		}
 		head[w.key] = fmt.Sprintf("%s=%d", w.key, n.Lo)
-		if w.key == "priority" {
-			a.Learned.Priority = int(n.Lo)
-		}
+		a.Learned.set(w.key, int(n.Lo))
 		if n.Lo == 0 && w.key != "priority" || w.key == "priority" && n.Lo == DefaultPriority {
 			head[w.key] = ""
 		}
@@ -52,9 +51,12 @@ func (p *parser) learnWord(a *Action, w pair, head map[string]string, specs *[]s
 		if err == nil && n.Lo != 0 {
 			head["cookie"] = "cookie=" + n.hex()
 		}
+		a.Learned.Model.Cookie = n.Lo
 		return err
 	case "send_flow_rem", "delete_learned":
-		head[w.key] = w.key
+		if head[w.key] = w.key; w.key == "send_flow_rem" {
+			a.Learned.Model.Flags = []string{w.key}
+		}
 		return nil
 	case "result_dst":
 		a.Dst, err = p.subfield(w.value)
@@ -68,12 +70,31 @@ func (p *parser) learnWord(a *Action, w pair, head map[string]string, specs *[]s
 	return err
 }
 
+// set takes one number of a learn action.
+func (l *Learned) set(key string, n int) {
+	switch m := &l.Model; key {
+	case "priority":
+		l.Priority = n
+	case "limit":
+		l.Limit = n
+	case "idle_timeout":
+		m.IdleTimeout = n
+	case "hard_timeout":
+		m.HardTimeout = n
+	case "fin_idle_timeout":
+		l.FinIdle = n
+	case "fin_hard_timeout":
+		l.FinHard = n
+	}
+}
+
 // learnSpec is what a learned flow matches, loads or outputs.
 func (p *parser) learnSpec(l *Learned, w pair) (string, error) {
 	switch w.key {
 	case "output":
 		f, err := p.subfield(w.value)
 		l.Does, l.From = append(l.Does, LearnedAction{Output, f}), append(l.From, f)
+		l.Specs = append(l.Specs, LearnSpec{Kind: Output, Src: f})
 		return "output:" + f.orText(), err
 	case "load":
 		from, to, ok := strings.Cut(w.value, "->")
@@ -87,9 +108,11 @@ func (p *parser) learnSpec(l *Learned, w pair) (string, error) {
 		l.Does = append(l.Does, LearnedAction{Load, dst})
 		if src, err := p.subfield(from); err == nil {
 			l.From = append(l.From, src)
+			l.Specs = append(l.Specs, LearnSpec{Kind: Load, Src: src, Dst: dst})
 			return "load:" + src.text() + "->" + dst.text(), nil
 		}
 		n, err := number(from, dst.Bits)
+		l.Specs = append(l.Specs, LearnSpec{Kind: Load, Dst: dst, Value: n})
 		return "load:" + n.hex() + "->" + dst.text(), err
 	}
 	dst, err := p.subfield(w.key)
@@ -99,10 +122,12 @@ func (p *parser) learnSpec(l *Learned, w pair) (string, error) {
 	l.Match = append(l.Match, dst)
 	if w.value == "" {
 		l.From = append(l.From, dst)
+		l.Specs = append(l.Specs, LearnSpec{Src: dst, Dst: dst})
 		return dst.text(), nil
 	}
 	if src, err := p.subfield(w.value); err == nil {
 		l.From = append(l.From, src)
+		l.Specs = append(l.Specs, LearnSpec{Src: src, Dst: dst})
 		if src == dst {
 			return dst.text(), nil
 		}
@@ -111,6 +136,7 @@ func (p *parser) learnSpec(l *Learned, w pair) (string, error) {
 	if !dst.whole() {
 		n, err := number(w.value, dst.Bits)
 		l.want(dst, n, ones(dst.Bits))
+		l.Specs = append(l.Specs, LearnSpec{Dst: dst, Value: n})
 		return dst.text() + "=" + n.hex(), err
 	}
 	val, mask, err := p.value(dst.Field, w.value)
@@ -118,6 +144,7 @@ func (p *parser) learnSpec(l *Learned, w pair) (string, error) {
 		return "", err
 	}
 	l.want(dst, val, mask)
+	l.Specs = append(l.Specs, LearnSpec{Dst: dst, Value: val})
 	var b printer
 	b.Pipeline = p.Pipeline
 	b.fieldValue(dst.Field, val, ones(128))

@@ -112,6 +112,9 @@ func TestOf(t *testing.T) {
 			"priority=9,ip actions=clone(fin_timeout(idle_timeout=5)),2", u},
 		{"a flow that may time out, in both", "priority=9,hard_timeout=5,ip actions=2\npriority=1,tcp actions=3",
 			"priority=9,hard_timeout=5,ip actions=2\npriority=1,ip,nw_proto=6 actions=3", e},
+		{"what a packet is hidden from by flows that it has had a switch learn itself", "ip actions=learn(table=1,NXM_OF_ETH_SRC[]," +
+			"output:NXM_OF_IN_PORT[]),ct(table=1)\ntable=1,priority=1,ip actions=2", "ip actions=learn(table=1,NXM_OF_ETH_SRC[]," +
+			"output:NXM_OF_IN_PORT[]),ct(table=1)\ntable=1,priority=1,ip actions=3", u},
 		{"a flow that was learnt, in one", looking + "table=1,priority=7,ip,nw_dst=10.0.0.1 actions=drop",
 			looking + "table=1,priority=7,ip,nw_src=10.0.0.1 actions=drop", u},
 		{"a table that is learnt, reading what differs",

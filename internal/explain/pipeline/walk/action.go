@@ -146,10 +146,7 @@ func (w *walker) action(a pipeline.Action) bool {
 func (w *walker) other(a pipeline.Action) bool {
 	switch a.Kind {
 	case pipeline.Learn:
-		w.seen(Event{Kind: Learn, Text: w.text(a), Learned: a.Learned})
-		if a.Dst.Field != nil {
-			w.unknown(w.text(a), "whether a flow is learnt depends on what has been learnt")
-		}
+		w.learn(a)
 	case pipeline.Meter:
 		w.event(Meter, w.text(a))
 	case pipeline.Sample:

@@ -13,6 +13,7 @@ const (
 	ManyLabels       = manyLabels
 	TwoTags          = twoTags
 	NoLabel          = noLabel
+	MayHaveLearnt    = mayHaveLearnt
 )
 
 // PushLabel and PopLabel are a datapath's actions on labels of MPLS. PopLabel says that what

@@ -15,6 +15,9 @@ type generator struct {
 	// larger says that flows may ask for the packet's size, exits that they may exit: then
 	// none is tracked, as a switch resumes some packets in odd places after that.
 	larger, exits bool
+	// learning says that flows have the switch learn others: then none chooses by a hash, as it is not asked twice
+	// about a packet.
+	learning bool
 	// push is the action that pushes a label, the same in all flows: Open vSwitch 3.1 sends
 	// what is pushed after a clone with the type that was pushed in the clone
 	// (commit_mpls_action compares labels alone).
@@ -28,6 +31,15 @@ func (g *generator) one(of ...string) string { return of[g.IntN(len(of))] }
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
 func (g *generator) reg() string { return fmt.Sprintf("NXM_NX_REG%d", g.IntN(3)) }
+
+// kind draws what flows of the next pipeline do.
+func (g *generator) kind() {
+	g.larger, g.exits, g.push = g.chance(10), g.chance(25), "push_mpls:0x8847"
+	if g.chance(10) {
+		g.push = "push_mpls:0x8848"
+	}
+	g.learning = !g.larger && g.chance(40)
+}
 
 // pipeline is the flows of six tables.
 func (g *generator) pipeline() (out []string) {
@@ -210,10 +222,13 @@ func (g *generator) action(t int, match string) string {
 			fmt.Sprintf("clone(%s,resubmit(,%d))", g.write(match), g.later(t)), fmt.Sprintf("group:%d", 1+g.IntN(g.groups)),
 			fmt.Sprintf("clone(%s,%s)", g.write(match), g.out()), fmt.Sprintf("clone(resubmit(,%d),%s)", g.later(t), g.exit()))
 	}
+	if g.learning && g.chance(20) {
+		return g.learn(match)
+	}
 	if g.chance(15) {
 		return g.out()
 	}
-	if !g.larger && g.chance(4) {
+	if !g.larger && !g.learning && g.chance(4) {
 		return g.one("multipath(eth_src,50,modulo_n,2,0,NXM_NX_REG0[0..1])",
 			"multipath(symmetric_l4,0,hrw,3,0,NXM_NX_REG1[])",
 			"bundle(eth_src,7,hrw,ofport,members:2,5)", "bundle(symmetric_l4,7,active_backup,ofport,members:4,3)",
@@ -262,7 +277,7 @@ func (g *generator) write(match string) string {
 		"load:0x3->NXM_NX_PKT_MARK[4..7]", "mod_dl_src:00:00:00:00:00:02", "set_field:00:00:00:00:00:03->eth_dst",
 		"push_vlan:0x8100", "push:" + r() + "[]", "push:NXM_OF_ETH_SRC[]", "pop:" + r() + "[]", "pop:" + r() + "[0..15]",
 		"push:" + r() + "[4..11]", "note:00.01",
-		"load:1->NXM_NX_REG0[],load:2->NXM_NX_REG0[16..31]", "learn(table=9,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])"}
+		"load:1->NXM_NX_REG0[],load:2->NXM_NX_REG0[16..31]"}
 	is := func(words ...string) bool { return has(match, words...) }
 	var own []string
 	if is("ip", "tcp", "udp", "icmp") {
@@ -318,7 +333,8 @@ func (g *generator) group(id int) string {
 		var out []string
 		for range g.IntN(3) {
 			out = append(out, g.one("load:3->NXM_NX_REG0[]", "set_field:00:00:00:00:00:0a->eth_src", "push_vlan:0x8100",
-				"set_field:0x2->pkt_mark", "load:4->NXM_NX_REG2[]"))
+				"set_field:0x2->pkt_mark", "load:4->NXM_NX_REG2[]",
+				"learn(table=5,priority=95,NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])"))
 		}
 		out = append(out, g.one("output:2", "output:5", "IN_PORT", "resubmit(,5)", "resubmit(,4)"))
 		return "bucket=actions=" + strings.Join(out, ",")

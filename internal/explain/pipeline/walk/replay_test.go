@@ -14,6 +14,7 @@ import (
 // traced is one pass as ofproto/trace tells it.
 type traced struct {
 	cookies []uint64
+	lessons []string
 	final   string
 	actions string
 }
@@ -38,6 +39,8 @@ func passes(t *testing.T, text string) (out []traced) {
 				t.Fatalf("a trace that is not understood: %s", text)
 			}
 			out, began = append(out, p), false
+		case strings.HasPrefix(strings.TrimSpace(line), "-> table="):
+			p.lessons = append(p.lessons, strings.TrimSpace(line)[len("-> "):])
 		default:
 			if n, ok := cookieOf(line); ok {
 				p.cookies = append(p.cookies, n)

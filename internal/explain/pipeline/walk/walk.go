@@ -59,8 +59,9 @@ type Event struct {
 	Text string
 	// Packet is the packet as it was then.
 	Packet *Packet
-	// Learned is what a switch learns by it.
+	// Learned is what a switch learns by it, Flow the flow that it learns.
 	Learned *pipeline.Learned
+	Flow    *pipeline.Flow
 }
 
 // Step is one line of a walk: a lookup, or else an event, or else words.
@@ -178,6 +179,7 @@ func (p *Pipeline) FollowPicking(packet *Packet, o Oracle, pick func(of []*pipel
 	for len(w.waiting) > 0 && w.walk.Understood() {
 		pass := w.waiting[0]
 		w.waiting = w.waiting[1:]
+		w.renew()
 		w.walk.Passes = append(w.walk.Passes, pass)
 		w.pass(pass)
 	}
@@ -208,6 +210,11 @@ type walker struct {
 	grouped bool
 	// beyond is above 0 while the packet is in a bridge that a patch port led to.
 	beyond int
+	// learnt are flows that the packet has had the switch learn in this pass, limited actions by which it may
+	// have, and doubtful tables into which it may have in those before.
+	learnt   []*pipeline.Flow
+	limited  []pipeline.Action
+	doubtful map[pipeline.Table]bool
 	// aside is above 0 while what is followed is not this packet, but one of another length:
 	// nothing of that happens but what a switch forgets to undo.
 	aside int
@@ -313,6 +320,10 @@ func (w *walker) look(id pipeline.Table, port pipeline.Port, original bool) {
 	}
 	w.spend(workOfStep + w.tables.kinds(id))
 	if !w.walk.Understood() {
+		return
+	}
+	if w.doubtful[id] {
+		w.unknown("table "+w.Names.FormatTable(id), mayHaveLearnt)
 		return
 	}
 	f := w.tables.lookup(id, p)
