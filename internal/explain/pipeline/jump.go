@@ -60,6 +60,18 @@ func (p *Pipeline) Learnt() Learnt {
 	return out
 }
 
+// InPlaceOf is a flow that is learnt while there is one with its match and priority: that one then does what the
+// learnt one does, with a cookie if it has one, and keeps its time-outs and flags.
+func (f *Flow) InPlaceOf(old *Flow) *Flow {
+	out := *f
+	out.IdleTimeout, out.HardTimeout = old.IdleTimeout, old.HardTimeout
+	out.Importance, out.Flags = old.Importance, old.Flags
+	if f.Cookie == 0 {
+		out.Cookie = old.Cookie
+	}
+	return &out
+}
+
 // MayReplace reports whether a flow that is learnt may take that one's place.
 func (l Learnt) MayReplace(f *Flow) bool {
 	return slices.ContainsFunc(l[f.Table], func(k Lesson) bool { return k.Priority == f.Priority })

@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"slices"
 
 	"pathwise.dev/pathwise/internal/explain/pipeline"
 )
@@ -85,9 +86,17 @@ func (w *walker) renew() {
 	if len(w.learnt) == 0 {
 		return
 	}
-	next, differ := w.With(append(w.Flows[:len(w.Flows):len(w.Flows)], w.learnt...)), map[pipeline.Table]bool{}
+	flows, differ := slices.Clone(w.Flows), map[pipeline.Table]bool{}
 	for _, f := range w.learnt {
 		differ[f.Table] = true
+		i := slices.IndexFunc(flows, func(o *pipeline.Flow) bool {
+			return o.Table == f.Table && o.Priority == f.Priority && slices.Equal(o.Match, f.Match) && len(o.Carried) == 0
+		})
+		if i < 0 {
+			flows = append(flows, f)
+		} else {
+			flows[i] = f.InPlaceOf(flows[i])
+		}
 	}
-	w.Pipeline, w.learnt = w.Instead(next, differ), nil
+	w.Pipeline, w.learnt = w.Instead(w.With(flows), differ), nil
 }

@@ -117,7 +117,7 @@ func (s *school) take(f *pipeline.Flow, limit int) {
 	case limit > 0 && like >= limit: // though one of them may be this one
 		return
 	case same >= 0:
-		s.flows[same] = f
+		s.flows[same] = f.InPlaceOf(s.flows[same])
 	default:
 		s.flows = append(s.flows, f)
 	}
@@ -173,7 +173,7 @@ func (s *school) held(t *testing.T, by *aSwitch) bool {
 	}
 }
 
-// differ are flows that a switch has not, and those that it has beside what it ought to have.
+// differ are flows that a switch has not but ought to have, and those that it has and ought not to have.
 func (s *school) differ(t *testing.T, by *aSwitch) (less, more []string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "ovs-ofctl", "-O", "OpenFlow15", "--no-stats", "dump-flows",
