@@ -166,6 +166,17 @@ func (ln *line) lookAgain(suspicious time.Duration, now time.Time, stream bool) 
 	return slowTick
 }
 
+// hasLeft reports whether all the pair's flows have left path i since its silence began, or so long before that:
+// the answers come where they are now. What cannot be moved and still goes there begins another silence.
+func (p *pair) hasLeft(i int, before time.Duration) bool {
+	if p.lines[i].silence.Since.After(p.left.Add(before)) {
+		return false
+	}
+	own, followed, err := p.flows()
+	there := func(c dataplane.Choice) bool { return c.Path == p.routes[i].Index }
+	return err == nil && !slices.ContainsFunc(own[:], there) && !slices.ContainsFunc(followed[:], there)
+}
+
 // suspect takes up that packets go out over path i of the pair and none come in.
 // Where echoes can tell, one comes first: an application that is slow to answer
 // looks no different, and is far more common. The hosts are asked if that is not
@@ -175,7 +186,7 @@ func (pw *pairWatcher) suspect(p *pair, i int, now time.Time) {
 	if hp == nil || hp.Down() {
 		return
 	}
-	if ln.silence.Lasts(quiet, now) { // nothing was sent for long: no evidence
+	if ln.silence.Lasts(quiet, now) || p.hasLeft(i, pw.params.Silence) { // no evidence: nothing goes there any more
 		ln.silence.Since = time.Time{}
 		return
 	}

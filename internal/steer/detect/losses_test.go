@@ -21,9 +21,12 @@ func TestNeeded(t *testing.T) {
 		}
 		return out
 	}
-	outage := every(0)
-	for i := 5; i < 20; i++ {
-		outage[i].Answered = time.Time{}
+	outage := func(from, to int) []Shot {
+		out := every(0)
+		for i := from; i < to; i++ {
+			out[i].Answered = time.Time{}
+		}
+		return out
 	}
 	for _, tt := range []struct {
 		name  string
@@ -35,14 +38,16 @@ func TestNeeded(t *testing.T) {
 		{"none is known", nil, time.Time{}, false, 3},
 		{"none was lost", every(0), time.Time{}, false, 3},
 		{"none was lost, weak", every(0), time.Time{}, true, 6},
-		{"one of 32", every(32), time.Time{}, false, 6},
+		{"one of 32", every(20), time.Time{}, false, 6},
 		{"each tenth", every(10), time.Time{}, false, 8},
 		{"each tenth, weak", every(10), time.Time{}, true, 8},
 		{"each fifth", every(5), time.Time{}, false, 11},
 		{"each second", every(2), time.Time{}, true, 16},
 		{"each second, before it was well again", every(2), at(321), false, 3},
-		{"an outage", outage, time.Time{}, false, 7},
-		{"answers on their way", shots(0, .2, 300, -1, 319, -1), time.Time{}, false, 16},
+		{"an outage", outage(3, 30), time.Time{}, false, 3},
+		{"a short outage", outage(5, 20), time.Time{}, false, 7},
+		{"an outage that goes on", outage(20, kept), time.Time{}, false, 3},
+		{"one of few", shots(0, .2, 200, -1, 300, .2, 319, -1), time.Time{}, false, 7},
 		{"one on its way", shots(0, .2, 319, -1), time.Time{}, false, 3},
 	} {
 		s := suspicion{start: at(320), shots: tt.shots, well: tt.well, weak: tt.weak}

@@ -24,8 +24,10 @@ type Params struct {
 	// usually takes, and DeadlineLeast at least.
 	InARow int `unit:"probes" range:"1 16" why:"one or two are lost by noise, or a queue that overflows"`
 	// Where probes are lost one by one, so many are taken as are lost in a row no more often than ByChance,
-	// RowMost at most. Silence that was found to mean nothing before takes Weak times InARow.
+	// RowMost at most. One is lost alone if one that was sent no longer than Apart later was answered. Silence
+	// that was found to mean nothing before takes Weak times InARow.
 	ByChance      float64       `unit:"probability" range:"1e-9 0.1" why:"one-way flows are asked 50 times a second: twice an hour"`
+	Apart         time.Duration `unit:"s" range:"0.01 5" why:"two regular probes; an outage is longer"`
 	RowMost       int           `unit:"probes" range:"1 32" why:"26 ms more; a path that loses two of three is as good as failed"`
 	Weak          int           `unit:"ratio" range:"1 8" why:"elsewhere silence is evidence too; takes 6 ms more"`
 	Times         int           `unit:"ratio" range:"1 100" why:"a verdict some 8 ms after suspicion"`
@@ -90,7 +92,8 @@ type Params struct {
 func Hosts() Params {
 	const ms = time.Millisecond
 	return Params{Silence: 6 * ms, Again: 10 * ms, Every: 2 * ms, Burst: 16, Slow: 20 * ms,
-		OthersFrom: 1, InARow: 3, ByChance: 1e-5, RowMost: 16, Weak: 2, Times: 2, DeadlineLeast: 2 * ms, WorstMost: 5 * ms,
+		OthersFrom: 1, InARow: 3, ByChance: 1e-5, RowMost: 16, Apart: 250 * ms, Weak: 2,
+		Times: 2, DeadlineLeast: 2 * ms, WorstMost: 5 * ms,
 		Lull: 50 * ms, Refills: 500 * ms, QueueMost: 50 * ms,
 		GapRate: 6, GapMost: 30 * ms, ConfirmWithin: 40 * ms, PassingMost: 200 * ms,
 		ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second,

@@ -114,26 +114,34 @@ func (p *Params) needed(s suspicion, deadline time.Duration) int {
 	if s.weak {
 		n *= p.Weak
 	}
-	if lost, of := s.losses(deadline); lost > 0 {
-		chance := float64(lost+1) / float64(of+2)
-		chance += math.Sqrt(chance * (1 - chance) / float64(of+2))
+	if lost, of := s.losses(p.Apart, deadline); lost > 0 {
+		trials := float64(max(of, recent) + 2)
+		chance := float64(lost+1) / trials
+		chance += math.Sqrt(chance * (1 - chance) / trials)
 		n = max(n, int(math.Ceil(math.Log(p.ByChance)/math.Log(chance))))
 	}
 	return min(n, p.RowMost)
 }
 
 // losses counts the probes of before the suspicion that followed an answered one, and how many of these went
-// unanswered: an outage counts once, however long it was, and one that was found to be a failure not at all.
-func (s suspicion) losses(deadline time.Duration) (lost, of int) {
+// unanswered while one that was sent no longer than apart later did not. So an outage does not count, or once if
+// it was short, and what was found to be a failure not at all.
+func (s suspicion) losses(apart, deadline time.Duration) (lost, of int) {
+	var first time.Time // of a row of lost ones that began after an answered one
 	answered := false
 	for _, x := range slices.SortedFunc(slices.Values(s.shots), bySent) {
 		switch {
 		case !x.Sent.Add(deadline).Before(s.start), x.Sent.Before(s.well):
 			continue
-		case answered && x.Answered.IsZero():
-			lost++
-			fallthrough
+		case !x.Answered.IsZero():
+			if !first.IsZero() && x.Sent.Sub(first) <= apart {
+				lost++
+			}
+			first = time.Time{}
 		case answered:
+			first = x.Sent
+		}
+		if answered {
 			of++
 		}
 		answered = !x.Answered.IsZero()
