@@ -61,14 +61,11 @@ func (p *Pipeline) Learnt() Learnt {
 }
 
 // InPlaceOf is a flow that is learnt while there is one with its match and priority: that one then does what the
-// learnt one does, with a cookie if it has one, and keeps its time-outs and flags.
+// learnt one does, with its cookie, and keeps time-outs and flags.
 func (f *Flow) InPlaceOf(old *Flow) *Flow {
 	out := *f
 	out.IdleTimeout, out.HardTimeout = old.IdleTimeout, old.HardTimeout
 	out.Importance, out.Flags = old.Importance, old.Flags
-	if f.Cookie == 0 {
-		out.Cookie = old.Cookie
-	}
 	return &out
 }
 

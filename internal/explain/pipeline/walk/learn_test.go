@@ -143,6 +143,18 @@ func lesson(p *pipeline.Pipeline, f *pipeline.Flow) string {
 	return out + " actions=" + p.PrintActions(f.Actions)
 }
 
+// traced is the trace of the packet, which is tracked so many times.
+func (c check) traced(times int) string {
+	args := []string{c.packet}
+	for _, s := range c.states[:times] {
+		args = append(args, "--ct-next", s)
+	}
+	if c.school != nil {
+		args = append(args, "-generate") // a packet, of which a trace has the switch learn
+	}
+	return c.s.trace(args...)
+}
+
 // lessons compares what is learnt in a pass.
 func (c check) lessons(p *walk.Pass, want []string) error {
 	var got []string

@@ -331,7 +331,8 @@ func (w *walker) look(id pipeline.Table, port pipeline.Port, original bool) {
 	if len(f.others) > 0 && w.pick != nil && f.doubtful == nil {
 		of := append([]*pipeline.Flow{f.flow}, f.others...)
 		if i := w.pick(of); i > 0 {
-			f.flow, f.undefined, f.others = of[i], of[0], slices.Delete(of, i, i+1)
+			f.flow, f.undefined = of[i], of[0]
+			f.others = slices.Delete(of, i, i+1) // only now: it clears what it moves away
 		}
 	}
 	if w.aside == 0 {

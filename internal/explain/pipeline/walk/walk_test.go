@@ -262,3 +262,27 @@ func FuzzFollow(f *testing.F) {
 		w.Outcomes(walk.NewPacket(m), 3)
 	})
 }
+
+// TestPicking: of flows of one priority that want a packet each may be picked.
+func TestPicking(t *testing.T) {
+	flows := pipeline.New(nil)
+	if err := flows.Read(strings.NewReader("ip actions=output:2\nip,in_port=1 actions=output:3\ntcp actions=output:4")); err != nil {
+		t.Fatal(err)
+	}
+	p := walk.Through(flows)
+	packet, err := p.ReadPacket("in_port=1,tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for i := range 3 {
+		w := p.FollowPicking(walk.NewPacket(packet), nil, func(of []*pipeline.Flow) int { return i % len(of) })
+		if got := w.Events(); len(got) != 1 || len(w.Undefined) != 1 {
+			t.Fatalf("%d: %v %v", i, got, w.Undefined)
+		}
+		seen[w.Events()[0].Text] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("%v", seen)
+	}
+}

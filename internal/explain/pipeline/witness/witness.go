@@ -322,6 +322,8 @@ func (t *thread) fill() pipeline.Match {
 	} else {
 		some(pipeline.NWProto, 6, 6, 17, 1)
 	}
+	const short = 0xff // the field is one with ARP's operation, of which a switch knows none that is longer
+	p.Set(pipeline.NWProto, p.Get(pipeline.NWProto).And(pipeline.Value{Lo: short}))
 	some(pipeline.NWTTL, 64)
 	if t.exact && t.random.IntN(8) == 0 && free(pipeline.NWTTL) == t.p.Words.Full(pipeline.NWTTL) { // runs out soon
 		p.Set(pipeline.NWTTL, pipeline.Value{Lo: 1})
@@ -343,7 +345,7 @@ func (t *thread) fill() pipeline.Match {
 	}
 	if proto := p.Get(pipeline.NWProto).Lo; proto == 1 || proto == 58 { // ICMP's types and codes are shorter than ports
 		for _, b := range []pipeline.Base{pipeline.TPSrc, pipeline.TPDst} {
-			p.Set(b, p.Get(b).And(pipeline.Value{Lo: 0xff}))
+			p.Set(b, p.Get(b).And(pipeline.Value{Lo: short}))
 		}
 	}
 	fragment(&p)
