@@ -176,7 +176,11 @@ var errNoAttribute = errors.New("part of the match")
 func (p *parser) attribute(f *Flow, w pair) (err error) {
 	small := func(into *int) error {
 		n, err := number(w.value, 16)
-		if err == nil {
+		switch {
+		case err != nil:
+		case strings.HasPrefix(w.value, "-"): // of a value to load it would be the bits
+			err = fmt.Errorf("%s: expected a number from 0 to 65535", w.value)
+		default:
 			*into = int(n.Lo)
 		}
 		return err

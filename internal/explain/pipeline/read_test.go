@@ -58,6 +58,8 @@ func TestEveryLineIsReadOrNamed(t *testing.T) {
 		{line: "ip,actions=output:1,teleport(moon),output:2", noted: "no such action",
 			printed: "ip actions=output:1,teleport(moon),output:2"},
 		{line: "table=300,actions=drop", noted: "table: table 300 is out of range", printed: "table=300 actions=drop"},
+		{line: "priority=-1,ip actions=drop", noted: "priority: -1: expected a number from 0 to 65535",
+			printed: "ip,priority=-1 actions=drop"},
 		{line: "priority=high,ip actions=drop", noted: "priority: not a number", printed: "ip,priority=high actions=drop"},
 		{line: "nw_src=1.2.3,ip,actions=drop", noted: "ip_src: not an IPv4 address"},
 		{line: "ip,nw_src=1.2.3.4/40,actions=drop", noted: "ip_src: prefix /40: expected 0 to 32"},
