@@ -235,6 +235,10 @@ func (w *walker) leave(port pipeline.Port) {
 		if w.special(port) {
 			return
 		}
+		if port.Of(0) == 0 {
+			w.say("no switch has a port 0")
+			return
+		}
 		if port == w.packet.inPort() {
 			w.say("not to the port that it came from")
 			return

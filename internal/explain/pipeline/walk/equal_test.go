@@ -33,6 +33,27 @@ func TestNoPort(t *testing.T) {
 	}
 }
 
+// TestPortZero: of that number there is no port, and a register that holds it sends nothing.
+func TestPortZero(t *testing.T) {
+	s := newSwitch(t)
+	flows := []string{"ip actions=output:NXM_NX_REG0[],output:0"}
+	s.ofctl("add-flows", flows)
+	if text := s.trace("ip,in_port=8"); !strings.Contains(text, "Datapath actions: drop\n") {
+		t.Fatal(text)
+	}
+	p := pipeline.New(nil)
+	if err := p.Read(strings.NewReader(flows[0])); err != nil {
+		t.Fatal(err)
+	}
+	packet, err := p.ReadPacket("ip,in_port=8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen := walk.Through(p).Follow(walk.NewPacket(packet), nil).Events(); len(seen) > 0 {
+		t.Errorf("%+v", seen)
+	}
+}
+
 // equalMaker makes pipelines with a group, and registers that are often not read again.
 type equalMaker struct{ *rand.Rand }
 

@@ -90,7 +90,7 @@ func (g pupils) pair() (a, b []string) {
 		b = append(b, fmt.Sprintf("table=2,priority=%s,dl_dst=00:00:00:00:00:0%s actions=%s", g.one("7", "17"),
 			g.one("1", "2"), g.one("output:3", "drop")))
 	case 2:
-		if !strings.Contains(b[at], "conjunction") { // which stays alone
+		if alone := "=conjunction|=drop"; !regexp.MustCompile(alone).MatchString(b[at]) {
 			b[at] = strings.Replace(b[at], "actions=", "actions="+load()+",", 1)
 		}
 	case 3:
