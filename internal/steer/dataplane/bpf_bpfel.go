@@ -76,7 +76,7 @@ type bpfFlowState struct {
 	Dscp          uint8
 	Row           uint8
 	Claimed       uint8
-	Pad           uint8
+	Unanswered    uint8
 }
 
 type bpfKey struct {

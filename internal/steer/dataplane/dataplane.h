@@ -169,7 +169,7 @@ struct flow_state {
 	__u8 dscp;           /* of OTHERS: of the latest packet from a path whose tag was exact */
 	__u8 row;            /* of its choices, by what Go says (pw_assign_row), or by what comes (learn_row) */
 	__u8 claimed;        /* this end has said once that it opens the flow, or ONE_WAY */
-	__u8 pad;
+	__u8 unanswered;     /* OWNER: datagrams sent since one came, 255 for more */
 };
 
 /* What pw_assign_row is to do. */

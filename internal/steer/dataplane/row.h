@@ -130,18 +130,27 @@ static __always_inline int is_one_way(const struct flow *f, const struct flow_st
  * which leaves or comes, would be an answer by the role of this end. */
 static __always_inline void note_answer(const struct flow *f, struct flow_state *state, int answers)
 {
-	if (is_one_way(f, state) && answers)
+	if (!answers || !state)
+		return;
+	state->unanswered = 0;
+	if (is_one_way(f, state))
 		state->claimed = 1;
 }
 
 /* wants_datagram is whether an answer is waited for to a datagram that leaves: of one way there
- * is none. It notes one that is an answer itself. */
+ * is none. It notes one that is an answer itself, and counts those that are not answered. */
 GLOBAL int wants_datagram(const struct flow *f, struct flow_state *state, __u32 role)
 {
 	if (!f || !state)
 		return 1;
 	note_answer(f, state, role > FLOW_OWNER);
-	return role != FLOW_OWNER || !is_one_way(f, state);
+	if (role != FLOW_OWNER)
+		return 1;
+	if (is_one_way(f, state))
+		return 0;
+	if (state->unanswered < 255)
+		state->unanswered++;
+	return 1;
 }
 
 #endif

@@ -26,28 +26,38 @@ const (
 // Side returns who decides where the flow with these ports goes, and the row of its bucket.
 // proto is the number of its protocol, as in IP.
 func (p *Plane) Side(uid string, proto uint8, local, remote uint16) (Side, flow.Row, error) {
+	state, err := p.state(uid, proto, local, remote)
+	switch {
+	case err != nil:
+		return Neither, 0, err
+	case state.Role == roleOwner:
+		return Ours, flow.Row(state.Row), nil
+	case state.Role == roleFollow:
+		return Theirs, flow.Row(state.Row), nil
+	}
+	return Neither, 0, nil
+}
+
+// state looks up what is known of a flow; its role is none where nothing is.
+func (p *Plane) state(uid string, proto uint8, local, remote uint16) (state bpfFlowState, err error) {
 	key, err := p.flow(uid, proto, local, remote)
 	if err != nil {
-		return Neither, 0, err
+		return state, err
 	}
 	for i := range uint32(2) { // the second is there while the table is exchanged
 		var table *ebpf.Map
 		err := p.objs.PwFlows.Lookup(i, &table)
 		if err == nil {
-			var part bpfFlowState
-			err = errors.Join(table.Lookup(key, &part), table.Close())
-			switch {
-			case err == nil && part.Role == roleOwner:
-				return Ours, flow.Row(part.Row), nil
-			case err == nil && part.Role == roleFollow:
-				return Theirs, flow.Row(part.Row), nil
-			}
+			err = errors.Join(table.Lookup(key, &state), table.Close())
 		}
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return Neither, 0, fmt.Errorf("look up flow to %s: %w", uid, err)
+		if err == nil {
+			return state, nil
+		}
+		if !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return bpfFlowState{}, fmt.Errorf("look up flow to %s: %w", uid, err)
 		}
 	}
-	return Neither, 0, nil
+	return bpfFlowState{}, nil
 }
 
 // AdmitOneWay takes a flow of datagrams that nobody answers for one that is answered, so that it

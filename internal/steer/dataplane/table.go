@@ -83,6 +83,8 @@ type Census struct {
 	Flows, Steerable, Room int
 	// OneWay are flows of datagrams that pods send and nobody answers: a part, of very many.
 	OneWay []OneWay
+	// Asked is how many flows of datagrams Asked would list.
+	Asked int
 	// held is Flows by the peer's number.
 	held map[uint32]uint32
 }
@@ -152,10 +154,10 @@ var errNoTable = errors.New("there is no table of flows")
 // count takes out what has ended and counts the rest.
 func (f *Flows) count(t *ebpf.Map) (Census, error) {
 	c := Census{Room: int(t.MaxEntries()), held: map[uint32]uint32{}}
-	now := uint32(coarse() >> bpfLimitSEEN_SHIFT)
+	now := seenNow()
 	var ended []bpfFlow
 	if err := each(t, func(k bpfFlow, v bpfFlowState) {
-		idle := time.Duration(int32(now-v.Seen)) * seenUnit
+		idle := v.idle(now)
 		if gen, ok := f.peers[k.Peer]; !ok || gen != k.Generation || idle > keep(k.Proto, v) {
 			ended = append(ended, k)
 			return
@@ -167,6 +169,9 @@ func (f *Flows) count(t *ebpf.Map) (Census, error) {
 		}
 		if isOneWay(k, v, idle) && len(c.OneWay) < oneWayMost {
 			c.OneWay = append(c.OneWay, OneWay{f.uids[k.Peer], k.Local, k.Remote, v.Role == roleOwner})
+		}
+		if isAsked(k, v, idle) {
+			c.Asked++
 		}
 	}); err != nil {
 		return c, err
