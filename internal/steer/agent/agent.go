@@ -45,6 +45,7 @@ type Agent struct {
 	agreement  *agreement
 	respondent *respondent
 	inquirer   *inquirer
+	replies    *replyWatcher
 	listener   *listener
 	counter    *counter
 	adopter    *adopter
@@ -139,7 +140,8 @@ func newAgent(cfg Config) *Agent {
 	a.inquirer = &inquirer{j, m, a.mover, a.escape, a.teller, &pairs, inquiries{params: &pairs, bell: newBell()}}
 	a.listener = &listener{j, m, a.pairs, a.inquirer, a.waker, a.survey, clock, stats}
 	a.counter = &counter{j, m, a.survey, a.untracked}
-	a.planes, a.sweeper = &planes{journal: j, members: m}, &sweeper{j, m, oneWay}
+	a.replies = &replyWatcher{j, m, a.inquirer, newBell()}
+	a.planes, a.sweeper = &planes{journal: j, members: m}, &sweeper{j, m, oneWay, a.replies}
 	a.adopter = &adopter{journal: j, members: m, survey: a.survey, ledger: ledger, stacks: a.stacks, entries: a.entries,
 		planes: a.planes, stranded: map[string]time.Time{}, pins: map[string]map[string]string{}}
 	a.keeper = &keeper{journal: j, members: m, adopter: a.adopter, entries: a.entries, stacks: a.stacks}
@@ -176,6 +178,7 @@ func (a *Agent) Run(ctx context.Context) error {
 				})
 			})
 			a.running(a.inquirer.inquireAll)
+			a.running(a.replies.watchReplies)
 		}
 		for _, f := range []func(context.Context) error{a.counter.countAll, a.sweeper.sweepFlows, a.describeAll,
 			a.adopter.takeIn, a.planes.makeRoom, a.keeper.keepAll, a.stacks.fitter.Run, a.writeAll, a.recorder.run} {

@@ -51,6 +51,7 @@ func (iq *inquirer) inquireAll(ctx context.Context) error {
 			iq.answers(name, found)
 		}
 		iq.members.Lock()
+		iq.countReplies()
 		iq.inquiries.settle(iq.members.knows, iq.cfg.Now())
 		iq.members.Unlock()
 		select {
@@ -99,16 +100,22 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 		return
 	}
 	from := &p.lines[i].accidents
-	if q.Look(is, from.TriesOf(iq.params, is, iq.around(q, is, now), now), p.otherPaths(q.From), now) {
+	tries := 1
+	if q.replies == nil {
+		tries = from.TriesOf(iq.params, is, iq.around(q, is, now), now)
+	}
+	if q.Look(is, tries, p.otherPaths(q.From), now) {
 		iq.redirect(p, q, was, now)
 	}
-	if q.Accident(is) {
+	if q.replies == nil && q.Accident(is) {
 		from.Add(iq.params, now)
 	}
-	switch q.State() {
-	case detect.Nowhere:
+	switch {
+	case q.State() == detect.Nowhere && q.replies != nil:
+		q.replies.Nowhere()
+	case q.State() == detect.Nowhere:
 		p.nowhere, p.excused = now, nil
-	case detect.Proven:
+	case q.State() == detect.Proven:
 		iq.proven(p, q, is, now)
 	}
 }
@@ -120,7 +127,12 @@ func (iq *inquirer) around(q *inquiry, is detect.Progress, now time.Time) (a det
 	if ln.Telling(now) { // else it is not waited for an acknowledgment
 		deaf = is.Deaf(iq.params)
 	}
-	a.Silent = ln.silence.Lasts(deaf, now)
+	if a.Silent = ln.silence.Lasts(deaf, now); a.Silent { // unless others fill a queue in which it waits
+		if hp := p.host.paths[p.routes[p.routes.at(q.From)].Network]; hp != nil {
+			came, next := iq.members.came(hp, p)
+			a.Silent = now.Sub(came) >= deaf && !now.Before(next)
+		}
+	}
 	for _, other := range p.inquiries {
 		a.Ahead = a.Ahead || other != q && other.begun && other.From == q.From && other.State() == detect.Trying &&
 			now.Sub(other.Since()) < iq.params.AckWithin
@@ -179,15 +191,21 @@ func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Tim
 		return
 	}
 	from := p.routes[i].Network
-	iq.note(Event{Kind: EventSuspect, Pair: p.name, To: from, Reason: fmt.Sprintf(
-		"the connection from port %d to %d does not get through on %s, and does on %s, though probes pass on both",
-		q.ports[0], q.ports[1], from, p.routes[to].Network)})
+	said := "the connection from port %d to %d does not get through on %s, and does on %s, though probes pass on both"
+	if q.replies != nil {
+		said = "datagrams from port %d to %d are not answered on %s, and are on %s, though probes pass on both"
+	}
+	iq.note(Event{Kind: EventSuspect, Pair: p.name, To: from, Reason: fmt.Sprintf(said, q.ports[0], q.ports[1], from,
+		p.routes[to].Network)})
 	if q.side == dataplane.Theirs {
 		iq.teller.tellUnpassed(p, q)
 	} else {
 		d := p.detours.of(q.bucket)
 		d.from, d.to, d.out = q.From, q.On, true
 		d.bar.Raise(iq.params, now)
+	}
+	if q.replies != nil { // a program that had paused answers wherever they are
+		return
 	}
 	ln := &p.lines[i]
 	refused := p.detours.refused(q.From, now)
@@ -211,6 +229,8 @@ type inquiry struct {
 	// side says who decides about the flow; it is known once begun.
 	side  dataplane.Side
 	begun bool
+	// replies are those to a flow of datagrams, nil of a connection.
+	replies *detect.Replies
 	detect.Detour
 }
 
@@ -231,16 +251,20 @@ const (
 
 // add takes up that a connection's retransmission timer has fired.
 func (qs *inquiries) add(p *pair, e telemetry.Event) {
-	key := ports{e.LocalPort, e.RemotePort}
-	if p.inquiries[key] != nil || len(p.inquiries) >= qs.params.DetoursMost ||
+	qs.take(&inquiry{pair: p, ports: ports{e.LocalPort, e.RemotePort}, bucket: e.Bucket % dataplane.Buckets})
+}
+
+// take takes up an inquiry, unless there are too many.
+func (qs *inquiries) take(q *inquiry) {
+	p := q.pair
+	if p.inquiries[q.ports] != nil || len(p.inquiries) >= qs.params.DetoursMost ||
 		len(qs.open) >= inquiriesMost || len(p.routes) < 2 || p.opened.IsZero() {
 		return
 	}
-	q := &inquiry{pair: p, ports: key, bucket: e.Bucket % dataplane.Buckets}
 	if p.inquiries == nil {
 		p.inquiries = map[ports]*inquiry{}
 	}
-	p.inquiries[key] = q
+	p.inquiries[q.ports] = q
 	qs.open = append(qs.open, q)
 	qs.bell.ring()
 }
@@ -250,7 +274,7 @@ func (qs *inquiries) add(p *pair, e telemetry.Event) {
 func (qs *inquiries) questions() (asked map[string][][2]netip.AddrPort, open bool) {
 	asked = map[string][][2]netip.AddrPort{}
 	for _, q := range qs.open {
-		if ns := q.pair.local.Netns; !q.begun || !q.Over() {
+		if ns := q.pair.local.Netns; q.replies == nil && (!q.begun || !q.Over()) {
 			asked[ns] = append(asked[ns], q.ends())
 		}
 	}
@@ -283,7 +307,11 @@ func (qs *inquiries) settle(knows func(*pair) bool, now time.Time) {
 func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time) {
 	p := q.pair
 	q.begun = true
-	side, row, err := p.local.plane.Side(p.remote.UID, unix.IPPROTO_TCP, q.ports[0], q.ports[1])
+	proto := uint8(unix.IPPROTO_TCP)
+	if q.replies != nil {
+		proto = unix.IPPROTO_UDP
+	}
+	side, row, err := p.local.plane.Side(p.remote.UID, proto, q.ports[0], q.ports[1])
 	if err == nil {
 		q.side, q.bucket = side, row.Bucket(q.bucket)
 	}

@@ -112,6 +112,8 @@ func (j *judge) evidence(p *pair, now time.Time) decide.PairEvidence {
 		e.Data = p.data(i, now)
 		if hp := p.host.paths[r.Network]; hp != nil {
 			hp.fill(&e, hp.lastProbe(), now)
+			came, next := j.members.came(hp, p)
+			e.Passes = now.Before(next) || now.Sub(came) < epoch
 		} else {
 			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
 		}

@@ -184,12 +184,16 @@ type sweeper struct {
 	*journal
 	members   *members
 	datagrams *datagrams
+	replies   *replyWatcher
 }
 
 // sweepFlows takes flows that have ended out of the pods' tables until ctx ends: apart
 // from the loop, as there may be very many.
 func (sw *sweeper) sweepFlows(ctx context.Context) error {
-	due := func(l *pod) bool { return l.census.Flows > 0 || sw.cfg.Now().Sub(l.swept) >= sweepIdle }
+	due := func(l *pod) bool {
+		now := sw.cfg.Now()
+		return l.census.Flows > 0 || now.Sub(l.swept) >= sweepIdle || l.active(now)
+	}
 	return each(ctx, sweepEvery, func() {
 		for _, l := range sw.members.some(due) {
 			if ctx.Err() == nil {
@@ -197,6 +201,16 @@ func (sw *sweeper) sweepFlows(ctx context.Context) error {
 			}
 		}
 	})
+}
+
+// active reports whether a pair of the pod had packets lately.
+func (l *pod) active(now time.Time) bool {
+	for _, p := range l.pairs {
+		if now.Sub(p.active) < quiet {
+			return true
+		}
+	}
+	return false
 }
 
 func (sw *sweeper) sweepPod(l *pod) {
@@ -220,6 +234,9 @@ func (sw *sweeper) sweepPod(l *pod) {
 		l.census = c
 		sw.sayFull(l)
 		sw.datagrams.ask(l)
+		if c.Asked > 0 {
+			sw.replies.bell.ring()
+		}
 	}
 }
 

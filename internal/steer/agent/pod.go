@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/route"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -28,7 +29,9 @@ type pod struct {
 	census dataplane.Census
 	swept  time.Time
 	full   uint64
-	former int
+	// replies are to its flows of datagrams that peers answer.
+	replies map[askedFlow]*detect.Replies
+	former  int
 	// wanted are peers that the pod has begun to speak with, to be entered.
 	wanted []netip.Addr
 	// leaving are the addresses of peers that are about to be left: no other pod is entered

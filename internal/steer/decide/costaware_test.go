@@ -20,6 +20,9 @@ func TestFailureMovesAtOnce(t *testing.T) {
 		"timeouts and silence": {func(f *feed) {
 			f.path("a").Data = Data{Tx: 1000, RTOs: 1}
 		}, Failover, "b", usual().Failure.SilentSamples},
+		"timeouts and silence in a queue that others fill": {func(f *feed) {
+			f.path("a").Data, f.path("a").Passes = Data{Tx: 1000, RTOs: 1}, true
+		}, "", "", 0},
 		"suspect and silence": {func(f *feed) {
 			f.path("a").State = Suspect
 			f.path("a").Data = Data{Tx: 1000}

@@ -95,6 +95,9 @@ type PathEvidence struct {
 	Answers bool `json:"answers,omitempty"`
 	// OtherPairs is the number of other pairs of these hosts on the path.
 	OtherPairs int `json:"other_pairs,omitempty"`
+	// Passes: packets come over the path to other pairs that send, so that what is silent there may wait in
+	// a queue that they fill.
+	Passes bool `json:"passes,omitempty"`
 }
 
 // Load is what the pair's applications ask.

@@ -305,7 +305,7 @@ func (s *step) observeTraffic(ev PairEvidence) {
 	switch {
 	case d.Rx > 0:
 		s.Silent = 0
-	case d.Tx > 0 && (d.RTOs > 0 || p.State == Suspect || s.Silent > 0):
+	case d.Tx > 0 && !p.Passes && (d.RTOs > 0 || p.State == Suspect || s.Silent > 0):
 		s.Silent++
 	}
 	if d.Blank || s.Trial.To != "" || ev.Pause || d.silent() || p.State == Suspect {
