@@ -10,15 +10,16 @@ import (
 // mayHaveLearnt is why it is not known what becomes of a packet in a table.
 const mayHaveLearnt = "the packet may have had a flow learnt here, or not"
 
-// learn has the switch learn a flow. The packet itself meets it in its next pass, as lookups of one pass
-// are in the tables as they were when it began (xlate_learn_action of ofproto/ofproto-dpif-xlate.c).
+// learn has the switch learn a flow, be it by what a packet of another length does: it follows both. The packet
+// itself meets it in its next pass, as lookups of one pass are in the tables as they were when it began
+// (xlate_learn_action of ofproto/ofproto-dpif-xlate.c).
 func (w *walker) learn(a pipeline.Action) {
 	f := w.packet.learns(a)
-	w.seen(Event{Kind: Learn, Text: w.text(a), Learned: a.Learned, Flow: f})
+	w.spend(workOfStep)
+	w.step(Step{Event: &Event{Kind: Learn, Text: w.text(a), Learned: a.Learned, Flow: f, Packet: w.copied()}})
 	switch {
 	case a.Dst.Field != nil:
 		w.unknown(w.text(a), "whether a flow is learnt depends on what has been learnt")
-	case w.aside > 0:
 	case a.Learned.Limit > 0 || w.Several(): // with the numbers of several bridges, flows are others
 		w.limited = append(w.limited, a)
 	default:

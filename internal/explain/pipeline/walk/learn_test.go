@@ -143,6 +143,16 @@ func lesson(p *pipeline.Pipeline, f *pipeline.Flow) string {
 	return out + " actions=" + p.PrintActions(f.Actions)
 }
 
+// unsure reports whether it is not known which flows take a packet, or a switch may have learnt before it met a limit.
+func unsure(walks map[bool]*walk.Walk) bool {
+	for _, w := range walks {
+		if len(w.Undefined) > 0 || w.Passes[0].Failed != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // traced is the trace of the packet, which is tracked so many times.
 func (c check) traced(times int) string {
 	args := []string{c.packet}
