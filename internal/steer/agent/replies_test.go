@@ -1,11 +1,17 @@
 package agent
 
 import (
+	"bytes"
+	"io"
+	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/stream"
 )
@@ -55,4 +61,44 @@ func TestDatagramsMissReplies(t *testing.T) {
 		t.Error("the pair left vxlan for a program that had paused")
 	}
 	checkLived(t, rr.stop(), udp.stop())
+}
+
+// TestDatagramsOfSockperf: what sockperf sends, 500 datagrams a second, is answered but for a few as UDP
+// alone fails on the network for the last half of its time.
+func TestDatagramsOfSockperf(t *testing.T) {
+	b := newBed(t, "t-sockperf", "routed-bgp", "vxlan", "macvlan")
+	a, z := b.start("h1", nil), b.start("h2", nil)
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
+	b.await("both ends to know the pair", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	run := func(pod string, out io.Writer, args ...string) *exec.Cmd {
+		cmd := exec.Command("sockperf", args...)
+		cmd.Stdout = out
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := netns.Start(b.pod(pod).Netns, cmd); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	addr := b.pod("b").Addr().String()
+	server := run("b", io.Discard, "sr", "-i", addr)
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() }) // it has no other end
+	time.Sleep(300 * time.Millisecond)                                 // it listens
+	var said bytes.Buffer
+	client := run("a", &said, "ul", "-i", addr, "-t", "10", "--mps", "500", "--reply-every", "1", "-m", "200")
+	time.Sleep(5 * time.Second)
+	b.drops("b", "routed-bgp", "iifname DEV meta l4proto udp drop", 0)
+	if err := client.Wait(); err != nil {
+		t.Fatalf("sockperf: %v: %s", err, said.String())
+	}
+	b.runIn(b.pod("b").Netns, "nft", "delete table inet pw-t")
+	found := regexp.MustCompile(`dropped messages = (\d+)`).FindStringSubmatch(said.String())
+	if found == nil {
+		t.Fatalf("sockperf says: %s", said.String())
+	}
+	t.Logf("%s of some 5000 datagrams were not answered", found[1])
+	if n, err := strconv.Atoi(found[1]); err != nil || n > 500 || n == 0 {
+		t.Errorf("%s datagrams were not answered: %v; expected those of a part of a second", found[1], err)
+	}
+	checkConnections(t, rr.stop())
 }
