@@ -15,6 +15,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/agent"
 )
 
@@ -129,14 +130,76 @@ func (c *crew) order(ctx context.Context, host string, o agent.Order) error {
 		})
 }
 
-// events of an agent after number since.
+// events of an agent after number since. An agent keeps the latest ones alone: it is an error if some are gone.
 func (a *agentProcess) events(ctx context.Context, since int) ([]agent.Event, error) {
-	return a.client.Events(ctx, since, false)
+	all, err := a.client.Events(ctx, since, false)
+	if err == nil {
+		err = gap(all, since)
+	}
+	return all, err
+}
+
+// gap finds events after number since that are not there.
+func gap(all []agent.Event, since int) error {
+	if len(all) > 0 && all[0].ID > since+1 {
+		return fmt.Errorf("read events of the agent: %d to %d are gone", since+1, all[0].ID-1)
+	}
+	return nil
+}
+
+// heard are an agent's events, as they are read from time to time.
+type heard struct {
+	agent  *agentProcess
+	since  int
+	events []agent.Event
+}
+
+// hear begins to read the events of all agents, from now on.
+func (c *crew) hear(ctx context.Context) (out []*heard, err error) {
+	for _, a := range c.agents {
+		n, err := a.lastEvent(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &heard{agent: a, since: n})
+	}
+	return out, nil
+}
+
+// more reads what has come since.
+func (h *heard) more(ctx context.Context) error {
+	events, err := h.agent.events(ctx, h.since)
+	if len(events) > 0 {
+		h.since = events[len(events)-1].ID
+		h.events = append(h.events, events...)
+	}
+	return err
+}
+
+// hearMost is the longest time between two readings: an agent was seen to note three events a second.
+const hearMost = 10 * time.Second
+
+// hearFor pauses, and reads what the agents note meanwhile.
+func hearFor(ctx context.Context, all []*heard, d time.Duration) error {
+	for end := program.Kernel() + d; ; {
+		left := end - program.Kernel()
+		if err := pause(ctx, min(max(left, 0), hearMost)); err != nil {
+			return err
+		}
+		for _, h := range all {
+			if err := h.more(ctx); err != nil {
+				return err
+			}
+		}
+		if left <= hearMost {
+			return nil
+		}
+	}
 }
 
 // lastEvent is the number of an agent's newest event.
 func (a *agentProcess) lastEvent(ctx context.Context) (int, error) {
-	all, err := a.events(ctx, 0)
+	all, err := a.client.Events(ctx, 0, false)
 	if err != nil || len(all) == 0 {
 		return 0, err
 	}

@@ -49,29 +49,26 @@ func runQuiet(ctx context.Context, s *session) ([]Sample, error) {
 		if err := pause(ctx, placing); err != nil {
 			return err
 		}
-		since := map[string]int{}
-		for host, a := range g.agents {
+		for _, a := range g.agents {
 			before, err := a.events(ctx, 0)
 			if err != nil {
 				return err
 			}
 			out.Values["settling_moves"] += float64(len(moves(before)))
-			n, err := a.lastEvent(ctx)
-			if err != nil {
-				return err
-			}
-			since[host] = n
+		}
+		heard, err := g.hear(ctx)
+		if err != nil {
+			return err
 		}
 		begin, from := s.Now(), program.Kernel()
-		err = pause(ctx, s.options().For)
+		err = hearFor(ctx, heard, s.options().For)
 		to := program.Kernel()
 		out.Values["quiet_s"] = (to - from).Seconds()
 		var all []moved
-		for host, a := range g.agents {
-			events, e := a.events(ctx, since[host])
-			err = errors.Join(err, e)
-			count(out, events)
-			for _, e := range moves(events) {
+		for _, h := range heard {
+			err = errors.Join(err, h.more(ctx))
+			count(out, h.events)
+			for _, e := range moves(h.events) {
 				all = append(all, moved{at: from + e.At.Sub(begin), pair: e.Pair, kind: e.Kind, from: e.From, to: e.To})
 			}
 		}

@@ -62,11 +62,9 @@ func runSwings(ctx context.Context, s *session) ([]Sample, error) {
 		if err := g.uplink(ctx, rates); err != nil {
 			return err
 		}
-		since := map[string]int{}
-		for host, a := range g.agents {
-			if since[host], err = a.lastEvent(ctx); err != nil {
-				return err
-			}
+		heard, err := g.hear(ctx)
+		if err != nil {
+			return err
 		}
 		flows, err := g.beginAll(ctx, bursts(g))
 		if err != nil {
@@ -75,18 +73,17 @@ func runSwings(ctx context.Context, s *session) ([]Sample, error) {
 		from := program.Kernel()
 		end := from + s.options().For
 		for err == nil && program.Kernel() < end {
-			if err = pause(ctx, min(hold, end-program.Kernel())); err == nil {
+			if err = hearFor(ctx, heard, min(hold, end-program.Kernel())); err == nil {
 				rates, hold = swing(s.rand, g.nets, s.options().Capacity)
 				err = g.uplink(ctx, rates)
 				out.Values["swings"]++
 			}
 		}
 		out.Values["swung_s"] = (program.Kernel() - from).Seconds()
-		for host, a := range g.agents {
-			events, e := a.events(ctx, since[host])
-			err = errors.Join(err, e)
-			count(out, events)
-			mistaken(out, events)
+		for _, h := range heard {
+			err = errors.Join(err, h.more(ctx))
+			count(out, h.events)
+			mistaken(out, h.events)
 		}
 		_, e := endAll(out, flows)
 		return errors.Join(err, e)
