@@ -38,7 +38,7 @@ func (g *generator) kind() {
 	if g.chance(10) {
 		g.push = "push_mpls:0x8848"
 	}
-	g.learning = g.chance(40)
+	g.learning = !g.larger && g.chance(40)
 }
 
 // pipeline is the flows of six tables.
