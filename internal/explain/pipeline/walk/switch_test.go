@@ -78,7 +78,10 @@ func (s *aSwitch) run(name string, args ...string) {
 // start runs a daemon until the test is over, and waits for its socket.
 func (s *aSwitch) start(name string, args ...string) {
 	s.t.Helper()
-	cmd := exec.Command(name, append(args, "--log-file="+filepath.Join(s.dir, name+".log"), "-vconsole:off")...)
+	// A trace has no limit of passes: one that is never done with ends here, not when the machine's memory does.
+	const limit = `ulimit -v 6000000; exec "$@"`
+	args = append(args, "--log-file="+filepath.Join(s.dir, name+".log"), "-vconsole:off")
+	cmd := exec.Command("sh", append([]string{"-c", limit, "sh", name}, args...)...)
 	cmd.Env = s.env()
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
