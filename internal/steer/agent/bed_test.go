@@ -511,6 +511,9 @@ func (b *bed) trafficIn(family int, from, to string, c stream.Client) *load {
 	b.t.Helper()
 	l := &load{t: b.t, said: &bytes.Buffer{}, heard: &bytes.Buffer{}}
 	server, client := b.pod(to), b.pod(from)
+	if c.Kind == stream.UDP {
+		b.acquaint(client, server, family)
+	}
 	out := &listening{done: make(chan struct{}), into: l.heard}
 	listen := netip.AddrPortFrom(server.Address(family), 0)
 	l.server = b.child(server, orders{Server: &stream.Server{Kind: c.Kind, Listen: listen,
@@ -532,6 +535,22 @@ func (b *bed) trafficIn(family int, from, to string, c stream.Client) *load {
 		b.t.Fatal(err)
 	}
 	return l
+}
+
+// acquaint has the agents of two pods know them as a pair, where they can. Datagrams that begin before belong to the
+// end whose packet a data plane sees first: on a busy machine the one that answers, whose flows the other's choices
+// do not move.
+func (b *bed) acquaint(from, to topo.Pod, family int) {
+	one, two := b.agents[b.state.Hosts[from.Host].Name], b.agents[b.state.Hosts[to.Host].Name]
+	known := func() bool { return one.opened(from.Name, to.Name) && two.opened(to.Name, from.Name) }
+	for end := time.Now().Add(3 * time.Second); one != nil && two != nil && !known() && time.Now().Before(end); {
+		cmd := exec.Command("ping", "-q", "-c", "1", "-W", "1", to.Address(family).String())
+		if err := netns.Start(from.Netns, cmd); err != nil {
+			b.t.Fatal(err)
+		}
+		_ = cmd.Wait() // it may be lost
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 func (b *bed) child(p topo.Pod, o orders) *exec.Cmd {

@@ -47,7 +47,10 @@ func TestLargeCluster(t *testing.T) {
 		t.Errorf("%d pairs without traffic", n)
 	}
 	begin = time.Now()
-	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	// Of TCP each end knows who has opened it; of datagrams that began before it was entered, who sends first then.
+	asks := stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond}
+	first := b.traffic("a", "b", asks)
 	b.await("the pair to be entered", func() bool { return one.Health().Pairs > 0 })
 	entered := time.Since(begin)
 	b.await("the pair to open", func() bool { return one.opened("a", "b") })
@@ -57,7 +60,7 @@ func TestLargeCluster(t *testing.T) {
 		t.Errorf("%d pairs, one has traffic", n)
 	}
 	b.move("macvlan")
-	udp.stop()
+	first.stop()
 	// Its traffic has ended: as if a minute had passed.
 	one.members.Lock()
 	p := one.entries.firstNamed("a", "b")
@@ -73,7 +76,7 @@ func TestLargeCluster(t *testing.T) {
 		}
 		return len(p.local.pairs) == 0
 	})
-	again := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	again := b.traffic("a", "b", asks)
 	b.await("the pair to come again", func() bool { return one.Health().Pairs > 0 })
 	b.move("macvlan")
 	again.stop()

@@ -71,8 +71,6 @@ func steers(t *testing.T, b *bed, steps []step) {
 	b.start("h2", nil)
 	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 2, Requests: stream.Sizes{Min: 64, Max: 600},
 		Think: 2 * time.Millisecond})
-	// A UDP flow that began before belongs to the end whose packet is the first that a data plane sees: on
-	// a busy machine that may be b, whose flows a's choices do not move.
 	b.await("both ends to know the pair", func() bool {
 		return b.agents["h1"].opened("a", "b") && b.agents["h2"].opened("b", "a")
 	})
