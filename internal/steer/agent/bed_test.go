@@ -541,7 +541,7 @@ func (b *bed) trafficIn(family int, from, to string, c stream.Client) *load {
 // end whose packet a data plane sees first: on a busy machine the one that answers, whose flows the other's choices
 // do not move.
 func (b *bed) acquaint(from, to topo.Pod, family int) {
-	one, two := b.agents[b.state.Hosts[from.Host].Name], b.agents[b.state.Hosts[to.Host].Name]
+	one, two := b.agents[fmt.Sprintf("h%d", from.Host)], b.agents[fmt.Sprintf("h%d", to.Host)]
 	known := func() bool { return one.opened(from.Name, to.Name) && two.opened(to.Name, from.Name) }
 	for end := time.Now().Add(3 * time.Second); one != nil && two != nil && !known() && time.Now().Before(end); {
 		cmd := exec.Command("ping", "-q", "-c", "1", "-W", "1", to.Address(family).String())

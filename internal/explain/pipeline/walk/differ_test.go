@@ -84,10 +84,15 @@ func TestAgreesWithOpenVSwitch(t *testing.T) {
 	}
 	const seldom = 400 // the heap is small, and all is soon forgotten
 	defer debug.SetGCPercent(debug.SetGCPercent(seldom))
-	s := newSwitch(t)
 	g := &generator{Rand: drawn.Random(t), groups: 4}
 	groups := g.allGroups()
-	s.ofctl("add-groups", groups)
+	begin := func() *aSwitch {
+		s := newSwitch(t)
+		s.lenient = true
+		s.ofctl("add-groups", groups)
+		return s
+	}
+	s := begin()
 	met, sets := map[string]int{}, map[string]pipeline.Action{}
 	var flows []string
 	t.Cleanup(func() { // the switch may have come to its end
@@ -95,10 +100,17 @@ func TestAgreesWithOpenVSwitch(t *testing.T) {
 			t.Logf("pipeline:\n%s\n%s", strings.Join(groups, "\n"), strings.Join(flows, "\n"))
 		}
 	})
-	for range pipelines {
-		g.kind()
-		flows = g.pipeline()
-		s.ofctl("replace-flows", flows)
+	one := func() (ends bool) {
+		defer func() {
+			switch end := recover().(type) {
+			case nil:
+			case ended:
+				ends = true
+				t.Logf("the switch has come to its end: %s", end.log)
+			default:
+				panic(end)
+			}
+		}()
 		p := pipeline.New(nil)
 		if err := p.Read(strings.NewReader(strings.Join(append(flows, groups...), "\n"))); err != nil {
 			t.Fatal(err)
@@ -119,6 +131,21 @@ func TestAgreesWithOpenVSwitch(t *testing.T) {
 		}
 		if met["flows learnt"] += in.learnt; g.learning && !in.held(t, s) {
 			t.FailNow()
+		}
+		return false
+	}
+	// Of OVS 3.1.0 an assertion fails (conn_update_state) where packets of which it learns commit connections again
+	// and again, or a trace is never done with: twice in some 15,000 pipelines. That is no answer to hold a walk to.
+	mostEnds := 2 + pipelines/5000
+	for ends := 0; pipelines > 0; pipelines-- {
+		g.kind()
+		flows = g.pipeline()
+		s.ofctl("replace-flows", flows)
+		if one() {
+			if ends++; ends > mostEnds {
+				t.Fatalf("the switch came to its end %d times", ends)
+			}
+			s = begin()
 		}
 	}
 	t.Logf("met: %v", met)
