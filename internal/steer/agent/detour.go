@@ -123,16 +123,13 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 // around is what is known of the path that the connection is asked about.
 func (iq *inquirer) around(q *inquiry, is detect.Progress, now time.Time) (a detect.Around) {
 	p := q.pair
-	ln, deaf := &p.lines[p.routes.at(q.From)], iq.params.Deaf
+	i, deaf := p.routes.at(q.From), iq.params.Deaf
+	ln, hp := &p.lines[i], p.host.paths[p.routes[i].Network]
 	if ln.Telling(now) { // else it is not waited for an acknowledgment
 		deaf = is.Deaf(iq.params)
 	}
-	if a.Silent = ln.silence.Lasts(deaf, now); a.Silent { // unless others fill a queue in which it waits
-		if hp := p.host.paths[p.routes[p.routes.at(q.From)].Network]; hp != nil {
-			came, next := iq.members.came(hp, p)
-			a.Silent = now.Sub(came) >= deaf && !now.Before(next)
-		}
-	}
+	// Else others may fill a queue in which it waits.
+	a.Silent = ln.silence.Lasts(deaf, now) && (hp == nil || !iq.members.passes(hp, p, deaf, now))
 	for _, other := range p.inquiries {
 		a.Ahead = a.Ahead || other != q && other.begun && other.From == q.From && other.State() == detect.Trying &&
 			now.Sub(other.Since()) < iq.params.AckWithin

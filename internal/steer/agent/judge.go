@@ -112,8 +112,8 @@ func (j *judge) evidence(p *pair, now time.Time) decide.PairEvidence {
 		e.Data = p.data(i, now)
 		if hp := p.host.paths[r.Network]; hp != nil {
 			hp.fill(&e, hp.lastProbe(), now)
-			came, next := j.members.came(hp, p)
-			e.Passes = now.Before(next) || now.Sub(came) < epoch
+			// All pairs are looked through for it, so only where it counts.
+			e.Passes = e.Data.Tx > 0 && e.Data.Rx <= 0 && j.members.passes(hp, p, epoch, now)
 		} else {
 			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
 		}

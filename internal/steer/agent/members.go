@@ -89,6 +89,13 @@ func (m *members) came(hp *hostPath, but *pair) (last, next time.Time) {
 	return last, next
 }
 
+// passes reports whether packets come over the path to a pair but one: within so long, or as soon as of the
+// traffic of late.
+func (m *members) passes(hp *hostPath, but *pair, within time.Duration, now time.Time) bool {
+	came, next := m.came(hp, but)
+	return now.Sub(came) < within || now.Before(next)
+}
+
 // others counts the pairs of the same hosts that are on the network.
 func (m *members) others(p *pair, network string, now time.Time) int {
 	n := 0

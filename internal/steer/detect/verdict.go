@@ -22,7 +22,7 @@ type Witness struct {
 }
 
 // suspicion is what is known when a path is judged. Shots on the suspect path are
-// small ones, in any order: full-size loss is not found here.
+// small ones, in any order until judge sorts them: full-size loss is not found here.
 type suspicion struct {
 	start time.Time // when it arose
 	shots []Shot
@@ -84,6 +84,7 @@ func (v Verdict) String() string {
 // One or two probes lost, by noise or a queue that overflowed, fail nothing. Nor do
 // those that went unanswered before the suspicion arose: what they told was judged then.
 func (p *Params) judge(s suspicion) Verdict {
+	s.shots = slices.SortedFunc(slices.Values(s.shots), bySent)
 	deadline := p.deadline(s.Expected) + max(s.Late, 0)
 	due, row, alive := s.row(deadline)
 	v := Verdict{Overdue: row, Needed: p.needed(s, deadline)}
@@ -129,7 +130,7 @@ func (p *Params) needed(s suspicion, deadline time.Duration) int {
 func (s suspicion) losses(apart, deadline time.Duration) (lost, of int) {
 	var first time.Time // of a row of lost ones that began after an answered one
 	answered := false
-	for _, x := range slices.SortedFunc(slices.Values(s.shots), bySent) {
+	for _, x := range s.shots {
 		switch {
 		case !x.Sent.Add(deadline).Before(s.start), x.Sent.Before(s.well):
 			continue
@@ -152,7 +153,7 @@ func (s suspicion) losses(apart, deadline time.Duration) (lost, of int) {
 // row finds the probes that are due, or answered, and how many of the newest of
 // them are overdue; and whether one was answered.
 func (s suspicion) row(deadline time.Duration) (due []Shot, row int, alive bool) {
-	for _, x := range slices.SortedFunc(slices.Values(s.shots), bySent) {
+	for _, x := range s.shots {
 		switch {
 		case x.Sent.Before(s.start):
 			continue
