@@ -96,7 +96,8 @@ func (hw *hostWatcher) failure(hp *hostPath, now time.Time) failure {
 }
 
 // opinion is what pairs know of a path between hosts that fails: their echoes pass, or
-// who was silent has been heard; or they are about to know.
+// who was silent has been heard; or they are about to know. One that has found the failure first has left,
+// and is silent for that no more.
 func (hw *hostWatcher) opinion(hp *hostPath, now time.Time) detect.Opinion {
 	o, silent := detect.Agrees, false
 	for p, i := range hw.members.along(hp) {
@@ -104,7 +105,7 @@ func (hw *hostWatcher) opinion(hp *hostPath, now time.Time) detect.Opinion {
 		if ln.Passed(hp.Arose()) {
 			return detect.Denies
 		}
-		silent = silent || ln.silence.Lasts(hw.pairs.Silence, now) ||
+		silent = silent || ln.Down() && !ln.Since().Before(hp.Arose()) || ln.silence.Lasts(hw.pairs.Silence, now) ||
 			!ln.silence.Since.IsZero() && ln.silence.Since.Equal(hp.Silent())
 		if ln.State() == detect.Suspect {
 			o = detect.Undecided

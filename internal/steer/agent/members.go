@@ -73,16 +73,18 @@ func (m *members) knows(p *pair) bool {
 }
 
 // came is when a packet last came over the path to a pair but one, and next by when another should have, of the
-// traffic of late. A pair that sends nothing does not count: what comes to it tells nothing of the other direction.
+// traffic of late. A pair that sends nothing there, or whose echoes have found that nothing passes, does not count:
+// what comes to it tells nothing of the other direction.
 func (m *members) came(hp *hostPath, but *pair) (last, next time.Time) {
 	for p, i := range m.along(hp) {
-		if p == but || !p.sends() {
+		ln := &p.lines[i]
+		if p == but || !ln.sends() || ln.Down() {
 			continue
 		}
-		if came := p.lines[i].silence.Came; came.After(last) {
+		if came := ln.silence.Came; came.After(last) {
 			last = came
 		}
-		if due := p.lines[i].silence.Came.Add(p.gap); due.After(next) {
+		if due := ln.silence.Came.Add(p.gap); due.After(next) {
 			next = due
 		}
 	}

@@ -37,17 +37,19 @@ func TestOpinionOfPairs(t *testing.T) {
 		silent    time.Duration // since then, 0 for not
 		suspected time.Duration // by the pair
 		failing   bool          // so its echoes say
+		left      bool          // for that
 		echo      echo
 		want      detect.Opinion
 	}{
-		{"still silent", 20 * ms, 0, false, echo{}, detect.Agrees},
-		{"heard again", 0, 0, false, echo{}, detect.Denies},
-		{"heard again, and silent for a moment", ms, 0, false, echo{}, detect.Denies},
-		{"just fallen silent, as a timer told", 15 * ms, 0, false, echo{}, detect.Agrees},
-		{"asked", 20 * ms, 10 * ms, false, echo{}, detect.Undecided},
-		{"asked, and found to have failed", 20 * ms, 10 * ms, true, echo{}, detect.Agrees},
-		{"an echo passed", 20 * ms, 0, false, echo{5 * ms, 4 * ms}, detect.Denies},
-		{"an echo had passed", 20 * ms, 0, false, echo{50 * ms, 49 * ms}, detect.Agrees},
+		{"still silent", 20 * ms, 0, false, false, echo{}, detect.Agrees},
+		{"heard again", 0, 0, false, false, echo{}, detect.Denies},
+		{"heard again, and silent for a moment", ms, 0, false, false, echo{}, detect.Denies},
+		{"just fallen silent, as a timer told", 15 * ms, 0, false, false, echo{}, detect.Agrees},
+		{"asked", 20 * ms, 10 * ms, false, false, echo{}, detect.Undecided},
+		{"asked, and found to have failed", 20 * ms, 10 * ms, true, false, echo{}, detect.Agrees},
+		{"asked, found to have failed, and left", 0, 10 * ms, true, true, echo{}, detect.Agrees},
+		{"an echo passed", 20 * ms, 0, false, false, echo{5 * ms, 4 * ms}, detect.Denies},
+		{"an echo had passed", 20 * ms, 0, false, false, echo{50 * ms, 49 * ms}, detect.Agrees},
 	} {
 		ln := &newLines(1, a.pairs.params)[0]
 		if tc.silent > 0 {
@@ -58,6 +60,9 @@ func TestOpinionOfPairs(t *testing.T) {
 		}
 		if tc.failing {
 			findFailing(&ln.Path, before(tc.suspected), now)
+		}
+		if tc.left {
+			ln.Confirm(now, detect.Agrees)
 		}
 		if tc.echo.sent > 0 {
 			ln.Sent(1, before(tc.echo.sent))
@@ -156,6 +161,14 @@ func TestOpinionOfHosts(t *testing.T) {
 		}, detect.Passing},
 		{"another's came, which sends nothing", func(_ *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came, other.lines[0].sent = now.Add(-ms), dataplane.Tally{}
+		}, detect.Agrees},
+		{"another's came, which sends elsewhere", func(_ *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came, other.lines[0].sent = now.Add(-ms), dataplane.Tally{}
+			other.lines[1].sent.Packets = 1
+		}, detect.Agrees},
+		{"another's came, which has found the path to fail", func(_ *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came = now.Add(-ms)
+			other.lines[0].Signaled(now)
 		}, detect.Agrees},
 		{"another's came before", func(_ *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came = now.Add(-20 * ms)
