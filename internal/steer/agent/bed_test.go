@@ -529,6 +529,9 @@ func (b *bed) trafficIn(family int, from, to string, c stream.Client) *load {
 	}
 	c.Target, c.Bind, l.port = out.at, client.Address(family), out.at.Port()
 	c.Patience, c.Record = 5*time.Second, stream.Record{Bin: stream.DefaultBin, Gap: stream.DefaultGap}
+	if c.Kind == stream.UDP {
+		c.Patience = time.Second // what is lost does not come, and is waited for
+	}
 	l.client = b.child(client, orders{Client: &c})
 	l.client.Stdout = l.said
 	if err := netns.Start(client.Netns, l.client); err != nil {

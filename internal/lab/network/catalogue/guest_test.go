@@ -79,7 +79,10 @@ func TestGuest(t *testing.T) {
 		}
 		var here []network.Info
 		if here, left = split(t, k, left); len(here) > 0 {
-			t.Run(k.Label(), func(t *testing.T) { runInside(t, k, here) })
+			t.Run(k.Label(), func(t *testing.T) {
+				t.Parallel() // a guest of either kind has one processor
+				runInside(t, k, here)
+			})
 		}
 	}
 	for _, info := range left {
