@@ -86,10 +86,23 @@ type composed struct {
 // looked into: of a large cluster that would take longer than to compose it.
 func (a composed) equal(b composed) bool {
 	return slices.EqualFunc(a.nodes, b.nodes, func(x, y *view) bool {
-		return x == y || x.Name == y.Name && slices.EqualFunc(x.pods, y.pods, alike) && reflect.DeepEqual(x.faults, y.faults)
+		return x == y || x.Name == y.Name && x.alike(y)
 	}) && slices.EqualFunc(a.networks, b.networks, func(x, y *v1alpha1.PathNetwork) bool {
 		return x == y || x.Spec == y.Spec
 	}) && reflect.DeepEqual(a.pods, b.pods) && a.unpoliced == b.unpoliced
+}
+
+// alike reports whether the views are of the same pods. The texts of nearly all are the same.
+func (v *view) alike(w *view) bool {
+	if len(v.pods) != len(w.pods) || !reflect.DeepEqual(v.faults, w.faults) {
+		return false
+	}
+	for i := range v.pods {
+		if v.marks[i] != w.marks[i] && !alike(v.pods[i], w.pods[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // alike reports whether pods are the same but for their host, which is not known of one that was just read.
@@ -145,7 +158,7 @@ func (m *composer) fresh(now composed) (c agent.Cluster, faults []error) {
 			for i := range c.Pods[p:] {
 				c.Pods[p+i].Host = index
 			}
-			n.pods = c.Pods[p:len(c.Pods):len(c.Pods)] // one memory for both: of a large cluster it is most
+			n.move(c.Pods[p:len(c.Pods):len(c.Pods)]) // one memory for both: of a large cluster it is most
 			continue
 		}
 		for _, p := range n.pods {

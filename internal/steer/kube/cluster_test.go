@@ -229,7 +229,7 @@ func TestComposeAgain(t *testing.T) {
 // makes another cluster of it.
 func TestComposeUnpoliced(t *testing.T) {
 	m := newComposer("n1")
-	views, networks := []*view{viewOf(seen("n2", apiPod("z", 5)))}, []*v1alpha1.PathNetwork{fast()}
+	views, networks := []*view{viewed(seen("n2", apiPod("z", 5)))}, []*v1alpha1.PathNetwork{fast()}
 	for _, known := range []netpolicy.Known{{}, {Policies: []netpolicy.Policy{{Kind: "NetworkPolicy"}}},
 		{Unread: []netpolicy.Unread{{Kind: "CiliumNetworkPolicy"}}}, {}} {
 		c, _ := m.compose(ownPods(apiPod("a", 4)), views, networks, known.None())
@@ -244,7 +244,7 @@ func (m *composer) composeAll(pods []own, nodes []*v1alpha1.PathNode, networks [
 	[]error) {
 	var views []*view
 	for _, n := range nodes {
-		views = append(views, viewOf(n))
+		views = append(views, viewed(n))
 	}
 	return m.compose(pods, views, networks, false)
 }

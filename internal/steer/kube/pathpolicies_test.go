@@ -105,7 +105,7 @@ func TestPolicyStatus(t *testing.T) {
 			[]v1alpha1.Pod{of("shop/a", "p")}, 1, 0, "NetworkNotAllowed", "Applied"},
 	} {
 		p := pathPolicy("p", 0, tc.spec)
-		s := policyStatus(p, []*view{viewOf(&v1alpha1.PathNode{Spec: v1alpha1.PathNodeSpec{Pods: tc.pods}})},
+		s := policyStatus(p, []*view{viewed(&v1alpha1.PathNode{Spec: v1alpha1.PathNodeSpec{Pods: tc.pods}})},
 			[]*v1alpha1.PathNetwork{fast()}, now)
 		accepted := meta.FindStatusCondition(s.Conditions, "Accepted")
 		applied := meta.FindStatusCondition(s.Conditions, "Applied")
@@ -116,7 +116,7 @@ func TestPolicyStatus(t *testing.T) {
 			t.Errorf("%s: %+v", name, s)
 		}
 		p.Status = s // nothing is written again
-		if again := policyStatus(p, []*view{viewOf(&v1alpha1.PathNode{Spec: v1alpha1.PathNodeSpec{Pods: tc.pods}})},
+		if again := policyStatus(p, []*view{viewed(&v1alpha1.PathNode{Spec: v1alpha1.PathNodeSpec{Pods: tc.pods}})},
 			[]*v1alpha1.PathNetwork{fast()}, now.Add(time.Hour)); !slices.Equal(again.Conditions, s.Conditions) {
 			t.Errorf("%s: %+v, and later %+v", name, s, again)
 		}

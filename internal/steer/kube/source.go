@@ -91,6 +91,10 @@ func Open(cfg Config) (*Source, error) {
 	s.policies = newPolicies(c.cfg, s.listen)
 	s.announcer = announcer{clients: c, node: cfg.Node, now: cfg.Now, told: map[string]time.Time{}}
 	s.teller = newTeller(c, cfg.Node, cfg.Now)
+	apart, err := Client(batching(c.cfg, cfg.Now), "/apis", v1alpha1.Version(), v1alpha1.Register)
+	if err != nil {
+		return nil, err
+	}
 	for _, of := range []struct {
 		at *cache.SharedInformer
 		do func() (cache.SharedInformer, error)
@@ -99,7 +103,7 @@ func Open(cfg Config) (*Source, error) {
 			return informer(c.core, "pods", &corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", cfg.Node), trimPod)
 		}},
 		{&s.nodes, func() (cache.SharedInformer, error) {
-			return informer(c.paths, "pathnodes", &v1alpha1.PathNode{}, fields.Everything(), trimNode)
+			return nodeInformer(apart), nil
 		}},
 		{&s.networks, func() (cache.SharedInformer, error) {
 			return informer(c.paths, "pathnetworks", &v1alpha1.PathNetwork{}, fields.Everything(), trimObject)

@@ -3,12 +3,16 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
 
 	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
@@ -17,13 +21,18 @@ import (
 )
 
 // view is what is kept of a node's PathNode: an object is read once, when it comes, and a whole
-// one is three times as large.
+// one is three times as large. It is never changed but for where its pods are.
 type view struct {
+	metav1.TypeMeta
 	metav1.ObjectMeta // name and version alone
-	// pods are without their host, until a cluster is composed of them; faults are why others are not there.
-	// They are of the goroutine that composes, once they are kept.
+	mu                sync.Mutex
+	// pods are without their host, until a cluster is composed of them, which has them be in its own memory; the lock
+	// is for that. faults are why others are not there.
 	pods   []topo.Pod
 	faults []error
+	// marks tell the pods' texts from others, and policies are those that select them, by mark.
+	marks    []uint64
+	policies map[uint64][]string
 	// networks are those that the pods are on.
 	networks []string
 	// asks counts the pods of each PathPolicy, by NAMESPACE/NAME.
@@ -33,44 +42,162 @@ type view struct {
 // asked counts the pods for which a PathPolicy holds, and those that it selects besides.
 type asked struct{ holds, overridden int32 }
 
-// viewOf reads a PathNode.
-func viewOf(n *v1alpha1.PathNode) *view {
-	v := &view{pods: make([]topo.Pod, 0, len(n.Spec.Pods))}
-	v.Name, v.ResourceVersion = n.Name, n.ResourceVersion
-	for _, seen := range n.Spec.Pods {
-		if p, err := podOf(seen); err == nil {
-			v.pods = append(v.pods, p)
-			for _, a := range p.Attachments {
-				if !slices.Contains(v.networks, a.Network) {
-					v.networks = append(v.networks, a.Network)
-				}
-			}
-		} else {
-			v.faults = append(v.faults, fmt.Errorf("PathNode %s, pod %.80q: %w", n.Name, seen.Name, err))
-		}
-		ns, _, _ := strings.Cut(seen.Name, "/")
-		for i, name := range seen.Policies {
-			if v.asks == nil {
-				v.asks = map[string]asked{}
-			}
-			a := v.asks[ns+"/"+name]
-			if i == 0 {
-				a.holds++
-			} else {
-				a.overridden++
-			}
-			v.asks[ns+"/"+name] = a
-		}
-	}
-	return v
+// DeepCopyObject is the same one.
+func (v *view) DeepCopyObject() runtime.Object { return v }
+
+// known are the pods as they are by now.
+func (v *view) known() []topo.Pod {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.pods
 }
 
-// trimNode keeps a view of a PathNode.
-func trimNode(obj any) (any, error) {
-	if n, ok := obj.(*v1alpha1.PathNode); ok {
-		return viewOf(n), nil
+// move has the pods be in other memory.
+func (v *view) move(to []topo.Pod) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.pods = to
+}
+
+// marking is by what texts are told from one another.
+var marking = maphash.MakeSeed()
+
+// viewOf reads a PathNode, as an API server writes it. Of pods that are in the view that was there of it before,
+// nothing is decoded: next to all are.
+func viewOf(raw []byte, before func(name string) *view) (*view, error) {
+	v, c, spec := &view{}, cursor{b: raw}, []byte("{}")
+	err := c.members(func(key string) (err error) {
+		switch key {
+		case "metadata":
+			err = c.members(func(key string) error { return v.readMeta(key, &c) })
+		case "spec": // by its node's name
+			spec, err = c.take()
+		default:
+			err = c.pass()
+		}
+		return err
+	})
+	if err == nil {
+		err = v.readPods(spec, before(v.Name))
 	}
-	return obj, nil // one that was missed as it went
+	if err != nil {
+		return nil, fmt.Errorf("read PathNode %.80q: %w", v.Name, err)
+	}
+	return v, nil
+}
+
+// readMeta reads what there is to know of any object.
+func (v *view) readMeta(key string, c *cursor) error {
+	switch key {
+	case "name":
+		return c.into(&v.Name)
+	case "resourceVersion":
+		return c.into(&v.ResourceVersion)
+	}
+	return c.pass()
+}
+
+// readPods reads a node's pods, of which there may be a view.
+func (v *view) readPods(spec []byte, before *view) error {
+	was := former{}
+	if before != nil {
+		was = former{before, before.known(), 0}
+	}
+	v.pods = make([]topo.Pod, 0, len(was.pods)+1)
+	v.marks = make([]uint64, 0, len(was.pods)+1)
+	c := cursor{b: spec}
+	return c.members(func(key string) error {
+		if key != "pods" {
+			return c.pass()
+		}
+		return c.elements(func() error {
+			raw, err := c.take()
+			if err == nil {
+				err = v.read(raw, &was)
+			}
+			return err
+		})
+	})
+}
+
+// former is what was there of a node before, and near which place its next pod is.
+type former struct {
+	*view
+	pods []topo.Pod
+	next int
+}
+
+// find is the place of a pod whose text has the mark, or -1.
+func (f *former) find(mark uint64) int {
+	if f.view == nil {
+		return -1
+	}
+	for _, n := range []int{f.next, f.next + 1} { // one has gone, or nothing has
+		if n < len(f.marks) && f.marks[n] == mark {
+			f.next = n + 1
+			return n
+		}
+	}
+	n := slices.Index(f.marks, mark)
+	if f.next++; n >= 0 {
+		f.next = n + 1
+	}
+	return n
+}
+
+// read reads one pod.
+func (v *view) read(raw []byte, was *former) error {
+	mark := maphash.Bytes(marking, raw)
+	if n := was.find(mark); n >= 0 {
+		v.add(was.pods[n], mark, was.policies[mark])
+		return nil
+	}
+	var seen v1alpha1.Pod
+	if err := json.Unmarshal(raw, &seen); err != nil {
+		return fmt.Errorf("pod: %w", err)
+	}
+	p, err := podOf(seen)
+	if err != nil {
+		v.faults = append(v.faults, fmt.Errorf("PathNode %s, pod %.80q: %w", v.Name, seen.Name, err))
+		v.count(seen.Name, seen.Policies)
+		return nil
+	}
+	v.add(p, mark, seen.Policies)
+	return nil
+}
+
+// add adds a pod, and what its text is told by.
+func (v *view) add(p topo.Pod, mark uint64, policies []string) {
+	v.pods, v.marks = append(v.pods, p), append(v.marks, mark)
+	for i := range p.Attachments {
+		if network := p.Attachments[i].Network; !slices.Contains(v.networks, network) {
+			v.networks = append(v.networks, network)
+		}
+	}
+	if len(policies) > 0 {
+		if v.policies == nil {
+			v.policies = map[uint64][]string{}
+		}
+		v.policies[mark] = policies
+	}
+	v.count(p.Name, policies)
+}
+
+// count counts a pod for the PathPolicies that select it.
+func (v *view) count(pod string, policies []string) {
+	ns, _, _ := strings.Cut(pod, "/")
+	for i, name := range policies {
+		if v.asks == nil {
+			v.asks = map[string]asked{}
+		}
+		a := v.asks[ns+"/"+name]
+		if i == 0 {
+			a.holds++
+		} else {
+			a.overridden++
+		}
+		v.asks[ns+"/"+name] = a
+	}
 }
 
 // intern has equal words be one in memory: thousands of pods are on few networks.
