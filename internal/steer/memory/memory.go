@@ -17,8 +17,8 @@ import (
 
 // collectAt is by how many percent memory grows before it is collected, unless GOGC says it: an agent is on every
 // node, and nearly all that it keeps is what it was told of others. To collect it sooner than by default takes
-// some thousandths of a core.
-const collectAt = 40
+// some thousandths of a core, in a cluster of 1,000 nodes with ten changes in a second.
+const collectAt = 30
 
 // Settled is how long after an agent has read its cluster it has done what is done once.
 const Settled = 10 * time.Second
