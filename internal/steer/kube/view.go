@@ -31,6 +31,7 @@ type view struct {
 	pods   []topo.Pod
 	faults []error
 	// marks tell the pods' texts from others, and policies are those that select them, by mark.
+	seed     maphash.Seed
 	marks    []uint64
 	policies map[uint64][]string
 	// networks are those that the pods are on.
@@ -58,9 +59,6 @@ func (v *view) move(to []topo.Pod) {
 	defer v.mu.Unlock()
 	v.pods = to
 }
-
-// marking is by what texts are told from one another.
-var marking = maphash.MakeSeed()
 
 // viewOf reads a PathNode, as an API server writes it. Of pods that are in the view that was there of it before,
 // nothing is decoded: next to all are.
@@ -101,7 +99,9 @@ func (v *view) readMeta(key string, c *cursor) error {
 func (v *view) readPods(spec []byte, before *view) error {
 	was := former{}
 	if before != nil {
-		was = former{before, before.known(), 0}
+		was, v.seed = former{before, before.known(), 0}, before.seed
+	} else {
+		v.seed = maphash.MakeSeed()
 	}
 	v.pods = make([]topo.Pod, 0, len(was.pods)+1)
 	v.marks = make([]uint64, 0, len(was.pods)+1)
@@ -147,7 +147,7 @@ func (f *former) find(mark uint64) int {
 
 // read reads one pod.
 func (v *view) read(raw []byte, was *former) error {
-	mark := maphash.Bytes(marking, raw)
+	mark := maphash.Bytes(v.seed, raw)
 	if n := was.find(mark); n >= 0 {
 		v.add(was.pods[n], mark, was.policies[mark])
 		return nil
