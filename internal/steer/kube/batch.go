@@ -55,13 +55,9 @@ func (b *batched) Close() error {
 
 // batching is a configuration by whose connections is read what may wait.
 func batching(cfg *rest.Config, now func() time.Time) *rest.Config {
-	own := rest.CopyConfig(cfg)
-	// HTTP/2 asks for more in two packets for each change that comes, for one stream.
-	own.NextProtos = []string{"http/1.1"}
+	own, dial := rest.CopyConfig(cfg), cfg.Dial
 	own.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		// A connection whose other end is gone is known to be so as soon as by HTTP/2, whose pings this is in place of.
-		alive := net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 10 * time.Second, Count: 3}
-		c, err := (&net.Dialer{Timeout: dialTimeout, KeepAliveConfig: alive}).DialContext(ctx, network, address)
+		c, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}

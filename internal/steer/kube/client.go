@@ -33,9 +33,6 @@ type clients struct {
 	cfg         *rest.Config
 }
 
-// dialTimeout is how long a connection to the API server may take to be there.
-const dialTimeout = 10 * time.Second
-
 // connect prepares clients; it says nothing to the server yet. Without a kubeconfig they
 // are those of the pod that this runs in.
 func connect(kubeconfig string) (clients, error) {
@@ -48,7 +45,7 @@ func connect(kubeconfig string) (clients, error) {
 		return clients{}, fmt.Errorf("find API server: %w", err)
 	}
 	cfg.UserAgent = "pathwise-agent"
-	cfg.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 10 * time.Second}).DialContext
+	cfg.Dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 10 * time.Second}).DialContext
 	c := clients{cfg: cfg}
 	if c.core, err = Client(cfg, "/api", corev1.SchemeGroupVersion, corev1.AddToScheme); err != nil {
 		return c, err
