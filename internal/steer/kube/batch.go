@@ -35,11 +35,13 @@ func newBatched(c net.Conn, now func() time.Time) *batched {
 }
 
 // Read reads as a connection does, but where it has had to wait, it waits for what else comes until the turn of
-// the next period: all agents' parts that do something in a period do it then.
+// the next period: all agents' parts that do something in a period do it then. What comes after a whole period
+// without anything is read at once: where little changes, nothing is late.
 func (b *batched) Read(p []byte) (int, error) {
 	began := b.now()
 	n, err := b.Conn.Read(p)
-	if now := b.now(); err == nil && now.Sub(began) > drained && now.Sub(b.since) > promptly {
+	now := b.now()
+	if waited := now.Sub(began); err == nil && waited > drained && waited < together && now.Sub(b.since) > promptly {
 		select {
 		case <-time.After(now.Truncate(together).Add(together).Sub(now)):
 		case <-b.closed.Done():

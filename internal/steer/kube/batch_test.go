@@ -10,8 +10,8 @@ import (
 // TestBatched: what comes is read as it is, at first and later, and who closes a connection does not wait for a turn.
 func TestBatched(t *testing.T) {
 	for name, age := range map[string]time.Duration{"new": 0, "old": time.Hour} {
-		at := time.Unix(1000, 0).Add(together - 1) // a turn is about to come
-		now := func() time.Time { at = at.Add(2 * together); return at }
+		at := time.Unix(1000, 0)
+		now := func() time.Time { at = at.Add(together - 1); return at } // a turn is about to come
 		here, there := net.Pipe()
 		b := newBatched(here, now)
 		b.since = at.Add(-age)
