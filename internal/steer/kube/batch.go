@@ -12,7 +12,7 @@ import (
 // costs more by that than by all that it does of them. So what comes of other nodes is read at most so often, all
 // at once; the kernel keeps it until then.
 const (
-	together = 500 * time.Millisecond
+	together = 250 * time.Millisecond
 	// promptly is how long a connection is read at once: who begins waits for answers.
 	promptly = 10 * time.Second
 	// drained is how long nothing comes of a connection where there is nothing more.
