@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
 )
 
 // Flows that the peer has opened are where its agent says, but where a path has failed.
@@ -36,8 +37,13 @@ func (m *mover) doubt(p *pair, now time.Time) {
 }
 
 // doubtful reports whether that is so. Flows stay where they are as long as the default network is known to fail: there
-// they get nothing through.
+// they get nothing through; or one of them is asked about on another path.
 func (p *pair) doubtful(now time.Time) bool {
+	for _, q := range p.inquiries {
+		if q.begun && q.side == dataplane.Theirs && q.State() == detect.Trying {
+			return false
+		}
+	}
 	fails := p.fails(0) || p.lines[0].bar.Left(now) > 0
 	return now.Sub(p.heardOf) >= believes && now.Sub(p.resumed) >= believes && !fails
 }

@@ -17,7 +17,7 @@ import (
 // repliesEvery is how often flows of datagrams are looked at, for so many flows of a pod.
 const repliesEvery, repliesFlows = 50 * time.Millisecond, 1024
 
-// replyWatcher watches flows of datagrams that pods have opened and peers answer.
+// replyWatcher watches flows of datagrams that go both ways.
 type replyWatcher struct {
 	*journal
 	members  *members
@@ -93,7 +93,7 @@ func (rw *replyWatcher) count(l *pod, found []dataplane.Asked, now time.Time) {
 			r = &detect.Replies{}
 		}
 		l.replies[name] = r
-		if r.Counted(rw.inquirer.params, f.Unanswered, now); r.Missing(rw.inquirer.params, now) && !rw.cfg.DryRun {
+		if r.Counted(rw.inquirer.params, detect.Unanswered(f.Unanswered), now); r.Missing(rw.inquirer.params, now) && !rw.cfg.DryRun {
 			rw.inquirer.inquiries.take(&inquiry{pair: p, ports: name.ports, replies: r,
 				bucket: flow.Bucket(f.Local, f.Remote, unix.IPPROTO_UDP)})
 		}
@@ -109,9 +109,9 @@ func (iq *inquirer) countReplies() {
 		}
 		n, ok, err := q.pair.local.plane.Unanswered(q.pair.remote.UID, q.ports[0], q.ports[1])
 		if iq.fault(q.pair.name, err); err == nil {
-			q.replies.Counted(iq.params, n, now)
-			iq.answer(q, detect.Progress{Open: ok, Waiting: n > 0, Acked: q.replies.Answers(),
-				Timer: q.replies.Timer(iq.params, now)}, now)
+			q.replies.Counted(iq.params, detect.Unanswered(n), now)
+			iq.answer(q, detect.Progress{Open: ok, Waiting: q.replies.Waits(), Acked: q.replies.Answers(),
+				Timer: q.replies.Timer(iq.params, now), Asks: q.replies.Sent()}, now)
 		}
 	}
 }

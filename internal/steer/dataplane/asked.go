@@ -8,20 +8,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Asked is a flow of datagrams that a pod has opened, and the peer has answered before.
+// Asked is a flow of datagrams that goes both ways, as one end of it sees it.
 type Asked struct {
 	UID           string // the peer's
 	Local, Remote uint16 // ports
-	// Unanswered is how many datagrams have gone since one last came, 255 for more.
-	Unanswered int
+	Unanswered
 }
+
+// Unanswered is how many datagrams of a flow have gone since one last came, UnansweredMost for more.
+type Unanswered struct {
+	N int
+	// Turn changes each time that a datagram comes after some have gone.
+	Turn bool
+}
+
+// UnansweredMost is the most datagrams that are counted.
+const UnansweredMost = int(bpfLimitUNANSWERED_MOST)
 
 // askedMost bounds how many of them are listed.
 const askedMost = 1024
 
-// isAsked reports whether a flow is one, and has sent lately.
+// isAsked reports whether a flow is one, and had packets lately.
 func isAsked(k bpfFlow, v bpfFlowState, idle time.Duration) bool {
-	return k.Proto == unix.IPPROTO_UDP && v.Role == roleOwner && v.Claimed != oneWay && idle < lively
+	return k.Proto == unix.IPPROTO_UDP && v.goesBothWays() && idle < lively
+}
+
+func (v bpfFlowState) goesBothWays() bool {
+	return (v.Role == roleOwner || v.Role == roleFollow) && v.Claimed != oneWay
+}
+
+func (v bpfFlowState) unanswered() Unanswered {
+	return Unanswered{int(v.Unanswered & uint8(bpfLimitUNANSWERED_MOST)), v.Unanswered&uint8(bpfLimitUNANSWERED_TURN) != 0}
 }
 
 // seenNow is the time in the unit of a flow's state.
@@ -44,7 +61,7 @@ func (f *Flows) Asked() (out []Asked, err error) {
 		}
 		err := each(t, func(k bpfFlow, v bpfFlowState) {
 			if gen, ok := f.peers[k.Peer]; ok && gen == k.Generation && isAsked(k, v, v.idle(now)) && len(out) < askedMost {
-				out = append(out, Asked{f.uids[k.Peer], k.Local, k.Remote, int(v.Unanswered)})
+				out = append(out, Asked{f.uids[k.Peer], k.Local, k.Remote, v.unanswered()})
 			}
 		})
 		if err := errors.Join(err, t.Close()); err != nil {
@@ -54,9 +71,8 @@ func (f *Flows) Asked() (out []Asked, err error) {
 	return out, nil
 }
 
-// Unanswered is how many datagrams of the flow with these ports have gone since one last came, 255 for more. ok
-// is false where this pod has not opened it, or it was never answered.
-func (p *Plane) Unanswered(uid string, local, remote uint16) (n int, ok bool, err error) {
+// Unanswered is that of the flow with these ports. ok is false where it does not go both ways.
+func (p *Plane) Unanswered(uid string, local, remote uint16) (n Unanswered, ok bool, err error) {
 	state, err := p.state(uid, unix.IPPROTO_UDP, local, remote)
-	return int(state.Unanswered), err == nil && state.Role == roleOwner && state.Claimed != oneWay, err
+	return state.unanswered(), err == nil && state.goesBothWays(), err
 }

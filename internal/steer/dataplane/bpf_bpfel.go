@@ -105,6 +105,8 @@ const (
 	bpfLimitCANDIDATE_SHIFT bpfLimit = 15
 	bpfLimitMISS_BITS       bpfLimit = 8
 	bpfLimitSEEN_SHIFT      bpfLimit = 28
+	bpfLimitUNANSWERED_MOST bpfLimit = 127
+	bpfLimitUNANSWERED_TURN bpfLimit = 128
 )
 
 type bpfNoticeNumbers struct {

@@ -234,7 +234,7 @@ static __always_inline int ingress_peer(struct __sk_buff *skb, const struct pack
 	struct flow_state *state = flow_of(&f);
 	if (state) {
 		refresh(state);
-		note_answer(&f, state, state->role <= FLOW_OWNER);
+		note_heard(&f, state, state->role);
 		state->closed |= p->closes;
 		if (kind)
 			learn_row(&f, state, 0);
@@ -333,7 +333,7 @@ static __always_inline int ingress_steered(struct __sk_buff *skb, const struct p
 		set_role(&f, FLOW_FOLLOW); /* its owner has heard the answer */
 	if (state) {
 		learn_row(&f, state, n);
-		note_answer(&f, state, role <= FLOW_OWNER);
+		note_heard(&f, state, role);
 	}
 	if (p->closes)
 		set_closed(&f, p->closes);

@@ -15,6 +15,9 @@ enum limit {
 	CANDIDATE_SHIFT = 15,
 	MISS_BITS = 8,
 	SEEN_SHIFT = 28, /* the unit of flow_state.seen in ns, about a quarter of a second */
+	/* Of flow_state.unanswered: the count, and what changes each time that a packet comes after some have gone. */
+	UNANSWERED_MOST = 0x7f,
+	UNANSWERED_TURN = 0x80,
 };
 
 /* A peer's choices, a bucket each, in 64 bytes: a switch of all of them is one cache line
@@ -169,7 +172,7 @@ struct flow_state {
 	__u8 dscp;           /* of OTHERS: of the latest packet from a path whose tag was exact */
 	__u8 row;            /* of its choices, by what Go says (pw_assign_row), or by what comes (learn_row) */
 	__u8 claimed;        /* this end has said once that it opens the flow, or ONE_WAY */
-	__u8 unanswered;     /* OWNER: datagrams sent since one came, 255 for more */
+	__u8 unanswered;     /* OWNER, FOLLOW: datagrams sent since one came, UNANSWERED_MOST for more, and the turn */
 };
 
 /* What pw_assign_row is to do. */

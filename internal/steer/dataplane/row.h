@@ -130,25 +130,31 @@ static __always_inline int is_one_way(const struct flow *f, const struct flow_st
  * which leaves or comes, would be an answer by the role of this end. */
 static __always_inline void note_answer(const struct flow *f, struct flow_state *state, int answers)
 {
-	if (!answers || !state)
-		return;
-	state->unanswered = 0;
-	if (is_one_way(f, state))
+	if (answers && is_one_way(f, state))
 		state->claimed = 1;
 }
 
+/* note_heard notes that a packet of the flow has come, and what it may answer: read now and then, the turn
+ * tells that some was, however many have gone since. */
+static __always_inline void note_heard(const struct flow *f, struct flow_state *state, __u32 role)
+{
+	if (!state)
+		return;
+	if (state->unanswered & UNANSWERED_MOST)
+		state->unanswered = ~state->unanswered & UNANSWERED_TURN;
+	note_answer(f, state, role <= FLOW_OWNER);
+}
+
 /* wants_datagram is whether an answer is waited for to a datagram that leaves: of one way there
- * is none. It notes one that is an answer itself, and counts those that are not answered. */
+ * is none. It notes one that is an answer itself, and counts those after which none has come. */
 GLOBAL int wants_datagram(const struct flow *f, struct flow_state *state, __u32 role)
 {
 	if (!f || !state)
 		return 1;
 	note_answer(f, state, role > FLOW_OWNER);
-	if (role != FLOW_OWNER)
-		return 1;
-	if (is_one_way(f, state))
+	if (role == FLOW_OWNER && is_one_way(f, state))
 		return 0;
-	if (state->unanswered < 255)
+	if ((role == FLOW_OWNER || role == FLOW_FOLLOW) && (state->unanswered & UNANSWERED_MOST) < UNANSWERED_MOST)
 		state->unanswered++;
 	return 1;
 }

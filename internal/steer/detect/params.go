@@ -80,11 +80,14 @@ type Params struct {
 	FirstWindow int           `unit:"segments" range:"1 1000" why:"RFC 6928 has it send 10 at once, and most may be lost twice"`
 	Counted     time.Duration `unit:"s" range:"0 10" why:"agents count every 250 ms where that is quickly done"`
 	// Datagrams of a flow that was answered RepliesKnown times miss their answers where RepliesTimes as many as
-	// usual have gone without one, RepliesLeast at least, for RepliesFor.
+	// usual have gone without one, RepliesLeast at least, for RepliesFor; or where fewer go that wait RepliesTimes as
+	// long as usual, RepliesLong at least. On another path such a flow waits RepliesIdle at most for its next datagram.
 	RepliesKnown int           `unit:"answers" range:"1 1000" why:"what is usual is known by then"`
 	RepliesTimes int           `unit:"ratio" range:"1 100" why:"a queue that fills, or a program that pauses"`
 	RepliesLeast int           `unit:"datagrams" range:"1 200" why:"two or three are lost by noise"`
 	RepliesFor   time.Duration `unit:"s" range:"0 10" why:"above a scheduler's pause; echoes find what fails for the pair sooner"`
+	RepliesLong  time.Duration `unit:"s" range:"0 60" why:"counts of what is answered many times in between may grow four times in a row by chance"`
+	RepliesIdle  time.Duration `unit:"s" range:"0 60" why:"QUIC's probes go twice as late each time (RFC 9002, section 6.2.1)"`
 	// A path that does not pass data is barred for the BarPart-th part of the time that it has not,
 	// BarFirst at least and BarMost at most. That is forgotten once it has passed data for as long,
 	// or for BarForgotten.
@@ -107,7 +110,8 @@ func Hosts() Params {
 		AckWithin: 20 * ms, AckTrips: 3, TryFor: 100 * ms, TryMost: 500 * ms,
 		DetoursMost: 16, DetourAgain: time.Second, DetourTrust: 3, RefusesAt: 3,
 		AccidentsFor: 5 * time.Second, FirstWindow: 30, Counted: 500 * ms,
-		RepliesKnown: 4, RepliesTimes: 4, RepliesLeast: 8, RepliesFor: 50 * ms,
+		RepliesKnown: 4, RepliesTimes: 4, RepliesLeast: 5, RepliesFor: 50 * ms,
+		RepliesLong: 250 * ms, RepliesIdle: 10 * time.Second,
 		BarPart: 4, BarFirst: 5 * time.Second, BarMost: 2 * time.Minute, BarForgotten: time.Minute}
 }
 

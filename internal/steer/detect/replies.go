@@ -2,60 +2,93 @@ package detect
 
 import "time"
 
-// Replies is how the datagrams of a flow that its pod has opened are answered. No timer tells of one that is not,
-// as TCP's does: so what counts is how many go before an answer comes, against how many usually do.
+// repliesMost is the most unanswered datagrams that are counted.
+const repliesMost = 127
+
+// Replies is how the datagrams of a flow are answered that one end of it sends. No timer tells of one that is not,
+// as TCP's does: so what counts is how many go before an answer comes, and how long that takes, against what is usual.
 type Replies struct {
-	// usual is the most datagrams that lately went before an answer came, and answers how often one was seen
-	// to have come.
+	// usual is the most datagrams that lately went before an answer came, usually the longest that it took as
+	// far as counts tell, and answers how often one was seen to have come.
 	usual   int
+	usually time.Duration
 	answers uint64
 	// known are the answers since the flow was last found to be answered nowhere.
 	known int
-	// unanswered is how many have gone by the latest count, at counted, and since when none of them was answered.
-	unanswered     int
-	counted, since time.Time
+	// latest is the latest count, at counted, since when none was answered, and sent when some had last gone.
+	latest               Unanswered
+	counted, since, sent time.Time
 }
 
-// repliesMost is the most unanswered datagrams that are counted.
-const repliesMost = 255
+// Unanswered is how many datagrams of a flow have gone since one last came.
+type Unanswered struct {
+	N int
+	// Turn changes each time that a datagram comes after some have gone.
+	Turn bool
+}
 
 // Counted is told how many datagrams had gone at a time since the latest answer. What was known later already tells
 // nothing.
-func (r *Replies) Counted(params *Params, unanswered int, now time.Time) {
+func (r *Replies) Counted(params *Params, is Unanswered, now time.Time) {
 	if now.Before(r.counted) {
 		return
 	}
-	r.counted = now
-	if unanswered < r.unanswered {
+	was := r.latest
+	answered := is.N < was.N || is.Turn != was.Turn
+	if answered {
 		r.answers++
 	}
-	if unanswered < r.unanswered || unanswered == 0 {
+	if answered || is.N == 0 {
 		most := 2*r.usual + params.RepliesLeast // what went in an outage is not usual
-		r.usual = max(r.usual-(r.usual+15)/16, min(r.unanswered, most))
+		r.usual = max(r.usual-(r.usual+15)/16, min(was.N, most))
+		longest := 2*r.usually + params.RepliesFor
+		r.usually = max(r.usually-r.usually/16, min(r.waited(r.counted), longest))
 		r.known++
 		r.since = time.Time{}
 	}
-	if unanswered > 0 && r.since.IsZero() {
+	if is.N > 0 && r.since.IsZero() {
 		r.since = now
 	}
-	r.unanswered = unanswered
+	if is.N > was.N || answered {
+		r.sent = now
+	}
+	r.latest, r.counted = is, now
+}
+
+// waited is for how long no answer had come at a time.
+func (r *Replies) waited(at time.Time) time.Duration {
+	if r.since.IsZero() {
+		return 0
+	}
+	return at.Sub(r.since)
 }
 
 // Answers counts how often answers were seen to have come.
 func (r *Replies) Answers() uint64 { return r.answers }
 
+// Sent is when datagrams had last gone.
+func (r *Replies) Sent() time.Time { return r.sent }
+
+// Waits reports whether the latest datagrams were not answered.
+func (r *Replies) Waits() bool { return r.latest.N > 0 }
+
 // Timer is for how long a flow that misses its answers may be tried on another path: while RepliesLeast datagrams go.
 func (r *Replies) Timer(params *Params, now time.Time) time.Duration {
-	return now.Sub(r.since) * time.Duration(params.RepliesLeast) / time.Duration(max(r.unanswered, 1))
+	return r.waited(now) * time.Duration(params.RepliesLeast) / time.Duration(max(r.latest.N, 1))
 }
 
-// Missing reports whether answers that are usual do not come: of a flow that was answered a few times, RepliesTimes
-// as many datagrams as usual have gone, RepliesLeast at least, for RepliesFor. Where so many go that
-// they are not counted it tells nothing.
+// Missing reports whether answers that are usual do not come. The flow was answered a few times, and RepliesLeast
+// datagrams have gone since, of which none was for RepliesFor. And so many have gone as are RepliesTimes as many as
+// usual; or they wait RepliesTimes as long as usual, RepliesLong at least, and some have gone in the meantime: a
+// program that bounds what may be on its way, as QUIC does (RFC 9002), sends little then, and ever less.
 func (r *Replies) Missing(params *Params, now time.Time) bool {
-	least := max(params.RepliesTimes*r.usual, params.RepliesLeast)
-	return r.known >= params.RepliesKnown && least < repliesMost && r.unanswered >= least &&
-		now.Sub(r.since) >= params.RepliesFor
+	waited := r.waited(now)
+	if r.known < params.RepliesKnown || r.latest.N < params.RepliesLeast || waited < params.RepliesFor {
+		return false
+	}
+	return r.latest.N >= params.RepliesTimes*r.usual && params.RepliesTimes*r.usual < repliesMost ||
+		waited >= max(time.Duration(params.RepliesTimes)*r.usually, params.RepliesLong) &&
+			r.sent.Sub(r.since) >= params.RepliesFor
 }
 
 // Nowhere is told that the flow is answered on no path: the peer's program may have gone. It tells

@@ -16,12 +16,15 @@ func TestReplies(t *testing.T) {
 		want   int   // by which of them answers are missed first, -1 for never
 	}{
 		{"each is answered, then none", append(again(5, 0), 10, 20), 6},
-		{"a few", append(again(5, 0), 3, 6, 7, 7, 7), -1},
+		{"a few", append(again(5, 0), 3, 4, 4, 4, 4, 4, 4, 4, 4), -1},
+		{"what is asked again ever later", append(again(5, 0), 1, 3, 4, 4, 6), 9},
 		{"one was, then none", []int{0, 1, 0, 10, 20, 30, 40}, -1},
 		{"never", []int{1, 10, 20, 30, 255, 255}, -1},
 		{"many go before an answer comes", append(again(5, 10, 20, 5), 30, 50, 70, 79), -1},
 		{"and then none", append(again(5, 10, 20, 5), 30, 50, 70, 90), 18},
-		{"so many that they are not counted", append(again(5, 70, 10), again(9, 255)...), -1},
+		{"as much as may be on its way, and ever less", append(again(5, 10, 20, 5), 40, 42, 42, 44, 44, 44, 44, 46, 46, 46), 22},
+		{"as much as may be on its way, and nothing more", append(again(5, 10, 20, 5), again(9, 5)...), -1},
+		{"so many that they are not counted", append(again(5, 70, 10), again(9, repliesMost)...), 14},
 		{"they come again, and are missed again", append(again(5, 0), 10, 20, 0, 1, 30, 60), 6},
 		{"it has paused", append(again(5, 0), 8, 0, 8, 0, 9), -1},
 	} {
@@ -29,7 +32,7 @@ func TestReplies(t *testing.T) {
 		got := -1
 		for i, n := range tt.counts {
 			now := at(float64(50 * i))
-			if r.Counted(&params, n, now); got < 0 && r.Missing(&params, now) {
+			if r.Counted(&params, Unanswered{N: n}, now); got < 0 && r.Missing(&params, now) {
 				got = i
 			}
 		}
@@ -39,15 +42,30 @@ func TestReplies(t *testing.T) {
 	}
 }
 
+// TestRepliesInTurn: a flow that is answered many times between two counts misses nothing, though counts grow.
+func TestRepliesInTurn(t *testing.T) {
+	params := Pairs()
+	var r Replies
+	for i := range 200 {
+		now := at(float64(50 * i))
+		if r.Counted(&params, Unanswered{N: min(i, repliesMost), Turn: i%2 == 0}, now); r.Missing(&params, now) {
+			t.Fatalf("answers are missed after %d", i)
+		}
+	}
+	if r.Answers() < 190 {
+		t.Errorf("%d answers", r.Answers())
+	}
+}
+
 // TestRepliesOfBefore: a count that was read before another one, and comes after it, is no answer.
 func TestRepliesOfBefore(t *testing.T) {
 	params := Pairs()
 	var r Replies
-	r.Counted(&params, 20, at(100))
-	if r.Counted(&params, 10, at(90)); r.Answers() != 0 {
+	r.Counted(&params, Unanswered{N: 20}, at(100))
+	if r.Counted(&params, Unanswered{N: 10}, at(90)); r.Answers() != 0 {
 		t.Error("taken for an answer")
 	}
-	if r.Counted(&params, 0, at(110)); r.Answers() != 1 {
+	if r.Counted(&params, Unanswered{}, at(110)); r.Answers() != 1 {
 		t.Error("no answer")
 	}
 }
@@ -60,15 +78,15 @@ func TestRepliesNowhere(t *testing.T) {
 	count := func(counts ...int) bool {
 		for _, n := range counts {
 			now = now.Add(50 * time.Millisecond)
-			r.Counted(&params, n, now)
+			r.Counted(&params, Unanswered{N: n}, now)
 		}
 		return r.Missing(&params, now)
 	}
 	if count(0, 0, 0, 0, 10, 20) == false {
 		t.Fatal("nothing is missed")
 	}
-	if timer := r.Timer(&params, now); timer != 20*time.Millisecond {
-		t.Errorf("eight datagrams go in %v", timer)
+	if timer := r.Timer(&params, now); timer != 12500*time.Microsecond {
+		t.Errorf("five datagrams go in %v", timer)
 	}
 	r.Nowhere()
 	if count(40, 60, 80) {
