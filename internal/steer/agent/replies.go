@@ -93,7 +93,8 @@ func (rw *replyWatcher) count(l *pod, found []dataplane.Asked, now time.Time) {
 			r = &detect.Replies{}
 		}
 		l.replies[name] = r
-		if r.Counted(rw.inquirer.params, detect.Unanswered(f.Unanswered), now); r.Missing(rw.inquirer.params, now) && !rw.cfg.DryRun {
+		r.Counted(rw.inquirer.params, detect.Unanswered(f.Unanswered), now)
+		if r.Missing(rw.inquirer.params, now) && !rw.cfg.DryRun {
 			rw.inquirer.inquiries.take(&inquiry{pair: p, ports: name.ports, replies: r,
 				bucket: flow.Bucket(f.Local, f.Remote, unix.IPPROTO_UDP)})
 		}
