@@ -81,8 +81,8 @@ func (p *Path) Used(idle time.Duration, now time.Time) {
 // refills reports whether the path's queue may be filling again, faster than probes tell.
 func (p *Path) refills(now time.Time) bool { return now.Sub(p.back) < p.params.Refills }
 
-// Gap is for how long nothing may come over a pair's path of its bulk, given that of late (GapOf): for longer where that
-// has just come there, as its first packets fill a queue at a rate that is not known yet.
+// Gap is for how long nothing may come over a pair's path of its bulk, given that of late (GapOf): for longer where
+// that has just come there, as its first packets fill a queue at a rate that is not known yet.
 func (p *Path) Gap(usual time.Duration, now time.Time) time.Duration {
 	if usual > 0 && p.refills(now) {
 		return p.params.QueueMost
