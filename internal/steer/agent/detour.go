@@ -104,7 +104,9 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	if q.replies == nil {
 		tries = from.TriesOf(iq.params, is, iq.around(q, is, now), now)
 	}
-	if q.Look(is, tries, p.otherPaths(q.From), now) {
+	if moves := q.Look(is, tries, p.otherPaths(q.From), now); moves && q.replies != nil && q.side == dataplane.Theirs {
+		iq.askOwner(p, q, now)
+	} else if moves {
 		iq.redirect(p, q, was, now)
 	}
 	if q.replies == nil && q.Accident(is) {
@@ -170,6 +172,18 @@ func (iq *inquirer) redirect(p *pair, q *inquiry, was int, now time.Time) {
 	d := p.detours.of(q.bucket)
 	d.from, d.to, d.out = q.From, q.On, q.On != q.From
 	iq.mover.replace(p, now)
+}
+
+// askOwner has the agent that decides about a flow of datagrams try it on another path, once: which of the two ways is
+// lost is not known, and only that agent moves both.
+func (iq *inquirer) askOwner(p *pair, q *inquiry, now time.Time) {
+	i, to := p.routes.at(q.From), p.routes.at(q.On)
+	iq.note(Event{Kind: EventSuspect, Pair: p.name, To: p.routes[i].Network, Reason: fmt.Sprintf(
+		"datagrams from port %d to %d are not answered on %s, though probes pass: the agent of %s is to try %s",
+		q.ports[0], q.ports[1], p.routes[i].Network, p.host.name, p.routes[to].Network)})
+	iq.teller.tellUnpassed(p, q)
+	q.replies.Nowhere()
+	q.Abandon(now)
 }
 
 // proven acts on a connection that gets through on another path at once: it stays there.
