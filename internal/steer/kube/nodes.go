@@ -1,12 +1,14 @@
 package kube
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 
+	"github.com/go-json-experiment/json/jsontext"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,14 +60,14 @@ func (r *nodeReader) list(ctx context.Context, opts metav1.ListOptions) (runtime
 	if err != nil {
 		return nil, err
 	}
-	l, c := &viewList{}, cursor{b: raw}
+	l, c := &viewList{}, cursorOf(raw)
 	err = c.members(func(key string) error {
 		switch key {
 		case "metadata":
 			return c.into(&l.ListMeta)
 		case "items":
 			return c.elements(func() error {
-				value, err := c.take()
+				value, err := c.ReadValue()
 				if err != nil {
 					return err
 				}
@@ -74,7 +76,7 @@ func (r *nodeReader) list(ctx context.Context, opts metav1.ListOptions) (runtime
 				return err
 			})
 		}
-		return c.pass()
+		return c.SkipValue()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read list of PathNodes: %w", err)
@@ -97,7 +99,7 @@ func (r *nodeReader) watch(ctx context.Context, opts metav1.ListOptions) (watch.
 		defer close(w.events)
 		defer body.Close()
 		defer cancel()
-		r.follow(ctx, &frames{from: body}, w.events)
+		r.follow(ctx, newCursor(body), w.events)
 	}()
 	return w, nil
 }
@@ -113,15 +115,15 @@ func (w *nodeWatch) Stop() { w.cancel() }
 func (w *nodeWatch) ResultChan() <-chan watch.Event { return w.events }
 
 // follow tells of events until they end.
-func (r *nodeReader) follow(ctx context.Context, f *frames, to chan<- watch.Event) {
+func (r *nodeReader) follow(ctx context.Context, from cursor, to chan<- watch.Event) {
 	for {
-		raw, err := f.next()
+		raw, err := from.ReadValue()
 		var e watch.Event
 		if err == nil {
 			e, err = r.event(raw)
 		}
 		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, io.EOF) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) {
+			if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) {
 				return // the API server ends each watch in time
 			}
 			s := apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding").
@@ -141,15 +143,17 @@ func (r *nodeReader) follow(ctx context.Context, f *frames, to chan<- watch.Even
 
 // event reads one.
 func (r *nodeReader) event(raw []byte) (e watch.Event, err error) {
-	c, object := cursor{b: raw}, []byte(nil)
+	c, object := cursorOf(raw), []byte(nil)
 	if err = c.members(func(key string) (err error) {
 		switch key {
 		case "type":
 			err = c.into(&e.Type)
 		case "object":
-			object, err = c.take()
+			var value jsontext.Value // good until more is read
+			value, err = c.ReadValue()
+			object = bytes.Clone(value)
 		default:
-			err = c.pass()
+			err = c.SkipValue()
 		}
 		return err
 	}); err != nil {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"unique"
 
+	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -63,15 +65,17 @@ func (v *view) move(to []topo.Pod) {
 // viewOf reads a PathNode, as an API server writes it. Of pods that are in the view that was there of it before,
 // nothing is decoded: next to all are.
 func viewOf(raw []byte, before func(name string) *view) (*view, error) {
-	v, c, spec := &view{}, cursor{b: raw}, []byte("{}")
+	v, c, spec := &view{}, cursorOf(raw), []byte("{}")
 	err := c.members(func(key string) (err error) {
 		switch key {
 		case "metadata":
-			err = c.members(func(key string) error { return v.readMeta(key, &c) })
+			err = c.members(func(key string) error { return v.readMeta(key, c) })
 		case "spec": // by its node's name
-			spec, err = c.take()
+			var value jsontext.Value // good until more is read
+			value, err = c.ReadValue()
+			spec = bytes.Clone(value)
 		default:
-			err = c.pass()
+			err = c.SkipValue()
 		}
 		return err
 	})
@@ -85,14 +89,14 @@ func viewOf(raw []byte, before func(name string) *view) (*view, error) {
 }
 
 // readMeta reads what there is to know of any object.
-func (v *view) readMeta(key string, c *cursor) error {
+func (v *view) readMeta(key string, c cursor) error {
 	switch key {
 	case "name":
 		return c.into(&v.Name)
 	case "resourceVersion":
 		return c.into(&v.ResourceVersion)
 	}
-	return c.pass()
+	return c.SkipValue()
 }
 
 // readPods reads a node's pods, of which there may be a view.
@@ -105,13 +109,13 @@ func (v *view) readPods(spec []byte, before *view) error {
 	}
 	v.pods = make([]topo.Pod, 0, len(was.pods)+1)
 	v.marks = make([]uint64, 0, len(was.pods)+1)
-	c := cursor{b: spec}
+	c := cursorOf(spec)
 	return c.members(func(key string) error {
 		if key != "pods" {
-			return c.pass()
+			return c.SkipValue()
 		}
 		return c.elements(func() error {
-			raw, err := c.take()
+			raw, err := c.ReadValue()
 			if err == nil {
 				err = v.read(raw, &was)
 			}

@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"pathwise.dev/pathwise/internal/steer/kube/v1alpha1"
@@ -81,10 +82,10 @@ func TestSplit(t *testing.T) {
 	for _, text := range []string{`{}`, ` {"a" : [1, {"b": "}\\\"]"}], "c":null ,"d":-1.5e3}`, `{"a":"\\","b":"\""}`,
 		`{"metadata":{"x":[[],[{}]]},"spec":true}`} {
 		got, want := map[string]json.RawMessage{}, map[string]json.RawMessage{}
-		c := cursor{b: []byte(text)}
+		c := cursorOf([]byte(text))
 		if err := c.members(func(key string) error {
-			value, err := c.take()
-			got[key] = value
+			value, err := c.ReadValue()
+			got[key] = json.RawMessage(bytes.Clone(value))
 			return err
 		}); err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -95,13 +96,13 @@ func TestSplit(t *testing.T) {
 	}
 	for _, text := range []string{``, `null`, `[]`, `{`, `{"a"`, `{"a":`, `{"a":}`, `{"a":1`, `{"a":"`, `{"a":1,"b"}`,
 		`{a:1}`, `{"a" 1}`, `{"a":1 "b":2}`} {
-		c := cursor{b: []byte(text)}
-		if c.members(func(string) error { return c.pass() }) == nil {
+		c := cursorOf([]byte(text))
+		if c.members(func(string) error { return c.SkipValue() }) == nil {
 			t.Errorf("%s was taken", text)
 		}
 	}
-	c, got := cursor{b: []byte(`[ "a", [1,2] ,{}]`)}, 0
-	if err := c.elements(func() error { got++; return c.pass() }); err != nil || got != 3 {
+	c, got := cursorOf([]byte(`[ "a", [1,2] ,{}]`)), 0
+	if err := c.elements(func() error { got++; return c.SkipValue() }); err != nil || got != 3 {
 		t.Errorf("%d elements, %v", got, err)
 	}
 }
@@ -151,7 +152,7 @@ func viewable(name string) *v1alpha1.PathNode { return seen(name, apiPod("a", 5)
 func followed(t *testing.T, from io.Reader) (all []watch.Event) {
 	t.Helper()
 	events := make(chan watch.Event, 8)
-	(&nodeReader{before: func(string) *view { return nil }}).follow(t.Context(), &frames{from: from}, events)
+	(&nodeReader{before: func(string) *view { return nil }}).follow(t.Context(), newCursor(from), events)
 	close(events)
 	for e := range events {
 		all = append(all, e)
@@ -180,7 +181,7 @@ func BenchmarkChange(b *testing.B) {
 	r := &nodeReader{before: func(string) *view { return last }}
 	b.SetBytes(int64(len(texts[0])))
 	for n := 0; b.Loop(); n++ {
-		raw, err := (&frames{from: bytes.NewReader(texts[n&1])}).next()
+		raw, err := cursorOf(texts[n&1]).ReadValue()
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -190,4 +191,31 @@ func BenchmarkChange(b *testing.B) {
 		}
 		last = e.Object.(*view)
 	}
+}
+
+// FuzzViewOf: what is read of a PathNode in parts is what is read of it as a whole.
+func FuzzViewOf(f *testing.F) {
+	for _, n := range []*v1alpha1.PathNode{viewable("n2"), seen("n3", apiPod("a", 5), apiPod("b", 6)), {}} {
+		raw, err := json.Marshal(n)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Add([]byte(`{"spec":{"pods":null},"metadata":{"name":"n"}}`))
+	f.Add([]byte(`{"spec":{"pods":[{"uid":"1"},{"uid":"1"}]}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		v, err := viewOf(raw, func(string) *view { return nil })
+		var n v1alpha1.PathNode
+		if whole := utiljson.Unmarshal(raw, &n); whole != nil || err != nil {
+			return // they differ in how much they look at
+		}
+		if len(v.pods)+len(v.faults) != len(n.Spec.Pods) {
+			t.Errorf("%d pods and %d faults of %d pods", len(v.pods), len(v.faults), len(n.Spec.Pods))
+		}
+		again, err := viewOf(raw, func(string) *view { return v })
+		if err != nil || !reflect.DeepEqual(again.known(), v.known()) {
+			t.Errorf("read again: %v, %v; before %v", again, err, v.known())
+		}
+	})
 }
