@@ -14,8 +14,9 @@ import (
 )
 
 // deleteTimeout bounds a CNI DEL where ADD was given as much as usual: a plugin that hangs
-// must not keep a lab up. Where ADD was given more, as on a guest's kernel, so is DEL.
-const deleteTimeout = 5 * time.Second
+// must not keep a lab up, and one was seen to take over 5 s on a machine that was busy with other work. Where ADD
+// was given more, as on a guest's kernel, so is DEL.
+const deleteTimeout = 15 * time.Second
 
 func (d deletion) limit() time.Duration { return max(deleteTimeout, d.Timeout/4) }
 

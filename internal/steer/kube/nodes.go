@@ -123,7 +123,8 @@ func (r *nodeReader) follow(ctx context.Context, from cursor, to chan<- watch.Ev
 			e, err = r.event(raw)
 		}
 		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) {
+			if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+				utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) {
 				return // the API server ends each watch in time
 			}
 			s := apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding").
