@@ -15,15 +15,12 @@ type Asked struct {
 	Unanswered
 }
 
-// Unanswered is how many datagrams of a flow have gone since one last came, UnansweredMost for more.
+// Unanswered is how many datagrams of a flow have gone since one last came, 127 for more.
 type Unanswered struct {
 	N int
 	// Turn changes each time that a datagram comes after some have gone.
 	Turn bool
 }
-
-// UnansweredMost is the most datagrams that are counted.
-const UnansweredMost = int(bpfLimitUNANSWERED_MOST)
 
 // askedMost bounds how many of them are listed.
 const askedMost = 1024

@@ -62,5 +62,5 @@ func TestAsked(t *testing.T) {
 	answer()
 	count("answered there", 0, true)
 	pass(t, sends, gets, 300)
-	count("more than are counted", UnansweredMost, true)
+	count("more than are counted", int(bpfLimitUNANSWERED_MOST), true)
 }

@@ -1,14 +1,12 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 
-	"github.com/go-json-experiment/json/jsontext"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -93,8 +91,8 @@ func (r *nodeReader) watch(ctx context.Context, opts metav1.ListOptions) (watch.
 		return nil, err
 	}
 	// As many as come together are read together.
-	const together = 64
-	w := &nodeWatch{events: make(chan watch.Event, together), cancel: cancel}
+	const atOnce = 64
+	w := &nodeWatch{events: make(chan watch.Event, atOnce), cancel: cancel}
 	go func() {
 		defer close(w.events)
 		defer body.Close()
@@ -150,9 +148,7 @@ func (r *nodeReader) event(raw []byte) (e watch.Event, err error) {
 		case "type":
 			err = c.into(&e.Type)
 		case "object":
-			var value jsontext.Value // good until more is read
-			value, err = c.ReadValue()
-			object = bytes.Clone(value)
+			object, err = c.keep()
 		default:
 			err = c.SkipValue()
 		}

@@ -24,6 +24,12 @@ func newCursor(from io.Reader) cursor {
 
 func cursorOf(b []byte) cursor { return newCursor(bytes.NewBuffer(b)) }
 
+// keep is the value that comes next, also once more is read: what ReadValue returns is good until then.
+func (c cursor) keep() ([]byte, error) {
+	value, err := c.ReadValue()
+	return bytes.Clone(value), err
+}
+
 // into decodes the value that comes next.
 func (c cursor) into(to any) error {
 	value, err := c.ReadValue()

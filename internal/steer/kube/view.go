@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -11,7 +10,6 @@ import (
 	"sync"
 	"unique"
 
-	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -71,9 +69,7 @@ func viewOf(raw []byte, before func(name string) *view) (*view, error) {
 		case "metadata":
 			err = c.members(func(key string) error { return v.readMeta(key, c) })
 		case "spec": // by its node's name
-			var value jsontext.Value // good until more is read
-			value, err = c.ReadValue()
-			spec = bytes.Clone(value)
+			spec, err = c.keep()
 		default:
 			err = c.SkipValue()
 		}
