@@ -294,6 +294,7 @@ func (a *Agent) watch(now time.Time) time.Duration {
 		}
 	}
 	next := min(a.waker.wakeDue(now), a.pairs.poll(now))
+	a.pairs.catchUp(now)
 	asking := a.pairs.judge(now)
 	failed, more := a.hosts.judge(now)
 	if asking || more {

@@ -100,6 +100,27 @@ func (pw *pairWatcher) rewatch(now time.Time) {
 	}
 }
 
+// catchUp looks at all paths of the pairs with hosts to which a path is suspected, also those without packets of
+// late: what has just come there passes, and fills the queue that probes wait in.
+func (pw *pairWatcher) catchUp(now time.Time) {
+	suspected := map[*remoteHost]bool{}
+	for hp := range pw.hosts.suspects {
+		suspected[hp.host] = true
+	}
+	for _, p := range pw.suspecting {
+		suspected[p.host] = true
+	}
+	if len(suspected) == 0 {
+		return
+	}
+	for p := range pw.members.pairs() {
+		if suspected[p.host] {
+			pw.look(p, now)
+			pw.attend(p, now)
+		}
+	}
+}
+
 // look reads a pair's counters, on all paths.
 func (pw *pairWatcher) look(p *pair, now time.Time) {
 	for i := range p.lines {

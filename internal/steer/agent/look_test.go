@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/impair"
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/stream"
 )
 
@@ -34,5 +35,39 @@ func TestLeftIsNotAwaited(t *testing.T) {
 	time.Sleep(time.Second)
 	if !arose().Equal(last) {
 		t.Error("the network that was left is still suspected")
+	}
+}
+
+// TestCatchUp: what has just come to a path that had no packets of late is known as soon as one of the host's
+// paths is suspected, and not with the next evidence only.
+func TestCatchUp(t *testing.T) {
+	b := newBed(t, "t-catch", "routed-bgp", "vxlan", "macvlan")
+	a := b.start("h1", nil)
+	z := b.start("h2", nil)
+	b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Think: 2 * time.Millisecond,
+		Requests: stream.Sizes{Min: 64, Max: 600}})
+	b.await("both ends to know the pair", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	p := a.pair("a", "b")
+	i, hp := p.routes.on("vxlan"), p.host.paths["vxlan"]
+	ln := &p.lines[i]
+	a.members.Lock() // the loop waits: nothing looks but this test
+	defer a.members.Unlock()
+	if _, err := p.local.plane.Switch(p.remote.UID, dataplane.All, p.routes[i].Index); err != nil {
+		t.Fatal(err)
+	}
+	b.await("packets on vxlan", func() bool {
+		sent, _, err := p.local.plane.Tallies(p.remote.UID, p.routes[i].Index)
+		return err == nil && sent.Packets > ln.sent.Packets
+	})
+	now := a.cfg.Now()
+	for _, suspected := range []bool{false, true} {
+		if suspected {
+			hp.Suspect(now, now)
+			a.hosts.suspects[hp] = true
+		}
+		a.pairs.catchUp(now)
+		if ln.sends() != suspected || ln.attended != suspected {
+			t.Errorf("suspected %t: sends %t, looked at from now on %t", suspected, ln.sends(), ln.attended)
+		}
 	}
 }
