@@ -106,6 +106,7 @@ run-tests:
 		tested go test $(TESTFLAGS) $(LONG) ./...; \
 		tested go -C tools/wireguard-go test $(TESTFLAGS) ./...; \
 		tested go -C tools/ferretdb test $(TESTFLAGS) ./...; \
+		tested go -C tools/quic test $(TESTFLAGS) ./...; \
 		tested go -C tools/nfpm test $(TESTFLAGS) ./...; \
 		tested go -C tools/helm test $(TESTFLAGS) ./...; \
 		tested go -C tools/prometheus test $(TESTFLAGS) ./...; \

@@ -21,7 +21,7 @@ if [ -n "$unformatted" ]; then
 	failed=1
 fi
 check go test -count=1 -run '^TestLinesFit$' .
-for module in . tools/flannel tools/wireguard-go tools/ferretdb; do
+for module in . tools/flannel tools/wireguard-go tools/ferretdb tools/quic; do
 	check go -C "$module" vet ./...
 	(cd "$module" && "$linters/staticcheck" ./... && "$linters/ineffassign" ./... &&
 		"$linters/unparam" -tests=false ./...) || failed=1
