@@ -193,7 +193,8 @@ func serve(ctx context.Context, addr string) error {
 	if err != nil {
 		return fmt.Errorf("make a certificate: %w", err)
 	}
-	l, err := quic.ListenAddr(addr, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{protocol}}, patient())
+	how := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{protocol}}
+	l, err := quic.ListenAddr(addr, how, patient())
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", addr, err)
 	}
