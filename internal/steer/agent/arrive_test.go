@@ -132,6 +132,7 @@ func TestPeersMost(t *testing.T) {
 // TestLatePod: a pod that comes while the agent runs is steered, and taking it in holds
 // nobody.
 func TestLatePod(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-late", "routed-bgp", "vxlan")
 	late := b.pod("a")
 	b.tell("h1", func(c *Cluster) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -60,7 +61,11 @@ func TestMain(m *testing.M) {
 	if text == "" {
 		// The programs of tests, such as iperf3, carry a lab's mark: a test of another package, which
 		// runs alongside, looks for those that its own labs have left.
-		if err := os.Setenv("PATHWISE_LAB", "tests of the agent"); err != nil {
+		bin, err := filepath.Abs("../../../bin")
+		if err = errors.Join(err, os.Setenv("PATHWISE_LAB", "tests of the agent"),
+			os.Setenv("PATH", os.Getenv("PATH")+":"+bin),
+			// Those that are marked as parallel wait far more than they work.
+			flag.Set("test.parallel", "4")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -180,7 +185,6 @@ func newBedOf(t *testing.T, spec lab.Spec, networks ...string) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", os.Getenv("PATH")+":"+bin)
 	var nets []network.Network
 	for _, n := range networks {
 		found, err := catalogue.Find(n)

@@ -137,6 +137,7 @@ func TestVetTellsOnce(t *testing.T) {
 // TestSharedAddress: agents that are told that two pods have one path address leave
 // both alone, also while they steer one of them, and take them up again.
 func TestSharedAddress(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-conf", "routed-bgp", "vxlan")
 	b.start("h1", nil)
 	b.start("h2", nil)

@@ -94,6 +94,7 @@ func (b *bed) routeTo(from, to string) netlink.Route {
 // TestRemove: an agent that ends leaves no direct route, and Remove nothing at all; the
 // connection lives through both.
 func TestRemove(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-agr", "routed-bgp", "vxlan")
 	b.start("h1", nil)
 	b.start("h2", nil)

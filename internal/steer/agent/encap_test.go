@@ -58,6 +58,7 @@ func (b *bed) hostileCount(name string) (n int) {
 // once both agents encapsulate there it carries flows at 200 Mbit/s and more, back and
 // forth, and when they do no more the flows go home. None is lost.
 func TestEncapsulated(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-enc", "macvlan", "routed-bgp")
 	b.hostile("routed-bgp")
 	a := b.start("h1", nil)

@@ -76,6 +76,7 @@ func (b *bed) remake(p topo.Pod, d device) {
 // its path is used again. Nobody but the agent brings back what went with it: on a network
 // with gateways, nothing passes without.
 func TestInterfacesComeBack(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-back", "vxlan", "routed-bgp", "macvlan")
 	b.start("h1", nil)
 	b.start("h2", nil)
@@ -127,6 +128,7 @@ func TestInterfacesComeBack(t *testing.T) {
 // TestFitAgain: what the agent had made in the pod for a pair is there again after its
 // interfaces were down: the route of its own, and what that leads by.
 func TestFitAgain(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-fit", "routed-bgp", "vxlan")
 	a := b.start("h1", nil)
 	b.start("h2", nil)
@@ -154,6 +156,7 @@ func TestFitAgain(t *testing.T) {
 
 // TestPinsLast: a pin outlives that a pod is taken up again.
 func TestPinsLast(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-pins", "routed-bgp", "macvlan")
 	a := b.start("h1", nil)
 	b.start("h2", nil)
@@ -226,6 +229,7 @@ func (b *bed) sandbox(name, netnsName string) {
 // TestSandboxMadeAgain: a pod keeps its UID and has another namespace and other addresses,
 // as after its sandbox was lost: it is steered again, and that is told.
 func TestSandboxMadeAgain(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-sandbox", "macvlan", "macvlan-private")
 	a, z := b.start("h1", nil), b.start("h2", nil)
 	before := b.pod("a")
@@ -259,6 +263,7 @@ func TestSandboxMadeAgain(t *testing.T) {
 // TestFurtherNetwork: pods are attached to a further network, and taken from it, without
 // a restart of theirs or of an agent; no connection is lost.
 func TestFurtherNetwork(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-further", "routed-bgp", "macvlan", "vxlan")
 	everywhere := func(change func(*Cluster)) {
 		for _, h := range b.state.Hosts {

@@ -71,6 +71,7 @@ func (b *bed) refusedProbes() (n, lost uint64) {
 // a row, and as lists, under steered traffic. No probe is refused, no pair is
 // closed, no flow moves, and in the end nothing but the newest key is accepted.
 func TestKeysTurnOver(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-agt-key", "vxlan", "macvlan")
 	one, two := holder(testKey(0)), holder(testKey(0))
 	a, z := b.startKeyed("h1", one), b.startKeyed("h2", two)
@@ -151,6 +152,7 @@ func TestKeysTurnOver(t *testing.T) {
 // TestWrongKey: a host with a foreign key is told of at both ends, and is well when
 // it is put right.
 func TestWrongKey(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-agt-wkey", "vxlan", "macvlan")
 	one, two := holder(testKey(0)), holder("a foreign key, 32 octets or wider")
 	a, z := b.startKeyed("h1", one), b.startKeyed("h2", two)
@@ -180,6 +182,7 @@ func TestWrongKey(t *testing.T) {
 
 // TestClocksAreNear: hosts whose clocks are not quite two seconds apart steer, and nobody is told.
 func TestClocksAreNear(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-agt-cnear", "vxlan", "macvlan")
 	a := b.start("h1", nil)
 	z := b.start("h2", func(c *Config) { c.Now = func() time.Time { return time.Now().Add(-1900 * time.Millisecond) } })
@@ -199,6 +202,7 @@ func TestClocksAreNear(t *testing.T) {
 
 // TestClocksDiffer: both hosts are told by how much.
 func TestClocksDiffer(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-agt-clock", "vxlan", "macvlan")
 	a := b.start("h1", nil)
 	z := b.start("h2", func(c *Config) { c.Now = func() time.Time { return time.Now().Add(-30 * time.Second) } })
@@ -305,6 +309,7 @@ func (r *running) forged() uint64 {
 // a key that another host needs, if a data plane does not accept what the other one sends
 // by, or if one sends by a key before the other one knows that it has it.
 func TestKeysTurnOverOften(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-agt-keys", "vxlan", "macvlan")
 	one, two := holder(testKey(0)), holder(testKey(0))
 	a, z := b.startKeyed("h1", one), b.startKeyed("h2", two)

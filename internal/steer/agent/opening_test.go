@@ -71,6 +71,7 @@ func (b *bed) fail() {
 // over another one: of a pair with traffic, of one that has none, and of one that nobody knows
 // yet. What has begun there goes on when the default network is back, and goes there.
 func TestConnectionsBeginElsewhere(t *testing.T) {
+	t.Parallel()
 	b, url := openingBed(t, "t-opening", "routed-bgp", "vxlan", "macvlan")
 	a := b.agents["h1"]
 	b.busy("a0")
@@ -125,6 +126,7 @@ func TestConnectionsBeginElsewhere(t *testing.T) {
 // TestConnectionsBeginAtRest: so do those of a pair that has had no traffic for longer than the
 // other agent's confirmation holds.
 func TestConnectionsBeginAtRest(t *testing.T) {
+	t.Parallel()
 	b, url := openingBed(t, "t-resting", "routed-bgp", "vxlan", "macvlan")
 	traffic := b.busy("a0")
 	b.fail()
@@ -140,6 +142,7 @@ func TestConnectionsBeginAtRest(t *testing.T) {
 // TestConnectionsBeginUnresolved: so do those of a pod that has never spoken with another of its
 // link, which no longer answers when it is asked for its address.
 func TestConnectionsBeginUnresolved(t *testing.T) {
+	t.Parallel()
 	b, url := openingBed(t, "t-unresolved", "macvlan", "routed-bgp")
 	b.busy("a0")
 	b.fail()
@@ -152,6 +155,7 @@ func TestConnectionsBeginUnresolved(t *testing.T) {
 // TestConnectionsBeginByConsent: none begins elsewhere where one of the two clusters' descriptions
 // does not say that it may.
 func TestConnectionsBeginByConsent(t *testing.T) {
+	t.Parallel()
 	b, url := openingBed(t, "t-consent", "routed-bgp", "vxlan", "macvlan")
 	a := b.agents["h1"]
 	b.tell("h2", func(c *Cluster) { c.OpenElsewhere = false })

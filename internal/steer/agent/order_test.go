@@ -16,6 +16,7 @@ import (
 // TestOrders holds agents to what they say: an order that is refused changes nothing,
 // and a pair that was silent has not failed.
 func TestOrders(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-order", "routed-bgp", "vxlan", "macvlan")
 	b.start("h1", nil)
 	b.start("h2", nil)

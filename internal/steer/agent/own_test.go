@@ -13,6 +13,7 @@ import (
 // TestOwnPodComes: an agent that is there before its own pod waits for it, says so once
 // for each reason, and begins when it comes.
 func TestOwnPodComes(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-own", "routed-bgp", "vxlan")
 	own := func(change func(*topo.Pod) bool) func(*Cluster) {
 		return func(c *Cluster) {
@@ -72,6 +73,7 @@ func TestOwnPodWaitsInVain(t *testing.T) {
 // TestOwnPodMadeAgain: the agent's own pod gets another namespace and other addresses:
 // the agent probes from there.
 func TestOwnPodMadeAgain(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-ownbox", "macvlan", "macvlan-private")
 	a, z := b.start("h1", nil), b.start("h2", nil)
 	b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})

@@ -21,6 +21,7 @@ import (
 // taken away after a while, and the pair is steered by ours. Fails if only direct routes
 // are removed.
 func TestFormerVersion(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-agent-former", "macvlan", "vxlan")
 	local, peer := b.pod("a"), b.pod("b")
 	dir := filepath.Join(b.pins, "h1", podPins+local.UID)

@@ -44,6 +44,7 @@ func courses() (out []course) {
 // does, no matter which end opened it, whichever end sends. Each has a pair of pods of its own, and
 // is alone, so that nothing else finds the failure for it.
 func TestWhoeverSends(t *testing.T) {
+	t.Parallel()
 	const each = 6 // pods of a host
 	spec := lab.Spec{Name: "t-push", Agents: true}
 	for n := range each {

@@ -74,7 +74,7 @@ func TestStateless(t *testing.T) {
 // as what it does, whatever else happens meanwhile. Where such filters come, what flows have left is forgotten from
 // then on.
 func TestReturnsAtOnce(t *testing.T) {
-	b := newBed(t, "t-back", "routed-bgp", "vxlan")
+	b := newBed(t, "t-stateful", "routed-bgp", "vxlan")
 	one, two := b.start("h1", nil), b.start("h2", nil)
 	b.carried("routed-bgp")
 	b.await("the pair to open", func() bool { return one.opened("a", "b") && two.opened("b", "a") })

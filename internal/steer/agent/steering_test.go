@@ -599,6 +599,7 @@ func agentsGone(b *bed) {
 // TestLinkLayerDefault: where the default network is one link, a peer must stay
 // resolved while that network is a black hole, or nothing would leave the pod.
 func TestLinkLayerDefault(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-agt-l2", "vxlan", "macvlan")
 	a := b.start("h1", nil)
 	b.start("h2", nil)
@@ -628,6 +629,7 @@ func TestLinkLayerDefault(t *testing.T) {
 
 // TestPeerThatGoes: what an agent put into a pod for a peer goes with it.
 func TestPeerThatGoes(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-agt-go", "vxlan", "macvlan")
 	a := b.start("h1", func(c *Config) { c.Policy.(*wish).set("macvlan") })
 	b.start("h2", nil)

@@ -89,6 +89,7 @@ func TestStrays(t *testing.T) {
 // back, by the agents' will and as the agents have died, and none of their packets is
 // invalid.
 func TestInvalidIsDropped(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "t-inv", "routed-bgp", "vxlan")
 	for _, h := range b.state.Hosts {
 		// Acknowledgments without data are counted apart: they are 40 to 80 bytes long.
@@ -195,6 +196,7 @@ func TestInvalidOfHaste(t *testing.T) {
 // come back to the default network before such a look has ended meet nothing of before, on either host, as
 // they come when both looks have ended. The other host tracks more, so that its look ends last.
 func TestInvalidOfReturn(t *testing.T) {
+	t.Parallel()
 	b := strictBed(t, "t-invr")
 	track(t, b.state.Hosts[0].Netns, 5000)
 	track(t, b.state.Hosts[1].Netns, 200000)
@@ -257,6 +259,7 @@ func track(t *testing.T, host string, n int) {
 // TestInvalidOfNewIsDropped: a connection that begins while its pair is on another network opens on
 // the default one. It lives when it comes back there, as the agents have died.
 func TestInvalidOfNewIsDropped(t *testing.T) {
+	t.Parallel()
 	b := strictBed(t, "t-invn")
 	first := b.flow("tcp", "a", "b", "a", 1e6)
 	b.agents["h1"].wish.set("vxlan")
