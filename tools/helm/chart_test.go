@@ -140,8 +140,8 @@ func TestChart(t *testing.T) {
 func TestBadValues(t *testing.T) {
 	bin, dir := program(t), filepath.Join(t.TempDir(), "pathwise")
 	run(t, bin, "kube", "chart", dir)
-	for _, set := range []string{"image=a b", "networks={fast}", "namespace=A", "cgroup=sys", "policy=a b", "need=a\"",
-		"monitoring=2", "imgae=x"} {
+	for _, set := range []string{"image=a b", "networks={fast}", "namespace=A", "cgroup=sys", "policy=a b", "policy=best",
+		"need=a\"", "need=speed", "monitoring=2", "imgae=x"} {
 		if text, err := rendered(t, dir, set); err == nil {
 			t.Errorf("%s is taken:\n%s", set, text)
 		}

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"cmp"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -16,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"pathwise.dev/pathwise/internal/steer/decide"
 )
 
 //go:embed crd/*.yaml
@@ -78,9 +79,22 @@ func (o Options) Check() error {
 	if !path.IsAbs(o.Cgroup) || path.Clean(o.Cgroup) != o.Cgroup || strings.ContainsAny(o.Cgroup, "\"\\\n\r") {
 		return fmt.Errorf("cgroup %q: expected an absolute path", o.Cgroup)
 	}
-	word := regexp.MustCompile(`^[-:/.a-z0-9]*$`)
-	if !word.MatchString(o.Need) || !word.MatchString(o.Policy) {
-		return errors.New("need and policy: expected words of \"pathwise agent\"")
+	return o.checkAgent()
+}
+
+// checkAgent returns an error where an agent would refuse its flags, and so never be at work.
+func (o Options) checkAgent() error {
+	if o.Need != "" && !slices.Contains(decide.Needs(), decide.Need(o.Need)) {
+		return fmt.Errorf("need %q: expected one of %v", o.Need, decide.Needs())
+	}
+	if o.Policy == "" {
+		return nil
+	}
+	if _, err := decide.ParsePolicy(o.Policy, decide.Table{}, 0); err != nil {
+		return err
+	}
+	if !regexp.MustCompile(`^[-:/.a-z0-9]+$`).MatchString(o.Policy) {
+		return fmt.Errorf("policy %q: expected static:default or static:NAMESPACE/NAME", o.Policy)
 	}
 	return nil
 }

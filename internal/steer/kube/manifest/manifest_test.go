@@ -166,13 +166,16 @@ func at(doc any, keys ...string) any {
 
 func TestCheck(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		"namespace":  func(o *Options) { o.Namespace = "a: b" },
-		"image":      func(o *Options) { o.Image = "x\nprivileged: true" },
-		"network":    func(o *Options) { o.Networks = []string{"fast"} },
-		`network "`:  func(o *Options) { o.Networks = []string{"shop/a,b"} },
-		"cgroup":     func(o *Options) { o.Cgroup = "/a/../b" },
-		"need and":   func(o *Options) { o.Need = "a b" },
-		"and policy": func(o *Options) { o.Policy = "static:x\n" },
+		"namespace": func(o *Options) { o.Namespace = "a: b" },
+		"image":     func(o *Options) { o.Image = "x\nprivileged: true" },
+		"network":   func(o *Options) { o.Networks = []string{"fast"} },
+		`network "`: func(o *Options) { o.Networks = []string{"shop/a,b"} },
+		"cgroup":    func(o *Options) { o.Cgroup = "/a/../b" },
+		"need \"a b\": expected one of [throughput":    func(o *Options) { o.Need = "a b" },
+		"need \"speed\": expected one of [throughput":  func(o *Options) { o.Need = "speed" },
+		"policy \"static:x\\n\": expected static:":     func(o *Options) { o.Policy = "static:x\n" },
+		"unknown policy \"best\": expected static:":    func(o *Options) { o.Policy = "best" },
+		"unknown policy \"static:\": expected static:": func(o *Options) { o.Policy = "static:" },
 	} {
 		o := Defaults("")
 		change(&o)
