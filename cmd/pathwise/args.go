@@ -35,6 +35,16 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// optionalArg wants the named argument or none.
+func optionalArg(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) <= 1 {
+			return nil
+		}
+		return exactArgs("at most one "+name)(cmd, args)
+	}
+}
+
 // flagError says what is wrong with a flag, and which one was meant or what it takes.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()

@@ -56,7 +56,12 @@ func generateNginxCommand() *cobra.Command {
 	var congestion string
 	cmd := &cobra.Command{
 		Use: "http-nginx -- NGINX...", Short: "Become an nginx that listens by a congestion control",
-		Args: cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return nil
+			}
+			return exactArgs("NGINX and its arguments")(cmd, args)
+		},
 		RunE: func(_ *cobra.Command, args []string) error { return http.ExecNginx(addr, congestion, args) },
 	}
 	cmd.Flags().TextVar(&addr, "addr", netip.AddrPort{}, "ADDRESS:PORT to listen on, as nginx's configuration has it")

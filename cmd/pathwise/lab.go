@@ -119,7 +119,7 @@ func labStatusCommand(e env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status [LAB]", Short: "Show the labs with their hosts and pods",
 		Example: "  pathwise lab status\n  pathwise lab status demo -o json",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: completeLabs(e),
+		Args:    optionalArg("LAB"), ValidArgsFunction: completeLabs(e),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(format, listFormats()...); err != nil {
 				return err
@@ -241,7 +241,7 @@ func labDownCommand(e env) *cobra.Command {
 		Long: `Remove a lab's processes, namespaces, cgroups and files. It also cleans up after
 a Pathwise that was killed. A lab that a running bench is using is left alone.`,
 		Example: "  pathwise lab down\n  pathwise lab down demo\n  pathwise lab down --all",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: completeLabs(e),
+		Args:    optionalArg("LAB"), ValidArgsFunction: completeLabs(e),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			names, err := labsToRemove(e, cmd, args, all)
 			if err != nil {

@@ -34,7 +34,7 @@ func labUpCommand(e env) *cobra.Command {
   pathwise lab up --network vxlan --vms 2:1
   pathwise lab up --network flannel-vxlan --vms 1,2 --outside vxlan
   pathwise lab up --network cni:my.conflist --dry-run`,
-		Args: cobra.MaximumNArgs(1),
+		Args: optionalArg("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f := lab.File{Spec: lab.Spec{Name: name, Hosts: hosts, MTU: mtu, Family: family}.Fill()}
 			var err error
