@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -38,6 +40,25 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestArguments: what a command says of arguments that it does not take names it, and is a mistake
+// in the command line.
+func TestArguments(t *testing.T) {
+	e := env{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }, self: "pathwise"}
+	var each func(c *cobra.Command)
+	each = func(c *cobra.Command) {
+		for n := range 8 {
+			err := c.ValidateArgs(slices.Repeat([]string{"x"}, n))
+			if err != nil && !errors.As(err, new(usageError)) {
+				t.Errorf("%s with %d arguments: %v", c.CommandPath(), n, err)
+			}
+		}
+		for _, sub := range c.Commands() {
+			each(sub)
+		}
+	}
+	each(rootCommand(e))
 }
 
 // eachCommand calls f for every command of the user's.

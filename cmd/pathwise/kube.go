@@ -81,6 +81,7 @@ nothing, and go with the pods.`,
   pathwise kube uninstall --dry-run | kubectl delete --ignore-not-found -f -`,
 		Args: exactArgs(),
 	}
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return checkTimeout(cmd, timeout) }
 	changesCluster(e, cmd, &o, manifest.Reverse, func(ctx context.Context, c *admin.Cluster) error {
 		return c.Uninstall(ctx, o, timeout, force, e.stdout)
 	})

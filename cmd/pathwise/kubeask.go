@@ -29,8 +29,11 @@ func (s *chosen) clients(cmd *cobra.Command, args []string) (all map[string]*age
 	if err != nil {
 		return nil, nil, err
 	}
-	is := s.is(c, args)
-	all, err = s.ask(cmd, c, is)
+	who, is, err := s.is(c, args)
+	if err != nil {
+		return nil, nil, usageError{fmt.Errorf("kube %s: %w", cmd.Name(), err)}
+	}
+	all, err = s.ask(cmd, c, who, is)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kube %s: %w", cmd.Name(), err)
 	}
@@ -40,17 +43,17 @@ func (s *chosen) clients(cmd *cobra.Command, args []string) (all map[string]*age
 	}, nil
 }
 
-// is says which pods are meant, by namespace and name.
-func (s *chosen) is(c *admin.Cluster, args []string) func(string) bool {
-	return func(pod string) bool {
-		switch {
-		case len(args) > 0:
-			return pod == c.PodName(args[0])
-		case s.all:
-			return true
-		}
-		return strings.HasPrefix(pod, c.Namespace+"/")
+// is says which pods are meant, to people and by namespace and name.
+func (s *chosen) is(c *admin.Cluster, args []string) (who string, is func(pod string) bool, err error) {
+	switch {
+	case len(args) > 0:
+		name, err := c.PodName(args[0])
+		return "pod " + name, func(pod string) bool { return pod == name }, err
+	case s.all:
+		return "a pod", func(string) bool { return true }, nil
 	}
+	in := c.Namespace + "/"
+	return "a pod of namespace " + c.Namespace, func(pod string) bool { return strings.HasPrefix(pod, in) }, nil
 }
 
 func kubePathsCommand(e env) *cobra.Command {
@@ -62,7 +65,7 @@ func kubePathsCommand(e env) *cobra.Command {
 nodes where the pods are: those of a namespace, or one pod's. POD is a name in the
 namespace, or NAMESPACE/NAME.`,
 		Example: "  pathwise kube paths -n shop\n  pathwise kube paths -A -o json",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    optionalArg("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(format, listFormats()...); err != nil {
 				return err
@@ -88,7 +91,7 @@ func kubeEventsCommand(e env) *cobra.Command {
 		Long: `Tell the decisions of the agents, as "pathwise events" does, about the pods of a
 namespace, or one pod. With -A it also tells what is about no pair.`,
 		Example: "  pathwise kube events -n shop --follow\n  pathwise kube events web -o json",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    optionalArg("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err
@@ -118,15 +121,13 @@ func kubeOrderCommand(e env, use, short, long, example string, made func(o *agen
 			if err != nil {
 				return err
 			}
-			o := agent.Order{Local: c.PodName(args[0]), Remote: c.PodName(args[1]), Force: force}
-			if len(args) > 2 {
-				if args[2] == "" { // to an agent, no network is the order to unpin
-					return usageError{fmt.Errorf("kube %s: NETWORK is empty: expected one of the pair's", cmd.Name())}
-				}
-				o.Network = c.NetworkName(args[2])
+			o, err := orderOf(c, args)
+			if err != nil {
+				return usageError{fmt.Errorf("kube %s: %w", cmd.Name(), err)}
 			}
+			o.Force = force
 			made(&o)
-			all, err := k.ask(cmd, c, func(pod string) bool { return pod == o.Local })
+			all, err := k.ask(cmd, c, "pod "+o.Local, func(pod string) bool { return pod == o.Local })
 			if err != nil {
 				return fmt.Errorf("kube %s: %w", cmd.Name(), err)
 			}
@@ -138,6 +139,25 @@ func kubeOrderCommand(e env, use, short, long, example string, made func(o *agen
 		cmd.Flags().BoolVar(&force, "force", false, "also to a path that the agent holds for unfit")
 	}
 	return cmd
+}
+
+// orderOf is the order that names two pods and perhaps a network.
+func orderOf(c *admin.Cluster, args []string) (agent.Order, error) {
+	local, remote, err := podNames(c, args)
+	if err != nil || len(args) == 2 {
+		return agent.Order{Local: local, Remote: remote}, err
+	}
+	network, err := c.NetworkName(args[2])
+	return agent.Order{Local: local, Remote: remote, Network: network}, err
+}
+
+// podNames are those of the first two arguments.
+func podNames(c *admin.Cluster, args []string) (from, to string, err error) {
+	if from, err = c.PodName(args[0]); err != nil {
+		return "", "", err
+	}
+	to, err = c.PodName(args[1])
+	return from, to, err
 }
 
 // kubeOrders are the commands that move pairs by hand.

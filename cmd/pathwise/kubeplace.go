@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +20,8 @@ type kubeFlag struct{ admin.Place }
 // agentsFlags adds the flags that say where the agents are.
 func (k *kubeFlag) agentsFlags(cmd *cobra.Command) {
 	k.serverFlags(cmd)
-	cmd.Flags().StringVar(&k.Agents, "agents-namespace", manifest.Defaults("").Namespace, "namespace of the agents")
+	k.Agents = manifest.Defaults("").Namespace
+	cmd.Flags().Var((*namespaceName)(&k.Agents), "agents-namespace", "namespace of the agents")
 }
 
 // serverFlags adds the flags that say where the API server is.
@@ -42,11 +42,31 @@ func (k *kubeFlag) serverFlags(cmd *cobra.Command) {
 // flags adds those and the flag of the pods' namespace.
 func (k *kubeFlag) flags(cmd *cobra.Command) {
 	k.agentsFlags(cmd)
-	cmd.Flags().StringVarP(&k.Namespace, "namespace", "n", "", "namespace of the pods (default: the context's)")
+	cmd.Flags().VarP((*namespaceName)(&k.Namespace), "namespace", "n", "namespace of the pods (default: the context's)")
 	_ = cmd.RegisterFlagCompletionFunc("namespace", k.complete(func(pod string) string {
 		ns, _, _ := strings.Cut(pod, "/")
 		return ns
 	}))
+}
+
+// namespaceName is a flag's value (pflag.Value) that names a namespace. One that is empty is refused:
+// it is a variable that was not set, and is not to mean the context's.
+type namespaceName string
+
+func (n *namespaceName) String() string { return string(*n) }
+func (n *namespaceName) Type() string   { return "string" }
+
+func (n *namespaceName) Set(text string) error {
+	*n = namespaceName(text)
+	return admin.CheckNamespace(text)
+}
+
+// checkTimeout refuses what is no time to wait.
+func checkTimeout(cmd *cobra.Command, d time.Duration) error {
+	if d <= 0 {
+		return usageError{fmt.Errorf("kube %s: timeout %v: expected more than 0", cmd.Name(), d)}
+	}
+	return nil
 }
 
 // open prepares to speak to the cluster.
@@ -58,9 +78,9 @@ func (k *kubeFlag) open(cmd *cobra.Command) (*admin.Cluster, error) {
 	return c, nil
 }
 
-// ask returns clients of the agents of the nodes where the pods that are meant are.
-func (k *kubeFlag) ask(cmd *cobra.Command, c *admin.Cluster, meant func(pod string) bool) (map[string]*agent.Client,
-	error) {
+// ask returns clients of the agents of the nodes where the pods that are meant are, which who is to people.
+func (k *kubeFlag) ask(cmd *cobra.Command, c *admin.Cluster, who string, meant func(pod string) bool) (
+	map[string]*agent.Client, error) {
 	seen, err := c.Nodes(cmd.Context())
 	if err != nil {
 		return nil, err
@@ -74,7 +94,7 @@ func (k *kubeFlag) ask(cmd *cobra.Command, c *admin.Cluster, meant func(pod stri
 		}
 	}
 	if len(nodes) == 0 {
-		return nil, errors.New("no agent has found such a pod on several networks: \"pathwise kube status\" says what there is")
+		return nil, fmt.Errorf("no agent has found %s on several networks: \"pathwise kube status\" says what there is", who)
 	}
 	return c.Ask(cmd.Context(), nodes, manifest.Dir)
 }

@@ -34,6 +34,9 @@ fails if that takes too long.`,
 			if err := checkFormat(format, listFormats()...); err != nil {
 				return err
 			}
+			if err := checkTimeout(cmd, timeout); err != nil {
+				return err
+			}
 			c, err := k.open(cmd)
 			if err != nil {
 				return err
@@ -137,7 +140,11 @@ traffic, and which PathPolicy holds for each pod.`,
 			if err != nil {
 				return err
 			}
-			x, err := c.Why(cmd.Context(), c.PodName(args[0]), c.PodName(args[1]))
+			from, to, err := podNames(c, args)
+			if err != nil {
+				return usageError{fmt.Errorf("kube why: %w", err)}
+			}
+			x, err := c.Why(cmd.Context(), from, to)
 			if err != nil {
 				return fmt.Errorf("kube why: %w", err)
 			}

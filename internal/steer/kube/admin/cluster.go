@@ -17,8 +17,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -96,21 +98,44 @@ func Open(p Place) (*Cluster, error) {
 	return c, err
 }
 
-// PodName is the pod that a user means: NAME in the namespace, or NAMESPACE/NAME.
-func (c *Cluster) PodName(text string) string {
-	if strings.Contains(text, "/") {
-		return text
+// CheckNamespace returns an error where no namespace can be called so.
+func CheckNamespace(text string) error {
+	if len(validation.IsDNS1123Label(text)) > 0 {
+		return errors.New("expected a DNS label, such as default")
 	}
-	return c.Namespace + "/" + text
+	return nil
+}
+
+// PodName is the pod that a user means: NAME in the namespace, or NAMESPACE/NAME. What can be no
+// pod's name is refused, as a variable that was not set.
+func (c *Cluster) PodName(text string) (string, error) {
+	name, ok := c.name(text)
+	if !ok {
+		return "", fmt.Errorf("pod %q: expected NAME or NAMESPACE/NAME", text)
+	}
+	return name, nil
 }
 
 // NetworkName is the network that a user means: "default", a definition in the namespace, or
 // NAMESPACE/NAME.
-func (c *Cluster) NetworkName(text string) string {
+func (c *Cluster) NetworkName(text string) (string, error) {
 	if text == "default" {
-		return text
+		return text, nil
 	}
-	return c.PodName(text)
+	name, ok := c.name(text)
+	if !ok {
+		return "", fmt.Errorf("network %q: expected default, NAME or NAMESPACE/NAME", text)
+	}
+	return name, nil
+}
+
+// name is what text names in the namespace, or NAMESPACE/NAME; false where nothing can be called so.
+func (c *Cluster) name(text string) (string, bool) {
+	if !strings.Contains(text, "/") {
+		text = c.Namespace + "/" + text
+	}
+	ns, name, _ := strings.Cut(text, "/")
+	return text, CheckNamespace(ns) == nil && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
 // Agent is the agent of a node, as the API server knows its pod.
@@ -194,7 +219,11 @@ func (c *Cluster) Networks(ctx context.Context) ([]v1alpha1.PathNetwork, error) 
 func (c *Cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	ns, short, _ := strings.Cut(name, "/")
 	p := &corev1.Pod{}
-	if err := c.core.Get().Namespace(ns).Resource("pods").Name(short).Do(ctx).Into(p); err != nil {
+	err := c.core.Get().Namespace(ns).Resource("pods").Name(short).Do(ctx).Into(p)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("namespace %s has no pod %s", ns, short)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read pod %s: %w", name, err)
 	}
 	return p, nil
