@@ -244,8 +244,13 @@ func TestInsist(t *testing.T) {
 		}
 	}
 	check("before", m, 1, true)
-	restore := p.insist(z, now)
+	restore := p.recall(z, true, now)
 	check("insisted", z, 0, false)
 	restore()
 	check("restored", m, 1, true)
+	p.recall(z, false, now)
+	check("without force", m, 1, true)
+	p.detours[5].bar.Lift(now) // as of a connection that is being asked about
+	p.recall(z, false, now)
+	check("of what is not proven", z, 0, true)
 }

@@ -53,21 +53,25 @@ func (ds detours) end(params *detect.Params, asked func(bucket uint8) bool, now 
 	return some
 }
 
-// insist has the pair try the path again at once, with the buckets that keep off it. What it
-// returns has all of that be as it was.
-func (p *pair) insist(path int, now time.Time) (restore func()) {
+// recall has the buckets be on the path again that are elsewhere only as a connection is being asked about,
+// which ends with that: nothing is proven yet. By force the pair tries the path again at once, with the
+// buckets that keep off it too. What it returns has all of that be as it was.
+func (p *pair) recall(path int, force bool, now time.Time) (restore func()) {
 	was := detours{}
 	for b, d := range p.detours {
 		before := *d
 		was[b] = &before
-		if d.from == path {
-			d.out = false
+		if d.from != path || d.bar.Left(now) > 0 && !force {
+			continue
+		}
+		d.out = false
+		if force {
 			d.bar.Lift(now)
 		}
 	}
 	bar := &p.lines[p.routes.at(path)].bar
 	barred := *bar
-	if bar.Left(now) > 0 {
+	if force && bar.Left(now) > 0 {
 		bar.Lift(now)
 	}
 	return func() { p.detours, *bar = was, barred }

@@ -229,10 +229,7 @@ func (od *overrides) obey(p *pair, to route.Route, ev decide.PairEvidence, force
 	if err := od.prepare(p, to); err != nil {
 		return Event{}, err
 	}
-	assigned, rows, restore := p.assignments(), p.rows, func() {}
-	if force {
-		restore = p.insist(to.Index, od.cfg.Now())
-	}
+	assigned, rows, restore := p.assignments(), p.rows, p.recall(to.Index, force, od.cfg.Now())
 	d := decide.Decision{Kind: decide.Switch, From: p.on().Network, To: to.Network,
 		Buckets: decide.Buckets, Confidence: 1, Reason: "the user said so", Evidence: ev}
 	// Before anything moves: what is undone would have been told as done.

@@ -81,6 +81,26 @@ func TestOrderToWhatFlowsKeepOff(t *testing.T) {
 	}
 }
 
+// TestOrderWhileAConnectionIsAsked: buckets that try another path for a connection keep off none yet,
+// so that an order is not refused for them.
+func TestOrderWhileAConnectionIsAsked(t *testing.T) {
+	a, p, _ := askedPair(t)
+	now := a.cfg.Now()
+	p.local.plane, p.opened = &dataplane.Plane{}, now
+	p.assigned = decide.Assignment{Active: "m"}
+	d := p.detours.of(5)
+	d.from, d.to, d.out = p.routes[1].Index, p.routes[0].Index, true
+	a.members.Lock() // as Order has it
+	defer a.members.Unlock()
+	_, err := a.overrides.obey(p, p.routes[1], decide.PairEvidence{}, false)
+	if err == nil || !strings.Contains(err.Error(), "did not move to z: ") {
+		t.Error(err)
+	}
+	if !p.detours[5].out { // the data plane has nothing of the pair, so that all is as it was
+		t.Error("the order has moved nothing, and the connection is asked no more")
+	}
+}
+
 // unchanged gives an order that is to be refused, and wants nothing to have changed.
 func (b *bed) unchanged(o Order, want string) {
 	b.t.Helper()
