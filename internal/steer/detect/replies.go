@@ -2,9 +2,6 @@ package detect
 
 import "time"
 
-// repliesMost is the most unanswered datagrams that are counted.
-const repliesMost = 127
-
 // Replies is how the datagrams of a flow are answered that one end of it sends. No timer tells of one that is not,
 // as TCP's does: so what counts is how many go before an answer comes, and how long that takes, against what is usual.
 type Replies struct {
@@ -20,7 +17,7 @@ type Replies struct {
 	counted, since, sent time.Time
 }
 
-// Unanswered is how many datagrams of a flow have gone since one last came.
+// Unanswered is how many datagrams of a flow have gone since one last came, as far as they are counted.
 type Unanswered struct {
 	N int
 	// Turn changes each time that a datagram comes after some have gone.
@@ -86,7 +83,7 @@ func (r *Replies) Missing(params *Params, now time.Time) bool {
 	if r.known < params.RepliesKnown || r.latest.N < params.RepliesLeast || waited < params.RepliesFor {
 		return false
 	}
-	return r.latest.N >= params.RepliesTimes*r.usual && params.RepliesTimes*r.usual < repliesMost ||
+	return r.latest.N >= params.RepliesTimes*r.usual ||
 		waited >= max(time.Duration(params.RepliesTimes)*r.usually, params.RepliesLong) &&
 			r.sent.Sub(r.since) >= params.RepliesFor
 }

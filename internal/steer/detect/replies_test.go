@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// countedMost is how many unanswered datagrams a data plane counts.
+const countedMost = 127
+
 // TestReplies: answers are missed where many more datagrams go than usually do before one comes.
 func TestReplies(t *testing.T) {
 	params := Pairs()
@@ -25,7 +28,7 @@ func TestReplies(t *testing.T) {
 		{"as much as may be on its way, and ever less", append(again(5, 10, 20, 5),
 			40, 42, 42, 44, 44, 44, 44, 46, 46, 46), 22},
 		{"as much as may be on its way, and nothing more", append(again(5, 10, 20, 5), again(9, 5)...), -1},
-		{"so many that they are not counted", append(again(5, 70, 10), again(9, repliesMost)...), 14},
+		{"so many that they are not counted", append(again(5, 70, 10), again(9, countedMost)...), 14},
 		{"they come again, and are missed again", append(again(5, 0), 10, 20, 0, 1, 30, 60), 6},
 		{"it has paused", append(again(5, 0), 8, 0, 8, 0, 9), -1},
 	} {
@@ -49,7 +52,7 @@ func TestRepliesInTurn(t *testing.T) {
 	var r Replies
 	for i := range 200 {
 		now := at(float64(50 * i))
-		if r.Counted(&params, Unanswered{N: min(i, repliesMost), Turn: i%2 == 0}, now); r.Missing(&params, now) {
+		if r.Counted(&params, Unanswered{N: min(i, countedMost), Turn: i%2 == 0}, now); r.Missing(&params, now) {
 			t.Fatalf("answers are missed after %d", i)
 		}
 	}
