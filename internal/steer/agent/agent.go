@@ -343,7 +343,7 @@ func (a *Agent) weigh(now time.Time) {
 			}
 			a.opener.judge(p, now)
 			if now.Sub(p.active) >= quiet {
-				if !p.opening.IsZero() {
+				if p.opening.elsewhere() {
 					a.agreement.open(p, now) // its next flow is to find a network
 				} else {
 					a.mover.rest(p, now)

@@ -45,7 +45,7 @@ func (ag *agreement) acknowledged(h *remoteHost, value []byte) {
 			p.takesDSCP, p.stale = takes, time.Time{}
 		}
 		p.takesRows = n.number&takesRows != 0
-		p.consented(n.number)
+		p.consented(n.number, ag.cfg.Now())
 		p.peerLimited = decodeShare(n.number)
 		ag.openPair(p)
 	case n.kind == noticeMoved:
@@ -94,12 +94,12 @@ func (ag *agreement) confirmed(p *pair, n notice) {
 const renew = 5 * time.Second
 
 // renewSoon is the same while it may tell what is not known yet: whether the senders of bulk that
-// has just begun to come in have more.
+// has just begun to come in have more, or where flows begin there.
 const renewSoon = time.Second
 
 // renewal is how long the other agent's latest confirmation does.
 func (p *pair) renewal(now time.Time) time.Duration {
-	if !p.fresh.IsZero() && now.Sub(p.fresh) < renew {
+	if !p.fresh.IsZero() && now.Sub(p.fresh) < renew || p.opening.where != dataplane.AtHome {
 		return renewSoon
 	}
 	return renew
@@ -122,7 +122,7 @@ func (ag *agreement) open(p *pair, now time.Time) {
 	p.asked = now
 	p.asks++
 	n := ag.teller.about(p, noticeOpen)
-	n.number = ag.mover.consents(ag.members.Cluster)
+	n.number = ag.mover.consents(ag.members.Cluster, p)
 	if first {
 		ag.teller.tellFirst(p, n)
 	} else {
@@ -280,9 +280,9 @@ func (re *respondent) handlePairNotice(p *pair, n notice) (status, uint64) {
 		if err := re.entries.setPeer(p, true); err != nil {
 			return statusUnknown, n.number
 		}
-		p.consented(n.number)
+		p.consented(n.number, re.cfg.Now())
 		re.escape.opener.judge(p, re.cfg.Now())
-		return statusDone, takesDSCP | takesRows | re.mover.consents(re.members.Cluster) | p.sending.encode()
+		return statusDone, takesDSCP | takesRows | re.mover.consents(re.members.Cluster, p) | p.sending.encode()
 	case noticeMute:
 		return re.handleMute(p, n), n.number
 	case noticeUnpassed:

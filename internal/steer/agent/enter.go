@@ -28,7 +28,7 @@ func (en *entries) enter(p *pair) error {
 		return err
 	}
 	if known { // a predecessor may have let flows begin elsewhere
-		if err := p.local.plane.OpenElsewhere(p.remote.UID, false); err != nil {
+		if err := p.local.plane.Begin(p.remote.UID, dataplane.AtHome); err != nil {
 			return err
 		}
 	}

@@ -245,7 +245,7 @@ func (j *judge) status(p *pair, ev decide.PairEvidence, e decide.PathEvidence) P
 	if shares := p.assignments()[row].With.On(e.Network); s.Why == "" && shares > 0 && !follows {
 		s.Why = "shares the flows: " + p.decision[row].Reason
 	}
-	if r.Index == 0 && !p.opening.IsZero() {
+	if r.Index == 0 && p.opening.elsewhere() {
 		s.Why = strings.TrimPrefix(s.Why+"; new flows begin elsewhere", "; ")
 	}
 	if slices.Contains(p.notIn6, e.Network) {

@@ -3,12 +3,17 @@ package agent
 import (
 	"fmt"
 	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 )
 
 // opensElsewhere is in the number of noticeOpen and of its answer, next to takesDSCP: this end lets
 // flows of the pair begin on another network while the default one is known to fail. Earlier
 // versions take none.
 const opensElsewhere = 4
+
+// beginsElsewhere is in the same number: flows of the pair begin elsewhere at this end now.
+const beginsElsewhere = 16
 
 // opening is what is said of that.
 func (c Cluster) opening() uint64 {
@@ -25,32 +30,66 @@ type opener struct {
 	members *members
 }
 
-// judge tells the data plane whether flows of the pair may begin elsewhere.
+// opening is where a pair's new flows begin.
+type opening struct {
+	where dataplane.Beginnings
+	// since is since when they begin elsewhere, and until when they last did. peer is when the other end
+	// last said that they do so there.
+	since, until, peer time.Time
+}
+
+// says is what the other end is told of that.
+func (o opening) says() uint64 {
+	if o.elsewhere() {
+		return beginsElsewhere
+	}
+	return 0
+}
+
+func (o opening) elsewhere() bool { return o.where == dataplane.Elsewhere }
+
+// takenFor is for how long what the other end begins elsewhere is taken after the default network is back for this one,
+// and after that one has last said that it does, each second (renewSoon): it may find a little later that the default
+// network is back, or, where that loses much, some time later.
+const takenFor = 3 * time.Second
+
+// judge tells the data plane where flows of the pair may begin.
 func (o *opener) judge(p *pair, now time.Time) {
-	may := o.mayOpen(p)
-	if may == !p.opening.IsZero() {
+	was, where := p.opening, o.where(p, now)
+	if where == was.where {
 		return
 	}
-	if err := p.local.plane.OpenElsewhere(p.remote.UID, may); err != nil {
+	if err := p.local.plane.Begin(p.remote.UID, where); err != nil {
 		o.fault(p.name, err)
 		return
 	}
+	p.opening.where = where
 	e := Event{Kind: EventElsewhere, Pair: p.name, By: byPolicy}
-	if may {
-		p.opening = now
+	switch {
+	case p.opening.elsewhere():
+		p.opening.since = now
 		e.From, e.To = p.routes[0].Network, p.routes[p.routes.at(p.otherPaths(0)[0])].Network
 		e.Reason = fmt.Sprintf("%s fails: new flows begin on %s", e.From, e.To)
-	} else {
+		o.note(e)
+	case was.elsewhere():
+		p.opening.until = now
 		e.To = p.routes[0].Network
-		e.Reason = fmt.Sprintf("new flows begin on %s again, after %v", e.To, now.Sub(p.opening).Round(time.Millisecond))
-		p.opening = time.Time{}
+		e.Reason = fmt.Sprintf("new flows begin on %s again, after %v", e.To, now.Sub(was.since).Round(time.Millisecond))
+		o.note(e)
 	}
-	o.note(e)
 }
 
-// mayOpen reports whether they may. Where nothing answers on any network, none is known to be
-// better.
-func (o *opener) mayOpen(p *pair) bool {
-	agreed := o.members.Cluster.OpenElsewhere && p.takesOpening && (p.taken || !p.opened.IsZero())
-	return agreed && !o.cfg.DryRun && !p.local.DryRun && p.fails(0) && len(p.otherPaths(0)) > 0
+// where is where they may begin. Where nothing answers on any network, none is known to be better.
+func (o *opener) where(p *pair, now time.Time) dataplane.Beginnings {
+	was, agreed := p.opening, o.members.Cluster.OpenElsewhere && p.takesOpening && (p.taken || !p.opened.IsZero())
+	switch {
+	case !agreed || o.cfg.DryRun || p.local.DryRun:
+		return dataplane.AtHome
+	case p.fails(0) && len(p.otherPaths(0)) > 0:
+		return dataplane.Elsewhere
+	case was.elsewhere(),
+		was.where == dataplane.TakenElsewhere && (now.Sub(was.until) < takenFor || now.Sub(was.peer) < takenFor):
+		return dataplane.TakenElsewhere
+	}
+	return dataplane.AtHome
 }

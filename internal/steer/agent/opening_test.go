@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/impair"
 	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
 )
 
 // openingBed is two pods on h1, one on h2 where nginx serves, and agents that are told that flows
@@ -123,6 +126,53 @@ func TestConnectionsBeginElsewhere(t *testing.T) {
 	}
 }
 
+// TestConnectionsBeginAsItReturns: the two ends find one after the other that the default network is back, and no
+// connection that begins meanwhile loses its SYN.
+func TestConnectionsBeginAsItReturns(t *testing.T) {
+	t.Parallel()
+	b, url := openingBed(t, "t-returns", "routed-bgp", "vxlan", "macvlan")
+	b.busy("a0")
+	elsewhere := func(host, pod, peer string) bool {
+		r := b.agents[host]
+		p := r.pair(pod, peer)
+		r.members.Lock()
+		defer r.members.Unlock()
+		return p.opening.elsewhere()
+	}
+	for range 5 {
+		b.fail()
+		b.await("flows to begin elsewhere", func() bool { return elsewhere("h1", "a0", "b") && elsewhere("h2", "b", "a0") })
+		before := b.sentAgain("a0")
+		b.impair("routed-bgp", impair.Impairment{}, "b", "agent-h2")
+		back := func() bool { return !elsewhere("h1", "a0", "b") && !elsewhere("h2", "b", "a0") }
+		for known, more := false, 20; more > 0; known = known || back() {
+			if known {
+				more--
+			}
+			if err := b.fetch("a0", url, "5"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := b.sentAgain("a0") - before; n > 0 {
+			t.Errorf("%d SYNs were sent again", n)
+		}
+	}
+}
+
+// sentAgain counts the SYNs that a pod has sent again.
+func (b *bed) sentAgain(pod string) (n int) {
+	b.t.Helper()
+	out := strings.Fields(b.run(b.pod(pod), "nstat", "-asz", "TcpExtTCPSynRetrans"))
+	if len(out) < 3 {
+		b.t.Fatalf("nstat says %q", out)
+	}
+	n, err := strconv.Atoi(out[len(out)-2])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
 // TestConnectionsBeginAtRest: so do those of a pair that has had no traffic for longer than the
 // other agent's confirmation holds.
 func TestConnectionsBeginAtRest(t *testing.T) {
@@ -175,5 +225,45 @@ func TestConnectionsBeginByConsent(t *testing.T) {
 	})
 	if err := b.fetch("a0", url, "3"); err == nil {
 		t.Error("a connection has begun over a network whose other end does not allow that")
+	}
+}
+
+// TestWhereFlowsBegin: what the other end begins elsewhere is taken for a while after the default network is back, and
+// for as long as that end says that it does.
+func TestWhereFlowsBegin(t *testing.T) {
+	a, p, _ := askedPair(t)
+	now := a.cfg.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for _, tc := range []struct {
+		name   string
+		fails  bool
+		agreed bool
+		was    opening
+		want   dataplane.Beginnings
+	}{
+		{"well", false, true, opening{}, dataplane.AtHome},
+		{"the default network fails", true, true, opening{}, dataplane.Elsewhere},
+		{"which the other end does not allow", true, false, opening{}, dataplane.AtHome},
+		{"it is back", false, true, opening{where: dataplane.Elsewhere}, dataplane.TakenElsewhere},
+		{"for a while", false, true, opening{where: dataplane.TakenElsewhere, until: ago(takenFor - 1)},
+			dataplane.TakenElsewhere},
+		{"for longer", false, true, opening{where: dataplane.TakenElsewhere, until: ago(takenFor)}, dataplane.AtHome},
+		{"for longer, but not for the other end", false, true,
+			opening{where: dataplane.TakenElsewhere, until: ago(time.Minute), peer: ago(time.Second)}, dataplane.TakenElsewhere},
+		{"and is taken no more", false, true, opening{peer: ago(time.Second)}, dataplane.AtHome},
+		{"a policy comes", false, false, opening{where: dataplane.TakenElsewhere, until: ago(time.Second)}, dataplane.AtHome},
+		{"it fails again", true, true, opening{where: dataplane.TakenElsewhere, until: ago(time.Second)},
+			dataplane.Elsewhere},
+	} {
+		p.lines[0] = newLines(1, a.pairs.params)[0]
+		if tc.fails {
+			p.lines[0].Suspect(ago(20*ms), ago(10*ms))
+			findFailing(&p.lines[0].Path, ago(10*ms), now)
+			p.lines[0].Confirm(now, detect.Agrees)
+		}
+		a.members.Cluster.OpenElsewhere, p.takesOpening, p.taken, p.opening = true, tc.agreed, true, tc.was
+		if got := a.opener.where(p, now); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
 	}
 }

@@ -62,11 +62,11 @@ type pair struct {
 	// takesRows: the other end's data plane knows of rows.
 	takesRows bool
 	// takesOpening: the other end lets flows begin on another network while the default one
-	// fails. opening is since when they may here.
+	// fails. opening is where they begin here.
 	takesOpening bool
 	// takesReturns: no filter of the other end's host is stateful.
 	takesReturns bool
-	opening      time.Time
+	opening      opening
 
 	lines lines // by index in routes
 	// active is when packets last went or came.

@@ -62,11 +62,16 @@ func (u *untracked) drop() []*pair {
 }
 
 // consents is what noticeOpen and its answer say of what this end takes.
-func (m *mover) consents(c Cluster) uint64 { return c.opening() | m.untracked.returns() }
+func (m *mover) consents(c Cluster, p *pair) uint64 {
+	return c.opening() | p.opening.says() | m.untracked.returns()
+}
 
 // consented notes what the other end has said so.
-func (p *pair) consented(number uint64) {
+func (p *pair) consented(number uint64, now time.Time) {
 	p.takesOpening, p.takesReturns = number&opensElsewhere != 0, number&takesReturns != 0
+	if number&beginsElsewhere != 0 {
+		p.opening.peer = now
+	}
 }
 
 // returns is what noticeOpen and its answer say of that.

@@ -25,12 +25,21 @@ const (
 	bpfChoiceCHOICE_NOTIFIED bpfChoice = 8
 	bpfChoiceCHOICE_DIVERTED bpfChoice = 16
 	bpfChoiceCHOICE_OPENS    bpfChoice = 32
+	bpfChoiceCHOICE_TAKES    bpfChoice = 64
 )
 
 type bpfChoices struct {
 	_      structs.HostLayout
 	Choice [64]uint8
 }
+
+type bpfClaimed uint32
+
+const (
+	bpfClaimedCLAIMED         bpfClaimed = 1
+	bpfClaimedONE_WAY         bpfClaimed = 2
+	bpfClaimedBEGUN_ELSEWHERE bpfClaimed = 3
+)
 
 type bpfClosed uint32
 

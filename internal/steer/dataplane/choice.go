@@ -77,7 +77,7 @@ func (p *Plane) Switch(uid string, set Set, path int) (Set, error) {
 			continue
 		}
 		moved |= 1 << b
-		row[b] = uint8(path) | old&choiceOpens
+		row[b] = uint8(path) | old&(choiceOpens|choiceTakes)
 	}
 	if moved != 0 {
 		write(p.mem.owner, id*Buckets, row[:])
@@ -86,20 +86,26 @@ func (p *Plane) Switch(uid string, set Set, path int) (Set, error) {
 	return moved, nil
 }
 
-// OpenElsewhere says whether flows with the peer may begin on the path where their bucket is,
-// and be taken from one: while the default network is known to fail, where policy is the same
-// on the networks, and as long as the lease runs. Both ends have to be told.
-func (p *Plane) OpenElsewhere(uid string, may bool) error {
+// Beginnings are where flows with a peer may begin.
+type Beginnings uint8
+
+// The beginnings. Elsewhere is on the path where their bucket is.
+const (
+	AtHome         Beginnings = iota // on the default network
+	TakenElsewhere                   // so here, and what the peer begins elsewhere is taken
+	Elsewhere                        // elsewhere, at either end
+)
+
+// Begin says where flows with the peer may begin: elsewhere while the default network is known to fail, where
+// policy is the same on the networks, and as long as the lease runs. Both ends have to be told.
+func (p *Plane) Begin(uid string, where Beginnings) error {
 	id, ok := p.ids[uid]
 	if !ok {
-		return fmt.Errorf("open flows with %s elsewhere: %w", uid, errUnknown)
+		return fmt.Errorf("say where flows with %s begin: %w", uid, errUnknown)
 	}
 	var first [1]byte
 	read(p.mem.owner, id*Buckets, first[:])
-	now := first[0] &^ choiceOpens
-	if may {
-		now |= choiceOpens
-	}
+	now := first[0]&^(choiceOpens|choiceTakes) | [...]uint8{0, choiceTakes, choiceOpens | choiceTakes}[where%3]
 	if now != first[0] {
 		write(p.mem.owner, id*Buckets, []byte{now})
 	}

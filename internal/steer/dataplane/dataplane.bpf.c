@@ -169,7 +169,7 @@ static __always_inline int egress_peer(struct __sk_buff *skb, struct packet *p, 
 			 (n = choose_path(pe, row_bucket(p->bucket, row), FLOW_FOLLOW)))
 			role = set_role(&f, FLOW_FOLLOW);
 		else
-			n = opening_path(pe, row_bucket(p->bucket, row), role);
+			n = opening_path(pe, &f, row_bucket(p->bucket, row), role);
 	} else if (p->steerable && !mark && (p->proto == IPPROTO_TCP || p->proto == IPPROTO_UDP)) {
 		count_event(EV_DSCP);
 	}
@@ -374,7 +374,7 @@ GLOBAL int path_ingress_any(struct __sk_buff *skb)
 	 * never deliver it to a stranger. Nor a fragment, nor a SYN, which would go past the
 	 * policy of the default network, but while that fails and policy is the same. */
 	if (!r || !from_known_path(skb, &p, r) || encap != ((r->flags & PATH_ENCAP) != 0) || (encap && decapsulate(skb, &p, r)) ||
-	    !p.steerable || (p.proto == IPPROTO_TCP && p.opens && !opens_elsewhere(r->id)))
+	    !p.steerable || (p.proto == IPPROTO_TCP && p.opens && !elsewhere(r->id, CHOICE_TAKES)))
 		return reject(EV_STRANGER, encap);
 	int how = encap ? verify_shim(&p, r, t) : verify_tag(&p, &r->accept, !r->lower, TAG_DATA);
 	return how ? ingress_steered(skb, &p, r, encap, how) : reject(EV_FORGED, encap);

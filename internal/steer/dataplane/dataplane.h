@@ -23,7 +23,7 @@ enum limit {
 /* A peer's choices, a bucket each, in 64 bytes: a switch of all of them is one cache line
  * for the processors to hand over. They are two rows, so that flows of one pair can go
  * different ways (flow_state.row). The path is in the lowest bits; what is above them is
- * the loader's, but for CHOICE_OPENS. */
+ * the loader's, but for CHOICE_OPENS and CHOICE_TAKES. */
 struct choices {
 	__u8 choice[BUCKETS];
 };
@@ -31,7 +31,8 @@ enum choice {
 	CHOICE_PATH = PATHS - 1,
 	CHOICE_NOTIFIED = 8,
 	CHOICE_DIVERTED = 16,
-	CHOICE_OPENS = 32, /* in the first of pw_owner: flows with this peer may begin on a path, either way */
+	CHOICE_OPENS = 32, /* in the first of pw_owner: flows with this peer may begin on a path */
+	CHOICE_TAKES = 64, /* there too: what the peer begins or answers on a path is taken */
 };
 
 /* The mark has two parts, as docs/explanation/security.md says. The visible one is a
@@ -81,12 +82,14 @@ enum tag { TAG_DATA = 1, TAG_OPEN, TAG_ANSWER, TAG_SETTLED, TAG_FORGOTTEN };
  *   FOLLOW      the peer has heard the answer: goes where the map pw_follower says
  *
  * While the default network is known to fail, a path may stand in for it where the networks'
- * policy is the same (opens_elsewhere). */
+ * policy is the same (elsewhere). */
 enum role { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_ANSWERED, FLOW_FOLLOW };
 #define ADMITTED(role) ((role) == FLOW_OWNER || (role) >= FLOW_ANSWERED)
 
-/* In flow_state.claimed: agents have admitted a flow of datagrams, and nothing has come back. */
-#define ONE_WAY 2
+/* How a flow has begun, in flow_state.claimed: this end has said once that it opens it; agents have
+ * admitted a flow of datagrams, and nothing has come back; the peer has begun a TCP connection on a
+ * path. */
+enum claimed { CLAIMED = 1, ONE_WAY, BEGUN_ELSEWHERE };
 
 /* Which end of a TCP connection a socket is. */
 enum side { SIDE_UNKNOWN, SIDE_OPENER, SIDE_SERVER };
@@ -171,7 +174,7 @@ struct flow_state {
 	__u32 announced;     /* the same: the latest announcement */
 	__u8 dscp;           /* of OTHERS: of the latest packet from a path whose tag was exact */
 	__u8 row;            /* of its choices, by what Go says (pw_assign_row), or by what comes (learn_row) */
-	__u8 claimed;        /* this end has said once that it opens the flow, or ONE_WAY */
+	__u8 claimed;        /* enum claimed, or 0 */
 	__u8 unanswered;     /* OWNER, FOLLOW: datagrams sent since one came, UNANSWERED_MOST for more, and the turn */
 };
 
@@ -276,6 +279,7 @@ const volatile struct {
 	enum closed closed;
 	enum event event;
 	enum path_flag path_flag;
+	enum claimed claimed;
 } enums = {};
 
 #endif

@@ -11,10 +11,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// allow tells a pod's plane whether flows with the other pod may begin on a path.
-func (b *bed) allow(pod int, may bool) {
+// begin tells a pod's plane where flows with the other pod may begin.
+func (b *bed) begin(pod int, where Beginnings) {
 	b.t.Helper()
-	if err := b.planes[pod].OpenElsewhere(fmt.Sprintf("pod-%d", 3-pod), may); err != nil {
+	if err := b.planes[pod].Begin(fmt.Sprintf("pod-%d", 3-pod), where); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -47,7 +47,7 @@ func openElsewhere(b *bed, network string, pod int) {
 	b.carry(false)
 	b.move(pod, 2)
 	for _, end := range []int{1, 2} {
-		b.allow(end, true)
+		b.begin(end, Elsewhere)
 	}
 	format := "10.90.%d.2:7001"
 	if network[3] == '6' {
@@ -70,7 +70,7 @@ func openElsewhere(b *bed, network string, pod int) {
 	}
 	b.carry(true)
 	for _, end := range []int{1, 2} {
-		b.allow(end, false)
+		b.begin(end, AtHome)
 	}
 	b.move(pod, 0)
 	for range 3 {
@@ -105,7 +105,7 @@ func TestOpenElsewhereNeedsBoth(t *testing.T) {
 			b.move(1, 2)
 			b.carry(false)
 			for _, pod := range who {
-				b.allow(pod, true)
+				b.begin(pod, Elsewhere)
 			}
 			b.serve(2, "tcp", "10.90.2.2:7002")
 			if conn, err := b.dial(1, "tcp", "10.90.2.2:7002", option{value: 1500 * time.Millisecond}); err == nil {
@@ -123,8 +123,8 @@ func TestOpenElsewhereNeedsBoth(t *testing.T) {
 		b.open(1)
 		b.open(2)
 		b.move(1, 2)
-		b.allow(1, true)
-		b.allow(2, true)
+		b.begin(1, Elsewhere)
+		b.begin(2, Elsewhere)
 		b.carry(false)
 		b.serve(2, "tcp", "10.90.2.2:7002")
 		time.Sleep(time.Second) // nobody renews the lease
@@ -133,6 +133,37 @@ func TestOpenElsewhereNeedsBoth(t *testing.T) {
 			t.Error("a connection has begun on a path without an agent")
 		}
 	})
+}
+
+// TestBeginsAsOneEndIsBack: the default network is back, and one of the two ends knows it already. What the other one
+// begins on a path is taken, and so are its answers.
+func TestBeginsAsOneEndIsBack(t *testing.T) {
+	for _, network := range []string{"tcp4", "udp4", "tcp6", "udp6"} {
+		for _, back := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s, pod %d is back", network, back), func(t *testing.T) {
+				b := newBed(t)
+				b.open(1)
+				b.open(2)
+				for pod := 1; pod <= 2; pod++ {
+					b.move(pod, 2)
+					b.begin(pod, Elsewhere)
+				}
+				b.begin(back, TakenElsewhere)
+				at := map[byte]string{'4': "10.90.2.2:7001", '6': "[fd90:2::2]:7001"}[network[3]]
+				conn := b.echoFrom(1, network, at, at)
+				for range 3 {
+					if err := exchange(conn, "begun as one end is back"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for pod := 1; pod <= 2; pod++ {
+					if n := b.planes[pod].Events().Unadmitted; n != 0 {
+						t.Errorf("pod %d has refused %d packets", pod, n)
+					}
+				}
+			})
+		}
+	}
 }
 
 // TestAskedForIsTold: a pod whose link address is asked for is told to the agent, as no packet to

@@ -135,10 +135,10 @@ func (w *world) notAdmitted(h *headers) string {
 		return "it was delivered as from none of the peers"
 	}
 	if part := w.flows[bpfFlow{Peer: p.id, Generation: p.gen, Local: h.dport, Remote: h.sport,
-		Proto: h.proto}]; !h.whole || !admitted(part.role) && !w.opens(p) {
+		Proto: h.proto}]; !h.whole || !admitted(part.role) && !w.says(p, choiceTakes) {
 		return "it was delivered though its flow was not admitted"
 	}
-	if h.proto == 6 && h.opens && !w.opens(p) {
+	if h.proto == 6 && h.opens && !w.says(p, choiceTakes) {
 		return "a SYN was delivered from a path"
 	}
 	return ""

@@ -18,7 +18,8 @@ const (
 	choicePath     = uint8(bpfChoiceCHOICE_PATH)
 	choiceNotified = uint8(bpfChoiceCHOICE_NOTIFIED)
 	choiceDiverted = uint8(bpfChoiceCHOICE_DIVERTED)
-	choiceOpens    = uint8(bpfChoiceCHOICE_OPENS) // in the first alone
+	choiceOpens    = uint8(bpfChoiceCHOICE_OPENS) // in the first alone, as is the next
+	choiceTakes    = uint8(bpfChoiceCHOICE_TAKES)
 )
 
 // Sizes of entries of the arrays, and where they have what.
@@ -49,8 +50,8 @@ const (
 	closedReset = uint8(bpfClosedCLOSED_RESET)
 )
 
-// In bpfFlowState.Claimed: nothing has come back of a flow that agents have admitted.
-const oneWay = 2
+// oneWay is in bpfFlowState.Claimed: nothing has come back of a flow that agents have admitted.
+const oneWay = uint8(bpfClaimedONE_WAY)
 
 // atOnce is how often an announcement is repeated at once (AT_ONCE).
 const atOnce = 8

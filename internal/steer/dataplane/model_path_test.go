@@ -45,7 +45,7 @@ func (w *world) pathIn(b []byte, c chance) effect {
 		}
 	}
 	syn := h.proto == 6 && h.opens
-	if !h.whole || syn && !w.opens(p) {
+	if !h.whole || syn && !w.says(p, choiceTakes) {
 		return w.refuse(e, encap, Events{Strangers: 1})
 	}
 	found, exact, other := h.genuine(pa.keys, sayData, !p.lower())
@@ -63,7 +63,7 @@ func (w *world) pathIn(b []byte, c chance) effect {
 	w.touch(&e, f)
 	role := w.flows[f].role
 	if syn || !admitted(role) {
-		role = w.openFromPath(&e, f, either(syn, roleNone, role), exact && w.opens(p))
+		role = w.openFromPath(&e, f, either(syn, roleNone, role), exact && w.says(p, choiceTakes))
 	}
 	if role == roleNone {
 		full := e.events.Full
@@ -111,7 +111,11 @@ func (w *world) openFromPath(e *effect, f bpfFlow, role uint8, may bool) uint8 {
 	case role == roleFollowNew:
 		return role
 	}
-	return w.assume(e, f, roleFollowNew)
+	role = w.assume(e, f, roleFollowNew)
+	if f.Proto == 6 {
+		w.set(e, f, func(p *partOf) { p.claimed = begunElsewhere })
+	}
+	return role
 }
 
 // refuse drops a packet; where another layout may know it, it is left to that, as it

@@ -240,6 +240,8 @@ func (w *world) on(remote netip.Addr) (*peerOf, *pathOf, uint32) {
 	return nil, nil, 0
 }
 
+const begunElsewhere = uint8(bpfClaimedBEGUN_ELSEWHERE)
+
 // assume gives a flow a new part: what is known of its end stays, but where it begins.
 func (w *world) assume(e *effect, f bpfFlow, role uint8) uint8 {
 	was, known := w.flows[f], false
@@ -256,6 +258,9 @@ func (w *world) assume(e *effect, f bpfFlow, role uint8) uint8 {
 		e.took = true
 	}
 	now := partOf{role: role, row: was.row, claimed: was.claimed}
+	if role == roleFollowNew && was.claimed == begunElsewhere {
+		now.claimed = 0
+	}
 	if known && admitted(role) {
 		now.closed, now.dscp = was.closed, was.dscp
 	}
@@ -319,7 +324,8 @@ func (w *world) out(b []byte, c chance) effect {
 			role = w.assume(&e, f, roleFollow)
 		}
 		n := w.choose(&e, p, &h, role)
-		if w.opens(p) && (role == roleOwnerNew || role == roleAnswered) {
+		if part, _ := w.part(&e, f); role == roleOwnerNew && w.says(p, choiceOpens) || role == roleAnswered &&
+			w.says(p, choiceTakes) && (w.says(p, choiceOpens) || part.claimed == begunElsewhere) {
 			n = w.choose(&e, p, &h, role+1) // as one that is admitted
 			if n != 0 && role == roleOwnerNew {
 				e.events.Elsewhere++
@@ -342,8 +348,8 @@ func (w *world) out(b []byte, c chance) effect {
 	return e
 }
 
-// opens is whether flows may begin on a path.
-func (w *world) opens(p *peerOf) bool { return w.alive && w.own[p.id][0]&choiceOpens != 0 }
+// says reports whether flows may begin on a path, or be taken from one.
+func (w *world) says(p *peerOf, what uint8) bool { return w.alive && w.own[p.id][0]&what != 0 }
 
 // want is the address that the agent is told of. It is read before anything else: of
 // IPv4, also where the header lies about itself, which does no harm.

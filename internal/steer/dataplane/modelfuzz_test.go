@@ -164,7 +164,7 @@ func (tr *trial) begin(peer *peerOf, r *rand.Rand) {
 					roleFollow, roleFollow),
 					dscp: pick(r, uint8(0), 0, 8, 8, 16), row: uint8(r.IntN(2)), closed: pick(r, uint8(0), 0, uint8(r.IntN(8))),
 					marks: pick(r, uint16(0), 1, 7, 8, 9), stale: r.IntN(2) == 0,
-					idle: proto != 6 && r.IntN(4) == 0, claimed: uint8(r.IntN(3))}
+					idle: proto != 6 && r.IntN(4) == 0, claimed: uint8(r.IntN(4))}
 				w.held[peer.id]++
 			}
 		}

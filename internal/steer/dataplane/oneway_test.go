@@ -167,8 +167,8 @@ func TestUnseenComesByEth0(t *testing.T) {
 		t.Fatalf("%d packets came over the path, expected 5", came)
 	}
 	b.carry(false)
-	b.allow(1, true)
-	b.allow(2, true)
+	b.begin(1, Elsewhere)
+	b.begin(2, Elsewhere)
 	b.serve(2, "tcp", "10.90.2.2:7001")
 	if conn, err := b.dial(1, "tcp", "10.90.2.2:7001", option{value: 1500 * time.Millisecond}); err == nil {
 		conn.Close()

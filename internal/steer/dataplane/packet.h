@@ -123,7 +123,7 @@ static __always_inline void count_sent(struct __sk_buff *skb, const struct packe
 	if (!t || (role != FLOW_OWNER && role != FLOW_OWNER_NEW))
 		return;
 	t->more += 1;
-	if (role != FLOW_OWNER || !p->wants_reply)
+	if (!p->wants_reply)
 		return;
 	/* TCP has read the clock for each of its packets (tcp_wstamp_ns). */
 	__u64 now = p->proto == IPPROTO_TCP ? skb->tstamp : 0;
@@ -302,7 +302,7 @@ static __always_inline void parse_l4(struct __sk_buff *skb, struct packet *p)
 	}
 	if (p->proto == IPPROTO_ICMP || p->proto == IPPROTO_ICMPV6)
 		p->dport = p->sport;
-	p->wants_reply = p->proto == IPPROTO_TCP ? skb->gso_size || skb->len > p->l4 + hlen : p->opens;
+	p->wants_reply = p->opens || (p->proto == IPPROTO_TCP && (skb->gso_size || skb->len > p->l4 + hlen));
 	if (skb->gso_size)
 		p->seglen = p->l4 - ETH_HLEN + hlen + skb->gso_size;
 	p->bucket = flow_bucket(p->sport, p->dport, p->proto);

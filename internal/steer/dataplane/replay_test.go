@@ -161,8 +161,8 @@ func TestReplayOfABeginning(t *testing.T) {
 	two := b.open(2)
 	b.move(1, 2)
 	b.carry(false)
-	b.allow(1, true)
-	b.allow(2, true)
+	b.begin(1, Elsewhere)
+	b.begin(2, Elsewhere)
 	tap := b.tap(2, "net2", "10.92.1.2")
 	conn := b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001")
 	if err := exchange(conn, "begun elsewhere"); err != nil {
@@ -209,8 +209,8 @@ func TestReplayOfABeginning(t *testing.T) {
 	if err != nil || opened() != before+1 {
 		t.Errorf("another connection: %v, %d have begun", err, opened()-before)
 	}
-	b.allow(1, false)
-	b.allow(2, false)
+	b.begin(1, AtHome)
+	b.begin(2, AtHome)
 	taken, refused := b.taken(2), two.Events()
 	play(same, begins)
 	if now := b.taken(2); now != taken {

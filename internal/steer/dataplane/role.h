@@ -91,7 +91,8 @@ static __always_inline __u32 flow_role(const struct flow *f, struct flow_state *
 }
 
 /* set_role changes the role that this end has in a flow, and returns it: none where the
- * table has no room. closed and dscp stay, but where the flow begins; row and claimed stay. */
+ * table has no room. closed and dscp stay, but where the flow begins; row and claimed stay, but
+ * for where the peer has begun it. */
 GLOBAL int set_role(const struct flow *f, __u32 role)
 {
 	struct flow_state now = { .role = role, .seen = flow_clock() };
@@ -108,7 +109,7 @@ GLOBAL int set_role(const struct flow *f, __u32 role)
 			now.dscp = state->dscp;
 		}
 		now.row = state->row;
-		now.claimed = state->claimed;
+		now.claimed = role == FLOW_FOLLOW_NEW && state->claimed == BEGUN_ELSEWHERE ? 0 : state->claimed;
 		*state = now;
 	} else if (role != FLOW_NONE) {
 		void *t = bpf_map_lookup_elem(&pw_flows, &zero);
@@ -167,7 +168,7 @@ GLOBAL int claim(struct __sk_buff *skb, const struct flow *f)
 
 	if (!state || state->claimed || side_of(skb) != SIDE_OPENER || !lease_runs())
 		return 0;
-	state->claimed = 1;
+	state->claimed = CLAIMED;
 	return 1;
 }
 

@@ -17,23 +17,38 @@ static __always_inline __u32 choose_path(const struct peer *pe, __u32 bucket, __
 	return 0;
 }
 
-/* opens_elsewhere is whether flows with a peer may begin on a path: the agent knows that the
- * default network fails, and that policy is the same on others. The other end has to know
- * the same: it takes no such flow else. */
-GLOBAL int opens_elsewhere(__u32 peer)
+/* elsewhere is whether flows with a peer may begin on a path (CHOICE_OPENS), or be taken from one
+ * (CHOICE_TAKES): the agent knows that the default network fails, and that policy is the same on
+ * others. The other end has to know the same: it takes no such flow else. */
+GLOBAL int elsewhere(__u32 peer, __u32 what)
 {
 	struct choices *c = bpf_map_lookup_elem(&pw_owner, &peer);
 
-	return c && *(volatile __u8 *)&c->choice[0] & CHOICE_OPENS && lease_runs();
+	return c && *(volatile __u8 *)&c->choice[0] & what && lease_runs();
+}
+
+/* answers_elsewhere is whether what the other end has yet to hear goes by a path. As the default
+ * network is back, what has begun on a path is answered there: of its SYN, stateful filters on the
+ * default network know nothing. */
+GLOBAL int answers_elsewhere(const struct flow *f)
+{
+	struct flow_state *state;
+
+	if (!f || !elsewhere(f->peer, CHOICE_TAKES))
+		return 0;
+	if (elsewhere(f->peer, CHOICE_OPENS))
+		return 1;
+	state = flow_of(f);
+	return state && state->claimed == BEGUN_ELSEWHERE;
 }
 
 /* opening_path is the path of a packet whose flow begins, or whose answer the other end has yet
  * to hear: 0, the default network, but while that fails. */
-static __always_inline __u32 opening_path(const struct peer *pe, __u32 bucket, __u32 role)
+static __always_inline __u32 opening_path(const struct peer *pe, const struct flow *f, __u32 bucket, __u32 role)
 {
 	__u32 n;
 
-	if ((role != FLOW_OWNER_NEW && role != FLOW_ANSWERED) || !opens_elsewhere(pe->id))
+	if (role == FLOW_OWNER_NEW ? !elsewhere(pe->id, CHOICE_OPENS) : role != FLOW_ANSWERED || !answers_elsewhere(f))
 		return 0;
 	n = choose_path(pe, bucket, role == FLOW_OWNER_NEW ? FLOW_OWNER : FLOW_FOLLOW);
 	if (n && role == FLOW_OWNER_NEW)
@@ -46,11 +61,17 @@ static __always_inline __u32 opening_path(const struct peer *pe, __u32 bucket, _
  * not do so or there is no room. */
 GLOBAL int open_from_path(const struct flow *f, __u32 role)
 {
-	if (!f || !opens_elsewhere(f->peer))
+	if (!f || !elsewhere(f->peer, CHOICE_TAKES))
 		return FLOW_NONE;
 	if (role == FLOW_OWNER_NEW)
 		return set_role(f, FLOW_OWNER);
-	return role == FLOW_FOLLOW_NEW ? role : set_role(f, FLOW_FOLLOW_NEW);
+	if (role == FLOW_FOLLOW_NEW)
+		return role;
+	role = set_role(f, FLOW_FOLLOW_NEW);
+	struct flow_state *state = f->proto == IPPROTO_TCP ? flow_of(f) : NULL;
+	if (state)
+		state->claimed = BEGUN_ELSEWHERE;
+	return role;
 }
 
 /* set_row puts a flow into another row. */
@@ -131,7 +152,7 @@ static __always_inline int is_one_way(const struct flow *f, const struct flow_st
 static __always_inline void note_answer(const struct flow *f, struct flow_state *state, int answers)
 {
 	if (answers && is_one_way(f, state))
-		state->claimed = 1;
+		state->claimed = CLAIMED;
 }
 
 /* note_heard notes that a packet of the flow has come, and what it may answer: read now and then, the turn
