@@ -99,6 +99,9 @@ traffic() { # KIND SECONDS FLAGS ...: from the client to the server, in the back
 	k exec client -c main -- /pathwise generate stream "$kind" --duration "${seconds}s" "${@/#@/$ip}" \
 		>"$work/$kind.json" 2>"$work/$kind.err" &
 }
+under_way() { # the traffic goes on: what came after it has met none
+	[ -n "$(jobs -r)" ] || { echo 'the traffic has ended before' && return 1; }
+}
 whole() { # KIND: nothing of its traffic is lost
 	jq -c '{counts, errors}' "$work/$1.json" &&
 		jq -e '(.errors.reasons // {}) == {} and (.counts.connections.lost // 0) == 0 and (.counts.datagrams.lost // 0) == 0 and
@@ -158,7 +161,7 @@ switches() {
 	for n in $(seq 200); do
 		ask switch client server "$([ $((n % 2)) = 1 ] && echo fast || echo bulk)" || return 1
 	done
-	[ -n "$(jobs -r)" ] || { echo 'the traffic has ended before' && return 1; }
+	under_way
 }
 traffic rr 150 --target @:7002 --think 1ms --connections 2
 # What is lost of datagrams, the server says; it ends with its input.
@@ -189,8 +192,9 @@ holes() {
 			sleep 3 && "$bed" node 1 nft delete table netdev pw_hole || return 1
 		sleep 4
 	done
+	under_way
 }
-traffic rr $((14 * ${PATHWISE_KUBE_HOLES:-20})) --target @:7002 --think 1ms --gap 15ms
+traffic rr $((20 + 10 * ${PATHWISE_KUBE_HOLES:-20})) --target @:7002 --think 1ms --gap 15ms
 generators=$!
 eventually 20 three
 verdict "${PATHWISE_KUBE_HOLES:-20} black holes" holes
@@ -225,8 +229,9 @@ rules() {
 			sleep 3 && inside 'delete table inet pw_rule' || return 1
 		sleep 4
 	done
+	under_way
 }
-traffic rr $((14 * ${PATHWISE_KUBE_RULES:-20})) --target @:7002 --think 1ms --gap 15ms
+traffic rr $((20 + 10 * ${PATHWISE_KUBE_RULES:-20})) --target @:7002 --think 1ms --gap 15ms
 generators=$!
 eventually 20 three
 verdict "${PATHWISE_KUBE_RULES:-20} rules in the receiving pod" rules
