@@ -46,17 +46,9 @@ func (c *Cluster) Ground(ctx context.Context, o manifest.Options, nodes []string
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(nodes) == 0 {
-		for _, a := range s.Agents {
-			if a.Ready && len(nodes) < 2 {
-				nodes = append(nodes, a.Node)
-			}
-		}
+	if g.nodes, err = twoNodes(s.Agents, nodes); err != nil {
+		return nil, nil, err
 	}
-	if len(nodes) != 2 || nodes[0] == nodes[1] {
-		return nil, nil, fmt.Errorf("nodes %s: expected two that have agents at work", strings.Join(nodes, ", "))
-	}
-	g.nodes = [2]string(nodes)
 	if g.options.Networks, err = tried(s.Networks, o.Networks); err != nil {
 		return nil, nil, err
 	}
@@ -64,6 +56,29 @@ func (c *Cluster) Ground(ctx context.Context, o manifest.Options, nodes []string
 		return nil, nil, err
 	}
 	return g, g.options.Networks, nil
+}
+
+// twoNodes are those that are asked for, or else the first two whose agents are ready. Pods for a node
+// that there is not would be waited for.
+func twoNodes(all []Agent, asked []string) (nodes [2]string, err error) {
+	var ready []string
+	for _, a := range all {
+		if a.Ready {
+			ready = append(ready, a.Node)
+		}
+	}
+	if len(asked) == 0 {
+		asked = ready[:min(len(ready), 2)]
+	}
+	if len(asked) != 2 || asked[0] == asked[1] {
+		return nodes, fmt.Errorf("nodes %s: expected two that have agents at work", strings.Join(asked, ", "))
+	}
+	for _, n := range asked {
+		if !slices.Contains(ready, n) {
+			return nodes, fmt.Errorf("node %s: no agent is at work there: \"pathwise kube status\" says where some are", n)
+		}
+	}
+	return [2]string(asked), nil
 }
 
 // tried are the networks that are asked for, or all that flows may be moved to.

@@ -30,6 +30,29 @@ func TestTriedNetworks(t *testing.T) {
 	}
 }
 
+func TestTwoNodes(t *testing.T) {
+	all := []Agent{{Node: "a"}, {Node: "b", Ready: true}, {Node: "c", Ready: true}, {Node: "d", Ready: true}}
+	for _, tc := range []struct {
+		agents      int
+		asked, want string
+		fault       string
+	}{
+		{4, "", "b c", ""},
+		{4, "d b", "d b", ""},
+		{2, "", "", "nodes b: expected two"},
+		{4, "b b", "", "nodes b, b: expected two"},
+		{4, "b c d", "", "nodes b, c, d: expected two"},
+		{4, "b a", "", "node a: no agent is at work there"},
+		{4, "z b", "", "node z: no agent is at work there"},
+	} {
+		got, err := twoNodes(all[:tc.agents], strings.Fields(tc.asked))
+		if tc.fault == "" && (err != nil || strings.Join(got[:], " ") != tc.want) ||
+			tc.fault != "" && (err == nil || !strings.HasPrefix(err.Error(), tc.fault)) {
+			t.Errorf("%q: %v, %v, want %q", tc.asked, got, err, tc.want+tc.fault)
+		}
+	}
+}
+
 // TestPodsOfATest: they are as the API server takes them, in a namespace that uninstall knows.
 func TestPodsOfATest(t *testing.T) {
 	o := manifest.Defaults("1")
