@@ -100,7 +100,7 @@ traffic() { # KIND SECONDS FLAGS ...: from the client to the server, in the back
 		>"$work/$kind.json" 2>"$work/$kind.err" &
 }
 under_way() { # the traffic goes on: what came after it has met none
-	[ -n "$(jobs -r)" ] || { echo 'the traffic has ended before' && return 1; }
+	[ -n "$(jobs -r)" ] || { echo 'the traffic has ended before'; return 1; }
 }
 whole() { # KIND: nothing of its traffic is lost
 	jq -c '{counts, errors}' "$work/$1.json" &&
@@ -148,7 +148,7 @@ dumped() {
 	cat "$work/pathwise-sysdump/not-read.txt"
 	key=$(k -n pathwise get secret pathwise-key -o jsonpath='{.data.keys}')
 	for file in objects/pathnodes.json agents/pwk-n1/{log.txt,health.json,paths.json,maps.json,metrics.txt,events.json}; do
-		[ -s "$work/pathwise-sysdump/$file" ] || { echo "no $file" && return 1; }
+		[ -s "$work/pathwise-sysdump/$file" ] || { echo "no $file"; return 1; }
 	done
 	! grep -rqF -e "$key" -e "$(base64 -d <<<"$key")" "$work/pathwise-sysdump"
 }
@@ -223,7 +223,7 @@ rules() {
 		case $(on) in
 		default/fast) dev=1 ;;
 		default/bulk) dev=2 ;;
-		*) echo "rule $n: the pair is on $(on), where there can be no such rule" && return 1 ;;
+		*) echo "rule $n: the pair is on $(on), where there can be no such rule"; return 1 ;;
 		esac
 		inside "table inet pw_rule { chain c { type filter hook input priority 0; iifname net$dev ip saddr != 10.1$dev.0.0/16 drop; }; }" &&
 			sleep 3 && inside 'delete table inet pw_rule' || return 1
@@ -343,7 +343,7 @@ lease() { # killed|drained
 		generator=$!
 		eventually 12 three && eventually 5 ask pin client server fast >/dev/null && eventually 5 is_on default/fast || return 1
 		sleep 1.5
-		is_on default/fast || { echo "$n: the stream is on $(on)" && return 1; }
+		is_on default/fast || { echo "$n: the stream is on $(on)"; return 1; }
 		k -n pathwise logs -f -l app.kubernetes.io/component=agent --prefix --since=15s >"$work/agents-$n.log" 2>/dev/null &
 		"end_$1" || return 1
 		wait "$generator"
@@ -376,7 +376,7 @@ if part bench; then
 # The cluster's networks, ranked; a bench that is killed leaves what the next one takes away.
 ranked() { # an interval on each rank
 	measure --networks default,default/fast,default/bulk,host --repetitions "${PATHWISE_KUBE_REPETITIONS:-5}" --out "$work/bench" \
-		>"$work/ranking" 2>"$work/progress" || { tail -20 "$work/progress" "$work/ranking" && return 1; }
+		>"$work/ranking" 2>"$work/progress" || { tail -n 20 "$work/progress" "$work/ranking"; return 1; }
 	bin/pathwise report "$work/bench" -o json >"$work/report.json" && bin/pathwise recommend "$work/bench" >/dev/null &&
 		bin/pathwise compare "$work/bench" "$work/bench" >/dev/null
 }
@@ -387,7 +387,7 @@ second() { # while one runs another is refused, and removes nothing
 	measure --networks default --repetitions 2 --out "$work/first" >"$work/slain" 2>&1 &
 	local p=$! status said
 	eventually 60 grep -q '^\[' "$work/slain" || return 1
-	said=$(measure --networks default --repetitions 1 --out "$work/second" 2>&1) && { echo "taken: $said" && return 1; }
+	said=$(measure --networks default --repetitions 1 --out "$work/second" 2>&1) && { echo "taken: $said"; return 1; }
 	echo "$said"
 	wait "$p"
 	status=$?
@@ -411,7 +411,7 @@ verdict "and takes both's away" sh -c "! $bed kubectl get namespace pathwise-ben
 resumed() { # what was killed goes on from the last trial that is kept
 	local was
 	was=$(wc -l <"$work/slain-KILL/samples.jsonl")
-	measure --resume --out "$work/slain-KILL" >"$work/slain" 2>&1 || { tail "$work/slain" && return 1; }
+	measure --resume --out "$work/slain-KILL" >"$work/slain" 2>&1 || { tail "$work/slain"; return 1; }
 	[ "$(wc -l <"$work/slain-KILL/samples.jsonl")" -gt "$was" ] && bin/pathwise compare "$work/first" "$work/slain-KILL"
 }
 verdict "a bench that was killed goes on with --resume, and is compared" resumed
@@ -454,7 +454,7 @@ soon() { # KIND RESOURCE ...: ten policies of a kind, each of which takes the pa
 		[ "$ms" -lt 1000 ] || echo "policy $n: home after $ms ms, by $kind" >>"$work/late"
 		k delete -f "$work/policy.yaml" >/dev/null
 	done
-	[ ! -e "$work/late" ] || { cat "$work/late" && return 1; }
+	[ ! -e "$work/late" ] || { cat "$work/late"; return 1; }
 }
 policy() { # KIND SPEC [ANNOTATIONS] as a file
 	printf 'apiVersion: %s\nkind: %s\nmetadata: {name: deny, namespace: default, annotations: {%s}}\nspec: {%s}\n' \
@@ -589,8 +589,8 @@ object() { # NAME SPEC: a PathPolicy
 }
 invalid() { # SPEC WHY: the API server refuses it, and says why
 	local said
-	said=$(object bad "$1" | k apply -f - 2>&1) && { echo "taken: $1" && return 1; }
-	grep -q "$2" <<<"$said" || { echo "$said" && return 1; }
+	said=$(object bad "$1" | k apply -f - 2>&1) && { echo "taken: $1"; return 1; }
+	grep -q "$2" <<<"$said" || { echo "$said"; return 1; }
 }
 refusals() {
 	invalid 'podSelector: {}' 'it says nothing' &&
@@ -789,7 +789,7 @@ costs() { # within the bars: 80 MiB, 112 at the peak, 10 MB read at start, 3 % o
 	echo "$(figure "$p" VmRSS) MiB, $(figure "$p" VmHWM) at the peak; $((read / 1000)) kB read at start; CPU of a core: $(
 		awk -v t=$(($(ticks "$p") - before)) -v ns=$(($(date +%s%N) - from)) -v i="$idle" \
 			'BEGIN {printf "%.1f %% with 10 changes a second, %.1f %% without", t / (ns / 1e9), i / 20}')" >"$work/costs"
-	awk '{exit !($1 + 0 && $1 <= 80 && $3 <= 112 && $7 < 10000 && $16 < 3)}' "$work/costs" || { cat "$work/costs" && return 1; }
+	awk '{exit !($1 + 0 && $1 <= 80 && $3 <= 112 && $7 < 10000 && $16 < 3)}' "$work/costs" || { cat "$work/costs"; return 1; }
 }
 verdict "1,000 PathNodes of 20 pods are made" many
 verdict "an agent among them is within its bounds" costs
@@ -813,9 +813,11 @@ lacks() { # begins|ends WORDS FILTER
 		eventually 20 sh -c "! $bed kubectl -n pathwise get pods -o name | grep -q ." &&
 		jq "$3" "$work/whole.json" | k create -f - >/dev/null || return 1
 	if [ "$1" = ends ]; then eventually 30 ended; else ask status --wait --timeout 30s >/dev/null && ! ended; fi || {
-		end_of && k -n pathwise get pods && return 1
+		end_of
+		k -n pathwise get pods
+		return 1
 	}
-	[ -z "$2" ] || eventually 10 told_of "$2" || { cat "$work/end" && return 1; }
+	[ -z "$2" ] || eventually 10 told_of "$2" || { cat "$work/end"; return 1; }
 }
 k -n pathwise get daemonset pathwise-agent -o json | jq 'del(.status, .metadata.uid, .metadata.resourceVersion,
 	.metadata.generation, .metadata.creationTimestamp, .metadata.managedFields)' >"$work/whole.json"
