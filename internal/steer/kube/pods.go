@@ -137,8 +137,7 @@ func (f *finder) asked(p *corev1.Pod) (said sandbox.Pod, ok bool, err error) {
 		}
 		said.Addrs = append(said.Addrs, a.Unmap())
 	}
-	further := func(s sandbox.Statement) bool { return !s.Default && len(s.Addrs) > 0 }
-	return said, mine || slices.ContainsFunc(said.Attachments, further), nil
+	return said, mine || sandbox.Several(said.Attachments), nil
 }
 
 // OwnKernel is an error where the pod has a network stack of its own, as Kata and gVisor give it: the runtime

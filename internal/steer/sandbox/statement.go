@@ -66,6 +66,11 @@ func ParseStatus(text string) ([]Statement, error) {
 	return out, nil
 }
 
+// Several reports whether a pod of which that is said has an address on another network than the default one.
+func Several(all []Statement) bool {
+	return slices.ContainsFunc(all, func(st Statement) bool { return !st.Default && len(st.Addrs) > 0 })
+}
+
 // repeats: two entries of one network would be two paths of one name, and two of one
 // interface cannot both be true.
 func (st Statement) repeats(other Statement) bool {

@@ -220,8 +220,7 @@ func (s survey) judgePods() []Finding {
 			out = append(out, Finding{p.Namespace + "/" + p.Name, Note, "it would be left alone: " + err.Error()})
 			continue
 		}
-		further := func(st sandbox.Statement) bool { return !st.Default && len(st.Addrs) > 0 }
-		if slices.ContainsFunc(all, further) {
+		if sandbox.Several(all) {
 			several++
 		}
 	}

@@ -193,6 +193,10 @@ func (s scene) seen(p *corev1.Pod) (v1alpha1.Pod, string) {
 			return v1alpha1.Pod{}, r.Reason
 		}
 	}
+	if all, err := sandbox.ParseStatus(p.Annotations[sandbox.Annotation]); err == nil && !sandbox.Several(all) {
+		return v1alpha1.Pod{}, fmt.Sprintf("pod %s is on the default network alone: %s names no other", name,
+			sandbox.Annotation)
+	}
 	return v1alpha1.Pod{}, fmt.Sprintf("the agent of node %s has not found pod %s yet", node, name)
 }
 

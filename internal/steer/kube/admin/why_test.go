@@ -84,7 +84,14 @@ func TestWhy(t *testing.T) {
 			s.nodes[1].Spec.Pods = s.nodes[1].Spec.Pods[:1]
 			s.nodes[1].Status.Refusals = []v1alpha1.Refusal{{Pod: "shop/b", Reason: "another's address"}}
 		}, "another's address"},
-		"another of that name": {func(s *scene) { s.pods[1].UID = "uid-new" }, "has not found pod shop/b yet"},
+		"another of that name": {func(s *scene) {
+			s.pods[1].UID, s.pods[1].Annotations[sandbox.Annotation] = "uid-new", `[{"name": "podnet", "interface": "eth0",
+				"ips": ["10.0.0.2"], "default": true}, {"name": "shop/fast", "interface": "net1", "ips": ["10.1.0.2"]}]`
+		}, "has not found pod shop/b yet"},
+		"no other network": {func(s *scene) {
+			s.pods[1].UID, s.pods[1].Annotations[sandbox.Annotation] = "uid-new",
+				`[{"name": "podnet", "interface": "eth0", "ips": ["10.0.0.2"], "default": true}]`
+		}, "pod shop/b is on the default network alone: k8s.v1.cni.cncf.io/network-status names no other"},
 	} {
 		s := twoPods()
 		tc.change(&s)
