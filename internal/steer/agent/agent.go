@@ -125,12 +125,12 @@ func newAgent(cfg Config) *Agent {
 	a.pairs = &pairWatcher{journal: j, members: m, hosts: a.hosts, pacer: a.pacer, leisure: leisure, clock: clock,
 		stats: stats, params: &pairs}
 	a.judge = &judge{&j.cfg, m, a.recorder, clock.now, decide.DefaultClasses()}
-	a.waker = &waker{journal: j, pacer: a.pacer, kicks: kick.NewWaker()}
+	a.waker = &waker{journal: j, pacer: a.pacer, clock: clock, kicks: kick.NewWaker()}
 	a.teller = &teller{j, m, a.wires}
 	a.stacks = &stacks{journal: j, leisure: leisure}
 	a.mover = &mover{journal: j, stacks: a.stacks, waker: a.waker, teller: a.teller, untracked: a.untracked,
 		ledger: ledger, clock: clock, stats: stats}
-	a.opener = &opener{j, m}
+	a.opener = &opener{j, m, a.waker}
 	a.escape = &escape{j, m, a.judge, a.mover, a.opener, a.teller, stats}
 	a.entries = &entries{j, m, ring, a.mover, a.stacks, a.teller, a.untracked, ledger, &pairs}
 	a.stacks.fitter = route.NewFitter(a.entries.became)
@@ -293,7 +293,7 @@ func (a *Agent) watch(now time.Time) time.Duration {
 			a.pairs.attend(p, now)
 		}
 	}
-	next := min(a.waker.wakeDue(now), a.pairs.poll(now))
+	next := min(a.waker.wakeDue(now), a.waker.resendDue(now), a.pairs.poll(now))
 	a.pairs.catchUp(now)
 	asking := a.pairs.judge(now)
 	failed, more := a.hosts.judge(now)

@@ -55,7 +55,7 @@ func agentMetrics() map[string]*prometheus.Desc {
 		"homes":      d("homes_total", "Pairs that went to their default network as they had fallen silent."),
 		"mutes":      d("mutes_total", "Paths found mute for one pair of pods."),
 		"suspicions": d("suspicions_total", "Suspicions of a path, founded or not."),
-		"kicks":      d("kicks_total", "Messages that woke connections after a failure (RFC 6069)."),
+		"kicks":      d("kicks_total", "Messages that woke connections after a failure (RFC 6069), and SYNs sent again."),
 		"untracked":  d("untracked_total", "Tracked connections that the host's kernel was made to forget, as they had moved."),
 		"unobserved": d("unobserved_total", "What telemetry could not tell of connections, by what there was no room for.", "what"),
 		"stalls":     d("stalls_total", "Ticks of the agent's loop that came late."),

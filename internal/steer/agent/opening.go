@@ -28,6 +28,7 @@ func (c Cluster) opening() uint64 {
 type opener struct {
 	*journal
 	members *members
+	waker   *waker
 }
 
 // opening is where a pair's new flows begin.
@@ -71,6 +72,7 @@ func (o *opener) judge(p *pair, now time.Time) {
 		e.From, e.To = p.routes[0].Network, p.routes[p.routes.at(p.otherPaths(0)[0])].Network
 		e.Reason = fmt.Sprintf("%s fails: new flows begin on %s", e.From, e.To)
 		o.note(e)
+		o.waker.resendSoon(p, now)
 	case was.elsewhere():
 		p.opening.until = now
 		e.To = p.routes[0].Network

@@ -12,9 +12,12 @@ import (
 type waker struct {
 	*journal
 	pacer *pacer
+	clock clock
 	kicks *kick.Waker
 	// waking are the pairs whose connections are to be woken once the other agent knows.
 	waking []*pair
+	// opening are those whose SYNs are to be sent again.
+	opening []resending
 }
 
 // wake makes connections that wait for a doubled timeout try at once: the path has changed.

@@ -190,6 +190,15 @@ type bpfRowOrder struct {
 	Row  uint32
 }
 
+type bpfSyn struct {
+	_      structs.HostLayout
+	Flow   bpfFlow
+	Length uint32
+	_      [4]byte
+	At     uint64
+	Packet [128]uint8
+}
+
 type bpfTag uint32
 
 const (
@@ -232,6 +241,7 @@ const (
 	bpfMapPwRevRows      = "pw_rev_rows"
 	bpfMapPwRows         = "pw_rows"
 	bpfMapPwSent         = "pw_sent"
+	bpfMapPwSyns         = "pw_syns"
 	bpfProgPwAdmit       = "pw_admit"
 	bpfProgPwAssignRow   = "pw_assign_row"
 	bpfProgPwEgress      = "pw_egress"
@@ -320,6 +330,7 @@ type bpfMapSpecs struct {
 	PwRevRows    *ebpf.MapSpec `ebpf:"pw_rev_rows"`
 	PwRows       *ebpf.MapSpec `ebpf:"pw_rows"`
 	PwSent       *ebpf.MapSpec `ebpf:"pw_sent"`
+	PwSyns       *ebpf.MapSpec `ebpf:"pw_syns"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -376,6 +387,7 @@ type bpfMaps struct {
 	PwRevRows    *ebpf.Map `ebpf:"pw_rev_rows"`
 	PwRows       *ebpf.Map `ebpf:"pw_rows"`
 	PwSent       *ebpf.Map `ebpf:"pw_sent"`
+	PwSyns       *ebpf.Map `ebpf:"pw_syns"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -400,6 +412,7 @@ func (m *bpfMaps) Close() error {
 		m.PwRevRows,
 		m.PwRows,
 		m.PwSent,
+		m.PwSyns,
 	)
 }
 

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type key -type keys -type flow -type flow_state -type row_order -type tally -type choices -type notice_numbers -type lease -type limit -type choice -type tag -type role -type closed -type event -type path_flag -type claimed bpf dataplane.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type key -type keys -type flow -type flow_state -type row_order -type tally -type choices -type notice_numbers -type lease -type limit -type choice -type tag -type role -type closed -type event -type path_flag -type claimed -type syn bpf dataplane.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Limits of the data plane of dataplane.h.
 const (
@@ -101,7 +101,7 @@ type Plane struct {
 // memory is the arrays, mapped: a switch is then no system call.
 type memory struct {
 	owner, follower, notices, sent, received, hints, revHints *ebpf.Memory
-	flowCount, candidates, misses, heartbeat, events          *ebpf.Memory
+	flowCount, candidates, misses, heartbeat, events, syns    *ebpf.Memory
 }
 
 // Open attaches the data plane to a pod, or adopts the one that is pinned

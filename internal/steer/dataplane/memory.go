@@ -71,5 +71,5 @@ func (p *Plane) maps() map[string]*ebpf.Map {
 		bpfMapPwReceived: o.PwReceived, bpfMapPwHints: o.PwHints, bpfMapPwRevHints: o.PwRevHints,
 		bpfMapPwFlowCount: o.PwFlowCount, bpfMapPwCandidates: o.PwCandidates, bpfMapPwMisses: o.PwMisses,
 		bpfMapPwHeartbeat: o.PwHeartbeat, bpfMapPwEvents: o.PwEvents, bpfMapPwFlowCache: o.PwFlowCache,
-		bpfMapPwFlows: o.PwFlows}
+		bpfMapPwFlows: o.PwFlows, bpfMapPwSyns: o.PwSyns}
 }

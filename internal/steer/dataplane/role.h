@@ -172,6 +172,24 @@ GLOBAL int claim(struct __sk_buff *skb, const struct flow *f)
 	return 1;
 }
 
+/* keep_syn keeps a SYN that leaves. */
+GLOBAL int keep_syn(struct __sk_buff *skb, const struct flow *f)
+{
+	if (!f)
+		return 0;
+	__u32 i = (((__u32)f->local << 16 | f->remote) * 0x9E3779B1u) >> 26, n = skb->len - ETH_HLEN;
+	struct syn *s = bpf_map_lookup_elem(&pw_syns, &i);
+
+	if (!s || n - 1 >= SYN_MOST)
+		return 0;
+	*(volatile __u64 *)&s->at = 0;
+	s->flow = *f;
+	s->length = n;
+	if (!bpf_skb_load_bytes(skb, ETH_HLEN, s->packet, n))
+		*(volatile __u64 *)&s->at = bpf_ktime_get_ns();
+	return 0;
+}
+
 /* owner_role finds or makes the role that this end has in the flow. One that was not
  * seen to begin is opened again, of TCP by the end that has opened it: the peer's data plane
  * answers only if it sees the same addresses, and not those of a Service. */
@@ -194,6 +212,8 @@ static __always_inline __u32 owner_role(struct __sk_buff *skb, const struct flow
 		(*state)->row = 0;
 		(*state)->claimed = role == FLOW_OWNER_NEW;
 	}
+	if (tcp && p->opens && role == FLOW_OWNER_NEW)
+		keep_syn(skb, f);
 	return role;
 }
 

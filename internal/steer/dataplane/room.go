@@ -188,7 +188,7 @@ func (p *Plane) mapMemory() error {
 		{p.objs.PwSent, &p.mem.sent}, {p.objs.PwReceived, &p.mem.received}, {p.objs.PwHints, &p.mem.hints},
 		{p.objs.PwRevHints, &p.mem.revHints}, {p.objs.PwFlowCount, &p.mem.flowCount},
 		{p.objs.PwCandidates, &p.mem.candidates}, {p.objs.PwMisses, &p.mem.misses}, {p.objs.PwHeartbeat, &p.mem.heartbeat},
-		{p.objs.PwEvents, &p.mem.events}} {
+		{p.objs.PwEvents, &p.mem.events}, {p.objs.PwSyns, &p.mem.syns}} {
 		mem, err := m.from.Memory()
 		if err != nil {
 			return fmt.Errorf("map memory: %w", err)

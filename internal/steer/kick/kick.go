@@ -2,7 +2,8 @@
 // on a path that they have left: the wait has lost its reason, and would last for seconds.
 // An ICMP host unreachable (of IPv6, no route to destination) that quotes the first segment
 // without acknowledgment takes one doubling back (RFC 6069; tcp_ld_RTO_revert), and
-// retransmits if the shorter wait is over. Those that do not wait ignore it.
+// retransmits if the shorter wait is over. Those that do not wait ignore it. A SYN has no
+// doubled wait that could be taken back: it is sent again.
 //
 // It does not know which connections those are, nor when they have moved: it is told.
 package kick
@@ -41,6 +42,8 @@ type Call struct {
 	// Shelves are the connections, as they were remembered, and At when they moved.
 	Shelves Shelves
 	At      time.Time
+	// SYNs are those that are to be sent again, whole packets (dataplane.UnansweredSYNs).
+	SYNs [][]byte
 
 	conns []stuck // the same, in order
 }
@@ -64,7 +67,7 @@ func (w *Waker) Kicks() uint64 { return w.kicks.Load() }
 // Wake has the connections of a call try at once. It takes as long for many connections as
 // for one, as it only hands them over.
 func (w *Waker) Wake(c Call) {
-	if len(c.Shelves) > 0 {
+	if len(c.Shelves) > 0 || len(c.SYNs) > 0 {
 		w.add(&c)
 	}
 }
@@ -121,10 +124,17 @@ func (c *Call) round() (n int, err error) {
 	if c.Shelves != nil {
 		c.conns, c.Shelves = inOrder(c.Shelves, c.At), nil
 	}
+	if syns := c.SYNs; syns != nil {
+		c.SYNs = nil
+		if err := netns.Do(c.Netns, func() error { return sendAgain(syns) }); err != nil {
+			return 0, err
+		}
+		n = len(syns)
+	}
 	some := c.conns[:min(len(c.conns), roundOf)]
 	c.conns = c.conns[len(some):]
 	if len(some) == 0 {
-		return 0, nil
+		return n, nil
 	}
 	err = netns.Do(c.Netns, func() error {
 		fd, err := probe.Socket(c.Local.Is6())

@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/kick"
+)
+
+// resending is when SYNs of a pair are to be sent again that are not answered until then.
+type resending struct {
+	pair *pair
+	// after is when the earliest was sent, of CLOCK_MONOTONIC, and at are the times that remain.
+	after time.Duration
+	at    []time.Time
+}
+
+// resendAfter is for how long a SYN waits for an answer once flows may begin elsewhere: until the other agent knows,
+// and again, as the first may be lost as well. Its own timer is a second (RFC 6298).
+func resendAfter() []time.Duration {
+	return []time.Duration{confirmSoon, 20 * time.Millisecond, 100 * time.Millisecond}
+}
+
+// resendSoon has the pair's SYNs sent again that the default network has lost: those of the last second, as older ones
+// have been sent again by themselves.
+func (w *waker) resendSoon(p *pair, now time.Time) {
+	r := resending{pair: p, after: w.clock.kernel() - time.Second}
+	for _, after := range resendAfter() {
+		r.at = append(r.at, now.Add(after))
+	}
+	w.opening = append(w.opening, r)
+	w.pacer.soon(confirmSoon / 4)
+}
+
+// resendDue sends those whose time has come, and returns when to look again.
+func (w *waker) resendDue(now time.Time) time.Duration {
+	next := idleTick
+	w.opening = slices.DeleteFunc(w.opening, func(r resending) bool { return !r.pair.opening.elsewhere() })
+	for i := range w.opening {
+		r := &w.opening[i]
+		if !now.Before(r.at[0]) {
+			r.at = r.at[1:]
+			w.resend(r)
+		}
+		if len(r.at) > 0 {
+			next = min(next, max(r.at[0].Sub(now), confirmSoon/4))
+		}
+	}
+	w.opening = slices.DeleteFunc(w.opening, func(r resending) bool { return len(r.at) == 0 })
+	return next
+}
+
+func (w *waker) resend(r *resending) {
+	p := r.pair
+	syns, err := p.local.plane.UnansweredSYNs(p.remote.UID, r.after)
+	if err != nil {
+		return // the peer was just removed
+	}
+	w.kicks.Wake(kick.Call{Netns: p.local.Netns, SYNs: syns})
+}
