@@ -66,6 +66,7 @@ type Site struct {
 	Plan
 	names  []string // of those pods
 	gauges [2]*gauge
+	meter  func(pod string) *gauge // until Close
 	// behind is by how much the nodes' clocks are, off the bound of its error.
 	behind, off [2]time.Duration
 	// shared: both nodes are one machine.
@@ -91,6 +92,7 @@ func Open(ctx context.Context, c Cluster, p Plan) (s *Site, err error) {
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
+	s.meter = func(pod string) *gauge { return s.gauge(life, pod) }
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
@@ -100,19 +102,12 @@ func Open(ctx context.Context, c Cluster, p Plan) (s *Site, err error) {
 		return s, err
 	}
 	var boots [2]string
-	for i, p := range pods {
-		if _, err := s.ready(ctx, p.Name, ""); err != nil {
-			return s, err
-		}
-		s.gauges[i] = s.gauge(life, p.Name)
-		r, _, err := s.gauges[i].ask()
+	for i := range pods {
+		r, err := s.begin(ctx, i)
 		if err != nil {
 			return s, err
 		}
 		boots[i] = r.Boot
-		if s.behind[i], s.off[i], err = s.gauges[i].ahead(); err != nil {
-			return s, err
-		}
 	}
 	s.shared = boots[0] == boots[1]
 	return s, nil
@@ -130,6 +125,32 @@ func (s *Site) Close(ctx context.Context) error {
 	}
 	s.stop()
 	return errors.Join(append(errs, s.Remove(ctx, manifest.BenchNamespace, s.names))...)
+}
+
+// begin has the pod of a node tell of its machine, once it is Ready.
+func (s *Site) begin(ctx context.Context, i int) (r Reading, err error) {
+	if _, err := s.ready(ctx, s.names[i], ""); err != nil {
+		return r, err
+	}
+	s.gauges[i] = s.meter(s.names[i])
+	if r, _, err = s.gauges[i].ask(); err == nil {
+		s.behind[i], s.off[i], err = s.gauges[i].ahead()
+	}
+	return r, err
+}
+
+// read reads a node's machine. Where that has been restarted, the pod is asked once it runs again.
+func (s *Site) read(ctx context.Context, i int) (Reading, error) {
+	r, _, err := s.gauges[i].ask()
+	if err == nil {
+		return r, nil
+	}
+	_ = s.gauges[i].close() // it has ended
+	r, again := s.begin(ctx, i)
+	if again != nil {
+		return r, errors.Join(err, again)
+	}
+	return r, nil
 }
 
 // gauge has a pod tell of its machine until ctx ends.
@@ -164,13 +185,13 @@ func (s *Site) ready(ctx context.Context, name, network string) (Pod, error) {
 }
 
 // CPU implements bench.Site. Nodes that are one machine are counted once.
-func (s *Site) CPU(context.Context) (map[string]cost.Snapshot, error) {
+func (s *Site) CPU(ctx context.Context) (map[string]cost.Snapshot, error) {
 	out := map[string]cost.Snapshot{}
 	var errs [2]error
 	var all [2]Reading
 	var wg sync.WaitGroup
-	for i, g := range s.gauges {
-		wg.Go(func() { all[i], _, errs[i] = g.ask() })
+	for i := range s.gauges {
+		wg.Go(func() { all[i], errs[i] = s.read(ctx, i) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs[:]...); err != nil {

@@ -175,3 +175,28 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeRestarts: a meter that has ended with its node is asked again once its pod runs, and until then is named.
+func TestNodeRestarts(t *testing.T) {
+	m := &machine{t: t}
+	s := open(t, m)
+	for range 2 {
+		if err := s.gauges[0].close(); err != nil {
+			t.Fatal(err)
+		}
+		m.pod = func(string) (Pod, error) { return Pod{Why: "its node is away"}, nil }
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := s.CPU(ctx)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), "meter-1 is not Ready (its node is away)") {
+			t.Errorf("%v", err)
+		}
+		m.pod = nil
+		if cpu, err := s.CPU(t.Context()); err != nil || len(cpu) != 1 {
+			t.Errorf("%v, %v", cpu, err)
+		}
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
