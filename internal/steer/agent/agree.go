@@ -99,7 +99,10 @@ const renewSoon = time.Second
 
 // renewal is how long the other agent's latest confirmation does.
 func (p *pair) renewal(now time.Time) time.Duration {
-	if !p.fresh.IsZero() && now.Sub(p.fresh) < renew || p.opening.where != dataplane.AtHome {
+	switch {
+	case p.opening.elsewhere() && p.opening.since.After(p.asked):
+		return 0 // it is to know that at once
+	case !p.fresh.IsZero() && now.Sub(p.fresh) < renew, p.opening.where != dataplane.AtHome:
 		return renewSoon
 	}
 	return renew

@@ -44,12 +44,15 @@ func (p *pair) doubtful(now time.Time) bool {
 			return false
 		}
 	}
-	fails := p.fails(0) || p.lines[0].bar.Left(now) > 0
+	fails := p.fails(0, now)
 	return now.Sub(p.heardOf) >= believes && now.Sub(p.resumed) >= believes && !fails
 }
 
-// fails reports whether path i is known to fail now, for the host or for the pair.
-func (p *pair) fails(i int) bool {
+// down reports whether path i has failed, for the host or for the pair.
+func (p *pair) down(i int) bool {
 	hp := p.host.paths[p.routes[i].Network]
 	return hp != nil && hp.Down() || p.lines[i].Down()
 }
+
+// fails reports whether path i is known to fail now, also if for connections alone.
+func (p *pair) fails(i int, now time.Time) bool { return p.down(i) || p.lines[i].bar.Left(now) > 0 }

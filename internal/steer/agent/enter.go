@@ -27,8 +27,8 @@ func (en *entries) enter(p *pair) error {
 	if err := en.setPeer(p, known); err != nil {
 		return err
 	}
-	if known { // a predecessor may have let flows begin elsewhere
-		if err := p.local.plane.Begin(p.remote.UID, dataplane.AtHome); err != nil {
+	if known {
+		if err := en.adoptOpening(p); err != nil {
 			return err
 		}
 	}

@@ -289,7 +289,7 @@ func (p *pair) follows(now time.Time) (on [dataplane.MaxPaths]int, only bool) {
 // that has opened no flow must be left too, if not at once, for want of one that was
 // known to be well, then later: its pod is made fit for where the peer's flows are.
 func (p *pair) stranded() bool {
-	return slices.ContainsFunc(p.used(), p.fails)
+	return slices.ContainsFunc(p.used(), p.down)
 }
 
 // atOnce is how many pairs are decided about in every epoch.

@@ -37,6 +37,8 @@ type opening struct {
 	// since is since when they begin elsewhere, and until when they last did. peer is when the other end
 	// last said that they do so there.
 	since, until, peer time.Time
+	// inherited: a predecessor had them begin elsewhere.
+	inherited bool
 }
 
 // says is what the other end is told of that.
@@ -47,12 +49,36 @@ func (o opening) says() uint64 {
 	return 0
 }
 
+// within reports whether one of the two ends has begun flows elsewhere within so long.
+func (o opening) within(d time.Duration, now time.Time) bool {
+	return now.Sub(o.until) < d || now.Sub(o.peer) < d
+}
+
+// inherits reports whether what a predecessor knew still holds: nothing goes by the default network that could tell
+// that it fails. The other end may know; a minute later it is tried.
+func (o opening) inherits(now time.Time) bool {
+	return o.inherited && o.elsewhere() && o.within(takenFor, now) && now.Sub(o.since) < time.Minute
+}
+
 func (o opening) elsewhere() bool { return o.where == dataplane.Elsewhere }
 
-// takenFor is for how long what the other end begins elsewhere is taken after the default network is back for this one,
-// and after that one has last said that it does, each second (renewSoon): it may find a little later that the default
-// network is back, or, where that loses much, some time later.
+// takenFor is for how long what the other end begins elsewhere is taken after the default network is back for this
+// one, and after that one has last said that it does, each second (renewSoon): it may find a little later that the
+// default network is back, or, where that loses much, some time later; and what a connection has found at one end
+// alone, as that TCP is dropped, the other one knows by this only.
 const takenFor = 3 * time.Second
+
+// adoptOpening has flows of the pair begin where a predecessor had them begin, if they may.
+func (en *entries) adoptOpening(p *pair) error {
+	was, err := p.local.plane.Beginnings(p.remote.UID)
+	if err != nil {
+		return err
+	}
+	if now := en.cfg.Now(); en.members.Cluster.OpenElsewhere && !en.cfg.DryRun {
+		p.opening = opening{where: was, since: now, until: now, inherited: true}
+	}
+	return p.local.plane.Begin(p.remote.UID, p.opening.where)
+}
 
 // judge tells the data plane where flows of the pair may begin.
 func (o *opener) judge(p *pair, now time.Time) {
@@ -83,15 +109,22 @@ func (o *opener) judge(p *pair, now time.Time) {
 
 // where is where they may begin. Where nothing answers on any network, none is known to be better.
 func (o *opener) where(p *pair, now time.Time) dataplane.Beginnings {
-	was, agreed := p.opening, o.members.Cluster.OpenElsewhere && p.takesOpening && (p.taken || !p.opened.IsZero())
+	was := p.opening
 	switch {
-	case !agreed || o.cfg.DryRun || p.local.DryRun:
+	case !o.members.Cluster.OpenElsewhere || o.cfg.DryRun || p.local.DryRun:
 		return dataplane.AtHome
-	case p.fails(0) && len(p.otherPaths(0)) > 0:
+	case p.takesOpening && (p.taken || !p.opened.IsZero()) && p.fails(0, now) && len(p.otherPaths(0)) > 0:
 		return dataplane.Elsewhere
-	case was.elsewhere(),
-		was.where == dataplane.TakenElsewhere && (now.Sub(was.until) < takenFor || now.Sub(was.peer) < takenFor):
+	case was.inherits(now) && !p.passes(0):
+		return dataplane.Elsewhere
+	case was.elsewhere(), was.within(takenFor, now):
 		return dataplane.TakenElsewhere
 	}
 	return dataplane.AtHome
+}
+
+// passes reports whether a probe between the hosts was answered on path i since the pair was entered.
+func (p *pair) passes(i int) bool {
+	hp := p.host.paths[p.routes[i].Network]
+	return hp != nil && hp.Passed(p.joined)
 }

@@ -127,27 +127,12 @@ func TestConnectionsBeginElsewhere(t *testing.T) {
 }
 
 // TestConnectionsBeginThroughout: connections begin one after the other as the default network fails, which takes a
-// while to find, and as it is back, which the two ends find one after the other. None waits for its SYN to be sent
-// again by its own stack, a second later.
+// while to find, as agents are replaced meanwhile, and as it is back, which the two ends find one after the other. None
+// waits for its SYN to be sent again by its own stack, a second later.
 func TestConnectionsBeginThroughout(t *testing.T) {
 	t.Parallel()
 	b, url := openingBed(t, "t-outages", "routed-bgp", "vxlan", "macvlan")
 	b.busy("a0")
-	elsewhere := func(want bool) func() bool {
-		return func() bool {
-			for host, pods := range map[string][2]string{"h1": {"a0", "b"}, "h2": {"b", "a0"}} {
-				r := b.agents[host]
-				p := r.pair(pods[0], pods[1])
-				r.members.Lock()
-				is := p.opening.elsewhere()
-				r.members.Unlock()
-				if is != want {
-					return false
-				}
-			}
-			return true
-		}
-	}
 	begin := func(known func() bool) {
 		for more := 20; more > 0; {
 			if err := b.fetch("a0", url, "5"); err != nil {
@@ -158,19 +143,43 @@ func TestConnectionsBeginThroughout(t *testing.T) {
 			}
 		}
 	}
-	begin(elsewhere(false))
+	begin(func() bool { return !b.elsewhere("a0") })
 	before := b.sentAgain("a0")
 	const outages = 5
-	for range outages {
+	for n := range outages {
 		b.fail()
-		begin(elsewhere(true))
+		begin(func() bool { return b.elsewhere("a0") })
+		for i, h := range b.state.Hosts {
+			if (n+1)>>i&1 == 1 { // the first, the second, both
+				b.stop(h.Name)
+				b.start(h.Name, nil)
+				begin(func() bool { return true })
+			}
+		}
 		b.impair("routed-bgp", impair.Impairment{}, "b", "agent-h2")
-		begin(elsewhere(false))
+		begin(func() bool { return !b.elsewhere("a0") })
 	}
 	// An agent that has no processor for a second finds no failure in time.
 	if n := b.sentAgain("a0") - before; n > outages/2 {
 		t.Errorf("%d SYNs were sent again by their stack in %d outages", n, outages)
 	}
+}
+
+// elsewhere reports whether flows of a pod and b begin elsewhere at both ends; or at neither it is false.
+func (b *bed) elsewhere(pod string) bool {
+	b.t.Helper()
+	var is [2]bool
+	b.await("the two ends to begin flows at one place", func() bool {
+		for i, pods := range [][2]string{{pod, "b"}, {"b", pod}} {
+			r := b.agents[b.state.Hosts[i].Name]
+			p := r.pair(pods[0], pods[1])
+			r.members.Lock()
+			is[i] = p.opening.elsewhere()
+			r.members.Unlock()
+		}
+		return is[0] == is[1]
+	})
+	return is[0]
 }
 
 // sentAgain counts the SYNs that a pod has sent again.
@@ -237,7 +246,7 @@ func TestConnectionsBeginByConsent(t *testing.T) {
 		p := a.pair("a0", "b")
 		a.members.Lock()
 		defer a.members.Unlock()
-		return p != nil && p.fails(0)
+		return p != nil && p.fails(0, a.cfg.Now())
 	})
 	if err := b.fetch("a0", url, "3"); err == nil {
 		t.Error("a connection has begun over a network whose other end does not allow that")
@@ -259,15 +268,28 @@ func TestWhereFlowsBegin(t *testing.T) {
 	}{
 		{"well", false, true, opening{}, dataplane.AtHome},
 		{"the default network fails", true, true, opening{}, dataplane.Elsewhere},
-		{"which the other end does not allow", true, false, opening{}, dataplane.AtHome},
+		{"and the other end does not allow it", true, false, opening{}, dataplane.AtHome},
 		{"it is back", false, true, opening{where: dataplane.Elsewhere}, dataplane.TakenElsewhere},
 		{"for a while", false, true, opening{where: dataplane.TakenElsewhere, until: ago(takenFor - 1)},
 			dataplane.TakenElsewhere},
 		{"for longer", false, true, opening{where: dataplane.TakenElsewhere, until: ago(takenFor)}, dataplane.AtHome},
 		{"for longer, but not for the other end", false, true,
 			opening{where: dataplane.TakenElsewhere, until: ago(time.Minute), peer: ago(time.Second)}, dataplane.TakenElsewhere},
-		{"and is taken no more", false, true, opening{peer: ago(time.Second)}, dataplane.AtHome},
-		{"a policy comes", false, false, opening{where: dataplane.TakenElsewhere, until: ago(time.Second)}, dataplane.AtHome},
+		{"the other end says that it does", false, true, opening{peer: ago(time.Second)}, dataplane.TakenElsewhere},
+		{"and no more", false, true, opening{peer: ago(takenFor)}, dataplane.AtHome},
+		{"the other end allows it no more", false, false, opening{where: dataplane.TakenElsewhere, until: ago(time.Second)},
+			dataplane.TakenElsewhere},
+		{"a predecessor had them begin elsewhere", false, true,
+			opening{where: dataplane.Elsewhere, since: ago(2 * ms), until: ago(2 * ms), inherited: true}, dataplane.Elsewhere},
+		{"long ago", false, true,
+			opening{where: dataplane.Elsewhere, since: ago(takenFor), until: ago(takenFor), inherited: true},
+			dataplane.TakenElsewhere},
+		{"long ago, and the other end still does", false, true,
+			opening{where: dataplane.Elsewhere, since: ago(takenFor), until: ago(takenFor), peer: ago(time.Second),
+				inherited: true}, dataplane.Elsewhere},
+		{"too long ago", false, true,
+			opening{where: dataplane.Elsewhere, since: ago(time.Minute), until: ago(time.Minute), peer: ago(time.Second),
+				inherited: true}, dataplane.TakenElsewhere},
 		{"it fails again", true, true, opening{where: dataplane.TakenElsewhere, until: ago(time.Second)},
 			dataplane.Elsewhere},
 	} {
@@ -280,6 +302,10 @@ func TestWhereFlowsBegin(t *testing.T) {
 		a.members.Cluster.OpenElsewhere, p.takesOpening, p.taken, p.opening = true, tc.agreed, true, tc.was
 		if got := a.opener.where(p, now); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+		a.members.Cluster.OpenElsewhere = false // a policy has come
+		if got := a.opener.where(p, now); got != dataplane.AtHome {
+			t.Errorf("%s, and this end does not allow it: %v", tc.name, got)
 		}
 	}
 }

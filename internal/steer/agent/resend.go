@@ -18,7 +18,7 @@ type resending struct {
 // resendAfter is for how long a SYN waits for an answer once flows may begin elsewhere: until the other agent knows,
 // and again, as the first may be lost as well. Its own timer is a second (RFC 6298).
 func resendAfter() []time.Duration {
-	return []time.Duration{confirmSoon, 20 * time.Millisecond, 100 * time.Millisecond}
+	return []time.Duration{confirmSoon, 20 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond}
 }
 
 // resendSoon has the pair's SYNs sent again that the default network has lost: those of the last second, as older ones

@@ -112,6 +112,23 @@ func (p *Plane) Begin(uid string, where Beginnings) error {
 	return nil
 }
 
+// Beginnings says where flows with the peer may begin.
+func (p *Plane) Beginnings(uid string) (Beginnings, error) {
+	id, ok := p.ids[uid]
+	if !ok {
+		return AtHome, fmt.Errorf("read where flows with %s begin: %w", uid, errUnknown)
+	}
+	var first [1]byte
+	read(p.mem.owner, id*Buckets, first[:])
+	switch {
+	case first[0]&choiceOpens != 0:
+		return Elsewhere, nil
+	case first[0]&choiceTakes != 0:
+		return TakenElsewhere, nil
+	}
+	return AtHome, nil
+}
+
 // row64 is the peer's row of own or follow.
 func row64(m *ebpf.Memory, id uint32) (row [Buckets]uint8) {
 	read(m, id*Buckets, row[:])

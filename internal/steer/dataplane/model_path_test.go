@@ -112,9 +112,7 @@ func (w *world) openFromPath(e *effect, f bpfFlow, role uint8, may bool) uint8 {
 		return role
 	}
 	role = w.assume(e, f, roleFollowNew)
-	if f.Proto == 6 {
-		w.set(e, f, func(p *partOf) { p.claimed = begunElsewhere })
-	}
+	w.set(e, f, func(p *partOf) { p.claimed = begunElsewhere })
 	return role
 }
 

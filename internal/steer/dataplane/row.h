@@ -68,7 +68,7 @@ GLOBAL int open_from_path(const struct flow *f, __u32 role)
 	if (role == FLOW_FOLLOW_NEW)
 		return role;
 	role = set_role(f, FLOW_FOLLOW_NEW);
-	struct flow_state *state = f->proto == IPPROTO_TCP ? flow_of(f) : NULL;
+	struct flow_state *state = flow_of(f);
 	if (state)
 		state->claimed = BEGUN_ELSEWHERE;
 	return role;

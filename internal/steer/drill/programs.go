@@ -25,8 +25,10 @@ type realProgram struct {
 	// pulls: pod b opens the connections, and pod a is the server that fills them.
 	pulls bool
 	// asks: it waits for each answer, where the others move what they can.
-	asks  bool
-	begin func(ctx context.Context, g *ground, o Options) (*transfer, error)
+	asks bool
+	// connects: each request is a connection of its own, which begins on the default network.
+	connects bool
+	begin    func(ctx context.Context, g *ground, o Options) (*transfer, error)
 }
 
 // realPrograms are what people run, and Pathwise's own streams, which are the only ones that
@@ -34,6 +36,7 @@ type realProgram struct {
 func realPrograms() []realProgram {
 	return []realProgram{{name: "iperf3", begin: beginIperf3}, {name: "nginx", pulls: true, begin: beginNginx},
 		{name: ownStream, begin: beginStream}, {name: "wrk", pulls: true, asks: true, begin: beginWrk},
+		{name: "wrk-close", pulls: true, asks: true, connects: true, begin: beginWrkClose},
 		{name: "sockperf", asks: true, begin: beginSockperf}}
 }
 
@@ -293,10 +296,18 @@ func beginStream(ctx context.Context, g *ground, o Options) (*transfer, error) {
 }
 
 // beginWrk has wrk ask nginx for a small file again and again on lasting connections.
-func beginWrk(ctx context.Context, g *ground, o Options) (*transfer, error) {
+func beginWrk(ctx context.Context, g *ground, o Options) (*transfer, error) { return g.wrk(ctx, o) }
+
+// beginWrkClose is the same on a connection for each request.
+func beginWrkClose(ctx context.Context, g *ground, o Options) (*transfer, error) {
+	return g.wrk(ctx, o, "-H", "Connection: close")
+}
+
+func (g *ground) wrk(ctx context.Context, o Options, how ...string) (*transfer, error) {
 	const small = 1000
 	t, _, err := g.serveNginx(ctx, small, func(url string) []string {
-		return []string{"wrk", "-t", "1", "-c", strconv.Itoa(o.Connections), "-d", wholeSeconds(o.For) + "s", url}
+		argv := []string{"wrk", "-t", "1", "-c", strconv.Itoa(o.Connections), "-d", wholeSeconds(o.For) + "s"}
+		return append(append(argv, how...), url)
 	})
 	return t, err
 }
