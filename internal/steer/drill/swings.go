@@ -91,12 +91,13 @@ func runSwings(ctx context.Context, s *session) ([]Sample, error) {
 	return []Sample{one}, err
 }
 
-// mistaken counts what agents took for a failure, of pairs and of hosts.
+// mistaken counts what agents took for a failure, of hosts and of pairs, also where no flow was there to leave.
 func mistaken(out *Sample, events []agent.Event) {
 	out.Values["failures"] += 0 // zero is a figure too
 	for _, e := range events {
 		host := e.Kind == agent.EventPeer && strings.Contains(e.Reason, "has failed")
-		if host || e.Kind == string(decide.Failover) {
+		pair := e.Kind == agent.EventSuspect && strings.Contains(e.Reason, "packets do not pass")
+		if host || pair || e.Kind == string(decide.Failover) {
 			out.Values["failures"]++
 			out.Text["failure"] = e.At.Format(time.TimeOnly) + " " + e.Pair + " " + e.From + " -> " + e.To + ": " + e.Reason
 		}

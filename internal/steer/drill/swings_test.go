@@ -29,14 +29,16 @@ func TestSwing(t *testing.T) {
 // TestMistaken: what agents took for a failure is counted, and nothing else.
 func TestMistaken(t *testing.T) {
 	out := Sample{Values: map[string]float64{}, Text: map[string]string{}}
-	mistaken(&out, []agent.Event{{Kind: "switch"}, {Kind: agent.EventSuspect},
+	mistaken(&out, []agent.Event{{Kind: "switch"},
+		{Kind: agent.EventSuspect, Reason: "the connection from port 1 to 2 does not get through on x"},
 		{Kind: agent.EventPeer, Reason: "a>b can use 3 paths"}})
 	if n, told := out.Values["failures"]; n != 0 || !told {
 		t.Errorf("%v", out.Values)
 	}
 	mistaken(&out, []agent.Event{{Kind: "failover", Pair: "a>b"},
+		{Kind: agent.EventSuspect, Reason: "this pair's packets do not pass over x: silent"},
 		{Kind: agent.EventPeer, Reason: "x to h2 has failed: silent"}})
-	if out.Values["failures"] != 2 || out.Text["failure"] == "" {
+	if out.Values["failures"] != 3 || out.Text["failure"] == "" {
 		t.Errorf("%v, %v", out.Values, out.Text)
 	}
 }
