@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/explain"
-	"pathwise.dev/pathwise/internal/explain/cost"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/measure/experiment"
@@ -227,39 +226,6 @@ func (r *runner) enough(c sample.Cell) bool {
 func (r *runner) overBudget(next experiment.Planned) bool {
 	budget := r.Experiment.Budget
 	return budget > 0 && r.Now().Sub(r.began)+r.estimate(next) > budget
-}
-
-// watchIdle measures what the idle machine spends, to be subtracted later. The
-// least busy of all such windows counts: other work on the machine comes and
-// goes, and subtracting what is there now and gone later would hide real cost. A machine of a
-// site that does not answer, as it is restarted, is told by the trials, which ask it as well.
-func (r *runner) watchIdle(ctx context.Context) error {
-	before, err := r.machines()
-	if err != nil {
-		return r.unless(err)
-	}
-	if err := sleep(ctx, idleWindow); err != nil {
-		return err
-	}
-	after, err := r.machines()
-	if err != nil {
-		return r.unless(err)
-	}
-	a, b := cost.Sum(before), cost.Sum(after)
-	idle, idleFor := cost.Between(a, b), b.At.Sub(a.At)
-	r.disturbed = share(idle, idleFor)
-	if r.idleFor == 0 || r.disturbed < share(r.idle, r.idleFor) {
-		r.idle, r.idleFor = idle, idleFor
-	}
-	return nil
-}
-
-// unless is err, but where a site's machines could not be read.
-func (r *runner) unless(err error) error {
-	if r.Site != nil {
-		return nil
-	}
-	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
