@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/lab/network"
 )
 
@@ -80,7 +81,7 @@ func (w *wiring) settled(ns string) error {
 	if err != nil {
 		return err
 	}
-	links, err := nl.LinkList()
+	links, err := netns.Whole(nl.LinkList)
 	if err != nil {
 		return fmt.Errorf("list devices of %s: %w", ns, err)
 	}
@@ -88,7 +89,7 @@ func (w *wiring) settled(ns string) error {
 		if link.Attrs().RawFlags&unix.IFF_RUNNING == 0 {
 			continue
 		}
-		addrs, err := nl.AddrList(link, netlink.FAMILY_V6)
+		addrs, err := netns.Whole(func() ([]netlink.Addr, error) { return nl.AddrList(link, netlink.FAMILY_V6) })
 		if err != nil {
 			return fmt.Errorf("list addresses of %s: %w", link.Attrs().Name, err)
 		}
@@ -108,7 +109,7 @@ func (w *wiring) firstDown(ns string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	links, err := nl.LinkList()
+	links, err := netns.Whole(nl.LinkList)
 	if err != nil {
 		return "", fmt.Errorf("list devices of %s: %w", ns, err)
 	}

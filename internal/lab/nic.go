@@ -60,7 +60,7 @@ func findNIC(mac string) (netlink.Link, *netlink.Handle, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open netlink: %w", err)
 	}
-	links, err := nl.LinkList()
+	links, err := netns.Whole(nl.LinkList)
 	if err != nil {
 		nl.Close()
 		return nil, nil, fmt.Errorf("list interfaces: %w", err)

@@ -26,9 +26,11 @@ func openUnbound(ns, dev string) error {
 		return fmt.Errorf("find %s: %w", dev, err)
 	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := nl.RouteListFiltered(family,
-			&netlink.Route{Table: unix.RT_TABLE_UNSPEC, LinkIndex: link.Attrs().Index},
-			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
+		routes, err := netns.Whole(func() ([]netlink.Route, error) {
+			return nl.RouteListFiltered(family,
+				&netlink.Route{Table: unix.RT_TABLE_UNSPEC, LinkIndex: link.Attrs().Index},
+				netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
+		})
 		if err != nil {
 			return fmt.Errorf("list routes of %s: %w", dev, err)
 		}

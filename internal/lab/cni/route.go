@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
 // ErrDefaultRoute: a network besides the default one wants everything sent to it.
@@ -29,7 +31,7 @@ func Separate(nl *netlink.Handle, dev string, n int) error {
 		return fmt.Errorf("find %s: %w", dev, err)
 	}
 	for _, family := range families() {
-		addrs, err := nl.AddrList(link, family)
+		addrs, err := netns.Whole(func() ([]netlink.Addr, error) { return nl.AddrList(link, family) })
 		if err != nil {
 			return fmt.Errorf("list addresses of %s: %w", dev, err)
 		}
@@ -83,7 +85,9 @@ func everywhere(family int) *net.IPNet {
 // routesOf returns the interface's routes, those without a gateway first, as the
 // others need them.
 func routesOf(nl *netlink.Handle, index, family int) ([]netlink.Route, error) {
-	all, err := nl.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	all, err := netns.Whole(func() ([]netlink.Route, error) {
+		return nl.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
@@ -118,7 +122,9 @@ func Rejoin(nl *netlink.Handle, n int) error {
 }
 
 func rejoin(nl *netlink.Handle, n, family int) error {
-	rules, err := nl.RuleListFiltered(family, rule(n, family), netlink.RT_FILTER_TABLE)
+	rules, err := netns.Whole(func() ([]netlink.Rule, error) {
+		return nl.RuleListFiltered(family, rule(n, family), netlink.RT_FILTER_TABLE)
+	})
 	if err != nil {
 		return fmt.Errorf("list rules: %w", err)
 	}
@@ -128,7 +134,9 @@ func rejoin(nl *netlink.Handle, n, family int) error {
 			return fmt.Errorf("delete rule for %v: %w", r.Src, err)
 		}
 	}
-	routes, err := nl.RouteListFiltered(family, &netlink.Route{Table: firstTable + n}, netlink.RT_FILTER_TABLE)
+	routes, err := netns.Whole(func() ([]netlink.Route, error) {
+		return nl.RouteListFiltered(family, &netlink.Route{Table: firstTable + n}, netlink.RT_FILTER_TABLE)
+	})
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}

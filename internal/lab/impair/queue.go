@@ -99,7 +99,7 @@ func shape(ns string, index int, c course) error {
 // ours returns our disciplines on the link. Somebody else's is left alone, with an
 // error; the kernel's own defaults have no handle.
 func ours(nl *netlink.Handle, link netlink.Link) (out []netlink.Qdisc, err error) {
-	all, err := nl.QdiscList(link)
+	all, err := netns.Whole(func() ([]netlink.Qdisc, error) { return nl.QdiscList(link) })
 	if err != nil {
 		return nil, fmt.Errorf("list queueing disciplines: %w", err)
 	}

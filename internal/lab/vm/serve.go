@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"pathwise.dev/pathwise/internal/lab"
+	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/lab/network"
 )
 
@@ -63,7 +64,7 @@ func openControl(addr netip.Prefix) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return network.Poll(ctx, 10*time.Millisecond, func() error {
-		links, err := nl.LinkList()
+		links, err := netns.Whole(nl.LinkList)
 		if err != nil {
 			return fmt.Errorf("list interfaces: %w", err)
 		}

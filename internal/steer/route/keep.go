@@ -116,7 +116,7 @@ func (k *Keeper) Look() ([]Mended, error) {
 		return nil, nil
 	}
 	k.again = false
-	rules, err := k.h.RuleList(netlink.FAMILY_V4)
+	rules, err := netns.Whole(func() ([]netlink.Rule, error) { return k.h.RuleList(netlink.FAMILY_V4) })
 	if err != nil {
 		k.again = true
 		return nil, fmt.Errorf("list rules: %w", err)
@@ -189,7 +189,7 @@ func (k *Keeper) whole(x *exit) (bool, int, error) {
 	if l.Attrs().Flags&net.FlagUp == 0 {
 		return false, 0, nil
 	}
-	all, err := k.h.AddrList(l, netlink.FAMILY_V4)
+	all, err := netns.Whole(func() ([]netlink.Addr, error) { return k.h.AddrList(l, netlink.FAMILY_V4) })
 	if err != nil {
 		return false, 0, fmt.Errorf("list addresses: %w", err)
 	}
@@ -264,7 +264,9 @@ func (x *exit) always(r netlink.Route) bool {
 // routes lists those that lead out by the exit, and what else is in the path's own tables.
 func (k *Keeper) routes(x *exit) ([]netlink.Route, error) {
 	ofAny := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
-	all, err := k.h.RouteListFiltered(netlink.FAMILY_V4, ofAny, netlink.RT_FILTER_TABLE)
+	all, err := netns.Whole(func() ([]netlink.Route, error) {
+		return k.h.RouteListFiltered(netlink.FAMILY_V4, ofAny, netlink.RT_FILTER_TABLE)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}

@@ -134,7 +134,9 @@ func drop(ns string, which func(netlink.Route) bool) error {
 		return err
 	}
 	defer h.Close()
-	all, err := h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	all, err := netns.Whole(func() ([]netlink.Route, error) {
+		return h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	})
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}
@@ -195,7 +197,9 @@ func ReleaseNeighbours(ns, dev string, peer func(netip.Addr) bool) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", dev, err)
 	}
-	all, err := h.NeighList(l.Attrs().Index, netlink.FAMILY_ALL)
+	all, err := netns.Whole(func() ([]netlink.Neigh, error) {
+		return h.NeighList(l.Attrs().Index, netlink.FAMILY_ALL)
+	})
 	if err != nil {
 		return fmt.Errorf("list neighbours on %s: %w", dev, err)
 	}
@@ -239,7 +243,9 @@ func NextHops(ns string, rs []Route) (map[int]net.HardwareAddr, error) {
 			}
 			continue
 		}
-		neighbours, err := h.NeighList(found[0].LinkIndex, netlink.FAMILY_ALL)
+		neighbours, err := netns.Whole(func() ([]netlink.Neigh, error) {
+			return h.NeighList(found[0].LinkIndex, netlink.FAMILY_ALL)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("list neighbours on %s: %w", r.Local.Dev, err)
 		}

@@ -48,11 +48,11 @@ func read(name string) (Sandbox, error) {
 		return s, err
 	}
 	defer h.Close()
-	links, err := h.LinkList()
+	links, err := netns.Whole(h.LinkList)
 	if err != nil {
 		return s, fmt.Errorf("list interfaces of %s: %w", name, err)
 	}
-	addrs, err := h.AddrList(nil, netlink.FAMILY_ALL)
+	addrs, err := netns.Whole(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return s, fmt.Errorf("list addresses of %s: %w", name, err)
 	}

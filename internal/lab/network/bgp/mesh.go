@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/lab/network/routed"
 	"pathwise.dev/pathwise/internal/topo"
@@ -220,8 +221,10 @@ func (m mesh) learnt(s speaker) (map[netip.Prefix]bool, error) {
 	}
 	out := map[netip.Prefix]bool{}
 	for _, f := range m.families() {
-		routes, err := nl.RouteListFiltered(f.number, &netlink.Route{Protocol: unix.RTPROT_BIRD, Table: m.table()},
-			netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+		routes, err := netns.Whole(func() ([]netlink.Route, error) {
+			return nl.RouteListFiltered(f.number, &netlink.Route{Protocol: unix.RTPROT_BIRD, Table: m.table()},
+				netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("list routes of %s: %w", s.name, err)
 		}

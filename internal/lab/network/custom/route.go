@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -96,7 +97,7 @@ func linkLocal(site network.Site, h topo.Host) (net.IP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", h.Dev, err)
 	}
-	addrs, err := nl.AddrList(link, netlink.FAMILY_V6)
+	addrs, err := netns.Whole(func() ([]netlink.Addr, error) { return nl.AddrList(link, netlink.FAMILY_V6) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses of %s: %w", h.Dev, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/lab/network/segment"
 	"pathwise.dev/pathwise/internal/topo"
@@ -122,7 +123,9 @@ func floodsTo(site network.Site, h topo.Host) (map[netip.Addr]bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", device(site), err)
 	}
-	entries, err := nl.NeighList(link.Attrs().Index, unix.AF_BRIDGE)
+	entries, err := netns.Whole(func() ([]netlink.Neigh, error) {
+		return nl.NeighList(link.Attrs().Index, unix.AF_BRIDGE)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list forwarding entries of %s: %w", device(site), err)
 	}

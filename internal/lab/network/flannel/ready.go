@@ -120,7 +120,7 @@ func (s *startup) hostRouted(h topo.Host, subnets map[int]netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", s.device(h), err)
 	}
-	routes, err := nl.RouteList(link, netlink.FAMILY_V4)
+	routes, err := netns.Whole(func() ([]netlink.Route, error) { return nl.RouteList(link, netlink.FAMILY_V4) })
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}
