@@ -103,15 +103,15 @@ func (pw *pairWatcher) rewatch(now time.Time) {
 // catchUp looks at all paths of the pairs with hosts to which a path is suspected, also those without packets of
 // late: what has just come there passes, and fills the queue that probes wait in.
 func (pw *pairWatcher) catchUp(now time.Time) {
+	if len(pw.hosts.suspects)+len(pw.suspecting) == 0 {
+		return // as in nearly all turns
+	}
 	suspected := map[*remoteHost]bool{}
 	for hp := range pw.hosts.suspects {
 		suspected[hp.host] = true
 	}
 	for _, p := range pw.suspecting {
 		suspected[p.host] = true
-	}
-	if len(suspected) == 0 {
-		return
 	}
 	for p := range pw.members.pairs() {
 		if suspected[p.host] {

@@ -9,15 +9,21 @@ import (
 	"pathwise.dev/pathwise/internal/steer/stream"
 )
 
-// TestLeftIsNotAwaited: what was on its way as flows left a network is answered where they are now, and
-// the network is not suspected for it.
-func TestLeftIsNotAwaited(t *testing.T) {
-	b := newBed(t, "t-look", "routed-bgp", "vxlan", "macvlan")
-	a := b.start("h1", nil)
-	z := b.start("h2", nil)
+// askingBed is a bed of three networks on which a asks b, and both ends know the pair.
+func askingBed(t *testing.T, name string) (*bed, *running) {
+	t.Helper()
+	b := newBed(t, name, "routed-bgp", "vxlan", "macvlan")
+	a, z := b.start("h1", nil), b.start("h2", nil)
 	b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Think: 2 * time.Millisecond,
 		Requests: stream.Sizes{Min: 64, Max: 600}})
 	b.await("both ends to know the pair", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	return b, a
+}
+
+// TestLeftIsNotAwaited: what was on its way as flows left a network is answered where they are now, and
+// the network is not suspected for it.
+func TestLeftIsNotAwaited(t *testing.T) {
+	b, a := askingBed(t, "t-look")
 	b.impair("vxlan", impair.Impairment{Delay: 30 * time.Millisecond}, "a")
 	a.wish.set("vxlan")
 	b.await("traffic over vxlan", func() bool { n, _ := a.tallies("a", "b", "vxlan"); return n > 20 })
@@ -41,12 +47,7 @@ func TestLeftIsNotAwaited(t *testing.T) {
 // TestCatchUp: what has just come to a path that had no packets of late is known as soon as one of the host's
 // paths is suspected, and not with the next evidence only.
 func TestCatchUp(t *testing.T) {
-	b := newBed(t, "t-catch", "routed-bgp", "vxlan", "macvlan")
-	a := b.start("h1", nil)
-	z := b.start("h2", nil)
-	b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Think: 2 * time.Millisecond,
-		Requests: stream.Sizes{Min: 64, Max: 600}})
-	b.await("both ends to know the pair", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	b, a := askingBed(t, "t-catch")
 	p := a.pair("a", "b")
 	i, hp := p.routes.on("vxlan"), p.host.paths["vxlan"]
 	ln := &p.lines[i]

@@ -12,9 +12,6 @@ import (
 // versions take none.
 const opensElsewhere = 4
 
-// beginsElsewhere is in the same number: flows of the pair begin elsewhere at this end now.
-const beginsElsewhere = 16
-
 // opening is what is said of that.
 func (c Cluster) opening() uint64 {
 	if c.OpenElsewhere {
@@ -40,6 +37,9 @@ type opening struct {
 	// inherited: a predecessor had them begin elsewhere.
 	inherited bool
 }
+
+// beginsElsewhere is in the same number as opensElsewhere: flows of the pair begin elsewhere at this end now.
+const beginsElsewhere = 16
 
 // says is what the other end is told of that.
 func (o opening) says() uint64 {
@@ -74,7 +74,7 @@ func (en *entries) adoptOpening(p *pair) error {
 	if err != nil {
 		return err
 	}
-	if now := en.cfg.Now(); en.members.Cluster.OpenElsewhere && !en.cfg.DryRun {
+	if now := en.cfg.Now(); en.members.letsBegin(p, &en.cfg) {
 		p.opening = opening{where: was, since: now, until: now, inherited: true}
 	}
 	return p.local.plane.Begin(p.remote.UID, p.opening.where)
@@ -111,7 +111,7 @@ func (o *opener) judge(p *pair, now time.Time) {
 func (o *opener) where(p *pair, now time.Time) dataplane.Beginnings {
 	was := p.opening
 	switch {
-	case !o.members.Cluster.OpenElsewhere || o.cfg.DryRun || p.local.DryRun:
+	case !o.members.letsBegin(p, &o.cfg):
 		return dataplane.AtHome
 	case p.takesOpening && (p.taken || !p.opened.IsZero()) && p.fails(0, now) && len(p.otherPaths(0)) > 0:
 		return dataplane.Elsewhere
@@ -121,6 +121,11 @@ func (o *opener) where(p *pair, now time.Time) dataplane.Beginnings {
 		return dataplane.TakenElsewhere
 	}
 	return dataplane.AtHome
+}
+
+// letsBegin reports whether this end lets flows of the pair begin elsewhere.
+func (m *members) letsBegin(p *pair, cfg *Config) bool {
+	return m.Cluster.OpenElsewhere && !cfg.DryRun && !p.local.DryRun
 }
 
 // passes reports whether a probe between the hosts was answered on path i since the pair was entered.

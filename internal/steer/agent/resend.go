@@ -24,20 +24,21 @@ func resendAfter() []time.Duration {
 // resendSoon has the pair's SYNs sent again that the default network has lost: those of the last second, as older ones
 // have been sent again by themselves.
 func (w *waker) resendSoon(p *pair, now time.Time) {
-	r := resending{pair: p, after: w.clock.kernel() - time.Second}
+	r := &resending{pair: p, after: w.clock.kernel() - time.Second}
 	for _, after := range resendAfter() {
 		r.at = append(r.at, now.Add(after))
 	}
-	w.opening = append(w.opening, r)
+	w.lost = append(w.lost, r)
 	w.pacer.soon(confirmSoon / 4)
 }
 
 // resendDue sends those whose time has come, and returns when to look again.
 func (w *waker) resendDue(now time.Time) time.Duration {
 	next := idleTick
-	w.opening = slices.DeleteFunc(w.opening, func(r resending) bool { return !r.pair.opening.elsewhere() })
-	for i := range w.opening {
-		r := &w.opening[i]
+	w.lost = slices.DeleteFunc(w.lost, func(r *resending) bool {
+		if !r.pair.opening.elsewhere() {
+			return true
+		}
 		if !now.Before(r.at[0]) {
 			r.at = r.at[1:]
 			w.resend(r)
@@ -45,8 +46,8 @@ func (w *waker) resendDue(now time.Time) time.Duration {
 		if len(r.at) > 0 {
 			next = min(next, max(r.at[0].Sub(now), confirmSoon/4))
 		}
-	}
-	w.opening = slices.DeleteFunc(w.opening, func(r resending) bool { return len(r.at) == 0 })
+		return len(r.at) == 0
+	})
 	return next
 }
 
@@ -56,5 +57,6 @@ func (w *waker) resend(r *resending) {
 	if err != nil {
 		return // the peer was just removed
 	}
-	w.kicks.Wake(kick.Call{Netns: p.local.Netns, SYNs: syns})
+	home := p.routes[0]
+	w.kicks.Wake(kick.Call{Netns: p.local.Netns, Local: home.Local.Addr, Remote: home.Remote.Addr, SYNs: syns})
 }

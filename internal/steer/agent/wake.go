@@ -16,8 +16,8 @@ type waker struct {
 	kicks *kick.Waker
 	// waking are the pairs whose connections are to be woken once the other agent knows.
 	waking []*pair
-	// opening are those whose SYNs are to be sent again.
-	opening []resending
+	// lost are those whose SYNs are to be sent again.
+	lost []*resending
 }
 
 // wake makes connections that wait for a doubled timeout try at once: the path has changed.

@@ -19,7 +19,7 @@ static __always_inline __u32 choose_path(const struct peer *pe, __u32 bucket, __
 
 /* elsewhere is whether flows with a peer may begin on a path (CHOICE_OPENS), or be taken from one
  * (CHOICE_TAKES): the agent knows that the default network fails, and that policy is the same on
- * others. The other end has to know the same: it takes no such flow else. */
+ * others. The other end has to know the same, or to be told: it takes no such flow else. */
 GLOBAL int elsewhere(__u32 peer, __u32 what)
 {
 	struct choices *c = bpf_map_lookup_elem(&pw_owner, &peer);

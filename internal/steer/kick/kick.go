@@ -126,7 +126,7 @@ func (c *Call) round() (n int, err error) {
 	}
 	if syns := c.SYNs; syns != nil {
 		c.SYNs = nil
-		if err := netns.Do(c.Netns, func() error { return sendAgain(syns) }); err != nil {
+		if err := netns.Do(c.Netns, func() error { return sendAgain(syns, c.Local.Is6()) }); err != nil {
 			return 0, err
 		}
 		n = len(syns)

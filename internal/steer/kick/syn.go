@@ -9,16 +9,25 @@ import (
 	"pathwise.dev/pathwise/internal/steer/probe"
 )
 
-// sendAgain sends TCP segments of IPv4 or IPv6, whole packets, from the namespace in which the caller is. No message
-// of ICMP takes back the first wait of a SYN, a second (RFC 6298), as it is no doubled one.
-func sendAgain(packets [][]byte) error {
+// sendAgain sends TCP segments of a family, whole packets, from the namespace in which the caller is. No message of
+// ICMP takes back the first wait of a SYN, a second (RFC 6298), as it is no doubled one.
+func sendAgain(packets [][]byte, v6 bool) error {
+	family := unix.AF_INET
+	if v6 {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		return fmt.Errorf("open raw socket: %w", err)
+	}
+	defer unix.Close(fd)
 	for _, b := range packets {
 		to, ok := prepare(b)
 		if !ok {
 			continue
 		}
-		if err := send(b, to); err != nil {
-			return err
+		if err := unix.Sendto(fd, b, 0, to); err != nil {
+			return fmt.Errorf("send a SYN again: %w", err)
 		}
 	}
 	return nil
@@ -48,21 +57,4 @@ func prepare(b []byte) (to unix.Sockaddr, ok bool) {
 	}
 	binary.BigEndian.PutUint16(segment[16:], probe.Checksum(pseudo))
 	return to, true
-}
-
-// send sends a packet with the header that it has.
-func send(b []byte, to unix.Sockaddr) error {
-	family := unix.AF_INET
-	if _, v6 := to.(*unix.SockaddrInet6); v6 {
-		family = unix.AF_INET6
-	}
-	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
-	if err != nil {
-		return fmt.Errorf("open raw socket: %w", err)
-	}
-	defer unix.Close(fd)
-	if err := unix.Sendto(fd, b, 0, to); err != nil {
-		return fmt.Errorf("send a SYN again: %w", err)
-	}
-	return nil
 }
