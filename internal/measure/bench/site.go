@@ -80,19 +80,13 @@ const asking = 10 * time.Second
 // goes, and subtracting what is there now and gone later would hide real cost. A machine of a
 // site that does not answer, as it is restarted, is told by the trials, which ask it as well.
 func (r *runner) watchIdle(ctx context.Context) error {
-	before, err := r.machines()
-	if err != nil {
-		return r.unless(err)
+	idle, idleFor, err := r.idles(ctx)
+	if err != nil && r.Site != nil && ctx.Err() == nil {
+		return nil
 	}
-	if err := sleep(ctx, idleWindow); err != nil {
+	if err != nil {
 		return err
 	}
-	after, err := r.machines()
-	if err != nil {
-		return r.unless(err)
-	}
-	a, b := cost.Sum(before), cost.Sum(after)
-	idle, idleFor := cost.Between(a, b), b.At.Sub(a.At)
 	r.disturbed = share(idle, idleFor)
 	if r.idleFor == 0 || r.disturbed < share(r.idle, r.idleFor) {
 		r.idle, r.idleFor = idle, idleFor
@@ -100,12 +94,21 @@ func (r *runner) watchIdle(ctx context.Context) error {
 	return nil
 }
 
-// unless is err, but where a site's machines could not be read.
-func (r *runner) unless(err error) error {
-	if r.Site != nil {
-		return nil
+// idles measures what the machines spend in a window of some length.
+func (r *runner) idles(ctx context.Context) (spent sample.CPU, window time.Duration, err error) {
+	before, err := r.machines()
+	if err != nil {
+		return spent, 0, err
 	}
-	return err
+	if err := sleep(ctx, idleWindow); err != nil {
+		return spent, 0, err
+	}
+	after, err := r.machines()
+	if err != nil {
+		return spent, 0, err
+	}
+	a, b := cost.Sum(before), cost.Sum(after)
+	return cost.Between(a, b), b.At.Sub(a.At), nil
 }
 
 // apart tells the CPU time of each machine apart, where there are several.
