@@ -55,10 +55,10 @@ func runBlackhole(ctx context.Context, s *session) ([]Sample, error) {
 	return out, nil
 }
 
-// aim is the network that a fault is of, each in turn, and where the fault is made: all is well, and it is
+// aim is the network that a fault is of, each of these in turn, and where the fault is made: all is well, and it is
 // prepared there.
-func (s *session) aim(ctx context.Context, g *ground, how string) (network, where string, err error) {
-	network, where = g.nets[s.repetition%len(g.nets)], "h1"
+func (s *session) aim(ctx context.Context, g *ground, nets []string, how string) (network, where string, err error) {
+	network, where = nets[s.repetition%len(nets)], "h1"
 	if ofPod(how) {
 		where = "a"
 	}
@@ -77,7 +77,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 		return err
 	}
 	// Pinned, so that it is the one.
-	network, where, err := s.aim(ctx, g, how)
+	network, where, err := s.aim(ctx, g, g.nets, how)
 	if err != nil {
 		return err
 	}

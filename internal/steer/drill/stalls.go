@@ -45,15 +45,13 @@ func (s *session) holeUnder(ctx context.Context, out *Sample, p realProgram, how
 	if err != nil {
 		return err
 	}
-	network, where, err := s.aim(ctx, g, how)
+	nets := g.nets
+	if p.connects {
+		nets = nets[:1] // where connections begin
+	}
+	network, where, err := s.aim(ctx, g, nets, how)
 	if err != nil {
 		return err
-	}
-	if p.connects {
-		network = g.nets[0]
-		if err := g.prime(where, network); err != nil {
-			return err
-		}
 	}
 	const least = 15 * time.Second // programs end by themselves, and not before the fault does
 	t, err := p.begin(ctx, g, Options{Connections: 1, For: least + 3*s.options().Hold})
