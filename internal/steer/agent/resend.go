@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/kick"
 )
 
@@ -20,6 +21,10 @@ type resending struct {
 func resendAfter() []time.Duration {
 	return []time.Duration{confirmSoon, 20 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond}
 }
+
+// heldBack is how long they wait for the other agent to confirm where flows are: what it does not know yet it has
+// answered on the default network, and again twice a second at most (tcp_invalid_ratelimit of Linux).
+const heldBack = 20 * time.Millisecond
 
 // resendSoon has the pair's SYNs sent again that the default network has lost: those of the last second, as older ones
 // have been sent again by themselves.
@@ -39,7 +44,7 @@ func (w *waker) resendDue(now time.Time) time.Duration {
 		if !r.pair.opening.elsewhere() {
 			return true
 		}
-		if !now.Before(r.at[0]) {
+		if due := now.Sub(r.at[0]); due >= heldBack || due >= 0 && !r.pair.unsettled {
 			r.at = r.at[1:]
 			w.resend(r)
 		}
@@ -53,10 +58,18 @@ func (w *waker) resendDue(now time.Time) time.Duration {
 
 func (w *waker) resend(r *resending) {
 	p := r.pair
-	syns, err := p.local.plane.UnansweredSYNs(p.remote.UID, r.after)
-	if err != nil {
+	syns, err := p.local.plane.SYNs(p.remote.UID, r.after, w.clock.kernel())
+	own, ownErr := p.local.plane.Choices(p.remote.UID)
+	if err != nil || ownErr != nil {
 		return // the peer was just removed
 	}
 	home := p.routes[0]
-	w.kicks.Wake(kick.Call{Netns: p.local.Netns, Local: home.Local.Addr, Remote: home.Remote.Addr, SYNs: syns})
+	call := kick.Call{Netns: p.local.Netns, Local: home.Local.Addr, Remote: home.Remote.Addr}
+	for _, s := range syns {
+		// Where it was lost it would take from the server the one answer that it sends in half a second.
+		if s.Answer == dataplane.NoAnswer && own[s.Bucket()].Path != 0 {
+			call.SYNs = append(call.SYNs, s.Packet)
+		}
+	}
+	w.kicks.Wake(call)
 }

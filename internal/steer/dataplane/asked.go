@@ -8,10 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Asked is a flow of datagrams that goes both ways, as one end of it sees it.
+// Asked is a flow of datagrams that goes both ways, as one end of it sees it, or that this pod has begun.
 type Asked struct {
 	UID           string // the peer's
 	Local, Remote uint16 // ports
+	// Begins: nothing has come back yet. Elsewhere: what came back first has come by a path.
+	Begins, Elsewhere bool
 	Unanswered
 }
 
@@ -27,7 +29,12 @@ const askedMost = 1024
 
 // isAsked reports whether a flow is one, and had packets lately.
 func isAsked(k bpfFlow, v bpfFlowState, idle time.Duration) bool {
-	return k.Proto == unix.IPPROTO_UDP && v.goesBothWays() && idle < lively
+	return k.Proto == unix.IPPROTO_UDP && (v.goesBothWays() || v.Role == roleOwnerNew) && idle < lively
+}
+
+// begunElsewhere reports whether the flow has begun on a path.
+func (v bpfFlowState) begunElsewhere() bool {
+	return bpfClaimed(v.Claimed) == bpfClaimedBEGUN_ELSEWHERE
 }
 
 func (v bpfFlowState) goesBothWays() bool {
@@ -46,7 +53,7 @@ func (v bpfFlowState) idle(now uint32) time.Duration {
 	return time.Duration(int32(now-v.Seen)) * seenUnit
 }
 
-// Asked lists the flows of datagrams that are answered: a part, of very many.
+// Asked lists the flows of datagrams that are answered, and those that begin: a part, of very many.
 func (f *Flows) Asked() (out []Asked, err error) {
 	now := seenNow()
 	for i := range uint32(2) { // the second is there while the table is exchanged
@@ -58,7 +65,8 @@ func (f *Flows) Asked() (out []Asked, err error) {
 		}
 		err := each(t, func(k bpfFlow, v bpfFlowState) {
 			if gen, ok := f.peers[k.Peer]; ok && gen == k.Generation && isAsked(k, v, v.idle(now)) && len(out) < askedMost {
-				out = append(out, Asked{f.uids[k.Peer], k.Local, k.Remote, v.unanswered()})
+				out = append(out, Asked{f.uids[k.Peer], k.Local, k.Remote, v.Role == roleOwnerNew, v.begunElsewhere(),
+					v.unanswered()})
 			}
 		})
 		if err := errors.Join(err, t.Close()); err != nil {

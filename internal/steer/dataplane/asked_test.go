@@ -28,10 +28,13 @@ func TestAsked(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
-		case !answered && len(all) > 0:
-			t.Errorf("%s: %+v", step, all)
-		case answered && (len(all) != 1 || all[0] != Asked{"pod-2", local, remote, n}):
+		case answered && (len(all) != 1 || all[0] != Asked{UID: "pod-2", Local: local, Remote: remote, Unanswered: n}):
 			t.Errorf("%s: %+v, want %d unanswered", step, all, want)
+		}
+		for _, a := range all {
+			if a.Begins == answered {
+				t.Errorf("%s: answered %t, begins %t", step, answered, a.Begins)
+			}
 		}
 		if c, err := f.Sweep(); err != nil || c.Asked != len(all) {
 			t.Errorf("%s: %+v of %d, %v", step, c, len(all), err)

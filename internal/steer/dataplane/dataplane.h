@@ -87,7 +87,8 @@ enum role { FLOW_NONE, FLOW_OWNER_NEW, FLOW_OWNER, FLOW_FOLLOW_NEW, FLOW_ANSWERE
 #define ADMITTED(role) ((role) == FLOW_OWNER || (role) >= FLOW_ANSWERED)
 
 /* How a flow has begun, in flow_state.claimed: this end has said once that it opens it; agents have
- * admitted a flow of datagrams, and nothing has come back; the peer has begun it on a path. */
+ * admitted a flow of datagrams, and nothing has come back; on a path, by which the peer's first
+ * packet has come, or its answer to ours. */
 enum claimed { CLAIMED = 1, ONE_WAY, BEGUN_ELSEWHERE };
 
 /* Which end of a TCP connection a socket is. */

@@ -106,12 +106,13 @@ func (w *world) openFromPath(e *effect, f bpfFlow, role uint8, may bool) uint8 {
 	switch {
 	case !may:
 		return roleNone
-	case role == roleOwnerNew:
-		return w.assume(e, f, roleOwner)
 	case role == roleFollowNew:
 		return role
+	case role == roleOwnerNew:
+		role = w.assume(e, f, roleOwner)
+	default:
+		role = w.assume(e, f, roleFollowNew)
 	}
-	role = w.assume(e, f, roleFollowNew)
 	w.set(e, f, func(p *partOf) { p.claimed = begunElsewhere })
 	return role
 }

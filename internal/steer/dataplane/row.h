@@ -63,11 +63,9 @@ GLOBAL int open_from_path(const struct flow *f, __u32 role)
 {
 	if (!f || !elsewhere(f->peer, CHOICE_TAKES))
 		return FLOW_NONE;
-	if (role == FLOW_OWNER_NEW)
-		return set_role(f, FLOW_OWNER);
 	if (role == FLOW_FOLLOW_NEW)
 		return role;
-	role = set_role(f, FLOW_FOLLOW_NEW);
+	role = set_role(f, role == FLOW_OWNER_NEW ? FLOW_OWNER : FLOW_FOLLOW_NEW);
 	struct flow_state *state = flow_of(f);
 	if (state)
 		state->claimed = BEGUN_ELSEWHERE;

@@ -5,12 +5,43 @@ import (
 	"fmt"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
-// UnansweredSYNs are SYNs of connections with the peer that the pod has sent after a time of CLOCK_MONOTONIC, and that
-// were not answered, from the IP header on. Their TCP checksums may be those of the pseudo-header alone, as a device
-// sums the rest. Of very many they are a part.
-func (p *Plane) UnansweredSYNs(uid string, after time.Duration) (out [][]byte, err error) {
+// Answer is what a SYN has brought.
+type Answer uint8
+
+// The answers.
+const (
+	// NoAnswer: nothing has come back yet.
+	NoAnswer Answer = iota
+	// AnsweredAtHome and AnsweredElsewhere: on the default network, or on another path.
+	AnsweredAtHome
+	AnsweredElsewhere
+	// Ended: it was refused, or given up.
+	Ended
+)
+
+// SYN is one that the pod has sent.
+type SYN struct {
+	Local, Remote uint16 // ports
+	// Sent is when it was, of CLOCK_MONOTONIC.
+	Sent   time.Duration
+	Answer Answer
+	// Packet is whole, from the IP header on. Its TCP checksum may be that of the pseudo-header alone, as a device
+	// sums the rest.
+	Packet []byte
+}
+
+// Bucket is that of its flow, as one begins: in the first row.
+func (s SYN) Bucket() uint8 { return flow.Bucket(s.Local, s.Remote, unix.IPPROTO_TCP) }
+
+// SYNs are those of connections with the peer that the pod has sent after a time of CLOCK_MONOTONIC and not after
+// another, and what they have brought. Of very many they are a part.
+func (p *Plane) SYNs(uid string, after, until time.Duration) (out []SYN, err error) {
 	id, ok := p.ids[uid]
 	if !ok {
 		return nil, fmt.Errorf("find SYNs to %s: %w", uid, errUnknown)
@@ -18,7 +49,7 @@ func (p *Plane) UnansweredSYNs(uid string, after time.Duration) (out [][]byte, e
 	const size, at = uint32(unsafe.Sizeof(bpfSyn{})), uint32(unsafe.Offsetof(bpfSyn{}.At))
 	for i := range p.objs.PwSyns.MaxEntries() {
 		sent := get64(p.mem.syns, i*size+at)
-		if time.Duration(sent) <= after {
+		if d := time.Duration(sent); d <= after || d > until {
 			continue
 		}
 		var s bpfSyn
@@ -31,13 +62,27 @@ func (p *Plane) UnansweredSYNs(uid string, after time.Duration) (out [][]byte, e
 		if get64(p.mem.syns, i*size+at) != sent || s.Flow.Peer != id || s.Length > uint32(len(s.Packet)) {
 			continue
 		}
-		is, err := p.state(uid, s.Flow.Proto, s.Flow.Local, s.Flow.Remote)
+		answer, err := p.Answer(uid, s.Flow.Local, s.Flow.Remote)
 		if err != nil {
 			return nil, err
 		}
-		if is.Role == roleOwnerNew && is.Closed == 0 {
-			out = append(out, s.Packet[:s.Length])
-		}
+		out = append(out, SYN{s.Flow.Local, s.Flow.Remote, time.Duration(sent), answer, s.Packet[:s.Length]})
 	}
 	return out, nil
+}
+
+// Answer is what the first packet of a connection with these ports has brought, which this pod has opened.
+func (p *Plane) Answer(uid string, local, remote uint16) (Answer, error) {
+	state, err := p.state(uid, unix.IPPROTO_TCP, local, remote)
+	switch {
+	case err != nil:
+		return Ended, err
+	case state.Role == roleOwnerNew && state.Closed == 0:
+		return NoAnswer, nil
+	case state.Role != roleOwner:
+		return Ended, nil
+	case state.begunElsewhere():
+		return AnsweredElsewhere, nil
+	}
+	return AnsweredAtHome, nil
 }

@@ -3,13 +3,13 @@ package dataplane
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
 
-// TestUnansweredSYNs: of a connection that nobody answers the SYN is known, as it was sent, and of one that is
-// answered, or of another time, none is.
-func TestUnansweredSYNs(t *testing.T) {
+// TestSYNs: the SYNs of a time are known, as they were sent, and which of them were answered, and where.
+func TestSYNs(t *testing.T) {
 	for _, family := range []string{"4", "6"} {
 		t.Run("IPv"+family, func(t *testing.T) {
 			b := newBed(t)
@@ -20,16 +20,17 @@ func TestUnansweredSYNs(t *testing.T) {
 			if err := exchange(b.echo("tcp"+family, served, served), "answered"); err != nil {
 				t.Fatal(err)
 			}
-			unanswered := func(after time.Duration) [][]byte {
+			const ever = time.Duration(1<<63 - 1)
+			syns := func(after, until time.Duration, port uint16) (out []SYN) {
 				t.Helper()
-				out, err := b.planes[1].UnansweredSYNs("pod-2", after)
+				all, err := b.planes[1].SYNs("pod-2", after, until)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return out
+				return slices.DeleteFunc(all, func(s SYN) bool { return s.Remote != port })
 			}
-			if got := unanswered(0); len(got) != 0 {
-				t.Errorf("%d SYNs of a connection that was answered", len(got))
+			if got := syns(0, ever, 7001); len(got) != 1 || got[0].Answer != AnsweredAtHome {
+				t.Errorf("of a connection that was answered: %v", got)
 			}
 			dead := map[string]string{"4": "10.90.2.2/32", "6": "fd90:2::2/128"}[family]
 			b.run(0, "ip", "route", "add", "blackhole", dead)
@@ -38,16 +39,17 @@ func TestUnansweredSYNs(t *testing.T) {
 				conn.Close()
 				t.Fatal("a connection over a network that drops all")
 			}
-			got := unanswered(0)
-			if len(got) != 1 {
-				t.Fatalf("%d SYNs, expected that of port 7002", len(got))
+			got := syns(0, ever, 7002)
+			if len(got) != 1 || got[0].Answer != NoAnswer {
+				t.Fatalf("of one that nobody answers: %v", got)
 			}
 			header := map[string]int{"4": 20, "6": 40}[family]
-			if syn := got[0]; len(syn) < header+20 || binary.BigEndian.Uint16(syn[header+2:]) != 7002 || syn[header+13] != 2 {
+			syn := got[0].Packet
+			if len(syn) < header+20 || binary.BigEndian.Uint16(syn[header+2:]) != 7002 || syn[header+13] != 2 {
 				t.Errorf("it is %x", syn)
 			}
-			if later := unanswered(time.Duration(1 << 62)); len(later) != 0 {
-				t.Errorf("%d SYNs of another time", len(later))
+			if n := len(syns(got[0].Sent, ever, 7002)) + len(syns(0, got[0].Sent-1, 7002)); n != 0 {
+				t.Errorf("%d SYNs of another time", n)
 			}
 		})
 	}

@@ -42,7 +42,7 @@ type Call struct {
 	// Shelves are the connections, as they were remembered, and At when they moved.
 	Shelves Shelves
 	At      time.Time
-	// SYNs are those that are to be sent again, whole packets (dataplane.UnansweredSYNs).
+	// SYNs are those that are to be sent again, whole packets (dataplane.SYNs).
 	SYNs [][]byte
 
 	conns []stuck // the same, in order
