@@ -137,7 +137,7 @@ func newAgent(cfg Config) *Agent {
 	oneWay := &datagrams{j, m, a.teller}
 	a.agreement = &agreement{j, m, a.wires, a.teller, a.entries, a.mover, oneWay, turns{}}
 	a.respondent = &respondent{j, m, a.wires, a.entries, a.mover, a.escape, &pairs, stats}
-	a.inquirer = &inquirer{j, m, a.mover, a.escape, a.teller, &pairs, inquiries{params: &pairs, bell: newBell()}}
+	a.inquirer = &inquirer{j, m, a.mover, a.escape, a.teller, &pairs, clock, inquiries{params: &pairs, bell: newBell()}}
 	a.listener = &listener{j, m, a.pairs, a.inquirer, a.waker, a.survey, clock, stats}
 	a.counter = &counter{j, m, a.survey, a.untracked}
 	a.replies = &replyWatcher{j, m, a.inquirer, newBell()}
@@ -177,11 +177,11 @@ func (a *Agent) Run(ctx context.Context) error {
 					a.warn("wake connections of %s with %s: %v", c.Local, c.Remote, err)
 				})
 			})
-			a.running(a.inquirer.inquireAll)
 			a.running(a.replies.watchReplies)
 		}
-		for _, f := range []func(context.Context) error{a.counter.countAll, a.sweeper.sweepFlows, a.describeAll,
-			a.adopter.takeIn, a.planes.makeRoom, a.keeper.keepAll, a.stacks.fitter.Run, a.writeAll, a.recorder.run} {
+		for _, f := range []func(context.Context) error{a.inquirer.inquireAll, a.counter.countAll,
+			a.sweeper.sweepFlows, a.describeAll, a.adopter.takeIn, a.planes.makeRoom, a.keeper.keepAll, a.stacks.fitter.Run,
+			a.writeAll, a.recorder.run} {
 			a.running(f)
 		}
 		a.running(func(ctx context.Context) error { return a.untracked.run(ctx, a.members, a.entries.goOn) })
@@ -342,6 +342,7 @@ func (a *Agent) weigh(now time.Time) {
 				a.untracked.stray(p)
 			}
 			a.opener.judge(p, now)
+			a.inquirer.doubtHandshakes(p, now)
 			if now.Sub(p.active) >= quiet {
 				if p.opening.elsewhere() {
 					a.agreement.open(p, now) // its next flow is to find a network

@@ -27,6 +27,7 @@ type inquirer struct {
 	escape    *escape
 	teller    *teller
 	params    *detect.Params
+	clock     clock
 	inquiries inquiries
 }
 
@@ -52,6 +53,7 @@ func (iq *inquirer) inquireAll(ctx context.Context) error {
 		}
 		iq.members.Lock()
 		iq.countReplies()
+		iq.followHandshakes()
 		iq.inquiries.settle(iq.members.knows, iq.cfg.Now())
 		iq.members.Unlock()
 		select {
@@ -101,7 +103,7 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	}
 	from := &p.lines[i].accidents
 	tries := 1
-	if q.replies == nil {
+	if q.established() {
 		tries = from.TriesOf(iq.params, is, iq.around(q, is, now), now)
 	}
 	if moves := q.Look(is, tries, p.otherPaths(q.From), now); moves && q.replies != nil && q.side == dataplane.Theirs {
@@ -109,12 +111,14 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	} else if moves {
 		iq.redirect(p, q, was, now)
 	}
-	if q.replies == nil && q.Accident(is) {
+	if q.established() && q.Accident(is) {
 		from.Add(iq.params, now)
 	}
 	switch {
 	case q.State() == detect.Nowhere && q.replies != nil:
 		q.replies.Nowhere()
+	case q.State() == detect.Nowhere && q.syn != nil:
+		p.handshakes.unserved.add(service{unix.IPPROTO_TCP, q.ports[1]}, now)
 	case q.State() == detect.Nowhere:
 		p.nowhere, p.excused = now, nil
 	case q.State() == detect.Proven:
@@ -171,7 +175,11 @@ func (iq *inquirer) redirect(p *pair, q *inquiry, was int, now time.Time) {
 	}
 	d := p.detours.of(q.bucket)
 	d.from, d.to, d.out = q.From, q.On, q.On != q.From
+	d.opens = d.out && (d.opens || q.syn != nil)
 	iq.mover.replace(p, now)
+	if q.syn != nil {
+		iq.beginElsewhere(p, now)
+	}
 }
 
 // askOwner has the agent that decides about a flow of datagrams try it on another path, once: which of the two ways is
@@ -202,12 +210,7 @@ func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Tim
 		return
 	}
 	from := p.routes[i].Network
-	said := "the connection from port %d to %d does not get through on %s, and does on %s, though probes pass on both"
-	if q.replies != nil {
-		said = "datagrams from port %d to %d are not answered on %s, and are on %s, though probes pass on both"
-	}
-	iq.note(Event{Kind: EventSuspect, Pair: p.name, To: from, Reason: fmt.Sprintf(said, q.ports[0], q.ports[1], from,
-		p.routes[to].Network)})
+	iq.note(Event{Kind: EventSuspect, Pair: p.name, To: from, Reason: q.saidOf(from, p.routes[to].Network)})
 	if q.side == dataplane.Theirs {
 		iq.teller.tellUnpassed(p, q)
 	} else {
@@ -215,7 +218,11 @@ func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Tim
 		d.from, d.to, d.out = q.From, q.On, true
 		d.bar.Raise(iq.params, now)
 	}
-	if q.replies != nil { // a program that had paused answers wherever they are
+	switch {
+	case q.replies != nil: // a program that had paused answers wherever they are
+		return
+	case q.syn != nil:
+		iq.handshakeProven(p, q, i, now)
 		return
 	}
 	ln := &p.lines[i]
@@ -240,10 +247,15 @@ type inquiry struct {
 	// side says who decides about the flow; it is known once begun.
 	side  dataplane.Side
 	begun bool
-	// replies are those to a flow of datagrams, nil of a connection.
+	// replies are those to a flow of datagrams, and syn is the first packet of a connection that waits for its answer;
+	// neither is there of an established connection.
 	replies *detect.Replies
+	syn     *dataplane.SYN
 	detect.Detour
 }
+
+// established reports whether it is about a connection that both ends know.
+func (q *inquiry) established() bool { return q.replies == nil && q.syn == nil }
 
 // inquiries are those that are open, of all pairs.
 type inquiries struct {
@@ -265,12 +277,12 @@ func (qs *inquiries) add(p *pair, e telemetry.Event) {
 	qs.take(&inquiry{pair: p, ports: ports{e.LocalPort, e.RemotePort}, bucket: e.Bucket % dataplane.Buckets})
 }
 
-// take takes up an inquiry, unless there are too many.
-func (qs *inquiries) take(q *inquiry) {
+// take takes up an inquiry, unless it is open already or there are too many. It reports whether it did.
+func (qs *inquiries) take(q *inquiry) bool {
 	p := q.pair
 	if p.inquiries[q.ports] != nil || len(p.inquiries) >= qs.params.DetoursMost ||
 		len(qs.open) >= inquiriesMost || len(p.routes) < 2 || p.opened.IsZero() {
-		return
+		return false
 	}
 	if p.inquiries == nil {
 		p.inquiries = map[ports]*inquiry{}
@@ -278,6 +290,7 @@ func (qs *inquiries) take(q *inquiry) {
 	p.inquiries[q.ports] = q
 	qs.open = append(qs.open, q)
 	qs.bell.ring()
+	return true
 }
 
 // questions are the connections to ask about, by namespace. open says that there are
@@ -285,7 +298,7 @@ func (qs *inquiries) take(q *inquiry) {
 func (qs *inquiries) questions() (asked map[string][][2]netip.AddrPort, open bool) {
 	asked = map[string][][2]netip.AddrPort{}
 	for _, q := range qs.open {
-		if ns := q.pair.local.Netns; q.replies == nil && (!q.begun || !q.Over()) {
+		if ns := q.pair.local.Netns; q.established() && (!q.begun || !q.Over()) {
 			asked[ns] = append(asked[ns], q.ends())
 		}
 	}
@@ -323,11 +336,14 @@ func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time
 		proto = unix.IPPROTO_UDP
 	}
 	side, row, err := p.local.plane.Side(p.remote.UID, proto, q.ports[0], q.ports[1])
+	if q.syn != nil {
+		side = dataplane.Ours // it has no side before it is answered
+	}
 	if err == nil {
 		q.side, q.bucket = side, row.Bucket(q.bucket)
 	}
 	path, ok := q.path()
-	if i := p.routes.at(path); i >= 0 && !p.lines[i].Telling(now) {
+	if i := p.routes.at(path); i >= 0 && !p.lines[i].Telling(now) && q.syn == nil {
 		now = now.Add(-params.AckWithin) // nothing else will tell
 	}
 	q.Detour = detect.NewDetour(params, path, is, now)
@@ -339,6 +355,9 @@ func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time
 // path is the one that the connection's bucket is on now.
 func (q *inquiry) path() (index int, ok bool) {
 	plane, uid := q.pair.local.plane, q.pair.remote.UID
+	if q.syn != nil && !q.pair.opening.elsewhere() {
+		return 0, true
+	}
 	var choices [dataplane.Buckets]dataplane.Choice
 	var err error
 	switch q.side {

@@ -11,7 +11,9 @@ type detour struct {
 	// from and to are the paths' indexes.
 	from, to int
 	out      bool
-	bar      detect.Bar
+	// opens: connections begin where it is, as they do not where it is assigned.
+	opens bool
+	bar   detect.Bar
 }
 
 // detours are those of a pair, by bucket.
@@ -38,6 +40,16 @@ func (ds detours) refused(from int, now time.Time) (n int) {
 	return n
 }
 
+// open reports whether connections of some bucket begin where it is.
+func (ds detours) open() bool {
+	for _, d := range ds {
+		if d.out && d.opens {
+			return true
+		}
+	}
+	return false
+}
+
 // end has buckets return whose time is over: only trying tells whether their connections get
 // through again. It reports whether some do, but for those that are being asked about.
 func (ds detours) end(params *detect.Params, asked func(bucket uint8) bool, now time.Time) (some bool) {
@@ -45,7 +57,7 @@ func (ds detours) end(params *detect.Params, asked func(bucket uint8) bool, now 
 		switch {
 		case d.bar.Left(now) > 0:
 		case d.out && !asked(b):
-			d.out, some = false, true
+			d.out, d.opens, some = false, false, true
 		case !d.out && d.bar.Over(now) > params.BarForgotten:
 			delete(ds, b)
 		}
@@ -77,8 +89,11 @@ func (p *pair) recall(path int, force bool, now time.Time) (restore func()) {
 	return func() { p.detours, *bar = was, barred }
 }
 
-// inquired reports whether a connection in the bucket is being asked about.
+// inquired reports whether what is in the bucket is being asked about.
 func (p *pair) inquired(bucket uint8) bool {
+	if p.trial != nil && p.trial.buckets.Has(bucket) {
+		return true
+	}
 	for _, q := range p.inquiries {
 		if q.bucket == bucket && q.begun && !q.Over() {
 			return true

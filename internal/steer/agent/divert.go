@@ -44,8 +44,7 @@ func (p *pair) doubtful(now time.Time) bool {
 			return false
 		}
 	}
-	fails := p.fails(0, now)
-	return now.Sub(p.heardOf) >= believes && now.Sub(p.resumed) >= believes && !fails
+	return now.Sub(p.heardOf) >= believes && now.Sub(p.resumed) >= believes && !p.homeFails(now)
 }
 
 // down reports whether path i has failed, for the host or for the pair.
@@ -54,5 +53,5 @@ func (p *pair) down(i int) bool {
 	return hp != nil && hp.Down() || p.lines[i].Down()
 }
 
-// fails reports whether path i is known to fail now, also if for connections alone.
-func (p *pair) fails(i int, now time.Time) bool { return p.down(i) || p.lines[i].bar.Left(now) > 0 }
+// homeFails reports whether the default network is known to fail now, also if for connections alone.
+func (p *pair) homeFails(now time.Time) bool { return p.down(0) || p.lines[0].bar.Left(now) > 0 }

@@ -36,6 +36,8 @@ type opening struct {
 	since, until, peer time.Time
 	// inherited: a predecessor had them begin elsewhere.
 	inherited bool
+	// said is since when users are told that all do; zero if they are not.
+	said time.Time
 }
 
 // beginsElsewhere is in the same number as opensElsewhere: flows of the pair begin elsewhere at this end now.
@@ -84,6 +86,7 @@ func (en *entries) adoptOpening(p *pair) error {
 func (o *opener) judge(p *pair, now time.Time) {
 	was, where := p.opening, o.where(p, now)
 	if where == was.where {
+		o.say(p, now)
 		return
 	}
 	if err := p.local.plane.Begin(p.remote.UID, where); err != nil {
@@ -91,18 +94,32 @@ func (o *opener) judge(p *pair, now time.Time) {
 		return
 	}
 	p.opening.where = where
-	e := Event{Kind: EventElsewhere, Pair: p.name, By: byPolicy}
 	switch {
 	case p.opening.elsewhere():
 		p.opening.since = now
-		e.From, e.To = p.routes[0].Network, p.routes[p.routes.at(p.otherPaths(0)[0])].Network
-		e.Reason = fmt.Sprintf("%s fails: new flows begin on %s", e.From, e.To)
-		o.note(e)
 		o.waker.resendSoon(p, now)
 	case was.elsewhere():
 		p.opening.until = now
-		e.To = p.routes[0].Network
-		e.Reason = fmt.Sprintf("new flows begin on %s again, after %v", e.To, now.Sub(was.since).Round(time.Millisecond))
+	}
+	o.say(p, now)
+}
+
+// say tells users where all flows of the pair begin, once that is another place; not of connections that are tried
+// elsewhere one by one.
+func (o *opener) say(p *pair, now time.Time) {
+	all := p.opening.elsewhere() && (p.homeFails(now) || p.opening.inherits(now))
+	if all != p.opening.said.IsZero() {
+		return
+	}
+	e := Event{Kind: EventElsewhere, Pair: p.name, By: byPolicy, To: p.routes[0].Network}
+	if others := p.otherPaths(0); all && len(others) > 0 {
+		p.opening.said = now
+		e.From, e.To = e.To, p.routes[p.routes.at(others[0])].Network
+		e.Reason = fmt.Sprintf("%s fails: new flows begin on %s", e.From, e.To)
+		o.note(e)
+	} else if !all {
+		e.Reason = fmt.Sprintf("new flows begin on %s again, after %v", e.To, now.Sub(p.opening.said).Round(time.Millisecond))
+		p.opening.said = time.Time{}
 		o.note(e)
 	}
 }
@@ -113,7 +130,8 @@ func (o *opener) where(p *pair, now time.Time) dataplane.Beginnings {
 	switch {
 	case !o.members.letsBegin(p, &o.cfg):
 		return dataplane.AtHome
-	case p.takesOpening && (p.taken || !p.opened.IsZero()) && p.fails(0, now) && len(p.otherPaths(0)) > 0:
+	case p.takesOpening && (p.taken || !p.opened.IsZero()) && (p.homeFails(now) || p.detours.open()) &&
+		len(p.otherPaths(0)) > 0:
 		return dataplane.Elsewhere
 	case was.inherits(now) && !p.passes(0):
 		return dataplane.Elsewhere

@@ -246,7 +246,7 @@ func TestConnectionsBeginByConsent(t *testing.T) {
 		p := a.pair("a0", "b")
 		a.members.Lock()
 		defer a.members.Unlock()
-		return p != nil && p.fails(0, a.cfg.Now())
+		return p != nil && p.homeFails(a.cfg.Now())
 	})
 	if err := b.fetch("a0", url, "3"); err == nil {
 		t.Error("a connection has begun over a network whose other end does not allow that")

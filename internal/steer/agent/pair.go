@@ -67,6 +67,10 @@ type pair struct {
 	// takesReturns: no filter of the other end's host is stateful.
 	takesReturns bool
 	opening      opening
+	handshakes   handshakes
+	// requests are those to ports of the peer, and trial is whether they are answered elsewhere, nil if none is asked.
+	requests map[uint16]*detect.Requests
+	trial    *trial
 
 	lines lines // by index in routes
 	// active is when packets last went or came.

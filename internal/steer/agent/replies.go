@@ -83,12 +83,16 @@ type askedFlow struct {
 func (rw *replyWatcher) count(l *pod, found []dataplane.Asked, now time.Time) {
 	was := l.replies
 	l.replies = make(map[askedFlow]*detect.Replies, len(found))
+	looks := looks{}
 	for _, f := range found {
 		p, name := l.pairs[f.UID], askedFlow{f.UID, ports{f.Local, f.Remote}}
 		if p == nil {
 			continue
 		}
 		r := was[name]
+		if looks.add(p, f, r == nil); f.Begins {
+			continue
+		}
 		if r == nil {
 			r = &detect.Replies{}
 		}
@@ -98,6 +102,9 @@ func (rw *replyWatcher) count(l *pod, found []dataplane.Asked, now time.Time) {
 			rw.inquirer.inquiries.take(&inquiry{pair: p, ports: name.ports, replies: r,
 				bucket: flow.Bucket(f.Local, f.Remote, unix.IPPROTO_UDP)})
 		}
+	}
+	for _, p := range l.pairs {
+		rw.inquirer.lookAtRequests(p, looks[p], now)
 	}
 }
 

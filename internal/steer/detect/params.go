@@ -88,6 +88,10 @@ type Params struct {
 	RepliesFor   time.Duration `unit:"s" range:"0 10" why:"above a scheduler's pause; echoes find what fails for the pair sooner"`
 	RepliesLong  time.Duration `unit:"s" range:"0 60" why:"counts of what is answered many times in between may grow four times in a row by chance"`
 	RepliesIdle  time.Duration `unit:"s" range:"0 60" why:"QUIC's probes go twice as late each time (RFC 9002, section 6.2.1)"`
+	// Datagrams of which each is a flow of its own, as queries of DNS are, miss their answers where RequestsLeast of
+	// one port, which had answered RepliesKnown, wait RepliesTimes as long as usual, RequestsFor at least.
+	RequestsLeast int           `unit:"datagrams" range:"1 100" why:"one is lost by chance"`
+	RequestsFor   time.Duration `unit:"s" range:"0 10" why:"agents look every 50 ms, and a server may pause"`
 	// A path that does not pass data is barred for the BarPart-th part of the time that it has not,
 	// BarFirst at least and BarMost at most. That is forgotten once it has passed data for as long,
 	// or for BarForgotten.
@@ -112,6 +116,7 @@ func Hosts() Params {
 		AccidentsFor: 5 * time.Second, FirstWindow: 30, Counted: 500 * ms,
 		RepliesKnown: 4, RepliesTimes: 4, RepliesLeast: 5, RepliesFor: 50 * ms,
 		RepliesLong: 250 * ms, RepliesIdle: 10 * time.Second,
+		RequestsLeast: 2, RequestsFor: 100 * ms,
 		BarPart: 4, BarFirst: 5 * time.Second, BarMost: 2 * time.Minute, BarForgotten: time.Minute}
 }
 

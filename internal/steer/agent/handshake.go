@@ -1,0 +1,189 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
+)
+
+// A network may pass probes, datagrams and the connections that there are, and begin none: where TCP alone is dropped,
+// or one port. No timer tells in time: the first one of a connection is a second (RFC 6298). So a SYN that is not
+// answered is asked about as a connection is: it is sent again on the other paths. Not where it went, to make sure: to
+// a SYN that comes again Linux answers twice a second at most (tcp_invalid_ratelimit). A server that answers nothing
+// answers nowhere.
+
+// handshakes are what is known of a pair's that were not answered.
+type handshakes struct {
+	// doubted is until when SYNs were looked at, of CLOCK_MONOTONIC.
+	doubted time.Duration
+	// since is when the first SYN was sent that was answered on another path alone, and last when that was found last.
+	since    time.Duration
+	last     time.Time
+	unserved unserved
+}
+
+// sampled are as many SYNs of a pair, the latest, as are looked at each time.
+const sampled = 16
+
+// doubtHandshakes asks about a SYN of the pair that was not answered, one at a time.
+func (iq *inquirer) doubtHandshakes(p *pair, now time.Time) {
+	if now.Sub(p.active) >= quiet || !p.takesOpening || !iq.members.letsBegin(p, &iq.cfg) || p.handshake() {
+		return
+	}
+	h, until := &p.handshakes, iq.clock.kernel()-iq.answersWithin(p, now)
+	after := h.doubted
+	h.doubted = until
+	syns, err := p.local.plane.SYNs(p.remote.UID, max(after, until-time.Second), until)
+	if err != nil {
+		return // the peer was just removed
+	}
+	slices.SortFunc(syns, func(a, b dataplane.SYN) int { return cmp.Compare(b.Sent, a.Sent) })
+	for _, s := range syns[:min(len(syns), sampled)] {
+		q := &inquiry{pair: p, ports: ports{s.Local, s.Remote}, syn: &s, bucket: s.Bucket()}
+		to := service{unix.IPPROTO_TCP, s.Remote}
+		if s.Answer == dataplane.NoAnswer && !h.unserved.bars(to, now) && iq.inquiries.take(q) {
+			return
+		}
+	}
+}
+
+// answersWithin is how long the answer to a SYN may take.
+func (iq *inquirer) answersWithin(p *pair, now time.Time) time.Duration {
+	return max(iq.params.AckWithin, time.Duration(iq.params.AckTrips)*p.expected(0, now))
+}
+
+// handshake reports whether a connection of the pair is asked about that begins.
+func (p *pair) handshake() bool {
+	for _, q := range p.inquiries {
+		if q.syn != nil && (!q.begun || !q.Over()) {
+			return true
+		}
+	}
+	return false
+}
+
+// followHandshakes takes what has become of SYNs that are asked about.
+func (iq *inquirer) followHandshakes() {
+	now := iq.cfg.Now()
+	for _, q := range iq.inquiries.open {
+		if q.syn == nil || q.begun && q.Over() || !iq.members.knows(q.pair) {
+			continue
+		}
+		p := q.pair
+		answer, err := p.local.plane.Answer(p.remote.UID, q.ports[0], q.ports[1])
+		iq.fault(p.name, err)
+		trip := p.expected(0, now)
+		is := detect.Progress{Open: answer != dataplane.Ended, Waiting: answer == dataplane.NoAnswer, Trip: trip,
+			Timer: time.Duration(iq.params.AckTrips) * trip}
+		if answer == dataplane.AnsweredElsewhere {
+			is.Acked = 1
+		}
+		iq.answer(q, is, now)
+	}
+}
+
+// beginElsewhere has the SYN be sent again on the path that its bucket is on by now, once the other end knows.
+func (iq *inquirer) beginElsewhere(p *pair, now time.Time) {
+	o := iq.escape.opener
+	if was := p.opening.elsewhere(); was {
+		iq.mover.waker.resendSoon(p, now)
+	}
+	o.judge(p, now)
+	n := iq.teller.about(p, noticeOpen)
+	n.number = iq.mover.consents(iq.members.Cluster, p)
+	iq.teller.wires.tell(p.host, n, "")
+}
+
+// handshakeProven has the pair leave path i, where the SYN of an inquiry was answered on another one alone, if others
+// were not answered there either, and none was since the first of them: one that is lost by chance is not the only one.
+func (iq *inquirer) handshakeProven(p *pair, q *inquiry, i int, now time.Time) {
+	h := &p.handshakes
+	if now.Sub(h.last) > iq.params.BarFirst {
+		h.since = q.syn.Sent
+	}
+	h.last = now
+	syns, err := p.local.plane.SYNs(p.remote.UID, h.since-1, iq.clock.kernel()-iq.answersWithin(p, now))
+	if err != nil {
+		return // the peer was just removed
+	}
+	refused := p.detours.refused(q.From, now)
+	for _, s := range syns {
+		switch s.Answer {
+		case dataplane.NoAnswer:
+			refused++
+		case dataplane.AnsweredAtHome:
+			return
+		}
+	}
+	if ln := &p.lines[i]; refused >= min(iq.params.RefusesAt, max(p.conns, 2)) && ln.bar.Left(now) == 0 {
+		ln.bar.Raise(iq.params, now)
+		iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
+	}
+}
+
+// unserved are a peer's ports at which nothing was answered on any path, and for how long nothing is asked about them.
+type unserved map[service]*unservedPort
+
+// service is a port of a protocol.
+type service struct {
+	proto uint8
+	port  uint16
+}
+
+type unservedPort struct {
+	until time.Time
+	pause time.Duration
+}
+
+const (
+	// unservedPause is the first pause, twice as long each time, up to unservedMost.
+	unservedPause, unservedMost = 2 * time.Second, time.Minute
+	// unservedPorts are as many as are kept of a pair. Of more nothing is asked: somebody scans.
+	unservedPorts = 64
+)
+
+// add notes that what went to the port was answered nowhere.
+func (u *unserved) add(to service, now time.Time) {
+	if *u == nil {
+		*u = unserved{}
+	}
+	for other, at := range *u {
+		if now.Sub(at.until) > unservedMost {
+			delete(*u, other)
+		}
+	}
+	at := (*u)[to]
+	if at == nil {
+		at = &unservedPort{}
+		(*u)[to] = at
+	}
+	at.pause = min(max(2*at.pause, unservedPause), unservedMost)
+	at.until = now.Add(at.pause)
+}
+
+// bars reports whether nothing is asked about what goes to the port.
+func (u unserved) bars(to service, now time.Time) bool {
+	at := u[to]
+	if at == nil {
+		return len(u) >= unservedPorts
+	}
+	return now.Before(at.until)
+}
+
+// saidOf tells what was found of an inquiry that proved its path not to get its packets through.
+func (q *inquiry) saidOf(from, to string) string {
+	what := "the connection from port %d to %d does not get through on %s, and does on %s, though probes pass on both"
+	switch {
+	case q.replies != nil:
+		what = "datagrams from port %d to %d are not answered on %s, and are on %s, though probes pass on both"
+	case q.syn != nil:
+		what = "the connection from port %d to %d does not begin on %s, and does on %s, though probes pass on both"
+	}
+	return fmt.Sprintf(what, q.ports[0], q.ports[1], from, to)
+}

@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestConnectionsBeginWhereNoneCan: the default network passes probes and other packets, and begins no connection. The
+// first one is tried on the other paths long before its stack sends its SYN again, and the next begin there at once.
+func TestConnectionsBeginWhereNoneCan(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, other, rule string // another flow of the pair, and what the host does to those that it routes
+	}{
+		{"TCP alone", "udp", "meta l4proto tcp drop"},
+		{"answers alone", "udp", "tcp sport 8080 drop"},
+		{"one port", "tcp", "tcp dport 8080 drop"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b, url := openingBed(t, "t-handshake", "routed-bgp", "vxlan", "macvlan")
+			a := b.agents["h1"]
+			f := b.flow(tt.other, "a0", "b", "a0", 1e5)
+			b.await("the pair to open", func() bool { return a.opened("a0", "b") && b.agents["h2"].opened("b", "a0") })
+			since := a.journal.last().ID
+			b.runIn(b.state.Hosts[1].Netns, "nft",
+				fmt.Sprintf("table inet pw-t { chain c { type filter hook forward priority 0\n%s\n}\n}", tt.rule))
+			before := b.sentAgain("a0")
+			for range 40 {
+				if err := b.fetch("a0", url, "5"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// An agent that has no processor for a second finds nothing in time.
+			if n := b.sentAgain("a0") - before; n > 3 {
+				t.Errorf("%d SYNs of 40 connections were sent again by their stack", n)
+			}
+			f.more(b, "meanwhile", 1e5)
+			a.event(b, since, "the reason", func(e Event) bool {
+				return e.Kind == EventSuspect && e.To == "routed-bgp" && strings.Contains(e.Reason, "does not begin on routed-bgp")
+			})
+		})
+	}
+}
+
+// TestConnectionsBeginNowhere: a server that no SYN reaches is not the network's fault: the pair stays where it is, and
+// is not tried for long.
+func TestConnectionsBeginNowhere(t *testing.T) {
+	t.Parallel()
+	b, url := openingBed(t, "t-unserved", "routed-bgp", "vxlan", "macvlan")
+	a := b.agents["h1"]
+	f := b.busy("a0")
+	b.drops("b", "routed-bgp", "tcp dport 8081 drop", 0)
+	since := a.journal.last().ID
+	dead := strings.Replace(url, ":8080", ":8081", 1)
+	for range 3 {
+		if b.fetch("a0", dead, "1") == nil {
+			t.Fatal("a port that drops all answers")
+		}
+		if err := b.fetch("a0", url, "5"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.more(b, "meanwhile", 1e5)
+	p := a.pair("a0", "b")
+	a.members.Lock()
+	defer a.members.Unlock()
+	if at := p.handshakes.unserved[service{unix.IPPROTO_TCP, 8081}]; at == nil || at.pause < unservedPause {
+		t.Errorf("of the port is known %+v", at)
+	}
+	if ln := &p.lines[0]; ln.bar.Left(a.cfg.Now()) > 0 {
+		t.Error("the default network is barred")
+	}
+	events, _ := a.journal.since(since)
+	for _, e := range events {
+		if e.Kind == EventSuspect || e.Kind == EventElsewhere {
+			t.Errorf("told: %v", e)
+		}
+	}
+}
+
+// TestUnserved: a port that answers nowhere is asked about less and less, and a scan of many ports not at all.
+func TestUnserved(t *testing.T) {
+	t.Parallel()
+	var u unserved
+	tcp := func(port uint16) service { return service{unix.IPPROTO_TCP, port} }
+	now := time.Unix(1e9, 0)
+	for _, want := range []time.Duration{unservedPause, 2 * unservedPause, 4 * unservedPause} {
+		if u.bars(tcp(80), now) {
+			t.Fatalf("barred before %v", want)
+		}
+		u.add(tcp(80), now)
+		if !u.bars(tcp(80), now.Add(want-1)) || u.bars(tcp(80), now.Add(want)) || u.bars(tcp(81), now) {
+			t.Errorf("expected a pause of %v for one port", want)
+		}
+		now = now.Add(want)
+	}
+	for port := range uint16(unservedPorts) {
+		u.add(tcp(1000+port), now)
+	}
+	if !u.bars(tcp(81), now) {
+		t.Error("a scan is not seen")
+	}
+	now = now.Add(time.Hour)
+	u.add(tcp(80), now)
+	if u.bars(tcp(81), now) || len(u) != 1 {
+		t.Errorf("%d ports are kept for ever", len(u))
+	}
+}

@@ -1,0 +1,162 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
+)
+
+// That the default network drops datagrams alone, or those to one port, no flow tells where each request is a flow of
+// its own. Where requests that are usually answered are not any more, the pair's flows try the other paths: nobody can
+// send a datagram again but its program, with its next one.
+
+// trial is the question whether requests to a port are answered on another path than the default one.
+type trial struct {
+	port uint16
+	// on is the path by index, since when the pair's flows are there, and buckets are those of them that were at home.
+	on      int
+	since   time.Time
+	buckets dataplane.Set
+	tried   map[int]bool
+}
+
+// requestPorts bounds how many ports of a peer are watched.
+const requestPorts = 64
+
+// looks are what a look at a pod's flows finds of requests, by pair.
+type looks map[*pair]map[uint16]*look
+
+// look is that of one port: those that wait, those that were answered since the last look, by the pod's ports, and how
+// many of these by another path.
+type look struct {
+	waiting, answered []uint16
+	elsewhere         int
+}
+
+// add takes a flow that was found; fresh says that it was not known to be answered lately.
+func (ls looks) add(p *pair, f dataplane.Asked, fresh bool) {
+	if !fresh {
+		return
+	}
+	if ls[p] == nil {
+		ls[p] = map[uint16]*look{}
+	}
+	at := ls[p][f.Remote]
+	if at == nil {
+		at = &look{}
+		ls[p][f.Remote] = at
+	}
+	switch {
+	case f.Begins, f.N > 0: // or it goes on after a while, and waits again
+		at.waiting = append(at.waiting, f.Local)
+	default:
+		at.answered = append(at.answered, f.Local)
+		if f.Elsewhere {
+			at.elsewhere++
+		}
+	}
+}
+
+// lookAtRequests takes what a look has found of a pair.
+func (iq *inquirer) lookAtRequests(p *pair, found map[uint16]*look, now time.Time) {
+	if len(found) == 0 && len(p.requests) == 0 {
+		return
+	}
+	for port, at := range found {
+		r := p.requests[port]
+		if r == nil && len(p.requests) < requestPorts && len(at.answered) > 0 {
+			if p.requests == nil {
+				p.requests = map[uint16]*detect.Requests{}
+			}
+			r = &detect.Requests{}
+			p.requests[port] = r
+		}
+		if r != nil {
+			r.Looked(iq.params, at.waiting, at.answered, now)
+		}
+	}
+	for port, r := range p.requests {
+		if found[port] == nil {
+			r.Looked(iq.params, nil, nil, now)
+		}
+		switch t := p.trial; {
+		case t != nil && t.port == port:
+			iq.followTrial(p, r, found[port], now)
+		case t == nil && r.Missing(iq.params, now) && iq.mayTry(p, port, now):
+			p.trial = &trial{port: port, tried: map[int]bool{}}
+			iq.tryNext(p, r, now)
+		case r.Idle(time.Minute, now):
+			delete(p.requests, port)
+		}
+	}
+}
+
+// mayTry reports whether the pair's flows may try whether requests to the port are answered elsewhere.
+func (iq *inquirer) mayTry(p *pair, port uint16, now time.Time) bool {
+	return p.takesOpening && !p.opened.IsZero() && iq.members.letsBegin(p, &iq.cfg) && !p.homeFails(now) &&
+		!p.handshakes.unserved.bars(service{unix.IPPROTO_UDP, port}, now)
+}
+
+// tryNext has the flows that are at home try the next path, or return where there is none.
+func (iq *inquirer) tryNext(p *pair, r *detect.Requests, now time.Time) {
+	t := p.trial
+	for _, path := range p.otherPaths(0) {
+		if t.tried[path] {
+			continue
+		}
+		t.tried[path], t.on, t.since = true, path, now
+		for b := range uint8(dataplane.Buckets) {
+			if d := p.detours[b]; d != nil && d.out && !t.buckets.Has(b) || !dataplane.InRow(0).Has(b) {
+				continue
+			}
+			d := p.detours.of(b)
+			d.from, d.to, d.out, d.opens = 0, path, true, true
+			t.buckets |= 1 << b
+		}
+		iq.mover.replace(p, now)
+		iq.beginElsewhere(p, now)
+		return
+	}
+	p.handshakes.unserved.add(service{unix.IPPROTO_UDP, t.port}, now)
+	r.Nowhere()
+	iq.endTrial(p, now)
+}
+
+// endTrial has the flows be where they are to be without it.
+func (iq *inquirer) endTrial(p *pair, now time.Time) {
+	t := p.trial
+	p.trial = nil
+	for b, d := range p.detours {
+		if t.buckets.Has(b) && d.bar.Left(now) == 0 {
+			d.out, d.opens = false, false
+		}
+	}
+	iq.mover.replace(p, now)
+	iq.beginElsewhere(p, now)
+}
+
+// followTrial takes what has become of requests since the flows are on another path.
+func (iq *inquirer) followTrial(p *pair, r *detect.Requests, found *look, now time.Time) {
+	t := p.trial
+	switch {
+	case p.homeFails(now), !p.usable(t.on):
+		iq.endTrial(p, now) // that is known better now
+	case found != nil && found.elsewhere > 0:
+		from, to := p.routes[0].Network, p.routes[p.routes.at(t.on)].Network
+		iq.note(Event{Kind: EventSuspect, Pair: p.name, To: from, Reason: fmt.Sprintf(
+			"requests to port %d are not answered on %s, and are on %s, though probes pass on both", t.port, from, to)})
+		p.lines[0].bar.Raise(iq.params, now)
+		iq.escape.leavePath(p, 0, now, now.Sub(t.since))
+		iq.endTrial(p, now)
+	case found != nil && len(found.answered) > 0:
+		iq.endTrial(p, now) // they were only late
+	case r.Late(iq.params, t.since, now) > 0:
+		iq.tryNext(p, r, now)
+	case now.Sub(t.since) >= max(iq.params.RepliesIdle, 2*r.Patience(iq.params)):
+		iq.endTrial(p, now)
+	}
+}
