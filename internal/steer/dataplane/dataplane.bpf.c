@@ -118,11 +118,20 @@ static __always_inline __u32 egress_role(struct __sk_buff *skb, const struct flo
 	return role;
 }
 
+/* rewrite_any is rewrite for packets that are not on the fast path: verified once, and not again for all that may have
+ * gone before it. */
+GLOBAL int rewrite_any(struct __sk_buff *skb, const struct packet *p, const struct path *pa, __u32 dscp)
+{
+	if (!p || !pa || p->fast)
+		return -1;
+	return rewrite(skb, p, &pa->local, &pa->remote, pa->diff, dscp, pa->flags & PATH_MAC ? pa->mac : NULL);
+}
+
 #define PASS_DEFAULT 1000 /* no verdict: the packet is to stay on the default network */
 
 /* redirect_path sends a packet over path n. */
 static __always_inline int redirect_path(struct __sk_buff *skb, const struct packet *p, struct peer *pe, __u32 role,
-					 __u32 n, __u32 mark)
+					 __u32 n, __u32 mark, int fast)
 {
 	struct path *pa = &pe->path[n & (PATHS - 1)];
 
@@ -137,8 +146,9 @@ static __always_inline int redirect_path(struct __sk_buff *skb, const struct pac
 	__u64 t = flow_tag(&pa->key, p, pe->lower, TAG_DATA);
 	__u32 packets = skb->gso_segs, bytes = skb->len - ETH_HLEN; /* encapsulate changes them */
 	const __u8 *mac = pa->flags & PATH_MAC ? pa->mac : NULL;
+	__u32 dscp = WITH_TAG(mark & 0xff, t + (mark >> 16));
 	int err = pa->flags & PATH_ENCAP ? encapsulate(skb, pa, t)
-					 : rewrite(skb, p, &pa->local, &pa->remote, pa->diff, WITH_TAG(mark & 0xff, t + (mark >> 16)), mac);
+		  : fast ? rewrite_fast(skb, p, &pa->local, &pa->remote, pa->diff, dscp, mac) : rewrite_any(skb, p, pa, dscp);
 	if (err == 1) {
 		count_event(EV_NO_PATH);
 		return PASS_DEFAULT;
@@ -152,8 +162,29 @@ static __always_inline int redirect_path(struct __sk_buff *skb, const struct pac
 	return mac ? bpf_redirect(pa->ifindex, 0) : bpf_redirect_neigh(pa->ifindex, NULL, 0, 0);
 }
 
+/* redirect_any is redirect_path for packets that are not on the fast path. how is the role, and from the ninth bit on
+ * the path. */
+GLOBAL int redirect_any(struct __sk_buff *skb, const struct packet *p, struct peer *pe, __u32 how, __u32 mark)
+{
+	return p && pe ? redirect_path(skb, p, pe, how & 0xff, how >> 8, mark, 0) : PASS_DEFAULT;
+}
+
+/* beginning_path is the path of a packet of a flow that not both ends have admitted, 0 for the default network, and from
+ * the ninth bit on this end's role. state is there where the other end may have heard of an answer. */
+GLOBAL int beginning_path(const struct peer *pe, const struct flow *f, const struct flow_state *state, __u32 bucket,
+			  __u32 role)
+{
+	__u32 n;
+
+	if (!pe || !f)
+		return 0;
+	if (role == FLOW_ANSWERED && state && surely_heard(state) && (n = choose_path(pe, bucket, FLOW_FOLLOW)))
+		return set_role(f, FLOW_FOLLOW) << 8 | n;
+	return role << 8 | opening_path(pe, f, bucket, role);
+}
+
 /* egress_peer sends a packet to a peer. */
-static __always_inline int egress_peer(struct __sk_buff *skb, struct packet *p, struct peer *pe)
+static __always_inline int egress_peer(struct __sk_buff *skb, struct packet *p, struct peer *pe, int fast)
 {
 	__u32 mark = p->dscp || !p->steerable ? dscp_mark(p->dscp) : MARK, role = FLOW_NONE, n = 0, row = 0;
 	struct flow_state *state = NULL;
@@ -163,17 +194,19 @@ static __always_inline int egress_peer(struct __sk_buff *skb, struct packet *p, 
 		role = egress_role(skb, &f, p, &state, &row);
 		if (p->proto == IPPROTO_UDP)
 			p->wants_reply = wants_datagram(&f, state, role);
-		if (role == FLOW_OWNER || role == FLOW_FOLLOW)
+		if (role == FLOW_OWNER || role == FLOW_FOLLOW) {
 			n = choose_path(pe, row_bucket(p->bucket, row), role);
-		else if (role == FLOW_ANSWERED && state && !p->accepts && surely_heard(state) &&
-			 (n = choose_path(pe, row_bucket(p->bucket, row), FLOW_FOLLOW)))
-			role = set_role(&f, FLOW_FOLLOW);
-		else
-			n = opening_path(pe, &f, row_bucket(p->bucket, row), role);
+		} else {
+			n = beginning_path(pe, &f, state && !p->accepts ? state : NULL, row_bucket(p->bucket, row), role);
+			role = n >> 8;
+			n &= 0xff;
+		}
 	} else if (p->steerable && !mark && (p->proto == IPPROTO_TCP || p->proto == IPPROTO_UDP)) {
 		count_event(EV_DSCP);
 	}
-	int verdict = n ? redirect_path(skb, p, pe, role, n, mark) : PASS_DEFAULT;
+	int verdict = PASS_DEFAULT;
+	if (n)
+		verdict = fast ? redirect_path(skb, p, pe, role, n, mark, 1) : redirect_any(skb, p, pe, n << 8 | role, mark);
 	return verdict == PASS_DEFAULT ? pass_default(skb, pe, p, role, state, mark) : verdict;
 }
 
@@ -196,7 +229,7 @@ GLOBAL int egress_any(struct __sk_buff *skb)
 	if (!pe)
 		return TCX_NEXT;
 	parse_l4_once(skb, &p);
-	return egress_peer(skb, &p, pe);
+	return egress_peer(skb, &p, pe, 0);
 }
 
 SEC("tc") int pw_egress(struct __sk_buff *skb)
@@ -209,7 +242,7 @@ SEC("tc") int pw_egress(struct __sk_buff *skb)
 		return egress_any(skb);
 	__u32 hint = peer_hint(&p.dst);
 	struct peer *pe = hint ? peer_of(&p, &p.dst, hint) : NULL;
-	return pe ? egress_peer(skb, &p, pe) : TCX_NEXT;
+	return pe ? egress_peer(skb, &p, pe, 1) : TCX_NEXT;
 }
 
 /* ingress_peer takes what a packet on the default network tells of its flow. */

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/cilium/ebpf"
 )
 
 // TestFlowsSurvive moves connections of every kind over all paths, back and
@@ -80,6 +82,25 @@ func ping(t *testing.T, direct string) {
 			if s, r := b.crossed(1, path); s < 2 || r < 2 {
 				t.Errorf("%s over path %d: sent %d, received %d", to, path, s, r)
 			}
+		}
+	}
+}
+
+// TestVerifiedOnce: what the kernel verifies stays far below its limit of a million instructions, and is soon done:
+// each pod of a host has programs of its own, and an agent that starts has those of a hundred verified.
+func TestVerifiedOnce(t *testing.T) {
+	b := newBed(t)
+	b.open(1)
+	objs := &b.planes[1].objs
+	for name, p := range map[string]*ebpf.Program{"pw_egress": objs.PwEgress, "pw_ingress": objs.PwIngress,
+		"pw_path_ingress": objs.PwPathIngress} {
+		info, err := p.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const most = 100_000
+		if n, ok := info.VerifiedInstructions(); !ok || n > most {
+			t.Errorf("%s: %d instructions were verified (known: %t), expected %d at most", name, n, ok, most)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 // longer, as more has used the caches in between: see BenchmarkRoundTrip. It tells
 // variants of the programs apart also where a busy machine hides the round trips'
 // difference. Unlike in place, egress reads the clock each time. Packets are TCP over
-// IPv4 with timestamps and a byte of data.
+// IPv4 with timestamps and a byte of data, but for one datagram.
 func BenchmarkPass(b *testing.B) {
 	p := benchPlane(b, 1)
 	peer := benchPeer(0)
@@ -34,6 +34,7 @@ func BenchmarkPass(b *testing.B) {
 		{"egress-default", p.objs.PwEgress, 0, owner, tcp(stable.Local, stable.Remote, 0), verdictNext},
 		{"ingress-default", p.objs.PwIngress, 0, owner, tcp(stable.Remote, stable.Local, 0), verdictNext},
 		{"egress-steered", p.objs.PwEgress, 1, owner, tcp(stable.Local, stable.Remote, 0), verdictRedirect},
+		{"egress-datagram", p.objs.PwEgress, 1, owner, udp(stable.Local, stable.Remote, 0, 7000, 7001), verdictRedirect},
 		{"path_ingress-owned", p.objs.PwPathIngress, 1, owner,
 			steered(tcp(path.Remote, path.Local, markTOS), keyOf(1), sayData, false), verdictNext},
 		{"path_ingress-followed", p.objs.PwPathIngress, 1, follower,
@@ -46,6 +47,7 @@ func BenchmarkPass(b *testing.B) {
 				b.Fatal(err)
 			}
 			p.put4(b, peer.UID, 7000, 7001, 6, pass.role)
+			p.put4(b, peer.UID, 7000, 7001, 17, pass.role)
 			p.RenewLease()
 			err := netns.Do(p.cfg.Netns, func() error {
 				for range 20_000 {
