@@ -141,7 +141,7 @@ func newAgent(cfg Config) *Agent {
 	a.listener = &listener{j, m, a.pairs, a.inquirer, a.waker, a.survey, clock, stats}
 	a.counter = &counter{j, m, a.survey, a.untracked}
 	a.replies = &replyWatcher{j, m, a.inquirer, newBell()}
-	a.planes, a.sweeper = &planes{journal: j, members: m}, &sweeper{j, m, oneWay, a.replies}
+	a.planes, a.sweeper = &planes{journal: j, members: m}, &sweeper{j, m, oneWay, a.replies, newBell()}
 	a.adopter = &adopter{journal: j, members: m, survey: a.survey, ledger: ledger, stacks: a.stacks, entries: a.entries,
 		planes: a.planes, stranded: map[string]time.Time{}, pins: map[string]map[string]string{}}
 	a.keeper = &keeper{journal: j, members: m, adopter: a.adopter, entries: a.entries, stacks: a.stacks}
@@ -332,6 +332,7 @@ func (a *Agent) weigh(now time.Time) {
 	busy := 0
 	for _, l := range a.members.pods {
 		a.pairs.handleEchoes(l)
+		a.sweeper.hurry(l)
 		for _, p := range l.pairs {
 			a.pairs.probePair(p, now)
 			a.pairs.look(p, now)

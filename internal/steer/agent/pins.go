@@ -185,6 +185,15 @@ type sweeper struct {
 	members   *members
 	datagrams *datagrams
 	replies   *replyWatcher
+	// bell rings when a pod has more flows than half of what there is room for.
+	bell bell
+}
+
+// hurry has the pod's table be swept, and grow, before it is full.
+func (sw *sweeper) hurry(l *pod) {
+	if c := &l.census; c.Room > 0 && c.Room < dataplane.DefaultFlows && l.plane.Held() > c.Room/2 {
+		sw.bell.ring()
+	}
 }
 
 // sweepFlows takes flows that have ended out of the pods' tables until ctx ends: apart
@@ -194,7 +203,7 @@ func (sw *sweeper) sweepFlows(ctx context.Context) error {
 		now := sw.cfg.Now()
 		return l.census.Flows > 0 || now.Sub(l.swept) >= sweepIdle || l.active(now)
 	}
-	return each(ctx, sweepEvery, func() {
+	return eachOr(ctx, sweepEvery, sw.bell, func() {
 		for _, l := range sw.members.some(due) {
 			if ctx.Err() == nil {
 				sw.sweepPod(l)

@@ -49,6 +49,7 @@ func (b *bed) flood(to string, from, n int, each func(i int)) {
 // peer, and are steered still; the others end, with FIN or RST in seconds. Fails with a
 // table that drives out the oldest, or without the peer's bound.
 func TestFlowsOutliveOthers(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.flowsOf = 1024
 	b.open(1)
@@ -137,6 +138,38 @@ func TestConnectionsEnd(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestEndedMakeRoom: connections that have ended are kept for a while, and not where they take much of the room.
+func TestEndedMakeRoom(t *testing.T) {
+	b := newBed(t)
+	b.flowsOf = 1024
+	b.open(1)
+	b.open(2)
+	b.serve(2, "tcp", "10.90.2.2:7004")
+	stays := b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001")
+	for _, step := range []struct{ ends, kept int }{{100, 101}, {500, 1}} {
+		for i := range step.ends {
+			c, err := b.dial(1, "tcp", "10.90.2.2:7004")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 0 {
+				_ = c.(*net.TCPConn).SetLinger(0) // ends by RST
+			}
+			c.Close()
+		}
+		time.Sleep(200 * time.Millisecond) // until the other end has closed the last ones, too
+		for pod := 1; pod <= 2; pod++ {
+			b.age(pod, keepCrowded+500*time.Millisecond)
+			if c := b.sweep(pod); c.Flows != step.kept || b.planes[pod].Held() != step.kept {
+				t.Errorf("pod %d, %d have ended: %+v, %d held; expected %d", pod, step.ends, c, b.planes[pod].Held(), step.kept)
+			}
+		}
+	}
+	if err := exchange(stays, "still"); err != nil {
+		t.Error(err)
 	}
 }
 

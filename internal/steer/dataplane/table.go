@@ -43,11 +43,14 @@ func exchangeTable(flows *ebpf.Map, spec *ebpf.MapSpec, size uint32) error {
 // How long a flow is kept after its latest packet: what Linux has connection tracking
 // wait (nf_conntrack_proto_tcp.c, _udp.c, _icmp.c; Documentation/networking/
 // nf_conntrack-sysctl.rst), but for handshakes and connections that both ends have closed
-// (120 s there), as each takes part of the room.
+// (120 s there), as each takes part of the room. Where a quarter of it is taken, connections that have ended are kept
+// while one round trip may still bring their last packets: a program that connects for each request ends thousands
+// in a second.
 const (
 	keepTCP     = 5 * 24 * time.Hour
 	keepOpening = 30 * time.Second
 	keepClosed  = 10 * time.Second
+	keepCrowded = time.Second
 	keepUDP     = 120 * time.Second
 )
 
@@ -55,7 +58,7 @@ const (
 func keep(proto uint8, part bpfFlowState) time.Duration {
 	settled := part.Role == roleOwner || part.Role == roleFollow || part.Role == roleAnswered
 	switch {
-	case part.Role == roleNone || part.Closed&closedReset != 0 || part.Closed&(closedIn|closedOut) == closedIn|closedOut:
+	case part.Role == roleNone || part.ended():
 		return keepClosed
 	case !settled || proto == 1 || proto == 58: // ICMP, ICMPv6
 		return keepOpening
@@ -63,6 +66,11 @@ func keep(proto uint8, part bpfFlowState) time.Duration {
 		return keepTCP
 	}
 	return keepUDP
+}
+
+// ended reports whether both ends have closed the connection, or one has reset it.
+func (v bpfFlowState) ended() bool {
+	return v.Closed&closedReset != 0 || v.Closed&(closedIn|closedOut) == closedIn|closedOut
 }
 
 // Flows is a pod's table of flows, for whom sweeps it: that takes time with many flows,
@@ -78,7 +86,7 @@ type Flows struct {
 
 // Census is what Sweep has found.
 type Census struct {
-	// Flows is how many there are, Steerable how many of them go where the maps say,
+	// Flows is how many there are, Steerable how many of them go where the maps say and have not ended,
 	// Room for how many there is room.
 	Flows, Steerable, Room int
 	// OneWay are flows of datagrams that pods send and nobody answers: a part, of very many.
@@ -155,16 +163,19 @@ var errNoTable = errors.New("there is no table of flows")
 func (f *Flows) count(t *ebpf.Map) (Census, error) {
 	c := Census{Room: int(t.MaxEntries()), held: map[uint32]uint32{}}
 	now := seenNow()
-	var ended []bpfFlow
+	var gone, ended []bpfFlow
 	if err := each(t, func(k bpfFlow, v bpfFlowState) {
 		idle := v.idle(now)
 		if gen, ok := f.peers[k.Peer]; !ok || gen != k.Generation || idle > keep(k.Proto, v) {
-			ended = append(ended, k)
+			gone = append(gone, k)
 			return
+		}
+		if v.ended() && idle > keepCrowded {
+			ended = append(ended, k)
 		}
 		c.Flows++
 		c.held[k.Peer]++
-		if v.Role == roleOwner || v.Role == roleFollow {
+		if (v.Role == roleOwner || v.Role == roleFollow) && !v.ended() {
 			c.Steerable++
 		}
 		if isOneWay(k, v, idle) && len(c.OneWay) < oneWayMost {
@@ -176,7 +187,14 @@ func (f *Flows) count(t *ebpf.Map) (Census, error) {
 	}); err != nil {
 		return c, err
 	}
-	for _, k := range ended {
+	if c.Flows > min(c.Room, int(f.most))/4 { // a peer may have twice as many at most
+		for _, k := range ended {
+			c.Flows--
+			c.held[k.Peer]--
+		}
+		gone = append(gone, ended...)
+	}
+	for _, k := range gone {
 		if err := t.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return c, fmt.Errorf("delete flow: %w", err)
 		}
@@ -236,6 +254,14 @@ func (f *Flows) inherit(to, from *ebpf.Map) error {
 		return fmt.Errorf("drop old table of flows: %w", err)
 	}
 	return nil
+}
+
+// Held is how many flows the pod has, as its data plane counts them: those that have ended since the latest sweep too.
+func (p *Plane) Held() (n int) {
+	for _, id := range p.ids {
+		n += int(get32(p.mem.flowCount, id*stride))
+	}
+	return n
 }
 
 // SetFlowCounts takes over how many flows each peer has, as a sweep has counted them: none may
