@@ -9,6 +9,7 @@ import (
 // TestWhoWaitsIsTold: after each answer, however soon, nothing is waited for; a
 // question into a dead path is, by the moment at which it went.
 func TestWhoWaitsIsTold(t *testing.T) {
+	t.Parallel()
 	for path := range 2 {
 		for _, network := range []string{"tcp", "udp"} {
 			// A bed for each: a link that comes up again carries nothing for up to a

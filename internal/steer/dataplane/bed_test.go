@@ -1,7 +1,9 @@
 package dataplane
 
 import (
+	"flag"
 	"fmt"
+	"hash/crc32"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -13,6 +15,15 @@ import (
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 )
+
+// TestMain has four tests at a time run of those that are marked as parallel, as these wait more than they work.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // bed is two pods, a and b, and a router m between them:
 //
@@ -50,9 +61,9 @@ func newBedMTU(t testing.TB, mtu [3]int) *bed {
 	if err := netns.Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir() // its last element is a number of its own
-	b := &bed{t: t, prefix: fmt.Sprintf("pw-t-%d-%s", os.Getpid(), filepath.Base(dir)), dir: dir, planes: map[int]*Plane{},
-		mtu: mtu, lease: time.Hour}
+	dir := t.TempDir()
+	b := &bed{t: t, prefix: fmt.Sprintf("pw-t-%d-%x", os.Getpid(), crc32.ChecksumIEEE([]byte(dir))), dir: dir,
+		planes: map[int]*Plane{}, mtu: mtu, lease: time.Hour}
 	b.pods = []string{b.prefix + "-m", b.prefix + "-a", b.prefix + "-b"}
 	for _, ns := range b.pods {
 		if err := netns.Create(ns); err != nil {

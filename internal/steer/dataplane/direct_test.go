@@ -38,6 +38,7 @@ func (b *bed) straight(dev string) (back func()) {
 // on its path passes eth0 no more; handshakes, and what is on another path or the
 // default network, pass as ever, and are counted once.
 func TestDirect(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.lease = DefaultLease
 	b.open(1)

@@ -13,6 +13,7 @@ import (
 // its segments are made on the way, too, and where packets are encapsulated, as the network
 // clears the DSCP. Fails if app_dscp gives the DSCP of the mark alone.
 func TestDSCPChangesInMidFlow(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		offload string
 		encap   bool

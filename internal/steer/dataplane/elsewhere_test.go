@@ -23,6 +23,7 @@ func (b *bed) begin(pod int, where Beginnings) {
 // bucket is if both ends allow it, whichever opens it and on whatever path it is answered, and
 // goes on over the default network once that is back.
 func TestOpenElsewhere(t *testing.T) {
+	t.Parallel()
 	for _, family := range []string{"4", "6"} {
 		for _, network := range []string{"tcp", "udp"} {
 			for _, pod := range []int{1, 2} {
@@ -93,6 +94,7 @@ func (b *bed) carry(so bool) {
 // TestOpenElsewhereNeedsBoth: a path opens nothing that one of the two ends does not allow, nor
 // where no agent lives, and what is refused harms no flow that there is.
 func TestOpenElsewhereNeedsBoth(t *testing.T) {
+	t.Parallel()
 	for name, who := range map[string][]int{"nobody": nil, "the opener alone": {1}, "the other end alone": {2}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
@@ -138,6 +140,7 @@ func TestOpenElsewhereNeedsBoth(t *testing.T) {
 // TestBeginsAsOneEndIsBack: the default network is back, and one of the two ends knows it already. What the other one
 // begins on a path is taken, and so are its answers.
 func TestBeginsAsOneEndIsBack(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"tcp4", "udp4", "tcp6", "udp6"} {
 		for _, back := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s, pod %d is back", network, back), func(t *testing.T) {

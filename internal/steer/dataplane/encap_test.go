@@ -26,6 +26,7 @@ func (b *bed) hostile() {
 // and forth, with offload on and off and strict reverse path filtering. Fails
 // without the path's flag, or if several UDP datagrams in one are wrapped.
 func TestEncap(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ offload, strict string }{{"on", "0"}, {"off", "0"}, {"on", "1"}} {
 		t.Run("offload "+c.offload+" strict "+c.strict, func(t *testing.T) {
 			b := newBedMTU(t, [3]int{1400, 1450, 1440})

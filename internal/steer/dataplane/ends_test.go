@@ -14,6 +14,7 @@ import (
 // (TestEncap). At a low rate the windows still fit and the fault hides, hence
 // 200 Mbit/s.
 func TestReturnThroughConntrack(t *testing.T) {
+	t.Parallel()
 	for direction, reverse := range map[string]bool{"sent": false, "received": true} {
 		t.Run(direction, func(t *testing.T) {
 			b := newBed(t)

@@ -92,6 +92,7 @@ func (b *bed) onPath(t testing.TB, name string, c net.Conn) {
 // ICMP some packets are lost. Fails without SAY_FORGOTTEN where the end that is spoken to
 // has forgotten.
 func TestForgottenFlows(t *testing.T) {
+	t.Parallel()
 	for _, encap := range []bool{false, true} {
 		t.Run(fmt.Sprintf("encapsulated %v", encap), func(t *testing.T) {
 			b := newBedMTU(t, [3]int{1400, 1450, 1440})

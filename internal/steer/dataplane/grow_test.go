@@ -50,6 +50,7 @@ func TestGrowingProcess(t *testing.T) {
 // on, where it was; the next agent finds peers and choices; and nothing stays pinned that
 // is not used. Fails if maps take the others' place before they are complete.
 func TestKilledGrowing(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.peers = 1 << 14
 	b.open(2)

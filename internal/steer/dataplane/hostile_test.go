@@ -456,6 +456,7 @@ func (b *bed) sweep(pod int) Census {
 // TestLearntAgain: a flow that one end has forgotten, or both, goes on and is steered
 // again. Fails if role_out takes up only what begins.
 func TestLearntAgain(t *testing.T) {
+	t.Parallel()
 	for _, forgets := range [][]int{{1}, {2}, {1, 2}} {
 		t.Run(fmt.Sprint(forgets), func(t *testing.T) { learnAgain(t, forgets) })
 	}

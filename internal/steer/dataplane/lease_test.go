@@ -128,6 +128,7 @@ func (b *bed) links(pod int) (ids []link.ID) {
 // again the flows return, and begin at home with one that begins itself after the lease.
 // Fails if choose ignores the lease, or Open does not look at it.
 func TestLeaseEnds(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.open(2) // this agent lives: its lease is an hour
 	b.lease = 300 * time.Millisecond

@@ -59,6 +59,7 @@ func TestStrictReversePathFilter(t *testing.T) {
 // without segmentation offload. What is too big for a path stays on the default
 // network and is counted. Fails if out does not compare with the path's MTU.
 func TestPathsOfEveryMTU(t *testing.T) {
+	t.Parallel()
 	for _, mtu := range [][3]int{{9000, 1450, 1500}, {1450, 1500, 9000}, {1500, 9000, 1450}} {
 		for _, offload := range []string{"on", "off"} {
 			t.Run(fmt.Sprint(mtu, " offload ", offload), func(t *testing.T) { bulkBetween(t, mtu, offload) })

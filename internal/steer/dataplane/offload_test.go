@@ -16,6 +16,7 @@ import (
 // on and off, on the default network and on the paths. Fails if rewrite does not
 // leave what the checksum field means to the kernel's helper.
 func TestOffloadedFlows(t *testing.T) {
+	t.Parallel()
 	for i, c := range []struct{ eth0, paths string }{{"on", "on"}, {"off", "off"}, {"off", "on"}, {"on", "off"}} {
 		t.Run(fmt.Sprintf("eth0 %s, paths %s", c.eth0, c.paths), func(t *testing.T) {
 			b := newBedMTU(t, [3]int{1450, 1450, 9000})

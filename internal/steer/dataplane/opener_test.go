@@ -85,6 +85,7 @@ func (o *older) roles() (client, server uint8) {
 // seen it begin, or have forgotten it, and the server speaks first, or has closed its listener.
 // Fails where the end owns that sends first.
 func TestOpenerOwns(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"tcp", "tcp6"} {
 		for _, client := range []int{1, 2} {
 			home := net.ParseIP(fmt.Sprintf(map[string]string{"tcp": "10.90.%d.2", "tcp6": "fd90:%d::2"}[network], client))

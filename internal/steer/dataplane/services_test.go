@@ -63,6 +63,7 @@ func (b *bed) steered(pod int) (n uint64) {
 // a path that would let it through. Fails if sending makes an owner before the
 // peer has answered, or a mark over the default network a follower at once.
 func TestNetworkPolicyHolds(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.open(1)
 	b.open(2)

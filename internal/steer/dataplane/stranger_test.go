@@ -19,6 +19,7 @@ import (
 // are delivered: those that segmentation could have counted up to. Fails for the moves if
 // packets move flows, for the errors if guesses are not bounded (icmp.h).
 func TestStrangersMoveNothing(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		actor   int
@@ -254,6 +255,7 @@ func TestStrangersWords(t *testing.T) {
 // pass, and with the ports of a connection that is steered, does not end it: it is learnt
 // again and steered again. Fails without SAY_FORGOTTEN.
 func TestStrangersOpening(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.strangers()
 	b.open(1)

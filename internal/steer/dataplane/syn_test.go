@@ -10,6 +10,7 @@ import (
 
 // TestSYNs: the SYNs of a time are known, as they were sent, and which of them were answered, and where.
 func TestSYNs(t *testing.T) {
+	t.Parallel()
 	for _, family := range []string{"4", "6"} {
 		t.Run("IPv"+family, func(t *testing.T) {
 			b := newBed(t)

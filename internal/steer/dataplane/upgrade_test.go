@@ -149,6 +149,7 @@ func (b *bed) number(c net.Conn, end chan struct{}, f *felt) {
 // once, as it did, or, where packets are encapsulated, does not leave to them what it
 // does not know.
 func TestUpgrades(t *testing.T) {
+	t.Parallel()
 	for name, rounds := range map[string]int{"translated": 10, "encapsulated": 2} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
@@ -336,6 +337,7 @@ func (b *bed) goes(who string, count func() uint64) {
 // as they may be of somebody who only wants it to stay. If they are of a connection it is
 // not reset. Fails if ours lets them pass when there is nobody any more who knows them.
 func TestFormerEnds(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.lease = lease1
 	b.watch()
@@ -386,6 +388,7 @@ func TestFormerEnds(t *testing.T) {
 // flow has gone home. What it sends then is not reset, and goes on once its agent finds
 // that the path is dead. Fails if marks of layout 1 are taken for an application's.
 func TestFormerIdle(t *testing.T) {
+	t.Parallel()
 	for _, encap := range []bool{false, true} {
 		t.Run(fmt.Sprintf("encap=%v", encap), func(t *testing.T) {
 			b := newBed(t)
