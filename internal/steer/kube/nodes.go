@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -65,11 +64,7 @@ func (r *nodeReader) list(ctx context.Context, opts metav1.ListOptions) (runtime
 			return c.into(&l.ListMeta)
 		case "items":
 			return c.elements(func() error {
-				value, err := c.ReadValue()
-				if err != nil {
-					return err
-				}
-				v, err := viewOf(value, r.before)
+				v, err := viewOf(c, r.before)
 				l.Items = append(l.Items, v)
 				return err
 			})
@@ -115,11 +110,7 @@ func (w *nodeWatch) ResultChan() <-chan watch.Event { return w.events }
 // follow tells of events until they end.
 func (r *nodeReader) follow(ctx context.Context, from cursor, to chan<- watch.Event) {
 	for {
-		raw, err := from.ReadValue()
-		var e watch.Event
-		if err == nil {
-			e, err = r.event(raw)
-		}
+		e, err := r.event(from)
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 				utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) {
@@ -141,35 +132,40 @@ func (r *nodeReader) follow(ctx context.Context, from cursor, to chan<- watch.Ev
 }
 
 // event reads one.
-func (r *nodeReader) event(raw []byte) (e watch.Event, err error) {
-	c, object := cursorOf(raw), []byte(nil)
-	if err = c.members(func(key string) (err error) {
-		switch key {
-		case "type":
+func (r *nodeReader) event(c cursor) (e watch.Event, err error) {
+	var early []byte // the object, where it comes before its type: API servers write that first
+	err = c.members(func(key string) (err error) {
+		switch {
+		case key == "type":
 			err = c.into(&e.Type)
-		case "object":
-			object, err = c.keep()
+		case key == "object" && e.Type == "":
+			early, err = c.keep()
+		case key == "object":
+			e.Object, err = r.object(e.Type, c)
 		default:
 			err = c.SkipValue()
 		}
 		return err
-	}); err != nil {
-		return e, err
-	}
-	switch e.Type {
-	case watch.Added, watch.Modified, watch.Deleted:
-		e.Object, err = viewOf(object, r.before)
-	case watch.Bookmark:
-		v := &view{}
-		err = json.Unmarshal(object, &struct {
-			*metav1.ObjectMeta `json:"metadata"`
-		}{&v.ObjectMeta})
-		e.Object = v
-	case watch.Error:
-		s := &metav1.Status{}
-		err, e.Object = json.Unmarshal(object, s), s
-	default:
-		err = fmt.Errorf("an event of type %.80q", e.Type)
+	})
+	if err == nil && e.Object == nil {
+		e.Object, err = r.object(e.Type, cursorOf(early))
 	}
 	return e, err
+}
+
+// object reads what an event is of.
+func (r *nodeReader) object(of watch.EventType, c cursor) (runtime.Object, error) {
+	switch of {
+	case watch.Added, watch.Modified, watch.Deleted:
+		return viewOf(c, r.before)
+	case watch.Bookmark:
+		v := &view{}
+		return v, c.into(&struct {
+			*metav1.ObjectMeta `json:"metadata"`
+		}{&v.ObjectMeta})
+	case watch.Error:
+		s := &metav1.Status{}
+		return s, c.into(s)
+	}
+	return nil, fmt.Errorf("an event of type %.80q", of)
 }

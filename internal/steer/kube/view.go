@@ -61,22 +61,24 @@ func (v *view) move(to []topo.Pod) {
 }
 
 // viewOf reads a PathNode, as an API server writes it. Of pods that are in the view that was there of it before,
-// nothing is decoded: next to all are.
-func viewOf(raw []byte, before func(name string) *view) (*view, error) {
-	v, c, spec := &view{}, cursorOf(raw), []byte("{}")
+// nothing is decoded: next to all are. It is read once, as it comes: to find its parts takes most of the time.
+func viewOf(c cursor, before func(name string) *view) (*view, error) {
+	v, later := &view{}, []byte("{}") // the pods, where they come before what they are found by
 	err := c.members(func(key string) (err error) {
-		switch key {
-		case "metadata":
+		switch {
+		case key == "metadata":
 			err = c.members(func(key string) error { return v.readMeta(key, c) })
-		case "spec": // by its node's name
-			spec, err = c.keep()
+		case key == "spec" && v.Name == "":
+			later, err = c.keep()
+		case key == "spec":
+			later, err = nil, v.readPods(c, before(v.Name))
 		default:
 			err = c.SkipValue()
 		}
 		return err
 	})
-	if err == nil {
-		err = v.readPods(spec, before(v.Name))
+	if err == nil && later != nil {
+		err = v.readPods(cursorOf(later), before(v.Name))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read PathNode %.80q: %w", v.Name, err)
@@ -96,7 +98,7 @@ func (v *view) readMeta(key string, c cursor) error {
 }
 
 // readPods reads a node's pods, of which there may be a view.
-func (v *view) readPods(spec []byte, before *view) error {
+func (v *view) readPods(c cursor, before *view) error {
 	was := former{}
 	if before != nil {
 		was, v.seed = former{before, before.known(), 0}, before.seed
@@ -105,7 +107,6 @@ func (v *view) readPods(spec []byte, before *view) error {
 	}
 	v.pods = make([]topo.Pod, 0, len(was.pods)+1)
 	v.marks = make([]uint64, 0, len(was.pods)+1)
-	c := cursorOf(spec)
 	return c.members(func(key string) error {
 		if key != "pods" {
 			return c.SkipValue()
