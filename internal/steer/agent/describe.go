@@ -24,7 +24,7 @@ type description struct {
 	names []string
 	// hosts are the names of hosts, and agents their agents' pods, by the host's index.
 	hosts  map[int]string
-	agents map[int]topo.Pod
+	agents map[int]*topo.Pod
 	local  []topo.Pod // those that are steered
 	elsewhere
 }
@@ -53,7 +53,8 @@ func (r *describer) describe() error {
 	if was := r.described; was != nil && was.same(c) {
 		return nil
 	}
-	d := &description{Cluster: c, names: c.names(), hosts: map[int]string{}, agents: map[int]topo.Pod{}}
+	d := &description{Cluster: c, names: c.names(), hosts: make(map[int]string, len(c.Hosts)),
+		agents: make(map[int]*topo.Pod, len(c.Hosts))}
 	var ok bool
 	if d.host, ok = c.host(r.cfg.Host); !ok {
 		return fmt.Errorf("host %q is not in the cluster", r.cfg.Host)
@@ -67,7 +68,7 @@ func (r *describer) describe() error {
 	for i := range c.Pods {
 		if p := &c.Pods[i]; p.Agent {
 			if _, ok := d.agents[p.Host]; !ok {
-				d.agents[p.Host] = *p
+				d.agents[p.Host] = p
 			}
 		}
 	}

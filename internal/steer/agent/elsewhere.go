@@ -152,15 +152,15 @@ func (c candidate) addr(p *topo.Pod) netip.Addr {
 
 // candidates are the addresses of all that could be peers.
 func (e elsewhere) candidates() dataplane.Candidates {
-	out := make([]netip.Addr, 0, len(e.early.peers)+len(e.late.peers))
-	for _, g := range []group{e.early, e.late} {
-		for n, at := range g.places {
-			if at >= 0 {
-				out = append(out, g.peers[n].addr(&e.pods[at]))
+	return dataplane.NewCandidates(func(yield func(netip.Addr) bool) {
+		for _, g := range []group{e.early, e.late} {
+			for n, at := range g.places {
+				if at >= 0 && !yield(g.peers[n].addr(&e.pods[at])) {
+					return
+				}
 			}
 		}
-	}
-	return dataplane.NewCandidates(out)
+	})
 }
 
 // named, identified and addressed find a pod that could be a peer.

@@ -90,6 +90,9 @@ type turnover struct {
 // they are needed no more. It is done before anybody is told.
 func (to *turnover) rekey(now time.Time) {
 	to.due = false
+	if to.ring.Settled(to.offered) { // as in nearly all turns: there may be thousands of hosts to look at
+		return
+	}
 	changed, err := to.ring.Give(to.offered, now, to.ring.needed(to.members.remote)...)
 	if err != nil {
 		to.warn("the keys stay as they are: %v", err)

@@ -146,6 +146,8 @@ type prober struct {
 	// warm are the hosts of which paths are probed, since warmed: nearly none of a large cluster's.
 	warm   []*remoteHost
 	warmed time.Time
+	// told are the hosts of which more was told than is summed up.
+	told []*remoteHost
 	// synced is of what the hosts were last made: the description, and how often the wires had changed.
 	synced struct {
 		description *description
@@ -184,7 +186,7 @@ func (pr *prober) receive() (acks []ack) {
 			if h, hp := pr.members.path(name, l.To.Addr()); hp != nil {
 				hp.track.Lost(l)
 				hp.Lost()
-				hp.told, h.told = true, true
+				pr.tell(h, hp)
 			}
 		}
 	}
@@ -199,7 +201,8 @@ func (pr *prober) answered(network string, r stamp.Reply) (acks []ack) {
 	pr.turnover.keyed(h, r)
 	pr.wires.clockOf(h, (r.ForwardDelay-r.BackwardDelay)/2)
 	hp.track.Reply(r)
-	hp.last, hp.told, h.told = r.At, true, true
+	hp.last = r.At
+	pr.tell(h, hp)
 	if r.Size < hp.mtu/2 {
 		hp.rtts[hp.nRTT%len(hp.rtts)] = r.RTT
 		hp.nRTT++
@@ -249,7 +252,7 @@ func (pr *prober) syncHosts(d *description, now time.Time) {
 			r = &remoteHost{name: h.Name, paths: map[string]*hostPath{}}
 			pr.members.remote[h.Name] = r
 		}
-		r.pod = idOf(other)
+		r.pod = idOf(*other)
 		for _, at := range other.Attachments {
 			to := netip.AddrPortFrom(at.Addr, stampPort)
 			hp, w := r.paths[at.Network], pr.wires.links[at.Network]
@@ -272,13 +275,17 @@ func (h *remoteHost) failing() bool {
 	return false
 }
 
+// tell notes that more was told of a path than is summed up.
+func (pr *prober) tell(h *remoteHost, hp *hostPath) {
+	if hp.told = true; !h.told {
+		h.told, pr.told = true, append(pr.told, h)
+	}
+}
+
 // summarise folds what probes told, where they told something. A summary sorts a
 // few hundred figures: once a second is often enough, as failures are not found by it.
 func (pr *prober) summarise(now time.Time) {
-	for _, h := range pr.members.remote {
-		if !h.told {
-			continue
-		}
+	pr.told = slices.DeleteFunc(pr.told, func(h *remoteHost) bool {
 		h.told = false
 		for _, hp := range h.paths {
 			if hp.told && (now.Sub(hp.summed) >= time.Second || hp.summary.Answered == 0) {
@@ -286,5 +293,6 @@ func (pr *prober) summarise(now time.Time) {
 			}
 			h.told = h.told || hp.told
 		}
-	}
+		return !h.told
+	})
 }

@@ -339,11 +339,11 @@ func TestSyncHosts(t *testing.T) {
 	clear(h2.paths)
 	now := a.cfg.Now()
 	a.wires.links["m"], a.wires.links["z"] = &wire{mtu: 1500}, &wire{mtu: 1500}
-	agents := map[int]topo.Pod{2: testPod("agent-h2", 2, 9, "m", "z")}
-	d := &description{Cluster: Cluster{Hosts: []topo.Host{{Index: 2, Name: "h2"}}}, agents: agents}
+	other := testPod("agent-h2", 2, 9, "m", "z")
+	d := &description{Cluster: Cluster{Hosts: []topo.Host{{Index: 2, Name: "h2"}}}, agents: map[int]*topo.Pod{2: &other}}
 	a.prober.syncHosts(d, now)
 	made := h2.paths["m"]
-	if h2.pod != idOf(agents[2]) || made == nil || made.wire != a.wires.links["m"] || h2.down {
+	if h2.pod != idOf(other) || made == nil || made.wire != a.wires.links["m"] || h2.down {
 		t.Fatalf("%+v", h2)
 	}
 	delete(h2.paths, "m")

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"bytes"
+	"iter"
 	"net/netip"
 )
 
@@ -11,9 +12,9 @@ import (
 type Candidates struct{ bits []byte }
 
 // NewCandidates returns that of the addresses.
-func NewCandidates(addrs []netip.Addr) Candidates {
+func NewCandidates(addrs iter.Seq[netip.Addr]) Candidates {
 	bits := make([]byte, 1<<(32-bpfLimitCANDIDATE_SHIFT-3))
-	for _, a := range addrs {
+	for a := range addrs {
 		h := hashed(word(a)) >> bpfLimitCANDIDATE_SHIFT
 		bits[h>>3] |= 1 << (h & 7) // words of 64 bits, little endian as all of bpfel
 	}

@@ -175,7 +175,7 @@ func TestAskedForIsTold(t *testing.T) {
 	b := newBed(t)
 	p := b.open(1)
 	v4, v6 := netip.MustParseAddr("10.90.77.2"), netip.MustParseAddr("fd90:77::2")
-	p.SetCandidates(NewCandidates([]netip.Addr{v4, v6}))
+	p.SetCandidates(NewCandidates(slices.Values([]netip.Addr{v4, v6})))
 	eth := append(bytes.Repeat([]byte{0xff}, 12), 0x08, 0x06)
 	arp := func(op byte) []byte {
 		out := append(bytes.Clone(eth), 0, 1, 8, 0, 6, 4, 0, op)

@@ -142,7 +142,7 @@ func (m *composer) fresh(now composed) (c agent.Cluster, faults []error) {
 	c.Equal, c.Encapsulated = allowed(networks), encapsulated(networks)
 	// What no policy selects may begin on any network: the default one refuses nothing.
 	c.OpenElsewhere = now.unpoliced
-	c.Hosts = []topo.Host{{Index: m.numbers.index(m.self), Name: m.self}}
+	c.Hosts = append(make([]topo.Host, 0, 1+len(nodes)), topo.Host{Index: m.numbers.index(m.self), Name: m.self})
 	c.Pods = make([]topo.Pod, 0, m.claim(pods, nodes))
 	for _, p := range pods {
 		p.Host = m.numbers.index(m.self)
@@ -179,7 +179,7 @@ func (m *composer) claim(pods []own, nodes []*view) (total int) {
 	for _, p := range pods {
 		mine.pods = append(mine.pods, p.Pod)
 	}
-	now := map[string]bool{}
+	now := make(map[string]bool, 1+len(nodes))
 	for _, n := range append([]*view{mine}, nodes...) {
 		total, now[n.Name] = total+len(n.pods), true
 		if m.counted[n.Name] != n {

@@ -53,14 +53,9 @@ func NewKeyring(h Hold) *Keyring { return &Keyring{hold: h} }
 // Give replaces the keys. It reports whether what is accepted, or told, changes. Where
 // there is no room for all that are kept, those that are needed go last.
 func (r *Keyring) Give(k stamp.Keys, now time.Time, needed ...stamp.KeyID) (bool, error) {
-	if err := k.Check(); err != nil {
+	next, err := entriesOf(k)
+	if err != nil {
 		return false, err
-	}
-	var next []entry
-	for _, key := range k.All() {
-		if !slices.ContainsFunc(next, func(e entry) bool { return bytes.Equal(e.key, key) }) {
-			next = append(next, entry{key: bytes.Clone(key), id: stamp.IDOf(key)})
-		}
 	}
 	if r.same(next) {
 		return false, nil
@@ -86,6 +81,27 @@ func (r *Keyring) Give(k stamp.Keys, now time.Time, needed ...stamp.KeyID) (bool
 	r.entries = next[:min(len(next), MostKeys)]
 	r.turn()
 	return true, nil
+}
+
+// entriesOf are the keys, each once.
+func entriesOf(k stamp.Keys) (out []entry, err error) {
+	if err = k.Check(); err != nil {
+		return nil, err
+	}
+	for _, key := range k.All() {
+		if !slices.ContainsFunc(out, func(e entry) bool { return bytes.Equal(e.key, key) }) {
+			out = append(out, entry{key: bytes.Clone(key), id: stamp.IDOf(key)})
+		}
+	}
+	return out, nil
+}
+
+// Settled reports whether the keys are those given last, no other is kept, and all peers have been told: to give
+// them once more, and to Tend, change nothing then, whatever is known of peers.
+func (r *Keyring) Settled(k stamp.Keys) bool {
+	given, err := entriesOf(k)
+	kept, _ := r.Until()
+	return err == nil && kept == 0 && !r.heard.IsZero() && r.same(given)
 }
 
 // turn begins another version, which nobody has been told of.

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,7 @@ func TestKeyring(t *testing.T) {
 		tells      string
 	}
 	const s, m = time.Second, time.Minute
+	settled := 0
 	for _, tt := range []struct {
 		name  string
 		steps []step
@@ -73,14 +75,20 @@ func TestKeyring(t *testing.T) {
 		start := time.Unix(1000, 0)
 		r := NewKeyring(hold)
 		var said, took string
+		var given []int
 		for i, x := range tt.steps {
 			now, version := start.Add(x.at), r.Version()
 			if x.give != nil {
 				if _, err := r.Give(ringKeys(x.give...), now); err != nil {
 					t.Fatal(err)
 				}
+				given = x.give
 			}
 			r.Tend(now, x.have, x.told)
+			if k := ringKeys(given...); r.Settled(k) {
+				settled++
+				checkSettled(t, fmt.Sprintf("%s, step %d", tt.name, i), r, k, now)
+			}
 			accepted, tells := "", ""
 			for _, k := range r.Keys().All() {
 				accepted += string(k[0])
@@ -97,6 +105,20 @@ func TestKeyring(t *testing.T) {
 				t.Errorf("%s, step %d: version %d after %d", tt.name, i, r.Version(), version)
 			}
 			took, said = accepted, tells
+		}
+	}
+	if settled < 10 {
+		t.Errorf("settled after %d steps", settled)
+	}
+}
+
+// checkSettled: of what is settled nothing changes, however late it is and whatever is known of peers.
+func checkSettled(t *testing.T, what string, r *Keyring, k stamp.Keys, now time.Time) {
+	t.Helper()
+	for _, all := range []bool{false, true} {
+		changed, err := r.Give(k, now)
+		if dropped, turned := r.Tend(now.Add(3*time.Hour), all, all); changed || turned || dropped > 0 || err != nil {
+			t.Errorf("%s: it is not settled: %v", what, err)
 		}
 	}
 }
