@@ -44,6 +44,19 @@ func (b *bed) flood(to string, from, n int, each func(i int)) {
 	}
 }
 
+// brief has pod 1 connect and close at once, by RST or FIN.
+func (b *bed) brief(addr string, reset bool) {
+	b.t.Helper()
+	c, err := b.dial(1, "tcp", addr)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if reset {
+		_ = c.(*net.TCPConn).SetLinger(0)
+	}
+	c.Close()
+}
+
 // TestFlowsOutliveOthers: with room for 1,024 flows, an idle TCP and an idle UDP flow that
 // are steered outlive 20,000 answered UDP flows and 5,000 short TCP connections of the same
 // peer, and are steered still; the others end, with FIN or RST in seconds. Fails with a
@@ -67,14 +80,7 @@ func TestFlowsOutliveOthers(t *testing.T) {
 		}
 	})
 	for i := range 5000 {
-		c, err := b.dial(1, "tcp", "10.90.2.2:7004")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i%2 == 0 {
-			_ = c.(*net.TCPConn).SetLinger(0) // ends by RST
-		}
-		c.Close()
+		b.brief("10.90.2.2:7004", i%2 == 0)
 		if i%1000 == 999 {
 			b.sweep(1)
 			b.sweep(2)
@@ -151,14 +157,7 @@ func TestEndedMakeRoom(t *testing.T) {
 	stays := b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001")
 	for _, step := range []struct{ ends, kept int }{{100, 101}, {500, 1}} {
 		for i := range step.ends {
-			c, err := b.dial(1, "tcp", "10.90.2.2:7004")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if i%2 == 0 {
-				_ = c.(*net.TCPConn).SetLinger(0) // ends by RST
-			}
-			c.Close()
+			b.brief("10.90.2.2:7004", i%2 == 0)
 		}
 		time.Sleep(200 * time.Millisecond) // until the other end has closed the last ones, too
 		for pod := 1; pod <= 2; pod++ {
