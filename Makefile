@@ -96,8 +96,8 @@ TESTFLAGS := -json -count=1 -timeout 25m $(if $(SUDO),-exec '$(SUDO)')
 
 # The packages that take longest begin first, so that none is alone at the end. One package more at a time than there
 # are processors takes 26 minutes for 32 on two of them, and has more tests of live networks fail.
-LONG := ./internal/lab/network/catalogue ./internal/steer/agent ./cmd/pathwise ./internal/steer/drill \
-	./internal/measure/workload/catalogue ./internal/measure/report ./internal/steer/dataplane ./stamp
+LONG := ./internal/steer/agent ./cmd/pathwise ./internal/measure/workload/catalogue ./internal/lab/network/catalogue \
+	./internal/measure/report ./internal/steer/dataplane ./internal/steer/drill ./stamp
 
 .PHONY: run-tests
 run-tests:
