@@ -94,10 +94,11 @@ test: ## run all tests, as root; a skipped test fails unless PATHWISE_ALLOW_SKIP
 
 TESTFLAGS := -json -count=1 -timeout 25m $(if $(SUDO),-exec '$(SUDO)')
 
-# The packages that take longest begin first, so that none is alone at the end. One package more at a time than there
-# are processors takes 26 minutes for 32 on two of them, and has more tests of live networks fail.
-LONG := ./internal/steer/agent ./cmd/pathwise ./internal/measure/workload/catalogue ./internal/lab/network/catalogue \
-	./internal/measure/report ./internal/steer/dataplane ./internal/steer/drill ./stamp
+# The packages that take longest begin first, so that none is alone at the end, and of those that measure, cmd/pathwise
+# and the workloads, not next to the agent's, which wants both processors at times. One package more at a time than
+# there are processors takes 26 minutes for 32 on two of them, and has more tests of live networks fail.
+LONG := ./internal/lab/network/catalogue ./internal/steer/agent ./internal/steer/dataplane ./cmd/pathwise \
+	./internal/measure/report ./internal/measure/workload/catalogue ./internal/steer/drill ./stamp
 
 .PHONY: run-tests
 run-tests:
