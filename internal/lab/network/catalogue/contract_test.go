@@ -26,6 +26,7 @@ func cniPath(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("PATH", root+":"+os.Getenv("PATH"))
 	return lab.DefaultCNIPath(filepath.Join(root, "pathwise"))
 }
 
@@ -98,11 +99,9 @@ func marked(t *testing.T, root string) []string {
 // TestContract tries every cell of the qualitative table for real, in the one
 // and the two host placement, for every network of the catalogue.
 func TestContract(t *testing.T) {
-	alongside(t)
 	for i, n := range catalogue.All() {
 		info := n.Info()
 		t.Run(info.Name, func(t *testing.T) {
-			alongside(t)
 			if miss := network.NewMachine(cniPath(t)).Missing(info.Needs); len(miss) > 0 {
 				if elsewhere(t, miss) || hardware(t, miss) {
 					return

@@ -3,8 +3,6 @@ package catalogue_test
 import (
 	"bytes"
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,21 +31,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	default:
-		root, err := filepath.Abs("../../../../bin")
-		// Networks that are tried at a time wait more than they work.
-		if err = errors.Join(err, os.Setenv("PATH", root+":"+os.Getenv("PATH")), flag.Set("test.parallel", "3")); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
 		os.Exit(m.Run())
-	}
-}
-
-// alongside has tests, and the networks of one, be tried a few at a time, but not in a guest, which has one processor.
-func alongside(t *testing.T) {
-	t.Helper()
-	if os.Getenv(insideVariable) == "" {
-		t.Parallel()
 	}
 }
 
@@ -68,7 +52,6 @@ func elsewhere(t *testing.T, missing []network.Missing) bool {
 // kernel cannot build, on the first guest kernel that can. PATHWISE_GUEST names
 // others to run there: "all", or some with commas.
 func TestGuest(t *testing.T) {
-	alongside(t)
 	if os.Getenv(insideVariable) != "" {
 		return
 	}

@@ -286,7 +286,6 @@ func echoed(l *lab.Lab, from, to topo.Pod, a, z netip.Addr) error {
 // others, and tries what both claim. PATHWISE_PAIRS=all combines it with all, each
 // being the default one in turn.
 func TestPairs(t *testing.T) {
-	alongside(t)
 	number := 0
 	for _, n := range catalogue.All() {
 		pairs := pairsOf(t, n)
@@ -296,8 +295,7 @@ func TestPairs(t *testing.T) {
 		t.Run(n.Info().Name, func(t *testing.T) {
 			for _, pair := range pairs {
 				number++
-				name := fmt.Sprintf("t-pair%d", number)
-				t.Run(pair[0].Info().Name+","+pair[1].Info().Name, func(t *testing.T) { tryPair(t, name, pair) })
+				t.Run(pair[0].Info().Name+","+pair[1].Info().Name, func(t *testing.T) { tryPair(t, number, pair) })
 			}
 		})
 	}
@@ -330,9 +328,8 @@ func pairsOf(t *testing.T, n network.Network) [][]network.Network {
 	return out
 }
 
-func tryPair(t *testing.T, name string, nets []network.Network) {
-	alongside(t)
-	l := several(t, name, nets,
+func tryPair(t *testing.T, number int, nets []network.Network) {
+	l := several(t, fmt.Sprintf("t-pair%d", number), nets,
 		[]lab.PodSpec{{Name: "a", Host: 1}, {Name: "b", Host: 1}, {Name: "c", Host: 2}})
 	if l == nil {
 		return
@@ -362,7 +359,7 @@ func tryPair(t *testing.T, name string, nets []network.Network) {
 func TestTunnelsTogether(t *testing.T) {
 	for i, pair := range [][]string{{"vxlan", "ovs-vxlan"}, {"ovs-vxlan", "evpn-vxlan"}, {"vxlan", "evpn-vxlan"},
 		{"flannel-vxlan", "vxlan"}} {
-		t.Run(strings.Join(pair, ","), func(t *testing.T) { tryPair(t, fmt.Sprintf("t-tunnels%d", i), found(t, pair...)) })
+		t.Run(strings.Join(pair, ","), func(t *testing.T) { tryPair(t, 900+i, found(t, pair...)) })
 	}
 }
 

@@ -13,10 +13,8 @@ import (
 // TestTwoLabs builds two labs at a time of every network that this kernel has, with
 // the same addresses, and takes one away again: the other works as before.
 func TestTwoLabs(t *testing.T) {
-	alongside(t)
 	for i, n := range catalogue.All() {
 		t.Run(n.Info().Name, func(t *testing.T) {
-			alongside(t)
 			if miss := network.NewMachine(cniPath(t)).Missing(n.Info().Needs); len(miss) > 0 {
 				t.Logf("not tried: TestContract says where it runs; here is no %v", miss)
 				return
