@@ -81,7 +81,7 @@ func (iq *inquirer) followHandshakes() {
 		trip := p.expected(0, now)
 		is := detect.Progress{Open: answer != dataplane.Ended, Waiting: answer == dataplane.NoAnswer, Trip: trip,
 			Timer: time.Duration(iq.params.AckTrips) * trip}
-		if answer == dataplane.AnsweredElsewhere {
+		if answer == dataplane.AnsweredElsewhere || answer == dataplane.AnsweredAtHome && q.From != 0 {
 			is.Acked = 1
 		}
 		iq.answer(q, is, now)
@@ -114,10 +114,10 @@ func (iq *inquirer) handshakeProven(p *pair, q *inquiry, i int, now time.Time) {
 	}
 	refused := p.detours.refused(q.From, now)
 	for _, s := range syns {
-		switch s.Answer {
-		case dataplane.NoAnswer:
+		switch {
+		case s.Answer == dataplane.NoAnswer:
 			refused++
-		case dataplane.AnsweredAtHome:
+		case s.Answer == dataplane.AnsweredAtHome && q.From == 0:
 			return
 		}
 	}

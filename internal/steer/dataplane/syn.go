@@ -47,9 +47,10 @@ func (p *Plane) SYNs(uid string, after, until time.Duration) (out []SYN, err err
 		return nil, fmt.Errorf("find SYNs to %s: %w", uid, errUnknown)
 	}
 	const size, at = uint32(unsafe.Sizeof(bpfSyn{})), uint32(unsafe.Offsetof(bpfSyn{}.At))
+	const peer = uint32(unsafe.Offsetof(bpfSyn{}.Flow) + unsafe.Offsetof(bpfFlow{}.Peer))
 	for i := range p.objs.PwSyns.MaxEntries() {
 		sent := get64(p.mem.syns, i*size+at)
-		if d := time.Duration(sent); d <= after || d > until {
+		if d := time.Duration(sent); d <= after || d > until || get32(p.mem.syns, i*size+peer) != id {
 			continue
 		}
 		var s bpfSyn
