@@ -42,6 +42,7 @@ type Source struct {
 	asks                  cache.SharedInformer // PathPolicies
 	finder                finder
 	composer              composer
+	composing             composing
 	writer                writer
 	policies              *policies
 	announcer             announcer
@@ -77,6 +78,15 @@ const (
 // part of a core: the agent looks at what has changed after that, which takes as long again. What is of
 // this node, or a policy, does not wait for it.
 func restAfter(took time.Duration) time.Duration { return min(max(least, 500*took), slowest) }
+
+// composing is how long the latest two looks took to compose the cluster: not what they wrote, as the API server
+// takes its time, and the lesser one counts, as a look may have lost the processor. What another node's agent writes
+// of a policy would wait for seconds for that.
+type composing [2]time.Duration
+
+func (c *composing) add(took time.Duration) { c[0], c[1] = c[1], took }
+
+func (c composing) rest() time.Duration { return restAfter(min(c[0], c[1])) }
 
 // Open prepares a source; Run has it speak to the server.
 func Open(cfg Config) (*Source, error) {
@@ -215,7 +225,6 @@ func (s *Source) Run(ctx context.Context) {
 		s.policies.follow(ctx, &wg)
 		began := s.cfg.Now()
 		wait := s.look(ctx)
-		took := s.cfg.Now().Sub(began)
 		urgent := false
 		select {
 		case <-ctx.Done():
@@ -233,7 +242,7 @@ func (s *Source) Run(ctx context.Context) {
 		// that comes is not to wait.
 		s.rest(ctx, least-s.cfg.Now().Sub(began), nil)
 		if !urgent {
-			s.rest(ctx, restAfter(took)-s.cfg.Now().Sub(began), s.urgent)
+			s.rest(ctx, s.composing.rest()-s.cfg.Now().Sub(began), s.urgent)
 		}
 	}
 }
@@ -287,8 +296,9 @@ func (s *Source) look(ctx context.Context) time.Duration {
 	labels, asks := labelsOf(listed), objects[*v1alpha1.PathPolicy](s.asks)
 	known := s.policies.known()
 	pods = judge(ask(pods, labels, pathPolicies(asks), need), labels, networks, known)
-	nodes := objects[*view](s.nodes)
+	begun, nodes := s.cfg.Now(), objects[*view](s.nodes)
 	c, faulty := s.composer.compose(pods, nodes, networks, known.None())
+	s.composing.add(s.cfg.Now().Sub(begun))
 	for _, f := range faulty {
 		warnings[f.Error()] = true
 	}

@@ -280,3 +280,29 @@ func TestTrim(t *testing.T) {
 		t.Errorf("%+v, %v", q, err)
 	}
 }
+
+// TestRestsForWhatItComposes: the rest between looks is of what composing takes in the long run. One look that was held
+// up, as it lost the processor, delays what another node's agent writes by no more than the least.
+func TestRestsForWhatItComposes(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		name  string
+		looks []time.Duration
+		want  time.Duration
+	}{
+		{"the first", nil, least},
+		{"a small cluster", []time.Duration{ms / 10, ms / 5}, least},
+		{"a small cluster, held up once", []time.Duration{ms / 10, 40 * ms}, least},
+		{"and the look after that", []time.Duration{40 * ms, ms / 10}, least},
+		{"a large cluster", []time.Duration{4 * ms, 5 * ms}, 2 * time.Second},
+		{"a very large one", []time.Duration{90 * ms, 80 * ms}, slowest},
+	} {
+		var c composing
+		for _, d := range tt.looks {
+			c.add(d)
+		}
+		if got := c.rest(); got != tt.want {
+			t.Errorf("%s: it rests for %v, expected %v", tt.name, got, tt.want)
+		}
+	}
+}
