@@ -124,8 +124,7 @@ func (ag *agreement) open(p *pair, now time.Time) {
 	}
 	p.asked = now
 	p.asks++
-	n := ag.teller.about(p, noticeOpen)
-	n.number = ag.mover.consents(ag.members.Cluster, p)
+	n := ag.mover.opens(p)
 	if first {
 		ag.teller.tellFirst(p, n)
 	} else {
@@ -285,7 +284,7 @@ func (re *respondent) handlePairNotice(p *pair, n notice) (status, uint64) {
 		}
 		p.consented(n.number, re.cfg.Now())
 		re.escape.opener.judge(p, re.cfg.Now())
-		return statusDone, takesDSCP | takesRows | re.mover.consents(re.members.Cluster, p) | p.sending.encode()
+		return statusDone, takesDSCP | takesRows | re.mover.consents(p) | p.sending.encode()
 	case noticeMute:
 		return re.handleMute(p, n), n.number
 	case noticeUnpassed:

@@ -178,7 +178,7 @@ func (iq *inquirer) redirect(p *pair, q *inquiry, was int, now time.Time) {
 	d.opens = d.out && (d.opens || q.syn != nil)
 	iq.mover.replace(p, now)
 	if q.syn != nil {
-		iq.beginElsewhere(p, now)
+		iq.rebegin(p, now)
 	}
 }
 
@@ -256,6 +256,18 @@ type inquiry struct {
 
 // established reports whether it is about a connection that both ends know.
 func (q *inquiry) established() bool { return q.replies == nil && q.syn == nil }
+
+// saidOf tells what was found of an inquiry that proved its path not to get its packets through.
+func (q *inquiry) saidOf(from, to string) string {
+	what := "the connection from port %d to %d does not get through on %s, and does on %s, though probes pass on both"
+	switch {
+	case q.replies != nil:
+		what = "datagrams from port %d to %d are not answered on %s, and are on %s, though probes pass on both"
+	case q.syn != nil:
+		what = "the connection from port %d to %d does not begin on %s, and does on %s, though probes pass on both"
+	}
+	return fmt.Sprintf(what, q.ports[0], q.ports[1], from, to)
+}
 
 // inquiries are those that are open, of all pairs.
 type inquiries struct {

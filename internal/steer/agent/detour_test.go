@@ -75,7 +75,13 @@ func (b *bed) drops(pod, network, rule string, port uint16) {
 		}
 	}
 	rule = strings.NewReplacer("DEV", dev, "PORT", fmt.Sprint(port)).Replace(rule)
-	b.runIn(p.Netns, "nft", fmt.Sprintf("table inet pw-t { chain in { type filter hook input priority 0\n%s\n}\n}", rule))
+	b.filter(p.Netns, "input", rule)
+}
+
+// filter adds a rule to what passes a hook in a namespace, in a table of its own.
+func (b *bed) filter(ns, hook, rule string) {
+	b.t.Helper()
+	b.runIn(ns, "nft", fmt.Sprintf("table inet pw-t { chain c { type filter hook %s priority 0\n%s\n}\n}", hook, rule))
 }
 
 // refuses waits until the connection with the server's port is found not to get through on

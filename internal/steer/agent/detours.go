@@ -16,6 +16,9 @@ type detour struct {
 	bar   detect.Bar
 }
 
+// back has the bucket be where it is assigned.
+func (d *detour) back() { d.out, d.opens = false, false }
+
 // detours are those of a pair, by bucket.
 type detours map[uint8]*detour
 
@@ -57,7 +60,8 @@ func (ds detours) end(params *detect.Params, asked func(bucket uint8) bool, now 
 		switch {
 		case d.bar.Left(now) > 0:
 		case d.out && !asked(b):
-			d.out, d.opens, some = false, false, true
+			d.back()
+			some = true
 		case !d.out && d.bar.Over(now) > params.BarForgotten:
 			delete(ds, b)
 		}
@@ -76,7 +80,7 @@ func (p *pair) recall(path int, force bool, now time.Time) (restore func()) {
 		if d.from != path || d.bar.Left(now) > 0 && !force {
 			continue
 		}
-		d.out = false
+		d.back()
 		if force {
 			d.bar.Lift(now)
 		}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -36,13 +35,16 @@ func (iq *inquirer) doubtHandshakes(p *pair, now time.Time) {
 	if now.Sub(p.active) >= quiet || !p.takesOpening || !iq.members.letsBegin(p, &iq.cfg) || p.handshake() {
 		return
 	}
-	h, until := &p.handshakes, iq.clock.kernel()-iq.answersWithin(p, now)
-	after := h.doubted
-	h.doubted = until
-	syns, err := p.local.plane.SYNs(p.remote.UID, max(after, until-time.Second), until)
+	h, until := &p.handshakes, iq.clock.kernel()-iq.params.AckWithin
+	syns, err := p.local.plane.SYNs(p.remote.UID, max(h.doubted, until-time.Second), until)
 	if err != nil {
 		return // the peer was just removed
 	}
+	if len(syns) > 0 { // of nearly all pairs there are none
+		until += iq.params.AckWithin - iq.answersWithin(p, now)
+		syns = slices.DeleteFunc(syns, func(s dataplane.SYN) bool { return s.Sent > until })
+	}
+	h.doubted = max(h.doubted, until)
 	slices.SortFunc(syns, func(a, b dataplane.SYN) int { return cmp.Compare(b.Sent, a.Sent) })
 	for _, s := range syns[:min(len(syns), sampled)] {
 		q := &inquiry{pair: p, ports: ports{s.Local, s.Remote}, syn: &s, bucket: s.Bucket()}
@@ -88,16 +90,14 @@ func (iq *inquirer) followHandshakes() {
 	}
 }
 
-// beginElsewhere has the SYN be sent again on the path that its bucket is on by now, once the other end knows.
-func (iq *inquirer) beginElsewhere(p *pair, now time.Time) {
-	o := iq.escape.opener
-	if was := p.opening.elsewhere(); was {
+// rebegin has the pair's flows begin where its buckets are by now: the other end is told at once, and SYNs that wait
+// are sent again as soon as it knows.
+func (iq *inquirer) rebegin(p *pair, now time.Time) {
+	if p.opening.elsewhere() {
 		iq.mover.waker.resendSoon(p, now)
 	}
-	o.judge(p, now)
-	n := iq.teller.about(p, noticeOpen)
-	n.number = iq.mover.consents(iq.members.Cluster, p)
-	iq.teller.wires.tell(p.host, n, "")
+	iq.escape.opener.judge(p, now)
+	iq.teller.wires.tell(p.host, iq.mover.opens(p), "")
 }
 
 // handshakeProven has the pair leave path i, where the SYN of an inquiry was answered on another one alone, if others
@@ -174,16 +174,4 @@ func (u unserved) bars(to service, now time.Time) bool {
 		return len(u) >= unservedPorts
 	}
 	return now.Before(at.until)
-}
-
-// saidOf tells what was found of an inquiry that proved its path not to get its packets through.
-func (q *inquiry) saidOf(from, to string) string {
-	what := "the connection from port %d to %d does not get through on %s, and does on %s, though probes pass on both"
-	switch {
-	case q.replies != nil:
-		what = "datagrams from port %d to %d are not answered on %s, and are on %s, though probes pass on both"
-	case q.syn != nil:
-		what = "the connection from port %d to %d does not begin on %s, and does on %s, though probes pass on both"
-	}
-	return fmt.Sprintf(what, q.ports[0], q.ports[1], from, to)
 }

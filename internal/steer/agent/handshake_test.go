@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +25,7 @@ func TestConnectionsBeginWhereNoneCan(t *testing.T) {
 			f := b.flow(tt.other, "a0", "b", "a0", 1e5)
 			b.await("the pair to open", func() bool { return a.opened("a0", "b") && b.agents["h2"].opened("b", "a0") })
 			since := a.journal.last().ID
-			b.runIn(b.state.Hosts[1].Netns, "nft",
-				fmt.Sprintf("table inet pw-t { chain c { type filter hook forward priority 0\n%s\n}\n}", tt.rule))
+			b.filter(b.state.Hosts[1].Netns, "forward", tt.rule)
 			before := b.sentAgain("a0")
 			for range 40 {
 				if err := b.fetch("a0", url, "5"); err != nil {

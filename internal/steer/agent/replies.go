@@ -90,11 +90,12 @@ func (rw *replyWatcher) count(l *pod, found []dataplane.Asked, now time.Time) {
 			continue
 		}
 		r := was[name]
-		if looks.add(p, f, r == nil); f.Begins {
-			continue
-		}
 		if r == nil {
+			looks.add(p, f)
 			r = &detect.Replies{}
+		}
+		if f.Begins {
+			continue
 		}
 		l.replies[name] = r
 		r.Counted(rw.inquirer.params, detect.Unanswered(f.Unanswered), now)

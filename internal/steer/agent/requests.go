@@ -8,6 +8,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // That the default network drops datagrams alone, or those to one port, no flow tells where each request is a flow of
@@ -37,11 +38,8 @@ type look struct {
 	elsewhere         int
 }
 
-// add takes a flow that was found; fresh says that it was not known to be answered lately.
-func (ls looks) add(p *pair, f dataplane.Asked, fresh bool) {
-	if !fresh {
-		return
-	}
+// add takes a flow that was found, and not known to be answered lately.
+func (ls looks) add(p *pair, f dataplane.Asked) {
 	if ls[p] == nil {
 		ls[p] = map[uint16]*look{}
 	}
@@ -109,8 +107,8 @@ func (iq *inquirer) tryNext(p *pair, r *detect.Requests, now time.Time) {
 			continue
 		}
 		t.tried[path], t.on, t.since = true, path, now
-		for b := range uint8(dataplane.Buckets) {
-			if d := p.detours[b]; d != nil && d.out && !t.buckets.Has(b) || !dataplane.InRow(0).Has(b) {
+		for b := range uint8(flow.Width) { // those of the first row, in which flows begin
+			if d := p.detours[b]; d != nil && d.out && !t.buckets.Has(b) {
 				continue
 			}
 			d := p.detours.of(b)
@@ -118,7 +116,7 @@ func (iq *inquirer) tryNext(p *pair, r *detect.Requests, now time.Time) {
 			t.buckets |= 1 << b
 		}
 		iq.mover.replace(p, now)
-		iq.beginElsewhere(p, now)
+		iq.rebegin(p, now)
 		return
 	}
 	p.handshakes.unserved.add(service{unix.IPPROTO_UDP, t.port}, now)
@@ -132,11 +130,11 @@ func (iq *inquirer) endTrial(p *pair, now time.Time) {
 	p.trial = nil
 	for b, d := range p.detours {
 		if t.buckets.Has(b) && d.bar.Left(now) == 0 {
-			d.out, d.opens = false, false
+			d.back()
 		}
 	}
 	iq.mover.replace(p, now)
-	iq.beginElsewhere(p, now)
+	iq.rebegin(p, now)
 }
 
 // followTrial takes what has become of requests since the flows are on another path.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -73,8 +72,7 @@ func TestRequestsAreTriedElsewhere(t *testing.T) {
 				time.Sleep(25 * time.Millisecond)
 			}
 			since := a.journal.last().ID
-			b.runIn(b.state.Hosts[1].Netns, "nft",
-				fmt.Sprintf("table inet pw-t { chain c { type filter hook forward priority 0\n%s\n}\n}", rule))
+			b.filter(b.state.Hosts[1].Netns, "forward", rule)
 			lost, row := 0, 0
 			for range 60 {
 				if row++; !b.asks("a0", addr, 500*time.Millisecond) {
@@ -108,7 +106,7 @@ func TestRequestsAreAnsweredNowhere(t *testing.T) {
 		b.asks("a0", addr, 5*time.Second)
 		time.Sleep(25 * time.Millisecond)
 	}
-	b.runIn(b.pod("b").Netns, "nft", "table inet pw-t { chain in { type filter hook input priority 0\nudp dport 4053 drop\n}\n}")
+	b.filter(b.pod("b").Netns, "input", "udp dport 4053 drop")
 	p, asked := a.pair("a0", "b"), false
 	b.await("the question to be asked, and to end", func() bool {
 		b.asks("a0", addr, 100*time.Millisecond)

@@ -61,9 +61,16 @@ func (u *untracked) drop() []*pair {
 	return u.tell(looks)
 }
 
+// opens is a notice that asks the other end to take the pair's packets on every path.
+func (m *mover) opens(p *pair) notice {
+	n := m.teller.about(p, noticeOpen)
+	n.number = m.consents(p)
+	return n
+}
+
 // consents is what noticeOpen and its answer say of what this end takes.
-func (m *mover) consents(c Cluster, p *pair) uint64 {
-	return c.opening() | p.opening.says() | m.untracked.returns()
+func (m *mover) consents(p *pair) uint64 {
+	return m.teller.members.Cluster.opening() | p.opening.says() | m.untracked.returns()
 }
 
 // consented notes what the other end has said so.
