@@ -259,4 +259,11 @@ func TestInsist(t *testing.T) {
 	p.detours[5].bar.Lift(now) // as of a connection that is being asked about
 	p.recall(z, false, now)
 	check("of what is not proven", z, 0, true)
+	p.trial = &trial{}
+	if restore = p.recall(0, true, now); p.trial != nil {
+		t.Error("requests go on trying elsewhere what is ordered home")
+	}
+	if restore(); p.trial == nil {
+		t.Error("the trial is forgotten though the order was refused")
+	}
 }

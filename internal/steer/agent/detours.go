@@ -85,12 +85,16 @@ func (p *pair) recall(path int, force bool, now time.Time) (restore func()) {
 			d.bar.Lift(now)
 		}
 	}
+	trial := p.trial
+	if path == 0 {
+		p.trial = nil
+	}
 	bar := &p.lines[p.routes.at(path)].bar
 	barred := *bar
 	if force && bar.Left(now) > 0 {
 		bar.Lift(now)
 	}
-	return func() { p.detours, *bar = was, barred }
+	return func() { p.detours, p.trial, *bar = was, trial, barred }
 }
 
 // inquired reports whether what is in the bucket is being asked about.
