@@ -134,8 +134,9 @@ func (iq *inquirer) around(q *inquiry, is detect.Progress, now time.Time) (a det
 	if ln.Telling(now) { // else it is not waited for an acknowledgment
 		deaf = is.Deaf(iq.params)
 	}
-	// Else others may fill a queue in which it waits.
-	a.Silent = ln.silence.Lasts(deaf, now) && (hp == nil || !iq.members.passes(hp, p, deaf, now))
+	// Else others may fill a queue in which it waits, or nothing comes as all have left.
+	a.Silent = ln.silence.Lasts(deaf, now) && (hp == nil || !iq.members.passes(hp, p, deaf, now)) &&
+		!p.hasLeft(i, iq.params.Silence)
 	for _, other := range p.inquiries {
 		a.Ahead = a.Ahead || other != q && other.begun && other.From == q.From && other.State() == detect.Trying &&
 			now.Sub(other.Since()) < iq.params.AckWithin

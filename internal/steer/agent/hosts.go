@@ -69,7 +69,7 @@ func (hw *hostWatcher) evidence(hp *hostPath, now time.Time) detect.Evidence {
 		}
 	}
 	e.Heard = hp.lastProbe()
-	e.Came, e.Next = hw.members.came(hp, nil, now)
+	e.Came, e.Next = hw.members.came(hp, nil)
 	return e
 }
 

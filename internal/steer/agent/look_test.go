@@ -6,6 +6,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/lab/impair"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/stream"
 )
 
@@ -41,6 +42,32 @@ func TestLeftIsNotAwaited(t *testing.T) {
 	time.Sleep(time.Second)
 	if !arose().Equal(last) {
 		t.Error("the network that was left is still suspected")
+	}
+}
+
+// TestLeftIsNotSilent: nothing comes over a network that all have left, which proves nothing of it, though
+// a connection that was sent there is acknowledged elsewhere now.
+func TestLeftIsNotSilent(t *testing.T) {
+	_, a := askingBed(t, "t-left")
+	p := a.pair("a", "b")
+	i := p.routes.on("vxlan")
+	a.members.Lock() // the loop waits: nothing looks but this test
+	defer a.members.Unlock()
+	now := a.cfg.Now()
+	is := detect.Progress{Open: true, Waiting: true, Sent: 1000}
+	q := &inquiry{pair: p, side: dataplane.Ours, begun: true,
+		Detour: detect.NewDetour(a.pairs.params, p.routes[i].Index, is, now)}
+	for _, tt := range []struct {
+		on   string
+		want bool
+	}{{"vxlan", true}, {"macvlan", false}} {
+		if _, err := p.local.plane.Switch(p.remote.UID, dataplane.All, p.routes[p.routes.on(tt.on)].Index); err != nil {
+			t.Fatal(err)
+		}
+		p.left, p.lines[i].silence.Since = now, now.Add(-time.Second)
+		if got := a.inquirer.around(q, is, now).Silent; got != tt.want {
+			t.Errorf("flows are on %s: silent is %v", tt.on, got)
+		}
 	}
 }
 

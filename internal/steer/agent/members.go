@@ -75,7 +75,7 @@ func (m *members) knows(p *pair) bool {
 // came is when a packet last came over the path to a pair but one, and next by when another should have, of the
 // traffic of late. A pair that sends nothing there, or whose echoes have found that nothing passes, does not count:
 // what comes to it tells nothing of the other direction.
-func (m *members) came(hp *hostPath, but *pair, now time.Time) (last, next time.Time) {
+func (m *members) came(hp *hostPath, but *pair) (last, next time.Time) {
 	for p, i := range m.along(hp) {
 		ln := &p.lines[i]
 		if p == but || !ln.sends() || ln.Down() {
@@ -84,7 +84,7 @@ func (m *members) came(hp *hostPath, but *pair, now time.Time) (last, next time.
 		if came := ln.silence.Came; came.After(last) {
 			last = came
 		}
-		if due := ln.silence.Came.Add(ln.Gap(p.gap, now)); due.After(next) {
+		if due := ln.silence.Came.Add(p.gap); due.After(next) {
 			next = due
 		}
 	}
@@ -94,7 +94,7 @@ func (m *members) came(hp *hostPath, but *pair, now time.Time) (last, next time.
 // passes reports whether packets come over the path to a pair but one: within so long, or as soon as of the
 // traffic of late.
 func (m *members) passes(hp *hostPath, but *pair, within time.Duration, now time.Time) bool {
-	came, next := m.came(hp, but, now)
+	came, next := m.came(hp, but)
 	return now.Sub(came) < within || now.Before(next)
 }
 

@@ -164,7 +164,7 @@ func (pw *pairWatcher) judge(now time.Time) (asking bool) {
 func (pw *pairWatcher) evidence(p *pair, i int, now time.Time) detect.Evidence {
 	ln := &p.lines[i]
 	e := detect.Evidence{Until: now, Expected: p.expected(i, now), Late: pw.pacer.late(ln.Silent(), now),
-		Came: ln.silence.Came, Next: ln.silence.Came.Add(ln.Gap(p.gap, now))}
+		Came: ln.silence.Came, Next: ln.silence.Came.Add(p.gap)}
 	for n := range p.lines {
 		if other := &p.lines[n]; n != i && !other.Down() {
 			worst, median := other.Trips()
@@ -224,7 +224,7 @@ func (pw *pairWatcher) opinion(p *pair, i int, now time.Time) detect.Opinion {
 	if hp == nil {
 		return detect.Agrees
 	}
-	switch came, next := pw.members.came(hp, p, now); {
+	switch came, next := pw.members.came(hp, p); {
 	case hp.Down():
 		return detect.Denies
 	case hp.Passed(ln.Verdict().Since):

@@ -179,15 +179,6 @@ func TestOpinionOfHosts(t *testing.T) {
 		{"another's bulk came long before", func(_ *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came, other.gap = now.Add(-30*ms), 25*ms
 		}, detect.Agrees},
-		{"another's bulk came long before, and has just begun there", func(_ *hostPath, other *pair, now time.Time) {
-			other.lines[0].silence.Came, other.gap = now.Add(-30*ms), 25*ms
-			other.lines[0].Used(time.Second, now.Add(-100*ms))
-		}, detect.Passing},
-		{"another's came long before that has no bulk, and has just begun there",
-			func(_ *hostPath, other *pair, now time.Time) {
-				other.lines[0].silence.Came = now.Add(-30 * ms)
-				other.lines[0].Used(time.Second, now.Add(-100*ms))
-			}, detect.Agrees},
 		{"... and a probe was answered that went after the echoes", func(m *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came = now.Add(-ms)
 			m.Sent(7, now.Add(-8*ms))

@@ -71,7 +71,7 @@ func (p *Path) Suspect(silent, now time.Time) Action {
 	return p.step(Silent, now) | p.ask(now)
 }
 
-// Used is told that packets of a pair, or of the path's, go over the path, after so long without.
+// Used is told that packets of a pair go over the path, after so long without.
 func (p *Path) Used(idle time.Duration, now time.Time) {
 	if idle > p.params.Lull {
 		p.back = now
@@ -80,15 +80,6 @@ func (p *Path) Used(idle time.Duration, now time.Time) {
 
 // refills reports whether the path's queue may be filling again, faster than probes tell.
 func (p *Path) refills(now time.Time) bool { return now.Sub(p.back) < p.params.Refills }
-
-// Gap is for how long nothing may come over a pair's path of its bulk, given that of late (GapOf): for longer where
-// that has just come there, as its first packets fill a queue at a rate that is not known yet.
-func (p *Path) Gap(usual time.Duration, now time.Time) time.Duration {
-	if usual > 0 && p.refills(now) {
-		return p.params.QueueMost
-	}
-	return usual
-}
 
 // Usual is the round trip that a judgement may expect of the path, of which these are the
 // worst and the median: the worst within bounds, and what half of them took in any case.
