@@ -98,21 +98,32 @@ TESTFLAGS := -json -count=1 -timeout 25m $(if $(SUDO),-exec '$(SUDO)')
 # and the workloads, not next to the agent's, which wants both processors at times. One package more at a time than
 # there are processors takes 26 minutes for 32 on two of them, and has more tests of live networks fail.
 LONG := ./internal/lab/network/catalogue ./internal/steer/agent ./internal/steer/dataplane ./cmd/pathwise \
-	./internal/measure/report ./internal/measure/workload/catalogue ./internal/steer/drill ./stamp
+	./internal/measure/workload/catalogue ./internal/steer/drill ./stamp
 
-.PHONY: run-tests
+# These compute, and no test of theirs waits for a live network: they run while a processor is idle, next to the others.
+COMPUTES := ./internal/measure/report ./internal/explain/pipeline/... ./internal/steer/decide ./internal/measure/rank \
+	./internal/stat
+IDLY := nice -n 19 $(shell command -v chrt >/dev/null && echo chrt --idle 0)
+
+.PHONY: run-tests test-live test-idly
 run-tests:
 	@go build -o bin/testrun ./tools/testrun
-	@( tested() { "$$@" || echo '{"Action":"go-failed"}'; }; \
-		tested go test $(TESTFLAGS) $(LONG) ./...; \
-		tested go -C tools/wireguard-go test $(TESTFLAGS) ./...; \
-		tested go -C tools/ferretdb test $(TESTFLAGS) ./...; \
-		tested go -C tools/quic test $(TESTFLAGS) ./...; \
-		tested go -C tools/nfpm test $(TESTFLAGS) ./...; \
-		tested go -C tools/helm test $(TESTFLAGS) ./...; \
-		tested go -C tools/prometheus test $(TESTFLAGS) ./...; \
-		cd tools/flannel && export CGO_ENABLED=$(CGO) && tested go test $(TESTFLAGS) ./... ) | \
+	@rm -f bin/test-idly.json
+	@( $(MAKE) -j2 test-live test-idly && cat bin/test-idly.json || echo '{"Action":"go-failed"}' ) | \
 		bin/testrun go test $(TESTFLAGS)
+
+# tested runs a Go command, and says in the list of events where that failed.
+tested := tested() { "$$@" || echo '{"Action":"go-failed"}'; }; tested
+
+test-live:
+	@$(tested) go test $(TESTFLAGS) $(LONG) $$(go list ./... | grep -vxF "$$(go list $(COMPUTES))")
+	@for module in wireguard-go ferretdb quic helm prometheus; do \
+		$(tested) go -C tools/$$module test $(TESTFLAGS) ./...; done
+	@cd tools/flannel && export CGO_ENABLED=$(CGO) && $(tested) go test $(TESTFLAGS) ./...
+
+test-idly:
+	@( $(tested) $(IDLY) go test -p 1 $(TESTFLAGS) -timeout 60m $(COMPUTES); \
+		$(tested) $(IDLY) go -C tools/nfpm test $(TESTFLAGS) ./... ) > bin/test-idly.json
 
 .PHONY: run-pure-tests
 run-pure-tests:

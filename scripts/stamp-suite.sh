@@ -1,7 +1,9 @@
 #!/bin/sh
 # Builds stamp-suite, an independent implementation of STAMP (RFC 8762, RFC
 # 8972) in Rust, into bin/stamp-suite: the tests of stamp measure
-# with it against ours. It does nothing if that version is there.
+# with it against ours. It does nothing if that version is there, and keeps what it
+# has built in pathwise/stamp-suite-VERSION in XDG_CACHE_HOME, else in ~/.cache, as
+# building takes minutes.
 #
 # It takes cargo from PATH or from $HOME/.cargo/bin. stamp-suite 1.0.0 says that it
 # needs Rust 1.86, and builds with 1.85, which Debian 13 has, and Debian 12 as
@@ -16,7 +18,22 @@ say() { printf 'stamp-suite: %s\n' "$*" >&2; }
 
 cd "$(dirname "$0")/.."
 program=bin/stamp-suite
-if [ "$($program --version 2>/dev/null || true)" = "stamp-suite $version" ]; then
+kept=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/pathwise/stamp-suite-$version
+
+is_it() { [ "$("$1" --version 2>/dev/null || true)" = "stamp-suite $version" ]; }
+
+# Renamed into place, so that a process that runs it now keeps the old one.
+put() {
+	mkdir -p "$(dirname "$2")"
+	cp "$1" "$2.new"
+	mv "$2.new" "$2"
+}
+
+if is_it "$program"; then
+	exit 0
+fi
+if is_it "$kept"; then
+	put "$kept" "$program"
 	exit 0
 fi
 PATH=$PATH:$HOME/.cargo/bin
@@ -35,7 +52,5 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 trap 'exit 130' INT TERM HUP
 CARGO_TARGET_DIR=$root/target cargo install --quiet --locked --ignore-rust-version --version "$version" --root "$root" stamp-suite
-mkdir -p bin
-# Renamed into place, so that a process that runs it now keeps the old one.
-cp "$root/bin/stamp-suite" "$program.new"
-mv "$program.new" "$program"
+put "$root/bin/stamp-suite" "$program"
+put "$root/bin/stamp-suite" "$kept" || say "not kept for the next checkout"
