@@ -328,7 +328,7 @@ func (a *Agent) close() error {
 func (a *Agent) weigh(now time.Time) {
 	a.readings.take(now)
 	a.prober.summarise(now)
-	a.leisure.asked, a.agreement.turns = 0, turns{}
+	a.leisure.taken, a.agreement.turns = 0, turns{}
 	busy := 0
 	for _, l := range a.members.pods {
 		a.pairs.handleEchoes(l)

@@ -100,7 +100,7 @@ const renewSoon = time.Second
 // renewal is how long the other agent's latest confirmation does.
 func (p *pair) renewal(now time.Time) time.Duration {
 	switch {
-	case p.opening.elsewhere() && p.opening.since.After(p.asked):
+	case p.opening.elsewhere() && p.opening.since.After(p.openSentAt):
 		return 0 // it is to know that at once
 	case !p.fresh.IsZero() && now.Sub(p.fresh) < renew, p.opening.where != dataplane.AtHome:
 		return renewSoon
@@ -111,19 +111,19 @@ func (p *pair) renewal(now time.Time) time.Duration {
 // open asks the other agent to take the pair's packets on every path. What it has
 // confirmed before it is asked on one path first.
 func (ag *agreement) open(p *pair, now time.Time) {
-	if now.Sub(p.opened) < p.renewal(now) || now.Sub(p.asked) < p.patience() {
+	if now.Sub(p.opened) < p.renewal(now) || now.Sub(p.openSentAt) < p.patience() {
 		return
 	}
-	unanswered := p.asked.After(p.opened)
+	unanswered := p.openSentAt.After(p.opened)
 	if !p.opened.IsZero() && now.Sub(p.opened) > 4*renew && unanswered {
 		p.opened = time.Time{} // asked without an answer for long
 	}
 	first := !p.opened.IsZero() && !unanswered
-	if !ag.turns.take(first, p.asks) {
+	if !ag.turns.take(first, p.openTries) {
 		return
 	}
-	p.asked = now
-	p.asks++
+	p.openSentAt = now
+	p.openTries++
 	n := ag.mover.opens(p)
 	if first {
 		ag.teller.tellFirst(p, n)
@@ -142,12 +142,12 @@ const turnsMost = 24
 // others from theirs.
 type turns [3]int
 
-func (t *turns) take(again bool, asks int) bool {
+func (t *turns) take(again bool, tries int) bool {
 	kind := 2
 	switch {
 	case again:
 		kind = 0
-	case asks < 3:
+	case tries < 3:
 		kind = 1
 	}
 	t[kind]++
@@ -158,9 +158,9 @@ func (t *turns) take(again bool, asks int) bool {
 // does not know it yet may be about to, but one of hundreds of peers may have none.
 func (p *pair) patience() time.Duration {
 	switch {
-	case p.asks < 10:
+	case p.openTries < 10:
 		return 200 * time.Millisecond
-	case p.asks < 40:
+	case p.openTries < 40:
 		return time.Second
 	}
 	return renew
@@ -177,7 +177,7 @@ func (ag *agreement) openPair(p *pair) {
 		}
 	}
 	was := p.opened
-	p.opened, p.asks = ag.cfg.Now(), 0
+	p.opened, p.openTries = ag.cfg.Now(), 0
 	if ag.cfg.DryRun || !was.IsZero() {
 		return
 	}

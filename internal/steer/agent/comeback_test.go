@@ -40,7 +40,7 @@ func TestMovesWaitForTheOtherHost(t *testing.T) {
 			a.entries.askAgain(p, a.cfg.Now().Add(untrackAgain))
 		}, false},
 	} {
-		a, p, h2 := askedPair(t)
+		a, p, h2 := onePair(t)
 		a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 		p.local.plane, p.opened = &dataplane.Plane{}, a.cfg.Now()
 		p.assigned = decide.Assignment{Active: "m"}
@@ -60,7 +60,7 @@ func TestMovesWaitForTheOtherHost(t *testing.T) {
 
 // TestAnswersOnceForgotten: the other agent is told that nothing is left once this host has looked.
 func TestAnswersOnceForgotten(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 	ask := func(want status) {
 		t.Helper()

@@ -35,7 +35,7 @@ type inquirer struct {
 func (iq *inquirer) inquireAll(ctx context.Context) error {
 	for ctx.Err() == nil {
 		iq.members.Lock()
-		asked, open := iq.inquiries.questions()
+		questions, open := iq.inquiries.questions()
 		iq.members.Unlock()
 		if !open {
 			select {
@@ -44,7 +44,7 @@ func (iq *inquirer) inquireAll(ctx context.Context) error {
 			}
 			continue
 		}
-		for name, ends := range asked {
+		for name, ends := range questions {
 			found, err := sockdiag.Find(name, ends)
 			if err != nil {
 				iq.cfg.Log.Debug("connections not looked up", "netns", name, "error", err)
@@ -308,14 +308,14 @@ func (qs *inquiries) take(q *inquiry) bool {
 
 // questions are the connections to ask about, by namespace. open says that there are
 // inquiries, if only such as are kept so that they do not begin again.
-func (qs *inquiries) questions() (asked map[string][][2]netip.AddrPort, open bool) {
-	asked = map[string][][2]netip.AddrPort{}
+func (qs *inquiries) questions() (by map[string][][2]netip.AddrPort, open bool) {
+	by = map[string][][2]netip.AddrPort{}
 	for _, q := range qs.open {
 		if ns := q.pair.local.Netns; q.established() && (!q.begun || !q.Over()) {
-			asked[ns] = append(asked[ns], q.ends())
+			by[ns] = append(by[ns], q.ends())
 		}
 	}
-	return asked, len(qs.open) > 0
+	return by, len(qs.open) > 0
 }
 
 // ends are the connection's addresses and ports.
@@ -329,8 +329,8 @@ func (q *inquiry) ends() [2]netip.AddrPort {
 func (qs *inquiries) settle(knows func(*pair) bool, now time.Time) {
 	open := qs.open[:0]
 	for _, q := range qs.open {
-		asked := !q.begun || !q.Over() || q.State() == detect.Nowhere && now.Sub(q.Since()) < qs.params.DetourAgain
-		if knows(q.pair) && asked {
+		unsettled := !q.begun || !q.Over() || q.State() == detect.Nowhere && now.Sub(q.Since()) < qs.params.DetourAgain
+		if knows(q.pair) && unsettled {
 			open = append(open, q)
 			continue
 		}

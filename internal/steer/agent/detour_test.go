@@ -213,8 +213,8 @@ func TestInquiriesAreBounded(t *testing.T) {
 	if nowhere.pair.inquiries[nowhere.ports] != nil {
 		t.Error("it is not asked again")
 	}
-	asked, open := a.inquirer.inquiries.questions()
-	if n := len(asked[""]); !open || n == 0 || n > inquiriesMost {
+	questions, open := a.inquirer.inquiries.questions()
+	if n := len(questions[""]); !open || n == 0 || n > inquiriesMost {
 		t.Errorf("%d are asked", n)
 	}
 }
@@ -222,7 +222,7 @@ func TestInquiriesAreBounded(t *testing.T) {
 // TestInsist: a user who insists has all flows try a path at once, also those that keep off it as they
 // did not get through there; where that cannot be done, all is as it was.
 func TestInsist(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	now := a.cfg.Now()
 	p.opened, p.assigned = now, decide.Assignment{Active: "z"}
 	m, z := p.routes[0].Index, p.routes[1].Index

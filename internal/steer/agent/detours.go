@@ -55,11 +55,11 @@ func (ds detours) open() bool {
 
 // end has buckets return whose time is over: only trying tells whether their connections get
 // through again. It reports whether some do, but for those that are being asked about.
-func (ds detours) end(params *detect.Params, asked func(bucket uint8) bool, now time.Time) (some bool) {
+func (ds detours) end(params *detect.Params, inquired func(bucket uint8) bool, now time.Time) (some bool) {
 	for b, d := range ds {
 		switch {
 		case d.bar.Left(now) > 0:
-		case d.out && !asked(b):
+		case d.out && !inquired(b):
 			d.back()
 			some = true
 		case !d.out && d.bar.Over(now) > params.BarForgotten:

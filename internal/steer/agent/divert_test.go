@@ -38,7 +38,7 @@ func TestDoubt(t *testing.T) {
 		{"the other network has failed", func(_ *Agent, p *pair, now time.Time) { p.lines[1].Signaled(now) }, true},
 		{"the other host has no agent there", func(_ *Agent, p *pair, _ time.Time) { delete(p.host.paths, "m") }, true},
 	} {
-		a, p, _ := askedPair(t)
+		a, p, _ := onePair(t)
 		now := a.cfg.Now()
 		tc.is(a, p, now)
 		if got := p.doubtful(now); got != tc.want {

@@ -31,7 +31,7 @@ func failing(a *Agent, p *pair, hp *hostPath) (now time.Time) {
 // TestHostsFail: a path that fails between hosts is one failure, whatever its pairs suspect,
 // which that settles.
 func TestHostsFail(t *testing.T) {
-	a, p, h2 := askedPair(t)
+	a, p, h2 := onePair(t)
 	m := h2.paths["m"]
 	now := failing(a, p, m)
 	found, asking := a.hosts.judge(now)
@@ -43,8 +43,8 @@ func TestHostsFail(t *testing.T) {
 	if len(found) != 1 || found[0].path != m || found[0].pair != nil || !m.Down() {
 		t.Fatalf("failed %+v", found)
 	}
-	if more := a.pairs.conclude(now); len(more) > 0 || p.lines.asking() {
-		t.Errorf("the pair's own: %+v, still asking %v", more, p.lines.asking())
+	if more := a.pairs.conclude(now); len(more) > 0 || p.lines.suspected() {
+		t.Errorf("the pair's own: %+v, still suspected %v", more, p.lines.suspected())
 	}
 	if found, asking = a.hosts.judge(now); len(found) > 0 || asking {
 		t.Errorf("it fails again: %+v, asking %v", found, asking)
@@ -67,7 +67,7 @@ func TestPairsLeaveWhatFails(t *testing.T) {
 		{"the pair's own", "m", byPolicy, true, true, EventSuspect},
 		{"another path", "z", byPolicy, false, false, EventPeer},
 	} {
-		a, p, h2 := askedPair(t)
+		a, p, h2 := onePair(t)
 		now := a.cfg.Now()
 		p.local.plane, p.opened = &dataplane.Plane{}, now
 		p.assigned = decide.Assignment{Active: tc.active}

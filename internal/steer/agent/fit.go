@@ -88,8 +88,8 @@ const (
 	// steady is for how long nearly all that a pair sends must have gone over one
 	// path for its route to lead straight there.
 	steady = time.Second
-	// askMay is how often it is asked whether anything forbids direct routes.
-	askMay = 2 * time.Second
+	// checkDirectEvery is how often it is checked whether anything forbids direct routes.
+	checkDirectEvery = 2 * time.Second
 )
 
 // routeDirectly has the pair's route lead straight to the path that carries what it
@@ -137,9 +137,9 @@ func (p *pair) carrier() int {
 }
 
 // mayLead reports whether direct routes are harmless, as far as is known, and has that be
-// asked now and then.
+// checked now and then.
 func (l *pod) mayLead(now time.Time) bool {
-	l.asks = now.Sub(l.asked) >= askMay
+	l.checkDirect = now.Sub(l.directCheckedAt) >= checkDirectEvery
 	return l.mayDirect
 }
 

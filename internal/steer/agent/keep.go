@@ -32,7 +32,7 @@ type keeper struct {
 // until ctx ends.
 func (k *keeper) keepAll(ctx context.Context) error {
 	err := each(ctx, epoch, func() {
-		k.askDirect()
+		k.checkDirect()
 		k.keepOwn()
 		for _, l := range k.present() {
 			if ctx.Err() == nil {
@@ -206,13 +206,13 @@ func (l *pod) sandboxed() bool {
 	return err == nil && inode == l.inode
 }
 
-// askDirect asks the data planes of pods whose pairs would have direct routes.
-func (k *keeper) askDirect() {
-	for _, l := range k.members.some(func(l *pod) bool { return l.asks }) {
+// checkDirect has the data planes of pods whose pairs would have direct routes say whether they may.
+func (k *keeper) checkDirect() {
+	for _, l := range k.members.some(func(l *pod) bool { return l.checkDirect }) {
 		ok, err := l.plane.MayDirect()
 		k.fault("pod "+l.Name, err)
 		k.members.Lock()
-		l.asks, l.asked, l.mayDirect = false, k.cfg.Now(), ok && err == nil
+		l.checkDirect, l.directCheckedAt, l.mayDirect = false, k.cfg.Now(), ok && err == nil
 		k.members.Unlock()
 	}
 }

@@ -64,10 +64,10 @@ type peerKeys struct {
 	// known that this host has a key.
 	told  uint64
 	knows map[stamp.KeyID]time.Time
-	// spoke is when it last answered or told anything. Since asked, unanswered
-	// probes went to it.
-	spoke, asked time.Time
-	unanswered   int
+	// spoke is when it last answered or said anything. unanswered probes went to it since, the first
+	// at unansweredSince.
+	spoke, unansweredSince time.Time
+	unanswered             int
 }
 
 // ring is the keys that this host accepts, and what follows from those that others have.
@@ -186,7 +186,7 @@ func (r ring) locked(hosts map[string]*remoteHost, now time.Time) (out []string)
 // has. Where that is not known, or nothing is answered, they are tried in turn.
 func (r ring) signBy(k *peerKeys, now time.Time) stamp.KeyID {
 	best, told := r.best(k), r.Offered()
-	lost := k.unanswered >= 4 && now.Sub(k.asked) >= 500*time.Millisecond
+	lost := k.unanswered >= 4 && now.Sub(k.unansweredSince) >= 500*time.Millisecond
 	if len(told) < 2 || !lost && (len(k.has) > 0 || k.unanswered == 0) {
 		return best
 	}
@@ -213,10 +213,10 @@ func (r ring) listed(k *peerKeys, ours podID, tlvs []stamp.TLV) []stamp.TLV {
 	return append(slices.Clip(tlvs), stamp.TLV{Type: keysType, Value: l.encode()})
 }
 
-// ask notes that a probe goes to the host.
-func (k *peerKeys) ask(now time.Time) {
+// probed notes that a probe goes to the host.
+func (k *peerKeys) probed(now time.Time) {
 	if k.unanswered == 0 {
-		k.asked = now
+		k.unansweredSince = now
 	}
 	k.unanswered++
 }

@@ -266,7 +266,7 @@ func TestKeyFor(t *testing.T) {
 	}
 	tried := map[stamp.KeyID]bool{}
 	for range 4 {
-		h2.keys.ask(now)
+		h2.keys.probed(now)
 		tried[a.turnover.ring.signBy(&h2.keys, now)] = true
 	}
 	if !tried[first] || !tried[second] {
@@ -274,7 +274,7 @@ func TestKeyFor(t *testing.T) {
 	}
 	h2.keys = peerKeys{has: []stamp.KeyID{second}, says: true}
 	for range 100 { // many are on their way
-		h2.keys.ask(now)
+		h2.keys.probed(now)
 		if a.turnover.ring.signBy(&h2.keys, now) != second {
 			t.Fatal("sent what it cannot check")
 		}
@@ -284,7 +284,7 @@ func TestKeyFor(t *testing.T) {
 	}
 	clear(tried)
 	for range 4 {
-		h2.keys.ask(now)
+		h2.keys.probed(now)
 		tried[a.turnover.ring.signBy(&h2.keys, now.Add(time.Second))] = true
 	}
 	if !tried[first] || !tried[second] {

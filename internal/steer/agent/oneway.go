@@ -25,13 +25,13 @@ func (dg *datagrams) ask(l *pod) {
 	if dg.cfg.DryRun || l.DryRun {
 		return
 	}
-	asked, counted := 0, map[*pair]bool{}
+	n, counted := 0, map[*pair]bool{}
 	for _, f := range l.census.OneWay {
 		p := l.pairs[f.UID]
-		if p == nil || p.opened.IsZero() || f.Admitted && counted[p] || asked == asksMost {
+		if p == nil || p.opened.IsZero() || f.Admitted && counted[p] || n == asksMost {
 			continue
 		}
-		asked++
+		n++
 		counted[p] = true
 		dg.tell(p, f)
 	}

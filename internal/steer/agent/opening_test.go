@@ -256,7 +256,7 @@ func TestConnectionsBeginByConsent(t *testing.T) {
 // TestWhereFlowsBegin: what the other end begins elsewhere is taken for a while after the default network is back, and
 // for as long as that end says that it does.
 func TestWhereFlowsBegin(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	now := a.cfg.Now()
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for _, tc := range []struct {

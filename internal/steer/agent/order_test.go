@@ -42,7 +42,7 @@ func TestOrders(t *testing.T) {
 
 // TestUnpinWhatIsNotPinned: it is no event, and nobody is told that a pin has gone.
 func TestUnpinWhatIsNotPinned(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 	for _, tc := range []struct{ pinned, kind string }{{"", string(decide.Stay)}, {"z", EventPinned},
 		{"", string(decide.Stay)}} {
@@ -58,7 +58,7 @@ func TestUnpinWhatIsNotPinned(t *testing.T) {
 // TestOrderToWhatFlowsKeepOff: flows that do not get through on a path keep off it, so that an
 // order to it is refused before anything moves, and nothing is told as done.
 func TestOrderToWhatFlowsKeepOff(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	now := a.cfg.Now()
 	p.local.plane, p.opened = &dataplane.Plane{}, now
 	p.assigned = decide.Assignment{Active: "m"}
@@ -84,7 +84,7 @@ func TestOrderToWhatFlowsKeepOff(t *testing.T) {
 // TestOrderWhileAConnectionIsAsked: buckets that try another path for a connection keep off none yet,
 // so that an order is not refused for them.
 func TestOrderWhileAConnectionIsAsked(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	now := a.cfg.Now()
 	p.local.plane, p.opened = &dataplane.Plane{}, now
 	p.assigned = decide.Assignment{Active: "m"}

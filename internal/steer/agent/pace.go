@@ -128,12 +128,12 @@ func dueProbes(warm []*remoteHost, now time.Time) []due {
 }
 
 // leisure counts the questions of this period that could have waited.
-type leisure struct{ asked int }
+type leisure struct{ taken int }
 
 // take reports whether another one may be asked.
 func (b *leisure) take() bool {
-	b.asked++
-	return b.asked <= leisurely
+	b.taken++
+	return b.taken <= leisurely
 }
 
 // prober measures the paths to other hosts.

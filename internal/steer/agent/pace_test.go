@@ -219,7 +219,7 @@ func TestSummariseWhatIsNew(t *testing.T) {
 // TestRenewal: what the other agent has confirmed it is asked about on one path,
 // and on all of them where no answer came; a bounded number at once.
 func TestRenewal(t *testing.T) {
-	a, p, h2 := askedPair(t)
+	a, p, h2 := onePair(t)
 	now := a.cfg.Now()
 	a.cfg.Now = func() time.Time { return now }
 	for _, network := range a.members.names {
@@ -253,22 +253,22 @@ func TestRenewal(t *testing.T) {
 			p.opened = now
 		}
 	}
-	p.opened, p.asked = now.Add(-renew), now.Add(-renew)
-	a.leisure.asked, a.agreement.turns = leisurely, turns{turnsMost, 0, turnsMost}
+	p.opened, p.openSentAt = now.Add(-renew), now.Add(-renew)
+	a.leisure.taken, a.agreement.turns = leisurely, turns{turnsMost, 0, turnsMost}
 	before := a.wires.notices
-	if a.agreement.open(p, now); a.wires.notices != before || !p.asked.Before(now) {
+	if a.agreement.open(p, now); a.wires.notices != before || !p.openSentAt.Before(now) {
 		t.Error("it does not wait for the next period")
 	}
-	p.opened, p.asks = time.Time{}, 0
+	p.opened, p.openTries = time.Time{}, 0
 	if a.agreement.open(p, now); a.wires.notices != before+2 {
 		t.Error("what was never confirmed waits")
 	}
 	// Who has had no turn was not asked without an answer.
-	p.opened, p.asked = now.Add(-5*renew), now.Add(-6*renew)
+	p.opened, p.openSentAt = now.Add(-5*renew), now.Add(-6*renew)
 	if a.agreement.open(p, now); p.opened.IsZero() {
 		t.Error("a confirmation ends that nobody was asked to renew")
 	}
-	p.asked = now.Add(-4 * renew)
+	p.openSentAt = now.Add(-4 * renew)
 	if a.agreement.open(p, now); !p.opened.IsZero() {
 		t.Error("it was asked without an answer for long")
 	}
@@ -284,7 +284,7 @@ func TestRenewal(t *testing.T) {
 // confirmed none loses that for want of a turn. Fails if each asks when it likes, or if the
 // turns of some are taken by others.
 func TestManyPairsAsk(t *testing.T) {
-	a, _, h2 := askedPair(t)
+	a, _, h2 := onePair(t)
 	now := a.cfg.Now()
 	a.cfg.Now = func() time.Time { return now }
 	var l *pod
@@ -305,25 +305,25 @@ func TestManyPairsAsk(t *testing.T) {
 	for range 220 { // periods
 		now = now.Add(epoch)
 		a.agreement.turns = turns{}
-		asked := 0
+		sent := 0
 		for _, p := range l.pairs {
-			was := p.asked
-			if a.agreement.open(p, now); p.asked != was {
-				asked++
+			was := p.openSentAt
+			if a.agreement.open(p, now); p.openSentAt != was {
+				sent++
 				if !p.opened.IsZero() {
-					p.opened, p.asks = now, 0
+					p.opened, p.openTries = now, 0
 				}
 			}
 		}
-		if asked > 3*turnsMost {
-			t.Fatalf("%d asked in one period", asked)
+		if sent > 3*turnsMost {
+			t.Fatalf("%d sent in one period", sent)
 		}
 	}
 	confirmed, never := 0, 0
 	for _, p := range l.pairs {
 		if !p.opened.IsZero() {
 			confirmed++
-		} else if p.asks == 0 {
+		} else if p.openTries == 0 {
 			never++
 		}
 	}
@@ -369,7 +369,7 @@ func TestSyncHosts(t *testing.T) {
 
 // TestWarm: a host that had no traffic for long is probed from the next period on as it has some.
 func TestWarm(t *testing.T) {
-	a, p, h2 := askedPair(t)
+	a, p, h2 := onePair(t)
 	now := a.cfg.Now()
 	a.prober.probeAll(now)
 	if len(a.prober.warm) > 0 {

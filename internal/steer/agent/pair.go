@@ -27,10 +27,11 @@ type pair struct {
 	// notIn6 are the networks on which the pods' IPv6 packets are not steered, of a pair of
 	// IPv4 of pods that have both.
 	notIn6 []string
-	// opened: the remote data plane takes this pair's packets on every path,
-	// confirmed at that time.
-	opened, asked time.Time
-	asks          int // since it was confirmed
+	// opened: the remote data plane takes this pair's packets on every path, confirmed at that
+	// time. openSentAt is when this end last sent the notice that asks for it, and openTries how often
+	// it has since it was confirmed.
+	opened, openSentAt time.Time
+	openTries          int
 	// stale is when the data plane is to be told of its paths again, and hops are their next
 	// hops, as last found.
 	stale time.Time
@@ -142,9 +143,9 @@ const ringLength = 30
 // line is a pair's traffic on one path. Its echoes are those that judge it.
 type line struct {
 	detect.Path
-	// asked is when the latest echo went, and calm how many packets had come over the
+	// echoedAt is when the latest echo went, and calm how many packets had come over the
 	// path when one last did in calm.
-	asked          time.Time
+	echoedAt       time.Time
 	calm           uint64
 	sent, received dataplane.Tally // as last read
 	counted        counted
@@ -184,8 +185,8 @@ func newLines(n int, params *detect.Params) lines {
 	return out
 }
 
-// asking reports whether one of the paths is suspected.
-func (ls lines) asking() bool {
+// suspected reports whether one of the paths is.
+func (ls lines) suspected() bool {
 	return slices.ContainsFunc(ls, func(ln line) bool { return ln.Suspected() })
 }
 

@@ -362,7 +362,7 @@ func TestWhyAPathFailed(t *testing.T) {
 		hosts, pair bool
 		want        string
 	}{{true, true, "failed 2s ago"}, {true, false, "failed 2s ago"}, {false, true, "this pair's packets do not pass"}} {
-		a, p, h2 := askedPair(t)
+		a, p, h2 := onePair(t)
 		now := a.cfg.Now()
 		p.local.plane, p.opened = &dataplane.Plane{}, now
 		if tc.hosts {

@@ -20,17 +20,18 @@ type pod struct {
 	replugging time.Time
 	plane      *dataplane.Plane
 	cookie     uint64
-	// mayDirect: nothing forbade direct routes when that was asked. asks: it is to be.
-	mayDirect, asks bool
-	asked           time.Time
-	pairs           map[string]*pair // by the remote pod's UID
+	// mayDirect: nothing forbade direct routes at directCheckedAt. checkDirect: it is to be
+	// checked again.
+	mayDirect, checkDirect bool
+	directCheckedAt        time.Time
+	pairs                  map[string]*pair // by the remote pod's UID
 	// census is of the flows, when they were swept; full counts those without room;
 	// former are the data planes of other versions that are still there.
 	census dataplane.Census
 	swept  time.Time
 	full   uint64
 	// replies are to its flows of datagrams that peers answer.
-	replies map[askedFlow]*detect.Replies
+	replies map[datagramFlow]*detect.Replies
 	former  int
 	// wanted are peers that the pod has begun to speak with, to be entered.
 	wanted []netip.Addr

@@ -115,14 +115,14 @@ func (ws *wires) tellRefusals(hosts map[string]*remoteHost, now time.Time) {
 			why = max(why, ws.tellRefused(h, hp.wire, hp, now))
 		}
 		k := &h.keys
-		if k.unanswered < silentProbes || now.Sub(k.asked) < silentFor {
+		if k.unanswered < silentProbes || now.Sub(k.unansweredSince) < silentFor {
 			continue
 		}
 		if why == "" {
 			why = "its agent does not run, or refuses them for their key or their time"
 		}
 		ws.warnOf("silent "+h.name, "%s has answered none of %d probes on any network for %v: %s", h.name, k.unanswered,
-			now.Sub(k.asked).Round(time.Second), why)
+			now.Sub(k.unansweredSince).Round(time.Second), why)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // TestOneGoesAhead: of connections that wait on the same path one leaves it to find out, and the
 // others after it, unless nothing comes over the path.
 func TestOneGoesAhead(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	now := a.cfg.Now()
 	is := detect.Progress{Open: true, Waiting: true, Sent: 1000}
 	p.inquiries = map[ports]*inquiry{}
@@ -44,7 +44,7 @@ func TestOneGoesAhead(t *testing.T) {
 // TestExcusedOnce: a connection that no path got through returns once it gets through elsewhere, as
 // its path may do so too by then. One that returned and still does not is believed.
 func TestExcusedOnce(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	now, trust := a.cfg.Now(), 3*a.pairs.params.DetourAgain
 	one, other := ports{1, 80}, ports{2, 80}
 	if p.excuses(one, trust, now) {
@@ -65,7 +65,7 @@ func TestExcusedOnce(t *testing.T) {
 // TestRefuge: the peer's flows leave a path that fails even where the pair's own, of which there
 // may be none, stay there.
 func TestRefuge(t *testing.T) {
-	a, p, h2 := askedPair(t)
+	a, p, h2 := onePair(t)
 	now := a.cfg.Now()
 	m, z := p.routes[0].Index, p.routes[1].Index
 	p.opened = now
@@ -90,7 +90,7 @@ func TestRefuge(t *testing.T) {
 // TestMuteUnasked: what the other agent says of a path is believed for a while where this end does
 // not know whether its own echoes pass.
 func TestMuteUnasked(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	p.local.plane, p.opened = &dataplane.Plane{}, a.cfg.Now()
 	n := notice{kind: noticeMute, network: 0}
 	for range 2 {

@@ -13,7 +13,7 @@ import (
 // again, after a while, and keeps no pair from being left. The pod's namespace is not there,
 // which every call to the kernel says.
 func TestRefusedByTheKernel(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	now := a.cfg.Now()
 	p.local.plane, p.opened, p.bearing, p.borne = &dataplane.Plane{}, now, 1, now.Add(-2*steady)
 	p.lines[1].tx, p.local.mayDirect = 1, true
@@ -41,7 +41,7 @@ func TestMovesWait(t *testing.T) {
 		by    string
 		waits bool
 	}{{decide.Switch, "policy", true}, {decide.Failover, "policy", false}, {decide.Switch, "user", false}} {
-		a, p, _ := askedPair(t)
+		a, p, _ := onePair(t)
 		p.local.plane, p.opened = &dataplane.Plane{}, a.cfg.Now()
 		p.assigned = decide.Assignment{Active: "m"}
 		told := func() bool { return a.journal.last().Reason != "" }
@@ -60,7 +60,7 @@ func TestMovesWait(t *testing.T) {
 // leave their only one; they wait where it is only not worth it.
 func TestPortionsFlee(t *testing.T) {
 	for _, failed := range []bool{true, false} {
-		a, p, h2 := askedPair(t)
+		a, p, h2 := onePair(t)
 		now := a.cfg.Now()
 		p.local.plane, p.opened = &dataplane.Plane{}, now
 		p.assigned = decide.Assignment{Active: "m", With: decide.Portions{{Network: "z", Buckets: 24}}}
@@ -82,9 +82,9 @@ func TestConfirmedButNotEntered(t *testing.T) {
 		taken bool // it was told before
 		dry   bool
 	}{{name: "never entered"}, {name: "entered before", taken: true}, {name: "a dry run", dry: true}} {
-		a, p, h2 := askedPair(t)
+		a, p, h2 := onePair(t)
 		a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
-		a.cfg.DryRun, p.taken, p.asks = tc.dry, tc.taken, 3
+		a.cfg.DryRun, p.taken, p.openTries = tc.dry, tc.taken, 3
 		p.local.plane = &dataplane.Plane{} // which has no interfaces
 		p.marks = a.turnover.ring.marks(&h2.keys, nil, a.cfg.Now())
 		if tc.taken {
@@ -94,8 +94,8 @@ func TestConfirmedButNotEntered(t *testing.T) {
 			names: a.members.dialect()}
 		a.agreement.acknowledged(h2, n.encode())
 		open := tc.taken || tc.dry
-		if got := p.opened.Equal(a.cfg.Now()); got != open || open != (p.asks == 0) {
-			t.Errorf("%s: confirmed at %v, asked %d times", tc.name, p.opened, p.asks)
+		if got := p.opened.Equal(a.cfg.Now()); got != open || open != (p.openTries == 0) {
+			t.Errorf("%s: confirmed at %v, asked %d times", tc.name, p.opened, p.openTries)
 		}
 		if e := a.journal.last(); !tc.dry && (e.Kind != EventWarning || !strings.Contains(e.Reason, "no path's interface")) {
 			t.Errorf("%s: told %+v", tc.name, e)

@@ -29,8 +29,8 @@ type replyWatcher struct {
 // watchReplies looks at them until ctx ends, apart from the loop.
 func (rw *replyWatcher) watchReplies(ctx context.Context) error {
 	for ctx.Err() == nil {
-		asking := rw.members.some(func(l *pod) bool { return l.census.Asked > 0 && !l.DryRun })
-		if len(asking) == 0 {
+		pods := rw.members.some(func(l *pod) bool { return l.census.Asked > 0 && !l.DryRun })
+		if len(pods) == 0 {
 			select {
 			case <-rw.bell:
 			case <-ctx.Done():
@@ -38,7 +38,7 @@ func (rw *replyWatcher) watchReplies(ctx context.Context) error {
 			continue
 		}
 		flows := 0
-		for _, l := range asking {
+		for _, l := range pods {
 			flows = max(flows, rw.lookAt(l))
 		}
 		select {
@@ -73,8 +73,8 @@ func (rw *replyWatcher) lookAt(l *pod) int {
 	return l.census.Flows
 }
 
-// askedFlow is a flow of datagrams of a pod.
-type askedFlow struct {
+// datagramFlow is a flow of datagrams of a pod.
+type datagramFlow struct {
 	uid string // the peer's
 	ports
 }
@@ -82,10 +82,10 @@ type askedFlow struct {
 // count takes what was found of a pod's flows, and asks about those that miss their answers.
 func (rw *replyWatcher) count(l *pod, found []dataplane.Asked, now time.Time) {
 	was := l.replies
-	l.replies = make(map[askedFlow]*detect.Replies, len(found))
+	l.replies = make(map[datagramFlow]*detect.Replies, len(found))
 	looks := looks{}
 	for _, f := range found {
-		p, name := l.pairs[f.UID], askedFlow{f.UID, ports{f.Local, f.Remote}}
+		p, name := l.pairs[f.UID], datagramFlow{f.UID, ports{f.Local, f.Remote}}
 		if p == nil {
 			continue
 		}
@@ -120,7 +120,7 @@ func (iq *inquirer) countReplies() {
 		if iq.fault(q.pair.name, err); err == nil {
 			q.replies.Counted(iq.params, detect.Unanswered(n), now)
 			iq.answer(q, detect.Progress{Open: ok, Waiting: q.replies.Waits(), Acked: q.replies.Answers(),
-				Timer: q.replies.Timer(iq.params, now), Asks: q.replies.Sent()}, now)
+				Timer: q.replies.Timer(iq.params, now), LastSent: q.replies.Sent()}, now)
 		}
 	}
 }

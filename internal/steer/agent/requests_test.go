@@ -107,13 +107,13 @@ func TestRequestsAreAnsweredNowhere(t *testing.T) {
 		time.Sleep(25 * time.Millisecond)
 	}
 	b.filter(b.pod("b").Netns, "input", "udp dport 4053 drop")
-	p, asked := a.pair("a0", "b"), false
+	p, tried := a.pair("a0", "b"), false
 	b.await("the question to be asked, and to end", func() bool {
 		b.asks("a0", addr, 100*time.Millisecond)
 		a.members.Lock()
 		defer a.members.Unlock()
-		asked = asked || p.trial != nil
-		return asked && p.trial == nil
+		tried = tried || p.trial != nil
+		return tried && p.trial == nil
 	})
 	f.more(b, "meanwhile", 1e5)
 	a.members.Lock()

@@ -28,7 +28,7 @@ func TestStateless(t *testing.T) {
 	})
 	in := func(ns string) func() string { return func() string { return ns } }
 	b := &bed{t: t}
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	u := a.untracked
 	f := filtering{untracked: u}
 	now := a.cfg.Now()

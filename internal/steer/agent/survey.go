@@ -72,8 +72,8 @@ func (s *survey) limit(peers []netip.Addr) {
 // unwatch has telemetry forget a namespace.
 func (s *survey) unwatch(cookie uint64) { s.do(func() { s.gone = append(s.gone, cookie) }) }
 
-// asked reports whether a reading is on its way, and waits whether there is one.
-func (s *survey) asked() (asked, waits bool) {
+// pending reports whether a reading is on its way, and waits whether there is one.
+func (s *survey) pending() (pending, waits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.wanted, s.came
@@ -112,14 +112,14 @@ func (s *survey) informed(now time.Time) bool {
 	if s.passive == nil {
 		return true
 	}
-	asked, waits := s.asked()
+	pending, waits := s.pending()
 	switch {
 	case waits, !s.awaited.IsZero() && now.Sub(s.awaited) >= patient:
 		s.awaited = time.Time{}
 		return true
 	case !s.awaited.IsZero():
 		return false
-	case asked, now.Sub(s.connected) >= quiet && now.Sub(s.read) < 5*epoch:
+	case pending, now.Sub(s.connected) >= quiet && now.Sub(s.read) < 5*epoch:
 		return true // the one that was too late is still on its way; or none is needed
 	}
 	s.awaited = now

@@ -22,9 +22,9 @@ func TestEvidenceWaitsForAReading(t *testing.T) {
 		s.do(func() { s.wanted, s.came, s.latest = false, true, telemetry.Reading{From: 1, To: 2} })
 	}
 	for i, step := range []struct {
-		after      time.Duration
-		came       bool
-		want, asks bool // it is informed; a reading is on its way
+		after         time.Duration
+		came          bool
+		want, pending bool // it is informed; a reading is on its way
 	}{
 		{0, false, false, true},
 		{time.Millisecond, false, false, true},
@@ -46,8 +46,8 @@ func TestEvidenceWaitsForAReading(t *testing.T) {
 			s.read = at.Add(-epoch)
 		}
 		got := s.informed(at)
-		if asks, _ := s.asked(); got != step.want || asks != step.asks {
-			t.Errorf("step %d: informed %v, asked %v", i, got, asks)
+		if pending, _ := s.pending(); got != step.want || pending != step.pending {
+			t.Errorf("step %d: informed %v, pending %v", i, got, pending)
 		}
 		if _, ok := s.reading(at); ok != step.came {
 			t.Errorf("step %d: a reading: %v", i, ok)

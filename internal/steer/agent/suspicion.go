@@ -28,7 +28,7 @@ const calmly = 5 * time.Second
 // can be none. echoes are by sequence number whose they are.
 type asker struct {
 	*probe.Echoer
-	echoes [probe.EchoesKept]asked
+	echoes [probe.EchoesKept]echoTarget
 }
 
 // openEchoers opens the pod's own sockets for echoes, of each family that it has.
@@ -85,8 +85,8 @@ func (l *pod) closeEchoers() error {
 	return errors.Join(errs...)
 }
 
-// asked is which pair an echo asked, and on which of its paths.
-type asked struct {
+// echoTarget is the pair to whose other end an echo went, and on which of its paths.
+type echoTarget struct {
 	pair *pair
 	line int
 }
@@ -99,7 +99,7 @@ func (p *pair) echo(i int) {
 		return
 	}
 	seq, at, err := from.Send(r.Local.Addr, r.Remote.Addr, l.plane.Index(r.Local.Dev))
-	ln.asked = at
+	ln.echoedAt = at
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		ln.Refused() // here: nothing to be learnt by it
@@ -109,7 +109,7 @@ func (p *pair) echo(i int) {
 	}
 	// Any other fault says what an echo without answer says.
 	ln.Sent(uint32(seq), at)
-	from.echoes[int(seq)%len(from.echoes)] = asked{p, i}
+	from.echoes[int(seq)%len(from.echoes)] = echoTarget{p, i}
 }
 
 // handleEchoes takes the answers that have come to the pod.
@@ -156,7 +156,7 @@ func (pw *pairWatcher) judge(now time.Time) (asking bool) {
 			}
 		}
 	}
-	pw.suspecting = slices.DeleteFunc(pw.suspecting, func(p *pair) bool { return !p.lines.asking() })
+	pw.suspecting = slices.DeleteFunc(pw.suspecting, func(p *pair) bool { return !p.lines.suspected() })
 	return len(pw.suspecting) > 0
 }
 
@@ -246,7 +246,7 @@ func (pw *pairWatcher) probePair(p *pair, now time.Time) {
 			p.followUp(i, now)
 			continue
 		}
-		if ln.Suspected() || now.Sub(ln.asked) < calmly || now.Sub(p.active) >= quiet || !pw.leisure.take() {
+		if ln.Suspected() || now.Sub(ln.echoedAt) < calmly || now.Sub(p.active) >= quiet || !pw.leisure.take() {
 			continue
 		}
 		if ln.Unanswered() && ln.received.Packets != ln.calm {
@@ -264,7 +264,7 @@ func (p *pair) followUp(i int, now time.Time) {
 	if now.Sub(ln.Since()) > time.Minute {
 		every = time.Second
 	}
-	if now.Sub(ln.asked) < every-tolerated {
+	if now.Sub(ln.echoedAt) < every-tolerated {
 		return
 	}
 	if ln.Unanswered() {

@@ -12,8 +12,8 @@ import (
 
 const ms = time.Millisecond
 
-// askedPair is a pair of the agent of twoHosts with h2, on m by default.
-func askedPair(t *testing.T) (*Agent, *pair, *remoteHost) {
+// onePair is a pair of the agent of twoHosts with h2, on m by default.
+func onePair(t *testing.T) (*Agent, *pair, *remoteHost) {
 	a, h2 := twoHosts(t)
 	l := &pod{Pod: testPod("p", 1, 1, "m", "z"), pairs: map[string]*pair{}}
 	q := testPod("q", 2, 1, "m", "z")
@@ -26,7 +26,7 @@ func askedPair(t *testing.T) (*Agent, *pair, *remoteHost) {
 // TestOpinionOfPairs: probes that say that a path has failed are not believed where a
 // pair knows better.
 func TestOpinionOfPairs(t *testing.T) {
-	a, p, h2 := askedPair(t)
+	a, p, h2 := onePair(t)
 	now := a.cfg.Now()
 	before := func(d time.Duration) time.Time { return now.Add(-d) }
 	m := h2.paths["m"]
@@ -98,7 +98,7 @@ func TestWitnessOnAFullPath(t *testing.T) {
 		{"full", 20 * ms, true},
 		{"not full, and late", ms, false},
 	} {
-		a, p, h2 := askedPair(t)
+		a, p, h2 := onePair(t)
 		now := a.cfg.Now()
 		z, m := h2.paths["z"], &p.lines[0]
 		z.rtts[0], z.nRTT = tc.probe, 1
@@ -124,12 +124,12 @@ func TestWitnessOnAFullPath(t *testing.T) {
 // TestRefusedForARoundTrip: where packets pass and an echo did not, echoes tell nothing until the
 // next one is answered, which goes out in the same moment.
 func TestRefusedForARoundTrip(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	now, ln := a.cfg.Now(), &p.lines[0]
-	asked := now.Add(-calmly)
-	ln.Answer(detect.Shot{Answered: asked.Add(-calmly)}, false)
-	ln.Sent(1, asked) // and lost
-	ln.asked, ln.received.Packets, p.active = asked, 1, now
+	echoed := now.Add(-calmly)
+	ln.Answer(detect.Shot{Answered: echoed.Add(-calmly)}, false)
+	ln.Sent(1, echoed) // and lost
+	ln.echoedAt, ln.received.Packets, p.active = echoed, 1, now
 	if !ln.Telling(now) {
 		t.Fatal("not known for two turns")
 	}
@@ -185,7 +185,7 @@ func TestOpinionOfHosts(t *testing.T) {
 			m.Answer(detect.Shot{Seq: 7, Sent: now.Add(-8 * ms), Answered: now.Add(-7 * ms)}, false)
 		}, detect.Agrees},
 	} {
-		a, p, h2 := askedPair(t)
+		a, p, h2 := onePair(t)
 		now := a.cfg.Now()
 		other := &pair{local: p.local, remote: testPod("r", 2, 2, "m", "z"), host: h2, routes: p.routes,
 			lines: newLines(2, a.pairs.params)}
@@ -214,7 +214,7 @@ func TestSuspectingIsAList(t *testing.T) {
 		{"the pair is gone", func(a *Agent, p *pair, _ time.Time) { a.members.leave(p) }, 0},
 		{"the pod is gone", func(a *Agent, p *pair, _ time.Time) { a.members.remove(p.local) }, 0},
 	} {
-		a, p, _ := askedPair(t)
+		a, p, _ := onePair(t)
 		now := a.cfg.Now()
 		p.lines[0].silence.Since = now.Add(-a.pairs.params.Silence)
 		p.lines[0].Answer(detect.Shot{Answered: now.Add(-time.Second)}, false)

@@ -20,7 +20,7 @@ func TestPinByTheCluster(t *testing.T) {
 		"by hand":       {"", "z", "z", ""},
 		"hand and told": {"m", "z", "z", ""},
 	} {
-		a, p, _ := askedPair(t)
+		a, p, _ := onePair(t)
 		p.local.Pin, p.local.Policy, p.pinned = tc.told, "P", tc.pinned
 		p.local.plane = &dataplane.Plane{}
 		if p.pin() != tc.want || p.pinner() != tc.by {
@@ -49,7 +49,7 @@ func TestPinByTheCluster(t *testing.T) {
 // TestDryRunOfAPod: what would be done for its flows is told once, orders are refused, flows that
 // are elsewhere come home, and those of other pods go on.
 func TestDryRunOfAPod(t *testing.T) {
-	a, p, _ := askedPair(t)
+	a, p, _ := onePair(t)
 	a.members.elsewhere = newElsewhere([]topo.Pod{p.remote}, 1)
 	p.local.plane, p.opened = &dataplane.Plane{}, a.cfg.Now()
 	p.assigned, p.local.DryRun, p.local.Policy = decide.Assignment{Active: "m"}, true, "P"

@@ -191,7 +191,7 @@ func (ws *wires) send(hp *hostPath, full bool, tlvs ...stamp.TLV) {
 	}
 	now, k := ws.cfg.Now(), &hp.host.keys
 	o.Key = ws.ring.signBy(k, now)
-	k.ask(now)
+	k.probed(now)
 	if !full {
 		o.TLVs = ws.ring.listed(k, ws.self, o.TLVs)
 	}

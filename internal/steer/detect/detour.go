@@ -18,8 +18,8 @@ type Detour struct {
 	From, On int
 	state    DetourState
 	since    time.Time
-	// asked is when it was first seen to have sent on the path that it tries, of what nobody can wake.
-	asked time.Time
+	// sentThere is when it was first seen to have sent on the path that it tries, of what nobody can wake.
+	sentThere time.Time
 	// acked is how much of what it sent had been acknowledged when its timer fired.
 	acked uint64
 	tried []int
@@ -63,9 +63,9 @@ type Progress struct {
 	Trip, Timer time.Duration
 	// Tries is how often its timer has fired since it was last acknowledged.
 	Tries int
-	// Asks is when what is not acknowledged was last sent, of what nobody can wake: on another path it tells
+	// LastSent is when what is not acknowledged was last sent, of what nobody can wake: on another path it tells
 	// nothing before it has sent there. Zero where it is woken.
-	Asks time.Time
+	LastSent time.Time
 }
 
 // NewDetour begins one for a connection on that path, whose timer fired at that time.
@@ -95,14 +95,14 @@ func (d *Detour) Look(p Progress, tries int, others []int, now time.Time) (move 
 	wait, since := p.late(d.params), d.since
 	if d.state == Trying {
 		wait = max(d.params.TryFor, min(p.Timer, d.params.TryMost))
-		if !p.Asks.IsZero() && d.asked.IsZero() {
-			if !p.Asks.After(d.since) && now.Sub(d.since) < d.params.RepliesIdle {
+		if !p.LastSent.IsZero() && d.sentThere.IsZero() {
+			if !p.LastSent.After(d.since) && now.Sub(d.since) < d.params.RepliesIdle {
 				return false
 			}
-			d.asked = now
+			d.sentThere = now
 		}
-		if !d.asked.IsZero() {
-			since = d.asked
+		if !d.sentThere.IsZero() {
+			since = d.sentThere
 		}
 	}
 	if now.Sub(since) < wait || d.state == Doubted && tries > 1 && p.Tries < tries {
@@ -111,7 +111,7 @@ func (d *Detour) Look(p Progress, tries int, others []int, now time.Time) (move 
 	for _, path := range others {
 		if !slices.Contains(d.tried, path) {
 			d.tried = append(d.tried, path)
-			d.state, d.since, d.asked, d.On = Trying, now, time.Time{}, path
+			d.state, d.since, d.sentThere, d.On = Trying, now, time.Time{}, path
 			return true
 		}
 	}

@@ -14,9 +14,9 @@ func TestDetour(t *testing.T) {
 	done, gone := Progress{Open: true, Acked: 20}, Progress{}
 	slow := stuck
 	slow.Timer = 400 * time.Millisecond
-	asks := func(ms float64) Progress {
+	sent := func(ms float64) Progress {
 		p := slow
-		p.Asks = at(ms)
+		p.LastSent = at(ms)
 		return p
 	}
 	queued := stuck
@@ -41,11 +41,11 @@ func TestDetour(t *testing.T) {
 		"on the second one": {[]int{2, 0}, []look{{20, stuck, 2, Trying}, {119, stuck, 2, Trying}, {120, stuck, 0, Trying},
 			{130, got, 0, Proven}}},
 		"its timer is long": {[]int{2, 0}, []look{{20, slow, 2, Trying}, {400, slow, 2, Trying}, {420, slow, 0, Trying}}},
-		"has not sent there yet": {[]int{2, 0}, []look{{20, asks(15), 2, Trying}, {900, asks(15), 2, Trying},
-			{1000, asks(999), 2, Trying}, {1399, asks(999), 2, Trying}, {1400, asks(999), 0, Trying},
-			{2000, asks(999), 0, Trying}, {2001, Progress{Open: true, Acked: 20, Asks: at(2000)}, 0, Proven}}},
-		"sends nothing any more": {[]int{2}, []look{{20, asks(15), 2, Trying}, {10019, asks(15), 2, Trying},
-			{10020, asks(15), 2, Trying}, {10420, asks(15), 1, Nowhere}}},
+		"has not sent there yet": {[]int{2, 0}, []look{{20, sent(15), 2, Trying}, {900, sent(15), 2, Trying},
+			{1000, sent(999), 2, Trying}, {1399, sent(999), 2, Trying}, {1400, sent(999), 0, Trying},
+			{2000, sent(999), 0, Trying}, {2001, Progress{Open: true, Acked: 20, LastSent: at(2000)}, 0, Proven}}},
+		"sends nothing any more": {[]int{2}, []look{{20, sent(15), 2, Trying}, {10019, sent(15), 2, Trying},
+			{10020, sent(15), 2, Trying}, {10420, sent(15), 1, Nowhere}}},
 		"in a queue":        {[]int{2}, []look{{20, queued, 1, Doubted}, {89, queued, 1, Doubted}, {90, queued, 2, Trying}}},
 		"nowhere":           {[]int{2}, []look{{20, stuck, 2, Trying}, {120, stuck, 1, Nowhere}, {900, got, 1, Nowhere}}},
 		"there is no other": {nil, []look{{20, stuck, 1, Nowhere}}},

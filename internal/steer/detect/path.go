@@ -23,9 +23,9 @@ type Path struct {
 	well time.Time
 	// weak is that the silence has lasted since before one was found to be nothing.
 	weak bool
-	// rounds of probes were asked for since, the latest at asked.
+	// rounds of probes were asked for since, the latest at roundAt.
 	rounds  int
-	asked   time.Time
+	roundAt time.Time
 	verdict Verdict
 	// row is how many answers in a row have come in this state.
 	row int
@@ -66,7 +66,7 @@ func (p *Path) Suspect(silent, now time.Time) Action {
 	if p.state != Up || now.Sub(p.cleared) < p.params.Again {
 		return 0
 	}
-	p.suspected, p.silent, p.rounds, p.asked, p.verdict = now, silent, 0, time.Time{}, Verdict{}
+	p.suspected, p.silent, p.rounds, p.roundAt, p.verdict = now, silent, 0, time.Time{}, Verdict{}
 	p.weak = silent.Before(p.cleared)
 	return p.step(Silent, now) | p.ask(now)
 }
@@ -212,10 +212,10 @@ func (p *Path) ask(now time.Time) Action {
 	if p.rounds >= p.params.Burst {
 		every = p.params.Slow
 	}
-	if now.Sub(p.asked) < every {
+	if now.Sub(p.roundAt) < every {
 		return 0
 	}
-	p.asked = now
+	p.roundAt = now
 	p.rounds++
 	do := Ask
 	if p.rounds >= p.params.OthersFrom {

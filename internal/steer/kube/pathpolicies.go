@@ -66,7 +66,7 @@ func policyStatus(p *v1alpha1.PathPolicy, nodes []*view, networks []*v1alpha1.Pa
 	out := *p.Status.DeepCopy()
 	out.Pods, out.Overridden = 0, 0
 	for _, n := range nodes {
-		a := n.asks[p.Namespace+"/"+p.Name]
+		a := n.selected[p.Namespace+"/"+p.Name]
 		out.Pods += a.holds
 		out.Overridden += a.overridden
 	}

@@ -131,7 +131,7 @@ func TestTellWithoutStorm(t *testing.T) {
 	var agents []teller
 	var nodes []*view
 	for i := range 50 {
-		n := &view{asks: map[string]asked{"shop/p": {holds: 1}}}
+		n := &view{selected: map[string]selection{"shop/p": {holds: 1}}}
 		n.Name = fmt.Sprintf("n%d", i)
 		nodes = append(nodes, n)
 		agents = append(agents, newTeller(c, n.Name, func() time.Time { return now }))
@@ -165,7 +165,7 @@ func TestTellWithoutStorm(t *testing.T) {
 	if len(s.wrote) > 0 {
 		t.Errorf("%v: nothing had changed", s.wrote)
 	}
-	nodes[7].asks = nil // what changes is written once, by one
+	nodes[7].selected = nil // what changes is written once, by one
 	round("")
 	if len(s.wrote) != 1 || s.wrote[0] != "PUT /apis/pathwise.dev/v1alpha1/namespaces/shop/pathpolicies/p/status" {
 		t.Errorf("%v", s.wrote)
@@ -173,7 +173,7 @@ func TestTellWithoutStorm(t *testing.T) {
 	all[0].Status = policyStatus(all[0], nodes, nil, now)
 	now = now.Add(time.Hour)
 	round("")
-	s.wrote, nodes[8].asks = nil, nil
+	s.wrote, nodes[8].selected = nil, nil
 	for range 20 { // the first is away
 		round(nodes[first].Name)
 		now = now.Add(tellPace)
@@ -183,7 +183,7 @@ func TestTellWithoutStorm(t *testing.T) {
 	}
 	s.refuse = http.StatusForbidden
 	s.writes = 0
-	nodes[9].asks, now = nil, now.Add(time.Hour)
+	nodes[9].selected, now = nil, now.Add(time.Hour)
 	for range 30 {
 		round("")
 		now = now.Add(tellPace)

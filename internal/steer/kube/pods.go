@@ -73,7 +73,7 @@ func (f *finder) find(pods []*corev1.Pod, all []sandbox.Sandbox, now time.Time) 
 	var refused []v1alpha1.Refusal
 	for _, p := range pods {
 		name, uid := p.Namespace+"/"+p.Name, string(p.UID)
-		said, ok, err := f.asked(p)
+		said, ok, err := f.described(p)
 		if !ok && err == nil {
 			continue
 		}
@@ -110,8 +110,8 @@ func (f *finder) since(uid string, missing map[string]time.Time, now time.Time) 
 	return begin
 }
 
-// asked is what is said of a pod; ok tells whether it is one to be found.
-func (f *finder) asked(p *corev1.Pod) (said sandbox.Pod, ok bool, err error) {
+// described is what is said of a pod; ok tells whether it is one to be found.
+func (f *finder) described(p *corev1.Pod) (said sandbox.Pod, ok bool, err error) {
 	said.Name = p.Namespace + "/" + p.Name
 	over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	mine := string(p.UID) == f.self

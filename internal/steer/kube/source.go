@@ -39,7 +39,7 @@ type Source struct {
 	cfg                   Config
 	clients               clients
 	pods, nodes, networks cache.SharedInformer
-	asks                  cache.SharedInformer // PathPolicies
+	pathPolicies          cache.SharedInformer
 	finder                finder
 	composer              composer
 	composing             composing
@@ -118,7 +118,7 @@ func Open(cfg Config) (*Source, error) {
 		{&s.networks, func() (cache.SharedInformer, error) {
 			return informer(c.paths, "pathnetworks", &v1alpha1.PathNetwork{}, fields.Everything(), trimObject)
 		}},
-		{&s.asks, func() (cache.SharedInformer, error) {
+		{&s.pathPolicies, func() (cache.SharedInformer, error) {
 			return informer(c.paths, "pathpolicies", &v1alpha1.PathPolicy{}, fields.Everything(), trimObject)
 		}},
 	} {
@@ -204,7 +204,7 @@ func (s *Source) Ready(ctx context.Context) error {
 func (s *Source) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, i := range []cache.SharedInformer{s.pods, s.nodes, s.networks, s.asks} {
+	for _, i := range []cache.SharedInformer{s.pods, s.nodes, s.networks, s.pathPolicies} {
 		wg.Go(func() { i.Run(ctx.Done()) })
 	}
 	if err := s.policies.run(ctx, &wg); err != nil {
@@ -212,8 +212,8 @@ func (s *Source) Run(ctx context.Context) {
 		return
 	}
 	settled := func() bool { s.policies.follow(ctx, &wg); return s.policies.settled() }
-	if !cache.WaitForCacheSync(ctx.Done(), s.pods.HasSynced, s.nodes.HasSynced, s.networks.HasSynced, s.asks.HasSynced,
-		settled) {
+	if !cache.WaitForCacheSync(ctx.Done(), s.pods.HasSynced, s.nodes.HasSynced, s.networks.HasSynced,
+		s.pathPolicies.HasSynced, settled) {
 		return // told to end
 	}
 	debug.FreeOSMemory() // reading a large cluster took several times what is kept
@@ -293,9 +293,9 @@ func (s *Source) look(ctx context.Context) time.Duration {
 		warnings[o.Pod+": "+o.Reason] = true
 	}
 	networks := objects[*v1alpha1.PathNetwork](s.networks)
-	labels, asks := labelsOf(listed), objects[*v1alpha1.PathPolicy](s.asks)
+	labels, declared := labelsOf(listed), objects[*v1alpha1.PathPolicy](s.pathPolicies)
 	known := s.policies.known()
-	pods = judge(ask(pods, labels, pathPolicies(asks), need), labels, networks, known)
+	pods = judge(ask(pods, labels, pathPolicies(declared), need), labels, networks, known)
 	begun, nodes := s.cfg.Now(), objects[*view](s.nodes)
 	c, faulty := s.composer.compose(pods, nodes, networks, known.None())
 	s.composing.add(s.cfg.Now().Sub(begun))
@@ -315,7 +315,7 @@ func (s *Source) look(ctx context.Context) time.Duration {
 	again, err := steady, error(nil)
 	if !s.cfg.Quiet {
 		again, err = s.writer.write(ctx, spec, status)
-		later, failed := s.teller.tell(ctx, asks, nodes, networks)
+		later, failed := s.teller.tell(ctx, declared, nodes, networks)
 		again, err = min(again, later), errors.Join(err, failed)
 	}
 	if err == nil && !s.cfg.Quiet {

@@ -31,8 +31,9 @@ type server struct {
 	writes int
 	refuse int // the status of what is written, 0 for none
 	paths  []string
-	asks   []v1alpha1.PathPolicy
-	wrote  []string // statuses of those
+	// pathPolicies are those that there are, and wrote the statuses of those that were written.
+	pathPolicies []v1alpha1.PathPolicy
+	wrote        []string
 	// forbidden: nothing may be read any more; cut ends all watches.
 	forbidden bool
 	cut       chan struct{}
@@ -87,7 +88,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, v1alpha1.PathNetworkList{ListMeta: list, Items: []v1alpha1.PathNetwork{*fast()},
 			TypeMeta: metav1.TypeMeta{Kind: "PathNetworkList", APIVersion: "pathwise.dev/v1alpha1"}})
 	case path == group+"pathpolicies":
-		answer(w, v1alpha1.PathPolicyList{ListMeta: list, Items: s.asks,
+		answer(w, v1alpha1.PathPolicyList{ListMeta: list, Items: s.pathPolicies,
 			TypeMeta: metav1.TypeMeta{Kind: "PathPolicyList", APIVersion: "pathwise.dev/v1alpha1"}})
 	case strings.HasPrefix(path, group+"namespaces/") && strings.HasSuffix(path, "/status"):
 		s.writes++

@@ -36,12 +36,12 @@ type view struct {
 	policies map[uint64][]string
 	// networks are those that the pods are on.
 	networks []string
-	// asks counts the pods of each PathPolicy, by NAMESPACE/NAME.
-	asks map[string]asked
+	// selected counts the pods of each PathPolicy, by NAMESPACE/NAME.
+	selected map[string]selection
 }
 
-// asked counts the pods for which a PathPolicy holds, and those that it selects besides.
-type asked struct{ holds, overridden int32 }
+// selection counts the pods for which a PathPolicy holds, and those that it selects besides.
+type selection struct{ holds, overridden int32 }
 
 // DeepCopyObject is the same one.
 func (v *view) DeepCopyObject() runtime.Object { return v }
@@ -188,16 +188,16 @@ func (v *view) add(p topo.Pod, mark uint64, policies []string) {
 func (v *view) count(pod string, policies []string) {
 	ns, _, _ := strings.Cut(pod, "/")
 	for i, name := range policies {
-		if v.asks == nil {
-			v.asks = map[string]asked{}
+		if v.selected == nil {
+			v.selected = map[string]selection{}
 		}
-		a := v.asks[ns+"/"+name]
+		a := v.selected[ns+"/"+name]
 		if i == 0 {
 			a.holds++
 		} else {
 			a.overridden++
 		}
-		v.asks[ns+"/"+name] = a
+		v.selected[ns+"/"+name] = a
 	}
 }
 
