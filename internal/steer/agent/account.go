@@ -70,7 +70,7 @@ func (p *pair) answers(now time.Time) bool { return now.Sub(p.answered) < quiet 
 // account folds the bytes on the path and returns how many arrived, both ways. What
 // leaves the pod says little of that where a device drops before TCP's eyes: it tries
 // again at once, so that gigabits a second leave for a path that carries a tenth of
-// one (seen on macvlan, Linux 6.18). What TCP sent and heard nothing of is therefore
+// one (seen on macvlan, Linux 6.18). What TCP sent and had no acknowledgment of is therefore
 // taken away.
 func (ln *line) account(span time.Duration) float64 {
 	tx, rx := float64(ln.sent.Bytes-ln.counted.sent.Bytes), float64(ln.received.Bytes-ln.counted.received.Bytes)

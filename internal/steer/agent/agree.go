@@ -311,13 +311,13 @@ func (re *respondent) handleMove(p *pair, n notice) (status, uint64) {
 	if err != nil {
 		return statusUnknown, n.number
 	}
-	heard, err := p.local.plane.Follow(p.remote.UID, n.number, said)
+	known, err := p.local.plane.Follow(p.remote.UID, n.number, said)
 	if err != nil {
 		return statusUnknown, n.number
 	}
-	p.heardOf = re.cfg.Now()
-	if heard > n.number {
-		return statusStale, heard
+	p.followedAt = re.cfg.Now()
+	if known > n.number {
+		return statusStale, known
 	}
 	after, err := p.local.plane.Followed(p.remote.UID)
 	if err != nil {
@@ -325,12 +325,12 @@ func (re *respondent) handleMove(p *pair, n notice) (status, uint64) {
 	}
 	if after != before {
 		re.mover.answersMoved(p)
-		re.mover.waker.wake(p, dataplane.All, p.heardOf)
+		re.mover.waker.wake(p, dataplane.All, p.followedAt)
 	}
 	if slices.ContainsFunc(after[:], func(c dataplane.Choice) bool { return c.Diverted }) {
-		return statusDiverted, heard
+		return statusDiverted, known
 	}
-	return statusDone, heard
+	return statusDone, known
 }
 
 // handleMute: a path that is mute at one end is so at both, and this end may have
@@ -356,7 +356,7 @@ func (re *respondent) handleMute(p *pair, n notice) status {
 	return statusDone
 }
 
-// handleFailure: what the other end does not hear, this end need not send. Its
+// handleFailure: what the other end does not receive, this end need not send. Its
 // sender is known by what it says, which is authentic, not by its address, which
 // is not. Probes will tell when the path is well again.
 func (re *respondent) handleFailure(n notice) status {

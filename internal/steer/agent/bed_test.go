@@ -500,8 +500,9 @@ func (b *bed) impair(network string, how impair.Impairment, pods ...string) {
 type load struct {
 	t              *testing.T
 	client, server *exec.Cmd
-	said, heard    *bytes.Buffer
-	port           uint16 // the server's
+	// said is what the client says, and served what the server does.
+	said, served *bytes.Buffer
+	port         uint16 // the server's
 }
 
 // traffic sends from one pod to another's stable address.
@@ -513,12 +514,12 @@ func (b *bed) traffic(from, to string, c stream.Client) *load {
 // trafficIn is traffic in an IP family.
 func (b *bed) trafficIn(family int, from, to string, c stream.Client) *load {
 	b.t.Helper()
-	l := &load{t: b.t, said: &bytes.Buffer{}, heard: &bytes.Buffer{}}
+	l := &load{t: b.t, said: &bytes.Buffer{}, served: &bytes.Buffer{}}
 	server, client := b.pod(to), b.pod(from)
 	if c.Kind == stream.UDP {
 		b.acquaint(client, server, family)
 	}
-	out := &listening{done: make(chan struct{}), into: l.heard}
+	out := &listening{done: make(chan struct{}), into: l.served}
 	listen := netip.AddrPortFrom(server.Address(family), 0)
 	l.server = b.child(server, orders{Server: &stream.Server{Kind: c.Kind, Listen: listen,
 		Record: stream.Record{Bin: stream.DefaultBin, Gap: stream.DefaultGap}}})
@@ -529,7 +530,7 @@ func (b *bed) trafficIn(family int, from, to string, c stream.Client) *load {
 	select {
 	case <-out.done:
 	case <-time.After(longest):
-		b.t.Fatalf("the server says nothing: %s", l.heard)
+		b.t.Fatalf("the server says nothing: %s", l.served)
 	}
 	c.Target, c.Bind, l.port = out.at, client.Address(family), out.at.Port()
 	c.Patience, c.Record = 5*time.Second, stream.Record{Bin: stream.DefaultBin, Gap: stream.DefaultGap}

@@ -9,12 +9,12 @@ import (
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
-// rowReading is what telemetry told last of the connections of a row, on one path.
+// rowReading is what telemetry last reported of the connections of a row, on one path.
 type rowReading struct {
-	heard   time.Time
-	srtt    time.Duration
-	rtos    int
-	retrans float64
+	reportedAt time.Time
+	srtt       time.Duration
+	rtos       int
+	retrans    float64
 	// tx and rx are bytes a second, both ways, and goodput what arrived of them.
 	tx, rx, goodput float64
 	segments        uint64
@@ -23,10 +23,10 @@ type rowReading struct {
 // acknowledging is about how much comes back for each byte that TCP sends.
 const acknowledging = 1.0 / 20
 
-// take takes what was heard of a row's connections in a span of time.
+// take takes what was reported of a row's connections in a span of time.
 func (ln *line) take(acc telemetry.Account, span time.Duration, now time.Time) {
 	r := &ln.rows[int(acc.Row)%flow.Rows]
-	r.heard, r.srtt, r.segments = now, acc.SRTT, acc.SegmentsOut
+	r.reportedAt, r.srtt, r.segments = now, acc.SRTT, acc.SegmentsOut
 	if acc.SegmentsOut > 0 {
 		r.retrans = min(float64(acc.Retransmits)/float64(acc.SegmentsOut), 1)
 	}
@@ -36,7 +36,7 @@ func (ln *line) take(acc telemetry.Account, span time.Duration, now time.Time) {
 		r.rx += (float64(acc.BytesReceived) + acknowledging*float64(acc.BytesAcked)) / s
 		r.goodput += float64(acc.BytesReceived+acc.BytesAcked) / s
 	}
-	ln.heard = now
+	ln.reportedAt = now
 	ln.rtos += int(acc.Timeouts)
 	ln.unacked += int64(acc.BytesSent) - int64(acc.BytesAcked)
 	if other := &ln.rows[1-int(acc.Row)%flow.Rows]; acc.SegmentsOut >= other.segments { // what has most of them
@@ -103,7 +103,7 @@ func (p *pair) rowData(i, row int, now time.Time) decide.Data {
 	if c := p.classes[row].limited; decide.ClassOf(row) != decide.Bulk || !c.known || c.part > 0.5 {
 		d.AppLimited = true
 	}
-	if now.Sub(r.heard) < time.Second {
+	if now.Sub(r.reportedAt) < time.Second {
 		d.SRTT = r.srtt.Seconds()
 	}
 	return d

@@ -89,7 +89,7 @@ func (b *bed) filter(ns, hook, rule string) {
 func (b *bed) refuses(network string, port uint16, all bool) {
 	b.t.Helper()
 	a, z := b.agents["h1"], b.agents["h2"]
-	heard := func(r *running, since int) (found bool) {
+	noted := func(r *running, since int) (found bool) {
 		events, _ := r.journal.since(since)
 		for _, e := range events {
 			found = found || e.Kind == EventSuspect && e.To == network && (all || strings.Contains(e.Reason, fmt.Sprint(port)))
@@ -97,7 +97,7 @@ func (b *bed) refuses(network string, port uint16, all bool) {
 		return found
 	}
 	first, second := a.journal.last().ID, z.journal.last().ID
-	b.await("the connection to leave", func() bool { return heard(a, first) || heard(z, second) })
+	b.await("the connection to leave", func() bool { return noted(a, first) || noted(z, second) })
 	elsewhere := func() (n uint64) {
 		for _, other := range b.state.Spec.Networks {
 			if other != network {

@@ -44,7 +44,7 @@ func (p *pair) doubtful(now time.Time) bool {
 			return false
 		}
 	}
-	return now.Sub(p.heardOf) >= believes && now.Sub(p.resumed) >= believes && !p.homeFails(now)
+	return now.Sub(p.followedAt) >= believes && now.Sub(p.resumed) >= believes && !p.homeFails(now)
 }
 
 // down reports whether path i has failed, for the host or for the pair.

@@ -26,7 +26,7 @@ func TestDoubt(t *testing.T) {
 		want bool
 	}{
 		{"nothing was said for long", func(*Agent, *pair, time.Time) {}, true},
-		{"something was said", func(_ *Agent, p *pair, now time.Time) { p.heardOf = now.Add(-believes / 2) }, false},
+		{"something was said", func(_ *Agent, p *pair, now time.Time) { p.followedAt = now.Add(-believes / 2) }, false},
 		{"traffic is just back", func(_ *Agent, p *pair, now time.Time) { p.resumed = now.Add(-believes / 2) }, false},
 		{"the default one has failed", func(_ *Agent, p *pair, now time.Time) { p.host.paths["m"].Signaled(now) }, false},
 		{"it has failed for the pair", func(_ *Agent, p *pair, now time.Time) { p.lines[0].Signaled(now) }, false},

@@ -81,7 +81,7 @@ func (p *pair) refuge(from int) (to int, ok bool) {
 	}
 	// The peer takes packets on every path: it has said so, or moves flows itself.
 	others := p.otherPaths(from)
-	if len(others) == 0 || p.opened.IsZero() && p.heardOf.IsZero() {
+	if len(others) == 0 || p.opened.IsZero() && p.followedAt.IsZero() {
 		return 0, false
 	}
 	return others[0], true

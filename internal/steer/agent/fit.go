@@ -13,7 +13,7 @@ import (
 
 // What a pod's kernel needs for where a pair's flows are, its own route to the peer and
 // the peer's hardware address, is made by the fitter, apart from the loop: each takes as
-// long as the kernel does. The loop says what is needed, and hears what became of it.
+// long as the kernel does. The loop says what is needed, and learns what became of it.
 
 // stacks have the kernels of pods be fit for where their pairs' flows are.
 type stacks struct {

@@ -68,7 +68,7 @@ func (hw *hostWatcher) evidence(hp *hostPath, now time.Time) detect.Evidence {
 			e.Witnesses = append(e.Witnesses, other.Testimony(name, other.summary.P99, other.rtt()))
 		}
 	}
-	e.Heard = hp.lastProbe()
+	e.Probed = hp.lastProbe()
 	e.Came, e.Next = hw.members.came(hp, nil)
 	return e
 }
@@ -96,7 +96,7 @@ func (hw *hostWatcher) failure(hp *hostPath, now time.Time) failure {
 }
 
 // opinion is what pairs know of a path between hosts that fails: their echoes pass, or
-// who was silent has been heard; or they are about to know. One that has found the failure first has left,
+// a packet of the silent peer has come; or they are about to know. One that has found the failure first has left,
 // and is silent for that no more.
 func (hw *hostWatcher) opinion(hp *hostPath, now time.Time) detect.Opinion {
 	o, silent := detect.Agrees, false

@@ -145,7 +145,7 @@ func (p *pair) data(i int, now time.Time) decide.Data {
 	}
 	const lately = time.Second
 	switch {
-	case now.Sub(ln.heard) < lately: // not every period brings news of each connection
+	case now.Sub(ln.reportedAt) < lately: // not every period brings news of each connection
 		d.SRTT, d.AppLimited = ln.figures.SRTT.Seconds(), !p.limited.known || p.limited.part > 0.5
 	case p.conns == 0:
 		// Not TCP: what is sent is what the application wants to send.
@@ -158,16 +158,16 @@ func (p *pair) data(i int, now time.Time) decide.Data {
 // direction is where a failed path loses packets, as far as is known: probes of the other
 // agent that come after it failed, and were not on their way by then, have come all the
 // way from there.
-func (hp *hostPath) direction(heard time.Time) detect.Direction {
+func (hp *hostPath) direction(probed time.Time) detect.Direction {
 	const onTheirWay = 100 * time.Millisecond // in the longest queues
-	if heard.After(hp.Since().Add(onTheirWay)) {
+	if probed.After(hp.Since().Add(onTheirWay)) {
 		return detect.Forward
 	}
 	return hp.Verdict().Direction
 }
 
-// fill adds what probes tell.
-func (hp *hostPath) fill(e *decide.PathEvidence, heard, now time.Time) {
+// fill adds what probes tell. The other agent's own last came at probed.
+func (hp *hostPath) fill(e *decide.PathEvidence, probed, now time.Time) {
 	s := hp.summary
 	e.Probe = decide.Probe{RTT: hp.rtt().Seconds(), Jitter: s.Jitter.Seconds(), Loss: s.Loss.Value(),
 		Samples: min(s.Answered, 256)}
@@ -180,7 +180,7 @@ func (hp *hostPath) fill(e *decide.PathEvidence, heard, now time.Time) {
 	switch {
 	case hp.Down():
 		e.State, e.Reason = decide.Failed, fmt.Sprintf("failed %v ago%s", now.Sub(hp.Since()).Round(10*time.Millisecond),
-			hp.direction(heard))
+			hp.direction(probed))
 	case hp.unfit != "":
 		e.State, e.Reason = decide.Ineligible, hp.unfit
 	case s.MTUBlackHole:

@@ -134,7 +134,7 @@ func (r ring) needed(hosts map[string]*remoteHost) (out []stamp.KeyID) {
 	return out
 }
 
-// probeSoon has the hosts that were heard of lately told of this version by their next probe,
+// probeSoon has the hosts that have spoken lately informed of this version by their next probe,
 // now: paths whose flows the other agent decides about are probed once in some seconds.
 func (to *turnover) probeSoon(now time.Time) {
 	for _, h := range to.members.remote {
@@ -150,14 +150,14 @@ func (to *turnover) probeSoon(now time.Time) {
 	}
 }
 
-// behind reports whether a host that was heard of lately has none of the keys of
+// behind reports whether a host that has spoken lately has none of the keys of
 // this host's file.
 func (r ring) behind(k *peerKeys, now time.Time) bool {
 	return now.Sub(k.spoke) < warmFor && !slices.ContainsFunc(k.has, r.Given)
 }
 
-// spread reports whether all hosts that were heard of lately have a key of this
-// host's file, and whether they have been told of this version of the ring.
+// spread reports whether all hosts that have spoken lately have a key of this
+// host's file, and whether they have been informed of this version of the ring.
 func (r ring) spread(hosts map[string]*remoteHost, now time.Time) (have, told bool) {
 	have, told = true, true
 	for _, h := range hosts {
@@ -285,7 +285,7 @@ func (to *turnover) has(h *remoteHost, ids []stamp.KeyID) {
 // is for what is sent, all for what comes.
 type marks []stamp.KeyID
 
-// heeded is how long after it has heard of a key another host's data planes accept what is
+// heeded is how long after it has learnt of a key another host's data planes accept what is
 // sent by it, at the latest: it looks at its next turn, or the one after.
 const heeded = 2 * idleTick
 

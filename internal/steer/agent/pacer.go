@@ -47,7 +47,7 @@ func (c *pacer) soon(d time.Duration) {
 }
 
 // lag remembers how late the loop came to its latest turns, and how long they
-// took. What was not heard while the loop did not listen is no silence: of
+// took. What did not come while the loop did not read is no silence: of
 // machines that are busy it is the only sign that an agent has by itself.
 type lag struct {
 	turns [64]turn

@@ -42,9 +42,9 @@ type pair struct {
 	// counts are of its flows of one way.
 	counts counts
 	// diverted is since when the remote agent has had flows on another path than was
-	// said, heardOf when it last said something of its own, away when flows were last
+	// said, followedAt when it last said where they are, away when flows were last
 	// not on the default network, and resumed when traffic came after a lull.
-	diverted, heardOf, away, resumed time.Time
+	diverted, followedAt, away, resumed time.Time
 	// withdrawn: its flows were taken home as it is about to be left. leaving: it is left as
 	// soon as its pod's kernel is rid of what was made for it; parting: so it is, for want of
 	// traffic, if none comes meanwhile.
@@ -158,10 +158,11 @@ type line struct {
 	unacked int64
 	goodput float64 // bytes per second that arrived, both ways
 	figures telemetry.Figures
-	heard   time.Time
-	retrans float64
-	rtos    int
-	bar     detect.Bar
+	// reportedAt is when telemetry last reported of its connections.
+	reportedAt time.Time
+	retrans    float64
+	rtos       int
+	bar        detect.Bar
 	// accidents are those of the pair's connections on the path.
 	accidents detect.Accidents
 	// rows is what was read last of the connections of each row.
@@ -190,9 +191,9 @@ func (ls lines) suspected() bool {
 	return slices.ContainsFunc(ls, func(ln line) bool { return ln.Suspected() })
 }
 
-// usesTCP reports whether the kernel told of a connection lately.
+// usesTCP reports whether telemetry reported of a connection lately.
 func (ls lines) usesTCP(now time.Time) bool {
-	return slices.ContainsFunc(ls, func(ln line) bool { return now.Sub(ln.heard) < quiet })
+	return slices.ContainsFunc(ls, func(ln line) bool { return now.Sub(ln.reportedAt) < quiet })
 }
 
 // telemetryPair is how package telemetry names it.

@@ -234,9 +234,9 @@ func TestData(t *testing.T) {
 		t.Errorf("counters alone: %+v", d)
 	}
 	if p.conns = 1; p.data(1, now).AppLimited {
-		t.Error("TCP that was not heard of counts as limited by its application")
+		t.Error("TCP that was not reported counts as limited by its application")
 	}
-	p.lines[1].heard, p.lines[1].retrans = now, 0.4
+	p.lines[1].reportedAt, p.lines[1].retrans = now, 0.4
 	if !p.data(1, now).AppLimited {
 		t.Error("TCP whose queues were not looked at counts as bulk")
 	}
@@ -244,7 +244,7 @@ func TestData(t *testing.T) {
 	p.lines[1].figures = telemetry.Figures{SRTT: 4 * time.Millisecond, AppLimited: true}
 	d := p.data(1, now)
 	if d.SRTT != 4e-3 || !d.AppLimited || d.Retrans != 0.4 || d.Blank {
-		t.Errorf("with what was heard: %+v", d)
+		t.Errorf("with what was reported: %+v", d)
 	}
 	p.outcome = &outcome{at: now.Add(-9 * time.Millisecond)}
 	if !p.data(1, now).Blank {

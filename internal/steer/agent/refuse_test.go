@@ -81,7 +81,7 @@ func TestRefuge(t *testing.T) {
 	p.assigned = decide.Assignment{}
 	p.opened = time.Time{}
 	check("the peer may not take them", -1)
-	p.heardOf = now
+	p.followedAt = now
 	check("the peer moves flows", z)
 	h2.paths[p.routes[1].Network].Signaled(now)
 	check("no other is well", -1)

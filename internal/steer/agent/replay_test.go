@@ -58,7 +58,7 @@ func (b *bed) throw(p topo.Pod, packets [][]byte, to ...netip.AddrPort) {
 	}
 }
 
-// tap hears the UDP payloads that leave a pod for an address while during runs.
+// tap captures the UDP payloads that leave a pod for an address while during runs.
 func (b *bed) tap(p topo.Pod, dev string, to netip.AddrPort, during func()) (out [][]byte) {
 	b.t.Helper()
 	var fd int
@@ -130,28 +130,28 @@ func TestReplayOnAnotherNetwork(t *testing.T) {
 		if a.on("a", "b") == want {
 			want = "macvlan"
 		}
-		heard := b.tap(self, own.Dev, hostPort(there.Addr), func() {
+		captured := b.tap(self, own.Dev, hostPort(there.Addr), func() {
 			a.wish.set(want)
 			b.await("flows on "+want, func() bool { return a.on("a", "b") == want })
 			time.Sleep(150 * time.Millisecond)
 		})
 		b.runIn(target.Netns, "nft", "delete table ip hole")
-		if len(heard) == 0 {
+		if len(captured) == 0 {
 			continue
 		}
 		before, sent, refused := taken()
-		b.throw(third, heard, hostPort(elsewhere.Addr), hostPort(there.Addr))
-		b.throw(third, heard, hostPort(elsewhere.Addr), hostPort(there.Addr))
+		b.throw(third, captured, hostPort(elsewhere.Addr), hostPort(there.Addr))
+		b.throw(third, captured, hostPort(elsewhere.Addr), hostPort(there.Addr))
 		time.Sleep(200 * time.Millisecond)
 		after, now, more := taken()
 		if now != sent {
 			continue // its own came meanwhile
 		}
 		done = true
-		if n := uint64(len(heard)); after != before || more-refused < 4*n {
+		if n := uint64(len(captured)); after != before || more-refused < 4*n {
 			t.Errorf("of %d packets played four times, %d notices were obeyed and %d refused", n, after-before, more-refused)
 		}
-		if c := z.Health().Reflectors["macvlan"]; c.Elsewhere < 2*uint64(len(heard)) {
+		if c := z.Health().Reflectors["macvlan"]; c.Elsewhere < 2*uint64(len(captured)) {
 			t.Errorf("on another network: %+v", c)
 		}
 	}

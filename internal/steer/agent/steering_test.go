@@ -310,7 +310,7 @@ func blackHole(b *bed) {
 }
 
 // oneWay is a black hole of the sender's host in one direction: the other end
-// still sends, or still hears.
+// still sends, or still receives.
 func oneWay(how impair.Impairment) func(*bed) {
 	return func(b *bed) {
 		a := b.agents["h1"]
@@ -387,7 +387,7 @@ func forged(b *bed) {
 	events, _ := z.journal.since(since)
 	for _, e := range events {
 		if e.By == "peer" {
-			b.t.Errorf("a forged notice was heard: %+v", e)
+			b.t.Errorf("a forged notice was obeyed: %+v", e)
 		}
 	}
 	if on := a.on("a", "b"); on != "vxlan" {
@@ -406,7 +406,7 @@ func dialFrom(b *bed, p topo.Pod, at topo.Attachment) (conn *net.UDPConn) {
 	return conn
 }
 
-// busyProcessors: silence that an agent does not hear as it waits for its turn, or
+// busyProcessors: silence that an agent does not notice as it waits for its turn, or
 // that the other end waits for its own, is no failure.
 func busyProcessors(b *bed) {
 	a, z := b.agents["h1"], b.agents["h2"]

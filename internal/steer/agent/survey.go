@@ -255,7 +255,8 @@ func (rd *readings) take(now time.Time) {
 		by[p.telemetryPair()] = p
 		for i := range p.lines {
 			for row := range p.lines[i].rows {
-				p.lines[i].rows[row] = rowReading{heard: p.lines[i].rows[row].heard, srtt: p.lines[i].rows[row].srtt}
+				p.lines[i].rows[row] = rowReading{reportedAt: p.lines[i].rows[row].reportedAt,
+					srtt: p.lines[i].rows[row].srtt}
 			}
 		}
 	}

@@ -42,8 +42,8 @@ func TestOpinionOfPairs(t *testing.T) {
 		want      detect.Opinion
 	}{
 		{"still silent", 20 * ms, 0, false, false, echo{}, detect.Agrees},
-		{"heard again", 0, 0, false, false, echo{}, detect.Denies},
-		{"heard again, and silent for a moment", ms, 0, false, false, echo{}, detect.Denies},
+		{"a packet came again", 0, 0, false, false, echo{}, detect.Denies},
+		{"a packet came again, and silent for a moment", ms, 0, false, false, echo{}, detect.Denies},
 		{"just fallen silent, as a timer told", 15 * ms, 0, false, false, echo{}, detect.Agrees},
 		{"asked", 20 * ms, 10 * ms, false, false, echo{}, detect.Undecided},
 		{"asked, and found to have failed", 20 * ms, 10 * ms, true, false, echo{}, detect.Agrees},

@@ -31,7 +31,7 @@ type listener struct {
 	stats    *counters
 }
 
-// listen hears of timeouts as they happen.
+// listen takes timeouts as they happen.
 func (ls *listener) listen(ctx context.Context) error {
 	events, err := ls.survey.passive.Events(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ type trouble struct {
 	timeouts [dataplane.Buckets]bool
 	timedOut bool
 	// probes: a connection has sent a tail loss probe. late: a timer fired before the
-	// flows moved, and was heard of only now.
+	// flows moved, and is reported only now.
 	probes, late bool
 }
 

@@ -247,7 +247,7 @@ func (ws *wires) drain(late bool) error {
 		}
 		at, err := w.sender.Drain()
 		if err != nil {
-			return fmt.Errorf("hear probes on %s: %w", w.network, err)
+			return fmt.Errorf("read replies on %s: %w", w.network, err)
 		}
 		w.sender.Expire(at)
 	}

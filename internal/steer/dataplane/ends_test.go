@@ -157,8 +157,8 @@ func TestOlderChoicesMoveNothing(t *testing.T) {
 	b.move(1, 2)
 	at("told again", 2, false)
 	now, _ := b.says(1)
-	if heard, err := two.Follow("pod-1", old, said); err != nil || heard != now {
-		t.Errorf("an old notice: %v, it knows number %d, expected %d", err, heard, now)
+	if known, err := two.Follow("pod-1", old, said); err != nil || known != now {
+		t.Errorf("an old notice: %v, it knows number %d, expected %d", err, known, now)
 	}
 	at("an old notice", 2, false)
 	if n, err := two.Divert("pod-1", 2, 0); err != nil || n != Buckets {
@@ -181,11 +181,11 @@ func TestOlderChoicesMoveNothing(t *testing.T) {
 	put64(b.planes[1].mem.notices, b.planes[1].ids["pod-2"]*noticeSize, 7)
 	b.lead(1, 1)
 	first, said := b.says(1)
-	heard, err := two.Follow("pod-1", first, said)
-	if err != nil || heard <= first {
-		t.Fatalf("number %d was taken, %d is known: %v", first, heard, err)
+	known, err := two.Follow("pod-1", first, said)
+	if err != nil || known <= first {
+		t.Fatalf("number %d was taken, %d is known: %v", first, known, err)
 	}
-	if err := b.planes[1].Renumber("pod-2", heard); err != nil {
+	if err := b.planes[1].Renumber("pod-2", known); err != nil {
 		t.Fatal(err)
 	}
 	b.tell(1)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// crowd enters n peers that nobody has heard of.
+// crowd enters n peers that nobody knows.
 func (b *bed) crowd(p *Plane, n int) error {
 	for i := range n {
 		peer := benchPeer(i)

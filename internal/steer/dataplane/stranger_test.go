@@ -189,7 +189,7 @@ func TestStrangersKeepNothingAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after.Last != before.Last || after.Packets < before.Packets+64 || after.Packets > before.Packets+127 {
-		t.Errorf("it heard %d packets, the last %v later", after.Packets-before.Packets, after.Last-before.Last)
+		t.Errorf("it received %d packets, the last %v later", after.Packets-before.Packets, after.Last-before.Last)
 	}
 }
 

@@ -384,7 +384,7 @@ func TestFormerEnds(t *testing.T) {
 }
 
 // TestFormerIdle: a connection was idle while one end was upgraded and its former data
-// plane taken away. The other end, whose version is the former one, has not heard that its
+// plane taken away. The other end, whose version is the former one, has not received that its
 // flow has gone home. What it sends then is not reset, and goes on once its agent finds
 // that the path is dead. Fails if marks of layout 1 are taken for an application's.
 func TestFormerIdle(t *testing.T) {

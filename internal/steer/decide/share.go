@@ -55,7 +55,7 @@ func (s *step) beginShare(ev PairEvidence, f []figure, need Need) (Decision, boo
 		return Decision{}, false
 	}
 	if !h.on() {
-		*h = Shared{Active: ev.Active, Alone: now, CheckedAt: ev.At, Heard: ev.At}
+		*h = Shared{Active: ev.Active, Alone: now, CheckedAt: ev.At, LastTraffic: ev.At}
 	}
 	h.try(Portion{b.path.Network, h.portion(s.memory(b.path.Network), &s.p.Share)}, now, ev.At)
 	return s.shareTry(ev), true
@@ -78,7 +78,7 @@ func (c CostAware) runShare(s *step, ev PairEvidence, f []figure, need Need) Dec
 	}
 	seen := h.carriedOn(ev)
 	if seen.silent || ev.Pause {
-		if ev.At-h.Heard > s.p.Class.Gone {
+		if ev.At-h.LastTraffic > s.p.Class.Gone {
 			return s.endShare(ev, false, "no traffic: nothing to share")
 		}
 		if h.Check > 0 {
@@ -86,7 +86,7 @@ func (c CostAware) runShare(s *step, ev PairEvidence, f []figure, need Need) Dec
 		}
 		return s.holdShare(ev)
 	}
-	h.Heard = ev.At
+	h.LastTraffic = ev.At
 	switch {
 	case h.Check > 0:
 		return s.checkShare(ev, seen)
@@ -268,7 +268,7 @@ func (s *step) shareTrial(ev PairEvidence, need Need) (Decision, bool) {
 	if added-math.Log1p(s.worth(ev, with)) <= by.AcceptAt*deviation {
 		return Decision{}, false
 	}
-	s.Shared = Shared{Active: ev.Active, Alone: t.Before, Before: t.Before, Heard: ev.At, Trying: t.To}
+	s.Shared = Shared{Active: ev.Active, Alone: t.Before, Before: t.Before, LastTraffic: ev.At, Trying: t.To}
 	s.Shared.changed(with, ev.At)
 	s.Trial = Trial{}
 	return s.acceptShare(ev, added), true
@@ -368,7 +368,7 @@ func (s *step) inherit(ev PairEvidence, why string) (Decision, bool) {
 	}
 	d := move(Failover, ev, to, "%s %s: its flows are on %s, which has some already", ev.Active, why, to)
 	d.PredictedGain, d.With = 1, with
-	s.Shared = Shared{Active: to, CheckedAt: ev.At, Heard: ev.At}
+	s.Shared = Shared{Active: to, CheckedAt: ev.At, LastTraffic: ev.At}
 	s.Shared.changed(with, ev.At)
 	return d, true
 }

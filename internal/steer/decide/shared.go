@@ -40,8 +40,8 @@ type Shared struct {
 	// CheckedAt is when the last check ended, and Checks how many sharing has passed.
 	CheckedAt time.Duration `json:"checked_at_ns,omitempty"`
 	Checks    int           `json:"checks,omitempty"`
-	// Heard is when traffic was last seen.
-	Heard time.Duration `json:"heard_ns,omitempty"`
+	// LastTraffic is when traffic was last seen.
+	LastTraffic time.Duration `json:"heard_ns,omitempty"`
 }
 
 // on tells whether flows share networks, or would but for a check.

@@ -179,10 +179,10 @@ type Evidence struct {
 	// Came is when a packet of the pair last came over the path, or between hosts one of a pair
 	// that sends too: a queue that has just filled holds probes up for longer than could be
 	// expected, and lets packets out all the time. Next is by when another should have come, of
-	// what comes (GapOf), and Heard when one of the peer's own probes did. Zero if never, or not
+	// what comes (GapOf), and Probed when one of the peer's own probes did. Zero if never, or not
 	// known.
-	Came, Next, Heard time.Time
-	Witnesses         []Witness
+	Came, Next, Probed time.Time
+	Witnesses          []Witness
 }
 
 // Tick judges a suspected path, and says what to ask.

@@ -187,7 +187,7 @@ func testimony(w Witness, since time.Time, deadline time.Duration) (first time.T
 // a deadline after the first overdue probe, as what the peer sent before the break may
 // still have been on its way.
 func (s suspicion) direction(since time.Time) Direction {
-	if !s.Heard.Before(since) {
+	if !s.Probed.Before(since) {
 		return Forward
 	}
 	return Unknown

@@ -57,7 +57,7 @@ func TestJudge(t *testing.T) {
 		p99       time.Duration
 		suspect   []Shot
 		witnesses []Witness
-		heard     time.Time
+		probed    time.Time
 		want      string
 		direction Direction
 	}{
@@ -65,7 +65,7 @@ func TestJudge(t *testing.T) {
 		{"black hole, a little early", 8.9, p99, lost, prompt, never, undecided, Unknown},
 		{"overdue, but the witness has just answered", 9.1, p99, lost, prompt, never, undecided, Unknown},
 		{"forward only", 12, p99, lost, witness(6, .2), at(5), failed, Forward},
-		{"heard only what was on its way", 12, p99, lost, witness(6, .2), at(1), failed, Unknown},
+		{"only what was on its way has come", 12, p99, lost, witness(6, .2), at(1), failed, Unknown},
 		{"two of three", 30, p99, shots(0, -1, 3, -1), prompt, never, undecided, Unknown},
 		{"answered", 1, p99, shots(0, .2), witness(0, .2), never, alive, Unknown},
 		{"one lost, then answered", 30, p99, shots(0, -1, 3, .2), witness(0, .2), never, alive, Unknown},
@@ -120,7 +120,7 @@ func TestJudge(t *testing.T) {
 			append(shots(0, 30), row[1:]...), full, never, undecided, Unknown},
 	} {
 		v := patient().judge(suspicion{start: at(0), shots: tt.suspect,
-			Evidence: Evidence{Until: at(tt.now), Expected: tt.p99, Witnesses: tt.witnesses, Heard: tt.heard}})
+			Evidence: Evidence{Until: at(tt.now), Expected: tt.p99, Witnesses: tt.witnesses, Probed: tt.probed}})
 		if told(v) != tt.want || v.Direction != tt.direction {
 
 			t.Errorf("%s: %s, %s (%s), expected %s, %s", tt.name, told(v), v.Direction, v, tt.want, tt.direction)

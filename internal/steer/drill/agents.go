@@ -147,51 +147,51 @@ func gap(all []agent.Event, since int) error {
 	return nil
 }
 
-// heard are an agent's events, as they are read from time to time.
-type heard struct {
+// eventLog is an agent's events, as they are read from time to time.
+type eventLog struct {
 	agent  *agentProcess
 	since  int
 	events []agent.Event
 }
 
-// hear begins to read the events of all agents, from now on.
-func (c *crew) hear(ctx context.Context) (out []*heard, err error) {
+// follow begins to read the events of all agents, from now on.
+func (c *crew) follow(ctx context.Context) (out []*eventLog, err error) {
 	for _, a := range c.agents {
 		n, err := a.lastEvent(ctx)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, &heard{agent: a, since: n})
+		out = append(out, &eventLog{agent: a, since: n})
 	}
 	return out, nil
 }
 
 // more reads what has come since.
-func (h *heard) more(ctx context.Context) error {
-	events, err := h.agent.events(ctx, h.since)
+func (l *eventLog) more(ctx context.Context) error {
+	events, err := l.agent.events(ctx, l.since)
 	if len(events) > 0 {
-		h.since = events[len(events)-1].ID
-		h.events = append(h.events, events...)
+		l.since = events[len(events)-1].ID
+		l.events = append(l.events, events...)
 	}
 	return err
 }
 
-// hearMost is the longest time between two readings: an agent was seen to note three events a second.
-const hearMost = 10 * time.Second
+// readEvery is the longest time between two readings: an agent was seen to note three events a second.
+const readEvery = 10 * time.Second
 
-// hearFor pauses, and reads what the agents note meanwhile.
-func hearFor(ctx context.Context, all []*heard, d time.Duration) error {
+// readFor pauses, and reads what the agents note meanwhile.
+func readFor(ctx context.Context, all []*eventLog, d time.Duration) error {
 	for end := program.Kernel() + d; ; {
 		left := end - program.Kernel()
-		if err := pause(ctx, min(max(left, 0), hearMost)); err != nil {
+		if err := pause(ctx, min(max(left, 0), readEvery)); err != nil {
 			return err
 		}
-		for _, h := range all {
-			if err := h.more(ctx); err != nil {
+		for _, l := range all {
+			if err := l.more(ctx); err != nil {
 				return err
 			}
 		}
-		if left <= hearMost {
+		if left <= readEvery {
 			return nil
 		}
 	}

@@ -221,7 +221,7 @@ func (s *session) twoSubflows(ctx context.Context, out *Sample, kind stream.Kind
 	}
 	// About one MPTCP connection of four carries nothing for a second, without a
 	// fault (6.18): the receiver has all that was sent in order, but the sender
-	// never heard the last data-level acknowledgments, and its window is full
+	// never received the last data-level acknowledgments, and its window is full
 	// until MPTCP's own timer retransmits. They are counted, and another is tried.
 	for try := 0; ; try++ {
 		f, err := g.subflowed(ctx, kind, a, b)

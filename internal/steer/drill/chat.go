@@ -42,7 +42,7 @@ func (g *ground) chat(ctx context.Context, every time.Duration) (*chatter, error
 		spokes = append(spokes, netip.AddrPortFrom(pod.Addr(), 7))
 		c.running.Go(func() { answerAll(spoke) })
 	}
-	c.running.Go(func() { hearAll(hub) })
+	c.running.Go(func() { receiveAll(hub) })
 	c.running.Go(func() { talk(ctx, hub, spokes, every/time.Duration(len(spokes))) })
 	return c, nil
 }
@@ -79,8 +79,8 @@ func answerAll(c *net.UDPConn) {
 	}
 }
 
-// hearAll takes what comes until the socket is closed.
-func hearAll(c *net.UDPConn) {
+// receiveAll takes what comes until the socket is closed.
+func receiveAll(c *net.UDPConn) {
 	b := make([]byte, 100)
 	for {
 		if _, _, err := c.ReadFromUDPAddrPort(b); err != nil {

@@ -71,13 +71,13 @@ func (g *ground) assail(ctx context.Context, out *Sample, network string) error 
 	if !ok || !ok2 {
 		return errNoPort
 	}
-	// While the pair is opened and moved, so that orders are among what is heard.
-	heard := make(chan []packet, 1)
+	// While the pair is opened and moved, so that orders are among what is captured.
+	captured := make(chan []packet, 1)
 	go func() {
 		var got []packet
-		// none heard is found below
+		// that there are none is found below
 		_ = netns.Do(me.Netns, func() error { got = listen(from.Dev, 4*time.Second); return nil })
-		heard <- got
+		captured <- got
 	}()
 	a := g.agents["h1"]
 	quiet, err := a.client.Health(ctx)
@@ -86,7 +86,7 @@ func (g *ground) assail(ctx context.Context, out *Sample, network string) error 
 		err = errors.Join(err, g.order(ctx, "h1", agent.Order{Local: "a", Remote: "b", Network: n, Pin: true}),
 			g.order(ctx, "h2", agent.Order{Local: "b", Remote: "a", Network: n, Pin: true}), pause(ctx, 500*time.Millisecond))
 	}
-	got := <-heard
+	got := <-captured
 	before, beforeErr := a.client.Health(ctx)
 	since, sinceErr := a.lastEvent(ctx)
 	if err := errors.Join(err, beforeErr, sinceErr); err != nil {
@@ -135,13 +135,13 @@ func (g *ground) assail(ctx context.Context, out *Sample, network string) error 
 	return nil
 }
 
-// packet is a probe or an answer as heard on the wire.
+// packet is a probe or an answer as captured on the wire.
 type packet struct {
 	from, to netip.AddrPort
 	payload  []byte
 }
 
-// listen hears UDP to and from STAMP's port on an interface of this thread's
+// listen captures UDP to and from STAMP's port on an interface of this thread's
 // namespace for a while (packet(7)).
 func listen(dev string, d time.Duration) []packet {
 	link, err := net.InterfaceByName(dev)
@@ -195,11 +195,11 @@ func dissect(b []byte) (p packet, ok bool) {
 	return p, true
 }
 
-// throw sends what it makes of the packets heard: to the agent's reflector what
+// throw sends what it makes of the captured packets: to the agent's reflector what
 // went there, and to its sender what pretends to be answers.
-func (g *ground) throw(ns string, heard []packet, from, to netip.Addr, out *Sample) (sent int, err error) {
+func (g *ground) throw(ns string, captured []packet, from, to netip.Addr, out *Sample) (sent int, err error) {
 	var probes, answers []packet
-	for _, p := range heard {
+	for _, p := range captured {
 		switch {
 		case p.from.Addr() == from && p.to == netip.AddrPortFrom(to, stampPort):
 			probes = append(probes, p)
@@ -209,7 +209,7 @@ func (g *ground) throw(ns string, heard []packet, from, to netip.Addr, out *Samp
 	}
 	out.Values["heard probes"], out.Values["heard answers"] = float64(len(probes)), float64(len(answers))
 	if len(probes) == 0 || len(answers) == 0 {
-		return 0, fmt.Errorf("hear probes and answers of %s: %w: %d and %d", to, errNotYet, len(probes), len(answers))
+		return 0, fmt.Errorf("capture probes and answers of %s: %w: %d and %d", to, errNotYet, len(probes), len(answers))
 	}
 	err = netns.Do(ns, func() error {
 		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: from.AsSlice()})

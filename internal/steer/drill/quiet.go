@@ -56,19 +56,19 @@ func runQuiet(ctx context.Context, s *session) ([]Sample, error) {
 			}
 			out.Values["settling_moves"] += float64(len(moves(before)))
 		}
-		heard, err := g.hear(ctx)
+		logs, err := g.follow(ctx)
 		if err != nil {
 			return err
 		}
 		begin, from := s.Now(), program.Kernel()
-		err = hearFor(ctx, heard, s.options().For)
+		err = readFor(ctx, logs, s.options().For)
 		to := program.Kernel()
 		out.Values["quiet_s"] = (to - from).Seconds()
 		var all []moved
-		for _, h := range heard {
-			err = errors.Join(err, h.more(ctx))
-			count(out, h.events)
-			for _, e := range moves(h.events) {
+		for _, l := range logs {
+			err = errors.Join(err, l.more(ctx))
+			count(out, l.events)
+			for _, e := range moves(l.events) {
 				all = append(all, moved{at: from + e.At.Sub(begin), pair: e.Pair, kind: e.Kind, from: e.From, to: e.To})
 			}
 		}

@@ -62,7 +62,7 @@ func runSwings(ctx context.Context, s *session) ([]Sample, error) {
 		if err := g.uplink(ctx, rates); err != nil {
 			return err
 		}
-		heard, err := g.hear(ctx)
+		logs, err := g.follow(ctx)
 		if err != nil {
 			return err
 		}
@@ -73,17 +73,17 @@ func runSwings(ctx context.Context, s *session) ([]Sample, error) {
 		from := program.Kernel()
 		end := from + s.options().For
 		for err == nil && program.Kernel() < end {
-			if err = hearFor(ctx, heard, min(hold, end-program.Kernel())); err == nil {
+			if err = readFor(ctx, logs, min(hold, end-program.Kernel())); err == nil {
 				rates, hold = swing(s.rand, g.nets, s.options().Capacity)
 				err = g.uplink(ctx, rates)
 				out.Values["swings"]++
 			}
 		}
 		out.Values["swung_s"] = (program.Kernel() - from).Seconds()
-		for _, h := range heard {
-			err = errors.Join(err, h.more(ctx))
-			count(out, h.events)
-			mistaken(out, h.events)
+		for _, l := range logs {
+			err = errors.Join(err, l.more(ctx))
+			count(out, l.events)
+			mistaken(out, l.events)
 		}
 		_, e := endAll(out, flows)
 		return errors.Join(err, e)

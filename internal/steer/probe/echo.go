@@ -17,7 +17,7 @@ import (
 
 // Echoer asks peers by ICMP echo (RFC 792, of IPv6 RFC 4443). It needs no agent at the
 // other end: the kernel answers, at once, however busy its processors are. What
-// it hears says that packets pass both ways, and no more; it is not
+// that comes says that packets pass both ways, and no more; it is not
 // authenticated, but who has not seen the question cannot answer it.
 //
 // It is for one goroutine.
@@ -166,9 +166,9 @@ func (e *Echoer) transmit(b []byte, from, to netip.Addr, ifindex int) error {
 	return err
 }
 
-// Drain gives heard all answers that have come, and returns a time up to which
+// Drain gives take all answers that have come, and returns a time up to which
 // that is known, as stamp.Sender.Drain does.
-func (e *Echoer) Drain(heard func(Echo)) (time.Time, error) {
+func (e *Echoer) Drain(take func(Echo)) (time.Time, error) {
 	for {
 		now := e.now()
 		n, oobn, _, from, err := unix.Recvmsg(e.fd, e.in, e.oob, unix.MSG_DONTWAIT)
@@ -189,7 +189,7 @@ func (e *Echoer) Drain(heard func(Echo)) (time.Time, error) {
 		}
 		if a, ok := e.accept(e.in[:n], peer); ok {
 			a.At = received(e.oob[:oobn], e.now())
-			heard(a)
+			take(a)
 		}
 	}
 }

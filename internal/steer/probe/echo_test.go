@@ -92,18 +92,18 @@ func echoes(t *testing.T, ns string, self, another, elsewhere string) {
 			t.Fatal(err)
 		}
 	}
-	var heard []Echo
-	for end := time.Now().Add(10 * time.Second); len(heard) < len(asked) &&
+	var answers []Echo
+	for end := time.Now().Add(10 * time.Second); len(answers) < len(asked) &&
 		time.Now().Before(end); time.Sleep(time.Millisecond) {
-		at, err := e.Drain(func(a Echo) { heard = append(heard, a) })
+		at, err := e.Drain(func(a Echo) { answers = append(answers, a) })
 		if err != nil || at.Before(last) {
 			t.Fatalf("drained until %v, sent at %v: %v", at, last, err)
 		}
 	}
-	if len(heard) != len(asked) {
-		t.Fatalf("%d of %d answers", len(heard), len(asked))
+	if len(answers) != len(asked) {
+		t.Fatalf("%d of %d answers", len(answers), len(asked))
 	}
-	for i, a := range heard {
+	for i, a := range answers {
 		if a.Seq != asked[i] || a.From != here || a.At.Before(a.SentAt) || a.At.After(time.Now()) {
 			t.Errorf("answer %d: %+v", i, a)
 		}

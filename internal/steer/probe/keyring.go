@@ -17,7 +17,7 @@ type Hold struct {
 	Most time.Duration
 	// Grace is from when all have been told that a key is accepted no more to refusing it,
 	// so that what is on its way still arrives, and for what they sign by it to be changed:
-	// ten times as much, from the telling, where not all have heard of it.
+	// ten times as much, from the telling, where not all have been informed.
 	Grace time.Duration
 }
 
@@ -35,8 +35,8 @@ type Keyring struct {
 	hold    Hold
 	entries []entry
 	version uint64
-	// heard is since when all peers have been told of this version; zero if not yet.
-	heard time.Time
+	// informed is since when all peers have been informed of this version; zero if not yet.
+	informed time.Time
 }
 
 // entry is a key. Left is when it was last given, zero for one that still is;
@@ -101,13 +101,13 @@ func entriesOf(k stamp.Keys) (out []entry, err error) {
 func (r *Keyring) Settled(k stamp.Keys) bool {
 	given, err := entriesOf(k)
 	kept, _ := r.Until()
-	return err == nil && kept == 0 && !r.heard.IsZero() && r.same(given)
+	return err == nil && kept == 0 && !r.informed.IsZero() && r.same(given)
 }
 
 // turn begins another version, which nobody has been told of.
 func (r *Keyring) turn() {
 	r.version++
-	r.heard = time.Time{}
+	r.informed = time.Time{}
 }
 
 // same reports whether the keys are those given last.
@@ -191,10 +191,10 @@ func (r *Keyring) Key(id stamp.KeyID) []byte {
 // that every peer has been told of this version. It returns how many keys are
 // refused from now on, and whether the version is another.
 func (r *Keyring) Tend(now time.Time, have, told bool) (dropped int, changed bool) {
-	if told && r.heard.IsZero() {
-		r.heard = now
+	if told && r.informed.IsZero() {
+		r.informed = now
 	}
-	known := told && now.Sub(r.heard) >= r.hold.Grace
+	known := told && now.Sub(r.informed) >= r.hold.Grace
 	before := len(r.entries)
 	r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
 		return !e.retired.IsZero() && (known || now.Sub(e.retired) >= 10*r.hold.Grace)

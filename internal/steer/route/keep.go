@@ -69,7 +69,7 @@ func Keep(ns string, attachments []topo.Attachment) (*Keeper, []Mended, error) {
 		}
 	}
 	var err error
-	// To hear comes before the first look: nothing falls between.
+	// To listen comes before the first look: nothing falls between.
 	if k.news, err = listen(ns); err != nil {
 		return nil, nil, fmt.Errorf("keep routes of %s: %w", ns, err)
 	}

@@ -19,7 +19,7 @@ type news struct {
 	buf [8192]byte // a message of one interface has less
 }
 
-// listen begins to hear of a namespace.
+// listen subscribes to a namespace's changes.
 func listen(ns string) (*news, error) {
 	n := &news{fd: -1}
 	err := netns.Do(ns, func() (err error) {
@@ -61,11 +61,11 @@ func (n *news) read(lost func(index int)) (changed bool, err error) {
 			changed = true
 			continue
 		case err != nil:
-			return changed, fmt.Errorf("hear of interfaces: %w", os.NewSyscallError("recvfrom", err))
+			return changed, fmt.Errorf("read changes of interfaces: %w", os.NewSyscallError("recvfrom", err))
 		}
 		messages, err := syscall.ParseNetlinkMessage(n.buf[:size])
 		if err != nil {
-			return changed, fmt.Errorf("hear of interfaces: %w", err)
+			return changed, fmt.Errorf("read changes of interfaces: %w", err)
 		}
 		for _, m := range messages {
 			index, gone, ours := understand(m.Header.Type, m.Data)

@@ -176,8 +176,8 @@ func TestTimeoutIsTold(t *testing.T) {
 			seen := map[Kind]int{}
 			for n := uint32(0); n < 3; { // the third timeout in a row
 				e := <-events
-				heard := program.Kernel()
-				if e.Key != want || e.LocalPort != local || e.RemotePort != port || e.At <= 0 || e.At > heard || e.Count == 0 {
+				read := program.Kernel()
+				if e.Key != want || e.LocalPort != local || e.RemotePort != port || e.At <= 0 || e.At > read || e.Count == 0 {
 					t.Fatalf("%+v, not of %+v %d %d", e, want, local, port)
 				}
 				seen[e.Kind]++
@@ -186,7 +186,7 @@ func TestTimeoutIsTold(t *testing.T) {
 					if e.Count != n {
 						t.Errorf("timeout %d says %d in a row", n, e.Count)
 					}
-					t.Logf("timeout %d told after %v", n, heard-e.At)
+					t.Logf("timeout %d reported after %v", n, read-e.At)
 				}
 			}
 			undo()
@@ -218,29 +218,29 @@ func TestOnlyTheWatchedAreObserved(t *testing.T) {
 			t.Errorf("%s: %+v", what, flows)
 		}
 	}
-	heard := func(what string, k connection) {
+	observed := func(what string, k connection) {
 		t.Helper()
 		read(t, c, nil)
 		k.send(t, megabyte)
 		if got, _ := read(t, c, nil); got.RTT.Count == 0 {
-			t.Errorf("%s: nothing was heard", what)
+			t.Errorf("%s: nothing was observed", what)
 		}
 	}
 	silent("nothing is watched", connect(t, server4))
 	cookie, err := c.Watch(client)
 	must(t, err)
 	k := connect(t, server4)
-	heard("watched", k)
+	observed("watched", k)
 	must(t, c.SetPeers([]netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr(server6)}))
 	silent("not a peer any more", k)
 	silent("not a peer", connect(t, server4))
 	six := connect(t, server6)
-	heard("a peer", six)
+	observed("a peer", six)
 	must(t, c.SetPeers([]netip.Addr{netip.MustParseAddr(server4)}))
-	heard("a peer again, connected before", k)
+	observed("a peer again, connected before", k)
 	silent("the other is none any more", six)
 	must(t, c.SetPeers(nil))
-	heard("no limit, connected before", six)
+	observed("no limit, connected before", six)
 	must(t, c.Unwatch(cookie))
 	silent("watched no more", k)
 	silent("watched no more, new", connect(t, server4))

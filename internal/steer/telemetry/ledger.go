@@ -8,7 +8,7 @@ import (
 	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
-// Evidence heard soon after a switch mixes two paths: acknowledgments of the
+// Evidence of soon after a switch mixes two paths: acknowledgments of the
 // old one, and reordering that looks like loss. It is left out for two round
 // trips and at least minBlank; round trips inflated beyond sense by a failure
 // do not make it longer than maxBlank.
@@ -51,7 +51,7 @@ type Ledger struct {
 type book struct {
 	epoch    uint32
 	moved    time.Duration
-	srtt     map[uint8]time.Duration // by path, as heard last
+	srtt     map[uint8]time.Duration // by path, as read last
 	moves    [flow.Buckets][]move    // oldest first
 	accounts map[rowPlace]*Account
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// heard makes a reading in which each bucket had one retransmission.
-func heard(from, to, srtt time.Duration, buckets ...uint8) Reading {
+// reading makes one in which each bucket had one retransmission.
+func reading(from, to, srtt time.Duration, buckets ...uint8) Reading {
 	r := Reading{From: from, To: to}
 	for _, b := range buckets {
 		r.Flows = append(r.Flows,
@@ -53,69 +53,69 @@ func TestLedger(t *testing.T) {
 		total string
 	}{
 		{"without a move all is path 0's", []step{
-			fold(heard(0, 100*ms, ms, 1, 2), "0/0=2"),
-			fold(heard(100*ms, 200*ms, ms, 1), "0/0=1"),
+			fold(reading(0, 100*ms, ms, 1, 2), "0/0=2"),
+			fold(reading(100*ms, 200*ms, ms, 1), "0/0=1"),
 		}, "0/0=3"},
 		{"before and after a switch", []step{
-			fold(heard(0, 100*ms, ms, 1), "0/0=1"),
+			fold(reading(0, 100*ms, ms, 1), "0/0=1"),
 			moved(1, 2, 100*ms),
-			fold(heard(100*ms, 200*ms, ms, 1), "2/1=0-1"),
-			fold(heard(200*ms, 300*ms, ms, 1), "2/1=1"),
+			fold(reading(100*ms, 200*ms, ms, 1), "2/1=0-1"),
+			fold(reading(200*ms, 300*ms, ms, 1), "2/1=1"),
 		}, "0/0=1 2/1=1-1"},
 		{"a reading that holds a switch belongs to neither path", []step{
 			moved(1, 2, 150*ms),
-			fold(heard(100*ms, 200*ms, ms, 1), "2/1=0-1"),
+			fold(reading(100*ms, 200*ms, ms, 1), "2/1=0-1"),
 		}, "2/1=0-1"},
 		{"a late reading of before the switch is the old path's", []step{
 			moved(1, 2, 150*ms),
-			fold(heard(0, 150*ms, ms, 1), "0/0=1"),
-			fold(heard(150*ms, 155*ms, ms, 1), "2/1=0-1"),
-			fold(heard(160*ms, 170*ms, ms, 1), "2/1=1"),
+			fold(reading(0, 150*ms, ms, 1), "0/0=1"),
+			fold(reading(150*ms, 155*ms, ms, 1), "2/1=0-1"),
+			fold(reading(160*ms, 170*ms, ms, 1), "2/1=1"),
 		}, "0/0=1 2/1=1-1"},
 		{"the blank lasts at least 10 ms", []step{
-			fold(heard(0, 100*ms, 50*time.Microsecond, 1), "0/0=1"),
+			fold(reading(0, 100*ms, 50*time.Microsecond, 1), "0/0=1"),
 			moved(1, 2, 100*ms),
-			fold(heard(109*ms, 120*ms, 50*time.Microsecond, 1), "2/1=0-1"),
-			fold(heard(120*ms, 130*ms, 50*time.Microsecond, 1), "2/1=1"),
+			fold(reading(109*ms, 120*ms, 50*time.Microsecond, 1), "2/1=0-1"),
+			fold(reading(120*ms, 130*ms, 50*time.Microsecond, 1), "2/1=1"),
 		}, "0/0=1 2/1=1-1"},
 		{"and two round trips of the slower path", []step{
-			fold(heard(0, 100*ms, 40*ms, 1), "0/0=1"),
+			fold(reading(0, 100*ms, 40*ms, 1), "0/0=1"),
 			moved(1, 2, 100*ms), // known: 40 ms on path 0
-			fold(heard(179*ms, 190*ms, ms, 1), "2/1=0-1"),
-			fold(heard(190*ms, 200*ms, ms, 1), "2/1=1"), // and 1 ms on path 2
-			moved(1, 0, 200*ms),                         // back to the slow one
-			fold(heard(279*ms, 290*ms, 40*ms, 1), "0/2=0-1"),
-			fold(heard(290*ms, 300*ms, 40*ms, 1), "0/2=1"),
+			fold(reading(179*ms, 190*ms, ms, 1), "2/1=0-1"),
+			fold(reading(190*ms, 200*ms, ms, 1), "2/1=1"), // and 1 ms on path 2
+			moved(1, 0, 200*ms),                           // back to the slow one
+			fold(reading(279*ms, 290*ms, 40*ms, 1), "0/2=0-1"),
+			fold(reading(290*ms, 300*ms, 40*ms, 1), "0/2=1"),
 		}, "0/0=1 2/1=1-1 0/2=1-1"},
 		{"a path found slow after the switch lengthens the blank", []step{
 			moved(1, 2, 100*ms),
-			fold(heard(100*ms, 105*ms, 60*ms, 1), "2/1=0-1"),
-			fold(heard(210*ms, 230*ms, 60*ms, 1), "2/1=0-1"),
-			fold(heard(230*ms, 240*ms, 60*ms, 1), "2/1=1"),
+			fold(reading(100*ms, 105*ms, 60*ms, 1), "2/1=0-1"),
+			fold(reading(210*ms, 230*ms, 60*ms, 1), "2/1=0-1"),
+			fold(reading(230*ms, 240*ms, 60*ms, 1), "2/1=1"),
 		}, "2/1=1-2"},
 		{"but never beyond a second", []step{
 			moved(1, 2, 100*ms),
-			fold(heard(100*ms, 105*ms, 30*time.Second, 1), "2/1=0-1"),
-			fold(heard(1101*ms, 1200*ms, 30*time.Second, 1), "2/1=1"),
+			fold(reading(100*ms, 105*ms, 30*time.Second, 1), "2/1=0-1"),
+			fold(reading(1101*ms, 1200*ms, 30*time.Second, 1), "2/1=1"),
 		}, "2/1=1-1"},
 		{"buckets that stay are not blanked", []step{
 			moved(1, 2, 100*ms),
-			fold(heard(100*ms, 105*ms, ms, 1, 2), "0/0=1 2/1=0-1"),
-			fold(heard(120*ms, 130*ms, ms, 1, 2), "0/0=1 2/1=1"),
+			fold(reading(100*ms, 105*ms, ms, 1, 2), "0/0=1 2/1=0-1"),
+			fold(reading(120*ms, 130*ms, ms, 1, 2), "0/0=1 2/1=1"),
 		}, "0/0=2 2/1=1-1"},
 		{"moves at one moment are one epoch, at two moments two", []step{
 			moved(1, 2, 100*ms), moved(2, 2, 100*ms), moved(3, 1, 100*ms), moved(4, 2, 101*ms),
-			fold(heard(200*ms, 300*ms, ms, 1, 2, 3, 4, 5), "0/0=1 1/1=1 2/1=2 2/2=1"),
+			fold(reading(200*ms, 300*ms, ms, 1, 2, 3, 4, 5), "0/0=1 1/1=1 2/1=2 2/2=1"),
 		}, "0/0=1 1/1=1 2/1=2 2/2=1"},
 		{"a move to where it is changes nothing", []step{
 			moved(1, 0, 50*ms), moved(1, 2, 100*ms), moved(1, 2, 195*ms),
-			fold(heard(200*ms, 300*ms, ms, 1), "2/1=1"),
+			fold(reading(200*ms, 300*ms, ms, 1), "2/1=1"),
 		}, "2/1=1"},
 		{"there and back within a blank", []step{
 			moved(1, 2, 100*ms), moved(1, 0, 103*ms),
-			fold(heard(102*ms, 108*ms, ms, 1), "0/2=0-1"),
-			fold(heard(111*ms, 112*ms, ms, 1), "0/2=0-1"),
-			fold(heard(113*ms, 120*ms, ms, 1), "0/2=1"),
+			fold(reading(102*ms, 108*ms, ms, 1), "0/2=0-1"),
+			fold(reading(111*ms, 112*ms, ms, 1), "0/2=0-1"),
+			fold(reading(113*ms, 120*ms, ms, 1), "0/2=1"),
 		}, "0/2=1-2"},
 	} {
 		var l Ledger
@@ -171,7 +171,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	l.Moved(p, 0, 9, 1)
 	at := time.Second
 	for i := range 10000 {
-		l.Fold(heard(at, at+ms, ms, 0, 1))
+		l.Fold(reading(at, at+ms, ms, 0, 1))
 		l.Moved(p, 1, uint8(1+i%2), at+ms)
 		at += 100 * ms
 	}
@@ -191,7 +191,7 @@ func TestLedgerIsBounded(t *testing.T) {
 func TestLedgerKeepsPairsApart(t *testing.T) {
 	var l Ledger
 	l.Moved(Pair{2, peer()}, 1, 3, 100*ms)
-	r := heard(200*ms, 300*ms, ms, 1)
+	r := reading(200*ms, 300*ms, ms, 1)
 	second := r.Flows[0]
 	second.Netns = 2
 	r.Flows = append(r.Flows, second)

@@ -95,7 +95,7 @@ func (c *Collector) list() error {
 	}
 }
 
-// changed tells whether anything was heard of a flow since.
+// changed tells whether anything was reported of a flow since.
 func (c counters) changed(key telemetryFlowKey, v *telemetryFlowValue) bool {
 	old := c[key]
 	return old == nil || old.Born != v.Born || old.LastActive != v.LastActive

@@ -9,9 +9,9 @@ import (
 	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
-// SetRow has what is heard of a connection from now on belong to its bucket in a row; until it
+// SetRow has what is reported of a connection from now on belong to its bucket in a row; until it
 // is said, that is the first one. Of more connections than there is room for those that were
-// not heard of for longest are in the first one again.
+// not reported for longest are in the first one again.
 func (c *Collector) SetRow(p Pair, local, remote uint16, row flow.Row) error {
 	key := telemetryRowKey{Netns: p.Netns, Remote: p.Remote.As16(), LocalPort: local, RemotePort: remote}
 	m := c.maps[telemetryMapPwTcpRows]

@@ -1,14 +1,14 @@
-// Package telemetry hears from the kernel how real TCP flows fare: round trips,
+// Package telemetry learns from the kernel how real TCP flows fare: round trips,
 // retransmissions and timeouts of the connections of watched namespaces, per
 // peer and bucket of the data plane (an eBPF program on a cgroup), and what
-// their sockets say of themselves (INET_DIAG). A Ledger assigns what was heard
+// their sockets say of themselves (INET_DIAG). A Ledger assigns what was read
 // to the path that each bucket was on.
 //
 // It changes nothing, sends nothing and decides nothing. It sees TCP only, and
 // of a connection that only receives it sees little but through Each:
 // round trips and retransmissions are known to senders. Of a connection's round trips
 // it takes the latest whenever it reads, so that connections pay for it by the reading
-// and not by the packet; retransmissions and timeouts are all heard of.
+// and not by the packet; retransmissions and timeouts are all reported.
 package telemetry
 
 import (
@@ -111,7 +111,7 @@ type Figures struct {
 	SegmentsOut   uint64
 	LastTimeout   time.Duration // CLOCK_MONOTONIC; 0: never
 	LastActive    time.Duration // CLOCK_MONOTONIC
-	SRTT          time.Duration // smoothed, of the socket that was heard last, as all below
+	SRTT          time.Duration // smoothed, of the socket that was read last, as all below
 	Window        uint32        // congestion window, segments
 	Lost          uint32        // segments held for lost
 	DeliveryRate  uint64        // bytes a second, by the last rate sample; 0: none
@@ -145,7 +145,7 @@ type Flow struct {
 }
 
 // Reading is what happened between two moments of CLOCK_MONOTONIC. Flows that
-// nothing was heard of are not in it.
+// nothing was reported of are not in it.
 type Reading struct {
 	From, To time.Duration
 	Flows    []Flow

@@ -32,9 +32,9 @@ func twoHosts(t *testing.T) (a *Agent, h2 *remoteHost) {
 	return a, h2
 }
 
-// TestHearOfFailure: another agent is believed about the paths to its own host,
+// TestSignaledFailure: another agent is believed about the paths to its own host,
 // if it speaks of the same networks.
-func TestHearOfFailure(t *testing.T) {
+func TestSignaledFailure(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*notice)
