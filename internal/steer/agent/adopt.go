@@ -176,7 +176,7 @@ func (ad *adopter) syncPods(d *description, other, running bool) error {
 	for _, p := range d.local {
 		here[p.UID] = true
 		if l := ad.members.pods[p.UID]; l != nil {
-			l.told, l.Barred, l.Need = p, p.Barred, p.Need
+			l.listed, l.Barred, l.Need = p, p.Barred, p.Need
 			l.Pin, l.DryRun, l.Policy = p.Pin, p.DryRun, p.Policy
 		}
 		if ad.members.pods[p.UID] == nil {
@@ -212,7 +212,7 @@ var errMoved = errors.New("its namespace has just been made again")
 // no lock. Without what it only warns of the pod is steered less well.
 func (ad *adopter) adopt(p topo.Pod, others elsewhere) (l *pod, err error) {
 	fault := func(err error) { ad.fault("pod "+p.Name, err) }
-	l = &pod{Pod: p, told: p, pairs: map[string]*pair{}}
+	l = &pod{Pod: p, listed: p, pairs: map[string]*pair{}}
 	if l.inode, err = netns.Inode(p.Netns); err != nil {
 		return nil, err
 	}

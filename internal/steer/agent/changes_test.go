@@ -158,8 +158,8 @@ func TestDescribeAnyChange(t *testing.T) {
 }
 
 func describerOf(c *Cluster) *describer {
-	told := func() (Cluster, error) { return *c, nil }
-	return &describer{journal: newJournal(Config{Host: "h1", Source: told}.clocked())}
+	list := func() (Cluster, error) { return *c, nil }
+	return &describer{journal: newJournal(Config{Host: "h1", Source: list}.clocked())}
 }
 
 // alike compares with one that has looked at all, and with the definition of a conflict.

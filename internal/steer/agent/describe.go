@@ -32,13 +32,13 @@ type description struct {
 // describer reads what the agent is told. It is of one goroutine at a time.
 type describer struct {
 	*journal
-	// described is the latest description, told its pods as they were told, and vetted what
-	// is steered of them; conflicts are the addresses that several of them have, as told.
-	described    *description
-	told, vetted []topo.Pod
-	toldHosts    []topo.Host
-	conflicts    map[netip.Addr]string
-	register     register
+	// described is the latest description, listed its pods as the source listed them, and vetted
+	// what is steered of them; conflicts are the addresses that several of them have, as listed.
+	described      *description
+	listed, vetted []topo.Pod
+	listedHosts    []topo.Host
+	conflicts      map[netip.Addr]string
+	register       register
 }
 
 // describe asks what there is, and sorts it if that is another than it was.
@@ -192,7 +192,7 @@ func (x conflict) describe(pods []topo.Pod) string {
 // steered. It says so when that begins, and when it has ended. A description that is
 // the same memory as the last one has been looked at already.
 func (r *describer) vet(c Cluster) (Cluster, error) {
-	if len(c.Pods) > 0 && oneMemory(r.told, c.Pods) && slices.Equal(r.toldHosts, c.Hosts) {
+	if len(c.Pods) > 0 && oneMemory(r.listed, c.Pods) && slices.Equal(r.listedHosts, c.Hosts) {
 		c.Pods = r.vetted
 		return c, nil
 	}
@@ -203,7 +203,7 @@ func (r *describer) vet(c Cluster) (Cluster, error) {
 	if r.register.addrs.several > 0 {
 		out, found = c.distinct(r.register.addrs.many)
 	}
-	r.told, r.toldHosts, r.vetted = c.Pods, slices.Clone(c.Hosts), out.Pods
+	r.listed, r.listedHosts, r.vetted = c.Pods, slices.Clone(c.Hosts), out.Pods
 	now := map[netip.Addr]string{}
 	for _, x := range found {
 		now[x.addr] = x.describe(c.Pods)

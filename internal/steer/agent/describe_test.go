@@ -113,7 +113,7 @@ func TestDescribeLargeCluster(t *testing.T) {
 	for _, h := range []string{"h1", "h2"} {
 		b.tell(h, func(c *Cluster) { enlarge(c, b.pod("a"), n) })
 	}
-	told := heap() - before
+	listed := heap() - before
 	begin = time.Now()
 	a := b.start("h1", nil)
 	large := time.Since(begin)
@@ -123,8 +123,8 @@ func TestDescribeLargeCluster(t *testing.T) {
 		defer r.members.Unlock()
 		return len(r.members.Cluster.Pods) > n
 	})
-	took := heap() - before - told
-	t.Logf("%d pods elsewhere: started in %v, with two in %v; description %d KiB, both agents %d KiB more", n, large, small, told>>10, took>>10)
+	took := heap() - before - listed
+	t.Logf("%d pods elsewhere: started in %v, with two in %v; description %d KiB, both agents %d KiB more", n, large, small, listed>>10, took>>10)
 	if took > 2*n*640 {
 		t.Errorf("two agents took %d octets for %d pods", took, n)
 	}

@@ -123,12 +123,12 @@ func (en *entries) remark() {
 	}
 }
 
-// withdrawFrom takes the flows of the pod's pairs home whose paths are others by what is
-// told of it, and reports whether there were some.
-func (en *entries) withdrawFrom(l *pod, told topo.Pod) (some bool) {
+// withdrawFrom takes the flows of the pod's pairs home whose paths are others as the
+// cluster has it now, and reports whether there were some.
+func (en *entries) withdrawFrom(l *pod, listed topo.Pod) (some bool) {
 	for uid, p := range l.pairs {
 		remote, ok := en.members.elsewhere.named(uid)
-		if ok && !slices.Equal(p.routes, en.members.Cluster.eligible(route.Between(told, remote))) {
+		if ok && !slices.Equal(p.routes, en.members.Cluster.eligible(route.Between(listed, remote))) {
 			some = en.mover.withdraw(p) || some
 		}
 	}

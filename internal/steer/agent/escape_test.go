@@ -88,9 +88,9 @@ func TestPairsLeaveWhatFails(t *testing.T) {
 			last.Detected != 20*ms || last.To != "m" {
 			t.Errorf("%s: moved %v, want %v; told %+v", tc.name, moved, tc.moves, events)
 		}
-		told := map[bool]uint64{true: 1}[tc.by == byPolicy && !tc.pair]
-		if a.escape.stats.failovers != told {
-			t.Errorf("%s: %d failovers, want %d", tc.name, a.escape.stats.failovers, told)
+		want := map[bool]uint64{true: 1}[tc.by == byPolicy && !tc.pair]
+		if a.escape.stats.failovers != want {
+			t.Errorf("%s: %d failovers, want %d", tc.name, a.escape.stats.failovers, want)
 		}
 	}
 }

@@ -133,11 +133,11 @@ func (j *journal) isNews(about string) bool {
 	defer j.mu.Unlock()
 	now := j.cfg.Now()
 	maps.DeleteFunc(j.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
-	_, told := j.warned[about]
-	if !told {
+	_, known := j.warned[about]
+	if !known {
 		j.warned[about] = now
 	}
-	return !told
+	return !known
 }
 
 // writeAll writes events down until ctx ends, apart from who notes them: a disk may be slow.

@@ -61,7 +61,7 @@ func (k *keeper) present() (out []presence) {
 	k.members.Lock()
 	defer k.members.Unlock()
 	for _, l := range k.members.pods {
-		other := !slices.Equal(l.told.Attachments, l.Attachments)
+		other := !slices.Equal(l.listed.Attachments, l.Attachments)
 		if !other && !l.replugging.IsZero() { // it was said for a moment
 			l.replugging = time.Time{}
 			for _, p := range l.pairs {
@@ -69,17 +69,17 @@ func (k *keeper) present() (out []presence) {
 				k.stacks.refit(p)
 			}
 		}
-		out = append(out, presence{pod: l, told: l.told, other: other})
+		out = append(out, presence{pod: l, listed: l.listed, other: other})
 	}
 	return out
 }
 
-// presence is a pod, and what is told of it by now: other says that its networks are not
-// those that it was taken up with.
+// presence is a pod, and what the cluster has it be by now: other says that its networks are
+// not those that it was taken up with.
 type presence struct {
 	*pod
-	told  topo.Pod
-	other bool
+	listed topo.Pod
+	other  bool
 }
 
 // keep puts back what a pod's interfaces have lost, and what the agent has made there for
@@ -126,7 +126,7 @@ func (k *keeper) madeAgain(l *pod, mended []route.Mended) bool {
 // moved takes up a pod again that is in another sandbox than it was. It reports whether
 // that is so, or the sandbox has gone.
 func (k *keeper) moved(l presence) bool {
-	inode, err := netns.Inode(l.told.Netns)
+	inode, err := netns.Inode(l.listed.Netns)
 	if err == nil && inode == l.inode {
 		return false
 	}
@@ -143,7 +143,7 @@ func (k *keeper) moved(l presence) bool {
 // its interfaces are there. Flows whose paths are others go home first, and what comes
 // over these is taken for another look at the cluster, as where pairs change (syncPairs).
 func (k *keeper) replugged(l presence) bool {
-	if dev, err := lacking(l.told); err != nil || dev != "" {
+	if dev, err := lacking(l.listed); err != nil || dev != "" {
 		if err == nil {
 			err = fmt.Errorf("it is said to have %s, which is not there", dev)
 		}
@@ -155,7 +155,7 @@ func (k *keeper) replugged(l presence) bool {
 	now := k.cfg.Now()
 	switch {
 	case k.members.pods[l.UID] != l.pod:
-	case l.replugging.IsZero() && k.entries.withdrawFrom(l.pod, l.told):
+	case l.replugging.IsZero() && k.entries.withdrawFrom(l.pod, l.listed):
 		l.replugging = now
 	case now.Sub(l.replugging) >= refresh:
 		k.adopter.letGo(l.pod, "its networks are others", func(l *pod) error { return l.close() })

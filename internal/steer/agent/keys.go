@@ -57,13 +57,13 @@ func decodeKeyList(b []byte) (l keyList, err error) {
 
 // peerKeys is what is known of another host's keys.
 type peerKeys struct {
-	// has lists those that it accepts, as it told, or else the one that it answered by.
+	// has lists those that it accepts, as it has said, or else the one that it answered by.
 	has  []stamp.KeyID
 	says bool
-	// told is the version of ours that it has confirmed, and knows since when it has
+	// confirmed is the version of ours that it has confirmed, and knows since when it has
 	// known that this host has a key.
-	told  uint64
-	knows map[stamp.KeyID]time.Time
+	confirmed uint64
+	knows     map[stamp.KeyID]time.Time
 	// spoke is when it last answered or said anything. unanswered probes went to it since, the first
 	// at unansweredSince.
 	spoke, unansweredSince time.Time
@@ -87,7 +87,7 @@ type turnover struct {
 }
 
 // rekey takes the keys that were offered last, and lets those that were withdrawn go once
-// they are needed no more. It is done before anybody is told.
+// they are needed no more. It is done before anybody is informed.
 func (to *turnover) rekey(now time.Time) {
 	to.due = false
 	if to.ring.Settled(to.offered) { // as in nearly all turns: there may be thousands of hosts to look at
@@ -106,8 +106,8 @@ func (to *turnover) rekey(now time.Time) {
 		}
 		to.note(e)
 	}
-	have, told := to.ring.spread(to.members.remote, now)
-	dropped, turned := to.ring.Tend(now, have, told)
+	have, informed := to.ring.spread(to.members.remote, now)
+	dropped, turned := to.ring.Tend(now, have, informed)
 	if dropped > 0 {
 		to.note(Event{Kind: EventKey, Reason: fmt.Sprintf("%d withdrawn keys are refused from now on", dropped)})
 	}
@@ -158,13 +158,14 @@ func (r ring) behind(k *peerKeys, now time.Time) bool {
 
 // spread reports whether all hosts that have spoken lately have a key of this
 // host's file, and whether they have been informed of this version of the ring.
-func (r ring) spread(hosts map[string]*remoteHost, now time.Time) (have, told bool) {
-	have, told = true, true
+func (r ring) spread(hosts map[string]*remoteHost, now time.Time) (have, informed bool) {
+	have, informed = true, true
 	for _, h := range hosts {
 		have = have && !r.behind(&h.keys, now)
-		told = told && (now.Sub(h.keys.spoke) >= warmFor || h.keys.told == r.Version() || !h.keys.says)
+		informed = informed &&
+			(now.Sub(h.keys.spoke) >= warmFor || h.keys.confirmed == r.Version() || !h.keys.says)
 	}
-	return have, told
+	return have, informed
 }
 
 // locked names the hosts that will be locked out when the withdrawn keys go, where they
@@ -185,12 +186,12 @@ func (r ring) locked(hosts map[string]*remoteHost, now time.Time) (out []string)
 // signBy names the key to sign with what goes to a host: the first of ours that it
 // has. Where that is not known, or nothing is answered, they are tried in turn.
 func (r ring) signBy(k *peerKeys, now time.Time) stamp.KeyID {
-	best, told := r.best(k), r.Offered()
+	best, offered := r.best(k), r.Offered()
 	lost := k.unanswered >= 4 && now.Sub(k.unansweredSince) >= 500*time.Millisecond
-	if len(told) < 2 || !lost && (len(k.has) > 0 || k.unanswered == 0) {
+	if len(offered) < 2 || !lost && (len(k.has) > 0 || k.unanswered == 0) {
 		return best
 	}
-	return told[(slices.Index(told, best)+k.unanswered)%len(told)]
+	return offered[(slices.Index(offered, best)+k.unanswered)%len(offered)]
 }
 
 // best names the key that both hosts have, as far as is known, or else the current one:
@@ -204,9 +205,9 @@ func (r ring) best(k *peerKeys) stamp.KeyID {
 }
 
 // listed adds the list of our keys to what a probe of ours carries, if the host is to be
-// told of it.
+// informed of it.
 func (r ring) listed(k *peerKeys, ours podID, tlvs []stamp.TLV) []stamp.TLV {
-	if k.told == r.Version() {
+	if k.confirmed == r.Version() {
 		return tlvs
 	}
 	l := keyList{version: r.Version(), from: ours, ids: r.Offered()}
@@ -248,7 +249,7 @@ func (to *turnover) keyed(h *remoteHost, r stamp.Reply) {
 		}
 		if l, err := decodeKeyList(t.Value); err == nil && l.from == h.pod {
 			to.has(h, l.ids)
-			k.says, k.told = true, l.version
+			k.says, k.confirmed = true, l.version
 			if l.version == to.ring.Version() {
 				k.learn(to.ring.Offered(), k.spoke)
 			}
@@ -305,8 +306,8 @@ func (r ring) sendBy(k *peerKeys, now time.Time) stamp.KeyID {
 // sentBy is the key by which the host sends by the same rule, once it knows all that this
 // one does; zero if it has none of ours.
 func (r ring) sentBy(k *peerKeys) stamp.KeyID {
-	told := r.Offered()
-	i := slices.IndexFunc(k.has, func(id stamp.KeyID) bool { return slices.Contains(told, id) })
+	offered := r.Offered()
+	i := slices.IndexFunc(k.has, func(id stamp.KeyID) bool { return slices.Contains(offered, id) })
 	if i < 0 {
 		return stamp.KeyID{}
 	}

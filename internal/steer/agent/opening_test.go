@@ -91,11 +91,11 @@ func TestConnectionsBeginElsewhere(t *testing.T) {
 	if err := b.fetch("a1", url, "15"); err != nil {
 		t.Fatal("of a pair that was not known: ", err)
 	}
-	told := false
+	said := false
 	for _, p := range a.Paths() {
-		told = told || p.Network == "routed-bgp" && strings.Contains(p.Why, "new flows begin elsewhere")
+		said = said || p.Network == "routed-bgp" && strings.Contains(p.Why, "new flows begin elsewhere")
 	}
-	if !told {
+	if !said {
 		t.Errorf("paths do not tell it: %+v", a.Paths())
 	}
 	flows := []*flowing{b.flow("tcp", "a0", "b", "a0", 2e5), b.flow("tcp", "b", "a0", "a0", 2e5),

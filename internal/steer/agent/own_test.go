@@ -43,9 +43,9 @@ func TestOwnPodComes(t *testing.T) {
 		b.await(step.what, func() bool { return strings.Contains(a.Health().Waiting, step.what) })
 		time.Sleep(3 * refresh)
 		all, _ := a.journal.since(0)
-		told := slices.DeleteFunc(all, func(e Event) bool { return !strings.Contains(e.Reason, step.what) })
-		if len(told) != 1 || told[0].Kind != EventWaiting {
-			t.Errorf("%s: %+v", step.what, told)
+		waits := slices.DeleteFunc(all, func(e Event) bool { return !strings.Contains(e.Reason, step.what) })
+		if len(waits) != 1 || waits[0].Kind != EventWaiting {
+			t.Errorf("%s: %+v", step.what, waits)
 		}
 		if ps := a.Paths(); len(ps) > 0 {
 			t.Errorf("%s: %+v", step.what, ps)

@@ -146,8 +146,8 @@ type prober struct {
 	// warm are the hosts of which paths are probed, since warmed: nearly none of a large cluster's.
 	warm   []*remoteHost
 	warmed time.Time
-	// told are the hosts of which more was told than is summed up.
-	told []*remoteHost
+	// pending are the hosts of which some probes are not summed up yet.
+	pending []*remoteHost
 	// synced is of what the hosts were last made: the description, and how often the wires had changed.
 	synced struct {
 		description *description
@@ -186,7 +186,7 @@ func (pr *prober) receive() (acks []ack) {
 			if h, hp := pr.members.path(name, l.To.Addr()); hp != nil {
 				hp.track.Lost(l)
 				hp.Lost()
-				pr.tell(h, hp)
+				pr.unsummed(h, hp)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func (pr *prober) answered(network string, r stamp.Reply) (acks []ack) {
 	pr.wires.clockOf(h, (r.ForwardDelay-r.BackwardDelay)/2)
 	hp.track.Reply(r)
 	hp.last = r.At
-	pr.tell(h, hp)
+	pr.unsummed(h, hp)
 	if r.Size < hp.mtu/2 {
 		hp.rtts[hp.nRTT%len(hp.rtts)] = r.RTT
 		hp.nRTT++
@@ -275,24 +275,24 @@ func (h *remoteHost) failing() bool {
 	return false
 }
 
-// tell notes that more was told of a path than is summed up.
-func (pr *prober) tell(h *remoteHost, hp *hostPath) {
-	if hp.told = true; !h.told {
-		h.told, pr.told = true, append(pr.told, h)
+// unsummed notes that what has become of a probe on the path is to be summed up.
+func (pr *prober) unsummed(h *remoteHost, hp *hostPath) {
+	if hp.pending = true; !h.pending {
+		h.pending, pr.pending = true, append(pr.pending, h)
 	}
 }
 
-// summarise folds what probes told, where they told something. A summary sorts a
+// summarise sums up what has become of probes, where something has. A summary sorts a
 // few hundred figures: once a second is often enough, as failures are not found by it.
 func (pr *prober) summarise(now time.Time) {
-	pr.told = slices.DeleteFunc(pr.told, func(h *remoteHost) bool {
-		h.told = false
+	pr.pending = slices.DeleteFunc(pr.pending, func(h *remoteHost) bool {
+		h.pending = false
 		for _, hp := range h.paths {
-			if hp.told && (now.Sub(hp.summed) >= time.Second || hp.summary.Answered == 0) {
-				hp.summary, hp.summed, hp.told = hp.track.Summary(), now, false
+			if hp.pending && (now.Sub(hp.summed) >= time.Second || hp.summary.Answered == 0) {
+				hp.summary, hp.summed, hp.pending = hp.track.Summary(), now, false
 			}
-			h.told = h.told || hp.told
+			h.pending = h.pending || hp.pending
 		}
-		return !h.told
+		return !h.pending
 	})
 }

@@ -262,13 +262,13 @@ func TestData(t *testing.T) {
 
 // TestBears: a connection's timeout speaks of the paths that it can be on.
 func TestBears(t *testing.T) {
-	told := func(path int) dataplane.Choice { return dataplane.Choice{Path: path, Notified: true} }
+	notified := func(path int) dataplane.Choice { return dataplane.Choice{Path: path, Notified: true} }
 	for _, tc := range []struct {
 		own, followed dataplane.Choice
 		want          []bool // by path
 	}{
 		{dataplane.Choice{}, dataplane.Choice{}, []bool{true, false, false}},
-		{dataplane.Choice{Path: 2}, told(1), []bool{false, true, true}},
+		{dataplane.Choice{Path: 2}, notified(1), []bool{false, true, true}},
 		{dataplane.Choice{Path: 1}, dataplane.Choice{}, []bool{true, true, false}}, // the peer's are on the default network
 	} {
 		for i, want := range tc.want {
@@ -279,18 +279,18 @@ func TestBears(t *testing.T) {
 	}
 }
 
-// TestShareIsTold: what is told of a share is what was known, and of none that nothing is.
-func TestShareIsTold(t *testing.T) {
+// TestShareIsEncoded: what is said of a share is what was known, and of none that nothing is.
+func TestShareIsEncoded(t *testing.T) {
 	for _, s := range []share{{0, true}, {0.25, true}, {1, true}, {1, false}, {0.3, false}} {
 		want := s.part
 		if !s.known {
 			want = 1
 		}
 		if got := decodeShare(takesDSCP | s.encode()); math.Abs(got-want) > 0.002 {
-			t.Errorf("%+v: told as %g", s, got)
+			t.Errorf("%+v: decoded as %g", s, got)
 		}
 		if s.encode()&takesDSCP != 0 {
-			t.Errorf("%+v: it changes what else is told", s)
+			t.Errorf("%+v: it changes what else is said", s)
 		}
 	}
 	if decodeShare(takesDSCP) != 1 || decodeShare(0) != 1 {

@@ -14,9 +14,9 @@ import (
 // pod is a local pod on several networks.
 type pod struct {
 	topo.Pod
-	// told is what is said of it by now; replugging is since when its flows have been home
-	// as it is to be taken up with other networks.
-	told       topo.Pod
+	// listed is the pod as the cluster has it by now; replugging is since when its flows have been
+	// home as it is to be taken up with other networks.
+	listed     topo.Pod
 	replugging time.Time
 	plane      *dataplane.Plane
 	cookie     uint64

@@ -44,13 +44,13 @@ func TestMovesWait(t *testing.T) {
 		a, p, _ := onePair(t)
 		p.local.plane, p.opened = &dataplane.Plane{}, a.cfg.Now()
 		p.assigned = decide.Assignment{Active: "m"}
-		told := func() bool { return a.journal.last().Reason != "" }
+		noted := func() bool { return a.journal.last().Reason != "" }
 		a.mover.carryOut(p, decide.Decision{Kind: tc.kind, From: "m", To: "z", Buckets: decide.Buckets}, tc.by, 0)
-		if waits := p.coming != nil; waits != tc.waits || told() == tc.waits {
-			t.Errorf("%s by %s: waits %v, carried out %v", tc.kind, tc.by, waits, told())
+		if waits := p.coming != nil; waits != tc.waits || noted() == tc.waits {
+			t.Errorf("%s by %s: waits %v, carried out %v", tc.kind, tc.by, waits, noted())
 		}
 		a.stacks.fitter.Do(p)
-		if p.coming != nil || !told() {
+		if p.coming != nil || !noted() {
 			t.Errorf("%s by %s: it is not carried out", tc.kind, tc.by)
 		}
 	}

@@ -27,7 +27,7 @@ func TestDatagramsMissReplies(t *testing.T) {
 	b.await("both ends to know the pair", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
 	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
 	since := 0
-	told := func(network string) (said, moved bool) {
+	seen := func(network string) (said, moved bool) {
 		events, _ := a.journal.since(since)
 		for _, e := range events {
 			said = said || e.Kind == EventSuspect && e.To == network && strings.HasPrefix(e.Reason, "datagrams from port")
@@ -40,11 +40,11 @@ func TestDatagramsMissReplies(t *testing.T) {
 		time.Sleep(2 * time.Second) // so that it is known how they are answered
 		since = a.journal.last().ID
 		b.drops("b", network, "iifname DEV meta l4proto udp drop", 0)
-		b.await("datagrams to miss their answers on "+network, func() bool { said, _ := told(network); return said })
+		b.await("datagrams to miss their answers on "+network, func() bool { said, _ := seen(network); return said })
 		b.runIn(b.pod("b").Netns, "nft", "delete table inet pw-t")
 		b.await("all flows to be back", func() bool { return a.on("a", "b") == network })
 		b.flows(network)
-		if _, moved := told(network); moved {
+		if _, moved := seen(network); moved {
 			t.Errorf("the pair left %s for its datagrams", network)
 		}
 	}
@@ -57,7 +57,7 @@ func TestDatagramsMissReplies(t *testing.T) {
 	}
 	b.await("all flows to be back", func() bool { return a.on("a", "b") == "vxlan" })
 	b.flows("vxlan")
-	if _, moved := told("vxlan"); moved {
+	if _, moved := seen("vxlan"); moved {
 		t.Error("the pair left vxlan for a program that had paused")
 	}
 	checkLived(t, rr.stop(), udp.stop())

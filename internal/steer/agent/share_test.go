@@ -61,10 +61,10 @@ func TestCanaryStays(t *testing.T) {
 	before := p.wanted(p.assignments())
 	d := decide.Decision{Kind: decide.Share, From: "m", To: "y", Buckets: 16,
 		With: decide.Portions{{Network: "y", Buckets: 16}}}
-	for i, told := range []bool{true, false} {
+	for i, want := range []bool{true, false} {
 		was, to := p.assignments(), p.apply(d)
-		if got := stays(d, was, to); got != told {
-			t.Errorf("%d times decided: told %v", i+1, got)
+		if got := stays(d, was, to); got != want {
+			t.Errorf("%d times decided: reported %v", i+1, got)
 		}
 		p.setAssignments(to)
 		if p.wanted(to) != before {

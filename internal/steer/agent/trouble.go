@@ -93,7 +93,7 @@ func (ls *listener) handleTCPEvents(batch []telemetry.Event) {
 	ls.members.Lock()
 	defer ls.members.Unlock()
 	now := ls.cfg.Now()
-	known, told := map[telemetry.Pair][]*pair{}, map[*pair]*trouble{}
+	known, troubles := map[telemetry.Pair][]*pair{}, map[*pair]*trouble{}
 	for _, e := range batch {
 		pairs, ok := known[e.Pair()]
 		if !ok {
@@ -101,13 +101,13 @@ func (ls *listener) handleTCPEvents(batch []telemetry.Event) {
 			known[e.Pair()] = pairs
 		}
 		for _, p := range pairs {
-			if told[p] == nil {
-				told[p] = &trouble{}
+			if troubles[p] == nil {
+				troubles[p] = &trouble{}
 			}
-			ls.noteTCPEvent(p, e, told[p], now)
+			ls.noteTCPEvent(p, e, troubles[p], now)
 		}
 	}
-	for p, t := range told {
+	for p, t := range troubles {
 		ls.pairs.look(p, now)
 		if t.late {
 			ls.waker.wakeMoved(p, dataplane.All, now)

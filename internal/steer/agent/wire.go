@@ -100,9 +100,9 @@ type remoteHost struct {
 	// used is when a pair with that host last had traffic, and owned when it last
 	// had some of flows that a pod of this host has opened: those are decided here.
 	used, owned time.Time
-	// down: some path had failed when that was last looked at; told: of some path more was told than is summed up.
-	down, told bool
-	keys       peerKeys
+	// down: some path had failed when that was last looked at; pending: probes on some path are not summed up yet.
+	down, pending bool
+	keys          peerKeys
 }
 
 // hostPath is one network to another host. Its small probes are those that judge it.
@@ -114,10 +114,10 @@ type hostPath struct {
 	to      netip.AddrPort
 	mtu     int
 	track   *probe.Track
-	// summary is of summed; told says that more has become of probes since.
+	// summary is of summed; pending says that more has become of probes since.
 	summary probe.Summary
 	summed  time.Time
-	told    bool
+	pending bool
 	// last is when the latest answer came.
 	last time.Time
 	// rtts are those of the latest small probes: their median tells a path's delay,

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestWhoWaitsIsTold: after each answer, however soon, nothing is waited for; a
+// TestWhoWaitsIsReported: after each answer, however soon, nothing is waited for; a
 // question into a dead path is, by the moment at which it went.
-func TestWhoWaitsIsTold(t *testing.T) {
+func TestWhoWaitsIsReported(t *testing.T) {
 	t.Parallel()
 	for path := range 2 {
 		for _, network := range []string{"tcp", "udp"} {

@@ -169,9 +169,9 @@ func TestBeginsAsOneEndIsBack(t *testing.T) {
 	}
 }
 
-// TestAskedForIsTold: a pod whose link address is asked for is told to the agent, as no packet to
+// TestAskedForIsReported: a pod whose link address is asked for is reported to the agent, as no packet to
 // it gets to the programs where nobody answers; and what is no such question is not.
-func TestAskedForIsTold(t *testing.T) {
+func TestAskedForIsReported(t *testing.T) {
 	b := newBed(t)
 	p := b.open(1)
 	v4, v6 := netip.MustParseAddr("10.90.77.2"), netip.MustParseAddr("fd90:77::2")

@@ -39,7 +39,7 @@ func TestReturnThroughConntrack(t *testing.T) {
 }
 
 // TestEndsLearnAtDifferentTimes: the ends learn of a switch at different times. Until the other end's
-// agent is told, it answers as before, and nothing is lost; no packet moves anything.
+// agent is notified, it answers as before, and nothing is lost; no packet moves anything.
 // Fails if pw_path_ingress looks at the path that was chosen.
 func TestEndsLearnAtDifferentTimes(t *testing.T) {
 	b := newBed(t)
@@ -56,9 +56,9 @@ func TestEndsLearnAtDifferentTimes(t *testing.T) {
 		}
 		was := 0
 		for _, path := range []int{2, 1, 2, 0, 1, 0} {
-			for _, told := range []bool{false, true} {
+			for _, notified := range []bool{false, true} {
 				want := was
-				if b.lead(1, path); told {
+				if b.lead(1, path); notified {
 					b.tell(1)
 					want = path
 				}
@@ -71,8 +71,8 @@ func TestEndsLearnAtDifferentTimes(t *testing.T) {
 				}
 				for p := range before {
 					if after, _ := b.crossed(2, p); (after > before[p]) != (p == want) {
-						t.Errorf("moved to path %d, told %v: the other end answered with %d packets over path %d, expected some over %d alone",
-							path, told, after-before[p], p, want)
+						t.Errorf("moved to path %d, notified %v: the other end answered with %d packets over path %d, expected some over %d alone",
+							path, notified, after-before[p], p, want)
 					}
 				}
 			}

@@ -493,7 +493,7 @@ func (w *world) in(b []byte) effect {
 		}
 	}
 	if say != 0 {
-		w.told(&e, f, syn, p.lower(), say)
+		w.received(&e, f, syn, p.lower(), say)
 		if say == sayForgotten {
 			e.verdict = verdictDrop // all that it was for
 			return e
@@ -529,8 +529,8 @@ func (w *world) learn(e *effect, f bpfFlow, h *headers, n uint32) {
 	}
 }
 
-// told is what a word of the other end makes of this end's part.
-func (w *world) told(e *effect, f bpfFlow, syn, lower bool, say uint8) {
+// received is what a word of the other end makes of this end's part.
+func (w *world) received(e *effect, f bpfFlow, syn, lower bool, say uint8) {
 	role := w.flows[f].role
 	switch {
 	case say == sayAnswer && role == roleOwnerNew:

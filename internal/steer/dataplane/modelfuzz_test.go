@@ -178,16 +178,16 @@ func (tr *trial) push() error {
 	var parts []bpfFlowState
 	err := each(tr.table, func(f bpfFlow, _ bpfFlowState) { had = append(had, f) })
 	for f, p := range tr.w.flows {
-		told, seen := uint32(coarse()>>28), uint32(coarse()>>28)
+		announced, seen := uint32(coarse()>>28), uint32(coarse()>>28)
 		if p.stale {
-			told -= 100
+			announced -= 100
 		}
 		if p.idle {
 			seen -= 1000
 		}
 		now, parts = append(now, f),
 			append(parts, bpfFlowState{Role: p.role, Closed: p.closed, Dscp: p.dscp, Row: p.row, Announcements: p.marks,
-				Announced: told, Seen: seen, Claimed: p.claimed})
+				Announced: announced, Seen: seen, Claimed: p.claimed})
 	}
 	if len(had) > 0 {
 		_, derr := tr.table.BatchDelete(had, nil)

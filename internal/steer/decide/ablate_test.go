@@ -41,10 +41,10 @@ func TestEarnings(t *testing.T) {
 	for i, want := range []struct {
 		points float64
 		differ int
-		told   bool
+		clear  bool
 	}{{10, 3, true}, {0, 0, false}, {-4.0 / 3, 3, false}} {
 		if e := got[i]; math.Abs(e.Points.Center-want.points) > 1e-9 || e.Differ != want.differ ||
-			e.Significant() != want.told || e.Points.N != 3 {
+			e.Significant() != want.clear || e.Points.N != 3 {
 			t.Errorf("%s: %+v, want %+v", e.Mechanism, e, want)
 		}
 	}

@@ -235,8 +235,8 @@ func TestExpectedOfAFillingQueue(t *testing.T) {
 	}
 }
 
-// TestToldForgetsVerdict: what the other end says is no verdict of this one.
-func TestToldForgetsVerdict(t *testing.T) {
+// TestSignaledForgetsVerdict: what the other end says is no verdict of this one.
+func TestSignaledForgetsVerdict(t *testing.T) {
 	params := Hosts()
 	p := in(t, Confirming, &params)
 	if p.Signaled(at(20)); p.Verdict() != (Verdict{}) || !p.Silent().Equal(at(20)) || !p.Since().Equal(at(20)) {

@@ -32,8 +32,8 @@ func patient() *Params {
 	return &p
 }
 
-// told is a verdict in a word.
-func told(v Verdict) string {
+// word is a verdict in one.
+func word(v Verdict) string {
 	switch {
 	case v.Failed:
 		return "failed"
@@ -121,9 +121,9 @@ func TestJudge(t *testing.T) {
 	} {
 		v := patient().judge(suspicion{start: at(0), shots: tt.suspect,
 			Evidence: Evidence{Until: at(tt.now), Expected: tt.p99, Witnesses: tt.witnesses, Probed: tt.probed}})
-		if told(v) != tt.want || v.Direction != tt.direction {
+		if word(v) != tt.want || v.Direction != tt.direction {
 
-			t.Errorf("%s: %s, %s (%s), expected %s, %s", tt.name, told(v), v.Direction, v, tt.want, tt.direction)
+			t.Errorf("%s: %s, %s (%s), expected %s, %s", tt.name, word(v), v.Direction, v, tt.want, tt.direction)
 		}
 	}
 }
@@ -151,8 +151,8 @@ func TestJudgeLate(t *testing.T) {
 	} {
 		v := patient().judge(suspicion{start: at(0), shots: tt.suspect, Evidence: Evidence{Until: at(tt.now), Expected: p99,
 			Late: tt.late, Witnesses: []Witness{{"vxlan", p99, tt.witness}}}})
-		if told(v) != tt.want {
-			t.Errorf("%s: %s (%s), expected %s", tt.name, told(v), v, tt.want)
+		if word(v) != tt.want {
+			t.Errorf("%s: %s (%s), expected %s", tt.name, word(v), v, tt.want)
 		}
 	}
 }

@@ -17,8 +17,8 @@ const (
 	Worse   Verdict = "worse"
 	Changed Verdict = "changed"
 	Same    Verdict = "~"
-	// Untold: no change could have been seen, as there are too few values.
-	Untold Verdict = "too few"
+	// TooFew: no change could have been seen, as there are too few values.
+	TooFew Verdict = "too few"
 )
 
 // Change is one figure in two results of drills.
@@ -102,7 +102,7 @@ func conclude(family []Change, o CompareOptions) {
 		c.Adjusted = adjusted[i]
 		switch {
 		case math.IsNaN(c.P), c.Adjusted >= level && least(len(c.A.values), len(c.B.values))*float64(tested) >= level:
-			c.Verdict = Untold
+			c.Verdict = TooFew
 		case c.Adjusted >= level:
 			c.Verdict = Same
 		default:

@@ -39,7 +39,7 @@ func TestCompare(t *testing.T) {
 	b := []Figure{f("stall", 20, 0.07, atMost(0.06)), f("stall", 20, 1.3, atLeast(1)), f("loose", 20, 2, nil),
 		f("still", 30, 1, nil), f("few", 3, 9, nil), lost(40, 3), f("new", 9, 1, nil)}
 	c := Compare(a, b, CompareOptions{})
-	want := []Verdict{Worse, Better, Changed, Same, Untold, Worse}
+	want := []Verdict{Worse, Better, Changed, Same, TooFew, Worse}
 	for i, ch := range c.Changes {
 		if ch.Verdict != want[i] {
 			t.Errorf("%s: %s, want %s: p %g, adjusted %g", ch.A.Name, ch.Verdict, want[i], ch.P, ch.Adjusted)
@@ -49,7 +49,7 @@ func TestCompare(t *testing.T) {
 		c.Changes[3].Crossed() {
 		t.Errorf("%+v", c)
 	}
-	if one := Compare(a[:1], []Figure{f("stall", 1, 9, nil)}, CompareOptions{}); one.Changes[0].Verdict != Untold ||
+	if one := Compare(a[:1], []Figure{f("stall", 1, 9, nil)}, CompareOptions{}); one.Changes[0].Verdict != TooFew ||
 		!math.IsNaN(one.Changes[0].P) {
 		t.Errorf("one value: %+v", one)
 	}

@@ -260,8 +260,8 @@ func (w *watcher) watch(ctx context.Context, g *ground) {
 			events, err := g.agents["h1"].events(ctx, since)
 			for _, e := range events {
 				since = e.ID
-				if err == nil && e.Pair == "a>b" && told(e) != "" {
-					note = strings.TrimPrefix(note+"; "+told(e), "; ")
+				if err == nil && e.Pair == "a>b" && describe(e) != "" {
+					note = strings.TrimPrefix(note+"; "+describe(e), "; ")
 				}
 			}
 		}
@@ -270,8 +270,8 @@ func (w *watcher) watch(ctx context.Context, g *ground) {
 	}
 }
 
-// told is a decision in few words; "" for other events.
-func told(e agent.Event) string {
+// describe puts a decision in few words; "" for other events.
+func describe(e agent.Event) string {
 	switch decide.Kind(e.Kind) {
 	case decide.Canary:
 		return "tries " + e.To

@@ -108,8 +108,8 @@ func TestOutage(t *testing.T) {
 
 // What programs tell is read, and what they do not tell is an error.
 func TestProgramsTell(t *testing.T) {
-	const told = `{"start":{},"end":{"sum_sent":{"bits_per_second":9},"sum_received":{"bits_per_second":76.5}}}`
-	if bits, err := iperf3Received([]byte(told)); bits != 76.5 || err != nil {
+	const report = `{"start":{},"end":{"sum_sent":{"bits_per_second":9},"sum_received":{"bits_per_second":76.5}}}`
+	if bits, err := iperf3Received([]byte(report)); bits != 76.5 || err != nil {
 		t.Errorf("iperf3: %v, %v", bits, err)
 	}
 	if bits, err := curlReceived([]byte("1000 2.0\n3000 4\n")); math.Abs(bits-8000) > 1e-9 || err != nil {

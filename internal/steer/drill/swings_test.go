@@ -32,7 +32,7 @@ func TestMistaken(t *testing.T) {
 	mistaken(&out, []agent.Event{{Kind: "switch"},
 		{Kind: agent.EventSuspect, Reason: "the connection from port 1 to 2 does not get through on x"},
 		{Kind: agent.EventPeer, Reason: "a>b can use 3 paths"}})
-	if n, told := out.Values["failures"]; n != 0 || !told {
+	if n, ok := out.Values["failures"]; n != 0 || !ok {
 		t.Errorf("%v", out.Values)
 	}
 	mistaken(&out, []agent.Event{{Kind: "failover", Pair: "a>b"},

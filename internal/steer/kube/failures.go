@@ -19,14 +19,14 @@ import (
 type failures struct {
 	// down is why a path failed, by pod, then by pair and network.
 	down map[string]map[failedPath]string
-	// untold are pods of which something is to be told, and told those of whose failures was.
-	untold, told map[string]bool
+	// pending are pods of which an event is to be made, and announced those of whose failures one was.
+	pending, announced map[string]bool
 }
 
 type failedPath struct{ pair, network string }
 
 func newFailures() *failures {
-	return &failures{down: map[string]map[failedPath]string{}, untold: map[string]bool{}, told: map[string]bool{}}
+	return &failures{down: map[string]map[failedPath]string{}, pending: map[string]bool{}, announced: map[string]bool{}}
 }
 
 // event takes in what the agent tells: moves away from a path that has failed. One that merely
@@ -47,7 +47,7 @@ func (f *failures) event(e agent.Event) {
 	}
 	at := failedPath{e.Pair, e.From}
 	if _, known := f.down[pod][at]; !known {
-		f.untold[pod] = true
+		f.pending[pod] = true
 	}
 	f.down[pod][at] = e.Reason
 }
@@ -64,34 +64,34 @@ func (f *failures) paths(all []agent.PathStatus) {
 		maps.DeleteFunc(down, func(at failedPath, _ string) bool { return up[at] || !there[at.pair] })
 		if len(down) == 0 {
 			delete(f.down, pod)
-			f.untold[pod] = f.told[pod] // who was told of no failure is not told of its end
+			f.pending[pod] = f.announced[pod] // whose failure was not announced, its end is not either
 		}
 	}
 }
 
 // waits reports whether something may be told later.
-func (f *failures) waits() bool { return len(f.down) > 0 || len(f.untold) > 0 }
+func (f *failures) waits() bool { return len(f.down) > 0 || len(f.pending) > 0 }
 
 // The reasons of the events.
 const failedReason, recoveredReason = "PathFailed", "PathRecovered"
 
 // tell hands over what is to be told of each pod that may be told of.
 func (f *failures) tell(may func(pod string) bool, notice func(pod string, n notice)) {
-	for _, pod := range slices.Sorted(maps.Keys(f.untold)) {
-		if !f.untold[pod] {
-			delete(f.untold, pod)
+	for _, pod := range slices.Sorted(maps.Keys(f.pending)) {
+		if !f.pending[pod] {
+			delete(f.pending, pod)
 			continue
 		}
 		if !may(pod) {
 			continue
 		}
-		delete(f.untold, pod)
+		delete(f.pending, pod)
 		if down := f.down[pod]; len(down) > 0 {
-			f.told[pod] = true
+			f.announced[pod] = true
 			notice(pod, failedNotice(down))
 			continue
 		}
-		delete(f.told, pod)
+		delete(f.announced, pod)
 		notice(pod, noticeOf(recoveredReason, corev1.EventTypeNormal, "all paths that had failed are up again"))
 	}
 }

@@ -20,9 +20,9 @@ type announcer struct {
 	now  func() time.Time
 
 	mu sync.Mutex
-	// told is when something was last told of a pod, by its UID; failed is when that was last not taken.
-	told   map[string]time.Time
-	failed time.Time
+	// announced is when an event of a pod was last made, by its UID; failed is when one was last not taken.
+	announced map[string]time.Time
+	failed    time.Time
 }
 
 // notice is what is told.
@@ -59,16 +59,16 @@ func (a *announcer) may(p *corev1.Pod) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.now()
-	maps.DeleteFunc(a.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
-	_, told := a.told[string(p.UID)]
-	return !told && now.Sub(a.failed) >= tellAgain
+	maps.DeleteFunc(a.announced, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
+	_, known := a.announced[string(p.UID)]
+	return !known && now.Sub(a.failed) >= tellAgain
 }
 
 // say tells of a pod.
 func (a *announcer) say(ctx context.Context, p *corev1.Pod, n notice) error {
 	now := a.now()
 	a.mu.Lock()
-	a.told[string(p.UID)] = now
+	a.announced[string(p.UID)] = now
 	a.mu.Unlock()
 	if err := a.event(ctx, p, n, now); err != nil {
 		a.mu.Lock()

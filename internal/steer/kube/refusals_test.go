@@ -28,7 +28,7 @@ func TestTell(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Unix(1000, 0)
-	a := announcer{clients: c, node: "n1", now: func() time.Time { return now }, told: map[string]time.Time{}}
+	a := announcer{clients: c, node: "n1", now: func() time.Time { return now }, announced: map[string]time.Time{}}
 	pods := []*corev1.Pod{apiPod("a", 4), apiPod("b", 5)}
 	refused := []v1alpha1.Refusal{{Pod: "shop/a", Reason: "x"}}
 	for n, step := range []struct {

@@ -48,7 +48,7 @@ type Source struct {
 	announcer             announcer
 	teller                teller
 	news                  chan struct{}
-	told                  map[string]bool // warnings, as they hold now
+	warned                map[string]bool // warnings, as they hold now
 	changed               chan struct{}   // something of other nodes
 	urgent                chan struct{}   // something else
 
@@ -95,11 +95,11 @@ func Open(cfg Config) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{cfg: cfg, clients: c, finder: finder{self: cfg.Pod}, composer: newComposer(cfg.Node),
-		told:    map[string]bool{},
+		warned:  map[string]bool{},
 		changed: make(chan struct{}, 1), urgent: make(chan struct{}, 1), news: make(chan struct{}, 1),
 		writer: writer{clients: c, node: cfg.Node, now: cfg.Now}}
 	s.policies = newPolicies(c.cfg, s.listen)
-	s.announcer = announcer{clients: c, node: cfg.Node, now: cfg.Now, told: map[string]time.Time{}}
+	s.announcer = announcer{clients: c, node: cfg.Node, now: cfg.Now, announced: map[string]time.Time{}}
 	s.teller = newTeller(c, cfg.Node, cfg.Now)
 	apart, err := Client(batching(c.cfg, cfg.Now), "/apis", v1alpha1.Version(), v1alpha1.Register)
 	if err != nil {
@@ -335,11 +335,11 @@ func (s *Source) look(ctx context.Context) time.Duration {
 // warn tells what is new of what holds now.
 func (s *Source) warn(now map[string]bool) {
 	for _, w := range slices.Sorted(maps.Keys(now)) {
-		if !s.told[w] {
+		if !s.warned[w] {
 			s.cfg.Log.Warn(w)
 		}
 	}
-	s.told = now
+	s.warned = now
 }
 
 // objects are those that an informer has.

@@ -187,14 +187,14 @@ func (r *Keyring) Key(id stamp.KeyID) []byte {
 	return nil
 }
 
-// Tend lets kept keys go: have says that every peer has a key that is given, told
-// that every peer has been told of this version. It returns how many keys are
+// Tend lets kept keys go: have says that every peer has a key that is given,
+// informed that every peer has been informed of this version. It returns how many keys are
 // refused from now on, and whether the version is another.
-func (r *Keyring) Tend(now time.Time, have, told bool) (dropped int, changed bool) {
-	if told && r.informed.IsZero() {
+func (r *Keyring) Tend(now time.Time, have, informed bool) (dropped int, changed bool) {
+	if informed && r.informed.IsZero() {
 		r.informed = now
 	}
-	known := told && now.Sub(r.informed) >= r.hold.Grace
+	known := informed && now.Sub(r.informed) >= r.hold.Grace
 	before := len(r.entries)
 	r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
 		return !e.retired.IsZero() && (known || now.Sub(e.retired) >= 10*r.hold.Grace)

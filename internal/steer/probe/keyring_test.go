@@ -28,11 +28,11 @@ func ringKeys(n ...int) (k stamp.Keys) {
 func TestKeyring(t *testing.T) {
 	hold := Hold{Least: 2 * time.Minute, Most: time.Hour, Grace: 10 * time.Second}
 	type step struct {
-		at         time.Duration
-		give       []int // nil: none
-		have, told bool
-		accepted   string
-		tells      string
+		at             time.Duration
+		give           []int // nil: none
+		have, informed bool
+		accepted       string
+		tells          string
 	}
 	const s, m = time.Second, time.Minute
 	settled := 0
@@ -84,7 +84,7 @@ func TestKeyring(t *testing.T) {
 				}
 				given = x.give
 			}
-			r.Tend(now, x.have, x.told)
+			r.Tend(now, x.have, x.informed)
 			if k := ringKeys(given...); r.Settled(k) {
 				settled++
 				checkSettled(t, fmt.Sprintf("%s, step %d", tt.name, i), r, k, now)

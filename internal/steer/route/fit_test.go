@@ -13,7 +13,7 @@ import (
 // kernels is what a Fitter has made of kernels that are none.
 type kernels struct {
 	*Fitter[string]
-	log     []string // what was done, and told
+	log     []string // what was done, and reported
 	refuses error
 }
 
@@ -47,8 +47,8 @@ func narrow(mtu int) Fit { return Fit{Form: Form{MTU: mtu}} }
 
 func straight(dev string) Fit { return Fit{Form: Form{Direct: dev}} }
 
-// told wants what was done and told since it was last asked.
-func (k *kernels) told(t *testing.T, want ...string) {
+// expect wants what was done and reported since it was last called.
+func (k *kernels) expect(t *testing.T, want ...string) {
 	t.Helper()
 	if !slices.Equal(k.log, want) {
 		t.Errorf("%q, want %q", k.log, want)
@@ -68,12 +68,12 @@ func TestFitter(t *testing.T) {
 		}
 	}
 	k.Do("p")
-	k.told(t, "0 to 1300, again false", "p has 1300, false, 0 hops")
+	k.expect(t, "0 to 1300, again false", "p has 1300, false, 0 hops")
 	if k.Want("p", k.end(), narrow(1300)) {
 		t.Error("it is under way still")
 	}
 	k.Do("p")
-	k.told(t)
+	k.expect(t)
 	k.Find("p", k.end())
 	if k.Want("p", k.end(), narrow(1300)) {
 		t.Error("to ask for next hops makes nothing be under way")
@@ -84,17 +84,18 @@ func TestFitter(t *testing.T) {
 		t.Error("what may have gone is not under way")
 	}
 	k.Do("p")
-	k.told(t, "1300 to 1300, again true", "p has 1300, false, 1 hops")
+	k.expect(t, "1300 to 1300, again true", "p has 1300, false, 1 hops")
 	k.Want("p", k.end(), Fit{})
 	k.Forget("p")
 	k.Do("p")
-	k.told(t)
+	k.expect(t)
 	k.Adopt("q", k.end(), narrow(1200))
 	if k.Do("q"); !k.Want("q", k.end(), Fit{}) {
 		t.Error("what a predecessor left is not undone")
 	}
 	k.Do("q")
-	k.told(t, "1200 to 1200, again true", "q has 1200, false, 0 hops", "1200 to 0, again false", "q has 0, false, 0 hops")
+	k.expect(t, "1200 to 1200, again true", "q has 1200, false, 0 hops",
+		"1200 to 0, again false", "q has 0, false, 0 hops")
 }
 
 // TestFitterRefused: what the kernel refuses is told, not held for done, and tried again
@@ -105,7 +106,7 @@ func TestFitterRefused(t *testing.T) {
 	k.Find("p", k.end())
 	k.Want("p", k.end(), narrow(1300))
 	k.Do("p")
-	k.told(t, "0 to 1300, again false", "p has 0, true, 1 hops")
+	k.expect(t, "0 to 1300, again false", "p has 0, true, 1 hops")
 	if k.Want("p", k.end(), narrow(1300)) {
 		t.Error("it is under way")
 	}
@@ -113,7 +114,7 @@ func TestFitterRefused(t *testing.T) {
 		t.Error("what may be there in part is not undone")
 	}
 	k.Do("p")
-	k.told(t, "0 to 0, again true", "p has 0, true, 0 hops")
+	k.expect(t, "0 to 0, again true", "p has 0, true, 0 hops")
 	k.refuses = nil
 	for range 2 {
 		k.retry()
@@ -121,7 +122,7 @@ func TestFitterRefused(t *testing.T) {
 			k.Do(next)
 		}
 	}
-	k.told(t, "0 to 0, again true", "p has 0, false, 0 hops")
+	k.expect(t, "0 to 0, again true", "p has 0, false, 0 hops")
 }
 
 // TestFitterReleases: the data plane stays ready for direct routes by an interface until the
@@ -136,13 +137,13 @@ func TestFitterReleases(t *testing.T) {
 	k.Want("p", k.end(), straight("net2"))
 	k.Do("p")
 	k.Forget("q") // its route stays, and nobody counts it
-	k.told(t, "0 to 0, again false", "p has 0, false, 0 hops")
+	k.expect(t, "0 to 0, again false", "p has 0, false, 0 hops")
 	k.Want("r", k.end(), Fit{})
 	k.Do("r")
-	k.told(t, "0 to 0, again false", "net1 ready false", "r has 0, false, 0 hops")
+	k.expect(t, "0 to 0, again false", "net1 ready false", "r has 0, false, 0 hops")
 	k.Want("p", k.end(), Fit{})
 	k.Do("p")
-	k.told(t, "0 to 0, again false", "net2 ready false", "p has 0, false, 0 hops")
+	k.expect(t, "0 to 0, again false", "net2 ready false", "p has 0, false, 0 hops")
 	if len(k.straight) != 0 {
 		t.Errorf("still counted: %v", k.straight)
 	}

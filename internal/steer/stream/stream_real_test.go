@@ -259,9 +259,9 @@ func TestLostConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// TestEndsAreToldApart: a client cannot tell a dead path from a slow end, and
+// TestEndsAreDistinguished: a client cannot tell a dead path from a slow end, and
 // says that the connection is still open; so does the server.
-func TestEndsAreToldApart(t *testing.T) {
+func TestEndsAreDistinguished(t *testing.T) {
 	row(t)
 	client, server := pair(t, serverV4, Client{Kind: TCP, Connections: 1})
 	time.Sleep(200 * time.Millisecond)

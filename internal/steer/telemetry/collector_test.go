@@ -154,8 +154,8 @@ func TestLossIsCounted(t *testing.T) {
 		got.Retransmits, got.TailProbes, got.Timeouts, got.Spurious, got.RTT.Quantile(.5), got.RTT.Max)
 }
 
-// TestTimeoutIsTold: the event comes by itself when a path falls silent.
-func TestTimeoutIsTold(t *testing.T) {
+// TestTimeoutIsReported: the event comes by itself when a path falls silent.
+func TestTimeoutIsReported(t *testing.T) {
 	for _, to := range []string{server4, server6} {
 		t.Run(to, func(t *testing.T) {
 			buildPair(t)
@@ -316,9 +316,9 @@ func TestPeersAreBounded(t *testing.T) {
 	}
 }
 
-// TestManyTimeoutsAreTold: those of 20,000 connections at once find room, until
+// TestManyTimeoutsAreReported: those of 20,000 connections at once find room, until
 // somebody reads.
-func TestManyTimeoutsAreTold(t *testing.T) {
+func TestManyTimeoutsAreReported(t *testing.T) {
 	c := attach(t, pins(t))
 	if room := c.maps[telemetryMapPwTcpEvents].MaxEntries(); room < uint32(20000*(eventSize+8)) {
 		t.Errorf("a ring of %d bytes", room)

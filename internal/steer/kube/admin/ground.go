@@ -172,7 +172,7 @@ func (c *Cluster) run(ctx context.Context, at place, input io.Reader, out io.Wri
 	if err != nil {
 		return err
 	}
-	said := &told{}
+	said := &stderr{}
 	err = exec.StreamWithContext(klog.NewContext(ctx, logr.Discard()),
 		remotecommand.StreamOptions{Stdin: input, Stdout: out, Stderr: said})
 	if text := strings.TrimSpace(said.String()); text != "" && err != nil && ctx.Err() == nil {

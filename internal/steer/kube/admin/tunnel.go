@@ -76,7 +76,7 @@ func (c *Cluster) tunnelTo(ctx context.Context, at place, command []string, firs
 	// Connections are kept for further questions: they outlive the one that opened them.
 	streaming, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard())) // it logs its end
 	near, far := net.Pipe()
-	said := &told{}
+	said := &stderr{}
 	over := make(chan error, 1)
 	go func() {
 		over <- exec.StreamWithContext(streaming, remotecommand.StreamOptions{Stdin: far, Stdout: far, Stderr: said})
@@ -130,13 +130,13 @@ func (c *Cluster) executor(at place, command []string) (remotecommand.Executor, 
 	return ws, nil
 }
 
-// told keeps the first of what a command says of its faults.
-type told struct {
+// stderr keeps the first of what a command says of its faults.
+type stderr struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (t *told) Write(p []byte) (int, error) {
+func (t *stderr) Write(p []byte) (int, error) {
 	const most = 4096
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +144,7 @@ func (t *told) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *told) String() string {
+func (t *stderr) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text.String()

@@ -12,16 +12,16 @@ import (
 // TestPinByTheCluster: what the cluster says of a pod pins its pairs where they have such a path;
 // a user's pin comes before it.
 func TestPinByTheCluster(t *testing.T) {
-	for name, tc := range map[string]struct{ told, pinned, want, by string }{
-		"nothing":       {"", "", "", ""},
-		"told":          {"z", "", "z", "P"},
-		"home":          {"m", "", "m", "P"},
-		"no such path":  {"y", "", "", ""},
-		"by hand":       {"", "z", "z", ""},
-		"hand and told": {"m", "z", "z", ""},
+	for name, tc := range map[string]struct{ policy, pinned, want, by string }{
+		"nothing":         {"", "", "", ""},
+		"policy":          {"z", "", "z", "P"},
+		"home":            {"m", "", "m", "P"},
+		"no such path":    {"y", "", "", ""},
+		"by hand":         {"", "z", "z", ""},
+		"hand and policy": {"m", "z", "z", ""},
 	} {
 		a, p, _ := onePair(t)
-		p.local.Pin, p.local.Policy, p.pinned = tc.told, "P", tc.pinned
+		p.local.Pin, p.local.Policy, p.pinned = tc.policy, "P", tc.pinned
 		p.local.plane = &dataplane.Plane{}
 		if p.pin() != tc.want || p.pinner() != tc.by {
 			t.Errorf("%s: pinned to %q by %q", name, p.pin(), p.pinner())
@@ -40,7 +40,7 @@ func TestPinByTheCluster(t *testing.T) {
 			t.Errorf("%s, unpinned: %+v, %v", name, e, err)
 		}
 		if _, err := a.Order(Order{Local: "p", Remote: "q", Network: "z", Force: true}); (err != nil &&
-			strings.Contains(err.Error(), "P pins it to "+tc.told)) != (tc.told != "") {
+			strings.Contains(err.Error(), "P pins it to "+tc.policy)) != (tc.policy != "") {
 			t.Errorf("%s, switched: %v", name, err)
 		}
 	}
