@@ -103,7 +103,7 @@ func obey(text string) error {
 	return stream.Run(ctx, os.Stdout, *o.Client)
 }
 
-// wish is a policy that goes where the test wants, and flees failures as the
+// wish is a policy that goes where the test wants, and leaves failed paths as the
 // real ones do, without their memory: what it does is known.
 type wish struct {
 	mu sync.Mutex

@@ -60,7 +60,7 @@ func (e *escape) leavePath(p *pair, i int, now time.Time, detected time.Duration
 	from := p.routes[i].Index
 	p.stale = now // it may be the next hop that has changed
 	if p.uses(from) {
-		for _, d := range e.judge.flee(p, now) {
+		for _, d := range e.judge.failOver(p, now) {
 			if p.leaves(d) {
 				e.mover.carryOut(p, d, byPolicy, detected)
 			}

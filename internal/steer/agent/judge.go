@@ -57,10 +57,10 @@ func recordOf(ev decide.PairEvidence) decide.Record {
 	return decide.Record{For: epoch, Evidence: ev}
 }
 
-// flee lets the policy decide about a pair of which a path has failed.
-func (j *judge) flee(p *pair, now time.Time) []decide.Decision {
+// failOver lets the policy decide about a pair of which a path has failed.
+func (j *judge) failOver(p *pair, now time.Time) []decide.Decision {
 	d := j.step(p, j.rowEvidence(p, now))
-	if !slices.ContainsFunc(d, p.leaves) && p.forgive(now) {
+	if !slices.ContainsFunc(d, p.leaves) && p.liftBars(now) {
 		d = j.step(p, j.rowEvidence(p, now))
 	}
 	return d
@@ -192,10 +192,10 @@ func (hp *hostPath) fill(e *decide.PathEvidence, probed, now time.Time) {
 	}
 }
 
-// forgive makes paths usable at once that are barred because a connection timed
+// liftBars makes paths usable at once that are barred because a connection timed
 // out on them, though probes pass: where the active path has failed, one that may
 // not carry data is better than one that does not.
-func (p *pair) forgive(now time.Time) bool {
+func (p *pair) liftBars(now time.Time) bool {
 	found := false
 	for i, r := range p.routes {
 		hp := p.host.paths[r.Network]

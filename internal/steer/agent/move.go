@@ -59,7 +59,7 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 		p.before = p.window(p.nBytes-10, p.nBytes)
 	}
 	was, to := p.assignments(), p.apply(d)
-	now := d.Kind == decide.Failover || by == byUser || p.flees(was, to, begin)
+	now := d.Kind == decide.Failover || by == byUser || p.leavesFailed(was, to, begin)
 	if !now && m.waits(p, to, begin) {
 		p.coming = &coming{d, by, detected}
 		return Event{}
@@ -89,9 +89,9 @@ func (m *mover) carryOut(p *pair, d decide.Decision, by string, detected time.Du
 	return e
 }
 
-// flees reports whether flows leave a path that has failed, as a portion of those that share several
+// leavesFailed reports whether flows leave a path that has failed, as a portion of those that share several
 // does without a failover of the others.
-func (p *pair) flees(was, to [flow.Rows]decide.Assignment, now time.Time) bool {
+func (p *pair) leavesFailed(was, to [flow.Rows]decide.Assignment, now time.Time) bool {
 	for row := range was {
 		for _, one := range was[row].With {
 			i := p.routes.on(one.Network)

@@ -56,9 +56,9 @@ func TestMovesWait(t *testing.T) {
 	}
 }
 
-// TestPortionsFlee: flows that share networks leave one that has failed at once, as all do that
+// TestPortionsLeaveFailed: flows that share networks leave one that has failed at once, as all do that
 // leave their only one; they wait where it is only not worth it.
-func TestPortionsFlee(t *testing.T) {
+func TestPortionsLeaveFailed(t *testing.T) {
 	for _, failed := range []bool{true, false} {
 		a, p, h2 := onePair(t)
 		now := a.cfg.Now()

@@ -279,7 +279,7 @@ func pinHolds(b *bed) {
 	}
 	// A failure moves it all the same; well again, it returns.
 	b.impair("macvlan", impair.Impairment{DropIngress: true, DropEgress: true}, "a", "agent-h1")
-	b.await("the pinned pair to flee", func() bool { return a.on("a", "b") != "macvlan" })
+	b.await("the pinned pair to leave", func() bool { return a.on("a", "b") != "macvlan" })
 	b.impair("macvlan", impair.Impairment{}, "a", "agent-h1")
 	b.flows("macvlan")
 	if _, err := a.Order(Order{Local: "a", Remote: "b"}); err != nil {

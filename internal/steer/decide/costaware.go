@@ -173,7 +173,7 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 		g := gain(b.mid, f[0].mid)
 		pays := s.pays(ev, g)
 		// A path that was left only as it failed for a moment needs no new proof.
-		back := b.path.Network == s.Fled && m.Proven && m.Measured
+		back := b.path.Network == s.FailedOverFrom && m.Proven && m.Measured
 		if pays && (back || m.Lead.proved(&s.p.Lead)) && s.carriesData(m, ev, need) {
 			return c.switchTo(s, ev, b, f[0], g)
 		}

@@ -38,9 +38,9 @@ type State struct {
 	Since    time.Duration `json:"since_ns"`
 	LastMove Kind          `json:"last_move,omitempty"`
 	Load     Load          `json:"load"`
-	// Fled is the path that failed, where the pair came to the active one for that and not
+	// FailedOverFrom is the path that failed, where the pair came to the active one for that and not
 	// for gain.
-	Fled string `json:"fled,omitempty"`
+	FailedOverFrom string `json:"fled,omitempty"`
 	// Before is the time of an operation on the active path before it was that.
 	Before float64 `json:"before"`
 	// Misled: soon after the pair had come to the active path, an operation took longer there
@@ -180,8 +180,8 @@ func (s *step) observeActive(ev PairEvidence) {
 			}
 			s.Previous, s.PreviousAt = s.Active, ev.At
 		}
-		if s.Fled = ""; s.LastMove == Failover || s.LastMove == Fallback {
-			s.Fled = s.Active
+		if s.FailedOverFrom = ""; s.LastMove == Failover || s.LastMove == Fallback {
+			s.FailedOverFrom = s.Active
 		}
 		s.Started, s.Active, s.Since, s.LastMove, s.Silent = true, ev.Active, ev.At, "", 0
 		s.Before, _ = s.memory(ev.Active).Ops.median(window)
