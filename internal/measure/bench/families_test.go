@@ -33,8 +33,8 @@ type seen struct {
 // counting sends datagrams to the server, and counts by a packet socket (packet(7)) on the
 // client's interface what passes there.
 type counting struct {
-	// astray sends to the server's IPv4 address, whatever it is asked for.
-	astray bool
+	// ignoresTarget sends to the server's IPv4 address, whatever it is asked for.
+	ignoresTarget bool
 	// seen of each trial.
 	seen []seen
 }
@@ -46,7 +46,7 @@ func (c *counting) Run(_ context.Context, bed workload.Bed, _ sample.Load, w wor
 	const size, times = 1000, 50
 	pair := bed.Pairs[0]
 	to := pair.Server.Service
-	if c.astray {
+	if c.ignoresTarget {
 		to = netip.AddrPortFrom(pair.Server.Addr(), to.Port())
 	}
 	var got seen
@@ -186,7 +186,7 @@ func TestFamiliesAreWhatTheWireCarries(t *testing.T) {
 // gives no figure.
 func TestTrafficOfTheOtherFamilyIsRefused(t *testing.T) {
 	var r run
-	w := &counting{astray: true}
+	w := &counting{ignoresTarget: true}
 	for _, tr := range families(t, &r, w, bridge.New(bridge.Private)) {
 		if tr.Scenario.Placement != topo.OneHost {
 			continue

@@ -228,7 +228,7 @@ func (ad *adopter) adopt(p topo.Pod, others elsewhere) (l *pod, err error) {
 	if l.plane, err = dataplane.Open(cfg); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
-	fault(unlead(l, others))
+	fault(removeDirect(l, others))
 	fault(l.findHops(others))
 	if err := l.openEchoers(ad.cfg.Now); err != nil {
 		// Without it failures are still found, by the hosts' probes and by timeouts.

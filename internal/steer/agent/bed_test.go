@@ -42,7 +42,7 @@ import (
 type orders struct {
 	Server *stream.Server
 	Client *stream.Client
-	Throw  *throw
+	Inject *injection
 	// CrowdServer and CrowdClient are those of many connections.
 	CrowdServer, CrowdClient *crowd
 	// Agent is one to be killed.
@@ -91,8 +91,8 @@ func obey(text string) error {
 		return l.Run(ctx, os.Stdout)
 	case o.Agent != nil:
 		return o.Agent.run(ctx)
-	case o.Throw != nil:
-		return o.Throw.run()
+	case o.Inject != nil:
+		return o.Inject.run()
 	case o.CrowdServer != nil:
 		return o.CrowdServer.serve(ctx, os.Stdout)
 	case o.CrowdClient != nil:

@@ -15,9 +15,9 @@ import (
 	"pathwise.dev/pathwise/internal/steer/stream"
 )
 
-// straightens: both pods' routes to each other follow the traffic, no matter which end opened
+// directRoutes: both pods' routes to each other follow the traffic, no matter which end opened
 // the flows, unless something else on eth0 is to see it.
-func straightens(b *bed) {
+func directRoutes(b *bed) {
 	follow := func(network string) {
 		b.t.Helper()
 		for _, way := range [][2]string{{"a", "b"}, {"b", "a"}} {

@@ -177,7 +177,7 @@ func (en *entries) became(p *pair, r route.Report) {
 	if r.Err != nil {
 		en.warn("%s: %v", p.name, r.Err)
 		if r.Has.Direct != p.routes.dev(p.direct) { // the route is as it was, and the data plane ready for either
-			p.direct, p.borne = p.routes.pathBy(r.Has.Direct), now // tried again after a while
+			p.direct, p.carryingSince = p.routes.pathBy(r.Has.Direct), now // tried again after a while
 			en.stacks.refit(p)
 		}
 	}

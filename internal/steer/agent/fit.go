@@ -98,10 +98,10 @@ const (
 // path is redirected to its own.
 func (s *stacks) routeDirectly(p *pair, now time.Time) {
 	to := p.carrier()
-	if to != p.bearing {
-		p.bearing, p.borne = to, now
+	if to != p.carrying {
+		p.carrying, p.carryingSince = to, now
 	}
-	if now.Sub(p.borne) < steady {
+	if now.Sub(p.carryingSince) < steady {
 		to = p.direct
 	}
 	if to != 0 && (p.opened.IsZero() || s.cfg.DryRun || !p.routes[0].Remote.Addr.Is4() || !p.local.mayLead(now)) {
@@ -126,7 +126,7 @@ func (p *pair) carrier() int {
 	}
 	switch {
 	case total == 0:
-		return p.bearing
+		return p.carrying
 	case p.lines[best].tx < 0.9*total:
 		return 0
 	}
@@ -143,10 +143,10 @@ func (l *pod) mayLead(now time.Time) bool {
 	return l.mayDirect
 }
 
-// unlead removes what a predecessor's direct routes have left in the pod. One of another
+// removeDirect removes what a predecessor's direct routes have left in the pod. One of another
 // layout has left peers that are not known any more: all that it has prepared for them is
 // undone.
-func unlead(l *pod, others elsewhere) error {
+func removeDirect(l *pod, others elsewhere) error {
 	var errs []error
 	left, err := l.plane.Former()
 	if l.former = left; left == 0 {

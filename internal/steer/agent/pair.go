@@ -107,9 +107,9 @@ type pair struct {
 	// comeback is what the other host is to have done before flows come back.
 	comeback comeback
 	// direct is the path that the pod's route to the peer is to lead straight to, 0 for none;
-	// bearing the one that has carried what the pair sends since borne.
-	direct, bearing int
-	borne           time.Time
+	// carrying the one that has carried what the pair sends since carryingSince.
+	direct, carrying int
+	carryingSince    time.Time
 	// before is the traffic before the latest canary began, or flows were moved.
 	before []decide.Interval
 	// limited is the share of its TCP traffic that applications limit, and sending that of

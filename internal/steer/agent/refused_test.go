@@ -15,14 +15,14 @@ import (
 func TestRefusedByTheKernel(t *testing.T) {
 	a, p, _ := onePair(t)
 	now := a.cfg.Now()
-	p.local.plane, p.opened, p.bearing, p.borne = &dataplane.Plane{}, now, 1, now.Add(-2*steady)
+	p.local.plane, p.opened, p.carrying, p.carryingSince = &dataplane.Plane{}, now, 1, now.Add(-2*steady)
 	p.lines[1].tx, p.local.mayDirect = 1, true
-	if a.stacks.routeDirectly(p, now); p.direct != 1 || p.borne.Equal(now) {
+	if a.stacks.routeDirectly(p, now); p.direct != 1 || p.carryingSince.Equal(now) {
 		t.Fatalf("leads to %d", p.direct)
 	}
 	a.stacks.fitter.Do(p)
-	if e := a.journal.last(); p.direct != 0 || !p.borne.Equal(now) || e.Kind != EventWarning {
-		t.Errorf("leads to %d, to be tried again %v after the fault; told %+v", p.direct, steady-now.Sub(p.borne), e)
+	if e := a.journal.last(); p.direct != 0 || !p.carryingSince.Equal(now) || e.Kind != EventWarning {
+		t.Errorf("leads to %d, to be tried again %v after the fault; told %+v", p.direct, steady-now.Sub(p.carryingSince), e)
 	}
 	a.stacks.fitter.Do(p)
 	if a.stacks.preparing(p, p.assignments()) {

@@ -20,13 +20,13 @@ import (
 
 func hostPort(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, stampPort) }
 
-// throw is what a process without privileges sends from a pod.
-type throw struct {
+// injection is what a process without privileges sends from a pod.
+type injection struct {
 	To      []netip.AddrPort
 	Packets [][]byte
 }
 
-func (o throw) run() error {
+func (o injection) run() error {
 	const nobody = 65534
 	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
 		return err
@@ -46,10 +46,10 @@ func (o throw) run() error {
 	return nil
 }
 
-// throw sends packets from a pod as nobody.
-func (b *bed) throw(p topo.Pod, packets [][]byte, to ...netip.AddrPort) {
+// inject sends packets from a pod as nobody.
+func (b *bed) inject(p topo.Pod, packets [][]byte, to ...netip.AddrPort) {
 	b.t.Helper()
-	cmd := b.child(p, orders{Throw: &throw{To: to, Packets: packets}})
+	cmd := b.child(p, orders{Inject: &injection{To: to, Packets: packets}})
 	if err := netns.Start(p.Netns, cmd); err != nil {
 		b.t.Fatal(err)
 	}
@@ -140,8 +140,8 @@ func TestReplayOnAnotherNetwork(t *testing.T) {
 			continue
 		}
 		before, sent, refused := taken()
-		b.throw(third, captured, hostPort(elsewhere.Addr), hostPort(there.Addr))
-		b.throw(third, captured, hostPort(elsewhere.Addr), hostPort(there.Addr))
+		b.inject(third, captured, hostPort(elsewhere.Addr), hostPort(there.Addr))
+		b.inject(third, captured, hostPort(elsewhere.Addr), hostPort(there.Addr))
 		time.Sleep(200 * time.Millisecond)
 		after, now, more := taken()
 		if now != sent {

@@ -37,7 +37,7 @@ func TestSteering(t *testing.T) {
 		{"pairs open by handshake", "", pairsOpen},
 		{"the agent answers on its socket", "routed-bgp", answersOnSocket},
 		{"a switch by hand", "routed-bgp", switchByHand},
-		{"routes lead straight to where the traffic is", "vxlan", straightens},
+		{"routes lead straight to where the traffic is", "vxlan", directRoutes},
 		{"a pin holds", "vxlan", pinHolds},
 		{"a canary of all flows becomes a move", "vxlan", canaryStays},
 		{"a black hole of hosts", "vxlan", blackHole},

@@ -334,7 +334,7 @@ func (p *Plane) adopt(lasting bool) error {
 		return err
 	}
 	p.learn(r)
-	p.sift(r)
+	p.remakeHints(r)
 	if !lasting {
 		// Nobody knows what has become of the paths since: flows begin at home.
 		for id, used := range p.used {

@@ -103,9 +103,9 @@ func (p *Plane) admit(a netip.Addr) {
 	}
 }
 
-// sift makes the hints again, of the rows that are entered. Slots that stay are never
+// remakeHints makes the hints again, of the rows that are entered. Slots that stay are never
 // empty meanwhile.
-func (p *Plane) sift(r rows) {
+func (p *Plane) remakeHints(r rows) {
 	stable, paths := make([]uint32, 1<<slotBits(p.room)), make([]uint32, 2<<slotBits(p.room))
 	hint := func(d *doubled, hints []uint32, a bpfAddr, row uint32) {
 		slot := d.slot(a)

@@ -271,7 +271,7 @@ func (p *Plane) fill(r rows) error {
 		putAll(p.objs.PwPeers4, peers4, near), putAll(p.objs.PwRows, ids, near),
 		putAll(p.objs.PwRev4, revs4, nearRev), putAll(p.objs.PwRevRows, paths, nearRev),
 		putAll(p.objs.PwPeers6, peers6, values(r.peers6, peers6)), putAll(p.objs.PwRev6, revs6, values(r.rev6, revs6)))
-	p.sift(r)
+	p.remakeHints(r)
 	return err
 }
 

@@ -8,7 +8,7 @@ func DefaultParams() Params {
 		Failure: FailureParams{
 			SilentSamples: 2,
 			ShortOutage:   10 * time.Second, UnansweredAge: 0.15,
-			CanaryForgiven: true, OutageDiscounted: true, ReportedAfter: 2 * time.Second, StaleProbe: 3,
+			CanaryExcused: true, OutageDiscounted: true, ReportedAfter: 2 * time.Second, StaleProbe: 3,
 		},
 		Track: defaultTrack(),
 		Load: LoadParams{

@@ -37,7 +37,7 @@ func failureMechanisms() []Mechanism {
 		{"short-outage", "takes a path to be as it was before an outage of moments",
 			"", func(p *Params) { p.Failure.ShortOutage = 0 }},
 		{"canary-fail", "does not count a failure under a canary",
-			"", func(p *Params) { p.Failure.CanaryForgiven = false }},
+			"", func(p *Params) { p.Failure.CanaryExcused = false }},
 		{"outage", "takes out of probes' loss what an outage has left in it",
 			"", func(p *Params) { p.Failure.OutageDiscounted = false }},
 		{"stale", "gains nothing from a path whose probes are old",

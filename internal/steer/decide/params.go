@@ -48,8 +48,8 @@ type FailureParams struct {
 	// UnansweredAge, leaves the path as it was; after another one it must be tried again.
 	ShortOutage   time.Duration `unit:"s" range:"0 600" source:"SeenFor"`
 	UnansweredAge float64       `unit:"s" range:"0 10" source:"package agent: failed paths are probed each 30 ms"`
-	// CanaryForgiven: a failure under a canary is the canary's doing, and not counted.
-	CanaryForgiven bool `unit:"switch" source:"the drill faults: canaries drowned the probes of a slow path"`
+	// CanaryExcused: a failure under a canary is the canary's doing, and not counted.
+	CanaryExcused bool `unit:"switch" source:"the drill faults: canaries drowned the probes of a slow path"`
 	// OutageDiscounted takes out of the probes' loss what an outage that is over has left
 	// in it. ReportedAfter is by when what was lost in it has been told: a probe is given
 	// up after its deadline, and agents sum their probes up once a second.

@@ -237,7 +237,7 @@ func (s *step) dropLeads() {
 // brought nothing is.
 func (m *Memory) observeCondition(p PathEvidence, at time.Duration, tried bool, by *FailureParams) {
 	down := p.State == Failed || p.State == Ineligible
-	tried = tried && by.CanaryForgiven
+	tried = tried && by.CanaryExcused
 	switch {
 	case down && !m.Down:
 		m.FailedUnderCanary = tried && p.State == Failed

@@ -62,7 +62,7 @@ func (s *session) aim(ctx context.Context, g *ground, nets []string, how string)
 	if ofPod(how) {
 		where = "a"
 	}
-	return network, where, errors.Join(g.healthy(ctx), g.prime(where, network))
+	return network, where, errors.Join(g.healthy(ctx), g.prepare(where, network))
 }
 
 // moment lets traffic be on its path for some time, and ends at a moment at random.
@@ -92,7 +92,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 	if err := errors.Join(err, sinceErr, ctx.Err()); err != nil {
 		return errors.Join(err, f.abandon())
 	}
-	if err := g.strike(ctx, out, f, where, network, how); err != nil {
+	if err := g.breakNetwork(ctx, out, f, where, network, how); err != nil {
 		return err
 	}
 	events, err := g.agents["h1"].events(ctx, since)
@@ -120,9 +120,9 @@ func (s *session) pairOf(name string) string {
 // ofPod reports whether a fault is of one pod's port, not of its whole host.
 func ofPod(how string) bool { return strings.HasPrefix(how, "pod") }
 
-// strike breaks a network for the time of the drill, and says how long the
+// breakNetwork breaks a network for the time of the drill, and says how long the
 // application waited.
-func (g *ground) strike(ctx context.Context, out *Sample, f *flow, where, network, how string) error {
+func (g *ground) breakNetwork(ctx context.Context, out *Sample, f *flow, where, network, how string) error {
 	before, err := sentOn(g.pod("a"))
 	err = errors.Join(err, pause(ctx, 100*time.Millisecond))
 	after, afterErr := sentOn(g.pod("a"))
@@ -135,8 +135,8 @@ func (g *ground) strike(ctx context.Context, out *Sample, f *flow, where, networ
 	}
 	out.Text["network"] = network
 	if at != network || at == "" {
-		return errors.Join(fmt.Errorf("before the fault: %w: %.0f %% on %q, expected %q", errAstray, part*100, at, network),
-			f.abandon())
+		err := fmt.Errorf("before the fault: %w: %.0f %% on %q, expected %q", errElsewhere, part*100, at, network)
+		return errors.Join(err, f.abandon())
 	}
 	from := program.Kernel()
 	err = g.impair(where, network, fault(how))
@@ -216,7 +216,7 @@ func (s *session) twoSubflows(ctx context.Context, out *Sample, kind stream.Kind
 			return err
 		}
 	}
-	if err := errors.Join(g.prime("h1", g.nets[0]), g.prime("h1", g.nets[1])); err != nil {
+	if err := errors.Join(g.prepare("h1", g.nets[0]), g.prepare("h1", g.nets[1])); err != nil {
 		return err
 	}
 	// About one MPTCP connection of four carries nothing for a second, without a
@@ -226,9 +226,9 @@ func (s *session) twoSubflows(ctx context.Context, out *Sample, kind stream.Kind
 	for try := 0; ; try++ {
 		f, err := g.subflowed(ctx, kind, a, b)
 		if err == nil {
-			err = g.strike(ctx, out, f, "h1", "", "both") // the subflow that carries more
+			err = g.breakNetwork(ctx, out, f, "h1", "", "both") // the subflow that carries more
 		}
-		idle := errors.Is(err, errNoSubflow) || errors.Is(err, errAstray)
+		idle := errors.Is(err, errNoSubflow) || errors.Is(err, errElsewhere)
 		if !idle || try == 11 {
 			return err
 		}

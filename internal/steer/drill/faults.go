@@ -57,10 +57,10 @@ func (f *faults) impair(where, network string, bad impair.Impairment) error {
 	return errors.Join(errs...)
 }
 
-// prime makes the attachments ready for a fault: with a loss too small to lose
+// prepare makes the attachments ready for a fault: with a loss too small to lose
 // anything the programs are there, and the fault is then an exchange of
 // programs, which takes far less time than what is to be measured.
-func (f *faults) prime(where, network string) error {
+func (f *faults) prepare(where, network string) error {
 	const nothing = 1e-9
 	return f.impair(where, network, impair.Impairment{LossIngress: nothing, LossEgress: nothing})
 }
@@ -78,7 +78,7 @@ func (f *faults) heal() error {
 }
 
 // fault is an impairment by name; directions are those of pods on host h1. Where
-// one way stays good the other's program is left as it was primed.
+// one way stays good the other's program is left as it was prepared.
 func fault(name string) impair.Impairment {
 	const nothing = 1e-9
 	out := impair.Impairment{LossIngress: 1, LossEgress: 1}

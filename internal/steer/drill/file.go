@@ -68,7 +68,7 @@ type Options struct {
 	Hosts int   `json:"hosts,omitempty" yaml:"hosts" is:"0..64" doc:"hosts of the large lab; 0 for none"`
 	// Kills of one repetition.
 	Kills int `json:"kills,omitempty" yaml:"kills" is:"1..10000" doc:"agents killed in one repetition"`
-	// Probes thrown of each sort.
+	// Probes sent of each sort.
 	Probes int `json:"probes,omitempty" yaml:"probes" is:"1..1000000" doc:"forged probes of each sort"`
 }
 

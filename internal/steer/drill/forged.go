@@ -50,7 +50,7 @@ func runForged(ctx context.Context, s *session) ([]Sample, error) {
 		if err != nil {
 			return errors.Join(err, f.abandon())
 		}
-		err = g.assail(ctx, out, g.nets[1])
+		err = g.attack(ctx, out, g.nets[1])
 		for _, f := range []*flow{f, r} {
 			client, server, endErr := f.end()
 			judge(out, client, server)
@@ -61,10 +61,10 @@ func runForged(ctx context.Context, s *session) ([]Sample, error) {
 	return []Sample{one}, err
 }
 
-// assail plays the strongest attacker that has no key: it is in the agent's
-// own pod on h2, sees all probes of the network, and throws what it makes of
-// them at the agent of h1.
-func (g *ground) assail(ctx context.Context, out *Sample, network string) error {
+// attack plays the strongest attacker that has no key: it is in the agent's
+// own pod on h2, sees all probes of the network, and sends what it makes of
+// them to the agent of h1.
+func (g *ground) attack(ctx context.Context, out *Sample, network string) error {
 	me, victim := g.agentPod("h2"), g.agentPod("h1")
 	from, ok := me.On(network)
 	to, ok2 := victim.On(network)
@@ -94,7 +94,7 @@ func (g *ground) assail(ctx context.Context, out *Sample, network string) error 
 	}
 	out.Values["probes answered meanwhile"] = float64(before.Reflectors[network].Reflected -
 		quiet.Reflectors[network].Reflected)
-	sent, err := g.throw(me.Netns, got, from.Addr, to.Addr, out)
+	sent, err := g.inject(me.Netns, got, from.Addr, to.Addr, out)
 	if err != nil {
 		return err
 	}
@@ -195,9 +195,9 @@ func dissect(b []byte) (p packet, ok bool) {
 	return p, true
 }
 
-// throw sends what it makes of the captured packets: to the agent's reflector what
+// inject sends what it makes of the captured packets: to the agent's reflector what
 // went there, and to its sender what pretends to be answers.
-func (g *ground) throw(ns string, captured []packet, from, to netip.Addr, out *Sample) (sent int, err error) {
+func (g *ground) inject(ns string, captured []packet, from, to netip.Addr, out *Sample) (sent int, err error) {
 	var probes, answers []packet
 	for _, p := range captured {
 		switch {
@@ -264,7 +264,7 @@ func forgedFigures(_ Options, all []Sample) []Figure {
 		total("connections lost", values(all, "", "connections_lost"), atMost(0))}
 }
 
-// extra are the orders that the reflector took while it was assailed: those of
+// extra are the orders that the reflector took while it was attacked: those of
 // the true peer are among them.
 func extra(all []Sample) []float64 { return values(all, "", "reflector delivered") }
 

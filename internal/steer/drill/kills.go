@@ -163,7 +163,7 @@ func (g *ground) agrees(ctx context.Context) (bool, error) {
 			return true, nil
 		}
 	}
-	return false, fmt.Errorf("%w: %.0f %% of the bytes on %s; the agent: %+v", errAstray, part*100, at, paths)
+	return false, fmt.Errorf("%w: %.0f %% of the bytes on %s; the agent: %+v", errElsewhere, part*100, at, paths)
 }
 
 // orphan kills both agents for good: flows must be back on the default network

@@ -116,7 +116,7 @@ func (g *ground) compare(ctx context.Context, out *Sample, w way, with bool) (fa
 		return err
 	}
 	if m.at != w.network || m.part < 0.99 {
-		return fmt.Errorf("traffic of %s: %w: %.0f %% on %q", w.variant(with), errAstray, m.part*100, m.at)
+		return fmt.Errorf("traffic of %s: %w: %.0f %% on %q", w.variant(with), errElsewhere, m.part*100, m.at)
 	}
 	judge(out, m.client, m.server)
 	if w.kind == stream.RR {
@@ -145,7 +145,7 @@ func (g *ground) equip(w way) (strip func() error, err error) {
 	case "encapsulated":
 		err = p.fit(w.network)
 	case "steered":
-		err = p.straighten(w.network)
+		err = p.routeDirectly(w.network)
 	}
 	if err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func (g *ground) listen(a, b topo.Pod) (detach func() error, err error) {
 	}, nil
 }
 
-var errAstray = errors.New("it went another way")
+var errElsewhere = errors.New("it went another way")
 
 func overheadFigures(o Options, all []Sample) []Figure {
 	// Not known here are the file's: so the default one first, of which nothing is

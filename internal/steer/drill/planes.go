@@ -214,9 +214,9 @@ func (p *planes) mtu(networks ...string) int {
 	return mtu
 }
 
-// straighten makes direct routes to a path, as agents do where traffic has stayed for
+// routeDirectly makes direct routes to a path, as agents do where traffic has stayed for
 // a second.
-func (p *planes) straighten(network string) error {
+func (p *planes) routeDirectly(network string) error {
 	p.direct = true
 	var errs []error
 	for _, end := range []struct {

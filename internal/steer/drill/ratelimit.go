@@ -65,9 +65,9 @@ func (g *ground) squeeze(ctx context.Context, out *Sample, first string) error {
 		return errors.Join(err, f.abandon())
 	}
 	out.Text["network"] = network
-	struck, wall := program.Kernel(), g.s.Now()
+	limited, wall := program.Kernel(), g.s.Now()
 	err = g.uplink(ctx, map[string]float64{network: rate / 10})
-	moved, movedErr := g.departure(ctx, network, struck, g.s.options().Hold)
+	moved, movedErr := g.departure(ctx, network, limited, g.s.options().Hold)
 	err = errors.Join(err, movedErr, pause(ctx, time.Second))
 	to := program.Kernel()
 	events, eventsErr := g.agents["h1"].events(ctx, since)
@@ -76,7 +76,7 @@ func (g *ground) squeeze(ctx context.Context, out *Sample, first string) error {
 		return err
 	}
 	out.Values["before"], out.Values["limit"] = rate, rate/10
-	out.Values["moved_s"] = (moved - struck).Seconds()
+	out.Values["moved_s"] = (moved - limited).Seconds()
 	out.Values["after"] = 8 * stream.Throughput(server, to-500*time.Millisecond, to)
 	for _, e := range moves(events) {
 		if e.Pair == "a>b" && e.From == network {
@@ -108,7 +108,7 @@ func (g *ground) settled(ctx context.Context) (network string, rate float64, err
 		early := now-from < time.Second/2
 		before, from = after, now
 		if early || at == "" || part < 0.98 {
-			return false, fmt.Errorf("%w: %.0f %% on one network, %q", errAstray, part*100, at)
+			return false, fmt.Errorf("%w: %.0f %% on one network, %q", errElsewhere, part*100, at)
 		}
 		return true, nil
 	})

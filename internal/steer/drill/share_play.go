@@ -76,7 +76,7 @@ func (s *session) playAlone(ctx context.Context, out *Sample, c sharing, by stri
 	}
 	got, err := s.play(ctx, out, g, programNamed(by), all)
 	if part := out.Values["on "+network]; err == nil && part < 0.95 {
-		err = fmt.Errorf("%w: %.0f %% on %s", errAstray, part*100, network)
+		err = fmt.Errorf("%w: %.0f %% on %s", errElsewhere, part*100, network)
 	}
 	if most := all[0].rates[network] * boundedBy; err == nil && len(all) == 1 && got.bits > most {
 		err = fmt.Errorf("%s: %.4g of %.4g bit/s: %w", network, got.bits, most, errUnbounded)
@@ -117,7 +117,7 @@ func (s *session) play(ctx context.Context, out *Sample, g *ground, p realProgra
 			err = g.alter(ctx, all[i-1], l)
 		}
 		if len(l.holes) > 0 {
-			f = outage{from: begin, struck: program.Kernel(), span: l.span}
+			f = outage{from: begin, done: program.Kernel(), span: l.span}
 		}
 		if err := errors.Join(err, pause(ctx, l.span)); err != nil {
 			return got, errors.Join(err, g.heal())
@@ -142,8 +142,8 @@ func (s *session) play(ctx context.Context, out *Sample, g *ground, p realProgra
 	return got, nil
 }
 
-// outage is when a network fails: its rules were changed between from and struck.
-type outage struct{ from, struck, span time.Duration }
+// outage is when a network fails: its rules were changed between from and done.
+type outage struct{ from, done, span time.Duration }
 
 // drains is how long after a network has failed the last bytes may come that were on their way, in its queue.
 const drains = 50 * time.Millisecond
@@ -154,8 +154,8 @@ func (f outage) tell(out *Sample, r stream.Report) {
 	if f.span == 0 {
 		return
 	}
-	for key, between := range map[string][2]time.Duration{"gap_s": {f.from, f.struck + drains},
-		"gap_outage_s": {f.from, f.struck + f.span}, "gap_before_s": {f.from - f.span, f.from}} {
+	for key, between := range map[string][2]time.Duration{"gap_s": {f.from, f.done + drains},
+		"gap_outage_s": {f.from, f.done + f.span}, "gap_before_s": {f.from - f.span, f.from}} {
 		if gap, ok := stream.Stall(r, between[0], between[1]); ok {
 			out.Values[key] = gap.Length().Seconds()
 		}

@@ -99,7 +99,7 @@ func TestOutage(t *testing.T) {
 	if len(out.Values) > 0 {
 		t.Errorf("without an outage: %v", out.Values)
 	}
-	outage{from: 1000 * ms, struck: 1010 * ms, span: 1000 * ms}.tell(&out, r)
+	outage{from: 1000 * ms, done: 1010 * ms, span: 1000 * ms}.tell(&out, r)
 	want := map[string]float64{"gap_s": 0.06, "gap_outage_s": 0.21, "gap_before_s": 0.19}
 	if !maps.Equal(out.Values, want) {
 		t.Errorf("%v, expected %v", out.Values, want)

@@ -71,7 +71,7 @@ func (s *session) holeUnder(ctx context.Context, out *Sample, p realProgram, how
 	if err := errors.Join(err, sinceErr); err != nil {
 		return err
 	}
-	if err := g.strikeUnder(ctx, out, t, where, network, how); err != nil {
+	if err := g.breakUnder(ctx, out, t, where, network, how); err != nil {
 		return err
 	}
 	events, err := a.events(ctx, since)
@@ -87,8 +87,8 @@ func (s *session) holeUnder(ctx context.Context, out *Sample, p realProgram, how
 	return err
 }
 
-// strikeUnder breaks a network for the time of the drill, and says for how long pod a sent nothing new.
-func (g *ground) strikeUnder(ctx context.Context, out *Sample, t *transfer, where, network, how string) error {
+// breakUnder breaks a network for the time of the drill, and says for how long pod a sent nothing new.
+func (g *ground) breakUnder(ctx context.Context, out *Sample, t *transfer, where, network, how string) error {
 	pid := t.in.cmd.Process.Pid
 	if err := steady(ctx, pid); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (g *ground) strikeUnder(ctx context.Context, out *Sample, t *transfer, wher
 	}
 	at, part := carrier(before, after)
 	if out.Text["network"] = network; at != network {
-		return fmt.Errorf("before the fault: %w: %.0f %% on %q, expected %q", errAstray, part*100, at, network)
+		return fmt.Errorf("before the fault: %w: %.0f %% on %q, expected %q", errElsewhere, part*100, at, network)
 	}
 	watched, stop := make(chan time.Duration, 1), make(chan struct{})
 	var watchErr error

@@ -23,9 +23,9 @@ type storm struct {
 	turns map[[2]int]int
 }
 
-// blow moves the flows of pod a among the paths 0 to paths-1 at about an
+// shuffle moves the flows of pod a among the paths 0 to paths-1 at about an
 // interval, n times.
-func (p *planes) blow(ctx context.Context, n, paths int, interval time.Duration, r *rand.Rand) (storm, error) {
+func (p *planes) shuffle(ctx context.Context, n, paths int, interval time.Duration, r *rand.Rand) (storm, error) {
 	out := storm{turns: map[[2]int]int{}}
 	errs := make(chan error)
 	go func() {

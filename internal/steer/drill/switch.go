@@ -113,7 +113,7 @@ func (g *ground) swarm(ctx context.Context, out *Sample, what string, delays []t
 	if err := errors.Join(err, pause(ctx, 500*time.Millisecond)); err != nil {
 		return leave(err)
 	}
-	w, err := g.planes.blow(ctx, o.Switches, len(g.nets), o.Interval, g.s.rand)
+	w, err := g.planes.shuffle(ctx, o.Switches, len(g.nets), o.Interval, g.s.rand)
 	if err := errors.Join(err, pause(ctx, 300*time.Millisecond)); err != nil {
 		return leave(err)
 	}

@@ -4,7 +4,7 @@
 // What the API says of a pod's attachments (status.podIPs, and the annotation network-status
 // that Multus writes) may have been written by any who may patch the pod. So each statement is
 // held against what the kernel has in the namespace, and the pod is refused where one is not
-// borne out. No container runtime is asked, and no process of the pod looked for.
+// true. No container runtime is asked, and no process of the pod looked for.
 //
 // It does not speak to an API server, and changes nothing.
 package sandbox
@@ -121,7 +121,7 @@ func (s Sandbox) attachments(p Pod, dev Interface) ([]topo.Attachment, error) {
 	used := map[string]string{dev.Name: Default}
 	for _, st := range p.Attachments {
 		if st.Default {
-			if err := st.borneOut(dev); err != nil {
+			if err := st.check(dev); err != nil {
 				return nil, err
 			}
 			continue
@@ -133,7 +133,7 @@ func (s Sandbox) attachments(p Pod, dev Interface) ([]topo.Attachment, error) {
 		if !ok {
 			return nil, fmt.Errorf("no interface %s with %v, as network-status says of %s", st.Dev, st.Addrs, st.Network)
 		}
-		if err := st.borneOut(in); err != nil {
+		if err := st.check(in); err != nil {
 			return nil, err
 		}
 		if other, twice := used[in.Name]; twice {
@@ -158,8 +158,8 @@ func (s Sandbox) stated(st Statement) (Interface, bool) {
 	return s.Interfaces[i], true
 }
 
-// borneOut returns an error where the interface is not as stated.
-func (st Statement) borneOut(in Interface) error {
+// check returns an error where the interface is not as stated.
+func (st Statement) check(in Interface) error {
 	switch {
 	case st.Dev != "" && st.Dev != in.Name:
 		return fmt.Errorf("network-status has %s on %s, but the address is on %s", st.Network, st.Dev, in.Name)

@@ -93,7 +93,7 @@ func Attach(cgroupDir, pinDir string) (c *Collector, err error) {
 	if err != nil {
 		return c, err
 	}
-	return c, c.prime()
+	return c, c.baseline()
 }
 
 // chooseSurvey leaves out of the programs the survey that is not used. Some kernels refuse to

@@ -28,9 +28,9 @@ type table struct {
 // flows that are silent or known cost no memory traffic.
 type counters map[telemetryFlowKey]*telemetryFlowValue
 
-// prime takes the state of adopted maps as known: what happened while no agent
+// baseline takes the state of adopted maps as known: what happened while no agent
 // ran has no interval that it could be assigned to.
-func (c *Collector) prime() (err error) {
+func (c *Collector) baseline() (err error) {
 	var s telemetrySettings
 	if err := c.maps[telemetryMapPwTcpSettings].Lookup(uint32(0), &s); err != nil {
 		return fmt.Errorf("read settings: %w", err)
