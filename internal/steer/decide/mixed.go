@@ -38,7 +38,7 @@ func (p Phase) answering(queues []Impairment) Phase {
 // bulk has nearly all the bytes. The best in hindsight of each class is what it would have
 // alone.
 func playMixed(s Schedule, policy Policy, seed uint64) Result {
-	bulk, other := ridesOf(s, policy, seed, s.Together)
+	bulk, other := playBoth(s, policy, seed, s.Together)
 	out := Result{Policy: policy.Name(), Pairs: 1, Classes: []Result{bulk.result(Bulk), other.result(Interactive)}}
 	for _, c := range out.Classes {
 		out.Epochs, out.Switches, out.Failovers = out.Epochs+c.Epochs, out.Switches+c.Switches, out.Failovers+c.Failovers
@@ -47,7 +47,7 @@ func playMixed(s Schedule, policy Policy, seed uint64) Result {
 		out.Achieved += c.OfHindsight()
 	}
 	for _, n := range s.Networks {
-		bulk, other := ridesOf(s, Static{Network: n.Name}, seed, true)
+		bulk, other := playBoth(s, Static{Network: n.Name}, seed, true)
 		both := ratio(bulk.book.achieved, out.Classes[0].Hindsight) + ratio(other.book.achieved, out.Classes[1].Hindsight)
 		if both > out.Static {
 			out.Static, out.StaticNetworks = both, []string{n.Name}
@@ -56,12 +56,12 @@ func playMixed(s Schedule, policy Policy, seed uint64) Result {
 	return out
 }
 
-// ridesOf plays both classes. What they are is learned from what their flows do, as agents
+// playBoth plays both classes. What they are is learned from what their flows do, as agents
 // learn it, and each goes by the row of its class.
-func ridesOf(s Schedule, policy Policy, seed uint64, together bool) (bulk, other *ride) {
+func playBoth(s Schedule, policy Policy, seed uint64, together bool) (bulk, other *simulation) {
 	answers, by := s, DefaultClasses()
 	answers.Need = Latency
-	bulk, other = newRide(s, policy, seed), newRide(answers, policy, seed+1<<32)
+	bulk, other = newSimulation(s, policy, seed), newSimulation(answers, policy, seed+1<<32)
 	var rows Rows
 	var flows [2]Learner
 	for _, phase := range s.Phases {
@@ -102,7 +102,7 @@ func (w *world) answered(rate float64) Look {
 }
 
 // result is what the flows of a class achieved.
-func (r *ride) result(class Class) Result {
+func (r *simulation) result(class Class) Result {
 	out := Result{Class: class, Policy: r.policy.Name(), Pairs: 1}
 	r.book.close(&out)
 	if class == Interactive && len(out.StaticNetworks) > 0 {

@@ -71,10 +71,10 @@ func TestQueuesOfBulk(t *testing.T) {
 	}
 }
 
-// The rate of a ride is per second, as are the answers that a class is learned by.
-func TestRateOfARide(t *testing.T) {
+// The rate of a simulation is per second, as are the answers that a class is learned by.
+func TestSimulatedRate(t *testing.T) {
 	s := mixedPair()
-	r := newRide(s, Static{Network: "near"}, 1)
+	r := newSimulation(s, Static{Network: "near"}, 1)
 	d := Decision{Kind: Stay, From: "near", To: "near"}
 	if got := r.play(s.Phases[0], s.Phases[0], d); got != 70e6 || r.rate != got {
 		t.Errorf("played %v, rate %v", got, r.rate)

@@ -38,7 +38,7 @@ func Play(s Schedule, policy Policy, seed uint64) Result {
 
 // simulate plays a schedule of one class and tells of each period, unless keep is nil.
 func simulate(s Schedule, policy Policy, seed uint64, keep func(Traced, Record)) Result {
-	r := newRide(s, policy, seed)
+	r := newSimulation(s, policy, seed)
 	for _, phase := range s.Phases {
 		for range int(phase.For / Period) {
 			ev, d := r.decide(phase)
@@ -55,8 +55,8 @@ func simulate(s Schedule, policy Policy, seed uint64, keep func(Traced, Record))
 	return out
 }
 
-// ride is the course of some flows that a policy steers.
-type ride struct {
+// simulation is the course of some flows that a policy steers.
+type simulation struct {
 	policy Policy
 	w      *world
 	state  State
@@ -65,12 +65,12 @@ type ride struct {
 	rate   float64 // of the period before
 }
 
-func newRide(s Schedule, policy Policy, seed uint64) *ride {
-	return &ride{policy: policy, w: newWorld(s, seed), at: Assignment{Active: s.Networks[0].Name}}
+func newSimulation(s Schedule, policy Policy, seed uint64) *simulation {
+	return &simulation{policy: policy, w: newWorld(s, seed), at: Assignment{Active: s.Networks[0].Name}}
 }
 
 // decide asks the policy.
-func (r *ride) decide(p Phase) (ev PairEvidence, d Decision) {
+func (r *simulation) decide(p Phase) (ev PairEvidence, d Decision) {
 	ev = r.w.evidence(p, r.at)
 	r.state, d = r.policy.Step(r.state, ev)
 	return ev, d
@@ -78,7 +78,7 @@ func (r *ride) decide(p Phase) (ev PairEvidence, d Decision) {
 
 // play carries a decision out for a period, and returns the rate that it gave. alone is the
 // phase without the pair's other flows.
-func (r *ride) play(p, alone Phase, d Decision) float64 {
+func (r *simulation) play(p, alone Phase, d Decision) float64 {
 	next := r.at.Apply(d)
 	e := epoch{truth: r.w.truth(alone), seconds: Period.Seconds(), loss: r.w.s.Loss}
 	if len(p.Impairments) != len(alone.Impairments) {
