@@ -4,7 +4,7 @@
 //
 // A drill is not a trial: it does not rank networks, and its lab stays up from
 // one repetition to the next. It makes nothing worse or better by itself:
-// package impair impairs, package steer or the agents' programs move flows,
+// package impair impairs, package dataplane or the agents' programs move flows,
 // package stream is the application.
 package drill
 

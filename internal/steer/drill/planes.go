@@ -18,7 +18,7 @@ import (
 
 // planes are the data planes of two pods, held by this process in place of
 // agents: a drill that needs a switch every few milliseconds writes the maps
-// itself, through package steer, as an agent does.
+// itself, through package dataplane, as an agent does.
 type planes struct {
 	from, to *dataplane.Plane
 	a, b     topo.Pod

@@ -175,7 +175,7 @@ func switchFigures(_ Options, all []Sample) []Figure {
 	if writes := values(all, "udp", "write_median_s"); len(writes) > 0 {
 		n := sum(values(all, "udp", "switches"))
 		f := summary("map write of all 64 buckets under UDP, median", "s", writes, median, atMost(2e-6))
-		f.Note = fmt.Sprintf("%.0f switches by package steer, p99 %s, longest %s", n,
+		f.Note = fmt.Sprintf("%.0f switches by package dataplane, p99 %s, longest %s", n,
 			seconds(median(values(all, "udp", "write_p99_s"))),
 			seconds(summary("", "s", values(all, "udp", "write_most_s"), worst, nil).Value))
 		lost := total("UDP at 50 us: packets lost by the network", values(all, "udp", "lost"), atMost(0))

@@ -2,7 +2,7 @@
 // for them: packet sizes, hardware addresses, timeouts.
 //
 // It chooses no path and moves no flow: that is said by package decide and done
-// by package steer. What it makes are the ordinary routes and neighbours that an
+// by package dataplane. What it makes are the ordinary routes and neighbours that an
 // operator would see with ip(8).
 package route
 
