@@ -23,7 +23,7 @@ const (
 // refusals are what reflectors refused of known hosts. They have a lock of their
 // own, as a flood at a reflector must not keep the loop waiting.
 type refusals struct {
-	mu sync.Mutex
+	mu sync.Mutex // of by, with what is in it
 	by map[refuser]*refused
 }
 

@@ -205,7 +205,7 @@ type watcher struct {
 	s       *session
 	run     string
 	steered bool
-	mu      sync.Mutex
+	mu      sync.Mutex // of started and what, which the printing goroutine takes
 	started bool
 	what    string
 	cancel  context.CancelFunc

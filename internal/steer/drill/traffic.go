@@ -38,7 +38,7 @@ type process struct {
 
 // output collects what a process prints, and tells when it says it listens.
 type output struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // of buf
 	buf    bytes.Buffer
 	once   sync.Once
 	listen chan struct{}

@@ -58,8 +58,8 @@ type reading struct {
 	ctx  context.Context // until it is read no more
 	stop context.CancelFunc
 
-	mu  sync.Mutex
-	err error // why it could not be read the last time, nil where it could
+	mu  sync.Mutex // of err, which the informer's goroutine sets
+	err error      // why it could not be read the last time, nil where it could
 }
 
 // noted keeps whether the server gave what was asked for. That it does not answer changes

@@ -19,7 +19,7 @@ type announcer struct {
 	node string
 	now  func() time.Time
 
-	mu sync.Mutex
+	mu sync.Mutex // of what follows; not held while an event is written
 	// announced is when an event of a pod was last made, by its UID; failed is when one was last not taken.
 	announced map[string]time.Time
 	failed    time.Time

@@ -59,7 +59,7 @@ type Source struct {
 		faults []error
 	}
 
-	mu      sync.Mutex
+	mu      sync.Mutex // of what follows, which agents read while Run composes
 	cluster agent.Cluster
 	ready   bool
 }

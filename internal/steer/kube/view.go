@@ -24,10 +24,10 @@ import (
 // one is three times as large. It is never changed but for where its pods are.
 type view struct {
 	metav1.TypeMeta
-	metav1.ObjectMeta // name and version alone
-	mu                sync.Mutex
-	// pods are without their host, until a cluster is composed of them, which has them be in its own memory; the lock
-	// is for that. faults are why others are not there.
+	metav1.ObjectMeta            // name and version alone
+	mu                sync.Mutex // of pods; held for a moment
+	// pods are without their host, until a cluster is composed of them, which has them be in its own memory. faults
+	// are why others are not there.
 	pods   []topo.Pod
 	faults []error
 	// marks tell the pods' texts from others, and policies are those that select them, by mark.

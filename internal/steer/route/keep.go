@@ -26,7 +26,7 @@ import (
 // address names, or without such a rule that to its link. It is for IPv4, as paths are,
 // and leaves alone what Shape makes.
 type Keeper struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // of what follows; held for a whole look, while the kernel is asked
 	h      *netlink.Handle
 	news   *news
 	exits  []*exit

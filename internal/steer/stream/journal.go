@@ -22,7 +22,7 @@ type journal struct {
 	bin   time.Duration
 	floor time.Duration
 
-	mu     sync.Mutex
+	mu     sync.Mutex // of what follows
 	report Report
 	mptcp  int
 }

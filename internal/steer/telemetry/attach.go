@@ -41,14 +41,14 @@ type Collector struct {
 	adopted bool
 
 	// walking is held while sockets and flows are read, which takes as long as there are
-	// many: mu is not held then. Who needs both takes walking first.
+	// many. It guards what follows, up to mu. Who needs both takes walking first.
 	walking sync.Mutex
 	last    time.Duration
 	before  counters
 	now     table  // kept for its memory
 	evicted uint64 // flows that the kernel forgot, as there were more than it has room for
 
-	mu        sync.Mutex
+	mu        sync.Mutex        // of what follows; not held while sockets are walked
 	names     map[uint64]string // watched by this process, to find old connections of new peers
 	reading   uint32            // the window that the program sorts RTT extremes by
 	onlyPeers bool

@@ -132,7 +132,7 @@ func (c *Cluster) executor(at place, command []string) (remotecommand.Executor, 
 
 // stderr keeps the first of what a command says of its faults.
 type stderr struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // of text, which the stream writes
 	text bytes.Buffer
 }
 

@@ -135,7 +135,7 @@ func throttled() (n uint64) {
 
 // gauge is a Meter in a pod that is asked.
 type gauge struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // of in and out: one question at a time, until it is answered
 	in    io.WriteCloser
 	out   *json.Decoder
 	ended chan error
