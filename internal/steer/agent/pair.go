@@ -16,7 +16,7 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
-// pair is a local pod and a remote one. The local agent decides about the flows
+// pair is a local pod's traffic with one remote pod. The local agent decides about the flows
 // that the local pod has opened.
 type pair struct {
 	name   string

@@ -2,7 +2,7 @@ package decide
 
 import "slices"
 
-// step is one Step of a policy: the state, which it changes, and its parameters.
+// step is one Step of a policy, on a copy of its state.
 type step struct {
 	*State
 	p *Params
