@@ -40,10 +40,10 @@ func courses() (out []course) {
 	return out
 }
 
-// TestWhoeverSends: the default network fails, and a flow goes on over another while it
+// TestEitherEndSends: the default network fails, and a flow goes on over another while it
 // does, no matter which end opened it, whichever end sends. Each has a pair of pods of its own, and
 // is alone, so that nothing else finds the failure for it.
-func TestWhoeverSends(t *testing.T) {
+func TestEitherEndSends(t *testing.T) {
 	t.Parallel()
 	const each = 6 // pods of a host
 	spec := lab.Spec{Name: "t-push", Agents: true}

@@ -319,7 +319,7 @@ func (w *world) out(b []byte, c chance) effect {
 	if h.whole && mark != 0 && h.src == p.stable.Local {
 		role = w.begin(&e, &h, f, c)
 		w.answered(&e, f, role > roleOwner)
-		if part := w.flows[f]; role == roleAnswered && !h.accepts && part.heard() && !e.turned && !w.unseen(&e, &h, c) &&
+		if part := w.flows[f]; role == roleAnswered && !h.accepts && part.received() && !e.turned && !w.unseen(&e, &h, c) &&
 			w.choose(&e, p, &h, roleFollow) != 0 {
 			role = w.assume(&e, f, roleFollow)
 		}
@@ -383,9 +383,9 @@ func (w *world) unseen(e *effect, h *headers, c chance) bool {
 	return c.recent
 }
 
-// heard is whether the other end has surely heard an answer: it was said a ninth time, or
+// received is whether the other end has surely received an answer: it was said a ninth time, or
 // some time ago.
-func (p partOf) heard() bool { return p.marks > 8 || p.marks > 0 && p.stale }
+func (p partOf) received() bool { return p.marks > 8 || p.marks > 0 && p.stale }
 
 // due is whether to say it: eight times, then once in a unit of the clock, a quarter of a second.
 func (w *world) due(e *effect, f bpfFlow, p partOf, c chance) bool {
