@@ -95,7 +95,7 @@ type PathEvidence struct {
 	Answers bool `json:"answers,omitempty"`
 	// OtherPairs is the number of other pairs of these hosts on the path.
 	OtherPairs int `json:"other_pairs,omitempty"`
-	// Passes, of a path on which the pair sends and hears nothing: packets come over it to other pairs that
+	// Passes, of a path on which the pair sends and receives nothing: packets come over it to other pairs that
 	// send, so that this one's may wait in a queue that they fill.
 	Passes bool `json:"passes,omitempty"`
 }

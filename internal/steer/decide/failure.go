@@ -43,7 +43,7 @@ func (s *step) failover(ev PairEvidence) (Decision, bool) {
 	case active.State == Ineligible:
 		why = "may not be used"
 	case s.p.Failure.SilentSamples > 0 && s.Silent >= s.p.Failure.SilentSamples:
-		why = "sends and hears nothing, timeouts went off"
+		why = "sends and receives nothing, timeouts went off"
 	default:
 		return Decision{}, false
 	}

@@ -32,7 +32,7 @@ func Mechanisms() []Mechanism {
 
 func failureMechanisms() []Mechanism {
 	return []Mechanism{
-		{"silence", "leaves a path that sends and hears nothing before probes prove it failed",
+		{"silence", "leaves a path that sends and receives nothing before probes prove it failed",
 			"failures that probes do not show", func(p *Params) { p.Failure.SilentSamples = 0 }},
 		{"short-outage", "takes a path to be as it was before an outage of moments",
 			"", func(p *Params) { p.Failure.ShortOutage = 0 }},
