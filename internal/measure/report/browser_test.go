@@ -86,7 +86,7 @@ func open(t *testing.T, browser context.Context, file string, v view) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, time.Minute)
 	t.Cleanup(cancel)
 	b := &tab{Context: ctx}
 	url := "file://" + file
