@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -99,10 +100,10 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 		"github.com/vishvananda/netlink"}
 	for _, dir := range []string{"internal/topo", "internal/sample", "internal/stat", "internal/measure/application",
 		"internal/measure/rank", "internal/measure/figure", "internal/measure/claim", "internal/measure/paper",
-		"internal/steer/decide", "internal/steer/detect", "internal/steer/flow", "internal/explain",
-		"internal/explain/pipeline", "internal/explain/pipeline/walk", "internal/explain/pipeline/witness",
-		"internal/explain/pipeline/depth", "internal/explain/pipeline/proof", "internal/explain/pipeline/survey",
-		"internal/explain/pipeline/reduction", "internal/steer/kube/manifest", "internal/steer/kube/netpolicy",
+		"internal/steer/decide", "internal/steer/detect", "internal/steer/flow", "internal/steer/prior", "internal/explain",
+		"internal/pipeline", "internal/pipeline/walk", "internal/pipeline/witness",
+		"internal/pipeline/depth", "internal/pipeline/proof", "internal/pipeline/survey",
+		"internal/pipeline/reduction", "internal/steer/kube/manifest", "internal/steer/kube/netpolicy",
 		"internal/steer/kube/pathpolicy"} {
 		for _, f := range forbidden {
 			for i := range all[dir].imports {
@@ -129,13 +130,29 @@ func TestPurePackagesDoNoIO(t *testing.T) {
 func floors() [][]string {
 	return [][]string{
 		{"stamp"}, // what others import
-		{"internal/topo", "internal/sample", "internal/stat", "internal/config",
-			"internal/explain/pipeline"}, // words and values of all
+		{"internal/topo", "internal/sample", "internal/stat", "internal/config", "internal/pipeline"}, // words of all
 		{"internal/lab"},
 		{"internal/explain"},
 		{"internal/measure"},
 		{"internal/steer"},
 		{"cmd", "experiments", "scripts"},
+	}
+}
+
+// TestArchitectureNamesPackages: a newcomer finds each package in the list of architecture.md, but for those of one
+// network or workload each, which are alike.
+func TestArchitectureNamesPackages(t *testing.T) {
+	doc, err := os.ReadFile("docs/explanation/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _ := packages(t)
+	for dir := range all {
+		parent, name := path.Split(dir)
+		alike := slices.Contains([]string{"internal/lab/network/", "internal/measure/workload/"}, parent)
+		if strings.HasPrefix(dir, "internal/") && !alike && !strings.Contains(string(doc), " "+name+"/") {
+			t.Errorf("%s is not in docs/explanation/architecture.md", dir)
+		}
 	}
 }
 

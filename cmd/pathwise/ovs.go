@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/explain/pipeline"
-	"pathwise.dev/pathwise/internal/explain/pipeline/bundle"
-	"pathwise.dev/pathwise/internal/explain/pipeline/graph"
-	"pathwise.dev/pathwise/internal/explain/pipeline/survey"
 	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/pipeline"
+	"pathwise.dev/pathwise/internal/pipeline/bundle"
+	"pathwise.dev/pathwise/internal/pipeline/graph"
+	"pathwise.dev/pathwise/internal/pipeline/survey"
 )
 
 func ovsCommand(e env) *cobra.Command {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/explain/pipeline"
-	"pathwise.dev/pathwise/internal/explain/pipeline/bundle"
+	"pathwise.dev/pathwise/internal/pipeline"
+	"pathwise.dev/pathwise/internal/pipeline/bundle"
 )
 
 func patchFlag(cmd *cobra.Command, patches *[]string) {

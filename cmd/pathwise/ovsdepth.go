@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/explain/pipeline/depth"
-	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
 	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/pipeline/depth"
+	"pathwise.dev/pathwise/internal/pipeline/walk"
 )
 
 func ovsDepthCommand(e env) *cobra.Command {

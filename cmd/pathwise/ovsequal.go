@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/explain/pipeline"
-	"pathwise.dev/pathwise/internal/explain/pipeline/proof"
 	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/pipeline"
+	"pathwise.dev/pathwise/internal/pipeline/proof"
 )
 
 const equalLong = `Decide whether two pipelines do the same with each packet, whatever the connection

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/explain/pipeline"
-	"pathwise.dev/pathwise/internal/explain/pipeline/bundle"
-	"pathwise.dev/pathwise/internal/explain/pipeline/reduction"
 	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/pipeline"
+	"pathwise.dev/pathwise/internal/pipeline/bundle"
+	"pathwise.dev/pathwise/internal/pipeline/reduction"
 )
 
 // Formats of the flows to change.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pathwise.dev/pathwise/internal/explain/pipeline"
-	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
 	"pathwise.dev/pathwise/internal/measure/report"
+	"pathwise.dev/pathwise/internal/pipeline"
+	"pathwise.dev/pathwise/internal/pipeline/walk"
 )
 
 const traceLong = `Follow a packet through a pipeline as Open vSwitch does, without one: the flow that

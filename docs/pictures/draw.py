@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Draws the pictures of the docs as SVG, by the standard library alone:
 
-    python3 docs/pictures/draw.py
+    python3 docs/pictures/draw.py [DIR]
 
-The text here is the source; the .svg files next to it are made from it and committed.
+The text here is the source; the .svg files next to it are made from it and committed. With DIR they are
+written there: make lint compares.
 """
+import sys
 from html import escape
 from pathlib import Path
 
@@ -47,7 +49,8 @@ class Picture:
         marks = "".join(f'<marker id="{i}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
                         f'<path d="M0 0 L8 4 L0 8 z" fill="{c}"/></marker>' for i, c in (("ink", INK), ("red", RED)))
         body = "\n".join(self.parts)
-        Path(__file__).with_name(name).write_text(
+        folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+        (folder / name).write_text(
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}" role="img" '
             f'font-family="system-ui, Helvetica, Arial, sans-serif">\n<title>{escape(self.title)}</title>\n<defs>{marks}</defs>\n'
             f'<rect width="{w}" height="{h}" fill="#ffffff"/>\n{body}\n</svg>\n')
@@ -187,12 +190,12 @@ def layers():
     p = Picture(820, 470, "Five floors: commands over steer over measure over explain over the lab")
     p.box(20, 20, 780, 44, SAND, "cmd/pathwise", "commands, flags, output", mono=True)
     p.box(20, 88, 780, 66, GREEN, "steer/", "agent: the loop on one host; decide: evidence to decision; dataplane: eBPF in the pod\n"
-          "probe: STAMP; telemetry: connections; route, flow; drill, stream: faults under traffic, judged", mono=True)
+          "probe, telemetry: what is known; route, flow, conntrack, kick; kube, sandbox: clusters; drill, stream: faults, judged", mono=True)
     p.box(20, 178, 780, 66, BLUE, "measure/", "campaign, bench: trials; workload/: generators; experiment, paper: the plan; machine, result\n"
           "rank, claim, application: answers; figure; report: text to HTML", mono=True)
     p.box(20, 268, 780, 50, BLUE, "explain/", "stacks to stages, what bounds a network; cost, profile, limit: what they are told by", mono=True)
     p.box(20, 342, 780, 50, GREY, "lab/", "hosts, networks, pods; network/: the catalogue; vm, guest; oci, cni; impair; netns, sockdiag", mono=True)
-    p.box(20, 416, 780, 40, "#ffffff", "", "the words of all, without I/O of their own: topo, sample, stat, config", dash=True)
+    p.box(20, 416, 780, 40, "#ffffff", "", "the words of all: topo, sample, stat, config, pipeline (what an Open vSwitch bridge does)", dash=True)
     for y in (64, 154, 244, 318, 392):
         p.line((410, y), (410, y + 24), arrow=True)
     p.save("layers.svg")

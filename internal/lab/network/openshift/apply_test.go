@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"pathwise.dev/pathwise/internal/explain/pipeline"
-	"pathwise.dev/pathwise/internal/explain/pipeline/bundle"
-	"pathwise.dev/pathwise/internal/explain/pipeline/proof"
-	"pathwise.dev/pathwise/internal/explain/pipeline/reduction"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/network/openshift"
+	"pathwise.dev/pathwise/internal/pipeline"
+	"pathwise.dev/pathwise/internal/pipeline/bundle"
+	"pathwise.dev/pathwise/internal/pipeline/proof"
+	"pathwise.dev/pathwise/internal/pipeline/reduction"
 )
 
 // shortening is what a host's bridge can do without, and the way back.

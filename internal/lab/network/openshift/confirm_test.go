@@ -14,13 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"pathwise.dev/pathwise/internal/explain/pipeline"
-	"pathwise.dev/pathwise/internal/explain/pipeline/bundle"
-	"pathwise.dev/pathwise/internal/explain/pipeline/proof"
-	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/lab/network/openshift"
+	"pathwise.dev/pathwise/internal/pipeline"
+	"pathwise.dev/pathwise/internal/pipeline/bundle"
+	"pathwise.dev/pathwise/internal/pipeline/proof"
+	"pathwise.dev/pathwise/internal/pipeline/walk"
 	"pathwise.dev/pathwise/internal/topo"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"pathwise.dev/pathwise/internal/explain/pipeline"
-	"pathwise.dev/pathwise/internal/explain/pipeline/drawn"
-	"pathwise.dev/pathwise/internal/explain/pipeline/proof"
+	"pathwise.dev/pathwise/internal/pipeline"
+	"pathwise.dev/pathwise/internal/pipeline/drawn"
+	"pathwise.dev/pathwise/internal/pipeline/proof"
 )
 
 // hostRules are a host's flows, with three pods of two tenants, and more of each where

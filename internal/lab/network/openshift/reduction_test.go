@@ -4,10 +4,10 @@ import (
 	"slices"
 	"testing"
 
-	"pathwise.dev/pathwise/internal/explain/pipeline"
-	"pathwise.dev/pathwise/internal/explain/pipeline/proof"
-	"pathwise.dev/pathwise/internal/explain/pipeline/reduction"
-	"pathwise.dev/pathwise/internal/explain/pipeline/walk"
+	"pathwise.dev/pathwise/internal/pipeline"
+	"pathwise.dev/pathwise/internal/pipeline/proof"
+	"pathwise.dev/pathwise/internal/pipeline/reduction"
+	"pathwise.dev/pathwise/internal/pipeline/walk"
 )
 
 // meanPasses is of both directions of an established connection between two pods of a node.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync"
 
-	"pathwise.dev/pathwise/internal/explain/pipeline"
-	"pathwise.dev/pathwise/internal/explain/pipeline/reduction"
 	"pathwise.dev/pathwise/internal/lab/network/ovs"
+	"pathwise.dev/pathwise/internal/pipeline"
+	"pathwise.dev/pathwise/internal/pipeline/reduction"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
