@@ -124,7 +124,7 @@ func newAgent(cfg Config) *Agent {
 	a.hosts = &hostWatcher{m, a.wires, a.pacer, stats, &pairs, map[*hostPath]bool{}}
 	a.pairs = &pairWatcher{journal: j, members: m, hosts: a.hosts, pacer: a.pacer, leisure: leisure, clock: clock,
 		stats: stats, params: &pairs}
-	a.judge = &judge{&j.cfg, m, a.recorder, clock.now, decide.DefaultClasses()}
+	a.judge = &judge{cfg: &j.cfg, members: m, recorder: a.recorder, start: clock.now, classes: decide.DefaultClasses()}
 	a.waker = &waker{journal: j, pacer: a.pacer, clock: clock, kicks: kick.NewWaker()}
 	a.teller = &teller{j, m, a.wires}
 	a.stacks = &stacks{journal: j, leisure: leisure}

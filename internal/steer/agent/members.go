@@ -13,9 +13,10 @@ import (
 //
 // The lock guards what is reached from here, pods, pairs and hosts with all their fields, and
 // the fields of the parts that work on them. Who calls these holds it. Only what runs apart from
-// the loop takes it: adopter, counter, inquirer, keeper, listener, planes and sweeper, and
-// overrides, respondent, server and turnover where they are asked. It comes before all other
-// locks. Nothing is waited for while it is held, but for wider maps to be put in place
+// the loop takes it: adopter, counter, inquirer, keeper, listener, planes, replyWatcher, sweeper,
+// untracked, entries as routes were made or taken back, the agent as it reads its cluster and its
+// own pod; and overrides, respondent, server and turnover where they are asked. It comes before
+// all other locks. Nothing is waited for while it is held, but for wider maps to be put in place
 // (Plane.Exchange), and at first for pods to be adopted.
 type members struct {
 	sync.Mutex
@@ -96,18 +97,6 @@ func (m *members) came(hp *hostPath, but *pair) (last, next time.Time) {
 func (m *members) passes(hp *hostPath, but *pair, within time.Duration, now time.Time) bool {
 	came, next := m.came(hp, but)
 	return now.Sub(came) < within || now.Before(next)
-}
-
-// others counts the pairs of the same hosts that are on the network.
-func (m *members) others(p *pair, network string, now time.Time) int {
-	n := 0
-	for q := range m.pairs() {
-		if q != p && q.host == p.host &&
-			(q.assigned.Active == network || q.assigned.With.On(network) > 0) && now.Sub(q.active) < quiet {
-			n++
-		}
-	}
-	return n
 }
 
 // dialect is the agent's own.

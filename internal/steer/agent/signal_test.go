@@ -13,7 +13,7 @@ import (
 )
 
 // twoHosts is the agent of h1, without pods: it knows h2 on the networks m and z.
-func twoHosts(t *testing.T) (a *Agent, h2 *remoteHost) {
+func twoHosts(t testing.TB) (a *Agent, h2 *remoteHost) {
 	t.Helper()
 	now := time.Unix(1000, 0)
 	a, err := New(Config{Host: "h1", Keys: oneKey("a key of the test, 32 octets wide"),
@@ -25,7 +25,7 @@ func twoHosts(t *testing.T) (a *Agent, h2 *remoteHost) {
 	h2 = &remoteHost{name: "h2", pod: idOf(other), paths: map[string]*hostPath{}}
 	a.members.names, a.wires.self, a.members.remote["h2"] = []string{"m", "z"}, idOf(own), h2
 	for i, n := range a.members.names {
-		to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i), 2, 9}), stampPort)
+		to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i), 2, 9}), stamp.Port)
 		h2.paths[n] = &hostPath{Path: detect.New(a.prober.params), host: h2, network: n, to: to, mtu: 1500,
 			track: probe.NewTrack(1472, false)}
 	}

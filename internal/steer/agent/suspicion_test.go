@@ -13,7 +13,7 @@ import (
 const ms = time.Millisecond
 
 // onePair is a pair of the agent of twoHosts with h2, on m by default.
-func onePair(t *testing.T) (*Agent, *pair, *remoteHost) {
+func onePair(t testing.TB) (*Agent, *pair, *remoteHost) {
 	a, h2 := twoHosts(t)
 	l := &pod{Pod: testPod("p", 1, 1, "m", "z"), pairs: map[string]*pair{}}
 	q := testPod("q", 2, 1, "m", "z")
