@@ -122,9 +122,11 @@ const (
 	reasons
 )
 
-// NewReflector prepares conn for reflecting, and leaves it to the caller to close. The
-// port of STAMP is 862 (RFC 8762, section 4.1). Serve does the work. The error is ErrKey,
-// or that of a socket that takes no options.
+// Port is the UDP port that reflectors listen on (RFC 8762, section 4.1).
+const Port = 862
+
+// NewReflector prepares conn for reflecting, and leaves it to the caller to close. Serve
+// does the work. The error is ErrKey, or that of a socket that takes no options.
 func NewReflector(conn *net.UDPConn, cfg ReflectorConfig) (*Reflector, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now

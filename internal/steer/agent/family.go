@@ -59,10 +59,13 @@ func (p *pair) localUID() string { return uidIn(p.local.Pod, p.v6()) }
 func pairName(local, remote topo.Pod) string {
 	name := local.Name + ">" + remote.Name
 	if remote.Addr().Is6() && dual(local) && strings.HasSuffix(remote.UID, ofIPv6) {
-		return name + " (IPv6)"
+		return InIPv6(name)
 	}
 	return name
 }
+
+// InIPv6 is how the pair of that name is shown that is of IPv6 addresses, where pods have both.
+func InIPv6(name string) string { return name + " (IPv6)" }
 
 // notIn6 lists the networks on which IPv4 packets of two pods of both families are steered,
 // and those of IPv6 are not.

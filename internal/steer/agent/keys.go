@@ -339,4 +339,4 @@ func (r ring) tags(p *pair, network string) (k dataplane.Keys) {
 }
 
 // mark is the DSCP that probes carry: steered packets' own.
-const mark = 0b000111
+const mark = int(dataplane.Mark)

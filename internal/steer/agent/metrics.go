@@ -174,17 +174,7 @@ func (sv *server) totals() (counters, dataplane.Events) {
 	defer sv.members.Unlock()
 	var sum dataplane.Events
 	for _, p := range sv.members.pods {
-		e := p.plane.Events()
-		sum.Errors += e.Errors
-		sum.TooBig += e.TooBig
-		sum.NoPath += e.NoPath
-		sum.Lease += e.Lease
-		sum.Strangers += e.Strangers
-		sum.ICMP += e.ICMP
-		sum.Forged += e.Forged
-		sum.Unadmitted += e.Unadmitted
-		sum.Full += e.Full
-		sum.DSCP += e.DSCP
+		sum.Add(p.plane.Events())
 	}
 	return *sv.stats, sum
 }

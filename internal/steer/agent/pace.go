@@ -254,7 +254,7 @@ func (pr *prober) syncHosts(d *description, now time.Time) {
 		}
 		r.pod = idOf(*other)
 		for _, at := range other.Attachments {
-			to := netip.AddrPortFrom(at.Addr, stampPort)
+			to := netip.AddrPortFrom(at.Addr, stamp.Port)
 			hp, w := r.paths[at.Network], pr.wires.links[at.Network]
 			if (hp == nil || hp.to != to) && w != nil {
 				r.paths[at.Network] = &hostPath{Path: detect.New(pr.params), host: r, wire: w, network: at.Network, to: to,

@@ -16,9 +16,10 @@ import (
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/stream"
 	"pathwise.dev/pathwise/internal/topo"
+	"pathwise.dev/pathwise/stamp"
 )
 
-func hostPort(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, stampPort) }
+func hostPort(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, stamp.Port) }
 
 // injection is what a process without privileges sends from a pod.
 type injection struct {
@@ -120,7 +121,7 @@ func TestReplayOnAnotherNetwork(t *testing.T) {
 		}
 		return delivered, sent, refused
 	}
-	hole := fmt.Sprintf("table ip hole { chain c { type filter hook input priority 0; iifname %q udp dport %d drop; }; }", there.Dev, stampPort)
+	hole := fmt.Sprintf("table ip hole { chain c { type filter hook input priority 0; iifname %q udp dport %d drop; }; }", there.Dev, stamp.Port)
 	for try, done := 0, false; !done; try++ {
 		if try == 20 {
 			t.Fatal("the agents are never quiet")

@@ -98,7 +98,7 @@ func (rw *replyWatcher) count(l *pod, found []dataplane.Asked, now time.Time) {
 			continue
 		}
 		l.replies[name] = r
-		r.Counted(rw.inquirer.params, detect.Unanswered(f.Unanswered), now)
+		r.Counted(rw.inquirer.params, f.Unanswered, now)
 		if r.Missing(rw.inquirer.params, now) && !rw.cfg.DryRun {
 			rw.inquirer.inquiries.take(&inquiry{pair: p, ports: name.ports, replies: r,
 				bucket: flow.Bucket(f.Local, f.Remote, unix.IPPROTO_UDP)})
@@ -118,7 +118,7 @@ func (iq *inquirer) countReplies() {
 		}
 		n, ok, err := q.pair.local.plane.Unanswered(q.pair.remote.UID, q.ports[0], q.ports[1])
 		if iq.fault(q.pair.name, err); err == nil {
-			q.replies.Counted(iq.params, detect.Unanswered(n), now)
+			q.replies.Counted(iq.params, n, now)
 			iq.answer(q, detect.Progress{Open: ok, Waiting: q.replies.Waits(), Acked: q.replies.Answers(),
 				Timer: q.replies.Timer(iq.params, now), LastSent: q.replies.Sent()}, now)
 		}

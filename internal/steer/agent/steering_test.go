@@ -360,7 +360,7 @@ func forged(b *bed) {
 	before := refused()
 	for _, at := range target.Attachments {
 		own, _ := self.On(at.Network)
-		to := netip.AddrPortFrom(at.Addr, stampPort)
+		to := netip.AddrPortFrom(at.Addr, stamp.Port)
 		for _, keys := range []stamp.Keys{{}, {Current: []byte("another key of 32 octets, forged")}} {
 			conn := dialFrom(b, self, own)
 			s, err := stamp.NewSender(conn, stamp.SenderConfig{Keys: keys})

@@ -10,14 +10,12 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/probe"
 	"pathwise.dev/pathwise/internal/topo"
 	"pathwise.dev/pathwise/stamp"
 )
-
-// stampPort is STAMP's (RFC 8762 section 4.1).
-const stampPort = 862
 
 // wire is the agent's own attachment to one network: probes go out and are
 // answered there, from the agent's pod.
@@ -43,7 +41,7 @@ func (a *Agent) openWire(self topo.Pod, at topo.Attachment, inode uint64) error 
 		if out, err = net.ListenUDP("udp", &net.UDPAddr{IP: at.Addr.AsSlice()}); err != nil {
 			return err
 		}
-		w.in, err = net.ListenUDP("udp", &net.UDPAddr{IP: at.Addr.AsSlice(), Port: stampPort})
+		w.in, err = net.ListenUDP("udp", &net.UDPAddr{IP: at.Addr.AsSlice(), Port: stamp.Port})
 		return err
 	})
 	if err != nil {
@@ -185,7 +183,7 @@ func (ws *wires) send(hp *hostPath, full bool, tlvs ...stamp.TLV) {
 	if w == nil {
 		return
 	}
-	o := stamp.SendOptions{DSCP: mark, ClassOfService: true, ReplyDSCP: mark, TLVs: tlvs}
+	o := stamp.SendOptions{DSCP: dataplane.Mark, ClassOfService: true, ReplyDSCP: dataplane.Mark, TLVs: tlvs}
 	if full {
 		o.Size = min(hp.mtu, w.mtu) - headersTo(hp.to.Addr())
 	}

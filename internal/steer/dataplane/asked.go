@@ -6,6 +6,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // Asked is a flow of datagrams that goes both ways, as one end of it sees it, or that this pod has begun.
@@ -14,14 +16,7 @@ type Asked struct {
 	Local, Remote uint16 // ports
 	// Begins: nothing has come back yet. Elsewhere: what came back first has come by a path.
 	Begins, Elsewhere bool
-	Unanswered
-}
-
-// Unanswered is how many datagrams of a flow have gone since one last came, 127 for more.
-type Unanswered struct {
-	N int
-	// Turn changes each time that a datagram comes after some have gone.
-	Turn bool
+	flow.Unanswered
 }
 
 // askedMost bounds how many of them are listed.
@@ -41,8 +36,9 @@ func (v bpfFlowState) goesBothWays() bool {
 	return (v.Role == roleOwner || v.Role == roleFollow) && v.Claimed != oneWay
 }
 
-func (v bpfFlowState) unanswered() Unanswered {
-	return Unanswered{int(v.Unanswered & uint8(bpfLimitUNANSWERED_MOST)), v.Unanswered&uint8(bpfLimitUNANSWERED_TURN) != 0}
+func (v bpfFlowState) unanswered() flow.Unanswered {
+	return flow.Unanswered{N: int(v.Unanswered & uint8(bpfLimitUNANSWERED_MOST)),
+		Turn: v.Unanswered&uint8(bpfLimitUNANSWERED_TURN) != 0}
 }
 
 // seenNow is the time in the unit of a flow's state.
@@ -77,7 +73,7 @@ func (f *Flows) Asked() (out []Asked, err error) {
 }
 
 // Unanswered is that of the flow with these ports. ok is false where it does not go both ways.
-func (p *Plane) Unanswered(uid string, local, remote uint16) (n Unanswered, ok bool, err error) {
+func (p *Plane) Unanswered(uid string, local, remote uint16) (n flow.Unanswered, ok bool, err error) {
 	state, err := p.state(uid, unix.IPPROTO_UDP, local, remote)
 	return state.unanswered(), err == nil && state.goesBothWays(), err
 }

@@ -49,6 +49,12 @@ const (
 	bpfClosedCLOSED_RESET bpfClosed = 4
 )
 
+type bpfDscp uint32
+
+const (
+	bpfDscpMARK bpfDscp = 7
+)
+
 type bpfEvent uint32
 
 const (

@@ -260,6 +260,21 @@ type Events struct {
 	Elsewhere uint64 `json:"elsewhere"`
 }
 
+// Add adds the counts of another data plane.
+func (e *Events) Add(o Events) {
+	e.Errors += o.Errors
+	e.TooBig += o.TooBig
+	e.NoPath += o.NoPath
+	e.Lease += o.Lease
+	e.Strangers += o.Strangers
+	e.ICMP += o.ICMP
+	e.Forged += o.Forged
+	e.Unadmitted += o.Unadmitted
+	e.Full += o.Full
+	e.DSCP += o.DSCP
+	e.Elsewhere += o.Elsewhere
+}
+
 // Events returns the counts since the data plane was first loaded.
 func (p *Plane) Events() Events {
 	n := func(e bpfEvent) uint64 { return get64(p.mem.events, uint32(e)*8) }

@@ -19,16 +19,20 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
-//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type key -type keys -type flow -type flow_state -type row_order -type tally -type choices -type notice_numbers -type lease -type limit -type choice -type tag -type role -type closed -type event -type path_flag -type claimed -type syn bpf dataplane.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -target bpfel -cc clang -strip llvm-strip -tags linux -type peer -type path -type addr -type rev -type key -type keys -type flow -type flow_state -type row_order -type tally -type choices -type notice_numbers -type lease -type limit -type choice -type dscp -type tag -type role -type closed -type event -type path_flag -type claimed -type syn bpf dataplane.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Limits of the data plane of dataplane.h.
 const (
 	// MaxPaths is the number of paths of a pair, the default network among them.
 	MaxPaths = 8
 	// Buckets is the number of shares in which a pair's flows can be moved.
-	Buckets = 64
+	Buckets = flow.Buckets
+	// Mark is the DSCP of steered packets to which their application gave none.
+	Mark = uint8(bpfDscpMARK)
 	// DefaultPeers is how many peers a pod can have at a time unless Config says otherwise.
 	DefaultPeers = 4096
 	// Layout numbers the form of the maps and of the marks. Programs of different

@@ -44,7 +44,7 @@ enum choice {
  * The other part is a keyed tag, where the packet has room: in IPv4 the identification,
  * which means nothing in a datagram that is never fragmented (RFC 6864), in IPv6 the
  * flow label (RFC 6437), and in the encapsulated mode the shim. */
-#define MARK 0x07
+enum dscp { MARK = 0x07 };
 #define IS_MARK(dscp) (((dscp) & 0x07) == MARK)
 #define FORMER_MARK(dscp) (((dscp) & 0x07) == 0x03) /* layout 1's */
 #define CLASSES 0x2e22120a04020100ull /* DSCP 0, 1 (LE), 2, 4, 10 (AF11), 18 (AF21), 34 (AF41), 46 (EF) */
@@ -286,6 +286,7 @@ struct {
 const volatile struct {
 	enum limit limit;
 	enum choice choice;
+	enum dscp dscp;
 	enum tag tag;
 	enum role role;
 	enum closed closed;

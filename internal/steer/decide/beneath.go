@@ -1,9 +1,10 @@
 package decide
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
 
-// rowWidth is the number of buckets in a row of the data plane, over which flows are spread.
-const rowWidth = 32
+	"pathwise.dev/pathwise/internal/steer/flow"
+)
 
 // rates is what something gives on each network.
 type rates map[string]float64
@@ -31,10 +32,10 @@ func (w *world) flows(a Assignment, connections int) rates {
 	}
 	for len(w.places) < connections {
 		i := uint64(len(w.places))
-		w.places = append(w.places, rand.New(rand.NewPCG(w.s.Seed, i)).IntN(rowWidth))
+		w.places = append(w.places, rand.New(rand.NewPCG(w.s.Seed, i)).IntN(flow.Width))
 	}
 	for _, b := range w.places[:connections] {
-		out[a.On(b, rowWidth)]++
+		out[a.On(b, flow.Width)]++
 	}
 	return out
 }

@@ -29,11 +29,13 @@ package decide
 import (
 	"fmt"
 	"time"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // Buckets is the number of hash buckets that hold a pair's flows; shares are
 // counted in them.
-const Buckets = 64
+const Buckets = flow.Buckets
 
 // Kind says what a decision is.
 type Kind string

@@ -16,14 +16,11 @@ type LossEstimate struct {
 	N int `json:"n"`
 }
 
-// assumedLoss is used until switches have been measured: that of Atici and
-// Boluk (2020), Table 7, whose manager reconnected at each switch. A packet
-// switch costs far less, so the assumption errs towards staying.
-const assumedLoss = 0.01342
-
+// upper is PaperLoss until switches have been measured: its manager reconnected at each switch. A
+// packet switch costs far less, so that errs towards staying.
 func (l LossEstimate) upper() float64 {
 	if l.N == 0 && l.Upper == 0 {
-		return assumedLoss
+		return PaperLoss
 	}
 	return max(l.Upper, 0)
 }
@@ -121,9 +118,9 @@ func (s SwitchLoss) Estimate() LossEstimate {
 	out := LossEstimate{Mean: max(s.MeanS, 0), N: s.Count}
 	n := min(s.Count, memoryOf)
 	if n < 3 {
-		out.Upper = max(assumedLoss, out.Mean)
+		out.Upper = max(PaperLoss, out.Mean)
 		if s.Count == 0 {
-			out.Mean = assumedLoss
+			out.Mean = PaperLoss
 		}
 		return out
 	}

@@ -39,7 +39,7 @@ func TestLossOf(t *testing.T) {
 
 func TestSwitchLoss(t *testing.T) {
 	var s SwitchLoss
-	if e := s.Estimate(); e.Upper != assumedLoss || e.N != 0 {
+	if e := s.Estimate(); e.Upper != PaperLoss || e.N != 0 {
 		t.Errorf("nothing measured: %+v", e)
 	}
 	if got := s.Add(Failover, Loss{Seconds: 9}); got != s {

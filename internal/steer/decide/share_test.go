@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // sharing is the policy with flows that share networks.
@@ -85,8 +87,8 @@ func TestSharedNetworkFails(t *testing.T) {
 		before := f.at
 		f.path(failing).State = Failed
 		f.step(sharing(1))
-		for b := range rowWidth {
-			was, is := before.On(b, rowWidth), f.at.On(b, rowWidth)
+		for b := range flow.Width {
+			was, is := before.On(b, flow.Width), f.at.On(b, flow.Width)
 			if is == failing || was != failing && is != was {
 				t.Errorf("%s failed: bucket %d was on %s and is on %s: %s", failing, b, was, is, f.last.Reason)
 			}

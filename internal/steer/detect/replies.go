@@ -1,6 +1,10 @@
 package detect
 
-import "time"
+import (
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
+)
 
 // Replies is how the datagrams of a flow are answered that one end of it sends. No timer tells of one that is not,
 // as TCP's does: so what counts is how many go before an answer comes, and how long that takes, against what is usual.
@@ -13,20 +17,13 @@ type Replies struct {
 	// known are the answers since the flow was last found to be answered nowhere.
 	known int
 	// latest is the latest count, at counted, since when none was answered, and sent when some had last gone.
-	latest               Unanswered
+	latest               flow.Unanswered
 	counted, since, sent time.Time
-}
-
-// Unanswered is how many datagrams of a flow have gone since one last came, as far as they are counted.
-type Unanswered struct {
-	N int
-	// Turn changes each time that a datagram comes after some have gone.
-	Turn bool
 }
 
 // Counted is told how many datagrams had gone at a time since the latest answer. What was known later already tells
 // nothing.
-func (r *Replies) Counted(params *Params, is Unanswered, now time.Time) {
+func (r *Replies) Counted(params *Params, is flow.Unanswered, now time.Time) {
 	if now.Before(r.counted) {
 		return
 	}

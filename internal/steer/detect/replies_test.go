@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // countedMost is how many unanswered datagrams a data plane counts.
@@ -36,7 +38,7 @@ func TestReplies(t *testing.T) {
 		got := -1
 		for i, n := range tt.counts {
 			now := at(float64(50 * i))
-			if r.Counted(&params, Unanswered{N: n}, now); got < 0 && r.Missing(&params, now) {
+			if r.Counted(&params, flow.Unanswered{N: n}, now); got < 0 && r.Missing(&params, now) {
 				got = i
 			}
 		}
@@ -52,7 +54,7 @@ func TestRepliesInTurn(t *testing.T) {
 	var r Replies
 	for i := range 200 {
 		now := at(float64(50 * i))
-		if r.Counted(&params, Unanswered{N: min(i, countedMost), Turn: i%2 == 0}, now); r.Missing(&params, now) {
+		if r.Counted(&params, flow.Unanswered{N: min(i, countedMost), Turn: i%2 == 0}, now); r.Missing(&params, now) {
 			t.Fatalf("answers are missed after %d", i)
 		}
 	}
@@ -65,11 +67,11 @@ func TestRepliesInTurn(t *testing.T) {
 func TestRepliesOfBefore(t *testing.T) {
 	params := Pairs()
 	var r Replies
-	r.Counted(&params, Unanswered{N: 20}, at(100))
-	if r.Counted(&params, Unanswered{N: 10}, at(90)); r.Answers() != 0 {
+	r.Counted(&params, flow.Unanswered{N: 20}, at(100))
+	if r.Counted(&params, flow.Unanswered{N: 10}, at(90)); r.Answers() != 0 {
 		t.Error("taken for an answer")
 	}
-	if r.Counted(&params, Unanswered{}, at(110)); r.Answers() != 1 {
+	if r.Counted(&params, flow.Unanswered{}, at(110)); r.Answers() != 1 {
 		t.Error("no answer")
 	}
 }
@@ -82,7 +84,7 @@ func TestRepliesNowhere(t *testing.T) {
 	count := func(counts ...int) bool {
 		for _, n := range counts {
 			now = now.Add(50 * time.Millisecond)
-			r.Counted(&params, Unanswered{N: n}, now)
+			r.Counted(&params, flow.Unanswered{N: n}, now)
 		}
 		return r.Missing(&params, now)
 	}

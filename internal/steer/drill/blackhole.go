@@ -112,7 +112,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 // pairOf is how agents call the pair of the traffic, as the lab's pods have both families.
 func (s *session) pairOf(name string) string {
 	if s.File.Family == topo.IPv6 {
-		return name + " (IPv6)"
+		return agent.InIPv6(name)
 	}
 	return name
 }

@@ -15,10 +15,8 @@ import (
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/agent"
 	"pathwise.dev/pathwise/internal/steer/stream"
+	"pathwise.dev/pathwise/stamp"
 )
-
-// stampPort is STAMP's (RFC 8762 section 4.1).
-const stampPort = 862
 
 func forgedKind() kind {
 	return kind{
@@ -188,7 +186,7 @@ func dissect(b []byte) (p packet, ok bool) {
 	size := int(binary.BigEndian.Uint16(udp[4:]))
 	p = packet{from: netip.AddrPortFrom(src, binary.BigEndian.Uint16(udp)),
 		to: netip.AddrPortFrom(dst, binary.BigEndian.Uint16(udp[2:]))}
-	if size < 8 || size > len(udp) || p.from.Port() != stampPort && p.to.Port() != stampPort {
+	if size < 8 || size > len(udp) || p.from.Port() != stamp.Port && p.to.Port() != stamp.Port {
 		return p, false
 	}
 	p.payload = append([]byte(nil), udp[8:size]...)
@@ -201,9 +199,9 @@ func (g *ground) inject(ns string, captured []packet, from, to netip.Addr, out *
 	var probes, answers []packet
 	for _, p := range captured {
 		switch {
-		case p.from.Addr() == from && p.to == netip.AddrPortFrom(to, stampPort):
+		case p.from.Addr() == from && p.to == netip.AddrPortFrom(to, stamp.Port):
 			probes = append(probes, p)
-		case p.from == netip.AddrPortFrom(from, stampPort) && p.to.Addr() == to:
+		case p.from == netip.AddrPortFrom(from, stamp.Port) && p.to.Addr() == to:
 			answers = append(answers, p)
 		}
 	}
@@ -220,7 +218,7 @@ func (g *ground) inject(ns string, captured []packet, from, to netip.Addr, out *
 		r := g.s.rand
 		for i := range g.s.options().Probes {
 			for _, m := range mutations(r, probes[i%len(probes)].payload) {
-				if _, err := c.WriteToUDPAddrPort(m, netip.AddrPortFrom(to, stampPort)); err == nil {
+				if _, err := c.WriteToUDPAddrPort(m, netip.AddrPortFrom(to, stamp.Port)); err == nil {
 					sent++
 				}
 			}

@@ -1,6 +1,6 @@
-// Package flow says which of a peer's buckets a flow belongs to: the one
-// function that the data plane, the telemetry and the agent must agree on. It
-// is pure and knows nothing of paths.
+// Package flow is what the data plane, the telemetry, the detector and the agent must
+// agree on about a flow: which of a peer's buckets it belongs to, and how its datagrams
+// without an answer are counted. It is pure and knows nothing of paths.
 package flow
 
 // Buckets is how many buckets the flows towards one peer are spread over. They lie in
@@ -28,4 +28,12 @@ func Bucket(sport, dport uint16, proto uint8) uint8 {
 	h := uint32(sport^dport)*0x9E3779B1 + uint32(proto)*0x85EBCA6B
 	h ^= h >> 16
 	return uint8(h & (Width - 1))
+}
+
+// Unanswered is how many datagrams of a flow have gone since one last came, as far as they
+// are counted: by the data plane up to 127.
+type Unanswered struct {
+	N int
+	// Turn changes each time that a datagram comes after some have gone.
+	Turn bool
 }
