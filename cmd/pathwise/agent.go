@@ -153,7 +153,7 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 	if err := tellMissing(e); err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
-	prior, err := readPrior(f)
+	promised, err := readPrior(f)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 			return err
 		}
 	}
-	policy, err := decide.ParsePolicy(f.policy, prior.table, f.seed)
+	policy, err := decide.ParsePolicy(f.policy, promised.Table, f.seed)
 	if err != nil {
 		return usageError{fmt.Errorf("agent: %w", err)}
 	}
@@ -170,7 +170,7 @@ func runAgent(ctx context.Context, e env, f agentFlags) error {
 		return err
 	}
 	cfg := agent.Config{Policy: sharing(policy, f.share), Need: decide.Need(f.need), DryRun: f.dryRun, RTOMin: f.rtoMin,
-		Prior: prior.rates, CPU: prior.cpu, Now: e.now}
+		Prior: promised.Rates, CPU: promised.CPU, Now: e.now}
 	switch {
 	case f.kube:
 		return kubeAgent(ctx, e, f, cfg)

@@ -175,7 +175,7 @@ func (e env) remark(what string) { fmt.Fprintln(e.stderr, what) }
 
 // tellCluster gives the agents of a cluster what a result promises.
 func tellCluster(cmd *cobra.Command, e env, k kubeFlag, dir string) error {
-	raw, err := tell(dir)
+	raw, err := encodePrior(dir)
 	if err != nil {
 		return fmt.Errorf("recommend: %w", err)
 	}
