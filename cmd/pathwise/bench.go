@@ -84,18 +84,18 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.
   pathwise bench --kube --nodes n1,n2 --networks default,shop/fast,host`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.seeded, f.named = cmd.Flags().Changed("seed"), cmd.Flags().Changed("file")
-			if cmd.Flags().Changed("repetitions") && f.repetitions == 0 {
-				return usageError{fmt.Errorf("--repetitions 0: expected 1 to %d", experiment.MostRepetitions)}
-			}
-			for flag, d := range map[string]time.Duration{"duration": f.duration, "budget": f.budget} {
-				if cmd.Flags().Changed(flag) && d == 0 {
-					return usageError{fmt.Errorf("--%s 0s: expected a time such as 2s or 10m", flag)}
-				}
+			if err := f.given(cmd.Flags().Changed); err != nil {
+				return err
 			}
 			return runBench(cmd.Context(), e, f)
 		},
 	}
+	f.define(cmd, e)
+	return cmd
+}
+
+// define gives the command its flags.
+func (f *benchFlags) define(cmd *cobra.Command, e env) {
 	fl := cmd.Flags()
 	f.kube.flags(cmd)
 	fl.StringVarP(&f.experiment, "file", "f", "quick", "experiment: a file, or the name of a shipped one")
@@ -135,7 +135,20 @@ Shipped experiments: ` + strings.Join(experiments.Names(), ", ") + `.
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp
 	})
-	return cmd
+}
+
+// given notes which flags the user has given, and finds those with nothing.
+func (f *benchFlags) given(changed func(flag string) bool) error {
+	f.seeded, f.named = changed("seed"), changed("file")
+	if changed("repetitions") && f.repetitions == 0 {
+		return usageError{fmt.Errorf("--repetitions 0: expected 1 to %d", experiment.MostRepetitions)}
+	}
+	for flag, d := range map[string]time.Duration{"duration": f.duration, "budget": f.budget} {
+		if changed(flag) && d == 0 {
+			return usageError{fmt.Errorf("--%s 0s: expected a time such as 2s or 10m", flag)}
+		}
+	}
+	return nil
 }
 
 func runBench(ctx context.Context, e env, f benchFlags) error {

@@ -23,10 +23,14 @@ import (
 	"pathwise.dev/pathwise/internal/sample"
 )
 
+type compareFlags struct {
+	format, family, correction, change string
+	check                              bool
+	rank.CompareOptions
+}
+
 func compareCommand(e env) *cobra.Command {
-	var format, family, correction, change string
-	var check bool
-	var o rank.CompareOptions
+	var f compareFlags
 	cmd := &cobra.Command{
 		Use: "compare OLD NEW", Short: "Say what changed between two results, by significance tests",
 		Long: `Say what changed from one result to another, what could have been seen, and what
@@ -56,45 +60,50 @@ trials.`,
   pathwise compare --check --family comparison results/before results/after && echo unchanged`,
 		Args: exactArgs("OLD", "NEW"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, report.TableFormats()...); err != nil {
-				return err
-			}
-			if err := readCompareFlags(&o, family, correction, change); err != nil {
-				return usageError{err}
-			}
-			if holdsDrills(args[0]) || holdsDrills(args[1]) {
-				differ, compared, err := compareDrills(e, [2]string(args), format, o, cmd.Flags().Changed)
-				if err == nil && check {
-					err = checked([2]string(args), differ, compared)
-				}
-				return err
-			}
-			c, err := e.compareResults(args[0], args[1], o)
-			if err != nil {
-				return err
-			}
-			if err := report.Compare(e.stdout, format, args[0], args[1], c, e.reportOptions()); err != nil {
-				return err
-			}
-			if check {
-				return checked([2]string(args), changed(c), c.Compared())
-			}
-			return nil
+			return f.compare(e, [2]string(args), cmd.Flags().Changed)
 		},
 	}
-	formatFlag(cmd, &format, report.TableFormats()...)
+	formatFlag(cmd, &f.format, report.TableFormats()...)
 	fl := cmd.Flags()
-	fl.BoolVar(&check, "check", false,
+	fl.BoolVar(&f.check, "check", false,
 		"exit with 1 when a difference is significant, a bar of a drill is met in one result alone, or nothing is in common")
-	fl.StringSliceVar(&o.Selection.Networks, "networks", nil, "only these networks, and the host")
-	fl.StringSliceVar(&o.Selection.Workloads, "workloads", nil, "only these workloads")
-	fl.StringSliceVar(&o.Selection.Metrics, "metric", nil,
+	fl.StringSliceVar(&f.Selection.Networks, "networks", nil, "only these networks, and the host")
+	fl.StringSliceVar(&f.Selection.Workloads, "workloads", nil, "only these workloads")
+	fl.StringSliceVar(&f.Selection.Metrics, "metric", nil,
 		"only these metrics, as CSV and JSON name them: throughput, latency_p99 ...")
-	fl.StringVar(&family, "family", string(rank.PerQuestion), "rows that are tested together: question or comparison")
-	fl.StringVar(&correction, "correction", string(rank.ByHolm), "what verdicts are drawn by: holm or fdr")
-	fl.StringVar(&change, "change", "10%", "size of change for which the repetitions are counted")
+	fl.StringVar(&f.family, "family", string(rank.PerQuestion), "rows that are tested together: question or comparison")
+	fl.StringVar(&f.correction, "correction", string(rank.ByHolm), "what verdicts are drawn by: holm or fdr")
+	fl.StringVar(&f.change, "change", "10%", "size of change for which the repetitions are counted")
 	completeSelection(cmd)
 	return cmd
+}
+
+// compare compares two results: of trials, or of drills.
+func (f *compareFlags) compare(e env, dirs [2]string, given func(flag string) bool) error {
+	if err := checkFormat(f.format, report.TableFormats()...); err != nil {
+		return err
+	}
+	if err := readCompareFlags(&f.CompareOptions, f.family, f.correction, f.change); err != nil {
+		return usageError{err}
+	}
+	if holdsDrills(dirs[0]) || holdsDrills(dirs[1]) {
+		differ, compared, err := compareDrills(e, dirs, f.format, f.CompareOptions, given)
+		if err == nil && f.check {
+			err = checked(dirs, differ, compared)
+		}
+		return err
+	}
+	c, err := e.compareResults(dirs[0], dirs[1], f.CompareOptions)
+	if err != nil {
+		return err
+	}
+	if err := report.Compare(e.stdout, f.format, dirs[0], dirs[1], c, e.reportOptions()); err != nil {
+		return err
+	}
+	if f.check {
+		return checked(dirs, changed(c), c.Compared())
+	}
+	return nil
 }
 
 // checked is what --check answers: nothing compared is not "unchanged".

@@ -69,18 +69,7 @@ agent); "all" is all of them, with every network as a static one.`,
   pathwise replay --ablate --random 100 --seed 4000001 -o json
   pathwise replay --ablate --mechanism headroom,recovery --family bare --random 200
   pathwise replay --ablate results/schedules/evidence/*.jsonl`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("random") && f.random < 1 {
-				return usageError{fmt.Errorf("--random %d: expected 1 or more", f.random)}
-			}
-			if f.ablate {
-				return nil
-			}
-			if len(args) > 1 || (len(args) == 1) == (f.paper || f.random > 0) || f.paper && f.random > 0 {
-				return usageError{errors.New(`replay: expected one of FILE, --paper and --random N: see "pathwise replay --help"`)}
-			}
-			return nil
-		},
+		Args: func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -91,6 +80,12 @@ agent); "all" is all of them, with every network as a static one.`,
 			return e.replay(cmd.Context(), f, args)
 		},
 	}
+	f.define(cmd)
+	return cmd
+}
+
+// define gives the command its flags.
+func (f *replayFlags) define(cmd *cobra.Command) {
 	formatFlag(cmd, &f.format, replayFormats()...)
 	cmd.Flags().StringVar(&f.policy, "policy", "all", "static:NETWORK, table, hysteresis, cost-aware or all")
 	cmd.Flags().StringVar(&f.table, "table", "", "result directory whose recommendations the policy table follows")
@@ -116,7 +111,20 @@ agent); "all" is all of them, with every network as a static one.`,
 	_ = cmd.RegisterFlagCompletionFunc("share", cobra.FixedCompletions(onOff(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("need", cobra.FixedCompletions([]string{"throughput", "latency"},
 		cobra.ShellCompDirectiveNoFileComp))
-	return cmd
+}
+
+// checkArgs finds mistakes in what is to be replayed.
+func (f *replayFlags) checkArgs(cmd *cobra.Command, args []string) error {
+	if cmd.Flags().Changed("random") && f.random < 1 {
+		return usageError{fmt.Errorf("--random %d: expected 1 or more", f.random)}
+	}
+	if f.ablate {
+		return nil
+	}
+	if len(args) > 1 || (len(args) == 1) == (f.paper || f.random > 0) || f.paper && f.random > 0 {
+		return usageError{errors.New(`replay: expected one of FILE, --paper and --random N: see "pathwise replay --help"`)}
+	}
+	return nil
 }
 
 // replayFormats are those of replay, the default first.

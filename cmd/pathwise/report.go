@@ -72,10 +72,14 @@ drills their figures next to the bars, and where there is one the demonstration'
 	return cmd
 }
 
+type recommendFlags struct {
+	format, app, load, topology, family string
+	robust, toCluster                   bool
+	kube                                kubeFlag
+}
+
 func recommendCommand(e env) *cobra.Command {
-	var format, app, load, topology, family string
-	var robust, toCluster bool
-	var k kubeFlag
+	var f recommendFlags
 	cmd := &cobra.Command{
 		Use: "recommend DIR", Short: "Name the best network for an application, from a result",
 		Long: `Name the best network for an application at its optimum or at high load, with
@@ -93,52 +97,57 @@ result of "bench --kube" promises of each network, as their prior.`,
   pathwise recommend results/cluster --to-cluster`,
 		Args: exactArgs("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, report.TableFormats()...); err != nil {
-				return err
-			}
-			if toCluster {
-				return tellCluster(cmd, e, k, args[0])
-			}
-			for _, name := range []string{"load", "topology", "family", "robust"} {
-				if app == "" && cmd.Flags().Changed(name) {
-					return usageError{fmt.Errorf("recommend: --%s needs --app: without it the whole table is shown", name)}
-				}
-			}
-			in, err := openResult(args[0])
-			if err != nil {
-				return err
-			}
-			o := rank.Options{Applications: in.Applications}
-			if app == "" {
-				return report.RecommendTable(e.stdout, format, rank.Table(in.Results.Trials, o), e.reportOptions())
-			}
-			need, err := readNeed(app, load, topology, family, robust, in)
-			if err != nil {
-				return err
-			}
-			r, err := rank.Recommend(in.Results.Trials, need, o)
-			if errors.Is(err, rank.ErrUnknownApplication) {
-				return usageError{fmt.Errorf("recommend: %w", err)}
-			}
-			if err != nil {
-				return fmt.Errorf("recommend: %w", err)
-			}
-			return report.Recommend(e.stdout, format, []rank.Recommendation{r}, e.reportOptions())
+			return f.recommend(cmd, e, args[0])
 		},
 	}
-	formatFlag(cmd, &format, report.TableFormats()...)
-	cmd.Flags().StringVar(&app, "app", "", "application: "+strings.Join(applications(),
+	formatFlag(cmd, &f.format, report.TableFormats()...)
+	cmd.Flags().StringVar(&f.app, "app", "", "application: "+strings.Join(applications(),
 		", ")+", or one of the experiment's own")
-	cmd.Flags().StringVar(&load, "load", "optimum", "optimum or high")
-	cmd.Flags().StringVar(&topology, "topology", "", "one-host or two-hosts (default two-hosts where it was measured)")
-	cmd.Flags().StringVar(&family, "family", "", "IP family, 4 or 6 (default 4 where it was measured)")
-	cmd.Flags().BoolVar(&toCluster, "to-cluster", false, "tell the agents of a cluster what the result promises")
-	k.agentsFlags(cmd)
-	cmd.Flags().BoolVar(&robust, "robust", false, "the application needs a robust network")
+	cmd.Flags().StringVar(&f.load, "load", "optimum", "optimum or high")
+	cmd.Flags().StringVar(&f.topology, "topology", "", "one-host or two-hosts (default two-hosts where it was measured)")
+	cmd.Flags().StringVar(&f.family, "family", "", "IP family, 4 or 6 (default 4 where it was measured)")
+	cmd.Flags().BoolVar(&f.toCluster, "to-cluster", false, "tell the agents of a cluster what the result promises")
+	f.kube.agentsFlags(cmd)
+	cmd.Flags().BoolVar(&f.robust, "robust", false, "the application needs a robust network")
 	_ = cmd.RegisterFlagCompletionFunc("app", cobra.FixedCompletions(applications(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("load", cobra.FixedCompletions([]string{"optimum", "high"},
 		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// recommend answers from the result in dir.
+func (f *recommendFlags) recommend(cmd *cobra.Command, e env, dir string) error {
+	if err := checkFormat(f.format, report.TableFormats()...); err != nil {
+		return err
+	}
+	if f.toCluster {
+		return tellCluster(cmd, e, f.kube, dir)
+	}
+	for _, name := range []string{"load", "topology", "family", "robust"} {
+		if f.app == "" && cmd.Flags().Changed(name) {
+			return usageError{fmt.Errorf("recommend: --%s needs --app: without it the whole table is shown", name)}
+		}
+	}
+	in, err := openResult(dir)
+	if err != nil {
+		return err
+	}
+	o := rank.Options{Applications: in.Applications}
+	if f.app == "" {
+		return report.RecommendTable(e.stdout, f.format, rank.Table(in.Results.Trials, o), e.reportOptions())
+	}
+	need, err := f.need(in)
+	if err != nil {
+		return err
+	}
+	r, err := rank.Recommend(in.Results.Trials, need, o)
+	if errors.Is(err, rank.ErrUnknownApplication) {
+		return usageError{fmt.Errorf("recommend: %w", err)}
+	}
+	if err != nil {
+		return fmt.Errorf("recommend: %w", err)
+	}
+	return report.Recommend(e.stdout, f.format, []rank.Recommendation{r}, e.reportOptions())
 }
 
 func applications() []string {
@@ -149,28 +158,28 @@ func applications() []string {
 	return out
 }
 
-// readNeed turns flags into a need, in the simplest scenario of the result that
+// need turns flags into a need, in the simplest scenario of the result that
 // has the topology and the IP family.
-func readNeed(app, load, topology, family string, robust bool, in report.Input) (rank.Need, error) {
-	need := rank.Need{App: app, Load: rank.LoadPoint(load), Robust: robust}
+func (f *recommendFlags) need(in report.Input) (rank.Need, error) {
+	need := rank.Need{App: f.app, Load: rank.LoadPoint(f.load), Robust: f.robust}
 	if need.Load != rank.Optimum && need.Load != rank.High {
-		return need, usageError{fmt.Errorf("--load %q: expected optimum or high", load)}
+		return need, usageError{fmt.Errorf("--load %q: expected optimum or high", f.load)}
 	}
 	places := []topo.Placement{topo.TwoHosts, topo.OneHost}
-	if topology != "" {
-		p, err := topo.ParsePlacement(topology)
+	if f.topology != "" {
+		p, err := topo.ParsePlacement(f.topology)
 		if err != nil {
 			return need, usageError{fmt.Errorf("--topology: %w", err)}
 		}
 		places = []topo.Placement{p}
 	}
-	speaks, err := topo.ParseFamily(cmp.Or(family, "4"))
+	speaks, err := topo.ParseFamily(cmp.Or(f.family, "4"))
 	if err != nil {
 		return need, usageError{fmt.Errorf("--family: %w", err)}
 	}
 	workloads := map[string]bool{}
 	for _, a := range slices.Concat(application.Shipped(), in.Applications) {
-		if a.Name == app {
+		if a.Name == f.app {
 			for _, part := range a.Parts {
 				workloads[part.Workload] = true
 			}
@@ -181,7 +190,7 @@ func readNeed(app, load, topology, family string, robust bool, in report.Input) 
 		for _, t := range in.Results.Trials {
 			s := t.Scenario
 			fits := t.Status == sample.OK && s.Placement == p && (workloads[t.Workload] || len(workloads) == 0) &&
-				(s.Family == speaks || family == "")
+				(s.Family == speaks || f.family == "")
 			if fits && (found == nil || simpler(s, *found)) {
 				found = &s
 			}
