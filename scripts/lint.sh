@@ -1,8 +1,8 @@
 #!/bin/bash
 # Checks formatting, line lengths, go vet, staticcheck, assignments without effect,
-# parameters and results that nothing uses, functions that nothing reaches, shellcheck
-# and go.mod of every module here, prints everything that is wrong, and fails if
-# anything is.
+# parameters and results that nothing uses, functions that nothing reaches, shellcheck,
+# go.mod of every module here and pictures drawn by text, prints everything that is wrong,
+# and fails if anything is. golangci-lint would bring some two hundred modules for the same analyzers.
 #
 #   scripts/lint.sh LINTERS     the directory of the linters, as make lint builds them
 set -uo pipefail
@@ -42,4 +42,12 @@ for module in . tools/*/; do
 	fi
 done
 check shellcheck scripts/*.sh .ci/run
+if command -v python3 >/dev/null; then
+	drawn=$(mktemp -d)
+	check python3 docs/pictures/draw.py "$drawn"
+	for picture in "$drawn"/*.svg; do
+		check cmp "$picture" "docs/pictures/${picture##*/}"
+	done
+	rm -rf "$drawn"
+fi
 exit $failed
