@@ -46,6 +46,45 @@ func (s DetourState) String() string {
 	return [...]string{"Doubted", "Trying", "Proven", "Unfounded", "Nowhere"}[s%5]
 }
 
+// DetourEvent is what moves a detour from one state to another.
+type DetourEvent uint8
+
+// The events of a detour.
+const (
+	Unacked   DetourEvent = iota // it is not acknowledged in time, and there is a path that it has not tried
+	Exhausted                    // it is not acknowledged in time, and there is none
+	Acked                        // it is acknowledged
+	Settled                      // it has ended, or has nothing on its way any more
+	Moved                        // it was moved for another reason
+)
+
+func (e DetourEvent) String() string {
+	return [...]string{"Unacked", "Exhausted", "Acked", "Settled", "Moved"}[e%5]
+}
+
+// DetourTransition is one row of a detour's table.
+type DetourTransition struct {
+	From DetourState
+	On   DetourEvent
+	To   DetourState
+}
+
+// DetourTable is all transitions of a detour. An event that is not in it for a state changes nothing.
+func DetourTable() []DetourTransition {
+	return []DetourTransition{
+		{Doubted, Unacked, Trying},
+		{Doubted, Exhausted, Nowhere},
+		{Doubted, Acked, Unfounded},
+		{Doubted, Settled, Unfounded},
+		{Doubted, Moved, Unfounded},
+		{Trying, Unacked, Trying},
+		{Trying, Exhausted, Nowhere},
+		{Trying, Acked, Proven},
+		{Trying, Settled, Unfounded},
+		{Trying, Moved, Unfounded},
+	}
+}
+
 // Progress is what the kernel says of a connection.
 type Progress struct {
 	// Open: it is there, and can send.
@@ -89,8 +128,11 @@ func (d *Detour) Look(p Progress, tries int, others []int, now time.Time) (move 
 	if d.Over() {
 		return false
 	}
-	if !p.Open || !p.Waiting || p.Acked != d.acked {
-		return d.end(p.Open && p.Acked != d.acked && d.state == Trying, now)
+	switch {
+	case p.Open && p.Acked != d.acked:
+		return d.step(Acked, now)
+	case !p.Open || !p.Waiting:
+		return d.step(Settled, now)
 	}
 	wait, since := p.late(d.params), d.since
 	if d.state == Trying {
@@ -111,11 +153,28 @@ func (d *Detour) Look(p Progress, tries int, others []int, now time.Time) (move 
 	for _, path := range others {
 		if !slices.Contains(d.tried, path) {
 			d.tried = append(d.tried, path)
-			d.state, d.since, d.sentThere, d.On = Trying, now, time.Time{}, path
+			d.sentThere, d.On = time.Time{}, path
+			d.step(Unacked, now)
 			return true
 		}
 	}
-	return d.back(Nowhere, now)
+	return d.step(Exhausted, now)
+}
+
+// step takes the detour through its table. Where nothing is proven the connection is where it was again; move
+// reports whether that is another path than before.
+func (d *Detour) step(on DetourEvent, now time.Time) (move bool) {
+	for _, t := range DetourTable() {
+		if t.From != d.state || t.On != on {
+			continue
+		}
+		d.state, d.since = t.To, now
+		if d.Over() && d.state != Proven && on != Moved {
+			move, d.On = d.On != d.From, d.From
+		}
+		return move
+	}
+	return false
 }
 
 // late is how long an acknowledgment may take.
@@ -134,25 +193,4 @@ func (d *Detour) Accident(p Progress) bool {
 }
 
 // Abandon ends the detour, as the connection was moved for another reason.
-func (d *Detour) Abandon(now time.Time) {
-	if !d.Over() {
-		d.state, d.since = Unfounded, now
-	}
-}
-
-// end ends the detour of a connection that is acknowledged, or has nothing to wait for: proven
-// says that it was another path that did it.
-func (d *Detour) end(proven bool, now time.Time) (move bool) {
-	if proven {
-		d.state, d.since = Proven, now
-		return false
-	}
-	return d.back(Unfounded, now)
-}
-
-// back ends a detour without a result.
-func (d *Detour) back(state DetourState, now time.Time) (move bool) {
-	move = d.On != d.From
-	d.state, d.since, d.On = state, now, d.From
-	return move
-}
+func (d *Detour) Abandon(now time.Time) { d.step(Moved, now) }

@@ -23,9 +23,12 @@ func TestDiagram(t *testing.T) {
 	for _, r := range Table() {
 		want = append(want, r.From.String()+" "+r.On.String()+" "+r.To.String())
 	}
+	for _, r := range DetourTable() {
+		want = append(want, r.From.String()+" "+r.On.String()+" "+r.To.String())
+	}
 	slices.Sort(drawn)
 	if slices.Sort(want); !slices.Equal(drawn, want) {
-		t.Errorf("the diagram has %v\nthe table %v", drawn, want)
+		t.Errorf("the diagrams have %v\nthe tables %v", drawn, want)
 	}
 	_, list, _ := strings.Cut(string(raw), "| event | what happened |\n|---|---|\n")
 	list, _, _ = strings.Cut(list, "\n\n")
