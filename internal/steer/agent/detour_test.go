@@ -179,7 +179,7 @@ func TestInquiriesAreBounded(t *testing.T) {
 	var pairs []*pair
 	for i := range 10 {
 		l := &pod{Pod: topo.Pod{UID: fmt.Sprint(i)}, pairs: map[string]*pair{}}
-		p := &pair{local: l, routes: make([]route.Route, 2), opened: now}
+		p := &pair{local: l, routes: make([]route.Route, 2), accord: accord{opened: now}}
 		a.members.pods[l.UID], l.pairs[""] = l, p
 		pairs = append(pairs, p)
 		for port := range uint16(1000) {

@@ -296,7 +296,7 @@ func TestManyPairsAsk(t *testing.T) {
 	for i := range 2 * many { // half of them are never answered
 		name := fmt.Sprint("many-", i)
 		p := &pair{name: name, local: l, remote: testPod(name, 2, 1, "z"), host: h2, routes: []route.Route{{Network: "z"}},
-			lines: newLines(1, a.pairs.params), active: now}
+			lines: newLines(1, a.pairs.params), traffic: traffic{active: now}}
 		if i < many {
 			p.opened = now.Add(-time.Duration(i) * renew / many)
 		}

@@ -17,8 +17,9 @@ import (
 )
 
 // pair is a local pod's traffic with one remote pod. The local agent decides about the flows
-// that the local pod has opened.
+// that the local pod has opened. Its parts are named by who writes them.
 type pair struct {
+	// What it is between is known as entries enters it.
 	name   string
 	local  *pod
 	remote topo.Pod
@@ -27,114 +28,136 @@ type pair struct {
 	// notIn6 are the networks on which the pods' IPv6 packets are not steered, of a pair of
 	// IPv4 of pods that have both.
 	notIn6 []string
-	// opened: the remote data plane takes this pair's packets on every path, confirmed at that
-	// time. openSentAt is when this end last sent the notice that asks for it, and openTries how often
-	// it has since it was confirmed.
-	opened, openSentAt time.Time
-	openTries          int
+	// marks are the keys of the packets' tags.
+	marks marks
+	// joined is when the pair was entered.
+	joined time.Time
+
+	entry
+	accord
+	placement
+	fitness
+	doubts
+	traffic
+	lines lines // by index in routes
+}
+
+// entry is how a pair is in its pod's data plane: of entries and keeper.
+type entry struct {
 	// stale is when the data plane is to be told of its paths again, and hops are their next
 	// hops, as last found.
 	stale time.Time
 	hops  map[int]net.HardwareAddr
-	// unsettled: the remote agent has not confirmed the latest choice.
-	unsettled bool
-	noticed   time.Time
-	// counts are of its flows of one way.
-	counts counts
-	// diverted is since when the remote agent has had flows on another path than was
-	// said, followedAt when it last said where they are, away when flows were last
-	// not on the default network, and resumed when traffic came after a lull.
-	diverted, followedAt, away, resumed time.Time
 	// withdrawn: its flows were taken home as it is about to be left. leaving: it is left as
 	// soon as its pod's kernel is rid of what was made for it; parting: so it is, for want of
 	// traffic, if none comes meanwhile.
 	withdrawn, leaving, parting bool
-	// waking are the buckets whose connections are to be woken, at wakeAt at the latest.
-	waking dataplane.Set
-	wakeAt time.Time
-	// marks are the keys of the packets' tags.
-	marks marks
-	// joined is when the pair was entered, and taken says that this data plane takes its
-	// packets on every path.
-	joined time.Time
-	taken  bool
-	// takesDSCP: the other end's data plane takes packets of every DSCP.
-	takesDSCP bool
-	// takesRows: the other end's data plane knows of rows.
-	takesRows bool
+}
+
+// accord is what both ends of a pair have said to each other: of agreement, respondent and teller.
+type accord struct {
+	// opened: the remote data plane takes this pair's packets on every path, confirmed at that
+	// time. openSentAt is when this end last sent the notice that asks for it, and openTries how often
+	// it has since it was confirmed. taken: this data plane takes the pair's packets on every path.
+	opened, openSentAt time.Time
+	openTries          int
+	taken              bool
+	// unsettled: the remote agent has not confirmed the latest choice, of which it was told at noticed.
+	unsettled bool
+	noticed   time.Time
+	// diverted is since when the remote agent has had flows on another path than was
+	// said, and followedAt when it last said where they are.
+	diverted, followedAt time.Time
+	// takesDSCP: the other end's data plane takes packets of every DSCP. takesRows: it knows of rows.
+	takesDSCP, takesRows bool
 	// takesOpening: the other end lets flows begin on another network while the default one
-	// fails. opening is where they begin here.
-	takesOpening bool
-	// takesReturns: no filter of the other end's host is stateful.
-	takesReturns bool
-	opening      opening
-	handshakes   handshakes
-	// requests are those to ports of the peer, and trial is whether they are answered elsewhere, nil if none is asked.
-	requests map[uint16]*detect.Requests
-	trial    *trial
+	// fails. takesReturns: no filter of its host is stateful.
+	takesOpening, takesReturns bool
+	// peerLimited is the share of its TCP traffic that applications limit, as the other agent says of what
+	// its end sends, 1 where it says nothing.
+	peerLimited float64
+	// counts are of its flows of one way.
+	counts counts
+}
 
-	lines lines // by index in routes
-	// active is when packets last went or came.
-	active time.Time
-	// own is when the local pod last sent packets of flows that it opened.
-	own       time.Time
-	ownBefore uint64
-	// answered is when it last sent others, and fitted that its stack is to be fit for those.
-	answered       time.Time
-	answeredBefore uint64
-	fitted         bool
-
+// placement is where the pair's flows are to be, and are: of judge, mover and waker.
+type placement struct {
 	weighed time.Time
 	rows    decide.Rows
 	// assigned is where the pair's own flows are to be, but for the buckets that make a detour.
 	// bulk is where those of the second row are, where that is elsewhere.
 	assigned, bulk decide.Assignment
-	detours        detours
-	// inquiries are the connections of which is asked whether they get through.
-	inquiries map[ports]*inquiry
-	// nowhere is when a connection last got through on no path, and excused are those that got
-	// through elsewhere since, and returned.
-	nowhere  time.Time
-	excused  map[ports]bool
-	loss     decide.SwitchLoss
-	decision [flow.Rows]decide.Decision
+	decision       [flow.Rows]decide.Decision
 	// pinned is the network that a user has pinned the pair to; would is the latest move that
 	// was decided and, in a dry run, not done.
 	pinned, would string
 	outcome       *outcome
+	loss          decide.SwitchLoss
+	// before is the traffic before the latest canary began, or flows were moved.
+	before []decide.Interval
 	// coming is a move that waits, nil if none does.
 	coming *coming
 	// comeback is what the other host is to have done before flows come back.
 	comeback comeback
+	// away is when flows were last not on the default network, and left when some last moved.
+	away, left time.Time
+	// waking are the buckets whose connections are to be woken, at wakeAt at the latest.
+	waking dataplane.Set
+	wakeAt time.Time
+}
+
+// fitness is what the pod's kernel is made fit for: of stacks.
+type fitness struct {
 	// direct is the path that the pod's route to the peer is to lead straight to, 0 for none;
 	// carrying the one that has carried what the pair sends since carryingSince.
 	direct, carrying int
 	carryingSince    time.Time
-	// before is the traffic before the latest canary began, or flows were moved.
-	before []decide.Interval
-	// limited is the share of its TCP traffic that applications limit, and sending that of
-	// what this end sends; peerLimited is what the other agent says of what its end sends,
-	// 1 where it says nothing.
-	limited, sending share
-	peerLimited      float64
-	// fresh is when bulk began to come in, after there had been none, and came when it last did.
-	fresh, came time.Time
-	// heads are its connections as last counted.
-	heads headcount
-	// conns is the number of TCP connections with traffic, as last counted.
-	conns int
-	// classes are its own connections of each row's class, as last counted.
-	classes [flow.Rows]classCount
-	// stuck connections, nil if there were none, and when flows last moved.
-	stuck  *kick.Stalled
-	left   time.Time
-	bytes  [ringLength]decide.Interval
-	nBytes int
-	// accounted is when the latest interval ended.
+	// fitted: it is fit for flows that the peer has opened.
+	fitted bool
+}
+
+// doubts are about flows that may not get through where they are: of inquirer, opener and listener.
+type doubts struct {
+	// opening is where flows begin while the default network fails.
+	opening    opening
+	handshakes handshakes
+	// requests are those to ports of the peer, and trial is whether they are answered elsewhere, nil if none is asked.
+	requests map[uint16]*detect.Requests
+	trial    *trial
+	// inquiries are the connections of which is asked whether they get through.
+	inquiries map[ports]*inquiry
+	detours   detours
+	// nowhere is when a connection last got through on no path, and excused are those that got
+	// through elsewhere since, and returned.
+	nowhere time.Time
+	excused map[ports]bool
+	// stuck are connections that wait for a doubled timeout, nil if there were none.
+	stuck *kick.Stalled
+}
+
+// traffic is what was counted of the pair: as it is looked at, with each evidence, and by counter.
+type traffic struct {
+	// active is when packets last went or came, and resumed when some came after a lull.
+	active, resumed time.Time
+	// own is when the local pod last sent packets of flows that it opened, and answered when it last sent others.
+	own, answered             time.Time
+	ownBefore, answeredBefore uint64
+	// bytes are a ring of intervals, the latest of which ended at accounted.
+	bytes     [ringLength]decide.Interval
+	nBytes    int
 	accounted time.Time
 	// gap is for how long nothing may come of its traffic over a path that passes, as found at gapAt.
 	gap   time.Duration
 	gapAt time.Time
+	// heads are its connections as last counted, and conns is the number of those with traffic.
+	heads headcount
+	conns int
+	// classes are its own connections of each row's class, as last counted.
+	classes [flow.Rows]classCount
+	// limited is the share of its TCP traffic that applications limit, and sending that of what this end sends.
+	limited, sending share
+	// fresh is when bulk began to come in, after there had been none, and came when it last did.
+	fresh, came time.Time
 }
 
 // ringLength of intervals kept about a pair's traffic: three seconds.

@@ -22,7 +22,7 @@ func twoPaths(active string, z, m decide.Condition) decide.PairEvidence {
 
 // TestKeepPinned: only failure moves a pinned pair, and it comes back.
 func TestKeepPinned(t *testing.T) {
-	p := &pair{pinned: "m"}
+	p := &pair{placement: placement{pinned: "m"}}
 	for _, tc := range []struct {
 		name     string
 		ev       decide.PairEvidence
@@ -56,7 +56,8 @@ func TestKeepPinned(t *testing.T) {
 
 // TestKeepPinnedEndsACanary: what the decision says is carried out in full.
 func TestKeepPinnedEndsACanary(t *testing.T) {
-	p := &pair{pinned: "m", assigned: decide.Assignment{Active: "m", Canary: "z", Buckets: 4}}
+	p := &pair{placement: placement{pinned: "m",
+		assigned: decide.Assignment{Active: "m", Canary: "z", Buckets: 4}}}
 	d := p.keepPinned(twoPaths("m", decide.Up, decide.Up),
 		decide.Decision{Kind: decide.Canary, From: "m", To: "z", Buckets: 8})
 	if got := p.assigned.Apply(d); got != (decide.Assignment{Active: "m"}) {
@@ -101,7 +102,7 @@ func TestWindow(t *testing.T) {
 			t.Errorf("window(%d, %d): %v, want %d from %d", tc.i, tc.j, got, tc.n, tc.first)
 		}
 	}
-	young := &pair{nBytes: 3}
+	young := &pair{traffic: traffic{nBytes: 3}}
 	if got := young.window(young.nBytes-10, young.nBytes); len(got) != 3 {
 		t.Errorf("a young pair's window has %d intervals, want 3", len(got))
 	}
@@ -302,7 +303,7 @@ func TestShareIsEncoded(t *testing.T) {
 // have, and as ever when it has told.
 func TestBulkComes(t *testing.T) {
 	by := decide.DefaultClasses()
-	p := &pair{peerLimited: 1}
+	p := &pair{accord: accord{peerLimited: 1}}
 	for i, step := range []struct {
 		at   int // seconds
 		came uint64
@@ -326,7 +327,7 @@ func TestCount(t *testing.T) {
 	bulk := func(id, acked uint64) sockdiag.Socket {
 		return sockdiag.Socket{ID: id, BytesAcked: acked, Window: 10, Unsent: 1 << 16}
 	}
-	p := &pair{peerLimited: 1}
+	p := &pair{accord: accord{peerLimited: 1}}
 	for i, step := range []struct {
 		socks []sockdiag.Socket
 		want  float64

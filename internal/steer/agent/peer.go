@@ -96,7 +96,7 @@ func (en *entries) join(l *pod, remote topo.Pod) (*pair, error) {
 	}
 	p := &pair{name: pairName(l.Pod, remote), local: l, remote: remote, host: h, routes: rs,
 		notIn6: en.members.Cluster.notIn6(l.Pod, remote, rs), lines: newLines(len(rs), en.params),
-		limited: share{part: 1}, sending: share{part: 1}, peerLimited: 1}
+		traffic: traffic{limited: share{part: 1}, sending: share{part: 1}}, accord: accord{peerLimited: 1}}
 	if err := en.enter(p); err != nil {
 		return nil, err
 	}

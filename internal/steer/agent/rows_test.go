@@ -12,7 +12,8 @@ import (
 
 // pairOnTwo is a pair on a default network and one more.
 func pairOnTwo() *pair {
-	p := &pair{name: "a>b", routes: routes{{Network: "near"}, {Network: "far", Index: 1}}, opened: time.Now()}
+	p := &pair{name: "a>b", routes: routes{{Network: "near"}, {Network: "far", Index: 1}},
+		accord: accord{opened: time.Now()}}
 	p.assigned.Active = "near"
 	return p
 }
@@ -47,7 +48,7 @@ func TestApplyByClass(t *testing.T) {
 // Connections are counted by class once their row is said, which is when they have shown
 // what they are, and only the pair's own.
 func TestCountsByClass(t *testing.T) {
-	p, by := &pair{peerLimited: 1}, decide.DefaultClasses()
+	p, by := &pair{accord: accord{peerLimited: 1}}, decide.DefaultClasses()
 	local := sockdiag.Socket{}
 	for i := range 5 {
 		p.heads.begin(time.Unix(0, int64(i)*int64(countEvery)))

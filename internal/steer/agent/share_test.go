@@ -12,7 +12,7 @@ import (
 // pairOnThree is a pair on a default network and two more, whose bulk shares all.
 func pairOnThree(with decide.Portions) *pair {
 	p := &pair{name: "a>b", routes: routes{{Network: "m"}, {Network: "y", Index: 1}, {Network: "z", Index: 2}},
-		opened: time.Now()}
+		accord: accord{opened: time.Now()}}
 	p.setAssignments([flow.Rows]decide.Assignment{{Active: "m"}, {Active: "m", With: with}})
 	return p
 }
