@@ -92,7 +92,7 @@ test: ## run all tests, as root; a skipped test fails unless PATHWISE_ALLOW_SKIP
 	-@$(MAKE) guest-kernel
 	@$(MAKE) $(if $(ROOTLESS),run-pure-tests,run-tests)
 
-TESTFLAGS := -json -count=1 -timeout 25m $(if $(SUDO),-exec '$(SUDO)')
+TESTFLAGS := -json -count=1 -timeout 25m -trimpath -ldflags='-s -w' $(if $(SUDO),-exec '$(SUDO)')
 
 # The packages that take longest begin first, so that none is alone at the end, and of those that measure, cmd/pathwise
 # and the workloads, not next to the agent's, which wants both processors at times. One package more at a time than
