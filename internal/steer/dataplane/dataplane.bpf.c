@@ -170,7 +170,7 @@ GLOBAL int redirect_any(struct __sk_buff *skb, const struct packet *p, struct pe
 }
 
 /* beginning_path is the path of a packet of a flow that not both ends have admitted, 0 for the default network, and from
- * the ninth bit on this end's role. state is there where the other end may have heard of an answer. */
+ * the ninth bit on this end's role. state is there where the other end may have received an answer. */
 GLOBAL int beginning_path(const struct peer *pe, const struct flow *f, const struct flow_state *state, __u32 bucket,
 			  __u32 role)
 {
@@ -178,7 +178,7 @@ GLOBAL int beginning_path(const struct peer *pe, const struct flow *f, const str
 
 	if (!pe || !f)
 		return 0;
-	if (role == FLOW_ANSWERED && state && surely_heard(state) && (n = choose_path(pe, bucket, FLOW_FOLLOW)))
+	if (role == FLOW_ANSWERED && state && surely_received(state) && (n = choose_path(pe, bucket, FLOW_FOLLOW)))
 		return set_role(f, FLOW_FOLLOW) << 8 | n;
 	return role << 8 | opening_path(pe, f, bucket, role);
 }
@@ -267,7 +267,7 @@ static __always_inline int ingress_peer(struct __sk_buff *skb, const struct pack
 	struct flow_state *state = flow_of(&f);
 	if (state) {
 		refresh(state);
-		note_heard(&f, state, state->role);
+		note_received(&f, state, state->role);
 		state->closed |= p->closes;
 		if (kind)
 			learn_row(&f, state, 0);
@@ -363,10 +363,10 @@ static __always_inline int ingress_steered(struct __sk_buff *skb, const struct p
 		exact = how == EXACT;
 	}
 	if (role == FLOW_ANSWERED)
-		set_role(&f, FLOW_FOLLOW); /* its owner has heard the answer */
+		set_role(&f, FLOW_FOLLOW); /* its owner has received the answer */
 	if (state) {
 		learn_row(&f, state, n);
-		note_heard(&f, state, role);
+		note_received(&f, state, role);
 	}
 	if (p->closes)
 		set_closed(&f, p->closes);

@@ -61,7 +61,7 @@ enum dscp { MARK = 0x07 };
 
 /* What a tag says. DATA is for paths, the others for the default network: a flow's
  * opener says OPEN until the other end has answered there, which says ANSWER until it
- * hears that its answer came, by SETTLED or by DATA. Who gets DATA of a flow that it does
+ * learns that its answer came, by SETTLED or by DATA. Who gets DATA of a flow that it does
  * not know says FORGOTTEN, in a packet of its own, and the flow is opened again. */
 enum tag { TAG_DATA = 1, TAG_OPEN, TAG_ANSWER, TAG_SETTLED, TAG_FORGOTTEN };
 
@@ -79,7 +79,7 @@ enum tag { TAG_DATA = 1, TAG_OPEN, TAG_ANSWER, TAG_SETTLED, TAG_FORGOTTEN };
  *   FOLLOW_NEW  opened by the peer; nothing was answered yet
  *   ANSWERED    answered over the default network; the peer may have left it, and may say
  *               nothing ever more
- *   FOLLOW      the peer has heard the answer: goes where the map pw_follower says
+ *   FOLLOW      the peer has received the answer: goes where the map pw_follower says
  *
  * While the default network is known to fail, a path may stand in for it where the networks'
  * policy is the same (elsewhere). */

@@ -99,12 +99,12 @@ static __always_inline void count_received(__u32 id, __u32 n, struct __sk_buff *
 {
 	struct tally *t = tally(&pw_received, id, n, skb->gso_segs, skb->len - ETH_HLEN);
 	__u32 i = id * PATHS + n;
-	struct tally *asked = bpf_map_lookup_elem(&pw_sent, &i);
+	struct tally *sent = bpf_map_lookup_elem(&pw_sent, &i);
 	__u64 tick = bpf_jiffies64();
 
-	if (!t || !asked || !lease_runs)
+	if (!t || !sent || !lease_runs)
 		return;
-	__u64 last = *(volatile __u64 *)&asked->last;
+	__u64 last = *(volatile __u64 *)&sent->last;
 	if (t->more != tick) {
 		t->more = tick;
 		*(volatile __u64 *)&t->last = bpf_ktime_get_ns();

@@ -233,10 +233,10 @@ static __always_inline int announce_now(struct flow_state *state)
 	return 1;
 }
 
-/* surely_heard is whether the other end has heard of an answer, as far as can be known of one
- * that only listens from then on: it was told nine times, or some time ago. If it
+/* surely_received is whether the other end has received an answer, as far as can be known of one
+ * that only listens from then on: it was said nine times, or some time ago. If it
  * has not, it says FORGOTTEN to what comes by a path. */
-static __always_inline int surely_heard(const struct flow_state *state)
+static __always_inline int surely_received(const struct flow_state *state)
 {
 	return state->announcements > AT_ONCE || (state->announcements && flow_clock() - state->announced >= 2);
 }
@@ -305,7 +305,7 @@ GLOBAL int handle_tag(const struct flow *f, __u32 syn, __u32 lower, __u32 kind)
 	} else if (!syn && lower && (role == FLOW_OWNER || role == FLOW_OWNER_NEW)) {
 		next = FLOW_OWNER_NEW; /* both ends open it: the lower address owns */
 	} else if (!syn && role >= FLOW_ANSWERED) {
-		next = FLOW_ANSWERED; /* the other end has not heard it, or has forgotten */
+		next = FLOW_ANSWERED; /* the other end has not received it, or has forgotten */
 	} else {
 		next = FLOW_FOLLOW_NEW;
 	}

@@ -27,7 +27,7 @@ GLOBAL int elsewhere(__u32 peer, __u32 what)
 	return c && *(volatile __u8 *)&c->choice[0] & what && lease_runs();
 }
 
-/* answers_elsewhere is whether what the other end has yet to hear goes by a path. As the default
+/* answers_elsewhere is whether what the other end has yet to receive goes by a path. As the default
  * network is back, what has begun on a path is answered there: of its SYN, stateful filters on the
  * default network know nothing. */
 GLOBAL int answers_elsewhere(const struct flow *f)
@@ -43,7 +43,7 @@ GLOBAL int answers_elsewhere(const struct flow *f)
 }
 
 /* opening_path is the path of a packet whose flow begins, or whose answer the other end has yet
- * to hear: 0, the default network, but while that fails. */
+ * to receive: 0, the default network, but while that fails. */
 static __always_inline __u32 opening_path(const struct peer *pe, const struct flow *f, __u32 bucket, __u32 role)
 {
 	__u32 n;
@@ -153,9 +153,9 @@ static __always_inline void note_answer(const struct flow *f, struct flow_state 
 		state->claimed = CLAIMED;
 }
 
-/* note_heard notes that a packet of the flow has come, and what it may answer: read now and then, the turn
+/* note_received notes that a packet of the flow has come, and what it may answer: read now and then, the turn
  * tells that some was, however many have gone since. */
-static __always_inline void note_heard(const struct flow *f, struct flow_state *state, __u32 role)
+static __always_inline void note_received(const struct flow *f, struct flow_state *state, __u32 role)
 {
 	if (!state)
 		return;
