@@ -122,6 +122,18 @@ func (h *headcount) sort(id uint64, is carried, moved, came float64, limited boo
 	}
 }
 
+// places are how many connections have each place of a row, of those that carried something between the last two counts
+// and may be the local pod's own.
+func (h *headcount) places() (out [flow.Rows][flow.Width]int) {
+	for id, is := range h.now {
+		was := h.was[id]
+		if (is.own || is.said == "") && (is.acked != was.acked || is.received != was.received) {
+			out[is.said.Row()][flow.Bucket(is.ports[0], is.ports[1], protocolTCP)]++
+		}
+	}
+	return out
+}
+
 // ended notes connections that were bulk and are gone: their ports may be another's soon.
 func (h *headcount) ended() {
 	for id, was := range h.was {

@@ -172,6 +172,7 @@ func (m *mover) follow(p *pair, moved dataplane.Set, now time.Time) {
 // assigned stays as it was: the policy is to decide about where the flows are.
 func (m *mover) assign(p *pair, to [flow.Rows]decide.Assignment) (dataplane.Set, time.Duration, error) {
 	was := p.assignments()
+	p.rerank()
 	p.setAssignments(to)
 	p.coming = nil
 	moved, took, err := m.place(p)
@@ -204,13 +205,13 @@ func (p *pair) endTrials() {
 func (p *pair) wanted(rows [flow.Rows]decide.Assignment) (paths [dataplane.Buckets]int) {
 	free := !p.opened.IsZero() && !p.withdrawn
 	for b := range paths {
-		as := rows[flow.RowOf(uint8(b))]
+		as, rank := rows[flow.RowOf(uint8(b))], p.rank(b%flow.Width)
 		paths[b] = p.at(as).Index
-		if r, ok := p.routes.byNetwork(as.On(b%flow.Width, flow.Width)); ok && !as.With.None() {
+		if r, ok := p.routes.byNetwork(as.On(rank, flow.Width)); ok && !as.With.None() {
 			paths[b] = r.Index
 		}
 		if other, canary := p.routes.byNetwork(as.Canary); canary &&
-			dataplane.Share(as.Share(other.Network)).Has(uint8(b)) {
+			dataplane.Share(as.Share(other.Network)).Has(uint8(rank)) {
 			paths[b] = other.Index
 		}
 		if d := p.detours[uint8(b)]; free && d != nil && d.out && d.from == paths[b] && p.usable(d.to) {
@@ -218,6 +219,25 @@ func (p *pair) wanted(rows [flow.Rows]decide.Assignment) (paths [dataplane.Bucke
 		}
 	}
 	return paths
+}
+
+// rank is that of a place in its row.
+func (p *placement) rank(place int) int {
+	if p.ranks == nil {
+		return place
+	}
+	return int(p.ranks[place])
+}
+
+// rerank has the parts of the rows be such that connections are spread over them, where none is apart yet.
+func (p *pair) rerank() {
+	for _, as := range p.assignments() {
+		if as.Canary != "" || !as.With.None() {
+			return
+		}
+	}
+	ranks := flow.Spread(p.heads.places())
+	p.ranks = &ranks
 }
 
 // placed reports whether the data plane has the pair's own flows where they are assigned.

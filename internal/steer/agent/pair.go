@@ -88,6 +88,8 @@ type placement struct {
 	// bulk is where those of the second row are, where that is elsewhere.
 	assigned, bulk decide.Assignment
 	decision       [flow.Rows]decide.Decision
+	// ranks are which buckets a part of a row is, nil for the first ones: they hold still while flows are apart.
+	ranks *flow.Ranks
 	// pinned is the network that a user has pinned the pair to; would is the latest move that
 	// was decided and, in a dry run, not done.
 	pinned, would string

@@ -54,6 +54,48 @@ func TestCanaryBuckets(t *testing.T) {
 	}
 }
 
+// TestHalfACanary: a canary of half the buckets has one of two connections, wherever their ports are, also once they
+// go by another row; and what is apart stays so as others come.
+func TestHalfACanary(t *testing.T) {
+	of := func(from uint16, said decide.Class) headcount {
+		h := headcount{was: map[uint64]carried{}, now: map[uint64]carried{}}
+		last := uint8(0)
+		for port := from; len(h.now) < 2; port++ {
+			place := flow.Bucket(port, 80, protocolTCP)
+			if place < flow.Width/2 || place == last { // both in the half that is not tried otherwise
+				continue
+			}
+			last = place
+			h.now[uint64(port)] = carried{ports: ports{port, 80}, acked: 1000, said: said, own: said != ""}
+		}
+		return h
+	}
+	tried := func(p *pair, h headcount, row flow.Row) (n int) {
+		paths := p.wanted(p.assignments())
+		for _, c := range h.now {
+			n += paths[row.Bucket(flow.Bucket(c.ports[0], c.ports[1], protocolTCP))]
+		}
+		return n
+	}
+	for from := range uint16(50) {
+		p := pairOnTwo()
+		p.heads = of(40000+100*from, "")
+		if from%2 == 1 {
+			p.heads = of(40000+100*from, decide.Bulk)
+		}
+		p.rerank()
+		p.setAssignments(together(decide.Assignment{Active: "near", Canary: "far", Buckets: decide.Buckets / 2}))
+		if first, second := tried(p, p.heads, 0), tried(p, p.heads, 1); first != 1 || second != 1 {
+			t.Errorf("%v: %d and %d of two connections are tried", p.heads.now, first, second)
+		}
+		before := p.wanted(p.assignments())
+		p.heads = of(50000+100*from, decide.Bulk)
+		if p.rerank(); p.wanted(p.assignments()) != before {
+			t.Error("flows move as others come")
+		}
+	}
+}
+
 // A canary that becomes a portion is told, though no flow moves; that shares are kept is not.
 func TestCanaryStays(t *testing.T) {
 	p := pairOnThree(decide.Portions{})

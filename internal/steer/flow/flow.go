@@ -1,6 +1,6 @@
 // Package flow is what the data plane, the telemetry, the detector and the agent must
-// agree on about a flow: which of a peer's buckets it belongs to, and how its datagrams
-// without an answer are counted. It is pure and knows nothing of paths.
+// agree on about a flow: which of a peer's buckets it belongs to, which of these a part of
+// the flows is, and how its datagrams without an answer are counted. It is pure and knows nothing of paths.
 package flow
 
 // Buckets is how many buckets the flows towards one peer are spread over. They lie in
