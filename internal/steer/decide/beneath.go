@@ -17,9 +17,9 @@ func (r rates) sum(networks []SimNetwork) (sum float64) {
 	return sum
 }
 
-// flows are how many of the connections are on each network. Of a hashed schedule they are
-// spread over buckets by accident, once for all; else each network has its share of them, and a
-// part of a flow is none.
+// flows are how many of the connections are on each network. Of a hashed schedule they have
+// places by accident, once for all, over which they are spread as agents do while all are on one network; else each
+// network has its share of them, and a part of a flow is none.
 func (w *world) flows(a Assignment, connections int) rates {
 	out := rates{}
 	if !w.s.Hashed {
@@ -34,8 +34,15 @@ func (w *world) flows(a Assignment, connections int) rates {
 		i := uint64(len(w.places))
 		w.places = append(w.places, rand.New(rand.NewPCG(w.s.Seed, i)).IntN(flow.Width))
 	}
-	for _, b := range w.places[:connections] {
-		out[a.On(b, flow.Width)]++
+	if a.Canary == "" && a.With.None() {
+		var counts [flow.Rows][flow.Width]int
+		for _, at := range w.places[:connections] {
+			counts[0][at]++
+		}
+		w.ranks = flow.Spread(counts)
+	}
+	for _, at := range w.places[:connections] {
+		out[a.On(int(w.ranks[at]), flow.Width)]++
 	}
 	return out
 }

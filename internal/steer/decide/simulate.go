@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // Period is the time between two pieces of evidence, in simulations and as the
@@ -105,8 +107,9 @@ type world struct {
 	links   map[string]*link
 	// connections of the period before, and for how many more some of them begin.
 	connections, young int
-	// places are the buckets of connections, of a hashed schedule.
+	// places are those of connections in a row, and ranks the order of places, of a hashed schedule.
 	places []int
+	ranks  flow.Ranks
 }
 
 // seen is what a period showed on a network.
