@@ -18,7 +18,7 @@ func DefaultParams() Params {
 		Memory:   defaultMemory(),
 		Estimate: defaultEstimate(),
 		Lead: LeadParams{
-			Threshold: 16, Clip: 4, Block: 20, SlowThreshold: 13, DriftNoise: 0.5, Dead: 2,
+			Threshold: 14, Clip: 3.5, Block: 20, SlowThreshold: 11, DriftNoise: 0.5, Dead: 2,
 			StallAt: 1.5, StallSamples: 5,
 		},
 		Gain: defaultGain(),

@@ -182,7 +182,7 @@ type EstimateParams struct {
 // LeadParams are about the evidence that a path is better: see Lead.
 type LeadParams struct {
 	// Threshold of the sum of log-likelihood ratios: the mean time to a false alarm is at
-	// least near exp(Threshold) samples, at 100 ms ten days.
+	// least near exp(Threshold) samples, at 100 ms a day and a half.
 	Threshold float64 `unit:"log" range:"0 1000" source:"Page (1954), Lorden (1971)"`
 	// Clip bounds one sample, so that it takes four to reach the threshold however far out
 	// one of them lies: one spike of the scheduler spoils two samples at the most.
