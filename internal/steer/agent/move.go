@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
@@ -172,7 +173,7 @@ func (m *mover) follow(p *pair, moved dataplane.Set, now time.Time) {
 // assigned stays as it was: the policy is to decide about where the flows are.
 func (m *mover) assign(p *pair, to [flow.Rows]decide.Assignment) (dataplane.Set, time.Duration, error) {
 	was := p.assignments()
-	p.rerank()
+	p.rerank(to)
 	p.setAssignments(to)
 	p.coming = nil
 	moved, took, err := m.place(p)
@@ -229,12 +230,13 @@ func (p *placement) rank(place int) int {
 	return int(p.ranks[place])
 }
 
-// rerank has the parts of the rows be such that connections are spread over them, where none is apart yet.
-func (p *pair) rerank() {
-	for _, as := range p.assignments() {
-		if as.Canary != "" || !as.With.None() {
-			return
-		}
+// rerank has the parts of the rows be such that connections are spread over them, as flows are about to be apart and
+// are not yet. A failover, which is to be quick, counts no connections.
+func (p *pair) rerank(to [flow.Rows]decide.Assignment) {
+	apart := func(as decide.Assignment) bool { return as.Canary != "" || !as.With.None() }
+	was := p.assignments()
+	if !slices.ContainsFunc(to[:], apart) || slices.ContainsFunc(was[:], apart) {
+		return
 	}
 	ranks := flow.Spread(p.heads.places())
 	p.ranks = &ranks

@@ -83,14 +83,15 @@ func TestHalfACanary(t *testing.T) {
 		if from%2 == 1 {
 			p.heads = of(40000+100*from, decide.Bulk)
 		}
-		p.rerank()
-		p.setAssignments(together(decide.Assignment{Active: "near", Canary: "far", Buckets: decide.Buckets / 2}))
+		half := together(decide.Assignment{Active: "near", Canary: "far", Buckets: decide.Buckets / 2})
+		p.rerank(half)
+		p.setAssignments(half)
 		if first, second := tried(p, p.heads, 0), tried(p, p.heads, 1); first != 1 || second != 1 {
 			t.Errorf("%v: %d and %d of two connections are tried", p.heads.now, first, second)
 		}
 		before := p.wanted(p.assignments())
 		p.heads = of(50000+100*from, decide.Bulk)
-		if p.rerank(); p.wanted(p.assignments()) != before {
+		if p.rerank(half); p.wanted(p.assignments()) != before {
 			t.Error("flows move as others come")
 		}
 	}

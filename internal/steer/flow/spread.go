@@ -19,20 +19,20 @@ func Spread(flows [Rows][Width]int) (ranks Ranks) {
 		at         int
 		sum, flows float64
 	}
+	var total, before [Rows]float64
+	for row, places := range flows {
+		for _, n := range places {
+			total[row] += float64(n)
+		}
+	}
 	var taken []place
 	for at := range Width {
 		p := place{at: at}
 		for row := range flows {
-			total, before := 0, 0
-			for other, n := range flows[row] {
-				total += n
-				if other < at {
-					before += n
-				}
-			}
 			if n := float64(flows[row][at]); n > 0 {
-				p.sum += n * (float64(before) + n/2) / float64(total)
+				p.sum += n * (before[row] + n/2) / total[row]
 				p.flows += n
+				before[row] += n
 			}
 		}
 		if p.flows > 0 {
