@@ -96,12 +96,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 		return err
 	}
 	events, err := g.agents["h1"].events(ctx, since)
-	for _, e := range moves(events) {
-		if e.Pair == s.pairOf("a>b") && e.From == network {
-			out.Values["detected_s"], out.Text["moved"] = e.Detected.Seconds(), e.Kind+" to "+e.To+": "+e.Reason
-			break
-		}
-	}
+	out.found(events, s.pairOf("a>b"), network)
 	if ofPod(how) || err != nil {
 		// What a pair has found out about its path it believes for a while: begin again.
 		g.stopAgents()
@@ -306,7 +301,7 @@ func blackholeFigures(o Options, all []Sample) []Figure {
 			name := map[string]string{"both": "both ways", "in": "inwards only", "out": "outwards only", "pod": "one pod's port",
 				"pod-in": "one pod's port, inwards only", "pod-out": "one pod's port, outwards only"}[how]
 			f := summary(kind+", "+name+": stall, median", "s", stalls, median, atMost(stallMedian))
-			f.Note = "detected after " + seconds(summary("", "s", values(all, v, "detected_s"), median, nil).Value) + " (median)"
+			f.Note = detection(all, v)
 			if ofPod(how) {
 				f.Note += "; the hosts' probes pass, so the pair's own echoes tell"
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,16 +76,21 @@ func (s *session) holeUnder(ctx context.Context, out *Sample, p realProgram, how
 		return err
 	}
 	events, err := a.events(ctx, since)
-	for _, e := range moves(events) {
-		if e.Pair == opener.Name+">"+other.Name && e.From == network {
-			out.Values["detected_s"], out.Text["moved"] = e.Detected.Seconds(), e.Kind+" to "+e.To+": "+e.Reason
-			break
-		}
-	}
+	out.found(events, opener.Name+">"+other.Name, network)
 	if ofPod(how) || err != nil {
 		g.stopAgents() // what a pair has found out about its path it believes for a while
 	}
 	return err
+}
+
+// found notes how a pair's agent found that a network had failed.
+func (out *Sample) found(events []agent.Event, pair, network string) {
+	for _, e := range moves(events) {
+		if e.Pair == pair && e.From == network {
+			out.Values["detected_s"], out.Text["moved"] = e.Detected.Seconds(), e.Kind+" to "+e.To+": "+e.Reason
+			return
+		}
+	}
 }
 
 // breakUnder breaks a network for the time of the drill, and says for how long pod a sent nothing new.
@@ -189,6 +195,24 @@ func counter(text, table, name string) (int, error) {
 
 var errNoCounter = errors.New("there is no")
 
+// detection says how long this end took to find a fault. Where the other end found it first, an event
+// has no time of its own (agent.Event.Detected is 0): such are counted, and not taken for 0 s.
+func detection(all []Sample, variant string) string {
+	found := values(all, variant, "detected_s")
+	own := slices.DeleteFunc(slices.Clone(found), func(s float64) bool { return s == 0 })
+	if len(found) == 0 {
+		return "no agent moved the pair"
+	}
+	if len(own) == 0 {
+		return "found by the other end's agent"
+	}
+	note := "detected after " + seconds(summary("", "s", own, median, nil).Value) + " (median)"
+	if others := len(found) - len(own); others > 0 {
+		note += fmt.Sprintf("; %d of %d found by the other end's agent", others, len(found))
+	}
+	return note
+}
+
 func programsFigures(o Options, all []Sample) (out []Figure) {
 	for _, by := range o.Programs {
 		for _, how := range o.Faults {
@@ -198,7 +222,7 @@ func programsFigures(o Options, all []Sample) (out []Figure) {
 				continue
 			}
 			f := summary(v+": stall, median", "s", stalls, median, atMost(stallMedian))
-			f.Note = "detected after " + seconds(summary("", "s", values(all, v, "detected_s"), median, nil).Value) + " (median)"
+			f.Note = detection(all, v)
 			out = append(out, f, summary("... 99th percentile", "s", stalls, p99, atMost(stallP99)))
 		}
 	}

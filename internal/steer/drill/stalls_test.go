@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"strings"
 	"testing"
 	"time"
 )
@@ -65,10 +64,13 @@ func TestProgramsFigures(t *testing.T) {
 	o := Options{Programs: []string{"wrk", "nginx"}, Faults: []string{"both", "pod"}}
 	all := []Sample{{Variant: "wrk both", Values: map[string]float64{"stall_s": 0.03, "detected_s": 0.02}},
 		{Variant: "wrk both", Values: map[string]float64{"stall_s": 0.3, "detected_s": 0.04}},
-		{Variant: "nginx pod", Values: map[string]float64{"stall_s": 0.05}}, {Variant: "nginx both", Error: "broken"}}
+		{Variant: "wrk both", Values: map[string]float64{"stall_s": 0.03, "detected_s": 0}},
+		{Variant: "nginx pod", Values: map[string]float64{"stall_s": 0.05, "detected_s": 0}},
+		{Variant: "wrk pod", Values: map[string]float64{"stall_s": 6}}, {Variant: "nginx both", Error: "broken"}}
 	got := programsFigures(o, all)
-	if len(got) != 4 || got[0].N != 2 || got[0].Met() || got[1].Met() || !got[2].Met() || !got[3].Met() ||
-		!strings.Contains(got[0].Note, "30.0 ms") {
+	if len(got) != 6 || got[0].N != 3 || !got[0].Met() || got[1].Met() || got[2].Met() || !got[4].Met() || !got[5].Met() ||
+		got[0].Note != "detected after 30.0 ms (median); 1 of 3 found by the other end's agent" ||
+		got[2].Note != "no agent moved the pair" || got[4].Note != "found by the other end's agent" {
 		t.Errorf("%+v", got)
 	}
 }
