@@ -6,12 +6,9 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pathwise.dev/pathwise/internal/lab/sockdiag"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/detect"
-	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
 // Echoes and probes pass where one port, TCP alone or large packets do not, and so do the
@@ -103,25 +100,23 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	}
 	from := &p.lines[i].accidents
 	tries := 1
-	if q.established() {
+	if q.about == aboutConnection {
 		tries = from.TriesOf(iq.params, is, iq.around(q, is, now), now)
 	}
-	if moves := q.Look(is, tries, p.otherPaths(q.From), now); moves && q.replies != nil && q.side == dataplane.Theirs {
-		iq.askOwner(p, q, now)
-	} else if moves {
-		iq.redirect(p, q, was, now)
+	if q.Look(is, tries, p.otherPaths(q.From), now) {
+		if q.about == aboutDatagrams && q.side == dataplane.Theirs {
+			iq.askOwner(p, q, now)
+		} else {
+			iq.redirect(p, q, was, now)
+		}
 	}
-	if q.established() && q.Accident(is) {
+	if q.about == aboutConnection && q.Accident(is) {
 		from.Add(iq.params, now)
 	}
-	switch {
-	case q.State() == detect.Nowhere && q.replies != nil:
-		q.replies.Nowhere()
-	case q.State() == detect.Nowhere && q.syn != nil:
-		p.handshakes.unserved.add(service{unix.IPPROTO_TCP, q.ports[1]}, now)
-	case q.State() == detect.Nowhere:
-		p.nowhere, p.excused = now, nil
-	case q.State() == detect.Proven:
+	switch q.State() {
+	case detect.Nowhere:
+		q.nowhere(now)
+	case detect.Proven:
 		iq.proven(p, q, is, now)
 	}
 }
@@ -176,9 +171,9 @@ func (iq *inquirer) redirect(p *pair, q *inquiry, was int, now time.Time) {
 	}
 	d := p.detours.of(q.bucket)
 	d.from, d.to, d.out = q.From, q.On, q.On != q.From
-	d.opens = d.out && (d.opens || q.syn != nil)
+	d.opens = d.out && (d.opens || q.about == aboutHandshake)
 	iq.mover.replace(p, now)
-	if q.syn != nil {
+	if q.about == aboutHandshake {
 		iq.rebegin(p, now)
 	}
 }
@@ -219,10 +214,10 @@ func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Tim
 		d.from, d.to, d.out = q.From, q.On, true
 		d.bar.Raise(iq.params, now)
 	}
-	switch {
-	case q.replies != nil: // a program that had paused answers wherever they are
+	switch q.about {
+	case aboutDatagrams: // a program that had paused answers wherever they are
 		return
-	case q.syn != nil:
+	case aboutHandshake:
 		iq.handshakeProven(p, q, i, now)
 		return
 	}
@@ -235,151 +230,4 @@ func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Tim
 		ln.bar.Raise(iq.params, now)
 		iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
 	}
-}
-
-// ports are a connection's within its pair: the local and the remote one.
-type ports [2]uint16
-
-// inquiry is the question whether one connection gets through.
-type inquiry struct {
-	pair *pair
-	ports
-	bucket uint8
-	// side says who decides about the flow; it is known once begun.
-	side  dataplane.Side
-	begun bool
-	// replies are those to a flow of datagrams, and syn is the first packet of a connection that waits for its answer;
-	// neither is there of an established connection.
-	replies *detect.Replies
-	syn     *dataplane.SYN
-	detect.Detour
-}
-
-// established reports whether it is about a connection that both ends know.
-func (q *inquiry) established() bool { return q.replies == nil && q.syn == nil }
-
-// saidOf tells what was found of an inquiry that proved its path not to get its packets through.
-func (q *inquiry) saidOf(from, to string) string {
-	what := "the connection from port %d to %d does not get through on %s, and does on %s, though probes pass on both"
-	switch {
-	case q.replies != nil:
-		what = "datagrams from port %d to %d are not answered on %s, and are on %s, though probes pass on both"
-	case q.syn != nil:
-		what = "the connection from port %d to %d does not begin on %s, and does on %s, though probes pass on both"
-	}
-	return fmt.Sprintf(what, q.ports[0], q.ports[1], from, to)
-}
-
-// inquiries are those that are open, of all pairs.
-type inquiries struct {
-	params *detect.Params
-	open   []*inquiry
-	bell   bell
-}
-
-const (
-	// inquireEvery is how often the kernel is asked about connections that may not get through.
-	inquireEvery = 5 * time.Millisecond
-	// inquiriesMost bounds them, of all pairs: each costs some ten microseconds each time. When
-	// a path fails for all, thousands of timers fire, and nothing is to be learnt from each.
-	inquiriesMost = 64
-)
-
-// add takes up that a connection's retransmission timer has fired.
-func (qs *inquiries) add(p *pair, e telemetry.Event) {
-	qs.take(&inquiry{pair: p, ports: ports{e.LocalPort, e.RemotePort}, bucket: e.Bucket % dataplane.Buckets})
-}
-
-// take takes up an inquiry, unless it is open already or there are too many. It reports whether it did.
-func (qs *inquiries) take(q *inquiry) bool {
-	p := q.pair
-	if p.inquiries[q.ports] != nil || len(p.inquiries) >= qs.params.DetoursMost ||
-		len(qs.open) >= inquiriesMost || len(p.routes) < 2 || p.opened.IsZero() {
-		return false
-	}
-	if p.inquiries == nil {
-		p.inquiries = map[ports]*inquiry{}
-	}
-	p.inquiries[q.ports] = q
-	qs.open = append(qs.open, q)
-	qs.bell.ring()
-	return true
-}
-
-// questions are the connections to ask about, by namespace. open says that there are
-// inquiries, if only such as are kept so that they do not begin again.
-func (qs *inquiries) questions() (by map[string][][2]netip.AddrPort, open bool) {
-	by = map[string][][2]netip.AddrPort{}
-	for _, q := range qs.open {
-		if ns := q.pair.local.Netns; q.established() && (!q.begun || !q.Over()) {
-			by[ns] = append(by[ns], q.ends())
-		}
-	}
-	return by, len(qs.open) > 0
-}
-
-// ends are the connection's addresses and ports.
-func (q *inquiry) ends() [2]netip.AddrPort {
-	r := q.pair.routes[0]
-	return [2]netip.AddrPort{netip.AddrPortFrom(r.Local.Addr, q.ports[0]), netip.AddrPortFrom(r.Remote.Addr, q.ports[1])}
-}
-
-// settle forgets those that are settled, or whose pair is known no more, but for a while the
-// connections that no path gets through.
-func (qs *inquiries) settle(knows func(*pair) bool, now time.Time) {
-	open := qs.open[:0]
-	for _, q := range qs.open {
-		unsettled := !q.begun || !q.Over() || q.State() == detect.Nowhere && now.Sub(q.Since()) < qs.params.DetourAgain
-		if knows(q.pair) && unsettled {
-			open = append(open, q)
-			continue
-		}
-		delete(q.pair.inquiries, q.ports)
-	}
-	clear(qs.open[len(open):])
-	qs.open = open
-}
-
-// begin finds the path that the connection is on.
-func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time) {
-	p := q.pair
-	q.begun = true
-	proto := uint8(unix.IPPROTO_TCP)
-	if q.replies != nil {
-		proto = unix.IPPROTO_UDP
-	}
-	side, row, err := p.local.plane.Side(p.remote.UID, proto, q.ports[0], q.ports[1])
-	if q.syn != nil {
-		side = dataplane.Ours // it has no side before it is answered
-	}
-	if err == nil {
-		q.side, q.bucket = side, row.Bucket(q.bucket)
-	}
-	path, ok := q.path()
-	if i := p.routes.at(path); i >= 0 && !p.lines[i].Telling(now) && q.syn == nil {
-		now = now.Add(-params.AckWithin) // nothing else will tell
-	}
-	q.Detour = detect.NewDetour(params, path, is, now)
-	if !ok { // a flow that cannot be moved
-		q.Abandon(now)
-	}
-}
-
-// path is the one that the connection's bucket is on now.
-func (q *inquiry) path() (index int, ok bool) {
-	plane, uid := q.pair.local.plane, q.pair.remote.UID
-	if q.syn != nil && !q.pair.opening.elsewhere() {
-		return 0, true
-	}
-	var choices [dataplane.Buckets]dataplane.Choice
-	var err error
-	switch q.side {
-	case dataplane.Ours:
-		choices, err = plane.Choices(uid)
-	case dataplane.Theirs:
-		choices, err = plane.Followed(uid)
-	default:
-		return 0, false
-	}
-	return choices[q.bucket].Path, err == nil
 }

@@ -32,7 +32,7 @@ const sampled = 16
 
 // doubtHandshakes asks about a SYN of the pair that was not answered, one at a time.
 func (iq *inquirer) doubtHandshakes(p *pair, now time.Time) {
-	if now.Sub(p.active) >= quiet || !p.takesOpening || !iq.members.letsBegin(p, &iq.cfg) || p.handshake() {
+	if now.Sub(p.active) >= quiet || !p.takesOpening || !iq.members.letsBegin(p, &iq.cfg) || p.begins() {
 		return
 	}
 	h, until := &p.handshakes, iq.clock.kernel()-iq.params.AckWithin
@@ -47,7 +47,7 @@ func (iq *inquirer) doubtHandshakes(p *pair, now time.Time) {
 	h.doubted = max(h.doubted, until)
 	slices.SortFunc(syns, func(a, b dataplane.SYN) int { return cmp.Compare(b.Sent, a.Sent) })
 	for _, s := range syns[:min(len(syns), sampled)] {
-		q := &inquiry{pair: p, ports: ports{s.Local, s.Remote}, syn: &s, bucket: s.Bucket()}
+		q := &inquiry{pair: p, ports: ports{s.Local, s.Remote}, bucket: s.Bucket(), about: aboutHandshake, syn: &s}
 		to := service{unix.IPPROTO_TCP, s.Remote}
 		if s.Answer == dataplane.NoAnswer && !h.unserved.bars(to, now) && iq.inquiries.take(q) {
 			return
@@ -60,10 +60,10 @@ func (iq *inquirer) answersWithin(p *pair, now time.Time) time.Duration {
 	return max(iq.params.AckWithin, time.Duration(iq.params.AckTrips)*p.expected(0, now))
 }
 
-// handshake reports whether a connection of the pair is asked about that begins.
-func (p *pair) handshake() bool {
+// begins reports whether a connection of the pair is asked about that begins.
+func (p *pair) begins() bool {
 	for _, q := range p.inquiries {
-		if q.syn != nil && (!q.begun || !q.Over()) {
+		if q.about == aboutHandshake && (!q.begun || !q.Over()) {
 			return true
 		}
 	}
@@ -74,7 +74,7 @@ func (p *pair) handshake() bool {
 func (iq *inquirer) followHandshakes() {
 	now := iq.cfg.Now()
 	for _, q := range iq.inquiries.open {
-		if q.syn == nil || q.begun && q.Over() || !iq.members.knows(q.pair) {
+		if q.about != aboutHandshake || q.begun && q.Over() || !iq.members.knows(q.pair) {
 			continue
 		}
 		p := q.pair

@@ -100,7 +100,7 @@ func (rw *replyWatcher) count(l *pod, found []dataplane.Asked, now time.Time) {
 		l.replies[name] = r
 		r.Counted(rw.inquirer.params, f.Unanswered, now)
 		if r.Missing(rw.inquirer.params, now) && !rw.cfg.DryRun {
-			rw.inquirer.inquiries.take(&inquiry{pair: p, ports: name.ports, replies: r,
+			rw.inquirer.inquiries.take(&inquiry{pair: p, ports: name.ports, about: aboutDatagrams, replies: r,
 				bucket: flow.Bucket(f.Local, f.Remote, unix.IPPROTO_UDP)})
 		}
 	}
@@ -113,7 +113,7 @@ func (rw *replyWatcher) count(l *pod, found []dataplane.Asked, now time.Time) {
 func (iq *inquirer) countReplies() {
 	now := iq.cfg.Now()
 	for _, q := range iq.inquiries.open {
-		if q.replies == nil || q.begun && q.Over() || !iq.members.knows(q.pair) {
+		if q.about != aboutDatagrams || q.begun && q.Over() || !iq.members.knows(q.pair) {
 			continue
 		}
 		n, ok, err := q.pair.local.plane.Unanswered(q.pair.remote.UID, q.ports[0], q.ports[1])

@@ -1,0 +1,179 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
+)
+
+// ports are a connection's within its pair: the local and the remote one.
+type ports [2]uint16
+
+// inquiry is the question whether one connection gets through.
+type inquiry struct {
+	pair *pair
+	ports
+	bucket uint8
+	// side says who decides about the flow; it is known once begun.
+	side  dataplane.Side
+	begun bool
+	about subject
+	// replies are those to a flow of datagrams, and syn is the packet of a handshake.
+	replies *detect.Replies
+	syn     *dataplane.SYN
+	detect.Detour
+}
+
+// subject is what an inquiry is about.
+type subject uint8
+
+const (
+	// aboutConnection: one that both ends know. The kernel's socket tells how it gets on.
+	aboutConnection subject = iota
+	// aboutHandshake: a connection whose SYN waits for its answer. The data plane has seen both.
+	aboutHandshake
+	// aboutDatagrams: a flow that goes both ways. The data plane counts what is not answered.
+	aboutDatagrams
+)
+
+// saidOf tells what was found of an inquiry that proved its path not to get its packets through.
+func (q *inquiry) saidOf(from, to string) string {
+	what := [...]string{
+		aboutConnection: "the connection from port %d to %d does not get through on %s, and does on %s",
+		aboutHandshake:  "the connection from port %d to %d does not begin on %s, and does on %s",
+		aboutDatagrams:  "datagrams from port %d to %d are not answered on %s, and are on %s",
+	}[q.about]
+	return fmt.Sprintf(what, q.ports[0], q.ports[1], from, to) + ", though probes pass on both"
+}
+
+// nowhere has what it was about not be asked again at once, as no path got it through.
+func (q *inquiry) nowhere(now time.Time) {
+	switch q.about {
+	case aboutConnection:
+		q.pair.nowhere, q.pair.excused = now, nil
+	case aboutHandshake:
+		q.pair.handshakes.unserved.add(service{unix.IPPROTO_TCP, q.ports[1]}, now)
+	case aboutDatagrams:
+		q.replies.Nowhere()
+	}
+}
+
+// inquiries are those that are open, of all pairs.
+type inquiries struct {
+	params *detect.Params
+	open   []*inquiry
+	bell   bell
+}
+
+const (
+	// inquireEvery is how often the kernel is asked about connections that may not get through.
+	inquireEvery = 5 * time.Millisecond
+	// inquiriesMost bounds them, of all pairs: each costs some ten microseconds each time. When
+	// a path fails for all, thousands of timers fire, and nothing is to be learnt from each.
+	inquiriesMost = 64
+)
+
+// add takes up that a connection's retransmission timer has fired.
+func (qs *inquiries) add(p *pair, e telemetry.Event) {
+	qs.take(&inquiry{pair: p, ports: ports{e.LocalPort, e.RemotePort}, bucket: e.Bucket % dataplane.Buckets})
+}
+
+// take takes up an inquiry, unless it is open already or there are too many. It reports whether it did.
+func (qs *inquiries) take(q *inquiry) bool {
+	p := q.pair
+	if p.inquiries[q.ports] != nil || len(p.inquiries) >= qs.params.DetoursMost ||
+		len(qs.open) >= inquiriesMost || len(p.routes) < 2 || p.opened.IsZero() {
+		return false
+	}
+	if p.inquiries == nil {
+		p.inquiries = map[ports]*inquiry{}
+	}
+	p.inquiries[q.ports] = q
+	qs.open = append(qs.open, q)
+	qs.bell.ring()
+	return true
+}
+
+// questions are the connections to ask about, by namespace. open says that there are
+// inquiries, if only such as are kept so that they do not begin again.
+func (qs *inquiries) questions() (by map[string][][2]netip.AddrPort, open bool) {
+	by = map[string][][2]netip.AddrPort{}
+	for _, q := range qs.open {
+		if ns := q.pair.local.Netns; q.about == aboutConnection && (!q.begun || !q.Over()) {
+			by[ns] = append(by[ns], q.ends())
+		}
+	}
+	return by, len(qs.open) > 0
+}
+
+// ends are the connection's addresses and ports.
+func (q *inquiry) ends() [2]netip.AddrPort {
+	r := q.pair.routes[0]
+	return [2]netip.AddrPort{netip.AddrPortFrom(r.Local.Addr, q.ports[0]), netip.AddrPortFrom(r.Remote.Addr, q.ports[1])}
+}
+
+// settle forgets those that are settled, or whose pair is known no more, but for a while the
+// connections that no path gets through.
+func (qs *inquiries) settle(knows func(*pair) bool, now time.Time) {
+	open := qs.open[:0]
+	for _, q := range qs.open {
+		unsettled := !q.begun || !q.Over() || q.State() == detect.Nowhere && now.Sub(q.Since()) < qs.params.DetourAgain
+		if knows(q.pair) && unsettled {
+			open = append(open, q)
+			continue
+		}
+		delete(q.pair.inquiries, q.ports)
+	}
+	clear(qs.open[len(open):])
+	qs.open = open
+}
+
+// begin finds the path that the connection is on.
+func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time) {
+	p := q.pair
+	q.begun = true
+	proto := uint8(unix.IPPROTO_TCP)
+	if q.about == aboutDatagrams {
+		proto = unix.IPPROTO_UDP
+	}
+	side, row, err := p.local.plane.Side(p.remote.UID, proto, q.ports[0], q.ports[1])
+	if q.about == aboutHandshake {
+		side = dataplane.Ours // it has no side before it is answered
+	}
+	if err == nil {
+		q.side, q.bucket = side, row.Bucket(q.bucket)
+	}
+	path, ok := q.path()
+	if i := p.routes.at(path); i >= 0 && !p.lines[i].Telling(now) && q.about != aboutHandshake {
+		now = now.Add(-params.AckWithin) // nothing else will tell
+	}
+	q.Detour = detect.NewDetour(params, path, is, now)
+	if !ok { // a flow that cannot be moved
+		q.Abandon(now)
+	}
+}
+
+// path is the one that the connection's bucket is on now.
+func (q *inquiry) path() (index int, ok bool) {
+	plane, uid := q.pair.local.plane, q.pair.remote.UID
+	if q.about == aboutHandshake && !q.pair.opening.elsewhere() {
+		return 0, true
+	}
+	var choices [dataplane.Buckets]dataplane.Choice
+	var err error
+	switch q.side {
+	case dataplane.Ours:
+		choices, err = plane.Choices(uid)
+	case dataplane.Theirs:
+		choices, err = plane.Followed(uid)
+	default:
+		return 0, false
+	}
+	return choices[q.bucket].Path, err == nil
+}
