@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab/network"
@@ -94,7 +96,9 @@ func Read(ctx context.Context, cniPath []string) Record {
 		Virtual: virtualisation(), Storage: storage(), Sysctls: sysctls(), Interfaces: interfaces(),
 		Components: components(ctx, cniPath), Pathwise: Version(), Go: runtime.Version(), Rootless: rootless.Inside(),
 	}
-	r.Load, _ = strconv.ParseFloat(first(read("/proc/loadavg")), 64)
+	if load, err := proc().LoadAvg(); err == nil {
+		r.Load = load.Load1
+	}
 	return r
 }
 
@@ -116,28 +120,18 @@ func Version() string {
 	return version
 }
 
+// proc is what the kernel says at /proc. Where that is not mounted, what is read of it stays empty.
+func proc() procfs.FS {
+	fs, _ := procfs.NewDefaultFS()
+	return fs
+}
+
 func read(path string) string {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
 	return strings.TrimSpace(string(raw))
-}
-
-func first(s string) string {
-	word, _, _ := strings.Cut(s, " ")
-	return word
-}
-
-// field returns the value of the first "key : value" line in text.
-func field(text, key string) string {
-	for line := range strings.Lines(text) {
-		k, v, ok := strings.Cut(line, ":")
-		if ok && strings.TrimSpace(k) == key {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
 }
 
 func osName() string {
@@ -154,18 +148,31 @@ func kernel() Kernel {
 	if err := unix.Uname(&u); err != nil {
 		return Kernel{}
 	}
+	cmdline, _ := proc().CmdLine() // left out where it cannot be read
 	_, err := os.Stat("/proc/modules")
 	return Kernel{Release: unix.ByteSliceToString(u.Release[:]), Version: unix.ByteSliceToString(u.Version[:]),
-		Cmdline: read("/proc/cmdline"), Modules: err == nil,
+		Cmdline: strings.Join(cmdline, " "), Modules: err == nil,
 		ClockSource: read("/sys/devices/system/clocksource/clocksource0/current_clocksource")}
 }
 
+// processor is the first one, as others are like it.
+func processor() procfs.CPUInfo {
+	all, err := proc().CPUInfo()
+	if err != nil || len(all) == 0 {
+		return procfs.CPUInfo{}
+	}
+	return all[0]
+}
+
 func processors() CPU {
-	info := read("/proc/cpuinfo")
+	info, mhz := processor(), ""
+	if info.CPUMHz > 0 { // ARM does not tell it
+		mhz = strconv.FormatFloat(info.CPUMHz, 'f', 3, 64)
+	}
 	const sys = "/sys/devices/system/"
 	nodes, _ := filepath.Glob(sys + "node/node[0-9]*") // the pattern is well formed
-	c := CPU{Model: field(info, "model name"), Online: read(sys + "cpu/online"), Isolated: read(sys + "cpu/isolated"),
-		MHz: field(info, "cpu MHz"), Cache: field(info, "cache size"), Microcode: field(info, "microcode"),
+	c := CPU{Model: info.ModelName, Online: read(sys + "cpu/online"), Isolated: read(sys + "cpu/isolated"),
+		MHz: mhz, Cache: info.CacheSize, Microcode: info.Microcode,
 		Governor: read(sys + "cpu/cpu0/cpufreq/scaling_governor"), Turbo: read(sys + "cpu/intel_pstate/no_turbo"),
 		NUMANodes: len(nodes), Threads: read(sys + "cpu/cpu0/topology/thread_siblings_list"),
 		Mitigations: map[string]string{}}
@@ -177,16 +184,21 @@ func processors() CPU {
 }
 
 func memory() Memory {
-	info := read("/proc/meminfo")
-	kb := func(key string) string { return first(field(info, key)) }
-	return Memory{TotalKB: kb("MemTotal"), HugePages: kb("HugePages_Total"), HugePageKB: kb("Hugepagesize"),
+	info, _ := proc().Meminfo() // left out where it cannot be read
+	figure := func(n *uint64) string {
+		if n == nil {
+			return ""
+		}
+		return strconv.FormatUint(*n, 10)
+	}
+	return Memory{TotalKB: figure(info.MemTotal), HugePages: figure(info.HugePagesTotal), HugePageKB: figure(info.Hugepagesize),
 		Transparent: read("/sys/kernel/mm/transparent_hugepage/enabled")}
 }
 
 // virtualisation names the hypervisor, where the machine shows one.
 func virtualisation() string {
 	var parts []string
-	if strings.Contains(field(read("/proc/cpuinfo"), "flags"), "hypervisor") {
+	if slices.Contains(processor().Flags, "hypervisor") {
 		parts = append(parts, "hypervisor")
 	}
 	for _, f := range []string{"/sys/class/dmi/id/sys_vendor", "/sys/class/dmi/id/product_name", "/sys/hypervisor/type"} {
