@@ -1,12 +1,10 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -165,51 +163,37 @@ func (l *Lab) Processes() ([]int, error) {
 
 // processes lists the lab's processes, zombies and this one excepted.
 func processes(dir string, inodes map[uint64]bool, cgroups []string) []int {
-	entries, err := os.ReadDir("/proc")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil
 	}
-	mark := []byte(labEnv + "=" + dir)
 	var inside, out []int
 	for _, path := range cgroups {
 		inside = append(inside, oci.Processes(path)...)
 	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() || pid == 1 {
+	for _, p := range all {
+		if p.PID == os.Getpid() || p.PID == 1 {
 			continue
 		}
-		if (marked(pid, mark) || lives(e.Name(), inodes) || slices.Contains(inside, pid)) && !zombie(pid) {
-			out = append(out, pid)
+		if (marked(p, labEnv+"="+dir) || lives(p.PID, inodes) || slices.Contains(inside, p.PID)) && !zombie(p) {
+			out = append(out, p.PID)
 		}
 	}
 	return out
 }
 
-func marked(pid int, mark []byte) bool {
-	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
-	if err != nil {
-		return false
-	}
-	for v := range bytes.SplitSeq(env, []byte{0}) {
-		if bytes.Equal(v, mark) {
-			return true
-		}
-	}
-	return false
+func marked(p procfs.Proc, mark string) bool {
+	env, err := p.Environ()
+	return err == nil && slices.Contains(env, mark)
 }
 
-func lives(pid string, inodes map[uint64]bool) bool {
-	ino, err := netns.InodeOf(pid)
+func lives(pid int, inodes map[uint64]bool) bool {
+	ino, err := netns.InodeOf(strconv.Itoa(pid))
 	return err == nil && inodes[ino]
 }
 
 // zombie reports whether the process has ended and waits for its parent.
-func zombie(pid int) bool {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return true
-	}
+func zombie(p procfs.Proc) bool {
 	s, err := p.Stat()
 	return err != nil || s.State == "Z" || s.State == "X"
 }

@@ -2,8 +2,6 @@ package limit
 
 import (
 	"os"
-	"path/filepath"
-	"strconv"
 
 	"pathwise.dev/pathwise/internal/explain"
 	"pathwise.dev/pathwise/internal/explain/cost"
@@ -23,23 +21,9 @@ func ReadHost() (Host, error) {
 	if err != nil {
 		return Host{}, err
 	}
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
+	all, err := processes()
+	if len(all) == 0 {
 		return Host{}, err
-	}
-	all := map[int]process{}
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			continue
-		}
-		raw, err := os.ReadFile(filepath.Join(dir, "stat"))
-		if err != nil {
-			continue // it has ended
-		}
-		if p, err := parseProcess(raw); err == nil {
-			all[pid] = p
-		}
 	}
 	return Host{at: at, used: strangers(all, os.Getpid())}, nil
 }

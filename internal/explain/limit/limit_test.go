@@ -108,32 +108,14 @@ func FuzzParseDatagrams(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, raw []byte) { _, _ = parseDatagrams(raw) })
 }
 
-func TestParseProcess(t *testing.T) {
-	for text, want := range map[string]process{
-		"7 (a) b)) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 6 7 20 0":     {1, 200, true},
-		"9 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 3 4 0 0 20 0": {2, 7, false},
-	} {
-		p, err := parseProcess([]byte(text))
-		if err != nil || p != want {
-			t.Errorf("%s: got %+v, %v", text, p, err)
-		}
-	}
-	for _, text := range []string{"", "7 a S 1", "7 (a) S 1 7", "7 (a) S 1 7 7 0 -1 x 1 2 3 4 150 50 6 7 20 0",
-		"7 (a) S 1 7 7 0 -1 1 1 2 3 4 150 y 6 7 20 0"} {
-		if _, err := parseProcess([]byte(text)); err == nil {
-			t.Errorf("%q: accepted", text)
-		}
-	}
-	if raw, err := os.ReadFile("/proc/self/stat"); err != nil {
+func TestProcesses(t *testing.T) {
+	all, err := processes()
+	if err != nil {
 		t.Error(err)
-	} else if p, err := parseProcess(raw); err != nil || !p.program || p.parent != os.Getppid() {
-		t.Errorf("this process: %+v, %v", p, err)
 	}
-}
-
-func FuzzParseProcess(f *testing.F) {
-	f.Add([]byte("7 (a) b)) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 6 7 20 0"))
-	f.Fuzz(func(_ *testing.T, raw []byte) { _, _ = parseProcess(raw) })
+	if p, ok := all[os.Getpid()]; !ok || !p.program || p.parent != os.Getppid() {
+		t.Errorf("this process: %+v", p)
+	}
 }
 
 func TestSpent(t *testing.T) {

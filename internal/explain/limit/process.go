@@ -1,12 +1,13 @@
 package limit
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 )
@@ -20,30 +21,20 @@ const kernelThread = 0x00200000
 // readProcesses reads the CPU time of all programs outside the lab's namespaces, but
 // for this one. Programs that end before the window does are missed.
 func (w *Watch) readProcesses() map[int]ticks {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
+	all, err := processes()
 	if err != nil {
-		return nil // the pattern is right
+		w.unread("processes", err)
 	}
 	mine := map[uint64]bool{}
 	for _, s := range w.spaces {
 		mine[s.Inode] = true
 	}
 	out := map[int]ticks{}
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil || pid == os.Getpid() {
+	for pid, p := range all {
+		if !p.program || pid == os.Getpid() {
 			continue
 		}
-		raw, err := os.ReadFile(filepath.Join(dir, "stat"))
-		if err != nil {
-			continue // it has ended
-		}
-		p, err := parseProcess(raw)
-		if err != nil {
-			w.unread("processes", err)
-			continue
-		}
-		if in, err := netns.InodeOf(strconv.Itoa(pid)); p.program && err == nil && !mine[in] {
+		if in, err := netns.InodeOf(strconv.Itoa(pid)); err == nil && !mine[in] {
 			out[pid] = p.used
 		}
 	}
@@ -58,34 +49,21 @@ type process struct {
 	program bool
 }
 
-// parseProcess reads the text of /proc/PID/stat (proc_pid_stat(5)).
-func parseProcess(raw []byte) (p process, err error) {
-	// The name in parentheses may hold anything.
-	end := bytes.LastIndexByte(raw, ')')
-	if end < 0 {
-		return p, fmt.Errorf("read process: expected a name in parentheses")
-	}
-	f := strings.Fields(string(raw[end+1:])) // from the third on
-	const parent, flags, user, system = 4 - 3, 9 - 3, 14 - 3, 15 - 3
-	if len(f) <= system {
-		return p, fmt.Errorf("read process: %d fields", len(f)+2)
-	}
-	bits, err := strconv.ParseUint(f[flags], 10, 64)
-	if err != nil {
-		return p, fmt.Errorf("read process: flags: %w", err)
-	}
-	for _, i := range []int{user, system} {
-		n, err := strconv.ParseUint(f[i], 10, 64)
-		if err != nil {
-			return p, fmt.Errorf("read process: CPU time: %w", err)
+// processes are those that run now, by their PIDs. The error is of those that could not be read.
+func processes() (map[int]process, error) {
+	all, err := procfs.AllProcs()
+	out := make(map[int]process, len(all))
+	for _, p := range all {
+		s, failed := p.Stat()
+		switch {
+		case errors.Is(failed, os.ErrNotExist), errors.Is(failed, unix.ESRCH): // it has ended
+		case failed != nil:
+			err = errors.Join(err, fmt.Errorf("read process %d: %w", p.PID, failed))
+		default:
+			out[p.PID] = process{s.PPID, ticks(s.UTime + s.STime), s.Flags&kernelThread == 0}
 		}
-		p.used += ticks(n)
 	}
-	if p.parent, err = strconv.Atoi(f[parent]); err != nil {
-		return p, fmt.Errorf("read process: parent: %w", err)
-	}
-	p.program = bits&kernelThread == 0
-	return p, nil
+	return out, err
 }
 
 // spent is the CPU time between two readings, in seconds. What is new began in between.

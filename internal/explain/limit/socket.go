@@ -143,7 +143,7 @@ func readBuffer(name string) (out [2]float64, err error) {
 // datagrams is what a namespace's UDP has counted so far.
 type datagrams struct{ received, noRoom uint64 }
 
-// openDatagrams opens the thread's namespace's counters. A kernel may lack IPv6.
+// openDatagrams opens the thread's namespace's counters, to be read again from anywhere. A kernel may lack IPv6.
 func openDatagrams() (out []*os.File) {
 	for _, name := range []string{"snmp", "snmp6"} {
 		if f, err := os.Open("/proc/thread-self/net/" + name); err == nil {

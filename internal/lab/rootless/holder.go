@@ -1,7 +1,6 @@
 package rootless
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -264,23 +264,22 @@ func (p Place) clear(h holder) error {
 // members lists the processes in the holder's user namespace. The kernel gives a
 // namespace's number to a later one, so one of them must bear the mark.
 func (p Place) members(h holder) []int {
-	entries, err := os.ReadDir("/proc")
+	all, err := procfs.AllProcs()
 	if err != nil || h.User == "" {
 		return nil
 	}
 	var out []int
 	ours := false
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || startOf(pid) == 0 {
+	for _, one := range all {
+		if startOf(one.PID) == 0 {
 			continue
 		}
-		if in, err := os.Readlink("/proc/" + e.Name() + "/ns/user"); err != nil || in != h.User {
+		if in, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", one.PID)); err != nil || in != h.User {
 			continue
 		}
-		out = append(out, pid)
-		environ, err := os.ReadFile("/proc/" + e.Name() + "/environ")
-		ours = ours || err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+p.Mark()+"\x00"))
+		out = append(out, one.PID)
+		environ, err := one.Environ()
+		ours = ours || err == nil && slices.Contains(environ, p.Mark())
 	}
 	if !ours {
 		return nil

@@ -6,9 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/vishvananda/netlink"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
@@ -89,13 +89,16 @@ func ready(ctx context.Context, site network.Site) error {
 // listens looks for a UDP socket at the port, in the kernel's own table (proc(5)).
 func listens(h topo.Host, port uint16) error {
 	return netns.Do(h.Netns, func() error {
-		raw, err := os.ReadFile("/proc/thread-self/net/udp")
+		thread, err := procfs.NewFS("/proc/thread-self") // the namespace is this thread's alone
+		var sockets procfs.NetUDP
+		if err == nil {
+			sockets, err = thread.NetUDP()
+		}
 		if err != nil {
 			return fmt.Errorf("list UDP sockets: %w", err)
 		}
-		for line := range strings.Lines(string(raw)) {
-			f := strings.Fields(line)
-			if len(f) > 1 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+		for _, s := range sockets {
+			if s.LocalPort == uint64(port) {
 				return nil
 			}
 		}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"pathwise.dev/pathwise/internal/explain/cost"
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/program"
@@ -70,17 +72,22 @@ func read() (r Reading, err error) {
 }
 
 func links() (out []Link, err error) {
-	raw, err := os.ReadFile("/proc/net/dev")
+	self, err := procfs.Self()
+	var counts procfs.NetDev
+	if err == nil {
+		counts, err = self.NetDev()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read counters of interfaces: %w", err)
 	}
-	counts := counted(string(raw))
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
 	for _, i := range all {
-		l := Link{Name: i.Name, MTU: i.MTU, Counters: counts[i.Name]}
+		n := counts[i.Name]
+		l := Link{Name: i.Name, MTU: i.MTU,
+			Counters: lab.Counters{Bytes: n.RxBytes + n.TxBytes, Packets: n.RxPackets + n.TxPackets}}
 		addrs, err := i.Addrs()
 		if err != nil {
 			return nil, fmt.Errorf("read addresses of %s: %w", i.Name, err)
@@ -93,25 +100,6 @@ func links() (out []Link, err error) {
 		out = append(out, l)
 	}
 	return out, nil
-}
-
-// counted reads /proc/net/dev (proc_net(5)): behind the name are eight figures of what was received,
-// bytes and packets first, and as many of what was sent.
-func counted(text string) map[string]lab.Counters {
-	out := map[string]lab.Counters{}
-	for line := range strings.Lines(text) {
-		name, rest, ok := strings.Cut(line, ":")
-		f := strings.Fields(rest)
-		if !ok || len(f) < 10 {
-			continue
-		}
-		var n [10]uint64
-		for i := range n {
-			n[i], _ = strconv.ParseUint(f[i], 10, 64) // the kernel writes numbers
-		}
-		out[strings.TrimSpace(name)] = lab.Counters{Bytes: n[0] + n[8], Packets: n[1] + n[9]}
-	}
-	return out
 }
 
 // throttled reads nr_throttled of the container's own cgroup, of whichever version; 0 where it
