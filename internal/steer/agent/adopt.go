@@ -83,7 +83,7 @@ func (ad *adopter) takeInPod(p topo.Pod) {
 		ad.dismiss(l, ad.drop)
 	} else {
 		ad.members.add(l)
-		err = ad.entries.rejoin(l)
+		err = ad.entries.rejoin(l, func() { ad.members.Unlock(); ad.members.Lock() })
 		ad.repin(l)
 	}
 	ad.fault("pod "+p.Name, err)
@@ -160,6 +160,9 @@ func (ad *adopter) letGo(l *pod, why string, how func(*pod) error) {
 
 // repin pins a pod's pairs again that were when it was let go.
 func (ad *adopter) repin(l *pod) {
+	if ad.members.pods[l.UID] != l {
+		return // it was let go of meanwhile, and is taken up again
+	}
 	for uid, network := range ad.pins[l.UID] {
 		if remote, ok := ad.members.elsewhere.named(uid); ok {
 			if p, err := ad.entries.join(l, remote); err == nil {
@@ -190,7 +193,7 @@ func (ad *adopter) syncPods(d *description, other, running bool) error {
 				continue
 			}
 			ad.members.add(l)
-			errs = append(errs, ad.entries.rejoin(l))
+			errs = append(errs, ad.entries.rejoin(l, func() {})) // the loop does not run yet
 		}
 		if other || ad.members.pods[p.UID].withdrawing {
 			errs = append(errs, ad.entries.syncPairs(ad.members.pods[p.UID], d.Cluster))

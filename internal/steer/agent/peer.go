@@ -28,11 +28,20 @@ type entries struct {
 }
 
 // rejoin enters the peers that a predecessor has left in the pod's data plane, and
-// forgets those that are none any more.
-func (en *entries) rejoin(l *pod) error {
+// forgets those that are none any more. It rests as often as it has held the loop for
+// as long as it may be held.
+func (en *entries) rejoin(l *pod, rest func()) error {
 	l.plane.SetCandidates(en.members.elsewhere.filter)
 	var errs []error
+	begin := en.cfg.Now()
 	for _, addr := range l.plane.Entered() {
+		if en.cfg.Now().Sub(begin) >= admitting {
+			rest()
+			begin = en.cfg.Now()
+		}
+		if en.members.pods[l.UID] != l {
+			return errors.Join(errs...) // it was let go of meanwhile
+		}
 		if remote, ok := en.members.elsewhere.addressed(addr); ok {
 			if _, err := en.join(l, remote); !isNative(err) {
 				errs = append(errs, err)
