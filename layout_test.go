@@ -224,7 +224,6 @@ func TestOnlyTheirOwnersImport(t *testing.T) {
 		"github.com/containernetworking":       "internal/lab internal/lab/network/custom internal/lab/cni cmd/pathwise-cni",
 		"github.com/cilium/ebpf":               "internal/steer/dataplane internal/steer/telemetry internal/lab/impair internal/explain/profile",
 		"github.com/prometheus/client_golang":  "internal/steer/agent",
-		"github.com/prometheus/procfs":         "internal/lab internal/lab/rootless internal/explain/cost internal/steer/drill",
 		"go.mongodb.org/mongo-driver":          "internal/measure/workload/mongowire internal/measure/workload/mongo",
 		"k8s.io":                               "internal/steer/kube internal/steer/kube/admin internal/steer/kube/v1alpha1",
 		module + "internal/lab/network/bridge": "internal/lab/network/plain internal/lab/network/catalogue",

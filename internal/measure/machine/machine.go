@@ -191,7 +191,8 @@ func memory() Memory {
 		}
 		return strconv.FormatUint(*n, 10)
 	}
-	return Memory{TotalKB: figure(info.MemTotal), HugePages: figure(info.HugePagesTotal), HugePageKB: figure(info.Hugepagesize),
+	return Memory{TotalKB: figure(info.MemTotal),
+		HugePages: figure(info.HugePagesTotal), HugePageKB: figure(info.Hugepagesize),
 		Transparent: read("/sys/kernel/mm/transparent_hugepage/enabled")}
 }
 

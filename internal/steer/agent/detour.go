@@ -115,7 +115,7 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	}
 	switch q.State() {
 	case detect.Nowhere:
-		q.nowhere(now)
+		q.nowhere(iq.params, now)
 	case detect.Proven:
 		iq.proven(p, q, is, now)
 	}

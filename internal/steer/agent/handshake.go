@@ -24,7 +24,7 @@ type handshakes struct {
 	// since is when the first SYN was sent that was answered on another path alone, and last when that was found last.
 	since    time.Duration
 	last     time.Time
-	unserved unserved
+	unserved detect.Unserved
 }
 
 // sampled are as many SYNs of a pair, the latest, as are looked at each time.
@@ -48,8 +48,8 @@ func (iq *inquirer) doubtHandshakes(p *pair, now time.Time) {
 	slices.SortFunc(syns, func(a, b dataplane.SYN) int { return cmp.Compare(b.Sent, a.Sent) })
 	for _, s := range syns[:min(len(syns), sampled)] {
 		q := &inquiry{pair: p, ports: ports{s.Local, s.Remote}, bucket: s.Bucket(), about: aboutHandshake, syn: &s}
-		to := service{unix.IPPROTO_TCP, s.Remote}
-		if s.Answer == dataplane.NoAnswer && !h.unserved.bars(to, now) && iq.inquiries.take(q) {
+		to := detect.Service{Protocol: unix.IPPROTO_TCP, Port: s.Remote}
+		if s.Answer == dataplane.NoAnswer && !h.unserved.Bars(iq.params, to, now) && iq.inquiries.take(q) {
 			return
 		}
 	}
@@ -125,53 +125,4 @@ func (iq *inquirer) handshakeProven(p *pair, q *inquiry, i int, now time.Time) {
 		ln.bar.Raise(iq.params, now)
 		iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
 	}
-}
-
-// unserved are a peer's ports at which nothing was answered on any path, and for how long nothing is asked about them.
-type unserved map[service]*unservedPort
-
-// service is a port of a protocol.
-type service struct {
-	proto uint8
-	port  uint16
-}
-
-type unservedPort struct {
-	until time.Time
-	pause time.Duration
-}
-
-const (
-	// unservedPause is the first pause, twice as long each time, up to unservedMost.
-	unservedPause, unservedMost = 2 * time.Second, time.Minute
-	// unservedPorts are as many as are kept of a pair. Of more nothing is asked: somebody scans.
-	unservedPorts = 64
-)
-
-// add notes that what went to the port was answered nowhere.
-func (u *unserved) add(to service, now time.Time) {
-	if *u == nil {
-		*u = unserved{}
-	}
-	for other, at := range *u {
-		if now.Sub(at.until) > unservedMost {
-			delete(*u, other)
-		}
-	}
-	at := (*u)[to]
-	if at == nil {
-		at = &unservedPort{}
-		(*u)[to] = at
-	}
-	at.pause = min(max(2*at.pause, unservedPause), unservedMost)
-	at.until = now.Add(at.pause)
-}
-
-// bars reports whether nothing is asked about what goes to the port.
-func (u unserved) bars(to service, now time.Time) bool {
-	at := u[to]
-	if at == nil {
-		return len(u) >= unservedPorts
-	}
-	return now.Before(at.until)
 }

@@ -3,9 +3,10 @@ package agent
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/steer/detect"
 )
 
 // TestConnectionsBeginWhereNoneCan: the default network passes probes and other packets, and begins no connection. The
@@ -66,8 +67,8 @@ func TestConnectionsBeginNowhere(t *testing.T) {
 	p := a.pair("a0", "b")
 	a.members.Lock()
 	defer a.members.Unlock()
-	if at := p.handshakes.unserved[service{unix.IPPROTO_TCP, 8081}]; at == nil || at.pause < unservedPause {
-		t.Errorf("of the port is known %+v", at)
+	if at := p.handshakes.unserved[detect.Service{Protocol: unix.IPPROTO_TCP, Port: 8081}]; at == nil {
+		t.Error("nothing is known of the port")
 	}
 	if ln := &p.lines[0]; ln.bar.Left(a.cfg.Now()) > 0 {
 		t.Error("the default network is barred")
@@ -77,34 +78,5 @@ func TestConnectionsBeginNowhere(t *testing.T) {
 		if e.Kind == EventSuspect || e.Kind == EventElsewhere {
 			t.Errorf("told: %v", e)
 		}
-	}
-}
-
-// TestUnserved: a port that answers nowhere is asked about less and less, and a scan of many ports not at all.
-func TestUnserved(t *testing.T) {
-	t.Parallel()
-	var u unserved
-	tcp := func(port uint16) service { return service{unix.IPPROTO_TCP, port} }
-	now := time.Unix(1e9, 0)
-	for _, want := range []time.Duration{unservedPause, 2 * unservedPause, 4 * unservedPause} {
-		if u.bars(tcp(80), now) {
-			t.Fatalf("barred before %v", want)
-		}
-		u.add(tcp(80), now)
-		if !u.bars(tcp(80), now.Add(want-1)) || u.bars(tcp(80), now.Add(want)) || u.bars(tcp(81), now) {
-			t.Errorf("expected a pause of %v for one port", want)
-		}
-		now = now.Add(want)
-	}
-	for port := range uint16(unservedPorts) {
-		u.add(tcp(1000+port), now)
-	}
-	if !u.bars(tcp(81), now) {
-		t.Error("a scan is not seen")
-	}
-	now = now.Add(time.Hour)
-	u.add(tcp(80), now)
-	if u.bars(tcp(81), now) || len(u) != 1 {
-		t.Errorf("%d ports are kept for ever", len(u))
 	}
 }

@@ -53,12 +53,12 @@ func (q *inquiry) saidOf(from, to string) string {
 }
 
 // nowhere has what it was about not be asked again at once, as no path got it through.
-func (q *inquiry) nowhere(now time.Time) {
+func (q *inquiry) nowhere(params *detect.Params, now time.Time) {
 	switch q.about {
 	case aboutConnection:
 		q.pair.nowhere, q.pair.excused = now, nil
 	case aboutHandshake:
-		q.pair.handshakes.unserved.add(service{unix.IPPROTO_TCP, q.ports[1]}, now)
+		q.pair.handshakes.unserved.Add(params, detect.Service{Protocol: unix.IPPROTO_TCP, Port: q.ports[1]}, now)
 	case aboutDatagrams:
 		q.replies.Nowhere()
 	}

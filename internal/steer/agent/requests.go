@@ -96,7 +96,7 @@ func (iq *inquirer) lookAtRequests(p *pair, found map[uint16]*look, now time.Tim
 // mayTry reports whether the pair's flows may try whether requests to the port are answered elsewhere.
 func (iq *inquirer) mayTry(p *pair, port uint16, now time.Time) bool {
 	return p.takesOpening && !p.opened.IsZero() && iq.members.letsBegin(p, &iq.cfg) && !p.homeFails(now) &&
-		!p.handshakes.unserved.bars(service{unix.IPPROTO_UDP, port}, now)
+		!p.handshakes.unserved.Bars(iq.params, detect.Service{Protocol: unix.IPPROTO_UDP, Port: port}, now)
 }
 
 // tryNext has the flows that are at home try the next path, or return where there is none.
@@ -119,7 +119,7 @@ func (iq *inquirer) tryNext(p *pair, r *detect.Requests, now time.Time) {
 		iq.rebegin(p, now)
 		return
 	}
-	p.handshakes.unserved.add(service{unix.IPPROTO_UDP, t.port}, now)
+	p.handshakes.unserved.Add(iq.params, detect.Service{Protocol: unix.IPPROTO_UDP, Port: t.port}, now)
 	r.Nowhere()
 	iq.endTrial(p, now)
 }

@@ -99,6 +99,11 @@ type Params struct {
 	BarFirst     time.Duration `unit:"s" range:"1 60" why:"to try costs a connection a timeout of 200 ms"`
 	BarMost      time.Duration `unit:"s" range:"1 3600" why:"TCP's own longest timeout"`
 	BarForgotten time.Duration `unit:"s" range:"1 3600" why:"a minute of use shows that it is another fault"`
+	// Of a service that answered on no path nothing is asked for UnservedFirst, twice as long each time, up to
+	// UnservedMost. From so many of a peer's on, UnservedServices, nothing is asked of others either.
+	UnservedFirst    time.Duration `unit:"s" range:"0.1 60" why:"a server that restarts is there again by then"`
+	UnservedMost     time.Duration `unit:"s" range:"1 3600" why:"what never answers costs two moves a minute"`
+	UnservedServices int           `unit:"services" range:"1 65536" why:"somebody scans ports"`
 }
 
 // Hosts are the figures for a path between hosts.
@@ -117,7 +122,8 @@ func Hosts() Params {
 		RepliesKnown: 4, RepliesTimes: 4, RepliesLeast: 5, RepliesFor: 50 * ms,
 		RepliesLong: 250 * ms, RepliesIdle: 10 * time.Second,
 		RequestsLeast: 2, RequestsFor: 100 * ms,
-		BarPart: 4, BarFirst: 5 * time.Second, BarMost: 2 * time.Minute, BarForgotten: time.Minute}
+		BarPart: 4, BarFirst: 5 * time.Second, BarMost: 2 * time.Minute, BarForgotten: time.Minute,
+		UnservedFirst: 2 * time.Second, UnservedMost: time.Minute, UnservedServices: 64}
 }
 
 // Pairs are the figures for a path between two pods.
