@@ -9,6 +9,7 @@ package detect
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -68,22 +69,32 @@ const (
 	Fail                         // leave the path
 	Tell                         // tell the other end that it has failed
 	Recover                      // the path may be used again
+	Return                       // have the connection be on its path again
 )
 
 // Has reports whether b is among the actions.
 func (a Action) Has(b Action) bool { return a&b != 0 }
 
-// Transition is one row of the table.
-type Transition struct {
-	From State
-	On   Event
-	To   State
+// Transition is one row of the table of a machine, by its states and events.
+type Transition[S, E comparable] struct {
+	From S
+	On   E
+	To   S
 	Do   Action
 }
 
-// Table is all transitions. An event that is not in it for a state changes nothing.
-func Table() []Transition {
-	return []Transition{
+// transition finds the row of an event in a state. There is none where it changes nothing.
+func transition[S, E comparable](table []Transition[S, E], from S, on E) (t Transition[S, E], ok bool) {
+	i := slices.IndexFunc(table, func(t Transition[S, E]) bool { return t.From == from && t.On == on })
+	if i < 0 {
+		return t, false
+	}
+	return table[i], true
+}
+
+// Table is all transitions of a path.
+func Table() []Transition[State, Event] {
+	return []Transition[State, Event]{
 		{Up, Silent, Suspect, Ask},
 		{Up, Signaled, Down, Fail},
 		{Suspect, Passes, Up, 0},
@@ -105,17 +116,16 @@ func Table() []Transition {
 
 // step takes the path through the table.
 func (p *Path) step(on Event, now time.Time) Action {
-	for _, t := range Table() {
-		if t.From == p.state && t.On == on {
-			if t.To == Up {
-				p.cleared = now
-			}
-			if p.state == Down {
-				p.well = now
-			}
-			p.state, p.entered, p.row = t.To, now, 0
-			return t.Do
-		}
+	t, ok := transition(Table(), p.state, on)
+	if !ok {
+		return 0
 	}
-	return 0
+	if t.To == Up {
+		p.cleared = now
+	}
+	if p.state == Down {
+		p.well = now
+	}
+	p.state, p.entered, p.row = t.To, now, 0
+	return t.Do
 }

@@ -62,26 +62,19 @@ func (e DetourEvent) String() string {
 	return [...]string{"Unacked", "Exhausted", "Acked", "Settled", "Moved"}[e%5]
 }
 
-// DetourTransition is one row of a detour's table.
-type DetourTransition struct {
-	From DetourState
-	On   DetourEvent
-	To   DetourState
-}
-
-// DetourTable is all transitions of a detour. An event that is not in it for a state changes nothing.
-func DetourTable() []DetourTransition {
-	return []DetourTransition{
-		{Doubted, Unacked, Trying},
-		{Doubted, Exhausted, Nowhere},
-		{Doubted, Acked, Unfounded},
-		{Doubted, Settled, Unfounded},
-		{Doubted, Moved, Unfounded},
-		{Trying, Unacked, Trying},
-		{Trying, Exhausted, Nowhere},
-		{Trying, Acked, Proven},
-		{Trying, Settled, Unfounded},
-		{Trying, Moved, Unfounded},
+// DetourTable is all transitions of a detour.
+func DetourTable() []Transition[DetourState, DetourEvent] {
+	return []Transition[DetourState, DetourEvent]{
+		{Doubted, Unacked, Trying, 0},
+		{Doubted, Exhausted, Nowhere, 0},
+		{Doubted, Acked, Unfounded, 0},
+		{Doubted, Settled, Unfounded, 0},
+		{Doubted, Moved, Unfounded, 0},
+		{Trying, Unacked, Trying, 0},
+		{Trying, Exhausted, Nowhere, Return},
+		{Trying, Acked, Proven, 0},
+		{Trying, Settled, Unfounded, Return},
+		{Trying, Moved, Unfounded, 0},
 	}
 }
 
@@ -161,18 +154,16 @@ func (d *Detour) Look(p Progress, tries int, others []int, now time.Time) (move 
 	return d.step(Exhausted, now)
 }
 
-// step takes the detour through its table. Where nothing is proven the connection is where it was again; move
-// reports whether that is another path than before.
-func (d *Detour) step(on DetourEvent, now time.Time) (move bool) {
-	for _, t := range DetourTable() {
-		if t.From != d.state || t.On != on {
-			continue
-		}
-		d.state, d.since = t.To, now
-		if d.Over() && d.state != Proven && on != Moved {
-			move, d.On = d.On != d.From, d.From
-		}
-		return move
+// step takes the detour through its table, and reports whether the connection is to be on another path than before.
+func (d *Detour) step(on DetourEvent, now time.Time) bool {
+	t, ok := transition(DetourTable(), d.state, on)
+	if !ok {
+		return false
+	}
+	d.state, d.since = t.To, now
+	if t.Do.Has(Return) {
+		d.On = d.From
+		return true
 	}
 	return false
 }

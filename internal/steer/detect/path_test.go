@@ -85,7 +85,7 @@ func TestTransitions(t *testing.T) {
 			return do
 		}},
 	} {
-		i := slices.IndexFunc(Table(), func(r Transition) bool { return r.From == tt.begin && r.On == tt.on })
+		i := slices.IndexFunc(Table(), func(r Transition[State, Event]) bool { return r.From == tt.begin && r.On == tt.on })
 		if i < 0 {
 			t.Errorf("%s in %s is not in the table", tt.on, tt.begin)
 			continue
