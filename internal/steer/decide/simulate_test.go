@@ -10,10 +10,13 @@ import (
 // spread of a policy's results over schedules.
 type spreadOf struct{ hindsight, static []float64 }
 
-func play(from, n uint64, shape Shape, policy func(Schedule) Policy) (out spreadOf, all []Result) {
+func play(t *testing.T, from, n uint64, shape Shape, policy func(Schedule) Policy) (out spreadOf, all []Result) {
+	t.Helper()
 	for seed := from; seed < from+n; seed++ {
 		s := RandomSchedule(seed, shape)
 		r, _ := Simulate(s, policy(s), seed)
+		checkResult(t, r)
+		r.Trace = nil // of hundreds it is gigabytes
 		out.hindsight = append(out.hindsight, r.OfHindsight())
 		out.static = append(out.static, r.OfStatic())
 		all = append(all, r)
@@ -39,9 +42,9 @@ func TestRandomSchedules(t *testing.T) {
 	}
 	for _, need := range []Need{Throughput, Latency} {
 		shape := Shape{Need: need}
-		ours, all := play(1, n, shape, func(s Schedule) Policy { return CostAware{Seed: s.Seed} })
-		table, _ := play(1, n, shape, func(s Schedule) Policy { return TablePolicy{Table: s.Table()} })
-		usual, _ := play(1, n, shape, func(Schedule) Policy { return Hysteresis{} })
+		ours, all := play(t, 1, n, shape, func(s Schedule) Policy { return CostAware{Seed: s.Seed} })
+		table, _ := play(t, 1, n, shape, func(s Schedule) Policy { return TablePolicy{Table: s.Table()} })
+		usual, _ := play(t, 1, n, shape, func(Schedule) Policy { return Hysteresis{} })
 		for name, v := range map[string]spreadOf{"cost-aware": ours, "table": table, "hysteresis": usual} {
 			t.Logf("%s %s: of hindsight mean %.4f, 5%% %.4f, least %.4f; of static mean %.4f, 5%% %.4f, least %.4f", need, name,
 				mean(v.hindsight), quantile(v.hindsight, 0.05), quantile(v.hindsight, 0), mean(v.static), quantile(v.static, 0.05),
@@ -49,7 +52,6 @@ func TestRandomSchedules(t *testing.T) {
 		}
 		switches, false_ := 0, 0
 		for i, r := range all {
-			checkResult(t, r)
 			switches, false_ = switches+r.Switches, false_+r.False
 			if r.OfStatic() < 0.98 {
 				t.Errorf("%s, schedule %d: %.4f of the best static network", need, i+1, r.OfStatic())
