@@ -18,9 +18,9 @@ import (
 
 // faults are the flags of "lab impair".
 type faults struct {
-	rate, drop, loss, reorder, direction string
-	delay, jitter                        time.Duration
-	clear                                bool
+	rate, drop, loss, only, reorder, direction string
+	delay, jitter                              time.Duration
+	clear                                      bool
 }
 
 func labImpairCommand(e env) *cobra.Command {
@@ -41,6 +41,7 @@ Pathwise's; packets go past it when it dies.`,
 		Example: `  pathwise lab impair p1 vxlan --rate 500mbit
   pathwise lab impair h1 vxlan --drop both       all of the host's pods
   pathwise lab impair p1 macvlan --loss 1%
+  pathwise lab impair p1 vxlan --drop in --only tcp:443
   pathwise lab impair p1 vxlan --delay 10ms --jitter 2ms --reorder 1% --direction both
   pathwise lab impair                            what is in force
   pathwise lab impair h1 vxlan --clear`,
@@ -92,12 +93,16 @@ func (f *faults) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.rate, "rate", "", "bound what goes out: 500mbit, 64kbit, 1.5gbit")
 	cmd.Flags().StringVar(&f.drop, "drop", "", "lose everything: in, out or both")
 	cmd.Flags().StringVar(&f.loss, "loss", "", "lose a share of what goes in and of what goes out: 1%")
+	cmd.Flags().StringVar(&f.only, "only", "",
+		"drop or lose these packets alone: tcp, udp, icmp, tcp:443, udp:53, above:1000 (bytes of the IP packet)")
 	cmd.Flags().DurationVar(&f.delay, "delay", 0, "hold up what goes out")
 	cmd.Flags().DurationVar(&f.jitter, "jitter", 0, "vary --delay by up to this much, independently for each packet")
 	cmd.Flags().StringVar(&f.reorder, "reorder", "", "share of packets that --delay does not hold up: 1%")
 	cmd.Flags().StringVar(&f.direction, "direction", "",
 		"what --rate, --loss, --delay, --jitter and --reorder act on: in, out or both")
 	cmd.Flags().BoolVar(&f.clear, "clear", false, "end every impairment")
+	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions([]string{"tcp", "udp", "icmp", "above:"},
+		cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	for _, flag := range []string{"drop", "direction"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions([]string{"in", "out", "both"},
 			cobra.ShellCompDirectiveNoFileComp))
@@ -132,6 +137,9 @@ func (f faults) impairment(changed func(string) bool) (impair.Impairment, error)
 		if out.Reorder, err = percent("--reorder", f.reorder); err != nil {
 			return out, err
 		}
+	}
+	if out.Only, err = impair.ParseOnly(f.only); err != nil {
+		return out, fmt.Errorf("--%w", err)
 	}
 	switch f.drop {
 	case "", "in", "out", "both":

@@ -29,6 +29,8 @@ type Impairment struct {
 	// LossIngress and LossEgress are the shares lost at random, 0 to 1.
 	LossIngress float64 `json:"loss_in,omitempty"`
 	LossEgress  float64 `json:"loss_out,omitempty"`
+	// Only these packets are dropped or lost, as a filter on the way would.
+	Only Only `json:"only,omitzero"`
 	// Direction is which way Rate, Delay, Jitter and Reorder act.
 	Direction Direction `json:"direction,omitempty"`
 	// Rate bounds what passes, in bits per second; 0 means no bound.
@@ -66,6 +68,9 @@ func (i Impairment) Check() error {
 		if !(loss >= 0 && loss <= 1) {
 			return fmt.Errorf("loss %v: expected a share from 0 to 1", loss)
 		}
+	}
+	if in, out := i.losses(); i.Only != (Only{}) && in == 0 && out == 0 {
+		return fmt.Errorf("only %s: expected packets to be dropped or lost too", i.Only)
 	}
 	const most = time.Minute
 	if i.Delay < 0 || i.Delay > most || i.Jitter < 0 || i.Jitter > i.Delay {
@@ -147,7 +152,7 @@ func (m Impairer) apply(p Port, i Impairment) error {
 		return err
 	}
 	in, out := plan[intoPod].loss, plan[outOfPod].loss
-	if err := errors.Join(m.lose(p, w, intoPod, in), m.lose(p, w, outOfPod, out)); err != nil {
+	if err := errors.Join(m.lose(p, w, intoPod, in, i.Only), m.lose(p, w, outOfPod, out, i.Only)); err != nil {
 		return err
 	}
 	return m.record(p, Force{Impairment: i, By: plan.means(), Index: w.near})

@@ -24,10 +24,10 @@ const (
 	outOfPod way = "out"
 )
 
-// lose loses the given share of what goes that way. The program is at the
+// lose loses the given share of those packets that go that way. The program is at the
 // head of its hook (tcx, Linux 6.6), before any other there, and is exchanged in
 // place where one is there already: nothing slips through in between.
-func (m Impairer) lose(p Port, w wire, dir way, share float64) error {
+func (m Impairer) lose(p Port, w wire, dir way, share float64, of Only) error {
 	path := filepath.Join(m.Pins, fmt.Sprintf("impair-%s-%s-%s", p.Netns, p.Dev, dir))
 	old, err := link.LoadPinnedLink(path, nil)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +42,7 @@ func (m Impairer) lose(p Port, w wire, dir way, share float64) error {
 		return remove(old, path)
 	}
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "pw_impair", Type: ebpf.SchedCLS, License: "GPL",
-		Instructions: dropping(share, w, dir)})
+		Instructions: dropping(share, of, w, dir)})
 	if err != nil {
 		return fmt.Errorf("load program: %w", err)
 	}
@@ -125,17 +125,17 @@ func (w wire) onlyPods(dir way) (out asm.Instructions) {
 	return out
 }
 
-// dropping drops the share of the frames, or of those from or to w.mac if it is
+// dropping drops the share of those frames, or of those from or to w.mac if it is
 // not nil, and leaves the others to the next program. A frame that comes from a
 // delay line has had its turn before, or has it after the mark is taken off.
-func dropping(share float64, w wire, dir way) asm.Instructions {
+func dropping(share float64, of Only, w wire, dir way) asm.Instructions {
 	const bits = 24 // of the random number: an operand holds no more than 31
 	out := asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadMem(asm.R0, asm.R6, markAt, asm.Word),
 		asm.JEq.Imm(asm.R0, delayed, "next"),
 	}
-	out = append(out, w.onlyPods(dir)...)
+	out = append(append(out, w.onlyPods(dir)...), of.instructions()...)
 	out = append(out,
 		asm.FnGetPrandomU32.Call(),
 		asm.And.Imm(asm.R0, 1<<bits-1),

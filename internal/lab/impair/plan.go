@@ -2,6 +2,7 @@ package impair
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -50,6 +51,9 @@ func (m Impairer) plan(w wire, i Impairment) (plan, error) {
 			return nil, err
 		}
 	}
+	if !programs && i.Only != (Only{}) {
+		return nil, fmt.Errorf("only %s: %w", i.Only, errNoPrograms)
+	}
 	p := plan{}
 	for dir, loss := range map[way]float64{intoPod: in, outOfPod: out} {
 		var c course
@@ -63,6 +67,8 @@ func (m Impairer) plan(w wire, i Impairment) (plan, error) {
 	}
 	return p, nil
 }
+
+var errNoPrograms = errors.New("to choose packets needs programs on a device: a kernel with tcx, Linux 6.6")
 
 // takesPrograms reports whether the far end has hooks for programs.
 func (w wire) takesPrograms() (ok bool, err error) {

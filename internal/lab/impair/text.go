@@ -30,6 +30,10 @@ func (i Impairment) String() string {
 		out[len(out)-1] += " " + string(direction)
 	}
 	in, lossOut := i.losses()
+	of := ""
+	if i.Only != (Only{}) {
+		of = " of " + i.Only.String()
+	}
 	for _, w := range []struct {
 		share float64
 		which Direction
@@ -42,9 +46,9 @@ func (i Impairment) String() string {
 		}
 		switch {
 		case w.share == 1:
-			add("drop %s", w.which)
+			add("drop %s%s", w.which, of)
 		case w.share > 0:
-			add("loss %.4g%% %s", w.share*100, w.which)
+			add("loss %.4g%% %s%s", w.share*100, w.which, of)
 		}
 	}
 	if len(out) == 0 {

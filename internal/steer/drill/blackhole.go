@@ -97,7 +97,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 	}
 	events, err := g.agents["h1"].events(ctx, since)
 	out.found(events, s.pairOf("a>b"), network)
-	if ofPod(how) || err != nil {
+	if ofPair(how) || err != nil {
 		// What a pair has found out about its path it believes for a while: begin again.
 		g.stopAgents()
 	}
@@ -114,6 +114,9 @@ func (s *session) pairOf(name string) string {
 
 // ofPod reports whether a fault is of one pod's port, not of its whole host.
 func ofPod(how string) bool { return strings.HasPrefix(how, "pod") }
+
+// ofPair reports whether a fault is found by a pair alone, which keeps it in mind for a while.
+func ofPair(how string) bool { return ofPod(how) || how == faultTCP || how == faultLarge }
 
 // breakNetwork breaks a network for the time of the drill, and says how long the
 // application waited.
@@ -139,7 +142,7 @@ func (g *ground) breakNetwork(ctx context.Context, out *Sample, f *flow, where, 
 	err = errors.Join(err, pause(ctx, g.s.options().Hold))
 	to := program.Kernel()
 	err = errors.Join(err, g.heal())
-	if err == nil && len(g.agents) > 0 && !ofPod(how) {
+	if err == nil && len(g.agents) > 0 && !ofPair(how) {
 		// Traffic goes on until all is well: without it the agents look less often.
 		err = g.healthy(ctx)
 	}
@@ -299,10 +302,14 @@ func blackholeFigures(o Options, all []Sample) []Figure {
 				continue
 			}
 			name := map[string]string{"both": "both ways", "in": "inwards only", "out": "outwards only", "pod": "one pod's port",
-				"pod-in": "one pod's port, inwards only", "pod-out": "one pod's port, outwards only"}[how]
+				"pod-in": "one pod's port, inwards only", "pod-out": "one pod's port, outwards only", faultTCP: "TCP alone",
+				faultLarge: "packets above 1000 bytes"}[how]
 			f := summary(kind+", "+name+": stall, median", "s", stalls, median, atMost(stallMedian))
 			f.Note = detection(all, v)
-			if ofPod(how) {
+			switch {
+			case ofPair(how) && !ofPod(how):
+				f.Note += "; probes and echoes pass, so the connections themselves tell"
+			case ofPod(how):
 				f.Note += "; the hosts' probes pass, so the pair's own echoes tell"
 			}
 			out = append(out, f, summary("... 99th percentile", "s", stalls, p99, atMost(stallP99)))

@@ -48,15 +48,18 @@ func TestFamilySchedule(t *testing.T) {
 	}
 }
 
-// Loss is of both ways; what is dead loses all.
+// Loss is of both ways; what is dead loses all; what is refused loses TCP; what is choked is slow on the way back.
 func TestLegsThatLose(t *testing.T) {
 	s := decide.Schedule{
-		Networks: []decide.SimNetwork{{Name: "x", Capacity: 1, Many: 1}, {Name: "y", Capacity: 1, Many: 1}},
+		Networks: []decide.SimNetwork{{Name: "x", Capacity: 1, Many: 1}, {Name: "y", Capacity: 1, Many: 1},
+			{Name: "z", Capacity: 1, Many: 1}, {Name: "r", Capacity: 1, Many: 1}},
 		Phases: []decide.Phase{{For: time.Second, Impairments: []decide.Impairment{
 			{Network: "x", Fault: decide.Loses, Factor: 0.01}, {Network: "y", Fault: decide.Loses, Factor: 0.01},
+			{Network: "z", Fault: decide.Choked, Factor: 0.4}, {Network: "r", Fault: decide.Refused},
 			{Network: "y", Fault: decide.BlackHole}}}}}
 	got := legs(s, 1e8)[0].faults()
-	if got["x"] != (impair.Impairment{LossIngress: 0.01, LossEgress: 0.01}) || got["y"] != fault("both") {
+	if got["x"] != (impair.Impairment{LossIngress: 0.01, LossEgress: 0.01}) || got["y"] != fault("both") ||
+		got["z"] != (impair.Impairment{Rate: 100e3, Direction: impair.In}) || got["r"] != fault(faultTCP) {
 		t.Errorf("%+v", got)
 	}
 }

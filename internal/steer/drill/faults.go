@@ -77,6 +77,9 @@ func (f *faults) heal() error {
 	return errors.Join(errs...)
 }
 
+// Faults that the hosts' probes and the pair's echoes pass.
+const faultTCP, faultLarge = "tcp", "large"
+
 // fault is an impairment by name; directions are those of pods on host h1. Where
 // one way stays good the other's program is left as it was prepared.
 func fault(name string) impair.Impairment {
@@ -87,6 +90,11 @@ func fault(name string) impair.Impairment {
 		out.LossIngress = nothing
 	case "in", "pod-in":
 		out.LossEgress = nothing
+	case faultTCP:
+		out.Only = impair.Only{Protocol: "tcp"}
+	case faultLarge:
+		const large = 1000
+		out.Only = impair.Only{Above: large}
 	}
 	return out
 }

@@ -108,7 +108,7 @@ func reader(network func(name string) error) config.Reader {
 			return s, nil
 		}, "a command line, such as mongod"),
 		"traffic":  config.Word("tcp", "rr", "mix", "udp"),
-		"fault":    config.Word("both", "in", "out", "pod", "pod-in", "pod-out", faultMPTCP),
+		"fault":    config.Word("both", "in", "out", "pod", "pod-in", "pod-out", faultTCP, faultLarge, faultMPTCP),
 		"family":   config.Word(playable()...),
 		"sharing":  config.Word(sharingNames()...),
 		"program":  config.Word(programNames(isAny)...),

@@ -29,6 +29,9 @@ type leg struct {
 	delays map[string]time.Duration
 	// losses are the shares of packets lost each way, by network.
 	losses map[string]float64
+	// chokes are the rates of the way back to the sender, by network, and refused those that drop TCP alone.
+	chokes  map[string]float64
+	refused map[string]bool
 }
 
 // faults are what impairs networks, at their pods on one host.
@@ -42,6 +45,16 @@ func (l leg) faults() map[string]impair.Impairment {
 			out[network] = impair.Impairment{LossIngress: lost, LossEgress: lost}
 		}
 	}
+	for network := range l.refused {
+		if _, dead := l.holes[network]; !dead {
+			out[network] = fault(faultTCP)
+		}
+	}
+	for network, rate := range l.chokes {
+		bad := out[network]
+		bad.Rate, bad.Direction = max(uint64(rate), impair.MinRate), impair.In
+		out[network] = bad
+	}
 	for network, d := range l.delays {
 		bad := out[network]
 		bad.Delay, bad.Direction = d, impair.Both
@@ -49,6 +62,10 @@ func (l leg) faults() map[string]impair.Impairment {
 	}
 	return out
 }
+
+// acknowledged is for how many bits that are sent one comes back: an acknowledgment of some 80 bytes for what one
+// socket hands over at once, about 32 kB in the mean.
+const acknowledged = 400
 
 // legs are a schedule's phases with the capacity of the fastest network scaled.
 func legs(s decide.Schedule, capacity float64) []leg {
@@ -62,7 +79,8 @@ func legs(s decide.Schedule, capacity float64) []leg {
 		const most = 64 // connections: more would measure the generator
 		l := leg{what: fmt.Sprintf("phase %d", i+1), span: p.For, connections: min(max(p.Load.Connections, 1), most),
 			offered: p.Load.Offered * scale, rates: map[string]float64{}, crowd: map[string]float64{},
-			holes: map[string]string{}, delays: map[string]time.Duration{}, losses: map[string]float64{}}
+			holes: map[string]string{}, delays: map[string]time.Duration{}, losses: map[string]float64{},
+			chokes: map[string]float64{}, refused: map[string]bool{}}
 		for _, n := range s.Networks {
 			// As decide's model: the capacity changes with the load, by its logarithm.
 			l.rates[n.Name] = scale * n.Capacity * (1 + (n.Many-1)*math.Log(float64(l.connections))/math.Log(100))
@@ -83,6 +101,10 @@ func legs(s decide.Schedule, capacity float64) []leg {
 				l.delays[bad.Network] = time.Duration(bad.Factor * float64(time.Second))
 			case decide.Loses:
 				l.losses[bad.Network] = bad.Factor
+			case decide.Choked:
+				l.chokes[bad.Network] = l.rates[bad.Network] * bad.Factor / acknowledged
+			case decide.Refused:
+				l.refused[bad.Network] = true
 			}
 			l.what += fmt.Sprintf(", %s %s", bad.Network, bad.Fault)
 		}

@@ -77,7 +77,7 @@ func (s *session) holeUnder(ctx context.Context, out *Sample, p realProgram, how
 	}
 	events, err := a.events(ctx, since)
 	out.found(events, opener.Name+">"+other.Name, network)
-	if ofPod(how) || err != nil {
+	if ofPair(how) || err != nil {
 		g.stopAgents() // what a pair has found out about its path it believes for a while
 	}
 	return err
@@ -121,7 +121,7 @@ func (g *ground) breakUnder(ctx context.Context, out *Sample, t *transfer, where
 	close(stop)
 	out.Values["stall_s"] = (<-watched).Seconds()
 	err = errors.Join(err, watchErr, g.heal(), t.in.died())
-	if err == nil && !ofPod(how) {
+	if err == nil && !ofPair(how) {
 		err = g.healthy(ctx) // while traffic goes on: without it the agents look less often
 	}
 	return err
