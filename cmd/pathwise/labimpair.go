@@ -94,7 +94,7 @@ func (f *faults) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.drop, "drop", "", "lose everything: in, out or both")
 	cmd.Flags().StringVar(&f.loss, "loss", "", "lose a share of what goes in and of what goes out: 1%")
 	cmd.Flags().StringVar(&f.only, "only", "",
-		"drop or lose these packets alone: tcp, udp, icmp, tcp:443, udp:53, above:1000 (bytes of the IP packet)")
+		"drop or lose these alone: tcp, udp, icmp, tcp:443, above:1000")
 	cmd.Flags().DurationVar(&f.delay, "delay", 0, "hold up what goes out")
 	cmd.Flags().DurationVar(&f.jitter, "jitter", 0, "vary --delay by up to this much, independently for each packet")
 	cmd.Flags().StringVar(&f.reorder, "reorder", "", "share of packets that --delay does not hold up: 1%")
