@@ -182,12 +182,8 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 	if len(f.drills) > 0 {
 		return usageError{fmt.Errorf("--drills: %s is no file of drills: expected one such as steering", f.experiment)}
 	}
-	if f.resume {
-		if len(f.networks) > 0 || len(f.workloads) > 0 || len(f.families) > 0 || f.server != "" || f.seeded ||
-			f.repetitions != 0 || f.duration != 0 || f.budget != 0 || f.kernel != campaign.Auto {
-			return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}
-		}
-		f.experiment = filepath.Join(f.out, result.ExperimentFile)
+	if err := f.goOn(); err != nil {
+		return err
 	}
 	exp, err := readExperiment(e, f)
 	if err != nil {
@@ -213,6 +209,19 @@ func runBench(ctx context.Context, e env, f benchFlags) error {
 		err = e.conclude(dir)
 	}
 	return errors.Join(err, unlock())
+}
+
+// goOn takes the experiment of a result that is to be gone on with.
+func (f *benchFlags) goOn() error {
+	switch {
+	case !f.resume:
+		return nil
+	case len(f.networks) > 0, len(f.workloads) > 0, len(f.families) > 0, f.server != "", f.seeded, f.repetitions != 0,
+		f.duration != 0, f.budget != 0, f.kernel != campaign.Auto:
+		return usageError{errors.New("bench --resume: expected --out DIR alone: the result says what to run")}
+	}
+	f.experiment = filepath.Join(f.out, result.ExperimentFile)
+	return nil
 }
 
 // campaign carries the experiment out on this machine.

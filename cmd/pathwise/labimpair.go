@@ -63,29 +63,34 @@ Pathwise's; packets go past it when it dies.`,
 			if err != nil {
 				return usageError{fmt.Errorf("lab impair: %w", err)}
 			}
-			st, err := chooseLab(e, name)
-			if err != nil {
-				return err
-			}
-			ports, err := portsOf(st, args)
-			if err != nil {
-				return err
-			}
-			if err := needMachineRoot("lab impair needs", "to attach eBPF programs"); err != nil {
-				return err
-			}
-			if f.given() {
-				if err := impairAll(e, st, ports, bad); err != nil {
-					return err
-				}
-			}
-			return printForces(e, st, ports, format)
+			return labImpair(e, name, args, bad, f.given(), format)
 		},
 	}
 	f.flags(cmd)
 	labFlag(e, cmd, &name)
 	formatFlag(cmd, &format, "text", "json")
 	return cmd
+}
+
+// labImpair has attachments of a lab suffer from that, if it is given, and shows what is in force on them.
+func labImpair(e env, name string, args []string, bad impair.Impairment, given bool, format string) error {
+	st, err := chooseLab(e, name)
+	if err != nil {
+		return err
+	}
+	ports, err := portsOf(st, args)
+	if err != nil {
+		return err
+	}
+	if err := needMachineRoot("lab impair needs", "to attach eBPF programs"); err != nil {
+		return err
+	}
+	if given {
+		if err := impairAll(e, st, ports, bad); err != nil {
+			return err
+		}
+	}
+	return printForces(e, st, ports, format)
 }
 
 // flags are what an attachment is to suffer from.

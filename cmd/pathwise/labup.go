@@ -18,12 +18,17 @@ import (
 	"pathwise.dev/pathwise/internal/topo"
 )
 
+// labUpFlags are those of "lab up".
+type labUpFlags struct {
+	names                    []string
+	name                     string
+	hosts, pods, mtu, family int
+	agents, dry              bool
+	vms                      vmFlags
+}
+
 func labUpCommand(e env) *cobra.Command {
-	var names []string
-	var name string
-	var hosts, pods, mtu, family int
-	var agents, dry bool
-	var vms vmFlags
+	var f labUpFlags
 	cmd := &cobra.Command{
 		Use:   "up [FILE]",
 		Short: "Build a lab from a file (- is standard input) or from flags",
@@ -36,53 +41,62 @@ func labUpCommand(e env) *cobra.Command {
   pathwise lab up --network cni:my.conflist --dry-run`,
 		Args: optionalArg("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f := lab.File{Spec: lab.Spec{Name: name, Hosts: hosts, MTU: mtu, Family: family}.Fill()}
-			var err error
-			switch {
-			case len(args) == 1 && len(names) > 0:
-				return usageError{errors.New("lab up: expected a file or --network, not both")}
-			case len(args) == 1:
-				f, err = readLab(e, args[0])
-			case cmd.Flags().Changed("hosts") && hosts < 1:
-				return usageError{fmt.Errorf("lab up: --hosts %d: expected 1 or more", hosts)}
-			case cmd.Flags().Changed("mtu") && mtu < 1:
-				return usageError{fmt.Errorf("lab up: --mtu %d: expected %d to %d bytes", mtu, topo.MinMTU, topo.MaxMTU)}
-			case len(names) == 0:
-				return usageError{errors.New("lab up: expected a file or --network NAME: see \"pathwise lab up --help\"")}
-			default:
-				f.Networks, err = findAll(names)
-				f.Spec.Networks, f.Spec.Agents = names, agents && len(names) > 1 && len(vms.hosts) == 0
-				f.Spec.Pods = spread(pods, f.Spec.Hosts)
-				err = errors.Join(err, vms.into(&f.Spec))
-			}
+			file, err := f.file(e, args, cmd.Flags().Changed)
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(f.Spec.Check(), lab.Combinable(f.Networks, f.Spec.Agents),
-				lab.Speak(f.Networks, f.Spec)); err != nil {
-				return usageError{err}
+			if f.dry {
+				return errors.Join(printPlan(e.stdout, file), unavailable(e, file))
 			}
-			if dry {
-				return errors.Join(printPlan(e.stdout, f), unavailable(e, f))
-			}
-			return labUp(cmd.Context(), e, f, vms.kind)
+			return labUp(cmd.Context(), e, file, f.vms.kind)
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "network", nil,
+	fl := cmd.Flags()
+	fl.StringSliceVar(&f.names, "network", nil,
 		"networks of the catalogue, or cni:FILE, instead of a lab file; the first is the default one")
-	cmd.Flags().StringVar(&name, "name", "lab", "name of the lab (without a file)")
-	cmd.Flags().IntVar(&hosts, "hosts", 2, "number of hosts (without a file)")
-	cmd.Flags().IntVar(&pods, "pods", 2, "number of pods, spread over the hosts (without a file)")
-	cmd.Flags().IntVar(&mtu, "mtu", 1500, "MTU of the underlay in bytes (without a file)")
-	cmd.Flags().IntVar(&family, "family", 0,
+	fl.StringVar(&f.name, "name", "lab", "name of the lab (without a file)")
+	fl.IntVar(&f.hosts, "hosts", 2, "number of hosts (without a file)")
+	fl.IntVar(&f.pods, "pods", 2, "number of pods, spread over the hosts (without a file)")
+	fl.IntVar(&f.mtu, "mtu", 1500, "MTU of the underlay in bytes (without a file)")
+	fl.IntVar(&f.family, "family", 0,
 		"IP family of pods' services, 4 or 6: with 6, hosts and pods have addresses of both (without a file)")
-	cmd.Flags().BoolVar(&agents, "agents", true,
+	fl.BoolVar(&f.agents, "agents", true,
 		"with several networks, a pod for the steering agent on each host (without a file)")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be made, and make nothing")
-	vms.add(cmd)
+	fl.BoolVar(&f.dry, "dry-run", false, "say what would be made, and make nothing")
+	f.vms.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions(catalogue.Names(),
 		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// file is the lab that is asked for, and can be built.
+func (f labUpFlags) file(e env, args []string, changed func(string) bool) (out lab.File, err error) {
+	out.Spec = lab.Spec{Name: f.name, Hosts: f.hosts, MTU: f.mtu, Family: f.family}.Fill()
+	switch {
+	case len(args) == 1 && len(f.names) > 0:
+		return out, usageError{errors.New("lab up: expected a file or --network, not both")}
+	case len(args) == 1:
+		out, err = readLab(e, args[0])
+	case changed("hosts") && f.hosts < 1:
+		return out, usageError{fmt.Errorf("lab up: --hosts %d: expected 1 or more", f.hosts)}
+	case changed("mtu") && f.mtu < 1:
+		return out, usageError{fmt.Errorf("lab up: --mtu %d: expected %d to %d bytes", f.mtu, topo.MinMTU, topo.MaxMTU)}
+	case len(f.names) == 0:
+		return out, usageError{errors.New("lab up: expected a file or --network NAME: see \"pathwise lab up --help\"")}
+	default:
+		out.Networks, err = findAll(f.names)
+		out.Spec.Networks, out.Spec.Agents = f.names, f.agents && len(f.names) > 1 && len(f.vms.hosts) == 0
+		out.Spec.Pods = spread(f.pods, out.Spec.Hosts)
+		err = errors.Join(err, f.vms.into(&out.Spec))
+	}
+	if err != nil {
+		return out, err
+	}
+	if err := errors.Join(out.Spec.Check(), lab.Combinable(out.Networks, out.Spec.Agents),
+		lab.Speak(out.Networks, out.Spec)); err != nil {
+		return out, usageError{err}
+	}
+	return out, nil
 }
 
 // findAll returns the networks called so.

@@ -81,21 +81,26 @@ Of files, each has the name of its bridge before it, and --patch tells the ports
 			if err != nil {
 				return err
 			}
-			switch {
-			case format == report.JSON:
-				return writeJSON(e.stdout, s)
-			case format == report.HTML:
-				return graph.Write(e.stdout, s)
-			case dead:
-				return printDead(e.stdout, s, e.listOptions(format))
-			}
-			return printSurvey(e.stdout, s, e.listOptions(format))
+			return e.showSurvey(s, format, dead)
 		},
 	}
 	formatFlag(cmd, &format, append(listFormats(), report.HTML)...)
 	patchFlag(cmd, &patches)
 	cmd.Flags().BoolVar(&dead, "dead", false, "list the dead flows alone, each whole")
 	return cmd
+}
+
+// showSurvey prints what a pipeline consists of, or its dead flows alone.
+func (e env) showSurvey(s survey.Survey, format string, dead bool) error {
+	switch {
+	case format == report.JSON:
+		return writeJSON(e.stdout, s)
+	case format == report.HTML:
+		return graph.Write(e.stdout, s)
+	case dead:
+		return printDead(e.stdout, s, e.listOptions(format))
+	}
+	return printSurvey(e.stdout, s, e.listOptions(format))
 }
 
 // until is what comes of a reckoning, unless it is to end before: it is left then, as the program ends.
