@@ -124,17 +124,12 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 		count(e.own["dataplane"], v, name)
 	}
 	for network, c := range h.Reflectors {
-		for reason, v := range map[string]uint64{"short": c.Short, "oversized": c.Oversized, "forged": c.Forged,
-			"elsewhere": c.Elsewhere, "bad_time": c.BadTime,
-			"replayed": c.Replayed, "stale": c.Stale, "loop": c.Loop, "bad_tlv": c.BadTLV, "forged_tlv": c.ForgedTLV,
-			"unbound": c.Unbound} {
+		for reason, v := range c.Refused() {
 			count(e.own["probes"], v, network, "reflector_"+reason)
 		}
 	}
 	for network, c := range h.Senders {
-		for reason, v := range map[string]uint64{"malformed": c.Malformed, "forged": c.Forged, "unbound": c.Unbound,
-			"unmatched": c.Unmatched,
-			"mismatch":  c.Mismatch, "duplicate": c.Duplicate} {
+		for reason, v := range c.Refused() {
 			count(e.own["probes"], v, network, "sender_"+reason)
 		}
 	}

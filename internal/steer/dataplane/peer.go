@@ -70,8 +70,16 @@ func (p *Plane) SetPeer(peer Peer) error {
 	if err != nil {
 		return err
 	}
-	gen := generation(peer.UID)
 	// Take before send: a peer that is told of us at the same time may be faster.
+	if err := p.takeFrom(peer, id); err != nil {
+		return err
+	}
+	return p.sendTo(peer, id)
+}
+
+// takeFrom enters what comes from a peer over each path.
+func (p *Plane) takeFrom(peer Peer, id uint32) error {
+	gen := generation(peer.UID)
 	for _, path := range peer.Paths {
 		for _, stable := range peer.Pairs {
 			pair, ok := path.pair(stable)
@@ -93,6 +101,12 @@ func (p *Plane) SetPeer(peer Peer) error {
 			}
 		}
 	}
+	return nil
+}
+
+// sendTo enters where what goes to a peer may go.
+func (p *Plane) sendTo(peer Peer, id uint32) error {
+	gen := generation(peer.UID)
 	for _, stable := range peer.Pairs {
 		old, err := p.row(stable.Remote)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -323,42 +337,6 @@ func (p *Plane) remove(id uint32) error {
 		return fmt.Errorf("remove peer: %w", err)
 	}
 	return nil
-}
-
-// adopt learns from the maps which rows are in use. Their peers are known again
-// once SetPeer names them; Forget removes those that it does not. If the lease has run
-// out, flows begin at home.
-func (p *Plane) adopt(lasting bool) error {
-	r, err := p.rows()
-	if err != nil {
-		return err
-	}
-	p.learn(r)
-	p.remakeHints(r)
-	if !lasting {
-		// Nobody knows what has become of the paths since: flows begin at home.
-		for id, used := range p.used {
-			if used {
-				p.settleHome(uint32(id))
-			}
-		}
-	}
-	return nil
-}
-
-// Forget removes the peers that SetPeer has not named since Open.
-func (p *Plane) Forget() error {
-	known := map[uint32]bool{}
-	for _, id := range p.ids {
-		known[id] = true
-	}
-	var errs []error
-	for id, used := range p.used {
-		if used && !known[uint32(id)] {
-			errs = append(errs, p.remove(uint32(id)))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // family returns the pair of the same family as a.

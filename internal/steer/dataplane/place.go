@@ -107,3 +107,39 @@ func addr6(k bpfAddr) netip.Addr {
 	}
 	return netip.AddrFrom16(raw)
 }
+
+// adopt learns from the maps which rows are in use. Their peers are known again
+// once SetPeer names them; Forget removes those that it does not. If the lease has run
+// out, flows begin at home.
+func (p *Plane) adopt(lasting bool) error {
+	r, err := p.rows()
+	if err != nil {
+		return err
+	}
+	p.learn(r)
+	p.remakeHints(r)
+	if !lasting {
+		// Nobody knows what has become of the paths since: flows begin at home.
+		for id, used := range p.used {
+			if used {
+				p.settleHome(uint32(id))
+			}
+		}
+	}
+	return nil
+}
+
+// Forget removes the peers that SetPeer has not named since Open.
+func (p *Plane) Forget() error {
+	known := map[uint32]bool{}
+	for _, id := range p.ids {
+		known[id] = true
+	}
+	var errs []error
+	for id, used := range p.used {
+		if used && !known[uint32(id)] {
+			errs = append(errs, p.remove(uint32(id)))
+		}
+	}
+	return errors.Join(errs...)
+}

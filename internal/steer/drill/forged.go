@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -109,28 +110,29 @@ func (g *ground) attack(ctx context.Context, out *Sample, network string) error 
 	for _, e := range events {
 		out.Text["event "+e.Kind] = e.Reason
 	}
-	r, was := after.Reflectors[network], before.Reflectors[network]
-	out.Values["counted"] = float64(r.Short + r.Oversized + r.Forged + r.Elsewhere + r.BadTime + r.Replayed + r.Stale +
-		r.Loop + r.BadTLV + r.ForgedTLV + r.Unbound -
-		(was.Short + was.Oversized + was.Forged + was.Elsewhere + was.BadTime + was.Replayed + was.Stale + was.Loop +
-			was.BadTLV + was.ForgedTLV + was.Unbound))
-	for name, n := range map[string]uint64{"short": r.Short - was.Short, "oversized": r.Oversized - was.Oversized,
-		"forged": r.Forged - was.Forged, "bad time": r.BadTime - was.BadTime, "replayed": r.Replayed - was.Replayed,
-		"stale": r.Stale - was.Stale, "unbound": r.Unbound - was.Unbound,
-		"forged TLV": r.ForgedTLV - was.ForgedTLV, "delivered": r.Delivered - was.Delivered} {
-		out.Values["reflector "+name] = float64(n)
-	}
-	s, then := after.Senders[network], before.Senders[network]
-	answers := s.Malformed + s.Forged + s.Unbound + s.Unmatched + s.Mismatch + s.Duplicate + s.BadTLV + s.ForgedTLV -
-		(then.Malformed + then.Forged + then.Unbound + then.Unmatched + then.Mismatch + then.Duplicate + then.BadTLV +
-			then.ForgedTLV)
-	out.Values["counted"] += float64(answers)
-	out.Values["sender refused"] = float64(answers)
+	out.refused(before, after, network)
 	out.Values["restarted"] = 0
 	if !after.Started.Equal(before.Started) {
 		out.Values["restarted"] = 1
 	}
 	return nil
+}
+
+// refused notes what an agent has refused between two looks, of what came over a network.
+func (out *Sample) refused(before, after agent.Health, network string) {
+	r, was := after.Reflectors[network], before.Reflectors[network]
+	out.Values["reflector delivered"] = float64(r.Delivered - was.Delivered)
+	out.Values["counted"], out.Values["sender refused"] = 0, 0
+	then := was.Refused()
+	for reason, n := range r.Refused() {
+		out.Values["reflector "+strings.ReplaceAll(reason, "_", " ")] = float64(n - then[reason])
+		out.Values["counted"] += float64(n - then[reason])
+	}
+	then = before.Senders[network].Refused()
+	for reason, n := range after.Senders[network].Refused() {
+		out.Values["sender refused"] += float64(n - then[reason])
+		out.Values["counted"] += float64(n - then[reason])
+	}
 }
 
 // packet is a probe or an answer as captured on the wire.
