@@ -38,9 +38,14 @@ func (u *Unserved) Add(params *Params, to Service, now time.Time) {
 
 // Bars reports whether nothing is asked about what goes to the service. Where many are unserved it bars all others too.
 func (u Unserved) Bars(params *Params, to Service, now time.Time) bool {
-	at := u[to]
-	if at == nil {
-		return len(u) >= params.UnservedServices
+	if at := u[to]; at != nil {
+		return now.Before(at.until)
 	}
-	return now.Before(at.until)
+	lately := 0
+	for _, at := range u {
+		if now.Sub(at.until) <= params.UnservedMost {
+			lately++
+		}
+	}
+	return lately >= params.UnservedServices
 }

@@ -32,6 +32,9 @@ func TestUnserved(t *testing.T) {
 		t.Error("a scan is not seen")
 	}
 	now = now.Add(time.Hour)
+	if u.Bars(&params, tcp(81), now) {
+		t.Error("a scan bars all others for ever")
+	}
 	u.Add(&params, tcp(80), now)
 	if u.Bars(&params, tcp(81), now) || len(u) != 1 {
 		t.Errorf("%d ports are kept for ever", len(u))
