@@ -205,6 +205,7 @@ func (ad *adopter) syncPods(d *description, other, running bool) error {
 		}
 	}
 	maps.DeleteFunc(ad.pins, func(uid string, _ map[string]string) bool { return !here[uid] })
+	maps.DeleteFunc(ad.stranded, func(uid string, _ time.Time) bool { return !here[uid] })
 	return errors.Join(errs...)
 }
 

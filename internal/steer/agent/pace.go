@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -242,7 +243,9 @@ func (pr *prober) syncHosts(d *description, now time.Time) {
 		return
 	}
 	pr.synced.description, pr.synced.links, pr.members.woken = d, pr.wires.changes, true
+	there := map[string]bool{}
 	for _, h := range d.Hosts {
+		there[h.Name] = true
 		other, ok := d.agents[h.Index]
 		if h.Name == pr.cfg.Host || !ok {
 			continue
@@ -256,13 +259,15 @@ func (pr *prober) syncHosts(d *description, now time.Time) {
 		for _, at := range other.Attachments {
 			to := netip.AddrPortFrom(at.Addr, stamp.Port)
 			hp, w := r.paths[at.Network], pr.wires.links[at.Network]
-			if (hp == nil || hp.to != to) && w != nil {
+			if (hp == nil || hp.to != to || hp.mtu != at.MTU) && w != nil {
 				r.paths[at.Network] = &hostPath{Path: detect.New(pr.params), host: r, wire: w, network: at.Network, to: to,
 					mtu: at.MTU, track: probe.NewTrack(min(at.MTU, w.mtu)-28, false)}
 			}
 		}
 		r.down = r.failing()
 	}
+	// Another host may have the addresses of one that has gone, whose answers would be taken for its.
+	maps.DeleteFunc(pr.members.remote, func(name string, _ *remoteHost) bool { return !there[name] })
 }
 
 // failing reports whether some path has failed.

@@ -365,6 +365,18 @@ func TestSyncHosts(t *testing.T) {
 	if a.prober.syncHosts(&again, now); h2.paths["z"] == nil || !h2.down {
 		t.Error("another description changes nothing")
 	}
+	before := h2.paths["z"]
+	other.Attachments[1].MTU -= 100
+	changed := *d
+	if a.prober.syncHosts(&changed, now); h2.paths["z"] == before {
+		t.Error("a path whose MTU is another is taken for the same")
+	}
+	gone := description{Cluster: Cluster{Hosts: []topo.Host{{Index: 3, Name: "h3"}}}, agents: map[int]*topo.Pod{3: &other}}
+	a.prober.syncHosts(&gone, now)
+	host, _ := a.members.path("m", other.Attachments[0].Addr)
+	if host == nil || host.name != "h3" || len(a.members.remote) != 1 {
+		t.Errorf("the address of a host that has gone is %v's", host)
+	}
 }
 
 // TestWarm: a host that had no traffic for long is probed from the next period on as it has some.
