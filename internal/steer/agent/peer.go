@@ -32,6 +32,8 @@ type entries struct {
 // as long as it may be held.
 func (en *entries) rejoin(l *pod, rest func()) error {
 	l.plane.SetCandidates(en.members.elsewhere.filter)
+	l.rejoining = true
+	defer func() { l.rejoining = false }()
 	var errs []error
 	begin := en.cfg.Now()
 	for _, addr := range l.plane.Entered() {

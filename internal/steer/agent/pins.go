@@ -201,6 +201,9 @@ func (sw *sweeper) hurry(l *pod) {
 func (sw *sweeper) sweepFlows(ctx context.Context) error {
 	due := func(l *pod) bool {
 		now := sw.cfg.Now()
+		if l.rejoining {
+			return false // the sweep would forget the flows of peers that are still to be entered
+		}
 		return l.census.Flows > 0 || now.Sub(l.swept) >= sweepIdle || l.active(now)
 	}
 	return eachOr(ctx, sweepEvery, sw.bell, func() {
@@ -224,9 +227,9 @@ func (l *pod) active(now time.Time) bool {
 
 func (sw *sweeper) sweepPod(l *pod) {
 	sw.members.Lock()
-	if sw.members.pods[l.UID] != l {
+	if sw.members.pods[l.UID] != l || l.rejoining {
 		sw.members.Unlock()
-		return // it has just gone
+		return // it has just gone, or come
 	}
 	l.swept = sw.cfg.Now()
 	flows, err := l.plane.Flows()

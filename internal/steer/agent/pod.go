@@ -33,6 +33,8 @@ type pod struct {
 	// replies are to its flows of datagrams that peers answer.
 	replies map[datagramFlow]*detect.Replies
 	former  int
+	// rejoining: the peers that a predecessor has left are being entered. Flows with those that are not are kept.
+	rejoining bool
 	// wanted are peers that the pod has begun to speak with, to be entered.
 	wanted []netip.Addr
 	// leaving are the addresses of peers that are about to be left: no other pod is entered
