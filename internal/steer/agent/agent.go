@@ -344,6 +344,10 @@ func (a *Agent) weigh(now time.Time) {
 			}
 			a.opener.judge(p, now)
 			a.inquirer.doubtHandshakes(p, now)
+			a.inquirer.expireTrial(p, now)
+			if p.detours.end(a.pairs.params, p.inquired, now) {
+				a.mover.replace(p, now)
+			}
 			if now.Sub(p.active) >= quiet {
 				if p.opening.elsewhere() {
 					a.agreement.open(p, now) // its next flow is to find a network
@@ -364,9 +368,6 @@ func (a *Agent) weigh(now time.Time) {
 						a.mover.carryOut(p, d, byPolicy, 0)
 					}
 				}
-			}
-			if p.detours.end(a.pairs.params, p.inquired, now) {
-				a.mover.replace(p, now)
 			}
 			a.entries.askAgain(p, now)
 			a.teller.settle(p, now)

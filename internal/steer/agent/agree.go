@@ -374,24 +374,3 @@ func (re *respondent) handleFailure(n notice) status {
 	}
 	return statusUnknown
 }
-
-// handleUnpassed has buckets make a detour of which the other agent says that a connection
-// in them, of a flow that this end has opened, gets through there alone.
-func (re *respondent) handleUnpassed(p *pair, n notice) status {
-	from, ok := p.routes.byNetwork(re.members.network(n.network))
-	if !ok {
-		return statusUnknown
-	}
-	now := re.cfg.Now()
-	for b, c := range n.choices {
-		to, ok := p.routes.byNetwork(re.members.network(c))
-		if d := p.detours[uint8(b)]; !ok || to.Index == from.Index || d != nil && d.out {
-			continue
-		}
-		d := p.detours.of(uint8(b))
-		d.from, d.to, d.out = from.Index, to.Index, true
-		d.bar.Raise(re.params, now)
-	}
-	re.mover.replace(p, now)
-	return statusDone
-}

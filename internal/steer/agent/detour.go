@@ -169,13 +169,24 @@ func (iq *inquirer) redirect(p *pair, q *inquiry, was int, now time.Time) {
 		iq.mover.divert(p, set, was, q.On, now)
 		return
 	}
-	d := p.detours.of(q.bucket)
-	d.from, d.to, d.out = q.From, q.On, q.On != q.From
+	d := p.detoured(q)
 	d.opens = d.out && (d.opens || q.about == aboutHandshake)
 	iq.mover.replace(p, now)
 	if q.about == aboutHandshake {
 		iq.rebegin(p, now)
 	}
+}
+
+// detoured has the detour of an inquiry's bucket lead to where the inquiry has come. It leaves the path where the
+// bucket is assigned, also where it was on a detour as it was asked about; a connection begins on the default
+// network, wherever its bucket is.
+func (p *pair) detoured(q *inquiry) *detour {
+	d, from := p.detours.of(q.bucket), q.From
+	if planned := p.planned(p.assignments())[q.bucket]; q.about != aboutHandshake && q.On != planned {
+		from = planned
+	}
+	d.from, d.to, d.out = from, q.On, q.On != from
+	return d
 }
 
 // askOwner has the agent that decides about a flow of datagrams try it on another path, once: which of the two ways is
@@ -199,7 +210,7 @@ func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Tim
 	if i < 0 || to < 0 || !p.usable(q.From) { // it has failed for all
 		return
 	}
-	if p.excuses(q.ports, time.Duration(iq.params.DetourTrust)*iq.params.DetourAgain, now) {
+	if p.excuses(q.ports, time.Duration(iq.params.DetourTrust)*iq.params.DetourAgain, now) || iq.beginsAtHome(p, q) {
 		was := q.On
 		q.On = q.From
 		iq.redirect(p, q, was, now)
@@ -210,9 +221,7 @@ func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Tim
 	if q.side == dataplane.Theirs {
 		iq.teller.tellUnpassed(p, q)
 	} else {
-		d := p.detours.of(q.bucket)
-		d.from, d.to, d.out = q.From, q.On, true
-		d.bar.Raise(iq.params, now)
+		p.detoured(q).bar.Raise(iq.params, now)
 	}
 	switch q.about {
 	case aboutDatagrams: // a program that had paused answers wherever they are

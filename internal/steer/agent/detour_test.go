@@ -60,8 +60,18 @@ func TestFaultsOfSomePackets(t *testing.T) {
 			b.runIn(b.pod(tt.pod).Netns, "sh", "-c", "nft delete table inet pw-t 2>/dev/null; true")
 		}
 	}
+	// Nothing is sent any more while a connection is elsewhere, and the fault lasts.
+	b.reset()
+	b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") })
+	b.carried("routed-bgp")
+	b.drops("b", "routed-bgp", "iifname DEV tcp dport PORT drop", hit.port)
+	b.refuses("routed-bgp", hit.port, false)
 	checkConnections(t, rr.stop())
 	checkConnections(t, hit.stop())
+	for host, ends := range map[string][2]string{"h1": {"a", "b"}, "h2": {"b", "a"}} {
+		b.await("the flows of "+host+" to be home", func() bool { return b.agents[host].home(ends[0], ends[1]) })
+	}
+	b.runIn(b.pod("b").Netns, "nft", "delete table inet pw-t")
 }
 
 // drops has a pod drop what the rule says of a network.

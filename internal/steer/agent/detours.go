@@ -122,3 +122,28 @@ func (p *pair) excuses(conn ports, trust time.Duration, now time.Time) bool {
 	p.excused[conn] = true
 	return true
 }
+
+// handleUnpassed has buckets make a detour of which the other agent says that a connection
+// in them, of a flow that this end has opened, gets through there alone.
+func (re *respondent) handleUnpassed(p *pair, n notice) status {
+	from, ok := p.routes.byNetwork(re.members.network(n.network))
+	if !ok {
+		return statusUnknown
+	}
+	if re.mover.dry(p) {
+		return statusDone
+	}
+	now := re.cfg.Now()
+	planned, wanted := p.planned(p.assignments()), p.wanted(p.assignments())
+	for b, c := range n.choices {
+		to, ok := p.routes.byNetwork(re.members.network(c))
+		if !ok || to.Index == from.Index || wanted[b] != from.Index {
+			continue // it is elsewhere by now
+		}
+		d := p.detours.of(uint8(b))
+		d.from, d.to, d.out = planned[b], to.Index, to.Index != planned[b]
+		d.bar.Raise(re.params, now)
+	}
+	re.mover.replace(p, now)
+	return statusDone
+}

@@ -66,6 +66,9 @@ func (e *escape) leavePath(p *pair, i int, now time.Time, detected time.Duration
 			}
 		}
 	}
+	if p.failed(from) {
+		e.mover.vacate(p, from, now)
+	}
 	// A dry run moves nothing, and a data plane may refuse.
 	if to, ok := p.refuge(from); ok && !e.cfg.DryRun {
 		e.mover.divert(p, dataplane.All, from, to, now)

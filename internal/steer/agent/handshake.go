@@ -100,6 +100,19 @@ func (iq *inquirer) rebegin(p *pair, now time.Time) {
 	iq.teller.wires.tell(p.host, iq.mover.opens(p), "")
 }
 
+// beginsAtHome reports whether a connection to the same port has begun on the default network, where an inquiry's was
+// not answered, though its SYN went later: a server that is full drops some (tcp_conn_request in
+// net/ipv4/tcp_input.c), and takes them when they come again, wherever that is.
+func (iq *inquirer) beginsAtHome(p *pair, q *inquiry) bool {
+	if q.about != aboutHandshake || q.From != 0 {
+		return false
+	}
+	syns, err := p.local.plane.SYNs(p.remote.UID, q.syn.Sent, iq.clock.kernel())
+	return err == nil && slices.ContainsFunc(syns, func(s dataplane.SYN) bool {
+		return s.Remote == q.syn.Remote && s.Answer == dataplane.AnsweredAtHome
+	})
+}
+
 // handshakeProven has the pair leave path i, where the SYN of an inquiry was answered on another one alone, if others
 // were not answered there either, and none was since the first of them: one that is lost by chance is not the only one.
 func (iq *inquirer) handshakeProven(p *pair, q *inquiry, i int, now time.Time) {

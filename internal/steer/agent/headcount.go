@@ -302,5 +302,6 @@ func (ct *counter) countConnections(c countable) {
 				ct.untracked.begin(p)
 			}
 		}
+		p.places = p.heads.places()
 	}
 }

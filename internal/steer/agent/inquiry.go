@@ -77,6 +77,8 @@ const (
 	// inquiriesMost bounds them, of all pairs: each costs some ten microseconds each time. When
 	// a path fails for all, thousands of timers fire, and nothing is to be learnt from each.
 	inquiriesMost = 64
+	// rememberedMost bounds them with those that were found to get through nowhere, which are not begun again for a while.
+	rememberedMost = 8 * inquiriesMost
 )
 
 // add takes up that a connection's retransmission timer has fired.
@@ -87,8 +89,17 @@ func (qs *inquiries) add(p *pair, e telemetry.Event) {
 // take takes up an inquiry, unless it is open already or there are too many. It reports whether it did.
 func (qs *inquiries) take(q *inquiry) bool {
 	p := q.pair
-	if p.inquiries[q.ports] != nil || len(p.inquiries) >= qs.params.DetoursMost ||
-		len(qs.open) >= inquiriesMost || len(p.routes) < 2 || p.opened.IsZero() {
+	if p.local.DryRun || p.inquiries[q.ports] != nil || len(p.inquiries) >= qs.params.DetoursMost ||
+		len(qs.open) >= rememberedMost || len(p.routes) < 2 || p.opened.IsZero() {
+		return false
+	}
+	asked := 0
+	for _, o := range qs.open {
+		if !o.begun || !o.Over() {
+			asked++
+		}
+	}
+	if asked >= inquiriesMost {
 		return false
 	}
 	if p.inquiries == nil {

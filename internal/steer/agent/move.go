@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
@@ -125,10 +123,11 @@ func (m *mover) tellOnly(p *pair, e Event) {
 // keepHome has the flows of a pod that are not to be moved be home, where they were moved before.
 func (m *mover) keepHome(p *pair) {
 	home := p.routes.home()
-	if !p.local.DryRun || m.cfg.DryRun || p.assignments() == home {
+	if !p.local.DryRun || m.cfg.DryRun || p.assignments() == home && len(p.detours) == 0 {
 		return
 	}
 	from := p.on()
+	p.detours, p.trial = nil, nil
 	took := m.goHome(p)
 	if p.assignments() != home {
 		return // the data plane has refused; it is tried again
@@ -201,101 +200,6 @@ func (p *pair) endTrials() {
 	}
 }
 
-// wanted are the paths where the pair's own flows are to be as they are assigned, by bucket:
-// those that do not get through there are not.
-func (p *pair) wanted(rows [flow.Rows]decide.Assignment) (paths [dataplane.Buckets]int) {
-	free := !p.opened.IsZero() && !p.withdrawn
-	for b := range paths {
-		as, rank := rows[flow.RowOf(uint8(b))], p.rank(b%flow.Width)
-		paths[b] = p.at(as).Index
-		if r, ok := p.routes.byNetwork(as.On(rank, flow.Width)); ok && !as.With.None() {
-			paths[b] = r.Index
-		}
-		if other, canary := p.routes.byNetwork(as.Canary); canary &&
-			dataplane.Share(as.Share(other.Network)).Has(uint8(rank)) {
-			paths[b] = other.Index
-		}
-		if d := p.detours[uint8(b)]; free && d != nil && d.out && d.from == paths[b] && p.usable(d.to) {
-			paths[b] = d.to
-		}
-	}
-	return paths
-}
-
-// rank is that of a place in its row.
-func (p *placement) rank(place int) int {
-	if p.ranks == nil {
-		return place
-	}
-	return int(p.ranks[place])
-}
-
-// rerank has the parts of the rows be such that connections are spread over them, as flows are about to be apart and
-// are not yet. A failover, which is to be quick, counts no connections.
-func (p *pair) rerank(to [flow.Rows]decide.Assignment) {
-	apart := func(as decide.Assignment) bool { return as.Canary != "" || !as.With.None() }
-	was := p.assignments()
-	if !slices.ContainsFunc(to[:], apart) || slices.ContainsFunc(was[:], apart) {
-		return
-	}
-	ranks := flow.Spread(p.heads.places())
-	p.ranks = &ranks
-}
-
-// placed reports whether the data plane has the pair's own flows where they are assigned.
-func (p *pair) placed() bool {
-	choices, err := p.local.plane.Choices(p.remote.UID)
-	for b, path := range p.wanted(p.assignments()) {
-		if choices[b].Path != path {
-			return false
-		}
-	}
-	return err == nil
-}
-
-// place writes the maps as assigned. took is the time of that.
-func (m *mover) place(p *pair) (moved dataplane.Set, took time.Duration, err error) {
-	want := p.wanted(p.assignments())
-	var sets [dataplane.MaxPaths]dataplane.Set
-	for b, path := range want {
-		sets[path%dataplane.MaxPaths] |= 1 << b
-	}
-	var errs []error
-	at := m.clock.kernel()
-	begin := m.cfg.Now()
-	for path, set := range sets {
-		if set != 0 {
-			some, err := p.local.plane.Switch(p.remote.UID, set, path)
-			errs = append(errs, err)
-			moved |= some
-		}
-	}
-	took = m.cfg.Now().Sub(begin)
-	for i, r := range p.routes {
-		if sets[r.Index] != 0 {
-			p.use(i, begin) // look there from now on
-		}
-	}
-	m.moved = append(m.moved, p)
-	if moved != 0 {
-		m.untracked.add(p)
-	}
-	for b, path := range want {
-		if moved.Has(uint8(b)) {
-			m.ledger.Moved(p.telemetryPair(), uint8(b), uint8(path), at)
-		}
-	}
-	m.stacks.refit(p)
-	return moved, took, errors.Join(errs...)
-}
-
-// answersMoved does what is due when flows that the peer has opened are answered on another
-// path: the host is to forget them where they were, and the pod's stack to be fit for it.
-func (m *mover) answersMoved(p *pair) {
-	m.untracked.add(p)
-	m.stacks.refit(p)
-}
-
 // window returns intervals i (from) to j (before) of the pair's traffic, as far
 // as they are kept.
 func (p *pair) window(i, j int) []decide.Interval {
@@ -353,7 +257,13 @@ func (m *mover) rest(p *pair, now time.Time) {
 		from = bulk
 	}
 	p.rows.Apart = false // of no class is there anything
-	if m.cfg.DryRun || p.assignments() == home {
+	switch {
+	case m.cfg.DryRun:
+		return
+	case p.assignments() == home && len(p.detours) > 0:
+		m.replace(p, now) // where these are nobody confirms either
+		return
+	case p.assignments() == home:
 		return
 	}
 	took := m.goHome(p)
@@ -366,15 +276,6 @@ func (m *mover) rest(p *pair, now time.Time) {
 	m.note(Event{Kind: string(decide.Home), Pair: p.name, From: from.Network, To: home[0].Active, By: byPolicy, Took: took,
 		Reason: fmt.Sprintf(
 			"no traffic for %v: its next flows begin on the default network, until the other agent has confirmed the pair again", now.Sub(p.active).Round(time.Second))})
-}
-
-// replace has the pair's own flows be where they are wanted now.
-func (m *mover) replace(p *pair, now time.Time) {
-	moved, _, err := m.place(p)
-	m.fault(p.name, err)
-	if moved != 0 {
-		m.follow(p, moved, now)
-	}
 }
 
 // withdraw takes all flows of a pair home, and reports whether it has just done so.

@@ -151,9 +151,11 @@ type traffic struct {
 	// gap is for how long nothing may come of its traffic over a path that passes, as found at gapAt.
 	gap   time.Duration
 	gapAt time.Time
-	// heads are its connections as last counted, and conns is the number of those with traffic.
+	// heads are its connections as they are counted. They are the counter's own, which sees them without the lock.
 	heads headcount
-	conns int
+	// conns is the number of those with traffic as last counted, and places how many have each place of a row.
+	conns  int
+	places [flow.Rows][flow.Width]int
 	// classes are its own connections of each row's class, as last counted.
 	classes [flow.Rows]classCount
 	// limited is the share of its TCP traffic that applications limit, and sending that of what this end sends.
@@ -251,6 +253,16 @@ func together(as decide.Assignment) [flow.Rows]decide.Assignment {
 // home is the assignment to the default network.
 func (rs routes) home() [flow.Rows]decide.Assignment {
 	return together(decide.Assignment{Active: rs[0].Network})
+}
+
+// failed reports whether the path with that index is known to carry nothing.
+func (p *pair) failed(index int) bool {
+	i := p.routes.at(index)
+	if i < 0 || p.lines[i].Down() {
+		return true
+	}
+	hp := p.host.paths[p.routes[i].Network]
+	return hp != nil && hp.Down()
 }
 
 // uses reports whether a row of the pair's own flows is on the path with that index, be it

@@ -143,7 +143,7 @@ func (iq *inquirer) followTrial(p *pair, r *detect.Requests, found *look, now ti
 	switch {
 	case p.homeFails(now), !p.usable(t.on):
 		iq.endTrial(p, now) // that is known better now
-	case found != nil && found.elsewhere > 0:
+	case found != nil && found.elsewhere > 0 && found.elsewhere == len(found.answered):
 		from, to := p.routes[0].Network, p.routes[p.routes.at(t.on)].Network
 		iq.note(Event{Kind: EventSuspect, Pair: p.name, To: from, Reason: fmt.Sprintf(
 			"requests to port %d are not answered on %s, and are on %s, though probes pass on both", t.port, from, to)})
@@ -154,7 +154,20 @@ func (iq *inquirer) followTrial(p *pair, r *detect.Requests, found *look, now ti
 		iq.endTrial(p, now) // they were only late
 	case r.Late(iq.params, t.since, now) > 0:
 		iq.tryNext(p, r, now)
-	case now.Sub(t.since) >= max(iq.params.RepliesIdle, 2*r.Patience(iq.params)):
+	}
+}
+
+// expireTrial ends a trial of which nothing was seen for so long: flows are looked at only while there are some.
+func (iq *inquirer) expireTrial(p *pair, now time.Time) {
+	t := p.trial
+	if t == nil {
+		return
+	}
+	lasts := iq.params.RepliesIdle
+	if r := p.requests[t.port]; r != nil {
+		lasts = max(lasts, 2*r.Patience(iq.params))
+	}
+	if now.Sub(t.since) >= lasts {
 		iq.endTrial(p, now)
 	}
 }

@@ -6,14 +6,16 @@ import (
 
 	"pathwise.dev/pathwise/internal/lab/sockdiag"
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/flow"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
 // pairOnTwo is a pair on a default network and one more.
 func pairOnTwo() *pair {
-	p := &pair{name: "a>b", routes: routes{{Network: "near"}, {Network: "far", Index: 1}},
-		accord: accord{opened: time.Now()}}
+	params := detect.Pairs()
+	p := &pair{name: "a>b", routes: routes{{Network: "near"}, {Network: "far", Index: 1}}, host: &remoteHost{},
+		lines: newLines(2, &params), accord: accord{opened: time.Now()}}
 	p.assigned.Active = "near"
 	return p
 }

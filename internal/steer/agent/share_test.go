@@ -6,13 +6,15 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // pairOnThree is a pair on a default network and two more, whose bulk shares all.
 func pairOnThree(with decide.Portions) *pair {
+	params := detect.Pairs()
 	p := &pair{name: "a>b", routes: routes{{Network: "m"}, {Network: "y", Index: 1}, {Network: "z", Index: 2}},
-		accord: accord{opened: time.Now()}}
+		host: &remoteHost{}, lines: newLines(3, &params), accord: accord{opened: time.Now()}}
 	p.setAssignments([flow.Rows]decide.Assignment{{Active: "m"}, {Active: "m", With: with}})
 	return p
 }
@@ -83,6 +85,7 @@ func TestHalfACanary(t *testing.T) {
 		if from%2 == 1 {
 			p.heads = of(40000+100*from, decide.Bulk)
 		}
+		p.places = p.heads.places()
 		half := together(decide.Assignment{Active: "near", Canary: "far", Buckets: decide.Buckets / 2})
 		p.rerank(half)
 		p.setAssignments(half)
@@ -91,6 +94,7 @@ func TestHalfACanary(t *testing.T) {
 		}
 		before := p.wanted(p.assignments())
 		p.heads = of(50000+100*from, decide.Bulk)
+		p.places = p.heads.places()
 		if p.rerank(half); p.wanted(p.assignments()) != before {
 			t.Error("flows move as others come")
 		}

@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/lab/sockdiag"
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/flow"
+)
+
+// wantedOn counts the buckets that are wanted on a path.
+func (p *pair) wantedOn(path int) (n int) {
+	for _, on := range p.wanted(p.assignments()) {
+		if on == path {
+			n++
+		}
+	}
+	return n
+}
+
+// TestFailedPathsKeepNothing: what is tried on a path, or makes a detour there, is not wanted there once it has failed.
+func TestFailedPathsKeepNothing(t *testing.T) {
+	p := pairOnThree(decide.Portions{})
+	for i, network := range []string{"m", "y", "z"} {
+		if p.host.paths == nil {
+			p.host.paths = map[string]*hostPath{}
+		}
+		params := detect.Hosts()
+		p.host.paths[network] = &hostPath{Path: detect.New(&params), network: network, host: p.host}
+		p.routes[i].Index = i
+	}
+	p.setAssignments(together(decide.Assignment{Active: "m", Canary: "y", Buckets: 16}))
+	d := p.detours.of(63)
+	d.from, d.to, d.out = 0, 2, true
+	if y, z := p.wantedOn(1), p.wantedOn(2); y != 16 || z != 1 {
+		t.Fatalf("%d buckets are tried, and %d make a detour", y, z)
+	}
+	p.host.paths["y"].Signaled(time.Now())
+	p.lines[2].Signaled(time.Now())
+	if m := p.wantedOn(0); m != dataplane.Buckets {
+		t.Errorf("%d buckets are wanted on the path that has not failed", m)
+	}
+}
+
+// TestDetourOnDetour: a connection that does not get through on its detour either goes on to the next path, and returns
+// to where it was.
+func TestDetourOnDetour(t *testing.T) {
+	p := pairOnThree(decide.Portions{})
+	params := detect.Hosts()
+	p.host.paths = map[string]*hostPath{}
+	for _, network := range []string{"m", "y", "z"} {
+		p.host.paths[network] = &hostPath{Path: detect.New(&params), network: network, host: p.host}
+	}
+	const bucket = 5
+	d := p.detours.of(bucket)
+	d.from, d.to, d.out = 0, 1, true
+	q := &inquiry{pair: p, bucket: bucket, Detour: detect.NewDetour(&params, 1, detect.Progress{}, time.Now())}
+	for _, step := range []struct{ on, want int }{{2, 2}, {0, 0}, {2, 2}, {1, 1}} {
+		q.On = step.on
+		if p.detoured(q); p.wanted(p.assignments())[bucket] != step.want {
+			t.Errorf("asked on path %d, its bucket is wanted on %d", step.on, p.wanted(p.assignments())[bucket])
+		}
+	}
+	// A connection begins on the default network, wherever its bucket is.
+	p.setAssignments(together(decide.Assignment{Active: "y"}))
+	p.detours = nil
+	q = &inquiry{pair: p, bucket: bucket, about: aboutHandshake,
+		Detour: detect.NewDetour(&params, 0, detect.Progress{}, time.Now())}
+	q.On = 1
+	if d := p.detoured(q); !d.out || p.wanted(p.assignments())[bucket] != 1 {
+		t.Errorf("it begins at home: %+v", d)
+	}
+}
+
+// TestSpreadWhileCounted: where flows go is decided as connections are counted, which holds no lock. Go ends a program
+// that reads a map as it is written.
+func TestSpreadWhileCounted(t *testing.T) {
+	p := pairOnThree(decide.Portions{})
+	half := together(decide.Assignment{Active: "m", Canary: "y", Buckets: dataplane.Buckets / 2})
+	p.places[0][3], p.places[0][9] = 1, 1
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		by := decide.DefaultClasses()
+		for n := range 50 {
+			p.heads.begin(time.Unix(int64(n), 0))
+			for id := range uint64(200) {
+				p.heads.see(sockdiag.Socket{ID: id, BytesAcked: uint64(n)}, &by)
+			}
+		}
+	}()
+	for range 2000 {
+		p.rerank(half)
+	}
+	<-done
+	if *p.ranks != flow.Spread(p.places) {
+		t.Errorf("%v", *p.ranks)
+	}
+}
