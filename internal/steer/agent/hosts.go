@@ -69,7 +69,8 @@ func (hw *hostWatcher) evidence(hp *hostPath, now time.Time) detect.Evidence {
 		}
 	}
 	e.Probed = hp.lastProbe()
-	e.Came, e.Next = hw.members.came(hp, nil)
+	a := hw.members.arrivals(hp)
+	e.Came, e.Next = a.but(nil)
 	return e
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -24,36 +23,6 @@ type judge struct {
 	start    time.Time // of the agent
 	classes  decide.ClassParams
 	crowds   crowds
-}
-
-// crowds is how many pairs of each host have traffic on each network. It is taken once a moment, as evidence of
-// many pairs is asked for at once: else each would look through all others.
-type crowds struct {
-	at time.Time
-	on map[*remoteHost]map[string]int
-}
-
-// take counts the pairs, unless that was done at the same time.
-func (c *crowds) take(pairs iter.Seq[*pair], now time.Time) {
-	if c.at.Equal(now) {
-		return
-	}
-	c.at, c.on = now, map[*remoteHost]map[string]int{}
-	for p := range pairs {
-		for _, r := range p.routes {
-			if p.isOn(r.Network, now) {
-				if c.on[p.host] == nil {
-					c.on[p.host] = map[string]int{}
-				}
-				c.on[p.host][r.Network]++
-			}
-		}
-	}
-}
-
-// isOn reports whether the pair has traffic that is assigned to the network.
-func (p *pair) isOn(network string, now time.Time) bool {
-	return (p.assigned.Active == network || p.assigned.With.On(network) > 0) && now.Sub(p.active) < quiet
 }
 
 // decide lets the policy decide about a pair: about all its flows, or about each class apart.
@@ -140,7 +109,8 @@ func (j *judge) evidence(p *pair, now time.Time) decide.PairEvidence {
 	for i, r := range p.routes {
 		ln := &p.lines[i]
 		total += ln.tx + ln.rx
-		others := j.crowds.on[p.host][r.Network]
+		on := j.crowds.of(p.host, r.Network)
+		others := on.pairs
 		if p.isOn(r.Network, now) {
 			others--
 		}
@@ -149,8 +119,7 @@ func (j *judge) evidence(p *pair, now time.Time) decide.PairEvidence {
 		e.Data = p.data(i, now)
 		if hp := p.host.paths[r.Network]; hp != nil {
 			hp.fill(&e, hp.lastProbe(), now)
-			// All pairs are looked through for it, so only where it counts.
-			e.Passes = e.Data.Tx > 0 && e.Data.Rx <= 0 && j.members.passes(hp, p, epoch, now)
+			e.Passes = e.Data.Tx > 0 && e.Data.Rx <= 0 && on.arrivals.pass(p, epoch, now)
 		} else {
 			e.State, e.Reason = decide.Ineligible, "the other host has no agent on it"
 		}

@@ -73,30 +73,63 @@ func (m *members) knows(p *pair) bool {
 	return m.pods[p.local.UID] == p.local && p.local.pairs[p.remote.UID] == p
 }
 
-// came is when a packet last came over the path to a pair but one, and next by when another should have, of the
-// traffic of late. A pair that sends nothing there, or whose echoes have found that nothing passes, does not count:
-// what comes to it tells nothing of the other direction.
-func (m *members) came(hp *hostPath, but *pair) (last, next time.Time) {
-	for p, i := range m.along(hp) {
-		ln := &p.lines[i]
-		if p == but || !ln.sends() || ln.Down() {
-			continue
-		}
-		if came := ln.silence.Came; came.After(last) {
-			last = came
-		}
-		if due := ln.silence.Came.Add(p.gap); due.After(next) {
-			next = due
-		}
-	}
-	return last, next
+// arrivals are when packets last came over a path between hosts, and by when others should have, of the traffic of
+// late: the latest two of each, as one of them may be of the pair that asks.
+type arrivals struct{ came, next [2]arrivedAt }
+
+type arrivedAt struct {
+	pair *pair
+	at   time.Time
 }
 
-// passes reports whether packets come over the path to a pair but one: within so long, or as soon as of the
-// traffic of late.
-func (m *members) passes(hp *hostPath, but *pair, within time.Duration, now time.Time) bool {
-	came, next := m.came(hp, but)
+// add takes a pair's line on the path. A pair that sends nothing there, or whose echoes have found that nothing passes,
+// does not count: what comes to it tells nothing of the other direction.
+func (a *arrivals) add(p *pair, ln *line) {
+	if !ln.sends() || ln.Down() {
+		return
+	}
+	later := func(latest *[2]arrivedAt, at time.Time) {
+		switch {
+		case at.After(latest[0].at):
+			latest[0], latest[1] = arrivedAt{p, at}, latest[0]
+		case at.After(latest[1].at):
+			latest[1] = arrivedAt{p, at}
+		}
+	}
+	later(&a.came, ln.silence.Came)
+	later(&a.next, ln.silence.Came.Add(p.gap))
+}
+
+// but is when a packet last came to another pair than this one, and by when the next one should have.
+func (a *arrivals) but(p *pair) (came, next time.Time) {
+	other := func(latest [2]arrivedAt) time.Time {
+		if p != nil && latest[0].pair == p {
+			return latest[1].at
+		}
+		return latest[0].at
+	}
+	return other(a.came), other(a.next)
+}
+
+// pass reports whether packets come to another pair than this one: within so long, or as soon as of the traffic of
+// late.
+func (a *arrivals) pass(p *pair, within time.Duration, now time.Time) bool {
+	came, next := a.but(p)
 	return now.Sub(came) < within || now.Before(next)
+}
+
+// arrivals are those of a path now.
+func (m *members) arrivals(hp *hostPath) (a arrivals) {
+	for p, i := range m.along(hp) {
+		a.add(p, &p.lines[i])
+	}
+	return a
+}
+
+// passes reports whether packets come over the path to a pair but one.
+func (m *members) passes(hp *hostPath, but *pair, within time.Duration, now time.Time) bool {
+	a := m.arrivals(hp)
+	return a.pass(but, within, now)
 }
 
 // dialect is the agent's own.

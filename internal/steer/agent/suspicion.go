@@ -224,11 +224,14 @@ func (pw *pairWatcher) opinion(p *pair, i int, now time.Time) detect.Opinion {
 	if hp == nil {
 		return detect.Agrees
 	}
-	switch came, next := pw.members.came(hp, p); {
+	switch {
 	case hp.Down():
 		return detect.Denies
 	case hp.Passed(ln.Verdict().Since):
 		return detect.Agrees
+	}
+	a := pw.members.arrivals(hp)
+	switch came, next := a.but(p); {
 	case came.After(ln.Arose()), now.Before(next):
 		return detect.Passing
 	case hp.Suspected():

@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"iter"
+	"time"
+)
+
+// crowds is what all pairs do on each path between hosts. It is taken once a moment, as evidence of
+// many pairs is asked for at once: else each would look through all others.
+type crowds struct {
+	at time.Time
+	on map[*remoteHost]map[string]*use
+}
+
+// use is how many pairs have traffic on a path, and when packets came over it.
+type use struct {
+	pairs    int
+	arrivals arrivals
+}
+
+// take looks through the pairs, unless that was done at the same time.
+func (c *crowds) take(pairs iter.Seq[*pair], now time.Time) {
+	if c.at.Equal(now) {
+		return
+	}
+	c.at, c.on = now, map[*remoteHost]map[string]*use{}
+	for p := range pairs {
+		for i, r := range p.routes {
+			on := c.of(p.host, r.Network)
+			if p.isOn(r.Network, now) {
+				on.pairs++
+			}
+			on.arrivals.add(p, &p.lines[i])
+		}
+	}
+}
+
+// of is that of a path, made where there is none.
+func (c *crowds) of(h *remoteHost, network string) *use {
+	if c.on[h] == nil {
+		c.on[h] = map[string]*use{}
+	}
+	if c.on[h][network] == nil {
+		c.on[h][network] = &use{}
+	}
+	return c.on[h][network]
+}
+
+// isOn reports whether the pair has traffic that is assigned to the network.
+func (p *pair) isOn(network string, now time.Time) bool {
+	return (p.assigned.Active == network || p.assigned.With.On(network) > 0) && now.Sub(p.active) < quiet
+}
