@@ -73,10 +73,11 @@ func kubeUninstallCommand(e env) *cobra.Command {
 		Long: `Take all of Pathwise from a cluster. The agents end first, whose flows are home within
 three seconds. Then a DaemonSet with the agents' own image takes out of the pods of every
 node what was put there: programs, maps, routes. Then the objects go, with all
-PathNetworks, PathPolicies, PathNodes and the key. It may be done again where it was
-cut short. With --dry-run it prints the objects for "kubectl delete --ignore-not-found
--f -", from the last to the first: programs that are then still attached to pods do
-nothing, and go with the pods.`,
+PathNetworks, PathPolicies, PathNodes and the key; the namespace stays if it holds
+anything else. It may be done again where it was cut short. With --dry-run it prints
+the objects for "kubectl delete --ignore-not-found -f -", from the last to the first,
+which is the namespace with all that is in it: programs that are then still attached
+to pods do nothing, and go with the pods.`,
 		Example: `  pathwise kube uninstall
   pathwise kube uninstall --dry-run | kubectl delete --ignore-not-found -f -`,
 		Args: exactArgs(),

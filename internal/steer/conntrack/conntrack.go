@@ -86,16 +86,14 @@ func forgetHere(family uint8, between [][2]netip.Addr, which func(Connection) bo
 	if all < perLook*2*len(between) || family == unix.AF_INET6 {
 		between = [][2]netip.Addr{{}}
 	}
+	wanted := func(e entry) bool { return named[[2]netip.Addr{e.orig.From.Addr(), e.orig.To.Addr()}] && e.plain() }
 	for _, b := range between {
 		for _, b := range [][2]netip.Addr{b, {b[1], b[0]}} {
-			found, err := dump(family, b[0], b[1])
+			found, err := dump(family, b[0], b[1], wanted)
 			if err != nil {
 				return n, err
 			}
 			for _, e := range found {
-				if !named[[2]netip.Addr{e.orig.From.Addr(), e.orig.To.Addr()}] || !e.plain() {
-					continue
-				}
 				done, err := e.treat(family, which)
 				if err != nil {
 					return n, err

@@ -179,7 +179,7 @@ func dial(t *testing.T, ns, to string) error {
 func strict(t *testing.T, ns string) (ports []uint16) {
 	t.Helper()
 	if err := netns.Do(ns, func() error {
-		all, err := dump(unix.AF_INET, netip.Addr{}, netip.Addr{})
+		all, err := dump(unix.AF_INET, netip.Addr{}, netip.Addr{}, func(entry) bool { return true })
 		for _, e := range all {
 			if e.strict {
 				ports = append(ports, e.orig.To.Port())

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -40,8 +41,9 @@ type entry struct {
 	strict      bool   // the window of an end is looked at
 }
 
-// dump asks for the entries from one address to another, of IPv4; for all where these are not valid.
-func dump(family uint8, from, to netip.Addr) ([]entry, error) {
+// dump asks for the entries from one address to another, of IPv4; for all where these are not valid. Of what comes it
+// keeps what is wanted: a node may track half a million connections, whose entries take half a kilobyte each.
+func dump(family uint8, from, to netip.Addr, wanted func(entry) bool) ([]entry, error) {
 	req := request(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
 	if from.IsValid() {
 		tuple, filter := nested(nl.CTA_TUPLE_ORIG), nested(ctaFilter)
@@ -58,14 +60,15 @@ func dump(family uint8, from, to netip.Addr) ([]entry, error) {
 		req.AddData(filter)
 	}
 	var found []entry
-	messages, err := req.Execute(unix.NETLINK_NETFILTER, 0)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, err
-	}
-	for _, m := range messages {
-		if e, ok := parse(m); ok {
+	err := req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(message []byte) bool {
+		if e, ok := parse(message); ok && wanted(e) {
+			e.raw = slices.Clone(message) // which is a part of all that was read at once
 			found = append(found, e)
 		}
+		return true
+	})
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, err
 	}
 	return found, nil // an interrupted one has nearly all, and another look follows
 }

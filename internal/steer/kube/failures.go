@@ -61,10 +61,18 @@ func (f *failures) paths(all []agent.PathStatus) {
 		up[failedPath{p.Pair, p.Network}] = p.State == string(decide.Up)
 	}
 	for pod, down := range f.down {
-		maps.DeleteFunc(down, func(at failedPath, _ string) bool { return up[at] || !there[at.pair] })
-		if len(down) == 0 {
-			delete(f.down, pod)
-			f.pending[pod] = f.announced[pod] // whose failure was not announced, its end is not either
+		forgotten := false
+		maps.DeleteFunc(down, func(at failedPath, _ string) bool {
+			forgotten = forgotten || !there[at.pair]
+			return up[at] || !there[at.pair]
+		})
+		if len(down) > 0 {
+			continue
+		}
+		delete(f.down, pod)
+		// Whose failure was not announced, its end is not either; nor is it known of a path that nobody looks at.
+		if f.pending[pod] = f.announced[pod] && !forgotten; forgotten {
+			delete(f.announced, pod)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"sync"
 
@@ -70,9 +72,18 @@ func (r *reading) noted(err error) {
 	switch {
 	case err == nil:
 		r.err = nil
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err):
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err), unreadable(err):
 		r.err = err
 	}
+}
+
+// unreadable reports whether an answer has come that cannot be decoded: one object may be to blame, and all others of
+// its kind are not known by it.
+func unreadable(err error) bool {
+	var status apierrors.APIStatus // what the server says, and not what became of it
+	var unanswered net.Error       // of which *url.Error is one
+	return !errors.As(err, &status) && !errors.As(err, &unanswered) && !errors.Is(err, context.Canceled) &&
+		!errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // gone reports whether the server does not know the kind, in the version that it was asked for.

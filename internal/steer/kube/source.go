@@ -200,6 +200,10 @@ func (s *Source) Ready(ctx context.Context) error {
 	}
 }
 
+// policiesWithin is how long an agent waits for policies before it begins. A kind that was not read by then keeps pods
+// on their default network, as one does that may not be read.
+const policiesWithin = 10 * time.Second
+
 // Run reads and writes until ctx ends.
 func (s *Source) Run(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -211,7 +215,11 @@ func (s *Source) Run(ctx context.Context) {
 		s.cfg.Log.Error("no policy can be read: nothing is steered", "error", err)
 		return
 	}
-	settled := func() bool { s.policies.follow(ctx, &wg); return s.policies.settled() }
+	begin := s.cfg.Now()
+	settled := func() bool {
+		s.policies.follow(ctx, &wg)
+		return s.policies.settled() || s.cfg.Now().Sub(begin) >= policiesWithin
+	}
 	if !cache.WaitForCacheSync(ctx.Done(), s.pods.HasSynced, s.nodes.HasSynced, s.networks.HasSynced,
 		s.pathPolicies.HasSynced, settled) {
 		return // told to end

@@ -166,10 +166,14 @@ func (e *Echoer) transmit(b []byte, from, to netip.Addr, ifindex int) error {
 	return err
 }
 
-// Drain gives take all answers that have come, and returns a time up to which
+// drainMost is how many packets are read at once: a peer may send answers as fast as they are read.
+const drainMost = 512
+
+// Drain gives take all answers that have come, many at most, and returns a time up to which
 // that is known, as stamp.Sender.Drain does.
 func (e *Echoer) Drain(take func(Echo)) (time.Time, error) {
-	for {
+	var latest time.Time
+	for range drainMost {
 		now := e.now()
 		n, oobn, _, from, err := unix.Recvmsg(e.fd, e.in, e.oob, unix.MSG_DONTWAIT)
 		switch {
@@ -187,11 +191,13 @@ func (e *Echoer) Drain(take func(Echo)) (time.Time, error) {
 		case *unix.SockaddrInet6:
 			peer = netip.AddrFrom16(from.Addr)
 		}
+		latest = received(e.oob[:oobn], e.now())
 		if a, ok := e.accept(e.in[:n], peer); ok {
-			a.At = received(e.oob[:oobn], e.now())
+			a.At = latest
 			take(a)
 		}
 	}
+	return latest, nil // what came later may wait still
 }
 
 // ofOnePacket reports whether a socket's error says something of one packet or peer,

@@ -12,8 +12,8 @@ import (
 	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
-// Look reads every namespace in /run/netns. One that goes meanwhile is left out, and so is one
-// that cannot be read, of which faults tell.
+// Look reads every namespace in /run/netns. One that goes meanwhile is left out. One that cannot be read has no
+// interfaces, and faults tell of it.
 func Look() (all []Sandbox, faults []error, err error) {
 	files, err := os.ReadDir(netns.Dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -31,6 +31,9 @@ func Look() (all []Sandbox, faults []error, err error) {
 			all = append(all, s)
 		case netns.Exists(f.Name()):
 			faults = append(faults, err)
+			if s.Inode != 0 { // it is there all the same: whose pod it was knows
+				all = append(all, Sandbox{Netns: s.Netns, Inode: s.Inode})
+			}
 		}
 	}
 	return all, faults, nil
@@ -71,7 +74,7 @@ func read(name string) (Sandbox, error) {
 	}
 	// Its name may be another's by now.
 	if again, err := netns.Inode(name); err != nil || again != s.Inode {
-		return s, errors.Join(fmt.Errorf("namespace %s was made again as it was read", name), err)
+		return Sandbox{}, errors.Join(fmt.Errorf("namespace %s was made again as it was read", name), err)
 	}
 	return s, nil
 }

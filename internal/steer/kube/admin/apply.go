@@ -185,8 +185,12 @@ func (c *Cluster) Uninstall(ctx context.Context, o manifest.Options, within time
 		return err
 	}
 	slices.Reverse(all)
-	all = append([]object{testNamespace(), benchNamespace()}, all...) // of a test, or a bench, that was killed
-	return c.deleteAll(ctx, all, within, w)
+	last := len(all) - 1                                                         // the namespace
+	before := append([]object{testNamespace(), benchNamespace()}, all[:last]...) // of a test, or a bench, that was killed
+	if err := c.deleteAll(ctx, before, within, w); err != nil {
+		return err
+	}
+	return c.leaveNamespace(ctx, all[last], within, w)
 }
 
 // leave ends the agents, and has each node take away what they have left.
