@@ -63,6 +63,7 @@ func TestFaultsOfSomePackets(t *testing.T) {
 	// Nothing is sent any more while a connection is elsewhere, and the fault lasts.
 	b.reset()
 	b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") })
+	b.move("routed-bgp")
 	b.carried("routed-bgp")
 	b.drops("b", "routed-bgp", "iifname DEV tcp dport PORT drop", hit.port)
 	b.refuses("routed-bgp", hit.port, false)
