@@ -9,7 +9,13 @@ import (
 // many pairs is asked for at once: else each would look through all others.
 type crowds struct {
 	at time.Time
-	on map[*remoteHost]map[string]*use
+	on map[between]*use
+}
+
+// between is a path to a host, by its network.
+type between struct {
+	host    *remoteHost
+	network string
 }
 
 // use is how many pairs have traffic on a path, and when packets came over it.
@@ -23,10 +29,10 @@ func (c *crowds) take(pairs iter.Seq[*pair], now time.Time) {
 	if c.at.Equal(now) {
 		return
 	}
-	c.at, c.on = now, map[*remoteHost]map[string]*use{}
+	c.at, c.on = now, map[between]*use{}
 	for p := range pairs {
 		for i, r := range p.routes {
-			on := c.of(p.host, r.Network)
+			on := c.of(between{p.host, r.Network})
 			if p.isOn(r.Network, now) {
 				on.pairs++
 			}
@@ -36,14 +42,13 @@ func (c *crowds) take(pairs iter.Seq[*pair], now time.Time) {
 }
 
 // of is that of a path, made where there is none.
-func (c *crowds) of(h *remoteHost, network string) *use {
-	if c.on[h] == nil {
-		c.on[h] = map[string]*use{}
+func (c *crowds) of(path between) *use {
+	on := c.on[path]
+	if on == nil {
+		on = &use{}
+		c.on[path] = on
 	}
-	if c.on[h][network] == nil {
-		c.on[h][network] = &use{}
-	}
-	return c.on[h][network]
+	return on
 }
 
 // isOn reports whether the pair has traffic that is assigned to the network.

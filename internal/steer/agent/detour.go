@@ -154,12 +154,11 @@ func (p *pair) otherPaths(from int) (out []int) {
 
 // usable reports whether nothing bad is known of the path with that index.
 func (p *pair) usable(index int) bool {
-	i := p.routes.at(index)
-	if i < 0 {
+	if p.failed(index) {
 		return false
 	}
-	hp := p.host.paths[p.routes[i].Network]
-	return hp != nil && !hp.Down() && hp.unfit == "" && !p.lines[i].Down()
+	hp := p.host.paths[p.routes[p.routes.at(index)].Network]
+	return hp != nil && hp.unfit == ""
 }
 
 // redirect has the connection's bucket be on the path that its inquiry says.

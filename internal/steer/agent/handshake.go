@@ -63,7 +63,7 @@ func (iq *inquirer) answersWithin(p *pair, now time.Time) time.Duration {
 // begins reports whether a connection of the pair is asked about that begins.
 func (p *pair) begins() bool {
 	for _, q := range p.inquiries {
-		if q.about == aboutHandshake && (!q.begun || !q.Over()) {
+		if q.about == aboutHandshake && q.pending() {
 			return true
 		}
 	}
@@ -74,7 +74,7 @@ func (p *pair) begins() bool {
 func (iq *inquirer) followHandshakes() {
 	now := iq.cfg.Now()
 	for _, q := range iq.inquiries.open {
-		if q.about != aboutHandshake || q.begun && q.Over() || !iq.members.knows(q.pair) {
+		if q.about != aboutHandshake || !q.pending() || !iq.members.knows(q.pair) {
 			continue
 		}
 		p := q.pair

@@ -35,6 +35,9 @@ type headcount struct {
 	// row is another, or not said yet.
 	own     [flow.Rows]tallied
 	changes []change
+	// places are how many connections have each place of a row, of those that carried something between the last two
+	// counts and may be the local pod's own.
+	places [flow.Rows][flow.Width]int
 }
 
 // tallied is what was counted of some connections, as in headcount.
@@ -101,6 +104,7 @@ func (h *headcount) see(s sockdiag.Socket, by *decide.ClassParams) {
 			SegmentsOut: float64(s.DataOut - was.out), SegmentsIn: float64(s.DataIn - was.in)}, by)
 	}
 	h.now[s.ID] = is
+	h.place(s.ID, is, 1)
 	h.sort(s.ID, is, moved, came, limited)
 }
 
@@ -122,16 +126,12 @@ func (h *headcount) sort(id uint64, is carried, moved, came float64, limited boo
 	}
 }
 
-// places are how many connections have each place of a row, of those that carried something between the last two counts
-// and may be the local pod's own.
-func (h *headcount) places() (out [flow.Rows][flow.Width]int) {
-	for id, is := range h.now {
-		was := h.was[id]
-		if (is.own || is.said == "") && (is.acked != was.acked || is.received != was.received) {
-			out[is.said.Row()][flow.Bucket(is.ports[0], is.ports[1], protocolTCP)]++
-		}
+// place counts a connection among those of its place, or with -1 no more.
+func (h *headcount) place(id uint64, is carried, n int) {
+	was := h.was[id]
+	if (is.own || is.said == "") && (is.acked != was.acked || is.received != was.received) {
+		h.places[is.said.Row()][flow.Bucket(is.ports[0], is.ports[1], protocolTCP)] += n
 	}
-	return out
 }
 
 // ended notes connections that were bulk and are gone: their ports may be another's soon.
@@ -193,7 +193,9 @@ func (ct *counter) assignRows(p *pair) {
 			own, err = p.local.plane.AssignRow(p.remote.UID, protocolTCP, c.ports[0], c.ports[1], row)
 			ct.fault(p.name, err)
 			is := h.now[c.id]
+			h.place(c.id, is, -1)
 			is.said, is.own = c.class, own
+			h.place(c.id, is, 1)
 			h.now[c.id] = is
 		}
 		if own {
@@ -302,6 +304,6 @@ func (ct *counter) countConnections(c countable) {
 				ct.untracked.begin(p)
 			}
 		}
-		p.places = p.heads.places()
+		p.places = p.heads.places
 	}
 }

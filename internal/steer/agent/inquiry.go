@@ -64,11 +64,16 @@ func (q *inquiry) nowhere(params *detect.Params, now time.Time) {
 	}
 }
 
+// pending reports whether it is still to be found out.
+func (q *inquiry) pending() bool { return !q.begun || !q.Over() }
+
 // inquiries are those that are open, of all pairs.
 type inquiries struct {
 	params *detect.Params
 	open   []*inquiry
-	bell   bell
+	// pending is how many of these are, as they were last settled: each of thousands of timers asks.
+	pending int
+	bell    bell
 }
 
 const (
@@ -90,16 +95,7 @@ func (qs *inquiries) add(p *pair, e telemetry.Event) {
 func (qs *inquiries) take(q *inquiry) bool {
 	p := q.pair
 	if p.local.DryRun || p.inquiries[q.ports] != nil || len(p.inquiries) >= qs.params.DetoursMost ||
-		len(qs.open) >= rememberedMost || len(p.routes) < 2 || p.opened.IsZero() {
-		return false
-	}
-	asked := 0
-	for _, o := range qs.open {
-		if !o.begun || !o.Over() {
-			asked++
-		}
-	}
-	if asked >= inquiriesMost {
+		qs.pending >= inquiriesMost || len(qs.open) >= rememberedMost || len(p.routes) < 2 || p.opened.IsZero() {
 		return false
 	}
 	if p.inquiries == nil {
@@ -107,6 +103,7 @@ func (qs *inquiries) take(q *inquiry) bool {
 	}
 	p.inquiries[q.ports] = q
 	qs.open = append(qs.open, q)
+	qs.pending++
 	qs.bell.ring()
 	return true
 }
@@ -116,7 +113,7 @@ func (qs *inquiries) take(q *inquiry) bool {
 func (qs *inquiries) questions() (by map[string][][2]netip.AddrPort, open bool) {
 	by = map[string][][2]netip.AddrPort{}
 	for _, q := range qs.open {
-		if ns := q.pair.local.Netns; q.about == aboutConnection && (!q.begun || !q.Over()) {
+		if ns := q.pair.local.Netns; q.about == aboutConnection && q.pending() {
 			by[ns] = append(by[ns], q.ends())
 		}
 	}
@@ -133,13 +130,18 @@ func (q *inquiry) ends() [2]netip.AddrPort {
 // connections that no path gets through.
 func (qs *inquiries) settle(knows func(*pair) bool, now time.Time) {
 	open := qs.open[:0]
+	qs.pending = 0
 	for _, q := range qs.open {
-		unsettled := !q.begun || !q.Over() || q.State() == detect.Nowhere && now.Sub(q.Since()) < qs.params.DetourAgain
-		if knows(q.pair) && unsettled {
-			open = append(open, q)
+		pending := q.pending()
+		kept := pending || q.State() == detect.Nowhere && now.Sub(q.Since()) < qs.params.DetourAgain
+		if !knows(q.pair) || !kept {
+			delete(q.pair.inquiries, q.ports)
 			continue
 		}
-		delete(q.pair.inquiries, q.ports)
+		open = append(open, q)
+		if pending {
+			qs.pending++
+		}
 	}
 	clear(qs.open[len(open):])
 	qs.open = open

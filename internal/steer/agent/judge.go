@@ -109,7 +109,7 @@ func (j *judge) evidence(p *pair, now time.Time) decide.PairEvidence {
 	for i, r := range p.routes {
 		ln := &p.lines[i]
 		total += ln.tx + ln.rx
-		on := j.crowds.of(p.host, r.Network)
+		on := j.crowds.of(between{p.host, r.Network})
 		others := on.pairs
 		if p.isOn(r.Network, now) {
 			others--

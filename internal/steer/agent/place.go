@@ -118,9 +118,12 @@ func (m *mover) answersMoved(p *pair) {
 // vacate has no flow of the pair's own stay on a path that has failed, as one may that makes a detour there or is
 // tried: the decision is about the others.
 func (m *mover) vacate(p *pair, from int, now time.Time) {
+	if m.dry(p) {
+		return
+	}
 	choices, err := p.local.plane.Choices(p.remote.UID)
 	m.fault(p.name, err)
-	if slices.ContainsFunc(choices[:], func(c dataplane.Choice) bool { return c.Path == from }) && !m.dry(p) {
+	if slices.ContainsFunc(choices[:], func(c dataplane.Choice) bool { return c.Path == from }) {
 		m.replace(p, now)
 	}
 }

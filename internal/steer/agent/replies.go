@@ -113,7 +113,7 @@ func (rw *replyWatcher) count(l *pod, found []dataplane.Asked, now time.Time) {
 func (iq *inquirer) countReplies() {
 	now := iq.cfg.Now()
 	for _, q := range iq.inquiries.open {
-		if q.about != aboutDatagrams || q.begun && q.Over() || !iq.members.knows(q.pair) {
+		if q.about != aboutDatagrams || !q.pending() || !iq.members.knows(q.pair) {
 			continue
 		}
 		n, ok, err := q.pair.local.plane.Unanswered(q.pair.remote.UID, q.ports[0], q.ports[1])

@@ -68,7 +68,9 @@ func TestHalfACanary(t *testing.T) {
 				continue
 			}
 			last = place
-			h.now[uint64(port)] = carried{ports: ports{port, 80}, acked: 1000, said: said, own: said != ""}
+			is := carried{ports: ports{port, 80}, acked: 1000, said: said, own: said != ""}
+			h.now[uint64(port)] = is
+			h.place(uint64(port), is, 1)
 		}
 		return h
 	}
@@ -85,7 +87,7 @@ func TestHalfACanary(t *testing.T) {
 		if from%2 == 1 {
 			p.heads = of(40000+100*from, decide.Bulk)
 		}
-		p.places = p.heads.places()
+		p.places = p.heads.places
 		half := together(decide.Assignment{Active: "near", Canary: "far", Buckets: decide.Buckets / 2})
 		p.rerank(half)
 		p.setAssignments(half)
@@ -94,7 +96,7 @@ func TestHalfACanary(t *testing.T) {
 		}
 		before := p.wanted(p.assignments())
 		p.heads = of(50000+100*from, decide.Bulk)
-		p.places = p.heads.places()
+		p.places = p.heads.places
 		if p.rerank(half); p.wanted(p.assignments()) != before {
 			t.Error("flows move as others come")
 		}
