@@ -307,10 +307,10 @@ func blackholeFigures(o Options, all []Sample) []Figure {
 			f := summary(kind+", "+name+": stall, median", "s", stalls, median, atMost(stallMedian))
 			f.Note = detection(all, v)
 			switch {
-			case ofPair(how) && !ofPod(how):
-				f.Note += "; probes and echoes pass, so the connections themselves tell"
 			case ofPod(how):
 				f.Note += "; the hosts' probes pass, so the pair's own echoes tell"
+			case ofPair(how):
+				f.Note += "; probes and echoes pass, so the connections themselves tell"
 			}
 			out = append(out, f, summary("... 99th percentile", "s", stalls, p99, atMost(stallP99)))
 		}

@@ -23,15 +23,14 @@ type leg struct {
 	rates map[string]float64
 	// crowd is what other pods send on a network.
 	crowd map[string]float64
-	// holes are black holes by network: both, in, out.
+	// holes are what networks drop, by the names of faults: both, in, out, or TCP alone.
 	holes map[string]string
 	// delays are what each way takes longer, by network.
 	delays map[string]time.Duration
 	// losses are the shares of packets lost each way, by network.
 	losses map[string]float64
-	// chokes are the rates of the way back to the sender, by network, and refused those that drop TCP alone.
-	chokes  map[string]float64
-	refused map[string]bool
+	// chokes are the rates of the way back to the sender, by network.
+	chokes map[string]float64
 }
 
 // faults are what impairs networks, at their pods on one host.
@@ -43,11 +42,6 @@ func (l leg) faults() map[string]impair.Impairment {
 	for network, lost := range l.losses {
 		if _, dead := l.holes[network]; !dead {
 			out[network] = impair.Impairment{LossIngress: lost, LossEgress: lost}
-		}
-	}
-	for network := range l.refused {
-		if _, dead := l.holes[network]; !dead {
-			out[network] = fault(faultTCP)
 		}
 	}
 	for network, rate := range l.chokes {
@@ -80,7 +74,7 @@ func legs(s decide.Schedule, capacity float64) []leg {
 		l := leg{what: fmt.Sprintf("phase %d", i+1), span: p.For, connections: min(max(p.Load.Connections, 1), most),
 			offered: p.Load.Offered * scale, rates: map[string]float64{}, crowd: map[string]float64{},
 			holes: map[string]string{}, delays: map[string]time.Duration{}, losses: map[string]float64{},
-			chokes: map[string]float64{}, refused: map[string]bool{}}
+			chokes: map[string]float64{}}
 		for _, n := range s.Networks {
 			// As decide's model: the capacity changes with the load, by its logarithm.
 			l.rates[n.Name] = scale * n.Capacity * (1 + (n.Many-1)*math.Log(float64(l.connections))/math.Log(100))
@@ -104,7 +98,9 @@ func legs(s decide.Schedule, capacity float64) []leg {
 			case decide.Choked:
 				l.chokes[bad.Network] = l.rates[bad.Network] * bad.Factor / acknowledged
 			case decide.Refused:
-				l.refused[bad.Network] = true
+				if _, dead := l.holes[bad.Network]; !dead {
+					l.holes[bad.Network] = faultTCP
+				}
 			}
 			l.what += fmt.Sprintf(", %s %s", bad.Network, bad.Fault)
 		}
