@@ -32,7 +32,7 @@ func Look() (all []Sandbox, faults []error, err error) {
 		case netns.Exists(f.Name()):
 			faults = append(faults, err)
 			if s.Inode != 0 { // it is there all the same: whose pod it was knows
-				all = append(all, Sandbox{Netns: s.Netns, Inode: s.Inode})
+				all = append(all, s)
 			}
 		}
 	}

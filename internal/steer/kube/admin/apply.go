@@ -185,12 +185,12 @@ func (c *Cluster) Uninstall(ctx context.Context, o manifest.Options, within time
 		return err
 	}
 	slices.Reverse(all)
-	last := len(all) - 1                                                         // the namespace
-	before := append([]object{testNamespace(), benchNamespace()}, all[:last]...) // of a test, or a bench, that was killed
-	if err := c.deleteAll(ctx, before, within, w); err != nil {
+	all = append([]object{testNamespace(), benchNamespace()}, all...) // of a test, or a bench, that was killed
+	namespace := len(all) - 1                                         // it holds the others
+	if err := c.deleteAll(ctx, all[:namespace], within, w); err != nil {
 		return err
 	}
-	return c.leaveNamespace(ctx, all[last], within, w)
+	return c.leaveNamespace(ctx, all[namespace], within, w)
 }
 
 // leave ends the agents, and has each node take away what they have left.
@@ -269,18 +269,23 @@ func (c *Cluster) image(ctx context.Context, namespace string) (string, error) {
 
 // get reads an object.
 func (c *Cluster) get(ctx context.Context, o object, into any) error {
+	if err := c.read(ctx, o.path(), into); err != nil {
+		return fmt.Errorf("read %s: %w", o, err)
+	}
+	return nil
+}
+
+// read reads what the API server has at a path.
+func (c *Cluster) read(ctx context.Context, path string, into any) error {
 	raw, err := c.raw()
 	if err != nil {
 		return err
 	}
-	text, err := raw.Get().AbsPath(o.path()).Do(ctx).Raw()
+	text, err := raw.Get().AbsPath(path).Do(ctx).Raw()
 	if err != nil {
-		return fmt.Errorf("read %s: %w", o, err)
+		return err
 	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("read %s: %w", o, err)
-	}
-	return nil
+	return json.Unmarshal(text, into)
 }
 
 // deleteAll deletes the objects in this order, each with all that is its own, before the next.

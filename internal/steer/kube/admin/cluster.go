@@ -153,7 +153,7 @@ type Agent struct {
 func (c *Cluster) Agents(ctx context.Context) ([]Agent, error) {
 	var pods corev1.PodList
 	err := c.core.Get().Namespace(c.agents).Resource("pods").
-		Param("labelSelector", "app.kubernetes.io/name=pathwise,app.kubernetes.io/component=agent").Do(ctx).Into(&pods)
+		Param("labelSelector", nameLabel+"="+nameValue+",app.kubernetes.io/component=agent").Do(ctx).Into(&pods)
 	if err != nil {
 		return nil, fmt.Errorf("list agents in namespace %s: %w", c.agents, err)
 	}

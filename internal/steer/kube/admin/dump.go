@@ -90,7 +90,7 @@ func (d *dump) objects(agents string) {
 		{"networkpolicies", "/apis/networking.k8s.io/v1/networkpolicies", nil, false},
 		{"multi-networkpolicies", nads + "v1beta2/multi-networkpolicies", nil, true},
 		{"daemonsets", "/apis/apps/v1/namespaces/" + agents + "/daemonsets", nil, false},
-		{"agent-pods", own + "/pods", map[string]string{"labelSelector": "app.kubernetes.io/name=pathwise"}, false},
+		{"agent-pods", own + "/pods", map[string]string{"labelSelector": nameLabel + "=" + nameValue}, false},
 		{"agent-events", own + "/events", nil, false},
 		{"pod-events", "/api/v1/events", map[string]string{"fieldSelector": "source=pathwise-agent"}, false},
 	} {

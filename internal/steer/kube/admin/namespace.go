@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,14 +63,14 @@ func (c *Cluster) others(ctx context.Context, namespace string) (string, error) 
 		"/api/v1 configmaps", "/api/v1 secrets", "/apis/apps/v1 deployments", "/apis/apps/v1 statefulsets",
 		"/apis/apps/v1 daemonsets", "/apis/batch/v1 jobs", "/apis/batch/v1 cronjobs"} {
 		root, plural, _ := strings.Cut(kind, " ")
-		all, err := c.list(ctx, root, namespace, plural)
-		if err != nil {
-			return "", err
+		var all struct {
+			Items []listed `json:"items"`
 		}
-		for _, o := range all {
-			if !o.ours() {
-				return plural + "/" + o.Metadata.Name, nil
-			}
+		if err := c.read(ctx, root+"/namespaces/"+namespace+"/"+plural, &all); err != nil {
+			return "", fmt.Errorf("list %s of namespace %s: %w", plural, namespace, err)
+		}
+		if i := slices.IndexFunc(all.Items, func(o listed) bool { return !o.ours() }); i >= 0 {
+			return plural + "/" + all.Items[i].Metadata.Name, nil
 		}
 	}
 	return "", nil
@@ -85,23 +86,4 @@ type listed struct {
 func (o listed) ours() bool {
 	return o.Metadata.Labels[nameLabel] == nameValue || o.Metadata.Name == manifest.KeySecret ||
 		o.Metadata.Name == "kube-root-ca.crt" || o.Type == string(corev1.SecretTypeServiceAccountToken)
-}
-
-// list is all objects of a kind in a namespace.
-func (c *Cluster) list(ctx context.Context, root, namespace, plural string) ([]listed, error) {
-	raw, err := c.raw()
-	if err != nil {
-		return nil, err
-	}
-	text, err := raw.Get().AbsPath(root, "namespaces", namespace, plural).Do(ctx).Raw()
-	var out struct {
-		Items []listed `json:"items"`
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &out)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list %s of namespace %s: %w", plural, namespace, err)
-	}
-	return out.Items, nil
 }

@@ -20,7 +20,7 @@ const priorNote = "pathwise.dev/prior"
 func (c *Cluster) Tell(ctx context.Context, prior []byte) error {
 	m := map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"name": manifest.PriorMap, "namespace": c.agents,
-			"labels": map[string]string{"app.kubernetes.io/name": "pathwise"}},
+			"labels": map[string]string{nameLabel: nameValue}},
 		"data": map[string]string{manifest.Prior: string(prior)}}
 	text, err := json.Marshal(m)
 	if err != nil {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -22,17 +21,7 @@ import (
 // Check looks at a cluster before agents are put there. It changes nothing.
 func (c *Cluster) Check(ctx context.Context, o manifest.Options) ([]Finding, error) {
 	s := survey{namespace: o.Namespace}
-	raw, err := c.raw()
-	if err != nil {
-		return nil, err
-	}
-	read := func(path string, into any) error {
-		text, err := raw.Get().AbsPath(path).Do(ctx).Raw()
-		if err != nil {
-			return err
-		}
-		return json.Unmarshal(text, into)
-	}
+	read := func(path string, into any) error { return c.read(ctx, path, into) }
 	var version struct {
 		GitVersion string `json:"gitVersion"`
 	}
@@ -122,16 +111,8 @@ func (c *Cluster) pathNetworks(ctx context.Context) ([]v1alpha1.PathNetwork, err
 
 // installed are the namespaces that have agents.
 func (c *Cluster) installed(ctx context.Context) (out []string, err error) {
-	raw, err := c.raw()
-	if err != nil {
-		return nil, err
-	}
-	text, err := raw.Get().AbsPath("/apis/apps/v1/daemonsets").Do(ctx).Raw()
-	if err != nil {
-		return nil, fmt.Errorf("list DaemonSets: %w", err)
-	}
 	var list metav1.PartialObjectMetadataList
-	if err := json.Unmarshal(text, &list); err != nil {
+	if err := c.read(ctx, "/apis/apps/v1/daemonsets", &list); err != nil {
 		return nil, fmt.Errorf("list DaemonSets: %w", err)
 	}
 	for _, d := range list.Items {
