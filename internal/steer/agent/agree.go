@@ -287,8 +287,8 @@ func (re *respondent) handlePairNotice(p *pair, n notice) (status, uint64) {
 		return statusDone, takesDSCP | takesRows | re.mover.consents(p) | p.sending.encode()
 	case noticeMute:
 		return re.handleMute(p, n), n.number
-	case noticeUnpassed:
-		return re.handleUnpassed(p, n), n.number
+	case noticeUnpassed, noticeTried:
+		return re.handleDetour(p, n), n.number
 	case noticeMoved:
 		return re.handleMove(p, n)
 	case noticeReturn:

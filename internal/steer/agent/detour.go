@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -104,11 +103,7 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 		tries = from.TriesOf(iq.params, is, iq.around(q, is, now), now)
 	}
 	if q.Look(is, tries, p.otherPaths(q.From), now) {
-		if q.about == aboutDatagrams && q.side == dataplane.Theirs {
-			iq.askOwner(p, q, now)
-		} else {
-			iq.redirect(p, q, was, now)
-		}
+		iq.redirect(p, q, was, now)
 	}
 	if q.about == aboutConnection && q.Accident(is) {
 		from.Add(iq.params, now)
@@ -161,11 +156,13 @@ func (p *pair) usable(index int) bool {
 	return hp != nil && hp.unfit == ""
 }
 
-// redirect has the connection's bucket be on the path that its inquiry says.
+// redirect has the connection's bucket be on the path that its inquiry says. Of a flow that the peer has opened that is
+// one direction: which of the two is lost is not known, and the peer's agent moves the other.
 func (iq *inquirer) redirect(p *pair, q *inquiry, was int, now time.Time) {
 	set := dataplane.Set(1) << q.bucket
 	if q.side == dataplane.Theirs {
 		iq.mover.divert(p, set, was, q.On, now)
+		iq.teller.tellDetour(p, q, noticeTried)
 		return
 	}
 	d := p.detoured(q)
@@ -188,18 +185,6 @@ func (p *pair) detoured(q *inquiry) *detour {
 	return d
 }
 
-// askOwner has the agent that decides about a flow of datagrams try it on another path, once: which of the two ways is
-// lost is not known, and only that agent moves both.
-func (iq *inquirer) askOwner(p *pair, q *inquiry, now time.Time) {
-	i, to := p.routes.at(q.From), p.routes.at(q.On)
-	iq.note(Event{Kind: EventSuspect, Pair: p.name, To: p.routes[i].Network, Reason: fmt.Sprintf(
-		"datagrams from port %d to %d are not answered on %s, though probes pass: the agent of %s is to try %s",
-		q.ports[0], q.ports[1], p.routes[i].Network, p.host.name, p.routes[to].Network)})
-	iq.teller.tellUnpassed(p, q)
-	q.replies.Nowhere()
-	q.Abandon(now)
-}
-
 // proven acts on a connection that gets through on another path at once: it stays there.
 // Where its path refuses most of the pair's connections, or nothing else passes there either, the
 // pair leaves that path. After no path got it through for a while, it only happened to be
@@ -218,7 +203,7 @@ func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Tim
 	from := p.routes[i].Network
 	iq.note(Event{Kind: EventSuspect, Pair: p.name, To: from, Reason: q.saidOf(from, p.routes[to].Network)})
 	if q.side == dataplane.Theirs {
-		iq.teller.tellUnpassed(p, q)
+		iq.teller.tellDetour(p, q, noticeUnpassed)
 	} else {
 		p.detoured(q).bar.Raise(iq.params, now)
 	}

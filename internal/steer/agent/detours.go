@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"math/bits"
 	"time"
 
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // detour is a bucket of the pair's own flows that leaves the path where it is assigned.
@@ -14,10 +17,15 @@ type detour struct {
 	// opens: connections begin where it is, as they do not where it is assigned.
 	opens bool
 	bar   detect.Bar
+	// triedUntil is until when the other end's agent may try it.
+	triedUntil time.Time
 }
 
 // back has the bucket be where it is assigned.
-func (d *detour) back() { d.out, d.opens = false, false }
+func (d *detour) back() { d.out, d.opens, d.triedUntil = false, false, time.Time{} }
+
+// tried reports whether the other end's agent tries it.
+func (d *detour) tried(now time.Time) bool { return d != nil && now.Before(d.triedUntil) }
 
 // detours are those of a pair, by bucket.
 type detours map[uint8]*detour
@@ -33,14 +41,15 @@ func (ds *detours) of(bucket uint8) *detour {
 	return (*ds)[bucket]
 }
 
-// refused counts the buckets that keep off the path.
-func (ds detours) refused(from int, now time.Time) (n int) {
-	for _, d := range ds {
+// refused counts the buckets that keep off the path, those of both rows once: the other end names both.
+func (ds detours) refused(from int, now time.Time) int {
+	var places dataplane.Set
+	for b, d := range ds {
 		if d.from == from && d.bar.Left(now) > 0 {
-			n++
+			places |= 1 << (b % flow.Width)
 		}
 	}
-	return n
+	return bits.OnesCount64(uint64(places))
 }
 
 // open reports whether connections of some bucket begin where it is.
@@ -58,7 +67,7 @@ func (ds detours) open() bool {
 func (ds detours) end(params *detect.Params, inquired func(bucket uint8) bool, now time.Time) (some bool) {
 	for b, d := range ds {
 		switch {
-		case d.bar.Left(now) > 0:
+		case d.bar.Left(now) > 0, d.tried(now):
 		case d.out && !inquired(b):
 			d.back()
 			some = true
@@ -123,9 +132,10 @@ func (p *pair) excuses(conn ports, trust time.Duration, now time.Time) bool {
 	return true
 }
 
-// handleUnpassed has buckets make a detour of which the other agent says that a connection
-// in them, of a flow that this end has opened, gets through there alone.
-func (re *respondent) handleUnpassed(p *pair, n notice) status {
+// handleDetour has buckets make a detour of which the other agent says that a connection in them, of a flow that this
+// end has opened, gets through there alone, or tries to: both directions are to go there, as it does not know which of
+// them is lost. What it tries is over once it says so, or by time.
+func (re *respondent) handleDetour(p *pair, n notice) status {
 	from, ok := p.routes.byNetwork(re.members.network(n.network))
 	if !ok {
 		return statusUnknown
@@ -133,16 +143,29 @@ func (re *respondent) handleUnpassed(p *pair, n notice) status {
 	if re.mover.dry(p) {
 		return statusDone
 	}
-	now := re.cfg.Now()
+	now, trial := re.cfg.Now(), n.kind == noticeTried
+	lasts := re.params.RepliesIdle + re.params.TryMost
+	if trial && p.triedLast-n.number < uint64(lasts) {
+		return statusStale // it went over another network, and is late
+	}
 	planned, wanted := p.planned(p.assignments()), p.wanted(p.assignments())
 	for b, c := range n.choices {
 		to, ok := p.routes.byNetwork(re.members.network(c))
-		if !ok || to.Index == from.Index || wanted[b] != from.Index {
+		tried := p.detours[uint8(b)].tried(now)
+		if !ok || !tried && wanted[b] != from.Index || to.Index == from.Index && !(trial && tried) {
 			continue // it is elsewhere by now
 		}
 		d := p.detours.of(uint8(b))
-		d.from, d.to, d.out = planned[b], to.Index, to.Index != planned[b]
-		d.bar.Raise(re.params, now)
+		d.from, d.to, d.out, d.triedUntil = planned[b], to.Index, to.Index != planned[b], time.Time{}
+		switch {
+		case !trial:
+			d.bar.Raise(re.params, now)
+		case to.Index != from.Index:
+			d.triedUntil = now.Add(lasts)
+		}
+	}
+	if trial {
+		p.triedLast = n.number
 	}
 	re.mover.replace(p, now)
 	return statusDone

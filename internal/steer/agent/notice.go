@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // Notices travel between agents as a TLV of an experimental type (RFC 8972
@@ -37,6 +38,9 @@ const (
 	// noticeOneWay asks to admit a flow of datagrams that the sender's pod sends and nobody answers,
 	// by its ports, and how much of the pair has come over a network.
 	noticeOneWay
+	// noticeTried says that a connection in some buckets of a pair's flows is tried where choices says, as it does not
+	// get through on a network. Its number is when that began, on the sender's clock in nanoseconds.
+	noticeTried
 )
 
 // status is the answer.
@@ -93,7 +97,7 @@ func (n notice) encode() []byte {
 }
 
 func decodeNotice(b []byte) (n notice, err error) {
-	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeOneWay ||
+	if len(b) != noticeSize || b[0] != noticeVersion || kind(b[1]) < noticeOpen || kind(b[1]) > noticeTried ||
 		status(b[2]) > statusLooking {
 		return n, fmt.Errorf("decode notice of %d octets: %w", len(b), errNotice)
 	}
@@ -160,15 +164,22 @@ func (t *teller) settle(p *pair, now time.Time) {
 	}
 }
 
-// tellUnpassed tells the agent that decides about the flow's bucket that it does not pass.
-func (t *teller) tellUnpassed(p *pair, q *inquiry) {
+// tellDetour tells the agent that decides about the flow's bucket that it does not pass, or where that is tried.
+func (t *teller) tellDetour(p *pair, q *inquiry, what kind) {
 	i, to := p.routes.at(q.From), p.routes.at(q.On)
-	n := t.about(p, noticeUnpassed)
+	if i < 0 || to < 0 {
+		return // a network has just gone
+	}
+	n := t.about(p, what)
+	n.number = uint64(t.cfg.Now().UnixNano())
 	n.network = t.number(p.routes[i].Network)
 	for b := range n.choices {
 		n.choices[b] = noChoice
 	}
-	n.choices[q.bucket] = t.number(p.routes[to].Network)
+	// While both rows go by one path, which of them the flow is in is not known here (learn_row in dataplane/row.h).
+	for row := range flow.Row(flow.Rows) {
+		n.choices[row.Bucket(q.bucket)] = t.number(p.routes[to].Network)
+	}
 	t.wires.tell(p.host, n, "")
 }
 

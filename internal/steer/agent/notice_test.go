@@ -37,7 +37,7 @@ func TestBadNotices(t *testing.T) {
 	for name, raw := range map[string][]byte{
 		"nothing": nil, "short": good[:noticeSize-1], "long": append(bytes.Clone(good), 0),
 		"another version": change(0, noticeVersion+1), "no kind": change(1, 0),
-		"an unknown kind": change(1, byte(noticeOneWay)+1), "an unknown status": change(2, byte(statusLooking)+1),
+		"an unknown kind": change(1, byte(noticeTried)+1), "an unknown status": change(2, byte(statusLooking)+1),
 	} {
 		if n, err := decodeNotice(raw); err == nil {
 			t.Errorf("%s: decoded as %+v", name, n)

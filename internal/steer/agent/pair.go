@@ -133,6 +133,8 @@ type doubts struct {
 	// through elsewhere since, and returned.
 	nowhere time.Time
 	excused map[ports]bool
+	// triedLast is the number of what the other end's agent tried last.
+	triedLast uint64
 	// stuck are connections that wait for a doubled timeout, nil if there were none.
 	stuck *kick.Stalled
 }

@@ -122,12 +122,14 @@ func TestDownloads(t *testing.T) {
 	b.start("h2", nil)
 	addr := b.pod("b").Addr().String()
 	dir := b.nginx(addr)
-	for _, d := range []struct{ name, pod, server, client string }{
-		{"nginx", "a0", "nginx -p " + dir + " -c " + dir + "/nginx.conf", "wget -qO /dev/null http://" + addr + ":8080/f"},
-		{"iperf3, TCP", "a1", "iperf3 -s -B " + addr, "iperf3 -c " + addr + " -R -t 90 -b 50M"},
-		{"iperf3, UDP", "a1", "iperf3 -s -B " + addr, "iperf3 -c " + addr + " -R -t 90 -u -b 5M"},
+	nginx, wget := "nginx -p "+dir+" -c "+dir+"/nginx.conf", "wget -qO /dev/null http://"+addr+":8080/f"
+	for _, d := range []struct{ name, pod, server, client, only string }{
+		{"nginx, TCP alone fails", "a0", nginx, wget, "tcp"},
+		{"nginx", "a0", nginx, wget, ""},
+		{"iperf3, TCP", "a1", "iperf3 -s -B " + addr, "iperf3 -c " + addr + " -R -t 90 -b 50M", ""},
+		{"iperf3, UDP", "a1", "iperf3 -s -B " + addr, "iperf3 -c " + addr + " -R -t 90 -u -b 5M", ""},
 	} {
-		b.within(d.name, func() { b.downloads(d.pod, strings.Fields(d.server), strings.Fields(d.client)) })
+		b.within(d.name, func() { b.downloads(d.pod, strings.Fields(d.server), strings.Fields(d.client), d.only) })
 	}
 }
 
@@ -146,8 +148,12 @@ func (b *bed) nginx(addr string) (dir string) {
 }
 
 // downloads has a program in a pod download from one in pod b while the default network
-// fails.
-func (b *bed) downloads(pod string, server, client []string) {
+// fails, or drops the packets alone that only says.
+func (b *bed) downloads(pod string, server, client []string, only string) {
+	fault := impair.Impairment{DropIngress: true, DropEgress: true}
+	if err := fault.Only.UnmarshalText([]byte(only)); err != nil {
+		b.t.Fatal(err)
+	}
 	a := b.agents["h1"]
 	if a.opened(pod, "b") {
 		b.await("the pair to be home", func() bool {
@@ -172,7 +178,7 @@ func (b *bed) downloads(pod string, server, client []string) {
 	b.await("the pair to open", func() bool { return a.opened(pod, "b") && b.agents["h2"].opened("b", pod) })
 	b.await("the download on the default network", func() bool { return came("vxlan") > on+1500 })
 	elsewhere := came("routed-bgp") + came("macvlan")
-	b.impair("vxlan", impair.Impairment{DropIngress: true, DropEgress: true}, pod, "agent-h1")
+	b.impair("vxlan", fault, pod, "agent-h1")
 	defer b.mended("vxlan", pod)
 	b.await("the download elsewhere", func() bool { return came("routed-bgp")+came("macvlan") > elsewhere+1000 })
 }
