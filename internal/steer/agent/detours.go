@@ -134,39 +134,68 @@ func (p *pair) excuses(conn ports, trust time.Duration, now time.Time) bool {
 
 // handleDetour has buckets make a detour of which the other agent says that a connection in them, of a flow that this
 // end has opened, gets through there alone, or tries to: both directions are to go there, as it does not know which of
-// them is lost. What it tries is over once it says so, or by time.
+// them is lost.
 func (re *respondent) handleDetour(p *pair, n notice) status {
-	from, ok := p.routes.byNetwork(re.members.network(n.network))
-	if !ok {
+	index := func(number uint8) int {
+		if r, ok := p.routes.byNetwork(re.members.network(number)); ok {
+			return r.Index
+		}
+		return -1
+	}
+	from := index(n.network)
+	if from < 0 {
 		return statusUnknown
 	}
 	if re.mover.dry(p) {
 		return statusDone
 	}
-	now, trial := re.cfg.Now(), n.kind == noticeTried
-	lasts := re.params.RepliesIdle + re.params.TryMost
-	if trial && p.triedLast-n.number < uint64(lasts) {
-		return statusStale // it went over another network, and is late
-	}
-	planned, wanted := p.planned(p.assignments()), p.wanted(p.assignments())
+	says := said{tries: n.kind == noticeTried, number: n.number, from: from, to: map[uint8]int{}}
 	for b, c := range n.choices {
-		to, ok := p.routes.byNetwork(re.members.network(c))
-		tried := p.detours[uint8(b)].tried(now)
-		if !ok || !tried && wanted[b] != from.Index || to.Index == from.Index && !(trial && tried) {
-			continue // it is elsewhere by now
-		}
-		d := p.detours.of(uint8(b))
-		d.from, d.to, d.out, d.triedUntil = planned[b], to.Index, to.Index != planned[b], time.Time{}
-		switch {
-		case !trial:
-			d.bar.Raise(re.params, now)
-		case to.Index != from.Index:
-			d.triedUntil = now.Add(lasts)
+		if to := index(c); to >= 0 {
+			says.to[uint8(b)] = to
 		}
 	}
-	if trial {
-		p.triedLast = n.number
+	now := re.cfg.Now()
+	if !p.heed(re.params, says, now) {
+		return statusStale
 	}
 	re.mover.replace(p, now)
 	return statusDone
+}
+
+// said is what the other agent says of connections that do not get through: on the path from, and by bucket where it
+// tries them, or they do. number orders what it tries, in nanoseconds.
+type said struct {
+	tries  bool
+	number uint64
+	from   int
+	to     map[uint8]int
+}
+
+// heed has the pair's buckets be wanted where the other agent says. It reports whether that is news: what came over
+// another network may be late. What that agent tries is over once it says so, or by time.
+func (p *pair) heed(params *detect.Params, says said, now time.Time) bool {
+	lasts := params.RepliesIdle + params.TryMost
+	if says.tries && p.triedLast-says.number < uint64(lasts) {
+		return false
+	}
+	planned, wanted := p.planned(p.assignments()), p.wanted(p.assignments())
+	for b, to := range says.to {
+		tried := p.detours[b].tried(now)
+		if !tried && wanted[b] != says.from || to == says.from && !(says.tries && tried) {
+			continue // it is elsewhere by now
+		}
+		d := p.detours.of(b)
+		d.from, d.to, d.out, d.triedUntil = planned[b], to, to != planned[b], time.Time{}
+		switch {
+		case !says.tries:
+			d.bar.Raise(params, now)
+		case to != says.from:
+			d.triedUntil = now.Add(lasts)
+		}
+	}
+	if says.tries {
+		p.triedLast = says.number
+	}
+	return true
 }

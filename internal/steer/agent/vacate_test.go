@@ -100,3 +100,53 @@ func TestSpreadWhileCounted(t *testing.T) {
 		t.Errorf("%v", *p.ranks)
 	}
 }
+
+// TestDetourForTheOtherEnd: a bucket is tried where the other end's agent says, in both rows, as that does not know a
+// flow's; what is late is not heeded; it is back once that says so, or by time, and stays only where it is proven.
+func TestDetourForTheOtherEnd(t *testing.T) {
+	const bucket, other = 5, 5 + flow.Width
+	now := time.Unix(1e9, 0)
+	p := pairOnThree(decide.Portions{})
+	params := detect.Hosts()
+	p.host.paths = map[string]*hostPath{}
+	for _, network := range []string{"m", "y", "z"} {
+		p.host.paths[network] = &hostPath{Path: detect.New(&params), network: network, host: p.host}
+	}
+	says := func(tries bool, number uint64, to int) bool {
+		return p.heed(&params, said{tries, number, 0, map[uint8]int{bucket: to, other: to}}, now)
+	}
+	on := func(what string, path int) {
+		t.Helper()
+		want := p.wanted(p.assignments())
+		if want[bucket] != path || want[other] != path || want[bucket+1] != 0 {
+			t.Errorf("%s: on %d and %d, and another one on %d; want %d and 0", what, want[bucket], want[other],
+				want[bucket+1], path)
+		}
+	}
+	begun := uint64(now.UnixNano())
+	says(true, begun, 1)
+	on("tried", 1)
+	says(true, begun+2e8, 2)
+	on("tried on the next", 2)
+	if says(true, begun, 1) {
+		t.Error("a late one is heeded")
+	}
+	on("a late one came", 2)
+	says(true, begun+4e8, 0)
+	on("nowhere", 0)
+	if p.detours.refused(0, now) != 0 {
+		t.Error("a path is blamed without proof")
+	}
+	says(true, begun+6e8, 1)
+	says(false, begun+7e8, 1)
+	on("proven", 1)
+	if n := p.detours.refused(0, now); n != 1 {
+		t.Errorf("%d places are refused, want 1: both rows are one", n)
+	}
+	p.detours = nil
+	says(true, begun+8e8, 1)
+	on("tried by one that dies", 1)
+	now = now.Add(params.RepliesIdle + params.TryMost)
+	p.detours.end(&params, func(uint8) bool { return false }, now)
+	on("its time is over", 0)
+}
