@@ -82,6 +82,10 @@ func (iq *inquirer) answers(name string, found []sockdiag.Socket) {
 func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	p := q.pair
 	if !q.begun {
+		q.identify()
+		if q.side == dataplane.Ours && p.ask(q.bucket, now) {
+			iq.mover.replace(p, now)
+		}
 		q.begin(iq.params, is, now)
 	}
 	if q.Over() {

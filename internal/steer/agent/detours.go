@@ -17,12 +17,18 @@ type detour struct {
 	// opens: connections begin where it is, as they do not where it is assigned.
 	opens bool
 	bar   detect.Bar
-	// triedUntil is until when the other end's agent may try it.
+	// triedUntil is until when the other end's agent may try it, from triedFrom.
 	triedUntil time.Time
+	triedFrom  int
 }
 
 // back has the bucket be where it is assigned.
 func (d *detour) back() { d.out, d.opens, d.triedUntil = false, false, time.Time{} }
+
+// lead has the bucket be on the path to, as it is assigned to planned.
+func (d *detour) lead(planned, to int) {
+	d.from, d.to, d.out, d.triedUntil = planned, to, to != planned, time.Time{}
+}
 
 // tried reports whether the other end's agent tries it.
 func (d *detour) tried(now time.Time) bool { return d != nil && now.Before(d.triedUntil) }
@@ -185,17 +191,42 @@ func (p *pair) heed(params *detect.Params, says said, now time.Time) bool {
 		if !tried && wanted[b] != says.from || to == says.from && !(says.tries && tried) {
 			continue // it is elsewhere by now
 		}
+		if says.tries && !tried && p.asks(b%flow.Width) {
+			continue // each of the two would take what the other does for its own
+		}
 		d := p.detours.of(b)
-		d.from, d.to, d.out, d.triedUntil = planned[b], to, to != planned[b], time.Time{}
+		d.lead(planned[b], to)
 		switch {
 		case !says.tries:
 			d.bar.Raise(params, now)
 		case to != says.from:
-			d.triedUntil = now.Add(lasts)
+			d.triedUntil, d.triedFrom = now.Add(lasts), says.from
 		}
 	}
 	if says.tries {
 		p.triedLast = says.number
 	}
+	return true
+}
+
+// asks reports whether this end asks about a connection in that place that it has opened, or knows of one that no path
+// gets through: it has tried both directions.
+func (p *pair) asks(place uint8) bool {
+	for _, q := range p.inquiries {
+		if q.begun && q.side == dataplane.Ours && q.bucket%flow.Width == place && (!q.Over() || q.State() == detect.Nowhere) {
+			return true
+		}
+	}
+	return false
+}
+
+// ask ends what the other end's agent tries with a bucket of which this one asks by itself, so that both do not move
+// it. It reports whether it did.
+func (p *pair) ask(bucket uint8, now time.Time) bool {
+	d := p.detours[bucket]
+	if !d.tried(now) {
+		return false
+	}
+	d.lead(p.planned(p.assignments())[bucket], d.triedFrom)
 	return true
 }

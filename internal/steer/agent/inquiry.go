@@ -147,10 +147,9 @@ func (qs *inquiries) settle(knows func(*pair) bool, now time.Time) {
 	qs.open = open
 }
 
-// begin finds the path that the connection is on.
-func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time) {
+// identify finds who decides about the connection, and its bucket.
+func (q *inquiry) identify() {
 	p := q.pair
-	q.begun = true
 	proto := uint8(unix.IPPROTO_TCP)
 	if q.about == aboutDatagrams {
 		proto = unix.IPPROTO_UDP
@@ -162,6 +161,12 @@ func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time
 	if err == nil {
 		q.side, q.bucket = side, row.Bucket(q.bucket)
 	}
+}
+
+// begin finds the path that the connection is on.
+func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time) {
+	p := q.pair
+	q.begun = true
 	path, ok := q.path()
 	if i := p.routes.at(path); i >= 0 && !p.lines[i].Telling(now) && q.about != aboutHandshake {
 		now = now.Add(-params.AckWithin) // nothing else will tell

@@ -144,6 +144,16 @@ func TestDetourForTheOtherEnd(t *testing.T) {
 		t.Errorf("%d places are refused, want 1: both rows are one", n)
 	}
 	p.detours = nil
+	says(true, begun+72e7, 1)
+	if !p.ask(bucket, now) || p.ask(bucket, now) || p.wanted(p.assignments())[bucket] != 0 {
+		t.Error("it goes on as this end asks by itself")
+	}
+	q := &inquiry{pair: p, bucket: bucket, side: dataplane.Ours, begun: true,
+		Detour: detect.NewDetour(&params, 0, detect.Progress{}, now)}
+	p.detours, p.inquiries = nil, map[ports]*inquiry{{}: q}
+	says(true, begun+74e7, 1)
+	on("as this end asks by itself", 0)
+	p.inquiries = nil
 	says(true, begun+8e8, 1)
 	on("tried by one that dies", 1)
 	now = now.Add(params.RepliesIdle + params.TryMost)
