@@ -202,7 +202,7 @@ func detection(all []Sample, variant string) string {
 	found := values(all, variant, "detected_s")
 	own := slices.DeleteFunc(slices.Clone(found), func(s float64) bool { return s == 0 })
 	if len(found) == 0 {
-		return "no agent moved the pair"
+		return "no failover of the pair: single connections at most were moved"
 	}
 	if len(own) == 0 {
 		return "found by the other end's agent"

@@ -70,7 +70,8 @@ func TestProgramsFigures(t *testing.T) {
 	got := programsFigures(o, all)
 	if len(got) != 6 || got[0].N != 3 || !got[0].Met() || got[1].Met() || got[2].Met() || !got[4].Met() || !got[5].Met() ||
 		got[0].Note != "detected after 30.0 ms (median); 1 of 3 found by the other end's agent" ||
-		got[2].Note != "no agent moved the pair" || got[4].Note != "found by the other end's agent" {
+		got[2].Note != "no failover of the pair: single connections at most were moved" ||
+		got[4].Note != "found by the other end's agent" {
 		t.Errorf("%+v", got)
 	}
 }
