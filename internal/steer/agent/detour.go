@@ -83,7 +83,7 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	p := q.pair
 	if !q.begun {
 		q.identify()
-		if q.side == dataplane.Ours && p.ask(q.bucket, now) {
+		if q.side == dataplane.Ours && p.reclaim(q.bucket, now) {
 			iq.mover.replace(p, now)
 		}
 		q.begin(iq.params, is, now)
@@ -185,7 +185,7 @@ func (p *pair) detoured(q *inquiry) *detour {
 	if planned := p.planned(p.assignments())[q.bucket]; q.about != aboutHandshake && q.On != planned {
 		from = planned
 	}
-	d.from, d.to, d.out = from, q.On, q.On != from
+	d.lead(from, q.On)
 	return d
 }
 

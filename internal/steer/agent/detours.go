@@ -25,9 +25,9 @@ type detour struct {
 // back has the bucket be where it is assigned.
 func (d *detour) back() { d.out, d.opens, d.triedUntil = false, false, time.Time{} }
 
-// lead has the bucket be on the path to, as it is assigned to planned.
-func (d *detour) lead(planned, to int) {
-	d.from, d.to, d.out, d.triedUntil = planned, to, to != planned, time.Time{}
+// lead has the bucket be on the path to instead of from, as this end decides.
+func (d *detour) lead(from, to int) {
+	d.from, d.to, d.out, d.triedUntil = from, to, to != from, time.Time{}
 }
 
 // tried reports whether the other end's agent tries it.
@@ -155,7 +155,7 @@ func (re *respondent) handleDetour(p *pair, n notice) status {
 	if re.mover.dry(p) {
 		return statusDone
 	}
-	says := said{tries: n.kind == noticeTried, number: n.number, from: from, to: map[uint8]int{}}
+	says := detourNotice{tries: n.kind == noticeTried, number: n.number, from: from, to: map[uint8]int{}}
 	for b, c := range n.choices {
 		if to := index(c); to >= 0 {
 			says.to[uint8(b)] = to
@@ -169,9 +169,9 @@ func (re *respondent) handleDetour(p *pair, n notice) status {
 	return statusDone
 }
 
-// said is what the other agent says of connections that do not get through: on the path from, and by bucket where it
-// tries them, or they do. number orders what it tries, in nanoseconds.
-type said struct {
+// detourNotice is what the other agent says of connections that do not get through on the path from: by bucket, where
+// they do, or where it tries them. number orders what it tries, in nanoseconds.
+type detourNotice struct {
 	tries  bool
 	number uint64
 	from   int
@@ -180,7 +180,7 @@ type said struct {
 
 // heed has the pair's buckets be wanted where the other agent says. It reports whether that is news: what came over
 // another network may be late. What that agent tries is over once it says so, or by time.
-func (p *pair) heed(params *detect.Params, says said, now time.Time) bool {
+func (p *pair) heed(params *detect.Params, says detourNotice, now time.Time) bool {
 	lasts := params.RepliesIdle + params.TryMost
 	if says.tries && p.triedLast-says.number < uint64(lasts) {
 		return false
@@ -220,13 +220,15 @@ func (p *pair) asks(place uint8) bool {
 	return false
 }
 
-// ask ends what the other end's agent tries with a bucket of which this one asks by itself, so that both do not move
+// reclaim ends what the other end's agent tries with a place of which this one asks by itself, so that both do not move
 // it. It reports whether it did.
-func (p *pair) ask(bucket uint8, now time.Time) bool {
-	d := p.detours[bucket]
-	if !d.tried(now) {
-		return false
+func (p *pair) reclaim(bucket uint8, now time.Time) (some bool) {
+	for row := range flow.Row(flow.Rows) {
+		b := row.Bucket(bucket)
+		if d := p.detours[b]; d.tried(now) {
+			d.lead(p.planned(p.assignments())[b], d.triedFrom)
+			some = true
+		}
 	}
-	d.lead(p.planned(p.assignments())[bucket], d.triedFrom)
-	return true
+	return some
 }

@@ -167,9 +167,6 @@ func (t *teller) settle(p *pair, now time.Time) {
 // tellDetour tells the agent that decides about the flow's bucket that it does not pass, or where that is tried.
 func (t *teller) tellDetour(p *pair, q *inquiry, what kind) {
 	i, to := p.routes.at(q.From), p.routes.at(q.On)
-	if i < 0 || to < 0 {
-		return // a network has just gone
-	}
 	n := t.about(p, what)
 	n.number = uint64(t.cfg.Now().UnixNano())
 	n.network = t.number(p.routes[i].Network)

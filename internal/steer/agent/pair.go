@@ -76,6 +76,8 @@ type accord struct {
 	// peerLimited is the share of its TCP traffic that applications limit, as the other agent says of what
 	// its end sends, 1 where it says nothing.
 	peerLimited float64
+	// triedLast is the number of what the other agent tried last.
+	triedLast uint64
 	// counts are of its flows of one way.
 	counts counts
 }
@@ -133,8 +135,6 @@ type doubts struct {
 	// through elsewhere since, and returned.
 	nowhere time.Time
 	excused map[ports]bool
-	// triedLast is the number of what the other end's agent tried last.
-	triedLast uint64
 	// stuck are connections that wait for a doubled timeout, nil if there were none.
 	stuck *kick.Stalled
 }

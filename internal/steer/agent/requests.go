@@ -112,7 +112,8 @@ func (iq *inquirer) tryNext(p *pair, r *detect.Requests, now time.Time) {
 				continue
 			}
 			d := p.detours.of(b)
-			d.from, d.to, d.out, d.opens = 0, path, true, true
+			d.lead(0, path)
+			d.opens = true
 			t.buckets |= 1 << b
 		}
 		iq.mover.replace(p, now)

@@ -24,14 +24,8 @@ func (p *pair) wantedOn(path int) (n int) {
 // TestFailedPathsKeepNothing: what is tried on a path, or makes a detour there, is not wanted there once it has failed.
 func TestFailedPathsKeepNothing(t *testing.T) {
 	p := pairOnThree(decide.Portions{})
-	for i, network := range []string{"m", "y", "z"} {
-		if p.host.paths == nil {
-			p.host.paths = map[string]*hostPath{}
-		}
-		params := detect.Hosts()
-		p.host.paths[network] = &hostPath{Path: detect.New(&params), network: network, host: p.host}
-		p.routes[i].Index = i
-	}
+	params := detect.Hosts()
+	giveHostPaths(p, &params)
 	p.setAssignments(together(decide.Assignment{Active: "m", Canary: "y", Buckets: 16}))
 	d := p.detours.of(63)
 	d.from, d.to, d.out = 0, 2, true
@@ -45,15 +39,20 @@ func TestFailedPathsKeepNothing(t *testing.T) {
 	}
 }
 
+// giveHostPaths has the host of a pair on three networks have a path of each.
+func giveHostPaths(p *pair, params *detect.Params) {
+	p.host.paths = map[string]*hostPath{}
+	for _, r := range p.routes {
+		p.host.paths[r.Network] = &hostPath{Path: detect.New(params), network: r.Network, host: p.host}
+	}
+}
+
 // TestDetourOnDetour: a connection that does not get through on its detour either goes on to the next path, and returns
 // to where it was.
 func TestDetourOnDetour(t *testing.T) {
 	p := pairOnThree(decide.Portions{})
 	params := detect.Hosts()
-	p.host.paths = map[string]*hostPath{}
-	for _, network := range []string{"m", "y", "z"} {
-		p.host.paths[network] = &hostPath{Path: detect.New(&params), network: network, host: p.host}
-	}
+	giveHostPaths(p, &params)
 	const bucket = 5
 	d := p.detours.of(bucket)
 	d.from, d.to, d.out = 0, 1, true
@@ -108,12 +107,9 @@ func TestDetourForTheOtherEnd(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	p := pairOnThree(decide.Portions{})
 	params := detect.Hosts()
-	p.host.paths = map[string]*hostPath{}
-	for _, network := range []string{"m", "y", "z"} {
-		p.host.paths[network] = &hostPath{Path: detect.New(&params), network: network, host: p.host}
-	}
+	giveHostPaths(p, &params)
 	says := func(tries bool, number uint64, to int) bool {
-		return p.heed(&params, said{tries, number, 0, map[uint8]int{bucket: to, other: to}}, now)
+		return p.heed(&params, detourNotice{tries, number, 0, map[uint8]int{bucket: to, other: to}}, now)
 	}
 	on := func(what string, path int) {
 		t.Helper()
@@ -145,9 +141,10 @@ func TestDetourForTheOtherEnd(t *testing.T) {
 	}
 	p.detours = nil
 	says(true, begun+72e7, 1)
-	if !p.ask(bucket, now) || p.ask(bucket, now) || p.wanted(p.assignments())[bucket] != 0 {
+	if !p.reclaim(bucket, now) || p.reclaim(bucket, now) {
 		t.Error("it goes on as this end asks by itself")
 	}
+	on("this end asks by itself", 0)
 	q := &inquiry{pair: p, bucket: bucket, side: dataplane.Ours, begun: true,
 		Detour: detect.NewDetour(&params, 0, detect.Progress{}, now)}
 	p.detours, p.inquiries = nil, map[ports]*inquiry{{}: q}
