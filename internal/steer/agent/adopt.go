@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -119,11 +120,21 @@ func (ad *adopter) letGoAll() {
 	}
 }
 
+// hasPeer reports whether the address is one of a peer's on its default network.
+func (l *pod) hasPeer(addr netip.Addr) bool {
+	for _, p := range l.pairs {
+		if at := p.remote.Attachments[0]; at.Addr == addr || at.Addr6 == addr {
+			return true
+		}
+	}
+	return false
+}
+
 // drop lets go of a pod: its namespace is gone or about to go, and so are its programs.
 func (ad *adopter) drop(l *pod) error {
 	var errs []error
 	if netns.Exists(l.Netns) {
-		errs = append(errs, route.Clear(l.Netns))
+		errs = append(errs, route.Leave(l.Netns, l.Attachments[0].Dev, l.hasPeer))
 	}
 	if ad.survey.passive != nil {
 		ad.survey.unwatch(l.cookie)

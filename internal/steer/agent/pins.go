@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -293,9 +294,10 @@ func Remove(ctx context.Context, cfg Config) error {
 	}
 	var errs []error
 	// Routes before programs: some lead to where only those know what to do.
+	known := c.addresses()
 	for _, p := range c.steerable(host.Index) {
 		if netns.Exists(p.Netns) {
-			errs = append(errs, route.Clear(p.Netns))
+			errs = append(errs, route.Leave(p.Netns, p.Attachments[0].Dev, func(a netip.Addr) bool { return known[a] }))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

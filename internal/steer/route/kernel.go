@@ -128,6 +128,26 @@ func Undirect(ns string) error { return drop(ns, direct) }
 // Clear removes all of a pod's own routes to peers.
 func Clear(ns string) error { return drop(ns, func(netlink.Route) bool { return true }) }
 
+// Leave removes all that this package has made in a pod towards peers: its own routes, what they lead by, and the
+// hardware addresses that are held on dev, of the peers with such addresses.
+func Leave(ns, dev string, peer func(netip.Addr) bool) error {
+	return errors.Join(Clear(ns), ReleaseNeighbours(ns, dev, peer), forgetNowhere(ns))
+}
+
+// forgetNowhere removes the gateway that is none from all interfaces.
+func forgetNowhere(ns string) error {
+	gateway, _ := nowhere()
+	return eachNeighbour(ns, 0, func(h *netlink.Handle, n *netlink.Neigh) error {
+		if !n.IP.Equal(gateway) {
+			return nil
+		}
+		if err := h.NeighDel(n); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove neighbour %s: %w", gateway, err)
+		}
+		return nil
+	})
+}
+
 func drop(ns string, which func(netlink.Route) bool) error {
 	h, err := netns.Netlink(ns)
 	if err != nil {
@@ -192,25 +212,40 @@ func ReleaseNeighbours(ns, dev string, peer func(netip.Addr) bool) error {
 	if err != nil {
 		return err
 	}
-	defer h.Close()
 	l, err := h.LinkByName(dev)
-	if err != nil {
+	h.Close()
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil // and its neighbours went with it
+	} else if err != nil {
 		return fmt.Errorf("find %s: %w", dev, err)
 	}
-	all, err := netns.Whole(func() ([]netlink.Neigh, error) {
-		return h.NeighList(l.Attrs().Index, netlink.FAMILY_ALL)
-	})
-	if err != nil {
-		return fmt.Errorf("list neighbours on %s: %w", dev, err)
-	}
-	for _, n := range all {
+	return eachNeighbour(ns, l.Attrs().Index, func(h *netlink.Handle, n *netlink.Neigh) error {
 		addr, ok := netip.AddrFromSlice(n.IP)
 		if !ok || n.State&netlink.NUD_PERMANENT == 0 || !peer(addr.Unmap()) {
-			continue
+			return nil
 		}
 		n.State = netlink.NUD_STALE // the kernel asks again when it needs it
-		if err := h.NeighSet(&n); err != nil {
+		if err := h.NeighSet(n); err != nil {
 			return fmt.Errorf("release neighbour %s: %w", addr, err)
+		}
+		return nil
+	})
+}
+
+// eachNeighbour calls do with the neighbours on the interface with that index, or on all for 0.
+func eachNeighbour(ns string, index int, do func(*netlink.Handle, *netlink.Neigh) error) error {
+	h, err := netns.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	all, err := netns.Whole(func() ([]netlink.Neigh, error) { return h.NeighList(index, netlink.FAMILY_ALL) })
+	if err != nil {
+		return fmt.Errorf("list neighbours: %w", err)
+	}
+	for _, n := range all {
+		if err := do(h, &n); err != nil {
+			return err
 		}
 	}
 	return nil

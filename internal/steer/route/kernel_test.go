@@ -156,6 +156,35 @@ func TestHoldNeighbour(t *testing.T) {
 	}
 }
 
+// TestLeave: nothing that was made towards peers is left, and what others have made is.
+func TestLeave(t *testing.T) {
+	ns, run := ground(t)
+	peer := netip.MustParseAddr("10.1.0.9")
+	isPeer := func(a netip.Addr) bool { return a == peer }
+	if err := Shape(ns, peer, Form{MTU: 1400, Direct: "net1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := HoldNeighbour(ns, "eth0", peer, "02:00:00:00:00:09", true); err != nil {
+		t.Fatal(err)
+	}
+	run("neigh", "add", "10.1.0.8", "lladdr", "02:00:00:00:00:08", "dev", "eth0", "nud", "permanent")
+	for range 2 { // what is done already is no error
+		if err := Leave(ns, "eth0", isPeer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := run("neigh", "show", "nud", "permanent")
+	if strings.Count(got, "PERMANENT") != 1 || !strings.Contains(got, "10.1.0.8") {
+		t.Errorf("neighbours: %s", got)
+	}
+	if got := run("route", "show", "10.1.0.9"); got != "" {
+		t.Errorf("routes: %s", got)
+	}
+	if err := Leave(ns, "gone", isPeer); err != nil {
+		t.Errorf("an interface that is gone: %v", err)
+	}
+}
+
 // TestReleaseNeighbours: what was held for peers is released, and nobody else's.
 func TestReleaseNeighbours(t *testing.T) {
 	ns, run := ground(t)
