@@ -122,8 +122,9 @@ func newAgent(cfg Config) *Agent {
 	a.prober = &prober{journal: j, members: m, wires: a.wires, turnover: a.turnover, params: &hosts}
 	a.readings = &readings{members: m, survey: a.survey, ledger: ledger}
 	a.hosts = &hostWatcher{m, a.wires, a.pacer, stats, &pairs, map[*hostPath]bool{}}
+	agenda := &agenda{pacer: a.pacer}
 	a.pairs = &pairWatcher{journal: j, members: m, hosts: a.hosts, pacer: a.pacer, leisure: leisure, clock: clock,
-		stats: stats, params: &pairs}
+		stats: stats, params: &pairs, agenda: agenda}
 	a.judge = &judge{cfg: &j.cfg, members: m, recorder: a.recorder, start: clock.now, classes: decide.DefaultClasses()}
 	a.waker = &waker{journal: j, pacer: a.pacer, clock: clock, kicks: kick.NewWaker()}
 	a.teller = &teller{j, m, a.wires}
@@ -137,7 +138,8 @@ func newAgent(cfg Config) *Agent {
 	oneWay := &datagrams{j, m, a.teller}
 	a.agreement = &agreement{j, m, a.wires, a.teller, a.entries, a.mover, oneWay, turns{}}
 	a.respondent = &respondent{j, m, a.wires, a.entries, a.mover, a.escape, &pairs, stats}
-	a.inquirer = &inquirer{j, m, a.mover, a.escape, a.teller, &pairs, clock, inquiries{params: &pairs, bell: newBell()}}
+	open := inquiries{params: &pairs, bell: newBell()}
+	a.inquirer = &inquirer{j, m, a.mover, a.escape, a.teller, &pairs, clock, open, agenda}
 	a.listener = &listener{j, m, a.pairs, a.inquirer, a.waker, a.survey, clock, stats}
 	a.counter = &counter{j, m, a.survey, a.untracked}
 	a.replies = &replyWatcher{j, m, a.inquirer, newBell()}
@@ -294,6 +296,7 @@ func (a *Agent) watch(now time.Time) time.Duration {
 		}
 	}
 	next := min(a.waker.wakeDue(now), a.waker.resendDue(now), a.pairs.poll(now))
+	next = min(next, a.inquirer.doubtDue(now))
 	a.pairs.catchUp(now)
 	asking := a.pairs.judge(now)
 	failed, more := a.hosts.judge(now)

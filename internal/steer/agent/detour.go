@@ -25,6 +25,7 @@ type inquirer struct {
 	params    *detect.Params
 	clock     clock
 	inquiries inquiries
+	agenda    *agenda
 }
 
 // inquireAll follows inquiries up until ctx ends: apart from the loop, as the kernel is asked.
@@ -51,9 +52,10 @@ func (iq *inquirer) inquireAll(ctx context.Context) error {
 		iq.countReplies()
 		iq.followHandshakes()
 		iq.inquiries.settle(iq.members.knows, iq.cfg.Now())
+		every := iq.inquiries.every()
 		iq.members.Unlock()
 		select {
-		case <-time.After(inquireEvery):
+		case <-time.After(every):
 		case <-ctx.Done():
 		}
 	}
@@ -70,7 +72,7 @@ func (iq *inquirer) answers(name string, found []sockdiag.Socket) {
 	defer iq.members.Unlock()
 	now := iq.cfg.Now()
 	for _, q := range iq.inquiries.open {
-		if q.pair.local.Netns == name && iq.members.knows(q.pair) {
+		if q.about == aboutConnection && q.pair.local.Netns == name && iq.members.knows(q.pair) {
 			s, ok := by[q.ends()]
 			iq.answer(q, detect.Progress{Open: ok, Waiting: s.Unacked > 0, Acked: s.BytesAcked, Sent: int(s.DataOut),
 				Busy: s.Busy, Trip: s.SRTT, Timer: s.RTO, Tries: int(s.Backoff)}, now)
@@ -83,6 +85,9 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	p := q.pair
 	if !q.begun {
 		q.identify()
+		if q.waitsThere(iq.params, is, now) {
+			return
+		}
 		if q.side == dataplane.Ours && p.reclaim(q.bucket, now) {
 			iq.mover.replace(p, now)
 		}
@@ -109,7 +114,7 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	if q.Look(is, tries, p.otherPaths(q.From), now) {
 		iq.redirect(p, q, was, now)
 	}
-	if q.about == aboutConnection && q.Accident(is) {
+	if q.about == aboutConnection && q.fired && q.Accident(is) {
 		from.Add(iq.params, now)
 	}
 	switch q.State() {
@@ -131,10 +136,15 @@ func (iq *inquirer) around(q *inquiry, is detect.Progress, now time.Time) (a det
 	// Else others may fill a queue in which it waits, or nothing comes as all have left.
 	a.Silent = ln.silence.Lasts(deaf, now) && (hp == nil || !iq.members.passes(hp, p, deaf, now)) &&
 		!p.hasLeft(i, iq.params.Silence)
+	ahead := 0
 	for _, other := range p.inquiries {
-		a.Ahead = a.Ahead || other != q && other.begun && other.From == q.From && other.State() == detect.Trying &&
-			now.Sub(other.Since()) < iq.params.AckWithin
+		if other != q && other.begun && other.From == q.From && other.State() == detect.Trying &&
+			now.Sub(other.Since()) < iq.params.AckWithin {
+			ahead++
+		}
 	}
+	a.Ahead = ahead > p.detours.refused(q.From, now)
+	a.Answers = q.repeat != nil && q.repeat.line == i && p.echoesAlone(q.repeat, q.since)
 	return a
 }
 

@@ -195,8 +195,8 @@ func TestInquiriesAreBounded(t *testing.T) {
 		pairs = append(pairs, p)
 		for port := range uint16(1000) {
 			e := telemetry.Event{Kind: telemetry.Timeout, LocalPort: port, RemotePort: 80}
-			a.inquirer.inquiries.add(p, e)
-			a.inquirer.inquiries.add(p, e)
+			a.inquirer.inquiries.ask(p, e, now, nil)
+			a.inquirer.inquiries.ask(p, e, now, nil)
 		}
 		if n := len(p.inquiries); n > a.pairs.params.DetoursMost {
 			t.Errorf("%d of a pair", n)

@@ -220,6 +220,11 @@ func (p *pair) asks(place uint8) bool {
 	return false
 }
 
+// triedThere reports whether the other end's agent tries a place.
+func (p *pair) triedThere(bucket uint8, now time.Time) bool {
+	return p.detours[flow.Row(0).Bucket(bucket)].tried(now) || p.detours[flow.Row(1).Bucket(bucket)].tried(now)
+}
+
 // reclaim ends what the other end's agent tries with a place of which this one asks by itself, so that both do not move
 // it. It reports whether it did.
 func (p *pair) reclaim(bucket uint8, now time.Time) (some bool) {

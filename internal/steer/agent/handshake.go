@@ -47,7 +47,8 @@ func (iq *inquirer) doubtHandshakes(p *pair, now time.Time) {
 	h.doubted = max(h.doubted, until)
 	slices.SortFunc(syns, func(a, b dataplane.SYN) int { return cmp.Compare(b.Sent, a.Sent) })
 	for _, s := range syns[:min(len(syns), sampled)] {
-		q := &inquiry{pair: p, ports: ports{s.Local, s.Remote}, bucket: s.Bucket(), about: aboutHandshake, syn: &s}
+		q := &inquiry{pair: p, ports: ports{s.Local, s.Remote}, bucket: s.Bucket(), about: aboutHandshake, syn: &s,
+			since: iq.clock.at(s.Sent)}
 		to := detect.Service{Protocol: unix.IPPROTO_TCP, Port: s.Remote}
 		if s.Answer == dataplane.NoAnswer && !h.unserved.Bars(iq.params, to, now) && iq.inquiries.take(q) {
 			return

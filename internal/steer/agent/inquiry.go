@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,13 @@ type inquiry struct {
 	side  dataplane.Side
 	begun bool
 	about subject
+	// since is since when a connection waits for an acknowledgment of what it has sent again, or of its SYN.
+	since time.Time
+	// repeat is what that was, and fired is whether its timer has.
+	repeat *repeat
+	fired  bool
+	// there is whether it gets through where the other end's agent tries it, as it begins.
+	there *detect.Detour
 	// replies are those to a flow of datagrams, and syn is the packet of a handshake.
 	replies *detect.Replies
 	syn     *dataplane.SYN
@@ -65,7 +73,12 @@ func (q *inquiry) nowhere(params *detect.Params, now time.Time) {
 }
 
 // pending reports whether it is still to be found out.
-func (q *inquiry) pending() bool { return !q.begun || !q.Over() }
+func (q *inquiry) pending() bool {
+	if !q.begun {
+		return q.there == nil || q.there.State() != detect.Unfounded
+	}
+	return !q.Over()
+}
 
 // inquiries are those that are open, of all pairs.
 type inquiries struct {
@@ -77,8 +90,9 @@ type inquiries struct {
 }
 
 const (
-	// inquireEvery is how often the kernel is asked about connections that may not get through.
-	inquireEvery = 5 * time.Millisecond
+	// inquireEvery is how often the kernel is asked about connections that may not get through, and inquireSoon how
+	// often about few: each wait is part of a stall.
+	inquireEvery, inquireSoon, few = 5 * time.Millisecond, 2 * time.Millisecond, 8
 	// inquiriesMost bounds them, of all pairs: each costs some ten microseconds each time. When
 	// a path fails for all, thousands of timers fire, and nothing is to be learnt from each.
 	inquiriesMost = 64
@@ -86,16 +100,16 @@ const (
 	rememberedMost = 8 * inquiriesMost
 )
 
-// add takes up that a connection's retransmission timer has fired.
-func (qs *inquiries) add(p *pair, e telemetry.Event) {
-	qs.take(&inquiry{pair: p, ports: ports{e.LocalPort, e.RemotePort}, bucket: e.Bucket % dataplane.Buckets})
+// ask takes up that what a connection had sent a second time, or later, is not acknowledged since then.
+func (qs *inquiries) ask(p *pair, e telemetry.Event, since time.Time, r *repeat) {
+	qs.take(&inquiry{pair: p, ports: ports{e.LocalPort, e.RemotePort}, bucket: e.Bucket % dataplane.Buckets,
+		since: since, repeat: r, fired: e.Kind == telemetry.Timeout})
 }
 
 // take takes up an inquiry, unless it is open already or there are too many. It reports whether it did.
 func (qs *inquiries) take(q *inquiry) bool {
 	p := q.pair
-	if p.local.DryRun || p.inquiries[q.ports] != nil || len(p.inquiries) >= qs.params.DetoursMost ||
-		qs.pending >= inquiriesMost || len(qs.open) >= rememberedMost || len(p.routes) < 2 || p.opened.IsZero() {
+	if !qs.room(p, q.ports) {
 		return false
 	}
 	if p.inquiries == nil {
@@ -106,6 +120,20 @@ func (qs *inquiries) take(q *inquiry) bool {
 	qs.pending++
 	qs.bell.ring()
 	return true
+}
+
+// room reports whether one about that connection of the pair can be taken up.
+func (qs *inquiries) room(p *pair, conn ports) bool {
+	return !p.local.DryRun && p.inquiries[conn] == nil && len(p.inquiries) < qs.params.DetoursMost &&
+		qs.pending < inquiriesMost && len(qs.open) < rememberedMost && len(p.routes) >= 2 && !p.opened.IsZero()
+}
+
+// every is when to ask again.
+func (qs *inquiries) every() time.Duration {
+	if qs.pending > 0 && qs.pending <= few {
+		return inquireSoon
+	}
+	return inquireEvery
 }
 
 // questions are the connections to ask about, by namespace. open says that there are
@@ -168,13 +196,34 @@ func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time
 	p := q.pair
 	q.begun = true
 	path, ok := q.path()
-	if i := p.routes.at(path); i >= 0 && !p.lines[i].Telling(now) && q.about != aboutHandshake {
-		now = now.Add(-params.AckWithin) // nothing else will tell
+	since := now
+	switch i := p.routes.at(path); {
+	case q.about == aboutHandshake:
+		since = q.since
+	case i >= 0 && !p.lines[i].Telling(now):
+		since = now.Add(-params.AckWithin) // nothing else will tell
+	case q.about == aboutConnection:
+		// What it has just sent may be acknowledged, too.
+		since = slices.MaxFunc([]time.Time{q.since, now.Add(params.DeadlineLeast - params.AckWithin)}, time.Time.Compare)
 	}
-	q.Detour = detect.NewDetour(params, path, is, now)
+	q.Detour = detect.NewDetour(params, path, is, since)
 	if !ok { // a flow that cannot be moved
 		q.Abandon(now)
 	}
+}
+
+// waitsThere reports whether a flow that this pod has opened is not asked about yet, as the other end's agent has tried
+// it elsewhere: what its timer has sent there may be acknowledged.
+func (q *inquiry) waitsThere(params *detect.Params, is detect.Progress, now time.Time) bool {
+	if q.side != dataplane.Ours || !q.pair.triedThere(q.bucket, now) {
+		return q.there != nil && q.there.State() == detect.Unfounded
+	}
+	if q.there == nil {
+		d := detect.NewDetour(params, q.On, is, now)
+		q.there = &d
+	}
+	q.there.Look(is, 1, nil, now)
+	return q.there.State() != detect.Nowhere
 }
 
 // path is the one that the connection's bucket is on now.

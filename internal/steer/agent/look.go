@@ -33,6 +33,7 @@ type pairWatcher struct {
 	clock   clock
 	stats   *counters
 	params  *detect.Params
+	agenda  *agenda
 	// polled are at the lines that are looked at all the time, as of these changes of the
 	// members; suspecting are the pairs that suspect a path of theirs.
 	polled     []polled
@@ -217,6 +218,7 @@ func (pw *pairWatcher) suspect(p *pair, i int, now time.Time) {
 				pw.suspecting = append(pw.suspecting, p)
 			}
 			pw.stats.suspicions++
+			pw.agenda.add(p, ln.silence.Since.Add(pw.params.AckWithin+asOne), now)
 			pw.pacer.soon(suspectTick)
 			pw.ask(p, i, do, now)
 		}

@@ -137,6 +137,10 @@ type doubts struct {
 	excused map[ports]bool
 	// stuck are connections that wait for a doubled timeout, nil if there were none.
 	stuck *kick.Stalled
+	// repeats are what connections have sent again lately.
+	repeats repeats
+	// doubted is when the pair is to be asked whether what it sends gets through.
+	doubted time.Time
 }
 
 // traffic is what was counted of the pair: as it is looked at, with each evidence, and by counter.

@@ -119,6 +119,7 @@ func (ls *listener) handleTCPEvents(batch []telemetry.Event) {
 // noteTCPEvent notes an event of one of the pair's connections.
 func (ls *listener) noteTCPEvent(p *pair, e telemetry.Event, t *trouble, now time.Time) {
 	if e.Kind != telemetry.Timeout {
+		ls.probed(p, e, now)
 		t.add(e)
 		return
 	}
@@ -132,7 +133,7 @@ func (ls *listener) noteTCPEvent(p *pair, e telemetry.Event, t *trouble, now tim
 	}
 	t.add(e)
 	if !ls.cfg.DryRun {
-		ls.inquirer.inquiries.add(p, e)
+		ls.timedOut(p, e, now)
 	}
 }
 

@@ -29,20 +29,24 @@ func (a *Accidents) Tries(params *Params, now time.Time) int {
 type Around struct {
 	// Silent: nothing comes over it.
 	Silent bool
-	// Ahead: another connection has just left it to find out.
+	// Ahead: other connections have just left it to find out, more than the path was proven to fail.
 	Ahead bool
+	// Answers: since the connection waits nothing has come over it but answers to probes, which did: it is not full.
+	Answers bool
 }
 
 // TriesOf is how often the timer of that connection has to fire. One that has just begun may have
-// lost all that it sent to a full queue, as many do that begin at once: its timer fires once more.
-// And where packets come over the path as ever, one of those that wait goes first: meanwhile some of
-// the others are acknowledged where they are, if the path is only full.
+// lost all that it sent to a full queue, as many do that begin at once: its timer fires once more, but where probes
+// alone pass.
+// And where packets come over the path as ever, one of those that wait goes first, and then as many as
+// that proved it to fail and one more: meanwhile some of the others are acknowledged where they are, if the path is
+// only full.
 func (a *Accidents) TriesOf(params *Params, p Progress, around Around, now time.Time) int {
 	tries := a.Tries(params, now)
 	if around.Ahead && !around.Silent {
 		return math.MaxInt
 	}
-	if p.begins(params) {
+	if p.begins(params) && !around.Answers {
 		tries++
 	}
 	return tries

@@ -59,13 +59,15 @@ func TestTriesOf(t *testing.T) {
 		around Around
 		want   int
 	}{
-		"it has sent for long":         {p: grown, want: 1},
-		"it begins":                    {p: begun, want: 2},
-		"on a full path":               {of: full, p: grown, want: 2},
-		"it begins on a full path":     {of: full, p: begun, want: 3},
-		"another is ahead":             {p: grown, around: Around{Ahead: true}, want: math.MaxInt},
-		"nothing comes over the path":  {p: grown, around: Around{Silent: true, Ahead: true}, want: 1},
-		"nothing comes, and it begins": {p: begun, around: Around{Silent: true, Ahead: true}, want: 2},
+		"it has sent for long":             {p: grown, want: 1},
+		"it begins":                        {p: begun, want: 2},
+		"on a full path":                   {of: full, p: grown, want: 2},
+		"it begins on a full path":         {of: full, p: begun, want: 3},
+		"another is ahead":                 {p: grown, around: Around{Ahead: true}, want: math.MaxInt},
+		"nothing comes over the path":      {p: grown, around: Around{Silent: true, Ahead: true}, want: 1},
+		"nothing comes, and it begins":     {p: begun, around: Around{Silent: true, Ahead: true}, want: 2},
+		"it begins, and echoes alone pass": {p: begun, around: Around{Answers: true}, want: 1},
+		"echoes alone pass on a full path": {of: full, p: grown, around: Around{Answers: true}, want: 2},
 	} {
 		if got := tt.of.TriesOf(&params, tt.p, tt.around, at(0)); got != tt.want {
 			t.Errorf("%s: %d tries, want %d", name, got, tt.want)

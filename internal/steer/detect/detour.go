@@ -100,9 +100,10 @@ type Progress struct {
 	LastSent time.Time
 }
 
-// NewDetour begins one for a connection on that path, whose timer fired at that time.
-func NewDetour(params *Params, path int, p Progress, fired time.Time) Detour {
-	return Detour{params: params, From: path, On: path, since: fired, acked: p.Acked, tried: []int{path}}
+// NewDetour begins one for a connection on that path, whose timer has fired: it waits since then for an acknowledgment
+// of what it has sent again.
+func NewDetour(params *Params, path int, p Progress, since time.Time) Detour {
+	return Detour{params: params, From: path, On: path, since: since, acked: p.Acked, tried: []int{path}}
 }
 
 // State is how far the detour has come.

@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/telemetry"
+)
+
+// A connection sends its last segment a second time after two round trips, and the time by which an acknowledgment may
+// be delayed (tail loss probe, RFC 8985 section 7), and a third time when its timer fires. That one it is to send on a
+// path that gets through: after it, nobody can have the connection send again before its timer fires once more.
+
+// repeat is a segment that a connection has sent again, on path i, where so many packets had come by then.
+type repeat struct {
+	telemetry.Event
+	line int
+	came uint64
+}
+
+const (
+	// repeatsMost bounds how many are kept of a pair's tail loss probes: more connections tell the same.
+	repeatsMost = 64
+	// cameMost is how many packets may come over a path on which nothing passes but probes, meanwhile: those of
+	// either end.
+	cameMost = 8
+)
+
+// repeats are the tail loss probes of a pair's connections, by their ports: the latest of each.
+type repeats map[ports]repeat
+
+// add remembers one.
+func (rs *repeats) add(r repeat) {
+	conn := ports{r.LocalPort, r.RemotePort}
+	if _, known := (*rs)[conn]; *rs == nil || !known && len(*rs) >= repeatsMost {
+		*rs = repeats{}
+	}
+	(*rs)[conn] = r
+}
+
+// packetsFrom is how many packets have come over path i.
+func (p *pair) packetsFrom(i int) uint64 {
+	_, received, err := p.local.plane.Tallies(p.remote.UID, p.routes[i].Index)
+	if err != nil {
+		return 0 // the peer was just removed
+	}
+	return received.Packets
+}
+
+// echoesAlone reports whether nothing has come over the path since the segment was sent again but answers to echoes,
+// which did.
+func (p *pair) echoesAlone(r *repeat, since time.Time) bool {
+	return p.lines[r.line].Passed(since) && p.packetsFrom(r.line)-r.came <= cameMost
+}
+
+// repeatOf is the segment that a connection has sent again. The path is asked whether it passes anything: this end may
+// not wait for an answer, so that nothing else asks.
+func (ls *listener) repeatOf(p *pair, e telemetry.Event, now time.Time) (r repeat, ok bool) {
+	own, followed, err := p.flows()
+	if err != nil {
+		return r, false // the peer was just removed
+	}
+	for i := range p.routes {
+		if !bears(p.routes[i].Index, own[e.Bucket], followed[e.Bucket]) {
+			continue
+		}
+		r = repeat{e, i, p.packetsFrom(i)}
+		if ln := &p.lines[i]; ln.Telling(now) && now.Sub(ln.echoedAt) >= ls.inquirer.params.Again {
+			p.echo(i)
+		}
+		return r, true
+	}
+	return r, false
+}
+
+// probed takes up a tail loss probe.
+func (ls *listener) probed(p *pair, e telemetry.Event, now time.Time) {
+	if r, ok := ls.repeatOf(p, e, now); ok {
+		p.repeats.add(r)
+		ls.inquirer.agenda.add(p, ls.clock.at(e.At).Add(ls.inquirer.params.Deaf), now)
+	}
+}
+
+// timedOut takes up that a connection's timer has fired. The segment may have been sent again before, with a tail loss
+// probe, on the path where it is.
+func (ls *listener) timedOut(p *pair, e telemetry.Event, now time.Time) {
+	conn := ports{e.LocalPort, e.RemotePort}
+	if !ls.inquirer.inquiries.room(p, conn) {
+		return
+	}
+	if r, ok := p.repeats[conn]; ok && r.Unacked == e.Unacked && ls.clock.at(r.At).After(p.left) {
+		ls.inquirer.inquiries.ask(p, e, ls.clock.at(r.At), &r)
+		return
+	}
+	r, ok := ls.repeatOf(p, e, now)
+	if !ok {
+		return
+	}
+	ls.inquirer.inquiries.ask(p, e, now, &r)
+}
+
+// agenda is when to ask whether what pairs have sent gets through.
+type agenda struct {
+	pacer *pacer
+	due   []doubt
+}
+
+type doubt struct {
+	pair *pair
+	at   time.Time
+}
+
+// asOne is within how long of each other a pair is asked once.
+const asOne = 2 * time.Millisecond
+
+// add has the pair be asked at a time.
+func (d *agenda) add(p *pair, at, now time.Time) {
+	if gap := at.Sub(p.doubted); gap >= 0 && gap < asOne {
+		return
+	}
+	p.doubted = at
+	d.due = append(d.due, doubt{p, at})
+	d.pacer.soon(at.Sub(now))
+}
+
+// take are the pairs whose time has come, and next is when it has for another.
+func (d *agenda) take(now time.Time) (pairs []*pair, next time.Duration) {
+	next = idleTick
+	d.due = slices.DeleteFunc(d.due, func(x doubt) bool {
+		if now.Before(x.at) {
+			next = min(next, x.at.Sub(now))
+			return false
+		}
+		pairs = append(pairs, x.pair)
+		return true
+	})
+	return pairs, next
+}
+
+// doubtDue asks about connections that begin, and those whose tail loss probe was not acknowledged though other probes
+// pass, of pairs whose time has come. It returns when to look again.
+func (iq *inquirer) doubtDue(now time.Time) time.Duration {
+	pairs, next := iq.agenda.take(now)
+	for _, p := range pairs {
+		if !iq.members.knows(p) {
+			continue
+		}
+		iq.doubtHandshakes(p, now)
+		for conn, r := range p.repeats {
+			at := iq.clock.at(r.At)
+			switch {
+			case now.Sub(at) > time.Second:
+				delete(p.repeats, conn)
+			case now.Sub(at) >= iq.params.Deaf-asOne && at.After(p.left) && p.echoesAlone(&r, at):
+				iq.inquiries.ask(p, r.Event, at, &r)
+				delete(p.repeats, conn)
+			}
+		}
+	}
+	return next
+}

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/telemetry"
+)
+
+// TestAnswersAreOfConnections: what the kernel says of connections says nothing of a SYN, or of datagrams, that is
+// asked about in the same namespace.
+func TestAnswersAreOfConnections(t *testing.T) {
+	a, p, _ := onePair(t)
+	now := a.cfg.Now()
+	for about := range subject(3) {
+		q := &inquiry{pair: p, ports: ports{uint16(about), 80}, side: dataplane.Theirs, begun: true, about: about,
+			Detour: detect.NewDetour(a.pairs.params, 0, detect.Progress{}, now)}
+		a.inquirer.inquiries.open = append(a.inquirer.inquiries.open, q)
+	}
+	a.inquirer.inquiries.open = a.inquirer.inquiries.open[1:] // the connection itself has no data plane here
+	a.inquirer.answers(p.local.Netns, nil)
+	for _, q := range a.inquirer.inquiries.open {
+		if q.Over() {
+			t.Errorf("%v: %v", q.about, q.State())
+		}
+	}
+}
+
+// TestWaitsThere: a connection that the other end's agent tries elsewhere is asked about once it is not acknowledged
+// there, and not at all if it is; nor is that an accident of that path.
+func TestWaitsThere(t *testing.T) {
+	const bucket = 5
+	params := detect.Hosts()
+	for name, tt := range map[string]struct {
+		tried   bool
+		acked   uint64
+		after   time.Duration
+		waits   bool
+		pending bool
+	}{
+		"nobody tries it":      {after: ms, pending: true},
+		"its timer has fired":  {tried: true, after: ms, waits: true, pending: true},
+		"acknowledged there":   {tried: true, acked: 1, after: 2 * ms, waits: true},
+		"not acknowledged":     {tried: true, after: params.AckWithin, pending: true},
+		"acknowledged late on": {tried: true, acked: 1, after: params.AckWithin, waits: true},
+	} {
+		now := time.Unix(1e9, 0)
+		p := pairOnThree(decide.Portions{})
+		giveHostPaths(p, &params)
+		if tt.tried {
+			p.heed(&params, detourNotice{true, uint64(now.UnixNano()), 0, map[uint8]int{bucket: 1}}, now)
+		}
+		q := &inquiry{pair: p, bucket: bucket, side: dataplane.Ours}
+		is := detect.Progress{Open: true, Waiting: true}
+		q.waitsThere(&params, is, now)
+		is.Acked = tt.acked
+		if got := q.waitsThere(&params, is, now.Add(tt.after)); got != tt.waits || q.pending() != tt.pending {
+			t.Errorf("%s: waits is %v and pending is %v", name, got, q.pending())
+		}
+	}
+}
+
+// TestAgenda: each time is told once it has come, what is close together once.
+func TestAgenda(t *testing.T) {
+	a, _, _ := onePair(t)
+	now, one, other := time.Unix(1e9, 0), &pair{}, &pair{}
+	d := a.inquirer.agenda
+	for _, after := range []time.Duration{10 * ms, 10*ms + asOne/2, 20 * ms} {
+		d.add(one, now.Add(after), now)
+	}
+	d.add(other, now.Add(10*ms), now)
+	for _, tt := range []struct {
+		after time.Duration
+		want  int
+		next  time.Duration
+	}{{9 * ms, 0, ms}, {10 * ms, 2, 10 * ms}, {11 * ms, 0, 9 * ms}, {30 * ms, 1, idleTick}} {
+		if pairs, next := d.take(now.Add(tt.after)); len(pairs) != tt.want || next != tt.next {
+			t.Errorf("after %v: %d pairs and %v, want %d and %v", tt.after, len(pairs), next, tt.want, tt.next)
+		}
+	}
+}
+
+// TestRepeatsAreBounded: of a pair with very many connections some tail loss probes are kept, and of each the latest.
+func TestRepeatsAreBounded(t *testing.T) {
+	var rs repeats
+	for port := range uint16(10 * repeatsMost) {
+		for at := range time.Duration(2) {
+			rs.add(repeat{Event: telemetry.Event{LocalPort: port, At: at}})
+		}
+		if r := rs[ports{port, 0}]; len(rs) > repeatsMost || r.At != 1 {
+			t.Fatalf("%d are kept, the latest of %v", len(rs), r.At)
+		}
+	}
+}
