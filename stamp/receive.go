@@ -106,9 +106,9 @@ func (s *Sender) Run(ctx context.Context) error {
 	}()
 	var broken error
 	err := s.raw.Read(func(fd uintptr) bool {
-		s.receiving.Lock()
-		defer s.receiving.Unlock()
-		_, broken = s.drain(fd)
+		for empty := false; !empty && broken == nil && ctx.Err() == nil; {
+			empty, broken = s.turn(fd)
+		}
 		return broken != nil || ctx.Err() != nil
 	})
 	ended := ctx.Err() != nil
@@ -120,6 +120,14 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
+// turn receives as much as Drain does, and reports whether that was all.
+func (s *Sender) turn(fd uintptr) (empty bool, err error) {
+	s.receiving.Lock()
+	defer s.receiving.Unlock()
+	_, empty, err = s.drain(fd)
+	return empty, err
+}
+
 // Waiting reports whether the deadline of a probe is still to come.
 func (s *Sender) Waiting() bool {
 	s.mu.Lock()
@@ -127,8 +135,8 @@ func (s *Sender) Waiting() bool {
 	return len(s.flights.due) > 0
 }
 
-// Drain receives all replies that have come, and says up to when that was
-// ascertained. Who is about to judge by the absence of a reply calls it first:
+// Drain receives all replies that have come, or the first 1024 packets of more, and says up to
+// when that was ascertained. Who is about to judge by the absence of a reply calls it first:
 // else a reply that lies in the socket, because this process was not scheduled,
 // would look like one that never came.
 func (s *Sender) Drain() (time.Time, error) {
@@ -136,29 +144,35 @@ func (s *Sender) Drain() (time.Time, error) {
 	defer s.receiving.Unlock()
 	var at time.Time
 	var err error
-	cerr := s.raw.Control(func(fd uintptr) { at, err = s.drain(fd) })
+	cerr := s.raw.Control(func(fd uintptr) { at, _, err = s.drain(fd) })
 	if err := errors.Join(cerr, err); err != nil {
 		return at, fmt.Errorf("drain socket: %w", err)
 	}
 	return at, nil
 }
 
-// drain reads until the socket is empty and returns a time at which all that had
-// come was read.
-func (s *Sender) drain(fd uintptr) (time.Time, error) {
-	for {
+// drainMost bounds what is received at once: somebody may send faster than it is read.
+const drainMost = 1024
+
+// drain reads until the socket is empty, or drainMost packets, and returns a time up to which all that had come was
+// read: in that case when the last of them had, as the kernel dates it, or zero if it does not.
+func (s *Sender) drain(fd uintptr) (at time.Time, empty bool, err error) {
+	for range drainMost {
 		now := s.cfg.Now()
 		in, oob, from, err := s.inbox.receive(int(fd))
 		switch {
 		case errors.Is(err, unix.EAGAIN):
-			return now, nil
+			return now, true, nil
 		case err != nil && passing(err):
 			continue
 		case err != nil:
-			return now, os.NewSyscallError("recvmsg", err)
+			return now, false, os.NewSyscallError("recvmsg", err)
 		}
-		s.receive(in, readAncillary(oob), from, s.cfg.Now())
+		a := readAncillary(oob)
+		at = a.at
+		s.receive(in, a, from, s.cfg.Now())
 	}
+	return at, false, nil
 }
 
 // expire reports the probes whose deadlines pass.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
@@ -279,6 +281,36 @@ func TestBlackHole(t *testing.T) {
 		r := l.reply(t) // to the seventh: of those before, the reflector has numbered what it saw
 		if seen := r.ReflectorSeq; r.Seq != 6 || dir == "dport" && seen != 1 || dir == "sport" && seen != 6 {
 			t.Errorf("%s: probe %d is the reflector's %d", dir, r.Seq, seen)
+		}
+	}
+}
+
+// TestDrainIsBounded: of more than it is to read at once the rest is read the next time, and up to when it has read
+// is said as it is.
+func TestDrainIsBounded(t *testing.T) {
+	ns := namespace(t, "pw-t-stamp-most")
+	s, err := NewSender(listen(t, ns, "127.0.0.1:0"), SenderConfig{Keys: secret, OnReply: func(Reply) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	if err := s.raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)
+	}); errors.Join(err, failed) != nil {
+		t.Fatal(err, failed)
+	}
+	attacker := listen(t, ns, "127.0.0.1:0")
+	const n = drainMost * 5 / 2
+	for range n {
+		if _, err := attacker.WriteTo([]byte("garbage"), s.conn.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := time.Now()
+	for turn, want := range []uint64{drainMost, 2 * drainMost, n} {
+		at, err := s.Drain()
+		if got := s.Counters().Received; err != nil || got != want || at.IsZero() || at.Before(sent) != (turn < 2) {
+			t.Errorf("turn %d: %d received, want %d; up to %v after all were sent; %v", turn, got, want, at.Sub(sent), err)
 		}
 	}
 }
