@@ -19,12 +19,13 @@ import (
 // Keeper keeps what leads a pod's packets out by its interfaces. The kernel drops an
 // interface's routes when it goes down or loses its address, and brings back none but
 // that to its own link: the others were made as the pod was attached, and are made again
-// by nobody. The Keeper puts back what went so once link and address are there again.
+// by nobody. The Keeper puts back what went so once link and address are there again, but for what routing daemons have
+// made, which make it again themselves.
 //
 // A route that was removed by itself stays removed, as that was somebody's will; but not
 // those by which a path's own packets leave: the ones in the table that a rule for its
 // address names, or without such a rule that to its link. It is for IPv4, as paths are,
-// and leaves alone what Shape makes.
+// and leaves alone what Shape makes: its protocol is one of daemons.
 type Keeper struct {
 	mu     sync.Mutex // of what follows; held for a whole look, while the kernel is asked
 	h      *netlink.Handle
@@ -215,8 +216,12 @@ func (k *Keeper) putBack(x *exit, rules []netlink.Rule) (n int, err error) {
 	if err != nil {
 		return n, err
 	}
+	has := map[place]bool{}
+	for _, r := range now {
+		has[placeOf(r)] = true
+	}
 	want := slices.DeleteFunc(slices.Clone(x.routes), func(r netlink.Route) bool {
-		return !x.lost && !x.always(r) || slices.ContainsFunc(now, func(q netlink.Route) bool { return same(q, r) })
+		return !x.lost && !x.always(r) || has[placeOf(r)]
 	})
 	want = append(want, x.copied(append(slices.Clone(now), want...))...)
 	// Those to the link first, as the others' gateways are looked up by them.
@@ -274,7 +279,7 @@ func (k *Keeper) routes(x *exit) ([]netlink.Route, error) {
 	for _, r := range all {
 		own := x.path && r.LinkIndex == 0 && len(r.MultiPath) == 0 &&
 			slices.ContainsFunc(x.rules, func(rule netlink.Rule) bool { return rule.Table == r.Table })
-		if r.Protocol == protocol || r.Table == unix.RT_TABLE_LOCAL || r.LinkIndex != x.index && !own {
+		if daemons(r) || r.Table == unix.RT_TABLE_LOCAL || r.LinkIndex != x.index && !own {
 			continue
 		}
 		if r.Dst == nil {
@@ -286,10 +291,17 @@ func (k *Keeper) routes(x *exit) ([]netlink.Route, error) {
 	return out, nil
 }
 
-// same reports whether the kernel holds two routes for one.
-func same(a, b netlink.Route) bool {
-	return a.Table == b.Table && a.Tos == b.Tos && a.Priority == b.Priority && a.Dst.String() == b.Dst.String()
+// place is what the kernel holds one route for.
+type place struct {
+	table, tos, priority int
+	to                   string
 }
+
+func placeOf(r netlink.Route) place { return place{r.Table, r.Tos, r.Priority, r.Dst.String()} }
+
+// daemons reports whether a routing daemon has made the route, and makes it again itself if it is to be there. Those of
+// the kernel, of ip(8), of the administrator and of DHCP nobody makes again (rtnetlink.h, RTPROT_*).
+func daemons(r netlink.Route) bool { return r.Protocol > unix.RTPROT_STATIC && r.Protocol != unix.RTPROT_DHCP }
 
 func bits(n *net.IPNet) int {
 	if n == nil {

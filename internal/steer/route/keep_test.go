@@ -139,7 +139,7 @@ func TestKeeperWaits(t *testing.T) {
 }
 
 // TestKeeperLeaves: what a program of the pod's has removed stays so, also after the link
-// was down, and what Shape made is Shape's.
+// was down, and what Shape or a routing daemon made is theirs.
 func TestKeeperLeaves(t *testing.T) {
 	k, run := kept(t)
 	look := func() {
@@ -152,6 +152,8 @@ func TestKeeperLeaves(t *testing.T) {
 	run("route", "del", "default")
 	run("route", "add", "10.8.0.0/16", "via", "10.2.0.1", "dev", "net1")
 	run("route", "add", "10.9.0.9", "via", "10.1.0.1", "dev", "eth0", "proto", "80")
+	run("route", "add", "10.11.0.0/16", "via", "10.2.0.1", "dev", "net1", "proto", "bird")
+	run("route", "add", "10.12.0.0/16", "via", "10.2.0.1", "dev", "net1", "proto", "dhcp")
 	look()
 	run("route", "del", "10.8.0.0/16")
 	look()
@@ -161,10 +163,13 @@ func TestKeeperLeaves(t *testing.T) {
 	}
 	look()
 	got := run("-4", "route", "show")
-	for _, gone := range []string{"default", "10.7.0.0", "10.8.0.0", "10.9.0.9"} {
+	for _, gone := range []string{"default", "10.7.0.0", "10.8.0.0", "10.9.0.9", "10.11.0.0"} {
 		if strings.Contains(got, gone) {
 			t.Errorf("%s is there again:\n%s", gone, got)
 		}
+	}
+	if !strings.Contains(got, "10.12.0.0") {
+		t.Errorf("nobody makes what DHCP had made again:\n%s", got)
 	}
 	own := run("route", "show", "table", "7701")
 	if !strings.Contains(own, "10.7.0.0") || !strings.Contains(own, "10.2.0.0") {

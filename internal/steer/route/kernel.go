@@ -39,8 +39,8 @@ func nowhere() (net.IP, net.HardwareAddr) {
 }
 
 // Shape gives the pod a route of its own to a peer, like the one it uses now, but
-// formed so. TCP looks at its route again with each segment (tcp_current_mss), so
-// connections follow.
+// formed so; not where somebody else has made it one. TCP looks at its route again with
+// each segment (tcp_current_mss), so connections follow.
 func Shape(ns string, peer netip.Addr, f Form) error {
 	h, err := netns.Netlink(ns)
 	if err != nil {
@@ -53,6 +53,9 @@ func Shape(ns string, peer netip.Addr, f Form) error {
 	}
 	now, err := look(h, peer)
 	if err != nil {
+		return err
+	}
+	if err := free(h, peer); err != nil {
 		return err
 	}
 	if direct(now) && f.Direct == "" {
@@ -89,6 +92,22 @@ func look(h *netlink.Handle, peer netip.Addr) (netlink.Route, error) {
 	}
 	return now[0], nil
 }
+
+// free is an error where somebody else has given the pod a route to the peer alone: Shape's would replace it.
+func free(h *netlink.Handle, peer netip.Addr) error {
+	all, err := h.RouteGetWithOptions(peer.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+	if err != nil {
+		return fmt.Errorf("look up what leads to %s: %w", peer, err)
+	}
+	for _, r := range all {
+		if bits(r.Dst) == peer.BitLen() && r.Protocol != protocol {
+			return fmt.Errorf("%w: %s", errTaken, peer)
+		}
+	}
+	return nil
+}
+
+var errTaken = errors.New("the pod has a route to this address alone, which somebody else has made")
 
 func direct(r netlink.Route) bool {
 	gateway, _ := nowhere()

@@ -97,6 +97,26 @@ func TestShape(t *testing.T) {
 	}
 }
 
+// TestShapeLeavesOthers: a route to the peer alone that somebody else has made stays as it is.
+func TestShapeLeavesOthers(t *testing.T) {
+	ns, run := ground(t)
+	for addr, args := range map[string][]string{
+		"10.7.0.9": {"via", "10.2.0.1", "dev", "net1"}, "fd01::9": {"dev", "eth0"},
+	} {
+		run(append([]string{"route", "add", addr}, args...)...)
+		before := run("route", "show", addr)
+		for _, f := range []Form{{MTU: 1400}, {MTU: 1300}, {}} {
+			err := Shape(ns, netip.MustParseAddr(addr), f)
+			if (err != nil) != (f != Form{}) || err != nil && !strings.Contains(err.Error(), addr) {
+				t.Errorf("%s, %+v: %v", addr, f, err)
+			}
+		}
+		if after := run("route", "show", addr); after != before {
+			t.Errorf("%q became %q", before, after)
+		}
+	}
+}
+
 // sorted has the words in order: iproute2 prints them in one of its own.
 func sorted(s string) string {
 	f := strings.Fields(s)
