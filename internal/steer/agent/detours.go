@@ -58,6 +58,16 @@ func (ds detours) refused(from int, now time.Time) int {
 	return bits.OnesCount64(uint64(places))
 }
 
+// away reports whether some bucket leaves the path where it is assigned.
+func (ds detours) away() bool {
+	for _, d := range ds {
+		if d.out {
+			return true
+		}
+	}
+	return false
+}
+
 // open reports whether connections of some bucket begin where it is.
 func (ds detours) open() bool {
 	for _, d := range ds {

@@ -126,8 +126,11 @@ func (m *mover) keepHome(p *pair) {
 	if !p.local.DryRun || m.cfg.DryRun || p.assignments() == home && len(p.detours) == 0 {
 		return
 	}
-	from := p.on()
+	from, away := p.on(), p.assignments() != home || p.detours.away()
 	p.detours, p.trial = nil, nil
+	if !away {
+		return // what is remembered is of the past
+	}
 	took := m.goHome(p)
 	if p.assignments() != home {
 		return // the data plane has refused; it is tried again
