@@ -4,6 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
@@ -137,8 +140,16 @@ func (d *agenda) take(now time.Time) (pairs []*pair, next time.Duration) {
 	return pairs, next
 }
 
-// doubtDue asks about connections that begin, and those whose tail loss probe was not acknowledged though other probes
-// pass, of pairs whose time has come. It returns when to look again.
+// hasOpened reports whether this pod has opened the connection. What it sends is answered, as a rule. Of what is itself
+// an answer an acknowledgment may be delayed by 40 ms, where the tail loss probe was the first copy to arrive: of that
+// the timer tells, as the third copy is acknowledged at once (RFC 9293, section 3.10.7.4).
+func (p *pair) hasOpened(conn ports) bool {
+	side, _, err := p.local.plane.Side(p.remote.UID, unix.IPPROTO_TCP, conn[0], conn[1])
+	return err == nil && side == dataplane.Ours
+}
+
+// doubtDue asks about connections that begin, and those of the pod's own whose tail loss probe was not acknowledged
+// though other probes pass, of pairs whose time has come. It returns when to look again.
 func (iq *inquirer) doubtDue(now time.Time) time.Duration {
 	pairs, next := iq.agenda.take(now)
 	for _, p := range pairs {
@@ -151,7 +162,8 @@ func (iq *inquirer) doubtDue(now time.Time) time.Duration {
 			switch {
 			case now.Sub(at) > time.Second:
 				delete(p.repeats, conn)
-			case now.Sub(at) >= iq.params.Deaf-asOne && at.After(p.left) && p.echoesAlone(&r, at):
+			case now.Sub(at) >= iq.params.Deaf-asOne+iq.agenda.pacer.late(at, now) && at.After(p.left) &&
+				p.echoesAlone(&r, at) && p.hasOpened(conn):
 				iq.inquiries.ask(p, r.Event, at, &r)
 				delete(p.repeats, conn)
 			}
