@@ -240,32 +240,7 @@ func (l *lockstep) differing(s *state, ca, cb cursor) (cursor, cursor, bool) {
 	pa, tracksA, jumpsA := l.jumps(s, l.a, ca)
 	pb, tracksB, jumpsB := l.jumps(s, l.b, cb)
 	if jumpsA || jumpsB {
-		var qa, qb string // both before either: what is asked is about the packet as it is
-		if tracksA {
-			qa = l.question(s, true, ca.head())
-		}
-		if tracksB {
-			qb = l.question(s, false, cb.head())
-		}
-		if tracksA {
-			s.track(true, qa)
-		}
-		if tracksB {
-			s.track(false, qb)
-		}
-		var viaA, viaB *pipeline.Action
-		if jumpsA {
-			viaA = ca.head()
-		} else {
-			pa = l.a.waits(ca)
-		}
-		if jumpsB {
-			viaB = cb.head()
-		} else {
-			pb = l.b.waits(cb)
-		}
-		s.trail = l.dive.led(s.trail, viaA, viaB)
-		l.add(s, pa, pb)
+		l.jump(s, jumper{pa, ca, tracksA, jumpsA}, jumper{pb, cb, tracksB, jumpsB})
 		return ca, cb, false
 	}
 	if !ca.done() && !cb.done() {
@@ -282,34 +257,78 @@ func (l *lockstep) differing(s *state, ca, cb cursor) (cursor, cursor, bool) {
 		if !inA {
 			c, other = cb, ca
 		}
-		if c.done() {
-			continue
+		next, ok := l.pass(s, inA, c, other)
+		switch {
+		case ok && inA:
+			return next, cb, true
+		case ok:
+			return ca, next, true
 		}
-		switch a := c.head(); {
-		case a.Kind == pipeline.Clone && !l.uses[pipeline.Exit] && (other.done() || other.head().Kind != pipeline.Clone):
-			l.copyOne(s, inA, c)
-			c = c.next()
-		case a.Kind == pipeline.Exit:
-			c = cursor{}
-		case l.quiet(*a) && a.Track.Table == pipeline.NoTable:
-			s.untrack(inA)
-			c = c.next()
-		case s.endsUntold(inA, a):
-			c = cursorOf(c.cont)
-		case s.mayEndUntold(inA, a):
-			l.endsOne(s, inA, c, other)
-			s.decrement(inA)
-			c = c.next()
-		default:
-			continue
-		}
-		if inA {
-			return c, cb, true
-		}
-		return ca, c, true
 	}
 	l.differ(s, ca, cb, "one does what the other does not")
 	return ca, cb, false
+}
+
+// jumper is one side where at least one goes on elsewhere: to is where it does, and tracks that a connection tracker is
+// asked before.
+type jumper struct {
+	to            place
+	at            cursor
+	tracks, jumps bool
+}
+
+// jump has the sides go on elsewhere, or wait for the other one there.
+func (l *lockstep) jump(s *state, a, b jumper) {
+	var qa, qb string // both before either: what is asked is about the packet as it is
+	if a.tracks {
+		qa = l.question(s, true, a.at.head())
+	}
+	if b.tracks {
+		qb = l.question(s, false, b.at.head())
+	}
+	if a.tracks {
+		s.track(true, qa)
+	}
+	if b.tracks {
+		s.track(false, qb)
+	}
+	var viaA, viaB *pipeline.Action
+	if a.jumps {
+		viaA = a.at.head()
+	} else {
+		a.to = l.a.waits(a.at)
+	}
+	if b.jumps {
+		viaB = b.at.head()
+	} else {
+		b.to = l.b.waits(b.at)
+	}
+	s.trail = l.dive.led(s.trail, viaA, viaB)
+	l.add(s, a.to, b.to)
+}
+
+// pass has one side do what the other one need not do, or may do later. It reports whether there is such an action.
+func (l *lockstep) pass(s *state, inA bool, c, other cursor) (next cursor, ok bool) {
+	if c.done() {
+		return c, false
+	}
+	switch a := c.head(); {
+	case a.Kind == pipeline.Clone && !l.uses[pipeline.Exit] && (other.done() || other.head().Kind != pipeline.Clone):
+		l.copyOne(s, inA, c)
+		return c.next(), true
+	case a.Kind == pipeline.Exit:
+		return cursor{}, true
+	case l.quiet(*a) && a.Track.Table == pipeline.NoTable:
+		s.untrack(inA)
+		return c.next(), true
+	case s.endsUntold(inA, a):
+		return cursorOf(c.cont), true
+	case s.mayEndUntold(inA, a):
+		l.endsOne(s, inA, c, other)
+		s.decrement(inA)
+		return c.next(), true
+	}
+	return c, false
 }
 
 // differ notes that what comes next is not shown to be the same.
