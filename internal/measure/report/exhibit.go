@@ -257,11 +257,8 @@ func (f viewFigures) peak(network string, m sample.Metric, over claim.Knob, ques
 	return peakText(p, xs)
 }
 
-func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, key sample.Question,
-	questions []sample.Question) (exhibitChart, bool) {
-	slices.SortFunc(questions, func(a, b sample.Question) int { return cmp.Compare(over.Of(a), over.Of(b)) })
-	var all []exhibitSeries
-	var centers []float64
+// series are the networks' figures of the questions, and all their centers.
+func (f viewFigures) series(questions []sample.Question) (all []exhibitSeries, centers []float64) {
 	for _, n := range f.networks {
 		s := exhibitSeries{Network: n}
 		any := false
@@ -279,6 +276,13 @@ func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, key s
 			all = append(all, s)
 		}
 	}
+	return all, centers
+}
+
+func (f viewFigures) chart(v paper.View, m sample.Metric, over claim.Knob, key sample.Question,
+	questions []sample.Question) (exhibitChart, bool) {
+	slices.SortFunc(questions, func(a, b sample.Question) int { return cmp.Compare(over.Of(a), over.Of(b)) })
+	all, centers := f.series(questions)
 	if len(all) == 0 {
 		return exhibitChart{}, false
 	}

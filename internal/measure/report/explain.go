@@ -186,11 +186,8 @@ type explainRow struct {
 }
 
 func explainRows(stages []StageDoc) []explainRow {
-	share := func(name string, of func(explain.Finding) float64) explainRow {
-		return explainRow{name, false, func(f explain.Finding) (string, bool) { v := of(f); return shareText(v), v > 0 }}
-	}
 	context := func(c explain.Context) explainRow {
-		return share("  "+string(c), func(f explain.Finding) float64 { return f.Contexts[c] })
+		return shareRow("  "+string(c), func(f explain.Finding) float64 { return f.Contexts[c] })
 	}
 	rows := []explainRow{
 		{"CPU-s per GB", false,
@@ -200,7 +197,7 @@ func explainRows(stages []StageDoc) []explainRow {
 		context(explain.User), context(explain.System), context(explain.SoftIRQ),
 	}
 	for _, s := range stages {
-		r := share(string(s.Stage), func(f explain.Finding) float64 { return f.Share(s.Stage) })
+		r := shareRow(string(s.Stage), func(f explain.Finding) float64 { return f.Share(s.Stage) })
 		if s.Stage == explain.Unattributed {
 			r = explainRow{string(s.Stage), false, func(f explain.Finding) (string, bool) {
 				return shareText(f.Share(s.Stage)),
@@ -211,16 +208,20 @@ func explainRows(stages []StageDoc) []explainRow {
 	}
 	rows = append(rows,
 		explainRow{"machine idle", true, func(f explain.Finding) (string, bool) { return shareText(f.Machine.Idle), true }},
-		share("  other programs", func(f explain.Finding) float64 { return f.Others }),
+		shareRow("  other programs", func(f explain.Finding) float64 { return f.Others }),
 		explainRow{"core most in softirq", false, func(f explain.Finding) (string, bool) {
 			return shareText(mostSoftIRQ(f)),
 				len(f.Cores) > 0
 		}},
 	)
-	rows = append(rows, limitRows()...)
+	return slices.Concat(rows, limitRows(), demandRows(), packetRows())
+}
+
+// demandRows are what each side's programs ask of the processor.
+func demandRows() (rows []explainRow) {
 	for _, side := range demandSides() {
 		rows = append(rows,
-			share(side+" CPU", func(f explain.Finding) float64 { return f.Demand[side].CPU }),
+			shareRow(side+" CPU", func(f explain.Finding) float64 { return f.Demand[side].CPU }),
 			explainRow{"  us per KB", false,
 				func(f explain.Finding) (string, bool) { v := f.Demand[side].PerKB; return digits(v), v > 0 }},
 			explainRow{"  us per operation", false, func(f explain.Finding) (string, bool) {
@@ -228,6 +229,11 @@ func explainRows(stages []StageDoc) []explainRow {
 				return digits(v), v > 0 && f.Unit == explain.PerKop
 			}})
 	}
+	return rows
+}
+
+// packetRows are how many packets of what size a piece of work takes.
+func packetRows() (rows []explainRow) {
 	for _, d := range []struct {
 		name string
 		of   func(explain.Finding) *explain.Packets
@@ -253,6 +259,11 @@ func explainRows(stages []StageDoc) []explainRow {
 			figure("  segments in each", func(_ explain.Finding, p *explain.Packets) float64 { return p.Segments }))
 	}
 	return rows
+}
+
+// shareRow is a share of the processors' time, shown where there is some.
+func shareRow(name string, of func(explain.Finding) float64) explainRow {
+	return explainRow{name, false, func(f explain.Finding) (string, bool) { v := of(f); return shareText(v), v > 0 }}
 }
 
 func ifUnit(f explain.Finding, u explain.Unit, v float64) float64 {
