@@ -138,14 +138,7 @@ func runDemo(ctx context.Context, s *session) ([]Sample, error) {
 		out = append(out, one)
 	}
 	if len(kept) == len(networks) && len(mine.rates) == len(all) && complete(kept, len(all)) {
-		best, single, which := hindsight(all, kept)
-		got := achieved(all, mine)
-		for i := range out {
-			if out[i].Variant == "steered" {
-				out[i].Values["of_hindsight"], out[i].Values["of_static"] = got/best, got/single
-				out[i].Text["best network"] = which
-			}
-		}
+		compare(out, all, mine, kept)
 		s.say("\n%s", comparison(all, networks, mine, kept))
 	}
 	f, err := s.file("", "act.json")
@@ -155,6 +148,18 @@ func runDemo(ctx context.Context, s *session) ([]Sample, error) {
 	enc := json.NewEncoder(f)
 	enc.SetIndent("", " ")
 	return out, errors.Join(enc.Encode(act), f.Close())
+}
+
+// compare has the steered sample say what it achieved of hindsight, and of the best network.
+func compare(out []Sample, all []leg, mine outcome, kept map[string]outcome) {
+	best, single, which := hindsight(all, kept)
+	got := achieved(all, mine)
+	for i := range out {
+		if out[i].Variant == "steered" {
+			out[i].Values["of_hindsight"], out[i].Values["of_static"] = got/best, got/single
+			out[i].Text["best network"] = which
+		}
+	}
 }
 
 func complete(kept map[string]outcome, legs int) bool {
