@@ -14,9 +14,11 @@ import (
 // be delayed (tail loss probe, RFC 8985 section 7), and a third time when its timer fires. That one it is to send on a
 // path that gets through: after it, nobody can have the connection send again before its timer fires once more.
 
-// repeat is a segment that a connection has sent again, on path i, where so many packets had come by then.
+// repeat is a segment that a connection has sent again, on the path with that line, where so many packets had come by
+// then.
 type repeat struct {
 	telemetry.Event
+	side dataplane.Side
 	line int
 	came uint64
 }
@@ -59,21 +61,23 @@ func (p *pair) echoesAlone(r *repeat, since time.Time) bool {
 // repeatOf is the segment that a connection has sent again. The path is asked whether it passes anything: this end may
 // not wait for an answer, so that nothing else asks.
 func (ls *listener) repeatOf(p *pair, e telemetry.Event, now time.Time) (r repeat, ok bool) {
-	own, followed, err := p.flows()
-	if err != nil {
+	side, row, err := p.local.plane.Side(p.remote.UID, unix.IPPROTO_TCP, e.LocalPort, e.RemotePort)
+	own, followed, flowsErr := p.flows()
+	if err != nil || flowsErr != nil {
 		return r, false // the peer was just removed
 	}
-	for i := range p.routes {
-		if !bears(p.routes[i].Index, own[e.Bucket], followed[e.Bucket]) {
-			continue
-		}
-		r = repeat{e, i, p.packetsFrom(i)}
-		if ln := &p.lines[i]; ln.Telling(now) && now.Sub(ln.echoedAt) >= ls.inquirer.params.Again {
-			p.echo(i)
-		}
-		return r, true
+	choices := own
+	if side == dataplane.Theirs {
+		choices = followed
 	}
-	return r, false
+	i := p.routes.at(choices[row.Bucket(e.Bucket)].Path)
+	if i < 0 || side == dataplane.Neither {
+		return r, false
+	}
+	if ln := &p.lines[i]; ln.Telling(now) && now.Sub(ln.echoedAt) >= ls.inquirer.params.Again {
+		p.echo(i)
+	}
+	return repeat{e, side, i, p.packetsFrom(i)}, true
 }
 
 // probed takes up a tail loss probe.
@@ -95,11 +99,11 @@ func (ls *listener) timedOut(p *pair, e telemetry.Event, now time.Time) {
 		ls.inquirer.inquiries.ask(p, e, ls.clock.at(r.At), &r)
 		return
 	}
-	r, ok := ls.repeatOf(p, e, now)
-	if !ok {
+	if r, ok := ls.repeatOf(p, e, now); ok {
+		ls.inquirer.inquiries.ask(p, e, now, &r)
 		return
 	}
-	ls.inquirer.inquiries.ask(p, e, now, &r)
+	ls.inquirer.inquiries.ask(p, e, now, nil)
 }
 
 // agenda is when to ask whether what pairs have sent gets through.
@@ -140,16 +144,12 @@ func (d *agenda) take(now time.Time) (pairs []*pair, next time.Duration) {
 	return pairs, next
 }
 
-// hasOpened reports whether this pod has opened the connection. What it sends is answered, as a rule. Of what is itself
-// an answer an acknowledgment may be delayed by 40 ms, where the tail loss probe was the first copy to arrive: of that
-// the timer tells, as the third copy is acknowledged at once (RFC 9293, section 3.10.7.4).
-func (p *pair) hasOpened(conn ports) bool {
-	side, _, err := p.local.plane.Side(p.remote.UID, unix.IPPROTO_TCP, conn[0], conn[1])
-	return err == nil && side == dataplane.Ours
-}
-
-// doubtDue asks about connections that begin, and those of the pod's own whose tail loss probe was not acknowledged
-// though other probes pass, of pairs whose time has come. It returns when to look again.
+// doubtDue asks about connections that begin, and those that the pod has opened whose tail loss probe was not
+// acknowledged though echoes pass, of pairs whose time has come. It returns when to look again.
+//
+// What such a connection sends is answered, as a rule. Of what is itself an answer an acknowledgment may be delayed by
+// 40 ms, where the tail loss probe was the first copy to arrive: of that the timer tells, as the third copy is
+// acknowledged at once (RFC 9293, section 3.10.7.4).
 func (iq *inquirer) doubtDue(now time.Time) time.Duration {
 	pairs, next := iq.agenda.take(now)
 	for _, p := range pairs {
@@ -159,11 +159,14 @@ func (iq *inquirer) doubtDue(now time.Time) time.Duration {
 		iq.doubtHandshakes(p, now)
 		for conn, r := range p.repeats {
 			at := iq.clock.at(r.At)
-			switch {
-			case now.Sub(at) > time.Second:
+			late := iq.agenda.pacer.late(at, now)
+			switch age := now.Sub(at); {
+			case age > time.Second:
 				delete(p.repeats, conn)
-			case now.Sub(at) >= iq.params.Deaf-asOne+iq.agenda.pacer.late(at, now) && at.After(p.left) &&
-				p.echoesAlone(&r, at) && p.hasOpened(conn):
+			case age < iq.params.Deaf-asOne:
+			case age < iq.params.Deaf-asOne+late:
+				iq.agenda.add(p, at.Add(iq.params.Deaf+late), now)
+			case at.After(p.left) && r.side == dataplane.Ours && p.echoesAlone(&r, at):
 				iq.inquiries.ask(p, r.Event, at, &r)
 				delete(p.repeats, conn)
 			}
