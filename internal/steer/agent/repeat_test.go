@@ -95,3 +95,19 @@ func TestRepeatsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestDryRunAsksNothing: where the agent only says what it would do, no connection is moved to find out.
+func TestDryRunAsksNothing(t *testing.T) {
+	for _, dry := range []bool{false, true} {
+		a, p, _ := onePair(t)
+		a.cfg.DryRun, p.opened = dry, a.cfg.Now()
+		p.local.plane = &dataplane.Plane{}
+		ls := a.listener
+		for _, kind := range []telemetry.Kind{telemetry.TailProbe, telemetry.Timeout} {
+			ls.noteTCPEvent(p, telemetry.Event{Kind: kind, LocalPort: 1, RemotePort: 80}, &trouble{}, a.cfg.Now())
+		}
+		if asked := len(a.inquirer.inquiries.open) > 0; asked == dry || dry && len(a.inquirer.agenda.due) > 0 {
+			t.Errorf("dry run %v: asked is %v", dry, asked)
+		}
+	}
+}

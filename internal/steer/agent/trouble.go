@@ -121,7 +121,7 @@ func (ls *listener) handleTCPEvents(batch []telemetry.Event) {
 // noteTCPEvent notes an event of one of the pair's connections.
 func (ls *listener) noteTCPEvent(p *pair, e telemetry.Event, t *trouble, now time.Time) {
 	if e.Kind != telemetry.Timeout {
-		if t.repeats++; t.repeats <= few {
+		if t.repeats++; t.repeats <= few && !ls.cfg.DryRun {
 			ls.probed(p, e, now)
 		}
 		t.add(e)

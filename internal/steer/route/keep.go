@@ -301,7 +301,9 @@ func placeOf(r netlink.Route) place { return place{r.Table, r.Tos, r.Priority, r
 
 // daemons reports whether a routing daemon has made the route, and makes it again itself if it is to be there. Those of
 // the kernel, of ip(8), of the administrator and of DHCP nobody makes again (rtnetlink.h, RTPROT_*).
-func daemons(r netlink.Route) bool { return r.Protocol > unix.RTPROT_STATIC && r.Protocol != unix.RTPROT_DHCP }
+func daemons(r netlink.Route) bool {
+	return r.Protocol > unix.RTPROT_STATIC && r.Protocol != unix.RTPROT_DHCP
+}
 
 func bits(n *net.IPNet) int {
 	if n == nil {
