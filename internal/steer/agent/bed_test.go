@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -292,7 +293,8 @@ func (b *bed) stop(host string) {
 			b.t.Errorf("agent of %s: %v", host, err)
 		}
 	case <-time.After(20 * time.Second):
-		b.t.Errorf("agent of %s does not end", host)
+		stacks := make([]byte, 1<<20)
+		b.t.Errorf("agent of %s does not end:\n%s", host, stacks[:runtime.Stack(stacks, true)])
 	}
 	if b.t.Failed() {
 		events, _ := r.journal.since(0)
