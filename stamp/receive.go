@@ -107,7 +107,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	var broken error
 	err := s.raw.Read(func(fd uintptr) bool {
 		for empty := false; !empty && broken == nil && ctx.Err() == nil; {
-			empty, broken = s.turn(fd)
+			_, empty, broken = s.drain(fd)
 		}
 		return broken != nil || ctx.Err() != nil
 	})
@@ -118,14 +118,6 @@ func (s *Sender) Run(ctx context.Context) error {
 		return fmt.Errorf("receive replies: %w", err)
 	}
 	return nil
-}
-
-// turn receives as much as Drain does, and reports whether that was all.
-func (s *Sender) turn(fd uintptr) (empty bool, err error) {
-	s.receiving.Lock()
-	defer s.receiving.Unlock()
-	_, empty, err = s.drain(fd)
-	return empty, err
 }
 
 // Waiting reports whether the deadline of a probe is still to come.
@@ -140,8 +132,6 @@ func (s *Sender) Waiting() bool {
 // else a reply that lies in the socket, because this process was not scheduled,
 // would look like one that never came.
 func (s *Sender) Drain() (time.Time, error) {
-	s.receiving.Lock()
-	defer s.receiving.Unlock()
 	var at time.Time
 	var err error
 	cerr := s.raw.Control(func(fd uintptr) { at, _, err = s.drain(fd) })
@@ -157,6 +147,8 @@ const drainMost = 1024
 // drain reads until the socket is empty, or drainMost packets, and returns a time up to which all that had come was
 // read: in that case when the last of them had, as the kernel dates it, or zero if it does not.
 func (s *Sender) drain(fd uintptr) (at time.Time, empty bool, err error) {
+	s.receiving.Lock()
+	defer s.receiving.Unlock()
 	for range drainMost {
 		now := s.cfg.Now()
 		in, oob, from, err := s.inbox.receive(int(fd))
