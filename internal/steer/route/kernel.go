@@ -155,16 +155,25 @@ func Leave(ns, dev string, peer func(netip.Addr) bool) error {
 
 // forgetNowhere removes the gateway that is none from all interfaces.
 func forgetNowhere(ns string) error {
+	h, err := netns.Netlink(ns)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	all, err := neighbours(h, 0)
+	if err != nil {
+		return fmt.Errorf("list neighbours: %w", err)
+	}
 	gateway, _ := nowhere()
-	return eachNeighbour(ns, 0, func(h *netlink.Handle, n *netlink.Neigh) error {
+	for _, n := range all {
 		if !n.IP.Equal(gateway) {
-			return nil
+			continue
 		}
-		if err := h.NeighDel(n); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := h.NeighDel(&n); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("remove neighbour %s: %w", gateway, err)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func drop(ns string, which func(netlink.Route) bool) error {
@@ -231,43 +240,33 @@ func ReleaseNeighbours(ns, dev string, peer func(netip.Addr) bool) error {
 	if err != nil {
 		return err
 	}
+	defer h.Close()
 	l, err := h.LinkByName(dev)
-	h.Close()
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil // and its neighbours went with it
 	} else if err != nil {
 		return fmt.Errorf("find %s: %w", dev, err)
 	}
-	return eachNeighbour(ns, l.Attrs().Index, func(h *netlink.Handle, n *netlink.Neigh) error {
-		addr, ok := netip.AddrFromSlice(n.IP)
-		if !ok || n.State&netlink.NUD_PERMANENT == 0 || !peer(addr.Unmap()) {
-			return nil
-		}
-		n.State = netlink.NUD_STALE // the kernel asks again when it needs it
-		if err := h.NeighSet(n); err != nil {
-			return fmt.Errorf("release neighbour %s: %w", addr, err)
-		}
-		return nil
-	})
-}
-
-// eachNeighbour calls do with the neighbours on the interface with that index, or on all for 0.
-func eachNeighbour(ns string, index int, do func(*netlink.Handle, *netlink.Neigh) error) error {
-	h, err := netns.Netlink(ns)
+	all, err := neighbours(h, l.Attrs().Index)
 	if err != nil {
-		return err
-	}
-	defer h.Close()
-	all, err := netns.Whole(func() ([]netlink.Neigh, error) { return h.NeighList(index, netlink.FAMILY_ALL) })
-	if err != nil {
-		return fmt.Errorf("list neighbours: %w", err)
+		return fmt.Errorf("list neighbours on %s: %w", dev, err)
 	}
 	for _, n := range all {
-		if err := do(h, &n); err != nil {
-			return err
+		addr, ok := netip.AddrFromSlice(n.IP)
+		if !ok || n.State&netlink.NUD_PERMANENT == 0 || !peer(addr.Unmap()) {
+			continue
+		}
+		n.State = netlink.NUD_STALE // the kernel asks again when it needs it
+		if err := h.NeighSet(&n); err != nil {
+			return fmt.Errorf("release neighbour %s: %w", addr, err)
 		}
 	}
 	return nil
+}
+
+// neighbours are those on the interface with that index, or on all for 0.
+func neighbours(h *netlink.Handle, index int) ([]netlink.Neigh, error) {
+	return netns.Whole(func() ([]netlink.Neigh, error) { return h.NeighList(index, netlink.FAMILY_ALL) })
 }
 
 func hostNet(a netip.Addr) *net.IPNet {
@@ -297,15 +296,13 @@ func NextHops(ns string, rs []Route) (map[int]net.HardwareAddr, error) {
 			}
 			continue
 		}
-		neighbours, err := netns.Whole(func() ([]netlink.Neigh, error) {
-			return h.NeighList(found[0].LinkIndex, netlink.FAMILY_ALL)
-		})
+		all, err := neighbours(h, found[0].LinkIndex)
 		if err != nil {
 			return nil, fmt.Errorf("list neighbours on %s: %w", r.Local.Dev, err)
 		}
 		const usable = netlink.NUD_PERMANENT | netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY |
 			netlink.NUD_PROBE
-		for _, n := range neighbours {
+		for _, n := range all {
 			if n.IP.Equal(found[0].Gw) && n.State&usable != 0 && len(n.HardwareAddr) == 6 {
 				out[r.Index] = n.HardwareAddr
 			}
