@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"io"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -76,17 +75,6 @@ func (c Cluster) steerable(index int) []topo.Pod {
 	for i := range c.Pods {
 		if p := &c.Pods[i]; p.Host == index && !p.Agent && p.UID != "" && len(p.Attachments) > 1 {
 			out = append(out, *p)
-		}
-	}
-	return out
-}
-
-// addresses are the pods' own on their default networks.
-func (c Cluster) addresses() map[netip.Addr]bool {
-	out := map[netip.Addr]bool{}
-	for i := range c.Pods {
-		for _, at := range c.Pods[i].Attachments[:min(len(c.Pods[i].Attachments), 1)] {
-			out[at.Addr], out[at.Addr6] = true, true
 		}
 	}
 	return out

@@ -126,11 +126,31 @@ func TestRemove(t *testing.T) {
 		if n := b.programs(pod); n != 0 {
 			t.Errorf("%d programs stay on %s's eth0", n, pod)
 		}
+		for _, n := range b.neighbours(pod) {
+			if n.State&netlink.NUD_PERMANENT != 0 && n.HardwareAddr != nil {
+				t.Errorf("a neighbour stays in %s: %v", pod, n)
+			}
+		}
 	}
 	time.Sleep(200 * time.Millisecond)
 	if c := rr.stop().Counts; c.Connections.Lost > 0 || c.Corrupt > 0 || c.Operations == 0 {
 		t.Errorf("%+v", c)
 	}
+}
+
+// neighbours are those of a pod on all interfaces.
+func (b *bed) neighbours(pod string) []netlink.Neigh {
+	b.t.Helper()
+	h, err := netns.Netlink(b.pod(pod).Netns)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer h.Close()
+	all, err := netns.Whole(func() ([]netlink.Neigh, error) { return h.NeighList(0, netlink.FAMILY_V4) })
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return all
 }
 
 // programs counts those on the way out of a pod's eth0.

@@ -172,6 +172,12 @@ func (e elsewhere) identified(id podID) (topo.Pod, bool) {
 	return e.found(func(g *group) (int32, bool) { return g.byID.find(id) })
 }
 
+// hasAddress reports whether the address is such a pod's on its default network.
+func (e elsewhere) hasAddress(addr netip.Addr) bool {
+	_, ok := e.addressed(addr)
+	return ok
+}
+
 func (e elsewhere) addressed(addr netip.Addr) (topo.Pod, bool) {
 	return e.found(func(g *group) (int32, bool) { return g.byAddr.find(addr) })
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"errors"
-	"net/netip"
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
@@ -152,11 +151,8 @@ func removeDirect(l *pod, others elsewhere) error {
 	if l.former = left; left == 0 {
 		errs = append(errs, err, route.Undirect(l.Netns))
 	} else {
-		held := func(addr netip.Addr) bool {
-			_, ok := others.addressed(addr)
-			return ok
-		}
-		errs = append(errs, err, route.Clear(l.Netns), route.ReleaseNeighbours(l.Netns, l.Attachments[0].Dev, held))
+		dev := l.Attachments[0].Dev
+		errs = append(errs, err, route.Clear(l.Netns), route.ReleaseNeighbours(l.Netns, dev, others.hasAddress))
 	}
 	for _, at := range l.Attachments[1:] {
 		errs = append(errs, l.plane.Direct(at.Dev, false))

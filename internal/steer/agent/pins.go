@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -294,10 +293,10 @@ func Remove(ctx context.Context, cfg Config) error {
 	}
 	var errs []error
 	// Routes before programs: some lead to where only those know what to do.
-	known := c.addresses()
+	others := newElsewhere(c.Pods, host.Index)
 	for _, p := range c.steerable(host.Index) {
 		if netns.Exists(p.Netns) {
-			errs = append(errs, route.Leave(p.Netns, p.Attachments[0].Dev, func(a netip.Addr) bool { return known[a] }))
+			errs = append(errs, route.Leave(p.Netns, p.Attachments[0].Dev, others.hasAddress))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
