@@ -295,8 +295,7 @@ func (a *Agent) watch(now time.Time) time.Duration {
 			a.pairs.attend(p, now)
 		}
 	}
-	next := min(a.waker.wakeDue(now), a.waker.resendDue(now), a.pairs.poll(now))
-	next = min(next, a.inquirer.doubtDue(now))
+	next := min(a.waker.wakeDue(now), a.waker.resendDue(now), a.pairs.poll(now), a.inquirer.doubtDue(now))
 	a.pairs.catchUp(now)
 	asking := a.pairs.judge(now)
 	failed, more := a.hosts.judge(now)

@@ -232,7 +232,12 @@ func (p *pair) asks(place uint8) bool {
 
 // triedThere reports whether the other end's agent tries a place.
 func (p *pair) triedThere(bucket uint8, now time.Time) bool {
-	return p.detours[flow.Row(0).Bucket(bucket)].tried(now) || p.detours[flow.Row(1).Bucket(bucket)].tried(now)
+	for row := range flow.Row(flow.Rows) {
+		if p.detours[row.Bucket(bucket)].tried(now) {
+			return true
+		}
+	}
+	return false
 }
 
 // reclaim ends what the other end's agent tries with a place of which this one asks by itself, so that both do not move

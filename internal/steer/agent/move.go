@@ -123,7 +123,7 @@ func (m *mover) tellOnly(p *pair, e Event) {
 // keepHome has the flows of a pod that are not to be moved be home, where they were moved before.
 func (m *mover) keepHome(p *pair) {
 	home := p.routes.home()
-	if !p.local.DryRun || m.cfg.DryRun || p.assignments() == home && len(p.detours) == 0 {
+	if !p.local.DryRun || m.cfg.DryRun {
 		return
 	}
 	from, away := p.on(), p.assignments() != home || p.detours.away()

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
@@ -29,6 +27,8 @@ const (
 	// cameMost is how many packets may come over a path on which nothing passes but probes, meanwhile: those of
 	// either end.
 	cameMost = 8
+	// repeatsAtOnce bounds how many tail loss probes of a pair are looked at of one batch of events: some tell enough.
+	repeatsAtOnce = 8
 )
 
 // repeats are the tail loss probes of a pair's connections, by their ports: the latest of each.
@@ -61,23 +61,17 @@ func (p *pair) echoesAlone(r *repeat, since time.Time) bool {
 // repeatOf is the segment that a connection has sent again. The path is asked whether it passes anything: this end may
 // not wait for an answer, so that nothing else asks.
 func (ls *listener) repeatOf(p *pair, e telemetry.Event, now time.Time) (r repeat, ok bool) {
-	side, row, err := p.local.plane.Side(p.remote.UID, unix.IPPROTO_TCP, e.LocalPort, e.RemotePort)
-	own, followed, flowsErr := p.flows()
-	if err != nil || flowsErr != nil {
-		return r, false // the peer was just removed
-	}
-	choices := own
-	if side == dataplane.Theirs {
-		choices = followed
-	}
-	i := p.routes.at(choices[row.Bucket(e.Bucket)].Path)
-	if i < 0 || side == dataplane.Neither {
+	q := &inquiry{pair: p, ports: ports{e.LocalPort, e.RemotePort}, bucket: e.Bucket}
+	q.identify()
+	path, ok := q.path()
+	i := p.routes.at(path)
+	if !ok || i < 0 {
 		return r, false
 	}
 	if ln := &p.lines[i]; ln.Telling(now) && now.Sub(ln.echoedAt) >= ls.inquirer.params.Again {
 		p.echo(i)
 	}
-	return repeat{e, side, i, p.packetsFrom(i)}, true
+	return repeat{e, q.side, i, p.packetsFrom(i)}, true
 }
 
 // probed takes up a tail loss probe.
@@ -95,24 +89,23 @@ func (ls *listener) timedOut(p *pair, e telemetry.Event, now time.Time) {
 	if !ls.inquirer.inquiries.room(p, conn) {
 		return
 	}
-	if r, ok := p.repeats[conn]; ok && r.Unacked == e.Unacked && ls.clock.at(r.At).After(p.left) {
-		ls.inquirer.inquiries.ask(p, e, ls.clock.at(r.At), &r)
-		return
+	r, since := (*repeat)(nil), now
+	if before, ok := p.repeats[conn]; ok && before.Unacked == e.Unacked && ls.clock.at(before.At).After(p.left) {
+		r, since = &before, ls.clock.at(before.At)
+	} else if again, ok := ls.repeatOf(p, e, now); ok {
+		r = &again
 	}
-	if r, ok := ls.repeatOf(p, e, now); ok {
-		ls.inquirer.inquiries.ask(p, e, now, &r)
-		return
-	}
-	ls.inquirer.inquiries.ask(p, e, now, nil)
+	ls.inquirer.inquiries.ask(p, e, since, r)
 }
 
 // agenda is when to ask whether what pairs have sent gets through.
 type agenda struct {
 	pacer *pacer
-	due   []doubt
+	due   []appointment
 }
 
-type doubt struct {
+// appointment is when to ask about a pair.
+type appointment struct {
 	pair *pair
 	at   time.Time
 }
@@ -126,14 +119,14 @@ func (d *agenda) add(p *pair, at, now time.Time) {
 		return
 	}
 	p.doubted = at
-	d.due = append(d.due, doubt{p, at})
+	d.due = append(d.due, appointment{p, at})
 	d.pacer.soon(at.Sub(now))
 }
 
 // take are the pairs whose time has come, and next is when it has for another.
 func (d *agenda) take(now time.Time) (pairs []*pair, next time.Duration) {
 	next = idleTick
-	d.due = slices.DeleteFunc(d.due, func(x doubt) bool {
+	d.due = slices.DeleteFunc(d.due, func(x appointment) bool {
 		if now.Before(x.at) {
 			next = min(next, x.at.Sub(now))
 			return false
@@ -158,19 +151,28 @@ func (iq *inquirer) doubtDue(now time.Time) time.Duration {
 		}
 		iq.doubtHandshakes(p, now)
 		for conn, r := range p.repeats {
-			at := iq.clock.at(r.At)
-			late := iq.agenda.pacer.late(at, now)
-			switch age := now.Sub(at); {
-			case age > time.Second:
-				delete(p.repeats, conn)
-			case age < iq.params.Deaf-asOne:
-			case age < iq.params.Deaf-asOne+late:
-				iq.agenda.add(p, at.Add(iq.params.Deaf+late), now)
-			case at.After(p.left) && r.side == dataplane.Ours && p.echoesAlone(&r, at):
-				iq.inquiries.ask(p, r.Event, at, &r)
+			if iq.doubtRepeat(p, r, now) {
 				delete(p.repeats, conn)
 			}
 		}
 	}
 	return next
+}
+
+// doubtRepeat asks about a connection if its tail loss probe is late, and reports whether that one tells nothing more.
+func (iq *inquirer) doubtRepeat(p *pair, r repeat, now time.Time) (over bool) {
+	at := iq.clock.at(r.At)
+	age := now.Sub(at)
+	if age < iq.params.Deaf-asOne || age > time.Second {
+		return age > time.Second
+	}
+	if late := iq.agenda.pacer.late(at, now); age < iq.params.Deaf-asOne+late {
+		iq.agenda.add(p, at.Add(iq.params.Deaf+late), now)
+		return false
+	}
+	if !at.After(p.left) || r.side != dataplane.Ours || !p.echoesAlone(&r, at) {
+		return false
+	}
+	iq.inquiries.ask(p, r.Event, at, &r)
+	return true
 }

@@ -72,7 +72,7 @@ type trouble struct {
 	// probes: a connection has sent a tail loss probe. late: a timer fired before the
 	// flows moved, and is reported only now.
 	probes, late bool
-	// repeats is how many of those probes there were: some tell enough.
+	// repeats is how many of those probes there were.
 	repeats int
 }
 
@@ -121,7 +121,7 @@ func (ls *listener) handleTCPEvents(batch []telemetry.Event) {
 // noteTCPEvent notes an event of one of the pair's connections.
 func (ls *listener) noteTCPEvent(p *pair, e telemetry.Event, t *trouble, now time.Time) {
 	if e.Kind != telemetry.Timeout {
-		if t.repeats++; t.repeats <= few && !ls.cfg.DryRun {
+		if t.repeats++; t.repeats <= repeatsAtOnce && !ls.cfg.DryRun {
 			ls.probed(p, e, now)
 		}
 		t.add(e)

@@ -36,11 +36,10 @@ type Around struct {
 }
 
 // TriesOf is how often the timer of that connection has to fire. One that has just begun may have
-// lost all that it sent to a full queue, as many do that begin at once: its timer fires once more, but where probes
-// alone pass.
-// And where packets come over the path as ever, one of those that wait goes first, and then as many as
-// that proved it to fail and one more: meanwhile some of the others are acknowledged where they are, if the path is
-// only full.
+// lost all that it sent to a full queue, as many do that begin at once: its timer fires once more,
+// but where echoes alone pass. And where packets come over the path as ever, one of those that wait
+// goes first, and then as many as that proved it to fail and one more: meanwhile some of the others
+// are acknowledged where they are, if the path is only full.
 func (a *Accidents) TriesOf(params *Params, p Progress, around Around, now time.Time) int {
 	tries := a.Tries(params, now)
 	if around.Ahead && !around.Silent {
