@@ -82,7 +82,7 @@ func (iq *inquirer) answers(name string, found []sockdiag.Socket) {
 
 // answer takes what the kernel says of one connection.
 func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
-	p := q.pair
+	p, waited := q.pair, q.begun
 	if !q.begun {
 		q.identify()
 		if q.waitsThere(iq.params, is, now) {
@@ -106,6 +106,10 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 		q.Abandon(now)
 		return
 	}
+	if q.about == aboutConnection && !q.fired && p.lines[i].loses(iq.params, now) && is.Acked == q.acked {
+		q.Abandon(now)
+		return
+	}
 	from := &p.lines[i].accidents
 	tries := 1
 	if q.about == aboutConnection {
@@ -114,8 +118,13 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	if q.Look(is, tries, p.otherPaths(q.From), now) {
 		iq.redirect(p, q, was, now)
 	}
-	if q.about == aboutConnection && q.fired && q.Accident(is) {
-		from.Add(iq.params, now)
+	if q.about == aboutConnection && q.Accident(is) {
+		switch {
+		case !q.fired:
+			p.lines[i].repaired = now
+		case waited:
+			from.Add(iq.params, now)
+		}
 	}
 	switch q.State() {
 	case detect.Nowhere:

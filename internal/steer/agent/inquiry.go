@@ -25,8 +25,10 @@ type inquiry struct {
 	side  dataplane.Side
 	begun bool
 	about subject
-	// since is since when a connection waits for an acknowledgment of what it has sent again, or of its SYN.
+	// since is since when a connection waits for an acknowledgment of what it has sent again, or of its SYN, and acked
+	// how many bytes were acknowledged by then.
 	since time.Time
+	acked uint64
 	// repeat is what that was, and fired is whether its timer has.
 	repeat *repeat
 	fired  bool
@@ -103,7 +105,7 @@ const (
 // ask takes up that what a connection had sent a second time, or later, is not acknowledged since then.
 func (qs *inquiries) ask(p *pair, e telemetry.Event, since time.Time, r *repeat) {
 	qs.take(&inquiry{pair: p, ports: ports{e.LocalPort, e.RemotePort}, bucket: e.Bucket % dataplane.Buckets,
-		since: since, repeat: r, fired: e.Kind == telemetry.Timeout})
+		since: since, acked: e.Acked, repeat: r, fired: e.Kind == telemetry.Timeout})
 }
 
 // take takes up an inquiry, unless it is open already or there are too many. It reports whether it did.
@@ -205,6 +207,9 @@ func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time
 	case q.about == aboutConnection:
 		// What it has just sent may be acknowledged, too.
 		since = slices.MaxFunc([]time.Time{q.since, now.Add(params.DeadlineLeast - params.AckWithin)}, time.Time.Compare)
+	}
+	if q.about == aboutConnection {
+		is.Acked = q.acked // what waits now may be another segment
 	}
 	q.Detour = detect.NewDetour(params, path, is, since)
 	if !ok { // a flow that cannot be moved

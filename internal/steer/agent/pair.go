@@ -198,6 +198,8 @@ type line struct {
 	bar        detect.Bar
 	// accidents are those of the pair's connections on the path.
 	accidents detect.Accidents
+	// repaired is when a tail loss probe was last known to have got through.
+	repaired time.Time
 	// rows is what was read last of the connections of each row.
 	rows [flow.Rows]rowReading
 }

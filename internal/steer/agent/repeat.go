@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
@@ -56,6 +57,12 @@ func (p *pair) packetsFrom(i int) uint64 {
 // which did.
 func (p *pair) echoesAlone(r *repeat, since time.Time) bool {
 	return p.lines[r.line].Passed(since) && p.packetsFrom(r.line)-r.came <= cameMost
+}
+
+// loses reports whether the path is known to lose packets: a tail loss probe has got through there of late. Where the
+// first copy of a segment is lost, the acknowledgment of the second may be delayed by 40 ms, as that of any first one.
+func (ln *line) loses(params *detect.Params, now time.Time) bool {
+	return now.Sub(ln.repaired) < params.LosesFor
 }
 
 // repeatOf is the segment that a connection has sent again. The path is asked whether it passes anything: this end may

@@ -74,6 +74,8 @@ type Params struct {
 	// AccidentsFor is the time constant with which it is forgotten that timers fired on a path
 	// that got their connections through.
 	AccidentsFor time.Duration `unit:"s" range:"0.1 600" why:"some twenty times a timer, as a path that is full goes on to be"`
+	// LosesFor is how long a path that got a tail loss probe through is taken for one that loses packets.
+	LosesFor time.Duration `unit:"s" range:"0 3600" why:"a pair that is busy for 1 % of the time shows a loss of 1 %"`
 	// FirstWindow is how many segments a connection sends that begins, those sent again included.
 	// One that was not busy for Counted may not be counted among its pair's yet, nor those that
 	// began with it.
@@ -118,7 +120,7 @@ func Hosts() Params {
 		Deaf:      15 * ms,
 		AckWithin: 20 * ms, AckTrips: 3, TryFor: 100 * ms, TryMost: 500 * ms,
 		DetoursMost: 16, DetourAgain: time.Second, DetourTrust: 3, RefusesAt: 3,
-		AccidentsFor: 5 * time.Second, FirstWindow: 30, Counted: 500 * ms,
+		AccidentsFor: 5 * time.Second, LosesFor: 30 * time.Second, FirstWindow: 30, Counted: 500 * ms,
 		RepliesKnown: 4, RepliesTimes: 4, RepliesLeast: 5, RepliesFor: 50 * ms,
 		RepliesLong: 250 * ms, RepliesIdle: 10 * time.Second,
 		RequestsLeast: 2, RequestsFor: 100 * ms,

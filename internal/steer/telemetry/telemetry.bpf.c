@@ -191,6 +191,7 @@ struct event {
 	__u64 at;
 	__u64 netns;
 	__u8 remote[16];
+	__u64 bytes_acked;
 	__u32 count;
 	__u32 snd_una;
 	__u16 local_port;
@@ -480,6 +481,7 @@ static __noinline void describe(struct event *e, const struct socket_value *st, 
 	__builtin_memcpy(e->remote, st->key.remote, sizeof(e->remote));
 	e->local_port = st->local_port;
 	e->remote_port = st->remote_port;
+	e->bytes_acked = st->bytes_acked;
 	e->bucket = st->key.bucket;
 	e->kind = kind;
 	e->zero = 0;

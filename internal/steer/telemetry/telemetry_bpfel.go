@@ -18,6 +18,7 @@ type telemetryEvent struct {
 	At         uint64
 	Netns      uint64
 	Remote     [16]uint8
+	BytesAcked uint64
 	Count      uint32
 	SndUna     uint32
 	LocalPort  uint16
