@@ -119,10 +119,10 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 		iq.redirect(p, q, was, now)
 	}
 	if q.about == aboutConnection && q.Accident(is) {
-		switch {
+		switch there := q.repeat != nil && q.repeat.line == i; {
 		case !q.fired:
 			p.lines[i].repaired = now
-		case waited:
+		case waited || there: // else it was elsewhere as it sent that again
 			from.Add(iq.params, now)
 		}
 	}

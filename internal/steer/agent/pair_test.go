@@ -148,6 +148,12 @@ func TestFill(t *testing.T) {
 			t.Errorf("%s: got %s (%s), want %s (%s)", tc.name, e.State, e.Reason, tc.want, tc.reason)
 		}
 	}
+	// The first probe was lost, and the pair's own packets pass.
+	first := decide.PathEvidence{State: decide.Up, Data: decide.Data{Rx: 1}}
+	hp := &hostPath{Path: answeredPath(now).Path, summary: probe.Summary{Loss: probe.Ratio{Lost: 1, Of: 1}}}
+	if hp.fill(&first, time.Time{}, now); first.State != decide.Up || first.Probe.Loss != 0 {
+		t.Errorf("no probe answered yet: got %s (%s), loss %v", first.State, first.Reason, first.Probe.Loss)
+	}
 	// A probe from there that came once the failure was old says where packets are lost.
 	for ago, want := range map[time.Duration]string{time.Second: "failed 2s ago, on the way there",
 		1950 * time.Millisecond: "failed 2s ago", 3 * time.Second: "failed 2s ago"} {

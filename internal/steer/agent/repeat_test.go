@@ -114,42 +114,56 @@ func TestDryRunAsksNothing(t *testing.T) {
 	}
 }
 
-// TestSingleLossesAreNoFault: some packets of a connection are lost, on each network and both ways, never two in a row
-// of one way. What it sends again gets through, so it stays. Fails where any segment that waits for its acknowledgment
-// is taken for the one that was sent again.
-func TestSingleLossesAreNoFault(t *testing.T) {
-	b := newBed(t, "t-single", "vxlan", "macvlan")
+// TestLossesAreNoFault: some packets of connections are lost, on each network and both ways. What they send again gets
+// through, so they stay. Of "single" losses no two come in a row of one way: it fails where any segment that waits for
+// its acknowledgment is taken for the one that was sent again. Of losses "by chance" some are of what was sent again,
+// and timers fire: it fails where those do not count that were acknowledged before the kernel was asked.
+func TestLossesAreNoFault(t *testing.T) {
+	b := newBed(t, "t-losses", "vxlan", "macvlan")
 	for _, h := range []string{"h1", "h2"} {
 		b.start(h, nil)
 	}
-	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 600},
-		Think: 4 * ms})
-	b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") })
-	b.move("vxlan")
-	b.carried("vxlan")
-	since := map[string]int{}
-	for h, r := range b.agents {
-		since[h] = r.journal.last().ID
-	}
-	b.runIn(b.pod("b").Netns, "nft", fmt.Sprintf(`table inet pw-t {
-		chain in { type filter hook input priority 0; tcp dport %d meta length > 100 numgen inc mod 9 == 0 drop; }
-		chain out { type filter hook output priority 0; tcp sport %d meta length > 100 numgen inc mod 11 == 0 drop; }
-	}`, rr.port, rr.port))
-	time.Sleep(12 * time.Second)
-	b.runIn(b.pod("b").Netns, "nft", "delete table inet pw-t")
-	blamed := 0
-	for h, r := range b.agents {
-		events, _ := r.journal.since(since[h])
-		for _, e := range events {
-			if e.Kind == EventSuspect || e.Kind == string(decide.Failover) {
-				blamed++
-				t.Logf("%s %s %s: %s", h, e.Kind, e.Pair, e.Reason)
+	for _, tt := range []struct {
+		name    string
+		traffic stream.Client
+		in, out string
+	}{
+		{"single", stream.Client{Kind: stream.RR, Connections: 1, Think: 4 * ms, Requests: stream.Sizes{Min: 64, Max: 600}},
+			"meta length > 100 numgen inc mod 9", "meta length > 100 numgen inc mod 11"},
+		{"by chance", stream.Client{Kind: stream.TCP, Connections: 8}, "numgen random mod 50", "numgen random mod 50"},
+	} {
+		b.within(tt.name, func() {
+			load := b.traffic("a", "b", tt.traffic)
+			b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") })
+			b.move("vxlan")
+			b.carried("vxlan")
+			since := map[string]int{}
+			for h, r := range b.agents {
+				since[h] = r.journal.last().ID
 			}
-		}
+			b.runIn(b.pod("b").Netns, "nft", fmt.Sprintf(`table inet pw-t {
+				chain in { type filter hook input priority 0; tcp dport %d %s == 0 drop; }
+				chain out { type filter hook output priority 0; tcp sport %d %s == 0 drop; }
+			}`, load.port, tt.in, load.port, tt.out))
+			time.Sleep(10 * time.Second)
+			b.runIn(b.pod("b").Netns, "nft", "delete table inet pw-t")
+			blamed := 0
+			for h, r := range b.agents {
+				events, _ := r.journal.since(since[h])
+				for _, e := range events {
+					if e.Kind == EventSuspect || e.Kind == string(decide.Failover) {
+						blamed++
+						b.t.Logf("%s %s %s: %s", h, e.Kind, e.Pair, e.Reason)
+					}
+				}
+			}
+			// The first losses of all may be of a request and of its answer, or twice of the same.
+			if blamed > 3 {
+				b.t.Errorf("blamed %d times", blamed)
+			}
+			if r := load.stop(); tt.traffic.Kind == stream.RR { // of a stream it wants answers that there are not
+				checkConnections(b.t, r)
+			}
+		})
 	}
-	// One is of a request and its answer that are lost one after the other, as the first loss of all.
-	if blamed > 2 {
-		t.Errorf("blamed %d times", blamed)
-	}
-	checkConnections(t, rr.stop())
 }

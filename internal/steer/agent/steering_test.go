@@ -517,9 +517,16 @@ func podBlackHole(how impair.Impairment) func(*bed) {
 		}
 		b.await("flows to leave", func() bool { on := a.on("a", "b"); return on != "macvlan" && on != "" })
 		b.impair("macvlan", impair.Impairment{}, "a")
-		if strings.Contains(e.Reason, "packets do not pass") {
+		switch {
+		case strings.Contains(e.Reason, "probes do"):
 			a.event(b, since, "the path to be well again",
 				func(e Event) bool { return e.Kind == EventCleared && e.Pair == "a>b" && e.To == "macvlan" })
+		case strings.Contains(e.Reason, "says so"): // believed for a while by an agent that has just begun
+			b.await("the path to be used again", func() bool {
+				return slices.ContainsFunc(a.Paths(), func(s PathStatus) bool {
+					return s.Pair == "a>b" && s.Network == "macvlan" && s.State == string(decide.Up)
+				})
+			})
 		}
 		b.move("routed-bgp")
 	}
