@@ -110,21 +110,15 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 		q.Abandon(now)
 		return
 	}
-	from := &p.lines[i].accidents
 	tries := 1
 	if q.about == aboutConnection {
-		tries = from.TriesOf(iq.params, is, iq.around(q, is, now), now)
+		tries = p.lines[i].accidents.TriesOf(iq.params, is, iq.around(q, is, now), now)
 	}
 	if q.Look(is, tries, p.otherPaths(q.From), now) {
 		iq.redirect(p, q, was, now)
 	}
-	if q.about == aboutConnection && q.Accident(is) {
-		switch there := q.repeat != nil && q.repeat.line == i; {
-		case !q.fired:
-			p.lines[i].repaired = now
-		case waited || there: // else it was elsewhere as it sent that again
-			from.Add(iq.params, now)
-		}
+	if q.about == aboutConnection && q.Accident(is) && (waited || q.repeat != nil && q.repeat.line == i) {
+		p.lines[i].repairs(iq.params, q.fired, now) // else it was elsewhere as it sent that again
 	}
 	switch q.State() {
 	case detect.Nowhere:

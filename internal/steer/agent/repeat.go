@@ -59,6 +59,15 @@ func (p *pair) echoesAlone(r *repeat, since time.Time) bool {
 	return p.lines[r.line].Passed(since) && p.packetsFrom(r.line)-r.came <= cameMost
 }
 
+// repairs notes that the path got through what a connection had sent again, as its timer fired or before.
+func (ln *line) repairs(params *detect.Params, fired bool, now time.Time) {
+	if fired {
+		ln.accidents.Add(params, now)
+		return
+	}
+	ln.repaired = now
+}
+
 // loses reports whether the path is known to lose packets: a tail loss probe has got through there of late. Where the
 // first copy of a segment is lost, the acknowledgment of the second may be delayed by 40 ms, as that of any first one.
 func (ln *line) loses(params *detect.Params, now time.Time) bool {
