@@ -145,7 +145,7 @@ func TestLossesAreNoFault(t *testing.T) {
 				chain in { type filter hook input priority 0; tcp dport %d %s == 0 drop; }
 				chain out { type filter hook output priority 0; tcp sport %d %s == 0 drop; }
 			}`, load.port, tt.in, load.port, tt.out))
-			time.Sleep(10 * time.Second)
+			time.Sleep(7 * time.Second)
 			b.runIn(b.pod("b").Netns, "nft", "delete table inet pw-t")
 			blamed := 0
 			for h, r := range b.agents {

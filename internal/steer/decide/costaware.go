@@ -288,7 +288,12 @@ func (c CostAware) switchTo(s *step, ev PairEvidence, b, a figure, g float64) De
 	return s.gainMove(ev, b, a, g)
 }
 
+// gainMove is a switch from a to b for a gain of g. What is said of b is what that gain makes of a: what probes show
+// now may be something else.
 func (s *step) gainMove(ev PairEvidence, b, a figure, g float64) Decision {
+	if a.mid > 0 && g < gainMost {
+		b.mid = a.mid * (1 + g)
+	}
 	need, horizon := s.need(ev), s.p.Gain.Horizon.Seconds()
 	d := move(Switch, ev, b.path.Network,
 		"%s gives %s where %s gives %s: %s more, worth %.0f ms over %.0f s, a switch costs at most %.1f ms",
