@@ -117,8 +117,9 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	if q.Look(is, tries, p.otherPaths(q.From), now) {
 		iq.redirect(p, q, was, now)
 	}
+	// What was acknowledged before it was first asked about may have been sent elsewhere.
 	if q.about == aboutConnection && q.Accident(is) && (waited || q.repeat != nil && q.repeat.line == i) {
-		p.lines[i].repairs(iq.params, q.fired, now) // else it was elsewhere as it sent that again
+		p.lines[i].repairs(iq.params, q.fired, now)
 	}
 	switch q.State() {
 	case detect.Nowhere:

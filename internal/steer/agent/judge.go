@@ -183,9 +183,9 @@ func (hp *hostPath) fill(e *decide.PathEvidence, probed, now time.Time) {
 		}
 		e.Probe.Age = max(now.Sub(last).Seconds(), 0)
 	}
-	passes := e.Data.Rx > 0
-	if s.Answered == 0 && passes { // the first probe was lost
-		e.Probe.Loss = 0
+	unknown := s.Answered == 0
+	if unknown && e.Data.Rx > 0 { // only the first probe was lost: the pair's packets pass
+		e.Probe.Loss, unknown = 0, false
 	}
 	switch {
 	case hp.Down():
@@ -195,7 +195,7 @@ func (hp *hostPath) fill(e *decide.PathEvidence, probed, now time.Time) {
 		e.State, e.Reason = decide.Ineligible, hp.unfit
 	case s.MTUBlackHole:
 		e.State, e.Reason = decide.Ineligible, "full-size packets do not pass"
-	case s.Answered == 0 && !passes:
+	case unknown:
 		e.State, e.Reason = decide.Ineligible, "no probe has been answered yet"
 	case hp.Suspected():
 		e.State, e.Reason = decide.Suspect, fmt.Sprintf("silent for %v", now.Sub(hp.Arose()).Round(time.Millisecond))
