@@ -32,6 +32,14 @@ func (hw *hostWatcher) suspect(hp *hostPath, silent, now time.Time) {
 	}
 }
 
+// compare probes the path next to the echoes of a pair that suspects it, though it may not be suspected itself: what
+// is lost to both is not for the pair to tell.
+func (hw *hostWatcher) compare(hp *hostPath, now time.Time) {
+	if hp != nil && !hp.Asked(now) {
+		hw.wires.send(hp, false)
+	}
+}
+
 // judge follows up what is suspected, and reports whether anything is. It returns the paths
 // that have failed.
 func (hw *hostWatcher) judge(now time.Time) (failed []failure, asking bool) {

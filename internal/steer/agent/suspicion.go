@@ -153,6 +153,9 @@ func (pw *pairWatcher) judge(now time.Time) (asking bool) {
 		for i := range p.lines {
 			if p.lines[i].Suspected() {
 				pw.ask(p, i, p.lines[i].Tick(now, pw.evidence(p, i, now)), now)
+				if p.lines[i].Compares(now) {
+					pw.hosts.compare(p.host.paths[p.routes[i].Network], now)
+				}
 			}
 		}
 	}
@@ -217,8 +220,8 @@ func (pw *pairWatcher) conclude(now time.Time) (failed []failure) {
 	return failed
 }
 
-// opinion is what the hosts know of a path that fails for a pair. Where a probe is answered that went after
-// the pair's echoes, these were not in a queue.
+// opinion is what the hosts know of a path that fails for a pair. Where some of their probes pass, and not so many
+// that the pair's echoes would have, it waits.
 func (pw *pairWatcher) opinion(p *pair, i int, now time.Time) detect.Opinion {
 	hp, ln := p.host.paths[p.routes[i].Network], &p.lines[i]
 	if hp == nil {
@@ -227,12 +230,12 @@ func (pw *pairWatcher) opinion(p *pair, i int, now time.Time) detect.Opinion {
 	switch {
 	case hp.Down():
 		return detect.Denies
-	case hp.Passed(ln.Verdict().Since):
+	case ln.Alone(&hp.Path, p.expected(i, now), now):
 		return detect.Agrees
 	}
 	a := pw.members.arrivals(hp)
 	switch came, next := a.but(p); {
-	case came.After(ln.Arose()), now.Before(next):
+	case hp.Passed(ln.Verdict().Since), came.After(ln.Arose()), now.Before(next):
 		return detect.Passing
 	case hp.Suspected():
 		return detect.Undecided

@@ -145,8 +145,8 @@ func TestRefusedForARoundTrip(t *testing.T) {
 }
 
 // TestOpinionOfHosts: a pair leaves a path to the hosts that they suspect, or have found
-// to fail; and as long as packets of others come over it, they wait for a probe that went after
-// the pair's echoes: both may be in one queue.
+// to fail; and as long as packets of others come over it, or some of the hosts' probes are answered, they wait until
+// it is clear that the pair's alone are lost: both may be in one queue.
 func TestOpinionOfHosts(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -179,11 +179,16 @@ func TestOpinionOfHosts(t *testing.T) {
 		{"another's bulk came long before", func(_ *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came, other.gap = now.Add(-30*ms), 25*ms
 		}, detect.Agrees},
-		{"... and a probe was answered that went after the echoes", func(m *hostPath, other *pair, now time.Time) {
+		{"... and all probes were answered that went since", func(m *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came = now.Add(-ms)
-			m.Sent(7, now.Add(-8*ms))
-			m.Answer(detect.Shot{Seq: 7, Sent: now.Add(-8 * ms), Answered: now.Add(-7 * ms)}, false)
+			probed(m, now, true, true, true, true, true, true, true)
 		}, detect.Agrees},
+		{"one probe was answered that went since", func(m *hostPath, _ *pair, now time.Time) {
+			probed(m, now, true)
+		}, detect.Passing},
+		{"one was, and those before were not", func(m *hostPath, _ *pair, now time.Time) {
+			probed(m, now, false, false, false, false, false, false, true)
+		}, detect.Passing},
 	} {
 		a, p, h2 := onePair(t)
 		now := a.cfg.Now()
@@ -197,6 +202,17 @@ func TestOpinionOfHosts(t *testing.T) {
 		tc.do(h2.paths["m"], other, now)
 		if got := a.pairs.opinion(p, 0, now); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// probed has the hosts' probes be answered at once or not, the latest three milliseconds ago.
+func probed(m *hostPath, now time.Time, answered ...bool) {
+	for i, passed := range answered {
+		sent := now.Add(-3*ms - time.Duration(len(answered)-1-i)*ms)
+		m.Sent(uint32(i), sent)
+		if passed {
+			m.Answer(detect.Shot{Seq: uint32(i), Sent: sent, Answered: sent.Add(ms / 10)}, false)
 		}
 	}
 }

@@ -48,6 +48,9 @@ type Params struct {
 	ConfirmWithin time.Duration `unit:"s" range:"0 1" why:"its probes or echoes are on their way"`
 	// PassingMost is how long it may take while packets of others come over the path.
 	PassingMost time.Duration `unit:"s" range:"0 1" why:"TCP's shortest timeout, after which a connection is asked itself"`
+	// AloneBy is how improbable it must be that a pair's probes are lost and the hosts' pass by chance, for its path
+	// to fail alone.
+	AloneBy float64 `unit:"probability" range:"1e-9 0.5" why:"three echoes and five probes: takes no longer than the echoes"`
 	// ExpiresAfter ends a suspicion about which nothing was found out.
 	ExpiresAfter time.Duration `unit:"s" range:"0.01 60" why:"a fault that is over must not be asked about for ever"`
 	// AnswersInARow make a failed path usable again.
@@ -115,7 +118,7 @@ func Hosts() Params {
 		OthersFrom: 1, InARow: 3, ByChance: 1e-5, RowMost: 16, Apart: 250 * ms, Weak: 2,
 		Times: 2, DeadlineLeast: 2 * ms, WorstMost: 5 * ms,
 		Lull: 50 * ms, Refills: 500 * ms, QueueMost: 50 * ms,
-		GapRate: 6, GapMost: 30 * ms, ConfirmWithin: 40 * ms, PassingMost: 200 * ms,
+		GapRate: 6, GapMost: 30 * ms, ConfirmWithin: 40 * ms, PassingMost: 200 * ms, AloneBy: 0.02,
 		ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second,
 		Deaf:      15 * ms,
 		AckWithin: 20 * ms, AckTrips: 3, TryFor: 100 * ms, TryMost: 500 * ms,

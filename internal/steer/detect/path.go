@@ -132,6 +132,12 @@ func (p *Path) Unanswered() bool {
 	return last >= 0 && p.shots[last].Answered.IsZero()
 }
 
+// Asked reports whether a probe has gone just now: less than half a round ago.
+func (p *Path) Asked(now time.Time) bool {
+	last := len(p.shots) - 1
+	return last >= 0 && now.Sub(p.shots[last].Sent) < p.params.Every/2
+}
+
 // Telling reports whether answers have come lately: where none ever do, silence means
 // nothing.
 func (p *Path) Telling(now time.Time) bool {

@@ -1,0 +1,93 @@
+package detect
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestAlone: a pair asks every two milliseconds, and the hosts each one from the second on. Its path fails alone where its echoes are lost and the hosts' probes are not, and not where both
+// are.
+func TestAlone(t *testing.T) {
+	const seed, trials = 8, 4000
+	t.Logf("seed %d", seed)
+	params := Pairs()
+	always := func(p float64) func(time.Duration) float64 { return func(time.Duration) float64 { return p } }
+	first := func(d time.Duration, p, then float64) func(time.Duration) float64 {
+		return func(at time.Duration) float64 {
+			if at < d {
+				return p
+			}
+			return then
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		// pair and hosts are the chance to be lost of what goes so long after the suspicion.
+		pair, hosts func(time.Duration) float64
+		// least and most are the part of the trials that are found to fail alone, within so long.
+		least, most float64
+		within      time.Duration
+	}{
+		{"fails alone", always(1), always(0), 1, 1, 6 * time.Millisecond},
+		{"fails alone, where one in twenty is lost", always(1), always(0.05), 0.99, 1, 60 * time.Millisecond},
+		{"fails alone, where half are lost", always(1), always(0.5), 0.5, 1, 200 * time.Millisecond},
+		{"all are lost", always(1), always(1), 0, 0, 200 * time.Millisecond},
+		{"all are lost for a while", first(30*time.Millisecond, 1, 0), first(30*time.Millisecond, 1, 0), 0, 0,
+			200 * time.Millisecond},
+		{"nine in ten are lost", always(0.9), always(0.9), 0, 0.02, 200 * time.Millisecond},
+		{"half are lost", always(0.5), always(0.5), 0, 0.02, 200 * time.Millisecond},
+		{"a queue that was full is so at times", first(20*time.Millisecond, 1, 0.8), first(20*time.Millisecond, 1, 0.8),
+			0, 0.02, 200 * time.Millisecond},
+	} {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		found := 0
+		for range trials {
+			if failsAlone(rng, &params, tt.pair, tt.hosts, tt.within) {
+				found++
+			}
+		}
+		if part := float64(found) / trials; part < tt.least || part > tt.most {
+			t.Errorf("%s: found in %.4f, want %v to %v", tt.name, part, tt.least, tt.most)
+		}
+	}
+}
+
+// failsAlone plays a suspicion, in which what is not lost is answered at once, and reports whether the pair's path is
+// found to fail alone while all of its echoes are lost.
+func failsAlone(rng *rand.Rand, params *Params, pair, hosts func(time.Duration) float64, within time.Duration) bool {
+	const tick, answer, confirms = time.Millisecond, 100 * time.Microsecond, 6 * time.Millisecond
+	begin := time.Unix(1e9, 0)
+	p, h := New(params), New(params)
+	p.verdict.Since = begin
+	send := func(to *Path, at time.Duration, lost float64) (answered bool) {
+		x := Shot{Seq: uint32(at / tick), Sent: begin.Add(at)}
+		to.Sent(x.Seq, x.Sent)
+		if rng.Float64() < lost {
+			return false
+		}
+		x.Answered = x.Sent.Add(answer)
+		to.Answer(x, false)
+		return true
+	}
+	rounds, next := 0, time.Duration(0)
+	for at := time.Duration(0); at <= within; at += tick {
+		if at >= confirms && p.Alone(&h, answer, begin.Add(at)) {
+			return true
+		}
+		if at > 0 && (rounds < params.Burst || at >= next) {
+			send(&h, at, hosts(at))
+		}
+		if at < next {
+			continue
+		}
+		if send(&p, at, pair(at)) {
+			return false
+		}
+		rounds++
+		if next += params.Every; rounds > params.Burst {
+			next = at + params.Slow
+		}
+	}
+	return false
+}
