@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestAlone: a pair asks every two milliseconds, and the hosts each one from the second on. Its path fails alone where its echoes are lost and the hosts' probes are not, and not where both
-// are.
+// TestAlone: a pair asks every two milliseconds, and the hosts each one from the second on. Its path fails alone where
+// its echoes are lost and the hosts' probes are not, and not where both are.
 func TestAlone(t *testing.T) {
 	const seed, trials = 8, 4000
 	t.Logf("seed %d", seed)
