@@ -22,6 +22,7 @@ import (
 // labAgents runs one agent for each host of the lab, in its namespace, until
 // the first ends or the user stops them.
 func labAgents(ctx context.Context, e env, f agentFlags, st lab.State) error {
+	user := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
@@ -65,7 +66,7 @@ func labAgents(ctx context.Context, e env, f agentFlags, st lab.State) error {
 	switch {
 	case cause == nil || errors.Is(cause, context.Canceled):
 		return nil
-	case killed(cause) && e.removed(st.Spec.Name):
+	case killed(cause) && e.removed(user, st.Spec.Name):
 		fmt.Fprintf(e.stderr, "lab %s was removed: its agents have ended\n", st.Spec.Name)
 		return nil
 	}
@@ -86,13 +87,18 @@ func untold(err error) error {
 	return silentError{err}
 }
 
-// removed reports whether a lab is gone, or is within seconds: "lab down" ends its processes first.
-func (e env) removed(name string) bool {
+// removed reports whether a lab is gone, or is within seconds: "lab down" ends its processes first. The user need not
+// wait for that.
+func (e env) removed(ctx context.Context, name string) bool {
 	for range 50 {
 		if _, err := e.store().Load(name); errors.Is(err, lab.ErrNoLab) {
 			return true
 		}
-		time.Sleep(100 * time.Millisecond)
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return false
+		}
 	}
 	return false
 }
