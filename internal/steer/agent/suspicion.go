@@ -153,7 +153,7 @@ func (pw *pairWatcher) judge(now time.Time) (asking bool) {
 		for i := range p.lines {
 			if p.lines[i].Suspected() {
 				pw.ask(p, i, p.lines[i].Tick(now, pw.evidence(p, i, now)), now)
-				if p.lines[i].Compares(now) {
+				if p.lines[i].Compares(p.expected(i, now), now) {
 					pw.hosts.compare(p.host.paths[p.routes[i].Network], now)
 				}
 			}

@@ -22,9 +22,10 @@ func (p *Path) Alone(hosts *Path, usual time.Duration, now time.Time) bool {
 }
 
 // Compares reports whether the hosts' path is to be asked next to the pair's, twice as often: in the burst of a
-// suspicion that the first moment has not cleared, and in each later round.
-func (p *Path) Compares(now time.Time) bool {
-	return p.Suspected() && now.Sub(p.suspected) >= p.params.Every/2 &&
+// suspicion whose first probe should have been answered by now, and in each later round. usual is the round trip that
+// may be expected.
+func (p *Path) Compares(usual time.Duration, now time.Time) bool {
+	return p.Suspected() && now.Sub(p.suspected) >= max(usual, p.params.Every/2) &&
 		(p.rounds < p.params.Burst || p.roundAt.Equal(now))
 }
 

@@ -91,3 +91,22 @@ func failsAlone(rng *rand.Rand, params *Params, pair, hosts func(time.Duration) 
 	}
 	return false
 }
+
+// TestCompares: the hosts' path is asked next to the pair's once the first echo is late, and after the burst with each
+// round.
+func TestCompares(t *testing.T) {
+	params := Pairs()
+	for _, tt := range []struct {
+		at, usual float64 // ms
+		want      bool
+	}{{0, 0.1, false}, {1, 0.1, true}, {1, 5, false}, {5, 5, true}, {29, 0.1, true}, {31, 0.1, false}, {50, 0.1, true}} {
+		p := New(&params)
+		p.Suspect(at(-6), at(0))
+		for ms := 1.0; ms <= tt.at; ms++ {
+			p.Tick(at(ms), Evidence{Until: at(ms)})
+		}
+		if got := p.Compares(time.Duration(tt.usual*float64(time.Millisecond)), at(tt.at)); got != tt.want {
+			t.Errorf("%v ms after the suspicion, where %v ms are usual: %v", tt.at, tt.usual, got)
+		}
+	}
+}
