@@ -152,8 +152,9 @@ func (pw *pairWatcher) judge(now time.Time) (asking bool) {
 		pw.handleEchoes(p.local)
 		for i := range p.lines {
 			if p.lines[i].Suspected() {
-				pw.ask(p, i, p.lines[i].Tick(now, pw.evidence(p, i, now)), now)
-				if p.lines[i].Compares(p.expected(i, now), now) {
+				e := pw.evidence(p, i, now)
+				pw.ask(p, i, p.lines[i].Tick(now, e), now)
+				if p.lines[i].Compares(e.Expected, now) {
 					pw.hosts.compare(p.host.paths[p.routes[i].Network], now)
 				}
 			}

@@ -29,16 +29,6 @@ func (p *Path) Compares(usual time.Duration, now time.Time) bool {
 		(p.rounds < p.params.Burst || p.roundAt.Equal(now))
 }
 
-// firstPassed is when the first probe went that was answered, of those sent at t or later; zero if none was.
-func (p *Path) firstPassed(t time.Time) (first time.Time) {
-	for _, x := range p.shots {
-		if !x.Answered.IsZero() && !x.Sent.Before(t) && (first.IsZero() || x.Sent.Before(first)) {
-			first = x.Sent
-		}
-	}
-	return first
-}
-
 // fates counts the probes sent at t or later that were answered, and those that were not within the deadline.
 func (p *Path) fates(t time.Time, deadline time.Duration, now time.Time) (passed, lost int) {
 	for _, x := range p.shots {

@@ -46,7 +46,7 @@ type Params struct {
 	GapMost time.Duration `unit:"s" range:"0 1" why:"64 kB at 17 Mbit/s; slower ones show longer round trips"`
 	// ConfirmWithin is how long the other level may take to know better.
 	ConfirmWithin time.Duration `unit:"s" range:"0 1" why:"its probes or echoes are on their way"`
-	// PassingMost is how long it may take while packets of others come over the path.
+	// PassingMost is how long it may take while packets of others come over the path, or some of its probes pass.
 	PassingMost time.Duration `unit:"s" range:"0 1" why:"TCP's shortest timeout, after which a connection is asked itself"`
 	// AloneBy is how improbable it must be that a pair's probes are lost and the hosts' pass by chance, for its path
 	// to fail alone.

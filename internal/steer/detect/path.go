@@ -149,7 +149,17 @@ func (p *Path) Refused() { p.answered = time.Time{} }
 
 // Passed reports whether a probe was answered that was sent at t or later.
 func (p *Path) Passed(t time.Time) bool {
-	return slices.ContainsFunc(p.shots, func(x Shot) bool { return !x.Answered.IsZero() && !x.Sent.Before(t) })
+	return !p.firstPassed(t).IsZero()
+}
+
+// firstPassed is when the first probe went that was answered, of those sent at t or later; zero if none was.
+func (p *Path) firstPassed(t time.Time) (first time.Time) {
+	for _, x := range p.shots {
+		if !x.Answered.IsZero() && !x.Sent.Before(t) && (first.IsZero() || x.Sent.Before(first)) {
+			first = x.Sent
+		}
+	}
+	return first
 }
 
 // Trips are the worst and the median round trip of the latest probes; 0 where none was
