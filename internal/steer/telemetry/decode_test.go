@@ -16,23 +16,24 @@ func record(kind, bucket uint8) []byte {
 	binary.LittleEndian.PutUint64(b[32:], 1<<40)
 	binary.LittleEndian.PutUint32(b[40:], 3)
 	binary.LittleEndian.PutUint32(b[44:], 0xdeadbeef)
-	binary.LittleEndian.PutUint16(b[48:], 40000)
-	binary.LittleEndian.PutUint16(b[50:], 80)
-	b[52], b[53] = bucket, kind
+	binary.LittleEndian.PutUint32(b[48:], 0xdeadc0de)
+	binary.LittleEndian.PutUint16(b[52:], 40000)
+	binary.LittleEndian.PutUint16(b[54:], 80)
+	b[56], b[57] = bucket, kind
 	return b
 }
 
 func TestDecodeEvent(t *testing.T) {
 	got, err := decodeEvent(record(3, 52))
 	want := Event{Key: Key{Netns: 4711, Remote: netip.MustParseAddr("10.1.2.3"), Bucket: 52}, Kind: Timeout,
-		At: 123456789, Count: 3, Unacked: 0xdeadbeef, Acked: 1 << 40, LocalPort: 40000, RemotePort: 80}
+		At: 123456789, Count: 3, Unacked: 0xdeadbeef, Next: 0xdeadc0de, Acked: 1 << 40, LocalPort: 40000, RemotePort: 80}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
 	late := record(1, 0)
 	late[7] = 0x80
 	for name, b := range map[string][]byte{
-		"nothing": nil, "too short": record(1, 0)[:55], "too long": append(record(1, 0), 0),
+		"nothing": nil, "too short": record(1, 0)[:eventSize-1], "too long": append(record(1, 0), 0),
 		"no kind": record(0, 0), "unknown kind": record(4, 0), "no bucket": record(1, 64), "beyond time": late,
 	} {
 		if e, err := decodeEvent(b); !errors.Is(err, ErrRecord) || e != (Event{}) {

@@ -47,6 +47,7 @@ type Event struct {
 	At         time.Duration // CLOCK_MONOTONIC
 	Count      uint32        // of a Timeout: how many in a row, this one included; else segments
 	Unacked    uint32        // first sequence number that is not acknowledged (snd_una)
+	Next       uint32        // first that was not sent yet (snd_nxt)
 	Acked      uint64        // bytes that were acknowledged, since the connection began
 	LocalPort  uint16
 	RemotePort uint16
@@ -70,7 +71,7 @@ func decodeEvent(b []byte) (Event, error) {
 	e := Event{
 		Key:  Key{Netns: raw.Netns, Remote: netip.AddrFrom16(raw.Remote).Unmap(), Bucket: raw.Bucket},
 		Kind: Kind(raw.Kind), At: time.Duration(raw.At), Count: raw.Count, Unacked: raw.SndUna,
-		Acked: raw.BytesAcked, LocalPort: raw.LocalPort, RemotePort: raw.RemotePort,
+		Next: raw.SndNxt, Acked: raw.BytesAcked, LocalPort: raw.LocalPort, RemotePort: raw.RemotePort,
 	}
 	if e.Kind < Retransmit || e.Kind > Timeout || e.Bucket >= flow.Buckets || e.At < 0 {
 		return Event{}, fmt.Errorf("%w: %s of bucket %d at %d", ErrRecord, e.Kind, e.Bucket, e.At)

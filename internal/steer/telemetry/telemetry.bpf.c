@@ -194,11 +194,12 @@ struct event {
 	__u64 bytes_acked;
 	__u32 count;
 	__u32 snd_una;
+	__u32 snd_nxt;
 	__u16 local_port;
 	__u16 remote_port;
 	__u8 bucket;
 	__u8 kind;
-	__u16 zero;
+	__u8 zero[10];
 };
 
 enum fault {
@@ -484,7 +485,7 @@ static __noinline void describe(struct event *e, const struct socket_value *st, 
 	e->bytes_acked = st->bytes_acked;
 	e->bucket = st->key.bucket;
 	e->kind = kind;
-	e->zero = 0;
+	__builtin_memset(e->zero, 0, sizeof(e->zero));
 }
 
 static __always_inline void emit_event(struct bpf_sock_ops *ctx, const struct socket_value *st,
@@ -499,6 +500,7 @@ static __always_inline void emit_event(struct bpf_sock_ops *ctx, const struct so
 	e->at = now;
 	e->count = count;
 	e->snd_una = ctx->snd_una;
+	e->snd_nxt = ctx->snd_nxt;
 	describe(e, st, kind);
 	bpf_ringbuf_submit(e, 0);
 }

@@ -21,11 +21,13 @@ type telemetryEvent struct {
 	BytesAcked uint64
 	Count      uint32
 	SndUna     uint32
+	SndNxt     uint32
 	LocalPort  uint16
 	RemotePort uint16
 	Bucket     uint8
 	Kind       uint8
-	Zero       uint16
+	Zero       [10]uint8
+	_          [4]byte
 }
 
 type telemetryFault uint32
