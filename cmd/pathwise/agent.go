@@ -85,7 +85,7 @@ where it fails.`,
 	fl.BoolVar(&f.remove, "remove", false,
 		"take out of the pods what agents that have ended have put there (4 s: flows go home first)")
 	fl.BoolVar(&f.stay, "stay", false, "with --remove and --host: stay until told to end, as what a DaemonSet runs does")
-	fl.DurationVar(&f.rtoMin, "rto-min", 20*time.Millisecond,
+	fl.DurationVar(&f.rtoMin, "rto-min", agent.DefaultRTOMin,
 		"least TCP retransmission timeout towards steered peers (0: the kernel's 200ms)")
 	fl.StringVar(&f.metrics, "metrics", "", "ADDRESS:PORT for Prometheus (with --host)")
 	fl.StringVar(&f.record, "record", "", "write evidence to FILE (with --host; else FILE-HOST) for \"pathwise replay\"")

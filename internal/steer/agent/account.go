@@ -18,13 +18,11 @@ func (p *pair) account(params *detect.Params, now time.Time) (refit bool) {
 		span = min(max(now.Sub(p.accounted), epoch/2), 10*epoch)
 	}
 	p.accounted = now
-	bytes, sent, size := 0.0, uint64(0), p.size()
+	sent := uint64(0)
 	for i := range p.lines {
 		sent += p.lines[i].sent.Packets
-		bytes += p.lines[i].account(span)
 	}
-	p.accountGap(params, bytes, size, span, now)
-	p.bytes[p.nBytes%ringLength] = decide.Interval{For: span, Bytes: bytes}
+	p.bytes[p.nBytes%ringLength] = decide.Interval{For: span, Bytes: p.accountLines(params, span, now)}
 	p.nBytes++
 	if own, err := p.local.plane.Opened(p.remote.UID); err == nil && own != p.ownBefore {
 		p.ownBefore, p.own, p.host.owned = own, now, now
@@ -37,18 +35,56 @@ func (p *pair) account(params *detect.Params, now time.Time) (refit bool) {
 	return refit
 }
 
-// accountGap says for how long nothing may come of the pair's traffic, by what arrived of it in this interval, in
-// packets of that size: not what was sent, most of which a full device may drop at once. The longest of a moment
-// counts, as bulk comes in bursts, and begins slowly.
-func (p *pair) accountGap(params *detect.Params, arrived, size float64, span time.Duration, now time.Time) {
-	const bulk = 64 << 10 // bytes of an interval: less fills no queue
-	gap := time.Duration(0)
+// accountLines folds the bytes of that time on each path, and returns how many arrived.
+func (p *pair) accountLines(params *detect.Params, span time.Duration, now time.Time) (bytes float64) {
+	size := p.size()
+	for i := range p.lines {
+		ln := &p.lines[i]
+		arrived := ln.account(span)
+		bytes += arrived
+		if !ln.Fresh(now) {
+			ln.gap.account(params, arrived, size, span, now)
+		}
+	}
+	p.gap.account(params, bytes, size, span, now)
+	return bytes
+}
+
+// bulk is how many bytes of an interval are: fewer fill no queue.
+const bulk = 64 << 10
+
+// gap is for how long nothing may come of bulk over a path that passes, as found at that time.
+type gap struct {
+	most time.Duration
+	at   time.Time
+}
+
+// account takes what arrived in an interval, in packets of that size: not what was sent, most of which a full device
+// may drop at once. The longest of a moment counts, as bulk comes in bursts, and begins slowly.
+func (g *gap) account(params *detect.Params, arrived, size float64, span time.Duration, now time.Time) {
+	most := time.Duration(0)
 	if arrived >= bulk {
-		gap = params.GapOf(size, arrived/span.Seconds())
+		most = params.GapOf(size, arrived/span.Seconds())
 	}
-	if gap >= p.gap || now.Sub(p.gapAt) >= quiet {
-		p.gap, p.gapAt = gap, now
+	if most >= g.most || now.Sub(g.at) >= quiet {
+		*g = gap{most, now}
 	}
+}
+
+// gapOn is for how long nothing may come of the pair's traffic over path i, if it passes. The path may be slower than
+// what the pair had before, and bulk that has just come to it has not shown yet by how much.
+func (p *pair) gapOn(i int, now time.Time) time.Duration {
+	ln := &p.lines[i]
+	known := max(p.gap.most, ln.gap.most)
+	if known > 0 || ln.uncounted() >= bulk {
+		return ln.Gap(known, now)
+	}
+	return 0
+}
+
+// uncounted are the bytes that went and came over the path since the last evidence.
+func (ln *line) uncounted() uint64 {
+	return ln.sent.Bytes - ln.counted.sent.Bytes + ln.received.Bytes - ln.counted.received.Bytes
 }
 
 // size is the mean size in bytes of the pair's packets since the last evidence, of the direction where they are larger.

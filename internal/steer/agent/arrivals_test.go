@@ -17,14 +17,14 @@ func TestArrivals(t *testing.T) {
 		var all []*pair
 		for range rnd.IntN(6) {
 			p := &pair{lines: newLines(1, &params)}
-			p.gap = time.Duration(rnd.IntN(50)) * ms
+			p.gap.most = time.Duration(rnd.IntN(50)) * ms
 			ln := &p.lines[0]
 			ln.silence.Came = begin.Add(time.Duration(rnd.IntN(5)) * 10 * ms) // some at the same time
 			if ln.tx = float64(rnd.IntN(3)); rnd.IntN(4) == 0 {
 				ln.Signaled(begin)
 			}
 			all = append(all, p)
-			a.add(p, ln)
+			a.add(p, 0, begin)
 		}
 		for _, p := range append(all, nil) {
 			var came, next time.Time
@@ -36,7 +36,7 @@ func TestArrivals(t *testing.T) {
 				if ln.silence.Came.After(came) {
 					came = ln.silence.Came
 				}
-				if due := ln.silence.Came.Add(o.gap); due.After(next) {
+				if due := ln.silence.Came.Add(o.gap.most); due.After(next) {
 					next = due
 				}
 			}

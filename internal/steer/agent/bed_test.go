@@ -257,7 +257,7 @@ func (b *bed) start(host string, change func(*Config)) *running {
 	b.t.Helper()
 	r := &running{wish: &wish{}, done: make(chan error, 1)}
 	cfg := Config{Host: host, Keys: oneKey("a key of the test, 32 octets wide"), PinDir: filepath.Join(b.pins, host),
-		Cgroup: b.cgroup, Policy: r.wish, RTOMin: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Cgroup: b.cgroup, Policy: r.wish, RTOMin: DefaultRTOMin, Log: slog.New(slog.DiscardHandler),
 		barFirst: b.barFirst,
 		Source: func() (Cluster, error) {
 			b.mu.Lock()

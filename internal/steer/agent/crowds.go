@@ -36,7 +36,7 @@ func (c *crowds) take(pairs iter.Seq[*pair], now time.Time) {
 			if p.isOn(r.Network, now) {
 				on.pairs++
 			}
-			on.arrivals.add(p, &p.lines[i])
+			on.arrivals.add(p, i, now)
 		}
 	}
 }

@@ -106,10 +106,6 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 		q.Abandon(now)
 		return
 	}
-	if q.about == aboutConnection && !q.fired && p.lines[i].loses(iq.params, now) && is.Acked == q.acked {
-		q.Abandon(now)
-		return
-	}
 	tries := 1
 	if q.about == aboutConnection {
 		tries = p.lines[i].accidents.TriesOf(iq.params, is, iq.around(q, is, now), now)
@@ -119,7 +115,7 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	}
 	// What was acknowledged before it was first asked about may have been sent elsewhere.
 	if q.about == aboutConnection && q.Accident(is) && (waited || q.repeat != nil && q.repeat.line == i) {
-		p.lines[i].repairs(iq.params, q.fired, now)
+		p.lines[i].accidents.Add(iq.params, now)
 	}
 	switch q.State() {
 	case detect.Nowhere:

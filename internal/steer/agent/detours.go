@@ -201,7 +201,7 @@ func (p *pair) heed(params *detect.Params, says detourNotice, now time.Time) boo
 		if !tried && wanted[b] != says.from || to == says.from && !(says.tries && tried) {
 			continue // it is elsewhere by now
 		}
-		if says.tries && !tried && p.asks(b%flow.Width) {
+		if says.tries && !tried && p.tries(b%flow.Width) {
 			continue // each of the two would take what the other does for its own
 		}
 		d := p.detours.of(b)
@@ -219,11 +219,12 @@ func (p *pair) heed(params *detect.Params, says detourNotice, now time.Time) boo
 	return true
 }
 
-// asks reports whether this end asks about a connection in that place that it has opened, or knows of one that no path
-// gets through: it has tried both directions.
-func (p *pair) asks(place uint8) bool {
+// tries reports whether this end tries paths for a connection in that place that it has opened, or knows of one that
+// no path gets through: it has tried both directions. What it only doubts goes where the other end tries it.
+func (p *pair) tries(place uint8) bool {
 	for _, q := range p.inquiries {
-		if q.begun && q.side == dataplane.Ours && q.bucket%flow.Width == place && (!q.Over() || q.State() == detect.Nowhere) {
+		if q.begun && q.side == dataplane.Ours && q.bucket%flow.Width == place &&
+			(q.State() == detect.Trying || q.State() == detect.Nowhere) {
 			return true
 		}
 	}

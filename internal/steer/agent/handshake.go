@@ -140,3 +140,53 @@ func (iq *inquirer) handshakeProven(p *pair, q *inquiry, i int, now time.Time) {
 		iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
 	}
 }
+
+// agenda is when to ask whether pairs' connections begin.
+type agenda struct {
+	pacer *pacer
+	due   []appointment
+}
+
+// appointment is when to ask about a pair.
+type appointment struct {
+	pair *pair
+	at   time.Time
+}
+
+// asOne is within how long of each other a pair is asked once.
+const asOne = 2 * time.Millisecond
+
+// add has the pair be asked at a time.
+func (d *agenda) add(p *pair, at, now time.Time) {
+	if gap := at.Sub(p.doubted); gap >= 0 && gap < asOne {
+		return
+	}
+	p.doubted = at
+	d.due = append(d.due, appointment{p, at})
+	d.pacer.soon(at.Sub(now))
+}
+
+// take are the pairs whose time has come, and next is when it has for another.
+func (d *agenda) take(now time.Time) (pairs []*pair, next time.Duration) {
+	next = idleTick
+	d.due = slices.DeleteFunc(d.due, func(x appointment) bool {
+		if now.Before(x.at) {
+			next = min(next, x.at.Sub(now))
+			return false
+		}
+		pairs = append(pairs, x.pair)
+		return true
+	})
+	return pairs, next
+}
+
+// doubtDue asks about connections that begin, of pairs whose time has come. It returns when to look again.
+func (iq *inquirer) doubtDue(now time.Time) time.Duration {
+	pairs, next := iq.agenda.take(now)
+	for _, p := range pairs {
+		if iq.members.knows(p) {
+			iq.doubtHandshakes(p, now)
+		}
+	}
+	return next
+}

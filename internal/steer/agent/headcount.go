@@ -188,11 +188,13 @@ func (ct *counter) assignRows(p *pair) {
 	h.ended()
 	for _, c := range h.changes {
 		row, own := flow.Row(c.class.Row()), c.gone
-		if !c.gone {
+		if is := h.now[c.id]; !c.gone {
+			if p.staysInRow(c.ports, flow.Row(is.said.Row())) {
+				continue // it is said with a later count
+			}
 			var err error
 			own, err = p.local.plane.AssignRow(p.remote.UID, protocolTCP, c.ports[0], c.ports[1], row)
 			ct.fault(p.name, err)
-			is := h.now[c.id]
 			h.place(c.id, is, -1)
 			is.said, is.own = c.class, own
 			h.place(c.id, is, 1)
@@ -202,6 +204,16 @@ func (ct *counter) assignRows(p *pair) {
 			ct.fault(p.name, ct.survey.passive.SetRow(p.telemetryPair(), c.ports[0], c.ports[1], row))
 		}
 	}
+}
+
+// staysInRow reports whether a connection is not to go by the other row's choices now: what is found out about it, and
+// where it gets through, is known of the bucket where it is.
+func (p *pair) staysInRow(conn ports, row flow.Row) bool {
+	if q := p.inquiries[conn]; q != nil && q.pending() {
+		return true
+	}
+	d := p.detours[row.Bucket(flow.Bucket(conn[0], conn[1], protocolTCP))]
+	return d != nil && d.out
 }
 
 // share is a part of a pair's traffic, from 0 to 1, followed; known after the first

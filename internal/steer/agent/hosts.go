@@ -77,7 +77,7 @@ func (hw *hostWatcher) evidence(hp *hostPath, now time.Time) detect.Evidence {
 		}
 	}
 	e.Probed = hp.lastProbe()
-	a := hw.members.arrivals(hp)
+	a := hw.members.arrivals(hp, now)
 	e.Came, e.Next = a.but(nil)
 	return e
 }

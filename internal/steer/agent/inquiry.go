@@ -29,9 +29,8 @@ type inquiry struct {
 	// how many bytes were acknowledged by then.
 	since time.Time
 	acked uint64
-	// repeat is what that was, and fired is whether its timer has.
+	// repeat is what that was.
 	repeat *repeat
-	fired  bool
 	// there is whether it gets through where the other end's agent tries it, as it begins.
 	there *detect.Detour
 	// replies are those to a flow of datagrams, and syn is the packet of a handshake.
@@ -105,7 +104,7 @@ const (
 // ask takes up that what a connection had sent a second time, or later, is not acknowledged since then.
 func (qs *inquiries) ask(p *pair, e telemetry.Event, since time.Time, r *repeat) {
 	qs.take(&inquiry{pair: p, ports: ports{e.LocalPort, e.RemotePort}, bucket: e.Bucket % dataplane.Buckets,
-		since: since, acked: e.Acked, repeat: r, fired: e.Kind == telemetry.Timeout})
+		since: since, acked: e.Acked, repeat: r})
 }
 
 // take takes up an inquiry, unless it is open already or there are too many. It reports whether it did.
@@ -206,7 +205,10 @@ func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time
 		since = now.Add(-params.AckWithin) // nothing else will tell
 	case q.about == aboutConnection:
 		// What it has just sent may be acknowledged, too.
-		since = slices.MaxFunc([]time.Time{q.since, now.Add(params.DeadlineLeast - params.AckWithin)}, time.Time.Compare)
+		since = slices.MaxFunc([]time.Time{q.since, now.Add(params.Silence - params.AckWithin)}, time.Time.Compare)
+		if q.side == dataplane.Theirs {
+			since = since.Add(params.Silence) // the other end goes first, if it asks too
+		}
 	}
 	if q.about == aboutConnection {
 		is.Acked = q.acked // what waits now may be another segment

@@ -164,9 +164,11 @@ func (pw *pairWatcher) lookAt(p *pair, i int, now time.Time) time.Duration {
 // use notes that packets go over path i.
 func (p *pair) use(i int, now time.Time) {
 	ln := &p.lines[i]
+	idle := now.Sub(ln.used)
 	if hp := p.host.paths[p.routes[i].Network]; hp != nil {
-		hp.Used(now.Sub(ln.used), now)
+		hp.Used(idle, now)
 	}
+	ln.Used(idle, now)
 	ln.used = now
 }
 

@@ -82,9 +82,10 @@ type arrivedAt struct {
 	at   time.Time
 }
 
-// add takes a pair's line on the path. A pair that sends nothing there, or whose echoes have found that nothing passes,
-// does not count: what comes to it tells nothing of the other direction.
-func (a *arrivals) add(p *pair, ln *line) {
+// add takes a pair's traffic on the path, which is its path i. A pair that sends nothing there, or whose echoes have
+// found that nothing passes, does not count: what comes to it tells nothing of the other direction.
+func (a *arrivals) add(p *pair, i int, now time.Time) {
+	ln := &p.lines[i]
 	if !ln.sends() || ln.Down() {
 		return
 	}
@@ -97,7 +98,7 @@ func (a *arrivals) add(p *pair, ln *line) {
 		}
 	}
 	later(&a.came, ln.silence.Came)
-	later(&a.next, ln.silence.Came.Add(p.gap))
+	later(&a.next, ln.silence.Came.Add(p.gapOn(i, now)))
 }
 
 // but is when a packet last came to another pair than this one, and by when the next one should have.
@@ -119,16 +120,16 @@ func (a *arrivals) pass(p *pair, within time.Duration, now time.Time) bool {
 }
 
 // arrivals are those of a path now.
-func (m *members) arrivals(hp *hostPath) (a arrivals) {
+func (m *members) arrivals(hp *hostPath, now time.Time) (a arrivals) {
 	for p, i := range m.along(hp) {
-		a.add(p, &p.lines[i])
+		a.add(p, i, now)
 	}
 	return a
 }
 
 // passes reports whether packets come over the path to a pair but one.
 func (m *members) passes(hp *hostPath, but *pair, within time.Duration, now time.Time) bool {
-	a := m.arrivals(hp)
+	a := m.arrivals(hp, now)
 	return a.pass(but, within, now)
 }
 

@@ -154,9 +154,7 @@ type traffic struct {
 	bytes     [ringLength]decide.Interval
 	nBytes    int
 	accounted time.Time
-	// gap is for how long nothing may come of its traffic over a path that passes, as found at gapAt.
-	gap   time.Duration
-	gapAt time.Time
+	gap       gap // by all that arrived
 	// heads are its connections as they are counted. They are the counter's own, which sees them without the lock.
 	heads headcount
 	// conns is the number of those with traffic as last counted, and places how many have each place of a row.
@@ -183,6 +181,7 @@ type line struct {
 	sent, received dataplane.Tally // as last read
 	counted        counted
 	used           time.Time // packets went or came
+	gap            gap       // by what arrived over this path alone
 	attended       bool      // it is among those that the agent polls
 	silence        detect.Silence
 	tx, rx         float64 // bytes per second, over the last evidence
@@ -198,8 +197,6 @@ type line struct {
 	bar        detect.Bar
 	// accidents are those of the pair's connections on the path.
 	accidents detect.Accidents
-	// repaired is when a tail loss probe was last known to have got through.
-	repaired time.Time
 	// rows is what was read last of the connections of each row.
 	rows [flow.Rows]rowReading
 }

@@ -224,9 +224,50 @@ func TestGap(t *testing.T) {
 		ln.sent.Bytes += step.sent.Bytes
 		size := p.size()
 		ln.counted = counted{ln.sent, ln.received}
-		p.accountGap(&params, step.arrived, size, epoch, now)
-		if p.gap < step.least || p.gap > step.max {
-			t.Errorf("%s: %v, want %v to %v", step.name, p.gap, step.least, step.max)
+		p.gap.account(&params, step.arrived, size, epoch, now)
+		if p.gap.most < step.least || p.gap.most > step.max {
+			t.Errorf("%s: %v, want %v to %v", step.name, p.gap.most, step.least, step.max)
+		}
+	}
+}
+
+// TestGapOn: bulk that has just come to a path may find it slower than what the pair had before; after that it has
+// shown by how much.
+func TestGapOn(t *testing.T) {
+	params, begin := detect.Pairs(), time.Unix(1000, 0)
+	const known, slow = 3932 * time.Microsecond, 19660 * time.Microsecond
+	for _, step := range []struct {
+		name   string
+		bytes  [2]uint64 // on each path in 100 ms
+		epochs int       // after the second path was taken
+		want   [2]time.Duration
+	}{
+		{"bulk on the first", [2]uint64{1e7, 0}, 0, [2]time.Duration{known, known}},
+		{"it has just come to the second", [2]uint64{1e7, 2e5}, 1, [2]time.Duration{known, params.GapMost}},
+		{"it has been there for a while", [2]uint64{1e7, 2e6}, 4, [2]time.Duration{known, slow}},
+		{"little has just come", [2]uint64{1000, 1000}, 1, [2]time.Duration{0, 0}},
+	} {
+		p := &pair{host: &remoteHost{}, routes: make([]route.Route, 2), lines: newLines(2, &params)}
+		now := begin
+		p.use(0, now)
+		now = now.Add(time.Second)
+		for n := range step.epochs + 10 {
+			for i, bytes := range step.bytes {
+				if ln := &p.lines[i]; i == 0 || n >= 10 {
+					ln.sent.Packets += bytes / 64000
+					ln.sent.Bytes += bytes
+					for after := time.Duration(0); after < epoch; after += 10 * ms {
+						p.use(i, now.Add(after))
+					}
+				}
+			}
+			now = now.Add(epoch)
+			p.accountLines(&params, epoch, now)
+		}
+		for i, want := range step.want {
+			if got := p.gapOn(i, now).Truncate(time.Microsecond); got != want {
+				t.Errorf("%s: %v on path %d, want %v", step.name, got, i, want)
+			}
 		}
 	}
 }

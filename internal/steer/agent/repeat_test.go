@@ -98,6 +98,23 @@ func TestRepeatsAreBounded(t *testing.T) {
 	}
 }
 
+// TestWithin: sequence numbers begin again after the last.
+func TestWithin(t *testing.T) {
+	for _, tt := range []struct {
+		unacked, next, seq uint32
+		want               bool
+	}{
+		{1000, 3000, 1000, true}, {1000, 3000, 2999, true}, {1000, 3000, 3000, false}, {1000, 3000, 999, false},
+		{0xfffffff0, 0x10, 0xfffffff0, true}, {0xfffffff0, 0x10, 0, true}, {0xfffffff0, 0x10, 0x10, false},
+		{0xfffffff0, 0x10, 0xffffffef, false},
+	} {
+		r := repeat{Event: telemetry.Event{Unacked: tt.unacked, Next: tt.next}}
+		if got := r.within(tt.seq); got != tt.want {
+			t.Errorf("%x of %x to %x: %v", tt.seq, tt.unacked, tt.next, got)
+		}
+	}
+}
+
 // TestDryRunAsksNothing: where the agent only says what it would do, no connection is moved to find out.
 func TestDryRunAsksNothing(t *testing.T) {
 	for _, dry := range []bool{false, true} {

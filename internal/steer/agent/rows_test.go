@@ -107,3 +107,33 @@ func TestLineTakesRows(t *testing.T) {
 		t.Errorf("rows: %+v", ln.rows)
 	}
 }
+
+// TestStaysInRow: a connection keeps its bucket while it is asked about, and while that is on a detour.
+func TestStaysInRow(t *testing.T) {
+	conn := ports{4000, 80}
+	bucket := flow.Row(1).Bucket(flow.Bucket(conn[0], conn[1], protocolTCP))
+	params := detect.Pairs()
+	over := detect.NewDetour(&params, 0, detect.Progress{}, time.Unix(1e9, 0))
+	over.Abandon(time.Unix(1e9, 0))
+	for _, tt := range []struct {
+		name      string
+		inquiries map[ports]*inquiry
+		detours   detours
+		row       flow.Row
+		want      bool
+	}{
+		{"nothing", nil, nil, 1, false},
+		{"it is asked about", map[ports]*inquiry{conn: {}}, nil, 0, true},
+		{"another is", map[ports]*inquiry{{1, 2}: {}}, nil, 0, false},
+		{"it was", map[ports]*inquiry{conn: {begun: true, Detour: over}}, nil, 0, false},
+		{"it is on a detour", nil, detours{bucket: {out: true}}, 1, true},
+		{"its bucket of the other row is", nil, detours{bucket: {out: true}}, 0, false},
+		{"it was on a detour", nil, detours{bucket: {}}, 1, false},
+	} {
+		p := &pair{}
+		p.inquiries, p.detours = tt.inquiries, tt.detours
+		if got := p.staysInRow(conn, tt.row); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}

@@ -643,7 +643,7 @@ func TestPeerThatGoes(t *testing.T) {
 	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
 	b.flows("macvlan")
 	route := b.run(b.pod("a"), "ip", "route", "show", b.pod("b").Addr().String())
-	if !strings.Contains(route, "rto_min lock 20ms") {
+	if !strings.Contains(route, "rto_min lock 8ms") {
 		t.Errorf("the route to a peer: %q", route)
 	}
 	b.tell("h1", func(c *Cluster) {

@@ -168,7 +168,7 @@ func (pw *pairWatcher) judge(now time.Time) (asking bool) {
 func (pw *pairWatcher) evidence(p *pair, i int, now time.Time) detect.Evidence {
 	ln := &p.lines[i]
 	e := detect.Evidence{Until: now, Expected: p.expected(i, now), Late: pw.pacer.late(ln.Silent(), now),
-		Came: ln.silence.Came, Next: ln.silence.Came.Add(p.gap)}
+		Came: ln.silence.Came, Next: ln.silence.Came.Add(p.gapOn(i, now))}
 	for n := range p.lines {
 		if other := &p.lines[n]; n != i && !other.Down() {
 			worst, median := other.Trips()
@@ -205,43 +205,43 @@ func (pw *pairWatcher) conclude(now time.Time) (failed []failure) {
 			if ln.State() != detect.Confirming {
 				continue // nobody is asked about it
 			}
-			o := pw.opinion(p, i, now)
+			o, why := pw.opinion(p, i, now)
 			if !ln.Confirm(now, o).Has(detect.Fail) {
 				continue
 			}
-			hosts := "though the hosts' probes do"
-			if o == detect.Undecided || o == detect.Passing {
-				hosts = "and whether the hosts' probes do is not clear yet"
-			}
 			failed = append(failed, failure{pair: p, line: i, since: ln.Silent(), by: byPolicy, reason: fmt.Sprintf(
-				"this pair's packets do not pass over %s, %s: %v; silent for %v", network, hosts, ln.Verdict(),
+				"this pair's packets do not pass over %s, %s: %v; silent for %v", network, why, ln.Verdict(),
 				now.Sub(ln.Silent()).Round(time.Millisecond))})
 		}
 	}
 	return failed
 }
 
-// opinion is what the hosts know of a path that fails for a pair. Where some of their probes pass, and not so many
-// that the pair's echoes would have, it waits.
-func (pw *pairWatcher) opinion(p *pair, i int, now time.Time) detect.Opinion {
+// opinion is what the hosts know of a path that fails for a pair, in words too. Where some of their probes pass, and
+// not so many that the pair's echoes would have, it waits.
+func (pw *pairWatcher) opinion(p *pair, i int, now time.Time) (o detect.Opinion, why string) {
 	hp, ln := p.host.paths[p.routes[i].Network], &p.lines[i]
 	if hp == nil {
-		return detect.Agrees
+		return detect.Agrees, "where its host is not probed"
 	}
 	switch {
 	case hp.Down():
-		return detect.Denies
+		return detect.Denies, "nor do the hosts' probes"
 	case ln.Alone(&hp.Path, p.expected(i, now), now):
-		return detect.Agrees
+		return detect.Agrees, "though the hosts' probes do"
 	}
-	a := pw.members.arrivals(hp)
+	a := pw.members.arrivals(hp, now)
 	switch came, next := a.but(p); {
-	case hp.Passed(ln.Verdict().Since), came.After(ln.Arose()), now.Before(next):
-		return detect.Passing
+	case hp.Passed(ln.Verdict().Since):
+		return detect.Passing, "though some of the hosts' probes do"
+	case came.After(ln.Arose()):
+		return detect.Passing, "though packets of others do"
+	case now.Before(next):
+		return detect.Passing, "and whether packets of others do is not clear yet"
 	case hp.Suspected():
-		return detect.Undecided
+		return detect.Undecided, "and whether the hosts' probes do is not clear yet"
 	}
-	return detect.Agrees
+	return detect.Agrees, "and the hosts' probes tell nothing of it"
 }
 
 // probePair asks a pair's paths while all is well, and those that have failed for it

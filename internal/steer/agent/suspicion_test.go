@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -152,43 +153,63 @@ func TestOpinionOfHosts(t *testing.T) {
 		name string
 		do   func(m *hostPath, other *pair, now time.Time)
 		want detect.Opinion
+		why  string
 	}{
-		{"well", func(*hostPath, *pair, time.Time) {}, detect.Agrees},
-		{"suspected", func(m *hostPath, _ *pair, now time.Time) { m.Suspect(now, now) }, detect.Undecided},
-		{"found to fail", func(m *hostPath, _ *pair, now time.Time) { m.Signaled(now) }, detect.Denies},
+		{"well", func(*hostPath, *pair, time.Time) {}, detect.Agrees, "tell nothing"},
+		{"suspected", func(m *hostPath, _ *pair, now time.Time) { m.Suspect(now, now) }, detect.Undecided,
+			"probes do is not clear"},
+		{"found to fail", func(m *hostPath, _ *pair, now time.Time) { m.Signaled(now) }, detect.Denies, "nor do the hosts"},
 		{"another's packet came since", func(_ *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came = now.Add(-ms)
-		}, detect.Passing},
+		}, detect.Passing, "though packets of others do"},
 		{"another's came, which sends nothing", func(_ *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came, other.lines[0].sent = now.Add(-ms), dataplane.Tally{}
-		}, detect.Agrees},
+		}, detect.Agrees, "tell nothing"},
 		{"another's came, which sends elsewhere", func(_ *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came, other.lines[0].sent = now.Add(-ms), dataplane.Tally{}
 			other.lines[1].sent.Packets = 1
-		}, detect.Agrees},
+		}, detect.Agrees, "tell nothing"},
 		{"another's came, which has found the path to fail", func(_ *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came = now.Add(-ms)
 			other.lines[0].Signaled(now)
-		}, detect.Agrees},
+		}, detect.Agrees, "tell nothing"},
 		{"another's came before", func(_ *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came = now.Add(-20 * ms)
-		}, detect.Agrees},
+		}, detect.Agrees, "tell nothing"},
 		{"another's bulk came before", func(_ *hostPath, other *pair, now time.Time) {
-			other.lines[0].silence.Came, other.gap = now.Add(-20*ms), 25*ms
-		}, detect.Passing},
+			other.lines[0].silence.Came, other.gap.most = now.Add(-20*ms), 25*ms
+		}, detect.Passing, "packets of others do is not clear"},
+		{"another's bulk came before, which has just come to the path", func(_ *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came, other.gap.most = now.Add(-20*ms), ms
+			other.lines[0].Used(time.Second, now.Add(-250*ms))
+		}, detect.Passing, "packets of others do is not clear"},
+		{"another's bulk came before, which has been there for a while", func(_ *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came, other.gap.most = now.Add(-20*ms), ms
+			other.lines[0].Used(time.Second, now.Add(-350*ms))
+		}, detect.Agrees, "tell nothing"},
+		{"another's came before, which is slow on this path alone", func(_ *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came, other.gap.most, other.lines[0].gap.most = now.Add(-20*ms), ms, 25*ms
+		}, detect.Passing, "packets of others do is not clear"},
+		{"another's came before, little of which has just come to the path", func(_ *hostPath, other *pair, now time.Time) {
+			other.lines[0].silence.Came = now.Add(-20 * ms)
+			other.lines[0].Used(time.Second, now.Add(-250*ms))
+		}, detect.Agrees, "tell nothing"},
+		{"its host is not probed there", func(m *hostPath, other *pair, now time.Time) {
+			delete(other.host.paths, m.network)
+		}, detect.Agrees, "where its host is not probed"},
 		{"another's bulk came long before", func(_ *hostPath, other *pair, now time.Time) {
-			other.lines[0].silence.Came, other.gap = now.Add(-30*ms), 25*ms
-		}, detect.Agrees},
+			other.lines[0].silence.Came, other.gap.most = now.Add(-30*ms), 25*ms
+		}, detect.Agrees, "tell nothing"},
 		{"... and all probes were answered that went since", func(m *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came = now.Add(-ms)
 			probed(m, now, true, true, true, true, true, true, true)
-		}, detect.Agrees},
+		}, detect.Agrees, "though the hosts' probes do"},
 		{"one probe was answered that went since", func(m *hostPath, _ *pair, now time.Time) {
 			probed(m, now, true)
-		}, detect.Passing},
+		}, detect.Passing, "though some of the hosts' probes do"},
 		{"one was, and those before were not", func(m *hostPath, _ *pair, now time.Time) {
 			probed(m, now, false, false, false, false, false, false, true)
-		}, detect.Passing},
+		}, detect.Passing, "though some of the hosts' probes do"},
 	} {
 		a, p, h2 := onePair(t)
 		now := a.cfg.Now()
@@ -200,8 +221,8 @@ func TestOpinionOfHosts(t *testing.T) {
 		ln.Suspect(now.Add(-16*ms), now.Add(-10*ms))
 		findFailing(&ln.Path, now.Add(-10*ms), now)
 		tc.do(h2.paths["m"], other, now)
-		if got := a.pairs.opinion(p, 0, now); got != tc.want {
-			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		if got, why := a.pairs.opinion(p, 0, now); got != tc.want || !strings.Contains(why, tc.why) {
+			t.Errorf("%s: %v, %s; want %v, %s", tc.name, got, why, tc.want, tc.why)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (o agentOrder) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a, err := New(Config{Host: o.Host, PinDir: o.Pins, Cgroup: cgroup, Policy: policy, RTOMin: 20 * time.Millisecond,
+	a, err := New(Config{Host: o.Host, PinDir: o.Pins, Cgroup: cgroup, Policy: policy, RTOMin: DefaultRTOMin,
 		Keys: oneKey("a key of the test, 32 octets wide"), Source: func() (Cluster, error) { return o.Cluster, nil }})
 	if err != nil {
 		return err

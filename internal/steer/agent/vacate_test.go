@@ -149,7 +149,11 @@ func TestDetourForTheOtherEnd(t *testing.T) {
 		Detour: detect.NewDetour(&params, 0, detect.Progress{}, now)}
 	p.detours, p.inquiries = nil, map[ports]*inquiry{{}: q}
 	says(true, begun+74e7, 1)
-	on("as this end asks by itself", 0)
+	on("as this end only doubts by itself", 1)
+	p.detours = nil
+	q.Look(detect.Progress{Open: true, Waiting: true}, 1, []int{2}, now.Add(params.AckWithin))
+	says(true, begun+76e7, 1)
+	on("as this end tries by itself", 0)
 	p.inquiries = nil
 	says(true, begun+8e8, 1)
 	on("tried by one that dies", 1)

@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// TestAlone: a pair asks every two milliseconds, and the hosts each one from the second on. Its path fails alone where
-// its echoes are lost and the hosts' probes are not, and not where both are.
+// TestAlone: a pair's path fails alone where its echoes are lost and the hosts' probes are not, and not where both are.
 func TestAlone(t *testing.T) {
 	const seed, trials = 8, 4000
 	t.Logf("seed %d", seed)
-	params := Pairs()
+	pairs, hosts := Pairs(), Hosts()
 	always := func(p float64) func(time.Duration) float64 { return func(time.Duration) float64 { return p } }
 	first := func(d time.Duration, p, then float64) func(time.Duration) float64 {
 		return func(at time.Duration) float64 {
@@ -23,13 +22,13 @@ func TestAlone(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		// pair and hosts are the chance to be lost of what goes so long after the suspicion.
-		pair, hosts func(time.Duration) float64
+		// pair and host are the chance to be lost of what goes so long after the suspicion.
+		pair, host func(time.Duration) float64
 		// least and most are the part of the trials that are found to fail alone, within so long.
 		least, most float64
 		within      time.Duration
 	}{
-		{"fails alone", always(1), always(0), 1, 1, 6 * time.Millisecond},
+		{"fails alone", always(1), always(0), 1, 1, 8 * time.Millisecond},
 		{"fails alone, where one in twenty is lost", always(1), always(0.05), 0.99, 1, 60 * time.Millisecond},
 		{"fails alone, where half are lost", always(1), always(0.5), 0.5, 1, 200 * time.Millisecond},
 		{"all are lost", always(1), always(1), 0, 0, 200 * time.Millisecond},
@@ -43,7 +42,7 @@ func TestAlone(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		found := 0
 		for range trials {
-			if failsAlone(rng, &params, tt.pair, tt.hosts, tt.within) {
+			if failsAlone(rng, &pairs, &hosts, tt.pair, tt.host, tt.within) {
 				found++
 			}
 		}
@@ -53,15 +52,16 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// failsAlone plays a suspicion, in which what is not lost is answered at once, and reports whether the pair's path is
-// found to fail alone while all of its echoes are lost.
-func failsAlone(rng *rand.Rand, params *Params, pair, hosts func(time.Duration) float64, within time.Duration) bool {
-	const tick, answer, confirms = time.Millisecond, 100 * time.Microsecond, 6 * time.Millisecond
-	begin := time.Unix(1e9, 0)
-	p, h := New(params), New(params)
-	p.verdict.Since = begin
+// failsAlone plays a suspicion, in which what is not lost is answered at once, and another path is well. It reports
+// whether the pair's path is found to fail alone while all of its echoes are lost.
+func failsAlone(rng *rand.Rand, pairs, hosts *Params, pair, host func(time.Duration) float64,
+	within time.Duration) bool {
+	const tick, answer = time.Millisecond, 100 * time.Microsecond
+	begin, seq := time.Unix(1e9, 0), uint32(0)
+	p, h, z := New(pairs), New(hosts), New(pairs)
 	send := func(to *Path, at time.Duration, lost float64) (answered bool) {
-		x := Shot{Seq: uint32(at / tick), Sent: begin.Add(at)}
+		seq++
+		x := Shot{Seq: seq, Sent: begin.Add(at)}
 		to.Sent(x.Seq, x.Sent)
 		if rng.Float64() < lost {
 			return false
@@ -70,23 +70,27 @@ func failsAlone(rng *rand.Rand, params *Params, pair, hosts func(time.Duration) 
 		to.Answer(x, false)
 		return true
 	}
-	rounds, next := 0, time.Duration(0)
+	do, ask := p.Suspect(begin.Add(-pairs.Silence), begin), Action(0)
 	for at := time.Duration(0); at <= within; at += tick {
-		if at >= confirms && p.Alone(&h, answer, begin.Add(at)) {
+		now := begin.Add(at)
+		if at > 0 {
+			do = p.Tick(now, Evidence{Until: now, Expected: answer, Witnesses: []Witness{z.Testimony("z", answer, answer)}})
+			ask = h.Tick(now, Evidence{Until: now, Expected: answer})
+		}
+		if do.Has(AskHosts) {
+			ask |= h.Suspect(begin, now)
+		}
+		if ask.Has(Ask) || p.Compares(answer, now) && !h.Asked(now) {
+			send(&h, at, host(at))
+		}
+		if p.State() == Confirming && p.Alone(&h, answer, now) {
 			return true
 		}
-		if at > 0 && (rounds < params.Burst || at >= next) {
-			send(&h, at, hosts(at))
+		if do.Has(AskOthers) {
+			send(&z, at, 0)
 		}
-		if at < next {
-			continue
-		}
-		if send(&p, at, pair(at)) {
+		if do.Has(Ask) && send(&p, at, pair(at)) {
 			return false
-		}
-		rounds++
-		if next += params.Every; rounds > params.Burst {
-			next = at + params.Slow
 		}
 	}
 	return false

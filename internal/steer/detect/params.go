@@ -41,9 +41,11 @@ type Params struct {
 	Refills   time.Duration `unit:"s" range:"0 10" why:"by then probes know it again"`
 	QueueMost time.Duration `unit:"s" range:"0 1" why:"deeper queues are a fault too"`
 	// GapRate is how much lower than of late a path's rate may be when a judgement waits for the next packet
-	// that it lets out, GapMost how long it waits at most.
+	// that it lets out, GapMost how long it waits at most, and of bulk that came to the path after a Lull no longer
+	// than GapNew ago.
 	GapRate int           `unit:"ratio" range:"1 100" why:"what a network shares may change as much from one moment to the next"`
 	GapMost time.Duration `unit:"s" range:"0 1" why:"64 kB at 17 Mbit/s; slower ones show longer round trips"`
+	GapNew  time.Duration `unit:"s" range:"0 10" why:"three of an agent's accounts, of which the first is a part of one"`
 	// ConfirmWithin is how long the other level may take to know better.
 	ConfirmWithin time.Duration `unit:"s" range:"0 1" why:"its probes or echoes are on their way"`
 	// PassingMost is how long it may take while packets of others come over the path, or some of its probes pass.
@@ -66,7 +68,7 @@ type Params struct {
 	// DetoursMost connections of a pair are tried at a time. One that no path gets through is
 	// tried again after DetourAgain, and no path is blamed for DetourTrust times that. From
 	// RefusesAt connections that a path was proven not to get through, the pair leaves it.
-	AckWithin   time.Duration `unit:"s" range:"0.001 1" why:"an acknowledgment is delayed by 40 ms, a timer fires after 20 at least"`
+	AckWithin   time.Duration `unit:"s" range:"0.001 1" why:"a tail loss probe, and what the timer sends some 14 ms later, have had their time"`
 	AckTrips    int           `unit:"ratio" range:"1 100" why:"a queue that fills makes timers fire: slow is not failed"`
 	TryFor      time.Duration `unit:"s" range:"0.001 1" why:"a connection that is woken tries again within its shortest timer"`
 	TryMost     time.Duration `unit:"s" range:"0.001 2" why:"the kernel's own shortest timer is 200 ms, doubled once"`
@@ -77,8 +79,6 @@ type Params struct {
 	// AccidentsFor is the time constant with which it is forgotten that timers fired on a path
 	// that got their connections through.
 	AccidentsFor time.Duration `unit:"s" range:"0.1 600" why:"some twenty times a timer, as a path that is full goes on to be"`
-	// LosesFor is how long a path that got a tail loss probe through is taken for one that loses packets.
-	LosesFor time.Duration `unit:"s" range:"0 3600" why:"a pair that is busy for 1 % of the time shows a loss of 1 %"`
 	// FirstWindow is how many segments a connection sends that begins, those sent again included.
 	// One that was not busy for Counted may not be counted among its pair's yet, nor those that
 	// began with it.
@@ -118,12 +118,12 @@ func Hosts() Params {
 		OthersFrom: 1, InARow: 3, ByChance: 1e-5, RowMost: 16, Apart: 250 * ms, Weak: 2,
 		Times: 2, DeadlineLeast: 2 * ms, WorstMost: 5 * ms,
 		Lull: 50 * ms, Refills: 500 * ms, QueueMost: 50 * ms,
-		GapRate: 6, GapMost: 30 * ms, ConfirmWithin: 40 * ms, PassingMost: 200 * ms, AloneBy: 0.02,
+		GapRate: 6, GapMost: 30 * ms, GapNew: 300 * ms, ConfirmWithin: 40 * ms, PassingMost: 200 * ms, AloneBy: 0.02,
 		ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second,
 		Deaf:      15 * ms,
 		AckWithin: 20 * ms, AckTrips: 3, TryFor: 100 * ms, TryMost: 500 * ms,
 		DetoursMost: 16, DetourAgain: time.Second, DetourTrust: 3, RefusesAt: 3,
-		AccidentsFor: 5 * time.Second, LosesFor: 30 * time.Second, FirstWindow: 30, Counted: 500 * ms,
+		AccidentsFor: 5 * time.Second, FirstWindow: 30, Counted: 500 * ms,
 		RepliesKnown: 4, RepliesTimes: 4, RepliesLeast: 5, RepliesFor: 50 * ms,
 		RepliesLong: 250 * ms, RepliesIdle: 10 * time.Second,
 		RequestsLeast: 2, RequestsFor: 100 * ms,

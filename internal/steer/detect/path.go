@@ -81,6 +81,17 @@ func (p *Path) Used(idle time.Duration, now time.Time) {
 // refills reports whether the path's queue may be filling again, faster than probes tell.
 func (p *Path) refills(now time.Time) bool { return now.Sub(p.back) < p.params.Refills }
 
+// Fresh reports whether a pair's packets have come to the path so lately that what it passes of them has not shown yet.
+func (p *Path) Fresh(now time.Time) bool { return now.Sub(p.back) < p.params.GapNew }
+
+// Gap is for how long nothing may come of bulk over the path, of what it passed so far: known is 0 or more.
+func (p *Path) Gap(known time.Duration, now time.Time) time.Duration {
+	if p.Fresh(now) {
+		return p.params.GapMost
+	}
+	return known
+}
+
 // Usual is the round trip that a judgement may expect of the path, of which these are the
 // worst and the median: the worst within bounds, and what half of them took in any case.
 func (p *Path) Usual(worst, median time.Duration) time.Duration {

@@ -409,6 +409,25 @@ func TestGapOf(t *testing.T) {
 	}
 }
 
+// TestGap: of bulk that has just come to a path it is not known yet how slow the path is.
+func TestGap(t *testing.T) {
+	params := Pairs()
+	for _, tt := range []struct {
+		idle time.Duration // before packets came to the path, at 0
+		ask  float64       // ms after that
+		want time.Duration
+	}{
+		{time.Second, 0, params.GapMost}, {time.Second, 299, params.GapMost}, {time.Second, 300, time.Millisecond},
+		{40 * time.Millisecond, 10, time.Millisecond}, // no lull
+	} {
+		p := New(&params)
+		p.Used(tt.idle, at(0))
+		if got := p.Gap(time.Millisecond, at(tt.ask)); got != tt.want || p.Fresh(at(tt.ask)) != (got == params.GapMost) {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
 // TestPassing: as long as packets of others pass, a verdict about a pair waits for the hosts' probes, but no longer
 // than TCP's shortest timeout.
 func TestPassing(t *testing.T) {
