@@ -199,7 +199,7 @@ struct event {
 	__u16 remote_port;
 	__u8 bucket;
 	__u8 kind;
-	__u8 zero[10];
+	__u8 zero[6];
 };
 
 enum fault {

@@ -26,8 +26,7 @@ type telemetryEvent struct {
 	RemotePort uint16
 	Bucket     uint8
 	Kind       uint8
-	Zero       [10]uint8
-	_          [4]byte
+	Zero       [6]uint8
 }
 
 type telemetryFault uint32
