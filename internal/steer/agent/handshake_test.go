@@ -3,6 +3,7 @@ package agent
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -77,6 +78,26 @@ func TestConnectionsBeginNowhere(t *testing.T) {
 	for _, e := range events {
 		if e.Kind == EventSuspect || e.Kind == EventElsewhere {
 			t.Errorf("told: %v", e)
+		}
+	}
+}
+
+// TestAgenda: each time is told once it has come, what is close together once.
+func TestAgenda(t *testing.T) {
+	a, _, _ := onePair(t)
+	now, one, other := time.Unix(1e9, 0), &pair{}, &pair{}
+	d := a.inquirer.agenda
+	for _, after := range []time.Duration{10 * ms, 10*ms + asOne/2, 20 * ms} {
+		d.add(one, now.Add(after), now)
+	}
+	d.add(other, now.Add(10*ms), now)
+	for _, tt := range []struct {
+		after time.Duration
+		want  int
+		next  time.Duration
+	}{{9 * ms, 0, ms}, {10 * ms, 2, 10 * ms}, {11 * ms, 0, 9 * ms}, {30 * ms, 1, idleTick}} {
+		if pairs, next := d.take(now.Add(tt.after)); len(pairs) != tt.want || next != tt.next {
+			t.Errorf("after %v: %d pairs and %v, want %d and %v", tt.after, len(pairs), next, tt.want, tt.next)
 		}
 	}
 }

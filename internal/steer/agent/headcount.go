@@ -188,7 +188,8 @@ func (ct *counter) assignRows(p *pair) {
 	h.ended()
 	for _, c := range h.changes {
 		row, own := flow.Row(c.class.Row()), c.gone
-		if is := h.now[c.id]; !c.gone {
+		if !c.gone {
+			is := h.now[c.id]
 			if p.staysInRow(c.ports, flow.Row(is.said.Row())) {
 				continue // it is said with a later count
 			}

@@ -139,7 +139,7 @@ type doubts struct {
 	stuck *kick.Stalled
 	// repeats are what connections have sent again lately.
 	repeats repeats
-	// doubted is when the pair is to be asked whether what it sends gets through.
+	// doubted is when it is to be asked whether the pair's connections begin.
 	doubted time.Time
 }
 

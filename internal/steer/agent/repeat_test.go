@@ -65,26 +65,6 @@ func TestWaitsThere(t *testing.T) {
 	}
 }
 
-// TestAgenda: each time is told once it has come, what is close together once.
-func TestAgenda(t *testing.T) {
-	a, _, _ := onePair(t)
-	now, one, other := time.Unix(1e9, 0), &pair{}, &pair{}
-	d := a.inquirer.agenda
-	for _, after := range []time.Duration{10 * ms, 10*ms + asOne/2, 20 * ms} {
-		d.add(one, now.Add(after), now)
-	}
-	d.add(other, now.Add(10*ms), now)
-	for _, tt := range []struct {
-		after time.Duration
-		want  int
-		next  time.Duration
-	}{{9 * ms, 0, ms}, {10 * ms, 2, 10 * ms}, {11 * ms, 0, 9 * ms}, {30 * ms, 1, idleTick}} {
-		if pairs, next := d.take(now.Add(tt.after)); len(pairs) != tt.want || next != tt.next {
-			t.Errorf("after %v: %d pairs and %v, want %d and %v", tt.after, len(pairs), next, tt.want, tt.next)
-		}
-	}
-}
-
 // TestRepeatsAreBounded: of a pair with very many connections some tail loss probes are kept, and of each the latest.
 func TestRepeatsAreBounded(t *testing.T) {
 	var rs repeats

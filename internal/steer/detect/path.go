@@ -84,7 +84,7 @@ func (p *Path) refills(now time.Time) bool { return now.Sub(p.back) < p.params.R
 // Fresh reports whether a pair's packets have come to the path so lately that what it passes of them has not shown yet.
 func (p *Path) Fresh(now time.Time) bool { return now.Sub(p.back) < p.params.GapNew }
 
-// Gap is for how long nothing may come of bulk over the path, of what it passed so far: known is 0 or more.
+// Gap is for how long nothing may come of bulk over the path, for which known is what has been seen of it so far.
 func (p *Path) Gap(known time.Duration, now time.Time) time.Duration {
 	if p.Fresh(now) {
 		return p.params.GapMost
