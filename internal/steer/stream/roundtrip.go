@@ -20,14 +20,14 @@ func (c Client) ask(run context.Context, conn *net.TCPConn, l *line, issued *ato
 	defer context.AfterFunc(run, func() { conn.SetDeadline(time.Now().Add(c.Patience)) })()
 	h := c.hello(l.conn)
 	l.latencies()
-	request, answer := make([]byte, h.Requests.Max), make([]byte, h.Size)
+	raw, request, answer := newRawConn(conn), make([]byte, h.Requests.Max), make([]byte, h.Size)
 	think := newThinker(c.Think)
 	defer think.stop()
 	for n := uint64(0); run.Err() == nil && (c.Count == 0 || issued.Add(1) <= c.Count); n++ {
 		message := request[:h.request(n)]
 		number(message, n)
 		start := l.clock.now()
-		err := exchange(conn, message, answer)
+		err := exchange(raw, message, answer)
 		end := l.clock.now()
 		if err == nil && !numbered(answer, n) {
 			l.Counts.Corrupt++
@@ -62,7 +62,7 @@ func broken(run context.Context, err error) ending {
 }
 
 // exchange sends one request and receives its answer.
-func exchange(conn *net.TCPConn, request, answer []byte) error {
+func exchange(conn io.ReadWriter, request, answer []byte) error {
 	if _, err := conn.Write(request); err != nil {
 		return err
 	}
@@ -73,10 +73,10 @@ func exchange(conn *net.TCPConn, request, answer []byte) error {
 // answer answers one connection's requests.
 func (s Server) answer(ctx context.Context, conn *net.TCPConn, l *line, h hello) {
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(past()) })()
-	request, answer := make([]byte, h.Requests.Max), make([]byte, h.Size)
+	raw, request, answer := newRawConn(conn), make([]byte, h.Requests.Max), make([]byte, h.Size)
 	for n := uint64(0); ; n++ {
 		message := request[:h.request(n)]
-		_, err := io.ReadFull(conn, message)
+		_, err := io.ReadFull(raw, message)
 		if errors.Is(err, io.EOF) { // between requests; within one it is io.ErrUnexpectedEOF
 			l.end(false)
 			l.settle(closed, "")
@@ -88,7 +88,7 @@ func (s Server) answer(ctx context.Context, conn *net.TCPConn, l *line, h hello)
 		}
 		if err == nil {
 			number(answer, n)
-			_, err = conn.Write(answer)
+			_, err = raw.Write(answer)
 		}
 		if err != nil {
 			l.end(true)
