@@ -209,10 +209,18 @@ func Delete(name string) error {
 // Do runs fn on a thread inside the namespace called name. fn must not start
 // goroutines that rely on the namespace.
 func Do(name string, fn func() error) error {
+	return onThread(func() error { return do(name, fn) })
+}
+
+// onThread runs fn on a locked thread. It returns also where fn ends its goroutine, as Fatal
+// of a test does.
+func onThread(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
+		err := errors.New("the function has ended its goroutine")
+		defer func() { done <- err }()
 		runtime.LockOSThread()
-		done <- do(name, fn)
+		err = fn()
 	}()
 	return <-done
 }
@@ -235,17 +243,13 @@ func do(name string, fn func() error) error {
 
 // inNew runs fn on a thread in a new namespace.
 func inNew(fn func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		done <- away(func() error {
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				return fmt.Errorf("unshare network namespace: %w", err)
-			}
-			return nil
-		}, fn)
-	}()
-	return <-done
+	unshare := func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare network namespace: %w", err)
+		}
+		return nil
+	}
+	return onThread(func() error { return away(unshare, fn) })
 }
 
 // away takes the locked thread elsewhere, runs fn there and brings it home, and

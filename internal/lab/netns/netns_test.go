@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -81,6 +82,17 @@ func TestThreadsComeHome(t *testing.T) {
 		if err == nil && ino != home {
 			t.Errorf("thread %s is in namespace %d, not %d", task.Name(), ino, home)
 		}
+	}
+}
+
+// A function that ends its goroutine, as Fatal of a test does, is an error and no wait for ever.
+func TestThrowawayEnds(t *testing.T) {
+	err := netns.Throwaway(func() error {
+		runtime.Goexit()
+		return nil
+	})
+	if err == nil {
+		t.Fatal("no error")
 	}
 }
 
