@@ -117,5 +117,8 @@ func (ln *line) account(span time.Duration) float64 {
 	return arrived
 }
 
+// reported reports whether telemetry has told of the path's connections lately: not every period brings news of each.
+func (ln *line) reported(now time.Time) bool { return now.Sub(ln.reportedAt) < time.Second }
+
 // carries reports whether anything went over the path in the last epoch.
 func (ln *line) carries() bool { return ln.tx+ln.rx > 0 }

@@ -149,9 +149,8 @@ func (p *pair) data(i int, now time.Time) decide.Data {
 	if o := p.outcome; o != nil {
 		d.Blank = now.Sub(o.at) < max(2*ln.figures.SRTT, 10*time.Millisecond)
 	}
-	const lately = time.Second
 	switch {
-	case now.Sub(ln.reportedAt) < lately: // not every period brings news of each connection
+	case ln.reported(now):
 		d.SRTT, d.AppLimited = ln.figures.SRTT.Seconds(), !p.limited.known || p.limited.part > 0.5
 	case p.conns == 0:
 		// Not TCP: what is sent is what the application wants to send.

@@ -211,11 +211,11 @@ func TestGap(t *testing.T) {
 		least, max time.Duration
 	}{
 		{"little", 1000, dataplane.Tally{Packets: 10, Bytes: 1000}, epoch, 0, 0},
-		{"bulk of 800 Mbit/s", 1e7, dataplane.Tally{Packets: 500, Bytes: 1e7}, epoch, 3 * ms, 5 * ms},
-		{"of which little arrives", 1e6, dataplane.Tally{Packets: 5000, Bytes: 1e8}, epoch, 30 * ms, 30 * ms},
+		{"bulk of 800 Mbit/s", 1e7, dataplane.Tally{Packets: 6900, Bytes: 1e7}, epoch, 3 * ms, 5 * ms},
+		{"of which little arrives", 1e6, dataplane.Tally{Packets: 69000, Bytes: 1e8}, epoch, 30 * ms, 30 * ms},
 		{"a pause", 0, dataplane.Tally{}, epoch, 30 * ms, 30 * ms},
-		{"fast again", 1e7, dataplane.Tally{Packets: 500, Bytes: 1e7}, epoch, 30 * ms, 30 * ms},
-		{"for long", 1e7, dataplane.Tally{Packets: 500, Bytes: 1e7}, quiet, 3 * ms, 5 * ms},
+		{"fast again", 1e7, dataplane.Tally{Packets: 6900, Bytes: 1e7}, epoch, 30 * ms, 30 * ms},
+		{"for long", 1e7, dataplane.Tally{Packets: 6900, Bytes: 1e7}, quiet, 3 * ms, 5 * ms},
 		{"little for long", 1000, dataplane.Tally{Packets: 10, Bytes: 1000}, quiet, 0, 0},
 	} {
 		now = now.Add(step.after)
@@ -254,7 +254,7 @@ func TestGapOn(t *testing.T) {
 		for n := range step.epochs + 10 {
 			for i, bytes := range step.bytes {
 				if ln := &p.lines[i]; i == 0 || n >= 10 {
-					ln.sent.Packets += bytes / 64000
+					ln.sent.Packets += bytes / 1448
 					ln.sent.Bytes += bytes
 					for after := time.Duration(0); after < epoch; after += 10 * ms {
 						p.use(i, now.Add(after))

@@ -137,9 +137,14 @@ func (pw *pairWatcher) drainEchoes(from *asker) {
 }
 
 // expected is the round trip that a judgement may expect of echoes on path i: as long as between the hosts, in
-// whose queue they are.
+// whose queue they are, or as that of the pair's own bulk, which has a queue to itself where the rate of pods is
+// limited (as by the CNI plugin bandwidth).
 func (p *pair) expected(i int, now time.Time) time.Duration {
-	usual := p.lines[i].Usual(p.lines[i].Trips())
+	ln := &p.lines[i]
+	usual := ln.Usual(ln.Trips())
+	if p.gapOn(i, now) > 0 && ln.reported(now) {
+		usual = max(usual, ln.Queued(ln.figures.SRTT))
+	}
 	if hp := p.host.paths[p.routes[i].Network]; hp != nil {
 		return max(usual, hp.expected(now))
 	}

@@ -303,3 +303,29 @@ func TestExpected(t *testing.T) {
 		}
 	}
 }
+
+// TestExpectedBehindBulk: echoes wait in a queue that is the pair's alone, of which its connections tell. Those that
+// carry little may have waited for an acknowledgment that was delayed.
+func TestExpectedBehindBulk(t *testing.T) {
+	at := time.Unix(1000, 0)
+	params := detect.Pairs()
+	for _, tt := range []struct {
+		name     string
+		gap      time.Duration
+		reported time.Duration // ago
+		srtt     time.Duration
+		want     time.Duration
+	}{
+		{"bulk", 30 * ms, 100 * ms, 35 * ms, 35 * ms},
+		{"bulk in a deeper queue than is none", 30 * ms, 100 * ms, time.Second, params.QueueMost},
+		{"bulk of which nothing was told lately", 30 * ms, 2 * time.Second, 35 * ms, 0},
+		{"little", 0, 100 * ms, 35 * ms, 0},
+	} {
+		p := &pair{host: &remoteHost{}, routes: []route.Route{{Network: "m"}}, lines: newLines(1, &params)}
+		p.gap.most = tt.gap
+		p.lines[0].reportedAt, p.lines[0].figures.SRTT = at.Add(-tt.reported), tt.srtt
+		if got := p.expected(0, at); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}

@@ -142,10 +142,11 @@ func Pairs() Params {
 const atOnce = 64 << 10
 
 // GapOf is for how long nothing may come over a path that passes, of traffic in packets of that mean size in
-// bytes and of that rate in bytes per second.
+// bytes and of that rate in bytes per second. Packets are counted as they are on the wire, so that the mean does not
+// tell how many a sender handed over at once; but who sends full ones may have.
 func (p *Params) GapOf(size, rate float64) time.Duration {
-	const segment = 1500 // a larger mean is of several
-	if size > segment {
+	const full = 1000 // and some smaller ones; the least MTU of IPv6 is 1280 (RFC 8200)
+	if size >= full {
 		size = atOnce
 	}
 	if rate <= 0 {

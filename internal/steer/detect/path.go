@@ -108,6 +108,9 @@ func (p *Path) Expected(now time.Time, worst, median time.Duration) time.Duratio
 	return usual
 }
 
+// Queued is the round trip that a judgement may expect where a pair's own bulk takes so long: probes wait behind it.
+func (p *Path) Queued(trip time.Duration) time.Duration { return min(trip, p.params.QueueMost) }
+
 // Sent is told of a probe on the path.
 func (p *Path) Sent(seq uint32, at time.Time) {
 	if len(p.shots) >= kept {

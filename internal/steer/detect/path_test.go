@@ -397,11 +397,12 @@ func TestGapOf(t *testing.T) {
 	}{
 		{"nothing", 0, 0, 0, 0},
 		{"small packets", 200, 8 * mbit, 1 * time.Millisecond, 2 * time.Millisecond},
-		{"full ones", 1500, 100 * mbit, 500 * time.Microsecond, time.Millisecond},
-		{"bulk of 10 Gbit/s", 20000, 10000 * mbit, 0, time.Millisecond},
-		{"bulk of a gigabit", 20000, 1000 * mbit, 3 * time.Millisecond, 4 * time.Millisecond},
-		{"bulk of 200 Mbit/s, of which 33 are left", 20000, 200 * mbit, 15 * time.Millisecond, 17 * time.Millisecond},
-		{"slow bulk", 20000, 10 * mbit, params.GapMost, params.GapMost},
+		{"larger ones, which nobody hands over together", 700, 100 * mbit, 300 * time.Microsecond, time.Millisecond},
+		{"bulk of 10 Gbit/s", 1448, 10000 * mbit, 0, time.Millisecond},
+		{"bulk of a gigabit", 1448, 1000 * mbit, 3 * time.Millisecond, 4 * time.Millisecond},
+		{"bulk of 200 Mbit/s, of which 33 are left", 1448, 200 * mbit, 15 * time.Millisecond, 17 * time.Millisecond},
+		{"slow bulk, some of it sent again in part", 1316, 30 * mbit, params.GapMost, params.GapMost},
+		{"slow bulk of large packets", 8900, 10 * mbit, params.GapMost, params.GapMost},
 	} {
 		if got := params.GapOf(tt.size, tt.rate); got < tt.least || got > tt.most {
 			t.Errorf("%s: %v, want %v to %v", tt.name, got, tt.least, tt.most)
