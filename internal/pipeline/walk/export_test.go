@@ -46,6 +46,11 @@ func (p *Packet) PushTag(tpid uint16) { p.pushTag(tpid) }
 
 func (p *Packet) PopTag() { p.popTag() }
 
+// TwoTags reports whether a tag is under the first, and Labelled whether there is a label.
+func (p *Packet) TwoTags() bool { return len(p.below) > 0 }
+
+func (p *Packet) Labelled() bool { return p.labels() > 0 }
+
 // Assign writes whatever the packet is.
 func (p *Packet) Assign(a pipeline.Action) { p.write(a.Dst.Field, a.Value, a.Mask) }
 
