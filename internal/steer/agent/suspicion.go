@@ -222,8 +222,8 @@ func (pw *pairWatcher) conclude(now time.Time) (failed []failure) {
 	return failed
 }
 
-// opinion is what the hosts know of a path that fails for a pair, in words too. Where some of their probes pass, and
-// not so many that the pair's echoes would have, it waits.
+// opinion is what the hosts know of a path that fails for a pair, in words too unless they deny it. Where some of
+// their probes pass, and not so many that the pair's echoes would have, it waits.
 func (pw *pairWatcher) opinion(p *pair, i int, now time.Time) (o detect.Opinion, why string) {
 	hp, ln := p.host.paths[p.routes[i].Network], &p.lines[i]
 	if hp == nil {
@@ -231,7 +231,7 @@ func (pw *pairWatcher) opinion(p *pair, i int, now time.Time) (o detect.Opinion,
 	}
 	switch {
 	case hp.Down():
-		return detect.Denies, "nor do the hosts' probes"
+		return detect.Denies, ""
 	case ln.Alone(&hp.Path, p.expected(i, now), now):
 		return detect.Agrees, "though the hosts' probes do"
 	}

@@ -158,7 +158,7 @@ func TestOpinionOfHosts(t *testing.T) {
 		{"well", func(*hostPath, *pair, time.Time) {}, detect.Agrees, "tell nothing"},
 		{"suspected", func(m *hostPath, _ *pair, now time.Time) { m.Suspect(now, now) }, detect.Undecided,
 			"probes do is not clear"},
-		{"found to fail", func(m *hostPath, _ *pair, now time.Time) { m.Signaled(now) }, detect.Denies, "nor do the hosts"},
+		{"found to fail", func(m *hostPath, _ *pair, now time.Time) { m.Signaled(now) }, detect.Denies, ""},
 		{"another's packet came since", func(_ *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came = now.Add(-ms)
 		}, detect.Passing, "though packets of others do"},
