@@ -276,7 +276,7 @@ func send(client string, addr netip.AddrPort, size int64) error {
 func traces(t *testing.T) string {
 	t.Helper()
 	var out []string
-	for _, pattern := range []string{"/run/flannel/*", "/var/lib/cni/*/*", "/run/netns/pw-t-f*"} {
+	for _, pattern := range []string{"/run/flannel/*", "/var/lib/cni/*/*", "/run/netns/pw-t-f[lj]-*"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
