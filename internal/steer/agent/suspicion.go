@@ -142,24 +142,13 @@ func (pw *pairWatcher) drainEchoes(from *asker) {
 func (p *pair) expected(i int, now time.Time) time.Duration {
 	ln := &p.lines[i]
 	usual := ln.Usual(ln.Trips())
-	if p.gapOn(i, now) > 0 {
-		usual = max(usual, ln.Queued(p.trip(i, now)))
+	if p.gapOn(i, now) > 0 && ln.reported(now) {
+		usual = max(usual, ln.Queued(ln.figures.SRTT))
 	}
 	if hp := p.host.paths[p.routes[i].Network]; hp != nil {
 		return max(usual, hp.expected(now))
 	}
 	return usual
-}
-
-// trip is the smoothed round trip (RFC 6298) of the pair's connections on path i as last read, 0 where nothing was
-// lately. Of those that have just come there it is the longest on any: one rate may limit the pod on each.
-func (p *pair) trip(i int, now time.Time) (longest time.Duration) {
-	for n := range p.lines {
-		if ln := &p.lines[n]; (n == i || p.lines[i].Fresh(now)) && ln.reported(now) {
-			longest = max(longest, ln.figures.SRTT)
-		}
-	}
-	return longest
 }
 
 // judge follows up what pairs suspect. It reports whether any does.

@@ -310,27 +310,22 @@ func TestExpectedBehindBulk(t *testing.T) {
 	at := time.Unix(1000, 0)
 	params := detect.Pairs()
 	for _, tt := range []struct {
-		name        string
-		gap         time.Duration
-		reported    time.Duration // ago, on the first path
-		srtt        time.Duration
-		came        time.Duration // to the second path, ago
-		first, then time.Duration
+		name     string
+		gap      time.Duration
+		reported time.Duration // ago
+		srtt     time.Duration
+		want     time.Duration
 	}{
-		{"bulk", 30 * ms, 100 * ms, 35 * ms, time.Minute, 35 * ms, 0},
-		{"bulk in a deeper queue than is none", 30 * ms, 100 * ms, time.Second, time.Minute, params.QueueMost, 0},
-		{"bulk of which nothing was told lately", 30 * ms, 2 * time.Second, 35 * ms, time.Minute, 0, 0},
-		{"bulk that has just come to the second", 30 * ms, 100 * ms, 35 * ms, 100 * ms, 35 * ms, 35 * ms},
-		{"little", 0, 100 * ms, 35 * ms, 100 * ms, 0, 0},
+		{"bulk", 30 * ms, 100 * ms, 35 * ms, 35 * ms},
+		{"bulk in a deeper queue than is none", 30 * ms, 100 * ms, time.Second, params.QueueMost},
+		{"bulk of which nothing was told lately", 30 * ms, 2 * time.Second, 35 * ms, 0},
+		{"little", 0, 100 * ms, 35 * ms, 0},
 	} {
-		p := &pair{host: &remoteHost{}, routes: []route.Route{{Network: "m"}, {Network: "z"}}, lines: newLines(2, &params)}
+		p := &pair{host: &remoteHost{}, routes: []route.Route{{Network: "m"}}, lines: newLines(1, &params)}
 		p.gap.most = tt.gap
 		p.lines[0].reportedAt, p.lines[0].figures.SRTT = at.Add(-tt.reported), tt.srtt
-		p.lines[1].Used(time.Second, at.Add(-tt.came))
-		for i, want := range []time.Duration{tt.first, tt.then} {
-			if got := p.expected(i, at); got != want {
-				t.Errorf("%s: %v on path %d, want %v", tt.name, got, i, want)
-			}
+		if got := p.expected(0, at); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }
