@@ -181,7 +181,7 @@ func again(got *walk.Walk) bool {
 // not (dp_execute_userspace_action of lib/dpif-netdev.c and set_ethertype of lib/packets.c, Open vSwitch 3.1).
 func misplaced(got *walk.Walk) bool {
 	shown := func(e walk.Event) bool { return e.Kind == walk.Controller && e.Packet.TwoTags() }
-	labelled := func(e walk.Event) bool { return e.Packet != nil && e.Packet.Labelled() }
+	labelled := func(e walk.Event) bool { return e.Packet.Labelled() }
 	events := got.Events()
 	return slices.ContainsFunc(events, shown) && slices.ContainsFunc(events, labelled)
 }

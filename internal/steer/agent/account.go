@@ -117,8 +117,11 @@ func (ln *line) account(span time.Duration) float64 {
 	return arrived
 }
 
-// reported reports whether telemetry has told of the path's connections lately: not every period brings news of each.
-func (ln *line) reported(now time.Time) bool { return now.Sub(ln.reportedAt) < time.Second }
+// reportHolds is how long what telemetry told of connections holds: not every period brings news of each.
+const reportHolds = time.Second
+
+// reported reports whether telemetry has told of the path's connections lately.
+func (ln *line) reported(now time.Time) bool { return now.Sub(ln.reportedAt) < reportHolds }
 
 // carries reports whether anything went over the path in the last epoch.
 func (ln *line) carries() bool { return ln.tx+ln.rx > 0 }

@@ -103,7 +103,7 @@ func (p *pair) rowData(i, row int, now time.Time) decide.Data {
 	if c := p.classes[row].limited; decide.ClassOf(row) != decide.Bulk || !c.known || c.part > 0.5 {
 		d.AppLimited = true
 	}
-	if now.Sub(r.reportedAt) < time.Second {
+	if now.Sub(r.reportedAt) < reportHolds {
 		d.SRTT = r.srtt.Seconds()
 	}
 	return d

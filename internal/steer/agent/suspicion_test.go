@@ -221,7 +221,8 @@ func TestOpinionOfHosts(t *testing.T) {
 		ln.Suspect(now.Add(-16*ms), now.Add(-10*ms))
 		findFailing(&ln.Path, now.Add(-10*ms), now)
 		tc.do(h2.paths["m"], other, now)
-		if got, why := a.pairs.opinion(p, 0, now); got != tc.want || !strings.Contains(why, tc.why) {
+		got, why := a.pairs.opinion(p, 0, now)
+		if got != tc.want || !strings.Contains(why, tc.why) || (why == "") != (tc.why == "") {
 			t.Errorf("%s: %v, %s; want %v, %s", tc.name, got, why, tc.want, tc.why)
 		}
 	}

@@ -54,7 +54,7 @@ func BenchmarkPass(b *testing.B) {
 				for range 20_000 {
 					ret, ns, err := pass.prog.Benchmark(pass.packet, 1, nil)
 					if err != nil || ret != pass.want {
-						return fmt.Errorf("%s returned %d: %w", pass.name, int32(ret), err)
+						return fmt.Errorf("%s returned %d: %v", pass.name, int32(ret), err)
 					}
 					took[i] = append(took[i], float64(ns))
 				}

@@ -103,12 +103,13 @@ func (p *Path) Usual(worst, median time.Duration) time.Duration {
 func (p *Path) Expected(now time.Time, worst, median time.Duration) time.Duration {
 	usual := p.Usual(worst, median)
 	if p.refills(now) {
-		return max(min(worst, p.params.QueueMost), usual)
+		return max(p.Queued(worst), usual)
 	}
 	return usual
 }
 
-// Queued is the round trip that a judgement may expect where a pair's own bulk takes so long: probes wait behind it.
+// Queued is the round trip that a judgement may expect of probes behind traffic that takes so long: deeper queues are a
+// fault.
 func (p *Path) Queued(trip time.Duration) time.Duration { return min(trip, p.params.QueueMost) }
 
 // Sent is told of a probe on the path.

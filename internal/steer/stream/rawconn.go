@@ -11,9 +11,10 @@ import (
 
 // rawConn reads and writes a connection by system calls of which the Go scheduler is not
 // told. It is for round trips in a closed loop: on one machine, a write to a socket does all
-// the work of the way to the other end, and where that takes 10 us the scheduler's monitor
-// (sysmon in runtime/proc.go) now and then finds it in a system call, hands its work to
-// another thread, and then wakes up every 20 us for a while. A path that is slower by 1 us
+// the work of the way to the other end, which may take its turn on the CPU before the write
+// has ended. A thread that is in one system call for 20 us has its work handed to another
+// by the scheduler's monitor (retake in runtime/proc.go), which then wakes up every 20 us
+// for a while. A path that is slower by 1 us
 // causes more of that, and so looked slower by 2. The calls do not wait, so that they hold
 // nothing up; for readiness, deadlines and Close the runtime's poller does as ever. It is of
 // no use where a call may take long.
