@@ -37,16 +37,23 @@ func (p *pair) account(params *detect.Params, now time.Time) (refit bool) {
 
 // accountLines folds the bytes of that time on each path, and returns how many arrived.
 func (p *pair) accountLines(params *detect.Params, span time.Duration, now time.Time) (bytes float64) {
-	size := p.size()
+	size, worst, known := p.size(), time.Duration(0), true
 	for i := range p.lines {
 		ln := &p.lines[i]
-		arrived := ln.account(span)
+		arrived, trip := ln.account(span), ln.trip(now)
+		if ln.Refills(now) {
+			trip = 0
+		}
 		bytes += arrived
+		worst, known = max(worst, trip), known && (arrived == 0 || trip > 0)
 		if !ln.Fresh(now) {
-			ln.gap.account(params, arrived, size, span, now)
+			ln.gaps.account(params, arrived, size, trip, span, now)
 		}
 	}
-	p.gap.account(params, bytes, size, span, now)
+	if !known {
+		worst = 0
+	}
+	p.gaps.account(params, bytes, size, worst, span, now)
 	return bytes
 }
 
@@ -59,25 +66,43 @@ type gap struct {
 	at   time.Time
 }
 
-// account takes what arrived in an interval, in packets of that size: not what was sent, most of which a full device
-// may drop at once. The longest of a moment counts, as bulk comes in bursts, and begins slowly.
-func (g *gap) account(params *detect.Params, arrived, size float64, span time.Duration, now time.Time) {
-	most := time.Duration(0)
+// gaps are that where hosts are in the same queue, and where it may be the pair's own.
+type gaps struct{ shared, own gap }
+
+// account takes what arrived in an interval, in packets of that size, and in that time there and back: not what was
+// sent, most of which a full device may drop at once. The longest of a moment counts, as bulk comes in bursts, and
+// begins slowly.
+func (g *gaps) account(params *detect.Params, arrived, size float64, trip, span time.Duration, now time.Time) {
+	rate := arrived / span.Seconds()
+	shared, own := time.Duration(0), time.Duration(0)
 	if arrived >= bulk {
-		most = params.GapOf(size, arrived/span.Seconds())
+		shared = params.GapOf(size, rate)
 	}
+	if arrived >= bulk || trip > 0 {
+		own = params.GapQueued(size, rate, trip)
+	}
+	g.shared.take(shared, now)
+	g.own.take(max(shared, own), now)
+}
+
+// take takes what was found of an interval.
+func (g *gap) take(most time.Duration, now time.Time) {
 	if most >= g.most || now.Sub(g.at) >= quiet {
 		*g = gap{most, now}
 	}
 }
 
 // gapOn is for how long nothing may come of the pair's traffic over path i, if it passes. The path may be slower than
-// what the pair had before, and bulk that has just come to it has not shown yet by how much.
-func (p *pair) gapOn(i int, now time.Time) time.Duration {
+// what the pair had before, and bulk that has just come to it has not shown yet by how much. Its queue may be the
+// pair's own.
+func (p *pair) gapOn(i int, own bool, now time.Time) time.Duration {
 	ln := &p.lines[i]
-	known := max(p.gap.most, ln.gap.most)
+	known := max(p.gaps.shared.most, ln.gaps.shared.most)
+	if own {
+		known = max(p.gaps.own.most, ln.gaps.own.most)
+	}
 	if known > 0 || ln.uncounted() >= bulk {
-		return ln.Gap(known, now)
+		return ln.Gap(known, own, now)
 	}
 	return 0
 }
@@ -122,6 +147,14 @@ const reportHolds = time.Second
 
 // reported reports whether telemetry has told of the path's connections lately.
 func (ln *line) reported(now time.Time) bool { return now.Sub(ln.reportedAt) < reportHolds }
+
+// trip is what the path's connections take for a round trip, as telemetry told last; 0 where it has not told lately.
+func (ln *line) trip(now time.Time) time.Duration {
+	if !ln.reported(now) {
+		return 0
+	}
+	return ln.figures.SRTT
+}
 
 // carries reports whether anything went over the path in the last epoch.
 func (ln *line) carries() bool { return ln.tx+ln.rx > 0 }

@@ -17,7 +17,7 @@ func TestArrivals(t *testing.T) {
 		var all []*pair
 		for range rnd.IntN(6) {
 			p := &pair{lines: newLines(1, &params)}
-			p.gap.most = time.Duration(rnd.IntN(50)) * ms
+			p.gaps.shared.most = time.Duration(rnd.IntN(50)) * ms
 			ln := &p.lines[0]
 			ln.silence.Came = begin.Add(time.Duration(rnd.IntN(5)) * 10 * ms) // some at the same time
 			if ln.tx = float64(rnd.IntN(3)); rnd.IntN(4) == 0 {
@@ -36,7 +36,7 @@ func TestArrivals(t *testing.T) {
 				if ln.silence.Came.After(came) {
 					came = ln.silence.Came
 				}
-				if due := ln.silence.Came.Add(o.gap.most); due.After(next) {
+				if due := ln.silence.Came.Add(o.gaps.shared.most); due.After(next) {
 					next = due
 				}
 			}

@@ -98,7 +98,7 @@ func (a *arrivals) add(p *pair, i int, now time.Time) {
 		}
 	}
 	later(&a.came, ln.silence.Came)
-	later(&a.next, ln.silence.Came.Add(p.gapOn(i, now)))
+	later(&a.next, ln.silence.Came.Add(p.gapOn(i, false, now)))
 }
 
 // but is when a packet last came to another pair than this one, and by when the next one should have.

@@ -154,7 +154,7 @@ type traffic struct {
 	bytes     [ringLength]decide.Interval
 	nBytes    int
 	accounted time.Time
-	gap       gap // by all that arrived
+	gaps      gaps // by all that arrived
 	// heads are its connections as they are counted. They are the counter's own, which sees them without the lock.
 	heads headcount
 	// conns is the number of those with traffic as last counted, and places how many have each place of a row.
@@ -181,7 +181,7 @@ type line struct {
 	sent, received dataplane.Tally // as last read
 	counted        counted
 	used           time.Time // packets went or came
-	gap            gap       // by what arrived over this path alone
+	gaps           gaps      // by what arrived over this path alone
 	attended       bool      // it is among those that the agent polls
 	silence        detect.Silence
 	tx, rx         float64 // bytes per second, over the last evidence

@@ -209,14 +209,16 @@ func TestGap(t *testing.T) {
 		sent       dataplane.Tally
 		after      time.Duration
 		least, max time.Duration
+		trip       time.Duration
 	}{
-		{"little", 1000, dataplane.Tally{Packets: 10, Bytes: 1000}, epoch, 0, 0},
-		{"bulk of 800 Mbit/s", 1e7, dataplane.Tally{Packets: 6900, Bytes: 1e7}, epoch, 3 * ms, 5 * ms},
-		{"of which little arrives", 1e6, dataplane.Tally{Packets: 69000, Bytes: 1e8}, epoch, 30 * ms, 30 * ms},
-		{"a pause", 0, dataplane.Tally{}, epoch, 30 * ms, 30 * ms},
-		{"fast again", 1e7, dataplane.Tally{Packets: 6900, Bytes: 1e7}, epoch, 30 * ms, 30 * ms},
-		{"for long", 1e7, dataplane.Tally{Packets: 6900, Bytes: 1e7}, quiet, 3 * ms, 5 * ms},
-		{"little for long", 1000, dataplane.Tally{Packets: 10, Bytes: 1000}, quiet, 0, 0},
+		{name: "little", arrived: 1000, sent: dataplane.Tally{Packets: 10, Bytes: 1000}, after: epoch},
+		{"bulk of 800 Mbit/s", 1e7, dataplane.Tally{Packets: 6900, Bytes: 1e7}, epoch, 3 * ms, 5 * ms, ms},
+		{"of which little arrives", 1e6, dataplane.Tally{Packets: 69000, Bytes: 1e8}, epoch, 30 * ms, 30 * ms, ms},
+		{"a pause", 0, dataplane.Tally{}, epoch, 30 * ms, 30 * ms, ms},
+		{"fast again", 1e7, dataplane.Tally{Packets: 6900, Bytes: 1e7}, epoch, 30 * ms, 30 * ms, ms},
+		{"for long", 1e7, dataplane.Tally{Packets: 6900, Bytes: 1e7}, quiet, 3 * ms, 5 * ms, ms},
+		{"little for long", 1000, dataplane.Tally{Packets: 10, Bytes: 1000}, quiet, 0, 0, ms},
+		{"5 Mbit/s in a queue", 6e4, dataplane.Tally{Packets: 45, Bytes: 6e4}, quiet, 150 * ms, 170 * ms, 90 * ms},
 	} {
 		now = now.Add(step.after)
 		ln := &p.lines[1]
@@ -224,9 +226,9 @@ func TestGap(t *testing.T) {
 		ln.sent.Bytes += step.sent.Bytes
 		size := p.size()
 		ln.counted = counted{ln.sent, ln.received}
-		p.gap.account(&params, step.arrived, size, epoch, now)
-		if p.gap.most < step.least || p.gap.most > step.max {
-			t.Errorf("%s: %v, want %v to %v", step.name, p.gap.most, step.least, step.max)
+		p.gaps.account(&params, step.arrived, size, step.trip, epoch, now)
+		if p.gaps.own.most < step.least || p.gaps.own.most > step.max {
+			t.Errorf("%s: %v, want %v to %v", step.name, p.gaps.own.most, step.least, step.max)
 		}
 	}
 }
@@ -265,7 +267,7 @@ func TestGapOn(t *testing.T) {
 			p.accountLines(&params, epoch, now)
 		}
 		for i, want := range step.want {
-			if got := p.gapOn(i, now).Truncate(time.Microsecond); got != want {
+			if got := p.gapOn(i, false, now).Truncate(time.Microsecond); got != want {
 				t.Errorf("%s: %v on path %d, want %v", step.name, got, i, want)
 			}
 		}

@@ -142,8 +142,8 @@ func (pw *pairWatcher) drainEchoes(from *asker) {
 func (p *pair) expected(i int, now time.Time) time.Duration {
 	ln := &p.lines[i]
 	usual := ln.Usual(ln.Trips())
-	if p.gapOn(i, now) > 0 && ln.reported(now) {
-		usual = max(usual, ln.Queued(ln.figures.SRTT))
+	if p.gapOn(i, true, now) > 0 {
+		usual = max(usual, ln.Queued(ln.trip(now)))
 	}
 	if hp := p.host.paths[p.routes[i].Network]; hp != nil {
 		return max(usual, hp.expected(now))
@@ -173,7 +173,7 @@ func (pw *pairWatcher) judge(now time.Time) (asking bool) {
 func (pw *pairWatcher) evidence(p *pair, i int, now time.Time) detect.Evidence {
 	ln := &p.lines[i]
 	e := detect.Evidence{Until: now, Expected: p.expected(i, now), Late: pw.pacer.late(ln.Silent(), now),
-		Came: ln.silence.Came, Next: ln.silence.Came.Add(p.gapOn(i, now))}
+		Came: ln.silence.Came, Next: ln.silence.Came.Add(p.gapOn(i, true, now))}
 	for n := range p.lines {
 		if other := &p.lines[n]; n != i && !other.Down() {
 			worst, median := other.Trips()

@@ -177,18 +177,18 @@ func TestOpinionOfHosts(t *testing.T) {
 			other.lines[0].silence.Came = now.Add(-20 * ms)
 		}, detect.Agrees, "tell nothing"},
 		{"another's bulk came before", func(_ *hostPath, other *pair, now time.Time) {
-			other.lines[0].silence.Came, other.gap.most = now.Add(-20*ms), 25*ms
+			other.lines[0].silence.Came, other.gaps.shared.most = now.Add(-20*ms), 25*ms
 		}, detect.Passing, "packets of others do is not clear"},
 		{"another's bulk came before, which has just come to the path", func(_ *hostPath, other *pair, now time.Time) {
-			other.lines[0].silence.Came, other.gap.most = now.Add(-20*ms), ms
+			other.lines[0].silence.Came, other.gaps.shared.most = now.Add(-20*ms), ms
 			other.lines[0].Used(time.Second, now.Add(-250*ms))
 		}, detect.Passing, "packets of others do is not clear"},
 		{"another's bulk came before, which has been there for a while", func(_ *hostPath, other *pair, now time.Time) {
-			other.lines[0].silence.Came, other.gap.most = now.Add(-20*ms), ms
+			other.lines[0].silence.Came, other.gaps.shared.most = now.Add(-20*ms), ms
 			other.lines[0].Used(time.Second, now.Add(-350*ms))
 		}, detect.Agrees, "tell nothing"},
 		{"another's came before, which is slow on this path alone", func(_ *hostPath, other *pair, now time.Time) {
-			other.lines[0].silence.Came, other.gap.most, other.lines[0].gap.most = now.Add(-20*ms), ms, 25*ms
+			other.lines[0].silence.Came, other.gaps.shared.most, other.lines[0].gaps.shared.most = now.Add(-20*ms), ms, 25*ms
 		}, detect.Passing, "packets of others do is not clear"},
 		{"another's came before, little of which has just come to the path", func(_ *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came = now.Add(-20 * ms)
@@ -198,7 +198,7 @@ func TestOpinionOfHosts(t *testing.T) {
 			delete(other.host.paths, m.network)
 		}, detect.Agrees, "where its host is not probed"},
 		{"another's bulk came long before", func(_ *hostPath, other *pair, now time.Time) {
-			other.lines[0].silence.Came, other.gap.most = now.Add(-30*ms), 25*ms
+			other.lines[0].silence.Came, other.gaps.shared.most = now.Add(-30*ms), 25*ms
 		}, detect.Agrees, "tell nothing"},
 		{"... and all probes were answered that went since", func(m *hostPath, other *pair, now time.Time) {
 			other.lines[0].silence.Came = now.Add(-ms)
@@ -323,7 +323,7 @@ func TestExpectedBehindBulk(t *testing.T) {
 		{"little", 0, 100 * ms, 35 * ms, 0},
 	} {
 		p := &pair{host: &remoteHost{}, routes: []route.Route{{Network: "m"}}, lines: newLines(1, &params)}
-		p.gap.most = tt.gap
+		p.gaps.own.most = tt.gap
 		p.lines[0].reportedAt, p.lines[0].figures.SRTT = at.Add(-tt.reported), tt.srtt
 		if got := p.expected(0, at); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)

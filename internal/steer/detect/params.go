@@ -42,10 +42,14 @@ type Params struct {
 	QueueMost time.Duration `unit:"s" range:"0 1" why:"deeper queues are a fault too"`
 	// GapRate is how much lower than of late a path's rate may be when a judgement waits for the next packet
 	// that it lets out, GapMost how long it waits at most, and of bulk that came to the path after a Lull no longer
-	// than GapNew ago.
-	GapRate int           `unit:"ratio" range:"1 100" why:"what a network shares may change as much from one moment to the next"`
-	GapMost time.Duration `unit:"s" range:"0 1" why:"64 kB at 17 Mbit/s; slower ones show longer round trips"`
-	GapNew  time.Duration `unit:"s" range:"0 10" why:"three of an agent's accounts, of which the first is a part of one"`
+	// than GapNew ago; where a pair alone is asked about, whose queue hosts may not share, GapAlone. Where bulk is in a
+	// queue of its own, as its round trips show, one may take longer: GapOver times what that takes at the rate of late
+	// is waited, but no longer than Times what a round trip takes, or PassingMost.
+	GapRate  int           `unit:"ratio" range:"1 100" why:"what a network shares may change as much from one moment to the next"`
+	GapMost  time.Duration `unit:"s" range:"0 1" why:"64 kB at 17 Mbit/s"`
+	GapAlone time.Duration `unit:"s" range:"0 1" why:"64 kB at 6.5 Mbit/s; a connection asks sooner"`
+	GapOver  float64       `unit:"ratio" range:"1 100" why:"rates that shapers keep to are steady"`
+	GapNew   time.Duration `unit:"s" range:"0 10" why:"three of an agent's accounts, of which the first is a part of one"`
 	// ConfirmWithin is how long the other level may take to know better.
 	ConfirmWithin time.Duration `unit:"s" range:"0 1" why:"its probes or echoes are on their way"`
 	// PassingMost is how long it may take while packets of others come over the path, or some of its probes pass.
@@ -118,7 +122,8 @@ func Hosts() Params {
 		OthersFrom: 1, InARow: 3, ByChance: 1e-5, RowMost: 16, Apart: 250 * ms, Weak: 2,
 		Times: 2, DeadlineLeast: 2 * ms, WorstMost: 5 * ms,
 		Lull: 50 * ms, Refills: 500 * ms, QueueMost: 50 * ms,
-		GapRate: 6, GapMost: 30 * ms, GapNew: 300 * ms, ConfirmWithin: 40 * ms, PassingMost: 200 * ms, AloneBy: 0.02,
+		GapRate: 6, GapMost: 30 * ms, GapAlone: 80 * ms, GapOver: 1.5, GapNew: 300 * ms,
+		ConfirmWithin: 40 * ms, PassingMost: 200 * ms, AloneBy: 0.02,
 		ExpiresAfter: 5 * time.Second, AnswersInARow: 10, KnownFor: 15 * time.Second,
 		Deaf:      15 * ms,
 		AckWithin: 20 * ms, AckTrips: 3, TryFor: 100 * ms, TryMost: 500 * ms,
@@ -141,11 +146,13 @@ func Pairs() Params {
 // atOnce is what a sender hands over at once (GSO), in bytes: a shaper lets it out as one packet.
 const atOnce = 64 << 10
 
+// full is the least mean size in bytes of packets most of which are full; the least MTU of IPv6 is 1280 (RFC 8200).
+const full = 1000
+
 // GapOf is for how long nothing may come over a path that passes, of traffic in packets of that mean size in
 // bytes and of that rate in bytes per second. Packets are counted as they are on the wire, so that the mean does not
 // tell how many a sender handed over at once; but who sends full ones may have.
 func (p *Params) GapOf(size, rate float64) time.Duration {
-	const full = 1000 // and some smaller ones; the least MTU of IPv6 is 1280 (RFC 8200)
 	if size >= full {
 		size = atOnce
 	}
@@ -153,6 +160,19 @@ func (p *Params) GapOf(size, rate float64) time.Duration {
 		return 0
 	}
 	return min(time.Duration(float64(p.GapRate)*size/rate*float64(time.Second)), p.GapMost)
+}
+
+// GapQueued is the same of traffic that may be in a queue of its own, as long as its connections take so long for a
+// round trip; 0 where that is not known yet.
+func (p *Params) GapQueued(size, rate float64, trip time.Duration) time.Duration {
+	if size < full || rate <= 0 {
+		return 0
+	}
+	most := p.GapAlone
+	if trip > 0 {
+		most = min(time.Duration(p.Times)*trip, p.PassingMost)
+	}
+	return min(time.Duration(p.GapOver*atOnce/rate*float64(time.Second)), most)
 }
 
 // deadline is when a probe counts as overdue on a path with that round trip.

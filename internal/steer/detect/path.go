@@ -78,18 +78,22 @@ func (p *Path) Used(idle time.Duration, now time.Time) {
 	}
 }
 
-// refills reports whether the path's queue may be filling again, faster than probes tell.
-func (p *Path) refills(now time.Time) bool { return now.Sub(p.back) < p.params.Refills }
+// Refills reports whether the path's queue may be filling again, faster than probes or round trips tell.
+func (p *Path) Refills(now time.Time) bool { return now.Sub(p.back) < p.params.Refills }
 
 // Fresh reports whether a pair's packets have come to the path so lately that what it passes of them has not shown yet.
 func (p *Path) Fresh(now time.Time) bool { return now.Sub(p.back) < p.params.GapNew }
 
 // Gap is for how long nothing may come of bulk over the path, for which known is what has been seen of it so far.
-func (p *Path) Gap(known time.Duration, now time.Time) time.Duration {
-	if p.Fresh(now) {
-		return p.params.GapMost
+// It may be longer where the bulk is in a queue of its pair's own.
+func (p *Path) Gap(known time.Duration, own bool, now time.Time) time.Duration {
+	switch {
+	case !p.Fresh(now):
+		return known
+	case own:
+		return max(known, p.params.GapAlone)
 	}
-	return known
+	return max(known, p.params.GapMost)
 }
 
 // Usual is the round trip that a judgement may expect of the path, of which these are the
@@ -102,7 +106,7 @@ func (p *Path) Usual(worst, median time.Duration) time.Duration {
 // suspected: where traffic has just come back, what it took while there was some before.
 func (p *Path) Expected(now time.Time, worst, median time.Duration) time.Duration {
 	usual := p.Usual(worst, median)
-	if p.refills(now) {
+	if p.Refills(now) {
 		return max(p.Queued(worst), usual)
 	}
 	return usual

@@ -410,20 +410,51 @@ func TestGapOf(t *testing.T) {
 	}
 }
 
+// TestGapQueued: what is slow because it is in a queue is waited for as long as one hand-over takes, but what is
+// slow as its program sends little shows no such round trips.
+func TestGapQueued(t *testing.T) {
+	const mbit, ms = 1e6 / 8, time.Millisecond
+	params := Pairs()
+	for _, tt := range []struct {
+		name             string
+		size, rate       float64
+		trip, least, top time.Duration
+	}{
+		{"15 Mbit/s", 1448, 15 * mbit, 60 * ms, 50 * ms, 55 * ms},
+		{"5 Mbit/s", 1448, 5 * mbit, 90 * ms, 150 * ms, 160 * ms},
+		{"hardly anything", 1448, mbit / 2, time.Second, params.PassingMost, params.PassingMost},
+		{"a program that sends 5 Mbit/s", 1448, 5 * mbit, ms / 10, ms / 5, ms / 5},
+		{"small packets in a queue", 300, mbit, 60 * ms, 0, 0},
+		{"nothing", 1448, 0, 60 * ms, 0, 0},
+		{"trips are not known", 1448, 5 * mbit, 0, params.GapAlone, params.GapAlone},
+	} {
+		if got := params.GapQueued(tt.size, tt.rate, tt.trip); got < tt.least || got > tt.top {
+			t.Errorf("%s: %v, want %v to %v", tt.name, got, tt.least, tt.top)
+		}
+	}
+}
+
 // TestGap: of bulk that has just come to a path it is not known yet how slow the path is.
 func TestGap(t *testing.T) {
 	params := Pairs()
 	for _, tt := range []struct {
-		idle time.Duration // before packets came to the path, at 0
-		ask  float64       // ms after that
-		want time.Duration
+		idle  time.Duration // before packets came to the path, at 0
+		ask   float64       // ms after that
+		known time.Duration
+		own   bool
+		fresh bool
+		want  time.Duration
 	}{
-		{time.Second, 0, params.GapMost}, {time.Second, 299, params.GapMost}, {time.Second, 300, time.Millisecond},
-		{40 * time.Millisecond, 10, time.Millisecond}, // no lull
+		{time.Second, 0, time.Millisecond, false, true, params.GapMost},
+		{time.Second, 299, time.Millisecond, false, true, params.GapMost},
+		{time.Second, 299, time.Millisecond, true, true, params.GapAlone},
+		{time.Second, 300, time.Millisecond, true, false, time.Millisecond},
+		{40 * time.Millisecond, 10, time.Millisecond, false, false, time.Millisecond}, // no lull
+		{time.Second, 0, 150 * time.Millisecond, true, true, 150 * time.Millisecond},
 	} {
 		p := New(&params)
 		p.Used(tt.idle, at(0))
-		if got := p.Gap(time.Millisecond, at(tt.ask)); got != tt.want || p.Fresh(at(tt.ask)) != (got == params.GapMost) {
+		if got := p.Gap(tt.known, tt.own, at(tt.ask)); got != tt.want || p.Fresh(at(tt.ask)) != tt.fresh {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}
