@@ -3,9 +3,14 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab/program"
 	"pathwise.dev/pathwise/internal/steer/flow"
@@ -203,6 +208,74 @@ func TestTimeoutIsReported(t *testing.T) {
 			for range events { // ends
 			}
 		})
+	}
+}
+
+// TestDeliveredIsReported: a connection that had to send something again ends, by the one end's close or by the
+// other's, and it is told that all of it has arrived. It is not of one that is reset with something on its way, nor of
+// one that lost nothing.
+func TestDeliveredIsReported(t *testing.T) {
+	buildPair(t)
+	c := attach(t, pins(t))
+	_, err := c.Watch(client)
+	must(t, err)
+	events, err := c.Events(t.Context())
+	must(t, err)
+	for _, tt := range []struct {
+		name         string
+		first, other func(connection) net.Conn
+		lost, reset  bool
+		want         bool
+	}{
+		{name: "it closes first", first: connection.client, other: connection.server, lost: true, want: true},
+		{name: "its peer does", first: connection.server, other: connection.client, lost: true, want: true},
+		{name: "it lost nothing", first: connection.client, other: connection.server},
+		{name: "it is reset", first: connection.server, other: connection.client, lost: true, reset: true},
+	} {
+		k := connect(t, server4)
+		k.send(t, 1000)
+		if tt.lost {
+			undo := drop(t, 100)
+			_, err := k.c.Write(make([]byte, 1000))
+			must(t, err)
+			for e := range events {
+				if local, _ := ports(k); e.Kind == Timeout && e.LocalPort == local {
+					break
+				}
+			}
+			if !tt.reset {
+				undo()
+				k.settle(t)
+			}
+			defer undo()
+		}
+		if tt.reset {
+			must(t, k.s.(*net.TCPConn).SetLinger(0))
+		}
+		if !tt.reset && tt.lost { // else a close would be a reset
+			_, err := io.CopyN(io.Discard, k.s, 1000)
+			must(t, err)
+		}
+		must(t, tt.first(k).Close())
+		eventually(t, "the other end knows", func() bool {
+			info := tcpInfo(t, tt.other(k))
+			return info.State != unix.BPF_TCP_ESTABLISHED
+		})
+		must(t, tt.other(k).Close())
+		time.Sleep(50 * time.Millisecond)
+		got := false
+		for more := true; more; {
+			select {
+			case e := <-events:
+				local, _ := ports(k)
+				got = got || e.Kind == Delivered && e.LocalPort == local
+			default:
+				more = false
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: told is %v", tt.name, got)
+		}
 	}
 }
 

@@ -34,7 +34,8 @@ func TestDecodeEvent(t *testing.T) {
 	late[7] = 0x80
 	for name, b := range map[string][]byte{
 		"nothing": nil, "too short": record(1, 0)[:eventSize-1], "too long": append(record(1, 0), 0),
-		"no kind": record(0, 0), "unknown kind": record(4, 0), "no bucket": record(1, 64), "beyond time": late,
+		"no kind": record(0, 0), "unknown kind": record(uint8(Delivered)+1, 0),
+		"no bucket": record(1, 64), "beyond time": late,
 	} {
 		if e, err := decodeEvent(b); !errors.Is(err, ErrRecord) || e != (Event{}) {
 			t.Errorf("%s: %+v, %v", name, e, err)
@@ -43,14 +44,14 @@ func TestDecodeEvent(t *testing.T) {
 }
 
 func FuzzDecodeEvent(f *testing.F) {
-	for kind := range uint8(5) {
+	for kind := range uint8(Delivered) + 2 {
 		f.Add(record(kind, 1))
 	}
 	f.Add([]byte{})
 	f.Add(record(1, 1)[:40])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := decodeEvent(b)
-		if err == nil && (len(b) != eventSize || e.Bucket > 63 || e.Kind < Retransmit || e.Kind > Timeout ||
+		if err == nil && (len(b) != eventSize || e.Bucket > 63 || e.Kind < Retransmit || e.Kind > Delivered ||
 			!e.Remote.IsValid() || e.At < 0) {
 			t.Errorf("%x: %+v", b, e)
 		}

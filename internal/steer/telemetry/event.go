@@ -18,13 +18,15 @@ import (
 // Kind is what an Event tells.
 type Kind uint8
 
-// The kinds, by growing gravity. A Retransmit is in recovery or after a timeout, a TailProbe
-// had no acknowledgment for about two round trips (RFC 8985 section 7), at most one of each a
-// millisecond and flow. A Timeout had none until the retransmission timer fired (RFC 6298).
+// The kinds. A Retransmit is in recovery or after a timeout, a TailProbe had no acknowledgment for about two
+// round trips (RFC 8985 section 7), at most one of each a millisecond and flow. A Timeout had none until the
+// retransmission timer fired (RFC 6298). Delivered tells of a connection that had to send something again that
+// its peer has all of it, its FIN included: a moment later there may be no socket to ask.
 const (
 	Retransmit = Kind(telemetryKindKIND_RETRANSMIT)
 	TailProbe  = Kind(telemetryKindKIND_TAIL_PROBE)
 	Timeout    = Kind(telemetryKindKIND_TIMEOUT)
+	Delivered  = Kind(telemetryKindKIND_DELIVERED)
 )
 
 // String is the kind as logs have it.
@@ -36,16 +38,18 @@ func (k Kind) String() string {
 		return "tail-probe"
 	case Timeout:
 		return "timeout"
+	case Delivered:
+		return "delivered"
 	}
 	return fmt.Sprintf("kind-%d", uint8(k))
 }
 
-// Event is a sign of trouble, told as it happens; Read has the totals.
+// Event is a sign of trouble, or of its end, told as it happens; Read has the totals.
 type Event struct {
 	Key
 	Kind       Kind
 	At         time.Duration // CLOCK_MONOTONIC
-	Count      uint32        // of a Timeout: how many in a row, this one included; else segments
+	Count      uint32        // of a Timeout: how many in a row, this one included; of what is sent again: segments
 	Unacked    uint32        // first sequence number that is not acknowledged (snd_una)
 	Next       uint32        // first that was not sent yet (snd_nxt)
 	Acked      uint64        // bytes that were acknowledged, since the connection began
@@ -73,7 +77,7 @@ func decodeEvent(b []byte) (Event, error) {
 		Kind: Kind(raw.Kind), At: time.Duration(raw.At), Count: raw.Count, Unacked: raw.SndUna,
 		Next: raw.SndNxt, Acked: raw.BytesAcked, LocalPort: raw.LocalPort, RemotePort: raw.RemotePort,
 	}
-	if e.Kind < Retransmit || e.Kind > Timeout || e.Bucket >= flow.Buckets || e.At < 0 {
+	if e.Kind < Retransmit || e.Kind > Delivered || e.Bucket >= flow.Buckets || e.At < 0 {
 		return Event{}, fmt.Errorf("%w: %s of bucket %d at %d", ErrRecord, e.Kind, e.Bucket, e.At)
 	}
 	return e, nil

@@ -131,6 +131,9 @@ func serve(t testing.TB, address string) (port string, accepted <-chan net.Conn)
 // connection is both ends of a TCP connection from client to server.
 type connection struct{ c, s net.Conn }
 
+func (k connection) client() net.Conn { return k.c }
+func (k connection) server() net.Conn { return k.s }
+
 // connect opens a connection; the listener is dual-stack, so that the server's
 // socket is IPv6 with mapped addresses where the client uses IPv4.
 func connect(t testing.TB, to string) connection {

@@ -67,6 +67,7 @@ struct tcp_sock {
 	__u32 rate_delivered;
 	__u32 rate_interval_us;
 	__u32 lost_out;
+	__u32 total_retrans;
 	__u8 bpf_sock_ops_cb_flags;
 	__u8 rate_app_limited : 1;
 } __attribute__((preserve_access_index));
@@ -185,6 +186,7 @@ enum kind {
 	KIND_RETRANSMIT = 1,
 	KIND_TAIL_PROBE = 2,
 	KIND_TIMEOUT = 3,
+	KIND_DELIVERED = 4,
 };
 
 struct event {
@@ -539,6 +541,21 @@ static __always_inline void on_timeout(struct bpf_sock_ops *ctx, struct socket_v
 	emit_event(ctx, st, now, KIND_TIMEOUT, ctx->args[0] + 1);
 }
 
+/*
+ * args are the state before and the new one. The FIN of a connection that goes to FIN_WAIT2, or
+ * ends with nothing on its way, is acknowledged, and all before it. Of most nobody asks: only of
+ * those that had to send something again.
+ */
+static __always_inline void on_state(struct bpf_sock_ops *ctx, struct tcp_sock *tp, struct socket_value *st, __u64 now)
+{
+	__u32 was = ctx->args[0], is = ctx->args[1];
+
+	if (!tp->total_retrans || ctx->snd_una != ctx->snd_nxt)
+		return;
+	if (is == BPF_TCP_FIN_WAIT2 || (is == BPF_TCP_CLOSE && was != BPF_TCP_FIN_WAIT2))
+		emit_event(ctx, st, now, KIND_DELIVERED, 0);
+}
+
 static __always_inline void on_callback(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
 {
 	struct socket_value *st = bpf_sk_storage_get(&pw_tcp_sockets, sk, NULL, 0);
@@ -565,6 +582,8 @@ static __always_inline void on_callback(struct bpf_sock_ops *ctx, struct bpf_soc
 		on_retransmit(ctx, tp, st, f, now);
 	else if (ctx->op == BPF_SOCK_OPS_RTO_CB)
 		on_timeout(ctx, st, f, now);
+	else
+		on_state(ctx, tp, st, now);
 }
 
 /* Always 1 and the reply untouched: it observes and changes nothing. */

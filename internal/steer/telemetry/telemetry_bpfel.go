@@ -83,6 +83,7 @@ const (
 	telemetryKindKIND_RETRANSMIT telemetryKind = 1
 	telemetryKindKIND_TAIL_PROBE telemetryKind = 2
 	telemetryKindKIND_TIMEOUT    telemetryKind = 3
+	telemetryKindKIND_DELIVERED  telemetryKind = 4
 )
 
 type telemetryRowKey struct {
