@@ -139,7 +139,7 @@ func newAgent(cfg Config) *Agent {
 	a.agreement = &agreement{j, m, a.wires, a.teller, a.entries, a.mover, oneWay, turns{}}
 	a.respondent = &respondent{j, m, a.wires, a.entries, a.mover, a.escape, &pairs, stats}
 	open := inquiries{params: &pairs, bell: newBell()}
-	a.inquirer = &inquirer{j, m, a.mover, a.escape, a.teller, &pairs, clock, open, agenda}
+	a.inquirer = &inquirer{j, m, a.pairs, a.mover, a.escape, a.teller, &pairs, clock, open, agenda}
 	a.listener = &listener{j, m, a.pairs, a.inquirer, a.waker, a.survey, clock, stats}
 	a.counter = &counter{j, m, a.survey, a.untracked}
 	a.replies = &replyWatcher{j, m, a.inquirer, newBell()}

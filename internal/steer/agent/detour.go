@@ -8,6 +8,7 @@ import (
 	"pathwise.dev/pathwise/internal/lab/sockdiag"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // Echoes and probes pass where one port, TCP alone or large packets do not, and so do the
@@ -19,6 +20,7 @@ import (
 type inquirer struct {
 	*journal
 	members   *members
+	pairs     *pairWatcher
 	mover     *mover
 	escape    *escape
 	teller    *teller
@@ -70,12 +72,24 @@ func (iq *inquirer) answers(name string, found []sockdiag.Socket) {
 	}
 	iq.members.Lock()
 	defer iq.members.Unlock()
+	iq.readEchoes(name)
 	now := iq.cfg.Now()
 	for _, q := range iq.inquiries.open {
 		if q.about == aboutConnection && q.pair.local.Netns == name && iq.members.knows(q.pair) {
 			s, ok := by[q.ends()]
 			iq.answer(q, detect.Progress{Open: ok, Waiting: s.Unacked > 0, Acked: s.BytesAcked, Sent: int(s.DataOut),
 				Busy: s.Busy, Trip: s.SRTT, Timer: s.RTO, Tries: int(s.Backoff)}, now)
+		}
+	}
+}
+
+// readEchoes takes the answers to the echoes of a namespace that is asked about: else they are read some times a
+// second only, while no path is suspected.
+func (iq *inquirer) readEchoes(name string) {
+	for _, q := range iq.inquiries.open {
+		if q.pair.local.Netns == name && iq.members.knows(q.pair) {
+			iq.pairs.handleEchoes(q.pair.local)
+			return
 		}
 	}
 }
@@ -93,7 +107,8 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 		}
 		q.begin(iq.params, is, now)
 	}
-	if q.Over() {
+	is, all := q.known(is)
+	if q.Over() || !all {
 		return
 	}
 	was := q.On
@@ -229,12 +244,15 @@ func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Tim
 		return
 	}
 	ln := &p.lines[i]
-	refused := p.detours.refused(q.From, now)
-	if !ln.accidents.Refuses(iq.params, refused, p.conns, is, iq.around(q, is, now), now) {
+	refused, lasts := ln.refusals.Add(iq.params, q.bucket%flow.Width, q.side == dataplane.Theirs,
+		p.detours.refused(q.From, now), now)
+	if ln.bar.Left(now) > 0 ||
+		!ln.accidents.Refuses(iq.params, refused, p.conns, lasts, is, iq.around(q, is, now), now) {
 		return
 	}
-	if ln.bar.Left(now) == 0 {
-		ln.bar.Raise(iq.params, now)
-		iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
+	ln.bar.Raise(iq.params, now)
+	iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
+	if q.side == dataplane.Theirs { // whose agent has seen none of it
+		iq.teller.tellAllOff(p, i, to)
 	}
 }

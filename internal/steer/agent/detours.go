@@ -176,6 +176,10 @@ func (re *respondent) handleDetour(p *pair, n notice) status {
 		return statusStale
 	}
 	re.mover.replace(p, now)
+	if i := p.routes.at(from); says.all() && p.lines[i].bar.Left(now) == 0 {
+		p.lines[i].bar.Raise(re.params, now)
+		re.escape.leavePath(p, i, now, 0)
+	}
 	return statusDone
 }
 
@@ -187,6 +191,9 @@ type detourNotice struct {
 	from   int
 	to     map[uint8]int
 }
+
+// all reports whether no connection of the pair gets through there.
+func (n detourNotice) all() bool { return !n.tries && len(n.to) == dataplane.Buckets }
 
 // heed has the pair's buckets be wanted where the other agent says. It reports whether that is news: what came over
 // another network may be late. What that agent tries is over once it says so, or by time.

@@ -31,6 +31,11 @@ type inquiry struct {
 	acked uint64
 	// repeat is what that was.
 	repeat *repeat
+	// last is what the kernel said last of the connection before it ended, if it has, and delivered when the peer had
+	// acknowledged all of it by then.
+	last      detect.Progress
+	ended     bool
+	delivered time.Time
 	// there is whether it gets through where the other end's agent tries it, as it begins.
 	there *detect.Detour
 	// replies are those to a flow of datagrams, and syn is the packet of a handshake.
@@ -93,7 +98,7 @@ type inquiries struct {
 const (
 	// inquireEvery is how often the kernel is asked about connections that may not get through, and inquireSoon how
 	// often about few: each wait is part of a stall.
-	inquireEvery, inquireSoon, few = 5 * time.Millisecond, 2 * time.Millisecond, 8
+	inquireEvery, inquireSoon, few = 5 * time.Millisecond, time.Millisecond, 8
 	// inquiriesMost bounds them, of all pairs: each costs some ten microseconds each time. When
 	// a path fails for all, thousands of timers fire, and nothing is to be learnt from each.
 	inquiriesMost = 64
@@ -231,6 +236,19 @@ func (q *inquiry) waitsThere(params *detect.Params, is detect.Progress, now time
 	}
 	q.there.Look(is, 1, nil, now)
 	return q.there.State() != detect.Nowhere
+}
+
+// known is what is known of the connection, of which the kernel says that now. It reports whether that is all, as what
+// telemetry tells of its end may come a moment later.
+func (q *inquiry) known(is detect.Progress) (detect.Progress, bool) {
+	if is.Open || q.about != aboutConnection {
+		q.last = is
+		return is, true
+	}
+	all := q.ended || !q.delivered.IsZero()
+	is, q.ended = q.last, true
+	is.Open, is.Delivered = false, q.delivered
+	return is, all
 }
 
 // path is the one that the connection's bucket is on now.

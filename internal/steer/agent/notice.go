@@ -166,16 +166,25 @@ func (t *teller) settle(p *pair, now time.Time) {
 
 // tellDetour tells the agent that decides about the flow's bucket that it does not pass, or where that is tried.
 func (t *teller) tellDetour(p *pair, q *inquiry, what kind) {
-	i, to := p.routes.at(q.From), p.routes.at(q.On)
+	// While both rows go by one path, which of them the flow is in is not known here (learn_row in dataplane/row.h).
+	in := func(bucket uint8) bool { return bucket%flow.Width == q.bucket%flow.Width }
+	t.tellOff(p, what, p.routes.at(q.From), p.routes.at(q.On), in)
+}
+
+// tellAllOff says that the pair's path from does not get its connections through, and that path to does.
+func (t *teller) tellAllOff(p *pair, from, to int) {
+	t.tellOff(p, noticeUnpassed, from, to, func(uint8) bool { return true })
+}
+
+// tellOff says that some buckets of a pair's flows do not get through on its path from, and where they do or are tried.
+func (t *teller) tellOff(p *pair, what kind, from, to int, in func(bucket uint8) bool) {
 	n := t.about(p, what)
 	n.number = uint64(t.cfg.Now().UnixNano())
-	n.network = t.number(p.routes[i].Network)
+	n.network = t.number(p.routes[from].Network)
 	for b := range n.choices {
-		n.choices[b] = noChoice
-	}
-	// While both rows go by one path, which of them the flow is in is not known here (learn_row in dataplane/row.h).
-	for row := range flow.Row(flow.Rows) {
-		n.choices[row.Bucket(q.bucket)] = t.number(p.routes[to].Network)
+		if n.choices[b] = noChoice; in(uint8(b)) {
+			n.choices[b] = t.number(p.routes[to].Network)
+		}
 	}
 	t.wires.tell(p.host, n, "")
 }

@@ -197,6 +197,8 @@ type line struct {
 	bar        detect.Bar
 	// accidents are those of the pair's connections on the path.
 	accidents detect.Accidents
+	// refusals are those that it was proven not to get through.
+	refusals detect.Refusals
 	// rows is what was read last of the connections of each row.
 	rows [flow.Rows]rowReading
 }

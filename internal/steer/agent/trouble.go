@@ -120,6 +120,12 @@ func (ls *listener) handleTCPEvents(batch []telemetry.Event) {
 
 // noteTCPEvent notes an event of one of the pair's connections.
 func (ls *listener) noteTCPEvent(p *pair, e telemetry.Event, t *trouble, now time.Time) {
+	if e.Kind == telemetry.Delivered {
+		if q := p.inquiries[ports{e.LocalPort, e.RemotePort}]; q != nil {
+			q.delivered = ls.clock.at(e.At)
+		}
+		return
+	}
 	if e.Kind != telemetry.Timeout {
 		if t.repeats++; t.repeats <= repeatsAtOnce && !ls.cfg.DryRun {
 			ls.probed(p, e, now)

@@ -52,14 +52,16 @@ func (a *Accidents) TriesOf(params *Params, p Progress, around Around, now time.
 }
 
 // Refuses reports whether a path on which refused connections were proven not to get through, the
-// one with that progress last, refuses the pair, which had conns as last counted. It does not as
-// long as most of them get through, or as many got through there after their timers had fired; nor
-// is it known of connections that have just begun, as those that began with them are not counted.
-func (a *Accidents) Refuses(params *Params, refused, conns int, p Progress, around Around, now time.Time) bool {
+// one with that progress last and the first so long ago, refuses the pair, which had conns as last counted.
+// It does not as long as most of them get through, or as many got through there after their timers had
+// fired; nor is it known of connections that have just begun, as those that began with them are not counted,
+// unless others were refused before.
+func (a *Accidents) Refuses(params *Params, refused, conns int, lasts time.Duration, p Progress, around Around,
+	now time.Time) bool {
 	switch {
 	case around.Silent && !p.begins(params):
 		return true
-	case refused <= int(math.Round(a.left(params, now))), p.Busy < params.Counted:
+	case refused <= int(math.Round(a.left(params, now))), max(p.Busy, lasts) < params.Counted:
 		return false
 	}
 	return refused >= min(params.RefusesAt, conns) && 2*refused > conns

@@ -83,6 +83,7 @@ func TestRefuses(t *testing.T) {
 	quick, asks := Progress{Sent: 200, Busy: params.Counted - 1}, Progress{Sent: params.FirstWindow}
 	for name, tt := range map[string]struct {
 		refused, conns, accidents int
+		lasts                     time.Duration
 		p                         Progress
 		silent                    bool
 		want                      bool
@@ -90,6 +91,8 @@ func TestRefuses(t *testing.T) {
 		"one of two":                            {refused: 1, conns: 2, p: grown},
 		"all":                                   {refused: 2, conns: 2, p: grown, want: true},
 		"all, but others may have begun":        {refused: 1, conns: 1, p: quick},
+		"one after another, each short":         {refused: 2, conns: 1, lasts: params.Counted, p: begun, want: true},
+		"all at once, each short":               {refused: 9, conns: 1, lasts: params.Counted - 1, p: begun},
 		"three of many":                         {refused: 3, conns: 64, p: grown},
 		"three of five":                         {refused: 3, conns: 5, p: grown, want: true},
 		"three, but three got through":          {refused: 3, conns: 5, accidents: 3, p: grown},
@@ -103,7 +106,7 @@ func TestRefuses(t *testing.T) {
 		for range tt.accidents {
 			a.Add(&params, at(0))
 		}
-		if got := a.Refuses(&params, tt.refused, tt.conns, tt.p, Around{Silent: tt.silent}, at(0)); got != tt.want {
+		if got := a.Refuses(&params, tt.refused, tt.conns, tt.lasts, tt.p, Around{Silent: tt.silent}, at(0)); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}

@@ -95,6 +95,8 @@ type Progress struct {
 	Trip, Timer time.Duration
 	// Tries is how often its timer has fired since it was last acknowledged.
 	Tries int
+	// Delivered is when all that it had sent was acknowledged as it ended; zero if it is not known to have been.
+	Delivered time.Time
 	// LastSent is when what is not acknowledged was last sent, of what nobody can wake: on another path it tells
 	// nothing before it has sent there. Zero where it is woken.
 	LastSent time.Time
@@ -123,7 +125,7 @@ func (d *Detour) Look(p Progress, tries int, others []int, now time.Time) (move 
 		return false
 	}
 	switch {
-	case p.Open && p.Acked != d.acked:
+	case p.Open && p.Acked != d.acked, d.delivered(p):
 		return d.step(Acked, now)
 	case !p.Open || !p.Waiting:
 		return d.step(Settled, now)
@@ -178,10 +180,15 @@ func (p Progress) late(params *Params) time.Duration {
 // it has waited for an acknowledgment, unless other packets pass.
 func (p Progress) Deaf(params *Params) time.Duration { return params.Deaf + p.late(params) }
 
+// delivered reports whether the connection has ended with all acknowledged, where it is.
+func (d *Detour) delivered(p Progress) bool {
+	return !p.Delivered.IsZero() && (d.state == Doubted || p.Delivered.After(d.since))
+}
+
 // Accident reports whether the connection's timer has fired on a path that got it through all
 // the same.
 func (d *Detour) Accident(p Progress) bool {
-	return d.state == Unfounded && d.On == d.From && p.Open && p.Acked != d.acked
+	return d.state == Unfounded && d.On == d.From && (p.Open && p.Acked != d.acked || !p.Delivered.IsZero())
 }
 
 // Abandon ends the detour, as the connection was moved for another reason.

@@ -19,6 +19,7 @@ func TestDetour(t *testing.T) {
 		p.LastSent = at(ms)
 		return p
 	}
+	over := func(ms float64) Progress { return Progress{Waiting: true, Acked: 10, Delivered: at(ms)} }
 	queued := stuck
 	queued.Trip = 30 * time.Millisecond
 	type look struct {
@@ -46,10 +47,14 @@ func TestDetour(t *testing.T) {
 			{2000, sent(999), 0, Trying}, {2001, Progress{Open: true, Acked: 20, LastSent: at(2000)}, 0, Proven}}},
 		"sends nothing any more": {[]int{2}, []look{{20, sent(15), 2, Trying}, {10019, sent(15), 2, Trying},
 			{10020, sent(15), 2, Trying}, {10420, sent(15), 1, Nowhere}}},
-		"in a queue":        {[]int{2}, []look{{20, queued, 1, Doubted}, {89, queued, 1, Doubted}, {90, queued, 2, Trying}}},
-		"nowhere":           {[]int{2}, []look{{20, stuck, 2, Trying}, {120, stuck, 1, Nowhere}, {900, got, 1, Nowhere}}},
-		"there is no other": {nil, []look{{20, stuck, 1, Nowhere}}},
-		"closed meanwhile":  {[]int{2}, []look{{20, stuck, 2, Trying}, {30, gone, 1, Unfounded}}},
+		"in a queue": {[]int{2}, []look{{20, queued, 1, Doubted}, {89, queued, 1, Doubted},
+			{90, queued, 2, Trying}}},
+		"nowhere":               {[]int{2}, []look{{20, stuck, 2, Trying}, {120, stuck, 1, Nowhere}, {900, got, 1, Nowhere}}},
+		"over, and got through": {[]int{2}, []look{{20, stuck, 2, Trying}, {30, over(25), 2, Proven}}},
+		"over before it moved":  {[]int{2}, []look{{20, stuck, 2, Trying}, {30, over(15), 1, Unfounded}}},
+		"over where it was":     {[]int{2}, []look{{10, stuck, 1, Doubted}, {15, over(12), 1, Unfounded}}},
+		"there is no other":     {nil, []look{{20, stuck, 1, Nowhere}}},
+		"closed meanwhile":      {[]int{2}, []look{{20, stuck, 2, Trying}, {30, gone, 1, Unfounded}}},
 	} {
 		params := Pairs()
 		d := NewDetour(&params, 1, stuck, at(0))
@@ -109,5 +114,20 @@ func TestDetourBlamesNothingWithoutProof(t *testing.T) {
 		return err == nil
 	}, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAccidentOfOneThatIsOver: a connection that got through where its timer had fired is an accident of the path, also
+// where it has ended since; one of which nothing is known is none.
+func TestAccidentOfOneThatIsOver(t *testing.T) {
+	params := Pairs()
+	for _, delivered := range []time.Time{{}, at(12)} {
+		p := Progress{Open: true, Waiting: true, Acked: 10}
+		d := NewDetour(&params, 1, p, at(0))
+		p.Open, p.Delivered = false, delivered
+		d.Look(p, 1, []int{2}, at(15))
+		if got := d.Accident(p); got == delivered.IsZero() {
+			t.Errorf("delivered at %v: an accident is %v", delivered, got)
+		}
 	}
 }
