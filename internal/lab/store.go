@@ -234,7 +234,7 @@ func (r *record) save() error {
 
 func (r *record) close() {
 	r.journal.Close()
-	r.owner.Close()
+	_ = unlock(r.owner)
 }
 
 // resources reads the journal; a half-written last line was not acted upon.
@@ -266,12 +266,17 @@ func locked(path string) bool {
 	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
 }
 
+// unlock gives a lock back at once: closing the file would not, while a child that is being started has it, too.
+func unlock(f *os.File) error {
+	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
+}
+
 // ErrBusy: another bench runs on this machine.
 var ErrBusy = errors.New("another pathwise bench is running: two would disturb each other's figures; wait for it or stop it")
 
 // LockBench keeps a second bench from disturbing the first one's figures. The
-// lock goes with the process; unlock also removes what the store left.
-func (s Store) LockBench() (unlock func() error, err error) {
+// lock goes with the process; release also removes what the store left.
+func (s Store) LockBench() (release func() error, err error) {
 	if err := os.MkdirAll(s.Root, 0o755); err != nil {
 		return nil, fmt.Errorf("create %s: %w", s.Root, err)
 	}
@@ -283,5 +288,5 @@ func (s Store) LockBench() (unlock func() error, err error) {
 		f.Close()
 		return nil, ErrBusy
 	}
-	return func() error { return errors.Join(f.Close(), s.Tidy()) }, nil
+	return func() error { return errors.Join(unlock(f), s.Tidy()) }, nil
 }

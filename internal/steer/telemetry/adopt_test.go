@@ -14,6 +14,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // agentPins makes the test binary an agent that watches the client's namespace,
@@ -136,12 +137,15 @@ func TestKilledAgentIsTakenOver(t *testing.T) {
 	}
 }
 
-// TestClosedCollectorIsTakenOver: within one process too.
+// TestClosedCollectorIsTakenOver: within one process too, and while a child that is being started has the lock's file.
 func TestClosedCollectorIsTakenOver(t *testing.T) {
 	dir := pins(t)
 	first, err := Attach(root(t), dir)
 	must(t, err)
 	was := attached(t)
+	child, err := unix.Dup(int(first.lock.Fd()))
+	must(t, err)
+	defer unix.Close(child)
 	must(t, first.Close())
 	second := attach(t, dir)
 	if first.adopted || !second.adopted || !slices.Equal(attached(t), was) {

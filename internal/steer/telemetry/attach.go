@@ -342,7 +342,8 @@ func (c *Collector) Close() error {
 		errs = append(errs, c.link.Close())
 	}
 	if c.lock != nil {
-		errs = append(errs, c.lock.Close())
+		// A child that is being started has the file until it runs its program: the next Attach must not wait for it.
+		errs = append(errs, unix.Flock(int(c.lock.Fd()), unix.LOCK_UN), c.lock.Close())
 	}
 	c.adopt, c.all, c.survey, c.link, c.lock = nil, nil, nil, nil, nil
 	if err := errors.Join(errs...); err != nil {
