@@ -112,7 +112,7 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 		return
 	}
 	was := q.On
-	if path, ok := q.path(); !ok || path != was {
+	if path, ok := q.path(); !ok || path != was || q.peerLeft() {
 		q.Abandon(now)
 		return
 	}
@@ -123,6 +123,7 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	}
 	tries := 1
 	if q.about == aboutConnection {
+		is.Trip = max(is.Trip, iq.holds(q, i, now))
 		tries = p.lines[i].accidents.TriesOf(iq.params, is, iq.around(q, is, now), now)
 	}
 	if q.Look(is, tries, p.otherPaths(q.From), now) {
@@ -138,6 +139,20 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	case detect.Proven:
 		iq.proven(p, q, is, now)
 	}
+}
+
+// holds is for how long the connection's path i holds up echoes since it waits, as a queue does that has just filled,
+// which the connection's own round trips do not tell yet. As long as none was answered, more are sent.
+func (iq *inquirer) holds(q *inquiry, i int, now time.Time) time.Duration {
+	p, again := q.pair, iq.params.Again
+	ln := &p.lines[i]
+	if !ln.Telling(now) {
+		return 0
+	}
+	if q.State() == detect.Doubted && !ln.Passed(q.since.Add(-again)) && now.Sub(ln.echoedAt) >= again {
+		p.echo(i)
+	}
+	return ln.Holds(q.since.Add(-again), now)
 }
 
 // around is what is known of the path that the connection is asked about.
@@ -190,7 +205,10 @@ func (p *pair) usable(index int) bool {
 func (iq *inquirer) redirect(p *pair, q *inquiry, was int, now time.Time) {
 	set := dataplane.Set(1) << q.bucket
 	if q.side == dataplane.Theirs {
-		iq.mover.divert(p, set, was, q.On, now)
+		// Where its agent has said since where the flow is, it says so again as it takes this back.
+		if q.On != q.From || q.diverted() {
+			iq.mover.divert(p, set, was, q.On, now)
+		}
 		iq.teller.tellDetour(p, q, noticeTried)
 		return
 	}

@@ -138,7 +138,9 @@ func (iq *inquirer) handshakeProven(p *pair, q *inquiry, i int, now time.Time) {
 	if ln := &p.lines[i]; refused >= min(iq.params.RefusesAt, max(p.conns, 2)) && ln.bar.Left(now) == 0 {
 		ln.bar.Raise(iq.params, now)
 		iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
+		return
 	}
+	iq.doubtAgain(p, now)
 }
 
 // agenda is when to ask whether pairs' connections begin.
@@ -184,9 +186,26 @@ func (d *agenda) take(now time.Time) (pairs []*pair, next time.Duration) {
 func (iq *inquirer) doubtDue(now time.Time) time.Duration {
 	pairs, next := iq.agenda.take(now)
 	for _, p := range pairs {
-		if iq.members.knows(p) {
-			iq.doubtHandshakes(p, now)
+		if !iq.members.knows(p) {
+			continue
+		}
+		iq.doubtHandshakes(p, now)
+		if p.refusesSome(iq.params, now) {
+			next = min(next, iq.doubtAgain(p, now))
 		}
 	}
 	return next
+}
+
+// refusesSome reports whether a connection was found lately not to begin on the default network, where others begin.
+func (p *pair) refusesSome(params *detect.Params, now time.Time) bool {
+	return now.Sub(p.handshakes.last) < params.BarFirst && p.lines[0].bar.Left(now) == 0
+}
+
+// doubtAgain has SYNs of the pair be looked at again as soon as they may be late, and returns when that is: the path's
+// silence has told of the first alone.
+func (iq *inquirer) doubtAgain(p *pair, now time.Time) time.Duration {
+	after := iq.params.AckWithin / 2
+	iq.agenda.add(p, now.Add(after), now)
+	return after
 }

@@ -251,6 +251,22 @@ func (q *inquiry) known(is detect.Progress) (detect.Progress, bool) {
 	return is, all
 }
 
+// peerLeft reports whether the peer, which has opened the flow that this end tries elsewhere, has left the path itself
+// meanwhile, with all of its flows: where they are is no trial of this end's.
+func (q *inquiry) peerLeft() bool {
+	if q.side != dataplane.Theirs || q.State() != detect.Trying {
+		return false
+	}
+	followed, err := q.pair.local.plane.Followed(q.pair.remote.UID)
+	return err == nil && !slices.ContainsFunc(followed[:], func(c dataplane.Choice) bool { return c.Path == q.From })
+}
+
+// diverted reports whether the flow, which the peer has opened, is elsewhere than the peer has said last.
+func (q *inquiry) diverted() bool {
+	followed, err := q.pair.local.plane.Followed(q.pair.remote.UID)
+	return err == nil && followed[q.bucket].Diverted
+}
+
 // path is the one that the connection's bucket is on now.
 func (q *inquiry) path() (index int, ok bool) {
 	plane, uid := q.pair.local.plane, q.pair.remote.UID

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
+	"pathwise.dev/pathwise/internal/steer/dataplane"
+	"pathwise.dev/pathwise/internal/steer/detect"
+	"pathwise.dev/pathwise/internal/steer/stream"
 )
 
 // TestShortConnections: a client fetches a page on a connection of its own each time, and the default network drops
@@ -78,4 +81,63 @@ func (b *bed) inPod(pod string, argv ...string) (stop func()) {
 	}
 	b.t.Cleanup(stop)
 	return stop
+}
+
+// TestTrialAfterThePeerLeft: this end tries a path for a connection that the peer has opened. Meanwhile the peer leaves
+// the connection's path by itself, for that very path: what is tried ends, and its bucket stays where the peer is. It
+// fails where the bucket goes back to the path that both have left, as answers to the peer's next connection would.
+func TestTrialAfterThePeerLeft(t *testing.T) {
+	b := newBed(t, "t-trial", "routed-bgp", "vxlan")
+	for _, h := range []string{"h1", "h2"} {
+		b.start(h, nil)
+	}
+	b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * ms})
+	z := b.agents["h2"]
+	b.await("the pair to open", func() bool { return b.agents["h1"].opened("a", "b") && z.opened("b", "a") })
+	const bucket = 9
+	p := z.pair("b", "a")
+	followed := func() dataplane.Choice {
+		all, err := p.local.plane.Followed(p.remote.UID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[bucket]
+	}
+	for _, tt := range []struct {
+		name string
+		peer string // where the peer goes meanwhile
+		ends detect.DetourState
+		path int
+	}{
+		{"the peer stays", "routed-bgp", detect.Nowhere, 0},
+		{"the peer leaves too", "vxlan", detect.Unfounded, 1},
+	} {
+		b.within(tt.name, func() {
+			b.move("routed-bgp")
+			b.await("the bucket to be home", func() bool { return followed().Path == 0 })
+			z.members.Lock()
+			now := z.cfg.Now()
+			is := detect.Progress{Open: true, Waiting: true, Sent: z.pairs.params.FirstWindow, Tries: 1}
+			q := &inquiry{pair: p, ports: ports{1, 2}, bucket: bucket, side: dataplane.Theirs, begun: true, since: now,
+				Detour: detect.NewDetour(z.pairs.params, 0, is, now.Add(-z.pairs.params.AckWithin))}
+			z.inquirer.answer(q, is, now)
+			z.members.Unlock()
+			if c := followed(); q.State() != detect.Trying || c.Path != 1 {
+				b.t.Fatalf("%v on %+v", q.State(), c)
+			}
+			b.move(tt.peer)
+			z.members.Lock()
+			z.inquirer.answer(q, is, q.Since().Add(z.pairs.params.TryMost))
+			z.members.Unlock()
+			if q.State() != tt.ends {
+				b.t.Errorf("%v", q.State())
+			}
+			b.await("the bucket to be where the peer is", func() bool { return followed().Path == tt.path })
+			time.Sleep(100 * ms)
+			if c := followed(); c.Path != tt.path {
+				b.t.Errorf("%+v", c)
+			}
+		})
+	}
 }

@@ -181,6 +181,26 @@ func (p *Path) firstPassed(t time.Time) (first time.Time) {
 	return first
 }
 
+// Holds is for how long the path holds up probes that were sent at t or later: what those took that were answered, or
+// if none was, how long the first has waited, which is believed of a queue for so long that a connection is not asked
+// about for GapAlone.
+func (p *Path) Holds(t, now time.Time) (held time.Duration) {
+	waits, answered := time.Duration(0), false
+	for _, x := range p.shots {
+		switch {
+		case x.Sent.Before(t):
+		case !x.Answered.IsZero():
+			held, answered = max(held, x.Answered.Sub(x.Sent)), true
+		case waits == 0:
+			waits = now.Sub(x.Sent)
+		}
+	}
+	if answered {
+		return held
+	}
+	return min(waits, p.params.GapAlone/time.Duration(p.params.AckTrips))
+}
+
 // Trips are the worst and the median round trip of the latest probes; 0 where none was
 // answered.
 func (p *Path) Trips() (worst, median time.Duration) {

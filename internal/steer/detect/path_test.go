@@ -460,6 +460,36 @@ func TestGap(t *testing.T) {
 	}
 }
 
+// TestHolds: a queue that has just filled is known by the probes that wait in it, or have; one that was lost before
+// another passed tells nothing, and what waits for long is not in a queue.
+func TestHolds(t *testing.T) {
+	params := Pairs()
+	most := params.GapAlone / time.Duration(params.AckTrips)
+	for _, tt := range []struct {
+		name  string
+		shots []Shot
+		want  time.Duration
+	}{
+		{"nothing was sent", nil, 0},
+		{"sent before", []Shot{{Sent: at(0)}}, 0},
+		{"waits", []Shot{{Sent: at(20)}, {Sent: at(25)}}, 10 * time.Millisecond},
+		{"waits for long", []Shot{{Sent: at(-30)}, {Sent: at(10)}}, 20 * time.Millisecond},
+		{"waited", []Shot{{Sent: at(10), Answered: at(28)}, {Sent: at(25), Answered: at(29)}}, 18 * time.Millisecond},
+		{"lost before one passed", []Shot{{Sent: at(10)}, {Sent: at(20), Answered: at(21)}}, time.Millisecond},
+	} {
+		p := New(&params)
+		p.shots = tt.shots
+		if got := p.Holds(at(10), at(30)); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	p := New(&params)
+	p.Sent(1, at(0))
+	if got := p.Holds(at(0), at(500)); got != most {
+		t.Errorf("waits for half a second: %v, want %v", got, most)
+	}
+}
+
 // TestPassing: as long as packets of others pass, a verdict about a pair waits for the hosts' probes, but no longer
 // than TCP's shortest timeout.
 func TestPassing(t *testing.T) {
