@@ -366,14 +366,6 @@ func (en *entries) firstNamed(local, remote string) *pair {
 	return nil
 }
 
-// home tells whether no flow of the pair is elsewhere, be it the peer's.
-func (r *running) home(local, remote string) bool {
-	r.members.Lock()
-	defer r.members.Unlock()
-	p := r.entries.firstNamed(local, remote)
-	return p == nil || p.home()
-}
-
 // opened tells whether the pair's other end has confirmed.
 func (r *running) opened(local, remote string) bool {
 	r.members.Lock()
